@@ -1,0 +1,71 @@
+package waypost
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrorCode is the kind of an [Error]: what a caller can do about it. The strings are part of the
+// API: they end the problem type of an answer.
+type ErrorCode string
+
+const (
+	EInvalid      ErrorCode = "invalid"        // the input breaks a rule; 422
+	EMalformed    ErrorCode = "malformed"      // the input cannot be read, or is no URL at all; 400
+	ETooLarge     ErrorCode = "too-large"      // 413
+	EUnauthorized ErrorCode = "unauthorized"   // no credential, or a wrong one; 401
+	EForbidden    ErrorCode = "forbidden"      // 403
+	ENotFound     ErrorCode = "not-found"      // 404
+	EConflict     ErrorCode = "conflict"       // 409
+	EGone         ErrorCode = "gone"           // expired; 410
+	EUnavailable  ErrorCode = "unavailable"    // try again later; 503
+	EExhausted    ErrorCode = "keys-exhausted" // no key left in the region; 503
+	EInternal     ErrorCode = "internal"       // ours; 500
+)
+
+// Error carries a machine-readable code, a message that is safe to show to
+// whoever asked, and the cause for the log.
+type Error struct {
+	Code    ErrorCode
+	Message string
+	Err     error
+}
+
+func (e *Error) Error() string {
+	if e.Err != nil {
+		return fmt.Sprintf("%s: %v", e.Message, e.Err)
+	}
+	return e.Message
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// Errorf makes an [Error] without a cause.
+func Errorf(code ErrorCode, format string, args ...any) *Error {
+	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+// WrapError makes an [Error] whose cause is err; the message is what users see.
+func WrapError(code ErrorCode, message string, err error) *Error {
+	return &Error{Code: code, Message: message, Err: err}
+}
+
+// CodeOf gives the code of the first [Error] in err's chain, EInternal when there
+// is none, and "" for nil.
+func CodeOf(err error) ErrorCode {
+	if err == nil {
+		return ""
+	}
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Code
+	}
+	return EInternal
+}
+
+// MessageOf gives the text of err that is safe to show.
+func MessageOf(err error) string {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Message
+	}
+	return "internal error"
+}

@@ -1,0 +1,58 @@
+package waypost
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// WorkspaceID numbers a tenant.
+type WorkspaceID int64
+
+// DefaultWorkspace exists in every cluster.
+const DefaultWorkspace WorkspaceID = 1
+
+// DomainID numbers a domain under which codes are unique.
+type DomainID uint32
+
+// DefaultDomain is shared by all workspaces; its host is that of the base URL.
+const DefaultDomain DomainID = 1
+
+// Limits of a link's fields, in bytes but for the counts.
+const (
+	MaxURLLength      = 8192
+	MaxShortURLLength = 2048 // for the old /shorten form
+	MaxTitle          = 512
+	MaxDescription    = 4096
+	MaxTags           = 32
+	MaxTag            = 64
+	MaxMetadata       = 8192
+	MaxBulk           = 1000 // links in one request, and in one transaction
+)
+
+// Link is a short link as the control plane knows it.
+type Link struct {
+	ID             int64
+	Workspace      WorkspaceID
+	Domain         DomainID
+	Code           Code
+	Custom         bool   // chosen by a user, not minted from a range
+	OriginalURL    string // byte for byte as it was sent
+	Location       string // what the redirect answers: OriginalURL with non-ASCII and spaces escaped, IDN in punycode
+	RedirectStatus int    // 301, 302, 307 or 308
+	Title          string
+	Description    string
+	Tags           []string
+	Metadata       json.RawMessage // a JSON object, or nil
+	CreatedBy      string
+	Active         bool
+	Clicks         int64
+	CreatedAt      time.Time
+	UpdatedAt      time.Time
+	ExpiresAt      time.Time // zero: never
+}
+
+// Expired reports whether the link's time is over at now. The instant of expiry
+// itself is expired.
+func (l *Link) Expired(now time.Time) bool {
+	return !l.ExpiresAt.IsZero() && !now.Before(l.ExpiresAt)
+}

@@ -1,0 +1,68 @@
+package waypost
+
+import (
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// EpochID tells one history of the changelog from every other: 128 random bits.
+type EpochID [16]byte
+
+func (id EpochID) String() string { return hex.EncodeToString(id[:]) }
+
+// Epoch is one history of the changelog. A new one is opened when PostgreSQL was
+// failed over or restored, because sequence numbers may then mean other changes.
+type Epoch struct {
+	Ordinal uint32 // 1, 2, …: later histories are larger
+	ID      EpochID
+}
+
+// Position is a point in the changelog: all transactions up to Seq of that epoch.
+// The stamp is the random number of the transaction at Seq, so that two histories
+// that count alike are still told apart. Positions of different epochs are never
+// compared.
+type Position struct {
+	Epoch Epoch
+	Seq   uint64
+	Stamp uint64
+}
+
+// IsZero reports whether p is no position at all: a replica that holds nothing.
+func (p Position) IsZero() bool { return p == Position{} }
+
+// String gives "ORDINAL-EPOCHID-SEQ-STAMP", as in the Waypost-Position header.
+func (p Position) String() string {
+	return fmt.Sprintf("%d-%s-%d-%016x", p.Epoch.Ordinal, p.Epoch.ID, p.Seq, p.Stamp)
+}
+
+// ParsePosition reads what [Position.String] writes.
+func ParsePosition(s string) (Position, error) {
+	var p Position
+	bad := Errorf(EInvalid, "position must be ORDINAL-EPOCHID-SEQ-STAMP")
+	parts := strings.Split(s, "-")
+	if len(s) > 96 || len(parts) != 4 || len(parts[1]) != 2*len(p.Epoch.ID) {
+		return Position{}, bad
+	}
+	ordinal, err1 := strconv.ParseUint(parts[0], 10, 32)
+	_, err2 := hex.Decode(p.Epoch.ID[:], []byte(parts[1]))
+	seq, err3 := strconv.ParseUint(parts[2], 10, 63)
+	stamp, err4 := strconv.ParseUint(parts[3], 16, 64)
+	if err1 != nil || err2 != nil || err3 != nil || err4 != nil {
+		return Position{}, bad
+	}
+	p.Epoch.Ordinal, p.Seq, p.Stamp = uint32(ordinal), seq, stamp
+	return p, nil
+}
+
+// Revision orders the versions of one row: the transaction that wrote it.
+type Revision struct {
+	Epoch uint32 // ordinal
+	Seq   uint64
+}
+
+// Newer reports whether r was written after o.
+func (r Revision) Newer(o Revision) bool {
+	return r.Epoch > o.Epoch || r.Epoch == o.Epoch && r.Seq > o.Seq
+}

@@ -1,0 +1,64 @@
+package waypost
+
+import (
+	"crypto/sha256"
+	"strconv"
+)
+
+// Kind is the type of a replicated row.
+type Kind uint8
+
+const (
+	KindLink   Kind = 1 // name: code; payload: Location
+	KindDomain Kind = 2 // name: domain id; payload: JSON {"host"}
+	KindRange  Kind = 3 // name: range id; payload: JSON of the grant
+	KindLease  Kind = 4 // name: lease id; payload: JSON of the bound
+)
+
+// State is what an edge does with a link.
+type State uint8
+
+const (
+	Live     State = 0
+	Disabled State = 1 // answers 410 until it is enabled again
+	Deleted  State = 2 // a tombstone: answers 410
+	Purged   State = 3 // the row is gone: take the record away; never stored
+)
+
+// Slots is the number of parts into which keys are divided for digests and
+// snapshots.
+const Slots = 4096
+
+// MaxName bounds a record's name, MaxPayload its payload, in bytes. A Location
+// is at most three times a URL of the greatest length.
+const (
+	MaxName    = 64
+	MaxPayload = 3 * MaxURLLength
+)
+
+// Record is what an edge holds of one row. It is flat and refers to bytes that
+// belong to whoever decoded it, so that reading one does not allocate.
+type Record struct {
+	Kind      Kind
+	State     State
+	Status    uint16   // redirect status; links only
+	Domain    DomainID // 0 but for links
+	Name      []byte
+	Revision  Revision
+	Stamp     uint64 // random, new at every write of the row
+	ExpiresAt int64  // Unix milliseconds; 0: never
+	Payload   []byte
+}
+
+// Slot of a key: the first 12 bits of SHA-256 over "KIND/DOMAIN/NAME" with
+// decimal numbers. PostgreSQL computes the same in waypost_slot().
+func Slot(kind Kind, domain DomainID, name []byte) uint16 {
+	var buf [96]byte
+	b := strconv.AppendUint(buf[:0], uint64(kind), 10)
+	b = append(b, '/')
+	b = strconv.AppendUint(b, uint64(domain), 10)
+	b = append(b, '/')
+	b = append(b, name...)
+	sum := sha256.Sum256(b)
+	return uint16(sum[0])<<4 | uint16(sum[1])>>4
+}

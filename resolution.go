@@ -1,0 +1,36 @@
+package waypost
+
+// Resolution is the answer that a record gives to a visitor. Edges and the
+// control plane share it, so that they cannot disagree.
+type Resolution struct {
+	Status   int    // 301, 302, 307, 308, 404 or 410
+	Location []byte // for the redirects; belongs to the record
+	MaxAge   int64  // seconds for which a 301 or 308 may be kept; 0: no-store
+}
+
+// maxPermanentAge bounds how long a browser may keep a permanent redirect, so
+// that a changed target is seen within a day.
+const maxPermanentAge = 24 * 60 * 60
+
+// Resolve decides by the record alone at now (Unix milliseconds). Expiry is
+// judged here, at every read, whatever the reaper or the stream have done. It
+// does not allocate.
+func Resolve(r *Record, now int64) Resolution {
+	if r.Kind != KindLink {
+		return Resolution{Status: 404}
+	}
+	if r.State != Live || r.ExpiresAt != 0 && now >= r.ExpiresAt {
+		return Resolution{Status: 410}
+	}
+	res := Resolution{Status: int(r.Status), Location: r.Payload}
+	if r.Status == 301 || r.Status == 308 {
+		res.MaxAge = maxPermanentAge
+		if r.ExpiresAt != 0 {
+			res.MaxAge = min(res.MaxAge, (r.ExpiresAt-now)/1000)
+		}
+	}
+	return res
+}
+
+// NotFound is the resolution of a code that no record is known for.
+var NotFound = Resolution{Status: 404}
