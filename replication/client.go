@@ -1,0 +1,212 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"waypost"
+)
+
+// Errors that a follower may meet for good: trying again does not help until
+// somebody changes something. [FollowConfig].Fatal decides whether they end it.
+var (
+	// ErrUnauthorized says that the source refused the credential (401 or 403).
+	ErrUnauthorized = errors.New("the source refused the token")
+	// ErrOtherCluster says that the source serves another installation.
+	ErrOtherCluster = errors.New("the source belongs to another cluster")
+	// ErrProtocol says that the source speaks another version of the protocol.
+	ErrProtocol = errors.New("the source speaks another version of the protocol")
+)
+
+var (
+	errSilent    = errors.New("the source fell silent")
+	errBye       = errors.New("the source said bye")
+	errOlder     = errors.New("the source is in an older history than the replica")
+	errMisplaced = errors.New("the frame does not follow on what was received")
+)
+
+// resetError is a reset frame: the follower needs a snapshot.
+type resetError struct {
+	reason ResetReason
+	text   string
+}
+
+func (e *resetError) Error() string {
+	return fmt.Sprintf("the source wants a snapshot taken (%s): %s", e.reason, e.text)
+}
+
+// dial is one HTTP connection to the source, past its hello.
+type dial struct {
+	body    io.ReadCloser
+	frames  *frameReader
+	hello   Head
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	timer   *time.Timer
+	silence time.Duration
+}
+
+// connect asks for path and reads the hello. All waiting on the source, from the
+// first byte of the request on, is bounded by the silence.
+func (f *Follower) connect(ctx context.Context, path string, query url.Values, at waypost.Position) (_ *dial, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	d := &dial{ctx: ctx, cancel: cancel, silence: f.cfg.Silence}
+	d.timer = time.AfterFunc(d.silence, func() { cancel(errSilent) })
+	defer func() {
+		if err != nil {
+			d.close()
+		}
+	}()
+
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, f.base+path+"?"+query.Encode(), nil)
+	if err != nil {
+		return nil, fmt.Errorf("make a request: %w", err)
+	}
+	req.Header.Set("Accept", ContentType)
+	req.Header.Set(HeaderNode, f.cfg.Node)
+	req.Header.Set(HeaderRegion, string(f.cfg.Region))
+	if !at.IsZero() {
+		req.Header.Set(HeaderPosition, at.String())
+	}
+	if f.cfg.Token != "" {
+		req.Header.Set("Authorization", "Bearer "+f.cfg.Token)
+	}
+	res, err := f.client.Do(req)
+	if err != nil {
+		return nil, d.explain(fmt.Errorf("connect: %w", err))
+	}
+	d.body = res.Body
+	if err := checkAnswer(res); err != nil {
+		return nil, err
+	}
+	if d.frames, err = newFrameReader(d); err != nil {
+		return nil, err
+	}
+	if err := f.readHello(d); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+func checkAnswer(res *http.Response) error {
+	switch {
+	case res.StatusCode == http.StatusUnauthorized, res.StatusCode == http.StatusForbidden:
+		return fmt.Errorf("%w (HTTP %d)", ErrUnauthorized, res.StatusCode)
+	case res.StatusCode != http.StatusOK:
+		text, _ := io.ReadAll(io.LimitReader(res.Body, 200)) // a hint for the log, nothing more
+		return fmt.Errorf("the source answered %d: %s", res.StatusCode, strconv.QuoteToASCII(strings.TrimSpace(string(text))))
+	}
+	if t, _, err := mime.ParseMediaType(res.Header.Get("Content-Type")); err != nil || t != ContentType {
+		return fmt.Errorf("the source answered with %q instead of a stream: is its URL right?", res.Header.Get("Content-Type"))
+	}
+	return nil
+}
+
+// readHello judges who is there, before anything from there is believed.
+func (f *Follower) readHello(d *dial) error {
+	t, _, payload, err := d.next()
+	if err != nil {
+		return fmt.Errorf("read the hello: %w", err)
+	}
+	if t != frameHello {
+		return fmt.Errorf("%w: a %s where a hello must be", errFrame, t)
+	}
+	h, err := decodeHello(payload)
+	if err != nil {
+		return err
+	}
+	if h.protocol != ProtocolVersion {
+		return fmt.Errorf("%w: %d, this node speaks %d", ErrProtocol, h.protocol, ProtocolVersion)
+	}
+	if own, ok := f.cfg.Sink.Cluster(); ok && own != h.head.Cluster {
+		return fmt.Errorf("%w: %x, the replica holds %x", ErrOtherCluster, h.head.Cluster, own)
+	}
+	if p := f.cfg.Sink.Position(); h.head.Position.Epoch.Ordinal < p.Epoch.Ordinal {
+		return fmt.Errorf("%w: epoch %d, the replica is in %d", errOlder, h.head.Position.Epoch.Ordinal, p.Epoch.Ordinal)
+	}
+	d.hello = h.head
+	f.noteHead(h.head)
+	return nil
+}
+
+// Read reads from the source, and gives up once nothing has come for the silence.
+// The clock runs only here: a replica that takes its time is not the source's fault.
+func (d *dial) Read(p []byte) (int, error) {
+	d.timer.Reset(d.silence)
+	n, err := d.body.Read(p)
+	d.timer.Stop()
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = d.explain(err)
+	}
+	return n, err
+}
+
+// explain puts the cause in place of "context canceled".
+func (d *dial) explain(err error) error {
+	if cause := context.Cause(d.ctx); cause != nil {
+		return cause
+	}
+	return err
+}
+
+func (d *dial) close() {
+	d.timer.Stop()
+	d.cancel(context.Canceled)
+	if d.body != nil {
+		_ = d.body.Close() // nothing more is wanted from it
+	}
+	if d.frames != nil {
+		d.frames.close()
+	}
+}
+
+// next gives the next frame that the caller has to judge: bye and reset have
+// become errors, and types that are not known are passed over.
+func (d *dial) next() (frameType, byte, []byte, error) {
+	for {
+		t, flags, payload, err := d.frames.next()
+		if errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF // whoever ends a stream says why
+		}
+		if err != nil {
+			return 0, 0, nil, err
+		}
+		switch t {
+		case frameBye:
+			return 0, 0, nil, errBye
+		case frameReset:
+			reason, text, err := decodeReset(payload)
+			if err != nil {
+				return 0, 0, nil, err
+			}
+			return 0, 0, nil, &resetError{reason: reason, text: text}
+		case frameHello, frameBatch, frameHeartbeat, frameSlots, frameEnd:
+			return t, flags, payload, nil
+		}
+	}
+}
+
+// newClient has no limit for a whole request: a stream lasts. It follows no
+// redirects, which would take the token elsewhere, and speaks HTTP/1.1, so that
+// each stream has a connection of its own.
+func newClient() *http.Client {
+	return &http.Client{
+		Transport: &http.Transport{
+			Proxy:               http.ProxyFromEnvironment,
+			DialContext:         (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
+			TLSHandshakeTimeout: 5 * time.Second,
+			DisableCompression:  true,
+			ForceAttemptHTTP2:   false,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}

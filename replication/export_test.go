@@ -1,0 +1,95 @@
+package replication
+
+import "io"
+
+// ReadFrames reads and decodes frames until the end or the first error, as both
+// sides of a connection do together.
+func ReadFrames(from io.Reader) (types []string, err error) {
+	r, err := newFrameReader(from)
+	if err != nil {
+		return nil, err
+	}
+	defer r.close()
+	var batch Batch
+	var part slotsPart
+	for {
+		t, _, payload, err := r.next()
+		if err != nil {
+			return types, err
+		}
+		switch t {
+		case frameHello:
+			_, err = decodeHello(payload)
+		case frameBatch:
+			err = decodeBatch(payload, &batch)
+		case frameHeartbeat:
+			_, err = decodeHeartbeat(payload)
+		case frameReset:
+			_, _, err = decodeReset(payload)
+		case frameSlots:
+			err = decodeSlots(payload, &part)
+		case frameEnd:
+			_, err = decodeEnd(payload)
+		}
+		if err != nil {
+			return types, err
+		}
+		types = append(types, t.String())
+	}
+}
+
+// Frame makes a frame of any type and payload, whose checksum holds.
+func Frame(t, flags byte, payload []byte) []byte { return plainFrame(frameType(t), flags, payload) }
+
+// HelloFrame, HeartbeatFrame, ByeFrame and ResetFrame are what a server sends.
+func HelloFrame(h Head) []byte { return plainFrame(frameHello, 0, appendHello(nil, &h)) }
+
+func HeartbeatFrame(h Head) []byte { return plainFrame(frameHeartbeat, 0, appendHead(nil, &h)) }
+
+func ByeFrame() []byte { return plainFrame(frameBye, 0, nil) }
+
+func ResetFrame(reason ResetReason, text string) []byte {
+	return plainFrame(frameReset, 0, appendReset(nil, reason, text))
+}
+
+// BatchFrames cuts a batch into frames as a server does.
+func BatchFrames(b *Batch) ([][]byte, error) {
+	e, err := newEncoder()
+	if err != nil {
+		return nil, err
+	}
+	var frames [][]byte
+	for _, entry := range e.frames(b) {
+		frames = append(frames, entry.frame)
+	}
+	return frames, nil
+}
+
+// SlotsFrame is a whole range, or a part of one, and EndFrame the end of a snapshot.
+func SlotsFrame(first, last uint16, head Head, lastPart bool, records ...[]byte) []byte {
+	payload := appendSlotsHeader(nil, first, last)
+	for _, r := range records {
+		payload = append(append(payload, byte(len(r)), byte(len(r)>>8), 0, 0), r...)
+	}
+	sealSlots(payload, &head, len(records))
+	flags := byte(0)
+	if lastPart {
+		flags = flagLastPart
+	}
+	return plainFrame(frameSlots, flags, payload)
+}
+
+func EndFrame(n uint64) []byte { return plainFrame(frameEnd, 0, appendCount(n)) }
+
+// DecodedBatch decodes the payload of a batch frame.
+func DecodedBatch(frame []byte) (Batch, error) {
+	var b Batch
+	err := decodeBatch(frame[frameHeaderSize:], &b)
+	return b, err
+}
+
+const (
+	MaxFrame    = maxFrame
+	FlagZstd    = flagZstd
+	FrameTarget = frameTarget
+)

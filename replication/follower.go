@@ -1,0 +1,286 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"waypost"
+)
+
+// FollowConfig configures a [Follower]. Zero fields mean the default.
+type FollowConfig struct {
+	URL    string // required: base URL of the source, http or https, without the route
+	Token  string // sent as a bearer token; none when empty
+	Node   string // this node's name, for the source's log
+	Region waypost.Region
+	Sink   Sink // required
+
+	Client *http.Client // without an overall timeout; nil: one made for streams
+	Logger *slog.Logger
+
+	// Fatal decides whether an error that repeating does not heal (ErrUnauthorized,
+	// ErrOtherCluster, ErrProtocol, or any other) ends the follower. Nil: none does;
+	// it tries on and reports through Status.
+	Fatal func(error) bool
+
+	Silence            time.Duration // without a byte until the source counts as dead; 5 s
+	BackoffMin         time.Duration // between connections; 100 ms
+	BackoffMax         time.Duration // 5 s
+	SnapshotBackoffMin time.Duration // between the beginnings of snapshots; 1 s
+	SnapshotBackoffMax time.Duration // 1 min
+}
+
+func (c FollowConfig) withDefaults() FollowConfig {
+	setDefault(&c.Logger, slog.Default())
+	setDefault(&c.Silence, 5*time.Second)
+	setDefault(&c.BackoffMin, 100*time.Millisecond)
+	setDefault(&c.BackoffMax, 5*time.Second)
+	setDefault(&c.SnapshotBackoffMin, time.Second)
+	setDefault(&c.SnapshotBackoffMax, time.Minute)
+	return c
+}
+
+// Status is what a follower knows about itself.
+type Status struct {
+	Connected bool  // to the stream, with a hello received
+	Restoring bool  // a snapshot is being taken; the old replica serves
+	Err       error // why the last connection ended; nil while connected
+	Failures  int   // connections in a row that brought nothing
+
+	Head       Head      // the origin's, as last heard
+	HeardAt    time.Time // when the source was last heard (monotonic); zero: never
+	AdvancedAt time.Time // when the origin's clock was last heard to move on
+	Position   waypost.Position
+	Snapshots  int // taken and swapped in since the start
+}
+
+// Lag is how many transactions the replica is behind the head last heard; false
+// when that cannot be said: nothing heard yet, or another history.
+func (s Status) Lag() (uint64, bool) {
+	if s.HeardAt.IsZero() || s.Position.Epoch != s.Head.Position.Epoch {
+		return 0, false
+	}
+	return s.Head.Position.Seq - min(s.Position.Seq, s.Head.Position.Seq), true
+}
+
+// Follower keeps a sink in step with a source over HTTP.
+type Follower struct {
+	cfg    FollowConfig
+	base   string
+	client *http.Client
+
+	// Owned by Run.
+	diverged      error         // why the next connection must be a snapshot
+	snapshotPause time.Duration // until the snapshot after the next
+	snapshotAt    time.Time     // when the last one began
+
+	mu     sync.Mutex
+	status Status
+}
+
+// NewFollower checks the configuration. Nothing happens until Run.
+func NewFollower(cfg FollowConfig) (*Follower, error) {
+	if cfg.Sink == nil {
+		return nil, errors.New("follow: a sink is required")
+	}
+	u, err := url.Parse(cfg.URL)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" {
+		return nil, fmt.Errorf("follow: %q must be a base URL such as https://control.example.com", cfg.URL)
+	}
+	cfg = cfg.withDefaults()
+	f := &Follower{cfg: cfg, base: strings.TrimRight(cfg.URL, "/"), client: cfg.Client}
+	if f.client == nil {
+		f.client = newClient()
+	}
+	return f, nil
+}
+
+// Follow runs a new [Follower] until ctx ends or an error is fatal.
+func Follow(ctx context.Context, cfg FollowConfig) error {
+	f, err := NewFollower(cfg)
+	if err != nil {
+		return err
+	}
+	return f.Run(ctx)
+}
+
+// Run follows until ctx ends, whose error it returns, or until an error that
+// FollowConfig.Fatal picks, which it returns. It is called once.
+func (f *Follower) Run(ctx context.Context) error {
+	if f.cfg.Client == nil {
+		defer f.client.CloseIdleConnections()
+	}
+	backoff := f.cfg.BackoffMin
+	failures := 0
+	for {
+		fruitful, err := f.session(ctx)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if fruitful {
+			backoff, failures = f.cfg.BackoffMin, 0
+		} else {
+			failures++
+		}
+		if err == nil {
+			continue // a snapshot was taken, the stream is next
+		}
+		f.noteEnd(err, failures)
+		if f.cfg.Fatal != nil && f.cfg.Fatal(err) {
+			return err
+		}
+		f.logEnd(err, failures)
+		if err := sleep(ctx, jitter(backoff)); err != nil {
+			return err
+		}
+		backoff = min(2*backoff, f.cfg.BackoffMax)
+	}
+}
+
+// jitter spreads a herd: between half and all of d.
+func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
+
+// logEnd says the first failure, and then each that is twice as many.
+func (f *Follower) logEnd(err error, failures int) {
+	level := slog.LevelWarn
+	if failures&(failures-1) != 0 {
+		level = slog.LevelDebug
+	}
+	f.cfg.Logger.Log(context.Background(), level, "the stream ended; following again", "error", err, "failures", failures)
+}
+
+// session is one connection, or one snapshot, which alone ends without an error.
+// It is fruitful when something came of it, so that the next may be tried soon.
+func (f *Follower) session(ctx context.Context) (fruitful bool, err error) {
+	p := f.cfg.Sink.Position()
+	if f.diverged != nil || p.IsZero() {
+		return f.snapshot(ctx)
+	}
+	return f.stream(ctx, p)
+}
+
+// stream applies what the source sends, until something ends it.
+func (f *Follower) stream(ctx context.Context, p waypost.Position) (fruitful bool, err error) {
+	d, err := f.connect(ctx, PathStream, url.Values{"after": {p.String()}}, p)
+	if err != nil {
+		return false, err
+	}
+	defer d.close()
+	f.noteConnected(p)
+	var b Batch
+	for {
+		t, _, payload, err := d.next()
+		if err != nil {
+			if reset, ok := errors.AsType[*resetError](err); ok {
+				f.diverged = reset
+			}
+			return fruitful, err
+		}
+		switch t {
+		case frameBatch:
+			err = f.applyBatch(ctx, payload, &b, p, f.cfg.Sink.Apply)
+			p = f.cfg.Sink.Position()
+		case frameHeartbeat:
+			err = f.beat(payload, d.hello.Cluster)
+		default:
+			err = fmt.Errorf("%w: a %s on the stream", errFrame, t)
+		}
+		if errors.Is(err, ErrDiverged) {
+			f.diverged = err
+		}
+		if err != nil {
+			return false, err // it may well be the same again
+		}
+		fruitful = true
+		f.notePosition(p)
+	}
+}
+
+// applyBatch hands on a batch that follows on p. One that does not is the
+// connection's fault and not the replica's: a new connection is enough.
+func (f *Follower) applyBatch(ctx context.Context, payload []byte, b *Batch, p waypost.Position,
+	apply func(context.Context, *Batch) error,
+) error {
+	if err := decodeBatch(payload, b); err != nil {
+		return err
+	}
+	if b.Epoch != p.Epoch || b.Transactions[0].Seq != p.Seq+1 {
+		return fmt.Errorf("%w: sequence %d of epoch %d came after %d of epoch %d", errMisplaced,
+			b.Transactions[0].Seq, b.Epoch.Ordinal, p.Seq, p.Epoch.Ordinal)
+	}
+	if err := apply(ctx, b); err != nil {
+		return fmt.Errorf("apply sequence %d to %d: %w", b.Transactions[0].Seq, b.Last().Seq, err)
+	}
+	return nil
+}
+
+func (f *Follower) beat(payload []byte, cluster Cluster) error {
+	h, err := decodeHeartbeat(payload)
+	if err != nil {
+		return err
+	}
+	if h.Cluster != cluster {
+		return fmt.Errorf("%w: a heartbeat of another cluster", errFrame)
+	}
+	f.noteHead(h)
+	return f.cfg.Sink.Heartbeat(h)
+}
+
+// Status gives a copy of what is known now. Any goroutine may call it.
+func (f *Follower) Status() Status {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.status
+}
+
+func (f *Follower) noteHead(h Head) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := time.Now()
+	f.status.HeardAt = now
+	if h.At > f.status.Head.At || f.status.AdvancedAt.IsZero() {
+		f.status.AdvancedAt = now
+	}
+	f.status.Head = h
+}
+
+func (f *Follower) noteConnected(p waypost.Position) {
+	f.mu.Lock()
+	f.status.Connected, f.status.Err, f.status.Position = true, nil, p
+	f.mu.Unlock()
+	f.cfg.Logger.Info("following", "url", f.base, "after", p)
+}
+
+func (f *Follower) notePosition(p waypost.Position) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.status.Position, f.status.Failures = p, 0
+}
+
+func (f *Follower) noteEnd(err error, failures int) {
+	p := f.cfg.Sink.Position()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.status.Connected, f.status.Err, f.status.Failures, f.status.Position = false, err, failures, p
+}
+
+func (f *Follower) noteRestoring(restoring bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.status.Restoring = restoring
+}
+
+func (f *Follower) noteSnapshot(p waypost.Position) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.status.Position, f.status.Failures = p, 0
+	f.status.Snapshots++
+}

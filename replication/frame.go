@@ -1,0 +1,176 @@
+package replication
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// ProtocolVersion is stated in every hello. A follower refuses any other.
+const ProtocolVersion = 1
+
+type frameType uint8
+
+const (
+	frameHello     frameType = 1 // first on every connection
+	frameBatch     frameType = 2
+	frameHeartbeat frameType = 3
+	frameReset     frameType = 4 // last: take a snapshot
+	frameBye       frameType = 5 // last: come back, perhaps to another
+	frameSlots     frameType = 6
+	frameEnd       frameType = 7 // last of a snapshot
+)
+
+func (t frameType) String() string {
+	names := [...]string{"", "hello", "batch", "heartbeat", "reset", "bye", "slots", "end"}
+	if int(t) < len(names) && t > 0 {
+		return names[t]
+	}
+	return "unknown"
+}
+
+const (
+	flagZstd     = 1 << 0 // the payload is its length (4 bytes) and a zstd frame
+	flagLastPart = 1 << 1 // slots: the range is complete
+)
+
+const (
+	frameHeaderSize = 12
+
+	// maxFrame bounds a frame's payload, compressed or not, in bytes.
+	maxFrame = 32 << 20
+	// frameTarget is how large frames are made when there is a choice.
+	frameTarget = 1 << 20
+	// worthCompressing is the payload below which zstd is not tried.
+	worthCompressing = 512
+	// keptBuffer is the largest buffer that a reader keeps for its next frame.
+	keptBuffer = 4 << 20
+)
+
+// errFrame says that what came is not a sound frame: the connection is of no
+// further use, and a new one may do better.
+var errFrame = errors.New("broken frame")
+
+// encoder makes frames. It may be used by many goroutines at once.
+type encoder struct{ zstd *zstd.Encoder }
+
+func newEncoder() (*encoder, error) {
+	z, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(2))
+	if err != nil {
+		return nil, fmt.Errorf("zstd encoder: %w", err)
+	}
+	return &encoder{zstd: z}, nil
+}
+
+// frame makes one frame of a payload of at most maxFrame bytes, compressed when
+// that saves at least a tenth.
+func (e *encoder) frame(t frameType, flags byte, payload []byte) []byte {
+	if len(payload) >= worthCompressing {
+		packed := make([]byte, frameHeaderSize+4, frameHeaderSize+4+len(payload)/2)
+		binary.LittleEndian.PutUint32(packed[frameHeaderSize:], uint32(len(payload)))
+		packed = e.zstd.EncodeAll(payload, packed)
+		if len(packed)-frameHeaderSize < len(payload)/10*9 {
+			return sealFrame(packed, t, flags|flagZstd)
+		}
+	}
+	return plainFrame(t, flags, payload)
+}
+
+func plainFrame(t frameType, flags byte, payload []byte) []byte {
+	return sealFrame(append(make([]byte, frameHeaderSize, frameHeaderSize+len(payload)), payload...), t, flags)
+}
+
+// sealFrame fills in the header: payload length, type, flags, two zero bytes, and
+// the checksum over all of the frame but itself.
+func sealFrame(b []byte, t frameType, flags byte) []byte {
+	binary.LittleEndian.PutUint32(b, uint32(len(b)-frameHeaderSize))
+	b[4], b[5], b[6], b[7] = byte(t), flags, 0, 0
+	binary.LittleEndian.PutUint32(b[8:], frameChecksum(b[:8], b[frameHeaderSize:]))
+	return b
+}
+
+func frameChecksum(header, payload []byte) uint32 {
+	return crc32.Update(crc32.Checksum(header[:8], castagnoli), castagnoli, payload)
+}
+
+// frameReader takes frames off a connection. What it gives is its own until the
+// next call.
+type frameReader struct {
+	from   io.Reader
+	zstd   *zstd.Decoder
+	packed bytes.Buffer
+	plain  []byte
+}
+
+func newFrameReader(from io.Reader) (*frameReader, error) {
+	z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+		zstd.WithDecoderMaxMemory(maxFrame), zstd.WithDecoderMaxWindow(maxFrame))
+	if err != nil {
+		return nil, fmt.Errorf("zstd decoder: %w", err)
+	}
+	return &frameReader{from: from, zstd: z}, nil
+}
+
+func (r *frameReader) close() { r.zstd.Close() }
+
+// next gives the next frame. The error is io.EOF at a clean end, wraps errFrame
+// when the bytes are not a frame, and is the connection's own otherwise.
+func (r *frameReader) next() (t frameType, flags byte, payload []byte, err error) {
+	var header [frameHeaderSize]byte
+	if _, err := io.ReadFull(r.from, header[:]); err != nil {
+		return 0, 0, nil, err
+	}
+	length := binary.LittleEndian.Uint32(header[:])
+	if length > maxFrame || header[6] != 0 || header[7] != 0 {
+		return 0, 0, nil, fmt.Errorf("%w: its header is out of bounds", errFrame)
+	}
+	// The buffer grows with what arrives, not with what the header claims.
+	if r.packed.Cap() > keptBuffer {
+		r.packed = bytes.Buffer{}
+	}
+	r.packed.Reset()
+	if _, err := io.CopyN(&r.packed, r.from, int64(length)); err != nil {
+		if errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
+		return 0, 0, nil, err
+	}
+	payload = r.packed.Bytes()
+	if binary.LittleEndian.Uint32(header[8:]) != frameChecksum(header[:8], payload) {
+		return 0, 0, nil, fmt.Errorf("%w: the checksum does not hold", errFrame)
+	}
+	t, flags = frameType(header[4]), header[5]
+	if flags&flagZstd != 0 {
+		if payload, err = r.unpack(payload); err != nil {
+			return 0, 0, nil, err
+		}
+	}
+	return t, flags, payload, nil
+}
+
+func (r *frameReader) unpack(b []byte) ([]byte, error) {
+	if len(b) < 4 {
+		return nil, fmt.Errorf("%w: compressed without a length", errFrame)
+	}
+	length := binary.LittleEndian.Uint32(b)
+	if length > maxFrame {
+		return nil, fmt.Errorf("%w: %d bytes when unpacked are too many", errFrame, length)
+	}
+	if cap(r.plain) > keptBuffer {
+		r.plain = nil
+	}
+	plain, err := r.zstd.DecodeAll(b[4:], r.plain[:0])
+	if err != nil {
+		return nil, fmt.Errorf("%w: zstd: %w", errFrame, err)
+	}
+	r.plain = plain
+	if len(plain) != int(length) {
+		return nil, fmt.Errorf("%w: it unpacks to another length than it states", errFrame)
+	}
+	return plain, nil
+}

@@ -1,0 +1,48 @@
+package replication
+
+import (
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+type serverMetrics struct {
+	followers prometheus.Gauge
+	encoded   prometheus.Counter
+	sent      *prometheus.CounterVec // by type
+	bytes     prometheus.Counter
+	resets    *prometheus.CounterVec // by reason
+	snapshots prometheus.Counter
+	slow      prometheus.Counter
+	failures  prometheus.Counter
+}
+
+func newServerMetrics(reg prometheus.Registerer) (*serverMetrics, error) {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: "waypost_replication_" + name, Help: help})
+	}
+	vector := func(name, help, label string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "waypost_replication_" + name, Help: help}, []string{label})
+	}
+	m := &serverMetrics{
+		followers: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "waypost_replication_followers", Help: "Followers connected to the stream.",
+		}),
+		encoded:   counter("frames_encoded_total", "Batch frames encoded, each once for all followers that share it."),
+		sent:      vector("frames_sent_total", "Frames sent to followers.", "type"),
+		bytes:     counter("sent_bytes_total", "Bytes of frames sent to followers."),
+		resets:    vector("resets_total", "Followers told that they need a snapshot.", "reason"),
+		snapshots: counter("snapshots_total", "Snapshots begun."),
+		slow:      counter("followers_dropped_total", "Followers dropped because they took a frame too slowly."),
+		failures:  counter("source_failures_total", "Readings of the source that failed."),
+	}
+	if reg == nil {
+		return m, nil
+	}
+	for _, c := range []prometheus.Collector{m.followers, m.encoded, m.sent, m.bytes, m.resets, m.snapshots, m.slow, m.failures} {
+		if err := reg.Register(c); err != nil {
+			return nil, fmt.Errorf("register replication metrics: %w", err)
+		}
+	}
+	return m, nil
+}

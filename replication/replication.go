@@ -1,0 +1,133 @@
+// Package replication carries the changelog from a source to its followers: the
+// encoding of records, the frames of the stream and of the snapshot, Serve for
+// the side that holds a changelog, and Follow for the side that wants a replica.
+//
+// It knows neither PostgreSQL nor Pebble: a Source and a Sink are interfaces,
+// and the protocol is described in DESIGN.md beside this file.
+package replication
+
+import (
+	"context"
+	"errors"
+
+	"waypost"
+)
+
+// Cluster identifies one installation for ever; a node of one never follows
+// another.
+type Cluster [16]byte
+
+// Head is a source's newest position with the digest there.
+type Head struct {
+	Cluster  Cluster
+	Position waypost.Position
+	Digest   uint64 // XOR of the stamps of all records at Position
+	At       int64  // origin's clock when this was true, Unix milliseconds
+}
+
+// Transaction is one committed transaction of the changelog. It may be empty.
+type Transaction struct {
+	Seq     uint64
+	Stamp   uint64
+	Digest  uint64   // root digest after it
+	At      int64    // commit time by the origin's clock, Unix milliseconds
+	Records [][]byte // as AppendRecord encodes them; state Purged takes a record away
+}
+
+// Batch is a run of transactions without a gap, in order, of one epoch.
+type Batch struct {
+	Epoch        waypost.Epoch
+	Transactions []Transaction
+}
+
+// Last gives the position after the batch. The batch must not be empty.
+func (b *Batch) Last() waypost.Position {
+	t := &b.Transactions[len(b.Transactions)-1]
+	return waypost.Position{Epoch: b.Epoch, Seq: t.Seq, Stamp: t.Stamp}
+}
+
+var (
+	// ErrTrimmed says that the log no longer holds what follows a position: the
+	// follower needs a snapshot.
+	ErrTrimmed = errors.New("the changelog no longer reaches back to this position")
+	// ErrOtherHistory says that a position is not of the source's history: another
+	// epoch, another stamp at its sequence, or beyond the head.
+	ErrOtherHistory = errors.New("this position is of another history")
+	// ErrDiverged says that a replica is not what the source says it should be: a
+	// gap in the sequence, or another digest. The follower needs a snapshot.
+	ErrDiverged = errors.New("the replica differs from its source")
+)
+
+// Source is a changelog that followers can read. All methods may be called by
+// many goroutines at once.
+type Source interface {
+	// Head gives the newest committed position.
+	Head(ctx context.Context) (Head, error)
+
+	// Read gives the transactions that follow after, at least one and at most
+	// about maxRecords records (always whole transactions); an empty batch when
+	// after is the head. It fails with ErrTrimmed or ErrOtherHistory as above;
+	// any other error may pass by itself and is worth another try.
+	Read(ctx context.Context, after waypost.Position, maxRecords int) (Batch, error)
+
+	// Snapshot reads the slots first to last (inclusive) as they stand at one
+	// position, and gives that position. Records come in no particular order; the bytes that
+	// visit gets are its own only until it returns. An error of visit ends the
+	// reading and is returned.
+	Snapshot(ctx context.Context, first, last uint16, visit func(record []byte) error) (Head, error)
+
+	// SnapshotWidth is how many slots a reader should ask for at once, a power of
+	// two, chosen so that one reading stays short.
+	SnapshotWidth(ctx context.Context) (int, error)
+
+	// Changed gives a channel that is closed at the next hint that the head moved.
+	// It is a hint only: followers poll as well.
+	Changed() <-chan struct{}
+}
+
+// Sink is a replica that a follower keeps. Its methods are called by one goroutine.
+type Sink interface {
+	// Cluster is that of the data held, and false when nothing is held yet.
+	Cluster() (Cluster, bool)
+
+	// Position is what was last applied, zero when nothing is held yet.
+	Position() waypost.Position
+
+	// Apply makes a batch part of the replica, rows and position in one atomic
+	// write, durable within the sink's sync interval (at once when it deletes or
+	// disables). The batch must begin at the position's sequence + 1 in the same
+	// epoch, and end in the digest it states; otherwise nothing is changed and the
+	// error is ErrDiverged.
+	Apply(ctx context.Context, b *Batch) error
+
+	// Heartbeat notes the origin's head and clock, for freshness. When the head is
+	// the sink's own position, digests are compared: ErrDiverged.
+	Heartbeat(h Head) error
+
+	// Restore begins a fresh replica beside the present one, which goes on serving
+	// until Commit. There is one at a time.
+	Restore(ctx context.Context, c Cluster) (Restore, error)
+}
+
+// Restore fills a fresh replica: first every slot, then the tail of the changelog
+// from the lowest position at which a slot was read.
+type Restore interface {
+	// Slots takes records read at one position. It applies one only if its
+	// revision is newer than what is held.
+	Slots(ctx context.Context, records [][]byte) error
+
+	// Begin says that all slots are there and that the tail comes next, from the
+	// lowest position on. From highest on the digest must hold.
+	Begin(lowest, highest waypost.Position) error
+
+	// Apply takes the tail like Sink.Apply, but judges the digest only once the
+	// highest position is reached.
+	Apply(ctx context.Context, b *Batch) error
+
+	// Commit makes the fresh replica durable and swaps it in, when the tail has
+	// reached the highest position and its digest equals digest; ErrDiverged otherwise.
+	Commit(ctx context.Context, digest uint64) error
+
+	// Abort throws the fresh replica away. It does nothing after Commit.
+	Abort() error
+}

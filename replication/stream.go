@@ -1,0 +1,298 @@
+package replication
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"time"
+
+	"waypost"
+)
+
+// errEnded says that the follower was told why, and that the connection is over.
+var errEnded = errors.New("the stream has ended")
+
+// Stream answers GET ?after=POSITION with the changelog from there on, for as
+// long as the follower takes it. The response writer must support write
+// deadlines and flushing (http.ResponseController).
+func (s *Server) Stream(w http.ResponseWriter, r *http.Request) {
+	var after waypost.Position
+	if text := r.URL.Query().Get("after"); text != "" {
+		var err error
+		if after, err = waypost.ParsePosition(text); err != nil {
+			http.Error(w, waypost.MessageOf(err), http.StatusBadRequest)
+			return
+		}
+	}
+	head, err := s.admit()
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	defer s.requests.Done()
+	if !s.join() {
+		refuse(w, errors.New("too many followers"))
+		return
+	}
+	defer s.leave()
+
+	c := s.open(w, r, head)
+	c.log.Info("follower connected", "after", after)
+	err = c.follow(r.Context(), after)
+	c.close(r.Context(), err)
+}
+
+// refuse asks a follower to come again.
+func refuse(w http.ResponseWriter, why error) {
+	w.Header().Set("Retry-After", "1")
+	http.Error(w, why.Error(), http.StatusServiceUnavailable)
+}
+
+func (s *Server) join() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.followers >= s.cfg.MaxFollowers {
+		return false
+	}
+	s.followers++
+	s.metrics.followers.Inc()
+	return true
+}
+
+func (s *Server) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.followers--
+	s.metrics.followers.Dec()
+}
+
+// connection is one follower's request. One goroutine uses it.
+type connection struct {
+	server *Server
+	w      http.ResponseWriter
+	rc     *http.ResponseController
+	log    *slog.Logger
+	hello  Head
+}
+
+func (s *Server) open(w http.ResponseWriter, r *http.Request, head Head) *connection {
+	h := w.Header()
+	h.Set("Content-Type", ContentType)
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Accel-Buffering", "no") // a proxy that holds frames back looks like a dead peer
+	return &connection{
+		server: s, w: w, rc: http.NewResponseController(w), hello: head,
+		log: s.cfg.Logger.With("node", bounded(r.Header.Get(HeaderNode)), "region", bounded(r.Header.Get(HeaderRegion))),
+	}
+}
+
+func bounded(s string) string { return s[:min(len(s), 64)] }
+
+// close notes how a connection ended.
+func (c *connection) close(ctx context.Context, err error) {
+	switch {
+	case errors.Is(err, errEnded):
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		c.server.metrics.slow.Inc()
+		c.log.Warn("follower dropped: it takes frames too slowly")
+	case ctx.Err() != nil:
+		c.log.Info("follower left")
+	default:
+		c.log.Info("follower lost", "error", err)
+	}
+}
+
+// writeChunk is the most that a follower must take within WriteTimeout.
+const writeChunk = 256 << 10
+
+// send writes one frame and flushes it. A follower that does not take it in time
+// is dropped: nothing is held for it.
+func (c *connection) send(t frameType, frame []byte) error {
+	c.server.metrics.sent.WithLabelValues(t.String()).Inc()
+	c.server.metrics.bytes.Add(float64(len(frame)))
+	for len(frame) > 0 {
+		n := min(len(frame), writeChunk)
+		if err := c.rc.SetWriteDeadline(time.Now().Add(c.server.cfg.WriteTimeout)); err != nil {
+			return fmt.Errorf("set a write deadline: %w", err)
+		}
+		if _, err := c.w.Write(frame[:n]); err != nil {
+			return fmt.Errorf("write a frame: %w", err)
+		}
+		frame = frame[n:]
+	}
+	if err := c.rc.Flush(); err != nil {
+		return fmt.Errorf("flush a frame: %w", err)
+	}
+	return nil
+}
+
+func (c *connection) sendHello() error {
+	return c.send(frameHello, plainFrame(frameHello, 0, appendHello(nil, &c.hello)))
+}
+
+func (c *connection) reset(reason ResetReason, text string) error {
+	c.server.metrics.resets.WithLabelValues(reason.String()).Inc()
+	c.log.Info("follower needs a snapshot", "reason", reason.String())
+	if err := c.send(frameReset, plainFrame(frameReset, 0, appendReset(nil, reason, text))); err != nil {
+		return err
+	}
+	return errEnded
+}
+
+func (c *connection) bye() error {
+	if err := c.send(frameBye, plainFrame(frameBye, 0, nil)); err != nil {
+		return err
+	}
+	return errEnded
+}
+
+// follow sends what comes after p until something ends it.
+func (c *connection) follow(ctx context.Context, p waypost.Position) error {
+	if err := c.sendHello(); err != nil {
+		return err
+	}
+	if p.IsZero() {
+		return c.reset(ResetNoPosition, "there is no position to go on from")
+	}
+	s := c.server
+	beat := time.NewTicker(s.cfg.Heartbeat)
+	defer beat.Stop()
+	// The first heartbeat comes at once: it tells a follower that is at the head.
+	if err := c.send(frameHeartbeat, s.view(p).heartbeat); err != nil {
+		return err
+	}
+	failures := 0
+	for {
+		v := s.view(p)
+		select {
+		case <-beat.C:
+			if err := c.send(frameHeartbeat, v.heartbeat); err != nil {
+				return err
+			}
+		default:
+		}
+		wait := time.Duration(-1) // until woken
+		switch {
+		case v.draining:
+			return c.bye()
+		case v.epoch != p.Epoch:
+			return c.reset(ResetOtherHistory, "the changelog is in epoch "+v.epoch.ID.String())
+		case v.onRing && len(v.entries) > 0:
+			for _, e := range v.entries {
+				if e.frame == nil {
+					return c.reset(ResetTooLarge, "a transaction is too large to be sent")
+				}
+				if err := c.send(frameBatch, e.frame); err != nil {
+					return err
+				}
+				p = e.last
+			}
+			continue
+		case !v.onRing:
+			next, err := c.catchUp(ctx, p)
+			switch {
+			case errors.Is(err, errSource):
+				failures++
+				wait = min(s.cfg.MaxPoll<<min(failures-1, 5), 2*time.Second)
+			case err != nil:
+				return err
+			case next == p:
+				wait = s.cfg.MinPoll // ahead of the ring, which will come
+			default:
+				failures, p = 0, next
+				continue
+			}
+		}
+		if err := c.pause(ctx, v, beat.C, wait); err != nil {
+			return err
+		}
+	}
+}
+
+// pause waits for news, for a heartbeat to be due, which it sends, or for as long
+// as is said; a negative wait has no end.
+func (c *connection) pause(ctx context.Context, v view, beat <-chan time.Time, wait time.Duration) error {
+	var expired <-chan time.Time
+	if wait >= 0 {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		expired = timer.C
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-expired:
+	case <-v.wake:
+	case <-beat:
+		return c.send(frameHeartbeat, c.server.view(waypost.Position{}).heartbeat)
+	}
+	return nil
+}
+
+// errSource says that the source did not answer; it may answer later.
+var errSource = errors.New("the source does not answer")
+
+// catchUp sends what follows p from the source itself, up to where the ring can
+// take over, and gives the position reached.
+func (c *connection) catchUp(ctx context.Context, p waypost.Position) (waypost.Position, error) {
+	entries, err := c.readSource(ctx, p)
+	switch {
+	case errors.Is(err, ErrTrimmed):
+		return p, c.reset(ResetTrimmed, err.Error())
+	case errors.Is(err, ErrOtherHistory):
+		return p, c.reset(ResetOtherHistory, err.Error())
+	case ctx.Err() != nil:
+		return p, ctx.Err()
+	case err != nil:
+		c.server.metrics.failures.Inc()
+		c.log.Warn("the changelog cannot be read for a follower that is behind", "error", err)
+		return p, errSource
+	}
+	for _, e := range entries {
+		if e.frame == nil {
+			return p, c.reset(ResetTooLarge, "a transaction is too large to be sent")
+		}
+		if err := c.send(frameBatch, e.frame); err != nil {
+			return p, err
+		}
+		p = e.last
+	}
+	return p, nil
+}
+
+// readSource holds one of few tokens, so that a herd of followers that are behind
+// neither floods the source nor fills the memory.
+func (c *connection) readSource(ctx context.Context, p waypost.Position) ([]ringEntry, error) {
+	s := c.server
+	select {
+	case s.catchUps <- struct{}{}:
+		defer func() { <-s.catchUps }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.ReadTimeout)
+	defer cancel()
+	b, err := s.cfg.Source.Read(ctx, p, s.cfg.ReadRecords)
+	if err != nil || len(b.Transactions) == 0 {
+		return nil, err
+	}
+	if b.Epoch != p.Epoch || b.Transactions[0].Seq != p.Seq+1 {
+		return nil, fmt.Errorf("the source gave sequence %d after %d", b.Transactions[0].Seq, p.Seq)
+	}
+	// Stop where a shared frame begins, or this follower would stay between the
+	// frames of the ring and read for itself for ever.
+	s.mu.Lock()
+	end, ok := s.ring.boundary(b.Transactions[0].Seq, b.Last().Seq)
+	s.mu.Unlock()
+	if ok {
+		b.Transactions = b.Transactions[:end-p.Seq]
+	}
+	return s.encoder.frames(&b), nil
+}
+
+// appendCount is the payload of an end frame.
+func appendCount(n uint64) []byte { return binary.LittleEndian.AppendUint64(nil, n) }
