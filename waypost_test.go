@@ -35,7 +35,7 @@ func TestAPositionReadsBackAsItWasWritten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := waypost.Position{
 			Epoch: waypost.Epoch{Ordinal: rapid.Uint32().Draw(t, "ordinal")},
-			Seq:   rapid.Uint64Max(1<<63 - 1).Draw(t, "seq"),
+			Seq:   rapid.Uint64Max(1<<63-1).Draw(t, "seq"),
 			Stamp: rapid.Uint64().Draw(t, "stamp"),
 		}
 		copy(p.Epoch.ID[:], rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "id"))

@@ -1,0 +1,104 @@
+package waypost
+
+import (
+	"fmt"
+	"strings"
+)
+
+// ErrorBody gives the body of an answer that is no redirect: a small page for
+// browsers, or a problem document (RFC 9457) for everyone else. Edges and the
+// control plane share it, so that a visitor cannot tell which of them answered.
+//
+// The bytes are prepared once and must not be changed. A status that is not
+// known is given the body of 500.
+func ErrorBody(status int, html bool) (contentType string, body []byte) {
+	b, ok := errorBodies[status]
+	if !ok {
+		b = errorBodies[500]
+	}
+	if html {
+		return "text/html; charset=utf-8", b.html
+	}
+	return "application/problem+json", b.problem
+}
+
+// AcceptsHTML reports whether an Accept header names text/html, as that of a
+// browser does and that of an API client does not. It does not allocate.
+func AcceptsHTML[T string | []byte](accept T) bool {
+	const want = "text/html"
+	for i := 0; i+len(want) <= len(accept); i++ {
+		j := 0
+		for j < len(want) && accept[i+j]|0x20 == want[j] { // lower case; a slash stays one
+			j++
+		}
+		if j == len(want) {
+			return true
+		}
+	}
+	return false
+}
+
+type errorBody struct{ html, problem []byte }
+
+var errorBodies = prepareErrorBodies([]errorText{
+	{400, EMalformed, "Bad request", "The request could not be understood."},
+	{404, ENotFound, "Link not found", "There is no link at this address. Check that it was copied completely."},
+	{405, "method-not-allowed", "Method not allowed", "Links answer GET and HEAD."},
+	{408, "request-timeout", "Request timeout", "The request took too long to arrive."},
+	{410, EGone, "Link no longer available", "This link has expired or was taken down."},
+	{413, ETooLarge, "Content too large", "Links take no request body."},
+	{414, ETooLarge, "Address too long", "The address of the request is too long."},
+	{431, ETooLarge, "Header fields too large", "The header of the request is too large."},
+	{500, EInternal, "Internal error", "Something went wrong on our side."},
+	{503, EUnavailable, "Temporarily unavailable", "Please try again in a moment."},
+})
+
+type errorText struct {
+	status        int
+	code          ErrorCode
+	title, detail string // plain ASCII without characters that JSON or HTML escape
+}
+
+func prepareErrorBodies(texts []errorText) map[int]errorBody {
+	bodies := make(map[int]errorBody, len(texts))
+	for _, t := range texts {
+		page := strings.NewReplacer("{status}", fmt.Sprint(t.status), "{title}", t.title, "{detail}", t.detail)
+		bodies[t.status] = errorBody{
+			html: []byte(page.Replace(errorPage)),
+			problem: fmt.Appendf(nil, `{"type":%q,"title":%q,"status":%d,"detail":%q}`,
+				ProblemType(t.code), t.title, t.status, t.detail),
+		}
+	}
+	return bodies
+}
+
+// ProblemType gives the "type" of a problem document (RFC 9457) for a code.
+func ProblemType(code ErrorCode) string { return "urn:waypost:problem:" + string(code) }
+
+const errorPage = `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width,initial-scale=1">
+<meta name="robots" content="noindex">
+<title>{title}</title>
+<style>
+:root{color-scheme:light dark;--paper:#faf9f6;--ink:#1d1c1a;--soft:#66635c}
+@media(prefers-color-scheme:dark){:root{--paper:#171614;--ink:#eeece7;--soft:#a5a198}}
+body{margin:0;min-height:100vh;display:grid;place-items:center;background:var(--paper);color:var(--ink);font:1.0625rem/1.6 system-ui,sans-serif}
+main{max-width:28rem;padding:2rem}
+h1{margin:0 0 .5rem;font-size:1.75rem;line-height:1.2}
+p{margin:0}
+p,small{color:var(--soft)}
+small{display:block;margin-bottom:.75rem;letter-spacing:.12em}
+</style>
+</head>
+<body>
+<main>
+<small>{status}</small>
+<h1>{title}</h1>
+<p>{detail}</p>
+</main>
+</body>
+</html>
+`
