@@ -1,0 +1,74 @@
+// Package controlplane holds the rules of the control plane: how a link is
+// created, found and deleted, how a region leases the counters that codes are
+// minted from, and who may do what.
+//
+// It declares the small interfaces that it needs; PostgreSQL is in
+// controlplane/postgres, the HTTP API in controlplane/httpapi, the rules for
+// targets in controlplane/target.
+package controlplane
+
+import (
+	"encoding/json"
+	"time"
+
+	"waypost"
+)
+
+// Actor is who asks, as a credential on the connection says.
+type Actor struct {
+	Workspace waypost.WorkspaceID
+	KeyID     int64 // 0: the development system without a key
+	Scopes    []Scope
+}
+
+// Scope is something that an API key allows.
+type Scope string
+
+// The scopes of API keys.
+const (
+	ScopeLinksRead  Scope = "links:read"
+	ScopeLinksWrite Scope = "links:write"
+	ScopeAnalytics  Scope = "analytics:read"
+	ScopeAdmin      Scope = "admin"
+)
+
+// Can reports whether the actor's key allows s.
+func (a Actor) Can(s Scope) bool {
+	for _, have := range a.Scopes {
+		if have == s || have == ScopeAdmin {
+			return true
+		}
+	}
+	return false
+}
+
+// NewLink is a wish for a link. Zero fields mean the default.
+type NewLink struct {
+	OriginalURL    string // required; judged by the target rules
+	CustomCode     string
+	ExpiresAt      time.Time
+	RedirectStatus int // 301, 302, 307, 308; 0 means 302
+	Title          string
+	Description    string
+	Tags           []string
+	Metadata       json.RawMessage // a JSON object
+	CreatedBy      string
+}
+
+// Outcome is what became of one wish: a link, or the reason why not.
+type Outcome struct {
+	Link waypost.Link
+	Err  error
+}
+
+// Page is one page of a list, newest first.
+type Page struct {
+	Links []waypost.Link
+	Next  string // opaque cursor of the next page, "" at the end
+}
+
+// Health is what /health tells.
+type Health struct {
+	Database    bool
+	KeyPoolSize int64 // unissued counters of the region's live ranges
+}

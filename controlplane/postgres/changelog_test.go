@@ -1,0 +1,297 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"waypost"
+	"waypost/controlplane"
+	"waypost/controlplane/postgres"
+	"waypost/replication"
+)
+
+// follow reads the whole changelog from a position on and keeps the rows in a
+// map, as a replica would, checking every sequence and digest on the way.
+type follow struct {
+	at   waypost.Position
+	rows map[string]waypost.Record
+}
+
+func newFollow(t *testing.T, db *postgres.DB) *follow {
+	t.Helper()
+	f := &follow{rows: make(map[string]waypost.Record)}
+	head, err := db.Snapshot(t.Context(), 0, waypost.Slots-1, func(b []byte) error { return f.put(b) })
+	require.NoError(t, err)
+	f.at = head.Position
+	require.Equal(t, head.Digest, f.digest())
+	return f
+}
+
+func (f *follow) put(b []byte) error {
+	var r waypost.Record
+	if err := replication.DecodeRecord(slices.Clone(b), &r); err != nil {
+		return err
+	}
+	key := fmt.Sprintf("%d/%d/%s", r.Kind, r.Domain, r.Name)
+	if old, ok := f.rows[key]; ok && old.Revision.Newer(r.Revision) {
+		return errors.New("an older revision came later")
+	}
+	if r.State == waypost.Purged {
+		delete(f.rows, key)
+		return nil
+	}
+	f.rows[key] = r
+	return nil
+}
+
+func (f *follow) digest() (d uint64) {
+	for _, r := range f.rows {
+		d ^= r.Stamp
+	}
+	return d
+}
+
+func (f *follow) catchUp(t *testing.T, db *postgres.DB, chunk int) (seqs []uint64) {
+	t.Helper()
+	for {
+		b, err := db.Read(t.Context(), f.at, chunk)
+		require.NoError(t, err)
+		if len(b.Transactions) == 0 {
+			return seqs
+		}
+		for _, tx := range b.Transactions {
+			require.Equal(t, f.at.Seq+1, tx.Seq, "no sequence is missing")
+			for _, rec := range tx.Records {
+				require.NoError(t, f.put(rec))
+			}
+			require.Equal(t, tx.Digest, f.digest(), "the digest holds after every transaction")
+			f.at = waypost.Position{Epoch: b.Epoch, Seq: tx.Seq, Stamp: tx.Stamp}
+			seqs = append(seqs, tx.Seq)
+		}
+	}
+}
+
+func TestWhatIsChangedByHandReplicatesToo(t *testing.T) {
+	db, hand := open(t)
+	f := newFollow(t, db)
+	insert(t, db, links(3)...)
+	exec(t, hand, `UPDATE link SET original_url = 'https://example.org/by-hand' WHERE code = 'link-1'`)
+	exec(t, hand, `DELETE FROM link WHERE code = 'link-2'`)
+	exec(t, hand, `INSERT INTO link (workspace_id, domain_id, code, original_url) VALUES (1, 1, 'by-hand', 'https://example.net/')
+	               ON CONFLICT (domain_id, code) DO UPDATE SET title = 'x'`)
+	exec(t, hand, `UPDATE link SET active = false WHERE code = 'by-hand'`)
+	f.catchUp(t, db, 1000)
+
+	require.Equal(t, "https://example.org/by-hand", string(f.rows["1/1/link-1"].Payload))
+	require.NotContains(t, f.rows, "1/1/link-2")
+	require.Equal(t, waypost.Disabled, f.rows["1/1/by-hand"].State)
+	head, err := db.Head(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, head.Position, f.at)
+	require.Equal(t, head.Digest, f.digest())
+	require.Equal(t, f.rows, newFollow(t, db).rows, "a snapshot holds the same as the tail")
+}
+
+func TestARollbackLeavesNoGapAndNoTrace(t *testing.T) {
+	db, hand := open(t)
+	f := newFollow(t, db)
+	tx, err := hand.Begin(t.Context())
+	require.NoError(t, err)
+	exec(t, tx, `INSERT INTO link (workspace_id, domain_id, code, original_url) VALUES (1, 1, 'gone', 'https://example.net/')`)
+	require.NoError(t, tx.Rollback(t.Context()))
+
+	tx, err = hand.Begin(t.Context())
+	require.NoError(t, err)
+	exec(t, tx, `INSERT INTO link (workspace_id, domain_id, code, original_url) VALUES (1, 1, 'kept', 'https://example.net/')`)
+	sub, err := tx.Begin(t.Context())
+	require.NoError(t, err)
+	exec(t, sub, `UPDATE link SET original_url = 'https://example.net/sub' WHERE code = 'kept'`)
+	require.NoError(t, sub.Rollback(t.Context()))
+	require.NoError(t, tx.Commit(t.Context()))
+
+	require.Len(t, f.catchUp(t, db, 1000), 1)
+	require.NotContains(t, f.rows, "1/1/gone")
+	require.Equal(t, "https://example.net/", string(f.rows["1/1/kept"].Payload))
+}
+
+func TestAReaderNeverSkipsAWriterThatCommitsLate(t *testing.T) {
+	db, hand := open(t)
+	f := newFollow(t, db)
+	tx, err := hand.Begin(t.Context())
+	require.NoError(t, err)
+	exec(t, tx, `INSERT INTO link (workspace_id, domain_id, code, original_url) VALUES (1, 1, 'early', 'https://example.net/')`)
+
+	late := make(chan error, 1)
+	go func() { // waits for the head until the first has committed
+		_, _, err := db.InsertLinks(context.WithoutCancel(t.Context()), 0, links(1))
+		late <- err
+	}()
+	waiting(t, db, hand)
+	require.Empty(t, f.catchUp(t, db, 1000))
+	require.NoError(t, tx.Commit(t.Context()))
+	require.NoError(t, <-late)
+	require.Len(t, f.catchUp(t, db, 1000), 2)
+	require.Less(t, f.rows["1/1/early"].Revision.Seq, f.rows["1/1/link-0"].Revision.Seq)
+}
+
+// waiting returns once some session waits for a lock.
+func waiting(t *testing.T, db *postgres.DB, hand *pgx.Conn) {
+	t.Helper()
+	for n := 0; n == 0; {
+		require.NoError(t, hand.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&n))
+		_, err := db.Head(t.Context())
+		require.NoError(t, err)
+	}
+}
+
+func TestReplicatedTablesRefuseTruncateAndAChangeOfKey(t *testing.T) {
+	db, hand := open(t)
+	insert(t, db, links(1)...)
+	for _, sql := range []string{
+		`TRUNCATE link`,
+		`TRUNCATE domain CASCADE`,
+		`UPDATE link SET code = 'another' WHERE code = 'link-0'`,
+		`UPDATE domain SET id = 9 WHERE id = 1`,
+		`UPDATE link SET original_url = E'https://example.com/\r\nSet-Cookie: a' WHERE code = 'link-0'`,
+		`UPDATE link SET original_url = 'https://example.com/é' WHERE code = 'link-0'`,
+		`INSERT INTO link (workspace_id, domain_id, code, original_url) VALUES (1, 1, 'xx', 'https://example.net/')`,
+		`INSERT INTO link (workspace_id, domain_id, code, original_url) VALUES (1, 1, 'script', 'javascript:alert(1)')`,
+	} {
+		_, err := hand.Exec(t.Context(), sql)
+		require.Error(t, err, sql)
+	}
+	f := newFollow(t, db)
+	require.Equal(t, "https://example.com/link-0", string(f.rows["1/1/link-0"].Payload))
+}
+
+func TestASessionInReplicaRoleIsStillLogged(t *testing.T) {
+	db, hand := open(t)
+	f := newFollow(t, db)
+	cfg := hand.Config().Copy()
+	cfg.User = "postgres"
+	super, err := pgx.ConnectConfig(t.Context(), cfg)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, super.Close(context.Background())) }()
+	exec(t, super, `SET session_replication_role = replica`)
+	exec(t, super, `INSERT INTO link (workspace_id, domain_id, code, original_url) VALUES (1, 1, 'replica', 'https://example.net/')`)
+	require.Len(t, f.catchUp(t, db, 10), 1)
+	require.Contains(t, f.rows, "1/1/replica")
+}
+
+func TestSlotsAreComputedAlikeInPostgreSQLAndGo(t *testing.T) {
+	_, hand := open(t)
+	for _, name := range []string{"abcd", "ZZZZZZZ", "a-b_c", "1", "00000000000000000000000000000000"} {
+		for _, domain := range []waypost.DomainID{0, 1, 4_000_000} {
+			var slot uint16
+			require.NoError(t, hand.QueryRow(t.Context(), `SELECT waypost_slot(1, $1, $2)`, domain, name).Scan(&slot))
+			require.Equal(t, waypost.Slot(waypost.KindLink, domain, []byte(name)), slot)
+		}
+	}
+}
+
+func TestALongTransactionIsReadWholeHoweverSmallTheChunk(t *testing.T) {
+	db, _ := open(t)
+	f := newFollow(t, db)
+	insert(t, db, links(50)...)
+	insert(t, db, link("after"))
+	require.Len(t, f.catchUp(t, db, 7), 2)
+	require.Contains(t, f.rows, "1/1/after")
+}
+
+func TestATransactionThatIsTooLongForTheStreamAsksForASnapshot(t *testing.T) {
+	db, _ := open(t, func(c *postgres.Config) { c.MaxTransaction = 20 })
+	f := newFollow(t, db)
+	insert(t, db, links(50)...)
+	_, err := db.Read(t.Context(), f.at, 7)
+	require.ErrorIs(t, err, replication.ErrTrimmed)
+}
+
+func TestAPositionThatTheLogNoLongerReachesIsTold(t *testing.T) {
+	db, hand := open(t)
+	f := newFollow(t, db)
+	insert(t, db, links(1)...)
+	insert(t, db, link("second"))
+	trim(t, hand, `seq < (SELECT seq FROM changelog_head)`)
+	_, err := db.Read(t.Context(), f.at, 10)
+	require.ErrorIs(t, err, replication.ErrTrimmed)
+}
+
+// trim takes a part of the log away, as dropping a partition does.
+func trim(t *testing.T, hand *pgx.Conn, where string) {
+	t.Helper()
+	exec(t, hand, `ALTER TABLE changelog NO FORCE ROW LEVEL SECURITY`)
+	exec(t, hand, `DELETE FROM changelog WHERE `+where)
+	exec(t, hand, `ALTER TABLE changelog FORCE ROW LEVEL SECURITY`)
+}
+
+func TestAPositionOfAnotherHistoryIsTold(t *testing.T) {
+	db, _ := open(t)
+	at := insert(t, db, links(1)...)
+	for name, change := range map[string]func(*waypost.Position){
+		"another epoch":        func(p *waypost.Position) { p.Epoch.ID[0]++ },
+		"another stamp":        func(p *waypost.Position) { p.Stamp++ },
+		"a sequence not known": func(p *waypost.Position) { p.Seq += 100 },
+		"an ordinal not known": func(p *waypost.Position) { p.Epoch.Ordinal++ },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := at
+			change(&p)
+			_, err := db.Read(t.Context(), p, 10)
+			require.ErrorIs(t, err, replication.ErrOtherHistory)
+		})
+	}
+}
+
+func TestAnotherIdentityOfPostgreSQLOpensAnEpochAndEndsAllLeases(t *testing.T) {
+	url := cluster.Database(t)
+	db, err := postgres.Open(t.Context(), postgres.Config{URL: url})
+	require.NoError(t, err)
+	_, err = db.EnsureCluster(t.Context(), postgres.ClusterConfig{CodeLength: 7, PrefixLength: 2, DefaultHost: "a.example"})
+	require.NoError(t, err)
+	old, err := db.TakeLease(t.Context(), "eu", "n/1", 100, nil)
+	require.NoError(t, err)
+	at := insert(t, db, links(1)...)
+	db.Close()
+
+	// what a restore into a cluster of another identity looks like from inside
+	exec(t, psql(t, url), `UPDATE changelog_epoch SET system_identifier = system_identifier + 1`)
+	db, err = postgres.Open(t.Context(), postgres.Config{URL: url})
+	require.NoError(t, err)
+	defer db.Close()
+	head, err := db.Head(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, at.Epoch.Ordinal+1, head.Position.Epoch.Ordinal)
+	require.NotEqual(t, at.Epoch.ID, head.Position.Epoch.ID)
+	_, err = db.Read(t.Context(), at, 10)
+	require.ErrorIs(t, err, replication.ErrOtherHistory)
+
+	_, _, err = db.InsertLinks(t.Context(), old.Epoch, links(2))
+	require.ErrorIs(t, err, controlplane.ErrEpoch)
+	fresh, err := db.TakeLease(t.Context(), "eu", "n/2", 100, nil)
+	require.NoError(t, err)
+	require.Equal(t, old.Prefix, fresh.Prefix)
+	require.GreaterOrEqual(t, fresh.Lo, old.Hi+40_000_000)
+	newFollow(t, db)
+}
+
+func TestCommitsThatThisProcessHasSeenAndPostgreSQLForgotOpenAnEpoch(t *testing.T) {
+	db, hand := open(t)
+	at := insert(t, db, links(1)...)
+	insert(t, db, link("lost"))
+	// what a rolled-back disk looks like from inside
+	exec(t, hand, `UPDATE changelog_head SET seq = seq - 1`)
+	trim(t, hand, `seq > (SELECT seq FROM changelog_head)`)
+	exec(t, hand, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`)
+	var head replication.Head
+	var err error
+	for head, err = db.Head(t.Context()); err != nil; head, err = db.Head(t.Context()) {
+		require.Equal(t, waypost.EUnavailable, waypost.CodeOf(err))
+	}
+	require.Greater(t, head.Position.Epoch.Ordinal, at.Epoch.Ordinal)
+}

@@ -1,0 +1,148 @@
+package postgres_test
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"waypost"
+	"waypost/controlplane"
+	"waypost/controlplane/postgres"
+)
+
+func TestConcurrentLeasesNeverShareACounter(t *testing.T) {
+	db, _ := open(t)
+	const nodes, each = 6, 8
+	leases := make([][]controlplane.Lease, nodes)
+	var wg sync.WaitGroup
+	for n := range nodes {
+		wg.Go(func() {
+			for range each {
+				l, err := db.TakeLease(t.Context(), "eu", "n/1", 10, nil)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				leases[n] = append(leases[n], l)
+			}
+		})
+	}
+	wg.Wait()
+	seen := make(map[[2]int64]bool)
+	for _, ls := range leases {
+		for _, l := range ls {
+			require.Equal(t, int64(10), l.Hi-l.Lo)
+			for c := l.Lo; c < l.Hi; c++ {
+				k := [2]int64{int64(l.Prefix), c}
+				require.False(t, seen[k])
+				seen[k] = true
+			}
+		}
+	}
+	require.Len(t, seen, nodes*each*10)
+}
+
+func TestACleanStopGivesTheRestBackAndTheNextLeaseIsThatRest(t *testing.T) {
+	db, hand := open(t)
+	l, err := db.TakeLease(t.Context(), "eu", "n/1", 100, nil)
+	require.NoError(t, err)
+	before, err := db.Unleased(t.Context(), "eu")
+	require.NoError(t, err)
+	require.NoError(t, db.ReturnLease(t.Context(), l, l.Lo+30))
+	after, err := db.Unleased(t.Context(), "eu")
+	require.NoError(t, err)
+	require.Equal(t, before+70, after)
+	require.NoError(t, db.ReturnLease(t.Context(), l, l.Lo+10), "a second return changes nothing")
+
+	next, err := db.TakeLease(t.Context(), "eu", "n/2", 100, nil)
+	require.NoError(t, err)
+	require.Equal(t, [2]int64{l.Lo + 30, l.Hi}, [2]int64{next.Lo, next.Hi})
+	other, err := db.TakeLease(t.Context(), "us", "n/3", 100, nil)
+	require.NoError(t, err)
+	require.NotEqual(t, l.Prefix, other.Prefix, "another region has another prefix")
+	require.Equal(t, map[string]int{"closed": 1, "held": 2}, states(t, hand))
+}
+
+func states(t *testing.T, hand *pgx.Conn) map[string]int {
+	t.Helper()
+	rows, err := hand.Query(t.Context(), `SELECT state, count(*) FROM key_lease GROUP BY 1`)
+	require.NoError(t, err)
+	got := make(map[string]int)
+	var state string
+	var n int
+	_, err = pgx.ForEachRow(rows, []any{&state, &n}, func() error { got[state] = n; return nil })
+	require.NoError(t, err)
+	return got
+}
+
+func TestTheLeasesOfACrashedBootAreBurned(t *testing.T) {
+	db, hand := open(t)
+	crashed, err := db.TakeLease(t.Context(), "eu", "node/1", 100, nil)
+	require.NoError(t, err)
+	_, err = db.TakeLease(t.Context(), "eu", "node-2/1", 100, nil)
+	require.NoError(t, err)
+	require.NoError(t, db.BurnLeases(t.Context(), "node"))
+	require.Equal(t, map[string]int{"burned": 1, "held": 1}, states(t, hand))
+	require.NoError(t, db.ReturnLease(t.Context(), crashed, crashed.Lo), "what is burned does not come back")
+	require.Equal(t, map[string]int{"burned": 1, "held": 1}, states(t, hand))
+}
+
+func TestARangeThatIsUsedUpIsFollowedByAFreePrefixAndAtLastByAClearError(t *testing.T) {
+	db, hand := open(t)
+	first, err := db.TakeLease(t.Context(), "eu", "n/1", 100, nil)
+	require.NoError(t, err)
+	exec(t, hand, `UPDATE key_range SET next = hi - 5`)
+	rest, err := db.TakeLease(t.Context(), "eu", "n/1", 100, []int64{first.ID})
+	require.NoError(t, err)
+	require.Equal(t, int64(5), rest.Hi-rest.Lo)
+	second, err := db.TakeLease(t.Context(), "eu", "n/1", 100, nil)
+	require.NoError(t, err)
+	require.NotEqual(t, first.Prefix, second.Prefix)
+	require.Equal(t, map[string]int{"closed": 1, "held": 2}, states(t, hand))
+
+	exec(t, hand, `INSERT INTO key_range (prefix, lo, hi, next, region)
+	               SELECT p, 0, 10, 10, 'us' FROM generate_series(0, 3843) p WHERE NOT EXISTS (SELECT FROM key_range r WHERE r.prefix = p)`)
+	exec(t, hand, `UPDATE key_range SET next = hi`)
+	_, err = db.TakeLease(t.Context(), "eu", "n/1", 100, nil)
+	require.Equal(t, waypost.EExhausted, waypost.CodeOf(err))
+}
+
+func TestPostgreSQLItselfRefusesRangesAndLeasesThatOverlap(t *testing.T) {
+	db, hand := open(t)
+	l, err := db.TakeLease(t.Context(), "eu", "n/1", 100, nil)
+	require.NoError(t, err)
+	_, err = hand.Exec(t.Context(), `INSERT INTO key_range (prefix, lo, hi, next, region) VALUES ($1, 5, 9, 5, 'us')`, l.Prefix)
+	require.ErrorContains(t, err, "key_ranges_are_disjoint")
+	_, err = hand.Exec(t.Context(), `INSERT INTO key_lease (range_id, prefix, region, lo, hi, epoch, generation, node)
+	                                 SELECT id, prefix, 'us', 99, 101, 1, 1, 'x' FROM key_range`)
+	require.ErrorContains(t, err, "key_leases_are_disjoint")
+}
+
+func TestEveryRegionGetsAPrefixOnce(t *testing.T) {
+	db, hand := open(t)
+	for range 2 {
+		require.NoError(t, db.EnsureRanges(t.Context(), []waypost.Region{"eu", "us"}))
+	}
+	var n int
+	require.NoError(t, hand.QueryRow(t.Context(), `SELECT count(DISTINCT prefix) FROM key_range`).Scan(&n))
+	require.Equal(t, 2, n)
+}
+
+func TestAClusterKeepsItsLengthsAndItsSecretForEver(t *testing.T) {
+	db, _ := open(t)
+	good := postgres.ClusterConfig{CodeLength: 7, PrefixLength: 2, DefaultHost: "new.example"}
+	_, err := db.EnsureCluster(t.Context(), good)
+	require.NoError(t, err, "the default host may change")
+	for name, change := range map[string]func(*postgres.ClusterConfig){
+		"code length 7":         func(c *postgres.ClusterConfig) { c.CodeLength = 8 },
+		"prefix length 2":       func(c *postgres.ClusterConfig) { c.PrefixLength = 1 },
+		"secret is not the one": func(c *postgres.ClusterConfig) { c.Secret[0] = 1 },
+	} {
+		bad := good
+		change(&bad)
+		_, err := db.EnsureCluster(t.Context(), bad)
+		require.ErrorContains(t, err, name)
+	}
+}

@@ -1,0 +1,269 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"waypost"
+)
+
+const insertLinks = `
+INSERT INTO link (workspace_id, domain_id, code, custom, original_url, location, redirect_status,
+                  title, description, tags, metadata, created_by, expires_at)
+SELECT w, d, c, cu, o, lo, s, t, de, coalesce(ARRAY(SELECT jsonb_array_elements_text(tg::jsonb)), '{}'), m::jsonb, cb, e
+FROM unnest($1::bigint[], $2::integer[], $3::text[], $4::boolean[], $5::text[], $6::text[], $7::smallint[],
+            $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::timestamptz[])
+     AS n (w, d, c, cu, o, lo, s, t, de, tg, m, cb, e)
+ON CONFLICT (domain_id, code) DO NOTHING
+RETURNING id, domain_id, code, created_at`
+
+// linkColumns are the parallel arrays of insertLinks.
+type linkColumns struct {
+	workspaces                                  []int64
+	domains                                     []int32
+	codes, originals, titles, descriptions, bys []string
+	customs                                     []bool
+	locations, tags, metadata                   []*string
+	statuses                                    []int16
+	expiries                                    []*time.Time
+}
+
+func columnsOf(links []*waypost.Link) (*linkColumns, error) {
+	c := &linkColumns{}
+	for _, l := range links {
+		c.workspaces = append(c.workspaces, int64(l.Workspace))
+		c.domains = append(c.domains, int32(l.Domain))
+		c.codes = append(c.codes, string(l.Code))
+		c.customs = append(c.customs, l.Custom)
+		c.originals = append(c.originals, l.OriginalURL)
+		var location, tags, metadata *string
+		if l.Location != l.OriginalURL {
+			location = &l.Location
+		}
+		if len(l.Tags) > 0 {
+			b, err := json.Marshal(l.Tags)
+			if err != nil {
+				return nil, err
+			}
+			s := string(b)
+			tags = &s
+		}
+		if len(l.Metadata) > 0 {
+			s := string(l.Metadata)
+			metadata = &s
+		}
+		var expiry *time.Time
+		if !l.ExpiresAt.IsZero() {
+			expiry = &l.ExpiresAt
+		}
+		c.locations = append(c.locations, location)
+		c.statuses = append(c.statuses, int16(l.RedirectStatus))
+		c.titles = append(c.titles, l.Title)
+		c.descriptions = append(c.descriptions, l.Description)
+		c.tags = append(c.tags, tags)
+		c.metadata = append(c.metadata, metadata)
+		c.bys = append(c.bys, l.CreatedBy)
+		c.expiries = append(c.expiries, expiry)
+	}
+	return c, nil
+}
+
+// workspaceList is the value of waypost.workspaces for a batch of links.
+func workspaceList(links []*waypost.Link) string {
+	ids := make([]int64, len(links))
+	for i, l := range links {
+		ids[i] = int64(l.Workspace)
+	}
+	slices.Sort(ids)
+	var b strings.Builder
+	for i, id := range slices.Compact(ids) {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(strconv.FormatInt(id, 10))
+	}
+	return b.String()
+}
+
+// InsertLinks implements controlplane.LinkStore: one round trip, one transaction.
+// Epoch 0 means any: no link of the batch has a minted code.
+func (db *DB) InsertLinks(ctx context.Context, epoch uint32, links []*waypost.Link) ([]bool, waypost.Position, error) {
+	c, err := columnsOf(links)
+	if err != nil {
+		return nil, waypost.Position{}, waypost.WrapError(waypost.EInvalid, "tags cannot be encoded", err)
+	}
+	type key struct {
+		domain waypost.DomainID
+		code   waypost.Code
+	}
+	index := make(map[key]int, len(links))
+	for i, l := range links {
+		index[key{l.Domain, l.Code}] = i
+	}
+	added := make([]bool, len(links))
+	var ordinal uint32
+	var seq, stamp int64
+
+	var b pgx.Batch
+	b.Queue(`SELECT epoch, seq, stamp FROM changelog_begin_in($1)`, int32(epoch)).QueryRow(func(row pgx.Row) error {
+		return row.Scan(&ordinal, &seq, &stamp)
+	})
+	b.Queue(`SELECT set_config('waypost.workspaces', $1, true)`, workspaceList(links))
+	b.Queue(insertLinks, c.workspaces, c.domains, c.codes, c.customs, c.originals, c.locations, c.statuses,
+		c.titles, c.descriptions, c.tags, c.metadata, c.bys, c.expiries).Query(func(rows pgx.Rows) error {
+		for rows.Next() {
+			var id int64
+			var k key
+			var at time.Time
+			if err := rows.Scan(&id, &k.domain, &k.code, &at); err != nil {
+				return err
+			}
+			i, ok := index[k]
+			if !ok {
+				return errors.New("the database returned a link that was not sent")
+			}
+			added[i] = true
+			links[i].ID, links[i].CreatedAt, links[i].UpdatedAt = id, at.UTC(), at.UTC()
+		}
+		return rows.Err()
+	})
+	if err := db.pool.SendBatch(ctx, &b).Close(); err != nil {
+		return nil, waypost.Position{}, classify("insert links", err)
+	}
+	db.note(waypost.Revision{Epoch: ordinal, Seq: uint64(seq)})
+	at, err := db.position(ctx, ordinal, seq, stamp)
+	return added, at, err
+}
+
+const selectLink = `
+SELECT id, workspace_id, domain_id, code, custom, original_url, coalesce(location, original_url), redirect_status,
+       title, description, tags, metadata, created_by, active, created_at, updated_at, expires_at
+FROM link`
+
+func scanLink(row pgx.Rows) (l waypost.Link, err error) {
+	var expires *time.Time
+	err = row.Scan(&l.ID, &l.Workspace, &l.Domain, &l.Code, &l.Custom, &l.OriginalURL, &l.Location, &l.RedirectStatus,
+		&l.Title, &l.Description, &l.Tags, &l.Metadata, &l.CreatedBy, &l.Active, &l.CreatedAt, &l.UpdatedAt, &expires)
+	l.CreatedAt, l.UpdatedAt = l.CreatedAt.UTC(), l.UpdatedAt.UTC()
+	if expires != nil {
+		l.ExpiresAt = expires.UTC()
+	}
+	return l, err
+}
+
+// Link implements controlplane.LinkStore.
+func (db *DB) Link(ctx context.Context, ws waypost.WorkspaceID, domain waypost.DomainID, code waypost.Code) (waypost.Link, error) {
+	var l waypost.Link
+	found := false
+	err := db.queryIn(ctx, tenantOf(ws), selectLink+`
+		WHERE workspace_id = $1 AND domain_id = $2 AND code = $3 AND deleted_at IS NULL`,
+		[]any{ws, domain, code}, func(rows pgx.Rows) (err error) {
+			for rows.Next() {
+				if l, err = scanLink(rows); err != nil {
+					return err
+				}
+				found = true
+			}
+			return rows.Err()
+		})
+	if err == nil && !found {
+		return l, waypost.Errorf(waypost.ENotFound, "there is no such link")
+	}
+	return l, classify("read a link", err)
+}
+
+// Links implements controlplane.LinkStore.
+func (db *DB) Links(ctx context.Context, ws waypost.WorkspaceID, before int64, limit int) ([]waypost.Link, error) {
+	if before == 0 {
+		before = 1<<63 - 1
+	}
+	var links []waypost.Link
+	err := db.queryIn(ctx, tenantOf(ws), selectLink+`
+		WHERE workspace_id = $1 AND id < $2 AND deleted_at IS NULL ORDER BY id DESC LIMIT $3`,
+		[]any{ws, before, limit}, func(rows pgx.Rows) error {
+			for rows.Next() {
+				l, err := scanLink(rows)
+				if err != nil {
+					return err
+				}
+				links = append(links, l)
+			}
+			return rows.Err()
+		})
+	return links, classify("list links", err)
+}
+
+// DeleteLink implements controlplane.LinkStore. A link that is not there is told
+// without a turn at the head of the changelog.
+func (db *DB) DeleteLink(ctx context.Context, ws waypost.WorkspaceID, domain waypost.DomainID, code waypost.Code) (waypost.Position, error) {
+	if _, err := db.Link(ctx, ws, domain, code); err != nil {
+		return waypost.Position{}, err
+	}
+	var ordinal uint32
+	var seq, stamp, deleted int64
+	var b pgx.Batch
+	b.Queue(`SELECT epoch, seq, stamp FROM changelog_begin_in(0)`).QueryRow(func(row pgx.Row) error {
+		return row.Scan(&ordinal, &seq, &stamp)
+	})
+	b.Queue(`SELECT set_config('waypost.workspaces', $1, true)`, strconv.FormatInt(int64(ws), 10))
+	b.Queue(`
+		WITH gone AS (
+			UPDATE link SET deleted_at = now(), updated_at = now()
+			WHERE workspace_id = $1 AND domain_id = $2 AND code = $3 AND deleted_at IS NULL
+			RETURNING id)
+		SELECT count(*) FROM gone`, ws, domain, code).QueryRow(func(row pgx.Row) error {
+		return row.Scan(&deleted)
+	})
+	if err := db.pool.SendBatch(ctx, &b).Close(); err != nil {
+		return waypost.Position{}, classify("delete a link", err)
+	}
+	db.note(waypost.Revision{Epoch: ordinal, Seq: uint64(seq)})
+	if deleted == 0 {
+		return waypost.Position{}, waypost.Errorf(waypost.ENotFound, "there is no such link")
+	}
+	return db.position(ctx, ordinal, seq, stamp)
+}
+
+// Record implements controlplane.LinkStore.
+func (db *DB) Record(ctx context.Context, host string, strict bool, code waypost.Code) (waypost.Record, bool, error) {
+	rec := waypost.Record{Kind: waypost.KindLink, Name: []byte(code)}
+	found := false
+	err := db.queryIn(ctx, system, `
+		SELECT domain_id, link_state(active, deleted_at), redirect_status, expires_at,
+		       link_payload(location, original_url, deleted_at), rev_epoch, rev_seq, stamp
+		FROM link
+		WHERE code = $2 AND domain_id = coalesce((SELECT id FROM domain WHERE host = $1), CASE WHEN $3 THEN 0 ELSE 1 END)`,
+		[]any{host, code, strict}, func(rows pgx.Rows) error {
+			for rows.Next() {
+				var expires *time.Time
+				var payload string
+				var stamp int64
+				if err := rows.Scan(&rec.Domain, &rec.State, &rec.Status, &expires, &payload,
+					&rec.Revision.Epoch, &rec.Revision.Seq, &stamp); err != nil {
+					return err
+				}
+				rec.Payload, rec.Stamp, rec.ExpiresAt = []byte(payload), uint64(stamp), millis(expires)
+				found = true
+			}
+			return rows.Err()
+		})
+	return rec, found, classify("look up a code", err)
+}
+
+func tenantOf(ws waypost.WorkspaceID) scope { return tenant(strconv.FormatInt(int64(ws), 10)) }
+
+// millis is a record's form of an expiry. A moment before 1970, which only a
+// change by hand can write, has passed like any other.
+func millis(t *time.Time) int64 {
+	if t == nil {
+		return 0
+	}
+	return max(1, t.UnixMilli())
+}

@@ -1,0 +1,126 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+const (
+	partitionWidth       = 1_000_000 // sequences
+	partitionsAhead      = 3
+	maintenanceInterval  = time.Minute
+	maintenanceTimeLimit = 30 * time.Second
+)
+
+// Maintain keeps partitions of the changelog ready ahead of the head and drops
+// those that are older than the retention, until ctx is over.
+func (db *DB) Maintain(ctx context.Context) {
+	for {
+		if err := db.MaintainOnce(ctx); err != nil && ctx.Err() == nil {
+			db.log.Warn("changelog maintenance failed, will try again", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(maintenanceInterval):
+		}
+	}
+}
+
+// MaintainOnce does one round of Maintain. Several instances may do it at once.
+func (db *DB) MaintainOnce(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, maintenanceTimeLimit)
+	defer cancel()
+	var head int64
+	if err := db.pool.QueryRow(ctx, `SELECT seq FROM changelog_head`).Scan(&head); err != nil {
+		return classify("read the head", err)
+	}
+	for n := head/partitionWidth + 1; n <= head/partitionWidth+partitionsAhead; n++ {
+		if err := db.createPartition(ctx, n*partitionWidth); err != nil {
+			return err
+		}
+	}
+	return db.dropPartitions(ctx)
+}
+
+// createPartition makes the partition that begins at from, unless it is there. It is made
+// apart and then attached, which does not wait for the changelog's readers.
+func (db *DB) createPartition(ctx context.Context, from int64) error {
+	name := fmt.Sprintf("changelog_%d", from)
+	err := pgx.BeginFunc(ctx, db.pool, func(tx pgx.Tx) error {
+		var exists bool
+		if err := tx.QueryRow(ctx, `SELECT pg_advisory_xact_lock(7305, 1)::text IS NOT NULL AND to_regclass($1) IS NOT NULL`, name).Scan(&exists); err != nil || exists {
+			return err
+		}
+		for _, sql := range []string{
+			`CREATE TABLE %[1]s (LIKE changelog INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING INDEXES)`,
+			`SELECT changelog_protect('%[1]s')`,
+			`ALTER TABLE changelog ATTACH PARTITION %[1]s FOR VALUES FROM (%[2]d) TO (%[3]d)`,
+		} {
+			if _, err := tx.Exec(ctx, fmt.Sprintf(sql, name, from, from+partitionWidth)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return classify("create a partition of the changelog", err)
+}
+
+// dropPartitions drops the numbered partitions whose newest transaction is older
+// than the retention. The head's own partition is always kept.
+func (db *DB) dropPartitions(ctx context.Context) error {
+	type partition struct {
+		name string
+		from int64
+	}
+	var head int64
+	var found []partition
+	rows, err := db.pool.Query(ctx, `
+		SELECT c.relname, substr(c.relname, 11)::bigint, h.seq
+		FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid, changelog_head h
+		WHERE i.inhparent = 'changelog'::regclass AND c.relname ~ '^changelog_[0-9]+$' ORDER BY 2`)
+	if err != nil {
+		return classify("list partitions", err)
+	}
+	for rows.Next() {
+		var p partition
+		if err := rows.Scan(&p.name, &p.from, &head); err != nil {
+			rows.Close()
+			return classify("list partitions", err)
+		}
+		found = append(found, p)
+	}
+	if err := rows.Err(); err != nil {
+		return classify("list partitions", err)
+	}
+	for i, p := range found {
+		if i+1 == len(found) || found[i+1].from > head {
+			return nil
+		}
+		var old bool
+		err := db.queryIn(ctx, system, fmt.Sprintf(`
+			SELECT coalesce((SELECT at FROM %s ORDER BY seq DESC, ord DESC LIMIT 1) < now() - $1::interval, true)`, pgx.Identifier{p.name}.Sanitize()),
+			[]any{db.cfg.Retention}, func(rows pgx.Rows) error {
+				for rows.Next() {
+					if err := rows.Scan(&old); err != nil {
+						return err
+					}
+				}
+				return rows.Err()
+			})
+		if err != nil {
+			return classify("read a partition's age", err)
+		}
+		if !old {
+			return nil
+		}
+		if _, err := db.pool.Exec(ctx, fmt.Sprintf(`DROP TABLE %s`, pgx.Identifier{p.name}.Sanitize())); err != nil {
+			return classify("drop a partition", err)
+		}
+		db.log.Info("dropped a partition of the changelog", "first_seq", p.from)
+	}
+	return nil
+}

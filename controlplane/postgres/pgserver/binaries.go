@@ -1,0 +1,118 @@
+package pgserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// minMajor is the oldest PostgreSQL whose behaviour Waypost relies on.
+const minMajor = 15
+
+// ErrNotInstalled says that no usable PostgreSQL server was found; its text says
+// what to do.
+var ErrNotInstalled = errors.New("no PostgreSQL server (version 15 or newer) found in /usr/lib/postgresql, " +
+	"by pg_config or in PATH: install it with `apt-get install postgresql` or `make install-postgres`")
+
+// binaries is an installed PostgreSQL server.
+type binaries struct {
+	dir   string
+	major int
+}
+
+func (b binaries) path(name string) string { return filepath.Join(b.dir, name) }
+
+// chooseBinaries gives the newest server, or, when data holds a cluster, one of
+// that cluster's own major version: PostgreSQL opens no other.
+func chooseBinaries(ctx context.Context, data string) (binaries, error) {
+	found := findBinaries(ctx)
+	if len(found) == 0 {
+		return binaries{}, ErrNotInstalled
+	}
+	made, err := clusterMajor(data)
+	if errors.Is(err, os.ErrNotExist) {
+		return found[0], nil
+	}
+	if err != nil {
+		return binaries{}, err
+	}
+	for _, b := range found {
+		if b.major == made {
+			return b, nil
+		}
+	}
+	return binaries{}, fmt.Errorf("%s was made by PostgreSQL %d, but only %d is installed: install postgresql-%d, or move the directory away to begin anew",
+		data, made, found[0].major, made)
+}
+
+// findBinaries gives the usable installations, newest first.
+func findBinaries(ctx context.Context) []binaries {
+	var dirs []string
+	if debian, err := filepath.Glob("/usr/lib/postgresql/*/bin"); err == nil {
+		dirs = debian
+	}
+	if out, err := exec.CommandContext(ctx, "pg_config", "--bindir").Output(); err == nil {
+		dirs = append(dirs, strings.TrimSpace(string(out)))
+	}
+	if p, err := exec.LookPath("postgres"); err == nil {
+		if p, err = filepath.EvalSymlinks(p); err == nil {
+			dirs = append(dirs, filepath.Dir(p))
+		}
+	}
+	slices.Sort(dirs)
+	var found []binaries
+	for _, dir := range slices.Compact(dirs) {
+		b := binaries{dir: dir}
+		if _, err := os.Stat(b.path("initdb")); err != nil {
+			continue
+		}
+		out, err := exec.CommandContext(ctx, b.path("postgres"), "--version").Output()
+		if err != nil {
+			continue
+		}
+		if b.major = majorOf(string(out)); b.major >= minMajor {
+			found = append(found, b)
+		}
+	}
+	slices.SortStableFunc(found, func(a, b binaries) int { return b.major - a.major })
+	return found
+}
+
+// majorOf reads "postgres (PostgreSQL) 15.18 (Debian …)" and "17beta1"; 0 when
+// it cannot.
+func majorOf(version string) int {
+	_, rest, _ := strings.Cut(version, "(PostgreSQL) ")
+	digits := strings.IndexFunc(rest, func(r rune) bool { return r < '0' || r > '9' })
+	if digits < 0 {
+		digits = len(rest)
+	}
+	n, err := strconv.Atoi(rest[:digits])
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// clusterMajor reads the version that a cluster on disk was made by.
+func clusterMajor(data string) (int, error) {
+	f, err := os.Open(filepath.Join(data, "PG_VERSION"))
+	if err != nil {
+		return 0, fmt.Errorf("version of the database cluster: %w", err)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, 64))
+	if err := errors.Join(err, f.Close()); err != nil {
+		return 0, fmt.Errorf("version of the database cluster: %w", err)
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return 0, fmt.Errorf("%s holds no version: %w", f.Name(), err)
+	}
+	return n, nil
+}

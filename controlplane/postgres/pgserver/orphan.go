@@ -1,0 +1,119 @@
+package pgserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// clearOrphans ends the processes that a killed predecessor left in the cluster
+// and removes its lock files. The caller holds the directory's lock, so nobody
+// supervises these processes; what is left of them would keep PostgreSQL from
+// starting, or, where a process id was reused, only seem to.
+func clearOrphans(ctx context.Context, data, sockets string, log *slog.Logger) error {
+	// A postmaster is asked for a clean end first and its backends go with it; a
+	// backend without one obeys only the later steps.
+	for _, step := range []struct {
+		signal unix.Signal
+		within time.Duration
+	}{
+		{unix.SIGINT, 8 * time.Second},
+		{unix.SIGQUIT, 3 * time.Second},
+		{unix.SIGKILL, 5 * time.Second},
+	} {
+		pids, err := orphans(data)
+		if err != nil {
+			return err
+		}
+		if len(pids) == 0 {
+			return removeStale(data, sockets)
+		}
+		log.Warn("stopping what a killed PostgreSQL left behind", "pids", pids, "signal", step.signal.String())
+		for _, pid := range pids {
+			if err := unix.Kill(pid, step.signal); err != nil && !errors.Is(err, unix.ESRCH) {
+				return fmt.Errorf("stop orphaned PostgreSQL process %d: %w", pid, err)
+			}
+		}
+		if err := awaitNone(ctx, data, step.within); err != nil {
+			return err
+		}
+	}
+	pids, err := orphans(data)
+	if err == nil && len(pids) > 0 {
+		err = fmt.Errorf("processes %v still use %s and do not end: stop them", pids, data)
+	}
+	if err != nil {
+		return err
+	}
+	return removeStale(data, sockets)
+}
+
+// awaitNone returns when no orphan is left or the time is over.
+func awaitNone(ctx context.Context, data string, within time.Duration) error {
+	poll := time.NewTicker(20 * time.Millisecond)
+	defer poll.Stop()
+	limit := time.NewTimer(within)
+	defer limit.Stop()
+	for {
+		if pids, err := orphans(data); err != nil || len(pids) == 0 {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for orphaned PostgreSQL processes: %w", ctx.Err())
+		case <-limit.C:
+			return nil
+		case <-poll.C:
+		}
+	}
+}
+
+// orphans gives the processes of a PostgreSQL that works in data: each of them
+// has it as its current directory. The postmaster, which is the oldest, is first.
+func orphans(data string) ([]int, error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, fmt.Errorf("look for orphaned PostgreSQL processes: %w", err)
+	}
+	var pids []int
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		// Unreadable: ended meanwhile, or another user's, who cannot be in data.
+		cwd, err1 := os.Readlink(filepath.Join("/proc", e.Name(), "cwd"))
+		exe, err2 := os.Readlink(filepath.Join("/proc", e.Name(), "exe"))
+		if err1 != nil || err2 != nil || cwd != data {
+			continue
+		}
+		// The kernel marks a binary that a package upgrade has replaced.
+		if filepath.Base(strings.TrimSuffix(exe, " (deleted)")) == "postgres" {
+			pids = append(pids, pid)
+		}
+	}
+	slices.Sort(pids)
+	return pids, nil
+}
+
+// removeStale takes away the lock files of a PostgreSQL that is gone. It judges
+// them by process id alone, and in a container the id is soon used again.
+func removeStale(data, sockets string) error {
+	socket := filepath.Join(sockets, ".s.PGSQL."+socketPort)
+	for _, name := range []string{filepath.Join(data, "postmaster.pid"), socket + ".lock", socket} {
+		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove a stale lock of PostgreSQL: %w", err)
+		}
+	}
+	return nil
+}

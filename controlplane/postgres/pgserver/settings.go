@@ -1,0 +1,48 @@
+package pgserver
+
+import (
+	"maps"
+	"slices"
+)
+
+// arguments of the postgres binary. Settings go there rather than into
+// postgresql.conf, so that a cluster on disk never depends on who wrote it last.
+func arguments(data, sockets string, extra map[string]string) []string {
+	settings := map[string]string{
+		"listen_addresses":        "", // unix socket only
+		"unix_socket_directories": quoteList(sockets),
+		"port":                    socketPort, // names the socket file; no TCP port is opened
+		"cluster_name":            "waypost",
+		"timezone":                "UTC",
+		"log_timezone":            "UTC",
+		"log_line_prefix":         "",
+		"log_checkpoints":         "off",
+		"logging_collector":       "off",
+		"log_destination":         "stderr",
+		"max_connections":         "200",
+		"shared_buffers":          "128MB",
+		"fsync":                   "on",
+		"full_page_writes":        "on",
+		"synchronous_commit":      "on",
+		"jit":                     "off",
+	}
+	maps.Copy(settings, extra)
+	args := []string{"-D", data}
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		args = append(args, "-c", name+"="+settings[name])
+	}
+	return args
+}
+
+// quoteList writes one element of a list setting, in which a bare comma or space
+// would separate elements.
+func quoteList(s string) string {
+	out := []byte{'"'}
+	for i := range len(s) {
+		if s[i] == '"' {
+			out = append(out, '"')
+		}
+		out = append(out, s[i])
+	}
+	return string(append(out, '"'))
+}

@@ -1,0 +1,81 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/stretchr/testify/require"
+
+	"waypost"
+	"waypost/controlplane/postgres"
+	"waypost/controlplane/postgres/pgserver/pgservertest"
+	"waypost/migrations"
+)
+
+var cluster = &pgservertest.Cluster{Prepare: migrations.Up}
+
+func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
+
+// open gives a database of the test's own with the cluster row in place, and a
+// plain connection to it, as an operator's psql would have.
+func open(t *testing.T, change ...func(*postgres.Config)) (*postgres.DB, *pgx.Conn) {
+	t.Helper()
+	cfg := postgres.Config{URL: cluster.Database(t)}
+	for _, f := range change {
+		f(&cfg)
+	}
+	db, err := postgres.Open(t.Context(), cfg)
+	require.NoError(t, err)
+	t.Cleanup(db.Close)
+	_, err = db.EnsureCluster(t.Context(), postgres.ClusterConfig{CodeLength: 7, PrefixLength: 2, DefaultHost: "go.example.com"})
+	require.NoError(t, err)
+	return db, psql(t, cfg.URL)
+}
+
+// psql connects as an operator by hand would, with the rights of the system.
+func psql(t *testing.T, url string) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, conn.Close(context.Background())) })
+	exec(t, conn, `SET waypost.system = 'on'`)
+	return conn
+}
+
+func exec(t *testing.T, conn interface {
+	Exec(context.Context, string, ...any) (pgconn.CommandTag, error)
+}, sql string, args ...any,
+) {
+	t.Helper()
+	_, err := conn.Exec(t.Context(), sql, args...)
+	require.NoError(t, err, sql)
+}
+
+func link(code string) *waypost.Link {
+	return &waypost.Link{
+		Workspace: waypost.DefaultWorkspace, Domain: waypost.DefaultDomain, Code: waypost.Code(code), Custom: true,
+		OriginalURL: "https://example.com/" + code, Location: "https://example.com/" + code, RedirectStatus: 302,
+	}
+}
+
+func links(n int) []*waypost.Link {
+	ls := make([]*waypost.Link, n)
+	for i := range ls {
+		ls[i] = link(fmt.Sprintf("link-%d", i))
+	}
+	return ls
+}
+
+func insert(t *testing.T, db *postgres.DB, ls ...*waypost.Link) waypost.Position {
+	t.Helper()
+	added, at, err := db.InsertLinks(t.Context(), 0, ls)
+	require.NoError(t, err)
+	for i := range added {
+		require.True(t, added[i])
+	}
+	return at
+}

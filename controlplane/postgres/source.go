@@ -1,0 +1,247 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"waypost"
+	"waypost/replication"
+)
+
+const selectHead = `
+SELECT c.id, h.epoch, e.id, h.seq, h.stamp, h.digest, clock_timestamp()
+FROM changelog_head h JOIN changelog_epoch e ON e.ordinal = h.epoch, cluster c`
+
+func scanHead(row pgx.Row) (h replication.Head, err error) {
+	var stamp, digest int64
+	var at time.Time
+	err = row.Scan((*[16]byte)(&h.Cluster), &h.Position.Epoch.Ordinal, (*[16]byte)(&h.Position.Epoch.ID),
+		&h.Position.Seq, &stamp, &digest, &at)
+	h.Position.Stamp, h.Digest, h.At = uint64(stamp), uint64(digest), at.UnixMilli()
+	return h, err
+}
+
+// Head implements replication.Source.
+func (db *DB) Head(ctx context.Context) (replication.Head, error) {
+	h, err := scanHead(db.pool.QueryRow(ctx, selectHead))
+	if err != nil {
+		return h, classify("read the head", err)
+	}
+	return h, nil
+}
+
+// Changed implements replication.Source: it tells of this process's own commits.
+func (db *DB) Changed() <-chan struct{} { return db.changed.wait() }
+
+// Read implements replication.Source.
+func (db *DB) Read(ctx context.Context, after waypost.Position, maxRecords int) (replication.Batch, error) {
+	var head replication.Head
+	var known, same bool
+	var b replication.Batch
+	var rows changelogRows
+
+	var q pgx.Batch
+	q.Queue(`SELECT set_config('waypost.system', 'on', true)`)
+	q.Queue(selectHead).QueryRow(func(row pgx.Row) (err error) {
+		head, err = scanHead(row)
+		return err
+	})
+	q.Queue(`SELECT epoch = $2 AND stamp = $3 FROM changelog WHERE seq = $1 AND ord = 0`,
+		int64(after.Seq), int64(after.Epoch.Ordinal), int64(after.Stamp)).Query(func(r pgx.Rows) error {
+		for r.Next() {
+			known = true
+			if err := r.Scan(&same); err != nil {
+				return err
+			}
+		}
+		return r.Err()
+	})
+	// one row more than asked for tells whether the last transaction is whole
+	q.Queue(selectChangelog+` WHERE seq > $1 ORDER BY seq, ord LIMIT $2`, int64(after.Seq), maxRecords+1).Query(rows.read)
+	if err := db.pool.SendBatch(ctx, &q).Close(); err != nil {
+		return b, classify("read the changelog", err)
+	}
+	switch {
+	case head.Position.Epoch != after.Epoch, after.Seq > head.Position.Seq, known && !same:
+		return b, replication.ErrOtherHistory
+	case !known:
+		return b, replication.ErrTrimmed
+	}
+	b.Epoch = head.Position.Epoch
+	if len(rows.all) > maxRecords {
+		if err := db.wholeTransactions(ctx, &rows); err != nil {
+			return b, err
+		}
+	}
+	var err error
+	b.Transactions, err = rows.transactions(after.Seq, b.Epoch.Ordinal)
+	return b, err
+}
+
+// wholeTransactions drops the last transaction, which may be cut; when it is the
+// only one it is read whole, up to MaxTransaction records.
+func (db *DB) wholeTransactions(ctx context.Context, rows *changelogRows) error {
+	last := rows.all[len(rows.all)-1].seq
+	i := len(rows.all)
+	for i > 0 && rows.all[i-1].seq == last {
+		i--
+	}
+	if i > 0 {
+		rows.all = rows.all[:i]
+		return nil
+	}
+	rows.all = nil
+	err := db.queryIn(ctx, system, selectChangelog+` WHERE seq = $1 ORDER BY ord LIMIT $2`,
+		[]any{last, db.cfg.MaxTransaction + 1}, rows.read)
+	if err != nil {
+		return classify("read a transaction", err)
+	}
+	if len(rows.all) > db.cfg.MaxTransaction {
+		db.log.Warn("a transaction is too large for the stream: followers take a snapshot", "seq", last)
+		return replication.ErrTrimmed
+	}
+	return nil
+}
+
+const selectChangelog = `
+SELECT seq, epoch, kind, stamp, digest, at, domain_id, name, state, status, expires_at, payload FROM changelog`
+
+// changelogRow is a row as it is stored: a mark (kind 0) or an entry.
+type changelogRow struct {
+	seq, stamp int64
+	epoch      int32
+	kind       int16
+	digest     *int64
+	at         time.Time
+	domain     *int32
+	name       *string
+	state      *int16
+	status     *int16
+	expires    *time.Time
+	payload    *string
+}
+
+type changelogRows struct{ all []changelogRow }
+
+func (rs *changelogRows) read(rows pgx.Rows) error {
+	for rows.Next() {
+		var r changelogRow
+		if err := rows.Scan(&r.seq, &r.epoch, &r.kind, &r.stamp, &r.digest, &r.at,
+			&r.domain, &r.name, &r.state, &r.status, &r.expires, &r.payload); err != nil {
+			return err
+		}
+		rs.all = append(rs.all, r)
+	}
+	return rows.Err()
+}
+
+// transactions groups rows that follow sequence after, encoding each record once.
+// A gap means that a part of the log is gone, a foreign epoch that a new one began.
+func (rs *changelogRows) transactions(after uint64, epoch uint32) ([]replication.Transaction, error) {
+	var txs []replication.Transaction
+	for i := range rs.all {
+		r := &rs.all[i]
+		if uint32(r.epoch) != epoch {
+			return nil, replication.ErrOtherHistory
+		}
+		if len(txs) == 0 || txs[len(txs)-1].Seq != uint64(r.seq) {
+			if uint64(r.seq) != after+1 {
+				return nil, replication.ErrTrimmed
+			}
+			after++
+			txs = append(txs, replication.Transaction{Seq: uint64(r.seq), At: r.at.UnixMilli()})
+		}
+		tx := &txs[len(txs)-1]
+		if r.kind == 0 {
+			tx.Stamp, tx.Digest, tx.At = uint64(r.stamp), uint64(deref(r.digest)), r.at.UnixMilli()
+			continue
+		}
+		rec := waypost.Record{
+			Kind: waypost.Kind(r.kind), State: waypost.State(deref(r.state)), Status: uint16(deref(r.status)),
+			Domain: waypost.DomainID(deref(r.domain)), Name: []byte(deref(r.name)),
+			Revision: waypost.Revision{Epoch: uint32(r.epoch), Seq: uint64(r.seq)}, Stamp: uint64(r.stamp),
+			ExpiresAt: millis(r.expires), Payload: []byte(deref(r.payload)),
+		}
+		tx.Records = append(tx.Records, replication.AppendRecord(nil, &rec))
+	}
+	return txs, nil
+}
+
+func deref[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
+}
+
+// selectRecords is every replicated row as its record, for the slots $1 to $2.
+const selectRecords = `
+SELECT 1, domain_id, code, link_state(active, deleted_at), redirect_status, expires_at,
+       link_payload(location, original_url, deleted_at), rev_epoch, rev_seq, stamp
+FROM link WHERE slot BETWEEN $1 AND $2
+UNION ALL SELECT 2, 0, id::text, 0, 0, NULL, changelog_payload(to_jsonb(d)), rev_epoch, rev_seq, stamp FROM domain d WHERE slot BETWEEN $1 AND $2
+UNION ALL SELECT 3, 0, id::text, 0, 0, NULL, changelog_payload(to_jsonb(r)), rev_epoch, rev_seq, stamp FROM key_range r WHERE slot BETWEEN $1 AND $2
+UNION ALL SELECT 4, 0, id::text, 0, 0, NULL, changelog_payload(to_jsonb(l)), rev_epoch, rev_seq, stamp FROM key_lease l WHERE slot BETWEEN $1 AND $2`
+
+// Snapshot implements replication.Source, in a transaction of its own that reads
+// the head and the rows as of one moment.
+func (db *DB) Snapshot(ctx context.Context, first, last uint16, visit func(record []byte) error) (replication.Head, error) {
+	var head replication.Head
+	var visitErr error
+	err := pgx.BeginTxFunc(ctx, db.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) (err error) {
+		if _, err := tx.Exec(ctx, `SELECT set_config('waypost.system', 'on', true), set_config('statement_timeout', '60s', true)`); err != nil {
+			return err
+		}
+		if head, err = scanHead(tx.QueryRow(ctx, selectHead)); err != nil {
+			return err
+		}
+		rows, err := tx.Query(ctx, selectRecords, int16(first), int16(last))
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		var rec waypost.Record
+		var name, payload string
+		var expires *time.Time
+		var stamp int64
+		var buf []byte
+		for rows.Next() {
+			if err := rows.Scan(&rec.Kind, &rec.Domain, &name, &rec.State, &rec.Status, &expires, &payload,
+				&rec.Revision.Epoch, &rec.Revision.Seq, &stamp); err != nil {
+				return err
+			}
+			rec.Name, rec.Payload, rec.Stamp, rec.ExpiresAt = []byte(name), []byte(payload), uint64(stamp), millis(expires)
+			buf = replication.AppendRecord(buf[:0], &rec)
+			if visitErr = visit(buf); visitErr != nil {
+				return visitErr
+			}
+		}
+		return rows.Err()
+	})
+	if visitErr != nil {
+		return head, visitErr
+	}
+	if err != nil {
+		return head, classify(fmt.Sprintf("snapshot slots %d to %d", first, last), err)
+	}
+	return head, nil
+}
+
+// snapshotRows is about how many rows one reading of a snapshot should take.
+const snapshotRows = 100_000
+
+// SnapshotWidth implements replication.Source by the planner's estimate of the table.
+func (db *DB) SnapshotWidth(ctx context.Context) (int, error) {
+	var rows float64
+	if err := db.pool.QueryRow(ctx, `SELECT reltuples FROM pg_class WHERE oid = 'link'::regclass`).Scan(&rows); err != nil {
+		return 0, classify("estimate the size", err)
+	}
+	width := waypost.Slots / 8
+	for width > 1 && rows*float64(width)/waypost.Slots > snapshotRows {
+		width /= 2
+	}
+	return width, nil
+}

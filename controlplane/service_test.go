@@ -1,0 +1,374 @@
+package controlplane_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"waypost"
+	"waypost/controlplane"
+	"waypost/controlplane/postgres"
+	"waypost/controlplane/postgres/pgserver/pgservertest"
+	"waypost/keyrange"
+	"waypost/migrations"
+)
+
+var cluster = &pgservertest.Cluster{Prepare: migrations.Up}
+
+func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
+
+var actor = controlplane.Actor{Workspace: waypost.DefaultWorkspace}
+
+type system struct {
+	*controlplane.Service
+	db     *postgres.DB
+	hand   *pgx.Conn
+	minter *controlplane.Minter
+	now    atomic.Int64 // Unix ms; 0: the real clock
+}
+
+// start brings up a service on a database of its own; leases lets a test stand
+// between the minter and the database.
+func start(t *testing.T, leases func(controlplane.LeaseStore) controlplane.LeaseStore) *system {
+	t.Helper()
+	url := cluster.Database(t)
+	db, err := postgres.Open(t.Context(), postgres.Config{URL: url})
+	require.NoError(t, err)
+	t.Cleanup(db.Close)
+	_, err = db.EnsureCluster(t.Context(), postgres.ClusterConfig{CodeLength: 7, PrefixLength: 2, DefaultHost: "go.example.com"})
+	require.NoError(t, err)
+	space, err := keyrange.NewSpace(7, 2)
+	require.NoError(t, err)
+	s := &system{db: db}
+	var store controlplane.LeaseStore = db
+	if leases != nil {
+		store = leases(db)
+	}
+	s.minter = controlplane.NewMinter(controlplane.MinterConfig{
+		Store: store, Coder: keyrange.NewCoder(space, [32]byte{}), Region: "eu", Node: "test/1", Size: 100, Logger: slog.New(slog.DiscardHandler),
+	})
+	s.Service = controlplane.New(controlplane.Config{
+		Links: db, Leases: db, Keys: db, Minter: s.minter, Region: "eu",
+		OwnHosts: func(host string) bool { return host == "go.example.com" },
+		Now: func() time.Time {
+			if ms := s.now.Load(); ms != 0 {
+				return time.UnixMilli(ms)
+			}
+			return time.Now()
+		},
+	})
+	t.Cleanup(func() { require.NoError(t, s.Close(context.Background())) })
+	s.hand, err = pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.hand.Close(context.Background())) })
+	_, err = s.hand.Exec(t.Context(), `SET waypost.system = 'on'`)
+	require.NoError(t, err)
+	return s
+}
+
+func wish(change ...func(*controlplane.NewLink)) controlplane.NewLink {
+	n := controlplane.NewLink{OriginalURL: "https://example.com/a?b=c#d"}
+	for _, f := range change {
+		f(&n)
+	}
+	return n
+}
+
+func custom(code string) func(*controlplane.NewLink) {
+	return func(n *controlplane.NewLink) { n.CustomCode = code }
+}
+
+func TestACreatedLinkIsFoundResolvedAndDeleted(t *testing.T) {
+	s := start(t, nil)
+	l, at, err := s.Create(t.Context(), actor, wish())
+	require.NoError(t, err)
+	require.False(t, at.IsZero())
+	require.Len(t, l.Code, 7)
+	got, err := s.Get(t.Context(), actor, string(l.Code))
+	require.NoError(t, err)
+	require.Equal(t, l.OriginalURL, got.OriginalURL)
+
+	res, err := s.Resolve(t.Context(), "anything:8080", string(l.Code))
+	require.NoError(t, err)
+	require.Equal(t, 302, res.Status)
+	require.Equal(t, l.OriginalURL, string(res.Location))
+
+	_, err = s.Delete(t.Context(), actor, string(l.Code))
+	require.NoError(t, err)
+	res, err = s.Resolve(t.Context(), "anything", string(l.Code))
+	require.NoError(t, err)
+	require.Equal(t, 410, res.Status)
+	_, err = s.Get(t.Context(), actor, string(l.Code))
+	require.Equal(t, waypost.ENotFound, waypost.CodeOf(err))
+	_, err = s.Get(t.Context(), actor, "../../etc/passwd' OR 1=1")
+	require.Equal(t, waypost.ENotFound, waypost.CodeOf(err))
+}
+
+func TestALinkExpiresAtItsTimeAndNotBefore(t *testing.T) {
+	s := start(t, nil)
+	expiry := time.Now().Add(time.Hour).Truncate(time.Millisecond)
+	l, _, err := s.Create(t.Context(), actor, wish(func(n *controlplane.NewLink) { n.ExpiresAt = expiry.Add(500 * time.Microsecond) }))
+	require.NoError(t, err)
+	require.True(t, l.ExpiresAt.Equal(expiry), "expiry is in whole milliseconds, as edges judge it")
+	for _, c := range []struct {
+		at     time.Time
+		status int
+		err    waypost.ErrorCode
+	}{{expiry.Add(-time.Millisecond), 302, ""}, {expiry, 410, waypost.EGone}} {
+		s.now.Store(c.at.UnixMilli())
+		res, err := s.Resolve(t.Context(), "", string(l.Code))
+		require.NoError(t, err)
+		require.Equal(t, c.status, res.Status)
+		_, err = s.Get(t.Context(), actor, string(l.Code))
+		require.Equal(t, c.err, waypost.CodeOf(err))
+	}
+}
+
+func TestBadWishesAreRefusedWithTheirReason(t *testing.T) {
+	s := start(t, nil)
+	for name, c := range map[string]struct {
+		wish controlplane.NewLink
+		code waypost.ErrorCode
+	}{
+		"no target":           {controlplane.NewLink{}, waypost.EMalformed},
+		"a script":            {controlplane.NewLink{OriginalURL: "javascript:alert(1)"}, waypost.EMalformed},
+		"our own domain":      {controlplane.NewLink{OriginalURL: "https://GO.example.com/abcd"}, waypost.EInvalid},
+		"a private address":   {controlplane.NewLink{OriginalURL: "http://0x7f.1/"}, waypost.EInvalid},
+		"a short custom code": {wish(custom("abc")), waypost.EInvalid},
+		"a reserved word":     {wish(custom("health")), waypost.EInvalid},
+		"a status":            {wish(func(n *controlplane.NewLink) { n.RedirectStatus = 200 }), waypost.EInvalid},
+		"an expiry passed":    {wish(func(n *controlplane.NewLink) { n.ExpiresAt = time.Unix(1, 0) }), waypost.EInvalid},
+		"a long title":        {wish(func(n *controlplane.NewLink) { n.Title = strings.Repeat("x", 513) }), waypost.EInvalid},
+		"NUL in a title":      {wish(func(n *controlplane.NewLink) { n.Title = "a\x00b" }), waypost.EInvalid},
+		"bad UTF-8":           {wish(func(n *controlplane.NewLink) { n.Description = "\xff" }), waypost.EInvalid},
+		"an empty tag":        {wish(func(n *controlplane.NewLink) { n.Tags = []string{""} }), waypost.EInvalid},
+		"metadata, an array":  {wish(func(n *controlplane.NewLink) { n.Metadata = []byte(`[1]`) }), waypost.EInvalid},
+		"metadata with NUL":   {wish(func(n *controlplane.NewLink) { n.Metadata = []byte(`{"a":"\u0000"}`) }), waypost.EInvalid},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, _, err := s.Create(t.Context(), actor, c.wish)
+			require.Equal(t, c.code, waypost.CodeOf(err), "%v", err)
+		})
+	}
+	page, err := s.List(t.Context(), actor, 10, "")
+	require.NoError(t, err)
+	require.Empty(t, page.Links, "nothing was written")
+}
+
+func TestInABulkEachWishHasItsOwnOutcome(t *testing.T) {
+	s := start(t, nil)
+	_, _, err := s.Create(t.Context(), actor, wish(custom("taken")))
+	require.NoError(t, err)
+	outcomes, at, err := s.CreateBulk(t.Context(), actor, []controlplane.NewLink{
+		wish(), wish(custom("taken")), {OriginalURL: "ftp://x"}, wish(custom("twice")), wish(custom("twice")), wish(),
+		// passes our rules, but PostgreSQL's jsonb does not take it
+		wish(func(n *controlplane.NewLink) { n.Metadata = []byte(`{"n": 1e999999}`) }),
+	})
+	require.NoError(t, err)
+	require.False(t, at.IsZero())
+	var codes []waypost.ErrorCode
+	for _, o := range outcomes {
+		codes = append(codes, waypost.CodeOf(o.Err))
+	}
+	require.Equal(t, []waypost.ErrorCode{"", waypost.EConflict, waypost.EMalformed, "", waypost.EConflict, "", waypost.EInvalid}, codes)
+}
+
+func TestConcurrentCreatesNeverShareACodeAndLeaveNoGapInTheLog(t *testing.T) {
+	s := start(t, nil)
+	const clients, each = 32, 40
+	codes := make([][]waypost.Code, clients)
+	var wg sync.WaitGroup
+	for c := range clients {
+		wg.Go(func() {
+			for range each {
+				l, _, err := s.Create(t.Context(), actor, wish())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				codes[c] = append(codes[c], l.Code)
+			}
+		})
+	}
+	wg.Wait()
+	seen := make(map[waypost.Code]bool)
+	for _, cs := range codes {
+		for _, code := range cs {
+			require.False(t, seen[code])
+			seen[code] = true
+		}
+	}
+	require.Len(t, seen, clients*each)
+	var stored, seqs, newest int
+	require.NoError(t, s.hand.QueryRow(t.Context(), `SELECT count(*) FROM link`).Scan(&stored))
+	require.NoError(t, s.hand.QueryRow(t.Context(), `SELECT count(DISTINCT seq) - 1, max(seq) FROM changelog`).Scan(&seqs, &newest))
+	require.Equal(t, clients*each, stored)
+	require.Equal(t, newest, seqs)
+	require.Less(t, seqs, clients*each, "concurrent creates share transactions")
+}
+
+func TestAMintedCodeThatACustomOneHasTakenIsMintedAnew(t *testing.T) {
+	s := start(t, nil)
+	space, err := keyrange.NewSpace(7, 2)
+	require.NoError(t, err)
+	coder := keyrange.NewCoder(space, [32]byte{})
+	first, _, err := s.Create(t.Context(), actor, wish())
+	require.NoError(t, err)
+	prefix, counter, ok := coder.Decode(first.Code)
+	require.True(t, ok)
+	for i := int64(1); i <= 3; i++ {
+		_, _, err = s.Create(t.Context(), actor, wish(custom(string(coder.Encode(prefix, counter+i)))))
+		require.NoError(t, err)
+	}
+	next, _, err := s.Create(t.Context(), actor, wish())
+	require.NoError(t, err)
+	require.Equal(t, coder.Encode(prefix, counter+4), next.Code)
+}
+
+func TestANewEpochEndsTheLeasesThatAreStillInMemory(t *testing.T) {
+	s := start(t, nil)
+	before, at, err := s.Create(t.Context(), actor, wish())
+	require.NoError(t, err)
+	_, err = s.hand.Exec(t.Context(), `SELECT changelog_open_epoch('test', 1000000, true, $1)`, at.Epoch.Ordinal)
+	require.NoError(t, err)
+	after, at2, err := s.Create(t.Context(), actor, wish())
+	require.NoError(t, err)
+	require.Greater(t, at2.Epoch.Ordinal, at.Epoch.Ordinal)
+	space, err := keyrange.NewSpace(7, 2)
+	require.NoError(t, err)
+	coder := keyrange.NewCoder(space, [32]byte{})
+	_, was, _ := coder.Decode(before.Code)
+	_, is, _ := coder.Decode(after.Code)
+	require.GreaterOrEqual(t, is-was, int64(1_000_000))
+}
+
+// gate stands before the lease source: while it is shut, taking a lease fails.
+type gate struct {
+	controlplane.LeaseStore
+	shut  atomic.Bool
+	calls atomic.Int64
+}
+
+func (g *gate) TakeLease(ctx context.Context, region waypost.Region, node string, size int64, finished []int64) (controlplane.Lease, error) {
+	g.calls.Add(1)
+	if g.shut.Load() {
+		return controlplane.Lease{}, waypost.WrapError(waypost.EUnavailable, "no lease", errors.New("the gate is shut"))
+	}
+	return g.LeaseStore.TakeLease(ctx, region, node, size, finished)
+}
+
+func TestKeysAreAtHandWithoutTheDatabaseAndTheirEndIsAClearError(t *testing.T) {
+	var g *gate
+	s := start(t, func(store controlplane.LeaseStore) controlplane.LeaseStore {
+		g = &gate{LeaseStore: store}
+		return g
+	})
+	_, err := s.minter.Mint(t.Context())
+	require.NoError(t, err)
+	calls := g.calls.Load()
+	g.shut.Store(true)
+	var minted int
+	for ; ; minted++ {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		_, err := s.minter.Mint(ctx)
+		cancel()
+		if err != nil {
+			require.Equal(t, waypost.EUnavailable, waypost.CodeOf(err))
+			break
+		}
+	}
+	require.Equal(t, calls*100-1, int64(minted), "all of the lease was minted, and nothing but the lease")
+	g.shut.Store(false)
+	_, err = s.minter.Mint(t.Context())
+	require.NoError(t, err, "minting goes on as soon as leases do")
+}
+
+func TestWhenPostgreSQLIsAwayEveryAnswerSaysUnavailable(t *testing.T) {
+	s := start(t, nil)
+	l, _, err := s.Create(t.Context(), actor, wish())
+	require.NoError(t, err)
+	_, err = s.hand.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`)
+	require.NoError(t, err)
+	cfg := s.hand.Config().Copy()
+	cfg.User, cfg.Database = "postgres", "postgres"
+	super, err := pgx.ConnectConfig(t.Context(), cfg)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, super.Close(context.Background())) }()
+	name := s.hand.Config().Database
+	_, err = super.Exec(t.Context(), fmt.Sprintf(`ALTER DATABASE %s ALLOW_CONNECTIONS false`, name))
+	require.NoError(t, err)
+	_, err = super.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1 AND application_name = 'waypost'`, name)
+	require.NoError(t, err)
+
+	_, _, err = s.Create(t.Context(), actor, wish())
+	require.Equal(t, waypost.EUnavailable, waypost.CodeOf(err), "%v", err)
+	_, err = s.Get(t.Context(), actor, string(l.Code))
+	require.Equal(t, waypost.EUnavailable, waypost.CodeOf(err), "%v", err)
+	_, err = s.Resolve(t.Context(), "", string(l.Code))
+	require.Equal(t, waypost.EUnavailable, waypost.CodeOf(err), "%v", err)
+	require.False(t, s.Health(t.Context()).Database)
+
+	_, err = super.Exec(t.Context(), fmt.Sprintf(`ALTER DATABASE %s ALLOW_CONNECTIONS true`, name))
+	require.NoError(t, err)
+	_, _, err = s.Create(t.Context(), actor, wish())
+	require.NoError(t, err)
+	require.True(t, s.Health(t.Context()).Database)
+}
+
+func TestAListIsReadPageByPage(t *testing.T) {
+	s := start(t, nil)
+	var wishes []controlplane.NewLink
+	for i := range 25 {
+		wishes = append(wishes, wish(custom(fmt.Sprintf("code-%02d", i))))
+	}
+	_, _, err := s.CreateBulk(t.Context(), actor, wishes)
+	require.NoError(t, err)
+	var got []waypost.Code
+	for cursor, more := "", true; more; more = cursor != "" {
+		page, err := s.List(t.Context(), actor, 10, cursor)
+		require.NoError(t, err)
+		for _, l := range page.Links {
+			got = append(got, l.Code)
+		}
+		cursor = page.Next
+	}
+	require.Len(t, got, 25)
+	require.Equal(t, waypost.Code("code-24"), got[0])
+	for _, bad := range []string{"x", "aWQ6LTE", strings.Repeat("a", 100), "aWQ6eA"} {
+		_, err := s.List(t.Context(), actor, 10, bad)
+		require.Equal(t, waypost.EMalformed, waypost.CodeOf(err), bad)
+	}
+}
+
+func TestAKeyOpensItsWorkspaceUntilItIsRevoked(t *testing.T) {
+	s := start(t, nil)
+	s.now.Store(time.Now().UnixMilli())
+	key, err := s.db.CreateKey(t.Context(), "default", "test", []controlplane.Scope{controlplane.ScopeLinksWrite})
+	require.NoError(t, err)
+	a, err := s.Authenticate(t.Context(), key)
+	require.NoError(t, err)
+	require.True(t, a.Can(controlplane.ScopeLinksWrite))
+	require.False(t, a.Can(controlplane.ScopeAdmin))
+
+	other, err := controlplane.NewKey()
+	require.NoError(t, err)
+	for _, bad := range []string{"", "wp_live_", key[:len(key)-1], key[:len(key)-1] + "!", strings.ToUpper(key), other} {
+		_, err := s.Authenticate(t.Context(), bad)
+		require.Equal(t, waypost.EUnauthorized, waypost.CodeOf(err), bad)
+	}
+	_, err = s.hand.Exec(t.Context(), `UPDATE api_key SET revoked_at = now()`)
+	require.NoError(t, err)
+	s.now.Add(1000)
+	_, err = s.Authenticate(t.Context(), key)
+	require.Equal(t, waypost.EUnauthorized, waypost.CodeOf(err), "within a second of its revocation")
+}
