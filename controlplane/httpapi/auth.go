@@ -1,0 +1,101 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"waypost"
+	"waypost/controlplane"
+)
+
+// maxKey bounds a key in bytes before anybody looks at it.
+const maxKey = 512
+
+type actorKey struct{}
+
+// actorFrom gives who asks. It is set on every operation that needs a scope.
+func actorFrom(ctx context.Context) controlplane.Actor {
+	actor, _ := ctx.Value(actorKey{}).(controlplane.Actor)
+	return actor
+}
+
+// authenticate lets a request through to an operation that needs a scope only
+// when its actor has it.
+func (s *server) authenticate(ctx huma.Context, next func(huma.Context)) {
+	scope := scopeOf(ctx.Operation())
+	if scope == "" {
+		next(ctx)
+		return
+	}
+	r, w := humago.Unwrap(ctx)
+	actor, err := s.actor(ctx.Context(), r)
+	if err == nil && !actor.Can(scope) {
+		err = challenge(waypost.Errorf(waypost.EForbidden, "this needs the scope %s", scope),
+			`error="insufficient_scope", scope="`+string(scope)+`"`)
+	}
+	if err != nil {
+		s.refuse(ctx, w, err)
+		return
+	}
+	next(huma.WithValue(ctx, actorKey{}, actor))
+}
+
+// actor finds out who sent r.
+func (s *server) actor(ctx context.Context, r *http.Request) (controlplane.Actor, error) {
+	key, given, ok := keyOf(r.Header)
+	switch {
+	case !given && s.anonymous != nil:
+		// Without a key, a page in somebody's browser could ask in their stead.
+		if err := s.origins.Check(r); err != nil {
+			return controlplane.Actor{}, waypost.Errorf(waypost.EForbidden, "a page of another origin must send an API key")
+		}
+		return *s.anonymous, nil
+	case !given:
+		return controlplane.Actor{}, challenge(waypost.Errorf(waypost.EUnauthorized, "send an API key as Authorization: Bearer or as X-Api-Key"), "")
+	case !ok:
+		return controlplane.Actor{}, challenge(waypost.Errorf(waypost.EUnauthorized, "send exactly one API key, as Authorization: Bearer or as X-Api-Key"), `error="invalid_token"`)
+	}
+	actor, err := s.links.Authenticate(ctx, key)
+	if waypost.CodeOf(err) == waypost.EUnauthorized {
+		return controlplane.Actor{}, challenge(err, `error="invalid_token"`)
+	}
+	return actor, err
+}
+
+// keyOf gives the key that a request carries. Anything in the two headers counts
+// as given, so that a spoilt key never turns a request into an anonymous one; it
+// is ok when all that is given is one and the same key.
+func keyOf(h http.Header) (key string, given, ok bool) {
+	keys := h.Values("X-Api-Key")
+	for _, v := range h.Values("Authorization") {
+		scheme, token, _ := strings.Cut(v, " ")
+		if !strings.EqualFold(scheme, "Bearer") {
+			token = ""
+		}
+		keys = append(keys[:len(keys):len(keys)], strings.TrimSpace(token))
+	}
+	if len(keys) == 0 {
+		return "", false, false
+	}
+	for _, k := range keys {
+		if k != keys[0] || k == "" || len(k) > maxKey {
+			return "", true, false
+		}
+	}
+	return keys[0], true, true
+}
+
+// challenge is a refusal that says how to authenticate (RFC 6750, section 3).
+func challenge(err error, params string) *problem {
+	p := newProblem(waypost.CodeOf(err), waypost.MessageOf(err))
+	value := `Bearer realm="waypost"`
+	if params != "" {
+		value += ", " + params
+	}
+	p.header.Set("WWW-Authenticate", value)
+	return p
+}

@@ -1,0 +1,69 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"errors"
+	"reflect"
+	"slices"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"waypost"
+)
+
+// decode reads one JSON value as a T, judged by the schema that the OpenAPI
+// document shows for T. At says where the value stands in the body, such as
+// "body.links[3]". The text must be valid JSON.
+//
+// It is stricter than encoding/json: names are matched exactly, and what
+// checkJSON refuses is refused.
+func decode[T any](s *server, raw []byte, at string) (T, error) {
+	var v T
+	if err := checkJSON(raw); err != nil {
+		return v, err
+	}
+	var tree any
+	if err := json.Unmarshal(raw, &tree); err != nil {
+		return v, waypost.WrapError(waypost.EMalformed, "the body is no JSON", err)
+	}
+	registry := s.api.OpenAPI().Components.Schemas
+	schema := registry.Schema(reflect.TypeFor[T](), false, "")
+	if unknown := unknownNames(schema, tree, at); len(unknown) > 0 {
+		return v, unknown
+	}
+	var found huma.ValidateResult
+	huma.Validate(registry, schema, huma.NewPathBuffer([]byte(at), len(at)), huma.ModeWriteToServer, tree, &found)
+	if len(found.Errors) > 0 {
+		return v, fieldErrorsOf(found.Errors)
+	}
+	if err := json.Unmarshal(raw, &v); err != nil {
+		// The schema lets whole numbers through in every notation and size.
+		if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+			return v, fieldErrors{{Location: at + "." + e.Field, Message: "expected an integer in plain digits"}}
+		}
+		return v, waypost.WrapError(waypost.EInvalid, "the body does not fit its schema", err)
+	}
+	return v, nil
+}
+
+// unknownNames lists the names of an object that its schema does not have. Huma
+// and encoding/json would let them differ in case.
+func unknownNames(schema *huma.Schema, tree any, at string) fieldErrors {
+	object, _ := tree.(map[string]any)
+	var unknown []error
+	for name := range object {
+		if schema.Properties[name] == nil {
+			unknown = append(unknown, unexpected(at, name))
+		}
+	}
+	return fieldErrorsOf(unknown)
+}
+
+// unexpected names a field that nobody knows, cut when it is long.
+func unexpected(at, name string) *huma.ErrorDetail {
+	const most = 64
+	if r := []rune(name); len(r) > most {
+		name = string(slices.Concat(r[:most], []rune("…")))
+	}
+	return &huma.ErrorDetail{Location: at + "." + name, Message: "unknown field"}
+}

@@ -1,0 +1,226 @@
+package httpapi_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"waypost"
+	"waypost/controlplane"
+)
+
+// Keys that the fake knows.
+const (
+	fullKey     = "wp_live_full"
+	readKey     = "wp_live_read"
+	writeKey    = "wp_live_write"
+	strangerKey = "wp_live_stranger" // of another workspace
+)
+
+// links is a Links in memory. Any of the funcs, when set, is asked first, which
+// lets a test bring about what memory never does.
+type links struct {
+	onCreate       func(context.Context) error
+	onBulk         func(context.Context) error
+	onResolve      func(context.Context, string) (waypost.Resolution, error)
+	onAuthenticate func(context.Context) error
+	health         controlplane.Health
+	now            func() time.Time
+
+	mu      sync.Mutex
+	all     []waypost.Link // oldest first
+	deleted map[waypost.Code]bool
+	asked   int // calls about a code
+	seq     uint64
+}
+
+func newLinks() *links {
+	return &links{
+		deleted: map[waypost.Code]bool{},
+		health:  controlplane.Health{Database: true, KeyPoolSize: 916},
+		now:     time.Now,
+	}
+}
+
+func (f *links) Create(ctx context.Context, actor controlplane.Actor, n controlplane.NewLink) (waypost.Link, waypost.Position, error) {
+	if f.onCreate != nil {
+		if err := f.onCreate(ctx); err != nil {
+			return waypost.Link{}, waypost.Position{}, err
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.create(actor, n)
+}
+
+func (f *links) create(actor controlplane.Actor, n controlplane.NewLink) (waypost.Link, waypost.Position, error) {
+	none := waypost.Position{}
+	switch {
+	case !strings.Contains(n.OriginalURL, ":"):
+		return waypost.Link{}, none, waypost.Errorf(waypost.EMalformed, "original_url is not a URL")
+	case !strings.HasPrefix(strings.ToLower(n.OriginalURL), "http"):
+		return waypost.Link{}, none, waypost.Errorf(waypost.EInvalid, "original_url must be http or https")
+	case !n.ExpiresAt.IsZero() && (!n.ExpiresAt.After(f.now()) || n.ExpiresAt.UTC().Year() > 9999):
+		return waypost.Link{}, none, waypost.Errorf(waypost.EInvalid, "expires_at must be in the future, before the year 10000")
+	}
+	code := waypost.Code(fmt.Sprintf("code%03d", len(f.all)))
+	if n.CustomCode != "" {
+		var err error
+		if code, err = waypost.ParseCustomCode(n.CustomCode); err != nil {
+			return waypost.Link{}, none, err
+		}
+	}
+	for i := range f.all {
+		if f.all[i].Code == code {
+			return waypost.Link{}, none, waypost.Errorf(waypost.EConflict, "the code is taken")
+		}
+	}
+	l := waypost.Link{
+		ID: int64(len(f.all) + 1), Workspace: actor.Workspace, Code: code, Custom: n.CustomCode != "",
+		OriginalURL: n.OriginalURL, Location: n.OriginalURL, RedirectStatus: n.RedirectStatus,
+		Title: n.Title, Description: n.Description, Tags: n.Tags, Metadata: n.Metadata, CreatedBy: n.CreatedBy,
+		Active: true, CreatedAt: f.now(), UpdatedAt: f.now(), ExpiresAt: n.ExpiresAt,
+	}
+	if l.RedirectStatus == 0 {
+		l.RedirectStatus = 302
+	}
+	f.all = append(f.all, l)
+	return l, f.position(), nil
+}
+
+func (f *links) CreateBulk(ctx context.Context, actor controlplane.Actor, ns []controlplane.NewLink) ([]controlplane.Outcome, waypost.Position, error) {
+	if f.onBulk != nil {
+		if err := f.onBulk(ctx); err != nil {
+			return nil, waypost.Position{}, err
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	outcomes := make([]controlplane.Outcome, len(ns))
+	var last waypost.Position
+	for i := range ns {
+		l, p, err := f.create(actor, ns[i])
+		outcomes[i] = controlplane.Outcome{Link: l, Err: err}
+		if err == nil {
+			last = p
+		}
+	}
+	return outcomes, last, nil
+}
+
+func (f *links) find(actor controlplane.Actor, code string) (*waypost.Link, error) {
+	f.asked++
+	for i := range f.all {
+		l := &f.all[i]
+		if string(l.Code) == code && l.Workspace == actor.Workspace && !f.deleted[l.Code] {
+			return l, nil
+		}
+	}
+	return nil, waypost.Errorf(waypost.ENotFound, "there is no such link")
+}
+
+func (f *links) Get(_ context.Context, actor controlplane.Actor, code string) (waypost.Link, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	l, err := f.find(actor, code)
+	if err != nil {
+		return waypost.Link{}, err
+	}
+	if l.Expired(f.now()) {
+		return waypost.Link{}, waypost.Errorf(waypost.EGone, "the link has expired")
+	}
+	return *l, nil
+}
+
+func (f *links) Delete(_ context.Context, actor controlplane.Actor, code string) (waypost.Position, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	l, err := f.find(actor, code)
+	if err != nil {
+		return waypost.Position{}, err
+	}
+	f.deleted[l.Code] = true
+	return f.position(), nil
+}
+
+func (f *links) List(_ context.Context, actor controlplane.Actor, limit int, cursor string) (controlplane.Page, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	from := len(f.all)
+	if cursor != "" {
+		if _, err := fmt.Sscanf(cursor, "before-%d", &from); err != nil {
+			return controlplane.Page{}, waypost.Errorf(waypost.EMalformed, "the cursor is not one of ours")
+		}
+	}
+	var page controlplane.Page
+	for i := from - 1; i >= 0; i-- {
+		if f.all[i].Workspace != actor.Workspace || f.deleted[f.all[i].Code] {
+			continue
+		}
+		if len(page.Links) == limit {
+			page.Next = fmt.Sprintf("before-%d", i+1)
+			break
+		}
+		page.Links = append(page.Links, f.all[i])
+	}
+	return page, nil
+}
+
+func (f *links) Resolve(ctx context.Context, host, code string) (waypost.Resolution, error) {
+	if f.onResolve != nil {
+		return f.onResolve(ctx, host)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked++
+	for i := range f.all {
+		l := &f.all[i]
+		if string(l.Code) != code {
+			continue
+		}
+		record := waypost.Record{Kind: waypost.KindLink, Status: uint16(l.RedirectStatus), Payload: []byte(l.Location)}
+		if f.deleted[l.Code] {
+			record.State = waypost.Deleted
+		}
+		if !l.ExpiresAt.IsZero() {
+			record.ExpiresAt = l.ExpiresAt.UnixMilli()
+		}
+		return waypost.Resolve(&record, f.now().UnixMilli()), nil
+	}
+	return waypost.NotFound, nil
+}
+
+func (f *links) Authenticate(ctx context.Context, key string) (controlplane.Actor, error) {
+	if f.onAuthenticate != nil {
+		if err := f.onAuthenticate(ctx); err != nil {
+			return controlplane.Actor{}, err
+		}
+	}
+	actors := map[string]controlplane.Actor{
+		fullKey:     {Workspace: 1, KeyID: 1, Scopes: []controlplane.Scope{controlplane.ScopeLinksRead, controlplane.ScopeLinksWrite}},
+		readKey:     {Workspace: 1, KeyID: 2, Scopes: []controlplane.Scope{controlplane.ScopeLinksRead}},
+		writeKey:    {Workspace: 1, KeyID: 3, Scopes: []controlplane.Scope{controlplane.ScopeLinksWrite}},
+		strangerKey: {Workspace: 2, KeyID: 4, Scopes: []controlplane.Scope{controlplane.ScopeAdmin}},
+	}
+	actor, ok := actors[key]
+	if !ok {
+		return controlplane.Actor{}, waypost.Errorf(waypost.EUnauthorized, "the API key is not valid")
+	}
+	return actor, nil
+}
+
+func (f *links) Health(context.Context) controlplane.Health { return f.health }
+
+func (f *links) position() waypost.Position {
+	f.seq++
+	return waypost.Position{Epoch: waypost.Epoch{Ordinal: 1, ID: waypost.EpochID{7}}, Seq: f.seq, Stamp: 42}
+}
+
+// askedAbout counts the calls about single codes.
+func (f *links) askedAbout() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.asked
+}

@@ -1,0 +1,152 @@
+// Package httpapi is the control plane's public HTTP API: it reads requests,
+// asks a [Links] for the answer and writes it, and describes itself in an
+// OpenAPI document.
+//
+// It holds no rule about links but for the shape of a request: what a target may
+// be, which codes are free and who may do what is decided in package
+// controlplane. It opens no listener and starts no goroutine.
+package httpapi
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"waypost"
+	"waypost/controlplane"
+)
+
+// Links answers what the API is asked. All methods may be called by many
+// goroutines at once, and must return soon after their context has ended.
+//
+// An error carries a [waypost.ErrorCode] and a message fit for the client. What
+// passes by itself, such as a database out of reach, is EUnavailable; an error
+// without a code is a fault of ours, is logged, and is not shown.
+type Links interface {
+	// Create makes one link and gives the position of the change. When it returns
+	// without an error the link is durable. EMalformed says that the target is no
+	// URL, EInvalid that a rule forbids it, EConflict that the custom code is taken,
+	// EExhausted that the region has no key left.
+	Create(ctx context.Context, actor controlplane.Actor, n controlplane.NewLink) (waypost.Link, waypost.Position, error)
+
+	// CreateBulk makes up to [waypost.MaxBulk] links, each with its own outcome, in the
+	// order of ns. An error is that of all: nothing happened, or nobody knows. The
+	// position is that of the last change, zero when there was none.
+	CreateBulk(ctx context.Context, actor controlplane.Actor, ns []controlplane.NewLink) ([]controlplane.Outcome, waypost.Position, error)
+
+	// Get finds a link of the actor's workspace: ENotFound when it is unknown or
+	// deleted, EGone when it has expired.
+	Get(ctx context.Context, actor controlplane.Actor, code string) (waypost.Link, error)
+
+	// Delete removes a link of the actor's workspace: ENotFound when there is none.
+	Delete(ctx context.Context, actor controlplane.Actor, code string) (waypost.Position, error)
+
+	// List gives up to limit links of the actor's workspace, newest first. An empty
+	// cursor begins at the newest; one that List did not give is EMalformed.
+	List(ctx context.Context, actor controlplane.Actor, limit int, cursor string) (controlplane.Page, error)
+
+	// Resolve gives what a visitor of code gets, always fresh. The host is as the
+	// client sent it. Unknown, deleted and expired codes are resolutions, not errors.
+	Resolve(ctx context.Context, host, code string) (waypost.Resolution, error)
+
+	// Authenticate gives the actor that a key stands for, EUnauthorized when none.
+	// Keys of any text up to 512 bytes may come.
+	Authenticate(ctx context.Context, key string) (controlplane.Actor, error)
+
+	// Health tells how the control plane is; it never fails.
+	Health(ctx context.Context) controlplane.Health
+}
+
+// Config is what the API needs. Only Links and BaseURL have no default.
+type Config struct {
+	Links   Links
+	BaseURL string // short URLs are this, a slash and the code
+	Version string // of the product; default "unknown"
+
+	// Anonymous is who asks when a request carries no key at all. Nil: such
+	// requests are refused.
+	Anonymous *controlplane.Actor
+
+	// RequestTimeout bounds the time from a request's headers to its answer;
+	// default 5 s.
+	RequestTimeout time.Duration
+
+	Logger  *slog.Logger          // default: nothing is logged
+	Metrics prometheus.Registerer // default: metrics are not registered
+	Now     func() time.Time      // default time.Now; what a time to live counts from
+}
+
+// server holds what the handlers share.
+type server struct {
+	links     Links
+	baseURL   string
+	version   string
+	anonymous *controlplane.Actor
+	timeout   time.Duration
+	log       *slog.Logger
+	now       func() time.Time
+	metrics   metrics
+	origins   *http.CrossOriginProtection
+	mux       *http.ServeMux
+	api       huma.API
+}
+
+// New builds the API. It panics when Links is nil, or when the metrics are
+// already registered: both are errors of the program.
+func New(c Config) http.Handler {
+	if c.Links == nil {
+		panic("httpapi: Config.Links is nil")
+	}
+	s := &server{
+		links:     c.Links,
+		baseURL:   strings.TrimSuffix(c.BaseURL, "/"),
+		version:   c.Version,
+		anonymous: c.Anonymous,
+		timeout:   c.RequestTimeout,
+		log:       c.Logger,
+		now:       c.Now,
+		metrics:   newMetrics(c.Metrics),
+		origins:   http.NewCrossOriginProtection(),
+		mux:       http.NewServeMux(),
+	}
+	if s.version == "" {
+		s.version = "unknown"
+	}
+	if s.timeout <= 0 {
+		s.timeout = 5 * time.Second
+	}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	if s.now == nil {
+		s.now = time.Now
+	}
+
+	s.api = humago.New(exactRoot{s.mux}, describe(s.version))
+	s.api.UseMiddleware(s.authenticate, s.readBody)
+	s.registerService()
+	s.registerLinks()
+	s.registerBulk()
+	s.registerShorten()
+	s.registerRedirect()
+	s.serveDocument()
+	return http.HandlerFunc(s.serve)
+}
+
+// handle registers one operation whose errors, whatever they are, become
+// problems.
+func handle[I, O any](s *server, op huma.Operation, h func(context.Context, *I) (*O, error)) {
+	huma.Register(s.api, op, func(ctx context.Context, in *I) (*O, error) {
+		out, err := h(ctx, in)
+		if err != nil {
+			return nil, s.problem(ctx, op.OperationID, err)
+		}
+		return out, nil
+	})
+}

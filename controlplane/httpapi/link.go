@@ -1,0 +1,141 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"waypost"
+	"waypost/controlplane"
+)
+
+// newLink is the wish for a link, as a client writes it. Null is as good as
+// leaving a field out. Lengths in the schema count characters, because that is
+// what schemas do; the limits in bytes are the service's to check.
+type newLink struct {
+	OriginalURL      string    `json:"original_url" example:"https://example.com/a?b=c" doc:"The target: an http or https URL of at most 8,192 bytes. It is kept byte for byte."`
+	CustomCode       string    `json:"custom_code,omitempty" example:"spring-sale" doc:"4 to 32 characters of A-Z, a-z, 0-9, _ and -. Left out or empty: a code is generated."`
+	ExpiresInSeconds int64     `json:"expires_in_seconds,omitempty" minimum:"1" maximum:"3155760000" doc:"Time to live in seconds. At most one of the three expiry fields may be given."`
+	ExpiresInHours   int64     `json:"expires_in_hours,omitempty" minimum:"1" maximum:"8760" doc:"Time to live in hours."`
+	ExpiresAt        time.Time `json:"expires_at,omitzero" doc:"When the link expires: RFC 3339, in the future, before the year 10000."`
+	RedirectStatus   int       `json:"redirect_status,omitempty" enum:"301,302,307,308" default:"302" doc:"The status of the redirect."`
+	Title            string    `json:"title,omitempty" maxLength:"512" doc:"At most 512 bytes."`
+	Description      string    `json:"description,omitempty" maxLength:"4096" doc:"At most 4,096 bytes."`
+	Tags             []string  `json:"tags,omitempty" nullable:"false" maxItems:"32" minLength:"1" maxLength:"64" doc:"At most 32, each of 1 to 64 bytes."`
+	Metadata         metadata  `json:"metadata,omitzero" doc:"Any JSON object of at most 8,192 bytes."`
+	CreatedBy        string    `json:"created_by,omitempty" maxLength:"512" doc:"Free text about who made the link, at most 512 bytes."`
+}
+
+// link is a link, as a client reads it.
+type link struct {
+	ID             string     `json:"id"`
+	ShortCode      string     `json:"short_code"`
+	ShortURL       string     `json:"short_url" format:"uri"`
+	OriginalURL    string     `json:"original_url" doc:"The target byte for byte as it was sent."`
+	RedirectStatus int        `json:"redirect_status" enum:"301,302,307,308"`
+	Title          string     `json:"title"`
+	Description    string     `json:"description"`
+	Tags           []string   `json:"tags" nullable:"false"`
+	Metadata       metadata   `json:"metadata"`
+	CreatedBy      string     `json:"created_by"`
+	Active         bool       `json:"active"`
+	ClickCount     int64      `json:"click_count" minimum:"0"`
+	CreatedAt      time.Time  `json:"created_at"`
+	UpdatedAt      time.Time  `json:"updated_at"`
+	ExpiresAt      *time.Time `json:"expires_at" doc:"Null when the link never expires."`
+}
+
+// metadata is a JSON object, or null.
+type metadata struct{ json.RawMessage }
+
+// Schema tells huma what RawMessage cannot.
+func (metadata) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeObject, Nullable: true, AdditionalProperties: true}
+}
+
+// wish turns what a client wrote into a wish for the service. At says where it
+// stands in the body.
+func (n *newLink) wish(now time.Time, at string) (controlplane.NewLink, error) {
+	expires, err := n.expiry(now, at)
+	if err != nil {
+		return controlplane.NewLink{}, err
+	}
+	object, err := n.Metadata.compact()
+	if err != nil {
+		return controlplane.NewLink{}, err
+	}
+	return controlplane.NewLink{
+		OriginalURL:    n.OriginalURL,
+		CustomCode:     n.CustomCode,
+		ExpiresAt:      expires,
+		RedirectStatus: n.RedirectStatus,
+		Title:          n.Title,
+		Description:    n.Description,
+		Tags:           n.Tags,
+		Metadata:       object,
+		CreatedBy:      n.CreatedBy,
+	}, nil
+}
+
+// expiry gives the one expiry time that was asked for, zero when none was.
+func (n *newLink) expiry(now time.Time, at string) (time.Time, error) {
+	given := 0
+	for _, is := range []bool{n.ExpiresInSeconds != 0, n.ExpiresInHours != 0, !n.ExpiresAt.IsZero()} {
+		if is {
+			given++
+		}
+	}
+	switch {
+	case given > 1:
+		return time.Time{}, waypost.Errorf(waypost.EInvalid, "%s: give at most one of expires_in_seconds, expires_in_hours and expires_at", at)
+	case n.ExpiresInSeconds != 0:
+		return now.Add(time.Duration(n.ExpiresInSeconds) * time.Second).UTC(), nil
+	case n.ExpiresInHours != 0:
+		return now.Add(time.Duration(n.ExpiresInHours) * time.Hour).UTC(), nil
+	default:
+		return n.ExpiresAt, nil
+	}
+}
+
+// compact gives the object without white space, nil for null.
+func (m metadata) compact() (json.RawMessage, error) {
+	if len(m.RawMessage) == 0 || string(m.RawMessage) == "null" {
+		return nil, nil
+	}
+	var buf bytes.Buffer
+	if err := json.Compact(&buf, m.RawMessage); err != nil {
+		return nil, waypost.WrapError(waypost.EMalformed, "the body is no JSON", err)
+	}
+	return buf.Bytes(), nil
+}
+
+// show gives a link as a client reads it.
+func (s *server) show(l *waypost.Link) link {
+	shown := link{
+		ID:             strconv.FormatInt(l.ID, 10),
+		ShortCode:      string(l.Code),
+		ShortURL:       s.baseURL + "/" + string(l.Code),
+		OriginalURL:    l.OriginalURL,
+		RedirectStatus: l.RedirectStatus,
+		Title:          l.Title,
+		Description:    l.Description,
+		Tags:           l.Tags,
+		Metadata:       metadata{l.Metadata},
+		CreatedBy:      l.CreatedBy,
+		Active:         l.Active,
+		ClickCount:     l.Clicks,
+		CreatedAt:      l.CreatedAt.UTC(),
+		UpdatedAt:      l.UpdatedAt.UTC(),
+	}
+	if shown.Tags == nil {
+		shown.Tags = []string{}
+	}
+	if !l.ExpiresAt.IsZero() {
+		expires := l.ExpiresAt.UTC()
+		shown.ExpiresAt = &expires
+	}
+	return shown
+}

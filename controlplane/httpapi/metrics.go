@@ -1,0 +1,50 @@
+package httpapi
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+type metrics struct {
+	requests *prometheus.CounterVec
+	duration *prometheus.HistogramVec
+}
+
+func newMetrics(r prometheus.Registerer) metrics {
+	f := promauto.With(r)
+	return metrics{
+		requests: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "waypost_http_requests_total",
+			Help: "Requests that the API has answered.",
+		}, []string{"route", "method", "status"}),
+		duration: f.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "waypost_http_request_duration_seconds",
+			Help:    "Time from a request's headers to the end of its answer.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5},
+		}, []string{"route", "method"}),
+	}
+}
+
+// observe counts a request. No label holds what a client chose: the route is a
+// pattern of ours, and methods that no route knows are one.
+func (m metrics) observe(r *http.Request, status int, took time.Duration) {
+	_, route, ok := strings.Cut(r.Pattern, " ")
+	if !ok {
+		route = "none"
+	}
+	method := "other"
+	switch r.Method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodDelete:
+		method = r.Method
+	}
+	if status == 0 {
+		status = http.StatusOK // what net/http sends for a handler that says nothing
+	}
+	m.requests.WithLabelValues(route, method, strconv.Itoa(status)).Inc()
+	m.duration.WithLabelValues(route, method).Observe(took.Seconds())
+}

@@ -1,0 +1,130 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"net/http"
+	"reflect"
+	"strconv"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"waypost/controlplane"
+)
+
+// Names of the security schemes.
+const (
+	bearerScheme = "bearer"
+	headerScheme = "apiKey"
+)
+
+// describe configures huma: the frame of the document, and JSON as the only
+// format. Huma's own pages are left out, since they load from elsewhere.
+func describe(version string) huma.Config {
+	return huma.Config{
+		OpenAPI: &huma.OpenAPI{
+			OpenAPI: "3.1.0",
+			Info: &huma.Info{
+				Title:       "Waypost",
+				Version:     version,
+				Description: "Creates, shows and deletes short links. Errors are problem documents (RFC 9457), times are RFC 3339 in UTC.",
+			},
+			Components: &huma.Components{
+				Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer),
+				SecuritySchemes: map[string]*huma.SecurityScheme{
+					bearerScheme: {Type: "http", Scheme: "bearer", Description: "An API key."},
+					headerScheme: {Type: "apiKey", In: "header", Name: "X-Api-Key", Description: "An API key."},
+				},
+			},
+		},
+		// "json" is how huma looks up the format of application/problem+json.
+		Formats:       map[string]huma.Format{"application/json": jsonFormat, "json": jsonFormat},
+		DefaultFormat: "application/json",
+		Transformers:  []huma.Transformer{redact},
+	}
+}
+
+// needs documents that an operation is for actors with a scope; authenticate
+// reads it from there.
+func (s *server) needs(scope controlplane.Scope) []map[string][]string {
+	scopes := []string{string(scope)}
+	security := []map[string][]string{{bearerScheme: scopes}, {headerScheme: scopes}}
+	if s.anonymous != nil {
+		security = append(security, map[string][]string{})
+	}
+	return security
+}
+
+// scopeOf gives the scope that an operation needs, "" when it is public.
+func scopeOf(op *huma.Operation) controlplane.Scope {
+	for _, alternative := range op.Security {
+		for _, scope := range alternative[bearerScheme] {
+			return controlplane.Scope(scope)
+		}
+	}
+	return ""
+}
+
+// problems documents the errors that an operation may answer with, beside those
+// that any may.
+func problems(statuses ...int) map[string]*huma.Response {
+	responses := map[string]*huma.Response{}
+	for _, status := range append(statuses, http.StatusInternalServerError, http.StatusServiceUnavailable) {
+		response := &huma.Response{
+			Description: http.StatusText(status),
+			Headers:     map[string]*huma.Param{},
+			Content:     map[string]*huma.MediaType{problemType: {Schema: &huma.Schema{Ref: "#/components/schemas/Problem"}}},
+		}
+		switch status {
+		case http.StatusUnauthorized, http.StatusForbidden:
+			response.Headers["WWW-Authenticate"] = textHeader("How to authenticate (RFC 6750).")
+		case http.StatusServiceUnavailable:
+			response.Headers["Retry-After"] = textHeader("Seconds to wait before another try.")
+		}
+		responses[strconv.Itoa(status)] = response
+	}
+	return responses
+}
+
+// redirects documents the answers to a visitor.
+func redirects() map[string]*huma.Response {
+	responses := problems(404, 410)
+	for _, status := range []string{"404", "410", "500", "503"} {
+		r := responses[status]
+		r.Content["text/html"] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString}}
+		r.Headers["Vary"] = textHeader("The answer depends on Accept.")
+	}
+	for _, status := range []int{301, 302, 307, 308} {
+		responses[strconv.Itoa(status)] = &huma.Response{
+			Description: http.StatusText(status),
+			Headers: map[string]*huma.Param{
+				"Location":      textHeader("The target."),
+				"Cache-Control": textHeader("How long a browser may keep the redirect."),
+			},
+		}
+	}
+	return responses
+}
+
+func textHeader(description string) *huma.Param {
+	return &huma.Param{Description: description, Schema: &huma.Schema{Type: huma.TypeString}}
+}
+
+// serveDocument finishes the document, once all operations are registered, and
+// serves it.
+func (s *server) serveDocument() {
+	document := s.api.OpenAPI()
+	schemas := document.Components.Schemas
+	schemas.Schema(reflect.TypeFor[problem](), true, "")
+	// Huma describes its own errors, which redact lets nobody see.
+	delete(schemas.Map(), "ErrorModel")
+	delete(schemas.Map(), "ErrorDetail")
+	text, err := json.Marshal(document)
+	if err != nil {
+		panic("httpapi: the OpenAPI document: " + err.Error())
+	}
+	s.mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		// An error means that the client has left.
+		_, _ = w.Write(text)
+	})
+}

@@ -1,0 +1,151 @@
+package httpapi_test
+
+import (
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"waypost"
+	"waypost/controlplane"
+	"waypost/controlplane/httpapi"
+)
+
+// operations gives the document's operations as "METHOD /path".
+func operations(t *testing.T, document map[string]any) map[string]map[string]any {
+	t.Helper()
+	all := map[string]map[string]any{}
+	for path, item := range document["paths"].(map[string]any) {
+		for method, operation := range item.(map[string]any) {
+			all[strings.ToUpper(method)+" "+path] = operation.(map[string]any)
+		}
+	}
+	return all
+}
+
+func TestEveryDocumentedRouteAnswersAsDocumented(t *testing.T) {
+	const (
+		item = `{"original_url": "https://example.com/", "custom_code": "mine"}`
+		text = "text/plain"
+	)
+	spoilt := map[string]string{"Content-Type": text}
+	a := start(t)
+	a.links.all = []waypost.Link{{Code: "lives", Location: "https://example.com/", RedirectStatus: 307, Workspace: 1}}
+	calls := map[string][]call{
+		"GET /":                      {{}},
+		"GET /health":                {{}},
+		"GET /{code}":                {{path: "/lives"}, {path: "/unknown"}, {path: "/unknown", header: map[string]string{"Accept": browser}}},
+		"HEAD /{code}":               {{path: "/lives"}, {path: "/unknown"}},
+		"GET /api/v1/urls":           {{}, {path: "/api/v1/urls?limit=0"}, {path: "/api/v1/urls?cursor=x"}, {key: "none"}, {key: writeKey}},
+		"POST /api/v1/urls":          {{body: item}, {body: item}, {body: "{"}, {body: "{}"}, {body: item, header: spoilt}, {key: "none"}, {key: readKey}, {body: strings.Repeat(" ", 1<<20+1)}},
+		"POST /api/v1/urls/bulk":     {{body: `{"links": [1]}`}, {body: "{"}, {body: "{}"}, {body: item, header: spoilt}, {key: "none"}, {key: readKey}},
+		"POST /shorten":              {{body: `{"url": "https://example.com/"}`}, {body: "{"}, {body: "{}"}, {body: item, header: spoilt}, {key: "none"}, {key: readKey}},
+		"GET /api/v1/urls/{code}":    {{path: "/api/v1/urls/lives"}, {path: "/api/v1/urls/unknown"}, {path: "/api/v1/urls/lives", key: "none"}, {path: "/api/v1/urls/lives", key: writeKey}},
+		"DELETE /api/v1/urls/{code}": {{path: "/api/v1/urls/lives"}, {path: "/api/v1/urls/lives"}, {path: "/api/v1/urls/lives", key: "none"}, {path: "/api/v1/urls/lives", key: readKey}},
+	}
+
+	documented := a.do(call{path: "/openapi.json", key: "none"})
+	require.Equal(t, 200, documented.StatusCode)
+	require.Equal(t, "application/json", documented.Header.Get("Content-Type"))
+	all := operations(t, object(t, documented.text))
+	require.Len(t, all, len(calls), "every operation is called")
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		operation := all[name]
+		require.NotEmpty(t, calls[name], name)
+		require.NotEmpty(t, operation["operationId"], name)
+		require.NotEmpty(t, operation["summary"], name)
+		method, path, _ := strings.Cut(name, " ")
+		for _, c := range calls[name] {
+			c.method = method
+			if c.path == "" {
+				c.path = path
+			}
+			requireDocumented(t, operation, a.do(c), name)
+		}
+	}
+}
+
+// requireDocumented sees that an operation's description knows an answer's
+// status, type and headers.
+func requireDocumented(t *testing.T, operation map[string]any, res answer, name string) {
+	t.Helper()
+	responses := operation["responses"].(map[string]any)
+	response, ok := responses[strconv.Itoa(res.StatusCode)].(map[string]any)
+	require.True(t, ok, "%s: %d is not documented", name, res.StatusCode)
+
+	if contentType := res.Header.Get("Content-Type"); contentType != "" {
+		contentType, _, _ = strings.Cut(contentType, ";")
+		require.Contains(t, response["content"], contentType, "%s: %d", name, res.StatusCode)
+	} else {
+		require.NotContains(t, response, "content", "%s: %d", name, res.StatusCode)
+	}
+	described, _ := response["headers"].(map[string]any)
+	for _, header := range []string{"Location", "Waypost-Position", "WWW-Authenticate", "Retry-After", "Vary"} {
+		if res.Header.Get(header) != "" {
+			require.Contains(t, described, header, "%s: %d", name, res.StatusCode)
+		}
+	}
+}
+
+func TestTheDocumentSaysWhatNeedsAKey(t *testing.T) {
+	public := []string{"GET /", "GET /health", "GET /{code}", "HEAD /{code}"}
+	for name, anonymous := range map[string]*controlplane.Actor{"always": nil, "or none": {}} {
+		a := start(t, func(_ *links, c *httpapi.Config) { c.Anonymous = anonymous })
+		document := object(t, a.get("/openapi.json").text)
+		require.Equal(t, "3.1.0", document["openapi"])
+		require.Equal(t, "1.2.3", document["info"].(map[string]any)["version"])
+		schemes := document["components"].(map[string]any)["securitySchemes"].(map[string]any)
+		require.Len(t, schemes, 2, name)
+		for operation, description := range operations(t, document) {
+			if slices.Contains(public, operation) {
+				require.NotContains(t, description, "security", operation)
+				continue
+			}
+			scope := "links:write"
+			if strings.HasPrefix(operation, http.MethodGet) {
+				scope = "links:read"
+			}
+			want := []any{map[string]any{"bearer": []any{scope}}, map[string]any{"apiKey": []any{scope}}}
+			if anonymous != nil {
+				want = append(want, map[string]any{})
+			}
+			require.Equal(t, want, description["security"], operation)
+		}
+	}
+}
+
+func TestTheDocumentRefersToNothingThatIsMissing(t *testing.T) {
+	a := start(t)
+	document := object(t, a.get("/openapi.json").text)
+	schemas := document["components"].(map[string]any)["schemas"].(map[string]any)
+	used := map[string]bool{}
+	var walk func(any)
+	walk = func(v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			if ref, ok := v["$ref"].(string); ok {
+				name := strings.TrimPrefix(ref, "#/components/schemas/")
+				require.Contains(t, schemas, name)
+				used[name] = true
+			}
+			for _, inner := range v {
+				walk(inner)
+			}
+		case []any:
+			for _, inner := range v {
+				walk(inner)
+			}
+		}
+	}
+	walk(document)
+	require.Len(t, used, len(schemas), "and holds nothing that is not used: %v", used)
+
+	wish := schemas["NewLink"].(map[string]any)
+	require.Equal(t, []any{"original_url"}, wish["required"])
+	require.Equal(t, false, wish["additionalProperties"])
+	require.Contains(t, schemas["Link"].(map[string]any)["required"], "expires_at")
+}

@@ -1,0 +1,88 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net/http"
+	"strconv"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"waypost"
+)
+
+func (s *server) registerRedirect() {
+	handle(s, huma.Operation{
+		OperationID:   "redirect",
+		Method:        http.MethodGet,
+		Path:          "/{code}",
+		Summary:       "Follow a link",
+		Description:   "The same redirect as an edge gives, always fresh.",
+		DefaultStatus: http.StatusFound,
+		Responses:     redirects(),
+	}, s.redirect)
+
+	// ServeMux sends HEAD the way of GET, so it needs to be described only.
+	document := s.api.OpenAPI()
+	head := *document.Paths["/{code}"].Get
+	head.OperationID, head.Method, head.Summary = "redirect-head", http.MethodHead, "See where a link leads"
+	document.AddOperation(&head)
+}
+
+func (s *server) redirect(_ context.Context, in *codeInput) (*huma.StreamResponse, error) {
+	return &huma.StreamResponse{Body: func(ctx huma.Context) {
+		r, w := humago.Unwrap(ctx)
+		s.follow(w, r, in.Code)
+	}}, nil
+}
+
+// follow answers a visitor of code.
+func (s *server) follow(w http.ResponseWriter, r *http.Request, code string) {
+	if !waypost.ValidCode(code) {
+		writePage(w, r, http.StatusNotFound)
+		return
+	}
+	res, err := s.links.Resolve(r.Context(), r.Host, code)
+	if err != nil {
+		writePage(w, r, s.problem(r.Context(), "redirect", err).Status)
+		return
+	}
+	switch res.Status {
+	case 301, 302, 307, 308:
+	default:
+		writePage(w, r, res.Status)
+		return
+	}
+	// The target was judged long ago; this is against a record that went bad.
+	if len(res.Location) == 0 || bytes.ContainsAny(res.Location, "\r\n\x00") {
+		s.log.ErrorContext(r.Context(), "a record has no location that a header can hold", slog.String("code", code))
+		writePage(w, r, http.StatusServiceUnavailable)
+		return
+	}
+	h := w.Header()
+	// http.Redirect would parse the target and change it.
+	h["Location"] = []string{string(res.Location)}
+	h.Set("Cache-Control", "private, no-store")
+	if res.MaxAge > 0 {
+		h.Set("Cache-Control", "private, max-age="+strconv.FormatInt(res.MaxAge, 10))
+	}
+	w.WriteHeader(res.Status)
+}
+
+// writePage answers a visitor for whom there is no redirect, in HTML or as a
+// problem.
+func writePage(w http.ResponseWriter, r *http.Request, status int) {
+	contentType, body := waypost.ErrorBody(status, waypost.AcceptsHTML(r.Header.Get("Accept")))
+	h := w.Header()
+	h.Set("Content-Type", contentType)
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	h.Set("Vary", "Accept")
+	if status == http.StatusServiceUnavailable {
+		h.Set("Retry-After", kinds[waypost.EUnavailable].retryAfter)
+	}
+	w.WriteHeader(status)
+	// An error means that the visitor has left.
+	_, _ = w.Write(body)
+}

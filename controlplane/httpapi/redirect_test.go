@@ -1,0 +1,138 @@
+package httpapi_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"waypost"
+	"waypost/controlplane/httpapi"
+)
+
+const (
+	browser = "text/html,application/xhtml+xml;q=0.9,*/*;q=0.8"
+	page    = "text/html; charset=utf-8"
+)
+
+func TestRedirectSendsTheTargetUnchangedAndUncached(t *testing.T) {
+	a := start(t)
+	const target = `HTTPS://Example.com:443/a/../b//%7e?q=a+b&q="<>"&{}|#f#g`
+	for _, status := range []int{301, 302, 307, 308} {
+		code := "code-" + strconv.Itoa(status)
+		a.links.all = append(a.links.all, waypost.Link{Code: waypost.Code(code), Location: target, RedirectStatus: status})
+		for _, method := range []string{http.MethodGet, http.MethodHead} {
+			res := a.do(call{method: method, path: "/" + code + "?utm=1", key: "none"})
+			require.Equal(t, status, res.StatusCode)
+			require.Equal(t, target, res.Header.Get("Location"))
+			require.Empty(t, res.text)
+			want := "private, no-store"
+			if status == 301 || status == 308 {
+				want = "private, max-age=86400"
+			}
+			require.Equal(t, []string{want}, res.Header.Values("Cache-Control"))
+		}
+	}
+}
+
+func TestAPermanentRedirectIsNeverCachedPastItsExpiry(t *testing.T) {
+	now := time.UnixMilli(1_800_000_000_000)
+	a := start(t, func(f *links, _ *httpapi.Config) { f.now = func() time.Time { return now } })
+	a.links.all = []waypost.Link{{Code: "soon", Location: "https://example.com/", RedirectStatus: 301, ExpiresAt: now.Add(90 * time.Second)}}
+	require.Equal(t, "private, max-age=90", a.get("/soon").Header.Get("Cache-Control"))
+	now = now.Add(89500 * time.Millisecond)
+	require.Equal(t, "private, no-store", a.get("/soon").Header.Get("Cache-Control"))
+	now = now.Add(500 * time.Millisecond)
+	requireProblem(t, a.get("/soon"), 410, "gone")
+}
+
+func TestWhereThereIsNoRedirectBrowsersGetAPageAndOthersAProblem(t *testing.T) {
+	a := start(t)
+	a.create(`{"original_url": "https://example.com/", "custom_code": "dies"}`)
+	a.do(call{method: http.MethodDelete, path: "/api/v1/urls/dies"})
+	for path, status := range map[string]int{"/unknown": 404, "/dies": 410, "/x": 404, "/no/such/path": 404, "/dies/": 404} {
+		for accept, html := range map[string]bool{browser: true, "*/*": false, "application/json": false, "": false} {
+			contentType, body := waypost.ErrorBody(status, html)
+			res := a.do(call{path: path, key: "none", header: map[string]string{"Accept": accept}})
+			require.Equal(t, status, res.StatusCode, path)
+			require.Equal(t, contentType, res.Header.Get("Content-Type"))
+			require.Equal(t, string(body), res.text)
+			require.Equal(t, "Accept", res.Header.Get("Vary"))
+			require.Equal(t, "no-store", res.Header.Get("Cache-Control"))
+
+			head := a.do(call{method: http.MethodHead, path: path, key: "none", header: map[string]string{"Accept": accept}})
+			require.Equal(t, status, head.StatusCode)
+			require.Empty(t, head.text)
+			require.EqualValues(t, len(body), head.ContentLength)
+		}
+	}
+}
+
+func TestRedirectWithoutADatabaseIsUnavailable(t *testing.T) {
+	a := start(t, func(f *links, _ *httpapi.Config) {
+		f.onResolve = func(context.Context, string) (waypost.Resolution, error) {
+			return waypost.Resolution{}, waypost.WrapError(waypost.EUnavailable, "the database is away", errors.New("refused"))
+		}
+	})
+	res := a.get("/code000")
+	requireProblem(t, res, 503, "unavailable")
+	require.Equal(t, "5", res.Header.Get("Retry-After"))
+	res = a.do(call{path: "/code000", header: map[string]string{"Accept": browser}})
+	require.Equal(t, 503, res.StatusCode)
+	require.Equal(t, page, res.Header.Get("Content-Type"))
+}
+
+func TestRedirectNeverLetsALocationSplitTheHeader(t *testing.T) {
+	for _, location := range []string{"", "https://example.com/\r\nSet-Cookie: a=b", "https://example.com/\x00"} {
+		a := start(t, func(f *links, _ *httpapi.Config) {
+			f.onResolve = func(context.Context, string) (waypost.Resolution, error) {
+				return waypost.Resolution{Status: 302, Location: []byte(location)}, nil
+			}
+		})
+		res := a.get("/code000")
+		requireProblem(t, res, 503, "unavailable")
+		require.NotContains(t, res.Header, "Location")
+	}
+}
+
+func TestRedirectAsksForTheHostOfTheRequest(t *testing.T) {
+	hosts := make(chan string, 1)
+	a := start(t, func(f *links, _ *httpapi.Config) {
+		f.onResolve = func(_ context.Context, host string) (waypost.Resolution, error) {
+			hosts <- host
+			return waypost.NotFound, nil
+		}
+	})
+	a.do(call{path: "/code000", host: "Go.Example.com:8443", header: map[string]string{"X-Forwarded-Host": "evil.example"}})
+	require.Equal(t, "Go.Example.com:8443", <-hosts)
+}
+
+// raw sends text as it is, which http.Client would clean up, and gives the status.
+func (a *api) raw(text string) int {
+	a.t.Helper()
+	conn, err := (&net.Dialer{}).DialContext(a.t.Context(), "tcp", strings.TrimPrefix(a.url, "http://"))
+	require.NoError(a.t, err)
+	defer func() { require.NoError(a.t, conn.Close()) }()
+	_, err = conn.Write([]byte(text))
+	require.NoError(a.t, err)
+	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	require.NoError(a.t, err)
+	require.NoError(a.t, res.Body.Close())
+	require.Empty(a.t, res.Header.Get("Location"))
+	return res.StatusCode
+}
+
+func TestPathsThatClimbAreNeitherFollowedNorRedirected(t *testing.T) {
+	a := start(t)
+	for _, path := range []string{"/../etc/passwd", "//evil.example/..", "/a/../code000", "/./code000", "/..%2f..%2fetc", "/code000//", "/%2e%2e/code000"} {
+		require.Equal(t, 404, a.raw("GET "+path+" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"), path)
+	}
+	require.Zero(t, a.links.askedAbout())
+}

@@ -1,0 +1,216 @@
+package httpapi_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"waypost"
+	"waypost/controlplane"
+	"waypost/controlplane/httpapi"
+)
+
+// journal collects what is logged.
+type journal struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (j *journal) Write(b []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.buf.Write(b)
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.buf.String()
+}
+
+func TestRootNamesTheService(t *testing.T) {
+	a := start(t)
+	res := a.do(call{path: "/", key: "none"})
+	require.Equal(t, 200, res.StatusCode)
+	require.JSONEq(t, `{"service": "waypost", "version": "1.2.3"}`, res.text)
+	require.Equal(t, "no-store", res.Header.Get("Cache-Control"))
+}
+
+func TestHealthFollowsTheDatabase(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	a := start(t, func(_ *links, c *httpapi.Config) { c.Now = func() time.Time { return now } })
+	res := a.do(call{path: "/health", key: "none"})
+	require.Equal(t, 200, res.StatusCode)
+	require.JSONEq(t, `{"status": "healthy", "timestamp": "2026-01-02T03:04:05Z", "version": "1.2.3", "kgs_pool_size": 916, "database": "connected"}`, res.text)
+
+	a.links.health = controlplane.Health{}
+	res = a.do(call{path: "/health", key: "none"})
+	require.Equal(t, 503, res.StatusCode)
+	require.Equal(t, "application/json", res.Header.Get("Content-Type"))
+	require.JSONEq(t, `{"status": "unhealthy", "timestamp": "2026-01-02T03:04:05Z", "version": "1.2.3", "kgs_pool_size": 0, "database": "disconnected"}`, res.text)
+}
+
+func TestErrorsBecomeProblems(t *testing.T) {
+	secret := errors.New("password=hunter2")
+	cases := []struct {
+		name   string
+		err    error
+		status int
+		code   string
+		detail string
+		logged bool
+	}{
+		{"a code is told", waypost.Errorf(waypost.EConflict, "taken"), 409, "conflict", "taken", false},
+		{"a wrapped code is told", fmt.Errorf("creating: %w", waypost.WrapError(waypost.EInvalid, "no", secret)), 422, "invalid", "no", false},
+		{"too large is told", waypost.Errorf(waypost.ETooLarge, "long"), 413, "too-large", "long", false},
+		{"unavailable asks for patience", waypost.WrapError(waypost.EUnavailable, "away", secret), 503, "unavailable", "away", false},
+		{"exhausted asks for patience", waypost.Errorf(waypost.EExhausted, "none left"), 503, "keys-exhausted", "none left", false},
+		{"a deadline of the database is no fault of ours", fmt.Errorf("query: %w", context.DeadlineExceeded), 503, "unavailable", "", false},
+		{"an error without a code is hidden", secret, 500, "internal", "internal error", true},
+		{"an internal error is hidden", waypost.WrapError(waypost.EInternal, "oops", secret), 500, "internal", "internal error", true},
+		{"a code that nobody knows is hidden", waypost.WrapError("strange", "oops", secret), 500, "internal", "internal error", true},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			var log journal
+			a := start(t, func(f *links, cfg *httpapi.Config) {
+				f.onCreate = func(context.Context) error { return c.err }
+				cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+			})
+			res := a.post("/api/v1/urls", create)
+			p := requireProblem(t, res, c.status, c.code)
+			if c.detail != "" {
+				require.Equal(t, c.detail, p["detail"])
+			}
+			require.NotContains(t, res.text, "hunter2")
+			require.Equal(t, c.status == 503, res.Header.Get("Retry-After") != "")
+			require.Equal(t, c.logged, strings.Contains(log.String(), "hunter2"), log.String())
+		})
+	}
+}
+
+func TestARequestIsAnsweredWithinItsTime(t *testing.T) {
+	const timeout = 200 * time.Millisecond
+	left := make(chan time.Duration, 3)
+	stuck := func(ctx context.Context) error {
+		deadline, _ := ctx.Deadline()
+		left <- time.Until(deadline)
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	a := start(t, func(f *links, c *httpapi.Config) {
+		f.onCreate, f.onBulk, c.RequestTimeout = stuck, stuck, timeout
+		f.onResolve = func(ctx context.Context, _ string) (waypost.Resolution, error) {
+			return waypost.Resolution{}, stuck(ctx)
+		}
+	})
+	for _, c := range []call{
+		{method: http.MethodPost, path: "/api/v1/urls", body: create},
+		{method: http.MethodPost, path: "/api/v1/urls/bulk", body: `{"links": [` + create + `]}`},
+		{path: "/code000"},
+	} {
+		res := a.do(c)
+		requireProblem(t, res, 503, "unavailable")
+		require.NotEmpty(t, res.Header.Get("Retry-After"))
+		require.LessOrEqual(t, <-left, timeout*9/10, "some of the time is kept for the answer")
+	}
+}
+
+func TestABodyThatNeverEndsIsGivenUp(t *testing.T) {
+	a := start(t, func(_ *links, c *httpapi.Config) { c.RequestTimeout = 100 * time.Millisecond })
+	require.Equal(t, 408, a.raw("POST /api/v1/urls HTTP/1.1\r\nHost: x\r\nX-Api-Key: "+fullKey+
+		"\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"))
+}
+
+func TestABrokenBodyIsTheClientsFault(t *testing.T) {
+	a := start(t)
+	require.Equal(t, 400, a.raw("POST /api/v1/urls HTTP/1.1\r\nHost: x\r\nX-Api-Key: "+fullKey+
+		"\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n"))
+}
+
+func TestAPanicIsAnsweredAndTheNextRequestServed(t *testing.T) {
+	var log journal
+	first := true
+	a := start(t, func(f *links, c *httpapi.Config) {
+		c.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		f.onCreate = func(context.Context) error {
+			if first {
+				first = false
+				panic("hunter2")
+			}
+			return nil
+		}
+	})
+	res := a.post("/api/v1/urls", create)
+	requireProblem(t, res, 500, "internal")
+	require.NotContains(t, res.text, "hunter2")
+	require.Contains(t, log.String(), "hunter2")
+	require.Contains(t, log.String(), "serve_test.go", "the log has the stack")
+	require.Equal(t, 201, a.post("/api/v1/urls", create).StatusCode)
+}
+
+func TestOtherMethodsAreRefusedWithThoseAllowed(t *testing.T) {
+	a := start(t)
+	for _, c := range []struct{ method, path, allow string }{
+		{"PUT", "/api/v1/urls", "GET, HEAD, POST"},
+		{"POST", "/api/v1/urls/code000", "DELETE, GET, HEAD"},
+		{"OPTIONS", "/api/v1/urls/bulk", "DELETE, GET, HEAD, POST"},
+		{"POST", "/", "GET, HEAD"},
+		{"DELETE", "/code000", "GET, HEAD"},
+	} {
+		res := a.do(call{method: c.method, path: c.path})
+		requireProblem(t, res, 405, "method-not-allowed")
+		require.Equal(t, c.allow, res.Header.Get("Allow"), c.path)
+	}
+}
+
+func TestMetricsCountRoutesAndNeverWhatAClientChose(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	a := start(t, func(_ *links, c *httpapi.Config) { c.Metrics = registry })
+	a.create(create)
+	for _, path := range []string{"/code000", "/code999", "/x", "/api/v1/urls/code000", "/no/such/route", "/"} {
+		a.get(path)
+	}
+	a.do(call{method: http.MethodHead, path: "/code000"})
+	a.do(call{method: "BREW", path: "/coffee"})
+	a.post("/api/v1/urls", "{")
+
+	counts, histograms := map[string]float64{}, 0
+	families, err := registry.Gather()
+	require.NoError(t, err)
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			if m.GetHistogram() != nil {
+				histograms++
+				continue
+			}
+			var labels []string // sorted by name: method, route, status
+			for _, label := range m.GetLabel() {
+				labels = append(labels, label.GetValue())
+			}
+			counts[family.GetName()+" "+strings.Join(labels, " ")] = m.GetCounter().GetValue()
+		}
+	}
+	require.Equal(t, map[string]float64{
+		"waypost_http_requests_total GET /api/v1/urls/{code} 200": 1,
+		"waypost_http_requests_total GET /{$} 200":                1,
+		"waypost_http_requests_total GET /{code} 302":             1,
+		"waypost_http_requests_total GET /{code} 404":             2,
+		"waypost_http_requests_total GET none 404":                1,
+		"waypost_http_requests_total HEAD /{code} 302":            1,
+		"waypost_http_requests_total POST /api/v1/urls 201":       1,
+		"waypost_http_requests_total POST /api/v1/urls 400":       1,
+		"waypost_http_requests_total other none 405":              1,
+	}, counts)
+	require.Equal(t, 7, histograms, "one for each route and method")
+}
