@@ -1,0 +1,56 @@
+package edge_test
+
+import (
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"waypost/edge"
+)
+
+// TestAnsweringDoesNotAllocate measures the whole process, with real sockets: a
+// client with buffers made before, fasthttp, and the handler between them.
+func TestAnsweringDoesNotAllocate(t *testing.T) {
+	_, addr := serve(t, edge.Config{
+		TrustedProxies: loopback(),
+		MaxStaleness:   time.Second,
+		Staleness:      func() time.Duration { return time.Minute },
+	})
+	for name, path := range map[string]string{
+		"a redirect":              "/found302",
+		"a redirect that expires": "/expire301",
+		"a miss":                  "/unknown1",
+		"a tombstone":             "/deleted1",
+		"no code at all":          "/a",
+	} {
+		t.Run(name, func(t *testing.T) {
+			request := []byte("GET " + path + " HTTP/1.1\r\nHost: internal\r\nX-Forwarded-Host: wayp.example\r\nAccept: text/html\r\n\r\n")
+			conn := dial(t, addr)
+			length := exchange(t, conn, request, make([]byte, 8192), 0)
+			answer := make([]byte, length)
+			require.Zero(t, testing.AllocsPerRun(200, func() { exchange(t, conn, request, answer, length) }))
+		})
+	}
+}
+
+// exchange sends a request and reads its answer of known length; 0: whatever one
+// read gives.
+func exchange(t *testing.T, conn net.Conn, request, answer []byte, length int) int {
+	if _, err := conn.Write(request); err != nil {
+		t.Fatal(err)
+	}
+	if length == 0 {
+		n, err := conn.Read(answer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if _, err := io.ReadFull(conn, answer[:length]); err != nil {
+		t.Fatal(err)
+	}
+	return length
+}

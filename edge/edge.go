@@ -1,0 +1,23 @@
+// Package edge answers redirects from a local replica and from nothing else: it
+// calls nobody, deletes nothing and writes nothing while it answers.
+//
+// It never imports the control plane. The replica itself is edge/replica, the
+// stream that feeds it is package replication.
+package edge
+
+import (
+	"waypost"
+)
+
+// Links is the replica, as the redirect path sees it. All methods may be called by
+// many goroutines at once.
+type Links interface {
+	// Link finds the record of a code. It copies what it finds behind buf, and the
+	// record refers to that copy; buf comes back grown, to be used again. It does
+	// not allocate once buf is large enough. An error means that the store could
+	// not be read; it says nothing about the link.
+	Link(domain waypost.DomainID, code, buf []byte) (rec waypost.Record, grown []byte, found bool, err error)
+
+	// Domain gives the domain that a host belongs to: lower case, without a port.
+	Domain(host []byte) (waypost.DomainID, bool)
+}

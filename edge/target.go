@@ -1,0 +1,143 @@
+package edge
+
+import (
+	"bytes"
+	"net"
+	"net/netip"
+
+	"github.com/valyala/fasthttp"
+)
+
+// splitTarget takes a request target apart as it was sent, without decoding or
+// normalising anything: segment is what follows the first slash up to the query,
+// and becomes a code only if it has the shape of one. A target in absolute form
+// (RFC 9112, section 3.2.2) names the authority as well; otherwise that is nil.
+func splitTarget(target []byte) (authority, segment []byte, ok bool) {
+	path := target
+	if len(target) == 0 || target[0] != '/' {
+		scheme, rest, found := bytes.Cut(target, []byte("://"))
+		if !found || !bytes.EqualFold(scheme, []byte("http")) && !bytes.EqualFold(scheme, []byte("https")) {
+			return nil, nil, false
+		}
+		end := bytes.IndexAny(rest, "/?#")
+		if end < 0 {
+			end = len(rest)
+		}
+		if end == 0 {
+			return nil, nil, false
+		}
+		authority, path = rest[:end], rest[end:]
+	}
+	if query := bytes.IndexByte(path, '?'); query >= 0 {
+		path = path[:query]
+	}
+	return authority, bytes.TrimPrefix(path, []byte("/")), true
+}
+
+// host gives the host that the request is for, in lower case and without a port;
+// empty when an HTTP/1.0 client names none, and false when it is malformed. The
+// bytes are good until the connection's next request.
+func (s *Server) host(ctx *fasthttp.RequestCtx, v *visitor, authority []byte) ([]byte, bool) {
+	raw := authority
+	if raw == nil {
+		raw = ctx.Request.Header.Host()
+	}
+	host, ok := parseHost(v.host[:0], raw)
+	if !ok || len(s.cfg.TrustedProxies) == 0 || !s.trusts(ctx.RemoteAddr()) {
+		return host, ok
+	}
+	forwarded := ctx.Request.Header.Peek("X-Forwarded-Host")
+	if len(forwarded) == 0 {
+		return host, ok
+	}
+	// In a list the last is what the trusted proxy itself has seen; those before
+	// it may be the client's invention.
+	if comma := bytes.LastIndexByte(forwarded, ','); comma >= 0 {
+		forwarded = forwarded[comma+1:]
+	}
+	forwarded = bytes.TrimSpace(forwarded)
+	if len(forwarded) == 0 || len(ctx.Request.Header.PeekAll("X-Forwarded-Host")) > 1 {
+		return nil, false
+	}
+	return parseHost(v.host[:0], forwarded)
+}
+
+// trusts reports whether peer is one of the trusted proxies.
+func (s *Server) trusts(peer net.Addr) bool {
+	tcp, ok := peer.(*net.TCPAddr)
+	if !ok {
+		return false
+	}
+	ip, ok := netip.AddrFromSlice(tcp.IP) // without the zone, which no prefix has
+	if !ok {
+		return false
+	}
+	ip = ip.Unmap()
+	for _, prefix := range s.cfg.TrustedProxies {
+		if prefix.Contains(ip) {
+			return true
+		}
+	}
+	return false
+}
+
+// parseHost appends the host of a Host header to dst: lower case, without a port
+// or the root's dot. It takes names as DNS has them, IPv4, and IPv6 in brackets.
+func parseHost(dst, raw []byte) ([]byte, bool) {
+	if len(raw) == 0 {
+		return dst, true
+	}
+	if len(raw) > maxHost {
+		return nil, false
+	}
+	lower, end := &nameBytes, len(raw)
+	if raw[0] == '[' {
+		lower, end = &literalBytes, bytes.IndexByte(raw, ']')+1
+	} else if colon := bytes.IndexByte(raw, ':'); colon >= 0 {
+		end = colon
+	}
+	if end == 0 || !validPort(raw[end:]) {
+		return nil, false
+	}
+	for _, c := range raw[:end] {
+		c = lower[c]
+		if c == 0 {
+			return nil, false
+		}
+		dst = append(dst, c)
+	}
+	return bytes.TrimSuffix(dst, []byte(".")), true
+}
+
+// nameBytes and literalBytes give the lower case of the bytes that a name or an
+// address in brackets may have, and 0 for all others.
+var (
+	nameBytes    = lowerCase("abcdefghijklmnopqrstuvwxyz0123456789.-_")
+	literalBytes = lowerCase("abcdef0123456789:.[]")
+)
+
+func lowerCase(allowed string) (lower [256]byte) {
+	for _, c := range []byte(allowed) {
+		lower[c] = c
+		if 'a' <= c && c <= 'z' {
+			lower[c-'a'+'A'] = c
+		}
+	}
+	return lower
+}
+
+// validPort takes nothing, or a colon and up to five digits.
+func validPort(s []byte) bool {
+	if len(s) == 0 {
+		return true
+	}
+	if s[0] != ':' || len(s) > 6 {
+		return false
+	}
+	for _, c := range s[1:] {
+		if c < '0' || c > '9' {
+			return false
+		}
+	}
+	return true
+}
