@@ -49,8 +49,8 @@ type MinterConfig struct {
 	Store  LeaseStore
 	Coder  *keyrange.Coder
 	Region waypost.Region
-	Node   string // names the process: another one at every start
-	Size   int64  // counters in a lease; 0 means 10,000
+	Node   string       // names the process: another one at every start
+	Size   int64        // counters in a lease; 0 means 10,000
 	Logger *slog.Logger // nil: nothing is logged
 }
 

@@ -38,7 +38,7 @@ type Config struct {
 	OwnHosts            func(string) bool // hosts that links must not point at
 
 	Now    func() time.Time // nil means time.Now
-	Logger *slog.Logger // nil: nothing is logged
+	Logger *slog.Logger     // nil: nothing is logged
 }
 
 // New starts the service. Close ends it.

@@ -170,7 +170,9 @@ func TestInABulkEachWishHasItsOwnOutcome(t *testing.T) {
 	_, _, err := s.Create(t.Context(), actor, wish(custom("taken")))
 	require.NoError(t, err)
 	outcomes, at, err := s.CreateBulk(t.Context(), actor, []controlplane.NewLink{
-		wish(), wish(custom("taken")), {OriginalURL: "ftp://x"}, wish(custom("twice")), wish(custom("twice")), wish(),
+		wish(), wish(custom("taken")),
+		{OriginalURL: "ftp://x"},
+		wish(custom("twice")), wish(custom("twice")), wish(),
 		// passes our rules, but PostgreSQL's jsonb does not take it
 		wish(func(n *controlplane.NewLink) { n.Metadata = []byte(`{"n": 1e999999}`) }),
 	})

@@ -28,7 +28,7 @@ func Up(ctx context.Context, databaseURL string) error {
 	if err != nil {
 		return fmt.Errorf("database URL: %w", err)
 	}
-	defer db.Close() //nolint:errcheck // nothing is pending on it
+	defer db.Close()
 	locker, err := lock.NewPostgresSessionLocker()
 	if err != nil {
 		return err

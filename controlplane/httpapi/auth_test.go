@@ -41,8 +41,8 @@ func TestKeysDecideWhoMayDoWhat(t *testing.T) {
 	}
 	everything := controlplane.Actor{Workspace: 1, Scopes: []controlplane.Scope{controlplane.ScopeAdmin}}
 	for _, c := range cases {
-		for name, anonymous := range map[string]*controlplane.Actor{"": nil, " where none is needed": &everything} {
-			t.Run(c.name+name, func(t *testing.T) {
+		for name, anonymous := range map[string]*controlplane.Actor{"": nil, "where none is needed": &everything} {
+			t.Run(strings.TrimSpace(c.name+" "+name), func(t *testing.T) {
 				a := start(t, func(_ *links, cfg *httpapi.Config) { cfg.Anonymous = anonymous })
 				if c.header == nil && anonymous != nil {
 					c.read, c.write = 200, 201
@@ -53,10 +53,10 @@ func TestKeysDecideWhoMayDoWhat(t *testing.T) {
 				require.Equal(t, c.write, write.StatusCode, write.text)
 				for _, res := range []answer{read, write} {
 					switch res.StatusCode {
-					case 401:
+					case http.StatusUnauthorized:
 						requireProblem(t, res, 401, "unauthorized")
 						require.Contains(t, res.Header.Get("WWW-Authenticate"), `Bearer realm="waypost"`)
-					case 403:
+					case http.StatusForbidden:
 						requireProblem(t, res, 403, "forbidden")
 						require.Contains(t, res.Header.Get("WWW-Authenticate"), `error="insufficient_scope", scope="links:`)
 					}

@@ -67,10 +67,9 @@ type DB struct {
 	log     *slog.Logger
 	changed *hint
 
-	mu      sync.Mutex
-	cluster replication.Cluster
-	epochs  map[uint32]waypost.EpochID
-	seen    waypost.Revision // newest committed sequence that this process knows of
+	mu     sync.Mutex
+	epochs map[uint32]waypost.EpochID
+	seen   waypost.Revision // newest committed sequence that this process knows of
 }
 
 var (
@@ -123,7 +122,7 @@ func checkSchema(ctx context.Context, cc *pgx.ConnConfig) error {
 	if err != nil {
 		return classify("connect", err)
 	}
-	defer conn.Close(ctx) //nolint:errcheck // nothing is pending on it
+	defer conn.Close(ctx)
 	var version int
 	err = conn.QueryRow(ctx, `SELECT coalesce(max(version_id), 0) FROM goose_db_version`).Scan(&version)
 	if pgCode(err) == "42P01" { // undefined_table

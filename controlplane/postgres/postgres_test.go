@@ -48,10 +48,10 @@ func psql(t *testing.T, url string) *pgx.Conn {
 
 func exec(t *testing.T, conn interface {
 	Exec(context.Context, string, ...any) (pgconn.CommandTag, error)
-}, sql string, args ...any,
+}, sql string,
 ) {
 	t.Helper()
-	_, err := conn.Exec(t.Context(), sql, args...)
+	_, err := conn.Exec(t.Context(), sql)
 	require.NoError(t, err, sql)
 }
 
