@@ -1,0 +1,177 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"waypost"
+	"waypost/replication"
+)
+
+// writer puts records into one Pebble batch, on top of what a store holds.
+type writer struct {
+	st    *store
+	batch *pebble.Batch
+	next  state
+	// written holds the keys that this batch has written, which the store does not
+	// show yet.
+	written map[string]held
+	key     []byte
+
+	domains []waypost.Record // domain records that were taken, in order
+	records int
+	poison  int  // records taken that must not be served
+	sync    bool // a record disables or takes away: the batch must not be lost
+}
+
+// held is what is known of a key's present record.
+type held struct {
+	present  bool
+	revision waypost.Revision
+	stamp    uint64
+	seq      uint64 // of the transaction in this batch that wrote it; 0: none did
+}
+
+func newWriter(st *store) *writer {
+	return &writer{st: st, batch: st.pdb.NewBatch(), next: *st.applied.Load(), written: map[string]held{}}
+}
+
+// put takes one record of the transaction seq, or of a snapshot when seq is 0. It
+// is kept only if it is newer than what is held; within a transaction, whose
+// writes share a revision, the later one wins.
+func (w *writer) put(raw []byte, seq uint64) error {
+	var r waypost.Record
+	poison := false
+	if err := replication.DecodeRecord(raw, &r); errors.Is(err, replication.ErrContent) {
+		poison = true // held, so that the digest is right, and never served
+		if w.st.health.noise.allow() {
+			w.st.health.log.Error("a record breaks the rules and will not be served", "error", err,
+				"kind", r.Kind, "domain", r.Domain, "revision", r.Revision)
+		}
+	} else if err != nil {
+		return err
+	}
+	slot := waypost.Slot(r.Kind, r.Domain, r.Name)
+	w.key = appendRecordKey(w.key[:0], slot, r.Kind, r.Domain, r.Name)
+	old, err := w.lookup()
+	if err != nil {
+		return err
+	}
+	if known := old.revision != (waypost.Revision{}); known && !r.Revision.Newer(old.revision) && (seq == 0 || old.seq != seq) {
+		return nil
+	}
+
+	w.records++
+	w.next.digest ^= old.stamp
+	if old.present {
+		w.next.records--
+	}
+	now := held{revision: r.Revision, seq: seq}
+	if r.State == waypost.Purged {
+		if old.present {
+			if err := w.batch.Delete(w.key, nil); err != nil {
+				return fmt.Errorf("delete a record: %w", err)
+			}
+		}
+	} else {
+		now.present, now.stamp = true, r.Stamp
+		w.next.digest ^= r.Stamp
+		w.next.records++
+		if err := w.batch.Set(w.key, raw, nil); err != nil {
+			return fmt.Errorf("write a record: %w", err)
+		}
+	}
+	w.written[string(w.key)] = now
+	w.sync = w.sync || r.State != waypost.Live
+	if poison {
+		w.poison++
+	}
+	if r.Kind == waypost.KindDomain {
+		r.Name, r.Payload = append([]byte(nil), r.Name...), append([]byte(nil), r.Payload...)
+		w.domains = append(w.domains, r)
+	}
+	return nil
+}
+
+// lookup finds what is held under w.key.
+func (w *writer) lookup() (held, error) {
+	if h, ok := w.written[string(w.key)]; ok {
+		return h, nil
+	}
+	raw, closer, err := w.st.pdb.Get(w.key)
+	switch {
+	case errors.Is(err, pebble.ErrNotFound):
+		return held{}, nil
+	case err != nil:
+		return held{}, w.rotten(fmt.Errorf("read a record: %w", err))
+	}
+	var r waypost.Record
+	err = replication.DecodeRecord(raw, &r)
+	h := held{present: true, revision: r.Revision, stamp: r.Stamp}
+	if closeErr := closer.Close(); closeErr != nil {
+		return held{}, fmt.Errorf("read a record: %w", closeErr)
+	}
+	if err != nil && !errors.Is(err, replication.ErrContent) {
+		return held{}, w.rotten(fmt.Errorf("a record on disk: %w", err))
+	}
+	return h, nil
+}
+
+// rotten tells an error that a fresh store heals from one that may pass.
+func (w *writer) rotten(err error) error {
+	if pebble.IsCorruptionError(err) || errors.Is(err, replication.ErrRecord) {
+		w.st.health.fail(err, true)
+		return fmt.Errorf("%w: %w", replication.ErrDiverged, err)
+	}
+	return err
+}
+
+// take puts the transactions of a batch, which must follow on the position, and
+// compares digests from judgeFrom on.
+func (w *writer) take(b *replication.Batch, judgeFrom uint64) error {
+	for i := range b.Transactions {
+		t := &b.Transactions[i]
+		p := &w.next.position
+		if b.Epoch != p.Epoch || t.Seq != p.Seq+1 {
+			return fmt.Errorf("%w: sequence %d of epoch %d came after %d of epoch %d", replication.ErrDiverged,
+				t.Seq, b.Epoch.Ordinal, p.Seq, p.Epoch.Ordinal)
+		}
+		for _, raw := range t.Records {
+			if err := w.put(raw, t.Seq); err != nil {
+				return fmt.Errorf("sequence %d: %w", t.Seq, err)
+			}
+		}
+		p.Seq, p.Stamp = t.Seq, t.Stamp
+		if t.Seq >= judgeFrom && w.next.digest != t.Digest {
+			return fmt.Errorf("%w: the digest after sequence %d is %016x and not %016x", replication.ErrDiverged,
+				t.Seq, w.next.digest, t.Digest)
+		}
+	}
+	return nil
+}
+
+// commit makes it all part of the store, in one write.
+func (w *writer) commit(ctx context.Context) error {
+	next := w.next
+	if err := w.st.commit(ctx, w.batch, &next, w.sync); err != nil {
+		return err
+	}
+	if len(w.domains) > 0 {
+		for i := range w.domains {
+			w.st.noteDomain(&w.domains[i])
+		}
+		w.st.publishDomains()
+	}
+	return nil
+}
+
+// close gives the batch back. It comes after commit, or instead of it.
+func (w *writer) close() error {
+	if err := w.batch.Close(); err != nil {
+		return fmt.Errorf("close a batch: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,40 @@
+package replica_test
+
+import (
+	"fmt"
+	"log/slog"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"waypost"
+	"waypost/edge/replica"
+	"waypost/replication/replicationtest"
+)
+
+func BenchmarkLink(b *testing.B) {
+	db, err := replica.Open(replica.Config{Dir: b.TempDir(), Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(b, err)
+	defer func() { require.NoError(b, db.Close()) }()
+	s := replicationtest.NewSource()
+	var rs []waypost.Record
+	for i := range 20000 {
+		rs = append(rs, replicationtest.Link(fmt.Sprintf("code%05d", i), "https://example.com/some/longer/path?with=a&query"))
+	}
+	s.Commit(rs...)
+	replicationtest.Take(b, s, db)
+	for name, format := range map[string]string{"hit": "code%05d", "miss": "none%05d"} {
+		b.Run(name, func(b *testing.B) {
+			buf, code := make([]byte, 0, 1024), make([]byte, 0, 16)
+			b.ReportAllocs()
+			i := 0
+			for b.Loop() {
+				code = fmt.Appendf(code[:0], format, i*7919%20000)
+				i++
+				if _, _, found, err := db.Link(waypost.DefaultDomain, code, buf); err != nil || found != (name == "hit") {
+					b.Fatal(found, err)
+				}
+			}
+		})
+	}
+}

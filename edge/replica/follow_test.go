@@ -1,0 +1,85 @@
+package replica_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"waypost/edge/replica"
+	"waypost/replication"
+	"waypost/replication/replicationtest"
+)
+
+// following runs a follower of url into db until the function it gives is called.
+func following(t *testing.T, url string, db *replica.DB) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- replication.Follow(ctx, replication.FollowConfig{URL: url, Sink: db, Logger: slog.New(slog.DiscardHandler)})
+	}()
+	return func() {
+		cancel()
+		require.ErrorIs(t, <-ended, context.Canceled)
+	}
+}
+
+func TestAReplicaFollowsOverHTTPAndGoesOnAfterARestart(t *testing.T) {
+	s := replicationtest.NewSource()
+	server, err := replication.NewServer(replication.ServerConfig{Source: s, Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ran := make(chan error, 1)
+	go func() { ran <- server.Run(ctx) }()
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+replication.PathStream, server.Stream)
+	mux.HandleFunc("GET "+replication.PathSnapshot, server.Snapshot)
+	web := httptest.NewServer(mux)
+	defer func() {
+		cancel()
+		require.ErrorIs(t, <-ran, context.Canceled)
+		require.NoError(t, server.Drain(context.WithoutCancel(t.Context())))
+		web.Close()
+	}()
+
+	cfg := replica.Config{Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)}
+	for run := range 3 {
+		db, err := replica.Open(cfg)
+		require.NoError(t, err)
+		require.Equal(t, run == 0, db.Position().IsZero())
+		store := ""
+		if run > 0 {
+			store = db.LiveStore()
+		}
+		stop := following(t, web.URL, db)
+		for i := range 100 {
+			s.Commit(replicationtest.Link(fmt.Sprintf("code%03d", i), fmt.Sprintf("https://%d.example/", run)))
+		}
+		head, err := s.Head(t.Context())
+		require.NoError(t, err)
+		require.Eventually(t, func() bool { return db.Position() == head.Position }, 20*time.Second, time.Millisecond)
+		replicationtest.RequireEqual(t, s, db)
+		if run > 0 {
+			require.Equal(t, store, db.LiveStore(), "it went on from its position")
+		}
+		stop()
+		require.NoError(t, db.Close())
+	}
+}
+
+func TestWritingMuchAtOnceNeverStops(t *testing.T) {
+	db, s := filled(t, replica.Config{Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)}, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for round := range 100 { // past every size that a memtable grows through
+		s.Commit(big(12, round)...)
+		b := replicationtest.Next(t, s, db)
+		require.NoError(t, db.Apply(ctx, &b))
+	}
+}

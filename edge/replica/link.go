@@ -1,0 +1,69 @@
+package replica
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"waypost"
+	"waypost/replication"
+)
+
+// errMislaid says that a record lies under another record's key.
+var errMislaid = errors.New("the record on disk is another link's")
+
+// Link finds the record of a code. It copies what it finds behind buf, and the
+// record refers to that copy; buf comes back grown, to be used again. It does not
+// allocate once buf is large enough. An error says that the store could not be
+// read, or that what was read must not be served; it says nothing about the link.
+func (db *DB) Link(domain waypost.DomainID, code, buf []byte) (rec waypost.Record, grown []byte, found bool, err error) {
+	if len(code) == 0 || len(code) > waypost.MaxName {
+		return rec, buf, false, nil
+	}
+	slot := waypost.Slot(waypost.KindLink, domain, code)
+	st := db.pin(slot)
+	if st == nil {
+		if db.closed.Load() {
+			return rec, buf, false, errClosed
+		}
+		return rec, buf, false, nil
+	}
+	defer st.unpin(slot)
+
+	// The key goes into buf as well: on the stack it would escape.
+	grown = appendRecordKey(buf, slot, waypost.KindLink, domain, code)
+	raw, closer, err := st.pdb.Get(grown[len(buf):])
+	if err != nil {
+		if errors.Is(err, pebble.ErrNotFound) {
+			return rec, grown, false, nil
+		}
+		return rec, grown, false, db.unreadable(st, err, pebble.IsCorruptionError(err))
+	}
+	at := len(grown)
+	grown = append(grown, raw...)
+	if err := closer.Close(); err != nil {
+		return rec, grown, false, db.unreadable(st, err, false)
+	}
+	if err := replication.DecodeRecord(grown[at:], &rec); err != nil {
+		return waypost.Record{}, grown, false, db.unreadable(st, err, errors.Is(err, replication.ErrRecord))
+	}
+	if rec.Kind != waypost.KindLink || rec.Domain != domain || !bytes.Equal(rec.Name, code) {
+		return waypost.Record{}, grown, false, db.unreadable(st, errMislaid, true)
+	}
+	return rec, grown, true, nil
+}
+
+// unreadable counts a record that cannot be served. When the disk is to blame, the
+// store is degraded, and the follower brings a fresh one.
+func (db *DB) unreadable(st *store, err error, corrupt bool) error {
+	db.metrics.unreadable.Inc()
+	if corrupt {
+		st.health.fail(err, true)
+	}
+	if db.noise.allow() {
+		db.cfg.Logger.Error("a link cannot be read", "error", err)
+	}
+	return fmt.Errorf("read a link: %w", err)
+}

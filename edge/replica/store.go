@@ -1,0 +1,296 @@
+package replica
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+
+	"waypost"
+	"waypost/replication"
+)
+
+// stripes is the number of counters that readers of a store are counted in.
+const stripes = 64
+
+const (
+	// Beyond these, writing waits for flushes and compactions in Go, where it can
+	// be given up. Pebble's own limits are set out of reach: its waiting cannot be
+	// ended, not even to close the store.
+	memTableLimit = 4
+	l0Limit       = 24
+)
+
+// store is one Pebble store: the live one, a fresh one that is being filled, or
+// an old one whose last readers are leaving.
+type store struct {
+	name         string // of its directory within the replica's
+	pdb          *pebble.DB
+	health       *health
+	noWAL        bool // while it is being filled: what counts is the flush at the end
+	memTableSize int  // bytes
+
+	applied atomic.Pointer[state]            // what reads see
+	synced  atomic.Pointer[waypost.Position] // what survives a crash
+	hosts   atomic.Pointer[map[string]waypost.DomainID]
+	domains map[waypost.DomainID]string // owned by the writer
+
+	sinceCheck int // bytes written since the limits were looked at; owned by the writer
+
+	pins    [stripes]pinCount
+	retired atomic.Bool
+	drained chan struct{} // gets a token when a retired store's stripe empties
+}
+
+// pinCount has a cache line to itself.
+type pinCount struct {
+	n atomic.Int64
+	_ [56]byte
+}
+
+// openStore creates a store to be filled, without a WAL, or opens one that is
+// there. Without that distinction Pebble would take a store that has lost its
+// manifest for a new one, and what is left in the WAL for all of it.
+func (db *DB) openStore(name string, fresh bool) (_ *store, err error) {
+	log := db.cfg.Logger.With("store", name)
+	dir := db.fs.PathJoin(db.cfg.Dir, name)
+	h := newHealth(log)
+	g := &guard{FS: db.fs, health: h, walDir: db.fs.PathJoin(dir, "wal"), pause: db.errorPause}
+	opts := &pebble.Options{
+		FS:                          g,
+		WALDir:                      pebble.MakeStoreRelativePath(db.fs, "wal"), // apart, so that guard can tell
+		Cache:                       db.cache,
+		FormatMajorVersion:          pebble.FormatTableFormatV6, // pinned: see storeFormat
+		Logger:                      logger{health: h},
+		EventListener:               h.listener(),
+		ErrorIfExists:               fresh,
+		ErrorIfNotExists:            !fresh,
+		DisableWAL:                  fresh,
+		MemTableSize:                uint64(db.memTableSize),
+		MemTableStopWritesThreshold: 16 * memTableLimit,
+		L0CompactionThreshold:       4,
+		L0StopWritesThreshold:       1000,
+		MaxOpenFiles:                4096,
+		CompactionConcurrencyRange:  func() (int, int) { return 1, 2 },
+	}
+	for i := range opts.Levels {
+		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
+	}
+	pdb, err := pebble.Open(dir, opts)
+	if err != nil {
+		return nil, fmt.Errorf("open store %s: %w", name, err)
+	}
+	st := &store{
+		name: name, pdb: pdb, health: h, noWAL: fresh, memTableSize: db.memTableSize,
+		domains: map[waypost.DomainID]string{}, drained: make(chan struct{}, 1),
+	}
+	if err := h.err(); err != nil { // the guard kept it from Pebble
+		return nil, errors.Join(fmt.Errorf("open store %s: %w", name, err), pdb.Close())
+	}
+	return st, nil
+}
+
+// load reads what a store that was filled before holds.
+func (st *store) load() error {
+	raw, closer, err := st.pdb.Get(stateKey)
+	if err != nil {
+		return fmt.Errorf("read the state of store %s: %w", st.name, err)
+	}
+	s, err := decodeState(raw)
+	if closeErr := closer.Close(); err == nil && closeErr != nil {
+		err = closeErr
+	}
+	if err != nil {
+		return fmt.Errorf("read the state of store %s: %w", st.name, err)
+	}
+	st.applied.Store(&s)
+	st.synced.Store(&s.position)
+	return st.loadDomains()
+}
+
+// commit makes a batch, and the state after it, part of the store. With sync it
+// returns only when the batch is durable. After an error the store takes no more.
+func (st *store) commit(ctx context.Context, b *pebble.Batch, next *state, sync bool) error {
+	if err := st.room(ctx, b.Len()); err != nil {
+		return err
+	}
+	var buf [stateSize]byte
+	if err := b.Set(stateKey, next.append(buf[:0]), nil); err != nil {
+		return fmt.Errorf("write the state: %w", err)
+	}
+	opts := pebble.NoSync
+	if sync && !st.noWAL {
+		opts = pebble.Sync
+	}
+	// Pebble gives no error here when the WAL cannot be written: it asks the
+	// logger's Fatalf to end the process. The health knows.
+	if err := st.pdb.Apply(b, opts); err != nil {
+		return fmt.Errorf("commit: %w", err)
+	}
+	if f := st.health.lasting.Load(); f != nil {
+		return fmt.Errorf("commit: %w", f.err)
+	}
+	st.applied.Store(next)
+	if sync && !st.noWAL {
+		st.synced.Store(&next.position)
+	}
+	return nil
+}
+
+// room waits until flushes and compactions have kept up with the n bytes that
+// come next, or until that cannot be hoped for.
+func (st *store) room(ctx context.Context, n int) error {
+	if st.sinceCheck += n; st.sinceCheck < st.memTableSize/4 {
+		return nil
+	}
+	for {
+		m := st.pdb.Metrics()
+		// By size and not by count: the first memtables are small, and Pebble lets
+		// several gather before it flushes any.
+		if m.MemTable.Size <= uint64(memTableLimit*st.memTableSize) && m.Levels[0].Sublevels <= l0Limit {
+			st.sinceCheck = 0
+			return nil
+		}
+		select {
+		case <-st.health.moved:
+			if err := st.health.err(); err != nil {
+				return fmt.Errorf("wait for the disk: %w", err)
+			}
+		case <-st.health.broken:
+			return fmt.Errorf("wait for the disk: %w", st.health.err())
+		case <-ctx.Done():
+			return fmt.Errorf("wait for the disk: %w", ctx.Err())
+		}
+	}
+}
+
+// flush writes everything that is only in memory into tables, durably.
+func (st *store) flush(ctx context.Context) error {
+	flushed, err := st.pdb.AsyncFlush()
+	if err != nil {
+		return fmt.Errorf("flush: %w", err)
+	}
+	for {
+		select {
+		case <-flushed:
+			return st.health.err()
+		case <-st.health.moved:
+			if err := st.health.err(); err != nil {
+				return fmt.Errorf("flush: %w", err)
+			}
+		case <-st.health.broken:
+			return fmt.Errorf("flush: %w", st.health.err())
+		case <-ctx.Done():
+			return fmt.Errorf("flush: %w", ctx.Err())
+		}
+	}
+}
+
+// unpin lets a store go that DB.pin gave. The last reader of a retired store says
+// so.
+func (st *store) unpin(slot uint16) {
+	if st.pins[slot%stripes].n.Add(-1) == 0 && st.retired.Load() {
+		select {
+		case st.drained <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// awaitReaders returns when no reader is left. The store must not be live any
+// more. It suffices to see each stripe empty once: who comes later sees that the
+// store is not live, and turns away without a look at it.
+func (st *store) awaitReaders() {
+	st.retired.Store(true)
+	for i := range st.pins {
+		for st.pins[i].n.Load() != 0 {
+			<-st.drained
+		}
+	}
+}
+
+// scan visits every record, and gives the state at which they were read.
+func (st *store) scan(ctx context.Context, visit func(record []byte) error) (s state, err error) {
+	it, err := st.pdb.NewIterWithContext(ctx, &pebble.IterOptions{
+		LowerBound: []byte{prefixMeta}, UpperBound: []byte{prefixRecord + 1},
+	})
+	if err != nil {
+		return s, fmt.Errorf("scan: %w", err)
+	}
+	defer func() {
+		if closeErr := it.Close(); err == nil && closeErr != nil {
+			err = fmt.Errorf("scan: %w", closeErr)
+		}
+	}()
+	for ok := it.First(); ok; ok = it.Next() {
+		if err := ctx.Err(); err != nil {
+			return s, err
+		}
+		value, err := it.ValueAndErr()
+		if err != nil {
+			return s, fmt.Errorf("scan: %w", err)
+		}
+		switch it.Key()[0] {
+		case prefixMeta:
+			if s, err = decodeState(value); err != nil {
+				return s, err
+			}
+		case prefixRecord:
+			if err := visit(value); err != nil {
+				return s, err
+			}
+		}
+	}
+	return s, nil
+}
+
+// loadDomains reads the domain records, which lie together within each slot, and
+// skips all others.
+func (st *store) loadDomains() (err error) {
+	it, err := st.pdb.NewIter(&pebble.IterOptions{
+		LowerBound: []byte{prefixRecord}, UpperBound: []byte{prefixRecord + 1},
+	})
+	if err != nil {
+		return fmt.Errorf("read the domains: %w", err)
+	}
+	defer func() {
+		if closeErr := it.Close(); err == nil && closeErr != nil {
+			err = fmt.Errorf("read the domains: %w", closeErr)
+		}
+	}()
+	seek := func(slot uint16) bool {
+		return it.SeekGE(appendRecordKey(nil, slot, waypost.KindDomain, 0, nil))
+	}
+	for ok := seek(0); ok; {
+		key := it.Key()
+		if len(key) < recordKeyHeader {
+			return fmt.Errorf("read the domains: a key of %d bytes", len(key))
+		}
+		slot, kind := binary.BigEndian.Uint16(key[1:]), waypost.Kind(key[3])
+		switch {
+		case kind < waypost.KindDomain:
+			ok = seek(slot)
+		case kind > waypost.KindDomain && slot >= waypost.Slots-1:
+			ok = false
+		case kind > waypost.KindDomain:
+			ok = seek(slot + 1)
+		default:
+			value, err := it.ValueAndErr()
+			if err != nil {
+				return fmt.Errorf("read the domains: %w", err)
+			}
+			var r waypost.Record
+			if err := replication.DecodeRecord(value, &r); err != nil {
+				return fmt.Errorf("read the domains: %w", err)
+			}
+			st.noteDomain(&r)
+			ok = it.Next()
+		}
+	}
+	st.publishDomains()
+	return nil
+}
