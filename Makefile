@@ -1,0 +1,72 @@
+# What a newcomer needs, in one word each. `make` alone explains.
+
+SHELL       := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+BIN   := bin
+TOOLS := $(BIN)/tools
+
+# Arguments of `make run`, such as DEV="--data-dir /tmp/waypost".
+DEV ?=
+# Packages of `make test`.
+PKG ?= ./...
+# Time for each fuzz test.
+FUZZTIME ?= 10s
+
+LDFLAGS = -X main.version=$(shell git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null | sed 's/^v//') \
+          -X main.revision=$(shell git rev-parse --short=12 HEAD 2>/dev/null)
+
+.PHONY: help
+help: ## Show this help
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: run
+run: install-postgres build ## Install what is missing, build, and run a whole system on this machine
+	@exec $(BIN)/waypost dev $(DEV)
+
+.PHONY: build
+build: ## Build bin/waypost
+	go build -ldflags '$(LDFLAGS)' -o $(BIN)/waypost ./cmd/waypost
+
+.PHONY: test
+test: install-postgres install-cc ## Install what is missing and run all tests with the race detector
+	go test -race -timeout 15m $(PKG)
+
+.PHONY: lint
+lint: $(TOOLS)/.built ## Run all linters
+	$(TOOLS)/golangci-lint run ./...
+
+.PHONY: format
+format: $(TOOLS)/.built ## Format all Go files
+	$(TOOLS)/gofumpt -w .
+
+.PHONY: bench
+bench: ## Measure redirects against a bare server; writes bench/results.json and RESULTS.md
+	go run ./bench/redirect
+
+.PHONY: fuzz
+fuzz: ## Run every fuzz test for FUZZTIME (10s)
+	@grep -rl --include='*_test.go' '^func Fuzz' . | xargs -r -n1 dirname | sort -u | while read -r dir; do \
+		grep -hoE '^func Fuzz[A-Za-z0-9_]+' "$$dir"/*_test.go | cut -c6- | while read -r name; do \
+			go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "$$dir"; \
+		done; \
+	done
+
+.PHONY: install-postgres
+install-postgres: ## Install the PostgreSQL server binaries, if they are missing
+	@deploy/install-missing.sh postgres
+
+.PHONY: install-cc
+install-cc: ## Install a C compiler, which the race detector needs, if it is missing
+	@deploy/install-missing.sh cc
+
+.PHONY: clean
+clean: ## Remove what was built
+	rm -rf $(BIN) coverage.out
+
+# The linters have a module of their own, so that they are no dependencies of the
+# product.
+$(TOOLS)/.built: tools/go.mod tools/go.sum
+	GOBIN=$(abspath $(TOOLS)) go -C tools install tool
+	@touch $@

@@ -1,0 +1,180 @@
+package main_test
+
+import (
+	"encoding/json"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"waypost/cmd/waypost/devtest"
+)
+
+// controlEnv is a configuration of a control plane that is right.
+var controlEnv = []string{
+	"WAYPOST_CONTROL_REGION=us-east-1", "WAYPOST_CONTROL_BASE_URL=https://go.example.com",
+	"WAYPOST_CONTROL_DATABASE_URL=postgres://waypost@127.0.0.1:1/waypost", "WAYPOST_CONTROL_EDGE_TOKEN=0123456789abcdef",
+	"WAYPOST_CONTROL_CLUSTER_SECRET=" + "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff",
+	"WAYPOST_CONTROL_ADDR=127.0.0.1:0", "WAYPOST_CONTROL_ADMIN_ADDR=127.0.0.1:0",
+}
+
+func TestWrongUsageIsOneLineAndExitCodeTwo(t *testing.T) {
+	for name, c := range map[string]struct {
+		env  []string
+		args []string
+		want string
+	}{
+		"unknown command":       {nil, []string{"bogus"}, `unknown command "bogus"`},
+		"unknown subcommand":    {nil, []string{"links", "bogus"}, `unknown command "bogus" for "waypost links"`},
+		"unknown flag":          {nil, []string{"dev", "--bogus"}, "unknown flag: --bogus (see `waypost dev --help`)"},
+		"wrong value of a flag": {nil, []string{"control", "--code-length=x"}, `"x" is no whole number`},
+		"missing argument":      {nil, []string{"links", "get"}, "accepts 1 arg"},
+		"argument too many":     {nil, []string{"version", "x"}, "unknown command"},
+		"unknown variable":      {[]string{"WAYPOST_DATADIR=x"}, []string{"links", "list"}, "unknown environment variable WAYPOST_DATADIR (did you mean WAYPOST_DATA_DIR?)"},
+		"unknown output format": {nil, []string{"version", "--output=xml"}, `--output: "xml" is neither text nor json`},
+		"missing setting":       {nil, []string{"control"}, "control.region is missing: give --region"},
+		"no file":               {nil, []string{"control", "--config=/nowhere.yaml"}, "/nowhere.yaml"},
+		"edge without region":   {nil, []string{"dev", "--edges=127.0.0.1:0"}, `"127.0.0.1:0" is not REGION=HOST:PORT`},
+		"the same region twice": {nil, []string{"dev", "--edges=a=127.0.0.1:0,a=127.0.0.1:0"}, "region a is given twice"},
+		"the same address":      {nil, []string{"dev", "--edges=a=127.0.0.1:8081,b=127.0.0.1:8081"}, "a and b have the same address"},
+		"the control's address": {nil, []string{"dev", "--edges=a=127.0.0.1:8080"}, "has the control plane's address"},
+		"a region's name":       {nil, []string{"dev", "--edges=US=127.0.0.1:0"}, `region "US" must be`},
+		"a scope":               {nil, []string{"keys", "create", "--name=x", "--scopes=everything"}, `"everything" is none of`},
+		"an expiry":             {nil, []string{"links", "create", "https://example.com", "--expires-in=10ms"}, "less than a second"},
+		"an API's address":      {nil, []string{"links", "list", "--api=localhost"}, `"localhost" is no URL`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := devtest.Run(t, c.env, append(c.args, noDataDir(t, c.args)...)...)
+			require.Equal(t, 2, r.Code, r.Stderr)
+			require.Contains(t, r.Stderr, c.want)
+			require.Equal(t, 1, strings.Count(r.Stderr, "\n"), r.Stderr)
+			require.True(t, strings.HasPrefix(r.Stderr, "waypost: "))
+			require.Empty(t, r.Stdout)
+		})
+	}
+}
+
+// noDataDir keeps `waypost dev` away from the user's own system, should a test be
+// wrong.
+func noDataDir(t *testing.T, args []string) []string {
+	if args[0] == "dev" {
+		return []string{"--data-dir", filepath.Join(t.TempDir(), "none")}
+	}
+	return nil
+}
+
+func TestAnUnknownConfigurationKeyIsShownWithACaret(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "waypost.yaml")
+	require.NoError(t, os.WriteFile(file, []byte("control:\n  regoin: us-east-1\n"), 0o600))
+	r := devtest.Run(t, nil, "control", "--config", file)
+	require.Equal(t, 2, r.Code)
+	require.Equal(t, "waypost: "+file+":2:3: unknown key \"regoin\" (did you mean region?)\n"+
+		"   1 | control:\n>  2 |   regoin: us-east-1\n         ^\n", r.Stderr)
+}
+
+func TestCheckConfigSaysWhetherTheConfigurationIsRight(t *testing.T) {
+	r := devtest.Run(t, controlEnv, "control", "--check-config")
+	require.Equal(t, devtest.Result{Stdout: "the configuration is right\n"}, r)
+
+	r = devtest.Run(t, controlEnv, "control", "--check-config", "--code-length=20")
+	require.Equal(t, 2, r.Code)
+	require.Contains(t, r.Stderr, "control.code_length: 20 is not between 5 and 10")
+}
+
+func TestAnUnreachableDatabaseEndsInOneLine(t *testing.T) {
+	for _, args := range [][]string{{"control"}, {"migrate"}, {"keys", "create", "--name=x"}} {
+		r := devtest.Run(t, controlEnv, args...)
+		require.Equal(t, 1, r.Code, "%v: %s", args, r.Stderr)
+		require.Equal(t, 1, strings.Count(r.Stderr, "\n"), r.Stderr)
+		require.Contains(t, r.Stderr, "waypost: ")
+		require.Contains(t, r.Stderr, "127.0.0.1:1")
+		require.Contains(t, r.Stderr, "is PostgreSQL running there, and is the database URL right?")
+	}
+}
+
+func TestABusyAddressEndsInOneLineBeforeAnythingIsStarted(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer ln.Close()
+	busy := ln.Addr().String()
+	dir := filepath.Join(t.TempDir(), "data")
+	edgeEnv := []string{
+		"WAYPOST_EDGE_REGION=us-east-1", "WAYPOST_EDGE_CONTROL_URL=http://127.0.0.1:1", "WAYPOST_EDGE_TOKEN=t", "WAYPOST_EDGE_DATA_DIR=" + dir,
+	}
+	for _, c := range []struct {
+		env  []string
+		args []string
+		flag string
+	}{
+		{nil, []string{"dev", "--data-dir", dir, "--control-addr", busy, "--edges=a=127.0.0.1:0"}, "--control-addr"},
+		{nil, []string{"dev", "--data-dir", dir, "--control-addr=127.0.0.1:0", "--edges=a=" + busy}, "--edges"},
+		{controlEnv, []string{"control", "--addr", busy}, "--addr"},
+		{controlEnv, []string{"control", "--admin-addr", busy}, "--admin-addr"},
+		{edgeEnv, []string{"edge", "--addr", busy}, "--addr"},
+	} {
+		r := devtest.Run(t, c.env, c.args...)
+		require.Equal(t, 1, r.Code, r.Stderr)
+		require.Equal(t, "waypost: address "+busy+" is in use by another program: stop that, or choose another address with "+c.flag+"\n", r.Stderr)
+		require.NoDirExists(t, dir)
+	}
+}
+
+func TestAForeignDirectoryIsLeftAlone(t *testing.T) {
+	foreign, other := t.TempDir(), t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(foreign, "thesis.tex"), nil, 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(other, "format"), []byte("waypost dev 99\n"), 0o600))
+	for dir, want := range map[string]string{
+		foreign: "is not empty and was not made by Waypost (it has thesis.tex): choose another --data-dir",
+		other:   `is of another kind or version ("waypost dev 99", not "waypost dev 1"): use the program that made it, or another --data-dir`,
+	} {
+		before := list(t, dir)
+		r := devtest.Run(t, nil, "dev", "--data-dir", dir, "--control-addr=127.0.0.1:0", "--edges=a=127.0.0.1:0")
+		require.Equal(t, 1, r.Code)
+		require.Contains(t, r.Stderr, want)
+		require.Equal(t, 1, strings.Count(r.Stderr, "\n"), r.Stderr)
+		require.Equal(t, before, list(t, dir))
+	}
+}
+
+func TestVersionIsNeverEmpty(t *testing.T) {
+	r := devtest.Run(t, nil, "version", "--output=json")
+	require.Zero(t, r.Code, r.Stderr)
+	var v struct{ Version, Go, Platform string }
+	require.NoError(t, json.Unmarshal([]byte(r.Stdout), &v))
+	require.NotEmpty(t, v.Version)
+	require.Contains(t, devtest.Run(t, nil, "version").Stdout, "waypost "+v.Version+" (")
+}
+
+func TestHelpTeachesByExamples(t *testing.T) {
+	for _, args := range [][]string{
+		{"dev"},
+		{"control"},
+		{"edge"},
+		{"migrate"},
+		{"keys", "create"},
+		{"links", "create"},
+		{"links", "get"},
+		{"links", "list"},
+		{"links", "delete"},
+		{"links", "import"},
+	} {
+		r := devtest.Run(t, nil, append(args, "--help")...)
+		require.Zero(t, r.Code)
+		require.Contains(t, r.Stdout, "Examples:\n  ", "%v", args)
+	}
+}
+
+func list(t *testing.T, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}

@@ -1,0 +1,250 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"waypost"
+	"waypost/cmd/waypost/internal/config"
+	"waypost/cmd/waypost/internal/node"
+	"waypost/controlplane"
+	"waypost/controlplane/httpapi"
+	"waypost/controlplane/postgres"
+	"waypost/keyrange"
+	"waypost/replication"
+)
+
+func (p *program) controlCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "control",
+		Short: "Run a control plane",
+		Long: `Run a control plane: the API, and the stream of changes that edges follow. It needs
+a PostgreSQL database that ` + "`waypost migrate`" + ` has prepared.`,
+		Example: `  waypost control --config /etc/waypost/control.yaml
+  waypost control --config /etc/waypost/control.yaml --check-config
+  WAYPOST_CONTROL_DATABASE_URL=postgres://waypost@db/waypost waypost control --region us-east-1 \
+    --base-url https://go.example.com --cluster-secret-file cluster.key --edge-token-file edge.token`,
+	}
+	p.bind(c, "control", "log")
+	check := func(cfg config.Config) error { return errors.Join(cfg.Log.Check(), cfg.Control.Check()) }
+	return p.node(c, check, func(ctx context.Context, cfg config.Config) error {
+		log, err := p.logger(cfg.Log)
+		if err != nil {
+			return err
+		}
+		return runControl(ctx, cfg.Control, log)
+	})
+}
+
+// runControl holds a control plane until ctx ends. Listeners come first, so that a
+// busy address is told before anything is touched.
+func runControl(ctx context.Context, cfg config.Control, log *slog.Logger) (err error) {
+	ln, err := node.Listen(ctx, cfg.Addr, "--addr")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeListener(ln)) }()
+	adminLn, err := node.Listen(ctx, cfg.AdminAddr, "--admin-addr")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeListener(adminLn)) }()
+
+	db, err := postgres.Open(ctx, postgres.Config{URL: cfg.DatabaseURL.Reveal(), Logger: log})
+	if err != nil {
+		return whatToDo(fmt.Errorf("control.database_url: %w", err))
+	}
+	defer db.Close()
+	c := &control{cfg: cfg, log: log, db: db, registry: newRegistry()}
+	if err := c.joinCluster(ctx); err != nil {
+		return err
+	}
+	return c.serve(ctx, ln, adminLn)
+}
+
+// control is a running control plane.
+type control struct {
+	cfg      config.Control
+	log      *slog.Logger
+	db       *postgres.DB
+	registry *prometheus.Registry
+	coder    *keyrange.Coder
+}
+
+// joinCluster agrees with the database about what is fixed per cluster, and gives
+// the configured regions their ranges.
+func (c *control) joinCluster(ctx context.Context) error {
+	space, err := keyrange.NewSpace(c.cfg.CodeLength, c.cfg.PrefixLength)
+	if err != nil {
+		return err
+	}
+	var secret [32]byte
+	if n, err := hex.Decode(secret[:], []byte(c.cfg.ClusterSecret.Reveal())); err != nil || n != len(secret) {
+		return errors.New("control.cluster_secret: not 32 bytes in hex")
+	}
+	c.coder = keyrange.NewCoder(space, secret)
+	_, err = c.db.EnsureCluster(ctx, postgres.ClusterConfig{
+		CodeLength: c.cfg.CodeLength, PrefixLength: c.cfg.PrefixLength, Secret: secret, DefaultHost: c.ownHost(),
+	})
+	if err != nil {
+		return err
+	}
+	regions := []waypost.Region{waypost.Region(c.cfg.Region)}
+	for _, r := range c.cfg.Regions {
+		regions = append(regions, waypost.Region(r))
+	}
+	if err := c.db.EnsureRanges(ctx, regions); err != nil {
+		return err
+	}
+	// Leases of an earlier boot under this name died with it.
+	return c.db.BurnLeases(ctx, c.name())
+}
+
+func (c *control) serve(ctx context.Context, ln, adminLn net.Listener) error {
+	proxies, err := config.ParseNetworks(c.cfg.TrustedProxies)
+	if err != nil {
+		return fmt.Errorf("control.trusted_proxies: %w", err)
+	}
+	service := controlplane.New(controlplane.Config{
+		Links: c.db, Leases: c.db, Keys: c.db, Region: waypost.Region(c.cfg.Region),
+		Minter: controlplane.NewMinter(controlplane.MinterConfig{
+			Store: c.db, Coder: c.coder, Region: waypost.Region(c.cfg.Region),
+			Node: c.name() + "/" + randomName(), Size: int64(c.cfg.LeaseSize), Logger: c.log,
+		}),
+		AllowPrivateTargets: c.cfg.AllowPrivateTargets,
+		StrictHosts:         c.cfg.StrictHosts,
+		OwnHosts:            func(host string) bool { return strings.EqualFold(host, c.ownHost()) },
+		Logger:              c.log,
+	})
+	registerKeyPool(c.registry, service, c.cfg.Region)
+	stream, err := replication.NewServer(replication.ServerConfig{Source: c.db, Logger: c.log, Registerer: c.registry})
+	if err != nil {
+		return errors.Join(err, c.closeService(ctx, service))
+	}
+	server := &http.Server{
+		Handler:           c.routes(service, stream, proxies),
+		ReadHeaderTimeout: 5 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          slog.NewLogLogger(c.log.Handler(), slog.LevelDebug),
+	}
+	admin := node.Admin{Ready: c.ready, Metrics: c.registry, Logger: c.log}
+
+	// The admin listener stays open while requests under way end.
+	adminCtx, closeAdmin := context.WithCancel(context.WithoutCancel(ctx))
+	defer closeAdmin()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return admin.Serve(adminCtx, adminLn) })
+	group.Go(func() error { return unlessEnded(ctx, stream.Run(ctx)) })
+	group.Go(func() error { c.db.Maintain(ctx); return nil })
+	group.Go(func() error {
+		defer closeAdmin()
+		return serveHTTP(ctx, server, ln, c.cfg.ShutdownTimeout, c.log)
+	})
+	err = node.WriteStatus(c.cfg.StatusFile, node.Status{
+		PID: os.Getpid(), Role: "control", Node: c.name(), Region: c.cfg.Region,
+		Addr: ln.Addr().String(), AdminAddr: adminLn.Addr().String(),
+	})
+	if err != nil {
+		group.Go(func() error { return err })
+	} else {
+		c.log.Info("control plane is listening", "addr", ln.Addr().String(), "admin_addr", adminLn.Addr().String(), "version", productVersion())
+	}
+	return errors.Join(group.Wait(), c.closeService(ctx, service))
+}
+
+// closeService gives leased keys back, also when ctx has ended.
+func (c *control) closeService(ctx context.Context, service *controlplane.Service) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.cfg.ShutdownTimeout)
+	defer cancel()
+	if err := service.Close(ctx); err != nil {
+		return fmt.Errorf("give back leased keys: %w", err)
+	}
+	return nil
+}
+
+// routes puts the stream, which only edges may follow, beside the API.
+func (c *control) routes(service *controlplane.Service, stream *replication.Server, proxies []netip.Prefix) http.Handler {
+	api := httpapi.Config{
+		Links: service, BaseURL: c.cfg.BaseURL, Version: productVersion(), Logger: c.log, Metrics: c.registry,
+	}
+	if c.cfg.AnonymousWorkspace {
+		api.Anonymous = &controlplane.Actor{Workspace: waypost.DefaultWorkspace, Scopes: []controlplane.Scope{controlplane.ScopeAdmin}}
+	}
+	links := forwardedHost(proxies, httpapi.New(api))
+	tail, snapshot := c.edgesOnly(stream.Stream), c.edgesOnly(stream.Snapshot)
+	// Not a ServeMux, which would redirect paths that are not clean: the API judges
+	// those itself.
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case replication.PathStream:
+			tail.ServeHTTP(w, r)
+		case replication.PathSnapshot:
+			snapshot.ServeHTTP(w, r)
+		default:
+			links.ServeHTTP(w, r)
+		}
+	})
+}
+
+// edgesOnly compares hashes, so that neither content nor length of the token can
+// be learned from the time it takes.
+func (c *control) edgesOnly(next http.HandlerFunc) http.Handler {
+	want := sha256.Sum256([]byte("Bearer " + c.cfg.EdgeToken.Reveal()))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got := sha256.Sum256([]byte(r.Header.Get("Authorization")))
+		if subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
+			w.Header().Set("WWW-Authenticate", `Bearer realm="waypost replication"`)
+			http.Error(w, "a valid edge token is required", http.StatusUnauthorized)
+			return
+		}
+		next(w, r)
+	})
+}
+
+// ready says whether PostgreSQL answers, and where its changelog stands.
+func (c *control) ready(ctx context.Context) (any, bool) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	detail := map[string]any{"status": "ready", "node": c.name(), "region": c.cfg.Region, "version": productVersion()}
+	head, err := c.db.Head(ctx)
+	if err != nil {
+		detail["status"], detail["error"] = "unready", waypost.MessageOf(err)
+		return detail, false
+	}
+	detail["position"], detail["sequence"] = head.Position.String(), head.Position.Seq
+	detail["digest"] = fmt.Sprintf("%016x", head.Digest)
+	return detail, true
+}
+
+func (c *control) name() string {
+	if c.cfg.Node != "" {
+		return c.cfg.Node
+	}
+	return "control-" + c.cfg.Region
+}
+
+// ownHost is the host of short URLs, without a port: links must not point there.
+func (c *control) ownHost() string {
+	u, err := url.Parse(c.cfg.BaseURL)
+	if err != nil {
+		return "" // the configuration was checked
+	}
+	return strings.ToLower(u.Hostname())
+}

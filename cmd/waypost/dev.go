@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"waypost"
+	"waypost/cmd/waypost/internal/config"
+	"waypost/cmd/waypost/internal/dev"
+	"waypost/controlplane"
+	"waypost/controlplane/postgres"
+	"waypost/migrations"
+)
+
+func (p *program) devCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "dev",
+		Short: "Run a whole system on this machine, for development",
+		Long: `Run a whole system on this machine: a private PostgreSQL, one control plane, and an
+edge for each region, as processes of their own. One that dies is started again.
+
+Everything is kept in the data directory and goes on from there at the next start.
+While the system is ready, dev.json in that directory says where everything is.
+Requests without an API key act as the default workspace.`,
+		Example: `  waypost dev
+  waypost dev --data-dir /tmp/waypost --control-addr 127.0.0.1:9000
+  waypost dev --edges us-east-1=127.0.0.1:8081,eu-west-1=127.0.0.1:8082,ap-south-1=127.0.0.1:8083
+  waypost dev --restart=false        leave down what dies`,
+	}
+	p.bind(c, "dev", "log")
+	return p.node(c, dev.Plan, p.runDev)
+}
+
+func (p *program) runDev(ctx context.Context, cfg config.Config) error {
+	executable, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program: %w", err)
+	}
+	if cfg.Log.Format == "auto" {
+		cfg.Log.Format = "text" // of the children, whose output people read here
+	}
+	return dev.Run(ctx, dev.Config{
+		Settings:   cfg,
+		Executable: executable,
+		Environ:    p.environ,
+		Stdout:     p.stdout,
+		Stderr:     p.stderr,
+		Color:      onTerminal(p.stderr) && p.getenv("NO_COLOR") == "",
+		Database:   prepareDatabase,
+	})
+}
+
+// prepareDatabase migrates the database of a development system and lets its key
+// act in the default workspace.
+func prepareDatabase(ctx context.Context, url, key string) error {
+	if err := migrations.Up(ctx, url); err != nil {
+		return fmt.Errorf("migrate the database: %w", err)
+	}
+	db, err := postgres.Open(ctx, postgres.Config{URL: url})
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	return db.EnsureKey(ctx, waypost.DefaultWorkspace, "dev", key, []controlplane.Scope{controlplane.ScopeAdmin})
+}

@@ -1,0 +1,190 @@
+package main_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"waypost/cmd/waypost/devtest"
+)
+
+func TestALinkIsCreatedAndEveryEdgeRedirectsItAcrossAStopAndAKill(t *testing.T) {
+	s := devtest.Start(t, devtest.Config{})
+	state := s.State()
+	require.Len(t, state.Edges, 2)
+	require.Equal(t, "us-east-1", state.Edges[0].Region)
+	require.True(t, strings.HasPrefix(state.APIKey, "wp_live_"))
+	info, err := os.Stat(filepath.Join(s.DataDir(), "dev.json"))
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+	require.Contains(t, s.Output(), state.API+"/api/v1/urls", "it prints what to try next")
+	require.NotContains(t, s.Output(), state.APIKey)
+
+	r := devtest.Run(t, []string{"WAYPOST_DATA_DIR=" + s.DataDir()}, "links", "create", "https://example.com/a?b=c", "--code", "a-code")
+	require.Zero(t, r.Code, r.Stderr)
+	require.Equal(t, state.Edges[0].URL+"/a-code\n", r.Stdout, "short URLs are formed with the first edge")
+	awaitEverywhere(t, state, "a-code", "https://example.com/a?b=c")
+
+	s.Stop()
+	s.Again()
+	again := s.State()
+	awaitEverywhere(t, again, "a-code", "https://example.com/a?b=c")
+	require.Equal(t, state.APIKey, again.APIKey)
+	for i := range state.Edges {
+		require.Equal(t, state.Edges[i].Node, again.Edges[i].Node, "an edge keeps its name")
+	}
+
+	s.Kill()
+	s.Again()
+	awaitEverywhere(t, s.State(), "a-code", "https://example.com/a?b=c")
+	s.Stop()
+}
+
+func TestDevLeavesNoLinksOfItsOwn(t *testing.T) {
+	s := devtest.Start(t, devtest.Config{Edges: "us-east-1=127.0.0.1:0"})
+	r := devtest.Run(t, nil, "links", "list", "--output=json", "--data-dir", s.DataDir())
+	require.Zero(t, r.Code, r.Stderr)
+	var page struct{ URLs []any }
+	require.NoError(t, json.Unmarshal([]byte(r.Stdout), &page))
+	require.Empty(t, page.URLs)
+
+	// The directory is taken, and says by whom.
+	second := devtest.Run(t, nil, "dev", "--data-dir", s.DataDir(), "--control-addr=127.0.0.1:0", "--edges=a=127.0.0.1:0")
+	require.Equal(t, 1, second.Code)
+	require.Contains(t, second.Stderr, fmt.Sprintf("is in use by process %d: stop that", s.State().PID))
+
+	// Nobody without a key is locked out, but a wrong key is no key.
+	wrong := devtest.Run(t, []string{"WAYPOST_API=" + s.State().API, "WAYPOST_API_KEY=wrong"}, "links", "list")
+	require.Equal(t, 1, wrong.Code)
+	require.Contains(t, wrong.Stderr, "(401)")
+	require.Zero(t, devtest.Run(t, []string{"WAYPOST_API=" + s.State().API}, "links", "list").Code)
+}
+
+func TestWhatDiesIsStartedAgainAndDevJSONStaysTrue(t *testing.T) {
+	s := devtest.Start(t, devtest.Config{Edges: "us-east-1=127.0.0.1:0"})
+	before := s.State()
+	for name, pid := range map[string]func(devtest.State) int{
+		"edge":       func(st devtest.State) int { return int(st.Edges[0].PID) },
+		"control":    func(st devtest.State) int { return int(st.Control.PID) },
+		"PostgreSQL": func(st devtest.State) int { return int(st.Postgres.PID) },
+	} {
+		old := pid(s.State())
+		devtest.KillProcess(t, old)
+		s.Await("back with another "+name, func(st devtest.State) bool { return pid(st) > 0 && pid(st) != old })
+	}
+	after := s.State()
+	require.Equal(t, before.Edges[0].Node, after.Edges[0].Node)
+	require.Equal(t, before.Edges[0].URL, after.Edges[0].URL)
+	require.Equal(t, before.DatabaseURL, after.DatabaseURL)
+	for _, admin := range []string{after.Control.AdminURL, after.Edges[0].AdminURL} {
+		require.Eventually(t, func() bool { return status(t, admin+"/readyz") == http.StatusOK }, 20*time.Second, 20*time.Millisecond, admin)
+		require.Equal(t, http.StatusOK, status(t, admin+"/livez"))
+		require.Equal(t, http.StatusOK, status(t, admin+"/metrics"))
+	}
+	s.Stop()
+}
+
+func TestWithoutRestartWhatDiesStaysDownAndIsNullInDevJSON(t *testing.T) {
+	s := devtest.Start(t, devtest.Config{Edges: "us-east-1=127.0.0.1:0", Args: []string{"--restart=false"}})
+	devtest.KillProcess(t, int(s.State().Control.PID))
+	state := s.Await("without a control plane", func(st devtest.State) bool { return st.Control.PID == 0 })
+	text, err := os.ReadFile(filepath.Join(s.DataDir(), "dev.json"))
+	require.NoError(t, err)
+	require.Contains(t, string(text), `"pid": null`)
+	require.Equal(t, http.StatusOK, status(t, state.Edges[0].AdminURL+"/readyz"), "the edge serves on")
+	s.Stop()
+}
+
+func TestClientsThatHoldConnectionsOpenDoNotKeepTheSystemFromStopping(t *testing.T) {
+	s := devtest.Start(t, devtest.Config{Edges: "us-east-1=127.0.0.1:0"})
+	state := s.State()
+	for _, base := range []string{state.API, state.Edges[0].URL, state.Control.AdminURL, state.Edges[0].AdminURL} {
+		for range 2 {
+			conn, err := net.Dial("tcp", strings.TrimPrefix(base, "http://"))
+			require.NoError(t, err)
+			defer conn.Close()
+			// Half a request, which stays under way.
+			_, err = conn.Write([]byte("GET / HTTP/1.1\r\nHost: x\r\n"))
+			require.NoError(t, err)
+		}
+		silent, err := net.Dial("tcp", strings.TrimPrefix(base, "http://"))
+		require.NoError(t, err)
+		defer silent.Close()
+	}
+	s.Stop()
+}
+
+func TestAnEdgeThatIsNotLetInEndsAndLeavesNothing(t *testing.T) {
+	s := devtest.Start(t, devtest.Config{Edges: "us-east-1=127.0.0.1:0"})
+	dir := filepath.Join(t.TempDir(), "edge")
+	env := []string{
+		"WAYPOST_EDGE_ADDR=127.0.0.1:0", "WAYPOST_EDGE_ADMIN_ADDR=127.0.0.1:0", "WAYPOST_EDGE_REGION=eu-west-1",
+		"WAYPOST_EDGE_CONTROL_URL=" + s.State().API, "WAYPOST_EDGE_DATA_DIR=" + dir,
+	}
+	r := devtest.Run(t, append(env, "WAYPOST_EDGE_TOKEN=wrong"), "edge")
+	require.Equal(t, 1, r.Code, r.Stderr)
+	require.Contains(t, r.Stderr, "refused the token: set WAYPOST_EDGE_TOKEN or --token-file to its edge token")
+	require.NoDirExists(t, dir)
+
+	// A directory with a replica of another cluster.
+	other := devtest.Start(t, devtest.Config{Edges: "eu-west-1=127.0.0.1:0"})
+	other.Stop()
+	require.NoError(t, os.RemoveAll(filepath.Join(other.DataDir(), "postgres")))
+	r = devtest.Run(t, nil, "dev", "--data-dir", other.DataDir(), "--control-addr=127.0.0.1:0", "--edges=eu-west-1=127.0.0.1:0")
+	require.Equal(t, 1, r.Code, "a replica that is older than the database is not served")
+	lines := strings.Split(strings.TrimSpace(r.Stderr), "\n")
+	require.Contains(t, lines[len(lines)-1], "waypost: edge eu-west-1 ended while starting: the data directory")
+	foreign := filepath.Join(other.DataDir(), "edges", "eu-west-1")
+	token := filepath.Join(s.DataDir(), "secrets", "edge-token")
+	r = devtest.Run(t, append(env, "WAYPOST_EDGE_TOKEN_FILE="+token, "WAYPOST_EDGE_DATA_DIR="+foreign), "edge")
+	require.Equal(t, 1, r.Code, r.Stderr)
+	require.Contains(t, r.Stderr, "is of another cluster than "+s.State().API+": choose another --data-dir")
+}
+
+// awaitEverywhere waits until every edge redirects a code to a location.
+func awaitEverywhere(t *testing.T, state devtest.State, code, location string) {
+	t.Helper()
+	for _, e := range state.Edges {
+		require.Eventually(t, func() bool {
+			resp, err := get(t.Context(), e.URL+"/"+code)
+			return err == nil && resp.StatusCode == http.StatusFound && resp.Header.Get("Location") == location
+		}, 20*time.Second, 10*time.Millisecond, "edge %s", e.Region)
+	}
+}
+
+func status(t *testing.T, url string) int {
+	t.Helper()
+	resp, err := get(t.Context(), url)
+	if err != nil {
+		return 0
+	}
+	return resp.StatusCode
+}
+
+// get asks once, without following a redirect; the body is read and gone.
+func get(ctx context.Context, url string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	req.Close = true
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	_, err = io.Copy(io.Discard, resp.Body)
+	if err2 := resp.Body.Close(); err == nil {
+		err = err2
+	}
+	return resp, err
+}

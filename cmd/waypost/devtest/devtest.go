@@ -1,0 +1,260 @@
+// Package devtest runs the waypost program for tests: whole development systems
+// that are started, killed and started again, and single commands. It is not for
+// anything but tests.
+package devtest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"waypost/cmd/waypost/internal/dev"
+)
+
+// State is dev.json.
+type State = dev.State
+
+// Limits of what a test waits for. A system must stop within 20 s.
+const (
+	startLimit = 90 * time.Second
+	stopLimit  = 20 * time.Second
+)
+
+// Binary builds the program, with the race detector when the test has it, and
+// gives its path.
+func Binary(t testing.TB) string {
+	t.Helper()
+	path, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+var build = sync.OnceValues(func() (string, error) {
+	_, source, _, ok := runtime.Caller(0)
+	if !ok {
+		return "", errors.New("devtest: cannot find its own source")
+	}
+	root := filepath.Join(filepath.Dir(source), "..", "..", "..")
+	path := filepath.Join(root, "bin", "test", "waypost")
+	args := []string{"build", "-o", path}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "-race" && s.Value == "true" {
+				args = append(args, "-race")
+			}
+		}
+	}
+	cmd := exec.CommandContext(context.Background(), "go", append(args, "./cmd/waypost")...)
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build waypost: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+// Result is what a command left.
+type Result struct {
+	Code           int
+	Stdout, Stderr string
+}
+
+// Run runs one command with WAYPOST_* variables of env only.
+func Run(t testing.TB, env []string, args ...string) Result {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	cmd := command(t, env, args...)
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	if exit, ok := errors.AsType[*exec.ExitError](err); err != nil && (!ok || !exit.Exited()) {
+		t.Fatalf("waypost %s: %v\n%s", strings.Join(args, " "), err, stderr.String())
+	}
+	return Result{Code: cmd.ProcessState.ExitCode(), Stdout: stdout.String(), Stderr: stderr.String()}
+}
+
+func command(t testing.TB, env []string, args ...string) *exec.Cmd {
+	t.Helper()
+	// Not bound to the test's context: that ends before its cleanups.
+	cmd := exec.CommandContext(context.Background(), Binary(t), args...)
+	for _, entry := range os.Environ() {
+		if !strings.HasPrefix(entry, "WAYPOST_") {
+			cmd.Env = append(cmd.Env, entry)
+		}
+	}
+	cmd.Env = append(cmd.Env, env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return cmd
+}
+
+// Config of a system. Zero fields mean the default.
+type Config struct {
+	DataDir string   // default: a directory of the test
+	Edges   string   // default: two regions on free ports
+	Args    []string // further flags of waypost dev
+	Env     []string // WAYPOST_* variables
+}
+
+// System is a `waypost dev` under test.
+type System struct {
+	t      testing.TB
+	cfg    Config
+	cmd    *exec.Cmd
+	out    *output
+	exited chan struct{}
+}
+
+// Start runs a system and waits until it is ready. It is killed when the test
+// ends, should it still run then.
+func Start(t testing.TB, cfg Config) *System {
+	t.Helper()
+	if cfg.DataDir == "" {
+		cfg.DataDir = t.TempDir()
+	}
+	if cfg.Edges == "" {
+		cfg.Edges = "us-east-1=127.0.0.1:0,eu-west-1=127.0.0.1:0"
+	}
+	s := &System{t: t, cfg: cfg}
+	s.Again()
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("output of waypost dev:\n%s", s.out.String())
+		}
+		s.Kill()
+	})
+	return s
+}
+
+// Again starts the system in its directory once more, after Stop or Kill, and
+// waits until it is ready.
+func (s *System) Again() {
+	s.t.Helper()
+	args := append([]string{"dev", "--data-dir", s.cfg.DataDir, "--control-addr", "127.0.0.1:0", "--edges", s.cfg.Edges}, s.cfg.Args...)
+	s.cmd = command(s.t, s.cfg.Env, args...)
+	s.out = &output{}
+	s.cmd.Stdout, s.cmd.Stderr = s.out, s.out
+	s.exited = make(chan struct{})
+	if err := s.cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	cmd, exited := s.cmd, s.exited
+	go func() {
+		defer close(exited)
+		_ = cmd.Wait() // its outcome is in ProcessState
+	}()
+	s.Await("ready", func(state State) bool { return int(state.PID) == s.cmd.Process.Pid })
+}
+
+// DataDir is where the system keeps everything.
+func (s *System) DataDir() string { return s.cfg.DataDir }
+
+// Output is what the system wrote since its last start.
+func (s *System) Output() string { return s.out.String() }
+
+// State reads dev.json.
+func (s *System) State() State {
+	s.t.Helper()
+	state, err := dev.ReadState(s.cfg.DataDir)
+	if err != nil {
+		s.t.Fatalf("%v; the system wrote:\n%s", err, s.out.String())
+	}
+	return state
+}
+
+// Await waits until dev.json is as a test wants it, and gives it.
+func (s *System) Await(what string, is func(State) bool) State {
+	s.t.Helper()
+	poll := time.NewTicker(10 * time.Millisecond)
+	defer poll.Stop()
+	limit := time.After(startLimit)
+	for {
+		state, err := dev.ReadState(s.cfg.DataDir)
+		if err == nil && is(state) {
+			return state
+		}
+		select {
+		case <-poll.C:
+		case <-s.exited:
+			s.t.Fatalf("waypost dev ended (%v) before it was %s:\n%s", s.cmd.ProcessState, what, s.out.String())
+		case <-limit:
+			s.t.Fatalf("waypost dev is not %s after %s (%v):\n%s", what, startLimit, err, s.out.String())
+		}
+	}
+}
+
+// Stop asks the system to stop with SIGTERM, and fails the test unless it ends in
+// order, in time, and with nothing left running.
+func (s *System) Stop() {
+	s.t.Helper()
+	ends := s.watch()
+	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		s.t.Fatal(err)
+	}
+	select {
+	case <-s.exited:
+	case <-time.After(stopLimit):
+		s.t.Fatalf("waypost dev does not stop within %s:\n%s", stopLimit, s.out.String())
+	}
+	if code := s.cmd.ProcessState.ExitCode(); code != 0 {
+		s.t.Fatalf("waypost dev stopped with exit code %d:\n%s", code, s.out.String())
+	}
+	ends.await(s.t, time.Second)
+	if _, err := os.Stat(dev.StateFile(s.cfg.DataDir)); !errors.Is(err, os.ErrNotExist) {
+		s.t.Fatalf("dev.json outlives the system: %v", err)
+	}
+}
+
+// Kill sends SIGKILL to every process of dev.json, all at once, and waits for
+// their ends. A system that has ended already is left alone.
+func (s *System) Kill() {
+	s.t.Helper()
+	select {
+	case <-s.exited:
+		return
+	default:
+	}
+	ends := s.watch()
+	for _, e := range ends {
+		if err := unix.PidfdSendSignal(e.fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+			s.t.Fatal(err)
+		}
+	}
+	if err := s.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		s.t.Fatal(err)
+	}
+	<-s.exited
+	ends.await(s.t, stopLimit)
+}
+
+// watch refers to the processes of dev.json, if there is one.
+func (s *System) watch() processes {
+	s.t.Helper()
+	state, err := dev.ReadState(s.cfg.DataDir)
+	if err != nil {
+		return nil
+	}
+	pids := []dev.PID{state.Postgres.PID, state.Control.PID}
+	for _, e := range state.Edges {
+		pids = append(pids, e.PID)
+	}
+	var all processes
+	for _, pid := range pids {
+		if pid > 0 {
+			all = append(all, watch(s.t, int(pid))...)
+		}
+	}
+	return all
+}

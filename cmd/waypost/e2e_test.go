@@ -1,0 +1,325 @@
+package main_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"waypost/cmd/waypost/devtest"
+)
+
+// realLinks are the targets of testdata/links.csv.
+func realLinks(t *testing.T) []string {
+	t.Helper()
+	f, err := os.Open("../../testdata/links.csv")
+	require.NoError(t, err)
+	rows, err := csv.NewReader(f).ReadAll()
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+	var targets []string
+	for _, row := range rows[1:] {
+		targets = append(targets, row[0])
+	}
+	require.Len(t, targets, 9147)
+	return targets
+}
+
+// escaped is the Location that a target without an international host must have:
+// bytes outside ASCII, and spaces, percent-encoded, and nothing else changed.
+func escaped(target string) string {
+	var b strings.Builder
+	for _, c := range []byte(target) {
+		if c <= ' ' || c >= 0x7f {
+			fmt.Fprintf(&b, "%%%02X", c)
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
+
+// visitor asks edges over connections that it keeps, and follows nothing.
+var visitor = &http.Client{
+	Transport:     &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true},
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	Timeout:       10 * time.Second,
+}
+
+func location(ctx context.Context, url string) (int, string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return 0, "", err
+	}
+	res, err := visitor.Do(req)
+	if err != nil {
+		return 0, "", err
+	}
+	_, err = io.Copy(io.Discard, res.Body)
+	if err2 := res.Body.Close(); err == nil {
+		err = err2
+	}
+	return res.StatusCode, res.Header.Get("Location"), err
+}
+
+// created is a link that the API has acknowledged.
+type created struct {
+	Code   string `json:"short_code"`
+	Target string `json:"original_url"`
+}
+
+// listed reads all links through the API, page by page.
+func listed(t *testing.T, state devtest.State) []created {
+	t.Helper()
+	var all []created
+	for cursor := ""; ; {
+		var page struct {
+			URLs       []created `json:"urls"`
+			NextCursor string    `json:"next_cursor"`
+		}
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, state.API+"/api/v1/urls?limit=1000&cursor="+cursor, http.NoBody)
+		require.NoError(t, err)
+		req.Header.Set("Authorization", "Bearer "+state.APIKey)
+		res, err := visitor.Do(req)
+		require.NoError(t, err)
+		require.Equal(t, http.StatusOK, res.StatusCode)
+		require.NoError(t, json.NewDecoder(res.Body).Decode(&page))
+		require.NoError(t, res.Body.Close())
+		all = append(all, page.URLs...)
+		if cursor = page.NextCursor; cursor == "" {
+			return all
+		}
+	}
+}
+
+// requireRedirects follows every link on every edge, many at a time, and waits for
+// an edge that is a moment behind.
+func requireRedirects(t *testing.T, state devtest.State, links []created) {
+	t.Helper()
+	for _, e := range state.Edges {
+		work := make(chan created, len(links))
+		for _, l := range links {
+			work <- l
+		}
+		close(work)
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				poll := time.NewTicker(10 * time.Millisecond)
+				defer poll.Stop()
+				for l := range work {
+					for end := time.Now().Add(20 * time.Second); ; <-poll.C {
+						status, got, err := location(t.Context(), e.URL+"/"+l.Code)
+						if err == nil && status == http.StatusFound && got == escaped(l.Target) {
+							break
+						}
+						if time.Now().After(end) {
+							t.Errorf("%s on %s: %d %q %v, wanted %q", l.Code, e.Region, status, got, err, escaped(l.Target))
+							return
+						}
+					}
+				}
+			})
+		}
+		wg.Wait()
+	}
+}
+
+func TestEveryRealLinkIsImportedAndRedirectedByteForByteOnEveryEdge(t *testing.T) {
+	s := devtest.Start(t, devtest.Config{})
+	env := []string{"WAYPOST_DATA_DIR=" + s.DataDir()}
+	r := devtest.Run(t, env, "links", "import", "../../testdata/links.csv")
+	require.Zero(t, r.Code, r.Stderr)
+	require.Contains(t, r.Stdout+r.Stderr, "9147 of 9147 rows created, 0 refused")
+
+	links := listed(t, s.State())
+	require.Len(t, links, 9147)
+	targets := make(map[string]bool)
+	for _, l := range links {
+		targets[l.Target] = true
+	}
+	for _, target := range realLinks(t) {
+		require.True(t, targets[target], "%s is kept byte for byte", target)
+	}
+	requireRedirects(t, s.State(), links)
+	// the control plane answers the same
+	for _, l := range links[:20] {
+		status, got, err := location(t.Context(), s.State().API+"/"+l.Code)
+		require.NoError(t, err)
+		require.Equal(t, http.StatusFound, status)
+		require.Equal(t, escaped(l.Target), got)
+	}
+
+	report := t.TempDir() + "/report.csv"
+	r = devtest.Run(t, env, "links", "import", "../../testdata/bad_targets.csv", "--report", report)
+	require.Equal(t, 1, r.Code)
+	require.Contains(t, r.Stdout+r.Stderr, "0 of 133 rows created, 133 refused")
+	f, err := os.Open(report)
+	require.NoError(t, err)
+	rows, err := csv.NewReader(f).ReadAll()
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+	require.Len(t, rows, 134)
+	for _, row := range rows[1:] {
+		require.Equal(t, "refused", row[1])
+		require.NotEmpty(t, row[3], "line %s has its reason", row[0])
+	}
+	require.Len(t, listed(t, s.State()), 9147, "what was refused changed nothing")
+	s.Stop()
+}
+
+// load creates links one after another over several connections until its context
+// ends, and keeps what was acknowledged.
+type load struct {
+	mu    sync.Mutex
+	links []created
+	count atomic.Int64
+	wg    sync.WaitGroup
+}
+
+func (l *load) run(ctx context.Context, state devtest.State, round int) {
+	for w := range 8 {
+		l.wg.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				target := fmt.Sprintf("https://example.com/r%d/w%d/ü %d", round, w, i)
+				body, err := json.Marshal(map[string]string{"original_url": target})
+				if err != nil {
+					panic(err)
+				}
+				req, err := http.NewRequestWithContext(ctx, http.MethodPost, state.API+"/api/v1/urls", bytes.NewReader(body))
+				if err != nil {
+					panic(err)
+				}
+				req.Header.Set("Content-Type", "application/json")
+				res, err := visitor.Do(req)
+				if err != nil {
+					continue
+				}
+				var link created
+				decodeErr := json.NewDecoder(bufio.NewReader(res.Body)).Decode(&link)
+				closeErr := res.Body.Close()
+				if res.StatusCode != http.StatusCreated || decodeErr != nil || closeErr != nil {
+					continue
+				}
+				l.mu.Lock()
+				l.links = append(l.links, created{Code: link.Code, Target: target})
+				l.mu.Unlock()
+				l.count.Add(1)
+			}
+		})
+	}
+}
+
+func TestWhatWasAcknowledgedSurvivesAKillOfEverythingUnderLoad(t *testing.T) {
+	s := devtest.Start(t, devtest.Config{})
+	l := &load{}
+	for round := range 3 {
+		ctx, cancel := context.WithCancel(t.Context())
+		before := l.count.Load()
+		l.run(ctx, s.State(), round)
+		poll := time.NewTicker(time.Millisecond)
+		for l.count.Load() < before+150 { // the load is well under way
+			<-poll.C
+		}
+		poll.Stop()
+		s.Kill()
+		cancel()
+		l.wg.Wait()
+		s.Again()
+	}
+	seen := make(map[string]bool)
+	for _, link := range l.links {
+		require.False(t, seen[link.Code], "code %s was given twice", link.Code)
+		seen[link.Code] = true
+	}
+	requireRedirects(t, s.State(), l.links)
+	everything := listed(t, s.State())
+	require.GreaterOrEqual(t, len(everything), len(l.links))
+	for _, link := range everything { // also what was committed but cut off before its answer
+		require.True(t, strings.HasPrefix(link.Target, "https://example.com/r"))
+	}
+	requireRedirects(t, s.State(), everything)
+	s.Stop()
+}
+
+func TestEdgesServeOnAndRestartWhileControlPlaneAndPostgreSQLAreStopped(t *testing.T) {
+	s := devtest.Start(t, devtest.Config{})
+	r := devtest.Run(t, []string{"WAYPOST_DATA_DIR=" + s.DataDir()}, "links", "import", "../../testdata/links.csv")
+	require.Zero(t, r.Code, r.Stderr)
+	state := s.State()
+	links := listed(t, state)
+	requireRedirects(t, state, links[:200])
+	head := position(t, state.Control.AdminURL)
+	for _, e := range state.Edges {
+		poll := time.NewTicker(10 * time.Millisecond)
+		for position(t, e.AdminURL) != head {
+			<-poll.C
+		}
+		poll.Stop()
+	}
+
+	// Stopped, not ended: connections to them hang, which is worse.
+	for _, pid := range []int{int(state.Control.PID), int(state.Postgres.PID)} {
+		require.NoError(t, unix.Kill(pid, unix.SIGSTOP))
+		defer func() { _ = unix.Kill(pid, unix.SIGCONT) }()
+	}
+	const redirects = 10_000
+	for i, e := range state.Edges {
+		var failed atomic.Int64
+		var next atomic.Int64
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				for n := next.Add(1) - 1; n < redirects; n = next.Add(1) - 1 {
+					link := links[int(n)%len(links)]
+					status, got, err := location(t.Context(), e.URL+"/"+link.Code)
+					if err != nil || status != http.StatusFound || got != escaped(link.Target) {
+						failed.Add(1)
+					}
+				}
+			})
+		}
+		if i == 0 { // meanwhile the other edge is killed, and serves again at once
+			other := state.Edges[1]
+			devtest.KillProcess(t, int(other.PID))
+			back := s.Await("back with its second edge", func(st devtest.State) bool { return st.Edges[1].PID != 0 && st.Edges[1].PID != other.PID })
+			status, got, err := location(t.Context(), back.Edges[1].URL+"/"+links[0].Code)
+			require.NoError(t, err, "the first request after its start")
+			require.Equal(t, http.StatusFound, status)
+			require.Equal(t, escaped(links[0].Target), got)
+		}
+		wg.Wait()
+		require.Zero(t, failed.Load(), "redirects of %s that failed", e.Region)
+	}
+	for _, pid := range []int{int(state.Postgres.PID), int(state.Control.PID)} {
+		require.NoError(t, unix.Kill(pid, unix.SIGCONT))
+	}
+	r = devtest.Run(t, []string{"WAYPOST_DATA_DIR=" + s.DataDir()}, "links", "create", "https://example.com/after", "--code", "afterwards")
+	require.Zero(t, r.Code, r.Stderr)
+	requireRedirects(t, s.State(), []created{{Code: "afterwards", Target: "https://example.com/after"}})
+	s.Stop()
+}
+
+// position is where a node stands, by its /readyz.
+func position(t *testing.T, admin string) string {
+	t.Helper()
+	res, err := visitor.Get(admin + "/readyz")
+	require.NoError(t, err)
+	var detail struct{ Position string }
+	require.NoError(t, json.NewDecoder(res.Body).Decode(&detail))
+	require.NoError(t, res.Body.Close())
+	return detail.Position
+}

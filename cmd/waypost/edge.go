@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"waypost"
+	"waypost/cmd/waypost/internal/config"
+	"waypost/cmd/waypost/internal/node"
+	"waypost/edge"
+	"waypost/replication"
+)
+
+func (p *program) edgeCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "edge",
+		Short: "Run an edge",
+		Long: `Run an edge: it keeps a full replica of the links and answers redirects from it,
+also when the control plane is out of reach or this edge is started again then.`,
+		Example: `  waypost edge --config /etc/waypost/edge.yaml
+  waypost edge --config /etc/waypost/edge.yaml --check-config
+  waypost edge --region eu-west-1 --control-url https://control.example.com \
+    --data-dir /var/lib/waypost/edge --token-file /run/secrets/edge-token`,
+	}
+	p.bind(c, "edge", "log")
+	check := func(cfg config.Config) error { return errors.Join(cfg.Log.Check(), cfg.Edge.Check()) }
+	return p.node(c, check, func(ctx context.Context, cfg config.Config) error {
+		log, err := p.logger(cfg.Log)
+		if err != nil {
+			return err
+		}
+		return runEdge(ctx, cfg.Edge, log)
+	})
+}
+
+// runEdge holds an edge until ctx ends.
+func runEdge(ctx context.Context, cfg config.Edge, log *slog.Logger) (err error) {
+	ln, err := node.Listen(ctx, cfg.Addr, "--addr")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeListener(ln)) }()
+	adminLn, err := node.Listen(ctx, cfg.AdminAddr, "--admin-addr")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeListener(adminLn)) }()
+
+	registry := newRegistry()
+	store, err := openEdgeStore(cfg, log, registry)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	e := &edgeNode{cfg: cfg, log: log.With("node", store.node), store: store, registry: registry}
+	e.freshness.start = time.Now()
+	e.follower, err = replication.NewFollower(replication.FollowConfig{
+		URL: cfg.ControlURL, Token: cfg.Token.Reveal(), Node: store.node, Region: waypost.Region(cfg.Region),
+		Sink: store, Logger: e.log, Fatal: e.isFatal,
+	})
+	if err != nil {
+		return err
+	}
+	return e.serve(ctx, ln, adminLn)
+}
+
+// edgeNode is a running edge.
+type edgeNode struct {
+	cfg       config.Edge
+	log       *slog.Logger
+	store     *edgeStore
+	follower  *replication.Follower
+	registry  *prometheus.Registry
+	freshness freshness
+}
+
+func (e *edgeNode) serve(ctx context.Context, ln, adminLn net.Listener) error {
+	proxies, err := config.ParseNetworks(e.cfg.TrustedProxies)
+	if err != nil {
+		return fmt.Errorf("edge.trusted_proxies: %w", err)
+	}
+	e.registerMetrics()
+	server := edge.New(edge.Config{
+		Links: e.store, StrictHosts: e.cfg.StrictHosts, TrustedProxies: proxies,
+		Version: productVersion(), Region: waypost.Region(e.cfg.Region), Node: e.store.node,
+		MaxStaleness: e.cfg.MaxStaleness, Staleness: e.freshness.age,
+		Logger: e.log, Metrics: e.registry,
+	})
+	admin := node.Admin{Ready: e.ready, Metrics: e.registry, Logger: e.log}
+
+	// The admin listener stays open while requests under way end.
+	adminCtx, closeAdmin := context.WithCancel(context.WithoutCancel(ctx))
+	defer closeAdmin()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return admin.Serve(adminCtx, adminLn) })
+	group.Go(func() error { return e.explain(unlessEnded(ctx, e.follower.Run(ctx))) })
+	group.Go(func() error { e.freshness.watch(ctx, e.follower); return nil })
+	group.Go(func() error { return server.Serve(ln) })
+	group.Go(func() error {
+		defer closeAdmin()
+		<-ctx.Done()
+		return e.drain(ctx, server)
+	})
+	err = node.WriteStatus(e.cfg.StatusFile, node.Status{
+		PID: os.Getpid(), Role: "edge", Node: e.store.node, Region: e.cfg.Region,
+		Addr: ln.Addr().String(), AdminAddr: adminLn.Addr().String(),
+	})
+	if err != nil {
+		group.Go(func() error { return err })
+	} else {
+		e.log.Info("edge is listening", "addr", ln.Addr().String(), "admin_addr", adminLn.Addr().String(), "version", productVersion())
+	}
+	return group.Wait()
+}
+
+// drain gives requests under way some time. Clients that hold connections open for
+// longer, often without a request, must not make a stop fail.
+func (e *edgeNode) drain(ctx context.Context, server *edge.Server) error {
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.cfg.ShutdownTimeout)
+	defer cancel()
+	err := server.Shutdown(limit)
+	if err != nil && limit.Err() != nil {
+		e.log.Warn("stopping with connections still open", "after", e.cfg.ShutdownTimeout)
+		return nil
+	}
+	return err
+}
+
+// isFatal ends an edge that cannot become what its operator wants: one that has
+// nothing to serve and is not let in, or whose data is of another cluster. One
+// that serves goes on serving, whatever the control plane says later.
+func (e *edgeNode) isFatal(err error) bool {
+	switch {
+	case errors.Is(err, replication.ErrOtherCluster):
+		return e.follower.Status().HeardAt.IsZero()
+	case errors.Is(err, replication.ErrUnauthorized), errors.Is(err, replication.ErrProtocol):
+		_, serves := e.store.Cluster()
+		if serves {
+			e.log.Error("the control plane refuses this edge, which goes on serving what it has", "error", err)
+		}
+		return !serves
+	}
+	return false
+}
+
+// explain says what to do about what ended the follower.
+func (e *edgeNode) explain(err error) error {
+	switch {
+	case errors.Is(err, replication.ErrUnauthorized):
+		return fmt.Errorf("the control plane at %s refused the token: set WAYPOST_EDGE_TOKEN or --token-file to its edge token: %w", e.cfg.ControlURL, err)
+	case errors.Is(err, replication.ErrOtherCluster):
+		return fmt.Errorf("the data directory %s is of another cluster than %s: choose another --data-dir, or remove this one if it is not needed: %w", e.cfg.DataDir, e.cfg.ControlURL, err)
+	case errors.Is(err, replication.ErrProtocol):
+		return fmt.Errorf("the control plane at %s is of another version: run the same version of waypost on both: %w", e.cfg.ControlURL, err)
+	}
+	return err
+}

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"waypost/replication"
+)
+
+// edgeStatus is what /readyz of an edge tells.
+type edgeStatus struct {
+	Status       string  `json:"status"` // "ready" with a replica, however old; "unready" without
+	Node         string  `json:"node"`
+	Region       string  `json:"region"`
+	Version      string  `json:"version"`
+	Position     string  `json:"position,omitempty"`
+	Sequence     uint64  `json:"sequence"`
+	HeadSequence uint64  `json:"head_sequence"` // as last heard
+	Lag          *uint64 `json:"lag"`           // transactions; null when unknown
+	Connected    bool    `json:"connected"`
+	Restoring    bool    `json:"restoring"`
+	AgeSeconds   float64 `json:"age_seconds"`      // since the replica was last known to be at the head
+	Snapshots    int     `json:"snapshots"`        // taken since the start
+	Digest       string  `json:"digest,omitempty"` // at the position; left out while that moves
+	LastError    string  `json:"last_error,omitempty"`
+	Degraded     string  `json:"degraded,omitempty"` // why the replica takes no more changes
+}
+
+// ready is true as soon as there is a replica: a stale one still serves.
+func (e *edgeNode) ready(context.Context) (any, bool) {
+	st := e.follower.Status()
+	_, serves := e.store.Cluster()
+	// The sink's own position, because the follower knows none before it connects.
+	at := e.store.Position()
+	detail := edgeStatus{
+		Status: "unready", Node: e.store.node, Region: e.cfg.Region, Version: productVersion(),
+		Sequence: at.Seq, HeadSequence: st.Head.Position.Seq,
+		Connected: st.Connected, Restoring: st.Restoring, Snapshots: st.Snapshots,
+		AgeSeconds: e.freshness.age().Seconds(),
+	}
+	if serves {
+		detail.Status, detail.Position = "ready", at.String()
+	}
+	if digest, still := e.store.Digest(at); still {
+		detail.Digest = fmt.Sprintf("%016x", digest)
+	}
+	if lag, known := st.Lag(); known {
+		detail.Lag = &lag
+	}
+	if err := e.store.Degraded(); err != nil {
+		detail.Degraded = err.Error()
+	}
+	if st.Err != nil {
+		detail.LastError = st.Err.Error()
+	}
+	return detail, serves
+}
+
+func (e *edgeNode) registerMetrics() {
+	gauge := func(name, help string, value func() float64) {
+		e.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
+	}
+	gauge("waypost_replica_sequence", "Sequence up to which the replica has the changelog.",
+		func() float64 { return float64(e.store.Position().Seq) })
+	gauge("waypost_replica_head_sequence", "Sequence of the origin's head, as last heard.",
+		func() float64 { return float64(e.follower.Status().Head.Position.Seq) })
+	gauge("waypost_replica_age_seconds", "Time since the replica was last known to be at the head.",
+		func() float64 { return e.freshness.age().Seconds() })
+	gauge("waypost_replica_connected", "1 while the stream is connected.", func() float64 {
+		if e.follower.Status().Connected {
+			return 1
+		}
+		return 0
+	})
+}
+
+// freshness remembers when the replica was last at the head, so that redirects
+// can ask for its age without a lock.
+type freshness struct {
+	start time.Time
+	at    atomic.Int64 // nanoseconds after start (monotonic); 0: not since then
+}
+
+func (f *freshness) age() time.Duration {
+	return time.Since(f.start) - time.Duration(f.at.Load())
+}
+
+// watch looks at the follower until ctx ends.
+func (f *freshness) watch(ctx context.Context, follower *replication.Follower) {
+	look := time.NewTicker(250 * time.Millisecond)
+	defer look.Stop()
+	for {
+		st := follower.Status()
+		if lag, known := st.Lag(); known && lag == 0 {
+			f.at.Store(int64(st.AdvancedAt.Sub(f.start)))
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-look.C:
+		}
+	}
+}

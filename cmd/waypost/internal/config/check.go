@@ -1,0 +1,216 @@
+package config
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"time"
+
+	"waypost"
+)
+
+// Check judges the settings of logging.
+func (l *Log) Check() error {
+	return errors.Join(
+		oneOf("log.level", l.Level, "debug", "info", "warn", "error"),
+		oneOf("log.format", l.Format, "auto", "text", "json"),
+	)
+}
+
+// Check judges the settings of a control plane. The error tells the first thing
+// to mend.
+func (c *Control) Check() error {
+	_, networks := ParseNetworks(c.TrustedProxies)
+	return first(
+		address("control.addr", c.Addr),
+		address("control.admin_addr", c.AdminAddr),
+		region("control.region", c.Region),
+		nodeName("control.node", c.Node),
+		regions("control.regions", c.Regions),
+		required("control.base_url", c.BaseURL, "give --base-url, what short URLs begin with, such as https://go.example.com"),
+		origin("control.base_url", c.BaseURL),
+		required("control.database_url", c.DatabaseURL.Reveal(), "set WAYPOST_CONTROL_DATABASE_URL, or --database-url-file"),
+		database("control.database_url", c.DatabaseURL.Reveal()),
+		required("control.cluster_secret", c.ClusterSecret.Reveal(), "set WAYPOST_CONTROL_CLUSTER_SECRET, or --cluster-secret-file; `openssl rand -hex 32` makes one"),
+		secretKey("control.cluster_secret", c.ClusterSecret.Reveal()),
+		required("control.edge_token", c.EdgeToken.Reveal(), "set WAYPOST_CONTROL_EDGE_TOKEN, or --edge-token-file; `openssl rand -hex 32` makes one"),
+		atLeast("control.edge_token", c.EdgeToken.Reveal(), 16),
+		prefixed("control.trusted_proxies", networks),
+		between("control.code_length", c.CodeLength, 5, 10),
+		between("control.prefix_length", c.PrefixLength, 1, 4),
+		between("control.lease_size", c.LeaseSize, 1, 1_000_000),
+		positive("control.shutdown_timeout", c.ShutdownTimeout),
+	)
+}
+
+// Check judges the settings of an edge. The error tells the first thing to mend.
+func (e *Edge) Check() error {
+	_, networks := ParseNetworks(e.TrustedProxies)
+	return first(
+		address("edge.addr", e.Addr),
+		address("edge.admin_addr", e.AdminAddr),
+		region("edge.region", e.Region),
+		nodeName("edge.node", e.Node),
+		required("edge.control_url", e.ControlURL, "give --control-url, the control plane to follow, such as http://10.0.0.1:8080"),
+		origin("edge.control_url", e.ControlURL),
+		required("edge.token", e.Token.Reveal(), "set WAYPOST_EDGE_TOKEN, or --token-file, to the control plane's edge token"),
+		required("edge.data_dir", e.DataDir, "give --data-dir, the directory of the replica"),
+		prefixed("edge.trusted_proxies", networks),
+		notNegative("edge.max_staleness", e.MaxStaleness),
+		positive("edge.shutdown_timeout", e.ShutdownTimeout),
+	)
+}
+
+// ParseNetworks reads networks, or single addresses, such as 10.0.0.0/8 and ::1.
+func ParseNetworks(texts []string) ([]netip.Prefix, error) {
+	var networks []netip.Prefix
+	for _, text := range texts {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			addr, err := netip.ParseAddr(text)
+			if err != nil {
+				return nil, fmt.Errorf("%q is no network such as 10.0.0.0/8", text)
+			}
+			p = netip.PrefixFrom(addr, addr.BitLen())
+		}
+		networks = append(networks, p.Masked())
+	}
+	return networks, nil
+}
+
+func first(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func prefixed(path string, err error) error {
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+func required(path, value, whatToDo string) error {
+	if value == "" {
+		return fmt.Errorf("%s is missing: %s", path, whatToDo)
+	}
+	return nil
+}
+
+func oneOf(path, value string, allowed ...string) error {
+	for _, a := range allowed {
+		if value == a {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s: %q is none of %v", path, value, allowed)
+}
+
+func between(path string, n, low, high int) error {
+	if n < low || n > high {
+		return fmt.Errorf("%s: %d is not between %d and %d", path, n, low, high)
+	}
+	return nil
+}
+
+func atLeast(path, secret string, n int) error {
+	if len(secret) < n {
+		return fmt.Errorf("%s: shorter than %d characters", path, n)
+	}
+	return nil
+}
+
+func secretKey(path, secret string) error {
+	if b, err := hex.DecodeString(secret); err != nil || len(b) != 32 {
+		return fmt.Errorf("%s: not 32 bytes in hex, which are 64 digits", path)
+	}
+	return nil
+}
+
+func positive(path string, d time.Duration) error {
+	if d <= 0 {
+		return fmt.Errorf("%s: %s is not more than 0", path, d)
+	}
+	return nil
+}
+
+func notNegative(path string, d time.Duration) error {
+	if d < 0 {
+		return fmt.Errorf("%s: %s is less than 0", path, d)
+	}
+	return nil
+}
+
+func region(path, text string) error {
+	if text == "" {
+		return fmt.Errorf("%s is missing: give --region, such as us-east-1", path)
+	}
+	_, err := waypost.ParseRegion(text)
+	return prefixed(path, err)
+}
+
+func regions(path string, texts []string) error {
+	for _, text := range texts {
+		if err := region(path, text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// nodeName allows what is safe in a header, a label and a file's name.
+func nodeName(path, text string) error {
+	if len(text) > 64 {
+		return fmt.Errorf("%s: longer than 64 characters", path)
+	}
+	for _, r := range text {
+		if (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '_' && r != '.' {
+			return fmt.Errorf("%s: %q has characters other than letters, digits, dots, - and _", path, text)
+		}
+	}
+	return nil
+}
+
+func address(path, text string) error { return prefixed(path, CheckAddress(text)) }
+
+// CheckAddress says whether text is HOST:PORT; the host may be left out.
+func CheckAddress(text string) error {
+	_, port, err := net.SplitHostPort(text)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	if err != nil {
+		return fmt.Errorf("%q is no address such as 127.0.0.1:8080", text)
+	}
+	return nil
+}
+
+func origin(path, text string) error { return prefixed(path, CheckOrigin(text)) }
+
+// CheckOrigin says whether text is a URL of scheme and host only, to which paths
+// can be appended.
+func CheckOrigin(text string) error {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" ||
+		u.User != nil || u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.Fragment != "" {
+		return fmt.Errorf("%q is no URL of scheme and host only, such as https://go.example.com", text)
+	}
+	return nil
+}
+
+// database does not repeat the URL, which may hold a password.
+func database(path, text string) error {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" {
+		return fmt.Errorf("%s: no URL such as postgres://USER@HOST/DATABASE", path)
+	}
+	return nil
+}

@@ -1,0 +1,73 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+)
+
+// explain turns an error of the YAML decoder into "FILE:LINE:COLUMN: what" and,
+// on the lines below, the place with a caret.
+func explain(name string, err error) error {
+	bad, ok := errors.AsType[yaml.Error](err)
+	if !ok || bad.GetToken() == nil || bad.GetToken().Position == nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	message := bad.GetMessage()
+	if m := unknownField.FindStringSubmatch(message); m != nil {
+		message = fmt.Sprintf("unknown key %q%s", m[1], didYouMean(m[1], keys()))
+	}
+	at := bad.GetToken().Position
+	// The decoder's own rendering begins with "[LINE:COLUMN] message".
+	_, place, _ := strings.Cut(bad.FormatError(false, true), "\n")
+	return fmt.Errorf("%s:%d:%d: %s\n%s", name, at.Line, at.Column, message, strings.TrimRight(place, "\n"))
+}
+
+var unknownField = regexp.MustCompile(`unknown field "([^"]*)"`)
+
+// keys gives the names of all sections and settings.
+func keys() []string {
+	var all []string
+	for _, s := range settings() {
+		section, key, _ := strings.Cut(s.Path, ".")
+		all = append(all, section, key)
+	}
+	return all
+}
+
+// didYouMean hints at the nearest known name, or is "" when none is near.
+func didYouMean(name string, known []string) string {
+	nearest, distance := "", len(name)/3+1
+	for _, k := range known {
+		if d := editDistance(name, k); d < distance || d == distance && k < nearest {
+			nearest, distance = k, d
+		}
+	}
+	if nearest == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (did you mean %s?)", nearest)
+}
+
+// editDistance counts the bytes to insert, delete or replace (Levenshtein).
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			diagonal, row[j+1] = row[j+1], min(diagonal+cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}

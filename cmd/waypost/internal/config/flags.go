@@ -1,0 +1,55 @@
+package config
+
+import (
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// Flags are the settings that were given on the command line. Zero is ready to use.
+type Flags struct {
+	given map[string]string // by path
+}
+
+// Bind declares the flags of whole sections ("control") and of single settings
+// ("control.database_url") in set. A value is judged as it is parsed.
+func (f *Flags) Bind(set *pflag.FlagSet, getenv func(string) string, names ...string) {
+	if f.given == nil {
+		f.given = make(map[string]string)
+	}
+	start := defaults(getenv)
+	for _, s := range settings() {
+		for _, name := range names {
+			if s.Flag == "" || name != s.Path && name != s.Section() {
+				continue
+			}
+			value := &flagValue{setting: s, given: f.given, text: s.get(&start)}
+			flag := set.VarPF(value, s.Flag, "", s.Help+" ("+s.Env+")")
+			if value.Type() == "bool" {
+				flag.NoOptDefVal = "true"
+			}
+		}
+	}
+}
+
+// flagValue notes what was given; [Load] applies it last, over file and variables.
+type flagValue struct {
+	setting Setting
+	given   map[string]string
+	text    string
+}
+
+func (v *flagValue) String() string { return v.text }
+func (v *flagValue) Type() string   { return v.setting.typeName() }
+
+func (v *flagValue) Set(text string) error {
+	var scratch Config
+	if err := v.setting.set(&scratch, text); err != nil {
+		return err
+	}
+	if v.Type() == "list" && v.given[v.setting.Path] != "" {
+		text = strings.Join([]string{v.given[v.setting.Path], text}, ",")
+	}
+	v.text, v.given[v.setting.Path] = text, text
+	return nil
+}

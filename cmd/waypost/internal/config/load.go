@@ -1,0 +1,232 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+)
+
+// Sources are where settings come from, the later over the earlier.
+type Sources struct {
+	File    string   // path of the YAML file, "" for none
+	Environ []string // as os.Environ gives it
+	Flags   *Flags   // may be nil
+}
+
+// fileVariable names the configuration file where --config does not.
+const fileVariable = "WAYPOST_CONFIG"
+
+// Bounds of what is read from disk.
+const (
+	maxFile   = 1 << 20
+	maxSecret = 4 << 10
+)
+
+// Load puts the settings together and reads the files that hold secrets. It does
+// not judge what the settings say: that is for [Control.Check] and the like,
+// since a command needs only its own. Errors are the user's to mend and end in a
+// first line that says where.
+func Load(src Sources) (Config, error) {
+	env := environment(src.Environ)
+	cfg := defaults(func(name string) string { return env[name] })
+	if src.File == "" {
+		src.File = env[fileVariable]
+	}
+	if src.File != "" {
+		layer, err := readFile(src.File, cfg)
+		if err != nil {
+			return Config{}, err
+		}
+		cfg = layer
+	}
+	if err := applyEnvironment(&cfg, env); err != nil {
+		return Config{}, err
+	}
+	if src.Flags != nil {
+		if err := apply(&cfg, src.Flags.given, func(s Setting) string { return "--" + s.Flag }); err != nil {
+			return Config{}, err
+		}
+	}
+	return cfg, readSecrets(&cfg)
+}
+
+// readFile decodes over the settings that there are, so that a key left out keeps
+// its value.
+func readFile(name string, lower Config) (Config, error) {
+	text, err := readBounded(name, maxFile)
+	if err != nil {
+		return Config{}, fmt.Errorf("configuration file: %w", err)
+	}
+	cfg := lower
+	decoder := yaml.NewDecoder(strings.NewReader(text), yaml.Strict())
+	if err := decoder.Decode(&cfg); err != nil && !errors.Is(err, io.EOF) {
+		return Config{}, explain(name, err)
+	}
+	if err := decoder.Decode(new(any)); !errors.Is(err, io.EOF) {
+		return Config{}, fmt.Errorf("%s: a configuration is one YAML document, not several", name)
+	}
+	keepEmptySections(&cfg, &lower)
+	if err := onlyOneOfEach(func(s Setting) bool { return s.get(&cfg) != "" }, func(s Setting) string { return s.Path }); err != nil {
+		return Config{}, fmt.Errorf("%s: %w", name, err)
+	}
+	return cfg, nil
+}
+
+// keepEmptySections undoes that the decoder clears a section whose key has
+// nothing below it, or everything when the file is empty.
+func keepEmptySections(cfg, lower *Config) {
+	decoded, before := reflect.ValueOf(cfg).Elem(), reflect.ValueOf(lower).Elem()
+	for i := range decoded.NumField() {
+		if decoded.Field(i).IsZero() {
+			decoded.Field(i).Set(before.Field(i))
+		}
+	}
+}
+
+// serviceVariable matches what Kubernetes puts into the environment of every
+// container for a service whose name begins with waypost.
+var serviceVariable = regexp.MustCompile(`_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT|PORT_\d+_(TCP|UDP)(_\w+)?)$`)
+
+func applyEnvironment(cfg *Config, env map[string]string) error {
+	known := map[string]Setting{}
+	for _, s := range settings() {
+		known[s.Env] = s
+	}
+	given := map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		if !strings.HasPrefix(name, "WAYPOST_") || name == fileVariable {
+			continue
+		}
+		s, ok := known[name]
+		if ok {
+			given[s.Path] = env[name]
+		} else if !serviceVariable.MatchString(name) {
+			return fmt.Errorf("unknown environment variable %s%s", name, didYouMean(name, slices.Collect(maps.Keys(known))))
+		}
+	}
+	return apply(cfg, given, func(s Setting) string { return s.Env })
+}
+
+// apply sets one layer of settings, by path. Within a layer a secret comes from a
+// value or from a file; either takes the place of both of a lower layer.
+func apply(cfg *Config, given map[string]string, name func(Setting) string) error {
+	isGiven := func(s Setting) bool { _, ok := given[s.Path]; return ok }
+	if err := onlyOneOfEach(isGiven, name); err != nil {
+		return err
+	}
+	for value, file := range secrets() {
+		if isGiven(value) {
+			file.field(cfg).SetString("")
+		}
+		if isGiven(file) {
+			value.field(cfg).SetString("")
+		}
+	}
+	for _, s := range settings() {
+		if !isGiven(s) {
+			continue
+		}
+		if err := s.set(cfg, given[s.Path]); err != nil {
+			return fmt.Errorf("%s: %w", name(s), err)
+		}
+	}
+	return nil
+}
+
+// secrets pairs each secret with the setting that names a file for it.
+func secrets() func(yield func(value, file Setting) bool) {
+	return func(yield func(value, file Setting) bool) {
+		all := settings()
+		for _, value := range all {
+			at := slices.IndexFunc(all, func(s Setting) bool { return s.Path == value.Path+"_file" })
+			if at >= 0 && !yield(value, all[at]) {
+				return
+			}
+		}
+	}
+}
+
+func onlyOneOfEach(given func(Setting) bool, name func(Setting) string) error {
+	for value, file := range secrets() {
+		if given(value) && given(file) {
+			return fmt.Errorf("both %s and %s are given: leave one out", name(value), name(file))
+		}
+	}
+	return nil
+}
+
+func readSecrets(cfg *Config) error {
+	for value, file := range secrets() {
+		name := file.field(cfg).String()
+		if name == "" {
+			continue
+		}
+		text, err := readBounded(name, maxSecret)
+		if err != nil {
+			return fmt.Errorf("%s: %w", file.Path, err)
+		}
+		if text = strings.TrimSpace(text); text == "" {
+			return fmt.Errorf("%s: %s is empty", file.Path, name)
+		}
+		value.field(cfg).SetString(text)
+	}
+	return nil
+}
+
+func readBounded(name string, limit int64) (string, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return "", err
+	}
+	text, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err := errors.Join(err, f.Close()); err != nil {
+		return "", err
+	}
+	if int64(len(text)) > limit {
+		return "", &fs.PathError{Op: "read", Path: name, Err: fmt.Errorf("larger than %d bytes", limit)}
+	}
+	return string(text), nil
+}
+
+// Environ gives the variables that make [Load] find c's settings of the named
+// sections, secrets included: how a parent configures its children.
+func (c Config) Environ(sections ...string) []string {
+	start := defaults(func(string) string { return "" })
+	var list []string
+	for _, s := range settings() {
+		value := s.get(&c)
+		if secret, ok := s.field(&c).Interface().(Secret); ok {
+			value = secret.Reveal()
+		}
+		if slices.Contains(sections, s.Section()) && value != s.get(&start) {
+			list = append(list, s.Env+"="+value)
+		}
+	}
+	return list
+}
+
+// WithoutSettings gives the variables of an environment that are not Waypost's.
+func WithoutSettings(environ []string) []string {
+	return slices.DeleteFunc(slices.Clone(environ), func(entry string) bool {
+		return strings.HasPrefix(entry, "WAYPOST_")
+	})
+}
+
+func environment(list []string) map[string]string {
+	env := make(map[string]string, len(list))
+	for _, entry := range list {
+		if name, value, ok := strings.Cut(entry, "="); ok {
+			env[name] = value
+		}
+	}
+	return env
+}

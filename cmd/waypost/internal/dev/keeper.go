@@ -1,0 +1,146 @@
+package dev
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// restartDelay passes between the death of a process and its next start.
+const restartDelay = time.Second
+
+// process is a running part of the system.
+type process interface {
+	PID() int
+	// Done is closed when the process has ended; Err then says how.
+	Done() <-chan struct{}
+	Err() error
+	// Stop ends the process, cleanly while ctx lasts and by force after it, and
+	// waits for its end.
+	Stop(ctx context.Context) error
+}
+
+// keeper keeps one process running: begin, then end. It owns one goroutine.
+type keeper struct {
+	name    string
+	start   func(ctx context.Context) (process, error)
+	changed func(p process) error // p is nil while the process is down
+	ended   func(err error)       // when the process ends by itself
+	restart bool
+	grace   time.Duration // for a clean stop
+	log     *slog.Logger
+
+	stop    context.CancelFunc // nil before begin
+	stopped chan error         // gets the outcome of the last stop
+
+	mu  sync.Mutex
+	now process // nil while down
+}
+
+func (s *system) keeper(name string, grace time.Duration, start func(context.Context) (process, error), changed func(process) error) *keeper {
+	return &keeper{
+		name: name, start: start, changed: changed, grace: grace,
+		ended:   func(err error) { s.noteEnd(name, err) },
+		restart: s.cfg.Settings.Dev.Restart, log: s.log.With("process", name),
+	}
+}
+
+// begin starts the process for the first time; when that fails there is nothing
+// to end. From then on it is started again whenever it dies.
+func (k *keeper) begin(ctx context.Context) error {
+	p, err := k.start(ctx)
+	if err != nil {
+		return err
+	}
+	if err := k.set(p); err != nil {
+		return errors.Join(err, k.stopNow(ctx, p))
+	}
+	k.log.Info("started", "pid", p.PID())
+	run, stop := context.WithCancel(context.WithoutCancel(ctx))
+	k.stop, k.stopped = stop, make(chan error, 1)
+	go func() { k.stopped <- k.keep(run, p) }()
+	return nil
+}
+
+// end stops the process and waits for it.
+func (k *keeper) end() error {
+	if k.stop == nil {
+		return nil
+	}
+	k.stop()
+	return <-k.stopped
+}
+
+// current is the process, nil while it is down.
+func (k *keeper) current() process {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.now
+}
+
+func (k *keeper) set(p process) error {
+	k.mu.Lock()
+	k.now = p
+	k.mu.Unlock()
+	return k.changed(p)
+}
+
+func (k *keeper) keep(ctx context.Context, p process) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return k.stopNow(ctx, p)
+		case <-p.Done():
+		}
+		k.log.Error("process ended", "pid", p.PID(), "error", p.Err(), "restart", k.restart)
+		k.tell(nil)
+		k.ended(p.Err())
+		if !k.restart {
+			<-ctx.Done()
+			return nil
+		}
+		if p = k.again(ctx); p == nil {
+			return nil
+		}
+		k.log.Info("started again", "pid", p.PID())
+		k.tell(p)
+	}
+}
+
+// again tries until the process runs; nil when ctx has ended meanwhile.
+func (k *keeper) again(ctx context.Context) process {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(restartDelay):
+		}
+		p, err := k.start(ctx)
+		if err == nil {
+			return p
+		}
+		if ctx.Err() == nil {
+			k.log.Error("process does not start", "error", err)
+		}
+	}
+}
+
+// tell is for changes that nobody waits for.
+func (k *keeper) tell(p process) {
+	if err := k.set(p); err != nil {
+		k.log.Error("cannot write the state", "error", err)
+	}
+}
+
+func (k *keeper) stopNow(ctx context.Context, p process) error {
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), k.grace)
+	defer cancel()
+	if err := p.Stop(limit); err != nil {
+		return fmt.Errorf("stop %s: %w", k.name, err)
+	}
+	k.log.Info("stopped")
+	return nil
+}

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"waypost/cmd/waypost/internal/config"
+)
+
+// Exit codes.
+const (
+	exitOK      = 0
+	exitFailure = 1
+	exitUsage   = 2 // the command line or the configuration has to be mended
+)
+
+// program is one run of the command.
+type program struct {
+	stdin   io.Reader
+	stdout  io.Writer
+	stderr  io.Writer
+	environ []string
+
+	flags      config.Flags
+	configFile string
+	output     string // "text" or "json"
+}
+
+// usageError is a mistake in the command line or the configuration.
+type usageError struct{ err error }
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+// run gives the exit code. A failure is one line on standard error that says what
+// to do; only a mistake in a configuration file shows its place below that.
+func (p *program) run(ctx context.Context, args []string) int {
+	root := p.rootCommand()
+	root.SetArgs(args)
+	root.SetIn(p.stdin)
+	root.SetOut(p.stdout)
+	root.SetErr(p.stderr)
+	command, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return exitOK
+	}
+	text, code := err.Error(), exitFailure
+	usage, ok := errors.AsType[*usageError](err)
+	switch {
+	case ok:
+		code = exitUsage
+	case strings.HasPrefix(text, "unknown command "): // cobra's own, at the root
+		code, usage = exitUsage, &usageError{err}
+		text, _, _ = strings.Cut(text, "\n")
+	default:
+		text = oneLine(text)
+	}
+	if usage != nil && !strings.Contains(text, "\n") {
+		text += fmt.Sprintf(" (see `%s --help`)", command.CommandPath())
+	}
+	if _, err := fmt.Fprintf(p.stderr, "waypost: %s\n", text); err != nil {
+		return exitFailure
+	}
+	return code
+}
+
+// oneLine joins the lines of an error that has several causes, each once.
+func oneLine(text string) string {
+	var parts []string
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" && !slices.Contains(parts, line) {
+			parts = append(parts, line)
+		}
+	}
+	return strings.ReplaceAll(strings.Join(parts, "; "), ":; ", ": ")
+}
+
+func (p *program) rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "waypost",
+		Short: "A link redirect platform: one control plane, many edges",
+		Long: `Waypost is a link redirect platform. A control plane owns the links in PostgreSQL
+and streams every change to edges, each of which answers redirects from its own
+full replica.
+
+Settings come from one YAML file (--config or WAYPOST_CONFIG), WAYPOST_* variables
+over it, and flags over both. Exit codes: 0 done, 1 failed, 2 wrong usage.`,
+		Example: `  waypost dev                                   everything on this machine
+  waypost links create https://example.com      a first link
+  waypost control --config /etc/waypost.yaml    a control plane
+  waypost edge --config /etc/waypost.yaml       an edge`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		PersistentPreRunE: func(*cobra.Command, []string) error {
+			if p.output != "text" && p.output != "json" {
+				return &usageError{fmt.Errorf("--output: %q is neither text nor json", p.output)}
+			}
+			return nil
+		},
+	}
+	root.PersistentFlags().StringVar(&p.configFile, "config", "", "configuration file, YAML (WAYPOST_CONFIG)")
+	root.PersistentFlags().StringVarP(&p.output, "output", "o", "text", "format of what is printed: text or json")
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
+	root.AddCommand(p.devCommand(), p.controlCommand(), p.edgeCommand(), p.migrateCommand(),
+		p.linksCommand(), p.keysCommand(), p.versionCommand())
+	root.CompletionOptions.HiddenDefaultCmd = false
+	return root
+}
+
+// group is a command that only holds others.
+func group(use, short string, commands ...*cobra.Command) *cobra.Command {
+	c := &cobra.Command{
+		Use: use, Short: short, Args: arguments(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(commands...)
+	return c
+}
+
+// arguments makes a wrong number of arguments a wrong usage.
+func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if err := check(c, args); err != nil {
+			return &usageError{err}
+		}
+		return nil
+	}
+}
+
+// bind gives a command the flags of whole sections or single settings.
+func (p *program) bind(c *cobra.Command, names ...string) *cobra.Command {
+	p.flags.Bind(c.Flags(), p.getenv, names...)
+	return c
+}
+
+// settings loads the configuration and lets check judge what the command needs.
+func (p *program) settings(check func(config.Config) error) (config.Config, error) {
+	cfg, err := config.Load(config.Sources{File: p.configFile, Environ: p.environ, Flags: &p.flags})
+	if err == nil && check != nil {
+		err = check(cfg)
+	}
+	if err != nil {
+		return config.Config{}, &usageError{err}
+	}
+	return cfg, nil
+}
+
+// node makes the command of a long-running process out of its check and its run,
+// with --check-config, which does the first only.
+func (p *program) node(c *cobra.Command, check func(config.Config) error, run func(context.Context, config.Config) error) *cobra.Command {
+	checkOnly := c.Flags().Bool("check-config", false, "only say whether the configuration is right, and change nothing")
+	c.Args = arguments(cobra.NoArgs)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		cfg, err := p.settings(check)
+		if err != nil {
+			return err
+		}
+		if *checkOnly {
+			return p.print("the configuration is right", map[string]bool{"valid": true})
+		}
+		return run(c.Context(), cfg)
+	}
+	return c
+}
+
+// print writes a result in the format that was asked for.
+func (p *program) print(text string, value any) error {
+	if p.output == "json" {
+		encoder := json.NewEncoder(p.stdout)
+		encoder.SetEscapeHTML(false)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(value)
+	}
+	_, err := fmt.Fprintln(p.stdout, text)
+	return err
+}
+
+func (p *program) getenv(name string) string {
+	for _, entry := range p.environ {
+		if key, value, ok := strings.Cut(entry, "="); ok && key == name {
+			return value
+		}
+	}
+	return ""
+}
+
+// onTerminal reports whether w is one.
+func onTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}

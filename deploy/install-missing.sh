@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# Installs what Waypost needs on a development machine and does not find: as root
+# from Debian's or Ubuntu's packages, otherwise by telling what to install.
+#
+#   deploy/install-missing.sh postgres|cc ...
+set -euo pipefail
+
+# Where `waypost dev` looks for the server, too; 15 is the oldest version that does.
+have_postgres() {
+  local dir
+  for dir in /usr/lib/postgresql/*/bin "$(pg_config --bindir 2>/dev/null || true)" "$(dirname "$(readlink -f "$(command -v postgres || true)")")"; do
+    if [[ -x "$dir/postgres" && -x "$dir/initdb" ]] && (($("$dir/postgres" --version | sed -E 's/.*\(PostgreSQL\) ([0-9]+).*/\1/') >= 15)); then
+      return 0
+    fi
+  done
+  return 1
+}
+
+have_cc() {
+  command -v "${CC:-gcc}" >/dev/null || command -v clang >/dev/null
+}
+
+can_install() {
+  [[ $EUID -eq 0 ]] && command -v apt-get >/dev/null
+}
+
+apt() {
+  DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends -o Dpkg::Options::=--force-confold "$@"
+}
+
+# Debian's package would make and start a cluster of its own, on port 5432. Only
+# the binaries are wanted, so that is switched off for as long as it installs.
+install_postgres() {
+  local conf=/etc/postgresql-common/createcluster.conf
+  apt update
+  apt install postgresql-common
+  local saved
+  saved=$(mktemp)
+  cp -p "$conf" "$saved"
+  # shellcheck disable=SC2064 # the names of now are meant
+  trap "cp -p '$saved' '$conf'; rm -f '$saved'" EXIT
+  sed -i -E '/^[#[:space:]]*create_main_cluster[[:space:]]*=/d' "$conf"
+  echo 'create_main_cluster = false' >>"$conf"
+  apt install postgresql
+}
+
+for what in "$@"; do
+  case $what in
+    postgres)
+      have_postgres && continue
+      if can_install; then
+        install_postgres >&2
+      fi
+      if ! have_postgres; then
+        echo "No PostgreSQL server of version 15 or newer found. Install one (Debian, Ubuntu: sudo apt-get install postgresql) and try again." >&2
+        exit 1
+      fi
+      ;;
+    cc)
+      have_cc && continue
+      if can_install; then
+        { apt update && apt install gcc libc6-dev; } >&2
+      fi
+      if ! have_cc; then
+        echo "No C compiler found, which Go's race detector needs. Install one (Debian, Ubuntu: sudo apt-get install gcc libc6-dev) and try again." >&2
+        exit 1
+      fi
+      ;;
+    *)
+      echo "usage: $0 postgres|cc ..." >&2
+      exit 2
+      ;;
+  esac
+done

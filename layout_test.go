@@ -1,0 +1,169 @@
+package waypost_test
+
+import (
+	"fmt"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// layer is a part of the tree and what it may import of this module. A directory
+// belongs to the layer with the longest fitting path. Packages of the same layer
+// may import one another.
+type layer struct {
+	path    string
+	mayUse  []string // paths of layers; "" is the root package
+	stdOnly bool     // beyond that, only the standard library
+}
+
+// layers is the table of DESIGN.md: imports point down it.
+var layers = []layer{
+	{path: "cmd", mayUse: []string{"controlplane/httpapi", "controlplane/postgres", "controlplane/postgres/pgserver", "controlplane/target", "controlplane", "edge", "edge/replica", "edge/clicks", "edge/gossip", "replication", "keyrange", "migrations", ""}},
+	{path: "bench", mayUse: []string{"cmd", "edge", "edge/replica", "replication", "keyrange", ""}},
+	{path: "controlplane/httpapi", mayUse: []string{"controlplane", ""}},
+	{path: "controlplane/postgres", mayUse: []string{"controlplane", "replication", "keyrange", "migrations", ""}},
+	{path: "controlplane/postgres/pgserver"},
+	{path: "controlplane/target", mayUse: []string{""}},
+	{path: "controlplane", mayUse: []string{"controlplane/target", "edge/replica", "replication", "keyrange", ""}},
+	{path: "edge", mayUse: []string{"edge/replica", "edge/clicks", "edge/gossip", "replication", "keyrange", ""}},
+	{path: "edge/replica", mayUse: []string{"replication", "keyrange", ""}},
+	{path: "edge/clicks", mayUse: []string{""}},
+	{path: "edge/gossip", mayUse: []string{""}},
+	{path: "replication", mayUse: []string{"keyrange", ""}},
+	{path: "keyrange", mayUse: []string{""}, stdOnly: true},
+	{path: "migrations"},
+	{path: "", stdOnly: true},
+}
+
+const module = "waypost"
+
+func TestImportsPointDownTheTableOnly(t *testing.T) {
+	files, err := sources(".")
+	require.NoError(t, err)
+	require.Greater(t, len(files), 50, "the tree was found")
+	for _, file := range files {
+		imports, err := importsOf(file)
+		require.NoError(t, err)
+		for _, imported := range imports {
+			if err := allowed(path.Dir(file), imported); err != nil {
+				t.Errorf("%s: %v", file, err)
+			}
+		}
+	}
+}
+
+// The test above would pass for ever if allowed did.
+func TestForbiddenImportsAreFound(t *testing.T) {
+	for _, c := range []struct {
+		dir, imported string
+		ok            bool
+	}{
+		{"edge", "waypost/controlplane", false},
+		{"edge/replica", "waypost/edge", false},
+		{"edge", "waypost/edge/replica", true},
+		{"controlplane", "waypost/edge", false},
+		{"controlplane", "waypost/edge/replica", true},
+		{"controlplane", "waypost/controlplane/postgres", false},
+		{"controlplane/postgres", "waypost/controlplane", true},
+		{"controlplane/postgres/pgserver", "waypost/controlplane", false},
+		{"controlplane/postgres/pgserver/pgservertest", "waypost/controlplane/postgres/pgserver", true},
+		{"controlplane/httpapi", "waypost/controlplane/postgres", false},
+		{"replication", "waypost", true},
+		{"replication", "waypost/keyrange", true},
+		{"replication", "waypost/edge/replica", false},
+		{"replication", "github.com/klauspost/compress/zstd", true},
+		{"keyrange", "github.com/klauspost/compress/zstd", false},
+		{".", "encoding/json", true},
+		{".", "github.com/jackc/pgx/v5", false},
+		{".", "waypost/keyrange", false},
+		{"cmd/waypost", "waypost/controlplane/postgres", true},
+		{"edge", "waypost/cmd/waypost/internal/config", false},
+		{"edge/unheardof", "waypost", true},
+		{"unheardof", "waypost", false},
+	} {
+		err := allowed(c.dir, c.imported)
+		require.Equal(t, c.ok, err == nil, "%s importing %s: %v", c.dir, c.imported, err)
+	}
+}
+
+// sources gives the Go files of the module, without tests: those may use whatever
+// shows that the code is right.
+func sources(root string) ([]string, error) {
+	var files []string
+	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		base := d.Name()
+		if d.IsDir() && name != root && (strings.HasPrefix(base, ".") || base == "testdata" || base == "tools" || base == "bin") {
+			return filepath.SkipDir
+		}
+		if !d.IsDir() && strings.HasSuffix(base, ".go") && !strings.HasSuffix(base, "_test.go") {
+			files = append(files, filepath.ToSlash(name))
+		}
+		return nil
+	})
+	return files, err
+}
+
+func importsOf(file string) ([]string, error) {
+	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+	if err != nil {
+		return nil, err
+	}
+	var imports []string
+	for _, spec := range parsed.Imports {
+		imported, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			return nil, err
+		}
+		imports = append(imports, imported)
+	}
+	return imports, nil
+}
+
+// allowed says why the package in dir may not import another.
+func allowed(dir, imported string) error {
+	from, ok := layerOf(dir)
+	if !ok {
+		return fmt.Errorf("%s is in no layer of the table: add it to layout_test.go and DESIGN.md", dir)
+	}
+	if imported != module && !strings.HasPrefix(imported, module+"/") {
+		if from.stdOnly && strings.Contains(strings.SplitN(imported, "/", 2)[0], ".") {
+			return fmt.Errorf("imports %s, but may use the standard library only", imported)
+		}
+		return nil
+	}
+	to, ok := layerOf(strings.TrimPrefix(strings.TrimPrefix(imported, module), "/"))
+	if ok && to.path == from.path {
+		return nil
+	}
+	for _, use := range from.mayUse {
+		if ok && to.path == use {
+			return nil
+		}
+	}
+	return fmt.Errorf("imports %s, which does not lie below %q in the table of DESIGN.md", imported, from.path)
+}
+
+func layerOf(dir string) (layer, bool) {
+	if dir == "." {
+		dir = ""
+	}
+	best, found := layer{}, false
+	for _, l := range layers {
+		if l.path == dir || l.path != "" && strings.HasPrefix(dir, l.path+"/") {
+			if !found || len(l.path) > len(best.path) {
+				best, found = l, true
+			}
+		}
+	}
+	return best, found
+}
