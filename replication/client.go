@@ -80,7 +80,7 @@ func (f *Follower) connect(ctx context.Context, path string, query url.Values, a
 	if f.cfg.Token != "" {
 		req.Header.Set("Authorization", "Bearer "+f.cfg.Token)
 	}
-	res, err := f.client.Do(req)
+	res, err := f.client.Do(req) //nolint:bodyclose // dial.close does
 	if err != nil {
 		return nil, d.explain(fmt.Errorf("connect: %w", err))
 	}

@@ -178,8 +178,8 @@ func TestErrorsThatRepeatingDoesNotHealAreRecognised(t *testing.T) {
 		answer http.HandlerFunc
 		want   error
 	}{
-		"401": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401) }, replication.ErrUnauthorized},
-		"403": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(403) }, replication.ErrUnauthorized},
+		"401": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }, replication.ErrUnauthorized},
+		"403": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }, replication.ErrUnauthorized},
 		"another cluster": {func(w http.ResponseWriter, r *http.Request) {
 			(&script{lines: [][][]byte{{replication.HelloFrame(other)}}}).ServeHTTP(w, r)
 		}, replication.ErrOtherCluster},
@@ -333,7 +333,7 @@ func TestASnapshotThatIsCutGoesOnWhereItWas(t *testing.T) {
 			source.Commit(replicationtest.Link(code, "https://a.example/"))
 		}
 		whole := snapshotLines(t, source)
-		torn := append(whole[:3:3], whole[3][:40])
+		torn := [][]byte{whole[0], whole[1], whole[2], whole[3][:40]}
 		s := &cutting{script: script{lines: [][][]byte{torn, whole[:1]}}, rest: func(first string) [][]byte {
 			require.Equal(t, "2048", first)
 			full := snapshotLines(t, source)

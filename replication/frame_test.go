@@ -100,7 +100,7 @@ func TestFramesOutOfBoundsAreRefused(t *testing.T) {
 	z, err := zstd.NewWriter(nil)
 	require.NoError(t, err)
 	packed := func(stated uint32, plain []byte) []byte {
-		return replication.Frame(2, replication.FlagZstd, z.EncodeAll(plain, binary.LittleEndian.AppendUint32(nil, stated)))
+		return replication.Frame(99, replication.FlagZstd, z.EncodeAll(plain, binary.LittleEndian.AppendUint32(nil, stated)))
 	}
 	huge := replication.Frame(3, 0, nil)
 	binary.LittleEndian.PutUint32(huge, replication.MaxFrame+1)

@@ -273,7 +273,6 @@ func (s *Server) append(b *Batch) {
 // view is what a follower at a position sees, taken under the lock.
 type view struct {
 	draining  bool
-	epoch     waypost.Epoch
 	entries   []ringEntry
 	onRing    bool
 	heartbeat []byte
@@ -284,8 +283,7 @@ func (s *Server) view(p waypost.Position) view {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	v := view{
-		draining: s.draining, epoch: s.ring.base.Epoch,
-		heartbeat: s.heartbeat, wake: s.wake,
+		draining: s.draining, heartbeat: s.heartbeat, wake: s.wake,
 	}
 	v.entries, v.onRing = s.ring.since(p, 16)
 	return v

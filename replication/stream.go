@@ -179,8 +179,6 @@ func (c *connection) follow(ctx context.Context, p waypost.Position) error {
 		switch {
 		case v.draining:
 			return c.bye()
-		case v.epoch != p.Epoch:
-			return c.reset(ResetOtherHistory, "the changelog is in epoch "+v.epoch.ID.String())
 		case v.onRing && len(v.entries) > 0:
 			for _, e := range v.entries {
 				if e.frame == nil {
@@ -192,7 +190,7 @@ func (c *connection) follow(ctx context.Context, p waypost.Position) error {
 				p = e.last
 			}
 			continue
-		case !v.onRing:
+		case !v.onRing: // behind it, ahead of it, or of another history: the source knows
 			next, err := c.catchUp(ctx, p)
 			switch {
 			case errors.Is(err, errSource):

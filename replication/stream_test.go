@@ -333,6 +333,44 @@ func TestNarrowAndUnevenRangesMakeTheSameSnapshot(t *testing.T) {
 	}
 }
 
+func TestAPositionOfAnotherHistoryIsKnownByItsStampAlone(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, nil)
+		synctest.Wait()
+		p := w.source.Commit(replicationtest.Link("aaaa", "https://a.example/"))
+		time.Sleep(time.Second) // it is a boundary of the shared frames
+		w.source.Commit(replicationtest.Link("bbbb", "https://b.example/"))
+		time.Sleep(time.Second)
+		p.Stamp ^= 1
+		res, err := w.client(t).Get("http://source" + replication.PathStream + "?after=" + p.String())
+		require.NoError(t, err)
+		types, err := replication.ReadFrames(res.Body)
+		require.ErrorContains(t, err, "EOF")
+		require.Equal(t, []string{"hello", "heartbeat", "reset"}, types)
+		require.NoError(t, res.Body.Close())
+	})
+}
+
+func TestAFollowerBetweenSharedFramesComesToTakeThem(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, func(c *replication.ServerConfig) { c.ReadRecords = 4 })
+		synctest.Wait()
+		sink := replicationtest.NewSink()
+		for i := range 100 { // in frames of four
+			if i == 2 {
+				replicationtest.Take(t, w.source, sink)
+			}
+			w.source.Commit(replicationtest.Link("aaaa", "https://a.example/"))
+		}
+		time.Sleep(time.Second)
+		before := w.source.Reads()
+		e := follow(t, w.network, func(c *replication.FollowConfig) { c.Sink = sink })
+		e.sink = sink
+		e.requireEqual(t, w.source)
+		require.Less(t, w.source.Reads()-before, 5, "one reading brings it to where the shared frames begin")
+	})
+}
+
 func TestTooManyFollowersAndSnapshotsAreAskedToComeAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t, func(c *replication.ServerConfig) { c.MaxFollowers, c.MaxSnapshots = 1, 1 })
