@@ -32,6 +32,7 @@ build: ## Build bin/waypost
 .PHONY: test
 test: install-postgres install-cc ## Install what is missing and run all tests with the race detector
 	go test -race -timeout 15m $(PKG)
+	go test -run 'Alloc' ./edge/... ./replication/... # allocations can be counted only without the race detector
 
 .PHONY: lint
 lint: $(TOOLS)/.built ## Run all linters

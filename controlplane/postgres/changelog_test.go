@@ -223,7 +223,7 @@ func TestAPositionThatTheLogNoLongerReachesIsTold(t *testing.T) {
 }
 
 // trim takes a part of the log away, as dropping a partition does.
-func trim(t *testing.T, hand *pgx.Conn, where string) {
+func trim(t testing.TB, hand *pgx.Conn, where string) {
 	t.Helper()
 	exec(t, hand, `ALTER TABLE changelog NO FORCE ROW LEVEL SECURITY`)
 	exec(t, hand, `DELETE FROM changelog WHERE `+where)

@@ -46,7 +46,7 @@ func psql(t *testing.T, url string) *pgx.Conn {
 	return conn
 }
 
-func exec(t *testing.T, conn interface {
+func exec(t testing.TB, conn interface {
 	Exec(context.Context, string, ...any) (pgconn.CommandTag, error)
 }, sql string,
 ) {

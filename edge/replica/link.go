@@ -28,7 +28,7 @@ func (db *DB) Link(domain waypost.DomainID, code, buf []byte) (rec waypost.Recor
 		if db.closed.Load() {
 			return rec, buf, false, errClosed
 		}
-		return rec, buf, false, nil
+		return rec, buf, false, errEmpty
 	}
 	defer st.unpin(slot)
 
@@ -54,6 +54,9 @@ func (db *DB) Link(domain waypost.DomainID, code, buf []byte) (rec waypost.Recor
 	}
 	return rec, grown, true, nil
 }
+
+// errEmpty says that nobody knows yet which links there are.
+var errEmpty = waypost.Errorf(waypost.EUnavailable, "the replica has not taken its first snapshot yet")
 
 // unreadable counts a record that cannot be served. When the disk is to blame, the
 // store is degraded, and the follower brings a fresh one.
