@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"waypost"
 	"waypost/keyrange"
 )
@@ -31,6 +33,7 @@ type Minter struct {
 	node   string
 	size   int64
 	log    *slog.Logger
+	seldom rate.Sometimes // bounds what a database that is away writes into the log
 
 	mu       sync.Mutex
 	leases   []Lease       // the first is being issued from; its Lo is the next counter
@@ -71,6 +74,7 @@ func NewMinter(cfg MinterConfig) *Minter {
 	ctx, stop := context.WithCancel(context.Background())
 	m := &Minter{
 		store: cfg.Store, coder: cfg.Coder, region: cfg.Region, node: cfg.Node, size: cfg.Size, log: cfg.Logger,
+		seldom:   rate.Sometimes{Interval: time.Second},
 		refilled: make(chan struct{}), wanted: make(chan struct{}, 1), stop: stop, done: make(chan struct{}),
 	}
 	m.wanted <- struct{}{}
@@ -171,7 +175,7 @@ func (m *Minter) refill(ctx context.Context) {
 			continue
 		}
 		if err := m.take(ctx, finished); err != nil && ctx.Err() == nil {
-			m.log.Warn("no key lease", "region", m.region, "error", err)
+			m.seldom.Do(func() { m.log.Warn("no key lease", "region", m.region, "error", err) })
 			m.want()
 			select {
 			case <-ctx.Done():
@@ -192,12 +196,13 @@ func (m *Minter) take(ctx context.Context, finished []int64) error {
 
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if err == nil && l.Epoch < m.floor {
+		err = waypost.Errorf(waypost.EUnavailable, "a lease of epoch %d came when it was over already", l.Epoch)
+	}
 	m.lastErr = err
 	if err == nil {
 		m.finished = m.finished[min(len(finished), len(m.finished)):]
-		if l.Epoch >= m.floor {
-			m.leases = append(m.leases, l)
-		}
+		m.leases = append(m.leases, l)
 		if m.remaining() < m.size/2 {
 			m.want()
 		}

@@ -241,7 +241,7 @@ func TestANewEpochEndsTheLeasesThatAreStillInMemory(t *testing.T) {
 	s := start(t, nil)
 	before, at, err := s.Create(t.Context(), actor, wish())
 	require.NoError(t, err)
-	_, err = s.hand.Exec(t.Context(), `SELECT changelog_open_epoch('test', 1000000, true, $1)`, at.Epoch.Ordinal)
+	_, err = s.hand.Exec(t.Context(), `SELECT changelog_open_epoch('test', 1000000, epoch, epoch, seq + 1) FROM changelog_head`)
 	require.NoError(t, err)
 	after, at2, err := s.Create(t.Context(), actor, wish())
 	require.NoError(t, err)

@@ -93,6 +93,9 @@ func (w *writer) run(ctx context.Context) {
 	defer close(w.done)
 	var held *job // did not fit into the last transaction
 	for {
+		if ctx.Err() != nil {
+			return
+		}
 		first := held
 		held = nil
 		if first == nil {
@@ -150,11 +153,12 @@ func (w *writer) settle(ctx context.Context, wishes []*wish) waypost.Position {
 	at, err := w.write(ctx, wishes)
 	if waypost.CodeOf(err) == waypost.EInvalid && len(wishes) > 1 {
 		half := len(wishes) / 2
-		first, second := w.settle(ctx, wishes[:half]), w.settle(ctx, wishes[half:])
-		if second.IsZero() {
-			return first
+		for _, part := range [][]*wish{wishes[:half], wishes[half:]} {
+			if later := w.settle(ctx, part); !later.IsZero() {
+				at = later
+			}
 		}
-		return second
+		return at
 	}
 	if waypost.CodeOf(err) == waypost.EUnavailable || waypost.CodeOf(err) == waypost.EInternal {
 		w.seldom.Do(func() { w.log.Warn("links could not be written", "links", len(wishes), "error", err) })
@@ -174,6 +178,9 @@ func (w *writer) write(ctx context.Context, wishes []*wish) (at waypost.Position
 	for range maxMintAttempts {
 		if left = refuseTwins(left); len(left) == 0 {
 			return at, nil
+		}
+		if err := w.remint(ctx, left, repeated(left)); err != nil {
+			return at, err
 		}
 		epoch := newestEpoch(left)
 		if w.minter.Discard(epoch); !fresh(left, epoch) {
@@ -266,24 +273,37 @@ func (w *writer) remint(ctx context.Context, wishes []*wish, which func(*wish) b
 	return nil
 }
 
+// place is what only one link can have.
+type place struct {
+	domain waypost.DomainID
+	code   waypost.Code
+}
+
+func placeOf(x *wish) place { return place{x.link.Domain, x.link.Code} }
+
 // refuseTwins lets the first of several wishes for one custom code through.
-func refuseTwins(wishes []*wish) []*wish {
-	type key struct {
-		domain waypost.DomainID
-		code   waypost.Code
-	}
-	seen := make(map[key]bool, len(wishes))
-	left := wishes[:0:0]
+func refuseTwins(wishes []*wish) (left []*wish) {
+	seen := make(map[place]bool, len(wishes))
 	for _, x := range wishes {
-		k := key{x.link.Domain, x.link.Code}
-		if seen[k] && x.link.Custom {
+		if x.link.Custom && seen[placeOf(x)] {
 			x.err = taken(x.link.Code)
 			continue
 		}
-		seen[k] = true
+		seen[placeOf(x)] = seen[placeOf(x)] || x.link.Custom
 		left = append(left, x)
 	}
 	return left
+}
+
+// repeated tells the minted codes that a custom one of the same batch wants.
+func repeated(wishes []*wish) func(*wish) bool {
+	custom := make(map[place]bool)
+	for _, x := range wishes {
+		if x.link.Custom {
+			custom[placeOf(x)] = true
+		}
+	}
+	return func(x *wish) bool { return custom[placeOf(x)] }
 }
 
 func taken(code waypost.Code) error {

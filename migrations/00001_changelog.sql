@@ -12,7 +12,9 @@ CREATE TABLE cluster (
 );
 
 -- The histories of the changelog. A new one is opened when PostgreSQL was failed
--- over or restored: sequence numbers may then mean other changes than before.
+-- over or restored: sequence numbers may then mean other changes than before. Its
+-- ordinal is the minute in which it was opened (since 1970), or more, so that it
+-- is above every earlier one, also above those that a restore has forgotten.
 CREATE TABLE changelog_epoch (
     ordinal           integer     PRIMARY KEY,
     id                uuid        NOT NULL UNIQUE DEFAULT gen_random_uuid(),
@@ -108,11 +110,12 @@ END $$;
 -- +goose StatementEnd
 
 -- The same for writers that hold keys of an epoch, because leases end with their
--- epoch; 0 means any.
+-- epoch; 0 means any. It gives the position in full.
 -- +goose StatementBegin
-CREATE FUNCTION changelog_begin_in(expected integer, OUT epoch integer, OUT seq bigint, OUT stamp bigint) LANGUAGE plpgsql AS $$
+CREATE FUNCTION changelog_begin_in(expected integer, OUT epoch integer, OUT epoch_id uuid, OUT seq bigint, OUT stamp bigint) LANGUAGE plpgsql AS $$
 BEGIN
-    SELECT b.epoch, b.seq, b.stamp INTO epoch, seq, stamp FROM changelog_begin() b;
+    SELECT b.epoch, e.id, b.seq, b.stamp INTO STRICT epoch, epoch_id, seq, stamp
+    FROM changelog_begin() b JOIN changelog_epoch e ON e.ordinal = b.epoch;
     IF expected NOT IN (0, epoch) THEN
         RAISE EXCEPTION 'the changelog is in epoch %, not %', epoch, expected USING ERRCODE = 'WP001';
     END IF;

@@ -58,6 +58,18 @@ SELECT changelog_replicate('domain', 'changelog_stamp_row', 'changelog_after_row
 INSERT INTO domain (id, host) VALUES (1, '');
 ALTER TABLE domain ALTER COLUMN id RESTART WITH 2;
 
+ALTER TABLE workspace ENABLE ROW LEVEL SECURITY;
+ALTER TABLE workspace FORCE ROW LEVEL SECURITY;
+CREATE POLICY tenant ON workspace USING (id = ANY (waypost_workspaces()));
+CREATE POLICY system ON workspace USING (waypost_system());
+
+-- Shared domains are seen by every workspace, and changed by none.
+ALTER TABLE domain ENABLE ROW LEVEL SECURITY;
+ALTER TABLE domain FORCE ROW LEVEL SECURITY;
+CREATE POLICY tenant ON domain USING (workspace_id = ANY (waypost_workspaces()));
+CREATE POLICY shared ON domain FOR SELECT USING (workspace_id IS NULL AND waypost_workspaces() IS NOT NULL);
+CREATE POLICY system ON domain USING (waypost_system());
+
 -- The changelog holds every tenant's targets: writers add to it, only the system reads it.
 ALTER TABLE changelog ENABLE ROW LEVEL SECURITY;
 ALTER TABLE changelog FORCE ROW LEVEL SECURITY;

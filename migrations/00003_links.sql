@@ -17,13 +17,17 @@ CREATE TABLE link (
     active          boolean     NOT NULL DEFAULT true,
     created_at      timestamptz NOT NULL DEFAULT now(),
     updated_at      timestamptz NOT NULL DEFAULT now(),
-    expires_at      timestamptz CHECK (expires_at < '10000-01-01'), -- the last that RFC 3339 can tell
+    expires_at      timestamptz,
     deleted_at      timestamptz,
     slot            smallint    NOT NULL,
     rev_epoch       integer     NOT NULL,
     rev_seq         bigint      NOT NULL,
     stamp           bigint      NOT NULL,
     UNIQUE (domain_id, code),
+    -- what RFC 3339 can tell; infinity is not
+    CONSTRAINT link_times_can_be_told CHECK (created_at >= '0001-01-01' AND created_at < '10000-01-01'
+                                         AND updated_at >= '0001-01-01' AND updated_at < '10000-01-01'
+                                         AND expires_at >= '0001-01-01' AND expires_at < '10000-01-01'),
     -- whatever reaches an edge is a header value of printable ASCII, also after a change by hand
     CONSTRAINT link_location_is_a_header CHECK (coalesce(location, original_url) ~* '^https?://[\x21-\x7e]+$'
                                             AND octet_length(coalesce(location, original_url)) <= 24576)

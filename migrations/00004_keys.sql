@@ -30,12 +30,12 @@ CREATE TABLE key_lease (
     id         bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     range_id   bigint      NOT NULL REFERENCES key_range,
     prefix     integer     NOT NULL,
-    region     text        NOT NULL,
+    region     text        NOT NULL CHECK (length(region) <= 32),
     lo         bigint      NOT NULL,
     hi         bigint      NOT NULL CHECK (lo < hi),
     epoch      integer     NOT NULL,
     generation bigint      NOT NULL,
-    node       text        NOT NULL,
+    node       text        NOT NULL CHECK (length(node) <= 400),
     state      text        NOT NULL DEFAULT 'held' CHECK (state IN ('held', 'free', 'closed', 'burned')),
     taken_at   timestamptz NOT NULL DEFAULT now(),
     slot       smallint    NOT NULL,
@@ -52,26 +52,31 @@ SELECT changelog_replicate('key_range', 'changelog_stamp_row', 'changelog_after_
 SELECT changelog_replicate('key_lease', 'changelog_stamp_row', 'changelog_after_row', 4);
 
 -- Opens a new history under the head lock, unless somebody else has done so since
--- the caller looked: when PostgreSQL's identity is another than that of the epoch
--- the caller saw, or when force says that a witness knows better. All leases end,
--- and every prefix resumes gap counters further on, because keys may have been
--- issued that this database no longer knows of.
+-- the caller looked at epoch looked_at. It is due when PostgreSQL's identity is
+-- not that of the epoch, or when the caller has seen a commit (seen_epoch, seen_seq)
+-- that this database does not know. All leases end, and every prefix resumes
+-- gap counters further on, because keys may have been issued that this database
+-- has forgotten.
 -- +goose StatementBegin
-CREATE FUNCTION changelog_open_epoch(why text, gap bigint, force boolean, seen integer) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE FUNCTION changelog_open_epoch(why text, gap bigint, looked_at integer, seen_epoch integer, seen_seq bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
+    head     changelog_head;
+    current  changelog_epoch;
     identity record;
-    newest   changelog_epoch;
+    opened   integer;
 BEGIN
-    PERFORM 1 FROM changelog_head FOR UPDATE;
+    SELECT * INTO STRICT head FROM changelog_head FOR UPDATE;
+    SELECT * INTO STRICT current FROM changelog_epoch WHERE ordinal = head.epoch;
     SELECT * INTO STRICT identity FROM waypost_history();
-    SELECT e.* INTO STRICT newest FROM changelog_head h JOIN changelog_epoch e ON e.ordinal = h.epoch;
-    IF newest.ordinal <> seen
-       OR NOT force AND (newest.system_identifier, newest.timeline) = (identity.system_identifier, identity.timeline) THEN
+    IF head.epoch <> looked_at
+       OR (current.system_identifier, current.timeline) = (identity.system_identifier, identity.timeline)
+          AND (seen_epoch, seen_seq) <= (head.epoch, head.seq) THEN
         RETURN false;
     END IF;
+    opened := greatest(head.epoch + 1, seen_epoch + 1, (extract(epoch FROM clock_timestamp()) / 60)::integer);
     INSERT INTO changelog_epoch (ordinal, system_identifier, timeline, first_seq, reason)
-    SELECT newest.ordinal + 1, identity.system_identifier, identity.timeline, h.seq + 1, why FROM changelog_head h;
-    UPDATE changelog_head SET epoch = newest.ordinal + 1;
+    VALUES (opened, identity.system_identifier, identity.timeline, head.seq + 1, why);
+    UPDATE changelog_head SET epoch = opened;
     PERFORM changelog_begin();
     UPDATE key_lease SET state = 'burned' WHERE state IN ('held', 'free');
     UPDATE key_range SET next = least(hi, next + gap) WHERE state <> 'retired';

@@ -18,6 +18,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
+	"golang.org/x/net/netutil"
 	"golang.org/x/sync/errgroup"
 
 	"waypost"
@@ -77,6 +78,9 @@ func runControl(ctx context.Context, cfg config.Control, log *slog.Logger) (err 
 	}
 	return c.serve(ctx, ln, adminLn)
 }
+
+// maxConnections bounds what the API and the stream hold open at once.
+const maxConnections = 10_000
 
 // control is a running control plane.
 type control struct {
@@ -140,6 +144,8 @@ func (c *control) serve(ctx context.Context, ln, adminLn net.Listener) error {
 	server := &http.Server{
 		Handler:           c.routes(service, stream, proxies),
 		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second, // of a whole request; also what nobody reads before an answer
+		WriteTimeout:      30 * time.Second, // of a whole answer; the stream sets its own
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
 		ErrorLog:          slog.NewLogLogger(c.log.Handler(), slog.LevelDebug),
@@ -155,7 +161,7 @@ func (c *control) serve(ctx context.Context, ln, adminLn net.Listener) error {
 	group.Go(func() error { c.db.Maintain(ctx); return nil })
 	group.Go(func() error {
 		defer closeAdmin()
-		return serveHTTP(ctx, server, ln, c.cfg.ShutdownTimeout, c.log)
+		return serveHTTP(ctx, server, netutil.LimitListener(ln, maxConnections), c.cfg.ShutdownTimeout, c.log)
 	})
 	err = node.WriteStatus(c.cfg.StatusFile, node.Status{
 		PID: os.Getpid(), Role: "control", Node: c.name(), Region: c.cfg.Region,
@@ -212,6 +218,11 @@ func (c *control) edgesOnly(next http.HandlerFunc) http.Handler {
 		if subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="waypost replication"`)
 			http.Error(w, "a valid edge token is required", http.StatusUnauthorized)
+			return
+		}
+		// The stream has no end: who does not listen is noticed by its writes.
+		if err := http.NewResponseController(w).SetReadDeadline(time.Time{}); err != nil {
+			http.Error(w, "the connection cannot carry a stream", http.StatusInternalServerError)
 			return
 		}
 		next(w, r)

@@ -128,9 +128,11 @@ func (s *edgeStore) Link(domain waypost.DomainID, code, buf []byte) (waypost.Rec
 // Domain implements [edge.Links].
 func (s *edgeStore) Domain(host []byte) (waypost.DomainID, bool) {
 	if db := s.db.Load(); db != nil {
-		return db.Domain(host)
+		if _, holds := db.Cluster(); holds {
+			return db.Domain(host)
+		}
 	}
-	return 0, false
+	return waypost.DefaultDomain, true // Link then says that there is no replica yet
 }
 
 // Degraded says why the replica takes no more changes, nil while it does.

@@ -4,17 +4,24 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strings"
 )
 
 // forwardedHost takes the host that a trusted proxy says it was asked for, and
-// nobody else's word.
+// nobody else's word. Of a list the last entry counts, the nearest proxy's; a
+// repeated header is ambiguous and refused. Edges do the same.
 func forwardedHost(trusted []netip.Prefix, next http.Handler) http.Handler {
 	if len(trusted) == 0 {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if hosts := r.Header.Values("X-Forwarded-Host"); len(hosts) == 1 && fromAny(trusted, r.RemoteAddr) {
-			r.Host = hosts[0]
+		hosts := r.Header.Values("X-Forwarded-Host")
+		if len(hosts) > 0 && fromAny(trusted, r.RemoteAddr) {
+			if len(hosts) > 1 {
+				http.Error(w, "X-Forwarded-Host is given more than once", http.StatusBadRequest)
+				return
+			}
+			r.Host = strings.TrimSpace(hosts[0][strings.LastIndexByte(hosts[0], ',')+1:])
 		}
 		next.ServeHTTP(w, r)
 	})

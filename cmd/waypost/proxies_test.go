@@ -20,7 +20,8 @@ func TestTheForwardedHostCountsOnlyFromATrustedProxy(t *testing.T) {
 		"a trusted proxy is believed":                  {"10.1.2.3:5", []string{"own.example"}, "own.example"},
 		"also when its address is mapped into IPv6":    {"[::ffff:10.1.2.3]:5", []string{"own.example"}, "own.example"},
 		"a stranger is not":                            {"192.0.2.1:5", []string{"own.example"}, "asked.example"},
-		"two headers are no word at all":               {"10.1.2.3:5", []string{"a.example", "b.example"}, "asked.example"},
+		"of a list the last entry counts":              {"10.1.2.3:5", []string{"a.example, own.example"}, "own.example"},
+		"two headers are refused":                      {"10.1.2.3:5", []string{"a.example", "b.example"}, ""},
 		"without the header the host stays":            {"10.1.2.3:5", nil, "asked.example"},
 		"an address that cannot be read is a stranger": {"@", []string{"own.example"}, "asked.example"},
 	} {
@@ -28,6 +29,7 @@ func TestTheForwardedHostCountsOnlyFromATrustedProxy(t *testing.T) {
 			r := httptest.NewRequest(http.MethodGet, "http://asked.example/abcd", http.NoBody)
 			r.RemoteAddr = c.remote
 			r.Header["X-Forwarded-Host"] = c.forwarded
+			got = ""
 			h.ServeHTTP(httptest.NewRecorder(), r)
 			require.Equal(t, c.want, got)
 		})

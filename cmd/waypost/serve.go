@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"strings"
@@ -67,8 +68,8 @@ func newRegistry() *prometheus.Registry {
 	return r
 }
 
-// registerKeyPool shows how many keys the region has left. While the database is
-// out of reach it counts what is leased already.
+// registerKeyPool shows how many keys the region has left: not a number while
+// the database is out of reach, so that nobody is alarmed by the wrong thing.
 func registerKeyPool(metrics prometheus.Registerer, s *controlplane.Service, region string) {
 	metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "kgs_pool_size", Help: "Unissued counters of the region's live ranges.",
@@ -76,7 +77,11 @@ func registerKeyPool(metrics prometheus.Registerer, s *controlplane.Service, reg
 	}, func() float64 {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		return float64(s.Health(ctx).KeyPoolSize)
+		h := s.Health(ctx)
+		if !h.Database {
+			return math.NaN()
+		}
+		return float64(h.KeyPoolSize)
 	}))
 }
 

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"net/http"
+	"net/netip"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -48,6 +49,11 @@ func (s *server) authenticate(ctx huma.Context, next func(huma.Context)) {
 func (s *server) actor(ctx context.Context, r *http.Request) (controlplane.Actor, error) {
 	key, given, ok := keyOf(r.Header)
 	switch {
+	case !given && s.anonymous != nil && !s.local(r.Host):
+		// A page whose name was made to point at this machine is no page of ours,
+		// whatever its origin says (DNS rebinding).
+		return controlplane.Actor{}, challenge(waypost.Errorf(waypost.EUnauthorized,
+			"without an API key this must be asked as localhost, by a loopback address or by the base URL's host"), "")
 	case !given && s.anonymous != nil:
 		// Without a key, a page in somebody's browser could ask in their stead.
 		if err := s.origins.Check(r); err != nil {
@@ -64,6 +70,17 @@ func (s *server) actor(ctx context.Context, r *http.Request) (controlplane.Actor
 		return controlplane.Actor{}, challenge(err, `error="invalid_token"`)
 	}
 	return actor, err
+}
+
+// local reports whether a request was sent to a name of this machine itself, or
+// to the base URL's.
+func (s *server) local(host string) bool {
+	name := waypost.HostName(host)
+	if name == "localhost" || name == s.baseHost {
+		return true
+	}
+	addr, err := netip.ParseAddr(strings.Trim(name, "[]"))
+	return err == nil && addr.IsLoopback()
 }
 
 // keyOf gives the key that a request carries. Anything in the two headers counts

@@ -21,6 +21,7 @@ import (
 const (
 	maxBody     = 1 << 20
 	maxBulkBody = 12 << 20
+	maxBulky    = 16 // bulk requests that are read and answered at once
 )
 
 // body is a request body of type T that is JSON but has not been judged further.
@@ -55,7 +56,17 @@ func (s *server) readBody(ctx huma.Context, next func(huma.Context)) {
 		return
 	}
 	r, w := humago.Unwrap(ctx)
-	data, err := s.readJSON(w, r, ctx.Operation().MaxBodyBytes-1)
+	limit := ctx.Operation().MaxBodyBytes - 1
+	if limit > maxBody {
+		select {
+		case s.bulky <- struct{}{}:
+			defer func() { <-s.bulky }()
+		case <-ctx.Context().Done():
+			s.refuse(ctx, w, waypost.Errorf(waypost.EUnavailable, "too many large requests at once; nothing was created"))
+			return
+		}
+	}
+	data, err := s.readJSON(w, r, limit)
 	if err != nil {
 		s.refuse(ctx, w, err)
 		return

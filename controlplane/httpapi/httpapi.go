@@ -11,6 +11,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -69,8 +70,9 @@ type Config struct {
 	BaseURL string // short URLs are this, a slash and the code
 	Version string // of the product; default "unknown"
 
-	// Anonymous is who asks when a request carries no key at all. Nil: such
-	// requests are refused.
+	// Anonymous is who asks when a request carries no key at all, and was sent to
+	// a loopback address, localhost or the base URL's host. Nil: such requests are
+	// refused.
 	Anonymous *controlplane.Actor
 
 	// RequestTimeout bounds the time from a request's headers to its answer;
@@ -86,9 +88,11 @@ type Config struct {
 type server struct {
 	links     Links
 	baseURL   string
+	baseHost  string
 	version   string
 	anonymous *controlplane.Actor
 	timeout   time.Duration
+	bulky     chan struct{} // one token for each large body in memory
 	log       *slog.Logger
 	now       func() time.Time
 	metrics   metrics
@@ -109,11 +113,15 @@ func New(c Config) http.Handler {
 		version:   c.Version,
 		anonymous: c.Anonymous,
 		timeout:   c.RequestTimeout,
+		bulky:     make(chan struct{}, maxBulky),
 		log:       c.Logger,
 		now:       c.Now,
 		metrics:   newMetrics(c.Metrics),
 		origins:   http.NewCrossOriginProtection(),
 		mux:       http.NewServeMux(),
+	}
+	if u, err := url.Parse(s.baseURL); err == nil {
+		s.baseHost = waypost.HostName(u.Host)
 	}
 	if s.version == "" {
 		s.version = "unknown"

@@ -54,12 +54,19 @@ func (db *DB) EnsureKey(ctx context.Context, ws waypost.WorkspaceID, name, key s
 // to be shown once. ENotFound when there is no such workspace.
 func (db *DB) CreateKey(ctx context.Context, slug, name string, scopes []controlplane.Scope) (string, error) {
 	var ws waypost.WorkspaceID
-	err := db.pool.QueryRow(ctx, `SELECT id FROM workspace WHERE slug = $1 AND deleted_at IS NULL`, slug).Scan(&ws)
-	if err != nil {
-		if err == pgx.ErrNoRows { //nolint:errorlint // Scan gives it unwrapped
-			return "", waypost.Errorf(waypost.ENotFound, "there is no workspace %q", slug)
+	err := db.queryIn(ctx, system, `SELECT id FROM workspace WHERE slug = $1 AND deleted_at IS NULL`, []any{slug}, func(rows pgx.Rows) error {
+		for rows.Next() {
+			if err := rows.Scan(&ws); err != nil {
+				return err
+			}
 		}
+		return rows.Err()
+	})
+	if err != nil {
 		return "", classify("look up a workspace", err)
+	}
+	if ws == 0 {
+		return "", waypost.Errorf(waypost.ENotFound, "there is no workspace %q", slug)
 	}
 	key, err := controlplane.NewKey()
 	if err != nil {

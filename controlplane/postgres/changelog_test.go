@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -266,7 +268,7 @@ func TestAnotherIdentityOfPostgreSQLOpensAnEpochAndEndsAllLeases(t *testing.T) {
 	defer db.Close()
 	head, err := db.Head(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, at.Epoch.Ordinal+1, head.Position.Epoch.Ordinal)
+	require.Greater(t, head.Position.Epoch.Ordinal, at.Epoch.Ordinal)
 	require.NotEqual(t, at.Epoch.ID, head.Position.Epoch.ID)
 	_, err = db.Read(t.Context(), at, 10)
 	require.ErrorIs(t, err, replication.ErrOtherHistory)
@@ -294,4 +296,108 @@ func TestCommitsThatThisProcessHasSeenAndPostgreSQLForgotOpenAnEpoch(t *testing.
 		require.Equal(t, waypost.EUnavailable, waypost.CodeOf(err))
 	}
 	require.Greater(t, head.Position.Epoch.Ordinal, at.Epoch.Ordinal)
+}
+
+func TestConnectionsThatComeAndGoUnderLoadOpenNoEpoch(t *testing.T) {
+	db, _ := open(t)
+	first := insert(t, db, links(1)...)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	var wg sync.WaitGroup
+	for w := range 3 {
+		wg.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				if w == 0 {
+					_, _, err := db.InsertLinks(t.Context(), 0, []*waypost.Link{link(fmt.Sprintf("load-%d", i))})
+					if err != nil {
+						t.Error(err)
+					}
+					continue
+				}
+				// a client that gives up: the driver closes its connection
+				hurried, stop := context.WithTimeout(ctx, time.Duration(i%5)*100*time.Microsecond)
+				_, _ = db.Links(hurried, waypost.DefaultWorkspace, 0, 10)
+				stop()
+			}
+		})
+	}
+	wg.Wait()
+	head, err := db.Head(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, first.Epoch, head.Position.Epoch)
+	require.Greater(t, head.Position.Seq, first.Seq)
+}
+
+func TestAnEpochIsAboveEveryEarlierOneAlsoAboveTheForgotten(t *testing.T) {
+	db, hand := open(t)
+	was := insert(t, db, links(1)...)
+	_, err := db.Head(t.Context())
+	require.NoError(t, err)
+	open := func(seenEpoch uint32) (ordinal uint32) {
+		_, err := hand.Exec(t.Context(), `SELECT changelog_open_epoch('test', 1, epoch, $1, seq + 1) FROM changelog_head`, seenEpoch)
+		require.NoError(t, err)
+		require.NoError(t, hand.QueryRow(t.Context(), `SELECT epoch FROM changelog_head`).Scan(&ordinal))
+		return ordinal
+	}
+	second := open(was.Epoch.Ordinal)
+	require.Greater(t, second, uint32(time.Now().Add(-time.Hour).Unix()/60), "no restore can give it again")
+	third := open(second + 7)
+	require.Equal(t, second+8, third, "a witness saw a later one")
+	require.Equal(t, third, open(second), "nobody has seen more than is there: nothing is opened")
+}
+
+func TestTimesThatNobodyCouldReadAreRefused(t *testing.T) {
+	db, hand := open(t)
+	insert(t, db, links(1)...)
+	for _, sql := range []string{
+		`UPDATE link SET expires_at = '-infinity'`, `UPDATE link SET expires_at = 'infinity'`, `UPDATE link SET created_at = '-infinity'`,
+		`UPDATE link SET expires_at = '12000-01-01'`, `UPDATE link SET updated_at = '0044-03-15 BC'`,
+	} {
+		_, err := hand.Exec(t.Context(), sql)
+		require.ErrorContains(t, err, "link_times_can_be_told", sql)
+	}
+}
+
+func TestAPayloadThatBreaksTheBoundsGoesOutAsATombstoneAndDoesNotStopTheStream(t *testing.T) {
+	db, hand := open(t)
+	f := newFollow(t, db)
+	exec(t, hand, `ALTER TABLE link DROP CONSTRAINT link_location_is_a_header`)
+	exec(t, hand, `INSERT INTO link (workspace_id, domain_id, code, original_url, location) VALUES (1, 1, 'poison', 'https://example.com/', 'https://example.com/' || repeat('x', 30000))`)
+	insert(t, db, link("after"))
+	f.catchUp(t, db, 10)
+	require.Equal(t, waypost.Deleted, f.rows["1/1/poison"].State)
+	require.Contains(t, f.rows, "1/1/after")
+	require.Equal(t, f.rows, newFollow(t, db).rows)
+}
+
+func TestMaintenanceGivesWayToWhoeverHoldsTheChangelog(t *testing.T) {
+	db, hand := open(t, func(c *postgres.Config) { c.Retention = time.Nanosecond })
+	tx, err := hand.Begin(t.Context())
+	require.NoError(t, err)
+	exec(t, tx, `LOCK TABLE changelog IN ACCESS SHARE MODE`) // as a backup does
+	exec(t, tx, `LOCK TABLE changelog_default IN ACCESS SHARE MODE`)
+	require.NoError(t, db.MaintainOnce(t.Context()), "it waits for the next round")
+	require.NoError(t, tx.Rollback(t.Context()))
+
+	require.NoError(t, db.MaintainOnce(t.Context()))
+	names := func() (all []string) {
+		rows, err := hand.Query(t.Context(), `SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'changelog'::regclass ORDER BY 1`)
+		require.NoError(t, err)
+		all, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		require.NoError(t, err)
+		return all
+	}
+	require.Equal(t, []string{"changelog_0", "changelog_1000000", "changelog_2000000", "changelog_3000000", "changelog_default"}, names())
+
+	at := insert(t, db, links(1)...)
+	exec(t, hand, `UPDATE changelog_head SET seq = 1000000`) // a million transactions later
+	next := insert(t, db, link("later"))
+	require.NoError(t, db.MaintainOnce(t.Context()))
+	require.NotContains(t, names(), "changelog_0", "what is older than the retention is dropped")
+	require.Contains(t, names(), "changelog_4000000")
+	_, err = db.Read(t.Context(), at, 10)
+	require.ErrorIs(t, err, replication.ErrTrimmed)
+	b, err := db.Read(t.Context(), next, 10)
+	require.NoError(t, err)
+	require.Empty(t, b.Transactions)
 }

@@ -50,16 +50,26 @@ func (db *DB) EnsureCluster(ctx context.Context, cfg ClusterConfig) (replication
 }
 
 func (db *DB) ensureHost(ctx context.Context, host string) error {
-	const other = `SELECT host <> $1 FROM domain WHERE id = 1`
-	var differs bool
-	if err := db.pool.QueryRow(ctx, other, host).Scan(&differs); err != nil {
+	var have string
+	err := db.queryIn(ctx, system, `SELECT host FROM domain WHERE id = $1`, []any{waypost.DefaultDomain}, func(rows pgx.Rows) error {
+		for rows.Next() {
+			if err := rows.Scan(&have); err != nil {
+				return err
+			}
+		}
+		return rows.Err()
+	})
+	if err != nil {
 		return classify("read the default domain", err)
 	}
-	if !differs {
+	if have == host {
 		return nil
 	}
-	err := db.change(ctx, "set the default domain", func(tx pgx.Tx, _ uint32) error {
-		_, err := tx.Exec(ctx, `UPDATE domain SET host = $1 WHERE id = 1 AND host <> $1`, host)
+	err = db.change(ctx, "set the default domain", func(tx pgx.Tx, _ uint32) error {
+		_, err := tx.Exec(ctx, `SELECT set_config('waypost.system', 'on', true)`)
+		if err == nil {
+			_, err = tx.Exec(ctx, `UPDATE domain SET host = $1 WHERE id = $2`, host, waypost.DefaultDomain)
+		}
 		return err
 	})
 	if waypost.CodeOf(err) == waypost.EInvalid {

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -67,9 +68,8 @@ type DB struct {
 	log     *slog.Logger
 	changed *hint
 
-	mu     sync.Mutex
-	epochs map[uint32]waypost.EpochID
-	seen   waypost.Revision // newest committed sequence that this process knows of
+	mu   sync.Mutex
+	seen waypost.Revision // newest committed sequence that this process knows of
 }
 
 var (
@@ -84,7 +84,7 @@ var (
 // current epoch, or has forgotten commits that this process has seen, a new epoch is opened.
 func Open(ctx context.Context, cfg Config) (*DB, error) {
 	cfg = cfg.withDefaults()
-	db := &DB{cfg: cfg, log: cfg.Logger, changed: newHint(), epochs: make(map[uint32]waypost.EpochID)}
+	db := &DB{cfg: cfg, log: cfg.Logger, changed: newHint()}
 	pc, err := pgxpool.ParseConfig(cfg.URL)
 	if err != nil {
 		return nil, errors.New("the database URL cannot be read; it looks like postgres://user@host/name")
@@ -141,15 +141,25 @@ func checkSchema(ctx context.Context, cc *pgx.ConnConfig) error {
 }
 
 // checkHistory runs on every new connection, before anything else does. It looks
-// without the head lock first, and again under it before it opens an epoch.
+// without the head lock first; changelog_open_epoch looks again under it. What
+// keeps a connection from being made is never the fault of a request's data.
 func (db *DB) checkHistory(ctx context.Context, conn *pgx.Conn) error {
+	err := db.history(ctx, conn)
+	if err != nil && waypost.CodeOf(err) != waypost.EUnavailable {
+		return waypost.WrapError(waypost.EUnavailable, "the database cannot be used at the moment", err)
+	}
+	return err
+}
+
+func (db *DB) history(ctx context.Context, conn *pgx.Conn) error {
 	var standby, same bool
 	if err := conn.QueryRow(ctx, `SELECT pg_is_in_recovery()`).Scan(&standby); err != nil {
 		return err
 	}
 	if standby {
-		return errors.New("this PostgreSQL is a standby: point the control plane at the primary")
+		return waypost.Errorf(waypost.EUnavailable, "this PostgreSQL is a standby: point the control plane at the primary")
 	}
+	seen := db.lastSeen() // before the head is read, which others go on moving
 	var head waypost.Revision
 	if err := conn.QueryRow(ctx, `
 		SELECT h.epoch, h.seq, (e.system_identifier, e.timeline) = (i.system_identifier, i.timeline)
@@ -157,22 +167,18 @@ func (db *DB) checkHistory(ctx context.Context, conn *pgx.Conn) error {
 		Scan(&head.Epoch, &head.Seq, &same); err != nil {
 		return fmt.Errorf("read the history: %w", err)
 	}
-	forgotten := db.lastSeen().Newer(head)
-	if same && !forgotten {
+	if same && !seen.Newer(head) {
 		return nil
 	}
 	reason := "PostgreSQL has another identity: it was failed over or restored"
-	if forgotten {
+	if same {
 		reason = "PostgreSQL has forgotten commits that this control plane has seen"
 	}
 	var opened bool
-	if err := conn.QueryRow(ctx, `SELECT changelog_open_epoch($1, $2, $3, $4)`,
-		reason, db.cfg.EpochGap, forgotten, head.Epoch).Scan(&opened); err != nil {
+	if err := conn.QueryRow(ctx, `SELECT changelog_open_epoch($1, $2, $3, $4, $5)`,
+		reason, db.cfg.EpochGap, head.Epoch, seen.Epoch, seen.Seq).Scan(&opened); err != nil {
 		return fmt.Errorf("open an epoch: %w", err)
 	}
-	db.mu.Lock()
-	db.seen = waypost.Revision{}
-	db.mu.Unlock()
 	if opened {
 		db.log.Warn("opened a new epoch of the changelog", "reason", reason)
 	}
@@ -196,31 +202,26 @@ func (db *DB) note(r waypost.Revision) {
 	db.changed.tell()
 }
 
-// position names a committed sequence of an epoch in full.
-func (db *DB) position(ctx context.Context, epoch uint32, seq, stamp int64) (waypost.Position, error) {
-	id, err := db.epochID(ctx, epoch)
-	if err != nil {
-		return waypost.Position{}, err
-	}
-	return waypost.Position{Epoch: waypost.Epoch{Ordinal: epoch, ID: id}, Seq: uint64(seq), Stamp: uint64(stamp)}, nil
+// begun is where a write stands in the changelog, as changelog_begin_in tells.
+type begun struct {
+	epoch      int32
+	id         [16]byte
+	seq, stamp int64
 }
 
-func (db *DB) epochID(ctx context.Context, ordinal uint32) (waypost.EpochID, error) {
-	db.mu.Lock()
-	id, ok := db.epochs[ordinal]
-	db.mu.Unlock()
-	if ok {
-		return id, nil
-	}
-	var raw [16]byte
-	if err := db.pool.QueryRow(ctx, `SELECT id FROM changelog_epoch WHERE ordinal = $1`, ordinal).Scan(&raw); err != nil {
-		return id, classify("read the epoch", err)
-	}
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	db.epochs[ordinal] = raw
-	return raw, nil
+func (b *begun) scan(row pgx.Row) error { return row.Scan(&b.epoch, &b.id, &b.seq, &b.stamp) }
+
+func (b *begun) revision() waypost.Revision {
+	return waypost.Revision{Epoch: uint32(b.epoch), Seq: uint64(b.seq)}
 }
+
+func (b *begun) position() waypost.Position {
+	return waypost.Position{
+		Epoch: waypost.Epoch{Ordinal: uint32(b.epoch), ID: b.id}, Seq: uint64(b.seq), Stamp: uint64(b.stamp),
+	}
+}
+
+const selectBegin = `SELECT epoch, epoch_id, seq, stamp FROM changelog_begin_in($1)`
 
 // scope is what row-level security lets a transaction see.
 type scope struct{ setting, value string }
@@ -245,6 +246,11 @@ func pgCode(err error) string {
 	return ""
 }
 
+// passing are the classes of PostgreSQL's errors that say nothing of the request:
+// connection, invalid transaction state, authorization, database missing, rollback,
+// resources, object state, operator intervention, system error, internal error.
+var passing = []string{"08", "25", "28", "3D", "40", "53", "55", "57", "58", "XX"}
+
 // classify makes an error of the domain out of one of the database. What may
 // pass by itself is EUnavailable; data that the database refuses is EInvalid.
 func classify(doing string, err error) error {
@@ -257,12 +263,15 @@ func classify(doing string, err error) error {
 	wrapped := fmt.Errorf("%s: %w", doing, err)
 	code := pgCode(err)
 	var netErr net.Error
+	_, connecting := errors.AsType[*pgconn.ConnectError](err)
 	switch {
+	case connecting:
+		return waypost.WrapError(waypost.EUnavailable, "the database is out of reach", wrapped)
 	case code == "WP001":
 		return controlplane.ErrEpoch
 	case len(code) == 5 && (code[:2] == "22" || code[:2] == "23" || code[:2] == "54"): // data exception, integrity violation, limit exceeded
 		return waypost.WrapError(waypost.EInvalid, "the database refuses this value", wrapped)
-	case len(code) == 5 && (code[:2] == "08" || code[:2] == "53" || code[:2] == "57" || code[:2] == "40" || code[:2] == "55" || code[:2] == "25"):
+	case len(code) == 5 && slices.Contains(passing, code[:2]):
 		return waypost.WrapError(waypost.EUnavailable, "the database is not available at the moment", wrapped)
 	case code != "":
 		return wrapped

@@ -108,21 +108,17 @@ func (db *DB) InsertLinks(ctx context.Context, epoch uint32, links []*waypost.Li
 		index[key{l.Domain, l.Code}] = i
 	}
 	added := make([]bool, len(links))
-	var ordinal uint32
-	var seq, stamp int64
-
+	var at begun
 	var b pgx.Batch
-	b.Queue(`SELECT epoch, seq, stamp FROM changelog_begin_in($1)`, int32(epoch)).QueryRow(func(row pgx.Row) error {
-		return row.Scan(&ordinal, &seq, &stamp)
-	})
+	b.Queue(selectBegin, int32(epoch)).QueryRow(at.scan)
 	b.Queue(`SELECT set_config('waypost.workspaces', $1, true)`, workspaceList(links))
 	b.Queue(insertLinks, c.workspaces, c.domains, c.codes, c.customs, c.originals, c.locations, c.statuses,
 		c.titles, c.descriptions, c.tags, c.metadata, c.bys, c.expiries).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			var id int64
 			var k key
-			var at time.Time
-			if err := rows.Scan(&id, &k.domain, &k.code, &at); err != nil {
+			var created time.Time
+			if err := rows.Scan(&id, &k.domain, &k.code, &created); err != nil {
 				return err
 			}
 			i, ok := index[k]
@@ -130,16 +126,15 @@ func (db *DB) InsertLinks(ctx context.Context, epoch uint32, links []*waypost.Li
 				return errors.New("the database returned a link that was not sent")
 			}
 			added[i] = true
-			links[i].ID, links[i].CreatedAt, links[i].UpdatedAt = id, at.UTC(), at.UTC()
+			links[i].ID, links[i].CreatedAt, links[i].UpdatedAt = id, created.UTC(), created.UTC()
 		}
 		return rows.Err()
 	})
 	if err := db.pool.SendBatch(ctx, &b).Close(); err != nil {
 		return nil, waypost.Position{}, classify("insert links", err)
 	}
-	db.note(waypost.Revision{Epoch: ordinal, Seq: uint64(seq)})
-	at, err := db.position(ctx, ordinal, seq, stamp)
-	return added, at, err
+	db.note(at.revision())
+	return added, at.position(), nil
 }
 
 const selectLink = `
@@ -206,12 +201,10 @@ func (db *DB) DeleteLink(ctx context.Context, ws waypost.WorkspaceID, domain way
 	if _, err := db.Link(ctx, ws, domain, code); err != nil {
 		return waypost.Position{}, err
 	}
-	var ordinal uint32
-	var seq, stamp, deleted int64
+	var at begun
+	var deleted int
 	var b pgx.Batch
-	b.Queue(`SELECT epoch, seq, stamp FROM changelog_begin_in(0)`).QueryRow(func(row pgx.Row) error {
-		return row.Scan(&ordinal, &seq, &stamp)
-	})
+	b.Queue(selectBegin, 0).QueryRow(at.scan)
 	b.Queue(`SELECT set_config('waypost.workspaces', $1, true)`, strconv.FormatInt(int64(ws), 10))
 	b.Queue(`
 		WITH gone AS (
@@ -224,11 +217,11 @@ func (db *DB) DeleteLink(ctx context.Context, ws waypost.WorkspaceID, domain way
 	if err := db.pool.SendBatch(ctx, &b).Close(); err != nil {
 		return waypost.Position{}, classify("delete a link", err)
 	}
-	db.note(waypost.Revision{Epoch: ordinal, Seq: uint64(seq)})
+	db.note(at.revision())
 	if deleted == 0 {
 		return waypost.Position{}, waypost.Errorf(waypost.ENotFound, "there is no such link")
 	}
-	return db.position(ctx, ordinal, seq, stamp)
+	return at.position(), nil
 }
 
 // Record implements controlplane.LinkStore.

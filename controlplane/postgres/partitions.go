@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -38,19 +39,37 @@ func (db *DB) MaintainOnce(ctx context.Context) error {
 	if err := db.pool.QueryRow(ctx, `SELECT seq FROM changelog_head`).Scan(&head); err != nil {
 		return classify("read the head", err)
 	}
+	var errs []error
 	for n := head/partitionWidth + 1; n <= head/partitionWidth+partitionsAhead; n++ {
-		if err := db.createPartition(ctx, n*partitionWidth); err != nil {
-			return err
-		}
+		errs = append(errs, db.createPartition(ctx, n*partitionWidth))
 	}
-	return db.dropPartitions(ctx)
+	errs = append(errs, db.dropPartitions(ctx))
+	return errors.Join(errs...)
 }
 
-// createPartition makes the partition that begins at from, unless it is there. It is made
-// apart and then attached, which does not wait for the changelog's readers.
+// alter runs f in a transaction that gives up at once when somebody, such as a
+// backup, holds the changelog: writers and readers would queue up behind it. The
+// next round tries again.
+func (db *DB) alter(ctx context.Context, f func(tx pgx.Tx) error) error {
+	err := pgx.BeginFunc(ctx, db.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `SET LOCAL lock_timeout = '100ms'`); err != nil {
+			return err
+		}
+		return f(tx)
+	})
+	if pgCode(err) == "55P03" { // lock_not_available
+		db.log.Info("the changelog is in use; its partitions wait for the next round")
+		return nil
+	}
+	return err
+}
+
+// createPartition makes the partition that begins at from, unless it is there. It
+// is made apart and then attached, which needs the default partition, always
+// empty, for itself, but not the changelog.
 func (db *DB) createPartition(ctx context.Context, from int64) error {
 	name := fmt.Sprintf("changelog_%d", from)
-	err := pgx.BeginFunc(ctx, db.pool, func(tx pgx.Tx) error {
+	err := db.alter(ctx, func(tx pgx.Tx) error {
 		var exists bool
 		if err := tx.QueryRow(ctx, `SELECT pg_advisory_xact_lock(7305, 1)::text IS NOT NULL AND to_regclass($1) IS NOT NULL`, name).Scan(&exists); err != nil || exists {
 			return err
@@ -117,7 +136,10 @@ func (db *DB) dropPartitions(ctx context.Context) error {
 		if !old {
 			return nil
 		}
-		if _, err := db.pool.Exec(ctx, fmt.Sprintf(`DROP TABLE %s`, pgx.Identifier{p.name}.Sanitize())); err != nil {
+		if err := db.alter(ctx, func(tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, fmt.Sprintf(`DROP TABLE %s`, pgx.Identifier{p.name}.Sanitize()))
+			return err
+		}); err != nil {
 			return classify("drop a partition", err)
 		}
 		db.log.Info("dropped a partition of the changelog", "first_seq", p.from)

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -82,7 +83,7 @@ func (db *DB) Read(ctx context.Context, after waypost.Position, maxRecords int) 
 }
 
 // wholeTransactions drops the last transaction, which may be cut; when it is the
-// only one it is read whole, up to MaxTransaction records.
+// only one it is read whole, if it is not too large.
 func (db *DB) wholeTransactions(ctx context.Context, rows *changelogRows) error {
 	last := rows.all[len(rows.all)-1].seq
 	i := len(rows.all)
@@ -94,17 +95,30 @@ func (db *DB) wholeTransactions(ctx context.Context, rows *changelogRows) error 
 		return nil
 	}
 	rows.all = nil
-	err := db.queryIn(ctx, system, selectChangelog+` WHERE seq = $1 ORDER BY ord LIMIT $2`,
-		[]any{last, db.cfg.MaxTransaction + 1}, rows.read)
+	var count, bytes int64
+	err := db.queryIn(ctx, system, `SELECT count(*), coalesce(sum(octet_length(payload)), 0) FROM changelog WHERE seq = $1`,
+		[]any{last}, func(r pgx.Rows) error {
+			for r.Next() {
+				if err := r.Scan(&count, &bytes); err != nil {
+					return err
+				}
+			}
+			return r.Err()
+		})
 	if err != nil {
-		return classify("read a transaction", err)
+		return classify("measure a transaction", err)
 	}
-	if len(rows.all) > db.cfg.MaxTransaction {
-		db.log.Warn("a transaction is too large for the stream: followers take a snapshot", "seq", last)
+	if count > int64(db.cfg.MaxTransaction) || bytes > maxTransactionBytes {
+		db.log.Warn("a transaction is too large for the stream: followers take a snapshot", "seq", last, "records", count, "bytes", bytes)
 		return replication.ErrTrimmed
 	}
-	return nil
+	err = db.queryIn(ctx, system, selectChangelog+` WHERE seq = $1 ORDER BY ord`, []any{last}, rows.read)
+	return classify("read a transaction", err)
 }
+
+// maxTransactionBytes bounds the payloads of a transaction that is streamed; a
+// frame takes no more.
+const maxTransactionBytes = 24 << 20
 
 const selectChangelog = `
 SELECT seq, epoch, kind, stamp, digest, at, domain_id, name, state, status, expires_at, payload FROM changelog`
@@ -165,9 +179,28 @@ func (rs *changelogRows) transactions(after uint64, epoch uint32) ([]replication
 			Revision: waypost.Revision{Epoch: uint32(r.epoch), Seq: uint64(r.seq)}, Stamp: uint64(r.stamp),
 			ExpiresAt: millis(r.expires), Payload: []byte(deref(r.payload)),
 		}
-		tx.Records = append(tx.Records, replication.AppendRecord(nil, &rec))
+		tx.Records = append(tx.Records, encode(nil, &rec))
 	}
 	return txs, nil
+}
+
+// encode makes the bytes of a record that followers can decode, whatever the row
+// holds: one whose payload breaks the bounds, which only a change of the schema by
+// hand can bring about, goes out without it, and a link as a tombstone, so that the
+// digest stays right and nothing wrong is served.
+func encode(dst []byte, r *waypost.Record) []byte {
+	n := len(dst)
+	dst = replication.AppendRecord(dst, r)
+	var back waypost.Record
+	if err := replication.DecodeRecord(dst[n:], &back); err == nil || errors.Is(err, replication.ErrContent) {
+		return dst
+	}
+	poison := *r
+	poison.Payload = nil
+	if poison.Kind == waypost.KindLink && poison.State != waypost.Purged {
+		poison.State = waypost.Deleted
+	}
+	return replication.AppendRecord(dst[:n], &poison)
 }
 
 func deref[T any](p *T) (v T) {
@@ -214,7 +247,7 @@ func (db *DB) Snapshot(ctx context.Context, first, last uint16, visit func(recor
 				return err
 			}
 			rec.Name, rec.Payload, rec.Stamp, rec.ExpiresAt = []byte(name), []byte(payload), uint64(stamp), millis(expires)
-			buf = replication.AppendRecord(buf[:0], &rec)
+			buf = encode(buf[:0], &rec)
 			if visitErr = visit(buf); visitErr != nil {
 				return visitErr
 			}

@@ -32,6 +32,8 @@ func (a Admin) Serve(ctx context.Context, ln net.Listener) error {
 	server := &http.Server{
 		Handler:           a.handler(),
 		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		WriteTimeout:      2 * time.Minute, // a profile takes its time
 		IdleTimeout:       time.Minute,
 		ErrorLog:          slog.NewLogLogger(a.Logger.Handler(), slog.LevelDebug),
 		BaseContext:       func(net.Listener) context.Context { return ctx },

@@ -1,0 +1,69 @@
+package main_test
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"waypost/cmd/waypost/devtest"
+)
+
+func TestAClientThatTricklesOrLiesIsAnsweredOrCutOff(t *testing.T) {
+	s := devtest.Start(t, devtest.Config{Edges: "us-east-1=127.0.0.1:0"})
+	state := s.State()
+	for name, c := range map[string]struct {
+		url     string
+		request string
+	}{
+		"a body that nobody reads does not come":       {state.API, "GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n"},
+		"a body without a key does not come":           {state.API, "POST /api/v1/urls HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: x\r\nContent-Length: 100\r\n\r\n"},
+		"a body with its promise broken":               {state.API, "POST /api/v1/urls HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"},
+		"chunks that never end":                        {state.API, "POST /nowhere HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"},
+		"a stream without the token":                   {state.API, "GET /replication/v1/stream HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n"},
+		"headers that never end, at the control plane": {state.API, "GET / HTTP/1.1\r\nHost: localhost\r\n"},
+		"headers that never end, at an edge":           {state.Edges[0].URL, "GET /abcd HTTP/1.1\r\nHost: localhost\r\n"},
+		"a body at an edge":                            {state.Edges[0].URL, "GET /abcd HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			conn, err := net.Dial("tcp", strings.TrimPrefix(c.url, "http://"))
+			require.NoError(t, err)
+			defer conn.Close()
+			require.NoError(t, conn.SetDeadline(time.Now().Add(25*time.Second)))
+			_, err = io.WriteString(conn, c.request)
+			require.NoError(t, err)
+			res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil {
+				timeout, ok := errors.AsType[net.Error](err)
+				require.False(t, ok && timeout.Timeout(), "neither answered nor cut off")
+				return
+			}
+			require.NoError(t, res.Body.Close())
+			require.Less(t, res.StatusCode, 500)
+		})
+	}
+}
+
+func TestWithoutAKeyOnlyThisMachineIsLetIn(t *testing.T) {
+	s := devtest.Start(t, devtest.Config{Edges: "us-east-1=127.0.0.1:0"})
+	for host, want := range map[string]int{
+		"": http.StatusOK, "localhost:1": http.StatusOK, "[::1]:1": http.StatusOK,
+		"evil.example:8080": http.StatusUnauthorized, "127.0.0.1.evil.example": http.StatusUnauthorized,
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.State().API+"/api/v1/urls", http.NoBody)
+		require.NoError(t, err)
+		req.Host = host
+		res, err := visitor.Do(req)
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		require.Equal(t, want, res.StatusCode, "Host: %s", host)
+	}
+	s.Stop()
+}
