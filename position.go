@@ -37,6 +37,9 @@ func (p Position) String() string {
 	return fmt.Sprintf("%d-%s-%d-%016x", p.Epoch.Ordinal, p.Epoch.ID, p.Seq, p.Stamp)
 }
 
+// MarshalText writes what [Position.String] gives, for JSON and logs.
+func (p Position) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
 // ParsePosition reads what [Position.String] writes.
 func ParsePosition(s string) (Position, error) {
 	var p Position

@@ -6,9 +6,11 @@ import (
 	"context"
 	"database/sql"
 	"embed"
+	"errors"
 	"fmt"
 	"log/slog"
 
+	"github.com/jackc/pgx/v5"
 	_ "github.com/jackc/pgx/v5/stdlib" // the "pgx" driver of database/sql
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
@@ -24,6 +26,9 @@ const Newest = 4
 // so that several instances may start at once. It fails, changing nothing, when
 // the database is of a newer version than this program knows.
 func Up(ctx context.Context, databaseURL string) error {
+	if _, err := pgx.ParseConfig(databaseURL); err != nil {
+		return errors.New("the database URL cannot be read; it looks like postgres://user@host/name")
+	}
 	db, err := sql.Open("pgx", databaseURL)
 	if err != nil {
 		return fmt.Errorf("database URL: %w", err)

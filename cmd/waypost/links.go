@@ -155,13 +155,22 @@ func table(page client.Page) string {
 	// Writing into memory does not fail.
 	_, _ = fmt.Fprintln(w, "CODE\tCREATED\tCLICKS\tTARGET\tTITLE")
 	for _, l := range page.Links {
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\n", l.ShortCode, l.CreatedAt.Format(time.DateTime), l.ClickCount, printable(l.OriginalURL), printable(l.Title))
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\n", l.ShortCode, l.CreatedAt.Format(time.DateTime), l.ClickCount, printable(shortened(l.OriginalURL)), printable(shortened(l.Title)))
 	}
 	_ = w.Flush()
 	if page.Next != "" {
 		_, _ = fmt.Fprintf(&b, "more with --cursor %s\n", page.Next)
 	}
 	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// shortened keeps a table readable; --output json has it all.
+func shortened(s string) string {
+	const most = 72
+	if r := []rune(s); len(r) > most {
+		return string(r[:most-1]) + "…"
+	}
+	return s
 }
 
 // printable keeps what users typed from steering the terminal.

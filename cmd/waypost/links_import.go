@@ -133,6 +133,9 @@ func (p *program) tellRows(report linkimport.Report, file string) error {
 		rows    []linkimport.Row
 	}{{"refused", report.Refused}, {"in doubt", report.InDoubt}} {
 		for _, r := range list.rows {
+			if r.Whole {
+				continue
+			}
 			if shown++; shown > shownRows {
 				_, err := fmt.Fprintf(p.stderr, "and more: use --report FILE for all of them\n")
 				return err

@@ -14,9 +14,13 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// The first signal asks for a clean stop. The second one, no longer caught, ends
-	// the process at once, and the kernel its children.
-	context.AfterFunc(ctx, stop)
+	// The first signal asks for a clean stop. A second Ctrl-C, no longer caught, ends
+	// the process at once, and the kernel its children. A second SIGTERM changes
+	// nothing: a service manager sends it to every process of a group, and so does
+	// the parent of each.
+	context.AfterFunc(ctx, func() { signal.Reset(os.Interrupt) })
 	p := &program{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, environ: os.Environ()}
-	os.Exit(p.run(ctx, os.Args[1:]))
+	code := p.run(ctx, os.Args[1:])
+	stop()
+	os.Exit(code)
 }

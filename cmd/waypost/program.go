@@ -98,6 +98,7 @@ over it, and flags over both. Exit codes: 0 done, 1 failed, 2 wrong usage.`,
   waypost links create https://example.com      a first link
   waypost control --config /etc/waypost.yaml    a control plane
   waypost edge --config /etc/waypost.yaml       an edge`,
+		Version:       productVersion(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		PersistentPreRunE: func(*cobra.Command, []string) error {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -31,6 +32,7 @@ func (c *Control) Check() error {
 		region("control.region", c.Region),
 		nodeName("control.node", c.Node),
 		regions("control.regions", c.Regions),
+		among("control.region", c.Region, c.Regions),
 		required("control.base_url", c.BaseURL, "give --base-url, what short URLs begin with, such as https://go.example.com"),
 		origin("control.base_url", c.BaseURL),
 		required("control.database_url", c.DatabaseURL.Reveal(), "set WAYPOST_CONTROL_DATABASE_URL, or --database-url-file"),
@@ -103,6 +105,14 @@ func required(path, value, whatToDo string) error {
 		return fmt.Errorf("%s is missing: %s", path, whatToDo)
 	}
 	return nil
+}
+
+// among catches a region that was mistyped, which would get a prefix of its own.
+func among(path, region string, regions []string) error {
+	if len(regions) == 0 || slices.Contains(regions, region) {
+		return nil
+	}
+	return fmt.Errorf("%s: %q is not among control.regions, %v", path, region, regions)
 }
 
 func oneOf(path, value string, allowed ...string) error {

@@ -115,7 +115,8 @@ func (s *system) run(outer context.Context) (err error) {
 	if err := s.state.remove(); err != nil { // that of a predecessor who was killed
 		return err
 	}
-	if s.secrets, err = loadSecrets(s.dir.Path("secrets")); err != nil {
+	_, statErr := os.Stat(s.dir.Path("postgres", "data"))
+	if s.secrets, err = loadSecrets(s.dir.Path("secrets"), statErr == nil); err != nil {
 		return err
 	}
 	s.log.Info("starting", "data_dir", s.dir.Path())

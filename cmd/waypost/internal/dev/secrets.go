@@ -22,7 +22,11 @@ type secrets struct {
 	apiKey      string
 }
 
-func loadSecrets(dir string) (secrets, error) {
+func loadSecrets(dir string, database bool) (secrets, error) {
+	if _, err := os.Stat(filepath.Join(dir, "cluster")); database && errors.Is(err, fs.ErrNotExist) {
+		return secrets{}, fmt.Errorf("%s is missing, and the database beside it was made with it: restore the file, or use another --data-dir",
+			filepath.Join(dir, "cluster"))
+	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return secrets{}, fmt.Errorf("secrets: %w", err)
 	}

@@ -29,7 +29,7 @@ type API interface {
 type Import struct {
 	API API
 
-	// Attempts bounds how often a batch is sent that surely had no effect; default 8.
+	// Attempts bounds how often a batch is sent that surely had no effect; default 5.
 	Attempts int
 
 	// Wait pauses between attempts; default: the time that passes, or ctx's error.
@@ -46,6 +46,7 @@ type Row struct {
 	OriginalURL string `json:"original_url"`
 	Status      int    `json:"status,omitempty"` // as the API answered; 0 when it was not asked
 	Reason      string `json:"reason"`
+	Whole       bool   `json:"-"` // one of many with this fate: Run's error tells it for all of them
 }
 
 // Report accounts for the rows of a file. Rows = Created + refused + in doubt,
@@ -117,7 +118,9 @@ func (im *Import) create(ctx context.Context, batch []row, report *Report) error
 			list, verdict = &report.InDoubt, "nobody knows what was created of lines"
 		}
 		for _, r := range batch {
-			*list = append(*list, r.because(0, err.Error()))
+			row := r.because(0, err.Error())
+			row.Whole = true
+			*list = append(*list, row)
 		}
 		return fmt.Errorf("%s %d to %d: %w", verdict, batch[0].line, batch[len(batch)-1].line, err)
 	}
@@ -146,7 +149,7 @@ func reasonOf(o client.Outcome) string {
 func (im *Import) send(ctx context.Context, links []client.NewLink) ([]client.Outcome, error) {
 	attempts, wait := im.Attempts, im.Wait
 	if attempts == 0 {
-		attempts = 8
+		attempts = 5
 	}
 	if wait == nil {
 		wait = pause
