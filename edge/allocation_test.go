@@ -9,12 +9,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost/edge"
+	"waypost/edge/clicks"
 )
 
 // TestAnsweringDoesNotAllocate measures the whole process, with real sockets: a
-// client with buffers made before, fasthttp, and the handler between them.
+// client with buffers made before, fasthttp, the handler between them, and the journal
+// of clicks.
 func TestAnsweringDoesNotAllocate(t *testing.T) {
+	journal, err := clicks.Open(clicks.Config{Dir: t.TempDir(), Node: "n1", FlushInterval: time.Hour, SyncInterval: time.Hour})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, journal.Close()) })
 	_, addr := serve(t, edge.Config{
+		Clicks:         journal,
 		TrustedProxies: loopback(),
 		MaxStaleness:   time.Second,
 		Staleness:      func() time.Duration { return time.Minute },

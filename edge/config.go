@@ -14,6 +14,10 @@ import (
 type Config struct {
 	Links Links // required
 
+	// Clicks takes every GET that is answered with a redirect, and nothing else.
+	// Default: none is recorded.
+	Clicks Clicks
+
 	// StrictHosts makes a host that belongs to no domain answer 404. Otherwise it
 	// means the default domain.
 	StrictHosts bool
@@ -42,7 +46,7 @@ type Config struct {
 	// is a mistake and panics. Default: none.
 	Metrics prometheus.Registerer
 
-	// Clock judges expiry. Default: time.Now.
+	// Clock judges expiry, and dates clicks. Default: time.Now.
 	Clock func() time.Time
 
 	ReadTimeout    time.Duration // for one whole request; default 5 s

@@ -1,8 +1,9 @@
 // Package edge answers redirects from a local replica and from nothing else: it
-// calls nobody, deletes nothing and writes nothing while it answers.
+// calls nobody, deletes nothing and waits for no disk while it answers.
 //
 // It never imports the control plane. The replica itself is edge/replica, the
-// stream that feeds it is package replication.
+// stream that feeds it is package replication, and the journal that takes the clicks
+// is edge/clicks.
 package edge
 
 import (
@@ -20,4 +21,11 @@ type Links interface {
 
 	// Domain gives the domain that a host belongs to: lower case, without a port.
 	Domain(host []byte) (waypost.DomainID, bool)
+}
+
+// Clicks takes the clicks that were redirected. Record may be called by many
+// goroutines at once, before the answer is written; it must neither keep code, nor
+// allocate, nor wait for anything. At is in Unix milliseconds.
+type Clicks interface {
+	Record(domain waypost.DomainID, code []byte, at int64)
 }

@@ -103,7 +103,9 @@ func (s *Server) redirect(ctx *fasthttp.RequestCtx, v *visitor, host, segment []
 	}
 	switch res.Status {
 	case 301, 302, 307, 308:
-		s.sendRedirect(ctx, v, res)
+		if s.sendRedirect(ctx, v, res) && s.cfg.Clicks != nil && ctx.IsGet() {
+			s.cfg.Clicks.Record(domain, segment, s.cfg.Clock().UnixMilli())
+		}
 	case 404, 410:
 		s.sendError(ctx, v, res.Status)
 	default:
@@ -111,10 +113,11 @@ func (s *Server) redirect(ctx *fasthttp.RequestCtx, v *visitor, host, segment []
 	}
 }
 
-func (s *Server) sendRedirect(ctx *fasthttp.RequestCtx, v *visitor, res waypost.Resolution) {
+// sendRedirect reports whether the answer is a redirect.
+func (s *Server) sendRedirect(ctx *fasthttp.RequestCtx, v *visitor, res waypost.Resolution) bool {
 	if !fitsHeader(res.Location) {
 		s.fail(ctx, v, errBadLocation)
-		return
+		return false
 	}
 	header := &ctx.Response.Header
 	ctx.Response.SetStatusCode(res.Status)
@@ -135,6 +138,7 @@ func (s *Server) sendRedirect(ctx *fasthttp.RequestCtx, v *visitor, res waypost.
 		header.SetContentLength(0) // which fasthttp says by itself only for GET
 	}
 	v.stripe.count(res.Status)
+	return true
 }
 
 // fitsHeader reports whether a location can stand in a header as it is. The

@@ -56,7 +56,7 @@ func New(cfg Config) *Server {
 		ReadBufferSize:               maxHead,
 		DisablePreParseMultipartForm: true,
 
-		LazyRequestTime:       true, // the clock is read only for links that expire
+		LazyRequestTime:       true, // the clock is read only for clicks, and links that expire
 		CloseOnShutdown:       true,
 		NoDefaultServerHeader: true,
 		NoDefaultContentType:  true,

@@ -1,0 +1,240 @@
+package clicks_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"waypost"
+	"waypost/edge/clicks"
+)
+
+const (
+	victimDir = "WAYPOST_CLICKS_VICTIM_DIR"
+	victimURL = "WAYPOST_CLICKS_VICTIM_URL"
+	recorders = 4
+)
+
+// busy is a journal that makes batches, syncs and segments all the time.
+func busy(dir string) clicks.Config {
+	cfg := config(dir)
+	cfg.SegmentBytes, cfg.FlushInterval, cfg.SyncInterval = 8<<10, time.Millisecond, time.Millisecond
+	return cfg
+}
+
+// victim records and ships until it is killed. For each click that was recorded it
+// writes one byte, which says on which link.
+func victim(dir, url string) error {
+	j, err := clicks.Open(busy(dir))
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(context.Background())
+	group.Go(func() error {
+		return j.Ship(ctx, clicks.ShipConfig{URL: url, Token: token, MinBackoff: time.Millisecond, MaxBackoff: time.Millisecond})
+	})
+	for r := range recorders {
+		group.Go(func() error {
+			code := fmt.Appendf(nil, "link%d", r)
+			for {
+				for !j.TryRecord(1, code, time.Now().UnixMilli()) {
+					runtime.Gosched() // a segment is being made
+				}
+				if _, err := os.Stdout.Write([]byte{byte(r)}); err != nil {
+					return err
+				}
+			}
+		})
+	}
+	return group.Wait()
+}
+
+// killAfter runs a victim until it has recorded n clicks or more, and kills it.
+func killAfter(t *testing.T, dir, url string, n int) (recorded [recorders]uint64) {
+	t.Helper()
+	program, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.CommandContext(t.Context(), program)
+	cmd.Env = append(os.Environ(), victimDir+"="+dir, victimURL+"="+url)
+	stderr := &journalLog{}
+	cmd.Stderr = stderr
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	first := make([]byte, n)
+	_, err = io.ReadFull(out, first)
+	require.NoError(t, err, stderr.String())
+	require.NoError(t, cmd.Process.Kill())
+	rest, err := io.ReadAll(out)
+	require.NoError(t, err)
+	require.Error(t, cmd.Wait(), "it was killed")
+	for _, r := range append(first, rest...) {
+		recorded[r]++
+	}
+	return recorded
+}
+
+func TestAKilledProcessLosesNoClickAndCountsNoneTwice(t *testing.T) {
+	control, dir := newControlPlane(t), t.TempDir()
+	control.setFault(func(_ *waypost.ClickBatch, w http.ResponseWriter, count func()) bool {
+		switch rand.N(6) {
+		case 0: // the acknowledgement is lost
+			count()
+			panic(http.ErrAbortHandler)
+		case 1:
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return true
+		}
+		return false
+	})
+	const kills = 20
+	var recorded [recorders]uint64
+	for range kills {
+		for r, n := range killAfter(t, dir, control.url, 1+rand.N(4000)) {
+			recorded[r] += n
+		}
+	}
+	control.setFault(nil)
+	shipAll(t, open(t, config(dir)), control)
+	got, _ := control.totals()
+	for r, n := range recorded {
+		link := fmt.Sprintf("1/link%d", r)
+		require.GreaterOrEqual(t, got[link], n, link)
+		require.LessOrEqual(t, got[link], n+kills, "at most the one that was being recorded at each kill")
+	}
+	require.Empty(t, files(t, filepath.Join(dir, "quarantine"), ""))
+	require.Empty(t, files(t, filepath.Join(dir, "dead"), ""))
+}
+
+// syncPoints lets look be called, by the test itself, at each sync of a journal's files
+// and directory, which waits for that. Between them, and until over, the test does
+// idle.
+func syncPoints(cfg *clicks.Config, over <-chan struct{}, idle func(), look func() (enough bool)) (start func()) {
+	points, enough := make(chan chan struct{}), make(chan struct{})
+	cfg.SetSync(func(f *os.File) error {
+		looked := make(chan struct{})
+		select {
+		case points <- looked:
+			<-looked
+		case <-enough:
+		}
+		return f.Sync()
+	})
+	return func() {
+		defer close(enough)
+		for {
+			select {
+			case <-over:
+				return
+			case looked := <-points:
+				done := look()
+				close(looked)
+				if done {
+					return
+				}
+			default:
+				idle()
+			}
+		}
+	}
+}
+
+// Every sync of a file or of the directory is a point at which a crash leaves another
+// state. Each is kept, brought back to life, and shipped to a control plane that has
+// counted what the one in the test had counted then. And each recovery crashes at one
+// of its own syncs.
+func TestACrashAtAnySyncLosesNoClickAndCountsNoneTwice(t *testing.T) {
+	type point struct {
+		dir      string
+		control  *controlPlane
+		recorded uint64
+	}
+	control, cfg := newControlPlane(t), busy(t.TempDir())
+	var (
+		j        atomic.Pointer[clicks.Journal]
+		crashes  []point
+		recorded uint64
+	)
+	lookAround := syncPoints(&cfg, nil, func() {
+		if j := j.Load(); j != nil && j.TryRecord(1, []byte("abcd"), 1) {
+			recorded++
+		}
+	}, func() bool {
+		c := point{recorded: recorded}
+		c.dir = image(t, cfg.Dir, func() { c.control = control.clone(t) })
+		crashes = append(crashes, c)
+		return len(crashes) == 40
+	})
+	opening := inBackground(t, func() error {
+		opened, err := clicks.Open(cfg)
+		if err == nil {
+			shipInBackground(t, opened, control.shipping())
+			j.Store(opened)
+		}
+		return err
+	})
+	lookAround()
+	<-opening
+	require.NoError(t, j.Load().Close())
+
+	for i, c := range crashes {
+		syncs := i % 8
+		dir := crash(t, c.dir, func(string) bool {
+			syncs--
+			return syncs < 0
+		})
+		shipAll(t, open(t, config(dir)), c.control)
+		_, sum := c.control.totals()
+		require.Equal(t, c.recorded, sum, "crash %d", i)
+		require.Empty(t, files(t, filepath.Join(dir, "quarantine"), ""))
+	}
+}
+
+// crash makes batches of what a crash left, without shipping them, and gives what
+// another crash leaves at one of the syncs of that: the first that will do, or the last
+// of all.
+func crash(t *testing.T, dir string, will func(left string) bool) string {
+	t.Helper()
+	cfg := config(dir)
+	var left string
+	over := make(chan struct{})
+	lookAround := syncPoints(&cfg, over, runtime.Gosched, func() bool {
+		left = image(t, dir, func() {})
+		return will(left)
+	})
+	sealing := inBackground(t, func() error {
+		defer close(over)
+		j, err := clicks.Open(cfg)
+		if err == nil {
+			err = j.Close()
+		}
+		return err
+	})
+	lookAround()
+	<-sealing
+	return left
+}
+
+// inBackground runs f, and closes the channel when it has ended.
+func inBackground(t *testing.T, f func() error) <-chan struct{} {
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		if err := f(); err != nil {
+			t.Error(err)
+		}
+	}()
+	return over
+}

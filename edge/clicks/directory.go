@@ -1,0 +1,139 @@
+package clicks
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// directory is where a journal lives. Beside its segments and batches there are
+// two directories for what is no longer shipped and never wiped: batches that the
+// control plane will not count, and files that could not be read.
+type directory struct {
+	root string
+	self *os.File // locked
+	disk disk
+}
+
+const (
+	deadDir       = "dead"
+	quarantineDir = "quarantine"
+)
+
+// openDirectory makes the directory where it is missing and locks it. The kernel
+// lets go of the lock when the process ends, however it does.
+func openDirectory(root string, d disk) (*directory, error) {
+	for _, dir := range []string{root, filepath.Join(root, deadDir), filepath.Join(root, quarantineDir)} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, err
+		}
+	}
+	self, err := os.Open(root)
+	if err != nil {
+		return nil, err
+	}
+	err = unix.Flock(int(self.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		err = errors.New("another process has it")
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("lock %s: %w", root, err), self.Close())
+	}
+	return &directory{root: root, self: self, disk: d}, nil
+}
+
+func (d *directory) close() error { return d.self.Close() }
+
+func (d *directory) path(file string) string { return filepath.Join(d.root, file) }
+
+// sync makes durable which names the directory has.
+func (d *directory) sync() error { return d.disk.sync(d.self) }
+
+// create makes a file that is there as a whole, and durable, or not at all. What
+// fill gets is a new file under another name. The file comes back open.
+func (d *directory) create(file string, fill func(*os.File) error) (_ *os.File, err error) {
+	f, err := os.OpenFile(d.path(temporary+file), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("make %s: %w", file, errors.Join(err, f.Close(), ignoreMissing(os.Remove(f.Name()))))
+		}
+	}()
+	if err := fill(f); err != nil {
+		return nil, err
+	}
+	if err := d.disk.sync(f); err != nil {
+		return nil, err
+	}
+	if err := os.Rename(f.Name(), d.path(file)); err != nil {
+		return nil, err
+	}
+	return f, d.sync()
+}
+
+func (d *directory) rename(from, to string) error {
+	return os.Rename(d.path(from), d.path(to))
+}
+
+// remove takes a file away; one that is gone already is no error. It is not
+// durable before the next sync.
+func (d *directory) remove(file string) error {
+	return ignoreMissing(os.Remove(d.path(file)))
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// read gives a whole file, or a little more than limit bytes of one that is larger.
+func (d *directory) read(file string, limit int64) ([]byte, error) {
+	f, err := os.Open(d.path(file))
+	if err != nil {
+		return nil, err
+	}
+	b, err := io.ReadAll(io.LimitReader(f, limit+1))
+	return b, errors.Join(err, f.Close())
+}
+
+// moveTo puts a file into one of the directories beside, under a name that is free
+// there.
+func (d *directory) moveTo(dir, file string) error {
+	to := filepath.Join(dir, file)
+	for n := 2; ; n++ {
+		_, err := os.Lstat(d.path(to))
+		if errors.Is(err, fs.ErrNotExist) {
+			return d.rename(file, to)
+		}
+		if err != nil {
+			return err
+		}
+		to = filepath.Join(dir, file+"."+strconv.Itoa(n))
+	}
+}
+
+// used is the number of bytes that the directory's files have.
+func (d *directory) used() (int64, error) {
+	var sum int64
+	err := filepath.WalkDir(d.root, func(_ string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		info, err := e.Info()
+		if err == nil {
+			sum += info.Size()
+		}
+		return ignoreMissing(err) // it was shipped meanwhile
+	})
+	return sum, err
+}

@@ -1,0 +1,190 @@
+package clicks_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"waypost"
+	"waypost/edge/clicks"
+)
+
+// recordAll records n clicks, waiting for room.
+func recordAll(t *testing.T, j *clicks.Journal, code string, n int) {
+	t.Helper()
+	late := time.Now().Add(20 * time.Second)
+	for range n {
+		for !j.TryRecord(1, []byte(code), 1) {
+			require.True(t, time.Now().Before(late), "there is no room for clicks")
+		}
+	}
+}
+
+func TestTheJournalIsBoundedAndDropsAreCounted(t *testing.T) {
+	control, registry, log := newControlPlane(t), prometheus.NewPedanticRegistry(), &journalLog{}
+	cfg := config(t.TempDir())
+	cfg.SegmentBytes, cfg.MaxBytes, cfg.FlushInterval = 8<<10, 64<<10, time.Millisecond
+	cfg.Metrics, cfg.Logger = registry, log.logger()
+	j := open(t, cfg)
+	var offered uint64
+	for full := 0; full < 50 || used(t, cfg.Dir) < cfg.MaxBytes*3/4; { // rounds in a row in which nothing is taken
+		before := j.Dropped()
+		for range 1000 {
+			j.Record(waypost.DomainID(offered%5+1), fmt.Appendf(nil, "%07d", offered%3000), 1)
+			offered++
+		}
+		if full++; j.Dropped()-before < 1000 {
+			full = 0
+		}
+		require.LessOrEqual(t, used(t, cfg.Dir), cfg.MaxBytes)
+	}
+	require.Contains(t, log.String(), "clicks were dropped")
+
+	shipInBackground(t, j, control.shipping())
+	recordAll(t, j, "roomy", 1000)
+	require.NoError(t, j.Seal())
+	recorded, dropped := metric(t, registry, "waypost_clicks_recorded_total"), metric(t, registry, "waypost_clicks_dropped_total")
+	require.Positive(t, dropped)
+	require.EqualValues(t, offered+1000, recorded+dropped)
+	control.await(t, "what was recorded is counted", func() bool { _, sum := control.totals(); return float64(sum) == recorded })
+}
+
+// switchable fails with an error while it is on.
+type switchable struct{ err atomic.Pointer[error] }
+
+func (s *switchable) on(err error) { s.err.Store(&err) }
+func (s *switchable) off()         { s.err.Store(nil) }
+
+func (s *switchable) fail() error {
+	if err := s.err.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+func TestAFullDiskAtTheStartFailsNothing(t *testing.T) {
+	control, dir := newControlPlane(t), t.TempDir()
+	var full switchable
+	full.on(syscall.ENOSPC)
+	cfg := config(dir)
+	cfg.SetAllocate(func(f *os.File, size int64) error {
+		if err := full.fail(); err != nil {
+			return err
+		}
+		return f.Truncate(size)
+	})
+	j := open(t, cfg)
+	j.Record(1, []byte("abcd"), 1)
+	require.EqualValues(t, 1, j.Dropped())
+	require.Empty(t, files(t, dir, ""), "nothing half made is left")
+	full.off()
+	recordAll(t, j, "abcd", 5)
+	shipAll(t, j, control)
+	_, sum := control.totals()
+	require.EqualValues(t, 5, sum)
+}
+
+func TestADiskTooFullForABatchGetsTheSpareSegmentBack(t *testing.T) {
+	control, dir := newControlPlane(t), t.TempDir()
+	var full switchable
+	cfg := config(dir)
+	cfg.FlushInterval = time.Millisecond
+	cfg.SetSync(func(f *os.File) error {
+		if strings.Contains(f.Name(), "batch-") {
+			if err := full.fail(); err != nil {
+				return err
+			}
+		}
+		return f.Sync()
+	})
+	full.on(syscall.ENOSPC)
+	j := open(t, cfg)
+	shipInBackground(t, j, control.shipping())
+	recordAll(t, j, "abcd", 10)
+	require.Eventually(t, func() bool { return len(files(t, dir, "segment")) == 1 }, 10*time.Second, time.Millisecond)
+	require.Empty(t, files(t, dir, "batch"))
+	recordAll(t, j, "abcd", 10)
+	full.off()
+	control.await(t, "all clicks are counted", func() bool { _, sum := control.totals(); return sum == 20 })
+	require.Eventually(t, func() bool { return len(files(t, dir, "segment")) == 2 }, 10*time.Second, time.Millisecond)
+	require.Zero(t, j.Dropped())
+}
+
+func TestASyncThatFailsIsNotTriedAgain(t *testing.T) {
+	control, registry := newControlPlane(t), prometheus.NewPedanticRegistry()
+	var (
+		mu     sync.Mutex
+		synced = map[string]int{}
+	)
+	failed := make(chan struct{})
+	cfg := config(t.TempDir())
+	cfg.SyncInterval, cfg.Metrics = time.Millisecond, registry
+	cfg.SetSync(func(f *os.File) error {
+		if !strings.Contains(f.Name(), "segment-") {
+			return f.Sync()
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		synced[f.Name()]++
+		if len(synced) <= 2 && synced[f.Name()] == 2 { // the first was when it was made
+			select {
+			case <-failed:
+			default:
+				close(failed)
+				return syscall.EIO
+			}
+		}
+		return f.Sync()
+	})
+	j := open(t, cfg)
+	record(t, j, "abcd", 1)
+	<-failed
+	require.Eventually(t, func() bool { return metric(t, registry, "waypost_clicks_disk_errors_total") == 1 }, 10*time.Second, time.Millisecond)
+	recordAll(t, j, "abcd", 10)
+	require.Eventually(t, func() bool { // it goes on with another
+		mu.Lock()
+		defer mu.Unlock()
+		n := 0
+		for _, times := range synced {
+			if times > 1 {
+				n++
+			}
+		}
+		return n > 1
+	}, 10*time.Second, time.Millisecond)
+	mu.Lock()
+	for name, times := range synced {
+		if strings.Contains(name, "-0000000000000001.") {
+			require.Equal(t, 2, times, "the one that failed")
+		}
+	}
+	mu.Unlock()
+	shipAll(t, j, control)
+	_, sum := control.totals()
+	require.EqualValues(t, 11, sum)
+}
+
+// Writing to mapped memory that no disk is behind raises a signal.
+func TestMemoryWithoutADiskBehindItEndsNothing(t *testing.T) {
+	control, registry, dir := newControlPlane(t), prometheus.NewPedanticRegistry(), t.TempDir()
+	cfg := config(dir)
+	cfg.Shards, cfg.Metrics = 1, registry
+	j := open(t, cfg)
+	record(t, j, "abcd", 10)
+	require.NoError(t, os.Truncate(filepath.Join(dir, files(t, dir, "segment")[0]), 0))
+	recordAll(t, j, "efgh", 10)
+	shipAll(t, j, control)
+	got, _ := control.totals()
+	require.Equal(t, map[string]uint64{"1/efgh": 10}, got)
+	require.Positive(t, metric(t, registry, "waypost_clicks_disk_errors_total"))
+	require.Len(t, files(t, filepath.Join(dir, "quarantine"), "segment"), 1)
+}

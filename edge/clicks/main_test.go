@@ -1,0 +1,20 @@
+package clicks_test
+
+import (
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// The tests that kill a process start this program again, as that process.
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(victimDir); dir != "" {
+		if err := victim(dir, os.Getenv(victimURL)); err != nil {
+			println(err.Error())
+			os.Exit(1)
+		}
+		return
+	}
+	goleak.VerifyTestMain(m)
+}

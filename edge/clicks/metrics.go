@@ -1,0 +1,105 @@
+package clicks
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// counts are what happened since the journal was opened. Recorded clicks are
+// counted by the shards.
+type counts struct {
+	batches, shipped, voided, dead   atomic.Uint64
+	torn, quarantined, diskErrors    atomic.Uint64
+	refused, unavailable, unanswered atomic.Uint64
+}
+
+// collector tells a journal's numbers to Prometheus.
+type collector struct{ j *Journal }
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("waypost_clicks_"+name, help, labels, nil)
+}
+
+var (
+	recordedDesc    = desc("recorded_total", "Clicks recorded in the journal.")
+	droppedDesc     = desc("dropped_total", "Clicks that were redirected and not recorded: the journal or the disk was full.")
+	batchesDesc     = desc("batches_total", "Batches of clicks fixed on the disk.")
+	shippedDesc     = desc("shipped_total", "Clicks in batches that the control plane has acknowledged.")
+	voidedDesc      = desc("voided_batches_total", "Empty batches sent in the place of those that the control plane has no record of.")
+	deadDesc        = desc("dead_total", "Clicks in batches that the control plane will not count; the batches are in the directory dead.")
+	tornDesc        = desc("torn_total", "Clicks cut off in the middle by a crash.")
+	quarantinedDesc = desc("quarantined_files_total", "Files of the journal that could not be read and are in the directory quarantine.")
+	diskErrorsDesc  = desc("disk_errors_total", "Reads, writes and syncs of the journal that failed.")
+	failuresDesc    = desc("ship_failures_total", "Batches that were sent and neither acknowledged nor given up, by reason.", "reason")
+	waitingDesc     = desc("waiting", "Clicks in batches that wait to be acknowledged.")
+	ageDesc         = desc("waiting_seconds", "Age of the oldest batch that waits to be acknowledged; 0 if there is none.")
+	bytesDesc       = desc("journal_bytes", "Size of the journal's directory.")
+)
+
+// Describe implements prometheus.Collector.
+func (c collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		recordedDesc, droppedDesc, batchesDesc, shippedDesc, voidedDesc, deadDesc, tornDesc, quarantinedDesc,
+		diskErrorsDesc, failuresDesc, waitingDesc, ageDesc, bytesDesc,
+	} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c collector) Collect(ch chan<- prometheus.Metric) {
+	counter := func(d *prometheus.Desc, n uint64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
+	}
+	gauge := func(d *prometheus.Desc, v float64) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v)
+	}
+	n := &c.j.counts
+	counter(recordedDesc, c.j.recorded())
+	counter(droppedDesc, c.j.dropped.Load())
+	counter(batchesDesc, n.batches.Load())
+	counter(shippedDesc, n.shipped.Load())
+	counter(voidedDesc, n.voided.Load())
+	counter(deadDesc, n.dead.Load())
+	counter(tornDesc, n.torn.Load())
+	counter(quarantinedDesc, n.quarantined.Load())
+	counter(diskErrorsDesc, n.diskErrors.Load())
+	counter(failuresDesc, n.refused.Load(), "refused")
+	counter(failuresDesc, n.unavailable.Load(), "unavailable")
+	counter(failuresDesc, n.unanswered.Load(), "unanswered")
+	waiting, age := c.j.waiting(time.Now())
+	gauge(waitingDesc, float64(waiting))
+	gauge(ageDesc, age.Seconds())
+	if used, err := c.j.dir.used(); err != nil {
+		ch <- prometheus.NewInvalidMetric(bytesDesc, err)
+	} else {
+		gauge(bytesDesc, float64(used))
+	}
+}
+
+func (j *Journal) recorded() uint64 {
+	var sum uint64
+	for i := range j.shards {
+		s := &j.shards[i]
+		s.mu.Lock()
+		sum += s.recorded
+		s.mu.Unlock()
+	}
+	return sum
+}
+
+// waiting gives the clicks in batches that are not acknowledged, and the age of the
+// oldest of these.
+func (j *Journal) waiting(now time.Time) (clicks uint64, age time.Duration) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, l := range j.lanes {
+		for _, b := range l.waiting {
+			clicks += b.clicks
+			age = max(age, now.Sub(b.since))
+		}
+	}
+	return clicks, age
+}

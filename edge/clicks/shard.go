@@ -1,0 +1,96 @@
+package clicks
+
+import (
+	"math/rand/v2"
+	"sync"
+
+	"waypost"
+)
+
+// shard is one of the places where clicks are recorded at the same time. The
+// padding keeps two of them off one cache line, and off the pair that processors
+// fetch together.
+type shard struct {
+	mu       sync.Mutex
+	segment  *segment // nil until there is one
+	closed   bool
+	recorded uint64
+	_        [128]byte
+}
+
+// Record journals a click at the time at, in Unix milliseconds. It may be called by
+// many goroutines at once, does not keep code, does not allocate and calls neither
+// anybody nor the system: it copies a record into mapped memory. A click for which
+// there is no room is dropped and counted, and so is one whose code no link can
+// have.
+func (j *Journal) Record(domain waypost.DomainID, code []byte, at int64) {
+	if !waypost.ValidCode(code) || !j.record(domain, code, at) {
+		j.dropped.Add(1)
+	}
+}
+
+func (j *Journal) record(domain waypost.DomainID, code []byte, at int64) bool {
+	n := uint32(len(j.shards))
+	first := rand.Uint32N(n)
+	// A shard that is free is found before one is waited for, so that a link that all
+	// the world clicks makes no queue.
+	for i := range n {
+		s := &j.shards[(first+i)%n]
+		if s.mu.TryLock() && s.recordAndUnlock(j.spares, domain, code, at) {
+			return true
+		}
+	}
+	for i := range n {
+		s := &j.shards[(first+i)%n]
+		s.mu.Lock()
+		if s.recordAndUnlock(j.spares, domain, code, at) {
+			return true
+		}
+	}
+	return false
+}
+
+// recordAndUnlock is called with the lock held.
+func (s *shard) recordAndUnlock(spares <-chan *segment, domain waypost.DomainID, code []byte, at int64) bool {
+	defer s.mu.Unlock()
+	for !s.closed {
+		if s.segment != nil {
+			if s.segment.append(domain, code, at) {
+				s.recorded++
+				return true
+			}
+			s.seal()
+		}
+		select {
+		case s.segment = <-spares:
+		default:
+			return false
+		}
+	}
+	return false
+}
+
+// seal lets go of the segment. The lock is held.
+func (s *shard) seal() {
+	if s.segment != nil {
+		s.segment.done.Store(true)
+		s.segment = nil
+	}
+}
+
+// close makes the shard take no more.
+func (s *shard) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seal()
+	s.closed = true
+}
+
+// giveUp seals one certain segment, if this shard has it.
+func (s *shard) giveUp(seg *segment) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.segment == seg {
+		s.seal()
+	}
+}

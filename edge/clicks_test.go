@@ -1,0 +1,68 @@
+package edge_test
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"waypost"
+	"waypost/edge"
+)
+
+type click struct {
+	domain waypost.DomainID
+	code   string
+	at     int64
+}
+
+// memoryClicks keeps what is recorded.
+type memoryClicks struct {
+	mu   sync.Mutex
+	list []click
+}
+
+func (m *memoryClicks) Record(domain waypost.DomainID, code []byte, at int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.list = append(m.list, click{domain, string(code), at})
+}
+
+func (m *memoryClicks) take() []click {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	list := m.list
+	m.list = nil
+	return list
+}
+
+func TestAClickIsAGETThatIsRedirected(t *testing.T) {
+	recorded := &memoryClicks{}
+	_, addr := serve(t, edge.Config{Clicks: recorded, Clock: func() time.Time { return time.UnixMilli(expires - 1) }})
+
+	for name, c := range map[string]struct {
+		request string
+		clicks  []click
+	}{
+		"a GET answered 301":             {"GET /found301 HTTP/1.1\r\nHost: wayp.example", []click{{1, "found301", expires - 1}}},
+		"a GET answered 302":             {"GET /found302 HTTP/1.1\r\nHost: wayp.example", []click{{1, "found302", expires - 1}}},
+		"a GET answered 307":             {"GET /found307?q=1 HTTP/1.1\r\nHost: wayp.example", []click{{1, "found307", expires - 1}}},
+		"a GET answered 308":             {"GET /found308 HTTP/1.1\r\nHost: wayp.example", []click{{1, "found308", expires - 1}}},
+		"a GET of a link yet to expire":  {"GET /expiring HTTP/1.1\r\nHost: wayp.example", []click{{1, "expiring", expires - 1}}},
+		"a GET under another domain":     {"GET /whereami HTTP/1.1\r\nHost: " + hosted, []click{{hostID, "whereami", expires - 1}}},
+		"a GET under an unknown host":    {"GET /whereami HTTP/1.1\r\nHost: unknown.example", []click{{1, "whereami", expires - 1}}},
+		"not a HEAD":                     {"HEAD /found302 HTTP/1.1\r\nHost: wayp.example", nil},
+		"not a POST":                     {"POST /found302 HTTP/1.1\r\nHost: wayp.example", nil},
+		"not a GET answered 404":         {"GET /unknown1 HTTP/1.1\r\nHost: wayp.example", nil},
+		"not a GET answered 410":         {"GET /deleted1 HTTP/1.1\r\nHost: wayp.example", nil},
+		"not a GET of no link at all":    {"GET / HTTP/1.1\r\nHost: wayp.example", nil},
+		"not a GET that fails":           {"GET /failing1 HTTP/1.1\r\nHost: wayp.example", nil},
+		"not a GET without a good place": {"GET /badCRLF1 HTTP/1.1\r\nHost: wayp.example", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			say(t, addr, c.request+"\r\n\r\n")
+			require.Equal(t, c.clicks, recorded.take(), "it is recorded before it is answered")
+		})
+	}
+}
