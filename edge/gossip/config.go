@@ -1,0 +1,176 @@
+package gossip
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"waypost"
+)
+
+// Role is what a node is in its cluster.
+type Role string
+
+// The roles of nodes.
+const (
+	RoleEdge    Role = "edge"
+	RoleControl Role = "control"
+)
+
+// Key encrypts and authenticates all gossip of a cluster. Whoever has it can
+// claim to be any node.
+type Key [32]byte
+
+// ParseKey reads 64 hex digits. The error does not repeat them.
+func ParseKey(text string) (Key, error) {
+	var k Key
+	if n, err := hex.Decode(k[:], []byte(text)); err != nil || n != len(k) || len(text) != 2*len(k) {
+		return Key{}, errors.New("the gossip key is not 32 bytes in hex, which are 64 digits")
+	}
+	return k, nil
+}
+
+// String hides the key, also from fmt and slog.
+func (Key) String() string { return "[hidden]" }
+
+// GoString hides the key from %#v.
+func (Key) GoString() string { return "[hidden]" }
+
+// Config says who a node is and whom it talks to. Zero fields mean the default.
+type Config struct {
+	// Bind is HOST:PORT of the UDP and TCP listeners; the host is an IP address of
+	// this machine, or empty for all of IPv4. Port 0 picks a free one. Required.
+	Bind string
+
+	// Advertise is the IP:PORT at which other nodes reach this one. Default: what
+	// Bind says, or a private address of this machine when that is all of them.
+	Advertise string
+
+	// Seeds are HOST:PORT of nodes to join through; all addresses of a name count.
+	// One that answers is enough. At most 64.
+	Seeds []string
+
+	Key Key // required
+
+	// Cluster keeps clusters that share a network apart; it is sent in clear text.
+	// Default "waypost".
+	Cluster string
+
+	Node    string         // required; 1 to 64 of A-Z, a-z, 0-9, dot, _ and -
+	Region  waypost.Region // required
+	Role    Role           // required
+	Boot    waypost.BootID // this start of the node; default: random
+	Addr    string         // HOST:PORT of the node's service, shown to operators
+	Version string         // of the software, at most 64 printable ASCII characters
+
+	// Position and AppliedAt tell how far the node's replica is, and when it came
+	// there. They are asked once per interval, by one goroutine at a time, and must
+	// not block. Default: nothing to tell.
+	Position  func() waypost.Position
+	AppliedAt func() time.Time
+
+	Interval time.Duration // between two pieces of news of this node in a small fleet; default 1 s
+	Rejoin   time.Duration // between looks whether a seed has to be joined again; default 30 s
+	Forget   time.Duration // how long a dead member is remembered; default 24 h
+
+	// Probe is the interval between probes of other members, half of which is what
+	// an answer may take. A killed node is known to be dead after about seven of
+	// them in a fleet of ten. Raise it when round trips take longer than half of
+	// it. Default 500 ms.
+	Probe time.Duration
+
+	// MaxMembers bounds the members that are remembered, dead or alive; further
+	// ones are ignored. Default 4,096.
+	MaxMembers int
+
+	Logger  *slog.Logger          // default: nothing is logged
+	Metrics prometheus.Registerer // default: metrics are not registered
+}
+
+const maxSeeds = 64
+
+func (c Config) withDefaults() Config {
+	if c.Cluster == "" {
+		c.Cluster = "waypost"
+	}
+	if c.Position == nil {
+		c.Position = func() waypost.Position { return waypost.Position{} }
+	}
+	if c.AppliedAt == nil {
+		c.AppliedAt = func() time.Time { return time.Time{} }
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	for _, d := range []struct {
+		field *time.Duration
+		value time.Duration
+	}{
+		{&c.Interval, time.Second},
+		{&c.Rejoin, 30 * time.Second},
+		{&c.Forget, 24 * time.Hour},
+		{&c.Probe, 500 * time.Millisecond},
+	} {
+		if *d.field <= 0 {
+			*d.field = d.value
+		}
+	}
+	if c.MaxMembers <= 0 {
+		c.MaxMembers = 4096
+	}
+	return c
+}
+
+// check judges what memberlist would not, or not in words for an operator. What
+// the card holds is judged by encoding it.
+func (c *Config) check() error {
+	if c.Key == (Key{}) {
+		return errors.New("the gossip key is missing")
+	}
+	if len(c.Cluster) > 200 {
+		return errors.New("the cluster's name is longer than 200 bytes")
+	}
+	if len(c.Seeds) > maxSeeds {
+		return fmt.Errorf("%d seeds are more than %d", len(c.Seeds), maxSeeds)
+	}
+	for _, seed := range c.Seeds {
+		if _, _, err := net.SplitHostPort(seed); err != nil {
+			return fmt.Errorf("seed %q is no address such as 10.0.0.1:7946", seed)
+		}
+	}
+	return nil
+}
+
+// bind reads Bind. A host that is left out is all of IPv4.
+func (c *Config) bind() (netip.AddrPort, error) {
+	text := c.Bind
+	if host, port, err := net.SplitHostPort(text); err == nil && host == "" {
+		text = net.JoinHostPort("0.0.0.0", port)
+	}
+	at, err := netip.ParseAddrPort(text)
+	if err != nil {
+		return netip.AddrPort{}, fmt.Errorf("%q is no address such as 10.0.0.1:7946", c.Bind)
+	}
+	if at.Addr().Is6() && at.Addr().IsUnspecified() && c.Advertise == "" {
+		return netip.AddrPort{}, fmt.Errorf("%q needs an address to advertise", c.Bind)
+	}
+	return at, nil
+}
+
+// advertise reads Advertise. The zero value means the address that is listened on.
+func (c *Config) advertise() (netip.AddrPort, error) {
+	if c.Advertise == "" {
+		return netip.AddrPort{}, nil
+	}
+	at, err := netip.ParseAddrPort(c.Advertise)
+	if err != nil || at.Addr().IsUnspecified() {
+		return netip.AddrPort{}, fmt.Errorf("%q is no address at which others reach this node", c.Advertise)
+	}
+	return at, nil
+}

@@ -1,0 +1,122 @@
+package gossip
+
+import (
+	"errors"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+)
+
+// delegate is what memberlist calls. It is called under memberlist's locks and on
+// its receiving goroutines, so nothing here blocks, logs, or calls back.
+type delegate struct{ g *Gossip }
+
+var (
+	_ memberlist.Delegate      = delegate{}
+	_ memberlist.EventDelegate = delegate{}
+	_ memberlist.AliveDelegate = delegate{}
+	_ memberlist.PingDelegate  = delegate{}
+)
+
+var errName = errors.New("the name is not that of the card")
+
+// NotifyAlive refuses members whose card cannot be read or is not theirs, and
+// those for whom there is no room.
+func (d delegate) NotifyAlive(n *memberlist.Node) error {
+	c, err := decodeCard(n.Meta)
+	if err == nil && c.name() != n.Name {
+		err = errName
+	}
+	if err == nil {
+		err = d.g.table.admit(c.news.boot)
+	}
+	if err != nil {
+		d.g.metrics.refused.Inc()
+	}
+	return err
+}
+
+// NotifyJoin comes only for nodes that NotifyAlive let through.
+func (d delegate) NotifyJoin(n *memberlist.Node) {
+	if c, err := decodeCard(n.Meta); err == nil && d.g.table.joined(c, n.Address()) {
+		d.g.note("member joined", c)
+	}
+}
+
+func (d delegate) NotifyUpdate(n *memberlist.Node) {
+	if c, err := decodeCard(n.Meta); err == nil {
+		d.g.table.updated(c)
+	}
+}
+
+func (d delegate) NotifyLeave(n *memberlist.Node) {
+	boot, ok := bootOf(n.Name)
+	if !ok {
+		return
+	}
+	if e, changed := d.g.table.gone(boot); changed && e.state == StateLeft {
+		d.g.note("member left", e.card)
+	} else if changed {
+		d.g.note("member is dead", e.card)
+	}
+}
+
+// NodeMeta gives the card. memberlist asks at the start only.
+func (d delegate) NodeMeta(int) []byte { return d.g.card.append(nil) }
+
+// NotifyMsg takes one message. What is news is passed on; the rest is not, so that
+// every message dies out.
+func (d delegate) NotifyMsg(b []byte) {
+	n, err := decodeMessage(b)
+	if err != nil {
+		d.g.metrics.refused.Inc()
+		return
+	}
+	if d.g.table.hear(n) {
+		d.g.queue.QueueBroadcast(broadcast{n})
+	}
+}
+
+func (d delegate) GetBroadcasts(overhead, limit int) [][]byte {
+	return d.g.queue.GetBroadcasts(overhead, limit)
+}
+
+// LocalState gives all that is known, in exchange for MergeRemoteState's.
+func (d delegate) LocalState(bool) []byte {
+	return appendState(nil, append(d.g.table.news(), d.g.latest()))
+}
+
+// MergeRemoteState takes what another member knows. It is not passed on: each
+// exchange is with one member, and all members exchange.
+func (d delegate) MergeRemoteState(b []byte, _ bool) {
+	all, err := decodeState(b, d.g.cfg.MaxMembers+1)
+	if err != nil {
+		d.g.metrics.refused.Inc()
+		return
+	}
+	for _, n := range all {
+		d.g.table.hear(n)
+	}
+}
+
+func (d delegate) AckPayload() []byte { return nil }
+
+func (d delegate) NotifyPingComplete(n *memberlist.Node, _ time.Duration, _ []byte) {
+	if boot, ok := bootOf(n.Name); ok {
+		d.g.table.answered(boot)
+	}
+}
+
+// broadcast is news in the queue, where it replaces older news of the same boot.
+type broadcast struct{ news news }
+
+var _ memberlist.NamedBroadcast = broadcast{}
+
+func (b broadcast) Name() string    { return string(b.news.boot[:]) }
+func (b broadcast) Message() []byte { return b.news.message() }
+func (b broadcast) Finished()       {}
+
+func (b broadcast) Invalidates(other memberlist.Broadcast) bool {
+	o, ok := other.(broadcast)
+	return ok && o.news.boot == b.news.boot
+}

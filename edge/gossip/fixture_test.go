@@ -1,0 +1,99 @@
+package gossip_test
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"waypost"
+	"waypost/edge/gossip"
+)
+
+// memberlist does not wait for a probe that is under way.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/hashicorp/memberlist.(*Memberlist).probeNode"))
+}
+
+var key = gossip.Key{1, 2, 3}
+
+// member is a node on the loopback interface.
+type member struct {
+	*gossip.Gossip
+	seq      atomic.Uint64
+	registry *prometheus.Registry
+}
+
+// startMember starts a node that joins through the given addresses. It is closed,
+// without a farewell, when the test ends.
+func startMember(t *testing.T, node string, seeds []string, changes ...func(*gossip.Config)) *member {
+	t.Helper()
+	m := &member{registry: prometheus.NewRegistry()}
+	cfg := gossip.Config{
+		Bind: "127.0.0.1:0", Seeds: seeds, Key: key, Node: node, Region: "us-east-1", Role: gossip.RoleEdge,
+		Addr: "127.0.0.1:8081", Version: "1.2.3", Metrics: m.registry,
+		Position: func() waypost.Position {
+			seq := m.seq.Load()
+			if seq == 0 {
+				return waypost.Position{}
+			}
+			return position(seq)
+		},
+		AppliedAt: func() time.Time { return time.UnixMilli(1_700_000_000_000) },
+		Interval:  50 * time.Millisecond, Rejoin: 200 * time.Millisecond,
+	}
+	for _, change := range changes {
+		change(&cfg)
+	}
+	var err error
+	m.Gossip, err = gossip.Start(cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, m.Close()) })
+	return m
+}
+
+func position(seq uint64) waypost.Position {
+	return waypost.Position{Epoch: waypost.Epoch{Ordinal: 3, ID: waypost.EpochID{9}}, Seq: seq, Stamp: seq * 31}
+}
+
+// of gives what m knows of a node's boots.
+func (m *member) of(node string) []gossip.Member {
+	var found []gossip.Member
+	for _, other := range m.Members() {
+		if other.Node == node {
+			found = append(found, other)
+		}
+	}
+	return found
+}
+
+// sees waits until m knows exactly one boot of a node, in that state.
+func (m *member) sees(t *testing.T, node string, state gossip.State, within time.Duration) gossip.Member {
+	t.Helper()
+	var found []gossip.Member
+	require.Eventually(t, func() bool {
+		found = m.of(node)
+		return len(found) == 1 && found[0].State == state
+	}, within, 5*time.Millisecond, "%s %s", node, state)
+	return found[0]
+}
+
+// counts waits until a counter of m is at least 1.
+func (m *member) counts(t *testing.T, name string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		families, err := m.registry.Gather()
+		require.NoError(t, err)
+		for _, family := range families {
+			if family.GetName() == name {
+				for _, metric := range family.GetMetric() {
+					return metric.GetCounter().GetValue() >= 1
+				}
+			}
+		}
+		return false
+	}, 10*time.Second, 5*time.Millisecond, name)
+}

@@ -1,0 +1,246 @@
+package gossip_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"waypost"
+	"waypost/edge/gossip"
+)
+
+func TestMembersFindOneAnotherThroughOneSeed(t *testing.T) {
+	control := startMember(t, "control-1", nil, func(c *gossip.Config) { c.Role, c.Region = gossip.RoleControl, "eu-west-1" })
+	seeds := []string{control.Addr()}
+	a, b := startMember(t, "edge-a", seeds), startMember(t, "edge-b", seeds)
+
+	for _, m := range []*member{control, a, b} {
+		for _, node := range []string{"control-1", "edge-a", "edge-b"} {
+			m.sees(t, node, gossip.StateAlive, 5*time.Second)
+		}
+	}
+	known := a.sees(t, "control-1", gossip.StateAlive, time.Second)
+	require.Equal(t, gossip.RoleControl, known.Role)
+	require.Equal(t, waypost.Region("eu-west-1"), known.Region)
+	require.Equal(t, "127.0.0.1:8081", known.Addr)
+	require.Equal(t, "1.2.3", known.Version)
+	require.False(t, known.Self)
+	require.True(t, a.sees(t, "edge-a", gossip.StateAlive, time.Second).Self)
+}
+
+func TestAPositionSpreadsToMembersThatDoNotKnowTheSeed(t *testing.T) {
+	seed := startMember(t, "control-1", nil)
+	a, b := startMember(t, "edge-a", []string{seed.Addr()}), startMember(t, "edge-b", []string{seed.Addr()})
+	a.sees(t, "edge-b", gossip.StateAlive, 5*time.Second)
+
+	var last time.Time
+	for _, seq := range []uint64{7, 8, 1 << 40} {
+		a.seq.Store(seq)
+		require.Eventually(t, func() bool {
+			known := b.of("edge-a")
+			return len(known) == 1 && known[0].Position == position(seq)
+		}, 5*time.Second, time.Millisecond)
+		known := b.of("edge-a")[0]
+		require.Equal(t, int64(1_700_000_000_000), known.AppliedAt.UnixMilli())
+		require.True(t, known.LastHeard.After(last))
+		last = known.LastHeard
+	}
+
+	late := startMember(t, "edge-late", []string{b.Addr()}, func(c *gossip.Config) { c.Interval = time.Hour })
+	require.Eventually(t, func() bool {
+		known := late.of("edge-a")
+		return len(known) == 1 && known[0].Position == position(1<<40)
+	}, 5*time.Second, time.Millisecond, "who joins later learns it at once")
+}
+
+func TestAKilledMemberIsDeadWithinFiveSeconds(t *testing.T) {
+	a := startMember(t, "edge-a", nil)
+	b := startMember(t, "edge-b", []string{a.Addr()})
+	c := startMember(t, "edge-c", []string{a.Addr()})
+	for _, m := range []*member{a, b} {
+		m.sees(t, "edge-c", gossip.StateAlive, 5*time.Second)
+	}
+	b.sees(t, "edge-a", gossip.StateAlive, 5*time.Second)
+
+	killed := time.Now()
+	require.NoError(t, c.Close())
+	for _, m := range []*member{a, b} {
+		dead := m.sees(t, "edge-c", gossip.StateDead, 5*time.Second-time.Since(killed))
+		require.False(t, dead.Since.Before(killed), "it was alive until then")
+		require.False(t, dead.LastHeard.After(dead.Since))
+	}
+	a.sees(t, "edge-b", gossip.StateAlive, time.Second)
+}
+
+func TestAMemberThatLeavesIsNotDead(t *testing.T) {
+	a := startMember(t, "edge-a", nil)
+	b := startMember(t, "edge-b", []string{a.Addr()})
+	a.sees(t, "edge-b", gossip.StateAlive, 5*time.Second)
+	b.sees(t, "edge-a", gossip.StateAlive, 5*time.Second)
+
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	require.NoError(t, b.Leave(ctx))
+	a.sees(t, "edge-b", gossip.StateLeft, 2*time.Second)
+	require.NoError(t, b.Close())
+	require.NoError(t, b.Leave(ctx), "nothing happens after the end")
+	require.NoError(t, b.Close())
+}
+
+func TestAMemberThatIsAloneLeavesAtOnce(t *testing.T) {
+	a := startMember(t, "edge-a", nil)
+	require.NoError(t, a.Leave(t.Context()))
+}
+
+func TestARestartReplacesTheMember(t *testing.T) {
+	for name, samePort := range map[string]bool{"on the same port at once": true, "on another port": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := startMember(t, "edge-a", nil)
+			first := startMember(t, "edge-b", []string{a.Addr()})
+			before := a.sees(t, "edge-b", gossip.StateAlive, 5*time.Second)
+			address, within := "127.0.0.1:0", 5*time.Second
+			if samePort {
+				address, within = first.Addr(), 2*time.Second
+			}
+			require.NoError(t, first.Close())
+
+			second := startMember(t, "edge-b", []string{a.Addr()}, func(c *gossip.Config) { c.Bind = address })
+			var known []gossip.Member
+			require.Eventually(t, func() bool {
+				known = a.of("edge-b")
+				return len(known) == 1 && known[0].Boot != before.Boot
+			}, within, time.Millisecond)
+			require.Equal(t, gossip.StateAlive, known[0].State)
+			for _, own := range second.of("edge-b") {
+				require.Equal(t, own.Self, own.Boot == known[0].Boot)
+			}
+		})
+	}
+}
+
+func TestMembersCutFromOneAnotherJoinAgain(t *testing.T) {
+	a := startMember(t, "edge-a", nil)
+	address := a.Addr()
+	b := startMember(t, "edge-b", []string{address})
+	b.sees(t, "edge-a", gossip.StateAlive, 5*time.Second)
+	require.NoError(t, a.Close())
+	b.sees(t, "edge-a", gossip.StateDead, 5*time.Second)
+
+	// It comes back knowing nobody, so that only b can bring them together.
+	again := startMember(t, "edge-a", nil, func(c *gossip.Config) { c.Bind = address })
+	b.sees(t, "edge-a", gossip.StateAlive, 5*time.Second)
+	again.sees(t, "edge-b", gossip.StateAlive, 5*time.Second)
+}
+
+func TestASeedMayComeLaterThanTheMember(t *testing.T) {
+	a := startMember(t, "edge-a", nil)
+	address := a.Addr()
+	require.NoError(t, a.Close())
+	b := startMember(t, "edge-b", []string{address})
+	b.counts(t, "waypost_gossip_joins_total")
+	startMember(t, "edge-a", nil, func(c *gossip.Config) { c.Bind = address })
+	b.sees(t, "edge-a", gossip.StateAlive, 5*time.Second)
+}
+
+func TestNobodyIsAdmittedWithAnotherKeyOrCluster(t *testing.T) {
+	for name, change := range map[string]func(*gossip.Config){
+		"another key":     func(c *gossip.Config) { c.Key = gossip.Key{9} },
+		"another cluster": func(c *gossip.Config) { c.Cluster = "other" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := startMember(t, "edge-a", nil)
+			stranger := startMember(t, "stranger", []string{a.Addr()}, change)
+			stranger.counts(t, "waypost_gossip_joins_total")
+			a.counts(t, "waypost_gossip_faults_total")
+			require.Len(t, stranger.Members(), 1)
+			require.Len(t, a.Members(), 1)
+
+			friend := startMember(t, "friend", []string{a.Addr()})
+			a.sees(t, "friend", gossip.StateAlive, 5*time.Second)
+			friend.sees(t, "edge-a", gossip.StateAlive, 5*time.Second)
+			require.Empty(t, a.of("stranger"))
+		})
+	}
+}
+
+func TestMembersBeyondTheBoundAreIgnored(t *testing.T) {
+	a := startMember(t, "edge-a", nil, func(c *gossip.Config) { c.MaxMembers = 1 })
+	first := startMember(t, "edge-b", []string{a.Addr()})
+	a.sees(t, "edge-b", gossip.StateAlive, 5*time.Second)
+	startMember(t, "edge-c", []string{a.Addr()})
+	a.counts(t, "waypost_gossip_refused_total")
+	require.Empty(t, a.of("edge-c"))
+
+	// A dead one makes room.
+	require.NoError(t, first.Close())
+	a.sees(t, "edge-b", gossip.StateDead, 5*time.Second)
+	startMember(t, "edge-d", []string{a.Addr()})
+	a.sees(t, "edge-d", gossip.StateAlive, 5*time.Second)
+	require.Empty(t, a.of("edge-b"))
+}
+
+func TestTheHandlerShowsTheMembers(t *testing.T) {
+	a := startMember(t, "edge-a", nil)
+	b := startMember(t, "edge-b", []string{a.Addr()})
+	b.seq.Store(42)
+	require.Eventually(t, func() bool {
+		known := a.of("edge-b")
+		return len(known) == 1 && known[0].Position.Seq == 42
+	}, 5*time.Second, time.Millisecond)
+
+	w := httptest.NewRecorder()
+	a.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/members", nil))
+	require.Equal(t, "application/json", w.Header().Get("Content-Type"))
+	var answer struct {
+		Members []map[string]any `json:"members"`
+	}
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &answer))
+	require.Len(t, answer.Members, 2)
+	self, other := answer.Members[0], answer.Members[1]
+	require.Equal(t, true, self["self"])
+	require.Nil(t, self["position"], "without a replica there is no position")
+	require.Equal(t, "edge-b", other["node"])
+	require.Equal(t, "us-east-1", other["region"])
+	require.Equal(t, "edge", other["role"])
+	require.Equal(t, "alive", other["state"])
+	require.Equal(t, map[string]any{"epoch": 3.0, "seq": 42.0}, other["position"])
+	for _, name := range []string{"since", "last_heard", "applied_at"} {
+		_, err := time.Parse(time.RFC3339, other[name].(string))
+		require.NoError(t, err, name)
+	}
+}
+
+func TestABadConfigurationIsRefused(t *testing.T) {
+	for name, change := range map[string]func(*gossip.Config){
+		"no key":                    func(c *gossip.Config) { c.Key = gossip.Key{} },
+		"no node":                   func(c *gossip.Config) { c.Node = "" },
+		"a node of two words":       func(c *gossip.Config) { c.Node = "a b" },
+		"a region in capitals":      func(c *gossip.Config) { c.Region = "US" },
+		"no role":                   func(c *gossip.Config) { c.Role = "" },
+		"no address":                func(c *gossip.Config) { c.Bind = "" },
+		"a host name":               func(c *gossip.Config) { c.Bind = "localhost:0" },
+		"a seed without a port":     func(c *gossip.Config) { c.Seeds = []string{"10.0.0.1"} },
+		"nothing to advertise":      func(c *gossip.Config) { c.Bind = "[::]:0" },
+		"advertising everything":    func(c *gossip.Config) { c.Advertise = "0.0.0.0:7946" },
+		"a service without a port":  func(c *gossip.Config) { c.Addr = "10.0.0.1" },
+		"a version of two lines":    func(c *gossip.Config) { c.Version = "1\n2" },
+		"an address that is not us": func(c *gossip.Config) { c.Bind = "192.0.2.99:0" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := gossip.Config{Bind: "127.0.0.1:0", Key: key, Node: "edge-a", Region: "us-east-1", Role: gossip.RoleEdge}
+			change(&c)
+			g, err := gossip.Start(c)
+			require.Error(t, err)
+			require.Nil(t, g)
+		})
+	}
+	_, err := gossip.ParseKey("secret")
+	require.Error(t, err)
+	require.NotContains(t, err.Error(), "secret")
+}

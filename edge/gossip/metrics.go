@@ -1,0 +1,59 @@
+package gossip
+
+import (
+	"context"
+	"log"
+	"log/slog"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+type metrics struct {
+	refused prometheus.Counter
+	joins   *prometheus.CounterVec
+	faults  prometheus.Counter
+}
+
+func newMetrics(r prometheus.Registerer, alive func() int) metrics {
+	f := promauto.With(r)
+	f.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "waypost_gossip_members",
+		Help: "Members that gossip believes to be alive, without this node.",
+	}, func() float64 { return float64(alive()) })
+	return metrics{
+		refused: f.NewCounter(prometheus.CounterOpts{
+			Name: "waypost_gossip_refused_total",
+			Help: "Cards, messages and states of other members that were not understood or for which there was no room.",
+		}),
+		joins: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "waypost_gossip_joins_total",
+			Help: "Attempts to join through a seed.",
+		}, []string{"result"}),
+		faults: f.NewCounter(prometheus.CounterOpts{
+			Name: "waypost_gossip_faults_total",
+			Help: "Faults that the gossip protocol met, such as packets that cannot be decrypted.",
+		}),
+	}
+}
+
+// protocolLog gives memberlist its logger. What strangers send must not fill the log, so
+// its lines are counted by what they are and shown only when debugging.
+func protocolLog(to *slog.Logger, faults prometheus.Counter) *log.Logger {
+	return log.New(protocolLines{to, faults}, "", 0)
+}
+
+type protocolLines struct {
+	to     *slog.Logger
+	faults prometheus.Counter
+}
+
+func (w protocolLines) Write(line []byte) (int, error) {
+	text := strings.TrimSpace(string(line))
+	if strings.HasPrefix(text, "[ERR]") || strings.HasPrefix(text, "[WARN]") {
+		w.faults.Inc()
+	}
+	w.to.LogAttrs(context.Background(), slog.LevelDebug, "gossip protocol", slog.String("line", text))
+	return len(line), nil
+}

@@ -1,0 +1,261 @@
+package gossip
+
+import (
+	"cmp"
+	"encoding/hex"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"waypost"
+)
+
+// State is what gossip believes of a member.
+type State string
+
+// The states of members.
+const (
+	StateAlive State = "alive"
+	StateDead  State = "dead" // does not answer
+	StateLeft  State = "left" // said that it leaves
+)
+
+// Member is one boot of a node, as far as gossip knows.
+type Member struct {
+	Node    string
+	Boot    waypost.BootID
+	Region  waypost.Region
+	Role    Role
+	Addr    string // HOST:PORT of its service, or ""
+	Version string
+	Started time.Time // of this boot, by the member's clock
+	Self    bool
+
+	// Position and AppliedAt are what the member last told; the time is by its own
+	// clock. Both are zero when it holds no replica.
+	Position  waypost.Position
+	AppliedAt time.Time
+
+	State     State
+	Since     time.Time // when the state began, by our clock
+	LastHeard time.Time // when news of the member, or its answer to a probe, last came in
+}
+
+// table remembers the members but for ourselves. It is called by memberlist under
+// a lock of its own, so it must never call memberlist.
+type table struct {
+	self   waypost.BootID
+	max    int
+	forget time.Duration
+	now    func() time.Time
+
+	mu      sync.Mutex
+	members map[waypost.BootID]*entry
+}
+
+type entry struct {
+	card
+	gossipAddr string // where memberlist reaches it
+	state      State
+	since      time.Time
+	heard      time.Time
+}
+
+// errFull says that a member is not remembered.
+var errFull = errors.New("there are too many members")
+
+// admit says whether a member may become one: whether there is room for it.
+func (t *table) admit(boot waypost.BootID) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.members[boot] == nil && boot != t.self && len(t.members) >= t.max && t.oldestDead() == nil {
+		return errFull
+	}
+	return nil
+}
+
+// joined notes a member that has come, or come back. It replaces what is left of
+// earlier boots of the same node, and is false when nothing changed.
+func (t *table) joined(c card, gossipAddr string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	boot, now := c.news.boot, t.now()
+	if boot == t.self {
+		return false
+	}
+	for other, e := range t.members {
+		switch {
+		case e.node != c.node || other == boot:
+		case e.state != StateAlive:
+			delete(t.members, other)
+		case e.gossipAddr == gossipAddr && e.started > c.started:
+			return false // an earlier boot, whose end has not got about yet
+		case e.gossipAddr == gossipAddr && e.started < c.started:
+			// Where this boot listens, that one cannot be any more, even while nobody
+			// has noticed its end.
+			delete(t.members, other)
+		}
+	}
+	e := t.members[boot]
+	if e == nil {
+		if len(t.members) >= t.max {
+			oldest := t.oldestDead()
+			if oldest == nil {
+				return false
+			}
+			delete(t.members, oldest.news.boot)
+		}
+		e = &entry{card: c}
+		t.members[boot] = e
+	}
+	e.update(c)
+	e.gossipAddr, e.state, e.since, e.heard = gossipAddr, StateAlive, now, now
+	return true
+}
+
+// updated notes another card of a known member.
+func (t *table) updated(c card) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if e := t.members[c.news.boot]; e != nil {
+		e.update(c)
+		e.heard = t.now()
+	}
+}
+
+// update takes over a card, but for news that is older than what is known.
+func (e *entry) update(c card) {
+	if c.news.counter < e.news.counter {
+		c.news = e.news
+	}
+	e.card = c
+}
+
+// gone notes that a member does not answer any more, or has left.
+func (t *table) gone(boot waypost.BootID) (e entry, changed bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	found := t.members[boot]
+	if found == nil || found.state != StateAlive {
+		return entry{}, false
+	}
+	found.state, found.since = StateDead, t.now()
+	if found.news.leaves {
+		found.state = StateLeft
+	}
+	// A node that lives on under another boot is not shown as dead as well.
+	for _, other := range t.members {
+		if other != found && other.node == found.node && other.state == StateAlive {
+			delete(t.members, boot)
+		}
+	}
+	return *found, true
+}
+
+// hear takes news, and reports whether it was any.
+func (t *table) hear(n news) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e := t.members[n.boot]
+	if e == nil || n.counter <= e.news.counter {
+		return false
+	}
+	e.news, e.heard = n, t.now()
+	if e.state == StateDead && n.leaves {
+		e.state = StateLeft // its farewell was slower than the word of its end
+	}
+	return true
+}
+
+// answered notes that a member has answered a probe.
+func (t *table) answered(boot waypost.BootID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if e := t.members[boot]; e != nil {
+		e.heard = t.now()
+	}
+}
+
+// news gives the newest of every member.
+func (t *table) news() []news {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := make([]news, 0, len(t.members)+1)
+	for _, e := range t.members {
+		all = append(all, e.news)
+	}
+	return all
+}
+
+// alive counts the members that are, without ourselves.
+func (t *table) alive() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := 0
+	for _, e := range t.members {
+		if e.state == StateAlive {
+			n++
+		}
+	}
+	return n
+}
+
+// reaches reports whether a live member is reached at a gossip address.
+func (t *table) reaches(gossipAddr string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, e := range t.members {
+		if e.state == StateAlive && e.gossipAddr == gossipAddr {
+			return true
+		}
+	}
+	return false
+}
+
+// expire forgets members that have been dead for long.
+func (t *table) expire() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.now()
+	for boot, e := range t.members {
+		if e.state != StateAlive && now.Sub(e.since) > t.forget {
+			delete(t.members, boot)
+		}
+	}
+}
+
+// oldestDead gives the member that has been dead for the longest, nil when none is.
+func (t *table) oldestDead() *entry {
+	var oldest *entry
+	for _, e := range t.members {
+		if e.state != StateAlive && (oldest == nil || e.since.Before(oldest.since)) {
+			oldest = e
+		}
+	}
+	return oldest
+}
+
+// list gives all members and self, by node and boot.
+func (t *table) list(self Member) []Member {
+	t.mu.Lock()
+	all := append(make([]Member, 0, len(t.members)+1), self)
+	for _, e := range t.members {
+		m := e.member()
+		m.State, m.Since, m.LastHeard = e.state, e.since, e.heard
+		all = append(all, m)
+	}
+	t.mu.Unlock()
+	slices.SortFunc(all, func(a, b Member) int {
+		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(hex.EncodeToString(a.Boot[:]), hex.EncodeToString(b.Boot[:])))
+	})
+	return all
+}
+
+// member gives what a card tells.
+func (c *card) member() Member {
+	return Member{
+		Node: c.node, Boot: c.news.boot, Region: c.region, Role: c.role, Addr: c.addr, Version: c.version, Started: timeOf(c.started),
+		Position: c.news.position, AppliedAt: timeOf(c.news.appliedAt),
+	}
+}

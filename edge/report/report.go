@@ -1,0 +1,215 @@
+// Package report tells the control plane once a second how an edge is: that it is
+// alive, where its replica stands, and what waits to be counted.
+//
+// It is for the fleet view alone. Nothing that the edge serves depends on it: a
+// report that does not get through is dropped, and the next one says more. The
+// replica's stream and the clicks have connections of their own.
+package report
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"waypost"
+)
+
+// Path is where the control plane takes reports.
+const Path = "/fleet/v1/report"
+
+// Config says who reports what to whom. Zero fields mean the default.
+type Config struct {
+	URL   string // of the control plane, scheme and host; required
+	Token string // bearer token
+
+	Node      string         // required
+	Region    waypost.Region // required
+	Boot      waypost.BootID // this start of the edge; required
+	Addr      string         // HOST:PORT of the redirects
+	AdminAddr string         // HOST:PORT of the admin listener
+	Version   string         // of the software
+
+	// Position, AppliedAt and ClicksPending tell how the edge is at the moment. They
+	// are asked once per interval by one goroutine. Default: nothing to tell.
+	Position      func() waypost.Position
+	AppliedAt     func() time.Time
+	ClicksPending func() int64
+
+	Interval time.Duration // default 1 s
+	Timeout  time.Duration // for one report; default 1.5 s
+
+	Logger  *slog.Logger          // default: nothing is logged
+	Metrics prometheus.Registerer // default: metrics are not registered
+}
+
+// Reporter sends the reports of one edge.
+type Reporter struct {
+	cfg     Config
+	url     string
+	started time.Time
+	client  *http.Client
+	sent    *prometheus.CounterVec
+}
+
+// body is a report as it is sent.
+type body struct {
+	Node          string         `json:"node"`
+	Region        waypost.Region `json:"region"`
+	Role          string         `json:"role"`
+	Boot          string         `json:"boot"`
+	Addr          string         `json:"addr"`
+	AdminAddr     string         `json:"admin_addr"`
+	Version       string         `json:"version"`
+	Position      string         `json:"position"`
+	LastAppliedAt time.Time      `json:"last_applied_at,omitzero"`
+	StartedAt     time.Time      `json:"started_at"`
+	ClicksPending int64          `json:"clicks_pending"`
+	Leaving       bool           `json:"leaving,omitempty"`
+}
+
+// New makes a reporter. It sends nothing before Run.
+func New(cfg Config) (*Reporter, error) {
+	u, err := url.Parse(cfg.URL)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return nil, fmt.Errorf("report to %q: no URL such as http://10.0.0.1:8080", cfg.URL)
+	}
+	if !waypost.ValidNode(cfg.Node) || cfg.Region == "" || cfg.Boot == (waypost.BootID{}) {
+		return nil, errors.New("report: node, region and boot are required")
+	}
+	if cfg.Position == nil {
+		cfg.Position = func() waypost.Position { return waypost.Position{} }
+	}
+	if cfg.AppliedAt == nil {
+		cfg.AppliedAt = func() time.Time { return time.Time{} }
+	}
+	if cfg.ClicksPending == nil {
+		cfg.ClicksPending = func() int64 { return -1 }
+	}
+	if cfg.Interval <= 0 {
+		cfg.Interval = time.Second
+	}
+	if cfg.Timeout <= 0 {
+		cfg.Timeout = 1500 * time.Millisecond
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Reporter{
+		cfg:     cfg,
+		url:     strings.TrimSuffix(cfg.URL, "/") + Path,
+		started: time.Now(),
+		client: &http.Client{
+			Transport: &http.Transport{
+				Proxy:               http.ProxyFromEnvironment,
+				DialContext:         (&net.Dialer{Timeout: cfg.Timeout}).DialContext,
+				MaxConnsPerHost:     1,
+				MaxIdleConnsPerHost: 1,
+				IdleConnTimeout:     time.Minute,
+			},
+			// A report, with its token, goes to whom it was meant for or to nobody.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+		sent: promauto.With(cfg.Metrics).NewCounterVec(prometheus.CounterOpts{
+			Name: "waypost_fleet_reports_total",
+			Help: "Reports about this edge to the control plane.",
+		}, []string{"result"}),
+	}, nil
+}
+
+// Run reports until ctx ends, and then once more that the edge leaves. It never
+// fails: whether reports get through is in the log, when that changes, and in the
+// metrics.
+func (r *Reporter) Run(ctx context.Context) {
+	defer r.client.CloseIdleConnections()
+	// Edges that were started together do not report together.
+	next := time.NewTimer(rand.N(r.cfg.Interval))
+	defer next.Stop()
+	failing := false
+	for {
+		select {
+		case <-ctx.Done():
+			// An edge that is going has no use for the outcome.
+			_ = r.send(context.WithoutCancel(ctx), true)
+			return
+		case <-next.C:
+		}
+		began := time.Now()
+		err := r.send(ctx, false)
+		switch {
+		case err == nil && failing:
+			r.cfg.Logger.Info("reports reach the control plane again")
+		case err != nil && !failing && ctx.Err() == nil:
+			r.cfg.Logger.Warn("reports do not reach the control plane; its fleet view is not current", slog.Any("error", err))
+		}
+		failing = err != nil
+		next.Reset(max(r.cfg.Interval-time.Since(began), 0))
+	}
+}
+
+// send makes one report within the timeout, and counts it.
+func (r *Reporter) send(ctx context.Context, leaving bool) error {
+	limited, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
+	defer cancel()
+	err := r.post(limited, leaving)
+	switch {
+	case err == nil:
+		r.sent.WithLabelValues("sent").Inc()
+	case ctx.Err() == nil: // otherwise it was cut off by the end of the edge
+		r.sent.WithLabelValues("failed").Inc()
+	}
+	return err
+}
+
+func (r *Reporter) post(ctx context.Context, leaving bool) error {
+	text, err := json.Marshal(r.report(leaving))
+	if err != nil {
+		return fmt.Errorf("encode the report: %w", err)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url, bytes.NewReader(text))
+	if err != nil {
+		return fmt.Errorf("make the request: %w", err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if r.cfg.Token != "" {
+		req.Header.Set("Authorization", "Bearer "+r.cfg.Token)
+	}
+	res, err := r.client.Do(req)
+	if err != nil {
+		return err
+	}
+	// What is read of the answer keeps the connection usable; it says nothing more.
+	_, err = io.Copy(io.Discard, io.LimitReader(res.Body, 4<<10))
+	if err = errors.Join(err, res.Body.Close()); err != nil {
+		return fmt.Errorf("read the answer: %w", err)
+	}
+	if res.StatusCode/100 != 2 {
+		return fmt.Errorf("the control plane answered %s", res.Status)
+	}
+	return nil
+}
+
+func (r *Reporter) report(leaving bool) body {
+	c := &r.cfg
+	b := body{
+		Node: c.Node, Region: c.Region, Role: "edge", Boot: hex.EncodeToString(c.Boot[:]), Addr: c.Addr, AdminAddr: c.AdminAddr,
+		Version: c.Version, LastAppliedAt: c.AppliedAt().UTC(), StartedAt: r.started.UTC(), ClicksPending: max(c.ClicksPending(), -1), Leaving: leaving,
+	}
+	if p := c.Position(); !p.IsZero() {
+		b.Position = p.String()
+	}
+	return b
+}

@@ -1,0 +1,163 @@
+package report_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"waypost"
+	"waypost/controlplane"
+	"waypost/controlplane/httpapi"
+	"waypost/edge/report"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// desk takes reports as the control plane does.
+type desk chan controlplane.EdgeReport
+
+func (d desk) Report(r controlplane.EdgeReport) error {
+	d <- r
+	return nil
+}
+
+// serve puts h on a listener until the test ends.
+func serve(t *testing.T, h http.Handler) string {
+	t.Helper()
+	server := httptest.NewServer(h)
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// run runs a reporter; stop ends it and waits.
+func run(t *testing.T, cfg report.Config) (stop func()) {
+	t.Helper()
+	cfg.Node, cfg.Region, cfg.Boot = "edge-a", "us-east-1", waypost.BootID{1, 2}
+	cfg.Interval = 10 * time.Millisecond
+	r, err := report.New(cfg)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); r.Run(ctx) }()
+	stop = func() { cancel(); <-done }
+	t.Cleanup(stop)
+	return stop
+}
+
+func TestTheControlPlaneUnderstandsWhatAnEdgeReports(t *testing.T) {
+	arrived := make(desk, 1000)
+	mux := http.NewServeMux()
+	handler := httpapi.EdgeReports(arrived, nil)
+	mux.HandleFunc("POST "+httpapi.PathEdgeReports, func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") == "Bearer secret" {
+			handler.ServeHTTP(w, r)
+		}
+	})
+	var seq atomic.Uint64
+	position := func() waypost.Position {
+		if seq.Load() == 0 {
+			return waypost.Position{}
+		}
+		return waypost.Position{Epoch: waypost.Epoch{Ordinal: 2, ID: waypost.EpochID{3}}, Seq: seq.Load(), Stamp: 9}
+	}
+	applied := time.Date(2031, 5, 6, 7, 8, 9, 0, time.UTC)
+	before := time.Now()
+	stop := run(t, report.Config{
+		URL: serve(t, mux) + "/", Token: "secret", Addr: "10.0.0.2:8081", AdminAddr: "10.0.0.2:9081", Version: "1.2.3",
+		Position: position, AppliedAt: func() time.Time { return applied }, ClicksPending: func() int64 { return 12 },
+	})
+
+	first := <-arrived
+	require.WithinRange(t, first.StartedAt, before.Add(-time.Millisecond), time.Now())
+	first.StartedAt = time.Time{}
+	require.Equal(t, controlplane.EdgeReport{
+		Node: "edge-a", Region: "us-east-1", Role: "edge", Boot: waypost.BootID{1, 2}, Addr: "10.0.0.2:8081", AdminAddr: "10.0.0.2:9081",
+		Version: "1.2.3", LastAppliedAt: applied, ClicksPending: 12,
+	}, first)
+	seq.Store(77)
+	for r := range arrived {
+		if r.Position == position() {
+			break
+		}
+	}
+
+	stop()
+	close(arrived)
+	leaving := 0
+	for r := range arrived {
+		if r.Leaving {
+			leaving++
+			require.Empty(t, arrived, "nothing comes after it")
+		}
+	}
+	require.Equal(t, 1, leaving)
+}
+
+func TestReportsGoOnWhenTheControlPlaneIsSlowOrBroken(t *testing.T) {
+	arrived := make(chan error, 1000)
+	var calls atomic.Int64
+	url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, err := io.Copy(io.Discard, r.Body)
+		switch calls.Add(1) {
+		case 1:
+			<-r.Context().Done() // until the reporter gives up
+		case 2:
+			w.WriteHeader(http.StatusServiceUnavailable)
+		case 3:
+			panic(http.ErrAbortHandler)
+		case 4:
+			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
+		default:
+			arrived <- err
+		}
+	}))
+	metrics := prometheus.NewRegistry()
+	stop := run(t, report.Config{URL: url, Timeout: 50 * time.Millisecond, Metrics: metrics})
+	require.NoError(t, <-arrived)
+	stop()
+	require.Equal(t, int64(4), result(t, metrics, "failed"))
+	require.Positive(t, result(t, metrics, "sent"))
+}
+
+// result reads how many reports ended that way.
+func result(t *testing.T, metrics *prometheus.Registry, result string) int64 {
+	t.Helper()
+	families, err := metrics.Gather()
+	require.NoError(t, err)
+	require.Len(t, families, 1)
+	for _, m := range families[0].GetMetric() {
+		if m.GetLabel()[0].GetValue() == result {
+			return int64(m.GetCounter().GetValue())
+		}
+	}
+	return 0
+}
+
+func TestAReporterNeedsToKnowWhoReportsToWhom(t *testing.T) {
+	good := report.Config{URL: "http://127.0.0.1:1", Node: "edge-a", Region: "us-east-1", Boot: waypost.BootID{1}}
+	_, err := report.New(good)
+	require.NoError(t, err)
+	for name, spoil := range map[string]func(*report.Config){
+		"no URL":          func(c *report.Config) { c.URL = "" },
+		"another scheme":  func(c *report.Config) { c.URL = "ftp://127.0.0.1" },
+		"no node":         func(c *report.Config) { c.Node = "" },
+		"no region":       func(c *report.Config) { c.Region = "" },
+		"no boot":         func(c *report.Config) { c.Boot = waypost.BootID{} },
+		"a spaced-out id": func(c *report.Config) { c.Node = "a b" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := good
+			spoil(&c)
+			_, err := report.New(c)
+			require.Error(t, err)
+		})
+	}
+}
