@@ -45,7 +45,8 @@ type Link struct {
 	Metadata       json.RawMessage // a JSON object, or nil
 	CreatedBy      string
 	Active         bool
-	Clicks         int64
+	Clicks         int64     // counted so far; edges report theirs within seconds
+	LastAccessedAt time.Time // of the newest click; zero: never
 	CreatedAt      time.Time
 	UpdatedAt      time.Time
 	ExpiresAt      time.Time // zero: never

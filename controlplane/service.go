@@ -210,10 +210,7 @@ func checkTexts(l *waypost.Link) error {
 // Get finds a link of the actor's workspace: ENotFound when there is none or it
 // was deleted, EGone when it has expired.
 func (s *Service) Get(ctx context.Context, actor Actor, code string) (waypost.Link, error) {
-	if !waypost.ValidCode(code) {
-		return waypost.Link{}, notFound()
-	}
-	l, err := s.links.Link(ctx, actor.Workspace, waypost.DefaultDomain, waypost.Code(code))
+	l, err := s.Stats(ctx, actor, code)
 	if err != nil {
 		return waypost.Link{}, err
 	}
@@ -221,6 +218,14 @@ func (s *Service) Get(ctx context.Context, actor Actor, code string) (waypost.Li
 		return waypost.Link{}, waypost.Errorf(waypost.EGone, "the link has expired")
 	}
 	return l, nil
+}
+
+// Stats finds a link like Get, but an expired one too: its clicks stay of interest.
+func (s *Service) Stats(ctx context.Context, actor Actor, code string) (waypost.Link, error) {
+	if !waypost.ValidCode(code) {
+		return waypost.Link{}, notFound()
+	}
+	return s.links.Link(ctx, actor.Workspace, waypost.DefaultDomain, waypost.Code(code))
 }
 
 // Delete turns a link into a tombstone, on every edge once the position has

@@ -22,14 +22,14 @@ type LinkStore interface {
 	// changelog is in the given epoch.
 	InsertLinks(ctx context.Context, epoch uint32, links []*waypost.Link) (added []bool, at waypost.Position, err error)
 
-	// Link finds a live or expired link; ENotFound when there is none.
+	// Link finds a live or expired link, with its clicks; ENotFound when there is none.
 	Link(ctx context.Context, ws waypost.WorkspaceID, domain waypost.DomainID, code waypost.Code) (waypost.Link, error)
 
 	// DeleteLink turns a link into a tombstone; ENotFound when there is none.
 	DeleteLink(ctx context.Context, ws waypost.WorkspaceID, domain waypost.DomainID, code waypost.Code) (waypost.Position, error)
 
 	// Links gives up to limit links of a workspace with an id below before (0: from
-	// the newest), newest first.
+	// the newest), newest first, with their clicks.
 	Links(ctx context.Context, ws waypost.WorkspaceID, before int64, limit int) ([]waypost.Link, error)
 
 	// Record gives what an edge would hold for a code under a host, fresh. An

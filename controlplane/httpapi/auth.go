@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -25,18 +26,18 @@ func actorFrom(ctx context.Context) controlplane.Actor {
 }
 
 // authenticate lets a request through to an operation that needs a scope only
-// when its actor has it.
+// when its actor has it. Where several would do, the first is the one to ask for.
 func (s *server) authenticate(ctx huma.Context, next func(huma.Context)) {
-	scope := scopeOf(ctx.Operation())
-	if scope == "" {
+	scopes := scopesOf(ctx.Operation())
+	if len(scopes) == 0 {
 		next(ctx)
 		return
 	}
 	r, w := humago.Unwrap(ctx)
 	actor, err := s.actor(ctx.Context(), r)
-	if err == nil && !actor.Can(scope) {
-		err = challenge(waypost.Errorf(waypost.EForbidden, "this needs the scope %s", scope),
-			`error="insufficient_scope", scope="`+string(scope)+`"`)
+	if err == nil && !slices.ContainsFunc(scopes, actor.Can) {
+		err = challenge(waypost.Errorf(waypost.EForbidden, "this needs the scope %s", scopes[0]),
+			`error="insufficient_scope", scope="`+string(scopes[0])+`"`)
 	}
 	if err != nil {
 		s.refuse(ctx, w, err)

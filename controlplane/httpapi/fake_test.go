@@ -16,6 +16,7 @@ const (
 	fullKey     = "wp_live_full"
 	readKey     = "wp_live_read"
 	writeKey    = "wp_live_write"
+	statsKey    = "wp_live_stats"
 	strangerKey = "wp_live_stranger" // of another workspace
 )
 
@@ -134,6 +135,16 @@ func (f *links) Get(_ context.Context, actor controlplane.Actor, code string) (w
 	return *l, nil
 }
 
+func (f *links) Stats(_ context.Context, actor controlplane.Actor, code string) (waypost.Link, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	l, err := f.find(actor, code)
+	if err != nil {
+		return waypost.Link{}, err
+	}
+	return *l, nil
+}
+
 func (f *links) Delete(_ context.Context, actor controlplane.Actor, code string) (waypost.Position, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -202,6 +213,7 @@ func (f *links) Authenticate(ctx context.Context, key string) (controlplane.Acto
 		fullKey:     {Workspace: 1, KeyID: 1, Scopes: []controlplane.Scope{controlplane.ScopeLinksRead, controlplane.ScopeLinksWrite}},
 		readKey:     {Workspace: 1, KeyID: 2, Scopes: []controlplane.Scope{controlplane.ScopeLinksRead}},
 		writeKey:    {Workspace: 1, KeyID: 3, Scopes: []controlplane.Scope{controlplane.ScopeLinksWrite}},
+		statsKey:    {Workspace: 1, KeyID: 5, Scopes: []controlplane.Scope{controlplane.ScopeAnalytics}},
 		strangerKey: {Workspace: 2, KeyID: 4, Scopes: []controlplane.Scope{controlplane.ScopeAdmin}},
 	}
 	actor, ok := actors[key]

@@ -45,6 +45,10 @@ type Links interface {
 	// deleted, EGone when it has expired.
 	Get(ctx context.Context, actor controlplane.Actor, code string) (waypost.Link, error)
 
+	// Stats finds a link of the actor's workspace for its clicks, also when it has
+	// expired: ENotFound when it is unknown or deleted.
+	Stats(ctx context.Context, actor controlplane.Actor, code string) (waypost.Link, error)
+
 	// Delete removes a link of the actor's workspace: ENotFound when there is none.
 	Delete(ctx context.Context, actor controlplane.Actor, code string) (waypost.Position, error)
 
@@ -70,6 +74,9 @@ type Config struct {
 	BaseURL string // short URLs are this, a slash and the code
 	Version string // of the product; default "unknown"
 
+	// Fleet answers who serves. Nil: the API has no operation for that.
+	Fleet Fleet
+
 	// Anonymous is who asks when a request carries no key at all, and was sent to
 	// a loopback address, localhost or the base URL's host. Nil: such requests are
 	// refused.
@@ -87,6 +94,7 @@ type Config struct {
 // server holds what the handlers share.
 type server struct {
 	links     Links
+	fleet     Fleet
 	baseURL   string
 	baseHost  string
 	version   string
@@ -109,6 +117,7 @@ func New(c Config) http.Handler {
 	}
 	s := &server{
 		links:     c.Links,
+		fleet:     c.Fleet,
 		baseURL:   strings.TrimSuffix(c.BaseURL, "/"),
 		version:   c.Version,
 		anonymous: c.Anonymous,
@@ -142,6 +151,8 @@ func New(c Config) http.Handler {
 	s.registerLinks()
 	s.registerBulk()
 	s.registerShorten()
+	s.registerStats()
+	s.registerFleet()
 	s.registerRedirect()
 	s.serveDocument()
 	return http.HandlerFunc(s.serve)

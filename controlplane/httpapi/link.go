@@ -42,7 +42,8 @@ type link struct {
 	Metadata       metadata   `json:"metadata"`
 	CreatedBy      string     `json:"created_by"`
 	Active         bool       `json:"active"`
-	ClickCount     int64      `json:"click_count" minimum:"0"`
+	ClickCount     int64      `json:"click_count" minimum:"0" doc:"Redirects by edges; see the statistics."`
+	LastAccessedAt *time.Time `json:"last_accessed_at" doc:"Time of the newest of these clicks, null when there was none."`
 	CreatedAt      time.Time  `json:"created_at"`
 	UpdatedAt      time.Time  `json:"updated_at"`
 	ExpiresAt      *time.Time `json:"expires_at" doc:"Null when the link never expires."`
@@ -127,15 +128,22 @@ func (s *server) show(l *waypost.Link) link {
 		CreatedBy:      l.CreatedBy,
 		Active:         l.Active,
 		ClickCount:     l.Clicks,
+		LastAccessedAt: momentOf(l.LastAccessedAt),
 		CreatedAt:      l.CreatedAt.UTC(),
 		UpdatedAt:      l.UpdatedAt.UTC(),
+		ExpiresAt:      momentOf(l.ExpiresAt),
 	}
 	if shown.Tags == nil {
 		shown.Tags = []string{}
 	}
-	if !l.ExpiresAt.IsZero() {
-		expires := l.ExpiresAt.UTC()
-		shown.ExpiresAt = &expires
-	}
 	return shown
+}
+
+// momentOf gives a time as a client reads it, nil for zero.
+func momentOf(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
 }

@@ -43,25 +43,28 @@ func describe(version string) huma.Config {
 	}
 }
 
-// needs documents that an operation is for actors with a scope; authenticate
-// reads it from there.
-func (s *server) needs(scope controlplane.Scope) []map[string][]string {
-	scopes := []string{string(scope)}
-	security := []map[string][]string{{bearerScheme: scopes}, {headerScheme: scopes}}
+// needs documents that an operation is for actors with any of the scopes;
+// authenticate reads them from there.
+func (s *server) needs(anyOf ...controlplane.Scope) []map[string][]string {
+	var security []map[string][]string
+	for _, scope := range anyOf {
+		scopes := []string{string(scope)}
+		security = append(security, map[string][]string{bearerScheme: scopes}, map[string][]string{headerScheme: scopes})
+	}
 	if s.anonymous != nil {
 		security = append(security, map[string][]string{})
 	}
 	return security
 }
 
-// scopeOf gives the scope that an operation needs, "" when it is public.
-func scopeOf(op *huma.Operation) controlplane.Scope {
+// scopesOf gives the scopes of which an operation needs one, none when it is public.
+func scopesOf(op *huma.Operation) (anyOf []controlplane.Scope) {
 	for _, alternative := range op.Security {
 		for _, scope := range alternative[bearerScheme] {
-			return controlplane.Scope(scope)
+			anyOf = append(anyOf, controlplane.Scope(scope))
 		}
 	}
-	return ""
+	return anyOf
 }
 
 // problems documents the errors that an operation may answer with, beside those

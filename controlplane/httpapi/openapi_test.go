@@ -36,15 +36,22 @@ func TestEveryDocumentedRouteAnswersAsDocumented(t *testing.T) {
 	a := start(t)
 	a.links.all = []waypost.Link{{Code: "lives", Location: "https://example.com/", RedirectStatus: 307, Workspace: 1}}
 	calls := map[string][]call{
-		"GET /":                      {{}},
-		"GET /health":                {{}},
-		"GET /{code}":                {{path: "/lives"}, {path: "/unknown"}, {path: "/unknown", header: map[string]string{"Accept": browser}}},
-		"HEAD /{code}":               {{path: "/lives"}, {path: "/unknown"}},
-		"GET /api/v1/urls":           {{}, {path: "/api/v1/urls?limit=0"}, {path: "/api/v1/urls?cursor=x"}, {key: "none"}, {key: writeKey}},
-		"POST /api/v1/urls":          {{body: item}, {body: item}, {body: "{"}, {body: "{}"}, {body: item, header: spoilt}, {key: "none"}, {key: readKey}, {body: strings.Repeat(" ", 1<<20+1)}},
-		"POST /api/v1/urls/bulk":     {{body: `{"links": [1]}`}, {body: "{"}, {body: "{}"}, {body: item, header: spoilt}, {key: "none"}, {key: readKey}},
-		"POST /shorten":              {{body: `{"url": "https://example.com/"}`}, {body: "{"}, {body: "{}"}, {body: item, header: spoilt}, {key: "none"}, {key: readKey}},
-		"GET /api/v1/urls/{code}":    {{path: "/api/v1/urls/lives"}, {path: "/api/v1/urls/unknown"}, {path: "/api/v1/urls/lives", key: "none"}, {path: "/api/v1/urls/lives", key: writeKey}},
+		"GET /":                   {{}},
+		"GET /health":             {{}},
+		"GET /{code}":             {{path: "/lives"}, {path: "/unknown"}, {path: "/unknown", header: map[string]string{"Accept": browser}}},
+		"HEAD /{code}":            {{path: "/lives"}, {path: "/unknown"}},
+		"GET /api/v1/urls":        {{}, {path: "/api/v1/urls?limit=0"}, {path: "/api/v1/urls?cursor=x"}, {key: "none"}, {key: writeKey}},
+		"POST /api/v1/urls":       {{body: item}, {body: item}, {body: "{"}, {body: "{}"}, {body: item, header: spoilt}, {key: "none"}, {key: readKey}, {body: strings.Repeat(" ", 1<<20+1)}},
+		"POST /api/v1/urls/bulk":  {{body: `{"links": [1]}`}, {body: "{"}, {body: "{}"}, {body: item, header: spoilt}, {key: "none"}, {key: readKey}},
+		"POST /shorten":           {{body: `{"url": "https://example.com/"}`}, {body: "{"}, {body: "{}"}, {body: item, header: spoilt}, {key: "none"}, {key: readKey}},
+		"GET /api/v1/urls/{code}": {{path: "/api/v1/urls/lives"}, {path: "/api/v1/urls/unknown"}, {path: "/api/v1/urls/lives", key: "none"}, {path: "/api/v1/urls/lives", key: writeKey}},
+		"GET /api/v1/urls/{code}/stats": {
+			{path: "/api/v1/urls/lives/stats"},
+			{path: "/api/v1/urls/unknown/stats"},
+			{path: "/api/v1/urls/lives/stats", key: "none"},
+			{path: "/api/v1/urls/lives/stats", key: writeKey},
+		},
+		"GET /stats/{code}":          {{path: "/stats/lives"}, {path: "/stats/unknown"}, {path: "/stats/lives", key: "none"}, {path: "/stats/lives", key: writeKey}},
 		"DELETE /api/v1/urls/{code}": {{path: "/api/v1/urls/lives"}, {path: "/api/v1/urls/lives"}, {path: "/api/v1/urls/lives", key: "none"}, {path: "/api/v1/urls/lives", key: readKey}},
 	}
 
@@ -105,11 +112,17 @@ func TestTheDocumentSaysWhatNeedsAKey(t *testing.T) {
 				require.NotContains(t, description, "security", operation)
 				continue
 			}
-			scope := "links:write"
-			if strings.HasPrefix(operation, http.MethodGet) {
-				scope = "links:read"
+			scopes := []string{"links:write"}
+			switch {
+			case strings.Contains(operation, "/stats"):
+				scopes = []string{"analytics:read", "links:read"}
+			case strings.HasPrefix(operation, http.MethodGet):
+				scopes = []string{"links:read"}
 			}
-			want := []any{map[string]any{"bearer": []any{scope}}, map[string]any{"apiKey": []any{scope}}}
+			var want []any
+			for _, scope := range scopes {
+				want = append(want, map[string]any{"bearer": []any{scope}}, map[string]any{"apiKey": []any{scope}})
+			}
 			if anonymous != nil {
 				want = append(want, map[string]any{})
 			}

@@ -19,7 +19,7 @@ func (s *server) registerRedirect() {
 		Method:        http.MethodGet,
 		Path:          "/{code}",
 		Summary:       "Follow a link",
-		Description:   "The same redirect as an edge gives, always fresh.",
+		Description:   "The same redirect as an edge gives, always fresh. It is not counted: only edges, which visitors are sent to, keep a journal of clicks.",
 		DefaultStatus: http.StatusFound,
 		Responses:     redirects(),
 	}, s.redirect)

@@ -138,15 +138,20 @@ func (db *DB) InsertLinks(ctx context.Context, epoch uint32, links []*waypost.Li
 }
 
 const selectLink = `
-SELECT id, workspace_id, domain_id, code, custom, original_url, coalesce(location, original_url), redirect_status,
-       title, description, tags, metadata, created_by, active, created_at, updated_at, expires_at
-FROM link`
+SELECT l.id, l.workspace_id, l.domain_id, l.code, l.custom, l.original_url, coalesce(l.location, l.original_url), l.redirect_status,
+       l.title, l.description, l.tags, l.metadata, l.created_by, l.active, coalesce(c.clicks, 0), c.last_accessed_at,
+       l.created_at, l.updated_at, l.expires_at
+FROM link l LEFT JOIN link_click c ON c.link_id = l.id`
 
 func scanLink(row pgx.Rows) (l waypost.Link, err error) {
-	var expires *time.Time
+	var accessed, expires *time.Time
 	err = row.Scan(&l.ID, &l.Workspace, &l.Domain, &l.Code, &l.Custom, &l.OriginalURL, &l.Location, &l.RedirectStatus,
-		&l.Title, &l.Description, &l.Tags, &l.Metadata, &l.CreatedBy, &l.Active, &l.CreatedAt, &l.UpdatedAt, &expires)
+		&l.Title, &l.Description, &l.Tags, &l.Metadata, &l.CreatedBy, &l.Active, &l.Clicks, &accessed,
+		&l.CreatedAt, &l.UpdatedAt, &expires)
 	l.CreatedAt, l.UpdatedAt = l.CreatedAt.UTC(), l.UpdatedAt.UTC()
+	if accessed != nil {
+		l.LastAccessedAt = accessed.UTC()
+	}
 	if expires != nil {
 		l.ExpiresAt = expires.UTC()
 	}
@@ -158,7 +163,7 @@ func (db *DB) Link(ctx context.Context, ws waypost.WorkspaceID, domain waypost.D
 	var l waypost.Link
 	found := false
 	err := db.queryIn(ctx, tenantOf(ws), selectLink+`
-		WHERE workspace_id = $1 AND domain_id = $2 AND code = $3 AND deleted_at IS NULL`,
+		WHERE l.workspace_id = $1 AND l.domain_id = $2 AND l.code = $3 AND l.deleted_at IS NULL`,
 		[]any{ws, domain, code}, func(rows pgx.Rows) (err error) {
 			for rows.Next() {
 				if l, err = scanLink(rows); err != nil {
@@ -181,7 +186,7 @@ func (db *DB) Links(ctx context.Context, ws waypost.WorkspaceID, before int64, l
 	}
 	var links []waypost.Link
 	err := db.queryIn(ctx, tenantOf(ws), selectLink+`
-		WHERE workspace_id = $1 AND id < $2 AND deleted_at IS NULL ORDER BY id DESC LIMIT $3`,
+		WHERE l.workspace_id = $1 AND l.id < $2 AND l.deleted_at IS NULL ORDER BY l.id DESC LIMIT $3`,
 		[]any{ws, before, limit}, func(rows pgx.Rows) error {
 			for rows.Next() {
 				l, err := scanLink(rows)

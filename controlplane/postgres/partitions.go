@@ -16,12 +16,13 @@ const (
 	maintenanceTimeLimit = 30 * time.Second
 )
 
-// Maintain keeps partitions of the changelog ready ahead of the head and drops
-// those that are older than the retention, until ctx is over.
+// Maintain keeps partitions of the changelog ready ahead of the head, drops those
+// that are older than the retention, and forgets old batches of clicks, until ctx
+// is over.
 func (db *DB) Maintain(ctx context.Context) {
 	for {
 		if err := db.MaintainOnce(ctx); err != nil && ctx.Err() == nil {
-			db.log.Warn("changelog maintenance failed, will try again", "error", err)
+			db.log.Warn("maintenance failed, will try again", "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -43,7 +44,7 @@ func (db *DB) MaintainOnce(ctx context.Context) error {
 	for n := head/partitionWidth + 1; n <= head/partitionWidth+partitionsAhead; n++ {
 		errs = append(errs, db.createPartition(ctx, n*partitionWidth))
 	}
-	errs = append(errs, db.dropPartitions(ctx))
+	errs = append(errs, db.dropPartitions(ctx), db.forgetClickBatches(ctx))
 	return errors.Join(errs...)
 }
 

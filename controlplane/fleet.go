@@ -1,0 +1,328 @@
+package controlplane
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"waypost"
+	"waypost/replication"
+)
+
+// Fleet knows which edges there are, how they are, and how far behind. It keeps
+// everything in memory: after a restart it is complete again as soon as every edge
+// has reported, which they do each second.
+//
+// What an edge reports itself, over a connection with a credential, counts. What
+// gossip tells fills in while an edge does not report, and is marked as such. All
+// methods may be called by many goroutines at once.
+type Fleet struct {
+	cfg FleetConfig
+
+	mu    sync.Mutex
+	nodes map[string]*fleetNode
+	heads headHistory
+}
+
+// FleetConfig is what a Fleet needs. Zero fields mean the default.
+type FleetConfig struct {
+	Head HeadSource // required
+
+	// Hints gives what gossip knows of edges, if there is gossip. It must not block.
+	Hints func() []FleetHint
+
+	Poll   time.Duration // between looks at the head; default 500 ms
+	Silent time.Duration // an edge not heard of for longer is silent; default 3 s
+	Gone   time.Duration // and for longer than this, gone; default 10 min
+	Forget time.Duration // and for longer than this, forgotten; default 24 h
+	Max    int           // edges that are remembered; default 10,000
+
+	Logger *slog.Logger     // default: nothing is logged
+	Now    func() time.Time // default time.Now
+}
+
+// HeadSource tells the newest position of the changelog.
+type HeadSource interface {
+	Head(ctx context.Context) (replication.Head, error)
+}
+
+// EdgeReport is what an edge says of itself. The caller has checked the edge's
+// credential.
+type EdgeReport struct {
+	Node          string
+	Region        waypost.Region
+	Role          string // "edge"
+	Boot          waypost.BootID
+	Addr          string // HOST:PORT of its redirects; may be ""
+	AdminAddr     string // HOST:PORT of its admin listener; may be ""
+	Version       string
+	Position      waypost.Position // zero without a replica
+	LastAppliedAt time.Time        // by its clock; zero when unknown
+	StartedAt     time.Time        // of this boot, by its clock
+	ClicksPending int64            // clicks in its journal that are not acknowledged; -1: unknown
+	Leaving       bool             // this is its last report
+}
+
+// FleetHint is what gossip says of an edge.
+type FleetHint struct {
+	Node      string
+	Region    waypost.Region
+	Role      string
+	Boot      waypost.BootID
+	Addr      string
+	Version   string
+	Position  waypost.Position
+	StartedAt time.Time // of this boot, by the edge's clock
+	Alive     bool
+	Left      bool // it said that it leaves
+	LastHeard time.Time
+	Since     time.Time // when it began to be alive, or ceased to be
+}
+
+// EdgeState is how an edge seems to be.
+type EdgeState string
+
+// The states of edges.
+const (
+	EdgeAlive  EdgeState = "alive"
+	EdgeSilent EdgeState = "silent" // not heard of for a short time
+	EdgeGone   EdgeState = "gone"   // left on purpose, or not heard of for long
+)
+
+// EdgeSource is how something about an edge is known.
+type EdgeSource string
+
+// The sources of what is known about edges.
+const (
+	ViaReport EdgeSource = "report" // from itself, authenticated
+	ViaGossip EdgeSource = "gossip" // a hint
+)
+
+// EdgeStatus is an edge as the fleet view shows it.
+type EdgeStatus struct {
+	Node          string
+	Region        waypost.Region
+	Role          string
+	Version       string
+	Addr          string
+	AdminAddr     string
+	Position      waypost.Position // zero without a replica
+	LastAppliedAt time.Time        // by its clock; zero when unknown
+	StartedAt     time.Time        // by its clock; zero when unknown
+	ClicksPending int64            // -1 when unknown
+
+	// Lag is how far its replica was behind at the last look; LagKnown is false
+	// without a replica, in another epoch, and before the head was seen at all.
+	Lag      Lag
+	LagKnown bool
+
+	State    EdgeState
+	Since    time.Time // when the state began; for one not heard of, that is LastSeen
+	LastSeen time.Time
+	Via      EdgeSource
+}
+
+// fleetNode is what one edge reported last.
+type fleetNode struct {
+	report EdgeReport
+	seen   time.Time // when it came
+	since  time.Time // the first report since it was silent, or since its boot
+}
+
+// NewFleet makes an empty fleet. Run has to be called for lags to be known.
+func NewFleet(cfg FleetConfig) *Fleet {
+	for _, d := range []struct {
+		field *time.Duration
+		value time.Duration
+	}{
+		{&cfg.Poll, 500 * time.Millisecond},
+		{&cfg.Silent, 3 * time.Second},
+		{&cfg.Gone, 10 * time.Minute},
+		{&cfg.Forget, 24 * time.Hour},
+	} {
+		if *d.field <= 0 {
+			*d.field = d.value
+		}
+	}
+	if cfg.Max <= 0 {
+		cfg.Max = 10_000
+	}
+	if cfg.Hints == nil {
+		cfg.Hints = func() []FleetHint { return nil }
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	return &Fleet{cfg: cfg, nodes: make(map[string]*fleetNode)}
+}
+
+// Run watches the head until ctx ends. While it cannot be read, lags are those
+// behind the last one seen.
+func (f *Fleet) Run(ctx context.Context) {
+	ticker := time.NewTicker(f.cfg.Poll)
+	defer ticker.Stop()
+	failing := false
+	for {
+		err := f.look(ctx)
+		if err != nil && !failing && ctx.Err() == nil {
+			f.cfg.Logger.Warn("the fleet's lags are not current: the head cannot be read", slog.Any("error", err))
+		}
+		failing = err != nil
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+func (f *Fleet) look(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	head, err := f.cfg.Head.Head(ctx)
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.heads.note(head.Position, f.cfg.Now())
+	f.forget()
+	return nil
+}
+
+// Report takes an edge's word. A report of an earlier boot is ignored while a later
+// one is alive. EUnavailable says that there are too many edges.
+func (f *Fleet) Report(r EdgeReport) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := f.cfg.Now()
+	n := f.nodes[r.Node]
+	if n == nil {
+		if len(f.nodes) >= f.cfg.Max && !f.evict(now) {
+			return waypost.Errorf(waypost.EUnavailable, "the fleet has %d edges already", f.cfg.Max)
+		}
+		n = &fleetNode{since: now}
+		f.nodes[r.Node] = n
+	} else {
+		alive := !n.report.Leaving && now.Sub(n.seen) <= f.cfg.Silent
+		if n.report.Boot != r.Boot && alive && r.StartedAt.Before(n.report.StartedAt) {
+			return nil
+		}
+		if n.report.Boot != r.Boot || !alive {
+			n.since = now
+		}
+	}
+	n.report, n.seen = r, now
+	return nil
+}
+
+// Edges gives all edges that are known, by region and node.
+func (f *Fleet) Edges() []EdgeStatus {
+	hints := f.cfg.Hints()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := f.cfg.Now()
+	byNode := make(map[string]FleetHint, len(hints))
+	for _, h := range hints {
+		if other, known := byNode[h.Node]; !known || h.supersedes(other) {
+			byNode[h.Node] = h
+		}
+	}
+	all := make([]EdgeStatus, 0, max(len(f.nodes), len(byNode)))
+	for node, n := range f.nodes {
+		h, hinted := byNode[node]
+		delete(byNode, node)
+		all = append(all, f.status(n, h, hinted, now))
+	}
+	for _, h := range byNode {
+		if now.Sub(h.LastHeard) <= f.cfg.Forget && len(all) < f.cfg.Max {
+			all = append(all, f.hinted(h, now))
+		}
+	}
+	slices.SortFunc(all, func(a, b EdgeStatus) int {
+		return cmp.Or(cmp.Compare(a.Region, b.Region), cmp.Compare(a.Node, b.Node))
+	})
+	return all
+}
+
+// supersedes says which of two boots of a node the fleet should show.
+func (h FleetHint) supersedes(other FleetHint) bool {
+	if h.Alive != other.Alive {
+		return h.Alive
+	}
+	return h.StartedAt.After(other.StartedAt)
+}
+
+// status judges an edge that has reported. Gossip counts only once the reports have
+// ceased, and while it has heard the edge within a time in which they have not come.
+func (f *Fleet) status(n *fleetNode, h FleetHint, hinted bool, now time.Time) EdgeStatus {
+	r := &n.report
+	silent := now.Sub(n.seen) > f.cfg.Silent
+	if hinted && silent && h.Alive && now.Sub(h.LastHeard) <= f.cfg.Silent {
+		s := f.hinted(h, now)
+		s.AdminAddr, s.ClicksPending = r.AdminAddr, r.ClicksPending
+		return s
+	}
+	s := EdgeStatus{
+		Node: r.Node, Region: r.Region, Role: r.Role, Version: r.Version, Addr: r.Addr, AdminAddr: r.AdminAddr,
+		Position: r.Position, LastAppliedAt: r.LastAppliedAt, StartedAt: r.StartedAt, ClicksPending: r.ClicksPending,
+		State: EdgeAlive, Since: n.since, LastSeen: n.seen, Via: ViaReport,
+	}
+	left := r.Leaving || hinted && h.Left && h.Boot == r.Boot
+	switch {
+	case left && (silent || r.Leaving), now.Sub(n.seen) > f.cfg.Gone:
+		s.State, s.Since = EdgeGone, n.seen
+	case silent:
+		s.State, s.Since = EdgeSilent, n.seen
+	}
+	s.Lag, s.LagKnown = f.heads.lag(s.Position, now)
+	return s
+}
+
+// hinted judges an edge by gossip alone.
+func (f *Fleet) hinted(h FleetHint, now time.Time) EdgeStatus {
+	s := EdgeStatus{
+		Node: h.Node, Region: h.Region, Role: h.Role, Version: h.Version, Addr: h.Addr, Position: h.Position, StartedAt: h.StartedAt,
+		ClicksPending: -1, State: EdgeAlive, Since: h.Since, LastSeen: h.LastHeard, Via: ViaGossip,
+	}
+	unheard := now.Sub(h.LastHeard)
+	switch {
+	case h.Left || unheard > f.cfg.Gone:
+		s.State, s.Since = EdgeGone, h.LastHeard
+	case !h.Alive || unheard > f.cfg.Silent:
+		s.State, s.Since = EdgeSilent, h.LastHeard
+	}
+	s.Lag, s.LagKnown = f.heads.lag(s.Position, now)
+	return s
+}
+
+// forget drops edges that have not been heard of for long.
+func (f *Fleet) forget() {
+	now := f.cfg.Now()
+	for node, n := range f.nodes {
+		if now.Sub(n.seen) > f.cfg.Forget {
+			delete(f.nodes, node)
+		}
+	}
+}
+
+// evict makes room by dropping the edge that has been silent for the longest.
+func (f *Fleet) evict(now time.Time) bool {
+	oldest := ""
+	for node, n := range f.nodes {
+		if oldest == "" || n.seen.Before(f.nodes[oldest].seen) {
+			oldest = node
+		}
+	}
+	if oldest == "" || now.Sub(f.nodes[oldest].seen) <= f.cfg.Silent {
+		return false
+	}
+	delete(f.nodes, oldest)
+	return true
+}

@@ -1,0 +1,275 @@
+package controlplane_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"waypost"
+	"waypost/controlplane"
+	"waypost/replication"
+)
+
+// head is a changelog whose head the test moves.
+type head struct {
+	mu  sync.Mutex
+	at  waypost.Position
+	err error
+}
+
+func (h *head) Head(context.Context) (replication.Head, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return replication.Head{Position: h.at}, h.err
+}
+
+func (h *head) move(p waypost.Position, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.at, h.err = p, err
+}
+
+func at(ordinal uint32, seq uint64) waypost.Position {
+	return waypost.Position{Epoch: waypost.Epoch{Ordinal: ordinal, ID: waypost.EpochID{byte(ordinal)}}, Seq: seq, Stamp: seq}
+}
+
+// inFleet runs a test on a running fleet, in time of its own.
+func inFleet(t *testing.T, cfg controlplane.FleetConfig, test func(t *testing.T, f *controlplane.Fleet, h *head)) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &head{at: at(1, 10)}
+		cfg.Head = h
+		f := controlplane.NewFleet(cfg)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); f.Run(ctx) }()
+		synctest.Wait()
+		test(t, f, h)
+		cancel()
+		<-done
+	})
+}
+
+func report(node string, p waypost.Position) controlplane.EdgeReport {
+	return controlplane.EdgeReport{Node: node, Region: "us-east-1", Boot: waypost.BootID{1}, StartedAt: time.Now(), Position: p, Version: "1.2.3"}
+}
+
+// only gives the one edge of a fleet.
+func only(t *testing.T, f *controlplane.Fleet) controlplane.EdgeStatus {
+	t.Helper()
+	all := f.Edges()
+	require.Len(t, all, 1)
+	return all[0]
+}
+
+// later lets time pass, and what happens in it happen.
+func later(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+func TestAnEdgeIsAliveWhileItReportsAndSilentThreeSecondsLater(t *testing.T) {
+	inFleet(t, controlplane.FleetConfig{}, func(t *testing.T, f *controlplane.Fleet, _ *head) {
+		require.Empty(t, f.Edges())
+		first := time.Now()
+		for range 10 {
+			require.NoError(t, f.Report(report("edge-a", at(1, 10))))
+			e := only(t, f)
+			require.Equal(t, controlplane.EdgeAlive, e.State)
+			require.Equal(t, first, e.Since)
+			require.Equal(t, controlplane.ViaReport, e.Via)
+			later(time.Second)
+		}
+		seen := time.Now().Add(-time.Second)
+		later(2 * time.Second)
+		require.Equal(t, controlplane.EdgeAlive, only(t, f).State)
+		later(time.Millisecond)
+		e := only(t, f)
+		require.Equal(t, controlplane.EdgeSilent, e.State)
+		require.Equal(t, seen, e.LastSeen)
+		require.Equal(t, seen, e.Since, "since when it is not seen")
+
+		later(10 * time.Minute)
+		require.Equal(t, controlplane.EdgeGone, only(t, f).State)
+		require.NoError(t, f.Report(report("edge-a", at(1, 10))))
+		e = only(t, f)
+		require.Equal(t, controlplane.EdgeAlive, e.State)
+		require.Equal(t, time.Now(), e.Since)
+
+		later(24*time.Hour + time.Second)
+		require.Empty(t, f.Edges(), "forgotten")
+	})
+}
+
+func TestAnEdgeThatSaysGoodbyeIsGoneAtOnce(t *testing.T) {
+	inFleet(t, controlplane.FleetConfig{}, func(t *testing.T, f *controlplane.Fleet, _ *head) {
+		r := report("edge-a", at(1, 10))
+		r.Leaving = true
+		require.NoError(t, f.Report(r))
+		require.Equal(t, controlplane.EdgeGone, only(t, f).State)
+		r.Leaving, r.Boot = false, waypost.BootID{2}
+		require.NoError(t, f.Report(r))
+		require.Equal(t, controlplane.EdgeAlive, only(t, f).State)
+	})
+}
+
+func TestLagIsToldInChangesAndInTime(t *testing.T) {
+	inFleet(t, controlplane.FleetConfig{}, func(t *testing.T, f *controlplane.Fleet, h *head) {
+		lag := func(p waypost.Position) (controlplane.Lag, bool) {
+			require.NoError(t, f.Report(report("edge-a", p)))
+			e := only(t, f)
+			return e.Lag, e.LagKnown
+		}
+		known := func(p waypost.Position) controlplane.Lag {
+			l, ok := lag(p)
+			require.True(t, ok)
+			return l
+		}
+		require.Zero(t, known(at(1, 10)))
+		later(time.Minute)
+		require.Zero(t, known(at(1, 10)), "at the head there is no lag, however old that is")
+
+		h.move(at(1, 15), nil)
+		later(500 * time.Millisecond)
+		require.Equal(t, controlplane.Lag{Changes: 5}, known(at(1, 10)))
+		later(20 * time.Second)
+		h.move(at(1, 16), nil)
+		later(10 * time.Second)
+		require.Equal(t, controlplane.Lag{Changes: 6, Age: 30 * time.Second}, known(at(1, 10)))
+		require.Equal(t, controlplane.Lag{Changes: 2, Age: 30 * time.Second}, known(at(1, 14)))
+		require.Equal(t, uint64(1), known(at(1, 15)).Changes)
+		require.InDelta(t, 10, known(at(1, 15)).Age.Seconds(), 0.5)
+		require.Zero(t, known(at(1, 17)), "ahead of the last look at the head")
+
+		_, ok := lag(waypost.Position{})
+		require.False(t, ok, "without a replica")
+		_, ok = lag(at(2, 16))
+		require.False(t, ok, "in another history")
+
+		h.move(at(2, 3), nil)
+		later(500 * time.Millisecond)
+		require.Equal(t, uint64(1), known(at(2, 2)).Changes)
+		_, ok = lag(at(1, 16))
+		require.False(t, ok, "in the history before")
+
+		h.move(at(2, 3), errors.New("the database is away"))
+		later(10 * time.Second)
+		require.Equal(t, uint64(1), known(at(2, 2)).Changes, "against the last head that was seen")
+	})
+}
+
+func TestALagOfADayIsStillToldInTime(t *testing.T) {
+	inFleet(t, controlplane.FleetConfig{Poll: 5 * time.Second}, func(t *testing.T, f *controlplane.Fleet, h *head) {
+		start := time.Now()
+		const last = 10 + 24*60*60/5
+		for seq := uint64(11); seq <= last; seq++ {
+			h.move(at(1, seq), nil)
+			later(5 * time.Second)
+		}
+		for _, seq := range []uint64{10, 1_000, 8_000, 17_000, last - 1} {
+			require.NoError(t, f.Report(report("edge-a", at(1, seq))))
+			e := only(t, f)
+			require.Equal(t, last-seq, e.Lag.Changes)
+			behind := (time.Since(start) - time.Duration(seq-10)*5*time.Second).Seconds()
+			require.InDelta(t, behind, e.Lag.Age.Seconds(), 5+behind/60)
+		}
+	})
+}
+
+func TestReportsOfAnEarlierBootDoNotHideTheLiveOne(t *testing.T) {
+	inFleet(t, controlplane.FleetConfig{}, func(t *testing.T, f *controlplane.Fleet, _ *head) {
+		old := report("edge-a", at(1, 5))
+		later(time.Second)
+		young := report("edge-a", at(1, 9))
+		young.Boot = waypost.BootID{2}
+		require.NoError(t, f.Report(young))
+		require.NoError(t, f.Report(old))
+		require.Equal(t, at(1, 9), only(t, f).Position)
+		later(4 * time.Second)
+		require.NoError(t, f.Report(old))
+		require.Equal(t, at(1, 5), only(t, f).Position, "nobody else is there")
+	})
+}
+
+func TestGossipFillsInForEdgesThatDoNotReport(t *testing.T) {
+	var hints []controlplane.FleetHint
+	cfg := controlplane.FleetConfig{Hints: func() []controlplane.FleetHint { return hints }}
+	inFleet(t, cfg, func(t *testing.T, f *controlplane.Fleet, h *head) {
+		h.move(at(1, 20), nil)
+		later(time.Second)
+		began := time.Now()
+		hint := func(p waypost.Position) controlplane.FleetHint {
+			return controlplane.FleetHint{
+				Node: "edge-a", Region: "us-east-1", Boot: waypost.BootID{1}, Position: p, Alive: true,
+				StartedAt: began, Since: began, LastHeard: time.Now(),
+			}
+		}
+		hints = []controlplane.FleetHint{hint(at(1, 18))}
+		e := only(t, f)
+		require.Equal(t, controlplane.EdgeAlive, e.State)
+		require.Equal(t, controlplane.ViaGossip, e.Via)
+		require.Equal(t, uint64(2), e.Lag.Changes)
+		require.Equal(t, int64(-1), e.ClicksPending)
+
+		require.NoError(t, f.Report(report("edge-a", at(1, 19))))
+		hints = []controlplane.FleetHint{hint(at(9, 99))}
+		e = only(t, f)
+		require.Equal(t, controlplane.ViaReport, e.Via, "its own word counts")
+		require.Equal(t, at(1, 19), e.Position)
+
+		later(4 * time.Second)
+		e = only(t, f)
+		require.Equal(t, controlplane.EdgeSilent, e.State, "gossip has not heard of it either")
+		hints = []controlplane.FleetHint{hint(at(1, 20))}
+		e = only(t, f)
+		require.Equal(t, controlplane.EdgeAlive, e.State, "cut off from us, but not from the others")
+		require.Equal(t, controlplane.ViaGossip, e.Via)
+		require.Equal(t, at(1, 20), e.Position)
+
+		dead := hint(at(1, 20))
+		dead.Alive = false
+		hints = []controlplane.FleetHint{dead}
+		require.Equal(t, controlplane.EdgeSilent, only(t, f).State)
+		dead.Left = true
+		hints = []controlplane.FleetHint{dead}
+		require.Equal(t, controlplane.EdgeGone, only(t, f).State)
+	})
+}
+
+func TestOfTwoBootsInTheGossipTheLiveOneIsShown(t *testing.T) {
+	old := controlplane.FleetHint{Node: "edge-a", Position: at(1, 1), StartedAt: time.Unix(1, 0)}
+	young := controlplane.FleetHint{Node: "edge-a", Position: at(1, 2), StartedAt: time.Unix(2, 0)}
+	for _, hints := range [][]controlplane.FleetHint{{old, young}, {young, old}} {
+		for i := range hints {
+			hints[i].LastHeard = time.Now()
+		}
+		f := controlplane.NewFleet(controlplane.FleetConfig{Head: &head{}, Hints: func() []controlplane.FleetHint { return hints }})
+		require.Equal(t, at(1, 2), only(t, f).Position)
+		for i := range hints {
+			hints[i].Alive = hints[i].StartedAt.Unix() == 1
+		}
+		require.Equal(t, at(1, 1), only(t, f).Position)
+	}
+}
+
+func TestTheFleetIsBounded(t *testing.T) {
+	inFleet(t, controlplane.FleetConfig{Max: 3}, func(t *testing.T, f *controlplane.Fleet, _ *head) {
+		for i := range 3 {
+			require.NoError(t, f.Report(report(fmt.Sprintf("edge-%d", i), at(1, 1))))
+			later(time.Second)
+		}
+		require.Equal(t, waypost.EUnavailable, waypost.CodeOf(f.Report(report("edge-3", at(1, 1)))))
+		later(time.Second)
+		require.NoError(t, f.Report(report("edge-3", at(1, 1))), "the first is silent by now")
+		var nodes []string
+		for _, e := range f.Edges() {
+			nodes = append(nodes, e.Node)
+		}
+		require.Equal(t, []string{"edge-1", "edge-2", "edge-3"}, nodes)
+	})
+}

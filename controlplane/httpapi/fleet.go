@@ -1,0 +1,93 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"waypost"
+	"waypost/controlplane"
+)
+
+// Fleet tells which edges there are. It must not block.
+type Fleet interface {
+	Edges() []controlplane.EdgeStatus
+}
+
+type edgesOutput struct{ Body edgeList }
+
+type edgeList struct {
+	Edges []edge `json:"edges" nullable:"false" doc:"By region and node."`
+}
+
+type edge struct {
+	Node          string     `json:"node"`
+	Region        string     `json:"region"`
+	Role          string     `json:"role" enum:"edge"`
+	State         string     `json:"state" enum:"alive,silent,gone" doc:"Silent: not seen for more than 3 seconds. Gone: left on purpose, or not seen for more than 10 minutes."`
+	Since         time.Time  `json:"since" doc:"When the state began. For an edge that is not seen, since when."`
+	LastSeen      time.Time  `json:"last_seen"`
+	Via           string     `json:"via" enum:"report,gossip" doc:"How this is known: from the edge itself, or, while it does not reach the control plane, as a hint from other nodes."`
+	Position      *seqInLog  `json:"position" doc:"Up to where the edge has the changelog; null without a replica."`
+	LagChanges    *uint64    `json:"lag_changes" doc:"Transactions that the edge does not have yet; null when unknown."`
+	LagSeconds    *float64   `json:"lag_seconds" doc:"For how long it has not had the oldest of them, at least; null when unknown."`
+	LastAppliedAt *time.Time `json:"last_applied_at" doc:"When the position was reached, by the edge's clock; null when unknown."`
+	StartedAt     *time.Time `json:"started_at" doc:"By the edge's clock; null when unknown."`
+	ClicksPending *int64     `json:"clicks_pending" doc:"Clicks in the edge's journal that are not counted here yet; null when unknown."`
+	Version       string     `json:"version" doc:"Of the software."`
+	Addr          string     `json:"addr" doc:"HOST:PORT of the redirects; may be empty."`
+	AdminAddr     string     `json:"admin_addr" doc:"HOST:PORT of the admin listener; may be empty."`
+}
+
+type seqInLog struct {
+	Epoch uint32 `json:"epoch" doc:"Ordinal of the history. Positions of different epochs cannot be compared."`
+	Seq   uint64 `json:"seq"`
+}
+
+func (s *server) registerFleet() {
+	if s.fleet == nil {
+		return
+	}
+	handle(s, huma.Operation{
+		OperationID: "list-edges",
+		Method:      http.MethodGet,
+		Path:        "/api/admin/edges",
+		Summary:     "List the edges: who is alive, where, and how far behind",
+		Security:    s.needs(controlplane.ScopeAdmin),
+		Responses:   problems(401, 403),
+	}, s.edges)
+}
+
+func (s *server) edges(ctx context.Context, _ *struct{}) (*edgesOutput, error) {
+	// The fleet is the installation's, and no tenant's.
+	if actorFrom(ctx).Workspace != waypost.DefaultWorkspace {
+		return nil, waypost.Errorf(waypost.EForbidden, "the fleet is shown to keys of the default workspace only")
+	}
+	all := s.fleet.Edges()
+	out := &edgesOutput{Body: edgeList{Edges: make([]edge, len(all))}}
+	for i := range all {
+		out.Body.Edges[i] = showEdge(&all[i])
+	}
+	return out, nil
+}
+
+func showEdge(e *controlplane.EdgeStatus) edge {
+	shown := edge{
+		Node: e.Node, Region: string(e.Region), Role: e.Role, State: string(e.State), Since: e.Since.UTC(), LastSeen: e.LastSeen.UTC(),
+		Via: string(e.Via), LastAppliedAt: momentOf(e.LastAppliedAt), StartedAt: momentOf(e.StartedAt),
+		Version: e.Version, Addr: e.Addr, AdminAddr: e.AdminAddr,
+	}
+	if !e.Position.IsZero() {
+		shown.Position = &seqInLog{Epoch: e.Position.Epoch.Ordinal, Seq: e.Position.Seq}
+	}
+	if e.LagKnown {
+		seconds := e.Lag.Age.Seconds()
+		shown.LagChanges, shown.LagSeconds = &e.Lag.Changes, &seconds
+	}
+	if e.ClicksPending >= 0 {
+		shown.ClicksPending = &e.ClicksPending
+	}
+	return shown
+}

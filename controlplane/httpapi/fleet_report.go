@@ -1,0 +1,164 @@
+package httpapi
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"waypost"
+	"waypost/controlplane"
+)
+
+// PathEdgeReports is where edges report how they are, once a second.
+const PathEdgeReports = "/fleet/v1/report"
+
+const (
+	maxReport         = 4 << 10 // bytes of a body
+	reportReadTimeout = 5 * time.Second
+
+	maxReportAddr    = 128
+	maxReportVersion = 64
+)
+
+// edgeReport is the body of a report. Fields that are not known here are of later
+// versions and ignored.
+type edgeReport struct {
+	Node          string    `json:"node"`
+	Region        string    `json:"region"`
+	Role          string    `json:"role"`
+	Boot          string    `json:"boot"` // 32 hex digits
+	Addr          string    `json:"addr"`
+	AdminAddr     string    `json:"admin_addr"`
+	Version       string    `json:"version"`
+	Position      string    `json:"position"` // "" without a replica
+	LastAppliedAt time.Time `json:"last_applied_at"`
+	StartedAt     time.Time `json:"started_at"`
+	ClicksPending int64     `json:"clicks_pending"` // -1: unknown
+	Leaving       bool      `json:"leaving"`
+}
+
+// ReportTaker takes what edges report. EUnavailable says that there are too many.
+type ReportTaker interface {
+	Report(controlplane.EdgeReport) error
+}
+
+// EdgeReports takes edges' reports, one JSON object of at most 4 KiB a POST, and
+// answers 204. It does not ask who sends them: that is for the caller to see to.
+// A nil logger logs nothing.
+func EdgeReports(fleet ReportTaker, logger *slog.Logger) http.Handler {
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		report, err := readReport(w, r)
+		if err == nil {
+			err = fleet.Report(report)
+		}
+		if err != nil {
+			p, ok := errors.AsType[*problem](err)
+			if !ok {
+				p = newProblem(waypost.CodeOf(err), waypost.MessageOf(err))
+			}
+			logger.WarnContext(r.Context(), "an edge's report was not taken", slog.Int("status", p.Status), slog.Any("error", err))
+			writeProblem(w, p)
+			return
+		}
+		w.WriteHeader(http.StatusNoContent)
+	})
+}
+
+func readReport(w http.ResponseWriter, r *http.Request) (none controlplane.EdgeReport, err error) {
+	if r.Method != http.MethodPost {
+		p := newProblem(codeMethodNotAllowed, "send reports with POST")
+		p.header.Set("Allow", http.MethodPost)
+		return none, p
+	}
+	if !isJSON(r.Header.Get("Content-Type")) {
+		return none, waypost.Errorf(codeUnsupportedMedia, "send Content-Type: application/json")
+	}
+	// Not every ResponseWriter has a deadline.
+	conn := http.NewResponseController(w)
+	if err := conn.SetReadDeadline(time.Now().Add(reportReadTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return none, waypost.WrapError(waypost.EUnavailable, "the connection is broken", err)
+	}
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxReport))
+	if err != nil {
+		return none, unreadable(err, maxReport)
+	}
+	if err := conn.SetReadDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return none, waypost.WrapError(waypost.EUnavailable, "the connection is broken", err)
+	}
+	var body edgeReport
+	if err := json.Unmarshal(data, &body); err != nil {
+		return none, waypost.WrapError(waypost.EMalformed, "the body is no report in JSON", err)
+	}
+	return body.judge()
+}
+
+// judge lets through only what can be shown to an operator as it is.
+func (b *edgeReport) judge() (none controlplane.EdgeReport, err error) {
+	invalid := func(what string) (controlplane.EdgeReport, error) {
+		return none, waypost.Errorf(waypost.EInvalid, "%s", what)
+	}
+	region, err := waypost.ParseRegion(b.Region)
+	if err != nil {
+		return none, err
+	}
+	var position waypost.Position
+	if b.Position != "" {
+		if position, err = waypost.ParsePosition(b.Position); err != nil {
+			return none, err
+		}
+	}
+	var boot waypost.BootID
+	if n, err := hex.Decode(boot[:], []byte(b.Boot[:min(len(b.Boot), 2*len(boot))])); err != nil || n != len(boot) || len(b.Boot) != 2*n {
+		return invalid("boot must be 32 hex digits")
+	}
+	switch {
+	case !waypost.ValidNode(b.Node):
+		return invalid("node must be 1 to 64 of A-Z, a-z, 0-9, dot, _ and -")
+	case b.Role != "edge":
+		return invalid("role must be edge")
+	case !hostPort(b.Addr):
+		return invalid("addr must be HOST:PORT, or empty")
+	case !hostPort(b.AdminAddr):
+		return invalid("admin_addr must be HOST:PORT, or empty")
+	case len(b.Version) > maxReportVersion || !printable(b.Version):
+		return invalid("version must be at most 64 printable characters")
+	case !plausible(b.LastAppliedAt), !plausible(b.StartedAt):
+		return invalid("last_applied_at and started_at must be between 1970 and 9999, or left out")
+	case b.ClicksPending < -1:
+		return invalid("clicks_pending must be a number of clicks, or -1 when unknown")
+	}
+	return controlplane.EdgeReport{
+		Node: b.Node, Region: region, Role: b.Role, Boot: boot, Addr: b.Addr, AdminAddr: b.AdminAddr, Version: b.Version, Position: position,
+		LastAppliedAt: b.LastAppliedAt, StartedAt: b.StartedAt, ClicksPending: b.ClicksPending, Leaving: b.Leaving,
+	}, nil
+}
+
+// hostPort allows an address that is shown to operators, or none.
+func hostPort(s string) bool {
+	_, _, err := net.SplitHostPort(s)
+	return s == "" || err == nil && len(s) <= maxReportAddr && printable(s)
+}
+
+// plausible allows a time that can be written again, or none.
+func plausible(t time.Time) bool {
+	const year10000 = 253402300800 // Unix seconds
+	return t.IsZero() || t.Unix() >= 0 && t.Unix() < year10000
+}
+
+// printable reports whether s is ASCII without spaces and control characters.
+func printable(s string) bool {
+	for i := range len(s) {
+		if s[i] <= ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,166 @@
+package httpapi_test
+
+import (
+	"encoding/json"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"waypost"
+	"waypost/controlplane"
+	"waypost/controlplane/httpapi"
+)
+
+// fleet is one that is always the same.
+type fleet []controlplane.EdgeStatus
+
+func (f fleet) Edges() []controlplane.EdgeStatus { return f }
+
+// operator asks without a key, where none is needed.
+var operator = &controlplane.Actor{Workspace: waypost.DefaultWorkspace, Scopes: []controlplane.Scope{controlplane.ScopeAdmin}}
+
+func startWithFleet(t *testing.T, anonymous *controlplane.Actor, f fleet) *api {
+	return start(t, func(_ *links, c *httpapi.Config) { c.Fleet, c.Anonymous = f, anonymous })
+}
+
+func TestEdgesAreShownWithWhatIsKnownOfThem(t *testing.T) {
+	seen := time.Date(2031, 5, 6, 7, 8, 9, 0, time.FixedZone("", 3600))
+	a := startWithFleet(t, operator, fleet{
+		{
+			Node: "edge-a", Region: "eu-west-1", Role: "edge", Version: "1.2.3", Addr: "10.0.0.2:8081", AdminAddr: "10.0.0.2:9081",
+			Position:      waypost.Position{Epoch: waypost.Epoch{Ordinal: 2, ID: waypost.EpochID{1}}, Seq: 40, Stamp: 5},
+			LastAppliedAt: seen, StartedAt: seen, ClicksPending: 7,
+			Lag: controlplane.Lag{Changes: 3, Age: 1500 * time.Millisecond}, LagKnown: true,
+			State: controlplane.EdgeSilent, Since: seen, LastSeen: seen, Via: controlplane.ViaReport,
+		},
+		{Node: "edge-b", Region: "us-east-1", Role: "edge", ClicksPending: -1, State: controlplane.EdgeAlive, Since: seen, LastSeen: seen, Via: controlplane.ViaGossip},
+	})
+	res := a.do(call{path: "/api/admin/edges", key: "none"})
+	require.Equal(t, http.StatusOK, res.StatusCode, res.text)
+	const at = `"2031-05-06T06:08:09Z"`
+	require.JSONEq(t, `{"edges": [
+		{"node": "edge-a", "region": "eu-west-1", "role": "edge", "state": "silent", "since": `+at+`, "last_seen": `+at+`, "via": "report",
+		 "position": {"epoch": 2, "seq": 40}, "lag_changes": 3, "lag_seconds": 1.5, "last_applied_at": `+at+`, "started_at": `+at+`,
+		 "clicks_pending": 7, "version": "1.2.3", "addr": "10.0.0.2:8081", "admin_addr": "10.0.0.2:9081"},
+		{"node": "edge-b", "region": "us-east-1", "role": "edge", "state": "alive", "since": `+at+`, "last_seen": `+at+`, "via": "gossip",
+		 "position": null, "lag_changes": null, "lag_seconds": null, "last_applied_at": null, "started_at": null,
+		 "clicks_pending": null, "version": "", "addr": "", "admin_addr": ""}]}`, res.text)
+
+	empty := startWithFleet(t, operator, fleet{}).do(call{path: "/api/admin/edges", key: "none"})
+	require.JSONEq(t, `{"edges": []}`, empty.text)
+}
+
+func TestEdgesAreForAdministrators(t *testing.T) {
+	a := startWithFleet(t, nil, fleet{})
+	requireProblem(t, a.do(call{path: "/api/admin/edges", key: "none"}), 401, "unauthorized")
+	requireProblem(t, a.do(call{path: "/api/admin/edges", key: fullKey}), 403, "forbidden")
+	requireProblem(t, a.do(call{path: "/api/admin/edges", key: strangerKey}), 403, "forbidden") // administers another workspace
+	require.Equal(t, 404, start(t).do(call{path: "/api/admin/edges", key: strangerKey}).StatusCode, "without a fleet there is no such operation")
+}
+
+func TestEdgesAreDocumented(t *testing.T) {
+	a := startWithFleet(t, nil, fleet{{Node: "edge-a", Role: "edge", State: controlplane.EdgeAlive, Via: controlplane.ViaReport}})
+	operation := operations(t, object(t, a.get("/openapi.json").text))["GET /api/admin/edges"]
+	require.Equal(t, []any{map[string]any{"bearer": []any{"admin"}}, map[string]any{"apiKey": []any{"admin"}}}, operation["security"])
+	for _, key := range []string{strangerKey, fullKey, "none"} {
+		requireDocumented(t, operation, a.do(call{path: "/api/admin/edges", key: key}), key)
+	}
+}
+
+// reports remembers what was reported.
+type reports struct {
+	got []controlplane.EdgeReport
+	err error
+}
+
+func (r *reports) Report(report controlplane.EdgeReport) error {
+	r.got = append(r.got, report)
+	return r.err
+}
+
+func goodReport() map[string]any {
+	return map[string]any{
+		"node": "edge-a", "region": "us-east-1", "role": "edge", "boot": "0102030405060708090a0b0c0d0e0f10", "addr": "10.0.0.2:8081",
+		"admin_addr": "10.0.0.2:9081", "version": "1.2.3", "position": "2-01000000000000000000000000000000-40-0000000000000005",
+		"last_applied_at": "2031-05-06T06:08:09Z", "started_at": "2031-05-06T06:00:00Z", "clicks_pending": 7, "of_a_later_version": []int{1},
+	}
+}
+
+func sendReport(t *testing.T, to *reports, method, contentType, body string) answer {
+	t.Helper()
+	req := httptest.NewRequestWithContext(t.Context(), method, httpapi.PathEdgeReports, strings.NewReader(body))
+	req.Header.Set("Content-Type", contentType)
+	w := httptest.NewRecorder()
+	httpapi.EdgeReports(to, nil).ServeHTTP(w, req)
+	return answer{w.Result(), w.Body.String()}
+}
+
+func TestAnEdgesReportIsTaken(t *testing.T) {
+	body, err := json.Marshal(goodReport())
+	require.NoError(t, err)
+	to := &reports{}
+	res := sendReport(t, to, http.MethodPost, "application/json", string(body))
+	require.Equal(t, http.StatusNoContent, res.StatusCode, res.text)
+	require.Equal(t, []controlplane.EdgeReport{{
+		Node: "edge-a", Region: "us-east-1", Role: "edge", Boot: waypost.BootID{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16},
+		Addr: "10.0.0.2:8081", AdminAddr: "10.0.0.2:9081", Version: "1.2.3", ClicksPending: 7,
+		Position:      waypost.Position{Epoch: waypost.Epoch{Ordinal: 2, ID: waypost.EpochID{1}}, Seq: 40, Stamp: 5},
+		LastAppliedAt: time.Date(2031, 5, 6, 6, 8, 9, 0, time.UTC), StartedAt: time.Date(2031, 5, 6, 6, 0, 0, 0, time.UTC),
+	}}, to.got)
+}
+
+func TestAReportThatBreaksARuleIsRefused(t *testing.T) {
+	for name, spoil := range map[string]struct {
+		field string
+		value any
+	}{
+		"no node":                     {"node", ""},
+		"a long node":                 {"node", strings.Repeat("n", 65)},
+		"a node that steers":          {"node", "a\x1b[2J"},
+		"no region":                   {"region", ""},
+		"a region in capitals":        {"region", "US"},
+		"another role":                {"role", "control"},
+		"no boot":                     {"boot", ""},
+		"a boot that is too long":     {"boot", strings.Repeat("0", 34)},
+		"a boot that is no hex":       {"boot", strings.Repeat("x", 32)},
+		"an address without a port":   {"addr", "10.0.0.2"},
+		"an address that is too long": {"admin_addr", strings.Repeat("a", 130) + ":1"},
+		"a version in two lines":      {"version", "1\n2"},
+		"a position of one number":    {"position", "40"},
+		"a time in the year 10000":    {"started_at", "9999-12-31T23:59:59-10:00"},
+		"a time before all":           {"last_applied_at", "0000-01-01T00:00:00+10:00"},
+		"fewer clicks than none":      {"clicks_pending", -2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			report := maps.Clone(goodReport())
+			report[spoil.field] = spoil.value
+			body, err := json.Marshal(report)
+			require.NoError(t, err)
+			to := &reports{}
+			requireProblem(t, sendReport(t, to, http.MethodPost, "application/json", string(body)), 422, "invalid")
+			require.Empty(t, to.got)
+		})
+	}
+}
+
+func TestWhatIsNoReportIsRefused(t *testing.T) {
+	to := &reports{}
+	const good = "application/json"
+	requireProblem(t, sendReport(t, to, http.MethodGet, good, "{}"), 405, "method-not-allowed")
+	requireProblem(t, sendReport(t, to, http.MethodPost, "text/plain", "{}"), 415, "unsupported-media-type")
+	requireProblem(t, sendReport(t, to, http.MethodPost, good, ""), 400, "malformed")
+	requireProblem(t, sendReport(t, to, http.MethodPost, good, `{"node": 1}`), 400, "malformed")
+	requireProblem(t, sendReport(t, to, http.MethodPost, good, `{"started_at": "yesterday"}`), 400, "malformed")
+	requireProblem(t, sendReport(t, to, http.MethodPost, good, strings.Repeat(" ", 5000)), 413, "too-large")
+	require.Empty(t, to.got)
+
+	to.err = waypost.Errorf(waypost.EUnavailable, "too many")
+	body, err := json.Marshal(goodReport())
+	require.NoError(t, err)
+	requireProblem(t, sendReport(t, to, http.MethodPost, good, string(body)), 503, "unavailable")
+}

@@ -1,0 +1,121 @@
+package postgres_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"waypost"
+	"waypost/controlplane"
+)
+
+// sender is one boot of an edge with all its batches. Taken is a lower bound: what
+// became of a delivery that was cut off, nobody knows.
+type sender struct {
+	batches []*waypost.ClickBatch
+	taken   uint64
+}
+
+// size is the clicks in batches 1 to seq.
+func (s *sender) size(seq uint64) (n int64) {
+	for _, b := range s.batches[:seq] {
+		for _, t := range b.Totals {
+			n += int64(t.Count)
+		}
+	}
+	return n
+}
+
+func TestWhateverIsRepeatedReorderedOrCutOffEveryBatchIsCountedOnce(t *testing.T) {
+	db, hand := open(t)
+	codes := []string{"link-0", "link-1", "link-2", "unknown"}
+	insert(t, db, links(3)...)
+	expected := make(map[waypost.Code]int64)
+	boot := waypost.BootID{}
+
+	rapid.Check(t, func(t *rapid.T) {
+		send := func(ctx context.Context, b *waypost.ClickBatch) (controlplane.ClickReceipt, error) {
+			body := waypost.AppendClickBatch(nil, b)
+			return db.IngestClicks(ctx, b, sha256.Sum256(body), body)
+		}
+		senders := make([]*sender, 3)
+		for i := range senders {
+			boot[0]++ // never the same twice in this database
+			if boot[0] == 0 {
+				boot[1]++
+			}
+			senders[i] = &sender{}
+			for seq := range rapid.Uint64Range(1, 4).Draw(t, "batches") {
+				b := &waypost.ClickBatch{Node: fmt.Sprintf("edge-%d", i%2), Boot: boot, Seq: seq + 1}
+				for _, code := range codes {
+					if n := rapid.Uint64Range(0, 9).Draw(t, code); n > 0 {
+						b.Totals = append(b.Totals, total(code, n))
+						expected[waypost.Code(code)] += int64(n)
+					}
+				}
+				senders[i].batches = append(senders[i].batches, b)
+			}
+		}
+
+		for range rapid.IntRange(0, 12).Draw(t, "deliveries") {
+			s := rapid.SampledFrom(senders).Draw(t, "sender")
+			b := rapid.SampledFrom(s.batches).Draw(t, "batch")
+			fate := rapid.SampledFrom([]string{"arrives", "is cut off", "comes with other content"}).Draw(t, "fate")
+			patience := time.Minute
+			switch {
+			case fate == "is cut off":
+				patience = time.Duration(rapid.IntRange(0, 3000).Draw(t, "µs")) * time.Microsecond
+			case fate == "comes with other content" && b.Seq <= s.taken:
+				b = &waypost.ClickBatch{Node: b.Node, Boot: b.Boot, Seq: b.Seq, Totals: []waypost.ClickTotal{total(codes[0], 1000)}}
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			r, err := send(ctx, b)
+			cancel()
+			gap, isGap := errors.AsType[*controlplane.ClickGapError](err)
+			switch {
+			case isGap:
+				require.Greater(t, b.Seq, gap.Watermark+1)
+				require.GreaterOrEqual(t, gap.Watermark, s.taken)
+				s.taken = gap.Watermark
+			case err != nil:
+				require.Equal(t, "is cut off", fate, "%v", err)
+			default:
+				require.GreaterOrEqual(t, r.Watermark, max(b.Seq, s.taken))
+				require.Equal(t, b != s.batches[b.Seq-1], r.DeadLetter)
+				s.taken = r.Watermark
+			}
+		}
+
+		for _, s := range senders {
+			// Copies that were cut off may still be under way, and must do no harm.
+			for s.taken < uint64(len(s.batches)) {
+				r, err := send(context.Background(), s.batches[s.taken])
+				require.NoError(t, err)
+				require.False(t, r.DeadLetter)
+				s.taken = r.Watermark
+				b := s.batches[0]
+				var seq uint64
+				var counted int64
+				require.NoError(t, hand.QueryRow(context.Background(), `
+					SELECT seq, clicks + unknown FROM click_watermark WHERE node = $1 AND boot = $2`, b.Node, [16]byte(b.Boot)).Scan(&seq, &counted))
+				require.GreaterOrEqual(t, seq, s.taken)
+				require.Equal(t, s.size(seq), counted)
+			}
+		}
+		for code, n := range expected {
+			if code == "unknown" {
+				continue
+			}
+			l, err := db.Link(context.Background(), waypost.DefaultWorkspace, waypost.DefaultDomain, code)
+			require.NoError(t, err)
+			require.Equal(t, n, l.Clicks)
+		}
+	})
+	require.Equal(t, expected["unknown"], number(t, hand, `SELECT sum(unknown)::bigint FROM click_watermark`))
+}

@@ -1,0 +1,320 @@
+package postgres_test
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"waypost"
+	"waypost/controlplane"
+	"waypost/controlplane/postgres"
+)
+
+var someBoot = waypost.BootID{1, 2, 3}
+
+// total is n clicks on a code of the default domain, made just now.
+func total(code string, n uint64) waypost.ClickTotal {
+	return waypost.ClickTotal{Domain: waypost.DefaultDomain, Code: waypost.Code(code), Count: n, Last: time.Now().UnixMilli()}
+}
+
+func batch(seq uint64, totals ...waypost.ClickTotal) *waypost.ClickBatch {
+	return &waypost.ClickBatch{Node: "edge-1", Boot: someBoot, Seq: seq, Totals: totals}
+}
+
+func tryIngest(t *testing.T, db *postgres.DB, b *waypost.ClickBatch) (controlplane.ClickReceipt, error) {
+	t.Helper()
+	body := waypost.AppendClickBatch(nil, b)
+	return db.IngestClicks(t.Context(), b, sha256.Sum256(body), body)
+}
+
+func ingest(t *testing.T, db *postgres.DB, b *waypost.ClickBatch) controlplane.ClickReceipt {
+	t.Helper()
+	r, err := tryIngest(t, db, b)
+	require.NoError(t, err)
+	return r
+}
+
+func clicks(t *testing.T, db *postgres.DB, code string) int64 {
+	t.Helper()
+	l, err := db.Link(t.Context(), waypost.DefaultWorkspace, waypost.DefaultDomain, waypost.Code(code))
+	require.NoError(t, err)
+	return l.Clicks
+}
+
+func number(t *testing.T, hand *pgx.Conn, sql string, args ...any) (n int64) {
+	t.Helper()
+	require.NoError(t, hand.QueryRow(t.Context(), sql, args...).Scan(&n), sql)
+	return n
+}
+
+func TestClicksAreCountedOnceHoweverOftenTheirBatchIsSent(t *testing.T) {
+	db, hand := open(t)
+	insert(t, db, link("spring"), link("summer"), link("autumn"))
+	first := batch(1, total("spring", 3), total("summer", 1))
+	first.Totals[0].Last -= 60_000
+	require.Equal(t, controlplane.ClickReceipt{Watermark: 1, Clicks: 4}, ingest(t, db, first))
+	second := batch(2, total("spring", 2))
+	require.Equal(t, controlplane.ClickReceipt{Watermark: 2, Clicks: 2}, ingest(t, db, second))
+	for _, again := range []*waypost.ClickBatch{first, second, first} {
+		require.Equal(t, controlplane.ClickReceipt{Watermark: 2}, ingest(t, db, again), "a resend changes nothing")
+	}
+	ingest(t, db, batch(3))
+	late := batch(4, total("spring", 1))
+	late.Totals[0].Last -= 3_600_000
+	ingest(t, db, late)
+
+	l, err := db.Link(t.Context(), waypost.DefaultWorkspace, waypost.DefaultDomain, "spring")
+	require.NoError(t, err)
+	require.EqualValues(t, 6, l.Clicks)
+	require.Equal(t, second.Totals[0].Last, l.LastAccessedAt.UnixMilli(), "an older click does not move it back")
+	page, err := db.Links(t.Context(), waypost.DefaultWorkspace, 0, 10)
+	require.NoError(t, err)
+	require.Equal(t, []int64{0, 1, 6}, []int64{page[0].Clicks, page[1].Clicks, page[2].Clicks})
+	require.True(t, page[0].LastAccessedAt.IsZero())
+	require.EqualValues(t, 7, number(t, hand, `SELECT clicks FROM click_watermark`))
+}
+
+func TestCopiesOfABatchThatArriveAtOnceAreCountedOnce(t *testing.T) {
+	db, _ := open(t)
+	insert(t, db, link("spring"))
+	for seq := uint64(1); seq <= 10; seq++ {
+		b := batch(seq, total("spring", 5))
+		var mu sync.Mutex
+		var counted uint64
+		var wg sync.WaitGroup
+		for range 6 {
+			wg.Go(func() {
+				r, err := tryIngest(t, db, b)
+				if err != nil || r.Watermark != seq || r.DeadLetter {
+					t.Errorf("%+v, %v", r, err)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				counted += r.Clicks
+			})
+		}
+		wg.Wait()
+		require.EqualValues(t, 5, counted, "one of the copies")
+	}
+	require.EqualValues(t, 50, clicks(t, db, "spring"))
+}
+
+func TestABatchBeyondAGapIsRefusedWithTheWatermark(t *testing.T) {
+	db, hand := open(t)
+	insert(t, db, link("spring"))
+	refused := func(seq, watermark uint64) {
+		_, err := tryIngest(t, db, batch(seq, total("spring", 1)))
+		gap, ok := errors.AsType[*controlplane.ClickGapError](err)
+		require.True(t, ok, "%v", err)
+		require.Equal(t, watermark, gap.Watermark)
+	}
+	refused(2, 0)
+	refused(math.MaxInt64, 0)
+	require.Zero(t, number(t, hand, `SELECT count(*) FROM click_watermark`))
+	ingest(t, db, batch(1, total("spring", 1)))
+	refused(3, 1)
+	ingest(t, db, batch(2, total("spring", 1)))
+	refused(4, 2)
+	require.EqualValues(t, 2, clicks(t, db, "spring"))
+
+	other := batch(1, total("spring", 1))
+	other.Boot[0]++
+	require.EqualValues(t, 1, ingest(t, db, other).Watermark, "every boot counts from one")
+	for _, seq := range []uint64{0, math.MaxInt64 + 1} {
+		_, err := tryIngest(t, db, batch(seq))
+		require.Equal(t, waypost.EInvalid, waypost.CodeOf(err))
+	}
+}
+
+func TestAnotherBatchUnderATakenIdentityIsADeadLetter(t *testing.T) {
+	db, hand := open(t)
+	insert(t, db, link("spring"))
+	ingest(t, db, batch(1, total("spring", 1)))
+	ingest(t, db, batch(2, total("spring", 1)))
+	twin := batch(1, total("spring", 40), total("summer", 2))
+	for range 2 {
+		require.Equal(t, controlplane.ClickReceipt{Watermark: 2, DeadLetter: true}, ingest(t, db, twin))
+	}
+	require.EqualValues(t, 2, clicks(t, db, "spring"))
+	require.EqualValues(t, 1, number(t, hand, `SELECT count(*) FROM click_dead_letter`))
+	var body []byte
+	var said int64
+	require.NoError(t, hand.QueryRow(t.Context(), `SELECT clicks::bigint, body FROM click_dead_letter`).Scan(&said, &body))
+	require.EqualValues(t, 42, said)
+	require.Equal(t, waypost.AppendClickBatch(nil, twin), body)
+	require.Equal(t, controlplane.ClickReceipt{Watermark: 3, Clicks: 1}, ingest(t, db, batch(3, total("spring", 1))))
+}
+
+func TestABatchThatCanNeverBeCountedIsADeadLetterAndTheQueueMoves(t *testing.T) {
+	for name, poison := range map[string]waypost.ClickTotal{
+		"a count that overflows the link's": total("spring", math.MaxInt64),
+		"a count beyond all bounds":         total("spring", math.MaxUint64),
+		"no count":                          total("spring", 0),
+		"a code that is no text":            total("\x00", 1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			db, hand := open(t)
+			insert(t, db, link("spring"), link("summer"))
+			ingest(t, db, batch(1, total("spring", 1)))
+			_, err := tryIngest(t, db, batch(3, total("summer", 7), poison))
+			require.ErrorAs(t, err, new(*controlplane.ClickGapError), "poison leaves no gap either")
+			require.Zero(t, number(t, hand, `SELECT count(*) FROM click_dead_letter`))
+			bad := batch(2, total("summer", 7), poison)
+			for range 2 {
+				require.Equal(t, controlplane.ClickReceipt{Watermark: 2, DeadLetter: true}, ingest(t, db, bad))
+			}
+			require.EqualValues(t, 1, number(t, hand, `SELECT count(*) FROM click_dead_letter WHERE clicks = 7 + $1::numeric`, fmt.Sprint(poison.Count)))
+			require.Equal(t, controlplane.ClickReceipt{Watermark: 3, Clicks: 1}, ingest(t, db, batch(3, total("spring", 1))))
+			require.EqualValues(t, 2, clicks(t, db, "spring"))
+			require.Zero(t, clicks(t, db, "summer"), "a batch is counted whole or not at all")
+		})
+	}
+}
+
+func TestOnlyTheFirstDeadLettersOfANodeKeepTheirBody(t *testing.T) {
+	db, hand := open(t)
+	ingest(t, db, batch(1))
+	for n := range uint64(103) {
+		require.True(t, ingest(t, db, batch(1, total("spring", n+1))).DeadLetter)
+	}
+	require.EqualValues(t, 103, number(t, hand, `SELECT count(*) FROM click_dead_letter`))
+	require.EqualValues(t, 100, number(t, hand, `SELECT count(body) FROM click_dead_letter`))
+}
+
+func TestClicksOfUnknownCodesAreCountedApartAndThoseOfDeletedLinksAsUsual(t *testing.T) {
+	db, hand := open(t)
+	insert(t, db, link("spring"), link("summer"))
+	_, err := db.DeleteLink(t.Context(), waypost.DefaultWorkspace, waypost.DefaultDomain, "summer")
+	require.NoError(t, err)
+	strange := total("spring", 16)
+	strange.Domain = math.MaxUint32
+	r := ingest(t, db, batch(1, total("spring", 1), total("summer", 2), total("winter", 4), total("monsoon", 8), strange))
+	require.Equal(t, controlplane.ClickReceipt{Watermark: 1, Clicks: 3, Unknown: 28}, r)
+	require.EqualValues(t, 3, number(t, hand, `SELECT clicks FROM click_watermark`))
+	require.EqualValues(t, 28, number(t, hand, `SELECT unknown FROM click_watermark`))
+	require.EqualValues(t, 31, number(t, hand, `SELECT clicks FROM click_batch`))
+	require.EqualValues(t, 1, clicks(t, db, "spring"))
+	require.EqualValues(t, 2, number(t, hand, `SELECT clicks FROM link_click JOIN link ON id = link_id WHERE code = 'summer'`))
+
+	exec(t, hand, `DELETE FROM link WHERE code = 'spring'`)
+	require.Equal(t, controlplane.ClickReceipt{Watermark: 2, Unknown: 5}, ingest(t, db, batch(2, total("spring", 5))))
+}
+
+func TestClicksWithImpossibleTimesCountAtTheTimeOfReceipt(t *testing.T) {
+	db, _ := open(t)
+	now := time.Now()
+	for name, c := range map[string]struct {
+		last     int64
+		believed bool
+	}{
+		"soon":      {now.Add(4 * time.Minute).UnixMilli(), true},
+		"too-soon":  {now.Add(6 * time.Minute).UnixMilli(), false},
+		"aged":      {now.Add(-29 * 24 * time.Hour).UnixMilli(), true},
+		"too-aged":  {now.Add(-31 * 24 * time.Hour).UnixMilli(), false},
+		"epoch":     {0, false},
+		"end-times": {math.MaxInt64, false},
+		"beginning": {math.MinInt64, false},
+	} {
+		insert(t, db, link(name))
+		b := batch(1, waypost.ClickTotal{Domain: waypost.DefaultDomain, Code: waypost.Code(name), Count: 2, Last: c.last})
+		b.Node = name
+		r := ingest(t, db, b)
+		require.EqualValues(t, 2, r.Clicks, name)
+		l, err := db.Link(t.Context(), waypost.DefaultWorkspace, waypost.DefaultDomain, waypost.Code(name))
+		require.NoError(t, err)
+		if c.believed {
+			require.Zero(t, r.Redated, name)
+			require.Equal(t, c.last, l.LastAccessedAt.UnixMilli(), name)
+		} else {
+			require.EqualValues(t, 2, r.Redated, name)
+			require.WithinRange(t, l.LastAccessedAt, now.Truncate(time.Millisecond), time.Now(), name)
+		}
+	}
+}
+
+func TestClicksTakeNoTurnAtTheHeadOfTheChangelog(t *testing.T) {
+	db, hand := open(t)
+	insert(t, db, link("spring"))
+	before := number(t, hand, `SELECT seq FROM changelog_head`)
+	tx, err := hand.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), `SELECT changelog_begin()`)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, ingest(t, db, batch(1, total("spring", 1))).Clicks, "also while somebody holds the head")
+	require.NoError(t, tx.Rollback(t.Context()))
+	require.Equal(t, before, number(t, hand, `SELECT seq FROM changelog_head`))
+	require.Equal(t, before, number(t, hand, `SELECT rev_seq FROM link`))
+}
+
+func TestManyNodesWithTheSameLinksWaitForEachOtherAndNeverInACircle(t *testing.T) {
+	db, hand := open(t)
+	const nodes, batches, codes = 8, 10, 60
+	insert(t, db, links(codes)...)
+	var wg sync.WaitGroup
+	for n := range nodes {
+		wg.Go(func() {
+			for seq := uint64(1); seq <= batches; seq++ {
+				b := batch(seq)
+				b.Node = fmt.Sprintf("edge-%d", n)
+				for _, i := range rand.Perm(codes) {
+					b.Totals = append(b.Totals, total(fmt.Sprintf("link-%d", i), uint64(i+1)))
+				}
+				if _, err := tryIngest(t, db, b); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for i := range codes {
+		require.EqualValues(t, nodes*batches*(i+1), clicks(t, db, fmt.Sprintf("link-%d", i)))
+	}
+	require.Equal(t, number(t, hand, `SELECT sum(clicks)::bigint FROM link_click`), number(t, hand, `SELECT sum(clicks)::bigint FROM click_watermark`))
+}
+
+func TestABatchIsForgottenAfterADayAndStaysCounted(t *testing.T) {
+	db, hand := open(t)
+	insert(t, db, link("spring"))
+	for seq := range uint64(3) {
+		ingest(t, db, batch(seq+1, total("spring", 1)))
+	}
+	exec(t, hand, `UPDATE click_batch SET received_at = now() - interval '25 hours' WHERE seq <> 2`)
+	require.NoError(t, db.MaintainOnce(t.Context()))
+	require.EqualValues(t, 1, number(t, hand, `SELECT count(*) FROM click_batch`))
+	require.EqualValues(t, 2, number(t, hand, `SELECT seq FROM click_batch`))
+
+	require.Equal(t, controlplane.ClickReceipt{Watermark: 3}, ingest(t, db, batch(1, total("spring", 1))))
+	require.True(t, ingest(t, db, batch(3, total("spring", 9))).DeadLetter, "the newest batch's hash is kept for ever")
+	require.EqualValues(t, 3, clicks(t, db, "spring"))
+}
+
+func TestRowSecurityKeepsTheClicksOfTenantsApart(t *testing.T) {
+	db, hand := open(t)
+	exec(t, hand, `INSERT INTO workspace (id, name, slug) VALUES (7, 'Other', 'other')`)
+	theirs := link("theirs")
+	theirs.Workspace = 7
+	insert(t, db, link("mine"))
+	insert(t, db, theirs)
+	require.EqualValues(t, 3, ingest(t, db, batch(1, total("mine", 1), total("theirs", 2))).Clicks)
+	require.True(t, ingest(t, db, batch(1, total("mine", 9))).DeadLetter)
+
+	count := func(table string) int64 { return number(t, hand, `SELECT count(*) FROM `+table) }
+	require.EqualValues(t, 2, count("link_click"))
+	require.EqualValues(t, 1, count("click_dead_letter"))
+	exec(t, hand, `SET waypost.system = ''`)
+	require.Zero(t, count("link_click"))
+	exec(t, hand, `SET waypost.workspaces = '7'`)
+	require.EqualValues(t, 2, number(t, hand, `SELECT sum(clicks)::bigint FROM link_click`))
+	require.Zero(t, count("click_dead_letter"))
+	_, err := hand.Exec(t.Context(), `INSERT INTO link_click SELECT 1, 1, 1, now()`)
+	require.ErrorContains(t, err, "row-level security")
+}
