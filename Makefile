@@ -30,7 +30,7 @@ build: ## Build bin/waypost
 	go build -ldflags '$(LDFLAGS)' -o $(BIN)/waypost ./cmd/waypost
 
 .PHONY: test
-test: install-postgres install-cc ## Install what is missing and run all tests with the race detector
+test: install-postgres install-cc install-curl ## Install what is missing and run all tests with the race detector
 	go test -race -timeout 15m $(PKG)
 	go test -run 'Alloc' ./edge/... ./replication/... # allocations can be counted only without the race detector
 
@@ -61,6 +61,10 @@ install-postgres: ## Install the PostgreSQL server binaries, if they are missing
 .PHONY: install-cc
 install-cc: ## Install a C compiler, which the race detector needs, if it is missing
 	@deploy/install-missing.sh cc
+
+.PHONY: install-curl
+install-curl: ## Install curl, which the demonstration of two hosts needs, if it is missing
+	@deploy/install-missing.sh curl
 
 .PHONY: clean
 clean: ## Remove what was built

@@ -2,7 +2,7 @@
 # Installs what Waypost needs on a development machine and does not find: as root
 # from Debian's or Ubuntu's packages, otherwise by telling what to install.
 #
-#   deploy/install-missing.sh postgres|cc ...
+#   deploy/install-missing.sh postgres|cc|curl ...
 set -euo pipefail
 
 # Where `waypost dev` looks for the server, too; 15 is the oldest version that does.
@@ -66,8 +66,18 @@ for what in "$@"; do
         exit 1
       fi
       ;;
+    curl)
+      command -v curl >/dev/null && continue
+      if can_install; then
+        { apt update && apt install curl; } >&2
+      fi
+      if ! command -v curl >/dev/null; then
+        echo "No curl found, which deploy/two-hosts.sh needs. Install it (Debian, Ubuntu: sudo apt-get install curl) and try again." >&2
+        exit 1
+      fi
+      ;;
     *)
-      echo "usage: $0 postgres|cc ..." >&2
+      echo "usage: $0 postgres|cc|curl ..." >&2
       exit 2
       ;;
   esac

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"time"
@@ -23,8 +24,8 @@ type measurement struct {
 
 // measure makes a replica, runs the rounds and writes the report.
 func measure(ctx context.Context, o options) (err error) {
-	const cases, slack = 3, 5 * time.Second
-	limit := time.Duration((o.Rounds+1)*cases)*(o.Round+slack) + time.Minute + time.Duration(o.Links)*100*time.Microsecond
+	const cases, slack = 4, 5 * time.Second
+	limit := time.Duration((o.Rounds+1)*cases)*(o.Round+slack) + time.Minute + 2*time.Duration(o.Links)*100*time.Microsecond
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 
@@ -33,9 +34,13 @@ func measure(ctx context.Context, o options) (err error) {
 		return fmt.Errorf("making a directory for the replica: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	fmt.Printf("making a replica of %d links\n", o.Links)
-	if err := fillReplica(ctx, dir, o.Links); err != nil {
-		return err
+	// One for each server: a replica belongs to one process.
+	plain, counting := filepath.Join(dir, "plain"), filepath.Join(dir, "counting")
+	for _, d := range []string{plain, counting} {
+		fmt.Printf("making a replica of %d links\n", o.Links)
+		if err := fillReplica(ctx, d, o.Links); err != nil {
+			return err
+		}
 	}
 
 	bare, err := startServer(ctx, "-kind", kindBare)
@@ -43,16 +48,22 @@ func measure(ctx context.Context, o options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, bare.stop()) }()
-	waypost, err := startServer(ctx, "-kind", kindWaypost, "-dir", dir)
+	waypost, err := startServer(ctx, "-kind", kindWaypost, "-dir", plain)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, waypost.stop()) }()
+	clicks, err := startServer(ctx, "-kind", kindClicks, "-dir", counting, "-journal", filepath.Join(dir, "clicks"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, clicks.stop()) }()
 
 	all := []*measurement{
 		{name: "bare fasthttp", what: "a server with the same settings that answers every request with one constant 302.", server: bare, load: loadConstant},
 		{name: "redirect", what: "the edge server over its replica on disk, asked for existing links uniformly at random.", server: waypost, load: loadHits},
-		{name: "miss", what: "the same server, asked for codes that no link has; it answers 404 with a page.", server: waypost, load: loadMisses},
+		{name: "redirect, counted", what: "the same with every click journaled and gathered into batches, which are not shipped.", server: clicks, load: loadHits},
+		{name: "miss", what: "the server without a journal, asked for codes that no link has; it answers 404 with a page.", server: waypost, load: loadMisses},
 	}
 	if err := runRounds(ctx, o, all); err != nil {
 		return err
@@ -86,7 +97,7 @@ func runRounds(ctx context.Context, o options, all []*measurement) error {
 			us := float64(cpu.Nanoseconds()) / 1e3 / float64(requests)
 			m.rounds = append(m.rounds, us)
 			m.requests += requests
-			fmt.Printf("round %d of %d: %-14s %7.2f µs per request, %d requests\n", round, o.Rounds, m.name, us, requests)
+			fmt.Printf("round %d of %d: %-17s %7.2f µs per request, %d requests\n", round, o.Rounds, m.name, us, requests)
 		}
 		slices.Reverse(order)
 	}

@@ -15,15 +15,17 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"waypost/edge"
+	"waypost/edge/clicks"
 )
 
 // Kinds of servers.
 const (
 	kindBare    = "bare"
 	kindWaypost = "waypost"
+	kindClicks  = "clicks" // the same, with a click journal
 )
 
-// httpServer is what the two kinds have in common.
+// httpServer is what they have in common.
 type httpServer interface {
 	Serve(net.Listener) error
 	Shutdown(context.Context) error
@@ -34,8 +36,9 @@ type httpServer interface {
 // ends, as it does when the measuring process is gone.
 func serve(ctx context.Context, args []string) (err error) {
 	flags := flag.NewFlagSet(partServe, flag.ContinueOnError)
-	kind := flags.String("kind", "", "bare or waypost")
+	kind := flags.String("kind", "", "bare, waypost or clicks")
 	dir := flags.String("dir", "", "directory of the replica")
+	journal := flags.String("journal", "", "directory of the click journal")
 	if err := flags.Parse(args); err != nil {
 		return fmt.Errorf("reading the flags of a server: %w", err)
 	}
@@ -50,6 +53,18 @@ func serve(ctx context.Context, args []string) (err error) {
 		}
 		defer func() { err = errors.Join(err, replica.Close()) }()
 		server = edge.New(edge.Config{Links: replica, DrainTime: time.Millisecond})
+	case kindClicks:
+		replica, err := openReplica(*dir)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, replica.Close()) }()
+		recorded, err := clicks.Open(clicks.Config{Dir: *journal, Node: "bench"})
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, recorded.Close()) }()
+		server = edge.New(edge.Config{Links: replica, Clicks: recorded, DrainTime: time.Millisecond})
 	default:
 		return fmt.Errorf("unknown kind of server %q", *kind)
 	}

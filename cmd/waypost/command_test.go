@@ -161,6 +161,7 @@ func TestHelpTeachesByExamples(t *testing.T) {
 		{"links", "list"},
 		{"links", "delete"},
 		{"links", "import"},
+		{"links", "export"},
 	} {
 		r := devtest.Run(t, nil, append(args, "--help")...)
 		require.Zero(t, r.Code)

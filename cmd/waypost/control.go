@@ -27,6 +27,7 @@ import (
 	"waypost/controlplane"
 	"waypost/controlplane/httpapi"
 	"waypost/controlplane/postgres"
+	"waypost/edge/gossip"
 	"waypost/keyrange"
 	"waypost/replication"
 )
@@ -42,20 +43,22 @@ a PostgreSQL database that ` + "`waypost migrate`" + ` has prepared.`,
   WAYPOST_CONTROL_DATABASE_URL=postgres://waypost@db/waypost waypost control --region us-east-1 \
     --base-url https://go.example.com --cluster-secret-file cluster.key --edge-token-file edge.token`,
 	}
-	p.bind(c, "control", "log")
-	check := func(cfg config.Config) error { return errors.Join(cfg.Log.Check(), cfg.Control.Check()) }
+	p.bind(c, "control", "gossip", "log")
+	check := func(cfg config.Config) error {
+		return errors.Join(cfg.Log.Check(), cfg.Control.Check(), cfg.Gossip.Check())
+	}
 	return p.node(c, check, func(ctx context.Context, cfg config.Config) error {
 		log, err := p.logger(cfg.Log)
 		if err != nil {
 			return err
 		}
-		return runControl(ctx, cfg.Control, log)
+		return runControl(ctx, cfg.Control, cfg.Gossip, log)
 	})
 }
 
 // runControl holds a control plane until ctx ends. Listeners come first, so that a
 // busy address is told before anything is touched.
-func runControl(ctx context.Context, cfg config.Control, log *slog.Logger) (err error) {
+func runControl(ctx context.Context, cfg config.Control, gossip config.Gossip, log *slog.Logger) (err error) {
 	ln, err := node.Listen(ctx, cfg.Addr, "--addr")
 	if err != nil {
 		return err
@@ -72,7 +75,7 @@ func runControl(ctx context.Context, cfg config.Control, log *slog.Logger) (err 
 		return whatToDo(fmt.Errorf("control.database_url: %w", err))
 	}
 	defer db.Close()
-	c := &control{cfg: cfg, log: log, db: db, registry: newRegistry()}
+	c := &control{cfg: cfg, gossip: gossip, log: log, db: db, registry: newRegistry()}
 	if err := c.joinCluster(ctx); err != nil {
 		return err
 	}
@@ -85,10 +88,12 @@ const maxConnections = 10_000
 // control is a running control plane.
 type control struct {
 	cfg      config.Control
+	gossip   config.Gossip
 	log      *slog.Logger
 	db       *postgres.DB
 	registry *prometheus.Registry
 	coder    *keyrange.Coder
+	cluster  replication.Cluster
 }
 
 // joinCluster agrees with the database about what is fixed per cluster, and gives
@@ -103,7 +108,7 @@ func (c *control) joinCluster(ctx context.Context) error {
 		return errors.New("control.cluster_secret: not 32 bytes in hex")
 	}
 	c.coder = keyrange.NewCoder(space, secret)
-	_, err = c.db.EnsureCluster(ctx, postgres.ClusterConfig{
+	c.cluster, err = c.db.EnsureCluster(ctx, postgres.ClusterConfig{
 		CodeLength: c.cfg.CodeLength, PrefixLength: c.cfg.PrefixLength, Secret: secret, DefaultHost: c.ownHost(),
 	})
 	if err != nil {
@@ -137,12 +142,20 @@ func (c *control) serve(ctx context.Context, ln, adminLn net.Listener) error {
 		Logger:              c.log,
 	})
 	registerKeyPool(c.registry, service, c.cfg.Region)
+	peers, err := startGossip(c.gossip, self{
+		node: c.name(), region: waypost.Region(c.cfg.Region), role: gossip.RoleControl, boot: newBoot(), addr: ln.Addr().String(),
+	}, c.registry, c.log)
+	if err != nil {
+		return errors.Join(err, c.closeService(ctx, service))
+	}
+	defer peers.leave(ctx, c.log)
+	fleet := controlplane.NewFleet(controlplane.FleetConfig{Head: c.db, Hints: peers.hints, Logger: c.log})
 	stream, err := replication.NewServer(replication.ServerConfig{Source: c.db, Logger: c.log, Registerer: c.registry})
 	if err != nil {
 		return errors.Join(err, c.closeService(ctx, service))
 	}
 	server := &http.Server{
-		Handler:           c.routes(service, stream, proxies),
+		Handler:           c.routes(service, stream, fleet, proxies),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second, // of a whole request; also what nobody reads before an answer
 		WriteTimeout:      30 * time.Second, // of a whole answer; the stream sets its own
@@ -150,7 +163,7 @@ func (c *control) serve(ctx context.Context, ln, adminLn net.Listener) error {
 		MaxHeaderBytes:    64 << 10,
 		ErrorLog:          slog.NewLogLogger(c.log.Handler(), slog.LevelDebug),
 	}
-	admin := node.Admin{Ready: c.ready, Metrics: c.registry, Logger: c.log}
+	admin := node.Admin{Ready: c.ready, Metrics: c.registry, Members: peers.handler(), Logger: c.log}
 
 	// The admin listener stays open while requests under way end.
 	adminCtx, closeAdmin := context.WithCancel(context.WithoutCancel(ctx))
@@ -159,6 +172,7 @@ func (c *control) serve(ctx context.Context, ln, adminLn net.Listener) error {
 	group.Go(func() error { return admin.Serve(adminCtx, adminLn) })
 	group.Go(func() error { return unlessEnded(ctx, stream.Run(ctx)) })
 	group.Go(func() error { c.db.Maintain(ctx); return nil })
+	group.Go(func() error { fleet.Run(ctx); return nil })
 	group.Go(func() error {
 		defer closeAdmin()
 		return serveHTTP(ctx, server, netutil.LimitListener(ln, maxConnections), c.cfg.ShutdownTimeout, c.log)
@@ -186,26 +200,28 @@ func (c *control) closeService(ctx context.Context, service *controlplane.Servic
 }
 
 // routes puts the stream, which only edges may follow, beside the API.
-func (c *control) routes(service *controlplane.Service, stream *replication.Server, proxies []netip.Prefix) http.Handler {
+func (c *control) routes(service *controlplane.Service, stream *replication.Server, fleet *controlplane.Fleet, proxies []netip.Prefix) http.Handler {
 	api := httpapi.Config{
-		Links: service, BaseURL: c.cfg.BaseURL, Version: productVersion(), Logger: c.log, Metrics: c.registry,
+		Links: service, Fleet: fleet, BaseURL: c.cfg.BaseURL, Version: productVersion(), Logger: c.log, Metrics: c.registry,
 	}
 	if c.cfg.AnonymousWorkspace {
 		api.Anonymous = &controlplane.Actor{Workspace: waypost.DefaultWorkspace, Scopes: []controlplane.Scope{controlplane.ScopeAdmin}}
 	}
 	links := forwardedHost(proxies, httpapi.New(api))
-	tail, snapshot := c.edgesOnly(stream.Stream), c.edgesOnly(stream.Snapshot)
+	edges := map[string]http.Handler{
+		replication.PathStream:   c.edgesOnly(endless(stream.Stream)),
+		replication.PathSnapshot: c.edgesOnly(endless(stream.Snapshot)),
+		httpapi.PathClickBatches: c.edgesOnly(c.ownClicks(httpapi.Ingest(c.db, c.log, c.registry))),
+		httpapi.PathEdgeReports:  c.edgesOnly(httpapi.EdgeReports(fleet, c.log).ServeHTTP),
+	}
 	// Not a ServeMux, which would redirect paths that are not clean: the API judges
 	// those itself.
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch r.URL.Path {
-		case replication.PathStream:
-			tail.ServeHTTP(w, r)
-		case replication.PathSnapshot:
-			snapshot.ServeHTTP(w, r)
-		default:
-			links.ServeHTTP(w, r)
+		if h, ok := edges[r.URL.Path]; ok {
+			h.ServeHTTP(w, r)
+			return
 		}
+		links.ServeHTTP(w, r)
 	})
 }
 
@@ -220,13 +236,34 @@ func (c *control) edgesOnly(next http.HandlerFunc) http.Handler {
 			http.Error(w, "a valid edge token is required", http.StatusUnauthorized)
 			return
 		}
-		// The stream has no end: who does not listen is noticed by its writes.
+		next(w, r)
+	})
+}
+
+// ownClicks turns clicks of another cluster's links away: they would be counted as
+// clicks of unknown links, and be gone. The edge keeps them.
+func (c *control) ownClicks(next http.Handler) http.HandlerFunc {
+	own := hex.EncodeToString(c.cluster[:])
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get(headerCluster) != own {
+			w.Header().Set("Retry-After", "10")
+			http.Error(w, "these are clicks of another cluster's links; the edge keeps them", http.StatusServiceUnavailable)
+			return
+		}
+		next.ServeHTTP(w, r)
+	}
+}
+
+// endless is for requests that are answered for as long as the other side listens,
+// which its writes notice.
+func endless(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
 		if err := http.NewResponseController(w).SetReadDeadline(time.Time{}); err != nil {
 			http.Error(w, "the connection cannot carry a stream", http.StatusInternalServerError)
 			return
 		}
 		next(w, r)
-	})
+	}
 }
 
 // ready says whether PostgreSQL answers, and where its changelog stands.

@@ -17,6 +17,8 @@ import (
 	"waypost/cmd/waypost/internal/config"
 	"waypost/cmd/waypost/internal/node"
 	"waypost/edge"
+	"waypost/edge/gossip"
+	"waypost/edge/report"
 	"waypost/replication"
 )
 
@@ -31,19 +33,21 @@ also when the control plane is out of reach or this edge is started again then.`
   waypost edge --region eu-west-1 --control-url https://control.example.com \
     --data-dir /var/lib/waypost/edge --token-file /run/secrets/edge-token`,
 	}
-	p.bind(c, "edge", "log")
-	check := func(cfg config.Config) error { return errors.Join(cfg.Log.Check(), cfg.Edge.Check()) }
+	p.bind(c, "edge", "gossip", "log")
+	check := func(cfg config.Config) error {
+		return errors.Join(cfg.Log.Check(), cfg.Edge.Check(), cfg.Gossip.Check())
+	}
 	return p.node(c, check, func(ctx context.Context, cfg config.Config) error {
 		log, err := p.logger(cfg.Log)
 		if err != nil {
 			return err
 		}
-		return runEdge(ctx, cfg.Edge, log)
+		return runEdge(ctx, cfg.Edge, cfg.Gossip, log)
 	})
 }
 
 // runEdge holds an edge until ctx ends.
-func runEdge(ctx context.Context, cfg config.Edge, log *slog.Logger) (err error) {
+func runEdge(ctx context.Context, cfg config.Edge, gossip config.Gossip, log *slog.Logger) (err error) {
 	ln, err := node.Listen(ctx, cfg.Addr, "--addr")
 	if err != nil {
 		return err
@@ -56,12 +60,13 @@ func runEdge(ctx context.Context, cfg config.Edge, log *slog.Logger) (err error)
 	defer func() { err = errors.Join(err, closeListener(adminLn)) }()
 
 	registry := newRegistry()
-	store, err := openEdgeStore(cfg, log, registry)
+	recorder := newEdgeClicks(cfg, log, registry)
+	store, err := openEdgeStore(cfg, log, registry, recorder)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	e := &edgeNode{cfg: cfg, log: log.With("node", store.node), store: store, registry: registry}
+	e := &edgeNode{cfg: cfg, log: log.With("node", store.node), store: store, clicks: recorder, gossip: gossip, boot: newBoot(), registry: registry}
 	e.freshness.start = time.Now()
 	e.follower, err = replication.NewFollower(replication.FollowConfig{
 		URL: cfg.ControlURL, Token: cfg.Token.Reveal(), Node: store.node, Region: waypost.Region(cfg.Region),
@@ -78,6 +83,9 @@ type edgeNode struct {
 	cfg       config.Edge
 	log       *slog.Logger
 	store     *edgeStore
+	clicks    *edgeClicks
+	gossip    config.Gossip
+	boot      waypost.BootID
 	follower  *replication.Follower
 	registry  *prometheus.Registry
 	freshness freshness
@@ -89,18 +97,40 @@ func (e *edgeNode) serve(ctx context.Context, ln, adminLn net.Listener) error {
 		return fmt.Errorf("edge.trusted_proxies: %w", err)
 	}
 	e.registerMetrics()
+	peers, err := startGossip(e.gossip, self{
+		node: e.store.node, region: waypost.Region(e.cfg.Region), role: gossip.RoleEdge, boot: e.boot,
+		addr: ln.Addr().String(), position: e.store.Position,
+	}, e.registry, e.log)
+	if err != nil {
+		return err
+	}
+	defer peers.leave(ctx, e.log)
+	reporter, err := report.New(report.Config{
+		URL: e.cfg.ControlURL, Token: e.cfg.Token.Reveal(), Node: e.store.node, Region: waypost.Region(e.cfg.Region),
+		Boot: e.boot, Addr: ln.Addr().String(), AdminAddr: adminLn.Addr().String(), Version: productVersion(),
+		Position: e.store.Position, Logger: e.log, Metrics: e.registry,
+	})
+	if err != nil {
+		return err
+	}
 	server := edge.New(edge.Config{
-		Links: e.store, StrictHosts: e.cfg.StrictHosts, TrustedProxies: proxies,
+		Links: e.store, Clicks: e.clicks, StrictHosts: e.cfg.StrictHosts, TrustedProxies: proxies,
 		Version: productVersion(), Region: waypost.Region(e.cfg.Region), Node: e.store.node,
 		MaxStaleness: e.cfg.MaxStaleness, Staleness: e.freshness.age,
 		Logger: e.log, Metrics: e.registry,
 	})
-	admin := node.Admin{Ready: e.ready, Metrics: e.registry, Logger: e.log}
+	admin := node.Admin{Ready: e.ready, Metrics: e.registry, Members: peers.handler(), Logger: e.log}
 
 	// The admin listener stays open while requests under way end.
 	adminCtx, closeAdmin := context.WithCancel(context.WithoutCancel(ctx))
 	defer closeAdmin()
+	// Clicks are shipped until the last redirect's is.
+	shipCtx, endShip := context.WithCancel(context.WithoutCancel(ctx))
+	defer endShip()
+	shipped := make(chan struct{})
 	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { defer close(shipped); return e.clicks.ship(shipCtx) })
+	group.Go(func() error { reporter.Run(ctx); return nil })
 	group.Go(func() error { return admin.Serve(adminCtx, adminLn) })
 	group.Go(func() error { return e.explain(unlessEnded(ctx, e.follower.Run(ctx))) })
 	group.Go(func() error { e.freshness.watch(ctx, e.follower); return nil })
@@ -108,7 +138,7 @@ func (e *edgeNode) serve(ctx context.Context, ln, adminLn net.Listener) error {
 	group.Go(func() error {
 		defer closeAdmin()
 		<-ctx.Done()
-		return e.drain(ctx, server)
+		return errors.Join(e.drain(ctx, server), e.clicks.finish(shipped, endShip))
 	})
 	err = node.WriteStatus(e.cfg.StatusFile, node.Status{
 		PID: os.Getpid(), Role: "edge", Node: e.store.node, Region: e.cfg.Region,

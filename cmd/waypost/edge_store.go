@@ -33,13 +33,15 @@ type edgeStore struct {
 	node   string // this edge's name; kept in the directory
 	log    *slog.Logger
 	meters prometheus.Registerer
+	clicks *edgeClicks
 
 	dir *datadir.Dir               // set together with db, by the goroutine that follows
 	db  atomic.Pointer[replica.DB] // nil while there is none
 }
 
-func openEdgeStore(cfg config.Edge, log *slog.Logger, meters prometheus.Registerer) (*edgeStore, error) {
-	s := &edgeStore{root: cfg.DataDir, region: cfg.Region, node: cfg.Node, log: log, meters: meters}
+func openEdgeStore(cfg config.Edge, log *slog.Logger, meters prometheus.Registerer, clicks *edgeClicks) (*edgeStore, error) {
+	s := &edgeStore{root: cfg.DataDir, region: cfg.Region, node: cfg.Node, log: log, meters: meters, clicks: clicks}
+	clicks.cluster = s.Cluster
 	marked, err := datadir.Inspect(cfg.DataDir, datadir.Edge)
 	if err != nil {
 		return nil, err
@@ -68,6 +70,7 @@ func (s *edgeStore) open() error {
 		return errors.Join(fmt.Errorf("open the replica in %s: %w", s.root, err), dir.Close())
 	}
 	s.dir = dir
+	s.clicks.open(dir.Path("clicks"), s.node) // before the first redirect
 	s.db.Store(db)
 	return nil
 }
@@ -85,6 +88,9 @@ func (s *edgeStore) nameNode(path string) error {
 			return fmt.Errorf("name of this edge: %w", err)
 		}
 		s.node = s.region + "-" + randomName()
+	}
+	if kept, err := readName(path); err == nil && kept == s.node {
+		return nil // a full disk must not keep an edge from starting
 	}
 	return atomicfile.Write(path, []byte(s.node+"\n"), 0o600)
 }

@@ -16,8 +16,9 @@ import (
 )
 
 func (p *program) linksCommand() *cobra.Command {
-	c := group("links", "Create, find, delete and import links",
-		p.linksCreateCommand(), p.linksGetCommand(), p.linksListCommand(), p.linksDeleteCommand(), p.linksImportCommand())
+	c := group("links", "Create, find, delete, import and export links",
+		p.linksCreateCommand(), p.linksGetCommand(), p.linksListCommand(), p.linksDeleteCommand(),
+		p.linksImportCommand(), p.linksExportCommand())
 	c.Long = `Work with links through the API: the one of --api or WAYPOST_API with the key in
 WAYPOST_API_KEY, or else the development system that runs in --data-dir.`
 	for _, sub := range c.Commands() {

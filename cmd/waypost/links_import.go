@@ -1,7 +1,9 @@
 package main
 
 import (
+	"crypto/sha256"
 	"encoding/csv"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -20,32 +22,51 @@ import (
 // shownRows bounds the rows that are listed on standard error; --report has all.
 const shownRows = 1000
 
+// importing is what the command line says about an import.
+type importing struct {
+	file         string
+	reportFile   string
+	progressFile string
+	resume       bool
+}
+
 func (p *program) linksImportCommand() *cobra.Command {
-	var reportFile string
+	var i importing
 	c := &cobra.Command{
 		Use:   "import FILE.csv",
 		Short: "Create the links of a CSV file, up to 1,000 in a request",
-		Long: `Create the links of a CSV file. Its first line is the header: original_url,title or
-original_url,title,custom_code. "-" reads standard input.
+		Long: `Create the links of a CSV file. Its first line is the header: original_url and any
+of title, custom_code, description, tags (separated by commas), redirect_status and
+expires_at. Files of "waypost links export" can be imported; the links get new codes
+(call the column short_code custom_code to keep the old ones).
+"-" reads standard input.
 
 Each row that is refused is reported with its line and the reason; the others are
-created all the same. Exit code 1 says that some were not. When an answer is lost,
-the import stops and tells the rows that may or may not have been created, rather
-than create them twice.`,
+created all the same. Exit code 1 says that some were not.
+
+The progress is kept in FILE.csv.progress until the import is complete. However it
+was stopped, --resume goes on with it and creates nothing twice: rows of which
+nobody knows are first looked for among the links, after 10 s in which the API can
+finish them. The key needs the scopes links:read and links:write. An import of
+standard input cannot be resumed.`,
 		Example: `  waypost links import links.csv
+  waypost links import links.csv --resume
   waypost links import links.csv --report refused.csv
   waypost links import - --output json < links.csv`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
-			return p.importLinks(c, args[0], reportFile)
+			i.file = args[0]
+			return p.importLinks(c, i)
 		},
 	}
-	c.Flags().StringVar(&reportFile, "report", "", "write rows that were not created to this CSV file instead of standard error")
+	c.Flags().StringVar(&i.reportFile, "report", "", "write rows that were not created to this CSV file instead of standard error")
+	c.Flags().StringVar(&i.progressFile, "progress-file", "", "where the progress is kept (default FILE.csv.progress)")
+	c.Flags().BoolVar(&i.resume, "resume", false, "go on with an import that was stopped")
 	return c
 }
 
-func (p *program) importLinks(c *cobra.Command, name, reportFile string) (err error) {
-	file, size, err := p.openInput(name)
+func (p *program) importLinks(c *cobra.Command, i importing) (err error) {
+	file, size, err := p.openInput(i.file)
 	if err != nil {
 		return err
 	}
@@ -55,30 +76,79 @@ func (p *program) importLinks(c *cobra.Command, name, reportFile string) (err er
 		return err
 	}
 	defer api.Close()
+	journal, err := openJournal(i, file, api.Base())
+	if err != nil {
+		return err
+	}
 
 	began := time.Now()
 	progress, finish := p.progressBar(size)
-	im := linkimport.Import{API: api, Progress: progress}
+	im := linkimport.Import{API: api, Journal: journal, Progress: progress}
 	report, runErr := im.Run(c.Context(), file)
 	finish()
-	if err := p.tellRows(report, reportFile); err != nil {
-		return errors.Join(runErr, err)
+	told := errors.Join(p.tellRows(report, i.reportFile), p.tellSummary(report, time.Since(began)))
+	if runErr != nil && journal != nil && journal.Begun() && !errors.Is(runErr, linkimport.ErrUnreadable) {
+		runErr = fmt.Errorf("%w: continue with --resume", runErr)
 	}
-	summary := fmt.Sprintf("%d of %d rows created, %d refused, %d in doubt, in %s",
-		report.Created, report.Rows, len(report.Refused), len(report.InDoubt), time.Since(began).Round(10*time.Millisecond))
-	if err := p.print(summary, report); err != nil {
-		return errors.Join(runErr, err)
+	return errors.Join(endJournal(journal, runErr, told), verdict(report, runErr), told)
+}
+
+// openJournal begins or goes on with the progress file; there is none, nil, for an
+// input that cannot be read twice.
+func openJournal(i importing, input io.ReadCloser, api string) (*linkimport.Journal, error) {
+	file, ok := input.(*os.File)
+	if !ok {
+		if i.resume || i.progressFile != "" {
+			return nil, &usageError{fmt.Errorf("%s can be read only once, so that its import cannot be resumed: give a file", i.file)}
+		}
+		return nil, nil
 	}
+	hash := sha256.New()
+	size, err := io.Copy(hash, file)
+	if err == nil {
+		_, err = file.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", i.file, err)
+	}
+	name := i.progressFile
+	if name == "" {
+		name = i.file + ".progress"
+	}
+	return linkimport.OpenJournal(name, linkimport.Source{SHA256: hex.EncodeToString(hash.Sum(nil)), Size: size, API: api}, i.resume)
+}
+
+// endJournal removes the progress file when there is nothing left to go on with and
+// the user has been told everything.
+func endJournal(j *linkimport.Journal, runErr, told error) error {
+	switch {
+	case j == nil:
+		return nil
+	case told == nil && (runErr == nil || errors.Is(runErr, linkimport.ErrUnreadable)):
+		return j.Remove()
+	default:
+		return j.Close()
+	}
+}
+
+// verdict is the error that the command ends with.
+func verdict(report linkimport.Report, runErr error) error {
 	if runErr != nil {
 		return fmt.Errorf("the import stopped: %w", runErr)
 	}
-	if n := len(report.Refused) + len(report.InDoubt); n > 0 {
-		return fmt.Errorf("%d rows were not created, or may not have been", n)
+	if n := len(report.Refused); n > 0 {
+		return fmt.Errorf("%d rows were not created", n)
 	}
 	return nil
 }
 
-// openInput gives the file and its size, 0 when that is unknown.
+func (p *program) tellSummary(report linkimport.Report, took time.Duration) error {
+	return p.print(fmt.Sprintf("%d of %d rows created, %d refused, %d in doubt, in %s",
+		report.Created, report.Rows, len(report.Refused), len(report.InDoubt), took.Round(10*time.Millisecond)), report)
+}
+
+// openInput gives the file and its size, 0 when that is unknown. Only what can be
+// read again is an *os.File.
 func (p *program) openInput(name string) (io.ReadCloser, int64, error) {
 	if name == "-" {
 		return io.NopCloser(p.stdin), 0, nil
@@ -93,6 +163,9 @@ func (p *program) openInput(name string) (io.ReadCloser, int64, error) {
 	}
 	if err != nil {
 		return nil, 0, &usageError{errors.Join(err, f.Close())}
+	}
+	if !info.Mode().IsRegular() {
+		return struct{ io.ReadCloser }{f}, 0, nil
 	}
 	return f, info.Size(), nil
 }

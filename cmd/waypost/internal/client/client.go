@@ -46,6 +46,9 @@ func New(base, key string) (*Client, error) {
 	return &Client{base: strings.TrimSuffix(base, "/"), key: key, http: &http.Client{Transport: transport}}, nil
 }
 
+// Base is the API's address.
+func (c *Client) Base() string { return c.base }
+
 // Close frees the connections that are kept open.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
@@ -91,19 +94,34 @@ func Transient(err error) (after time.Duration, ok bool) {
 	return 0, !Processed(err)
 }
 
+// Passing reports whether another try of a request that changes nothing is of use
+// after err, and how long the API asks to wait before it.
+func Passing(err error) (after time.Duration, ok bool) {
+	if p, is := errors.AsType[*Problem](err); is {
+		return p.RetryAfter, p.Status >= 500 || p.Status == http.StatusTooManyRequests || p.Status == http.StatusRequestTimeout
+	}
+	return 0, true
+}
+
 // do sends one request and reads the answer into out, unless that is nil.
 func (c *Client) do(ctx context.Context, method, path string, in, out any) error {
+	_, err := c.ask(ctx, method, path, in, out)
+	return err
+}
+
+// ask is do with the header of the answer, when there was a good one.
+func (c *Client) ask(ctx context.Context, method, path string, in, out any) (http.Header, error) {
 	var body io.Reader = http.NoBody
 	if in != nil {
 		encoded, err := json.Marshal(in)
 		if err != nil {
-			return fmt.Errorf("encode the request: %w", err)
+			return nil, fmt.Errorf("encode the request: %w", err)
 		}
 		body = bytes.NewReader(encoded)
 	}
 	req, err := http.NewRequestWithContext(ctx, method, c.base+path, body)
 	if err != nil {
-		return fmt.Errorf("make the request: %w", err)
+		return nil, fmt.Errorf("make the request: %w", err)
 	}
 	req.Header.Set("User-Agent", "waypost-cli")
 	if in != nil {
@@ -114,25 +132,25 @@ func (c *Client) do(ctx context.Context, method, path string, in, out any) error
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return c.unreachable(err)
+		return nil, c.unreachable(err)
 	}
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	if err = errors.Join(err, resp.Body.Close()); err != nil {
-		return fmt.Errorf("read the answer of %s: %w", c.base, err)
+		return nil, fmt.Errorf("read the answer of %s: %w", c.base, err)
 	}
 	if len(answer) > maxAnswer {
-		return fmt.Errorf("the answer of %s is larger than %d bytes", c.base, maxAnswer)
+		return nil, fmt.Errorf("the answer of %s is larger than %d bytes", c.base, maxAnswer)
 	}
 	if resp.StatusCode >= 300 {
-		return problem(resp, answer)
+		return nil, problem(resp, answer)
 	}
 	if out == nil {
-		return nil
+		return resp.Header, nil
 	}
 	if err := json.Unmarshal(answer, out); err != nil {
-		return fmt.Errorf("%s does not answer like the API of Waypost: %w", c.base, err)
+		return nil, fmt.Errorf("%s does not answer like the API of Waypost: %w", c.base, err)
 	}
-	return nil
+	return resp.Header, nil
 }
 
 // unreachable drops what net/http says before the cause, and adds what to do.

@@ -33,11 +33,15 @@ type Link struct {
 
 // NewLink is a wish for a link. Zero fields are left to the API.
 type NewLink struct {
-	OriginalURL      string `json:"original_url"`
-	CustomCode       string `json:"custom_code,omitempty"`
-	Title            string `json:"title,omitempty"`
-	ExpiresInSeconds int64  `json:"expires_in_seconds,omitempty"`
-	RedirectStatus   int    `json:"redirect_status,omitempty"`
+	OriginalURL      string    `json:"original_url"`
+	CustomCode       string    `json:"custom_code,omitempty"`
+	Title            string    `json:"title,omitempty"`
+	Description      string    `json:"description,omitempty"`
+	Tags             []string  `json:"tags,omitempty"`
+	ExpiresInSeconds int64     `json:"expires_in_seconds,omitempty"`
+	ExpiresAt        time.Time `json:"expires_at,omitzero"`
+	RedirectStatus   int       `json:"redirect_status,omitempty"`
+	CreatedBy        string    `json:"created_by,omitempty"`
 }
 
 // Outcome is what became of one wish of many: a link, or the reason why not.
@@ -51,6 +55,16 @@ type Outcome struct {
 type Page struct {
 	Links []Link `json:"urls"`
 	Next  string `json:"next_cursor"`
+
+	// Time is when the API answered, by its own clock, to the second; zero when it
+	// does not say.
+	Time time.Time `json:"-"`
+}
+
+// RawPage is a page whose links are the JSON objects that the API sent.
+type RawPage struct {
+	Links []json.RawMessage `json:"urls"`
+	Next  string            `json:"next_cursor"`
 }
 
 // Create makes one link.
@@ -88,11 +102,28 @@ func (c *Client) Delete(ctx context.Context, code string) error {
 
 // List gives one page of at most limit links. An empty cursor begins at the newest.
 func (c *Client) List(ctx context.Context, limit int, cursor string) (Page, error) {
+	var p Page
+	header, err := c.ask(ctx, http.MethodGet, pagePath(limit, cursor), nil, &p)
+	if err != nil {
+		return Page{}, err
+	}
+	if at, err := http.ParseTime(header.Get("Date")); err == nil {
+		p.Time = at
+	}
+	return p, nil
+}
+
+// ListRaw is List for what passes links on as they are.
+func (c *Client) ListRaw(ctx context.Context, limit int, cursor string) (RawPage, error) {
+	var p RawPage
+	err := c.do(ctx, http.MethodGet, pagePath(limit, cursor), nil, &p)
+	return p, err
+}
+
+func pagePath(limit int, cursor string) string {
 	query := url.Values{"limit": {strconv.Itoa(limit)}}
 	if cursor != "" {
 		query.Set("cursor", cursor)
 	}
-	var p Page
-	err := c.do(ctx, http.MethodGet, linksPath+"?"+query.Encode(), nil, &p)
-	return p, err
+	return linksPath + "?" + query.Encode()
 }

@@ -67,6 +67,26 @@ func (e *Edge) Check() error {
 	)
 }
 
+// Check judges the settings of gossip, in which a node need not take part.
+func (g *Gossip) Check() error {
+	if g.Addr == "" {
+		return nil
+	}
+	_, bad := netip.ParseAddrPort(g.Addr)
+	if bad != nil {
+		bad = fmt.Errorf("%q is no address such as 10.0.0.1:7946", g.Addr)
+	}
+	key, err := hex.DecodeString(g.Key.Reveal())
+	if err != nil || len(key) != 32 {
+		err = errors.New("gossip.key: not 32 bytes in hex; `openssl rand -hex 32` makes one, for all nodes")
+	}
+	return first(
+		prefixed("gossip.addr", bad),
+		required("gossip.key", g.Key.Reveal(), "set WAYPOST_GOSSIP_KEY, or --gossip-key-file; `openssl rand -hex 32` makes one, for all nodes"),
+		err,
+	)
+}
+
 // ParseNetworks reads networks, or single addresses, such as 10.0.0.0/8 and ::1.
 func ParseNetworks(texts []string) ([]netip.Prefix, error) {
 	var networks []netip.Prefix

@@ -19,6 +19,7 @@ type Config struct {
 	Log     Log     `yaml:"log"`
 	Control Control `yaml:"control"`
 	Edge    Edge    `yaml:"edge"`
+	Gossip  Gossip  `yaml:"gossip"`
 	Dev     Dev     `yaml:"dev"`
 	Client  Client  `yaml:"client"`
 }
@@ -63,12 +64,22 @@ type Edge struct {
 	ControlURL      string        `yaml:"control_url" help:"control plane to follow, such as http://10.0.0.1:8080"`
 	Token           Secret        `yaml:"token" flag:"-" help:"bearer token, the control plane's edge_token"`
 	TokenFile       string        `yaml:"token_file" help:"file that holds the token"`
-	DataDir         string        `yaml:"data_dir" help:"directory of the replica; belongs to this edge alone"`
+	DataDir         string        `yaml:"data_dir" help:"directory of the replica and of the clicks that are not counted yet; belongs to this edge alone"`
 	StrictHosts     bool          `yaml:"strict_hosts" help:"answer 404 for hosts that are no known domain"`
 	TrustedProxies  []string      `yaml:"trusted_proxies" help:"networks whose X-Forwarded-* headers count, such as 10.0.0.0/8"`
 	MaxStaleness    time.Duration `yaml:"max_staleness" help:"tell in a header when the replica is older than this; 0: never"`
 	StatusFile      string        `yaml:"status_file" help:"file that tells the process id and addresses once all listeners are open"`
 	ShutdownTimeout time.Duration `yaml:"shutdown_timeout" help:"how long requests under way may take at the end"`
+}
+
+// Gossip is how nodes tell each other where they stand, encrypted. It only hints:
+// without it everything works, and an edge that is cut off learns less.
+type Gossip struct {
+	Addr      string   `yaml:"addr" flag:"gossip-addr" help:"address to gossip on, IP:PORT, UDP and TCP; empty: no gossip"`
+	Advertise string   `yaml:"advertise" flag:"gossip-advertise" help:"IP:PORT at which other nodes reach this one; default: gossip.addr"`
+	Seeds     []string `yaml:"seeds" flag:"gossip-seeds" help:"nodes to join through, HOST:PORT"`
+	Key       Secret   `yaml:"key" flag:"-" help:"secret of all nodes that gossip, 32 random bytes in hex"`
+	KeyFile   string   `yaml:"key_file" flag:"gossip-key-file" help:"file that holds the gossip key"`
 }
 
 // Dev is the development system: everything on one machine.

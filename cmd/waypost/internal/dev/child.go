@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -64,13 +65,14 @@ func (s *system) startControl(databaseURL string) func(context.Context) (process
 		c.AnonymousWorkspace = true
 		c.ShutdownTimeout = min(c.ShutdownTimeout, stopControl/2)
 		c.StatusFile = s.dir.Path("control.status")
-		return s.startChild(ctx, "control", settings.Environ("control", "log"), c.StatusFile, "control")
+		settings.Gossip = s.gossip(0)
+		return s.startChild(ctx, "control", settings.Environ("control", "gossip", "log"), c.StatusFile, "control")
 	}
 }
 
 // startEdge runs an edge. Its directory, and so its identity, follows its region,
 // whatever its address is this time.
-func (s *system) startEdge(e edge) func(context.Context) (process, error) {
+func (s *system) startEdge(i int, e edge) func(context.Context) (process, error) {
 	return func(ctx context.Context) (process, error) {
 		settings := s.cfg.Settings
 		c := &settings.Edge
@@ -82,7 +84,16 @@ func (s *system) startEdge(e edge) func(context.Context) (process, error) {
 		c.TrustedProxies = loopback
 		c.ShutdownTimeout = min(c.ShutdownTimeout, stopEdges/2)
 		c.StatusFile = s.dir.Path("edge-" + string(e.Region) + ".status")
-		return s.startChild(ctx, "edge "+string(e.Region), settings.Environ("edge", "log"), c.StatusFile, "edge", "--region", c.Region)
+		settings.Gossip = s.gossip(1 + i)
+		return s.startChild(ctx, "edge "+string(e.Region), settings.Environ("edge", "gossip", "log"), c.StatusFile, "edge", "--region", c.Region)
+	}
+}
+
+// gossip is the part of one process, which joins through all others.
+func (s *system) gossip(i int) config.Gossip {
+	return config.Gossip{
+		Addr: s.plan.gossip[i], KeyFile: s.secrets.gossipFile,
+		Seeds: slices.Concat(s.plan.gossip[:i], s.plan.gossip[i+1:]),
 	}
 }
 

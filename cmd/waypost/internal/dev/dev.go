@@ -203,7 +203,7 @@ func (s *system) beginEdges(ctx context.Context) ([]*keeper, error) {
 	var edges []*keeper
 	var group errgroup.Group
 	for i, e := range s.plan.edges {
-		k := s.keeper("edge "+string(e.Region), stopEdges, s.startEdge(e), func(p process) error { return s.state.setEdge(i, e, p) })
+		k := s.keeper("edge "+string(e.Region), stopEdges, s.startEdge(i, e), func(p process) error { return s.state.setEdge(i, e, p) })
 		edges = append(edges, k)
 		group.Go(func() error { return k.begin(ctx) })
 	}

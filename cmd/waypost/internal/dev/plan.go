@@ -23,7 +23,8 @@ type edge struct {
 type plan struct {
 	control  string // address
 	edges    []edge
-	baseURL  string // "" until the first edge's port is known
+	baseURL  string   // "" until the first edge's port is known
+	gossip   []string // addresses of the control plane and of each edge
 	logLevel slog.Level
 }
 
@@ -99,6 +100,11 @@ func (p *plan) claimPorts(ctx context.Context) (err error) {
 	claims := []claim{{&p.control, "--control-addr"}}
 	for i := range p.edges {
 		claims = append(claims, claim{&p.edges[i].Addr, "--edges"})
+	}
+	p.gossip = make([]string, 1+len(p.edges))
+	for i := range p.gossip {
+		p.gossip[i] = "127.0.0.1:0"
+		claims = append(claims, claim{&p.gossip[i], "--edges"})
 	}
 	for _, c := range claims {
 		ln, busy := node.Listen(ctx, *c.addr, c.flag)

@@ -19,6 +19,7 @@ import (
 type secrets struct {
 	clusterFile string
 	tokenFile   string
+	gossipFile  string
 	apiKey      string
 }
 
@@ -30,12 +31,13 @@ func loadSecrets(dir string, database bool) (secrets, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return secrets{}, fmt.Errorf("secrets: %w", err)
 	}
-	s := secrets{clusterFile: filepath.Join(dir, "cluster"), tokenFile: filepath.Join(dir, "edge-token")}
+	s := secrets{clusterFile: filepath.Join(dir, "cluster"), tokenFile: filepath.Join(dir, "edge-token"), gossipFile: filepath.Join(dir, "gossip-key")}
 	_, err1 := loadSecret(s.clusterFile, randomHex)
 	_, err2 := loadSecret(s.tokenFile, randomHex)
+	_, err4 := loadSecret(s.gossipFile, randomHex)
 	key, err3 := loadSecret(filepath.Join(dir, "api-key"), controlplane.NewKey)
 	s.apiKey = key
-	return s, errors.Join(err1, err2, err3)
+	return s, errors.Join(err1, err2, err3, err4)
 }
 
 // loadSecret reads a secret, or makes and keeps one.

@@ -1,10 +1,13 @@
-// Package linkimport creates the links of a CSV file through the API, in bulk, and
-// accounts for every row of the file: created, refused, or in doubt. It shows
-// nothing; what users see is up to the command.
+// Package linkimport creates the links of a CSV file through the API, in bulk and
+// each once, and accounts for every row of the file: created, refused, or in doubt.
+// An import that stopped or was killed goes on from its [Journal]. The package
+// shows nothing; what users see is up to the command.
 package linkimport
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -23,14 +26,26 @@ const (
 // API is what an import needs of the control plane.
 type API interface {
 	CreateBulk(ctx context.Context, ns []client.NewLink) ([]client.Outcome, error)
+
+	// List is asked for the API's time, and for links when an answer was lost.
+	List(ctx context.Context, limit int, cursor string) (client.Page, error)
 }
 
 // Import says how a file is brought in.
 type Import struct {
 	API API
 
-	// Attempts bounds how often a batch is sent that surely had no effect; default 5.
+	// Journal keeps what a later run needs to go on; nil keeps nothing.
+	Journal *Journal
+
+	// Attempts bounds how often a request is sent that surely had no effect, or
+	// changes nothing; default 8, which takes about 16 s.
 	Attempts int
+
+	// Settle is how long the API must have been answering again before a request
+	// whose answer was lost is sure to be finished or refused; default 10 s. The
+	// API gives up a request after 5 s.
+	Settle time.Duration
 
 	// Wait pauses between attempts; default: the time that passes, or ctx's error.
 	Wait func(ctx context.Context, d time.Duration) error
@@ -49,8 +64,8 @@ type Row struct {
 	Whole       bool   `json:"-"` // one of many with this fate: Run's error tells it for all of them
 }
 
-// Report accounts for the rows of a file. Rows = Created + refused + in doubt,
-// when the import came to the end of the file.
+// Report accounts for the rows of a file as far as the import came, runs before
+// this one included: Rows = Created + refused + in doubt.
 type Report struct {
 	Rows    int   `json:"rows"`
 	Created int   `json:"created"`
@@ -58,117 +73,137 @@ type Report struct {
 	InDoubt []Row `json:"in_doubt"` // may or may not have been created
 }
 
+// ErrUnreadable says that the rest of a file can never be read. What comes before
+// is imported, so that there is nothing to go on with.
+var ErrUnreadable = errors.New("the rest of the file cannot be read")
+
 // Run imports the whole file, or as far as it gets. A refused row is no error. An
-// error says why it stopped early; the report tells how far that was, and which
-// rows are in doubt, because sending them again could create them twice.
-func (im *Import) Run(ctx context.Context, file io.Reader) (report Report, err error) {
-	report = Report{Refused: []Row{}, InDoubt: []Row{}}
-	defer func() {
-		slices.SortStableFunc(report.Refused, func(a, b Row) int { return a.Line - b.Line })
-	}()
-	reader, err := newReader(file)
-	if err != nil {
-		return report, err
+// error says why it stopped early; the report tells how far that was. With a
+// journal of an earlier run of the same file, it goes on from there.
+func (im *Import) Run(ctx context.Context, file io.Reader) (Report, error) {
+	r := &run{Import: *im, report: Report{Refused: []Row{}, InDoubt: []Row{}}}
+	if r.Attempts == 0 {
+		r.Attempts = 8
 	}
-	for done := false; !done; {
-		var batch []row
-		for size := 0; len(batch) < batchRows && size < batchBytes; {
-			r, err := reader.next()
-			if errors.Is(err, io.EOF) {
-				done = true
-				break
-			}
-			if bad, ok := errors.AsType[*badRow](err); ok {
-				report.Rows++
-				report.Refused = append(report.Refused, Row{Line: bad.line, Reason: bad.reason})
-				continue
-			}
-			if err != nil {
-				// What was read before is good and need not be lost.
-				return report, errors.Join(im.create(ctx, batch, &report), err)
-			}
-			report.Rows++
-			size += len(r.link.OriginalURL) + len(r.link.Title)
-			batch = append(batch, r)
-		}
-		if err := im.create(ctx, batch, &report); err != nil {
-			return report, err
-		}
-		if im.Progress != nil {
-			im.Progress(report.Rows, reader.offset())
-		}
+	if r.Settle == 0 {
+		r.Settle = 10 * time.Second
 	}
-	return report, nil
+	if r.Wait == nil {
+		r.Wait = pause
+	}
+	err := r.all(ctx, file)
+	slices.SortStableFunc(r.report.Refused, func(a, b Row) int { return a.Line - b.Line })
+	return r.report, err
 }
 
-// create sends one batch and books the outcomes.
-func (im *Import) create(ctx context.Context, batch []row, report *Report) error {
-	if len(batch) == 0 {
-		return nil
+// run is one run of an import.
+type run struct {
+	Import // without zero fields, but for Journal and Progress
+
+	reader *reader
+	report Report
+	tag    string // what created_by begins with for every link of this import
+
+	// The API's clock, as it was told at a moment of our own.
+	apiTime, ourTime time.Time
+}
+
+func (r *run) all(ctx context.Context, file io.Reader) error {
+	var err error
+	if r.reader, err = newReader(file); err != nil {
+		return err
 	}
-	links := make([]client.NewLink, len(batch))
-	for i, r := range batch {
-		links[i] = r.link
+	id := rand.Text()
+	var unsettled *flight
+	if j := r.Journal; j != nil {
+		id = j.id()
+		unsettled = j.flight
+		r.report.Rows, r.report.Created = j.total.Rows, j.total.Created
+		r.report.Refused = append(r.report.Refused, j.total.Refused...)
+		r.reader.skip = j.total.Line
 	}
-	outcomes, err := im.send(ctx, links)
-	if err != nil {
-		list := &report.Refused
-		verdict := "nothing was created of lines"
-		if client.Processed(err) {
-			list, verdict = &report.InDoubt, "nobody knows what was created of lines"
-		}
-		for _, r := range batch {
-			row := r.because(0, err.Error())
-			row.Whole = true
-			*list = append(*list, row)
-		}
-		return fmt.Errorf("%s %d to %d: %w", verdict, batch[0].line, batch[len(batch)-1].line, err)
+	r.tag = "import:" + id + ":"
+	if err := r.readClock(ctx); err != nil {
+		return fmt.Errorf("nothing was sent: %w", err)
 	}
-	for i, o := range outcomes {
-		switch {
-		case o.Status >= 500:
-			report.InDoubt = append(report.InDoubt, batch[i].because(o.Status, reasonOf(o)))
-		case o.Link == nil:
-			report.Refused = append(report.Refused, batch[i].because(o.Status, reasonOf(o)))
-		default:
-			report.Created++
+	for end := false; !end; {
+		until := 0
+		if unsettled != nil {
+			until = unsettled.Last
 		}
+		b, readErr := r.reader.batch(until)
+		if err := r.one(ctx, b, unsettled); err != nil {
+			return err
+		}
+		if readErr != nil {
+			return readErr
+		}
+		if r.Progress != nil {
+			r.Progress(r.report.Rows, r.reader.offset())
+		}
+		unsettled, end = nil, b.end
 	}
 	return nil
 }
 
-func reasonOf(o client.Outcome) string {
-	if o.Error == nil {
-		return "the API gave no reason"
+// one brings a batch to its end, and notes it in the journal. Unsettled is set
+// when an earlier run has sent it and did not learn what became of it.
+func (r *run) one(ctx context.Context, b batch, unsettled *flight) error {
+	before := r.report
+	for _, bad := range b.bad {
+		r.refuse(bad)
 	}
-	return o.Error.Detail
+	if len(b.rows) > 0 {
+		f, doubt := unsettled, errInterrupted
+		if f == nil {
+			f = &flight{First: b.rows[0].line, Last: b.rows[len(b.rows)-1].line, At: r.now()}
+			doubt = nil
+			if err := r.Journal.sending(*f); err != nil {
+				return err
+			}
+		}
+		if err := r.deliver(ctx, *f, b.rows, doubt); err != nil {
+			return err
+		}
+	}
+	return r.Journal.done(stretch{
+		Line: b.last, Rows: r.report.Rows - before.Rows, Created: r.report.Created - before.Created,
+		Refused: r.report.Refused[len(before.Refused):],
+	})
 }
 
-// send repeats a request as long as it surely had no effect, waiting twice as
-// long each time.
-func (im *Import) send(ctx context.Context, links []client.NewLink) ([]client.Outcome, error) {
-	attempts, wait := im.Attempts, im.Wait
-	if attempts == 0 {
-		attempts = 5
+func (r *run) refuse(row Row) {
+	r.report.Rows++
+	r.report.Refused = append(r.report.Refused, row)
+}
+
+func (r *run) created(n int) {
+	r.report.Rows += n
+	r.report.Created += n
+}
+
+// readClock learns the API's time, and that links may be read, which settling needs.
+func (r *run) readClock(ctx context.Context) error {
+	page, err := r.list(ctx, 1, "")
+	if err != nil {
+		return err
 	}
-	if wait == nil {
-		wait = pause
+	r.apiTime, r.ourTime = page.Time, time.Now()
+	if r.apiTime.IsZero() {
+		r.apiTime = r.ourTime
 	}
-	delay := 250 * time.Millisecond
-	for attempt := 1; ; attempt++ {
-		outcomes, err := im.API.CreateBulk(ctx, links)
-		if err == nil {
-			return outcomes, nil
-		}
-		after, again := client.Transient(err)
-		if !again || attempt == attempts {
-			return nil, err
-		}
-		if waitErr := wait(ctx, max(delay, after)); waitErr != nil {
-			return nil, err // the last request had no effect, whatever ended the wait
-		}
-		delay *= 2
-	}
+	return nil
+}
+
+// now is the API's time. While our machine sleeps it falls behind, never ahead,
+// and then settling only looks at more links than it has to.
+func (r *run) now() time.Time { return r.apiTime.Add(time.Since(r.ourTime)).UTC() }
+
+// newRunID tells imports of the same file apart.
+func newRunID() string {
+	var b [4]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
 }
 
 func pause(ctx context.Context, d time.Duration) error {

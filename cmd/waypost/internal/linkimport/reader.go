@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"waypost/cmd/waypost/internal/client"
 )
@@ -20,6 +22,10 @@ const maxRow = 256 << 10
 type row struct {
 	line int
 	link client.NewLink
+
+	// As the API failed at it, zero when it has not.
+	status int
+	reason string
 }
 
 func (r row) because(status int, reason string) Row {
@@ -39,10 +45,58 @@ type reader struct {
 	csv     *csv.Reader
 	budget  *budget
 	columns []string
+	set     []func(*client.NewLink, string) error // by column
+	skip    int                                   // rows up to this line are left out
 }
 
-// newReader reads the header: original_url, title and custom_code in any order,
-// of which only the first must be there.
+// column gives how a cell of a column gets into a link; known is whether a file may
+// have it. Some are of an export only, and say nothing about a new link.
+func column(name string) (set func(*client.NewLink, string) error, known bool) {
+	switch name {
+	case "original_url":
+		return func(n *client.NewLink, s string) error { n.OriginalURL = s; return nil }, true
+	case "title":
+		return func(n *client.NewLink, s string) error { n.Title = s; return nil }, true
+	case "custom_code":
+		return func(n *client.NewLink, s string) error { n.CustomCode = s; return nil }, true
+	case "description":
+		return func(n *client.NewLink, s string) error { n.Description = s; return nil }, true
+	case "tags":
+		return func(n *client.NewLink, s string) (err error) { n.Tags, err = SplitTags(s); return err }, true
+	case "redirect_status":
+		return setStatus, true
+	case "expires_at":
+		return setExpiry, true
+	case "short_code", "click_count", "created_at":
+		return func(*client.NewLink, string) error { return nil }, true
+	default:
+		return nil, false
+	}
+}
+
+func setStatus(n *client.NewLink, s string) (err error) {
+	if s == "" {
+		return nil
+	}
+	if n.RedirectStatus, err = strconv.Atoi(s); err != nil {
+		return fmt.Errorf("redirect_status %q is no number", s)
+	}
+	return nil
+}
+
+func setExpiry(n *client.NewLink, s string) (err error) {
+	if s == "" {
+		return nil
+	}
+	if n.ExpiresAt, err = time.Parse(time.RFC3339, s); err != nil {
+		return fmt.Errorf("expires_at %q is no time such as 2030-12-31T00:00:00Z", s)
+	}
+	return nil
+}
+
+const headerHint = "it must be original_url and any of title, custom_code, description, tags, redirect_status, expires_at"
+
+// newReader reads the header, in which only original_url must be.
 func newReader(file io.Reader) (*reader, error) {
 	buffered := bufio.NewReader(file)
 	if mark, err := buffered.Peek(3); err == nil && string(mark) == "\uFEFF" {
@@ -56,20 +110,21 @@ func newReader(file io.Reader) (*reader, error) {
 	r.csv.ReuseRecord = true
 	header, err := r.csv.Read()
 	if errors.Is(err, io.EOF) {
-		return nil, errors.New("the file is empty: its first line must be original_url,title or original_url,title,custom_code")
+		return nil, errors.New("the file is empty: its first line must be a header such as original_url,title")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the header: %w", err)
 	}
 	for i, name := range header {
 		name = strings.ToLower(strings.TrimSpace(name))
-		if !slices.Contains([]string{"original_url", "title", "custom_code"}, name) || slices.Contains(r.columns[:i], name) {
-			return nil, fmt.Errorf("the header has a column %q: it must be original_url,title or original_url,title,custom_code", header[i])
+		set, known := column(name)
+		if !known || slices.Contains(r.columns[:i], name) {
+			return nil, fmt.Errorf("the header has a column %q: %s", header[i], headerHint)
 		}
-		r.columns = append(r.columns, name)
+		r.columns, r.set = append(r.columns, name), append(r.set, set)
 	}
 	if !slices.Contains(r.columns, "original_url") {
-		return nil, errors.New("the header lacks original_url: it must be original_url,title or original_url,title,custom_code")
+		return nil, errors.New("the header lacks original_url: " + headerHint)
 	}
 	return r, nil
 }
@@ -96,17 +151,82 @@ func (r *reader) next() (row, error) {
 		return row{}, &badRow{line: line, reason: fmt.Sprintf("%d fields instead of %d", len(fields), len(r.columns))}
 	}
 	next := row{line: line}
-	for i, name := range r.columns {
-		switch name {
-		case "original_url":
-			next.link.OriginalURL = fields[i]
-		case "title":
-			next.link.Title = fields[i]
-		case "custom_code":
-			next.link.CustomCode = fields[i]
+	for i, set := range r.set {
+		if err := set(&next.link, fields[i]); err != nil {
+			return row{}, &badRow{line: line, reason: err.Error()}
 		}
 	}
 	return next, nil
+}
+
+// batch is what is sent at once, and the rows between that cannot be.
+type batch struct {
+	rows []row
+	bad  []Row
+	last int  // line of the last row of both kinds; the one before when there is none
+	end  bool // of the file
+}
+
+// batch gathers the rows of one request; when until is not 0, those up to that
+// line, which fitted into one request before. With an error it is what came before.
+func (r *reader) batch(until int) (batch, error) {
+	b := batch{last: r.skip}
+	for size := 0; ; {
+		if until == 0 && (len(b.rows)+len(b.bad) >= batchRows || size >= batchBytes) || until != 0 && b.last >= until {
+			break
+		}
+		next, err := r.next()
+		bad, isBad := errors.AsType[*badRow](err)
+		switch {
+		case isBad && bad.line > r.skip:
+			b.bad = append(b.bad, Row{Line: bad.line, Reason: bad.reason})
+			b.last = bad.line
+		case isBad: // done in an earlier run
+		case errors.Is(err, io.EOF):
+			b.end = true
+			return b, nil
+		case err != nil:
+			return b, err
+		case next.line > r.skip:
+			size += next.size()
+			b.rows = append(b.rows, next)
+			b.last = next.line
+		}
+	}
+	r.skip = b.last
+	return b, nil
+}
+
+func (r row) size() int {
+	n := len(r.link.OriginalURL) + len(r.link.Title) + len(r.link.Description)
+	for _, tag := range r.link.Tags {
+		n += len(tag)
+	}
+	return n
+}
+
+// SplitTags reads the tags of a cell, which is a line of CSV of its own: a,b or
+// a,"b, with a comma".
+func SplitTags(cell string) ([]string, error) {
+	if cell == "" {
+		return nil, nil
+	}
+	tags, err := csv.NewReader(strings.NewReader(cell)).Read()
+	if err != nil {
+		return nil, fmt.Errorf("tags %q are not separated by commas: %w", cell, err)
+	}
+	return tags, nil
+}
+
+// JoinTags makes a cell that SplitTags reads.
+func JoinTags(tags []string) (string, error) {
+	var b strings.Builder
+	w := csv.NewWriter(&b)
+	if err := w.Write(tags); err != nil {
+		return "", fmt.Errorf("join tags: %w", err)
+	}
+	w.Flush()
+	return strings.TrimSuffix(b.String(), "\n"), nil
 }
 
 func (r *reader) offset() int64 { return r.csv.InputOffset() }
@@ -120,7 +240,7 @@ type budget struct {
 
 func (b *budget) Read(p []byte) (int, error) {
 	if b.left <= 0 {
-		return 0, fmt.Errorf("a row is longer than %d bytes: is a quote never closed?", maxRow)
+		return 0, fmt.Errorf("%w: a row is longer than %d bytes: is a quote never closed?", ErrUnreadable, maxRow)
 	}
 	n, err := b.from.Read(p[:min(len(p), b.left)])
 	b.left -= n

@@ -24,6 +24,9 @@ type Admin struct {
 	// Metrics is what /metrics shows.
 	Metrics prometheus.Gatherer
 
+	// Members answers GET /members, what is known by gossip; nil: there is none.
+	Members http.Handler
+
 	Logger *slog.Logger
 }
 
@@ -66,6 +69,9 @@ func (a Admin) handler() http.Handler {
 	mux.Handle("GET /metrics", promhttp.HandlerFor(a.Metrics, promhttp.HandlerOpts{
 		ErrorLog: slog.NewLogLogger(a.Logger.Handler(), slog.LevelError),
 	}))
+	if a.Members != nil {
+		mux.Handle("GET /members", a.Members)
+	}
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)

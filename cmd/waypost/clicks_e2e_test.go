@@ -1,0 +1,425 @@
+package main_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"hash/fnv"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"waypost/cmd/waypost/devtest"
+	"waypost/cmd/waypost/internal/client"
+)
+
+// visit is a request of testdata/clicks.tsv.
+type visit struct{ method, path, referrer, agent string }
+
+func recordedVisits(t *testing.T) []visit {
+	t.Helper()
+	f, err := os.Open("../../testdata/clicks.tsv")
+	require.NoError(t, err)
+	lines := csv.NewReader(f)
+	lines.Comma, lines.LazyQuotes, lines.FieldsPerRecord = '\t', true, 4
+	rows, err := lines.ReadAll()
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+	visits := make([]visit, 0, len(rows))
+	for _, row := range rows[1:] {
+		visits = append(visits, visit{method: row[0], path: row[1], referrer: row[2], agent: row[3]})
+	}
+	require.Len(t, visits, 1500)
+	return visits
+}
+
+// to sends the visit to a link and gives the status of the answer.
+func (v visit) to(t *testing.T, edge, code string) int {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), v.method, edge+"/"+code, http.NoBody)
+	require.NoError(t, err)
+	req.Header.Set("User-Agent", v.agent)
+	if v.referrer != "" {
+		req.Header.Set("Referer", v.referrer)
+	}
+	res, err := visitor.Do(req)
+	require.NoError(t, err)
+	_, err = io.Copy(io.Discard, res.Body)
+	require.NoError(t, errors.Join(err, res.Body.Close()))
+	return res.StatusCode
+}
+
+// clickedSystem is a development system with links that are on every edge, none
+// of which has been clicked.
+type clickedSystem struct {
+	*devtest.System
+	t      *testing.T
+	codes  []string // of the links that visits are spread over
+	marker string   // a link for settled
+}
+
+func startClicked(t *testing.T) *clickedSystem {
+	t.Helper()
+	const links = 500
+	file := filepath.Join(t.TempDir(), "links.csv")
+	f, err := os.Create(file)
+	require.NoError(t, err)
+	rows := csv.NewWriter(f)
+	for _, target := range append([]string{"original_url"}, realLinks(t)[:links]...) {
+		require.NoError(t, rows.Write([]string{target}))
+	}
+	rows.Flush()
+	require.NoError(t, errors.Join(rows.Error(), f.Close()))
+	s := &clickedSystem{System: devtest.Start(t, devtest.Config{}), t: t}
+	r := devtest.Run(t, []string{"WAYPOST_DATA_DIR=" + s.DataDir()}, "links", "import", file)
+	require.Zero(t, r.Code, r.Stderr)
+	all := s.links()
+	require.Len(t, all, links)
+	slices.SortFunc(all, func(a, b client.Link) int { return strings.Compare(a.OriginalURL, b.OriginalURL) })
+	for _, l := range all {
+		s.codes = append(s.codes, l.ShortCode)
+		for _, e := range s.State().Edges {
+			eventually(t, 20*time.Second, "redirected on "+e.Region, func() bool {
+				return visit{method: http.MethodHead}.to(t, e.URL, l.ShortCode) == http.StatusFound
+			})
+		}
+	}
+	s.marker, s.codes = s.codes[0], s.codes[1:]
+	return s
+}
+
+// of gives the link that a visit goes to: that of its path, so that links are as
+// unequally popular as real pages.
+func (s *clickedSystem) of(v visit) string {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(v.path)) // never fails
+	return s.codes[h.Sum32()%uint32(len(s.codes))]
+}
+
+// replay sends visits to the edges in turn, and adds the GETs that were redirected
+// to those of each link.
+func (s *clickedSystem) replay(visits []visit, redirected map[string]int64) {
+	s.t.Helper()
+	edges := s.State().Edges
+	for i, v := range visits {
+		code := s.of(v)
+		status := v.to(s.t, edges[i%len(edges)].URL, code)
+		require.Equal(s.t, http.StatusFound, status, "%s of %s", v.method, code)
+		if v.method == http.MethodGet {
+			redirected[code]++
+		}
+	}
+}
+
+func (s *clickedSystem) api() *client.Client {
+	s.t.Helper()
+	state := s.State()
+	api, err := client.New(state.API, state.APIKey)
+	require.NoError(s.t, err)
+	s.t.Cleanup(api.Close)
+	return api
+}
+
+// links lists all links through the API, page by page.
+func (s *clickedSystem) links() []client.Link {
+	s.t.Helper()
+	api := s.api()
+	var all []client.Link
+	for cursor := ""; ; {
+		page, err := api.List(s.t.Context(), 200, cursor)
+		require.NoError(s.t, err)
+		all = append(all, page.Links...)
+		if cursor = page.Next; cursor == "" {
+			return all
+		}
+	}
+}
+
+// settled waits until every click up to now is counted, and gives the counts of
+// all links but the marker that are not zero. An edge ships its clicks in order,
+// those of its earlier lives first: when one on the marker, made last of all, is
+// counted, so are all before it, and nothing more can come.
+func (s *clickedSystem) settled() map[string]int64 {
+	s.t.Helper()
+	api := s.api()
+	counted := func() int64 {
+		l, err := api.Get(s.t.Context(), s.marker)
+		if err != nil {
+			return -1 // the control plane may be on its way back
+		}
+		return l.ClickCount
+	}
+	var want int64
+	eventually(s.t, 20*time.Second, "answered by the API", func() bool { want = counted(); return want >= 0 })
+	for _, e := range s.State().Edges {
+		require.Equal(s.t, http.StatusFound, visit{method: http.MethodGet}.to(s.t, e.URL, s.marker))
+		want++
+	}
+	eventually(s.t, 20*time.Second, "counted", func() bool { return counted() == want })
+	counts := make(map[string]int64)
+	for _, l := range s.links() {
+		if l.ClickCount != 0 && l.ShortCode != s.marker {
+			counts[l.ShortCode] = l.ClickCount
+		}
+	}
+	return counts
+}
+
+// requireCounts waits until every click is counted, and compares link by link.
+func (s *clickedSystem) requireCounts(want map[string]int64) {
+	s.t.Helper()
+	got := s.settled()
+	for _, code := range s.codes {
+		require.Equal(s.t, want[code], got[code], "clicks of %s", code)
+	}
+	require.Equal(s.t, sum(want), sum(got))
+}
+
+func sum(counts map[string]int64) (n int64) {
+	for _, c := range counts {
+		n += c
+	}
+	return n
+}
+
+// eventually asks every 10 ms until it holds.
+func eventually(t *testing.T, within time.Duration, what string, holds func() bool) {
+	t.Helper()
+	poll := time.NewTicker(10 * time.Millisecond)
+	defer poll.Stop()
+	for end := time.Now().Add(within); !holds(); <-poll.C {
+		require.True(t, time.Now().Before(end), "not %s within %s", what, within)
+	}
+}
+
+func TestEveryGETOfRealTrafficThatIsRedirectedIsCountedOnceAndNoHEADIs(t *testing.T) {
+	s := startClicked(t)
+	redirected := make(map[string]int64)
+	s.replay(recordedVisits(t), redirected)
+	require.EqualValues(t, 1492, sum(redirected), "GETs of the traffic")
+	s.requireCounts(redirected)
+
+	// The system is idle now.
+	api, code := s.api(), s.codes[0]
+	before := time.Now()
+	require.Equal(t, http.StatusFound, visit{method: http.MethodGet}.to(t, s.State().Edges[0].URL, code))
+	eventually(t, 2*time.Second, "visible", func() bool {
+		l, err := api.Get(t.Context(), code)
+		require.NoError(t, err)
+		return l.ClickCount == redirected[code]+1
+	})
+	stats := s.show("/api/v1/urls/" + code + "/stats")
+	require.EqualValues(t, redirected[code]+1, stats["clicks"])
+	require.EqualValues(t, redirected[code]+1, s.show("/stats/" + code)["click_count"])
+	last, err := time.Parse(time.RFC3339Nano, stats["last_accessed_at"].(string))
+	require.NoError(t, err)
+	require.WithinRange(t, last, before.Truncate(time.Millisecond), time.Now())
+	s.Stop()
+}
+
+// show gets an answer of the API.
+func (s *clickedSystem) show(path string) map[string]any {
+	s.t.Helper()
+	state := s.State()
+	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, state.API+path, http.NoBody)
+	require.NoError(s.t, err)
+	req.Header.Set("Authorization", "Bearer "+state.APIKey)
+	res, err := visitor.Do(req)
+	require.NoError(s.t, err)
+	var answer map[string]any
+	require.NoError(s.t, errors.Join(json.NewDecoder(res.Body).Decode(&answer), res.Body.Close()))
+	require.Equal(s.t, http.StatusOK, res.StatusCode, "%v", answer)
+	return answer
+}
+
+// tally is what clients know of each link: answers that came whole, and requests of
+// which they cannot know whether they were answered.
+type tally struct {
+	mu            sync.Mutex
+	received, cut map[string]int64
+	total         atomic.Int64 // received, over all links
+}
+
+func (c *tally) add(to map[string]int64, code string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	to[code]++
+}
+
+// follower follows links over one connection at a time and sends no request twice.
+// An http.Client does when a connection that it has kept breaks, and what it shows
+// as one answer may then be two clicks.
+type follower struct {
+	addr string
+	conn net.Conn
+	in   *bufio.Reader
+}
+
+// follow asks for a link once. With an error, sent tells whether the edge may have
+// got the request.
+func (f *follower) follow(addr, code string) (status int, sent bool, err error) {
+	if f.addr != addr {
+		f.close()
+	}
+	if f.conn == nil {
+		conn, err := net.DialTimeout("tcp", addr, 10*time.Second)
+		if err != nil {
+			return 0, false, err
+		}
+		f.addr, f.conn, f.in = addr, conn, bufio.NewReader(conn)
+	}
+	defer func() {
+		if err != nil {
+			f.close()
+		}
+	}()
+	if err := f.conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		return 0, false, err
+	}
+	if _, err := io.WriteString(f.conn, "GET /"+code+" HTTP/1.1\r\nHost: "+addr+"\r\n\r\n"); err != nil {
+		return 0, true, err
+	}
+	res, err := http.ReadResponse(f.in, nil)
+	if err != nil {
+		return 0, true, err
+	}
+	_, err = io.Copy(io.Discard, res.Body)
+	return res.StatusCode, true, errors.Join(err, res.Body.Close())
+}
+
+func (f *follower) close() {
+	if f.conn != nil {
+		_ = f.conn.Close() // nothing is under way on it
+		f.conn = nil
+	}
+}
+
+// click follows links from several clients, each on one of the edges, until ctx
+// ends; wait waits for that. Edges gives the addresses, none while there is no use
+// in asking.
+func (c *tally) click(ctx context.Context, t *testing.T, codes []string, edges func() []string) (wait func()) {
+	var wg sync.WaitGroup
+	for n := range 8 {
+		wg.Go(func() {
+			var f follower
+			defer f.close()
+			pace := time.NewTicker(2 * time.Millisecond)
+			defer pace.Stop()
+			for i := n; ctx.Err() == nil; i++ {
+				<-pace.C
+				addrs := edges()
+				if len(addrs) == 0 {
+					continue
+				}
+				code, addr := codes[i*i%len(codes)], addrs[n%len(addrs)]
+				status, sent, err := f.follow(addr, code)
+				switch {
+				case err == nil && status/100 == 3:
+					c.add(c.received, code)
+					c.total.Add(1)
+				case err == nil:
+					t.Errorf("%s on %s was answered %d", code, addr, status)
+				case sent:
+					c.add(c.cut, code)
+				}
+			}
+		})
+	}
+	return wg.Wait
+}
+
+func TestNoClickIsLostAndNoneCountedTwiceWhileEverythingIsKilled(t *testing.T) {
+	s := startClicked(t)
+	c := &tally{received: make(map[string]int64), cut: make(map[string]int64)}
+	var edges atomic.Pointer[[]string]
+	publish := func() {
+		var addrs []string
+		for _, e := range s.State().Edges {
+			addrs = append(addrs, strings.TrimPrefix(e.URL, "http://"))
+		}
+		edges.Store(&addrs)
+	}
+	publish()
+	ctx, cancel := context.WithCancel(t.Context())
+	wait := c.click(ctx, t, s.codes, func() []string { return *edges.Load() })
+	defer func() { cancel(); wait() }()
+	underWay := func() {
+		t.Helper()
+		more := c.total.Load() + 300
+		eventually(t, 20*time.Second, "under way", func() bool { return c.total.Load() >= more })
+	}
+
+	kill := func(what string, pid func(devtest.State) int) {
+		t.Helper()
+		underWay()
+		old := pid(s.State())
+		devtest.KillProcess(t, old)
+		underWay() // on what is left
+		s.Await("back with another "+what, func(st devtest.State) bool { return pid(st) > 0 && pid(st) != old })
+	}
+	for round := range 2 {
+		for i := range 2 {
+			kill("edge", func(st devtest.State) int { return int(st.Edges[i].PID) })
+		}
+		kill("control plane", func(st devtest.State) int { return int(st.Control.PID) })
+		kill("PostgreSQL", func(st devtest.State) int { return int(st.Postgres.PID) })
+		if round == 0 {
+			underWay()
+			edges.Store(new([]string)) // the next addresses are others
+			s.Kill()
+			s.Again()
+			publish()
+		}
+	}
+	underWay()
+	cancel()
+	wait()
+
+	counts := s.settled()
+	for _, code := range s.codes {
+		require.GreaterOrEqual(t, counts[code], c.received[code], "clicks of %s are lost", code)
+		require.LessOrEqual(t, counts[code], c.received[code]+c.cut[code], "clicks of %s are counted twice", code)
+	}
+	require.Less(t, sum(c.cut), sum(c.received)/20, "requests cut off are so few that the bounds tell something")
+	s.Stop()
+}
+
+func TestClicksMadeWhileControlPlaneAndPostgreSQLAreDownAllArriveAfterwards(t *testing.T) {
+	s := startClicked(t)
+	visits := recordedVisits(t)
+	redirected := make(map[string]int64)
+	s.replay(visits[:300], redirected)
+
+	// First they hang, in the middle of whatever they do, and then they are killed.
+	down := s.State()
+	for _, pid := range []int{int(down.Control.PID), int(down.Postgres.PID)} {
+		require.NoError(t, unix.Kill(pid, unix.SIGSTOP))
+		defer func() { _ = unix.Kill(pid, unix.SIGCONT) }() // should the test fail before
+	}
+	s.replay(visits[300:700], redirected)
+	devtest.KillProcess(t, int(down.Edges[1].PID))
+	s.Await("back with its second edge", func(st devtest.State) bool { return st.Edges[1].PID != 0 && st.Edges[1].PID != down.Edges[1].PID })
+	s.replay(visits[700:1100], redirected)
+	devtest.KillProcess(t, int(down.Control.PID))
+	devtest.KillProcess(t, int(down.Postgres.PID))
+	s.replay(visits[1100:], redirected)
+
+	s.Await("back with control plane and PostgreSQL", func(st devtest.State) bool {
+		return st.Control.PID != 0 && st.Control.PID != down.Control.PID && st.Postgres.PID != 0 && st.Postgres.PID != down.Postgres.PID
+	})
+	s.requireCounts(redirected)
+	s.Stop()
+}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"encoding/hex"
+	"log/slog"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"waypost"
+	"waypost/cmd/waypost/internal/config"
+	"waypost/edge/clicks"
+	"waypost/replication"
+)
+
+// edgeClicks is the click journal of an edge, which is opened as soon as there is
+// a directory for it: before the first redirect can be answered. Should that fail,
+// redirects go on, clicks are lost and loudly so, and it is tried again.
+type edgeClicks struct {
+	cfg     config.Edge
+	log     *slog.Logger
+	meters  prometheus.Registerer
+	journal atomic.Pointer[clicks.Journal]
+	missed  atomic.Uint64
+	cluster func() (replication.Cluster, bool) // of the replica
+	place   chan journalPlace                  // has the directory, once
+	opened  chan struct{}                      // closed when there is a journal
+}
+
+type journalPlace struct{ dir, node string }
+
+func newEdgeClicks(cfg config.Edge, log *slog.Logger, meters prometheus.Registerer) *edgeClicks {
+	c := &edgeClicks{cfg: cfg, log: log, meters: meters, place: make(chan journalPlace, 1), opened: make(chan struct{})}
+	meters.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "waypost_clicks_missed_total", Help: "Clicks that were not recorded, because the journal could not be opened.",
+	}, func() float64 { return float64(c.missed.Load()) }))
+	return c
+}
+
+// Record implements [edge.Clicks].
+func (c *edgeClicks) Record(domain waypost.DomainID, code []byte, at int64) {
+	if j := c.journal.Load(); j != nil {
+		j.Record(domain, code, at)
+		return
+	}
+	c.missed.Add(1)
+}
+
+// open is called when the edge's directory is there, again after each time that
+// the replica in it could not be opened.
+func (c *edgeClicks) open(dir, node string) {
+	if c.journal.Load() != nil || c.tryOpen(dir, node) {
+		return
+	}
+	select {
+	case c.place <- journalPlace{dir, node}:
+	default:
+	}
+}
+
+func (c *edgeClicks) tryOpen(dir, node string) bool {
+	j, err := clicks.Open(clicks.Config{Dir: dir, Node: node, Logger: c.log, Metrics: c.meters})
+	if err != nil {
+		c.log.Error("clicks are not recorded: the journal cannot be opened", "error", err, "missed", c.missed.Load())
+		return false
+	}
+	c.journal.Store(j)
+	close(c.opened)
+	return true
+}
+
+// ship sends what is recorded until ctx ends.
+func (c *edgeClicks) ship(ctx context.Context) error {
+	const again = 10 * time.Second
+	var place journalPlace
+	var retry <-chan time.Time
+	for c.journal.Load() == nil {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-c.opened:
+		case place = <-c.place:
+			retry = time.After(again)
+		case <-retry:
+			if !c.tryOpen(place.dir, place.node) {
+				retry = time.After(again)
+			}
+		}
+	}
+	return c.journal.Load().Ship(ctx, clicks.ShipConfig{
+		URL: c.cfg.ControlURL, Token: c.cfg.Token.Reveal(),
+		Client: &http.Client{Timeout: shipTimeout, Transport: clusterStamp{c.cluster, http.DefaultTransport}},
+	})
+}
+
+const shipTimeout = 30 * time.Second // for one batch
+
+// headerCluster names the cluster whose links were clicked. Another cluster's
+// control plane would take the clicks for those of unknown links.
+const headerCluster = "Waypost-Cluster"
+
+// clusterStamp puts the replica's cluster on every request, and sends none before
+// there is a replica.
+type clusterStamp struct {
+	cluster func() (replication.Cluster, bool)
+	next    http.RoundTripper
+}
+
+func (s clusterStamp) RoundTrip(r *http.Request) (*http.Response, error) {
+	cluster, known := s.cluster()
+	if !known {
+		return nil, errNoReplica
+	}
+	r = r.Clone(r.Context())
+	r.Header.Set(headerCluster, hex.EncodeToString(cluster[:]))
+	return s.next.RoundTrip(r)
+}
+
+// finish is for after the last redirect: what was recorded becomes batches, which
+// are shipped if that is quick, and otherwise at the next start. End ends ship.
+func (c *edgeClicks) finish(shipped <-chan struct{}, end context.CancelFunc) error {
+	defer end()
+	j := c.journal.Load()
+	if j == nil {
+		return nil
+	}
+	if err := j.Seal(); err != nil {
+		c.log.Error("the click journal is not sealed; the next start takes it over", "error", err)
+	}
+	select {
+	case <-shipped:
+	case <-time.After(time.Second):
+	}
+	end()
+	<-shipped
+	return j.Close()
+}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"waypost/cmd/waypost/internal/client"
+)
+
+func (p *program) edgesCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "edges",
+		Short: "List the edges: who is alive, where, and how far behind",
+		Long: `List the edges that the control plane knows: who is alive, where, up to where each
+has the changelog, and how far it is behind the head, in changes and in time. An
+edge is silent when it has not been seen for more than three seconds, and gone when
+it left on purpose or has not been seen for long.
+
+It asks the API of --api or WAYPOST_API with the key in WAYPOST_API_KEY, which needs
+the scope admin, or else the development system that runs in --data-dir.`,
+		Example: `  waypost edges
+  waypost edges --output json`,
+		Args: arguments(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			api, err := p.api()
+			if err != nil {
+				return err
+			}
+			defer api.Close()
+			edges, err := api.Edges(c.Context())
+			if err != nil {
+				return err
+			}
+			return p.print(edgeTable(edges, time.Now()), map[string][]client.Edge{"edges": edges})
+		},
+	}
+	return p.bind(c, "client", "dev.data_dir")
+}
+
+// edgeTable lays out edges for people. A hint, which gossip gives about an edge
+// that does not reach the control plane itself, is marked.
+func edgeTable(edges []client.Edge, now time.Time) string {
+	if len(edges) == 0 {
+		return "no edge has reported to this control plane yet"
+	}
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	// Writing into memory does not fail.
+	_, _ = fmt.Fprintln(w, "NODE\tREGION\tSTATE\tPOSITION\tLAG\tLAST SEEN\tVERSION")
+	for i := range edges {
+		e := &edges[i]
+		state := printable(e.State)
+		if e.Via == "gossip" {
+			state += " (gossip)"
+		}
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", printable(e.Node), printable(e.Region), state,
+			positionText(e), lagText(e), ago(now.Sub(e.LastSeen)), printable(e.Version))
+	}
+	_ = w.Flush()
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// positionText shows the epoch only where there has been more than one.
+func positionText(e *client.Edge) string {
+	switch {
+	case e.Position == nil:
+		return "none"
+	case e.Position.Epoch == 1:
+		return fmt.Sprint(e.Position.Seq)
+	}
+	return fmt.Sprintf("%d (epoch %d)", e.Position.Seq, e.Position.Epoch)
+}
+
+func lagText(e *client.Edge) string {
+	switch {
+	case e.LagChanges == nil || e.LagSeconds == nil:
+		return "unknown"
+	case *e.LagChanges == 0:
+		return "0"
+	case *e.LagChanges == 1:
+		return "1 change, " + roughly(time.Duration(*e.LagSeconds*float64(time.Second)))
+	}
+	return fmt.Sprintf("%d changes, %s", *e.LagChanges, roughly(time.Duration(*e.LagSeconds*float64(time.Second))))
+}
+
+// ago allows for clocks that differ: what seems to be still to come is now.
+func ago(d time.Duration) string {
+	if d < time.Second {
+		return "now"
+	}
+	return roughly(d) + " ago"
+}
+
+// roughly gives a duration in its largest whole unit.
+func roughly(d time.Duration) string {
+	switch {
+	case d < 10*time.Second:
+		return fmt.Sprintf("%.1f s", max(d, 0).Seconds())
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%d s", d/time.Second)
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%d min", d/time.Minute)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h", d/time.Hour)
+	}
+	return fmt.Sprintf("%d d", d/(24*time.Hour))
+}

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"waypost/cmd/waypost/internal/client"
+)
+
+const edgesAnswer = `{"edges": [{"node": "edge-a", "region": "eu-west-1", "role": "edge", "state": "alive", "since": "2031-05-06T06:00:00Z",
+	"last_seen": "2031-05-06T06:08:09Z", "via": "report", "position": {"epoch": 1, "seq": 40}, "lag_changes": 0, "lag_seconds": 0,
+	"last_applied_at": null, "started_at": null, "clicks_pending": 7, "version": "1.2.3", "addr": "10.0.0.2:8081", "admin_addr": ""}]}`
+
+// edges runs `waypost edges` against an API that gives answer.
+func edges(t *testing.T, output string, answer http.HandlerFunc) (string, error) {
+	t.Helper()
+	server := httptest.NewServer(answer)
+	defer server.Close()
+	var out bytes.Buffer
+	p := &program{stdout: &out, stderr: io.Discard, output: output, environ: []string{"WAYPOST_API=" + server.URL, "WAYPOST_API_KEY=wp_live_key"}}
+	c := p.edgesCommand()
+	c.SilenceErrors, c.SilenceUsage = true, true
+	c.SetArgs(nil)
+	err := c.ExecuteContext(t.Context())
+	return out.String(), err
+}
+
+func TestEdgesAreListed(t *testing.T) {
+	asked := func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/api/admin/edges" && r.Header.Get("Authorization") == "Bearer wp_live_key" {
+			_, _ = io.WriteString(w, edgesAnswer)
+		}
+	}
+	text, err := edges(t, "text", asked)
+	require.NoError(t, err)
+	require.Contains(t, text, "NODE")
+	require.Regexp(t, `edge-a +eu-west-1 +alive +40 +0 +now +1\.2\.3`, text)
+	text, err = edges(t, "json", asked)
+	require.NoError(t, err)
+	require.JSONEq(t, edgesAnswer, text)
+}
+
+func TestEdgesThatMayNotBeListedAreAnError(t *testing.T) {
+	_, err := edges(t, "text", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = io.WriteString(w, `{"detail": "this needs the scope admin"}`)
+	})
+	require.ErrorContains(t, err, "this needs the scope admin")
+}
+
+func TestEdgesAreLaidOutForPeople(t *testing.T) {
+	now := time.Date(2031, 5, 6, 7, 0, 0, 0, time.UTC)
+	one, many, seconds := uint64(1), uint64(1234), 754.2
+	got := edgeTable([]client.Edge{
+		{Node: "a", Region: "r1", State: "alive", Via: "gossip", Position: &client.Position{Epoch: 1, Seq: 9}, LagChanges: &one, LagSeconds: &seconds, LastSeen: now.Add(-1500 * time.Millisecond), Version: "1"},
+		{Node: "b", Region: "r1", State: "silent", Via: "report", Position: &client.Position{Epoch: 3, Seq: 9}, LagChanges: &many, LagSeconds: &seconds, LastSeen: now.Add(-90 * time.Minute), Version: "1"},
+		{Node: "c\x1b[2J", Region: "r2", State: "gone", Via: "report", LastSeen: now.Add(-50 * time.Hour), Version: "1"},
+		{Node: "d", Region: "r2", State: "alive", Via: "report", LastSeen: now.Add(time.Minute), Version: "1"},
+	}, now)
+	require.Equal(t, strings.Join([]string{
+		"NODE   REGION  STATE           POSITION     LAG                   LAST SEEN   VERSION",
+		"a      r1      alive (gossip)  9            1 change, 12 min      1.5 s ago   1",
+		"b      r1      silent          9 (epoch 3)  1234 changes, 12 min  90 min ago  1",
+		"c\uFFFD[2J  r2      gone            none         unknown               2 d ago     1",
+		"d      r2      alive           none         unknown               now         1",
+	}, "\n"), got)
+	require.Equal(t, "no edge has reported to this control plane yet", edgeTable(nil, now))
+}

@@ -1,0 +1,197 @@
+package main_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"waypost"
+	"waypost/cmd/waypost/devtest"
+	"waypost/cmd/waypost/internal/client"
+	"waypost/edge/gossip"
+)
+
+// fleetOf gives the edges as the API shows them, by node.
+func fleetOf(t *testing.T, api *client.Client) map[string]client.Edge {
+	t.Helper()
+	edges, err := api.Edges(t.Context())
+	require.NoError(t, err)
+	return byNode(edges)
+}
+
+func byNode(edges []client.Edge) map[string]client.Edge {
+	fleet := make(map[string]client.Edge)
+	for _, e := range edges {
+		fleet[e.Node] = e
+	}
+	return fleet
+}
+
+// inStep reports whether a fleet is both edges of a system, alive, at the position
+// that they state themselves, and not behind.
+func inStep(t *testing.T, state devtest.State, fleet map[string]client.Edge) bool {
+	t.Helper()
+	for _, ref := range state.Edges {
+		at, err := waypost.ParsePosition(position(t, ref.AdminURL))
+		require.NoError(t, err)
+		e := fleet[ref.Node]
+		if e.Region != ref.Region || e.State != "alive" || e.Via != "report" || e.Position == nil || *e.Position != (client.Position{Epoch: at.Epoch.Ordinal, Seq: at.Seq}) ||
+			e.LagChanges == nil || *e.LagChanges != 0 || e.LagSeconds == nil || *e.LagSeconds != 0 {
+			return false
+		}
+	}
+	return len(fleet) == len(state.Edges)
+}
+
+func TestTheFleetViewShowsWhoIsAliveWhereAndHowFarBehindAndAKillWithinFiveSeconds(t *testing.T) {
+	s := devtest.Start(t, devtest.Config{Args: []string{"--restart=false"}})
+	state := s.State()
+	api, err := client.New(state.API, state.APIKey)
+	require.NoError(t, err)
+	defer api.Close()
+	eventually(t, 20*time.Second, "in step by the API", func() bool { return inStep(t, state, fleetOf(t, api)) })
+	eventually(t, 20*time.Second, "in step by the command", func() bool {
+		r := devtest.Run(t, []string{"WAYPOST_DATA_DIR=" + s.DataDir()}, "edges", "--output", "json")
+		require.Zero(t, r.Code, r.Stderr)
+		var answer struct{ Edges []client.Edge }
+		require.NoError(t, json.Unmarshal([]byte(r.Stdout), &answer))
+		return inStep(t, state, byNode(answer.Edges))
+	})
+
+	victim, other := state.Edges[1], state.Edges[0]
+	killed := time.Now()
+	devtest.KillProcess(t, int(victim.PID))
+	var dead client.Edge
+	eventually(t, 5*time.Second, "seen to be dead", func() bool {
+		dead = fleetOf(t, api)[victim.Node]
+		return dead.State != "alive"
+	})
+	require.Equal(t, "silent", dead.State)
+	require.WithinRange(t, dead.LastSeen, killed.Add(-3*time.Second), killed.Add(time.Second), "it reported until it was killed")
+	require.Equal(t, dead.LastSeen, dead.Since)
+	for i := range 3 {
+		_, err := api.Create(t.Context(), client.NewLink{OriginalURL: fmt.Sprintf("https://example.com/%d", i)})
+		require.NoError(t, err)
+	}
+	eventually(t, 5*time.Second, "behind", func() bool {
+		fleet := fleetOf(t, api)
+		dead = fleet[victim.Node]
+		return *dead.LagChanges >= 3 && *dead.LagSeconds > 0 && fleet[other.Node].State == "alive" && *fleet[other.Node].LagChanges == 0
+	})
+	s.Stop()
+}
+
+// shownMember is a member of GET /members.
+type shownMember struct {
+	Node, Role, State string
+	Position          *client.Position
+	Self              bool
+}
+
+// membersOf is what an edge knows by gossip, on its admin listener, by node.
+func membersOf(t *testing.T, edge string) map[string]shownMember {
+	t.Helper()
+	res, err := visitor.Get(edge + "/members")
+	require.NoError(t, err)
+	var answer struct{ Members []shownMember }
+	require.NoError(t, errors.Join(json.NewDecoder(res.Body).Decode(&answer), res.Body.Close()))
+	require.Equal(t, http.StatusOK, res.StatusCode)
+	members := make(map[string]shownMember)
+	for _, m := range answer.Members {
+		members[m.Node] = m
+	}
+	return members
+}
+
+// setting is what a process of the system was given in its environment.
+func setting(t *testing.T, pid int, name string) string {
+	t.Helper()
+	environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	require.NoError(t, err)
+	for entry := range strings.SplitSeq(string(environ), "\x00") {
+		if value, ok := strings.CutPrefix(entry, name+"="); ok {
+			return value
+		}
+	}
+	t.Fatalf("process %d has no %s", pid, name)
+	return ""
+}
+
+func TestEdgesWhoseStreamIsCutLearnWhoIsAliveAndWhereByGossipAlone(t *testing.T) {
+	s := devtest.Start(t, devtest.Config{})
+	state := s.State()
+	secret, err := os.ReadFile(filepath.Join(s.DataDir(), "secrets", "gossip-key"))
+	require.NoError(t, err)
+	key, err := gossip.ParseKey(strings.TrimSpace(string(secret)))
+	require.NoError(t, err)
+
+	// Streams and reports hang from here on, and the control plane gossips no more.
+	require.NoError(t, unix.Kill(int(state.Control.PID), unix.SIGSTOP))
+	defer func() { _ = unix.Kill(int(state.Control.PID), unix.SIGCONT) }()
+
+	// A third node has no stream at all, and knows one edge only.
+	var seq atomic.Uint64
+	seq.Store(1000)
+	third, err := gossip.Start(gossip.Config{
+		Bind: "127.0.0.1:0", Seeds: []string{setting(t, int(state.Edges[0].PID), "WAYPOST_GOSSIP_ADDR")}, Key: key,
+		Node: "third", Region: "ap-south-1", Role: gossip.RoleEdge,
+		Position: func() waypost.Position {
+			return waypost.Position{Epoch: waypost.Epoch{Ordinal: 1, ID: waypost.EpochID{1}}, Seq: seq.Load()}
+		},
+	})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, third.Close()) }()
+	for _, at := range []uint64{1000, 1001, 5000} {
+		seq.Store(at)
+		for _, e := range state.Edges {
+			eventually(t, 10*time.Second, fmt.Sprintf("at %d by the gossip of %s", at, e.Region), func() bool {
+				m := membersOf(t, e.AdminURL)["third"]
+				return m.State == "alive" && m.Position != nil && *m.Position == client.Position{Epoch: 1, Seq: at}
+			})
+		}
+	}
+	// The edges know one another, and that the control plane does not answer.
+	for i, e := range state.Edges {
+		eventually(t, 10*time.Second, "right about the fleet on "+e.Region, func() bool {
+			members, other := membersOf(t, e.AdminURL), state.Edges[1-i]
+			at, err := waypost.ParsePosition(position(t, other.AdminURL))
+			require.NoError(t, err)
+			m := members[other.Node]
+			controls := 0
+			for _, m := range members {
+				if m.Role == "control" && m.State == "dead" {
+					controls++
+				}
+			}
+			return members[e.Node].Self && m.State == "alive" && m.Position != nil &&
+				*m.Position == client.Position{Epoch: at.Epoch.Ordinal, Seq: at.Seq} && controls == 1
+		})
+	}
+
+	require.NoError(t, third.Close()) // without a farewell
+	for _, e := range state.Edges {
+		eventually(t, 10*time.Second, "dead by the gossip of "+e.Region, func() bool { return membersOf(t, e.AdminURL)["third"].State == "dead" })
+	}
+	require.NoError(t, unix.Kill(int(state.Control.PID), unix.SIGCONT))
+	for _, e := range state.Edges {
+		eventually(t, 20*time.Second, "with its control plane again on "+e.Region, func() bool {
+			for _, m := range membersOf(t, e.AdminURL) {
+				if m.Role == "control" && m.State == "alive" {
+					return true
+				}
+			}
+			return false
+		})
+	}
+	s.Stop()
+}

@@ -1,0 +1,156 @@
+package main_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"waypost/cmd/waypost/devtest"
+)
+
+// exported is a link as `links export --format jsonl` writes it.
+type exported struct {
+	OriginalURL string `json:"original_url"`
+	CreatedBy   string `json:"created_by"`
+}
+
+// begin starts a command, and leaves it running.
+func begin(t *testing.T, env []string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), devtest.Binary(t), args...)
+	cmd.Env = env
+	require.NoError(t, cmd.Start())
+	return cmd
+}
+
+// kill ends a command with SIGKILL, unless it has ended already.
+func kill(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	if err := cmd.Process.Kill(); err != nil {
+		require.ErrorIs(t, err, os.ErrProcessDone)
+	}
+	_ = cmd.Wait() // killed, which is an error
+}
+
+// awaitLines waits until a file has so many lines.
+func awaitLines(t *testing.T, file string, lines int) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		text, err := os.ReadFile(file)
+		return err == nil && bytes.Count(text, []byte("\n")) >= lines
+	}, 30*time.Second, time.Millisecond, "%s has %d lines", file, lines)
+}
+
+func TestAnImportThatIsKilledAtAnyMomentGoesOnAndCreatesNothingTwice(t *testing.T) {
+	s := devtest.Start(t, devtest.Config{Edges: "us-east-1=127.0.0.1:0"})
+	env := []string{"WAYPOST_DATA_DIR=" + s.DataDir()}
+	text, err := os.ReadFile("../../testdata/links.csv")
+	require.NoError(t, err)
+	file := filepath.Join(t.TempDir(), "links.csv")
+	require.NoError(t, os.WriteFile(file, text, 0o600))
+	progress := file + ".progress"
+	random := func(most time.Duration) {
+		timer := time.NewTimer(rand.N(most))
+		<-timer.C
+	}
+
+	// The first is killed some batches on, the next while it settles what was in
+	// doubt, and the third at any moment after that, with the control plane.
+	first := begin(t, env, "links", "import", file)
+	awaitLines(t, progress, 4)
+	random(100 * time.Millisecond)
+	kill(t, first)
+	refused := devtest.Run(t, env, "links", "import", file)
+	require.Equal(t, 1, refused.Code, refused.Stderr)
+	require.Contains(t, refused.Stderr, "go on with it by --resume")
+
+	second := begin(t, env, "links", "import", file, "--resume")
+	random(2 * time.Second)
+	kill(t, second)
+
+	before, err := os.ReadFile(progress)
+	require.NoError(t, err)
+	third := begin(t, env, "links", "import", file, "--resume")
+	awaitLines(t, progress, bytes.Count(before, []byte("\n"))+2)
+	devtest.KillProcess(t, int(s.State().Control.PID))
+	random(500 * time.Millisecond)
+	kill(t, third)
+
+	last := devtest.Run(t, env, "links", "import", file, "--resume")
+	require.Zero(t, last.Code, last.Stderr)
+	require.Contains(t, last.Stdout, "9147 of 9147 rows created, 0 refused, 0 in doubt")
+	require.NoFileExists(t, progress)
+
+	requireExports(t, env, realLinks(t))
+	s.Stop()
+}
+
+// requireExports demands that both formats hold the targets, each from a line of
+// its own of one import, and that the CSV can be imported.
+func requireExports(t *testing.T, env, targets []string) {
+	t.Helper()
+	r := devtest.Run(t, env, "links", "export", "--format", "jsonl")
+	require.Zero(t, r.Code, r.Stderr)
+	var got []string
+	imports, origins := make(map[string]bool), make(map[string]bool)
+	lines := bufio.NewScanner(strings.NewReader(r.Stdout))
+	for lines.Scan() {
+		var l exported
+		require.NoError(t, json.Unmarshal(lines.Bytes(), &l))
+		got = append(got, l.OriginalURL)
+		origins[l.CreatedBy] = true
+		imports[l.CreatedBy[:strings.LastIndexByte(l.CreatedBy, ':')]] = true
+	}
+	require.Equal(t, sorted(targets), sorted(got))
+	require.Len(t, origins, len(targets))
+	require.Len(t, imports, 1)
+
+	file := filepath.Join(t.TempDir(), "export.csv")
+	r = devtest.Run(t, env, "links", "export", file)
+	require.Zero(t, r.Code, r.Stderr)
+	require.Equal(t, "9147 links written to "+file+"\n", r.Stdout)
+	require.Equal(t, sorted(targets), sorted(column(t, file, "original_url")))
+
+	r = devtest.Run(t, env, "links", "import", file)
+	require.Zero(t, r.Code, r.Stderr)
+	r = devtest.Run(t, env, "links", "export", file)
+	require.Zero(t, r.Code, r.Stderr)
+	require.Equal(t, sorted(targets, targets), sorted(column(t, file, "original_url")))
+	left, err := os.ReadDir(filepath.Dir(file))
+	require.NoError(t, err)
+	require.Len(t, left, 1, "nothing but the export is left")
+}
+
+func sorted(lists ...[]string) []string {
+	all := slices.Concat(lists...)
+	slices.Sort(all)
+	return all
+}
+
+// column reads one column of a CSV file.
+func column(t *testing.T, file, name string) []string {
+	t.Helper()
+	f, err := os.Open(file)
+	require.NoError(t, err)
+	rows, err := csv.NewReader(f).ReadAll()
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+	at := slices.Index(rows[0], name)
+	require.GreaterOrEqual(t, at, 0, "a column %s", name)
+	var cells []string
+	for _, row := range rows[1:] {
+		cells = append(cells, row[at])
+	}
+	return cells
+}

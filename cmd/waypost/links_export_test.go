@@ -1,0 +1,135 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/csv"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"waypost/cmd/waypost/internal/client"
+	"waypost/cmd/waypost/internal/linkimport"
+)
+
+const (
+	fullLink = `{ "short_code": "abcd", "original_url": "https://example.com/?a=\"b\",c&d", "title": "One,\n\"two\"", "description": "<b>",
+		"tags": ["spring", "a, b", "c\"d"], "redirect_status": 308, "metadata": {"k": [1]}, "created_by": "me", "click_count": 7,
+		"created_at": "2031-05-06T07:08:09.123456Z", "expires_at": "2091-05-06T07:08:09.5Z" }`
+	fullLine = `{"short_code":"abcd","original_url":"https://example.com/?a=\"b\",c&d","title":"One,\n\"two\"","description":"<b>",` +
+		`"tags":["spring","a, b","c\"d"],"redirect_status":308,"metadata":{"k":[1]},"created_by":"me","click_count":7,` +
+		`"created_at":"2031-05-06T07:08:09.123456Z","expires_at":"2091-05-06T07:08:09.5Z"}` + "\n"
+	bareLink = `{"short_code": "efgh", "original_url": "https://example.org", "redirect_status": 302, "created_at": "2031-05-06T07:00:00Z", "expires_at": null}`
+)
+
+// pages is an API with two pages of links; the second fails when it is broken.
+func pages(t *testing.T, broken bool) string {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Query().Get("limit") != "1000":
+			w.WriteHeader(http.StatusBadRequest)
+		case r.URL.Query().Get("cursor") == "":
+			_, _ = fmt.Fprintf(w, `{"urls": [%s], "next_cursor": "two"}`, fullLink)
+		case broken:
+			w.WriteHeader(http.StatusServiceUnavailable)
+		default:
+			_, _ = fmt.Fprintf(w, `{"urls": [%s], "next_cursor": ""}`, bareLink)
+		}
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func export(t *testing.T, api string, args ...string) (string, error) {
+	t.Helper()
+	var out bytes.Buffer
+	p := &program{stdout: &out, stderr: io.Discard, output: "text", environ: []string{"WAYPOST_API=" + api}}
+	c := p.linksExportCommand()
+	c.SilenceErrors, c.SilenceUsage = true, true
+	c.SetArgs(args)
+	err := c.ExecuteContext(t.Context())
+	return out.String(), err
+}
+
+func TestJSONLinesAreTheLinksOfTheAPI(t *testing.T) {
+	text, err := export(t, pages(t, false), "--format=jsonl")
+	require.NoError(t, err)
+	first, second, _ := strings.Cut(text, "\n")
+	require.Equal(t, fullLine, first+"\n")
+	require.JSONEq(t, bareLink, second)
+}
+
+func TestExportedCSVIsImportedAsItWas(t *testing.T) {
+	text, err := export(t, pages(t, false), "-")
+	require.NoError(t, err)
+	rows, err := csv.NewReader(strings.NewReader(text)).ReadAll()
+	require.NoError(t, err)
+	require.Equal(t, [][]string{
+		{"short_code", "original_url", "title", "description", "tags", "redirect_status", "expires_at", "click_count", "created_at"},
+		{"abcd", `https://example.com/?a="b",c&d`, "One,\n\"two\"", "<b>", `spring,"a, b","c""d"`, "308", "2091-05-06T07:08:09.5Z", "7", "2031-05-06T07:08:09.123456Z"},
+		{"efgh", "https://example.org", "", "", "", "302", "", "0", "2031-05-06T07:00:00Z"},
+	}, rows)
+
+	api := &wishes{}
+	report, err := (&linkimport.Import{API: api}).Run(t.Context(), strings.NewReader(text))
+	require.NoError(t, err)
+	require.Equal(t, 2, report.Created)
+	got := api.all[0]
+	require.Equal(t, rows[1][1], got.OriginalURL)
+	require.Equal(t, rows[1][2], got.Title)
+	require.Equal(t, "<b>", got.Description)
+	require.Equal(t, []string{"spring", "a, b", `c"d`}, got.Tags)
+	require.Equal(t, 308, got.RedirectStatus)
+	require.Equal(t, rows[1][6], got.ExpiresAt.Format("2006-01-02T15:04:05.9Z"))
+	require.Empty(t, got.CustomCode)
+	require.True(t, api.all[1].ExpiresAt.IsZero())
+}
+
+func TestAnExportThatStopsLeavesTheFileAsItWas(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "links.csv")
+	require.NoError(t, os.WriteFile(file, []byte("before"), 0o600))
+	_, err := export(t, pages(t, true), file)
+	require.ErrorContains(t, err, "the export stopped after 1 links, and "+file+" was not written")
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, "before", string(text))
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Len(t, entries, 1)
+
+	_, err = export(t, pages(t, true))
+	require.ErrorContains(t, err, "the export is not complete, it ends after 1 links")
+	said, err := export(t, pages(t, false), file)
+	require.NoError(t, err)
+	require.Equal(t, "2 links written to "+file+"\n", said)
+}
+
+func TestAnExportDoesNotReplaceADevice(t *testing.T) {
+	_, err := export(t, "http://127.0.0.1:1", "/dev/null")
+	require.ErrorContains(t, err, "/dev/null is no regular file")
+	_, err = export(t, "http://127.0.0.1:1", "--format=xml")
+	require.ErrorContains(t, err, `"xml" is neither csv nor jsonl`)
+}
+
+// wishes is an API that creates everything.
+type wishes struct{ all []client.NewLink }
+
+func (w *wishes) CreateBulk(_ context.Context, ns []client.NewLink) ([]client.Outcome, error) {
+	w.all = append(w.all, ns...)
+	outcomes := make([]client.Outcome, len(ns))
+	for i := range outcomes {
+		outcomes[i] = client.Outcome{Status: http.StatusCreated, Link: &client.Link{}}
+	}
+	return outcomes, nil
+}
+
+func (w *wishes) List(context.Context, int, string) (client.Page, error) { return client.Page{}, nil }
