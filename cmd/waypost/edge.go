@@ -102,7 +102,7 @@ func (e *edgeNode) serve(ctx context.Context, ln, adminLn net.Listener) error {
 		addr: ln.Addr().String(), position: e.store.Position,
 	}, e.registry, e.log)
 	if err != nil {
-		return err
+		e.log.Error("this edge serves without gossip", "error", err)
 	}
 	defer peers.leave(ctx, e.log)
 	reporter, err := report.New(report.Config{

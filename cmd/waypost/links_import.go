@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
+	"golang.org/x/sys/unix"
 
 	"waypost/cmd/waypost/internal/linkimport"
 )
@@ -44,7 +46,8 @@ expires_at. Files of "waypost links export" can be imported; the links get new c
 Each row that is refused is reported with its line and the reason; the others are
 created all the same. Exit code 1 says that some were not.
 
-The progress is kept in FILE.csv.progress until the import is complete. However it
+The progress is kept in FILE.csv.progress, or in this user's cache directory where
+that cannot be written, until the import is complete. However it
 was stopped, --resume goes on with it and creates nothing twice: rows of which
 nobody knows are first looked for among the links, after 10 s in which the API can
 finish them. The key needs the scopes links:read and links:write. An import of
@@ -111,11 +114,34 @@ func openJournal(i importing, input io.ReadCloser, api string) (*linkimport.Jour
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", i.file, err)
 	}
+	sum := hex.EncodeToString(hash.Sum(nil))
 	name := i.progressFile
 	if name == "" {
-		name = i.file + ".progress"
+		if name, err = progressFile(i.file, sum); err != nil {
+			return nil, err
+		}
 	}
-	return linkimport.OpenJournal(name, linkimport.Source{SHA256: hex.EncodeToString(hash.Sum(nil)), Size: size, API: api}, i.resume)
+	return linkimport.OpenJournal(name, linkimport.Source{SHA256: sum, Size: size, API: api}, i.resume)
+}
+
+// progressFile is beside the input, or, where this user must not write, named by
+// its hash in a directory of the user's own: the same at every start.
+func progressFile(input, sum string) (string, error) {
+	beside := input + ".progress"
+	if unix.Access(filepath.Dir(beside), unix.W_OK) == nil {
+		return beside, nil
+	}
+	dirs := []string{filepath.Join(os.TempDir(), fmt.Sprintf("waypost-imports-%d", os.Getuid()))}
+	if cache, err := os.UserCacheDir(); err == nil {
+		dirs = append([]string{filepath.Join(cache, "waypost", "imports")}, dirs...)
+	}
+	var last error
+	for _, dir := range dirs {
+		if last = os.MkdirAll(dir, 0o700); last == nil {
+			return filepath.Join(dir, sum[:32]+".progress"), nil
+		}
+	}
+	return "", fmt.Errorf("no place for the progress of the import (choose one with --progress-file): %w", last)
 }
 
 // endJournal removes the progress file when there is nothing left to go on with and
