@@ -1,25 +1,9 @@
 package keyrange
 
-import "waypost"
-
-// Range is an interval of a prefix's counters that one region owns. Live ranges
-// never overlap.
-type Range struct {
-	ID     int
+// Block is the counters [Lo, Hi) of a prefix, leased to one node.
+type Block struct {
 	Prefix int // ordinal of the prefix
 	Lo, Hi int64
-	Next   int64 // the lowest counter that no block has taken yet; Lo ≤ Next ≤ Hi
-	Region waypost.Region
-}
-
-// Left is the number of counters that no block has taken yet.
-func (r Range) Left() int64 { return max(0, r.Hi-r.Next) }
-
-// Block is the counters [Lo, Hi) of a range, leased to one node.
-type Block struct {
-	RangeID int
-	Prefix  int // ordinal of the prefix
-	Lo, Hi  int64
 }
 
 // Len is the number of counters in the block.

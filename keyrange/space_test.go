@@ -77,6 +77,4 @@ func TestTheZeroSpaceHoldsNoCode(t *testing.T) {
 func TestBlocksAndRangesCountWhatTheyHold(t *testing.T) {
 	require.Equal(t, int64(10), keyrange.Block{Lo: 5, Hi: 15}.Len())
 	require.Equal(t, int64(0), keyrange.Block{Lo: 15, Hi: 5}.Len())
-	require.Equal(t, int64(7), keyrange.Range{Lo: 0, Next: 3, Hi: 10}.Left())
-	require.Equal(t, int64(0), keyrange.Range{Lo: 0, Next: 10, Hi: 10}.Left())
 }

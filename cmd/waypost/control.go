@@ -59,16 +59,11 @@ a PostgreSQL database that ` + "`waypost migrate`" + ` has prepared.`,
 // runControl holds a control plane until ctx ends. Listeners come first, so that a
 // busy address is told before anything is touched.
 func runControl(ctx context.Context, cfg config.Control, gossip config.Gossip, log *slog.Logger) (err error) {
-	ln, err := node.Listen(ctx, cfg.Addr, "--addr")
+	ln, adminLn, closeListeners, err := listenBoth(ctx, cfg.Addr, cfg.AdminAddr)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, closeListener(ln)) }()
-	adminLn, err := node.Listen(ctx, cfg.AdminAddr, "--admin-addr")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, closeListener(adminLn)) }()
+	defer func() { err = errors.Join(err, closeListeners()) }()
 
 	db, err := postgres.Open(ctx, postgres.Config{URL: cfg.DatabaseURL.Reveal(), Logger: log})
 	if err != nil {

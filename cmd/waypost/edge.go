@@ -48,16 +48,11 @@ also when the control plane is out of reach or this edge is started again then.`
 
 // runEdge holds an edge until ctx ends.
 func runEdge(ctx context.Context, cfg config.Edge, gossip config.Gossip, log *slog.Logger) (err error) {
-	ln, err := node.Listen(ctx, cfg.Addr, "--addr")
+	ln, adminLn, closeListeners, err := listenBoth(ctx, cfg.Addr, cfg.AdminAddr)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, closeListener(ln)) }()
-	adminLn, err := node.Listen(ctx, cfg.AdminAddr, "--admin-addr")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, closeListener(adminLn)) }()
+	defer func() { err = errors.Join(err, closeListeners()) }()
 
 	registry := newRegistry()
 	recorder := newEdgeClicks(cfg, log, registry)

@@ -373,4 +373,42 @@ func TestAReturningEdgeGoesOnFromItsPositionAndOneTooFarBehindTakesASnapshot(t *
 	eventually(t, func() bool { return f.Status().Snapshots == 1 })
 }
 
+func TestAReplicaOfAnotherHistoryTakesASnapshotAndServesAllTheWhile(t *testing.T) {
+	in := install(t, nil)
+	r := in.replicate(t, t.TempDir())
+	in.call(t, http.MethodPost, "/api/v1/urls", map[string]any{"original_url": "https://example.com/", "custom_code": "steady"}, 201)
+	before, _, _ := in.settle(t, r)
+
+	// readers that never pause, while the history changes below them
+	stop, failed := make(chan struct{}), make(chan error, 4)
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			var buf []byte
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				_, grown, found, err := r.Link(waypost.DefaultDomain, []byte("steady"), buf[:0])
+				if buf = grown; err != nil || !found {
+					failed <- fmt.Errorf("found %t: %w", found, err)
+					return
+				}
+			}
+		})
+	}
+	_, err := in.hand.Exec(t.Context(), `SELECT changelog_open_epoch('test', 1000, epoch, epoch, seq + 1) FROM changelog_head`)
+	require.NoError(t, err)
+	in.call(t, http.MethodPost, "/api/v1/urls", map[string]any{"original_url": "https://example.com/", "custom_code": "later"}, 201)
+	after, want, got := in.settle(t, r)
+	close(stop)
+	wg.Wait()
+	require.Empty(t, failed)
+	require.NotEqual(t, before.Position.Epoch, after.Position.Epoch)
+	require.Equal(t, after.Digest, r.Digest())
+	require.Empty(t, difference(want, got))
+}
+
 func TestMain(m *testing.M) { os.Exit(testDatabases.Main(m)) }

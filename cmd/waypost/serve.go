@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"waypost/cmd/waypost/internal/node"
 	"waypost/controlplane"
 )
 
@@ -46,6 +47,18 @@ func unlessEnded(ctx context.Context, err error) error {
 		return nil
 	}
 	return err
+}
+
+// listenBoth opens the two listeners of a node, its service's and its admin's. The
+// caller closes them, whether their servers have done so or not.
+func listenBoth(ctx context.Context, addr, adminAddr string) (ln, admin net.Listener, closeBoth func() error, err error) {
+	if ln, err = node.Listen(ctx, addr, "--addr"); err != nil {
+		return nil, nil, nil, err
+	}
+	if admin, err = node.Listen(ctx, adminAddr, "--admin-addr"); err != nil {
+		return nil, nil, nil, errors.Join(err, ln.Close())
+	}
+	return ln, admin, func() error { return errors.Join(closeListener(admin), closeListener(ln)) }, nil
 }
 
 // closeListener is for one that its server may have closed already.

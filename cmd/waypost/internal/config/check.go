@@ -43,7 +43,7 @@ func (c *Control) Check() error {
 		atLeast("control.edge_token", c.EdgeToken.Reveal(), 16),
 		prefixed("control.trusted_proxies", networks),
 		between("control.code_length", c.CodeLength, 5, 10),
-		between("control.prefix_length", c.PrefixLength, 1, 4),
+		between("control.prefix_length", c.PrefixLength, 1, 3),
 		between("control.lease_size", c.LeaseSize, 1, 1_000_000),
 		positive("control.shutdown_timeout", c.ShutdownTimeout),
 	)
