@@ -8,9 +8,9 @@ import (
 	"waypost"
 )
 
-// tolerance is by how much the region that lasts longest may outlast the one that
-// is exhausted first.
-const tolerance = 1.10
+// tolerance is by how much the region that lasts longest may outlast the one that is
+// exhausted first: 10 %, less what rounding to whole counters may add.
+const tolerance = 1.0995
 
 // Rates are the keys that regions mint, per minute.
 type Rates map[waypost.Region]float64
@@ -65,7 +65,7 @@ type Plan struct {
 // sense, and waypost.EConflict for ranges that overlap. DESIGN.md has the formulas.
 func Rebalance(ranges []Range, rates Rates, opts Options) (Plan, error) {
 	if opts.Reserve < 0 || opts.Margin < 0 || !isRate(opts.IdleRate) {
-		return Plan{}, waypost.Errorf(waypost.EInvalid, "reserve, margin and idle rate must not be negative")
+		return Plan{}, waypost.Errorf(waypost.EInvalid, "reserve, margin and idle rate must be numbers that are not negative")
 	}
 	if opts.Reserve == 0 {
 		opts.Reserve = 10_000
@@ -133,13 +133,15 @@ func supplies(ranges []Range, rates Rates) ([]*supply, error) {
 	if err := Disjoint(ranges); err != nil {
 		return nil, err
 	}
-	var minted float64
 	for region, rate := range rates {
 		if _, err := waypost.ParseRegion(string(region)); err != nil {
 			return nil, err
 		}
-		if minted += rate; !isRate(rate) || !isRate(minted) {
+		if !isRate(rate) {
 			return nil, waypost.Errorf(waypost.EInvalid, "%v keys per minute of region %s is no rate", rate, region)
+		}
+		if rate < 1e-9 { // a key in two thousand years
+			rate = 0
 		}
 		of(region).rate = rate
 	}
@@ -152,7 +154,8 @@ func supplies(ranges []Range, rates Rates) ([]*supply, error) {
 	return regions, nil
 }
 
-func isRate(f float64) bool { return f >= 0 && !math.IsInf(f, 1) }
+// isRate refuses what is no number, and what would mint all codes there can be in a minute.
+func isRate(f float64) bool { return f >= 0 && f <= 1e18 }
 
 func forecasts(regions []*supply) []Forecast {
 	all := make([]Forecast, len(regions))

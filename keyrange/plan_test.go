@@ -150,6 +150,11 @@ func TestAPlan(t *testing.T) {
 			opts:  keyrange.Options{IdleRate: 0.1},
 			steps: steps{{Range: 1, Prefix: 1, At: 2e6, Hi: 101e6, Counters: 99e6, From: "ap", To: "eu"}},
 		},
+		"gives an idle region nothing even when a pair of others cannot share": {
+			ranges: []keyrange.Range{live(1, "ap", 0, 101e6), live(2, "eu", 0, 112e6), live(3, "us", 0, 87e6)}, rates: keyrange.Rates{"eu": 1, "us": 1},
+			opts:  keyrange.Options{IdleRate: 1},
+			steps: steps{{Range: 2, Prefix: 2, At: 99_500_000, Hi: 112e6, Counters: 12_500_000, From: "eu", To: "us"}},
+		},
 		"gives an idle region nothing": {
 			ranges: []keyrange.Range{live(1, "ap", 0, 1000), live(2, "eu", 0, 50e6)}, rates: keyrange.Rates{"eu": 5, "ap": 0, "us": 0},
 			reason: "all regions last equally long, within 10 %",
@@ -218,7 +223,7 @@ func TestAPlanRefusesWhatMakesNoSense(t *testing.T) {
 		"a negative rate":          {fine, keyrange.Rates{"eu": -1}, keyrange.Options{}, waypost.EInvalid},
 		"a rate that is no number": {fine, keyrange.Rates{"eu": math.NaN()}, keyrange.Options{}, waypost.EInvalid},
 		"an infinite rate":         {fine, keyrange.Rates{"eu": math.Inf(1)}, keyrange.Options{}, waypost.EInvalid},
-		"rates without a sum":      {fine, keyrange.Rates{"eu": math.MaxFloat64, "us": math.MaxFloat64}, keyrange.Options{}, waypost.EInvalid},
+		"a rate beyond all codes":  {fine, keyrange.Rates{"eu": math.MaxFloat64}, keyrange.Options{}, waypost.EInvalid},
 		"a region that is none":    {fine, keyrange.Rates{"": 1}, keyrange.Options{}, waypost.EInvalid},
 		"a negative reserve":       {fine, nil, keyrange.Options{Reserve: -1}, waypost.EInvalid},
 		"a negative margin":        {fine, nil, keyrange.Options{Margin: -1}, waypost.EInvalid},
@@ -238,13 +243,14 @@ func TestAPlanRefusesWhatMakesNoSense(t *testing.T) {
 func TestExtremesMakeNoBadPlan(t *testing.T) {
 	const most = 62 * 62 * 62 * 62 * 62 * 62 * 62 * 62 * 62
 	for _, rates := range []keyrange.Rates{
-		{"a": math.SmallestNonzeroFloat64, "b": math.MaxFloat64},
+		{"a": math.SmallestNonzeroFloat64, "b": 1e18},
 		{"a": math.SmallestNonzeroFloat64},
-		{"a": math.MaxFloat64},
-		{"a": 1e-12, "b": 1e-300, "c": 1e12},
+		{"a": 1e-9},
+		{"a": 1e18, "b": 1e18, "c": 1e18},
+		{"a": 1e-9, "b": 1e18, "c": 1},
 	} {
 		ranges := []keyrange.Range{live(1, "a", 0, most), live(2, "b", 0, most), live(3, "c", most-1, most)}
-		for _, opts := range []keyrange.Options{{}, {Reserve: math.MaxInt64}, {Margin: math.MaxInt64}, {IdleRate: math.MaxFloat64}, {Reserve: 1, Margin: 1}} {
+		for _, opts := range []keyrange.Options{{}, {Reserve: math.MaxInt64}, {Margin: math.MaxInt64}, {IdleRate: 1e18}, {IdleRate: math.SmallestNonzeroFloat64}, {Reserve: 1, Margin: 1}} {
 			plan := rebalance(t, ranges, rates, opts)
 			require.NoError(t, keyrange.Disjoint(apply(t, ranges, plan.Steps)))
 		}

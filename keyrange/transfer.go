@@ -95,7 +95,7 @@ func targets(group []*supply, low float64, opts Options) []*party {
 		weight += s.weight
 	}
 	parties := make([]*party, len(group))
-	left, heaviest := all, 0
+	left := all
 	for i, s := range group {
 		p := &party{supply: s}
 		p.target = min(left, int64(float64(all)*(s.weight/weight)))
@@ -105,12 +105,13 @@ func targets(group []*supply, low float64, opts Options) []*party {
 			p.most = min(p.most, s.unissued) // idle: it is given nothing
 		}
 		left -= p.target
-		if s.weight > group[heaviest].weight {
-			heaviest = i
-		}
 		parties[i] = p
 	}
-	parties[heaviest].target += left
+	for i, p := range parties { // what rounding has left
+		more := left / int64(len(parties)-i)
+		p.target += more
+		left -= more
+	}
 	return parties
 }
 
