@@ -124,7 +124,7 @@ type RangeAction string
 const (
 	AssignPrefix RangeAction = "assign" // Region gets a prefix that was never used: Prefix, or any
 	SplitRange   RangeAction = "split"  // Range keeps [Lo, At), a new range of its region gets [At, Hi)
-	MoveRange    RangeAction = "move"   // Region gets all of Range, or, when At is set, its counters from At on as a new range
+	MoveRange    RangeAction = "move"   // Region gets all of Range; with Remainder what is not leased, with At its counters from there on, as a new range
 	DrainRange   RangeAction = "drain"  // nothing more is leased from Range
 	ReviveRange  RangeAction = "revive" // a draining Range is live again
 	RetireRange  RangeAction = "retire" // Range is over; with Force also the leases that are held
@@ -133,13 +133,14 @@ const (
 
 // RangeStep is one act with its arguments; what the action does not name is zero.
 type RangeStep struct {
-	Action RangeAction    `json:"action"`
-	Range  int64          `json:"range,omitempty"`
-	Region waypost.Region `json:"region,omitempty"`
-	Prefix string         `json:"prefix,omitempty"`
-	At     int64          `json:"at,omitempty"`
-	Force  bool           `json:"force,omitempty"`
-	Gap    *int64         `json:"gap,omitempty"`
+	Action    RangeAction    `json:"action"`
+	Range     int64          `json:"range,omitempty"`
+	Region    waypost.Region `json:"region,omitempty"`
+	Prefix    string         `json:"prefix,omitempty"`
+	At        int64          `json:"at,omitempty"`
+	Remainder bool           `json:"remainder,omitempty"`
+	Force     bool           `json:"force,omitempty"`
+	Gap       *int64         `json:"gap,omitempty"`
 }
 
 // RangeChange is a list of steps, which are done all or not at all.

@@ -207,7 +207,10 @@ func stepMove(ctx context.Context, tx pgx.Tx, s controlplane.RangeStep, r contro
 	if s.Region == r.Region {
 		return done, waypost.Errorf(waypost.EConflict, "range %d is region %s's already", r.ID, r.Region)
 	}
-	if s.At != 0 && s.At > r.Lo {
+	if s.Remainder && s.At == 0 {
+		s.At = r.Next
+	}
+	if s.At > r.Lo {
 		rest, err := cut(ctx, tx, r, s.At, s.Region)
 		if err != nil {
 			return done, err
