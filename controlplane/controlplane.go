@@ -17,7 +17,8 @@ import (
 // Actor is who asks, as a credential on the connection says.
 type Actor struct {
 	Workspace waypost.WorkspaceID
-	KeyID     int64 // 0: the development system without a key
+	KeyID     int64  // 0: the development system without a key
+	Name      string // of the key, for the audit log
 	Scopes    []Scope
 }
 
@@ -40,6 +41,15 @@ func (a Actor) Can(s Scope) bool {
 		}
 	}
 	return false
+}
+
+// CheckOperator says EForbidden to whoever may not look after the installation
+// itself: that is for keys of the default workspace with the scope admin.
+func (a Actor) CheckOperator() error {
+	if a.Workspace != waypost.DefaultWorkspace || !a.Can(ScopeAdmin) {
+		return waypost.Errorf(waypost.EForbidden, "this needs a key of the default workspace with the scope admin")
+	}
+	return nil
 }
 
 // NewLink is a wish for a link. Zero fields mean the default.
