@@ -21,7 +21,7 @@ type rangeStep struct {
 	Range  int64  `json:"range,omitempty" minimum:"1" doc:"Id of the range; of all but assign and resume."`
 	Region string `json:"region,omitempty" minLength:"1" maxLength:"32" doc:"Of assign and move."`
 	Prefix string `json:"prefix,omitempty" minLength:"1" maxLength:"3" doc:"Of assign. Left out: any that is free."`
-	At     int64  `json:"at,omitempty" minimum:"1" doc:"A counter; of split, and of move if only a part is moved."`
+	At     int64  `json:"at,omitempty" minimum:"1" doc:"A counter; of split, where it may be left out for the middle of what is unissued, and of move if only a part is moved."`
 	Force  bool   `json:"force,omitempty" doc:"Of retire: also while leases are held, which are void then."`
 	Gap    *int64 `json:"gap,omitempty" minimum:"0" doc:"Of resume: how many counters every prefix skips. Left out: the resume_gap of the ranges."`
 }
@@ -68,7 +68,7 @@ func (s *server) changeRanges(ctx context.Context, in *changeInput) (*changeOutp
 // arguments says what an action needs and may have beside that.
 var arguments = map[controlplane.RangeAction]struct{ needs, takes []string }{
 	controlplane.AssignPrefix: {needs: []string{"region"}, takes: []string{"prefix"}},
-	controlplane.SplitRange:   {needs: []string{"range", "at"}},
+	controlplane.SplitRange:   {needs: []string{"range"}, takes: []string{"at"}},
 	controlplane.MoveRange:    {needs: []string{"range", "region"}, takes: []string{"at"}},
 	controlplane.DrainRange:   {needs: []string{"range"}},
 	controlplane.ReviveRange:  {needs: []string{"range"}},

@@ -56,7 +56,7 @@ func TestStepsReachTheServiceAsTheyWereSent(t *testing.T) {
 	}}
 	a := startWithKeys(t, f)
 	res := a.do(call{method: http.MethodPost, path: "/api/admin/ranges/changes", key: operatorKey, body: `{"dry_run": true, "fingerprint": "f1", "steps": [
-		{"action": "assign", "region": "eu-west-1", "prefix": "4k"}, {"action": "split", "range": 1, "at": 500},
+		{"action": "assign", "region": "eu-west-1", "prefix": "4k"}, {"action": "split", "range": 1, "at": 500}, {"action": "split", "range": 1},
 		{"action": "move", "range": 1, "region": "us-east-1", "at": 300}, {"action": "drain", "range": 2}, {"action": "revive", "range": 2},
 		{"action": "retire", "range": 2, "force": true}, {"action": "resume", "gap": 0}, {"action": "resume"}]}`})
 	require.Equal(t, http.StatusOK, res.StatusCode, res.text)
@@ -66,6 +66,7 @@ func TestStepsReachTheServiceAsTheyWereSent(t *testing.T) {
 	require.Equal(t, []controlplane.RangeChange{{DryRun: true, Fingerprint: "f1", Steps: []controlplane.RangeStep{
 		{Action: controlplane.AssignPrefix, Region: "eu-west-1", Prefix: "4k"},
 		{Action: controlplane.SplitRange, Range: 1, At: 500},
+		{Action: controlplane.SplitRange, Range: 1},
 		{Action: controlplane.MoveRange, Range: 1, Region: "us-east-1", At: 300},
 		{Action: controlplane.DrainRange, Range: 2},
 		{Action: controlplane.ReviveRange, Range: 2},
