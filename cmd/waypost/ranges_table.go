@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,9 +24,6 @@ func keySpaceText(space *client.KeySpace, all bool) string {
 	if !all {
 		shown = slices.DeleteFunc(shown, func(r client.Range) bool { return r.State == "retired" })
 	}
-	slices.SortFunc(shown, func(x, y client.Range) int {
-		return cmp.Or(strings.Compare(x.Region, y.Region), cmp.Compare(x.ID, y.ID))
-	})
 	b.WriteString(rangeTable(shown))
 	if hidden := len(space.Ranges) - len(shown); hidden > 0 {
 		_, _ = fmt.Fprintf(&b, "and %d retired, see --all\n", hidden)
@@ -58,11 +56,14 @@ func heldText(space *client.KeySpace) string {
 	return text + "!! Go on with `waypost ranges resume --gap N`, where N is the most keys that any prefix can have issued since the backup; --help tells how to find it."
 }
 
-// rangeTable lays out ranges, in their order.
+// rangeTable lays out ranges, those of a region together, and sorts them so.
 func rangeTable(ranges []client.Range) string {
 	if len(ranges) == 0 {
 		return "no region has a range yet\n"
 	}
+	slices.SortFunc(ranges, func(x, y client.Range) int {
+		return cmp.Or(strings.Compare(x.Region, y.Region), cmp.Compare(x.ID, y.ID))
+	})
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	// Writing into memory does not fail.
@@ -172,7 +173,7 @@ func rateText(perMinute float64) string {
 	if perMinute > 0 && perMinute < 10 {
 		return fmt.Sprintf("%.1f/min", max(0.1, perMinute))
 	}
-	return grouped(int64(perMinute)) + "/min"
+	return grouped(int64(math.Round(perMinute))) + "/min"
 }
 
 // lasts says how long unissued keys last, in the largest unit of which there are
