@@ -172,6 +172,9 @@ func prefixOrdinal(ctx context.Context, tx pgx.Tx, text string) (int32, error) {
 
 // cut ends a range at a counter and makes the rest a range of its own.
 func cut(ctx context.Context, tx pgx.Tx, r controlplane.Range, at int64, region waypost.Region) (rest int64, err error) {
+	if r.Next >= r.Hi {
+		return 0, waypost.Errorf(waypost.EConflict, "range %d has nothing that is not leased", r.ID)
+	}
 	if at < r.Next || at <= r.Lo || at >= r.Hi {
 		return 0, waypost.Errorf(waypost.EConflict, "range %d can be cut between counters %d and %d: what lies before is leased already", r.ID, max(r.Next, r.Lo+1), r.Hi-1)
 	}
