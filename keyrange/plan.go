@@ -23,8 +23,8 @@ type Options struct {
 
 	// Margin is how many counters of a range that is cut are kept between the first
 	// one that is not leased and the cut, so that a plan still applies when more has
-	// been leased meanwhile. It is never more than a tenth of the range's remainder.
-	// Default: a tenth of what the region keeps, and at least Reserve.
+	// been leased meanwhile. It is never more than a tenth of the range's remainder, nor
+	// than what the region keeps, divided by the number of its ranges. Default: a tenth of what the region keeps, and at least Reserve.
 	Margin int64
 
 	// IdleRate is what a region without a measured rate is thought to mint per minute.

@@ -150,10 +150,10 @@ func TestAPlan(t *testing.T) {
 			opts:  keyrange.Options{IdleRate: 0.1},
 			steps: steps{{Range: 1, Prefix: 1, At: 2e6, Hi: 101e6, Counters: 99e6, From: "ap", To: "eu"}},
 		},
-		"gives an idle region nothing even when a pair of others cannot share": {
-			ranges: []keyrange.Range{live(1, "ap", 0, 101e6), live(2, "eu", 0, 112e6), live(3, "us", 0, 87e6)}, rates: keyrange.Rates{"eu": 1, "us": 1},
+		"gives an idle region nothing where that would do": {
+			ranges: []keyrange.Range{live(1, "ap", 0, 101e6), live(2, "br", 0, 95e6), live(3, "eu", 0, 106_500_000)}, rates: keyrange.Rates{"br": 1, "eu": 1},
 			opts:  keyrange.Options{IdleRate: 1},
-			steps: steps{{Range: 2, Prefix: 2, At: 99_500_000, Hi: 112e6, Counters: 12_500_000, From: "eu", To: "us"}},
+			steps: steps{{Range: 3, Prefix: 3, At: 100_750_000, Hi: 106_500_000, Counters: 5_750_000, From: "eu", To: "br"}},
 		},
 		"gives an idle region nothing": {
 			ranges: []keyrange.Range{live(1, "ap", 0, 1000), live(2, "eu", 0, 50e6)}, rates: keyrange.Rates{"eu": 5, "ap": 0, "us": 0},

@@ -50,7 +50,7 @@ func (s Step) Apply(r Range) (stays, moves Range, err error) {
 	if at == 0 {
 		at = r.Next
 	}
-	if at == r.Lo && at == r.Next {
+	if fresh := r.Next == r.Lo; fresh && at == r.Next {
 		moves = r
 	} else if stays, moves, err = Split(r, at); err != nil {
 		return Range{}, Range{}, err

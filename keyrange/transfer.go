@@ -115,13 +115,15 @@ func targets(group []*supply, low float64, opts Options) []*party {
 	return parties
 }
 
+// setMargins sets what is kept of the ranges that are cut. Together the margins are
+// no more than what the region keeps, or there could be nothing left to cut.
 func (p *party) setMargins(opts Options) {
 	margin := opts.Margin
 	if margin == 0 {
 		margin = max(opts.Reserve, p.target/10)
 	}
 	for i := range p.ranges {
-		p.ranges[i].margin = max(1, min(margin, p.ranges[i].Remainder()/10))
+		p.ranges[i].margin = max(1, min(margin, p.ranges[i].Remainder()/10, p.least/int64(len(p.ranges))))
 	}
 }
 
