@@ -25,9 +25,10 @@ func refused(t *testing.T, db *postgres.DB, code waypost.ErrorCode, steps ...con
 	require.Equal(t, code, waypost.CodeOf(err), "%v", err)
 }
 
-func lease(t *testing.T, db *postgres.DB, region waypost.Region, size int64) controlplane.Lease {
+// lease takes a block of a hundred.
+func lease(t *testing.T, db *postgres.DB, region waypost.Region) controlplane.Lease {
 	t.Helper()
-	l, err := db.TakeLease(t.Context(), region, "n/1", size, nil)
+	l, err := db.TakeLease(t.Context(), region, "n/1", 100, nil)
 	require.NoError(t, err)
 	return l
 }
@@ -52,8 +53,8 @@ func use(db *postgres.DB, t *testing.T, l controlplane.Lease, code string) error
 
 func TestAMoveOfAWholeRangeFencesItsLeasesAndTheRestGoesOnElsewhere(t *testing.T) {
 	db, hand := open(t)
-	old := lease(t, db, "eu", 100)
-	free := lease(t, db, "eu", 100)
+	old := lease(t, db, "eu")
+	free := lease(t, db, "eu")
 	require.NoError(t, db.ReturnLease(t.Context(), free, free.Lo))
 
 	done := do(t, db, controlplane.RangeStep{Action: controlplane.MoveRange, Range: old.Range, Region: "us"})
@@ -62,22 +63,22 @@ func TestAMoveOfAWholeRangeFencesItsLeasesAndTheRestGoesOnElsewhere(t *testing.T
 	fenced := &controlplane.FencedError{}
 	require.ErrorAs(t, use(db, t, old, "too-late"), &fenced)
 
-	again := lease(t, db, "us", 100)
+	again := lease(t, db, "us")
 	require.Equal(t, [2]int64{free.Lo, free.Hi}, [2]int64{again.Lo, again.Hi}, "what was given back is the new region's")
 	require.Equal(t, old.Generation+1, again.Generation)
 	require.NoError(t, use(db, t, again, "in-time"))
-	other := lease(t, db, "eu", 100)
+	other := lease(t, db, "eu")
 	require.NotEqual(t, old.Prefix, other.Prefix)
 	require.Equal(t, map[string]int{"burned": 1, "held": 2}, states(t, hand))
 }
 
 func TestAMoveOfTheRemainderFencesNothing(t *testing.T) {
 	db, _ := open(t)
-	l := lease(t, db, "eu", 100)
+	l := lease(t, db, "eu")
 	done := do(t, db, controlplane.RangeStep{Action: controlplane.MoveRange, Range: l.Range, Region: "us", At: l.Hi})
 	require.Zero(t, done[0].Fenced)
 	require.NoError(t, use(db, t, l, "goes-on"))
-	moved := lease(t, db, "us", 100)
+	moved := lease(t, db, "us")
 	require.Equal(t, [2]int64{int64(l.Prefix), l.Hi}, [2]int64{int64(moved.Prefix), moved.Lo})
 	require.Equal(t, done[0].Ranges[0].ID, moved.Range)
 	require.Equal(t, l.Hi, rangeOf(t, db, l.Range).Hi)
@@ -85,7 +86,7 @@ func TestAMoveOfTheRemainderFencesNothing(t *testing.T) {
 
 func TestSplitDrainReviveAndRetire(t *testing.T) {
 	db, hand := open(t)
-	l := lease(t, db, "eu", 100)
+	l := lease(t, db, "eu")
 	half := do(t, db, controlplane.RangeStep{Action: controlplane.SplitRange, Range: l.Range})[0].Ranges
 	require.Len(t, half, 2)
 	require.Equal(t, half[0].Hi, half[1].Lo)
@@ -93,9 +94,9 @@ func TestSplitDrainReviveAndRetire(t *testing.T) {
 
 	do(t, db, controlplane.RangeStep{Action: controlplane.DrainRange, Range: l.Range})
 	require.NoError(t, use(db, t, l, "drained"), "what is leased is used up")
-	require.Equal(t, half[1].ID, lease(t, db, "eu", 100).Range)
+	require.Equal(t, half[1].ID, lease(t, db, "eu").Range)
 	do(t, db, controlplane.RangeStep{Action: controlplane.ReviveRange, Range: l.Range})
-	require.Equal(t, l.Range, lease(t, db, "eu", 100).Range)
+	require.Equal(t, l.Range, lease(t, db, "eu").Range)
 
 	refused(t, db, waypost.EConflict, controlplane.RangeStep{Action: controlplane.RetireRange, Range: l.Range})
 	done := do(t, db, controlplane.RangeStep{Action: controlplane.RetireRange, Range: l.Range, Force: true})
@@ -121,7 +122,7 @@ func TestSplitDrainReviveAndRetire(t *testing.T) {
 
 func TestStepsThatCannotBeDoneChangeNothing(t *testing.T) {
 	db, _ := open(t)
-	l := lease(t, db, "eu", 100)
+	l := lease(t, db, "eu")
 	before, err := db.KeySpace(t.Context())
 	require.NoError(t, err)
 	good := controlplane.RangeStep{Action: controlplane.SplitRange, Range: l.Range, At: 500}
@@ -182,8 +183,8 @@ func state(t *testing.T, db *postgres.DB, prefix int, counter int64) controlplan
 
 func TestACustomCodeBurnsItsCounterOrIsRefused(t *testing.T) {
 	db, hand := open(t)
-	held := lease(t, db, "eu", 100)                                   // 0 to 99
-	back := lease(t, db, "eu", 100)                                   // 100 to 199
+	held := lease(t, db, "eu")                                   // 0 to 99
+	back := lease(t, db, "eu")                                   // 100 to 199
 	require.NoError(t, db.ReturnLease(t.Context(), back, back.Lo+50)) // 100 to 149 are closed
 	p := held.Prefix
 	for _, c := range []struct {
@@ -208,7 +209,7 @@ func TestACustomCodeBurnsItsCounterOrIsRefused(t *testing.T) {
 
 	var got [][2]int64
 	for range 4 {
-		l := lease(t, db, "eu", 100)
+		l := lease(t, db, "eu")
 		got = append(got, [2]int64{l.Lo, l.Hi})
 	}
 	require.ElementsMatch(t, [][2]int64{{151, 170}, {171, 199}, {202, 250}, {251, 351}}, got, "blocks are leased around what is burned")
@@ -218,8 +219,8 @@ func TestACustomCodeBurnsItsCounterOrIsRefused(t *testing.T) {
 	require.Equal(t, controlplane.Placed, choose(t, db, other, 0))
 	require.Equal(t, controlplane.Placed, choose(t, db, other, 3))
 	do(t, db, controlplane.RangeStep{Action: controlplane.AssignPrefix, Region: "us", Prefix: testCoder.Space().Prefix(other)})
-	require.Equal(t, int64(1), lease(t, db, "us", 100).Lo)
-	require.Equal(t, int64(4), lease(t, db, "us", 100).Lo)
+	require.Equal(t, int64(1), lease(t, db, "us").Lo)
+	require.Equal(t, int64(4), lease(t, db, "us").Lo)
 	var seqs, newest int
 	require.NoError(t, hand.QueryRow(t.Context(), `SELECT count(DISTINCT seq) - 1, max(seq) FROM changelog`).Scan(&seqs, &newest))
 	require.Equal(t, newest, seqs, "every burn took a sequence number")
@@ -228,7 +229,7 @@ func TestACustomCodeBurnsItsCounterOrIsRefused(t *testing.T) {
 func TestKeysOfServicesAreTheirsAloneAndComeBackOnce(t *testing.T) {
 	db, hand := open(t)
 	exec(t, hand, `INSERT INTO workspace (id, name, slug) VALUES (2, 'Two', 'two')`)
-	l := lease(t, db, "eu", 100)
+	l := lease(t, db, "eu")
 	var keys []controlplane.Reservation
 	var codes []waypost.Code
 	for i := range int64(5) {
@@ -289,7 +290,7 @@ func TestKeysOfServicesAreTheirsAloneAndComeBackOnce(t *testing.T) {
 
 func TestRatesAreThoseOfTheRegionThatIssued(t *testing.T) {
 	db, hand := open(t)
-	l := lease(t, db, "eu", 100)
+	l := lease(t, db, "eu")
 	require.NoError(t, db.Beat(t.Context(), "n/1", "eu", map[int64]int64{l.Range: 600}))
 	exec(t, hand, `UPDATE key_issue SET minute = minute - interval '30 minutes'`)
 	require.NoError(t, db.Beat(t.Context(), "n/1", "eu", map[int64]int64{l.Range: 300}))
@@ -309,15 +310,15 @@ func TestRatesAreThoseOfTheRegionThatIssued(t *testing.T) {
 
 func TestARegionThatRunsLowTakesAFreePrefixBeforeItRunsOut(t *testing.T) {
 	db, hand := open(t)
-	l := lease(t, db, "eu", 100)
+	l := lease(t, db, "eu")
 	exec(t, hand, `UPDATE key_range SET next = hi - 91000000`)
-	again := lease(t, db, "eu", 100)
+	again := lease(t, db, "eu")
 	require.Equal(t, l.Range, again.Range)
 	space, err := db.KeySpace(t.Context())
 	require.NoError(t, err)
 	require.Len(t, space.Ranges, 2)
 	require.Equal(t, space.Prefixes-2, space.FreePrefixes)
-	lease(t, db, "eu", 100)
+	lease(t, db, "eu")
 	space, err = db.KeySpace(t.Context())
 	require.NoError(t, err)
 	require.Len(t, space.Ranges, 2, "one is enough")
