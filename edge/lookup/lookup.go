@@ -76,7 +76,7 @@ func New(cfg Config) (*Table, error) {
 	t := &Table{
 		budget: cfg.Budget, leave: cfg.Leave, seed: maphash.MakeSeed(), head: -1,
 		shardBits:   min(max(bits.Len64(uint64(limit>>18)), 4), 10),
-		segmentBits: min(max(bits.Len64(uint64(limit>>7)), 16), 20),
+		segmentBits: min(max(bits.Len64(uint64(limit>>7)), 16), 21),
 		stripes:     new([stripes]stripe),
 		buf:         make([]byte, 0, maxRecord),
 	}

@@ -10,17 +10,48 @@ import (
 // pageSize is what mapped memory is counted in.
 const pageSize = 4096
 
+// hugePage is what segments are as large as, or a whole part of: a reader of one that
+// lies in a huge page saves a walk through the page tables.
+const hugePage = 2 << 20
+
 // mapMemory gives n bytes of zeroes that the Go runtime knows nothing of.
 func mapMemory(n int) ([]byte, error) {
-	mem, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	spare := uintptr(0)
+	if n%hugePage == 0 {
+		spare = hugePage // to begin at a multiple
+	}
+	base, err := unix.MmapPtr(-1, 0, nil, uintptr(n)+spare, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {
 		return nil, os.NewSyscallError("mmap", err)
+	}
+	if spare > 0 {
+		before := -uintptr(base) % hugePage
+		if err := trim(base, before); err == nil {
+			base = unsafe.Add(base, before)
+			spare -= before
+		}
+		if err := trim(unsafe.Add(base, n), spare); err != nil {
+			return nil, err
+		}
+	}
+	mem := unsafe.Slice((*byte)(base), n)
+	if n%hugePage == 0 {
+		preferHuge(mem)
 	}
 	return mem, nil
 }
 
+func trim(base unsafe.Pointer, n uintptr) error {
+	if n == 0 {
+		return nil
+	}
+	return os.NewSyscallError("munmap", unix.MunmapPtr(base, n))
+}
+
 // unmapMemory gives back what mapMemory gave. Nobody may look at it any more.
-func unmapMemory(mem []byte) error { return os.NewSyscallError("munmap", unix.Munmap(mem)) }
+func unmapMemory(mem []byte) error {
+	return trim(unsafe.Pointer(unsafe.SliceData(mem)), uintptr(len(mem)))
+}
 
 // words looks at mapped memory, which begins at a page, as numbers.
 func words(mem []byte) []uint64 {

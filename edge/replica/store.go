@@ -9,6 +9,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/sstable/block"
 
 	"waypost"
 	"waypost/edge/lookup"
@@ -80,9 +81,7 @@ func (db *DB) openStore(name string, fresh bool) (_ *store, err error) {
 		MaxOpenFiles:                4096,
 		CompactionConcurrencyRange:  func() (int, int) { return 1, 2 },
 	}
-	for i := range opts.Levels {
-		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
-	}
+	compress(opts, fresh)
 	pdb, err := pebble.Open(dir, opts)
 	if err != nil {
 		return nil, fmt.Errorf("open store %s: %w", name, err)
@@ -95,6 +94,27 @@ func (db *DB) openStore(name string, fresh bool) (_ *store, err error) {
 		return nil, errors.Join(fmt.Errorf("open store %s: %w", name, err), pdb.Close())
 	}
 	return st, nil
+}
+
+// blockSize is that of the blocks that tables are compressed in. Larger ones take less
+// space, and longer to read one link from.
+const blockSize = 16 << 10
+
+// compress chooses compression and filters. The links of a snapshot come in order,
+// so that what is flushed first is moved down as it is: a fresh store compresses well
+// from the start. Get does not ask the filters of the last level.
+func compress(opts *pebble.Options, fresh bool) {
+	opts.ApplyCompressionSettings(func() pebble.DBCompressionSettings {
+		if fresh {
+			return pebble.UniformDBCompressionSettings(block.GoodCompression)
+		}
+		return pebble.DBCompressionGood
+	})
+	for i := range opts.Levels {
+		opts.Levels[i].BlockSize = blockSize
+		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
+	}
+	opts.Levels[len(opts.Levels)-1].FilterPolicy = pebble.NoFilterPolicy
 }
 
 // load reads what a store that was filled before holds.
