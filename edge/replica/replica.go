@@ -42,6 +42,7 @@ type DB struct {
 
 	live   atomic.Pointer[store] // nil: nothing is held
 	closed atomic.Bool
+	frozen bool // takes no changes: see Freeze
 
 	mu        sync.Mutex // held while the live store is written or replaced
 	restoring *restore
@@ -124,7 +125,9 @@ func (db *DB) Close() error {
 	}
 	db.metrics.unregister(db.cfg.Registerer)
 	db.cache.Unref()
-	errs = append(errs, db.dirLock.Close())
+	if db.dirLock != nil {
+		errs = append(errs, db.dirLock.Close())
+	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("close the replica: %w", err)
 	}
@@ -228,8 +231,11 @@ func (db *DB) Apply(ctx context.Context, b *replication.Batch) error {
 	start := time.Now()
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	if db.closed.Load() {
+	switch {
+	case db.closed.Load():
 		return errClosed
+	case db.frozen:
+		return errFrozen
 	}
 	st := db.live.Load()
 	if st == nil {

@@ -26,8 +26,11 @@ var _ replication.Restore = (*restore)(nil)
 func (db *DB) Restore(_ context.Context, c replication.Cluster) (replication.Restore, error) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	if db.closed.Load() {
+	switch {
+	case db.closed.Load():
 		return nil, errClosed
+	case db.frozen:
+		return nil, errFrozen
 	}
 	if db.restoring != nil {
 		return nil, errors.New("restore: one is under way already")

@@ -70,6 +70,7 @@ func (db *DB) openStore(name string, fresh bool) (_ *store, err error) {
 		ErrorIfExists:               fresh,
 		ErrorIfNotExists:            !fresh,
 		DisableWAL:                  fresh,
+		ReadOnly:                    db.frozen,
 		MemTableSize:                uint64(db.memTableSize),
 		MemTableStopWritesThreshold: 16 * memTableLimit,
 		L0CompactionThreshold:       4,
