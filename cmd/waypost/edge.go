@@ -81,10 +81,11 @@ func runEdge(ctx context.Context, cfg config.Edge, gossip config.Gossip, takeove
 		listeners: []namedListener{{redirectsAt(cfg), ln}, {adminAt(cfg), adminLn}}, succession: succession,
 	}
 	e.freshness.start = time.Now()
+	tellSpace := e.askUpstream()
 	e.following, err = newFollowing(succession != nil, func() (*replication.Follower, error) {
 		return replication.NewFollower(replication.FollowConfig{
 			URL: cfg.ControlURL, Token: cfg.Token.Reveal(), Node: store.node, Region: waypost.Region(cfg.Region),
-			Sink: store, Logger: e.log, Fatal: e.isFatal,
+			Sink: store, Logger: e.log, Fatal: e.isFatal, KeySpace: tellSpace,
 		})
 	})
 	if err != nil {
@@ -104,6 +105,7 @@ type edgeNode struct {
 	cfg       config.Edge
 	log       *slog.Logger
 	store     *edgeStore
+	links     edge.Links // the store, and perhaps the control plane behind it
 	clicks    *edgeClicks
 	gossip    config.Gossip
 	boot      waypost.BootID
@@ -136,7 +138,7 @@ func (e *edgeNode) serve(ctx context.Context, ln, adminLn net.Listener) error {
 		return err
 	}
 	server := edge.New(edge.Config{
-		Links: e.store, Clicks: e.clicks, StrictHosts: e.cfg.StrictHosts, TrustedProxies: proxies,
+		Links: e.links, Clicks: e.clicks, StrictHosts: e.cfg.StrictHosts, TrustedProxies: proxies,
 		Version: productVersion(), Region: waypost.Region(e.cfg.Region), Node: e.store.node,
 		MaxStaleness: e.cfg.MaxStaleness, Staleness: e.freshness.age,
 		Logger: e.log, Metrics: e.registry,

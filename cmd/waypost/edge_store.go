@@ -179,6 +179,12 @@ func (s *edgeStore) Domain(host []byte) (waypost.DomainID, bool) {
 	}
 }
 
+// Issuable implements [upstream.Replica].
+func (s *edgeStore) Issuable(prefix int) bool {
+	db := s.serving()
+	return db == nil || db.Issuable(prefix)
+}
+
 // current is what the sink's state is that of: the replica that takes changes, or, while
 // there is none, the one that answers.
 func (s *edgeStore) current() *replica.DB {

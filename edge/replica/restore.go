@@ -48,7 +48,7 @@ func (db *DB) Restore(_ context.Context, c replication.Cluster) (replication.Res
 	}
 	st.applied.Store(&state{cluster: c})
 	st.synced.Store(&waypost.Position{})
-	st.publishDomains()
+	st.publish()
 	db.restoring = &restore{db: db, st: st, open: true}
 	return db.restoring, nil
 }
