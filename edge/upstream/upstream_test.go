@@ -212,9 +212,7 @@ func TestManyVisitorsOfOneNewLinkAskOnce(t *testing.T) {
 			}
 		})
 	}
-	for w.metric(t, "waypost_upstream_skipped_total", "joined") < 19 {
-		time.Sleep(time.Millisecond)
-	}
+	require.Eventually(t, func() bool { return w.metric(t, "waypost_upstream_skipped_total", "joined") == 19 }, 10*time.Second, time.Millisecond)
 	close(release)
 	visitors.Wait()
 	require.EqualValues(t, 1, w.asked.Load())
