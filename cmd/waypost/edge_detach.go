@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"time"
 
@@ -16,10 +15,12 @@ import (
 // the replica itself. What is left over there by a process that was killed is removed.
 const frozenName = "frozen"
 
-// What a predecessor hands over, besides listeners.
+// What a predecessor hands over, besides listeners. The last is the first once more, and
+// says that there is a replica.
 const (
-	lockFile  = "data directory"
-	clickFile = "click journal"
+	lockFile    = "data directory"
+	clickFile   = "click journal"
+	replicaFile = "replica"
 )
 
 // openDirectory takes the directory over, or opens it.
@@ -47,27 +48,40 @@ func orTakeOver(err error) error {
 	return err
 }
 
-// takeOver opens what a predecessor has let go of. One that answers from a copy had a
-// replica, and can go on from it; without one this edge would answer nothing.
+// takeOver opens what a predecessor has let go of. One that had a replica can go on from
+// it; without one this edge would answer nothing.
 func (s *edgeStore) takeOver() error {
+	had := s.succession.Take(replicaFile)
+	if had != nil {
+		if err := had.Close(); err != nil {
+			return err
+		}
+	}
 	if err := s.open(); err != nil {
 		return err
 	}
-	_, err := os.Stat(s.dir.Path(frozenName))
-	if _, holds := s.Cluster(); holds || errors.Is(err, fs.ErrNotExist) {
+	if _, holds := s.Cluster(); holds || had == nil {
 		return nil
 	}
-	return errors.Join(fmt.Errorf("the replica in %s cannot be read by this process", s.root), err, s.db.Swap(nil).Close(), s.dir.Close())
+	return errors.Join(fmt.Errorf("the replica in %s cannot be read by this process", s.root), s.db.Swap(nil).Close(), s.dir.Close())
 }
 
-// detach gives the replica up to a successor, and answers from a copy that stays as it
-// is. Nothing may be applied meanwhile. After an error all is as before.
-func (s *edgeStore) detach() error {
+// detach gives the replica up to a successor, and answers as it is now: from memory, or
+// from a copy if memory does not hold all of it. Nothing may be applied meanwhile. After
+// an error all is as before.
+func (s *edgeStore) detach(ctx context.Context) error {
 	db := s.db.Load()
 	if db == nil {
 		return nil
 	}
 	if _, holds := db.Cluster(); holds {
+		err := db.Detach(ctx)
+		if err == nil {
+			s.frozen.Store(db)
+			s.db.Store(nil)
+			return nil
+		}
+		s.log.Info("a copy of the replica answers during the takeover", "reason", err)
 		if err := os.RemoveAll(s.dir.Path(frozenName)); err != nil {
 			return err
 		}
@@ -89,15 +103,11 @@ func (s *edgeStore) detach() error {
 func (s *edgeStore) attach(ctx context.Context) {
 	const again = time.Second
 	for ctx.Err() == nil {
-		db, err := replica.Open(replica.Config{Dir: s.dir.Path("replica"), Logger: s.log, Registerer: s.meters})
+		err := s.tryAttach(ctx)
 		if err == nil {
-			s.db.Store(db)
-			if err := s.preferFresh(db); err != nil {
-				s.log.Error("the copy of the replica was not closed in order", "error", err)
-			}
 			return
 		}
-		s.log.Error("the replica cannot be opened again; a copy answers, and takes no changes", "error", err)
+		s.log.Error("the replica cannot be opened again; this edge answers, and takes no changes", "error", err)
 		select {
 		case <-ctx.Done():
 		case <-time.After(again):
@@ -105,7 +115,30 @@ func (s *edgeStore) attach(ctx context.Context) {
 	}
 }
 
-// preferFresh ends the answering from a copy, once the replica holds something. If a
+func (s *edgeStore) tryAttach(ctx context.Context) error {
+	cfg := replica.Config{Dir: s.dir.Path("replica"), Logger: s.log, Registerer: s.meters}
+	var why error
+	if old := s.frozen.Load(); old != nil && old.Detached() {
+		if why = old.Attach(ctx); why == nil {
+			s.db.Store(old)
+			s.frozen.Store(nil)
+			return nil
+		}
+		cfg.Registerer = nil // the metrics stay the detached one's, and end with it
+	}
+	// What cannot be read is set aside, and what answers goes on until the next snapshot.
+	db, err := replica.Open(cfg)
+	if err != nil {
+		return errors.Join(why, err)
+	}
+	s.db.Store(db)
+	if err := s.preferFresh(db); err != nil {
+		s.log.Error("what answered meanwhile was not closed in order", "error", err)
+	}
+	return nil
+}
+
+// preferFresh ends the answering from what was detached, once the replica holds something. If a
 // successor left it unreadable, that is after the next snapshot.
 func (s *edgeStore) preferFresh(db *replica.DB) error {
 	if s.frozen.Load() == nil {
@@ -117,7 +150,7 @@ func (s *edgeStore) preferFresh(db *replica.DB) error {
 	return s.thaw()
 }
 
-// thaw closes the copy, if there is one, after its last reader.
+// thaw closes what was detached, if there is any, after its last reader.
 func (s *edgeStore) thaw() error {
 	frozen := s.frozen.Swap(nil)
 	if frozen == nil {

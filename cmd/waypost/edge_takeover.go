@@ -128,11 +128,14 @@ func (e *incumbent) Release(ctx context.Context) ([]handover.File, error) {
 	if err := e.following.hold(ctx); err != nil {
 		return nil, err
 	}
-	if err := e.store.detach(); err != nil {
+	if err := e.store.detach(ctx); err != nil {
 		e.following.resume()
 		return nil, err
 	}
 	files := []handover.File{{Name: lockFile, Conn: e.store.dir.Lock()}}
+	if e.store.frozen.Load() != nil {
+		files = append(files, handover.File{Name: replicaFile, Conn: e.store.dir.Lock()})
+	}
 	if j := e.clicks.journal.Load(); j != nil {
 		files = append(files, handover.File{Name: clickFile, Conn: j.Lock()})
 	}

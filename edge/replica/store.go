@@ -11,6 +11,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/bloom"
 
 	"waypost"
+	"waypost/edge/lookup"
 	"waypost/replication"
 )
 
@@ -28,8 +29,8 @@ const (
 // store is one Pebble store: the live one, a fresh one that is being filled, or
 // an old one whose last readers are leaving.
 type store struct {
-	name         string // of its directory within the replica's
-	pdb          *pebble.DB
+	name         string     // of its directory within the replica's
+	pdb          *pebble.DB // nil: the replica is detached
 	health       *health
 	noWAL        bool // while it is being filled: what counts is the flush at the end
 	memTableSize int  // bytes
@@ -37,7 +38,9 @@ type store struct {
 	applied atomic.Pointer[state]            // what reads see
 	synced  atomic.Pointer[waypost.Position] // what survives a crash
 	hosts   atomic.Pointer[map[string]waypost.DomainID]
-	domains map[waypost.DomainID]string // owned by the writer
+	table   atomic.Pointer[lookup.Table] // nil: there is none
+	loaded  bool                         // the table was given everything; guarded by DB.mu
+	domains map[waypost.DomainID]string  // owned by the writer
 
 	prefixes atomic.Pointer[prefixes]
 	ranges   map[string]rangeNote // by id; owned by the writer
@@ -118,7 +121,8 @@ func (st *store) load() error {
 
 // commit makes a batch, and the state after it, part of the store. With sync it
 // returns only when the batch is durable. After an error the store takes no more.
-func (st *store) commit(ctx context.Context, b *pebble.Batch, next *state, sync bool) error {
+// Once Pebble shows the batch, and before the position does, publish is called.
+func (st *store) commit(ctx context.Context, b *pebble.Batch, next *state, sync bool, publish func()) error {
 	if err := st.room(ctx, b.Len()); err != nil {
 		return err
 	}
@@ -126,20 +130,29 @@ func (st *store) commit(ctx context.Context, b *pebble.Batch, next *state, sync 
 	if err := b.Set(stateKey, next.append(buf[:0]), nil); err != nil {
 		return fmt.Errorf("write the state: %w", err)
 	}
-	opts := pebble.NoSync
-	if sync && !st.noWAL {
-		opts = pebble.Sync
-	}
+	sync = sync && !st.noWAL
 	// Pebble gives no error here when the WAL cannot be written: it asks the
 	// logger's Fatalf to end the process. The health knows.
-	if err := st.pdb.Apply(b, opts); err != nil {
+	var err error
+	if sync {
+		err = st.pdb.ApplyNoSyncWait(b, pebble.Sync)
+	} else {
+		err = st.pdb.Apply(b, pebble.NoSync)
+	}
+	if err != nil {
 		return fmt.Errorf("commit: %w", err)
+	}
+	publish()
+	if sync {
+		if err := b.SyncWait(); err != nil {
+			return fmt.Errorf("commit: %w", err)
+		}
 	}
 	if f := st.health.lasting.Load(); f != nil {
 		return fmt.Errorf("commit: %w", f.err)
 	}
 	st.applied.Store(next)
-	if sync && !st.noWAL {
+	if sync {
 		st.synced.Store(&next.position)
 	}
 	return nil
@@ -219,6 +232,9 @@ func (st *store) awaitReaders() {
 
 // scan visits every record, and gives the state at which they were read.
 func (st *store) scan(ctx context.Context, visit func(record []byte) error) (s state, err error) {
+	if st.pdb == nil {
+		return s, errDetached
+	}
 	it, err := st.pdb.NewIterWithContext(ctx, &pebble.IterOptions{
 		LowerBound: []byte{prefixMeta}, UpperBound: []byte{prefixRecord + 1},
 	})

@@ -4,7 +4,6 @@ import (
 	"maps"
 
 	"waypost"
-	"waypost/replication"
 )
 
 // holding is the answers that are ahead of the replica. It is never changed, but
@@ -15,9 +14,8 @@ type holding struct {
 }
 
 type heldAnswer struct {
-	raw      []byte
-	revision waypost.Revision
-	at       waypost.Position
+	raw []byte
+	at  waypost.Position
 }
 
 // passed reports whether the replica shows what was so at a position. Another history
@@ -26,9 +24,9 @@ func passed(replica, at waypost.Position) bool {
 	return replica.Epoch != at.Epoch || replica.Seq >= at.Seq
 }
 
-// ahead finds the answer for a link that is ahead of what the replica has found, when
-// it was at least at a position.
-func (l *Links) ahead(h *holding, at waypost.Position, domain waypost.DomainID, code []byte, found bool, rec *waypost.Record) ([]byte, bool) {
+// ahead finds the answer for a link that is ahead of the replica, which was at least at
+// a position when it was asked: until it has passed the answer it shows nothing newer.
+func (l *Links) ahead(h *holding, at waypost.Position, domain waypost.DomainID, code []byte) ([]byte, bool) {
 	if passed(at, h.last) {
 		l.release()
 		return nil, false
@@ -37,18 +35,11 @@ func (l *Links) ahead(h *holding, at waypost.Position, domain waypost.DomainID, 
 		return nil, false
 	}
 	a, ok := h.answers[newKey(domain, code)]
-	if !ok || passed(at, a.at) || found && !a.revision.Newer(rec.Revision) {
-		return nil, false
-	}
-	return a.raw, true
+	return a.raw, ok && !passed(at, a.at)
 }
 
 // hold keeps an answer until the replica has passed it; false when there are too many.
 func (l *Links) hold(k key, raw []byte, at waypost.Position) bool {
-	var rec waypost.Record
-	if err := replication.DecodeRecord(raw, &rec); err != nil {
-		return false
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	next := &holding{answers: make(map[key]heldAnswer), last: at}
@@ -63,7 +54,7 @@ func (l *Links) hold(k key, raw []byte, at waypost.Position) bool {
 	if len(next.answers) >= l.cfg.Hold {
 		return false
 	}
-	next.answers[k] = heldAnswer{raw: raw, revision: rec.Revision, at: at}
+	next.answers[k] = heldAnswer{raw: raw, at: at}
 	l.held.Store(next)
 	return true
 }

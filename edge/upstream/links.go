@@ -79,7 +79,7 @@ func (l *Links) Link(domain waypost.DomainID, code, buf []byte) (rec waypost.Rec
 		return rec, grown, found, err
 	}
 	if held != nil {
-		if raw, ahead := l.ahead(held, at, domain, code, found, &rec); ahead {
+		if raw, ahead := l.ahead(held, at, domain, code); ahead {
 			return decode(raw, grown)
 		}
 	}
