@@ -99,21 +99,26 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.draining.Store(true)
 	s.drain(ctx)
 
-	s.mu.Lock()
-	s.closed = true
-	listeners := s.listeners
-	s.listeners = nil
-	s.mu.Unlock()
-
 	// They are closed here as well, because fasthttp does not know yet one whose
 	// Serve has only just begun.
+	if err := errors.Join(s.StopListening(), s.http.ShutdownWithContext(ctx)); err != nil {
+		return fmt.Errorf("shutting the redirect server down: %w", err)
+	}
+	return nil
+}
+
+// StopListening closes the listeners. Connections that are open go on, until Shutdown.
+func (s *Server) StopListening() error {
+	s.mu.Lock()
+	listeners := s.listeners
+	s.listeners, s.closed = nil, true
+	s.mu.Unlock()
 	var errs []error
 	for _, ln := range listeners {
 		errs = append(errs, ln.Close())
 	}
-	errs = append(errs, s.http.ShutdownWithContext(ctx))
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("shutting the redirect server down: %w", err)
+		return fmt.Errorf("closing the redirect listeners: %w", err)
 	}
 	return nil
 }

@@ -94,6 +94,9 @@ func (f *Follower) connect(ctx context.Context, path string, query url.Values, a
 	if err := f.readHello(d); err != nil {
 		return nil, err
 	}
+	if space, ok := parseKeySpace(res.Header.Get(HeaderKeySpace)); ok && f.cfg.KeySpace != nil {
+		f.cfg.KeySpace(space)
+	}
 	return d, nil
 }
 

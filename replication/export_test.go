@@ -93,3 +93,10 @@ const (
 	FlagZstd    = flagZstd
 	FrameTarget = frameTarget
 )
+
+// ParseKeySpace and KeySpaceHeader read and write the header that tells the space of
+// generated codes.
+var (
+	ParseKeySpace  = parseKeySpace
+	KeySpaceHeader = keySpaceHeader
+)

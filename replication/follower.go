@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/keyrange"
 )
 
 // FollowConfig configures a [Follower]. Zero fields mean the default.
@@ -22,6 +23,10 @@ type FollowConfig struct {
 	Node   string // this node's name, for the source's log
 	Region waypost.Region
 	Sink   Sink // required
+
+	// KeySpace hears what generated codes look like, at each connection to a source
+	// that tells it. Nil: nobody wants to know.
+	KeySpace func(keyrange.Space)
 
 	Client *http.Client // without an overall timeout; nil: one made for streams
 	Logger *slog.Logger

@@ -11,12 +11,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"waypost"
+	"waypost/keyrange"
 )
 
 // The routes under a node's base URL.
 const (
 	PathStream   = "/replication/v1/stream"
 	PathSnapshot = "/replication/v1/snapshot"
+	PathRecord   = "/replication/v1/record"
 )
 
 // Headers of a follower's request. They describe it for logs and the fleet view;
@@ -27,6 +29,15 @@ const (
 	HeaderPosition = "Waypost-Position"
 )
 
+// Headers of an answer.
+const (
+	// HeaderKeySpace tells what generated codes look like, as CODELENGTH/PREFIXLENGTH.
+	// A source that does not know leaves it out.
+	HeaderKeySpace = "Waypost-Key-Space"
+	// HeaderCluster is the cluster's id in hex, on the answer to a question for a record.
+	HeaderCluster = "Waypost-Cluster"
+)
+
 // ContentType is that of the stream and of the snapshot.
 const ContentType = "application/vnd.waypost.replication"
 
@@ -35,6 +46,7 @@ type ServerConfig struct {
 	Source     Source // required
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer // nil: metrics are kept but not registered
+	KeySpace   keyrange.Space        // of the cluster's generated codes; zero: not told
 
 	MinPoll   time.Duration // between looks at a moving source; 10 ms
 	MaxPoll   time.Duration // between looks at a quiet source; 100 ms

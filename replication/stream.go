@@ -82,6 +82,9 @@ type connection struct {
 func (s *Server) open(w http.ResponseWriter, r *http.Request, head Head) *connection {
 	h := w.Header()
 	h.Set("Content-Type", ContentType)
+	if space := keySpaceHeader(s.cfg.KeySpace); space != "" {
+		h.Set(HeaderKeySpace, space)
+	}
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no") // a proxy that holds frames back looks like a dead peer
 	return &connection{

@@ -157,7 +157,7 @@ func (c *control) serve(ctx context.Context, ln, adminLn net.Listener) error {
 	}
 	defer peers.leave(ctx, c.log)
 	fleet := controlplane.NewFleet(controlplane.FleetConfig{Head: c.db, Hints: peers.hints, Logger: c.log})
-	stream, err := replication.NewServer(replication.ServerConfig{Source: c.db, Logger: c.log, Registerer: c.registry})
+	stream, err := replication.NewServer(replication.ServerConfig{Source: c.db, Logger: c.log, Registerer: c.registry, KeySpace: c.coder.Space()})
 	if err != nil {
 		return errors.Join(err, c.closeService(ctx, service))
 	}
@@ -223,6 +223,7 @@ func (c *control) routes(service *controlplane.Service, stream *replication.Serv
 	edges := map[string]http.Handler{
 		replication.PathStream:   c.edgesOnly(endless(stream.Stream)),
 		replication.PathSnapshot: c.edgesOnly(endless(stream.Snapshot)),
+		replication.PathRecord:   c.edgesOnly(replication.RecordHandler(c.db, c.log)),
 		httpapi.PathClickBatches: c.edgesOnly(c.ownClicks(httpapi.Ingest(c.db, c.log, c.registry))),
 		httpapi.PathEdgeReports:  c.edgesOnly(httpapi.EdgeReports(fleet, c.log).ServeHTTP),
 	}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,8 +17,10 @@ import (
 	"waypost"
 	"waypost/cmd/waypost/internal/config"
 	"waypost/cmd/waypost/internal/node"
+	"waypost/cmd/waypost/internal/systemd"
 	"waypost/edge"
 	"waypost/edge/gossip"
+	"waypost/edge/handover"
 	"waypost/edge/report"
 	"waypost/replication"
 )
@@ -30,10 +33,13 @@ func (p *program) edgeCommand() *cobra.Command {
 also when the control plane is out of reach or this edge is started again then.`,
 		Example: `  waypost edge --config /etc/waypost/edge.yaml
   waypost edge --config /etc/waypost/edge.yaml --check-config
+  waypost edge restart --config /etc/waypost/edge.yaml
   waypost edge --region eu-west-1 --control-url https://control.example.com \
     --data-dir /var/lib/waypost/edge --token-file /run/secrets/edge-token`,
 	}
 	p.bind(c, "edge", "gossip", "log")
+	takeover := c.Flags().Bool("takeover", false, "take the place of the edge that runs in the data directory, without losing a request; without one, start as always")
+	c.AddCommand(p.edgeRestartCommand())
 	check := func(cfg config.Config) error {
 		return errors.Join(cfg.Log.Check(), cfg.Edge.Check(), cfg.Gossip.Check())
 	}
@@ -42,13 +48,22 @@ also when the control plane is out of reach or this edge is started again then.`
 		if err != nil {
 			return err
 		}
-		return runEdge(ctx, cfg.Edge, cfg.Gossip, log)
+		return runEdge(ctx, cfg.Edge, cfg.Gossip, *takeover, log)
 	})
 }
 
-// runEdge holds an edge until ctx ends.
-func runEdge(ctx context.Context, cfg config.Edge, gossip config.Gossip, log *slog.Logger) (err error) {
-	ln, adminLn, closeListeners, err := listenBoth(ctx, cfg.Addr, cfg.AdminAddr)
+// runEdge holds an edge until ctx ends, or until a successor serves.
+func runEdge(ctx context.Context, cfg config.Edge, gossip config.Gossip, takeover bool, log *slog.Logger) (err error) {
+	var succession *handover.Succession
+	if takeover {
+		if succession, err = claimEdge(ctx, cfg, log); err != nil {
+			return err
+		}
+	}
+	if succession != nil {
+		defer func() { err = errors.Join(err, succession.Close()) }()
+	}
+	ln, adminLn, closeListeners, err := inheritListeners(ctx, cfg, succession)
 	if err != nil {
 		return err
 	}
@@ -56,16 +71,22 @@ func runEdge(ctx context.Context, cfg config.Edge, gossip config.Gossip, log *sl
 
 	registry := newRegistry()
 	recorder := newEdgeClicks(cfg, log, registry)
-	store, err := openEdgeStore(cfg, log, registry, recorder)
+	store, err := openEdgeStore(cfg, log, registry, recorder, succession)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	e := &edgeNode{cfg: cfg, log: log.With("node", store.node), store: store, clicks: recorder, gossip: gossip, boot: newBoot(), registry: registry}
+	e := &edgeNode{
+		cfg: cfg, log: log.With("node", store.node), store: store, clicks: recorder, gossip: gossip, boot: newBoot(), registry: registry,
+		listeners: []namedListener{{redirectsAt(cfg), ln}, {adminAt(cfg), adminLn}}, succession: succession,
+	}
 	e.freshness.start = time.Now()
-	e.follower, err = replication.NewFollower(replication.FollowConfig{
-		URL: cfg.ControlURL, Token: cfg.Token.Reveal(), Node: store.node, Region: waypost.Region(cfg.Region),
-		Sink: store, Logger: e.log, Fatal: e.isFatal,
+	tellSpace := e.askUpstream()
+	e.following, err = newFollowing(succession != nil, func() (*replication.Follower, error) {
+		return replication.NewFollower(replication.FollowConfig{
+			URL: cfg.ControlURL, Token: cfg.Token.Reveal(), Node: store.node, Region: waypost.Region(cfg.Region),
+			Sink: store, Logger: e.log, Fatal: e.isFatal, KeySpace: tellSpace,
+		})
 	})
 	if err != nil {
 		return err
@@ -73,17 +94,28 @@ func runEdge(ctx context.Context, cfg config.Edge, gossip config.Gossip, log *sl
 	return e.serve(ctx, ln, adminLn)
 }
 
+// namedListener is a listener that a successor asks for by name.
+type namedListener struct {
+	name string
+	net.Listener
+}
+
 // edgeNode is a running edge.
 type edgeNode struct {
 	cfg       config.Edge
 	log       *slog.Logger
 	store     *edgeStore
+	links     edge.Links // the store, and perhaps the control plane behind it
 	clicks    *edgeClicks
 	gossip    config.Gossip
 	boot      waypost.BootID
-	follower  *replication.Follower
+	following *following
 	registry  *prometheus.Registry
 	freshness freshness
+
+	listeners  []namedListener
+	succession *handover.Succession               // nil: this edge has taken no other's place
+	departure  atomic.Pointer[handover.Departure] // nil: none has taken this one's
 }
 
 func (e *edgeNode) serve(ctx context.Context, ln, adminLn net.Listener) error {
@@ -92,14 +124,11 @@ func (e *edgeNode) serve(ctx context.Context, ln, adminLn net.Listener) error {
 		return fmt.Errorf("edge.trusted_proxies: %w", err)
 	}
 	e.registerMetrics()
-	peers, err := startGossip(e.gossip, self{
+	peers := &edgeGossip{cfg: e.gossip, registry: e.registry, log: e.log, self: self{
 		node: e.store.node, region: waypost.Region(e.cfg.Region), role: gossip.RoleEdge, boot: e.boot,
 		addr: ln.Addr().String(), position: e.store.Position,
-	}, e.registry, e.log)
-	if err != nil {
-		e.log.Error("this edge serves without gossip", "error", err)
-	}
-	defer peers.leave(ctx, e.log)
+	}}
+	defer peers.leave(ctx)
 	reporter, err := report.New(report.Config{
 		URL: e.cfg.ControlURL, Token: e.cfg.Token.Reveal(), Node: e.store.node, Region: waypost.Region(e.cfg.Region),
 		Boot: e.boot, Addr: ln.Addr().String(), AdminAddr: adminLn.Addr().String(), Version: productVersion(),
@@ -109,12 +138,17 @@ func (e *edgeNode) serve(ctx context.Context, ln, adminLn net.Listener) error {
 		return err
 	}
 	server := edge.New(edge.Config{
-		Links: e.store, Clicks: e.clicks, StrictHosts: e.cfg.StrictHosts, TrustedProxies: proxies,
+		Links: e.links, Clicks: e.clicks, StrictHosts: e.cfg.StrictHosts, TrustedProxies: proxies,
 		Version: productVersion(), Region: waypost.Region(e.cfg.Region), Node: e.store.node,
 		MaxStaleness: e.cfg.MaxStaleness, Staleness: e.freshness.age,
 		Logger: e.log, Metrics: e.registry,
 	})
-	admin := node.Admin{Ready: e.ready, Metrics: e.registry, Members: peers.handler(), Logger: e.log}
+	admin := node.Admin{Ready: e.ready, Metrics: e.registry, Members: peers, Logger: e.log}
+	if e.succession != nil {
+		if err := e.succession.Ready(ctx); err != nil {
+			return err
+		}
+	}
 
 	// The admin listener stays open while requests under way end.
 	adminCtx, closeAdmin := context.WithCancel(context.WithoutCancel(ctx))
@@ -123,17 +157,29 @@ func (e *edgeNode) serve(ctx context.Context, ln, adminLn net.Listener) error {
 	shipCtx, endShip := context.WithCancel(context.WithoutCancel(ctx))
 	defer endShip()
 	shipped := make(chan struct{})
+	// An edge whose place is taken has not left before the other is known.
+	reportCtx, endReports := context.WithCancel(context.WithoutCancel(ctx))
+	defer endReports()
+	ctx, leave := context.WithCancel(ctx)
+	defer leave()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { defer close(shipped); return e.clicks.ship(shipCtx) })
-	group.Go(func() error { reporter.Run(ctx); return nil })
+	group.Go(func() error { reporter.Run(reportCtx); return nil })
 	group.Go(func() error { return admin.Serve(adminCtx, adminLn) })
-	group.Go(func() error { return e.explain(unlessEnded(ctx, e.follower.Run(ctx))) })
-	group.Go(func() error { e.freshness.watch(ctx, e.follower); return nil })
+	group.Go(func() error { return e.explain(unlessEnded(ctx, e.following.run(ctx))) })
+	group.Go(func() error { e.freshness.watch(ctx, e.following.status); return nil })
 	group.Go(func() error { return server.Serve(ln) })
 	group.Go(func() error {
+		e.succeed(ctx, peers)
+		e.giveWay(ctx, leave)
+		return nil
+	})
+	group.Go(func() error {
 		defer closeAdmin()
+		defer endReports()
 		<-ctx.Done()
-		return errors.Join(e.drain(ctx, server), e.clicks.finish(shipped, endShip))
+		err := e.end(ctx, server, closeAdmin, endReports)
+		return errors.Join(err, e.clicks.finish(shipped, endShip))
 	})
 	err = node.WriteStatus(e.cfg.StatusFile, node.Status{
 		PID: os.Getpid(), Role: "edge", Node: e.store.node, Region: e.cfg.Region,
@@ -142,9 +188,30 @@ func (e *edgeNode) serve(ctx context.Context, ln, adminLn net.Listener) error {
 	if err != nil {
 		group.Go(func() error { return err })
 	} else {
+		if err := systemd.Ready(ctx); err != nil {
+			e.log.Error("the service manager does not know that this edge serves", "error", err)
+		}
 		e.log.Info("edge is listening", "addr", ln.Addr().String(), "admin_addr", adminLn.Addr().String(), "version", productVersion())
 	}
 	return group.Wait()
+}
+
+// end ends the answering. A successor, if there is one, answers already.
+func (e *edgeNode) end(ctx context.Context, server *edge.Server, closeAdmin, endReports func()) error {
+	departure := e.departure.Load()
+	if departure == nil {
+		endReports()
+		if err := systemd.Stopping(context.WithoutCancel(ctx)); err != nil {
+			e.log.Warn("the service manager does not know that this edge stops", "error", err)
+		}
+		return e.drain(ctx, server)
+	}
+	closeAdmin()
+	err := errors.Join(server.StopListening(), e.drain(ctx, server))
+	if tellErr := departure.Drained(); tellErr != nil {
+		e.log.Debug("the successor is gone", "error", tellErr)
+	}
+	return errors.Join(err, departure.Close())
 }
 
 // drain gives requests under way some time. Clients that hold connections open for
@@ -166,7 +233,7 @@ func (e *edgeNode) drain(ctx context.Context, server *edge.Server) error {
 func (e *edgeNode) isFatal(err error) bool {
 	switch {
 	case errors.Is(err, replication.ErrOtherCluster):
-		return e.follower.Status().HeardAt.IsZero()
+		return e.following.status().HeardAt.IsZero()
 	case errors.Is(err, replication.ErrUnauthorized), errors.Is(err, replication.ErrProtocol):
 		_, serves := e.store.Cluster()
 		if serves {

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"log/slog"
 	"net/http"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -26,8 +27,18 @@ type edgeClicks struct {
 	journal atomic.Pointer[clicks.Journal]
 	missed  atomic.Uint64
 	cluster func() (replication.Cluster, bool) // of the replica
+	beside  *os.File                           // lock of a predecessor's journal; nil: there is none
 	place   chan journalPlace                  // has the directory, once
 	opened  chan struct{}                      // closed when there is a journal
+}
+
+// adopt takes over what other processes left, of which none is running any more.
+func (c *edgeClicks) adopt() {
+	if j := c.journal.Load(); j != nil {
+		if err := j.Adopt(); err != nil {
+			c.log.Error("clicks of another process are not taken over; the next start does it", "error", err)
+		}
+	}
 }
 
 type journalPlace struct{ dir, node string }
@@ -62,7 +73,9 @@ func (c *edgeClicks) open(dir, node string) {
 }
 
 func (c *edgeClicks) tryOpen(dir, node string) bool {
-	j, err := clicks.Open(clicks.Config{Dir: dir, Node: node, Logger: c.log, Metrics: c.meters})
+	beside := c.beside
+	c.beside = nil // which Open takes
+	j, err := clicks.Open(clicks.Config{Dir: dir, Node: node, Beside: beside, Logger: c.log, Metrics: c.meters})
 	if err != nil {
 		c.log.Error("clicks are not recorded: the journal cannot be opened", "error", err, "missed", c.missed.Load())
 		return false

@@ -32,7 +32,7 @@ type edgeStatus struct {
 
 // ready is true as soon as there is a replica: a stale one still serves.
 func (e *edgeNode) ready(context.Context) (any, bool) {
-	st := e.follower.Status()
+	st := e.following.status()
 	_, serves := e.store.Cluster()
 	// The sink's own position, because the follower knows none before it connects.
 	at := e.store.Position()
@@ -67,11 +67,11 @@ func (e *edgeNode) registerMetrics() {
 	gauge("waypost_replica_sequence", "Sequence up to which the replica has the changelog.",
 		func() float64 { return float64(e.store.Position().Seq) })
 	gauge("waypost_replica_head_sequence", "Sequence of the origin's head, as last heard.",
-		func() float64 { return float64(e.follower.Status().Head.Position.Seq) })
+		func() float64 { return float64(e.following.status().Head.Position.Seq) })
 	gauge("waypost_replica_age_seconds", "Time since the replica was last known to be at the head.",
 		func() float64 { return e.freshness.age().Seconds() })
 	gauge("waypost_replica_connected", "1 while the stream is connected.", func() float64 {
-		if e.follower.Status().Connected {
+		if e.following.status().Connected {
 			return 1
 		}
 		return 0
@@ -89,12 +89,12 @@ func (f *freshness) age() time.Duration {
 	return time.Since(f.start) - time.Duration(f.at.Load())
 }
 
-// watch looks at the follower until ctx ends.
-func (f *freshness) watch(ctx context.Context, follower *replication.Follower) {
+// watch looks at the follower's status until ctx ends.
+func (f *freshness) watch(ctx context.Context, status func() replication.Status) {
 	look := time.NewTicker(250 * time.Millisecond)
 	defer look.Stop()
 	for {
-		st := follower.Status()
+		st := status()
 		if lag, known := st.Lag(); known && lag == 0 {
 			f.at.Store(int64(st.AdvancedAt.Sub(f.start)))
 		}

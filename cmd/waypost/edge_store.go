@@ -17,6 +17,7 @@ import (
 	"waypost/cmd/waypost/internal/atomicfile"
 	"waypost/cmd/waypost/internal/config"
 	"waypost/cmd/waypost/internal/datadir"
+	"waypost/edge/handover"
 	"waypost/edge/replica"
 	"waypost/replication"
 )
@@ -35,16 +36,27 @@ type edgeStore struct {
 	meters prometheus.Registerer
 	clicks *edgeClicks
 
-	dir *datadir.Dir               // set together with db, by the goroutine that follows
-	db  atomic.Pointer[replica.DB] // nil while there is none
+	dir    *datadir.Dir               // set together with db, before opened is closed
+	opened chan struct{}              // closed when there is a directory
+	db     atomic.Pointer[replica.DB] // takes changes; nil while there is none, or a successor has it
+	frozen atomic.Pointer[replica.DB] // answers in its place, if there is one: see detach
+
+	succession *handover.Succession // has the locks of a predecessor; nil: there was none
 }
 
-func openEdgeStore(cfg config.Edge, log *slog.Logger, meters prometheus.Registerer, clicks *edgeClicks) (*edgeStore, error) {
-	s := &edgeStore{root: cfg.DataDir, region: cfg.Region, node: cfg.Node, log: log, meters: meters, clicks: clicks}
+func openEdgeStore(cfg config.Edge, log *slog.Logger, meters prometheus.Registerer, clicks *edgeClicks, succession *handover.Succession) (*edgeStore, error) {
+	s := &edgeStore{
+		root: cfg.DataDir, region: cfg.Region, node: cfg.Node, log: log, meters: meters, clicks: clicks,
+		opened: make(chan struct{}), succession: succession,
+	}
 	clicks.cluster = s.Cluster
+	if succession != nil {
+		clicks.beside = succession.Take(clickFile)
+		return s, s.takeOver()
+	}
 	marked, err := datadir.Inspect(cfg.DataDir, datadir.Edge)
 	if err != nil {
-		return nil, err
+		return nil, orTakeOver(err)
 	}
 	if !marked {
 		if s.node == "" {
@@ -58,7 +70,7 @@ func openEdgeStore(cfg config.Edge, log *slog.Logger, meters prometheus.Register
 // open locks the directory, making it where it is missing, and opens the replica.
 // When that fails it can be tried again.
 func (s *edgeStore) open() error {
-	dir, err := datadir.Open(s.root, datadir.Edge, 0o700)
+	dir, err := s.openDirectory()
 	if err != nil {
 		return err
 	}
@@ -72,6 +84,7 @@ func (s *edgeStore) open() error {
 	s.dir = dir
 	s.clicks.open(dir.Path("clicks"), s.node) // before the first redirect
 	s.db.Store(db)
+	close(s.opened)
 	return nil
 }
 
@@ -113,37 +126,77 @@ func readName(path string) (string, error) {
 
 // Close waits for what is under way in the replica.
 func (s *edgeStore) Close() error {
-	var err error
+	var errs []error
 	if db := s.db.Swap(nil); db != nil {
-		err = db.Close()
+		errs = append(errs, db.Close())
 	}
+	errs = append(errs, s.thaw())
 	if s.dir != nil {
-		err = errors.Join(err, s.dir.Close())
+		errs = append(errs, s.dir.Close())
 	}
-	return err
+	return errors.Join(errs...)
+}
+
+// serving is what answers, nil while nothing does.
+func (s *edgeStore) serving() *replica.DB {
+	if frozen := s.frozen.Load(); frozen != nil {
+		return frozen
+	}
+	return s.db.Load()
 }
 
 // Link implements [edge.Links].
 func (s *edgeStore) Link(domain waypost.DomainID, code, buf []byte) (waypost.Record, []byte, bool, error) {
-	if db := s.db.Load(); db != nil {
-		return db.Link(domain, code, buf)
+	for {
+		db := s.serving()
+		if db == nil {
+			return waypost.Record{}, buf, false, errNoReplica
+		}
+		rec, grown, found, err := db.Link(domain, code, buf)
+		if err == nil || db == s.serving() {
+			return rec, grown, found, err
+		}
+		// It was closed meanwhile, and another has its place.
 	}
-	return waypost.Record{}, buf, false, errNoReplica
 }
 
 // Domain implements [edge.Links].
 func (s *edgeStore) Domain(host []byte) (waypost.DomainID, bool) {
-	if db := s.db.Load(); db != nil {
-		if _, holds := db.Cluster(); holds {
-			return db.Domain(host)
+	for {
+		db := s.serving()
+		if db == nil {
+			return waypost.DefaultDomain, true // Link then says that there is no replica yet
 		}
+		id, known := db.Domain(host)
+		_, holds := db.Cluster()
+		if db != s.serving() {
+			continue
+		}
+		if !holds {
+			return waypost.DefaultDomain, true
+		}
+		return id, known
 	}
-	return waypost.DefaultDomain, true // Link then says that there is no replica yet
+}
+
+// Issuable implements [upstream.Replica].
+func (s *edgeStore) Issuable(prefix int) bool {
+	db := s.serving()
+	return db == nil || db.Issuable(prefix)
+}
+
+// current is what the sink's state is that of: the replica that takes changes, or, while
+// there is none, the one that answers.
+func (s *edgeStore) current() *replica.DB {
+	if db := s.db.Load(); db != nil {
+		return db
+	}
+	return s.frozen.Load()
 }
 
 // Degraded says why the replica takes no more changes, nil while it does.
 func (s *edgeStore) Degraded() error {
-	if db := s.db.Load(); db != nil {
+	if db := s.current(); db != nil {
 		return db.Degraded()
 	}
 	return nil
@@ -151,7 +204,7 @@ func (s *edgeStore) Degraded() error {
 
 // Digest is that of the replica at a position, false when it has moved on.
 func (s *edgeStore) Digest(at waypost.Position) (uint64, bool) {
-	db := s.db.Load()
+	db := s.current()
 	if db == nil {
 		return 0, false
 	}
@@ -161,7 +214,7 @@ func (s *edgeStore) Digest(at waypost.Position) (uint64, bool) {
 
 // Cluster implements [replication.Sink].
 func (s *edgeStore) Cluster() (replication.Cluster, bool) {
-	if db := s.db.Load(); db != nil {
+	if db := s.current(); db != nil {
 		return db.Cluster()
 	}
 	return replication.Cluster{}, false
@@ -169,7 +222,7 @@ func (s *edgeStore) Cluster() (replication.Cluster, bool) {
 
 // Position implements [replication.Sink].
 func (s *edgeStore) Position() waypost.Position {
-	if db := s.db.Load(); db != nil {
+	if db := s.current(); db != nil {
 		return db.Position()
 	}
 	return waypost.Position{}
@@ -177,18 +230,20 @@ func (s *edgeStore) Position() waypost.Position {
 
 // Apply implements [replication.Sink].
 func (s *edgeStore) Apply(ctx context.Context, b *replication.Batch) error {
-	if db := s.db.Load(); db != nil {
-		return db.Apply(ctx, b)
+	db := s.db.Load()
+	if db == nil {
+		return errNoReplica
 	}
-	return errNoReplica
+	return errors.Join(db.Apply(ctx, b), s.preferFresh(db))
 }
 
 // Heartbeat implements [replication.Sink].
 func (s *edgeStore) Heartbeat(h replication.Head) error {
-	if db := s.db.Load(); db != nil {
-		return db.Heartbeat(h)
+	db := s.db.Load()
+	if db == nil {
+		return nil
 	}
-	return nil
+	return errors.Join(db.Heartbeat(h), s.preferFresh(db))
 }
 
 // Restore implements [replication.Sink]. The first one, which comes after the

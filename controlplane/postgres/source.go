@@ -219,6 +219,17 @@ UNION ALL SELECT 2, 0, id::text, 0, 0, NULL, changelog_payload(to_jsonb(d)), rev
 UNION ALL SELECT 3, 0, id::text, 0, 0, NULL, changelog_payload(to_jsonb(r)), rev_epoch, rev_seq, stamp FROM key_range r WHERE slot BETWEEN $1 AND $2
 UNION ALL SELECT 4, 0, id::text, 0, 0, NULL, changelog_payload(to_jsonb(l)), rev_epoch, rev_seq, stamp FROM key_lease l WHERE slot BETWEEN $1 AND $2`
 
+// scanRecord reads a row of selectRecords.
+func scanRecord(row pgx.Row, rec *waypost.Record) error {
+	var name, payload string
+	var expires *time.Time
+	var stamp int64
+	err := row.Scan(&rec.Kind, &rec.Domain, &name, &rec.State, &rec.Status, &expires, &payload,
+		&rec.Revision.Epoch, &rec.Revision.Seq, &stamp)
+	rec.Name, rec.Payload, rec.Stamp, rec.ExpiresAt = []byte(name), []byte(payload), uint64(stamp), millis(expires)
+	return err
+}
+
 // Snapshot implements replication.Source, in a transaction of its own that reads
 // the head and the rows as of one moment.
 func (db *DB) Snapshot(ctx context.Context, first, last uint16, visit func(record []byte) error) (replication.Head, error) {
@@ -237,16 +248,11 @@ func (db *DB) Snapshot(ctx context.Context, first, last uint16, visit func(recor
 		}
 		defer rows.Close()
 		var rec waypost.Record
-		var name, payload string
-		var expires *time.Time
-		var stamp int64
 		var buf []byte
 		for rows.Next() {
-			if err := rows.Scan(&rec.Kind, &rec.Domain, &name, &rec.State, &rec.Status, &expires, &payload,
-				&rec.Revision.Epoch, &rec.Revision.Seq, &stamp); err != nil {
+			if err := scanRecord(rows, &rec); err != nil {
 				return err
 			}
-			rec.Name, rec.Payload, rec.Stamp, rec.ExpiresAt = []byte(name), []byte(payload), uint64(stamp), millis(expires)
 			buf = encode(buf[:0], &rec)
 			if visitErr = visit(buf); visitErr != nil {
 				return visitErr

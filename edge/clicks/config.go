@@ -45,6 +45,12 @@ type Config struct {
 	// segment or in a batch. A killed process loses nothing. Default: 1 s.
 	SyncInterval time.Duration
 
+	// Beside is the lock of a journal in Dir that another process has open, as that
+	// one gave it away with [Journal.Lock]. Each of the two then keeps to the files of
+	// its own boots, until Adopt. Open takes the file, whatever comes of it. Default:
+	// this journal is alone, and takes over what earlier boots left.
+	Beside *os.File
+
 	// Logger gets what an operator has to know. Default: discarded.
 	Logger *slog.Logger
 

@@ -26,9 +26,10 @@ const (
 	quarantineDir = "quarantine"
 )
 
-// openDirectory makes the directory where it is missing and locks it. The kernel
-// lets go of the lock when the process ends, however it does.
-func openDirectory(root string, d disk) (*directory, error) {
+// openDirectory makes the directory where it is missing and locks it, or takes part
+// in the lock that beside is. The kernel lets go of the lock when the last process
+// that has a part in it ends, however it does.
+func openDirectory(root string, beside *os.File, d disk) (*directory, error) {
 	for _, dir := range []string{root, filepath.Join(root, deadDir), filepath.Join(root, quarantineDir)} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, err
@@ -37,6 +38,17 @@ func openDirectory(root string, d disk) (*directory, error) {
 	self, err := os.Open(root)
 	if err != nil {
 		return nil, err
+	}
+	if beside != nil {
+		own, err := self.Stat()
+		others, err2 := beside.Stat()
+		if err := errors.Join(err, err2, self.Close()); err != nil {
+			return nil, err
+		}
+		if !os.SameFile(own, others) {
+			return nil, fmt.Errorf("the lock that was handed over is not that of %s", root)
+		}
+		self = beside
 	}
 	err = unix.Flock(int(self.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {

@@ -40,6 +40,9 @@ type Journal struct {
 
 	keeper keeperState
 
+	adopting sync.Mutex // held by Adopt, and to seal
+	over     bool       // nothing more is adopted
+
 	seal    func() error // once
 	close   func() error // once
 	stop    chan struct{}
@@ -52,8 +55,13 @@ type Journal struct {
 // Open opens the journal of a new boot, and takes over what earlier ones left: it
 // becomes batches of the boots that recorded it. A full disk is no error: clicks
 // are dropped, and counted, until there is room.
-func Open(cfg Config) (*Journal, error) {
-	cfg, err := cfg.withDefaults()
+func Open(cfg Config) (_ *Journal, err error) {
+	defer func() {
+		if err != nil && cfg.Beside != nil {
+			err = errors.Join(err, ignoreClosed(cfg.Beside.Close()))
+		}
+	}()
+	cfg, err = cfg.withDefaults()
 	if err != nil {
 		return nil, fmt.Errorf("click journal: %w", err)
 	}
@@ -68,7 +76,7 @@ func Open(cfg Config) (*Journal, error) {
 	if err != nil {
 		return nil, fmt.Errorf("click journal: %w", err)
 	}
-	if j.dir, err = openDirectory(cfg.Dir, cfg.disk); err != nil {
+	if j.dir, err = openDirectory(cfg.Dir, cfg.Beside, cfg.disk); err != nil {
 		return nil, fmt.Errorf("click journal: %w", err)
 	}
 	if err := j.start(); err != nil {
@@ -78,11 +86,15 @@ func Open(cfg Config) (*Journal, error) {
 }
 
 func (j *Journal) start() error {
-	ordinal, err := j.recover()
+	find := j.recover
+	if j.cfg.Beside != nil {
+		find = j.lastOrdinal
+	}
+	ordinal, err := find()
 	if err != nil {
 		return err
 	}
-	boot := bootName{ordinal: ordinal}
+	boot := bootName{ordinal: ordinal + 1}
 	rand.Read(boot.id[:]) // which does not fail
 	j.current = &lane{boot: boot, node: j.cfg.Node, next: 1}
 	j.lanes = append(j.lanes, j.current)
@@ -114,6 +126,9 @@ func (j *Journal) start() error {
 func (j *Journal) Seal() error { return j.seal() }
 
 func (j *Journal) sealNow() error {
+	j.adopting.Lock()
+	j.over = true
+	j.adopting.Unlock()
 	for i := range j.shards {
 		j.shards[i].close()
 	}
@@ -144,9 +159,11 @@ func (j *Journal) closeNow() error {
 	return errors.Join(err, j.closeSegments(), j.zstd.Close(), j.dir.close())
 }
 
-func (j *Journal) closeSegments() error {
+func (j *Journal) closeSegments() error { return closeSegments(j.lanes) }
+
+func closeSegments(lanes []*lane) error {
 	var errs []error
-	for _, l := range j.lanes {
+	for _, l := range lanes {
 		for _, s := range l.segments {
 			errs = append(errs, s.unmap(), s.file.Close())
 		}

@@ -10,24 +10,36 @@ import (
 	"strings"
 )
 
-// recover makes lanes of what earlier boots left, and gives the ordinal of the next
+// recover makes lanes of what earlier boots left, and gives the ordinal of the last
 // boot. It fails only when the directory cannot be read or changed: whatever is wrong
 // with a file is the file's matter.
 func (j *Journal) recover() (ordinal uint32, err error) {
+	boots, err := j.survey(nil)
+	if err == nil {
+		j.lanes, err = j.reviveAll(boots)
+	}
+	for boot := range boots {
+		ordinal = max(ordinal, boot.ordinal)
+	}
+	return ordinal, err
+}
+
+// survey sorts the directory's files by boot, but for those of boots that are known.
+// What is no file of a journal goes to quarantine, and what never became one is
+// removed, unless a known boot may be making it.
+func (j *Journal) survey(known map[bootName]bool) (map[bootName]*remains, error) {
 	entries, err := os.ReadDir(j.dir.root)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	boots := make(map[bootName]*remains)
 	for _, e := range entries {
-		file := e.Name()
+		file, unfinished := strings.CutPrefix(e.Name(), temporary)
 		n, ok := parseName(file)
 		switch {
-		case e.IsDir():
-		case strings.HasPrefix(file, temporary): // never became what it was to be
-			if err := j.dir.remove(file); err != nil {
-				return 0, err
-			}
+		case e.IsDir(), ok && known[n.boot]:
+		case unfinished && (ok || known == nil):
+			err = j.dir.remove(e.Name())
 		case ok:
 			r := boots[n.boot]
 			if r == nil {
@@ -35,20 +47,27 @@ func (j *Journal) recover() (ordinal uint32, err error) {
 				boots[n.boot] = r
 			}
 			r.add(n)
-		default:
-			if err := j.quarantine(file); err != nil {
-				return 0, err
-			}
+		case known == nil:
+			err = j.quarantine(e.Name())
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
+	return boots, nil
+}
+
+// reviveAll makes lanes of boots, in order.
+func (j *Journal) reviveAll(boots map[bootName]*remains) ([]*lane, error) {
+	var lanes []*lane
 	for _, r := range boots {
-		ordinal = max(ordinal, r.lane.boot.ordinal)
+		lanes = append(lanes, r.lane)
 		if err := j.revive(r); err != nil {
-			return 0, fmt.Errorf("recover boot %s: %w", r.lane.boot, errors.Join(err, j.closeSegments()))
+			return nil, fmt.Errorf("recover boot %s: %w", r.lane.boot, errors.Join(err, closeSegments(lanes)))
 		}
 	}
-	slices.SortFunc(j.lanes, func(a, b *lane) int { return a.boot.compare(b.boot) })
-	return ordinal + 1, nil
+	slices.SortFunc(lanes, func(a, b *lane) int { return a.boot.compare(b.boot) })
+	return lanes, nil
 }
 
 // remains are the files of one boot.
@@ -75,7 +94,6 @@ func byNumber(a, b name) int {
 func (j *Journal) revive(r *remains) error {
 	slices.SortFunc(r.segments, byNumber)
 	slices.SortFunc(r.batches, byNumber)
-	j.lanes = append(j.lanes, r.lane)
 	var covered cover
 	for i, n := range r.batches {
 		last := i == len(r.batches)-1

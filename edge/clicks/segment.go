@@ -30,6 +30,10 @@ const (
 	segmentHead    = 128
 )
 
+// Format names the versions of the files that this version of the program writes, and
+// reads.
+func Format() string { return fmt.Sprintf("%d.%d", segmentVersion, batchVersion) }
+
 var errSegmentHead = errors.New("it does not begin like a segment of this journal")
 
 // segment is one file of the journal. A shard writes to it through mem, one click

@@ -21,7 +21,7 @@ type writer struct {
 	written map[string]held
 	key     []byte
 
-	domains []waypost.Record // domain records that were taken, in order
+	notes   []waypost.Record // records of domains and key ranges that were taken, in order
 	links   []linkChange     // links that were taken, in order
 	records int
 	poison  int  // records taken that must not be served
@@ -93,9 +93,9 @@ func (w *writer) put(raw []byte, seq uint64) error {
 	if r.Kind == waypost.KindLink && w.st.table.Load() != nil {
 		w.links = append(w.links, linkChange{r, replication.Extensions(raw), poison})
 	}
-	if r.Kind == waypost.KindDomain {
+	if r.Kind == waypost.KindDomain || r.Kind == waypost.KindRange {
 		r.Name, r.Payload = append([]byte(nil), r.Name...), append([]byte(nil), r.Payload...)
-		w.domains = append(w.domains, r)
+		w.notes = append(w.notes, r)
 	}
 	return nil
 }
@@ -163,11 +163,11 @@ func (w *writer) commit(ctx context.Context) error {
 	if err := w.st.commit(ctx, w.batch, &next, w.sync, w.publish); err != nil {
 		return err
 	}
-	if len(w.domains) > 0 {
-		for i := range w.domains {
-			w.st.noteDomain(&w.domains[i])
+	if len(w.notes) > 0 {
+		for i := range w.notes {
+			w.st.note(&w.notes[i])
 		}
-		w.st.publishDomains()
+		w.st.publish()
 	}
 	return nil
 }

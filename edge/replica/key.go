@@ -42,6 +42,10 @@ type state struct {
 // format, so that an older binary never opens what it cannot read.
 const storeFormat = 1
 
+// Format is the layout of the stores that this version writes, and the newest that it
+// reads.
+const Format = storeFormat
+
 const stateSize = 4 + 16 + 4 + 16 + 8 + 8 + 8 + 8 + 4
 
 // errNewerFormat says that the data were written by a newer version of this

@@ -44,6 +44,7 @@ type DB struct {
 
 	live   atomic.Pointer[store] // nil: nothing is held
 	closed atomic.Bool
+	frozen bool // takes no changes: see Freeze
 
 	budget *lookup.Budget // nil: there is no lookup table
 	wanted *wanted
@@ -275,10 +276,12 @@ func (db *DB) Apply(ctx context.Context, b *replication.Batch) error {
 	start := time.Now()
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	if db.closed.Load() {
+	switch {
+	case db.closed.Load():
 		return errClosed
-	}
-	if db.detached {
+	case db.frozen:
+		return errFrozen
+	case db.detached:
 		return errDetached
 	}
 	st := db.live.Load()

@@ -26,10 +26,12 @@ var _ replication.Restore = (*restore)(nil)
 func (db *DB) Restore(_ context.Context, c replication.Cluster) (replication.Restore, error) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	if db.closed.Load() {
+	switch {
+	case db.closed.Load():
 		return nil, errClosed
-	}
-	if db.detached {
+	case db.frozen:
+		return nil, errFrozen
+	case db.detached:
 		return nil, errDetached
 	}
 	if db.restoring != nil {
@@ -48,7 +50,7 @@ func (db *DB) Restore(_ context.Context, c replication.Cluster) (replication.Res
 	}
 	st.applied.Store(&state{cluster: c})
 	st.synced.Store(&waypost.Position{})
-	st.publishDomains()
+	st.publish()
 	// It has what the live store's table leaves, and is not to keep that from growing.
 	if db.budget != nil {
 		st.table.Store(db.newTable(db.budget.Limit() / 8))

@@ -43,6 +43,9 @@ type store struct {
 	loaded  bool                         // the table was given everything; guarded by DB.mu
 	domains map[waypost.DomainID]string  // owned by the writer
 
+	prefixes atomic.Pointer[prefixes]
+	ranges   map[string]rangeNote // by id; owned by the writer
+
 	sinceCheck int // bytes written since the limits were looked at; owned by the writer
 
 	pins    [stripes]pinCount
@@ -74,6 +77,7 @@ func (db *DB) openStore(name string, fresh bool) (_ *store, err error) {
 		ErrorIfExists:               fresh,
 		ErrorIfNotExists:            !fresh,
 		DisableWAL:                  fresh,
+		ReadOnly:                    db.frozen,
 		MemTableSize:                uint64(db.memTableSize),
 		MemTableStopWritesThreshold: 16 * memTableLimit,
 		L0CompactionThreshold:       4,
@@ -88,7 +92,7 @@ func (db *DB) openStore(name string, fresh bool) (_ *store, err error) {
 	}
 	st := &store{
 		name: name, pdb: pdb, health: h, noWAL: fresh, memTableSize: db.memTableSize,
-		domains: map[waypost.DomainID]string{}, drained: make(chan struct{}, 1),
+		domains: map[waypost.DomainID]string{}, ranges: map[string]rangeNote{}, drained: make(chan struct{}, 1),
 	}
 	if err := h.err(); err != nil { // the guard kept it from Pebble
 		return nil, errors.Join(fmt.Errorf("open store %s: %w", name, err), pdb.Close())
@@ -132,7 +136,7 @@ func (st *store) load() error {
 	}
 	st.applied.Store(&s)
 	st.synced.Store(&s.position)
-	return st.loadDomains()
+	return st.loadNotes()
 }
 
 // commit makes a batch, and the state after it, part of the store. With sync it
@@ -284,18 +288,18 @@ func (st *store) scan(ctx context.Context, visit func(record []byte) error) (s s
 	return s, nil
 }
 
-// loadDomains reads the domain records, which lie together within each slot, and
-// skips all others.
-func (st *store) loadDomains() (err error) {
+// loadNotes reads the records of domains and key ranges, which lie together within each
+// slot, and skips all others.
+func (st *store) loadNotes() (err error) {
 	it, err := st.pdb.NewIter(&pebble.IterOptions{
 		LowerBound: []byte{prefixRecord}, UpperBound: []byte{prefixRecord + 1},
 	})
 	if err != nil {
-		return fmt.Errorf("read the domains: %w", err)
+		return fmt.Errorf("read domains and ranges: %w", err)
 	}
 	defer func() {
 		if closeErr := it.Close(); err == nil && closeErr != nil {
-			err = fmt.Errorf("read the domains: %w", closeErr)
+			err = fmt.Errorf("read domains and ranges: %w", closeErr)
 		}
 	}()
 	seek := func(slot uint16) bool {
@@ -304,29 +308,46 @@ func (st *store) loadDomains() (err error) {
 	for ok := seek(0); ok; {
 		key := it.Key()
 		if len(key) < recordKeyHeader {
-			return fmt.Errorf("read the domains: a key of %d bytes", len(key))
+			return fmt.Errorf("read domains and ranges: a key of %d bytes", len(key))
 		}
 		slot, kind := binary.BigEndian.Uint16(key[1:]), waypost.Kind(key[3])
 		switch {
 		case kind < waypost.KindDomain:
 			ok = seek(slot)
-		case kind > waypost.KindDomain && slot >= waypost.Slots-1:
+		case kind > waypost.KindRange && slot >= waypost.Slots-1:
 			ok = false
-		case kind > waypost.KindDomain:
+		case kind > waypost.KindRange:
 			ok = seek(slot + 1)
 		default:
 			value, err := it.ValueAndErr()
 			if err != nil {
-				return fmt.Errorf("read the domains: %w", err)
+				return fmt.Errorf("read domains and ranges: %w", err)
 			}
 			var r waypost.Record
 			if err := replication.DecodeRecord(value, &r); err != nil {
-				return fmt.Errorf("read the domains: %w", err)
+				return fmt.Errorf("read domains and ranges: %w", err)
 			}
-			st.noteDomain(&r)
+			st.note(&r)
 			ok = it.Next()
 		}
 	}
-	st.publishDomains()
+	st.publish()
 	return nil
+}
+
+// note takes a record into the maps that readers ask besides the links.
+func (st *store) note(r *waypost.Record) {
+	switch r.Kind {
+	case waypost.KindDomain:
+		st.noteDomain(r)
+	case waypost.KindRange:
+		st.noteRange(r)
+	case waypost.KindLink, waypost.KindLease: // stay where they are
+	}
+}
+
+// publish lets readers see what was noted.
+func (st *store) publish() {
+	st.publishDomains()
+	st.publishPrefixes()
 }

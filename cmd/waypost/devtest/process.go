@@ -57,14 +57,19 @@ func waitReadable(fd int, limit time.Duration) (bool, error) {
 
 // KillProcess sends SIGKILL to one process, such as an edge of dev.json, and waits
 // for its end.
-func KillProcess(t testing.TB, pid int) {
+func KillProcess(t testing.TB, pid int) { t.Helper(); end(t, pid, unix.SIGKILL) }
+
+// StopProcess is KillProcess with SIGTERM.
+func StopProcess(t testing.TB, pid int) { t.Helper(); end(t, pid, unix.SIGTERM) }
+
+func end(t testing.TB, pid int, sig unix.Signal) {
 	t.Helper()
 	if pid <= 0 {
 		t.Fatalf("there is no process %d to kill", pid)
 	}
 	ps := watch(t, pid)
 	for _, p := range ps {
-		if err := unix.PidfdSendSignal(p.fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+		if err := unix.PidfdSendSignal(p.fd, sig, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
 			t.Fatal(err)
 		}
 	}

@@ -66,6 +66,7 @@ func (e *Edge) Check() error {
 		prefixed("edge.trusted_proxies", networks),
 		notNegative("edge.max_staleness", e.MaxStaleness),
 		positive("edge.shutdown_timeout", e.ShutdownTimeout),
+		positive("edge.takeover_timeout", e.TakeoverTimeout),
 	)
 }
 

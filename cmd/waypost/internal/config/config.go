@@ -70,8 +70,10 @@ type Edge struct {
 	StrictHosts     bool          `yaml:"strict_hosts" help:"answer 404 for hosts that are no known domain"`
 	TrustedProxies  []string      `yaml:"trusted_proxies" help:"networks whose X-Forwarded-* headers count, such as 10.0.0.0/8"`
 	MaxStaleness    time.Duration `yaml:"max_staleness" help:"tell in a header when the replica is older than this; 0: never"`
+	AskUpstream     bool          `yaml:"ask_upstream" help:"ask the control plane for a code that it can have issued a moment ago and that is not here yet"`
 	StatusFile      string        `yaml:"status_file" help:"file that tells the process id and addresses once all listeners are open"`
 	ShutdownTimeout time.Duration `yaml:"shutdown_timeout" help:"how long requests under way may take at the end"`
+	TakeoverTimeout time.Duration `yaml:"takeover_timeout" help:"how long a process that takes this one's place may take until it is ready; after that this one goes on"`
 }
 
 // Gossip is how nodes tell each other where they stand, encrypted. It only hints:
@@ -110,7 +112,8 @@ func defaults(getenv func(string) string) Config {
 		},
 		Edge: Edge{
 			Addr: "127.0.0.1:8081", AdminAddr: "127.0.0.1:9081",
-			ShutdownTimeout: 5 * time.Second,
+			AskUpstream:     true,
+			ShutdownTimeout: 5 * time.Second, TakeoverTimeout: 30 * time.Second,
 		},
 		Dev: Dev{
 			DataDir: DefaultDataDir(getenv), ControlAddr: "127.0.0.1:8080",

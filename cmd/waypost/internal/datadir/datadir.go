@@ -49,6 +49,49 @@ func (d *Dir) Path(names ...string) string {
 // Close lets go of the directory.
 func (d *Dir) Close() error { return d.lock.Close() }
 
+// Lock is the lock that this process has. Another process that gets it holds the
+// directory as well, until both have closed it: see Adopt. The file stays the Dir's.
+func (d *Dir) Lock() *os.File { return d.lock }
+
+// ErrInUse says that another process holds the directory.
+var ErrInUse = errors.New("in use")
+
+// Adopt is Open for a process that another one has given its lock, which is closed
+// when it is not that of the directory. Sign says later whose it is.
+func Adopt(root string, want Format, lock *os.File) (_ *Dir, err error) {
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, lock.Close())
+		}
+	}()
+	marker, err := readMarker(root)
+	if err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	if marker != string(want) {
+		return nil, fmt.Errorf("the data directory %s is of another kind or version (%q, not %q)", root, marker, want)
+	}
+	own, err := os.Stat(filepath.Join(root, lockName))
+	if err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	if given, err := lock.Stat(); err != nil || !os.SameFile(own, given) {
+		return nil, errors.Join(fmt.Errorf("the lock that was handed over is not that of %s", root), err)
+	}
+	return &Dir{root: root, lock: lock}, take(lock, root)
+}
+
+// Sign writes this process's id where others look for the holder's.
+func (d *Dir) Sign() error {
+	if err := d.lock.Truncate(0); err != nil {
+		return fmt.Errorf("data directory: %w", err)
+	}
+	if _, err := d.lock.WriteAt(fmt.Appendln(nil, os.Getpid()), 0); err != nil {
+		return fmt.Errorf("data directory: %w", err)
+	}
+	return nil
+}
+
 // Inspect says whether the directory is a marked one, and what is wrong with one
 // that cannot be used, without changing anything. One that is missing or empty
 // can be used. The errors say what to do.
@@ -123,11 +166,8 @@ func (d *Dir) claim(want Format, marked bool) error {
 	if err := take(d.lock, d.root); err != nil {
 		return err
 	}
-	if err := d.lock.Truncate(0); err != nil {
-		return fmt.Errorf("data directory: %w", err)
-	}
-	if _, err := d.lock.WriteAt(fmt.Appendln(nil, os.Getpid()), 0); err != nil {
-		return fmt.Errorf("data directory: %w", err)
+	if err := d.Sign(); err != nil {
+		return err
 	}
 	if marked {
 		return nil
@@ -143,7 +183,7 @@ func take(lock *os.File, root string) error {
 		if err != nil || len(holder) == 0 {
 			holder = []byte("unknown")
 		}
-		return fmt.Errorf("the data directory %s is in use by process %s: stop that, or choose another --data-dir", root, strings.TrimSpace(string(holder)))
+		return fmt.Errorf("the data directory %s is %w by process %s: stop that, or choose another --data-dir", root, ErrInUse, strings.TrimSpace(string(holder)))
 	}
 	if err != nil {
 		return fmt.Errorf("lock %s: %w", root, err)

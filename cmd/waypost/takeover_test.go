@@ -1,0 +1,352 @@
+package main_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"waypost/cmd/waypost/devtest"
+	"waypost/cmd/waypost/internal/client"
+	"waypost/cmd/waypost/internal/node"
+	"waypost/edge/clicks"
+	"waypost/edge/handover"
+	"waypost/edge/replica"
+)
+
+// soloEdge is an edge that runs by itself, beside a development system.
+type soloEdge struct {
+	t      *testing.T
+	api    *client.Client
+	env    []string
+	dir    string
+	status node.Status
+	now    *devtest.Process // nil when another process than the test started it
+}
+
+func startSolo(t *testing.T, extra ...string) *soloEdge {
+	t.Helper()
+	s := devtest.Start(t, devtest.Config{Edges: "us-east-1=127.0.0.1:0"})
+	state := s.State()
+	api, err := client.New(state.API, state.APIKey)
+	require.NoError(t, err)
+	t.Cleanup(api.Close)
+	dir := t.TempDir()
+	e := &soloEdge{t: t, api: api, dir: filepath.Join(dir, "edge"), env: append([]string{
+		"WAYPOST_EDGE_ADDR=127.0.0.1:0", "WAYPOST_EDGE_ADMIN_ADDR=127.0.0.1:0", "WAYPOST_EDGE_REGION=us-east-1",
+		"WAYPOST_EDGE_NODE=solo", "WAYPOST_EDGE_CONTROL_URL=" + state.API,
+		"WAYPOST_EDGE_TOKEN_FILE=" + filepath.Join(s.DataDir(), "secrets", "edge-token"),
+		"WAYPOST_EDGE_DATA_DIR=" + filepath.Join(dir, "edge"), "WAYPOST_EDGE_STATUS_FILE=" + filepath.Join(dir, "status"),
+	}, extra...)}
+	e.now = devtest.Spawn(t, e.env, "edge")
+	e.await(func(s node.Status) bool { return s.PID == e.now.PID() })
+	t.Cleanup(func() { // whoever serves last is no child of the test
+		_ = unix.Kill(e.status.PID, unix.SIGKILL)
+	})
+	return e
+}
+
+func (e *soloEdge) await(is func(node.Status) bool) {
+	e.t.Helper()
+	e.status = devtest.AwaitStatus(e.t, filepath.Join(filepath.Dir(e.dir), "status"), is)
+}
+
+// create makes links, and waits until the edge has them.
+func (e *soloEdge) create(n int) (codes []string) {
+	e.t.Helper()
+	for i := range n {
+		l, err := e.api.Create(e.t.Context(), client.NewLink{OriginalURL: "https://example.com/" + strconv.Itoa(i)})
+		require.NoError(e.t, err)
+		codes = append(codes, l.ShortCode)
+		eventually(e.t, 20*time.Second, "redirected", func() bool { return e.head(l.ShortCode) == http.StatusFound })
+	}
+	return codes
+}
+
+func (e *soloEdge) head(code string) int {
+	return visit{method: http.MethodHead}.to(e.t, "http://"+e.status.Addr, code)
+}
+
+// takeOver lets another process take the place of the one that serves, as an operator
+// may, and waits for the end of that.
+func (e *soloEdge) takeOver() {
+	e.t.Helper()
+	before, old := e.status.PID, e.now
+	e.now = devtest.Spawn(e.t, e.env, "edge", "--takeover")
+	e.await(func(s node.Status) bool { return s.PID == e.now.PID() })
+	require.NotEqual(e.t, before, e.status.PID)
+	require.Zero(e.t, old.Exited(), old.Output())
+}
+
+// crowd follows links from many connections, kept and fresh, as a client may that
+// obeys HTTP, and counts what it saw.
+type crowd struct {
+	mu       sync.Mutex
+	answered map[string]int64
+	failures []error
+	slowest  []time.Duration // of every request
+
+	total atomic.Int64
+	stop  context.CancelFunc
+	work  sync.WaitGroup
+}
+
+func startCrowd(t *testing.T, addr string, codes []string) *crowd {
+	ctx, stop := context.WithCancel(t.Context())
+	c := &crowd{answered: make(map[string]int64), stop: stop}
+	for n := range 24 {
+		c.work.Go(func() { c.visit(ctx, addr, codes, n, n%3 == 0) })
+	}
+	t.Cleanup(func() { stop(); c.work.Wait() })
+	return c
+}
+
+func (c *crowd) visit(ctx context.Context, addr string, codes []string, n int, fresh bool) {
+	var conn net.Conn
+	var in *bufio.Reader
+	pace := time.NewTicker(4 * time.Millisecond)
+	defer pace.Stop()
+	for i := n; ctx.Err() == nil; i++ {
+		<-pace.C
+		code, began := codes[i%len(codes)], time.Now()
+		var err error
+		if conn == nil {
+			if conn, err = net.DialTimeout("tcp", addr, 10*time.Second); err != nil {
+				c.fail(fmt.Errorf("connect: %w", err))
+				continue
+			}
+			in = bufio.NewReader(conn)
+		}
+		var res *http.Response
+		_, err = io.WriteString(conn, "GET /"+code+" HTTP/1.1\r\nHost: "+addr+"\r\n\r\n")
+		if err == nil {
+			res, err = http.ReadResponse(in, nil)
+		}
+		if err == nil && res.StatusCode != http.StatusFound {
+			err = fmt.Errorf("status %d", res.StatusCode)
+		}
+		if err != nil {
+			c.fail(err)
+		} else {
+			c.count(code, time.Since(began))
+		}
+		if err != nil || fresh || res.Close {
+			_ = conn.Close()
+			conn = nil
+		}
+	}
+	if conn != nil {
+		_ = conn.Close()
+	}
+}
+
+func (c *crowd) fail(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.failures = append(c.failures, err)
+}
+
+func (c *crowd) count(code string, took time.Duration) {
+	c.total.Add(1)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.answered[code]++
+	c.slowest = append(c.slowest, took)
+}
+
+// more waits until a number of further requests has been answered.
+func (c *crowd) more(t *testing.T, n int64) {
+	t.Helper()
+	want := c.total.Load() + n
+	eventually(t, 20*time.Second, "answered", func() bool { return c.total.Load() >= want })
+}
+
+// end stops the crowd and fails the test if anything went wrong.
+func (c *crowd) end(t *testing.T) {
+	t.Helper()
+	c.stop()
+	c.work.Wait()
+	require.Empty(t, c.failures, "of %d requests", c.total.Load())
+	slices.Sort(c.slowest)
+	p99 := c.slowest[len(c.slowest)*99/100]
+	t.Logf("%d requests, p50 %s, p99 %s, slowest %s", len(c.slowest), c.slowest[len(c.slowest)/2], p99, c.slowest[len(c.slowest)-1])
+	require.Less(t, p99, time.Second)
+}
+
+// requireCounted waits until PostgreSQL has counted what the crowd saw, and no more.
+func (e *soloEdge) requireCounted(answered map[string]int64) {
+	e.t.Helper()
+	counts := func() (all int64, wrong string) {
+		for code, want := range answered {
+			l, err := e.api.Get(e.t.Context(), code)
+			require.NoError(e.t, err)
+			all += l.ClickCount
+			if l.ClickCount != want {
+				wrong = fmt.Sprintf("%s: counted %d, answered %d", code, l.ClickCount, want)
+			}
+		}
+		return all, wrong
+	}
+	wrong := "never asked"
+	for end := time.Now().Add(20 * time.Second); wrong != "" && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		_, wrong = counts()
+	}
+	require.Empty(e.t, wrong)
+	// Nothing is left that could still be counted.
+	devtest.StopProcess(e.t, e.status.PID)
+	left, err := filepath.Glob(filepath.Join(e.dir, "clicks", "*.*"))
+	require.NoError(e.t, err)
+	for _, file := range left {
+		require.True(e.t, strings.HasSuffix(file, ".shipped"), "%s is left", file)
+	}
+	_, wrong = counts()
+	require.Empty(e.t, wrong)
+}
+
+func TestThreeRestartsUnderLoadLoseNoRequestAndNoClick(t *testing.T) {
+	e := startSolo(t)
+	codes := e.create(20)
+	c := startCrowd(t, e.status.Addr, codes)
+	c.more(t, 500)
+	for range 2 {
+		e.takeOver()
+		c.more(t, 500)
+	}
+	// The third is asked for, and made by the edge itself.
+	before := e.status.PID
+	r := devtest.Run(t, e.env[6:7], "edge", "restart", "--output", "json")
+	require.Zero(t, r.Code, r.Stderr)
+	e.await(func(s node.Status) bool { return s.PID != before })
+	require.Contains(t, r.Stdout, strconv.Itoa(e.status.PID))
+	require.Zero(t, e.now.Exited())
+	e.now = nil
+	c.more(t, 500)
+
+	// The last process follows, and what is deleted stays so.
+	fresh := e.create(1)
+	require.NoError(t, e.api.Delete(t.Context(), fresh[0]))
+	eventually(t, 20*time.Second, "deleted", func() bool { return e.head(fresh[0]) == http.StatusGone })
+	c.end(t)
+	require.NoDirExists(t, filepath.Join(e.dir, "frozen"))
+	e.requireCounted(c.answered)
+}
+
+// successorStep names how far the process below comes before it is killed.
+const successorStep = "TEST_SUCCESSOR_STEP"
+
+// TestHelperSuccessor is no test: it is a process that takes over, and never becomes
+// ready.
+func TestHelperSuccessor(t *testing.T) {
+	step, dir, ok := strings.Cut(os.Getenv(successorStep), ":")
+	if !ok {
+		t.Skip("runs only as a process of another test")
+	}
+	formats := fmt.Sprintf("replica %d, clicks %s", replica.Format, clicks.Format())
+	if step == "of other formats" {
+		formats = "replica 99"
+	}
+	s, err := handover.Claim(t.Context(), handover.ClaimConfig{Dir: dir, Version: "test", Formats: formats})
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(3)
+	}
+	if step == "opened" {
+		if _, err := replica.Open(replica.Config{Dir: filepath.Join(dir, "replica")}); err != nil {
+			fmt.Println(err)
+			os.Exit(4)
+		}
+		lock := s.Take("click journal")
+		if _, err := clicks.Open(clicks.Config{Dir: filepath.Join(dir, "clicks"), Node: "solo", Beside: lock}); err != nil {
+			fmt.Println(err)
+			os.Exit(5)
+		}
+	}
+	fmt.Println("there")
+	select {}
+}
+
+func TestAnEdgeWhoseSuccessorDiesGoesOnAsIfNothingHadHappened(t *testing.T) {
+	e := startSolo(t, "WAYPOST_EDGE_TAKEOVER_TIMEOUT=1500ms")
+	codes := e.create(5)
+	c := startCrowd(t, e.status.Addr, codes)
+	for _, step := range []string{"claimed", "opened", "hangs"} {
+		t.Run(step, func(t *testing.T) {
+			helper := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestHelperSuccessor$")
+			helper.Env = append(os.Environ(), successorStep+"="+step+":"+e.dir)
+			out, err := helper.StdoutPipe()
+			require.NoError(t, err)
+			require.NoError(t, helper.Start())
+			line, err := bufio.NewReader(out).ReadString('\n')
+			require.NoError(t, err)
+			require.Equal(t, "there\n", line)
+			c.more(t, 300) // a copy answers
+			if step != "hangs" {
+				require.NoError(t, helper.Process.Kill())
+			}
+			err = helper.Wait() // one that hangs is killed by the edge
+			exit, ok := errors.AsType[*exec.ExitError](err)
+			require.True(t, ok, "%v", err)
+			require.Equal(t, syscall.SIGKILL, exit.Sys().(syscall.WaitStatus).Signal())
+			require.Len(t, e.create(1), 1) // it takes changes again
+			c.more(t, 300)
+		})
+	}
+	t.Run("of other formats", func(t *testing.T) {
+		helper := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestHelperSuccessor$")
+		helper.Env = append(os.Environ(), successorStep+"=of other formats:"+e.dir)
+		out, err := helper.Output()
+		require.Error(t, err)
+		require.Contains(t, string(out), "does not give way: it keeps its data as")
+		require.Contains(t, string(out), `that program as "replica 99": stop the one, and start the other`)
+	})
+	e.takeOver()
+	c.more(t, 300)
+	c.end(t)
+	e.requireCounted(c.answered)
+}
+
+func TestASuccessorGoesOnWhenItsPredecessorIsKilled(t *testing.T) {
+	e := startSolo(t)
+	codes := e.create(3)
+	old := e.now
+	e.now = devtest.Spawn(t, e.env, "edge", "--takeover")
+	eventually(t, 20*time.Second, "taking over", func() bool { return strings.Contains(e.now.Output(), "taking over") })
+	devtest.KillProcess(t, old.PID())
+	e.await(func(s node.Status) bool { return s.PID == e.now.PID() })
+	for _, code := range codes {
+		require.Equal(t, http.StatusFound, e.head(code))
+	}
+	e.create(1)
+	require.NoDirExists(t, filepath.Join(e.dir, "frozen"))
+}
+
+func TestASecondEdgeIsToldHowToTakeOverAndOneThatFindsNobodyStarts(t *testing.T) {
+	e := startSolo(t)
+	r := devtest.Run(t, e.env, "edge")
+	require.Equal(t, 1, r.Code)
+	require.Contains(t, r.Stderr, "is in use by process "+strconv.Itoa(e.status.PID)+": stop that, or choose another --data-dir")
+	require.Contains(t, r.Stderr, "--takeover")
+	devtest.KillProcess(t, e.now.PID())
+	r = devtest.Run(t, e.env[6:7], "edge", "restart")
+	require.Equal(t, 1, r.Code)
+	require.Contains(t, r.Stderr, "no edge runs in this directory")
+	e.now = devtest.Spawn(t, e.env, "edge", "--takeover")
+	e.await(func(s node.Status) bool { return s.PID == e.now.PID() })
+}

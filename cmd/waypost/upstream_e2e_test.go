@@ -1,0 +1,74 @@
+package main_test
+
+import (
+	"bufio"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"waypost/cmd/waypost/internal/client"
+)
+
+// metric adds up an edge's samples that begin so.
+func (e *soloEdge) metric(prefix string) (sum float64) {
+	e.t.Helper()
+	req, err := http.NewRequestWithContext(e.t.Context(), http.MethodGet, "http://"+e.status.AdminAddr+"/metrics", http.NoBody)
+	require.NoError(e.t, err)
+	res, err := visitor.Do(req)
+	require.NoError(e.t, err)
+	lines := bufio.NewScanner(res.Body)
+	for lines.Scan() {
+		if rest, ok := strings.CutPrefix(lines.Text(), prefix); ok {
+			value, err := strconv.ParseFloat(rest[strings.LastIndexByte(rest, ' ')+1:], 64)
+			require.NoError(e.t, err)
+			sum += value
+		}
+	}
+	require.NoError(e.t, lines.Err())
+	require.NoError(e.t, res.Body.Close())
+	return sum
+}
+
+func TestANewLinkRedirectsAtOnceAndAScanAsksNobody(t *testing.T) {
+	e := startSolo(t)
+	first := e.create(1)[0] // the edge follows
+	answered := make(map[string]int64)
+	for i := range 50 {
+		l, err := e.api.Create(t.Context(), client.NewLink{OriginalURL: "https://example.com/" + strconv.Itoa(i)})
+		require.NoError(t, err)
+		require.Equal(t, http.StatusFound, visit{method: http.MethodGet}.to(t, "http://"+e.status.Addr, l.ShortCode), "link %d", i)
+		answered[l.ShortCode] = 1
+	}
+	t.Logf("%v of 50 were asked for", e.metric(`waypost_upstream_questions_total{result="found"}`))
+	require.Zero(t, e.metric(`waypost_upstream_questions_total{result="failed"}`))
+
+	// Codes of prefixes that no region has, and custom ones.
+	asked := e.metric("waypost_upstream_questions_total")
+	prefix := first[:2]
+	for i := range 100 {
+		code := fmt.Sprintf("%02d%05d", rand.IntN(100), i)
+		if strings.HasPrefix(code, prefix) {
+			continue
+		}
+		require.Equal(t, http.StatusNotFound, e.head(code))
+		require.Equal(t, http.StatusNotFound, e.head("custom-"+strconv.Itoa(i)))
+	}
+	require.Equal(t, asked, e.metric("waypost_upstream_questions_total"))
+	require.GreaterOrEqual(t, e.metric(`waypost_upstream_skipped_total{reason="never_issued"}`), 90.0)
+	require.GreaterOrEqual(t, e.metric(`waypost_upstream_skipped_total{reason="custom"}`), 100.0)
+
+	// One that can have been issued is asked for, once.
+	unknown := prefix + "00000"
+	for range 10 {
+		require.Equal(t, http.StatusNotFound, e.head(unknown))
+	}
+	require.InDelta(t, 2, e.metric(`waypost_upstream_questions_total{result="unknown"}`), 1, "not ten times")
+	eventually(t, 10*time.Second, "passed", func() bool { e.head(first); return e.metric("waypost_upstream_held") == 0 })
+	e.requireCounted(answered)
+}

@@ -1,0 +1,19 @@
+package handover
+
+import "os"
+
+// Decode reads a message that came with a number of files, and gives it as it would be
+// written again.
+func Decode(b []byte, files int) (kind, reason string, names []string, err error) {
+	m, err := decode(b, files)
+	return string(m.Kind), m.Reason, m.Files, err
+}
+
+// Judge says why a process of a user gets nothing.
+func Judge(asks, formats string, version, uid int) error {
+	s := &server{cfg: Config{Formats: "replica 1"}}
+	return s.judge(message{Kind: kind(asks), Protocol: version, Formats: formats}, peer{pid: 1, uid: uid})
+}
+
+// SocketPath is where a directory's socket is.
+func SocketPath(dir string) string { return dir + string(os.PathSeparator) + socketName }

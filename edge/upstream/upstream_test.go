@@ -1,0 +1,306 @@
+package upstream_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"waypost"
+	"waypost/edge/upstream"
+	"waypost/keyrange"
+	"waypost/replication"
+)
+
+const issuedPrefix = 10 // "0A"
+
+var epoch = waypost.Epoch{Ordinal: 3}
+
+// world is a control plane and a replica that lags behind it.
+type world struct {
+	mu       sync.Mutex
+	records  map[string][]waypost.Record // every version of a link, by code
+	replica  uint64                      // sequence
+	head     uint64
+	asked    atomic.Int64
+	fault    func(ctx context.Context) error
+	fresh    atomic.Bool
+	foreign  bool // the control plane is in another history
+	registry *prometheus.Registry
+	now      atomic.Int64
+}
+
+func newWorld(t *testing.T, change func(*upstream.Config)) (*world, *upstream.Links) {
+	t.Helper()
+	w := &world{records: map[string][]waypost.Record{}, registry: prometheus.NewRegistry()}
+	w.fresh.Store(true)
+	cfg := upstream.Config{
+		Replica: w, Source: w, Fresh: w.fresh.Load, Metrics: w.registry,
+		Clock: func() time.Time { return time.Unix(1_800_000_000, w.now.Load()) },
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	l := upstream.New(cfg)
+	space, err := keyrange.NewSpace(7, 2)
+	require.NoError(t, err)
+	l.KeySpace(space)
+	return w, l
+}
+
+// put makes the next version of a link.
+func (w *world) put(code string, state waypost.State, target string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.head++
+	w.records[code] = append(w.records[code], waypost.Record{
+		Kind: waypost.KindLink, State: state, Status: 302, Domain: waypost.DefaultDomain, Name: []byte(code),
+		Revision: waypost.Revision{Epoch: epoch.Ordinal, Seq: w.head}, Stamp: w.head, Payload: []byte(target),
+	})
+}
+
+func (w *world) at(code string, seq uint64) (rec waypost.Record, found bool) {
+	for _, r := range w.records[code] {
+		if r.Revision.Seq <= seq {
+			rec, found = r, true
+		}
+	}
+	return rec, found
+}
+
+func (w *world) follow(seq uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.replica = seq
+}
+
+func (w *world) Link(_ waypost.DomainID, code, buf []byte) (waypost.Record, []byte, bool, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	rec, found := w.at(string(code), w.replica)
+	return rec, buf, found, nil
+}
+
+func (w *world) Domain([]byte) (waypost.DomainID, bool) { return waypost.DefaultDomain, true }
+
+func (w *world) Position() waypost.Position {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return waypost.Position{Epoch: epoch, Seq: w.replica}
+}
+
+func (w *world) Cluster() (replication.Cluster, bool) { return replication.Cluster{1}, true }
+func (w *world) Issuable(prefix int) bool             { return prefix == issuedPrefix }
+
+func (w *world) Ask(ctx context.Context, _ waypost.DomainID, code []byte) ([]byte, replication.Head, error) {
+	w.asked.Add(1)
+	if w.fault != nil {
+		if err := w.fault(ctx); err != nil {
+			return nil, replication.Head{}, err
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	head := replication.Head{Cluster: replication.Cluster{1}, Position: waypost.Position{Epoch: epoch, Seq: w.head}}
+	if w.foreign {
+		head.Position.Epoch.Ordinal++
+	}
+	rec, found := w.at(string(code), w.head)
+	if !found {
+		return nil, head, nil
+	}
+	return replication.AppendRecord(nil, &rec), head, nil
+}
+
+// see is what a visitor of a code sees.
+func see(t *testing.T, l *upstream.Links, code string) string {
+	t.Helper()
+	rec, _, found, err := l.Link(waypost.DefaultDomain, []byte(code), nil)
+	require.NoError(t, err)
+	switch {
+	case !found:
+		return "unknown"
+	case rec.State != waypost.Live:
+		return "gone"
+	}
+	return string(rec.Payload)
+}
+
+func (w *world) metric(t *testing.T, name, label string) (value float64) {
+	t.Helper()
+	families, err := w.registry.Gather()
+	require.NoError(t, err)
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == name && (label == "" || m.GetLabel()[0].GetValue() == label) {
+				value += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			}
+		}
+	}
+	return value
+}
+
+func TestALinkCreatedAMomentAgoIsServedBeforeTheStreamBringsIt(t *testing.T) {
+	w, l := newWorld(t, nil)
+	w.put("0Anew00", waypost.Live, "https://example.com/new")
+	require.Equal(t, "https://example.com/new", see(t, l, "0Anew00"))
+	require.Equal(t, "https://example.com/new", see(t, l, "0Anew00"))
+	require.EqualValues(t, 1, w.asked.Load(), "an answer stands until the stream has passed it")
+	w.follow(1)
+	require.Equal(t, "https://example.com/new", see(t, l, "0Anew00"))
+	require.Zero(t, w.metric(t, "waypost_upstream_held", ""))
+	require.EqualValues(t, 1, w.asked.Load())
+}
+
+func TestALinkThatWasSeenDeletedNeverReturns(t *testing.T) {
+	w, l := newWorld(t, nil)
+	w.put("0Ashort", waypost.Live, "https://example.com/old")
+	w.put("0Ashort", waypost.Live, "https://example.com/edited")
+	w.put("0Ashort", waypost.Deleted, "")
+	w.put("0Aother", waypost.Live, "https://example.com/other")
+	require.Equal(t, "gone", see(t, l, "0Ashort"))
+	for seq := range uint64(5) { // the replica comes by each of its states
+		w.follow(seq)
+		require.Equal(t, "gone", see(t, l, "0Ashort"), "at %d", seq)
+	}
+	require.EqualValues(t, 1, w.asked.Load())
+}
+
+func TestWhatCannotHaveBeenIssuedIsNotAskedFor(t *testing.T) {
+	w, l := newWorld(t, nil)
+	for _, code := range []string{"0Bxxxxx", "zzzzzzz", "0A-cust", "custom-code", "0Ashor", "0Alonger"} {
+		w.put(code, waypost.Live, "https://example.com/")
+		require.Equal(t, "unknown", see(t, l, code))
+	}
+	require.Zero(t, w.asked.Load())
+	require.EqualValues(t, 2, w.metric(t, "waypost_upstream_skipped_total", "never_issued"))
+	require.EqualValues(t, 4, w.metric(t, "waypost_upstream_skipped_total", "custom"))
+	w.fresh.Store(false)
+	require.Equal(t, "unknown", see(t, l, "0Axxxxx"))
+	require.EqualValues(t, 1, w.metric(t, "waypost_upstream_skipped_total", "stale"), "a stale edge says nothing of what was issued")
+	require.Zero(t, w.asked.Load())
+}
+
+func TestAnUnknownCodeIsAskedForOnceInAWhile(t *testing.T) {
+	w, l := newWorld(t, nil)
+	for range 3 {
+		require.Equal(t, "unknown", see(t, l, "0Axxxxx"))
+	}
+	require.EqualValues(t, 1, w.asked.Load())
+	w.now.Add(int64(2 * time.Second))
+	w.put("0Axxxxx", waypost.Live, "https://example.com/")
+	require.Equal(t, "https://example.com/", see(t, l, "0Axxxxx"))
+}
+
+func TestManyVisitorsOfOneNewLinkAskOnce(t *testing.T) {
+	w, l := newWorld(t, nil)
+	release := make(chan struct{})
+	w.fault = func(context.Context) error { <-release; return nil }
+	w.put("0Anew00", waypost.Live, "https://example.com/new")
+	var visitors sync.WaitGroup
+	for range 20 {
+		visitors.Go(func() {
+			rec, _, found, err := l.Link(waypost.DefaultDomain, []byte("0Anew00"), nil)
+			if err != nil || !found || string(rec.Payload) != "https://example.com/new" {
+				t.Errorf("%v, %v, %q", err, found, rec.Payload)
+			}
+		})
+	}
+	require.Eventually(t, func() bool { return w.metric(t, "waypost_upstream_skipped_total", "joined") == 19 }, 10*time.Second, time.Millisecond)
+	close(release)
+	visitors.Wait()
+	require.EqualValues(t, 1, w.asked.Load())
+}
+
+func TestAScanOfPossibleCodesIsAskedForOnlySoOften(t *testing.T) {
+	w, l := newWorld(t, func(c *upstream.Config) { c.PerSecond, c.Remember = 5, 10 })
+	for i := range 1000 {
+		require.Equal(t, "unknown", see(t, l, fmt.Sprintf("0A%05d", i)))
+	}
+	require.EqualValues(t, 5, w.asked.Load())
+	require.EqualValues(t, 995, w.metric(t, "waypost_upstream_skipped_total", "limited"))
+}
+
+func TestAControlPlaneThatIsAwayIsAskedLessAndLess(t *testing.T) {
+	w, l := newWorld(t, func(c *upstream.Config) { c.Timeout = time.Millisecond })
+	w.fault = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+	ask := func(i int) { require.Equal(t, "unknown", see(t, l, fmt.Sprintf("0A%05d", i))) }
+	for i := range 100 {
+		ask(i)
+	}
+	require.EqualValues(t, 3, w.asked.Load())
+	for pause := time.Second; pause <= 16*time.Second; pause *= 2 {
+		before := w.asked.Load()
+		w.now.Add(int64(pause) - 1)
+		ask(int(pause))
+		require.Equal(t, before, w.asked.Load())
+		w.now.Add(1)
+		for i := range 10 {
+			ask(i)
+		}
+		require.Equal(t, before+1, w.asked.Load(), "one question after each pause")
+	}
+	w.now.Add(int64(time.Minute))
+	w.fault = nil
+	for i := range 10 {
+		ask(2000 + i)
+	}
+	require.EqualValues(t, 18, w.asked.Load(), "it is back")
+}
+
+func TestAnAnswerOfAnotherHistoryIsNoAnswer(t *testing.T) {
+	w, l := newWorld(t, nil)
+	w.put("0Anew00", waypost.Live, "https://example.com/new")
+	w.foreign = true
+	require.Equal(t, "unknown", see(t, l, "0Anew00"))
+	require.Zero(t, w.metric(t, "waypost_upstream_held", ""))
+}
+
+func TestTooManyAnswersAheadOfTheReplicaAreNotHeld(t *testing.T) {
+	w, l := newWorld(t, func(c *upstream.Config) { c.Hold = 2 })
+	for i := range 3 {
+		w.put(fmt.Sprintf("0A%05d", i), waypost.Live, "https://example.com/")
+	}
+	require.Equal(t, "https://example.com/", see(t, l, "0A00000"))
+	require.Equal(t, "https://example.com/", see(t, l, "0A00001"))
+	require.Equal(t, "unknown", see(t, l, "0A00002"))
+	w.follow(3)
+	require.Equal(t, "https://example.com/", see(t, l, "0A00002"))
+}
+
+func TestWhatTheReplicaHasCostsNoAllocation(t *testing.T) {
+	w, l := newWorld(t, nil)
+	w.put("0Ahere0", waypost.Live, "https://example.com/")
+	w.follow(1)
+	buf := make([]byte, 0, 1024)
+	for name, code := range map[string]string{"a hit": "0Ahere0", "never issued": "0Bxxxxx", "custom": "custom-code"} {
+		c := []byte(code)
+		require.Zero(t, testing.AllocsPerRun(100, func() {
+			if _, _, _, err := l.Link(waypost.DefaultDomain, c, buf); err != nil {
+				t.Fatal(err)
+			}
+		}), name)
+	}
+}
+
+var errAway = errors.New("the control plane is away")
+
+func TestAReplicaThatCannotBeReadIsNotAskedAround(t *testing.T) {
+	w, _ := newWorld(t, nil)
+	l := upstream.New(upstream.Config{Replica: broken{w}, Source: w, Fresh: w.fresh.Load})
+	_, _, _, err := l.Link(waypost.DefaultDomain, []byte("0Anew00"), nil)
+	require.ErrorIs(t, err, errAway)
+	require.Zero(t, w.asked.Load())
+}
+
+type broken struct{ *world }
+
+func (broken) Link(_ waypost.DomainID, _, buf []byte) (waypost.Record, []byte, bool, error) {
+	return waypost.Record{}, buf, false, errAway
+}
