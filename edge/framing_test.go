@@ -151,11 +151,11 @@ func TestATLSConnectionIsServedAndGuardedAlike(t *testing.T) {
 	issuer.Close()
 	client.ServerName = "example.com"
 
-	ln, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{certificate}})
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	s := edge.New(edge.Config{Links: newMemoryLinks()})
 	done := make(chan error, 1)
-	go func() { done <- s.Serve(ln) }()
+	go func() { done <- s.ServeTLS(ln, &tls.Config{Certificates: []tls.Certificate{certificate}}) }()
 
 	for request, status := range map[string]int{
 		"GET /found302 HTTP/1.1\r\nHost: a\r\n\r\n":       302,
