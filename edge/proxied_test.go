@@ -163,7 +163,7 @@ func TestTheVisitorsAddressIsKnown(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			clients := make(chan netip.Addr, 1)
-			_, addr := serveClients(t, c.cfg, clients)
+			addr := serveClients(t, c.cfg, clients)
 			say(t, addr, "GET /found302 HTTP/1.1\r\nHost: a\r\n"+c.sent+"\r\n")
 			require.Equal(t, c.client, (<-clients).String())
 		})
@@ -175,7 +175,7 @@ func TestTheVisitorsAddressIsKnown(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			clients := make(chan netip.Addr, 1)
-			_, addr := serveClients(t, edge.Config{TrustedProxies: trusted, ProxyProtocol: true}, clients)
+			addr := serveClients(t, edge.Config{TrustedProxies: trusted, ProxyProtocol: true}, clients)
 			say(t, addr, c.header+"GET /found302 HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 1.2.3.4\r\n\r\n")
 			require.Equal(t, c.client, (<-clients).String())
 		})
@@ -183,13 +183,13 @@ func TestTheVisitorsAddressIsKnown(t *testing.T) {
 }
 
 // serveClients serves, and tells whose each request is.
-func serveClients(t *testing.T, cfg edge.Config, clients chan<- netip.Addr) (*edge.Server, string) {
+func serveClients(t *testing.T, cfg edge.Config, clients chan<- netip.Addr) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	s := start(t, cfg, func(s *edge.Server) error {
+	start(t, cfg, func(s *edge.Server) error {
 		edge.WatchClients(s, func(client netip.Addr) { clients <- client })
 		return s.Serve(ln)
 	})
-	return s, ln.Addr().String()
+	return ln.Addr().String()
 }

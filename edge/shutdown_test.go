@@ -298,13 +298,15 @@ func TestARequestThatCameBeforeTheEndIsAnswered(t *testing.T) {
 			ln, err := net.Listen("tcp", "127.0.0.1:0")
 			require.NoError(t, err)
 			s := edge.New(edge.Config{Links: newMemoryLinks(), DrainTime: time.Millisecond})
+			begun := make(chan struct{}, 2)
+			edge.WatchBegin(s, func() { begun <- struct{}{} })
 			conn := dial(t, ln.Addr().String())
 			answers := bufio.NewReader(conn)
 			served := make(chan error, 1)
 			go func() {
 				served <- s.Serve(gatedListener{ln, func(nth int) {
 					if nth == at {
-						_, _ = io.WriteString(conn, goodRequest)
+						_, _ = io.WriteString(conn, goodRequest[:9])
 						edge.EndAll(s)
 					}
 				}})
@@ -313,7 +315,12 @@ func TestARequestThatCameBeforeTheEndIsAnswered(t *testing.T) {
 				_, err = io.WriteString(conn, goodRequest)
 				require.NoError(t, err)
 				require.Equal(t, 302, read(t, answers, false).StatusCode)
+				<-begun
 			}
+			<-begun
+			time.Sleep(5 * time.Millisecond) // longer than the look at what has come takes
+			_, err = io.WriteString(conn, goodRequest[9:])
+			require.NoError(t, err)
 			require.Equal(t, 302, read(t, answers, false).StatusCode)
 			require.NoError(t, s.Shutdown(t.Context()))
 			require.NoError(t, <-served)
