@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -266,12 +267,13 @@ func TestARequestThatHasBegunIsFinishedWhateverElseEnds(t *testing.T) {
 // gatedListener gives connections that tell when a wait for a request begins.
 type gatedListener struct {
 	net.Listener
-	wait func(nth int)
+	wait     func(nth int)
+	deadline *atomic.Int64 // the last that was set, Unix nanoseconds
 }
 
 type gatedConn struct {
 	net.Conn
-	wait func(nth int)
+	gate gatedListener
 	nth  int
 }
 
@@ -280,12 +282,13 @@ func (l gatedListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &gatedConn{Conn: c, wait: l.wait}, nil
+	return &gatedConn{Conn: c, gate: l}, nil
 }
 
 func (c *gatedConn) SetReadDeadline(t time.Time) error {
 	c.nth++
-	c.wait(c.nth)
+	c.gate.wait(c.nth)
+	c.gate.deadline.Store(t.UnixNano())
 	return c.Conn.SetReadDeadline(t)
 }
 
@@ -298,6 +301,7 @@ func TestARequestThatCameBeforeTheEndIsAnswered(t *testing.T) {
 			ln, err := net.Listen("tcp", "127.0.0.1:0")
 			require.NoError(t, err)
 			s := edge.New(edge.Config{Links: newMemoryLinks(), DrainTime: time.Millisecond})
+			var deadline atomic.Int64
 			begun := make(chan struct{}, 2)
 			edge.WatchBegin(s, func() { begun <- struct{}{} })
 			conn := dial(t, ln.Addr().String())
@@ -309,7 +313,7 @@ func TestARequestThatCameBeforeTheEndIsAnswered(t *testing.T) {
 						_, _ = io.WriteString(conn, goodRequest[:9])
 						edge.EndAll(s)
 					}
-				}})
+				}, &deadline})
 			}()
 			if at == secondWait {
 				_, err = io.WriteString(conn, goodRequest)
@@ -318,7 +322,8 @@ func TestARequestThatCameBeforeTheEndIsAnswered(t *testing.T) {
 				<-begun
 			}
 			<-begun
-			time.Sleep(5 * time.Millisecond) // longer than the look at what has come takes
+			require.Eventually(t, func() bool { return deadline.Load() > time.Now().Add(time.Second).UnixNano() }, waitLimit, pollEvery,
+				"the rest has its whole time")
 			_, err = io.WriteString(conn, goodRequest[9:])
 			require.NoError(t, err)
 			require.Equal(t, 302, read(t, answers, false).StatusCode)
