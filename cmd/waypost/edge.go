@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,6 +16,7 @@ import (
 
 	"waypost"
 	"waypost/cmd/waypost/internal/config"
+	"waypost/cmd/waypost/internal/memlimit"
 	"waypost/cmd/waypost/internal/node"
 	"waypost/edge"
 	"waypost/edge/gossip"
@@ -33,26 +35,32 @@ also when the control plane is out of reach or this edge is started again then.`
   waypost edge --region eu-west-1 --control-url https://control.example.com \
     --data-dir /var/lib/waypost/edge --token-file /run/secrets/edge-token`,
 	}
-	p.bind(c, "edge", "gossip", "log")
+	p.bind(c, "edge", "tls", "gossip", "log")
 	check := func(cfg config.Config) error {
-		return errors.Join(cfg.Log.Check(), cfg.Edge.Check(), cfg.Gossip.Check())
+		return errors.Join(cfg.Log.Check(), cfg.Edge.Check(), cfg.TLS.Check(), cfg.Gossip.Check())
 	}
 	return p.node(c, check, func(ctx context.Context, cfg config.Config) error {
 		log, err := p.logger(cfg.Log)
 		if err != nil {
 			return err
 		}
-		return runEdge(ctx, cfg.Edge, cfg.Gossip, log)
+		return runEdge(ctx, cfg.Edge, cfg.TLS, cfg.Gossip, log)
 	})
 }
 
 // runEdge holds an edge until ctx ends.
-func runEdge(ctx context.Context, cfg config.Edge, gossip config.Gossip, log *slog.Logger) (err error) {
+func runEdge(ctx context.Context, cfg config.Edge, tls config.TLS, gossip config.Gossip, log *slog.Logger) (err error) {
+	memlimit.Apply(outsideHeap, log)
 	ln, adminLn, closeListeners, err := listenBoth(ctx, cfg.Addr, cfg.AdminAddr)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeListeners()) }()
+	more, err := listenMore(ctx, cfg, tls, node.Listen)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, more.Close()) }()
 
 	registry := newRegistry()
 	recorder := newEdgeClicks(cfg, log, registry)
@@ -61,7 +69,10 @@ func runEdge(ctx context.Context, cfg config.Edge, gossip config.Gossip, log *sl
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	e := &edgeNode{cfg: cfg, log: log.With("node", store.node), store: store, clicks: recorder, gossip: gossip, boot: newBoot(), registry: registry}
+	if err := more.openCertificates(cfg, tls, store.knows, log, registry); err != nil {
+		return err
+	}
+	e := &edgeNode{cfg: cfg, more: more, log: log.With("node", store.node), store: store, clicks: recorder, gossip: gossip, boot: newBoot(), registry: registry}
 	e.freshness.start = time.Now()
 	e.follower, err = replication.NewFollower(replication.FollowConfig{
 		URL: cfg.ControlURL, Token: cfg.Token.Reveal(), Node: store.node, Region: waypost.Region(cfg.Region),
@@ -84,7 +95,13 @@ type edgeNode struct {
 	follower  *replication.Follower
 	registry  *prometheus.Registry
 	freshness freshness
+	more      *moreListeners
+	stopping  atomic.Bool // /readyz says so
 }
+
+// outsideHeap is what an edge needs of memory outside of Go's heap, in bytes: the
+// block cache and the tables in memory of its replica.
+const outsideHeap = 256 << 20
 
 func (e *edgeNode) serve(ctx context.Context, ln, adminLn net.Listener) error {
 	proxies, err := config.ParseNetworks(e.cfg.TrustedProxies)
@@ -109,7 +126,9 @@ func (e *edgeNode) serve(ctx context.Context, ln, adminLn net.Listener) error {
 		return err
 	}
 	server := edge.New(edge.Config{
-		Links: e.store, Clicks: e.clicks, StrictHosts: e.cfg.StrictHosts, TrustedProxies: proxies,
+		Links: e.store, Clicks: e.clicks, StrictHosts: e.cfg.StrictHosts, TrustedProxies: proxies, ProxyProtocol: e.cfg.ProxyProtocol,
+		MaxConnections: e.cfg.MaxConnections, MaxConnectionsPerAddress: e.cfg.MaxConnectionsPerAddress,
+		ReadTimeout: e.cfg.ReadTimeout, WriteTimeout: e.cfg.WriteTimeout, IdleTimeout: e.cfg.IdleTimeout,
 		Version: productVersion(), Region: waypost.Region(e.cfg.Region), Node: e.store.node,
 		MaxStaleness: e.cfg.MaxStaleness, Staleness: e.freshness.age,
 		Logger: e.log, Metrics: e.registry,
@@ -130,6 +149,7 @@ func (e *edgeNode) serve(ctx context.Context, ln, adminLn net.Listener) error {
 	group.Go(func() error { return e.explain(unlessEnded(ctx, e.follower.Run(ctx))) })
 	group.Go(func() error { e.freshness.watch(ctx, e.follower); return nil })
 	group.Go(func() error { return server.Serve(ln) })
+	e.more.serve(group, server)
 	group.Go(func() error {
 		defer closeAdmin()
 		<-ctx.Done()
@@ -137,7 +157,7 @@ func (e *edgeNode) serve(ctx context.Context, ln, adminLn net.Listener) error {
 	})
 	err = node.WriteStatus(e.cfg.StatusFile, node.Status{
 		PID: os.Getpid(), Role: "edge", Node: e.store.node, Region: e.cfg.Region,
-		Addr: ln.Addr().String(), AdminAddr: adminLn.Addr().String(),
+		Addr: ln.Addr().String(), AdminAddr: adminLn.Addr().String(), Listen: addressesOf(e.more.plain), TLS: addressesOf(e.more.tls),
 	})
 	if err != nil {
 		group.Go(func() error { return err })
@@ -147,9 +167,14 @@ func (e *edgeNode) serve(ctx context.Context, ln, adminLn net.Listener) error {
 	return group.Wait()
 }
 
-// drain gives requests under way some time. Clients that hold connections open for
-// longer, often without a request, must not make a stop fail.
+// drain lets load balancers turn away first, and then gives requests under way some
+// time. Clients that hold connections open for longer must not make a stop fail.
 func (e *edgeNode) drain(ctx context.Context, server *edge.Server) error {
+	e.stopping.Store(true)
+	if e.cfg.DrainDelay > 0 {
+		e.log.Info("not ready any more, and stopping soon", "in", e.cfg.DrainDelay)
+		<-time.After(e.cfg.DrainDelay)
+	}
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.cfg.ShutdownTimeout)
 	defer cancel()
 	err := server.Shutdown(limit)
