@@ -24,23 +24,23 @@ func TestTheLeastLimitOfAllGroupsAboveCounts(t *testing.T) {
 		want  int64 // 0: none
 	}{
 		"version 2, of a service": {map[string]string{
-			"proc/self/cgroup":                                     "0::/system.slice/waypost-edge.service\n",
+			"proc/self/cgroup": "0::/system.slice/waypost-edge.service\n",
 			"sys/fs/cgroup/system.slice/waypost-edge.service/memory.max": "1073741824\n",
-			"sys/fs/cgroup/system.slice/memory.max":                "max\n",
+			"sys/fs/cgroup/system.slice/memory.max":                      "max\n",
 		}, 1 << 30},
 		"version 2, of a slice above": {map[string]string{
-			"proc/self/cgroup":                        "0::/a/b\n",
-			"sys/fs/cgroup/a/b/memory.max":            "max\n",
-			"sys/fs/cgroup/a/memory.max":              "536870912\n",
+			"proc/self/cgroup":             "0::/a/b\n",
+			"sys/fs/cgroup/a/b/memory.max": "max\n",
+			"sys/fs/cgroup/a/memory.max":   "536870912\n",
 		}, 512 << 20},
 		"version 2, in a container": {map[string]string{
 			"proc/self/cgroup":         "0::/\n",
 			"sys/fs/cgroup/memory.max": "268435456\n",
 		}, 256 << 20},
 		"version 1": {map[string]string{
-			"proc/self/cgroup":                                      "5:devices:/x\n4:cpu,memory:/x\n0::/\n",
-			"sys/fs/cgroup/memory/x/memory.limit_in_bytes":          "1073741824\n",
-			"sys/fs/cgroup/memory/memory.limit_in_bytes":            "9223372036854771712\n",
+			"proc/self/cgroup": "5:devices:/x\n4:cpu,memory:/x\n0::/\n",
+			"sys/fs/cgroup/memory/x/memory.limit_in_bytes": "1073741824\n",
+			"sys/fs/cgroup/memory/memory.limit_in_bytes":   "9223372036854771712\n",
 		}, 1 << 30},
 		"version 1, with the host's path": {map[string]string{
 			"proc/self/cgroup":                           "4:memory:/docker/abc\n",
