@@ -60,3 +60,8 @@ func exchange(t *testing.T, conn net.Conn, request, answer []byte, length int) i
 	}
 	return length
 }
+
+func TestFindingTheVisitorsAddressDoesNotAllocate(t *testing.T) {
+	allocations := edge.ClientAllocates(func(f func()) float64 { return testing.AllocsPerRun(100, f) }, "1.2.3.4, 2001:db8::7, 10.0.0.7")
+	require.Zero(t, allocations)
+}

@@ -22,9 +22,14 @@ type Config struct {
 	// means the default domain.
 	StrictHosts bool
 
-	// TrustedProxies are the peers whose X-Forwarded-Host is believed. That of
-	// anyone else is ignored.
+	// TrustedProxies are the peers whose X-Forwarded-* headers are believed. Those
+	// of anyone else are ignored.
 	TrustedProxies []netip.Prefix
+
+	// ProxyProtocol says that trusted proxies begin every connection with a header
+	// of the PROXY protocol, version 1 or 2. One that does not is refused; anyone
+	// else must not send one.
+	ProxyProtocol bool
 
 	// Version, Region and Node are told at GET /.
 	Version string
@@ -49,11 +54,16 @@ type Config struct {
 	// Clock judges expiry, and dates clicks. Default: time.Now.
 	Clock func() time.Time
 
-	ReadTimeout    time.Duration // for one whole request; default 5 s
-	WriteTimeout   time.Duration // for one whole response; default 10 s
-	IdleTimeout    time.Duration // between requests of a connection; default 60 s
-	DrainTime      time.Duration // see Shutdown; default 1 s
-	MaxConnections int           // above it connections get 503; default 32,768
+	ReadTimeout  time.Duration // for one whole request, and a handshake; default 5 s
+	WriteTimeout time.Duration // for one whole response; default 10 s
+	IdleTimeout  time.Duration // between requests of a connection; default 60 s
+	DrainTime    time.Duration // see Shutdown; default 1 s
+
+	// Connections above a limit are closed as they are accepted. One address is an
+	// IPv4 address or the /64 of an IPv6 one; trusted proxies are not limited, but
+	// the addresses that their PROXY headers name are.
+	MaxConnections           int // default 32,768
+	MaxConnectionsPerAddress int // default 1,024
 }
 
 // Limits on what a client may send, in bytes.
@@ -88,6 +98,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.MaxConnections <= 0 {
 		c.MaxConnections = 32 << 10
+	}
+	if c.MaxConnectionsPerAddress <= 0 {
+		c.MaxConnectionsPerAddress = 1 << 10
 	}
 	return c
 }

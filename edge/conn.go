@@ -3,25 +3,36 @@ package edge
 import (
 	"crypto/tls"
 	"errors"
+	"io"
 	"net"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/valyala/fasthttp"
+
+	"waypost/edge/proxy"
 )
 
 // visitor is what answering needs of a connection. Requests of one connection come
-// one after the other, so that it needs no lock and no pool.
+// one after the other, so that most of it needs no lock and no pool.
 type visitor struct {
-	stripe *stripe
-	record []byte // where Links.Link puts what it finds
-	text   []byte // a header value that is being made
-	host   [maxHost]byte
-	lines  lineGuard
-	open   *atomic.Int64
-	closed atomic.Bool
+	stripe  *stripe
+	record  []byte // where Links.Link puts what it finds
+	text    []byte // a header value that is being made
+	host    [maxHost]byte
+	lines   lineGuard
+	peer    netip.Addr // who is at the other end, or whom the PROXY header names
+	trusted bool       // whether that is a trusted proxy
+
+	raw    net.Conn // below TLS and the PROXY header
+	roster *roster
+	place  place // in the roster, which owns it
+
+	phase atomic.Uint32 // see phase.go
+	ends  sync.Mutex
 }
 
 // keepRecord keeps a grown buffer for the next request, unless it is large: most
@@ -34,19 +45,6 @@ func (v *visitor) keepRecord(grown []byte) {
 }
 
 func (v *visitor) self() *visitor { return v }
-
-// enter counts the connection in.
-func (v *visitor) enter(m *metrics) {
-	v.stripe, v.open = m.nextStripe(), &m.open
-	v.open.Add(1)
-}
-
-// leave counts the connection out, once.
-func (v *visitor) leave() {
-	if v.closed.CompareAndSwap(false, true) {
-		v.open.Add(-1)
-	}
-}
 
 func visitorOf(ctx *fasthttp.RequestCtx) *visitor {
 	return ctx.Conn().(interface{ self() *visitor }).self()
@@ -65,30 +63,51 @@ type (
 	}
 )
 
-func (c *plainConn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	return c.lines.check(p, n, err)
+func (c *plainConn) Read(p []byte) (int, error) { return c.read(c.Conn, p) }
+func (c *tlsConn) Read(p []byte) (int, error)   { return c.read(c.Conn, p) }
+
+func (c *plainConn) SetReadDeadline(t time.Time) error { return c.setReadDeadline(t) }
+func (c *tlsConn) SetReadDeadline(t time.Time) error   { return c.setReadDeadline(t) }
+
+func (c *plainConn) Close() error { c.roster.leave(&c.visitor); return c.Conn.Close() }
+func (c *tlsConn) Close() error   { c.roster.leave(&c.visitor); return c.Conn.Close() }
+
+// Handshake closes a connection whose handshake fails, because fasthttp would go on
+// with it as with any other; and so it does one that is over with it, as that of a
+// certificate authority that has come for its proof (RFC 8737).
+func (c *tlsConn) Handshake() error {
+	err := c.Conn.Handshake()
+	if err == nil && c.Conn.ConnectionState().NegotiatedProtocol != protocolOfProof {
+		return nil
+	}
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) { // who leaves without a word is not refused
+		c.roster.metrics.refused[refusedHandshake].Add(1)
+	}
+	return errors.Join(err, c.raw.Close())
 }
 
-func (c *tlsConn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	return c.lines.check(p, n, err)
-}
+const protocolOfProof = "acme-tls/1"
 
-func (c *plainConn) Close() error { c.leave(); return c.Conn.Close() }
-func (c *tlsConn) Close() error   { c.leave(); return c.Conn.Close() }
+func (v *visitor) read(from net.Conn, p []byte) (int, error) {
+	n, err := from.Read(p)
+	if n == 0 && err != nil && v.phase.Load() == phaseEnding {
+		n, err = v.lookOnceMore(from, p)
+	}
+	return v.lines.check(p, n, err)
+}
 
 // listener gives every connection its visitor, and outlives a moment without file
 // descriptors or memory, at which fasthttp would give up.
 type listener struct {
 	net.Listener
-	metrics *metrics
-	close   func() error // once
-	done    chan struct{}
+	server *Server
+	tls    *tls.Config  // nil: none
+	close  func() error // once
+	done   chan struct{}
 }
 
-func newListener(ln net.Listener, m *metrics) *listener {
-	l := &listener{Listener: ln, metrics: m, done: make(chan struct{})}
+func newListener(ln net.Listener, s *Server, cfg *tls.Config) *listener {
+	l := &listener{Listener: ln, server: s, tls: cfg, done: make(chan struct{})}
 	l.close = sync.OnceValue(func() error {
 		close(l.done)
 		return ln.Close()
@@ -96,12 +115,16 @@ func newListener(ln net.Listener, m *metrics) *listener {
 	return l
 }
 
+// Accept gives the next connection that no limit refuses.
 func (l *listener) Accept() (net.Conn, error) {
 	const pause = 20 * time.Millisecond
 	for {
 		c, err := l.Listener.Accept()
 		if err == nil {
-			return l.wrap(c), nil
+			if admitted := l.admit(c); admitted != nil {
+				return admitted, nil
+			}
+			continue
 		}
 		if !passes(err) {
 			return nil, err
@@ -114,15 +137,45 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-func (l *listener) wrap(c net.Conn) net.Conn {
-	if t, ok := c.(*tls.Conn); ok {
-		w := &tlsConn{Conn: t}
-		w.enter(l.metrics)
-		return w
+// admit makes a connection of ours out of what was accepted, or refuses it and
+// gives nil.
+func (l *listener) admit(c net.Conn) net.Conn {
+	s := l.server
+	peer := proxy.Peer(c.RemoteAddr())
+	trusted := s.trusted.Has(peer)
+	below := c
+	var headed *headedConn
+	if trusted && s.cfg.ProxyProtocol {
+		headed = &headedConn{Conn: c}
+		below = headed
 	}
-	w := &plainConn{Conn: c}
-	w.enter(l.metrics)
-	return w
+	var v *visitor
+	var admitted net.Conn
+	if l.tls != nil {
+		w := &tlsConn{Conn: tls.Server(below, l.tls)}
+		v, admitted = &w.visitor, w
+	} else {
+		w := &plainConn{Conn: below}
+		v, admitted = &w.visitor, w
+	}
+	v.stripe, v.roster, v.raw, v.peer, v.trusted = s.metrics.nextStripe(), s.roster, c, peer, trusted
+	if headed != nil {
+		headed.visitor, headed.proxies = v, s.trusted
+	}
+	if !s.roster.enter(v) {
+		refuse(c)
+		return nil
+	}
+	return admitted
+}
+
+// refuse ends a connection at the least cost: with a reset, which leaves nothing
+// behind to wait for.
+func refuse(c net.Conn) {
+	if tcp, ok := c.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+	_ = c.Close()
 }
 
 func (l *listener) Close() error { return l.close() }

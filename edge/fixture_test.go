@@ -4,10 +4,12 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"strings"
 	"sync/atomic"
@@ -91,8 +93,34 @@ func (m *memoryLinks) Domain(host []byte) (waypost.DomainID, bool) {
 	return 0, false
 }
 
+// What waits for something looks again and again, and gives up in the end.
+const (
+	waitLimit = 10 * time.Second
+	pollEvery = time.Millisecond
+)
+
 // serve starts a server on loopback and ends it with the test.
 func serve(t *testing.T, cfg edge.Config) (*edge.Server, string) {
+	t.Helper()
+	return serveOn(t, "127.0.0.1:0", cfg)
+}
+
+func serveOn(t *testing.T, listen string, cfg edge.Config) (*edge.Server, string) {
+	t.Helper()
+	ln, err := net.Listen("tcp", listen)
+	require.NoError(t, err)
+	return start(t, cfg, func(s *edge.Server) error { return s.Serve(ln) }), ln.Addr().String()
+}
+
+func serveTLS(t *testing.T, cfg edge.Config, server *tls.Config) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	start(t, cfg, func(s *edge.Server) error { return s.ServeTLS(ln, server) })
+	return ln.Addr().String()
+}
+
+func start(t *testing.T, cfg edge.Config, run func(*edge.Server) error) *edge.Server {
 	t.Helper()
 	if cfg.Links == nil {
 		cfg.Links = newMemoryLinks()
@@ -100,16 +128,26 @@ func serve(t *testing.T, cfg edge.Config) (*edge.Server, string) {
 	if cfg.DrainTime == 0 {
 		cfg.DrainTime = time.Millisecond
 	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
 	s := edge.New(cfg)
 	done := make(chan error, 1)
-	go func() { done <- s.Serve(ln) }()
+	go func() { done <- run(s) }()
 	t.Cleanup(func() {
 		require.NoError(t, s.Shutdown(context.Background())) // the test's own context has ended
 		require.NoError(t, <-done)
 	})
-	return s, ln.Addr().String()
+	return s
+}
+
+// certificate gives a server's and a client's side of one for example.com.
+func certificate(t *testing.T) (server, client *tls.Config) {
+	t.Helper()
+	issuer := httptest.NewUnstartedServer(http.NotFoundHandler())
+	issuer.StartTLS()
+	server = &tls.Config{Certificates: issuer.TLS.Certificates}
+	client = issuer.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
+	issuer.Close()
+	client.ServerName = "example.com"
+	return server, client
 }
 
 // answer is a response with its whole body.

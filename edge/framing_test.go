@@ -2,11 +2,8 @@ package edge_test
 
 import (
 	"bufio"
-	"crypto/tls"
 	"io"
 	"net"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -49,6 +46,32 @@ func TestARequestThatBreaksTheProtocolIsAnsweredOnceAndTheConnectionEnds(t *test
 		"a control byte in the target":         {"GET /found302\x01 HTTP/1.1\r\nHost: a\r\n\r\n", 400},
 		"a space in the target":                {"GET /found302 /x HTTP/1.1\r\nHost: a\r\n\r\n", 400},
 		"a target without a slash":             {"GET found302 HTTP/1.1\r\nHost: a\r\n\r\n", 400},
+		"chunked in another case":              {"GET /found302 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: Chunked\r\n\r\n0\r\n\r\n", 400},
+		"chunked after another coding":         {"GET /found302 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 400},
+		"chunked behind a tab":                 {"GET /found302 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding:\tchunked\r\n\r\n0\r\n\r\n", 400},
+		"Transfer-Encoding before a space":     {"GET /found302 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding : chunked\r\n\r\n0\r\n\r\n", 400},
+		"Transfer-Encoding in HTTP/1.0":        {"GET /found302 HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400},
+		"two Content-Lengths that differ":      {"GET /found302 HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nContent-Length: 5\r\n\r\nhello", 400},
+		"a list of Content-Lengths":            {"GET /found302 HTTP/1.1\r\nHost: a\r\nContent-Length: 0, 0\r\n\r\n", 400},
+		"a Content-Length with a sign":         {"GET /found302 HTTP/1.1\r\nHost: a\r\nContent-Length: +5\r\n\r\nhello", 400},
+		"a hexadecimal Content-Length":         {"GET /found302 HTTP/1.1\r\nHost: a\r\nContent-Length: 0x5\r\n\r\nhello", 400},
+		"a Content-Length beyond all bounds":   {"GET /found302 HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999999999999\r\n\r\n", 400},
+		"an empty Content-Length":              {"GET /found302 HTTP/1.1\r\nHost: a\r\nContent-Length:\r\n\r\n", 400},
+		"two Hosts that differ":                {"GET /found302 HTTP/1.1\r\nHost: wayp.example\r\nhost: other.example\r\n\r\n", 400},
+		"a Host that is folded":                {"GET /found302 HTTP/1.1\r\nHost:\r\n wayp.example\r\n\r\n", 400},
+		"a fold before the first header":       {"GET /found302 HTTP/1.1\r\n X: y\r\nHost: a\r\n\r\n", 400},
+		"a header without a name":              {"GET /found302 HTTP/1.1\r\nHost: a\r\n: y\r\n\r\n", 400},
+		"a header without a colon":             {"GET /found302 HTTP/1.1\r\nHost: a\r\nX\r\n\r\n", 400},
+		"a name with a control byte":           {"GET /found302 HTTP/1.1\r\nHost: a\r\nX\x01: y\r\n\r\n", 400},
+		"a lone CR that ends the request line": {"GET /found302 HTTP/1.1\rHost: a\r\n\r\n", 400},
+		"a tab in the request line":            {"GET\t/found302\tHTTP/1.1\r\nHost: a\r\n\r\n", 400},
+		"HTTP/0.9":                             {"GET /found302\r\n\r\n", 400},
+		"HTTP/2 without asking":                {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400},
+		"CONNECT":                              {"CONNECT wayp.example:443 HTTP/1.1\r\nHost: wayp.example\r\n\r\n", 405},
+		"TRACE":                                {"TRACE /found302 HTTP/1.1\r\nHost: a\r\n\r\n", 405},
+		"a method in lower case":               {"get /found302 HTTP/1.1\r\nHost: a\r\n\r\n", 405},
+		"a PROXY header that nobody asked for": {"PROXY TCP4 203.0.113.9 127.0.0.1 1 2\r\nGET /found302 HTTP/1.1\r\nHost: a\r\n\r\n", 400},
+		"a TLS hello to a plain listener":      {"\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00\r\n\r\n", 400},
 		"an unknown protocol":                  {"GET /found302 HTP/1.1\r\nHost: a\r\n\r\n", 400},
 		"a HEAD with a body":                   {"HEAD /found302 HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello", 413},
 		"POST":                                 {"POST /found302 HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello", 405},
@@ -68,21 +91,6 @@ func TestARequestThatBreaksTheProtocolIsAnsweredOnceAndTheConnectionEnds(t *test
 			require.True(t, res.Close)
 			rest, _ := io.ReadAll(r) // that the connection is reset is fine
 			require.Empty(t, rest, "nothing else is answered")
-		})
-	}
-}
-
-func TestAHeaderAboveTheLimitAnswers431(t *testing.T) {
-	_, addr := serve(t, edge.Config{})
-	for name, request := range map[string]string{
-		"many headers":  "GET /found302 HTTP/1.1\r\nHost: a\r\n" + strings.Repeat("X: "+strings.Repeat("y", 97)+"\r\n", 161),
-		"one header":    "GET /found302 HTTP/1.1\r\nHost: a\r\nX: " + strings.Repeat("y", 16<<10-35),
-		"a long target": "GET /" + strings.Repeat("a", 16<<10-5),
-	} {
-		t.Run(name, func(t *testing.T) {
-			res := say(t, addr, request[:16<<10])
-			require.Equal(t, 431, res.StatusCode)
-			require.True(t, res.Close)
 		})
 	}
 }
@@ -134,40 +142,4 @@ func TestPipelinedRequestsAreAnsweredInOrder(t *testing.T) {
 	for _, status := range []int{302, 404, 301} {
 		require.Equal(t, status, read(t, r, false).StatusCode)
 	}
-}
-
-func TestASlowRequestAnswers408(t *testing.T) {
-	_, addr := serve(t, edge.Config{ReadTimeout: 50 * time.Millisecond})
-	res := say(t, addr, "GET /found302 HTTP/1.1\r\nHost: a\r\n")
-	require.Equal(t, 408, res.StatusCode)
-	require.True(t, res.Close)
-}
-
-func TestATLSConnectionIsServedAndGuardedAlike(t *testing.T) {
-	issuer := httptest.NewUnstartedServer(http.NotFoundHandler())
-	issuer.StartTLS()
-	certificate := issuer.TLS.Certificates[0]
-	client := issuer.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
-	issuer.Close()
-	client.ServerName = "example.com"
-
-	ln, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{certificate}})
-	require.NoError(t, err)
-	s := edge.New(edge.Config{Links: newMemoryLinks()})
-	done := make(chan error, 1)
-	go func() { done <- s.Serve(ln) }()
-
-	for request, status := range map[string]int{
-		"GET /found302 HTTP/1.1\r\nHost: a\r\n\r\n":       302,
-		"GET /found302 HTTP/1.1\r\nHost: a\nX: y\r\n\r\n": 400,
-	} {
-		conn, err := (&tls.Dialer{Config: client}).DialContext(t.Context(), "tcp", ln.Addr().String())
-		require.NoError(t, err)
-		_, err = io.WriteString(conn, request)
-		require.NoError(t, err)
-		require.Equal(t, status, read(t, bufio.NewReader(conn), false).StatusCode)
-		require.NoError(t, conn.Close())
-	}
-	require.NoError(t, s.Shutdown(t.Context()))
-	require.NoError(t, <-done)
 }

@@ -57,7 +57,7 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 		s.refuse(ctx, v, fasthttp.StatusBadRequest)
 		return
 	}
-	host, ok := s.host(ctx, v, authority)
+	host, ok := hostOf(ctx, v, authority)
 	if !ok {
 		s.refuse(ctx, v, fasthttp.StatusBadRequest)
 		return

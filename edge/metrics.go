@@ -12,7 +12,8 @@ import (
 // connections are spread over stripes, and a stripe's counters are its own. It is
 // the collector that adds them up.
 type metrics struct {
-	open    atomic.Int64 // connections
+	open    func() int64 // connections
+	refused [len(refusals)]atomic.Uint64
 	next    atomic.Uint64
 	stripes []stripe
 }
@@ -36,6 +37,17 @@ var statusIndex = func() (index [600]uint8) {
 	return index
 }()
 
+// Why a connection was refused, or ended before its first request.
+const (
+	refusedTotal     = iota // too many in all
+	refusedAddress          // too many of one address
+	refusedHeader           // no PROXY header where one has to be
+	refusedHandshake        // no TLS handshake
+)
+
+// refusals are the values of the label reason.
+var refusals = [...]string{refusedTotal: "total", refusedAddress: "address", refusedHeader: "proxy_header", refusedHandshake: "tls_handshake"}
+
 // count counts one answer; its status must be one of countedStatuses.
 func (s *stripe) count(status int) { s.answers[statusIndex[status]].Add(1) }
 
@@ -54,6 +66,9 @@ var (
 		"Answers to requests for a code, and refusals of requests that break the protocol, by HTTP status.", []string{"status"}, nil)
 	errorsDesc = prometheus.NewDesc("waypost_redirect_errors_total",
 		"Requests that failed because a link could not be read from the replica.", nil, nil)
+	refusedDesc = prometheus.NewDesc("waypost_redirect_connections_refused_total",
+		"Connections that were closed before a request: too many in all (total), too many of one address (address), "+
+			"no PROXY header from a trusted proxy (proxy_header), or no TLS handshake (tls_handshake).", []string{"reason"}, nil)
 	openDesc = prometheus.NewDesc("waypost_redirect_connections",
 		"Client connections that are open now.", nil, nil)
 )
@@ -63,6 +78,7 @@ func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 	ch <- answersDesc
 	ch <- errorsDesc
 	ch <- openDesc
+	ch <- refusedDesc
 }
 
 // Collect implements prometheus.Collector.
@@ -79,5 +95,8 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(answersDesc, prometheus.CounterValue, float64(answers[j]), strconv.Itoa(status))
 	}
 	ch <- prometheus.MustNewConstMetric(errorsDesc, prometheus.CounterValue, float64(failures))
-	ch <- prometheus.MustNewConstMetric(openDesc, prometheus.GaugeValue, float64(m.open.Load()))
+	ch <- prometheus.MustNewConstMetric(openDesc, prometheus.GaugeValue, float64(m.open()))
+	for i, reason := range refusals {
+		ch <- prometheus.MustNewConstMetric(refusedDesc, prometheus.CounterValue, float64(m.refused[i].Load()), reason)
+	}
 }

@@ -2,6 +2,7 @@ package edge
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,8 @@ import (
 	"time"
 
 	"github.com/valyala/fasthttp"
+
+	"waypost/edge/proxy"
 )
 
 // Server answers redirects over HTTP/1.1.
@@ -24,6 +27,8 @@ type Server struct {
 	http    *fasthttp.Server
 	about   []byte // the body of GET /
 	metrics *metrics
+	roster  *roster
+	trusted proxy.Trusted
 
 	draining   atomic.Bool
 	loggedFail atomic.Int64 // Unix seconds of the last failure that was logged
@@ -36,7 +41,9 @@ type Server struct {
 // New makes a Server; it starts nothing.
 func New(cfg Config) *Server {
 	cfg = cfg.withDefaults()
-	s := &Server{cfg: cfg, about: about(cfg), metrics: newMetrics()}
+	s := &Server{cfg: cfg, about: about(cfg), metrics: newMetrics(), trusted: proxy.Trusted(cfg.TrustedProxies)}
+	s.roster = newRoster(s.metrics, cfg.MaxConnections, cfg.MaxConnectionsPerAddress)
+	s.metrics.open = s.roster.open.Load
 	if cfg.Metrics != nil {
 		cfg.Metrics.MustRegister(s.metrics)
 	}
@@ -44,12 +51,13 @@ func New(cfg Config) *Server {
 		Handler:        s.handle,
 		HeaderReceived: refuseBody,
 		ErrorHandler:   s.refuseBroken,
+		ConnState:      s.follow,
 		Logger:         quietLogger{cfg.Logger},
 
 		ReadTimeout:  cfg.ReadTimeout,
 		WriteTimeout: cfg.WriteTimeout,
 		IdleTimeout:  cfg.IdleTimeout,
-		Concurrency:  cfg.MaxConnections,
+		Concurrency:  2 * cfg.MaxConnections, // never reached: the roster keeps the limit
 
 		GetOnly:                      true, // and HEAD
 		MaxRequestBodySize:           1,    // 0 would mean 4 MB; none is read, see refuseBody
@@ -67,8 +75,15 @@ func New(cfg Config) *Server {
 
 // Serve answers the connections of ln, which it closes in the end, until Shutdown
 // (then nil) or until ln fails for good. It may be called for several listeners.
-func (s *Server) Serve(ln net.Listener) error {
-	wrapped := newListener(ln, s.metrics)
+func (s *Server) Serve(ln net.Listener) error { return s.serve(ln, nil) }
+
+// ServeTLS is Serve for a listener whose clients speak TLS. Ln itself gives plain
+// connections: a PROXY header comes before the handshake. cfg must offer no protocol
+// but http/1.1 and, for the proofs that certificate authorities ask for, acme-tls/1.
+func (s *Server) ServeTLS(ln net.Listener, cfg *tls.Config) error { return s.serve(ln, cfg) }
+
+func (s *Server) serve(ln net.Listener, cfg *tls.Config) error {
+	wrapped := newListener(ln, s, cfg)
 	var err error
 	if s.track(wrapped) {
 		err = s.http.Serve(wrapped)
@@ -93,15 +108,21 @@ func (s *Server) track(ln net.Listener) bool {
 // Shutdown ends the service without failing a request. For DrainTime, or until no
 // connection is left, it goes on serving and tells every client to close its
 // connection after the answer; then it stops listening, closes connections that
-// are idle, and waits for the requests in flight. A connection that still stays
-// when ctx ends is left to the end of the process, and ctx's error is returned.
+// wait for a request, be it the first or the next, and waits for the requests in
+// flight. A connection that still stays when ctx ends is left to the end of the
+// process, and ctx's error is returned.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.draining.Store(true)
 	s.drain(ctx)
 
 	// They are closed here as well, because fasthttp does not know yet one whose
 	// Serve has only just begun.
-	if err := errors.Join(s.StopListening(), s.http.ShutdownWithContext(ctx)); err != nil {
+	err := s.StopListening()
+	select {
+	case <-s.roster.end():
+	case <-ctx.Done():
+	}
+	if err := errors.Join(err, s.http.ShutdownWithContext(ctx)); err != nil {
 		return fmt.Errorf("shutting the redirect server down: %w", err)
 	}
 	return nil
@@ -130,7 +151,7 @@ func (s *Server) drain(ctx context.Context) {
 	defer over.Stop()
 	look := time.NewTicker(interval)
 	defer look.Stop()
-	for s.metrics.open.Load() > 0 {
+	for s.roster.open.Load() > 0 {
 		select {
 		case <-look.C:
 		case <-over.C:

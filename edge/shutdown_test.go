@@ -3,11 +3,13 @@ package edge_test
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -186,4 +188,149 @@ func TestAMomentWithoutFileDescriptorsDoesNotEndTheServer(t *testing.T) {
 func TestAListenerThatFailsForGoodEndsServeWithItsError(t *testing.T) {
 	ln := &oneListener{first: []error{syscall.EINVAL}, conns: make(chan net.Conn)}
 	require.ErrorIs(t, edge.New(edge.Config{Links: newMemoryLinks()}).Serve(ln), syscall.EINVAL)
+}
+
+// TestShutdownEndsConnectionsThatWaitAtOnce: whether they wait for the first request
+// or for the next, in clear or not, a stop does not take longer for them.
+func TestShutdownEndsConnectionsThatWaitAtOnce(t *testing.T) {
+	server, client := certificate(t)
+	plainLn, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	tlsLn, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	s := edge.New(edge.Config{Links: newMemoryLinks(), DrainTime: 50 * time.Millisecond, ReadTimeout: time.Minute})
+	served := make(chan error, 2)
+	go func() { served <- s.Serve(plainLn) }()
+	go func() { served <- s.ServeTLS(tlsLn, server) }()
+
+	answered := tls.Client(dial(t, tlsLn.Addr().String()), client)
+	requireServed(t, answered, goodRequest)
+	kept := dial(t, plainLn.Addr().String())
+	requireServed(t, kept, goodRequest)
+	for _, c := range []net.Conn{dial(t, plainLn.Addr().String()), dial(t, tlsLn.Addr().String())} {
+		t.Cleanup(func() { requireEnd(t, c) })
+	}
+	begin := time.Now()
+	require.NoError(t, s.Shutdown(t.Context()))
+	require.Less(t, time.Since(begin), 2*time.Second)
+	require.NoError(t, <-served)
+	require.NoError(t, <-served)
+	requireEnd(t, answered)
+	requireEnd(t, kept)
+}
+
+// requireEnd says that a connection was closed in order and without a word.
+func requireEnd(t *testing.T, c net.Conn) {
+	t.Helper()
+	got, err := io.ReadAll(c)
+	require.NoError(t, err)
+	require.Empty(t, got)
+}
+
+// TestARequestThatHasBegunIsFinishedWhateverElseEnds sends the first byte of a
+// request before the stop and the rest after everything that waits has ended.
+func TestARequestThatHasBegunIsFinishedWhateverElseEnds(t *testing.T) {
+	for name, before := range map[string]string{"the first of its connection": "", "a later one": goodRequest} {
+		t.Run(name, func(t *testing.T) {
+			ln, err := net.Listen("tcp", "127.0.0.1:0")
+			require.NoError(t, err)
+			begun := make(chan struct{}, 4)
+			s := edge.New(edge.Config{Links: newMemoryLinks(), DrainTime: time.Millisecond})
+			edge.WatchBegin(s, func() { begun <- struct{}{} })
+			served := make(chan error, 1)
+			go func() { served <- s.Serve(ln) }()
+
+			conn := dial(t, ln.Addr().String())
+			if before != "" {
+				requireServed(t, conn, before)
+				<-begun
+			}
+			_, err = io.WriteString(conn, goodRequest[:1])
+			require.NoError(t, err)
+			<-begun
+			waits := dial(t, ln.Addr().String())
+			requireServed(t, waits, goodRequest)
+			stopped := make(chan error, 1)
+			go func() { stopped <- s.Shutdown(t.Context()) }()
+			requireEnd(t, waits)
+			_, err = io.WriteString(conn, goodRequest[1:])
+			require.NoError(t, err)
+			res := read(t, bufio.NewReader(conn), false)
+			require.Equal(t, 302, res.StatusCode)
+			require.True(t, res.Close)
+			require.NoError(t, <-stopped)
+			require.NoError(t, <-served)
+		})
+	}
+}
+
+// gatedListener gives connections that tell when a wait for a request begins.
+type gatedListener struct {
+	net.Listener
+	wait     func(nth int)
+	deadline *atomic.Int64 // the last that was set, Unix nanoseconds
+}
+
+type gatedConn struct {
+	net.Conn
+	gate gatedListener
+	nth  int
+}
+
+func (l gatedListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &gatedConn{Conn: c, gate: l}, nil
+}
+
+func (c *gatedConn) SetReadDeadline(t time.Time) error {
+	c.nth++
+	c.gate.wait(c.nth)
+	c.gate.deadline.Store(t.UnixNano())
+	return c.Conn.SetReadDeadline(t)
+}
+
+// TestARequestThatCameBeforeTheEndIsAnswered: what lies in the socket when a waiting
+// connection is told to end was sent by a client that could not know.
+func TestARequestThatCameBeforeTheEndIsAnswered(t *testing.T) {
+	const firstWait, secondWait = 1, 2 // fasthttp sets a deadline for each
+	for name, at := range map[string]int{"the first of its connection": firstWait, "the next": secondWait} {
+		t.Run(name, func(t *testing.T) {
+			ln, err := net.Listen("tcp", "127.0.0.1:0")
+			require.NoError(t, err)
+			s := edge.New(edge.Config{Links: newMemoryLinks(), DrainTime: time.Millisecond})
+			var deadline atomic.Int64
+			begun := make(chan struct{}, 2)
+			edge.WatchBegin(s, func() { begun <- struct{}{} })
+			conn := dial(t, ln.Addr().String())
+			answers := bufio.NewReader(conn)
+			served := make(chan error, 1)
+			go func() {
+				served <- s.Serve(gatedListener{ln, func(nth int) {
+					if nth == at {
+						_, _ = io.WriteString(conn, goodRequest[:9])
+						edge.EndAll(s)
+					}
+				}, &deadline})
+			}()
+			if at == secondWait {
+				_, err = io.WriteString(conn, goodRequest)
+				require.NoError(t, err)
+				require.Equal(t, 302, read(t, answers, false).StatusCode)
+				<-begun
+			}
+			<-begun
+			require.Eventually(t, func() bool { return deadline.Load() > time.Now().Add(time.Second).UnixNano() }, waitLimit, pollEvery,
+				"the rest has its whole time")
+			_, err = io.WriteString(conn, goodRequest[9:])
+			require.NoError(t, err)
+			require.Equal(t, 302, read(t, answers, false).StatusCode)
+			require.NoError(t, s.Shutdown(t.Context()))
+			require.NoError(t, <-served)
+			_, err = answers.ReadByte()
+			require.ErrorIs(t, err, io.EOF)
+		})
+	}
 }

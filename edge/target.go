@@ -2,8 +2,6 @@ package edge
 
 import (
 	"bytes"
-	"net"
-	"net/netip"
 
 	"github.com/valyala/fasthttp"
 )
@@ -34,16 +32,16 @@ func splitTarget(target []byte) (authority, segment []byte, ok bool) {
 	return authority, bytes.TrimPrefix(path, []byte("/")), true
 }
 
-// host gives the host that the request is for, in lower case and without a port;
+// hostOf gives the host that the request is for, in lower case and without a port;
 // empty when an HTTP/1.0 client names none, and false when it is malformed. The
 // bytes are good until the connection's next request.
-func (s *Server) host(ctx *fasthttp.RequestCtx, v *visitor, authority []byte) ([]byte, bool) {
+func hostOf(ctx *fasthttp.RequestCtx, v *visitor, authority []byte) ([]byte, bool) {
 	raw := authority
 	if raw == nil {
 		raw = ctx.Request.Header.Host()
 	}
 	host, ok := parseHost(v.host[:0], raw)
-	if !ok || len(s.cfg.TrustedProxies) == 0 || !s.trusts(ctx.RemoteAddr()) {
+	if !ok || !v.trusted {
 		return host, ok
 	}
 	forwarded := ctx.Request.Header.Peek("X-Forwarded-Host")
@@ -60,25 +58,6 @@ func (s *Server) host(ctx *fasthttp.RequestCtx, v *visitor, authority []byte) ([
 		return nil, false
 	}
 	return parseHost(v.host[:0], forwarded)
-}
-
-// trusts reports whether peer is one of the trusted proxies.
-func (s *Server) trusts(peer net.Addr) bool {
-	tcp, ok := peer.(*net.TCPAddr)
-	if !ok {
-		return false
-	}
-	ip, ok := netip.AddrFromSlice(tcp.IP) // without the zone, which no prefix has
-	if !ok {
-		return false
-	}
-	ip = ip.Unmap()
-	for _, prefix := range s.cfg.TrustedProxies {
-		if prefix.Contains(ip) {
-			return true
-		}
-	}
-	return false
 }
 
 // parseHost appends the host of a Host header to dst: lower case, without a port

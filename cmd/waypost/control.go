@@ -60,7 +60,7 @@ a PostgreSQL database that ` + "`waypost migrate`" + ` has prepared.`,
 // runControl holds a control plane until ctx ends. Listeners come first, so that a
 // busy address is told before anything is touched.
 func runControl(ctx context.Context, cfg config.Control, gossip config.Gossip, log *slog.Logger) (err error) {
-	ln, adminLn, closeListeners, err := listenBoth(ctx, cfg.Addr, cfg.AdminAddr)
+	ln, adminLn, closeListeners, err := listenBoth(ctx, cfg.Addr, cfg.AdminAddr, node.Listen)
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 
 	"waypost"
 	"waypost/cmd/waypost/internal/config"
+	"waypost/cmd/waypost/internal/memlimit"
 	"waypost/cmd/waypost/internal/node"
 	"waypost/cmd/waypost/internal/systemd"
 	"waypost/edge"
@@ -37,23 +38,24 @@ also when the control plane is out of reach or this edge is started again then.`
   waypost edge --region eu-west-1 --control-url https://control.example.com \
     --data-dir /var/lib/waypost/edge --token-file /run/secrets/edge-token`,
 	}
-	p.bind(c, "edge", "gossip", "log")
+	p.bind(c, "edge", "tls", "gossip", "log")
 	takeover := c.Flags().Bool("takeover", false, "take the place of the edge that runs in the data directory, without losing a request; without one, start as always")
 	c.AddCommand(p.edgeRestartCommand())
 	check := func(cfg config.Config) error {
-		return errors.Join(cfg.Log.Check(), cfg.Edge.Check(), cfg.Gossip.Check())
+		return errors.Join(cfg.Log.Check(), cfg.Edge.Check(), cfg.TLS.Check(), cfg.Gossip.Check())
 	}
 	return p.node(c, check, func(ctx context.Context, cfg config.Config) error {
 		log, err := p.logger(cfg.Log)
 		if err != nil {
 			return err
 		}
-		return runEdge(ctx, cfg.Edge, cfg.Gossip, *takeover, log)
+		return runEdge(ctx, cfg.Edge, cfg.TLS, cfg.Gossip, *takeover, log)
 	})
 }
 
 // runEdge holds an edge until ctx ends, or until a successor serves.
-func runEdge(ctx context.Context, cfg config.Edge, gossip config.Gossip, takeover bool, log *slog.Logger) (err error) {
+func runEdge(ctx context.Context, cfg config.Edge, tls config.TLS, gossip config.Gossip, takeover bool, log *slog.Logger) (err error) {
+	memlimit.Apply(outsideHeap, log)
 	var succession *handover.Succession
 	if takeover {
 		if succession, err = claimEdge(ctx, cfg, log); err != nil {
@@ -63,11 +65,17 @@ func runEdge(ctx context.Context, cfg config.Edge, gossip config.Gossip, takeove
 	if succession != nil {
 		defer func() { err = errors.Join(err, succession.Close()) }()
 	}
-	ln, adminLn, closeListeners, err := inheritListeners(ctx, cfg, succession)
+	listen := listenerOf(succession)
+	ln, adminLn, closeListeners, err := listenBoth(ctx, cfg.Addr, cfg.AdminAddr, listen)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeListeners()) }()
+	more, err := listenMore(ctx, cfg, tls, listen)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, more.Close()) }()
 
 	registry := newRegistry()
 	recorder := newEdgeClicks(cfg, log, registry)
@@ -76,9 +84,12 @@ func runEdge(ctx context.Context, cfg config.Edge, gossip config.Gossip, takeove
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
+	if err := more.openCertificates(cfg, tls, store.knows, log, registry); err != nil {
+		return err
+	}
 	e := &edgeNode{
-		cfg: cfg, log: log.With("node", store.node), store: store, clicks: recorder, gossip: gossip, boot: newBoot(), registry: registry,
-		listeners: []namedListener{{redirectsAt(cfg), ln}, {adminAt(cfg), adminLn}}, succession: succession,
+		cfg: cfg, more: more, log: log.With("node", store.node), store: store, clicks: recorder, gossip: gossip, boot: newBoot(), registry: registry,
+		listeners: more.named(cfg, tls, ln, adminLn), succession: succession,
 	}
 	e.freshness.start = time.Now()
 	tellSpace := e.askUpstream()
@@ -94,12 +105,6 @@ func runEdge(ctx context.Context, cfg config.Edge, gossip config.Gossip, takeove
 	return e.serve(ctx, ln, adminLn)
 }
 
-// namedListener is a listener that a successor asks for by name.
-type namedListener struct {
-	name string
-	net.Listener
-}
-
 // edgeNode is a running edge.
 type edgeNode struct {
 	cfg       config.Edge
@@ -112,11 +117,17 @@ type edgeNode struct {
 	following *following
 	registry  *prometheus.Registry
 	freshness freshness
+	more      *moreListeners
+	stopping  atomic.Bool // /readyz says so
 
 	listeners  []namedListener
 	succession *handover.Succession               // nil: this edge has taken no other's place
 	departure  atomic.Pointer[handover.Departure] // nil: none has taken this one's
 }
+
+// outsideHeap is what an edge needs of memory outside of Go's heap, in bytes: the
+// block cache and the tables in memory of its replica.
+const outsideHeap = 256 << 20
 
 func (e *edgeNode) serve(ctx context.Context, ln, adminLn net.Listener) error {
 	proxies, err := config.ParseNetworks(e.cfg.TrustedProxies)
@@ -138,7 +149,9 @@ func (e *edgeNode) serve(ctx context.Context, ln, adminLn net.Listener) error {
 		return err
 	}
 	server := edge.New(edge.Config{
-		Links: e.links, Clicks: e.clicks, StrictHosts: e.cfg.StrictHosts, TrustedProxies: proxies,
+		Links: e.links, Clicks: e.clicks, StrictHosts: e.cfg.StrictHosts, TrustedProxies: proxies, ProxyProtocol: e.cfg.ProxyProtocol,
+		MaxConnections: e.cfg.MaxConnections, MaxConnectionsPerAddress: e.cfg.MaxConnectionsPerAddress,
+		ReadTimeout: e.cfg.ReadTimeout, WriteTimeout: e.cfg.WriteTimeout, IdleTimeout: e.cfg.IdleTimeout,
 		Version: productVersion(), Region: waypost.Region(e.cfg.Region), Node: e.store.node,
 		MaxStaleness: e.cfg.MaxStaleness, Staleness: e.freshness.age,
 		Logger: e.log, Metrics: e.registry,
@@ -169,6 +182,7 @@ func (e *edgeNode) serve(ctx context.Context, ln, adminLn net.Listener) error {
 	group.Go(func() error { return e.explain(unlessEnded(ctx, e.following.run(ctx))) })
 	group.Go(func() error { e.freshness.watch(ctx, e.following.status); return nil })
 	group.Go(func() error { return server.Serve(ln) })
+	e.more.serve(group, server)
 	group.Go(func() error {
 		e.succeed(ctx, peers)
 		e.giveWay(ctx, leave)
@@ -183,7 +197,7 @@ func (e *edgeNode) serve(ctx context.Context, ln, adminLn net.Listener) error {
 	})
 	err = node.WriteStatus(e.cfg.StatusFile, node.Status{
 		PID: os.Getpid(), Role: "edge", Node: e.store.node, Region: e.cfg.Region,
-		Addr: ln.Addr().String(), AdminAddr: adminLn.Addr().String(),
+		Addr: ln.Addr().String(), AdminAddr: adminLn.Addr().String(), Listen: addressesOf(e.more.plain), TLS: addressesOf(e.more.tls),
 	})
 	if err != nil {
 		group.Go(func() error { return err })
@@ -214,9 +228,14 @@ func (e *edgeNode) end(ctx context.Context, server *edge.Server, closeAdmin, end
 	return errors.Join(err, departure.Close())
 }
 
-// drain gives requests under way some time. Clients that hold connections open for
-// longer, often without a request, must not make a stop fail.
+// drain lets load balancers turn away first, and then gives requests under way some
+// time. Clients that hold connections open for longer must not make a stop fail.
 func (e *edgeNode) drain(ctx context.Context, server *edge.Server) error {
+	e.stopping.Store(true)
+	if e.cfg.DrainDelay > 0 && e.departure.Load() == nil {
+		e.log.Info("not ready any more, and stopping soon", "in", e.cfg.DrainDelay)
+		<-time.After(e.cfg.DrainDelay)
+	}
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.cfg.ShutdownTimeout)
 	defer cancel()
 	err := server.Shutdown(limit)

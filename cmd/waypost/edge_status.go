@@ -13,7 +13,7 @@ import (
 
 // edgeStatus is what /readyz of an edge tells.
 type edgeStatus struct {
-	Status       string  `json:"status"` // "ready" with a replica, however old; "unready" without
+	Status       string  `json:"status"` // "ready" with a replica, however old; "unready" without; "stopping"
 	Node         string  `json:"node"`
 	Region       string  `json:"region"`
 	Version      string  `json:"version"`
@@ -30,7 +30,8 @@ type edgeStatus struct {
 	Degraded     string  `json:"degraded,omitempty"` // why the replica takes no more changes
 }
 
-// ready is true as soon as there is a replica: a stale one still serves.
+// ready is true as soon as there is a replica, since a stale one still serves, and
+// until this edge begins to stop.
 func (e *edgeNode) ready(context.Context) (any, bool) {
 	st := e.following.status()
 	_, serves := e.store.Cluster()
@@ -56,6 +57,9 @@ func (e *edgeNode) ready(context.Context) (any, bool) {
 	}
 	if st.Err != nil {
 		detail.LastError = st.Err.Error()
+	}
+	if e.stopping.Load() {
+		detail.Status, serves = "stopping", false
 	}
 	return detail, serves
 }

@@ -194,6 +194,15 @@ func (s *edgeStore) current() *replica.DB {
 	return s.frozen.Load()
 }
 
+// knows reports whether a host, in its canonical form, is a domain of the replica's.
+func (s *edgeStore) knows(host string) bool {
+	if db := s.db.Load(); db != nil {
+		_, ok := db.Domain([]byte(host))
+		return ok
+	}
+	return false
+}
+
 // Degraded says why the replica takes no more changes, nil while it does.
 func (s *edgeStore) Degraded() error {
 	if db := s.current(); db != nil {

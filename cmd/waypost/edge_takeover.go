@@ -40,34 +40,49 @@ func claimEdge(ctx context.Context, cfg config.Edge, log *slog.Logger) (*handove
 	return s, err
 }
 
-// inheritListeners is listenBoth for a successor: what its predecessor listens on as
-// well it gets from there, with the connections that wait.
-func inheritListeners(ctx context.Context, cfg config.Edge, s *handover.Succession) (ln, admin net.Listener, closeBoth func() error, err error) {
+// openListener opens a listener; the flag names its setting in errors.
+type openListener func(ctx context.Context, addr, flag string) (net.Listener, error)
+
+// listenerOf gives how an edge opens its listeners: what its predecessor, if it has
+// one, listens on as well it gets from there, with the connections that wait.
+func listenerOf(s *handover.Succession) openListener {
 	if s == nil {
-		return listenBoth(ctx, cfg.Addr, cfg.AdminAddr)
+		return node.Listen
 	}
-	if ln, err = inheritListener(ctx, s, redirectsAt(cfg), cfg.Addr, "--addr"); err != nil {
-		return nil, nil, nil, err
+	return func(ctx context.Context, addr, flag string) (net.Listener, error) {
+		name := listenerName(flag, addr)
+		f := s.Take(name)
+		if f == nil {
+			return node.Listen(ctx, addr, flag)
+		}
+		ln, err := net.FileListener(f)
+		if err = errors.Join(err, f.Close()); err != nil {
+			return nil, fmt.Errorf("take over %s: %w", name, err)
+		}
+		return ln, nil
 	}
-	if admin, err = inheritListener(ctx, s, adminAt(cfg), cfg.AdminAddr, "--admin-addr"); err != nil {
-		return nil, nil, nil, errors.Join(err, ln.Close())
-	}
-	return ln, admin, func() error { return errors.Join(closeListener(admin), closeListener(ln)) }, nil
 }
 
-func redirectsAt(cfg config.Edge) string { return "redirects " + cfg.Addr }
-func adminAt(cfg config.Edge) string     { return "admin " + cfg.AdminAddr }
+// listenerName is what a successor asks for: the address as it is configured, which
+// need not be the one that the listener has.
+func listenerName(flag, addr string) string { return flag + " " + addr }
 
-func inheritListener(ctx context.Context, s *handover.Succession, name, addr, flag string) (net.Listener, error) {
-	f := s.Take(name)
-	if f == nil {
-		return node.Listen(ctx, addr, flag)
+// namedListener is a listener that a successor asks for by name.
+type namedListener struct {
+	name string
+	net.Listener
+}
+
+// named gives all listeners of an edge to its successor.
+func (m *moreListeners) named(cfg config.Edge, tls config.TLS, ln, admin net.Listener) []namedListener {
+	all := []namedListener{{listenerName("--addr", cfg.Addr), ln}, {listenerName("--admin-addr", cfg.AdminAddr), admin}}
+	for i, addr := range cfg.Listen {
+		all = append(all, namedListener{listenerName("--listen", addr), m.plain[i]})
 	}
-	ln, err := net.FileListener(f)
-	if err = errors.Join(err, f.Close()); err != nil {
-		return nil, fmt.Errorf("take over %s: %w", name, err)
+	for i, addr := range tls.Addr {
+		all = append(all, namedListener{listenerName("--tls-addr", addr), m.tls[i]})
 	}
-	return ln, nil
+	return all
 }
 
 // succeed is what is left to do when this edge serves in the place of another: to

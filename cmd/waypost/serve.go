@@ -15,7 +15,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
-	"waypost/cmd/waypost/internal/node"
 )
 
 // serveHTTP answers on ln until ctx ends, and then gives requests under way some
@@ -49,11 +48,11 @@ func unlessEnded(ctx context.Context, err error) error {
 
 // listenBoth opens the two listeners of a node, its service's and its admin's. The
 // caller closes them, whether their servers have done so or not.
-func listenBoth(ctx context.Context, addr, adminAddr string) (ln, admin net.Listener, closeBoth func() error, err error) {
-	if ln, err = node.Listen(ctx, addr, "--addr"); err != nil {
+func listenBoth(ctx context.Context, addr, adminAddr string, listen openListener) (ln, admin net.Listener, closeBoth func() error, err error) {
+	if ln, err = listen(ctx, addr, "--addr"); err != nil {
 		return nil, nil, nil, err
 	}
-	if admin, err = node.Listen(ctx, adminAddr, "--admin-addr"); err != nil {
+	if admin, err = listen(ctx, adminAddr, "--admin-addr"); err != nil {
 		return nil, nil, nil, errors.Join(err, ln.Close())
 	}
 	return ln, admin, func() error { return errors.Join(closeListener(admin), closeListener(ln)) }, nil

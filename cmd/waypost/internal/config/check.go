@@ -56,6 +56,7 @@ func (e *Edge) Check() error {
 	_, networks := ParseNetworks(e.TrustedProxies)
 	return first(
 		address("edge.addr", e.Addr),
+		addresses("edge.listen", e.Listen),
 		address("edge.admin_addr", e.AdminAddr),
 		region("edge.region", e.Region),
 		nodeName("edge.node", e.Node),
@@ -64,10 +65,42 @@ func (e *Edge) Check() error {
 		required("edge.token", e.Token.Reveal(), "set WAYPOST_EDGE_TOKEN, or --token-file, to the control plane's edge token"),
 		required("edge.data_dir", e.DataDir, "give --data-dir, the directory of the replica"),
 		prefixed("edge.trusted_proxies", networks),
+		e.checkProxyProtocol(),
+		between("edge.max_connections", e.MaxConnections, 1, 1_000_000),
+		between("edge.max_connections_per_address", e.MaxConnectionsPerAddress, 1, 1_000_000),
+		positive("edge.read_timeout", e.ReadTimeout),
+		positive("edge.write_timeout", e.WriteTimeout),
+		positive("edge.idle_timeout", e.IdleTimeout),
 		notNegative("edge.max_staleness", e.MaxStaleness),
+		notNegative("edge.drain_delay", e.DrainDelay),
 		positive("edge.shutdown_timeout", e.ShutdownTimeout),
 		positive("edge.takeover_timeout", e.TakeoverTimeout),
 	)
+}
+
+func (e *Edge) checkProxyProtocol() error {
+	if e.ProxyProtocol && len(e.TrustedProxies) == 0 {
+		return errors.New("edge.proxy_protocol: name the proxies in edge.trusted_proxies; nobody else's header is believed")
+	}
+	return nil
+}
+
+// Check judges the settings of TLS, which an edge need not speak.
+func (t *TLS) Check() error {
+	files, authority := t.CertFile != "" || t.KeyFile != "", t.ACMEDirectory != ""
+	switch {
+	case len(t.Addr) == 0 && (files || authority):
+		return errors.New("tls.addr is missing: give --tls-addr, such as :443, or leave out the other settings of tls")
+	case len(t.Addr) > 0 && !files && !authority:
+		return errors.New("tls: there is no certificate: give tls.cert_file and tls.key_file, or tls.acme_directory")
+	case (t.CertFile == "") != (t.KeyFile == ""):
+		return errors.New("tls: cert_file and key_file belong together: give both")
+	case authority:
+		if u, err := url.Parse(t.ACMEDirectory); err != nil || u.Scheme != "https" || u.Host == "" {
+			return fmt.Errorf("tls.acme_directory: %q is no https URL", t.ACMEDirectory)
+		}
+	}
+	return addresses("tls.addr", t.Addr)
 }
 
 // Check judges the settings of gossip, in which a node need not take part.
@@ -213,6 +246,15 @@ func nodeName(path, text string) error {
 }
 
 func address(path, text string) error { return prefixed(path, CheckAddress(text)) }
+
+func addresses(path string, texts []string) error {
+	for _, text := range texts {
+		if err := address(path, text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // CheckAddress says whether text is HOST:PORT; the host may be left out.
 func CheckAddress(text string) error {

@@ -19,6 +19,7 @@ type Config struct {
 	Log     Log     `yaml:"log"`
 	Control Control `yaml:"control"`
 	Edge    Edge    `yaml:"edge"`
+	TLS     TLS     `yaml:"tls"`
 	Gossip  Gossip  `yaml:"gossip"`
 	Dev     Dev     `yaml:"dev"`
 	Client  Client  `yaml:"client"`
@@ -59,21 +60,40 @@ type Control struct {
 
 // Edge is a redirect server with its replica.
 type Edge struct {
-	Addr            string        `yaml:"addr" help:"address of the redirects, HOST:PORT"`
-	AdminAddr       string        `yaml:"admin_addr" help:"address of /livez, /readyz, /metrics and /debug/pprof, HOST:PORT; never public"`
-	Region          string        `yaml:"region" help:"region that this edge stands in"`
-	Node            string        `yaml:"node" help:"name of this edge; default: the region and random letters, kept in the data directory"`
-	ControlURL      string        `yaml:"control_url" help:"control plane to follow, such as http://10.0.0.1:8080"`
-	Token           Secret        `yaml:"token" flag:"-" help:"bearer token, the control plane's edge_token"`
-	TokenFile       string        `yaml:"token_file" help:"file that holds the token"`
-	DataDir         string        `yaml:"data_dir" help:"directory of the replica and of the clicks that are not counted yet; belongs to this edge alone"`
-	StrictHosts     bool          `yaml:"strict_hosts" help:"answer 404 for hosts that are no known domain"`
-	TrustedProxies  []string      `yaml:"trusted_proxies" help:"networks whose X-Forwarded-* headers count, such as 10.0.0.0/8"`
-	MaxStaleness    time.Duration `yaml:"max_staleness" help:"tell in a header when the replica is older than this; 0: never"`
-	AskUpstream     bool          `yaml:"ask_upstream" help:"ask the control plane for a code that it can have issued a moment ago and that is not here yet"`
-	StatusFile      string        `yaml:"status_file" help:"file that tells the process id and addresses once all listeners are open"`
-	ShutdownTimeout time.Duration `yaml:"shutdown_timeout" help:"how long requests under way may take at the end"`
-	TakeoverTimeout time.Duration `yaml:"takeover_timeout" help:"how long a process that takes this one's place may take until it is ready; after that this one goes on"`
+	Addr                     string        `yaml:"addr" help:"address of the redirects, HOST:PORT; [::]:PORT takes IPv4 and IPv6"`
+	Listen                   []string      `yaml:"listen" help:"more addresses of the redirects, HOST:PORT"`
+	AdminAddr                string        `yaml:"admin_addr" help:"address of /livez, /readyz, /metrics and /debug/pprof, HOST:PORT; never public"`
+	Region                   string        `yaml:"region" help:"region that this edge stands in"`
+	Node                     string        `yaml:"node" help:"name of this edge; default: the region and random letters, kept in the data directory"`
+	ControlURL               string        `yaml:"control_url" help:"control plane to follow, such as http://10.0.0.1:8080"`
+	Token                    Secret        `yaml:"token" flag:"-" help:"bearer token, the control plane's edge_token"`
+	TokenFile                string        `yaml:"token_file" help:"file that holds the token"`
+	DataDir                  string        `yaml:"data_dir" help:"directory of the replica and of the clicks that are not counted yet; belongs to this edge alone"`
+	StrictHosts              bool          `yaml:"strict_hosts" help:"answer 404 for hosts that are no known domain"`
+	TrustedProxies           []string      `yaml:"trusted_proxies" help:"networks whose X-Forwarded-* headers count, such as 10.0.0.0/8"`
+	ProxyProtocol            bool          `yaml:"proxy_protocol" help:"connections of trusted proxies begin with a PROXY header, version 1 or 2"`
+	MaxConnections           int           `yaml:"max_connections" help:"connections at a time; more are closed at once"`
+	MaxConnectionsPerAddress int           `yaml:"max_connections_per_address" help:"connections at a time of one IPv4 address or IPv6 /64; trusted proxies are exempt"`
+	ReadTimeout              time.Duration `yaml:"read_timeout" help:"how long a client may take to send a request, or for a TLS handshake"`
+	WriteTimeout             time.Duration `yaml:"write_timeout" help:"how long a client may take to receive an answer"`
+	IdleTimeout              time.Duration `yaml:"idle_timeout" help:"how long a connection may stay open without a request"`
+	MaxStaleness             time.Duration `yaml:"max_staleness" help:"tell in a header when the replica is older than this; 0: never"`
+	AskUpstream              bool          `yaml:"ask_upstream" help:"ask the control plane for a code that it can have issued a moment ago and that is not here yet"`
+	StatusFile               string        `yaml:"status_file" help:"file that tells the process id and addresses once all listeners are open"`
+	DrainDelay               time.Duration `yaml:"drain_delay" help:"how long a stopping edge serves on while /readyz says 503, so that load balancers turn away"`
+	ShutdownTimeout          time.Duration `yaml:"shutdown_timeout" help:"how long requests under way may take at the end, after drain_delay"`
+	TakeoverTimeout          time.Duration `yaml:"takeover_timeout" help:"how long a process that takes this one's place may take until it is ready; after that this one goes on"`
+}
+
+// TLS is for an edge that visitors reach over TLS without a proxy in between.
+type TLS struct {
+	Addr          []string `yaml:"addr" flag:"tls-addr" help:"addresses of the redirects over TLS, HOST:PORT; empty: none"`
+	CertFile      string   `yaml:"cert_file" flag:"tls-cert-file" help:"certificate chain, PEM; read again when it changes"`
+	KeyFile       string   `yaml:"key_file" flag:"tls-key-file" help:"its private key, PEM"`
+	ACMEDirectory string   `yaml:"acme_directory" flag:"tls-acme-directory" help:"certificate authority to ask for the domains that this edge knows, such as https://acme-v02.api.letsencrypt.org/directory; naming one is agreeing to its terms"`
+	Email         string   `yaml:"email" flag:"tls-email" help:"where the authority reaches you; may be left out"`
+	Storage       string   `yaml:"storage" flag:"tls-storage" help:"directory of the authority's certificates, shared by all edges of the same domains; default: tls in the data directory"`
+	CAFile        string   `yaml:"ca_file" flag:"tls-ca-file" help:"roots of an authority of your own, PEM; default: the system's"`
 }
 
 // Gossip is how nodes tell each other where they stand, encrypted. It only hints:
@@ -112,7 +132,9 @@ func defaults(getenv func(string) string) Config {
 		},
 		Edge: Edge{
 			Addr: "127.0.0.1:8081", AdminAddr: "127.0.0.1:9081",
-			AskUpstream:     true,
+			AskUpstream:    true,
+			MaxConnections: 32_768, MaxConnectionsPerAddress: 1_024,
+			ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: time.Minute,
 			ShutdownTimeout: 5 * time.Second, TakeoverTimeout: 30 * time.Second,
 		},
 		Dev: Dev{

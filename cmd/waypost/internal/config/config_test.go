@@ -162,11 +162,21 @@ func TestChecksNameTheSettingAndWhatToDo(t *testing.T) {
 		"WAYPOST_EDGE_TOKEN=":                               "edge.token is missing",
 		"WAYPOST_EDGE_MAX_STALENESS=-1s":                    "edge.max_staleness: ",
 		"WAYPOST_LOG_FORMAT=xml":                            "log.format: ",
+		"WAYPOST_EDGE_LISTEN=[::1]:80,81":                   `edge.listen: "81" is no address`,
+		"WAYPOST_EDGE_PROXY_PROTOCOL=true":                  "edge.proxy_protocol: name the proxies in edge.trusted_proxies",
+		"WAYPOST_EDGE_MAX_CONNECTIONS=0":                    "edge.max_connections: 0 is not between 1 and 1000000",
+		"WAYPOST_EDGE_MAX_CONNECTIONS_PER_ADDRESS=-1":       "edge.max_connections_per_address: ",
+		"WAYPOST_EDGE_READ_TIMEOUT=0s":                      "edge.read_timeout: ",
+		"WAYPOST_EDGE_WRITE_TIMEOUT=0s":                     "edge.write_timeout: ",
+		"WAYPOST_EDGE_IDLE_TIMEOUT=0s":                      "edge.idle_timeout: ",
+		"WAYPOST_EDGE_DRAIN_DELAY=-1s":                      "edge.drain_delay: ",
+		"WAYPOST_TLS_ADDR=:443":                             "tls: there is no certificate",
+		"WAYPOST_TLS_CERT_FILE=/c":                          "tls.addr is missing",
 	} {
 		t.Run(change, func(t *testing.T) {
 			cfg, err := config.Load(config.Sources{Environ: append(slices.Clone(good), change)})
 			require.NoError(t, err)
-			for _, err = range []error{cfg.Log.Check(), cfg.Control.Check(), cfg.Edge.Check()} {
+			for _, err = range []error{cfg.Log.Check(), cfg.Control.Check(), cfg.Edge.Check(), cfg.TLS.Check()} {
 				if err != nil {
 					break
 				}
@@ -197,4 +207,28 @@ func write(t *testing.T, name, text string) string {
 	path := filepath.Join(t.TempDir(), name)
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
+}
+
+func TestTLSNeedsAnAddressAndACertificate(t *testing.T) {
+	for name, c := range map[string]struct {
+		tls  config.TLS
+		want string
+	}{
+		"none at all":              {config.TLS{}, ""},
+		"files":                    {config.TLS{Addr: []string{":443"}, CertFile: "/c", KeyFile: "/k"}, ""},
+		"an authority":             {config.TLS{Addr: []string{":443", "[::1]:8443"}, ACMEDirectory: "https://ca.example/dir"}, ""},
+		"a chain without its key":  {config.TLS{Addr: []string{":443"}, CertFile: "/c"}, "belong together"},
+		"a key without its chain":  {config.TLS{Addr: []string{":443"}, KeyFile: "/k"}, "belong together"},
+		"an authority in clear":    {config.TLS{Addr: []string{":443"}, ACMEDirectory: "http://ca.example/dir"}, "is no https URL"},
+		"an authority and no port": {config.TLS{ACMEDirectory: "https://ca.example/dir"}, "tls.addr is missing"},
+		"a port alone":             {config.TLS{Addr: []string{"443"}, CertFile: "/c", KeyFile: "/k"}, "is no address"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := c.tls.Check(); c.want != "" {
+				require.ErrorContains(t, err, c.want)
+			} else {
+				require.NoError(t, err)
+			}
+		})
+	}
 }

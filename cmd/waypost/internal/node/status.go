@@ -20,6 +20,9 @@ type Status struct {
 	Region    string `json:"region"`
 	Addr      string `json:"addr"`       // HOST:PORT of the service
 	AdminAddr string `json:"admin_addr"` // HOST:PORT of the admin listener
+
+	Listen []string `json:"listen,omitempty"` // HOST:PORT of an edge's other listeners
+	TLS    []string `json:"tls,omitempty"`    // HOST:PORT of those that speak TLS
 }
 
 // maxStatus bounds a status file.

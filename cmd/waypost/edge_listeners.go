@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"waypost/cmd/waypost/internal/config"
+	"waypost/edge"
+	"waypost/edge/certs"
+)
+
+// moreListeners are those that an edge has beside edge.addr.
+type moreListeners struct {
+	plain []net.Listener
+	tls   []net.Listener
+	certs *certs.Certificates // nil: no TLS
+}
+
+// listenMore opens them with listen, which is told the address and the flag that it
+// comes from. Whatever is wrong, nothing stays open.
+func listenMore(ctx context.Context, cfg config.Edge, tls config.TLS, listen openListener) (*moreListeners, error) {
+	m := &moreListeners{}
+	open := func(addrs []string, flag string, into *[]net.Listener) error {
+		for _, addr := range addrs {
+			ln, err := listen(ctx, addr, flag)
+			if err != nil {
+				return err
+			}
+			*into = append(*into, ln)
+		}
+		return nil
+	}
+	err := open(cfg.Listen, "--listen", &m.plain)
+	if err == nil {
+		err = open(tls.Addr, "--tls-addr", &m.tls)
+	}
+	if err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	return m, nil
+}
+
+// openCertificates is for after the store is there, which knows the domains.
+func (m *moreListeners) openCertificates(cfg config.Edge, tls config.TLS, knows func(name string) bool, log *slog.Logger, meters prometheus.Registerer) error {
+	if len(m.tls) == 0 {
+		return nil
+	}
+	storage := tls.Storage
+	if storage == "" {
+		storage = filepath.Join(cfg.DataDir, "tls")
+	}
+	c, err := certs.New(certs.Config{
+		CertFile: tls.CertFile, KeyFile: tls.KeyFile,
+		Directory: tls.ACMEDirectory, Email: tls.Email, CAFile: tls.CAFile, Storage: storage,
+		Listen: m.tls[0].Addr(), Knows: knows, Logger: log, Metrics: meters,
+	})
+	if err != nil {
+		return fmt.Errorf("tls: %w", err)
+	}
+	m.certs = c
+	return nil
+}
+
+// serve answers on all of them.
+func (m *moreListeners) serve(group *errgroup.Group, server *edge.Server) {
+	for _, ln := range m.plain {
+		group.Go(func() error { return server.Serve(ln) })
+	}
+	for _, ln := range m.tls {
+		group.Go(func() error { return server.ServeTLS(ln, m.certs.TLS()) })
+	}
+}
+
+// Close closes what is open, whether it was served or not.
+func (m *moreListeners) Close() error {
+	var errs []error
+	for _, list := range [][]net.Listener{m.plain, m.tls} {
+		for _, ln := range list {
+			errs = append(errs, closeListener(ln))
+		}
+	}
+	if m.certs != nil {
+		errs = append(errs, m.certs.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func addressesOf(list []net.Listener) []string {
+	var texts []string
+	for _, ln := range list {
+		texts = append(texts, ln.Addr().String())
+	}
+	return texts
+}

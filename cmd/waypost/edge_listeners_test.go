@@ -1,0 +1,209 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"io"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"waypost/cmd/waypost/internal/config"
+	"waypost/cmd/waypost/internal/node"
+)
+
+// runningEdge is a whole edge in this process.
+type runningEdge struct {
+	node.Status
+	stop context.CancelFunc
+	done chan error
+}
+
+// startEdge runs an edge that follows in, and waits until it is ready.
+func startEdge(t *testing.T, in *installation, change func(*config.Config)) *runningEdge {
+	t.Helper()
+	dir := t.TempDir()
+	cfg, err := config.Load(config.Sources{})
+	require.NoError(t, err)
+	e := &cfg.Edge
+	e.Addr, e.AdminAddr, e.Region, e.Node = "127.0.0.1:0", "127.0.0.1:0", "eu-west-1", "edge-under-test"
+	e.ControlURL, e.Token = in.api.URL, "of-no-importance"
+	e.DataDir, e.StatusFile = filepath.Join(dir, "data"), filepath.Join(dir, "status")
+	change(&cfg)
+	require.NoError(t, e.Check())
+	require.NoError(t, cfg.TLS.Check())
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	r := &runningEdge{stop: stop, done: make(chan error, 1)}
+	go func() { r.done <- runEdge(ctx, cfg.Edge, cfg.TLS, config.Gossip{}, false, slog.New(slog.DiscardHandler)) }()
+	t.Cleanup(func() {
+		stop()
+		if r.done != nil {
+			require.NoError(t, <-r.done)
+		}
+	})
+	require.Eventually(t, func() bool {
+		r.Status, err = node.ReadStatus(e.StatusFile)
+		return err == nil && r.readiness(t) == "ready"
+	}, 20*time.Second, 10*time.Millisecond)
+	return r
+}
+
+func (r *runningEdge) readiness(t *testing.T) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+r.AdminAddr+"/readyz", http.NoBody)
+	require.NoError(t, err)
+	req.Close = true
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err.Error()
+	}
+	defer func() { _ = res.Body.Close() }()
+	var detail edgeStatus
+	require.NoError(t, json.NewDecoder(res.Body).Decode(&detail))
+	require.Equal(t, detail.Status == "ready", res.StatusCode == http.StatusOK)
+	return detail.Status
+}
+
+// requireRoot asks for GET / on a connection and leaves it open.
+func requireRoot(t *testing.T, c net.Conn) *http.Response {
+	t.Helper()
+	require.NoError(t, c.SetDeadline(time.Now().Add(10*time.Second)))
+	_, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: go.example.com\r\n\r\n")
+	require.NoError(t, err)
+	res, err := http.ReadResponse(bufio.NewReader(c), nil)
+	require.NoError(t, err)
+	_, err = io.Copy(io.Discard, res.Body)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, res.StatusCode)
+	return res
+}
+
+func connect(t *testing.T, addr string) net.Conn {
+	t.Helper()
+	c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", addr)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// certificateFiles makes a certificate for a name that vouches for itself.
+func certificateFiles(t *testing.T, name string) (certFile, keyFile string, roots *x509.CertPool) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{name}, NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	require.NoError(t, err)
+	key, err := x509.MarshalPKCS8PrivateKey(private)
+	require.NoError(t, err)
+	certFile, keyFile = filepath.Join(t.TempDir(), "cert.pem"), filepath.Join(t.TempDir(), "key.pem")
+	require.NoError(t, os.WriteFile(certFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
+	require.NoError(t, os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}), 0o600))
+	roots = x509.NewCertPool()
+	parsed, err := x509.ParseCertificate(der)
+	require.NoError(t, err)
+	roots.AddCert(parsed)
+	return certFile, keyFile, roots
+}
+
+func TestAnEdgeServesOnAllItsListenersAndStopsWithoutAFailedRequest(t *testing.T) {
+	const delay = 300 * time.Millisecond
+	in := install(t, nil)
+	certFile, keyFile, roots := certificateFiles(t, "go.example.com")
+	e := startEdge(t, in, func(c *config.Config) {
+		c.Edge.Listen = []string{"[::1]:0", "127.0.0.1:0"}
+		c.Edge.DrainDelay = delay
+		c.TLS = config.TLS{Addr: []string{"127.0.0.1:0", "[::1]:0"}, CertFile: certFile, KeyFile: keyFile}
+	})
+	require.Len(t, e.Listen, 2)
+	require.Len(t, e.TLS, 2)
+	var silent []net.Conn // with and without a request behind them
+	for _, addr := range append([]string{e.Addr}, e.Listen...) {
+		c := connect(t, addr)
+		requireRoot(t, c)
+		silent = append(silent, c, connect(t, addr))
+	}
+	for _, addr := range e.TLS {
+		c := tls.Client(connect(t, addr), &tls.Config{ServerName: "go.example.com", RootCAs: roots})
+		requireRoot(t, c)
+		silent = append(silent, c, connect(t, addr))
+	}
+
+	begin := time.Now()
+	e.stop()
+	require.Eventually(t, func() bool { return e.readiness(t) == "stopping" }, delay, time.Millisecond, "load balancers see it first")
+	fresh := connect(t, e.Addr)
+	requireRoot(t, fresh)
+	require.NoError(t, <-e.done)
+	e.done = nil
+	took := time.Since(begin)
+	require.GreaterOrEqual(t, took, delay)
+	require.Less(t, took, delay+4*time.Second, "nobody who is silent holds it up")
+	for _, c := range append(silent, fresh) {
+		_, err := c.Read(make([]byte, 1))
+		require.ErrorIs(t, err, io.EOF, "closed in order")
+	}
+}
+
+// TestAnEdgeAsksForCertificatesOfItsDomainsOnly stands in for the authority, and is
+// out of order; what an authority says otherwise is tested in edge/certs.
+func TestAnEdgeAsksForCertificatesOfItsDomainsOnly(t *testing.T) {
+	in := install(t, nil)
+	var asked atomic.Int64
+	authority := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		http.Error(w, "out of order", http.StatusServiceUnavailable)
+	}))
+	t.Cleanup(authority.Close)
+	caFile := filepath.Join(t.TempDir(), "ca.pem")
+	require.NoError(t, os.WriteFile(caFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: authority.Certificate().Raw}), 0o600))
+	e := startEdge(t, in, func(c *config.Config) {
+		c.TLS = config.TLS{Addr: []string{"127.0.0.1:0"}, ACMEDirectory: authority.URL, CAFile: caFile}
+	})
+	handshake := func(name string) error {
+		c := tls.Client(connect(t, e.TLS[0]), &tls.Config{ServerName: name, InsecureSkipVerify: true})
+		return c.HandshakeContext(t.Context())
+	}
+	require.ErrorContains(t, handshake("other.example.com"), "tls: ")
+	require.Zero(t, asked.Load())
+	require.ErrorContains(t, handshake("go.example.com"), "tls: ")
+	require.NotZero(t, asked.Load())
+	requireRoot(t, connect(t, e.Addr)) // redirects go on
+}
+
+func TestAnEdgeThatCannotOpenAListenerSaysWhichAndLeavesNothingOpen(t *testing.T) {
+	busy, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, busy.Close()) }()
+	var opened []net.Listener
+	open := func(ctx context.Context, addr, flag string) (net.Listener, error) {
+		ln, err := node.Listen(ctx, addr, flag)
+		if err == nil {
+			opened = append(opened, ln)
+		}
+		return ln, err
+	}
+	_, err = listenMore(t.Context(), config.Edge{Listen: []string{"127.0.0.1:0"}}, config.TLS{Addr: []string{busy.Addr().String()}}, open)
+	require.ErrorContains(t, err, "is in use")
+	require.True(t, strings.HasSuffix(err.Error(), "--tls-addr"))
+	require.Len(t, opened, 1)
+	_, err = opened[0].Accept()
+	require.ErrorIs(t, err, net.ErrClosed)
+}

@@ -1,0 +1,227 @@
+package certs
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/caddyserver/certmagic"
+)
+
+// openAuthority prepares to ask the authority.
+func (c *Certificates) openAuthority() error {
+	cfg := c.cfg
+	at, ok := cfg.Listen.(*net.TCPAddr)
+	if !ok || cfg.Storage == "" || cfg.Knows == nil {
+		return errors.New("an authority needs a TCP listener, a storage and a judge of names")
+	}
+	var roots *x509.CertPool // nil: the system's
+	if cfg.CAFile != "" {
+		text, err := readFile(cfg.CAFile)
+		if err != nil {
+			return err
+		}
+		if roots = x509.NewCertPool(); !roots.AppendCertsFromPEM(text) {
+			return fmt.Errorf("%s holds no certificate in PEM", cfg.CAFile)
+		}
+	}
+	log := zapLogger(cfg.Logger)
+	c.cache = certmagic.NewCache(certmagic.CacheOptions{
+		GetConfigForCert: func(certmagic.Certificate) (*certmagic.Config, error) { return c.magic, nil },
+		Capacity:         maxCached, Logger: log,
+	})
+	c.magic = certmagic.New(c.cache, certmagic.Config{
+		Storage: &certmagic.FileStorage{Path: cfg.Storage},
+		OnEvent: c.note, Logger: log,
+		// Certificates are renewed when somebody comes, and only for domains that are still known.
+		OnDemand: &certmagic.OnDemandConfig{DecisionFunc: func(_ context.Context, name string) error {
+			if !c.mayOrder(name) {
+				return errName
+			}
+			return nil
+		}},
+	})
+	c.magic.Issuers = []certmagic.Issuer{certmagic.NewACMEIssuer(c.magic, certmagic.ACMEIssuer{
+		CA: cfg.Directory, Email: cfg.Email, Agreed: true, TrustedRoots: roots, Logger: log,
+		DisableHTTPChallenge: true,
+		// Our own listener is there already, and gives the proof.
+		ListenHost: hostOf(at), AltTLSALPNPort: at.Port,
+	})}
+	return nil
+}
+
+func hostOf(at *net.TCPAddr) string {
+	if at.IP == nil {
+		return ""
+	}
+	return at.IP.String()
+}
+
+// order is a certificate that is being asked for.
+type order struct {
+	done chan struct{} // closed when it is there, or err is
+	err  error
+}
+
+// failure says how often a name was refused in a row, and until when the authority
+// is left alone: authorities count refusals, and shut out who makes too many.
+type failure struct {
+	times int
+	until time.Time
+}
+
+// ordered gives the certificate of a known name. The first visitor sets it in motion,
+// and everyone waits a while; the order goes on when they have left.
+func (c *Certificates) ordered(hello *tls.ClientHelloInfo, name string) (*tls.Certificate, error) {
+	if c.cached(name) {
+		return c.magic.GetCertificateWithContext(hello.Context(), hello)
+	}
+	o, err := c.join(name)
+	if err != nil {
+		return nil, err
+	}
+	defer c.waited()
+	limit := time.NewTimer(waitTime)
+	defer limit.Stop()
+	select {
+	case <-o.done:
+	case <-limit.C:
+		return nil, errSlow
+	case <-hello.Context().Done():
+		return nil, hello.Context().Err()
+	}
+	if o.err != nil {
+		return nil, o.err
+	}
+	// The deadline of the handshake may be over; what is left has its own time.
+	if err := hello.Conn.SetDeadline(time.Now().Add(restTime)); err != nil {
+		return nil, err
+	}
+	return c.magic.GetCertificateWithContext(hello.Context(), hello)
+}
+
+// cached reports whether a certificate is in memory and good for a while: what has
+// expired is asked for like a new one.
+func (c *Certificates) cached(name string) bool {
+	for _, cert := range c.cache.AllMatchingCertificates(name) {
+		if !cert.Empty() && !cert.Expired() {
+			return true
+		}
+	}
+	return false
+}
+
+// join waits along with an order, or makes one.
+func (c *Certificates) join(name string) (*order, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, net.ErrClosed
+	}
+	if c.waiting >= maxWaiting {
+		c.metrics.busy.Inc()
+		return nil, errBusy
+	}
+	o, underWay := c.orders[name]
+	if !underWay {
+		if f, ok := c.failed[name]; ok && c.cfg.Clock().Before(f.until) {
+			return nil, errLater
+		}
+		if len(c.orders) >= maxOrders {
+			c.metrics.busy.Inc()
+			return nil, errBusy
+		}
+		o = &order{done: make(chan struct{})}
+		c.orders[name] = o
+		c.running.Go(func() { c.fill(o, name) })
+	}
+	c.waiting++
+	return o, nil
+}
+
+func (c *Certificates) waited() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.waiting--
+}
+
+// attempt ends an order when the authority has refused it once: certmagic would try
+// again after a minute, and later.
+type attempt struct {
+	giveUp func()
+	err    error
+}
+
+type attemptKey struct{}
+
+// note is told by certmagic what happens, by the goroutine that does it.
+func (c *Certificates) note(ctx context.Context, event string, data map[string]any) error {
+	switch event {
+	case "cert_obtained":
+		c.metrics.orders.WithLabelValues("obtained").Inc()
+	case "cert_failed":
+		c.metrics.orders.WithLabelValues("failed").Inc()
+		if a, ok := ctx.Value(attemptKey{}).(*attempt); ok {
+			a.err, _ = data["error"].(error)
+			a.giveUp()
+		}
+	}
+	return nil
+}
+
+// fill gets the certificate from the storage, or from the authority.
+func (c *Certificates) fill(o *order, name string) {
+	ctx, cancel := context.WithTimeout(c.ctx, orderTime)
+	defer cancel()
+	a := &attempt{giveUp: cancel}
+	ctx = context.WithValue(ctx, attemptKey{}, a)
+	cert, err := c.magic.CacheManagedCertificate(ctx, name)
+	switch {
+	case err != nil:
+		err = c.magic.ObtainCertAsync(ctx, name)
+		if err == nil {
+			_, err = c.magic.CacheManagedCertificate(ctx, name)
+		}
+	case cert.Expired():
+		if err = c.magic.RenewCertAsync(ctx, name, false); err == nil {
+			_, err = c.magic.CacheManagedCertificate(ctx, name)
+		}
+	}
+	if err != nil && a.err != nil {
+		err = a.err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.orders, name)
+	if err != nil {
+		c.fail(name, err)
+	} else {
+		delete(c.failed, name)
+	}
+	o.err = err
+	close(o.done)
+}
+
+// fail notes a refusal. It forgets those whose time is over, so that there are never
+// more than names that were tried within a day.
+func (c *Certificates) fail(name string, err error) {
+	const first, longest = time.Minute, 6 * time.Hour
+	if c.ctx.Err() != nil {
+		return
+	}
+	now := c.cfg.Clock()
+	for other, f := range c.failed {
+		if now.Sub(f.until) > longest {
+			delete(c.failed, other)
+		}
+	}
+	f := c.failed[name]
+	pause := min(first<<min(f.times, 12), longest)
+	c.failed[name] = failure{f.times + 1, now.Add(pause)}
+	c.cfg.Logger.Error("no certificate", slog.String("domain", name), slog.Any("error", err), slog.Duration("again_in", pause))
+}

@@ -1,0 +1,185 @@
+// Package certs gives an edge its certificates: one from files, which is read again
+// when they change, and one for each domain that the edge knows from a certificate
+// authority that speaks ACME, asked for when the first visitor comes.
+//
+// It knows neither the redirect server nor the replica: it makes a tls.Config, and
+// whoever uses it says which names are domains.
+package certs
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/caddyserver/certmagic"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Config says where certificates come from: files, an authority, or both, and then
+// the files' go first. Zero fields mean the default.
+type Config struct {
+	// CertFile and KeyFile are a chain and its key in PEM. The certificate is for its
+	// own names, and for all clients for which there is no other.
+	CertFile, KeyFile string
+
+	// Directory is the URL at which the authority's ACME service begins. Default:
+	// there is none. Giving one means agreeing to the authority's terms.
+	Directory string
+	Email     string // at which the authority reaches the operator; optional
+	CAFile    string // roots, in PEM, that the service's own certificate may have; default: the system's
+
+	// Storage is the directory in which the account, keys and certificates are kept;
+	// required with Directory. Edges that answer for the same names must share it,
+	// since the authority may ask any of them for the proof.
+	Storage string
+
+	// Listen is an address at which the TLS listener is reached: the proof is given
+	// there (tls-alpn-01, RFC 8737). Required with Directory.
+	Listen net.Addr
+
+	// Knows says whether a name, in lower case, is a domain. The authority is asked
+	// for no other. Required with Directory; called by many goroutines at once.
+	Knows func(name string) bool
+
+	Logger  *slog.Logger          // default: discarded
+	Metrics prometheus.Registerer // default: none
+	Clock   func() time.Time      // default: time.Now; only of this package, not of certificates' validity
+}
+
+// Bounds on what visitors can set in motion.
+const (
+	maxOrders  = 4                // at the authority at once
+	maxWaiting = 256              // visitors that wait for a certificate
+	orderTime  = 50 * time.Second // for one certificate, before it counts as failed
+	waitTime   = 30 * time.Second // of a visitor for it
+	restTime   = 5 * time.Second  // for the rest of a handshake that has waited
+	maxCached  = 10_000           // certificates in memory
+)
+
+// Certificates are those of one edge.
+type Certificates struct {
+	cfg     Config
+	files   *files
+	magic   *certmagic.Config // nil: no authority
+	cache   *certmagic.Cache
+	metrics *meters
+
+	ctx     context.Context // of all orders
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+
+	mu      sync.Mutex
+	closed  bool
+	waiting int
+	orders  map[string]*order // by name: those under way
+	failed  map[string]failure
+}
+
+var (
+	errNoName = errors.New("the client names no domain, and there is no certificate for such")
+	errName   = errors.New("no domain of ours, and no certificate for others")
+	errBusy   = errors.New("too many certificates are being asked for")
+	errLater  = errors.New("the authority has refused a certificate, and is not asked again so soon")
+	errSlow   = errors.New("the authority takes too long")
+)
+
+// New reads the files, and asks nobody for anything yet.
+func New(cfg Config) (*Certificates, error) {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = time.Now
+	}
+	c := &Certificates{cfg: cfg, metrics: newMeters(), orders: map[string]*order{}, failed: map[string]failure{}}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	if cfg.CertFile != "" || cfg.KeyFile != "" {
+		f, err := openFiles(cfg)
+		if err != nil {
+			return nil, err
+		}
+		c.files, c.metrics.files = f, f
+	}
+	if cfg.Directory != "" {
+		if err := c.openAuthority(); err != nil {
+			return nil, err
+		}
+	}
+	if c.files == nil && c.magic == nil {
+		return nil, errors.New("neither a certificate nor an authority is given")
+	}
+	if cfg.Metrics != nil {
+		if err := cfg.Metrics.Register(c.metrics); err != nil {
+			return nil, fmt.Errorf("metrics of certificates: %w", errors.Join(err, c.Close()))
+		}
+	}
+	return c, nil
+}
+
+// TLS is the configuration of a listener: TLS 1.2 and 1.3, and HTTP/1.1 inside.
+func (c *Certificates) TLS() *tls.Config {
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, GetCertificate: c.get}
+	if c.magic != nil {
+		cfg.NextProtos = append(cfg.NextProtos, protocolOfProof)
+	}
+	return cfg
+}
+
+// protocolOfProof is spoken by an authority that wants to see that a domain is ours.
+const protocolOfProof = "acme-tls/1"
+
+// get finds the certificate for a client, and makes it wait while it is asked for.
+func (c *Certificates) get(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	name := strings.ToLower(hello.ServerName)
+	proof := len(hello.SupportedProtos) == 1 && hello.SupportedProtos[0] == protocolOfProof
+	var own *tls.Certificate
+	if c.files != nil {
+		own = c.files.current()
+		if name != "" && !proof && own.Leaf.VerifyHostname(name) == nil {
+			return own, nil
+		}
+	}
+	if c.magic != nil && c.mayOrder(name) {
+		if proof {
+			return c.magic.GetCertificateWithContext(hello.Context(), hello)
+		}
+		return c.ordered(hello, name)
+	}
+	if own != nil && !proof {
+		return own, nil
+	}
+	c.metrics.unknown.Inc()
+	if name == "" {
+		return nil, errNoName
+	}
+	return nil, errName
+}
+
+// mayOrder reports whether an authority may be asked for a name.
+func (c *Certificates) mayOrder(name string) bool {
+	return name != "" && certmagic.SubjectQualifiesForCert(name) && !certmagic.SubjectIsIP(name) &&
+		!strings.Contains(name, "*") && c.cfg.Knows(name)
+}
+
+// Close gives up what is being asked for, and waits until that has ended.
+func (c *Certificates) Close() error {
+	c.mu.Lock()
+	again := c.closed
+	c.closed = true
+	c.mu.Unlock()
+	if again {
+		return nil
+	}
+	c.cancel()
+	c.running.Wait()
+	if c.cache != nil {
+		c.cache.Stop()
+	}
+	return nil
+}

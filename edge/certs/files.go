@@ -1,0 +1,133 @@
+package certs
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	maxFile  = 1 << 20          // bytes of a PEM file
+	lookTime = 10 * time.Second // between two looks whether the files have changed
+)
+
+// files is the certificate from files. It looks at them again while clients come; a
+// new pair that cannot be used leaves the old one in place.
+type files struct {
+	cfg  Config
+	live atomic.Pointer[tls.Certificate]
+	next atomic.Int64 // Unix nanoseconds of the next look
+
+	mu   sync.Mutex // of the look
+	seen [2]stamp
+	bad  string // what was wrong at the last look, logged once
+}
+
+// stamp tells one version of a file from the next.
+type stamp struct {
+	modified time.Time
+	size     int64
+	id       os.FileInfo
+}
+
+func (s stamp) same(other stamp) bool {
+	return s.id != nil && other.id != nil && os.SameFile(s.id, other.id) && s.modified.Equal(other.modified) && s.size == other.size
+}
+
+func openFiles(cfg Config) (*files, error) {
+	f := &files{cfg: cfg}
+	stamps, err := f.look()
+	if err != nil {
+		return nil, err
+	}
+	if err := f.load(stamps); err != nil {
+		return nil, err
+	}
+	f.next.Store(cfg.Clock().Add(lookTime).UnixNano())
+	return f, nil
+}
+
+// current gives the certificate. One client in ten seconds looks at the files for all.
+func (f *files) current() *tls.Certificate {
+	now, due := f.cfg.Clock(), f.next.Load()
+	if now.UnixNano() >= due && f.next.CompareAndSwap(due, now.Add(lookTime).UnixNano()) {
+		f.renew()
+	}
+	return f.live.Load()
+}
+
+func (f *files) renew() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	stamps, err := f.look()
+	if err == nil {
+		if stamps[0].same(f.seen[0]) && stamps[1].same(f.seen[1]) {
+			return
+		}
+		err = f.load(stamps)
+	}
+	switch {
+	case err == nil:
+		f.bad = ""
+		f.cfg.Logger.Info("the certificate was read again", slog.Time("not_after", f.live.Load().Leaf.NotAfter))
+	case err.Error() != f.bad:
+		f.bad = err.Error()
+		f.cfg.Logger.Error("the certificate on disk cannot be used; the one before stays", slog.Any("error", err))
+	}
+}
+
+func (f *files) look() (stamps [2]stamp, err error) {
+	for i, name := range []string{f.cfg.CertFile, f.cfg.KeyFile} {
+		info, err := os.Stat(name)
+		if err != nil {
+			return stamps, fmt.Errorf("certificate: %w", err)
+		}
+		stamps[i] = stamp{info.ModTime(), info.Size(), info}
+	}
+	return stamps, nil
+}
+
+// load reads the pair that had these stamps. A pair that is being replaced does not
+// fit together, and is read at a later look.
+func (f *files) load(stamps [2]stamp) error {
+	chain, err := readFile(f.cfg.CertFile)
+	if err != nil {
+		return err
+	}
+	key, err := readFile(f.cfg.KeyFile)
+	if err != nil {
+		return err
+	}
+	pair, err := tls.X509KeyPair(chain, key)
+	if err != nil {
+		return fmt.Errorf("certificate %s with key %s: %w", f.cfg.CertFile, f.cfg.KeyFile, err)
+	}
+	if now := f.cfg.Clock(); now.After(pair.Leaf.NotAfter) {
+		f.cfg.Logger.Warn("the certificate has expired", slog.Time("not_after", pair.Leaf.NotAfter))
+	}
+	f.seen = stamps
+	f.live.Store(&pair)
+	return nil
+}
+
+func readFile(name string) ([]byte, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("certificate: %w", err)
+	}
+	text, err := io.ReadAll(io.LimitReader(file, maxFile+1))
+	if err := errors.Join(err, file.Close()); err != nil {
+		return nil, fmt.Errorf("certificate: %w", err)
+	}
+	if len(text) > maxFile {
+		return nil, &fs.PathError{Op: "read", Path: name, Err: fmt.Errorf("larger than %d bytes", maxFile)}
+	}
+	return text, nil
+}

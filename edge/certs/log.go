@@ -1,0 +1,71 @@
+package certs
+
+import (
+	"log/slog"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"golang.org/x/time/rate"
+)
+
+// zapLogger passes what certmagic logs on to log. It knows only the fields below:
+// others may hold the address of a visitor. Since visitors cause much of it, it is
+// no more than some lines a second.
+func zapLogger(log *slog.Logger) *zap.Logger {
+	return zap.New(&logCore{log: log, limit: rate.NewLimiter(rate.Every(time.Second), 20)})
+}
+
+var loggedFields = map[string]bool{
+	"identifier": true, "identifiers": true, "subjects": true, "error": true, "issuer": true, "challenge_type": true,
+	"attempt": true, "retrying_in": true, "remaining": true, "account_id": true, "ca": true,
+}
+
+type logCore struct {
+	log    *slog.Logger
+	limit  *rate.Limiter
+	fields []zapcore.Field
+}
+
+// Enabled implements zapcore.Core: what certmagic calls debugging is not passed on.
+func (c *logCore) Enabled(level zapcore.Level) bool { return level >= zapcore.InfoLevel }
+
+// With implements zapcore.Core.
+func (c *logCore) With(fields []zapcore.Field) zapcore.Core {
+	all := append(append([]zapcore.Field(nil), c.fields...), fields...)
+	return &logCore{log: c.log, limit: c.limit, fields: all}
+}
+
+// Check implements zapcore.Core.
+func (c *logCore) Check(e zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if c.Enabled(e.Level) && c.limit.Allow() {
+		return checked.AddCore(e, c)
+	}
+	return checked
+}
+
+// Write implements zapcore.Core. Nothing of certmagic's ends the process.
+func (c *logCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
+	values := zapcore.NewMapObjectEncoder()
+	for _, f := range append(append([]zapcore.Field(nil), c.fields...), fields...) {
+		if loggedFields[f.Key] {
+			f.AddTo(values)
+		}
+	}
+	attrs := []any{slog.String("event", e.Message)}
+	for key, value := range values.Fields {
+		attrs = append(attrs, slog.Any(key, value))
+	}
+	switch {
+	case e.Level >= zapcore.ErrorLevel:
+		c.log.Error("certificates", attrs...)
+	case e.Level == zapcore.WarnLevel:
+		c.log.Warn("certificates", attrs...)
+	default:
+		c.log.Debug("certificates", attrs...)
+	}
+	return nil
+}
+
+// Sync implements zapcore.Core.
+func (c *logCore) Sync() error { return nil }

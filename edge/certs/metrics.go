@@ -1,0 +1,52 @@
+package certs
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// meters counts what happens to certificates. No label holds a name.
+type meters struct {
+	orders  *prometheus.CounterVec
+	unknown prometheus.Counter
+	busy    prometheus.Counter
+	files   *files // nil: none
+}
+
+func newMeters() *meters {
+	m := &meters{
+		orders: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "waypost_tls_certificate_orders_total",
+			Help: "Certificates that the authority was asked for, renewals included, by result: obtained or failed.",
+		}, []string{"result"}),
+		unknown: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "waypost_tls_unknown_names_total", Help: "Handshakes that were refused because they named no domain that this edge knows.",
+		}),
+		busy: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "waypost_tls_busy_total", Help: "Handshakes that were refused because too many certificates were being asked for.",
+		}),
+	}
+	m.orders.WithLabelValues("obtained")
+	m.orders.WithLabelValues("failed")
+	return m
+}
+
+var expiryDesc = prometheus.NewDesc("waypost_tls_certificate_not_after_seconds",
+	"Unix time at which the certificate from files expires.", nil, nil)
+
+// Describe implements prometheus.Collector.
+func (m *meters) Describe(ch chan<- *prometheus.Desc) {
+	m.orders.Describe(ch)
+	m.unknown.Describe(ch)
+	m.busy.Describe(ch)
+	ch <- expiryDesc
+}
+
+// Collect implements prometheus.Collector.
+func (m *meters) Collect(ch chan<- prometheus.Metric) {
+	m.orders.Collect(ch)
+	m.unknown.Collect(ch)
+	m.busy.Collect(ch)
+	if m.files != nil {
+		ch <- prometheus.MustNewConstMetric(expiryDesc, prometheus.GaugeValue, float64(m.files.live.Load().Leaf.NotAfter.Unix()))
+	}
+}

@@ -1,0 +1,185 @@
+package certs_test
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"log/slog"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"waypost/edge/certs"
+)
+
+func isKnown(name string) bool { return name == known }
+
+// ask is a configuration for a, whose certificates only roots vouches for.
+func ask(t *testing.T, a *authority, ln net.Listener) (certs.Config, *x509.CertPool) {
+	t.Helper()
+	roots := x509.NewCertPool()
+	for _, root := range a.roots {
+		require.True(t, roots.AppendCertsFromPEM(root))
+	}
+	return certs.Config{
+		Directory: a.directory, CAFile: a.caFile, Email: "ops@example.com", Storage: t.TempDir(), Listen: ln.Addr(), Knows: isKnown,
+	}, roots
+}
+
+func TestAKnownDomainGetsACertificateWhenItsFirstVisitorsCome(t *testing.T) {
+	ln := listen(t)
+	a := startAuthority(t, ln.Addr())
+	cfg, roots := ask(t, a, ln)
+	registry := prometheus.NewPedanticRegistry()
+	cfg.Metrics = registry
+	var log logBuffer
+	cfg.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	serve(t, ln, cfg)
+
+	var visitors sync.WaitGroup
+	for range 5 {
+		visitors.Go(func() {
+			cert, err := visit(t, ln, known, roots, "h2", "http/1.1")
+			if err != nil || cert.VerifyHostname(known) != nil {
+				t.Errorf("%v %v", cert, err)
+			}
+		})
+	}
+	visitors.Wait()
+	require.EqualValues(t, 1, a.orders.Load(), "one order for all")
+
+	t.Run("later ones have it at once", func(t *testing.T) {
+		a.down.Store(true)
+		defer a.down.Store(false)
+		_, err := visit(t, ln, known, roots)
+		require.NoError(t, err)
+		_, err = visit(t, ln, "GO.Example.COM", roots)
+		require.NoError(t, err, "in whatever case")
+	})
+	t.Run("an unknown name fails in the handshake, and nothing is ordered", func(t *testing.T) {
+		for _, name := range []string{"other.example.com", "x.go.example.com", "", "localhost", "*.example.com", "com"} {
+			for _, protocols := range [][]string{{"http/1.1"}, {"acme-tls/1"}} {
+				_, err := tls.Dial("tcp", ln.Addr().String(), &tls.Config{ServerName: name, InsecureSkipVerify: true, NextProtos: protocols})
+				require.ErrorContains(t, err, "tls: ", name)
+			}
+		}
+		require.EqualValues(t, 1, a.orders.Load())
+	})
+	t.Run("who speaks HTTP/2 only is refused", func(t *testing.T) {
+		_, err := visit(t, ln, known, roots, "h2")
+		require.ErrorContains(t, err, "no application protocol")
+	})
+	t.Run("it is kept on disk", func(t *testing.T) {
+		again := listen(t)
+		cfg := cfg
+		cfg.Metrics, cfg.Listen = nil, again.Addr()
+		serve(t, again, cfg)
+		_, err := visit(t, again, known, roots)
+		require.NoError(t, err)
+		require.EqualValues(t, 1, a.orders.Load())
+	})
+	require.Contains(t, log.String(), "certificate obtained successfully")
+	require.NotContains(t, log.String(), "remote", "no visitor's address is logged")
+	require.EqualValues(t, 1, total(t, registry, "waypost_tls_certificate_orders_total"))
+	require.EqualValues(t, 12, total(t, registry, "waypost_tls_unknown_names_total"))
+}
+
+func TestAnAuthorityThatRefusesIsLeftAloneForAWhile(t *testing.T) {
+	ln := listen(t)
+	nobody := listen(t) // where the authority asks in vain
+	require.NoError(t, nobody.Close())
+	a := startAuthority(t, nobody.Addr())
+	cfg, roots := ask(t, a, ln)
+	now := &clock{at: time.Now()}
+	cfg.Clock = now.read
+	serve(t, ln, cfg)
+
+	_, err := visit(t, ln, known, roots)
+	require.Error(t, err)
+	asked := a.orders.Load()
+	require.NotZero(t, asked)
+	for range 3 {
+		_, err := visit(t, ln, known, roots)
+		require.Error(t, err)
+	}
+	require.Equal(t, asked, a.orders.Load(), "visitors do not ask again")
+	now.advance(2 * time.Minute)
+	_, err = visit(t, ln, known, roots)
+	require.Error(t, err)
+	require.Greater(t, a.orders.Load(), asked, "but later it is tried again")
+}
+
+func TestCloseGivesUpWhatIsAskedFor(t *testing.T) {
+	ln := listen(t)
+	a := startAuthority(t, ln.Addr())
+	cfg, roots := ask(t, a, ln)
+	a.slow = make(chan struct{})
+	t.Cleanup(func() { close(a.slow) })
+	c := serve(t, ln, cfg)
+	failed := make(chan error, 1)
+	go func() {
+		_, err := visit(t, ln, known, roots)
+		failed <- err
+	}()
+	require.Eventually(t, func() bool { return a.orders.Load() == 1 }, 10*time.Second, time.Millisecond)
+	require.NoError(t, c.Close())
+	require.Error(t, <-failed)
+	require.NoError(t, c.Close(), "again does no harm")
+}
+
+func TestWhatAnAuthorityNeedsIsChecked(t *testing.T) {
+	good := certs.Config{Directory: "https://ca.example/dir", Storage: "/nowhere", Listen: &net.TCPAddr{Port: 443}, Knows: isKnown}
+	for name, change := range map[string]func(*certs.Config){
+		"neither files nor authority": func(c *certs.Config) { *c = certs.Config{} },
+		"no storage":                  func(c *certs.Config) { c.Storage = "" },
+		"no listener":                 func(c *certs.Config) { c.Listen = nil },
+		"no judge":                    func(c *certs.Config) { c.Knows = nil },
+		"roots that are missing":      func(c *certs.Config) { c.CAFile = "/nowhere/ca.pem" },
+		"roots that are none":         func(c *certs.Config) { c.CAFile = "ondemand_test.go" },
+	} {
+		cfg := good
+		change(&cfg)
+		_, err := certs.New(cfg)
+		require.Error(t, err, name)
+	}
+}
+
+// clock is one that a test sets.
+type clock struct {
+	mu sync.Mutex
+	at time.Time
+}
+
+func (c *clock) read() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.at
+}
+
+func (c *clock) advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = c.at.Add(d)
+}
+
+// logBuffer is a log that may be read while it is written.
+type logBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}

@@ -1,0 +1,42 @@
+package edge_test
+
+import (
+	"runtime"
+	"runtime/metrics"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"waypost/edge"
+)
+
+// TestAnIdleConnectionCostsLittleMemory holds what docs/operations.md says: so many
+// bytes for a connection that waits for its next request, the client's side in this
+// process included.
+func TestAnIdleConnectionCostsLittleMemory(t *testing.T) {
+	const (
+		connections = 500
+		most        = 48 << 10
+	)
+	_, addr := serve(t, edge.Config{MaxConnectionsPerAddress: connections})
+	open := func(n int) {
+		for range n {
+			requireServed(t, dial(t, addr), goodRequest)
+		}
+	}
+	open(20) // what the first ones set up
+	before := memoryInUse()
+	open(connections - 20)
+	each := (memoryInUse() - before) / (connections - 20)
+	t.Logf("%d bytes for each connection", each)
+	require.Less(t, each, int64(most))
+}
+
+// memoryInUse is what the heap and the stacks hold after a collection.
+func memoryInUse() int64 {
+	runtime.GC()
+	runtime.GC() // pools are emptied by the second
+	samples := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"}}
+	metrics.Read(samples)
+	return int64(samples[0].Value.Uint64() + samples[1].Value.Uint64())
+}

@@ -1,0 +1,195 @@
+package edge_test
+
+import (
+	"bufio"
+	"crypto/tls"
+	"encoding/binary"
+	"io"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"waypost/edge"
+)
+
+func header1(source string) string { return "PROXY TCP4 " + source + " 10.0.0.1 4711 80\r\n" }
+
+func header2(source string) string {
+	addr := netip.MustParseAddr(source)
+	b := append([]byte("\r\n\r\n\x00\r\nQUIT\n"), 0x21, 0x21)
+	b = binary.BigEndian.AppendUint16(b, 36)
+	b = append(b, addr.AsSlice()...)
+	b = append(b, netip.MustParseAddr("fd00::1").AsSlice()...)
+	return string(append(b, 0x12, 0x34, 0, 80))
+}
+
+const headerLocal = "\r\n\r\n\x00\r\nQUIT\n\x20\x00\x00\x00"
+
+func TestATrustedProxyBeginsWithAPROXYHeader(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	_, addr := serve(t, edge.Config{ProxyProtocol: true, TrustedProxies: loopback(), Metrics: registry})
+	for name, header := range map[string]string{
+		"version 1":                  header1("203.0.113.9"),
+		"version 1, unknown":         "PROXY UNKNOWN\r\n",
+		"version 2":                  header2("2001:db8::7"),
+		"version 2, the proxy's own": headerLocal,
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn := dial(t, addr)
+			requireServed(t, conn, header+goodRequest) // in one segment
+			requireServed(t, conn, goodRequest)        // once per connection is enough
+
+			conn = dial(t, addr)
+			for i := range len(header) { // byte by byte
+				_, err := conn.Write([]byte{header[i]})
+				require.NoError(t, err)
+			}
+			requireServed(t, conn, goodRequest)
+		})
+	}
+	require.Empty(t, refusals(t, registry))
+}
+
+func TestATrustedProxyWithoutAPROXYHeaderIsRefusedWithoutAWord(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	_, addr := serve(t, edge.Config{ProxyProtocol: true, TrustedProxies: loopback(), ReadTimeout: 100 * time.Millisecond, Metrics: registry})
+	for name, sent := range map[string]string{
+		"a request":                      goodRequest,
+		"a malformed header":             "PROXY TCP4 203.0.113.999 10.0.0.1 1 2\r\n" + goodRequest,
+		"half a header":                  "PROXY TCP4 203.0.113.9",
+		"half a header, version 2":       headerLocal[:13],
+		"a header that is cut off by LF": "PROXY UNKNOWN\n" + goodRequest,
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn := dial(t, addr)
+			_, err := io.WriteString(conn, sent)
+			require.NoError(t, err)
+			got, _ := io.ReadAll(conn)
+			require.Empty(t, got)
+		})
+	}
+	require.Equal(t, map[string]float64{"proxy_header": 5}, refusals(t, registry))
+
+	t.Run("who only looks whether the port is open is not counted", func(t *testing.T) {
+		require.NoError(t, dial(t, addr).Close())
+		got, _ := io.ReadAll(dial(t, addr)) // and who says nothing until the time is over
+		require.Empty(t, got)
+		require.Equal(t, map[string]float64{"proxy_header": 5}, refusals(t, registry))
+	})
+}
+
+func TestASecondPROXYHeaderIsNoRequest(t *testing.T) {
+	_, addr := serve(t, edge.Config{ProxyProtocol: true, TrustedProxies: loopback()})
+	conn := dial(t, addr)
+	_, err := io.WriteString(conn, header1("203.0.113.9")+header1("203.0.113.10")+goodRequest)
+	require.NoError(t, err)
+	require.Equal(t, 400, read(t, bufio.NewReader(conn), false).StatusCode)
+}
+
+func TestAStrangersPROXYHeaderIsARequestLikeAnyOther(t *testing.T) {
+	elsewhere := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
+	_, addr := serve(t, edge.Config{ProxyProtocol: true, TrustedProxies: elsewhere})
+	require.Equal(t, 400, say(t, addr, header1("203.0.113.9")+goodRequest).StatusCode)
+	requireServed(t, dial(t, addr), goodRequest) // he needs none
+}
+
+// TestTheAddressInAPROXYHeaderIsLimited: many visitors behind one proxy have a limit
+// each, and IPv6 addresses of one /64 have one together.
+func TestTheAddressInAPROXYHeaderIsLimited(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	_, addr := serve(t, edge.Config{ProxyProtocol: true, TrustedProxies: loopback(), MaxConnectionsPerAddress: 2, Metrics: registry})
+	for _, source := range []string{"2001:db8::1", "2001:db8::ffff:1", "2001:db8:0:1::1", "2001:db8:0:1::2"} {
+		requireServed(t, dial(t, addr), header2(source)+goodRequest)
+	}
+	for _, source := range []string{"203.0.113.9", "203.0.113.9", "203.0.113.10"} {
+		requireServed(t, dial(t, addr), header1(source)+goodRequest)
+	}
+	for _, header := range []string{header2("2001:db8::2"), header2("2001:db8:0:1:ffff::"), header1("203.0.113.9")} {
+		conn := dial(t, addr)
+		_, err := io.WriteString(conn, header)
+		require.NoError(t, err)
+		requireRefused(t, conn)
+	}
+	require.Equal(t, map[string]float64{"address": 3}, refusals(t, registry))
+}
+
+func TestForwardedHeadersCountOnlyFromTrustedProxies(t *testing.T) {
+	const byDefault, byHost = "https://example.org/default", "https://example.org/hosted"
+	behind := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("203.0.113.0/24")}
+	const request = "GET /whereami HTTP/1.1\r\nHost: wayp.example\r\nX-Forwarded-Host: " + hosted + "\r\n\r\n"
+	_, addr := serve(t, edge.Config{ProxyProtocol: true, TrustedProxies: behind})
+	for name, c := range map[string]struct{ header, location string }{
+		"a proxy behind a proxy is believed":                   {header1("203.0.113.9"), byHost},
+		"a visitor who comes straight to the PROXY is not":     {header1("198.51.100.7"), byDefault},
+		"the proxy itself is believed on its own connection":   {headerLocal, byHost},
+		"a visitor over IPv6 is not believed more than others": {header2("2001:db8::7"), byDefault},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, c.location, say(t, addr, c.header+request).Header.Get("Location"))
+		})
+	}
+}
+
+func TestThePROXYHeaderComesBeforeTheHandshake(t *testing.T) {
+	server, client := certificate(t)
+	registry := prometheus.NewPedanticRegistry()
+	addr := serveTLS(t, edge.Config{ProxyProtocol: true, TrustedProxies: loopback(), Metrics: registry}, server)
+	raw := dial(t, addr)
+	_, err := io.WriteString(raw, header2("2001:db8::7"))
+	require.NoError(t, err)
+	conn := tls.Client(raw, client)
+	requireServed(t, conn, goodRequest)
+
+	raw = dial(t, addr)
+	require.Error(t, tls.Client(raw, client).Handshake(), "not without one")
+	require.EqualValues(t, 1, refusals(t, registry)["proxy_header"])
+}
+
+func TestTheVisitorsAddressIsKnown(t *testing.T) {
+	trusted := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("10.0.0.0/8")}
+	for name, c := range map[string]struct {
+		cfg    edge.Config
+		sent   string
+		client string
+	}{
+		"of a visitor who comes straight here": {edge.Config{}, "X-Forwarded-For: 203.0.113.9\r\n", "127.0.0.1"},
+		"behind a trusted proxy":               {edge.Config{TrustedProxies: trusted}, "X-Forwarded-For: 1.2.3.4, 203.0.113.9, 10.0.0.7\r\n", "203.0.113.9"},
+		"behind several lines":                 {edge.Config{TrustedProxies: trusted}, "X-Forwarded-For: 203.0.113.9\r\nX-Forwarded-For: 10.0.0.7\r\n", "203.0.113.9"},
+		"behind a proxy that says nothing":     {edge.Config{TrustedProxies: trusted}, "", "127.0.0.1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clients := make(chan netip.Addr, 1)
+			addr := serveClients(t, c.cfg, clients)
+			say(t, addr, "GET /found302 HTTP/1.1\r\nHost: a\r\n"+c.sent+"\r\n")
+			require.Equal(t, c.client, (<-clients).String())
+		})
+	}
+	for name, c := range map[string]struct{ header, client string }{
+		"named in a PROXY header":                            {header1("203.0.113.9"), "203.0.113.9"},
+		"named in a PROXY header, who invents another":       {header1("203.0.113.9"), "203.0.113.9"},
+		"forwarded by the proxy that is named in the header": {header1("10.0.0.7"), "1.2.3.4"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clients := make(chan netip.Addr, 1)
+			addr := serveClients(t, edge.Config{TrustedProxies: trusted, ProxyProtocol: true}, clients)
+			say(t, addr, c.header+"GET /found302 HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 1.2.3.4\r\n\r\n")
+			require.Equal(t, c.client, (<-clients).String())
+		})
+	}
+}
+
+// serveClients serves, and tells whose each request is.
+func serveClients(t *testing.T, cfg edge.Config, clients chan<- netip.Addr) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	start(t, cfg, func(s *edge.Server) error {
+		edge.WatchClients(s, func(client netip.Addr) { clients <- client })
+		return s.Serve(ln)
+	})
+	return ln.Addr().String()
+}
