@@ -9,6 +9,7 @@ package controlplane
 
 import (
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"waypost"
@@ -41,6 +42,17 @@ func (a Actor) Can(s Scope) bool {
 		}
 	}
 	return false
+}
+
+// Label names the actor in the audit log.
+func (a Actor) Label() string {
+	switch {
+	case a.KeyID == 0:
+		return "development system"
+	case a.Name == "":
+		return fmt.Sprintf("key %d", a.KeyID)
+	}
+	return fmt.Sprintf("%s (key %d)", a.Name, a.KeyID)
 }
 
 // CheckOperator says EForbidden to whoever may not look after the installation

@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"context"
+	"slices"
 
 	"waypost"
 )
@@ -91,7 +92,7 @@ func (s *Service) ReserveKeys(ctx context.Context, actor Actor, service string, 
 	if err != nil || len(codes) == n {
 		return codes, err
 	}
-	minted, err := s.writer.reserve(ctx, actor.Workspace, service, n-len(codes))
+	minted, err := s.mintReserved(ctx, actor.Workspace, service, n-len(codes))
 	if err != nil && len(codes) > 0 { // they would be lost to the service otherwise
 		if _, e := s.reserved.ReturnKeys(ctx, actor.Workspace, service, codes); e != nil {
 			s.cfg.Logger.Warn("reserved keys could not be put back", "keys", len(codes), "error", e)
@@ -101,6 +102,33 @@ func (s *Service) ReserveKeys(ctx context.Context, actor Actor, service string, 
 		return nil, err
 	}
 	return append(codes, minted...), nil
+}
+
+// mintReserved mints keys and notes who holds them; keys that turn out to be void
+// are minted anew.
+func (s *Service) mintReserved(ctx context.Context, ws waypost.WorkspaceID, service string, n int) ([]waypost.Code, error) {
+	for range maxMintAttempts {
+		keys, err := s.minter.MintMany(ctx, n)
+		if err != nil {
+			return nil, err
+		}
+		var epoch uint32
+		for i := range keys {
+			epoch = max(epoch, keys[i].Epoch)
+		}
+		if s.minter.Discard(epoch); slices.ContainsFunc(keys, func(k Key) bool { return k.Epoch != epoch }) {
+			continue
+		}
+		codes, reservations := make([]waypost.Code, n), make([]Reservation, n)
+		for i, k := range keys {
+			codes[i], reservations[i] = k.Code, Reservation{Code: k.Code, Lease: k.Lease}
+		}
+		err = s.reserved.ReserveKeys(ctx, ws, service, epoch, reservations)
+		if s.writer.outdated(err, epoch) == nil {
+			return codes, err
+		}
+	}
+	return nil, waypost.Errorf(waypost.EUnavailable, "the key ranges are changing too fast: try again")
 }
 
 // ReturnKeys takes back keys that the service never published, each with its own

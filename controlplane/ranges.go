@@ -1,7 +1,13 @@
 package controlplane
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"waypost"
@@ -31,7 +37,7 @@ type Range struct {
 	CreatedAt  time.Time
 
 	Leases []HeldLease // that are being issued from, by node
-	Rate   float64     // keys issued per minute, over the last hour
+	Rate   float64     // keys that its region issued from it per minute, over the last hour
 }
 
 // Unissued is how many counters can still be leased.
@@ -48,10 +54,11 @@ type HeldLease struct {
 
 // KeySpace is all that is known of a cluster's keys at one moment.
 type KeySpace struct {
-	Ranges       []Range // by id, retired ones too
-	Prefixes     int     // that there are
-	FreePrefixes int     // that no range was ever made of
-	PrefixSize   int64   // counters in a prefix
+	Ranges       []Range                    // by id, retired ones too
+	Rates        map[waypost.Region]float64 // keys issued per minute, over the last hour
+	Prefixes     int                        // that there are
+	FreePrefixes int                        // that no range was ever made of
+	PrefixSize   int64                      // counters in a prefix
 
 	// Held is why no key is leased until an operator resumes; "" when keys are.
 	// ResumeGap is how many counters every prefix would skip then, 0 when the
@@ -59,6 +66,35 @@ type KeySpace struct {
 	Held      string
 	HeldSince time.Time
 	ResumeGap int64
+}
+
+// Supplies gives the share of every region that has a live range or issues keys,
+// by name.
+func (s *KeySpace) Supplies() []Supply {
+	shares := make(map[waypost.Region]Supply)
+	for region, rate := range s.Rates {
+		shares[region] = Supply{Region: region, Rate: rate}
+	}
+	for i := range s.Ranges {
+		if r := &s.Ranges[i]; r.State == RangeLive {
+			share := shares[r.Region]
+			share.Region = r.Region
+			share.Unissued += r.Unissued()
+			shares[r.Region] = share
+		}
+	}
+	return slices.SortedFunc(maps.Values(shares), func(a, b Supply) int { return cmp.Compare(a.Region, b.Region) })
+}
+
+// Fingerprint changes with every act of an operator, and when a region takes a
+// prefix, but not when keys are leased.
+func (s *KeySpace) Fingerprint() string {
+	sum := sha256.New()
+	for i := range s.Ranges {
+		r := &s.Ranges[i]
+		_, _ = fmt.Fprintf(sum, "%d %d %d %d %s %s %d\n", r.ID, r.Prefix, r.Lo, r.Hi, r.Region, r.State, r.Generation) // a hash never fails
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:16])
 }
 
 // Supply is a region's share of a key space.
@@ -86,24 +122,25 @@ type RangeAction string
 
 // The acts of operators.
 const (
-	AssignPrefix RangeAction = "assign"  // Region gets a prefix that was never used: Prefix, or any
-	SplitRange   RangeAction = "split"   // Range keeps [Lo, At), a new range of its region gets [At, Hi)
-	MoveRange    RangeAction = "move"    // Region gets all of Range, or, when At is set, its counters from At on as a new range
-	DrainRange   RangeAction = "drain"   // nothing more is leased from Range
-	ReviveRange  RangeAction = "revive"  // a draining Range is live again
-	RetireRange  RangeAction = "retire"  // Range is over; with Force also the leases that are held
-	ResumeKeys   RangeAction = "resume"  // keys are leased again after a history that nobody witnessed; every prefix skips Gap
+	AssignPrefix RangeAction = "assign" // Region gets a prefix that was never used: Prefix, or any
+	SplitRange   RangeAction = "split"  // Range keeps [Lo, At), a new range of its region gets [At, Hi)
+	MoveRange    RangeAction = "move"   // Region gets all of Range; with Remainder what is not leased, with At its counters from there on, as a new range
+	DrainRange   RangeAction = "drain"  // nothing more is leased from Range
+	ReviveRange  RangeAction = "revive" // a draining Range is live again
+	RetireRange  RangeAction = "retire" // Range is over; with Force also the leases that are held
+	ResumeKeys   RangeAction = "resume" // keys are leased again after a history that nobody witnessed; every prefix skips Gap
 )
 
 // RangeStep is one act with its arguments; what the action does not name is zero.
 type RangeStep struct {
-	Action RangeAction    `json:"action"`
-	Range  int64          `json:"range,omitempty"`
-	Region waypost.Region `json:"region,omitempty"`
-	Prefix string         `json:"prefix,omitempty"`
-	At     int64          `json:"at,omitempty"`
-	Force  bool           `json:"force,omitempty"`
-	Gap    *int64         `json:"gap,omitempty"`
+	Action    RangeAction    `json:"action"`
+	Range     int64          `json:"range,omitempty"`
+	Region    waypost.Region `json:"region,omitempty"`
+	Prefix    string         `json:"prefix,omitempty"`
+	At        int64          `json:"at,omitempty"`
+	Remainder bool           `json:"remainder,omitempty"`
+	Force     bool           `json:"force,omitempty"`
+	Gap       *int64         `json:"gap,omitempty"`
 }
 
 // RangeChange is a list of steps, which are done all or not at all.
