@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -133,7 +132,6 @@ be cut only where nothing was leased yet.`,
 
 func (p *program) rangesMoveCommand() *cobra.Command {
 	step := client.RangeStep{Action: "move"}
-	var remainder bool
 	c := &cobra.Command{
 		Use:   "move ID --to REGION",
 		Short: "Give a range, or what is unissued of it, to another region",
@@ -147,7 +145,7 @@ issued. The control planes that held them take others at once; no create fails. 
 		Args: arguments(cobra.ExactArgs(1)),
 	}
 	c.Flags().StringVar(&step.Region, "to", "", "who gets it")
-	c.Flags().BoolVar(&remainder, "remainder", false, "only what is not leased yet, as a range of its own")
+	c.Flags().BoolVar(&step.Remainder, "remainder", false, "only what is not leased yet, as a range of its own")
 	c.Flags().Int64Var(&step.At, "at", 0, "only the counters from this one on, as a range of their own")
 	dryRun := dryRunFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) (err error) {
@@ -160,46 +158,12 @@ issued. The control planes that held them take others at once; no create fails. 
 		if err := checkAt(c, step.At); err != nil {
 			return err
 		}
-		switch {
-		case remainder && step.At != 0:
+		if step.Remainder && step.At != 0 {
 			return &usageError{errors.New("give --remainder or --at, not both")}
-		case remainder:
-			return p.moveRemainder(c.Context(), step, *dryRun)
 		}
 		return p.changeRanges(c.Context(), client.RangeChange{Steps: []client.RangeStep{step}, DryRun: *dryRun})
 	}
 	return c
-}
-
-// moveRemainder moves what is not leased of a range. While keys are issued that
-// begins further on from second to second, so a few tries may be needed.
-func (p *program) moveRemainder(ctx context.Context, step client.RangeStep, dryRun bool) error {
-	const attempts = 10
-	return p.withAPI(func(api *client.Client) error {
-		for attempt := 1; ; attempt++ {
-			r, err := api.Range(ctx, step.Range)
-			if err != nil {
-				return missingRange(err)
-			}
-			if r.Next >= r.Hi {
-				return fmt.Errorf("range %d has nothing that is not leased: there is no remainder to move", r.ID)
-			}
-			if attempt > 1 && r.Next == step.At {
-				attempt = attempts // it was refused for another reason
-			}
-			if step.At = r.Next; r.Next == r.Lo {
-				step.At = 0 // nothing is leased: the remainder is all
-			}
-			changed, err := api.ChangeRanges(ctx, client.RangeChange{Steps: []client.RangeStep{step}, DryRun: dryRun})
-			if statusOf(err) == http.StatusConflict && attempt < attempts {
-				continue
-			}
-			if err != nil {
-				return refused(err)
-			}
-			return p.print(changedText(&changed), changed)
-		}
-	})
 }
 
 func (p *program) rangesDrainCommand() *cobra.Command {

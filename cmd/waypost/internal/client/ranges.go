@@ -62,13 +62,14 @@ type Supply struct {
 
 // RangeStep is one act with its arguments; zero fields are left out.
 type RangeStep struct {
-	Action string `json:"action"`
-	Range  int64  `json:"range,omitempty"`
-	Region string `json:"region,omitempty"`
-	Prefix string `json:"prefix,omitempty"`
-	At     int64  `json:"at,omitempty"`
-	Force  bool   `json:"force,omitempty"`
-	Gap    *int64 `json:"gap,omitempty"`
+	Action    string `json:"action"`
+	Range     int64  `json:"range,omitempty"`
+	Region    string `json:"region,omitempty"`
+	Prefix    string `json:"prefix,omitempty"`
+	At        int64  `json:"at,omitempty"`
+	Remainder bool   `json:"remainder,omitempty"`
+	Force     bool   `json:"force,omitempty"`
+	Gap       *int64 `json:"gap,omitempty"`
 }
 
 // RangeChange is a list of steps, which are done all or not at all.
