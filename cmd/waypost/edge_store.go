@@ -35,6 +35,7 @@ type edgeStore struct {
 	log    *slog.Logger
 	meters prometheus.Registerer
 	clicks *edgeClicks
+	lookup int64 // bytes for the replica's lookup table
 
 	dir    *datadir.Dir               // set together with db, before opened is closed
 	opened chan struct{}              // closed when there is a directory
@@ -50,6 +51,10 @@ func openEdgeStore(cfg config.Edge, log *slog.Logger, meters prometheus.Register
 		opened: make(chan struct{}), succession: succession,
 	}
 	clicks.cluster = s.Cluster
+	var err error
+	if s.lookup, err = config.ParseLookupMemory(cfg.LookupMemory); err != nil {
+		return nil, fmt.Errorf("edge.lookup_memory: %w", err)
+	}
 	if succession != nil {
 		clicks.beside = succession.Take(clickFile)
 		return s, s.takeOver()
@@ -77,7 +82,7 @@ func (s *edgeStore) open() error {
 	if err := s.nameNode(dir.Path("node")); err != nil {
 		return errors.Join(err, dir.Close())
 	}
-	db, err := replica.Open(replica.Config{Dir: dir.Path("replica"), Logger: s.log, Registerer: s.meters})
+	db, err := replica.Open(replica.Config{Dir: dir.Path("replica"), LookupBytes: s.lookup, Logger: s.log, Registerer: s.meters})
 	if err != nil {
 		return errors.Join(fmt.Errorf("open the replica in %s: %w", s.root, err), dir.Close())
 	}

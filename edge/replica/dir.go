@@ -101,12 +101,13 @@ func (db *DB) readCurrent() (string, error) {
 		return "", fmt.Errorf("read %s: %w", currentName, err)
 	}
 	fields := strings.Fields(string(raw))
+	var format uint64 // 0: none
 	if len(fields) >= 2 && fields[0] == currentMagic {
-		if format, err := strconv.ParseUint(fields[1], 10, 32); err == nil && format > storeFormat {
+		if format, err = strconv.ParseUint(fields[1], 10, 32); err == nil && format > storeFormat {
 			return "", errNewerFormat
 		}
 	}
-	if len(fields) != 3 || fields[0] != currentMagic || fields[1] != strconv.Itoa(storeFormat) ||
+	if len(fields) != 3 || err != nil || format < firstFormat ||
 		!strings.HasPrefix(fields[2], storePrefix) || db.fs.PathBase(fields[2]) != fields[2] {
 		return "", errUnreadable
 	}
@@ -115,12 +116,12 @@ func (db *DB) readCurrent() (string, error) {
 
 // setCurrent makes name the live store, for good once it returns. When renamed is
 // true with an error, either store may be the one that the next Open finds.
-func (db *DB) setCurrent(name string) (renamed bool, err error) {
+func (db *DB) setCurrent(name string, format uint32) (renamed bool, err error) {
 	f, err := db.fs.Create(db.path(currentTemp), vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return false, fmt.Errorf("create %s: %w", currentTemp, err)
 	}
-	_, err = fmt.Fprintf(f, "%s %d %s\n", currentMagic, storeFormat, name)
+	_, err = fmt.Fprintf(f, "%s %d %s\n", currentMagic, format, name)
 	if err == nil {
 		err = f.Sync()
 	}

@@ -266,6 +266,7 @@ func (st *store) scan(ctx context.Context, visit func(record []byte) error) (s s
 			err = fmt.Errorf("scan: %w", closeErr)
 		}
 	}()
+	var record []byte
 	for ok := it.First(); ok; ok = it.Next() {
 		if err := ctx.Err(); err != nil {
 			return s, err
@@ -280,7 +281,10 @@ func (st *store) scan(ctx context.Context, visit func(record []byte) error) (s s
 				return s, err
 			}
 		case prefixRecord:
-			if err := visit(value); err != nil {
+			if record, err = appendRecord(record[:0], it.Key(), value); err != nil {
+				return s, err
+			}
+			if err := visit(record); err != nil {
 				return s, err
 			}
 		}
@@ -324,7 +328,11 @@ func (st *store) loadNotes() (err error) {
 				return fmt.Errorf("read domains and ranges: %w", err)
 			}
 			var r waypost.Record
-			if err := replication.DecodeRecord(value, &r); err != nil {
+			record, err := appendRecord(nil, key, value)
+			if err == nil {
+				err = replication.DecodeRecord(record, &r)
+			}
+			if err != nil {
 				return fmt.Errorf("read domains and ranges: %w", err)
 			}
 			st.note(&r)

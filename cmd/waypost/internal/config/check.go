@@ -54,6 +54,7 @@ func (c *Control) Check() error {
 // Check judges the settings of an edge. The error tells the first thing to mend.
 func (e *Edge) Check() error {
 	_, networks := ParseNetworks(e.TrustedProxies)
+	_, memory := ParseLookupMemory(e.LookupMemory)
 	return first(
 		address("edge.addr", e.Addr),
 		addresses("edge.listen", e.Listen),
@@ -71,6 +72,7 @@ func (e *Edge) Check() error {
 		positive("edge.read_timeout", e.ReadTimeout),
 		positive("edge.write_timeout", e.WriteTimeout),
 		positive("edge.idle_timeout", e.IdleTimeout),
+		prefixed("edge.lookup_memory", memory),
 		notNegative("edge.max_staleness", e.MaxStaleness),
 		notNegative("edge.drain_delay", e.DrainDelay),
 		positive("edge.shutdown_timeout", e.ShutdownTimeout),

@@ -77,6 +77,7 @@ type Edge struct {
 	ReadTimeout              time.Duration `yaml:"read_timeout" help:"how long a client may take to send a request, or for a TLS handshake"`
 	WriteTimeout             time.Duration `yaml:"write_timeout" help:"how long a client may take to receive an answer"`
 	IdleTimeout              time.Duration `yaml:"idle_timeout" help:"how long a connection may stay open without a request"`
+	LookupMemory             string        `yaml:"lookup_memory" help:"memory for the links that redirects are answered from without the disk, such as 2GiB; auto: a quarter of what GOMEMLIMIT, the control group or the machine allows; 0: none"`
 	MaxStaleness             time.Duration `yaml:"max_staleness" help:"tell in a header when the replica is older than this; 0: never"`
 	AskUpstream              bool          `yaml:"ask_upstream" help:"ask the control plane for a code that it can have issued a moment ago and that is not here yet"`
 	StatusFile               string        `yaml:"status_file" help:"file that tells the process id and addresses once all listeners are open"`
@@ -131,7 +132,7 @@ func defaults(getenv func(string) string) Config {
 			CodeLength: 7, PrefixLength: 2, LeaseSize: 10_000, ShutdownTimeout: 5 * time.Second,
 		},
 		Edge: Edge{
-			Addr: "127.0.0.1:8081", AdminAddr: "127.0.0.1:9081",
+			Addr: "127.0.0.1:8081", AdminAddr: "127.0.0.1:9081", LookupMemory: "auto",
 			AskUpstream:    true,
 			MaxConnections: 32_768, MaxConnectionsPerAddress: 1_024,
 			ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: time.Minute,
