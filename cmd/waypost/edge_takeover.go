@@ -156,8 +156,8 @@ func (e *incumbent) Resume(ctx context.Context, _ error) {
 func (e *incumbent) Spawn() (*handover.Spawned, error) {
 	// A process that dies with its parent is supervised by that one. A successor would
 	// be the child of this process, which is about to end.
-	if kept, err := diesWithParent(); err != nil || kept {
-		return nil, errors.Join(err, errors.New("it is kept by another process, such as `waypost dev`: send that one SIGHUP"))
+	if diesWithParent {
+		return nil, errors.New("it is kept by another process, such as `waypost dev`: send that one SIGHUP")
 	}
 	cmd, err := successorCommand(os.Args)
 	if err != nil {
@@ -171,14 +171,13 @@ func (e *incumbent) Spawn() (*handover.Spawned, error) {
 	return &handover.Spawned{PID: cmd.Process.Pid, Done: done, Kill: cmd.Process.Kill}, nil
 }
 
-func diesWithParent() (bool, error) {
+// diesWithParent says whether the kernel ends this process when its parent ends. Only the
+// first thread knows, which nothing but the initialisation is sure to run on.
+var diesWithParent = func() bool {
 	var sig int32
 	_, _, errno := unix.Syscall(unix.SYS_PRCTL, unix.PR_GET_PDEATHSIG, uintptr(unsafe.Pointer(&sig)), 0)
-	if errno != 0 {
-		return false, os.NewSyscallError("prctl", errno)
-	}
-	return sig != 0, nil
-}
+	return errno == 0 && sig != 0
+}()
 
 // successorCommand runs this program again, as it is on the disk now, to take this
 // process's place.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -335,6 +336,101 @@ func TestASuccessorGoesOnWhenItsPredecessorIsKilled(t *testing.T) {
 	}
 	e.create(1)
 	require.NoDirExists(t, filepath.Join(e.dir, "frozen"))
+}
+
+func TestDevRenewsItsEdgesWithoutLosingARequest(t *testing.T) {
+	s := startClicked(t)
+	var addrs []string
+	before := s.State()
+	for _, e := range before.Edges {
+		addrs = append(addrs, strings.TrimPrefix(e.URL, "http://"))
+	}
+	crowds := []*crowd{startCrowd(t, addrs[0], s.codes[:50]), startCrowd(t, addrs[1], s.codes[:50])}
+	r := devtest.Run(t, []string{"WAYPOST_EDGE_DATA_DIR=" + filepath.Join(s.DataDir(), "edges", before.Edges[0].Region)}, "edge", "restart")
+	require.Equal(t, 1, r.Code)
+	require.Contains(t, r.Stderr, "it is kept by another process, such as `waypost dev`: send that one SIGHUP")
+	s.Renew()
+	s.Await("renewed", func(st devtest.State) bool {
+		return st.Edges[0].PID != before.Edges[0].PID && st.Edges[1].PID != before.Edges[1].PID
+	})
+	want := make(map[string]int64)
+	for _, c := range crowds {
+		c.more(t, 500)
+		c.end(t)
+		for code, n := range c.answered {
+			want[code] += n
+		}
+	}
+	for i, e := range s.State().Edges {
+		require.Equal(t, before.Edges[i].URL, e.URL)
+		require.Equal(t, before.Edges[i].Node, e.Node)
+	}
+	// The edges that were replaced count last, when they have ended.
+	var counted map[string]int64
+	eventually(t, 20*time.Second, "counted", func() bool {
+		counted = make(map[string]int64)
+		for _, l := range s.links() {
+			if l.ClickCount > 0 {
+				counted[l.ShortCode] = l.ClickCount
+			}
+		}
+		return sum(counted) >= sum(want)
+	})
+	require.Equal(t, want, counted)
+	s.Stop()
+}
+
+// TestWhateverIsKilledInATakeoverTheEdgeServesOnAndCountsClicksOnce kills one of the two
+// processes, at a moment that nobody has chosen.
+func TestWhateverIsKilledInATakeoverTheEdgeServesOnAndCountsClicksOnce(t *testing.T) {
+	e := startSolo(t)
+	codes := e.create(10)
+	c := &tally{received: make(map[string]int64), cut: make(map[string]int64)}
+	var addr atomic.Pointer[[]string]
+	addr.Store(&[]string{e.status.Addr})
+	ctx, cancel := context.WithCancel(t.Context())
+	wait := c.click(ctx, t, codes, func() []string { return *addr.Load() })
+	defer func() { cancel(); wait() }()
+	for round := range 6 {
+		old := e.now
+		next := devtest.Spawn(t, e.env, "edge", "--takeover")
+		timer := time.NewTimer(time.Duration(40+rand.IntN(300)) * time.Millisecond)
+		<-timer.C
+		victim := []*devtest.Process{old, next}[round%2]
+		devtest.KillProcess(t, victim.PID())
+		survivor := []*devtest.Process{next, old}[round%2]
+		status := node.Status{}
+		eventually(t, 20*time.Second, "decided", func() bool {
+			status, _ = node.ReadStatus(filepath.Join(filepath.Dir(e.dir), "status"))
+			return status.PID == survivor.PID() || survivor.Ended()
+		})
+		if survivor.Ended() { // it had given way already
+			require.Zero(t, survivor.Exited(), "round %d: %s", round, survivor.Output())
+			survivor = devtest.Spawn(t, e.env, "edge", "--takeover")
+		}
+		e.now = survivor
+		e.await(func(s node.Status) bool { return s.PID == survivor.PID() })
+		addr.Store(&[]string{e.status.Addr})
+		eventually(t, 20*time.Second, "redirected", func() bool { return e.head(codes[0]) == http.StatusFound })
+		e.create(1) // it follows
+	}
+	cancel()
+	wait()
+	last := devtest.Spawn(t, e.env, "edge", "--takeover") // takes over what the killed ones left
+	e.await(func(s node.Status) bool { return s.PID == last.PID() })
+	require.Zero(t, e.now.Exited())
+	eventually(t, 20*time.Second, "counted", func() bool {
+		for _, code := range codes {
+			l, err := e.api.Get(t.Context(), code)
+			require.NoError(t, err)
+			require.LessOrEqual(t, l.ClickCount, c.received[code]+c.cut[code], "clicks of %s are counted twice", code)
+			if l.ClickCount < c.received[code] {
+				return false
+			}
+		}
+		return true
+	})
+	require.Less(t, sum(c.cut), sum(c.received)/5, "few enough that the bounds tell something")
 }
 
 func TestASecondEdgeIsToldHowToTakeOverAndOneThatFindsNobodyStarts(t *testing.T) {
