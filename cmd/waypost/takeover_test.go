@@ -221,13 +221,61 @@ func (e *soloEdge) requireCounted(answered map[string]int64) {
 	require.Empty(e.t, wrong)
 }
 
+// serviceManager listens where a service manager does, and keeps what it is told.
+type serviceManager struct {
+	mu   sync.Mutex
+	said []string
+}
+
+func startManager(t *testing.T) (m *serviceManager, variable string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "notify")
+	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	require.NoError(t, err)
+	m = &serviceManager{}
+	var work sync.WaitGroup
+	work.Go(func() {
+		text, rights := make([]byte, 256), make([]byte, unix.CmsgSpace(4))
+		for {
+			n, oob, _, _, err := c.ReadMsgUnix(text, rights)
+			if err != nil {
+				return
+			}
+			m.mu.Lock()
+			m.said = append(m.said, strings.TrimSpace(string(text[:n])))
+			m.mu.Unlock()
+			if controls, err := unix.ParseSocketControlMessage(rights[:oob]); err == nil && len(controls) == 1 {
+				fds, _ := unix.ParseUnixRights(&controls[0])
+				_ = unix.Close(fds[0]) // everything before was read
+			}
+		}
+	})
+	t.Cleanup(func() { _ = c.Close(); work.Wait() })
+	return m, "NOTIFY_SOCKET=" + path
+}
+
+// mainProcesses are those that the manager was told of, in order.
+func (m *serviceManager) mainProcesses() (pids []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, text := range m.said {
+		if pid, ok := strings.CutPrefix(text, "MAINPID="); ok {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
 func TestThreeRestartsUnderLoadLoseNoRequestAndNoClick(t *testing.T) {
-	e := startSolo(t)
+	manager, socket := startManager(t)
+	e := startSolo(t, socket)
+	var served []string
 	codes := e.create(20)
 	c := startCrowd(t, e.status.Addr, codes)
 	c.more(t, 500)
 	for range 2 {
 		e.takeOver()
+		served = append(served, strconv.Itoa(e.status.PID))
 		c.more(t, 500)
 	}
 	// The third is asked for, and made by the edge itself.
@@ -238,6 +286,7 @@ func TestThreeRestartsUnderLoadLoseNoRequestAndNoClick(t *testing.T) {
 	require.Contains(t, r.Stdout, strconv.Itoa(e.status.PID))
 	require.Zero(t, e.now.Exited())
 	e.now = nil
+	require.Equal(t, append(served, strconv.Itoa(e.status.PID)), manager.mainProcesses())
 	c.more(t, 500)
 
 	// The last process follows, and what is deleted stays so.

@@ -103,11 +103,11 @@ func (l *Links) Link(domain waypost.DomainID, code, buf []byte) (rec waypost.Rec
 // decode gives a copy of a record behind buf.
 func decode(raw, buf []byte) (rec waypost.Record, grown []byte, found bool, err error) {
 	at := len(buf)
-	grown = append(buf, raw...)
-	if err := replication.DecodeRecord(grown[at:], &rec); err != nil {
-		return waypost.Record{}, grown, false, err
+	buf = append(buf, raw...)
+	if err := replication.DecodeRecord(buf[at:], &rec); err != nil {
+		return waypost.Record{}, buf, false, err
 	}
-	return rec, grown, true, nil
+	return rec, buf, true, nil
 }
 
 // mayBeNew reports whether the control plane may know a code that the replica does not:
