@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 
 	"waypost/replication"
@@ -56,10 +57,10 @@ func (f *following) run(ctx context.Context) error {
 			return err
 		case h := <-f.holds:
 			stop()
-			<-done
-			next, err := f.build() // a follower runs once
-			if err != nil {
-				return err
+			err := <-done               // it was ended; what else it may say it would say again
+			next, buildErr := f.build() // a follower runs once
+			if buildErr != nil {
+				return errors.Join(err, buildErr)
 			}
 			f.now.Store(next)
 			close(h.stopped)
@@ -72,9 +73,14 @@ func (f *following) hold(ctx context.Context) error {
 	h := held{stopped: make(chan struct{})}
 	select {
 	case f.holds <- h:
-		<-h.stopped
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case <-h.stopped:
 		return nil
 	case <-ctx.Done():
+		f.resume() // once it has stopped
 		return ctx.Err()
 	}
 }
