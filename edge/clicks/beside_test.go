@@ -37,7 +37,6 @@ func TestTwoJournalsBesideEachOtherLoseNothingAndShipEachClickOnce(t *testing.T)
 		recording.Go(func() { record(t, j, "meanwhile", 500) })
 	}
 	recording.Wait()
-	require.NoError(t, next.Adopt()) // finds nothing but what is there already
 	require.NoError(t, old.Close())
 	require.NoError(t, next.Adopt())
 	record(t, next, "after", 7)
@@ -55,7 +54,10 @@ func TestWhatAKilledPredecessorRecordedIsTakenOverOnce(t *testing.T) {
 	record(t, next, "next", 2)
 	record(t, killed, "killed", 1) // and is heard of no more
 	require.NoError(t, next.Adopt())
+	own := files(t, cfg.Dir, "segment-00000002-")
+	require.NotEmpty(t, own)
 	require.NoError(t, next.Adopt(), "a second time there is nothing new")
+	require.Equal(t, own, files(t, cfg.Dir, "segment-00000002-"), "its own files are not taken over")
 	shipAll(t, next, cp)
 	require.Equal(t, map[string]uint64{"1/killed": 21, "1/next": 2}, cp.clicks)
 }
