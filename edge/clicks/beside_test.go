@@ -53,9 +53,9 @@ func TestWhatAKilledPredecessorRecordedIsTakenOverOnce(t *testing.T) {
 	next := beside(t, killed, cfg)
 	record(t, next, "next", 2)
 	record(t, killed, "killed", 1) // and is heard of no more
-	require.NoError(t, next.Adopt())
 	own := files(t, cfg.Dir, "segment-00000002-")
 	require.NotEmpty(t, own)
+	require.NoError(t, next.Adopt())
 	require.NoError(t, next.Adopt(), "a second time there is nothing new")
 	require.Equal(t, own, files(t, cfg.Dir, "segment-00000002-"), "its own files are not taken over")
 	shipAll(t, next, cp)
