@@ -57,7 +57,7 @@ func TestWhatAKilledPredecessorRecordedIsTakenOverOnce(t *testing.T) {
 	require.NotEmpty(t, own)
 	require.NoError(t, next.Adopt())
 	require.NoError(t, next.Adopt(), "a second time there is nothing new")
-	require.Equal(t, own, files(t, cfg.Dir, "segment-00000002-"), "its own files are not taken over")
+	require.Subset(t, files(t, cfg.Dir, "segment-00000002-"), own, "its own files are not taken over")
 	shipAll(t, next, cp)
 	require.Equal(t, map[string]uint64{"1/killed": 21, "1/next": 2}, cp.clicks)
 }
