@@ -25,7 +25,7 @@ type layer struct {
 
 // layers is the table of DESIGN.md: imports point down it.
 var layers = []layer{
-	{path: "cmd", mayUse: []string{"controlplane/httpapi", "controlplane/postgres", "controlplane/postgres/pgserver", "controlplane/target", "controlplane", "edge", "edge/replica", "edge/lookup", "edge/clicks", "edge/gossip", "edge/proxy", "edge/certs", "replication", "keyrange", "migrations", ""}},
+	{path: "cmd", mayUse: []string{"controlplane/httpapi", "controlplane/postgres", "controlplane/postgres/pgserver", "controlplane/target", "controlplane", "edge", "edge/replica", "edge/lookup", "edge/clicks", "edge/gossip", "edge/proxy", "edge/certs", "edge/handover", "edge/upstream", "replication", "keyrange", "migrations", ""}},
 	{path: "bench", mayUse: []string{"cmd", "edge", "edge/replica", "edge/lookup", "edge/clicks", "replication", "keyrange", ""}},
 	{path: "controlplane/httpapi", mayUse: []string{"controlplane", ""}},
 	{path: "controlplane/postgres", mayUse: []string{"controlplane", "replication", "keyrange", "migrations", ""}},
@@ -39,6 +39,8 @@ var layers = []layer{
 	{path: "edge/gossip", mayUse: []string{""}},
 	{path: "edge/proxy", stdOnly: true},
 	{path: "edge/certs"},
+	{path: "edge/handover"},
+	{path: "edge/upstream", mayUse: []string{"replication", "keyrange", ""}},
 	{path: "replication", mayUse: []string{"keyrange", ""}},
 	{path: "keyrange", mayUse: []string{""}, stdOnly: true},
 	{path: "migrations"},
@@ -72,6 +74,8 @@ func TestForbiddenImportsAreFound(t *testing.T) {
 		{"edge/replica", "waypost/edge", false},
 		{"edge", "waypost/edge/replica", true},
 		{"edge/replica", "waypost/edge/lookup", true},
+		{"edge/handover", "waypost/edge/replica", false},
+		{"edge/upstream", "waypost/edge/replica", false},
 		{"edge/lookup", "waypost/replication", false},
 		{"edge", "waypost/edge/certs", false},
 		{"controlplane", "waypost/edge", false},

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -24,7 +26,8 @@ edge for each region, as processes of their own. One that dies is started again.
 
 Everything is kept in the data directory and goes on from there at the next start.
 While the system is ready, dev.json in that directory says where everything is.
-Requests without an API key act as the default workspace.`,
+Requests without an API key act as the default workspace. SIGHUP renews the edges from
+the program as it is on the disk by then, without losing a request.`,
 		Example: `  waypost dev
   waypost dev --data-dir /tmp/waypost --control-addr 127.0.0.1:9000
   waypost dev --edges us-east-1=127.0.0.1:8081,eu-west-1=127.0.0.1:8082,ap-south-1=127.0.0.1:8083
@@ -42,8 +45,12 @@ func (p *program) runDev(ctx context.Context, cfg config.Config) error {
 	if cfg.Log.Format == "auto" {
 		cfg.Log.Format = "text" // of the children, whose output people read here
 	}
+	renew := make(chan os.Signal, 1)
+	signal.Notify(renew, syscall.SIGHUP)
+	defer signal.Stop(renew)
 	return dev.Run(ctx, dev.Config{
 		Settings:   cfg,
+		Renew:      renew,
 		Executable: executable,
 		Environ:    p.environ,
 		Stdout:     p.stdout,

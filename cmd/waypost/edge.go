@@ -23,6 +23,7 @@ import (
 	"waypost/edge/gossip"
 	"waypost/edge/handover"
 	"waypost/edge/report"
+	"waypost/edge/upstream"
 	"waypost/replication"
 )
 
@@ -110,7 +111,8 @@ type edgeNode struct {
 	cfg       config.Edge
 	log       *slog.Logger
 	store     *edgeStore
-	links     edge.Links // the store, and perhaps the control plane behind it
+	links     edge.Links      // the store, and perhaps the control plane behind it
+	upstream  *upstream.Links // nil: the control plane is not asked
 	clicks    *edgeClicks
 	gossip    config.Gossip
 	boot      waypost.BootID

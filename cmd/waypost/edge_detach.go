@@ -116,7 +116,7 @@ func (s *edgeStore) attach(ctx context.Context) {
 }
 
 func (s *edgeStore) tryAttach(ctx context.Context) error {
-	cfg := replica.Config{Dir: s.dir.Path("replica"), LookupBytes: s.lookup, Logger: s.log, Registerer: s.meters}
+	cfg := s.replicaConfig(s.dir)
 	var why error
 	if old := s.frozen.Load(); old != nil && old.Detached() {
 		if why = old.Attach(ctx); why == nil {

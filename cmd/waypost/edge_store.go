@@ -82,7 +82,7 @@ func (s *edgeStore) open() error {
 	if err := s.nameNode(dir.Path("node")); err != nil {
 		return errors.Join(err, dir.Close())
 	}
-	db, err := replica.Open(replica.Config{Dir: dir.Path("replica"), LookupBytes: s.lookup, Logger: s.log, Registerer: s.meters})
+	db, err := replica.Open(s.replicaConfig(dir))
 	if err != nil {
 		return errors.Join(fmt.Errorf("open the replica in %s: %w", s.root, err), dir.Close())
 	}
@@ -91,6 +91,10 @@ func (s *edgeStore) open() error {
 	s.db.Store(db)
 	close(s.opened)
 	return nil
+}
+
+func (s *edgeStore) replicaConfig(dir *datadir.Dir) replica.Config {
+	return replica.Config{Dir: dir.Path("replica"), LookupBytes: s.lookup, Logger: s.log, Registerer: s.meters}
 }
 
 // nameNode keeps the name in the directory, and takes it from there when none is

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -140,11 +141,15 @@ type incumbent struct{ *edgeNode }
 
 // Release implements [handover.Incumbent].
 func (e *incumbent) Release(ctx context.Context) ([]handover.File, error) {
+	if err := e.settle(ctx); err != nil {
+		return nil, err
+	}
 	if err := e.following.hold(ctx); err != nil {
+		e.follow()
 		return nil, err
 	}
 	if err := e.store.detach(ctx); err != nil {
-		e.following.resume()
+		e.follow()
 		return nil, err
 	}
 	files := []handover.File{{Name: lockFile, Conn: e.store.dir.Lock()}}
@@ -160,19 +165,45 @@ func (e *incumbent) Release(ctx context.Context) ([]handover.File, error) {
 	return files, nil
 }
 
+// settle lets the replica come to what the control plane has answered for it, if it
+// does so soon: the successor has only the replica.
+func (e *incumbent) settle(ctx context.Context) error {
+	if e.upstream == nil {
+		return nil
+	}
+	soon, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if err := e.upstream.Suspend(soon); err != nil {
+		e.log.Warn("the stream is behind what the control plane has answered: links just created may be unknown for a moment", "error", err)
+	}
+	if err := ctx.Err(); err != nil {
+		e.upstream.Resume()
+		return err
+	}
+	return nil
+}
+
+// follow goes on as before.
+func (e *incumbent) follow() {
+	e.following.resume()
+	if e.upstream != nil {
+		e.upstream.Resume()
+	}
+}
+
 // Resume implements [handover.Incumbent].
 func (e *incumbent) Resume(ctx context.Context, _ error) {
 	e.store.attach(ctx)
 	e.clicks.adopt()
-	e.following.resume()
+	e.follow()
 }
 
 // Spawn implements [handover.Incumbent].
 func (e *incumbent) Spawn() (*handover.Spawned, error) {
 	// A process that dies with its parent is supervised by that one. A successor would
 	// be the child of this process, which is about to end.
-	if kept, err := diesWithParent(); err != nil || kept {
-		return nil, errors.Join(err, errors.New("it is kept by another process, such as `waypost dev`: send that one SIGHUP"))
+	if diesWithParent {
+		return nil, errors.New("it is kept by another process, such as `waypost dev`: send that one SIGHUP")
 	}
 	cmd, err := successorCommand(os.Args)
 	if err != nil {
@@ -186,14 +217,13 @@ func (e *incumbent) Spawn() (*handover.Spawned, error) {
 	return &handover.Spawned{PID: cmd.Process.Pid, Done: done, Kill: cmd.Process.Kill}, nil
 }
 
-func diesWithParent() (bool, error) {
+// diesWithParent says whether the kernel ends this process when its parent ends. Only the
+// first thread knows, which nothing but the initialisation is sure to run on.
+var diesWithParent = func() bool {
 	var sig int32
 	_, _, errno := unix.Syscall(unix.SYS_PRCTL, unix.PR_GET_PDEATHSIG, uintptr(unsafe.Pointer(&sig)), 0)
-	if errno != 0 {
-		return false, os.NewSyscallError("prctl", errno)
-	}
-	return sig != 0, nil
-}
+	return errno == 0 && sig != 0
+}()
 
 // successorCommand runs this program again, as it is on the disk now, to take this
 // process's place.

@@ -38,6 +38,6 @@ func (e *edgeNode) askUpstream() func(keyrange.Space) {
 		Fresh:  func() bool { return e.freshness.age() < freshEnough },
 		Logger: e.log, Metrics: e.registry,
 	})
-	e.links = links
+	e.links, e.upstream = links, links
 	return links.KeySpace
 }

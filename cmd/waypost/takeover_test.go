@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -193,22 +194,17 @@ func (c *crowd) end(t *testing.T) {
 // requireCounted waits until PostgreSQL has counted what the crowd saw, and no more.
 func (e *soloEdge) requireCounted(answered map[string]int64) {
 	e.t.Helper()
-	counts := func() (all int64, wrong string) {
+	counts := func() (wrong string) {
 		for code, want := range answered {
 			l, err := e.api.Get(e.t.Context(), code)
 			require.NoError(e.t, err)
-			all += l.ClickCount
 			if l.ClickCount != want {
 				wrong = fmt.Sprintf("%s: counted %d, answered %d", code, l.ClickCount, want)
 			}
 		}
-		return all, wrong
+		return wrong
 	}
-	wrong := "never asked"
-	for end := time.Now().Add(20 * time.Second); wrong != "" && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		_, wrong = counts()
-	}
-	require.Empty(e.t, wrong)
+	eventually(e.t, 20*time.Second, "counted", func() bool { return counts() == "" })
 	// Nothing is left that could still be counted.
 	devtest.StopProcess(e.t, e.status.PID)
 	left, err := filepath.Glob(filepath.Join(e.dir, "clicks", "*.*"))
@@ -216,17 +212,64 @@ func (e *soloEdge) requireCounted(answered map[string]int64) {
 	for _, file := range left {
 		require.True(e.t, strings.HasSuffix(file, ".shipped"), "%s is left", file)
 	}
-	_, wrong = counts()
-	require.Empty(e.t, wrong)
+	require.Empty(e.t, counts())
+}
+
+// serviceManager listens where a service manager does, and keeps what it is told.
+type serviceManager struct {
+	mu   sync.Mutex
+	said []string
+}
+
+func startManager(t *testing.T) (m *serviceManager, variable string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "notify")
+	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	require.NoError(t, err)
+	m = &serviceManager{}
+	var work sync.WaitGroup
+	work.Go(func() {
+		text, rights := make([]byte, 256), make([]byte, unix.CmsgSpace(4))
+		for {
+			n, oob, _, _, err := c.ReadMsgUnix(text, rights)
+			if err != nil {
+				return
+			}
+			m.mu.Lock()
+			m.said = append(m.said, strings.TrimSpace(string(text[:n])))
+			m.mu.Unlock()
+			if controls, err := unix.ParseSocketControlMessage(rights[:oob]); err == nil && len(controls) == 1 {
+				fds, _ := unix.ParseUnixRights(&controls[0])
+				_ = unix.Close(fds[0]) // everything before was read
+			}
+		}
+	})
+	t.Cleanup(func() { _ = c.Close(); work.Wait() })
+	return m, "NOTIFY_SOCKET=" + path
+}
+
+// mainProcesses are those that the manager was told of, in order.
+func (m *serviceManager) mainProcesses() (pids []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, text := range m.said {
+		if pid, ok := strings.CutPrefix(text, "MAINPID="); ok {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
 }
 
 func TestThreeRestartsUnderLoadLoseNoRequestAndNoClick(t *testing.T) {
-	e := startSolo(t)
+	manager, socket := startManager(t)
+	e := startSolo(t, socket)
+	var served []string
 	codes := e.create(20)
 	c := startCrowd(t, e.status.Addr, codes)
 	c.more(t, 500)
 	for range 2 {
 		e.takeOver()
+		served = append(served, strconv.Itoa(e.status.PID))
 		c.more(t, 500)
 	}
 	// The third is asked for, and made by the edge itself.
@@ -237,6 +280,7 @@ func TestThreeRestartsUnderLoadLoseNoRequestAndNoClick(t *testing.T) {
 	require.Contains(t, r.Stdout, strconv.Itoa(e.status.PID))
 	require.Zero(t, e.now.Exited())
 	e.now = nil
+	require.Equal(t, append(served, strconv.Itoa(e.status.PID)), manager.mainProcesses())
 	c.more(t, 500)
 
 	// The last process follows, and what is deleted stays so.
@@ -335,6 +379,101 @@ func TestASuccessorGoesOnWhenItsPredecessorIsKilled(t *testing.T) {
 	}
 	e.create(1)
 	require.NoDirExists(t, filepath.Join(e.dir, "frozen"))
+}
+
+func TestDevRenewsItsEdgesWithoutLosingARequest(t *testing.T) {
+	s := startClicked(t)
+	var addrs []string
+	before := s.State()
+	for _, e := range before.Edges {
+		addrs = append(addrs, strings.TrimPrefix(e.URL, "http://"))
+	}
+	crowds := []*crowd{startCrowd(t, addrs[0], s.codes[:50]), startCrowd(t, addrs[1], s.codes[:50])}
+	r := devtest.Run(t, []string{"WAYPOST_EDGE_DATA_DIR=" + filepath.Join(s.DataDir(), "edges", before.Edges[0].Region)}, "edge", "restart")
+	require.Equal(t, 1, r.Code)
+	require.Contains(t, r.Stderr, "it is kept by another process, such as `waypost dev`: send that one SIGHUP")
+	s.Renew()
+	s.Await("renewed", func(st devtest.State) bool {
+		return st.Edges[0].PID != before.Edges[0].PID && st.Edges[1].PID != before.Edges[1].PID
+	})
+	want := make(map[string]int64)
+	for _, c := range crowds {
+		c.more(t, 500)
+		c.end(t)
+		for code, n := range c.answered {
+			want[code] += n
+		}
+	}
+	for i, e := range s.State().Edges {
+		require.Equal(t, before.Edges[i].URL, e.URL)
+		require.Equal(t, before.Edges[i].Node, e.Node)
+	}
+	// The edges that were replaced count last, when they have ended.
+	var counted map[string]int64
+	eventually(t, 20*time.Second, "counted", func() bool {
+		counted = make(map[string]int64)
+		for _, l := range s.links() {
+			if l.ClickCount > 0 {
+				counted[l.ShortCode] = l.ClickCount
+			}
+		}
+		return sum(counted) >= sum(want)
+	})
+	require.Equal(t, want, counted)
+	s.Stop()
+}
+
+// TestWhateverIsKilledInATakeoverTheEdgeServesOnAndCountsClicksOnce kills one of the two
+// processes, at a moment that nobody has chosen.
+func TestWhateverIsKilledInATakeoverTheEdgeServesOnAndCountsClicksOnce(t *testing.T) {
+	e := startSolo(t)
+	codes := e.create(10)
+	c := &tally{received: make(map[string]int64), cut: make(map[string]int64)}
+	var addr atomic.Pointer[[]string]
+	addr.Store(&[]string{e.status.Addr})
+	ctx, cancel := context.WithCancel(t.Context())
+	wait := c.click(ctx, t, codes, func() []string { return *addr.Load() })
+	defer func() { cancel(); wait() }()
+	for round := range 6 {
+		old := e.now
+		next := devtest.Spawn(t, e.env, "edge", "--takeover")
+		timer := time.NewTimer(time.Duration(40+rand.IntN(300)) * time.Millisecond)
+		<-timer.C
+		victim := []*devtest.Process{old, next}[round%2]
+		devtest.KillProcess(t, victim.PID())
+		survivor := []*devtest.Process{next, old}[round%2]
+		status := node.Status{}
+		eventually(t, 20*time.Second, "decided", func() bool {
+			status, _ = node.ReadStatus(filepath.Join(filepath.Dir(e.dir), "status"))
+			return status.PID == survivor.PID() || survivor.Ended()
+		})
+		if survivor.Ended() { // it had given way already
+			require.Zero(t, survivor.Exited(), "round %d: %s", round, survivor.Output())
+			survivor = devtest.Spawn(t, e.env, "edge", "--takeover")
+		}
+		e.now = survivor
+		e.await(func(s node.Status) bool { return s.PID == survivor.PID() })
+		addr.Store(&[]string{e.status.Addr})
+		eventually(t, 20*time.Second, "redirected", func() bool { return e.head(codes[0]) == http.StatusFound })
+		e.create(1) // it follows
+	}
+	cancel()
+	wait()
+	last := devtest.Spawn(t, e.env, "edge", "--takeover") // takes over what the killed ones left
+	e.await(func(s node.Status) bool { return s.PID == last.PID() })
+	require.Zero(t, e.now.Exited())
+	eventually(t, 20*time.Second, "counted", func() bool {
+		for _, code := range codes {
+			l, err := e.api.Get(t.Context(), code)
+			require.NoError(t, err)
+			require.LessOrEqual(t, l.ClickCount, c.received[code]+c.cut[code], "clicks of %s are counted twice", code)
+			if l.ClickCount < c.received[code] {
+				return false
+			}
+		}
+		return true
+	})
+	require.Less(t, sum(c.cut), sum(c.received)/5, "few enough that the bounds tell something")
 }
 
 func TestASecondEdgeIsToldHowToTakeOverAndOneThatFindsNobodyStarts(t *testing.T) {

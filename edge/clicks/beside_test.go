@@ -37,7 +37,6 @@ func TestTwoJournalsBesideEachOtherLoseNothingAndShipEachClickOnce(t *testing.T)
 		recording.Go(func() { record(t, j, "meanwhile", 500) })
 	}
 	recording.Wait()
-	require.NoError(t, next.Adopt()) // finds nothing but what is there already
 	require.NoError(t, old.Close())
 	require.NoError(t, next.Adopt())
 	record(t, next, "after", 7)
@@ -54,8 +53,11 @@ func TestWhatAKilledPredecessorRecordedIsTakenOverOnce(t *testing.T) {
 	next := beside(t, killed, cfg)
 	record(t, next, "next", 2)
 	record(t, killed, "killed", 1) // and is heard of no more
+	own := files(t, cfg.Dir, "segment-00000002-")
+	require.NotEmpty(t, own)
 	require.NoError(t, next.Adopt())
 	require.NoError(t, next.Adopt(), "a second time there is nothing new")
+	require.Subset(t, files(t, cfg.Dir, "segment-00000002-"), own, "its own files are not taken over")
 	shipAll(t, next, cp)
 	require.Equal(t, map[string]uint64{"1/killed": 21, "1/next": 2}, cp.clicks)
 }

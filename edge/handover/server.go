@@ -78,15 +78,13 @@ func Serve(ctx context.Context, cfg Config) (*Departure, error) {
 	s := &server{cfg: cfg, busy: make(chan struct{}, 1), talks: make(chan struct{}, maxTalks), departed: make(chan struct{})}
 	talking, hangUp := context.WithCancel(ctx)
 	defer hangUp()
-	failed := make(chan error, 1)
-	s.work.Go(func() { failed <- s.accept(talking, ln) })
+	s.work.Go(func() { s.accept(talking, ln) })
 	select {
 	case <-ctx.Done():
 	case <-s.departed:
-	case err = <-failed:
 	}
 	hangUp()
-	err = errors.Join(err, ln.Close())
+	err = ln.Close()
 	s.work.Wait()
 	return s.departure, err
 }
@@ -104,17 +102,14 @@ type server struct {
 	departed  chan struct{} // closed when a successor serves
 }
 
-func (s *server) accept(ctx context.Context, ln *net.UnixListener) error {
+func (s *server) accept(ctx context.Context, ln *net.UnixListener) {
 	for {
 		c, err := ln.AcceptUnix()
 		if ctx.Err() != nil {
 			if err == nil {
 				_ = c.Close() // it will find out who serves
 			}
-			return nil
-		}
-		if errors.Is(err, net.ErrClosed) {
-			return nil
+			return
 		}
 		if err != nil {
 			// For want of descriptors, for example.
@@ -123,7 +118,7 @@ func (s *server) accept(ctx context.Context, ln *net.UnixListener) error {
 			case <-time.After(time.Second):
 				continue
 			case <-ctx.Done():
-				return nil
+				return
 			}
 		}
 		s.talks <- struct{}{}

@@ -109,6 +109,9 @@ func (c conn) identify() (peer, error) {
 		return peer{}, errors.New("the process at the other end of the socket is not visible from here")
 	}
 	fd, err := unix.PidfdOpen(int(cred.Pid), 0)
+	if errors.Is(err, unix.ESRCH) {
+		return peer{}, fmt.Errorf("process %d has ended: %w", cred.Pid, errNobody)
+	}
 	if err != nil {
 		return peer{}, os.NewSyscallError("pidfd_open", err)
 	}

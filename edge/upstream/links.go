@@ -21,6 +21,9 @@ type Links struct {
 	space atomic.Pointer[keyrange.Space] // nil: not known yet
 	held  atomic.Pointer[holding]        // nil: no answer is ahead of the replica
 	quiet atomic.Int64                   // Unix nanoseconds until which nothing is asked
+
+	suspended atomic.Bool
+
 	count [stripes]counters
 
 	mu      sync.Mutex // of what follows; taken only to ask
@@ -103,11 +106,11 @@ func (l *Links) Link(domain waypost.DomainID, code, buf []byte) (rec waypost.Rec
 // decode gives a copy of a record behind buf.
 func decode(raw, buf []byte) (rec waypost.Record, grown []byte, found bool, err error) {
 	at := len(buf)
-	grown = append(buf, raw...)
-	if err := replication.DecodeRecord(grown[at:], &rec); err != nil {
-		return waypost.Record{}, grown, false, err
+	buf = append(buf, raw...)
+	if err := replication.DecodeRecord(buf[at:], &rec); err != nil {
+		return waypost.Record{}, buf, false, err
 	}
-	return rec, grown, true, nil
+	return rec, buf, true, nil
 }
 
 // mayBeNew reports whether the control plane may know a code that the replica does not:
@@ -115,7 +118,7 @@ func decode(raw, buf []byte) (rec waypost.Record, grown []byte, found bool, err 
 func (l *Links) mayBeNew(domain waypost.DomainID, code []byte) (k key, ok bool) {
 	c := &l.count[code[len(code)-1]%stripes]
 	space := l.space.Load()
-	if space == nil || !l.cfg.Fresh() {
+	if space == nil || l.suspended.Load() || !l.cfg.Fresh() {
 		c.skipped[stale].Add(1)
 		return k, false
 	}
@@ -191,6 +194,8 @@ func (l *Links) board(k key) (f *flight, lead bool, why skip) {
 		return f, false, 0
 	}
 	switch {
+	case l.suspended.Load():
+		return nil, false, stale
 	case l.unknown.has(k, now):
 		return nil, false, remembered
 	case len(l.flights) >= l.cfg.AtOnce, l.heldCount() >= l.cfg.Hold, !l.rate.AllowN(now, 1):

@@ -254,6 +254,30 @@ func TestAControlPlaneThatIsAwayIsAskedLessAndLess(t *testing.T) {
 	require.EqualValues(t, 18, w.asked.Load(), "it is back")
 }
 
+func TestWhoeverSuspendsGoesOnFromAReplicaThatHasEverything(t *testing.T) {
+	w, l := newWorld(t, nil)
+	w.put("0Anew00", waypost.Live, "https://example.com/new")
+	require.Equal(t, "https://example.com/new", see(t, l, "0Anew00"))
+	suspended := make(chan error, 1)
+	go func() { suspended <- l.Suspend(t.Context()) }()
+	w.put("0Anewer", waypost.Live, "https://example.com/newer")
+	require.Eventually(t, func() bool { return see(t, l, "0Anewer") == "unknown" }, 10*time.Second, time.Millisecond, "nothing more is asked")
+	select {
+	case <-suspended:
+		require.Fail(t, "the replica has not come that far")
+	default:
+	}
+	w.follow(1)
+	require.NoError(t, <-suspended)
+	l.Resume()
+	w.now.Add(int64(time.Minute))
+	require.Equal(t, "https://example.com/newer", see(t, l, "0Anewer"))
+
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, l.Suspend(ended), context.Canceled)
+}
+
 func TestAnAnswerOfAnotherHistoryIsNoAnswer(t *testing.T) {
 	w, l := newWorld(t, nil)
 	w.put("0Anew00", waypost.Live, "https://example.com/new")

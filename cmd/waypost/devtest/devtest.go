@@ -217,6 +217,14 @@ func (s *System) Stop() {
 	}
 }
 
+// Renew sends the system SIGHUP.
+func (s *System) Renew() {
+	s.t.Helper()
+	if err := s.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
 // Kill sends SIGKILL to every process of dev.json, all at once, and waits for
 // their ends. A system that has ended already is left alone.
 func (s *System) Kill() {

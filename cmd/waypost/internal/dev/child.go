@@ -87,7 +87,7 @@ func (s *system) startEdge(i int, e edge) func(context.Context) (process, error)
 		c.ShutdownTimeout = min(c.ShutdownTimeout, stopEdges/2)
 		c.StatusFile = s.dir.Path("edge-" + string(e.Region) + ".status")
 		settings.Gossip = s.gossip(1 + i)
-		return s.startChild(ctx, "edge "+string(e.Region), settings.Environ("edge", "gossip", "log"), c.StatusFile, "edge", "--region", c.Region)
+		return s.startChild(ctx, "edge "+string(e.Region), settings.Environ("edge", "gossip", "log"), c.StatusFile, "edge", "--takeover", "--region", c.Region)
 	}
 }
 

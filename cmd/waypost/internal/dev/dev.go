@@ -38,6 +38,10 @@ type Config struct {
 	Stderr io.Writer // gets the log of every process, with its name in front
 	Color  bool      // of the names
 
+	// Renew, when something comes, renews the edges from the program as it is on the
+	// disk then, without losing a request.
+	Renew <-chan os.Signal
+
 	// Database brings the database at url up to the schema and lets key act in the
 	// default workspace.
 	Database func(ctx context.Context, url, key string) error
@@ -170,8 +174,15 @@ func (s *system) serve(ctx context.Context, edges []*keeper) error {
 	}
 	s.log.Info("ready", "state", s.state.path)
 	_, err = io.WriteString(s.cfg.Stdout, s.nextSteps())
-	if err == nil {
-		<-ctx.Done()
+	for err == nil && ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-s.cfg.Renew:
+			s.log.Info("renewing the edges")
+			for _, k := range edges {
+				k.renew()
+			}
+		}
 	}
 	s.log.Info("stopping")
 	return errors.Join(err, s.state.remove())
