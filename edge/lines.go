@@ -105,24 +105,33 @@ func (g *lineGuard) fault(b []byte) int {
 // name passes over the bytes of a name and the colon behind it. When it stops at
 // the fault it is false.
 func (g *lineGuard) name(b []byte) (n int, ok bool) {
-	coded := g.coded
-	for i, c := range b {
-		c = tokenBytes[c]
-		if c == 0 {
-			if b[i] != ':' || coded == uint8(len(transferEncoding)) {
-				return i, false
-			}
-			g.state = inValue
-			return i + 1, true
-		}
-		if int(coded) < len(transferEncoding) && transferEncoding[coded] == c {
-			coded++
+	for n < len(b) && tokenBytes[b[n]] != 0 {
+		n++
+	}
+	if g.coded != 0 || n == len(b) {
+		g.follow(b[:n]) // one of the few names that a read has cut
+	} else if n == len(transferEncoding) && bytes.EqualFold(b[:n], []byte(transferEncoding)) {
+		return n, false
+	}
+	if n == len(b) {
+		return n, true
+	}
+	if b[n] != ':' || g.coded == uint8(len(transferEncoding)) {
+		return n, false
+	}
+	g.state = inValue
+	return n + 1, true
+}
+
+// follow compares one more piece of a name.
+func (g *lineGuard) follow(piece []byte) {
+	for _, c := range piece {
+		if int(g.coded) < len(transferEncoding) && transferEncoding[g.coded] == tokenBytes[c] {
+			g.coded++
 		} else {
-			coded = anotherName
+			g.coded = anotherName
 		}
 	}
-	g.coded = coded
-	return len(b), true
 }
 
 func isBlank(c byte) bool { return c == ' ' || c == '\t' }
