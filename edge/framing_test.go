@@ -88,6 +88,8 @@ func TestARequestThatBreaksTheProtocolIsAnsweredOnceAndTheConnectionEnds(t *test
 		"DELETE":                               {"DELETE /found302 HTTP/1.1\r\nHost: a\r\n\r\n", 405},
 		"OPTIONS of everything":                {"OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", 405},
 		"a body that waits for 100 Continue":   {"GET /found302 HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n", 413},
+		"100 Continue for no body":             {"GET /found302 HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n\r\n", 400},
+		"100 Continue for an empty body":       {"GET /found302 HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nExpect: 100-Continue\r\n\r\n", 400},
 		"a target of 8,193 bytes":              {"GET /" + strings.Repeat("a", 8192) + " HTTP/1.1\r\nHost: a\r\n\r\n", 414},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -61,3 +61,10 @@ func (s *Server) refuseBroken(ctx *fasthttp.RequestCtx, err error) {
 	}
 	s.refuse(ctx, visitorOf(ctx), status)
 }
+
+// refuseExpectation answers who waits for 100 Continue before he sends a body that
+// no request here has: an answer before the answer is what proxies lose count by.
+func (s *Server) refuseExpectation(ctx *fasthttp.RequestCtx) int {
+	s.refuse(ctx, visitorOf(ctx), fasthttp.StatusBadRequest)
+	return fasthttp.StatusBadRequest
+}

@@ -40,6 +40,7 @@ func FuzzOnlyWellFormedRequestsAreServed(f *testing.F) {
 		"GET /found302 HTTP/1.1\r\n" + host + "Content-Length: 0\r\n\r\n" + goodRequest,
 		"GET /found302 HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + goodRequest,
 		"GET /found302 HTTP/1.1\nHost: a\n\n", "GET /found302 HTTP/1.1\r\nHost: a\r\n X: y\r\n\r\n", "\r\n" + goodRequest,
+		"GET /found302 HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n\r\n" + goodRequest,
 		"GET http://wayp.example/found302 HTTP/1.0\r\n\r\n", "GET /found302 HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
 		"GET /found302 HTTP/1.1\r\nHost: a\r\nX: \x00\r\n\r\n", "GET /found302 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" + goodRequest,
 	} {
