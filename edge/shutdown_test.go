@@ -212,7 +212,7 @@ func TestShutdownEndsConnectionsThatWaitAtOnce(t *testing.T) {
 	}
 	begin := time.Now()
 	require.NoError(t, s.Shutdown(t.Context()))
-	require.Less(t, time.Since(begin), 2*time.Second)
+	require.Less(t, time.Since(begin), 10*time.Second, "not for as long as they may wait")
 	require.NoError(t, <-served)
 	require.NoError(t, <-served)
 	requireEnd(t, answered)
