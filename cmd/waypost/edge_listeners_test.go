@@ -197,6 +197,31 @@ func TestAnEdgeGetsCertificatesForTheDomainsOfItsReplicaOnly(t *testing.T) {
 	require.EqualValues(t, 1, authority.Orders.Load())
 }
 
+func TestAVisitorWhoWaitsForACertificateDoesNotHoldUpAStop(t *testing.T) {
+	in := install(t, nil)
+	authority := acmetest.Start(t)
+	authority.Hold(t)
+	e := startEdge(t, in, func(c *config.Config) {
+		c.TLS = config.TLS{Addr: []string{"127.0.0.1:0"}, ACMEDirectory: authority.Directory, CAFile: authority.CAFile}
+		c.Edge.ShutdownTimeout = time.Minute
+	})
+	at, err := net.ResolveTCPAddr("tcp", e.TLS[0])
+	require.NoError(t, err)
+	authority.AskAt(t, at)
+	failed := make(chan error, 1)
+	go func() {
+		_, err := tls.Dial("tcp", e.TLS[0], &tls.Config{ServerName: "go.example.com", InsecureSkipVerify: true})
+		failed <- err
+	}()
+	require.Eventually(t, func() bool { return authority.Orders.Load() == 1 }, 20*time.Second, time.Millisecond)
+	begin := time.Now()
+	e.stop()
+	require.NoError(t, <-e.done)
+	e.done = nil
+	require.Less(t, time.Since(begin), 20*time.Second)
+	require.Error(t, <-failed)
+}
+
 func TestAnEdgeThatCannotOpenAListenerSaysWhichAndLeavesNothingOpen(t *testing.T) {
 	busy, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

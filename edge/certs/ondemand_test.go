@@ -37,7 +37,7 @@ func TestAKnownDomainGetsACertificateWhenItsFirstVisitorsCome(t *testing.T) {
 	cfg.Metrics = registry
 	var log logBuffer
 	cfg.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	serve(t, ln, cfg)
+	c := serve(t, ln, cfg)
 
 	var visitors sync.WaitGroup
 	for range 5 {
@@ -80,6 +80,11 @@ func TestAKnownDomainGetsACertificateWhenItsFirstVisitorsCome(t *testing.T) {
 		_, err := visit(t, again, known, roots)
 		require.NoError(t, err)
 		require.EqualValues(t, 1, a.Orders.Load())
+	})
+	t.Run("it still serves when nothing more is asked for", func(t *testing.T) {
+		require.NoError(t, c.Close())
+		_, err := visit(t, ln, known, roots)
+		require.NoError(t, err)
 	})
 	require.Contains(t, log.String(), "certificate obtained successfully")
 	require.NotContains(t, log.String(), "remote", "no visitor's address is logged")
@@ -128,6 +133,9 @@ func TestCloseGivesUpWhatIsAskedFor(t *testing.T) {
 	require.NoError(t, c.Close())
 	require.Error(t, <-failed)
 	require.NoError(t, c.Close(), "again does no harm")
+	_, err := visit(t, ln, known, roots)
+	require.Error(t, err, "nothing new is asked for")
+	require.EqualValues(t, 1, a.Orders.Load())
 }
 
 func TestWhatAnAuthorityNeedsIsChecked(t *testing.T) {
