@@ -58,27 +58,28 @@ type Control struct {
 
 // Edge is a redirect server with its replica.
 type Edge struct {
-	Addr                     string        `yaml:"addr" help:"address of the redirects, HOST:PORT; [::]:PORT takes IPv4 and IPv6"`
-	Listen                   []string      `yaml:"listen" help:"more addresses of the redirects, HOST:PORT"`
-	AdminAddr                string        `yaml:"admin_addr" help:"address of /livez, /readyz, /metrics and /debug/pprof, HOST:PORT; never public"`
-	Region                   string        `yaml:"region" help:"region that this edge stands in"`
-	Node                     string        `yaml:"node" help:"name of this edge; default: the region and random letters, kept in the data directory"`
-	ControlURL               string        `yaml:"control_url" help:"control plane to follow, such as http://10.0.0.1:8080"`
-	Token                    Secret        `yaml:"token" flag:"-" help:"bearer token, the control plane's edge_token"`
-	TokenFile                string        `yaml:"token_file" help:"file that holds the token"`
-	DataDir                  string        `yaml:"data_dir" help:"directory of the replica and of the clicks that are not counted yet; belongs to this edge alone"`
-	StrictHosts              bool          `yaml:"strict_hosts" help:"answer 404 for hosts that are no known domain"`
-	TrustedProxies           []string      `yaml:"trusted_proxies" help:"networks whose X-Forwarded-* headers count, such as 10.0.0.0/8"`
+	Addr            string        `yaml:"addr" help:"address of the redirects, HOST:PORT"`
+	AdminAddr       string        `yaml:"admin_addr" help:"address of /livez, /readyz, /metrics and /debug/pprof, HOST:PORT; never public"`
+	Region          string        `yaml:"region" help:"region that this edge stands in"`
+	Node            string        `yaml:"node" help:"name of this edge; default: the region and random letters, kept in the data directory"`
+	ControlURL      string        `yaml:"control_url" help:"control plane to follow, such as http://10.0.0.1:8080"`
+	Token           Secret        `yaml:"token" flag:"-" help:"bearer token, the control plane's edge_token"`
+	TokenFile       string        `yaml:"token_file" help:"file that holds the token"`
+	DataDir         string        `yaml:"data_dir" help:"directory of the replica and of the clicks that are not counted yet; belongs to this edge alone"`
+	StrictHosts     bool          `yaml:"strict_hosts" help:"answer 404 for hosts that are no known domain"`
+	TrustedProxies  []string      `yaml:"trusted_proxies" help:"networks whose X-Forwarded-* headers count, such as 10.0.0.0/8"`
+	MaxStaleness    time.Duration `yaml:"max_staleness" help:"tell in a header when the replica is older than this; 0: never"`
+	StatusFile      string        `yaml:"status_file" help:"file that tells the process id and addresses once all listeners are open"`
+	ShutdownTimeout time.Duration `yaml:"shutdown_timeout" help:"how long requests under way may take at the end"`
+
+	Listen                   []string      `yaml:"listen" help:"more addresses of the redirects, HOST:PORT; [::]:PORT takes IPv4 and IPv6"`
 	ProxyProtocol            bool          `yaml:"proxy_protocol" help:"connections of trusted proxies begin with a PROXY header, version 1 or 2"`
 	MaxConnections           int           `yaml:"max_connections" help:"connections at a time; more are closed at once"`
 	MaxConnectionsPerAddress int           `yaml:"max_connections_per_address" help:"connections at a time of one IPv4 address or IPv6 /64; trusted proxies are exempt"`
 	ReadTimeout              time.Duration `yaml:"read_timeout" help:"how long a client may take to send a request, or for a TLS handshake"`
 	WriteTimeout             time.Duration `yaml:"write_timeout" help:"how long a client may take to receive an answer"`
 	IdleTimeout              time.Duration `yaml:"idle_timeout" help:"how long a connection may stay open without a request"`
-	MaxStaleness             time.Duration `yaml:"max_staleness" help:"tell in a header when the replica is older than this; 0: never"`
-	StatusFile               string        `yaml:"status_file" help:"file that tells the process id and addresses once all listeners are open"`
-	DrainDelay               time.Duration `yaml:"drain_delay" help:"how long a stopping edge serves on while /readyz says 503, so that load balancers turn away"`
-	ShutdownTimeout          time.Duration `yaml:"shutdown_timeout" help:"how long requests under way may take at the end, after drain_delay"`
+	DrainDelay               time.Duration `yaml:"drain_delay" help:"how long a stopping edge serves on while /readyz says 503, so that load balancers turn away; shutdown_timeout begins after it"`
 }
 
 // TLS is for an edge that visitors reach over TLS without a proxy in between.
