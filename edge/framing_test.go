@@ -62,10 +62,20 @@ func TestARequestThatBreaksTheProtocolIsAnsweredOnceAndTheConnectionEnds(t *test
 		"a fold before the first header":       {"GET /found302 HTTP/1.1\r\n X: y\r\nHost: a\r\n\r\n", 400},
 		"a header without a name":              {"GET /found302 HTTP/1.1\r\nHost: a\r\n: y\r\n\r\n", 400},
 		"a header without a colon":             {"GET /found302 HTTP/1.1\r\nHost: a\r\nX\r\n\r\n", 400},
+		"a name with a space in it":            {"GET /found302 HTTP/1.1\r\nHost: a\r\nX Y: z\r\n\r\n", 400},
+		"a name with a tab in it":              {"GET /found302 HTTP/1.1\r\nHost: a\r\nX\tY: z\r\n\r\n", 400},
+		"a name with a byte above ASCII":       {"GET /found302 HTTP/1.1\r\nHost: a\r\nX\xa0: z\r\n\r\n", 400},
+		"a name in parentheses":                {"GET /found302 HTTP/1.1\r\nHost: a\r\n(X): z\r\n\r\n", 400},
+		"Transfer-Encoding identity":           {"GET /found302 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: identity\r\n\r\n", 400},
+		"an empty Transfer-Encoding":           {"GET /found302 HTTP/1.1\r\nHost: a\r\nTRANSFER-ENCODING:\r\n\r\n", 400},
 		"a name with a control byte":           {"GET /found302 HTTP/1.1\r\nHost: a\r\nX\x01: y\r\n\r\n", 400},
 		"a lone CR that ends the request line": {"GET /found302 HTTP/1.1\rHost: a\r\n\r\n", 400},
 		"a tab in the request line":            {"GET\t/found302\tHTTP/1.1\r\nHost: a\r\n\r\n", 400},
 		"HTTP/0.9":                             {"GET /found302\r\n\r\n", 400},
+		"HTTP/0.0":                             {"GET /found302 HTTP/0.0\r\nHost: a\r\n\r\n", 400},
+		"HTTP/1.2":                             {"GET /found302 HTTP/1.2\r\nHost: a\r\n\r\n", 400},
+		"HTTP/2.0":                             {"GET /found302 HTTP/2.0\r\nHost: a\r\n\r\n", 400},
+		"a version in lower case":              {"GET /found302 http/1.1\r\nHost: a\r\n\r\n", 400},
 		"HTTP/2 without asking":                {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400},
 		"CONNECT":                              {"CONNECT wayp.example:443 HTTP/1.1\r\nHost: wayp.example\r\n\r\n", 405},
 		"TRACE":                                {"TRACE /found302 HTTP/1.1\r\nHost: a\r\n\r\n", 405},
@@ -78,6 +88,8 @@ func TestARequestThatBreaksTheProtocolIsAnsweredOnceAndTheConnectionEnds(t *test
 		"DELETE":                               {"DELETE /found302 HTTP/1.1\r\nHost: a\r\n\r\n", 405},
 		"OPTIONS of everything":                {"OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", 405},
 		"a body that waits for 100 Continue":   {"GET /found302 HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n", 413},
+		"100 Continue for no body":             {"GET /found302 HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n\r\n", 400},
+		"100 Continue for an empty body":       {"GET /found302 HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nExpect: 100-Continue\r\n\r\n", 400},
 		"a target of 8,193 bytes":              {"GET /" + strings.Repeat("a", 8192) + " HTTP/1.1\r\nHost: a\r\n\r\n", 414},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -100,6 +112,9 @@ func TestAnAmbiguousLineIsSeenWhereverReadsAreCut(t *testing.T) {
 		"LF alone in a read":   {"GET /found302 HTTP/1.1\r\nHost: a", "\n", "\r\n\r\n"},
 		"a fold begins a read": {"GET /found302 HTTP/1.1\r\nHost: a\r\nX: y\r\n", " z\r\n\r\n"},
 		"LF ends a read":       {"GET /found302 HTTP/1.1\n", "Host: a\r\n\r\n"},
+		"a coding is cut":      {"GET /found302 HTTP/1.1\r\nHost: a\r\nTransfer-E", "ncoding", ": identity\r\n\r\n"},
+		"a name is cut":        {"GET /found302 HTTP/1.1\r\nHost: a\r\nX", " Y: z\r\n\r\n"},
+		"an end is cut":        {"GET /found302 HTTP/1.1\r\nHost: a\r\n\r", "X: y\r\n\r\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server, client := net.Pipe() // every Write is a Read of its own
@@ -133,6 +148,13 @@ func TestACRLFMayBeCutByAnything(t *testing.T) {
 	require.Equal(t, 302, read(t, bufio.NewReader(conn), false).StatusCode)
 }
 
+func TestNamesThatAreLikeATransferEncodingAreNone(t *testing.T) {
+	_, addr := serve(t, edge.Config{})
+	for _, name := range []string{"Transfer-Encodin", "Transfer-Encodings", "X-Transfer-Encoding", "TE", "Transfer-Encodinx", "!#$%&'*+-.^_`|~0"} {
+		require.Equal(t, 302, get(t, addr, "/found302", "a", name+": chunked").StatusCode, name)
+	}
+}
+
 func TestPipelinedRequestsAreAnsweredInOrder(t *testing.T) {
 	_, addr := serve(t, edge.Config{})
 	conn := dial(t, addr)
@@ -141,5 +163,18 @@ func TestPipelinedRequestsAreAnsweredInOrder(t *testing.T) {
 	r := bufio.NewReader(conn)
 	for _, status := range []int{302, 404, 301} {
 		require.Equal(t, status, read(t, r, false).StatusCode)
+	}
+}
+
+func BenchmarkGuardingTheLinesOfABrowsersRequest(b *testing.B) {
+	request := []byte("GET /found302 HTTP/1.1\r\nHost: wayp.example\r\nUser-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0\r\n" +
+		"Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8\r\nAccept-Language: en-US,en;q=0.5\r\nAccept-Encoding: gzip, deflate, br, zstd\r\n" +
+		"Connection: keep-alive\r\nReferer: https://www.example.org/a/page\r\nUpgrade-Insecure-Requests: 1\r\nSec-Fetch-Dest: document\r\nSec-Fetch-Mode: navigate\r\n" +
+		"Sec-Fetch-Site: cross-site\r\nPriority: u=0, i\r\n\r\n")
+	good := edge.GuardLines(request)
+	for b.Loop() {
+		if !good() {
+			b.Fatal("refused")
+		}
 	}
 }

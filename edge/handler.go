@@ -47,6 +47,10 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 		ctx.SetConnectionClose()
 	}
 
+	if !speaksHTTP1(&ctx.Request.Header) {
+		s.refuse(ctx, v, fasthttp.StatusBadRequest)
+		return
+	}
 	raw := ctx.Request.Header.RequestURI()
 	if len(raw) > maxTarget {
 		s.refuse(ctx, v, fasthttp.StatusRequestURITooLong)

@@ -26,6 +26,12 @@ func refuseBody(header *fasthttp.RequestHeader) fasthttp.RequestConfig {
 	return fasthttp.RequestConfig{}
 }
 
+// speaksHTTP1 reports whether a request is of a version that there is: fasthttp takes
+// HTTP/0.0 and HTTP/7.3 for HTTP/1.0.
+func speaksHTTP1(header *fasthttp.RequestHeader) bool {
+	return header.IsHTTP11() || string(header.Protocol()) == "HTTP/1.0"
+}
+
 // refuse answers a request that breaks the protocol, and ends the connection.
 func (s *Server) refuse(ctx *fasthttp.RequestCtx, v *visitor, status int) {
 	s.sendError(ctx, v, status)
@@ -54,4 +60,11 @@ func (s *Server) refuseBroken(ctx *fasthttp.RequestCtx, err error) {
 		status = fasthttp.StatusRequestTimeout
 	}
 	s.refuse(ctx, visitorOf(ctx), status)
+}
+
+// refuseExpectation answers who waits for 100 Continue before he sends a body that
+// no request here has: an answer before the answer is what proxies lose count by.
+func (s *Server) refuseExpectation(ctx *fasthttp.RequestCtx) int {
+	s.refuse(ctx, visitorOf(ctx), fasthttp.StatusBadRequest)
+	return fasthttp.StatusBadRequest
 }

@@ -51,6 +51,7 @@ func New(cfg Config) *Server {
 		Handler:        s.handle,
 		HeaderReceived: refuseBody,
 		ErrorHandler:   s.refuseBroken,
+		ExpectHandler:  s.refuseExpectation,
 		ConnState:      s.follow,
 		Logger:         quietLogger{cfg.Logger},
 

@@ -40,7 +40,7 @@ func trickle(t *testing.T, c net.Conn, text string) {
 }
 
 func TestWhoeverIsSlowIsEndedInTime(t *testing.T) {
-	const readTimeout = 150 * time.Millisecond
+	const readTimeout = 400 * time.Millisecond
 	endless := "GET /found302 HTTP/1.1\r\nHost: a\r\n" + "X-A: b\r\n"
 	for _, network := range []string{"127.0.0.1:0", "[::1]:0"} {
 		_, addr := serveOn(t, network, edge.Config{ReadTimeout: readTimeout})
@@ -82,10 +82,10 @@ func TestAConnectionThatIsNotUsedIsClosedWithoutAWord(t *testing.T) {
 }
 
 func TestAConnectionMayBeIdleForLongerThanARequestMayTake(t *testing.T) {
-	_, addr := serve(t, edge.Config{ReadTimeout: 20 * time.Millisecond, IdleTimeout: time.Minute})
+	_, addr := serve(t, edge.Config{ReadTimeout: 300 * time.Millisecond, IdleTimeout: time.Minute})
 	conn := dial(t, addr)
 	requireServed(t, conn, goodRequest)
-	require.NoError(t, conn.SetReadDeadline(time.Now().Add(80*time.Millisecond)))
+	require.NoError(t, conn.SetReadDeadline(time.Now().Add(500*time.Millisecond)))
 	_, err := conn.Read(make([]byte, 1))
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded, "it is open after more than the time for a request")
 	require.NoError(t, conn.SetReadDeadline(time.Now().Add(waitLimit)))
@@ -112,7 +112,7 @@ func TestWhoeverTakesNoAnswersIsEndedInTime(t *testing.T) {
 func TestAHandshakeIsEndedInTime(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	server, _ := certificate(t)
-	addr := serveTLS(t, edge.Config{ReadTimeout: 100 * time.Millisecond, Metrics: registry}, server)
+	addr := serveTLS(t, edge.Config{ReadTimeout: 500 * time.Millisecond, Metrics: registry}, server)
 	for name, send := range map[string]func(net.Conn){
 		"who says nothing":              func(net.Conn) {},
 		"who sends half a hello":        func(c net.Conn) { _, _ = c.Write([]byte("\x16\x03\x01\x02\x00\x01\x00")) },

@@ -240,6 +240,9 @@ func (e *edgeNode) drain(ctx context.Context, server *edge.Server) error {
 	}
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.cfg.ShutdownTimeout)
 	defer cancel()
+	if err := e.more.giveUpOrders(); err != nil {
+		e.log.Warn("certificates are not given up", "error", err)
+	}
 	err := server.Shutdown(limit)
 	if err != nil && limit.Err() != nil {
 		e.log.Warn("stopping with connections still open", "after", e.cfg.ShutdownTimeout)

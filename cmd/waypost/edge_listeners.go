@@ -78,6 +78,15 @@ func (m *moreListeners) serve(group *errgroup.Group, server *edge.Server) {
 	}
 }
 
+// giveUpOrders lets go of visitors that wait for a certificate, who would hold up a
+// stop. Certificates that are there stay in use.
+func (m *moreListeners) giveUpOrders() error {
+	if m.certs == nil {
+		return nil
+	}
+	return m.certs.Close()
+}
+
 // Close closes what is open, whether it was served or not.
 func (m *moreListeners) Close() error {
 	var errs []error
@@ -86,10 +95,7 @@ func (m *moreListeners) Close() error {
 			errs = append(errs, closeListener(ln))
 		}
 	}
-	if m.certs != nil {
-		errs = append(errs, m.certs.Close())
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, m.giveUpOrders())...)
 }
 
 func addressesOf(list []net.Listener) []string {

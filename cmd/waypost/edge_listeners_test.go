@@ -15,11 +15,9 @@ import (
 	"math/big"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,6 +25,7 @@ import (
 
 	"waypost/cmd/waypost/internal/config"
 	"waypost/cmd/waypost/internal/node"
+	"waypost/edge/certs/acmetest"
 )
 
 // runningEdge is a whole edge in this process.
@@ -162,30 +161,65 @@ func TestAnEdgeServesOnAllItsListenersAndStopsWithoutAFailedRequest(t *testing.T
 	}
 }
 
-// TestAnEdgeAsksForCertificatesOfItsDomainsOnly stands in for the authority, and is
-// out of order; what an authority says otherwise is tested in edge/certs.
-func TestAnEdgeAsksForCertificatesOfItsDomainsOnly(t *testing.T) {
+// TestAnEdgeGetsCertificatesForTheDomainsOfItsReplicaOnly is with a real authority,
+// which comes to the edge's own listener for the proof.
+func TestAnEdgeGetsCertificatesForTheDomainsOfItsReplicaOnly(t *testing.T) {
 	in := install(t, nil)
-	var asked atomic.Int64
-	authority := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		asked.Add(1)
-		http.Error(w, "out of order", http.StatusServiceUnavailable)
-	}))
-	t.Cleanup(authority.Close)
-	caFile := filepath.Join(t.TempDir(), "ca.pem")
-	require.NoError(t, os.WriteFile(caFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: authority.Certificate().Raw}), 0o600))
+	authority := acmetest.Start(t)
 	e := startEdge(t, in, func(c *config.Config) {
-		c.TLS = config.TLS{Addr: []string{"127.0.0.1:0"}, ACMEDirectory: authority.URL, CAFile: caFile}
+		c.TLS = config.TLS{Addr: []string{"127.0.0.1:0"}, ACMEDirectory: authority.Directory, CAFile: authority.CAFile}
 	})
-	handshake := func(name string) error {
-		c := tls.Client(connect(t, e.TLS[0]), &tls.Config{ServerName: name, InsecureSkipVerify: true})
-		return c.HandshakeContext(t.Context())
+	at, err := net.ResolveTCPAddr("tcp", e.TLS[0])
+	require.NoError(t, err)
+	authority.AskAt(t, at)
+	in.call(t, http.MethodPost, "/api/v1/urls", map[string]any{"original_url": "https://example.org/over-tls", "custom_code": "a-link"}, http.StatusCreated)
+
+	_, err = tls.Dial("tcp", e.TLS[0], &tls.Config{ServerName: "other.example.com", InsecureSkipVerify: true})
+	require.ErrorContains(t, err, "tls: ")
+	require.Zero(t, authority.Orders.Load())
+
+	visitor := &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: authority.Roots()}, TLSHandshakeTimeout: 30 * time.Second, ForceAttemptHTTP2: true,
+		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, network, e.TLS[0])
+		},
 	}
-	require.ErrorContains(t, handshake("other.example.com"), "tls: ")
-	require.Zero(t, asked.Load())
-	require.ErrorContains(t, handshake("go.example.com"), "tls: ")
-	require.NotZero(t, asked.Load())
-	requireRoot(t, connect(t, e.Addr)) // redirects go on
+	defer visitor.CloseIdleConnections()
+	require.Eventually(t, func() bool {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://go.example.com/a-link", http.NoBody)
+		require.NoError(t, err)
+		res, err := visitor.RoundTrip(req)
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		require.Equal(t, "HTTP/1.1", res.Proto)
+		return res.StatusCode == http.StatusFound && res.Header.Get("Location") == "https://example.org/over-tls"
+	}, 20*time.Second, 10*time.Millisecond, "as soon as the link is replicated")
+	require.EqualValues(t, 1, authority.Orders.Load())
+}
+
+func TestAVisitorWhoWaitsForACertificateDoesNotHoldUpAStop(t *testing.T) {
+	in := install(t, nil)
+	authority := acmetest.Start(t)
+	authority.Hold(t)
+	e := startEdge(t, in, func(c *config.Config) {
+		c.TLS = config.TLS{Addr: []string{"127.0.0.1:0"}, ACMEDirectory: authority.Directory, CAFile: authority.CAFile}
+		c.Edge.ShutdownTimeout = time.Minute
+	})
+	at, err := net.ResolveTCPAddr("tcp", e.TLS[0])
+	require.NoError(t, err)
+	authority.AskAt(t, at)
+	failed := make(chan error, 1)
+	go func() {
+		_, err := tls.Dial("tcp", e.TLS[0], &tls.Config{ServerName: "go.example.com", InsecureSkipVerify: true})
+		failed <- err
+	}()
+	require.Eventually(t, func() bool { return authority.Orders.Load() == 1 }, 20*time.Second, time.Millisecond)
+	begin := time.Now()
+	e.stop()
+	require.NoError(t, <-e.done)
+	e.done = nil
+	require.Less(t, time.Since(begin), 20*time.Second)
+	require.Error(t, <-failed)
 }
 
 func TestAnEdgeThatCannotOpenAListenerSaysWhichAndLeavesNothingOpen(t *testing.T) {

@@ -136,9 +136,9 @@ func (p *program) rangesMoveCommand() *cobra.Command {
 		Use:   "move ID --to REGION",
 		Short: "Give a range, or what is unissued of it, to another region",
 		Long: `Give a range to another region. A whole range takes its leases with it: those that are
-held become void, and what was left of them (10,000 keys each at most, by default) is never
-issued. The control planes that held them take others at once; no create fails. With
---remainder or --at the region keeps what it has leased, and nothing becomes void.`,
+held become void, and what was left of them is never issued. The control planes that
+held them take others at once; no create fails. With --remainder or --at the region
+keeps what it has leased, and nothing becomes void.`,
 		Example: `  waypost ranges move 7 --to eu-west-1 --remainder     all that is not leased yet
   waypost ranges move 7 --to eu-west-1                 everything
   waypost ranges move 7 --to eu-west-1 --at 500000000  counters from 500,000,000 on`,

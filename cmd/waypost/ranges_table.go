@@ -33,11 +33,22 @@ func keySpaceText(space *client.KeySpace, all bool) string {
 	}
 	_, _ = fmt.Fprintf(&b, "\n%s of %s prefixes are free, %s keys each", grouped(int64(space.FreePrefixes)), grouped(int64(space.Prefixes)), grouped(space.PrefixSize))
 	for i := range space.Regions {
-		if s := &space.Regions[i]; s.Unissued < space.PrefixSize/10 && space.FreePrefixes == 0 {
-			_, _ = fmt.Fprintf(&b, "\n!! %s has less than a tenth of a prefix left, and no prefix is free: see `waypost ranges plan`", printable(s.Region))
+		s := &space.Regions[i]
+		if space.FreePrefixes == 0 && s.Unissued < space.PrefixSize/10 && (s.Unissued == 0 || s.MinutesLeft != nil && *s.MinutesLeft < lowMinutes) {
+			_, _ = fmt.Fprintf(&b, "\n!! %s runs low with %s, and no prefix is free: see `waypost ranges plan`", printable(s.Region), lowText(s))
 		}
 	}
 	return b.String()
+}
+
+// lowMinutes is when a region runs low that can take no free prefix.
+const lowMinutes = 30 * 24 * 60
+
+func lowText(s *client.Supply) string {
+	if s.Unissued == 0 {
+		return "no key left"
+	}
+	return "keys for " + lasts(s.MinutesLeft, s.Unissued)
 }
 
 // heldText is a loud line when no key is leased, with what to do; "" otherwise.

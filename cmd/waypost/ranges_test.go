@@ -144,10 +144,19 @@ func TestAListSaysLoudlyThatNoKeyIsIssued(t *testing.T) {
 }
 
 func TestAListTellsWhatRunsOutWithoutAFreePrefix(t *testing.T) {
-	a := &rangesAPI{answers: map[string]string{"GET /api/admin/ranges": strings.Replace(listed, `"free_prefixes": 3841`, `"free_prefixes": 0`, 1)}}
+	space := `{"ranges": [], "prefixes": 3844, "free_prefixes": FREE, "prefix_size": 1000, "regions": [
+		{"region": "empty", "unissued": 0, "rate_per_minute": 0, "minutes_left": null},
+		{"region": "soon", "unissued": 99, "rate_per_minute": 1, "minutes_left": 99},
+		{"region": "later", "unissued": 99, "rate_per_minute": 0.002, "minutes_left": 49500},
+		{"region": "idle", "unissued": 99, "rate_per_minute": 0, "minutes_left": null},
+		{"region": "much", "unissued": 100, "rate_per_minute": 1, "minutes_left": 100}]}`
+	a := &rangesAPI{answers: map[string]string{"GET /api/admin/ranges": strings.Replace(space, "FREE", "0", 1)}}
 	out := a.run(t, "ranges", "list").stdout
-	require.Contains(t, out, "!! us-east-1 has less than a tenth of a prefix left, and no prefix is free")
-	require.NotContains(t, out, "!! eu-west-1")
+	require.Equal(t, 2, strings.Count(out, "!!"), out)
+	require.Contains(t, out, "!! empty runs low with no key left, and no prefix is free")
+	require.Contains(t, out, "!! soon runs low with keys for 99 minutes, and no prefix is free")
+	a.answers["GET /api/admin/ranges"] = strings.Replace(space, "FREE", "1", 1)
+	require.NotContains(t, a.run(t, "ranges", "list").stdout, "!!")
 }
 
 func TestARangeIsShownWithItsLeases(t *testing.T) {

@@ -167,7 +167,8 @@ func (c *Certificates) mayOrder(name string) bool {
 		!strings.Contains(name, "*") && c.cfg.Knows(name)
 }
 
-// Close gives up what is being asked for, and waits until that has ended.
+// Close gives up what is being asked for, and waits until that has ended. What is in
+// memory still serves.
 func (c *Certificates) Close() error {
 	c.mu.Lock()
 	again := c.closed

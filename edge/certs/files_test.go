@@ -117,8 +117,8 @@ func TestTheFilesCertificateIsAlsoForWhoeverNamesAnotherDomain(t *testing.T) {
 
 func TestFilesGoBeforeTheAuthority(t *testing.T) {
 	ln := listen(t)
-	a := startAuthority(t, ln.Addr())
-	cfg, roots := ask(t, a, ln)
+	a, cfg := ask(t, ln)
+	roots := a.Roots()
 	chain, key := pair(t, 1, "*.example.net")
 	dir := t.TempDir()
 	cfg.CertFile, cfg.KeyFile = filepath.Join(dir, "c"), filepath.Join(dir, "k")
@@ -129,10 +129,10 @@ func TestFilesGoBeforeTheAuthority(t *testing.T) {
 	conn, err := tls.Dial("tcp", ln.Addr().String(), &tls.Config{ServerName: "a.example.net", RootCAs: trust(t, chain)})
 	require.NoError(t, err)
 	require.NoError(t, conn.Close())
-	require.Zero(t, a.orders.Load())
+	require.Zero(t, a.Orders.Load())
 	_, err = visit(t, ln, known, roots)
 	require.NoError(t, err)
-	require.EqualValues(t, 1, a.orders.Load())
+	require.EqualValues(t, 1, a.Orders.Load())
 }
 
 func TestFilesThatCannotBeUsedAreTheOperatorsToMend(t *testing.T) {

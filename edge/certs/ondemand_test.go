@@ -3,7 +3,6 @@ package certs_test
 import (
 	"bytes"
 	"crypto/tls"
-	"crypto/x509"
 	"log/slog"
 	"net"
 	"sync"
@@ -14,31 +13,31 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost/edge/certs"
+	"waypost/edge/certs/acmetest"
 )
 
 func isKnown(name string) bool { return name == known }
 
-// ask is a configuration for a, whose certificates only roots vouches for.
-func ask(t *testing.T, a *authority, ln net.Listener) (certs.Config, *x509.CertPool) {
+// ask starts an authority that asks for proofs at the port of proof, and gives what an
+// edge that listens there needs for it.
+func ask(t *testing.T, proof net.Listener) (*acmetest.Authority, certs.Config) {
 	t.Helper()
-	roots := x509.NewCertPool()
-	for _, root := range a.roots {
-		require.True(t, roots.AppendCertsFromPEM(root))
+	a := acmetest.Start(t)
+	a.AskAt(t, proof.Addr())
+	return a, certs.Config{
+		Directory: a.Directory, CAFile: a.CAFile, Email: "ops@example.com", Storage: t.TempDir(), Listen: proof.Addr(), Knows: isKnown,
 	}
-	return certs.Config{
-		Directory: a.directory, CAFile: a.caFile, Email: "ops@example.com", Storage: t.TempDir(), Listen: ln.Addr(), Knows: isKnown,
-	}, roots
 }
 
 func TestAKnownDomainGetsACertificateWhenItsFirstVisitorsCome(t *testing.T) {
 	ln := listen(t)
-	a := startAuthority(t, ln.Addr())
-	cfg, roots := ask(t, a, ln)
+	a, cfg := ask(t, ln)
+	roots := a.Roots()
 	registry := prometheus.NewPedanticRegistry()
 	cfg.Metrics = registry
 	var log logBuffer
 	cfg.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	serve(t, ln, cfg)
+	c := serve(t, ln, cfg)
 
 	var visitors sync.WaitGroup
 	for range 5 {
@@ -50,11 +49,11 @@ func TestAKnownDomainGetsACertificateWhenItsFirstVisitorsCome(t *testing.T) {
 		})
 	}
 	visitors.Wait()
-	require.EqualValues(t, 1, a.orders.Load(), "one order for all")
+	require.EqualValues(t, 1, a.Orders.Load(), "one order for all")
 
 	t.Run("later ones have it at once", func(t *testing.T) {
-		a.down.Store(true)
-		defer a.down.Store(false)
+		a.Down.Store(true)
+		defer a.Down.Store(false)
 		_, err := visit(t, ln, known, roots)
 		require.NoError(t, err)
 		_, err = visit(t, ln, "GO.Example.COM", roots)
@@ -67,7 +66,7 @@ func TestAKnownDomainGetsACertificateWhenItsFirstVisitorsCome(t *testing.T) {
 				require.ErrorContains(t, err, "tls: ", name)
 			}
 		}
-		require.EqualValues(t, 1, a.orders.Load())
+		require.EqualValues(t, 1, a.Orders.Load())
 	})
 	t.Run("who speaks HTTP/2 only is refused", func(t *testing.T) {
 		_, err := visit(t, ln, known, roots, "h2")
@@ -80,7 +79,12 @@ func TestAKnownDomainGetsACertificateWhenItsFirstVisitorsCome(t *testing.T) {
 		serve(t, again, cfg)
 		_, err := visit(t, again, known, roots)
 		require.NoError(t, err)
-		require.EqualValues(t, 1, a.orders.Load())
+		require.EqualValues(t, 1, a.Orders.Load())
+	})
+	t.Run("it still serves when nothing more is asked for", func(t *testing.T) {
+		require.NoError(t, c.Close())
+		_, err := visit(t, ln, known, roots)
+		require.NoError(t, err)
 	})
 	require.Contains(t, log.String(), "certificate obtained successfully")
 	require.NotContains(t, log.String(), "remote", "no visitor's address is logged")
@@ -92,43 +96,46 @@ func TestAnAuthorityThatRefusesIsLeftAloneForAWhile(t *testing.T) {
 	ln := listen(t)
 	nobody := listen(t) // where the authority asks in vain
 	require.NoError(t, nobody.Close())
-	a := startAuthority(t, nobody.Addr())
-	cfg, roots := ask(t, a, ln)
+	a, cfg := ask(t, nobody)
+	cfg.Listen = ln.Addr()
+	roots := a.Roots()
 	now := &clock{at: time.Now()}
 	cfg.Clock = now.read
 	serve(t, ln, cfg)
 
 	_, err := visit(t, ln, known, roots)
 	require.Error(t, err)
-	asked := a.orders.Load()
+	asked := a.Orders.Load()
 	require.NotZero(t, asked)
 	for range 3 {
 		_, err := visit(t, ln, known, roots)
 		require.Error(t, err)
 	}
-	require.Equal(t, asked, a.orders.Load(), "visitors do not ask again")
+	require.Equal(t, asked, a.Orders.Load(), "visitors do not ask again")
 	now.advance(2 * time.Minute)
 	_, err = visit(t, ln, known, roots)
 	require.Error(t, err)
-	require.Greater(t, a.orders.Load(), asked, "but later it is tried again")
+	require.Greater(t, a.Orders.Load(), asked, "but later it is tried again")
 }
 
 func TestCloseGivesUpWhatIsAskedFor(t *testing.T) {
 	ln := listen(t)
-	a := startAuthority(t, ln.Addr())
-	cfg, roots := ask(t, a, ln)
-	a.slow = make(chan struct{})
-	t.Cleanup(func() { close(a.slow) })
+	a, cfg := ask(t, ln)
+	roots := a.Roots()
+	a.Hold(t)
 	c := serve(t, ln, cfg)
 	failed := make(chan error, 1)
 	go func() {
 		_, err := visit(t, ln, known, roots)
 		failed <- err
 	}()
-	require.Eventually(t, func() bool { return a.orders.Load() == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return a.Orders.Load() == 1 }, 10*time.Second, time.Millisecond)
 	require.NoError(t, c.Close())
 	require.Error(t, <-failed)
 	require.NoError(t, c.Close(), "again does no harm")
+	_, err := visit(t, ln, known, roots)
+	require.Error(t, err, "nothing new is asked for")
+	require.EqualValues(t, 1, a.Orders.Load())
 }
 
 func TestWhatAnAuthorityNeedsIsChecked(t *testing.T) {

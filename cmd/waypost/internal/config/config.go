@@ -81,8 +81,8 @@ type Edge struct {
 	MaxStaleness             time.Duration `yaml:"max_staleness" help:"tell in a header when the replica is older than this; 0: never"`
 	AskUpstream              bool          `yaml:"ask_upstream" help:"ask the control plane for a code that it can have issued a moment ago and that is not here yet"`
 	StatusFile               string        `yaml:"status_file" help:"file that tells the process id and addresses once all listeners are open"`
-	DrainDelay               time.Duration `yaml:"drain_delay" help:"how long a stopping edge serves on while /readyz says 503, so that load balancers turn away"`
-	ShutdownTimeout          time.Duration `yaml:"shutdown_timeout" help:"how long requests under way may take at the end, after drain_delay"`
+	DrainDelay               time.Duration `yaml:"drain_delay" help:"how long a stopping edge serves on while /readyz says 503, so that load balancers turn away; shutdown_timeout begins after it"`
+	ShutdownTimeout          time.Duration `yaml:"shutdown_timeout" help:"how long requests under way may take at the end"`
 	TakeoverTimeout          time.Duration `yaml:"takeover_timeout" help:"how long a process that takes this one's place may take until it is ready; after that this one goes on"`
 }
 

@@ -1,7 +1,11 @@
-package certs_test
+// Package acmetest runs a certificate authority on loopback for tests: Pebble, the
+// ACME server that Let's Encrypt has its clients tested with. It issues real
+// certificates, after real proofs, that nobody trusts.
+package acmetest
 
 import (
 	"context"
+	"crypto/x509"
 	"encoding/binary"
 	"encoding/pem"
 	"errors"
@@ -21,23 +25,40 @@ import (
 	"github.com/letsencrypt/pebble/v2/db"
 	"github.com/letsencrypt/pebble/v2/va"
 	"github.com/letsencrypt/pebble/v2/wfe"
-	"github.com/stretchr/testify/require"
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// authority is Pebble, the ACME server that Let's Encrypt tests clients with. It asks
-// for the proof at a port of this machine, whatever the domain.
-type authority struct {
-	directory string       // its URL
-	caFile    string       // who has issued its own certificate
-	roots     [][]byte     // those of the certificates that it issues, in PEM
-	orders    atomic.Int64 // that were asked for
-	down      atomic.Bool  // it answers 503
-	slow      chan struct{}
+// Authority is a running one.
+type Authority struct {
+	Directory string // its URL
+	CAFile    string // who has issued the certificate of that URL
+	Orders    atomic.Int64
+	Down      atomic.Bool // it answers 503 to everything
+
+	front atomic.Pointer[http.Handler]
+	roots *x509.CertPool
+	hold  chan struct{}
 }
 
-// startAuthority starts one that asks at the port of proof.
-func startAuthority(t *testing.T, proof net.Addr) *authority {
+// Start starts an authority that knows no place to ask for a proof yet.
+func Start(t testing.TB) *Authority {
+	t.Helper()
+	a := &Authority{hold: make(chan struct{}), roots: x509.NewCertPool()}
+	close(a.hold)
+	server := httptest.NewTLSServer(a)
+	t.Cleanup(server.Close)
+	a.Directory = server.URL + wfe.DirectoryPath
+	a.CAFile = filepath.Join(t.TempDir(), "ca.pem")
+	own := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	if err := os.WriteFile(a.CAFile, own, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// AskAt makes it ask for proofs at a port of this machine, whatever the domain. It
+// sets environment variables, so that the test cannot be parallel.
+func (a *Authority) AskAt(t *testing.T, proof net.Addr) {
 	t.Helper()
 	t.Setenv("PEBBLE_VA_NOSLEEP", "1")
 	t.Setenv("PEBBLE_WFE_NONCEREJECT", "0")
@@ -47,27 +68,33 @@ func startAuthority(t *testing.T, proof net.Addr) *authority {
 	issuer := ca.New(quiet, store, "", "ecdsa", 0, 1, profiles)
 	validator := va.New(quiet, 0, proof.(*net.TCPAddr).Port, true, startNames(t), store)
 	front := wfe.New(quiet, store, validator, issuer, []string{"pebble.example"}, true, false, 1, 1)
-
-	a := &authority{roots: [][]byte{issuer.GetRootCert(0).PEM()}, slow: make(chan struct{})}
-	close(a.slow)
+	a.roots.AppendCertsFromPEM(issuer.GetRootCert(0).PEM())
 	handler := front.Handler()
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasPrefix(r.URL.Path, "/order-plz") {
-			a.orders.Add(1)
-			<-a.slow
-		}
-		if a.down.Load() {
-			http.Error(w, "down", http.StatusServiceUnavailable)
-			return
-		}
-		handler.ServeHTTP(w, r)
-	}))
-	t.Cleanup(server.Close)
-	a.directory = server.URL + wfe.DirectoryPath
-	a.caFile = filepath.Join(t.TempDir(), "ca.pem")
-	own := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	require.NoError(t, os.WriteFile(a.caFile, own, 0o600))
-	return a
+	a.front.Store(&handler)
+}
+
+// Roots vouch for the certificates that it issues.
+func (a *Authority) Roots() *x509.CertPool { return a.roots }
+
+// Hold lets orders wait until the test ends; before the first one.
+func (a *Authority) Hold(t testing.TB) {
+	hold := make(chan struct{})
+	a.hold = hold
+	t.Cleanup(func() { close(hold) })
+}
+
+// ServeHTTP implements http.Handler.
+func (a *Authority) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if strings.HasPrefix(r.URL.Path, "/order-plz") {
+		a.Orders.Add(1)
+		<-a.hold
+	}
+	front := a.front.Load()
+	if a.Down.Load() || front == nil {
+		http.Error(w, "down", http.StatusServiceUnavailable)
+		return
+	}
+	(*front).ServeHTTP(w, r)
 }
 
 // startNames answers every question for an IPv4 address with that of this machine,
@@ -75,7 +102,9 @@ func startAuthority(t *testing.T, proof net.Addr) *authority {
 func startNames(t *testing.T) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	var serving sync.WaitGroup
 	serving.Go(func() {
 		for {
