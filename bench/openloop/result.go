@@ -38,3 +38,9 @@ func quantile(sorted []time.Duration, part float64) time.Duration {
 	rank := int(math.Ceil(part * float64(len(sorted))))
 	return sorted[min(max(rank, 1), len(sorted))-1]
 }
+
+// Add takes the requests of another run in.
+func (r *Result) Add(other *Result) {
+	r.waits, r.late = append(r.waits, other.waits...), append(r.late, other.late...)
+	r.sort()
+}

@@ -1,0 +1,157 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime/pprof"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"waypost/edge"
+	"waypost/edge/clicks"
+	"waypost/edge/replica"
+)
+
+// edgeApp is an edge's redirect path, with a feed instead of a control plane.
+type edgeApp struct {
+	o       serveOptions
+	replica *replica.DB
+	journal *clicks.Journal
+	meters  *prometheus.Registry // of the journal
+	feed    *feed                // nil until changes are asked for
+}
+
+func newEdge(o serveOptions) (_ app, err error) {
+	e := &edgeApp{o: o, meters: prometheus.NewRegistry()}
+	cfg := edge.Config{DrainTime: time.Millisecond}
+	if e.replica, err = openReplica(o.Dir); err != nil {
+		return app{}, err
+	}
+	cfg.Links = e.replica
+	if o.Journal != "" {
+		if e.journal, err = clicks.Open(clicks.Config{Dir: o.Journal, Node: "bench", Metrics: e.meters}); err != nil {
+			return app{}, errors.Join(err, e.replica.Close())
+		}
+		cfg.Clicks = e.journal
+	}
+	return app{answering: edge.New(cfg), close: e.close, commands: map[string]command{
+		"dropped": e.dropped, "changes": e.changes, "snapshots": e.snapshots, "profile": e.profile,
+	}}, nil
+}
+
+func (e *edgeApp) close() error {
+	var err error
+	if e.journal != nil {
+		err = e.journal.Close()
+	}
+	return errors.Join(err, e.replica.Close())
+}
+
+// dropped tells how many clicks there was no room for.
+func (e *edgeApp) dropped(context.Context, []string) (string, error) {
+	families, err := e.meters.Gather()
+	if err != nil {
+		return "", fmt.Errorf("asking the journal: %w", err)
+	}
+	for _, f := range families {
+		if f.GetName() == "waypost_clicks_dropped_total" {
+			return strconv.FormatFloat(f.GetMetric()[0].GetCounter().GetValue(), 'f', 0, 64), nil
+		}
+	}
+	return "", errors.New("the journal does not tell")
+}
+
+func (e *edgeApp) follow() (err error) {
+	if e.feed == nil {
+		if e.feed, err = newFeed(e.o.Targets, e.o.Links); err == nil {
+			e.feed.resume(e.replica)
+		}
+	}
+	return err
+}
+
+// changes applies so many a second, 0 for as many as it can, for some time: in
+// transactions of 20. It tells how many it applied.
+func (e *edgeApp) changes(ctx context.Context, args []string) (string, error) {
+	const perTransaction = 20
+	if len(args) != 2 {
+		return "", errors.New("changes RATE DURATION")
+	}
+	rate, err1 := strconv.Atoi(args[0])
+	duration, err2 := time.ParseDuration(args[1])
+	if err := errors.Join(err1, err2, e.follow()); err != nil {
+		return "", err
+	}
+	start, applied := time.Now(), 0
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for time.Since(start) < duration {
+		if rate > 0 {
+			timer.Reset(time.Until(start.Add(time.Duration(applied) * time.Second / time.Duration(rate))))
+			select {
+			case <-timer.C:
+			case <-ctx.Done():
+				return "", ctx.Err()
+			}
+		}
+		if err := e.feed.change(ctx, e.replica, perTransaction); err != nil {
+			return "", err
+		}
+		applied += perTransaction
+	}
+	return strconv.Itoa(applied), nil
+}
+
+// snapshots installs one after the other for some time, the last one to its end. It
+// tells how many.
+func (e *edgeApp) snapshots(ctx context.Context, args []string) (string, error) {
+	if len(args) != 1 {
+		return "", errors.New("snapshots DURATION")
+	}
+	duration, err := time.ParseDuration(args[0])
+	if err := errors.Join(err, e.follow()); err != nil {
+		return "", err
+	}
+	order := e.feed.bySlot()
+	installed := 0
+	for start := time.Now(); time.Since(start) < duration; installed++ {
+		if err := e.feed.snapshot(ctx, e.replica, order); err != nil {
+			return "", err
+		}
+	}
+	return strconv.Itoa(installed), nil
+}
+
+// profile writes a CPU profile of some time into a file.
+func (e *edgeApp) profile(ctx context.Context, args []string) (_ string, err error) {
+	if len(args) != 2 {
+		return "", errors.New("profile DURATION FILE")
+	}
+	duration, err := time.ParseDuration(args[0])
+	if err != nil {
+		return "", err
+	}
+	f, err := os.Create(args[1])
+	if err != nil {
+		return "", fmt.Errorf("making a profile: %w", err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return "", fmt.Errorf("making a profile: %w", err)
+	}
+	defer pprof.StopCPUProfile()
+	timer := time.NewTimer(duration)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return args[1], nil
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+}
