@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strconv"
 	"time"
 
 	"waypost/bench"
@@ -123,7 +122,7 @@ func (l *lab) report(title string, links int, cases []*contender) (bench.Section
 
 func (l *lab) settings(links int) []bench.Setting {
 	return []bench.Setting{
-		{Name: "links", Value: strconv.Itoa(links)},
+		{Name: "links", Value: count(links)},
 		{Name: "rounds", Value: fmt.Sprintf("%d of %s for each case, after one that is not counted", l.o.Rounds, l.o.Round)},
 		{Name: "client", Value: fmt.Sprintf("wrk, %d threads, %d keep-alive connections over loopback", l.o.Threads, l.o.Connections)},
 	}

@@ -19,7 +19,7 @@ import (
 	"waypost/bench/corpus"
 )
 
-const golinkModule = "github.com/tailscale/golink/cmd/golink@latest"
+const golinkModule = "github.com/tailscale/golink"
 
 // golinkLinks is as many as it takes in within seconds: it saves each by itself.
 const golinkLinks = 10_000
@@ -32,10 +32,16 @@ func (l *lab) startGolink(ctx context.Context, r *rivalry) (*target, error) {
 	}
 	buildCtx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
-	build := exec.CommandContext(buildCtx, "go", "install", golinkModule)
-	build.Dir, build.Env = dir, append(os.Environ(), "GOBIN="+dir, "GOFLAGS=")
-	if out, err := build.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("go install %s: %w: %s", golinkModule, err, out)
+	for _, args := range [][]string{
+		{"mod", "init", "rival"},
+		{"get", golinkModule + "@latest"},
+		{"build", "-mod=mod", "-o", "golink", golinkModule + "/cmd/golink"},
+	} {
+		build := exec.CommandContext(buildCtx, "go", args...)
+		build.Dir, build.Env = dir, append(os.Environ(), "GOFLAGS=", "GOWORK=off")
+		if out, err := build.CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("go %s: %w: %s", strings.Join(args, " "), err, out)
+		}
 	}
 	r.links = min(r.links, golinkLinks)
 	if err := l.writeGolinks(filepath.Join(dir, "links.json"), r.links); err != nil {

@@ -17,8 +17,10 @@ import (
 	"waypost/bench/corpus"
 )
 
+const nginxWorkers = 2
+
 const nginxConf = `daemon off;
-%[1]sworker_processes 2;
+%[1]sworker_processes %[3]d;
 pid nginx.pid;
 error_log stderr crit;
 events { worker_connections 4096; }
@@ -82,7 +84,7 @@ func (l *lab) runNginx(ctx context.Context, path string, links int, r *rivalry) 
 	if os.Geteuid() == 0 {
 		user = "user root;\n" // the directory is root's
 	}
-	err = os.WriteFile(filepath.Join(dir, "nginx.conf"), fmt.Appendf(nil, nginxConf, user, addr), 0o600)
+	err = os.WriteFile(filepath.Join(dir, "nginx.conf"), fmt.Appendf(nil, nginxConf, user, addr, nginxWorkers), 0o600)
 	if err == nil {
 		err = l.writeMap(filepath.Join(dir, "links.map"), links, r)
 	}
@@ -97,11 +99,19 @@ func (l *lab) runNginx(ctx context.Context, path string, links int, r *rivalry) 
 		return nil, err
 	}
 	t.addr = addr
-	workers, err := childrenOf(t.pids[0])
-	if err != nil {
-		return nil, errors.Join(err, t.stop())
+	// It listens before it has workers.
+	for end := time.Now().Add(10 * time.Second); len(t.pids) != 1+nginxWorkers; {
+		workers, err := childrenOf(t.pids[0])
+		if err == nil && time.Now().After(end) {
+			err = fmt.Errorf("nginx has %d workers", len(workers))
+		}
+		if err != nil {
+			return nil, errors.Join(err, t.stop())
+		}
+		if len(workers) == nginxWorkers {
+			t.pids = append(t.pids, workers...)
+		}
 	}
-	t.pids = append(t.pids, workers...)
 	return t, nil
 }
 
