@@ -2,7 +2,7 @@
 # Installs what Waypost needs on a development machine and does not find: as root
 # from Debian's or Ubuntu's packages, otherwise by telling what to install.
 #
-#   deploy/install-missing.sh postgres|cc|curl ...
+#   deploy/install-missing.sh postgres|cc|curl|wrk|nginx|redis ...
 set -euo pipefail
 
 # Where `waypost dev` looks for the server, too; 15 is the oldest version that does.
@@ -44,6 +44,26 @@ install_postgres() {
   apt install postgresql
 }
 
+# The packages of servers start them. Only the binaries are wanted, so that is
+# forbidden for as long as they install, unless the machine has a policy already.
+install_server() {
+  local policy=/usr/sbin/policy-rc.d made=
+  apt update
+  if [[ ! -e $policy ]]; then
+    made=yes
+    # shellcheck disable=SC2064 # the name of now is meant
+    trap "rm -f '$policy'" EXIT
+    printf '#!/bin/sh\nexit 101\n' >"$policy"
+    chmod 755 "$policy"
+  fi
+  apt install "$1"
+  if [[ -n $made ]]; then
+    rm -f "$policy"
+    trap - EXIT
+    systemctl disable "$1" 2>/dev/null || true
+  fi
+}
+
 for what in "$@"; do
   case $what in
     postgres)
@@ -76,8 +96,30 @@ for what in "$@"; do
         exit 1
       fi
       ;;
+    wrk)
+      command -v wrk >/dev/null && continue
+      if can_install; then
+        { apt update && apt install wrk; } >&2
+      fi
+      if ! command -v wrk >/dev/null; then
+        echo "No wrk found, which the benchmarks send requests with. Install it (Debian, Ubuntu: sudo apt-get install wrk) and try again." >&2
+        exit 1
+      fi
+      ;;
+    nginx | redis)
+      server=nginx
+      [[ $what == redis ]] && server=redis-server
+      command -v "$server" >/dev/null && continue
+      if can_install; then
+        install_server "$server" >&2
+      fi
+      if ! command -v "$server" >/dev/null; then
+        echo "No $server found, which redirects are compared with. Install it (Debian, Ubuntu: sudo apt-get install $server) and try again." >&2
+        exit 1
+      fi
+      ;;
     *)
-      echo "usage: $0 postgres|cc|curl ..." >&2
+      echo "usage: $0 postgres|cc|curl|wrk|nginx|redis ..." >&2
       exit 2
       ;;
   esac

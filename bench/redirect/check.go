@@ -25,7 +25,7 @@ type expectation struct {
 }
 
 // check asks for a sample of what the load asks for, and compares the answers.
-func (c *contender) check(ctx context.Context, l *lab) error {
+func (c *contender) check(ctx context.Context) error {
 	const sample = 300
 	tail, err := c.load.headers.Tail()
 	if err != nil {

@@ -43,7 +43,7 @@ const (
 // round that is not counted goes first.
 func (l *lab) compare(ctx context.Context, cases []*contender) error {
 	for _, c := range cases {
-		if err := c.check(ctx, l); err != nil {
+		if err := c.check(ctx); err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}
 	}

@@ -154,11 +154,15 @@ func (e external) start(ctx context.Context, dir string) (_ *target, err error) 
 	if err := cmd.Start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("starting %s: %w", e.name, err), log.Close())
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
+	var status error // says nothing once it was sent a signal
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		status = cmd.Wait()
+	}()
 	t := &target{pids: []int{cmd.Process.Pid}, closed: func() error {
 		err := cmd.Process.Signal(os.Interrupt)
-		<-ended // its exit status after a signal says nothing
+		<-ended
 		return errors.Join(err, log.Close())
 	}}
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -169,7 +173,7 @@ func (e external) start(ctx context.Context, dir string) (_ *target, err error) 
 			return t, nil
 		}
 		select {
-		case status := <-ended:
+		case <-ended:
 			text, readErr := os.ReadFile(log.Name())
 			return nil, errors.Join(fmt.Errorf("%s has ended: %w: %.1000s", e.name, status, text), readErr, log.Close())
 		case <-ctx.Done():
