@@ -42,7 +42,7 @@ func TestTotalsAreWhatAMapWouldHave(t *testing.T) {
 		require.True(t, sums.add(record{domain: 1, code: []byte("no code")}), "it is passed over")
 		got := sums.sorted()
 		require.Equal(t, clicks, sums.clicks)
-		require.Len(t, got, len(want), "round %d", round)
+		require.Equal(t, len(want), len(got), "round %d", round)
 		for i := range got {
 			require.Equal(t, want[key{got[i].Domain, string(got[i].Code)}], got[i])
 		}
