@@ -2,7 +2,6 @@ package clicks
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/binary"
 	"math/bits"
 	"math/rand/v2"
@@ -111,16 +110,16 @@ func (t *totals) insert(domain waypost.DomainID, code []byte) *entry {
 	if 2*len(t.entries) > len(t.index) {
 		t.index = make([]uint32, 2*len(t.index))
 		for i := range t.entries {
-			t.place(i)
+			t.point(i)
 		}
 	} else {
-		t.place(len(t.entries) - 1)
+		t.point(len(t.entries) - 1)
 	}
 	return &t.entries[len(t.entries)-1]
 }
 
-// place puts entry i into the index.
-func (t *totals) place(i int) {
+// point puts entry i into the index.
+func (t *totals) point(i int) {
 	e, mask := &t.entries[i], uint64(len(t.index)-1)
 	h := t.hash(e.prefix, e.domain, t.restOf(e))
 	for t.index[h&mask] != 0 {
@@ -131,30 +130,65 @@ func (t *totals) place(i int) {
 
 // sorted gives the totals as a batch has them.
 func (t *totals) sorted() []waypost.ClickTotal {
-	type place struct {
-		prefix uint64
-		domain waypost.DomainID
-		n      uint32
-	}
-	order := make([]place, len(t.entries))
-	for i := range t.entries {
-		order[i] = place{t.entries[i].prefix, t.entries[i].domain, uint32(i)}
-	}
-	slices.SortFunc(order, func(a, b place) int {
-		switch {
-		case a.domain != b.domain:
-			return cmp.Compare(a.domain, b.domain)
-		case a.prefix != b.prefix:
-			return cmp.Compare(a.prefix, b.prefix)
-		default:
-			return bytes.Compare(t.restOf(&t.entries[a.n]), t.restOf(&t.entries[b.n]))
-		}
-	})
-	codes, out := string(t.codes), make([]waypost.ClickTotal, len(order))
-	for i := range order {
-		e := &t.entries[order[i].n]
+	codes, out := string(t.codes), make([]waypost.ClickTotal, len(t.entries))
+	for i, p := range t.order() {
+		e := &t.entries[p.n]
 		code := waypost.Code(codes[e.at : e.at+uint32(e.length)])
 		out[i] = waypost.ClickTotal{Domain: e.domain, Code: code, Count: e.count, Last: e.last}
 	}
 	return out
+}
+
+// place is where an entry comes in a batch: by domain, then by code.
+type place struct {
+	prefix uint64
+	domain waypost.DomainID
+	n      uint32 // of the entry
+}
+
+// order gives the entries' places in order. It sorts by one byte after the other, from
+// the last one of the prefix to the first one of the domain, and leaves out those in
+// which all are alike; what is left is codes with the same prefix.
+func (t *totals) order() []place {
+	from, to := make([]place, len(t.entries)), make([]place, len(t.entries))
+	for i := range t.entries {
+		from[i] = place{t.entries[i].prefix, t.entries[i].domain, uint32(i)}
+	}
+	for shift := 0; shift < 96; shift += 8 {
+		var begins [257]int
+		for i := range from {
+			begins[1+from[i].byteAt(shift)]++
+		}
+		if slices.Contains(begins[1:], len(from)) {
+			continue
+		}
+		for i := range 255 {
+			begins[i+1] += begins[i]
+		}
+		for i := range from {
+			b := from[i].byteAt(shift)
+			to[begins[b]] = from[i]
+			begins[b]++
+		}
+		from, to = to, from
+	}
+	for begin := 0; begin < len(from); {
+		end := begin + 1
+		for end < len(from) && from[end].prefix == from[begin].prefix && from[end].domain == from[begin].domain {
+			end++
+		}
+		slices.SortFunc(from[begin:end], func(a, b place) int {
+			return bytes.Compare(t.restOf(&t.entries[a.n]), t.restOf(&t.entries[b.n]))
+		})
+		begin = end
+	}
+	return from
+}
+
+// byteAt gives a byte of the domain and the prefix together, taken as one number.
+func (p *place) byteAt(shift int) byte {
+	if shift < 64 {
+		return byte(p.prefix >> shift)
+	}
+	return byte(p.domain >> (shift - 64))
 }
