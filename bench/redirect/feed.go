@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"os"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"waypost"
 	"waypost/bench/corpus"
 	"waypost/edge/replica"
@@ -16,10 +18,11 @@ import (
 )
 
 // openReplica opens a replica with the settings that an edge has.
-func openReplica(dir string) (*replica.DB, error) {
+func openReplica(dir string, meters prometheus.Registerer) (*replica.DB, error) {
 	db, err := replica.Open(replica.Config{
-		Dir:    dir,
-		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Dir:        dir,
+		Registerer: meters,
+		Logger:     slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("opening the replica: %w", err)

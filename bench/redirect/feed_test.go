@@ -26,7 +26,7 @@ func TestAReplicaFollowsTheFeed(t *testing.T) {
 	const links = 500
 	f, err := newFeed(realLinks, links)
 	require.NoError(t, err)
-	db, err := openReplica(t.TempDir())
+	db, err := openReplica(t.TempDir(), nil)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, db.Close()) }()
 	require.NoError(t, f.snapshot(t.Context(), db, f.bySlot()))
@@ -103,7 +103,7 @@ func TestACopyOfAReplicaServesAndTheOriginalStays(t *testing.T) {
 	missing := &contender{target: &target{addr: addr}, load: load{corpus.Missing, links, corpus.Bare}, expect: expectation{status: 404}}
 	require.NoError(t, missing.check(t.Context()))
 
-	for command, want := range map[string]string{"changes 0 1ms": "20", "changes 4000 9ms": "40", "snapshots 1ms": "1", "dropped": "0"} {
+	for command, want := range map[string]string{"changes 0 1ms": "20", "changes 4000 9ms": "40", "snapshots 1ms": "1", "metric waypost_clicks_dropped_total": "0"} {
 		words := strings.Fields(command)
 		got, err := a.commands[words[0]](t.Context(), words[1:])
 		require.NoError(t, err, command)

@@ -27,7 +27,7 @@ func fill(ctx context.Context, args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	db, err := openReplica(*dir)
+	db, err := openReplica(*dir, nil)
 	if err != nil {
 		return err
 	}

@@ -82,7 +82,7 @@ func (l *lab) startBoth(ctx context.Context, links int) (bare, edge *target, err
 	if edge, err = l.startEdge(ctx, links); err != nil {
 		return nil, nil, err
 	}
-	if _, err = l.steadyMemory(ctx, edge); err == nil {
+	if err = edge.loaded(ctx); err == nil {
 		bare, err = l.startBare(ctx)
 	}
 	if err != nil {

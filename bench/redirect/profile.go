@@ -23,7 +23,7 @@ func profile(ctx context.Context, l *lab, links int) (_ bench.Section, err error
 		return bench.Section{}, err
 	}
 	defer func() { err = errors.Join(err, edge.stop()) }()
-	if _, err := l.steadyMemory(ctx, edge); err != nil {
+	if err := edge.loaded(ctx); err != nil {
 		return bench.Section{}, err
 	}
 	// The load begins before and ends after.

@@ -23,14 +23,14 @@ type edgeApp struct {
 	o       serveOptions
 	replica *replica.DB
 	journal *clicks.Journal
-	meters  *prometheus.Registry // of the journal
-	feed    *feed                // nil until changes are asked for
+	meters  *prometheus.Registry
+	feed    *feed // nil until changes are asked for
 }
 
 func newEdge(o serveOptions) (_ app, err error) {
 	e := &edgeApp{o: o, meters: prometheus.NewRegistry()}
 	cfg := edge.Config{DrainTime: time.Millisecond}
-	if e.replica, err = openReplica(o.Dir); err != nil {
+	if e.replica, err = openReplica(o.Dir, e.meters); err != nil {
 		return app{}, err
 	}
 	cfg.Links = e.replica
@@ -41,7 +41,7 @@ func newEdge(o serveOptions) (_ app, err error) {
 		cfg.Clicks = e.journal
 	}
 	return app{answering: edge.New(cfg), close: e.close, commands: map[string]command{
-		"dropped": e.dropped, "changes": e.changes, "snapshots": e.snapshots, "profile": e.profile,
+		"metric": e.metric, "changes": e.changes, "snapshots": e.snapshots, "profile": e.profile,
 	}}, nil
 }
 
@@ -53,18 +53,20 @@ func (e *edgeApp) close() error {
 	return errors.Join(err, e.replica.Close())
 }
 
-// dropped tells how many clicks there was no room for.
-func (e *edgeApp) dropped(context.Context, []string) (string, error) {
+// metric tells the value of one of the edge's metrics.
+func (e *edgeApp) metric(_ context.Context, args []string) (string, error) {
 	families, err := e.meters.Gather()
 	if err != nil {
-		return "", fmt.Errorf("asking the journal: %w", err)
+		return "", fmt.Errorf("reading metrics: %w", err)
 	}
 	for _, f := range families {
-		if f.GetName() == "waypost_clicks_dropped_total" {
-			return strconv.FormatFloat(f.GetMetric()[0].GetCounter().GetValue(), 'f', 0, 64), nil
+		if len(args) != 1 || f.GetName() != args[0] {
+			continue
 		}
+		m := f.GetMetric()[0]
+		return strconv.FormatFloat(m.GetCounter().GetValue()+m.GetGauge().GetValue(), 'f', -1, 64), nil
 	}
-	return "", errors.New("the journal does not tell")
+	return "", fmt.Errorf("no metric %v", args)
 }
 
 func (e *edgeApp) follow() (err error) {

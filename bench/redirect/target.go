@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -97,6 +98,44 @@ func (t *target) ask(words ...string) (string, error) {
 	return t.finish()
 }
 
+// metric gives the value of an edge's metric.
+func (t *target) metric(name string) (float64, error) {
+	text, err := t.ask("metric", name)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseFloat(text, 64)
+}
+
+// loaded waits until an edge has loaded its lookup table, as far as that has room.
+func (t *target) loaded(ctx context.Context) error {
+	const still = 20
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	before, same := -1.0, 0
+	for same < still {
+		complete, err := t.metric("waypost_replica_lookup_complete")
+		if err != nil || complete == 1 {
+			return err
+		}
+		entries, err := t.metric("waypost_replica_lookup_entries")
+		if err != nil {
+			return err
+		}
+		if entries == before {
+			same++
+		} else {
+			before, same = entries, 0
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
 // startBare starts the server that all are compared with.
 func (l *lab) startBare(ctx context.Context) (*target, error) {
 	return startSelf(ctx, "-kind", kindBare)
@@ -118,9 +157,9 @@ func (l *lab) startEdge(ctx context.Context, links int) (*target, error) {
 	}
 	ended := t.closed
 	t.closed = func() error {
-		dropped, err := t.ask("dropped")
-		if err == nil && dropped != "0" {
-			err = fmt.Errorf("%s clicks were dropped, so that the figures are too good", dropped)
+		dropped, err := t.metric("waypost_clicks_dropped_total")
+		if err == nil && dropped > 0 {
+			err = fmt.Errorf("%.0f clicks were dropped, so that the figures are too good", dropped)
 		}
 		return errors.Join(err, ended(), os.RemoveAll(dir), os.RemoveAll(journal))
 	}
