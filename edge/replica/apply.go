@@ -20,6 +20,7 @@ type writer struct {
 	// show yet.
 	written map[string]held
 	key     []byte
+	value   []byte
 
 	domains []waypost.Record // domain records that were taken, in order
 	links   []linkChange     // links that were taken, in order
@@ -81,7 +82,8 @@ func (w *writer) put(raw []byte, seq uint64) error {
 		now.present, now.stamp = true, r.Stamp
 		w.next.digest ^= r.Stamp
 		w.next.records++
-		if err := w.batch.Set(w.key, raw, nil); err != nil {
+		w.value = appendStored(w.value[:0], w.next.format, raw)
+		if err := w.batch.Set(w.key, w.value, nil); err != nil {
 			return fmt.Errorf("write a record: %w", err)
 		}
 	}
@@ -113,7 +115,9 @@ func (w *writer) lookup() (held, error) {
 		return held{}, w.rotten(fmt.Errorf("read a record: %w", err))
 	}
 	var r waypost.Record
-	err = replication.DecodeRecord(raw, &r)
+	if w.value, err = appendRecord(w.value[:0], w.key, raw); err == nil {
+		err = replication.DecodeRecord(w.value, &r)
+	}
 	h := held{present: true, revision: r.Revision, stamp: r.Stamp}
 	if closeErr := closer.Close(); closeErr != nil {
 		return held{}, fmt.Errorf("read a record: %w", closeErr)

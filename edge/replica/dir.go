@@ -101,12 +101,13 @@ func (db *DB) readCurrent() (string, error) {
 		return "", fmt.Errorf("read %s: %w", currentName, err)
 	}
 	fields := strings.Fields(string(raw))
+	var format uint64 // 0: none
 	if len(fields) >= 2 && fields[0] == currentMagic {
-		if format, err := strconv.ParseUint(fields[1], 10, 32); err == nil && format > storeFormat {
+		if format, err = strconv.ParseUint(fields[1], 10, 32); err == nil && format > storeFormat {
 			return "", errNewerFormat
 		}
 	}
-	if len(fields) != 3 || fields[0] != currentMagic || fields[1] != strconv.Itoa(storeFormat) ||
+	if len(fields) != 3 || err != nil || format < firstFormat ||
 		!strings.HasPrefix(fields[2], storePrefix) || db.fs.PathBase(fields[2]) != fields[2] {
 		return "", errUnreadable
 	}

@@ -30,8 +30,34 @@ func appendRecordKey(dst []byte, slot uint16, kind waypost.Kind, domain waypost.
 	return append(dst, name...)
 }
 
+// parseRecordKey takes the key of a record apart, and is false for all other keys.
+func parseRecordKey(key []byte) (kind waypost.Kind, domain waypost.DomainID, name []byte, ok bool) {
+	if len(key) < recordKeyHeader || key[0] != prefixRecord {
+		return 0, 0, nil, false
+	}
+	return waypost.Kind(key[3]), waypost.DomainID(binary.BigEndian.Uint32(key[4:])), key[recordKeyHeader:], true
+}
+
+// appendStored appends what a store of that format keeps of a record.
+func appendStored(dst []byte, format uint32, raw []byte) []byte {
+	if format < compactFormat {
+		return append(dst, raw...)
+	}
+	return replication.Compact(dst, raw)
+}
+
+// appendRecord appends the record that a store keeps as value under a key.
+func appendRecord(dst, key, value []byte) ([]byte, error) {
+	kind, domain, name, ok := parseRecordKey(key)
+	if !ok {
+		return dst, fmt.Errorf("%w: a key of %d bytes", replication.ErrRecord, len(key))
+	}
+	return replication.Expand(dst, value, kind, domain, name)
+}
+
 // state is what a store holds, written in the same batch as the rows.
 type state struct {
+	format   uint32
 	cluster  replication.Cluster
 	position waypost.Position
 	digest   uint64 // XOR of the stamps of all records
@@ -39,8 +65,13 @@ type state struct {
 }
 
 // storeFormat numbers the layout of a store. It also grows with Pebble's own
-// format, so that an older binary never opens what it cannot read.
-const storeFormat = 1
+// format, so that an older binary never opens what it cannot read. A store of an
+// older format is read and written as it is, until a snapshot replaces it.
+const (
+	firstFormat   = 1 // records in full
+	compactFormat = 2 // records in the compact form
+	storeFormat   = compactFormat
+)
 
 const stateSize = 4 + 16 + 4 + 16 + 8 + 8 + 8 + 8 + 4
 
@@ -52,7 +83,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 func (s *state) append(dst []byte) []byte {
 	start, le := len(dst), binary.LittleEndian
-	dst = le.AppendUint32(dst, storeFormat)
+	dst = le.AppendUint32(dst, s.format)
 	dst = append(dst, s.cluster[:]...)
 	dst = le.AppendUint32(dst, s.position.Epoch.Ordinal)
 	dst = append(dst, s.position.Epoch.ID[:]...)
@@ -68,9 +99,10 @@ func decodeState(b []byte) (s state, err error) {
 	if len(b) >= 4 && le.Uint32(b) > storeFormat {
 		return s, errNewerFormat
 	}
-	if len(b) != stateSize || le.Uint32(b) != storeFormat || le.Uint32(b[stateSize-4:]) != crc32.Checksum(b[:stateSize-4], castagnoli) {
-		return s, fmt.Errorf("the store's state of %d bytes is not one of format %d", len(b), storeFormat)
+	if len(b) != stateSize || le.Uint32(b) < firstFormat || le.Uint32(b[stateSize-4:]) != crc32.Checksum(b[:stateSize-4], castagnoli) {
+		return s, fmt.Errorf("the store's state of %d bytes is not one of format %d or older", len(b), storeFormat)
 	}
+	s.format = le.Uint32(b)
 	copy(s.cluster[:], b[4:])
 	s.position.Epoch.Ordinal = le.Uint32(b[20:])
 	copy(s.position.Epoch.ID[:], b[24:])

@@ -65,11 +65,14 @@ func (db *DB) Link(domain waypost.DomainID, code, buf []byte) (rec waypost.Recor
 		return rec, grown, false, db.unreadable(st, err, pebble.IsCorruptionError(err))
 	}
 	at := len(grown)
-	grown = append(grown, raw...)
-	if err := closer.Close(); err != nil {
-		return rec, grown, false, db.unreadable(st, err, false)
+	grown, err = replication.Expand(grown, raw, waypost.KindLink, domain, code)
+	if closeErr := closer.Close(); err == nil && closeErr != nil {
+		return rec, grown, false, db.unreadable(st, closeErr, false)
 	}
-	if err := replication.DecodeRecord(grown[at:], &rec); err != nil {
+	if err == nil {
+		err = replication.DecodeRecord(grown[at:], &rec)
+	}
+	if err != nil {
 		return waypost.Record{}, grown, false, db.unreadable(st, err, errors.Is(err, replication.ErrRecord))
 	}
 	if rec.Kind != waypost.KindLink || rec.Domain != domain || !bytes.Equal(rec.Name, code) {

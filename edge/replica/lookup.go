@@ -3,7 +3,6 @@ package replica
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
@@ -36,17 +35,20 @@ func (db *DB) newTable(leave int64) *lookup.Table {
 // tell gives a link's record as Pebble holds it to one of the table's methods. One
 // that must not be served, or cannot be read, becomes a mark that Pebble is to be
 // asked, which has the error.
-func tell[T any](raw []byte, key linkName, err error, method func(*waypost.Record, []byte) T) T {
+func tell[T any](value []byte, key linkName, err error, buf *[]byte, method func(*waypost.Record, []byte) T) T {
 	var r waypost.Record
 	if err == nil {
-		if err = replication.DecodeRecord(raw, &r); err == nil && !key.is(&r) {
+		*buf, err = replication.Expand((*buf)[:0], value, waypost.KindLink, key.domain, key.name)
+	}
+	if err == nil {
+		if err = replication.DecodeRecord(*buf, &r); err == nil && !key.is(&r) {
 			err = errMislaid
 		}
 	}
 	if err != nil {
 		return method(&waypost.Record{Domain: key.domain, Name: key.name}, nil) // of no kind that the table knows
 	}
-	return method(&r, replication.Extensions(raw))
+	return method(&r, replication.Extensions(*buf))
 }
 
 // linkName is what a key in Pebble says of a link.
@@ -61,10 +63,8 @@ func (k linkName) is(r *waypost.Record) bool {
 
 // parseLinkKey reads the key of a link's record, and is false for all other keys.
 func parseLinkKey(key []byte) (linkName, bool) {
-	if len(key) <= recordKeyHeader || key[0] != prefixRecord || waypost.Kind(key[3]) != waypost.KindLink {
-		return linkName{}, false
-	}
-	return linkName{waypost.DomainID(binary.BigEndian.Uint32(key[4:])), key[recordKeyHeader:]}, true
+	kind, domain, name, ok := parseRecordKey(key)
+	return linkName{domain, name}, ok && kind == waypost.KindLink && len(name) > 0
 }
 
 // wakeFill says that the live store's table may need more.
@@ -108,9 +108,10 @@ func (db *DB) fill(ctx context.Context) error {
 	db.mu.Unlock()
 
 	if loading {
+		var buf []byte
 		done, err := db.walk(ctx, st, func(it *pebble.Iterator, key linkName) bool {
-			raw, err := it.ValueAndErr()
-			return tell(raw, key, err, t.Load)
+			value, err := it.ValueAndErr()
+			return tell(value, key, err, &buf, t.Load)
 		}, func() { st.loaded = true; t.Finish() })
 		if !done || err != nil {
 			return err
@@ -231,11 +232,12 @@ func (db *DB) promote(ctx context.Context) {
 			return
 		}
 		key := appendRecordKey(nil, waypost.Slot(waypost.KindLink, k.domain, k.name), waypost.KindLink, k.domain, k.name)
-		raw, closer, err := st.pdb.Get(key)
+		value, closer, err := st.pdb.Get(key)
 		if err != nil {
 			return // it is gone, or whoever asks next is told what is wrong
 		}
-		tell(raw, k, nil, func(r *waypost.Record, ext []byte) struct{} { t.Promote(r, ext); return struct{}{} })
+		var buf []byte
+		tell(value, k, nil, &buf, func(r *waypost.Record, ext []byte) struct{} { t.Promote(r, ext); return struct{}{} })
 		if err := closer.Close(); err != nil {
 			db.cfg.Logger.Warn("reading a link for the lookup table", "error", err)
 		}

@@ -46,7 +46,7 @@ func (db *DB) Restore(_ context.Context, c replication.Cluster) (replication.Res
 	if err != nil {
 		return nil, fmt.Errorf("restore: %w", errors.Join(err, db.fs.RemoveAll(db.path(name))))
 	}
-	st.applied.Store(&state{cluster: c})
+	st.applied.Store(&state{format: storeFormat, cluster: c})
 	st.synced.Store(&waypost.Position{})
 	st.publishDomains()
 	// It has what the live store's table leaves, and is not to keep that from growing.

@@ -262,6 +262,7 @@ func (st *store) scan(ctx context.Context, visit func(record []byte) error) (s s
 			err = fmt.Errorf("scan: %w", closeErr)
 		}
 	}()
+	var record []byte
 	for ok := it.First(); ok; ok = it.Next() {
 		if err := ctx.Err(); err != nil {
 			return s, err
@@ -276,7 +277,10 @@ func (st *store) scan(ctx context.Context, visit func(record []byte) error) (s s
 				return s, err
 			}
 		case prefixRecord:
-			if err := visit(value); err != nil {
+			if record, err = appendRecord(record[:0], it.Key(), value); err != nil {
+				return s, err
+			}
+			if err := visit(record); err != nil {
 				return s, err
 			}
 		}
@@ -320,7 +324,11 @@ func (st *store) loadDomains() (err error) {
 				return fmt.Errorf("read the domains: %w", err)
 			}
 			var r waypost.Record
-			if err := replication.DecodeRecord(value, &r); err != nil {
+			record, err := appendRecord(nil, key, value)
+			if err == nil {
+				err = replication.DecodeRecord(record, &r)
+			}
+			if err != nil {
 				return fmt.Errorf("read the domains: %w", err)
 			}
 			st.noteDomain(&r)
