@@ -269,7 +269,7 @@ func TestTheTimeOfAProcessIsKnown(t *testing.T) {
 func TestOptions(t *testing.T) {
 	o, err := parseOptions(nil)
 	require.NoError(t, err)
-	require.Equal(t, []string{"uniform-1m", "zipf-1m", "misses-1m", "latency-1m"}, o.Only)
+	require.Equal(t, []string{"uniform-1m", "zipf-1m", "misses-1m", "latency-1m", "profile-1m"}, o.Only)
 	o, err = parseOptions([]string{"-full"})
 	require.NoError(t, err)
 	require.Equal(t, names(all), o.Only)

@@ -35,6 +35,7 @@ var (
 		{"rivals-1m", false, million, rivals},
 		{"latency-1m", true, million, latency},
 		{"during-1m", false, million, during},
+		{"profile-1m", true, million, profile},
 		{"uniform-10m", false, tenMillion, hitsUniform},
 		{"zipf-10m", false, tenMillion, hitsZipf},
 		{"misses-10m", false, tenMillion, misses},
