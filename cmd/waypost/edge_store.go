@@ -34,6 +34,7 @@ type edgeStore struct {
 	log    *slog.Logger
 	meters prometheus.Registerer
 	clicks *edgeClicks
+	lookup int64 // bytes for the replica's lookup table
 
 	dir *datadir.Dir               // set together with db, by the goroutine that follows
 	db  atomic.Pointer[replica.DB] // nil while there is none
@@ -42,6 +43,10 @@ type edgeStore struct {
 func openEdgeStore(cfg config.Edge, log *slog.Logger, meters prometheus.Registerer, clicks *edgeClicks) (*edgeStore, error) {
 	s := &edgeStore{root: cfg.DataDir, region: cfg.Region, node: cfg.Node, log: log, meters: meters, clicks: clicks}
 	clicks.cluster = s.Cluster
+	var err error
+	if s.lookup, err = config.ParseLookupMemory(cfg.LookupMemory); err != nil {
+		return nil, fmt.Errorf("edge.lookup_memory: %w", err)
+	}
 	marked, err := datadir.Inspect(cfg.DataDir, datadir.Edge)
 	if err != nil {
 		return nil, err
@@ -65,7 +70,7 @@ func (s *edgeStore) open() error {
 	if err := s.nameNode(dir.Path("node")); err != nil {
 		return errors.Join(err, dir.Close())
 	}
-	db, err := replica.Open(replica.Config{Dir: dir.Path("replica"), Logger: s.log, Registerer: s.meters})
+	db, err := replica.Open(replica.Config{Dir: dir.Path("replica"), LookupBytes: s.lookup, Logger: s.log, Registerer: s.meters})
 	if err != nil {
 		return errors.Join(fmt.Errorf("open the replica in %s: %w", s.root, err), dir.Close())
 	}

@@ -52,6 +52,7 @@ func (c *Control) Check() error {
 // Check judges the settings of an edge. The error tells the first thing to mend.
 func (e *Edge) Check() error {
 	_, networks := ParseNetworks(e.TrustedProxies)
+	_, memory := ParseLookupMemory(e.LookupMemory)
 	return first(
 		address("edge.addr", e.Addr),
 		address("edge.admin_addr", e.AdminAddr),
@@ -62,6 +63,7 @@ func (e *Edge) Check() error {
 		required("edge.token", e.Token.Reveal(), "set WAYPOST_EDGE_TOKEN, or --token-file, to the control plane's edge token"),
 		required("edge.data_dir", e.DataDir, "give --data-dir, the directory of the replica"),
 		prefixed("edge.trusted_proxies", networks),
+		prefixed("edge.lookup_memory", memory),
 		notNegative("edge.max_staleness", e.MaxStaleness),
 		positive("edge.shutdown_timeout", e.ShutdownTimeout),
 	)

@@ -67,6 +67,7 @@ type Edge struct {
 	DataDir         string        `yaml:"data_dir" help:"directory of the replica and of the clicks that are not counted yet; belongs to this edge alone"`
 	StrictHosts     bool          `yaml:"strict_hosts" help:"answer 404 for hosts that are no known domain"`
 	TrustedProxies  []string      `yaml:"trusted_proxies" help:"networks whose X-Forwarded-* headers count, such as 10.0.0.0/8"`
+	LookupMemory    string        `yaml:"lookup_memory" help:"memory for the links that redirects are answered from without the disk, such as 2GiB; auto: a quarter of what GOMEMLIMIT, the control group or the machine allows; 0: none"`
 	MaxStaleness    time.Duration `yaml:"max_staleness" help:"tell in a header when the replica is older than this; 0: never"`
 	StatusFile      string        `yaml:"status_file" help:"file that tells the process id and addresses once all listeners are open"`
 	ShutdownTimeout time.Duration `yaml:"shutdown_timeout" help:"how long requests under way may take at the end"`
@@ -107,7 +108,7 @@ func defaults(getenv func(string) string) Config {
 			CodeLength: 7, PrefixLength: 2, LeaseSize: 10_000, ShutdownTimeout: 5 * time.Second,
 		},
 		Edge: Edge{
-			Addr: "127.0.0.1:8081", AdminAddr: "127.0.0.1:9081",
+			Addr: "127.0.0.1:8081", AdminAddr: "127.0.0.1:9081", LookupMemory: "auto",
 			ShutdownTimeout: 5 * time.Second,
 		},
 		Dev: Dev{

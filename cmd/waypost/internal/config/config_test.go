@@ -160,6 +160,7 @@ func TestChecksNameTheSettingAndWhatToDo(t *testing.T) {
 		"WAYPOST_EDGE_NODE=a/b":                             "edge.node: ",
 		"WAYPOST_EDGE_DATA_DIR=":                            "edge.data_dir is missing",
 		"WAYPOST_EDGE_TOKEN=":                               "edge.token is missing",
+		"WAYPOST_EDGE_LOOKUP_MEMORY=1GB":                    "edge.lookup_memory: ",
 		"WAYPOST_EDGE_MAX_STALENESS=-1s":                    "edge.max_staleness: ",
 		"WAYPOST_LOG_FORMAT=xml":                            "log.format: ",
 	} {
