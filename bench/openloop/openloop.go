@@ -53,7 +53,6 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 	if err := <-done; err != nil {
 		return nil, err
 	}
-	result.sort()
 	return result, nil
 }
 

@@ -46,6 +46,13 @@ func TestEveryRequestIsSentAndAnswered(t *testing.T) {
 	require.GreaterOrEqual(t, time.Since(start), 499*time.Millisecond, "not faster than it should")
 	require.LessOrEqual(t, r.Quantile(0.5), r.Quantile(0.99))
 	require.LessOrEqual(t, r.Late(0.5), r.Quantile(0.5)+time.Millisecond)
+
+	sum := &openloop.Result{}
+	require.Zero(t, sum.Quantile(0.5))
+	sum.Add(r)
+	sum.Add(r)
+	require.Equal(t, 1000, sum.Requests())
+	require.Equal(t, r.Quantile(1), sum.Quantile(1))
 }
 
 // A server that does not answer for a while makes all wait who would have come in

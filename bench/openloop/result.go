@@ -8,15 +8,19 @@ import (
 	"time"
 )
 
-// Result is how long the requests of a run have taken.
+// Result is how long the requests of a run have taken. One goroutine uses it.
 type Result struct {
-	waits []time.Duration // from when a request was meant to be sent to its answer
-	late  []time.Duration // from then to when it was sent
+	waits  []time.Duration // from when a request was meant to be sent to its answer
+	late   []time.Duration // from then to when it was sent
+	sorted bool
 }
 
 func (r *Result) sort() {
-	slices.Sort(r.waits)
-	slices.Sort(r.late)
+	if !r.sorted {
+		slices.Sort(r.waits)
+		slices.Sort(r.late)
+		r.sorted = true
+	}
 }
 
 // Requests is the number of requests, all of them answered.
@@ -24,11 +28,17 @@ func (r *Result) Requests() int { return len(r.waits) }
 
 // Quantile is the time within which a part of the requests was answered, 0 < part
 // <= 1, counted from when they were meant to be sent.
-func (r *Result) Quantile(part float64) time.Duration { return quantile(r.waits, part) }
+func (r *Result) Quantile(part float64) time.Duration {
+	r.sort()
+	return quantile(r.waits, part)
+}
 
 // Late is the part of that which passed before a request was sent: what the client
 // itself, or waiting for a connection, took.
-func (r *Result) Late(part float64) time.Duration { return quantile(r.late, part) }
+func (r *Result) Late(part float64) time.Duration {
+	r.sort()
+	return quantile(r.late, part)
+}
 
 // quantile is the smallest value that is not less than that part of all.
 func quantile(sorted []time.Duration, part float64) time.Duration {
@@ -42,5 +52,5 @@ func quantile(sorted []time.Duration, part float64) time.Duration {
 // Add takes the requests of another run in.
 func (r *Result) Add(other *Result) {
 	r.waits, r.late = append(r.waits, other.waits...), append(r.late, other.late...)
-	r.sort()
+	r.sorted = false
 }
