@@ -19,6 +19,9 @@ type totals struct {
 	codes   []byte   // theirs, one behind the other
 	index   []uint32 // number of an entry + 1 where its hash points, or behind; 0: none
 	seeds   [2]uint64
+
+	from, to []place
+	out      []waypost.ClickTotal
 }
 
 // entry is the total of one link.
@@ -128,15 +131,16 @@ func (t *totals) point(i int) {
 	t.index[h&mask] = uint32(i + 1)
 }
 
-// sorted gives the totals as a batch has them.
+// sorted gives the totals as a batch has them. They are good until the next reset.
 func (t *totals) sorted() []waypost.ClickTotal {
-	codes, out := string(t.codes), make([]waypost.ClickTotal, len(t.entries))
-	for i, p := range t.order() {
+	codes := string(t.codes)
+	t.out = t.out[:0]
+	for _, p := range t.order() {
 		e := &t.entries[p.n]
 		code := waypost.Code(codes[e.at : e.at+uint32(e.length)])
-		out[i] = waypost.ClickTotal{Domain: e.domain, Code: code, Count: e.count, Last: e.last}
+		t.out = append(t.out, waypost.ClickTotal{Domain: e.domain, Code: code, Count: e.count, Last: e.last})
 	}
-	return out
+	return t.out
 }
 
 // place is where an entry comes in a batch: by domain, then by code.
@@ -150,7 +154,9 @@ type place struct {
 // the last one of the prefix to the first one of the domain, and leaves out those in
 // which all are alike; what is left is codes with the same prefix.
 func (t *totals) order() []place {
-	from, to := make([]place, len(t.entries)), make([]place, len(t.entries))
+	n := len(t.entries)
+	t.from, t.to = slices.Grow(t.from[:0], n), slices.Grow(t.to[:0], n)
+	from, to := t.from[:n], t.to[:n]
 	for i := range t.entries {
 		from[i] = place{t.entries[i].prefix, t.entries[i].domain, uint32(i)}
 	}
