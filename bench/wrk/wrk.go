@@ -51,7 +51,7 @@ func Run(ctx context.Context, c Config) (Result, error) {
 		return Result{}, fmt.Errorf("wrk runs for whole seconds, not %s", c.Duration)
 	}
 	args := []string{
-		"-t", strconv.Itoa(c.Threads), "-c", strconv.Itoa(c.Connections), "-d", c.Duration.String(),
+		"-t", strconv.Itoa(c.Threads), "-c", strconv.Itoa(c.Connections), "-d", c.Duration.String(), "--timeout", "10s",
 		"-s", filepath.Join(c.Dir, "visit.lua"), "http://" + c.Addr + "/", "--",
 	}
 	for name, content := range map[string][]byte{"visit.lua": script, "codes": c.Codes, "head": []byte(c.Head), "tail": []byte(c.Tail)} {
