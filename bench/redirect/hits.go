@@ -68,6 +68,14 @@ func (l *lab) hits(ctx context.Context, links int, access corpus.Access, how str
 		cases = append(cases, bareCase(bare, load), redirect)
 	}
 	cases[0].what, cases[1].what = whatBare, whatEdge
+	uncounted, err := l.startUncounted(ctx, links)
+	if err != nil {
+		return bench.Section{}, err
+	}
+	defer func() { err = errors.Join(err, uncounted.stop()) }()
+	alone := *cases[1]
+	alone.name, alone.what, alone.target = "redirect, not counted, "+headersOf[corpus.Bare], "the same without a journal, to tell what a click costs.", uncounted
+	cases = append(cases, &alone)
 	if err := l.compare(ctx, cases); err != nil {
 		return bench.Section{}, err
 	}

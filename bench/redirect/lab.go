@@ -70,6 +70,7 @@ type lab struct {
 	o      options
 	dir    string
 	filled map[int]bool // sizes of replicas that are there
+	sink   *sink
 }
 
 func (l *lab) log(format string, args ...any) {
@@ -95,8 +96,8 @@ median of those comparisons. Before the rounds, a sample of answers is compared 
 Latency is measured by a client of our own that sends at fixed times, whatever becomes of the answers, and counts from when a request was
 meant to be sent. Client and server share the machine.
 
-"wrk's headers" is Host alone, "a browser's" the 13 lines that Firefox sends. Clicks are journaled and gathered into
-batches, which are not shipped. Targets have 90 bytes on average, codes 7.
+"wrk's headers" is Host alone, "a browser's" the 13 lines that Firefox sends. Clicks are journaled, gathered into
+batches and shipped to a sink that acknowledges them. Targets have 90 bytes on average, codes 7.
 `
 
 // longest is what a run may take, where nothing hangs and the machine is not very slow.
@@ -115,6 +116,10 @@ func measure(ctx context.Context, o options) (err error) {
 		return fmt.Errorf("making a directory for replicas: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(l.dir)) }()
+	if l.sink, err = newSink(); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.sink.close()) }()
 	var failed []error
 	for _, s := range all {
 		if !slices.Contains(o.Only, s.name) || ctx.Err() != nil {

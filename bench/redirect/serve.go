@@ -29,6 +29,7 @@ type serveOptions struct {
 	Kind    string
 	Dir     string // of the replica
 	Journal string // directory; empty: clicks are not recorded
+	Ship    string // URL to which clicks are shipped; empty: nowhere
 	Links   int
 	Targets string
 	Redis   string // its socket
@@ -60,6 +61,7 @@ func serve(ctx context.Context, args []string) (err error) {
 	flags.StringVar(&o.Kind, "kind", "", "bare, nethttp, edge or redis")
 	flags.StringVar(&o.Dir, "dir", "", "directory of the replica")
 	flags.StringVar(&o.Journal, "journal", "", "directory of the click journal")
+	flags.StringVar(&o.Ship, "ship", "", "where to ship clicks")
 	flags.IntVar(&o.Links, "links", 0, "links in the replica")
 	flags.StringVar(&o.Targets, "targets", "", "file of real links")
 	flags.StringVar(&o.Redis, "redis", "", "socket of Redis")

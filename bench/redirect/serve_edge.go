@@ -23,6 +23,7 @@ type edgeApp struct {
 	o       serveOptions
 	replica *replica.DB
 	journal *clicks.Journal
+	shipped chan error // has what Ship gave; nil: nothing is shipped
 	meters  *prometheus.Registry
 	feed    *feed // nil until changes are asked for
 }
@@ -39,6 +40,10 @@ func newEdge(o serveOptions) (_ app, err error) {
 			return app{}, errors.Join(err, e.replica.Close())
 		}
 		cfg.Clicks = e.journal
+		if o.Ship != "" {
+			e.shipped = make(chan error, 1)
+			go func() { e.shipped <- e.journal.Ship(context.Background(), clicks.ShipConfig{URL: o.Ship}) }()
+		}
 	}
 	return app{answering: edge.New(cfg), close: e.close, commands: map[string]command{
 		"metric": e.metric, "changes": e.changes, "snapshots": e.snapshots, "profile": e.profile,
@@ -48,7 +53,10 @@ func newEdge(o serveOptions) (_ app, err error) {
 func (e *edgeApp) close() error {
 	var err error
 	if e.journal != nil {
-		err = e.journal.Close()
+		err = e.journal.Close() // which ends Ship
+	}
+	if e.shipped != nil {
+		err = errors.Join(err, <-e.shipped)
 	}
 	return errors.Join(err, e.replica.Close())
 }

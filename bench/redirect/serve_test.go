@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -36,7 +37,10 @@ func TestACopyOfAReplicaServesAndTheOriginalStays(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, clone(master, copied))
 
-	a, err := serveOptions{Kind: kindEdge, Dir: copied, Journal: t.TempDir(), Links: links, Targets: realLinks}.app()
+	clicks, err := newSink()
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, clicks.close()) })
+	a, err := serveOptions{Kind: kindEdge, Dir: copied, Journal: t.TempDir(), Ship: clicks.url, Links: links, Targets: realLinks}.app()
 	require.NoError(t, err)
 	addr := serveApp(t, a)
 	l := &lab{o: options{Targets: realLinks}}
@@ -54,6 +58,10 @@ func TestACopyOfAReplicaServesAndTheOriginalStays(t *testing.T) {
 		require.NoError(t, err, command)
 		require.NotEqual(t, "", got, want)
 	}
+	require.Eventually(t, func() bool {
+		shipped, err := a.commands["metric"](t.Context(), []string{"waypost_clicks_shipped_total"})
+		return err == nil && shipped != "0"
+	}, 10*time.Second, 10*time.Millisecond, "clicks are shipped and acknowledged")
 	after, err := diskBytes(master)
 	require.NoError(t, err)
 	require.Equal(t, before, after)

@@ -141,6 +141,24 @@ func (l *lab) startBare(ctx context.Context) (*target, error) {
 	return startSelf(ctx, "-kind", kindBare)
 }
 
+// startUncounted starts an edge that records no clicks.
+func (l *lab) startUncounted(ctx context.Context, links int) (*target, error) {
+	dir, err := l.replica(ctx, links)
+	if err != nil {
+		return nil, err
+	}
+	t, err := l.startEdgeIn(ctx, links, dir, "")
+	if err != nil {
+		return nil, err
+	}
+	ended := t.closed
+	t.closed = func() error { return errors.Join(ended(), os.RemoveAll(dir)) }
+	if err := t.loaded(ctx); err != nil {
+		return nil, errors.Join(err, t.stop())
+	}
+	return t, nil
+}
+
 // startEdge starts an edge on a replica of its own, with a journal.
 func (l *lab) startEdge(ctx context.Context, links int) (*target, error) {
 	dir, err := l.replica(ctx, links)
@@ -167,7 +185,7 @@ func (l *lab) startEdge(ctx context.Context, links int) (*target, error) {
 }
 
 func (l *lab) startEdgeIn(ctx context.Context, links int, dir, journal string) (*target, error) {
-	return startSelf(ctx, "-kind", kindEdge, "-dir", dir, "-journal", journal, "-links", fmt.Sprint(links), "-targets", l.o.Targets)
+	return startSelf(ctx, "-kind", kindEdge, "-dir", dir, "-journal", journal, "-ship", l.sink.url, "-links", fmt.Sprint(links), "-targets", l.o.Targets)
 }
 
 // external is a program that is not this one.
