@@ -212,3 +212,14 @@ func (t *Table) Stats() Stats {
 // IsComplete reports whether what the table does not hold is not in the store
 // either. It may be asked by anyone.
 func (t *Table) IsComplete() bool { return t.phase.Load()&1 == 1 }
+
+// Damage flips a bit of what the table holds of a link, as bad memory might. It is
+// for tests that show what becomes of that, and the writer's.
+func (t *Table) Damage(domain waypost.DomainID, code []byte) {
+	if p := t.seek(t.hash(domain, code), domain, code); p.slot != empty {
+		raw := t.at(offsetOf(p.slot))
+		if l, ok := layoutOf(raw); ok {
+			raw[l.end-1] ^= 1
+		}
+	}
+}

@@ -47,8 +47,8 @@ func TestMemoryThatAReaderLooksAtIsNotUsedAgain(t *testing.T) {
 
 func TestDamagedRecordsAreLeftToTheStore(t *testing.T) {
 	for name, damage := range map[string]func(*lookup.Table, []byte){
-		"in the payload":  func(table *lookup.Table, code []byte) { table.Damage(1, code, false) },
-		"in the name":     func(table *lookup.Table, code []byte) { table.Damage(1, code, true) },
+		"in the payload":  func(table *lookup.Table, code []byte) { table.Damage(1, code) },
+		"in the name":     func(table *lookup.Table, code []byte) { table.DamageName(1, code) },
 		"in their length": func(table *lookup.Table, code []byte) { table.DamageLength(1, code) },
 	} {
 		t.Run(name, func(t *testing.T) {

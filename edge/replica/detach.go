@@ -132,7 +132,7 @@ func (db *DB) Attach(ctx context.Context) error {
 	db.detached = false
 	db.mu.Unlock()
 	if table != nil {
-		db.endTable(table)
+		db.endTable(table, [4]uint64{})
 	}
 	db.wakeFill()
 	return nil

@@ -116,12 +116,12 @@ func (db *DB) readCurrent() (string, error) {
 
 // setCurrent makes name the live store, for good once it returns. When renamed is
 // true with an error, either store may be the one that the next Open finds.
-func (db *DB) setCurrent(name string) (renamed bool, err error) {
+func (db *DB) setCurrent(name string, format uint32) (renamed bool, err error) {
 	f, err := db.fs.Create(db.path(currentTemp), vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return false, fmt.Errorf("create %s: %w", currentTemp, err)
 	}
-	_, err = fmt.Fprintf(f, "%s %d %s\n", currentMagic, storeFormat, name)
+	_, err = fmt.Fprintf(f, "%s %d %s\n", currentMagic, format, name)
 	if err == nil {
 		err = f.Sync()
 	}

@@ -1,9 +1,14 @@
 package replica
 
 import (
+	"bytes"
+	"io"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2"
+
 	"waypost"
+	"waypost/replication"
 )
 
 // Shrink makes the stores that are opened from now on small and impatient.
@@ -49,4 +54,53 @@ func LinkKey(code string) []byte { return linkKey(code) }
 func (db *DB) HoldLive() func() bool {
 	st := db.live.Load()
 	return func() bool { return db.hold(st, 7) }
+}
+
+// PutRaw gives the live store's table a record as it would be applied.
+func (db *DB) PutRaw(raw []byte) error {
+	var r waypost.Record
+	if err := replication.DecodeRecord(raw, &r); err != nil {
+		return err
+	}
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	w := writer{st: db.live.Load(), links: []linkChange{{r, replication.Extensions(raw), false}}}
+	w.publish()
+	return nil
+}
+
+// TableExtensions gives the extensions that the table has of a link.
+func (db *DB) TableExtensions(code string) string {
+	_, extensions, _, _ := db.table().Find(waypost.DefaultDomain, []byte(code), nil)
+	return string(extensions)
+}
+
+// DamageTable flips a bit of what the table holds of a link.
+func (db *DB) DamageTable(code string) { db.table().Damage(waypost.DefaultDomain, []byte(code)) }
+
+// WriteFormat makes the stores of restores from now on of an older format; 0: the
+// present one.
+func (db *DB) WriteFormat(format uint32) { db.format = format }
+
+// Stored gives CURRENT, and all values of records as they are on disk.
+func (db *DB) Stored() (current string, values [][]byte) {
+	f, err := db.fs.Open(db.path(currentName))
+	if err != nil {
+		panic(err)
+	}
+	text, err := io.ReadAll(f)
+	if err != nil {
+		panic(err)
+	}
+	it, err := db.live.Load().pdb.NewIter(&pebble.IterOptions{LowerBound: []byte{prefixRecord}, UpperBound: []byte{prefixRecord + 1}})
+	if err != nil {
+		panic(err)
+	}
+	for ok := it.First(); ok; ok = it.Next() {
+		values = append(values, bytes.Clone(it.Value()))
+	}
+	if err := it.Close(); err != nil {
+		panic(err)
+	}
+	return string(text), values
 }

@@ -39,6 +39,7 @@ type DB struct {
 	metrics *metrics
 	noise   limiter
 
+	format       uint32        // of the stores that are made; 0: the present one
 	memTableSize int           // bytes
 	errorPause   time.Duration // for which a failed background write is held back
 
@@ -159,17 +160,25 @@ func (db *DB) Close() error {
 // end closes a store that nobody reads any more, and its table.
 func (db *DB) end(st *store) error {
 	if t := st.table.Swap(nil); t != nil {
-		db.endTable(t)
+		db.endTable(t, db.count(t, [4]uint64{}))
 	}
 	return st.closePebble()
 }
 
-// endTable closes a table, and keeps the count of what it has answered.
-func (db *DB) endTable(t *lookup.Table) {
-	t.Close()
-	for i, n := range answers(t) {
-		db.ended[i].Add(n)
+// count keeps what a table has answered for the metrics, when it is not the live
+// store's any more. What was counted before is left out.
+func (db *DB) count(t *lookup.Table, before [4]uint64) [4]uint64 {
+	now := answers(t)
+	for i, n := range now {
+		db.ended[i].Add(n - before[i])
 	}
+	return now
+}
+
+// endTable closes a table of which some answers were counted.
+func (db *DB) endTable(t *lookup.Table, counted [4]uint64) {
+	t.Close()
+	db.count(t, counted)
 }
 
 func (st *store) closePebble() error {
@@ -208,11 +217,20 @@ func (db *DB) hold(st *store, slot uint16) bool {
 // removes it. The caller holds db.mu.
 func (db *DB) retire(st *store) {
 	db.retiring.Add(1)
+	var counted [4]uint64
+	table := st.table.Load()
+	if table != nil {
+		counted = db.count(table, counted)
+	}
 	db.retirements.Go(func() {
 		defer db.wakeFill() // with the memory that the old table had
 		defer db.retiring.Add(-1)
 		st.awaitReaders()
-		if err := db.end(st); err != nil {
+		if table != nil {
+			st.table.Store(nil)
+			db.endTable(table, counted)
+		}
+		if err := st.closePebble(); err != nil {
 			db.cfg.Logger.Warn("closing the old store", "error", err)
 		}
 		if f := st.health.lasting.Load(); f != nil && f.corrupt {

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,7 +47,7 @@ func (db *DB) Restore(_ context.Context, c replication.Cluster) (replication.Res
 	if err != nil {
 		return nil, fmt.Errorf("restore: %w", errors.Join(err, db.fs.RemoveAll(db.path(name))))
 	}
-	st.applied.Store(&state{format: storeFormat, cluster: c})
+	st.applied.Store(&state{format: cmp.Or(db.format, storeFormat), cluster: c})
 	st.synced.Store(&waypost.Position{})
 	st.publishDomains()
 	// It has what the live store's table leaves, and is not to keep that from growing.
@@ -164,7 +165,7 @@ func (r *restore) swap() error {
 	if db.closed.Load() {
 		return errClosed
 	}
-	renamed, err := db.setCurrent(r.st.name)
+	renamed, err := db.setCurrent(r.st.name, r.st.applied.Load().format)
 	r.keep = renamed
 	if err != nil {
 		return fmt.Errorf("restore: %w", err)
@@ -194,7 +195,7 @@ func (r *restore) Abort() error {
 		err = r.st.closePebble()
 	}
 	if t := r.st.table.Swap(nil); t != nil {
-		r.db.endTable(t)
+		r.db.endTable(t, [4]uint64{})
 	}
 	if !r.keep {
 		err = errors.Join(err, r.db.fs.RemoveAll(r.db.path(r.st.name)))
