@@ -30,7 +30,7 @@ func parseOptions(args []string) (options, error) {
 	flags := flag.NewFlagSet("redirect", flag.ContinueOnError)
 	only := flags.String("only", "", "sections to measure, with commas between them; default: "+strings.Join(names(quick), ","))
 	full := flags.Bool("full", false, "measure all sections: "+strings.Join(names(all), ","))
-	flags.IntVar(&o.Rounds, "rounds", 7, "rounds of every case")
+	flags.IntVar(&o.Rounds, "rounds", 5, "rounds of every case")
 	flags.DurationVar(&o.Round, "round", 2*time.Second, "length of a round with wrk, whole seconds")
 	flags.IntVar(&o.Connections, "connections", 64, "connections of wrk")
 	flags.IntVar(&o.Threads, "threads", 2, "threads of wrk")
