@@ -2,44 +2,81 @@ package edge_test
 
 import (
 	"io"
+	"log/slog"
 	"net"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"waypost"
 	"waypost/edge"
 	"waypost/edge/clicks"
+	"waypost/edge/replica"
+	"waypost/replication/replicationtest"
 )
 
 // TestAnsweringDoesNotAllocate measures the whole process, with real sockets: a
-// client with buffers made before, fasthttp, the handler between them, and the journal
-// of clicks.
+// client with buffers made before, fasthttp, the handler between them, the replica's
+// lookup table, and the journal of clicks.
 func TestAnsweringDoesNotAllocate(t *testing.T) {
+	for name, links := range map[string]edge.Links{"links in memory": newMemoryLinks(), "a replica": newReplica(t)} {
+		t.Run(name, func(t *testing.T) { answerWithoutAllocating(t, links) })
+	}
+}
+
+func answerWithoutAllocating(t *testing.T, links edge.Links) {
 	journal, err := clicks.Open(clicks.Config{Dir: t.TempDir(), Node: "n1", FlushInterval: time.Hour, SyncInterval: time.Hour})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, journal.Close()) })
 	_, addr := serve(t, edge.Config{
+		Links:          links,
 		Clicks:         journal,
 		TrustedProxies: loopback(),
 		MaxStaleness:   time.Second,
 		Staleness:      func() time.Duration { return time.Minute },
 	})
-	for name, path := range map[string]string{
-		"a redirect":              "/found302",
-		"a redirect that expires": "/expire301",
-		"a miss":                  "/unknown1",
-		"a tombstone":             "/deleted1",
-		"no code at all":          "/a",
+	for name, c := range map[string]struct {
+		path   string
+		status string
+	}{
+		"a redirect":              {"/found302", "302"},
+		"a redirect that expires": {"/expire301", "301"},
+		"a miss":                  {"/unknown1", "404"},
+		"a tombstone":             {"/deleted1", "410"},
+		"no code at all":          {"/a", "404"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			request := []byte("GET " + path + " HTTP/1.1\r\nHost: internal\r\nX-Forwarded-Host: wayp.example\r\nAccept: text/html\r\n\r\n")
+			request := []byte("GET " + c.path + " HTTP/1.1\r\nHost: internal\r\nX-Forwarded-Host: wayp.example\r\nAccept: text/html\r\n\r\n")
 			conn := dial(t, addr)
-			length := exchange(t, conn, request, make([]byte, 8192), 0)
-			answer := make([]byte, length)
+			answer := make([]byte, 8192)
+			length := exchange(t, conn, request, answer, 0)
+			require.Equal(t, c.status, string(answer[9:12]))
+			answer = answer[:length]
 			require.Zero(t, testing.AllocsPerRun(200, func() { exchange(t, conn, request, answer, length) }))
 		})
 	}
+}
+
+// newReplica gives a replica with the links of newMemoryLinks.
+func newReplica(t *testing.T) *replica.DB {
+	t.Helper()
+	db, err := replica.Open(replica.Config{Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	source := replicationtest.NewSource()
+	records := []waypost.Record{{
+		Kind: waypost.KindDomain, Name: []byte("1"), Payload: []byte(`{"host":"wayp.example"}`),
+	}}
+	for domain, links := range newMemoryLinks().links {
+		for code, r := range links {
+			r.Domain, r.Name = domain, []byte(code)
+			records = append(records, r)
+		}
+	}
+	source.Commit(records...)
+	replicationtest.Take(t, source, db)
+	return db
 }
 
 // exchange sends a request and reads its answer of known length; 0: whatever one

@@ -1,0 +1,59 @@
+//go:build linux
+
+package main
+
+import (
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestTheTimeOfAProcessIsKnown(t *testing.T) {
+	self := &target{pids: []int{os.Getpid()}}
+	before, err := self.cpu()
+	require.NoError(t, err)
+	x := uint64(1)
+	for start := time.Now(); time.Since(start) < 50*time.Millisecond; {
+		x = x*31 + 7
+	}
+	after, err := self.cpu()
+	require.NoError(t, err)
+	require.Greater(t, after-before, 5*time.Millisecond, "%d", x)
+	memory, err := self.memory()
+	require.NoError(t, err)
+	require.Greater(t, memory, int64(1<<20))
+	sockets, err := self.sockets()
+	require.NoError(t, err)
+	ln, err := net.Listen("tcp4", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { _ = ln.Close() }()
+	more, err := self.sockets()
+	require.NoError(t, err)
+	require.Equal(t, sockets+1, more)
+
+	_, err = (&target{pids: []int{1 << 22}}).cpu()
+	require.Error(t, err)
+	_, err = kilobytes([]byte("Rss: 12 kB\n"), "Pss:")
+	require.Error(t, err)
+}
+
+func TestOptions(t *testing.T) {
+	o, err := parseOptions(nil)
+	require.NoError(t, err)
+	require.Equal(t, []string{"uniform-1m", "zipf-1m", "misses-1m", "latency-1m", "profile-1m"}, o.Only)
+	o, err = parseOptions([]string{"-full"})
+	require.NoError(t, err)
+	require.Equal(t, names(all), o.Only)
+	o, err = parseOptions([]string{"-only", "latency-10m,scan-10m"})
+	require.NoError(t, err)
+	require.Equal(t, []string{"latency-10m", "scan-10m"}, o.Only)
+	for _, args := range [][]string{
+		{"-only", "unknown"}, {"-rounds", "0"}, {"-round", "1500ms"}, {"-connections", "0"}, {"-threads", "65"}, {"more"},
+	} {
+		_, err := parseOptions(args)
+		require.Error(t, err, args)
+	}
+}

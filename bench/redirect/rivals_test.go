@@ -1,0 +1,98 @@
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"waypost/bench/corpus"
+)
+
+func fakeRedis(t *testing.T, values map[string]string) string {
+	socket := filepath.Join(t.TempDir(), "s")
+	ln, err := net.Listen("unix", socket)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = ln.Close() })
+	go func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer func() { _ = conn.Close() }()
+				for r := bufio.NewReader(conn); ; {
+					var words []string
+					head, err := r.ReadString('\n')
+					if err != nil {
+						return
+					}
+					for range int(head[1] - '0') {
+						_, _ = r.ReadString('\n')
+						word, _ := r.ReadString('\n')
+						words = append(words, strings.TrimSpace(word))
+					}
+					answer := "+OK\r\n"
+					if words[0] == "SET" {
+						values[words[1]] = words[2]
+					} else if v, ok := values[words[1]]; ok {
+						answer = string(appendBulk(nil, []byte(v)))
+					} else {
+						answer = "$-1\r\n"
+					}
+					_, _ = io.WriteString(conn, answer)
+				}
+			}()
+		}
+	}()
+	return socket
+}
+
+func TestTheServerOnRedisAnswersWhatRedisHolds(t *testing.T) {
+	const links = 50
+	socket := fakeRedis(t, map[string]string{})
+	conn, err := dialRedis(t.Context(), socket)
+	require.NoError(t, err)
+	l := &lab{o: options{Targets: realLinks}}
+	require.NoError(t, l.fillRedis(t.Context(), conn, links))
+
+	s := newRedisServer(socket)
+	addr := serveApp(t, app{answering: s, close: s.close})
+	c, err := l.edgeCase(&target{addr: addr}, load{corpus.Uniform, links, corpus.Bare})
+	require.NoError(t, err)
+	require.NoError(t, c.check(t.Context()))
+	missing := &contender{target: &target{addr: addr}, load: load{corpus.Missing, links, corpus.Bare}, expect: expectation{status: 404}}
+	require.NoError(t, missing.check(t.Context()))
+}
+
+func TestNginxHasEveryCodeButThoseThatDifferInCase(t *testing.T) {
+	path, r := filepath.Join(t.TempDir(), "links.map"), &rivalry{}
+	l := &lab{o: options{Targets: realLinks}}
+	require.NoError(t, l.writeMap(path, 2000, r))
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	require.Len(t, lines, 2000)
+	code := corpus.AppendCode(nil, 0)
+	require.Equal(t, `"/`+string(code)+`" "`+string(r.expect.location(nil, 0))+`";`, lines[0])
+	require.False(t, r.expect.skip(code))
+}
+
+func TestAProgramThatEndsAtOnceIsNotWaitedFor(t *testing.T) {
+	_, err := external{
+		name: "/bin/sh", args: []string{"-c", "echo it cannot; exit 3"}, grace: time.Minute,
+		ready: func(context.Context) error { return http.ErrServerClosed },
+	}.start(t.Context(), t.TempDir())
+	require.ErrorContains(t, err, "it cannot")
+}
