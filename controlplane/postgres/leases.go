@@ -91,8 +91,12 @@ func (db *DB) leaseKeys(ctx context.Context, tx pgx.Tx, region waypost.Region, n
 	if err != nil {
 		return l, err
 	}
-	return l, db.replenish(ctx, tx, region)
+	return l, db.replenish(ctx, tx, region, most)
 }
+
+// leasesAhead is how many leases of full size a region has at least before its
+// low-water mark.
+const leasesAhead = 20
 
 const leaseColumns = `id, range_id, prefix, lo, hi, epoch, generation`
 
@@ -100,12 +104,15 @@ func scanLease(l *controlplane.Lease, row pgx.Row) error {
 	return row.Scan(&l.ID, &l.Range, &l.Prefix, &l.Lo, &l.Hi, &l.Epoch, &l.Generation)
 }
 
-// replenish gives a region below its low-water mark, a tenth of a prefix, a free
-// prefix, as long as there is one.
-func (db *DB) replenish(ctx context.Context, tx pgx.Tx, region waypost.Region) error {
+// replenish gives a region below its low-water mark a free prefix, as long as there
+// is one. The mark is a tenth of a prefix, or less where that would last for a month:
+// a plan may leave a region that issues little with little.
+func (db *DB) replenish(ctx context.Context, tx pgx.Tx, region waypost.Region, most int64) error {
 	var low bool
 	err := tx.QueryRow(ctx, `
-		SELECT coalesce(sum(hi - next), 0) < key_prefix_size() / 10 FROM key_range WHERE region = $1 AND state = 'live'`, region).Scan(&low)
+		SELECT coalesce(sum(hi - next), 0) < least(key_prefix_size() / 10, greatest($2, 30 * 24 * (
+			SELECT coalesce(sum(issued), 0) FROM key_issue WHERE region = $1 AND minute > clock_timestamp() - interval '1 hour')))
+		FROM key_range WHERE region = $1 AND state = 'live'`, region, leasesAhead*most).Scan(&low)
 	if err != nil || !low {
 		return err
 	}
