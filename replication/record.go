@@ -16,6 +16,11 @@ const (
 	recordHeaderSize = 48
 	maxExtensions    = 4096
 
+	// extensionFlags is the type of the extension that holds waypost.LinkFlags, one
+	// byte; a longer value has more of a later version. It is written only when a
+	// flag is set.
+	extensionFlags = 1
+
 	// MaxRecord bounds an encoded record, in bytes.
 	MaxRecord = recordHeaderSize + waypost.MaxName + waypost.MaxPayload + maxExtensions
 )
@@ -39,7 +44,9 @@ func AppendRecord(dst []byte, r *waypost.Record) []byte {
 	le := binary.LittleEndian
 	dst = append(dst, recordVersion, byte(r.Kind), byte(r.State), byte(min(len(r.Name), 255)))
 	dst = le.AppendUint16(dst, r.Status)
-	dst = le.AppendUint16(dst, 0) // no extensions yet
+	var extensions [5]byte
+	ext := appendExtensions(extensions[:0], r)
+	dst = le.AppendUint16(dst, uint16(len(ext)))
 	dst = le.AppendUint32(dst, uint32(r.Domain))
 	dst = le.AppendUint32(dst, r.Revision.Epoch)
 	dst = le.AppendUint64(dst, r.Revision.Seq)
@@ -49,9 +56,17 @@ func AppendRecord(dst []byte, r *waypost.Record) []byte {
 	dst = le.AppendUint32(dst, 0) // checksum, below
 	dst = append(dst, r.Name...)
 	dst = append(dst, r.Payload...)
+	dst = append(dst, ext...)
 	b := dst[start:]
 	le.PutUint32(b[44:], recordChecksum(b))
 	return dst
+}
+
+func appendExtensions(dst []byte, r *waypost.Record) []byte {
+	if r.Flags == 0 {
+		return dst
+	}
+	return append(dst, extensionFlags, 0, 1, 0, byte(r.Flags))
 }
 
 // recordChecksum covers everything but itself, and so binds the content to the
@@ -65,7 +80,8 @@ func recordChecksum(b []byte) uint32 {
 // [ErrContent], with which r is filled in all the same.
 //
 // Kinds that this version does not know decode like any other. Extensions are
-// checked for form and passed over: who stores or forwards b keeps them.
+// checked for form, and those that it does not know are passed over: who stores or
+// forwards b keeps them.
 func DecodeRecord(b []byte, r *waypost.Record) error {
 	if len(b) < recordHeaderSize {
 		return fmt.Errorf("%w: %d bytes are less than a header", ErrRecord, len(b))
@@ -85,13 +101,14 @@ func DecodeRecord(b []byte, r *waypost.Record) error {
 		return fmt.Errorf("%w: the checksum does not hold", ErrRecord)
 	}
 	body := b[recordHeaderSize:]
-	ext := body[name+int(payload):]
-	if !validExtensions(ext) {
+	flags, ok := readExtensions(body[name+int(payload):])
+	if !ok {
 		return fmt.Errorf("%w: the extensions are malformed", ErrRecord)
 	}
 	*r = waypost.Record{
 		Kind:   waypost.Kind(b[1]),
 		State:  waypost.State(b[2]),
+		Flags:  flags,
 		Status: le.Uint16(b[4:]),
 		Domain: waypost.DomainID(le.Uint32(b[8:])),
 		Name:   body[:name:name],
@@ -109,19 +126,23 @@ func DecodeRecord(b []byte, r *waypost.Record) error {
 	return nil
 }
 
-// validExtensions walks type (2 bytes), length (2 bytes), value.
-func validExtensions(b []byte) bool {
+// readExtensions walks type (2 bytes), length (2 bytes), value.
+func readExtensions(b []byte) (flags waypost.LinkFlags, ok bool) {
+	le := binary.LittleEndian
 	for len(b) > 0 {
 		if len(b) < 4 {
-			return false
+			return 0, false
 		}
-		n := 4 + int(binary.LittleEndian.Uint16(b[2:]))
+		n := 4 + int(le.Uint16(b[2:]))
 		if n > len(b) {
-			return false
+			return 0, false
+		}
+		if le.Uint16(b) == extensionFlags && n > 4 {
+			flags = waypost.LinkFlags(b[4])
 		}
 		b = b[n:]
 	}
-	return true
+	return flags, true
 }
 
 // checkLink keeps what could split a response header, or is no redirect, from
