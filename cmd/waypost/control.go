@@ -126,7 +126,7 @@ func (c *control) serve(ctx context.Context, ln, adminLn net.Listener) error {
 		return fmt.Errorf("control.trusted_proxies: %w", err)
 	}
 	service := controlplane.New(controlplane.Config{
-		Links: c.db, Leases: c.db, Keys: c.db, Region: waypost.Region(c.cfg.Region),
+		Links: c.db, Leases: c.db, Keys: c.db, Domains: c.db, Region: waypost.Region(c.cfg.Region),
 		Minter: controlplane.NewMinter(controlplane.MinterConfig{
 			Store: c.db, Coder: c.coder, Region: waypost.Region(c.cfg.Region),
 			Node: c.name() + "/" + randomName(), Size: int64(c.cfg.LeaseSize), Logger: c.log,
@@ -197,7 +197,7 @@ func (c *control) closeService(ctx context.Context, service *controlplane.Servic
 // routes puts the stream, which only edges may follow, beside the API.
 func (c *control) routes(service *controlplane.Service, stream *replication.Server, fleet *controlplane.Fleet, proxies []netip.Prefix) http.Handler {
 	api := httpapi.Config{
-		Links: service, Fleet: fleet, BaseURL: c.cfg.BaseURL, Version: productVersion(), Logger: c.log, Metrics: c.registry,
+		Links: service, Fleet: fleet, Domains: service, BaseURL: c.cfg.BaseURL, Version: productVersion(), Logger: c.log, Metrics: c.registry,
 	}
 	if c.cfg.AnonymousWorkspace {
 		api.Anonymous = &controlplane.Actor{Workspace: waypost.DefaultWorkspace, Scopes: []controlplane.Scope{controlplane.ScopeAdmin}}

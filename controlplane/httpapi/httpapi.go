@@ -56,9 +56,9 @@ type Links interface {
 	// cursor begins at the newest; one that List did not give is EMalformed.
 	List(ctx context.Context, actor controlplane.Actor, limit int, cursor string) (controlplane.Page, error)
 
-	// Resolve gives what a visitor of code gets, always fresh. The host is as the
+	// Resolve gives what a visitor of a code gets, always fresh. The host is as the
 	// client sent it. Unknown, deleted and expired codes are resolutions, not errors.
-	Resolve(ctx context.Context, host, code string) (waypost.Resolution, error)
+	Resolve(ctx context.Context, host string, v *waypost.Visit) (waypost.Resolution, error)
 
 	// Authenticate gives the actor that a key stands for, EUnauthorized when none.
 	// Keys of any text up to 512 bytes may come.
@@ -76,6 +76,10 @@ type Config struct {
 
 	// Fleet answers who serves. Nil: the API has no operation for that.
 	Fleet Fleet
+
+	// Domains answers for hosts. Nil: the API has no operations for that, and no
+	// domain's root leads anywhere.
+	Domains Domains
 
 	// Anonymous is who asks when a request carries no key at all, and was sent to
 	// a loopback address, localhost or the base URL's host. Nil: such requests are
@@ -95,6 +99,7 @@ type Config struct {
 type server struct {
 	links     Links
 	fleet     Fleet
+	domains   Domains
 	baseURL   string
 	baseHost  string
 	version   string
@@ -118,6 +123,7 @@ func New(c Config) http.Handler {
 	s := &server{
 		links:     c.Links,
 		fleet:     c.Fleet,
+		domains:   c.Domains,
 		baseURL:   strings.TrimSuffix(c.BaseURL, "/"),
 		version:   c.Version,
 		anonymous: c.Anonymous,
@@ -153,6 +159,7 @@ func New(c Config) http.Handler {
 	s.registerShorten()
 	s.registerStats()
 	s.registerFleet()
+	s.registerDomains()
 	s.registerRedirect()
 	s.serveDocument()
 	return http.HandlerFunc(s.serve)
