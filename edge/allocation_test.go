@@ -29,11 +29,14 @@ func TestAnsweringDoesNotAllocate(t *testing.T) {
 		"a redirect":              "/found302",
 		"a redirect that expires": "/expire301",
 		"a miss":                  "/unknown1",
+		"a query that goes on":    "/queried1?utm_source=x&utm_medium=y",
+		"a path that goes on":     "/forward1/some/where?utm_source=x",
+		"a path that does not":    "/found302/some/where",
 		"a tombstone":             "/deleted1",
 		"no code at all":          "/a",
 	} {
 		t.Run(name, func(t *testing.T) {
-			request := []byte("GET " + path + " HTTP/1.1\r\nHost: internal\r\nX-Forwarded-Host: wayp.example\r\nAccept: text/html\r\n\r\n")
+			request := []byte("GET " + path + " HTTP/1.1\r\nHost: internal\r\nX-Forwarded-Host: wayp.example\r\nAccept: text/html\r\nUser-Agent: facebookexternalhit/1.1\r\nSec-Purpose: none\r\n\r\n")
 			conn := dial(t, addr)
 			length := exchange(t, conn, request, make([]byte, 8192), 0)
 			answer := make([]byte, length)

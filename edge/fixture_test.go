@@ -32,6 +32,7 @@ var errStore = errors.New("the store cannot be read")
 // memoryLinks is a replica in memory.
 type memoryLinks struct {
 	links   map[waypost.DomainID]map[string]waypost.Record
+	targets map[waypost.DomainID]waypost.DomainTargets
 	lookups atomic.Int64
 }
 
@@ -59,9 +60,13 @@ func newMemoryLinks() *memoryLinks {
 			"badEmpty":  link(302, ""),
 			"badState":  link(200, target),
 			"whereami":  link(302, "https://example.org/default"),
+			"queried1":  with(link(302, target), func(r *waypost.Record) { r.Flags = waypost.ForwardQuery }),
+			"forward1":  with(link(301, target), func(r *waypost.Record) { r.Flags = waypost.ForwardQuery | waypost.ForwardPath }),
+			"forwgone":  with(link(301, target), func(r *waypost.Record) { r.Flags, r.State = waypost.ForwardPath, waypost.Deleted }),
+			"forwbad1":  with(link(301, "https:///x"), func(r *waypost.Record) { r.Flags = waypost.ForwardPath }),
 		},
 		hostID: {"whereami": link(302, "https://example.org/hosted")},
-	}}
+	}, targets: map[waypost.DomainID]waypost.DomainTargets{}}
 }
 
 func (m *memoryLinks) Link(domain waypost.DomainID, code, buf []byte) (waypost.Record, []byte, bool, error) {
@@ -89,6 +94,10 @@ func (m *memoryLinks) Domain(host []byte) (waypost.DomainID, bool) {
 		return hostID, true
 	}
 	return 0, false
+}
+
+func (m *memoryLinks) Targets(domain waypost.DomainID) waypost.DomainTargets {
+	return m.targets[domain]
 }
 
 // serve starts a server on loopback and ends it with the test.

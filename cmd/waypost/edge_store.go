@@ -141,6 +141,14 @@ func (s *edgeStore) Domain(host []byte) (waypost.DomainID, bool) {
 	return waypost.DefaultDomain, true // Link then says that there is no replica yet
 }
 
+// Targets implements [edge.Links].
+func (s *edgeStore) Targets(domain waypost.DomainID) waypost.DomainTargets {
+	if db := s.db.Load(); db != nil {
+		return db.Targets(domain)
+	}
+	return waypost.DomainTargets{}
+}
+
 // Degraded says why the replica takes no more changes, nil while it does.
 func (s *edgeStore) Degraded() error {
 	if db := s.db.Load(); db != nil {

@@ -3,6 +3,7 @@ package clicks_test
 import (
 	"testing"
 
+	"waypost"
 	"waypost/edge/clicks"
 )
 
@@ -16,7 +17,7 @@ func BenchmarkRecord(b *testing.B) {
 	b.RunParallel(func(p *testing.PB) {
 		code := []byte("abc1234")
 		for p.Next() {
-			j.Record(1, code, 1_700_000_000_000)
+			j.Record(waypost.Click{Domain: 1, Code: code, At: 1_700_000_000_000})
 		}
 	})
 	b.ReportMetric(float64(j.Dropped())/float64(b.N), "dropped/op")

@@ -20,8 +20,8 @@ type linkKey struct {
 }
 
 type total struct {
-	count uint64
-	last  int64
+	count, bots uint64
+	last        int64
 }
 
 func newTotals() *totals { return &totals{byLink: make(map[linkKey]total)} }
@@ -29,19 +29,22 @@ func newTotals() *totals { return &totals{byLink: make(map[linkKey]total)} }
 // add counts one click; false when it would be one link too many. What no batch
 // may hold is passed over.
 func (t *totals) add(r record) bool {
-	if !waypost.ValidCode(r.code) {
+	if !waypost.ValidCode(r.Code) {
 		return true
 	}
-	key := linkKey{domain: r.domain, length: uint8(len(r.code))}
-	copy(key.code[:], r.code)
+	key := linkKey{domain: r.Domain, length: uint8(len(r.Code))}
+	copy(key.code[:], r.Code)
 	sum, ok := t.byLink[key]
 	if !ok {
 		if len(t.byLink) == waypost.MaxClickTotals {
 			return false
 		}
-		sum.last = r.at
+		sum.last = r.At
 	}
-	t.byLink[key] = total{sum.count + 1, max(sum.last, r.at)}
+	if r.Bot {
+		sum.bots++
+	}
+	t.byLink[key] = total{sum.count + 1, sum.bots, max(sum.last, r.At)}
 	t.clicks++
 	return true
 }
@@ -51,7 +54,7 @@ func (t *totals) sorted() []waypost.ClickTotal {
 	out := make([]waypost.ClickTotal, 0, len(t.byLink))
 	for key, sum := range t.byLink {
 		code := waypost.Code(key.code[:key.length])
-		out = append(out, waypost.ClickTotal{Domain: key.domain, Code: code, Count: sum.count, Last: sum.last})
+		out = append(out, waypost.ClickTotal{Domain: key.domain, Code: code, Count: sum.count, Bots: sum.bots, Last: sum.last})
 	}
 	slices.SortFunc(out, func(a, b waypost.ClickTotal) int {
 		if a.Before(&b) {

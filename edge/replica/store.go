@@ -36,8 +36,8 @@ type store struct {
 
 	applied atomic.Pointer[state]            // what reads see
 	synced  atomic.Pointer[waypost.Position] // what survives a crash
-	hosts   atomic.Pointer[map[string]waypost.DomainID]
-	domains map[waypost.DomainID]string // owned by the writer
+	hosts   atomic.Pointer[domainMap]
+	domains map[waypost.DomainID]waypost.Domain // owned by the writer
 
 	sinceCheck int // bytes written since the limits were looked at; owned by the writer
 
@@ -86,7 +86,7 @@ func (db *DB) openStore(name string, fresh bool) (_ *store, err error) {
 	}
 	st := &store{
 		name: name, pdb: pdb, health: h, noWAL: fresh, memTableSize: db.memTableSize,
-		domains: map[waypost.DomainID]string{}, drained: make(chan struct{}, 1),
+		domains: map[waypost.DomainID]waypost.Domain{}, drained: make(chan struct{}, 1),
 	}
 	if err := h.err(); err != nil { // the guard kept it from Pebble
 		return nil, errors.Join(fmt.Errorf("open store %s: %w", name, err), pdb.Close())
