@@ -87,8 +87,13 @@ func TestADomainIsChangedByItsOwner(t *testing.T) {
 		id    waypost.DomainID
 		code  waypost.ErrorCode
 	}{
-		{actor, 1, ""}, {actor, 7, ""}, {two, 8, ""},
-		{two, 1, waypost.EForbidden}, {two, 7, waypost.ENotFound}, {actor, 8, waypost.ENotFound}, {actor, 99, waypost.ENotFound},
+		{actor, 1, ""},
+		{actor, 7, ""},
+		{two, 8, ""},
+		{two, 1, waypost.EForbidden},
+		{two, 7, waypost.ENotFound},
+		{actor, 8, waypost.ENotFound},
+		{actor, 99, waypost.ENotFound},
 	} {
 		_, _, err := s.ChangeDomain(t.Context(), c.actor, c.id, controlplane.DomainChange{Root: &url})
 		require.Equal(t, c.code, waypost.CodeOf(err), "workspace %d, domain %d: %v", c.actor.Workspace, c.id, err)

@@ -61,8 +61,11 @@ func TestNoConditionKeepsAVisitorFromARedirect(t *testing.T) {
 	for _, status := range []string{"301", "302", "307", "308"} {
 		a.create(`{"original_url": "https://example.com/", "custom_code": "code-` + status + `", "redirect_status": ` + status + `}`)
 		for _, header := range []map[string]string{
-			{"If-None-Match": "*"}, {"If-Modified-Since": time.Now().UTC().Format(http.TimeFormat)},
-			{"If-Match": `"x"`}, {"If-Unmodified-Since": "Thu, 01 Jan 1970 00:00:00 GMT"}, {"Range": "bytes=0-0"},
+			{"If-None-Match": "*"},
+			{"If-Modified-Since": time.Now().UTC().Format(http.TimeFormat)},
+			{"If-Match": `"x"`},
+			{"If-Unmodified-Since": "Thu, 01 Jan 1970 00:00:00 GMT"},
+			{"Range": "bytes=0-0"},
 		} {
 			res := a.do(call{path: "/code-" + status, header: header})
 			require.Equal(t, status, res.Status[:3])
