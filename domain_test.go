@@ -43,3 +43,18 @@ func TestADomainWithABadTargetKeepsItsHost(t *testing.T) {
 		require.Empty(t, d.Host)
 	}
 }
+
+func FuzzDecodeDomain(f *testing.F) {
+	f.Add([]byte(`{"host":"a.example","root_url":"https://b.example/","not_found_url":null}`))
+	f.Add([]byte(`{"host":"a.example","root_url":"javascript:alert(1)"}`))
+	f.Fuzz(func(t *testing.T, payload []byte) {
+		d, err := waypost.DecodeDomain(payload)
+		for _, location := range [][]byte{d.Root, d.NotFound} {
+			if len(location) > 0 {
+				require.NoError(t, err)
+				require.True(t, waypost.ValidLocation(location))
+				require.LessOrEqual(t, len(location), waypost.MaxDomainURL)
+			}
+		}
+	})
+}

@@ -64,9 +64,13 @@ func (p *preview) page() []byte {
 		notes += "<p>What stands behind the code in a short address is added to this one.</p>\n"
 	}
 	location := html.EscapeString(p.Location)
+	link := `<a href="` + location + `" rel="noreferrer nofollow">` + location + `</a>`
+	if !ValidLocation(p.Location) { // a record that went bad; no page makes more of it
+		link = location
+	}
 	return []byte(strings.NewReplacer(
 		"{code}", html.EscapeString(p.Code), "{host}", html.EscapeString(hostOf(p.Location)),
-		"{location}", location, "{notes}", notes,
+		"{link}", link, "{notes}", notes,
 	).Replace(previewPage))
 }
 
@@ -97,7 +101,7 @@ const previewPage = `<!doctype html>
 <main>
 <small>{code} leads to</small>
 <h1>{host}</h1>
-<p><a href="{location}" rel="noreferrer nofollow">{location}</a></p>
+<p>{link}</p>
 {notes}</main>
 </body>
 </html>

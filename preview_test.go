@@ -35,6 +35,13 @@ func TestAPreviewShowsTheTargetAndLetsNothingOfItRun(t *testing.T) {
 	require.Contains(t, waypost.PreviewHeaders[0].Value, "default-src 'none'; style-src 'sha256-"+base64.StdEncoding.EncodeToString(sum[:])+"';")
 }
 
+func TestAPreviewNeverLinksToWhatIsNoWebAddress(t *testing.T) {
+	for _, location := range []string{"javascript:alert(1)", "data:text/html,x", "//a.example", "", " https://a.example"} {
+		_, body := waypost.Preview([]byte("spring"), &waypost.Resolution{Status: 302, Location: []byte(location)}, true)
+		require.NotContains(t, string(body), "href", location)
+	}
+}
+
 func TestAPreviewForProgramsIsAnObject(t *testing.T) {
 	for _, expires := range []int64{0, 1_800_000_000_500} {
 		r := waypost.Resolution{Status: 307, Location: []byte(hostile), ExpiresAt: expires, Flags: waypost.ForwardQuery}

@@ -69,7 +69,11 @@ func (s *Service) ChangeDomain(ctx context.Context, actor Actor, id waypost.Doma
 			return none(err)
 		}
 	}
-	return s.domains.SetDomain(ctx, actor.Workspace, id, c)
+	d, at, err := s.domains.SetDomain(ctx, actor.Workspace, id, c)
+	if err == nil {
+		s.cfg.Logger.InfoContext(ctx, "a domain leads elsewhere", "domain", id, "host", d.Host, "workspace", actor.Workspace, "key", actor.KeyID)
+	}
+	return d, at, err
 }
 
 // domainTarget judges a URL like that of a link, and gives the Location of it.
