@@ -16,11 +16,6 @@ const (
 	recordHeaderSize = 48
 	maxExtensions    = 4096
 
-	// extensionFlags is the type of the extension that holds waypost.LinkFlags, one
-	// byte; a longer value has more of a later version. It is written only when a
-	// flag is set.
-	extensionFlags = 1
-
 	// MaxRecord bounds an encoded record, in bytes.
 	MaxRecord = recordHeaderSize + waypost.MaxName + waypost.MaxPayload + maxExtensions
 )
@@ -62,13 +57,6 @@ func AppendRecord(dst []byte, r *waypost.Record) []byte {
 	return dst
 }
 
-func appendExtensions(dst []byte, r *waypost.Record) []byte {
-	if r.Flags == 0 {
-		return dst
-	}
-	return append(dst, extensionFlags, 0, 1, 0, byte(r.Flags))
-}
-
 // recordChecksum covers everything but itself, and so binds the content to the
 // key: kind, domain and name.
 func recordChecksum(b []byte) uint32 {
@@ -101,14 +89,9 @@ func DecodeRecord(b []byte, r *waypost.Record) error {
 		return fmt.Errorf("%w: the checksum does not hold", ErrRecord)
 	}
 	body := b[recordHeaderSize:]
-	flags, ok := readExtensions(body[name+int(payload):])
-	if !ok {
-		return fmt.Errorf("%w: the extensions are malformed", ErrRecord)
-	}
 	*r = waypost.Record{
 		Kind:   waypost.Kind(b[1]),
 		State:  waypost.State(b[2]),
-		Flags:  flags,
 		Status: le.Uint16(b[4:]),
 		Domain: waypost.DomainID(le.Uint32(b[8:])),
 		Name:   body[:name:name],
@@ -120,29 +103,13 @@ func DecodeRecord(b []byte, r *waypost.Record) error {
 		ExpiresAt: int64(le.Uint64(b[32:])),
 		Payload:   body[name : name+int(payload) : name+int(payload)],
 	}
+	if err := DecodeExtensions(body[name+int(payload):], r); err != nil {
+		return err
+	}
 	if r.Kind == waypost.KindLink {
 		return checkLink(r)
 	}
 	return nil
-}
-
-// readExtensions walks type (2 bytes), length (2 bytes), value.
-func readExtensions(b []byte) (flags waypost.LinkFlags, ok bool) {
-	le := binary.LittleEndian
-	for len(b) > 0 {
-		if len(b) < 4 {
-			return 0, false
-		}
-		n := 4 + int(le.Uint16(b[2:]))
-		if n > len(b) {
-			return 0, false
-		}
-		if le.Uint16(b) == extensionFlags && n > 4 {
-			flags = waypost.LinkFlags(b[4])
-		}
-		b = b[n:]
-	}
-	return flags, true
 }
 
 // checkLink keeps what could split a response header, or is no redirect, from

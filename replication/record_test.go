@@ -58,6 +58,10 @@ func TestTheFlagsOfALinkAreReadBesideOtherExtensions(t *testing.T) {
 		var got waypost.Record
 		require.NoError(t, replication.DecodeRecord(extend(b, []byte(c.extensions)), &got), name)
 		require.Equal(t, c.want, got.Flags, name)
+
+		apart := waypost.Record{Flags: 0xff} // of an earlier use
+		require.NoError(t, replication.DecodeExtensions(replication.Extensions(extend(b, []byte(c.extensions))), &apart))
+		require.Equal(t, c.want, apart.Flags, name)
 	}
 }
 
