@@ -19,16 +19,17 @@ type DomainStore interface {
 
 	// SetDomain changes where a domain of the workspace leads, or, for the default
 	// workspace, also a shared one; ENotFound for any other. The change is durable
-	// when it returns, and part of the changelog at the position given.
-	SetDomain(ctx context.Context, ws waypost.WorkspaceID, id waypost.DomainID, c DomainChange) (waypost.Domain, waypost.Position, error)
+	// when it returns, in the audit log, and part of the changelog at the position
+	// given.
+	SetDomain(ctx context.Context, by Actor, id waypost.DomainID, c DomainChange) (waypost.Domain, waypost.Position, error)
 }
 
 // DomainChange says where a domain shall lead from now on: nil leaves a target as
 // it is, "" takes it away. As users write it they are URLs like those of links; a
 // store gets Locations.
 type DomainChange struct {
-	Root     *string // from the domain's root
-	NotFound *string // from what would answer 404
+	Root     *string `json:"root_url,omitempty"`      // from the domain's root
+	NotFound *string `json:"not_found_url,omitempty"` // from what would answer 404
 }
 
 // Domains gives the domains that the actor's links can have, by id.
@@ -69,11 +70,7 @@ func (s *Service) ChangeDomain(ctx context.Context, actor Actor, id waypost.Doma
 			return none(err)
 		}
 	}
-	d, at, err := s.domains.SetDomain(ctx, actor.Workspace, id, c)
-	if err == nil {
-		s.cfg.Logger.InfoContext(ctx, "a domain leads elsewhere", "domain", id, "host", d.Host, "workspace", actor.Workspace, "key", actor.KeyID)
-	}
-	return d, at, err
+	return s.domains.SetDomain(ctx, actor, id, c)
 }
 
 // domainTarget judges a URL like that of a link, and gives the Location of it.

@@ -43,6 +43,11 @@ func TestADomainLeadsVisitorsWhoFollowNoLink(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 410, res.Status, "what is gone was once known")
 
+	log, err := s.db.Audit(t.Context(), actor.Workspace, 0, 10)
+	require.NoError(t, err)
+	require.Equal(t, []string{"domains.set", "go.example.com"}, []string{log[0].Action, log[0].Subject})
+	require.JSONEq(t, `{"root_url": "https://example.com/%C3%BC", "not_found_url": "https://example.com/lost"}`, string(log[0].Detail))
+
 	none := ""
 	_, _, err = s.ChangeDomain(t.Context(), actor, waypost.DefaultDomain, controlplane.DomainChange{NotFound: &none})
 	require.NoError(t, err)
@@ -98,7 +103,7 @@ func TestADomainIsChangedByItsOwner(t *testing.T) {
 		_, _, err := s.ChangeDomain(t.Context(), c.actor, c.id, controlplane.DomainChange{Root: &url})
 		require.Equal(t, c.code, waypost.CodeOf(err), "workspace %d, domain %d: %v", c.actor.Workspace, c.id, err)
 		// The store judges by itself, whatever the rules above it let through.
-		_, _, err = s.db.SetDomain(t.Context(), c.actor.Workspace, c.id, controlplane.DomainChange{Root: &url})
+		_, _, err = s.db.SetDomain(t.Context(), c.actor, c.id, controlplane.DomainChange{Root: &url})
 		require.Equal(t, c.code == "", err == nil, "workspace %d, domain %d: %v", c.actor.Workspace, c.id, err)
 	}
 	seen, err := s.Domains(t.Context(), two)

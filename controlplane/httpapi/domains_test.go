@@ -57,7 +57,7 @@ func startDomains(t *testing.T) (*api, *domains) {
 func TestADomainIsChangedFieldByField(t *testing.T) {
 	a, d := startDomains(t)
 	patch := func(body string) answer {
-		return a.do(call{method: http.MethodPatch, path: "/api/admin/domains/1", key: adminKey, body: body})
+		return a.do(call{method: http.MethodPatch, path: "/api/admin/domains/1", key: operatorKey, body: body})
 	}
 	res := patch(`{"root_url": "https://example.com/?a=b&c"}`)
 	require.Equal(t, 200, res.StatusCode, res.text)
@@ -73,7 +73,7 @@ func TestADomainIsChangedFieldByField(t *testing.T) {
 	require.JSONEq(t, `{"domains": [
 		{"id": 1, "host": "wp.example", "shared": true, "root_url": "", "not_found_url": "https://example.com/404"},
 		{"id": 7, "host": "go.example", "shared": false, "root_url": "", "not_found_url": ""}
-	]}`, a.do(call{path: "/api/admin/domains", key: adminKey}).text)
+	]}`, a.do(call{path: "/api/admin/domains", key: operatorKey}).text)
 }
 
 func TestDomainsNeedTheScopeAdminAndAFieldThatIsKnown(t *testing.T) {
@@ -83,14 +83,14 @@ func TestDomainsNeedTheScopeAdminAndAFieldThatIsKnown(t *testing.T) {
 		requireProblem(t, a.do(call{method: http.MethodPatch, path: "/api/admin/domains/1", key: key, body: "{}"}), 403, "forbidden")
 	}
 	for body, status := range map[string]int{`{"host": "x"}`: 422, `{"root_url": 7}`: 422, `{"Root_url": "x"}`: 422, `[]`: 422, `{`: 400, ``: 400} {
-		res := a.do(call{method: http.MethodPatch, path: "/api/admin/domains/1", key: adminKey, body: body})
+		res := a.do(call{method: http.MethodPatch, path: "/api/admin/domains/1", key: operatorKey, body: body})
 		require.Equal(t, status, res.StatusCode, body)
 	}
 	for _, id := range []string{"0", "-1", "x", "4294967297", "1.5"} {
-		res := a.do(call{method: http.MethodPatch, path: "/api/admin/domains/" + id, key: adminKey, body: `{"root_url": ""}`})
+		res := a.do(call{method: http.MethodPatch, path: "/api/admin/domains/" + id, key: operatorKey, body: `{"root_url": ""}`})
 		require.Equal(t, 422, res.StatusCode, id)
 	}
-	requireProblem(t, a.do(call{method: http.MethodPatch, path: "/api/admin/domains/2", key: adminKey, body: `{"root_url": ""}`}), 404, "not-found")
+	requireProblem(t, a.do(call{method: http.MethodPatch, path: "/api/admin/domains/2", key: operatorKey, body: `{"root_url": ""}`}), 404, "not-found")
 	requireProblem(t, a.do(call{method: http.MethodPatch, path: "/api/admin/domains/1", key: strangerKey, body: `{"root_url": ""}`}), 403, "forbidden")
 }
 

@@ -81,6 +81,9 @@ type Config struct {
 	// domain's root leads anywhere.
 	Domains Domains
 
+	// Keys looks after key ranges. Nil: the API has no operations for that.
+	Keys Keys
+
 	// Anonymous is who asks when a request carries no key at all, and was sent to
 	// a loopback address, localhost or the base URL's host. Nil: such requests are
 	// refused.
@@ -100,6 +103,7 @@ type server struct {
 	links     Links
 	fleet     Fleet
 	domains   Domains
+	keys      Keys
 	baseURL   string
 	baseHost  string
 	version   string
@@ -124,6 +128,7 @@ func New(c Config) http.Handler {
 		links:     c.Links,
 		fleet:     c.Fleet,
 		domains:   c.Domains,
+		keys:      c.Keys,
 		baseURL:   strings.TrimSuffix(c.BaseURL, "/"),
 		version:   c.Version,
 		anonymous: c.Anonymous,
@@ -160,6 +165,10 @@ func New(c Config) http.Handler {
 	s.registerStats()
 	s.registerFleet()
 	s.registerDomains()
+	s.registerKeys()
+	s.registerRanges()
+	s.registerRangePlan()
+	s.registerAudit()
 	s.registerRedirect()
 	s.serveDocument()
 	return http.HandlerFunc(s.serve)

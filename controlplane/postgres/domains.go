@@ -2,6 +2,8 @@ package postgres
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 
 	"github.com/jackc/pgx/v5"
 
@@ -69,37 +71,44 @@ func (db *DB) DefaultTargets(ctx context.Context) (t waypost.DomainTargets, err 
 
 // SetDomain implements controlplane.DomainStore. Row-level security lets nobody but
 // the system change a shared domain, so that the default workspace acts as that.
-func (db *DB) SetDomain(ctx context.Context, ws waypost.WorkspaceID, id waypost.DomainID, c controlplane.DomainChange) (waypost.Domain, waypost.Position, error) {
-	as := tenantOf(ws)
-	if ws == waypost.DefaultWorkspace {
+func (db *DB) SetDomain(ctx context.Context, by controlplane.Actor, id waypost.DomainID, c controlplane.DomainChange) (d waypost.Domain, p waypost.Position, err error) {
+	as := tenantOf(by.Workspace)
+	if by.Workspace == waypost.DefaultWorkspace {
 		as = system
 	}
-	var at begun
-	var d waypost.Domain
-	found := false
-	var b pgx.Batch
-	b.Queue(selectBegin, 0).QueryRow(at.scan)
-	b.Queue(`SELECT set_config($1, $2, true)`, as.setting, as.value)
-	b.Queue(`
-		UPDATE domain SET
-			root_url      = CASE WHEN $3::text IS NULL THEN root_url ELSE nullif($3, '') END,
-			not_found_url = CASE WHEN $4::text IS NULL THEN not_found_url ELSE nullif($4, '') END
-		WHERE id = $1 AND (workspace_id = $2 OR workspace_id IS NULL AND $2 = $5)
-		RETURNING `+domainColumns, id, ws, c.Root, c.NotFound, waypost.DefaultWorkspace).Query(func(rows pgx.Rows) (err error) {
-		for rows.Next() {
-			if d, err = scanDomain(rows); err != nil {
-				return err
-			}
-			found = true
+	detail, err := json.Marshal(c)
+	if err != nil {
+		return d, p, err
+	}
+	err = db.change(ctx, "change a domain", func(tx pgx.Tx, _ uint32) error {
+		var at begun
+		if err := at.scan(tx.QueryRow(ctx, selectBegin, 0)); err != nil { // which change has taken
+			return err
 		}
-		return rows.Err()
+		p = at.position()
+		if _, err := tx.Exec(ctx, `SELECT set_config($1, $2, true)`, as.setting, as.value); err != nil {
+			return err
+		}
+		rows, err := tx.Query(ctx, `
+			UPDATE domain SET
+				root_url      = CASE WHEN $3::text IS NULL THEN root_url ELSE nullif($3, '') END,
+				not_found_url = CASE WHEN $4::text IS NULL THEN not_found_url ELSE nullif($4, '') END
+			WHERE id = $1 AND (workspace_id = $2 OR workspace_id IS NULL AND $2 = $5)
+			RETURNING `+domainColumns, id, by.Workspace, c.Root, c.NotFound, waypost.DefaultWorkspace)
+		if err != nil {
+			return err
+		}
+		d, err = pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (waypost.Domain, error) { return scanDomain(row) })
+		if errors.Is(err, pgx.ErrNoRows) {
+			return waypost.Errorf(waypost.ENotFound, "there is no such domain")
+		}
+		if err != nil {
+			return err
+		}
+		return audit(ctx, tx, by, "domains.set", d.Host, detail)
 	})
-	if err := db.pool.SendBatch(ctx, &b).Close(); err != nil {
-		return d, waypost.Position{}, classify("change a domain", err)
+	if err != nil {
+		return waypost.Domain{}, waypost.Position{}, err
 	}
-	db.note(at.revision())
-	if !found {
-		return d, waypost.Position{}, waypost.Errorf(waypost.ENotFound, "there is no such domain")
-	}
-	return d, at.position(), nil
+	return d, p, nil
 }

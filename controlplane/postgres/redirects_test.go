@@ -64,7 +64,7 @@ func TestTheTargetsOfADomainReachEdgesInOneRecord(t *testing.T) {
 	before, err := db.Head(t.Context())
 	require.NoError(t, err)
 	worst := "https://" + strings.Repeat("\"", waypost.MaxDomainURL-8)
-	_, at, err := db.SetDomain(t.Context(), waypost.DefaultWorkspace, waypost.DefaultDomain, controlplane.DomainChange{Root: &worst, NotFound: &worst})
+	_, at, err := db.SetDomain(t.Context(), controlplane.Actor{Workspace: waypost.DefaultWorkspace}, waypost.DefaultDomain, controlplane.DomainChange{Root: &worst, NotFound: &worst})
 	require.NoError(t, err)
 	require.Equal(t, before.Position.Seq+1, at.Seq)
 	b, err := db.Read(t.Context(), before.Position, 10)
