@@ -34,10 +34,12 @@ func TestEveryDocumentedRouteAnswersAsDocumented(t *testing.T) {
 		text = "text/plain"
 	)
 	spoilt := map[string]string{"Content-Type": text}
-	a := startWithKeys(t, &keys{space: aSpace()}, func(_ *links, c *httpapi.Config) { c.Fleet, c.Domains = fleet{}, &domains{} })
+	a := startWithKeys(t, &keys{space: aSpace()}, func(_ *links, c *httpapi.Config) {
+		c.Fleet, c.Domains = fleet{}, &domains{targets: waypost.DomainTargets{Root: []byte("https://example.com/")}}
+	})
 	a.links.all = []waypost.Link{{Code: "lives", Location: "https://example.com/", RedirectStatus: 307, Workspace: 1}}
 	calls := map[string][]call{
-		"GET /":                   {{}},
+		"GET /":                   {{}, {host: "wp.example"}},
 		"GET /health":             {{}},
 		"GET /{code}":             {{path: "/lives"}, {path: "/lives+"}, {path: "/lives+", header: map[string]string{"Accept": browser}}, {path: "/unknown"}, {path: "/unknown", header: map[string]string{"Accept": browser}}},
 		"HEAD /{code}":            {{path: "/lives"}, {path: "/unknown"}},
