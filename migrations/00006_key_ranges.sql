@@ -240,7 +240,7 @@ DROP FUNCTION changelog_open_epoch(text, bigint, integer, integer, bigint);
 -- every prefix resumes above what the witness remembers, {"at": seconds since 1970,
 -- "ranges": see key_remember}, plus a gap: the time in which nobody was looking, by the
 -- higher of peak and twice the measured peak (keys a second), and room for so many leases
--- of full size that were burned. Without a witness, or when the gap is more than a tenth of a prefix, no key is
+-- that nobody has seen and that were burned. Without a witness, or when the gap is more than a tenth of a prefix, no key is
 -- leased until an operator says so.
 -- +goose StatementBegin
 CREATE FUNCTION changelog_open_epoch(
@@ -254,7 +254,9 @@ DECLARE
     ordinal_ integer;
     known    timestamptz;
     told     timestamptz;
-    rate     double precision;
+    age      double precision; -- seconds
+    rate     double precision; -- keys a second
+    longest  double precision; -- lease, which at its fastest grows twofold in half a minute
 BEGIN
     opened := false;
     PERFORM set_config('waypost.system', 'on', true);
@@ -276,8 +278,9 @@ BEGIN
     END IF;
     SELECT greatest(peak, 2 * coalesce(max(m.issued), 0) / 60.0) INTO rate
     FROM (SELECT sum(i.issued) AS issued FROM key_issue i WHERE i.minute > clock_timestamp() - interval '7 days' GROUP BY i.minute) m;
-    skipped := least(1e15, ceil(greatest(60, extract(epoch FROM clock_timestamp() - known)) * rate))::bigint
-               + burned_leases * least(1000000, key_prefix_size() / 1000);
+    age := greatest(60, extract(epoch FROM clock_timestamp() - known));
+    SELECT least(1000000, key_prefix_size() / 1000, coalesce(max(hi - lo), 10000) * 2 ^ least(20, age / 30)) INTO longest FROM key_lease;
+    skipped := least(1e15, ceil(age * rate + burned_leases * longest))::bigint;
 
     ordinal_ := greatest(head.epoch + 1, seen_epoch + 1, (extract(epoch FROM clock_timestamp()) / 60)::integer);
     INSERT INTO changelog_epoch (ordinal, system_identifier, timeline, first_seq, reason)

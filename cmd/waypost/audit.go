@@ -56,16 +56,26 @@ func auditTable(page *client.AuditPage) string {
 	_, _ = fmt.Fprintln(w, "TIME\tWHO\tDID\tTO\tDETAIL")
 	for i := range page.Entries {
 		e := &page.Entries[i]
-		var detail bytes.Buffer
-		if json.Compact(&detail, e.Detail) != nil {
-			detail.Reset()
-		}
 		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", e.At.Local().Format(time.DateTime), printable(e.Actor), printable(e.Action), printable(e.Subject),
-			printable(shortened(detail.String())))
+			printable(shortened(detailText(e.Detail))))
 	}
 	_ = w.Flush()
 	if page.Next != "" {
 		_, _ = fmt.Fprintf(&b, "more with --cursor %s\n", printable(page.Next))
 	}
 	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// detailText gives the sentence in an entry's detail, where there is one, or else
+// all of it.
+func detailText(detail json.RawMessage) string {
+	var said struct{ What string }
+	if json.Unmarshal(detail, &said) == nil && said.What != "" {
+		return said.What
+	}
+	var compact bytes.Buffer
+	if json.Compact(&compact, detail) != nil {
+		return ""
+	}
+	return compact.String()
 }

@@ -17,6 +17,7 @@ func TestEveryChangeIsSentAsItWasAskedFor(t *testing.T) {
 		"split 7 --at 500":                      `{"steps": [{"action": "split", "range": 7, "at": 500}]}`,
 		"move 7 --to eu-west-1":                 `{"steps": [{"action": "move", "range": 7, "region": "eu-west-1"}]}`,
 		"move 7 --to eu-west-1 --at 500":        `{"steps": [{"action": "move", "range": 7, "region": "eu-west-1", "at": 500}]}`,
+		"move 7 --to eu-west-1 --remainder":     `{"steps": [{"action": "move", "range": 7, "region": "eu-west-1", "remainder": true}]}`,
 		"drain 7":                               `{"steps": [{"action": "drain", "range": 7}]}`,
 		"revive 7":                              `{"steps": [{"action": "revive", "range": 7}]}`,
 		"retire 7":                              `{"steps": [{"action": "retire", "range": 7}]}`,
@@ -50,12 +51,6 @@ func TestAChangeTellsWhatBecameOfLeasesAndRanges(t *testing.T) {
 	require.Regexp(t, `(?m)^1 +eu-west-1 +4g +71.3 % +1,200/min +none +retired`, got.stdout)
 }
 
-func TestARemainderIsCutWhereNothingIsLeasedByWhoeverDoesIt(t *testing.T) {
-	a := &rangesAPI{}
-	require.Equal(t, ran{stdout: "did it\n"}, a.run(t, "ranges", "move", "1", "--to", "us-east-1", "--remainder"))
-	require.JSONEq(t, `{"steps": [{"action": "move", "range": 1, "region": "us-east-1", "remainder": true}]}`, a.changes[0])
-}
-
 func TestAChangeOfUnknownOutcomeIsToBeLookedAt(t *testing.T) {
 	a := &rangesAPI{refuse: func(string) (int, string) { return 503, `{"detail": "the answer took too long"}` }}
 	got := a.run(t, "ranges", "drain", "7")
@@ -65,7 +60,8 @@ func TestAChangeOfUnknownOutcomeIsToBeLookedAt(t *testing.T) {
 
 const (
 	planned = `{"made_at": "2031-05-06T07:08:09Z", "fingerprint": "f00d", "reason": "",
-		"steps": [{"action": "move", "range": 2, "region": "eu-west-1", "at": 458066416}, {"action": "assign", "region": "us-east-1"}],
+		"steps": [{"action": "move", "range": 2, "region": "eu-west-1", "at": 458066416}, {"action": "assign", "region": "us-east-1"},
+			{"action": "move", "range": 5, "region": "eu-west-1", "remainder": true}],
 		"before": [{"region": "eu-west-1", "unissued": 262932852, "rate_per_minute": 1200, "minutes_left": 219110}, {"region": "us-east-1", "unissued": 916132832, "rate_per_minute": 0, "minutes_left": null}],
 		"after": [{"region": "eu-west-1", "unissued": 720999268, "rate_per_minute": 1200, "minutes_left": 600832}, {"region": "us-east-1", "unissued": 458066416, "rate_per_minute": 0, "minutes_left": null}]}`
 	nothingPlanned = `{"made_at": "2031-05-06T07:08:09Z", "fingerprint": "f00d", "reason": "all regions last equally long", "steps": [], "before": [], "after": []}`
@@ -78,6 +74,7 @@ func TestAPlanIsShownKeptAndCarriedOut(t *testing.T) {
 	require.Equal(t, ran{stdout: strings.Join([]string{
 		"1. move range 2 from counter 458,066,416 on to eu-west-1",
 		"2. assign a free prefix to us-east-1",
+		"3. move what is not leased of range 5 to eu-west-1",
 		"",
 		"REGION     RATE       UNISSUED     LEFT        UNISSUED THEN  LEFT THEN",
 		"eu-west-1  1,200/min  262,932,852  152 days    720,999,268    417 days",
@@ -93,10 +90,11 @@ func TestAPlanIsShownKeptAndCarriedOut(t *testing.T) {
 	require.Empty(t, a.changes, "a plan changes nothing")
 
 	dry := a.run(t, "ranges", "apply", file, "--dry-run")
-	require.Equal(t, ran{stdout: "dry run, nothing was changed; this would be done:\ndid it\ndid it\n"}, dry)
-	require.Equal(t, ran{stdout: "did it\ndid it\n"}, a.run(t, "ranges", "apply", file))
-	require.Equal(t, ran{stdout: "did it\ndid it\n"}, a.runWith(t, planned, "ranges", "apply", "-"))
-	steps := `"steps": [{"action": "move", "range": 2, "region": "eu-west-1", "at": 458066416}, {"action": "assign", "region": "us-east-1"}], "fingerprint": "f00d"`
+	require.Equal(t, ran{stdout: "dry run, nothing was changed; this would be done:\ndid it\ndid it\ndid it\n"}, dry)
+	require.Equal(t, ran{stdout: "did it\ndid it\ndid it\n"}, a.run(t, "ranges", "apply", file))
+	require.Equal(t, ran{stdout: "did it\ndid it\ndid it\n"}, a.runWith(t, planned, "ranges", "apply", "-"))
+	steps := `"steps": [{"action": "move", "range": 2, "region": "eu-west-1", "at": 458066416}, {"action": "assign", "region": "us-east-1"},
+			{"action": "move", "range": 5, "region": "eu-west-1", "remainder": true}], "fingerprint": "f00d"`
 	require.Len(t, a.changes, 3)
 	require.JSONEq(t, `{`+steps+`, "dry_run": true}`, a.changes[0])
 	require.JSONEq(t, `{`+steps+`}`, a.changes[1])

@@ -115,6 +115,8 @@ func stepText(s *client.RangeStep) string {
 		return fmt.Sprintf("split range %d in the middle of what is unissued", s.Range)
 	case s.Action == "split":
 		return fmt.Sprintf("split range %d at counter %s", s.Range, grouped(s.At))
+	case s.Action == "move" && s.Remainder:
+		return fmt.Sprintf("move what is not leased of range %d to %s", s.Range, region)
 	case s.Action == "move" && s.At == 0:
 		return fmt.Sprintf("move range %d to %s", s.Range, region)
 	case s.Action == "move":

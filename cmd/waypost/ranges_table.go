@@ -158,8 +158,10 @@ func usedText(r *client.Range) string {
 		return "0 %"
 	case used >= size:
 		return "100 %"
+	case used < size/1000:
+		return "< 0.1 %"
 	}
-	return fmt.Sprintf("%.1f %%", min(99.9, max(0.1, 100*float64(used)/float64(size))))
+	return fmt.Sprintf("%.1f %%", min(99.9, 100*float64(used)/float64(size)))
 }
 
 func leftText(r *client.Range) string {

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"waypost/cmd/waypost/internal/client"
 )
 
 // rangesAPI is an API that gives canned answers, by "METHOD /path", and remembers
@@ -179,11 +181,13 @@ func TestACodeIsDecodedForPeople(t *testing.T) {
 
 func TestTheAuditLogIsListed(t *testing.T) {
 	page := `{"entries": [{"id": 8, "at": "2031-05-06T07:08:09Z", "actor": "ops (6)", "action": "ranges.move", "subject": "range 7\u001b[2J", "detail": {"region": "eu-west-1"}},
+		{"id": 9, "at": "2031-05-06T07:08:09Z", "actor": "ops (6)", "action": "ranges.drain", "subject": "range 8", "detail": {"fenced": 0, "what": "nothing more is leased"}},
 		{"id": 7, "at": "2031-05-06T07:08:09Z", "actor": "ops (6)", "action": "ranges.resume", "subject": "key ranges", "detail": null}], "next_cursor": "c7"}`
 	a := &rangesAPI{answers: map[string]string{"GET /api/admin/audit?limit=2": page, "GET /api/admin/audit?cursor=c7&limit=50": `{"entries": [], "next_cursor": ""}`}}
 	got := a.run(t, "audit", "--limit", "2")
 	require.Zero(t, got.code, got.stderr)
 	require.Regexp(t, `ops \(6\) +ranges\.move +range 7\x{FFFD}\[2J +{"region":"eu-west-1"}`, got.stdout)
+	require.Regexp(t, `(?m)ranges\.drain +range 8 +nothing more is leased$`, got.stdout)
 	require.Contains(t, got.stdout, "more with --cursor c7\n")
 	require.JSONEq(t, page, a.run(t, "audit", "--limit=2", "--output=json").stdout)
 	require.Equal(t, "nothing is noted here\n", a.run(t, "audit", "--cursor", "c7").stdout)
@@ -201,6 +205,9 @@ func TestNumbersAreWrittenForPeople(t *testing.T) {
 	require.Equal(t, "not in use", lasts(nil, 1))
 	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 916132832: "916,132,832", -1000: "-1,000"} {
 		require.Equal(t, want, grouped(n))
+	}
+	for next, want := range map[int64]string{0: "0 %", 1: "< 0.1 %", 9999: "1.0 %", 999_999: "99.9 %", 1_000_000: "100 %"} {
+		require.Equal(t, want, usedText(&client.Range{Hi: 1_000_000, Next: next}))
 	}
 	require.Equal(t, "0.1/min", rateText(0.01))
 	require.Equal(t, "0/min", rateText(0))

@@ -34,7 +34,14 @@ func (s *server) authenticate(ctx huma.Context, next func(huma.Context)) {
 		return
 	}
 	r, w := humago.Unwrap(ctx)
-	actor, err := s.actor(ctx.Context(), r, scopes[0] == controlplane.ScopeLinksWrite)
+	changes := scopes[0] == controlplane.ScopeLinksWrite
+	if changes && r.Method == http.MethodHead { // ServeMux takes it for a GET, whose answer would be lost
+		p := newProblem(codeMethodNotAllowed, "HEAD would have an effect here, and no answer")
+		p.header.Set("Allow", ctx.Operation().Method)
+		s.refuse(ctx, w, p)
+		return
+	}
+	actor, err := s.actor(ctx.Context(), r, changes)
 	if err == nil && !slices.ContainsFunc(scopes, actor.Can) {
 		err = challenge(waypost.Errorf(waypost.EForbidden, "this needs the scope %s", scopes[0]),
 			`error="insufficient_scope", scope="`+string(scopes[0])+`"`)

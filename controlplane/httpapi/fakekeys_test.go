@@ -131,8 +131,7 @@ func (f *keys) Audit(_ context.Context, _ controlplane.Actor, limit int, cursor 
 func aSpace() controlplane.KeySpace {
 	at := time.Date(2031, 5, 6, 7, 8, 9, 0, time.FixedZone("", 3600))
 	return controlplane.KeySpace{
-		Prefixes: 3844, FreePrefixes: 3841, PrefixSize: 1000,
-		Rates: map[waypost.Region]float64{"eu-west-1": 7.2},
+		Prefixes: 3844, FreePrefixes: 3841, PrefixSize: 1000, Rates: map[waypost.Region]float64{"eu-west-1": 7.2},
 		Ranges: []controlplane.Range{
 			{
 				ID: 1, Prefix: 290, Text: "4g", Lo: 0, Hi: 1000, Next: 300, Returned: 20, Region: "eu-west-1", State: controlplane.RangeLive,

@@ -95,6 +95,7 @@ func FuzzChangeRanges(f *testing.F) {
 				require.True(t, st.Range >= 0 && st.At >= 0 && (st.Gap == nil || *st.Gap >= 0), "%+v", st)
 				require.Equal(t, st.Action == controlplane.AssignPrefix || st.Action == controlplane.ResumeKeys, st.Range == 0, "%+v", st)
 				require.Equal(t, st.Action == controlplane.AssignPrefix || st.Action == controlplane.MoveRange, st.Region != "", "%+v", st)
+				require.False(t, st.Remainder && (st.Action != controlplane.MoveRange || st.At != 0), "%+v", st)
 				require.False(t, st.Force && st.Action != controlplane.RetireRange, "%+v", st)
 				require.False(t, st.Gap != nil && st.Action != controlplane.ResumeKeys, "%+v", st)
 			}

@@ -168,6 +168,14 @@ func TestAPageOfAnotherOriginReservesNoKeyWithoutAnAPIKey(t *testing.T) {
 	require.Equal(t, 200, a.do(call{path: "/api/v1/kgs/stats", key: "none", header: foreign.header}).StatusCode, "reading does no harm")
 }
 
+func TestHeadReservesNoKey(t *testing.T) {
+	f := &keys{}
+	res := startWithKeys(t, f).do(call{method: http.MethodHead, path: "/api/v1/kgs/key"})
+	require.Equal(t, http.StatusMethodNotAllowed, res.StatusCode)
+	require.Equal(t, "GET", res.Header.Get("Allow"))
+	require.Zero(t, f.minted)
+}
+
 // miscount gives one key less than it was asked for.
 type miscount struct{ *keys }
 
@@ -177,5 +185,5 @@ func (f miscount) ReserveKeys(ctx context.Context, actor controlplane.Actor, ser
 
 func TestFewerKeysThanWereAskedForAreAFault(t *testing.T) {
 	a := start(t, func(_ *links, c *httpapi.Config) { c.Keys = miscount{&keys{}} })
-	requireProblem(t, a.get("/api/v1/kgs/key"), 500, "internal")
+	requireProblem(t, a.post("/api/v1/kgs/keys/bulk", `{"count": 2}`), 500, "internal")
 }

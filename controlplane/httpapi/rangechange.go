@@ -17,12 +17,12 @@ type rangeChange struct {
 
 // rangeStep is one act with its arguments. Which it takes depends on the action.
 type rangeStep struct {
-	Action    string `json:"action" enum:"assign,split,move,drain,revive,retire,resume" doc:"assign: region gets a prefix that was never used. split: range keeps [lo, at), a new range of its region gets the rest. move: region gets range; with remainder what is not leased of it, with at its counters from there on, as a new range. drain: nothing more is leased from range. revive: a draining range is live again. retire: range is over. resume: keys are leased again after a history that nobody witnessed."`
+	Action    string `json:"action" enum:"assign,split,move,drain,revive,retire,resume" doc:"assign: region gets a prefix that was never used. split: range keeps [lo, at), a new range of its region gets the rest. move: region gets range, or, with remainder, what is not leased of it, or, with at, its counters from there on, as a new range. drain: nothing more is leased from range. revive: a draining range is live again. retire: range is over. resume: keys are leased again after a history that nobody witnessed."`
 	Range     int64  `json:"range,omitempty" minimum:"1" doc:"Id of the range; of all but assign and resume."`
 	Region    string `json:"region,omitempty" minLength:"1" maxLength:"32" doc:"Of assign and move."`
 	Prefix    string `json:"prefix,omitempty" minLength:"1" maxLength:"3" doc:"Of assign. Left out: any that is free."`
 	At        int64  `json:"at,omitempty" minimum:"1" doc:"A counter; of split, where it may be left out for the middle of what is unissued, and of move if only a part is moved."`
-	Remainder bool   `json:"remainder,omitempty" doc:"Of move: only what is not leased yet, so that no lease becomes void."`
+	Remainder bool   `json:"remainder,omitempty" doc:"Of move, instead of at: only what is not leased yet."`
 	Force     bool   `json:"force,omitempty" doc:"Of retire: also while leases are held, which are void then."`
 	Gap       *int64 `json:"gap,omitempty" minimum:"0" doc:"Of resume: how many counters every prefix skips. Left out: the resume_gap of the ranges."`
 }
@@ -82,8 +82,8 @@ var arguments = map[controlplane.RangeAction]struct{ needs, takes []string }{
 func (st *rangeStep) wish(at string) (controlplane.RangeStep, error) {
 	action := controlplane.RangeAction(st.Action)
 	has := map[string]bool{
-		"range": st.Range != 0, "region": st.Region != "", "prefix": st.Prefix != "", "at": st.At != 0,
-		"remainder": st.Remainder, "force": st.Force, "gap": st.Gap != nil,
+		"range": st.Range != 0, "region": st.Region != "", "prefix": st.Prefix != "", "at": st.At != 0, "remainder": st.Remainder,
+		"force": st.Force, "gap": st.Gap != nil,
 	}
 	var wrong fieldErrors
 	for _, name := range arguments[action].needs {
@@ -99,6 +99,9 @@ func (st *rangeStep) wish(at string) (controlplane.RangeStep, error) {
 		if has[name] {
 			wrong = append(wrong, fieldError{Location: at + "." + name, Message: "not an argument of the action " + st.Action})
 		}
+	}
+	if st.At != 0 && st.Remainder {
+		wrong = append(wrong, fieldError{Location: at + ".remainder", Message: "not together with at"})
 	}
 	if len(wrong) > 0 {
 		return controlplane.RangeStep{}, wrong
@@ -116,7 +119,8 @@ func (st *rangeStep) wish(at string) (controlplane.RangeStep, error) {
 
 func showStep(st controlplane.RangeStep) rangeStep {
 	return rangeStep{
-		Action: string(st.Action), Range: st.Range, Region: string(st.Region), Prefix: st.Prefix, At: st.At, Remainder: st.Remainder, Force: st.Force, Gap: st.Gap,
+		Action: string(st.Action), Range: st.Range, Region: string(st.Region), Prefix: st.Prefix, At: st.At, Remainder: st.Remainder,
+		Force: st.Force, Gap: st.Gap,
 	}
 }
 

@@ -57,7 +57,7 @@ func TestStepsReachTheServiceAsTheyWereSent(t *testing.T) {
 	a := startWithKeys(t, f)
 	res := a.do(call{method: http.MethodPost, path: "/api/admin/ranges/changes", key: operatorKey, body: `{"dry_run": true, "fingerprint": "f1", "steps": [
 		{"action": "assign", "region": "eu-west-1", "prefix": "4k"}, {"action": "split", "range": 1, "at": 500}, {"action": "split", "range": 1},
-		{"action": "move", "range": 1, "region": "us-east-1", "at": 300}, {"action": "drain", "range": 2}, {"action": "revive", "range": 2},
+		{"action": "move", "range": 1, "region": "us-east-1", "at": 300}, {"action": "move", "range": 1, "region": "us-east-1", "remainder": true}, {"action": "drain", "range": 2}, {"action": "revive", "range": 2},
 		{"action": "retire", "range": 2, "force": true}, {"action": "resume", "gap": 0}, {"action": "resume"}]}`})
 	require.Equal(t, http.StatusOK, res.StatusCode, res.text)
 	require.JSONEq(t, `{"dry_run": true, "done": [
@@ -68,6 +68,7 @@ func TestStepsReachTheServiceAsTheyWereSent(t *testing.T) {
 		{Action: controlplane.SplitRange, Range: 1, At: 500},
 		{Action: controlplane.SplitRange, Range: 1},
 		{Action: controlplane.MoveRange, Range: 1, Region: "us-east-1", At: 300},
+		{Action: controlplane.MoveRange, Range: 1, Region: "us-east-1", Remainder: true},
 		{Action: controlplane.DrainRange, Range: 2},
 		{Action: controlplane.ReviveRange, Range: 2},
 		{Action: controlplane.RetireRange, Range: 2, Force: true},
@@ -86,6 +87,9 @@ func TestAStepThatBreaksARuleIsRefusedWithItsPlace(t *testing.T) {
 		"a name in capitals":          {`{"action": "drain", "Range": 1}`, "body.steps[0].Range: unknown field"},
 		"an argument that is made up": {`{"action": "drain", "range": 1, "soon": true}`, "body.steps[0].soon: unknown field"},
 		"no range to drain":           {`{"action": "drain"}`, "body.steps[0].range: expected for the action drain"},
+		"no range to split":           {`{"action": "split", "at": 7}`, "body.steps[0].range: expected for the action split"},
+		"two beginnings":              {`{"action": "move", "range": 1, "region": "eu", "at": 5, "remainder": true}`, "body.steps[0].remainder: not together with at"},
+		"the remainder of a split":    {`{"action": "split", "range": 1, "remainder": true}`, "body.steps[0].remainder: not an argument of the action split"},
 		"the second without region":   {`{"action": "drain", "range": 1}, {"action": "move", "range": 1}`, "body.steps[1].region: expected for the action move"},
 		"no region to assign to":      {`{"action": "assign", "prefix": "4k"}`, "body.steps[0].region: expected"},
 		"a region in capitals":        {`{"action": "assign", "region": "US"}`, "body.steps[0].region: region"},
@@ -109,13 +113,15 @@ func TestAPlanIsSentBackAsItCame(t *testing.T) {
 	space := aSpace()
 	f := &keys{plan: controlplane.RangePlan{
 		MadeAt: time.Date(2031, 5, 6, 7, 8, 9, 0, time.UTC), Fingerprint: "f1", Before: space.Supplies(), After: space.Supplies()[:1],
-		Steps: []controlplane.RangeStep{{Action: controlplane.MoveRange, Range: 2, Region: "eu-west-1", At: 250}},
+		Steps: []controlplane.RangeStep{{Action: controlplane.MoveRange, Range: 2, Region: "eu-west-1", At: 250}, {Action: controlplane.MoveRange, Range: 3, Region: "eu-west-1", Remainder: true}},
 	}}
 	a := startWithKeys(t, f)
 	res := a.do(call{path: "/api/admin/ranges/plan", key: operatorKey})
-	require.JSONEq(t, `{"made_at": "2031-05-06T07:08:09Z", "fingerprint": "f1", "steps": [{"action": "move", "range": 2, "region": "eu-west-1", "at": 250}],
+	require.JSONEq(t, `{"made_at": "2031-05-06T07:08:09Z", "fingerprint": "f1", "steps": [{"action": "move", "range": 2, "region": "eu-west-1", "at": 250},
+			{"action": "move", "range": 3, "region": "eu-west-1", "remainder": true}],
 		"before": `+supplies+`, "after": [{"region": "eu-west-1", "unissued": 720, "rate_per_minute": 7.2, "minutes_left": 100}], "reason": ""}`, res.text)
-	body := `{"steps": [{"action": "move", "range": 2, "region": "eu-west-1", "at": 250}], "fingerprint": "f1"}`
+	body := `{"steps": [{"action": "move", "range": 2, "region": "eu-west-1", "at": 250},
+			{"action": "move", "range": 3, "region": "eu-west-1", "remainder": true}], "fingerprint": "f1"}`
 	require.Equal(t, 200, a.do(call{method: http.MethodPost, path: "/api/admin/ranges/changes", key: operatorKey, body: body}).StatusCode)
 	require.Equal(t, []controlplane.RangeChange{{Steps: f.plan.Steps, Fingerprint: "f1"}}, f.changes)
 
