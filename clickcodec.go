@@ -16,21 +16,23 @@ const (
 
 // A batch is encoded as
 //
-//	version 1, 3 bytes zero
+//	version 2, 3 bytes zero
 //	boot, 16 bytes
 //	sequence, 8 bytes
 //	number of totals, 4 bytes
 //	length of the node, 1 byte; the node
-//	for each total: domain, 4 bytes; count, 8 bytes; last, 8 bytes;
+//	for each total: domain, 4 bytes; count, 8 bytes; last, 8 bytes; of bots, 8 bytes;
 //	                length of the code, 1 byte; the code
 //	CRC-32C of all that, 4 bytes
 //
-// with little-endian numbers.
+// with little-endian numbers. Version 1, which knew nothing of bots, had no such
+// number in a total. It is still read, because batches wait on the disks of edges.
 const (
-	clickBatchVersion = 1
+	clickBatchVersion = 2
+	clickBatchBotless = 1
 	clickBatchHead    = 4 + 16 + 8 + 4 + 1
-	clickTotalHead    = 4 + 8 + 8 + 1
-	minClickTotal     = clickTotalHead + MinCodeLength
+	clickTotalBotless = 4 + 8 + 8
+	clickTotalNumbers = clickTotalBotless + 8
 	clickBatchTail    = 4
 )
 
@@ -62,6 +64,7 @@ func AppendClickBatch(dst []byte, b *ClickBatch) []byte {
 		dst = le.AppendUint32(dst, uint32(t.Domain))
 		dst = le.AppendUint64(dst, t.Count)
 		dst = le.AppendUint64(dst, uint64(t.Last))
+		dst = le.AppendUint64(dst, t.Bots)
 		dst = appendShort(dst, string(t.Code))
 	}
 	return le.AppendUint32(dst, crc32.Checksum(dst[start:], castagnoli))
@@ -80,7 +83,7 @@ func appendShort(dst []byte, s string) []byte {
 // It answers EInvalid unless all of this holds: the checksum does, the version is
 // known, the node is a [ValidNode], the sequence is at least 1, there are at most
 // [MaxClickTotals] totals in strict order of domain and code, each of a
-// [ValidCode] and with a count of at least 1. What the counts and times are beyond
+// [ValidCode], with a count of at least 1 and no more bots than that. What the counts and times are beyond
 // that is for whoever counts them to judge. A batch without totals is valid: it
 // fills the place of one that is lost.
 func DecodeClickBatch(b []byte) (ClickBatch, error) {
@@ -95,7 +98,12 @@ func DecodeClickBatch(b []byte) (ClickBatch, error) {
 	if le.Uint32(sum) != crc32.Checksum(body, castagnoli) {
 		return bad("the checksum does not hold")
 	}
-	if [4]byte(body) != [4]byte{clickBatchVersion} {
+	numbers := clickTotalNumbers
+	switch [4]byte(body) {
+	case [4]byte{clickBatchVersion}:
+	case [4]byte{clickBatchBotless}:
+		numbers = clickTotalBotless
+	default:
 		return bad("its version is unknown")
 	}
 	batch := ClickBatch{Boot: BootID(body[4:20]), Seq: le.Uint64(body[20:])}
@@ -105,7 +113,7 @@ func DecodeClickBatch(b []byte) (ClickBatch, error) {
 		return bad("it has no identity")
 	}
 	batch.Node = node
-	if n > MaxClickTotals || n > len(rest)/minClickTotal {
+	if n > MaxClickTotals || n > len(rest)/(numbers+1+MinCodeLength) {
 		return bad("it states more totals than it can hold")
 	}
 	if n > 0 {
@@ -113,12 +121,15 @@ func DecodeClickBatch(b []byte) (ClickBatch, error) {
 	}
 	for i := range batch.Totals {
 		t := &batch.Totals[i]
-		if len(rest) < clickTotalHead {
+		if len(rest) < numbers {
 			return bad("it is cut")
 		}
 		t.Domain, t.Count, t.Last = DomainID(le.Uint32(rest)), le.Uint64(rest[4:]), int64(le.Uint64(rest[12:]))
+		if numbers == clickTotalNumbers {
+			t.Bots = le.Uint64(rest[clickTotalBotless:])
+		}
 		var code string
-		if code, rest, ok = cutShort(rest[20:]); !ok || !ValidCode(code) || t.Count == 0 {
+		if code, rest, ok = cutShort(rest[numbers:]); !ok || !ValidCode(code) || t.Count == 0 || t.Bots > t.Count {
 			return bad("a total is broken")
 		}
 		t.Code = Code(code)

@@ -18,7 +18,7 @@ func clicks() waypost.ClickBatch {
 	return waypost.ClickBatch{
 		Node: "eu-1.a", Boot: waypost.BootID{0: 0x10, 15: 0x1f}, Seq: 0x0102030405,
 		Totals: []waypost.ClickTotal{
-			{Domain: 1, Code: "ABCD", Count: 3, Last: 1_700_000_000_000},
+			{Domain: 1, Code: "ABCD", Count: 3, Bots: 2, Last: 1_700_000_000_000},
 			{Domain: 1, Code: "abc1234", Count: math.MaxUint64, Last: -1},
 			{Domain: 7, Code: "A_-9", Count: 1},
 		},
@@ -28,14 +28,30 @@ func clicks() waypost.ClickBatch {
 func TestTheBytesOfABatchOfClicksNeverChange(t *testing.T) {
 	b := clicks()
 	got := hex.EncodeToString(waypost.AppendClickBatch([]byte("x"), &b)[1:])
-	want := "01000000" + "1000000000000000000000000000001f" + // version, boot
+	want := "02000000" + "1000000000000000000000000000001f" + // version, boot
 		"0504030201000000" + "03000000" + "06" + hex.EncodeToString([]byte("eu-1.a")) + // sequence, totals, node
-		"01000000" + "0300000000000000" + "0068e5cf8b010000" + "04" + hex.EncodeToString([]byte("ABCD")) + // domain, count, last, code
-		"01000000" + "ffffffffffffffff" + "ffffffffffffffff" + "07" + hex.EncodeToString([]byte("abc1234")) +
-		"07000000" + "0100000000000000" + "0000000000000000" + "04" + hex.EncodeToString([]byte("A_-9"))
+		"01000000" + "0300000000000000" + "0068e5cf8b010000" + "0200000000000000" + "04" + hex.EncodeToString([]byte("ABCD")) + // domain, count, last, bots, code
+		"01000000" + "ffffffffffffffff" + "ffffffffffffffff" + "0000000000000000" + "07" + hex.EncodeToString([]byte("abc1234")) +
+		"07000000" + "0100000000000000" + "0000000000000000" + "0000000000000000" + "04" + hex.EncodeToString([]byte("A_-9"))
 	sum := crc32.Checksum(unhex(t, want), crc32.MakeTable(crc32.Castagnoli))
 	require.Equal(t, want+hex.EncodeToString(binary.LittleEndian.AppendUint32(nil, sum)), got)
-	require.Equal(t, "b82d221f", got[len(got)-8:])
+}
+
+// botless is the version that knew nothing of bots.
+const botless = "01000000" + "1000000000000000000000000000001f" +
+	"0504030201000000" + "02000000" + "06" + "65752d312e61" +
+	"01000000" + "0300000000000000" + "0068e5cf8b010000" + "04" + "41424344" +
+	"07000000" + "0100000000000000" + "0000000000000000" + "04" + "415f2d39"
+
+func TestABatchOfClicksFromBeforeThereWereBotsIsStillRead(t *testing.T) {
+	got, err := waypost.DecodeClickBatch(resum(append(unhex(t, botless), 0, 0, 0, 0)))
+	require.NoError(t, err)
+	want := clicks()
+	want.Totals = []waypost.ClickTotal{
+		{Domain: 1, Code: "ABCD", Count: 3, Last: 1_700_000_000_000},
+		{Domain: 7, Code: "A_-9", Count: 1},
+	}
+	require.Equal(t, want, got)
 }
 
 func unhex(t *testing.T, s string) []byte {
@@ -77,20 +93,21 @@ func TestEveryFlippedBitOfABatchOfClicksIsNoticed(t *testing.T) {
 
 func TestABatchOfClicksBeyondItsBoundsIsRefused(t *testing.T) {
 	for name, change := range map[string]func(*waypost.ClickBatch){
-		"no node":              func(b *waypost.ClickBatch) { b.Node = "" },
-		"a node too long":      func(b *waypost.ClickBatch) { b.Node = strings.Repeat("n", waypost.MaxNodeLength+1) },
-		"a node far too long":  func(b *waypost.ClickBatch) { b.Node = strings.Repeat("n", 256+6) },
-		"a node with a space":  func(b *waypost.ClickBatch) { b.Node = "a b" },
-		"a node beyond ASCII":  func(b *waypost.ClickBatch) { b.Node = "ä" },
-		"sequence 0":           func(b *waypost.ClickBatch) { b.Seq = 0 },
-		"a count of 0":         func(b *waypost.ClickBatch) { b.Totals[1].Count = 0 },
-		"a code too short":     func(b *waypost.ClickBatch) { b.Totals[0].Code = "abc" },
-		"a code too long":      func(b *waypost.ClickBatch) { b.Totals[0].Code = waypost.Code(strings.Repeat("A", 33)) },
-		"a code far too long":  func(b *waypost.ClickBatch) { b.Totals[0].Code = waypost.Code(strings.Repeat("A", 256+4)) },
-		"a code with a slash":  func(b *waypost.ClickBatch) { b.Totals[0].Code = "AB/D" },
-		"a link twice":         func(b *waypost.ClickBatch) { b.Totals[1].Code = b.Totals[0].Code },
-		"codes out of order":   func(b *waypost.ClickBatch) { b.Totals[0].Code = "zzzz" },
-		"domains out of order": func(b *waypost.ClickBatch) { b.Totals[0].Domain = 9 },
+		"no node":               func(b *waypost.ClickBatch) { b.Node = "" },
+		"a node too long":       func(b *waypost.ClickBatch) { b.Node = strings.Repeat("n", waypost.MaxNodeLength+1) },
+		"a node far too long":   func(b *waypost.ClickBatch) { b.Node = strings.Repeat("n", 256+6) },
+		"a node with a space":   func(b *waypost.ClickBatch) { b.Node = "a b" },
+		"a node beyond ASCII":   func(b *waypost.ClickBatch) { b.Node = "ä" },
+		"sequence 0":            func(b *waypost.ClickBatch) { b.Seq = 0 },
+		"a count of 0":          func(b *waypost.ClickBatch) { b.Totals[1].Count = 0 },
+		"more bots than clicks": func(b *waypost.ClickBatch) { b.Totals[0].Bots = 4 },
+		"a code too short":      func(b *waypost.ClickBatch) { b.Totals[0].Code = "abc" },
+		"a code too long":       func(b *waypost.ClickBatch) { b.Totals[0].Code = waypost.Code(strings.Repeat("A", 33)) },
+		"a code far too long":   func(b *waypost.ClickBatch) { b.Totals[0].Code = waypost.Code(strings.Repeat("A", 256+4)) },
+		"a code with a slash":   func(b *waypost.ClickBatch) { b.Totals[0].Code = "AB/D" },
+		"a link twice":          func(b *waypost.ClickBatch) { b.Totals[1].Code = b.Totals[0].Code },
+		"codes out of order":    func(b *waypost.ClickBatch) { b.Totals[0].Code = "zzzz" },
+		"domains out of order":  func(b *waypost.ClickBatch) { b.Totals[0].Domain = 9 },
 		"too many totals": func(b *waypost.ClickBatch) {
 			b.Totals = make([]waypost.ClickTotal, waypost.MaxClickTotals+1)
 			for i := range b.Totals {
@@ -132,7 +149,7 @@ func TestABatchOfClicksThatLiesAboutItsLengthIsRefused(t *testing.T) {
 		_, err := waypost.DecodeClickBatch(resum(lie))
 		require.Error(t, err, "%d totals", n)
 	}
-	for i, flip := range map[int]byte{0: 3, 1: 1, 3: 0x80} {
+	for i, flip := range map[int]byte{0: 1, 1: 1, 3: 0x80} {
 		other := append([]byte(nil), encoded...)
 		other[i] ^= flip
 		_, err := waypost.DecodeClickBatch(resum(other))
@@ -145,6 +162,9 @@ func FuzzDecodeClickBatch(f *testing.F) {
 	f.Add(waypost.AppendClickBatch(nil, &b))
 	b.Totals = nil
 	f.Add(waypost.AppendClickBatch(nil, &b))
+	old, err := hex.DecodeString(botless + "00000000")
+	require.NoError(f, err)
+	f.Add(old)
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		if len(raw) >= 4 {
 			raw = resum(raw) // past the checksum, or nothing is reached
@@ -154,6 +174,13 @@ func FuzzDecodeClickBatch(f *testing.F) {
 			require.Equal(t, waypost.EInvalid, waypost.CodeOf(err))
 			return
 		}
-		require.Equal(t, raw, waypost.AppendClickBatch(nil, &batch), "there is one encoding of a batch")
+		again := waypost.AppendClickBatch(nil, &batch)
+		if raw[0] == 1 {
+			old, err := waypost.DecodeClickBatch(again)
+			require.NoError(t, err)
+			require.Equal(t, batch, old)
+			return
+		}
+		require.Equal(t, raw, again, "there is one encoding of a batch")
 	})
 }

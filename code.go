@@ -44,13 +44,16 @@ var codeByte = func() (t [256]bool) {
 	return t
 }()
 
+// ReservedCode reports whether s is a word that no user can choose as a code.
+func ReservedCode(s string) bool { return reservedCodes[strings.ToLower(s)] }
+
 // ParseCustomCode checks a code that a user chose. The error is EInvalid with a
 // message fit for the user.
 func ParseCustomCode(s string) (Code, error) {
 	if !ValidCode(s) {
 		return "", Errorf(EInvalid, "custom_code must be %d to %d characters of A-Z, a-z, 0-9, _ and -", MinCodeLength, MaxCodeLength)
 	}
-	if reservedCodes[strings.ToLower(s)] {
+	if ReservedCode(s) {
 		return "", Errorf(EInvalid, "custom_code %q is a reserved word", s)
 	}
 	return Code(s), nil

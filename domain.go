@@ -1,6 +1,112 @@
 package waypost
 
-import "strings"
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+)
+
+// MaxDomainURL bounds each of a domain's targets in bytes. Two of them fit into a
+// record's payload, however JSON escapes them.
+const MaxDomainURL = 4096
+
+// Domain is a host under which codes are unique.
+type Domain struct {
+	ID        DomainID
+	Workspace WorkspaceID // 0: shared by all
+	Host      string      // as HostName makes it; "" before the shared one is named
+	DomainTargets
+}
+
+// DomainTargets are where a domain leads visitors who follow no link of it. They
+// are Locations: printable ASCII, http or https.
+type DomainTargets struct {
+	Root     []byte // from its root; empty: the root tells which service it is
+	NotFound []byte // from what would answer 404; empty: nowhere
+}
+
+// AtRoot is the answer to the root of the domain, and false when there is no target
+// for it.
+func (t DomainTargets) AtRoot() (Resolution, bool) {
+	return Resolution{Status: 302, Location: t.Root}, len(t.Root) > 0
+}
+
+// InsteadOf gives the answer to use for r, which is r itself for anything but 404.
+func (t DomainTargets) InsteadOf(r Resolution) Resolution {
+	if r.Status != 404 || len(t.NotFound) == 0 {
+		return r
+	}
+	return Resolution{Status: 302, Location: t.NotFound}
+}
+
+// DecodeDomain reads the payload of a domain's record. With an error it gives what
+// can be used all the same: a host without its targets, or nothing.
+func DecodeDomain(payload []byte) (Domain, error) {
+	var body struct {
+		Host     string `json:"host"`
+		Root     string `json:"root_url"`
+		NotFound string `json:"not_found_url"`
+	}
+	if err := json.Unmarshal(payload, &body); err != nil {
+		return Domain{}, err
+	}
+	d := Domain{Host: HostName(body.Host)}
+	if d.Host == "" {
+		return d, errors.New("it names no host")
+	}
+	for _, t := range []struct {
+		text string
+		to   *[]byte
+	}{{body.Root, &d.Root}, {body.NotFound, &d.NotFound}} {
+		if t.text == "" {
+			continue
+		}
+		if !ValidLocation(t.text) || len(t.text) > MaxDomainURL {
+			return Domain{Host: d.Host}, errors.New("a target of it is no URL to redirect to")
+		}
+		*t.to = []byte(t.text)
+	}
+	return d, nil
+}
+
+// ValidLocation reports whether s can be the Location of a redirect as it is: an
+// absolute http or https URL of printable ASCII. It does not say that it is a URL
+// that browsers can read, nor that it may be a target.
+func ValidLocation[T string | []byte](s T) bool {
+	colon := 0
+	for colon < len(s) && s[colon] != ':' {
+		colon++
+	}
+	if !foldsTo(s[:colon], "http") && !foldsTo(s[:colon], "https") {
+		return false
+	}
+	if len(s) <= colon+3 || s[colon+1] != '/' || s[colon+2] != '/' {
+		return false
+	}
+	for i := colon; i < len(s); i++ {
+		if s[i] <= ' ' || s[i] >= 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
+// foldsTo reports whether s is lower, which is in lower case, in whatever case.
+func foldsTo[T string | []byte](s T, lower string) bool {
+	if len(s) != len(lower) {
+		return false
+	}
+	for i := range len(lower) {
+		c := s[i]
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		if c != lower[i] {
+			return false
+		}
+	}
+	return true
+}
 
 // HostName is the canonical form of a Host header: lower case, without a port and
 // without the dot of a rooted name.

@@ -39,6 +39,7 @@ type Link struct {
 	OriginalURL    string // byte for byte as it was sent
 	Location       string // what the redirect answers: OriginalURL with non-ASCII and spaces escaped, IDN in punycode
 	RedirectStatus int    // 301, 302, 307 or 308
+	Flags          LinkFlags
 	Title          string
 	Description    string
 	Tags           []string
@@ -46,6 +47,7 @@ type Link struct {
 	CreatedBy      string
 	Active         bool
 	Clicks         int64     // counted so far; edges report theirs within seconds
+	BotClicks      int64     // of these, by software that says it is no person
 	LastAccessedAt time.Time // of the newest click; zero: never
 	CreatedAt      time.Time
 	UpdatedAt      time.Time

@@ -22,22 +22,6 @@ func ErrorBody(status int, html bool) (contentType string, body []byte) {
 	return "application/problem+json", b.problem
 }
 
-// AcceptsHTML reports whether an Accept header names text/html, as that of a
-// browser does and that of an API client does not. It does not allocate.
-func AcceptsHTML[T string | []byte](accept T) bool {
-	const want = "text/html"
-	for i := 0; i+len(want) <= len(accept); i++ {
-		j := 0
-		for j < len(want) && accept[i+j]|0x20 == want[j] { // lower case; a slash stays one
-			j++
-		}
-		if j == len(want) {
-			return true
-		}
-	}
-	return false
-}
-
 type errorBody struct{ html, problem []byte }
 
 var errorBodies = prepareErrorBodies([]errorText{
@@ -82,16 +66,7 @@ const errorPage = `<!doctype html>
 <meta name="viewport" content="width=device-width,initial-scale=1">
 <meta name="robots" content="noindex">
 <title>{title}</title>
-<style>
-:root{color-scheme:light dark;--paper:#faf9f6;--ink:#1d1c1a;--soft:#66635c}
-@media(prefers-color-scheme:dark){:root{--paper:#171614;--ink:#eeece7;--soft:#a5a198}}
-body{margin:0;min-height:100vh;display:grid;place-items:center;background:var(--paper);color:var(--ink);font:1.0625rem/1.6 system-ui,sans-serif}
-main{max-width:28rem;padding:2rem}
-h1{margin:0 0 .5rem;font-size:1.75rem;line-height:1.2}
-p{margin:0}
-p,small{color:var(--soft)}
-small{display:block;margin-bottom:.75rem;letter-spacing:.12em}
-</style>
+<style>` + pageStyle + `</style>
 </head>
 <body>
 <main>
@@ -101,4 +76,17 @@ small{display:block;margin-bottom:.75rem;letter-spacing:.12em}
 </main>
 </body>
 </html>
+`
+
+// pageStyle is that of all pages.
+const pageStyle = `
+:root{color-scheme:light dark;--paper:#faf9f6;--ink:#1d1c1a;--soft:#66635c}
+@media(prefers-color-scheme:dark){:root{--paper:#171614;--ink:#eeece7;--soft:#a5a198}}
+body{margin:0;min-height:100vh;display:grid;place-items:center;background:var(--paper);color:var(--ink);font:1.0625rem/1.6 system-ui,sans-serif}
+main{max-width:28rem;min-width:0;padding:2rem}
+h1{margin:0 0 .5rem;font-size:1.75rem;line-height:1.2;overflow-wrap:anywhere}
+p{margin:0}
+p,small{color:var(--soft)}
+small{display:block;margin-bottom:.75rem;letter-spacing:.12em}
+a{color:inherit;overflow-wrap:anywhere}
 `

@@ -3,7 +3,6 @@ package waypost_test
 import (
 	"encoding/json"
 	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -45,27 +44,4 @@ func TestErrorBodyOfAnUnknownStatusIsThatOfAnInternalError(t *testing.T) {
 func TestErrorBodyNamesTheProblemByItsErrorCode(t *testing.T) {
 	_, body := waypost.ErrorBody(410, false)
 	require.Contains(t, string(body), `"type":"`+waypost.ProblemType(waypost.EGone)+`"`)
-}
-
-func TestAcceptsHTML(t *testing.T) {
-	for name, c := range map[string]struct {
-		accept string
-		want   bool
-	}{
-		"a browser does":            {"text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", true},
-		"the name alone does":       {"text/html", true},
-		"the name at the end does":  {"application/json, text/html", true},
-		"upper case does":           {"TEXT/HTML", true},
-		"nothing does not":          {"", false},
-		"anything does not":         {"*/*", false},
-		"JSON does not":             {"application/json", false},
-		"a name cut short does not": {"text/htm", false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			require.Equal(t, c.want, waypost.AcceptsHTML(c.accept))
-			require.Equal(t, c.want, waypost.AcceptsHTML([]byte(c.accept)))
-			require.Zero(t, testing.AllocsPerRun(10, func() { waypost.AcceptsHTML(c.accept) }))
-		})
-	}
-	require.True(t, waypost.AcceptsHTML(strings.Repeat("x", 4096)+"text/html"))
 }

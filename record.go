@@ -10,7 +10,7 @@ type Kind uint8
 
 const (
 	KindLink   Kind = 1 // name: code; payload: Location
-	KindDomain Kind = 2 // name: domain id; payload: JSON {"host"}
+	KindDomain Kind = 2 // name: domain id; payload: JSON {"host", "root_url", "not_found_url"}
 	KindRange  Kind = 3 // name: range id; payload: JSON of the grant
 	KindLease  Kind = 4 // name: lease id; payload: JSON of the bound
 )
@@ -23,6 +23,15 @@ const (
 	Disabled State = 1 // answers 410 until it is enabled again
 	Deleted  State = 2 // a tombstone: answers 410
 	Purged   State = 3 // the row is gone: take the record away; never stored
+)
+
+// LinkFlags are the choices of a link that a redirect depends on. Bits that this
+// version does not know are kept.
+type LinkFlags uint8
+
+const (
+	ForwardQuery LinkFlags = 1 << 0 // the visitor's query is added to the target's
+	ForwardPath  LinkFlags = 1 << 1 // what follows the code in the path is added to the target's
 )
 
 // Slots is the number of parts into which keys are divided for digests and
@@ -41,8 +50,9 @@ const (
 type Record struct {
 	Kind      Kind
 	State     State
-	Status    uint16   // redirect status; links only
-	Domain    DomainID // 0 but for links
+	Flags     LinkFlags // links only
+	Status    uint16    // redirect status; links only
+	Domain    DomainID  // 0 but for links
 	Name      []byte
 	Revision  Revision
 	Stamp     uint64 // random, new at every write of the row

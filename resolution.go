@@ -3,10 +3,16 @@ package waypost
 // Resolution is the answer that a record gives to a visitor. Edges and the
 // control plane share it, so that they cannot disagree.
 type Resolution struct {
-	Status   int    // 301, 302, 307, 308, 404 or 410
-	Location []byte // for the redirects; belongs to the record
-	MaxAge   int64  // seconds for which a 301 or 308 may be kept; 0: no-store
+	Status    int    // 301, 302, 307, 308, 404 or 410; after Follow also 400 or 414
+	Location  []byte // for the redirects; belongs to the record
+	MaxAge    int64  // seconds for which a 301 or 308 may be kept; 0: no-store
+	ExpiresAt int64  // as in the record; redirects of links only
+	Flags     LinkFlags
+	Link      bool // it is a link's redirect: a GET that is answered so is a click
 }
+
+// Redirects reports whether the answer is a redirect.
+func (r *Resolution) Redirects() bool { return r.Status/100 == 3 }
 
 // maxPermanentAge bounds how long a browser may keep a permanent redirect, so
 // that a changed target is seen within a day.
@@ -20,9 +26,9 @@ func Resolve(r *Record, now int64) Resolution {
 		return Resolution{Status: 404}
 	}
 	if r.State != Live || r.ExpiresAt != 0 && now >= r.ExpiresAt {
-		return Resolution{Status: 410}
+		return Resolution{Status: 410, Flags: r.Flags}
 	}
-	res := Resolution{Status: int(r.Status), Location: r.Payload}
+	res := Resolution{Status: int(r.Status), Location: r.Payload, ExpiresAt: r.ExpiresAt, Flags: r.Flags, Link: true}
 	if r.Status == 301 || r.Status == 308 {
 		res.MaxAge = maxPermanentAge
 		if r.ExpiresAt != 0 {

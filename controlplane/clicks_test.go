@@ -43,7 +43,7 @@ func TestClicksOfABatchWhoseAnswerWasLostAreCountedOnceAndShown(t *testing.T) {
 	clicked := time.Now().Truncate(time.Millisecond).UTC()
 	plain := waypost.AppendClickBatch(nil, &waypost.ClickBatch{
 		Node: "edge-1", Boot: waypost.BootID{1}, Seq: 1, Totals: []waypost.ClickTotal{
-			{Domain: 1, Code: "spring", Count: 3, Last: clicked.UnixMilli()},
+			{Domain: 1, Code: "spring", Count: 3, Bots: 2, Last: clicked.UnixMilli()},
 			{Domain: 1, Code: "summer", Count: 4, Last: clicked.UnixMilli()},
 		},
 	})
@@ -97,7 +97,7 @@ func TestClicksOfABatchWhoseAnswerWasLostAreCountedOnceAndShown(t *testing.T) {
 	var stats map[string]any
 	require.NoError(t, json.Unmarshal(res.Body.Bytes(), &stats), res.Body)
 	require.Equal(t, map[string]any{
-		"short_code": "spring", "original_url": l.OriginalURL, "clicks": 3.0,
+		"short_code": "spring", "original_url": l.OriginalURL, "clicks": 3.0, "bot_clicks": 2.0,
 		"created_at": l.CreatedAt.Format(time.RFC3339Nano), "last_accessed_at": clicked.Format(time.RFC3339Nano),
 	}, stats)
 }

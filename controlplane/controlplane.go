@@ -69,12 +69,24 @@ type NewLink struct {
 	OriginalURL    string // required; judged by the target rules
 	CustomCode     string
 	ExpiresAt      time.Time
-	RedirectStatus int // 301, 302, 307, 308; 0 means 302
+	RedirectStatus int  // 301, 302, 307, 308; 0 means 302
+	ForwardQuery   bool // add the visitor's query to the target's
+	ForwardPath    bool // add what follows the code in the path to the target's
 	Title          string
 	Description    string
 	Tags           []string
 	Metadata       json.RawMessage // a JSON object
 	CreatedBy      string
+}
+
+func (n *NewLink) flags() (f waypost.LinkFlags) {
+	if n.ForwardQuery {
+		f |= waypost.ForwardQuery
+	}
+	if n.ForwardPath {
+		f |= waypost.ForwardPath
+	}
+	return f
 }
 
 // Outcome is what became of one wish: a link, or the reason why not.

@@ -21,6 +21,7 @@ type Service struct {
 	ranges   RangeStore
 	reserved ReservedStore
 	audit    AuditStore
+	domains  DomainStore
 	keys     *authenticator
 	minter   *Minter
 	writer   *writer
@@ -36,6 +37,7 @@ type Config struct {
 	Reserved ReservedStore
 	Audit    AuditStore
 	Keys     KeyStore
+	Domains  DomainStore // nil: no domain leads anywhere but by its links
 	Minter   *Minter
 	Region   waypost.Region
 
@@ -56,7 +58,7 @@ func New(cfg Config) *Service {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Service{
-		links: cfg.Links, leases: cfg.Leases, ranges: cfg.Ranges, reserved: cfg.Reserved, audit: cfg.Audit, minter: cfg.Minter, cfg: cfg,
+		links: cfg.Links, leases: cfg.Leases, ranges: cfg.Ranges, reserved: cfg.Reserved, audit: cfg.Audit, domains: cfg.Domains, minter: cfg.Minter, cfg: cfg,
 		keys:   &authenticator{store: cfg.Keys, now: cfg.Now},
 		writer: newWriter(cfg.Links, cfg.Minter, cfg.Logger),
 		rules:  target.Rules{AllowPrivate: cfg.AllowPrivateTargets, OwnHosts: cfg.OwnHosts},
@@ -143,7 +145,7 @@ func (s *Service) prepare(actor Actor, n *NewLink) (waypost.Link, error) {
 	}
 	l := waypost.Link{
 		Workspace: actor.Workspace, Domain: waypost.DefaultDomain, OriginalURL: t.Original, Location: t.Location,
-		RedirectStatus: n.RedirectStatus, Title: n.Title, Description: n.Description, Tags: n.Tags,
+		RedirectStatus: n.RedirectStatus, Flags: n.flags(), Title: n.Title, Description: n.Description, Tags: n.Tags,
 		Metadata: n.Metadata, CreatedBy: n.CreatedBy, Active: true,
 	}
 	if l.RedirectStatus == 0 {
@@ -296,17 +298,27 @@ func readCursor(s string) (int64, error) {
 	return id, nil
 }
 
-// Resolve answers GET /{code} as an edge would, from the database, so that it is
-// always fresh. Host is as the client sent it.
-func (s *Service) Resolve(ctx context.Context, host, code string) (waypost.Resolution, error) {
-	if !waypost.ValidCode(code) {
-		return waypost.NotFound, nil
+// Resolve answers a visit to a code as an edge would, from the database, so that it
+// is always fresh. Host is as the client sent it.
+func (s *Service) Resolve(ctx context.Context, host string, v *waypost.Visit) (waypost.Resolution, error) {
+	res := waypost.NotFound
+	if waypost.ValidCode(v.Code) {
+		rec, found, err := s.links.Record(ctx, waypost.HostName(host), s.cfg.StrictHosts, waypost.Code(v.Code))
+		if err != nil {
+			return waypost.NotFound, err
+		}
+		if found {
+			res, _ = waypost.Resolve(&rec, s.cfg.Now().UnixMilli()).Follow(nil, v)
+		}
 	}
-	rec, found, err := s.links.Record(ctx, waypost.HostName(host), s.cfg.StrictHosts, waypost.Code(code))
-	if err != nil || !found {
+	if res.Status != waypost.NotFound.Status || s.domains == nil {
+		return res, nil
+	}
+	targets, err := s.targetsOf(ctx, host)
+	if err != nil {
 		return waypost.NotFound, err
 	}
-	return waypost.Resolve(&rec, s.cfg.Now().UnixMilli()), nil
+	return targets.InsteadOf(res), nil
 }
 
 // Authenticate finds the actor of an API key; EUnauthorized when there is none.

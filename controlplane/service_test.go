@@ -58,7 +58,7 @@ func start(t *testing.T, leases func(controlplane.LeaseStore) controlplane.Lease
 		Store: store, Coder: keyrange.NewCoder(space, [32]byte{}), Region: "eu", Node: "test/1", Size: 100, Logger: slog.New(slog.DiscardHandler),
 	})
 	s.Service = controlplane.New(controlplane.Config{
-		Links: db, Leases: db, Ranges: db, Reserved: db, Audit: db, Keys: db, Minter: s.minter, Region: "eu",
+		Links: db, Leases: db, Ranges: db, Reserved: db, Audit: db, Keys: db, Domains: db, Minter: s.minter, Region: "eu",
 		OwnHosts: func(host string) bool { return host == "go.example.com" },
 		Now: func() time.Time {
 			if ms := s.now.Load(); ms != 0 {
@@ -74,6 +74,12 @@ func start(t *testing.T, leases func(controlplane.LeaseStore) controlplane.Lease
 	_, err = s.hand.Exec(t.Context(), `SET waypost.system = 'on'`)
 	require.NoError(t, err)
 	return s
+}
+
+// visit is what a visitor of a path below the root asks for.
+func visit(path string) *waypost.Visit {
+	v := waypost.ParseVisit([]byte("/" + path))
+	return &v
 }
 
 func wish(change ...func(*controlplane.NewLink)) controlplane.NewLink {
@@ -98,14 +104,14 @@ func TestACreatedLinkIsFoundResolvedAndDeleted(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, l.OriginalURL, got.OriginalURL)
 
-	res, err := s.Resolve(t.Context(), "anything:8080", string(l.Code))
+	res, err := s.Resolve(t.Context(), "anything:8080", visit(string(l.Code)))
 	require.NoError(t, err)
 	require.Equal(t, 302, res.Status)
 	require.Equal(t, l.OriginalURL, string(res.Location))
 
 	_, err = s.Delete(t.Context(), actor, string(l.Code))
 	require.NoError(t, err)
-	res, err = s.Resolve(t.Context(), "anything", string(l.Code))
+	res, err = s.Resolve(t.Context(), "anything", visit(string(l.Code)))
 	require.NoError(t, err)
 	require.Equal(t, 410, res.Status)
 	_, err = s.Get(t.Context(), actor, string(l.Code))
@@ -126,7 +132,7 @@ func TestALinkExpiresAtItsTimeAndNotBefore(t *testing.T) {
 		err    waypost.ErrorCode
 	}{{expiry.Add(-time.Millisecond), 302, ""}, {expiry, 410, waypost.EGone}} {
 		s.now.Store(c.at.UnixMilli())
-		res, err := s.Resolve(t.Context(), "", string(l.Code))
+		res, err := s.Resolve(t.Context(), "", visit(string(l.Code)))
 		require.NoError(t, err)
 		require.Equal(t, c.status, res.Status)
 		_, err = s.Get(t.Context(), actor, string(l.Code))
@@ -317,7 +323,7 @@ func TestWhenPostgreSQLIsAwayEveryAnswerSaysUnavailable(t *testing.T) {
 	require.Equal(t, waypost.EUnavailable, waypost.CodeOf(err), "%v", err)
 	_, err = s.Get(t.Context(), actor, string(l.Code))
 	require.Equal(t, waypost.EUnavailable, waypost.CodeOf(err), "%v", err)
-	_, err = s.Resolve(t.Context(), "", string(l.Code))
+	_, err = s.Resolve(t.Context(), "", visit(string(l.Code)))
 	require.Equal(t, waypost.EUnavailable, waypost.CodeOf(err), "%v", err)
 	require.False(t, s.Health(t.Context()).Database)
 

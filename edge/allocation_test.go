@@ -43,11 +43,14 @@ func answerWithoutAllocating(t *testing.T, links edge.Links) {
 		"a redirect":              {"/found302", "302"},
 		"a redirect that expires": {"/expire301", "301"},
 		"a miss":                  {"/unknown1", "404"},
+		"a query that goes on":    {"/queried1?utm_source=x&utm_medium=y", "302"},
+		"a path that goes on":     {"/forward1/some/where?utm_source=x", "302"},
+		"a path that does not":    {"/found302/some/where", "404"},
 		"a tombstone":             {"/deleted1", "410"},
 		"no code at all":          {"/a", "404"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			request := []byte("GET " + c.path + " HTTP/1.1\r\nHost: internal\r\nX-Forwarded-Host: wayp.example\r\nAccept: text/html\r\n\r\n")
+			request := []byte("GET " + c.path + " HTTP/1.1\r\nHost: internal\r\nX-Forwarded-Host: wayp.example\r\nAccept: text/html\r\nUser-Agent: facebookexternalhit/1.1\r\nSec-Purpose: none\r\n\r\n")
 			conn := dial(t, addr)
 			answer := make([]byte, 8192)
 			length := exchange(t, conn, request, answer, 0)

@@ -14,8 +14,8 @@ import (
 type Config struct {
 	Links Links // required
 
-	// Clicks takes every GET that is answered with a redirect, and nothing else.
-	// Default: none is recorded.
+	// Clicks takes every GET that is answered with a link's redirect and is no
+	// prefetch, and nothing else. Default: none is recorded.
 	Clicks Clicks
 
 	// StrictHosts makes a host that belongs to no domain answer 404. Otherwise it

@@ -21,11 +21,15 @@ type Links interface {
 
 	// Domain gives the domain that a host belongs to: lower case, without a port.
 	Domain(host []byte) (waypost.DomainID, bool)
+
+	// Targets gives where a domain leads visitors who follow no link of it; none for
+	// one that is not known. The bytes must not be changed. It does not allocate.
+	Targets(domain waypost.DomainID) waypost.DomainTargets
 }
 
 // Clicks takes the clicks that were redirected. Record may be called by many
-// goroutines at once, before the answer is written; it must neither keep code, nor
-// allocate, nor wait for anything. At is in Unix milliseconds.
+// goroutines at once, before the answer is written; it must neither keep the code,
+// nor allocate, nor wait for anything.
 type Clicks interface {
-	Record(domain waypost.DomainID, code []byte, at int64)
+	Record(c waypost.Click)
 }

@@ -34,6 +34,7 @@ var errStore = errors.New("the store cannot be read")
 // memoryLinks is a replica in memory.
 type memoryLinks struct {
 	links   map[waypost.DomainID]map[string]waypost.Record
+	targets map[waypost.DomainID]waypost.DomainTargets
 	lookups atomic.Int64
 }
 
@@ -61,9 +62,13 @@ func newMemoryLinks() *memoryLinks {
 			"badEmpty":  link(302, ""),
 			"badState":  link(200, target),
 			"whereami":  link(302, "https://example.org/default"),
+			"queried1":  with(link(302, target), func(r *waypost.Record) { r.Flags = waypost.ForwardQuery }),
+			"forward1":  with(link(301, target), func(r *waypost.Record) { r.Flags = waypost.ForwardQuery | waypost.ForwardPath }),
+			"forwgone":  with(link(301, target), func(r *waypost.Record) { r.Flags, r.State = waypost.ForwardPath, waypost.Deleted }),
+			"forwbad1":  with(link(301, "https:///x"), func(r *waypost.Record) { r.Flags = waypost.ForwardPath }),
 		},
 		hostID: {"whereami": link(302, "https://example.org/hosted")},
-	}}
+	}, targets: map[waypost.DomainID]waypost.DomainTargets{}}
 }
 
 func (m *memoryLinks) Link(domain waypost.DomainID, code, buf []byte) (waypost.Record, []byte, bool, error) {
@@ -98,6 +103,10 @@ const (
 	waitLimit = 10 * time.Second
 	pollEvery = time.Millisecond
 )
+
+func (m *memoryLinks) Targets(domain waypost.DomainID) waypost.DomainTargets {
+	return m.targets[domain]
+}
 
 // serve starts a server on loopback and ends it with the test.
 func serve(t *testing.T, cfg edge.Config) (*edge.Server, string) {

@@ -56,7 +56,7 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 		s.refuse(ctx, v, fasthttp.StatusRequestURITooLong)
 		return
 	}
-	authority, segment, ok := splitTarget(raw)
+	authority, path, ok := splitTarget(raw)
 	if !ok {
 		s.refuse(ctx, v, fasthttp.StatusBadRequest)
 		return
@@ -67,58 +67,110 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 		return
 	}
 
-	switch string(segment) {
-	case "":
-		sendJSON(ctx, s.about)
-	case "health":
-		sendJSON(ctx, healthy)
-	default:
-		s.redirect(ctx, v, host, segment)
+	visit := waypost.ParseVisit(path)
+	if visit.Rest == nil && !visit.Preview {
+		switch string(visit.Code) {
+		case "":
+			s.root(ctx, v, host)
+			return
+		case "health":
+			sendJSON(ctx, healthy)
+			return
+		}
+		if asset := waypost.AssetAt(visit.Code); asset != nil {
+			sendAsset(ctx, asset)
+			return
+		}
 	}
+	s.visit(ctx, v, host, &visit)
 }
 
-// redirect answers for the code that segment may be.
-func (s *Server) redirect(ctx *fasthttp.RequestCtx, v *visitor, host, segment []byte) {
-	if !waypost.ValidCode(segment) {
+// domainOf gives the domain that a request for a host is about, and false when it
+// is about none.
+func (s *Server) domainOf(host []byte) (waypost.DomainID, bool) {
+	domain, ok := s.cfg.Links.Domain(host)
+	if !ok && !s.cfg.StrictHosts {
+		return waypost.DefaultDomain, true
+	}
+	return domain, ok
+}
+
+// root answers for the domain itself.
+func (s *Server) root(ctx *fasthttp.RequestCtx, v *visitor, host []byte) {
+	if domain, ok := s.domainOf(host); ok {
+		if res, leads := s.cfg.Links.Targets(domain).AtRoot(); leads {
+			s.sendRedirect(ctx, v, &res)
+			return
+		}
+	}
+	sendJSON(ctx, s.about)
+}
+
+// visit answers for the code that a visit may be to.
+func (s *Server) visit(ctx *fasthttp.RequestCtx, v *visitor, host []byte, visit *waypost.Visit) {
+	domain, ok := s.domainOf(host)
+	if !ok {
 		s.sendError(ctx, v, fasthttp.StatusNotFound)
 		return
 	}
-	domain, ok := s.cfg.Links.Domain(host)
-	if !ok {
-		if s.cfg.StrictHosts {
-			s.sendError(ctx, v, fasthttp.StatusNotFound)
-			return
-		}
-		domain = waypost.DefaultDomain
-	}
-	record, buf, found, err := s.cfg.Links.Link(domain, segment, v.record[:0])
-	v.keepRecord(buf)
-	if err != nil {
+	res, err := s.resolve(v, domain, visit)
+	switch {
+	case err != nil:
 		s.fail(ctx, v, err)
 		return
-	}
-	res := waypost.NotFound
-	if found {
-		var now int64 // a link that never expires does not ask
-		if record.ExpiresAt != 0 {
-			now = s.cfg.Clock().UnixMilli()
-		}
-		res = waypost.Resolve(&record, now)
+	case res.Status == fasthttp.StatusNotFound:
+		res = s.cfg.Links.Targets(domain).InsteadOf(res)
 	}
 	switch res.Status {
 	case 301, 302, 307, 308:
-		if s.sendRedirect(ctx, v, res) && s.cfg.Clicks != nil && ctx.IsGet() {
-			s.cfg.Clicks.Record(domain, segment, s.cfg.Clock().UnixMilli())
-		}
-	case 404, 410:
+	case 400, 404, 410, 414:
 		s.sendError(ctx, v, res.Status)
+		return
 	default:
 		s.fail(ctx, v, errBadStatus)
+		return
+	}
+	if !res.Link {
+		s.sendRedirect(ctx, v, &res)
+		return
+	}
+	if visit.Preview {
+		s.sendPreview(ctx, v, visit.Code, &res)
+		return
+	}
+	prefetch := isPrefetch(&ctx.Request.Header)
+	if prefetch {
+		res.MaxAge = 0 // or the visit itself would never come here
+	}
+	if s.sendRedirect(ctx, v, &res) && s.cfg.Clicks != nil && ctx.IsGet() && !prefetch {
+		s.cfg.Clicks.Record(waypost.Click{
+			Domain: domain, Code: visit.Code, At: s.cfg.Clock().UnixMilli(), Bot: isBot(ctx.Request.Header.UserAgent()),
+		})
 	}
 }
 
+// resolve finds what the replica says about a visit. The answer is good until the
+// connection's next request.
+func (s *Server) resolve(v *visitor, domain waypost.DomainID, visit *waypost.Visit) (waypost.Resolution, error) {
+	if !waypost.ValidCode(visit.Code) {
+		return waypost.NotFound, nil
+	}
+	record, buf, found, err := s.cfg.Links.Link(domain, visit.Code, v.record[:0])
+	if err != nil || !found {
+		v.keepRecord(buf)
+		return waypost.NotFound, err
+	}
+	var now int64 // a link that never expires does not ask
+	if record.ExpiresAt != 0 {
+		now = s.cfg.Clock().UnixMilli()
+	}
+	res, buf := waypost.Resolve(&record, now).Follow(buf, visit)
+	v.keepRecord(buf)
+	return res, nil
+}
+
 // sendRedirect reports whether the answer is a redirect.
-func (s *Server) sendRedirect(ctx *fasthttp.RequestCtx, v *visitor, res waypost.Resolution) bool {
+func (s *Server) sendRedirect(ctx *fasthttp.RequestCtx, v *visitor, res *waypost.Resolution) bool {
 	if !fitsHeader(res.Location) {
 		s.fail(ctx, v, errBadLocation)
 		return false

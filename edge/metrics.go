@@ -27,7 +27,7 @@ type stripe struct {
 }
 
 // countedStatuses are the only values of the label status.
-var countedStatuses = [...]int{301, 302, 307, 308, 404, 410, 500, 503, 400, 405, 408, 413, 414, 431}
+var countedStatuses = [...]int{301, 302, 307, 308, 404, 410, 500, 503, 400, 405, 408, 413, 414, 431, 200}
 
 // statusIndex gives the place of a status in countedStatuses.
 var statusIndex = func() (index [600]uint8) {
@@ -63,7 +63,7 @@ func (m *metrics) nextStripe() *stripe {
 
 var (
 	answersDesc = prometheus.NewDesc("waypost_redirects_total",
-		"Answers to requests for a code, and refusals of requests that break the protocol, by HTTP status.", []string{"status"}, nil)
+		"Answers to requests for a code (200: previews), and refusals of requests that break the protocol, by HTTP status.", []string{"status"}, nil)
 	errorsDesc = prometheus.NewDesc("waypost_redirect_errors_total",
 		"Requests that failed because a link could not be read from the replica.", nil, nil)
 	refusedDesc = prometheus.NewDesc("waypost_redirect_connections_refused_total",

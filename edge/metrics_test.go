@@ -22,7 +22,7 @@ func TestEveryAnswerIsCountedByItsStatus(t *testing.T) {
 	var clients sync.WaitGroup
 	for range 8 {
 		clients.Go(func() {
-			for _, path := range []string{"/found302", "/found302", "/found301", "/unknown1", "/nocode!", "/deleted1", "/failing1", "/badCRLF1", "/health"} {
+			for _, path := range []string{"/found302", "/found302", "/found301", "/unknown1", "/nocode!", "/deleted1", "/failing1", "/badCRLF1", "/health", "/found302+"} {
 				get(t, addr, path, "wayp.example")
 			}
 			say(t, addr, "POST / HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -30,6 +30,7 @@ func TestEveryAnswerIsCountedByItsStatus(t *testing.T) {
 	}
 	clients.Wait()
 	require.Equal(t, map[string]float64{
+		"waypost_redirects_total 200":   8,
 		"waypost_redirects_total 301":   8,
 		"waypost_redirects_total 302":   16,
 		"waypost_redirects_total 307":   0,

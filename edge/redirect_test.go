@@ -71,8 +71,11 @@ func TestNoRedirect(t *testing.T) {
 		"NUL in a location is never sent":            {"/badNUL01", 503},
 		"an empty location is never sent":            {"/badEmpty", 503},
 		"a status that is no redirect is never sent": {"/badState", 503},
-		"robots.txt answers 404":                     {"/robots.txt", 404},
-		"favicon.ico answers 404":                    {"/favicon.ico", 404},
+		"a path below a link answers 404":            {"/found302/x", 404},
+		"a slash behind a link answers 404":          {"/queried1/", 404},
+		"a path below a link that is gone is gone":   {"/forwgone/x", 410},
+		"a path that climbs answers 400":             {"/forward1/x/%2e%2e/y", 400},
+		"a target without a host takes no path":      {"/forwbad1/x", 503},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for accept, html := range map[string]bool{"text/html,*/*;q=0.8": true, "*/*": false} {
@@ -102,7 +105,7 @@ func TestWhatHasNotTheShapeOfACodeAnswers404WithoutALookup(t *testing.T) {
 
 	for _, path := range []string{
 		"/abc", "/" + strings.Repeat("a", 33), "/..", "/../found302", "/%2e%2e/found302", "/./found302", "/%66ound302",
-		"//found302", "/found302/", "/found302/x", "/x/../found302", "/found302%00", "/found302%0d%0aX:y", "/found302;x",
+		"//found302", "/x/../found302", "/found302%00", "/found302%0d%0aX:y", "/found302;x",
 		"/found302#x", `/found302\`, "/found302%20", "/'%20OR%201=1--", "/caf\xc3\xa9", "//wayp.example/found302", "/http://wayp.example/found302",
 		"http://wayp.example//found302", "/?found302/", "/" + strings.Repeat("a", 6000),
 	} {

@@ -7,29 +7,25 @@ import (
 )
 
 // splitTarget takes a request target apart as it was sent, without decoding or
-// normalising anything: segment is what follows the first slash up to the query,
-// and becomes a code only if it has the shape of one. A target in absolute form
-// (RFC 9112, section 3.2.2) names the authority as well; otherwise that is nil.
-func splitTarget(target []byte) (authority, segment []byte, ok bool) {
-	path := target
-	if len(target) == 0 || target[0] != '/' {
-		scheme, rest, found := bytes.Cut(target, []byte("://"))
-		if !found || !bytes.EqualFold(scheme, []byte("http")) && !bytes.EqualFold(scheme, []byte("https")) {
-			return nil, nil, false
-		}
-		end := bytes.IndexAny(rest, "/?#")
-		if end < 0 {
-			end = len(rest)
-		}
-		if end == 0 {
-			return nil, nil, false
-		}
-		authority, path = rest[:end], rest[end:]
+// normalising anything: path is what follows the authority, with the query. A target
+// in absolute form (RFC 9112, section 3.2.2) names the authority as well; otherwise
+// that is nil.
+func splitTarget(target []byte) (authority, path []byte, ok bool) {
+	if len(target) > 0 && target[0] == '/' {
+		return nil, target, true
 	}
-	if query := bytes.IndexByte(path, '?'); query >= 0 {
-		path = path[:query]
+	scheme, rest, found := bytes.Cut(target, []byte("://"))
+	if !found || !bytes.EqualFold(scheme, []byte("http")) && !bytes.EqualFold(scheme, []byte("https")) {
+		return nil, nil, false
 	}
-	return authority, bytes.TrimPrefix(path, []byte("/")), true
+	end := bytes.IndexAny(rest, "/?#")
+	if end < 0 {
+		end = len(rest)
+	}
+	if end == 0 {
+		return nil, nil, false
+	}
+	return rest[:end], rest[end:], true
 }
 
 // hostOf gives the host that the request is for, in lower case and without a port;

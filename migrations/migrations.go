@@ -20,7 +20,7 @@ import (
 var files embed.FS
 
 // Newest is the schema version that this program works with.
-const Newest = 6
+const Newest = 7
 
 // Up applies what is missing, one transaction a migration, under a session lock,
 // so that several instances may start at once. It fails, changing nothing, when

@@ -39,7 +39,9 @@ func AppendRecord(dst []byte, r *waypost.Record) []byte {
 	le := binary.LittleEndian
 	dst = append(dst, recordVersion, byte(r.Kind), byte(r.State), byte(min(len(r.Name), 255)))
 	dst = le.AppendUint16(dst, r.Status)
-	dst = le.AppendUint16(dst, 0) // no extensions yet
+	var extensions [5]byte
+	ext := appendExtensions(extensions[:0], r)
+	dst = le.AppendUint16(dst, uint16(len(ext)))
 	dst = le.AppendUint32(dst, uint32(r.Domain))
 	dst = le.AppendUint32(dst, r.Revision.Epoch)
 	dst = le.AppendUint64(dst, r.Revision.Seq)
@@ -49,6 +51,7 @@ func AppendRecord(dst []byte, r *waypost.Record) []byte {
 	dst = le.AppendUint32(dst, 0) // checksum, below
 	dst = append(dst, r.Name...)
 	dst = append(dst, r.Payload...)
+	dst = append(dst, ext...)
 	b := dst[start:]
 	le.PutUint32(b[44:], recordChecksum(b))
 	return dst
@@ -65,7 +68,8 @@ func recordChecksum(b []byte) uint32 {
 // [ErrContent], with which r is filled in all the same.
 //
 // Kinds that this version does not know decode like any other. Extensions are
-// checked for form and passed over: who stores or forwards b keeps them.
+// checked for form, and those that it does not know are passed over: who stores or
+// forwards b keeps them.
 func DecodeRecord(b []byte, r *waypost.Record) error {
 	if len(b) < recordHeaderSize {
 		return fmt.Errorf("%w: %d bytes are less than a header", ErrRecord, len(b))
@@ -85,10 +89,6 @@ func DecodeRecord(b []byte, r *waypost.Record) error {
 		return fmt.Errorf("%w: the checksum does not hold", ErrRecord)
 	}
 	body := b[recordHeaderSize:]
-	ext := body[name+int(payload):]
-	if !validExtensions(ext) {
-		return fmt.Errorf("%w: the extensions are malformed", ErrRecord)
-	}
 	*r = waypost.Record{
 		Kind:   waypost.Kind(b[1]),
 		State:  waypost.State(b[2]),
@@ -103,25 +103,13 @@ func DecodeRecord(b []byte, r *waypost.Record) error {
 		ExpiresAt: int64(le.Uint64(b[32:])),
 		Payload:   body[name : name+int(payload) : name+int(payload)],
 	}
+	if err := DecodeExtensions(body[name+int(payload):], r); err != nil {
+		return err
+	}
 	if r.Kind == waypost.KindLink {
 		return checkLink(r)
 	}
 	return nil
-}
-
-// validExtensions walks type (2 bytes), length (2 bytes), value.
-func validExtensions(b []byte) bool {
-	for len(b) > 0 {
-		if len(b) < 4 {
-			return false
-		}
-		n := 4 + int(binary.LittleEndian.Uint16(b[2:]))
-		if n > len(b) {
-			return false
-		}
-		b = b[n:]
-	}
-	return true
 }
 
 // checkLink keeps what could split a response header, or is no redirect, from

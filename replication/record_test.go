@@ -33,6 +33,36 @@ func TestTheBytesOfARecordNeverChange(t *testing.T) {
 		"14000000" + "edb7782b" + // payload length, checksum
 		hex.EncodeToString([]byte("abc1234https://example.com/"))
 	require.Equal(t, want, got)
+
+	r.Flags = waypost.ForwardPath
+	got = hex.EncodeToString(replication.AppendRecord(nil, &r))
+	require.Equal(t, "0500", got[12:16], "the length of the extensions")
+	require.Equal(t, hex.EncodeToString([]byte("abc1234https://example.com/"))+"0100"+"0100"+"02", got[96:], "type, length, flags")
+}
+
+func TestTheFlagsOfALinkAreReadBesideOtherExtensions(t *testing.T) {
+	r := link()
+	b := replication.AppendRecord(nil, &r)
+	for name, c := range map[string]struct {
+		extensions string
+		want       waypost.LinkFlags
+	}{
+		"none":                            {"", 0},
+		"an empty value":                  {"\x01\x00\x00\x00", 0},
+		"both":                            {"\x01\x00\x01\x00\x03", waypost.ForwardQuery | waypost.ForwardPath},
+		"behind one that nobody knows":    {"\x09\x09\x03\x00abc\x01\x00\x01\x00\x01", waypost.ForwardQuery},
+		"before one that nobody knows":    {"\x01\x00\x01\x00\x02\x09\x09\x03\x00abc", waypost.ForwardPath},
+		"with more, of a later version":   {"\x01\x00\x02\x00\x01\xff", waypost.ForwardQuery},
+		"with bits that are not ours yet": {"\x01\x00\x01\x00\x81", waypost.ForwardQuery | 0x80},
+	} {
+		var got waypost.Record
+		require.NoError(t, replication.DecodeRecord(extend(b, []byte(c.extensions)), &got), name)
+		require.Equal(t, c.want, got.Flags, name)
+
+		apart := waypost.Record{Flags: 0xff} // of an earlier use
+		require.NoError(t, replication.DecodeExtensions(replication.Extensions(extend(b, []byte(c.extensions))), &apart))
+		require.Equal(t, c.want, apart.Flags, name)
+	}
 }
 
 func TestARecordDecodesToWhatWasEncoded(t *testing.T) {
@@ -40,6 +70,7 @@ func TestARecordDecodesToWhatWasEncoded(t *testing.T) {
 		r := waypost.Record{
 			Kind:      waypost.Kind(rapid.IntRange(2, 255).Draw(t, "kind")),
 			State:     waypost.State(rapid.Byte().Draw(t, "state")),
+			Flags:     waypost.LinkFlags(rapid.Byte().Draw(t, "flags")),
 			Status:    rapid.Uint16().Draw(t, "status"),
 			Domain:    waypost.DomainID(rapid.Uint32().Draw(t, "domain")),
 			Name:      rapid.SliceOfN(rapid.Byte(), 1, waypost.MaxName).Draw(t, "name"),
@@ -158,6 +189,7 @@ func TestAnUnknownVersionIsAnErrorAndAnUnknownKindIsNot(t *testing.T) {
 
 func TestDecodingARecordDoesNotAllocate(t *testing.T) {
 	r := link()
+	r.Flags = waypost.ForwardQuery
 	b := replication.AppendRecord(nil, &r)
 	var got waypost.Record
 	require.Zero(t, testing.AllocsPerRun(100, func() {

@@ -47,6 +47,7 @@ func TestWrongUsageIsOneLineAndExitCodeTwo(t *testing.T) {
 		"a region's name":       {nil, []string{"dev", "--edges=US=127.0.0.1:0"}, `region "US" must be`},
 		"a scope":               {nil, []string{"keys", "create", "--name=x", "--scopes=everything"}, `"everything" is none of`},
 		"an expiry":             {nil, []string{"links", "create", "https://example.com", "--expires-in=10ms"}, "less than a second"},
+		"a change of nothing":   {nil, []string{"domains", "set", "1"}, "nothing to change: give --root, --not-found or both"},
 		"an API's address":      {nil, []string{"links", "list", "--api=localhost"}, `"localhost" is no URL`},
 	} {
 		t.Run(name, func(t *testing.T) {

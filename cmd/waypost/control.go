@@ -141,7 +141,7 @@ func (c *control) serve(ctx context.Context, ln, adminLn net.Listener) error {
 		Node: c.boot, Size: int64(c.cfg.LeaseSize), Logger: c.log, Metrics: c.registry,
 	})
 	service := controlplane.New(controlplane.Config{
-		Links: c.db, Leases: c.db, Ranges: c.db, Reserved: c.db, Audit: c.db, Keys: c.db,
+		Links: c.db, Leases: c.db, Ranges: c.db, Reserved: c.db, Audit: c.db, Keys: c.db, Domains: c.db,
 		Region: waypost.Region(c.cfg.Region), Minter: minter,
 		AllowPrivateTargets: c.cfg.AllowPrivateTargets,
 		StrictHosts:         c.cfg.StrictHosts,
@@ -214,7 +214,7 @@ func (c *control) closeService(ctx context.Context, service *controlplane.Servic
 // routes puts the stream, which only edges may follow, beside the API.
 func (c *control) routes(service *controlplane.Service, stream *replication.Server, fleet *controlplane.Fleet, proxies []netip.Prefix) http.Handler {
 	api := httpapi.Config{
-		Links: service, Fleet: fleet, Keys: service, BaseURL: c.cfg.BaseURL, Version: productVersion(), Logger: c.log, Metrics: c.registry,
+		Links: service, Fleet: fleet, Domains: service, Keys: service, BaseURL: c.cfg.BaseURL, Version: productVersion(), Logger: c.log, Metrics: c.registry,
 	}
 	if c.cfg.AnonymousWorkspace {
 		api.Anonymous = &controlplane.Actor{Workspace: waypost.DefaultWorkspace, Scopes: []controlplane.Scope{controlplane.ScopeAdmin}}

@@ -22,6 +22,7 @@ import (
 	"waypost/edge"
 	"waypost/edge/gossip"
 	"waypost/edge/handover"
+	"waypost/edge/lookup"
 	"waypost/edge/report"
 	"waypost/edge/upstream"
 	"waypost/replication"
@@ -56,7 +57,14 @@ also when the control plane is out of reach or this edge is started again then.`
 
 // runEdge holds an edge until ctx ends, or until a successor serves.
 func runEdge(ctx context.Context, cfg config.Edge, tls config.TLS, gossip config.Gossip, takeover bool, log *slog.Logger) (err error) {
-	memlimit.Apply(outsideHeap, log)
+	table, err := config.ParseLookupMemory(cfg.LookupMemory)
+	if err != nil {
+		return fmt.Errorf("edge.lookup_memory: %w", err)
+	}
+	if table == 0 {
+		table = lookup.Available() / 4
+	}
+	memlimit.Apply(outsideHeap+max(table, 0), log)
 	var succession *handover.Succession
 	if takeover {
 		if succession, err = claimEdge(ctx, cfg, log); err != nil {
@@ -80,7 +88,7 @@ func runEdge(ctx context.Context, cfg config.Edge, tls config.TLS, gossip config
 
 	registry := newRegistry()
 	recorder := newEdgeClicks(cfg, log, registry)
-	store, err := openEdgeStore(cfg, log, registry, recorder, succession)
+	store, err := openEdgeStore(cfg, table, log, registry, recorder, succession)
 	if err != nil {
 		return err
 	}
@@ -127,8 +135,8 @@ type edgeNode struct {
 	departure  atomic.Pointer[handover.Departure] // nil: none has taken this one's
 }
 
-// outsideHeap is what an edge needs of memory outside of Go's heap, in bytes: the
-// block cache and the tables in memory of its replica.
+// outsideHeap is what an edge needs of memory outside of Go's heap, in bytes, beside its
+// lookup table: the block cache and the memtables of its replica.
 const outsideHeap = 256 << 20
 
 func (e *edgeNode) serve(ctx context.Context, ln, adminLn net.Listener) error {

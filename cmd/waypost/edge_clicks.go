@@ -52,9 +52,9 @@ func newEdgeClicks(cfg config.Edge, log *slog.Logger, meters prometheus.Register
 }
 
 // Record implements [edge.Clicks].
-func (c *edgeClicks) Record(domain waypost.DomainID, code []byte, at int64) {
+func (c *edgeClicks) Record(click waypost.Click) {
 	if j := c.journal.Load(); j != nil {
-		j.Record(domain, code, at)
+		j.Record(click)
 		return
 	}
 	c.missed.Add(1)

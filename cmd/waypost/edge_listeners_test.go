@@ -50,7 +50,9 @@ func startEdge(t *testing.T, in *installation, change func(*config.Config)) *run
 	require.NoError(t, cfg.TLS.Check())
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	r := &runningEdge{stop: stop, done: make(chan error, 1)}
-	go func() { r.done <- runEdge(ctx, cfg.Edge, cfg.TLS, config.Gossip{}, false, slog.New(slog.DiscardHandler)) }()
+	go func() {
+		r.done <- runEdge(ctx, cfg.Edge, cfg.TLS, config.Gossip{}, false, slog.New(slog.DiscardHandler))
+	}()
 	t.Cleanup(func() {
 		stop()
 		if r.done != nil {

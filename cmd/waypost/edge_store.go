@@ -45,16 +45,12 @@ type edgeStore struct {
 	succession *handover.Succession // has the locks of a predecessor; nil: there was none
 }
 
-func openEdgeStore(cfg config.Edge, log *slog.Logger, meters prometheus.Registerer, clicks *edgeClicks, succession *handover.Succession) (*edgeStore, error) {
+func openEdgeStore(cfg config.Edge, lookup int64, log *slog.Logger, meters prometheus.Registerer, clicks *edgeClicks, succession *handover.Succession) (*edgeStore, error) {
 	s := &edgeStore{
 		root: cfg.DataDir, region: cfg.Region, node: cfg.Node, log: log, meters: meters, clicks: clicks,
-		opened: make(chan struct{}), succession: succession,
+		opened: make(chan struct{}), succession: succession, lookup: lookup,
 	}
 	clicks.cluster = s.Cluster
-	var err error
-	if s.lookup, err = config.ParseLookupMemory(cfg.LookupMemory); err != nil {
-		return nil, fmt.Errorf("edge.lookup_memory: %w", err)
-	}
 	if succession != nil {
 		clicks.beside = succession.Take(clickFile)
 		return s, s.takeOver()
@@ -205,11 +201,19 @@ func (s *edgeStore) current() *replica.DB {
 
 // knows reports whether a host, in its canonical form, is a domain of the replica's.
 func (s *edgeStore) knows(host string) bool {
-	if db := s.db.Load(); db != nil {
+	if db := s.serving(); db != nil {
 		_, ok := db.Domain([]byte(host))
 		return ok
 	}
 	return false
+}
+
+// Targets implements [edge.Links].
+func (s *edgeStore) Targets(domain waypost.DomainID) waypost.DomainTargets {
+	if db := s.serving(); db != nil {
+		return db.Targets(domain)
+	}
+	return waypost.DomainTargets{}
 }
 
 // Degraded says why the replica takes no more changes, nil while it does.

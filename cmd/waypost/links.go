@@ -63,7 +63,8 @@ func (p *program) linksCreateCommand() *cobra.Command {
 		Short: "Create a link and print its short URL",
 		Example: `  waypost links create https://example.com/a/long/path
   waypost links create https://example.com --code spring-sale --title "Spring sale"
-  waypost links create https://example.com --expires-in 48h --status 307`,
+  waypost links create https://example.com --expires-in 48h --status 307
+  waypost links create https://example.com/docs --code guide --forward-path --forward-query`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			if c.Flags().Changed("expires-in") && expires < time.Second {
@@ -86,6 +87,8 @@ func (p *program) linksCreateCommand() *cobra.Command {
 	c.Flags().StringVar(&n.Title, "title", "", "title, for people")
 	c.Flags().DurationVar(&expires, "expires-in", 0, "time until the link expires, such as 48h")
 	c.Flags().IntVar(&n.RedirectStatus, "status", 0, "status of the redirect: 301, 302, 307 or 308 (default 302)")
+	c.Flags().BoolVar(&n.ForwardQuery, "forward-query", false, "add the query that a visitor brings to the target's")
+	c.Flags().BoolVar(&n.ForwardPath, "forward-path", false, "add what follows the code in the path to the target's")
 	return c
 }
 
@@ -115,8 +118,20 @@ func describe(l client.Link) string {
 	if l.ExpiresAt != nil {
 		expires = l.ExpiresAt.Format(time.RFC3339)
 	}
-	return fmt.Sprintf("short URL  %s\ntarget     %s\nredirect   %d\ntitle      %s\nactive     %t\nclicks     %d\ncreated    %s\nexpires    %s",
-		l.ShortURL, l.OriginalURL, l.RedirectStatus, printable(l.Title), l.Active, l.ClickCount, l.CreatedAt.Format(time.RFC3339), expires)
+	return fmt.Sprintf("short URL  %s\ntarget     %s\nredirect   %d\nforwards   %s\ntitle      %s\nactive     %t\nclicks     %d\ncreated    %s\nexpires    %s",
+		l.ShortURL, l.OriginalURL, l.RedirectStatus, forwards(l), printable(l.Title), l.Active, l.ClickCount, l.CreatedAt.Format(time.RFC3339), expires)
+}
+
+func forwards(l client.Link) string {
+	switch {
+	case l.ForwardQuery && l.ForwardPath:
+		return "query and path"
+	case l.ForwardQuery:
+		return "query"
+	case l.ForwardPath:
+		return "path"
+	}
+	return "nothing"
 }
 
 func (p *program) linksListCommand() *cobra.Command {

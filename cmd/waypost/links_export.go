@@ -174,7 +174,8 @@ func (c *csvLines) write(raw json.RawMessage) error {
 		expires = l.ExpiresAt.Format(time.RFC3339Nano)
 	}
 	return errors.Join(c.header(), c.w.Write([]string{
-		l.ShortCode, l.OriginalURL, l.Title, l.Description, tags, strconv.Itoa(l.RedirectStatus), expires,
+		l.ShortCode, l.OriginalURL, l.Title, l.Description, tags, strconv.Itoa(l.RedirectStatus),
+		strconv.FormatBool(l.ForwardQuery), strconv.FormatBool(l.ForwardPath), expires,
 		strconv.FormatInt(l.ClickCount, 10), l.CreatedAt.Format(time.RFC3339Nano),
 	}))
 }
@@ -184,7 +185,7 @@ func (c *csvLines) header() error {
 		return nil
 	}
 	c.begun = true
-	return c.w.Write([]string{"short_code", "original_url", "title", "description", "tags", "redirect_status", "expires_at", "click_count", "created_at"})
+	return c.w.Write([]string{"short_code", "original_url", "title", "description", "tags", "redirect_status", "forward_query", "forward_path", "expires_at", "click_count", "created_at"})
 }
 
 func (c *csvLines) flush() error {

@@ -21,10 +21,10 @@ import (
 
 const (
 	fullLink = `{ "short_code": "abcd", "original_url": "https://example.com/?a=\"b\",c&d", "title": "One,\n\"two\"", "description": "<b>",
-		"tags": ["spring", "a, b", "c\"d"], "redirect_status": 308, "metadata": {"k": [1]}, "created_by": "me", "click_count": 7,
+		"tags": ["spring", "a, b", "c\"d"], "redirect_status": 308, "forward_query": true, "metadata": {"k": [1]}, "created_by": "me", "click_count": 7,
 		"created_at": "2031-05-06T07:08:09.123456Z", "expires_at": "2091-05-06T07:08:09.5Z" }`
 	fullLine = `{"short_code":"abcd","original_url":"https://example.com/?a=\"b\",c&d","title":"One,\n\"two\"","description":"<b>",` +
-		`"tags":["spring","a, b","c\"d"],"redirect_status":308,"metadata":{"k":[1]},"created_by":"me","click_count":7,` +
+		`"tags":["spring","a, b","c\"d"],"redirect_status":308,"forward_query":true,"metadata":{"k":[1]},"created_by":"me","click_count":7,` +
 		`"created_at":"2031-05-06T07:08:09.123456Z","expires_at":"2091-05-06T07:08:09.5Z"}` + "\n"
 	bareLink = `{"short_code": "efgh", "original_url": "https://example.org", "redirect_status": 302, "created_at": "2031-05-06T07:00:00Z", "expires_at": null}`
 )
@@ -73,9 +73,9 @@ func TestExportedCSVIsImportedAsItWas(t *testing.T) {
 	rows, err := csv.NewReader(strings.NewReader(text)).ReadAll()
 	require.NoError(t, err)
 	require.Equal(t, [][]string{
-		{"short_code", "original_url", "title", "description", "tags", "redirect_status", "expires_at", "click_count", "created_at"},
-		{"abcd", `https://example.com/?a="b",c&d`, "One,\n\"two\"", "<b>", `spring,"a, b","c""d"`, "308", "2091-05-06T07:08:09.5Z", "7", "2031-05-06T07:08:09.123456Z"},
-		{"efgh", "https://example.org", "", "", "", "302", "", "0", "2031-05-06T07:00:00Z"},
+		{"short_code", "original_url", "title", "description", "tags", "redirect_status", "forward_query", "forward_path", "expires_at", "click_count", "created_at"},
+		{"abcd", `https://example.com/?a="b",c&d`, "One,\n\"two\"", "<b>", `spring,"a, b","c""d"`, "308", "true", "false", "2091-05-06T07:08:09.5Z", "7", "2031-05-06T07:08:09.123456Z"},
+		{"efgh", "https://example.org", "", "", "", "302", "false", "false", "", "0", "2031-05-06T07:00:00Z"},
 	}, rows)
 
 	api := &wishes{}
@@ -88,7 +88,9 @@ func TestExportedCSVIsImportedAsItWas(t *testing.T) {
 	require.Equal(t, "<b>", got.Description)
 	require.Equal(t, []string{"spring", "a, b", `c"d`}, got.Tags)
 	require.Equal(t, 308, got.RedirectStatus)
-	require.Equal(t, rows[1][6], got.ExpiresAt.Format("2006-01-02T15:04:05.9Z"))
+	require.True(t, got.ForwardQuery)
+	require.False(t, got.ForwardPath)
+	require.Equal(t, rows[1][8], got.ExpiresAt.Format("2006-01-02T15:04:05.9Z"))
 	require.Empty(t, got.CustomCode)
 	require.True(t, api.all[1].ExpiresAt.IsZero())
 }

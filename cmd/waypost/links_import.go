@@ -38,8 +38,8 @@ func (p *program) linksImportCommand() *cobra.Command {
 		Use:   "import FILE.csv",
 		Short: "Create the links of a CSV file, up to 1,000 in a request",
 		Long: `Create the links of a CSV file. Its first line is the header: original_url and any
-of title, custom_code, description, tags (separated by commas), redirect_status and
-expires_at. Files of "waypost links export" can be imported; the links get new codes
+of title, custom_code, description, tags (separated by commas), redirect_status,
+forward_query and forward_path (true or false), and expires_at. Files of "waypost links export" can be imported; the links get new codes
 (call the column short_code custom_code to keep the old ones).
 "-" reads standard input.
 

@@ -14,7 +14,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-
 )
 
 // serveHTTP answers on ln until ctx ends, and then gives requests under way some

@@ -83,13 +83,23 @@ func (f *links) create(actor controlplane.Actor, n controlplane.NewLink) (waypos
 		ID: int64(len(f.all) + 1), Workspace: actor.Workspace, Code: code, Custom: n.CustomCode != "",
 		OriginalURL: n.OriginalURL, Location: n.OriginalURL, RedirectStatus: n.RedirectStatus,
 		Title: n.Title, Description: n.Description, Tags: n.Tags, Metadata: n.Metadata, CreatedBy: n.CreatedBy,
-		Active: true, CreatedAt: f.now(), UpdatedAt: f.now(), ExpiresAt: n.ExpiresAt,
+		Flags: flags(n), Active: true, CreatedAt: f.now(), UpdatedAt: f.now(), ExpiresAt: n.ExpiresAt,
 	}
 	if l.RedirectStatus == 0 {
 		l.RedirectStatus = 302
 	}
 	f.all = append(f.all, l)
 	return l, f.position(), nil
+}
+
+func flags(n controlplane.NewLink) (f waypost.LinkFlags) {
+	if n.ForwardQuery {
+		f |= waypost.ForwardQuery
+	}
+	if n.ForwardPath {
+		f |= waypost.ForwardPath
+	}
+	return f
 }
 
 func (f *links) CreateBulk(ctx context.Context, actor controlplane.Actor, ns []controlplane.NewLink) ([]controlplane.Outcome, waypost.Position, error) {
@@ -180,26 +190,30 @@ func (f *links) List(_ context.Context, actor controlplane.Actor, limit int, cur
 	return page, nil
 }
 
-func (f *links) Resolve(ctx context.Context, host, code string) (waypost.Resolution, error) {
+func (f *links) Resolve(ctx context.Context, host string, v *waypost.Visit) (waypost.Resolution, error) {
 	if f.onResolve != nil {
 		return f.onResolve(ctx, host)
+	}
+	if !waypost.ValidCode(v.Code) {
+		return waypost.NotFound, nil
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.asked++
 	for i := range f.all {
 		l := &f.all[i]
-		if string(l.Code) != code {
+		if string(l.Code) != string(v.Code) {
 			continue
 		}
-		record := waypost.Record{Kind: waypost.KindLink, Status: uint16(l.RedirectStatus), Payload: []byte(l.Location)}
+		record := waypost.Record{Kind: waypost.KindLink, Status: uint16(l.RedirectStatus), Flags: l.Flags, Payload: []byte(l.Location)}
 		if f.deleted[l.Code] {
 			record.State = waypost.Deleted
 		}
 		if !l.ExpiresAt.IsZero() {
 			record.ExpiresAt = l.ExpiresAt.UnixMilli()
 		}
-		return waypost.Resolve(&record, f.now().UnixMilli()), nil
+		res, _ := waypost.Resolve(&record, f.now().UnixMilli()).Follow(nil, v)
+		return res, nil
 	}
 	return waypost.NotFound, nil
 }

@@ -56,9 +56,9 @@ type Links interface {
 	// cursor begins at the newest; one that List did not give is EMalformed.
 	List(ctx context.Context, actor controlplane.Actor, limit int, cursor string) (controlplane.Page, error)
 
-	// Resolve gives what a visitor of code gets, always fresh. The host is as the
+	// Resolve gives what a visitor of a code gets, always fresh. The host is as the
 	// client sent it. Unknown, deleted and expired codes are resolutions, not errors.
-	Resolve(ctx context.Context, host, code string) (waypost.Resolution, error)
+	Resolve(ctx context.Context, host string, v *waypost.Visit) (waypost.Resolution, error)
 
 	// Authenticate gives the actor that a key stands for, EUnauthorized when none.
 	// Keys of any text up to 512 bytes may come.
@@ -76,6 +76,10 @@ type Config struct {
 
 	// Fleet answers who serves. Nil: the API has no operation for that.
 	Fleet Fleet
+
+	// Domains answers for hosts. Nil: the API has no operations for that, and no
+	// domain's root leads anywhere.
+	Domains Domains
 
 	// Keys looks after key ranges. Nil: the API has no operations for that.
 	Keys Keys
@@ -98,6 +102,7 @@ type Config struct {
 type server struct {
 	links     Links
 	fleet     Fleet
+	domains   Domains
 	keys      Keys
 	baseURL   string
 	baseHost  string
@@ -122,6 +127,7 @@ func New(c Config) http.Handler {
 	s := &server{
 		links:     c.Links,
 		fleet:     c.Fleet,
+		domains:   c.Domains,
 		keys:      c.Keys,
 		baseURL:   strings.TrimSuffix(c.BaseURL, "/"),
 		version:   c.Version,
@@ -158,6 +164,7 @@ func New(c Config) http.Handler {
 	s.registerShorten()
 	s.registerStats()
 	s.registerFleet()
+	s.registerDomains()
 	s.registerKeys()
 	s.registerRanges()
 	s.registerRangePlan()

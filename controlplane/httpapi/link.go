@@ -22,6 +22,8 @@ type newLink struct {
 	ExpiresInHours   int64     `json:"expires_in_hours,omitempty" minimum:"1" maximum:"8760" doc:"Time to live in hours."`
 	ExpiresAt        time.Time `json:"expires_at,omitzero" doc:"When the link expires: RFC 3339, in the future, before the year 10000."`
 	RedirectStatus   int       `json:"redirect_status,omitempty" enum:"301,302,307,308" default:"302" doc:"The status of the redirect."`
+	ForwardQuery     bool      `json:"forward_query,omitempty" doc:"Add the query that a visitor brings to the target's. The target's own parameters stay first."`
+	ForwardPath      bool      `json:"forward_path,omitempty" doc:"Add what follows the code in the path to the target's path. Otherwise such paths answer 404."`
 	Title            string    `json:"title,omitempty" maxLength:"512" doc:"At most 512 bytes."`
 	Description      string    `json:"description,omitempty" maxLength:"4096" doc:"At most 4,096 bytes."`
 	Tags             []string  `json:"tags,omitempty" nullable:"false" maxItems:"32" minLength:"1" maxLength:"64" doc:"At most 32, each of 1 to 64 bytes."`
@@ -36,6 +38,8 @@ type link struct {
 	ShortURL       string     `json:"short_url" format:"uri"`
 	OriginalURL    string     `json:"original_url" doc:"The target byte for byte as it was sent."`
 	RedirectStatus int        `json:"redirect_status" enum:"301,302,307,308"`
+	ForwardQuery   bool       `json:"forward_query" doc:"Whether the query that a visitor brings is added to the target's."`
+	ForwardPath    bool       `json:"forward_path" doc:"Whether what follows the code in the path is added to the target's."`
 	Title          string     `json:"title"`
 	Description    string     `json:"description"`
 	Tags           []string   `json:"tags" nullable:"false"`
@@ -73,6 +77,8 @@ func (n *newLink) wish(now time.Time, at string) (controlplane.NewLink, error) {
 		CustomCode:     n.CustomCode,
 		ExpiresAt:      expires,
 		RedirectStatus: n.RedirectStatus,
+		ForwardQuery:   n.ForwardQuery,
+		ForwardPath:    n.ForwardPath,
 		Title:          n.Title,
 		Description:    n.Description,
 		Tags:           n.Tags,
@@ -121,6 +127,8 @@ func (s *server) show(l *waypost.Link) link {
 		ShortURL:       s.baseURL + "/" + string(l.Code),
 		OriginalURL:    l.OriginalURL,
 		RedirectStatus: l.RedirectStatus,
+		ForwardQuery:   l.Flags&waypost.ForwardQuery != 0,
+		ForwardPath:    l.Flags&waypost.ForwardPath != 0,
 		Title:          l.Title,
 		Description:    l.Description,
 		Tags:           l.Tags,

@@ -39,7 +39,7 @@ func (m metrics) observe(r *http.Request, status int, took time.Duration) {
 	}
 	method := "other"
 	switch r.Method {
-	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodDelete:
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPatch, http.MethodDelete:
 		method = r.Method
 	}
 	if status == 0 {

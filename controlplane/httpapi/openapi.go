@@ -90,11 +90,19 @@ func problems(statuses ...int) map[string]*huma.Response {
 
 // redirects documents the answers to a visitor.
 func redirects() map[string]*huma.Response {
-	responses := problems(404, 410)
-	for _, status := range []string{"404", "410", "500", "503"} {
+	responses := problems(400, 404, 410, 414)
+	for _, status := range []string{"400", "404", "410", "414", "500", "503"} {
 		r := responses[status]
 		r.Content["text/html"] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString}}
 		r.Headers["Vary"] = textHeader("The answer depends on Accept.")
+	}
+	responses["200"] = &huma.Response{
+		Description: "With a plus sign behind the code: where the link leads",
+		Headers:     map[string]*huma.Param{"Vary": textHeader("The answer depends on Accept.")},
+		Content: map[string]*huma.MediaType{
+			"application/json": {Schema: &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true}},
+			"text/html":        {Schema: &huma.Schema{Type: huma.TypeString}},
+		},
 	}
 	for _, status := range []int{301, 302, 307, 308} {
 		responses[strconv.Itoa(status)] = &huma.Response{

@@ -34,12 +34,14 @@ func TestEveryDocumentedRouteAnswersAsDocumented(t *testing.T) {
 		text = "text/plain"
 	)
 	spoilt := map[string]string{"Content-Type": text}
-	a := startWithKeys(t, &keys{space: aSpace()}, func(_ *links, c *httpapi.Config) { c.Fleet = fleet{} })
+	a := startWithKeys(t, &keys{space: aSpace()}, func(_ *links, c *httpapi.Config) {
+		c.Fleet, c.Domains = fleet{}, &domains{targets: waypost.DomainTargets{Root: []byte("https://example.com/")}}
+	})
 	a.links.all = []waypost.Link{{Code: "lives", Location: "https://example.com/", RedirectStatus: 307, Workspace: 1}}
 	calls := map[string][]call{
-		"GET /":                   {{}},
+		"GET /":                   {{}, {host: "wp.example"}},
 		"GET /health":             {{}},
-		"GET /{code}":             {{path: "/lives"}, {path: "/unknown"}, {path: "/unknown", header: map[string]string{"Accept": browser}}},
+		"GET /{code}":             {{path: "/lives"}, {path: "/lives+"}, {path: "/lives+", header: map[string]string{"Accept": browser}}, {path: "/unknown"}, {path: "/unknown", header: map[string]string{"Accept": browser}}},
 		"HEAD /{code}":            {{path: "/lives"}, {path: "/unknown"}},
 		"GET /api/v1/urls":        {{}, {path: "/api/v1/urls?limit=0"}, {path: "/api/v1/urls?cursor=x"}, {key: "none"}, {key: writeKey}},
 		"POST /api/v1/urls":       {{body: item}, {body: item}, {body: "{"}, {body: "{}"}, {body: item, header: spoilt}, {key: "none"}, {key: readKey}, {body: strings.Repeat(" ", 1<<20+1)}},
@@ -51,6 +53,16 @@ func TestEveryDocumentedRouteAnswersAsDocumented(t *testing.T) {
 			{path: "/api/v1/urls/unknown/stats"},
 			{path: "/api/v1/urls/lives/stats", key: "none"},
 			{path: "/api/v1/urls/lives/stats", key: writeKey},
+		},
+		"GET /api/admin/domains": {{key: operatorKey}, {key: fullKey}, {key: "none"}},
+		"PATCH /api/admin/domains/{id}": {
+			{path: "/api/admin/domains/1", key: operatorKey, body: `{"root_url": "https://example.com/"}`},
+			{path: "/api/admin/domains/9", key: operatorKey, body: `{"root_url": "https://example.com/"}`},
+			{path: "/api/admin/domains/x", key: operatorKey, body: "{}"},
+			{path: "/api/admin/domains/1", key: operatorKey, body: `{"host": "a"}`},
+			{path: "/api/admin/domains/1", key: operatorKey, body: "{"},
+			{path: "/api/admin/domains/1", key: fullKey, body: "{}"},
+			{path: "/api/admin/domains/1", key: "none", body: "{}"},
 		},
 		"GET /stats/{code}":          {{path: "/stats/lives"}, {path: "/stats/unknown"}, {path: "/stats/lives", key: "none"}, {path: "/stats/lives", key: writeKey}},
 		"DELETE /api/v1/urls/{code}": {{path: "/api/v1/urls/lives"}, {path: "/api/v1/urls/lives"}, {path: "/api/v1/urls/lives", key: "none"}, {path: "/api/v1/urls/lives", key: readKey}},

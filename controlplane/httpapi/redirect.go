@@ -19,7 +19,7 @@ func (s *server) registerRedirect() {
 		Method:        http.MethodGet,
 		Path:          "/{code}",
 		Summary:       "Follow a link",
-		Description:   "The same redirect as an edge gives, always fresh. It is not counted: only edges, which visitors are sent to, keep a journal of clicks.",
+		Description:   "The same redirect as an edge gives, always fresh. It is not counted: only edges, which visitors are sent to, keep a journal of clicks. With a plus sign behind the code the answer is 200 and tells where the link leads. Links that forward paths answer below /{code}/ as well.",
 		DefaultStatus: http.StatusFound,
 		Responses:     redirects(),
 	}, s.redirect)
@@ -31,33 +31,33 @@ func (s *server) registerRedirect() {
 	document.AddOperation(&head)
 }
 
-func (s *server) redirect(_ context.Context, in *codeInput) (*huma.StreamResponse, error) {
+func (s *server) redirect(_ context.Context, _ *codeInput) (*huma.StreamResponse, error) {
 	return &huma.StreamResponse{Body: func(ctx huma.Context) {
 		r, w := humago.Unwrap(ctx)
-		s.follow(w, r, in.Code)
+		v := visitOf(r) // and not huma's code, which is decoded
+		s.follow(w, r, &v)
 	}}, nil
 }
 
-// follow answers a visitor of code.
-func (s *server) follow(w http.ResponseWriter, r *http.Request, code string) {
-	if !waypost.ValidCode(code) {
-		writePage(w, r, http.StatusNotFound)
-		return
-	}
-	res, err := s.links.Resolve(r.Context(), r.Host, code)
-	if err != nil {
+// follow answers a visit to a code.
+func (s *server) follow(w http.ResponseWriter, r *http.Request, v *waypost.Visit) {
+	res, err := s.links.Resolve(r.Context(), r.Host, v)
+	switch {
+	case err != nil:
 		writePage(w, r, s.problem(r.Context(), "redirect", err).Status)
-		return
-	}
-	switch res.Status {
-	case 301, 302, 307, 308:
-	default:
+	case !res.Redirects():
 		writePage(w, r, res.Status)
-		return
+	case v.Preview && res.Link:
+		writePreview(w, r, v, &res)
+	default:
+		s.writeRedirect(w, r, &res)
 	}
+}
+
+func (s *server) writeRedirect(w http.ResponseWriter, r *http.Request, res *waypost.Resolution) {
 	// The target was judged long ago; this is against a record that went bad.
 	if len(res.Location) == 0 || bytes.ContainsAny(res.Location, "\r\n\x00") {
-		s.log.ErrorContext(r.Context(), "a record has no location that a header can hold", slog.String("code", code))
+		s.log.ErrorContext(r.Context(), "a record has no location that a header can hold", slog.String("path", r.URL.Path))
 		writePage(w, r, http.StatusServiceUnavailable)
 		return
 	}

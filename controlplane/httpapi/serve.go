@@ -36,6 +36,9 @@ func (s *server) serve(writer http.ResponseWriter, r *http.Request) {
 // route finds the operation for a request. What has none gets a problem or a page
 // where ServeMux would answer in plain text, and redirect paths such as /a/../b.
 func (s *server) route(w http.ResponseWriter, r *http.Request) {
+	if s.meet(w, r) {
+		return
+	}
 	if path.Clean(r.URL.Path) != r.URL.Path {
 		writePage(w, r, http.StatusNotFound)
 		return

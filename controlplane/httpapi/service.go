@@ -29,12 +29,22 @@ type health struct {
 }
 
 func (s *server) registerService() {
+	root := problems()
+	if s.domains != nil {
+		root["302"] = &huma.Response{
+			Description: "Under the name of a domain whose root leads somewhere",
+			Headers: map[string]*huma.Param{
+				"Location":      textHeader("The root's target."),
+				"Cache-Control": textHeader("It is not to be kept."),
+			},
+		}
+	}
 	handle(s, huma.Operation{
 		OperationID: "service",
 		Method:      http.MethodGet,
 		Path:        "/",
 		Summary:     "Name and version of the service",
-		Responses:   problems(),
+		Responses:   root,
 	}, func(context.Context, *struct{}) (*serviceOutput, error) {
 		return &serviceOutput{Body: service{Service: "waypost", Version: s.version}}, nil
 	})

@@ -12,7 +12,7 @@ import (
 )
 
 // statsDescription is for both forms of statistics.
-const statsDescription = "Counts the GET requests that edges have answered with a redirect. Edges report theirs within seconds, and as soon as they can after a time without a connection; each click is counted once. Expired links have statistics, deleted ones have none."
+const statsDescription = "Counts the GET requests that edges have answered with a redirect; prefetches do not count. Edges report theirs within seconds, and as soon as they can after a time without a connection; each click is counted once. Expired links have statistics, deleted ones have none."
 
 type statsOutput struct{ Body linkStats }
 
@@ -20,6 +20,7 @@ type linkStats struct {
 	ShortCode      string     `json:"short_code"`
 	OriginalURL    string     `json:"original_url"`
 	ClickCount     int64      `json:"clicks" minimum:"0"`
+	BotClicks      int64      `json:"bot_clicks" minimum:"0" doc:"Of these, by software that says it is no person, such as fetchers of previews and search engines."`
 	CreatedAt      time.Time  `json:"created_at"`
 	LastAccessedAt *time.Time `json:"last_accessed_at" doc:"Time of the newest click, null when there was none."`
 }
@@ -31,6 +32,7 @@ type shortStats struct {
 	ShortCode      string     `json:"short_code"`
 	OriginalURL    string     `json:"original_url"`
 	ClickCount     int64      `json:"click_count" minimum:"0"`
+	BotClicks      int64      `json:"bot_clicks" minimum:"0" doc:"Of these, by software that says it is no person, such as fetchers of previews and search engines."`
 	CreatedAt      time.Time  `json:"created_at"`
 	LastAccessedAt *time.Time `json:"last_accessed_at" doc:"Time of the newest click, null when there was none."`
 }
@@ -70,6 +72,7 @@ func (s *server) linkStats(ctx context.Context, in *codeInput) (*statsOutput, er
 		ShortCode:      string(l.Code),
 		OriginalURL:    l.OriginalURL,
 		ClickCount:     l.Clicks,
+		BotClicks:      l.BotClicks,
 		CreatedAt:      l.CreatedAt.UTC(),
 		LastAccessedAt: momentOf(l.LastAccessedAt),
 	}}, nil

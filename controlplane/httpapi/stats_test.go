@@ -15,7 +15,7 @@ func clicked(t *testing.T) *api {
 	a := start(t)
 	a.links.all = []waypost.Link{
 		{
-			Code: "spring", OriginalURL: "https://example.com/ü?a&b", RedirectStatus: 302, Workspace: 1, Clicks: 42,
+			Code: "spring", OriginalURL: "https://example.com/ü?a&b", RedirectStatus: 302, Workspace: 1, Clicks: 42, BotClicks: 5,
 			CreatedAt:      time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 			LastAccessedAt: time.Date(2026, 1, 3, 3, 4, 5, 678_000_000, time.FixedZone("", 3600)),
 		},
@@ -26,11 +26,11 @@ func clicked(t *testing.T) *api {
 
 func TestStatsTellHowOftenAndWhenALinkWasFollowed(t *testing.T) {
 	a := clicked(t)
-	require.JSONEq(t, `{"short_code": "spring", "original_url": "https://example.com/ü?a&b", "clicks": 42,
+	require.JSONEq(t, `{"short_code": "spring", "original_url": "https://example.com/ü?a&b", "clicks": 42, "bot_clicks": 5,
 		"created_at": "2026-01-02T03:04:05Z", "last_accessed_at": "2026-01-03T02:04:05.678Z"}`, a.get("/api/v1/urls/spring/stats").text)
-	require.JSONEq(t, `{"short_code": "spring", "original_url": "https://example.com/ü?a&b", "click_count": 42,
+	require.JSONEq(t, `{"short_code": "spring", "original_url": "https://example.com/ü?a&b", "click_count": 42, "bot_clicks": 5,
 		"created_at": "2026-01-02T03:04:05Z", "last_accessed_at": "2026-01-03T02:04:05.678Z"}`, a.get("/stats/spring").text)
-	require.JSONEq(t, `{"short_code": "summer", "original_url": "https://example.com/", "clicks": 0,
+	require.JSONEq(t, `{"short_code": "summer", "original_url": "https://example.com/", "clicks": 0, "bot_clicks": 0,
 		"created_at": "2026-01-02T03:04:05Z", "last_accessed_at": null}`, a.get("/api/v1/urls/summer/stats").text)
 }
 

@@ -43,16 +43,18 @@ const countClicks = `
 WITH next AS (
 	SELECT FROM click_watermark WHERE node = $1 AND boot = $2 AND seq = $3::bigint - 1
 ), sent AS MATERIALIZED (
-	SELECT l.id, l.workspace_id, sum(s.clicks)::bigint AS clicks, max(s.at) AS at
+	SELECT l.id, l.workspace_id, sum(s.clicks)::bigint AS clicks, sum(s.bots)::bigint AS bots, max(s.at) AS at
 	FROM next
-	CROSS JOIN unnest($5::bigint[], $6::text[], $7::bigint[], $8::timestamptz[]) AS s (domain_id, code, clicks, at)
+	CROSS JOIN unnest($5::bigint[], $6::text[], $7::bigint[], $8::bigint[], $9::timestamptz[]) AS s (domain_id, code, clicks, bots, at)
 	LEFT JOIN link l ON l.domain_id = s.domain_id AND l.code = s.code
 	GROUP BY l.id, l.workspace_id
 ), counted AS (
-	INSERT INTO link_click AS c (link_id, workspace_id, clicks, last_accessed_at)
-	SELECT id, workspace_id, clicks, at FROM sent WHERE id IS NOT NULL ORDER BY id
+	INSERT INTO link_click AS c (link_id, workspace_id, clicks, bot_clicks, last_accessed_at)
+	SELECT id, workspace_id, clicks, bots, at FROM sent WHERE id IS NOT NULL ORDER BY id
 	ON CONFLICT (link_id) DO UPDATE
-	SET clicks = least(c.clicks::numeric + excluded.clicks, 9223372036854775807)::bigint, last_accessed_at = greatest(c.last_accessed_at, excluded.last_accessed_at)
+	SET clicks = least(c.clicks::numeric + excluded.clicks, 9223372036854775807)::bigint,
+	    bot_clicks = least(c.bot_clicks::numeric + excluded.bot_clicks, 9223372036854775807)::bigint,
+	    last_accessed_at = greatest(c.last_accessed_at, excluded.last_accessed_at)
 ), size AS (
 	SELECT coalesce(sum(clicks) FILTER (WHERE id IS NOT NULL), 0)::bigint AS known,
 	       coalesce(sum(clicks) FILTER (WHERE id IS NULL), 0)::bigint AS unknown
@@ -140,7 +142,7 @@ func (db *DB) takeClicks(ctx context.Context, b *waypost.ClickBatch, hash [32]by
 	q.Queue(`SELECT set_config('waypost.system', 'on', true), set_config('statement_timeout', $1, true)`, ingestTimeLimit)
 	q.Queue(createWatermark, node, boot, seq)
 	q.Queue(lockWatermark, node, boot)
-	q.Queue(countClicks, node, boot, seq, hash[:], totals.domains, totals.codes, totals.clicks, totals.times).Query(func(rows pgx.Rows) error {
+	q.Queue(countClicks, node, boot, seq, hash[:], totals.domains, totals.codes, totals.clicks, totals.bots, totals.times).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			taken = true
 			if err := rows.Scan(&known, &unknown); err != nil {
@@ -176,6 +178,7 @@ type clickColumns struct {
 	domains []int64
 	codes   []string
 	clicks  []int64
+	bots    []int64 // of the clicks
 	times   []time.Time
 	redated uint64 // clicks whose time was replaced
 }
@@ -187,7 +190,9 @@ const maxClicksOfLink = 1 << 32
 // clickColumnsOf judges the totals of a batch. EInvalid: they cannot be counted.
 func clickColumnsOf(b *waypost.ClickBatch, now time.Time) (*clickColumns, error) {
 	n := len(b.Totals)
-	c := &clickColumns{domains: make([]int64, n), codes: make([]string, n), clicks: make([]int64, n), times: make([]time.Time, n)}
+	c := &clickColumns{
+		domains: make([]int64, n), codes: make([]string, n), clicks: make([]int64, n), bots: make([]int64, n), times: make([]time.Time, n),
+	}
 	left := uint64(math.MaxInt64)
 	for i := range b.Totals {
 		t := &b.Totals[i]
@@ -200,7 +205,8 @@ func clickColumnsOf(b *waypost.ClickBatch, now time.Time) (*clickColumns, error)
 			at = now
 			c.redated += t.Count
 		}
-		c.domains[i], c.codes[i], c.clicks[i], c.times[i] = int64(t.Domain), string(t.Code), int64(t.Count), at
+		c.domains[i], c.codes[i], c.times[i] = int64(t.Domain), string(t.Code), at
+		c.clicks[i], c.bots[i] = int64(t.Count), int64(min(t.Bots, t.Count))
 	}
 	return c, nil
 }

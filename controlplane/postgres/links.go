@@ -18,11 +18,12 @@ import (
 
 const insertLinks = `
 INSERT INTO link (workspace_id, domain_id, code, custom, original_url, location, redirect_status,
-                  title, description, tags, metadata, created_by, expires_at)
-SELECT w, d, c, cu, o, lo, s, t, de, coalesce(ARRAY(SELECT jsonb_array_elements_text(tg::jsonb)), '{}'), m::jsonb, cb, e
+                  title, description, tags, metadata, created_by, expires_at, forward_query, forward_path)
+SELECT w, d, c, cu, o, lo, s, t, de, coalesce(ARRAY(SELECT jsonb_array_elements_text(tg::jsonb)), '{}'), m::jsonb, cb, e, fq, fp
 FROM unnest($1::bigint[], $2::integer[], $3::text[], $4::boolean[], $5::text[], $6::text[], $7::smallint[],
-            $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::timestamptz[])
-     AS n (w, d, c, cu, o, lo, s, t, de, tg, m, cb, e)
+            $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::timestamptz[],
+            $14::boolean[], $15::boolean[])
+     AS n (w, d, c, cu, o, lo, s, t, de, tg, m, cb, e, fq, fp)
 WHERE NOT (cu AND c = ANY (string_to_array(coalesce(current_setting('waypost.refused', true), ''), ',')))
 ON CONFLICT (domain_id, code) DO NOTHING
 RETURNING id, domain_id, code, created_at`
@@ -36,6 +37,7 @@ type linkColumns struct {
 	locations, tags, metadata                   []*string
 	statuses                                    []int16
 	expiries                                    []*time.Time
+	forwardQueries, forwardPaths                []bool
 }
 
 func columnsOf(links []controlplane.Insertion) (*linkColumns, error) {
@@ -75,6 +77,8 @@ func columnsOf(links []controlplane.Insertion) (*linkColumns, error) {
 		c.metadata = append(c.metadata, metadata)
 		c.bys = append(c.bys, l.CreatedBy)
 		c.expiries = append(c.expiries, expiry)
+		c.forwardQueries = append(c.forwardQueries, l.Flags&waypost.ForwardQuery != 0)
+		c.forwardPaths = append(c.forwardPaths, l.Flags&waypost.ForwardPath != 0)
 	}
 	return c, nil
 }
@@ -159,7 +163,7 @@ func (db *DB) InsertLinks(ctx context.Context, epoch uint32, links []controlplan
 		})
 	}
 	b.Queue(insertLinks, c.workspaces, c.domains, c.codes, c.customs, c.originals, c.locations, c.statuses,
-		c.titles, c.descriptions, c.tags, c.metadata, c.bys, c.expiries).Query(func(rows pgx.Rows) error {
+		c.titles, c.descriptions, c.tags, c.metadata, c.bys, c.expiries, c.forwardQueries, c.forwardPaths).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			var id int64
 			var k key
@@ -188,14 +192,16 @@ func (db *DB) InsertLinks(ctx context.Context, epoch uint32, links []controlplan
 
 const selectLink = `
 SELECT l.id, l.workspace_id, l.domain_id, l.code, l.custom, l.original_url, coalesce(l.location, l.original_url), l.redirect_status,
-       l.title, l.description, l.tags, l.metadata, l.created_by, l.active, coalesce(c.clicks, 0), c.last_accessed_at,
+       link_flags(l.forward_query, l.forward_path), l.title, l.description, l.tags, l.metadata, l.created_by, l.active,
+       coalesce(c.clicks, 0), coalesce(c.bot_clicks, 0), c.last_accessed_at,
        l.created_at, l.updated_at, l.expires_at
 FROM link l LEFT JOIN link_click c ON c.link_id = l.id`
 
 func scanLink(row pgx.Rows) (l waypost.Link, err error) {
 	var accessed, expires *time.Time
 	err = row.Scan(&l.ID, &l.Workspace, &l.Domain, &l.Code, &l.Custom, &l.OriginalURL, &l.Location, &l.RedirectStatus,
-		&l.Title, &l.Description, &l.Tags, &l.Metadata, &l.CreatedBy, &l.Active, &l.Clicks, &accessed,
+		&l.Flags, &l.Title, &l.Description, &l.Tags, &l.Metadata, &l.CreatedBy, &l.Active,
+		&l.Clicks, &l.BotClicks, &accessed,
 		&l.CreatedAt, &l.UpdatedAt, &expires)
 	l.CreatedAt, l.UpdatedAt = l.CreatedAt.UTC(), l.UpdatedAt.UTC()
 	if accessed != nil {
@@ -283,7 +289,7 @@ func (db *DB) Record(ctx context.Context, host string, strict bool, code waypost
 	rec := waypost.Record{Kind: waypost.KindLink, Name: []byte(code)}
 	found := false
 	err := db.queryIn(ctx, system, `
-		SELECT domain_id, link_state(active, deleted_at), redirect_status, expires_at,
+		SELECT domain_id, link_state(active, deleted_at), redirect_status, link_flags(forward_query, forward_path), expires_at,
 		       link_payload(location, original_url, deleted_at), rev_epoch, rev_seq, stamp
 		FROM link
 		WHERE code = $2 AND domain_id = coalesce((SELECT id FROM domain WHERE host = $1), CASE WHEN $3 THEN 0 ELSE 1 END)`,
@@ -292,7 +298,7 @@ func (db *DB) Record(ctx context.Context, host string, strict bool, code waypost
 				var expires *time.Time
 				var payload string
 				var stamp int64
-				if err := rows.Scan(&rec.Domain, &rec.State, &rec.Status, &expires, &payload,
+				if err := rows.Scan(&rec.Domain, &rec.State, &rec.Status, &rec.Flags, &expires, &payload,
 					&rec.Revision.Epoch, &rec.Revision.Seq, &stamp); err != nil {
 					return err
 				}

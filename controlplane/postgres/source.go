@@ -121,7 +121,7 @@ func (db *DB) wholeTransactions(ctx context.Context, rows *changelogRows) error 
 const maxTransactionBytes = 24 << 20
 
 const selectChangelog = `
-SELECT seq, epoch, kind, stamp, digest, at, domain_id, name, state, status, expires_at, payload FROM changelog`
+SELECT seq, epoch, kind, stamp, digest, at, domain_id, name, state, status, flags, expires_at, payload FROM changelog`
 
 // changelogRow is a row as it is stored: a mark (kind 0) or an entry.
 type changelogRow struct {
@@ -134,6 +134,7 @@ type changelogRow struct {
 	name       *string
 	state      *int16
 	status     *int16
+	flags      *int16
 	expires    *time.Time
 	payload    *string
 }
@@ -144,7 +145,7 @@ func (rs *changelogRows) read(rows pgx.Rows) error {
 	for rows.Next() {
 		var r changelogRow
 		if err := rows.Scan(&r.seq, &r.epoch, &r.kind, &r.stamp, &r.digest, &r.at,
-			&r.domain, &r.name, &r.state, &r.status, &r.expires, &r.payload); err != nil {
+			&r.domain, &r.name, &r.state, &r.status, &r.flags, &r.expires, &r.payload); err != nil {
 			return err
 		}
 		rs.all = append(rs.all, r)
@@ -175,6 +176,7 @@ func (rs *changelogRows) transactions(after uint64, epoch uint32) ([]replication
 		}
 		rec := waypost.Record{
 			Kind: waypost.Kind(r.kind), State: waypost.State(deref(r.state)), Status: uint16(deref(r.status)),
+			Flags:  waypost.LinkFlags(deref(r.flags)),
 			Domain: waypost.DomainID(deref(r.domain)), Name: []byte(deref(r.name)),
 			Revision: waypost.Revision{Epoch: uint32(r.epoch), Seq: uint64(r.seq)}, Stamp: uint64(r.stamp),
 			ExpiresAt: millis(r.expires), Payload: []byte(deref(r.payload)),
@@ -212,19 +214,19 @@ func deref[T any](p *T) (v T) {
 
 // selectRecords is every replicated row as its record, for the slots $1 to $2.
 const selectRecords = `
-SELECT 1, domain_id, code, link_state(active, deleted_at), redirect_status, expires_at,
+SELECT 1, domain_id, code, link_state(active, deleted_at), redirect_status, link_flags(forward_query, forward_path), expires_at,
        link_payload(location, original_url, deleted_at), rev_epoch, rev_seq, stamp
 FROM link WHERE slot BETWEEN $1 AND $2
-UNION ALL SELECT 2, 0, id::text, 0, 0, NULL, changelog_payload(to_jsonb(d)), rev_epoch, rev_seq, stamp FROM domain d WHERE slot BETWEEN $1 AND $2
-UNION ALL SELECT 3, 0, id::text, 0, 0, NULL, changelog_payload(to_jsonb(r)), rev_epoch, rev_seq, stamp FROM key_range r WHERE slot BETWEEN $1 AND $2
-UNION ALL SELECT 4, 0, id::text, 0, 0, NULL, changelog_payload(to_jsonb(l)), rev_epoch, rev_seq, stamp FROM key_lease l WHERE slot BETWEEN $1 AND $2`
+UNION ALL SELECT 2, 0, id::text, 0, 0, 0, NULL, changelog_payload(to_jsonb(d)), rev_epoch, rev_seq, stamp FROM domain d WHERE slot BETWEEN $1 AND $2
+UNION ALL SELECT 3, 0, id::text, 0, 0, 0, NULL, changelog_payload(to_jsonb(r)), rev_epoch, rev_seq, stamp FROM key_range r WHERE slot BETWEEN $1 AND $2
+UNION ALL SELECT 4, 0, id::text, 0, 0, 0, NULL, changelog_payload(to_jsonb(l)), rev_epoch, rev_seq, stamp FROM key_lease l WHERE slot BETWEEN $1 AND $2`
 
 // scanRecord reads a row of selectRecords.
 func scanRecord(row pgx.Row, rec *waypost.Record) error {
 	var name, payload string
 	var expires *time.Time
 	var stamp int64
-	err := row.Scan(&rec.Kind, &rec.Domain, &name, &rec.State, &rec.Status, &expires, &payload,
+	err := row.Scan(&rec.Kind, &rec.Domain, &name, &rec.State, &rec.Status, &rec.Flags, &expires, &payload,
 		&rec.Revision.Epoch, &rec.Revision.Seq, &stamp)
 	rec.Name, rec.Payload, rec.Stamp, rec.ExpiresAt = []byte(name), []byte(payload), uint64(stamp), millis(expires)
 	return err

@@ -31,6 +31,8 @@ func (oneLink) Link(_ waypost.DomainID, code, buf []byte) (waypost.Record, []byt
 	return waypost.Record{Kind: waypost.KindLink, Status: 302, Payload: []byte(target)}, buf, string(code) == "found302", nil
 }
 
+func (oneLink) Targets(waypost.DomainID) waypost.DomainTargets { return waypost.DomainTargets{} }
+
 func (oneLink) Domain(host []byte) (waypost.DomainID, bool) {
 	return waypost.DefaultDomain, string(host) == known
 }

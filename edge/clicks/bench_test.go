@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"waypost"
 	"waypost/edge/clicks"
 )
 
@@ -19,7 +20,7 @@ func BenchmarkRecord(b *testing.B) {
 	b.RunParallel(func(p *testing.PB) {
 		code := []byte("abc1234")
 		for p.Next() {
-			j.Record(1, code, 1_700_000_000_000)
+			j.Record(waypost.Click{Domain: 1, Code: code, At: 1_700_000_000_000})
 		}
 	})
 	b.ReportMetric(float64(j.Dropped())/float64(b.N), "dropped/op")
@@ -39,7 +40,7 @@ func BenchmarkFix(b *testing.B) {
 			b.Fatal(err)
 		}
 		for range perBatch {
-			j.Record(1, fmt.Appendf(nil, "%07x", rand.Uint32()>>4), 1_700_000_000_000)
+			j.Record(waypost.Click{Domain: 1, Code: fmt.Appendf(nil, "%07x", rand.Uint32()>>4), At: 1_700_000_000_000})
 		}
 		b.StartTimer()
 		if err := j.Seal(); err != nil {

@@ -30,6 +30,7 @@ type controlPlane struct {
 	changed  chan struct{} // closed, and replaced, when a request was answered
 	counted  map[boot]*counted
 	clicks   map[string]uint64
+	bots     map[string]uint64
 	last     map[string]int64
 	order    []string // NODE/sequence of what was counted, in order
 	requests int
@@ -48,7 +49,7 @@ type counted struct {
 
 func newControlPlane(t *testing.T) *controlPlane {
 	c := &controlPlane{
-		changed: make(chan struct{}), counted: map[boot]*counted{}, clicks: map[string]uint64{}, last: map[string]int64{},
+		changed: make(chan struct{}), counted: map[boot]*counted{}, clicks: map[string]uint64{}, bots: map[string]uint64{}, last: map[string]int64{},
 	}
 	server := httptest.NewServer(c)
 	t.Cleanup(server.Close)
@@ -130,6 +131,9 @@ func (c *controlPlane) count(b *waypost.ClickBatch, body []byte, w http.Response
 		for _, t := range b.Totals {
 			link := fmt.Sprintf("%d/%s", t.Domain, t.Code)
 			c.clicks[link] += t.Count
+			if t.Bots > 0 {
+				c.bots[link] += t.Bots
+			}
 			c.last[link] = max(c.last[link], t.Last)
 		}
 		answer(w, http.StatusOK, of.watermark, false)

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"waypost"
 	"waypost/edge/clicks"
 )
 
@@ -241,6 +242,21 @@ func TestTheBytesOfARecordNeverChange(t *testing.T) {
 	require.Equal(t, "b734d232"+"2000"+"01"+"07"+ // checksum, length, version, length of the code
 		"0100000000000000"+"01000000"+hex.EncodeToString([]byte("abc1234"))+"0000000000", // time, domain, code
 		hex.EncodeToString(clicks.AppendRecord(nil, "abc1234")))
+	bot := waypost.Click{Domain: 1, Code: []byte("abc1234"), At: 1, Bot: true}
+	require.Equal(t, hex.EncodeToString([]byte("abc1234"))+"0100000000", hex.EncodeToString(clicks.AppendClick(nil, bot)[20:]), "code, flags")
+}
+
+func TestAClickIsReadAsItWasRecorded(t *testing.T) {
+	for n := waypost.MinCodeLength; n <= waypost.MaxCodeLength; n++ {
+		for _, bot := range []bool{false, true} {
+			want := waypost.Click{Domain: 7, Code: []byte(strings.Repeat("x", n)), At: -1, Bot: bot}
+			b := clicks.AppendClick(nil, want)
+			got, size := clicks.ReadClick(append(b, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff))
+			require.Equal(t, want, got, "and nothing of what follows")
+			require.Equal(t, len(b), size)
+			require.Zero(t, size%8)
+		}
+	}
 }
 
 func FuzzWalk(f *testing.F) {

@@ -39,7 +39,7 @@ func TestTheJournalIsBoundedAndDropsAreCounted(t *testing.T) {
 	for full := 0; full < 50 || used(t, cfg.Dir) < cfg.MaxBytes*3/4; { // rounds in a row in which nothing is taken
 		before := j.Dropped()
 		for range 1000 {
-			j.Record(waypost.DomainID(offered%5+1), fmt.Appendf(nil, "%07d", offered%3000), 1)
+			j.Record(waypost.Click{Domain: waypost.DomainID(offered%5 + 1), Code: fmt.Appendf(nil, "%07d", offered%3000), At: 1})
 			offered++
 		}
 		if full++; j.Dropped()-before < 1000 {
@@ -83,7 +83,7 @@ func TestAFullDiskAtTheStartFailsNothing(t *testing.T) {
 		return f.Truncate(size)
 	})
 	j := open(t, cfg)
-	j.Record(1, []byte("abcd"), 1)
+	j.Record(waypost.Click{Domain: 1, Code: []byte("abcd"), At: 1})
 	require.EqualValues(t, 1, j.Dropped())
 	require.Empty(t, files(t, dir, ""), "nothing half made is left")
 	full.off()

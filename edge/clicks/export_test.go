@@ -14,7 +14,7 @@ func (c *Config) SetAllocate(allocate func(*os.File, int64) error) { c.disk.allo
 
 // TryRecord records a click, or reports that it would be dropped.
 func (j *Journal) TryRecord(domain waypost.DomainID, code []byte, at int64) bool {
-	return j.record(domain, code, at)
+	return j.record(&waypost.Click{Domain: domain, Code: code, At: at})
 }
 
 // Dropped is the number of clicks dropped.
@@ -28,18 +28,26 @@ func Walk(b []byte) (codes []string, tail int, hole bool) {
 		if !ok {
 			return codes, s.tail(), s.hole
 		}
-		codes = append(codes, string(r.code))
+		codes = append(codes, string(r.Code))
 		s.accept()
 	}
 }
 
 // AppendRecord appends the bytes of a record to a part of a segment.
 func AppendRecord(b []byte, code string) []byte {
-	size := recordSize([]byte(code))
+	return AppendClick(b, waypost.Click{Domain: 1, Code: []byte(code), At: 1})
+}
+
+// AppendClick is AppendRecord of any click.
+func AppendClick(b []byte, c waypost.Click) []byte {
+	size := recordSize(&c)
 	b = append(b, make([]byte, size)...)
-	putRecord(b[len(b)-size:], 1, []byte(code), 1)
+	putRecord(b[len(b)-size:], &c)
 	return b
 }
+
+// ReadClick reads the record with which b begins.
+func ReadClick(b []byte) (c waypost.Click, size int) { return getRecord(b) }
 
 // ReencodeBatchFile reads a batch's file and gives it as it would be written.
 func ReencodeBatchFile(b []byte) ([]byte, error) {

@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"waypost"
 	"waypost/edge/clicks"
 )
 
@@ -176,7 +177,7 @@ func sampleBatches(tb testing.TB) (out [][]byte) {
 	cfg := config(tb.TempDir())
 	j, err := clicks.Open(cfg)
 	require.NoError(tb, err)
-	j.Record(1, []byte("abcd"), 1)
+	j.Record(waypost.Click{Domain: 1, Code: []byte("abcd"), At: 1})
 	require.NoError(tb, j.Close())
 	entries, err := filepath.Glob(filepath.Join(cfg.Dir, "batch-*"))
 	require.NoError(tb, err)

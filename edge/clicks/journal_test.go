@@ -23,16 +23,17 @@ func TestClicksAreAddedUpAndShipped(t *testing.T) {
 	j := open(t, cfg)
 	shipInBackground(t, j, control.shipping())
 
-	j.Record(1, []byte("abcd"), 30)
-	j.Record(1, []byte("abcd"), 50)
-	j.Record(1, []byte("abcd"), 40)
-	j.Record(7, []byte("abcd"), 20)
-	j.Record(1, []byte(strings.Repeat("x", waypost.MaxCodeLength)), 10)
+	j.Record(waypost.Click{Domain: 1, Code: []byte("abcd"), At: 30})
+	j.Record(waypost.Click{Domain: 1, Code: []byte("abcd"), At: 50})
+	j.Record(waypost.Click{Domain: 1, Code: []byte("abcd"), At: 40, Bot: true})
+	j.Record(waypost.Click{Domain: 7, Code: []byte("abcd"), At: 20})
+	j.Record(waypost.Click{Domain: 1, Code: []byte(strings.Repeat("x", waypost.MaxCodeLength)), At: 10})
 	want := map[string]uint64{"1/abcd": 3, "7/abcd": 1, "1/" + strings.Repeat("x", 32): 1}
 	control.await(t, "all clicks are counted", func() bool { got, sum := control.totals(); return sum == 5 && len(got) == len(want) })
 	got, _ := control.totals()
 	require.Equal(t, want, got)
 	require.Equal(t, map[string]int64{"1/abcd": 50, "7/abcd": 20, "1/" + strings.Repeat("x", 32): 10}, control.last)
+	require.Equal(t, map[string]uint64{"1/abcd": 1}, control.bots)
 
 	shipAll(t, j, control)
 	require.EqualValues(t, 5, metric(t, registry, "waypost_clicks_recorded_total"))
@@ -60,7 +61,7 @@ func TestAJournalIsEmptyOnceAllIsShipped(t *testing.T) {
 func TestRecordingDoesNotAllocate(t *testing.T) {
 	j := open(t, config(t.TempDir()))
 	code := []byte("abc1234")
-	require.Zero(t, testing.AllocsPerRun(500, func() { j.Record(1, code, 1_700_000_000_000) }))
+	require.Zero(t, testing.AllocsPerRun(500, func() { j.Record(waypost.Click{Domain: 1, Code: code, At: 1_700_000_000_000}) }))
 }
 
 // The race detector does not see mapped memory: that nobody writes over another's
@@ -126,9 +127,9 @@ func TestAJournalIsOfOneProcess(t *testing.T) {
 func TestWhatIsRecordedAfterTheEndIsDroppedAndCounted(t *testing.T) {
 	j := open(t, config(t.TempDir()))
 	require.NoError(t, j.Seal())
-	j.Record(1, []byte("abcd"), 1)
+	j.Record(waypost.Click{Domain: 1, Code: []byte("abcd"), At: 1})
 	require.NoError(t, j.Close())
-	j.Record(1, []byte("abcd"), 1)
+	j.Record(waypost.Click{Domain: 1, Code: []byte("abcd"), At: 1})
 	require.EqualValues(t, 2, j.Dropped())
 	require.NoError(t, j.Ship(t.Context(), clicks.ShipConfig{URL: "http://localhost"}), "there is nothing to ship")
 }
@@ -136,7 +137,7 @@ func TestWhatIsRecordedAfterTheEndIsDroppedAndCounted(t *testing.T) {
 func TestACodeThatNoLinkHasIsNotRecorded(t *testing.T) {
 	j := open(t, config(t.TempDir()))
 	for _, code := range []string{"", "abc", "a/bcd", strings.Repeat("x", waypost.MaxCodeLength+1), strings.Repeat("x", 4000)} {
-		j.Record(1, []byte(code), 1)
+		j.Record(waypost.Click{Domain: 1, Code: []byte(code), At: 1})
 	}
 	require.EqualValues(t, 5, j.Dropped())
 }

@@ -16,8 +16,10 @@ import (
 //	 8  time of the click, Unix milliseconds
 //	16  domain
 //	20  the code
+//	    flags, 1 byte: 1 a bot
 //
-// with little-endian numbers. What lies between the code and the end is room for
+// with little-endian numbers. The flags are left out when none is set: zero, or the
+// end of the record, says the same. What lies between them and the end is room for
 // later fields: it is under the checksum, and passed over by those who do not know
 // it. Records begin at multiples of 8, so that the next one can be found behind one
 // that is broken.
@@ -26,30 +28,35 @@ const (
 	recordHead    = 20
 	recordAlign   = 8
 	maxRecord     = 2048 // of any version to come
+
+	flagBot = 1
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // record is a click as it lies in a segment; the code refers to the bytes there.
-type record struct {
-	domain waypost.DomainID
-	at     int64
-	code   []byte
-}
+type record = waypost.Click
 
-// recordSize is the length of the record of a code.
-func recordSize(code []byte) int {
-	return (recordHead + len(code) + recordAlign - 1) &^ (recordAlign - 1)
+// recordSize is the length of the record of a click.
+func recordSize(c *waypost.Click) int {
+	size := recordHead + len(c.Code)
+	if c.Bot {
+		size++
+	}
+	return (size + recordAlign - 1) &^ (recordAlign - 1)
 }
 
 // putRecord fills dst, which is zero and has the record's size.
-func putRecord(dst []byte, domain waypost.DomainID, code []byte, at int64) {
+func putRecord(dst []byte, c *waypost.Click) {
 	le := binary.LittleEndian
 	le.PutUint16(dst[4:], uint16(len(dst)))
-	dst[6], dst[7] = recordVersion, byte(len(code))
-	le.PutUint64(dst[8:], uint64(at))
-	le.PutUint32(dst[16:], uint32(domain))
-	copy(dst[recordHead:], code)
+	dst[6], dst[7] = recordVersion, byte(len(c.Code))
+	le.PutUint64(dst[8:], uint64(c.At))
+	le.PutUint32(dst[16:], uint32(c.Domain))
+	copy(dst[recordHead:], c.Code)
+	if c.Bot {
+		dst[recordHead+len(c.Code)] = flagBot
+	}
 	le.PutUint32(dst, crc32.Checksum(dst[4:], castagnoli))
 }
 
@@ -66,7 +73,9 @@ func getRecord(b []byte) (r record, size int) {
 	if le.Uint32(b) != crc32.Checksum(b[4:size], castagnoli) {
 		return record{}, 0
 	}
-	r = record{domain: waypost.DomainID(le.Uint32(b[16:])), at: int64(le.Uint64(b[8:])), code: b[recordHead : recordHead+code]}
+	flags := recordHead + code
+	r = record{Domain: waypost.DomainID(le.Uint32(b[16:])), At: int64(le.Uint64(b[8:])), Code: b[recordHead:flags]}
+	r.Bot = flags < size && b[flags]&flagBot != 0
 	return r, size
 }
 

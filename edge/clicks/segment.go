@@ -140,8 +140,8 @@ func decodeSegmentHead(b []byte, n name) (node string, err error) {
 
 // append records a click; false when there is no room for it, or its memory cannot
 // be written. It belongs to whoever holds the segment's shard.
-func (s *segment) append(domain waypost.DomainID, code []byte, at int64) (ok bool) {
-	tail, size := int(s.tail.Load()), recordSize(code)
+func (s *segment) append(c *waypost.Click) (ok bool) {
+	tail, size := int(s.tail.Load()), recordSize(c)
 	if tail+size > len(s.mem) {
 		return false
 	}
@@ -158,7 +158,7 @@ func (s *segment) append(domain waypost.DomainID, code []byte, at int64) (ok boo
 			ok = false
 		}
 	}()
-	putRecord(s.mem[tail:tail+size:tail+size], domain, code, at)
+	putRecord(s.mem[tail:tail+size:tail+size], c)
 	s.tail.Store(int64(tail + size))
 	return true
 }

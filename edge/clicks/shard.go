@@ -18,32 +18,31 @@ type shard struct {
 	_        [128]byte
 }
 
-// Record journals a click at the time at, in Unix milliseconds. It may be called by
-// many goroutines at once, does not keep code, does not allocate and calls neither
-// anybody nor the system: it copies a record into mapped memory. A click for which
-// there is no room is dropped and counted, and so is one whose code no link can
-// have.
-func (j *Journal) Record(domain waypost.DomainID, code []byte, at int64) {
-	if !waypost.ValidCode(code) || !j.record(domain, code, at) {
+// Record journals a click. It may be called by many goroutines at once, does not
+// keep the code, does not allocate and calls neither anybody nor the system: it copies
+// a record into mapped memory. A click for which there is no room is dropped and
+// counted, and so is one whose code no link can have.
+func (j *Journal) Record(c waypost.Click) {
+	if !waypost.ValidCode(c.Code) || !j.record(&c) {
 		j.dropped.Add(1)
 	}
 }
 
-func (j *Journal) record(domain waypost.DomainID, code []byte, at int64) bool {
+func (j *Journal) record(c *waypost.Click) bool {
 	n := uint32(len(j.shards))
 	first := rand.Uint32N(n)
 	// A shard that is free is found before one is waited for, so that a link that all
 	// the world clicks makes no queue.
 	for i := range n {
 		s := &j.shards[(first+i)%n]
-		if s.mu.TryLock() && s.recordAndUnlock(j.spares, domain, code, at) {
+		if s.mu.TryLock() && s.recordAndUnlock(j.spares, c) {
 			return true
 		}
 	}
 	for i := range n {
 		s := &j.shards[(first+i)%n]
 		s.mu.Lock()
-		if s.recordAndUnlock(j.spares, domain, code, at) {
+		if s.recordAndUnlock(j.spares, c) {
 			return true
 		}
 	}
@@ -51,11 +50,11 @@ func (j *Journal) record(domain waypost.DomainID, code []byte, at int64) bool {
 }
 
 // recordAndUnlock is called with the lock held.
-func (s *shard) recordAndUnlock(spares <-chan *segment, domain waypost.DomainID, code []byte, at int64) bool {
+func (s *shard) recordAndUnlock(spares <-chan *segment, c *waypost.Click) bool {
 	defer s.mu.Unlock()
 	for !s.closed {
 		if s.segment != nil {
-			if s.segment.append(domain, code, at) {
+			if s.segment.append(c) {
 				s.recorded++
 				return true
 			}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"waypost"
 	"waypost/edge/clicks"
 )
 
@@ -52,7 +53,7 @@ func shipOne(t *testing.T, a *answers) (after []time.Duration) {
 		}
 	})
 	start := time.Now()
-	j.Record(1, []byte("abcd"), 1)
+	j.Record(waypost.Click{Domain: 1, Code: []byte("abcd"), At: 1})
 	time.Sleep(10 * time.Minute) // of the bubble's time: until all is quiet
 	cancel()
 	work.Wait()

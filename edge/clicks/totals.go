@@ -31,6 +31,7 @@ type entry struct {
 	domain waypost.DomainID
 	length uint8
 	count  uint64
+	bots   uint64
 	last   int64
 }
 
@@ -51,19 +52,22 @@ func (t *totals) reset() {
 // add counts one click; false when it would be one link too many. What no batch
 // may hold is passed over.
 func (t *totals) add(r record) bool {
-	if !waypost.ValidCode(r.code) {
+	if !waypost.ValidCode(r.Code) {
 		return true
 	}
-	e := t.find(r.domain, r.code)
+	e := t.find(r.Domain, r.Code)
 	if e == nil {
 		if len(t.entries) == waypost.MaxClickTotals {
 			return false
 		}
-		e = t.insert(r.domain, r.code)
-		e.last = r.at
+		e = t.insert(r.Domain, r.Code)
+		e.last = r.At
 	}
 	e.count++
-	e.last = max(e.last, r.at)
+	if r.Bot {
+		e.bots++
+	}
+	e.last = max(e.last, r.At)
 	t.clicks++
 	return true
 }
@@ -138,7 +142,7 @@ func (t *totals) sorted() []waypost.ClickTotal {
 	for _, p := range t.order() {
 		e := &t.entries[p.n]
 		code := waypost.Code(codes[e.at : e.at+uint32(e.length)])
-		t.out = append(t.out, waypost.ClickTotal{Domain: e.domain, Code: code, Count: e.count, Last: e.last})
+		t.out = append(t.out, waypost.ClickTotal{Domain: e.domain, Code: code, Count: e.count, Bots: e.bots, Last: e.last})
 	}
 	return t.out
 }

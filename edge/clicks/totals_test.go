@@ -31,7 +31,7 @@ func TestTotalsAreWhatAMapWouldHave(t *testing.T) {
 			}
 			k := key{waypost.DomainID(random.IntN(1 + links/100)), code}
 			at := random.Int64N(1000)
-			require.True(t, sums.add(record{domain: k.domain, code: []byte(code), at: at}))
+			require.True(t, sums.add(record{Domain: k.domain, Code: []byte(code), At: at}))
 			sum, known := want[k]
 			if !known {
 				sum.Last = at
@@ -39,7 +39,7 @@ func TestTotalsAreWhatAMapWouldHave(t *testing.T) {
 			want[k] = waypost.ClickTotal{Domain: k.domain, Code: waypost.Code(code), Count: sum.Count + 1, Last: max(sum.Last, at)}
 			clicks++
 		}
-		require.True(t, sums.add(record{domain: 1, code: []byte("no code")}), "it is passed over")
+		require.True(t, sums.add(record{Domain: 1, Code: []byte("no code")}), "it is passed over")
 		got := sums.sorted()
 		require.Equal(t, clicks, sums.clicks)
 		require.Equal(t, len(want), len(got), "round %d", round)
@@ -58,10 +58,10 @@ func TestTotalsAreWhatAMapWouldHave(t *testing.T) {
 func TestTotalsTakeAsManyLinksAsABatch(t *testing.T) {
 	sums := newTotals()
 	for n := range waypost.MaxClickTotals {
-		require.True(t, sums.add(record{domain: waypost.DomainID(n), code: []byte("abcdefghi")}))
+		require.True(t, sums.add(record{Domain: waypost.DomainID(n), Code: []byte("abcdefghi")}))
 	}
-	require.False(t, sums.add(record{domain: waypost.MaxClickTotals, code: []byte("abcdefghi")}))
-	require.True(t, sums.add(record{domain: 7, code: []byte("abcdefghi")}), "of a link that is in it")
+	require.False(t, sums.add(record{Domain: waypost.MaxClickTotals, Code: []byte("abcdefghi")}))
+	require.True(t, sums.add(record{Domain: 7, Code: []byte("abcdefghi")}), "of a link that is in it")
 	require.EqualValues(t, waypost.MaxClickTotals+1, sums.clicks)
 }
 
@@ -73,7 +73,7 @@ func TestAddingUpDoesNotAllocateOnceTheTableHasGrown(t *testing.T) {
 	fill := func() {
 		sums.reset()
 		for _, code := range codes {
-			sums.add(record{domain: 1, code: code, at: 5})
+			sums.add(record{Domain: 1, Code: code, At: 5})
 		}
 	}
 	fill()

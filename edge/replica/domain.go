@@ -1,7 +1,6 @@
 package replica
 
 import (
-	"encoding/json"
 	"strconv"
 
 	"waypost"
@@ -20,26 +19,34 @@ func (st *store) noteDomain(r *waypost.Record) {
 	if r.State != waypost.Live {
 		return
 	}
-	var body struct {
-		Host string `json:"host"`
+	d, err := waypost.DecodeDomain(r.Payload)
+	if err != nil {
+		st.health.log.Error("a domain record cannot be used as a whole", "domain", domain, "host", d.Host, "error", err)
 	}
-	if err := json.Unmarshal(r.Payload, &body); err != nil || body.Host == "" {
-		st.health.log.Error("a domain record names no host", "domain", domain, "error", err)
-		return
+	if d.Host != "" {
+		st.domains[domain] = d
 	}
-	st.domains[domain] = waypost.HostName(body.Host)
+}
+
+// domainMap is what readers see of the domains. It never changes.
+type domainMap struct {
+	byHost  map[string]waypost.DomainID
+	targets map[waypost.DomainID]waypost.DomainTargets
 }
 
 // publishDomains lets readers see the writer's map. Of two domains that claim one
 // host, the older has it.
 func (st *store) publishDomains() {
-	hosts := make(map[string]waypost.DomainID, len(st.domains))
-	for id, host := range st.domains {
-		if other, taken := hosts[host]; !taken || id < other {
-			hosts[host] = id
+	m := &domainMap{byHost: make(map[string]waypost.DomainID, len(st.domains)), targets: map[waypost.DomainID]waypost.DomainTargets{}}
+	for id, d := range st.domains {
+		if other, taken := m.byHost[d.Host]; !taken || id < other {
+			m.byHost[d.Host] = id
+		}
+		if len(d.Root)+len(d.NotFound) > 0 {
+			m.targets[id] = d.DomainTargets
 		}
 	}
-	st.hosts.Store(&hosts)
+	st.hosts.Store(m)
 }
 
 // Domain gives the domain that a host belongs to. The host is in its canonical
@@ -49,7 +56,16 @@ func (db *DB) Domain(host []byte) (waypost.DomainID, bool) {
 	if st == nil {
 		return 0, false
 	}
-	hosts := st.hosts.Load()
-	id, ok := (*hosts)[string(host)]
+	id, ok := st.hosts.Load().byHost[string(host)]
 	return id, ok
+}
+
+// Targets gives where a domain leads visitors who follow no link of it. The bytes
+// must not be changed. It does not allocate and does not wait.
+func (db *DB) Targets(domain waypost.DomainID) waypost.DomainTargets {
+	st := db.live.Load()
+	if st == nil {
+		return waypost.DomainTargets{}
+	}
+	return st.hosts.Load().targets[domain]
 }

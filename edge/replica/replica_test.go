@@ -209,6 +209,37 @@ func TestDomainsAreFoundByHost(t *testing.T) {
 	check(map[string]waypost.DomainID{"new.example": 1})
 }
 
+func TestADomainLeadsWhereItsNewestRecordSays(t *testing.T) {
+	cfg := config(vfs.NewMem())
+	db, err := replica.Open(cfg)
+	require.NoError(t, err)
+	require.Empty(t, db.Targets(1), "nothing is held")
+	s := replicationtest.NewSource()
+	record := func(payload string) waypost.Record {
+		return waypost.Record{Kind: waypost.KindDomain, Name: []byte("7"), Payload: []byte(payload)}
+	}
+	s.Commit(domain("1", "go.example.com"), record(`{"host":"seven.example","root_url":"https://example.com/","not_found_url":"https://example.com/lost"}`))
+	replicationtest.Take(t, s, db)
+	require.Empty(t, db.Targets(1))
+	require.Empty(t, db.Targets(99))
+	targets := waypost.DomainTargets{Root: []byte("https://example.com/"), NotFound: []byte("https://example.com/lost")}
+	require.Equal(t, targets, db.Targets(7))
+	require.Zero(t, testing.AllocsPerRun(100, func() { db.Targets(7) }))
+	require.NoError(t, db.Close())
+	db = open(t, cfg)
+	require.Equal(t, targets, db.Targets(7), "read again from the disk")
+
+	s.Commit(record(`{"host":"seven.example","root_url":"javascript:alert(1)"}`))
+	apply(t, s, db)
+	require.Empty(t, db.Targets(7), "a bad target is none")
+	id, found := db.Domain([]byte("seven.example"))
+	require.True(t, found, "and the host keeps its links")
+	require.EqualValues(t, 7, id)
+	s.Commit(record(`{"host":"seven.example","root_url":"https://example.com/"}`))
+	apply(t, s, db)
+	require.Equal(t, waypost.DomainTargets{Root: []byte("https://example.com/")}, db.Targets(7))
+}
+
 func TestAnAppliedBatchIsDurableWithinTheInterval(t *testing.T) {
 	cfg := config(vfs.NewMem())
 	cfg.SyncInterval = 5 * time.Millisecond

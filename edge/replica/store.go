@@ -38,10 +38,10 @@ type store struct {
 
 	applied atomic.Pointer[state]            // what reads see
 	synced  atomic.Pointer[waypost.Position] // what survives a crash
-	hosts   atomic.Pointer[map[string]waypost.DomainID]
-	table   atomic.Pointer[lookup.Table] // nil: there is none
-	loaded  bool                         // the table was given everything; guarded by DB.mu
-	domains map[waypost.DomainID]string  // owned by the writer
+	hosts   atomic.Pointer[domainMap]
+	table   atomic.Pointer[lookup.Table]        // nil: there is none
+	loaded  bool                                // the table was given everything; guarded by DB.mu
+	domains map[waypost.DomainID]waypost.Domain // owned by the writer
 
 	prefixes atomic.Pointer[prefixes]
 	ranges   map[string]rangeNote // by id; owned by the writer
@@ -92,7 +92,7 @@ func (db *DB) openStore(name string, fresh bool) (_ *store, err error) {
 	}
 	st := &store{
 		name: name, pdb: pdb, health: h, noWAL: fresh, memTableSize: db.memTableSize,
-		domains: map[waypost.DomainID]string{}, ranges: map[string]rangeNote{}, drained: make(chan struct{}, 1),
+		domains: map[waypost.DomainID]waypost.Domain{}, ranges: map[string]rangeNote{}, drained: make(chan struct{}, 1),
 	}
 	if err := h.err(); err != nil { // the guard kept it from Pebble
 		return nil, errors.Join(fmt.Errorf("open store %s: %w", name, err), pdb.Close())

@@ -14,9 +14,10 @@ import (
 // Replica is what is asked first. All methods may be called by many goroutines at once,
 // and none waits.
 type Replica interface {
-	// Link and Domain are those of edge.Links.
+	// Link, Domain and Targets are those of edge.Links.
 	Link(domain waypost.DomainID, code, buf []byte) (rec waypost.Record, grown []byte, found bool, err error)
 	Domain(host []byte) (waypost.DomainID, bool)
+	Targets(domain waypost.DomainID) waypost.DomainTargets
 
 	Position() waypost.Position
 	Cluster() (replication.Cluster, bool)

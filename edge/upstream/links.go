@@ -67,6 +67,11 @@ func (l *Links) KeySpace(s keyrange.Space) { l.space.Store(&s) }
 // Domain is the replica's.
 func (l *Links) Domain(host []byte) (waypost.DomainID, bool) { return l.cfg.Replica.Domain(host) }
 
+// Targets is the replica's.
+func (l *Links) Targets(domain waypost.DomainID) waypost.DomainTargets {
+	return l.cfg.Replica.Targets(domain)
+}
+
 // Link finds the record of a code in the replica, and otherwise in what the control
 // plane answers. A visitor never sees a link in an older state than an earlier one
 // has: an answer that is ahead of the replica stands until the replica has passed it.

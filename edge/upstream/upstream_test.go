@@ -87,6 +87,8 @@ func (w *world) Link(_ waypost.DomainID, code, buf []byte) (waypost.Record, []by
 	return rec, buf, found, nil
 }
 
+func (w *world) Targets(waypost.DomainID) waypost.DomainTargets { return waypost.DomainTargets{} }
+
 func (w *world) Domain([]byte) (waypost.DomainID, bool) { return waypost.DefaultDomain, true }
 
 func (w *world) Position() waypost.Position {

@@ -19,6 +19,8 @@ type Link struct {
 	ShortURL       string          `json:"short_url"`
 	OriginalURL    string          `json:"original_url"`
 	RedirectStatus int             `json:"redirect_status"`
+	ForwardQuery   bool            `json:"forward_query"`
+	ForwardPath    bool            `json:"forward_path"`
 	Title          string          `json:"title"`
 	Description    string          `json:"description"`
 	Tags           []string        `json:"tags"`
@@ -41,6 +43,8 @@ type NewLink struct {
 	ExpiresInSeconds int64     `json:"expires_in_seconds,omitempty"`
 	ExpiresAt        time.Time `json:"expires_at,omitzero"`
 	RedirectStatus   int       `json:"redirect_status,omitempty"`
+	ForwardQuery     bool      `json:"forward_query,omitempty"`
+	ForwardPath      bool      `json:"forward_path,omitempty"`
 	CreatedBy        string    `json:"created_by,omitempty"`
 }
 

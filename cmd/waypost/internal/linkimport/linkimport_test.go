@@ -64,6 +64,19 @@ func TestRowsAreSentAThousandAtATimeOrFewerWhenTheyAreLong(t *testing.T) {
 	require.Len(t, a.batches, 2)
 }
 
+func TestARowSaysWhatItsLinkForwards(t *testing.T) {
+	a := &api{}
+	report, err := run(t, a, "original_url,forward_query,forward_path\n"+
+		"https://example.com/1,true,false\n"+
+		"https://example.com/2,,TRUE\n"+
+		"https://example.com/3,yes,\n")
+	require.NoError(t, err)
+	got := a.batches[0]
+	require.Len(t, got, 2)
+	require.Equal(t, []bool{true, false, false, true}, []bool{got[0].ForwardQuery, got[0].ForwardPath, got[1].ForwardQuery, got[1].ForwardPath})
+	require.Equal(t, `forward_query "yes" is neither true nor false`, report.Refused[0].Reason)
+}
+
 func TestAllColumnsGetIntoTheLink(t *testing.T) {
 	a := &api{}
 	report, err := run(t, a, "short_code,original_url,description,tags,redirect_status,expires_at,click_count,created_at\n"+

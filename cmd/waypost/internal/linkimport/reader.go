@@ -65,6 +65,10 @@ func column(name string) (set func(*client.NewLink, string) error, known bool) {
 		return func(n *client.NewLink, s string) (err error) { n.Tags, err = SplitTags(s); return err }, true
 	case "redirect_status":
 		return setStatus, true
+	case "forward_query":
+		return func(n *client.NewLink, s string) error { return setBool(&n.ForwardQuery, name, s) }, true
+	case "forward_path":
+		return func(n *client.NewLink, s string) error { return setBool(&n.ForwardPath, name, s) }, true
 	case "expires_at":
 		return setExpiry, true
 	case "short_code", "click_count", "created_at":
@@ -84,6 +88,18 @@ func setStatus(n *client.NewLink, s string) (err error) {
 	return nil
 }
 
+func setBool(to *bool, column, s string) error {
+	switch strings.ToLower(s) {
+	case "true":
+		*to = true
+	case "false", "":
+		*to = false
+	default:
+		return fmt.Errorf("%s %q is neither true nor false", column, s)
+	}
+	return nil
+}
+
 func setExpiry(n *client.NewLink, s string) (err error) {
 	if s == "" {
 		return nil
@@ -94,7 +110,7 @@ func setExpiry(n *client.NewLink, s string) (err error) {
 	return nil
 }
 
-const headerHint = "it must be original_url and any of title, custom_code, description, tags, redirect_status, expires_at"
+const headerHint = "it must be original_url and any of title, custom_code, description, tags, redirect_status, forward_query, forward_path, expires_at"
 
 // newReader reads the header, in which only original_url must be.
 func newReader(file io.Reader) (*reader, error) {

@@ -1,0 +1,113 @@
+package httpapi_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"waypost"
+	"waypost/controlplane"
+	"waypost/controlplane/httpapi"
+)
+
+// domains is a Domains with one domain, which leads where it was told to.
+type domains struct {
+	targets waypost.DomainTargets
+	down    error
+	hosts   []string // that the root was asked for
+	last    controlplane.DomainChange
+}
+
+func (d *domains) Domains(context.Context, controlplane.Actor) ([]waypost.Domain, error) {
+	return []waypost.Domain{{ID: 1, Host: "wp.example", DomainTargets: d.targets}, {ID: 7, Workspace: 1, Host: "go.example"}}, d.down
+}
+
+func (d *domains) ChangeDomain(_ context.Context, actor controlplane.Actor, id waypost.DomainID, c controlplane.DomainChange) (waypost.Domain, waypost.Position, error) {
+	d.last = c
+	switch {
+	case id != 1:
+		return waypost.Domain{}, waypost.Position{}, waypost.Errorf(waypost.ENotFound, "there is no such domain")
+	case actor.Workspace != 1:
+		return waypost.Domain{}, waypost.Position{}, waypost.Errorf(waypost.EForbidden, "not yours")
+	}
+	if c.Root != nil {
+		d.targets.Root = []byte(*c.Root)
+	}
+	if c.NotFound != nil {
+		d.targets.NotFound = []byte(*c.NotFound)
+	}
+	return waypost.Domain{ID: 1, Host: "wp.example", DomainTargets: d.targets}, waypost.Position{Seq: 9}, nil
+}
+
+func (d *domains) Root(_ context.Context, host string) (waypost.Resolution, bool, error) {
+	d.hosts = append(d.hosts, host)
+	res, ok := d.targets.AtRoot()
+	return res, ok && waypost.HostName(host) == "wp.example", d.down
+}
+
+func startDomains(t *testing.T) (*api, *domains) {
+	t.Helper()
+	d := &domains{}
+	return start(t, func(_ *links, c *httpapi.Config) { c.Domains = d }), d
+}
+
+func TestADomainIsChangedFieldByField(t *testing.T) {
+	a, d := startDomains(t)
+	patch := func(body string) answer {
+		return a.do(call{method: http.MethodPatch, path: "/api/admin/domains/1", key: operatorKey, body: body})
+	}
+	res := patch(`{"root_url": "https://example.com/?a=b&c"}`)
+	require.Equal(t, 200, res.StatusCode, res.text)
+	require.JSONEq(t, `{"id": 1, "host": "wp.example", "shared": true, "root_url": "https://example.com/?a=b&c", "not_found_url": ""}`, res.text)
+	require.Contains(t, res.text, "a=b&c", "URLs stay readable")
+	require.Equal(t, "0-00000000000000000000000000000000-9-0000000000000000", res.Header.Get("Waypost-Position"))
+	require.Nil(t, d.last.NotFound)
+
+	patch(`{"root_url": null, "not_found_url": "https://example.com/404"}`)
+	require.Nil(t, d.last.Root, "null is as good as leaving a field out")
+	patch(`{"root_url": ""}`)
+	require.Empty(t, *d.last.Root)
+	require.JSONEq(t, `{"domains": [
+		{"id": 1, "host": "wp.example", "shared": true, "root_url": "", "not_found_url": "https://example.com/404"},
+		{"id": 7, "host": "go.example", "shared": false, "root_url": "", "not_found_url": ""}
+	]}`, a.do(call{path: "/api/admin/domains", key: operatorKey}).text)
+}
+
+func TestDomainsNeedTheScopeAdminAndAFieldThatIsKnown(t *testing.T) {
+	a, _ := startDomains(t)
+	for _, key := range []string{fullKey, readKey, statsKey} {
+		requireProblem(t, a.do(call{path: "/api/admin/domains", key: key}), 403, "forbidden")
+		requireProblem(t, a.do(call{method: http.MethodPatch, path: "/api/admin/domains/1", key: key, body: "{}"}), 403, "forbidden")
+	}
+	for body, status := range map[string]int{`{"host": "x"}`: 422, `{"root_url": 7}`: 422, `{"Root_url": "x"}`: 422, `[]`: 422, `{`: 400, ``: 400} {
+		res := a.do(call{method: http.MethodPatch, path: "/api/admin/domains/1", key: operatorKey, body: body})
+		require.Equal(t, status, res.StatusCode, body)
+	}
+	for _, id := range []string{"0", "-1", "x", "4294967297", "1.5"} {
+		res := a.do(call{method: http.MethodPatch, path: "/api/admin/domains/" + id, key: operatorKey, body: `{"root_url": ""}`})
+		require.Equal(t, 422, res.StatusCode, id)
+	}
+	requireProblem(t, a.do(call{method: http.MethodPatch, path: "/api/admin/domains/2", key: operatorKey, body: `{"root_url": ""}`}), 404, "not-found")
+	requireProblem(t, a.do(call{method: http.MethodPatch, path: "/api/admin/domains/1", key: strangerKey, body: `{"root_url": ""}`}), 403, "forbidden")
+}
+
+func TestTheRootOfADomainLeadsWhereItWasTold(t *testing.T) {
+	a, d := startDomains(t)
+	require.Equal(t, 200, a.do(call{path: "/", host: "wp.example"}).StatusCode)
+	d.targets.Root = []byte("https://example.com/?a=b")
+	for _, method := range []string{http.MethodGet, http.MethodHead} {
+		res := a.do(call{method: method, path: "/?q=1", host: "wp.example:443"})
+		require.Equal(t, 302, res.StatusCode)
+		require.Equal(t, "https://example.com/?a=b", res.Header.Get("Location"))
+		require.Equal(t, []string{"private, no-store"}, res.Header.Values("Cache-Control"))
+	}
+	require.Equal(t, 200, a.do(call{path: "/", host: "127.0.0.1:8080"}).StatusCode, "a host that is no domain's asks for the API")
+	require.Equal(t, 405, a.do(call{method: http.MethodPost, path: "/", host: "wp.example", body: "{}"}).StatusCode)
+	d.down = waypost.WrapError(waypost.EUnavailable, "the database is away", errors.New("refused"))
+	res := a.do(call{path: "/", host: "wp.example"})
+	require.Equal(t, 200, res.StatusCode, "without a database the service is there all the same")
+	require.JSONEq(t, `{"service": "waypost", "version": "1.2.3"}`, res.text)
+}

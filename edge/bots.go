@@ -1,0 +1,109 @@
+package edge
+
+import (
+	"bytes"
+
+	"github.com/valyala/fasthttp"
+)
+
+var (
+	prefetchMark  = []byte("refetch")
+	prefetchValue = []byte("prefetch")
+
+	// prefetchHeaders are what browsers say it with: Sec-Purpose by the Fetch
+	// standard, the others before there was one.
+	prefetchHeaders = [][]byte{[]byte("Sec-Purpose"), []byte("Purpose"), []byte("X-Purpose"), []byte("X-Moz")}
+)
+
+// isPrefetch reports whether a browser asks in case its user follows the link. That
+// is no visit: if there is one, the browser asks again. Hardly any request has the
+// word in it, so that is looked for first.
+func isPrefetch(header *fasthttp.RequestHeader) bool {
+	if !bytes.Contains(header.RawHeaders(), prefetchMark) {
+		return false
+	}
+	for _, name := range prefetchHeaders {
+		if bytes.HasPrefix(header.PeekCanonical(name), prefetchValue) {
+			return true
+		}
+	}
+	return false
+}
+
+// isBot reports whether a user agent says that it is software that acts by itself:
+// a fetcher of link previews, a crawler, a monitor. They say so in the name (bot, crawler,
+// spider, preview) or by the address of a page about them, which no browser has. What
+// poses as a browser is taken for one.
+//
+// It goes over the text once and looks closer only at the rarest byte of each word.
+func isBot(agent []byte) bool {
+	if hasFold(agent, 0, "whatsapp/") || hasFold(agent, 0, "mediapartners-google") {
+		return true
+	}
+	for i, c := range agent {
+		if !botByte[c] {
+			continue
+		}
+		switch c {
+		case 'b', 'B':
+			if hasFold(agent, i, "bot") && !letterAt(agent, i+3) && !hasFold(agent, i-2, "cubot") { // a maker of telephones
+				return true
+			}
+		case ':':
+			if hasFold(agent, i-4, "http:") || hasFold(agent, i-5, "https:") {
+				return true
+			}
+		case 'v', 'V':
+			if hasFold(agent, i-3, "preview") {
+				return true
+			}
+		case 'w', 'W':
+			if hasFold(agent, i-3, "crawl") {
+				return true
+			}
+		case 'd', 'D':
+			if hasFold(agent, i-3, "spider") || hasFold(agent, i-3, "headless") {
+				return true
+			}
+		case 'x', 'X':
+			if hasFold(agent, i-1, "externalhit") {
+				return true
+			}
+		case '-':
+			if hasFold(agent, i-6, "google-") || hasFold(agent, i, "-google") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// botByte are the bytes at which isBot looks closer.
+var botByte = func() (t [256]bool) {
+	for _, c := range []byte("bB:vVwWdDxX-") {
+		t[c] = true
+	}
+	return t
+}()
+
+// hasFold reports whether lower, which is in lower case, stands at s[at:] in whatever
+// case.
+func hasFold(s []byte, at int, lower string) bool {
+	if at < 0 || len(s)-at < len(lower) {
+		return false
+	}
+	for i := range len(lower) {
+		c := s[at+i]
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		if c != lower[i] {
+			return false
+		}
+	}
+	return true
+}
+
+func letterAt(s []byte, at int) bool {
+	return at < len(s) && 'a' <= s[at]|0x20 && s[at]|0x20 <= 'z'
+}

@@ -1,0 +1,190 @@
+package waypost
+
+import "bytes"
+
+// Visit is what a visitor asks a domain for. Its bytes are as they were sent, and
+// belong to whoever has them.
+type Visit struct {
+	Code    []byte // the first segment of the path, without the plus sign; has any shape
+	Rest    []byte // the path behind the code, with its slash; nil when there is none
+	Query   []byte // without the question mark
+	Preview bool   // a plus sign follows the code: where does it lead?
+}
+
+// ParseVisit takes apart the path and query of a request. Nothing is decoded or
+// normalised, so that a code has one spelling. It does not allocate.
+func ParseVisit(pathAndQuery []byte) (v Visit) {
+	path := pathAndQuery
+	if i := bytes.IndexByte(path, '?'); i >= 0 {
+		path, v.Query = path[:i], path[i+1:]
+	}
+	v.Code = bytes.TrimPrefix(path, []byte("/"))
+	if i := bytes.IndexByte(v.Code, '/'); i >= 0 {
+		v.Code, v.Rest = v.Code[:i], v.Code[i:]
+	} else if n := len(v.Code) - 1; n >= 0 && v.Code[n] == '+' {
+		v.Code, v.Preview = v.Code[:n], true
+	}
+	return v
+}
+
+// IsRoot reports whether the visit is to the root of the domain.
+func (v *Visit) IsRoot() bool { return len(v.Code) == 0 && v.Rest == nil && !v.Preview }
+
+// Follow gives the answer to a visit to the link that r is the resolution of. What
+// the visitor brings along goes into the Location as far as the link's flags say,
+// behind dst, which comes back grown; otherwise dst comes back as it is and nothing
+// is copied. It does not allocate when dst has the room.
+//
+// The rest of the path is put behind the target's path, and the query behind the
+// target's query, whose own parameters stay first; the fragment stays last. Bytes
+// outside ASCII are percent-encoded. The host and scheme are always the target's.
+// A rest that is there and not to be forwarded is 404; one that could climb out of
+// the target's path, or bytes that have no place in a URL, are 400; a Location
+// above [MaxPayload] is 414. A Location that is no URL comes back empty.
+func (r Resolution) Follow(dst []byte, v *Visit) (res Resolution, grown []byte) {
+	rest, query := v.Rest, v.Query
+	if rest != nil && r.Flags&ForwardPath == 0 {
+		return NotFound, dst
+	}
+	if r.Flags&ForwardQuery == 0 {
+		query = nil
+	}
+	if !r.Redirects() || len(rest) == 0 && len(query) == 0 {
+		return r, dst
+	}
+	if !staysBelow(rest) || !fitsQuery(query) {
+		return Resolution{Status: 400}, dst
+	}
+	head, tail, ok := splitLocation(r.Location)
+	if !ok {
+		r.Location = nil
+		return r, dst
+	}
+	if len(rest) > 0 && head[len(head)-1] == '/' {
+		rest = rest[1:]
+	}
+	fragment := tail[len(tail):]
+	if i := bytes.IndexByte(tail, '#'); i >= 0 {
+		tail, fragment = tail[:i], tail[i:]
+	}
+	if len(r.Location)+len("?")+encodedLen(rest)+encodedLen(query) > MaxPayload {
+		return Resolution{Status: 414}, dst
+	}
+	grown = appendEncoded(append(dst, head...), rest)
+	grown = append(grown, tail...)
+	if len(query) > 0 {
+		switch {
+		case len(tail) == 0:
+			grown = append(grown, '?')
+		case len(tail) > 1 && tail[len(tail)-1] != '&':
+			grown = append(grown, '&')
+		}
+		grown = appendEncoded(grown, query)
+	}
+	grown = append(grown, fragment...)
+	r.Location = grown[len(dst):]
+	return r, grown
+}
+
+// splitLocation divides a Location behind its path. What cannot take a path
+// without becoming another host's URL is none.
+func splitLocation(location []byte) (head, tail []byte, ok bool) {
+	const mark = "://"
+	start := bytes.Index(location, []byte(mark)) + len(mark)
+	if !ValidLocation(location) {
+		return nil, nil, false
+	}
+	host := bytes.IndexAny(location[start:], `/\?#`)
+	if host == 0 {
+		return nil, nil, false
+	}
+	end := bytes.IndexAny(location, "?#")
+	if end < 0 {
+		end = len(location)
+	}
+	return location[:end], location[end:], true
+}
+
+// staysBelow reports whether a path that begins with a slash, or is empty, stays
+// below any path that it is appended to, however a server there reads it: there is
+// no segment . or .., encoded or not, also between encoded slashes, backslashes or
+// before a semicolon. Control bytes are refused in every notation.
+func staysBelow(path []byte) bool {
+	dots, plain := 0, false // of the segment so far; plain: it is more than dots
+	climbs := func() bool { return !plain && (dots == 1 || dots == 2) }
+	for i := 0; i < len(path); i++ {
+		c := path[i]
+		switch {
+		case c <= ' ', c == 0x7f, c == '\\', c == '#', c == '?':
+			return false
+		case c == '%':
+			if i+2 >= len(path) || !isHex(path[i+1]) || !isHex(path[i+2]) {
+				return false
+			}
+			if c = unhex(path[i+1])<<4 | unhex(path[i+2]); c < ' ' || c == 0x7f {
+				return false
+			}
+			i += 2
+		}
+		switch c {
+		case '.':
+			dots++
+		case '/', '\\':
+			if climbs() {
+				return false
+			}
+			dots, plain = 0, false
+		case ';':
+			if climbs() {
+				return false
+			}
+			plain = true
+		default:
+			plain = true
+		}
+	}
+	return !climbs()
+}
+
+// fitsQuery reports whether bytes can be a part of a query once they are encoded.
+func fitsQuery(query []byte) bool {
+	for _, c := range query {
+		if c <= ' ' || c == 0x7f || c == '#' {
+			return false
+		}
+	}
+	return true
+}
+
+func encodedLen(s []byte) int {
+	n := len(s)
+	for _, c := range s {
+		if c >= 0x80 {
+			n += len("%80") - 1
+		}
+	}
+	return n
+}
+
+func appendEncoded(dst, s []byte) []byte {
+	const hex = "0123456789ABCDEF"
+	for _, c := range s {
+		if c >= 0x80 {
+			dst = append(dst, '%', hex[c>>4], hex[c&15])
+		} else {
+			dst = append(dst, c)
+		}
+	}
+	return dst
+}
+
+func isHex(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'f'
+}
+
+func unhex(c byte) byte {
+	if c <= '9' {
+		return c - '0'
+	}
+	return c | 0x20 - 'a' + 10
+}
