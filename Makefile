@@ -14,6 +14,9 @@ PKG ?= ./...
 # Time for each fuzz test.
 FUZZTIME ?= 10s
 
+# Found when it is used, which may be after it was installed.
+PROMTOOL = $(shell command -v promtool || echo $(TOOLS)/promtool)
+
 LDFLAGS = -X main.version=$(shell git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null | sed 's/^v//') \
           -X main.revision=$(shell git rev-parse --short=12 HEAD 2>/dev/null)
 
@@ -33,6 +36,13 @@ build: ## Build bin/waypost
 test: install-postgres install-cc install-curl ## Install what is missing and run all tests with the race detector
 	go test -race -timeout 15m $(PKG)
 	go test -run 'Alloc' ./edge/... ./replication/... # allocations can be counted only without the race detector
+	@if deploy/install-missing.sh promtool; then $(MAKE) --no-print-directory test-alerts; \
+		else echo "The alert rules were not tested." >&2; fi
+
+.PHONY: test-alerts
+test-alerts: install-promtool ## Test the alert rules
+	$(PROMTOOL) check rules deploy/alerts.yaml
+	$(PROMTOOL) test rules deploy/alerts_test.yaml
 
 .PHONY: lint
 lint: $(TOOLS)/.built ## Run all linters
@@ -65,6 +75,10 @@ install-cc: ## Install a C compiler, which the race detector needs, if it is mis
 .PHONY: install-curl
 install-curl: ## Install curl, which the demonstration of two hosts needs, if it is missing
 	@deploy/install-missing.sh curl
+
+.PHONY: install-promtool
+install-promtool: ## Put promtool, which tests the alert rules, into bin/tools, if it is missing
+	@deploy/install-missing.sh promtool
 
 .PHONY: clean
 clean: ## Remove what was built

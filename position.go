@@ -32,6 +32,9 @@ type Position struct {
 // IsZero reports whether p is no position at all: a replica that holds nothing.
 func (p Position) IsZero() bool { return p == Position{} }
 
+// Revision is the position without what tells histories apart.
+func (p Position) Revision() Revision { return Revision{Epoch: p.Epoch.Ordinal, Seq: p.Seq} }
+
 // String gives "ORDINAL-EPOCHID-SEQ-STAMP", as in the Waypost-Position header.
 func (p Position) String() string {
 	return fmt.Sprintf("%d-%s-%d-%016x", p.Epoch.Ordinal, p.Epoch.ID, p.Seq, p.Stamp)

@@ -98,7 +98,7 @@ func (a *authenticator) authenticate(ctx context.Context, key string) (Actor, er
 	if !stored.ExpiresAt.IsZero() && !now.Before(stored.ExpiresAt) {
 		return Actor{}, waypost.Errorf(waypost.EUnauthorized, "the API key has expired")
 	}
-	return Actor{Workspace: stored.Workspace, KeyID: stored.ID, Scopes: stored.Scopes}, nil
+	return Actor{Workspace: stored.Workspace, KeyID: stored.ID, Name: stored.Name, Scopes: stored.Scopes}, nil
 }
 
 func (a *authenticator) recall(hash [32]byte, now time.Time) (StoredKey, bool) {

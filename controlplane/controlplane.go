@@ -9,6 +9,7 @@ package controlplane
 
 import (
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"waypost"
@@ -17,7 +18,8 @@ import (
 // Actor is who asks, as a credential on the connection says.
 type Actor struct {
 	Workspace waypost.WorkspaceID
-	KeyID     int64 // 0: the development system without a key
+	KeyID     int64  // 0: the development system without a key
+	Name      string // of the key, for the audit log
 	Scopes    []Scope
 }
 
@@ -40,6 +42,26 @@ func (a Actor) Can(s Scope) bool {
 		}
 	}
 	return false
+}
+
+// Label names the actor in the audit log.
+func (a Actor) Label() string {
+	switch {
+	case a.KeyID == 0:
+		return "development system"
+	case a.Name == "":
+		return fmt.Sprintf("key %d", a.KeyID)
+	}
+	return fmt.Sprintf("%s (key %d)", a.Name, a.KeyID)
+}
+
+// CheckOperator says EForbidden to whoever may not look after the installation
+// itself: that is for keys of the default workspace with the scope admin.
+func (a Actor) CheckOperator() error {
+	if a.Workspace != waypost.DefaultWorkspace || !a.Can(ScopeAdmin) {
+		return waypost.Errorf(waypost.EForbidden, "this needs a key of the default workspace with the scope admin")
+	}
+	return nil
 }
 
 // NewLink is a wish for a link. Zero fields mean the default.

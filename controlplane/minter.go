@@ -5,46 +5,64 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
 
 	"waypost"
 	"waypost/keyrange"
 )
 
-// Key is a code that was never given out before, and the epoch in which it may
-// be used.
+// Key is a code that was never given out before, the epoch in which it may be
+// used, and the lease that it is of.
 type Key struct {
 	Code  waypost.Code
 	Epoch uint32
+	Lease int64
 }
 
 // Minter turns leased counters into codes. Leases are taken ahead in the
 // background, so that minting touches no database while it runs steadily; when a
-// burst empties the lease, callers wait for the next one.
+// burst empties the lease, callers wait for the next one. The faster leases are used
+// up, the larger the next ones are.
 //
 // A crash burns what is left of the leases. Close gives it back.
 type Minter struct {
-	store  LeaseStore
-	coder  *keyrange.Coder
-	region waypost.Region
-	node   string
-	size   int64
-	log    *slog.Logger
-	seldom rate.Sometimes // bounds what a database that is away writes into the log
+	store   LeaseStore
+	coder   *keyrange.Coder
+	region  waypost.Region
+	node    string
+	log     *slog.Logger
+	metrics *minterMetrics
+	now     func() time.Time
+	seldom  rate.Sometimes // bounds what a database that is away writes into the log
 
 	mu       sync.Mutex
-	leases   []Lease       // the first is being issued from; its Lo is the next counter
-	finished []int64       // used up, to be noted with the next lease
-	refilled chan struct{} // closed when a lease came, or taking one failed; then renewed
-	lastErr  error         // of the last attempt, nil after a success
-	floor    uint32        // leases of epochs below are dead
+	size     int64            // counters to lease at a time
+	taken    time.Time        // when the newest lease came
+	leases   []heldLease      // the first is being issued from; its Lo is the next counter
+	left     int64            // counters in leases
+	finished []int64          // used up, to be noted with the next lease
+	issued   map[int64]int64  // keys since TakeIssued, by range, but for those of leases
+	minted   int64            // keys ever
+	floor    uint32           // leases of epochs below are dead
+	void     map[int64]uint32 // leases that were found fenced, with their epoch
+	refilled chan struct{}    // closed when a lease came, or taking one failed; then renewed
+	lastErr  error            // of the last attempt, nil after a success
+	least    int64            // size never falls below it
 
 	wanted chan struct{} // asks the refill goroutine for a lease
 	stop   context.CancelFunc
 	done   chan struct{}
+}
+
+// heldLease is a lease whose counters below counted are in issued already.
+type heldLease struct {
+	Lease
+	counted int64
 }
 
 // MinterConfig is what a Minter is made of.
@@ -52,15 +70,23 @@ type MinterConfig struct {
 	Store  LeaseStore
 	Coder  *keyrange.Coder
 	Region waypost.Region
-	Node   string       // names the process: another one at every start
-	Size   int64        // counters in a lease; 0 means 10,000
-	Logger *slog.Logger // nil: nothing is logged
+	Node   string           // names the process: another one at every start
+	Size   int64            // counters in a lease, at least; 0 means 10,000
+	Now    func() time.Time // nil means time.Now
+	Logger *slog.Logger     // nil: nothing is logged
+	// Metrics takes kgs_generated_total and kgs_allocations_total; nil: none.
+	Metrics prometheus.Registerer
 }
 
 const (
 	defaultLeaseSize = 10_000
+	maxLeaseSize     = 1_000_000
 	refillTimeout    = 4 * time.Second
 	refillPause      = 100 * time.Millisecond // between attempts that fail
+	// A lease that lasted for less than leaseShort is followed by one of twice its
+	// size, one that lasted for more than leaseLong by one of half.
+	leaseShort = 30 * time.Second
+	leaseLong  = 10 * time.Minute
 )
 
 // NewMinter starts the background refill at once.
@@ -68,15 +94,20 @@ func NewMinter(cfg MinterConfig) *Minter {
 	if cfg.Size == 0 {
 		cfg.Size = defaultLeaseSize
 	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	m := &Minter{
-		store: cfg.Store, coder: cfg.Coder, region: cfg.Region, node: cfg.Node, size: cfg.Size, log: cfg.Logger,
-		seldom:   rate.Sometimes{Interval: time.Second},
+		store: cfg.Store, coder: cfg.Coder, region: cfg.Region, node: cfg.Node, now: cfg.Now, log: cfg.Logger,
+		size: cfg.Size, least: cfg.Size,
+		seldom: rate.Sometimes{Interval: time.Second}, issued: make(map[int64]int64), void: make(map[int64]uint32),
 		refilled: make(chan struct{}), wanted: make(chan struct{}, 1), stop: stop, done: make(chan struct{}),
 	}
+	m.metrics = newMinterMetrics(cfg.Metrics, cfg.Region, m)
 	m.wanted <- struct{}{}
 	go m.refill(ctx)
 	return m
@@ -85,26 +116,60 @@ func NewMinter(cfg MinterConfig) *Minter {
 // Mint gives the next code. It waits when no counter is at hand, until ctx is
 // over (EUnavailable) or the region turns out to have none left (EExhausted).
 func (m *Minter) Mint(ctx context.Context) (Key, error) {
+	var part [1]portion
+	got, err := m.draw(ctx, 1, part[:0])
+	if err != nil {
+		return Key{}, err
+	}
+	p := &got[0]
+	return Key{Code: m.coder.Encode(p.prefix, p.lo), Epoch: p.epoch, Lease: p.lease}, nil
+}
+
+// MintMany gives n codes like Mint, or none.
+func (m *Minter) MintMany(ctx context.Context, n int) ([]Key, error) {
+	keys := make([]Key, 0, n)
+	for len(keys) < n {
+		got, err := m.draw(ctx, int64(n-len(keys)), nil)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range got {
+			for counter := p.lo; counter < p.hi; counter++ {
+				keys = append(keys, Key{Code: m.coder.Encode(p.prefix, counter), Epoch: p.epoch, Lease: p.lease})
+			}
+		}
+	}
+	return keys, nil
+}
+
+// portion is counters [lo, hi) that were drawn from one lease.
+type portion struct {
+	prefix int
+	lo, hi int64
+	epoch  uint32
+	lease  int64
+}
+
+// draw appends counters that are at hand to parts: at least one, at most n.
+func (m *Minter) draw(ctx context.Context, n int64, parts []portion) ([]portion, error) {
 	for waited := false; ; waited = true {
 		m.mu.Lock()
 		if len(m.leases) > 0 {
-			l := &m.leases[0]
-			prefix, counter, epoch := l.Prefix, l.Lo, l.Epoch
-			l.Lo++
-			if l.Lo == l.Hi {
-				m.finished = append(m.finished, l.ID)
-				m.leases = m.leases[1:]
+			for n > 0 && len(m.leases) > 0 {
+				p := m.cut(n)
+				n -= p.hi - p.lo
+				parts = append(parts, p)
 			}
-			if m.remaining() < m.size/2 {
+			if m.left < m.size/2 {
 				m.want()
 			}
 			m.mu.Unlock()
-			return Key{Code: m.coder.Encode(prefix, counter), Epoch: epoch}, nil
+			return parts, nil
 		}
 		if waited && m.lastErr != nil {
 			err := m.lastErr
 			m.mu.Unlock()
-			return Key{}, err
+			return nil, err
 		}
 		refilled := m.refilled
 		m.want()
@@ -112,11 +177,27 @@ func (m *Minter) Mint(ctx context.Context) (Key, error) {
 		select {
 		case <-refilled:
 		case <-ctx.Done():
-			return Key{}, waypost.WrapError(waypost.EUnavailable, "no key could be leased in time", ctx.Err())
+			return nil, waypost.WrapError(waypost.EUnavailable, "no key could be leased in time", ctx.Err())
 		case <-m.done:
-			return Key{}, waypost.Errorf(waypost.EUnavailable, "this control plane is shutting down")
+			return nil, waypost.Errorf(waypost.EUnavailable, "this control plane is shutting down")
 		}
 	}
+}
+
+// cut takes up to n counters off the first lease. The caller holds the lock.
+func (m *Minter) cut(n int64) portion {
+	l := &m.leases[0]
+	p := portion{prefix: l.Prefix, lo: l.Lo, hi: min(l.Lo+n, l.Hi), epoch: l.Epoch, lease: l.ID}
+	n = p.hi - p.lo
+	l.Lo = p.hi
+	m.left -= n
+	m.minted += n
+	if l.Lo == l.Hi {
+		m.issued[l.Range] += l.Hi - l.counted
+		m.finished = append(m.finished, l.ID)
+		m.leases = m.leases[1:]
+	}
+	return p
 }
 
 // Discard drops the leases of every epoch before epoch, because the changelog has
@@ -128,13 +209,34 @@ func (m *Minter) Discard(epoch uint32) {
 		return
 	}
 	m.floor = epoch
-	alive := m.leases[:0:0]
-	for _, l := range m.leases {
-		if l.Epoch >= m.floor {
-			alive = append(alive, l)
-		}
+	m.finished = nil
+	clear(m.void)
+	m.drop(func(l heldLease) bool { return l.Epoch < epoch })
+}
+
+// Revoke drops leases that were found void.
+func (m *Minter) Revoke(ids []int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, id := range ids {
+		m.void[id] = m.floor
 	}
-	m.leases, m.finished = alive, nil
+	m.drop(func(l heldLease) bool { return slices.Contains(ids, l.ID) })
+}
+
+// drop removes leases. The caller holds the lock.
+func (m *Minter) drop(dead func(heldLease) bool) {
+	var alive []heldLease
+	m.left = 0
+	for _, l := range m.leases {
+		if dead(l) {
+			m.issued[l.Range] += l.Lo - l.counted
+			continue
+		}
+		m.left += l.Hi - l.Lo
+		alive = append(alive, l)
+	}
+	m.leases = alive
 	m.want()
 }
 
@@ -142,14 +244,30 @@ func (m *Minter) Discard(epoch uint32) {
 func (m *Minter) Remaining() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.remaining()
+	return m.left
 }
 
-func (m *Minter) remaining() (n int64) {
-	for _, l := range m.leases {
-		n += l.Hi - l.Lo
+// Minted counts the keys that were minted since the start.
+func (m *Minter) Minted() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.minted
+}
+
+// TakeIssued gives how many keys were issued since the last call, by range.
+func (m *Minter) TakeIssued() map[int64]int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	issued := m.issued
+	m.issued = make(map[int64]int64, len(issued))
+	for i := range m.leases {
+		l := &m.leases[i]
+		if n := l.Lo - l.counted; n > 0 {
+			issued[l.Range] += n
+			l.counted = l.Lo
+		}
 	}
-	return n
+	return issued
 }
 
 // want asks for a lease; asking twice is asking once.
@@ -169,12 +287,12 @@ func (m *Minter) refill(ctx context.Context) {
 		case <-m.wanted:
 		}
 		m.mu.Lock()
-		finished, enough := m.finished, m.remaining() >= m.size/2
+		finished, size, enough := m.finished, m.size, m.left >= m.size/2
 		m.mu.Unlock()
 		if enough {
 			continue
 		}
-		if err := m.take(ctx, finished); err != nil && ctx.Err() == nil {
+		if err := m.take(ctx, size, finished); err != nil && ctx.Err() == nil {
 			m.seldom.Do(func() { m.log.Warn("no key lease", "region", m.region, "error", err) })
 			m.want()
 			select {
@@ -186,10 +304,10 @@ func (m *Minter) refill(ctx context.Context) {
 	}
 }
 
-func (m *Minter) take(ctx context.Context, finished []int64) error {
+func (m *Minter) take(ctx context.Context, size int64, finished []int64) error {
 	ctx, cancel := context.WithTimeout(ctx, refillTimeout)
 	defer cancel()
-	l, err := m.store.TakeLease(ctx, m.region, m.node, m.size, finished)
+	l, err := m.store.TakeLease(ctx, m.region, m.node, size, finished)
 	if err == nil && !m.coder.Space().Holds(keyrange.Block{Prefix: l.Prefix, Lo: l.Lo, Hi: l.Hi}) {
 		err = fmt.Errorf("lease %d is outside the key space: prefix %d, counters %d to %d", l.ID, l.Prefix, l.Lo, l.Hi)
 	}
@@ -199,17 +317,37 @@ func (m *Minter) take(ctx context.Context, finished []int64) error {
 	if err == nil && l.Epoch < m.floor {
 		err = waypost.Errorf(waypost.EUnavailable, "a lease of epoch %d came when it was over already", l.Epoch)
 	}
+	if _, void := m.void[l.ID]; err == nil && void {
+		err = waypost.Errorf(waypost.EUnavailable, "lease %d was void before it came", l.ID)
+	}
+	m.metrics.took(err)
 	m.lastErr = err
 	if err == nil {
 		m.finished = m.finished[min(len(finished), len(m.finished)):]
-		m.leases = append(m.leases, l)
-		if m.remaining() < m.size/2 {
+		m.leases = append(m.leases, heldLease{l, l.Lo})
+		m.left += l.Hi - l.Lo
+		m.adapt()
+		if m.left < m.size/2 {
 			m.want()
 		}
 	}
 	close(m.refilled)
 	m.refilled = make(chan struct{})
 	return err
+}
+
+// adapt sizes the next lease by how long it took until this one was wanted.
+func (m *Minter) adapt() {
+	now := m.now()
+	if !m.taken.IsZero() {
+		switch lasted := now.Sub(m.taken); {
+		case lasted < leaseShort:
+			m.size = min(2*m.size, max(m.least, maxLeaseSize))
+		case lasted > leaseLong:
+			m.size = max(m.size/2, m.least)
+		}
+	}
+	m.taken = now
 }
 
 // Close stops the refill and gives back what was never issued. Without a
@@ -219,11 +357,11 @@ func (m *Minter) Close(ctx context.Context) error {
 	<-m.done
 	m.mu.Lock()
 	leases := m.leases
-	m.leases = nil
+	m.leases, m.left = nil, 0
 	m.mu.Unlock()
 	var errs []error
 	for _, l := range leases {
-		errs = append(errs, m.store.ReturnLease(ctx, l, l.Lo))
+		errs = append(errs, m.store.ReturnLease(ctx, l.Lease, l.Lo))
 	}
 	return errors.Join(errs...)
 }

@@ -16,22 +16,28 @@ import (
 
 // Service is the rules of the control plane, for whatever offers them over HTTP.
 type Service struct {
-	links  LinkStore
-	leases LeaseStore
-	keys   *authenticator
-	minter *Minter
-	writer *writer
-	rules  target.Rules
-	cfg    Config
+	links    LinkStore
+	leases   LeaseStore
+	ranges   RangeStore
+	reserved ReservedStore
+	audit    AuditStore
+	keys     *authenticator
+	minter   *Minter
+	writer   *writer
+	rules    target.Rules
+	cfg      Config
 }
 
 // Config is what a Service is made of. The stores may be one and the same.
 type Config struct {
-	Links  LinkStore
-	Leases LeaseStore
-	Keys   KeyStore
-	Minter *Minter
-	Region waypost.Region
+	Links    LinkStore
+	Leases   LeaseStore
+	Ranges   RangeStore
+	Reserved ReservedStore
+	Audit    AuditStore
+	Keys     KeyStore
+	Minter   *Minter
+	Region   waypost.Region
 
 	AllowPrivateTargets bool
 	StrictHosts         bool              // GET /{code} answers only for hosts that are known
@@ -50,7 +56,7 @@ func New(cfg Config) *Service {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Service{
-		links: cfg.Links, leases: cfg.Leases, minter: cfg.Minter, cfg: cfg,
+		links: cfg.Links, leases: cfg.Leases, ranges: cfg.Ranges, reserved: cfg.Reserved, audit: cfg.Audit, minter: cfg.Minter, cfg: cfg,
 		keys:   &authenticator{store: cfg.Keys, now: cfg.Now},
 		writer: newWriter(cfg.Links, cfg.Minter, cfg.Logger),
 		rules:  target.Rules{AllowPrivate: cfg.AllowPrivateTargets, OwnHosts: cfg.OwnHosts},
@@ -82,8 +88,7 @@ func (s *Service) CreateBulk(ctx context.Context, actor Actor, ns []NewLink) ([]
 		return nil, waypost.Position{}, waypost.Errorf(waypost.EInvalid, "at most %d links at once", waypost.MaxBulk)
 	}
 	outcomes := make([]Outcome, len(ns))
-	var links []*waypost.Link
-	var epochs []uint32
+	var wishes []*wish
 	for i := range ns {
 		l, err := s.prepare(actor, &ns[i])
 		if err != nil {
@@ -91,21 +96,19 @@ func (s *Service) CreateBulk(ctx context.Context, actor Actor, ns []NewLink) ([]
 			continue
 		}
 		outcomes[i].Link = l
-		var key Key
-		if !l.Custom {
-			if key, err = s.minter.Mint(ctx); err != nil {
-				outcomes[i].Err = err
-				continue
-			}
-			outcomes[i].Link.Code = key.Code
+		w := &wish{link: &outcomes[i].Link}
+		if l.Custom {
+			w.claim = s.claim(&l)
+		} else if err := w.mint(ctx, s.minter); err != nil {
+			outcomes[i].Err = err
+			continue
 		}
-		links = append(links, &outcomes[i].Link)
-		epochs = append(epochs, key.Epoch)
+		wishes = append(wishes, w)
 	}
-	if len(links) == 0 {
+	if len(wishes) == 0 {
 		return outcomes, waypost.Position{}, nil
 	}
-	wishes, at, err := s.writer.insert(ctx, links, epochs)
+	at, err := s.writer.insert(ctx, wishes)
 	if err != nil {
 		return nil, at, err
 	}
@@ -117,6 +120,19 @@ func (s *Service) CreateBulk(ctx context.Context, actor Actor, ns []NewLink) ([]
 		}
 	}
 	return outcomes, at, nil
+}
+
+// claim tells which counter a custom code is the code of: nil when that is none,
+// or the link is of a domain for which no codes are generated.
+func (s *Service) claim(l *waypost.Link) *Counter {
+	if l.Domain != waypost.DefaultDomain {
+		return nil
+	}
+	prefix, n, ok := s.minter.coder.Decode(l.Code)
+	if !ok {
+		return nil
+	}
+	return &Counter{Prefix: prefix, N: n}
 }
 
 // prepare judges a wish and makes the link of it, all but its minted code.

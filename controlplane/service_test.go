@@ -58,7 +58,7 @@ func start(t *testing.T, leases func(controlplane.LeaseStore) controlplane.Lease
 		Store: store, Coder: keyrange.NewCoder(space, [32]byte{}), Region: "eu", Node: "test/1", Size: 100, Logger: slog.New(slog.DiscardHandler),
 	})
 	s.Service = controlplane.New(controlplane.Config{
-		Links: db, Leases: db, Keys: db, Minter: s.minter, Region: "eu",
+		Links: db, Leases: db, Ranges: db, Reserved: db, Audit: db, Keys: db, Minter: s.minter, Region: "eu",
 		OwnHosts: func(host string) bool { return host == "go.example.com" },
 		Now: func() time.Time {
 			if ms := s.now.Load(); ms != 0 {
@@ -229,7 +229,8 @@ func TestAMintedCodeThatACustomOneHasTakenIsMintedAnew(t *testing.T) {
 	prefix, counter, ok := coder.Decode(first.Code)
 	require.True(t, ok)
 	for i := int64(1); i <= 3; i++ {
-		_, _, err = s.Create(t.Context(), actor, wish(custom(string(coder.Encode(prefix, counter+i)))))
+		_, err := s.hand.Exec(t.Context(), `INSERT INTO link (workspace_id, domain_id, code, original_url) VALUES (1, 1, $1, 'https://by-hand.example/')`,
+			string(coder.Encode(prefix, counter+i)))
 		require.NoError(t, err)
 	}
 	next, _, err := s.Create(t.Context(), actor, wish())
@@ -241,7 +242,7 @@ func TestANewEpochEndsTheLeasesThatAreStillInMemory(t *testing.T) {
 	s := start(t, nil)
 	before, at, err := s.Create(t.Context(), actor, wish())
 	require.NoError(t, err)
-	_, err = s.hand.Exec(t.Context(), `SELECT changelog_open_epoch('test', 1000000, epoch, epoch, seq + 1) FROM changelog_head`)
+	_, err = s.hand.Exec(t.Context(), `SELECT opened FROM changelog_head, changelog_open_epoch('test', epoch, epoch, seq + 1, 0, '{"ranges": []}', 1000, 0)`)
 	require.NoError(t, err)
 	after, at2, err := s.Create(t.Context(), actor, wish())
 	require.NoError(t, err)
@@ -251,7 +252,7 @@ func TestANewEpochEndsTheLeasesThatAreStillInMemory(t *testing.T) {
 	coder := keyrange.NewCoder(space, [32]byte{})
 	_, was, _ := coder.Decode(before.Code)
 	_, is, _ := coder.Decode(after.Code)
-	require.GreaterOrEqual(t, is-was, int64(1_000_000))
+	require.GreaterOrEqual(t, is-was, int64(60_000))
 }
 
 // gate stands before the lease source: while it is shut, taking a lease fails.

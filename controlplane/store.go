@@ -3,6 +3,7 @@ package controlplane
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"waypost"
@@ -12,15 +13,45 @@ import (
 // earlier one must not be used any more.
 var ErrEpoch = errors.New("the changelog is in another epoch")
 
+// FencedError says that keys of these leases must not be used any more: the lease
+// was burned, because its holder was silent for too long, or its range was moved.
+type FencedError struct{ Leases []int64 }
+
+func (e *FencedError) Error() string { return fmt.Sprintf("key leases are void: %v", e.Leases) }
+
+// Insertion is a link on its way into the database.
+type Insertion struct {
+	Link  *waypost.Link
+	Lease int64    // that a minted code is of; 0 for a custom one
+	Claim *Counter // that a custom code is the code of; nil when it is that of none
+}
+
+// Counter is one counter of a prefix.
+type Counter struct {
+	Prefix int // ordinal
+	N      int64
+}
+
+// Placement says what became of an insertion.
+type Placement uint8
+
+// What can become of an insertion.
+const (
+	Taken    Placement = iota // another link has the code, or had it
+	Placed                    // the link is there
+	Issuable                  // the custom code is one that a range may issue, or has issued
+)
+
 // LinkStore keeps links. Every write is durable when it returns, and part of the
 // changelog at the position given. An error with code EUnavailable may pass by
 // itself; when it interrupts a commit, the outcome is unknown.
 type LinkStore interface {
 	// InsertLinks adds links in one transaction, setting ID, CreatedAt and
-	// UpdatedAt of each that is added; the result tells which: a link is not added
-	// when its code is taken. It fails with ErrEpoch, adding nothing, unless the
-	// changelog is in the given epoch.
-	InsertLinks(ctx context.Context, epoch uint32, links []*waypost.Link) (added []bool, at waypost.Position, err error)
+	// UpdatedAt of each that is placed, and tells what became of each. A custom code
+	// that lies ahead in a range is burned there. It adds nothing and fails with ErrEpoch
+	// unless the changelog is in the given epoch, and with a FencedError when one of the
+	// leases is void.
+	InsertLinks(ctx context.Context, epoch uint32, links []Insertion) ([]Placement, waypost.Position, error)
 
 	// Link finds a live or expired link, with its clicks; ENotFound when there is none.
 	Link(ctx context.Context, ws waypost.WorkspaceID, domain waypost.DomainID, code waypost.Code) (waypost.Link, error)
@@ -38,9 +69,10 @@ type LinkStore interface {
 }
 
 // Lease is a block of counters [Lo, Hi) of a prefix that one process may issue,
-// until its epoch ends.
+// until its epoch ends or it is fenced.
 type Lease struct {
 	ID         int64
+	Range      int64
 	Prefix     int
 	Lo, Hi     int64
 	Epoch      uint32
@@ -52,7 +84,8 @@ type Lease struct {
 type LeaseStore interface {
 	// TakeLease leases up to size counters of the region's ranges to node, a block
 	// that a clean stop gave back first, and notes that the finished leases were
-	// used up. A region without counters takes a free prefix; EExhausted when none is left.
+	// used up. A region that runs low takes a free prefix. EExhausted when no counter is
+	// left, EUnavailable when no key may be issued at present.
 	TakeLease(ctx context.Context, region waypost.Region, node string, size int64, finished []int64) (Lease, error)
 
 	// ReturnLease gives back the counters from next on, which were never issued.
@@ -67,6 +100,7 @@ type LeaseStore interface {
 type StoredKey struct {
 	ID        int64
 	Workspace waypost.WorkspaceID
+	Name      string
 	Hash      [32]byte
 	Scopes    []Scope
 	ExpiresAt time.Time // zero: never

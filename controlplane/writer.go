@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -35,9 +36,20 @@ type job struct {
 // wish is one link on its way into the database.
 type wish struct {
 	link  *waypost.Link
-	epoch uint32 // of a minted code; 0 for a custom one
+	epoch uint32   // of a minted code; 0 for a custom one
+	lease int64    // of a minted code; 0 for a custom one
+	claim *Counter // of a custom code that is some counter's
 	added bool
 	err   error
+}
+
+// mint gives the wish a new code.
+func (x *wish) mint(ctx context.Context, m *Minter) error {
+	key, err := m.Mint(ctx)
+	if err == nil {
+		x.link.Code, x.epoch, x.lease = key.Code, key.Epoch, key.Lease
+	}
+	return err
 }
 
 const (
@@ -59,33 +71,30 @@ func (w *writer) close() {
 	<-w.done
 }
 
-// insert gives each link its outcome in its wish, and the position of the
-// transaction. The error is for all of them: the outcome is then unknown, unless
-// the links were never taken up.
-func (w *writer) insert(ctx context.Context, links []*waypost.Link, epochs []uint32) ([]*wish, waypost.Position, error) {
-	j := &job{ctx: ctx, wishes: make([]*wish, len(links)), done: make(chan struct{})}
-	for i := range links {
-		j.wishes[i] = &wish{link: links[i], epoch: epochs[i]}
-	}
+// insert gives each wish its outcome, and the position of the transaction. The
+// error is for all of them: the outcome is then unknown, unless the wishes were
+// never taken up; they stay the writer's and must not be looked at.
+func (w *writer) insert(ctx context.Context, wishes []*wish) (waypost.Position, error) {
+	j := &job{ctx: ctx, wishes: wishes, done: make(chan struct{})}
 	select {
 	case w.jobs <- j:
 	case <-w.done:
-		return nil, waypost.Position{}, waypost.Errorf(waypost.EUnavailable, "this control plane is shutting down")
+		return waypost.Position{}, waypost.Errorf(waypost.EUnavailable, "this control plane is shutting down")
 	case <-ctx.Done():
-		return nil, waypost.Position{}, waypost.WrapError(waypost.EUnavailable, "too many writes are waiting; nothing was created", ctx.Err())
+		return waypost.Position{}, waypost.WrapError(waypost.EUnavailable, "too many writes are waiting; nothing was created", ctx.Err())
 	}
 	select {
 	case <-j.done:
-		return j.wishes, j.at, nil
+		return j.at, nil
 	case <-w.done:
 		select { // finished just before the end?
 		case <-j.done:
-			return j.wishes, j.at, nil
+			return j.at, nil
 		default:
-			return nil, waypost.Position{}, waypost.Errorf(waypost.EUnavailable, "this control plane is shutting down")
+			return waypost.Position{}, waypost.Errorf(waypost.EUnavailable, "this control plane is shutting down")
 		}
 	case <-ctx.Done():
-		return nil, waypost.Position{}, waypost.WrapError(waypost.EUnavailable, "the database did not answer in time; the link may or may not have been created", ctx.Err())
+		return waypost.Position{}, waypost.WrapError(waypost.EUnavailable, "the database did not answer in time; the link may or may not have been created", ctx.Err())
 	}
 }
 
@@ -189,10 +198,9 @@ func (w *writer) write(ctx context.Context, wishes []*wish) (at waypost.Position
 			}
 			continue
 		}
-		added, pos, err := w.store.InsertLinks(ctx, epoch, linksOf(left))
-		if errors.Is(err, ErrEpoch) {
-			w.minter.Discard(epoch + 1)
-			if err := w.remint(ctx, left, func(*wish) bool { return true }); err != nil {
+		placed, pos, err := w.store.InsertLinks(ctx, epoch, insertionsOf(left))
+		if old := w.outdated(err, epoch); old != nil {
+			if err := w.remint(ctx, left, old); err != nil {
 				return at, err
 			}
 			continue
@@ -204,8 +212,10 @@ func (w *writer) write(ctx context.Context, wishes []*wish) (at waypost.Position
 		var again []*wish
 		for i, x := range left {
 			switch {
-			case added[i]:
+			case placed[i] == Placed:
 				x.added = true
+			case placed[i] == Issuable:
+				x.err = issuable(x.link.Code)
 			case x.link.Custom:
 				x.err = taken(x.link.Code)
 			default:
@@ -250,12 +260,26 @@ func fresh(wishes []*wish, epoch uint32) bool {
 	return true
 }
 
-func linksOf(wishes []*wish) []*waypost.Link {
-	links := make([]*waypost.Link, len(wishes))
+func insertionsOf(wishes []*wish) []Insertion {
+	links := make([]Insertion, len(wishes))
 	for i, x := range wishes {
-		links[i] = x.link
+		links[i] = Insertion{Link: x.link, Lease: x.lease, Claim: x.claim}
 	}
 	return links
+}
+
+// outdated tells which keys a write was refused for, and drops what else is left of
+// their leases; nil when it was not refused for that.
+func (w *writer) outdated(err error, epoch uint32) func(*wish) bool {
+	if errors.Is(err, ErrEpoch) {
+		w.minter.Discard(epoch + 1)
+		return func(*wish) bool { return true }
+	}
+	if fenced, ok := errors.AsType[*FencedError](err); ok {
+		w.minter.Revoke(fenced.Leases)
+		return func(x *wish) bool { return slices.Contains(fenced.Leases, x.lease) }
+	}
+	return nil
 }
 
 // remint gives a new code to the minted links that which names.
@@ -264,11 +288,9 @@ func (w *writer) remint(ctx context.Context, wishes []*wish, which func(*wish) b
 		if x.link.Custom || !which(x) {
 			continue
 		}
-		key, err := w.minter.Mint(ctx)
-		if err != nil {
+		if err := x.mint(ctx, w.minter); err != nil {
 			return err
 		}
-		x.link.Code, x.epoch = key.Code, key.Epoch
 	}
 	return nil
 }
@@ -304,6 +326,10 @@ func repeated(wishes []*wish) func(*wish) bool {
 		}
 	}
 	return func(x *wish) bool { return custom[placeOf(x)] }
+}
+
+func issuable(code waypost.Code) error {
+	return waypost.Errorf(waypost.EConflict, "the code %q has the form of a generated one and may be issued, or was: choose another, or one of another length", code)
 }
 
 func taken(code waypost.Code) error {

@@ -1,9 +1,12 @@
 #!/usr/bin/env bash
 # Installs what Waypost needs on a development machine and does not find: as root
-# from Debian's or Ubuntu's packages, otherwise by telling what to install.
+# from Debian's or Ubuntu's packages, otherwise by telling what to install. promtool,
+# a single file, comes from Debian's package into bin/tools, for root or not.
 #
-#   deploy/install-missing.sh postgres|cc|curl ...
+#   deploy/install-missing.sh postgres|cc|curl|promtool ...
 set -euo pipefail
+
+tools=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)/bin/tools
 
 # Where `waypost dev` looks for the server, too; 15 is the oldest version that does.
 have_postgres() {
@@ -18,6 +21,10 @@ have_postgres() {
 
 have_cc() {
   command -v "${CC:-gcc}" >/dev/null || command -v clang >/dev/null
+}
+
+have_promtool() {
+  command -v promtool >/dev/null || [[ -x $tools/promtool ]]
 }
 
 can_install() {
@@ -43,6 +50,25 @@ install_postgres() {
   echo 'create_main_cluster = false' >>"$conf"
   apt install postgresql
 }
+
+# The package would run a service. Only one file is wanted of it, and no privilege
+# needed: what apt knows will do, or else lists of our own.
+install_promtool() (
+  command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null || exit 0
+  tmp=$(mktemp -d)
+  trap 'rm -rf "$tmp"' EXIT
+  cd "$tmp"
+  own=(-q -o "APT::Sandbox::User=$(id -un)" -o Debug::NoLocking=1 -o Acquire::http::Timeout=20)
+  if ! apt-get "${own[@]}" download prometheus; then
+    mkdir -p state/lists/partial cache/archives/partial
+    own+=(-o "Dir::State=$tmp/state" -o "Dir::Cache=$tmp/cache" -o Dir::State::status=/var/lib/dpkg/status)
+    apt-get "${own[@]}" update && apt-get "${own[@]}" download prometheus || exit 0
+  fi
+  dpkg-deb -x prometheus_*.deb unpacked
+  mkdir -p "$tools"
+  cp unpacked/usr/bin/promtool "$tools/.promtool.$$"
+  mv "$tools/.promtool.$$" "$tools/promtool" # at once: another make may be using it
+)
 
 for what in "$@"; do
   case $what in
@@ -76,8 +102,15 @@ for what in "$@"; do
         exit 1
       fi
       ;;
+    promtool)
+      have_promtool && continue
+      if ! install_promtool >&2 || ! have_promtool; then
+        echo "No promtool found, which tests the alert rules. Put it into the PATH (Debian, Ubuntu: it is in the package prometheus) and try again." >&2
+        exit 1
+      fi
+      ;;
     *)
-      echo "usage: $0 postgres|cc|curl ..." >&2
+      echo "usage: $0 postgres|cc|curl|promtool ..." >&2
       exit 2
       ;;
   esac

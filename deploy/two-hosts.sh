@@ -172,6 +172,7 @@ export WAYPOST_GOSSIP_KEY_FILE=$work/secrets/gossip-key
 export WAYPOST_CONTROL_DATABASE_URL_FILE=$work/secrets/database-url
 export WAYPOST_CONTROL_CLUSTER_SECRET_FILE=$work/secrets/cluster-secret
 export WAYPOST_CONTROL_EDGE_TOKEN_FILE=$work/secrets/edge-token
+export WAYPOST_CONTROL_DATA_DIR=$work/control
 say "the schema, and an API key"
 "$waypost" migrate --config "$here/control.yaml" >"$work/migrate.log" 2>&1 || fail "the migration failed"
 WAYPOST_API_KEY=$("$waypost" keys create --config "$here/control.yaml" --name two-hosts --scopes links:read,links:write,admin 2>"$work/keys.log") ||

@@ -20,7 +20,7 @@ import (
 var files embed.FS
 
 // Newest is the schema version that this program works with.
-const Newest = 5
+const Newest = 6
 
 // Up applies what is missing, one transaction a migration, under a session lock,
 // so that several instances may start at once. It fails, changing nothing, when

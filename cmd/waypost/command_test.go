@@ -14,11 +14,14 @@ import (
 )
 
 // controlEnv is a configuration of a control plane that is right.
-var controlEnv = []string{
-	"WAYPOST_CONTROL_REGION=us-east-1", "WAYPOST_CONTROL_BASE_URL=https://go.example.com",
-	"WAYPOST_CONTROL_DATABASE_URL=postgres://waypost@127.0.0.1:1/waypost", "WAYPOST_CONTROL_EDGE_TOKEN=0123456789abcdef",
-	"WAYPOST_CONTROL_CLUSTER_SECRET=" + "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff",
-	"WAYPOST_CONTROL_ADDR=127.0.0.1:0", "WAYPOST_CONTROL_ADMIN_ADDR=127.0.0.1:0",
+func controlEnv(t *testing.T) []string {
+	return []string{
+		"WAYPOST_CONTROL_DATA_DIR=" + t.TempDir(),
+		"WAYPOST_CONTROL_REGION=us-east-1", "WAYPOST_CONTROL_BASE_URL=https://go.example.com",
+		"WAYPOST_CONTROL_DATABASE_URL=postgres://waypost@127.0.0.1:1/waypost", "WAYPOST_CONTROL_EDGE_TOKEN=0123456789abcdef",
+		"WAYPOST_CONTROL_CLUSTER_SECRET=" + "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff",
+		"WAYPOST_CONTROL_ADDR=127.0.0.1:0", "WAYPOST_CONTROL_ADMIN_ADDR=127.0.0.1:0",
+	}
 }
 
 func TestWrongUsageIsOneLineAndExitCodeTwo(t *testing.T) {
@@ -77,17 +80,17 @@ func TestAnUnknownConfigurationKeyIsShownWithACaret(t *testing.T) {
 }
 
 func TestCheckConfigSaysWhetherTheConfigurationIsRight(t *testing.T) {
-	r := devtest.Run(t, controlEnv, "control", "--check-config")
+	r := devtest.Run(t, controlEnv(t), "control", "--check-config")
 	require.Equal(t, devtest.Result{Stdout: "the configuration is right\n"}, r)
 
-	r = devtest.Run(t, controlEnv, "control", "--check-config", "--code-length=20")
+	r = devtest.Run(t, controlEnv(t), "control", "--check-config", "--code-length=20")
 	require.Equal(t, 2, r.Code)
 	require.Contains(t, r.Stderr, "control.code_length: 20 is not between 5 and 10")
 }
 
 func TestAnUnreachableDatabaseEndsInOneLine(t *testing.T) {
 	for _, args := range [][]string{{"control"}, {"migrate"}, {"keys", "create", "--name=x"}} {
-		r := devtest.Run(t, controlEnv, args...)
+		r := devtest.Run(t, controlEnv(t), args...)
 		require.Equal(t, 1, r.Code, "%v: %s", args, r.Stderr)
 		require.Equal(t, 1, strings.Count(r.Stderr, "\n"), r.Stderr)
 		require.Contains(t, r.Stderr, "waypost: ")
@@ -112,8 +115,8 @@ func TestABusyAddressEndsInOneLineBeforeAnythingIsStarted(t *testing.T) {
 	}{
 		{nil, []string{"dev", "--data-dir", dir, "--control-addr", busy, "--edges=a=127.0.0.1:0"}, "--control-addr"},
 		{nil, []string{"dev", "--data-dir", dir, "--control-addr=127.0.0.1:0", "--edges=a=" + busy}, "--edges"},
-		{controlEnv, []string{"control", "--addr", busy}, "--addr"},
-		{controlEnv, []string{"control", "--admin-addr", busy}, "--admin-addr"},
+		{controlEnv(t), []string{"control", "--addr", busy}, "--addr"},
+		{controlEnv(t), []string{"control", "--admin-addr", busy}, "--admin-addr"},
 		{edgeEnv, []string{"edge", "--addr", busy}, "--addr"},
 	} {
 		r := devtest.Run(t, c.env, c.args...)

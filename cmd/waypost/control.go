@@ -23,6 +23,7 @@ import (
 
 	"waypost"
 	"waypost/cmd/waypost/internal/config"
+	"waypost/cmd/waypost/internal/datadir"
 	"waypost/cmd/waypost/internal/node"
 	"waypost/controlplane"
 	"waypost/controlplane/httpapi"
@@ -65,12 +66,21 @@ func runControl(ctx context.Context, cfg config.Control, gossip config.Gossip, l
 	}
 	defer func() { err = errors.Join(err, closeListeners()) }()
 
-	db, err := postgres.Open(ctx, postgres.Config{URL: cfg.DatabaseURL.Reveal(), Logger: log})
+	dir, err := datadir.Open(cfg.DataDir, datadir.Control, 0o700)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dir.Close()) }()
+
+	db, err := postgres.Open(ctx, postgres.Config{
+		URL: cfg.DatabaseURL.Reveal(), Memory: keyMemory{dir}, PeakRate: float64(cfg.PeakKeyRate), Logger: log,
+	})
 	if err != nil {
 		return whatToDo(fmt.Errorf("control.database_url: %w", err))
 	}
 	defer db.Close()
 	c := &control{cfg: cfg, gossip: gossip, log: log, db: db, registry: newRegistry()}
+	c.boot = c.name() + "/" + randomName()
 	if err := c.joinCluster(ctx); err != nil {
 		return err
 	}
@@ -87,6 +97,7 @@ type control struct {
 	log      *slog.Logger
 	db       *postgres.DB
 	registry *prometheus.Registry
+	boot     string // names this process among all that ever were
 	coder    *keyrange.Coder
 	cluster  replication.Cluster
 }
@@ -116,8 +127,8 @@ func (c *control) joinCluster(ctx context.Context) error {
 	if err := c.db.EnsureRanges(ctx, regions); err != nil {
 		return err
 	}
-	// Leases of an earlier boot under this name died with it.
-	return c.db.BurnLeases(ctx, c.name())
+	// A lease hangs on its holder being seen.
+	return c.db.Beat(ctx, c.boot, waypost.Region(c.cfg.Region), nil)
 }
 
 func (c *control) serve(ctx context.Context, ln, adminLn net.Listener) error {
@@ -125,18 +136,19 @@ func (c *control) serve(ctx context.Context, ln, adminLn net.Listener) error {
 	if err != nil {
 		return fmt.Errorf("control.trusted_proxies: %w", err)
 	}
+	minter := controlplane.NewMinter(controlplane.MinterConfig{
+		Store: c.db, Coder: c.coder, Region: waypost.Region(c.cfg.Region),
+		Node: c.boot, Size: int64(c.cfg.LeaseSize), Logger: c.log, Metrics: c.registry,
+	})
 	service := controlplane.New(controlplane.Config{
-		Links: c.db, Leases: c.db, Keys: c.db, Region: waypost.Region(c.cfg.Region),
-		Minter: controlplane.NewMinter(controlplane.MinterConfig{
-			Store: c.db, Coder: c.coder, Region: waypost.Region(c.cfg.Region),
-			Node: c.name() + "/" + randomName(), Size: int64(c.cfg.LeaseSize), Logger: c.log,
-		}),
+		Links: c.db, Leases: c.db, Ranges: c.db, Reserved: c.db, Audit: c.db, Keys: c.db,
+		Region: waypost.Region(c.cfg.Region), Minter: minter,
 		AllowPrivateTargets: c.cfg.AllowPrivateTargets,
 		StrictHosts:         c.cfg.StrictHosts,
 		OwnHosts:            func(host string) bool { return strings.EqualFold(host, c.ownHost()) },
 		Logger:              c.log,
 	})
-	registerKeyPool(c.registry, service, c.cfg.Region)
+	c.registry.MustRegister(keyPool{c.db})
 	peers, err := startGossip(c.gossip, self{
 		node: c.name(), region: waypost.Region(c.cfg.Region), role: gossip.RoleControl, boot: newBoot(), addr: ln.Addr().String(),
 	}, c.registry, c.log)
@@ -167,6 +179,11 @@ func (c *control) serve(ctx context.Context, ln, adminLn net.Listener) error {
 	group.Go(func() error { return admin.Serve(adminCtx, adminLn) })
 	group.Go(func() error { return unlessEnded(ctx, stream.Run(ctx)) })
 	group.Go(func() error { c.db.Maintain(ctx); return nil })
+	group.Go(func() error { c.db.Watch(ctx); return nil })
+	group.Go(func() error {
+		c.db.Attend(ctx, postgres.Presence{Node: c.boot, Region: waypost.Region(c.cfg.Region), Issued: minter.TakeIssued})
+		return nil
+	})
 	group.Go(func() error { fleet.Run(ctx); return nil })
 	group.Go(func() error {
 		defer closeAdmin()
@@ -197,7 +214,7 @@ func (c *control) closeService(ctx context.Context, service *controlplane.Servic
 // routes puts the stream, which only edges may follow, beside the API.
 func (c *control) routes(service *controlplane.Service, stream *replication.Server, fleet *controlplane.Fleet, proxies []netip.Prefix) http.Handler {
 	api := httpapi.Config{
-		Links: service, Fleet: fleet, BaseURL: c.cfg.BaseURL, Version: productVersion(), Logger: c.log, Metrics: c.registry,
+		Links: service, Fleet: fleet, Keys: service, BaseURL: c.cfg.BaseURL, Version: productVersion(), Logger: c.log, Metrics: c.registry,
 	}
 	if c.cfg.AnonymousWorkspace {
 		api.Anonymous = &controlplane.Actor{Workspace: waypost.DefaultWorkspace, Scopes: []controlplane.Scope{controlplane.ScopeAdmin}}

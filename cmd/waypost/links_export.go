@@ -59,13 +59,8 @@ the links as the API shows them, with everything that they hold.`,
 
 func (p *program) exportLinks(ctx context.Context, name, format string) error {
 	if name != "-" {
-		// A rename would put a file in the place of a device or a pipe.
-		info, err := os.Stat(name)
-		if err == nil && !info.Mode().IsRegular() {
-			err = fmt.Errorf("%s is no regular file: use - and redirect standard output", name)
-		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return &usageError{err}
+		if err := replaceable(name); err != nil {
+			return err
 		}
 	}
 	api, err := p.api()
@@ -93,6 +88,19 @@ func (p *program) exportLinks(ctx context.Context, name, format string) error {
 	}
 	finish()
 	return p.print(fmt.Sprintf("%d links written to %s", links, name), map[string]any{"links": links, "file": name})
+}
+
+// replaceable sees that a file of that name can be made or replaced: a rename would
+// put a file in the place of a device or a pipe.
+func replaceable(name string) error {
+	info, err := os.Stat(name)
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is no regular file: redirect standard output instead", name)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return &usageError{err}
+	}
+	return nil
 }
 
 // exportAll goes through all links. Done is told their number after each page.

@@ -112,7 +112,7 @@ over it, and flags over both. Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 	root.PersistentFlags().StringVarP(&p.output, "output", "o", "text", "format of what is printed: text or json")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
 	root.AddCommand(p.devCommand(), p.controlCommand(), p.edgeCommand(), p.migrateCommand(),
-		p.linksCommand(), p.edgesCommand(), p.keysCommand(), p.versionCommand())
+		p.linksCommand(), p.edgesCommand(), p.rangesCommand(), p.keysCommand(), p.auditCommand(), p.versionCommand())
 	root.CompletionOptions.HiddenDefaultCmd = false
 	return root
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"net"
 	"net/http"
 	"strings"
@@ -17,7 +16,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"waypost/cmd/waypost/internal/node"
-	"waypost/controlplane"
 )
 
 // serveHTTP answers on ln until ctx ends, and then gives requests under way some
@@ -79,23 +77,6 @@ func newRegistry() *prometheus.Registry {
 	build.Set(1)
 	r.MustRegister(build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return r
-}
-
-// registerKeyPool shows how many keys the region has left: not a number while
-// the database is out of reach, so that nobody is alarmed by the wrong thing.
-func registerKeyPool(metrics prometheus.Registerer, s *controlplane.Service, region string) {
-	metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "kgs_pool_size", Help: "Unissued counters of the region's live ranges.",
-		ConstLabels: prometheus.Labels{"region": region},
-	}, func() float64 {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		h := s.Health(ctx)
-		if !h.Database {
-			return math.NaN()
-		}
-		return float64(h.KeyPoolSize)
-	}))
 }
 
 // randomName gives six random letters and digits in lower case.

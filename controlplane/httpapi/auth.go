@@ -34,7 +34,14 @@ func (s *server) authenticate(ctx huma.Context, next func(huma.Context)) {
 		return
 	}
 	r, w := humago.Unwrap(ctx)
-	actor, err := s.actor(ctx.Context(), r)
+	changes := scopes[0] == controlplane.ScopeLinksWrite
+	if changes && r.Method == http.MethodHead { // ServeMux takes it for a GET, whose answer would be lost
+		p := newProblem(codeMethodNotAllowed, "HEAD would have an effect here, and no answer")
+		p.header.Set("Allow", ctx.Operation().Method)
+		s.refuse(ctx, w, p)
+		return
+	}
+	actor, err := s.actor(ctx.Context(), r, changes)
 	if err == nil && !slices.ContainsFunc(scopes, actor.Can) {
 		err = challenge(waypost.Errorf(waypost.EForbidden, "this needs the scope %s", scopes[0]),
 			`error="insufficient_scope", scope="`+string(scopes[0])+`"`)
@@ -46,8 +53,8 @@ func (s *server) authenticate(ctx huma.Context, next func(huma.Context)) {
 	next(huma.WithValue(ctx, actorKey{}, actor))
 }
 
-// actor finds out who sent r.
-func (s *server) actor(ctx context.Context, r *http.Request) (controlplane.Actor, error) {
+// actor finds out who sent r. Changes tells that it has an effect, whatever its method.
+func (s *server) actor(ctx context.Context, r *http.Request, changes bool) (controlplane.Actor, error) {
 	key, given, ok := keyOf(r.Header)
 	switch {
 	case !given && s.anonymous != nil && !s.local(r.Host):
@@ -57,7 +64,11 @@ func (s *server) actor(ctx context.Context, r *http.Request) (controlplane.Actor
 			"without an API key this must be asked as localhost, by a loopback address or by the base URL's host"), "")
 	case !given && s.anonymous != nil:
 		// Without a key, a page in somebody's browser could ask in their stead.
-		if err := s.origins.Check(r); err != nil {
+		asked := r.WithContext(ctx)
+		if changes {
+			asked.Method = http.MethodPost
+		}
+		if err := s.origins.Check(asked); err != nil {
 			return controlplane.Actor{}, waypost.Errorf(waypost.EForbidden, "a page of another origin must send an API key")
 		}
 		return *s.anonymous, nil

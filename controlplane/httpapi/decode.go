@@ -5,6 +5,7 @@ import (
 	"errors"
 	"reflect"
 	"slices"
+	"strconv"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -28,8 +29,8 @@ func decode[T any](s *server, raw []byte, at string) (T, error) {
 	}
 	registry := s.api.OpenAPI().Components.Schemas
 	schema := registry.Schema(reflect.TypeFor[T](), false, "")
-	if unknown := unknownNames(schema, tree, at); len(unknown) > 0 {
-		return v, unknown
+	if unknown := unknownNames(registry, schema, tree, at, nil); len(unknown) > 0 {
+		return v, fieldErrorsOf(unknown)
 	}
 	var found huma.ValidateResult
 	huma.Validate(registry, schema, huma.NewPathBuffer([]byte(at), len(at)), huma.ModeWriteToServer, tree, &found)
@@ -46,17 +47,36 @@ func decode[T any](s *server, raw []byte, at string) (T, error) {
 	return v, nil
 }
 
-// unknownNames lists the names of an object that its schema does not have. Huma
-// and encoding/json would let them differ in case.
-func unknownNames(schema *huma.Schema, tree any, at string) fieldErrors {
-	object, _ := tree.(map[string]any)
-	var unknown []error
-	for name := range object {
-		if schema.Properties[name] == nil {
-			unknown = append(unknown, unexpected(at, name))
+// unknownNames adds the names of objects that their schemas do not have. Huma and
+// encoding/json would let them differ in case. Objects that may have any name are
+// left alone.
+func unknownNames(registry huma.Registry, schema *huma.Schema, tree any, at string, unknown []error) []error {
+	if schema != nil && schema.Ref != "" {
+		schema = registry.SchemaFromRef(schema.Ref)
+	}
+	if schema == nil {
+		return unknown
+	}
+	switch tree := tree.(type) {
+	case map[string]any:
+		if schema.Type != huma.TypeObject || schema.AdditionalProperties != false {
+			return unknown
+		}
+		for name, value := range tree {
+			if property := schema.Properties[name]; property != nil {
+				unknown = unknownNames(registry, property, value, at+"."+name, unknown)
+			} else {
+				unknown = append(unknown, unexpected(at, name))
+			}
+		}
+	case []any:
+		for i, value := range tree {
+			if object, ok := value.(map[string]any); ok {
+				unknown = unknownNames(registry, schema.Items, object, at+"["+strconv.Itoa(i)+"]", unknown)
+			}
 		}
 	}
-	return fieldErrorsOf(unknown)
+	return unknown
 }
 
 // unexpected names a field that nobody knows, cut when it is long.

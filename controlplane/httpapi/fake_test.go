@@ -18,6 +18,7 @@ const (
 	writeKey    = "wp_live_write"
 	statsKey    = "wp_live_stats"
 	strangerKey = "wp_live_stranger" // of another workspace
+	operatorKey = "wp_live_operator"
 )
 
 // links is a Links in memory. Any of the funcs, when set, is asked first, which
@@ -214,6 +215,7 @@ func (f *links) Authenticate(ctx context.Context, key string) (controlplane.Acto
 		readKey:     {Workspace: 1, KeyID: 2, Scopes: []controlplane.Scope{controlplane.ScopeLinksRead}},
 		writeKey:    {Workspace: 1, KeyID: 3, Scopes: []controlplane.Scope{controlplane.ScopeLinksWrite}},
 		statsKey:    {Workspace: 1, KeyID: 5, Scopes: []controlplane.Scope{controlplane.ScopeAnalytics}},
+		operatorKey: {Workspace: 1, KeyID: 6, Name: "ops", Scopes: []controlplane.Scope{controlplane.ScopeAdmin}},
 		strangerKey: {Workspace: 2, KeyID: 4, Scopes: []controlplane.Scope{controlplane.ScopeAdmin}},
 	}
 	actor, ok := actors[key]

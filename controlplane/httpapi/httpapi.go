@@ -77,6 +77,9 @@ type Config struct {
 	// Fleet answers who serves. Nil: the API has no operation for that.
 	Fleet Fleet
 
+	// Keys looks after key ranges. Nil: the API has no operations for that.
+	Keys Keys
+
 	// Anonymous is who asks when a request carries no key at all, and was sent to
 	// a loopback address, localhost or the base URL's host. Nil: such requests are
 	// refused.
@@ -95,6 +98,7 @@ type Config struct {
 type server struct {
 	links     Links
 	fleet     Fleet
+	keys      Keys
 	baseURL   string
 	baseHost  string
 	version   string
@@ -118,6 +122,7 @@ func New(c Config) http.Handler {
 	s := &server{
 		links:     c.Links,
 		fleet:     c.Fleet,
+		keys:      c.Keys,
 		baseURL:   strings.TrimSuffix(c.BaseURL, "/"),
 		version:   c.Version,
 		anonymous: c.Anonymous,
@@ -153,6 +158,10 @@ func New(c Config) http.Handler {
 	s.registerShorten()
 	s.registerStats()
 	s.registerFleet()
+	s.registerKeys()
+	s.registerRanges()
+	s.registerRangePlan()
+	s.registerAudit()
 	s.registerRedirect()
 	s.serveDocument()
 	return http.HandlerFunc(s.serve)

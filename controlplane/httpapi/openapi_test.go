@@ -30,10 +30,11 @@ func operations(t *testing.T, document map[string]any) map[string]map[string]any
 func TestEveryDocumentedRouteAnswersAsDocumented(t *testing.T) {
 	const (
 		item = `{"original_url": "https://example.com/", "custom_code": "mine"}`
+		step = `{"steps": [{"action": "drain", "range": 1}]}`
 		text = "text/plain"
 	)
 	spoilt := map[string]string{"Content-Type": text}
-	a := start(t)
+	a := startWithKeys(t, &keys{space: aSpace()}, func(_ *links, c *httpapi.Config) { c.Fleet = fleet{} })
 	a.links.all = []waypost.Link{{Code: "lives", Location: "https://example.com/", RedirectStatus: 307, Workspace: 1}}
 	calls := map[string][]call{
 		"GET /":                   {{}},
@@ -53,6 +54,29 @@ func TestEveryDocumentedRouteAnswersAsDocumented(t *testing.T) {
 		},
 		"GET /stats/{code}":          {{path: "/stats/lives"}, {path: "/stats/unknown"}, {path: "/stats/lives", key: "none"}, {path: "/stats/lives", key: writeKey}},
 		"DELETE /api/v1/urls/{code}": {{path: "/api/v1/urls/lives"}, {path: "/api/v1/urls/lives"}, {path: "/api/v1/urls/lives", key: "none"}, {path: "/api/v1/urls/lives", key: readKey}},
+
+		"GET /api/admin/edges":         {{key: operatorKey}, {key: "none"}, {key: readKey}},
+		"GET /api/v1/kgs/key":          {{}, {path: "/api/v1/kgs/key?service=" + strings.Repeat("s", 101)}, {key: "none"}, {key: readKey}},
+		"POST /api/v1/kgs/keys/bulk":   {{body: `{"count": 1}`}, {body: "{"}, {body: "{}"}, {body: `{"count": 1}`, header: spoilt}, {key: "none"}, {key: readKey}, {body: strings.Repeat(" ", 1<<20+1)}},
+		"POST /api/v1/kgs/keys/return": {{body: `{"keys": ["a"]}`}, {body: "{"}, {body: "{}"}, {body: `{"keys": ["a"]}`, header: spoilt}, {key: "none"}, {key: readKey}},
+		"GET /api/v1/kgs/stats":        {{}, {key: "none"}, {key: writeKey}},
+		"GET /api/admin/ranges":        {{key: operatorKey}, {key: "none"}, {key: fullKey}},
+		"GET /api/admin/ranges/{id}": {
+			{path: "/api/admin/ranges/1", key: operatorKey},
+			{path: "/api/admin/ranges/9", key: operatorKey},
+			{path: "/api/admin/ranges/x", key: operatorKey},
+			{path: "/api/admin/ranges/1", key: "none"},
+			{path: "/api/admin/ranges/1", key: fullKey},
+		},
+		"POST /api/admin/ranges/changes": {{body: step, key: operatorKey}, {body: "{", key: operatorKey}, {body: "{}", key: operatorKey}, {body: step, key: operatorKey, header: spoilt}, {key: "none"}, {key: fullKey}},
+		"GET /api/admin/ranges/plan":     {{key: operatorKey}, {key: "none"}, {key: fullKey}},
+		"GET /api/admin/ranges/decode/{code}": {
+			{path: "/api/admin/ranges/decode/4gAbCdE", key: operatorKey},
+			{path: "/api/admin/ranges/decode/4g", key: operatorKey},
+			{path: "/api/admin/ranges/decode/4g", key: "none"},
+			{path: "/api/admin/ranges/decode/4g", key: fullKey},
+		},
+		"GET /api/admin/audit": {{key: operatorKey}, {path: "/api/admin/audit?cursor=x", key: operatorKey}, {path: "/api/admin/audit?limit=0", key: operatorKey}, {key: "none"}, {key: fullKey}},
 	}
 
 	documented := a.do(call{path: "/openapi.json", key: "none"})
@@ -72,6 +96,27 @@ func TestEveryDocumentedRouteAnswersAsDocumented(t *testing.T) {
 				c.path = path
 			}
 			requireDocumented(t, operation, a.do(c), name)
+		}
+	}
+}
+
+func TestWhatOnlyTheKeyServiceRefusesIsDocumented(t *testing.T) {
+	f := &keys{}
+	a := startWithKeys(t, f)
+	all := operations(t, object(t, a.get("/openapi.json").text))
+	change := call{body: `{"steps": [{"action": "drain", "range": 1}]}`, key: operatorKey}
+	for code, calls := range map[waypost.ErrorCode]map[string]call{
+		waypost.EConflict:    {"POST /api/admin/ranges/changes": change},
+		waypost.ENotFound:    {"POST /api/admin/ranges/changes": change},
+		waypost.EExhausted:   {"GET /api/v1/kgs/key": {}, "POST /api/v1/kgs/keys/bulk": {body: `{"count": 1}`}, "POST /api/admin/ranges/changes": change},
+		waypost.EUnavailable: {"GET /api/v1/kgs/stats": {}, "GET /api/admin/ranges": {key: operatorKey}, "GET /api/admin/audit": {key: operatorKey}},
+	} {
+		f.err = waypost.Errorf(code, "for a reason")
+		for name, c := range calls {
+			c.method, c.path, _ = strings.Cut(name, " ")
+			res := a.do(c)
+			require.Equal(t, "urn:waypost:problem:"+string(code), object(t, res.text)["type"], name)
+			requireDocumented(t, all[name], res, name)
 		}
 	}
 }
@@ -101,7 +146,7 @@ func requireDocumented(t *testing.T, operation map[string]any, res answer, name 
 func TestTheDocumentSaysWhatNeedsAKey(t *testing.T) {
 	public := []string{"GET /", "GET /health", "GET /{code}", "HEAD /{code}"}
 	for name, anonymous := range map[string]*controlplane.Actor{"always": nil, "or none": {}} {
-		a := start(t, func(_ *links, c *httpapi.Config) { c.Anonymous = anonymous })
+		a := startWithKeys(t, &keys{}, func(_ *links, c *httpapi.Config) { c.Anonymous = anonymous })
 		document := object(t, a.get("/openapi.json").text)
 		require.Equal(t, "3.1.0", document["openapi"])
 		require.Equal(t, "1.2.3", document["info"].(map[string]any)["version"])
@@ -114,7 +159,10 @@ func TestTheDocumentSaysWhatNeedsAKey(t *testing.T) {
 			}
 			scopes := []string{"links:write"}
 			switch {
-			case strings.Contains(operation, "/stats"):
+			case strings.Contains(operation, "/admin/"):
+				scopes = []string{"admin"}
+			case strings.HasSuffix(operation, "/kgs/key"):
+			case strings.Contains(operation, "/stats") && !strings.Contains(operation, "/kgs/"):
 				scopes = []string{"analytics:read", "links:read"}
 			case strings.HasPrefix(operation, http.MethodGet):
 				scopes = []string{"links:read"}
@@ -132,7 +180,7 @@ func TestTheDocumentSaysWhatNeedsAKey(t *testing.T) {
 }
 
 func TestTheDocumentRefersToNothingThatIsMissing(t *testing.T) {
-	a := start(t)
+	a := startWithKeys(t, &keys{})
 	document := object(t, a.get("/openapi.json").text)
 	schemas := document["components"].(map[string]any)["schemas"].(map[string]any)
 	used := map[string]bool{}

@@ -34,7 +34,7 @@ var kinds = map[waypost.ErrorCode]kind{
 	waypost.ENotFound:     {http.StatusNotFound, "Not found", ""},
 	codeMethodNotAllowed:  {http.StatusMethodNotAllowed, "The method is not allowed here", ""},
 	codeRequestTimeout:    {http.StatusRequestTimeout, "The request came too slowly", ""},
-	waypost.EConflict:     {http.StatusConflict, "Already taken", ""},
+	waypost.EConflict:     {http.StatusConflict, "In conflict with what is there", ""},
 	waypost.EGone:         {http.StatusGone, "No longer available", ""},
 	waypost.ETooLarge:     {http.StatusRequestEntityTooLarge, "Too large", ""},
 	codeUnsupportedMedia:  {http.StatusUnsupportedMediaType, "The body must be JSON", ""},
@@ -66,6 +66,9 @@ func (p *problem) Error() string             { return p.Detail }
 func (p *problem) GetStatus() int            { return p.Status }
 func (p *problem) GetHeaders() http.Header   { return p.header }
 func (p *problem) ContentType(string) string { return problemType }
+
+// code is what ends the problem's type.
+func (p *problem) code() string { return strings.TrimPrefix(p.Type, waypost.ProblemType("")) }
 
 const problemType = "application/problem+json"
 

@@ -15,13 +15,13 @@ func (db *DB) APIKey(ctx context.Context, hash [32]byte) (controlplane.StoredKey
 	k := controlplane.StoredKey{Hash: hash}
 	found := false
 	err := db.queryIn(ctx, system, `
-		SELECT k.id, k.workspace_id, k.hash, k.scopes, k.expires_at
+		SELECT k.id, k.workspace_id, k.name, k.hash, k.scopes, k.expires_at
 		FROM api_key k JOIN workspace w ON w.id = k.workspace_id
 		WHERE k.hash = $1 AND k.revoked_at IS NULL AND w.deleted_at IS NULL`, []any{hash[:]}, func(rows pgx.Rows) error {
 		for rows.Next() {
 			var stored []byte
 			var expires *time.Time
-			if err := rows.Scan(&k.ID, &k.Workspace, &stored, &k.Scopes, &expires); err != nil {
+			if err := rows.Scan(&k.ID, &k.Workspace, &k.Name, &stored, &k.Scopes, &expires); err != nil {
 				return err
 			}
 			copy(k.Hash[:], stored)

@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
-	"waypost/controlplane"
 	"waypost/controlplane/postgres"
 	"waypost/replication"
 )
@@ -131,7 +130,7 @@ func TestAReaderNeverSkipsAWriterThatCommitsLate(t *testing.T) {
 
 	late := make(chan error, 1)
 	go func() { // waits for the head until the first has committed
-		_, _, err := db.InsertLinks(context.WithoutCancel(t.Context()), 0, links(1))
+		_, _, err := db.InsertLinks(context.WithoutCancel(t.Context()), 0, insertions(links(1)...))
 		late <- err
 	}()
 	waiting(t, db, hand)
@@ -250,38 +249,6 @@ func TestAPositionOfAnotherHistoryIsTold(t *testing.T) {
 	}
 }
 
-func TestAnotherIdentityOfPostgreSQLOpensAnEpochAndEndsAllLeases(t *testing.T) {
-	url := cluster.Database(t)
-	db, err := postgres.Open(t.Context(), postgres.Config{URL: url})
-	require.NoError(t, err)
-	_, err = db.EnsureCluster(t.Context(), postgres.ClusterConfig{CodeLength: 7, PrefixLength: 2, DefaultHost: "a.example"})
-	require.NoError(t, err)
-	old, err := db.TakeLease(t.Context(), "eu", "n/1", 100, nil)
-	require.NoError(t, err)
-	at := insert(t, db, links(1)...)
-	db.Close()
-
-	// what a restore into a cluster of another identity looks like from inside
-	exec(t, psql(t, url), `UPDATE changelog_epoch SET system_identifier = system_identifier + 1`)
-	db, err = postgres.Open(t.Context(), postgres.Config{URL: url})
-	require.NoError(t, err)
-	defer db.Close()
-	head, err := db.Head(t.Context())
-	require.NoError(t, err)
-	require.Greater(t, head.Position.Epoch.Ordinal, at.Epoch.Ordinal)
-	require.NotEqual(t, at.Epoch.ID, head.Position.Epoch.ID)
-	_, err = db.Read(t.Context(), at, 10)
-	require.ErrorIs(t, err, replication.ErrOtherHistory)
-
-	_, _, err = db.InsertLinks(t.Context(), old.Epoch, links(2))
-	require.ErrorIs(t, err, controlplane.ErrEpoch)
-	fresh, err := db.TakeLease(t.Context(), "eu", "n/2", 100, nil)
-	require.NoError(t, err)
-	require.Equal(t, old.Prefix, fresh.Prefix)
-	require.GreaterOrEqual(t, fresh.Lo, old.Hi+40_000_000)
-	newFollow(t, db)
-}
-
 func TestCommitsThatThisProcessHasSeenAndPostgreSQLForgotOpenAnEpoch(t *testing.T) {
 	db, hand := open(t)
 	at := insert(t, db, links(1)...)
@@ -308,7 +275,7 @@ func TestConnectionsThatComeAndGoUnderLoadOpenNoEpoch(t *testing.T) {
 		wg.Go(func() {
 			for i := 0; ctx.Err() == nil; i++ {
 				if w == 0 {
-					_, _, err := db.InsertLinks(t.Context(), 0, []*waypost.Link{link(fmt.Sprintf("load-%d", i))})
+					_, _, err := db.InsertLinks(t.Context(), 0, insertions(link(fmt.Sprintf("load-%d", i))))
 					if err != nil {
 						t.Error(err)
 					}
@@ -334,7 +301,7 @@ func TestAnEpochIsAboveEveryEarlierOneAlsoAboveTheForgotten(t *testing.T) {
 	_, err := db.Head(t.Context())
 	require.NoError(t, err)
 	open := func(seenEpoch uint32) (ordinal uint32) {
-		_, err := hand.Exec(t.Context(), `SELECT changelog_open_epoch('test', 1, epoch, $1, seq + 1) FROM changelog_head`, seenEpoch)
+		_, err := hand.Exec(t.Context(), `SELECT opened FROM changelog_head, changelog_open_epoch('test', epoch, $1, seq + 1, 0, '{"ranges": []}', 1, 0)`, seenEpoch)
 		require.NoError(t, err)
 		require.NoError(t, hand.QueryRow(t.Context(), `SELECT epoch FROM changelog_head`).Scan(&ordinal))
 		return ordinal

@@ -26,7 +26,7 @@ func BenchmarkIngestClicks(b *testing.B) {
 					some = append(some, link(fmt.Sprintf("link-%05d", i)))
 					batch.Totals = append(batch.Totals, total(string(some[i-n].Code), 1))
 				}
-				_, _, err := db.InsertLinks(b.Context(), 0, some)
+				_, _, err := db.InsertLinks(b.Context(), 0, insertions(some...))
 				require.NoError(b, err)
 			}
 			send := func() {

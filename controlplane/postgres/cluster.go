@@ -46,7 +46,10 @@ func (db *DB) EnsureCluster(ctx context.Context, cfg ClusterConfig) (replication
 	if !hmac.Equal(stored, check) {
 		return id, fmt.Errorf("the cluster secret is not the one that this database was set up with: configure that one, or codes would repeat")
 	}
-	return id, db.ensureHost(ctx, cfg.DefaultHost)
+	if err := db.ensureHost(ctx, cfg.DefaultHost); err != nil {
+		return id, err
+	}
+	return id, db.WatchOnce(ctx)
 }
 
 func (db *DB) ensureHost(ctx context.Context, host string) error {

@@ -13,6 +13,8 @@ import (
 	"log/slog"
 	"net"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -30,9 +32,13 @@ import (
 type Config struct {
 	URL      string
 	MaxConns int32 // default 10
-	// EpochGap is how many counters every prefix skips in a new epoch: more than
-	// can have been issued since the state that a restore or failover went back to.
-	EpochGap int64 // default 40 million: an hour at 10,000 a second, and some
+	// PeakRate is the most keys a second that the cluster may ever issue, or more:
+	// by it a new epoch skips what may have been issued while nobody was looking.
+	PeakRate float64 // default 10,000, or less in a small key space
+	// Memory keeps on disk what this process has seen of the changelog and of the
+	// keys, so that a database that went back in time is noticed. Nil: the memory
+	// lasts as long as the process.
+	Memory Memory
 	// Retention is how long the changelog is kept; a follower that was away for
 	// longer takes a snapshot.
 	Retention time.Duration // default 72 h
@@ -45,9 +51,6 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	if c.MaxConns == 0 {
 		c.MaxConns = 10
-	}
-	if c.EpochGap == 0 {
-		c.EpochGap = 40_000_000
 	}
 	if c.Retention == 0 {
 		c.Retention = 72 * time.Hour
@@ -68,15 +71,17 @@ type DB struct {
 	log     *slog.Logger
 	changed *hint
 
-	mu   sync.Mutex
-	seen waypost.Revision // newest committed sequence that this process knows of
+	witness *witness
 }
 
 var (
-	_ controlplane.LinkStore  = (*DB)(nil)
-	_ controlplane.LeaseStore = (*DB)(nil)
-	_ controlplane.KeyStore   = (*DB)(nil)
-	_ replication.Source      = (*DB)(nil)
+	_ controlplane.LinkStore     = (*DB)(nil)
+	_ controlplane.LeaseStore    = (*DB)(nil)
+	_ controlplane.RangeStore    = (*DB)(nil)
+	_ controlplane.ReservedStore = (*DB)(nil)
+	_ controlplane.AuditStore    = (*DB)(nil)
+	_ controlplane.KeyStore      = (*DB)(nil)
+	_ replication.Source         = (*DB)(nil)
 )
 
 // Open connects, and refuses a standby and a schema that is not this program's.
@@ -84,7 +89,11 @@ var (
 // current epoch, or has forgotten commits that this process has seen, a new epoch is opened.
 func Open(ctx context.Context, cfg Config) (*DB, error) {
 	cfg = cfg.withDefaults()
-	db := &DB{cfg: cfg, log: cfg.Logger, changed: newHint()}
+	w, err := newWitness(cfg.Memory, cfg.Logger)
+	if err != nil {
+		return nil, err
+	}
+	db := &DB{cfg: cfg, log: cfg.Logger, changed: newHint(), witness: w}
 	pc, err := pgxpool.ParseConfig(cfg.URL)
 	if err != nil {
 		return nil, errors.New("the database URL cannot be read; it looks like postgres://user@host/name")
@@ -140,68 +149,6 @@ func checkSchema(ctx context.Context, cc *pgx.ConnConfig) error {
 	return nil
 }
 
-// checkHistory runs on every new connection, before anything else does. It looks
-// without the head lock first; changelog_open_epoch looks again under it. What
-// keeps a connection from being made is never the fault of a request's data.
-func (db *DB) checkHistory(ctx context.Context, conn *pgx.Conn) error {
-	err := db.history(ctx, conn)
-	if err != nil && waypost.CodeOf(err) != waypost.EUnavailable {
-		return waypost.WrapError(waypost.EUnavailable, "the database cannot be used at the moment", err)
-	}
-	return err
-}
-
-func (db *DB) history(ctx context.Context, conn *pgx.Conn) error {
-	var standby, same bool
-	if err := conn.QueryRow(ctx, `SELECT pg_is_in_recovery()`).Scan(&standby); err != nil {
-		return err
-	}
-	if standby {
-		return waypost.Errorf(waypost.EUnavailable, "this PostgreSQL is a standby: point the control plane at the primary")
-	}
-	seen := db.lastSeen() // before the head is read, which others go on moving
-	var head waypost.Revision
-	if err := conn.QueryRow(ctx, `
-		SELECT h.epoch, h.seq, (e.system_identifier, e.timeline) = (i.system_identifier, i.timeline)
-		FROM changelog_head h JOIN changelog_epoch e ON e.ordinal = h.epoch, waypost_history() i`).
-		Scan(&head.Epoch, &head.Seq, &same); err != nil {
-		return fmt.Errorf("read the history: %w", err)
-	}
-	if same && !seen.Newer(head) {
-		return nil
-	}
-	reason := "PostgreSQL has another identity: it was failed over or restored"
-	if same {
-		reason = "PostgreSQL has forgotten commits that this control plane has seen"
-	}
-	var opened bool
-	if err := conn.QueryRow(ctx, `SELECT changelog_open_epoch($1, $2, $3, $4, $5)`,
-		reason, db.cfg.EpochGap, head.Epoch, seen.Epoch, seen.Seq).Scan(&opened); err != nil {
-		return fmt.Errorf("open an epoch: %w", err)
-	}
-	if opened {
-		db.log.Warn("opened a new epoch of the changelog", "reason", reason)
-	}
-	db.changed.tell()
-	return nil
-}
-
-func (db *DB) lastSeen() waypost.Revision {
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	return db.seen
-}
-
-// note remembers a committed sequence and wakes the followers.
-func (db *DB) note(r waypost.Revision) {
-	db.mu.Lock()
-	if r.Newer(db.seen) {
-		db.seen = r
-	}
-	db.mu.Unlock()
-	db.changed.tell()
-}
-
 // begun is where a write stands in the changelog, as changelog_begin_in tells.
 type begun struct {
 	epoch      int32
@@ -210,10 +157,6 @@ type begun struct {
 }
 
 func (b *begun) scan(row pgx.Row) error { return row.Scan(&b.epoch, &b.id, &b.seq, &b.stamp) }
-
-func (b *begun) revision() waypost.Revision {
-	return waypost.Revision{Epoch: uint32(b.epoch), Seq: uint64(b.seq)}
-}
 
 func (b *begun) position() waypost.Position {
 	return waypost.Position{
@@ -251,6 +194,18 @@ func pgCode(err error) string {
 // resources, object state, operator intervention, system error, internal error.
 var passing = []string{"08", "25", "28", "3D", "40", "53", "55", "57", "58", "XX"}
 
+// fenced tells the leases that key_check_leases found void.
+func fenced(err error) error {
+	e, _ := errors.AsType[*pgconn.PgError](err)
+	var ids []int64
+	for _, text := range strings.Split(e.Detail, ",") {
+		if id, err := strconv.ParseInt(text, 10, 64); err == nil {
+			ids = append(ids, id)
+		}
+	}
+	return &controlplane.FencedError{Leases: ids}
+}
+
 // classify makes an error of the domain out of one of the database. What may
 // pass by itself is EUnavailable; data that the database refuses is EInvalid.
 func classify(doing string, err error) error {
@@ -269,6 +224,8 @@ func classify(doing string, err error) error {
 		return waypost.WrapError(waypost.EUnavailable, "the database is out of reach", wrapped)
 	case code == "WP001":
 		return controlplane.ErrEpoch
+	case code == "WP002":
+		return fenced(err)
 	case len(code) == 5 && (code[:2] == "22" || code[:2] == "23" || code[:2] == "54"): // data exception, integrity violation, limit exceeded
 		return waypost.WrapError(waypost.EInvalid, "the database refuses this value", wrapped)
 	case len(code) == 5 && slices.Contains(passing, code[:2]):

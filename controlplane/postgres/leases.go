@@ -8,94 +8,133 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/failpoint"
 )
 
 // change runs f in a transaction that holds the head of the changelog from its
 // first statement on, and notes the new head when it has committed.
 func (db *DB) change(ctx context.Context, doing string, f func(tx pgx.Tx, epoch uint32) error) error {
-	var r waypost.Revision
+	var at begun
 	err := pgx.BeginFunc(ctx, db.pool, func(tx pgx.Tx) error {
-		if err := tx.QueryRow(ctx, `SELECT epoch, seq FROM changelog_begin()`).Scan(&r.Epoch, &r.Seq); err != nil {
+		if err := at.scan(tx.QueryRow(ctx, selectBegin, 0)); err != nil {
 			return err
 		}
-		return f(tx, r.Epoch)
+		failpoint.Hit(doing + ": begun")
+		err := f(tx, uint32(at.epoch))
+		failpoint.Hit(doing + ": before commit")
+		return err
 	})
 	if err != nil {
 		return classify(doing, err)
 	}
-	db.note(r)
+	failpoint.Hit(doing + ": committed")
+	db.note(at.position())
 	return nil
 }
 
-// TakeLease implements controlplane.LeaseStore.
+// TakeLease implements controlplane.LeaseStore. The lease is also remembered on
+// this machine before it is returned, see witness.
 func (db *DB) TakeLease(ctx context.Context, region waypost.Region, node string, size int64, finished []int64) (controlplane.Lease, error) {
 	var l controlplane.Lease
-	err := db.change(ctx, "lease keys", func(tx pgx.Tx, epoch uint32) error {
-		l = controlplane.Lease{Epoch: epoch}
+	err := db.change(ctx, "lease keys", func(tx pgx.Tx, epoch uint32) (err error) {
 		if len(finished) > 0 {
 			if _, err := tx.Exec(ctx, `UPDATE key_lease SET state = 'closed' WHERE id = ANY($1) AND node = $2 AND state = 'held'`, finished, node); err != nil {
 				return err
 			}
 		}
-		err := tx.QueryRow(ctx, `
-			UPDATE key_lease SET state = 'held', node = $2, taken_at = now()
-			WHERE id = (SELECT l.id FROM key_lease l JOIN key_range r ON r.id = l.range_id
-			            WHERE l.region = $1 AND l.state = 'free' AND l.epoch = $3
-			              AND r.state = 'live' AND r.region = $1 AND r.generation = l.generation
-			            ORDER BY l.id LIMIT 1)
-			RETURNING id, prefix, lo, hi, generation`, region, node, epoch).
-			Scan(&l.ID, &l.Prefix, &l.Lo, &l.Hi, &l.Generation)
-		if !errors.Is(err, pgx.ErrNoRows) {
-			return err
-		}
-		err = leaseBlock(ctx, tx, region, node, size, &l)
-		if !errors.Is(err, pgx.ErrNoRows) {
-			return err
-		}
-		if err := db.assignPrefix(ctx, tx, region); err != nil {
-			return err
-		}
-		return leaseBlock(ctx, tx, region, node, size, &l)
+		l, err = db.leaseKeys(ctx, tx, region, node, size, epoch)
+		return err
 	})
-	return l, err
+	if err != nil {
+		return l, err
+	}
+	if seen := db.witness.look(); seen.foreign(l.Epoch) {
+		if err := db.WatchOnce(ctx); err != nil { // the new epoch has to hear of the old one's keys first
+			return controlplane.Lease{}, err
+		}
+	}
+	err = db.witness.leased(rememberedRange{Prefix: l.Prefix, Region: string(region), Lo: l.Lo, Hi: l.Hi, Next: l.Hi}, l.Epoch)
+	if err != nil { // the database remembers, which is what counts until it is lost
+		db.log.Error("a lease is not remembered on this machine", "error", err)
+	}
+	return l, nil
 }
 
-// leaseBlock takes the next counters of the region's oldest range that has any;
-// pgx.ErrNoRows when none has.
-func leaseBlock(ctx context.Context, tx pgx.Tx, region waypost.Region, node string, size int64, l *controlplane.Lease) error {
-	var rangeID int64
+// leaseKeys finds a block for a node, and sees to it that the region does not run dry.
+func (db *DB) leaseKeys(ctx context.Context, tx pgx.Tx, region waypost.Region, node string, size int64, epoch uint32) (l controlplane.Lease, err error) {
+	var held string
+	var most int64
+	if err := tx.QueryRow(ctx, `SELECT held, greatest(1, least(1000000, key_prefix_size() / 1000)) FROM key_state`).Scan(&held, &most); err != nil {
+		return l, err
+	}
+	if held != "" {
+		return l, waypost.Errorf(waypost.EUnavailable, "no key is issued until an operator runs 'waypost ranges resume': %s", held)
+	}
+	err = scanLease(&l, tx.QueryRow(ctx, `
+		UPDATE key_lease SET state = 'held', node = $2, taken_at = now()
+		WHERE id = (SELECT l.id FROM key_lease l JOIN key_range r ON r.id = l.range_id
+		            WHERE l.region = $1 AND l.state = 'free' AND l.epoch = $3
+		              AND r.state = 'live' AND r.region = $1 AND r.generation = l.generation
+		            ORDER BY l.id LIMIT 1)
+		RETURNING `+leaseColumns, region, node, int32(epoch)))
+	if !errors.Is(err, pgx.ErrNoRows) {
+		return l, err
+	}
+	const block = `SELECT ` + leaseColumns + ` FROM key_lease_block($1, $2, $3)`
+	err = scanLease(&l, tx.QueryRow(ctx, block, region, min(size, most), node))
+	if errors.Is(err, pgx.ErrNoRows) {
+		if _, err := db.assignPrefix(ctx, tx, region, nil); err != nil {
+			return l, err
+		}
+		return l, scanLease(&l, tx.QueryRow(ctx, block, region, min(size, most), node))
+	}
+	if err != nil {
+		return l, err
+	}
+	return l, db.replenish(ctx, tx, region, most)
+}
+
+// leasesAhead is how many leases of full size a region has at least before its
+// low-water mark.
+const leasesAhead = 20
+
+const leaseColumns = `id, range_id, prefix, lo, hi, epoch, generation`
+
+func scanLease(l *controlplane.Lease, row pgx.Row) error {
+	return row.Scan(&l.ID, &l.Range, &l.Prefix, &l.Lo, &l.Hi, &l.Epoch, &l.Generation)
+}
+
+// replenish gives a region below its low-water mark a free prefix, as long as there
+// is one. The mark is a tenth of a prefix, or less where that would last for a month:
+// a plan may leave a region that issues little with little.
+func (db *DB) replenish(ctx context.Context, tx pgx.Tx, region waypost.Region, most int64) error {
+	var low bool
 	err := tx.QueryRow(ctx, `
-		UPDATE key_range r SET next = least(r.hi, r.next + $2)
-		FROM (SELECT id, next FROM key_range WHERE region = $1 AND state = 'live' AND next < hi ORDER BY id LIMIT 1) was
-		WHERE r.id = was.id
-		RETURNING r.id, r.prefix, was.next, r.next, r.generation`, region, size).
-		Scan(&rangeID, &l.Prefix, &l.Lo, &l.Hi, &l.Generation)
-	if err != nil {
+		SELECT coalesce(sum(hi - next), 0) < least(key_prefix_size() / 10, greatest($2, 30 * 24 * (
+			SELECT coalesce(sum(issued), 0) FROM key_issue WHERE region = $1 AND minute > clock_timestamp() - interval '1 hour')))
+		FROM key_range WHERE region = $1 AND state = 'live'`, region, leasesAhead*most).Scan(&low)
+	if err != nil || !low {
 		return err
 	}
-	return tx.QueryRow(ctx, `
-		INSERT INTO key_lease (range_id, prefix, region, lo, hi, epoch, generation, node)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8) RETURNING id`,
-		rangeID, l.Prefix, region, l.Lo, l.Hi, l.Epoch, l.Generation, node).Scan(&l.ID)
+	_, err = db.assignPrefix(ctx, tx, region, nil)
+	if waypost.CodeOf(err) == waypost.EExhausted {
+		return nil // what is left can be used all the same; the metrics tell
+	}
+	return err
 }
 
-// assignPrefix gives the region a prefix that no range has ever used, picked at
-// random so that codes of different regions do not look like neighbours.
-func (db *DB) assignPrefix(ctx context.Context, tx pgx.Tx, region waypost.Region) error {
-	tag, err := tx.Exec(ctx, `
-		INSERT INTO key_range (prefix, lo, hi, next, region)
-		SELECT p, 0, (62::numeric ^ (c.code_length - c.prefix_length))::bigint, 0, $1
-		FROM cluster c, generate_series(0, (62::numeric ^ c.prefix_length)::integer - 1) p
-		WHERE NOT EXISTS (SELECT FROM key_range r WHERE r.prefix = p)
-		ORDER BY random() LIMIT 1`, region)
-	if err != nil {
-		return err
+// assignPrefix gives the region the prefix wanted, or any, that no range was ever
+// made of, and the id of its range.
+func (db *DB) assignPrefix(ctx context.Context, tx pgx.Tx, region waypost.Region, wanted *int32) (int64, error) {
+	var id *int64
+	if err := tx.QueryRow(ctx, `SELECT key_assign_prefix($1, $2)`, region, wanted).Scan(&id); err != nil {
+		return 0, err
 	}
-	if tag.RowsAffected() == 0 {
-		return waypost.Errorf(waypost.EExhausted, "no keys are left in region %s, and no prefix is free", region)
+	if id == nil {
+		return 0, waypost.Errorf(waypost.EExhausted, "no keys are left in region %s, and no prefix is free", region)
 	}
-	db.log.Info("assigned a free prefix", "region", region)
-	return nil
+	db.log.Info("assigned a free prefix", "region", region, "range", *id)
+	return *id, nil
 }
 
 // EnsureRanges gives every region that has no live range a free prefix.
@@ -113,7 +152,8 @@ func (db *DB) EnsureRanges(ctx context.Context, regions []waypost.Region) error 
 			if err := tx.QueryRow(ctx, live, region).Scan(&has); err != nil || has {
 				return err
 			}
-			return db.assignPrefix(ctx, tx, region)
+			_, err := db.assignPrefix(ctx, tx, region, nil)
+			return err
 		})
 		if err != nil {
 			return err
@@ -146,23 +186,6 @@ func (db *DB) ReturnLease(ctx context.Context, l controlplane.Lease, next int64)
 		_, err = tx.Exec(ctx, `
 			INSERT INTO key_lease (range_id, prefix, region, lo, hi, epoch, generation, node, state)
 			SELECT range_id, prefix, region, $2::bigint, $3::bigint, epoch, generation, '', 'free' FROM key_lease WHERE id = $1 AND $2::bigint < $3::bigint`, l.ID, next, l.Hi)
-		return err
-	})
-}
-
-// BurnLeases ends the leases of earlier boots of a control plane, whose holder
-// must be gone. Nodes are named "NAME/BOOT".
-func (db *DB) BurnLeases(ctx context.Context, name string) error {
-	const held = `SELECT EXISTS (SELECT FROM key_lease WHERE state = 'held' AND split_part(node, '/', 1) = $1)`
-	var any bool
-	if err := db.pool.QueryRow(ctx, held, name).Scan(&any); err != nil {
-		return classify("look for leases", err)
-	}
-	if !any {
-		return nil
-	}
-	return db.change(ctx, "burn leases", func(tx pgx.Tx, _ uint32) error {
-		_, err := tx.Exec(ctx, `UPDATE key_lease SET state = 'burned' WHERE state = 'held' AND split_part(node, '/', 1) = $1`, name)
 		return err
 	})
 }

@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -77,13 +78,19 @@ func states(t *testing.T, hand *pgx.Conn) map[string]int {
 	return got
 }
 
-func TestTheLeasesOfACrashedBootAreBurned(t *testing.T) {
+func TestTheLeasesOfAControlPlaneThatIsSilentAreBurned(t *testing.T) {
 	db, hand := open(t)
+	for _, node := range []string{"node/1", "node/2"} {
+		require.NoError(t, db.Beat(t.Context(), node, "eu", nil))
+	}
 	crashed, err := db.TakeLease(t.Context(), "eu", "node/1", 100, nil)
 	require.NoError(t, err)
-	_, err = db.TakeLease(t.Context(), "eu", "node-2/1", 100, nil)
+	_, err = db.TakeLease(t.Context(), "eu", "node/2", 100, nil)
 	require.NoError(t, err)
-	require.NoError(t, db.BurnLeases(t.Context(), "node"))
+	require.NoError(t, db.BurnSilent(t.Context(), time.Minute))
+	require.Equal(t, map[string]int{"held": 2}, states(t, hand))
+	exec(t, hand, `UPDATE control_node SET seen_at = seen_at - interval '2 minutes' WHERE node = 'node/1'`)
+	require.NoError(t, db.BurnSilent(t.Context(), time.Minute))
 	require.Equal(t, map[string]int{"burned": 1, "held": 1}, states(t, hand))
 	require.NoError(t, db.ReturnLease(t.Context(), crashed, crashed.Lo), "what is burned does not come back")
 	require.Equal(t, map[string]int{"burned": 1, "held": 1}, states(t, hand))

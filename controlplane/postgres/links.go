@@ -12,6 +12,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"waypost"
+	"waypost/controlplane"
+	"waypost/controlplane/failpoint"
 )
 
 const insertLinks = `
@@ -21,6 +23,7 @@ SELECT w, d, c, cu, o, lo, s, t, de, coalesce(ARRAY(SELECT jsonb_array_elements_
 FROM unnest($1::bigint[], $2::integer[], $3::text[], $4::boolean[], $5::text[], $6::text[], $7::smallint[],
             $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::timestamptz[])
      AS n (w, d, c, cu, o, lo, s, t, de, tg, m, cb, e)
+WHERE NOT (cu AND c = ANY (string_to_array(coalesce(current_setting('waypost.refused', true), ''), ',')))
 ON CONFLICT (domain_id, code) DO NOTHING
 RETURNING id, domain_id, code, created_at`
 
@@ -35,9 +38,10 @@ type linkColumns struct {
 	expiries                                    []*time.Time
 }
 
-func columnsOf(links []*waypost.Link) (*linkColumns, error) {
+func columnsOf(links []controlplane.Insertion) (*linkColumns, error) {
 	c := &linkColumns{}
-	for _, l := range links {
+	for i := range links {
+		l := links[i].Link
 		c.workspaces = append(c.workspaces, int64(l.Workspace))
 		c.domains = append(c.domains, int32(l.Domain))
 		c.codes = append(c.codes, string(l.Code))
@@ -76,10 +80,10 @@ func columnsOf(links []*waypost.Link) (*linkColumns, error) {
 }
 
 // workspaceList is the value of waypost.workspaces for a batch of links.
-func workspaceList(links []*waypost.Link) string {
+func workspaceList(links []controlplane.Insertion) string {
 	ids := make([]int64, len(links))
-	for i, l := range links {
-		ids[i] = int64(l.Workspace)
+	for i := range links {
+		ids[i] = int64(links[i].Link.Workspace)
 	}
 	slices.Sort(ids)
 	var b strings.Builder
@@ -92,9 +96,33 @@ func workspaceList(links []*waypost.Link) string {
 	return b.String()
 }
 
+// claimColumns are the parallel arrays of key_claim, and leases those of key_check_leases.
+type claimColumns struct {
+	codes                []string
+	prefixes             []int32
+	counters, workspaces []int64
+}
+
+func claimsOf(links []controlplane.Insertion) (c claimColumns, leases []int64) {
+	for i := range links {
+		x := &links[i]
+		if x.Claim != nil {
+			c.codes = append(c.codes, string(x.Link.Code))
+			c.prefixes = append(c.prefixes, int32(x.Claim.Prefix))
+			c.counters = append(c.counters, x.Claim.N)
+			c.workspaces = append(c.workspaces, int64(x.Link.Workspace))
+		}
+		if x.Lease != 0 && (len(leases) == 0 || leases[len(leases)-1] != x.Lease) {
+			leases = append(leases, x.Lease)
+		}
+	}
+	slices.Sort(leases)
+	return c, slices.Compact(leases)
+}
+
 // InsertLinks implements controlplane.LinkStore: one round trip, one transaction.
 // Epoch 0 means any: no link of the batch has a minted code.
-func (db *DB) InsertLinks(ctx context.Context, epoch uint32, links []*waypost.Link) ([]bool, waypost.Position, error) {
+func (db *DB) InsertLinks(ctx context.Context, epoch uint32, links []controlplane.Insertion) ([]controlplane.Placement, waypost.Position, error) {
 	c, err := columnsOf(links)
 	if err != nil {
 		return nil, waypost.Position{}, waypost.WrapError(waypost.EInvalid, "tags cannot be encoded", err)
@@ -104,14 +132,32 @@ func (db *DB) InsertLinks(ctx context.Context, epoch uint32, links []*waypost.Li
 		code   waypost.Code
 	}
 	index := make(map[key]int, len(links))
-	for i, l := range links {
-		index[key{l.Domain, l.Code}] = i
+	for i := range links {
+		index[key{links[i].Link.Domain, links[i].Link.Code}] = i
 	}
-	added := make([]bool, len(links))
+	placed := make([]controlplane.Placement, len(links))
+	claims, leases := claimsOf(links)
 	var at begun
 	var b pgx.Batch
 	b.Queue(selectBegin, int32(epoch)).QueryRow(at.scan)
 	b.Queue(`SELECT set_config('waypost.workspaces', $1, true)`, workspaceList(links))
+	if len(leases) > 0 {
+		b.Queue(`SELECT key_check_leases($1)`, leases)
+	}
+	if len(claims.codes) > 0 {
+		b.Queue(`SELECT key_claim($1, $2, $3, $4)`, claims.codes, claims.prefixes, claims.counters, claims.workspaces).Query(func(rows pgx.Rows) error {
+			for rows.Next() {
+				var code waypost.Code
+				if err := rows.Scan(&code); err != nil {
+					return err
+				}
+				if i, ok := index[key{waypost.DefaultDomain, code}]; ok {
+					placed[i] = controlplane.Issuable
+				}
+			}
+			return rows.Err()
+		})
+	}
 	b.Queue(insertLinks, c.workspaces, c.domains, c.codes, c.customs, c.originals, c.locations, c.statuses,
 		c.titles, c.descriptions, c.tags, c.metadata, c.bys, c.expiries).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
@@ -125,16 +171,19 @@ func (db *DB) InsertLinks(ctx context.Context, epoch uint32, links []*waypost.Li
 			if !ok {
 				return errors.New("the database returned a link that was not sent")
 			}
-			added[i] = true
-			links[i].ID, links[i].CreatedAt, links[i].UpdatedAt = id, created.UTC(), created.UTC()
+			placed[i] = controlplane.Placed
+			l := links[i].Link
+			l.ID, l.CreatedAt, l.UpdatedAt = id, created.UTC(), created.UTC()
 		}
 		return rows.Err()
 	})
+	failpoint.Hit("insert links: begun")
 	if err := db.pool.SendBatch(ctx, &b).Close(); err != nil {
 		return nil, waypost.Position{}, classify("insert links", err)
 	}
-	db.note(at.revision())
-	return added, at.position(), nil
+	failpoint.Hit("insert links: committed")
+	db.note(at.position())
+	return placed, at.position(), nil
 }
 
 const selectLink = `
@@ -222,7 +271,7 @@ func (db *DB) DeleteLink(ctx context.Context, ws waypost.WorkspaceID, domain way
 	if err := db.pool.SendBatch(ctx, &b).Close(); err != nil {
 		return waypost.Position{}, classify("delete a link", err)
 	}
-	db.note(at.revision())
+	db.note(at.position())
 	if deleted == 0 {
 		return waypost.Position{}, waypost.Errorf(waypost.ENotFound, "there is no such link")
 	}

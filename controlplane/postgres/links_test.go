@@ -30,9 +30,9 @@ func TestALinkReadsBackAsItWasCreated(t *testing.T) {
 func TestOneTakenCodeDoesNotRefuseItsBatch(t *testing.T) {
 	db, _ := open(t)
 	insert(t, db, link("taken"))
-	added, _, err := db.InsertLinks(t.Context(), 0, []*waypost.Link{link("free-1"), link("taken"), link("free-2")})
+	added, _, err := db.InsertLinks(t.Context(), 0, insertions(link("free-1"), link("taken"), link("free-2")))
 	require.NoError(t, err)
-	require.Equal(t, []bool{true, false, true}, added)
+	require.Equal(t, []controlplane.Placement{controlplane.Placed, controlplane.Taken, controlplane.Placed}, added)
 }
 
 func TestADeletedLinkLeavesATombstoneAndKeepsItsCode(t *testing.T) {
@@ -49,9 +49,9 @@ func TestADeletedLinkLeavesATombstoneAndKeepsItsCode(t *testing.T) {
 	require.True(t, found)
 	require.Equal(t, waypost.Deleted, rec.State)
 	require.Empty(t, rec.Payload, "an edge does not keep the target of a deleted link")
-	added, _, err := db.InsertLinks(t.Context(), 0, []*waypost.Link{link("brief")})
+	added, _, err := db.InsertLinks(t.Context(), 0, insertions(link("brief")))
 	require.NoError(t, err)
-	require.False(t, added[0])
+	require.Equal(t, controlplane.Taken, added[0])
 }
 
 func TestAListGivesTheNewestFirstWithoutTheDeleted(t *testing.T) {

@@ -20,14 +20,22 @@ const (
 // that are older than the retention, and forgets old batches of clicks, until ctx
 // is over.
 func (db *DB) Maintain(ctx context.Context) {
+	db.every(ctx, maintenanceInterval, "maintenance", db.MaintainOnce)
+}
+
+// every does something now and at every interval, until ctx is over.
+func (db *DB) every(ctx context.Context, interval time.Duration, doing string, f func(context.Context) error) {
+	failing := false
 	for {
-		if err := db.MaintainOnce(ctx); err != nil && ctx.Err() == nil {
-			db.log.Warn("maintenance failed, will try again", "error", err)
+		err := f(ctx)
+		if err != nil && ctx.Err() == nil && !failing {
+			db.log.Warn("a round failed, will try again", "doing", doing, "error", err)
 		}
+		failing = err != nil
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(maintenanceInterval):
+		case <-time.After(interval):
 		}
 	}
 }
@@ -44,7 +52,7 @@ func (db *DB) MaintainOnce(ctx context.Context) error {
 	for n := head/partitionWidth + 1; n <= head/partitionWidth+partitionsAhead; n++ {
 		errs = append(errs, db.createPartition(ctx, n*partitionWidth))
 	}
-	errs = append(errs, db.dropPartitions(ctx), db.forgetClickBatches(ctx))
+	errs = append(errs, db.dropPartitions(ctx), db.forgetClickBatches(ctx), db.forgetIssues(ctx))
 	return errors.Join(errs...)
 }
 

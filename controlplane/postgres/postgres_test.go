@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/controlplane"
 	"waypost/controlplane/postgres"
 	"waypost/controlplane/postgres/pgserver/pgservertest"
 	"waypost/migrations"
@@ -72,10 +73,22 @@ func links(n int) []*waypost.Link {
 
 func insert(t *testing.T, db *postgres.DB, ls ...*waypost.Link) waypost.Position {
 	t.Helper()
-	added, at, err := db.InsertLinks(t.Context(), 0, ls)
+	placed, at, err := db.InsertLinks(t.Context(), 0, insertions(ls...))
 	require.NoError(t, err)
-	for i := range added {
-		require.True(t, added[i])
+	for i := range placed {
+		require.Equal(t, controlplane.Placed, placed[i])
 	}
 	return at
 }
+
+func insertions(ls ...*waypost.Link) []controlplane.Insertion {
+	all := make([]controlplane.Insertion, len(ls))
+	for i, l := range ls {
+		all[i].Link = l
+	}
+	return all
+}
+
+// openEpoch is the statement that opens an epoch as if a commit had been seen that
+// the database does not know.
+const openEpoch = `SELECT opened FROM changelog_head, changelog_open_epoch('test', epoch, epoch, seq + 1, 0, '{"ranges": []}', 1000, 0)`

@@ -59,7 +59,7 @@ func (c *changelog) Forget(t testing.TB) {
 
 func (c *changelog) Fork(t testing.TB) {
 	t.Helper()
-	_, err := c.hand.Exec(context.WithoutCancel(t.Context()), `SELECT changelog_open_epoch('test', 100, epoch, epoch, seq + 1) FROM changelog_head`)
+	_, err := c.hand.Exec(context.WithoutCancel(t.Context()), openEpoch)
 	require.NoError(t, err)
 }
 

@@ -45,6 +45,8 @@ func (c *Control) Check() error {
 		between("control.code_length", c.CodeLength, 5, 10),
 		between("control.prefix_length", c.PrefixLength, 1, 3),
 		between("control.lease_size", c.LeaseSize, 1, 1_000_000),
+		between("control.peak_key_rate", c.PeakKeyRate, 0, 10_000_000),
+		required("control.data_dir", c.DataDir, "give --data-dir, the directory in which this control plane remembers which keys were issued"),
 		positive("control.shutdown_timeout", c.ShutdownTimeout),
 	)
 }

@@ -51,6 +51,8 @@ type Control struct {
 	PrefixLength        int           `yaml:"prefix_length" help:"length of key prefixes; fixed once the cluster exists"`
 	LeaseSize           int           `yaml:"lease_size" help:"counters that are leased at a time"`
 	AnonymousWorkspace  bool          `yaml:"anonymous_workspace" help:"for development only: requests without an API key act as the default workspace"`
+	PeakKeyRate         int           `yaml:"peak_key_rate" help:"most keys a second that the cluster may ever issue; 0: 10,000, or less in a small key space"`
+	DataDir             string        `yaml:"data_dir" help:"directory in which this control plane remembers which keys were issued, in case PostgreSQL forgets"`
 	StatusFile          string        `yaml:"status_file" help:"file that tells the process id and addresses once all listeners are open"`
 	ShutdownTimeout     time.Duration `yaml:"shutdown_timeout" help:"how long requests under way may take at the end"`
 }

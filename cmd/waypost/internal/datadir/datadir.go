@@ -24,8 +24,9 @@ type Format string
 
 // The formats of this version.
 const (
-	Dev  Format = "waypost dev 1"
-	Edge Format = "waypost edge 1"
+	Dev     Format = "waypost dev 1"
+	Edge    Format = "waypost edge 1"
+	Control Format = "waypost control 1"
 )
 
 const (

@@ -64,6 +64,7 @@ func (s *system) startControl(databaseURL string) func(context.Context) (process
 		c.TrustedProxies = loopback
 		c.AnonymousWorkspace = true
 		c.ShutdownTimeout = min(c.ShutdownTimeout, stopControl/2)
+		c.DataDir = s.dir.Path("control")
 		c.StatusFile = s.dir.Path("control.status")
 		settings.Gossip = s.gossip(0)
 		return s.startChild(ctx, "control", settings.Environ("control", "gossip", "log"), c.StatusFile, "control")

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"waypost/cmd/waypost/internal/client"
+)
+
+func (p *program) auditCommand() *cobra.Command {
+	var limit int
+	var cursor string
+	c := &cobra.Command{
+		Use:   "audit",
+		Short: "List what administrators did, newest first",
+		Long: `List what administrators of the workspace did, newest first: who, when, what, to what, and
+with which arguments.
+
+It asks the API of --api or WAYPOST_API with the key in WAYPOST_API_KEY, which needs
+the scope admin, or else the development system that runs in --data-dir.`,
+		Example: `  waypost audit
+  waypost audit --limit 1000 --output json`,
+		Args: arguments(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if limit < 1 || limit > 1000 {
+				return &usageError{fmt.Errorf("--limit: %d is not between 1 and 1000; go on from there with --cursor", limit)}
+			}
+			return p.withAPI(func(api *client.Client) error {
+				page, err := api.Audit(c.Context(), limit, cursor)
+				if err != nil {
+					return err
+				}
+				return p.print(auditTable(&page), page)
+			})
+		},
+	}
+	c.Flags().IntVar(&limit, "limit", 50, "how many entries at most, up to 1000")
+	c.Flags().StringVar(&cursor, "cursor", "", "where the page before ended")
+	return p.bind(c, "client", "dev.data_dir")
+}
+
+// auditTable lays out a page of the audit log for people.
+func auditTable(page *client.AuditPage) string {
+	if len(page.Entries) == 0 {
+		return "nothing is noted here"
+	}
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	// Writing into memory does not fail.
+	_, _ = fmt.Fprintln(w, "TIME\tWHO\tDID\tTO\tDETAIL")
+	for i := range page.Entries {
+		e := &page.Entries[i]
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", e.At.Local().Format(time.DateTime), printable(e.Actor), printable(e.Action), printable(e.Subject),
+			printable(shortened(detailText(e.Detail))))
+	}
+	_ = w.Flush()
+	if page.Next != "" {
+		_, _ = fmt.Fprintf(&b, "more with --cursor %s\n", printable(page.Next))
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// detailText gives the sentence in an entry's detail, where there is one, or else
+// all of it.
+func detailText(detail json.RawMessage) string {
+	var said struct{ What string }
+	if json.Unmarshal(detail, &said) == nil && said.What != "" {
+		return said.What
+	}
+	var compact bytes.Buffer
+	if json.Compact(&compact, detail) != nil {
+		return ""
+	}
+	return compact.String()
+}

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"waypost/cmd/waypost/internal/client"
+)
+
+func (p *program) rangesCommand() *cobra.Command {
+	c := group("ranges", "Look after the key ranges that codes are made from",
+		p.rangesListCommand(), p.rangesShowCommand(), p.rangesAssignCommand(), p.rangesSplitCommand(), p.rangesMoveCommand(),
+		p.rangesDrainCommand(), p.rangesReviveCommand(), p.rangesRetireCommand(), p.rangesPlanCommand(), p.rangesApplyCommand(),
+		p.rangesResumeCommand(), p.rangesDecodeCommand())
+	c.Long = `A code is a prefix and a scrambled counter. A key range is some of a prefix's counters,
+and belongs to one region; its control planes lease blocks from it and mint codes
+without asking anybody. Nothing needs doing by hand as long as prefixes are free: a
+region that runs low takes one by itself.
+
+These commands ask the API of --api or WAYPOST_API with the key in WAYPOST_API_KEY,
+which must be of the default workspace and have the scope admin, or else the
+development system that runs in --data-dir. None of them blocks the creation of links,
+and no counter is ever issued twice, whatever they do. Whatever changes something has
+--dry-run, which shows what would happen, and is noted in the audit log (waypost audit).`
+	c.Example = `  waypost ranges list                              who has what, how fast it is used, how long it lasts
+  waypost ranges plan --out plan.json              the moves that make all regions last equally long
+  waypost ranges apply plan.json --dry-run         what they would do
+  waypost ranges apply plan.json                   do them, unless the ranges have changed since`
+	for _, sub := range c.Commands() {
+		p.bind(sub, "client", "dev.data_dir")
+	}
+	return c
+}
+
+// withAPI connects to the API for as long as do takes.
+func (p *program) withAPI(do func(*client.Client) error) error {
+	api, err := p.api()
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	return do(api)
+}
+
+func (p *program) rangesListCommand() *cobra.Command {
+	var all bool
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List the ranges: whose they are, how fast they are used, how long they last",
+		Long: `List the key ranges, how much of each is used, how many keys a minute were issued from
+it during the last hour, how long it lasts at that rate, and which control planes hold
+leases of it; below that, what each region has left. With --output json it is a list of
+all ranges, retired ones too.`,
+		Example: `  waypost ranges list
+  waypost ranges list --output json | jq '.[] | select(.minutes_left != null and .minutes_left < 1440)'`,
+		Args: arguments(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			return p.withAPI(func(api *client.Client) error {
+				space, err := api.KeySpace(c.Context())
+				if err != nil {
+					return err
+				}
+				if space.Ranges == nil {
+					space.Ranges = []client.Range{}
+				}
+				if held := heldText(&space); held != "" && p.output == "json" { // the list has no place for it
+					if _, err := fmt.Fprintln(p.stderr, held); err != nil {
+						return err
+					}
+				}
+				return p.print(keySpaceText(&space, all), space.Ranges)
+			})
+		},
+	}
+	c.Flags().BoolVar(&all, "all", false, "retired ranges too")
+	return c
+}
+
+func (p *program) rangesShowCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "show ID",
+		Short:   "Show a range with its leases",
+		Example: `  waypost ranges show 7`,
+		Args:    arguments(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			id, err := rangeID(args[0])
+			if err != nil {
+				return err
+			}
+			return p.withAPI(func(api *client.Client) error {
+				r, err := api.Range(c.Context(), id)
+				if err != nil {
+					return missingRange(err)
+				}
+				return p.print(rangeText(&r), r)
+			})
+		},
+	}
+}
+
+func rangeID(text string) (int64, error) {
+	id, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || id < 1 {
+		return 0, &usageError{fmt.Errorf("ID: %q is no number of a range; `waypost ranges list` shows them", text)}
+	}
+	return id, nil
+}
+
+// missingRange adds to the refusal of a range that does not exist what to do.
+func missingRange(err error) error {
+	if statusOf(err) == http.StatusNotFound {
+		return fmt.Errorf("%w: `waypost ranges list` shows all ranges", err)
+	}
+	return err
+}
+
+// statusOf gives the status of a refusal by the API, 0 for any other error.
+func statusOf(err error) int {
+	if problem, ok := errors.AsType[*client.Problem](err); ok {
+		return problem.Status
+	}
+	return 0
+}
+
+func (p *program) rangesDecodeCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "decode CODE",
+		Short: "Tell a generated code's range, counter and region, and whether it was issued",
+		Long: `Tell from a generated code alone which prefix and counter it was made of, and from the
+database what has become of them:
+
+  issued      a link or a reserved key has it
+  spent       it was issued or is lost, and never will be again
+  burned      a custom code has taken it
+  leased      a control plane may issue it, or just has
+  unissued    it lies ahead in a range
+  unassigned  no range holds it`,
+		Example: `  waypost ranges decode r7Qx0aZ
+  waypost ranges decode r7Qx0aZ --output json`,
+		Args: arguments(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			return p.withAPI(func(api *client.Client) error {
+				d, err := api.Decode(c.Context(), args[0])
+				if err != nil {
+					return err
+				}
+				return p.print(decodedText(&d), d)
+			})
+		},
+	}
+}

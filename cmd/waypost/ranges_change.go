@@ -1,0 +1,253 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"waypost"
+	"waypost/cmd/waypost/internal/client"
+)
+
+// dryRunFlag adds --dry-run to a command that changes ranges.
+func dryRunFlag(c *cobra.Command) *bool {
+	return c.Flags().Bool("dry-run", false, "show what would be done, and change nothing")
+}
+
+// changeRanges has the steps done and prints what they did.
+func (p *program) changeRanges(ctx context.Context, change client.RangeChange) error {
+	return p.withAPI(func(api *client.Client) error {
+		changed, err := api.ChangeRanges(ctx, change)
+		if err != nil {
+			return refused(err)
+		}
+		return p.print(changedText(&changed), changed)
+	})
+}
+
+// refused adds to the error of a change what to do.
+func refused(err error) error {
+	if client.Processed(err) {
+		return fmt.Errorf("%w; look with `waypost ranges list` whether it was done before you try again", err)
+	}
+	return missingRange(err)
+}
+
+// changedText says what a change did, and shows the ranges it touched.
+func changedText(changed *client.RangesChanged) string {
+	var b strings.Builder
+	if changed.DryRun {
+		b.WriteString("dry run, nothing was changed; this would be done:\n")
+	}
+	var touched []client.Range
+	for i := range changed.Done {
+		done := &changed.Done[i]
+		b.WriteString(printable(done.What) + "\n")
+		switch {
+		case done.Fenced == 1:
+			b.WriteString("  1 lease that is held becomes void: what is left of it is never issued\n")
+		case done.Fenced > 1:
+			_, _ = fmt.Fprintf(&b, "  %d leases that are held become void: what is left of them is never issued\n", done.Fenced)
+		}
+		for _, r := range done.Ranges {
+			touched = slices.DeleteFunc(touched, func(old client.Range) bool { return old.ID == r.ID })
+			touched = append(touched, r)
+		}
+	}
+	if len(touched) > 0 {
+		b.WriteString("\n" + rangeTable(touched))
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+func (p *program) rangesAssignCommand() *cobra.Command {
+	step := client.RangeStep{Action: "assign"}
+	c := &cobra.Command{
+		Use:   "assign --region REGION",
+		Short: "Give a region a prefix that was never used",
+		Long: `Give a region a prefix that was never used, as a range of its own. A region that runs
+low takes one by itself; this is for one that is to begin, or that grows soon.`,
+		Example: `  waypost ranges assign --region eu-west-1
+  waypost ranges assign --region eu-west-1 --prefix 4k --dry-run`,
+		Args: arguments(cobra.NoArgs),
+	}
+	c.Flags().StringVar(&step.Region, "region", "", "who gets it")
+	c.Flags().StringVar(&step.Prefix, "prefix", "", "which (default: any that is free)")
+	dryRun := dryRunFlag(c)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if err := checkRegion("region", step.Region); err != nil {
+			return err
+		}
+		return p.changeRanges(c.Context(), client.RangeChange{Steps: []client.RangeStep{step}, DryRun: *dryRun})
+	}
+	return c
+}
+
+func checkRegion(flag, region string) error {
+	if region == "" {
+		return &usageError{fmt.Errorf("--%s is missing: name a region", flag)}
+	}
+	if _, err := waypost.ParseRegion(region); err != nil {
+		return &usageError{fmt.Errorf("--%s: %w", flag, err)}
+	}
+	return nil
+}
+
+// checkAt sees that --at, if it was given, can be a place to cut at.
+func checkAt(c *cobra.Command, at int64) error {
+	if c.Flags().Changed("at") && at < 1 {
+		return &usageError{fmt.Errorf("--at: %d is no counter to cut at; `waypost ranges show ID` tells which there are", at)}
+	}
+	return nil
+}
+
+func (p *program) rangesSplitCommand() *cobra.Command {
+	step := client.RangeStep{Action: "split"}
+	c := &cobra.Command{
+		Use:   "split ID",
+		Short: "Cut a range in two of the same region",
+		Long: `Cut a range in two of the same region, which can then be moved or drained apart. It can
+be cut only where nothing was leased yet.`,
+		Example: `  waypost ranges split 7
+  waypost ranges split 7 --at 500000000`,
+		Args: arguments(cobra.ExactArgs(1)),
+	}
+	c.Flags().Int64Var(&step.At, "at", 0, "first counter of the new range (default: the middle of what is unissued)")
+	dryRun := dryRunFlag(c)
+	c.RunE = func(c *cobra.Command, args []string) (err error) {
+		if step.Range, err = rangeID(args[0]); err != nil {
+			return err
+		}
+		if err := checkAt(c, step.At); err != nil {
+			return err
+		}
+		return p.changeRanges(c.Context(), client.RangeChange{Steps: []client.RangeStep{step}, DryRun: *dryRun})
+	}
+	return c
+}
+
+func (p *program) rangesMoveCommand() *cobra.Command {
+	step := client.RangeStep{Action: "move"}
+	c := &cobra.Command{
+		Use:   "move ID --to REGION",
+		Short: "Give a range, or what is unissued of it, to another region",
+		Long: `Give a range to another region. A whole range takes its leases with it: those that are
+held become void, and what was left of them is never issued. The control planes that
+held them take others at once; no create fails. With --remainder or --at the region
+keeps what it has leased, and nothing becomes void.`,
+		Example: `  waypost ranges move 7 --to eu-west-1 --remainder     all that is not leased yet
+  waypost ranges move 7 --to eu-west-1                 everything
+  waypost ranges move 7 --to eu-west-1 --at 500000000  counters from 500,000,000 on`,
+		Args: arguments(cobra.ExactArgs(1)),
+	}
+	c.Flags().StringVar(&step.Region, "to", "", "who gets it")
+	c.Flags().BoolVar(&step.Remainder, "remainder", false, "only what is not leased yet, as a range of its own")
+	c.Flags().Int64Var(&step.At, "at", 0, "only the counters from this one on, as a range of their own")
+	dryRun := dryRunFlag(c)
+	c.RunE = func(c *cobra.Command, args []string) (err error) {
+		if step.Range, err = rangeID(args[0]); err != nil {
+			return err
+		}
+		if err := checkRegion("to", step.Region); err != nil {
+			return err
+		}
+		if err := checkAt(c, step.At); err != nil {
+			return err
+		}
+		if step.Remainder && step.At != 0 {
+			return &usageError{errors.New("give --remainder or --at, not both")}
+		}
+		return p.changeRanges(c.Context(), client.RangeChange{Steps: []client.RangeStep{step}, DryRun: *dryRun})
+	}
+	return c
+}
+
+func (p *program) rangesDrainCommand() *cobra.Command {
+	return p.stateCommand(&cobra.Command{
+		Use:   "drain ID",
+		Short: "Lease nothing more from a range",
+		Long: `Lease nothing more from a range. What control planes hold of it is used up. Take it back
+with revive; end it with retire.`,
+		Example: `  waypost ranges drain 7`,
+	}, client.RangeStep{Action: "drain"})
+}
+
+func (p *program) rangesReviveCommand() *cobra.Command {
+	return p.stateCommand(&cobra.Command{
+		Use:     "revive ID",
+		Short:   "Lease from a drained range again",
+		Example: `  waypost ranges revive 7`,
+	}, client.RangeStep{Action: "revive"})
+}
+
+func (p *program) rangesRetireCommand() *cobra.Command {
+	var force bool
+	c := &cobra.Command{
+		Use:   "retire ID",
+		Short: "End a range for ever; its links live on",
+		Long: `End a range: no key is ever issued from it again, and its unissued counters are lost for
+good. Links that have its keys live on. Drain it first; while control planes hold leases
+of it, it is retired by force only, and the leases become void.`,
+		Example: `  waypost ranges drain 7 && waypost ranges retire 7
+  waypost ranges retire 7 --force --dry-run`,
+	}
+	c.Flags().BoolVar(&force, "force", false, "also while leases are held")
+	return p.stateCommand(c, client.RangeStep{Action: "retire"}, func(step *client.RangeStep) { step.Force = force })
+}
+
+// stateCommand completes a command that does a step with one range. Late fills in
+// what flags say.
+func (p *program) stateCommand(c *cobra.Command, step client.RangeStep, late ...func(*client.RangeStep)) *cobra.Command {
+	dryRun := dryRunFlag(c)
+	c.Args = arguments(cobra.ExactArgs(1))
+	c.RunE = func(c *cobra.Command, args []string) (err error) {
+		if step.Range, err = rangeID(args[0]); err != nil {
+			return err
+		}
+		for _, fill := range late {
+			fill(&step)
+		}
+		return p.changeRanges(c.Context(), client.RangeChange{Steps: []client.RangeStep{step}, DryRun: *dryRun})
+	}
+	return c
+}
+
+func (p *program) rangesResumeCommand() *cobra.Command {
+	var gap int64
+	c := &cobra.Command{
+		Use:   "resume",
+		Short: "Issue keys again after a restore that nobody witnessed",
+		Long: `After PostgreSQL was restored or failed over, keys may have been issued that the database
+has forgotten. Where a control plane still knows which (the file keys.witness in its data
+directory), every prefix skips ahead by itself. Where none does, or where too much would be
+skipped, no key is leased until an operator says by how much: more than the keys that can
+have been issued from any one prefix since the backup was made.
+
+  gap = peak keys per second × seconds from the backup to the restore, and some more
+
+Too large costs keys, of which a prefix has plenty. Too small gives out a key twice: the
+gap can be stated only once.`,
+		Example: `  waypost ranges list                     why keys are held back, and the gap that would be skipped
+  waypost ranges resume --dry-run
+  waypost ranges resume                   skip that
+  waypost ranges resume --gap 40000000    skip so many counters in every prefix`,
+		Args: arguments(cobra.NoArgs),
+	}
+	c.Flags().Int64Var(&gap, "gap", 0, "counters that every prefix skips (default: what waypost ranges list says, where it knows)")
+	dryRun := dryRunFlag(c)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		step := client.RangeStep{Action: "resume"}
+		if c.Flags().Changed("gap") {
+			if gap < 0 {
+				return &usageError{fmt.Errorf("--gap: %d is less than nothing", gap)}
+			}
+			step.Gap = &gap
+		}
+		return p.changeRanges(c.Context(), client.RangeChange{Steps: []client.RangeStep{step}, DryRun: *dryRun})
+	}
+	return c
+}

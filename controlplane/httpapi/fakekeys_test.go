@@ -1,0 +1,145 @@
+package httpapi_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"waypost"
+	"waypost/controlplane"
+	"waypost/controlplane/httpapi"
+)
+
+// keys is a Keys in memory. It remembers what it was asked, and answers what it
+// was told to.
+type keys struct {
+	err   error // of everything
+	space controlplane.KeySpace
+	done  []controlplane.StepDone
+	plan  controlplane.RangePlan
+	found controlplane.Decoded
+	audit []controlplane.AuditEntry
+	stats controlplane.KeyStats
+
+	mu      sync.Mutex
+	minted  int
+	held    map[string][]waypost.Code // by service
+	changes []controlplane.RangeChange
+}
+
+// startWithKeys serves an API that looks after key ranges.
+func startWithKeys(t *testing.T, f *keys, changes ...func(*links, *httpapi.Config)) *api {
+	return start(t, append(changes, func(_ *links, c *httpapi.Config) { c.Keys = f })...)
+}
+
+func (f *keys) ReserveKeys(_ context.Context, _ controlplane.Actor, service string, n int) ([]waypost.Code, error) {
+	if f.err != nil {
+		return nil, f.err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	codes := make([]waypost.Code, n)
+	for i := range codes {
+		codes[i] = waypost.Code(fmt.Sprintf("k%06d", f.minted))
+		f.minted++
+	}
+	if f.held == nil {
+		f.held = map[string][]waypost.Code{}
+	}
+	f.held[service] = append(f.held[service], codes...)
+	return codes, nil
+}
+
+func (f *keys) ReturnKeys(_ context.Context, _ controlplane.Actor, service string, keys []string) ([]controlplane.Returned, error) {
+	if f.err != nil {
+		return nil, f.err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	outcomes := make([]controlplane.Returned, len(keys))
+	for i, k := range keys {
+		outcomes[i].Code = waypost.Code(k)
+		j := slices.Index(f.held[service], waypost.Code(k))
+		switch {
+		case k == "linked0":
+			outcomes[i].Err = waypost.Errorf(waypost.EConflict, "a link has this key")
+		case k == "broken0":
+			outcomes[i].Err = fmt.Errorf("password=secret")
+		case j < 0:
+			outcomes[i].Err = waypost.Errorf(waypost.ENotFound, "%s does not hold this key", service)
+		default:
+			f.held[service] = slices.Delete(f.held[service], j, j+1)
+		}
+	}
+	return outcomes, nil
+}
+
+func (f *keys) KeyStats(context.Context, controlplane.Actor) (controlplane.KeyStats, error) {
+	return f.stats, f.err
+}
+
+func (f *keys) KeySpace(_ context.Context, actor controlplane.Actor) (controlplane.KeySpace, error) {
+	if err := actor.CheckOperator(); err != nil {
+		return controlplane.KeySpace{}, err
+	}
+	return f.space, f.err
+}
+
+func (f *keys) ChangeRanges(_ context.Context, actor controlplane.Actor, c controlplane.RangeChange) ([]controlplane.StepDone, error) {
+	if err := actor.CheckOperator(); err != nil {
+		return nil, err
+	}
+	f.changes = append(f.changes, c)
+	return f.done, f.err
+}
+
+func (f *keys) PlanRanges(_ context.Context, actor controlplane.Actor) (controlplane.RangePlan, error) {
+	if err := actor.CheckOperator(); err != nil {
+		return controlplane.RangePlan{}, err
+	}
+	return f.plan, f.err
+}
+
+func (f *keys) Decode(_ context.Context, actor controlplane.Actor, code string) (controlplane.Decoded, error) {
+	if err := actor.CheckOperator(); err != nil {
+		return controlplane.Decoded{}, err
+	}
+	if len(code) != 7 {
+		return controlplane.Decoded{}, waypost.Errorf(waypost.EInvalid, "no range can hold this code")
+	}
+	return f.found, f.err
+}
+
+func (f *keys) Audit(_ context.Context, _ controlplane.Actor, limit int, cursor string) ([]controlplane.AuditEntry, string, error) {
+	from := 0
+	if cursor != "" {
+		if _, err := fmt.Sscanf(cursor, "after-%d", &from); err != nil {
+			return nil, "", waypost.Errorf(waypost.EMalformed, "the cursor is not one of ours")
+		}
+	}
+	rest := f.audit[from:]
+	if len(rest) > limit {
+		return rest[:limit], fmt.Sprintf("after-%d", from+limit), f.err
+	}
+	return rest, "", f.err
+}
+
+// aSpace is a key space of two live ranges and a retired one.
+func aSpace() controlplane.KeySpace {
+	at := time.Date(2031, 5, 6, 7, 8, 9, 0, time.FixedZone("", 3600))
+	return controlplane.KeySpace{
+		Prefixes: 3844, FreePrefixes: 3841, PrefixSize: 1000, Rates: map[waypost.Region]float64{"eu-west-1": 7.2},
+		Ranges: []controlplane.Range{
+			{
+				ID: 1, Prefix: 290, Text: "4g", Lo: 0, Hi: 1000, Next: 300, Returned: 20, Region: "eu-west-1", State: controlplane.RangeLive,
+				Generation: 2, CreatedAt: at, Rate: 7.2,
+				Leases: []controlplane.HeldLease{{ID: 9, Node: "control-1", Lo: 290, Hi: 300, Generation: 2, TakenAt: at}},
+			},
+			{ID: 2, Prefix: 291, Text: "4h", Lo: 0, Hi: 500, Next: 0, Region: "us-east-1", State: controlplane.RangeLive, Generation: 1, CreatedAt: at},
+			{ID: 3, Prefix: 292, Text: "4i", Lo: 0, Hi: 500, Next: 500, Region: "us-east-1", State: controlplane.RangeRetired, Generation: 1, CreatedAt: at},
+		},
+	}
+}

@@ -1,0 +1,154 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"waypost"
+)
+
+// checkHistory runs on every new connection, before anything else does. It looks
+// without the head lock first; changelog_open_epoch looks again under it. What
+// keeps a connection from being made is never the fault of a request's data.
+func (db *DB) checkHistory(ctx context.Context, conn *pgx.Conn) error {
+	err := db.history(ctx, conn)
+	if err != nil && waypost.CodeOf(err) != waypost.EUnavailable {
+		return waypost.WrapError(waypost.EUnavailable, "the database cannot be used at the moment", err)
+	}
+	return err
+}
+
+// history compares the database with itself, as it was when its epoch began, and
+// with what the witness has seen. A database that went back in time gets a new
+// epoch; one that got it from somebody else learns what this witness remembers.
+func (db *DB) history(ctx context.Context, conn *pgx.Conn) error {
+	var standby, same, forked bool
+	if err := conn.QueryRow(ctx, `SELECT pg_is_in_recovery()`).Scan(&standby); err != nil {
+		return err
+	}
+	if standby {
+		return waypost.Errorf(waypost.EUnavailable, "this PostgreSQL is a standby: point the control plane at the primary")
+	}
+	seen := db.witness.look() // before the head is read, which others go on moving
+	var head waypost.Revision
+	var cluster *string
+	var b pgx.Batch
+	b.Queue(`SELECT set_config('waypost.system', 'on', true)`)
+	b.Queue(`
+		SELECT h.epoch, h.seq, (e.system_identifier, e.timeline) = (i.system_identifier, i.timeline),
+		       changelog_forked($1, $2, $3), (SELECT id::text FROM cluster)
+		FROM changelog_head h JOIN changelog_epoch e ON e.ordinal = h.epoch, waypost_history() i`,
+		int32(seen.position.Epoch.Ordinal), int64(seen.position.Seq), int64(seen.position.Stamp)).QueryRow(func(row pgx.Row) error {
+		return row.Scan(&head.Epoch, &head.Seq, &same, &forked, &cluster)
+	})
+	if err := conn.SendBatch(ctx, &b).Close(); err != nil {
+		return fmt.Errorf("read the history: %w", err)
+	}
+	if err := seen.judge(cluster); err != nil {
+		return err
+	}
+	var reason string
+	switch {
+	case !same:
+		reason = "PostgreSQL has another identity: it was failed over or restored"
+	case seen.revision().Newer(head):
+		reason = "PostgreSQL has forgotten commits that this control plane has seen"
+	case forked:
+		reason = "PostgreSQL has other commits than those that this control plane has seen"
+	case seen.foreign(head.Epoch):
+		return db.tell(ctx, conn, seen)
+	default:
+		return nil
+	}
+	return db.openEpoch(ctx, conn, head.Epoch, reason, seen)
+}
+
+func (db *DB) openEpoch(ctx context.Context, conn *pgx.Conn, epoch uint32, reason string, seen sight) error {
+	var opened bool
+	var skipped *int64
+	var held *string
+	if err := conn.QueryRow(ctx, `SELECT opened, skipped, held_back FROM changelog_open_epoch($1, $2, $3, $4, $5, $6::jsonb, coalesce(nullif($7, 0.0), least(10000, key_prefix_size() / 50000.0)), $8)`,
+		reason, int32(epoch), int32(seen.position.Epoch.Ordinal), int64(seen.position.Seq), int64(seen.position.Stamp),
+		seen.testimony(), db.cfg.PeakRate, leasesUnseen).Scan(&opened, &skipped, &held); err != nil {
+		return fmt.Errorf("open an epoch: %w", err)
+	}
+	switch {
+	case opened && held != nil:
+		db.log.Error("opened a new epoch of the changelog; no key is issued until 'waypost ranges resume'", "reason", *held)
+	case opened:
+		db.log.Warn("opened a new epoch of the changelog", "reason", reason, "skipped_counters", deref(skipped))
+	default:
+		return db.history(ctx, conn) // somebody else was faster: what we remember counts all the same
+	}
+	db.witness.begin()
+	db.changed.tell()
+	return nil
+}
+
+// leasesUnseen is for how many leases that came to nothing, unseen by anybody, a new
+// epoch makes room.
+const leasesUnseen = 20
+
+// tell lets an epoch that somebody else has opened know what this witness
+// remembers of the one before.
+func (db *DB) tell(ctx context.Context, conn *pgx.Conn, seen sight) error {
+	ranges := seen.ranges()
+	err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `SELECT changelog_begin()`); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, `SELECT key_remember($1::jsonb)`, ranges)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("tell the new epoch which keys were issued before: %w", err)
+	}
+	db.log.Info("told the new epoch which keys were issued before it")
+	db.witness.begin()
+	db.changed.tell()
+	return nil
+}
+
+// note remembers a committed position and wakes the followers.
+func (db *DB) note(p waypost.Position) {
+	db.witness.saw(p)
+	db.changed.tell()
+}
+
+// Watch keeps the witness up to date, with what other control planes do as well,
+// until ctx is over.
+func (db *DB) Watch(ctx context.Context) {
+	db.every(ctx, watchInterval, "look at the key ranges", db.WatchOnce)
+}
+
+// WatchOnce does one round of Watch.
+func (db *DB) WatchOnce(ctx context.Context) error {
+	conn, err := db.pool.Acquire(ctx)
+	if err != nil {
+		return classify("connect", err)
+	}
+	defer conn.Release()
+	if err := db.checkHistory(ctx, conn.Conn()); err != nil {
+		return err
+	}
+	var now float64
+	var head begun
+	var ranges []rememberedRange
+	var cluster string
+	var b pgx.Batch // one transaction, and the head first: what is read with it is as new, or newer
+	b.Queue(`SELECT set_config('waypost.system', 'on', true)`)
+	b.Queue(`SELECT h.epoch, e.id, h.seq, h.stamp FROM changelog_head h JOIN changelog_epoch e ON e.ordinal = h.epoch`).QueryRow(head.scan)
+	b.Queue(`SELECT prefix, region, lo, hi, next FROM key_range`).Query(func(rows pgx.Rows) (err error) {
+		ranges, err = pgx.CollectRows(rows, pgx.RowToStructByPos[rememberedRange])
+		return err
+	})
+	b.Queue(`SELECT extract(epoch FROM clock_timestamp())::float8, id::text FROM cluster`).QueryRow(func(row pgx.Row) error {
+		return row.Scan(&now, &cluster)
+	})
+	if err := conn.SendBatch(ctx, &b).Close(); err != nil {
+		return classify("look at the key ranges", err)
+	}
+	return db.witness.learn(cluster, head.position(), ranges, now)
+}

@@ -1,0 +1,89 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"waypost"
+)
+
+const (
+	presenceInterval = 5 * time.Second
+	// deadAfter is the silence after which a control plane's leases are burned. When
+	// it is alive all the same it leases others; what it has minted is not accepted.
+	deadAfter = time.Minute
+)
+
+// Presence is how a control plane shows that it is alive, which is what its leases
+// hang on, and how many keys it issues.
+type Presence struct {
+	Node   string // "NAME/BOOT", as in its leases
+	Region waypost.Region
+	Issued func() map[int64]int64 // keys issued since the last call, by range
+}
+
+// Attend shows the presence, and burns the leases of control planes that are
+// gone, until ctx is over.
+func (db *DB) Attend(ctx context.Context, p Presence) {
+	var since time.Time // of the first of the rounds that have all succeeded
+	db.every(ctx, presenceInterval, "show presence", func(ctx context.Context) error {
+		if err := db.Beat(ctx, p.Node, p.Region, p.Issued()); err != nil {
+			since = time.Time{}
+			return err
+		}
+		if since.IsZero() {
+			since = time.Now()
+		}
+		// After an outage of the database nobody has been heard, and all are alive.
+		if time.Since(since) < deadAfter {
+			return nil
+		}
+		return db.BurnSilent(ctx, deadAfter)
+	})
+}
+
+// Beat shows that a control plane is alive, and adds to what was issued.
+func (db *DB) Beat(ctx context.Context, node string, region waypost.Region, issued map[int64]int64) error {
+	var b pgx.Batch
+	b.Queue(`
+		INSERT INTO control_node (node, region) VALUES ($1, $2)
+		ON CONFLICT (node) DO UPDATE SET seen_at = clock_timestamp()`, node, region)
+	for id, n := range issued {
+		b.Queue(`
+			INSERT INTO key_issue (minute, region, range_id, issued) VALUES (date_trunc('minute', clock_timestamp()), $1, $2, $3)
+			ON CONFLICT (minute, region, range_id) DO UPDATE SET issued = key_issue.issued + excluded.issued`, region, id, n)
+	}
+	return classify("show presence", db.pool.SendBatch(ctx, &b).Close())
+}
+
+// BurnSilent ends the leases of control planes that were not seen for so long.
+func (db *DB) BurnSilent(ctx context.Context, silent time.Duration) error {
+	const dead = `
+		FROM key_lease l LEFT JOIN control_node n ON n.node = l.node
+		WHERE l.state = 'held' AND coalesce(n.seen_at, l.taken_at) < clock_timestamp() - $1::interval`
+	var found bool
+	if err := db.pool.QueryRow(ctx, `SELECT EXISTS (SELECT `+dead+`)`, silent).Scan(&found); err != nil {
+		return classify("look for leases of the dead", err)
+	}
+	if !found {
+		return nil
+	}
+	return db.change(ctx, "burn leases", func(tx pgx.Tx, _ uint32) error {
+		tag, err := tx.Exec(ctx, `UPDATE key_lease SET state = 'burned' WHERE id IN (SELECT l.id `+dead+`)`, silent)
+		if err == nil {
+			db.log.Warn("burned the leases of control planes that are gone", "leases", tag.RowsAffected())
+		}
+		return err
+	})
+}
+
+// forgetIssues drops what is too old for any rate, and control planes of long ago.
+func (db *DB) forgetIssues(ctx context.Context) error {
+	var b pgx.Batch
+	b.Queue(`DELETE FROM key_issue WHERE minute < clock_timestamp() - interval '8 days'`)
+	b.Queue(`DELETE FROM control_node n WHERE seen_at < clock_timestamp() - interval '8 days'
+	         AND NOT EXISTS (SELECT FROM key_lease l WHERE l.node = n.node AND l.state = 'held')`)
+	return classify("forget old rates", db.pool.SendBatch(ctx, &b).Close())
+}

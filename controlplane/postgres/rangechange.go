@@ -1,0 +1,300 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"waypost"
+	"waypost/controlplane"
+	"waypost/keyrange"
+)
+
+// ChangeRanges implements controlplane.RangeStore. Creates wait for it as long as
+// for any other commit. A dry run does everything and takes it back.
+func (db *DB) ChangeRanges(ctx context.Context, c controlplane.RangeChange) ([]controlplane.StepDone, error) {
+	var done []controlplane.StepDone
+	err := db.change(ctx, "change ranges", func(tx pgx.Tx, _ uint32) error {
+		before, err := keySpace(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if c.Fingerprint != "" && c.Fingerprint != before.Fingerprint() {
+			return waypost.Errorf(waypost.EConflict, "the ranges have changed since the plan was made: make a new one")
+		}
+		for i, step := range c.Steps {
+			one, err := db.changeRange(ctx, tx, step)
+			if err != nil {
+				return named(err, i, len(c.Steps))
+			}
+			done = append(done, one)
+			detail, err := json.Marshal(map[string]any{"step": step, "what": one.What, "fenced": one.Fenced})
+			if err != nil {
+				return err
+			}
+			if err := audit(ctx, tx, c.By, "ranges."+string(step.Action), subjectOf(&one), detail); err != nil {
+				return err
+			}
+		}
+		after, err := keySpace(ctx, tx)
+		if err != nil {
+			return err
+		}
+		show(done, after.Ranges)
+		if c.DryRun {
+			return errDryRun
+		}
+		return nil
+	})
+	if errors.Is(err, errDryRun) {
+		err = nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !c.DryRun {
+		if err := db.WatchOnce(ctx); err != nil {
+			db.log.Warn("a change of the ranges is remembered a little later", "error", err)
+		}
+	}
+	return done, nil
+}
+
+// errDryRun takes a transaction back that was only tried.
+var errDryRun = waypost.Errorf(waypost.EInternal, "a dry run")
+
+// named says which of several steps could not be done.
+func named(err error, i, steps int) error {
+	e, ok := errors.AsType[*waypost.Error](err)
+	if !ok || steps == 1 {
+		return err
+	}
+	return waypost.Errorf(e.Code, "step %d: %s", i+1, e.Message)
+}
+
+// subjectOf names the range that a step made or changed.
+func subjectOf(done *controlplane.StepDone) string {
+	if len(done.Ranges) == 0 {
+		return "key ranges"
+	}
+	return fmt.Sprintf("range %d", done.Ranges[0].ID)
+}
+
+// show fills in what the touched ranges are in the end.
+func show(done []controlplane.StepDone, after []controlplane.Range) {
+	for i := range done {
+		for j := range done[i].Ranges {
+			if k := slices.IndexFunc(after, func(r controlplane.Range) bool { return r.ID == done[i].Ranges[j].ID }); k >= 0 {
+				done[i].Ranges[j] = after[k]
+			}
+		}
+	}
+}
+
+func (db *DB) changeRange(ctx context.Context, tx pgx.Tx, s controlplane.RangeStep) (controlplane.StepDone, error) {
+	switch s.Action {
+	case controlplane.AssignPrefix:
+		return db.stepAssign(ctx, tx, s)
+	case controlplane.ResumeKeys:
+		return stepResume(ctx, tx, s)
+	case controlplane.SplitRange, controlplane.MoveRange, controlplane.DrainRange, controlplane.ReviveRange, controlplane.RetireRange:
+	default:
+		return controlplane.StepDone{}, waypost.Errorf(waypost.EInvalid, "%q is nothing that can be done to a range", s.Action)
+	}
+	var r controlplane.Range
+	err := tx.QueryRow(ctx, `SELECT id, prefix, lo, hi, next, region, state, generation FROM key_range WHERE id = $1`, s.Range).
+		Scan(&r.ID, &r.Prefix, &r.Lo, &r.Hi, &r.Next, &r.Region, &r.State, &r.Generation)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return controlplane.StepDone{}, waypost.Errorf(waypost.ENotFound, "there is no range %d", s.Range)
+	}
+	if err != nil {
+		return controlplane.StepDone{}, err
+	}
+	if r.State == controlplane.RangeRetired {
+		return controlplane.StepDone{}, waypost.Errorf(waypost.EConflict, "range %d is retired, which is for ever", r.ID)
+	}
+	switch s.Action {
+	case controlplane.SplitRange:
+		return stepSplit(ctx, tx, s, r)
+	case controlplane.MoveRange:
+		return stepMove(ctx, tx, s, r)
+	case controlplane.RetireRange:
+		return stepRetire(ctx, tx, s, r)
+	}
+	return stepState(ctx, tx, s, r)
+}
+
+func (db *DB) stepAssign(ctx context.Context, tx pgx.Tx, s controlplane.RangeStep) (done controlplane.StepDone, err error) {
+	if _, err := waypost.ParseRegion(string(s.Region)); err != nil {
+		return done, err
+	}
+	var wanted *int32
+	if s.Prefix != "" {
+		ordinal, err := prefixOrdinal(ctx, tx, s.Prefix)
+		if err != nil {
+			return done, err
+		}
+		wanted = &ordinal
+	}
+	id, err := db.assignPrefix(ctx, tx, s.Region, wanted)
+	if waypost.CodeOf(err) == waypost.EExhausted && wanted != nil {
+		return done, waypost.Errorf(waypost.EConflict, "prefix %s is not free: a prefix that was ever used is never assigned again", s.Prefix)
+	}
+	if err != nil {
+		return done, err
+	}
+	return controlplane.StepDone{
+		Step: s, What: fmt.Sprintf("region %s gets a new prefix as range %d", s.Region, id), Ranges: []controlplane.Range{{ID: id}},
+	}, nil
+}
+
+// prefixOrdinal reads a prefix as codes begin with it.
+func prefixOrdinal(ctx context.Context, tx pgx.Tx, text string) (int32, error) {
+	var codeLength, prefixLength int
+	if err := tx.QueryRow(ctx, `SELECT code_length, prefix_length FROM cluster`).Scan(&codeLength, &prefixLength); err != nil {
+		return 0, err
+	}
+	space, err := keyrange.NewSpace(codeLength, prefixLength)
+	if err != nil {
+		return 0, err
+	}
+	ordinal, _, ok := space.Split(waypost.Code(text + strings.Repeat("0", codeLength-prefixLength)))
+	if !ok {
+		return 0, waypost.Errorf(waypost.EInvalid, "%q is no prefix of this cluster: they have %d characters of 0-9A-Za-z", text, prefixLength)
+	}
+	return int32(ordinal), nil
+}
+
+// cut ends a range at a counter and makes the rest a range of its own.
+func cut(ctx context.Context, tx pgx.Tx, r controlplane.Range, at int64, region waypost.Region) (rest int64, err error) {
+	if r.Next >= r.Hi {
+		return 0, waypost.Errorf(waypost.EConflict, "range %d has nothing that is not leased", r.ID)
+	}
+	if at < r.Next || at <= r.Lo || at >= r.Hi {
+		return 0, waypost.Errorf(waypost.EConflict, "range %d can be cut between counters %d and %d: what lies before is leased already", r.ID, max(r.Next, r.Lo+1), r.Hi-1)
+	}
+	if _, err := tx.Exec(ctx, `UPDATE key_range SET hi = $2 WHERE id = $1`, r.ID, at); err != nil {
+		return 0, err
+	}
+	err = tx.QueryRow(ctx, `
+		INSERT INTO key_range (prefix, lo, hi, next, region, state) VALUES ($1, $2, $3, $2, $4, $5) RETURNING id`,
+		r.Prefix, at, r.Hi, region, r.State).Scan(&rest)
+	return rest, err
+}
+
+func stepSplit(ctx context.Context, tx pgx.Tx, s controlplane.RangeStep, r controlplane.Range) (done controlplane.StepDone, err error) {
+	if s.At == 0 {
+		s.At = r.Next + (r.Hi-r.Next)/2
+	}
+	rest, err := cut(ctx, tx, r, s.At, r.Region)
+	if err != nil {
+		return done, err
+	}
+	return controlplane.StepDone{
+		Step: s, What: fmt.Sprintf("range %d ends at counter %d, what follows is range %d", r.ID, s.At, rest),
+		Ranges: []controlplane.Range{{ID: r.ID}, {ID: rest}},
+	}, nil
+}
+
+// stepMove gives all of a range to a region, which fences what is leased from it,
+// or its counters from At on, which fences nothing.
+func stepMove(ctx context.Context, tx pgx.Tx, s controlplane.RangeStep, r controlplane.Range) (done controlplane.StepDone, err error) {
+	if _, err := waypost.ParseRegion(string(s.Region)); err != nil {
+		return done, err
+	}
+	if s.Region == r.Region {
+		return done, waypost.Errorf(waypost.EConflict, "range %d is region %s's already", r.ID, r.Region)
+	}
+	if s.Remainder && s.At == 0 {
+		s.At = r.Next
+	}
+	if s.At > r.Lo {
+		rest, err := cut(ctx, tx, r, s.At, s.Region)
+		if err != nil {
+			return done, err
+		}
+		return controlplane.StepDone{
+			Step: s, What: fmt.Sprintf("%d counters of range %d go from region %s to %s as range %d", r.Hi-s.At, r.ID, r.Region, s.Region, rest),
+			Ranges: []controlplane.Range{{ID: rest}, {ID: r.ID}},
+		}, nil
+	}
+	tag, err := tx.Exec(ctx, `UPDATE key_lease SET state = 'burned' WHERE range_id = $1 AND state = 'held'`, r.ID)
+	if err != nil {
+		return done, err
+	}
+	if _, err := tx.Exec(ctx, `UPDATE key_lease SET region = $2, generation = $3 + 1 WHERE range_id = $1 AND state = 'free' AND generation = $3`, r.ID, s.Region, r.Generation); err != nil {
+		return done, err
+	}
+	if _, err := tx.Exec(ctx, `UPDATE key_range SET region = $2, generation = generation + 1 WHERE id = $1`, r.ID, s.Region); err != nil {
+		return done, err
+	}
+	return controlplane.StepDone{
+		Step: s, What: fmt.Sprintf("range %d goes from region %s to %s", r.ID, r.Region, s.Region),
+		Ranges: []controlplane.Range{{ID: r.ID}}, Fenced: int(tag.RowsAffected()),
+	}, nil
+}
+
+func stepState(ctx context.Context, tx pgx.Tx, s controlplane.RangeStep, r controlplane.Range) (done controlplane.StepDone, err error) {
+	to, what := controlplane.RangeDraining, "nothing more is leased from range %d"
+	if s.Action == controlplane.ReviveRange {
+		to, what = controlplane.RangeLive, "range %d is live again"
+	}
+	if r.State == to {
+		return done, waypost.Errorf(waypost.EConflict, "range %d is %s already", r.ID, to)
+	}
+	if _, err := tx.Exec(ctx, `UPDATE key_range SET state = $2 WHERE id = $1`, r.ID, to); err != nil {
+		return done, err
+	}
+	return controlplane.StepDone{Step: s, What: fmt.Sprintf(what, r.ID), Ranges: []controlplane.Range{{ID: r.ID}}}, nil
+}
+
+func stepRetire(ctx context.Context, tx pgx.Tx, s controlplane.RangeStep, r controlplane.Range) (done controlplane.StepDone, err error) {
+	var held int
+	if err := tx.QueryRow(ctx, `SELECT count(*) FROM key_lease WHERE range_id = $1 AND state = 'held'`, r.ID).Scan(&held); err != nil {
+		return done, err
+	}
+	if held > 0 && !s.Force {
+		return done, waypost.Errorf(waypost.EConflict, "range %d has %d leases that are held: drain it and wait, or retire it by force", r.ID, held)
+	}
+	if _, err := tx.Exec(ctx, `UPDATE key_lease SET state = 'burned' WHERE range_id = $1 AND state IN ('held', 'free')`, r.ID); err != nil {
+		return done, err
+	}
+	if _, err := tx.Exec(ctx, `UPDATE key_range SET state = 'retired', generation = generation + 1 WHERE id = $1`, r.ID); err != nil {
+		return done, err
+	}
+	return controlplane.StepDone{Step: s, What: fmt.Sprintf("range %d is retired, %d counters are never issued", r.ID, r.Hi-r.Next), Ranges: []controlplane.Range{{ID: r.ID}}, Fenced: held}, nil
+}
+
+// stepResume is the operator's word that keys may be issued again.
+func stepResume(ctx context.Context, tx pgx.Tx, s controlplane.RangeStep) (done controlplane.StepDone, err error) {
+	var held string
+	var gap, size int64
+	if err := tx.QueryRow(ctx, `SELECT held, gap, key_prefix_size() FROM key_state`).Scan(&held, &gap, &size); err != nil {
+		return done, err
+	}
+	if held == "" {
+		return done, waypost.Errorf(waypost.EConflict, "nothing is held back: keys are being issued")
+	}
+	switch {
+	case s.Gap != nil:
+		gap = *s.Gap
+	case gap > size/10:
+		return done, waypost.Errorf(waypost.EConflict, "say by how many counters every prefix skips: the most keys that can have been issued in one prefix since the backup was made (%d by the configured peak rate, of %d in a prefix)", gap, size)
+	}
+	if gap < 0 || gap > size {
+		return done, waypost.Errorf(waypost.EInvalid, "the gap must be 0 to %d", size)
+	}
+	if _, err := tx.Exec(ctx, `SELECT key_skip($1)`, gap); err != nil {
+		return done, err
+	}
+	if _, err := tx.Exec(ctx, `UPDATE key_state SET held = '', held_since = NULL, gap = 0`); err != nil {
+		return done, err
+	}
+	s.Gap = &gap
+	return controlplane.StepDone{Step: s, What: fmt.Sprintf("keys are issued again, and every prefix skips %d counters", gap)}, nil
+}

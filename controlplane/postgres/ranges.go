@@ -1,0 +1,197 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"waypost"
+	"waypost/controlplane"
+	"waypost/keyrange"
+)
+
+// KeySpace implements controlplane.RangeStore.
+func (db *DB) KeySpace(ctx context.Context) (controlplane.KeySpace, error) {
+	var space controlplane.KeySpace
+	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	err := pgx.BeginTxFunc(ctx, db.pool, options, func(tx pgx.Tx) (err error) {
+		space, err = keySpace(ctx, tx)
+		return err
+	})
+	return space, classify("read the key ranges", err)
+}
+
+// keySpace reads all that is known of the keys within a transaction.
+func keySpace(ctx context.Context, tx pgx.Tx) (s controlplane.KeySpace, err error) {
+	var since *time.Time
+	var codeLength, prefixLength int
+	err = tx.QueryRow(ctx, `
+		SELECT code_length, prefix_length, (62::numeric ^ prefix_length)::integer, key_prefix_size(), held, held_since, gap
+		FROM cluster, key_state`).
+		Scan(&codeLength, &prefixLength, &s.Prefixes, &s.PrefixSize, &s.Held, &since, &s.ResumeGap)
+	if err != nil {
+		return s, err
+	}
+	if since != nil {
+		s.HeldSince = since.UTC()
+	}
+	if s.ResumeGap > s.PrefixSize/10 {
+		s.ResumeGap = 0 // the operator has to say
+	}
+	space, err := keyrange.NewSpace(codeLength, prefixLength)
+	if err != nil {
+		return s, err
+	}
+	if s.Ranges, err = ranges(ctx, tx, space); err != nil {
+		return s, err
+	}
+	used := make(map[int]bool, len(s.Ranges))
+	byID := make(map[int64]*controlplane.Range, len(s.Ranges))
+	for i := range s.Ranges {
+		r := &s.Ranges[i]
+		used[r.Prefix] = true
+		byID[r.ID] = r
+	}
+	s.FreePrefixes = s.Prefixes - len(used)
+	if err := addLeases(ctx, tx, byID); err != nil {
+		return s, err
+	}
+	return s, addRates(ctx, tx, &s, byID)
+}
+
+func ranges(ctx context.Context, tx pgx.Tx, space keyrange.Space) (rs []controlplane.Range, err error) {
+	rows, err := tx.Query(ctx, `SELECT id, prefix, lo, hi, next, region, state, generation, created_at FROM key_range ORDER BY id`)
+	if err != nil {
+		return nil, err
+	}
+	var r controlplane.Range
+	_, err = pgx.ForEachRow(rows, []any{&r.ID, &r.Prefix, &r.Lo, &r.Hi, &r.Next, &r.Region, &r.State, &r.Generation, &r.CreatedAt}, func() error {
+		if !space.Holds(keyrange.Block{Prefix: r.Prefix, Lo: r.Lo, Hi: r.Hi}) {
+			return fmt.Errorf("range %d is outside of the key space", r.ID)
+		}
+		one := r
+		one.Text, one.CreatedAt = space.Prefix(r.Prefix), r.CreatedAt.UTC()
+		rs = append(rs, one)
+		return nil
+	})
+	return rs, err
+}
+
+// addLeases adds the blocks that are held, and what was given back.
+func addLeases(ctx context.Context, tx pgx.Tx, byID map[int64]*controlplane.Range) error {
+	rows, err := tx.Query(ctx, `
+		SELECT l.range_id, l.id, l.node, l.lo, l.hi, l.generation, l.taken_at, l.state
+		FROM key_lease l JOIN changelog_head h ON h.epoch = l.epoch
+		WHERE l.state IN ('held', 'free') ORDER BY l.node, l.lo`)
+	if err != nil {
+		return err
+	}
+	var id int64
+	var l controlplane.HeldLease
+	var state string
+	_, err = pgx.ForEachRow(rows, []any{&id, &l.ID, &l.Node, &l.Lo, &l.Hi, &l.Generation, &l.TakenAt, &state}, func() error {
+		r := byID[id]
+		switch {
+		case r == nil:
+			return errors.New("a lease is of no range")
+		case state == "held":
+			l.TakenAt = l.TakenAt.UTC()
+			r.Leases = append(r.Leases, l)
+		case l.Generation == r.Generation:
+			r.Returned += l.Hi - l.Lo
+		}
+		return nil
+	})
+	return err
+}
+
+// rateWindow is what rates are an average over.
+const rateWindow = time.Hour
+
+// addRates divides what was issued in the last hour by the time in it since the
+// first key was issued at all, but by a minute at least.
+func addRates(ctx context.Context, tx pgx.Tx, s *controlplane.KeySpace, byID map[int64]*controlplane.Range) error {
+	rows, err := tx.Query(ctx, `
+		SELECT region, range_id, sum(issued)::float8 / greatest(1, extract(epoch FROM clock_timestamp()
+		           - greatest(clock_timestamp() - $1::interval, (SELECT min(minute) FROM key_issue))) / 60)::float8
+		FROM key_issue WHERE minute > clock_timestamp() - $1::interval GROUP BY region, range_id`, rateWindow)
+	if err != nil {
+		return err
+	}
+	s.Rates = make(map[waypost.Region]float64)
+	var region waypost.Region
+	var id int64
+	var rate float64
+	_, err = pgx.ForEachRow(rows, []any{&region, &id, &rate}, func() error {
+		s.Rates[region] += rate
+		if r := byID[id]; r != nil && r.Region == region {
+			r.Rate = rate
+		}
+		return nil
+	})
+	return err
+}
+
+// Counter implements controlplane.RangeStore.
+func (db *DB) Counter(ctx context.Context, prefix int, counter int64, code waypost.Code) (controlplane.Decoded, error) {
+	d := controlplane.Decoded{Code: code, Prefix: prefix, Counter: counter}
+	var r controlplane.Range
+	var rangeID, leaseID, lo, hi, generation *int64
+	var node, state *string
+	var taken *time.Time
+	var custom *bool
+	var reserved, burned bool
+	options := pgx.TxOptions{AccessMode: pgx.ReadOnly}
+	err := pgx.BeginTxFunc(ctx, db.pool, options, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `SELECT set_config('waypost.system', 'on', true)`); err != nil {
+			return err
+		}
+		err := tx.QueryRow(ctx, `
+			SELECT id, prefix, lo, hi, next, region, state, generation, created_at FROM key_range
+			WHERE prefix = $1 AND lo <= $2 AND $2 < hi ORDER BY state = 'retired', id LIMIT 1`, prefix, counter).
+			Scan(&r.ID, &r.Prefix, &r.Lo, &r.Hi, &r.Next, &r.Region, &r.State, &r.Generation, &r.CreatedAt)
+		if err == nil {
+			rangeID = &r.ID
+		} else if !errors.Is(err, pgx.ErrNoRows) {
+			return err
+		}
+		return tx.QueryRow(ctx, `
+			SELECT l.id, l.node, l.lo, l.hi, l.generation, l.taken_at, l.state, k.custom,
+			       EXISTS (SELECT FROM reserved_key WHERE code = $3 AND state IN ('reserved', 'used')),
+			       EXISTS (SELECT FROM key_burn WHERE prefix = $1 AND counter = $2)
+			FROM (SELECT 1) one
+			LEFT JOIN key_lease l ON l.id = (SELECT id FROM key_lease WHERE prefix = $1 AND lo <= $2 ORDER BY lo DESC LIMIT 1) AND $2 < l.hi
+			LEFT JOIN link k ON k.domain_id = 1 AND k.code = $3`, prefix, counter, code).
+			Scan(&leaseID, &node, &lo, &hi, &generation, &taken, &state, &custom, &reserved, &burned)
+	})
+	if err != nil {
+		return d, classify("look up a counter", err)
+	}
+	if rangeID != nil {
+		r.CreatedAt = r.CreatedAt.UTC()
+		d.Range = &r
+	}
+	if leaseID != nil {
+		d.Lease = &controlplane.HeldLease{ID: *leaseID, Node: *node, Lo: *lo, Hi: *hi, Generation: *generation, TakenAt: taken.UTC()}
+	}
+	switch {
+	case custom != nil && !*custom, reserved:
+		d.State = controlplane.CounterIssued
+	case custom != nil, burned:
+		d.State = controlplane.CounterBurned
+	case state != nil && *state == "held":
+		d.State = controlplane.CounterLeased
+	case state != nil && *state != "free":
+		d.State = controlplane.CounterSpent
+	case rangeID == nil:
+		d.State = controlplane.CounterUnassigned
+	case r.State == controlplane.RangeRetired, leaseID == nil && counter < r.Next:
+		d.State = controlplane.CounterSpent
+	default:
+		d.State = controlplane.CounterUnissued
+	}
+	return d, nil
+}

@@ -1,0 +1,329 @@
+package postgres_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"waypost"
+	"waypost/controlplane"
+	"waypost/controlplane/postgres"
+	"waypost/keyrange"
+)
+
+func do(t *testing.T, db *postgres.DB, steps ...controlplane.RangeStep) []controlplane.StepDone {
+	t.Helper()
+	done, err := db.ChangeRanges(t.Context(), controlplane.RangeChange{Steps: steps, By: operator})
+	require.NoError(t, err)
+	return done
+}
+
+func refused(t *testing.T, db *postgres.DB, code waypost.ErrorCode, steps ...controlplane.RangeStep) {
+	t.Helper()
+	_, err := db.ChangeRanges(t.Context(), controlplane.RangeChange{Steps: steps, By: operator})
+	require.Equal(t, code, waypost.CodeOf(err), "%v", err)
+}
+
+// lease takes a block of a hundred.
+func lease(t *testing.T, db *postgres.DB, region waypost.Region) controlplane.Lease {
+	t.Helper()
+	l, err := db.TakeLease(t.Context(), region, "n/1", 100, nil)
+	require.NoError(t, err)
+	return l
+}
+
+func rangeOf(t *testing.T, db *postgres.DB, id int64) controlplane.Range {
+	t.Helper()
+	space, err := db.KeySpace(t.Context())
+	require.NoError(t, err)
+	for _, r := range space.Ranges {
+		if r.ID == id {
+			return r
+		}
+	}
+	t.Fatalf("there is no range %d", id)
+	return controlplane.Range{}
+}
+
+func use(db *postgres.DB, t *testing.T, l controlplane.Lease, code string) error {
+	_, _, err := db.InsertLinks(t.Context(), l.Epoch, []controlplane.Insertion{{Link: link(code), Lease: l.ID}})
+	return err
+}
+
+func TestAMoveOfAWholeRangeFencesItsLeasesAndTheRestGoesOnElsewhere(t *testing.T) {
+	db, hand := open(t)
+	old := lease(t, db, "eu")
+	free := lease(t, db, "eu")
+	require.NoError(t, db.ReturnLease(t.Context(), free, free.Lo))
+
+	done := do(t, db, controlplane.RangeStep{Action: controlplane.MoveRange, Range: old.Range, Region: "us"})
+	require.Equal(t, 1, done[0].Fenced)
+	require.Equal(t, waypost.Region("us"), done[0].Ranges[0].Region)
+	fenced := &controlplane.FencedError{}
+	require.ErrorAs(t, use(db, t, old, "too-late"), &fenced)
+
+	again := lease(t, db, "us")
+	require.Equal(t, [2]int64{free.Lo, free.Hi}, [2]int64{again.Lo, again.Hi}, "what was given back is the new region's")
+	require.Equal(t, old.Generation+1, again.Generation)
+	require.NoError(t, use(db, t, again, "in-time"))
+	other := lease(t, db, "eu")
+	require.NotEqual(t, old.Prefix, other.Prefix)
+	require.Equal(t, map[string]int{"burned": 1, "held": 2}, states(t, hand))
+}
+
+func TestAMoveOfTheRemainderFencesNothing(t *testing.T) {
+	db, _ := open(t)
+	l := lease(t, db, "eu")
+	done := do(t, db, controlplane.RangeStep{Action: controlplane.MoveRange, Range: l.Range, Region: "us", At: l.Hi})
+	require.Zero(t, done[0].Fenced)
+	require.NoError(t, use(db, t, l, "goes-on"))
+	moved := lease(t, db, "us")
+	require.Equal(t, [2]int64{int64(l.Prefix), l.Hi}, [2]int64{int64(moved.Prefix), moved.Lo})
+	require.Equal(t, done[0].Ranges[0].ID, moved.Range)
+	require.Equal(t, l.Hi, rangeOf(t, db, l.Range).Hi)
+}
+
+func TestSplitDrainReviveAndRetire(t *testing.T) {
+	db, hand := open(t)
+	l := lease(t, db, "eu")
+	half := do(t, db, controlplane.RangeStep{Action: controlplane.SplitRange, Range: l.Range})[0].Ranges
+	require.Len(t, half, 2)
+	require.Equal(t, half[0].Hi, half[1].Lo)
+	require.InDelta(t, half[0].Unissued(), half[1].Unissued(), 1)
+
+	do(t, db, controlplane.RangeStep{Action: controlplane.DrainRange, Range: l.Range})
+	require.NoError(t, use(db, t, l, "drained"), "what is leased is used up")
+	require.Equal(t, half[1].ID, lease(t, db, "eu").Range)
+	do(t, db, controlplane.RangeStep{Action: controlplane.ReviveRange, Range: l.Range})
+	require.Equal(t, l.Range, lease(t, db, "eu").Range)
+
+	refused(t, db, waypost.EConflict, controlplane.RangeStep{Action: controlplane.RetireRange, Range: l.Range})
+	done := do(t, db, controlplane.RangeStep{Action: controlplane.RetireRange, Range: l.Range, Force: true})
+	require.Equal(t, 2, done[0].Fenced)
+	fenced := &controlplane.FencedError{}
+	require.ErrorAs(t, use(db, t, l, "retired"), &fenced)
+	refused(t, db, waypost.EConflict, controlplane.RangeStep{Action: controlplane.ReviveRange, Range: l.Range})
+
+	entries, err := db.Audit(t.Context(), waypost.DefaultWorkspace, 0, 10)
+	require.NoError(t, err)
+	var actions []string
+	for _, e := range entries {
+		require.Equal(t, "ops (key 7)", e.Actor)
+		require.Equal(t, fmt.Sprintf("range %d", l.Range), e.Subject)
+		actions = append(actions, e.Action)
+	}
+	require.Equal(t, []string{"ranges.retire", "ranges.revive", "ranges.drain", "ranges.split"}, actions, "newest first")
+	others, err := db.Audit(t.Context(), 2, 0, 10)
+	require.NoError(t, err)
+	require.Empty(t, others)
+	require.Equal(t, map[string]int{"burned": 2, "held": 1}, states(t, hand))
+}
+
+func TestStepsThatCannotBeDoneChangeNothing(t *testing.T) {
+	db, _ := open(t)
+	l := lease(t, db, "eu")
+	before, err := db.KeySpace(t.Context())
+	require.NoError(t, err)
+	good := controlplane.RangeStep{Action: controlplane.SplitRange, Range: l.Range, At: 500}
+	for name, c := range map[string]struct {
+		step controlplane.RangeStep
+		code waypost.ErrorCode
+	}{
+		"no such range":         {controlplane.RangeStep{Action: controlplane.DrainRange, Range: 99}, waypost.ENotFound},
+		"no such act":           {controlplane.RangeStep{Action: "explode", Range: l.Range}, waypost.EInvalid},
+		"a region that is none": {controlplane.RangeStep{Action: controlplane.MoveRange, Range: l.Range, Region: "Ü"}, waypost.EInvalid},
+		"to itself":             {controlplane.RangeStep{Action: controlplane.MoveRange, Range: l.Range, Region: "eu"}, waypost.EConflict},
+		"a cut in a lease":      {controlplane.RangeStep{Action: controlplane.SplitRange, Range: l.Range, At: 50}, waypost.EConflict},
+		"a cut at the end":      {controlplane.RangeStep{Action: controlplane.SplitRange, Range: l.Range, At: 916_132_832}, waypost.EConflict},
+		"a cut beyond":          {controlplane.RangeStep{Action: controlplane.MoveRange, Range: l.Range, Region: "us", At: 1 << 60}, waypost.EConflict},
+		"a prefix in use":       {controlplane.RangeStep{Action: controlplane.AssignPrefix, Region: "us", Prefix: rangeOf(t, db, l.Range).Text}, waypost.EConflict},
+		"a prefix that is none": {controlplane.RangeStep{Action: controlplane.AssignPrefix, Region: "us", Prefix: "a-"}, waypost.EInvalid},
+		"a long prefix":         {controlplane.RangeStep{Action: controlplane.AssignPrefix, Region: "us", Prefix: "aaa"}, waypost.EInvalid},
+		"live already":          {controlplane.RangeStep{Action: controlplane.ReviveRange, Range: l.Range}, waypost.EConflict},
+		"nothing to resume":     {controlplane.RangeStep{Action: controlplane.ResumeKeys}, waypost.EConflict},
+	} {
+		t.Run(name, func(t *testing.T) {
+			refused(t, db, c.code, good, c.step)
+			after, err := db.KeySpace(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, before, after)
+		})
+	}
+	_, err = db.ChangeRanges(t.Context(), controlplane.RangeChange{Steps: []controlplane.RangeStep{good}, Fingerprint: "stale", By: operator})
+	require.Equal(t, waypost.EConflict, waypost.CodeOf(err))
+	_, err = db.ChangeRanges(t.Context(), controlplane.RangeChange{Steps: []controlplane.RangeStep{good}, Fingerprint: before.Fingerprint(), By: operator})
+	require.NoError(t, err)
+}
+
+var testCoder = func() *keyrange.Coder {
+	space, err := keyrange.NewSpace(7, 2)
+	if err != nil {
+		panic(err)
+	}
+	return keyrange.NewCoder(space, [32]byte{})
+}()
+
+// choose inserts a link with the code of a counter as its custom code.
+func choose(t *testing.T, db *postgres.DB, prefix int, counter int64) controlplane.Placement {
+	t.Helper()
+	placed, _, err := db.InsertLinks(t.Context(), 0, []controlplane.Insertion{{
+		Link: link(string(testCoder.Encode(prefix, counter))), Claim: &controlplane.Counter{Prefix: prefix, N: counter},
+	}})
+	require.NoError(t, err)
+	return placed[0]
+}
+
+func state(t *testing.T, db *postgres.DB, prefix int, counter int64) controlplane.CounterState {
+	t.Helper()
+	d, err := db.Counter(t.Context(), prefix, counter, testCoder.Encode(prefix, counter))
+	require.NoError(t, err)
+	return d.State
+}
+
+func TestACustomCodeBurnsItsCounterOrIsRefused(t *testing.T) {
+	db, hand := open(t)
+	held := lease(t, db, "eu")                                   // 0 to 99
+	back := lease(t, db, "eu")                                   // 100 to 199
+	require.NoError(t, db.ReturnLease(t.Context(), back, back.Lo+50)) // 100 to 149 are closed
+	p := held.Prefix
+	for _, c := range []struct {
+		counter int64
+		was, is controlplane.CounterState
+		placed  controlplane.Placement
+	}{
+		{7, controlplane.CounterLeased, controlplane.CounterLeased, controlplane.Issuable},
+		{120, controlplane.CounterSpent, controlplane.CounterSpent, controlplane.Issuable},
+		{150, controlplane.CounterUnissued, controlplane.CounterBurned, controlplane.Placed},
+		{170, controlplane.CounterUnissued, controlplane.CounterBurned, controlplane.Placed},
+		{199, controlplane.CounterUnissued, controlplane.CounterBurned, controlplane.Placed},
+		{200, controlplane.CounterUnissued, controlplane.CounterBurned, controlplane.Placed},
+		{201, controlplane.CounterUnissued, controlplane.CounterBurned, controlplane.Placed},
+		{250, controlplane.CounterUnissued, controlplane.CounterBurned, controlplane.Placed},
+	} {
+		require.Equal(t, c.was, state(t, db, p, c.counter), c.counter)
+		require.Equal(t, c.placed, choose(t, db, p, c.counter), c.counter)
+		require.Equal(t, c.is, state(t, db, p, c.counter), c.counter)
+	}
+	require.Equal(t, controlplane.Taken, choose(t, db, p, 250), "a code that is burned is taken")
+
+	var got [][2]int64
+	for range 4 {
+		l := lease(t, db, "eu")
+		got = append(got, [2]int64{l.Lo, l.Hi})
+	}
+	require.ElementsMatch(t, [][2]int64{{151, 170}, {171, 199}, {202, 250}, {251, 351}}, got, "blocks are leased around what is burned")
+
+	other := (p + 1) % 3844 // nobody owns it yet
+	require.Equal(t, controlplane.CounterUnassigned, state(t, db, other, 0))
+	require.Equal(t, controlplane.Placed, choose(t, db, other, 0))
+	require.Equal(t, controlplane.Placed, choose(t, db, other, 3))
+	do(t, db, controlplane.RangeStep{Action: controlplane.AssignPrefix, Region: "us", Prefix: testCoder.Space().Prefix(other)})
+	require.Equal(t, int64(1), lease(t, db, "us").Lo)
+	require.Equal(t, int64(4), lease(t, db, "us").Lo)
+	var seqs, newest int
+	require.NoError(t, hand.QueryRow(t.Context(), `SELECT count(DISTINCT seq) - 1, max(seq) FROM changelog`).Scan(&seqs, &newest))
+	require.Equal(t, newest, seqs, "every burn took a sequence number")
+}
+
+func TestKeysOfServicesAreTheirsAloneAndComeBackOnce(t *testing.T) {
+	db, hand := open(t)
+	exec(t, hand, `INSERT INTO workspace (id, name, slug) VALUES (2, 'Two', 'two')`)
+	l := lease(t, db, "eu")
+	var keys []controlplane.Reservation
+	var codes []waypost.Code
+	for i := range int64(5) {
+		codes = append(codes, testCoder.Encode(l.Prefix, i))
+		keys = append(keys, controlplane.Reservation{Code: codes[i], Lease: l.ID})
+	}
+	reserve := func(epoch uint32, keys ...controlplane.Reservation) error {
+		return db.ReserveKeys(t.Context(), 1, "mailer", epoch, keys)
+	}
+	require.NoError(t, reserve(l.Epoch, keys...))
+	require.Error(t, reserve(l.Epoch, keys[0]), "a key is reserved once")
+	require.ErrorIs(t, reserve(l.Epoch+1, keys[0]), controlplane.ErrEpoch)
+	fenced := &controlplane.FencedError{}
+	require.ErrorAs(t, reserve(l.Epoch, controlplane.Reservation{Code: "abcdefg", Lease: 99}), &fenced)
+
+	place := func(ws waypost.WorkspaceID, code waypost.Code, counter int64) controlplane.Placement {
+		x := link(string(code))
+		x.Workspace = ws
+		placed, _, err := db.InsertLinks(t.Context(), 0, []controlplane.Insertion{{Link: x, Claim: &controlplane.Counter{Prefix: l.Prefix, N: counter}}})
+		require.NoError(t, err)
+		return placed[0]
+	}
+	require.Equal(t, controlplane.Issuable, place(2, codes[0], 0), "another workspace cannot take it")
+	require.Equal(t, controlplane.Placed, place(1, codes[0], 0), "its own can make a link of it")
+	require.Equal(t, controlplane.CounterIssued, state(t, db, l.Prefix, 1))
+
+	back, err := db.ReturnKeys(t.Context(), 1, "mailer", []waypost.Code{codes[0], codes[1], codes[1], "unknown", codes[2]})
+	require.NoError(t, err)
+	var errs []waypost.ErrorCode
+	for _, r := range back {
+		errs = append(errs, waypost.CodeOf(r.Err))
+	}
+	require.Equal(t, []waypost.ErrorCode{waypost.EConflict, "", waypost.ENotFound, waypost.ENotFound, ""}, errs)
+	for _, who := range []struct {
+		ws      waypost.WorkspaceID
+		service string
+	}{{2, "mailer"}, {1, "other"}} {
+		back, err = db.ReturnKeys(t.Context(), who.ws, who.service, codes[3:4])
+		require.NoError(t, err)
+		require.Equal(t, waypost.ENotFound, waypost.CodeOf(back[0].Err), "only the holder gives back")
+	}
+
+	reused, err := db.ReuseKeys(t.Context(), 2, "x", 5)
+	require.NoError(t, err)
+	require.Empty(t, reused, "another workspace does not get what came back")
+	reused, err = db.ReuseKeys(t.Context(), 1, "printer", 1)
+	require.NoError(t, err)
+	require.Len(t, reused, 1)
+	counts, err := db.CountReserved(t.Context(), 1)
+	require.NoError(t, err)
+	require.Equal(t, map[string]int64{"mailer": 2, "printer": 1}, counts)
+
+	exec(t, hand, openEpoch)
+	reused, err = db.ReuseKeys(t.Context(), 1, "printer", 5)
+	require.NoError(t, err)
+	require.Empty(t, reused, "in a new history nobody knows whether they were given out again")
+}
+
+func TestRatesAreThoseOfTheRegionThatIssued(t *testing.T) {
+	db, hand := open(t)
+	l := lease(t, db, "eu")
+	require.NoError(t, db.Beat(t.Context(), "n/1", "eu", map[int64]int64{l.Range: 600}))
+	exec(t, hand, `UPDATE key_issue SET minute = minute - interval '30 minutes'`)
+	require.NoError(t, db.Beat(t.Context(), "n/1", "eu", map[int64]int64{l.Range: 300}))
+	require.NoError(t, db.Beat(t.Context(), "n/1", "eu", map[int64]int64{l.Range: 300}))
+	require.InDelta(t, 40, rangeOf(t, db, l.Range).Rate, 2)
+
+	do(t, db, controlplane.RangeStep{Action: controlplane.MoveRange, Range: l.Range, Region: "us"})
+	require.Zero(t, rangeOf(t, db, l.Range).Rate)
+	space, err := db.KeySpace(t.Context())
+	require.NoError(t, err)
+	supplies := space.Supplies()
+	require.Len(t, supplies, 2)
+	require.InDelta(t, 40, supplies[0].Rate, 2)
+	require.Equal(t, waypost.Region("eu"), supplies[0].Region)
+	require.Zero(t, supplies[1].Rate)
+}
+
+func TestARegionThatRunsLowTakesAFreePrefixBeforeItRunsOut(t *testing.T) {
+	db, hand := open(t)
+	l := lease(t, db, "eu")
+	exec(t, hand, `UPDATE key_range SET next = hi - 91000000`)
+	require.Equal(t, l.Range, lease(t, db, "eu").Range)
+	space, err := db.KeySpace(t.Context())
+	require.NoError(t, err)
+	require.Len(t, space.Ranges, 1, "for a region that issues next to nothing that is plenty")
+	require.NoError(t, db.Beat(t.Context(), "n/1", "eu", map[int64]int64{l.Range: 200_000}))
+	require.Equal(t, l.Range, lease(t, db, "eu").Range)
+	space, err = db.KeySpace(t.Context())
+	require.NoError(t, err)
+	require.Len(t, space.Ranges, 2)
+	require.Equal(t, space.Prefixes-2, space.FreePrefixes)
+	lease(t, db, "eu")
+	space, err = db.KeySpace(t.Context())
+	require.NoError(t, err)
+	require.Len(t, space.Ranges, 2, "one is enough")
+}

@@ -1,0 +1,161 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"waypost"
+	"waypost/controlplane"
+	"waypost/controlplane/failpoint"
+)
+
+// ReuseKeys implements controlplane.ReservedStore.
+func (db *DB) ReuseKeys(ctx context.Context, ws waypost.WorkspaceID, service string, n int) ([]waypost.Code, error) {
+	const free = `SELECT code FROM reserved_key WHERE workspace_id = $1 AND state = 'free'`
+	var some []waypost.Code
+	err := db.queryIn(ctx, tenantOf(ws), free+` LIMIT 1`, []any{ws}, collect(&some))
+	if err != nil || len(some) == 0 {
+		return nil, classify("look for keys that were given back", err)
+	}
+	// Under the head, because a new epoch burns what is free.
+	var codes []waypost.Code
+	err = db.change(ctx, "reuse keys", func(tx pgx.Tx, _ uint32) error {
+		if err := setTenant(ctx, tx, ws); err != nil {
+			return err
+		}
+		rows, err := tx.Query(ctx, `
+			UPDATE reserved_key SET state = 'reserved', service = $2, reserved_at = now()
+			WHERE code IN (`+free+` ORDER BY code LIMIT $3) RETURNING code`, ws, service, n)
+		if err != nil {
+			return err
+		}
+		return collect(&codes)(rows)
+	})
+	return codes, err
+}
+
+// collect reads the one column of all rows.
+func collect[T any](into *[]T) func(pgx.Rows) error {
+	return func(rows pgx.Rows) (err error) {
+		*into, err = pgx.CollectRows(rows, pgx.RowTo[T])
+		return err
+	}
+}
+
+func setTenant(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID) error {
+	s := tenantOf(ws)
+	_, err := tx.Exec(ctx, `SELECT set_config($1, $2, true)`, s.setting, s.value)
+	return err
+}
+
+// ReserveKeys implements controlplane.ReservedStore: one round trip.
+func (db *DB) ReserveKeys(ctx context.Context, ws waypost.WorkspaceID, service string, epoch uint32, keys []controlplane.Reservation) error {
+	codes, leases := make([]string, len(keys)), make([]int64, len(keys))
+	for i, k := range keys {
+		codes[i], leases[i] = string(k.Code), k.Lease
+	}
+	s := tenantOf(ws)
+	var at begun
+	var b pgx.Batch
+	b.Queue(selectBegin, int32(epoch)).QueryRow(at.scan)
+	b.Queue(`SELECT set_config($1, $2, true)`, s.setting, s.value)
+	b.Queue(`SELECT key_check_leases((SELECT array_agg(DISTINCT l) FROM unnest($1::bigint[]) l))`, leases)
+	b.Queue(`INSERT INTO reserved_key (code, workspace_id, service, lease_id) SELECT c, $3, $4, l FROM unnest($1::text[], $2::bigint[]) n (c, l)`,
+		codes, leases, ws, service)
+	failpoint.Hit("reserve keys: begun")
+	if err := db.pool.SendBatch(ctx, &b).Close(); err != nil {
+		return classify("reserve keys", err)
+	}
+	failpoint.Hit("reserve keys: committed")
+	db.note(at.position())
+	return nil
+}
+
+// ReturnKeys implements controlplane.ReservedStore.
+func (db *DB) ReturnKeys(ctx context.Context, ws waypost.WorkspaceID, service string, codes []waypost.Code) ([]controlplane.Returned, error) {
+	var published, back []waypost.Code
+	err := db.change(ctx, "return keys", func(tx pgx.Tx, _ uint32) error {
+		if _, err := tx.Exec(ctx, `SELECT set_config('waypost.system', 'on', true)`); err != nil {
+			return err // a link of any workspace counts
+		}
+		rows, err := tx.Query(ctx, `SELECT code FROM link WHERE domain_id = $1 AND code = ANY($2)`, waypost.DefaultDomain, codes)
+		if err == nil {
+			err = collect(&published)(rows)
+		}
+		if err != nil {
+			return err
+		}
+		rows, err = tx.Query(ctx, `
+			UPDATE reserved_key SET state = 'free'
+			WHERE workspace_id = $1 AND service = $2 AND code = ANY($3) AND NOT code = ANY($4) AND state = 'reserved' RETURNING code`,
+			ws, service, codes, append([]waypost.Code{}, published...))
+		if err != nil {
+			return err
+		}
+		return collect(&back)(rows)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return outcomes(codes, setOf(back), setOf(published)), nil
+}
+
+func outcomes(codes []waypost.Code, back, published map[waypost.Code]bool) []controlplane.Returned {
+	results := make([]controlplane.Returned, len(codes))
+	for i, code := range codes {
+		results[i].Code = code
+		switch {
+		case published[code]:
+			results[i].Err = waypost.Errorf(waypost.EConflict, "the key is a link's: it was published")
+		case !back[code]:
+			results[i].Err = waypost.Errorf(waypost.ENotFound, "the service does not hold this key")
+		}
+		delete(back, code) // named twice, it comes back once
+	}
+	return results
+}
+
+func setOf(codes []waypost.Code) map[waypost.Code]bool {
+	set := make(map[waypost.Code]bool, len(codes))
+	for _, c := range codes {
+		set[c] = true
+	}
+	return set
+}
+
+// CountReserved implements controlplane.ReservedStore.
+func (db *DB) CountReserved(ctx context.Context, ws waypost.WorkspaceID) (map[string]int64, error) {
+	counts := make(map[string]int64)
+	err := db.queryIn(ctx, tenantOf(ws), `
+		SELECT service, count(*) FROM reserved_key WHERE workspace_id = $1 AND state = 'reserved' GROUP BY service`,
+		[]any{ws}, func(rows pgx.Rows) error {
+			var service string
+			var n int64
+			_, err := pgx.ForEachRow(rows, []any{&service, &n}, func() error { counts[service] = n; return nil })
+			return err
+		})
+	return counts, classify("count reserved keys", err)
+}
+
+// Audit implements controlplane.AuditStore.
+func (db *DB) Audit(ctx context.Context, ws waypost.WorkspaceID, before int64, limit int) ([]controlplane.AuditEntry, error) {
+	var entries []controlplane.AuditEntry
+	err := db.queryIn(ctx, tenantOf(ws), `
+		SELECT id, at, actor, action, subject, convert_to(detail::text, 'UTF8') FROM audit
+		WHERE workspace_id = $1 AND ($2 = 0 OR id < $2) ORDER BY id DESC LIMIT $3`, []any{ws, before, limit}, func(rows pgx.Rows) (err error) {
+		entries, err = pgx.CollectRows(rows, pgx.RowToStructByPos[controlplane.AuditEntry])
+		return err
+	})
+	return entries, classify("read the audit log", err)
+}
+
+// audit notes an act in the transaction that it is part of.
+func audit(ctx context.Context, tx pgx.Tx, by controlplane.Actor, action, subject string, detail []byte) error {
+	if err := setTenant(ctx, tx, by.Workspace); err != nil {
+		return err
+	}
+	_, err := tx.Exec(ctx, `INSERT INTO audit (workspace_id, actor, action, subject, detail) VALUES ($1, $2, $3, $4, $5::text::jsonb)`,
+		by.Workspace, by.Label(), action, subject, string(detail))
+	return err
+}

@@ -1,0 +1,243 @@
+package postgres
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"waypost"
+)
+
+// Memory keeps one small document on disk. Save is durable, and all or nothing,
+// when it returns; Load gives nil when nothing was ever saved.
+type Memory interface {
+	Load() ([]byte, error)
+	Save(document []byte) error
+	// SetAside keeps a document that cannot be read out of the way, for people to look at.
+	SetAside() error
+}
+
+// watchInterval is how often the witness looks at what others do. What was issued
+// since its last look is what a new epoch's gap has to cover.
+const watchInterval = 5 * time.Second
+
+// rememberedRange is a range as the witness has seen it: counters below Next may
+// have been issued.
+type rememberedRange struct {
+	Prefix int    `json:"prefix"`
+	Region string `json:"region"`
+	Lo     int64  `json:"lo"`
+	Hi     int64  `json:"hi"`
+	Next   int64  `json:"next"`
+}
+
+// sight is what a witness has seen up to a moment.
+type sight struct {
+	cluster  string // "" until it is known
+	position waypost.Position
+	at       float64 // seconds since 1970, by PostgreSQL's clock
+	keys     []rememberedRange
+	epoch    uint32 // that the keys were seen in
+}
+
+func (s *sight) revision() waypost.Revision { return s.position.Revision() }
+
+// judge refuses a database of another cluster, and one that was set up anew: it
+// would issue every key a second time.
+func (s *sight) judge(cluster *string) error {
+	if s.cluster == "" || cluster != nil && *cluster == s.cluster {
+		return nil
+	}
+	return waypost.Errorf(waypost.EUnavailable, "the data directory remembers the keys of another cluster (%s) than this database's: restore that database, or give the control plane another data directory if this is a new cluster with a secret of its own", s.cluster)
+}
+
+// foreign reports whether the keys were seen in an epoch before this one, which
+// does not know of them yet.
+func (s *sight) foreign(epoch uint32) bool { return s.epoch != 0 && epoch > s.epoch }
+
+func (s *sight) ranges() []byte {
+	b, err := json.Marshal(s.keys)
+	if err != nil || s.keys == nil {
+		return []byte("[]") // strings and numbers always marshal
+	}
+	return b
+}
+
+// testimony is the witness argument of changelog_open_epoch, nil when nothing was seen.
+func (s *sight) testimony() []byte {
+	if s.epoch == 0 {
+		return nil
+	}
+	return fmt.Appendf(nil, `{"at": %f, "ranges": %s}`, s.at, s.ranges())
+}
+
+// witness remembers what this control plane has seen of the changelog and of the
+// key ranges, so that a database that went back in time is noticed and issues no
+// key again. It may be used by many goroutines at once.
+type witness struct {
+	memory Memory
+	log    *slog.Logger
+
+	saving  sync.Mutex // held while the document is written
+	saved   waypost.Position
+	savedAt time.Time
+
+	mu   sync.Mutex
+	seen sight
+}
+
+// savedAtLeast is how often an unchanged document is written all the same, for its time.
+const savedAtLeast = 30 * time.Second
+
+// document is a sight as it is kept on disk.
+type document struct {
+	Version  int               `json:"version"`
+	Cluster  string            `json:"cluster"`
+	Position string            `json:"position"`
+	At       float64           `json:"at"`
+	Epoch    uint32            `json:"epoch"`
+	Ranges   []rememberedRange `json:"ranges"`
+}
+
+const documentVersion = 1
+
+// newWitness recalls what was saved. A document that cannot be read is set aside:
+// then nothing is remembered, as on the first start.
+func newWitness(memory Memory, log *slog.Logger) (*witness, error) {
+	w := &witness{memory: memory, log: log}
+	if memory == nil {
+		return w, nil
+	}
+	text, err := memory.Load()
+	if err != nil {
+		return nil, fmt.Errorf("recall which keys were issued: %w", err)
+	}
+	if text == nil {
+		return w, nil
+	}
+	if w.seen, err = readDocument(text); err != nil {
+		log.Error("what was remembered of the keys cannot be read; it is set aside", "error", err)
+		if err := memory.SetAside(); err != nil {
+			return nil, fmt.Errorf("set aside what cannot be read: %w", err)
+		}
+	}
+	return w, nil
+}
+
+func readDocument(text []byte) (sight, error) {
+	var d document
+	if err := json.Unmarshal(text, &d); err != nil {
+		return sight{}, err
+	}
+	if d.Version != documentVersion || d.Cluster == "" {
+		return sight{}, fmt.Errorf("version %d is unknown", d.Version)
+	}
+	p, err := waypost.ParsePosition(d.Position)
+	if err != nil {
+		return sight{}, err
+	}
+	for _, r := range d.Ranges {
+		if r.Prefix < 0 || r.Lo < 0 || r.Next < r.Lo || r.Hi < r.Next || r.Lo >= r.Hi {
+			return sight{}, fmt.Errorf("a range of prefix %d is not one", r.Prefix)
+		}
+	}
+	return sight{cluster: d.Cluster, position: p, at: d.At, keys: d.Ranges, epoch: d.Epoch}, nil
+}
+
+// look gives what was seen so far.
+func (w *witness) look() sight {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.seen
+}
+
+// begin forgets the keys of an epoch that the database has been told of.
+func (w *witness) begin() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.seen.position, w.seen.keys, w.seen.epoch = waypost.Position{}, nil, 0
+}
+
+// saw notes a position that is committed.
+func (w *witness) saw(p waypost.Position) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if p.Revision().Newer(w.seen.revision()) {
+		w.seen.position = p
+	}
+}
+
+// leased notes a block that is about to be issued, and makes that durable. An
+// error means that it is not; the block is in the database all the same.
+func (w *witness) leased(r rememberedRange, epoch uint32) error {
+	w.mu.Lock()
+	if w.seen.epoch != 0 && w.seen.epoch != epoch {
+		w.mu.Unlock()
+		return nil // Watch has to tell the new epoch first, and learns of the block then
+	}
+	w.seen.epoch = epoch
+	keys := make([]rememberedRange, 0, len(w.seen.keys)+1) // others may hold the old slice
+	known := false
+	for _, k := range w.seen.keys {
+		if k.Prefix == r.Prefix && k.Lo <= r.Lo && r.Next <= k.Hi {
+			k.Next, known = max(k.Next, r.Next), true
+		}
+		keys = append(keys, k)
+	}
+	if !known {
+		keys = append(keys, r)
+	}
+	w.seen.keys = keys
+	w.mu.Unlock()
+	return w.save()
+}
+
+// learn takes in a whole look at the database.
+func (w *witness) learn(cluster string, p waypost.Position, keys []rememberedRange, at float64) error {
+	w.mu.Lock()
+	if w.seen.epoch > p.Epoch.Ordinal {
+		w.mu.Unlock()
+		return nil // the epoch has changed since
+	}
+	if p.Revision().Newer(w.seen.revision()) {
+		w.seen.position = p
+	}
+	w.seen.cluster, w.seen.keys, w.seen.epoch, w.seen.at = cluster, keys, p.Epoch.Ordinal, at
+	w.mu.Unlock()
+	if w.fresh(p) {
+		return nil
+	}
+	return w.save()
+}
+
+// fresh reports whether the document need not be written for a position.
+func (w *witness) fresh(p waypost.Position) bool {
+	w.saving.Lock()
+	defer w.saving.Unlock()
+	return p == w.saved && time.Since(w.savedAt) < savedAtLeast
+}
+
+func (w *witness) save() error {
+	if w.memory == nil {
+		return nil
+	}
+	w.saving.Lock()
+	defer w.saving.Unlock()
+	seen := w.look()
+	if seen.cluster == "" {
+		return nil // the first look has it
+	}
+	text, err := json.Marshal(document{
+		Version: documentVersion, Cluster: seen.cluster, Position: seen.position.String(), At: seen.at, Epoch: seen.epoch, Ranges: seen.keys,
+	})
+	if err == nil {
+		err = w.memory.Save(text)
+	}
+	if err != nil {
+		return fmt.Errorf("remember which keys were issued: %w", err)
+	}
+	w.saved, w.savedAt = seen.position, time.Now()
+	return nil
+}

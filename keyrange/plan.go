@@ -1,0 +1,223 @@
+package keyrange
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"waypost"
+)
+
+// tolerance is by how much the region that lasts longest may outlast the one that is
+// exhausted first: 10 %, less what rounding to whole counters may add.
+const tolerance = 1.0995
+
+// Rates are the keys that regions mint, per minute.
+type Rates map[waypost.Region]float64
+
+// Options of [Rebalance]. Zero means the default.
+type Options struct {
+	// Reserve is how many counters every region that mints is left with, or given;
+	// default 10,000, which is one lease.
+	Reserve int64
+
+	// Margin is how many counters of a range that is cut are kept between the first
+	// one that is not leased and the cut, so that a plan still applies when more has
+	// been leased meanwhile. It is never more than a tenth of the range's remainder, nor
+	// than what the region keeps, divided by the number of its ranges. Default: a tenth of what the region keeps, and at least Reserve.
+	Margin int64
+
+	// IdleRate is what a region without a measured rate is thought to mint per minute.
+	// It gives away what exceeds its share at that rate, and is given nothing. Default:
+	// 1 % of the measured rates together.
+	IdleRate float64
+}
+
+// Forecast is how long a region's keys last.
+type Forecast struct {
+	Region   waypost.Region
+	Unissued int64   // counters of its live ranges that no lease holds
+	Rate     float64 // measured keys per minute; 0 for an idle region
+}
+
+// MinutesLeft is the time until the region is exhausted, in minutes. It is infinite
+// for an idle region.
+func (f Forecast) MinutesLeft() float64 {
+	if f.Rate <= 0 {
+		return math.Inf(1)
+	}
+	return float64(f.Unissued) / f.Rate
+}
+
+// Plan is what makes all regions last equally long.
+type Plan struct {
+	Steps         []Step     // in the order in which they must be done
+	Reason        string     // why there are no steps; empty when there are
+	Before, After []Forecast // ordered by region
+}
+
+// Rebalance plans how all regions come to be exhausted at the same time, within 10 %,
+// with as few transfers between regions as possible. Only counters of live ranges that
+// no lease holds count, and only they move. The same arguments give the same plan.
+//
+// When there is nothing to do, or nothing can be done, the plan has no steps and a
+// reason. The error is waypost.EInvalid for ranges, rates or options that make no
+// sense, and waypost.EConflict for ranges that overlap. DESIGN.md has the formulas.
+func Rebalance(ranges []Range, rates Rates, opts Options) (Plan, error) {
+	if opts.Reserve < 0 || opts.Margin < 0 || !isRate(opts.IdleRate) {
+		return Plan{}, waypost.Errorf(waypost.EInvalid, "reserve, margin and idle rate must be numbers that are not negative")
+	}
+	if opts.Reserve == 0 {
+		opts.Reserve = 10_000
+	}
+	regions, err := supplies(ranges, rates)
+	if err != nil {
+		return Plan{}, err
+	}
+	plan := Plan{Before: forecasts(regions)}
+	if plan.Reason = weigh(regions, opts); plan.Reason == "" {
+		plan.Steps = steps(regions, opts)
+		if len(plan.Steps) == 0 {
+			plan.Reason = "all regions last equally long, within 10 %"
+		}
+	}
+	plan.After = forecasts(regions)
+	return plan, nil
+}
+
+// supply is a region in the course of planning.
+type supply struct {
+	region   waypost.Region
+	unissued int64
+	rate     float64 // measured
+	weight   float64 // the rate that the plan counts with; 0 leaves the region out
+	ranges   []pile  // live, with a remainder, by ID
+}
+
+// lasts is how long the supply lasts at the rate that the plan counts with.
+func (s *supply) lasts() float64 { return float64(s.unissued) / s.weight }
+
+// supplies gathers what every region has, ordered by region.
+func supplies(ranges []Range, rates Rates) ([]*supply, error) {
+	byRegion := map[waypost.Region]*supply{}
+	of := func(region waypost.Region) *supply {
+		s := byRegion[region]
+		if s == nil {
+			s = &supply{region: region}
+			byRegion[region] = s
+		}
+		return s
+	}
+	var total int64
+	seen := map[int64]bool{}
+	for _, r := range ranges {
+		if err := r.Validate(); err != nil {
+			return nil, err
+		}
+		if r.State != Live {
+			continue
+		}
+		if seen[r.ID] {
+			return nil, waypost.Errorf(waypost.EInvalid, "there are two ranges %d", r.ID)
+		}
+		seen[r.ID] = true
+		if total += r.Remainder(); total < 0 {
+			return nil, waypost.Errorf(waypost.EInvalid, "the ranges hold more counters than can be")
+		}
+		s := of(r.Region)
+		s.unissued += r.Remainder()
+		if r.Remainder() > 0 {
+			s.ranges = append(s.ranges, pile{Range: r})
+		}
+	}
+	if err := Disjoint(ranges); err != nil {
+		return nil, err
+	}
+	for region, rate := range rates {
+		if _, err := waypost.ParseRegion(string(region)); err != nil {
+			return nil, err
+		}
+		if !isRate(rate) {
+			return nil, waypost.Errorf(waypost.EInvalid, "%v keys per minute of region %s is no rate", rate, region)
+		}
+		if rate < 1e-9 { // a key in two thousand years
+			rate = 0
+		}
+		of(region).rate = rate
+	}
+	regions := make([]*supply, 0, len(byRegion))
+	for _, s := range byRegion {
+		slices.SortFunc(s.ranges, func(a, b pile) int { return cmp.Compare(a.ID, b.ID) })
+		regions = append(regions, s)
+	}
+	slices.SortFunc(regions, func(a, b *supply) int { return cmp.Compare(a.region, b.region) })
+	return regions, nil
+}
+
+// isRate refuses what is no number, and what would mint all codes there can be in a minute.
+func isRate(f float64) bool { return f >= 0 && f <= 1e18 }
+
+func forecasts(regions []*supply) []Forecast {
+	all := make([]Forecast, len(regions))
+	for i, s := range regions {
+		all[i] = Forecast{Region: s.region, Unissued: s.unissued, Rate: s.rate}
+	}
+	return all
+}
+
+// weigh sets the weights, or says why there is nothing to plan. A region's weight is
+// its share of all counters over the time that all regions are to last, so that
+// whoever has its share lasts as long as all, and the rest is plain proportion.
+func weigh(regions []*supply, opts Options) (reason string) {
+	var all int64
+	var minted float64
+	for _, s := range regions {
+		all += s.unissued
+		minted += s.rate
+	}
+	switch {
+	case len(regions) < 2:
+		return "there is no second region to share with"
+	case minted == 0:
+		return "no region has minted any key"
+	}
+	idle := opts.IdleRate
+	if idle == 0 {
+		idle = minted / 100
+	}
+	share := func(s *supply, minutes float64) float64 {
+		// A tenth more than the floors, because a region may end up a tenth below its share.
+		floor := tolerance*float64(max(opts.Reserve, min(opts.Margin, s.unissued/10))) + 2
+		if s.rate > 0 {
+			return max(s.rate*minutes, floor)
+		}
+		return min(float64(s.unissued), max(idle*minutes, floor))
+	}
+	fits := func(minutes float64) bool {
+		var sum float64
+		for _, s := range regions {
+			sum += share(s, minutes)
+		}
+		return sum <= float64(all)
+	}
+	if !fits(0) {
+		return "there are too few counters left to share"
+	}
+	short, long := 0.0, float64(all)/minted
+	for range 200 { // more than a float64 has bits
+		if middle := short + (long-short)/2; fits(middle) {
+			short = middle
+		} else {
+			long = middle
+		}
+	}
+	if short == 0 {
+		return "there are too few counters left to share"
+	}
+	for _, s := range regions {
+		if own := share(s, short); s.rate > 0 || own < float64(s.unissued) {
+			s.weight = own / short
+		}
+	}
+	return ""
+}
