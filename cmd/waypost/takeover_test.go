@@ -122,7 +122,7 @@ func startCrowd(t *testing.T, addr string, codes []string) *crowd {
 func (c *crowd) visit(ctx context.Context, addr string, codes []string, n int, fresh bool) {
 	var conn net.Conn
 	var in *bufio.Reader
-	pace := time.NewTicker(4 * time.Millisecond)
+	pace := time.NewTicker(10 * time.Millisecond)
 	defer pace.Stop()
 	for i := n; ctx.Err() == nil; i++ {
 		<-pace.C

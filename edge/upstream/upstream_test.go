@@ -265,8 +265,8 @@ func TestWhoeverSuspendsGoesOnFromAReplicaThatHasEverything(t *testing.T) {
 	w.put("0Anewer", waypost.Live, "https://example.com/newer")
 	require.Eventually(t, func() bool { return see(t, l, "0Anewer") == "unknown" }, 10*time.Second, time.Millisecond, "nothing more is asked")
 	select {
-	case <-suspended:
-		require.Fail(t, "the replica has not come that far")
+	case err := <-suspended:
+		require.Fail(t, "the replica has not come that far", "%v", err)
 	default:
 	}
 	w.follow(1)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"waypost/cmd/waypost/internal/datadir"
 )
@@ -58,4 +59,34 @@ func TestAFirstStartThatWasKilledAtOnceIsNoObstacle(t *testing.T) {
 	d, err := datadir.Open(root, datadir.Dev, 0o700)
 	require.NoError(t, err)
 	require.NoError(t, d.Close())
+}
+
+func TestALockThatIsHandedOverHoldsTheDirectoryUntilBothHaveLetGo(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "edge")
+	first, err := datadir.Open(root, datadir.Edge, 0o700)
+	require.NoError(t, err)
+	handOver := func() *os.File {
+		fd, err := unix.FcntlInt(first.Lock().Fd(), unix.F_DUPFD_CLOEXEC, 0)
+		require.NoError(t, err)
+		return os.NewFile(uintptr(fd), "lock")
+	}
+	_, err = datadir.Adopt(root, datadir.Dev, handOver())
+	require.ErrorContains(t, err, "of another kind")
+	other := filepath.Join(t.TempDir(), "other")
+	foreign, err := datadir.Open(other, datadir.Edge, 0o700)
+	require.NoError(t, err)
+	_, err = datadir.Adopt(other, datadir.Edge, handOver())
+	require.ErrorContains(t, err, "is not that of")
+	require.NoError(t, foreign.Close())
+
+	second, err := datadir.Adopt(root, datadir.Edge, handOver())
+	require.NoError(t, err)
+	require.NoError(t, second.Sign())
+	require.NoError(t, first.Close())
+	_, err = datadir.Open(root, datadir.Edge, 0o700)
+	require.ErrorIs(t, err, datadir.ErrInUse)
+	require.NoError(t, second.Close())
+	third, err := datadir.Open(root, datadir.Edge, 0o700)
+	require.NoError(t, err)
+	require.NoError(t, third.Close())
 }
