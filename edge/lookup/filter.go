@@ -74,18 +74,27 @@ func (f *filter) has(hash uint64) bool {
 func (t *Table) NeedsFilter() bool { return t.bounded && t.filter.Load() == nil && !t.noFilter }
 
 // StartFilter begins a filter for so many keys, which the caller adds by Note. It
-// has at most a quarter of the budget, and what the table holds makes way for it; it
-// is false when that makes none worth having.
+// has at most a quarter of the budget, and what the table holds makes way for it. It
+// is false when that makes none worth having, for good, or when readers are in the way
+// just now: then NeedsFilter still says so.
 func (t *Table) StartFilter(keys int) bool {
 	if t.closed() {
 		return false
 	}
-	l, ok := t.newLayer(keys + keys/4)
+	keys += keys / 4
+	if t.noFilter = t.layerSize(keys)*8 < int64(keys)*leastKeyBits; t.noFilter {
+		return false
+	}
+	l, ok := t.newLayer(keys)
 	if ok {
 		t.filter.Store(&filter{layers: []layer{l}})
 	}
-	t.noFilter = !ok
 	return ok
+}
+
+// layerSize is what a layer for so many keys has, in bytes.
+func (t *Table) layerSize(keys int) int64 {
+	return min(int64(max(keys, 1<<12))*keyBits/8, t.budget.limit/4)
 }
 
 // FilterReady says that all keys of the store were noted.
@@ -97,7 +106,7 @@ func (t *Table) FilterReady() {
 
 func (t *Table) newLayer(keys int) (l layer, ok bool) {
 	keys = max(keys, 1<<12)
-	size := min(int64(keys)*keyBits/8, t.budget.limit/4)
+	size := t.layerSize(keys)
 	if size*8 < int64(keys)*leastKeyBits {
 		return l, false
 	}

@@ -92,6 +92,7 @@ func (t *Table) reclaim() {
 			} else {
 				t.free = append(t.free, r.segment)
 			}
+			t.stuck = false
 			n++
 		}
 		t.limbo = t.limbo[:copy(t.limbo, t.limbo[n:])]

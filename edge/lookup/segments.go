@@ -123,7 +123,6 @@ func (t *Table) awaitReaders() bool {
 	waiting := len(t.limbo)
 	for range 200 {
 		if t.reclaim(); len(t.limbo) < waiting {
-			t.stuck = false
 			return true
 		}
 		if waiting == 0 || t.stuck {

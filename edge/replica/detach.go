@@ -17,8 +17,9 @@ var errDetached = waypost.Errorf(waypost.EUnavailable, "the replica is detached 
 // before.
 //
 // It fails, and nothing is changed, when the lookup table does not hold all links, or
-// a restore is under way. It is not called while Apply is. Reads under way are waited
-// for, no longer than ctx. After an error that comes of ctx the replica stays as it was.
+// a restore is under way, or the replica is degraded. It is called once Apply has
+// returned, waits for reads of the store that are under way, and takes no notice of ctx
+// once it has begun.
 func (db *DB) Detach(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("detach the replica: %w", err)
@@ -46,7 +47,6 @@ func (db *DB) Detach(ctx context.Context) error {
 	answering.hosts.Store(old.hosts.Load())
 	answering.table.Store(old.table.Load())
 	db.live.Store(answering)
-	old.table.Store(nil)
 	db.mu.Unlock()
 
 	old.awaitReaders()
@@ -76,6 +76,8 @@ func (db *DB) beginDetach() error {
 		return errors.New("a restore is under way")
 	case st.table.Load() == nil || !st.table.Load().IsComplete():
 		return errIncomplete
+	case st.health.err() != nil:
+		return fmt.Errorf("it is degraded: %w", st.health.err())
 	}
 	db.detached = true
 	return nil

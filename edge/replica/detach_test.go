@@ -1,6 +1,9 @@
 package replica_test
 
 import (
+	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -82,6 +85,37 @@ func TestAReplicaThatIsDetachedAndAttachedUnchangedKeepsItsTable(t *testing.T) {
 	apply(t, s, db)
 	location, _ := find(t, db, "code0003")
 	require.Equal(t, "https://after.example/", location)
+}
+
+func TestReadersAreAnsweredWhileTheReplicaIsDetachedAndAttached(t *testing.T) {
+	db, s := filled(t, config(vfs.NewMem()), 200)
+	var done atomic.Bool
+	var readers sync.WaitGroup
+	for range 3 {
+		readers.Go(func() {
+			buf := make([]byte, 0, 1024)
+			for i := 0; !done.Load(); i++ {
+				code := fmt.Appendf(nil, "code%04d", i%200)
+				rec, _, found, err := db.Link(waypost.DefaultDomain, code, buf)
+				if err != nil || !found || string(rec.Name) != string(code) {
+					t.Errorf("%s: %v %v", code, found, err)
+					return
+				}
+			}
+		})
+	}
+	for i := range 30 {
+		require.NoError(t, db.Detach(t.Context()))
+		require.NoError(t, db.Attach(t.Context()))
+		if i%3 == 0 {
+			s.Commit(replicationtest.Link("code0001", fmt.Sprintf("https://%d.example/", i)))
+			apply(t, s, db)
+			replicationtest.Take(t, s, db)
+		}
+	}
+	done.Store(true)
+	readers.Wait()
+	replicationtest.RequireEqual(t, s, db)
 }
 
 func TestAReplicaThatDoesNotKnowAllLinksIsNotDetached(t *testing.T) {

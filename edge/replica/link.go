@@ -24,37 +24,48 @@ func (db *DB) Link(domain waypost.DomainID, code, buf []byte) (rec waypost.Recor
 	if len(code) == 0 || len(code) > waypost.MaxName {
 		return rec, buf, false, nil
 	}
-	table := db.table()
-	if table != nil {
-		rec, extensions, grown, answer := table.Find(domain, code, buf)
-		switch answer {
-		case lookup.Found:
-			if len(extensions) > 0 {
-				if err := replication.DecodeExtensions(extensions, &rec); err != nil {
-					return waypost.Record{}, grown, false, fmt.Errorf("read a link: %w", err)
+	for {
+		table := db.table()
+		if table != nil {
+			rec, extensions, grown, answer := table.Find(domain, code, buf)
+			switch answer {
+			case lookup.Found:
+				if len(extensions) > 0 {
+					if err := replication.DecodeExtensions(extensions, &rec); err != nil {
+						return waypost.Record{}, grown, false, fmt.Errorf("read a link: %w", err)
+					}
 				}
+				return rec, grown, true, nil
+			case lookup.Absent:
+				return rec, grown, false, nil
+			default:
+				buf = grown[:len(buf)]
 			}
-			return rec, grown, true, nil
-		case lookup.Absent:
-			return rec, grown, false, nil
-		default:
-			buf = grown[:len(buf)]
 		}
-	}
-	slot := waypost.Slot(waypost.KindLink, domain, code)
-	st := db.pin(slot)
-	if st == nil {
-		if db.closed.Load() {
+		slot := waypost.Slot(waypost.KindLink, domain, code)
+		st := db.pin(slot)
+		switch {
+		case st == nil && db.closed.Load():
 			return rec, buf, false, errClosed
+		case st == nil:
+			return rec, buf, false, errEmpty
+		case st.pdb != nil:
+			defer st.unpin(slot)
+			if rec, grown, found, err = db.stored(st, slot, domain, code, buf); found && table != nil && !table.IsComplete() {
+				db.wanted.add(domain, code)
+			}
+			return rec, grown, found, err
 		}
-		return rec, buf, false, errEmpty
+		st.unpin(slot)
+		if st.table.Load() == table { // it was asked, and there is nothing else
+			db.metrics.unreadable.Inc()
+			return rec, buf, false, errDetached
+		}
 	}
-	defer st.unpin(slot)
-	if st.pdb == nil {
-		db.metrics.unreadable.Inc()
-		return rec, buf, false, errDetached
-	}
+}
 
+// stored finds the record of a code in a store that is pinned.
+func (db *DB) stored(st *store, slot uint16, domain waypost.DomainID, code, buf []byte) (rec waypost.Record, grown []byte, found bool, err error) {
 	// The key goes into buf as well: on the stack it would escape.
 	grown = appendRecordKey(buf, slot, waypost.KindLink, domain, code)
 	raw, closer, err := st.pdb.Get(grown[len(buf):])
@@ -77,9 +88,6 @@ func (db *DB) Link(domain waypost.DomainID, code, buf []byte) (rec waypost.Recor
 	}
 	if rec.Kind != waypost.KindLink || rec.Domain != domain || !bytes.Equal(rec.Name, code) {
 		return waypost.Record{}, grown, false, db.unreadable(st, errMislaid, true)
-	}
-	if table != nil && !table.IsComplete() {
-		db.wanted.add(domain, code)
 	}
 	return rec, grown, true, nil
 }

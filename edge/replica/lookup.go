@@ -122,11 +122,21 @@ func (db *DB) fill(ctx context.Context) error {
 		}
 	}
 
-	db.mu.Lock()
-	filtering := st == db.live.Load() && t.NeedsFilter() && t.StartFilter(int(st.applied.Load().records))
-	db.mu.Unlock()
-	if !filtering {
-		return nil
+	for started := false; !started; {
+		db.mu.Lock()
+		needed := st == db.live.Load() && t.NeedsFilter()
+		started = needed && t.StartFilter(int(st.applied.Load().records))
+		db.mu.Unlock()
+		if !needed {
+			return nil
+		}
+		if !started {
+			select { // readers have not left what makes way for it
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
 	}
 	_, err := db.walk(ctx, st, func(_ *pebble.Iterator, key linkName) bool {
 		t.Note(key.domain, key.name)

@@ -171,7 +171,9 @@ func (r *restore) swap() error {
 		return fmt.Errorf("restore: %w", err)
 	}
 	if t := r.st.table.Load(); t != nil {
-		r.st.loaded = t.Finish() // else once there is room, which the old one's makes
+		if r.st.loaded = t.Finish(); r.st.loaded { // else once there is room, which the old one's makes
+			t.Resume(0)
+		}
 	}
 	old := db.live.Swap(r.st)
 	r.ended, db.restoring = true, nil
@@ -196,6 +198,7 @@ func (r *restore) Abort() error {
 	}
 	if t := r.st.table.Swap(nil); t != nil {
 		r.db.endTable(t, [4]uint64{})
+		r.db.wakeFill()
 	}
 	if !r.keep {
 		err = errors.Join(err, r.db.fs.RemoveAll(r.db.path(r.st.name)))
