@@ -145,11 +145,12 @@ func (l *lab) measure(ctx context.Context, s section) error {
 		links /= 500
 	}
 	l.log("section %s", s.name)
-	start := time.Now()
+	start, others := time.Now(), loadAverage()
 	out, err := s.run(ctx, l, links)
 	if err != nil {
 		return err
 	}
+	out.Settings = append(out.Settings, bench.Setting{Name: "load average of the machine before", Value: others})
 	out.Name, out.Made, out.Command, out.Machine = s.name, time.Now().UTC().Truncate(time.Second), l.o.command, bench.ThisMachine()
 	l.log("section %s took %s", s.name, time.Since(start).Round(time.Second))
 	fmt.Printf("\n%s\n", out.Markdown())

@@ -5,6 +5,7 @@ package main
 import (
 	"net"
 	"os"
+	"strconv"
 	"testing"
 	"time"
 
@@ -33,6 +34,9 @@ func TestTheTimeOfAProcessIsKnown(t *testing.T) {
 	more, err := self.sockets()
 	require.NoError(t, err)
 	require.Equal(t, sockets+1, more)
+
+	_, err = strconv.ParseFloat(loadAverage(), 64)
+	require.NoError(t, err)
 
 	_, err = (&target{pids: []int{1 << 22}}).cpu()
 	require.Error(t, err)
