@@ -44,7 +44,7 @@ func answerWithoutAllocating(t *testing.T, links edge.Links) {
 		"a redirect that expires": {"/expire301", "301"},
 		"a miss":                  {"/unknown1", "404"},
 		"a query that goes on":    {"/queried1?utm_source=x&utm_medium=y", "302"},
-		"a path that goes on":     {"/forward1/some/where?utm_source=x", "302"},
+		"a path that goes on":     {"/forward1/some/where?utm_source=x", "301"},
 		"a path that does not":    {"/found302/some/where", "404"},
 		"a tombstone":             {"/deleted1", "410"},
 		"no code at all":          {"/a", "404"},

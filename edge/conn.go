@@ -33,6 +33,10 @@ type visitor struct {
 
 	phase atomic.Uint32 // see phase.go
 	ends  sync.Mutex
+
+	reading, writing deadline
+	slack            time.Duration // see deadline.go
+	over             error         // nothing more is read or written
 }
 
 // keepRecord keeps a grown buffer for the next request, unless it is large: most
@@ -66,8 +70,15 @@ type (
 func (c *plainConn) Read(p []byte) (int, error) { return c.read(c.Conn, p) }
 func (c *tlsConn) Read(p []byte) (int, error)   { return c.read(c.Conn, p) }
 
-func (c *plainConn) SetReadDeadline(t time.Time) error { return c.setReadDeadline(t) }
-func (c *tlsConn) SetReadDeadline(t time.Time) error   { return c.setReadDeadline(t) }
+func (c *plainConn) Write(p []byte) (int, error) { return c.write(c.Conn, p) }
+func (c *tlsConn) Write(p []byte) (int, error)   { return c.write(c.Conn, p) }
+
+func (c *plainConn) SetDeadline(t time.Time) error      { return c.want(t, t) }
+func (c *plainConn) SetReadDeadline(t time.Time) error  { return c.want(t, c.writing.wanted) }
+func (c *plainConn) SetWriteDeadline(t time.Time) error { return c.want(c.reading.wanted, t) }
+func (c *tlsConn) SetDeadline(t time.Time) error        { return c.want(t, t) }
+func (c *tlsConn) SetReadDeadline(t time.Time) error    { return c.want(t, c.writing.wanted) }
+func (c *tlsConn) SetWriteDeadline(t time.Time) error   { return c.want(c.reading.wanted, t) }
 
 func (c *plainConn) Close() error { c.roster.leave(&c.visitor); return c.Conn.Close() }
 func (c *tlsConn) Close() error   { c.roster.leave(&c.visitor); return c.Conn.Close() }
@@ -76,19 +87,26 @@ func (c *tlsConn) Close() error   { c.roster.leave(&c.visitor); return c.Conn.Cl
 // with it as with any other; and so it does one that is over with it, as that of a
 // certificate authority that has come for its proof (RFC 8737).
 func (c *tlsConn) Handshake() error {
-	err := c.Conn.Handshake()
+	err := errors.Join(c.armReading(), c.armWriting())
+	if err == nil {
+		err = c.Conn.Handshake()
+	}
 	if err == nil && c.Conn.ConnectionState().NegotiatedProtocol != protocolOfProof {
 		return nil
 	}
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) { // who leaves without a word is not refused
 		c.roster.metrics.refused[refusedHandshake].Add(1)
 	}
+	c.over = net.ErrClosed
 	return errors.Join(err, c.raw.Close())
 }
 
 const protocolOfProof = "acme-tls/1"
 
 func (v *visitor) read(from net.Conn, p []byte) (int, error) {
+	if err := v.armReading(); err != nil {
+		return 0, err
+	}
 	n, err := from.Read(p)
 	if n == 0 && err != nil && v.phase.Load() == phaseEnding {
 		n, err = v.lookOnceMore(from, p)
@@ -159,6 +177,7 @@ func (l *listener) admit(c net.Conn) net.Conn {
 		v, admitted = &w.visitor, w
 	}
 	v.stripe, v.roster, v.raw, v.peer, v.trusted = s.metrics.nextStripe(), s.roster, c, peer, trusted
+	v.slack = slackOf(s.cfg.ReadTimeout, s.cfg.WriteTimeout, s.cfg.IdleTimeout)
 	if headed != nil {
 		headed.visitor, headed.proxies = v, s.trusted
 	}

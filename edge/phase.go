@@ -37,7 +37,8 @@ func (v *visitor) begin(readTimeout time.Duration) {
 	v.ends.Lock()
 	defer v.ends.Unlock()
 	if v.phase.Swap(phaseBusy) == phaseEnding {
-		_ = v.raw.SetReadDeadline(time.Now().Add(readTimeout)) // an error shows at the next read
+		v.reading.wanted = time.Now().Add(readTimeout)
+		v.reading.armed = past // the next read arms it
 	}
 }
 
@@ -58,21 +59,13 @@ func (v *visitor) end() {
 	}
 }
 
-// setReadDeadline keeps the deadline of a connection that was told to end.
-func (v *visitor) setReadDeadline(t time.Time) error {
-	err := v.raw.SetReadDeadline(t)
-	if v.phase.Load() == phaseEnding {
-		err = v.raw.SetReadDeadline(past)
-	}
-	return err
-}
-
 // lookOnceMore is for a connection that was told to end: a request that has come
 // meanwhile is still taken. Otherwise the connection ends without a word.
 func (v *visitor) lookOnceMore(from net.Conn, p []byte) (int, error) {
 	if err := v.raw.SetReadDeadline(time.Now().Add(time.Millisecond)); err != nil {
 		return 0, net.ErrClosed
 	}
+	v.reading.armed = past
 	n, err := from.Read(p)
 	if n == 0 {
 		return 0, net.ErrClosed
