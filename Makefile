@@ -52,9 +52,16 @@ lint: $(TOOLS)/.built ## Run all linters
 format: $(TOOLS)/.built ## Format all Go files
 	$(TOOLS)/gofumpt -w .
 
+# Sections of the benchmark, such as BENCH="-only latency-1m"; BENCH=-h tells them all.
+BENCH ?=
+
 .PHONY: bench
-bench: ## Measure redirects against a bare server; writes bench/results.json and RESULTS.md
-	go run ./bench/redirect
+bench: install-wrk ## Measure redirects of a million links in some minutes; writes bench/RESULTS.md
+	go run ./bench/redirect $(BENCH)
+
+.PHONY: bench-redirect
+bench-redirect: install-wrk install-rivals ## Measure redirects of ten million links too, and beside others, in half an hour
+	go run ./bench/redirect $(or $(BENCH),-full)
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz test for FUZZTIME (10s)
@@ -79,6 +86,14 @@ install-curl: ## Install curl, which the demonstration of two hosts needs, if it
 .PHONY: install-promtool
 install-promtool: ## Put promtool, which tests the alert rules, into bin/tools, if it is missing
 	@deploy/install-missing.sh promtool
+
+.PHONY: install-wrk
+install-wrk: ## Install wrk, which the benchmarks send requests with, if it is missing
+	@deploy/install-missing.sh wrk
+
+.PHONY: install-rivals
+install-rivals: ## Install nginx and Redis, which redirects are compared with, if they are missing
+	@deploy/install-missing.sh nginx redis
 
 .PHONY: clean
 clean: ## Remove what was built

@@ -7,6 +7,14 @@ import (
 	"strings"
 )
 
+// Machine is what the figures depend on beside the code.
+type Machine struct {
+	CPU   string `json:"cpu"`
+	Cores int    `json:"cores"`
+	OS    string `json:"os"`
+	Go    string `json:"go"`
+}
+
 // ThisMachine describes the machine as far as it tells; what it does not is "unknown".
 func ThisMachine() Machine {
 	return Machine{

@@ -1,30 +1,33 @@
 package bench
 
 import (
-	"encoding/json"
-	"errors"
+	"cmp"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strings"
+	"slices"
 	"time"
 )
 
-// Report is a run: what was measured, and how.
+// Report is what one benchmark has measured: the content of its file in results.
 type Report struct {
+	Name     string    `json:"name"`  // of the file, without its ending
+	Title    string    `json:"title"` // of its part of RESULTS.md
+	Method   string    `json:"method"`
+	Sections []Section `json:"sections"`
+}
+
+// Section is a table of cases that were measured side by side. It is replaced as a
+// whole, and therefore says itself how and when it was made.
+type Section struct {
+	Name     string    `json:"name"`
+	Title    string    `json:"title"`
 	Made     time.Time `json:"made"`
 	Command  string    `json:"command"`
 	Machine  Machine   `json:"machine"`
-	Settings []Setting `json:"settings"`
-	Cases    []Case    `json:"cases"` // the first is what the others are compared with
-}
-
-// Machine is what the figures depend on beside the code.
-type Machine struct {
-	CPU   string `json:"cpu"`
-	Cores int    `json:"cores"`
-	OS    string `json:"os"`
-	Go    string `json:"go"`
+	Settings []Setting `json:"settings,omitempty"`
+	Cases    []Case    `json:"cases,omitempty"`
+	Goals    []Goal    `json:"goals,omitempty"`
+	Notes    []string  `json:"notes,omitempty"`   // a sentence each
+	Listing  string    `json:"listing,omitempty"` // shown as it is
 }
 
 // Setting is a choice that a reader has to know to make the figures again.
@@ -33,96 +36,88 @@ type Setting struct {
 	Value string `json:"value"`
 }
 
-// Case is one thing that was measured.
+// Case is one thing that was measured. All cases of a section have the same measures.
 type Case struct {
 	Name     string    `json:"name"`
-	What     string    `json:"what"` // one sentence
-	Requests int64     `json:"requests"`
-	Rounds   []float64 `json:"cpu_us_per_request_rounds"` // microseconds of user and system time of the server process
-	CPU      Summary   `json:"cpu_us_per_request"`
-	Ratio    Summary   `json:"ratio_to_first"`
+	What     string    `json:"what,omitempty"`     // one sentence
+	Base     string    `json:"base,omitempty"`     // the case that it is compared with; itself or none: it is not
+	Requests int64     `json:"requests,omitempty"` // over all rounds
+	Measures []Measure `json:"measures"`
 }
 
-// Compare fills in the summaries of all cases from their rounds.
-func (r *Report) Compare() error {
-	for i := range r.Cases {
-		c := &r.Cases[i]
-		ratios, err := Ratios(c.Rounds, r.Cases[0].Rounds)
-		if err != nil {
-			return fmt.Errorf("comparing %s with %s: %w", c.Name, r.Cases[0].Name, err)
+// Measure is one figure of a case, once for every round.
+type Measure struct {
+	Name     string    `json:"name"` // with its unit
+	Compared bool      `json:"compared,omitempty"`
+	Rounds   []float64 `json:"rounds"`
+	Summary  Summary   `json:"summary"`
+	Ratio    *Summary  `json:"ratio,omitempty"` // to the same measure of the base
+}
+
+// Goal is a bound that the project has set itself.
+type Goal struct {
+	What   string  `json:"what"`
+	Most   float64 `json:"most"`
+	Figure float64 `json:"figure"`
+}
+
+// Met reports whether the figure is within the bound.
+func (g Goal) Met() bool { return g.Figure <= g.Most }
+
+// Find gives the measure of a case; nil when there is none.
+func (s *Section) Find(name, measure string) *Measure {
+	for i := range s.Cases {
+		if s.Cases[i].Name == name {
+			return s.Cases[i].find(measure)
 		}
-		c.CPU, c.Ratio = Summarize(c.Rounds), Summarize(ratios)
 	}
 	return nil
 }
 
-// Table gives the figures as a table in Markdown, which reads well as it is.
-func (r *Report) Table() string {
-	var b strings.Builder
-	b.WriteString("| case | CPU µs per request, median | min – max | ratio, median | min – max | requests |\n")
-	b.WriteString("|---|--:|--:|--:|--:|--:|\n")
-	for _, c := range r.Cases {
-		fmt.Fprintf(&b, "| %s | %.2f | %.2f – %.2f | %.3f | %.3f – %.3f | %d |\n",
-			c.Name, c.CPU.Median, c.CPU.Min, c.CPU.Max, c.Ratio.Median, c.Ratio.Min, c.Ratio.Max, c.Requests)
-	}
-	return b.String()
-}
-
-// Markdown gives RESULTS.md.
-func (r *Report) Markdown() string {
-	var b strings.Builder
-	b.WriteString("# What a redirect costs\n\n")
-	b.WriteString(r.Table())
-	b.WriteString("\n## What was measured\n\n")
-	for _, c := range r.Cases {
-		fmt.Fprintf(&b, "* **%s**: %s\n", c.Name, c.What)
-	}
-	b.WriteString(`
-A figure is the user and system time that the server's process used in a round, as the kernel counts it, divided by the
-requests that it answered in that round; it holds all that the process does meanwhile, garbage collection too. The client is
-another process, whose cost is not in it. The rounds of all cases take turns, so that each is compared with the
-first case of its own moment; the ratio is the median of those comparisons. Every answer is checked by the client, and a wrong one
-fails the run.
-
-## How it was made
-
-`)
-	fmt.Fprintf(&b, "* command: `%s`\n", r.Command)
-	fmt.Fprintf(&b, "* date: %s\n", r.Made.UTC().Format("2006-01-02 15:04 MST"))
-	fmt.Fprintf(&b, "* machine: %s, %d cores, %s, %s\n", r.Machine.CPU, r.Machine.Cores, r.Machine.OS, r.Machine.Go)
-	for _, s := range r.Settings {
-		fmt.Fprintf(&b, "* %s: %s\n", s.Name, s.Value)
-	}
-	return b.String()
-}
-
-// Write puts results.json and RESULTS.md into dir, each whole or not at all.
-func (r *Report) Write(dir string) error {
-	data, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return fmt.Errorf("encoding the results: %w", err)
-	}
-	if err := replace(filepath.Join(dir, "results.json"), append(data, '\n')); err != nil {
-		return err
-	}
-	return replace(filepath.Join(dir, "RESULTS.md"), []byte(r.Markdown()))
-}
-
-func replace(path string, data []byte) error {
-	next := path + ".new"
-	err := os.WriteFile(next, data, 0o644)
-	if err == nil {
-		err = os.Rename(next, path)
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("writing %s: %w", filepath.Base(path), err), ignoreMissing(os.Remove(next)))
+func (c *Case) find(measure string) *Measure {
+	for i := range c.Measures {
+		if c.Measures[i].Name == measure {
+			return &c.Measures[i]
+		}
 	}
 	return nil
 }
 
-func ignoreMissing(err error) error {
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
+// Compare fills in the summaries of all measures, and the ratios of those that are
+// compared.
+func (s *Section) Compare() error {
+	for i := range s.Cases {
+		c := &s.Cases[i]
+		for j := range c.Measures {
+			m := &c.Measures[j]
+			m.Summary, m.Ratio = Summarize(m.Rounds), nil
+			if !m.Compared || c.Base == "" || c.Base == c.Name {
+				continue
+			}
+			base := s.Find(c.Base, m.Name)
+			if base == nil {
+				return fmt.Errorf("%s is compared with %s, which has no %s", c.Name, c.Base, m.Name)
+			}
+			ratios, err := Ratios(m.Rounds, base.Rounds)
+			if err != nil {
+				return fmt.Errorf("comparing %s with %s: %w", c.Name, c.Base, err)
+			}
+			summary := Summarize(ratios)
+			m.Ratio = &summary
+		}
 	}
-	return err
+	return nil
+}
+
+// Put adds a section, in the place of an earlier one of its name. Sections stay in
+// the order of names; those that it does not hold come last.
+func (r *Report) Put(s Section, names []string) {
+	r.Sections = append(slices.DeleteFunc(r.Sections, func(old Section) bool { return old.Name == s.Name }), s)
+	rank := func(name string) int {
+		if i := slices.Index(names, name); i >= 0 {
+			return i
+		}
+		return len(names)
+	}
+	slices.SortStableFunc(r.Sections, func(a, b Section) int { return cmp.Compare(rank(a.Name), rank(b.Name)) })
 }

@@ -3,7 +3,7 @@
 # from Debian's or Ubuntu's packages, otherwise by telling what to install. promtool,
 # a single file, comes from Debian's package into bin/tools, for root or not.
 #
-#   deploy/install-missing.sh postgres|cc|curl|promtool ...
+#   deploy/install-missing.sh postgres|cc|curl|promtool|wrk|nginx|redis ...
 set -euo pipefail
 
 tools=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)/bin/tools
@@ -70,6 +70,26 @@ install_promtool() (
   mv "$tools/.promtool.$$" "$tools/promtool" # at once: another make may be using it
 )
 
+# The packages of servers start them. Only the binaries are wanted, so that is
+# forbidden for as long as they install, unless the machine has a policy already.
+install_server() {
+  local policy=/usr/sbin/policy-rc.d made=
+  apt update
+  if [[ ! -e $policy ]]; then
+    made=yes
+    # shellcheck disable=SC2064 # the name of now is meant
+    trap "rm -f '$policy'" EXIT
+    printf '#!/bin/sh\nexit 101\n' >"$policy"
+    chmod 755 "$policy"
+  fi
+  apt install "$1"
+  if [[ -n $made ]]; then
+    rm -f "$policy"
+    trap - EXIT
+    systemctl disable "$1" 2>/dev/null || true
+  fi
+}
+
 for what in "$@"; do
   case $what in
     postgres)
@@ -109,8 +129,30 @@ for what in "$@"; do
         exit 1
       fi
       ;;
+    wrk)
+      command -v wrk >/dev/null && continue
+      if can_install; then
+        { apt update && apt install wrk; } >&2
+      fi
+      if ! command -v wrk >/dev/null; then
+        echo "No wrk found, which the benchmarks send requests with. Install it (Debian, Ubuntu: sudo apt-get install wrk) and try again." >&2
+        exit 1
+      fi
+      ;;
+    nginx | redis)
+      server=nginx
+      [[ $what == redis ]] && server=redis-server
+      command -v "$server" >/dev/null && continue
+      if can_install; then
+        install_server "$server" >&2
+      fi
+      if ! command -v "$server" >/dev/null; then
+        echo "No $server found, which redirects are compared with. Install it (Debian, Ubuntu: sudo apt-get install $server) and try again." >&2
+        exit 1
+      fi
+      ;;
     *)
-      echo "usage: $0 postgres|cc|curl|promtool ..." >&2
+      echo "usage: $0 postgres|cc|curl|promtool|wrk|nginx|redis ..." >&2
       exit 2
       ;;
   esac

@@ -1,98 +1,121 @@
+//go:build linux
+
 package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
-// serverProcess is a server that runs as a child.
-type serverProcess struct {
-	addr string
-	cmd  *exec.Cmd
-	in   io.WriteCloser
-	out  *bufio.Reader
+// cpu is the user and system time that the target's processes have used, ended
+// threads included. It is what /proc tells in hundredths of a second, unrounded.
+func (t *target) cpu() (total time.Duration, err error) {
+	for _, pid := range t.pids {
+		// The clock of another process: clock_getcpuclockid(3).
+		const scheduled = 2
+		var ts unix.Timespec
+		if err := unix.ClockGettime(int32(^pid)<<3|scheduled, &ts); err != nil {
+			return 0, fmt.Errorf("reading the CPU time of process %d: %w", pid, err)
+		}
+		total += time.Duration(ts.Nano())
+	}
+	return total, nil
 }
 
-// startServer starts this program as a server and waits for its address.
-func startServer(ctx context.Context, args ...string) (*serverProcess, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, fmt.Errorf("finding this program: %w", err)
+// memory is what the target's processes hold in memory, in bytes. Pages that they share
+// count once: the kernel's proportional set size.
+func (t *target) memory() (total int64, err error) {
+	for _, pid := range t.pids {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+		if err != nil {
+			return 0, fmt.Errorf("reading the memory of a process: %w", err)
+		}
+		kb, err := kilobytes(text, "Pss:")
+		if err != nil {
+			return 0, err
+		}
+		total += kb << 10
 	}
-	cmd := exec.CommandContext(ctx, self, append([]string{partServe}, args...)...)
-	cmd.Stderr = os.Stderr
-	in, err1 := cmd.StdinPipe()
-	out, err2 := cmd.StdoutPipe()
-	if err := errors.Join(err1, err2); err != nil {
-		return nil, fmt.Errorf("making pipes: %w", err)
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("starting a server: %w", err)
-	}
-	p := &serverProcess{cmd: cmd, in: in, out: bufio.NewReader(out)}
-	p.addr, err = p.line()
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("the server did not start: %w", err), p.stop())
-	}
-	return p, nil
+	return total, nil
 }
 
-func (p *serverProcess) line() (string, error) {
-	line, err := p.out.ReadString('\n')
-	return strings.TrimSpace(line), err
+// kilobytes reads a line like "Pss:   12 kB".
+func kilobytes(text []byte, name string) (int64, error) {
+	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
+		fields := strings.Fields(lines.Text())
+		if len(fields) == 3 && fields[0] == name {
+			return strconv.ParseInt(fields[1], 10, 64)
+		}
+	}
+	return 0, fmt.Errorf("no %s", name)
 }
 
-// cpu asks for the CPU time that the server has used.
-func (p *serverProcess) cpu() (time.Duration, error) {
-	if _, err := io.WriteString(p.in, "\n"); err != nil {
-		return 0, fmt.Errorf("asking a server for its CPU time: %w", err)
+// steadyMemory is the memory once it has stopped growing, as it does when nothing
+// is loaded in the background any more.
+func (l *lab) steadyMemory(ctx context.Context, t *target) (int64, error) {
+	const still = 4
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	before, same := int64(0), 0
+	for end := time.Now().Add(time.Minute); ; {
+		now, err := t.memory()
+		if err != nil {
+			return 0, err
+		}
+		if d := now - before; d < 1<<20+now/500 && d > -(1<<20+now/500) {
+			same++
+		} else {
+			same = 0
+		}
+		before = now
+		if same >= still || time.Now().After(end) {
+			return now, nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
 	}
-	line, err := p.line()
-	if err != nil {
-		return 0, fmt.Errorf("reading a server's CPU time: %w", err)
-	}
-	us, err := strconv.ParseInt(line, 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("reading a server's CPU time: %w", err)
-	}
-	return time.Duration(us) * time.Microsecond, nil
 }
 
-// stop ends the server and waits for it.
-func (p *serverProcess) stop() error {
-	err := p.in.Close()
-	if err := errors.Join(err, p.cmd.Wait()); err != nil {
-		return fmt.Errorf("stopping a server: %w", err)
+// sockets counts the sockets that the target has open.
+func (t *target) sockets() (count int, err error) {
+	for _, pid := range t.pids {
+		entries, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+		if err != nil {
+			return 0, err
+		}
+		for _, entry := range entries {
+			if to, err := os.Readlink(entry); err == nil && strings.HasPrefix(to, "socket:") {
+				count++
+			}
+		}
 	}
-	return nil
+	return count, nil
 }
 
-// runLoad runs one round of load and gives the number of requests answered.
-func runLoad(ctx context.Context, c loadConfig) (int64, error) {
-	self, err := os.Executable()
+// childrenOf gives the processes that a process has started.
+func childrenOf(pid int) (pids []int, err error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
 	if err != nil {
-		return 0, fmt.Errorf("finding this program: %w", err)
+		return nil, fmt.Errorf("looking for the children of process %d: %w", pid, err)
 	}
-	cmd := exec.CommandContext(ctx, self, c.args()...)
-	cmd.Stderr = os.Stderr
-	out, err := cmd.Output()
-	if err != nil {
-		return 0, fmt.Errorf("running the client: %w", err)
+	for field := range strings.FieldsSeq(string(text)) {
+		child, err := strconv.Atoi(field)
+		if err != nil {
+			return nil, fmt.Errorf("looking for the children of process %d: %w", pid, err)
+		}
+		pids = append(pids, child)
 	}
-	requests, err := strconv.ParseInt(strings.TrimSpace(string(out)), 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("reading the client's count: %w", err)
-	}
-	if requests == 0 {
-		return 0, errors.New("the client got no answer at all")
-	}
-	return requests, nil
+	return pids, nil
 }

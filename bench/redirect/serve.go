@@ -1,3 +1,5 @@
+//go:build linux
+
 package main
 
 import (
@@ -9,137 +11,132 @@ import (
 	"io"
 	"net"
 	"os"
-	"syscall"
+	"strings"
+	"sync"
 	"time"
-
-	"github.com/valyala/fasthttp"
-
-	"waypost/edge"
-	"waypost/edge/clicks"
 )
 
 // Kinds of servers.
 const (
-	kindBare    = "bare"
-	kindWaypost = "waypost"
-	kindClicks  = "clicks" // the same, with a click journal
+	kindBare    = "bare"    // fasthttp, a constant
+	kindNetHTTP = "nethttp" // net/http, a constant
+	kindEdge    = "edge"
+	kindRedis   = "redis" // fasthttp that asks Redis
 )
 
-// httpServer is what they have in common.
-type httpServer interface {
+// serveOptions are the flags of a server process.
+type serveOptions struct {
+	Kind    string
+	Dir     string // of the replica
+	Journal string // directory; empty: clicks are not recorded
+	Links   int
+	Targets string
+	Redis   string // its socket
+}
+
+// answering is a server that can be served and shut down.
+type answering interface {
 	Serve(net.Listener) error
 	Shutdown(context.Context) error
 }
 
-// serve is a server process. It writes its address in a line, then for every line
-// that it reads the CPU time that it has used, in microseconds, until its input
-// ends, as it does when the measuring process is gone.
+// app is a server with what lies behind it.
+type app struct {
+	answering
+	commands map[string]command
+	close    func() error
+}
+
+// command is something that the measuring process can ask of a server; it gives
+// one line.
+type command func(ctx context.Context, args []string) (string, error)
+
+// serve is a server process. It writes its address in a line, then answers every
+// command that it reads with a line, until its input ends, as it does when the
+// measuring process is gone.
 func serve(ctx context.Context, args []string) (err error) {
+	var o serveOptions
 	flags := flag.NewFlagSet(partServe, flag.ContinueOnError)
-	kind := flags.String("kind", "", "bare, waypost or clicks")
-	dir := flags.String("dir", "", "directory of the replica")
-	journal := flags.String("journal", "", "directory of the click journal")
+	flags.StringVar(&o.Kind, "kind", "", "bare, nethttp, edge or redis")
+	flags.StringVar(&o.Dir, "dir", "", "directory of the replica")
+	flags.StringVar(&o.Journal, "journal", "", "directory of the click journal")
+	flags.IntVar(&o.Links, "links", 0, "links in the replica")
+	flags.StringVar(&o.Targets, "targets", "", "file of real links")
+	flags.StringVar(&o.Redis, "redis", "", "socket of Redis")
 	if err := flags.Parse(args); err != nil {
 		return fmt.Errorf("reading the flags of a server: %w", err)
 	}
-	var server httpServer
-	switch *kind {
-	case kindBare:
-		server = newBareServer()
-	case kindWaypost:
-		replica, err := openReplica(*dir)
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, replica.Close()) }()
-		server = edge.New(edge.Config{Links: replica, DrainTime: time.Millisecond})
-	case kindClicks:
-		replica, err := openReplica(*dir)
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, replica.Close()) }()
-		recorded, err := clicks.Open(clicks.Config{Dir: *journal, Node: "bench"})
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, recorded.Close()) }()
-		server = edge.New(edge.Config{Links: replica, Clicks: recorded, DrainTime: time.Millisecond})
-	default:
-		return fmt.Errorf("unknown kind of server %q", *kind)
+	a, err := o.app()
+	if err != nil {
+		return err
 	}
+	defer func() { err = errors.Join(err, a.close()) }()
 
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	ln, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
 		return fmt.Errorf("listening: %w", err)
 	}
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(ln) }()
-	err = answer(os.Stdin, os.Stdout, ln.Addr().String())
-	shutdownCtx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	go func() { served <- a.Serve(ln) }()
+	if _, err = fmt.Println(ln.Addr()); err == nil {
+		err = obey(ctx, os.Stdin, os.Stdout, a.commands)
+	}
+	shutdownCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	return errors.Join(err, server.Shutdown(shutdownCtx), <-served)
+	return errors.Join(err, a.Shutdown(shutdownCtx), <-served)
 }
 
-func answer(in io.Reader, out io.Writer, addr string) error {
-	if _, err := fmt.Fprintln(out, addr); err != nil {
-		return fmt.Errorf("telling the address: %w", err)
+func (o serveOptions) app() (app, error) {
+	switch o.Kind {
+	case kindBare:
+		return app{answering: newBareServer(), close: func() error { return nil }}, nil
+	case kindNetHTTP:
+		return app{answering: newNetHTTPServer(), close: func() error { return nil }}, nil
+	case kindRedis:
+		s := newRedisServer(o.Redis)
+		return app{answering: s, close: s.close}, nil
+	case kindEdge:
+		return newEdge(o)
+	default:
+		return app{}, fmt.Errorf("unknown kind of server %q", o.Kind)
 	}
-	lines := bufio.NewScanner(in)
-	for lines.Scan() {
-		used, err := cpuTime()
+}
+
+// obey runs the commands that it reads, one at a time. When the input ends, the one
+// under way is cancelled.
+func obey(ctx context.Context, in io.Reader, out io.Writer, commands map[string]command) error {
+	ctx, cancel := context.WithCancel(ctx)
+	lines := make(chan []string)
+	var reading sync.WaitGroup
+	var readErr error
+	reading.Go(func() {
+		defer close(lines)
+		defer cancel()
+		scanner := bufio.NewScanner(in)
+		for scanner.Scan() {
+			select {
+			case lines <- strings.Fields(scanner.Text()):
+			case <-ctx.Done():
+				return
+			}
+		}
+		readErr = scanner.Err()
+	})
+	for words := range lines {
+		answer, err := "", errors.New("no such command")
+		if len(words) > 0 && commands[words[0]] != nil {
+			answer, err = commands[words[0]](ctx, words[1:])
+		}
 		if err != nil {
-			return err
+			answer = "error " + strings.ReplaceAll(err.Error(), "\n", "; ")
+		} else {
+			answer = "ok " + answer
 		}
-		if _, err := fmt.Fprintln(out, used.Microseconds()); err != nil {
-			return fmt.Errorf("telling the time used: %w", err)
+		if _, err := fmt.Fprintln(out, answer); err != nil {
+			cancel()
+			return fmt.Errorf("answering a command: %w", err)
 		}
 	}
-	if err := lines.Err(); err != nil {
-		return fmt.Errorf("reading the questions: %w", err)
-	}
-	return nil
+	reading.Wait()
+	return readErr
 }
-
-// cpuTime is the user and system time that this process has used.
-func cpuTime() (time.Duration, error) {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return 0, fmt.Errorf("reading the CPU time: %w", err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), nil
-}
-
-// bareServer is fasthttp with the settings of the edge server, so that the
-// difference is what Waypost itself does.
-type bareServer struct{ http *fasthttp.Server }
-
-func newBareServer() bareServer {
-	var (
-		location     = []byte("Location")
-		target       = []byte(constantReply)
-		cacheControl = []byte("Cache-Control")
-		noStore      = []byte("private, no-store")
-	)
-	return bareServer{&fasthttp.Server{
-		Handler: func(ctx *fasthttp.RequestCtx) {
-			ctx.Response.SetStatusCode(fasthttp.StatusFound)
-			ctx.Response.Header.SetCanonical(location, target)
-			ctx.Response.Header.SetCanonical(cacheControl, noStore)
-		},
-		ReadTimeout:           5 * time.Second,
-		WriteTimeout:          10 * time.Second,
-		IdleTimeout:           time.Minute,
-		Concurrency:           32 << 10,
-		GetOnly:               true,
-		ReadBufferSize:        16 << 10,
-		LazyRequestTime:       true,
-		CloseOnShutdown:       true,
-		NoDefaultServerHeader: true,
-		NoDefaultContentType:  true,
-	}}
-}
-
-func (s bareServer) Serve(ln net.Listener) error { return s.http.Serve(ln) }
-
-func (s bareServer) Shutdown(ctx context.Context) error { return s.http.ShutdownWithContext(ctx) }

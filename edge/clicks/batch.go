@@ -79,7 +79,9 @@ func (c *cover) of(number uint64) (end int64, whole bool) {
 
 // newBatchFile fixes the bytes of a batch.
 func newBatchFile(z *zstd.Encoder, b *waypost.ClickBatch, clicks uint64, c cover) batchFile {
-	body := z.EncodeAll(waypost.AppendClickBatch(nil, b), nil)
+	const usual = 40 // bytes of a total, and some more
+	plain := waypost.AppendClickBatch(make([]byte, 0, 128+usual*len(b.Totals)), b)
+	body := z.EncodeAll(plain, make([]byte, 0, len(plain)/2))
 	return batchFile{boot: b.Boot, node: b.Node, seq: b.Seq, clicks: clicks, cover: c, body: body}
 }
 

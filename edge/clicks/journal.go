@@ -63,8 +63,10 @@ func Open(cfg Config) (*Journal, error) {
 		wake: make(chan struct{}, 1), freed: make(chan struct{}, 1),
 		stop: make(chan struct{}), sealed: make(chan struct{}), closing: make(chan struct{}), ship: make(chan struct{}, 1),
 	}
+	j.keeper.sums = newTotals()
 	j.seal, j.close = sync.OnceValue(j.sealNow), sync.OnceValue(j.closeNow)
-	j.zstd, err = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithLowerEncoderMem(true))
+	j.zstd, err = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithLowerEncoderMem(true),
+		zstd.WithEncoderLevel(zstd.SpeedFastest)) // codes are as good as random
 	if err != nil {
 		return nil, fmt.Errorf("click journal: %w", err)
 	}

@@ -9,8 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// keeperState is the keeper's own.
+// keeperState is the keeper's own. Before it starts, and once it has ended, it is that of
+// whoever opens or seals the journal.
 type keeperState struct {
+	sums    *totals   // of the batch that is being made
+	buf     []byte    // what was read of a segment
 	failing bool      // the last batch could not be fixed
 	dropped uint64    // of which the log knows
 	told    time.Time // when it was told

@@ -41,7 +41,8 @@ func (j *Journal) fix(l *lane) (more bool, err error) {
 	segments, c, seq := slices.Clone(l.segments), cover{next: l.next}, l.seq+1
 	j.mu.Unlock()
 
-	sums := newTotals()
+	sums := j.keeper.sums
+	sums.reset()
 	results := make([]gathered, len(segments))
 	for i, s := range segments {
 		if more {
@@ -99,7 +100,8 @@ func (j *Journal) gather(s *segment, sums *totals) gathered {
 	if g.end == s.covered {
 		return g
 	}
-	buf := make([]byte, g.end-s.covered)
+	j.keeper.buf = slices.Grow(j.keeper.buf[:0], int(g.end-s.covered))
+	buf := j.keeper.buf[:g.end-s.covered]
 	n, err := s.file.ReadAt(buf, s.covered)
 	walk := scan{buf: buf[:n]}
 	for {

@@ -15,8 +15,22 @@ import (
 	"waypost/edge/replica"
 )
 
-func TestFindingALinkAllocatesNothingBesidePebble(t *testing.T) {
+func TestFindingALinkAllocatesNothing(t *testing.T) {
 	db, _ := filled(t, replica.Config{Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)}, 1000)
+	buf := make([]byte, 0, 1024)
+	for _, code := range []string{"code0123", "no-such1"} {
+		name := []byte(code)
+		require.Zero(t, testing.AllocsPerRun(1000, func() {
+			_, grown, _, err := db.Link(waypost.DefaultDomain, name, buf)
+			if err != nil || cap(grown) != cap(buf) {
+				panic("a buffer of 1 KiB is large enough")
+			}
+		}), "%s", code)
+	}
+}
+
+func TestWithoutATableFindingALinkAllocatesNothingBesidePebble(t *testing.T) {
+	db, _ := filled(t, replica.Config{Dir: t.TempDir(), LookupBytes: -1, Logger: slog.New(slog.DiscardHandler)}, 1000)
 	require.NoError(t, db.Flush())
 	buf := make([]byte, 0, 1024)
 	for _, code := range []string{"code0123", "no-such1"} {

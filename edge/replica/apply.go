@@ -22,6 +22,7 @@ type writer struct {
 	key     []byte
 
 	domains []waypost.Record // domain records that were taken, in order
+	links   []linkChange     // links that were taken, in order
 	records int
 	poison  int  // records taken that must not be served
 	sync    bool // a record disables or takes away: the batch must not be lost
@@ -88,6 +89,9 @@ func (w *writer) put(raw []byte, seq uint64) error {
 	w.sync = w.sync || r.State != waypost.Live
 	if poison {
 		w.poison++
+	}
+	if r.Kind == waypost.KindLink && w.st.table.Load() != nil {
+		w.links = append(w.links, linkChange{r, replication.Extensions(raw), poison})
 	}
 	if r.Kind == waypost.KindDomain {
 		r.Name, r.Payload = append([]byte(nil), r.Name...), append([]byte(nil), r.Payload...)
@@ -156,7 +160,7 @@ func (w *writer) take(b *replication.Batch, judgeFrom uint64) error {
 // commit makes it all part of the store, in one write.
 func (w *writer) commit(ctx context.Context) error {
 	next := w.next
-	if err := w.st.commit(ctx, w.batch, &next, w.sync); err != nil {
+	if err := w.st.commit(ctx, w.batch, &next, w.sync, w.publish); err != nil {
 		return err
 	}
 	if len(w.domains) > 0 {

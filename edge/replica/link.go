@@ -8,19 +8,38 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"waypost"
+	"waypost/edge/lookup"
 	"waypost/replication"
 )
 
 // errMislaid says that a record lies under another record's key.
 var errMislaid = errors.New("the record on disk is another link's")
 
-// Link finds the record of a code. It copies what it finds behind buf, and the
-// record refers to that copy; buf comes back grown, to be used again. It does not
-// allocate once buf is large enough. An error says that the store could not be
+// Link finds the record of a code, in the lookup table or, when that cannot tell, in
+// the store. It copies what it finds behind buf, and the record refers to that copy;
+// buf comes back grown, to be used again. It does not allocate once buf is large
+// enough. Revision and Stamp are those of the record only when the store was read. An error says that the store could not be
 // read, or that what was read must not be served; it says nothing about the link.
 func (db *DB) Link(domain waypost.DomainID, code, buf []byte) (rec waypost.Record, grown []byte, found bool, err error) {
 	if len(code) == 0 || len(code) > waypost.MaxName {
 		return rec, buf, false, nil
+	}
+	table := db.table()
+	if table != nil {
+		rec, extensions, grown, answer := table.Find(domain, code, buf)
+		switch answer {
+		case lookup.Found:
+			if len(extensions) > 0 {
+				if err := replication.DecodeExtensions(extensions, &rec); err != nil {
+					return waypost.Record{}, grown, false, fmt.Errorf("read a link: %w", err)
+				}
+			}
+			return rec, grown, true, nil
+		case lookup.Absent:
+			return rec, grown, false, nil
+		default:
+			buf = grown[:len(buf)]
+		}
 	}
 	slot := waypost.Slot(waypost.KindLink, domain, code)
 	st := db.pin(slot)
@@ -31,6 +50,10 @@ func (db *DB) Link(domain waypost.DomainID, code, buf []byte) (rec waypost.Recor
 		return rec, buf, false, errEmpty
 	}
 	defer st.unpin(slot)
+	if st.pdb == nil {
+		db.metrics.unreadable.Inc()
+		return rec, buf, false, errDetached
+	}
 
 	// The key goes into buf as well: on the stack it would escape.
 	grown = appendRecordKey(buf, slot, waypost.KindLink, domain, code)
@@ -52,7 +75,18 @@ func (db *DB) Link(domain waypost.DomainID, code, buf []byte) (rec waypost.Recor
 	if rec.Kind != waypost.KindLink || rec.Domain != domain || !bytes.Equal(rec.Name, code) {
 		return waypost.Record{}, grown, false, db.unreadable(st, errMislaid, true)
 	}
+	if table != nil && !table.IsComplete() {
+		db.wanted.add(domain, code)
+	}
 	return rec, grown, true, nil
+}
+
+// table gives the lookup table of the live store, nil when there is none.
+func (db *DB) table() *lookup.Table {
+	if st := db.live.Load(); st != nil {
+		return st.table.Load()
+	}
+	return nil
 }
 
 // errEmpty says that nobody knows yet which links there are.

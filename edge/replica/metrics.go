@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"waypost/edge/lookup"
 )
 
 type metrics struct {
@@ -45,6 +47,7 @@ func newMetrics(db *DB) *metrics {
 		}
 		return 0
 	}))
+	m.lookup(db)
 	m.quarantined = counter("quarantined_total", "Stores that could not be read and were set aside.")
 	m.unreadable = counter("unreadable_total", "Readings of a link that failed or gave what must not be served.")
 	m.poison = counter("poison_records_total", "Records applied that break the rules and are never served.")
@@ -55,6 +58,63 @@ func newMetrics(db *DB) *metrics {
 	})
 	m.all = append(m.all, m.seconds)
 	return m
+}
+
+// lookup tells of the lookup table.
+func (m *metrics) lookup(db *DB) {
+	gauge := func(name, help string, read func(lookup.Stats) float64) {
+		m.all = append(m.all, prometheus.NewGaugeFunc(
+			prometheus.GaugeOpts{Name: "waypost_replica_lookup_" + name, Help: help}, func() float64 {
+				if t := db.table(); t != nil {
+					return read(t.Stats())
+				}
+				return 0
+			}))
+	}
+	gauge("entries", "Links that the lookup table holds.", func(s lookup.Stats) float64 { return float64(s.Entries) })
+	gauge("complete", "1 while the lookup table holds all links, so that none is read from disk.",
+		func(s lookup.Stats) float64 {
+			if s.Complete {
+				return 1
+			}
+			return 0
+		})
+	m.all = append(m.all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "waypost_replica_lookup_bytes", Help: "Memory of the lookup table, outside of the Go heap; of two while a snapshot is installed.",
+	}, func() float64 {
+		if db.budget == nil {
+			return 0
+		}
+		return float64(db.budget.Used())
+	}), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "waypost_replica_lookup_budget_bytes", Help: "Memory that the lookup table may have.",
+	}, func() float64 {
+		if db.budget == nil {
+			return 0
+		}
+		return float64(db.budget.Limit())
+	}))
+	for i, c := range []prometheus.CounterOpts{
+		{Name: "hits_total", Help: "Links found in the lookup table."},
+		{Name: "misses_total", Help: "Codes that the lookup table knew not to be links."},
+		{Name: "fallbacks_total", Help: "Codes that the store was asked for, because the lookup table could not tell."},
+		{Name: "damaged_total", Help: "Records in the lookup table that were not what was written, and not served."},
+	} {
+		c.Name = "waypost_replica_lookup_" + c.Name
+		m.all = append(m.all, prometheus.NewCounterFunc(c, func() float64 {
+			n := db.ended[i].Load()
+			if t := db.table(); t != nil {
+				n += answers(t)[i]
+			}
+			return float64(n)
+		}))
+	}
+}
+
+// answers are counted by kind: hits, misses, fallbacks, damaged.
+func answers(t *lookup.Table) [4]uint64 {
+	s := t.Stats()
+	return [4]uint64{s.Hits, s.Absent, s.Unknown, s.Damaged}
 }
 
 // taken counts what a writer has committed.

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"waypost"
+	"waypost/edge/lookup"
 	"waypost/replication"
 )
 
@@ -21,6 +22,7 @@ import (
 type Config struct {
 	Dir          string        // required: belongs to the replica alone
 	CacheBytes   int64         // of blocks in memory; 128 MiB
+	LookupBytes  int64         // of memory for the lookup table; a quarter of what lookup.Available gives; negative: no table
 	SyncInterval time.Duration // within which an applied batch is durable; 100 ms
 	Logger       *slog.Logger
 	Registerer   prometheus.Registerer // nil: metrics are kept but not registered
@@ -43,12 +45,21 @@ type DB struct {
 	live   atomic.Pointer[store] // nil: nothing is held
 	closed atomic.Bool
 
-	mu        sync.Mutex // held while the live store is written or replaced
-	restoring *restore
+	budget *lookup.Budget // nil: there is no lookup table
+	wanted *wanted
+	ended  [4]atomic.Uint64 // what tables that are gone have answered
 
-	dirty chan struct{} // gets a token when something unsynced was applied
-	stop  context.CancelFunc
-	work  sync.WaitGroup // the syncing and the retiring of stores
+	mu        sync.Mutex // held while the live store or its table is written or replaced
+	restoring *restore
+	detached  bool
+
+	dirty    chan struct{} // gets a token when something unsynced was applied
+	unfilled chan struct{} // gets a token when the lookup table may need filling
+	stop     context.CancelFunc
+	work     sync.WaitGroup // the syncing and the filling
+
+	retirements sync.WaitGroup
+	retiring    atomic.Int64 // stores that are not closed yet
 }
 
 var _ replication.Sink = (*DB)(nil)
@@ -67,13 +78,22 @@ func Open(cfg Config) (_ *DB, err error) {
 	if cfg.SyncInterval == 0 {
 		cfg.SyncInterval = 100 * time.Millisecond
 	}
+	if cfg.LookupBytes == 0 {
+		cfg.LookupBytes = lookup.Available() / 4
+	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
 	if cfg.FS == nil {
 		cfg.FS = vfs.Default
 	}
-	db := &DB{cfg: cfg, fs: cfg.FS, dirty: make(chan struct{}, 1), memTableSize: 16 << 20, errorPause: 100 * time.Millisecond}
+	db := &DB{
+		cfg: cfg, fs: cfg.FS, dirty: make(chan struct{}, 1), unfilled: make(chan struct{}, 1), wanted: newWanted(),
+		memTableSize: 16 << 20, errorPause: 100 * time.Millisecond,
+	}
+	if cfg.LookupBytes >= lookup.MinBudget {
+		db.budget = lookup.NewBudget(cfg.LookupBytes)
+	}
 	db.metrics = newMetrics(db)
 	if err := db.lock(); err != nil {
 		return nil, err
@@ -97,6 +117,8 @@ func Open(cfg Config) (_ *DB, err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	db.stop = cancel
 	db.work.Go(func() { db.syncLoop(ctx) })
+	db.work.Go(func() { db.fillLoop(ctx) })
+	db.wakeFill()
 	return db, nil
 }
 
@@ -115,23 +137,45 @@ func (db *DB) Close() error {
 	}
 	errs = append(errs, db.sync())
 	db.work.Wait()
+	db.retirements.Wait()
 	db.mu.Lock()
 	st := db.live.Swap(nil)
 	db.mu.Unlock()
 	if st != nil {
 		st.awaitReaders()
-		errs = append(errs, st.close())
+		errs = append(errs, db.end(st))
 	}
 	db.metrics.unregister(db.cfg.Registerer)
 	db.cache.Unref()
-	errs = append(errs, db.dirLock.Close())
+	if db.dirLock != nil {
+		errs = append(errs, db.dirLock.Close())
+	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("close the replica: %w", err)
 	}
 	return nil
 }
 
-func (st *store) close() error {
+// end closes a store that nobody reads any more, and its table.
+func (db *DB) end(st *store) error {
+	if t := st.table.Swap(nil); t != nil {
+		db.endTable(t)
+	}
+	return st.closePebble()
+}
+
+// endTable closes a table, and keeps the count of what it has answered.
+func (db *DB) endTable(t *lookup.Table) {
+	t.Close()
+	for i, n := range answers(t) {
+		db.ended[i].Add(n)
+	}
+}
+
+func (st *store) closePebble() error {
+	if st.pdb == nil {
+		return nil
+	}
 	if err := st.pdb.Close(); err != nil {
 		return fmt.Errorf("close store %s: %w", st.name, err)
 	}
@@ -163,9 +207,12 @@ func (db *DB) hold(st *store, slot uint16) bool {
 // retire closes a store that is not live any more, once its readers have left, and
 // removes it. The caller holds db.mu.
 func (db *DB) retire(st *store) {
-	db.work.Go(func() {
+	db.retiring.Add(1)
+	db.retirements.Go(func() {
+		defer db.wakeFill() // with the memory that the old table had
+		defer db.retiring.Add(-1)
 		st.awaitReaders()
-		if err := st.close(); err != nil {
+		if err := db.end(st); err != nil {
 			db.cfg.Logger.Warn("closing the old store", "error", err)
 		}
 		if f := st.health.lasting.Load(); f != nil && f.corrupt {
@@ -231,6 +278,9 @@ func (db *DB) Apply(ctx context.Context, b *replication.Batch) error {
 	if db.closed.Load() {
 		return errClosed
 	}
+	if db.detached {
+		return errDetached
+	}
 	st := db.live.Load()
 	if st == nil {
 		return fmt.Errorf("%w: nothing is held yet", replication.ErrDiverged)
@@ -248,6 +298,9 @@ func (db *DB) Apply(ctx context.Context, b *replication.Batch) error {
 	}
 	if err = errors.Join(err, w.close()); err != nil {
 		return err
+	}
+	if t := st.table.Load(); t != nil && t.NeedsFilter() {
+		db.wakeFill() // it has outgrown its budget just now
 	}
 	db.metrics.taken(w)
 	db.metrics.seconds.Observe(time.Since(start).Seconds())

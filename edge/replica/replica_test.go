@@ -107,7 +107,9 @@ func TestARecordBelongsToTheCallersBuffer(t *testing.T) {
 }
 
 func TestARottenRecordIsNeverServedAndHeals(t *testing.T) {
-	db, s := filled(t, config(vfs.NewMem()), 10)
+	cfg := config(vfs.NewMem())
+	cfg.LookupBytes = -1 // which would answer from memory
+	db, s := filled(t, cfg, 10)
 	good := replicationtest.Link("code0002", "https://elsewhere.example/")
 	for name, raw := range map[string][]byte{
 		"rotten":         append(replication.AppendRecord(nil, &good)[:60], "xxxxxxxxxxxxxxxxxxxxxxxxxx"...),

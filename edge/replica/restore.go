@@ -29,6 +29,9 @@ func (db *DB) Restore(_ context.Context, c replication.Cluster) (replication.Res
 	if db.closed.Load() {
 		return nil, errClosed
 	}
+	if db.detached {
+		return nil, errDetached
+	}
 	if db.restoring != nil {
 		return nil, errors.New("restore: one is under way already")
 	}
@@ -46,6 +49,10 @@ func (db *DB) Restore(_ context.Context, c replication.Cluster) (replication.Res
 	st.applied.Store(&state{cluster: c})
 	st.synced.Store(&waypost.Position{})
 	st.publishDomains()
+	// It has what the live store's table leaves, and is not to keep that from growing.
+	if db.budget != nil {
+		st.table.Store(db.newTable(db.budget.Limit() / 8))
+	}
 	db.restoring = &restore{db: db, st: st, open: true}
 	return db.restoring, nil
 }
@@ -134,13 +141,14 @@ func (r *restore) Commit(ctx context.Context, digest uint64) error {
 	}
 	// Opened again it has a WAL, and is known to be readable.
 	r.open = false
-	if err := r.st.close(); err != nil {
+	if err := r.st.closePebble(); err != nil {
 		return fmt.Errorf("restore: %w", err)
 	}
 	st, err := r.db.openExisting(r.st.name)
 	if err != nil {
 		return fmt.Errorf("restore: %w", err)
 	}
+	st.table.Store(r.st.table.Swap(nil))
 	r.st, r.open = st, true
 	if *st.applied.Load() != s {
 		return fmt.Errorf("restore: %w: the store holds another state than was written", replication.ErrDiverged)
@@ -161,11 +169,15 @@ func (r *restore) swap() error {
 	if err != nil {
 		return fmt.Errorf("restore: %w", err)
 	}
+	if t := r.st.table.Load(); t != nil {
+		r.st.loaded = t.Finish() // else once there is room, which the old one's makes
+	}
 	old := db.live.Swap(r.st)
 	r.ended, db.restoring = true, nil
 	if old != nil {
 		db.retire(old)
 	}
+	db.wakeFill()
 	return nil
 }
 
@@ -179,7 +191,10 @@ func (r *restore) Abort() error {
 	r.ended, r.db.restoring = true, nil
 	var err error
 	if r.open {
-		err = r.st.close()
+		err = r.st.closePebble()
+	}
+	if t := r.st.table.Swap(nil); t != nil {
+		r.db.endTable(t)
 	}
 	if !r.keep {
 		err = errors.Join(err, r.db.fs.RemoveAll(r.db.path(r.st.name)))

@@ -9,8 +9,10 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/sstable/block"
 
 	"waypost"
+	"waypost/edge/lookup"
 	"waypost/replication"
 )
 
@@ -28,8 +30,8 @@ const (
 // store is one Pebble store: the live one, a fresh one that is being filled, or
 // an old one whose last readers are leaving.
 type store struct {
-	name         string // of its directory within the replica's
-	pdb          *pebble.DB
+	name         string     // of its directory within the replica's
+	pdb          *pebble.DB // nil: the replica is detached
 	health       *health
 	noWAL        bool // while it is being filled: what counts is the flush at the end
 	memTableSize int  // bytes
@@ -37,7 +39,9 @@ type store struct {
 	applied atomic.Pointer[state]            // what reads see
 	synced  atomic.Pointer[waypost.Position] // what survives a crash
 	hosts   atomic.Pointer[map[string]waypost.DomainID]
-	domains map[waypost.DomainID]string // owned by the writer
+	table   atomic.Pointer[lookup.Table] // nil: there is none
+	loaded  bool                         // the table was given everything; guarded by DB.mu
+	domains map[waypost.DomainID]string  // owned by the writer
 
 	sinceCheck int // bytes written since the limits were looked at; owned by the writer
 
@@ -77,9 +81,7 @@ func (db *DB) openStore(name string, fresh bool) (_ *store, err error) {
 		MaxOpenFiles:                4096,
 		CompactionConcurrencyRange:  func() (int, int) { return 1, 2 },
 	}
-	for i := range opts.Levels {
-		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
-	}
+	compress(opts, fresh)
 	pdb, err := pebble.Open(dir, opts)
 	if err != nil {
 		return nil, fmt.Errorf("open store %s: %w", name, err)
@@ -92,6 +94,27 @@ func (db *DB) openStore(name string, fresh bool) (_ *store, err error) {
 		return nil, errors.Join(fmt.Errorf("open store %s: %w", name, err), pdb.Close())
 	}
 	return st, nil
+}
+
+// blockSize is that of the blocks that tables are compressed in. Larger ones take less
+// space, and longer to read one link from.
+const blockSize = 16 << 10
+
+// compress chooses compression and filters. The links of a snapshot come in order,
+// so that what is flushed first is moved down as it is: a fresh store compresses well
+// from the start. Get does not ask the filters of the last level.
+func compress(opts *pebble.Options, fresh bool) {
+	opts.ApplyCompressionSettings(func() pebble.DBCompressionSettings {
+		if fresh {
+			return pebble.UniformDBCompressionSettings(block.GoodCompression)
+		}
+		return pebble.DBCompressionGood
+	})
+	for i := range opts.Levels {
+		opts.Levels[i].BlockSize = blockSize
+		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
+	}
+	opts.Levels[len(opts.Levels)-1].FilterPolicy = pebble.NoFilterPolicy
 }
 
 // load reads what a store that was filled before holds.
@@ -114,7 +137,8 @@ func (st *store) load() error {
 
 // commit makes a batch, and the state after it, part of the store. With sync it
 // returns only when the batch is durable. After an error the store takes no more.
-func (st *store) commit(ctx context.Context, b *pebble.Batch, next *state, sync bool) error {
+// Once Pebble shows the batch, and before the position does, publish is called.
+func (st *store) commit(ctx context.Context, b *pebble.Batch, next *state, sync bool, publish func()) error {
 	if err := st.room(ctx, b.Len()); err != nil {
 		return err
 	}
@@ -122,20 +146,29 @@ func (st *store) commit(ctx context.Context, b *pebble.Batch, next *state, sync 
 	if err := b.Set(stateKey, next.append(buf[:0]), nil); err != nil {
 		return fmt.Errorf("write the state: %w", err)
 	}
-	opts := pebble.NoSync
-	if sync && !st.noWAL {
-		opts = pebble.Sync
-	}
+	sync = sync && !st.noWAL
 	// Pebble gives no error here when the WAL cannot be written: it asks the
 	// logger's Fatalf to end the process. The health knows.
-	if err := st.pdb.Apply(b, opts); err != nil {
+	var err error
+	if sync {
+		err = st.pdb.ApplyNoSyncWait(b, pebble.Sync)
+	} else {
+		err = st.pdb.Apply(b, pebble.NoSync)
+	}
+	if err != nil {
 		return fmt.Errorf("commit: %w", err)
+	}
+	publish()
+	if sync {
+		if err := b.SyncWait(); err != nil {
+			return fmt.Errorf("commit: %w", err)
+		}
 	}
 	if f := st.health.lasting.Load(); f != nil {
 		return fmt.Errorf("commit: %w", f.err)
 	}
 	st.applied.Store(next)
-	if sync && !st.noWAL {
+	if sync {
 		st.synced.Store(&next.position)
 	}
 	return nil
@@ -215,6 +248,9 @@ func (st *store) awaitReaders() {
 
 // scan visits every record, and gives the state at which they were read.
 func (st *store) scan(ctx context.Context, visit func(record []byte) error) (s state, err error) {
+	if st.pdb == nil {
+		return s, errDetached
+	}
 	it, err := st.pdb.NewIterWithContext(ctx, &pebble.IterOptions{
 		LowerBound: []byte{prefixMeta}, UpperBound: []byte{prefixRecord + 1},
 	})

@@ -49,7 +49,7 @@ func (db *DB) sync() (err error) {
 		return nil
 	}
 	defer st.unpin(0)
-	if st.health.lasting.Load() != nil || *st.synced.Load() == st.applied.Load().position {
+	if st.pdb == nil || st.health.lasting.Load() != nil || *st.synced.Load() == st.applied.Load().position {
 		db.mu.Unlock()
 		return nil
 	}

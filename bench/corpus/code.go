@@ -1,0 +1,21 @@
+package corpus
+
+// CodeLength is the length of every code.
+const CodeLength = 7
+
+const (
+	codeSpace  = 62 * 62 * 62 * 62 * 62 * 62 * 62
+	codeStep   = 1_000_003 // prime, so that no two numbers below codeSpace meet
+	codeDigits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+)
+
+// AppendCode appends the code of link number n, below 3.5e12. Links of different numbers have
+// different codes, and neighbours are not alike.
+func AppendCode(dst []byte, n uint64) []byte {
+	n = n * codeStep % codeSpace
+	for range CodeLength {
+		dst = append(dst, codeDigits[n%62])
+		n /= 62
+	}
+	return dst
+}

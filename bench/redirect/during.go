@@ -1,0 +1,89 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"waypost/bench"
+)
+
+// compacting is long enough for some flushes, after which level 0 is compacted.
+const compacting = 30 * time.Second
+
+// during measures how long answers take at half load while the edge is at work.
+func during(ctx context.Context, l *lab, links int) (_ bench.Section, err error) {
+	edge, err := l.startEdge(ctx, links)
+	if err != nil {
+		return bench.Section{}, err
+	}
+	defer func() { err = errors.Join(err, edge.stop()) }()
+	if err := edge.loaded(ctx); err != nil {
+		return bench.Section{}, err
+	}
+	rate, err := l.halfRate(ctx, edge, links)
+	if err != nil {
+		return bench.Section{}, err
+	}
+	quiet := &paced{name: "quiet", what: "nothing but redirects.", target: edge, rate: rate}
+	changes := &paced{name: "2,000 changes/s", base: quiet.name, what: "links get new targets, 20 in a transaction, evenly spaced.", target: edge, rate: rate, during: []string{"changes", "2000", "5s"}}
+	compact := &paced{name: "20,000 changes/s", base: quiet.name, what: "ten times as many, so that tables are flushed and compacted.", target: edge, rate: rate, during: []string{"changes", "20000", compacting.String()}}
+	snapshot := &paced{name: "snapshot", base: quiet.name, what: "a whole snapshot is installed and swapped in.", target: edge, rate: rate, during: []string{"snapshots", "1s"}}
+	cases := []*paced{quiet, changes, compact, snapshot}
+
+	// A snapshot of ten million links takes its time.
+	rounds := min(2, l.o.Rounds)
+	if links > million {
+		rounds = 1
+	}
+	written, compacted := 0, 0
+	for range rounds {
+		for _, c := range cases {
+			before := l.tables()
+			if err := l.pace(ctx, c, links); err != nil {
+				return bench.Section{}, err
+			}
+			if c == compact {
+				after := l.tables()
+				written, compacted = written+newIn(after, before), compacted+newIn(before, after)
+			}
+		}
+	}
+	s, err := pacedSection(fmt.Sprintf("Latency at half load while the edge is at work, %s links, uniform", count(links)), links, rounds, cases)
+	s.Notes = append(s.Notes,
+		fmt.Sprintf("At 20,000 changes a second %d tables came and %d went.", written, compacted),
+		fmt.Sprintf("Changes applied: %s, and %s. Snapshots installed: %s.", strings.Join(changes.answers, ", "),
+			strings.Join(compact.answers, ", "), strings.Join(snapshot.answers, ", ")))
+	for _, c := range cases[1:] {
+		goal(&s, c.name, measureP99, "p99 over the quiet one, "+c.name, 2.00)
+	}
+	return s, err
+}
+
+// tables lists the tables of all replicas that are open for servers.
+func (l *lab) tables() map[string]bool {
+	found, err := filepath.Glob(filepath.Join(l.dir, "clone-*", "store-*", "*.sst"))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	out := map[string]bool{}
+	for _, name := range found {
+		out[name] = true
+	}
+	return out
+}
+
+func newIn(now, before map[string]bool) (n int) {
+	for name := range now {
+		if !before[name] {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,147 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"waypost"
+	"waypost/bench/corpus"
+	"waypost/edge/replica"
+	"waypost/replication"
+)
+
+// openReplica opens a replica with the settings that an edge has.
+func openReplica(dir string, meters prometheus.Registerer) (*replica.DB, error) {
+	db, err := replica.Open(replica.Config{
+		Dir:        dir,
+		Registerer: meters,
+		Logger:     slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("opening the replica: %w", err)
+	}
+	return db, nil
+}
+
+// feed is the source that a replica follows: links by number, and an endless row
+// of changes that takes one link after the other and gives it a new target.
+type feed struct {
+	targets *corpus.Targets
+	links   uint64
+	at      waypost.Position
+	digest  uint64
+	changed uint64 // since the last snapshot
+	buf     []byte
+}
+
+func newFeed(targetsFile string, links int) (*feed, error) {
+	targets, err := corpus.ReadTargets(targetsFile)
+	if err != nil {
+		return nil, err
+	}
+	epoch := waypost.Epoch{Ordinal: 1, ID: waypost.EpochID{1}}
+	return &feed{targets: targets, links: uint64(links), at: waypost.Position{Epoch: epoch, Seq: 1, Stamp: 1}}, nil
+}
+
+// resume goes on where a replica stands that another process has filled.
+func (f *feed) resume(db *replica.DB) {
+	f.at, f.digest = db.Position(), db.Digest()
+}
+
+// location appends where a link leads after so many changes.
+func (f *feed) location(dst []byte, n, version uint64) []byte {
+	return f.targets.Append(dst, n+version*f.links)
+}
+
+// stamp is as good as random.
+func stamp(n, version uint64) uint64 {
+	x := (n+1)*0x9e3779b97f4a7c15 ^ (version+1)*0xc2b2ae3d27d4eb4f
+	x = (x ^ x>>31) * 0x94d049bb133111eb
+	return x ^ x>>29
+}
+
+// record encodes a link at the feed's position.
+func (f *feed) record(n, version uint64) []byte {
+	f.buf = f.location(corpus.AppendCode(f.buf[:0], n), n, version)
+	return replication.AppendRecord(nil, &waypost.Record{
+		Kind: waypost.KindLink, Status: 302, Domain: waypost.DefaultDomain, Name: f.buf[:corpus.CodeLength],
+		Revision: waypost.Revision{Epoch: f.at.Epoch.Ordinal, Seq: f.at.Seq}, Stamp: stamp(n, version),
+		Payload: f.buf[corpus.CodeLength:],
+	})
+}
+
+// bySlot gives the numbers of all links, slot by slot, as a snapshot has them.
+func (f *feed) bySlot() []uint32 {
+	slots, begins := make([]uint16, f.links), [waypost.Slots + 1]int{}
+	var code []byte
+	for n := range f.links {
+		code = corpus.AppendCode(code[:0], n)
+		slots[n] = waypost.Slot(waypost.KindLink, waypost.DefaultDomain, code)
+		begins[slots[n]+1]++
+	}
+	for i := range waypost.Slots {
+		begins[i+1] += begins[i]
+	}
+	order := make([]uint32, f.links)
+	for n, slot := range slots {
+		order[begins[slot]] = uint32(n)
+		begins[slot]++
+	}
+	return order
+}
+
+// snapshot restores a replica, or restores it anew, the way that an edge does.
+func (f *feed) snapshot(ctx context.Context, db *replica.DB, order []uint32) (err error) {
+	r, err := db.Restore(ctx, replication.Cluster{1})
+	if err != nil {
+		return fmt.Errorf("beginning a snapshot: %w", err)
+	}
+	defer func() { err = errors.Join(err, r.Abort()) }() // nothing after Commit
+	var digest uint64
+	for len(order) > 0 {
+		some := order[:min(len(order), waypost.MaxBulk)]
+		order = order[len(some):]
+		records := make([][]byte, len(some))
+		for i, n := range some {
+			records[i] = f.record(uint64(n), 0)
+			digest ^= stamp(uint64(n), 0)
+		}
+		if err := r.Slots(ctx, records); err != nil {
+			return fmt.Errorf("filling the replica: %w", err)
+		}
+	}
+	if err := r.Begin(f.at, f.at); err != nil {
+		return fmt.Errorf("filling the replica: %w", err)
+	}
+	if err := r.Commit(ctx, digest); err != nil {
+		return fmt.Errorf("completing the replica: %w", err)
+	}
+	f.digest, f.changed = digest, 0
+	return nil
+}
+
+// change applies one transaction that gives so many links a new target.
+func (f *feed) change(ctx context.Context, db *replica.DB, count int) error {
+	f.at.Seq++
+	f.at.Stamp = stamp(f.at.Seq, 0)
+	t := replication.Transaction{Seq: f.at.Seq, Stamp: f.at.Stamp, Records: make([][]byte, count)}
+	for i := range t.Records {
+		const step = 7_368_787 // prime, so that neighbours are far apart
+		n, version := f.changed*step%f.links, f.changed/f.links+1
+		f.digest ^= stamp(n, version-1) ^ stamp(n, version)
+		t.Records[i] = f.record(n, version)
+		f.changed++
+	}
+	t.Digest = f.digest
+	if err := db.Apply(ctx, &replication.Batch{Epoch: f.at.Epoch, Transactions: []replication.Transaction{t}}); err != nil {
+		return fmt.Errorf("applying changes: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,180 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"waypost/bench"
+	"waypost/bench/corpus"
+	"waypost/bench/openloop"
+)
+
+// Names of measures of latency.
+const (
+	measureP50  = "p50 µs"
+	measureP99  = "p99 µs"
+	measureP999 = "p99.9 µs"
+	measureLate = "p99 µs before sending"
+	measureSent = "requests per second" // a fixed rate
+)
+
+const (
+	latencyRounds = 5
+	latencyRound  = 5 * time.Second
+
+	// pacedConnections are so many that requests seldom wait for one.
+	pacedConnections = 256
+)
+
+// paced is one case of a measurement of latency.
+type paced struct {
+	name, what, base string
+	target           *target
+	rate             float64
+	during           []string // a command that the server runs meanwhile; none: nothing
+
+	p50, p99, p999, late []float64
+	requests             int64
+	answers              []string // of the command
+}
+
+// latency compares how long answers take at half of what the same setup can do.
+func latency(ctx context.Context, l *lab, links int) (_ bench.Section, err error) {
+	bare, edge, err := l.startBoth(ctx, links)
+	if err != nil {
+		return bench.Section{}, err
+	}
+	defer func() { err = errors.Join(err, bare.stop(), edge.stop()) }()
+	cases := []*paced{
+		{name: "bare fasthttp", what: whatBare, target: bare},
+		{name: "redirect", what: whatEdge, base: "bare fasthttp", target: edge},
+	}
+	for _, c := range cases {
+		if c.rate, err = l.halfRate(ctx, c.target, links); err != nil {
+			return bench.Section{}, err
+		}
+	}
+	rounds := min(latencyRounds, l.o.Rounds)
+	for range rounds {
+		for _, c := range cases {
+			if err := l.pace(ctx, c, links); err != nil {
+				return bench.Section{}, err
+			}
+		}
+		slices.Reverse(cases)
+	}
+	slices.SortFunc(cases, func(a, b *paced) int { return len(a.base) - len(b.base) })
+	s, err := pacedSection(fmt.Sprintf("Latency at half load, %s links, uniform", count(links)), links, rounds, cases)
+	if m := s.Find("redirect", measureP99); m != nil {
+		s.Goals = append(s.Goals, bench.Goal{What: "p99 of a redirect in µs", Most: 500, Figure: m.Summary.Median})
+	}
+	goal(&s, "redirect", measureP99, "p99 of a redirect over that of bare fasthttp", 1.20)
+	return s, err
+}
+
+// halfRate is half of the rate at which wrk is answered with all connections busy.
+func (l *lab) halfRate(ctx context.Context, t *target, links int) (float64, error) {
+	const runs = 3
+	var rates []float64
+	for range runs {
+		r, err := l.visit(ctx, t, load{corpus.Uniform, links, corpus.Browser}, l.o.Round)
+		if err != nil {
+			return 0, fmt.Errorf("finding the saturation rate: %w", err)
+		}
+		rates = append(rates, r.PerSecond())
+	}
+	return bench.Summarize(rates).Median / 2, nil
+}
+
+// pace makes one round: requests at the fixed rate, for some time and as long as the
+// server is at what it does meanwhile.
+func (l *lab) pace(ctx context.Context, c *paced, links int) error {
+	over := make(chan error, 1)
+	answer := ""
+	if len(c.during) > 0 {
+		if err := c.target.begin(c.during...); err != nil {
+			return err
+		}
+		go func() {
+			var err error
+			answer, err = c.target.finish()
+			over <- err
+		}()
+	} else {
+		over <- nil
+	}
+	total := &openloop.Result{}
+	for ended := false; !ended; {
+		r, err := l.openLoop(ctx, c, links)
+		if err != nil {
+			return fmt.Errorf("%s: %w", c.name, err)
+		}
+		total.Add(r)
+		select {
+		case err := <-over:
+			if err != nil {
+				return fmt.Errorf("%s: %w", c.name, err)
+			}
+			ended = true
+		default:
+		}
+	}
+	us := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
+	c.p50, c.p99, c.p999 = append(c.p50, us(total.Quantile(0.5))), append(c.p99, us(total.Quantile(0.99))), append(c.p999, us(total.Quantile(0.999)))
+	c.late = append(c.late, us(total.Late(0.99)))
+	c.requests += int64(total.Requests())
+	if answer != "" {
+		c.answers = append(c.answers, answer)
+	}
+	l.log("%-32s %6.0f requests/s: p50 %.0f µs, p99 %.0f µs, p99.9 %.0f µs, before sending p99 %.0f µs", c.name, c.rate,
+		us(total.Quantile(0.5)), us(total.Quantile(0.99)), us(total.Quantile(0.999)), us(total.Late(0.99)))
+	return nil
+}
+
+func (l *lab) openLoop(ctx context.Context, c *paced, links int) (*openloop.Result, error) {
+	round := latencyRound
+	if l.o.Try {
+		round = time.Second
+	}
+	requests := int(c.rate * round.Seconds())
+	codes, err := corpus.Visits(rand.New(rand.NewPCG(rand.Uint64(), 1)), corpus.Uniform, uint64(links), requests)
+	if err != nil {
+		return nil, err
+	}
+	tail, err := corpus.Browser.Tail()
+	if err != nil {
+		return nil, err
+	}
+	return openloop.Run(ctx, openloop.Config{
+		Addr: c.target.addr, Rate: c.rate, Connections: pacedConnections, Duration: round, Status: 302,
+		Request: func(dst []byte, n int) []byte {
+			at := n % requests * corpus.CodeLength
+			return append(append(append(dst, corpus.Head...), codes[at:at+corpus.CodeLength]...), tail...)
+		},
+	})
+}
+
+func pacedSection(title string, links, rounds int, cases []*paced) (bench.Section, error) {
+	s := bench.Section{Title: title, Settings: []bench.Setting{
+		{Name: "links", Value: count(links)},
+		{Name: "rounds", Value: fmt.Sprintf("%d for each case, of %s or more", rounds, latencyRound)},
+		{Name: "client", Value: fmt.Sprintf("one thread, requests evenly spaced in time, a browser's headers, %d keep-alive connections over loopback", pacedConnections)},
+		{Name: "rate", Value: "half of what wrk gets from the same server with all connections busy, median of 3 runs"},
+	}}
+	for _, c := range cases {
+		s.Cases = append(s.Cases, bench.Case{Name: c.name, What: c.what, Base: c.base, Requests: c.requests, Measures: []bench.Measure{
+			{Name: measureSent, Rounds: []float64{c.rate}},
+			{Name: measureP50, Rounds: c.p50},
+			{Name: measureP99, Compared: true, Rounds: c.p99},
+			{Name: measureP999, Rounds: c.p999},
+			{Name: measureLate, Rounds: c.late},
+		}})
+	}
+	return s, s.Compare()
+}

@@ -1,0 +1,159 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime/pprof"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"waypost/edge"
+	"waypost/edge/clicks"
+	"waypost/edge/replica"
+)
+
+// edgeApp is an edge's redirect path, with a feed instead of a control plane.
+type edgeApp struct {
+	o       serveOptions
+	replica *replica.DB
+	journal *clicks.Journal
+	meters  *prometheus.Registry
+	feed    *feed // nil until changes are asked for
+}
+
+func newEdge(o serveOptions) (_ app, err error) {
+	e := &edgeApp{o: o, meters: prometheus.NewRegistry()}
+	cfg := edge.Config{DrainTime: time.Millisecond}
+	if e.replica, err = openReplica(o.Dir, e.meters); err != nil {
+		return app{}, err
+	}
+	cfg.Links = e.replica
+	if o.Journal != "" {
+		if e.journal, err = clicks.Open(clicks.Config{Dir: o.Journal, Node: "bench", Metrics: e.meters}); err != nil {
+			return app{}, errors.Join(err, e.replica.Close())
+		}
+		cfg.Clicks = e.journal
+	}
+	return app{answering: edge.New(cfg), close: e.close, commands: map[string]command{
+		"metric": e.metric, "changes": e.changes, "snapshots": e.snapshots, "profile": e.profile,
+	}}, nil
+}
+
+func (e *edgeApp) close() error {
+	var err error
+	if e.journal != nil {
+		err = e.journal.Close()
+	}
+	return errors.Join(err, e.replica.Close())
+}
+
+// metric tells the value of one of the edge's metrics.
+func (e *edgeApp) metric(_ context.Context, args []string) (string, error) {
+	families, err := e.meters.Gather()
+	if err != nil {
+		return "", fmt.Errorf("reading metrics: %w", err)
+	}
+	for _, f := range families {
+		if len(args) != 1 || f.GetName() != args[0] {
+			continue
+		}
+		m := f.GetMetric()[0]
+		return strconv.FormatFloat(m.GetCounter().GetValue()+m.GetGauge().GetValue(), 'f', -1, 64), nil
+	}
+	return "", fmt.Errorf("no metric %v", args)
+}
+
+func (e *edgeApp) follow() (err error) {
+	if e.feed == nil {
+		if e.feed, err = newFeed(e.o.Targets, e.o.Links); err == nil {
+			e.feed.resume(e.replica)
+		}
+	}
+	return err
+}
+
+// changes applies so many a second, 0 for as many as it can, for some time: in
+// transactions of 20. It tells how many it applied.
+func (e *edgeApp) changes(ctx context.Context, args []string) (string, error) {
+	const perTransaction = 20
+	if len(args) != 2 {
+		return "", errors.New("changes RATE DURATION")
+	}
+	rate, err1 := strconv.Atoi(args[0])
+	duration, err2 := time.ParseDuration(args[1])
+	if err := errors.Join(err1, err2, e.follow()); err != nil {
+		return "", err
+	}
+	start, applied := time.Now(), 0
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for time.Since(start) < duration {
+		if rate > 0 {
+			timer.Reset(time.Until(start.Add(time.Duration(applied) * time.Second / time.Duration(rate))))
+			select {
+			case <-timer.C:
+			case <-ctx.Done():
+				return "", ctx.Err()
+			}
+		}
+		if err := e.feed.change(ctx, e.replica, perTransaction); err != nil {
+			return "", err
+		}
+		applied += perTransaction
+	}
+	return strconv.Itoa(applied), nil
+}
+
+// snapshots installs one after the other for some time, the last one to its end. It
+// tells how many.
+func (e *edgeApp) snapshots(ctx context.Context, args []string) (string, error) {
+	if len(args) != 1 {
+		return "", errors.New("snapshots DURATION")
+	}
+	duration, err := time.ParseDuration(args[0])
+	if err := errors.Join(err, e.follow()); err != nil {
+		return "", err
+	}
+	order := e.feed.bySlot()
+	installed := 0
+	for start := time.Now(); time.Since(start) < duration; installed++ {
+		if err := e.feed.snapshot(ctx, e.replica, order); err != nil {
+			return "", err
+		}
+	}
+	return strconv.Itoa(installed), nil
+}
+
+// profile writes a CPU profile of some time into a file.
+func (e *edgeApp) profile(ctx context.Context, args []string) (_ string, err error) {
+	if len(args) != 2 {
+		return "", errors.New("profile DURATION FILE")
+	}
+	duration, err := time.ParseDuration(args[0])
+	if err != nil {
+		return "", err
+	}
+	f, err := os.Create(args[1])
+	if err != nil {
+		return "", fmt.Errorf("making a profile: %w", err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return "", fmt.Errorf("making a profile: %w", err)
+	}
+	defer pprof.StopCPUProfile()
+	timer := time.NewTimer(duration)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return args[1], nil
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+}

@@ -1,0 +1,86 @@
+package lookup_test
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"waypost"
+	"waypost/edge/lookup"
+)
+
+func TestMemoryThatAReaderLooksAtIsNotUsedAgain(t *testing.T) {
+	table := table(t, 4<<20)
+	const n = 5000
+	for i := range n {
+		table.Put(link(code(i), location(i, 0)), nil)
+	}
+	var seen, was [][]byte
+	var leave []func()
+	for i := 0; i < n; i += 100 {
+		raw, left := table.Look(waypost.DefaultDomain, []byte(code(i)))
+		seen, was, leave = append(seen, raw), append(was, bytes.Clone(raw)), append(leave, left)
+	}
+	for version := range 20 { // several times the budget
+		for i := range n {
+			table.Put(link(code(i), location(i, 1+version)), nil)
+			if version < 5 {
+				table.Put(link(code(n+i*5+version), location(i, version)), nil) // the shards grow
+			}
+		}
+	}
+	for i := range seen {
+		require.True(t, bytes.Equal(was[i], seen[i]), "what a reader looks at was overwritten")
+	}
+	require.True(t, table.Bounded(), "it had to do with the memory that nobody looked at")
+	for _, left := range leave {
+		left()
+	}
+	for i := range n {
+		table.Promote(link(code(i), location(i, 20)), nil)
+		got, a := find(t, table, code(i))
+		require.Equal(t, lookup.Found, a, "memory is free again")
+		require.Equal(t, location(i, 20), got)
+	}
+}
+
+func TestDamagedRecordsAreLeftToTheStore(t *testing.T) {
+	for name, damage := range map[string]func(*lookup.Table, []byte){
+		"in the payload":  func(table *lookup.Table, code []byte) { table.Damage(1, code, false) },
+		"in the name":     func(table *lookup.Table, code []byte) { table.Damage(1, code, true) },
+		"in their length": func(table *lookup.Table, code []byte) { table.DamageLength(1, code) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			table := table(t, 8<<20)
+			const n = 10_000
+			for i := range n {
+				table.Put(link(code(i), location(i, 0)), nil)
+			}
+			require.True(t, table.Finish())
+			damage(table, []byte(code(5)))
+			_, a := find(t, table, code(5))
+			require.Equal(t, lookup.Unknown, a)
+			require.NotZero(t, table.Stats().Damaged)
+			for version := range 6 { // moves everything about, and makes the shards grow
+				for i := range n {
+					if i != 5 {
+						table.Put(link(code(i), location(i, version)), nil)
+						table.Load(link(code(n+i+n*version%3), location(i, version)), nil)
+					}
+				}
+				_, a = find(t, table, code(5))
+				require.Equal(t, lookup.Unknown, a)
+			}
+			for i := range n {
+				if i != 5 {
+					if got, a := find(t, table, code(i)); a == lookup.Found {
+						require.Equal(t, location(i, 5), got)
+					} else {
+						require.Equal(t, lookup.Unknown, a)
+					}
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,115 @@
+package replica_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/stretchr/testify/require"
+
+	"waypost"
+	"waypost/edge/replica"
+	"waypost/replication"
+	"waypost/replication/replicationtest"
+)
+
+func TestADetachedReplicaAnswersWhileAnotherHasTheDirectory(t *testing.T) {
+	for name, cfg := range map[string]replica.Config{
+		"in memory": config(vfs.NewMem()),
+		"on disk":   {Dir: t.TempDir(), Logger: config(nil).Logger},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg.SyncInterval = time.Hour
+			db, s := filled(t, cfg, 100)
+			s.Commit(domain("7", "seven.example"), replicationtest.Link("code0001", "https://changed.example/"))
+			apply(t, s, db)
+			at := db.Position()
+			require.NoError(t, db.Detach(t.Context()))
+			require.True(t, db.Detached())
+			require.Equal(t, at, db.Synced())
+
+			next, err := replica.Open(cfg) // no "in use by another process"
+			require.NoError(t, err)
+			require.Equal(t, at, next.Position())
+			gone := replicationtest.Link("code0002", "https://example.com/2")
+			gone.State = waypost.Deleted
+			s.Commit(gone)
+			apply(t, s, next)
+
+			location, found := find(t, db, "code0001")
+			require.True(t, found)
+			require.Equal(t, "https://changed.example/", location)
+			_, found = find(t, db, "no-such1")
+			require.False(t, found)
+			id, found := db.Domain([]byte("seven.example"))
+			require.True(t, found)
+			require.EqualValues(t, 7, id)
+			require.Equal(t, at, db.Position())
+			require.NoError(t, db.Degraded())
+			b := replicationtest.Next(t, s, db)
+			require.ErrorContains(t, db.Apply(t.Context(), &b), "detached")
+			_, err = db.Restore(t.Context(), replication.Cluster{})
+			require.ErrorContains(t, err, "detached")
+			_, _, err = db.Recompute(t.Context())
+			require.ErrorContains(t, err, "detached")
+			require.ErrorContains(t, db.Detach(t.Context()), "detached")
+			require.ErrorContains(t, db.Attach(t.Context()), "in use by another process")
+
+			moved := next.Position()
+			require.NoError(t, next.Close())
+			require.NoError(t, db.Attach(t.Context())) // the other one did not last
+			require.False(t, db.Detached())
+			require.Equal(t, moved, db.Position(), "what the other one applied is not lost")
+			rec, _, found, err := db.Link(waypost.DefaultDomain, []byte("code0002"), nil)
+			require.NoError(t, err)
+			require.True(t, found)
+			require.Equal(t, waypost.Deleted, rec.State, "nor does the table say otherwise")
+			s.Commit(replicationtest.Link("code0003", "https://after.example/"))
+			apply(t, s, db)
+			replicationtest.RequireEqual(t, s, db)
+			require.Error(t, db.Attach(t.Context()))
+		})
+	}
+}
+
+func TestAReplicaThatIsDetachedAndAttachedUnchangedKeepsItsTable(t *testing.T) {
+	db, s := filled(t, config(vfs.NewMem()), 100)
+	require.NoError(t, db.Detach(t.Context()))
+	require.NoError(t, db.Attach(t.Context()))
+	require.NoError(t, db.Detach(t.Context()), "its table is complete at once")
+	require.NoError(t, db.Attach(t.Context()))
+	s.Commit(replicationtest.Link("code0003", "https://after.example/"))
+	apply(t, s, db)
+	location, _ := find(t, db, "code0003")
+	require.Equal(t, "https://after.example/", location)
+}
+
+func TestAReplicaThatDoesNotKnowAllLinksIsNotDetached(t *testing.T) {
+	cfg := config(vfs.NewMem())
+	cfg.LookupBytes = -1
+	db, s := filled(t, cfg, 10)
+	require.ErrorContains(t, db.Detach(t.Context()), "does not hold all links")
+	s.Commit(replicationtest.Link("code0003", "https://after.example/"))
+	apply(t, s, db)
+
+	empty := open(t, config(vfs.NewMem()))
+	require.ErrorContains(t, empty.Detach(t.Context()), "first snapshot")
+	r, err := db.Restore(t.Context(), replication.Cluster{1})
+	require.NoError(t, err)
+	require.Error(t, db.Detach(t.Context()))
+	require.NoError(t, r.Abort())
+}
+
+func TestADetachedReplicaIsClosedLikeAnyOther(t *testing.T) {
+	cfg := config(vfs.NewMem())
+	db, err := replica.Open(cfg)
+	require.NoError(t, err)
+	s := replicationtest.NewSource()
+	s.Commit(replicationtest.Link("code0003", "https://three.example/"))
+	replicationtest.Take(t, s, db)
+	require.NoError(t, db.Detach(t.Context()))
+	require.NoError(t, db.Close())
+	_, _, _, err = db.Link(waypost.DefaultDomain, []byte("code0003"), nil)
+	require.ErrorContains(t, err, "closed")
+	open(t, cfg)
+}
