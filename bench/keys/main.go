@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"waypost/bench"
 )
 
 func main() { os.Exit(run()) }
@@ -21,7 +23,11 @@ func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	o, err := parseOptions(os.Args[1:])
-	if err == nil {
+	switch {
+	case err != nil:
+	case o.Assemble:
+		err = bench.Assemble(o.Out)
+	default:
 		err = measure(ctx, o)
 	}
 	switch {
@@ -45,6 +51,7 @@ type options struct {
 	Targets      string
 	Temp         string
 	Try          bool
+	Assemble     bool
 	command      string
 }
 
@@ -61,6 +68,7 @@ func parseOptions(args []string) (options, error) {
 	flags.StringVar(&o.Targets, "targets", "testdata/links.csv", "real links, whose shapes the targets get")
 	flags.StringVar(&o.Temp, "temp", "", "where to put PostgreSQL, 2 GB; default: the system's directory for temporary files")
 	flags.BoolVar(&o.Try, "try", false, "see that it works: few, short rounds, nothing written")
+	flags.BoolVar(&o.Assemble, "assemble", false, "measure nothing, make RESULTS.md of the files in results, as after a merge")
 	if err := flags.Parse(args); err != nil {
 		return options{}, fmt.Errorf("reading the flags: %w", err)
 	}
