@@ -59,8 +59,8 @@ func parseOptions(args []string) (options, error) {
 	o := options{command: strings.Join(append([]string{"go run ./bench/keys"}, args...), " ")}
 	flags := flag.NewFlagSet("keys", flag.ContinueOnError)
 	only := flags.String("only", "", "sections to measure, with commas between them; default: "+strings.Join(names(), ","))
-	flags.IntVar(&o.Rounds, "rounds", 7, "rounds of issuing, for every case")
-	flags.DurationVar(&o.Round, "round", 700*time.Millisecond, "length of a round of issuing")
+	flags.IntVar(&o.Rounds, "rounds", 13, "rounds of issuing, for every case")
+	flags.DurationVar(&o.Round, "round", 400*time.Millisecond, "length of a round of issuing")
 	flags.IntVar(&o.CreateRounds, "create-rounds", 111, "rounds of creating, for every case")
 	flags.DurationVar(&o.CreateRound, "create-round", 400*time.Millisecond, "length of a round of creating; short ones are compared better on a machine that others use")
 	flags.IntVar(&o.Callers, "callers", 64, "callers that create links at the same time")
