@@ -135,8 +135,8 @@ func (m *Minter) MintMany(ctx context.Context, n int) ([]Key, error) {
 			return nil, err
 		}
 		for _, p := range got {
-			for code := range m.coder.Codes(keyrange.Block{Prefix: p.prefix, Lo: p.lo, Hi: p.hi}) {
-				keys = append(keys, Key{Code: code, Epoch: p.epoch, Lease: p.lease})
+			for counter := p.lo; counter < p.hi; counter++ {
+				keys = append(keys, Key{Code: m.coder.Encode(p.prefix, counter), Epoch: p.epoch, Lease: p.lease})
 			}
 		}
 	}

@@ -1,7 +1,6 @@
 package keyrange
 
 import (
-	"iter"
 	"sync"
 	"sync/atomic"
 
@@ -46,32 +45,9 @@ func (c *Coder) Space() Space { return c.space }
 func (c *Coder) Encode(prefix int, counter int64) waypost.Code {
 	c.space.mustHold(prefix, counter)
 	work := c.scratches.Get().(*scratch)
-	code := c.encode(work, c.permutation(prefix), prefix, counter)
+	suffix := c.permutation(prefix).forward(work, uint64(counter))
 	c.scratches.Put(work)
-	return code
-}
 
-// Codes gives what Encode gives for every counter of a block, in their order, and
-// takes a little less time for it. A block that is not empty must be within the space.
-func (c *Coder) Codes(b Block) iter.Seq[waypost.Code] {
-	return func(yield func(waypost.Code) bool) {
-		if b.Lo >= b.Hi {
-			return
-		}
-		c.space.mustHold(b.Prefix, b.Lo)
-		c.space.mustHold(b.Prefix, b.Hi-1)
-		work, p := c.scratches.Get().(*scratch), c.permutation(b.Prefix)
-		defer c.scratches.Put(work)
-		for counter := b.Lo; counter < b.Hi; counter++ {
-			if !yield(c.encode(work, p, b.Prefix, counter)) {
-				return
-			}
-		}
-	}
-}
-
-func (c *Coder) encode(work *scratch, p *permutation, prefix int, counter int64) waypost.Code {
-	suffix := p.forward(work, uint64(counter))
 	var text [MaxCodeLength]byte
 	write(text[:c.space.prefixLength], int64(prefix))
 	write(text[c.space.prefixLength:c.space.codeLength], int64(suffix))

@@ -49,7 +49,8 @@ func (l *lab) log(format string, args ...any) {
 const method = `PostgreSQL is one of its own, with fsync and all other settings of durability as in production, on the same machine. Time is what a clock on the wall
 shows, and grows when others use the machine; CPU is the user and system time of this program, or of PostgreSQL's processes, divided by
 what was done in that round. Rounds of the cases of a table take turns, so that each is compared with its base of the same
-moment; a ratio is the median of those comparisons.
+moment; a ratio is the median of those comparisons. The goal for a key is held against CPU, garbage collection and leasing included, because that is the time of
+one goroutine on a machine that nobody else uses, or more.
 `
 
 // measure makes the sections, and writes each down when it is complete.
