@@ -35,7 +35,7 @@ build: ## Build bin/waypost
 .PHONY: test
 test: install-postgres install-cc install-curl ## Install what is missing and run all tests with the race detector
 	go test -race -timeout 15m $(PKG)
-	go test -run 'Alloc' ./edge/... ./replication/... # allocations can be counted only without the race detector
+	go test -run 'Alloc' ./controlplane/... ./edge/... ./replication/... # allocations can be counted only without the race detector
 	@if deploy/install-missing.sh promtool; then $(MAKE) --no-print-directory test-alerts; \
 		else echo "The alert rules were not tested." >&2; fi
 
@@ -62,6 +62,10 @@ bench: install-wrk ## Measure redirects of a million links in some minutes; writ
 .PHONY: bench-redirect
 bench-redirect: install-wrk install-rivals ## Measure redirects of ten million links too, and beside others, in half an hour
 	go run ./bench/redirect $(or $(BENCH),-full)
+
+.PHONY: bench-keys
+bench-keys: install-postgres ## Measure keys and creates in three minutes; writes bench/RESULTS.md
+	go run ./bench/keys $(BENCH)
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz test for FUZZTIME (10s)

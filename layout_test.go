@@ -26,7 +26,7 @@ type layer struct {
 // layers is the table of DESIGN.md: imports point down it.
 var layers = []layer{
 	{path: "cmd", mayUse: []string{"controlplane/httpapi", "controlplane/postgres", "controlplane/postgres/pgserver", "controlplane/target", "controlplane", "edge", "edge/replica", "edge/lookup", "edge/clicks", "edge/gossip", "edge/proxy", "edge/certs", "edge/handover", "edge/upstream", "replication", "keyrange", "migrations", ""}},
-	{path: "bench", mayUse: []string{"cmd", "edge", "edge/replica", "edge/lookup", "edge/clicks", "replication", "keyrange", ""}},
+	{path: "bench", mayUse: []string{"cmd", "controlplane", "controlplane/postgres", "controlplane/postgres/pgserver", "edge", "edge/replica", "edge/lookup", "edge/clicks", "replication", "keyrange", "migrations", ""}},
 	{path: "controlplane/httpapi", mayUse: []string{"controlplane", ""}},
 	{path: "controlplane/postgres", mayUse: []string{"controlplane", "replication", "keyrange", "migrations", ""}},
 	{path: "controlplane/postgres/pgserver"},

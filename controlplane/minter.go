@@ -128,8 +128,9 @@ func (m *Minter) Mint(ctx context.Context) (Key, error) {
 // MintMany gives n codes like Mint, or none.
 func (m *Minter) MintMany(ctx context.Context, n int) ([]Key, error) {
 	keys := make([]Key, 0, n)
+	var parts [4]portion // there are seldom more
 	for len(keys) < n {
-		got, err := m.draw(ctx, int64(n-len(keys)), nil)
+		got, err := m.draw(ctx, int64(n-len(keys)), parts[:0])
 		if err != nil {
 			return nil, err
 		}

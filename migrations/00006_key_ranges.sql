@@ -138,14 +138,19 @@ $$;
 -- +goose StatementBegin
 CREATE FUNCTION key_check_leases(leases bigint[]) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
-    void bigint[];
+    lease bigint;
+    void  bigint[] := '{}';
 BEGIN
-    SELECT array_agg(x) INTO void FROM unnest(leases) x
-    WHERE NOT EXISTS (
-        SELECT FROM key_lease l JOIN key_range r ON r.id = l.range_id, changelog_head h
-        WHERE l.id = x AND l.state IN ('held', 'closed') AND l.epoch = h.epoch
-          AND l.generation = r.generation AND r.state <> 'retired');
-    IF void IS NOT NULL THEN
+    -- One by one, because PostgreSQL keeps the plan of that, and plans anew for every array.
+    FOREACH lease IN ARRAY coalesce(leases, '{}') LOOP
+        IF NOT EXISTS (
+            SELECT FROM key_lease l JOIN key_range r ON r.id = l.range_id, changelog_head h
+            WHERE l.id = lease AND l.state IN ('held', 'closed') AND l.epoch = h.epoch
+              AND l.generation = r.generation AND r.state <> 'retired') THEN
+            void := void || lease;
+        END IF;
+    END LOOP;
+    IF void <> '{}' THEN
         RAISE EXCEPTION 'key leases are void: %', void USING ERRCODE = 'WP002', DETAIL = array_to_string(void, ',');
     END IF;
 END $$;

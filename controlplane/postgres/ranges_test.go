@@ -72,6 +72,26 @@ func TestAMoveOfAWholeRangeFencesItsLeasesAndTheRestGoesOnElsewhere(t *testing.T
 	require.Equal(t, map[string]int{"burned": 1, "held": 2}, states(t, hand))
 }
 
+func TestAWriteWithKeysOfSeveralLeasesTellsWhichAreVoid(t *testing.T) {
+	db, hand := open(t)
+	leases := []controlplane.Lease{lease(t, db, "eu"), lease(t, db, "us"), lease(t, db, "eu"), lease(t, db, "us")}
+	write := func() error {
+		var all []controlplane.Insertion
+		for i, l := range leases {
+			all = append(all, controlplane.Insertion{Link: link(fmt.Sprintf("several-%d", i)), Lease: l.ID})
+		}
+		_, _, err := db.InsertLinks(t.Context(), leases[0].Epoch, all)
+		return err
+	}
+	exec(t, hand, fmt.Sprintf(`UPDATE key_lease SET state = 'burned' WHERE id IN (%d, %d)`, leases[1].ID, leases[2].ID))
+	fenced := &controlplane.FencedError{}
+	require.ErrorAs(t, write(), &fenced)
+	require.Equal(t, []int64{leases[1].ID, leases[2].ID}, fenced.Leases)
+
+	leases = []controlplane.Lease{leases[0], leases[3]}
+	require.NoError(t, write(), "none of the links was written")
+}
+
 func TestAMoveOfTheRemainderFencesNothing(t *testing.T) {
 	db, _ := open(t)
 	l := lease(t, db, "eu")
