@@ -262,18 +262,24 @@ func TestWhoeverSuspendsGoesOnFromAReplicaThatHasEverything(t *testing.T) {
 	require.Equal(t, "https://example.com/new", see(t, l, "0Anew00"))
 	suspended := make(chan error, 1)
 	go func() { suspended <- l.Suspend(t.Context()) }()
-	w.put("0Anewer", waypost.Live, "https://example.com/newer")
-	require.Eventually(t, func() bool { return see(t, l, "0Anewer") == "unknown" }, 10*time.Second, time.Millisecond, "nothing more is asked")
+	var asked int
+	require.Eventually(t, func() bool {
+		asked++
+		code := fmt.Sprintf("0An%04d", asked) // another each time: what is known already is answered
+		w.put(code, waypost.Live, "https://example.com/newer")
+		return see(t, l, code) == "unknown"
+	}, 10*time.Second, time.Millisecond, "nothing more is asked")
+	newest := fmt.Sprintf("0An%04d", asked)
 	select {
 	case err := <-suspended:
 		require.Fail(t, "the replica has not come that far", "%v", err)
 	default:
 	}
-	w.follow(1)
+	w.follow(asked + 1)
 	require.NoError(t, <-suspended)
 	l.Resume()
 	w.now.Add(int64(time.Minute))
-	require.Equal(t, "https://example.com/newer", see(t, l, "0Anewer"))
+	require.Equal(t, "https://example.com/newer", see(t, l, newest))
 
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
