@@ -218,23 +218,38 @@ func rangesDone(t *testing.T, api string, args ...string) string {
 	return r.Stdout
 }
 
-// listedRange is a range as `waypost ranges list --output json` shows it.
+// listedRange is a range as the API shows it.
 type listedRange struct {
-	ID      int64
-	Prefix  string
-	Lo, Hi  int64
-	Next    int64
-	Region  string
-	State   string
-	Leases  []struct{ Node string }
-	Minutes *float64 `json:"minutes_left"`
+	ID     int64
+	Prefix string
+	Lo, Hi int64
+	Next   int64
+	Region string
+	State  string
 }
 
 func listRanges(t *testing.T, api string) []listedRange {
 	t.Helper()
-	var all []listedRange
-	require.NoError(t, json.Unmarshal([]byte(rangesDone(t, api, "list", "--output", "json")), &all))
-	return all
+	var space struct{ Ranges []listedRange }
+	got := ask(t.Context(), http.MethodGet, api+"/api/admin/ranges", nil, &space)
+	require.Equal(t, http.StatusOK, got.status, got.text)
+	return space.Ranges
+}
+
+// step is an act of an operator.
+type step map[string]any
+
+// change does steps through the API.
+func change(t *testing.T, api string, steps ...step) answer {
+	t.Helper()
+	return ask(t.Context(), http.MethodPost, api+"/api/admin/ranges/changes", map[string]any{"steps": steps}, nil)
+}
+
+// changed is change for what must succeed.
+func changed(t *testing.T, api string, steps ...step) {
+	t.Helper()
+	got := change(t, api, steps...)
+	require.Equal(t, http.StatusOK, got.status, "%v: %s", steps, got.text)
 }
 
 // psql connects to a database as its owner, who works for the system.

@@ -162,30 +162,30 @@ func (f *fleet) operator(ctx context.Context) {
 		}
 		r := usable[rand.IntN(len(usable))]
 		other := regions[rand.IntN(len(regions))]
-		step := map[string]any{"range": r.ID}
+		act := step{"range": r.ID}
 		switch n := rand.IntN(14); {
 		case n < 3:
-			step["action"], step["region"], step["remainder"] = "move", other, true
+			act["action"], act["region"], act["remainder"] = "move", other, true
 		case n < 6:
-			step["action"], step["region"] = "move", other
+			act["action"], act["region"] = "move", other
 		case n < 8:
-			step["action"] = "split"
+			act["action"] = "split"
 			if rand.IntN(2) == 0 {
-				step["at"] = r.Next + 1 + int64(rand.IntN(100_000))
+				act["at"] = r.Next + 1 + int64(rand.IntN(100_000))
 			}
 		case n < 10:
-			step["action"] = "drain"
+			act["action"] = "drain"
 		case n < 12:
-			step["action"] = "revive"
+			act["action"] = "revive"
 		case n < 13:
-			step["action"], step["force"] = "retire", true
+			act["action"], act["force"] = "retire", true
 		default:
 			if assigned++; assigned > 100 {
 				continue
 			}
-			step = map[string]any{"action": "assign", "region": other}
+			act = step{"action": "assign", "region": other}
 		}
-		got := ask(context.WithoutCancel(ctx), http.MethodPost, c.API+"/api/admin/ranges/changes", map[string]any{"steps": []any{step}}, nil)
+		got := ask(context.WithoutCancel(ctx), http.MethodPost, c.API+"/api/admin/ranges/changes", map[string]any{"steps": []step{act}}, nil)
 		f.judgeAnswer(got)
 		if got.status == http.StatusOK {
 			f.mu.Lock()
