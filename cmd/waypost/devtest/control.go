@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -35,6 +36,7 @@ type Control struct {
 	status     string
 	out        *output
 	exited     chan struct{}
+	asked      atomic.Bool // to stop
 }
 
 // StartControl starts a control plane, without waiting for it. It is killed when
@@ -113,8 +115,11 @@ func (c *Control) Succeeded() bool {
 // Output is what the process wrote.
 func (c *Control) Output() string { return c.out.String() }
 
-// Terminate asks the process to stop.
+// Terminate asks the process to stop, once: asked again it would end at once.
 func (c *Control) Terminate() error {
+	if c.asked.Swap(true) {
+		return nil
+	}
 	if err := c.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"waypost"
 	"waypost/cmd/waypost/devtest"
 	"waypost/controlplane/postgres/pgserver"
 	"waypost/migrations"
@@ -146,28 +147,53 @@ func (in *restored) live(region string) (live []listedRange) {
 }
 
 // rebalance splits, moves and drains, and has a new prefix used, so that keys are
-// issued from ranges that the old copy does not know. It gives the new prefix.
-func (in *restored) rebalance() (fresh string) {
+// issued from ranges that the old copy does not know. It gives acts that would issue
+// them once more, if the copy were believed.
+func (in *restored) rebalance() (again []step) {
 	in.t.Helper()
 	api := in.nodes[0].API
 	eu, us := in.live("eu-west-1")[0], in.live("us-east-1")[0]
+	const farther = 100_000_000 // than any gap
+	far := step{"action": "move", "range": eu.ID, "region": "us-east-1", "at": eu.Next + farther}
+	changed(in.t, api, far)
+	changed(in.t, api, step{"action": "drain", "range": us.ID}) // the far end is left
+	in.issueUntil(func(prefix string, counter int64) bool { return prefix == eu.Prefix && counter >= eu.Next+farther })
 	changed(in.t, api, step{"action": "split", "range": eu.ID})
 	changed(in.t, api, step{"action": "move", "range": eu.ID, "region": "us-east-1", "remainder": true})
 	changed(in.t, api, step{"action": "move", "range": us.ID, "region": "eu-west-1"}, step{"action": "assign", "region": "us-east-1"})
 	live := in.live("us-east-1")
-	fresh = live[len(live)-1].Prefix
+	fresh := live[len(live)-1].Prefix
 	for _, r := range live[:len(live)-1] { // what is left is the new prefix
 		changed(in.t, api, step{"action": "drain", "range": r.ID})
 	}
-	for range 6 { // more than is leased already
+	in.issueUntil(func(prefix string, _ int64) bool { return prefix == fresh })
+	return []step{far, {"action": "assign", "region": "us-east-1", "prefix": fresh}}
+}
+
+// issueUntil has us-east-1 issue until a key is as a test wants it: its control plane
+// has leases of earlier ranges still.
+func (in *restored) issueUntil(is func(prefix string, counter int64) bool) {
+	in.t.Helper()
+	codes := coder(in.t)
+	for range 60 {
 		in.issueFrom(in.nodes[2])
+		code, got := create(in.t.Context(), in.nodes[2].API, "")
+		require.Equal(in.t, http.StatusCreated, got.status, got.text)
+		in.keys.receive(in.nodes[2].Node, code)
+		if _, counter, ok := codes.Decode(waypost.Code(code)); ok && is(code[:2], counter) {
+			return
+		}
 	}
-	used := false
-	for key := range in.keys.keys {
-		used = used || strings.HasPrefix(key, fresh)
+	require.FailNow(in.t, "no key of the range that it is about was issued")
+}
+
+// requireRefused has the acts refused, because what they are about was used.
+func (in *restored) requireRefused(acts []step) {
+	in.t.Helper()
+	for _, act := range acts {
+		got := change(in.t, in.nodes[0].API, act)
+		require.Equal(in.t, http.StatusConflict, got.status, "%v: %s", act, got.text)
 	}
-	require.True(in.t, used, "keys were issued from the new prefix %s", fresh)
-	return fresh
 }
 
 // requireFresh issues after a restore, and finds no key that was issued before.
@@ -220,7 +246,7 @@ func TestAnOldCopyThatIsPutBackIssuesNoKeyAgain(t *testing.T) {
 			in.issue()
 			in.backUp()
 			in.issue()
-			fresh := in.rebalance()
+			again := in.rebalance()
 			for range 2 { // a second time as well, from the same copy
 				if !running {
 					in.stopNodes()
@@ -231,13 +257,72 @@ func TestAnOldCopyThatIsPutBackIssuesNoKeyAgain(t *testing.T) {
 				}
 				in.requireFresh()
 				require.Equal(t, 2, in.epochs(), "all control planes came at once, and one epoch was opened")
-				taken := change(t, in.nodes[0].API, step{"action": "assign", "region": "us-east-1", "prefix": fresh})
-				require.Equal(t, http.StatusConflict, taken.status, taken.text)
-				require.Contains(t, taken.text, "is not free")
+				in.requireRefused(again)
 			}
 			requireHeld(t, in.nodes[0], false)
 		})
 	}
+}
+
+// age makes the database look as if it had been left alone for an hour.
+func (in *restored) age() {
+	in.t.Helper()
+	conn := psql(in.t, in.server.URL())
+	for _, sql := range []string{
+		`UPDATE control_node SET seen_at = seen_at - interval '1 hour'`,
+		`UPDATE changelog_epoch SET opened_at = opened_at - interval '1 hour'`,
+		`ALTER TABLE changelog NO FORCE ROW LEVEL SECURITY`,
+		`UPDATE changelog SET at = at - interval '1 hour'`,
+		`ALTER TABLE changelog FORCE ROW LEVEL SECURITY`,
+	} {
+		_, err := conn.Exec(in.t.Context(), sql)
+		require.NoError(in.t, err)
+	}
+	require.NoError(in.t, conn.Close(in.t.Context()))
+}
+
+// requireHeldUntilResumed looks at what clients and operators see while no key is
+// issued, and has an operator end that.
+func (in *restored) requireHeldUntilResumed(resume ...string) {
+	t := in.t
+	t.Helper()
+	for _, c := range in.nodes {
+		_, got := create(t.Context(), c.API, "")
+		require.Equal(t, http.StatusServiceUnavailable, got.status, got.text)
+		require.Contains(t, got.text, "waypost ranges resume")
+		require.Contains(t, got.text, "no control plane remembers which keys were issued before")
+		_, got = reserve(t.Context(), c.API, "service", 10)
+		require.Equal(t, http.StatusServiceUnavailable, got.status, got.text)
+		requireHeld(t, c, true)
+	}
+	_, got := create(t.Context(), in.nodes[0].API, "chosen-by-hand")
+	require.Equal(t, http.StatusCreated, got.status, "a custom code needs no key: %s", got.text)
+	rangesDone(t, in.nodes[0].API, append(resume, "--dry-run")...)
+	requireHeld(t, in.nodes[1], true)
+	require.Contains(t, rangesDone(t, in.nodes[0].API, resume...), "keys are issued again")
+	requireHeld(t, in.nodes[1], false)
+}
+
+func TestAnOldCopyThatIsPutBackAndThatNobodyRemembersHoldsKeysUntilAnOperatorResumes(t *testing.T) {
+	t.Parallel()
+	in := newRestored(t)
+	in.issue()
+	in.backUp()
+	in.issue()
+	in.stopNodes()
+	in.loseMemories()
+	in.putBack()
+	in.age()
+	in.startNodes()
+	in.requireHeldUntilResumed("resume")
+	in.requireFresh()
+	require.Equal(t, 2, in.epochs())
+
+	// A control plane that joins others, and so remembers nothing either, holds nothing.
+	joined := start(t, devtest.ControlConfig{Database: in.server.URL(), DataDir: dirOf(in.base, "new"), Region: "eu-west-1", Node: "new"})
+	in.issueFrom(joined)
+	requireHeld(t, joined, false)
+	in.keys.requireNoneTwice(t)
 }
 
 // requireHeld looks at what operators see.
@@ -286,16 +371,18 @@ func (in *restored) restoreDump(name string) {
 }
 
 func TestADumpThatIsRestoredIntoANewClusterIssuesNoKeyAgain(t *testing.T) {
+	t.Parallel()
 	in := newRestored(t)
 	in.issue()
 	in.tool("pg_dump", "--format=custom", "--file", filepath.Join(in.base, "dump"), "--dbname", in.superuser())
 	in.issue()
-	in.rebalance()
+	again := in.rebalance()
 
 	in.stopNodes()
 	in.restoreDump("second")
 	in.startNodes()
 	in.requireFresh()
+	in.requireRefused(again)
 	requireHeld(t, in.nodes[0], false)
 
 	// The same once more, and now nobody remembers.
@@ -303,20 +390,7 @@ func TestADumpThatIsRestoredIntoANewClusterIssuesNoKeyAgain(t *testing.T) {
 	in.loseMemories()
 	in.restoreDump("third")
 	in.startNodes()
-	for _, c := range in.nodes {
-		_, got := create(t.Context(), c.API, "")
-		require.Equal(t, http.StatusServiceUnavailable, got.status, got.text)
-		require.Contains(t, got.text, "waypost ranges resume")
-		require.Contains(t, got.text, "no control plane remembers which keys were issued before")
-		_, got = reserve(t.Context(), c.API, "service", 10)
-		require.Equal(t, http.StatusServiceUnavailable, got.status, got.text)
-		requireHeld(t, c, true)
-	}
-	_, got := create(t.Context(), in.nodes[0].API, "chosen-by-hand")
-	require.Equal(t, http.StatusCreated, got.status, "a custom code needs no key: %s", got.text)
-	rangesDone(t, in.nodes[0].API, "resume", "--dry-run")
-	requireHeld(t, in.nodes[1], true)
-	require.Contains(t, rangesDone(t, in.nodes[0].API, "resume"), "keys are issued again")
-	requireHeld(t, in.nodes[1], false)
+	// The operator knows that a range was cut far ahead since the dump was made.
+	in.requireHeldUntilResumed("resume", "--gap", "300000000")
 	in.requireFresh()
 }
