@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"encoding/hex"
 	"fmt"
 	"time"
 
@@ -184,10 +183,4 @@ func (db *DB) WatchOnce(ctx context.Context) error {
 		return classify("look at the key ranges", err)
 	}
 	return db.witness.learn(cluster, head.position(), ranges, now)
-}
-
-// clusterText is a cluster's identity as PostgreSQL writes it.
-func clusterText(id [16]byte) string {
-	h := hex.EncodeToString(id[:])
-	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
 }
