@@ -127,12 +127,22 @@ type ledger struct {
 }
 
 type entry struct {
-	node string // that has issued it; "" for a code that the client chose
-	back bool   // it was given back, or may have been, so that it may come again
+	node     string // that has issued it; "" for a code that a client chose
+	reserved bool   // a service holds it, so that its workspace may choose it, once
+	chosen   bool   // a client has chosen it as the code of a link
+	back     bool   // it was given back, or may have been, so that it may come again
 }
 
-// receive notes keys that a client got from a node.
-func (l *ledger) receive(node string, keys ...string) {
+// receive notes keys of links that a client got from a node.
+func (l *ledger) receive(node string, keys ...string) { l.note(entry{node: node}, keys) }
+
+// reserve notes keys that a service got from a node.
+func (l *ledger) reserve(node string, keys ...string) { l.note(entry{node: node, reserved: true}, keys) }
+
+// choose notes codes that a client has chosen and got.
+func (l *ledger) choose(keys ...string) { l.note(entry{chosen: true}, keys) }
+
+func (l *ledger) note(got entry, keys []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.keys == nil {
@@ -141,11 +151,16 @@ func (l *ledger) receive(node string, keys ...string) {
 	for _, k := range keys {
 		switch e := l.keys[k]; {
 		case e == nil:
-			l.keys[k] = &entry{node: node}
-		case e.back:
+			one := got
+			l.keys[k] = &one
+		case got.reserved && e.back:
 			e.back = false
+		case got.chosen && e.reserved && !e.chosen: // published, if PostgreSQL says so too
+			e.chosen = true
+		case got.reserved && e.chosen && !e.reserved: // the same, but its answer came first
+			e.node, e.reserved = got.node, true
 		default:
-			l.twice = append(l.twice, fmt.Sprintf("%s from %q, after %q", k, node, e.node))
+			l.twice = append(l.twice, fmt.Sprintf("%s as %+v, after %+v", k, got, *e))
 		}
 	}
 }

@@ -40,7 +40,7 @@ func (f *fleet) service(ctx context.Context, s *slot) {
 		if len(keys) != n {
 			f.fail("%d keys where %d were asked for", len(keys), n)
 		}
-		f.keys.receive(c.Node, keys...)
+		f.keys.reserve(c.Node, keys...)
 		if rand.IntN(2) == 0 {
 			f.giveBack(ctx, c, s, keys[:min(len(keys), 1+rand.IntN(200))])
 		}
@@ -89,13 +89,13 @@ func (f *fleet) creator(ctx context.Context, s *slot) {
 		var codes []string
 		var code string
 		var got answer
-		node := c.Node
+		note := func(keys ...string) { f.keys.receive(c.Node, keys...) }
 		switch rand.IntN(4) {
 		case 0:
 			codes, got = createMany(context.WithoutCancel(ctx), c.API, 1+rand.IntN(100))
 		case 1:
 			if custom := f.decodable(); custom != "" {
-				node = ""
+				note = f.keys.choose
 				code, got = create(context.WithoutCancel(ctx), c.API, custom)
 			}
 		default:
@@ -104,7 +104,7 @@ func (f *fleet) creator(ctx context.Context, s *slot) {
 		if got.status == http.StatusCreated && code != "" {
 			codes = append(codes, code)
 		}
-		f.keys.receive(node, codes...)
+		note(codes...)
 		f.judgeAnswer(got)
 	}
 }

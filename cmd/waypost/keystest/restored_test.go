@@ -122,7 +122,7 @@ func (in *restored) issueFrom(c *devtest.Control) {
 			return false
 		}
 		require.Equal(in.t, http.StatusOK, got.status, got.text)
-		in.keys.receive(c.Node, keys...)
+		in.keys.reserve(c.Node, keys...)
 		return true
 	})
 	for range 5 {
