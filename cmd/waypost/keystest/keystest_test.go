@@ -137,7 +137,9 @@ type entry struct {
 func (l *ledger) receive(node string, keys ...string) { l.note(entry{node: node}, keys) }
 
 // reserve notes keys that a service got from a node.
-func (l *ledger) reserve(node string, keys ...string) { l.note(entry{node: node, reserved: true}, keys) }
+func (l *ledger) reserve(node string, keys ...string) {
+	l.note(entry{node: node, reserved: true}, keys)
+}
 
 // choose notes codes that a client has chosen and got.
 func (l *ledger) choose(keys ...string) { l.note(entry{chosen: true}, keys) }

@@ -204,7 +204,8 @@ func TestAMillionKeysComeOnceWhileControlPlanesAreKilledAndRangesAreMoved(t *tes
 
 	poll := time.NewTicker(50 * time.Millisecond)
 	defer poll.Stop()
-	for (f.keys.size() < wanted || len(f.missing()) > 0) && time.Since(began) < loadLimit {
+	enough := func() bool { return f.keys.size() >= wanted && (testing.Short() || len(f.missing()) == 0) }
+	for !enough() && time.Since(began) < loadLimit {
 		<-poll.C
 	}
 	endLoad()
@@ -217,9 +218,11 @@ func TestAMillionKeysComeOnceWhileControlPlanesAreKilledAndRangesAreMoved(t *tes
 	}
 	t.Logf("%d keys, %d kills, %d acts of the operator in %s", f.keys.size(), kills, f.acts, time.Since(began).Round(time.Millisecond))
 	require.Empty(t, f.errors)
-	require.Empty(t, f.missing(), "places at which nobody was killed")
 	require.GreaterOrEqual(t, f.keys.size(), wanted)
-	require.Greater(t, f.acts, 20)
+	if !testing.Short() {
+		require.Empty(t, f.missing(), "places at which nobody was killed")
+		require.Greater(t, f.acts, 20)
+	}
 	f.keys.requireNoneTwice(t)
 	f.judge()
 }
