@@ -107,7 +107,7 @@ func (s *Service) ReserveKeys(ctx context.Context, actor Actor, service string, 
 // mintReserved mints keys and notes who holds them; keys that turn out to be void
 // are minted anew.
 func (s *Service) mintReserved(ctx context.Context, ws waypost.WorkspaceID, service string, n int) ([]waypost.Code, error) {
-	for range maxMintAttempts {
+	for ctx.Err() == nil { // ranges may move all the while
 		keys, err := s.minter.MintMany(ctx, n)
 		if err != nil {
 			return nil, err
@@ -128,7 +128,7 @@ func (s *Service) mintReserved(ctx context.Context, ws waypost.WorkspaceID, serv
 			return codes, err
 		}
 	}
-	return nil, waypost.Errorf(waypost.EUnavailable, "the key ranges are changing too fast: try again")
+	return nil, waypost.WrapError(waypost.EUnavailable, "no key was good for long enough", ctx.Err())
 }
 
 // ReturnKeys takes back keys that the service never published, each with its own

@@ -55,7 +55,7 @@ func (x *wish) mint(ctx context.Context, m *Minter) error {
 const (
 	maxQueuedJobs   = 4096
 	commitTimeout   = 4 * time.Second
-	maxMintAttempts = 8
+	maxMintAttempts = 64
 )
 
 func newWriter(store LinkStore, minter *Minter, log *slog.Logger) *writer {

@@ -97,7 +97,7 @@ hash is kept, so it cannot be shown again.`,
 			if err != nil {
 				return err
 			}
-			db, err := postgres.Open(c.Context(), postgres.Config{URL: url})
+			db, err := postgres.Open(c.Context(), postgres.Config{URL: url, Visitor: true})
 			if err != nil {
 				return whatToDo(err)
 			}

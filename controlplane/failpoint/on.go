@@ -1,43 +1,107 @@
 //go:build failpoints
 
-// Package failpoint marks the places at which tests kill the process.
+// Package failpoint marks the places at which tests kill or slow the process.
 //
-// WAYPOST_FAILPOINT names a place and how often it is passed before the process
-// kills itself there with SIGKILL, such as "lease keys: committed=3".
+// FAILPOINT is a list of what to do where, separated by semicolons:
+//
+//	PLACE=COUNT    the process kills itself with SIGKILL once it has passed the place
+//	               so many times, such as "lease keys: committed=3"; PLACE alone: at once
+//	PLACE~FILE     whoever comes to the place waits as long as the file says, such as
+//	               "2s", or until there is no such file
+//	NAME@DURATION  a limit of the program is another one
 package failpoint
 
 import (
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
+	"time"
 )
 
-var (
-	place, left = read(os.Getenv("WAYPOST_FAILPOINT"))
-	passed      atomic.Int64
-)
+// kill is a place at which the process ends.
+type kill struct {
+	left   int64
+	passed atomic.Int64
+}
 
-func read(setting string) (place string, left int64) {
-	place, count, found := strings.Cut(setting, "=")
-	if !found {
-		return place, 0
-	}
-	left, err := strconv.ParseInt(count, 10, 32)
+type setting struct {
+	kills  map[string]*kill
+	slow   map[string]string // place to file
+	limits map[string]time.Duration
+}
+
+var settings = func() setting {
+	s, err := read(os.Getenv("FAILPOINT"))
 	if err != nil {
-		panic("WAYPOST_FAILPOINT must be PLACE=COUNT")
+		panic("FAILPOINT: " + err.Error())
 	}
-	return place, left
+	return s
+}()
+
+func read(text string) (setting, error) {
+	s := setting{kills: make(map[string]*kill), slow: make(map[string]string), limits: make(map[string]time.Duration)}
+	for _, entry := range strings.Split(text, ";") {
+		if place, file, ok := strings.Cut(entry, "~"); ok {
+			s.slow[place] = file
+			continue
+		}
+		if name, limit, ok := strings.Cut(entry, "@"); ok {
+			d, err := time.ParseDuration(limit)
+			if err != nil {
+				return s, err
+			}
+			s.limits[name] = d
+			continue
+		}
+		place, count, counted := strings.Cut(entry, "=")
+		k := &kill{}
+		if counted {
+			var err error
+			if k.left, err = strconv.ParseInt(count, 10, 32); err != nil {
+				return s, fmt.Errorf("%q is not PLACE=COUNT", entry)
+			}
+		}
+		s.kills[place] = k
+	}
+	return s, nil
 }
 
 // Hit marks a place.
 func Hit(name string) {
-	if name != place || passed.Add(1) <= left {
+	if file, ok := settings.slow[name]; ok {
+		wait(file)
+	}
+	k := settings.kills[name]
+	if k == nil || k.passed.Add(1) <= k.left {
 		return
 	}
 	if err := syscall.Kill(os.Getpid(), syscall.SIGKILL); err != nil {
 		panic(err)
 	}
 	select {}
+}
+
+// wait lasts as long as a file says, and no longer than the file is there.
+func wait(file string) {
+	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return
+		}
+		d, err := time.ParseDuration(strings.TrimSpace(string(text)))
+		if err != nil || time.Since(began) >= d {
+			return
+		}
+	}
+}
+
+// Limit gives a limit of the program, or the one that a test has set instead.
+func Limit(name string, d time.Duration) time.Duration {
+	if other, ok := settings.limits[name]; ok {
+		return other
+	}
+	return d
 }

@@ -39,6 +39,9 @@ type Config struct {
 	// keys, so that a database that went back in time is noticed. Nil: the memory
 	// lasts as long as the process.
 	Memory Memory
+	// Visitor is for commands that only look in: it opens no epoch, because it
+	// remembers nothing that could be told to it.
+	Visitor bool
 	// Retention is how long the changelog is kept; a follower that was away for
 	// longer takes a snapshot.
 	Retention time.Duration // default 72 h

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -30,6 +31,9 @@ func (db *DB) history(ctx context.Context, conn *pgx.Conn) error {
 	}
 	if standby {
 		return waypost.Errorf(waypost.EUnavailable, "this PostgreSQL is a standby: point the control plane at the primary")
+	}
+	if db.cfg.Visitor {
+		return nil
 	}
 	seen := db.witness.look() // before the head is read, which others go on moving
 	var head waypost.Revision
@@ -60,9 +64,40 @@ func (db *DB) history(ctx context.Context, conn *pgx.Conn) error {
 	case seen.foreign(head.Epoch):
 		return db.tell(ctx, conn, seen)
 	default:
-		return nil
+		silent, err := db.unwitnessed(ctx, conn, seen)
+		if err != nil || !silent {
+			return err
+		}
+		reason = "no control plane was seen for " + witnessedWithin.String() + ", so that PostgreSQL may be an old copy of itself"
+		seen.position.Epoch.Ordinal, seen.position.Seq = head.Epoch, head.Seq+1 // as if it were
 	}
 	return db.openEpoch(ctx, conn, head.Epoch, reason, seen)
+}
+
+// witnessedWithin is how long a database may have been left alone before a control
+// plane without any memory takes it for an old copy.
+const witnessedWithin = 10 * time.Minute
+
+// unwitnessed reports whether keys were issued that nobody remembers: this process
+// should have a memory and has none, and no other was there lately. A copy that was put
+// back in place has the identity of PostgreSQL itself, so nothing else could tell.
+func (db *DB) unwitnessed(ctx context.Context, conn *pgx.Conn, seen sight) (silent bool, err error) {
+	if db.cfg.Memory == nil || seen.cluster != "" || seen.epoch != 0 {
+		return false, nil
+	}
+	var b pgx.Batch
+	b.Queue(`SELECT set_config('waypost.system', 'on', true)`)
+	b.Queue(`
+		SELECT EXISTS (SELECT FROM key_lease)
+		   AND greatest((SELECT max(seen_at) FROM control_node), (SELECT max(c.at) FROM changelog c WHERE c.seq = h.seq), e.opened_at)
+		       < clock_timestamp() - $1::interval
+		FROM changelog_head h JOIN changelog_epoch e ON e.ordinal = h.epoch`, witnessedWithin).QueryRow(func(row pgx.Row) error {
+		return row.Scan(&silent)
+	})
+	if err := conn.SendBatch(ctx, &b).Close(); err != nil {
+		return false, fmt.Errorf("look for other control planes: %w", err)
+	}
+	return silent, nil
 }
 
 func (db *DB) openEpoch(ctx context.Context, conn *pgx.Conn, epoch uint32, reason string, seen sight) error {

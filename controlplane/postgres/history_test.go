@@ -319,3 +319,21 @@ func FuzzAMemoryIsReadOrSetAside(f *testing.F) {
 		require.LessOrEqual(t, len(m.aside), 1)
 	})
 }
+
+func TestACommandThatOnlyLooksInOpensNoEpoch(t *testing.T) {
+	url, m := cluster.Database(t), &memory{}
+	db := startNode(t, url, m)
+	_, err := db.TakeLease(t.Context(), "eu", "n/1", 100, nil)
+	require.NoError(t, err)
+	db.Close()
+	exec(t, psql(t, url), otherIdentity)
+	visitor, err := postgres.Open(t.Context(), postgres.Config{URL: url, Visitor: true})
+	require.NoError(t, err)
+	_, err = visitor.CreateKey(t.Context(), "default", "test", []controlplane.Scope{controlplane.ScopeAdmin})
+	require.NoError(t, err)
+	visitor.Close()
+	db = startNode(t, url, m)
+	defer db.Close()
+	_, err = db.TakeLease(t.Context(), "eu", "n/2", 100, nil)
+	require.NoError(t, err, "the witness was heard")
+}

@@ -14,6 +14,7 @@ import (
 // change runs f in a transaction that holds the head of the changelog from its
 // first statement on, and notes the new head when it has committed.
 func (db *DB) change(ctx context.Context, doing string, f func(tx pgx.Tx, epoch uint32) error) error {
+	failpoint.Hit(doing + ": asked")
 	var at begun
 	err := pgx.BeginFunc(ctx, db.pool, func(tx pgx.Tx) error {
 		if err := at.scan(tx.QueryRow(ctx, selectBegin, 0)); err != nil {

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"waypost"
+	"waypost/controlplane/failpoint"
 )
 
 const (
@@ -27,6 +28,7 @@ type Presence struct {
 // Attend shows the presence, and burns the leases of control planes that are
 // gone, until ctx is over.
 func (db *DB) Attend(ctx context.Context, p Presence) {
+	deadAfter := failpoint.Limit("a control plane is dead after", deadAfter)
 	var since time.Time // of the first of the rounds that have all succeeded
 	db.every(ctx, presenceInterval, "show presence", func(ctx context.Context) error {
 		if err := db.Beat(ctx, p.Node, p.Region, p.Issued()); err != nil {

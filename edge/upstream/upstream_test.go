@@ -275,7 +275,7 @@ func TestWhoeverSuspendsGoesOnFromAReplicaThatHasEverything(t *testing.T) {
 		require.Fail(t, "the replica has not come that far", "%v", err)
 	default:
 	}
-	w.follow(asked + 1)
+	w.follow(uint64(asked))
 	require.NoError(t, <-suspended)
 	l.Resume()
 	w.now.Add(int64(time.Minute))

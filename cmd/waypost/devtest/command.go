@@ -23,7 +23,7 @@ type Process struct {
 // what it has started itself is for the caller to end.
 func Spawn(t testing.TB, env []string, args ...string) *Process {
 	t.Helper()
-	p := &Process{t: t, cmd: command(t, env, args...), out: &output{}, exited: make(chan struct{})}
+	p := &Process{t: t, cmd: command(Binary(t), env, args...), out: &output{}, exited: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = p.out, p.out
 	p.cmd.WaitDelay = time.Second // a successor has the same outputs
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{}

@@ -37,6 +37,18 @@ const (
 // gives its path.
 func Binary(t testing.TB) string {
 	t.Helper()
+	return built(t, build)
+}
+
+// Failing is Binary with the places at which tests kill it or slow it down, see
+// package failpoint.
+func Failing(t testing.TB) string {
+	t.Helper()
+	return built(t, buildFailing)
+}
+
+func built(t testing.TB, build func() (string, error)) string {
+	t.Helper()
 	path, err := build()
 	if err != nil {
 		t.Fatal(err)
@@ -44,14 +56,19 @@ func Binary(t testing.TB) string {
 	return path
 }
 
-var build = sync.OnceValues(func() (string, error) {
+var (
+	build        = sync.OnceValues(func() (string, error) { return compile("waypost") })
+	buildFailing = sync.OnceValues(func() (string, error) { return compile("waypost-failing", "-tags", "failpoints") })
+)
+
+func compile(name string, flags ...string) (string, error) {
 	_, source, _, ok := runtime.Caller(0)
 	if !ok {
 		return "", errors.New("devtest: cannot find its own source")
 	}
 	root := filepath.Join(filepath.Dir(source), "..", "..", "..")
-	path := filepath.Join(root, "bin", "test", "waypost")
-	args := []string{"build", "-o", path}
+	path := filepath.Join(root, "bin", "test", name)
+	args := append([]string{"build", "-o", path}, flags...)
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {
 			if s.Key == "-race" && s.Value == "true" {
@@ -65,7 +82,7 @@ var build = sync.OnceValues(func() (string, error) {
 		return "", fmt.Errorf("build waypost: %w\n%s", err, out)
 	}
 	return path, nil
-})
+}
 
 // Result is what a command left.
 type Result struct {
@@ -76,8 +93,14 @@ type Result struct {
 // Run runs one command with WAYPOST_* variables of env only.
 func Run(t testing.TB, env []string, args ...string) Result {
 	t.Helper()
+	return RunBinary(t, Binary(t), env, args...)
+}
+
+// RunBinary is Run for another build of the program.
+func RunBinary(t testing.TB, binary string, env []string, args ...string) Result {
+	t.Helper()
 	var stdout, stderr bytes.Buffer
-	cmd := command(t, env, args...)
+	cmd := command(binary, env, args...)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()
 	if exit, ok := errors.AsType[*exec.ExitError](err); err != nil && (!ok || !exit.Exited()) {
@@ -86,10 +109,9 @@ func Run(t testing.TB, env []string, args ...string) Result {
 	return Result{Code: cmd.ProcessState.ExitCode(), Stdout: stdout.String(), Stderr: stderr.String()}
 }
 
-func command(t testing.TB, env []string, args ...string) *exec.Cmd {
-	t.Helper()
+func command(binary string, env []string, args ...string) *exec.Cmd {
 	// Not bound to the test's context: that ends before its cleanups.
-	cmd := exec.CommandContext(context.Background(), Binary(t), args...)
+	cmd := exec.CommandContext(context.Background(), binary, args...)
 	for _, entry := range os.Environ() {
 		if !strings.HasPrefix(entry, "WAYPOST_") {
 			cmd.Env = append(cmd.Env, entry)
@@ -143,7 +165,7 @@ func Start(t testing.TB, cfg Config) *System {
 func (s *System) Again() {
 	s.t.Helper()
 	args := append([]string{"dev", "--data-dir", s.cfg.DataDir, "--control-addr", "127.0.0.1:0", "--edges", s.cfg.Edges}, s.cfg.Args...)
-	s.cmd = command(s.t, s.cfg.Env, args...)
+	s.cmd = command(Binary(s.t), s.cfg.Env, args...)
 	s.out = &output{}
 	s.cmd.Stdout, s.cmd.Stderr = s.out, s.out
 	s.exited = make(chan struct{})
