@@ -331,7 +331,7 @@ func (m *Minter) take(ctx context.Context, size int64, finished []int64) error {
 	m.metrics.took(err)
 	m.lastErr = err
 	if err == nil {
-		m.finished = m.finished[min(len(finished), len(m.finished)):]
+		m.finished = slices.DeleteFunc(m.finished, func(id int64) bool { return slices.Contains(finished, id) })
 		m.leases = append(m.leases, heldLease{l, l.Lo})
 		m.left += l.Hi - l.Lo
 		m.adapt()
