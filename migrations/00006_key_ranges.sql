@@ -43,6 +43,7 @@ INSERT INTO key_state DEFAULT VALUES;
 
 CREATE INDEX key_range_prefix ON key_range (prefix, lo);
 CREATE INDEX key_lease_place ON key_lease (prefix, lo);
+CREATE INDEX key_lease_open ON key_lease (range_id) WHERE state IN ('held', 'free');
 
 -- Keys in the hands of services outside of Waypost. reserved: a service holds it;
 -- free: given back unpublished, for the workspace's next wish; used: it has become a
