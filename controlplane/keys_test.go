@@ -125,6 +125,33 @@ func TestACustomCodeOfAGeneratedShapeIsRefusedOrNeverIssued(t *testing.T) {
 	require.Equal(t, waypost.EInvalid, waypost.CodeOf(err))
 }
 
+func TestNoServiceGetsAKeyThatIsSomeLinksAlready(t *testing.T) {
+	s := start(t, nil)
+	_, err := s.hand.Exec(t.Context(), `INSERT INTO workspace (id, name, slug) VALUES (2, 'Two', 'two')`)
+	require.NoError(t, err)
+	first, _, err := s.Create(t.Context(), actor, wish())
+	require.NoError(t, err)
+	prefix, counter, ok := newCoder(t).Decode(first.Code)
+	require.True(t, ok)
+	var old []waypost.Code // custom codes from before codes burned anything
+	for i := range int64(300) {
+		if i%3 == 0 {
+			old = append(old, newCoder(t).Encode(prefix, counter+1+i))
+		}
+	}
+	_, err = s.hand.Exec(t.Context(), `INSERT INTO link (workspace_id, domain_id, code, original_url) SELECT 2, 1, c, 'https://example.com/' FROM unnest($1::text[]) c`, old)
+	require.NoError(t, err)
+	codes, err := s.ReserveKeys(t.Context(), actor, "printer", 400)
+	require.NoError(t, err)
+	require.Len(t, codes, 400)
+	for _, c := range old {
+		require.NotContains(t, codes, c)
+	}
+	stats, err := s.KeyStats(t.Context(), actor)
+	require.NoError(t, err)
+	require.Equal(t, map[string]int64{"printer": 400}, stats.Reserved)
+}
+
 func newCoder(t *testing.T) *keyrange.Coder {
 	t.Helper()
 	space, err := keyrange.NewSpace(7, 2)

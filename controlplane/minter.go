@@ -42,7 +42,9 @@ type Minter struct {
 
 	mu       sync.Mutex
 	size     int64            // counters to lease at a time
+	most     int64            // size never exceeds it
 	taken    time.Time        // when the newest lease came
+	used     int64            // of minted, at that time
 	leases   []heldLease      // the first is being issued from; its Lo is the next counter
 	left     int64            // counters in leases
 	finished []int64          // used up, to be noted with the next lease
@@ -71,7 +73,7 @@ type MinterConfig struct {
 	Coder  *keyrange.Coder
 	Region waypost.Region
 	Node   string           // names the process: another one at every start
-	Size   int64            // counters in a lease, at least; 0 means 10,000
+	Size   int64            // counters in a lease, at least; 0 means 10,000; in a small space it is a thousandth of a prefix
 	Now    func() time.Time // nil means time.Now
 	Logger *slog.Logger     // nil: nothing is logged
 	// Metrics takes kgs_generated_total and kgs_allocations_total; nil: none.
@@ -81,6 +83,7 @@ type MinterConfig struct {
 const (
 	defaultLeaseSize = 10_000
 	maxLeaseSize     = 1_000_000
+	leasesInPrefix   = 1000 // at least, so that what a crash or a failover costs is bounded
 	refillTimeout    = 4 * time.Second
 	refillPause      = 100 * time.Millisecond // between attempts that fail
 	// A lease that lasted for less than leaseShort is followed by one of twice its
@@ -100,10 +103,12 @@ func NewMinter(cfg MinterConfig) *Minter {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	most := cfg.Coder.Space().Suffixes() / leasesInPrefix
+	cfg.Size = min(cfg.Size, most)
 	ctx, stop := context.WithCancel(context.Background())
 	m := &Minter{
 		store: cfg.Store, coder: cfg.Coder, region: cfg.Region, node: cfg.Node, now: cfg.Now, log: cfg.Logger,
-		size: cfg.Size, least: cfg.Size,
+		size: cfg.Size, least: cfg.Size, most: min(most, max(cfg.Size, maxLeaseSize)),
 		seldom: rate.Sometimes{Interval: time.Second}, issued: make(map[int64]int64), void: make(map[int64]uint32),
 		refilled: make(chan struct{}), wanted: make(chan struct{}, 1), stop: stop, done: make(chan struct{}),
 	}
@@ -161,7 +166,7 @@ func (m *Minter) draw(ctx context.Context, n int64, parts []portion) ([]portion,
 				n -= p.hi - p.lo
 				parts = append(parts, p)
 			}
-			if m.left < m.size/2 {
+			if m.low() {
 				m.want()
 			}
 			m.mu.Unlock()
@@ -271,6 +276,9 @@ func (m *Minter) TakeIssued() map[int64]int64 {
 	return issued
 }
 
+// low reports whether the next lease is due. The caller holds the lock.
+func (m *Minter) low() bool { return m.left < max(1, m.size/2) }
+
 // want asks for a lease; asking twice is asking once.
 func (m *Minter) want() {
 	select {
@@ -288,7 +296,7 @@ func (m *Minter) refill(ctx context.Context) {
 		case <-m.wanted:
 		}
 		m.mu.Lock()
-		finished, size, enough := m.finished, m.size, m.left >= m.size/2
+		finished, size, enough := m.finished, m.size, !m.low()
 		m.mu.Unlock()
 		if enough {
 			continue
@@ -324,11 +332,11 @@ func (m *Minter) take(ctx context.Context, size int64, finished []int64) error {
 	m.metrics.took(err)
 	m.lastErr = err
 	if err == nil {
-		m.finished = m.finished[min(len(finished), len(m.finished)):]
+		m.finished = slices.DeleteFunc(m.finished, func(id int64) bool { return slices.Contains(finished, id) })
 		m.leases = append(m.leases, heldLease{l, l.Lo})
 		m.left += l.Hi - l.Lo
 		m.adapt()
-		if m.left < m.size/2 {
+		if m.low() {
 			m.want()
 		}
 	}
@@ -337,13 +345,19 @@ func (m *Minter) take(ctx context.Context, size int64, finished []int64) error {
 	return err
 }
 
-// adapt sizes the next lease by how long it took until this one was wanted.
+// adapt sizes the next lease by how long it took until this one was wanted. What
+// comes in small pieces, such as the rests that others gave back, is wanted at once
+// although nothing was issued: that is no reason to lease more.
 func (m *Minter) adapt() {
 	now := m.now()
+	issued := m.minted - m.used
+	m.used = m.minted
 	if !m.taken.IsZero() {
 		switch lasted := now.Sub(m.taken); {
 		case lasted < leaseShort:
-			m.size = min(2*m.size, max(m.least, maxLeaseSize))
+			if issued >= m.size/2 {
+				m.size = min(2*m.size, m.most)
+			}
 		case lasted > leaseLong:
 			m.size = max(m.size/2, m.least)
 		}

@@ -93,6 +93,7 @@ func (s *Service) ReserveKeys(ctx context.Context, actor Actor, service string, 
 		return codes, err
 	}
 	minted, err := s.mintReserved(ctx, actor.Workspace, service, n-len(codes))
+	codes = append(codes, minted...)
 	if err != nil && len(codes) > 0 { // they would be lost to the service otherwise
 		if _, e := s.reserved.ReturnKeys(ctx, actor.Workspace, service, codes); e != nil {
 			s.cfg.Logger.Warn("reserved keys could not be put back", "keys", len(codes), "error", e)
@@ -101,16 +102,16 @@ func (s *Service) ReserveKeys(ctx context.Context, actor Actor, service string, 
 	if err != nil {
 		return nil, err
 	}
-	return append(codes, minted...), nil
+	return codes, nil
 }
 
-// mintReserved mints keys and notes who holds them; keys that turn out to be void
-// are minted anew.
-func (s *Service) mintReserved(ctx context.Context, ws waypost.WorkspaceID, service string, n int) ([]waypost.Code, error) {
+// mintReserved mints keys and notes who holds them; keys that turn out to be void,
+// or to be some link's, are minted anew. With an error it gives those that it has noted.
+func (s *Service) mintReserved(ctx context.Context, ws waypost.WorkspaceID, service string, n int) (codes []waypost.Code, err error) {
 	for ctx.Err() == nil { // ranges may move all the while
-		keys, err := s.minter.MintMany(ctx, n)
+		keys, err := s.minter.MintMany(ctx, n-len(codes))
 		if err != nil {
-			return nil, err
+			return codes, err
 		}
 		var epoch uint32
 		for i := range keys {
@@ -119,16 +120,19 @@ func (s *Service) mintReserved(ctx context.Context, ws waypost.WorkspaceID, serv
 		if s.minter.Discard(epoch); slices.ContainsFunc(keys, func(k Key) bool { return k.Epoch != epoch }) {
 			continue
 		}
-		codes, reservations := make([]waypost.Code, n), make([]Reservation, n)
+		reservations := make([]Reservation, len(keys))
 		for i, k := range keys {
-			codes[i], reservations[i] = k.Code, Reservation{Code: k.Code, Lease: k.Lease}
+			reservations[i] = Reservation{Code: k.Code, Lease: k.Lease}
 		}
-		err = s.reserved.ReserveKeys(ctx, ws, service, epoch, reservations)
-		if s.writer.outdated(err, epoch) == nil {
+		noted, err := s.reserved.ReserveKeys(ctx, ws, service, epoch, reservations)
+		if s.writer.outdated(err, epoch) != nil {
+			continue
+		}
+		if codes = append(codes, noted...); err != nil || len(codes) == n {
 			return codes, err
 		}
 	}
-	return nil, waypost.WrapError(waypost.EUnavailable, "no key was good for long enough", ctx.Err())
+	return codes, waypost.WrapError(waypost.EUnavailable, "no key was good for long enough", ctx.Err())
 }
 
 // ReturnKeys takes back keys that the service never published, each with its own

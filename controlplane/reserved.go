@@ -28,9 +28,10 @@ type ReservedStore interface {
 	// present epoch. There may be fewer, or none.
 	ReuseKeys(ctx context.Context, ws waypost.WorkspaceID, service string, n int) ([]waypost.Code, error)
 
-	// ReserveKeys notes minted keys, all or none. It fails with ErrEpoch or a
-	// FencedError when they must not be issued any more.
-	ReserveKeys(ctx context.Context, ws waypost.WorkspaceID, service string, epoch uint32, keys []Reservation) error
+	// ReserveKeys notes minted keys and gives them, without those whose code some
+	// link has already. It notes none and fails with ErrEpoch or a FencedError when they must
+	// not be issued any more.
+	ReserveKeys(ctx context.Context, ws waypost.WorkspaceID, service string, epoch uint32, keys []Reservation) ([]waypost.Code, error)
 
 	// ReturnKeys takes keys back, each with its own outcome.
 	ReturnKeys(ctx context.Context, ws waypost.WorkspaceID, service string, codes []waypost.Code) ([]Returned, error)

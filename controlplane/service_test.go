@@ -248,7 +248,7 @@ func TestANewEpochEndsTheLeasesThatAreStillInMemory(t *testing.T) {
 	s := start(t, nil)
 	before, at, err := s.Create(t.Context(), actor, wish())
 	require.NoError(t, err)
-	_, err = s.hand.Exec(t.Context(), `SELECT opened FROM changelog_head, changelog_open_epoch('test', epoch, epoch, seq + 1, 0, '{"ranges": []}', 1000, 0)`)
+	_, err = s.hand.Exec(t.Context(), `SELECT opened FROM changelog_head, changelog_open_epoch('test', epoch, epoch, seq + 1, 0, jsonb_build_object('at', extract(epoch FROM clock_timestamp()), 'ranges', '[]'::jsonb), 1000, 0)`)
 	require.NoError(t, err)
 	after, at2, err := s.Create(t.Context(), actor, wish())
 	require.NoError(t, err)

@@ -43,6 +43,7 @@ INSERT INTO key_state DEFAULT VALUES;
 
 CREATE INDEX key_range_prefix ON key_range (prefix, lo);
 CREATE INDEX key_lease_place ON key_lease (prefix, lo);
+CREATE INDEX key_lease_open ON key_lease (range_id) WHERE state IN ('held', 'free');
 
 -- Keys in the hands of services outside of Waypost. reserved: a service holds it;
 -- free: given back unpublished, for the workspace's next wish; used: it has become a
@@ -158,21 +159,26 @@ END $$;
 
 -- Takes counters whose codes users have chosen themselves: one that lies ahead is
 -- burned, a key that a service of the same workspace holds becomes its link, and
--- every other was, or may be, issued: its code is refused. It gives the refused
--- codes, also in waypost.refused for the rest of the transaction. The caller holds the
--- head of the changelog.
+-- every other was, or may be, issued: its code is refused. A forgotten history may have
+-- issued what lies below the floor in no range and, while keys are held back, what the
+-- gap is for. It gives the refused codes, also in waypost.refused for the rest of the
+-- transaction. The caller holds the head of the changelog.
 -- +goose StatementBegin
 CREATE FUNCTION key_claim(codes text[], prefixes integer[], counters bigint[], workspaces bigint[]) RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
     refused text[] := '{}';
     l       key_lease;
     c       bigint;
+    s       key_state;
+    spent   boolean;
 BEGIN
+    SELECT * INTO STRICT s FROM key_state;
     FOR i IN 1 .. cardinality(codes) LOOP
         c := counters[i];
         UPDATE reserved_key SET state = 'used' WHERE code = codes[i] AND workspace_id = workspaces[i] AND state = 'reserved';
         CONTINUE WHEN FOUND;
-        IF EXISTS (SELECT FROM key_range r WHERE r.prefix = prefixes[i] AND r.lo <= c AND c < r.next) THEN
+        SELECT bool_or(c < r.next + s.gap) INTO spent FROM key_range r WHERE r.prefix = prefixes[i] AND r.lo <= c AND c < r.hi;
+        IF coalesce(spent, c < s.floor + s.gap) THEN
             SELECT * INTO l FROM key_lease WHERE prefix = prefixes[i] AND lo <= c ORDER BY lo DESC LIMIT 1;
             IF NOT FOUND OR c >= l.hi OR l.state <> 'free' THEN
                 refused := refused || codes[i];
@@ -194,13 +200,13 @@ END $$;
 -- Takes to heart what a witness remembers of an earlier history, as
 -- [{"prefix","region","lo","hi","next"}]: nothing below a next is issued again. What this
 -- history has leased below it meanwhile is burned, and a prefix that it believes to be
--- unused is not. The caller holds the head of the changelog.
+-- unused is given up: how far it was used nobody knows. The caller holds the head of the changelog.
 -- +goose StatementBegin
 CREATE FUNCTION key_remember(ranges jsonb) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO key_range (prefix, lo, hi, next, region, state)
-    SELECT w.prefix, w.lo, w.hi, w.next, w.region, 'retired'
-    FROM jsonb_to_recordset(ranges) w (prefix integer, region text, lo bigint, hi bigint, next bigint)
+    SELECT DISTINCT ON (w.prefix) w.prefix, 0, key_prefix_size(), key_prefix_size(), w.region, 'retired'
+    FROM jsonb_to_recordset(ranges) w (prefix integer, region text)
     WHERE NOT EXISTS (SELECT FROM key_range r WHERE r.prefix = w.prefix);
 
     UPDATE key_lease l SET state = 'burned'
@@ -245,8 +251,8 @@ DROP FUNCTION changelog_open_epoch(text, bigint, integer, integer, bigint);
 -- every prefix resumes above what the witness remembers, {"at": seconds since 1970,
 -- "ranges": see key_remember}, plus a gap: the time in which nobody was looking, by the
 -- higher of peak and twice the measured peak (keys a second), and room for so many leases
--- that nobody has seen and that were burned. Without a witness, or when the gap is more than a tenth of a prefix, no key is
--- leased until an operator says so.
+-- that nobody has seen and that were burned. Without a witness that has seen all ranges ("at" 0: it has not), when the clock is behind
+-- the witness's, or when the gap is more than a tenth of a prefix, no key is leased until an operator says so.
 -- +goose StatementBegin
 CREATE FUNCTION changelog_open_epoch(
     why text, looked_at integer, seen_epoch integer, seen_seq bigint, seen_stamp bigint,
@@ -275,15 +281,17 @@ BEGIN
         RETURN;
     END IF;
 
-    -- when the forgotten history was last looked at, as far as anybody can tell
-    SELECT greatest(max(seen_at), (SELECT max(c.at) FROM changelog c WHERE c.seq = head.seq), current.opened_at) INTO known FROM control_node;
+    -- When the forgotten history was last looked at, as far as anybody can tell. A time to come is of a clock that was
+    -- wrong; and under the identity that it always had, the database's own times may be of what came after the forgotten history.
     told := to_timestamp((witness ->> 'at')::double precision);
-    IF told < clock_timestamp() + interval '5 minutes' THEN -- else a clock was wrong
-        known := greatest(known, told);
-    END IF;
+    SELECT max(t) INTO known
+    FROM (SELECT seen_at, true FROM control_node UNION ALL SELECT at, true FROM changelog WHERE seq = head.seq
+          UNION ALL VALUES (current.opened_at, true), (told, false)) x (t, own)
+    WHERE t < clock_timestamp() + interval '5 minutes'
+      AND NOT (own AND (current.system_identifier, current.timeline) = (identity.system_identifier, identity.timeline));
     SELECT greatest(peak, 2 * coalesce(max(m.issued), 0) / 60.0) INTO rate
     FROM (SELECT sum(i.issued) AS issued FROM key_issue i WHERE i.minute > clock_timestamp() - interval '7 days' GROUP BY i.minute) m;
-    age := greatest(60, extract(epoch FROM clock_timestamp() - known));
+    age := greatest(60, extract(epoch FROM clock_timestamp() - coalesce(known, to_timestamp(0))));
     SELECT least(1000000, key_prefix_size() / 1000, coalesce(max(hi - lo), 10000) * 2 ^ least(20, age / 30)) INTO longest FROM key_lease;
     skipped := least(1e15, ceil(age * rate + burned_leases * longest))::bigint;
 
@@ -298,8 +306,10 @@ BEGIN
         PERFORM key_remember(witness -> 'ranges');
     END IF;
 
-    IF witness IS NULL THEN
+    IF witness IS NULL OR (witness ->> 'at')::double precision = 0 THEN
         held_back := why || ', and no control plane remembers which keys were issued before';
+    ELSIF told >= clock_timestamp() + interval '5 minutes' THEN
+        held_back := why || ', and its clock is behind the one before, so that nobody can tell how long ago';
     ELSIF skipped > key_prefix_size() / 10 THEN
         held_back := why || ', and so long ago that a tenth of every prefix or more would have to be skipped';
     END IF;

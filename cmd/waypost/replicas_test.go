@@ -399,7 +399,7 @@ func TestAReplicaOfAnotherHistoryTakesASnapshotAndServesAllTheWhile(t *testing.T
 			}
 		})
 	}
-	_, err := in.hand.Exec(t.Context(), `SELECT opened FROM changelog_head, changelog_open_epoch('test', epoch, epoch, seq + 1, 0, '{"ranges": []}', 1000, 0)`)
+	_, err := in.hand.Exec(t.Context(), `SELECT opened FROM changelog_head, changelog_open_epoch('test', epoch, epoch, seq + 1, 0, jsonb_build_object('at', extract(epoch FROM clock_timestamp()), 'ranges', '[]'::jsonb), 1000, 0)`)
 	require.NoError(t, err)
 	in.call(t, http.MethodPost, "/api/v1/urls", map[string]any{"original_url": "https://example.com/", "custom_code": "later"}, 201)
 	after, want, got := in.settle(t, r)

@@ -108,6 +108,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 		"statement_timeout":                   "4500",
 		"lock_timeout":                        "4000",
 		"idle_in_transaction_session_timeout": "2000",
+		"default_transaction_isolation":       "read committed", // each statement sees what was committed before the head was locked
 		"TimeZone":                            "UTC",
 	} {
 		pc.ConnConfig.RuntimeParams[name] = value

@@ -117,9 +117,18 @@ func (db *DB) openEpoch(ctx context.Context, conn *pgx.Conn, epoch uint32, reaso
 	default:
 		return db.history(ctx, conn) // somebody else was faster: what we remember counts all the same
 	}
-	db.witness.begin()
-	db.changed.tell()
+	db.begin(ctx, conn, seen)
 	return nil
+}
+
+// begin starts a new memory in an epoch that knows what was seen, with a whole look.
+// Without one the next change of history holds the keys back.
+func (db *DB) begin(ctx context.Context, conn *pgx.Conn, seen sight) {
+	db.witness.begin(seen)
+	db.changed.tell()
+	if err := db.look(ctx, conn); err != nil {
+		db.log.Warn("the key ranges of a new epoch are looked at a little later", "error", err)
+	}
 }
 
 // leasesUnseen is for how many leases that came to nothing, unseen by anybody, a new
@@ -141,8 +150,7 @@ func (db *DB) tell(ctx context.Context, conn *pgx.Conn, seen sight) error {
 		return fmt.Errorf("tell the new epoch which keys were issued before: %w", err)
 	}
 	db.log.Info("told the new epoch which keys were issued before it")
-	db.witness.begin()
-	db.changed.tell()
+	db.begin(ctx, conn, seen)
 	return nil
 }
 
@@ -168,19 +176,24 @@ func (db *DB) WatchOnce(ctx context.Context) error {
 	if err := db.checkHistory(ctx, conn.Conn()); err != nil {
 		return err
 	}
+	return db.look(ctx, conn.Conn())
+}
+
+// look takes the key ranges into the witness's memory.
+func (db *DB) look(ctx context.Context, conn *pgx.Conn) error {
 	var now float64
 	var head begun
 	var ranges []rememberedRange
 	var cluster string
-	var b pgx.Batch // one transaction, and the head first: what is read with it is as new, or newer
+	var b pgx.Batch // one transaction, the time and the head first: what is read with them is as new, or newer
 	b.Queue(`SELECT set_config('waypost.system', 'on', true)`)
+	b.Queue(`SELECT extract(epoch FROM clock_timestamp())::float8, id::text FROM cluster`).QueryRow(func(row pgx.Row) error {
+		return row.Scan(&now, &cluster)
+	})
 	b.Queue(`SELECT h.epoch, e.id, h.seq, h.stamp FROM changelog_head h JOIN changelog_epoch e ON e.ordinal = h.epoch`).QueryRow(head.scan)
 	b.Queue(`SELECT prefix, region, lo, hi, next FROM key_range`).Query(func(rows pgx.Rows) (err error) {
 		ranges, err = pgx.CollectRows(rows, pgx.RowToStructByPos[rememberedRange])
 		return err
-	})
-	b.Queue(`SELECT extract(epoch FROM clock_timestamp())::float8, id::text FROM cluster`).QueryRow(func(row pgx.Row) error {
-		return row.Scan(&now, &cluster)
 	})
 	if err := conn.SendBatch(ctx, &b).Close(); err != nil {
 		return classify("look at the key ranges", err)

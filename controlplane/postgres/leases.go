@@ -84,7 +84,7 @@ func (db *DB) leaseKeys(ctx context.Context, tx pgx.Tx, region waypost.Region, n
 	const block = `SELECT ` + leaseColumns + ` FROM key_lease_block($1, $2, $3)`
 	err = scanLease(&l, tx.QueryRow(ctx, block, region, min(size, most), node))
 	if errors.Is(err, pgx.ErrNoRows) {
-		if _, err := db.assignPrefix(ctx, tx, region, nil); err != nil {
+		if err := db.grow(ctx, tx, region); err != nil {
 			return l, err
 		}
 		return l, scanLease(&l, tx.QueryRow(ctx, block, region, min(size, most), node))
@@ -117,16 +117,25 @@ func (db *DB) replenish(ctx context.Context, tx pgx.Tx, region waypost.Region, m
 	if err != nil || !low {
 		return err
 	}
-	_, err = db.assignPrefix(ctx, tx, region, nil)
+	err = db.grow(ctx, tx, region)
 	if waypost.CodeOf(err) == waypost.EExhausted {
 		return nil // what is left can be used all the same; the metrics tell
 	}
 	return err
 }
 
+// grow gives the region a free prefix, and tells.
+func (db *DB) grow(ctx context.Context, tx pgx.Tx, region waypost.Region) error {
+	id, err := assignPrefix(ctx, tx, region, nil)
+	if err == nil {
+		db.log.Info("assigned a free prefix", "region", region, "range", id)
+	}
+	return err
+}
+
 // assignPrefix gives the region the prefix wanted, or any, that no range was ever
 // made of, and the id of its range.
-func (db *DB) assignPrefix(ctx context.Context, tx pgx.Tx, region waypost.Region, wanted *int32) (int64, error) {
+func assignPrefix(ctx context.Context, tx pgx.Tx, region waypost.Region, wanted *int32) (int64, error) {
 	var id *int64
 	if err := tx.QueryRow(ctx, `SELECT key_assign_prefix($1, $2)`, region, wanted).Scan(&id); err != nil {
 		return 0, err
@@ -134,7 +143,6 @@ func (db *DB) assignPrefix(ctx context.Context, tx pgx.Tx, region waypost.Region
 	if id == nil {
 		return 0, waypost.Errorf(waypost.EExhausted, "no keys are left in region %s, and no prefix is free", region)
 	}
-	db.log.Info("assigned a free prefix", "region", region, "range", *id)
 	return *id, nil
 }
 
@@ -153,8 +161,7 @@ func (db *DB) EnsureRanges(ctx context.Context, regions []waypost.Region) error 
 			if err := tx.QueryRow(ctx, live, region).Scan(&has); err != nil || has {
 				return err
 			}
-			_, err := db.assignPrefix(ctx, tx, region, nil)
-			return err
+			return db.grow(ctx, tx, region)
 		})
 		if err != nil {
 			return err

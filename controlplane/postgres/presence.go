@@ -2,6 +2,8 @@ package postgres
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -52,10 +54,10 @@ func (db *DB) Beat(ctx context.Context, node string, region waypost.Region, issu
 	b.Queue(`
 		INSERT INTO control_node (node, region) VALUES ($1, $2)
 		ON CONFLICT (node) DO UPDATE SET seen_at = clock_timestamp()`, node, region)
-	for id, n := range issued {
+	for _, id := range slices.Sorted(maps.Keys(issued)) { // in one order, or two control planes of a region could wait for each other
 		b.Queue(`
 			INSERT INTO key_issue (minute, region, range_id, issued) VALUES (date_trunc('minute', clock_timestamp()), $1, $2, $3)
-			ON CONFLICT (minute, region, range_id) DO UPDATE SET issued = key_issue.issued + excluded.issued`, region, id, n)
+			ON CONFLICT (minute, region, range_id) DO UPDATE SET issued = key_issue.issued + excluded.issued`, region, id, issued[id])
 	}
 	return classify("show presence", db.pool.SendBatch(ctx, &b).Close())
 }

@@ -28,7 +28,7 @@ func (db *DB) ChangeRanges(ctx context.Context, c controlplane.RangeChange) ([]c
 			return waypost.Errorf(waypost.EConflict, "the ranges have changed since the plan was made: make a new one")
 		}
 		for i, step := range c.Steps {
-			one, err := db.changeRange(ctx, tx, step)
+			one, err := changeRange(ctx, tx, step)
 			if err != nil {
 				return named(err, i, len(c.Steps))
 			}
@@ -96,10 +96,10 @@ func show(done []controlplane.StepDone, after []controlplane.Range) {
 	}
 }
 
-func (db *DB) changeRange(ctx context.Context, tx pgx.Tx, s controlplane.RangeStep) (controlplane.StepDone, error) {
+func changeRange(ctx context.Context, tx pgx.Tx, s controlplane.RangeStep) (controlplane.StepDone, error) {
 	switch s.Action {
 	case controlplane.AssignPrefix:
-		return db.stepAssign(ctx, tx, s)
+		return stepAssign(ctx, tx, s)
 	case controlplane.ResumeKeys:
 		return stepResume(ctx, tx, s)
 	case controlplane.SplitRange, controlplane.MoveRange, controlplane.DrainRange, controlplane.ReviveRange, controlplane.RetireRange:
@@ -129,7 +129,7 @@ func (db *DB) changeRange(ctx context.Context, tx pgx.Tx, s controlplane.RangeSt
 	return stepState(ctx, tx, s, r)
 }
 
-func (db *DB) stepAssign(ctx context.Context, tx pgx.Tx, s controlplane.RangeStep) (done controlplane.StepDone, err error) {
+func stepAssign(ctx context.Context, tx pgx.Tx, s controlplane.RangeStep) (done controlplane.StepDone, err error) {
 	if _, err := waypost.ParseRegion(string(s.Region)); err != nil {
 		return done, err
 	}
@@ -141,7 +141,7 @@ func (db *DB) stepAssign(ctx context.Context, tx pgx.Tx, s controlplane.RangeSte
 		}
 		wanted = &ordinal
 	}
-	id, err := db.assignPrefix(ctx, tx, s.Region, wanted)
+	id, err := assignPrefix(ctx, tx, s.Region, wanted)
 	if waypost.CodeOf(err) == waypost.EExhausted && wanted != nil {
 		return done, waypost.Errorf(waypost.EConflict, "prefix %s is not free: a prefix that was ever used is never assigned again", s.Prefix)
 	}
@@ -202,7 +202,7 @@ func stepSplit(ctx context.Context, tx pgx.Tx, s controlplane.RangeStep, r contr
 }
 
 // stepMove gives all of a range to a region, which fences what is leased from it,
-// or its counters from At on, which fences nothing.
+// or its counters from At on, which fences nothing: it is refused where that cannot be.
 func stepMove(ctx context.Context, tx pgx.Tx, s controlplane.RangeStep, r controlplane.Range) (done controlplane.StepDone, err error) {
 	if _, err := waypost.ParseRegion(string(s.Region)); err != nil {
 		return done, err
@@ -213,7 +213,8 @@ func stepMove(ctx context.Context, tx pgx.Tx, s controlplane.RangeStep, r contro
 	if s.Remainder && s.At == 0 {
 		s.At = r.Next
 	}
-	if s.At > r.Lo {
+	fresh := s.At == r.Lo && r.Next == r.Lo
+	if s.At != 0 && !fresh {
 		rest, err := cut(ctx, tx, r, s.At, s.Region)
 		if err != nil {
 			return done, err

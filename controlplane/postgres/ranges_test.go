@@ -257,7 +257,8 @@ func TestKeysOfServicesAreTheirsAloneAndComeBackOnce(t *testing.T) {
 		keys = append(keys, controlplane.Reservation{Code: codes[i], Lease: l.ID})
 	}
 	reserve := func(epoch uint32, keys ...controlplane.Reservation) error {
-		return db.ReserveKeys(t.Context(), 1, "mailer", epoch, keys)
+		_, err := db.ReserveKeys(t.Context(), 1, "mailer", epoch, keys)
+		return err
 	}
 	require.NoError(t, reserve(l.Epoch, keys...))
 	require.Error(t, reserve(l.Epoch, keys[0]), "a key is reserved once")

@@ -50,26 +50,28 @@ func setTenant(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID) error {
 }
 
 // ReserveKeys implements controlplane.ReservedStore: one round trip.
-func (db *DB) ReserveKeys(ctx context.Context, ws waypost.WorkspaceID, service string, epoch uint32, keys []controlplane.Reservation) error {
+func (db *DB) ReserveKeys(ctx context.Context, ws waypost.WorkspaceID, service string, epoch uint32, keys []controlplane.Reservation) (noted []waypost.Code, err error) {
 	codes, leases := make([]string, len(keys)), make([]int64, len(keys))
 	for i, k := range keys {
 		codes[i], leases[i] = string(k.Code), k.Lease
 	}
-	s := tenantOf(ws)
 	var at begun
 	var b pgx.Batch
 	b.Queue(selectBegin, int32(epoch)).QueryRow(at.scan)
-	b.Queue(`SELECT set_config($1, $2, true)`, s.setting, s.value)
+	b.Queue(`SELECT set_config('waypost.system', 'on', true)`) // a link of any workspace counts
 	b.Queue(`SELECT key_check_leases((SELECT array_agg(DISTINCT l) FROM unnest($1::bigint[]) l))`, leases)
-	b.Queue(`INSERT INTO reserved_key (code, workspace_id, service, lease_id) SELECT c, $3, $4, l FROM unnest($1::text[], $2::bigint[]) n (c, l)`,
-		codes, leases, ws, service)
+	b.Queue(`
+		INSERT INTO reserved_key (code, workspace_id, service, lease_id)
+		SELECT c, $3, $4, l FROM unnest($1::text[], $2::bigint[]) n (c, l)
+		WHERE NOT EXISTS (SELECT FROM link WHERE domain_id = $5 AND code = c) RETURNING code`,
+		codes, leases, ws, service, waypost.DefaultDomain).Query(collect(&noted))
 	failpoint.Hit("reserve keys: begun")
 	if err := db.pool.SendBatch(ctx, &b).Close(); err != nil {
-		return classify("reserve keys", err)
+		return nil, classify("reserve keys", err)
 	}
 	failpoint.Hit("reserve keys: committed")
 	db.note(at.position())
-	return nil
+	return noted, nil
 }
 
 // ReturnKeys implements controlplane.ReservedStore.

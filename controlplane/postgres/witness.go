@@ -37,7 +37,7 @@ type rememberedRange struct {
 type sight struct {
 	cluster  string // "" until it is known
 	position waypost.Position
-	at       float64 // seconds since 1970, by PostgreSQL's clock
+	at       float64 // of the last whole look, seconds since 1970 by PostgreSQL's clock; 0: there was none in the epoch
 	keys     []rememberedRange
 	epoch    uint32 // that the keys were seen in
 }
@@ -101,7 +101,10 @@ type document struct {
 	Ranges   []rememberedRange `json:"ranges"`
 }
 
-const documentVersion = 1
+const (
+	documentVersion = 1
+	maxPrefixes     = 62 * 62 * 62
+)
 
 // newWitness recalls what was saved. A document that cannot be read is set aside:
 // then nothing is remembered, as on the first start.
@@ -138,8 +141,14 @@ func readDocument(text []byte) (sight, error) {
 	if err != nil {
 		return sight{}, err
 	}
+	if d.At < 0 || d.At > 1e11 {
+		return sight{}, fmt.Errorf("%g is no time", d.At)
+	}
 	for _, r := range d.Ranges {
-		if r.Prefix < 0 || r.Lo < 0 || r.Next < r.Lo || r.Hi < r.Next || r.Lo >= r.Hi {
+		if _, err := waypost.ParseRegion(r.Region); err != nil {
+			return sight{}, fmt.Errorf("a range of prefix %d has no region: %w", r.Prefix, err)
+		}
+		if r.Prefix < 0 || r.Prefix >= maxPrefixes || r.Lo < 0 || r.Next < r.Lo || r.Hi < r.Next || r.Lo >= r.Hi {
 			return sight{}, fmt.Errorf("a range of prefix %d is not one", r.Prefix)
 		}
 	}
@@ -153,11 +162,14 @@ func (w *witness) look() sight {
 	return w.seen
 }
 
-// begin forgets the keys of an epoch that the database has been told of.
-func (w *witness) begin() {
+// begin forgets what the database has been told of, unless another epoch's keys
+// were seen since.
+func (w *witness) begin(told sight) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.seen.position, w.seen.keys, w.seen.epoch = waypost.Position{}, nil, 0
+	if w.seen.epoch == told.epoch {
+		w.seen = sight{cluster: w.seen.cluster}
+	}
 }
 
 // saw notes a position that is committed.
@@ -194,13 +206,15 @@ func (w *witness) leased(r rememberedRange, epoch uint32) error {
 	return w.save()
 }
 
-// learn takes in a whole look at the database.
+// learn takes in a whole look at the database. A look at another epoch is not
+// taken in: that one has to hear first what is remembered of this one.
 func (w *witness) learn(cluster string, p waypost.Position, keys []rememberedRange, at float64) error {
 	w.mu.Lock()
-	if w.seen.epoch > p.Epoch.Ordinal {
+	if w.seen.epoch != 0 && w.seen.epoch != p.Epoch.Ordinal {
 		w.mu.Unlock()
-		return nil // the epoch has changed since
+		return nil
 	}
+	keys = remembering(keys, w.seen.keys)
 	if p.Revision().Newer(w.seen.revision()) {
 		w.seen.position = p
 	}
@@ -210,6 +224,26 @@ func (w *witness) learn(cluster string, p waypost.Position, keys []rememberedRan
 		return nil
 	}
 	return w.save()
+}
+
+// remembering adds to a look what is known to be leased beyond it: blocks come
+// while it is under way.
+func remembering(look, known []rememberedRange) []rememberedRange {
+	at := make(map[int][]int, len(look)) // by prefix
+	for i := range look {
+		at[look[i].Prefix] = append(at[look[i].Prefix], i)
+	}
+	for _, k := range known {
+		if at[k.Prefix] == nil {
+			look = append(look, k)
+		}
+		for _, i := range at[k.Prefix] {
+			if r := &look[i]; k.Lo < r.Hi && k.Next > r.Next {
+				r.Next = min(r.Hi, k.Next)
+			}
+		}
+	}
+	return look
 }
 
 // fresh reports whether the document need not be written for a position.
