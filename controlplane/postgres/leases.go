@@ -19,6 +19,10 @@ func (db *DB) change(ctx context.Context, doing string, f func(tx pgx.Tx, epoch 
 		if err := at.scan(tx.QueryRow(ctx, selectBegin, 0)); err != nil {
 			return err
 		}
+		// Nobody else commits meanwhile, so whatever was seen lies before.
+		if seen := db.witness.look(); !at.position().Revision().Newer(seen.revision()) {
+			return waypost.Errorf(waypost.EUnavailable, "the database went back in time under an open connection: a new epoch of the changelog begins in a moment")
+		}
 		failpoint.Hit(doing + ": begun")
 		err := f(tx, uint32(at.epoch))
 		failpoint.Hit(doing + ": before commit")
