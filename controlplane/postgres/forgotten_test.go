@@ -161,3 +161,15 @@ func TestADatabaseThatGoesBackUnderAnOpenConnectionLeasesNothing(t *testing.T) {
 	next := lease(t, db, "eu")
 	require.True(t, next.Prefix != forgotten.Prefix || next.Lo >= forgotten.Hi, "%+v", next)
 }
+
+func TestAnEpochThatCannotBeToldCostsNoLeases(t *testing.T) {
+	db, hand := open(t)
+	lease(t, db, "eu")
+	exec(t, hand, openEpoch)
+	exec(t, hand, `CREATE OR REPLACE FUNCTION key_remember(ranges jsonb) RETURNS void LANGUAGE plpgsql AS $$ BEGIN RAISE 'not now'; END $$`)
+	for range 5 {
+		_, err := db.TakeLease(t.Context(), "eu", "n/1", 100, nil)
+		require.ErrorContains(t, err, "not now")
+	}
+	require.Equal(t, map[string]int{"burned": 1, "free": 1}, states(t, hand))
+}

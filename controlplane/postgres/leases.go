@@ -54,6 +54,9 @@ func (db *DB) TakeLease(ctx context.Context, region waypost.Region, node string,
 	}
 	if seen := db.witness.look(); seen.foreign(l.Epoch) {
 		if err := db.WatchOnce(ctx); err != nil { // the new epoch has to hear of the old one's keys first
+			if err := db.ReturnLease(ctx, l, l.Lo); err != nil { // or every attempt would cost a lease
+				db.log.Warn("a lease that cannot be used yet was not given back", "error", err)
+			}
 			return controlplane.Lease{}, err
 		}
 	}

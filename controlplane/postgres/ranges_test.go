@@ -183,8 +183,8 @@ func state(t *testing.T, db *postgres.DB, prefix int, counter int64) controlplan
 
 func TestACustomCodeBurnsItsCounterOrIsRefused(t *testing.T) {
 	db, hand := open(t)
-	held := lease(t, db, "eu")                                   // 0 to 99
-	back := lease(t, db, "eu")                                   // 100 to 199
+	held := lease(t, db, "eu")                                        // 0 to 99
+	back := lease(t, db, "eu")                                        // 100 to 199
 	require.NoError(t, db.ReturnLease(t.Context(), back, back.Lo+50)) // 100 to 149 are closed
 	p := held.Prefix
 	for _, c := range []struct {
