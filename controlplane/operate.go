@@ -31,7 +31,7 @@ func (s *Service) ChangeRanges(ctx context.Context, actor Actor, c RangeChange) 
 }
 
 // MaxRangeSteps bounds a change of ranges.
-const MaxRangeSteps = 1000
+const MaxRangeSteps = 100
 
 // PlanRanges works out the fewest moves after which all regions last equally long
 // at the rates of the last hour. It changes nothing.

@@ -10,7 +10,7 @@ import (
 
 // rangeChange is a list of steps, as a client writes it.
 type rangeChange struct {
-	Steps       []rangeStep `json:"steps" nullable:"false" minItems:"1" maxItems:"1000" doc:"What to do, in this order."`
+	Steps       []rangeStep `json:"steps" nullable:"false" minItems:"1" maxItems:"100" doc:"What to do, in this order."`
 	Fingerprint string      `json:"fingerprint,omitempty" maxLength:"256" doc:"That of the plan the steps are of: nothing is done when the ranges are not as it found them."`
 	DryRun      bool        `json:"dry_run,omitempty" doc:"Judge and show everything, and keep nothing."`
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"waypost"
 	"waypost/controlplane"
 )
 
@@ -131,4 +132,44 @@ func TestWhatWasWrittenAfterARollbackDoesNotMakeTheGapSmall(t *testing.T) {
 	defer db.Close()
 	_, err := db.TakeLease(t.Context(), "eu", "n/2", 100, nil)
 	require.ErrorContains(t, err, "so long ago")
+}
+
+// A pooler between Waypost and PostgreSQL can keep connections open over a failover.
+func TestADatabaseThatGoesBackUnderAnOpenConnectionLeasesNothing(t *testing.T) {
+	db, hand := open(t)
+	lease(t, db, "eu")
+	backup := dump(t, hand)
+	var seq int64
+	require.NoError(t, hand.QueryRow(t.Context(), `SELECT seq FROM changelog_head`).Scan(&seq))
+	forgotten := lease(t, db, "eu")
+	insert(t, db, links(1)...)
+	insert(t, db, link("another"))
+	insert(t, db, link("one-more"))
+	require.NoError(t, db.WatchOnce(t.Context()))
+
+	restore(t, hand, backup)
+	exec(t, hand, `ALTER TABLE changelog NO FORCE ROW LEVEL SECURITY`)
+	exec(t, hand, fmt.Sprintf(`DELETE FROM changelog WHERE seq > %d`, seq))
+	exec(t, hand, `ALTER TABLE changelog FORCE ROW LEVEL SECURITY`)
+	exec(t, hand, fmt.Sprintf(`UPDATE changelog_head SET seq = %d`, seq))
+	_, err := db.TakeLease(t.Context(), "eu", "n/1", 100, nil)
+	require.ErrorContains(t, err, "back in time")
+	require.Equal(t, waypost.EUnavailable, waypost.CodeOf(err))
+	require.Equal(t, map[string]int{"held": 1}, states(t, hand))
+
+	require.NoError(t, db.WatchOnce(t.Context()))
+	next := lease(t, db, "eu")
+	require.True(t, next.Prefix != forgotten.Prefix || next.Lo >= forgotten.Hi, "%+v", next)
+}
+
+func TestAnEpochThatCannotBeToldCostsNoLeases(t *testing.T) {
+	db, hand := open(t)
+	lease(t, db, "eu")
+	exec(t, hand, openEpoch)
+	exec(t, hand, `CREATE OR REPLACE FUNCTION key_remember(ranges jsonb) RETURNS void LANGUAGE plpgsql AS $$ BEGIN RAISE 'not now'; END $$`)
+	for range 5 {
+		_, err := db.TakeLease(t.Context(), "eu", "n/1", 100, nil)
+		require.ErrorContains(t, err, "not now")
+	}
+	require.Equal(t, map[string]int{"burned": 1, "free": 1}, states(t, hand))
 }

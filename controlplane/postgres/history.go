@@ -168,6 +168,8 @@ func (db *DB) Watch(ctx context.Context) {
 
 // WatchOnce does one round of Watch.
 func (db *DB) WatchOnce(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, roundTimeout)
+	defer cancel()
 	conn, err := db.pool.Acquire(ctx)
 	if err != nil {
 		return classify("connect", err)

@@ -300,13 +300,20 @@ func TestAMemoryThatCannotBeReadIsSetAside(t *testing.T) {
 	good := &memory{}
 	url := cluster.Database(t)
 	startNode(t, url, good).Close()
-	for _, document := range []string{"", "{", "[]", `{"version":9}`, `{"version":1,"cluster":"x","position":"y"}`, string(good.document[:len(good.document)/2])} {
+	for _, document := range []string{
+		"", "{", "[]", `{"version":9}`, `{"version":1,"cluster":"x","position":"y"}`, string(good.document[:len(good.document)/2]),
+		memoryOf(1e300, 1, "eu"), memoryOf(-1, 1, "eu"), memoryOf(1, 62*62*62, "eu"), memoryOf(1, 1, "E u"),
+	} {
 		m := &memory{document: []byte(document)}
 		db := startNode(t, url, m)
 		db.Close()
 		require.Equal(t, [][]byte{[]byte(document)}, m.aside)
 		require.NotEmpty(t, m.document, "from now on it is remembered again")
 	}
+}
+
+func memoryOf(at float64, prefix int, region string) string {
+	return fmt.Sprintf(`{"version":1,"cluster":"a","position":"1-00000000000000000000000000000000-1-0000000000000001","at":%g,"epoch":1,"ranges":[{"prefix":%d,"region":%q,"lo":0,"hi":2,"next":1}]}`, at, prefix, region)
 }
 
 func FuzzAMemoryIsReadOrSetAside(f *testing.F) {

@@ -20,6 +20,10 @@ func (db *DB) change(ctx context.Context, doing string, f func(tx pgx.Tx, epoch 
 		if err := at.scan(tx.QueryRow(ctx, selectBegin, 0)); err != nil {
 			return err
 		}
+		// Nobody else commits meanwhile, so whatever was seen lies before.
+		if seen := db.witness.look(); !at.position().Revision().Newer(seen.revision()) {
+			return waypost.Errorf(waypost.EUnavailable, "the database went back in time under an open connection: a new epoch of the changelog begins in a moment")
+		}
 		failpoint.Hit(doing + ": begun")
 		err := f(tx, uint32(at.epoch))
 		failpoint.Hit(doing + ": before commit")
@@ -51,6 +55,9 @@ func (db *DB) TakeLease(ctx context.Context, region waypost.Region, node string,
 	}
 	if seen := db.witness.look(); seen.foreign(l.Epoch) {
 		if err := db.WatchOnce(ctx); err != nil { // the new epoch has to hear of the old one's keys first
+			if err := db.ReturnLease(ctx, l, l.Lo); err != nil { // or every attempt would cost a lease
+				db.log.Warn("a lease that cannot be used yet was not given back", "error", err)
+			}
 			return controlplane.Lease{}, err
 		}
 	}

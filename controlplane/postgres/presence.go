@@ -17,6 +17,9 @@ const (
 	// deadAfter is the silence after which a control plane's leases are burned. When
 	// it is alive all the same it leases others; what it has minted is not accepted.
 	deadAfter = time.Minute
+	// roundTimeout bounds a round, so that a connection on which nothing comes any
+	// more does not end the rounds.
+	roundTimeout = 5 * time.Second
 )
 
 // Presence is how a control plane shows that it is alive, which is what its leases
@@ -31,35 +34,65 @@ type Presence struct {
 // gone, until ctx is over.
 func (db *DB) Attend(ctx context.Context, p Presence) {
 	deadAfter := failpoint.Limit("a control plane is dead after", deadAfter)
-	var since time.Time // of the first of the rounds that have all succeeded
+	seen := attendance{start: time.Now()}
 	db.every(ctx, presenceInterval, "show presence", func(ctx context.Context) error {
-		if err := db.Beat(ctx, p.Node, p.Region, p.Issued()); err != nil {
-			since = time.Time{}
+		ctx, cancel := context.WithTimeout(ctx, roundTimeout)
+		defer cancel()
+		theirs, err := db.beat(ctx, p.Node, p.Region, p.Issued())
+		if err != nil {
+			seen.interrupted()
 			return err
 		}
-		if since.IsZero() {
-			since = time.Now()
-		}
-		// After an outage of the database nobody has been heard, and all are alive.
-		if time.Since(since) < deadAfter {
+		// After an outage of the database, or a jump of its clock, nobody has been heard, and all are alive.
+		if seen.round(time.Now(), theirs) < deadAfter {
 			return nil
 		}
 		return db.BurnSilent(ctx, deadAfter)
 	})
 }
 
+// attendance tells for how long the presence was shown without an interruption, by
+// a clock of the database that goes as fast as this process's own.
+type attendance struct {
+	start time.Time
+	since time.Time     // of the first of the rounds that have all succeeded
+	ahead time.Duration // how far the database's clock was ahead of the own in the last of them
+}
+
+// clockJump is by how much the database's clock may be off between two rounds.
+const clockJump = deadAfter / 4
+
+func (a *attendance) interrupted() { a.since = time.Time{} }
+
+// round notes a success, and when it was by the own clock and by the database's.
+func (a *attendance) round(now, theirs time.Time) time.Duration {
+	ahead := theirs.Sub(a.start) - now.Sub(a.start) // the latter does not follow the wall clock
+	if a.since.IsZero() || (ahead-a.ahead).Abs() > clockJump {
+		a.since = now
+	}
+	a.ahead = ahead
+	return now.Sub(a.since)
+}
+
 // Beat shows that a control plane is alive, and adds to what was issued.
 func (db *DB) Beat(ctx context.Context, node string, region waypost.Region, issued map[int64]int64) error {
+	_, err := db.beat(ctx, node, region, issued)
+	return err
+}
+
+// beat is Beat, and gives the database's time.
+func (db *DB) beat(ctx context.Context, node string, region waypost.Region, issued map[int64]int64) (now time.Time, err error) {
 	var b pgx.Batch
 	b.Queue(`
 		INSERT INTO control_node (node, region) VALUES ($1, $2)
-		ON CONFLICT (node) DO UPDATE SET seen_at = clock_timestamp()`, node, region)
+		ON CONFLICT (node) DO UPDATE SET seen_at = clock_timestamp() RETURNING seen_at`, node, region).
+		QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
 	for _, id := range slices.Sorted(maps.Keys(issued)) { // in one order, or two control planes of a region could wait for each other
 		b.Queue(`
 			INSERT INTO key_issue (minute, region, range_id, issued) VALUES (date_trunc('minute', clock_timestamp()), $1, $2, $3)
 			ON CONFLICT (minute, region, range_id) DO UPDATE SET issued = key_issue.issued + excluded.issued`, region, id, issued[id])
 	}
-	return classify("show presence", db.pool.SendBatch(ctx, &b).Close())
+	return now, classify("show presence", db.pool.SendBatch(ctx, &b).Close())
 }
 
 // BurnSilent ends the leases of control planes that were not seen for so long.
