@@ -1,9 +1,11 @@
 package postgres_test
 
 import (
+	"bytes"
 	"fmt"
 	"log/slog"
 	"regexp"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -142,6 +144,12 @@ func resume(gap *int64, dry bool) controlplane.RangeChange {
 
 var operator = controlplane.Actor{Workspace: waypost.DefaultWorkspace, Scopes: []controlplane.Scope{controlplane.ScopeAdmin}, KeyID: 7, Name: "ops"}
 
+// sinceThen gives the document another time of its last look.
+func (m *memory) sinceThen(at []byte) {
+	text, _, _ := bytes.Cut(m.document, []byte{'\n'})
+	m.document = postgres.Sealed(regexpAt.ReplaceAll(text, at))
+}
+
 var regexpAt = regexp.MustCompile(`"at":[0-9.e+]+`)
 
 const (
@@ -158,7 +166,7 @@ func TestABackupThatIsTooOldWaitsForTheOperatorsGap(t *testing.T) {
 	hand := psql(t, url)
 	exec(t, hand, otherIdentity)
 	// everything that tells the time of the last look is a month old
-	m.document = []byte(string(regexpAt.ReplaceAll(m.document, []byte(`"at":1000`))))
+	m.sinceThen([]byte(`"at":1000`))
 	exec(t, hand, `UPDATE changelog_epoch SET opened_at = opened_at - interval '31 days'`)
 	exec(t, hand, `UPDATE control_node SET seen_at = seen_at - interval '31 days'`)
 	exec(t, hand, `ALTER TABLE changelog NO FORCE ROW LEVEL SECURITY`)
@@ -302,6 +310,7 @@ func TestAMemoryThatCannotBeReadIsSetAside(t *testing.T) {
 	startNode(t, url, good).Close()
 	for _, document := range []string{
 		"", "{", "[]", `{"version":9}`, `{"version":1,"cluster":"x","position":"y"}`, string(good.document[:len(good.document)/2]),
+		strings.Replace(string(good.document), `"version":1`, `"version": 1`, 1),
 		memoryOf(1e300, 1, "eu"), memoryOf(-1, 1, "eu"), memoryOf(1, 62*62*62, "eu"), memoryOf(1, 1, "E u"),
 	} {
 		m := &memory{document: []byte(document)}
@@ -313,14 +322,14 @@ func TestAMemoryThatCannotBeReadIsSetAside(t *testing.T) {
 }
 
 func memoryOf(at float64, prefix int, region string) string {
-	return fmt.Sprintf(`{"version":1,"cluster":"a","position":"1-00000000000000000000000000000000-1-0000000000000001","at":%g,"epoch":1,"ranges":[{"prefix":%d,"region":%q,"lo":0,"hi":2,"next":1}]}`, at, prefix, region)
+	return string(postgres.Sealed(fmt.Appendf(nil, `{"version":1,"cluster":"a","position":"1-00000000000000000000000000000000-1-0000000000000001","at":%g,"epoch":1,"ranges":[{"prefix":%d,"region":%q,"lo":0,"hi":2,"next":1}]}`, at, prefix, region)))
 }
 
 func FuzzAMemoryIsReadOrSetAside(f *testing.F) {
 	f.Add([]byte(`{"version":1,"cluster":"a","position":"1-00000000000000000000000000000000-1-0000000000000001","at":1,"epoch":1,"ranges":[{"prefix":1,"region":"eu","lo":0,"hi":2,"next":1}]}`))
 	f.Add([]byte(`{}`))
 	f.Fuzz(func(t *testing.T, document []byte) {
-		m := &memory{document: document}
+		m := &memory{document: postgres.Sealed(document)}
 		_, err := postgres.Open(t.Context(), postgres.Config{URL: "postgres://nobody@127.0.0.1:1/none", Memory: m})
 		require.Error(t, err)
 		require.LessOrEqual(t, len(m.aside), 1)

@@ -1,8 +1,11 @@
 package postgres
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"hash/crc32"
 	"log/slog"
 	"sync"
 	"time"
@@ -129,7 +132,19 @@ func newWitness(memory Memory, log *slog.Logger) (*witness, error) {
 	return w, nil
 }
 
-func readDocument(text []byte) (sight, error) {
+// sealed adds a line with the document's checksum: a digit that has flipped could
+// pass for a number.
+func sealed(text []byte) []byte {
+	return fmt.Appendf(bytes.Clone(text), "\n%08x\n", crc32.Checksum(text, castagnoli))
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func readDocument(kept []byte) (sight, error) {
+	text, _, _ := bytes.Cut(kept, []byte{'\n'})
+	if !bytes.Equal(sealed(text), kept) {
+		return sight{}, errors.New("its checksum does not hold")
+	}
 	var d document
 	if err := json.Unmarshal(text, &d); err != nil {
 		return sight{}, err
@@ -267,7 +282,7 @@ func (w *witness) save() error {
 		Version: documentVersion, Cluster: seen.cluster, Position: seen.position.String(), At: seen.at, Epoch: seen.epoch, Ranges: seen.keys,
 	})
 	if err == nil {
-		err = w.memory.Save(text)
+		err = w.memory.Save(sealed(text))
 	}
 	if err != nil {
 		return fmt.Errorf("remember which keys were issued: %w", err)
