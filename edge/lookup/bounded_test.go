@@ -83,8 +83,8 @@ func TestWhatIsReadOftenStays(t *testing.T) {
 }
 
 func TestABoundedTableTakesUpWhatIsAskedForHoweverOftenThatChanges(t *testing.T) {
-	const n = 60_000
-	table := overfull(t, 2<<20, n)
+	const budget, n = 3 << 20, 50_000
+	table := overfull(t, budget, n)
 	for round := range 8 {
 		taken := 0
 		for i := range n {
@@ -94,7 +94,7 @@ func TestABoundedTableTakesUpWhatIsAskedForHoweverOftenThatChanges(t *testing.T)
 			}
 		}
 		require.Greater(t, taken, n*99/100, "round %d", round)
-		require.LessOrEqual(t, table.Stats().Bytes, int64(2<<20))
+		require.LessOrEqual(t, table.Stats().Bytes, int64(budget))
 	}
 }
 
