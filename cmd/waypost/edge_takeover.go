@@ -86,15 +86,22 @@ func (m *moreListeners) named(cfg config.Edge, tls config.TLS, ln, admin net.Lis
 	return all
 }
 
+// predecessorTime is how long a predecessor may take to end its answering, beside the
+// time that requests under way have. One that hangs answers nothing either, and must
+// not keep its successor from taking changes, a takedown among them.
+const predecessorTime = 6 * time.Second
+
 // succeed is what is left to do when this edge serves in the place of another: to
 // follow once that one answers nothing more, so that a visitor never sees a link in an
 // older state than before, and to take over the rest when it has ended. An edge that
 // has taken nobody's place does only the latter.
 func (e *edgeNode) succeed(ctx context.Context, peers *edgeGossip) {
 	if s := e.succession; s != nil {
-		if err := s.Drained(ctx); err != nil && ctx.Err() == nil {
-			e.log.Error("the end of the predecessor's answers is not known", "error", err)
+		limited, cancel := context.WithTimeout(ctx, e.cfg.ShutdownTimeout+predecessorTime)
+		if err := s.Drained(limited); err != nil && ctx.Err() == nil {
+			e.log.Error("the end of the predecessor's answers is not known; this edge follows the stream all the same", "from", s.PID, "error", err)
 		}
+		cancel()
 		e.following.resume()
 		if err := s.Ended(ctx); err != nil {
 			if ctx.Err() == nil {

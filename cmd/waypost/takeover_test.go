@@ -381,6 +381,25 @@ func TestASuccessorGoesOnWhenItsPredecessorIsKilled(t *testing.T) {
 	require.NoDirExists(t, filepath.Join(e.dir, "frozen"))
 }
 
+func TestASuccessorFollowsTheStreamThoughItsPredecessorHangs(t *testing.T) {
+	e := startSolo(t, "WAYPOST_EDGE_SHUTDOWN_TIMEOUT=2s", "WAYPOST_EDGE_ASK_UPSTREAM=false")
+	codes := e.create(1)
+	conn, err := net.Dial("tcp", e.status.Addr)
+	require.NoError(t, err)
+	defer func() { _ = conn.Close() }()
+	_, err = io.WriteString(conn, "GET /"+codes[0]) // which keeps it from ending at once
+	require.NoError(t, err)
+	old := e.now
+	e.now = devtest.Spawn(t, e.env, "edge", "--takeover")
+	e.await(func(s node.Status) bool { return s.PID == e.now.PID() })
+	require.NoError(t, unix.Kill(old.PID(), unix.SIGSTOP))
+	visitor.CloseIdleConnections() // whom the old one had hang with it
+	e.create(1)                    // it comes to this edge with the stream
+	require.NoError(t, unix.Kill(old.PID(), unix.SIGCONT))
+	require.Zero(t, old.Exited(), old.Output())
+	eventually(t, 20*time.Second, "complete", func() bool { return strings.Contains(e.now.Output(), "the takeover is complete") })
+}
+
 func TestDevRenewsItsEdgesWithoutLosingARequest(t *testing.T) {
 	s := startClicked(t)
 	var addrs []string

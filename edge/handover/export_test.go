@@ -1,6 +1,20 @@
 package handover
 
-import "os"
+import (
+	"context"
+	"log/slog"
+	"net"
+	"os"
+)
+
+// Listen makes the socket of a directory.
+func Listen(ctx context.Context, dir string) (*net.UnixListener, error) { return listen(ctx, dir) }
+
+// Talk holds one conversation.
+func Talk(ctx context.Context, c *net.UnixConn, incumbent Incumbent) {
+	s := &server{cfg: Config{Incumbent: incumbent, Formats: "replica 1", Timeout: graceful, Logger: slog.New(slog.DiscardHandler)}, busy: make(chan struct{}, 1)}
+	s.talk(ctx, conn{c})
+}
 
 // Decode reads a message that came with a number of files, and gives it as it would be
 // written again.

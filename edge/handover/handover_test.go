@@ -263,6 +263,57 @@ func TestARestartIsToldWhatCameOfIt(t *testing.T) {
 	require.NoError(t, (<-heirs).Close())
 }
 
+func TestOnlyOneRestartIsUnderWay(t *testing.T) {
+	dir := t.TempDir()
+	k := newKeeper(t)
+	serve(t, dir, k)
+	spawned, done := make(chan struct{}, 1), make(chan error, 1)
+	k.set(nil, func() (*handover.Spawned, error) {
+		spawned <- struct{}{}
+		return &handover.Spawned{Done: done}, nil
+	})
+	ask := func() error {
+		_, err := handover.Restart(t.Context(), handover.ClaimConfig{Dir: dir, Version: "2.0"})
+		return err
+	}
+	first := make(chan error, 1)
+	go func() { first <- ask() }()
+	<-spawned
+	for range 10 { // more than there are conversations at once
+		require.ErrorContains(t, ask(), "another takeover is under way")
+	}
+	done <- nil
+	require.ErrorContains(t, <-first, "the successor ended")
+}
+
+// A process that has gone may have left its number to another one, which must not be
+// taken for the successor, and killed.
+func TestWhoHasGoneIsNotHeard(t *testing.T) {
+	dir := t.TempDir()
+	k := newKeeper(t)
+	ln, err := handover.Listen(t.Context(), dir)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, ln.Close()) }()
+	c, err := net.Dial("unixpacket", handover.SocketPath(dir))
+	require.NoError(t, err)
+	_, err = io.WriteString(c, `{"kind":"claim","protocol":1,"formats":"replica 1"}`)
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
+	accepted, err := ln.AcceptUnix()
+	require.NoError(t, err)
+	handover.Talk(t.Context(), accepted, k)
+	require.Zero(t, k.released.Load())
+}
+
+func TestAReasonIsCutToWhatTheOtherSideTakes(t *testing.T) {
+	dir := t.TempDir()
+	k := newKeeper(t)
+	serve(t, dir, k)
+	k.set(errors.New(strings.Repeat("x", 1023)+"é"), nil)
+	_, err := claim(t, dir, "replica 1")
+	require.ErrorContains(t, err, "does not give way: xxx")
+}
+
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"kind":"claim","protocol":1,"pid":7,"version":"1.0","formats":"replica 1","files":["a"]}`), 1)
 	f.Add([]byte(`{"kind":"refused","reason":"no"}`), 0)

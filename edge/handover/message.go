@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strings"
 	"syscall"
 	"time"
 
@@ -77,7 +78,7 @@ type conn struct{ *net.UnixConn }
 
 // send writes a message, with the files that it names.
 func (c conn) send(m message, files []*os.File) error {
-	m.Reason = m.Reason[:min(len(m.Reason), maxReason)]
+	m.Reason = strings.ToValidUTF8(m.Reason[:min(len(m.Reason), maxReason)], "") // JSON would make it longer
 	text, err := json.Marshal(m)
 	if err != nil {
 		return err

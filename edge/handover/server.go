@@ -75,7 +75,10 @@ func Serve(ctx context.Context, cfg Config) (*Departure, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &server{cfg: cfg, busy: make(chan struct{}, 1), talks: make(chan struct{}, maxTalks), departed: make(chan struct{})}
+	s := &server{
+		cfg: cfg, busy: make(chan struct{}, 1), restarts: make(chan struct{}, 1), talks: make(chan struct{}, maxTalks),
+		departed: make(chan struct{}),
+	}
 	talking, hangUp := context.WithCancel(ctx)
 	defer hangUp()
 	s.work.Go(func() { s.accept(talking, ln) })
@@ -93,10 +96,11 @@ func Serve(ctx context.Context, cfg Config) (*Departure, error) {
 const maxTalks = 8
 
 type server struct {
-	cfg   Config
-	busy  chan struct{} // has a token while there is a successor
-	talks chan struct{} // has a token for each conversation
-	work  sync.WaitGroup
+	cfg      Config
+	busy     chan struct{} // has a token while there is a successor
+	restarts chan struct{} // has a token while somebody waits for one that was started here
+	talks    chan struct{} // has a token for each conversation
+	work     sync.WaitGroup
 
 	departure *Departure    // written before departed is closed
 	departed  chan struct{} // closed when a successor serves
@@ -143,6 +147,12 @@ func (s *server) talk(ctx context.Context, c conn) {
 		return
 	}
 	defer func() { _ = p.close() }()
+	// Its id may have become another process's meanwhile, which must not be killed for
+	// it. Then it was gone before.
+	if gone, err := c.hungUp(); gone || err != nil {
+		s.cfg.Logger.Warn("a process at the takeover socket has gone", slog.Int("pid", p.pid), slog.Any("error", err))
+		return
+	}
 	m, files, err := c.receive(ctx, time.Now().Add(5*time.Second))
 	closeAll(files)
 	if err == nil {
@@ -292,6 +302,13 @@ func (s *server) takeBack(ctx context.Context, c conn, p peer, why error, log *s
 
 // restart starts a successor for somebody who wants to know how it goes.
 func (s *server) restart(ctx context.Context, c conn, p peer) {
+	select {
+	case s.restarts <- struct{}{}:
+	default:
+		s.refuse(c, p, errBusy)
+		return
+	}
+	defer func() { <-s.restarts }()
 	child, err := s.cfg.Incumbent.Spawn()
 	if err != nil {
 		s.refuse(c, p, err)

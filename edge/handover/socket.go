@@ -118,6 +118,22 @@ func (c conn) identify() (peer, error) {
 	return peer{pid: int(cred.Pid), uid: int(cred.Uid), fd: fd}, nil
 }
 
+// hungUp reports whether the other end has been closed.
+func (c conn) hungUp() (bool, error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return false, err
+	}
+	look, pollErr := []unix.PollFd{{}}, error(nil) // for what is told in any case
+	if err := raw.Control(func(fd uintptr) {
+		look[0].Fd = int32(fd)
+		_, pollErr = unix.Poll(look, 0)
+	}); err != nil {
+		return false, err
+	}
+	return look[0].Revents&unix.POLLHUP != 0, os.NewSyscallError("poll", pollErr)
+}
+
 func (p peer) close() error { return unix.Close(p.fd) }
 
 // await waits until the process has ended, or ctx has.

@@ -5,20 +5,24 @@ import (
 	"os"
 	"path"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 )
 
 // Available is the memory in bytes that this process may use for all that it does:
 // the least of what GOMEMLIMIT, its control groups and the machine allow.
-func Available() int64 {
+func Available() int64 { return availableAt("/") }
+
+// availableAt is Available with another root of the file system.
+func availableAt(root string) int64 {
 	least := debug.SetMemoryLimit(-1) // math.MaxInt64 when there is none
-	for _, file := range append(groupFiles("/proc/self/cgroup", "/sys/fs/cgroup"), "/sys/fs/cgroup/memory.max") {
+	for _, file := range groupFiles(path.Join(root, "proc/self/cgroup"), path.Join(root, "sys/fs/cgroup")) {
 		if text, err := os.ReadFile(file); err == nil {
 			least = min(least, parseLimit(string(text)))
 		}
 	}
-	if text, err := os.ReadFile("/proc/meminfo"); err == nil {
+	if text, err := os.ReadFile(path.Join(root, "proc/meminfo")); err == nil {
 		least = min(least, parseMachine(string(text)))
 	}
 	if least == math.MaxInt64 {
@@ -28,25 +32,36 @@ func Available() int64 {
 }
 
 // groupFiles names the files with the limits of the process's control group and of
-// those around it (version 2 only).
+// those around it, of version 2 and 1. In a container the group may be named as on the
+// host, and what is there is that of the mount itself.
 func groupFiles(self, root string) (files []string) {
+	const two, one = "memory.max", "memory.limit_in_bytes"
+	rootOne := path.Join(root, "memory")
+	files = []string{path.Join(root, two), path.Join(rootOne, one)}
 	text, err := os.ReadFile(self)
 	if err != nil {
-		return nil
+		return files
 	}
 	for line := range strings.Lines(string(text)) {
-		group, ok := strings.CutPrefix(strings.TrimSpace(line), "0::")
+		_, line, _ = strings.Cut(strings.TrimSpace(line), ":") // a number
+		controllers, group, ok := strings.Cut(line, ":")
+		at, name := root, two
+		if controllers != "" {
+			at, name = rootOne, one
+			ok = ok && slices.Contains(strings.Split(controllers, ","), "memory")
+		}
 		if !ok {
 			continue
 		}
 		for group = path.Clean("/" + group); group != "/"; group = path.Dir(group) {
-			files = append(files, path.Join(root, group, "memory.max"))
+			files = append(files, path.Join(at, group, name))
 		}
 	}
 	return files
 }
 
-// parseLimit reads a memory.max: a number of bytes, or "max".
+// parseLimit reads a limit: a number of bytes, or "max"; version 1 has a number beyond
+// all memory instead.
 func parseLimit(text string) int64 {
 	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
 	if err != nil || n <= 0 {

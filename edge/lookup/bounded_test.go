@@ -82,6 +82,22 @@ func TestWhatIsReadOftenStays(t *testing.T) {
 	require.Greater(t, hits, 36_000, "of about 40,000 times that something hot was asked for")
 }
 
+func TestABoundedTableTakesUpWhatIsAskedForHoweverOftenThatChanges(t *testing.T) {
+	const budget, n = 3 << 20, 50_000
+	table := overfull(t, budget, n)
+	for round := range 8 {
+		taken := 0
+		for i := range n {
+			table.Promote(link(code(i), location(i, 0)), nil)
+			if _, a := find(t, table, code(i)); a == lookup.Found {
+				taken++
+			}
+		}
+		require.Greater(t, taken, n*99/100, "round %d", round)
+		require.LessOrEqual(t, table.Stats().Bytes, int64(budget))
+	}
+}
+
 func TestTheFilterTellsWhatTheStoreDoesNotHave(t *testing.T) {
 	const n = 60_000
 	table := overfull(t, 2<<20, n)

@@ -2,6 +2,9 @@ package lookup
 
 import "waypost"
 
+// AvailableAt is Available with another root of the file system.
+func AvailableAt(root string) int64 { return availableAt(root) }
+
 // Look finds a record like Find, and stays: it gives the bytes in the table
 // themselves, until leave is called.
 func (t *Table) Look(domain waypost.DomainID, code []byte) (raw []byte, leave func()) {

@@ -116,13 +116,25 @@ func (t *Table) find(hash uint64, is func(slot uint64) bool) place {
 func (p *place) set(slot uint64) { atomic.StoreUint64(&p.words[p.index], slot) }
 
 // growable makes room for one more entry in a shard, and is false when the budget
-// has none.
-func (t *Table) growable(sh *shard) bool {
-	old := sh.slots.Load()
-	if sh.filled < maxFilled(len(old.words)) {
+// has none. Where it is used up, evict allows that what was not read of late makes way:
+// a shard whose slots are of entries that went needs a fresh array just to stay as
+// large as it is.
+func (t *Table) growable(sh *shard, evict bool) bool {
+	if sh.filled < maxFilled(len(sh.slots.Load().words)) || t.rebuild(sh, slotsFor(sh.entries+1)) {
 		return true
 	}
-	return t.rebuild(sh, slotsFor(sh.entries+1))
+	if !evict {
+		return false
+	}
+	for range 8 + 8*slotsFor(sh.entries+1)>>t.segmentBits {
+		if !t.shrink() {
+			return false
+		}
+		if t.rebuild(sh, slotsFor(sh.entries+1)) {
+			return true
+		}
+	}
+	return false
 }
 
 // rebuild gives a shard an array of n slots, without those that are gone.

@@ -49,8 +49,9 @@ func (t *Table) put(r *waypost.Record, extensions []byte, news, evict bool) {
 		return // a key that nobody has asked for
 	}
 	t.buf = appendRecord(t.buf[:0], r, extensions)
-	// Room first: making it may move what is there.
-	hasRoom := t.room(len(t.buf), evict) && t.growable(&t.shards[hash>>(64-t.shardBits)])
+	// Room first: making it may move what is there. That of a slot comes before that of
+	// the record, which it may use up.
+	hasRoom := t.growable(&t.shards[hash>>(64-t.shardBits)], evict) && t.room(len(t.buf), evict)
 	p := t.seek(hash, r.Domain, r.Name)
 	switch {
 	case p.slot != empty && !news:

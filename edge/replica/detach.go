@@ -27,7 +27,11 @@ func (db *DB) Detach(ctx context.Context) error {
 	if err := db.beginDetach(); err != nil {
 		return fmt.Errorf("detach the replica: %w", err)
 	}
-	if err := db.sync(); err != nil {
+	err := db.sync()
+	if err == nil {
+		err = db.Degraded() // what has failed meanwhile is not synced again
+	}
+	if err != nil {
 		db.mu.Lock()
 		db.detached = false
 		db.mu.Unlock()
