@@ -314,7 +314,7 @@ func TestAnOldCopyThatIsPutBackAndThatNobodyRemembersHoldsKeysUntilAnOperatorRes
 	in.putBack()
 	in.age()
 	in.startNodes()
-	in.requireHeldUntilResumed("resume")
+	in.requireHeldUntilResumed("resume", "--gap=80000000")
 	in.requireFresh()
 	require.Equal(t, 2, in.epochs())
 

@@ -76,7 +76,7 @@ func barrier(ctx context.Context) (err error) {
 		return fmt.Errorf("tell systemd: %w", err)
 	}
 	defer func() { err = errors.Join(err, ours.Close()) }()
-	_, _, err = c.WriteMsgUnix([]byte("BARRIER=1"), unix.UnixRights(int(theirs.Fd())), nil)
+	err = send(c, "BARRIER=1", theirs)
 	if err = errors.Join(err, theirs.Close()); err != nil {
 		return fmt.Errorf("tell systemd: %w", err)
 	}
@@ -87,4 +87,19 @@ func barrier(ctx context.Context) (err error) {
 		return errors.New("systemd does not read what it is told")
 	}
 	return nil
+}
+
+// send writes a message with a file. net.UnixConn.WriteMsgUnix refuses that on a
+// datagram socket that is connected, as ours is.
+func send(c *net.UnixConn, message string, file *os.File) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var sendErr error
+	err = raw.Write(func(fd uintptr) bool {
+		sendErr = unix.Sendmsg(int(fd), []byte(message), unix.UnixRights(int(file.Fd())), nil, unix.MSG_NOSIGNAL)
+		return !errors.Is(sendErr, unix.EAGAIN)
+	})
+	return errors.Join(err, sendErr)
 }
