@@ -159,16 +159,31 @@ type attempt struct {
 
 type attemptKey struct{}
 
-// note is told by certmagic what happens, by the goroutine that does it.
+// note is told by certmagic what happens, by the goroutine that does it. What is no
+// order of ours is a renewal, which visitors set in motion while the certificate still
+// serves, each of them again when it has failed: so it may begin only when its time
+// has come.
 func (c *Certificates) note(ctx context.Context, event string, data map[string]any) error {
+	a, ours := ctx.Value(attemptKey{}).(*attempt)
+	name, _ := data["identifier"].(string)
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	switch event {
+	case "cert_obtaining":
+		if !ours && c.cfg.Clock().Before(c.unrenewed[name].until) {
+			return errLater
+		}
 	case "cert_obtained":
 		c.metrics.orders.WithLabelValues("obtained").Inc()
+		delete(c.unrenewed, name)
 	case "cert_failed":
 		c.metrics.orders.WithLabelValues("failed").Inc()
-		if a, ok := ctx.Value(attemptKey{}).(*attempt); ok {
-			a.err, _ = data["error"].(error)
+		err, _ := data["error"].(error)
+		if ours {
+			a.err = err
 			a.giveUp()
+		} else if !errors.Is(err, errLater) {
+			c.fail(c.unrenewed, name, err)
 		}
 	}
 	return nil
@@ -199,7 +214,7 @@ func (c *Certificates) fill(o *order, name string) {
 	defer c.mu.Unlock()
 	delete(c.orders, name)
 	if err != nil {
-		c.fail(name, err)
+		c.fail(c.failed, name, err)
 	} else {
 		delete(c.failed, name)
 	}
@@ -208,20 +223,20 @@ func (c *Certificates) fill(o *order, name string) {
 }
 
 // fail notes a refusal. It forgets those whose time is over, so that there are never
-// more than names that were tried within a day.
-func (c *Certificates) fail(name string, err error) {
+// more than names that were tried within a day. The lock is held.
+func (c *Certificates) fail(failed map[string]failure, name string, err error) {
 	const first, longest = time.Minute, 6 * time.Hour
 	if c.ctx.Err() != nil {
 		return
 	}
 	now := c.cfg.Clock()
-	for other, f := range c.failed {
+	for other, f := range failed {
 		if now.Sub(f.until) > longest {
-			delete(c.failed, other)
+			delete(failed, other)
 		}
 	}
-	f := c.failed[name]
+	f := failed[name]
 	pause := min(first<<min(f.times, 12), longest)
-	c.failed[name] = failure{f.times + 1, now.Add(pause)}
+	failed[name] = failure{f.times + 1, now.Add(pause)}
 	c.cfg.Logger.Error("no certificate", slog.String("domain", name), slog.Any("error", err), slog.Duration("again_in", pause))
 }

@@ -74,11 +74,12 @@ type Certificates struct {
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 
-	mu      sync.Mutex
-	closed  bool
-	waiting int
-	orders  map[string]*order // by name: those under way
-	failed  map[string]failure
+	mu        sync.Mutex
+	closed    bool
+	waiting   int
+	orders    map[string]*order // by name: those under way
+	failed    map[string]failure
+	unrenewed map[string]failure // of certificates that still serve
 }
 
 var (
@@ -97,7 +98,7 @@ func New(cfg Config) (*Certificates, error) {
 	if cfg.Clock == nil {
 		cfg.Clock = time.Now
 	}
-	c := &Certificates{cfg: cfg, metrics: newMeters(), orders: map[string]*order{}, failed: map[string]failure{}}
+	c := &Certificates{cfg: cfg, metrics: newMeters(), orders: map[string]*order{}, failed: map[string]failure{}, unrenewed: map[string]failure{}}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	if cfg.CertFile != "" || cfg.KeyFile != "" {
 		f, err := openFiles(cfg)

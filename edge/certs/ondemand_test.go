@@ -3,6 +3,7 @@ package certs_test
 import (
 	"bytes"
 	"crypto/tls"
+	"errors"
 	"log/slog"
 	"net"
 	"sync"
@@ -116,6 +117,32 @@ func TestAnAuthorityThatRefusesIsLeftAloneForAWhile(t *testing.T) {
 	_, err = visit(t, ln, known, roots)
 	require.Error(t, err)
 	require.Greater(t, a.Orders.Load(), asked, "but later it is tried again")
+}
+
+func TestARenewalThatIsRefusedIsNotTriedAgainByTheNextVisitor(t *testing.T) {
+	now := &clock{at: time.Now()}
+	c, err := certs.New(certs.Config{
+		Directory: "https://ca.example/dir", Storage: t.TempDir(), Listen: &net.TCPAddr{Port: 443}, Knows: isKnown, Clock: now.read,
+	})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, c.Close()) }()
+	begin := func(name string) error {
+		return c.Note("cert_obtaining", map[string]any{"renewal": true, "identifier": name})
+	}
+	for _, pause := range []time.Duration{time.Minute, 2 * time.Minute, 4 * time.Minute} {
+		require.NoError(t, begin(known))
+		require.NoError(t, c.Note("cert_failed", map[string]any{"renewal": true, "identifier": known, "error": errors.New("refused")}))
+		now.advance(pause - time.Second)
+		later := begin(known)
+		require.ErrorContains(t, later, "not asked again so soon")
+		require.NoError(t, c.Note("cert_failed", map[string]any{"renewal": true, "identifier": known, "error": later}))
+		require.NoError(t, begin("other.example.com"))
+		now.advance(2 * time.Second)
+	}
+	require.NoError(t, c.Note("cert_obtained", map[string]any{"renewal": true, "identifier": known}))
+	require.NoError(t, c.Note("cert_failed", map[string]any{"renewal": true, "identifier": known, "error": errors.New("refused")}))
+	now.advance(time.Minute + time.Second)
+	require.NoError(t, begin(known), "a success begins anew")
 }
 
 func TestCloseGivesUpWhatIsAskedFor(t *testing.T) {

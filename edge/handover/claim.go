@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"os"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // ErrNobody says that there is nobody whose place could be taken: whoever asks starts
@@ -119,7 +121,7 @@ func (s *Succession) Take(name string) *os.File {
 func (s *Succession) Ready(ctx context.Context) error {
 	err := s.c.send(s.say(ready), nil)
 	var m message
-	if err == nil {
+	if err == nil || errors.Is(err, unix.EPIPE) { // it has hung up, and may have said why
 		var files []*os.File
 		m, files, err = s.c.receive(ctx, time.Time{})
 		closeAll(files)

@@ -305,6 +305,19 @@ func TestWhoHasGoneIsNotHeard(t *testing.T) {
 	require.Zero(t, k.released.Load())
 }
 
+func TestASuccessorThatIsReadyTooLateIsToldWhyItIsNotWanted(t *testing.T) {
+	dir := t.TempDir()
+	s := serve(t, dir, newKeeper(t))
+	heir, err := claim(t, dir, "replica 1")
+	require.NoError(t, err)
+	s.cancel()
+	s.departure <- <-s.departure // it has said all that it will
+	ctx, cancel := context.WithTimeout(t.Context(), timeout/2)
+	defer cancel()
+	require.ErrorContains(t, heir.Ready(ctx), "does not give way: this edge is stopping")
+	require.NoError(t, heir.Close())
+}
+
 func TestAReasonIsCutToWhatTheOtherSideTakes(t *testing.T) {
 	dir := t.TempDir()
 	k := newKeeper(t)
