@@ -179,7 +179,7 @@ func weigh(regions []*supply, opts Options) (reason string) {
 	case len(regions) < 2:
 		return "there is no second region to share with"
 	case minted == 0:
-		return "no region has minted any key"
+		return "no region is known to have minted a key in the last hour"
 	}
 	idle := opts.IdleRate
 	if idle == 0 {

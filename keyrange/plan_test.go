@@ -111,7 +111,7 @@ func TestAPlan(t *testing.T) {
 		},
 		"is empty when nobody mints": {
 			ranges: []keyrange.Range{live(1, "eu", 0, 50e6), live(2, "us", 0, 1e6)}, rates: keyrange.Rates{"eu": 0},
-			reason: "no region has minted any key",
+			reason: "no region is known to have minted a key in the last hour",
 		},
 		"is empty when all is well": {
 			ranges: []keyrange.Range{live(1, "eu", 0, 50e6), live(2, "us", 0, 54e6)}, rates: keyrange.Rates{"eu": 3, "us": 3},

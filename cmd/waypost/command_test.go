@@ -89,6 +89,22 @@ func TestCheckConfigSaysWhetherTheConfigurationIsRight(t *testing.T) {
 	require.Contains(t, r.Stderr, "control.code_length: 20 is not between 5 and 10")
 }
 
+func TestCheckConfigReadsTheCertificateOfAnEdge(t *testing.T) {
+	pair := filepath.Join(t.TempDir(), "pair.pem")
+	env := []string{
+		"WAYPOST_EDGE_REGION=us-east-1", "WAYPOST_EDGE_CONTROL_URL=http://127.0.0.1:1", "WAYPOST_EDGE_TOKEN=0123456789abcdef",
+		"WAYPOST_EDGE_DATA_DIR=" + t.TempDir(), "WAYPOST_TLS_ADDR=127.0.0.1:0", "WAYPOST_TLS_CERT_FILE=" + pair, "WAYPOST_TLS_KEY_FILE=" + pair,
+	}
+	r := devtest.Run(t, env, "edge", "--check-config")
+	require.Equal(t, 2, r.Code)
+	require.Contains(t, r.Stderr, "pair.pem: no such file")
+
+	require.NoError(t, os.WriteFile(pair, []byte("no PEM"), 0o600))
+	r = devtest.Run(t, env, "edge", "--check-config")
+	require.Equal(t, 2, r.Code)
+	require.Contains(t, r.Stderr, "with key "+pair)
+}
+
 func TestAnUnreachableDatabaseEndsInOneLine(t *testing.T) {
 	for _, args := range [][]string{{"control"}, {"migrate"}, {"keys", "create", "--name=x"}} {
 		r := devtest.Run(t, controlEnv(t), args...)

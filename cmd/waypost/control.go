@@ -48,7 +48,7 @@ a PostgreSQL database that ` + "`waypost migrate`" + ` has prepared.`,
 	check := func(cfg config.Config) error {
 		return errors.Join(cfg.Log.Check(), cfg.Control.Check(), cfg.Gossip.Check())
 	}
-	return p.node(c, check, func(ctx context.Context, cfg config.Config) error {
+	return p.node(c, check, nil, func(ctx context.Context, cfg config.Config) error {
 		log, err := p.logger(cfg.Log)
 		if err != nil {
 			return err

@@ -34,7 +34,7 @@ the program as it is on the disk by then, without losing a request.`,
   waypost dev --restart=false        leave down what dies`,
 	}
 	p.bind(c, "dev", "log")
-	return p.node(c, dev.Plan, p.runDev)
+	return p.node(c, dev.Plan, nil, p.runDev)
 }
 
 func (p *program) runDev(ctx context.Context, cfg config.Config) error {

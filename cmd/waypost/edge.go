@@ -46,7 +46,7 @@ also when the control plane is out of reach or this edge is started again then.`
 	check := func(cfg config.Config) error {
 		return errors.Join(cfg.Log.Check(), cfg.Edge.Check(), cfg.TLS.Check(), cfg.Gossip.Check())
 	}
-	return p.node(c, check, func(ctx context.Context, cfg config.Config) error {
+	return p.node(c, check, checkCertificate, func(ctx context.Context, cfg config.Config) error {
 		log, err := p.logger(cfg.Log)
 		if err != nil {
 			return err

@@ -68,6 +68,17 @@ func (m *moreListeners) openCertificates(cfg config.Edge, tls config.TLS, knows 
 	return nil
 }
 
+// checkCertificate sees that the files of a certificate can be used.
+func checkCertificate(cfg config.Config) error {
+	if cfg.TLS.CertFile == "" {
+		return nil
+	}
+	if err := certs.CheckFiles(cfg.TLS.CertFile, cfg.TLS.KeyFile); err != nil {
+		return fmt.Errorf("tls: %w", err)
+	}
+	return nil
+}
+
 // serve answers on all of them.
 func (m *moreListeners) serve(group *errgroup.Group, server *edge.Server) {
 	for _, ln := range m.plain {

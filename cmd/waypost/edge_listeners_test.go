@@ -165,6 +165,13 @@ func TestAnEdgeServesOnAllItsListenersAndStopsWithoutAFailedRequest(t *testing.T
 
 // TestAnEdgeGetsCertificatesForTheDomainsOfItsReplicaOnly is with a real authority,
 // which comes to the edge's own listener for the proof.
+func TestACertificateIsJudgedWithItsKey(t *testing.T) {
+	cert, key, _ := certificateFiles(t, "go.example.com")
+	require.NoError(t, checkCertificate(config.Config{}))
+	require.NoError(t, checkCertificate(config.Config{TLS: config.TLS{CertFile: cert, KeyFile: key}}))
+	require.ErrorContains(t, checkCertificate(config.Config{TLS: config.TLS{CertFile: cert, KeyFile: cert}}), "with key "+cert)
+}
+
 func TestAnEdgeGetsCertificatesForTheDomainsOfItsReplicaOnly(t *testing.T) {
 	in := install(t, nil)
 	authority := acmetest.Start(t)

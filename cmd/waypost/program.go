@@ -156,8 +156,10 @@ func (p *program) settings(check func(config.Config) error) (config.Config, erro
 }
 
 // node makes the command of a long-running process out of its check and its run,
-// with --check-config, which does the first only.
-func (p *program) node(c *cobra.Command, check func(config.Config) error, run func(context.Context, config.Config) error) *cobra.Command {
+// with --check-config, which does the first only. What files say that may change
+// while the process runs is judged by look, if there is one, for --check-config
+// alone: a start that they stop is tried again.
+func (p *program) node(c *cobra.Command, check, look func(config.Config) error, run func(context.Context, config.Config) error) *cobra.Command {
 	checkOnly := c.Flags().Bool("check-config", false, "only say whether the configuration is right, and change nothing")
 	c.Args = arguments(cobra.NoArgs)
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -166,6 +168,11 @@ func (p *program) node(c *cobra.Command, check func(config.Config) error, run fu
 			return err
 		}
 		if *checkOnly {
+			if look != nil {
+				if err := look(cfg); err != nil {
+					return &usageError{err}
+				}
+			}
 			return p.print("the configuration is right", map[string]bool{"valid": true})
 		}
 		return run(c.Context(), cfg)

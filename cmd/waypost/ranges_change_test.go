@@ -101,6 +101,16 @@ func TestAPlanIsShownKeptAndCarriedOut(t *testing.T) {
 	require.JSONEq(t, `{`+steps+`}`, a.changes[2])
 }
 
+func TestAPlanTellsThatItIsNotNeededWhilePrefixesAreFree(t *testing.T) {
+	a := &rangesAPI{answers: map[string]string{"GET /api/admin/ranges/plan": planned, "GET /api/admin/ranges": `{"free_prefixes": 3842}`}}
+	const note = "no need to: 3,842 prefixes are free, and a region that runs low takes one by itself"
+	require.Contains(t, a.run(t, "ranges", "plan").stdout, note)
+	require.NotContains(t, a.run(t, "ranges", "plan", "--output=json").stdout, note)
+
+	a.answers["GET /api/admin/ranges"] = `{"free_prefixes": 0}`
+	require.NotContains(t, a.run(t, "ranges", "plan").stdout, "no need to")
+}
+
 func TestAPlanWithNothingToDoIsASuccess(t *testing.T) {
 	a := &rangesAPI{answers: map[string]string{"GET /api/admin/ranges/plan": nothingPlanned}}
 	file := filepath.Join(t.TempDir(), "plan.json")

@@ -48,6 +48,12 @@ func (p *program) planRanges(ctx context.Context, api *client.Client, out string
 		return err
 	}
 	text := planText(&plan)
+	if len(plan.Steps) > 0 && p.output != "json" {
+		// The plan stands without it, so a failure is no reason to keep the plan back.
+		if space, err := api.KeySpace(ctx); err == nil && space.FreePrefixes > 0 {
+			text += fmt.Sprintf("\n\nno need to: %s prefixes are free, and a region that runs low takes one by itself", grouped(int64(space.FreePrefixes)))
+		}
+	}
 	if out != "" {
 		encoded, err := json.MarshalIndent(plan, "", "  ")
 		if err != nil {

@@ -141,6 +141,10 @@ func stepAssign(ctx context.Context, tx pgx.Tx, s controlplane.RangeStep) (done 
 		}
 		wanted = &ordinal
 	}
+	note, err := firstRange(ctx, tx, s.Region)
+	if err != nil {
+		return done, err
+	}
 	id, err := assignPrefix(ctx, tx, s.Region, wanted)
 	if waypost.CodeOf(err) == waypost.EExhausted && wanted != nil {
 		return done, waypost.Errorf(waypost.EConflict, "prefix %s is not free: a prefix that was ever used is never assigned again", s.Prefix)
@@ -149,8 +153,19 @@ func stepAssign(ctx context.Context, tx pgx.Tx, s controlplane.RangeStep) (done 
 		return done, err
 	}
 	return controlplane.StepDone{
-		Step: s, What: fmt.Sprintf("region %s gets a new prefix as range %d", s.Region, id), Ranges: []controlplane.Range{{ID: id}},
+		Step: s, What: fmt.Sprintf("region %s gets a new prefix as range %d%s", s.Region, id, note), Ranges: []controlplane.Range{{ID: id}},
 	}, nil
+}
+
+// firstRange is a remark on a region that never had a range, which may be a
+// misspelt one: regions are declared nowhere else. It is "" for all others.
+func firstRange(ctx context.Context, tx pgx.Tx, region waypost.Region) (string, error) {
+	var known bool
+	err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM key_range WHERE region = $1)`, region).Scan(&known)
+	if err != nil || known {
+		return "", err
+	}
+	return fmt.Sprintf("; %s had no range before", region), nil
 }
 
 // prefixOrdinal reads a prefix as codes begin with it.
@@ -210,6 +225,10 @@ func stepMove(ctx context.Context, tx pgx.Tx, s controlplane.RangeStep, r contro
 	if s.Region == r.Region {
 		return done, waypost.Errorf(waypost.EConflict, "range %d is region %s's already", r.ID, r.Region)
 	}
+	note, err := firstRange(ctx, tx, s.Region)
+	if err != nil {
+		return done, err
+	}
 	if s.Remainder && s.At == 0 {
 		s.At = r.Next
 	}
@@ -220,7 +239,7 @@ func stepMove(ctx context.Context, tx pgx.Tx, s controlplane.RangeStep, r contro
 			return done, err
 		}
 		return controlplane.StepDone{
-			Step: s, What: fmt.Sprintf("%d counters of range %d go from region %s to %s as range %d", r.Hi-s.At, r.ID, r.Region, s.Region, rest),
+			Step: s, What: fmt.Sprintf("%d counters of range %d go from region %s to %s as range %d%s", r.Hi-s.At, r.ID, r.Region, s.Region, rest, note),
 			Ranges: []controlplane.Range{{ID: rest}, {ID: r.ID}},
 		}, nil
 	}
@@ -235,7 +254,7 @@ func stepMove(ctx context.Context, tx pgx.Tx, s controlplane.RangeStep, r contro
 		return done, err
 	}
 	return controlplane.StepDone{
-		Step: s, What: fmt.Sprintf("range %d goes from region %s to %s", r.ID, r.Region, s.Region),
+		Step: s, What: fmt.Sprintf("range %d goes from region %s to %s%s", r.ID, r.Region, s.Region, note),
 		Ranges: []controlplane.Range{{ID: r.ID}}, Fenced: int(tag.RowsAffected()),
 	}, nil
 }

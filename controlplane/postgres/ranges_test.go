@@ -59,6 +59,7 @@ func TestAMoveOfAWholeRangeFencesItsLeasesAndTheRestGoesOnElsewhere(t *testing.T
 
 	done := do(t, db, controlplane.RangeStep{Action: controlplane.MoveRange, Range: old.Range, Region: "us"})
 	require.Equal(t, 1, done[0].Fenced)
+	require.Equal(t, fmt.Sprintf("range %d goes from region eu to us; us had no range before", old.Range), done[0].What, "it may be misspelt")
 	require.Equal(t, waypost.Region("us"), done[0].Ranges[0].Region)
 	fenced := &controlplane.FencedError{}
 	require.ErrorAs(t, use(db, t, old, "too-late"), &fenced)

@@ -41,6 +41,12 @@ func (s stamp) same(other stamp) bool {
 	return s.id != nil && other.id != nil && os.SameFile(s.id, other.id) && s.modified.Equal(other.modified) && s.size == other.size
 }
 
+// CheckFiles says whether a chain and its key can be read and belong together.
+func CheckFiles(certFile, keyFile string) error {
+	_, err := openFiles(Config{CertFile: certFile, KeyFile: keyFile, Clock: time.Now, Logger: slog.New(slog.DiscardHandler)})
+	return err
+}
+
 func openFiles(cfg Config) (*files, error) {
 	f := &files{cfg: cfg}
 	stamps, err := f.look()

@@ -161,7 +161,7 @@ func TestAPoisonBatchIsKeptApartAndTheQueueMovesOn(t *testing.T) {
 			record(t, j, "evil", 7)
 			// All seven, which may be in more than one batch: the next one must have none of them.
 			require.Eventually(t, func() bool { return metric(t, registry, "waypost_clicks_dead_total") == 7 }, 10*time.Second, time.Millisecond)
-			require.NotEmpty(t, files(t, filepath.Join(cfg.Dir, "dead"), "batch"))
+			require.Eventually(t, func() bool { return len(files(t, filepath.Join(cfg.Dir, "dead"), "batch")) > 0 }, 10*time.Second, time.Millisecond)
 			record(t, j, "good", 1)
 			control.awaitClicks(t, 2)
 			shipAll(t, j, control)

@@ -62,6 +62,11 @@ func (g *Gossip) join(ctx context.Context) (joined int, err error) {
 			n, failure := g.list.Join([]string{a})
 			if failure != nil {
 				g.metrics.joins.WithLabelValues("failed").Inc()
+				// One address has one error, which is inside of a list that prints on
+				// several lines.
+				if single := errors.Unwrap(failure); single != nil {
+					failure = single
+				}
 				failed = errors.Join(failed, failure)
 				continue
 			}

@@ -45,7 +45,10 @@ func TestAMistakeInTheFileIsShownAtItsPlace(t *testing.T) {
 	}{
 		"unknown key":             {"control:\n  adr: 127.0.0.1:80\n", []string{`:2:3: unknown key "adr" (did you mean addr?)`, "\n>  2 |   adr: 127.0.0.1:80\n", "^"}},
 		"unknown section":         {"controll:\n  addr: a\n", []string{`:1:1: unknown key "controll" (did you mean control?)`}},
-		"wrong type":              {"control:\n  code_length: seven\n", []string{":2:16: ", "^"}},
+		"wrong type":              {"control:\n  code_length: seven\n", []string{":2:16: this must be a whole number", "^"}},
+		"a time without a unit":   {"edge:\n  read_timeout: 2\n", []string{":2:17: this must be a time with a unit, such as 5s"}},
+		"neither true nor false":  {"edge:\n  strict_hosts: maybe\n", []string{":2:17: this must be true or false"}},
+		"a section as a text":     {"edge: eu-west-1\n", []string{":1:7: "}},
 		"broken YAML":             {"control: [\n", []string{":1:"}},
 		"the same key twice":      {"control:\n  addr: a\n  addr: b\n", []string{":3:3: ", "addr"}},
 		"two documents":           {"log:\n  level: info\n---\nlog:\n  level: warn\n", []string{"one YAML document"}},

@@ -20,6 +20,9 @@ func explain(name string, err error) error {
 	if m := unknownField.FindStringSubmatch(message); m != nil {
 		message = fmt.Sprintf("unknown key %q%s", m[1], didYouMean(m[1], keys()))
 	}
+	if m := wrongType.FindStringSubmatch(message); m != nil {
+		message = expected(m[1])
+	}
 	at := bad.GetToken().Position
 	// The decoder's own rendering begins with "[LINE:COLUMN] message".
 	_, place, _ := strings.Cut(bad.FormatError(false, true), "\n")
@@ -27,6 +30,26 @@ func explain(name string, err error) error {
 }
 
 var unknownField = regexp.MustCompile(`unknown field "([^"]*)"`)
+
+// wrongType matches what the decoder says of a value that a setting cannot have.
+var wrongType = regexp.MustCompile(`^cannot unmarshal .* of type (\S+)$`)
+
+// expected says what a setting of a Go type takes.
+func expected(kind string) string {
+	switch {
+	case kind == "time.Duration":
+		return "this must be a time with a unit, such as 5s or 1m30s"
+	case kind == "bool":
+		return "this must be true or false"
+	case kind == "string":
+		return "this must be one text"
+	case strings.HasPrefix(kind, "[]"):
+		return "this must be a list, such as [a, b]"
+	case strings.HasPrefix(kind, "int"):
+		return "this must be a whole number"
+	}
+	return "this is no value for the key"
+}
 
 // keys gives the names of all sections and settings.
 func keys() []string {
