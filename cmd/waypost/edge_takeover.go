@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"syscall"
 	"time"
 	"unsafe"
 
@@ -167,7 +168,12 @@ func (e *incumbent) Release(ctx context.Context) ([]handover.File, error) {
 		files = append(files, handover.File{Name: clickFile, Conn: j.Lock()})
 	}
 	for _, l := range e.listeners {
-		files = append(files, handover.File{Name: l.name, Conn: l.Listener.(*net.TCPListener)})
+		c, ok := l.Listener.(syscall.Conn)
+		if !ok {
+			e.log.Error("a listener cannot be handed over; the successor opens its own", "listener", l.name)
+			continue
+		}
+		files = append(files, handover.File{Name: l.name, Conn: c})
 	}
 	return files, nil
 }
