@@ -19,16 +19,17 @@ func random() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) }
 
 func TestCodesAreDifferentAndOfTheRightShape(t *testing.T) {
 	seen := map[string]bool{}
-	for n := range uint64(100_000) {
+	for n := range uint64(20_000) {
 		code := string(corpus.AppendCode(nil, n))
-		require.True(t, waypost.ValidCode([]byte(code)), code)
-		require.False(t, seen[code], code)
+		if seen[code] || !waypost.ValidCode([]byte(code)) {
+			t.Fatal(code)
+		}
 		seen[code] = true
 	}
 }
 
 func TestTargetsAreUniqueAndAsLongAsRealOnes(t *testing.T) {
-	const count = 100_000
+	const count = 20_000
 	targets, err := corpus.ReadTargets("../../testdata/links.csv")
 	require.NoError(t, err)
 	seen, length := map[string]bool{}, 0
@@ -39,7 +40,9 @@ func TestTargetsAreUniqueAndAsLongAsRealOnes(t *testing.T) {
 			require.NoError(t, err, target)
 			require.NotEmpty(t, u.Host, target)
 		}
-		require.False(t, seen[target], target)
+		if seen[target] {
+			t.Fatal(target)
+		}
 		seen[target] = true
 		length += len(target)
 	}
@@ -56,13 +59,15 @@ func TestTargetsNeedRealLinks(t *testing.T) {
 
 // The shares are those of the harmonic series.
 func TestZipfDrawsEveryRankInProportion(t *testing.T) {
-	for _, n := range []uint64{1, 2, 10, 1_000_000} {
-		const draws = 400_000
+	for _, n := range []uint64{1, 2, 10, 100_000} {
+		const draws = 100_000
 		z := corpus.NewZipf(random(), n)
 		counts := map[uint64]int{}
 		for range draws {
 			k := z.Next()
-			require.Less(t, k, n)
+			if k >= n {
+				t.Fatalf("rank %d of %d", k, n)
+			}
 			counts[k]++
 		}
 		var harmonic float64
