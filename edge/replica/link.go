@@ -18,8 +18,9 @@ var errMislaid = errors.New("the record on disk is another link's")
 // Link finds the record of a code, in the lookup table or, when that cannot tell, in
 // the store. It copies what it finds behind buf, and the record refers to that copy;
 // buf comes back grown, to be used again. It does not allocate once buf is large
-// enough. Revision and Stamp are those of the record only when the store was read. An error says that the store could not be
-// read, or that what was read must not be served; it says nothing about the link.
+// enough. Revision and Stamp are those of the record only when the store was read. An
+// error says that the store could not be read, or that what was read must not be
+// served; it says nothing about the link.
 func (db *DB) Link(domain waypost.DomainID, code, buf []byte) (rec waypost.Record, grown []byte, found bool, err error) {
 	if len(code) == 0 || len(code) > waypost.MaxName {
 		return rec, buf, false, nil
@@ -50,7 +51,6 @@ func (db *DB) Link(domain waypost.DomainID, code, buf []byte) (rec waypost.Recor
 		case st == nil:
 			return rec, buf, false, errEmpty
 		case st.pdb != nil:
-			defer st.unpin(slot)
 			if rec, grown, found, err = db.stored(st, slot, domain, code, buf); found && table != nil && !table.IsComplete() {
 				db.wanted.add(domain, code)
 			}
@@ -64,8 +64,10 @@ func (db *DB) Link(domain waypost.DomainID, code, buf []byte) (rec waypost.Recor
 	}
 }
 
-// stored finds the record of a code in a store that is pinned.
+// stored finds the record of a code in a store that is pinned, and unpins it. (In the
+// loop above, deferring that would allocate.)
 func (db *DB) stored(st *store, slot uint16, domain waypost.DomainID, code, buf []byte) (rec waypost.Record, grown []byte, found bool, err error) {
+	defer st.unpin(slot)
 	// The key goes into buf as well: on the stack it would escape.
 	grown = appendRecordKey(buf, slot, waypost.KindLink, domain, code)
 	raw, closer, err := st.pdb.Get(grown[len(buf):])
