@@ -35,9 +35,7 @@ func mapMemory(n int) ([]byte, error) {
 		}
 	}
 	mem := unsafe.Slice((*byte)(base), n)
-	if n%hugePage == 0 {
-		preferHuge(mem)
-	}
+	preferHuge(mem) // what lies beside other such memory may share a page with it
 	return mem, nil
 }
 
