@@ -40,7 +40,7 @@ func (l *lab) startGolink(ctx context.Context, r *rivalry) (*target, error) {
 		build := exec.CommandContext(buildCtx, "go", args...)
 		build.Dir, build.Env = dir, append(os.Environ(), "GOFLAGS=", "GOWORK=off")
 		if out, err := build.CombinedOutput(); err != nil {
-			return nil, fmt.Errorf("go %s: %w: %s", strings.Join(args, " "), err, out)
+			return nil, fmt.Errorf("go %s: %w: %s", strings.Join(args, " "), err, withoutAddresses(string(out)))
 		}
 	}
 	r.links = min(r.links, golinkLinks)
@@ -65,6 +65,18 @@ func (l *lab) startGolink(ctx context.Context, r *rivalry) (*target, error) {
 	}
 	r.notes = append(r.notes, fmt.Sprintf("golink holds %s links only: it takes them in one by one.", count(r.links)))
 	return t, nil
+}
+
+// withoutAddresses leaves out where a module was looked for, which is another place
+// on every machine.
+func withoutAddresses(text string) string {
+	var kept []string
+	for word := range strings.FieldsSeq(text) {
+		if !strings.Contains(word, "://") {
+			kept = append(kept, word)
+		}
+	}
+	return strings.Join(kept, " ")
 }
 
 // writeGolinks writes a snapshot as golink's /.export gives it.
