@@ -33,7 +33,7 @@ build: ## Build bin/waypost
 	go build -ldflags '$(LDFLAGS)' -o $(BIN)/waypost ./cmd/waypost
 
 .PHONY: test
-test: install-postgres install-cc install-curl ## Install what is missing and run all tests with the race detector
+test: install-postgres install-cc install-curl install-wrk ## Install what is missing and run all tests with the race detector
 	go test -race -timeout 15m $(PKG)
 	go test -run 'Alloc' ./controlplane/... ./edge/... ./replication/... # allocations can be counted only without the race detector
 	@if deploy/install-missing.sh promtool; then $(MAKE) --no-print-directory test-alerts; \

@@ -37,9 +37,8 @@ func TestParse(t *testing.T) {
 }
 
 func TestEveryCodeIsVisited(t *testing.T) {
-	if _, err := exec.LookPath("wrk"); err != nil {
-		t.Skip("wrk is not installed")
-	}
+	_, err := exec.LookPath("wrk")
+	require.NoError(t, err, "deploy/install-missing.sh wrk installs it")
 	var mu sync.Mutex
 	seen := map[string]bool{}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

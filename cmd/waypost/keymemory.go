@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"time"
 
@@ -65,7 +66,11 @@ func (p keyPool) Collect(ch chan<- prometheus.Metric) {
 	}
 	for _, s := range space.Supplies() {
 		gauge(poolSize, float64(s.Unissued), string(s.Region))
-		gauge(poolMinutes, float64(s.Unissued)/s.Rate, string(s.Region))
+		minutes, issues := s.MinutesLeft()
+		if !issues {
+			minutes = math.Inf(1)
+		}
+		gauge(poolMinutes, minutes, string(s.Region))
 	}
 	gauge(freePrefixes, float64(space.FreePrefixes))
 	gauge(keyPrefixSize, float64(space.PrefixSize))

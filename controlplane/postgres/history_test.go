@@ -128,6 +128,10 @@ func TestWithoutAWitnessNoKeyIsIssuedUntilAnOperatorSaysSo(t *testing.T) {
 
 	_, err = db.ChangeRanges(t.Context(), resume(nil, false))
 	require.NoError(t, err)
+	entries, err := db.Audit(t.Context(), waypost.DefaultWorkspace, 0, 10)
+	require.NoError(t, err)
+	require.Len(t, entries, 1, "what was only tried is not in the audit log")
+	require.Contains(t, string(entries[0].Detail), fmt.Sprintf(`"gap": %d`, space.ResumeGap), "what was done, not only what was asked for")
 	fresh, err := db.TakeLease(t.Context(), "eu", "n/2", 100, nil)
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, fresh.Lo, old.Hi+space.ResumeGap)

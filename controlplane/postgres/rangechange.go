@@ -33,7 +33,7 @@ func (db *DB) ChangeRanges(ctx context.Context, c controlplane.RangeChange) ([]c
 				return named(err, i, len(c.Steps))
 			}
 			done = append(done, one)
-			detail, err := json.Marshal(map[string]any{"step": step, "what": one.What, "fenced": one.Fenced})
+			detail, err := json.Marshal(map[string]any{"step": one.Step, "what": one.What, "fenced": one.Fenced})
 			if err != nil {
 				return err
 			}
