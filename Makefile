@@ -34,7 +34,8 @@ build: ## Build bin/waypost
 
 .PHONY: test
 test: install-postgres install-cc install-curl install-wrk ## Install what is missing and run all tests with the race detector
-	go test -race -timeout 15m $(PKG)
+	go test -race -timeout 30m $(PKG)
+	go test -race -tags rlsonly ./cmd/waypost/matrixtest # what row-level security alone lets through
 	go test -run 'Alloc' ./controlplane/... ./edge/... ./replication/... # allocations can be counted only without the race detector
 	@if deploy/install-missing.sh promtool; then $(MAKE) --no-print-directory test-alerts; \
 		else echo "The alert rules were not tested." >&2; fi
@@ -63,9 +64,24 @@ bench: install-wrk ## Measure redirects of a million links in some minutes; writ
 bench-redirect: install-wrk install-rivals ## Measure redirects of ten million links too, and beside others, in half an hour
 	go run ./bench/redirect $(or $(BENCH),-full)
 
+.PHONY: bench-clicks
+bench-clicks: install-postgres ## Measure how fast clicks are counted, in half an hour; writes bench/RESULTS.md
+	go run ./bench/clicks $(BENCH)
+
 .PHONY: bench-keys
 bench-keys: install-postgres ## Measure keys and creates in three minutes; writes bench/RESULTS.md
 	go run ./bench/keys $(BENCH)
+
+.PHONY: bench-links
+bench-links: install-postgres ## Measure imports, creates and lists of five million links in half an hour; writes bench/RESULTS.md
+	go run ./bench/links $(BENCH)
+
+# LOAD=short: a minute, to see that it works; nothing is written.
+LOAD ?=
+
+.PHONY: load
+load: install-postgres $(TOOLS)/k6 ## Put the load of ten minutes on a whole system that every release must bear; writes bench/RESULTS.md
+	go run ./bench/load $(if $(filter short,$(LOAD)),-short)
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz test for FUZZTIME (10s)
@@ -107,4 +123,9 @@ clean: ## Remove what was built
 # product.
 $(TOOLS)/.built: tools/go.mod tools/go.sum
 	GOBIN=$(abspath $(TOOLS)) go -C tools install tool
+	@touch $@
+
+# k6 has one of its own, too: it is large, and only `make load` needs it.
+$(TOOLS)/k6: tools/k6/go.mod tools/k6/go.sum
+	GOBIN=$(abspath $(TOOLS)) go -C tools/k6 install tool
 	@touch $@

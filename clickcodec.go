@@ -6,34 +6,52 @@ import (
 	"strings"
 )
 
-// Bounds of an encoded [ClickBatch]. One of the most links with the longest codes
-// is shorter than MaxClickBatch.
+// Bounds of a [ClickBatch].
 const (
-	MaxClickTotals = 65_536  // links in one batch
-	MaxClickBatch  = 8 << 20 // bytes, as encoded and not compressed
-	MaxNodeLength  = 64      // bytes
+	MaxClickBatch    = 8 << 20 // bytes, as encoded and not compressed
+	MaxClickTotals   = 65_536  // links in one batch
+	MaxClickProfiles = 65_536
+	MaxClickRows     = 1 << 19 // of all links
+	MaxClickVisitors = 1 << 19 // of all links
+	MaxClickName     = 128     // bytes of a name in a profile
+	MaxNodeLength    = 64      // bytes
 )
 
 // A batch is encoded as
 //
-//	version 2, 3 bytes zero
+//	version 3; flags, 1 byte: 1 exact; 2 bytes zero
 //	boot, 16 bytes
 //	sequence, 8 bytes
-//	number of totals, 4 bytes
 //	length of the node, 1 byte; the node
-//	for each total: domain, 4 bytes; count, 8 bytes; last, 8 bytes; of bots, 8 bytes;
-//	                length of the code, 1 byte; the code
+//	numbers: dropped, base time, profiles, links, rows, visitors
+//	for each profile: 1 byte, 1 a bot; country, city, device, browser, OS and referrer,
+//	                  each behind a length byte
+//	columns, one value for each link: domain; length of the code, 1 byte; the code;
+//	         rows; visitors
+//	columns, one value for each row: time; profile; clicks
+//	one value for each link: last
+//	columns, one value for each visitor: twice the day, and one more for a bot;
+//	         the hash, 5 bytes, the upper ones first
 //	CRC-32C of all that, 4 bytes
 //
-// with little-endian numbers. Version 1, which knew nothing of bots, had no such
-// number in a total. It is still read, because batches wait on the disks of edges.
+// Fixed numbers are little-endian, the others varints of the least length, those that
+// may be negative in zigzag. A row's time is the difference to that of the row before it of
+// the same link, or to the base time, in milliseconds or else in quarters of an hour; last is the
+// difference to the time of the link's last row; a day the difference to that of the visitor
+// before it of the same link, or to the day of the base time. The base time is that of the first
+// row. Columns are kept apart because like values compress well together. Links are in no
+// order: to sort them costs an edge more than it would save on the wire, as their codes are as
+// good as random.
+//
+// Versions 1 and 2, which knew of totals only, are still read: see decodeTotals.
 const (
-	clickBatchVersion = 2
-	clickBatchBotless = 1
-	clickBatchHead    = 4 + 16 + 8 + 4 + 1
-	clickTotalBotless = 4 + 8 + 8
-	clickTotalNumbers = clickTotalBotless + 8
+	clickBatchVersion = 3
+	clickBatchHead    = 4 + 16 + 8 + 1
 	clickBatchTail    = 4
+	clickBatchExact   = 1
+
+	visitorBytes = 5
+	visitorShift = 64 - 8*visitorBytes
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -53,100 +71,161 @@ func notInNode(r rune) bool {
 // bytes that it refuses.
 func AppendClickBatch(dst []byte, b *ClickBatch) []byte {
 	start := len(dst)
-	le := binary.LittleEndian
-	dst = append(dst, clickBatchVersion, 0, 0, 0)
-	dst = append(dst, b.Boot[:]...)
-	dst = le.AppendUint64(dst, b.Seq)
-	dst = le.AppendUint32(dst, uint32(min(len(b.Totals), MaxClickTotals+1)))
-	dst = appendShort(dst, b.Node)
-	for i := range b.Totals {
-		t := &b.Totals[i]
-		dst = le.AppendUint32(dst, uint32(t.Domain))
-		dst = le.AppendUint64(dst, t.Count)
-		dst = le.AppendUint64(dst, uint64(t.Last))
-		dst = le.AppendUint64(dst, t.Bots)
-		dst = appendShort(dst, string(t.Code))
+	rows, visitors, sound := 0, 0, true
+	for i := range b.Links {
+		l := &b.Links[i]
+		rows, visitors = rows+len(l.Rows), visitors+len(l.Visitors)
+		sound = sound && len(l.Rows) > 0 && (b.Exact || onQuarters(l.Rows)) && inBits(l.Visitors)
 	}
-	return le.AppendUint32(dst, crc32.Checksum(dst[start:], castagnoli))
+	if !sound {
+		rows = MaxClickRows + 1
+	}
+	var flags byte
+	if b.Exact {
+		flags = clickBatchExact
+	}
+	dst = append(dst, clickBatchVersion, flags, 0, 0)
+	dst = append(dst, b.Boot[:]...)
+	dst = binary.LittleEndian.AppendUint64(dst, b.Seq)
+	dst = appendShort(dst, b.Node)
+	base := baseTime(b)
+	dst = binary.AppendUvarint(dst, b.Dropped)
+	dst = binary.AppendVarint(dst, base/unitOf(b))
+	for _, n := range []int{len(b.Profiles), len(b.Links), rows, visitors} {
+		dst = binary.AppendUvarint(dst, uint64(n))
+	}
+	for i := range b.Profiles {
+		dst = appendProfile(dst, &b.Profiles[i])
+	}
+	dst = appendLinks(dst, b.Links)
+	dst = appendRows(dst, b, base)
+	dst = appendVisitors(dst, b.Links, base)
+	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[start:], castagnoli))
 }
+
+// unitOf gives the unit in which a batch has its times, in milliseconds.
+func unitOf(b *ClickBatch) int64 {
+	if b.Exact {
+		return 1
+	}
+	return QuarterHour
+}
+
+// baseTime gives the time to which the first row of each link is relative.
+func baseTime(b *ClickBatch) int64 {
+	if len(b.Links) == 0 || len(b.Links[0].Rows) == 0 {
+		return 0
+	}
+	return b.Links[0].Rows[0].At
+}
+
+func onQuarters(rows []ClickRow) bool {
+	for _, r := range rows {
+		if r.At%QuarterHour != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func inBits(visitors []Visitor) bool {
+	for _, v := range visitors {
+		if v.Hash&^VisitorBits != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func appendProfile(dst []byte, p *ClickProfile) []byte {
+	var flags byte
+	if p.Bot {
+		flags = 1
+	}
+	dst = append(dst, flags)
+	for _, name := range []string{p.Country, p.City, p.Device, p.Browser, p.OS, p.Referrer} {
+		dst = appendShort(dst, name)
+	}
+	return dst
+}
+
+func appendLinks(dst []byte, links []LinkClicks) []byte {
+	for i := range links {
+		dst = binary.AppendUvarint(dst, uint64(links[i].Domain))
+	}
+	for i := range links {
+		dst = append(dst, byte(min(len(links[i].Code), 255)))
+	}
+	for i := range links {
+		dst = append(dst, links[i].Code...)
+	}
+	for i := range links {
+		dst = binary.AppendUvarint(dst, uint64(len(links[i].Rows)))
+	}
+	for i := range links {
+		dst = binary.AppendUvarint(dst, uint64(len(links[i].Visitors)))
+	}
+	return dst
+}
+
+func appendRows(dst []byte, b *ClickBatch, base int64) []byte {
+	unit := unitOf(b)
+	for i := range b.Links {
+		before := base
+		for _, r := range b.Links[i].Rows {
+			// Of exact times the difference may wrap around, which it undoes when it is added.
+			dst = binary.AppendVarint(dst, r.At/unit-before/unit)
+			before = r.At
+		}
+	}
+	for i := range b.Links {
+		for _, r := range b.Links[i].Rows {
+			dst = binary.AppendUvarint(dst, uint64(r.Profile))
+		}
+	}
+	for i := range b.Links {
+		for _, r := range b.Links[i].Rows {
+			dst = binary.AppendUvarint(dst, r.Count)
+		}
+	}
+	for i := range b.Links {
+		if rows := b.Links[i].Rows; len(rows) > 0 {
+			dst = binary.AppendVarint(dst, b.Links[i].Last-rows[len(rows)-1].At)
+		}
+	}
+	return dst
+}
+
+func appendVisitors(dst []byte, links []LinkClicks, base int64) []byte {
+	today := int64(Day(base))
+	for i := range links {
+		before := today
+		for _, v := range links[i].Visitors {
+			// The lowest bit of a zigzag number is its sign: the bot's bit goes below it.
+			n := zigzag(int64(v.Day)-before) << 1
+			if v.Bot {
+				n |= 1
+			}
+			dst, before = binary.AppendUvarint(dst, n), int64(v.Day)
+		}
+	}
+	for i := range links {
+		for _, v := range links[i].Visitors {
+			h := v.Hash
+			dst = append(dst, byte(h>>56), byte(h>>48), byte(h>>40), byte(h>>32), byte(h>>24))
+		}
+	}
+	return dst
+}
+
+func zigzag(n int64) uint64   { return uint64(n)<<1 ^ uint64(n>>63) }
+func unzigzag(n uint64) int64 { return int64(n>>1) ^ -int64(n&1) }
 
 // appendShort appends a length byte and s. What is longer than a length byte can
 // say is beyond all bounds, and is cut there.
 func appendShort(dst []byte, s string) []byte {
 	s = s[:min(len(s), 255)]
 	return append(append(dst, byte(len(s))), s...)
-}
-
-// DecodeClickBatch reads what [AppendClickBatch] wrote, which must fill b exactly.
-// The batch does not refer to b.
-//
-// It answers EInvalid unless all of this holds: the checksum does, the version is
-// known, the node is a [ValidNode], the sequence is at least 1, there are at most
-// [MaxClickTotals] totals in strict order of domain and code, each of a
-// [ValidCode], with a count of at least 1 and no more bots than that. What the counts and times are beyond
-// that is for whoever counts them to judge. A batch without totals is valid: it
-// fills the place of one that is lost.
-func DecodeClickBatch(b []byte) (ClickBatch, error) {
-	bad := func(why string) (ClickBatch, error) {
-		return ClickBatch{}, Errorf(EInvalid, "not a batch of clicks: %s", why)
-	}
-	if len(b) < clickBatchHead+clickBatchTail || len(b) > MaxClickBatch {
-		return bad("its length is out of bounds")
-	}
-	le := binary.LittleEndian
-	body, sum := b[:len(b)-clickBatchTail], b[len(b)-clickBatchTail:]
-	if le.Uint32(sum) != crc32.Checksum(body, castagnoli) {
-		return bad("the checksum does not hold")
-	}
-	numbers := clickTotalNumbers
-	switch [4]byte(body) {
-	case [4]byte{clickBatchVersion}:
-	case [4]byte{clickBatchBotless}:
-		numbers = clickTotalBotless
-	default:
-		return bad("its version is unknown")
-	}
-	batch := ClickBatch{Boot: BootID(body[4:20]), Seq: le.Uint64(body[20:])}
-	n := int(le.Uint32(body[28:]))
-	node, rest, ok := cutShort(body[32:])
-	if !ok || !ValidNode(node) || batch.Seq == 0 {
-		return bad("it has no identity")
-	}
-	batch.Node = node
-	if n > MaxClickTotals || n > len(rest)/(numbers+1+MinCodeLength) {
-		return bad("it states more totals than it can hold")
-	}
-	if n > 0 {
-		batch.Totals = make([]ClickTotal, n)
-	}
-	for i := range batch.Totals {
-		t := &batch.Totals[i]
-		if len(rest) < numbers {
-			return bad("it is cut")
-		}
-		t.Domain, t.Count, t.Last = DomainID(le.Uint32(rest)), le.Uint64(rest[4:]), int64(le.Uint64(rest[12:]))
-		if numbers == clickTotalNumbers {
-			t.Bots = le.Uint64(rest[clickTotalBotless:])
-		}
-		var code string
-		if code, rest, ok = cutShort(rest[numbers:]); !ok || !ValidCode(code) || t.Count == 0 || t.Bots > t.Count {
-			return bad("a total is broken")
-		}
-		t.Code = Code(code)
-		if i > 0 && !batch.Totals[i-1].Before(t) {
-			return bad("its totals are out of order")
-		}
-	}
-	if len(rest) != 0 {
-		return bad("it is longer than it states")
-	}
-	return batch, nil
-}
-
-// Before reports whether t comes before o in a batch: by domain, then by the bytes
-// of the code.
-func (t *ClickTotal) Before(o *ClickTotal) bool {
-	return t.Domain < o.Domain || t.Domain == o.Domain && t.Code < o.Code
 }
 
 // cutShort takes a length byte and as many bytes off b.

@@ -6,21 +6,32 @@ import (
 	"fmt"
 	"hash/crc32"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"waypost"
 )
 
 func clicks() waypost.ClickBatch {
+	const at = 1_700_000_000_000
 	return waypost.ClickBatch{
-		Node: "eu-1.a", Boot: waypost.BootID{0: 0x10, 15: 0x1f}, Seq: 0x0102030405,
-		Totals: []waypost.ClickTotal{
-			{Domain: 1, Code: "ABCD", Count: 3, Bots: 2, Last: 1_700_000_000_000},
-			{Domain: 1, Code: "abc1234", Count: math.MaxUint64, Last: -1},
-			{Domain: 7, Code: "A_-9", Count: 1},
+		Node: "eu-1.a", Boot: waypost.BootID{0: 0x10, 15: 0x1f}, Seq: 0x0102030405, Exact: true, Dropped: 300,
+		Profiles: []waypost.ClickProfile{
+			{},
+			{Country: "PT", City: "Évora", Device: "mobile", Browser: "Firefox", OS: "Android", Referrer: "www.example.com"},
+			{Device: "bot", Bot: true},
+		},
+		Links: []waypost.LinkClicks{
+			{
+				Domain: 7, Code: "A_-9", Last: at + 5,
+				Rows:     []waypost.ClickRow{{At: at, Profile: 1, Count: 1}, {At: at + 5, Profile: 2, Count: 200}, {At: at - 70, Count: 1}},
+				Visitors: []waypost.Visitor{{Day: 19674, Bot: true, Hash: 0x0000_0000_0100_0000}, {Day: 19675, Hash: 0xfedc_ba98_7600_0000}},
+			},
+			{Domain: 1, Code: "abc1234", Last: math.MinInt64, Rows: []waypost.ClickRow{{At: math.MaxInt64, Count: math.MaxUint64}}},
 		},
 	}
 }
@@ -28,30 +39,60 @@ func clicks() waypost.ClickBatch {
 func TestTheBytesOfABatchOfClicksNeverChange(t *testing.T) {
 	b := clicks()
 	got := hex.EncodeToString(waypost.AppendClickBatch([]byte("x"), &b)[1:])
-	want := "02000000" + "1000000000000000000000000000001f" + // version, boot
-		"0504030201000000" + "03000000" + "06" + hex.EncodeToString([]byte("eu-1.a")) + // sequence, totals, node
-		"01000000" + "0300000000000000" + "0068e5cf8b010000" + "0200000000000000" + "04" + hex.EncodeToString([]byte("ABCD")) + // domain, count, last, bots, code
-		"01000000" + "ffffffffffffffff" + "ffffffffffffffff" + "0000000000000000" + "07" + hex.EncodeToString([]byte("abc1234")) +
-		"07000000" + "0100000000000000" + "0000000000000000" + "0000000000000000" + "04" + hex.EncodeToString([]byte("A_-9"))
+	text := func(s string) string { return fmt.Sprintf("%02x", len(s)) + hex.EncodeToString([]byte(s)) }
+	want := "03010000" + "1000000000000000000000000000001f" + // version, exact; boot
+		"0504030201000000" + text("eu-1.a") + // sequence, node
+		"ac02" + hex.EncodeToString(binary.AppendVarint(nil, 1_700_000_000_000)) + // dropped, base time
+		"03" + "02" + "04" + "02" + // profiles, links, rows, visitors
+		"00" + "000000000000" +
+		"00" + text("PT") + text("Évora") + text("mobile") + text("Firefox") + text("Android") + text("www.example.com") +
+		"01" + "0000" + text("bot") + "000000" +
+		"0701" + "0407" + hex.EncodeToString([]byte("A_-9abc1234")) + "0301" + "0200" + // domains, codes, rows, visitors
+		"000a9501" + hex.EncodeToString(binary.AppendVarint(nil, math.MaxInt64-1_700_000_000_000)) + // times
+		"01020000" + "01c80101ffffffffffffffffff01" + // profiles, clicks
+		"9601" + "02" + // last
+		"0304" + "0000000001" + "fedcba9876" // days, hashes
 	sum := crc32.Checksum(unhex(t, want), crc32.MakeTable(crc32.Castagnoli))
 	require.Equal(t, want+hex.EncodeToString(binary.LittleEndian.AppendUint32(nil, sum)), got)
 }
 
-// botless is the version that knew nothing of bots.
-const botless = "01000000" + "1000000000000000000000000000001f" +
-	"0504030201000000" + "02000000" + "06" + "65752d312e61" +
-	"01000000" + "0300000000000000" + "0068e5cf8b010000" + "04" + "41424344" +
-	"07000000" + "0100000000000000" + "0000000000000000" + "04" + "415f2d39"
+// Batches of totals wait on the disks of edges.
+const (
+	botless = "01000000" + "1000000000000000000000000000001f" +
+		"0504030201000000" + "02000000" + "06" + "65752d312e61" +
+		"01000000" + "0300000000000000" + "0068e5cf8b010000" + "04" + "41424344" +
+		"07000000" + "0100000000000000" + "ffffffffffffffff" + "04" + "415f2d39"
+	withBots = "02000000" + "1000000000000000000000000000001f" +
+		"0504030201000000" + "02000000" + "06" + "65752d312e61" +
+		"01000000" + "0300000000000000" + "0068e5cf8b010000" + "0200000000000000" + "04" + "41424344" +
+		"07000000" + "0100000000000000" + "ffffffffffffffff" + "0100000000000000" + "04" + "415f2d39"
+)
 
-func TestABatchOfClicksFromBeforeThereWereBotsIsStillRead(t *testing.T) {
-	got, err := waypost.DecodeClickBatch(resum(append(unhex(t, botless), 0, 0, 0, 0)))
-	require.NoError(t, err)
-	want := clicks()
-	want.Totals = []waypost.ClickTotal{
-		{Domain: 1, Code: "ABCD", Count: 3, Last: 1_700_000_000_000},
-		{Domain: 7, Code: "A_-9", Count: 1},
+func TestABatchOfTotalsIsStillRead(t *testing.T) {
+	const at, quarter = 1_700_000_000_000, 1_699_999_200_000
+	for name, c := range map[string]struct {
+		hex   string
+		links []waypost.LinkClicks
+	}{
+		"from before there were bots": {botless, []waypost.LinkClicks{
+			{Domain: 1, Code: "ABCD", Last: at, Rows: []waypost.ClickRow{{At: quarter, Count: 3}}},
+			{Domain: 7, Code: "A_-9", Last: -1, Rows: []waypost.ClickRow{{At: -waypost.QuarterHour, Count: 1}}},
+		}},
+		"with bots": {withBots, []waypost.LinkClicks{
+			{Domain: 1, Code: "ABCD", Last: at, Rows: []waypost.ClickRow{{At: quarter, Count: 1}, {At: quarter, Profile: 1, Count: 2}}},
+			{Domain: 7, Code: "A_-9", Last: -1, Rows: []waypost.ClickRow{{At: -waypost.QuarterHour, Profile: 1, Count: 1}}},
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := waypost.DecodeClickBatch(resum(append(unhex(t, c.hex), 0, 0, 0, 0)))
+			require.NoError(t, err)
+			want := clicks()
+			require.Equal(t, waypost.ClickBatch{
+				Node: want.Node, Boot: want.Boot, Seq: want.Seq,
+				Profiles: []waypost.ClickProfile{{}, {Bot: true}}, Links: c.links,
+			}, got)
+		})
 	}
-	require.Equal(t, want, got)
 }
 
 func unhex(t *testing.T, s string) []byte {
@@ -63,12 +104,15 @@ func unhex(t *testing.T, s string) []byte {
 func TestABatchOfClicksDecodesToWhatWasEncoded(t *testing.T) {
 	largest := clicks()
 	largest.Node = strings.Repeat("n", waypost.MaxNodeLength)
-	largest.Totals = make([]waypost.ClickTotal, waypost.MaxClickTotals)
-	for i := range largest.Totals {
-		largest.Totals[i] = waypost.ClickTotal{Domain: 3, Code: waypost.Code(fmt.Sprintf("%032d", i)), Count: 1}
+	largest.Links = make([]waypost.LinkClicks, waypost.MaxClickTotals)
+	for i := range largest.Links {
+		largest.Links[i] = waypost.LinkClicks{
+			Domain: math.MaxUint32, Code: waypost.Code(fmt.Sprintf("%032d", i)), Last: int64(i),
+			Rows: []waypost.ClickRow{{At: int64(i), Count: 1}, {At: int64(i), Profile: 2, Count: 2}}, Visitors: []waypost.Visitor{{Day: 1}},
+		}
 	}
 	void := clicks()
-	void.Totals = nil
+	void.Links, void.Profiles = nil, nil
 	for name, want := range map[string]waypost.ClickBatch{"some": clicks(), "none": void, "as many as may be": largest} {
 		t.Run(name, func(t *testing.T) {
 			encoded := waypost.AppendClickBatch(nil, &want)
@@ -77,6 +121,81 @@ func TestABatchOfClicksDecodesToWhatWasEncoded(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, want, got)
 		})
+	}
+}
+
+// someBatch draws any batch that is sound.
+func someBatch(t *rapid.T) waypost.ClickBatch {
+	b := waypost.ClickBatch{
+		Node: rapid.StringMatching(`[a-zA-Z0-9._-]{1,64}`).Draw(t, "node"), Boot: waypost.BootID(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "boot")),
+		Seq: rapid.Uint64Min(1).Draw(t, "seq"), Exact: rapid.Bool().Draw(t, "exact"), Dropped: rapid.Uint64().Draw(t, "dropped"),
+	}
+	name := rapid.StringMatching(`[^\x00-\x1f\x7f]{0,20}`).Filter(waypost.ValidClickName)
+	b.Profiles = rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) waypost.ClickProfile {
+		p := waypost.ClickProfile{
+			Country: rapid.StringMatching(`([A-Z]{2})?`).Draw(t, "country"), Browser: name.Draw(t, "browser"), OS: name.Draw(t, "os"),
+			Device:   rapid.SampledFrom([]string{"", "desktop", "mobile", "tablet", "bot", "unknown"}).Draw(t, "device"),
+			Referrer: name.Draw(t, "referrer"), Bot: rapid.Bool().Draw(t, "bot"),
+		}
+		if p.Country != "" {
+			p.City = name.Draw(t, "city")
+		}
+		return p
+	}), 1, 4, rapid.ID).Draw(t, "profiles")
+	time := rapid.OneOf(rapid.Int64(), rapid.Int64Range(1_700_000_000_000, 1_700_000_900_000))
+	b.Links = rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) waypost.LinkClicks {
+		l := waypost.LinkClicks{
+			Domain: waypost.DomainID(rapid.Uint32().Draw(t, "domain")), Code: waypost.Code(rapid.StringMatching(`[A-Za-z0-9_-]{4,32}`).Draw(t, "code")),
+			Last: time.Draw(t, "last"),
+		}
+		l.Rows = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) waypost.ClickRow {
+			at := time.Draw(t, "at")
+			if !b.Exact {
+				at = waypost.Quarter(at)
+			}
+			return waypost.ClickRow{At: at, Profile: uint32(rapid.IntRange(0, len(b.Profiles)-1).Draw(t, "profile")), Count: rapid.Uint64Min(1).Draw(t, "count")}
+		}), 1, 5).Draw(t, "rows")
+		l.Visitors = rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) waypost.Visitor {
+			return waypost.Visitor{Day: rapid.Int32().Draw(t, "day"), Bot: rapid.Bool().Draw(t, "bot"), Hash: rapid.Uint64().Draw(t, "hash") & waypost.VisitorBits}
+		}), 0, 5, rapid.ID).Draw(t, "visitors")
+		slices.SortFunc(l.Visitors, waypost.Visitor.Compare)
+		if len(l.Visitors) == 0 {
+			l.Visitors = nil
+		}
+		return l
+	}), 0, 6, func(l waypost.LinkClicks) string { return fmt.Sprint(l.Domain, l.Code) }).Draw(t, "links")
+	if len(b.Links) == 0 {
+		b.Links = nil
+	}
+	return b
+}
+
+func TestAnyBatchOfClicksDecodesToWhatWasEncoded(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		want := someBatch(t)
+		got, err := waypost.DecodeClickBatch(waypost.AppendClickBatch(nil, &want))
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	})
+}
+
+func TestClicksOfALinkAreSummedUpToTheGreatestNumber(t *testing.T) {
+	b := clicks()
+	n, bots := b.Clicks(&b.Links[0])
+	require.EqualValues(t, 202, n)
+	require.EqualValues(t, 200, bots)
+	b.Links[1].Rows = append(b.Links[1].Rows, waypost.ClickRow{Profile: 2, Count: 5})
+	n, bots = b.Clicks(&b.Links[1])
+	require.EqualValues(t, uint64(math.MaxUint64), n)
+	require.EqualValues(t, 5, bots)
+}
+
+func TestAQuarterOfAnHourBeginsAtOrBeforeItsTimes(t *testing.T) {
+	for at, want := range map[int64]int64{
+		0: 0, 899_999: 0, 900_000: 900_000, -1: -900_000, -900_000: -900_000,
+		math.MaxInt64: math.MaxInt64 / 900_000 * 900_000, math.MinInt64: math.MinInt64 / 900_000 * 900_000,
+	} {
+		require.Equal(t, want, waypost.Quarter(at), "%d", at)
 	}
 }
 
@@ -93,25 +212,46 @@ func TestEveryFlippedBitOfABatchOfClicksIsNoticed(t *testing.T) {
 
 func TestABatchOfClicksBeyondItsBoundsIsRefused(t *testing.T) {
 	for name, change := range map[string]func(*waypost.ClickBatch){
-		"no node":               func(b *waypost.ClickBatch) { b.Node = "" },
-		"a node too long":       func(b *waypost.ClickBatch) { b.Node = strings.Repeat("n", waypost.MaxNodeLength+1) },
-		"a node far too long":   func(b *waypost.ClickBatch) { b.Node = strings.Repeat("n", 256+6) },
-		"a node with a space":   func(b *waypost.ClickBatch) { b.Node = "a b" },
-		"a node beyond ASCII":   func(b *waypost.ClickBatch) { b.Node = "ä" },
-		"sequence 0":            func(b *waypost.ClickBatch) { b.Seq = 0 },
-		"a count of 0":          func(b *waypost.ClickBatch) { b.Totals[1].Count = 0 },
-		"more bots than clicks": func(b *waypost.ClickBatch) { b.Totals[0].Bots = 4 },
-		"a code too short":      func(b *waypost.ClickBatch) { b.Totals[0].Code = "abc" },
-		"a code too long":       func(b *waypost.ClickBatch) { b.Totals[0].Code = waypost.Code(strings.Repeat("A", 33)) },
-		"a code far too long":   func(b *waypost.ClickBatch) { b.Totals[0].Code = waypost.Code(strings.Repeat("A", 256+4)) },
-		"a code with a slash":   func(b *waypost.ClickBatch) { b.Totals[0].Code = "AB/D" },
-		"a link twice":          func(b *waypost.ClickBatch) { b.Totals[1].Code = b.Totals[0].Code },
-		"codes out of order":    func(b *waypost.ClickBatch) { b.Totals[0].Code = "zzzz" },
-		"domains out of order":  func(b *waypost.ClickBatch) { b.Totals[0].Domain = 9 },
-		"too many totals": func(b *waypost.ClickBatch) {
-			b.Totals = make([]waypost.ClickTotal, waypost.MaxClickTotals+1)
-			for i := range b.Totals {
-				b.Totals[i] = waypost.ClickTotal{Code: waypost.Code(fmt.Sprintf("%08d", i)), Count: 1}
+		"no node":                   func(b *waypost.ClickBatch) { b.Node = "" },
+		"a node too long":           func(b *waypost.ClickBatch) { b.Node = strings.Repeat("n", waypost.MaxNodeLength+1) },
+		"a node far too long":       func(b *waypost.ClickBatch) { b.Node = strings.Repeat("n", 256+6) },
+		"a node with a space":       func(b *waypost.ClickBatch) { b.Node = "a b" },
+		"a node beyond ASCII":       func(b *waypost.ClickBatch) { b.Node = "ä" },
+		"sequence 0":                func(b *waypost.ClickBatch) { b.Seq = 0 },
+		"a link without rows":       func(b *waypost.ClickBatch) { b.Links[1].Rows = nil },
+		"a count of 0":              func(b *waypost.ClickBatch) { b.Links[0].Rows[1].Count = 0 },
+		"a profile that is missing": func(b *waypost.ClickBatch) { b.Links[0].Rows[1].Profile = 3 },
+		"times between quarters":    func(b *waypost.ClickBatch) { b.Exact = false },
+		"a code too short":          func(b *waypost.ClickBatch) { b.Links[0].Code = "abc" },
+		"a code too long":           func(b *waypost.ClickBatch) { b.Links[0].Code = waypost.Code(strings.Repeat("A", 33)) },
+		"a code far too long":       func(b *waypost.ClickBatch) { b.Links[0].Code = waypost.Code(strings.Repeat("A", 256+4)) },
+		"a code with a slash":       func(b *waypost.ClickBatch) { b.Links[0].Code = "AB/D" },
+		"a link twice":              func(b *waypost.ClickBatch) { b.Links[1] = b.Links[0] },
+		"a visitor twice":           func(b *waypost.ClickBatch) { b.Links[0].Visitors[1] = b.Links[0].Visitors[0] },
+		"visitors out of order":     func(b *waypost.ClickBatch) { slices.Reverse(b.Links[0].Visitors) },
+		"more of a visitor's hash":  func(b *waypost.ClickBatch) { b.Links[0].Visitors[0].Hash++ },
+		"a profile twice":           func(b *waypost.ClickBatch) { b.Profiles[1] = b.Profiles[0] },
+		"a country of one letter":   func(b *waypost.ClickBatch) { b.Profiles[1].Country = "P" },
+		"a small country":           func(b *waypost.ClickBatch) { b.Profiles[1].Country = "pt" },
+		"a city without a country":  func(b *waypost.ClickBatch) { b.Profiles[1].Country = "" },
+		"a device of its own":       func(b *waypost.ClickBatch) { b.Profiles[1].Device = "watch" },
+		"a browser too long":        func(b *waypost.ClickBatch) { b.Profiles[1].Browser = strings.Repeat("x", 129) },
+		"a browser far too long":    func(b *waypost.ClickBatch) { b.Profiles[1].Browser = strings.Repeat("x", 256) },
+		"a system with a newline":   func(b *waypost.ClickBatch) { b.Profiles[1].OS = "a\nb" },
+		"a referrer that is cut":    func(b *waypost.ClickBatch) { b.Profiles[1].Referrer = "\xc3" },
+		"too many links": func(b *waypost.ClickBatch) {
+			b.Links = make([]waypost.LinkClicks, waypost.MaxClickTotals+1)
+			for i := range b.Links {
+				b.Links[i] = waypost.LinkClicks{Code: waypost.Code(fmt.Sprintf("%08d", i)), Rows: []waypost.ClickRow{{Count: 1}}}
+			}
+		},
+		"too many rows": func(b *waypost.ClickBatch) {
+			b.Links[0].Rows = slices.Repeat([]waypost.ClickRow{{At: 1, Count: 1}}, waypost.MaxClickRows)
+		},
+		"too many visitors": func(b *waypost.ClickBatch) {
+			b.Links[0].Visitors = make([]waypost.Visitor, waypost.MaxClickVisitors+1)
+			for i := range b.Links[0].Visitors {
+				b.Links[0].Visitors[i].Day = int32(i)
 			}
 		},
 	} {
@@ -133,24 +273,39 @@ func resum(b []byte) []byte {
 func TestABatchOfClicksThatLiesAboutItsLengthIsRefused(t *testing.T) {
 	b := clicks()
 	encoded := waypost.AppendClickBatch(nil, &b)
-	for cut := range encoded {
-		_, err := waypost.DecodeClickBatch(encoded[:cut])
+	old := resum(append(unhex(t, withBots), 0, 0, 0, 0))
+	for _, whole := range [][]byte{encoded, old} {
+		for cut := range whole {
+			_, err := waypost.DecodeClickBatch(whole[:cut])
+			require.Error(t, err)
+			if cut >= 4 {
+				_, err = waypost.DecodeClickBatch(resum(whole[:cut]))
+				require.Error(t, err, "cut at %d", cut)
+			}
+		}
+		_, err := waypost.DecodeClickBatch(resum(append(slices.Clone(whole[:len(whole)-4]), 0, 0, 0, 0, 0)))
 		require.Error(t, err)
-		if cut >= 4 {
-			_, err = waypost.DecodeClickBatch(resum(encoded[:cut]))
-			require.Error(t, err, "cut at %d", cut)
+	}
+	numbers := 28 + 7 + 2 + 6 // behind the node, what was dropped, and the base time
+	for at := range 4 {
+		for n := range byte(0x80) {
+			lie := slices.Clone(encoded)
+			if lie[numbers+at] == n {
+				continue
+			}
+			lie[numbers+at] = n
+			_, err := waypost.DecodeClickBatch(resum(lie))
+			require.Error(t, err, "%d in the place of number %d", n, at)
 		}
 	}
-	_, err := waypost.DecodeClickBatch(resum(append(encoded, 0)))
-	require.Error(t, err)
-	for _, n := range []uint32{2, 4, waypost.MaxClickTotals, math.MaxUint32} {
-		lie := append([]byte(nil), encoded...)
+	for _, n := range []uint32{1, 3, waypost.MaxClickTotals, math.MaxUint32} {
+		lie := slices.Clone(old)
 		binary.LittleEndian.PutUint32(lie[28:], n)
 		_, err := waypost.DecodeClickBatch(resum(lie))
 		require.Error(t, err, "%d totals", n)
 	}
-	for i, flip := range map[int]byte{0: 1, 1: 1, 3: 0x80} {
-		other := append([]byte(nil), encoded...)
+	for i, flip := range map[int]byte{0: 4, 1: 2, 3: 0x80} {
+		other := slices.Clone(encoded)
 		other[i] ^= flip
 		_, err := waypost.DecodeClickBatch(resum(other))
 		require.ErrorContains(t, err, "version")
@@ -160,11 +315,15 @@ func TestABatchOfClicksThatLiesAboutItsLengthIsRefused(t *testing.T) {
 func FuzzDecodeClickBatch(f *testing.F) {
 	b := clicks()
 	f.Add(waypost.AppendClickBatch(nil, &b))
-	b.Totals = nil
+	b.Exact, b.Links[0].Rows, b.Links[1].Rows = false, []waypost.ClickRow{{At: 900_000, Count: 1}, {Profile: 2, Count: 300}}, []waypost.ClickRow{{Count: 1}}
 	f.Add(waypost.AppendClickBatch(nil, &b))
-	old, err := hex.DecodeString(botless + "00000000")
-	require.NoError(f, err)
-	f.Add(old)
+	b.Links = nil
+	f.Add(waypost.AppendClickBatch(nil, &b))
+	for _, text := range []string{botless, withBots} {
+		old, err := hex.DecodeString(text + "00000000")
+		require.NoError(f, err)
+		f.Add(old)
+	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		if len(raw) >= 4 {
 			raw = resum(raw) // past the checksum, or nothing is reached
@@ -175,7 +334,7 @@ func FuzzDecodeClickBatch(f *testing.F) {
 			return
 		}
 		again := waypost.AppendClickBatch(nil, &batch)
-		if raw[0] == 1 {
+		if raw[0] < 3 {
 			old, err := waypost.DecodeClickBatch(again)
 			require.NoError(t, err)
 			require.Equal(t, batch, old)

@@ -18,6 +18,9 @@ const (
 	ENotFound     ErrorCode = "not-found"      // 404
 	EConflict     ErrorCode = "conflict"       // 409
 	EGone         ErrorCode = "gone"           // expired; 410
+	EStale        ErrorCode = "stale"          // it has changed since it was looked at; 412
+	EInProgress   ErrorCode = "in-progress"    // the same request is being answered; 409, try again
+	EKeyReused    ErrorCode = "key-reused"     // something else was asked under the idempotency key; 422
 	EUnavailable  ErrorCode = "unavailable"    // try again later; 503
 	EExhausted    ErrorCode = "keys-exhausted" // no key left in the region; 503
 	EInternal     ErrorCode = "internal"       // ours; 500

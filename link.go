@@ -11,6 +11,9 @@ type WorkspaceID int64
 // DefaultWorkspace exists in every cluster.
 const DefaultWorkspace WorkspaceID = 1
 
+// DefaultSlug is how it is named.
+const DefaultSlug = "default"
+
 // DomainID numbers a domain under which codes are unique.
 type DomainID uint32
 
@@ -34,6 +37,7 @@ type Link struct {
 	ID             int64
 	Workspace      WorkspaceID
 	Domain         DomainID
+	Host           string // of the domain; "" for the default one
 	Code           Code
 	Custom         bool   // chosen by a user, not minted from a range
 	OriginalURL    string // byte for byte as it was sent
@@ -52,6 +56,8 @@ type Link struct {
 	CreatedAt      time.Time
 	UpdatedAt      time.Time
 	ExpiresAt      time.Time // zero: never
+	Revision       Revision  // of its newest version
+	Stamp          uint64    // of that version, among all that ever were
 }
 
 // Expired reports whether the link's time is over at now. The instant of expiry

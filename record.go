@@ -13,6 +13,7 @@ const (
 	KindDomain Kind = 2 // name: domain id; payload: JSON {"host", "root_url", "not_found_url"}
 	KindRange  Kind = 3 // name: range id; payload: JSON of the grant
 	KindLease  Kind = 4 // name: lease id; payload: JSON of the bound
+	KindSalt   Kind = 5 // name: day, YYYY-MM-DD; payload: 32 bytes in hex, or nothing once they are destroyed
 )
 
 // State is what an edge does with a link.

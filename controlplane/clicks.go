@@ -33,6 +33,8 @@ type ClickReceipt struct {
 	Clicks  uint64 // of links
 	Unknown uint64 // of codes that name no link; they are in the watermark's row only
 	Redated uint64 // of these, counted at the time of receipt because theirs cannot be
+	Voided  bool   // the batch stands for one that the edge has lost
+	Dropped uint64 // clicks that the edge had no room for; they are counted nowhere
 }
 
 // ClickGapError says that batches before this one are missing.

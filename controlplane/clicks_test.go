@@ -42,9 +42,11 @@ func TestClicksOfABatchWhoseAnswerWasLostAreCountedOnceAndShown(t *testing.T) {
 	require.NoError(t, err)
 	clicked := time.Now().Truncate(time.Millisecond).UTC()
 	plain := waypost.AppendClickBatch(nil, &waypost.ClickBatch{
-		Node: "edge-1", Boot: waypost.BootID{1}, Seq: 1, Totals: []waypost.ClickTotal{
-			{Domain: 1, Code: "spring", Count: 3, Bots: 2, Last: clicked.UnixMilli()},
-			{Domain: 1, Code: "summer", Count: 4, Last: clicked.UnixMilli()},
+		Node: "edge-1", Boot: waypost.BootID{1}, Seq: 1, Exact: true, Profiles: []waypost.ClickProfile{{}, {Bot: true}}, Links: []waypost.LinkClicks{
+			{Domain: 1, Code: "spring", Last: clicked.UnixMilli(), Rows: []waypost.ClickRow{
+				{At: clicked.UnixMilli(), Count: 1}, {At: clicked.UnixMilli(), Profile: 1, Count: 2},
+			}},
+			{Domain: 1, Code: "summer", Last: clicked.UnixMilli(), Rows: []waypost.ClickRow{{At: clicked.UnixMilli(), Count: 4}}},
 		},
 	})
 	z, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
@@ -89,15 +91,17 @@ func TestClicksOfABatchWhoseAnswerWasLostAreCountedOnceAndShown(t *testing.T) {
 	_, err = s.Stats(t.Context(), controlplane.Actor{Workspace: 2}, "spring")
 	require.Equal(t, waypost.ENotFound, waypost.CodeOf(err), "another workspace's")
 
-	api := httpapi.New(httpapi.Config{Links: s.Service, BaseURL: "https://go.example.com", Anonymous: &controlplane.Actor{
+	api := httpapi.New(httpapi.Config{Links: s.Service, Statistics: s.Service, BaseURL: "https://go.example.com", Anonymous: &controlplane.Actor{
 		Workspace: actor.Workspace, Scopes: []controlplane.Scope{controlplane.ScopeAnalytics},
 	}})
 	res := httptest.NewRecorder()
 	api.ServeHTTP(res, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/api/v1/urls/spring/stats", nil))
 	var stats map[string]any
 	require.NoError(t, json.Unmarshal(res.Body.Bytes(), &stats), res.Body)
-	require.Equal(t, map[string]any{
-		"short_code": "spring", "original_url": l.OriginalURL, "clicks": 3.0, "bot_clicks": 2.0,
+	for name, want := range map[string]any{
+		"short_code": "spring", "original_url": l.OriginalURL, "clicks": 3.0, "bot_clicks": 2.0, "total_clicks": 3.0,
 		"created_at": l.CreatedAt.Format(time.RFC3339Nano), "last_accessed_at": clicked.Format(time.RFC3339Nano),
-	}, stats)
+	} {
+		require.Equal(t, want, stats[name], name)
+	}
 }

@@ -17,10 +17,14 @@ import (
 
 // Actor is who asks, as a credential on the connection says.
 type Actor struct {
-	Workspace waypost.WorkspaceID
-	KeyID     int64  // 0: the development system without a key
-	Name      string // of the key, for the audit log
-	Scopes    []Scope
+	Workspace waypost.WorkspaceID // 0: signed in, but in no workspace yet
+	Slug      string              // of the workspace
+	KeyID     int64               // 0: no key
+	SessionID int64               // 0: no session
+	UserID    int64               // who signed in, or owns the key; 0: nobody
+	Role      Role                // of the user in the workspace; "" without a user
+	Name      string              // of the key or user, for the audit log
+	Scopes    []Scope             // what the key allows, and the role, where there is one
 }
 
 // Scope is something that an API key allows.
@@ -47,8 +51,14 @@ func (a Actor) Can(s Scope) bool {
 // Label names the actor in the audit log.
 func (a Actor) Label() string {
 	switch {
+	case a.KeyID == 0 && a.UserID != 0:
+		return fmt.Sprintf("%s (user %d)", a.Name, a.UserID)
+	case a.KeyID == 0 && a.Name != "":
+		return a.Name
 	case a.KeyID == 0:
 		return "development system"
+	case a.UserID != 0:
+		return fmt.Sprintf("%s (key %d of user %d)", a.Name, a.KeyID, a.UserID)
 	case a.Name == "":
 		return fmt.Sprintf("key %d", a.KeyID)
 	}
@@ -56,10 +66,11 @@ func (a Actor) Label() string {
 }
 
 // CheckOperator says EForbidden to whoever may not look after the installation
-// itself: that is for keys of the default workspace with the scope admin.
+// itself: that is for administrators of the default workspace, and its keys with the
+// scope admin.
 func (a Actor) CheckOperator() error {
 	if a.Workspace != waypost.DefaultWorkspace || !a.Can(ScopeAdmin) {
-		return waypost.Errorf(waypost.EForbidden, "this needs a key of the default workspace with the scope admin")
+		return waypost.Errorf(waypost.EForbidden, "this needs a key of the default workspace with the scope admin, or an administrator of it")
 	}
 	return nil
 }
@@ -68,6 +79,8 @@ func (a Actor) CheckOperator() error {
 type NewLink struct {
 	OriginalURL    string // required; judged by the target rules
 	CustomCode     string
+	Domain         string // host of the domain; "": the default one
+	Dedupe         *bool  // the one link of the target, found or made; nil: as the workspace has it
 	ExpiresAt      time.Time
 	RedirectStatus int  // 301, 302, 307, 308; 0 means 302
 	ForwardQuery   bool // add the visitor's query to the target's
@@ -91,14 +104,10 @@ func (n *NewLink) flags() (f waypost.LinkFlags) {
 
 // Outcome is what became of one wish: a link, or the reason why not.
 type Outcome struct {
-	Link waypost.Link
-	Err  error
-}
-
-// Page is one page of a list, newest first.
-type Page struct {
-	Links []waypost.Link
-	Next  string // opaque cursor of the next page, "" at the end
+	Link     waypost.Link
+	Found    bool      // the link was there before: the one of its target
+	Warnings []Warning // about a link that was made all the same
+	Err      error
 }
 
 // Health is what /health tells.

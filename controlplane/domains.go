@@ -11,6 +11,9 @@ type DomainStore interface {
 	// Domains gives a workspace's own domains and those that all share, by id.
 	Domains(ctx context.Context, ws waypost.WorkspaceID) ([]waypost.Domain, error)
 
+	// AllDomains gives the domains of all workspaces, without where they lead.
+	AllDomains(ctx context.Context) ([]waypost.Domain, error)
+
 	// DomainOf finds the domain that a host, as [waypost.HostName] makes it, belongs to.
 	DomainOf(ctx context.Context, host string) (d waypost.Domain, found bool, err error)
 
@@ -44,21 +47,10 @@ func (s *Service) ChangeDomain(ctx context.Context, actor Actor, id waypost.Doma
 	none := func(err error) (waypost.Domain, waypost.Position, error) {
 		return waypost.Domain{}, waypost.Position{}, err
 	}
-	seen, err := s.domains.Domains(ctx, actor.Workspace)
-	if err != nil {
-		return none(err)
-	}
-	var present *waypost.Domain
-	for i := range seen {
-		if seen[i].ID == id {
-			present = &seen[i]
-		}
-	}
+	present, err := s.changeable(ctx, actor, id)
 	switch {
-	case present == nil:
-		return none(waypost.Errorf(waypost.ENotFound, "there is no such domain"))
-	case present.Workspace == 0 && actor.Workspace != waypost.DefaultWorkspace:
-		return none(waypost.Errorf(waypost.EForbidden, "a domain that is shared is changed with a key of the default workspace only"))
+	case err != nil:
+		return none(err)
 	case c.Root == nil && c.NotFound == nil:
 		return none(waypost.Errorf(waypost.EInvalid, "say what to change: root_url, not_found_url"))
 	}
@@ -66,15 +58,16 @@ func (s *Service) ChangeDomain(ctx context.Context, actor Actor, id waypost.Doma
 		name string
 		url  **string
 	}{{"root_url", &c.Root}, {"not_found_url", &c.NotFound}} {
-		if *field.url, err = s.domainTarget(ctx, field.name, *field.url); err != nil {
+		if *field.url, err = s.domainTarget(ctx, field.name, *field.url, present.Host); err != nil {
 			return none(err)
 		}
 	}
 	return s.domains.SetDomain(ctx, actor, id, c)
 }
 
-// domainTarget judges a URL like that of a link, and gives the Location of it.
-func (s *Service) domainTarget(ctx context.Context, field string, url *string) (*string, error) {
+// domainTarget judges a URL like that of a link, for a domain with a host, and gives the
+// Location of it.
+func (s *Service) domainTarget(ctx context.Context, field string, url *string, host string) (*string, error) {
 	if url == nil || *url == "" {
 		return url, nil
 	}
@@ -89,7 +82,7 @@ func (s *Service) domainTarget(ctx context.Context, field string, url *string) (
 	if err != nil {
 		return nil, err
 	}
-	if own {
+	if own || t.Host == host {
 		return nil, waypost.Errorf(waypost.EInvalid, "%s: the host is a domain of this service, so visitors could be sent in a circle", field)
 	}
 	return &t.Location, nil

@@ -25,6 +25,9 @@ type Fleet struct {
 	mu    sync.Mutex
 	nodes map[string]*fleetNode
 	heads headHistory
+
+	waiters int           // of WaitApplied
+	news    chan struct{} // closed, and replaced, at a report while somebody waits
 }
 
 // FleetConfig is what a Fleet needs. Zero fields mean the default.
@@ -33,6 +36,11 @@ type FleetConfig struct {
 
 	// Hints gives what gossip knows of edges, if there is gossip. It must not block.
 	Hints func() []FleetHint
+
+	// Ask makes edges report at once when they have a position on their disks. It must
+	// not block. Nil: they report in their own time.
+	Ask    func(waypost.Position)
+	Region waypost.Region // of this control plane
 
 	Poll   time.Duration // between looks at the head; default 500 ms
 	Silent time.Duration // an edge not heard of for longer is silent; default 3 s
@@ -60,9 +68,11 @@ type EdgeReport struct {
 	AdminAddr     string // HOST:PORT of its admin listener; may be ""
 	Version       string
 	Position      waypost.Position // zero without a replica
+	Synced        waypost.Position // what of it a crash cannot take back; zero when unknown
 	LastAppliedAt time.Time        // by its clock; zero when unknown
 	StartedAt     time.Time        // of this boot, by its clock
 	ClicksPending int64            // clicks in its journal that are not acknowledged; -1: unknown
+	ClicksUntil   time.Time        // clicks before that, by its clock, are acknowledged; zero: unknown
 	Leaving       bool             // this is its last report
 }
 
@@ -74,8 +84,8 @@ type FleetHint struct {
 	Boot      waypost.BootID
 	Addr      string
 	Version   string
-	Position  waypost.Position
-	StartedAt time.Time // of this boot, by the edge's clock
+	Position  waypost.Position // that a crash cannot take back
+	StartedAt time.Time        // of this boot, by the edge's clock
 	Alive     bool
 	Left      bool // it said that it leaves
 	LastHeard time.Time
@@ -110,9 +120,11 @@ type EdgeStatus struct {
 	Addr          string
 	AdminAddr     string
 	Position      waypost.Position // zero without a replica
+	Synced        waypost.Position // what of it a crash cannot take back; zero when unknown
 	LastAppliedAt time.Time        // by its clock; zero when unknown
 	StartedAt     time.Time        // by its clock; zero when unknown
 	ClicksPending int64            // -1 when unknown
+	ClicksUntil   time.Time        // clicks before that, by its clock, are counted; zero: unknown
 
 	// Lag is how far its replica was behind at the last look; LagKnown is false
 	// without a replica, in another epoch, and before the head was seen at all.
@@ -219,6 +231,7 @@ func (f *Fleet) Report(r EdgeReport) error {
 		}
 	}
 	n.report, n.seen = r, now
+	f.tellWaiters()
 	return nil
 }
 
@@ -266,12 +279,12 @@ func (f *Fleet) status(n *fleetNode, h FleetHint, hinted bool, now time.Time) Ed
 	silent := now.Sub(n.seen) > f.cfg.Silent
 	if hinted && silent && h.Alive && now.Sub(h.LastHeard) <= f.cfg.Silent {
 		s := f.hinted(h, now)
-		s.AdminAddr, s.ClicksPending = r.AdminAddr, r.ClicksPending
+		s.AdminAddr, s.ClicksPending, s.ClicksUntil = r.AdminAddr, r.ClicksPending, r.ClicksUntil
 		return s
 	}
 	s := EdgeStatus{
 		Node: r.Node, Region: r.Region, Role: r.Role, Version: r.Version, Addr: r.Addr, AdminAddr: r.AdminAddr,
-		Position: r.Position, LastAppliedAt: r.LastAppliedAt, StartedAt: r.StartedAt, ClicksPending: r.ClicksPending,
+		Position: r.Position, Synced: r.Synced, LastAppliedAt: r.LastAppliedAt, StartedAt: r.StartedAt, ClicksPending: r.ClicksPending, ClicksUntil: r.ClicksUntil,
 		State: EdgeAlive, Since: n.since, LastSeen: n.seen, Via: ViaReport,
 	}
 	left := r.Leaving || hinted && h.Left && h.Boot == r.Boot
@@ -288,7 +301,7 @@ func (f *Fleet) status(n *fleetNode, h FleetHint, hinted bool, now time.Time) Ed
 // hinted judges an edge by gossip alone.
 func (f *Fleet) hinted(h FleetHint, now time.Time) EdgeStatus {
 	s := EdgeStatus{
-		Node: h.Node, Region: h.Region, Role: h.Role, Version: h.Version, Addr: h.Addr, Position: h.Position, StartedAt: h.StartedAt,
+		Node: h.Node, Region: h.Region, Role: h.Role, Version: h.Version, Addr: h.Addr, Position: h.Position, Synced: h.Position, StartedAt: h.StartedAt,
 		ClicksPending: -1, State: EdgeAlive, Since: h.Since, LastSeen: h.LastHeard, Via: ViaGossip,
 	}
 	unheard := now.Sub(h.LastHeard)

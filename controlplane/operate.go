@@ -58,17 +58,25 @@ func (s *Service) Decode(ctx context.Context, actor Actor, code string) (Decoded
 	return d, err
 }
 
-// Audit gives a page of what administrators of the actor's workspace did, newest
-// first, beginning after the cursor of an earlier page ("" for the first).
-func (s *Service) Audit(ctx context.Context, actor Actor, limit int, cursor string) (entries []AuditEntry, next string, err error) {
+// Audit gives a page of what administrators of the actor's workspace did, or, for
+// operators, those of all, newest first, beginning after the cursor of an earlier
+// page ("" for the first).
+func (s *Service) Audit(ctx context.Context, actor Actor, all bool, limit int, cursor string) (entries []AuditEntry, next string, err error) {
 	if !actor.Can(ScopeAdmin) {
 		return nil, "", waypost.Errorf(waypost.EForbidden, "the audit log needs the scope admin")
+	}
+	of := actor.Workspace
+	if all {
+		if err := actor.CheckOperator(); err != nil {
+			return nil, "", err
+		}
+		of = 0
 	}
 	before, err := readCursor(cursor)
 	if err != nil {
 		return nil, "", err
 	}
-	if entries, err = s.audit.Audit(ctx, actor.Workspace, before, limit+1); err != nil {
+	if entries, err = s.audit.Audit(ctx, of, before, limit+1); err != nil {
 		return nil, "", err
 	}
 	if len(entries) > limit {

@@ -3,11 +3,12 @@ package controlplane
 import (
 	"context"
 	"encoding/base64"
-	"encoding/json"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"waypost"
@@ -22,11 +23,26 @@ type Service struct {
 	reserved ReservedStore
 	audit    AuditStore
 	domains  DomainStore
-	keys     *authenticator
-	minter   *Minter
-	writer   *writer
-	rules    target.Rules
-	cfg      Config
+	answers  AnswerStore
+	twins    TwinStore
+	edits    LinkEditStore
+	stats    StatsStore
+	progress ProgressStore
+	eraser   ClickEraser
+	salts    SaltStore
+	access   AccessStore
+	running  running
+	dedupe   dedupeSettings
+	hosts    hosts
+
+	domainEdits DomainEditStore
+	auth        *authenticator
+	passwords   passwords
+	tender      chan struct{} // one token: there may be something to tend
+	minter      *Minter
+	writer      *writer
+	rules       target.Rules
+	cfg         Config
 }
 
 // Config is what a Service is made of. The stores may be one and the same.
@@ -37,9 +53,19 @@ type Config struct {
 	Reserved ReservedStore
 	Audit    AuditStore
 	Keys     KeyStore
-	Domains  DomainStore // nil: no domain leads anywhere but by its links
-	Minter   *Minter
-	Region   waypost.Region
+	Domains  DomainStore // nil: there is the default domain alone, and it leads nowhere but by its links
+	Answers  AnswerStore // nil: no request can be sent again
+	Twins    TwinStore   // nil: every wish makes a link
+	Edits    LinkEditStore
+	Stats    StatsStore
+	Progress ProgressStore
+	Eraser   ClickEraser
+	Salts    SaltStore   // nil: no day has a salt
+	Access   AccessStore // nil: there are API keys, and nobody to manage them
+
+	DomainEdits DomainEditStore
+	Minter      *Minter
+	Region      waypost.Region
 
 	AllowPrivateTargets bool
 	StrictHosts         bool              // GET /{code} answers only for hosts that are known
@@ -57,12 +83,25 @@ func New(cfg Config) *Service {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Service{
-		links: cfg.Links, leases: cfg.Leases, ranges: cfg.Ranges, reserved: cfg.Reserved, audit: cfg.Audit, domains: cfg.Domains, minter: cfg.Minter, cfg: cfg,
-		keys:   &authenticator{store: cfg.Keys, now: cfg.Now},
-		writer: newWriter(cfg.Links, cfg.Minter, cfg.Logger),
-		rules:  target.Rules{AllowPrivate: cfg.AllowPrivateTargets, OwnHosts: cfg.OwnHosts},
+	auth := &authenticator{keys: cfg.Keys, now: cfg.Now}
+	if cfg.Access != nil {
+		auth.keys, auth.sessions = cfg.Access, cfg.Access
 	}
+	s := &Service{
+		links: cfg.Links, leases: cfg.Leases, ranges: cfg.Ranges, reserved: cfg.Reserved, audit: cfg.Audit, domains: cfg.Domains, minter: cfg.Minter, cfg: cfg,
+		answers: cfg.Answers, twins: cfg.Twins, edits: cfg.Edits, domainEdits: cfg.DomainEdits,
+		stats: cfg.Stats, progress: cfg.Progress, eraser: cfg.Eraser, salts: cfg.Salts,
+		access: cfg.Access, auth: auth, tender: make(chan struct{}, 1),
+		writer: newWriter(cfg.Links, cfg.Minter, cfg.Logger),
+		hosts:  hosts{store: cfg.Domains},
+	}
+	s.rules = target.Rules{AllowPrivate: cfg.AllowPrivateTargets, OwnHosts: s.ownHost}
+	return s
+}
+
+// ownHost reports whether a host is one of ours, by which links could lead in a circle.
+func (s *Service) ownHost(host string) bool {
+	return s.cfg.OwnHosts != nil && s.cfg.OwnHosts(host) || s.hosts.own(host)
 }
 
 // Close waits for the commit under way and gives the leased keys back.
@@ -86,93 +125,97 @@ func (s *Service) Create(ctx context.Context, actor Actor, n NewLink) (waypost.L
 // outcome of its own in the order of ns. The position is zero when none was made.
 // An error means that the outcome of all is unknown, or that nothing happened.
 func (s *Service) CreateBulk(ctx context.Context, actor Actor, ns []NewLink) ([]Outcome, waypost.Position, error) {
+	return s.create(ctx, actor, ns, nil)
+}
+
+// create makes links, with a receipt if the request may be sent again.
+func (s *Service) create(ctx context.Context, actor Actor, ns []NewLink, once *Once) ([]Outcome, waypost.Position, error) {
+	none := waypost.Position{}
 	if len(ns) > waypost.MaxBulk {
-		return nil, waypost.Position{}, waypost.Errorf(waypost.EInvalid, "at most %d links at once", waypost.MaxBulk)
+		return nil, none, waypost.Errorf(waypost.EInvalid, "at most %d links at once", waypost.MaxBulk)
+	}
+	prepared, err := s.preparing(ctx, actor)
+	if err != nil {
+		return nil, none, err
 	}
 	outcomes := make([]Outcome, len(ns))
 	var wishes []*wish
 	for i := range ns {
-		l, err := s.prepare(actor, &ns[i])
+		l, twin, err := prepared.link(ctx, &ns[i])
 		if err != nil {
 			outcomes[i].Err = err
 			continue
 		}
-		outcomes[i].Link = l
-		w := &wish{link: &outcomes[i].Link}
-		if l.Custom {
-			w.claim = s.claim(&l)
-		} else if err := w.mint(ctx, s.minter); err != nil {
-			outcomes[i].Err = err
-			continue
+		outcomes[i].Link, outcomes[i].Warnings = l, warningsOf(&l)
+		wishes = append(wishes, &wish{link: &outcomes[i].Link, twin: twin, place: i})
+	}
+	all := wishes
+	at := none
+	if once == nil {
+		if wishes, at, err = s.findTwins(ctx, actor.Workspace, wishes); err != nil {
+			return nil, none, err
 		}
-		wishes = append(wishes, w)
 	}
-	if len(wishes) == 0 {
-		return outcomes, waypost.Position{}, nil
-	}
-	at, err := s.writer.insert(ctx, wishes)
-	if err != nil {
-		return nil, at, err
-	}
-	w := 0
-	for i := range outcomes {
-		if outcomes[i].Err == nil {
-			outcomes[i].Err = wishes[w].err
-			w++
+	if wishes = s.mintAll(ctx, wishes); len(wishes) > 0 {
+		if once != nil {
+			r := s.receiptOf(actor, once, outcomes, all)
+			for _, x := range wishes {
+				x.receipt = r
+			}
 		}
+		if at, err = s.writer.insert(ctx, wishes); err != nil {
+			return nil, at, err
+		}
+	}
+	for _, x := range all {
+		outcomes[x.place].Err, outcomes[x.place].Found = x.err, x.found
 	}
 	return outcomes, at, nil
+}
+
+// mintAll gives each wish its code, or the reason why there is none, and gives those
+// that have one.
+func (s *Service) mintAll(ctx context.Context, wishes []*wish) (left []*wish) {
+	for _, x := range wishes {
+		if x.link.Custom {
+			x.claim = s.claim(x.link)
+		} else if x.err = x.mint(ctx, s.minter); x.err != nil {
+			continue
+		}
+		left = append(left, x)
+	}
+	return left
+}
+
+// receiptOf makes the receipt of a request. Its answer is made in the writer, before
+// it is known whether the transaction commits, so that it only looks.
+func (s *Service) receiptOf(actor Actor, once *Once, outcomes []Outcome, all []*wish) *receipt {
+	return &receipt{
+		id: RequestID{Workspace: actor.Workspace, Route: once.Route, Key: once.Key}, request: once.Request,
+		answer: func(sent []*wish, placed []Placement, at waypost.Position) (Answer, error) {
+			final := slices.Clone(outcomes)
+			for _, x := range all {
+				final[x.place].Err = x.err
+			}
+			for i, x := range sent {
+				final[x.place].Err, final[x.place].Found = verdict(x.link, placed[i]), placed[i] == Found
+			}
+			return once.Answer(final, at)
+		},
+	}
 }
 
 // claim tells which counter a custom code is the code of: nil when that is none,
 // or the link is of a domain for which no codes are generated.
 func (s *Service) claim(l *waypost.Link) *Counter {
 	if l.Domain != waypost.DefaultDomain {
-		return nil
+		return nil // codes are generated from the same counters there, and never twice: a clash means another try
 	}
 	prefix, n, ok := s.minter.coder.Decode(l.Code)
 	if !ok {
 		return nil
 	}
 	return &Counter{Prefix: prefix, N: n}
-}
-
-// prepare judges a wish and makes the link of it, all but its minted code.
-func (s *Service) prepare(actor Actor, n *NewLink) (waypost.Link, error) {
-	t, err := s.rules.Check(n.OriginalURL)
-	if err != nil {
-		return waypost.Link{}, err
-	}
-	l := waypost.Link{
-		Workspace: actor.Workspace, Domain: waypost.DefaultDomain, OriginalURL: t.Original, Location: t.Location,
-		RedirectStatus: n.RedirectStatus, Flags: n.flags(), Title: n.Title, Description: n.Description, Tags: n.Tags,
-		Metadata: n.Metadata, CreatedBy: n.CreatedBy, Active: true,
-	}
-	if l.RedirectStatus == 0 {
-		l.RedirectStatus = 302
-	}
-	switch l.RedirectStatus {
-	case 301, 302, 307, 308:
-	default:
-		return waypost.Link{}, waypost.Errorf(waypost.EInvalid, "redirect_status must be 301, 302, 307 or 308")
-	}
-	if n.CustomCode != "" {
-		if l.Code, err = waypost.ParseCustomCode(n.CustomCode); err != nil {
-			return waypost.Link{}, err
-		}
-		l.Custom = true
-	}
-	if !n.ExpiresAt.IsZero() {
-		// whole milliseconds, because that is what every edge judges by
-		l.ExpiresAt = n.ExpiresAt.UTC().Truncate(time.Millisecond)
-		if !l.ExpiresAt.After(s.cfg.Now()) {
-			return waypost.Link{}, waypost.Errorf(waypost.EInvalid, "expires_at must be in the future")
-		}
-		if l.ExpiresAt.Year() > 9999 {
-			return waypost.Link{}, waypost.Errorf(waypost.EInvalid, "expires_at must be before the year 10000")
-		}
-	}
-	return l, checkTexts(&l)
 }
 
 // checkTexts bounds the fields that are only kept, and refuses what PostgreSQL
@@ -197,17 +240,13 @@ func checkTexts(l *waypost.Link) error {
 		if err := text("a tag", tag, waypost.MaxTag); err != nil {
 			return err
 		}
+		if strings.ContainsFunc(tag, unicode.IsControl) { // by which tags are kept apart in the index
+			return waypost.Errorf(waypost.EInvalid, "a tag must not hold control characters")
+		}
 	}
 	if len(l.Metadata) > 0 {
-		if len(l.Metadata) > waypost.MaxMetadata {
-			return waypost.Errorf(waypost.EInvalid, "metadata must be at most %d bytes", waypost.MaxMetadata)
-		}
-		var object map[string]json.RawMessage
-		if err := json.Unmarshal(l.Metadata, &object); err != nil || object == nil {
-			return waypost.Errorf(waypost.EInvalid, "metadata must be a JSON object")
-		}
-		if strings.Contains(string(l.Metadata), `\u0000`) {
-			return waypost.Errorf(waypost.EInvalid, "metadata must not hold NUL")
+		if err := checkMetadata(l.Metadata); err != nil {
+			return err
 		}
 	}
 	for _, f := range []struct {
@@ -225,17 +264,9 @@ func checkTexts(l *waypost.Link) error {
 	return nil
 }
 
-// Get finds a link of the actor's workspace: ENotFound when there is none or it
-// was deleted, EGone when it has expired.
+// Get is Find in the default domain.
 func (s *Service) Get(ctx context.Context, actor Actor, code string) (waypost.Link, error) {
-	l, err := s.Stats(ctx, actor, code)
-	if err != nil {
-		return waypost.Link{}, err
-	}
-	if l.Expired(s.cfg.Now()) {
-		return waypost.Link{}, waypost.Errorf(waypost.EGone, "the link has expired")
-	}
-	return l, nil
+	return s.Find(ctx, actor, "", code)
 }
 
 // Stats finds a link like Get, but an expired one too: its clicks stay of interest.
@@ -246,32 +277,9 @@ func (s *Service) Stats(ctx context.Context, actor Actor, code string) (waypost.
 	return s.links.Link(ctx, actor.Workspace, waypost.DefaultDomain, waypost.Code(code))
 }
 
-// Delete turns a link into a tombstone, on every edge once the position has
-// reached it.
+// Delete is Remove in the default domain.
 func (s *Service) Delete(ctx context.Context, actor Actor, code string) (waypost.Position, error) {
-	if !waypost.ValidCode(code) {
-		return waypost.Position{}, notFound()
-	}
-	return s.links.DeleteLink(ctx, actor.Workspace, waypost.DefaultDomain, waypost.Code(code))
-}
-
-// List gives a page of the workspace's links, newest first, beginning after the
-// cursor of an earlier page ("" for the first). EMalformed for a bad cursor.
-func (s *Service) List(ctx context.Context, actor Actor, limit int, cursor string) (Page, error) {
-	before, err := readCursor(cursor)
-	if err != nil {
-		return Page{}, err
-	}
-	links, err := s.links.Links(ctx, actor.Workspace, before, limit+1)
-	if err != nil {
-		return Page{}, err
-	}
-	page := Page{Links: links}
-	if len(links) > limit {
-		page.Links = links[:limit]
-		page.Next = writeCursor(links[limit-1].ID)
-	}
-	return page, nil
+	return s.Remove(ctx, actor, "", code)
 }
 
 func writeCursor(id int64) string {
@@ -323,7 +331,7 @@ func (s *Service) Resolve(ctx context.Context, host string, v *waypost.Visit) (w
 
 // Authenticate finds the actor of an API key; EUnauthorized when there is none.
 func (s *Service) Authenticate(ctx context.Context, key string) (Actor, error) {
-	return s.keys.authenticate(ctx, key)
+	return s.auth.authenticate(ctx, key)
 }
 
 // Health asks the database, within ctx.

@@ -33,6 +33,7 @@ type system struct {
 	*controlplane.Service
 	db     *postgres.DB
 	hand   *pgx.Conn
+	url    string
 	minter *controlplane.Minter
 	now    atomic.Int64 // Unix ms; 0: the real clock
 }
@@ -49,7 +50,7 @@ func start(t *testing.T, leases func(controlplane.LeaseStore) controlplane.Lease
 	require.NoError(t, err)
 	space, err := keyrange.NewSpace(7, 2)
 	require.NoError(t, err)
-	s := &system{db: db}
+	s := &system{db: db, url: url}
 	var store controlplane.LeaseStore = db
 	if leases != nil {
 		store = leases(db)
@@ -58,7 +59,7 @@ func start(t *testing.T, leases func(controlplane.LeaseStore) controlplane.Lease
 		Store: store, Coder: keyrange.NewCoder(space, [32]byte{}), Region: "eu", Node: "test/1", Size: 100, Logger: slog.New(slog.DiscardHandler),
 	})
 	s.Service = controlplane.New(controlplane.Config{
-		Links: db, Leases: db, Ranges: db, Reserved: db, Audit: db, Keys: db, Domains: db, Minter: s.minter, Region: "eu",
+		Links: db, Leases: db, Ranges: db, Reserved: db, Audit: db, Keys: db, Domains: db, Answers: db, Twins: db, Edits: db, DomainEdits: db, Stats: db, Progress: db, Minter: s.minter, Region: "eu",
 		OwnHosts: func(host string) bool { return host == "go.example.com" },
 		Now: func() time.Time {
 			if ms := s.now.Load(); ms != 0 {
@@ -68,11 +69,12 @@ func start(t *testing.T, leases func(controlplane.LeaseStore) controlplane.Lease
 		},
 	})
 	t.Cleanup(func() { require.NoError(t, s.Close(context.Background())) })
-	s.hand, err = pgx.Connect(t.Context(), url)
+	byHand, err := pgx.ParseConfig(url)
+	require.NoError(t, err)
+	byHand.User = "postgres"
+	s.hand, err = pgx.ConnectConfig(t.Context(), byHand)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.hand.Close(context.Background())) })
-	_, err = s.hand.Exec(t.Context(), `SET waypost.system = 'on'`)
-	require.NoError(t, err)
 	return s
 }
 
@@ -166,7 +168,7 @@ func TestBadWishesAreRefusedWithTheirReason(t *testing.T) {
 			require.Equal(t, c.code, waypost.CodeOf(err), "%v", err)
 		})
 	}
-	page, err := s.List(t.Context(), actor, 10, "")
+	page, err := s.List(t.Context(), actor, controlplane.ListRequest{Limit: 10})
 	require.NoError(t, err)
 	require.Empty(t, page.Links, "nothing was written")
 }
@@ -344,7 +346,7 @@ func TestAListIsReadPageByPage(t *testing.T) {
 	require.NoError(t, err)
 	var got []waypost.Code
 	for cursor, more := "", true; more; more = cursor != "" {
-		page, err := s.List(t.Context(), actor, 10, cursor)
+		page, err := s.List(t.Context(), actor, controlplane.ListRequest{Limit: 10, Cursor: cursor})
 		require.NoError(t, err)
 		for _, l := range page.Links {
 			got = append(got, l.Code)
@@ -354,7 +356,7 @@ func TestAListIsReadPageByPage(t *testing.T) {
 	require.Len(t, got, 25)
 	require.Equal(t, waypost.Code("code-24"), got[0])
 	for _, bad := range []string{"x", "aWQ6LTE", strings.Repeat("a", 100), "aWQ6eA"} {
-		_, err := s.List(t.Context(), actor, 10, bad)
+		_, err := s.List(t.Context(), actor, controlplane.ListRequest{Limit: 10, Cursor: bad})
 		require.Equal(t, waypost.EMalformed, waypost.CodeOf(err), bad)
 	}
 }

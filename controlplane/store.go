@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"waypost"
 )
@@ -24,6 +23,9 @@ type Insertion struct {
 	Link  *waypost.Link
 	Lease int64    // that a minted code is of; 0 for a custom one
 	Claim *Counter // that a custom code is the code of; nil when it is that of none
+
+	Twin    *[32]byte // hash of the target, of which there is to be one link; nil: any number
+	Receipt *Receipt  // of the request that it belongs to; nil: it is not kept
 }
 
 // Counter is one counter of a prefix.
@@ -40,7 +42,15 @@ const (
 	Taken    Placement = iota // another link has the code, or had it
 	Placed                    // the link is there
 	Issuable                  // the custom code is one that a range may issue, or has issued
+	Found                     // the target has a live link already, which the insertion's is now
+	Answered                  // the receipt's request was answered before
 )
+
+// ClashError says that nothing was added because minted codes are taken. It is told only
+// where links must be added together, with their receipts or as the ones of their targets.
+type ClashError struct{ Links []*waypost.Link }
+
+func (e *ClashError) Error() string { return fmt.Sprintf("%d minted codes are taken", len(e.Links)) }
 
 // LinkStore keeps links. Every write is durable when it returns, and part of the
 // changelog at the position given. An error with code EUnavailable may pass by
@@ -49,8 +59,8 @@ type LinkStore interface {
 	// InsertLinks adds links in one transaction, setting ID, CreatedAt and
 	// UpdatedAt of each that is placed, and tells what became of each. A custom code
 	// that lies ahead in a range is burned there. It adds nothing and fails with ErrEpoch
-	// unless the changelog is in the given epoch, and with a FencedError when one of the
-	// leases is void.
+	// unless the changelog is in the given epoch, with a FencedError when one of the
+	// leases is void, and with a ClashError.
 	InsertLinks(ctx context.Context, epoch uint32, links []Insertion) ([]Placement, waypost.Position, error)
 
 	// Link finds a live or expired link, with its clicks; ENotFound when there is none.
@@ -59,9 +69,7 @@ type LinkStore interface {
 	// DeleteLink turns a link into a tombstone; ENotFound when there is none.
 	DeleteLink(ctx context.Context, ws waypost.WorkspaceID, domain waypost.DomainID, code waypost.Code) (waypost.Position, error)
 
-	// Links gives up to limit links of a workspace with an id below before (0: from
-	// the newest), newest first, with their clicks.
-	Links(ctx context.Context, ws waypost.WorkspaceID, before int64, limit int) ([]waypost.Link, error)
+	LinkLister
 
 	// Record gives what an edge would hold for a code under a host, fresh. An
 	// unknown host means the default domain, or nothing when strict.
@@ -94,19 +102,4 @@ type LeaseStore interface {
 	// Unleased counts the counters of the region's live ranges that are in no held
 	// lease and not used up.
 	Unleased(ctx context.Context, region waypost.Region) (int64, error)
-}
-
-// StoredKey is an API key as the database knows it.
-type StoredKey struct {
-	ID        int64
-	Workspace waypost.WorkspaceID
-	Name      string
-	Hash      [32]byte
-	Scopes    []Scope
-	ExpiresAt time.Time // zero: never
-}
-
-// KeyStore finds API keys by the SHA-256 of their text. A revoked key is not found.
-type KeyStore interface {
-	APIKey(ctx context.Context, hash [32]byte) (StoredKey, bool, error)
 }

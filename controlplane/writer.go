@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -39,8 +40,20 @@ type wish struct {
 	epoch uint32   // of a minted code; 0 for a custom one
 	lease int64    // of a minted code; 0 for a custom one
 	claim *Counter // of a custom code that is some counter's
+	twin  *[32]byte
 	added bool
+	found bool // a link was there before
 	err   error
+
+	receipt *receipt // of the request; nil: it is not kept
+	place   int      // in the request
+}
+
+// receipt is what the wishes of a request that may be sent again have in common.
+type receipt struct {
+	id      RequestID
+	request [32]byte
+	answer  func(sent []*wish, placed []Placement, at waypost.Position) (Answer, error)
 }
 
 // mint gives the wish a new code.
@@ -56,6 +69,7 @@ const (
 	maxQueuedJobs   = 4096
 	commitTimeout   = 4 * time.Second
 	maxMintAttempts = 64
+	largeBatch      = waypost.MaxBulk / 2 // links
 )
 
 func newWriter(store LinkStore, minter *Minter, log *slog.Logger) *writer {
@@ -98,15 +112,21 @@ func (w *writer) insert(ctx context.Context, wishes []*wish) (waypost.Position, 
 	}
 }
 
+// run gathers batches and commits them one after the other, so that small ones grow.
+// Of large ones two are under way at once: the next waits at the head of the changelog
+// already while the one before commits.
 func (w *writer) run(ctx context.Context) {
 	defer close(w.done)
+	var large sync.WaitGroup
+	defer large.Wait()
+	turns := make(chan struct{}, 2)
+	var round rounds
 	var held *job // did not fit into the last transaction
 	for {
 		if ctx.Err() != nil {
 			return
 		}
 		first := held
-		held = nil
 		if first == nil {
 			select {
 			case <-ctx.Done():
@@ -114,28 +134,95 @@ func (w *writer) run(ctx context.Context) {
 			case first = <-w.jobs:
 			}
 		}
-		batch := []*job{first}
-		n := len(first.wishes)
-	gather:
-		for n < waypost.MaxBulk {
-			select {
-			case j := <-w.jobs:
-				if n+len(j.wishes) > waypost.MaxBulk {
-					held = j
-					break gather
-				}
-				batch = append(batch, j)
-				n += len(j.wishes)
-			default:
-				break gather
-			}
+		var batch []*job
+		var n int
+		batch, n, held = w.gather(ctx, first, &round)
+		turns <- struct{}{}
+		if n < largeBatch {
+			start := time.Now()
+			waiting := w.commit(batch)
+			round.ended(len(batch)+waiting, time.Since(start))
+			<-turns
+			continue
 		}
-		w.commit(batch)
+		round = rounds{}
+		large.Go(func() {
+			w.commit(batch)
+			<-turns
+		})
 	}
 }
 
-// commit brings the jobs of a batch to their end.
-func (w *writer) commit(batch []*job) {
+// gather takes what waits behind first, as much as fits into one transaction; held is
+// what did not. Callers that were answered just now and are about to come back are
+// waited for, shortly: else those who came while they were committed would commit
+// without them, in turns for ever, at twice the number of commits.
+func (w *writer) gather(ctx context.Context, first *job, round *rounds) (batch []*job, n int, held *job) {
+	batch, n = []*job{first}, len(first.wishes)
+	var late <-chan time.Time
+	for n < waypost.MaxBulk {
+		var j *job
+		select {
+		case j = <-w.jobs:
+		default:
+			if n >= largeBatch || !round.worthwhile(len(batch)) {
+				return batch, n, nil
+			}
+			if late == nil {
+				timer := time.NewTimer(round.patience)
+				defer timer.Stop()
+				late = timer.C
+			}
+			select {
+			case j = <-w.jobs:
+			case <-late:
+				round.missed(len(batch))
+				return batch, n, nil
+			case <-ctx.Done():
+				return batch, n, nil
+			}
+		}
+		if n+len(j.wishes) > waypost.MaxBulk {
+			return batch, n, j
+		}
+		batch = append(batch, j)
+		n += len(j.wishes)
+	}
+	return batch, n, nil
+}
+
+// rounds is what the last commit tells of the next: how many callers there seem to be,
+// and how long it is worth to wait for them.
+type rounds struct {
+	callers  int
+	patience time.Duration
+	idle     int // batches that nobody is waited for, since it was in vain
+}
+
+const (
+	maxPatience  = 3 * time.Millisecond
+	idleAfterAll = 16 // batches
+)
+
+// ended notes a commit: how many it had and who came meanwhile, and how long it took.
+func (r *rounds) ended(callers int, took time.Duration) {
+	r.callers, r.patience = callers, min(took/4, maxPatience)
+	r.idle = max(r.idle-1, 0)
+}
+
+// worthwhile reports whether more than those who are here can be expected.
+func (r *rounds) worthwhile(here int) bool { return r.idle == 0 && here < r.callers && r.patience > 0 }
+
+// missed notes that not all came who were waited for. When it was far from all, they
+// do not come in rounds.
+func (r *rounds) missed(here int) {
+	if here < r.callers*3/4 {
+		r.idle = idleAfterAll
+	}
+}
+
+// commit brings the jobs of a batch to their end, and tells how many have come meanwhile.
+func (w *writer) commit(batch []*job) (waiting int) {
 	var wishes []*wish
 	for _, j := range batch {
 		if err := j.ctx.Err(); err != nil { // nobody waits any more
@@ -149,10 +236,12 @@ func (w *writer) commit(batch []*job) {
 	ctx, cancel := context.WithTimeout(context.Background(), commitTimeout)
 	defer cancel()
 	at := w.settle(ctx, wishes)
+	waiting = len(w.jobs) // before the callers of this batch come again
 	for _, j := range batch {
 		j.at = at
 		close(j.done)
 	}
+	return waiting
 }
 
 // settle gives every wish its outcome, all in one transaction if that succeeds.
@@ -160,8 +249,7 @@ func (w *writer) commit(batch []*job) {
 // so that it does not refuse the others.
 func (w *writer) settle(ctx context.Context, wishes []*wish) waypost.Position {
 	at, err := w.write(ctx, wishes)
-	if waypost.CodeOf(err) == waypost.EInvalid && len(wishes) > 1 {
-		half := len(wishes) / 2
+	if half := splitAt(wishes); waypost.CodeOf(err) == waypost.EInvalid && half > 0 {
 		for _, part := range [][]*wish{wishes[:half], wishes[half:]} {
 			if later := w.settle(ctx, part); !later.IsZero() {
 				at = later
@@ -211,16 +299,12 @@ func (w *writer) write(ctx context.Context, wishes []*wish) (at waypost.Position
 		at = pos
 		var again []*wish
 		for i, x := range left {
-			switch {
-			case placed[i] == Placed:
-				x.added = true
-			case placed[i] == Issuable:
-				x.err = issuable(x.link.Code)
-			case x.link.Custom:
-				x.err = taken(x.link.Code)
-			default:
+			if placed[i] == Taken && !x.link.Custom {
 				again = append(again, x)
+				continue
 			}
+			x.err = verdict(x.link, placed[i])
+			x.added, x.found = x.err == nil, placed[i] == Found
 		}
 		left = again
 		if err := w.remint(ctx, left, func(*wish) bool { return true }); err != nil {
@@ -231,6 +315,38 @@ func (w *writer) write(ctx context.Context, wishes []*wish) (at waypost.Position
 		return at, nil
 	}
 	return at, waypost.Errorf(waypost.EUnavailable, "no free key was found")
+}
+
+// verdict says why a wish has come to nothing, nil when it has not.
+func verdict(l *waypost.Link, p Placement) error {
+	switch p {
+	case Placed, Found:
+		return nil
+	case Issuable:
+		return issuable(l.Code)
+	case Answered:
+		return errAnswered
+	default:
+		return taken(l.Code)
+	}
+}
+
+// splitAt gives where to part wishes of which one is refused, 0 when they cannot be:
+// those of one receipt stand and fall together.
+func splitAt(wishes []*wish) int {
+	together := func(i int) bool { return wishes[i].receipt != nil && wishes[i].receipt == wishes[i-1].receipt }
+	half := len(wishes) / 2
+	for i := half; i > 0; i-- {
+		if !together(i) {
+			return i
+		}
+	}
+	for i := half + 1; i < len(wishes); i++ {
+		if !together(i) {
+			return i
+		}
+	}
+	return 0
 }
 
 // undecided leaves out the wishes that an earlier try has brought to their end.
@@ -262,8 +378,24 @@ func fresh(wishes []*wish, epoch uint32) bool {
 
 func insertionsOf(wishes []*wish) []Insertion {
 	links := make([]Insertion, len(wishes))
+	var receipts map[*receipt]*Receipt
+	var sent map[*receipt][]*wish
 	for i, x := range wishes {
-		links[i] = Insertion{Link: x.link, Lease: x.lease, Claim: x.claim}
+		links[i] = Insertion{Link: x.link, Lease: x.lease, Claim: x.claim, Twin: x.twin}
+		r := x.receipt
+		if r == nil {
+			continue
+		}
+		if receipts == nil {
+			receipts, sent = make(map[*receipt]*Receipt), make(map[*receipt][]*wish)
+		}
+		if receipts[r] == nil {
+			receipts[r] = &Receipt{ID: r.id, Request: r.request, Answer: func(placed []Placement, at waypost.Position) (Answer, error) {
+				return r.answer(sent[r], placed, at)
+			}}
+		}
+		links[i].Receipt = receipts[r]
+		sent[r] = append(sent[r], x)
 	}
 	return links
 }
@@ -278,6 +410,9 @@ func (w *writer) outdated(err error, epoch uint32) func(*wish) bool {
 	if fenced, ok := errors.AsType[*FencedError](err); ok {
 		w.minter.Revoke(fenced.Leases)
 		return func(x *wish) bool { return slices.Contains(fenced.Leases, x.lease) }
+	}
+	if clash, ok := errors.AsType[*ClashError](err); ok {
+		return func(x *wish) bool { return slices.Contains(clash.Links, x.link) }
 	}
 	return nil
 }

@@ -146,9 +146,9 @@ start_postgres() {
   (cd "$work/pg" && "${as_pg[@]}" "$pg_bin/pg_ctl" start -D "$pg_data" -w -t 30 -l "$work/pg/server.log" \
     -o "-c listen_addresses='' -c unix_socket_directories='$work/pg' -c fsync=off") >"$work/pg_ctl.log" 2>&1 ||
     { cp "$work/pg/server.log" "$work/postgres.log" 2>/dev/null || true; fail "PostgreSQL does not start"; }
-  # A role that is no superuser, as row-level security wants it.
+  # A login that is no superuser, and may make the roles of its transactions.
   "${as_pg[@]}" "$pg_bin/psql" -h "$work/pg" -U postgres -d postgres -qAtX -v ON_ERROR_STOP=1 \
-    -c 'CREATE ROLE waypost LOGIN' -c 'CREATE DATABASE waypost OWNER waypost' >"$work/psql.log" 2>&1 || fail "the database was not made"
+    -c 'CREATE ROLE waypost LOGIN CREATEROLE' -c 'CREATE DATABASE waypost OWNER waypost' >"$work/psql.log" 2>&1 || fail "the database was not made"
   DATABASE_URL="postgres://waypost@/waypost?host=$work/pg"
 }
 

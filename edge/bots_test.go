@@ -1,6 +1,8 @@
 package edge_test
 
 import (
+	"os"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -32,6 +34,17 @@ func TestABotIsKnownByWhatItSaysOfItself(t *testing.T) {
 		"Mozilla/5.0 (X11; Ubuntu; Linux x86_64; rv:109.0) Gecko/20100101 Firefox/115.0", "Bottega/1.0",
 	}, browsers...) {
 		require.False(t, edge.IsBot([]byte(agent)), agent)
+	}
+}
+
+func TestBotsAreThoseOfWhomAPersonSaysSo(t *testing.T) {
+	text, err := os.ReadFile("audience/testdata/agents.tsv")
+	require.NoError(t, err)
+	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")[1:]
+	require.Greater(t, len(lines), 200)
+	for _, line := range lines {
+		f := strings.Split(line, "\t") // device, browser, system, agent
+		require.Equal(t, f[0] == "bot", edge.IsBot([]byte(f[3])), f[3])
 	}
 }
 

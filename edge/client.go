@@ -16,3 +16,12 @@ func (s *Server) clientOf(ctx *fasthttp.RequestCtx, v *visitor) netip.Addr {
 	}
 	return s.trusted.Client(v.peer, ctx.Request.Header.PeekAll("X-Forwarded-For"))
 }
+
+// forwardedClient is clientOf for a request with at most one X-Forwarded-For.
+func (s *Server) forwardedClient(v *visitor, forwarded []byte) netip.Addr {
+	if !v.trusted {
+		return v.peer
+	}
+	v.forwarded[0] = forwarded
+	return s.trusted.Client(v.peer, v.forwarded[:])
+}

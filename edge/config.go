@@ -18,6 +18,9 @@ type Config struct {
 	// prefetch, and nothing else. Default: none is recorded.
 	Clicks Clicks
 
+	// Sealer seals the addresses of visitors for the clicks. Default: clicks have none.
+	Sealer Sealer
+
 	// StrictHosts makes a host that belongs to no domain answer 404. Otherwise it
 	// means the default domain.
 	StrictHosts bool

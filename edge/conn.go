@@ -19,13 +19,19 @@ import (
 // visitor is what answering needs of a connection. Requests of one connection come
 // one after the other, so that most of it needs no lock and no pool.
 type visitor struct {
-	stripe  *stripe
-	record  []byte // where Links.Link puts what it finds
-	text    []byte // a header value that is being made
-	host    [maxHost]byte
-	lines   lineGuard
-	peer    netip.Addr // who is at the other end, or whom the PROXY header names
-	trusted bool       // whether that is a trusted proxy
+	server    *Server
+	stripe    *stripe
+	record    []byte // where Links.Link puts what it finds
+	text      []byte // a header value that is being made
+	host      [maxHost]byte
+	forwarded [1][]byte // X-Forwarded-For of the request under way
+	sealed    [16]byte  // the address of the request under way, for its click
+	lines     lineGuard
+	peer      netip.Addr // who is at the other end, or whom the PROXY header names
+	trusted   bool       // whether that is a trusted proxy
+
+	out       []byte // an answer of the express lane
+	expressed bool   // the lane has answered on this connection
 
 	raw    net.Conn // below TLS and the PROXY header
 	roster *roster
@@ -103,15 +109,37 @@ func (c *tlsConn) Handshake() error {
 
 const protocolOfProof = "acme-tls/1"
 
+// read gives what fasthttp is to answer. It reads only when it waits for a request,
+// or for the rest of one: in the first case the express lane may answer, and read on.
 func (v *visitor) read(from net.Conn, p []byte) (int, error) {
-	if err := v.armReading(); err != nil {
-		return 0, err
+	for {
+		if err := v.armReading(); err != nil {
+			return 0, err
+		}
+		n, err := from.Read(p)
+		if n == 0 && err != nil && v.phase.Load() == phaseEnding {
+			n, err = v.lookOnceMore(from, p)
+		}
+		if !v.lines.between() {
+			return v.lines.check(p, n, err)
+		}
+		if err == nil {
+			answered, failed := v.server.express(v, from, p[:n])
+			if failed != nil {
+				return 0, net.ErrClosed // nobody is there to be told
+			}
+			if answered {
+				continue
+			}
+		}
+		if v.expressed {
+			if n == 0 && err != nil {
+				return 0, io.EOF // it has been answered before: fasthttp must not think that it still owes an answer
+			}
+			v.reading.wanted = time.Now().Add(v.server.cfg.ReadTimeout) // as fasthttp does for all requests but the first
+		}
+		return v.lines.check(p, n, err)
 	}
-	n, err := from.Read(p)
-	if n == 0 && err != nil && v.phase.Load() == phaseEnding {
-		n, err = v.lookOnceMore(from, p)
-	}
-	return v.lines.check(p, n, err)
 }
 
 // listener gives every connection its visitor, and outlives a moment without file
@@ -176,7 +204,7 @@ func (l *listener) admit(c net.Conn) net.Conn {
 		w := &plainConn{Conn: below}
 		v, admitted = &w.visitor, w
 	}
-	v.stripe, v.roster, v.raw, v.peer, v.trusted = s.metrics.nextStripe(), s.roster, c, peer, trusted
+	v.server, v.stripe, v.roster, v.raw, v.peer, v.trusted = s, s.metrics.nextStripe(), s.roster, c, peer, trusted
 	v.slack = slackOf(s.cfg.ReadTimeout, s.cfg.WriteTimeout, s.cfg.IdleTimeout)
 	if headed != nil {
 		headed.visitor, headed.proxies = v, s.trusted

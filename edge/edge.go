@@ -7,6 +7,8 @@
 package edge
 
 import (
+	"net/netip"
+
 	"waypost"
 )
 
@@ -28,8 +30,16 @@ type Links interface {
 }
 
 // Clicks takes the clicks that were redirected. Record may be called by many
-// goroutines at once, before the answer is written; it must neither keep the code,
+// goroutines at once, before the answer is written; it must neither keep the slices,
 // nor allocate, nor wait for anything.
 type Clicks interface {
 	Record(c waypost.Click)
+}
+
+// Sealer seals the address of a visitor for the journal of clicks, so that it can only
+// be opened as long as the secret of its day, at in Unix milliseconds, is kept. Zero
+// says that there is none. Seal may be called by many goroutines at once, and neither
+// allocates nor waits for anything.
+type Sealer interface {
+	Seal(dst *[16]byte, addr netip.Addr, at int64)
 }

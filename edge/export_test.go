@@ -11,8 +11,12 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
+// WithoutExpress makes fasthttp answer every request; before Serve.
+func WithoutExpress(s *Server) { s.plain = true }
+
 // WatchClients tells the visitor's address of each request; before Serve.
 func WatchClients(s *Server, tell func(netip.Addr)) {
+	s.plain = true
 	s.http.Handler = func(ctx *fasthttp.RequestCtx) {
 		tell(s.clientOf(ctx, visitorOf(ctx)))
 		s.handle(ctx)
@@ -21,6 +25,7 @@ func WatchClients(s *Server, tell func(netip.Addr)) {
 
 // WatchBegin tells when the first byte of a request has come; before Serve.
 func WatchBegin(s *Server, tell func()) {
+	s.plain = true
 	s.http.ConnState = func(c net.Conn, state fasthttp.ConnState) {
 		s.follow(c, state)
 		if state == fasthttp.StateActive {

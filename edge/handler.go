@@ -69,11 +69,11 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 
 	visit := waypost.ParseVisit(path)
 	if visit.Rest == nil && !visit.Preview {
-		switch string(visit.Code) {
-		case "":
+		switch {
+		case len(visit.Code) == 0:
 			s.root(ctx, v, host)
 			return
-		case "health":
+		case isOwnPath(visit.Code):
 			sendJSON(ctx, healthy)
 			return
 		}
@@ -84,6 +84,9 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	}
 	s.visit(ctx, v, host, &visit)
 }
+
+// isOwnPath reports whether what could be a code is the path of an answer of ours.
+func isOwnPath(code []byte) bool { return string(code) == "health" }
 
 // domainOf gives the domain that a request for a host is about, and false when it
 // is about none.
@@ -108,18 +111,10 @@ func (s *Server) root(ctx *fasthttp.RequestCtx, v *visitor, host []byte) {
 
 // visit answers for the code that a visit may be to.
 func (s *Server) visit(ctx *fasthttp.RequestCtx, v *visitor, host []byte, visit *waypost.Visit) {
-	domain, ok := s.domainOf(host)
-	if !ok {
-		s.sendError(ctx, v, fasthttp.StatusNotFound)
-		return
-	}
-	res, err := s.resolve(v, domain, visit)
-	switch {
-	case err != nil:
+	domain, res, err := s.decide(v, host, visit)
+	if err != nil {
 		s.fail(ctx, v, err)
 		return
-	case res.Status == fasthttp.StatusNotFound:
-		res = s.cfg.Links.Targets(domain).InsteadOf(res)
 	}
 	switch res.Status {
 	case 301, 302, 307, 308:
@@ -143,10 +138,23 @@ func (s *Server) visit(ctx *fasthttp.RequestCtx, v *visitor, host []byte, visit 
 		res.MaxAge = 0 // or the visit itself would never come here
 	}
 	if s.sendRedirect(ctx, v, &res) && s.cfg.Clicks != nil && ctx.IsGet() && !prefetch {
-		s.cfg.Clicks.Record(waypost.Click{
-			Domain: domain, Code: visit.Code, At: s.cfg.Clock().UnixMilli(), Bot: isBot(ctx.Request.Header.UserAgent()),
-		})
+		header := &ctx.Request.Header
+		s.record(v, domain, visit.Code, header.UserAgent(), header.Referer(), s.clientOf(ctx, v))
 	}
+}
+
+// decide gives the answer to a visit to a host. It is good until the connection's
+// next request.
+func (s *Server) decide(v *visitor, host []byte, visit *waypost.Visit) (waypost.DomainID, waypost.Resolution, error) {
+	domain, ok := s.domainOf(host)
+	if !ok {
+		return domain, waypost.NotFound, nil
+	}
+	res, err := s.resolve(v, domain, visit)
+	if err == nil && res.Status == fasthttp.StatusNotFound {
+		res = s.cfg.Links.Targets(domain).InsteadOf(res)
+	}
+	return domain, res, err
 }
 
 // resolve finds what the replica says about a visit. The answer is good until the
@@ -184,17 +192,24 @@ func (s *Server) sendRedirect(ctx *fasthttp.RequestCtx, v *visitor, res *waypost
 	} else {
 		header.SetCanonical(headerCacheControl, privateNoStore)
 	}
-	if s.cfg.MaxStaleness > 0 {
-		if age := s.cfg.Staleness(); age > s.cfg.MaxStaleness {
-			v.text = strconv.AppendInt(v.text[:0], int64(age.Seconds()), 10)
-			header.SetCanonical(headerStale, v.text)
-		}
+	if seconds, stale := s.staleSeconds(); stale {
+		v.text = strconv.AppendInt(v.text[:0], seconds, 10)
+		header.SetCanonical(headerStale, v.text)
 	}
 	if ctx.IsHead() {
 		header.SetContentLength(0) // which fasthttp says by itself only for GET
 	}
 	v.stripe.count(res.Status)
 	return true
+}
+
+// staleSeconds gives the age of a replica that is older than it should be.
+func (s *Server) staleSeconds() (seconds int64, stale bool) {
+	if s.cfg.MaxStaleness <= 0 {
+		return 0, false
+	}
+	age := s.cfg.Staleness()
+	return int64(age.Seconds()), age > s.cfg.MaxStaleness
 }
 
 // fitsHeader reports whether a location can stand in a header as it is. The

@@ -52,6 +52,9 @@ func (g *lineGuard) check(p []byte, n int, err error) (int, error) {
 	return n, err
 }
 
+// between reports whether what was read so far are whole requests, or nothing.
+func (g *lineGuard) between() bool { return g.state == beforeRequest && !g.bad }
+
 // fault gives the index of the byte at which b goes wrong, or -1.
 func (g *lineGuard) fault(b []byte) int {
 	for i := 0; i < len(b); {

@@ -30,6 +30,7 @@ type Server struct {
 	roster  *roster
 	trusted proxy.Trusted
 
+	plain      bool // there is no express lane
 	draining   atomic.Bool
 	loggedFail atomic.Int64 // Unix seconds of the last failure that was logged
 

@@ -192,7 +192,7 @@ func (d *dial) next() (frameType, byte, []byte, error) {
 				return 0, 0, nil, err
 			}
 			return 0, 0, nil, &resetError{reason: reason, text: text}
-		case frameHello, frameBatch, frameHeartbeat, frameSlots, frameEnd:
+		case frameHello, frameBatch, frameHeartbeat, frameSlots, frameEnd, frameAsk:
 			return t, flags, payload, nil
 		}
 	}

@@ -28,6 +28,11 @@ type FollowConfig struct {
 	// that tells it. Nil: nobody wants to know.
 	KeySpace func(keyrange.Space)
 
+	// Asked is called, by the goroutine that applies, when the source wants to know where the
+	// replica stands on disk, all that was applied before included. It must not block. Nil:
+	// the source is not told.
+	Asked func()
+
 	Client *http.Client // without an overall timeout; nil: one made for streams
 	Logger *slog.Logger
 
@@ -195,6 +200,10 @@ func (f *Follower) stream(ctx context.Context, p waypost.Position) (fruitful boo
 			p = f.cfg.Sink.Position()
 		case frameHeartbeat:
 			err = f.beat(payload, d.hello.Cluster)
+		case frameAsk:
+			if f.cfg.Asked != nil {
+				f.cfg.Asked()
+			}
 		default:
 			err = fmt.Errorf("%w: a %s on the stream", errFrame, t)
 		}

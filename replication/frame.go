@@ -24,10 +24,11 @@ const (
 	frameBye       frameType = 5 // last: come back, perhaps to another
 	frameSlots     frameType = 6
 	frameEnd       frameType = 7 // last of a snapshot
+	frameAsk       frameType = 8 // say where you stand, once all before this is on your disk
 )
 
 func (t frameType) String() string {
-	names := [...]string{"", "hello", "batch", "heartbeat", "reset", "bye", "slots", "end"}
+	names := [...]string{"", "hello", "batch", "heartbeat", "reset", "bye", "slots", "end", "ask"}
 	if int(t) < len(names) && t > 0 {
 		return names[t]
 	}

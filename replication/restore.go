@@ -253,6 +253,7 @@ func (r *restoring) tail(ctx context.Context) (progress bool, err error) {
 			p = b.Last()
 			r.lowest, r.digest = p, b.Transactions[len(b.Transactions)-1].Digest
 			progress = true
+		case frameAsk: // the fresh replica does not serve yet
 		default:
 			return progress, fmt.Errorf("%w: a %s on the stream", errFrame, t)
 		}

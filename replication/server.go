@@ -104,6 +104,8 @@ type Server struct {
 	wake      chan struct{} // closed, and replaced, when anything here changes
 	followers int
 	draining  bool
+	asked     waypost.Position // that somebody waits for followers to have
+	again     uint64           // counts the questions for positions that were asked for before
 }
 
 // NewServer makes a Server that serves once Run runs.
@@ -246,6 +248,20 @@ func (t *tail) read(ctx context.Context) (moved bool, err error) {
 	return true, nil
 }
 
+// Ask makes the followers say where they stand once they have a position on their disks;
+// how they say it is not the stream's business. Of several positions the newest counts. It
+// does not block.
+func (s *Server) Ask(p waypost.Position) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p.Epoch == s.asked.Epoch && p.Seq <= s.asked.Seq {
+		s.again++ // those who have told may have told too early
+	} else {
+		s.asked = p
+	}
+	s.broadcast()
+}
+
 // broadcast wakes all who wait. s.mu is held.
 func (s *Server) broadcast() {
 	close(s.wake)
@@ -289,13 +305,20 @@ type view struct {
 	onRing    bool
 	heartbeat []byte
 	wake      <-chan struct{}
+	asked     question
+}
+
+// question is one time of asking.
+type question struct {
+	at    waypost.Position
+	again uint64
 }
 
 func (s *Server) view(p waypost.Position) view {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	v := view{
-		draining: s.draining, heartbeat: s.heartbeat, wake: s.wake,
+		draining: s.draining, heartbeat: s.heartbeat, wake: s.wake, asked: question{s.asked, s.again},
 	}
 	v.entries, v.onRing = s.ring.since(p, 16)
 	return v

@@ -169,8 +169,15 @@ func (c *connection) follow(ctx context.Context, p waypost.Position) error {
 		return err
 	}
 	failures := 0
+	var told question
 	for {
 		v := s.view(p)
+		if v.asked != told && v.asked.at.Epoch == p.Epoch && v.asked.at.Seq <= p.Seq {
+			if err := c.send(frameAsk, plainFrame(frameAsk, 0, nil)); err != nil {
+				return err
+			}
+			told = v.asked
+		}
 		select {
 		case <-beat.C:
 			if err := c.send(frameHeartbeat, v.heartbeat); err != nil {

@@ -60,7 +60,7 @@ func startDatabase(ctx context.Context, dir string) (_ *database, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("connecting to PostgreSQL: %w", err)
 	}
-	cfg.ConnConfig.RuntimeParams["waypost.system"] = "on" // to see the links of everybody
+	cfg.ConnConfig.User = "postgres" // to see the links of everybody
 	if d.pool, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
 		return nil, fmt.Errorf("connecting to PostgreSQL: %w", err)
 	}

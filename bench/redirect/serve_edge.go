@@ -13,7 +13,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"waypost"
 	"waypost/edge"
+	"waypost/edge/audience"
 	"waypost/edge/clicks"
 	"waypost/edge/replica"
 )
@@ -36,10 +38,11 @@ func newEdge(o serveOptions) (_ app, err error) {
 	}
 	cfg.Links = e.replica
 	if o.Journal != "" {
-		if e.journal, err = clicks.Open(clicks.Config{Dir: o.Journal, Node: "bench", Metrics: e.meters}); err != nil {
+		who := audience.New(audience.Config{Salts: oneSalt{}, Metrics: e.meters})
+		if e.journal, err = clicks.Open(clicks.Config{Dir: o.Journal, Node: "bench", Audience: who, Metrics: e.meters}); err != nil {
 			return app{}, errors.Join(err, e.replica.Close())
 		}
-		cfg.Clicks = e.journal
+		cfg.Clicks, cfg.Sealer = e.journal, audience.NewSealer(oneSalt{})
 		if o.Ship != "" {
 			e.shipped = make(chan error, 1)
 			go func() { e.shipped <- e.journal.Ship(context.Background(), clicks.ShipConfig{URL: o.Ship}) }()
@@ -49,6 +52,13 @@ func newEdge(o serveOptions) (_ app, err error) {
 		"metric": e.metric, "changes": e.changes, "snapshots": e.snapshots, "profile": e.profile,
 	}}, nil
 }
+
+// oneSalt is that of every day.
+type oneSalt struct{}
+
+var everyDay = waypost.Salt{1}
+
+func (oneSalt) Salt(int32) *waypost.Salt { return &everyDay }
 
 func (e *edgeApp) close() error {
 	var err error

@@ -16,6 +16,7 @@ import (
 func (p *program) auditCommand() *cobra.Command {
 	var limit int
 	var cursor string
+	var all bool
 	c := &cobra.Command{
 		Use:   "audit",
 		Short: "List what administrators did, newest first",
@@ -25,6 +26,7 @@ with which arguments.
 It asks the API of --api or WAYPOST_API with the key in WAYPOST_API_KEY, which needs
 the scope admin, or else the development system that runs in --data-dir.`,
 		Example: `  waypost audit
+  waypost audit --all
   waypost audit --limit 1000 --output json`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -32,30 +34,37 @@ the scope admin, or else the development system that runs in --data-dir.`,
 				return &usageError{fmt.Errorf("--limit: %d is not between 1 and 1000; go on from there with --cursor", limit)}
 			}
 			return p.withAPI(func(api *client.Client) error {
-				page, err := api.Audit(c.Context(), limit, cursor)
+				page, err := api.Audit(c.Context(), all, limit, cursor)
 				if err != nil {
 					return err
 				}
-				return p.print(auditTable(&page), page)
+				return p.print(auditTable(&page, all), page)
 			})
 		},
 	}
 	c.Flags().IntVar(&limit, "limit", 50, "how many entries at most, up to 1000")
+	c.Flags().BoolVar(&all, "all", false, "of all workspaces, for operators")
 	c.Flags().StringVar(&cursor, "cursor", "", "where the page before ended")
 	return p.bind(c, "client", "dev.data_dir")
 }
 
 // auditTable lays out a page of the audit log for people.
-func auditTable(page *client.AuditPage) string {
+func auditTable(page *client.AuditPage, all bool) string {
 	if len(page.Entries) == 0 {
 		return "nothing is noted here"
 	}
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	// Writing into memory does not fail.
+	if all {
+		_, _ = fmt.Fprint(w, "WORKSPACE\t")
+	}
 	_, _ = fmt.Fprintln(w, "TIME\tWHO\tDID\tTO\tDETAIL")
 	for i := range page.Entries {
 		e := &page.Entries[i]
+		if all {
+			_, _ = fmt.Fprintf(w, "%s\t", printable(e.Workspace))
+		}
 		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", e.At.Local().Format(time.DateTime), printable(e.Actor), printable(e.Action), printable(e.Subject),
 			printable(shortened(detailText(e.Detail))))
 	}

@@ -1,14 +1,12 @@
 package main_test
 
 import (
-	"bufio"
 	"context"
 	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"hash/fnv"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -259,54 +257,6 @@ func (c *tally) add(to map[string]int64, code string) {
 	to[code]++
 }
 
-// follower follows links over one connection at a time and sends no request twice.
-// An http.Client does when a connection that it has kept breaks, and what it shows
-// as one answer may then be two clicks.
-type follower struct {
-	addr string
-	conn net.Conn
-	in   *bufio.Reader
-}
-
-// follow asks for a link once. With an error, sent tells whether the edge may have
-// got the request.
-func (f *follower) follow(addr, code string) (status int, sent bool, err error) {
-	if f.addr != addr {
-		f.close()
-	}
-	if f.conn == nil {
-		conn, err := net.DialTimeout("tcp", addr, 10*time.Second)
-		if err != nil {
-			return 0, false, err
-		}
-		f.addr, f.conn, f.in = addr, conn, bufio.NewReader(conn)
-	}
-	defer func() {
-		if err != nil {
-			f.close()
-		}
-	}()
-	if err := f.conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
-		return 0, false, err
-	}
-	if _, err := io.WriteString(f.conn, "GET /"+code+" HTTP/1.1\r\nHost: "+addr+"\r\n\r\n"); err != nil {
-		return 0, true, err
-	}
-	res, err := http.ReadResponse(f.in, nil)
-	if err != nil {
-		return 0, true, err
-	}
-	_, err = io.Copy(io.Discard, res.Body)
-	return res.StatusCode, true, errors.Join(err, res.Body.Close())
-}
-
-func (f *follower) close() {
-	if f.conn != nil {
-		_ = f.conn.Close() // nothing is under way on it
-		f.conn = nil
-	}
-}
-
 // click follows links from several clients, each on one of the edges, until ctx
 // ends; wait waits for that. Edges gives the addresses, none while there is no use
 // in asking.
@@ -314,8 +264,8 @@ func (c *tally) click(ctx context.Context, t *testing.T, codes []string, edges f
 	var wg sync.WaitGroup
 	for n := range 8 {
 		wg.Go(func() {
-			var f follower
-			defer f.close()
+			var f devtest.Follower
+			defer f.Close()
 			pace := time.NewTicker(2 * time.Millisecond)
 			defer pace.Stop()
 			for i := n; ctx.Err() == nil; i++ {
@@ -325,7 +275,7 @@ func (c *tally) click(ctx context.Context, t *testing.T, codes []string, edges f
 					continue
 				}
 				code, addr := codes[i*i%len(codes)], addrs[n%len(addrs)]
-				status, sent, err := f.follow(addr, code)
+				status, sent, err := f.Follow(addr, code)
 				switch {
 				case err == nil && status/100 == 3:
 					c.add(c.received, code)

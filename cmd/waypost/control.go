@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -27,6 +28,7 @@ import (
 	"waypost/cmd/waypost/internal/node"
 	"waypost/controlplane"
 	"waypost/controlplane/httpapi"
+	"waypost/controlplane/limit"
 	"waypost/controlplane/postgres"
 	"waypost/edge/gossip"
 	"waypost/keyrange"
@@ -38,28 +40,30 @@ func (p *program) controlCommand() *cobra.Command {
 		Use:   "control",
 		Short: "Run a control plane",
 		Long: `Run a control plane: the API, and the stream of changes that edges follow. It needs
-a PostgreSQL database that ` + "`waypost migrate`" + ` has prepared.`,
+a PostgreSQL database that ` + "`waypost migrate`" + ` has prepared, also after an upgrade; it does not
+migrate by itself.`,
 		Example: `  waypost control --config /etc/waypost/control.yaml
   waypost control --config /etc/waypost/control.yaml --check-config
   WAYPOST_CONTROL_DATABASE_URL=postgres://waypost@db/waypost waypost control --region us-east-1 \
     --base-url https://go.example.com --cluster-secret-file cluster.key --edge-token-file edge.token`,
 	}
-	p.bind(c, "control", "gossip", "log")
+	p.bind(c, "control", "gossip", "rate_limits", "cleanup", "log")
 	check := func(cfg config.Config) error {
-		return errors.Join(cfg.Log.Check(), cfg.Control.Check(), cfg.Gossip.Check())
+		return errors.Join(cfg.Log.Check(), cfg.Control.Check(), cfg.Gossip.Check(), cfg.Limits.Check(), cfg.Cleanup.Check())
 	}
 	return p.node(c, check, nil, func(ctx context.Context, cfg config.Config) error {
 		log, err := p.logger(cfg.Log)
 		if err != nil {
 			return err
 		}
-		return runControl(ctx, cfg.Control, cfg.Gossip, log)
+		return runControl(ctx, cfg, log)
 	})
 }
 
 // runControl holds a control plane until ctx ends. Listeners come first, so that a
 // busy address is told before anything is touched.
-func runControl(ctx context.Context, cfg config.Control, gossip config.Gossip, log *slog.Logger) (err error) {
+func runControl(ctx context.Context, all config.Config, log *slog.Logger) (err error) {
+	cfg := all.Control
 	ln, adminLn, closeListeners, err := listenBoth(ctx, cfg.Addr, cfg.AdminAddr, node.Listen)
 	if err != nil {
 		return err
@@ -73,16 +77,22 @@ func runControl(ctx context.Context, cfg config.Control, gossip config.Gossip, l
 	defer func() { err = errors.Join(err, dir.Close()) }()
 
 	db, err := postgres.Open(ctx, postgres.Config{
-		URL: cfg.DatabaseURL.Reveal(), Memory: keyMemory{dir}, PeakRate: float64(cfg.PeakKeyRate), Logger: log,
+		URL: cfg.DatabaseURL.Reveal(), Memory: keyMemory{dir}, PeakRate: float64(cfg.PeakKeyRate), SaltRetention: cfg.SaltRetention, Logger: log,
+		EventSample: cfg.EventsSample, EventMonths: cfg.EventsKeepMonths, ExportEvents: cfg.EventsExportDir, KeepAnswers: cfg.IdempotencyWindow,
 	})
 	if err != nil {
 		return whatToDo(fmt.Errorf("control.database_url: %w", err))
 	}
 	defer db.Close()
-	c := &control{cfg: cfg, gossip: gossip, log: log, db: db, registry: newRegistry()}
+	c := &control{cfg: cfg, gossip: all.Gossip, limits: all.Limits, cleanup: all.Cleanup, log: log, db: db, registry: newRegistry()}
 	c.boot = c.name() + "/" + randomName()
 	if err := c.joinCluster(ctx); err != nil {
 		return err
+	}
+	if unclaimed, err := db.Unclaimed(ctx); err != nil {
+		return err
+	} else if unclaimed && !cfg.AnonymousWorkspace {
+		log.Warn("nobody can use the API yet: make an administrator with `waypost admin create`")
 	}
 	return c.serve(ctx, ln, adminLn)
 }
@@ -94,6 +104,8 @@ const maxConnections = 10_000
 type control struct {
 	cfg      config.Control
 	gossip   config.Gossip
+	limits   config.Limits
+	cleanup  config.Cleanup
 	log      *slog.Logger
 	db       *postgres.DB
 	registry *prometheus.Registry
@@ -141,7 +153,9 @@ func (c *control) serve(ctx context.Context, ln, adminLn net.Listener) error {
 		Node: c.boot, Size: int64(c.cfg.LeaseSize), Logger: c.log, Metrics: c.registry,
 	})
 	service := controlplane.New(controlplane.Config{
-		Links: c.db, Leases: c.db, Ranges: c.db, Reserved: c.db, Audit: c.db, Keys: c.db, Domains: c.db,
+		Links: c.db, Leases: c.db, Ranges: c.db, Reserved: c.db, Audit: c.db, Keys: c.db, Domains: c.db, Access: c.db,
+		Stats: c.db, Progress: c.db, Eraser: c.db, Salts: c.db,
+		Answers: c.db, Twins: c.db, Edits: c.db, DomainEdits: c.db,
 		Region: waypost.Region(c.cfg.Region), Minter: minter,
 		AllowPrivateTargets: c.cfg.AllowPrivateTargets,
 		StrictHosts:         c.cfg.StrictHosts,
@@ -156,11 +170,13 @@ func (c *control) serve(ctx context.Context, ln, adminLn net.Listener) error {
 		return errors.Join(err, c.closeService(ctx, service))
 	}
 	defer peers.leave(ctx, c.log)
-	fleet := controlplane.NewFleet(controlplane.FleetConfig{Head: c.db, Hints: peers.hints, Logger: c.log})
 	stream, err := replication.NewServer(replication.ServerConfig{Source: c.db, Logger: c.log, Registerer: c.registry, KeySpace: c.coder.Space()})
 	if err != nil {
 		return errors.Join(err, c.closeService(ctx, service))
 	}
+	fleet := controlplane.NewFleet(controlplane.FleetConfig{
+		Head: c.db, Hints: peers.hints, Ask: stream.Ask, Region: waypost.Region(c.cfg.Region), Logger: c.log,
+	})
 	server := &http.Server{
 		Handler:           c.routes(service, stream, fleet, proxies),
 		ReadHeaderTimeout: 5 * time.Second,
@@ -179,12 +195,20 @@ func (c *control) serve(ctx context.Context, ln, adminLn net.Listener) error {
 	group.Go(func() error { return admin.Serve(adminCtx, adminLn) })
 	group.Go(func() error { return unlessEnded(ctx, stream.Run(ctx)) })
 	group.Go(func() error { c.db.Maintain(ctx); return nil })
+	roller := c.db.NewRoller(postgres.RollerConfig{Metrics: c.registry})
+	group.Go(func() error { roller.Run(ctx); return nil })
+	group.Go(func() error { c.db.KeepEvents(ctx); return nil })
 	group.Go(func() error { c.db.Watch(ctx); return nil })
 	group.Go(func() error {
 		c.db.Attend(ctx, postgres.Presence{Node: c.boot, Region: waypost.Region(c.cfg.Region), Issued: minter.TakeIssued})
 		return nil
 	})
 	group.Go(func() error { fleet.Run(ctx); return nil })
+	group.Go(func() error { fleet.KeepProgress(ctx, c.db, 0); return nil })
+	if c.cleanup.Enabled {
+		group.Go(func() error { c.reaper().Run(ctx); return nil })
+	}
+	group.Go(func() error { service.Tend(ctx); return nil })
 	group.Go(func() error {
 		defer closeAdmin()
 		return serveHTTP(ctx, server, netutil.LimitListener(ln, maxConnections), c.cfg.ShutdownTimeout, c.log)
@@ -214,18 +238,21 @@ func (c *control) closeService(ctx context.Context, service *controlplane.Servic
 // routes puts the stream, which only edges may follow, beside the API.
 func (c *control) routes(service *controlplane.Service, stream *replication.Server, fleet *controlplane.Fleet, proxies []netip.Prefix) http.Handler {
 	api := httpapi.Config{
-		Links: service, Fleet: fleet, Domains: service, Keys: service, BaseURL: c.cfg.BaseURL, Version: productVersion(), Logger: c.log, Metrics: c.registry,
+		Links: service, Fleet: fleet, Waiter: fleet, Domains: service, Statistics: service, Cleanup: c.db, Keys: service, Access: service, BaseURL: c.cfg.BaseURL, Version: productVersion(), Logger: c.log, Metrics: c.registry,
 	}
+	guesses, client := limit.NewGuesses(c.limits.Failures), clientOf(proxies)
+	api.Limits = httpapi.Limits{Requests: limit.NewRequests(c.limits.Requests, c.limits.Burst), Guesses: guesses, Client: client}
+	edgesOnly := func(next http.HandlerFunc) http.Handler { return c.edgesOnly(guesses, client, next) }
 	if c.cfg.AnonymousWorkspace {
-		api.Anonymous = &controlplane.Actor{Workspace: waypost.DefaultWorkspace, Scopes: []controlplane.Scope{controlplane.ScopeAdmin}}
+		api.Anonymous = &controlplane.Actor{Workspace: waypost.DefaultWorkspace, Slug: waypost.DefaultSlug, Scopes: []controlplane.Scope{controlplane.ScopeAdmin}}
 	}
 	links := forwardedHost(proxies, httpapi.New(api))
 	edges := map[string]http.Handler{
-		replication.PathStream:   c.edgesOnly(endless(stream.Stream)),
-		replication.PathSnapshot: c.edgesOnly(endless(stream.Snapshot)),
-		replication.PathRecord:   c.edgesOnly(replication.RecordHandler(c.db, c.log)),
-		httpapi.PathClickBatches: c.edgesOnly(c.ownClicks(httpapi.Ingest(c.db, c.log, c.registry))),
-		httpapi.PathEdgeReports:  c.edgesOnly(httpapi.EdgeReports(fleet, c.log).ServeHTTP),
+		replication.PathStream:   edgesOnly(endless(stream.Stream)),
+		replication.PathSnapshot: edgesOnly(endless(stream.Snapshot)),
+		replication.PathRecord:   edgesOnly(replication.RecordHandler(c.db, c.log)),
+		httpapi.PathClickBatches: edgesOnly(c.ownClicks(httpapi.Ingest(c.db, c.log, c.registry))),
+		httpapi.PathEdgeReports:  edgesOnly(httpapi.EdgeReports(fleet, c.log).ServeHTTP),
 	}
 	// Not a ServeMux, which would redirect paths that are not clean: the API judges
 	// those itself.
@@ -240,15 +267,23 @@ func (c *control) routes(service *controlplane.Service, stream *replication.Serv
 
 // edgesOnly compares hashes, so that neither content nor length of the token can
 // be learned from the time it takes.
-func (c *control) edgesOnly(next http.HandlerFunc) http.Handler {
+func (c *control) edgesOnly(guesses *limit.Guesses, client func(*http.Request) netip.Addr, next http.HandlerFunc) http.Handler {
 	want := sha256.Sum256([]byte("Bearer " + c.cfg.EdgeToken.Reveal()))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		got := sha256.Sum256([]byte(r.Header.Get("Authorization")))
+		sent := r.Header.Get("Authorization")
+		if by, retry := guesses.Check(client(r), sent); by == limit.ByAddress {
+			w.Header().Set("Retry-After", strconv.Itoa(int(retry.Seconds())))
+			http.Error(w, "too many attempts to authenticate have failed", http.StatusTooManyRequests)
+			return
+		}
+		got := sha256.Sum256([]byte(sent))
 		if subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
+			guesses.Failed(client(r), "")
 			w.Header().Set("WWW-Authenticate", `Bearer realm="waypost replication"`)
 			http.Error(w, "a valid edge token is required", http.StatusUnauthorized)
 			return
 		}
+		guesses.Succeeded(sent)
 		next(w, r)
 	})
 }
@@ -277,6 +312,14 @@ func endless(next http.HandlerFunc) http.HandlerFunc {
 		}
 		next(w, r)
 	}
+}
+
+func (c *control) reaper() *controlplane.Reaper {
+	return controlplane.NewReaper(controlplane.ReaperConfig{
+		Store: c.db, Interval: c.cleanup.Interval, BatchSize: c.cleanup.BatchSize, MaxDuration: c.cleanup.MaxDuration,
+		Buffer: c.cleanup.Buffer, PurgeAfter: c.cleanup.PurgeAfter, KeysAfter: c.cleanup.KeysAfter,
+		Logger: c.log, Metrics: c.registry,
+	})
 }
 
 // ready says whether PostgreSQL answers, and where its changelog stands.

@@ -14,7 +14,7 @@ import (
 )
 
 func (p *program) domainsCommand() *cobra.Command {
-	c := group("domains", "Show the domains of short links, and say where they lead", p.domainsListCommand(), p.domainsSetCommand())
+	c := group("domains", "Add, show, change and remove the domains of short links", p.domainsListCommand(), p.domainsAddCommand(), p.domainsSetCommand(), p.domainsRemoveCommand())
 	c.Long = `Show the domains that links can have, and say where each leads visitors who follow
 no link: those of its root, and those of a code that is not known.
 

@@ -20,6 +20,7 @@ import (
 	"waypost/cmd/waypost/internal/node"
 	"waypost/cmd/waypost/internal/systemd"
 	"waypost/edge"
+	"waypost/edge/audience"
 	"waypost/edge/gossip"
 	"waypost/edge/handover"
 	"waypost/edge/lookup"
@@ -46,13 +47,26 @@ also when the control plane is out of reach or this edge is started again then.`
 	check := func(cfg config.Config) error {
 		return errors.Join(cfg.Log.Check(), cfg.Edge.Check(), cfg.TLS.Check(), cfg.Gossip.Check())
 	}
-	return p.node(c, check, checkCertificate, func(ctx context.Context, cfg config.Config) error {
+	return p.node(c, check, checkFiles, func(ctx context.Context, cfg config.Config) error {
 		log, err := p.logger(cfg.Log)
 		if err != nil {
 			return err
 		}
 		return runEdge(ctx, cfg.Edge, cfg.TLS, cfg.Gossip, *takeover, log)
 	})
+}
+
+// checkFiles sees that the files can be used that an edge does not make itself.
+func checkFiles(cfg config.Config) error {
+	if err := checkCertificate(cfg); err != nil {
+		return err
+	}
+	if cfg.Edge.GeoIP != "" {
+		if err := audience.CheckPlaces(cfg.Edge.GeoIP); err != nil {
+			return fmt.Errorf("edge.geoip: %w", err)
+		}
+	}
+	return nil
 }
 
 // runEdge holds an edge until ctx ends, or until a successor serves.
@@ -105,7 +119,7 @@ func runEdge(ctx context.Context, cfg config.Edge, tls config.TLS, gossip config
 	e.following, err = newFollowing(succession != nil, func() (*replication.Follower, error) {
 		return replication.NewFollower(replication.FollowConfig{
 			URL: cfg.ControlURL, Token: cfg.Token.Reveal(), Node: store.node, Region: waypost.Region(cfg.Region),
-			Sink: store, Logger: e.log, Fatal: e.isFatal, KeySpace: tellSpace,
+			Sink: store, Logger: e.log, Fatal: e.isFatal, KeySpace: tellSpace, Asked: e.reportNow,
 		})
 	})
 	if err != nil {
@@ -133,6 +147,15 @@ type edgeNode struct {
 	listeners  []namedListener
 	succession *handover.Succession               // nil: this edge has taken no other's place
 	departure  atomic.Pointer[handover.Departure] // nil: none has taken this one's
+
+	reporter atomic.Pointer[report.Reporter] // nil: before it serves
+}
+
+// reportNow is called when the control plane wants to know where the replica stands.
+func (e *edgeNode) reportNow() {
+	if r := e.reporter.Load(); r != nil {
+		r.Ask()
+	}
 }
 
 // outsideHeap is what an edge needs of memory outside of Go's heap, in bytes, beside its
@@ -147,19 +170,25 @@ func (e *edgeNode) serve(ctx context.Context, ln, adminLn net.Listener) error {
 	e.registerMetrics()
 	peers := &edgeGossip{cfg: e.gossip, registry: e.registry, log: e.log, self: self{
 		node: e.store.node, region: waypost.Region(e.cfg.Region), role: gossip.RoleEdge, boot: e.boot,
-		addr: ln.Addr().String(), position: e.store.Position,
+		addr: ln.Addr().String(), position: e.store.Synced,
 	}}
 	defer peers.leave(ctx)
 	reporter, err := report.New(report.Config{
 		URL: e.cfg.ControlURL, Token: e.cfg.Token.Reveal(), Node: e.store.node, Region: waypost.Region(e.cfg.Region),
 		Boot: e.boot, Addr: ln.Addr().String(), AdminAddr: adminLn.Addr().String(), Version: productVersion(),
-		Position: e.store.Position, Logger: e.log, Metrics: e.registry,
+		Position: e.store.Position, Synced: e.store.Synced, Clicks: e.clicks.progress, Logger: e.log, Metrics: e.registry,
+		Sync: func() {
+			if err := e.store.Sync(); err != nil {
+				e.log.Debug("what was applied cannot be made durable", "error", err)
+			}
+		},
 	})
 	if err != nil {
 		return err
 	}
+	e.reporter.Store(reporter)
 	server := edge.New(edge.Config{
-		Links: e.links, Clicks: e.clicks, StrictHosts: e.cfg.StrictHosts, TrustedProxies: proxies, ProxyProtocol: e.cfg.ProxyProtocol,
+		Links: e.links, Clicks: e.clicks, Sealer: audience.NewSealer(e.store), StrictHosts: e.cfg.StrictHosts, TrustedProxies: proxies, ProxyProtocol: e.cfg.ProxyProtocol,
 		MaxConnections: e.cfg.MaxConnections, MaxConnectionsPerAddress: e.cfg.MaxConnectionsPerAddress,
 		ReadTimeout: e.cfg.ReadTimeout, WriteTimeout: e.cfg.WriteTimeout, IdleTimeout: e.cfg.IdleTimeout,
 		Version: productVersion(), Region: waypost.Region(e.cfg.Region), Node: e.store.node,
@@ -187,7 +216,9 @@ func (e *edgeNode) serve(ctx context.Context, ln, adminLn net.Listener) error {
 	defer leave()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { defer close(shipped); return e.clicks.ship(shipCtx) })
-	group.Go(func() error { reporter.Run(reportCtx); return nil })
+	reported := make(chan struct{})
+	group.Go(func() error { defer close(reported); reporter.Run(reportCtx); return nil })
+	group.Go(func() error { e.clicks.watchPlaces(ctx); return nil })
 	group.Go(func() error { return admin.Serve(adminCtx, adminLn) })
 	group.Go(func() error { return e.explain(unlessEnded(ctx, e.following.run(ctx))) })
 	group.Go(func() error { e.freshness.watch(ctx, e.following.status); return nil })
@@ -203,7 +234,12 @@ func (e *edgeNode) serve(ctx context.Context, ln, adminLn net.Listener) error {
 		defer endReports()
 		<-ctx.Done()
 		err := e.end(ctx, server, closeAdmin, endReports)
-		return errors.Join(err, e.clicks.finish(shipped, endShip))
+		err = errors.Join(err, e.clicks.finish(shipped, endShip))
+		if endReports(); e.departure.Load() == nil {
+			<-reported
+			reporter.Farewell(context.WithoutCancel(ctx))
+		}
+		return err
 	})
 	err = node.WriteStatus(e.cfg.StatusFile, node.Status{
 		PID: os.Getpid(), Role: "edge", Node: e.store.node, Region: e.cfg.Region,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"log/slog"
+	"math"
 	"net/http"
 	"os"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 
 	"waypost"
 	"waypost/cmd/waypost/internal/config"
+	"waypost/edge/audience"
 	"waypost/edge/clicks"
 	"waypost/replication"
 )
@@ -27,9 +29,11 @@ type edgeClicks struct {
 	journal atomic.Pointer[clicks.Journal]
 	missed  atomic.Uint64
 	cluster func() (replication.Cluster, bool) // of the replica
-	beside  *os.File                           // lock of a predecessor's journal; nil: there is none
-	place   chan journalPlace                  // has the directory, once
-	opened  chan struct{}                      // closed when there is a journal
+	places  *audience.Places                   // nil: countries and cities are not known
+	who     *audience.Audience
+	beside  *os.File          // lock of a predecessor's journal; nil: there is none
+	place   chan journalPlace // has the directory, once
+	opened  chan struct{}     // closed when there is a journal
 }
 
 // adopt takes over what other processes left, of which none is running any more.
@@ -48,7 +52,24 @@ func newEdgeClicks(cfg config.Edge, log *slog.Logger, meters prometheus.Register
 	meters.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "waypost_clicks_missed_total", Help: "Clicks that were not recorded, because the journal could not be opened.",
 	}, func() float64 { return float64(c.missed.Load()) }))
+	if cfg.GeoIP != "" {
+		c.places = audience.OpenPlaces(audience.PlacesConfig{File: cfg.GeoIP, Logger: log, Metrics: meters})
+	}
 	return c
+}
+
+// know says of which cluster the clicks are, and by which salts visitors are told
+// apart. It comes before open.
+func (c *edgeClicks) know(store *edgeStore) {
+	c.cluster = store.Cluster
+	c.who = audience.New(audience.Config{Salts: store, Places: c.places, Logger: c.log, Metrics: c.meters})
+}
+
+// watchPlaces takes another GeoIP database when there is one, until ctx ends.
+func (c *edgeClicks) watchPlaces(ctx context.Context) {
+	if c.places != nil {
+		c.places.Run(ctx)
+	}
 }
 
 // Record implements [edge.Clicks].
@@ -58,6 +79,16 @@ func (c *edgeClicks) Record(click waypost.Click) {
 		return
 	}
 	c.missed.Add(1)
+}
+
+// progress tells how many clicks are not counted yet, and up to when all are.
+func (c *edgeClicks) progress() (pending int64, until time.Time) {
+	j := c.journal.Load()
+	if j == nil {
+		return -1, time.Time{}
+	}
+	p := j.Progress()
+	return int64(min(p.Pending, math.MaxInt64)), p.Until
 }
 
 // open is called when the edge's directory is there, again after each time that
@@ -73,9 +104,14 @@ func (c *edgeClicks) open(dir, node string) {
 }
 
 func (c *edgeClicks) tryOpen(dir, node string) bool {
+	room, err := config.ParseClickJournal(c.cfg.ClickJournal)
+	if err != nil {
+		c.log.Error("clicks are not recorded: edge.click_journal is wrong", "error", err)
+		return false
+	}
 	beside := c.beside
 	c.beside = nil // which Open takes
-	j, err := clicks.Open(clicks.Config{Dir: dir, Node: node, Beside: beside, Logger: c.log, Metrics: c.meters})
+	j, err := clicks.Open(clicks.Config{Dir: dir, Node: node, MaxBytes: room, Beside: beside, Audience: c.who, Logger: c.log, Metrics: c.meters})
 	if err != nil {
 		c.log.Error("clicks are not recorded: the journal cannot be opened", "error", err, "missed", c.missed.Load())
 		return false

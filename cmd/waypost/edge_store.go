@@ -50,7 +50,7 @@ func openEdgeStore(cfg config.Edge, lookup int64, log *slog.Logger, meters prome
 		root: cfg.DataDir, region: cfg.Region, node: cfg.Node, log: log, meters: meters, clicks: clicks,
 		opened: make(chan struct{}), succession: succession, lookup: lookup,
 	}
-	clicks.cluster = s.Cluster
+	clicks.know(s)
 	if succession != nil {
 		clicks.beside = succession.Take(clickFile)
 		return s, s.takeOver()
@@ -216,6 +216,14 @@ func (s *edgeStore) Targets(domain waypost.DomainID) waypost.DomainTargets {
 	return waypost.DomainTargets{}
 }
 
+// Salt implements [audience.Salts].
+func (s *edgeStore) Salt(day int32) *waypost.Salt {
+	if db := s.serving(); db != nil {
+		return db.Salt(day)
+	}
+	return nil
+}
+
 // Degraded says why the replica takes no more changes, nil while it does.
 func (s *edgeStore) Degraded() error {
 	if db := s.current(); db != nil {
@@ -248,6 +256,22 @@ func (s *edgeStore) Position() waypost.Position {
 		return db.Position()
 	}
 	return waypost.Position{}
+}
+
+// Synced is the position that a crash cannot take back.
+func (s *edgeStore) Synced() waypost.Position {
+	if db := s.current(); db != nil {
+		return db.Synced()
+	}
+	return waypost.Position{}
+}
+
+// Sync makes durable at once what is applied by now.
+func (s *edgeStore) Sync() error {
+	if db := s.current(); db != nil {
+		return db.Sync()
+	}
+	return nil
 }
 
 // Apply implements [replication.Sink].

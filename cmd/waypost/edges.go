@@ -16,8 +16,8 @@ func (p *program) edgesCommand() *cobra.Command {
 		Use:   "edges",
 		Short: "List the edges: who is alive, where, and how far behind",
 		Long: `List the edges that the control plane knows: who is alive, where, up to where each
-has the changelog, and how far it is behind the head, in changes and in time. An
-edge is silent when it has not been seen for more than three seconds, and gone when
+has the changelog, how far it is behind the head, in changes and in time, and how many
+clicks it has that are not counted yet. An edge is silent when it has not been seen for more than three seconds, and gone when
 it left on purpose or has not been seen for long.
 
 It asks the API of --api or WAYPOST_API with the key in WAYPOST_API_KEY, which needs
@@ -50,15 +50,15 @@ func edgeTable(edges []client.Edge, now time.Time) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	// Writing into memory does not fail.
-	_, _ = fmt.Fprintln(w, "NODE\tREGION\tSTATE\tPOSITION\tLAG\tLAST SEEN\tVERSION")
+	_, _ = fmt.Fprintln(w, "NODE\tREGION\tSTATE\tPOSITION\tLAG\tPENDING\tLAST SEEN\tVERSION")
 	for i := range edges {
 		e := &edges[i]
 		state := printable(e.State)
 		if e.Via == "gossip" {
 			state += " (gossip)"
 		}
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", printable(e.Node), printable(e.Region), state,
-			positionText(e), lagText(e), ago(now.Sub(e.LastSeen)), printable(e.Version))
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", printable(e.Node), printable(e.Region), state,
+			positionText(e), lagText(e), pendingText(e), ago(now.Sub(e.LastSeen)), printable(e.Version))
 	}
 	_ = w.Flush()
 	return strings.TrimSuffix(b.String(), "\n")
@@ -85,6 +85,14 @@ func lagText(e *client.Edge) string {
 		return "1 change, " + roughly(time.Duration(*e.LagSeconds*float64(time.Second)))
 	}
 	return fmt.Sprintf("%d changes, %s", *e.LagChanges, roughly(time.Duration(*e.LagSeconds*float64(time.Second))))
+}
+
+// pendingText tells the clicks that are not counted yet.
+func pendingText(e *client.Edge) string {
+	if e.ClicksPending == nil {
+		return "unknown"
+	}
+	return fmt.Sprint(*e.ClicksPending)
 }
 
 // ago allows for clocks that differ: what seems to be still to come is now.

@@ -1,19 +1,15 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/rand"
-	"encoding/csv"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"time"
 
@@ -22,42 +18,61 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 
 	"waypost/cmd/waypost/internal/client"
-	"waypost/cmd/waypost/internal/linkimport"
 )
 
-// exportPage is how many links are asked for, and in memory, at once.
-const exportPage = 1000
+// exportSlice is how many links are asked for, and in memory, at once; exportTries how
+// often.
+const (
+	exportSlice = 2000
+	exportTries = 8
+)
+
+// exporting is what the command line says about an export.
+type exporting struct {
+	filter filterFlags
+	format string
+	after  string
+}
 
 func (p *program) linksExportCommand() *cobra.Command {
-	var format string
+	var e exporting
 	c := &cobra.Command{
 		Use:   "export [FILE|-]",
-		Short: "Write all links as CSV or JSON lines, newest first",
-		Long: `Write all links, newest first, to a file or to standard output. A file is there
-when it is complete, and not before. Links that are created meanwhile are left out.
+		Short: "Write links as CSV or JSON lines, newest first",
+		Long: `Write all links, or those that fit the flags, newest first, to a file or to standard
+output. A file is there when it is complete, and not before. Links that are created
+meanwhile are left out. An export to standard output that was cut off says how to go on.
 
 CSV has the columns that "waypost links import" reads, and short_code, click_count
 and created_at, which it passes over: imported links get new codes. JSON lines are
-the links as the API shows them, with everything that they hold.`,
+the links as the API shows them, with everything that they hold, and can be imported, too.`,
 		Example: `  waypost links export links.csv
-  waypost links export --format jsonl | gzip > links.jsonl.gz`,
+  waypost links export --format jsonl | gzip > links.jsonl.gz
+  waypost links export --tag spring --created-after 2030-01-01T00:00:00Z spring.csv`,
 		Args: arguments(cobra.MaximumNArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
-			if format != "csv" && format != "jsonl" {
-				return &usageError{fmt.Errorf("--format: %q is neither csv nor jsonl", format)}
+			if e.format != "csv" && e.format != "jsonl" {
+				return &usageError{fmt.Errorf("--format: %q is neither csv nor jsonl", e.format)}
 			}
 			name := "-"
 			if len(args) == 1 {
 				name = args[0]
 			}
-			return p.exportLinks(c.Context(), name, format)
+			return p.exportLinks(c.Context(), name, e)
 		},
 	}
-	c.Flags().StringVar(&format, "format", "csv", "csv or jsonl")
+	c.Flags().StringVar(&e.format, "format", "csv", "csv or jsonl")
+	c.Flags().StringVar(&e.after, "after", "", "go on where an export with the same flags was cut off")
+	e.filter.add(c)
+	completeWith(c, "format", "csv", "jsonl")
 	return c
 }
 
-func (p *program) exportLinks(ctx context.Context, name, format string) error {
+func (p *program) exportLinks(ctx context.Context, name string, e exporting) error {
+	filter, err := e.filter.filter()
+	if err != nil {
+		return err
+	}
 	if name != "-" {
 		if err := replaceable(name); err != nil {
 			return err
@@ -70,24 +85,18 @@ func (p *program) exportLinks(ctx context.Context, name, format string) error {
 	defer api.Close()
 	count, finish := p.counter()
 	defer finish()
-	links := 0
-	write := func(to io.Writer) error {
-		return exportAll(ctx, api, newLinkWriter(format, to), func(n int) {
-			links = n
-			count(n)
-		})
-	}
+	x := &exporter{api: api, filter: filter, format: e.format, after: e.after, done: count}
 	if name == "-" {
-		if err := write(p.stdout); err != nil {
-			return fmt.Errorf("the export is not complete, it ends after %d links: %w", links, err)
+		if err := x.all(ctx, p.stdout); err != nil {
+			return fmt.Errorf("the export is not complete, it ends after %d links%s: %w", x.links, x.goOn(), err)
 		}
 		return nil
 	}
-	if err := replaceFile(name, write); err != nil {
-		return fmt.Errorf("the export stopped after %d links, and %s was not written: %w", links, name, err)
+	if err := replaceFile(name, func(to io.Writer) error { return x.all(ctx, to) }); err != nil {
+		return fmt.Errorf("the export stopped after %d links, and %s was not written: %w", x.links, name, err)
 	}
 	finish()
-	return p.print(fmt.Sprintf("%d links written to %s", links, name), map[string]any{"links": links, "file": name})
+	return p.print(fmt.Sprintf("%d links written to %s", x.links, name), map[string]any{"links": x.links, "file": name})
 }
 
 // replaceable sees that a file of that name can be made or replaced: a rename would
@@ -103,95 +112,72 @@ func replaceable(name string) error {
 	return nil
 }
 
-// exportAll goes through all links. Done is told their number after each page.
-func exportAll(ctx context.Context, api *client.Client, w linkWriter, done func(links int)) error {
-	links := 0
-	for cursor := ""; ; {
-		page, err := api.ListRaw(ctx, exportPage, cursor)
+// exporter copies links slice by slice, so that a slice whose answer was cut off is
+// asked for again.
+type exporter struct {
+	api    *client.Client
+	filter client.Filter
+	format string
+	after  string // where the next slice begins
+	links  int
+	done   func(links int)
+}
+
+func (x *exporter) all(ctx context.Context, to io.Writer) error {
+	header := x.format == "csv" && x.after != "" // which is there already
+	for {
+		var slice bytes.Buffer
+		got, err := x.slice(ctx, &slice)
 		if err != nil {
 			return err
 		}
-		for _, link := range page.Links {
-			if err := w.write(link); err != nil {
-				return err
+		if header {
+			if _, err := slice.ReadBytes('\n'); err != nil {
+				return errors.New("the API gave CSV without a header")
 			}
 		}
-		links += len(page.Links)
-		done(links)
-		if page.Next == "" {
-			return w.flush()
+		if _, err := to.Write(slice.Bytes()); err != nil {
+			return err
 		}
-		if page.Next == cursor {
-			return errors.New("the API gave the same page twice")
+		x.links += got.Links
+		x.done(x.links)
+		if got.Next == "" {
+			return nil
 		}
-		cursor = page.Next
+		if got.Next == x.after {
+			return errors.New("the API gave the same links twice")
+		}
+		x.after, header = got.Next, x.format == "csv"
 	}
 }
 
-// linkWriter writes links, given as the API sends them, in a format.
-type linkWriter interface {
-	write(link json.RawMessage) error
-	flush() error
+func (x *exporter) slice(ctx context.Context, to *bytes.Buffer) (got client.Exported, err error) {
+	for try := 1; ; try++ {
+		to.Reset()
+		got, err = x.api.Export(ctx, x.filter, x.format, x.after, exportSlice, to)
+		if err == nil {
+			return got, nil
+		}
+		after, passing := client.Passing(err)
+		if !passing || try == exportTries || ctx.Err() != nil {
+			return got, err
+		}
+		wait := time.NewTimer(max(after, 250*time.Millisecond))
+		select {
+		case <-ctx.Done():
+			wait.Stop()
+			return got, err
+		case <-wait.C:
+		}
+	}
 }
 
-func newLinkWriter(format string, to io.Writer) linkWriter {
-	if format == "jsonl" {
-		return &jsonLines{bufio.NewWriter(to)}
+// goOn says how to go on behind what was written.
+func (x *exporter) goOn() string {
+	if x.after == "" {
+		return ""
 	}
-	return &csvLines{w: csv.NewWriter(to)}
-}
-
-type jsonLines struct{ w *bufio.Writer }
-
-func (j *jsonLines) write(link json.RawMessage) error {
-	var line bytes.Buffer
-	if err := json.Compact(&line, link); err != nil {
-		return fmt.Errorf("a link of the API: %w", err)
-	}
-	line.WriteByte('\n')
-	_, err := j.w.Write(line.Bytes())
-	return err
-}
-
-func (j *jsonLines) flush() error { return j.w.Flush() }
-
-type csvLines struct {
-	w     *csv.Writer
-	begun bool
-}
-
-func (c *csvLines) write(raw json.RawMessage) error {
-	var l client.Link
-	if err := json.Unmarshal(raw, &l); err != nil {
-		return fmt.Errorf("a link of the API: %w", err)
-	}
-	tags, err := linkimport.JoinTags(l.Tags)
-	if err != nil {
-		return err
-	}
-	expires := ""
-	if l.ExpiresAt != nil {
-		expires = l.ExpiresAt.Format(time.RFC3339Nano)
-	}
-	return errors.Join(c.header(), c.w.Write([]string{
-		l.ShortCode, l.OriginalURL, l.Title, l.Description, tags, strconv.Itoa(l.RedirectStatus),
-		strconv.FormatBool(l.ForwardQuery), strconv.FormatBool(l.ForwardPath), expires,
-		strconv.FormatInt(l.ClickCount, 10), l.CreatedAt.Format(time.RFC3339Nano),
-	}))
-}
-
-func (c *csvLines) header() error {
-	if c.begun {
-		return nil
-	}
-	c.begun = true
-	return c.w.Write([]string{"short_code", "original_url", "title", "description", "tags", "redirect_status", "forward_query", "forward_path", "expires_at", "click_count", "created_at"})
-}
-
-func (c *csvLines) flush() error {
-	err := c.header() // of no links, too
-	c.w.Flush()
-	return errors.Join(err, c.w.Error())
+	return " (go on with --after " + x.after + ")"
 }
 
 // replaceFile puts what write writes in the place of a file, durably, once it is

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/csv"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -20,29 +19,42 @@ import (
 )
 
 const (
-	fullLink = `{ "short_code": "abcd", "original_url": "https://example.com/?a=\"b\",c&d", "title": "One,\n\"two\"", "description": "<b>",
-		"tags": ["spring", "a, b", "c\"d"], "redirect_status": 308, "forward_query": true, "metadata": {"k": [1]}, "created_by": "me", "click_count": 7,
-		"created_at": "2031-05-06T07:08:09.123456Z", "expires_at": "2091-05-06T07:08:09.5Z" }`
 	fullLine = `{"short_code":"abcd","original_url":"https://example.com/?a=\"b\",c&d","title":"One,\n\"two\"","description":"<b>",` +
 		`"tags":["spring","a, b","c\"d"],"redirect_status":308,"forward_query":true,"metadata":{"k":[1]},"created_by":"me","click_count":7,` +
 		`"created_at":"2031-05-06T07:08:09.123456Z","expires_at":"2091-05-06T07:08:09.5Z"}` + "\n"
 	bareLink = `{"short_code": "efgh", "original_url": "https://example.org", "redirect_status": 302, "created_at": "2031-05-06T07:00:00Z", "expires_at": null}`
 )
 
-// pages is an API with two pages of links; the second fails when it is broken.
+const (
+	csvHeader = "short_code,original_url,title,description,tags,redirect_status,forward_query,forward_path,expires_at,click_count,created_at\n"
+	fullRow   = `abcd,"https://example.com/?a=""b"",c&d","One,` + "\n" + `""two""",<b>,"spring,""a, b"",""c""""d""",308,true,false,2091-05-06T07:08:09.5Z,7,2031-05-06T07:08:09.123456Z` + "\n"
+	bareRow   = "efgh,https://example.org,,,,302,false,false,,0,2031-05-06T07:00:00Z\n"
+)
+
+// pages is an API with an export in two slices; the second is cut off the first time,
+// or always when it is broken.
 func pages(t *testing.T, broken bool) string {
 	t.Helper()
+	seconds := 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case r.URL.Query().Get("limit") != "1000":
-			w.WriteHeader(http.StatusBadRequest)
-		case r.URL.Query().Get("cursor") == "":
-			_, _ = fmt.Fprintf(w, `{"urls": [%s], "next_cursor": "two"}`, fullLink)
-		case broken:
-			w.WriteHeader(http.StatusServiceUnavailable)
-		default:
-			_, _ = fmt.Fprintf(w, `{"urls": [%s], "next_cursor": ""}`, bareLink)
+		slice := map[string][2]string{"jsonl": {fullLine, bareLink + "\n"}, "csv": {csvHeader + fullRow, csvHeader + bareRow}}[r.URL.Query().Get("format")]
+		text, next := slice[0], "two"
+		if r.URL.Query().Get("after") == "two" {
+			text, next = slice[1], ""
+			if seconds++; broken {
+				w.WriteHeader(http.StatusForbidden)
+				return
+			}
+			if seconds == 1 {
+				w.Header().Set("Content-Length", "10000")
+				_, _ = io.WriteString(w, text)
+				return
+			}
 		}
+		w.Header().Set("Trailer", "Waypost-Cursor, Waypost-Links")
+		_, _ = io.WriteString(w, text)
+		w.Header().Set("Waypost-Cursor", next)
+		w.Header().Set("Waypost-Links", "1")
 	}))
 	t.Cleanup(server.Close)
 	return server.URL

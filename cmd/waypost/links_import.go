@@ -9,7 +9,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -30,15 +32,18 @@ type importing struct {
 	reportFile   string
 	progressFile string
 	resume       bool
+	format       string
+	parallel     int
 }
 
 func (p *program) linksImportCommand() *cobra.Command {
 	var i importing
 	c := &cobra.Command{
-		Use:   "import FILE.csv",
-		Short: "Create the links of a CSV file, up to 1,000 in a request",
-		Long: `Create the links of a CSV file. Its first line is the header: original_url and any
-of title, custom_code, description, tags (separated by commas), redirect_status,
+		Use:   "import FILE",
+		Short: "Create the links of a CSV or JSON lines file, 1,000 in a request and several requests at once",
+		Long: `Create the links of a CSV or JSON lines file. JSON lines are objects with the names of the
+API; what only an export knows, such as click_count and active, is passed over. CSV begins with the header: original_url and any
+of title, custom_code, domain, description, tags (separated by commas), redirect_status,
 forward_query and forward_path (true or false), and expires_at. Files of "waypost links export" can be imported; the links get new codes
 (call the column short_code custom_code to keep the old ones).
 "-" reads standard input.
@@ -46,7 +51,7 @@ forward_query and forward_path (true or false), and expires_at. Files of "waypos
 Each row that is refused is reported with its line and the reason; the others are
 created all the same. Exit code 1 says that some were not.
 
-The progress is kept in FILE.csv.progress, or in this user's cache directory where
+The progress is kept in FILE.progress, or in this user's cache directory where
 that cannot be written, until the import is complete. However it
 was stopped, --resume goes on with it and creates nothing twice: rows of which
 nobody knows are first looked for among the links, after 10 s in which the API can
@@ -55,16 +60,32 @@ standard input cannot be resumed.`,
 		Example: `  waypost links import links.csv
   waypost links import links.csv --resume
   waypost links import links.csv --report refused.csv
+  waypost links import links.jsonl --parallel 8
   waypost links import - --output json < links.csv`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			i.file = args[0]
+			if i.parallel < 1 || i.parallel > linkimport.MaxInFlight {
+				return &usageError{fmt.Errorf("--parallel: %d is not between 1 and %d", i.parallel, linkimport.MaxInFlight)}
+			}
+			switch i.format {
+			case "":
+				if i.format = "csv"; slices.Contains([]string{".jsonl", ".ndjson"}, strings.ToLower(filepath.Ext(i.file))) {
+					i.format = "jsonl"
+				}
+			case "csv", "jsonl":
+			default:
+				return &usageError{fmt.Errorf("--format: %q is neither csv nor jsonl", i.format)}
+			}
 			return p.importLinks(c, i)
 		},
 	}
 	c.Flags().StringVar(&i.reportFile, "report", "", "write rows that were not created to this CSV file instead of standard error")
-	c.Flags().StringVar(&i.progressFile, "progress-file", "", "where the progress is kept (default FILE.csv.progress)")
+	c.Flags().StringVar(&i.progressFile, "progress-file", "", "where the progress is kept (default FILE.progress)")
 	c.Flags().BoolVar(&i.resume, "resume", false, "go on with an import that was stopped")
+	c.Flags().StringVar(&i.format, "format", "", "csv or jsonl (default: by the file's name)")
+	c.Flags().IntVar(&i.parallel, "parallel", 4, "requests under way at once, up to 16")
+	completeWith(c, "format", "csv", "jsonl")
 	return c
 }
 
@@ -86,7 +107,7 @@ func (p *program) importLinks(c *cobra.Command, i importing) (err error) {
 
 	began := time.Now()
 	progress, finish := p.progressBar(size)
-	im := linkimport.Import{API: api, Journal: journal, Progress: progress}
+	im := linkimport.Import{API: api, Journal: journal, Progress: progress, Format: linkimport.Format(i.format), InFlight: i.parallel}
 	report, runErr := im.Run(c.Context(), file)
 	finish()
 	told := errors.Join(p.tellRows(report, i.reportFile), p.tellSummary(report, time.Since(began)))
@@ -239,7 +260,7 @@ func (p *program) tellRows(report linkimport.Report, file string) error {
 				_, err := fmt.Fprintf(p.stderr, "and more: use --report FILE for all of them\n")
 				return err
 			}
-			if _, err := fmt.Fprintf(p.stderr, "line %d %s: %s: %s\n", r.Line, list.verdict, printable(r.Reason), printable(r.OriginalURL)); err != nil {
+			if _, err := fmt.Fprintf(p.stderr, "line %d %s: %s: %s\n", r.Line, list.verdict, printable(r.Reason), printable(shortened(r.OriginalURL))); err != nil {
 				return err
 			}
 		}

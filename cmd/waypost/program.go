@@ -32,7 +32,7 @@ type program struct {
 
 	flags      config.Flags
 	configFile string
-	output     string // "text" or "json"
+	output     string // "text" or "json", or what the command has more
 }
 
 // usageError is a mistake in the command line or the configuration.
@@ -101,21 +101,30 @@ over it, and flags over both. Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 		Version:       productVersion(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		PersistentPreRunE: func(*cobra.Command, []string) error {
-			if p.output != "text" && p.output != "json" {
-				return &usageError{fmt.Errorf("--output: %q is neither text nor json", p.output)}
+		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
+			more := c.Annotations[moreFormats]
+			switch {
+			case p.output == "text", p.output == "json", more != "" && slices.Contains(strings.Fields(more), p.output):
+				return nil
+			case more != "":
+				return &usageError{fmt.Errorf("--output: %q is none of text, json, %s", p.output, strings.ReplaceAll(more, " ", ", "))}
 			}
-			return nil
+			return &usageError{fmt.Errorf("--output: %q is neither text nor json", p.output)}
 		},
 	}
 	root.PersistentFlags().StringVar(&p.configFile, "config", "", "configuration file, YAML (WAYPOST_CONFIG)")
 	root.PersistentFlags().StringVarP(&p.output, "output", "o", "text", "format of what is printed: text or json")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
 	root.AddCommand(p.devCommand(), p.controlCommand(), p.edgeCommand(), p.migrateCommand(),
-		p.linksCommand(), p.domainsCommand(), p.edgesCommand(), p.rangesCommand(), p.keysCommand(), p.auditCommand(), p.versionCommand())
+		p.linksCommand(), p.statsCommand(), p.clicksCommand(), p.domainsCommand(), p.edgesCommand(), p.rangesCommand(), p.keysCommand(), p.workspacesCommand(), p.usersCommand(),
+		p.auditCommand(), p.loginCommand(), p.logoutCommand(), p.whoamiCommand(), p.passwordCommand(), p.adminCommand(), p.versionCommand())
 	root.CompletionOptions.HiddenDefaultCmd = false
 	return root
 }
+
+// moreFormats annotates commands that have more formats than text and json, which
+// they are given by their names, with spaces between.
+const moreFormats = "formats"
 
 // group is a command that only holds others.
 func group(use, short string, commands ...*cobra.Command) *cobra.Command {

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+
+	"waypost/edge/proxy"
 )
 
 // forwardedHost takes the host that a trusted proxy says it was asked for, and
@@ -43,4 +45,20 @@ func fromAny(networks []netip.Prefix, remote string) bool {
 		}
 	}
 	return false
+}
+
+// clientOf gives the address of who sent a request: the connection's, or the one that
+// trusted proxies tell of in X-Forwarded-For.
+func clientOf(trusted []netip.Prefix) func(*http.Request) netip.Addr {
+	return func(r *http.Request) netip.Addr {
+		at, err := netip.ParseAddrPort(r.RemoteAddr)
+		if err != nil {
+			return netip.Addr{}
+		}
+		var lines [][]byte
+		for _, line := range r.Header.Values("X-Forwarded-For") {
+			lines = append(lines, []byte(line))
+		}
+		return proxy.Trusted(trusted).Client(at.Addr().Unmap().WithZone(""), lines)
+	}
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"waypost/cmd/waypost/internal/config"
 )
 
 func TestTheForwardedHostCountsOnlyFromATrustedProxy(t *testing.T) {
@@ -33,5 +35,22 @@ func TestTheForwardedHostCountsOnlyFromATrustedProxy(t *testing.T) {
 			h.ServeHTTP(httptest.NewRecorder(), r)
 			require.Equal(t, c.want, got)
 		})
+	}
+}
+
+func TestAGuesserCannotHideBehindAnInventedAddress(t *testing.T) {
+	trusted, err := config.ParseNetworks([]string{"10.0.0.0/8"})
+	require.NoError(t, err)
+	for _, c := range []struct{ remote, forwarded, want string }{
+		{"192.0.2.1:5000", "203.0.113.9", "192.0.2.1"},
+		{"10.0.0.1:5000", "203.0.113.9", "203.0.113.9"},
+		{"10.0.0.1:5000", "198.51.100.1, 203.0.113.9, 10.0.0.2", "203.0.113.9"},
+		{"10.0.0.1:5000", "invented", "10.0.0.1"},
+		{"[2001:db8::1]:5000", "203.0.113.9", "2001:db8::1"},
+	} {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.RemoteAddr = c.remote
+		r.Header.Set("X-Forwarded-For", c.forwarded)
+		require.Equal(t, c.want, clientOf(trusted)(r).String(), "%+v", c)
 	}
 }

@@ -189,16 +189,17 @@ func TestACodeIsDecodedForPeople(t *testing.T) {
 }
 
 func TestTheAuditLogIsListed(t *testing.T) {
-	page := `{"entries": [{"id": 8, "at": "2031-05-06T07:08:09Z", "actor": "ops (6)", "action": "ranges.move", "subject": "range 7\u001b[2J", "detail": {"region": "eu-west-1"}},
-		{"id": 9, "at": "2031-05-06T07:08:09Z", "actor": "ops (6)", "action": "ranges.drain", "subject": "range 8", "detail": {"fenced": 0, "what": "nothing more is leased"}},
-		{"id": 7, "at": "2031-05-06T07:08:09Z", "actor": "ops (6)", "action": "ranges.resume", "subject": "key ranges", "detail": null}], "next_cursor": "c7"}`
-	a := &rangesAPI{answers: map[string]string{"GET /api/admin/audit?limit=2": page, "GET /api/admin/audit?cursor=c7&limit=50": `{"entries": [], "next_cursor": ""}`}}
+	page := `{"entries": [{"id": 8, "at": "2031-05-06T07:08:09Z", "actor": "ops (6)", "action": "ranges.move", "subject": "range 7\u001b[2J", "detail": {"region": "eu-west-1"}, "workspace": "default"},
+		{"id": 9, "at": "2031-05-06T07:08:09Z", "actor": "ops (6)", "action": "ranges.drain", "subject": "range 8", "detail": {"fenced": 0, "what": "nothing more is leased"}, "workspace": "default"},
+		{"id": 7, "at": "2031-05-06T07:08:09Z", "actor": "ops (6)", "action": "ranges.resume", "subject": "key ranges", "detail": null, "workspace": "blue"}], "next_cursor": "c7"}`
+	a := &rangesAPI{answers: map[string]string{"GET /api/admin/audit?limit=2": page, "GET /api/admin/audit?all=true&limit=50": page, "GET /api/admin/audit?cursor=c7&limit=50": `{"entries": [], "next_cursor": ""}`}}
 	got := a.run(t, "audit", "--limit", "2")
 	require.Zero(t, got.code, got.stderr)
 	require.Regexp(t, `ops \(6\) +ranges\.move +range 7\x{FFFD}\[2J +{"region":"eu-west-1"}`, got.stdout)
 	require.Regexp(t, `(?m)ranges\.drain +range 8 +nothing more is leased$`, got.stdout)
 	require.Contains(t, got.stdout, "more with --cursor c7\n")
 	require.JSONEq(t, page, a.run(t, "audit", "--limit=2", "--output=json").stdout)
+	require.Regexp(t, `(?m)^blue +2031-05-0\d \d\d:\d\d:\d\d +ops \(6\) +ranges\.resume`, a.run(t, "audit", "--all").stdout)
 	require.Equal(t, "nothing is noted here\n", a.run(t, "audit", "--cursor", "c7").stdout)
 	require.Equal(t, 2, a.run(t, "audit", "--limit", "1001").code)
 }

@@ -11,6 +11,7 @@ import (
 )
 
 type auditInput struct {
+	All    bool   `query:"all" doc:"Of all workspaces. For operators."`
 	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"How many entries at most."`
 	Cursor string `query:"cursor" doc:"The next_cursor of the page before. Left out: the newest entries."`
 }
@@ -26,10 +27,12 @@ type auditPage struct {
 type auditEntry struct {
 	ID      int64     `json:"id"`
 	At      time.Time `json:"at"`
-	Actor   string    `json:"actor" doc:"The API key's name and number."`
+	Actor   string    `json:"actor" doc:"Name and number of the API key or user."`
 	Action  string    `json:"action" example:"ranges.move"`
 	Subject string    `json:"subject" example:"range 7" doc:"What it was done to."`
-	Detail  metadata  `json:"detail" doc:"With which arguments."`
+	Detail  metadata  `json:"detail" doc:"With which arguments. Never holds a secret."`
+
+	Workspace string `json:"workspace" doc:"Slug of the workspace."`
 }
 
 func (s *server) registerAudit() {
@@ -47,13 +50,13 @@ func (s *server) registerAudit() {
 }
 
 func (s *server) audit(ctx context.Context, in *auditInput) (*auditOutput, error) {
-	entries, next, err := s.keys.Audit(ctx, actorFrom(ctx), in.Limit, in.Cursor)
+	entries, next, err := s.keys.Audit(ctx, actorFrom(ctx), in.All, in.Limit, in.Cursor)
 	if err != nil {
 		return nil, err
 	}
 	out := &auditOutput{Body: auditPage{Entries: make([]auditEntry, len(entries)), NextCursor: next}}
 	for i, e := range entries {
-		shown := auditEntry{ID: e.ID, At: e.At.UTC(), Actor: e.Actor, Action: e.Action, Subject: e.Subject}
+		shown := auditEntry{ID: e.ID, At: e.At.UTC(), Actor: e.Actor, Action: e.Action, Subject: e.Subject, Workspace: e.Workspace}
 		if len(e.Detail) > 0 {
 			shown.Detail = metadata{e.Detail}
 		}

@@ -25,24 +25,47 @@ func actorFrom(ctx context.Context) controlplane.Actor {
 	return actor
 }
 
-// authenticate lets a request through to an operation that needs a scope only
-// when its actor has it. Where several would do, the first is the one to ask for.
+type clientKey struct{}
+
+// clientFrom gives the address of who asks.
+func clientFrom(ctx context.Context) netip.Addr {
+	addr, _ := ctx.Value(clientKey{}).(netip.Addr)
+	return addr
+}
+
+// authenticate lets a request through to an operation that is not public only when
+// its actor has one of the scopes that it needs, if it needs any. Where several would
+// do, the first is the one to ask for.
 func (s *server) authenticate(ctx huma.Context, next func(huma.Context)) {
-	scopes := scopesOf(ctx.Operation())
-	if len(scopes) == 0 {
-		next(ctx)
+	r, w := humago.Unwrap(ctx)
+	if len(ctx.Operation().Security) == 0 {
+		next(huma.WithValue(ctx, clientKey{}, s.limits.Client(r)))
 		return
 	}
-	r, w := humago.Unwrap(ctx)
-	changes := scopes[0] == controlplane.ScopeLinksWrite
+	scopes := scopesOf(ctx.Operation())
+	changes := len(scopes) > 0 && scopes[0] == controlplane.ScopeLinksWrite
 	if changes && r.Method == http.MethodHead { // ServeMux takes it for a GET, whose answer would be lost
 		p := newProblem(codeMethodNotAllowed, "HEAD would have an effect here, and no answer")
 		p.header.Set("Allow", ctx.Operation().Method)
 		s.refuse(ctx, w, p)
 		return
 	}
-	actor, err := s.actor(ctx.Context(), r, changes)
-	if err == nil && !slices.ContainsFunc(scopes, actor.Can) {
+	asking := ctx.Context()
+	if _, bounded := asking.Deadline(); !bounded { // an export, which as a whole is not
+		var cancel context.CancelFunc
+		asking, cancel = context.WithTimeout(asking, s.timeout)
+		defer cancel()
+	}
+	actor, err := s.actor(asking, r, changes)
+	credential := credentialOf(r) // "": who needs none
+	if err == nil {
+		err = s.limit(ctx, credential)
+	}
+	switch {
+	case err != nil || len(scopes) == 0 || slices.ContainsFunc(scopes, actor.Can):
+	case actor.Workspace == 0:
+		err = waypost.Errorf(waypost.EForbidden, "you are in several workspaces: say which one in the header %s", headerWorkspace)
+	default:
 		err = challenge(waypost.Errorf(waypost.EForbidden, "this needs the scope %s", scopes[0]),
 			`error="insufficient_scope", scope="`+string(scopes[0])+`"`)
 	}
@@ -50,12 +73,18 @@ func (s *server) authenticate(ctx huma.Context, next func(huma.Context)) {
 		s.refuse(ctx, w, err)
 		return
 	}
-	next(huma.WithValue(ctx, actorKey{}, actor))
+	ctx = huma.WithValue(huma.WithValue(ctx, actorKey{}, actor), credentialKey{}, credential)
+	next(huma.WithValue(ctx, clientKey{}, s.limits.Client(r)))
 }
 
 // actor finds out who sent r. Changes tells that it has an effect, whatever its method.
 func (s *server) actor(ctx context.Context, r *http.Request, changes bool) (controlplane.Actor, error) {
 	key, given, ok := keyOf(r.Header)
+	fromCookie := false
+	if !given && s.access != nil {
+		key, given, ok = cookieOf(r)
+		fromCookie = given
+	}
 	switch {
 	case !given && s.anonymous != nil && !s.local(r.Host):
 		// A page whose name was made to point at this machine is no page of ours,
@@ -64,24 +93,123 @@ func (s *server) actor(ctx context.Context, r *http.Request, changes bool) (cont
 			"without an API key this must be asked as localhost, by a loopback address or by the base URL's host"), "")
 	case !given && s.anonymous != nil:
 		// Without a key, a page in somebody's browser could ask in their stead.
-		asked := r.WithContext(ctx)
-		if changes {
-			asked.Method = http.MethodPost
+		if err := s.sameOrigin(ctx, r, changes); err != nil {
+			return controlplane.Actor{}, err
 		}
-		if err := s.origins.Check(asked); err != nil {
-			return controlplane.Actor{}, waypost.Errorf(waypost.EForbidden, "a page of another origin must send an API key")
-		}
-		return *s.anonymous, nil
+		return inWorkspace(*s.anonymous, r.Header)
 	case !given:
 		return controlplane.Actor{}, challenge(waypost.Errorf(waypost.EUnauthorized, "send an API key as Authorization: Bearer or as X-Api-Key"), "")
 	case !ok:
+		spoilt := waypost.Errorf(waypost.EUnauthorized, "no key")
+		if err := s.judge(ctx, presented{kind: "key", from: s.limits.Client(r)}, func(context.Context) error { return spoilt }); waypost.CodeOf(err) != waypost.EUnauthorized {
+			return controlplane.Actor{}, err
+		}
 		return controlplane.Actor{}, challenge(waypost.Errorf(waypost.EUnauthorized, "send exactly one API key, as Authorization: Bearer or as X-Api-Key"), `error="invalid_token"`)
+	case fromCookie:
+		if err := s.sameOrigin(ctx, r, changes); err != nil {
+			return controlplane.Actor{}, err
+		}
 	}
-	actor, err := s.links.Authenticate(ctx, key)
+	actor, err := s.holder(ctx, r, key)
 	if waypost.CodeOf(err) == waypost.EUnauthorized {
 		return controlplane.Actor{}, challenge(err, `error="invalid_token"`)
 	}
 	return actor, err
+}
+
+// holder finds the actor of a credential that came with r.
+func (s *server) holder(ctx context.Context, r *http.Request, credential string) (actor controlplane.Actor, err error) {
+	p := presented{kind: "key", credential: credential, from: s.limits.Client(r)}
+	if s.access != nil && controlplane.IsSession(credential) {
+		p.kind = "session"
+		return actor, s.judge(ctx, p, func(ctx context.Context) (err error) {
+			slug := r.Header.Get(headerWorkspace)
+			if len(slug) > 63 {
+				return waypost.Errorf(waypost.EForbidden, "there is no such workspace that you are in")
+			}
+			actor, err = s.access.AuthenticateSession(ctx, credential, slug)
+			return err
+		})
+	}
+	return actor, s.judge(ctx, p, func(ctx context.Context) (err error) {
+		if actor, err = s.links.Authenticate(ctx, credential); err == nil {
+			actor, err = inWorkspace(actor, r.Header)
+		}
+		return err
+	})
+}
+
+// presented is a credential that is to be judged.
+type presented struct {
+	kind       string     // key, session or password
+	credential string     // "" for a password
+	from       netip.Addr // who presents it
+}
+
+// judge is what every authentication passes, by whatever credential. Whoever has failed
+// too often is refused before check looks the credential up.
+func (s *server) judge(ctx context.Context, p presented, check func(context.Context) error) error {
+	if by, retry := s.limits.Guesses.Check(p.from, p.credential); by != "" {
+		s.metrics.limited.WithLabelValues(by).Inc()
+		return tooMany("too many attempts to authenticate have failed", retry)
+	}
+	err := check(ctx)
+	s.metrics.authenticated(p.kind, err)
+	switch {
+	case waypost.CodeOf(err) == waypost.EUnauthorized:
+		s.limits.Guesses.Failed(p.from, p.credential)
+	case err == nil && p.credential != "":
+		s.limits.Guesses.Succeeded(p.credential)
+	}
+	return err
+}
+
+// headerWorkspace names the workspace that a request is for.
+const headerWorkspace = "Waypost-Workspace"
+
+// inWorkspace refuses to act in another workspace than the one that was asked for.
+func inWorkspace(actor controlplane.Actor, h http.Header) (controlplane.Actor, error) {
+	if asked := h.Get(headerWorkspace); asked != "" && asked != actor.Slug {
+		return controlplane.Actor{}, waypost.Errorf(waypost.EForbidden, "the API key is of another workspace than the header %s asks for", headerWorkspace)
+	}
+	return actor, nil
+}
+
+// sameOrigin keeps pages of other origins from acting in the stead of who looks at
+// them: their browser would send the cookie along.
+func (s *server) sameOrigin(ctx context.Context, r *http.Request, changes bool) error {
+	asked := r.WithContext(ctx)
+	if changes {
+		asked.Method = http.MethodPost
+	}
+	if err := s.origins.Check(asked); err != nil {
+		return waypost.Errorf(waypost.EForbidden, "a page of another origin must send an API key")
+	}
+	return nil
+}
+
+// sessionCookie holds a session's token. The prefix makes browsers see that it came
+// over TLS, from this host, for all of it.
+const sessionCookie = "__Host-waypost_session"
+
+// cookieOf gives the session's token in a request's cookies; it is ok when there is
+// exactly one.
+func cookieOf(r *http.Request) (token string, given, ok bool) {
+	cookies := r.CookiesNamed(sessionCookie)
+	if len(cookies) == 0 {
+		return "", false, false
+	}
+	token = cookies[0].Value
+	return token, true, len(cookies) == 1 && controlplane.IsSession(token) && len(token) <= maxKey
+}
+
+// credentialOf gives the credential that a request is counted by; "" for one without.
+func credentialOf(r *http.Request) string {
+	if key, given, _ := keyOf(r.Header); given {
+		return key
+	}
+	token, _, _ := cookieOf(r)
+	return token
 }
 
 // local reports whether a request was sent to a name of this machine itself, or

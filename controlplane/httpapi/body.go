@@ -93,6 +93,9 @@ func (s *server) readJSON(w http.ResponseWriter, r *http.Request, limit int64) (
 	if !isJSON(r.Header.Get("Content-Type")) {
 		return nil, waypost.Errorf(codeUnsupportedMedia, "send Content-Type: application/json")
 	}
+	if json.Valid(data) {
+		return data, nil
+	}
 	var raw json.RawMessage
 	if err := json.Unmarshal(data, &raw); err != nil {
 		if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {

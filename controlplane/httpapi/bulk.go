@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -20,10 +22,17 @@ type bulkRequest struct {
 	Links []newLink `json:"links" nullable:"false" minItems:"1" maxItems:"1000"`
 }
 
-type bulkInput struct{ Body body[bulkRequest] }
+type bulkInput struct {
+	Repeatable
+	Waiting
+	Prefer string `header:"Prefer" doc:"return=minimal (RFC 7240): of each link that was created, only its code is answered."`
+	Body   body[bulkRequest]
+}
 
 type bulkOutput struct {
+	Applied  string `header:"Waypost-Applied" doc:"What came of waiting; see wait."`
 	Position string `header:"Waypost-Position" doc:"Position of the last change; absent when no link was created."`
+	Minimal  string `header:"Preference-Applied" doc:"return=minimal, when that was asked for."`
 	Body     bulkAnswer
 }
 
@@ -34,7 +43,8 @@ type bulkAnswer struct {
 // bulkResult is the outcome of one wish: a link or a problem.
 type bulkResult struct {
 	Status int      `json:"status" example:"201" doc:"The status that this link alone would have got."`
-	Link   *link    `json:"link,omitempty" doc:"The link, when it was created."`
+	Link   *link    `json:"link,omitempty" doc:"The link, when there is one."`
+	Code   string   `json:"short_code,omitempty" doc:"The code of the link, in a minimal answer."`
 	Error  *problem `json:"error,omitempty" doc:"Why it was not."`
 }
 
@@ -45,27 +55,26 @@ func (s *server) registerBulk() {
 		Path:        linksPath + "/bulk",
 		Summary:     "Create many links, each with its own outcome",
 		Security:    s.needs(controlplane.ScopeLinksWrite),
-		Responses:   problems(400, 401, 403, 408, 413, 415, 422),
+		Responses:   withReplay(problems(400, 401, 403, 408, 409, 413, 415, 422), "200"),
 	}, maxBulkBody), s.createBulk)
 }
 
 func (s *server) createBulk(ctx context.Context, in *bulkInput) (*bulkOutput, error) {
-	items, err := bulkItems(in.Body.raw)
+	items, err := itemsOf(in.Body.raw)
 	if err != nil {
 		return nil, err
 	}
+	s.large(ctx, len(items))
+	minimal := strings.TrimSpace(in.Prefer) == minimalAnswer
 	results := make([]bulkResult, len(items))
-	refuse := func(i int, err error) {
-		p := s.problem(ctx, "create-links", err)
-		results[i] = bulkResult{Status: p.Status, Error: p}
-	}
+	refuse := func(i int, err error) { results[i] = s.bulkResult(ctx, &controlplane.Outcome{Err: err}) }
 
 	now := s.now()
 	var wishes []controlplane.NewLink
 	var places []int // of the wishes among the items
 	for i, raw := range items {
 		at := "body.links[" + strconv.Itoa(i) + "]"
-		n, err := decode[newLink](s, raw, at)
+		n, err := s.readWish(raw, at)
 		if err != nil {
 			refuse(i, err)
 			continue
@@ -78,29 +87,74 @@ func (s *server) createBulk(ctx context.Context, in *bulkInput) (*bulkOutput, er
 		wishes, places = append(wishes, wish), append(places, i)
 	}
 
-	out := &bulkOutput{Body: bulkAnswer{Results: results}}
+	out, header := &bulkOutput{Body: bulkAnswer{Results: results}}, map[string]string{}
+	result := func(o *controlplane.Outcome) bulkResult { return s.bulkResult(ctx, o) }
+	if minimal {
+		out.Minimal, header["Preference-Applied"] = minimalAnswer, minimalAnswer
+		result = func(o *controlplane.Outcome) bulkResult {
+			if o.Err != nil {
+				return s.bulkResult(ctx, o)
+			}
+			return bulkResult{Status: statusOf(o), Code: string(o.Link.Code)}
+		}
+	}
 	if len(wishes) == 0 {
 		return out, nil
 	}
-	outcomes, position, err := s.links.CreateBulk(ctx, actorFrom(ctx), wishes)
+	answer := func(outcomes []controlplane.Outcome, at waypost.Position) (controlplane.Answer, error) {
+		kept := &bulkOutput{Body: bulkAnswer{Results: slices.Clone(results)}}
+		for j, i := range places {
+			kept.Body.Results[i] = result(&outcomes[j])
+		}
+		header["Waypost-Position"] = at.String()
+		return answerOf(http.StatusOK, header, kept.Body)
+	}
+	outcomes, position, err := s.make(ctx, "create-links", &in.Repeatable, in.Body.raw, wishes, answer)
 	if err != nil {
-		return nil, err
+		return nil, s.awaitReplay(ctx, &in.Waiting, err)
 	}
 	if len(outcomes) != len(wishes) {
 		return nil, fmt.Errorf("%d outcomes of %d links", len(outcomes), len(wishes))
 	}
 	for j, i := range places {
-		if err := outcomes[j].Err; err != nil {
-			refuse(i, err)
-			continue
-		}
-		l := s.show(&outcomes[j].Link)
-		results[i] = bulkResult{Status: http.StatusCreated, Link: &l}
+		results[i] = result(&outcomes[j])
 	}
 	if !position.IsZero() {
-		out.Position = position.String()
+		out.Position, out.Applied = position.String(), s.await(ctx, &in.Waiting, position)
 	}
 	return out, nil
+}
+
+const minimalAnswer = "return=minimal"
+
+// itemsOf takes the links out of a bulk body.
+func itemsOf(raw []byte) ([][]byte, error) {
+	if items, ok := quickItems(raw); ok {
+		return items, nil
+	}
+	items, err := bulkItems(raw)
+	texts := make([][]byte, len(items))
+	for i := range items {
+		texts[i] = items[i]
+	}
+	return texts, err
+}
+
+// readWish reads the wish for a link, the quick way if it can.
+func (s *server) readWish(raw []byte, at string) (newLink, error) {
+	if n, ok := quickLink(raw); ok {
+		return n, nil
+	}
+	return decode[newLink](s, raw, at)
+}
+
+func (s *server) bulkResult(ctx context.Context, o *controlplane.Outcome) bulkResult {
+	if o.Err != nil {
+		p := s.problem(ctx, "create-links", o.Err)
+		return bulkResult{Status: p.Status, Error: p}
+	}
+	l := s.showOutcome(o)
+	return bulkResult{Status: statusOf(o), Link: &l}
 }
 
 // bulkItems takes the links out of a bulk body without judging them. It stops at

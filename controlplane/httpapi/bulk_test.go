@@ -127,3 +127,16 @@ func TestBulkThatFailsAsAWholeSaysSo(t *testing.T) {
 	requireProblem(t, res, 503, "unavailable")
 	require.NotEmpty(t, res.Header.Get("Retry-After"))
 }
+
+func TestAMinimalAnswerHoldsCodesAndReasonsAlone(t *testing.T) {
+	a := start(t)
+	res := a.do(call{
+		method: http.MethodPost, path: "/api/v1/urls/bulk", header: map[string]string{"Prefer": "return=minimal"},
+		body: `{"links": [{"original_url": "https://example.com/", "custom_code": "mine"}, {"original_url": "nonsense"}]}`,
+	})
+	require.Equal(t, "return=minimal", res.Header.Get("Preference-Applied"))
+	results := object(t, res.text)["results"].([]any)
+	require.Equal(t, map[string]any{"status": 201.0, "short_code": "mine"}, results[0])
+	require.Contains(t, results[1], "error")
+	require.NotContains(t, results[1], "link")
+}

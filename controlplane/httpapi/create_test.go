@@ -32,7 +32,7 @@ func TestCreateAnswersTheWholeLink(t *testing.T) {
 		"id": "1", "short_code": "My-Code", "short_url": "https://wp.example/My-Code",
 		"original_url": "https://example.com/?a=1&b=<2>#é", "redirect_status": 308, "forward_query": true, "forward_path": false, "title": "T", "description": "D",
 		"tags": ["x", "y"], "metadata": {"k": [1, {"n": null}], "big": 12345678901234567890}, "created_by": "me",
-		"active": true, "click_count": 0, "last_accessed_at": null, "created_at": "2026-03-04T04:06:07.000008Z",
+		"active": true, "domain": "wp.example", "click_count": 0, "last_accessed_at": null, "created_at": "2026-03-04T04:06:07.000008Z",
 		"updated_at": "2026-03-04T04:06:07.000008Z", "expires_at": "2026-03-04T06:06:07.000008Z"
 	}`, res.text)
 	require.Contains(t, res.text, `12345678901234567890`, "numbers keep their digits")
@@ -161,7 +161,7 @@ func TestCreateNamesEveryFieldAtFaultAndNoValue(t *testing.T) {
 		`{"original_url": 5, "title": ["s3cret"], "redirect_status": 418}`), 422, "invalid")
 	require.Equal(t, []any{
 		map[string]any{"location": "body.original_url", "message": "expected string"},
-		map[string]any{"location": "body.redirect_status", "message": "expected value to be one of \"301, 302, 307, 308\""},
+		map[string]any{"location": "body.redirect_status", "message": "expected value to be one of 301, 302, 307, 308"},
 		map[string]any{"location": "body.title", "message": "expected string"},
 	}, p["errors"])
 

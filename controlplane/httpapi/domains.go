@@ -13,6 +13,8 @@ import (
 // Domains answers what the API is asked about hosts. All methods may be called by
 // many goroutines at once; errors are as those of [Links].
 type Domains interface {
+	DomainEditor
+
 	// Domains gives the domains that the actor's links can have.
 	Domains(ctx context.Context, actor controlplane.Actor) ([]waypost.Domain, error)
 
@@ -41,7 +43,8 @@ type domain struct {
 }
 
 type changeDomainInput struct {
-	ID   int64 `path:"id" minimum:"1" maximum:"2147483647"`
+	ID int64 `path:"id" minimum:"1" maximum:"2147483647"`
+	Waiting
 	Body body[domainChange]
 }
 
@@ -53,6 +56,7 @@ type domainChange struct {
 
 type domainOutput struct {
 	Position string `header:"Waypost-Position" doc:"Position of the change: a replica that has reached it follows it."`
+	Applied  string `header:"Waypost-Applied" doc:"What came of waiting; see wait."`
 	Body     domain
 }
 
@@ -100,7 +104,7 @@ func (s *server) changeDomain(ctx context.Context, in *changeDomainInput) (*doma
 	if err != nil {
 		return nil, err
 	}
-	return &domainOutput{Position: position.String(), Body: showDomain(&d)}, nil
+	return &domainOutput{Position: position.String(), Applied: s.await(ctx, &in.Waiting, position), Body: showDomain(&d)}, nil
 }
 
 func showDomain(d *waypost.Domain) domain {

@@ -42,6 +42,28 @@ func (d *domains) ChangeDomain(_ context.Context, actor controlplane.Actor, id w
 	return waypost.Domain{ID: 1, Host: "wp.example", DomainTargets: d.targets}, waypost.Position{Seq: 9}, nil
 }
 
+func (d *domains) AddDomain(_ context.Context, actor controlplane.Actor, n controlplane.NewDomain) (waypost.Domain, waypost.Position, error) {
+	switch n.Host {
+	case "taken.example":
+		return waypost.Domain{}, waypost.Position{}, waypost.Errorf(waypost.EConflict, "the host is in use")
+	case "com":
+		return waypost.Domain{}, waypost.Position{}, waypost.Errorf(waypost.EInvalid, "no domain")
+	}
+	return waypost.Domain{ID: 8, Workspace: actor.Workspace, Host: n.Host, DomainTargets: waypost.DomainTargets{Root: []byte(n.Root)}}, waypost.Position{Seq: 9}, nil
+}
+
+func (d *domains) RemoveDomain(_ context.Context, actor controlplane.Actor, id waypost.DomainID, force bool) (waypost.Position, error) {
+	switch {
+	case id == 1:
+		return waypost.Position{}, waypost.Errorf(waypost.EForbidden, "not this one")
+	case id != 7:
+		return waypost.Position{}, waypost.Errorf(waypost.ENotFound, "there is no such domain")
+	case !force:
+		return waypost.Position{}, waypost.Errorf(waypost.EConflict, "it has links")
+	}
+	return waypost.Position{Seq: 9}, nil
+}
+
 func (d *domains) Root(_ context.Context, host string) (waypost.Resolution, bool, error) {
 	d.hosts = append(d.hosts, host)
 	res, ok := d.targets.AtRoot()
@@ -110,4 +132,23 @@ func TestTheRootOfADomainLeadsWhereItWasTold(t *testing.T) {
 	res := a.do(call{path: "/", host: "wp.example"})
 	require.Equal(t, 200, res.StatusCode, "without a database the service is there all the same")
 	require.JSONEq(t, `{"service": "waypost", "version": "1.2.3"}`, res.text)
+}
+
+func TestDomainsAreAddedAndRemoved(t *testing.T) {
+	a, _ := startDomains(t)
+	ask := func(method, path, body string) answer {
+		return a.do(call{method: method, path: path, key: operatorKey, body: body})
+	}
+	res := ask(http.MethodPost, "/api/v1/domains", `{"host": "own.example", "root_url": "https://example.com/"}`)
+	require.Equal(t, 201, res.StatusCode, res.text)
+	require.NotEmpty(t, res.Header.Get("Waypost-Position"))
+	require.Equal(t, map[string]any{"id": 8.0, "host": "own.example", "shared": false, "root_url": "https://example.com/", "not_found_url": ""}, object(t, res.text))
+	requireProblem(t, ask(http.MethodPost, "/api/v1/domains", `{"host": "taken.example"}`), 409, "conflict")
+	requireProblem(t, ask(http.MethodPost, "/api/v1/domains", `{"host": ""}`), 422, "invalid")
+	requireProblem(t, ask(http.MethodDelete, "/api/v1/domains/7", ""), 409, "conflict")
+	requireProblem(t, ask(http.MethodDelete, "/api/v1/domains/9", ""), 404, "not-found")
+	require.Equal(t, 204, ask(http.MethodDelete, "/api/v1/domains/7?force=true", "").StatusCode)
+	require.Equal(t, 200, a.get("/api/v1/domains").StatusCode, "whoever may read links may see under which domains they are")
+	requireProblem(t, a.post("/api/v1/domains", `{"host": "own.example"}`), 403, "forbidden")
+	require.Equal(t, 200, ask(http.MethodPatch, "/api/v1/domains/1", `{"root_url": ""}`).StatusCode)
 }

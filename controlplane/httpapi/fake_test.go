@@ -2,7 +2,10 @@ package httpapi_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -28,6 +31,7 @@ type links struct {
 	onBulk         func(context.Context) error
 	onResolve      func(context.Context, string) (waypost.Resolution, error)
 	onAuthenticate func(context.Context) error
+	onList         func(context.Context, controlplane.ListRequest) error
 	health         controlplane.Health
 	now            func() time.Time
 
@@ -35,6 +39,9 @@ type links struct {
 	all     []waypost.Link // oldest first
 	deleted map[waypost.Code]bool
 	asked   int // calls about a code
+	listed  []controlplane.ListRequest
+	changed []controlplane.LinkChange
+	kept    map[string]keptAnswer
 	seq     uint64
 }
 
@@ -46,17 +53,6 @@ func newLinks() *links {
 	}
 }
 
-func (f *links) Create(ctx context.Context, actor controlplane.Actor, n controlplane.NewLink) (waypost.Link, waypost.Position, error) {
-	if f.onCreate != nil {
-		if err := f.onCreate(ctx); err != nil {
-			return waypost.Link{}, waypost.Position{}, err
-		}
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.create(actor, n)
-}
-
 func (f *links) create(actor controlplane.Actor, n controlplane.NewLink) (waypost.Link, waypost.Position, error) {
 	none := waypost.Position{}
 	switch {
@@ -66,6 +62,13 @@ func (f *links) create(actor controlplane.Actor, n controlplane.NewLink) (waypos
 		return waypost.Link{}, none, waypost.Errorf(waypost.EInvalid, "original_url must be http or https")
 	case !n.ExpiresAt.IsZero() && (!n.ExpiresAt.After(f.now()) || n.ExpiresAt.UTC().Year() > 9999):
 		return waypost.Link{}, none, waypost.Errorf(waypost.EInvalid, "expires_at must be in the future, before the year 10000")
+	}
+	if n.Dedupe != nil && *n.Dedupe {
+		for i := range f.all {
+			if f.all[i].OriginalURL == n.OriginalURL {
+				return f.all[i], f.position(), errFound
+			}
+		}
 	}
 	code := waypost.Code(fmt.Sprintf("code%03d", len(f.all)))
 	if n.CustomCode != "" {
@@ -83,6 +86,7 @@ func (f *links) create(actor controlplane.Actor, n controlplane.NewLink) (waypos
 		ID: int64(len(f.all) + 1), Workspace: actor.Workspace, Code: code, Custom: n.CustomCode != "",
 		OriginalURL: n.OriginalURL, Location: n.OriginalURL, RedirectStatus: n.RedirectStatus,
 		Title: n.Title, Description: n.Description, Tags: n.Tags, Metadata: n.Metadata, CreatedBy: n.CreatedBy,
+		Domain: waypost.DefaultDomain, Host: n.Domain, Stamp: uint64(len(f.all) + 1),
 		Flags: flags(n), Active: true, CreatedAt: f.now(), UpdatedAt: f.now(), ExpiresAt: n.ExpiresAt,
 	}
 	if l.RedirectStatus == 0 {
@@ -91,6 +95,9 @@ func (f *links) create(actor controlplane.Actor, n controlplane.NewLink) (waypos
 	f.all = append(f.all, l)
 	return l, f.position(), nil
 }
+
+// errFound is not shown: the link was there.
+var errFound = errors.New("found")
 
 func flags(n controlplane.NewLink) (f waypost.LinkFlags) {
 	if n.ForwardQuery {
@@ -103,8 +110,12 @@ func flags(n controlplane.NewLink) (f waypost.LinkFlags) {
 }
 
 func (f *links) CreateBulk(ctx context.Context, actor controlplane.Actor, ns []controlplane.NewLink) ([]controlplane.Outcome, waypost.Position, error) {
-	if f.onBulk != nil {
-		if err := f.onBulk(ctx); err != nil {
+	hook := f.onBulk
+	if len(ns) == 1 && f.onCreate != nil {
+		hook = f.onCreate
+	}
+	if hook != nil {
+		if err := hook(ctx); err != nil {
 			return nil, waypost.Position{}, err
 		}
 	}
@@ -115,6 +126,13 @@ func (f *links) CreateBulk(ctx context.Context, actor controlplane.Actor, ns []c
 	for i := range ns {
 		l, p, err := f.create(actor, ns[i])
 		outcomes[i] = controlplane.Outcome{Link: l, Err: err}
+		if errors.Is(err, errFound) {
+			outcomes[i] = controlplane.Outcome{Link: l, Found: true}
+			err = nil
+		}
+		if strings.Contains(l.Location, "xn--") {
+			outcomes[i].Warnings = []controlplane.Warning{{Code: controlplane.WarnLookalike, Message: "it looks like another"}}
+		}
 		if err == nil {
 			last = p
 		}
@@ -167,12 +185,18 @@ func (f *links) Delete(_ context.Context, actor controlplane.Actor, code string)
 	return f.position(), nil
 }
 
-func (f *links) List(_ context.Context, actor controlplane.Actor, limit int, cursor string) (controlplane.Page, error) {
+func (f *links) List(ctx context.Context, actor controlplane.Actor, r controlplane.ListRequest) (controlplane.Page, error) {
+	if f.onList != nil {
+		if err := f.onList(ctx, r); err != nil {
+			return controlplane.Page{}, err
+		}
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.listed = append(f.listed, r)
 	from := len(f.all)
-	if cursor != "" {
-		if _, err := fmt.Sscanf(cursor, "before-%d", &from); err != nil {
+	if r.Cursor != "" {
+		if _, err := fmt.Sscanf(r.Cursor, "before-%d", &from); err != nil {
 			return controlplane.Page{}, waypost.Errorf(waypost.EMalformed, "the cursor is not one of ours")
 		}
 	}
@@ -181,13 +205,33 @@ func (f *links) List(_ context.Context, actor controlplane.Actor, limit int, cur
 		if f.all[i].Workspace != actor.Workspace || f.deleted[f.all[i].Code] {
 			continue
 		}
-		if len(page.Links) == limit {
+		if len(page.Links) == r.Limit {
 			page.Next = fmt.Sprintf("before-%d", i+1)
 			break
 		}
 		page.Links = append(page.Links, f.all[i])
 	}
 	return page, nil
+}
+
+func (f *links) Tags(_ context.Context, actor controlplane.Actor, prefix, after string, limit int) (tags []controlplane.TagCount, next string, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	counts := map[string]int64{}
+	for i := range f.all {
+		for _, tag := range f.all[i].Tags {
+			if f.all[i].Workspace == actor.Workspace && tag > after && strings.HasPrefix(tag, prefix) {
+				counts[tag]++
+			}
+		}
+	}
+	for _, tag := range slices.Sorted(maps.Keys(counts)) {
+		if len(tags) == limit {
+			return tags, tags[limit-1].Tag, nil
+		}
+		tags = append(tags, controlplane.TagCount{Tag: tag, Links: counts[tag]})
+	}
+	return tags, "", nil
 }
 
 func (f *links) Resolve(ctx context.Context, host string, v *waypost.Visit) (waypost.Resolution, error) {

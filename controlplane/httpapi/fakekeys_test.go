@@ -113,7 +113,7 @@ func (f *keys) Decode(_ context.Context, actor controlplane.Actor, code string) 
 	return f.found, f.err
 }
 
-func (f *keys) Audit(_ context.Context, _ controlplane.Actor, limit int, cursor string) ([]controlplane.AuditEntry, string, error) {
+func (f *keys) Audit(_ context.Context, _ controlplane.Actor, _ bool, limit int, cursor string) ([]controlplane.AuditEntry, string, error) {
 	from := 0
 	if cursor != "" {
 		if _, err := fmt.Sscanf(cursor, "after-%d", &from); err != nil {

@@ -36,6 +36,7 @@ type edge struct {
 	LastAppliedAt *time.Time `json:"last_applied_at" doc:"When the position was reached, by the edge's clock; null when unknown."`
 	StartedAt     *time.Time `json:"started_at" doc:"By the edge's clock; null when unknown."`
 	ClicksPending *int64     `json:"clicks_pending" doc:"Clicks in the edge's journal that are not counted here yet; null when unknown."`
+	ClicksUntil   *time.Time `json:"clicks_until" doc:"The edge's clicks before that, by its clock, are counted here; null when unknown."`
 	Version       string     `json:"version" doc:"Of the software."`
 	Addr          string     `json:"addr" doc:"HOST:PORT of the redirects; may be empty."`
 	AdminAddr     string     `json:"admin_addr" doc:"HOST:PORT of the admin listener; may be empty."`
@@ -76,7 +77,7 @@ func (s *server) edges(ctx context.Context, _ *struct{}) (*edgesOutput, error) {
 func showEdge(e *controlplane.EdgeStatus) edge {
 	shown := edge{
 		Node: e.Node, Region: string(e.Region), Role: e.Role, State: string(e.State), Since: e.Since.UTC(), LastSeen: e.LastSeen.UTC(),
-		Via: string(e.Via), LastAppliedAt: momentOf(e.LastAppliedAt), StartedAt: momentOf(e.StartedAt),
+		Via: string(e.Via), LastAppliedAt: momentOf(e.LastAppliedAt), StartedAt: momentOf(e.StartedAt), ClicksUntil: momentOf(e.ClicksUntil),
 		Version: e.Version, Addr: e.Addr, AdminAddr: e.AdminAddr,
 	}
 	if !e.Position.IsZero() {

@@ -36,9 +36,11 @@ type edgeReport struct {
 	AdminAddr     string    `json:"admin_addr"`
 	Version       string    `json:"version"`
 	Position      string    `json:"position"` // "" without a replica
+	Synced        string    `json:"synced"`   // what of it a crash cannot take back; "" when unknown
 	LastAppliedAt time.Time `json:"last_applied_at"`
 	StartedAt     time.Time `json:"started_at"`
 	ClicksPending int64     `json:"clicks_pending"` // -1: unknown
+	ClicksUntil   time.Time `json:"clicks_until"`
 	Leaving       bool      `json:"leaving"`
 }
 
@@ -115,6 +117,12 @@ func (b *edgeReport) judge() (none controlplane.EdgeReport, err error) {
 			return none, err
 		}
 	}
+	var synced waypost.Position
+	if b.Synced != "" {
+		if synced, err = waypost.ParsePosition(b.Synced); err != nil {
+			return none, err
+		}
+	}
 	var boot waypost.BootID
 	if n, err := hex.Decode(boot[:], []byte(b.Boot[:min(len(b.Boot), 2*len(boot))])); err != nil || n != len(boot) || len(b.Boot) != 2*n {
 		return invalid("boot must be 32 hex digits")
@@ -130,14 +138,14 @@ func (b *edgeReport) judge() (none controlplane.EdgeReport, err error) {
 		return invalid("admin_addr must be HOST:PORT, or empty")
 	case len(b.Version) > maxReportVersion || !printable(b.Version):
 		return invalid("version must be at most 64 printable characters")
-	case !plausible(b.LastAppliedAt), !plausible(b.StartedAt):
-		return invalid("last_applied_at and started_at must be between 1970 and 9999, or left out")
+	case !plausible(b.LastAppliedAt), !plausible(b.StartedAt), !plausible(b.ClicksUntil):
+		return invalid("last_applied_at, started_at and clicks_until must be between 1970 and 9999, or left out")
 	case b.ClicksPending < -1:
 		return invalid("clicks_pending must be a number of clicks, or -1 when unknown")
 	}
 	return controlplane.EdgeReport{
-		Node: b.Node, Region: region, Role: b.Role, Boot: boot, Addr: b.Addr, AdminAddr: b.AdminAddr, Version: b.Version, Position: position,
-		LastAppliedAt: b.LastAppliedAt, StartedAt: b.StartedAt, ClicksPending: b.ClicksPending, Leaving: b.Leaving,
+		Node: b.Node, Region: region, Role: b.Role, Boot: boot, Addr: b.Addr, AdminAddr: b.AdminAddr, Version: b.Version, Position: position, Synced: synced,
+		LastAppliedAt: b.LastAppliedAt, StartedAt: b.StartedAt, ClicksPending: b.ClicksPending, ClicksUntil: b.ClicksUntil, Leaving: b.Leaving,
 	}, nil
 }
 

@@ -34,7 +34,7 @@ func TestEdgesAreShownWithWhatIsKnownOfThem(t *testing.T) {
 		{
 			Node: "edge-a", Region: "eu-west-1", Role: "edge", Version: "1.2.3", Addr: "10.0.0.2:8081", AdminAddr: "10.0.0.2:9081",
 			Position:      waypost.Position{Epoch: waypost.Epoch{Ordinal: 2, ID: waypost.EpochID{1}}, Seq: 40, Stamp: 5},
-			LastAppliedAt: seen, StartedAt: seen, ClicksPending: 7,
+			LastAppliedAt: seen, StartedAt: seen, ClicksPending: 7, ClicksUntil: seen,
 			Lag: controlplane.Lag{Changes: 3, Age: 1500 * time.Millisecond}, LagKnown: true,
 			State: controlplane.EdgeSilent, Since: seen, LastSeen: seen, Via: controlplane.ViaReport,
 		},
@@ -46,10 +46,10 @@ func TestEdgesAreShownWithWhatIsKnownOfThem(t *testing.T) {
 	require.JSONEq(t, `{"edges": [
 		{"node": "edge-a", "region": "eu-west-1", "role": "edge", "state": "silent", "since": `+at+`, "last_seen": `+at+`, "via": "report",
 		 "position": {"epoch": 2, "seq": 40}, "lag_changes": 3, "lag_seconds": 1.5, "last_applied_at": `+at+`, "started_at": `+at+`,
-		 "clicks_pending": 7, "version": "1.2.3", "addr": "10.0.0.2:8081", "admin_addr": "10.0.0.2:9081"},
+		 "clicks_pending": 7, "clicks_until": `+at+`, "version": "1.2.3", "addr": "10.0.0.2:8081", "admin_addr": "10.0.0.2:9081"},
 		{"node": "edge-b", "region": "us-east-1", "role": "edge", "state": "alive", "since": `+at+`, "last_seen": `+at+`, "via": "gossip",
 		 "position": null, "lag_changes": null, "lag_seconds": null, "last_applied_at": null, "started_at": null,
-		 "clicks_pending": null, "version": "", "addr": "", "admin_addr": ""}]}`, res.text)
+		 "clicks_pending": null, "clicks_until": null, "version": "", "addr": "", "admin_addr": ""}]}`, res.text)
 
 	empty := startWithFleet(t, operator, fleet{}).do(call{path: "/api/admin/edges", key: "none"})
 	require.JSONEq(t, `{"edges": []}`, empty.text)
@@ -87,7 +87,7 @@ func goodReport() map[string]any {
 	return map[string]any{
 		"node": "edge-a", "region": "us-east-1", "role": "edge", "boot": "0102030405060708090a0b0c0d0e0f10", "addr": "10.0.0.2:8081",
 		"admin_addr": "10.0.0.2:9081", "version": "1.2.3", "position": "2-01000000000000000000000000000000-40-0000000000000005",
-		"last_applied_at": "2031-05-06T06:08:09Z", "started_at": "2031-05-06T06:00:00Z", "clicks_pending": 7, "of_a_later_version": []int{1},
+		"last_applied_at": "2031-05-06T06:08:09Z", "started_at": "2031-05-06T06:00:00Z", "clicks_pending": 7, "clicks_until": "2031-05-06T06:08:07.5Z", "of_a_later_version": []int{1},
 	}
 }
 
@@ -108,7 +108,7 @@ func TestAnEdgesReportIsTaken(t *testing.T) {
 	require.Equal(t, http.StatusNoContent, res.StatusCode, res.text)
 	require.Equal(t, []controlplane.EdgeReport{{
 		Node: "edge-a", Region: "us-east-1", Role: "edge", Boot: waypost.BootID{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16},
-		Addr: "10.0.0.2:8081", AdminAddr: "10.0.0.2:9081", Version: "1.2.3", ClicksPending: 7,
+		Addr: "10.0.0.2:8081", AdminAddr: "10.0.0.2:9081", Version: "1.2.3", ClicksPending: 7, ClicksUntil: time.Date(2031, 5, 6, 6, 8, 7, 500_000_000, time.UTC),
 		Position:      waypost.Position{Epoch: waypost.Epoch{Ordinal: 2, ID: waypost.EpochID{1}}, Seq: 40, Stamp: 5},
 		LastAppliedAt: time.Date(2031, 5, 6, 6, 8, 9, 0, time.UTC), StartedAt: time.Date(2031, 5, 6, 6, 0, 0, 0, time.UTC),
 	}}, to.got)
@@ -134,6 +134,7 @@ func TestAReportThatBreaksARuleIsRefused(t *testing.T) {
 		"a position of one number":    {"position", "40"},
 		"a time in the year 10000":    {"started_at", "9999-12-31T23:59:59-10:00"},
 		"a time before all":           {"last_applied_at", "0000-01-01T00:00:00+10:00"},
+		"clicks of the year 10000":    {"clicks_until", "9999-12-31T23:59:59-10:00"},
 		"fewer clicks than none":      {"clicks_pending", -2},
 	} {
 		t.Run(name, func(t *testing.T) {

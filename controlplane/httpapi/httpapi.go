@@ -30,31 +30,21 @@ import (
 // passes by itself, such as a database out of reach, is EUnavailable; an error
 // without a code is a fault of ours, is logged, and is not shown.
 type Links interface {
-	// Create makes one link and gives the position of the change. When it returns
-	// without an error the link is durable. EMalformed says that the target is no
-	// URL, EInvalid that a rule forbids it, EConflict that the custom code is taken,
-	// EExhausted that the region has no key left.
-	Create(ctx context.Context, actor controlplane.Actor, n controlplane.NewLink) (waypost.Link, waypost.Position, error)
-
 	// CreateBulk makes up to [waypost.MaxBulk] links, each with its own outcome, in the
 	// order of ns. An error is that of all: nothing happened, or nobody knows. The
-	// position is that of the last change, zero when there was none.
+	// position is that of the last change, zero when there was none. When it returns
+	// without an error the links are durable. EMalformed says that a target is no
+	// URL, EInvalid that a rule forbids it, EConflict that a custom code is taken,
+	// EExhausted that the region has no key left.
 	CreateBulk(ctx context.Context, actor controlplane.Actor, ns []controlplane.NewLink) ([]controlplane.Outcome, waypost.Position, error)
 
-	// Get finds a link of the actor's workspace: ENotFound when it is unknown or
-	// deleted, EGone when it has expired.
-	Get(ctx context.Context, actor controlplane.Actor, code string) (waypost.Link, error)
+	LinkEditor
 
 	// Stats finds a link of the actor's workspace for its clicks, also when it has
 	// expired: ENotFound when it is unknown or deleted.
 	Stats(ctx context.Context, actor controlplane.Actor, code string) (waypost.Link, error)
 
-	// Delete removes a link of the actor's workspace: ENotFound when there is none.
-	Delete(ctx context.Context, actor controlplane.Actor, code string) (waypost.Position, error)
-
-	// List gives up to limit links of the actor's workspace, newest first. An empty
-	// cursor begins at the newest; one that List did not give is EMalformed.
-	List(ctx context.Context, actor controlplane.Actor, limit int, cursor string) (controlplane.Page, error)
+	LinkLister
 
 	// Resolve gives what a visitor of a code gets, always fresh. The host is as the
 	// client sent it. Unknown, deleted and expired codes are resolutions, not errors.
@@ -81,13 +71,29 @@ type Config struct {
 	// domain's root leads anywhere.
 	Domains Domains
 
+	// Cleanup tells what the reapers did. Nil: the API has no operation for that.
+	Cleanup Cleanup
+
+	// Statistics answers for clicks. Nil: the API has the short old form only.
+	Statistics Statistics
+
+	// Waiter knows when edges have a change. Nil: nobody waits.
+	Waiter Waiter
+
 	// Keys looks after key ranges. Nil: the API has no operations for that.
 	Keys Keys
+
+	// Access looks after workspaces, users, sessions and API keys. Nil: the API has
+	// no operations for that, and knows no sessions.
+	Access Access
 
 	// Anonymous is who asks when a request carries no key at all, and was sent to
 	// a loopback address, localhost or the base URL's host. Nil: such requests are
 	// refused.
 	Anonymous *controlplane.Actor
+
+	// Limits bound requests and failed attempts to authenticate; default: nothing does.
+	Limits Limits
 
 	// RequestTimeout bounds the time from a request's headers to its answer;
 	// default 5 s.
@@ -100,22 +106,29 @@ type Config struct {
 
 // server holds what the handlers share.
 type server struct {
-	links     Links
-	fleet     Fleet
-	domains   Domains
-	keys      Keys
-	baseURL   string
-	baseHost  string
-	version   string
-	anonymous *controlplane.Actor
-	timeout   time.Duration
-	bulky     chan struct{} // one token for each large body in memory
-	log       *slog.Logger
-	now       func() time.Time
-	metrics   metrics
-	origins   *http.CrossOriginProtection
-	mux       *http.ServeMux
-	api       huma.API
+	links      Links
+	fleet      Fleet
+	domains    Domains
+	statistics Statistics
+	keys       Keys
+	waiter     Waiter
+	access     Access
+	cleanup    Cleanup
+	baseURL    string
+	baseHost   string
+	basePort   string // "" for the scheme's own
+	version    string
+	anonymous  *controlplane.Actor
+	limits     Limits
+	timeout    time.Duration
+	bulky      chan struct{} // one token for each large body in memory
+	exports    exports
+	log        *slog.Logger
+	now        func() time.Time
+	metrics    metrics
+	origins    *http.CrossOriginProtection
+	mux        *http.ServeMux
+	api        huma.API
 }
 
 // New builds the API. It panics when Links is nil, or when the metrics are
@@ -125,23 +138,28 @@ func New(c Config) http.Handler {
 		panic("httpapi: Config.Links is nil")
 	}
 	s := &server{
-		links:     c.Links,
-		fleet:     c.Fleet,
-		domains:   c.Domains,
-		keys:      c.Keys,
-		baseURL:   strings.TrimSuffix(c.BaseURL, "/"),
-		version:   c.Version,
-		anonymous: c.Anonymous,
-		timeout:   c.RequestTimeout,
-		bulky:     make(chan struct{}, maxBulky),
-		log:       c.Logger,
-		now:       c.Now,
-		metrics:   newMetrics(c.Metrics),
-		origins:   http.NewCrossOriginProtection(),
-		mux:       http.NewServeMux(),
+		links:      c.Links,
+		fleet:      c.Fleet,
+		domains:    c.Domains,
+		statistics: c.Statistics,
+		keys:       c.Keys,
+		waiter:     c.Waiter,
+		access:     c.Access,
+		cleanup:    c.Cleanup,
+		baseURL:    strings.TrimSuffix(c.BaseURL, "/"),
+		version:    c.Version,
+		anonymous:  c.Anonymous,
+		limits:     c.Limits,
+		timeout:    c.RequestTimeout,
+		bulky:      make(chan struct{}, maxBulky),
+		log:        c.Logger,
+		now:        c.Now,
+		metrics:    newMetrics(c.Metrics),
+		origins:    http.NewCrossOriginProtection(),
+		mux:        http.NewServeMux(),
 	}
 	if u, err := url.Parse(s.baseURL); err == nil {
-		s.baseHost = waypost.HostName(u.Host)
+		s.baseHost, s.basePort = waypost.HostName(u.Host), u.Port()
 	}
 	if s.version == "" {
 		s.version = "unknown"
@@ -152,23 +170,40 @@ func New(c Config) http.Handler {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
+	if s.limits.Client == nil {
+		s.limits.Client = peer
+	}
 	if s.now == nil {
 		s.now = time.Now
 	}
 
-	s.api = humago.New(exactRoot{s.mux}, describe(s.version))
+	document := describe(s.version)
+	if s.access != nil {
+		document.Components.SecuritySchemes[bearerScheme].Description = "An API key, or the token of a session."
+		document.Components.SecuritySchemes[cookieScheme] = &huma.SecurityScheme{
+			Type: "apiKey", In: "cookie", Name: sessionCookie, Description: "A session that was begun with a cookie. Pages of other origins cannot use it.",
+		}
+	}
+	s.api = humago.New(exactRoot{s.mux}, document)
 	s.api.UseMiddleware(s.authenticate, s.readBody)
 	s.registerService()
 	s.registerLinks()
+	s.registerEdit()
 	s.registerBulk()
+	s.registerListing()
+	s.registerExport()
 	s.registerShorten()
 	s.registerStats()
+	s.registerForget()
 	s.registerFleet()
 	s.registerDomains()
+	s.registerDomainEdit()
 	s.registerKeys()
 	s.registerRanges()
 	s.registerRangePlan()
 	s.registerAudit()
+	s.registerAccess()
+	s.registerCleanup()
 	s.registerRedirect()
 	s.serveDocument()
 	return http.HandlerFunc(s.serve)
@@ -177,11 +212,17 @@ func New(c Config) http.Handler {
 // handle registers one operation whose errors, whatever they are, become
 // problems.
 func handle[I, O any](s *server, op huma.Operation, h func(context.Context, *I) (*O, error)) {
+	if s.access != nil && len(op.Security) > 0 {
+		op.Parameters = append(op.Parameters, workspaceHeader())
+	}
 	huma.Register(s.api, op, func(ctx context.Context, in *I) (*O, error) {
 		out, err := h(ctx, in)
-		if err != nil {
-			return nil, s.problem(ctx, op.OperationID, err)
+		switch err.(type) { //nolint:errorlint // these are never wrapped
+		case nil:
+			return out, nil
+		case *replayed, *notModified:
+			return nil, err
 		}
-		return out, nil
+		return nil, s.problem(ctx, op.OperationID, err)
 	})
 }

@@ -25,7 +25,9 @@ const PathClickBatches = "/clicks/v1/batches"
 const (
 	clicksType = "application/vnd.waypost.clicks"
 
-	maxPackedBatch = 4 << 20 // bytes of a body, compressed
+	// maxPackedBatch bounds a body, in bytes: zstd makes what cannot be compressed a
+	// little longer, and a batch that an edge may make must not be refused for good.
+	maxPackedBatch = waypost.MaxClickBatch + waypost.MaxClickBatch/256 + 1<<10
 
 	// maxIngests bounds the batches that are unpacked and counted at once, and with
 	// them memory and connections to the database. Others wait.
@@ -88,8 +90,11 @@ func (in *ingest) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		writeProblem(w, p)
 	default:
-		if receipt.DeadLetter {
+		switch {
+		case receipt.DeadLetter:
 			outcome = "dead-letter"
+		case receipt.Voided:
+			outcome = "void"
 		}
 		writeAnswer(w, http.StatusOK, ingestAnswer{Watermark: receipt.Watermark, DeadLetter: receipt.DeadLetter})
 	}

@@ -15,6 +15,7 @@ type ingestMetrics struct {
 	batches  *prometheus.CounterVec
 	clicks   *prometheus.CounterVec
 	redated  prometheus.Counter
+	dropped  prometheus.Counter
 	duration prometheus.Histogram
 }
 
@@ -33,6 +34,10 @@ func newIngestMetrics(r prometheus.Registerer) ingestMetrics {
 			Name: "waypost_clicks_redated_total",
 			Help: "Clicks that count at the time of receipt, because theirs was impossible.",
 		}),
+		dropped: f.NewCounter(prometheus.CounterOpts{
+			Name: "waypost_clicks_reported_dropped_total",
+			Help: "Clicks that edges had no room for, as they report; they are counted nowhere else.",
+		}),
 		duration: f.NewHistogram(prometheus.HistogramOpts{
 			Name:    "waypost_click_batch_duration_seconds",
 			Help:    "Time from a batch's headers to the end of its answer.",
@@ -40,7 +45,7 @@ func newIngestMetrics(r prometheus.Registerer) ingestMetrics {
 		}),
 	}
 	// What has not happened yet is zero, so that an alert can tell a first time.
-	for _, outcome := range []string{"taken", "gap", "dead-letter", "refused", "failed"} {
+	for _, outcome := range []string{"taken", "void", "gap", "dead-letter", "refused", "failed"} {
 		m.batches.WithLabelValues(outcome)
 	}
 	for _, of := range []string{"links", "unknown"} {
@@ -54,5 +59,6 @@ func (m *ingestMetrics) observe(outcome string, r controlplane.ClickReceipt, too
 	m.clicks.WithLabelValues("links").Add(float64(r.Clicks))
 	m.clicks.WithLabelValues("unknown").Add(float64(r.Unknown))
 	m.redated.Add(float64(r.Redated))
+	m.dropped.Add(float64(r.Dropped))
 	m.duration.Observe(took.Seconds())
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -53,8 +54,9 @@ func (s *tally) IngestClicks(ctx context.Context, b *waypost.ClickBatch, hash [3
 		return controlplane.ClickReceipt{Watermark: watermark, DeadLetter: differs}, nil
 	}
 	r := controlplane.ClickReceipt{Watermark: b.Seq}
-	for _, t := range b.Totals {
-		r.Clicks += t.Count
+	for i := range b.Links {
+		n, _ := b.Clicks(&b.Links[i])
+		r.Clicks += n
 	}
 	s.hashes = append(s.hashes, hash)
 	s.clicks += r.Clicks
@@ -114,8 +116,8 @@ func pack(t testing.TB, plain []byte) []byte {
 func clicksOn(t testing.TB, seq, n uint64) []byte {
 	t.Helper()
 	return pack(t, waypost.AppendClickBatch(nil, &waypost.ClickBatch{
-		Node: "edge-1", Boot: waypost.BootID{1}, Seq: seq,
-		Totals: []waypost.ClickTotal{{Domain: 1, Code: "spring", Count: n, Last: 1}},
+		Node: "edge-1", Boot: waypost.BootID{1}, Seq: seq, Exact: true, Profiles: []waypost.ClickProfile{{}},
+		Links: []waypost.LinkClicks{{Domain: 1, Code: "spring", Last: 1, Rows: []waypost.ClickRow{{At: 1, Count: n}}}},
 	}))
 }
 
@@ -190,6 +192,29 @@ func TestWhatIsNoBatchIsRefusedForGoodAndChangesNothing(t *testing.T) {
 			requireProblem(t, e.post(body), 422, "invalid")
 		})
 	}
+}
+
+// Long codes of one's own, visitors and referrers are as good as random: what an edge has
+// made of them is no less a batch because it could not be compressed.
+func TestTheLargestBatchIsTakenHoweverLittleItCanBeCompressed(t *testing.T) {
+	e, random := startIngest(t, nil, nil), rand.New(rand.NewPCG(1, 2))
+	b := waypost.ClickBatch{Node: "edge-1", Boot: waypost.BootID{1}, Seq: 1, Exact: true, Profiles: []waypost.ClickProfile{{}}}
+	for n := range 40_000 {
+		code := make([]byte, waypost.MaxCodeLength)
+		for i := range code {
+			code[i] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_"[random.IntN(64)]
+		}
+		l := waypost.LinkClicks{Domain: 1, Code: waypost.Code(code), Rows: []waypost.ClickRow{{At: random.Int64(), Count: random.Uint64() | 1}}}
+		for v := range 13 {
+			l.Visitors = append(l.Visitors, waypost.Visitor{Day: int32(n), Hash: uint64(v)<<59 | random.Uint64()>>5&waypost.VisitorBits})
+		}
+		b.Links = append(b.Links, l)
+	}
+	plain := waypost.AppendClickBatch(nil, &b)
+	packed := pack(t, plain)
+	require.LessOrEqual(t, len(plain), waypost.MaxClickBatch)
+	require.Greater(t, len(packed), waypost.MaxClickBatch/2)
+	require.Equal(t, "{\"watermark\":1}\n", e.post(packed).text)
 }
 
 func TestABatchMustSayWhatItIs(t *testing.T) {
@@ -277,6 +302,10 @@ func TestMetricsTellHowBatchesFare(t *testing.T) {
 		return controlplane.ClickReceipt{Watermark: 2, Clicks: 1, Unknown: 2, Redated: 3}, nil
 	}
 	e.post(clicksOn(t, 2, 5))
+	e.store.onIngest = func(context.Context, *waypost.ClickBatch) (controlplane.ClickReceipt, error) {
+		return controlplane.ClickReceipt{Watermark: 3, Voided: true, Dropped: 4}, nil
+	}
+	e.post(clicksOn(t, 3, 5))
 
 	got := map[string]float64{}
 	families, err := registry.Gather()
@@ -294,7 +323,7 @@ func TestMetricsTellHowBatchesFare(t *testing.T) {
 	}
 	require.Equal(t, map[string]float64{
 		"click_batches_total taken": 3, "click_batches_total gap": 1, "click_batches_total dead-letter": 1,
-		"click_batches_total refused": 1, "click_batches_total failed": 1,
+		"click_batches_total refused": 1, "click_batches_total failed": 1, "click_batches_total void": 1, "clicks_reported_dropped_total": 4,
 		"clicks_ingested_total links": 6, "clicks_ingested_total unknown": 2, "clicks_redated_total": 3,
 	}, got)
 }
@@ -304,7 +333,10 @@ func TestMetricsTellHowBatchesFare(t *testing.T) {
 // counted.
 func FuzzIngest(f *testing.F) {
 	whole := waypost.AppendClickBatch(nil, &waypost.ClickBatch{
-		Node: "edge-1", Seq: 1, Totals: []waypost.ClickTotal{{Domain: 1, Code: "spring", Count: 1, Last: 1}, {Domain: 1, Code: "summer", Count: 2}},
+		Node: "edge-1", Seq: 1, Exact: true, Profiles: []waypost.ClickProfile{{}}, Links: []waypost.LinkClicks{
+			{Domain: 1, Code: "spring", Last: 1, Rows: []waypost.ClickRow{{At: 1, Count: 1}}},
+			{Domain: 1, Code: "summer", Rows: []waypost.ClickRow{{Count: 2}}},
+		},
 	})
 	f.Add(whole, true)
 	f.Add(pack(f, whole), false)

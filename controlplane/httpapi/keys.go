@@ -43,9 +43,9 @@ type Keys interface {
 	// Decode takes a generated code apart, for operators: EInvalid when it cannot be one.
 	Decode(ctx context.Context, actor controlplane.Actor, code string) (controlplane.Decoded, error)
 
-	// Audit gives a page of what administrators of the actor's workspace did, newest
-	// first. A cursor that Audit did not give is EMalformed.
-	Audit(ctx context.Context, actor controlplane.Actor, limit int, cursor string) (entries []controlplane.AuditEntry, next string, err error)
+	// Audit gives a page of what administrators of the actor's workspace did, or, for
+	// operators, those of all, newest first. A cursor that Audit did not give is EMalformed.
+	Audit(ctx context.Context, actor controlplane.Actor, all bool, limit int, cursor string) (entries []controlplane.AuditEntry, next string, err error)
 }
 
 const keysPath = "/api/v1/kgs"

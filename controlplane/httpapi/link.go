@@ -2,8 +2,11 @@ package httpapi
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -18,6 +21,8 @@ import (
 type newLink struct {
 	OriginalURL      string    `json:"original_url" example:"https://example.com/a?b=c" doc:"The target: an http or https URL of at most 8,192 bytes. It is kept byte for byte."`
 	CustomCode       string    `json:"custom_code,omitempty" example:"spring-sale" doc:"4 to 32 characters of A-Z, a-z, 0-9, _ and -. Left out or empty: a code is generated."`
+	Domain           string    `json:"domain,omitempty" maxLength:"253" example:"go.example.com" doc:"The host of a domain that the workspace has, or that all share. Left out or empty: the domain that all share."`
+	Dedupe           *bool     `json:"dedupe,omitempty" doc:"True: the one link of the target, under the domain; one that is there and live is given with 200, and the other fields do not count then. Targets are the same when their normal forms are. Not with custom_code. Left out: as the workspace has it, which usually is false."`
 	ExpiresInSeconds int64     `json:"expires_in_seconds,omitempty" minimum:"1" maximum:"3155760000" doc:"Time to live in seconds. At most one of the three expiry fields may be given."`
 	ExpiresInHours   int64     `json:"expires_in_hours,omitempty" minimum:"1" maximum:"8760" doc:"Time to live in hours."`
 	ExpiresAt        time.Time `json:"expires_at,omitzero" doc:"When the link expires: RFC 3339, in the future, before the year 10000."`
@@ -26,8 +31,8 @@ type newLink struct {
 	ForwardPath      bool      `json:"forward_path,omitempty" doc:"Add what follows the code in the path to the target's path. Otherwise such paths answer 404."`
 	Title            string    `json:"title,omitempty" maxLength:"512" doc:"At most 512 bytes."`
 	Description      string    `json:"description,omitempty" maxLength:"4096" doc:"At most 4,096 bytes."`
-	Tags             []string  `json:"tags,omitempty" nullable:"false" maxItems:"32" minLength:"1" maxLength:"64" doc:"At most 32, each of 1 to 64 bytes."`
-	Metadata         metadata  `json:"metadata,omitzero" doc:"Any JSON object of at most 8,192 bytes."`
+	Tags             []string  `json:"tags,omitempty" nullable:"false" maxItems:"32" minLength:"1" maxLength:"64" doc:"At most 32, each of 1 to 64 bytes, without control characters."`
+	Metadata         metadata  `json:"metadata,omitzero" doc:"Any JSON object of at most 8,192 bytes, also with its numbers written out in full."`
 	CreatedBy        string    `json:"created_by,omitempty" maxLength:"512" doc:"Free text about who made the link, at most 512 bytes."`
 }
 
@@ -36,6 +41,7 @@ type link struct {
 	ID             string     `json:"id"`
 	ShortCode      string     `json:"short_code"`
 	ShortURL       string     `json:"short_url" format:"uri"`
+	Domain         string     `json:"domain" doc:"The host of the link's domain."`
 	OriginalURL    string     `json:"original_url" doc:"The target byte for byte as it was sent."`
 	RedirectStatus int        `json:"redirect_status" enum:"301,302,307,308"`
 	ForwardQuery   bool       `json:"forward_query" doc:"Whether the query that a visitor brings is added to the target's."`
@@ -51,6 +57,13 @@ type link struct {
 	CreatedAt      time.Time  `json:"created_at"`
 	UpdatedAt      time.Time  `json:"updated_at"`
 	ExpiresAt      *time.Time `json:"expires_at" doc:"Null when the link never expires."`
+	Warnings       []warning  `json:"warnings,omitempty" nullable:"false" doc:"What to look at, when the link was made or its target was changed just now."`
+}
+
+// warning is something about a link that does not keep it from being made.
+type warning struct {
+	Code    string `json:"code" enum:"host-looks-like-another,host-mixes-scripts" doc:"Stays the same over time."`
+	Message string `json:"message"`
 }
 
 // metadata is a JSON object, or null.
@@ -75,6 +88,8 @@ func (n *newLink) wish(now time.Time, at string) (controlplane.NewLink, error) {
 	return controlplane.NewLink{
 		OriginalURL:    n.OriginalURL,
 		CustomCode:     n.CustomCode,
+		Domain:         n.Domain,
+		Dedupe:         n.Dedupe,
 		ExpiresAt:      expires,
 		RedirectStatus: n.RedirectStatus,
 		ForwardQuery:   n.ForwardQuery,
@@ -124,7 +139,8 @@ func (s *server) show(l *waypost.Link) link {
 	shown := link{
 		ID:             strconv.FormatInt(l.ID, 10),
 		ShortCode:      string(l.Code),
-		ShortURL:       s.baseURL + "/" + string(l.Code),
+		ShortURL:       s.shortURL(l),
+		Domain:         cmp.Or(l.Host, s.baseHost),
 		OriginalURL:    l.OriginalURL,
 		RedirectStatus: l.RedirectStatus,
 		ForwardQuery:   l.Flags&waypost.ForwardQuery != 0,
@@ -145,6 +161,28 @@ func (s *server) show(l *waypost.Link) link {
 		shown.Tags = []string{}
 	}
 	return shown
+}
+
+// showOutcome is show with the warnings of an outcome.
+func (s *server) showOutcome(o *controlplane.Outcome) link {
+	shown := s.show(&o.Link)
+	for _, w := range o.Warnings {
+		shown.Warnings = append(shown.Warnings, warning(w))
+	}
+	return shown
+}
+
+// shortURL is where visitors of a link go: the base URL, with the host of the link's own
+// domain if it has one.
+func (s *server) shortURL(l *waypost.Link) string {
+	base := s.baseURL
+	if u, err := url.Parse(base); l.Host != "" && err == nil {
+		if u.Host = l.Host; u.Port() == "" && s.basePort != "" {
+			u.Host += ":" + s.basePort
+		}
+		base = strings.TrimSuffix(u.String(), "/")
+	}
+	return base + "/" + string(l.Code)
 }
 
 // momentOf gives a time as a client reads it, nil for zero.

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"net/http"
+	"net/url"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -12,11 +13,18 @@ import (
 
 const linksPath = "/api/v1/urls"
 
-type createInput struct{ Body body[newLink] }
+type createInput struct {
+	Repeatable
+	Waiting
+	Body body[newLink]
+}
 
 type createOutput struct {
-	Location string `header:"Location" doc:"Path of the new link in this API."`
+	Status   int
+	Location string `header:"Location" doc:"Path of the link in this API."`
 	Position string `header:"Waypost-Position" doc:"Position of the change: a replica that has reached it has the link."`
+	ETag     string `header:"ETag" doc:"Names this state of the link, for If-Match and If-None-Match."`
+	Applied  string `header:"Waypost-Applied" doc:"What came of waiting; see wait."`
 	Body     link
 }
 
@@ -24,22 +32,14 @@ type codeInput struct {
 	Code string `path:"code" doc:"The link's short code."`
 }
 
-type linkOutput struct{ Body link }
+type linkOutput struct {
+	ETag string `header:"ETag" doc:"Names this state of the link, for If-Match and If-None-Match."`
+	Body link
+}
 
 type deleteOutput struct {
+	Applied  string `header:"Waypost-Applied" doc:"What came of waiting; see wait."`
 	Position string `header:"Waypost-Position" doc:"Position of the change: a replica that has reached it no longer redirects the link."`
-}
-
-type listInput struct {
-	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"How many links at most."`
-	Cursor string `query:"cursor" doc:"The next_cursor of the page before. Left out: the newest links."`
-}
-
-type listOutput struct{ Body linkPage }
-
-type linkPage struct {
-	URLs       []link `json:"urls" nullable:"false" doc:"Newest first."`
-	NextCursor string `json:"next_cursor" doc:"Empty on the last page."`
 }
 
 func (s *server) registerLinks() {
@@ -48,9 +48,10 @@ func (s *server) registerLinks() {
 		Method:        http.MethodPost,
 		Path:          linksPath,
 		Summary:       "Create a link",
+		Description:   "Every request makes a new link, unless dedupe asks for the one link of a target: then 200 gives the one that is there.",
 		DefaultStatus: http.StatusCreated,
 		Security:      s.needs(controlplane.ScopeLinksWrite),
-		Responses:     problems(400, 401, 403, 408, 409, 413, 415, 422),
+		Responses:     created(problems(400, 401, 403, 408, 409, 413, 415, 422), "Link", "The link that the target has already"),
 	}, maxBody), s.create)
 
 	handle(s, huma.Operation{
@@ -59,7 +60,7 @@ func (s *server) registerLinks() {
 		Path:        linksPath + "/{code}",
 		Summary:     "Get a link",
 		Security:    s.needs(controlplane.ScopeLinksRead),
-		Responses:   problems(401, 403, 404, 410),
+		Responses:   withNotModified(problems(400, 401, 403, 404, 410, 422)),
 	}, s.get)
 
 	handle(s, huma.Operation{
@@ -69,21 +70,12 @@ func (s *server) registerLinks() {
 		Summary:       "Delete a link",
 		DefaultStatus: http.StatusNoContent,
 		Security:      s.needs(controlplane.ScopeLinksWrite),
-		Responses:     problems(401, 403, 404),
+		Responses:     problems(401, 403, 404, 422),
 	}, s.delete)
-
-	handle(s, huma.Operation{
-		OperationID: "list-links",
-		Method:      http.MethodGet,
-		Path:        linksPath,
-		Summary:     "List links",
-		Security:    s.needs(controlplane.ScopeLinksRead),
-		Responses:   problems(400, 401, 403, 422),
-	}, s.list)
 }
 
 func (s *server) create(ctx context.Context, in *createInput) (*createOutput, error) {
-	n, err := decode[newLink](s, in.Body.raw, "body")
+	n, err := s.readWish(in.Body.raw, "body")
 	if err != nil {
 		return nil, err
 	}
@@ -91,49 +83,73 @@ func (s *server) create(ctx context.Context, in *createInput) (*createOutput, er
 	if err != nil {
 		return nil, err
 	}
-	l, position, err := s.links.Create(ctx, actorFrom(ctx), wish)
+	answer := func(outcomes []controlplane.Outcome, at waypost.Position) (controlplane.Answer, error) {
+		out := s.created(&outcomes[0], at)
+		return answerOf(out.Status, map[string]string{"Location": out.Location, "Waypost-Position": out.Position, "ETag": out.ETag}, out.Body)
+	}
+	outcomes, position, err := s.make(ctx, "create-link", &in.Repeatable, in.Body.raw, []controlplane.NewLink{wish}, answer)
 	if err != nil {
+		return nil, s.awaitReplay(ctx, &in.Waiting, err)
+	}
+	if err := outcomes[0].Err; err != nil {
 		return nil, err
 	}
-	return &createOutput{Location: pathOf(l.Code), Position: position.String(), Body: s.show(&l)}, nil
-}
-
-func (s *server) get(ctx context.Context, in *codeInput) (*linkOutput, error) {
-	if !waypost.ValidCode(in.Code) {
-		return nil, errNoLink
-	}
-	l, err := s.links.Get(ctx, actorFrom(ctx), in.Code)
-	if err != nil {
-		return nil, err
-	}
-	return &linkOutput{Body: s.show(&l)}, nil
-}
-
-func (s *server) delete(ctx context.Context, in *codeInput) (*deleteOutput, error) {
-	if !waypost.ValidCode(in.Code) {
-		return nil, errNoLink
-	}
-	position, err := s.links.Delete(ctx, actorFrom(ctx), in.Code)
-	if err != nil {
-		return nil, err
-	}
-	return &deleteOutput{Position: position.String()}, nil
-}
-
-func (s *server) list(ctx context.Context, in *listInput) (*listOutput, error) {
-	page, err := s.links.List(ctx, actorFrom(ctx), in.Limit, in.Cursor)
-	if err != nil {
-		return nil, err
-	}
-	out := &listOutput{Body: linkPage{URLs: make([]link, len(page.Links)), NextCursor: page.Next}}
-	for i := range page.Links {
-		out.Body.URLs[i] = s.show(&page.Links[i])
-	}
+	out := s.created(&outcomes[0], position)
+	out.Applied = s.await(ctx, &in.Waiting, position)
 	return out, nil
+}
+
+// created is the answer to a wish that was fulfilled.
+func (s *server) created(o *controlplane.Outcome, at waypost.Position) *createOutput {
+	return &createOutput{Status: statusOf(o), Location: pathOf(&o.Link), Position: at.String(), ETag: etag(&o.Link), Body: s.showOutcome(o)}
+}
+
+// statusOf tells a new link from one that was there.
+func statusOf(o *controlplane.Outcome) int {
+	if o.Found {
+		return http.StatusOK
+	}
+	return http.StatusCreated
+}
+
+func (s *server) get(ctx context.Context, in *getInput) (*linkOutput, error) {
+	if !waypost.ValidCode(in.Code) {
+		return nil, errNoLink
+	}
+	l, err := s.links.Find(ctx, actorFrom(ctx), in.Domain, in.Code)
+	if err != nil {
+		return nil, err
+	}
+	tag := etag(&l)
+	same, err := noneMatch(in.NoneMatch, tag)
+	if err != nil {
+		return nil, err
+	}
+	if same {
+		return nil, &notModified{tag}
+	}
+	return &linkOutput{ETag: tag, Body: s.show(&l)}, nil
+}
+
+func (s *server) delete(ctx context.Context, in *removeInput) (*deleteOutput, error) {
+	if !waypost.ValidCode(in.Code) {
+		return nil, errNoLink
+	}
+	position, err := s.links.Remove(ctx, actorFrom(ctx), in.Domain, in.Code)
+	if err != nil {
+		return nil, err
+	}
+	return &deleteOutput{Position: position.String(), Applied: s.await(ctx, &in.Waiting, position)}, nil
 }
 
 // errNoLink answers for a text that can be no code, without asking anybody.
 var errNoLink = waypost.Errorf(waypost.ENotFound, "no such link")
 
 // pathOf is where the API shows a link.
-func pathOf(code waypost.Code) string { return linksPath + "/" + string(code) }
+func pathOf(l *waypost.Link) string {
+	path := linksPath + "/" + string(l.Code)
+	if l.Host != "" {
+		path += "?" + url.Values{"domain": {l.Host}}.Encode()
+	}
+	return path
+}

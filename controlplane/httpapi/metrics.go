@@ -8,11 +8,15 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"waypost"
 )
 
 type metrics struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
+	limited  *prometheus.CounterVec
+	judged   *prometheus.CounterVec
 }
 
 func newMetrics(r prometheus.Registerer) metrics {
@@ -27,7 +31,28 @@ func newMetrics(r prometheus.Registerer) metrics {
 			Help:    "Time from a request's headers to the end of its answer.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5},
 		}, []string{"route", "method"}),
+		limited: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "waypost_http_rate_limited_total",
+			Help: "Requests refused with 429: by the limit of their key (requests), or because of failed attempts to authenticate (address, prefix).",
+		}, []string{"limit"}),
+		judged: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "waypost_authentications_total",
+			Help: "Credentials that were judged: an API key, a session's token or a password; accepted, refused, or not to be judged at the moment.",
+		}, []string{"credential", "outcome"}),
 	}
+}
+
+// authenticated counts a credential that was judged.
+func (m metrics) authenticated(kind string, err error) {
+	outcome := "accepted"
+	switch waypost.CodeOf(err) {
+	case "":
+	case waypost.EUnauthorized, waypost.EForbidden, waypost.EInvalid:
+		outcome = "refused"
+	default:
+		outcome = "failed"
+	}
+	m.judged.WithLabelValues(kind, outcome).Inc()
 }
 
 // observe counts a request. No label holds what a client chose: the route is a

@@ -15,6 +15,7 @@ import (
 const (
 	bearerScheme = "bearer"
 	headerScheme = "apiKey"
+	cookieScheme = "session" // where there are sessions
 )
 
 // describe configures huma: the frame of the document, and JSON as the only
@@ -49,7 +50,7 @@ func (s *server) needs(anyOf ...controlplane.Scope) []map[string][]string {
 	var security []map[string][]string
 	for _, scope := range anyOf {
 		scopes := []string{string(scope)}
-		security = append(security, map[string][]string{bearerScheme: scopes}, map[string][]string{headerScheme: scopes})
+		security = append(security, s.credentials(scopes)...)
 	}
 	if s.anonymous != nil {
 		security = append(security, map[string][]string{})
@@ -57,7 +58,34 @@ func (s *server) needs(anyOf ...controlplane.Scope) []map[string][]string {
 	return security
 }
 
-// scopesOf gives the scopes of which an operation needs one, none when it is public.
+// needsAnybody documents that an operation is for whoever has a valid credential.
+func (s *server) needsAnybody() []map[string][]string {
+	security := s.credentials([]string{})
+	if s.anonymous != nil {
+		security = append(security, map[string][]string{})
+	}
+	return security
+}
+
+func (s *server) credentials(scopes []string) []map[string][]string {
+	all := []map[string][]string{{bearerScheme: scopes}, {headerScheme: scopes}}
+	if s.access != nil {
+		all = append(all, map[string][]string{cookieScheme: scopes})
+	}
+	return all
+}
+
+// workspaceHeader documents how who is in several workspaces says which is meant.
+func workspaceHeader() *huma.Param {
+	return &huma.Param{
+		Name: headerWorkspace, In: "header",
+		Description: "Slug of the workspace that is meant. A session needs it when its user is in several; an API key has only its own.",
+		Schema:      &huma.Schema{Type: huma.TypeString, MaxLength: new(63)},
+	}
+}
+
+// scopesOf gives the scopes of which an operation needs one, none when it is public
+// or for anybody with a credential.
 func scopesOf(op *huma.Operation) (anyOf []controlplane.Scope) {
 	for _, alternative := range op.Security {
 		for _, scope := range alternative[bearerScheme] {
@@ -82,9 +110,46 @@ func problems(statuses ...int) map[string]*huma.Response {
 			response.Headers["WWW-Authenticate"] = textHeader("How to authenticate (RFC 6750).")
 		case http.StatusServiceUnavailable:
 			response.Headers["Retry-After"] = textHeader("Seconds to wait before another try.")
+		case http.StatusConflict:
+			response.Headers["Retry-After"] = textHeader("Seconds to wait before another try, when the same request is being answered.")
 		}
 		responses[strconv.Itoa(status)] = response
 	}
+	return responses
+}
+
+// created documents the answers to a wish for a link, which may have been given before:
+// 201, and 200 with a body when a link may be found. Huma adds the rest of 201.
+func created(responses map[string]*huma.Response, schema, found string) map[string]*huma.Response {
+	if found != "" {
+		responses["200"] = &huma.Response{
+			Description: found,
+			Headers: map[string]*huma.Param{
+				"Location": textHeader("Path of the link in this API."), "ETag": textHeader(etagDoc),
+				"Waypost-Position": textHeader("A position at which the link is there."), "Waypost-Applied": textHeader(appliedDoc),
+			},
+			Content: map[string]*huma.MediaType{"application/json": {Schema: &huma.Schema{Ref: "#/components/schemas/" + schema}}},
+		}
+		withReplay(responses, "200")
+	}
+	return withReplay(responses, "201")
+}
+
+// withReplay documents that an answer may be one that was given before.
+func withReplay(responses map[string]*huma.Response, status string) map[string]*huma.Response {
+	if responses[status] == nil {
+		responses[status] = &huma.Response{}
+	}
+	if responses[status].Headers == nil {
+		responses[status].Headers = map[string]*huma.Param{}
+	}
+	responses[status].Headers[headerReplayed] = textHeader("\"true\" when the request was answered before, and this is that answer.")
+	return responses
+}
+
+// withNotModified documents the answer to a client that has what it asks for.
+func withNotModified(responses map[string]*huma.Response) map[string]*huma.Response {
+	responses["304"] = &huma.Response{Description: "The link is in a state that the client has", Headers: map[string]*huma.Param{"ETag": textHeader(etagDoc)}}
 	return responses
 }
 
@@ -129,6 +194,7 @@ func (s *server) serveDocument() {
 	// Huma describes its own errors, which redact lets nobody see.
 	delete(schemas.Map(), "ErrorModel")
 	delete(schemas.Map(), "ErrorDetail")
+	documentLimits(document)
 	text, err := json.Marshal(document)
 	if err != nil {
 		panic("httpapi: the OpenAPI document: " + err.Error())

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -29,13 +30,18 @@ func operations(t *testing.T, document map[string]any) map[string]map[string]any
 
 func TestEveryDocumentedRouteAnswersAsDocumented(t *testing.T) {
 	const (
-		item = `{"original_url": "https://example.com/", "custom_code": "mine"}`
-		step = `{"steps": [{"action": "drain", "range": 1}]}`
-		text = "text/plain"
+		item  = `{"original_url": "https://example.com/", "custom_code": "mine"}`
+		step  = `{"steps": [{"action": "drain", "range": 1}]}`
+		text  = "text/plain"
+		found = `{"original_url": "https://example.com/", "dedupe": true}`
+		many  = `{"links": [{"original_url": "https://example.com/"}]}`
 	)
+	named := func(key string) map[string]string { return map[string]string{"Idempotency-Key": key} }
 	spoilt := map[string]string{"Content-Type": text}
-	a := startWithKeys(t, &keys{space: aSpace()}, func(_ *links, c *httpapi.Config) {
-		c.Fleet, c.Domains = fleet{}, &domains{targets: waypost.DomainTargets{Root: []byte("https://example.com/")}}
+	a := startWithKeys(t, &keys{space: aSpace()}, func(l *links, c *httpapi.Config) {
+		c.Cleanup = cleanup{}
+		c.Waiter, c.Fleet, c.Domains = waiter{}, fleet{}, &domains{targets: waypost.DomainTargets{Root: []byte("https://example.com/")}}
+		c.Statistics = &statistics{links: l, now: time.Now(), salts: map[string]bool{"2026-03-30": true}}
 	})
 	a.links.all = []waypost.Link{{Code: "lives", Location: "https://example.com/", RedirectStatus: 307, Workspace: 1}}
 	calls := map[string][]call{
@@ -44,15 +50,71 @@ func TestEveryDocumentedRouteAnswersAsDocumented(t *testing.T) {
 		"GET /{code}":             {{path: "/lives"}, {path: "/lives+"}, {path: "/lives+", header: map[string]string{"Accept": browser}}, {path: "/unknown"}, {path: "/unknown", header: map[string]string{"Accept": browser}}},
 		"HEAD /{code}":            {{path: "/lives"}, {path: "/unknown"}},
 		"GET /api/v1/urls":        {{}, {path: "/api/v1/urls?limit=0"}, {path: "/api/v1/urls?cursor=x"}, {key: "none"}, {key: writeKey}},
-		"POST /api/v1/urls":       {{body: item}, {body: item}, {body: "{"}, {body: "{}"}, {body: item, header: spoilt}, {key: "none"}, {key: readKey}, {body: strings.Repeat(" ", 1<<20+1)}},
-		"POST /api/v1/urls/bulk":  {{body: `{"links": [1]}`}, {body: "{"}, {body: "{}"}, {body: item, header: spoilt}, {key: "none"}, {key: readKey}},
-		"POST /shorten":           {{body: `{"url": "https://example.com/"}`}, {body: "{"}, {body: "{}"}, {body: item, header: spoilt}, {key: "none"}, {key: readKey}},
-		"GET /api/v1/urls/{code}": {{path: "/api/v1/urls/lives"}, {path: "/api/v1/urls/unknown"}, {path: "/api/v1/urls/lives", key: "none"}, {path: "/api/v1/urls/lives", key: writeKey}},
+		"GET /api/v1/urls/export": {{}, {path: "/api/v1/urls/export?format=csv"}, {path: "/api/v1/urls/export?format=xml"}, {path: "/api/v1/urls/export?after=x"}, {key: "none"}, {key: writeKey}},
+		"GET /api/v1/tags":        {{}, {path: "/api/v1/tags?limit=0"}, {key: "none"}, {key: writeKey}},
+		"POST /api/v1/urls":       {{body: item}, {body: item}, {body: found}, {path: "/api/v1/urls?wait=all", body: found}, {body: found, header: named("k")}, {body: found, header: named("k")}, {body: item, header: named("k")}, {body: item, header: named("busy")}, {body: "{"}, {body: "{}"}, {body: item, header: spoilt}, {key: "none"}, {key: readKey}, {body: strings.Repeat(" ", 1<<20+1)}},
+		"POST /api/v1/urls/bulk":  {{body: `{"links": [1]}`}, {body: many, header: named("k")}, {body: many, header: named("k")}, {body: many, header: named("busy")}, {body: "{"}, {body: "{}"}, {body: item, header: spoilt}, {key: "none"}, {key: readKey}},
+		"POST /shorten":           {{body: `{"url": "https://example.com/"}`}, {body: `{"url": "https://example.com/"}`, header: named("k")}, {body: `{"url": "https://example.com/"}`, header: named("k")}, {body: `{"url": "https://example.com/b"}`, header: named("k")}, {body: "{"}, {body: "{}"}, {body: item, header: spoilt}, {key: "none"}, {key: readKey}},
+		"GET /api/v1/urls/{code}": {{path: "/api/v1/urls/lives"}, {path: "/api/v1/urls/lives", header: map[string]string{"If-None-Match": "*"}}, {path: "/api/v1/urls/lives", header: map[string]string{"If-None-Match": "x"}}, {path: "/api/v1/urls/lives?domain=" + strings.Repeat("x", 254)}, {path: "/api/v1/urls/unknown"}, {path: "/api/v1/urls/lives", key: "none"}, {path: "/api/v1/urls/lives", key: writeKey}},
 		"GET /api/v1/urls/{code}/stats": {
 			{path: "/api/v1/urls/lives/stats"},
+			{path: "/api/v1/urls/lives/stats", header: map[string]string{"Accept": "text/csv"}},
+			{path: "/api/v1/urls/lives/stats?tz=Mars"},
 			{path: "/api/v1/urls/unknown/stats"},
 			{path: "/api/v1/urls/lives/stats", key: "none"},
 			{path: "/api/v1/urls/lives/stats", key: writeKey},
+		},
+		"GET /api/v1/stats": {{key: statsKey}, {key: statsKey, header: map[string]string{"Accept": "text/csv"}}, {path: "/api/v1/stats?interval=week", key: statsKey}, {key: "none"}, {key: writeKey}},
+		"DELETE /api/v1/urls/{code}/clicks": {
+			{path: "/api/v1/urls/lives/clicks", key: operatorKey},
+			{path: "/api/v1/urls/unknown/clicks", key: operatorKey},
+			{path: "/api/v1/urls/lives/clicks?domain=" + strings.Repeat("a", 254), key: operatorKey},
+			{path: "/api/v1/urls/lives/clicks", key: "none"},
+			{path: "/api/v1/urls/lives/clicks", key: fullKey},
+		},
+		"DELETE /api/admin/visitor-salts/{day}": {
+			{path: "/api/admin/visitor-salts/2026-03-30", key: operatorKey},
+			{path: "/api/admin/visitor-salts/2026-03-30", key: operatorKey},
+			{path: "/api/admin/visitor-salts/today", key: operatorKey},
+			{path: "/api/admin/visitor-salts/2026-03-30", key: "none"},
+			{path: "/api/admin/visitor-salts/2026-03-30", key: fullKey},
+		},
+		"PATCH /api/v1/urls/{code}": {
+			{path: "/api/v1/urls/lives?wait=region", body: `{"title": "t"}`},
+			{path: "/api/v1/urls/lives", body: `{"title": "t"}`, header: map[string]string{"If-Match": `"x"`}},
+			{path: "/api/v1/urls/lives", body: "{"},
+			{path: "/api/v1/urls/lives", body: `{"title": 1}`},
+			{path: "/api/v1/urls/lives", body: "{}", header: spoilt},
+			{path: "/api/v1/urls/lives", body: "{}", key: "none"},
+			{path: "/api/v1/urls/lives", body: "{}", key: readKey},
+			{path: "/api/v1/urls/unknown", body: "{}"},
+		},
+		"GET /api/v1/domains": {{}, {key: "none"}, {key: writeKey}},
+		"POST /api/v1/domains": {
+			{path: "/api/v1/domains?wait=all", body: `{"host": "own.example"}`, key: operatorKey},
+			{body: `{"host": "taken.example"}`, key: operatorKey},
+			{body: `{"host": ""}`, key: operatorKey},
+			{body: "{", key: operatorKey},
+			{body: "{}", key: operatorKey, header: spoilt},
+			{body: "{}", key: "none"},
+			{body: "{}", key: fullKey},
+		},
+		"PATCH /api/v1/domains/{id}": {
+			{path: "/api/v1/domains/1?wait=all", key: operatorKey, body: `{"root_url": "https://example.com/"}`},
+			{path: "/api/v1/domains/9", key: operatorKey, body: `{"root_url": "https://example.com/"}`},
+			{path: "/api/v1/domains/x", key: operatorKey, body: "{}"},
+			{path: "/api/v1/domains/1", key: operatorKey, body: "{"},
+			{path: "/api/v1/domains/1", key: fullKey, body: "{}"},
+			{path: "/api/v1/domains/1", key: "none", body: "{}"},
+		},
+		"DELETE /api/v1/domains/{id}": {
+			{path: "/api/v1/domains/7?force=true&wait=all", key: operatorKey},
+			{path: "/api/v1/domains/7", key: operatorKey},
+			{path: "/api/v1/domains/1", key: operatorKey},
+			{path: "/api/v1/domains/9", key: operatorKey},
+			{path: "/api/v1/domains/x", key: operatorKey},
+			{path: "/api/v1/domains/7", key: fullKey},
+			{path: "/api/v1/domains/7", key: "none"},
 		},
 		"GET /api/admin/domains": {{key: operatorKey}, {key: fullKey}, {key: "none"}},
 		"PATCH /api/admin/domains/{id}": {
@@ -65,7 +127,7 @@ func TestEveryDocumentedRouteAnswersAsDocumented(t *testing.T) {
 			{path: "/api/admin/domains/1", key: "none", body: "{}"},
 		},
 		"GET /stats/{code}":          {{path: "/stats/lives"}, {path: "/stats/unknown"}, {path: "/stats/lives", key: "none"}, {path: "/stats/lives", key: writeKey}},
-		"DELETE /api/v1/urls/{code}": {{path: "/api/v1/urls/lives"}, {path: "/api/v1/urls/lives"}, {path: "/api/v1/urls/lives", key: "none"}, {path: "/api/v1/urls/lives", key: readKey}},
+		"DELETE /api/v1/urls/{code}": {{path: "/api/v1/urls/lives?wait=all"}, {path: "/api/v1/urls/lives"}, {path: "/api/v1/urls/lives?wait=x"}, {path: "/api/v1/urls/lives", key: "none"}, {path: "/api/v1/urls/lives", key: readKey}},
 
 		"GET /api/admin/edges":         {{key: operatorKey}, {key: "none"}, {key: readKey}},
 		"GET /api/v1/kgs/key":          {{}, {path: "/api/v1/kgs/key?service=" + strings.Repeat("s", 101)}, {key: "none"}, {key: readKey}},
@@ -88,7 +150,8 @@ func TestEveryDocumentedRouteAnswersAsDocumented(t *testing.T) {
 			{path: "/api/admin/ranges/decode/4g", key: "none"},
 			{path: "/api/admin/ranges/decode/4g", key: fullKey},
 		},
-		"GET /api/admin/audit": {{key: operatorKey}, {path: "/api/admin/audit?cursor=x", key: operatorKey}, {path: "/api/admin/audit?limit=0", key: operatorKey}, {key: "none"}, {key: fullKey}},
+		"GET /api/admin/cleanup/stats": {{key: operatorKey}, {key: "none"}, {key: fullKey}},
+		"GET /api/admin/audit":         {{key: operatorKey}, {path: "/api/admin/audit?cursor=x", key: operatorKey}, {path: "/api/admin/audit?limit=0", key: operatorKey}, {key: "none"}, {key: fullKey}},
 	}
 
 	documented := a.do(call{path: "/openapi.json", key: "none"})
@@ -148,7 +211,7 @@ func requireDocumented(t *testing.T, operation map[string]any, res answer, name 
 		require.NotContains(t, response, "content", "%s: %d", name, res.StatusCode)
 	}
 	described, _ := response["headers"].(map[string]any)
-	for _, header := range []string{"Location", "Waypost-Position", "WWW-Authenticate", "Retry-After", "Vary"} {
+	for _, header := range []string{"Location", "Waypost-Position", "WWW-Authenticate", "Retry-After", "Vary", "Content-Disposition", "ETag", "Waypost-Applied", "Idempotency-Replayed"} {
 		if res.Header.Get(header) != "" {
 			require.Contains(t, described, header, "%s: %d", name, res.StatusCode)
 		}
@@ -158,7 +221,7 @@ func requireDocumented(t *testing.T, operation map[string]any, res answer, name 
 func TestTheDocumentSaysWhatNeedsAKey(t *testing.T) {
 	public := []string{"GET /", "GET /health", "GET /{code}", "HEAD /{code}"}
 	for name, anonymous := range map[string]*controlplane.Actor{"always": nil, "or none": {}} {
-		a := startWithKeys(t, &keys{}, func(_ *links, c *httpapi.Config) { c.Anonymous = anonymous })
+		a := startWithKeys(t, &keys{}, func(_ *links, c *httpapi.Config) { c.Anonymous, c.Statistics = anonymous, &statistics{} })
 		document := object(t, a.get("/openapi.json").text)
 		require.Equal(t, "3.1.0", document["openapi"])
 		require.Equal(t, "1.2.3", document["info"].(map[string]any)["version"])
@@ -171,8 +234,10 @@ func TestTheDocumentSaysWhatNeedsAKey(t *testing.T) {
 			}
 			scopes := []string{"links:write"}
 			switch {
-			case strings.Contains(operation, "/admin/"):
+			case strings.Contains(operation, "/admin/"), strings.HasSuffix(operation, "/clicks"):
 				scopes = []string{"admin"}
+			case strings.HasSuffix(operation, " /api/v1/stats"):
+				scopes = []string{"analytics:read"}
 			case strings.HasSuffix(operation, "/kgs/key"):
 			case strings.Contains(operation, "/stats") && !strings.Contains(operation, "/kgs/"):
 				scopes = []string{"analytics:read", "links:read"}
@@ -192,7 +257,7 @@ func TestTheDocumentSaysWhatNeedsAKey(t *testing.T) {
 }
 
 func TestTheDocumentRefersToNothingThatIsMissing(t *testing.T) {
-	a := startWithKeys(t, &keys{})
+	a := startWithKeys(t, &keys{}, func(_ *links, c *httpapi.Config) { c.Statistics = &statistics{} })
 	document := object(t, a.get("/openapi.json").text)
 	schemas := document["components"].(map[string]any)["schemas"].(map[string]any)
 	used := map[string]bool{}

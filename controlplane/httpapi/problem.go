@@ -25,23 +25,28 @@ type kind struct {
 	status     int
 	title      string
 	retryAfter string // seconds; "" when another try would be no use
+	special    bool   // there is a more general kind with the same status
 }
 
 var kinds = map[waypost.ErrorCode]kind{
-	waypost.EMalformed:    {http.StatusBadRequest, "The request cannot be read", ""},
-	waypost.EUnauthorized: {http.StatusUnauthorized, "A valid API key is required", ""},
-	waypost.EForbidden:    {http.StatusForbidden, "The API key does not allow this", ""},
-	waypost.ENotFound:     {http.StatusNotFound, "Not found", ""},
-	codeMethodNotAllowed:  {http.StatusMethodNotAllowed, "The method is not allowed here", ""},
-	codeRequestTimeout:    {http.StatusRequestTimeout, "The request came too slowly", ""},
-	waypost.EConflict:     {http.StatusConflict, "In conflict with what is there", ""},
-	waypost.EGone:         {http.StatusGone, "No longer available", ""},
-	waypost.ETooLarge:     {http.StatusRequestEntityTooLarge, "Too large", ""},
-	codeUnsupportedMedia:  {http.StatusUnsupportedMediaType, "The body must be JSON", ""},
-	waypost.EInvalid:      {http.StatusUnprocessableEntity, "The request breaks a rule", ""},
-	waypost.EInternal:     {http.StatusInternalServerError, "Internal error", ""},
-	waypost.EUnavailable:  {http.StatusServiceUnavailable, "Temporarily unavailable", "5"},
-	waypost.EExhausted:    {http.StatusServiceUnavailable, "No key is left in this region", "60"},
+	waypost.EMalformed:    {http.StatusBadRequest, "The request cannot be read", "", false},
+	waypost.EUnauthorized: {http.StatusUnauthorized, "Valid credentials are required", "", false},
+	waypost.EForbidden:    {http.StatusForbidden, "This is not allowed", "", false},
+	waypost.ENotFound:     {http.StatusNotFound, "Not found", "", false},
+	codeMethodNotAllowed:  {http.StatusMethodNotAllowed, "The method is not allowed here", "", false},
+	codeRequestTimeout:    {http.StatusRequestTimeout, "The request came too slowly", "", false},
+	waypost.EConflict:     {http.StatusConflict, "In conflict with what is there", "", false},
+	waypost.EInProgress:   {http.StatusConflict, "The same request is being answered", "1", true},
+	waypost.EGone:         {http.StatusGone, "No longer available", "", false},
+	waypost.EStale:        {http.StatusPreconditionFailed, "It has changed meanwhile", "", false},
+	waypost.ETooLarge:     {http.StatusRequestEntityTooLarge, "Too large", "", false},
+	codeRateLimited:       {http.StatusTooManyRequests, "Too many requests", "1", false},
+	codeUnsupportedMedia:  {http.StatusUnsupportedMediaType, "The body must be JSON", "", false},
+	waypost.EInvalid:      {http.StatusUnprocessableEntity, "The request breaks a rule", "", false},
+	waypost.EKeyReused:    {http.StatusUnprocessableEntity, "The Idempotency-Key was used for something else", "", true},
+	waypost.EInternal:     {http.StatusInternalServerError, "Internal error", "", false},
+	waypost.EUnavailable:  {http.StatusServiceUnavailable, "Temporarily unavailable", "5", false},
+	waypost.EExhausted:    {http.StatusServiceUnavailable, "No key is left in this region", "60", false},
 }
 
 // problem is an answer of RFC 9457. To huma it is an error that knows its status,
@@ -140,7 +145,7 @@ func redact(_ huma.Context, _ string, v any) (any, error) {
 		return v, nil
 	}
 	for code, k := range kinds {
-		if k.status != m.Status || k.retryAfter != "" {
+		if k.status != m.Status || k.retryAfter != "" || k.special {
 			continue
 		}
 		p := newProblem(code, m.Detail)
@@ -153,6 +158,16 @@ func redact(_ huma.Context, _ string, v any) (any, error) {
 	return &problem{Type: "about:blank", Title: http.StatusText(m.Status), Status: m.Status, Detail: m.Title}, nil
 }
 
+// choices takes away the quotes that huma puts around a whole list of values, as if
+// it were one.
+func choices(message string) string {
+	const list = `expected value to be one of "`
+	if rest, ok := strings.CutPrefix(message, list); ok {
+		return strings.TrimSuffix(list, `"`) + strings.TrimSuffix(rest, `"`)
+	}
+	return message
+}
+
 // fieldErrorsOf drops the values from what huma found, and sorts the rest, since
 // huma reads fields in no particular order.
 func fieldErrorsOf[E error](found []E) fieldErrors {
@@ -160,7 +175,7 @@ func fieldErrorsOf[E error](found []E) fieldErrors {
 	for _, err := range found {
 		f := fieldError{Location: "body", Message: "invalid value"}
 		if d, ok := any(err).(*huma.ErrorDetail); ok {
-			f = fieldError{Location: d.Location, Message: d.Message}
+			f = fieldError{Location: d.Location, Message: choices(d.Message)}
 		}
 		fields = append(fields, f)
 	}

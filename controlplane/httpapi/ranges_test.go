@@ -155,15 +155,15 @@ func TestACodeIsTakenApart(t *testing.T) {
 func TestTheAuditLogIsReadAPageAtATime(t *testing.T) {
 	at := time.Date(2031, 5, 6, 7, 8, 9, 0, time.UTC)
 	a := startWithKeys(t, &keys{audit: []controlplane.AuditEntry{
-		{ID: 8, At: at, Actor: "ops (6)", Action: "ranges.move", Subject: "range 7", Detail: []byte(`{"region": "eu-west-1"}`)},
+		{ID: 8, At: at, Actor: "ops (6)", Action: "ranges.move", Subject: "range 7", Workspace: "default", Detail: []byte(`{"region": "eu-west-1"}`)},
 		{ID: 7, At: at, Actor: "ops (6)", Action: "ranges.drain", Subject: "range 7", Detail: []byte{}},
 	}})
 	first := a.do(call{path: "/api/admin/audit?limit=1", key: operatorKey})
 	require.JSONEq(t, `{"entries": [{"id": 8, "at": "2031-05-06T07:08:09Z", "actor": "ops (6)", "action": "ranges.move", "subject": "range 7",
-		"detail": {"region": "eu-west-1"}}], "next_cursor": "after-1"}`, first.text)
+		"detail": {"region": "eu-west-1"}, "workspace": "default"}], "next_cursor": "after-1"}`, first.text)
 	second := a.do(call{path: "/api/admin/audit?limit=1&cursor=after-1", key: operatorKey})
 	require.JSONEq(t, `{"entries": [{"id": 7, "at": "2031-05-06T07:08:09Z", "actor": "ops (6)", "action": "ranges.drain", "subject": "range 7",
-		"detail": null}], "next_cursor": ""}`, second.text)
+		"detail": null, "workspace": ""}], "next_cursor": ""}`, second.text)
 	requireProblem(t, a.do(call{path: "/api/admin/audit?cursor=x", key: operatorKey}), 400, "malformed")
 	requireProblem(t, a.do(call{path: "/api/admin/audit?limit=1001", key: operatorKey}), 422, "invalid")
 	require.Equal(t, 200, a.do(call{path: "/api/admin/audit", key: strangerKey}).StatusCode, "the service shows every workspace its own")

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"path"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"waypost"
@@ -18,9 +19,12 @@ import (
 func (s *server) serve(writer http.ResponseWriter, r *http.Request) {
 	// A tenth of the time is kept back, so that the answer to a request whose time
 	// is up still arrives within it.
-	ctx, cancel := context.WithTimeout(r.Context(), s.timeout-s.timeout/10)
+	ctx, cancel := context.WithCancel(r.Context())
+	if r.URL.Path != exportPath { // which takes as long as it takes, a page at a time
+		ctx, cancel = context.WithTimeout(r.Context(), s.timeout-s.timeout/10)
+	}
 	defer cancel()
-	r = r.WithContext(ctx)
+	r = r.WithContext(context.WithValue(ctx, askedKey{}, r.Context()))
 	w := &response{ResponseWriter: writer}
 	// Answers are for the one who asked, and true only now. A redirect may say otherwise.
 	w.Header().Set("Cache-Control", "no-store")
@@ -40,23 +44,38 @@ func (s *server) route(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if path.Clean(r.URL.Path) != r.URL.Path {
-		writePage(w, r, http.StatusNotFound)
+		writeNoRoute(w, r)
 		return
 	}
 	h, pattern := s.mux.Handler(r)
 	if pattern != "" {
+		if names := r.Header["Idempotency-Key"]; len(names) > 0 && names[0] == "" {
+			// A script whose name for the request came out empty believes that it has one.
+			writeProblem(w, newProblem(waypost.EInvalid, "the Idempotency-Key is empty; leave the header out, or give a key"))
+			return
+		}
 		s.mux.ServeHTTP(w, r)
 		return
 	}
 	var refusal refusal
 	h.ServeHTTP(&refusal, r)
 	if refusal.status != http.StatusMethodNotAllowed {
-		writePage(w, r, http.StatusNotFound)
+		writeNoRoute(w, r)
 		return
 	}
 	p := newProblem(codeMethodNotAllowed, "see the Allow header for the methods that are")
 	p.header.Set("Allow", refusal.Header().Get("Allow"))
 	writeProblem(w, p)
+}
+
+// writeNoRoute tells a program that it has the wrong address, and a visitor that the
+// link is wrong.
+func writeNoRoute(w http.ResponseWriter, r *http.Request) {
+	if strings.HasPrefix(r.URL.Path, "/api/") {
+		writeProblem(w, newProblem(waypost.ENotFound, "the API has no such path; GET /openapi.json lists those that it has"))
+		return
+	}
+	writePage(w, r, http.StatusNotFound)
 }
 
 // rescue answers a request whose handler panicked with cause, nil when it did not.

@@ -163,8 +163,8 @@ func TestOtherMethodsAreRefusedWithThoseAllowed(t *testing.T) {
 	a := start(t)
 	for _, c := range []struct{ method, path, allow string }{
 		{"PUT", "/api/v1/urls", "GET, HEAD, POST"},
-		{"POST", "/api/v1/urls/code000", "DELETE, GET, HEAD"},
-		{"OPTIONS", "/api/v1/urls/bulk", "DELETE, GET, HEAD, POST"},
+		{"POST", "/api/v1/urls/code000", "DELETE, GET, HEAD, PATCH"},
+		{"OPTIONS", "/api/v1/urls/bulk", "DELETE, GET, HEAD, PATCH, POST"},
 		{"POST", "/", "GET, HEAD"},
 		{"DELETE", "/code000", "GET, HEAD"},
 	} {
@@ -211,6 +211,16 @@ func TestMetricsCountRoutesAndNeverWhatAClientChose(t *testing.T) {
 		"waypost_http_requests_total POST /api/v1/urls 201":       1,
 		"waypost_http_requests_total POST /api/v1/urls 400":       1,
 		"waypost_http_requests_total other none 405":              1,
+		"waypost_authentications_total key accepted":              3,
 	}, counts)
 	require.Equal(t, 7, histograms, "one for each route and method")
+}
+
+func TestAPathThatTheAPIDoesNotHaveIsNoMissingLink(t *testing.T) {
+	a := start(t)
+	for _, path := range []string{"/api/v1/links", "/api/v1/urls/", "/api/v2"} {
+		p := requireProblem(t, a.get(path), 404, "not-found")
+		require.Contains(t, p["detail"], "the API has no such path", path)
+	}
+	require.Contains(t, requireProblem(t, a.get("/no/link"), 404, "not-found")["detail"], "There is no link")
 }

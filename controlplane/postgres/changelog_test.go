@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/controlplane"
 	"waypost/controlplane/postgres"
 	"waypost/replication"
 )
@@ -283,7 +284,7 @@ func TestConnectionsThatComeAndGoUnderLoadOpenNoEpoch(t *testing.T) {
 				}
 				// a client that gives up: the driver closes its connection
 				hurried, stop := context.WithTimeout(ctx, time.Duration(i%5)*100*time.Microsecond)
-				_, _ = db.Links(hurried, waypost.DefaultWorkspace, 0, 10)
+				_, _ = db.ListLinks(hurried, waypost.DefaultWorkspace, controlplane.LinkFilter{}, time.Now(), controlplane.NewestFirst, controlplane.ListPlace{}, 10)
 				stop()
 			}
 		})

@@ -19,12 +19,12 @@ func BenchmarkIngestClicks(b *testing.B) {
 			db, err := postgres.Open(b.Context(), postgres.Config{URL: cluster.Database(b)})
 			require.NoError(b, err)
 			defer db.Close()
-			batch := &waypost.ClickBatch{Node: "edge-1", Boot: someBoot}
+			batch := &waypost.ClickBatch{Node: "edge-1", Boot: someBoot, Exact: true, Profiles: anybody}
 			for n := 0; n < size; n += waypost.MaxBulk {
 				var some []*waypost.Link
 				for i := n; i < min(n+waypost.MaxBulk, size); i++ {
 					some = append(some, link(fmt.Sprintf("link-%05d", i)))
-					batch.Totals = append(batch.Totals, total(string(some[i-n].Code), 1))
+					batch.Links = append(batch.Links, total(string(some[i-n].Code), 1))
 				}
 				_, _, err := db.InsertLinks(b.Context(), 0, insertions(some...))
 				require.NoError(b, err)

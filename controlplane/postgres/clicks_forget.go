@@ -11,14 +11,14 @@ const forgottenAtOnce = 10_000
 // then no longer told apart from them.
 func (db *DB) forgetClickBatches(ctx context.Context) error {
 	for {
-		tag, err := db.pool.Exec(ctx, `
+		n, err := db.execIn(ctx, ingest, `
 			DELETE FROM click_batch WHERE (node, boot, seq) IN (
 				SELECT node, boot, seq FROM click_batch WHERE received_at < now() - interval '24 hours'
 				ORDER BY received_at LIMIT $1 FOR UPDATE SKIP LOCKED)`, forgottenAtOnce)
 		if err != nil {
 			return classify("forget batches of clicks", err)
 		}
-		if tag.RowsAffected() < forgottenAtOnce {
+		if n < forgottenAtOnce {
 			return nil
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/postgres"
 )
 
 // sender is one boot of an edge with all its batches. Taken is a lower bound: what
@@ -25,8 +26,9 @@ type sender struct {
 // size is the clicks in batches 1 to seq.
 func (s *sender) size(seq uint64) (n int64) {
 	for _, b := range s.batches[:seq] {
-		for _, t := range b.Totals {
-			n += int64(t.Count)
+		for i := range b.Links {
+			clicks, _ := b.Clicks(&b.Links[i])
+			n += int64(clicks)
 		}
 	}
 	return n
@@ -36,7 +38,12 @@ func TestWhateverIsRepeatedReorderedOrCutOffEveryBatchIsCountedOnce(t *testing.T
 	db, hand := open(t)
 	codes := []string{"link-0", "link-1", "link-2", "unknown"}
 	insert(t, db, links(3)...)
-	expected := make(map[waypost.Code]int64)
+	exec(t, hand, `UPDATE workspace SET settings = '{"events": "all"}'`)
+	now := time.Now().UnixMilli()
+	expected, whole := make(map[string]*tally), newTally()
+	for _, code := range codes {
+		expected[code] = newTally()
+	}
 	boot := waypost.BootID{}
 
 	rapid.Check(t, func(t *rapid.T) {
@@ -52,11 +59,17 @@ func TestWhateverIsRepeatedReorderedOrCutOffEveryBatchIsCountedOnce(t *testing.T
 			}
 			senders[i] = &sender{}
 			for seq := range rapid.Uint64Range(1, 4).Draw(t, "batches") {
-				b := &waypost.ClickBatch{Node: fmt.Sprintf("edge-%d", i%2), Boot: boot, Seq: seq + 1}
+				b := &waypost.ClickBatch{
+					Node: fmt.Sprintf("edge-%d", i%2), Boot: boot, Seq: seq + 1, Exact: rapid.Bool().Draw(t, "exact"), Profiles: somebody,
+				}
 				for _, code := range codes {
-					if n := rapid.Uint64Range(0, 9).Draw(t, code); n > 0 {
-						b.Totals = append(b.Totals, total(code, n))
-						expected[waypost.Code(code)] += int64(n)
+					l, ok := drawLink(t, code, now, b.Exact)
+					if !ok {
+						continue
+					}
+					b.Links = append(b.Links, l)
+					if expected[code].add(b, &l); code != "unknown" {
+						whole.add(b, &l)
 					}
 				}
 				senders[i].batches = append(senders[i].batches, b)
@@ -66,13 +79,20 @@ func TestWhateverIsRepeatedReorderedOrCutOffEveryBatchIsCountedOnce(t *testing.T
 		for range rapid.IntRange(0, 12).Draw(t, "deliveries") {
 			s := rapid.SampledFrom(senders).Draw(t, "sender")
 			b := rapid.SampledFrom(s.batches).Draw(t, "batch")
-			fate := rapid.SampledFrom([]string{"arrives", "is cut off", "comes with other content"}).Draw(t, "fate")
+			fate := rapid.SampledFrom([]string{"arrives", "is cut off", "comes with other content", "waits while parts are folded"}).Draw(t, "fate")
 			patience := time.Minute
 			switch {
+			case fate == "waits while parts are folded":
+				// A roller may be killed at any moment, and be given little at a time.
+				r := db.NewRoller(postgres.RollerConfig{Parts: rapid.IntRange(1, 4).Draw(t, "parts")})
+				ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rapid.IntRange(0, 120).Draw(t, "ms"))*time.Millisecond)
+				_ = r.Fold(ctx) // whether it came to an end does not matter
+				cancel()
+				continue
 			case fate == "is cut off":
 				patience = time.Duration(rapid.IntRange(0, 3000).Draw(t, "µs")) * time.Microsecond
 			case fate == "comes with other content" && b.Seq <= s.taken:
-				b = &waypost.ClickBatch{Node: b.Node, Boot: b.Boot, Seq: b.Seq, Totals: []waypost.ClickTotal{total(codes[0], 1000)}}
+				b = &waypost.ClickBatch{Node: b.Node, Boot: b.Boot, Seq: b.Seq, Exact: true, Profiles: anybody, Links: []waypost.LinkClicks{total(codes[0], 1000)}}
 			}
 			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			r, err := send(ctx, b)
@@ -108,14 +128,17 @@ func TestWhateverIsRepeatedReorderedOrCutOffEveryBatchIsCountedOnce(t *testing.T
 				require.Equal(t, s.size(seq), counted)
 			}
 		}
-		for code, n := range expected {
-			if code == "unknown" {
-				continue
-			}
-			l, err := db.Link(context.Background(), waypost.DefaultWorkspace, waypost.DefaultDomain, code)
-			require.NoError(t, err)
-			require.Equal(t, n, l.Clicks)
+		for _, code := range codes[:3] {
+			id := expected[code].requireLink(t, db, hand, waypost.Code(code))
+			expected[code].requireDays(t, db, []int64{id})
 		}
+		whole.requireDays(t, db, nil)
 	})
-	require.Equal(t, expected["unknown"], number(t, hand, `SELECT sum(unknown)::bigint FROM click_watermark`))
+	fold(t, db)
+	require.Zero(t, number(t, hand, `SELECT count(*) FROM click_part`))
+	for _, code := range codes[:3] {
+		expected[code].requireDays(t, db, []int64{expected[code].requireLink(t, db, hand, waypost.Code(code))})
+	}
+	whole.requireDays(t, db, nil)
+	require.Equal(t, expected["unknown"].clicks, number(t, hand, `SELECT sum(unknown)::bigint FROM click_watermark`))
 }

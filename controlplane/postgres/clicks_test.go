@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -21,12 +22,27 @@ import (
 var someBoot = waypost.BootID{1, 2, 3}
 
 // total is n clicks on a code of the default domain, made just now.
-func total(code string, n uint64) waypost.ClickTotal {
-	return waypost.ClickTotal{Domain: waypost.DefaultDomain, Code: waypost.Code(code), Count: n, Last: time.Now().UnixMilli()}
+func total(code string, n uint64) waypost.LinkClicks {
+	return totalAt(code, n, time.Now().UnixMilli())
 }
 
-func batch(seq uint64, totals ...waypost.ClickTotal) *waypost.ClickBatch {
-	return &waypost.ClickBatch{Node: "edge-1", Boot: someBoot, Seq: seq, Totals: totals}
+func totalAt(code string, n uint64, at int64) waypost.LinkClicks {
+	return waypost.LinkClicks{
+		Domain: waypost.DefaultDomain, Code: waypost.Code(code), Last: at, Rows: []waypost.ClickRow{{At: at, Count: n}},
+	}
+}
+
+// fold puts parts into counters and rollups, as the control plane does all the time.
+func fold(t testing.TB, db *postgres.DB) {
+	t.Helper()
+	require.NoError(t, db.NewRoller(postgres.RollerConfig{}).Fold(context.Background()))
+}
+
+// anybody are the profiles of people and of bots of whom nothing else is known.
+var anybody = []waypost.ClickProfile{{}, {Bot: true}}
+
+func batch(seq uint64, links ...waypost.LinkClicks) *waypost.ClickBatch {
+	return &waypost.ClickBatch{Node: "edge-1", Boot: someBoot, Seq: seq, Exact: true, Profiles: anybody, Links: links}
 }
 
 func tryIngest(t *testing.T, db *postgres.DB, b *waypost.ClickBatch) (controlplane.ClickReceipt, error) {
@@ -58,8 +74,7 @@ func number(t *testing.T, hand *pgx.Conn, sql string, args ...any) (n int64) {
 func TestClicksAreCountedOnceHoweverOftenTheirBatchIsSent(t *testing.T) {
 	db, hand := open(t)
 	insert(t, db, link("spring"), link("summer"), link("autumn"))
-	first := batch(1, total("spring", 3), total("summer", 1))
-	first.Totals[0].Last -= 60_000
+	first := batch(1, totalAt("spring", 3, time.Now().UnixMilli()-60_000), total("summer", 1))
 	require.Equal(t, controlplane.ClickReceipt{Watermark: 1, Clicks: 4}, ingest(t, db, first))
 	second := batch(2, total("spring", 2))
 	require.Equal(t, controlplane.ClickReceipt{Watermark: 2, Clicks: 2}, ingest(t, db, second))
@@ -67,18 +82,21 @@ func TestClicksAreCountedOnceHoweverOftenTheirBatchIsSent(t *testing.T) {
 		require.Equal(t, controlplane.ClickReceipt{Watermark: 2}, ingest(t, db, again), "a resend changes nothing")
 	}
 	ingest(t, db, batch(3))
-	late := batch(4, total("spring", 1))
-	late.Totals[0].Last -= 3_600_000
-	ingest(t, db, late)
+	ingest(t, db, batch(4, totalAt("spring", 1, time.Now().UnixMilli()-3_600_000)))
 
-	l, err := db.Link(t.Context(), waypost.DefaultWorkspace, waypost.DefaultDomain, "spring")
-	require.NoError(t, err)
-	require.EqualValues(t, 6, l.Clicks)
-	require.Equal(t, second.Totals[0].Last, l.LastAccessedAt.UnixMilli(), "an older click does not move it back")
-	page, err := db.Links(t.Context(), waypost.DefaultWorkspace, 0, 10)
-	require.NoError(t, err)
-	require.Equal(t, []int64{0, 1, 6}, []int64{page[0].Clicks, page[1].Clicks, page[2].Clicks})
-	require.True(t, page[0].LastAccessedAt.IsZero())
+	for range 2 { // before and after they are folded
+		l, err := db.Link(t.Context(), waypost.DefaultWorkspace, waypost.DefaultDomain, "spring")
+		require.NoError(t, err)
+		require.EqualValues(t, 6, l.Clicks)
+		require.Equal(t, second.Links[0].Last, l.LastAccessedAt.UnixMilli(), "an older click does not move it back")
+		list, err := db.ListLinks(t.Context(), waypost.DefaultWorkspace, controlplane.LinkFilter{}, time.Now(), controlplane.NewestFirst, controlplane.ListPlace{}, 10)
+		require.NoError(t, err)
+		page := list.Links
+		require.Equal(t, []int64{0, 1, 6}, []int64{page[0].Clicks, page[1].Clicks, page[2].Clicks})
+		require.True(t, page[0].LastAccessedAt.IsZero())
+		fold(t, db)
+		require.Zero(t, number(t, hand, `SELECT count(*) FROM click_part`))
+	}
 	require.EqualValues(t, 7, number(t, hand, `SELECT clicks FROM click_watermark`))
 }
 
@@ -154,7 +172,7 @@ func TestAnotherBatchUnderATakenIdentityIsADeadLetter(t *testing.T) {
 }
 
 func TestABatchThatCanNeverBeCountedIsADeadLetterAndTheQueueMoves(t *testing.T) {
-	for name, poison := range map[string]waypost.ClickTotal{
+	for name, poison := range map[string]waypost.LinkClicks{
 		"a count that overflows the link's": total("spring", math.MaxInt64),
 		"a count beyond all bounds":         total("spring", math.MaxUint64),
 		"no count":                          total("spring", 0),
@@ -171,7 +189,7 @@ func TestABatchThatCanNeverBeCountedIsADeadLetterAndTheQueueMoves(t *testing.T) 
 			for range 2 {
 				require.Equal(t, controlplane.ClickReceipt{Watermark: 2, DeadLetter: true}, ingest(t, db, bad))
 			}
-			require.EqualValues(t, 1, number(t, hand, `SELECT count(*) FROM click_dead_letter WHERE clicks = 7 + $1::numeric`, fmt.Sprint(poison.Count)))
+			require.EqualValues(t, 1, number(t, hand, `SELECT count(*) FROM click_dead_letter WHERE clicks = 7 + $1::numeric`, fmt.Sprint(poison.Rows[0].Count)))
 			require.Equal(t, controlplane.ClickReceipt{Watermark: 3, Clicks: 1}, ingest(t, db, batch(3, total("spring", 1))))
 			require.EqualValues(t, 2, clicks(t, db, "spring"))
 			require.Zero(t, clicks(t, db, "summer"), "a batch is counted whole or not at all")
@@ -202,6 +220,7 @@ func TestClicksOfUnknownCodesAreCountedApartAndThoseOfDeletedLinksAsUsual(t *tes
 	require.EqualValues(t, 28, number(t, hand, `SELECT unknown FROM click_watermark`))
 	require.EqualValues(t, 31, number(t, hand, `SELECT clicks FROM click_batch`))
 	require.EqualValues(t, 1, clicks(t, db, "spring"))
+	fold(t, db)
 	require.EqualValues(t, 2, number(t, hand, `SELECT clicks FROM link_click JOIN link ON id = link_id WHERE code = 'summer'`))
 
 	exec(t, hand, `DELETE FROM link WHERE code = 'spring'`)
@@ -224,7 +243,9 @@ func TestClicksWithImpossibleTimesCountAtTheTimeOfReceipt(t *testing.T) {
 		"beginning": {math.MinInt64, false},
 	} {
 		insert(t, db, link(name))
-		b := batch(1, waypost.ClickTotal{Domain: waypost.DefaultDomain, Code: waypost.Code(name), Count: 2, Last: c.last})
+		at := total(name, 2)
+		at.Last, at.Rows[0].At = c.last, c.last
+		b := batch(1, at)
 		b.Node = name
 		r := ingest(t, db, b)
 		require.EqualValues(t, 2, r.Clicks, name)
@@ -254,7 +275,7 @@ func TestClicksTakeNoTurnAtTheHeadOfTheChangelog(t *testing.T) {
 	require.Equal(t, before, number(t, hand, `SELECT rev_seq FROM link`))
 }
 
-func TestManyNodesWithTheSameLinksWaitForEachOtherAndNeverInACircle(t *testing.T) {
+func TestManyNodesWithTheSameLinksAndRollersNeverWaitInACircle(t *testing.T) {
 	db, hand := open(t)
 	const nodes, batches, codes = 8, 10, 60
 	insert(t, db, links(codes)...)
@@ -265,7 +286,7 @@ func TestManyNodesWithTheSameLinksWaitForEachOtherAndNeverInACircle(t *testing.T
 				b := batch(seq)
 				b.Node = fmt.Sprintf("edge-%d", n)
 				for _, i := range rand.Perm(codes) {
-					b.Totals = append(b.Totals, total(fmt.Sprintf("link-%d", i), uint64(i+1)))
+					b.Links = append(b.Links, total(fmt.Sprintf("link-%d", i), uint64(i+1)))
 				}
 				if _, err := tryIngest(t, db, b); err != nil {
 					t.Error(err)
@@ -274,10 +295,30 @@ func TestManyNodesWithTheSameLinksWaitForEachOtherAndNeverInACircle(t *testing.T
 			}
 		})
 	}
+	done := make(chan struct{})
+	var rollers sync.WaitGroup
+	for range 3 {
+		rollers.Go(func() {
+			r := db.NewRoller(postgres.RollerConfig{Parts: 50})
+			for {
+				if err := r.Fold(t.Context()); err != nil {
+					t.Error(err)
+				}
+				select {
+				case <-done:
+					return
+				default:
+				}
+			}
+		})
+	}
 	wg.Wait()
+	close(done)
+	rollers.Wait()
 	for i := range codes {
 		require.EqualValues(t, nodes*batches*(i+1), clicks(t, db, fmt.Sprintf("link-%d", i)))
 	}
+	fold(t, db)
 	require.Equal(t, number(t, hand, `SELECT sum(clicks)::bigint FROM link_click`), number(t, hand, `SELECT sum(clicks)::bigint FROM click_watermark`))
 }
 
@@ -304,17 +345,48 @@ func TestRowSecurityKeepsTheClicksOfTenantsApart(t *testing.T) {
 	theirs.Workspace = 7
 	insert(t, db, link("mine"))
 	insert(t, db, theirs)
+	exec(t, hand, `UPDATE workspace SET settings = '{"events": "all"}'`)
 	require.EqualValues(t, 3, ingest(t, db, batch(1, total("mine", 1), total("theirs", 2))).Clicks)
+	fold(t, db)
+	require.EqualValues(t, 3, ingest(t, db, batch(2, total("mine", 1), total("theirs", 2))).Clicks)
 	require.True(t, ingest(t, db, batch(1, total("mine", 9))).DeadLetter)
 
+	tables := []string{
+		"link_click", "click_part", "click_hour", "click_day", "click_workspace_hour", "click_workspace_day", "click_event",
+		"v_daily_click_stats", "v_active_short_links",
+	}
+	month := "click_event_" + time.Now().UTC().Format("2006_01")
 	count := func(table string) int64 { return number(t, hand, `SELECT count(*) FROM `+table) }
-	require.EqualValues(t, 2, count("link_click"))
+	for _, table := range tables {
+		require.GreaterOrEqual(t, count(table), int64(2), table)
+	}
 	require.EqualValues(t, 1, count("click_dead_letter"))
-	exec(t, hand, `SET waypost.system = ''`)
-	require.Zero(t, count("link_click"))
+	exec(t, hand, `SET ROLE waypost_tenant`)
+	for _, table := range tables {
+		require.Zero(t, count(table), table)
+	}
 	exec(t, hand, `SET waypost.workspaces = '7'`)
+	for _, table := range tables {
+		require.Zero(t, number(t, hand, `SELECT count(*) FROM `+table+` WHERE workspace_id <> 7`), table)
+		require.Positive(t, count(table), table)
+	}
 	require.EqualValues(t, 2, number(t, hand, `SELECT sum(clicks)::bigint FROM link_click`))
-	require.Zero(t, count("click_dead_letter"))
+	require.EqualValues(t, 4, number(t, hand, `SELECT sum(clicks)::bigint FROM v_daily_click_stats`))
+	for _, table := range []string{"click_dead_letter", "click_set_aside", month} {
+		_, err := hand.Exec(t.Context(), `SELECT FROM `+table)
+		require.ErrorContains(t, err, "permission denied")
+	}
+	for ws, want := range map[waypost.WorkspaceID]int{1: 0, 7: 1} {
+		theirs := postgres.ClickDays{Links: []int64{number(t, hand, `SELECT id FROM link WHERE code = 'theirs'`)}, End: 1 << 20}
+		days, err := db.ClicksByDay(t.Context(), ws, theirs)
+		require.NoError(t, err)
+		require.Len(t, days, want, "of workspace %d", ws)
+		top, err := db.TopLinks(t.Context(), ws, 0, 1<<20, 10)
+		require.NoError(t, err)
+		require.Len(t, top, 1)
+	}
 	_, err := hand.Exec(t.Context(), `INSERT INTO link_click SELECT 1, 1, 1, now()`)
-	require.ErrorContains(t, err, "row-level security")
+	require.ErrorContains(t, err, "permission denied")
+	_, err = hand.Exec(t.Context(), `INSERT INTO click_part VALUES (1, 1, now(), 1, 0, now(), now(), '')`)
+	require.ErrorContains(t, err, "permission denied")
 }

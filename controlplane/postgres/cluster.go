@@ -30,11 +30,11 @@ func (db *DB) EnsureCluster(ctx context.Context, cfg ClusterConfig) (replication
 	var id replication.Cluster
 	var code, prefix int
 	var stored []byte
-	_, err := db.pool.Exec(ctx, `INSERT INTO cluster (code_length, prefix_length, secret_check) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`,
+	_, err := db.execIn(ctx, system, `INSERT INTO cluster (code_length, prefix_length, secret_check) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`,
 		cfg.CodeLength, cfg.PrefixLength, check)
 	if err == nil {
-		err = db.pool.QueryRow(ctx, `SELECT id, code_length, prefix_length, secret_check FROM cluster`).
-			Scan((*[16]byte)(&id), &code, &prefix, &stored)
+		err = db.queryRowIn(ctx, system, `SELECT id, code_length, prefix_length, secret_check FROM cluster`, nil,
+			(*[16]byte)(&id), &code, &prefix, &stored)
 	}
 	if err != nil {
 		return id, classify("read the cluster's settings", err)
@@ -69,10 +69,7 @@ func (db *DB) ensureHost(ctx context.Context, host string) error {
 		return nil
 	}
 	err = db.change(ctx, "set the default domain", func(tx pgx.Tx, _ uint32) error {
-		_, err := tx.Exec(ctx, `SELECT set_config('waypost.system', 'on', true)`)
-		if err == nil {
-			_, err = tx.Exec(ctx, `UPDATE domain SET host = $1 WHERE id = $2`, host, waypost.DefaultDomain)
-		}
+		_, err := tx.Exec(ctx, `UPDATE domain SET host = $1 WHERE id = $2`, host, waypost.DefaultDomain)
 		return err
 	})
 	if waypost.CodeOf(err) == waypost.EInvalid {

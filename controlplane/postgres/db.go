@@ -45,10 +45,22 @@ type Config struct {
 	// Retention is how long the changelog is kept; a follower that was away for
 	// longer takes a snapshot.
 	Retention time.Duration // default 72 h
+	// SaltRetention is how long the salt of visitors of a day is kept when the day is
+	// over. Clicks that come later count without a visitor.
+	SaltRetention time.Duration // default 48 h
+	// KeepAnswers is for how long requests with an Idempotency-Key are remembered.
+	KeepAnswers time.Duration // default 24 h
 	// MaxTransaction is the number of records above which a transaction is not
 	// streamed: followers take a snapshot instead.
 	MaxTransaction int // default 100,000
-	Logger         *slog.Logger
+	// EventSample is of how many clicks one is kept, in workspaces that want a sample.
+	EventSample int // default 100
+	// EventMonths is how many whole months single clicks are kept.
+	EventMonths int // default 13
+	// ExportEvents is a directory that gets the single clicks of a month before they
+	// are dropped. Empty: they are dropped.
+	ExportEvents string
+	Logger       *slog.Logger
 }
 
 func (c Config) withDefaults() Config {
@@ -58,8 +70,20 @@ func (c Config) withDefaults() Config {
 	if c.Retention == 0 {
 		c.Retention = 72 * time.Hour
 	}
+	if c.SaltRetention == 0 {
+		c.SaltRetention = 48 * time.Hour
+	}
+	if c.KeepAnswers == 0 {
+		c.KeepAnswers = 24 * time.Hour
+	}
 	if c.MaxTransaction == 0 {
 		c.MaxTransaction = 100_000
+	}
+	if c.EventSample <= 0 {
+		c.EventSample = controlplane.DefaultEventsSample
+	}
+	if c.EventMonths <= 0 {
+		c.EventMonths = 13
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -84,6 +108,7 @@ var (
 	_ controlplane.ReservedStore = (*DB)(nil)
 	_ controlplane.AuditStore    = (*DB)(nil)
 	_ controlplane.KeyStore      = (*DB)(nil)
+	_ controlplane.SaltStore     = (*DB)(nil)
 	_ replication.Source         = (*DB)(nil)
 )
 
@@ -116,6 +141,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	if err := checkSchema(ctx, pc.ConnConfig); err != nil {
 		return nil, err
 	}
+	pc.ConnConfig.RuntimeParams["role"] = nobody
 	pc.AfterConnect = db.checkHistory
 	if db.pool, err = pgxpool.NewWithConfig(ctx, pc); err != nil {
 		return nil, err
@@ -170,21 +196,6 @@ func (b *begun) position() waypost.Position {
 
 const selectBegin = `SELECT epoch, epoch_id, seq, stamp FROM changelog_begin_in($1)`
 
-// scope is what row-level security lets a transaction see.
-type scope struct{ setting, value string }
-
-func tenant(workspaces string) scope { return scope{"waypost.workspaces", workspaces} }
-
-var system = scope{"waypost.system", "on"}
-
-// queryIn runs one query under a scope, in one round trip and one transaction.
-func (db *DB) queryIn(ctx context.Context, s scope, sql string, args []any, read func(pgx.Rows) error) error {
-	var b pgx.Batch
-	b.Queue(`SELECT set_config($1, $2, true)`, s.setting, s.value)
-	b.Queue(sql, args...).Query(read)
-	return db.pool.SendBatch(ctx, &b).Close()
-}
-
 // pgCode gives PostgreSQL's error code, "" when err is not from it.
 func pgCode(err error) string {
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
@@ -217,6 +228,9 @@ func classify(doing string, err error) error {
 		return nil
 	}
 	if e, ok := errors.AsType[*waypost.Error](err); ok {
+		return e
+	}
+	if e, ok := errors.AsType[*controlplane.ClashError](err); ok {
 		return e
 	}
 	wrapped := fmt.Errorf("%s: %w", doing, err)

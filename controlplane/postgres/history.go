@@ -39,7 +39,7 @@ func (db *DB) history(ctx context.Context, conn *pgx.Conn) error {
 	var head waypost.Revision
 	var cluster *string
 	var b pgx.Batch
-	b.Queue(`SELECT set_config('waypost.system', 'on', true)`)
+	system.first(&b)
 	b.Queue(`
 		SELECT h.epoch, h.seq, (e.system_identifier, e.timeline) = (i.system_identifier, i.timeline),
 		       changelog_forked($1, $2, $3), (SELECT id::text FROM cluster)
@@ -86,7 +86,7 @@ func (db *DB) unwitnessed(ctx context.Context, conn *pgx.Conn, seen sight) (sile
 		return false, nil
 	}
 	var b pgx.Batch
-	b.Queue(`SELECT set_config('waypost.system', 'on', true)`)
+	system.first(&b)
 	b.Queue(`
 		SELECT EXISTS (SELECT FROM key_lease)
 		   AND greatest((SELECT max(seen_at) FROM control_node), (SELECT max(c.at) FROM changelog c WHERE c.seq = h.seq), e.opened_at)
@@ -104,9 +104,12 @@ func (db *DB) openEpoch(ctx context.Context, conn *pgx.Conn, epoch uint32, reaso
 	var opened bool
 	var skipped *int64
 	var held *string
-	if err := conn.QueryRow(ctx, `SELECT opened, skipped, held_back FROM changelog_open_epoch($1, $2, $3, $4, $5, $6::jsonb, coalesce(nullif($7, 0.0), least(10000, key_prefix_size() / 50000.0)), $8)`,
+	var b pgx.Batch
+	system.first(&b)
+	b.Queue(`SELECT opened, skipped, held_back FROM changelog_open_epoch($1, $2, $3, $4, $5, $6::jsonb, coalesce(nullif($7, 0.0), least(10000, key_prefix_size() / 50000.0)), $8)`,
 		reason, int32(epoch), int32(seen.position.Epoch.Ordinal), int64(seen.position.Seq), int64(seen.position.Stamp),
-		seen.testimony(), db.cfg.PeakRate, leasesUnseen).Scan(&opened, &skipped, &held); err != nil {
+		seen.testimony(), db.cfg.PeakRate, leasesUnseen).QueryRow(func(row pgx.Row) error { return row.Scan(&opened, &skipped, &held) })
+	if err := conn.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("open an epoch: %w", err)
 	}
 	switch {
@@ -139,7 +142,7 @@ const leasesUnseen = 20
 // remembers of the one before.
 func (db *DB) tell(ctx context.Context, conn *pgx.Conn, seen sight) error {
 	ranges := seen.ranges()
-	err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+	err := pgx.BeginTxFunc(ctx, conn, system.begin(), func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `SELECT changelog_begin()`); err != nil {
 			return err
 		}
@@ -188,7 +191,7 @@ func (db *DB) look(ctx context.Context, conn *pgx.Conn) error {
 	var ranges []rememberedRange
 	var cluster string
 	var b pgx.Batch // one transaction, the time and the head first: what is read with them is as new, or newer
-	b.Queue(`SELECT set_config('waypost.system', 'on', true)`)
+	system.first(&b)
 	b.Queue(`SELECT extract(epoch FROM clock_timestamp())::float8, id::text FROM cluster`).QueryRow(func(row pgx.Row) error {
 		return row.Scan(&now, &cluster)
 	})

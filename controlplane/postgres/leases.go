@@ -8,15 +8,16 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
-	"waypost/controlplane/failpoint"
+	"waypost/failpoint"
 )
 
-// change runs f in a transaction that holds the head of the changelog from its
-// first statement on, and notes the new head when it has committed.
+// change runs f in a transaction of the system that holds the head of the changelog,
+// and notes the new head when it has committed. What f does for a tenant it does in the
+// tenant's scope.
 func (db *DB) change(ctx context.Context, doing string, f func(tx pgx.Tx, epoch uint32) error) error {
 	failpoint.Hit(doing + ": asked")
 	var at begun
-	err := pgx.BeginFunc(ctx, db.pool, func(tx pgx.Tx) error {
+	err := pgx.BeginTxFunc(ctx, db.pool, system.begin(), func(tx pgx.Tx) error {
 		if err := at.scan(tx.QueryRow(ctx, selectBegin, 0)); err != nil {
 			return err
 		}
@@ -158,7 +159,7 @@ func (db *DB) EnsureRanges(ctx context.Context, regions []waypost.Region) error 
 	for _, region := range regions {
 		var has bool
 		const live = `SELECT EXISTS (SELECT FROM key_range WHERE region = $1 AND state = 'live')`
-		if err := db.pool.QueryRow(ctx, live, region).Scan(&has); err != nil {
+		if err := db.queryRowIn(ctx, system, live, []any{region}, &has); err != nil {
 			return classify("look for ranges", err)
 		}
 		if has {
@@ -207,9 +208,9 @@ func (db *DB) ReturnLease(ctx context.Context, l controlplane.Lease, next int64)
 
 // Unleased implements controlplane.LeaseStore.
 func (db *DB) Unleased(ctx context.Context, region waypost.Region) (n int64, err error) {
-	err = db.pool.QueryRow(ctx, `
+	err = db.queryRowIn(ctx, system, `
 		SELECT coalesce((SELECT sum(hi - next) FROM key_range WHERE region = $1 AND state = 'live'), 0)::bigint
 		     + coalesce((SELECT sum(l.hi - l.lo) FROM key_lease l JOIN changelog_head h ON h.epoch = l.epoch
-		                 WHERE l.region = $1 AND l.state = 'free'), 0)::bigint`, region).Scan(&n)
+		                 WHERE l.region = $1 AND l.state = 'free'), 0)::bigint`, []any{region}, &n)
 	return n, classify("count keys", err)
 }

@@ -5,15 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"waypost"
 	"waypost/controlplane"
-	"waypost/controlplane/failpoint"
+	"waypost/failpoint"
 )
 
 const insertLinks = `
@@ -26,7 +24,7 @@ FROM unnest($1::bigint[], $2::integer[], $3::text[], $4::boolean[], $5::text[], 
      AS n (w, d, c, cu, o, lo, s, t, de, tg, m, cb, e, fq, fp)
 WHERE NOT (cu AND c = ANY (string_to_array(coalesce(current_setting('waypost.refused', true), ''), ',')))
 ON CONFLICT (domain_id, code) DO NOTHING
-RETURNING id, domain_id, code, created_at`
+RETURNING id, domain_id, code, created_at, rev_epoch, rev_seq, stamp`
 
 // linkColumns are the parallel arrays of insertLinks.
 type linkColumns struct {
@@ -89,15 +87,7 @@ func workspaceList(links []controlplane.Insertion) string {
 	for i := range links {
 		ids[i] = int64(links[i].Link.Workspace)
 	}
-	slices.Sort(ids)
-	var b strings.Builder
-	for i, id := range slices.Compact(ids) {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		b.WriteString(strconv.FormatInt(id, 10))
-	}
-	return b.String()
+	return listOf(ids)
 }
 
 // claimColumns are the parallel arrays of key_claim, and leases those of key_check_leases.
@@ -124,27 +114,59 @@ func claimsOf(links []controlplane.Insertion) (c claimColumns, leases []int64) {
 	return c, slices.Compact(leases)
 }
 
-// InsertLinks implements controlplane.LinkStore: one round trip, one transaction.
-// Epoch 0 means any: no link of the batch has a minted code.
+// InsertLinks implements controlplane.LinkStore: one round trip, one transaction, unless
+// links carry receipts or are to be the only ones of their targets. Epoch 0 means any: no
+// link of the batch has a minted code.
 func (db *DB) InsertLinks(ctx context.Context, epoch uint32, links []controlplane.Insertion) ([]controlplane.Placement, waypost.Position, error) {
-	c, err := columnsOf(links)
+	if slices.ContainsFunc(links, needsLook) {
+		return db.insertWithLook(ctx, epoch, links)
+	}
+	in, err := newInserting(links)
 	if err != nil {
-		return nil, waypost.Position{}, waypost.WrapError(waypost.EInvalid, "tags cannot be encoded", err)
+		return nil, waypost.Position{}, err
 	}
-	type key struct {
-		domain waypost.DomainID
-		code   waypost.Code
-	}
-	index := make(map[key]int, len(links))
-	for i := range links {
-		index[key{links[i].Link.Domain, links[i].Link.Code}] = i
-	}
-	placed := make([]controlplane.Placement, len(links))
-	claims, leases := claimsOf(links)
 	var at begun
 	var b pgx.Batch
+	tenant(workspaceList(links)).first(&b)
 	b.Queue(selectBegin, int32(epoch)).QueryRow(at.scan)
-	b.Queue(`SELECT set_config('waypost.workspaces', $1, true)`, workspaceList(links))
+	in.queue(&b)
+	failpoint.Hit("insert links: begun")
+	if err := db.pool.SendBatch(ctx, &b).Close(); err != nil {
+		return nil, waypost.Position{}, classify("insert links", err)
+	}
+	failpoint.Hit("insert links: committed")
+	db.note(at.position())
+	return in.placed, at.position(), nil
+}
+
+// inserting is the insertion of some links.
+type inserting struct {
+	links  []controlplane.Insertion
+	placed []controlplane.Placement
+	index  map[linkKey]int
+	*linkColumns
+}
+
+type linkKey struct {
+	domain waypost.DomainID
+	code   waypost.Code
+}
+
+func newInserting(links []controlplane.Insertion) (*inserting, error) {
+	c, err := columnsOf(links)
+	if err != nil {
+		return nil, waypost.WrapError(waypost.EInvalid, "tags cannot be encoded", err)
+	}
+	in := &inserting{links: links, linkColumns: c, placed: make([]controlplane.Placement, len(links)), index: make(map[linkKey]int, len(links))}
+	for i := range links {
+		in.index[linkKey{links[i].Link.Domain, links[i].Link.Code}] = i
+	}
+	return in, nil
+}
+
+// queue adds the statements to a transaction that holds the head of the changelog.
+func (in *inserting) queue(b *pgx.Batch) {
+	claims, leases := claimsOf(in.links)
 	if len(leases) > 0 {
 		b.Queue(`SELECT key_check_leases($1)`, leases)
 	}
@@ -155,54 +177,65 @@ func (db *DB) InsertLinks(ctx context.Context, epoch uint32, links []controlplan
 				if err := rows.Scan(&code); err != nil {
 					return err
 				}
-				if i, ok := index[key{waypost.DefaultDomain, code}]; ok {
-					placed[i] = controlplane.Issuable
+				if i, ok := in.index[linkKey{waypost.DefaultDomain, code}]; ok {
+					in.placed[i] = controlplane.Issuable
 				}
 			}
 			return rows.Err()
 		})
 	}
+	c := in.linkColumns
 	b.Queue(insertLinks, c.workspaces, c.domains, c.codes, c.customs, c.originals, c.locations, c.statuses,
-		c.titles, c.descriptions, c.tags, c.metadata, c.bys, c.expiries, c.forwardQueries, c.forwardPaths).Query(func(rows pgx.Rows) error {
-		for rows.Next() {
-			var id int64
-			var k key
-			var created time.Time
-			if err := rows.Scan(&id, &k.domain, &k.code, &created); err != nil {
-				return err
-			}
-			i, ok := index[k]
-			if !ok {
-				return errors.New("the database returned a link that was not sent")
-			}
-			placed[i] = controlplane.Placed
-			l := links[i].Link
-			l.ID, l.CreatedAt, l.UpdatedAt = id, created.UTC(), created.UTC()
-		}
-		return rows.Err()
-	})
-	failpoint.Hit("insert links: begun")
-	if err := db.pool.SendBatch(ctx, &b).Close(); err != nil {
-		return nil, waypost.Position{}, classify("insert links", err)
-	}
-	failpoint.Hit("insert links: committed")
-	db.note(at.position())
-	return placed, at.position(), nil
+		c.titles, c.descriptions, c.tags, c.metadata, c.bys, c.expiries, c.forwardQueries, c.forwardPaths).Query(in.read)
 }
 
+// read takes what was placed.
+func (in *inserting) read(rows pgx.Rows) error {
+	for rows.Next() {
+		var id, stamp int64
+		var k linkKey
+		var created time.Time
+		var revision waypost.Revision
+		if err := rows.Scan(&id, &k.domain, &k.code, &created, &revision.Epoch, &revision.Seq, &stamp); err != nil {
+			return err
+		}
+		i, ok := in.index[k]
+		if !ok {
+			return errors.New("the database returned a link that was not sent")
+		}
+		in.placed[i] = controlplane.Placed
+		l := in.links[i].Link
+		l.ID, l.CreatedAt, l.UpdatedAt = id, created.UTC(), created.UTC()
+		l.Revision, l.Stamp = revision, uint64(stamp)
+	}
+	return rows.Err()
+}
+
+// selectLink gives the columns that scanLink reads. Hosts are those of other domains than
+// the default one, which hardly any link is under.
 const selectLink = `
 SELECT l.id, l.workspace_id, l.domain_id, l.code, l.custom, l.original_url, coalesce(l.location, l.original_url), l.redirect_status,
        link_flags(l.forward_query, l.forward_path), l.title, l.description, l.tags, l.metadata, l.created_by, l.active,
-       coalesce(c.clicks, 0), coalesce(c.bot_clicks, 0), c.last_accessed_at,
-       l.created_at, l.updated_at, l.expires_at
-FROM link l LEFT JOIN link_click c ON c.link_id = l.id`
+       ` + clickCounts + `,
+       l.created_at, l.updated_at, l.expires_at, l.rev_epoch, l.rev_seq, l.stamp,
+       CASE WHEN l.domain_id = 1 THEN '' ELSE (SELECT d.host FROM domain d WHERE d.id = l.domain_id) END
+FROM link l LEFT JOIN link_click c ON c.link_id = l.id ` + joinParts
 
-func scanLink(row pgx.Rows) (l waypost.Link, err error) {
+// scanLink reads what selectLink gives, and columns that a query has behind that.
+func scanLink(row pgx.Rows, more ...any) (l waypost.Link, err error) {
 	var accessed, expires *time.Time
-	err = row.Scan(&l.ID, &l.Workspace, &l.Domain, &l.Code, &l.Custom, &l.OriginalURL, &l.Location, &l.RedirectStatus,
+	var stamp int64
+	var host *string
+	err = row.Scan(append([]any{
+		&l.ID, &l.Workspace, &l.Domain, &l.Code, &l.Custom, &l.OriginalURL, &l.Location, &l.RedirectStatus,
 		&l.Flags, &l.Title, &l.Description, &l.Tags, &l.Metadata, &l.CreatedBy, &l.Active,
 		&l.Clicks, &l.BotClicks, &accessed,
-		&l.CreatedAt, &l.UpdatedAt, &expires)
+		&l.CreatedAt, &l.UpdatedAt, &expires, &l.Revision.Epoch, &l.Revision.Seq, &stamp, &host,
+	}, more...)...)
+	l.Stamp = uint64(stamp)
+	if host != nil {
+		l.Host = *host
+	}
 	l.CreatedAt, l.UpdatedAt = l.CreatedAt.UTC(), l.UpdatedAt.UTC()
 	if accessed != nil {
 		l.LastAccessedAt = accessed.UTC()
@@ -218,7 +251,7 @@ func (db *DB) Link(ctx context.Context, ws waypost.WorkspaceID, domain waypost.D
 	var l waypost.Link
 	found := false
 	err := db.queryIn(ctx, tenantOf(ws), selectLink+`
-		WHERE l.workspace_id = $1 AND l.domain_id = $2 AND l.code = $3 AND l.deleted_at IS NULL`,
+		WHERE `+ofWorkspace("l.workspace_id", "$1")+` AND l.domain_id = $2 AND l.code = $3 AND l.deleted_at IS NULL`,
 		[]any{ws, domain, code}, func(rows pgx.Rows) (err error) {
 			for rows.Next() {
 				if l, err = scanLink(rows); err != nil {
@@ -234,27 +267,6 @@ func (db *DB) Link(ctx context.Context, ws waypost.WorkspaceID, domain waypost.D
 	return l, classify("read a link", err)
 }
 
-// Links implements controlplane.LinkStore.
-func (db *DB) Links(ctx context.Context, ws waypost.WorkspaceID, before int64, limit int) ([]waypost.Link, error) {
-	if before == 0 {
-		before = 1<<63 - 1
-	}
-	var links []waypost.Link
-	err := db.queryIn(ctx, tenantOf(ws), selectLink+`
-		WHERE l.workspace_id = $1 AND l.id < $2 AND l.deleted_at IS NULL ORDER BY l.id DESC LIMIT $3`,
-		[]any{ws, before, limit}, func(rows pgx.Rows) error {
-			for rows.Next() {
-				l, err := scanLink(rows)
-				if err != nil {
-					return err
-				}
-				links = append(links, l)
-			}
-			return rows.Err()
-		})
-	return links, classify("list links", err)
-}
-
 // DeleteLink implements controlplane.LinkStore. A link that is not there is told
 // without a turn at the head of the changelog.
 func (db *DB) DeleteLink(ctx context.Context, ws waypost.WorkspaceID, domain waypost.DomainID, code waypost.Code) (waypost.Position, error) {
@@ -264,12 +276,12 @@ func (db *DB) DeleteLink(ctx context.Context, ws waypost.WorkspaceID, domain way
 	var at begun
 	var deleted int
 	var b pgx.Batch
+	tenantOf(ws).first(&b)
 	b.Queue(selectBegin, 0).QueryRow(at.scan)
-	b.Queue(`SELECT set_config('waypost.workspaces', $1, true)`, strconv.FormatInt(int64(ws), 10))
 	b.Queue(`
 		WITH gone AS (
 			UPDATE link SET deleted_at = now(), updated_at = now()
-			WHERE workspace_id = $1 AND domain_id = $2 AND code = $3 AND deleted_at IS NULL
+			WHERE `+ofWorkspace("workspace_id", "$1")+` AND domain_id = $2 AND code = $3 AND deleted_at IS NULL
 			RETURNING id)
 		SELECT count(*) FROM gone`, ws, domain, code).QueryRow(func(row pgx.Row) error {
 		return row.Scan(&deleted)
@@ -288,7 +300,7 @@ func (db *DB) DeleteLink(ctx context.Context, ws waypost.WorkspaceID, domain way
 func (db *DB) Record(ctx context.Context, host string, strict bool, code waypost.Code) (waypost.Record, bool, error) {
 	rec := waypost.Record{Kind: waypost.KindLink, Name: []byte(code)}
 	found := false
-	err := db.queryIn(ctx, system, `
+	err := db.queryIn(ctx, stream, `
 		SELECT domain_id, link_state(active, deleted_at), redirect_status, link_flags(forward_query, forward_path), expires_at,
 		       link_payload(location, original_url, deleted_at), rev_epoch, rev_seq, stamp
 		FROM link
@@ -309,8 +321,6 @@ func (db *DB) Record(ctx context.Context, host string, strict bool, code waypost
 		})
 	return rec, found, classify("look up a code", err)
 }
-
-func tenantOf(ws waypost.WorkspaceID) scope { return tenant(strconv.FormatInt(int64(ws), 10)) }
 
 // millis is a record's form of an expiry. A moment before 1970, which only a
 // change by hand can write, has passed like any other.

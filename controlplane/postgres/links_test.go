@@ -59,12 +59,13 @@ func TestAListGivesTheNewestFirstWithoutTheDeleted(t *testing.T) {
 	insert(t, db, links(5)...)
 	_, err := db.DeleteLink(t.Context(), waypost.DefaultWorkspace, waypost.DefaultDomain, "link-3")
 	require.NoError(t, err)
-	page, err := db.Links(t.Context(), waypost.DefaultWorkspace, 0, 2)
+	page, err := db.ListLinks(t.Context(), waypost.DefaultWorkspace, controlplane.LinkFilter{}, time.Now(), controlplane.NewestFirst, controlplane.ListPlace{}, 2)
 	require.NoError(t, err)
-	require.Equal(t, []waypost.Code{"link-4", "link-2"}, []waypost.Code{page[0].Code, page[1].Code})
-	page, err = db.Links(t.Context(), waypost.DefaultWorkspace, page[1].ID, 9)
+	require.Equal(t, []waypost.Code{"link-4", "link-2"}, []waypost.Code{page.Links[0].Code, page.Links[1].Code})
+	page, err = db.ListLinks(t.Context(), waypost.DefaultWorkspace, controlplane.LinkFilter{}, time.Now(), controlplane.NewestFirst, *page.Next, 9)
 	require.NoError(t, err)
-	require.Len(t, page, 2)
+	require.Len(t, page.Links, 2)
+	require.Nil(t, page.Next)
 }
 
 func TestAnotherWorkspacesLinkIsNotThere(t *testing.T) {
@@ -75,9 +76,9 @@ func TestAnotherWorkspacesLinkIsNotThere(t *testing.T) {
 	require.Equal(t, waypost.ENotFound, waypost.CodeOf(err))
 	_, err = db.DeleteLink(t.Context(), 7, waypost.DefaultDomain, "mine")
 	require.Equal(t, waypost.ENotFound, waypost.CodeOf(err))
-	theirs, err := db.Links(t.Context(), 7, 0, 10)
+	theirs, err := db.ListLinks(t.Context(), 7, controlplane.LinkFilter{}, time.Now(), controlplane.NewestFirst, controlplane.ListPlace{}, 10)
 	require.NoError(t, err)
-	require.Empty(t, theirs)
+	require.Empty(t, theirs.Links)
 }
 
 func TestRowSecurityDeniesWhatNoScopeAllows(t *testing.T) {
@@ -92,9 +93,13 @@ func TestRowSecurityDeniesWhatNoScopeAllows(t *testing.T) {
 	for _, table := range tables {
 		require.Positive(t, count(table), table)
 	}
-	exec(t, hand, `SET waypost.system = ''`)
-	for _, table := range tables {
+	exec(t, hand, `SET ROLE waypost_tenant`)
+	for _, table := range []string{"link", "api_key"} {
 		require.Zero(t, count(table), table)
+	}
+	for _, table := range []string{"changelog", "changelog_0"} {
+		_, err := hand.Exec(t.Context(), `SELECT FROM `+table)
+		require.ErrorContains(t, err, "permission denied", table)
 	}
 	exec(t, hand, `SET waypost.workspaces = '1'`)
 	require.Equal(t, 3, count("link"))

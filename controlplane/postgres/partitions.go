@@ -17,8 +17,8 @@ const (
 )
 
 // Maintain keeps partitions of the changelog ready ahead of the head, drops those
-// that are older than the retention, and forgets old batches of clicks, until ctx
-// is over.
+// that are older than the retention, makes the salts of visitors ahead and destroys
+// old ones, and forgets old batches of clicks, until ctx is over.
 func (db *DB) Maintain(ctx context.Context) {
 	db.every(ctx, maintenanceInterval, "maintenance", db.MaintainOnce)
 }
@@ -45,14 +45,14 @@ func (db *DB) MaintainOnce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, maintenanceTimeLimit)
 	defer cancel()
 	var head int64
-	if err := db.pool.QueryRow(ctx, `SELECT seq FROM changelog_head`).Scan(&head); err != nil {
+	if err := db.queryRowIn(ctx, system, `SELECT seq FROM changelog_head`, nil, &head); err != nil {
 		return classify("read the head", err)
 	}
-	var errs []error
+	errs := []error{db.keepSalts(ctx)}
 	for n := head/partitionWidth + 1; n <= head/partitionWidth+partitionsAhead; n++ {
 		errs = append(errs, db.createPartition(ctx, n*partitionWidth))
 	}
-	errs = append(errs, db.dropPartitions(ctx), db.forgetClickBatches(ctx), db.forgetIssues(ctx))
+	errs = append(errs, db.dropPartitions(ctx), db.forgetClickBatches(ctx), db.forgetAnswers(ctx), db.forgetIssues(ctx))
 	return errors.Join(errs...)
 }
 
@@ -60,7 +60,7 @@ func (db *DB) MaintainOnce(ctx context.Context) error {
 // backup, holds the changelog: writers and readers would queue up behind it. The
 // next round tries again.
 func (db *DB) alter(ctx context.Context, f func(tx pgx.Tx) error) error {
-	err := pgx.BeginFunc(ctx, db.pool, func(tx pgx.Tx) error {
+	err := pgx.BeginTxFunc(ctx, db.pool, owner.begin(), func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `SET LOCAL lock_timeout = '100ms'`); err != nil {
 			return err
 		}
@@ -106,22 +106,15 @@ func (db *DB) dropPartitions(ctx context.Context) error {
 	}
 	var head int64
 	var found []partition
-	rows, err := db.pool.Query(ctx, `
+	err := db.queryIn(ctx, system, `
 		SELECT c.relname, substr(c.relname, 11)::bigint, h.seq
 		FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid, changelog_head h
-		WHERE i.inhparent = 'changelog'::regclass AND c.relname ~ '^changelog_[0-9]+$' ORDER BY 2`)
-	if err != nil {
-		return classify("list partitions", err)
-	}
-	for rows.Next() {
+		WHERE i.inhparent = 'changelog'::regclass AND c.relname ~ '^changelog_[0-9]+$' ORDER BY 2`, nil, func(rows pgx.Rows) error {
 		var p partition
-		if err := rows.Scan(&p.name, &p.from, &head); err != nil {
-			rows.Close()
-			return classify("list partitions", err)
-		}
-		found = append(found, p)
-	}
-	if err := rows.Err(); err != nil {
+		_, err := pgx.ForEachRow(rows, []any{&p.name, &p.from, &head}, func() error { found = append(found, p); return nil })
+		return err
+	})
+	if err != nil {
 		return classify("list partitions", err)
 	}
 	for i, p := range found {

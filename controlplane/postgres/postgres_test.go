@@ -37,13 +37,15 @@ func open(t *testing.T, change ...func(*postgres.Config)) (*postgres.DB, *pgx.Co
 	return db, psql(t, cfg.URL)
 }
 
-// psql connects as an operator by hand would, with the rights of the system.
+// psql connects as an operator by hand would, as superuser.
 func psql(t *testing.T, url string) *pgx.Conn {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), url)
+	cfg, err := pgx.ParseConfig(url)
+	require.NoError(t, err)
+	cfg.User = "postgres"
+	conn, err := pgx.ConnectConfig(t.Context(), cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, conn.Close(context.Background())) })
-	exec(t, conn, `SET waypost.system = 'on'`)
 	return conn
 }
 

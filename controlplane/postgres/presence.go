@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"waypost"
-	"waypost/controlplane/failpoint"
+	"waypost/failpoint"
 )
 
 const (
@@ -83,6 +83,7 @@ func (db *DB) Beat(ctx context.Context, node string, region waypost.Region, issu
 // beat is Beat, and gives the database's time.
 func (db *DB) beat(ctx context.Context, node string, region waypost.Region, issued map[int64]int64) (now time.Time, err error) {
 	var b pgx.Batch
+	system.first(&b)
 	b.Queue(`
 		INSERT INTO control_node (node, region) VALUES ($1, $2)
 		ON CONFLICT (node) DO UPDATE SET seen_at = clock_timestamp() RETURNING seen_at`, node, region).
@@ -101,7 +102,7 @@ func (db *DB) BurnSilent(ctx context.Context, silent time.Duration) error {
 		FROM key_lease l LEFT JOIN control_node n ON n.node = l.node
 		WHERE l.state = 'held' AND coalesce(n.seen_at, l.taken_at) < clock_timestamp() - $1::interval`
 	var found bool
-	if err := db.pool.QueryRow(ctx, `SELECT EXISTS (SELECT `+dead+`)`, silent).Scan(&found); err != nil {
+	if err := db.queryRowIn(ctx, system, `SELECT EXISTS (SELECT `+dead+`)`, []any{silent}, &found); err != nil {
 		return classify("look for leases of the dead", err)
 	}
 	if !found {
@@ -119,6 +120,7 @@ func (db *DB) BurnSilent(ctx context.Context, silent time.Duration) error {
 // forgetIssues drops what is too old for any rate, and control planes of long ago.
 func (db *DB) forgetIssues(ctx context.Context) error {
 	var b pgx.Batch
+	system.first(&b)
 	b.Queue(`DELETE FROM key_issue WHERE minute < clock_timestamp() - interval '8 days'`)
 	b.Queue(`DELETE FROM control_node n WHERE seen_at < clock_timestamp() - interval '8 days'
 	         AND NOT EXISTS (SELECT FROM key_lease l WHERE l.node = n.node AND l.state = 'held')`)

@@ -16,8 +16,7 @@ import (
 // KeySpace implements controlplane.RangeStore.
 func (db *DB) KeySpace(ctx context.Context) (controlplane.KeySpace, error) {
 	var space controlplane.KeySpace
-	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
-	err := pgx.BeginTxFunc(ctx, db.pool, options, func(tx pgx.Tx) (err error) {
+	err := pgx.BeginTxFunc(ctx, db.pool, system.beginReading(), func(tx pgx.Tx) (err error) {
 		space, err = keySpace(ctx, tx)
 		return err
 	})
@@ -144,11 +143,7 @@ func (db *DB) Counter(ctx context.Context, prefix int, counter int64, code waypo
 	var taken *time.Time
 	var custom *bool
 	var reserved, burned bool
-	options := pgx.TxOptions{AccessMode: pgx.ReadOnly}
-	err := pgx.BeginTxFunc(ctx, db.pool, options, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `SELECT set_config('waypost.system', 'on', true)`); err != nil {
-			return err
-		}
+	err := pgx.BeginTxFunc(ctx, db.pool, system.begin(), func(tx pgx.Tx) error {
 		err := tx.QueryRow(ctx, `
 			SELECT id, prefix, lo, hi, next, region, state, generation, created_at FROM key_range
 			WHERE prefix = $1 AND lo <= $2 AND $2 < hi ORDER BY state = 'retired', id LIMIT 1`, prefix, counter).

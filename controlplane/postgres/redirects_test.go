@@ -88,22 +88,28 @@ func TestTheTargetsOfADomainReachEdgesInOneRecord(t *testing.T) {
 func TestClicksOfBotsAreCountedAmongAllAndApart(t *testing.T) {
 	db, hand := open(t)
 	insert(t, db, link("spring"), link("summer"))
-	batch := func(seq uint64, totals ...waypost.ClickTotal) {
-		b := waypost.ClickBatch{Node: "n1", Boot: waypost.BootID{1}, Seq: seq, Totals: totals}
+	clicks := func(code waypost.Code, people, bots uint64) waypost.LinkClicks {
+		return waypost.LinkClicks{Domain: 1, Code: code, Rows: []waypost.ClickRow{{Count: people}, {Profile: 1, Count: bots}}}
+	}
+	batch := func(seq uint64, links ...waypost.LinkClicks) {
+		b := waypost.ClickBatch{Node: "n1", Boot: waypost.BootID{1}, Seq: seq, Profiles: anybody, Links: links}
 		_, err := db.IngestClicks(t.Context(), &b, [32]byte{byte(seq)}, nil)
 		require.NoError(t, err)
 	}
-	batch(1, waypost.ClickTotal{Domain: 1, Code: "spring", Count: 5, Bots: 2}, waypost.ClickTotal{Domain: 1, Code: "summer", Count: 1})
-	batch(2, waypost.ClickTotal{Domain: 1, Code: "spring", Count: 3, Bots: 3})
+	batch(1, clicks("spring", 3, 2), clicks("summer", 1, 0))
+	batch(2, clicks("spring", 0, 3))
 	for code, want := range map[waypost.Code][2]int64{"spring": {8, 5}, "summer": {1, 0}} {
 		l, err := db.Link(t.Context(), waypost.DefaultWorkspace, waypost.DefaultDomain, code)
 		require.NoError(t, err)
 		require.Equal(t, want, [2]int64{l.Clicks, l.BotClicks})
 	}
+	fold(t, db)
 	exec(t, hand, `UPDATE link_click SET clicks = 9223372036854775806, bot_clicks = 9223372036854775806`)
-	batch(3, waypost.ClickTotal{Domain: 1, Code: "spring", Count: 9, Bots: 9})
+	batch(3, clicks("spring", 0, 9))
 	l, err := db.Link(t.Context(), waypost.DefaultWorkspace, waypost.DefaultDomain, "spring")
 	require.NoError(t, err)
 	require.EqualValues(t, 1<<63-1, l.Clicks)
+	fold(t, db)
+	require.EqualValues(t, 1<<63-1, number(t, hand, `SELECT max(clicks) FROM link_click`), "it goes no further")
 	require.EqualValues(t, 1<<63-1, l.BotClicks)
 }

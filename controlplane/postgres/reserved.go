@@ -7,12 +7,12 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
-	"waypost/controlplane/failpoint"
+	"waypost/failpoint"
 )
 
 // ReuseKeys implements controlplane.ReservedStore.
 func (db *DB) ReuseKeys(ctx context.Context, ws waypost.WorkspaceID, service string, n int) ([]waypost.Code, error) {
-	const free = `SELECT code FROM reserved_key WHERE workspace_id = $1 AND state = 'free'`
+	free := `SELECT code FROM reserved_key WHERE ` + ofWorkspace("workspace_id", "$1") + ` AND state = 'free'`
 	var some []waypost.Code
 	err := db.queryIn(ctx, tenantOf(ws), free+` LIMIT 1`, []any{ws}, collect(&some))
 	if err != nil || len(some) == 0 {
@@ -44,9 +44,7 @@ func collect[T any](into *[]T) func(pgx.Rows) error {
 }
 
 func setTenant(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID) error {
-	s := tenantOf(ws)
-	_, err := tx.Exec(ctx, `SELECT set_config($1, $2, true)`, s.setting, s.value)
-	return err
+	return tenantOf(ws).enter(ctx, tx)
 }
 
 // ReserveKeys implements controlplane.ReservedStore: one round trip.
@@ -57,8 +55,8 @@ func (db *DB) ReserveKeys(ctx context.Context, ws waypost.WorkspaceID, service s
 	}
 	var at begun
 	var b pgx.Batch
+	system.first(&b) // a link of any workspace counts
 	b.Queue(selectBegin, int32(epoch)).QueryRow(at.scan)
-	b.Queue(`SELECT set_config('waypost.system', 'on', true)`) // a link of any workspace counts
 	b.Queue(`SELECT key_check_leases((SELECT array_agg(DISTINCT l) FROM unnest($1::bigint[]) l))`, leases)
 	b.Queue(`
 		INSERT INTO reserved_key (code, workspace_id, service, lease_id)
@@ -78,19 +76,20 @@ func (db *DB) ReserveKeys(ctx context.Context, ws waypost.WorkspaceID, service s
 func (db *DB) ReturnKeys(ctx context.Context, ws waypost.WorkspaceID, service string, codes []waypost.Code) ([]controlplane.Returned, error) {
 	var published, back []waypost.Code
 	err := db.change(ctx, "return keys", func(tx pgx.Tx, _ uint32) error {
-		if _, err := tx.Exec(ctx, `SELECT set_config('waypost.system', 'on', true)`); err != nil {
-			return err // a link of any workspace counts
-		}
+		// A link of any workspace counts.
 		rows, err := tx.Query(ctx, `SELECT code FROM link WHERE domain_id = $1 AND code = ANY($2)`, waypost.DefaultDomain, codes)
 		if err == nil {
 			err = collect(&published)(rows)
+		}
+		if err == nil {
+			err = setTenant(ctx, tx, ws)
 		}
 		if err != nil {
 			return err
 		}
 		rows, err = tx.Query(ctx, `
 			UPDATE reserved_key SET state = 'free'
-			WHERE workspace_id = $1 AND service = $2 AND code = ANY($3) AND NOT code = ANY($4) AND state = 'reserved' RETURNING code`,
+			WHERE `+ofWorkspace("workspace_id", "$1")+` AND service = $2 AND code = ANY($3) AND NOT code = ANY($4) AND state = 'reserved' RETURNING code`,
 			ws, service, codes, append([]waypost.Code{}, published...))
 		if err != nil {
 			return err
@@ -130,7 +129,7 @@ func setOf(codes []waypost.Code) map[waypost.Code]bool {
 func (db *DB) CountReserved(ctx context.Context, ws waypost.WorkspaceID) (map[string]int64, error) {
 	counts := make(map[string]int64)
 	err := db.queryIn(ctx, tenantOf(ws), `
-		SELECT service, count(*) FROM reserved_key WHERE workspace_id = $1 AND state = 'reserved' GROUP BY service`,
+		SELECT service, count(*) FROM reserved_key WHERE `+ofWorkspace("workspace_id", "$1")+` AND state = 'reserved' GROUP BY service`,
 		[]any{ws}, func(rows pgx.Rows) error {
 			var service string
 			var n int64
@@ -143,20 +142,22 @@ func (db *DB) CountReserved(ctx context.Context, ws waypost.WorkspaceID) (map[st
 // Audit implements controlplane.AuditStore.
 func (db *DB) Audit(ctx context.Context, ws waypost.WorkspaceID, before int64, limit int) ([]controlplane.AuditEntry, error) {
 	var entries []controlplane.AuditEntry
-	err := db.queryIn(ctx, tenantOf(ws), `
-		SELECT id, at, actor, action, subject, convert_to(detail::text, 'UTF8') FROM audit
-		WHERE workspace_id = $1 AND ($2 = 0 OR id < $2) ORDER BY id DESC LIMIT $3`, []any{ws, before, limit}, func(rows pgx.Rows) (err error) {
+	as, of := tenantOf(ws), ofWorkspace("a.workspace_id", "$1")
+	if ws == 0 {
+		as, of = system, "$1::bigint = 0"
+	}
+	err := db.queryIn(ctx, as, `
+		SELECT a.id, a.at, a.actor, a.action, a.subject, convert_to(a.detail::text, 'UTF8'), w.slug FROM audit a JOIN workspace w ON w.id = a.workspace_id
+		WHERE `+of+` AND ($2 = 0 OR a.id < $2) ORDER BY a.id DESC LIMIT $3`, []any{ws, before, limit}, func(rows pgx.Rows) (err error) {
 		entries, err = pgx.CollectRows(rows, pgx.RowToStructByPos[controlplane.AuditEntry])
 		return err
 	})
 	return entries, classify("read the audit log", err)
 }
 
-// audit notes an act in the transaction that it is part of.
+// audit notes an act in the transaction that it is part of, whose scope is the
+// system's or the actor's own workspace.
 func audit(ctx context.Context, tx pgx.Tx, by controlplane.Actor, action, subject string, detail []byte) error {
-	if err := setTenant(ctx, tx, by.Workspace); err != nil {
-		return err
-	}
 	_, err := tx.Exec(ctx, `INSERT INTO audit (workspace_id, actor, action, subject, detail) VALUES ($1, $2, $3, $4, $5::text::jsonb)`,
 		by.Workspace, by.Label(), action, subject, string(detail))
 	return err

@@ -27,8 +27,14 @@ func scanHead(row pgx.Row) (h replication.Head, err error) {
 
 // Head implements replication.Source.
 func (db *DB) Head(ctx context.Context) (replication.Head, error) {
-	h, err := scanHead(db.pool.QueryRow(ctx, selectHead))
-	if err != nil {
+	var h replication.Head
+	var b pgx.Batch
+	stream.first(&b)
+	b.Queue(selectHead).QueryRow(func(row pgx.Row) (err error) {
+		h, err = scanHead(row)
+		return err
+	})
+	if err := db.pool.SendBatch(ctx, &b).Close(); err != nil {
 		return h, classify("read the head", err)
 	}
 	return h, nil
@@ -45,7 +51,7 @@ func (db *DB) Read(ctx context.Context, after waypost.Position, maxRecords int) 
 	var rows changelogRows
 
 	var q pgx.Batch
-	q.Queue(`SELECT set_config('waypost.system', 'on', true)`)
+	stream.first(&q)
 	q.Queue(selectHead).QueryRow(func(row pgx.Row) (err error) {
 		head, err = scanHead(row)
 		return err
@@ -96,7 +102,7 @@ func (db *DB) wholeTransactions(ctx context.Context, rows *changelogRows) error 
 	}
 	rows.all = nil
 	var count, bytes int64
-	err := db.queryIn(ctx, system, `SELECT count(*), coalesce(sum(octet_length(payload)), 0) FROM changelog WHERE seq = $1`,
+	err := db.queryIn(ctx, stream, `SELECT count(*), coalesce(sum(octet_length(payload)), 0) FROM changelog WHERE seq = $1`,
 		[]any{last}, func(r pgx.Rows) error {
 			for r.Next() {
 				if err := r.Scan(&count, &bytes); err != nil {
@@ -112,7 +118,7 @@ func (db *DB) wholeTransactions(ctx context.Context, rows *changelogRows) error 
 		db.log.Warn("a transaction is too large for the stream: followers take a snapshot", "seq", last, "records", count, "bytes", bytes)
 		return replication.ErrTrimmed
 	}
-	err = db.queryIn(ctx, system, selectChangelog+` WHERE seq = $1 ORDER BY ord`, []any{last}, rows.read)
+	err = db.queryIn(ctx, stream, selectChangelog+` WHERE seq = $1 ORDER BY ord`, []any{last}, rows.read)
 	return classify("read a transaction", err)
 }
 
@@ -219,7 +225,8 @@ SELECT 1, domain_id, code, link_state(active, deleted_at), redirect_status, link
 FROM link WHERE slot BETWEEN $1 AND $2
 UNION ALL SELECT 2, 0, id::text, 0, 0, 0, NULL, changelog_payload(to_jsonb(d)), rev_epoch, rev_seq, stamp FROM domain d WHERE slot BETWEEN $1 AND $2
 UNION ALL SELECT 3, 0, id::text, 0, 0, 0, NULL, changelog_payload(to_jsonb(r)), rev_epoch, rev_seq, stamp FROM key_range r WHERE slot BETWEEN $1 AND $2
-UNION ALL SELECT 4, 0, id::text, 0, 0, 0, NULL, changelog_payload(to_jsonb(l)), rev_epoch, rev_seq, stamp FROM key_lease l WHERE slot BETWEEN $1 AND $2`
+UNION ALL SELECT 4, 0, id::text, 0, 0, 0, NULL, changelog_payload(to_jsonb(l)), rev_epoch, rev_seq, stamp FROM key_lease l WHERE slot BETWEEN $1 AND $2
+UNION ALL SELECT 5, 0, salt_name(day), 0, 0, 0, NULL, salt_payload(salt), rev_epoch, rev_seq, stamp FROM visitor_salt s WHERE slot BETWEEN $1 AND $2`
 
 // scanRecord reads a row of selectRecords.
 func scanRecord(row pgx.Row, rec *waypost.Record) error {
@@ -237,8 +244,8 @@ func scanRecord(row pgx.Row, rec *waypost.Record) error {
 func (db *DB) Snapshot(ctx context.Context, first, last uint16, visit func(record []byte) error) (replication.Head, error) {
 	var head replication.Head
 	var visitErr error
-	err := pgx.BeginTxFunc(ctx, db.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) (err error) {
-		if _, err := tx.Exec(ctx, `SELECT set_config('waypost.system', 'on', true), set_config('statement_timeout', '60s', true)`); err != nil {
+	err := pgx.BeginTxFunc(ctx, db.pool, stream.beginReading(), func(tx pgx.Tx) (err error) {
+		if _, err := tx.Exec(ctx, `SET LOCAL statement_timeout = '60s'`); err != nil {
 			return err
 		}
 		if head, err = scanHead(tx.QueryRow(ctx, selectHead)); err != nil {

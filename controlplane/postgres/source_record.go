@@ -16,9 +16,8 @@ const selectRecord = `SELECT * FROM (` + selectRecords + `) AS r(kind, domain, n
 // transaction that reads them takes no lock.
 func (db *DB) RecordAt(ctx context.Context, domain waypost.DomainID, code []byte) (record []byte, head replication.Head, err error) {
 	slot := int16(waypost.Slot(waypost.KindLink, domain, code))
-	err = pgx.BeginTxFunc(ctx, db.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+	err = pgx.BeginTxFunc(ctx, db.pool, stream.beginReading(), func(tx pgx.Tx) error {
 		var q pgx.Batch
-		q.Queue(`SELECT set_config('waypost.system', 'on', true)`)
 		q.Queue(selectHead).QueryRow(func(row pgx.Row) (err error) {
 			head, err = scanHead(row)
 			return err

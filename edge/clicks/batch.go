@@ -5,37 +5,34 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"os"
 	"syscall"
-
-	"github.com/klauspost/compress/zstd"
 
 	"waypost"
 )
 
 // A batch's file is
 //
-//	"WPCLICKB", version 1, 3 bytes zero
-//	number of segments, 4 bytes
+//	"WPCLICKB", version 2, 3 bytes zero
 //	boot, 16 bytes
 //	sequence, 8 bytes
 //	clicks, 8 bytes
-//	next segment, 8 bytes
 //	length of the node, 1 byte; the node
-//	for each segment: number, 8 bytes; end of what is covered, 8 bytes
+//	the cover
 //	the body of the request that ships it: a waypost.ClickBatch, zstd
 //	CRC-32C of all that, 4 bytes
 //
-// with little-endian numbers.
+// with little-endian numbers. Version 1 knew no folds, and is still read: see
+// decodeFoldless.
 const (
-	batchMagic   = "WPCLICKB"
-	batchVersion = 1
-	batchHead    = 8 + 4 + 4 + 16 + 8 + 8 + 8 + 1
-	batchTail    = 4
+	batchMagic    = "WPCLICKB"
+	batchVersion  = 2
+	batchFoldless = 1
+	batchHead     = 8 + 4 + 16 + 8 + 8 + 1
+	batchTail     = 4
 
 	// maxBatchFile bounds the file, in bytes: what zstd may add to the largest batch,
-	// and the segments that a journal of any sensible size can have.
-	maxBatchFile = waypost.MaxClickBatch + 1<<20
+	// and the segments and folds that a journal of any sensible size can have.
+	maxBatchFile = waypost.MaxClickBatch + 2<<20
 )
 
 var errBatchFile = errors.New("it is no whole batch of this journal")
@@ -51,89 +48,90 @@ type batchFile struct {
 	body   []byte
 }
 
-// cover says which part of a boot's journal is in batches, this one and those
-// before. A segment with a number below next that is not listed is so as a whole, one
-// from next on not at all.
-type cover struct {
-	next     uint64
-	segments []coveredSegment
-}
-
-type coveredSegment struct {
-	number uint64
-	end    int64 // what lies before, in bytes, is covered
-}
-
-// of gives the end of what is covered of a segment; whole when all of it is.
-func (c *cover) of(number uint64) (end int64, whole bool) {
-	if number >= c.next {
-		return segmentHead, false
-	}
-	for _, s := range c.segments {
-		if s.number == number {
-			return s.end, false
-		}
-	}
-	return 0, true
-}
-
-// newBatchFile fixes the bytes of a batch.
-func newBatchFile(z *zstd.Encoder, b *waypost.ClickBatch, clicks uint64, c cover) batchFile {
-	const usual = 40 // bytes of a total, and some more
-	plain := waypost.AppendClickBatch(make([]byte, 0, 128+usual*len(b.Totals)), b)
-	body := z.EncodeAll(plain, make([]byte, 0, len(plain)/2))
+// newBatchFile fixes the bytes of a batch. The fixer is held.
+func (j *Journal) newBatchFile(b *waypost.ClickBatch, clicks uint64, c cover) batchFile {
+	j.fixer.plain = waypost.AppendClickBatch(j.fixer.plain[:0], b)
+	body := j.zstd.EncodeAll(j.fixer.plain, make([]byte, 0, len(j.fixer.plain)/2))
 	return batchFile{boot: b.Boot, node: b.Node, seq: b.Seq, clicks: clicks, cover: c, body: body}
 }
 
+// size is about that of the file, in bytes.
+func (b *batchFile) size() int64 { return int64(batchHead + len(b.body) + batchTail) }
+
 func (b *batchFile) encode() []byte {
 	le := binary.LittleEndian
-	out := make([]byte, 0, batchHead+len(b.node)+16*len(b.cover.segments)+len(b.body)+batchTail)
+	out := make([]byte, 0, batchHead+len(b.node)+24+16*len(b.cover.segments)+12*len(b.cover.folds)+len(b.body)+batchTail)
 	out = append(append(out, batchMagic...), batchVersion, 0, 0, 0)
-	out = le.AppendUint32(out, uint32(len(b.cover.segments)))
 	out = append(out, b.boot[:]...)
 	out = le.AppendUint64(out, b.seq)
 	out = le.AppendUint64(out, b.clicks)
-	out = le.AppendUint64(out, b.cover.next)
 	out = append(append(out, byte(len(b.node))), b.node...)
-	for _, s := range b.cover.segments {
-		out = le.AppendUint64(out, s.number)
-		out = le.AppendUint64(out, uint64(s.end))
-	}
-	out = append(out, b.body...)
+	out = append(b.cover.append(out), b.body...)
 	return le.AppendUint32(out, crc32.Checksum(out, castagnoli))
 }
 
 // decodeBatchFile reads what encode wrote. The body refers to b.
-func decodeBatchFile(b []byte) (batchFile, error) {
+func decodeBatchFile(b []byte) (f batchFile, err error) {
 	le := binary.LittleEndian
-	if len(b) < batchHead+batchTail || string(b[:12]) != batchMagic+string([]byte{batchVersion, 0, 0, 0}) {
+	if len(b) < batchHead+batchTail || string(b[:8]) != batchMagic {
 		return batchFile{}, errBatchFile
 	}
 	end := len(b) - batchTail
 	if le.Uint32(b[end:]) != crc32.Checksum(b[:end], castagnoli) {
 		return batchFile{}, fmt.Errorf("%w: the checksum does not hold", errBatchFile)
 	}
+	switch [4]byte(b[8:]) {
+	case [4]byte{batchFoldless}:
+		return decodeFoldless(b[:end])
+	case [4]byte{batchVersion}:
+	default:
+		return batchFile{}, fmt.Errorf("%w: its version is unknown", errBatchFile)
+	}
+	f = batchFile{boot: waypost.BootID(b[12:28]), seq: le.Uint64(b[28:]), clicks: le.Uint64(b[36:])}
+	node, rest := int(b[44]), b[batchHead:end]
+	if len(rest) < node {
+		return batchFile{}, errBatchFile
+	}
+	if f.node, rest = string(rest[:node]), rest[node:]; !waypost.ValidNode(f.node) {
+		return batchFile{}, errBatchFile
+	}
+	if f.cover, f.body, err = cutCover(rest); err != nil {
+		return batchFile{}, fmt.Errorf("%w: %w", errBatchFile, err)
+	}
+	return f, nil
+}
+
+// decodeFoldless reads version 1, which is
+//
+//	"WPCLICKB", version 1, 3 bytes zero
+//	number of segments, 4 bytes
+//	boot, 16 bytes
+//	sequence, 8 bytes
+//	clicks, 8 bytes
+//	next segment, 8 bytes
+//	length of the node, 1 byte; the node
+//	for each segment: number, 8 bytes; end of what is covered, 8 bytes
+//	the body
+func decodeFoldless(b []byte) (batchFile, error) {
+	const head = 8 + 4 + 4 + 16 + 8 + 8 + 8 + 1
+	le := binary.LittleEndian
+	if len(b) < head || len(b) < head+int(b[head-1]) {
+		return batchFile{}, errBatchFile
+	}
 	f := batchFile{
 		boot: waypost.BootID(b[16:32]), seq: le.Uint64(b[32:]), clicks: le.Uint64(b[40:]),
 		cover: cover{next: le.Uint64(b[48:])},
 	}
-	segments, node, rest := uint64(le.Uint32(b[12:])), int(b[56]), b[batchHead:end]
-	if len(rest) < node {
-		return batchFile{}, errBatchFile
-	}
+	segments, node, rest := uint64(le.Uint32(b[12:])), int(b[head-1]), b[head:]
 	f.node, rest = string(rest[:node]), rest[node:]
 	if segments > uint64(len(rest)/16) || !waypost.ValidNode(f.node) {
 		return batchFile{}, errBatchFile
 	}
-	f.cover.segments = make([]coveredSegment, segments)
-	for i := range f.cover.segments {
-		s := coveredSegment{le.Uint64(rest), int64(le.Uint64(rest[8:]))}
-		if s.end < segmentHead || s.end > maxSegment {
-			return batchFile{}, errBatchFile
-		}
-		f.cover.segments[i], rest = s, rest[16:]
+	var err error
+	if f.cover.segments, err = cutSegments(rest[:16*segments]); err != nil {
+		return batchFile{}, fmt.Errorf("%w: %w", errBatchFile, err)
 	}
-	f.body = rest
+	f.body = rest[16*segments:]
 	return f, nil
 }
 
@@ -150,21 +148,9 @@ func readBatch(d *directory, n name) (batchFile, error) {
 	return f, err
 }
 
-// unreadable reports whether an error of readBatch or openSegment is the file's own,
+// unreadable reports whether an error of readBatch, openFold, openPack or openSegment is the file's own,
 // and not that of a system that may do better later.
 func unreadable(err error) bool {
-	return errors.Is(err, errBatchFile) || errors.Is(err, errSegmentHead) || errors.Is(err, syscall.EIO)
-}
-
-// writeBatch makes the batch durable. Before it returns without an error nothing
-// may be sent, after it nothing may be changed.
-func writeBatch(d *directory, n name, b *batchFile) error {
-	f, err := d.create(n.String(), func(f *os.File) error {
-		_, err := f.Write(b.encode())
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	return f.Close()
+	return errors.Is(err, errBatchFile) || errors.Is(err, errSegmentHead) || errors.Is(err, errFoldFile) ||
+		errors.Is(err, errPack) || errors.Is(err, syscall.EIO)
 }

@@ -1,6 +1,7 @@
 package clicks_test
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -8,6 +9,11 @@ import (
 
 	"waypost"
 	"waypost/edge/clicks"
+)
+
+var (
+	agent    = []byte("Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/131.0.0.0 Safari/537.36")
+	referrer = []byte("https://www.example.com/")
 )
 
 // BenchmarkRecord is the cost of a click on the redirect path, with batches being made
@@ -20,7 +26,7 @@ func BenchmarkRecord(b *testing.B) {
 	b.RunParallel(func(p *testing.PB) {
 		code := []byte("abc1234")
 		for p.Next() {
-			j.Record(waypost.Click{Domain: 1, Code: code, At: 1_700_000_000_000})
+			j.Record(waypost.Click{Domain: 1, Code: code, At: 1_700_000_000_000, Agent: agent, Referrer: referrer})
 		}
 	})
 	b.ReportMetric(float64(j.Dropped())/float64(b.N), "dropped/op")
@@ -40,7 +46,7 @@ func BenchmarkFix(b *testing.B) {
 			b.Fatal(err)
 		}
 		for range perBatch {
-			j.Record(waypost.Click{Domain: 1, Code: fmt.Appendf(nil, "%07x", rand.Uint32()>>4), At: 1_700_000_000_000})
+			j.Record(waypost.Click{Domain: 1, Code: fmt.Appendf(nil, "%07x", rand.Uint32()>>4), At: 1_700_000_000_000, Agent: agent, Referrer: referrer})
 		}
 		b.StartTimer()
 		if err := j.Seal(); err != nil {
@@ -53,4 +59,35 @@ func BenchmarkFix(b *testing.B) {
 		b.StartTimer()
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/perBatch, "ns/click")
+}
+
+// BenchmarkTally is what of that is no disk: 50,000 clicks of nearly as many links, by
+// one visitor or by as many.
+func BenchmarkTally(b *testing.B) {
+	for _, visitors := range []int{1, 50_000} {
+		b.Run(fmt.Sprintf("visitors=%d", visitors), func(b *testing.B) {
+			const perBatch = 50_000
+			var part []byte
+			for range perBatch {
+				c := waypost.Click{
+					Domain: 1, Code: fmt.Appendf(nil, "%07x", rand.Uint32()>>4), At: 1_700_000_000_000 + rand.Int64N(500),
+					Address: [16]byte{1: byte(rand.IntN(visitors)), 2: byte(rand.IntN(visitors) >> 8)}, Agent: agent, Referrer: referrer,
+				}
+				part = clicks.AppendClick(part, c)
+			}
+			t := clicks.NewTally(crowd{})
+			for b.Loop() {
+				b.ReportMetric(float64(len(t.Pack(part)))/perBatch, "B/click")
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/perBatch, "ns/click")
+		})
+	}
+}
+
+// crowd is an audience that takes no time.
+type crowd struct{}
+
+func (crowd) Profile(c *waypost.Click) (waypost.ClickProfile, uint64) {
+	return waypost.ClickProfile{Country: "PT", City: "Lisbon", Device: "desktop", Browser: "Chrome", OS: "Windows", Bot: c.Bot},
+		binary.BigEndian.Uint64(c.Address[:]) * 0x9e3779b97f4a7c15
 }

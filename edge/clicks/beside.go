@@ -37,10 +37,13 @@ func (j *Journal) Adopt() error {
 		return fmt.Errorf("take over clicks in %s: %w", j.cfg.Dir, err)
 	}
 	j.mu.Lock()
+	j.progress.shared = false
 	j.lanes = slices.Concat(lanes, j.lanes)
 	slices.SortFunc(j.lanes, func(a, b *lane) int { return a.boot.compare(b.boot) })
 	j.mu.Unlock()
 	j.signal(j.wake)
+	j.signal(j.turn)
+	j.signal(j.folded)
 	return nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"waypost"
+	"waypost/failpoint"
 )
 
 // Config says where a Journal is and how much it may take. Zero fields mean the
@@ -25,11 +26,14 @@ type Config struct {
 	Node string
 
 	// SegmentBytes is the size of one journal file, 4 KiB to 64 MiB. Default: 8 MiB,
-	// which is some 250,000 clicks.
+	// which is some 40,000 clicks.
 	SegmentBytes int64
 
 	// MaxBytes bounds what Dir holds, dead letters and quarantine included; at least
-	// four segments. At the bound, clicks are dropped and counted. Default: 256 MiB.
+	// four segments. As it fills, clicks that wait lose detail, and at the bound they are
+	// dropped and counted. Default: 2 GiB, which is a week at 500 clicks a second,
+	// but at most half of the disk that is free or the journal's own, and at least eight
+	// segments.
 	MaxBytes int64
 
 	// Shards is the number of segments that are written at the same time. Default:
@@ -45,11 +49,20 @@ type Config struct {
 	// segment or in a batch. A killed process loses nothing. Default: 1 s.
 	SyncInterval time.Duration
 
+	// KeepAcknowledged is how long batches that the control plane has counted are kept, to be
+	// sent again should it lose them in a failover; they take at most an eighth of MaxBytes, and
+	// are the first to go when there is no room. Default: 24 h; less than 0: they are not
+	// kept.
+	KeepAcknowledged time.Duration
+
 	// Beside is the lock of a journal in Dir that another process has open, as that
 	// one gave it away with [Journal.Lock]. Each of the two then keeps to the files of
 	// its own boots, until Adopt. Open takes the file, whatever comes of it. Default:
 	// this journal is alone, and takes over what earlier boots left.
 	Beside *os.File
+
+	// Audience tells who clicked. Default: nobody is told, only bots from people.
+	Audience Audience
 
 	// Logger gets what an operator has to know. Default: discarded.
 	Logger *slog.Logger
@@ -57,7 +70,8 @@ type Config struct {
 	// Metrics takes the journal's collector. Default: none.
 	Metrics prometheus.Registerer
 
-	disk disk
+	disk        disk
+	packBatches int // acknowledged batches in a pack
 }
 
 // disk is what tests let fail.
@@ -74,19 +88,22 @@ const (
 
 func (c Config) withDefaults() (Config, error) {
 	if c.SegmentBytes == 0 {
-		c.SegmentBytes = 8 << 20
-	}
-	if c.MaxBytes == 0 {
-		c.MaxBytes = 256 << 20
+		c.SegmentBytes = failpoint.Number("bytes of a click segment", 8<<20)
 	}
 	if c.FlushInterval <= 0 {
-		c.FlushInterval = 500 * time.Millisecond
+		c.FlushInterval = failpoint.Limit("clicks become a batch after", 500*time.Millisecond)
 	}
 	if c.SyncInterval <= 0 {
 		c.SyncInterval = time.Second
 	}
+	if c.KeepAcknowledged == 0 {
+		c.KeepAcknowledged = failpoint.Limit("acknowledged clicks are kept", 24*time.Hour)
+	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.packBatches == 0 {
+		c.packBatches = int(failpoint.Number("batches of a pack", packBatches))
 	}
 	if c.disk.allocate == nil {
 		c.disk.allocate = allocate
@@ -101,8 +118,11 @@ func (c Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("%q is no name of a node", c.Node)
 	case c.SegmentBytes < minSegment || c.SegmentBytes > maxSegment:
 		return c, fmt.Errorf("segments of %d bytes: must be %d to %d", c.SegmentBytes, minSegment, maxSegment)
-	case c.MaxBytes < 4*c.SegmentBytes:
+	case c.MaxBytes != 0 && c.MaxBytes < 4*c.SegmentBytes:
 		return c, fmt.Errorf("%d bytes are less than four segments", c.MaxBytes)
+	}
+	if c.MaxBytes == 0 {
+		c.MaxBytes = defaultQuota(c.Dir, c.SegmentBytes)
 	}
 	if c.Shards <= 0 {
 		c.Shards = min(runtime.GOMAXPROCS(0), maxShards, int(c.MaxBytes/c.SegmentBytes/2))

@@ -34,6 +34,7 @@ type controlPlane struct {
 	last     map[string]int64
 	order    []string // NODE/sequence of what was counted, in order
 	requests int
+	lean     bool                                                                  // there are too many batches to remember
 	fault    func(b *waypost.ClickBatch, w http.ResponseWriter, count func()) bool // true: it has answered
 }
 
@@ -45,6 +46,7 @@ type boot struct {
 type counted struct {
 	watermark uint64
 	hashes    map[uint64][32]byte
+	batches   map[uint64]*waypost.ClickBatch
 }
 
 func newControlPlane(t *testing.T) *controlPlane {
@@ -64,7 +66,7 @@ func (c *controlPlane) clone(t *testing.T) *controlPlane {
 	defer c.mu.Unlock()
 	n.clicks = maps.Clone(c.clicks)
 	for b, of := range c.counted {
-		n.counted[b] = &counted{of.watermark, maps.Clone(of.hashes)}
+		n.counted[b] = &counted{of.watermark, maps.Clone(of.hashes), maps.Clone(of.batches)}
 	}
 	return n
 }
@@ -117,7 +119,7 @@ func decode(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
 func (c *controlPlane) count(b *waypost.ClickBatch, body []byte, w http.ResponseWriter) {
 	of := c.counted[boot{b.Node, b.Boot}]
 	if of == nil {
-		of = &counted{hashes: map[uint64][32]byte{}}
+		of = &counted{hashes: map[uint64][32]byte{}, batches: map[uint64]*waypost.ClickBatch{}}
 		c.counted[boot{b.Node, b.Boot}] = of
 	}
 	switch {
@@ -127,14 +129,19 @@ func (c *controlPlane) count(b *waypost.ClickBatch, body []byte, w http.Response
 		answer(w, http.StatusOK, of.watermark, of.hashes[b.Seq] != sha256.Sum256(body))
 	default:
 		of.watermark, of.hashes[b.Seq] = b.Seq, sha256.Sum256(body)
+		if !c.lean {
+			of.batches[b.Seq] = b
+		}
 		c.order = append(c.order, fmt.Sprintf("%s/%d", b.Node, b.Seq))
-		for _, t := range b.Totals {
-			link := fmt.Sprintf("%d/%s", t.Domain, t.Code)
-			c.clicks[link] += t.Count
-			if t.Bots > 0 {
-				c.bots[link] += t.Bots
+		for i := range b.Links {
+			l := &b.Links[i]
+			link := fmt.Sprintf("%d/%s", l.Domain, l.Code)
+			n, bots := b.Clicks(l)
+			c.clicks[link] += n
+			if bots > 0 {
+				c.bots[link] += bots
 			}
-			c.last[link] = max(c.last[link], t.Last)
+			c.last[link] = max(c.last[link], l.Last)
 		}
 		answer(w, http.StatusOK, of.watermark, false)
 	}
@@ -152,6 +159,16 @@ func answer(w http.ResponseWriter, status int, watermark uint64, dead bool) {
 	}
 }
 
+// empty makes it one that has counted nothing.
+func (c *controlPlane) empty() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.counted)
+	clear(c.clicks)
+	clear(c.bots)
+	clear(c.last)
+}
+
 // forget takes the counted batches of all boots back to a watermark, as a failover
 // to an older copy would.
 func (c *controlPlane) forget(watermark uint64) {
@@ -159,6 +176,22 @@ func (c *controlPlane) forget(watermark uint64) {
 	defer c.mu.Unlock()
 	for _, of := range c.counted {
 		of.watermark = min(of.watermark, watermark)
+	}
+}
+
+// failOver goes back to a copy of the database that has only the batches up to a
+// watermark, and their clicks.
+func (c *controlPlane) failOver(watermark uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, of := range c.counted {
+		for ; of.watermark > watermark; of.watermark-- {
+			b := of.batches[of.watermark]
+			for i := range b.Links {
+				n, _ := b.Clicks(&b.Links[i])
+				c.clicks[fmt.Sprintf("%d/%s", b.Links[i].Domain, b.Links[i].Code)] -= n
+			}
+		}
 	}
 }
 
@@ -206,4 +239,11 @@ func (c *controlPlane) await(t *testing.T, what string, holds func() bool) {
 
 func (c *controlPlane) shipping() clicks.ShipConfig {
 	return clicks.ShipConfig{URL: c.url, Token: token, MinBackoff: time.Millisecond, MaxBackoff: 5 * time.Millisecond}
+}
+
+// asked is the number of requests.
+func (c *controlPlane) asked() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.requests
 }

@@ -23,7 +23,7 @@ import (
 
 const (
 	victimDir = "WAYPOST_CLICKS_VICTIM_DIR"
-	victimURL = "WAYPOST_CLICKS_VICTIM_URL"
+	victimURL = "WAYPOST_CLICKS_VICTIM_URL" // "": the control plane is away
 	recorders = 4
 )
 
@@ -37,12 +37,19 @@ func busy(dir string) clicks.Config {
 // victim records and ships until it is killed. For each click that was recorded it
 // writes one byte, which says on which link.
 func victim(dir, url string) error {
-	j, err := clicks.Open(busy(dir))
+	cfg := busy(dir)
+	if url == "" {
+		cfg.MaxBytes, cfg.Audience = 400<<10, crowd{} // which is soon too little for all details
+	}
+	j, err := clicks.Open(cfg)
 	if err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(context.Background())
 	group.Go(func() error {
+		if url == "" {
+			return nil
+		}
 		return j.Ship(ctx, clicks.ShipConfig{URL: url, Token: token, MinBackoff: time.Millisecond, MaxBackoff: time.Millisecond})
 	})
 	for r := range recorders {
@@ -116,6 +123,26 @@ func TestAKilledProcessLosesNoClickAndCountsNoneTwice(t *testing.T) {
 	}
 	require.Empty(t, files(t, filepath.Join(dir, "quarantine"), ""))
 	require.Empty(t, files(t, filepath.Join(dir, "dead"), ""))
+}
+
+func TestAProcessKilledWhileClicksAreFoldedLosesNoneAndCountsNoneTwice(t *testing.T) {
+	control, dir := newControlPlane(t), t.TempDir()
+	const kills = 4
+	var recorded [recorders]uint64
+	for range kills {
+		for r, n := range killAfter(t, dir, "", 3000+rand.N(3000)) {
+			recorded[r] += n
+		}
+	}
+	require.NotEmpty(t, files(t, dir, "fold"))
+	shipAll(t, open(t, config(dir)), control)
+	got, _ := control.totals()
+	for r, n := range recorded {
+		link := fmt.Sprintf("1/link%d", r)
+		require.GreaterOrEqual(t, got[link], n, link)
+		require.LessOrEqual(t, got[link], n+kills, "at most the one that was being recorded at each kill")
+	}
+	require.Empty(t, files(t, filepath.Join(dir, "quarantine"), ""))
 }
 
 // syncPoints lets look be called, by the test itself, at each sync of a journal's files

@@ -8,8 +8,11 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"waypost/failpoint"
 )
 
 // directory is where a journal lives. Beside its segments and batches there are
@@ -69,26 +72,51 @@ func (d *directory) sync() error { return d.disk.sync(d.self) }
 
 // create makes a file that is there as a whole, and durable, or not at all. What
 // fill gets is a new file under another name. The file comes back open.
-func (d *directory) create(file string, fill func(*os.File) error) (_ *os.File, err error) {
-	f, err := os.OpenFile(d.path(temporary+file), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+func (d *directory) create(file string, fill func(*os.File) error) (*os.File, error) {
+	f, err := d.begin(file)
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("make %s: %w", file, errors.Join(err, f.Close(), ignoreMissing(os.Remove(f.Name()))))
-		}
-	}()
-	if err := fill(f); err != nil {
-		return nil, err
+	if err = fill(f); err == nil {
+		err = d.finish(f, file)
 	}
+	if err != nil {
+		return nil, fmt.Errorf("make %s: %w", file, errors.Join(err, d.abandon(f)))
+	}
+	return f, nil
+}
+
+// begin makes a file that is not there yet. It ends with finish or abandon.
+func (d *directory) begin(file string) (*os.File, error) {
+	return os.OpenFile(d.path(temporary+file), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+}
+
+// finish makes it durable under a name.
+func (d *directory) finish(f *os.File, file string) error {
+	kind := kindOf(file)
+	failpoint.Hit("make " + kind + ": written")
 	if err := d.disk.sync(f); err != nil {
-		return nil, err
+		return err
 	}
+	failpoint.Hit("make " + kind + ": synced")
 	if err := os.Rename(f.Name(), d.path(file)); err != nil {
-		return nil, err
+		return err
 	}
-	return f, d.sync()
+	failpoint.Hit("make " + kind + ": renamed")
+	err := d.sync()
+	failpoint.Hit("make " + kind + ": durable")
+	return err
+}
+
+// kindOf gives the first word of a file's name.
+func kindOf(file string) string {
+	kind, _, _ := strings.Cut(file, "-")
+	return kind
+}
+
+// abandon takes a file away that was begun.
+func (d *directory) abandon(f *os.File) error {
+	return errors.Join(f.Close(), ignoreMissing(os.Remove(f.Name())))
 }
 
 func (d *directory) rename(from, to string) error {
@@ -98,7 +126,11 @@ func (d *directory) rename(from, to string) error {
 // remove takes a file away; one that is gone already is no error. It is not
 // durable before the next sync.
 func (d *directory) remove(file string) error {
-	return ignoreMissing(os.Remove(d.path(file)))
+	kind := kindOf(file)
+	failpoint.Hit("remove " + kind + ": begun")
+	err := ignoreMissing(os.Remove(d.path(file)))
+	failpoint.Hit("remove " + kind + ": done")
+	return err
 }
 
 func ignoreMissing(err error) error {

@@ -36,7 +36,7 @@ func TestTheJournalIsBoundedAndDropsAreCounted(t *testing.T) {
 	cfg.Metrics, cfg.Logger = registry, log.logger()
 	j := open(t, cfg)
 	var offered uint64
-	for full := 0; full < 50 || used(t, cfg.Dir) < cfg.MaxBytes*3/4; { // rounds in a row in which nothing is taken
+	for full := 0; full < 50 || used(t, cfg.Dir) < cfg.MaxBytes/2; { // rounds in a row in which nothing is taken
 		before := j.Dropped()
 		for range 1000 {
 			j.Record(waypost.Click{Domain: waypost.DomainID(offered%5 + 1), Code: fmt.Appendf(nil, "%07d", offered%3000), At: 1})

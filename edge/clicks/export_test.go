@@ -1,13 +1,19 @@
 package clicks
 
 import (
+	"encoding/binary"
 	"os"
+
+	"github.com/klauspost/compress/zstd"
 
 	"waypost"
 )
 
 // SetSync lets syncs of files and of the directory fail, or be seen.
 func (c *Config) SetSync(sync func(*os.File) error) { c.disk.sync = sync }
+
+// SetPackBatches lets packs be small.
+func (c *Config) SetPackBatches(n int) { c.packBatches = n }
 
 // SetAllocate lets the disk be full.
 func (c *Config) SetAllocate(allocate func(*os.File, int64) error) { c.disk.allocate = allocate }
@@ -57,3 +63,120 @@ func ReencodeBatchFile(b []byte) ([]byte, error) {
 	}
 	return f.encode(), nil
 }
+
+// Tally adds clicks up.
+type Tally struct {
+	sums *tally
+	zstd *zstd.Encoder
+	buf  []byte
+}
+
+// NewTally makes a Tally.
+func NewTally(a Audience) *Tally {
+	z, err := newEncoder()
+	if err != nil {
+		panic(err)
+	}
+	return &Tally{sums: newTally(a), zstd: z}
+}
+
+// Pack gives the body of the batch of the clicks in a part of a segment.
+func (t *Tally) Pack(part []byte) []byte {
+	t.sums.reset()
+	s := scan{buf: part}
+	for {
+		r, ok := s.record()
+		if !ok || !t.sums.add(&r, s.who(&r)) {
+			break
+		}
+		s.accept()
+	}
+	b := t.sums.batch(false)
+	b.Node, b.Seq = "edge-1", 1
+	t.buf = waypost.AppendClickBatch(t.buf[:0], &b)
+	return t.zstd.EncodeAll(t.buf, nil)
+}
+
+// TryClick is TryRecord of any click.
+func (j *Journal) TryClick(c waypost.Click) bool { return j.record(&c) }
+
+// CheckFold reads the whole of a fold.
+func CheckFold(b []byte) error {
+	file, err := os.CreateTemp("", "fold-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(file.Name())
+	defer file.Close()
+	if _, err := file.Write(b); err != nil {
+		return err
+	}
+	z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1))
+	if err != nil {
+		return err
+	}
+	defer z.Close()
+	var magic [4]byte
+	if len(b) < 4 {
+		return errFoldFile
+	}
+	copy(magic[:], b[len(b)-4:])
+	length := int(binary.LittleEndian.Uint32(magic[:]))
+	if length > len(b)-4 {
+		return errFoldFile
+	}
+	f, _, err := decodeFoot(b[len(b)-4-length:len(b)-4], int64(len(b)-4-length))
+	if err != nil {
+		return err
+	}
+	for n := range f.blocks {
+		if _, err := f.readBlock(file, z, n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ReencodeFoot reads what follows the blocks of a fold and gives it as it would be
+// written.
+func ReencodeFoot(b []byte) ([]byte, error) {
+	var before int64
+	if len(b) > foldHead {
+		before = blocksOf(b)
+	}
+	f, c, err := decodeFoot(b, before)
+	if err != nil {
+		return nil, err
+	}
+	again := f.foot(&c)
+	return again[:len(again)-4], nil
+}
+
+// blocksOf guesses the length of the blocks from the lengths that are stated.
+func blocksOf(b []byte) (sum int64) {
+	for at := len(b) - 4 - 16; at > foldHead; at -= 16 {
+		sum += int64(binary.LittleEndian.Uint32(b[at:]))
+		if f, _, err := decodeFoot(b, sum); err == nil && f != nil {
+			return sum
+		}
+	}
+	return sum
+}
+
+// SampleFoot gives what might follow the blocks of a fold.
+func SampleFoot() []byte {
+	f := fold{name: name{n: 3}, node: "edge-1", grade: quarterGrade, seq: 7, blocks: []foldBlock{{0, 10, 1, 5}, {10, 20, 2, 6}}}
+	b := f.foot(&cover{next: 9, segments: []coveredSegment{{8, 200}}, nextFold: 3, folds: []coveredFold{{2, 1}}})
+	return b[:len(b)-4]
+}
+
+// SamplePack gives a pack of one batch.
+func SamplePack(batch []byte) []byte {
+	b := append([]byte(packMagic), packVersion, 0, 0, 0)
+	b = append(b, make([]byte, 16+8+8)...)
+	b = append(binary.LittleEndian.AppendUint32(b, uint32(len(batch))), batch...)
+	return append(b, 0, 0, 0, 0)
+}
+
+// Unpack gives a batch in a pack.
+func Unpack(b []byte, seq uint64) ([]byte, error) { return unpack(b, name{}, seq) }

@@ -27,7 +27,7 @@ import (
 func config(dir string) clicks.Config {
 	return clicks.Config{
 		Dir: dir, Node: "edge-1", SegmentBytes: 64 << 10, MaxBytes: 16 << 20, Shards: 2,
-		FlushInterval: time.Hour, SyncInterval: time.Hour,
+		FlushInterval: time.Hour, SyncInterval: time.Hour, KeepAcknowledged: -1,
 	}
 }
 

@@ -14,31 +14,38 @@ import (
 // Journal is open on one directory, for one start of an edge.
 //
 //	Record ─▶ shards ─▶ segments ──keeper──▶ batches ──Ship──▶ control plane
-//	             ▲ a spare one, when one is full
-//	             └──── maker
+//	             ▲              └──keeper──▶ folds ──▲ keeper
+//	             │ a spare one, when one is full ▲ └─┘
+//	             └──── maker                     └── merger
 //
-// The keeper and the maker are goroutines of the journal's own, Ship is the
+// The keeper, the maker and the merger are goroutines of the journal's own, Ship is the
 // caller's.
 type Journal struct {
-	cfg  Config
-	log  *slog.Logger
-	dir  *directory
-	zstd *zstd.Encoder
+	cfg Config
+	log *slog.Logger
+	dir *directory
+
+	zstd, mergeZstd *zstd.Encoder // the fixer's, the merger's
+	unzip           *zstd.Decoder // anybody's
 
 	shards  []shard
 	spares  chan *segment // the maker offers one
 	dropped atomic.Uint64
 
-	mu      sync.Mutex // of the lanes; never taken while a click is recorded
-	lanes   []*lane    // in the order of their boots
-	current *lane
+	mu       sync.Mutex // of the lanes; never taken while a click is recorded
+	lanes    []*lane    // in the order of their boots
+	current  *lane
+	progress progressState // guarded by mu
 
 	wake   chan struct{} // has a token when a batch may wait to be shipped
+	turn   chan struct{} // has a token when another batch may be made
+	folded chan struct{} // has a token when there is another fold
 	freed  chan struct{} // has a token when there may be room for a segment
 	hold   atomic.Bool   // the disk is full: no spares
 	counts counts
 
-	keeper keeperState
+	fixing sync.Mutex // held while batches and folds are made; taken before mu
+	fixer  fixer
 
 	adopting sync.Mutex // held by Adopt, and to seal
 	over     bool       // nothing more is adopted
@@ -68,14 +75,12 @@ func Open(cfg Config) (_ *Journal, err error) {
 	j := &Journal{
 		cfg: cfg, log: cfg.Logger,
 		shards: make([]shard, cfg.Shards), spares: make(chan *segment),
-		wake: make(chan struct{}, 1), freed: make(chan struct{}, 1),
+		wake: make(chan struct{}, 1), freed: make(chan struct{}, 1), turn: make(chan struct{}, 1), folded: make(chan struct{}, 1),
 		stop: make(chan struct{}), sealed: make(chan struct{}), closing: make(chan struct{}), ship: make(chan struct{}, 1),
 	}
-	j.keeper.sums = newTotals()
+	j.fixer.sums = newTally(cfg.Audience)
 	j.seal, j.close = sync.OnceValue(j.sealNow), sync.OnceValue(j.closeNow)
-	j.zstd, err = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithLowerEncoderMem(true),
-		zstd.WithEncoderLevel(zstd.SpeedFastest)) // codes are as good as random
-	if err != nil {
+	if err := j.newCoders(); err != nil {
 		return nil, fmt.Errorf("click journal: %w", err)
 	}
 	if j.dir, err = openDirectory(cfg.Dir, cfg.Beside, cfg.disk); err != nil {
@@ -90,7 +95,7 @@ func Open(cfg Config) (_ *Journal, err error) {
 func (j *Journal) start() error {
 	find := j.recover
 	if j.cfg.Beside != nil {
-		find = j.lastOrdinal
+		find, j.progress.shared = j.lastOrdinal, true
 	}
 	ordinal, err := find()
 	if err != nil {
@@ -98,7 +103,7 @@ func (j *Journal) start() error {
 	}
 	boot := bootName{ordinal: ordinal + 1}
 	rand.Read(boot.id[:]) // which does not fail
-	j.current = &lane{boot: boot, node: j.cfg.Node, next: 1}
+	j.current = &lane{boot: boot, node: j.cfg.Node, next: 1, nextFold: 1}
 	j.lanes = append(j.lanes, j.current)
 	if j.cfg.Metrics != nil {
 		if err := j.cfg.Metrics.Register(collector{j}); err != nil {
@@ -108,7 +113,7 @@ func (j *Journal) start() error {
 	// One segment is enough to begin with; the rest comes in time.
 	first, err := j.newSegment()
 	if errors.Is(err, errQuota) {
-		if err = j.fixLeftovers(); err == nil { // batches are smaller
+		if err = j.tendAll(false); err == nil { // batches are smaller
 			first, err = j.newSegment()
 		}
 	}
@@ -117,14 +122,16 @@ func (j *Journal) start() error {
 	}
 	j.shards[0].segment = first
 	j.signal(j.wake)
+	j.signal(j.folded)
 	j.work.Go(j.keepSegments)
 	j.work.Go(j.makeSegments)
+	j.work.Go(j.mergeFolds)
 	return nil
 }
 
 // Seal ends the recording: clicks that come later are dropped and counted. What was
-// recorded is fixed in batches, durably; when that fails it stays in the journal for
-// the next start. Ship ends once it has shipped all of them.
+// recorded is in batches or folds then, durably; when that fails it stays in the journal for
+// the next start. Ship ends once it has shipped all of that.
 func (j *Journal) Seal() error { return j.seal() }
 
 func (j *Journal) sealNow() error {
@@ -141,7 +148,9 @@ func (j *Journal) sealNow() error {
 		s.done.Store(true) // the spare one too
 	}
 	j.mu.Unlock()
-	err := errors.Join(j.fixLeftovers(), j.exhaust(j.current))
+	j.fixing.Lock()
+	err := j.tendAll(true)
+	j.fixing.Unlock()
 	if err != nil {
 		j.syncSegments()
 		err = fmt.Errorf("seal the click journal: %w", err)
@@ -158,7 +167,7 @@ func (j *Journal) closeNow() error {
 	err := j.Seal()
 	close(j.closing)
 	j.ship <- struct{}{}
-	return errors.Join(err, j.closeSegments(), j.zstd.Close(), j.dir.close())
+	return errors.Join(err, j.closeSegments(), j.closeCoders(), j.dir.close())
 }
 
 func (j *Journal) closeSegments() error { return closeSegments(j.lanes) }

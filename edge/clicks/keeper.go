@@ -9,103 +9,89 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// keeperState is the keeper's own. Before it starts, and once it has ended, it is that of
-// whoever opens or seals the journal.
-type keeperState struct {
-	sums    *totals   // of the batch that is being made
-	buf     []byte    // what was read of a segment
-	failing bool      // the last batch could not be fixed
-	dropped uint64    // of which the log knows
-	told    time.Time // when it was told
+// fixer is what batches and folds are made with. Whoever holds it makes them: the keeper;
+// once it has ended, whoever seals the journal or ships what is left; and the merger, to put
+// a fold in the place of others.
+type fixer struct {
+	sums     *tally // of what is being made
+	buf      []byte // what was read of a segment
+	plain    []byte // a batch
+	reported uint64 // dropped clicks of which batches have told
 }
 
-// keepSegments is the keeper: it makes batches of what was recorded, and sees to it
-// that what is in none is on the disk.
+// keepSegments is the keeper: it makes batches and folds of what was recorded, and sees
+// to it that what is in none is on the disk.
 func (j *Journal) keepSegments() {
 	flush := time.NewTicker(j.cfg.FlushInterval)
 	defer flush.Stop()
 	syncs := time.NewTicker(j.cfg.SyncInterval)
 	defer syncs.Stop()
-	j.flush(false)
+	k := keeper{j: j}
+	k.flush(false)
 	for {
 		select {
 		case <-j.stop:
 			return
+		case <-j.turn:
+			k.flush(false)
 		case <-flush.C:
-			j.flush(j.due())
-			j.tellDrops()
+			k.flush(true)
+			k.tellDrops()
 		case <-syncs.C:
 			j.syncSegments()
 		}
 	}
 }
 
-// flush makes batches of what earlier boots left, and of what this one has when that
-// is due.
-func (j *Journal) flush(due bool) {
+// keeper is the keeper's own state.
+type keeper struct {
+	j       *Journal
+	failing bool      // the last batch could not be made
+	dropped uint64    // of which the log knows
+	told    time.Time // when it was told
+}
+
+// flush tends all lanes. Due says that what was recorded just now should become a
+// batch, too, unless one waits.
+func (k *keeper) flush(due bool) {
+	j := k.j
 	before := j.counts.batches.Load()
-	err := j.fixLeftovers()
+	j.fixing.Lock()
+	err := j.tendAll(due)
 	if due {
-		err = errors.Join(err, j.exhaust(j.current))
+		j.tidy(time.Now())
 	}
+	j.fixing.Unlock()
 	switch {
 	case err != nil:
-		j.fixFailed(err)
-	case j.keeper.failing && j.counts.batches.Load() > before:
-		j.keeper.failing = false
+		k.failed(err)
+	case k.failing && j.counts.batches.Load() > before:
+		k.failing = false
 		j.hold.Store(false)
 		j.signal(j.freed)
 		j.log.Info("batches of clicks can be made again")
 	}
 }
 
-// due reports whether the current boot should have another batch: while one waits,
-// clicks gather in the segments until one of these is full, so that an edge that is
-// cut off for long keeps totals and not a trickle of batches.
-func (j *Journal) due() bool {
+// tendAll tends all lanes. The fixer is held.
+func (j *Journal) tendAll(due bool) error {
 	j.mu.Lock()
-	defer j.mu.Unlock()
-	return len(j.current.waiting) == 0 || slices.ContainsFunc(j.current.segments, func(s *segment) bool { return s.done.Load() })
-}
-
-// fixLeftovers makes batches of what earlier boots left.
-func (j *Journal) fixLeftovers() error {
+	lanes := slices.Clone(j.lanes)
+	j.mu.Unlock()
 	var errs []error
-	for _, l := range j.leftovers() {
-		errs = append(errs, j.exhaust(l))
+	for _, l := range lanes {
+		errs = append(errs, j.tend(l, due))
 	}
 	return errors.Join(errs...)
 }
 
-// leftovers gives the lanes of earlier boots that still have segments, or are over.
-func (j *Journal) leftovers() []*lane {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	var out []*lane
-	for _, l := range j.lanes {
-		if l != j.current && (len(l.segments) > 0 || len(l.waiting) == 0) {
-			out = append(out, l)
-		}
-	}
-	return out
-}
-
-// exhaust makes as many batches of a lane as it takes.
-func (j *Journal) exhaust(l *lane) error {
-	for {
-		more, err := j.fix(l)
-		if err != nil || !more {
-			return err
-		}
-	}
-}
-
-// fixFailed says, once, that batches cannot be made. A disk that is full gets back
-// the space of the spare segment, which a batch needs far less of.
-func (j *Journal) fixFailed(err error) {
+// failed says, once, that batches cannot be made. A disk that is full gets back the space
+// of the spare segment, which a batch needs far less of.
+func (k *keeper) failed(err error) {
+	j := k.j
 	j.counts.diskErrors.Add(1)
-	if !j.keeper.failing {
-		j.keeper.failing = true
+	if !k.failing {
+		k.failing = true
 		j.log.Error("a batch of clicks could not be made: its clicks stay in the journal", slog.Any("error", err))
 	}
 	if !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EDQUOT) {
@@ -123,13 +109,13 @@ func (j *Journal) fixFailed(err error) {
 }
 
 // tellDrops logs, at most once a second, that clicks were dropped.
-func (j *Journal) tellDrops() {
-	now, dropped := time.Now(), j.dropped.Load()
-	if dropped == j.keeper.dropped || now.Sub(j.keeper.told) < time.Second {
+func (k *keeper) tellDrops() {
+	now, dropped := time.Now(), k.j.dropped.Load()
+	if dropped == k.dropped || now.Sub(k.told) < time.Second {
 		return
 	}
-	j.log.Error("clicks were dropped: there is no room for them", slog.Uint64("clicks", dropped-j.keeper.dropped), slog.Uint64("total", dropped))
-	j.keeper.dropped, j.keeper.told = dropped, now
+	k.j.log.Error("clicks were dropped: there is no room for them", slog.Uint64("clicks", dropped-k.dropped), slog.Uint64("total", dropped))
+	k.dropped, k.told = dropped, now
 }
 
 // syncSegments puts on the disk what is in no batch. A segment for which that fails

@@ -3,128 +3,102 @@ package clicks
 import (
 	"errors"
 	"log/slog"
+	"os"
 	"slices"
 	"time"
 
-	"waypost"
+	"waypost/failpoint"
 )
 
-// lane is what there is of one boot: its segments, and its batches that wait to be
-// acknowledged. The current one grows; those of earlier boots only become less.
+// lane is what there is of one boot: its segments, folds and batches. The current one
+// grows; those of earlier boots only become less.
 type lane struct {
 	boot bootName
 	node string
 
+	// The fixer's own: a file whose making failed, and that may be there all the same.
+	doubtful name
+
 	// Guarded by the journal's mu:
 	next     uint64 // number of the next segment
 	segments []*segment
-	seq      uint64 // of the newest batch; 0 if there is none
+	nextFold uint64
+	folds    []*fold // the oldest first
+	seq      uint64  // of the newest batch; 0 if there is none
 	waiting  []waitingBatch
-	kept     bool // the newest batch is acknowledged, and kept for its cover
+	newest   bool   // the newest batch is acknowledged, and kept for its cover
+	kept     []kept // acknowledged, the oldest first
+
+	// When the control plane last had all that it has acknowledged.
+	confirmed time.Time
 }
 
 // waitingBatch is fixed and not acknowledged.
 type waitingBatch struct {
 	seq, clicks uint64
+	size        int64
 	since       time.Time
 }
 
 func (l *lane) batch(seq uint64, s state) name { return name{batchKind, l.boot, seq, s} }
 
-// fix makes the next batch of what is in the lane's segments and in no batch yet.
-// It reports whether something may be left for another. Only one goroutine fixes.
-//
-// When it fails, nothing has changed: the batch may be on the disk, but as nobody
-// has sent it, it may be made again with other content under the same name.
-func (j *Journal) fix(l *lane) (more bool, err error) {
-	j.mu.Lock()
-	segments, c, seq := slices.Clone(l.segments), cover{next: l.next}, l.seq+1
-	j.mu.Unlock()
+// cover says where the clicks are now. The journal's mu is held.
+func (l *lane) cover() cover {
+	c := cover{next: l.next, nextFold: l.nextFold}
+	for _, s := range l.segments {
+		c.segments = append(c.segments, coveredSegment{s.name.n, s.covered})
+	}
+	for _, f := range l.folds {
+		c.folds = append(c.folds, coveredFold{f.name.n, uint32(f.used)})
+	}
+	return c
+}
 
-	sums := j.keeper.sums
-	sums.reset()
-	results := make([]gathered, len(segments))
-	for i, s := range segments {
-		if more {
-			results[i] = gathered{end: s.covered}
-		} else {
-			results[i] = j.gather(s, sums)
-			more = results[i].full
+// commit makes a batch or a fold durable. When it fails, nothing has changed for
+// the journal: the file may be there, but nobody has seen it, and it is made again under
+// the same name, or removed before another one is made.
+func (j *Journal) commit(l *lane, n name, f *os.File) error {
+	if l.doubtful != (name{}) && l.doubtful != n {
+		if err := errors.Join(j.dir.remove(l.doubtful.String()), j.dir.sync()); err != nil {
+			return errors.Join(err, j.dir.abandon(f))
 		}
-		c.segments = append(c.segments, coveredSegment{s.name.n, results[i].end})
 	}
-	if sums.clicks > 0 {
-		b := newBatchFile(j.zstd, &waypost.ClickBatch{Node: l.node, Boot: l.boot.id, Seq: seq, Totals: sums.sorted()}, sums.clicks, c)
-		if err := writeBatch(j.dir, l.batch(seq, fixed), &b); err != nil {
-			return false, err
-		}
-		j.counts.batches.Add(1)
+	l.doubtful = n
+	if err := j.dir.finish(f, n.String()); err != nil {
+		return errors.Join(err, j.dir.abandon(f))
 	}
+	l.doubtful = name{}
+	return f.Close()
+}
 
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if sums.clicks > 0 {
-		j.succeed(l, waitingBatch{seq, sums.clicks, time.Now()})
+// commitBatch makes a batch durable. Before it returns without an error nothing of it
+// may be sent, after it nothing may be changed.
+func (j *Journal) commitBatch(l *lane, b *batchFile) error {
+	n := l.batch(b.seq, fixed)
+	f, err := j.dir.begin(n.String())
+	if err != nil {
+		return err
 	}
-	for i, s := range segments {
-		j.settle(l, s, results[i])
+	if _, err := f.Write(b.encode()); err != nil {
+		return errors.Join(err, j.dir.abandon(f))
 	}
-	return more, j.finish(l)
+	if err := j.commit(l, n, f); err != nil {
+		return err
+	}
+	j.counts.batches.Add(1)
+	return nil
 }
 
 // succeed puts a batch in the place of the newest one. The lock is held.
 func (j *Journal) succeed(l *lane, b waitingBatch) {
-	if l.kept {
+	if l.newest && !j.keeping() {
 		if err := j.dir.remove(l.batch(l.seq, shipped).String()); err != nil {
 			j.diskFailed("a shipped batch could not be removed", err)
 		}
 	}
-	l.seq, l.kept = b.seq, false
+	l.seq, l.newest = b.seq, false
 	l.waiting = append(l.waiting, b)
 	j.signal(j.wake)
-}
-
-// gathered is how far a segment was read into a batch, and what was met there.
-type gathered struct {
-	end     int64
-	full    bool // the batch can take no more
-	done    bool // there is nothing behind end, and there never will be
-	torn    bool // the last record was cut by a crash
-	damaged bool
-	err     error // the file cannot be read
-}
-
-// gather adds a segment's records to sums, from where the last batch ended.
-func (j *Journal) gather(s *segment, sums *totals) gathered {
-	g := gathered{done: s.done.Load(), end: s.tail.Load()} // in this order
-	if g.end == s.covered {
-		return g
-	}
-	j.keeper.buf = slices.Grow(j.keeper.buf[:0], int(g.end-s.covered))
-	buf := j.keeper.buf[:g.end-s.covered]
-	n, err := s.file.ReadAt(buf, s.covered)
-	walk := scan{buf: buf[:n]}
-	for {
-		r, ok := walk.record()
-		if !ok {
-			break
-		}
-		if !sums.add(r) {
-			return gathered{end: s.covered + int64(walk.next), full: true, damaged: walk.hole || walk.next != walk.end}
-		}
-		walk.accept()
-	}
-	if err != nil {
-		// Whatever comes to it now goes with it.
-		for i := range j.shards {
-			j.shards[i].giveUp(s)
-		}
-		g.done, g.err = true, err
-	}
-	// A click may have been cut off where an earlier boot ended, and nowhere else.
-	g.torn = s.found && walk.tail() > 0 && walk.tail() <= maxRecord
-	g.damaged = walk.hole || walk.tail() > 0 && !g.torn || !s.found && walk.end != n
-	return g
 }
 
 // settle notes what became of a segment, once that is durable. The lock is held.
@@ -152,6 +126,8 @@ func (j *Journal) settle(l *lane, s *segment, g gathered) {
 // records to what an earlier boot left.
 func (j *Journal) rename(s *segment) {
 	to := s.name.in(sealed)
+	failpoint.Hit("seal segment: begun")
+	defer failpoint.Hit("seal segment: done")
 	if err := j.dir.rename(s.name.String(), to.String()); err != nil {
 		j.diskFailed("a segment of the click journal could not be renamed", err)
 		return
@@ -159,7 +135,7 @@ func (j *Journal) rename(s *segment) {
 	s.name = to
 }
 
-// retire ends a segment that is sealed and in batches as a whole. The lock is held.
+// retire ends a segment that is sealed and covered as a whole. The lock is held.
 func (j *Journal) retire(l *lane, s *segment) {
 	if s.bad.Load() {
 		j.counts.diskErrors.Add(1)
@@ -178,6 +154,21 @@ func (j *Journal) retire(l *lane, s *segment) {
 	j.signal(j.freed)
 }
 
+// retireFold ends a fold all of which is in batches or in another fold. The lock is held.
+func (j *Journal) retireFold(l *lane, f *fold) {
+	var err error
+	if f.damaged {
+		err = j.quarantine(f.name.String())
+	} else {
+		err = j.dir.remove(f.name.String())
+	}
+	if err != nil {
+		j.diskFailed("a fold of the click journal could not be put away", err)
+	}
+	l.folds = slices.DeleteFunc(l.folds, func(o *fold) bool { return o == f })
+	j.signal(j.freed)
+}
+
 // quarantine puts a file away that cannot be read.
 func (j *Journal) quarantine(file string) error {
 	j.counts.quarantined.Add(1)
@@ -186,13 +177,18 @@ func (j *Journal) quarantine(file string) error {
 }
 
 // finish ends a lane of an earlier boot of which nothing is left but its newest
-// batch. That goes last: without it, a segment that came back after a power cut
+// batch, and nothing that is still kept. That goes last: without it, a segment that came back after a power cut
 // would look as if it were in no batch. The lock is held.
 func (j *Journal) finish(l *lane) error {
-	if l == j.current || len(l.segments) > 0 || len(l.waiting) > 0 {
+	if l == j.current || len(l.segments)+len(l.folds)+len(l.waiting) > 0 {
 		return nil
 	}
-	if l.kept {
+	if j.keeping() && len(l.kept) > 0 {
+		if last := l.kept[len(l.kept)-1]; len(l.kept) > 1 || time.Since(last.since) <= j.cfg.KeepAcknowledged {
+			return nil
+		}
+	}
+	if l.newest {
 		if err := j.dir.sync(); err != nil {
 			return err
 		}
@@ -204,21 +200,29 @@ func (j *Journal) finish(l *lane) error {
 	return nil
 }
 
-// acknowledge forgets the oldest waiting batch of a lane.
-func (j *Journal) acknowledge(l *lane) {
+// acknowledge takes the oldest batch of a lane off those that wait. Counted says that
+// the control plane has counted it, and not that it never will.
+func (j *Journal) acknowledge(l *lane, counted bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	b := l.waiting[0]
 	file := l.batch(b.seq, fixed)
 	var err error
-	if b.seq == l.seq {
+	failpoint.Hit("acknowledge batch: begun")
+	if b.seq == l.seq || j.keeping() && counted {
 		err = j.dir.rename(file.String(), file.in(shipped).String())
-		l.kept = true
+		l.newest = l.newest || b.seq == l.seq
 	} else {
 		err = j.dir.remove(file.String())
 	}
+	failpoint.Hit("acknowledge batch: done")
+	if j.keeping() && counted && err == nil {
+		l.kept = append(l.kept, kept{file.in(shipped), b.seq, b.seq, b.size, time.Now()})
+	}
 	l.waiting = l.waiting[1:]
+	l.confirmed = time.Now()
 	j.signal(j.freed)
+	j.signal(j.turn)
 	if err = errors.Join(err, j.finish(l)); err != nil {
 		// The next boot will send the batch again, which changes nothing.
 		j.diskFailed("an acknowledged batch could not be put away", err)

@@ -37,7 +37,7 @@ func (j *Journal) makeSegments() {
 }
 
 // newSegment adds a segment to the current boot, if the bounds allow it. The room
-// of one more is left for batches. There is one caller at a time.
+// of one more is left for batches, and some for merges. There is one caller at a time.
 func (j *Journal) newSegment() (*segment, error) {
 	if j.hold.Load() {
 		return nil, errHeld
@@ -46,7 +46,8 @@ func (j *Journal) newSegment() (*segment, error) {
 	if err != nil {
 		return nil, fmt.Errorf("size of the click journal: %w", err)
 	}
-	if used+2*j.cfg.SegmentBytes > j.cfg.MaxBytes {
+	if missing := used + 2*j.cfg.SegmentBytes - (j.cfg.MaxBytes - j.cfg.MaxBytes/mergeReserve); missing > 0 && j.makeRoom(missing) < missing {
+		j.signal(j.folded) // perhaps there are folds that could be smaller
 		return nil, errQuota
 	}
 	j.mu.Lock()

@@ -11,7 +11,10 @@ import (
 // counted by the shards.
 type counts struct {
 	batches, shipped, voided, dead   atomic.Uint64
+	resent                           atomic.Uint64
 	torn, quarantined, diskErrors    atomic.Uint64
+	lost                             atomic.Uint64                 // in folds that cannot be read
+	folded                           [totalGrade + 1]atomic.Uint64 // by the grade that they got
 	refused, unavailable, unanswered atomic.Uint64
 }
 
@@ -28,12 +31,15 @@ var (
 	batchesDesc     = desc("batches_total", "Batches of clicks fixed on the disk.")
 	shippedDesc     = desc("shipped_total", "Clicks in batches that the control plane has acknowledged.")
 	voidedDesc      = desc("voided_batches_total", "Empty batches sent in the place of those that the control plane has no record of.")
+	resentDesc      = desc("resent_batches_total", "Acknowledged batches sent again because the control plane had no record of them any more.")
 	deadDesc        = desc("dead_total", "Clicks in batches that the control plane will not count; the batches are in the directory dead.")
 	tornDesc        = desc("torn_total", "Clicks cut off in the middle by a crash.")
 	quarantinedDesc = desc("quarantined_files_total", "Files of the journal that could not be read and are in the directory quarantine.")
 	diskErrorsDesc  = desc("disk_errors_total", "Reads, writes and syncs of the journal that failed.")
 	failuresDesc    = desc("ship_failures_total", "Batches that were sent and neither acknowledged nor given up, by reason.", "reason")
-	waitingDesc     = desc("waiting", "Clicks in batches that wait to be acknowledged.")
+	lostDesc        = desc("lost_total", "Clicks in files of the journal that could not be read and are in the directory quarantine, as far as their number is known.")
+	foldedDesc      = desc("folded_total", "Clicks that lost detail to make room while they waited, by what is left of it; once for each loss.", "detail")
+	waitingDesc     = desc("waiting", "Clicks in batches and folds that wait to be acknowledged.")
 	ageDesc         = desc("waiting_seconds", "Age of the oldest batch that waits to be acknowledged; 0 if there is none.")
 	bytesDesc       = desc("journal_bytes", "Size of the journal's directory.")
 )
@@ -41,8 +47,8 @@ var (
 // Describe implements prometheus.Collector.
 func (c collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		recordedDesc, droppedDesc, batchesDesc, shippedDesc, voidedDesc, deadDesc, tornDesc, quarantinedDesc,
-		diskErrorsDesc, failuresDesc, waitingDesc, ageDesc, bytesDesc,
+		recordedDesc, droppedDesc, batchesDesc, shippedDesc, voidedDesc, resentDesc, deadDesc, tornDesc, quarantinedDesc,
+		diskErrorsDesc, failuresDesc, lostDesc, foldedDesc, waitingDesc, ageDesc, bytesDesc,
 	} {
 		ch <- d
 	}
@@ -62,6 +68,7 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	counter(batchesDesc, n.batches.Load())
 	counter(shippedDesc, n.shipped.Load())
 	counter(voidedDesc, n.voided.Load())
+	counter(resentDesc, n.resent.Load())
 	counter(deadDesc, n.dead.Load())
 	counter(tornDesc, n.torn.Load())
 	counter(quarantinedDesc, n.quarantined.Load())
@@ -69,6 +76,9 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	counter(failuresDesc, n.refused.Load(), "refused")
 	counter(failuresDesc, n.unavailable.Load(), "unavailable")
 	counter(failuresDesc, n.unanswered.Load(), "unanswered")
+	counter(lostDesc, n.lost.Load())
+	counter(foldedDesc, n.folded[quarterGrade].Load(), "quarters")
+	counter(foldedDesc, n.folded[totalGrade].Load(), "totals")
 	waiting, age := c.j.waiting(time.Now())
 	gauge(waitingDesc, float64(waiting))
 	gauge(ageDesc, age.Seconds())
@@ -90,8 +100,8 @@ func (j *Journal) recorded() uint64 {
 	return sum
 }
 
-// waiting gives the clicks in batches that are not acknowledged, and the age of the
-// oldest of these.
+// waiting gives the clicks in batches that are not acknowledged and in folds, and the age
+// of the oldest of these batches.
 func (j *Journal) waiting(now time.Time) (clicks uint64, age time.Duration) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -99,6 +109,9 @@ func (j *Journal) waiting(now time.Time) (clicks uint64, age time.Duration) {
 		for _, b := range l.waiting {
 			clicks += b.clicks
 			age = max(age, now.Sub(b.since))
+		}
+		for _, f := range l.folds {
+			clicks += f.clicks()
 		}
 	}
 	return clicks, age

@@ -14,9 +14,11 @@ import (
 //
 //	segment-ORDINAL-BOOT-NUMBER.active    is written to
 //	segment-ORDINAL-BOOT-NUMBER.sealed    takes no more clicks
+//	fold-ORDINAL-BOOT-NUMBER.sealed       clicks of segments, in less room
 //	batch-ORDINAL-BOOT-SEQUENCE.fixed     is still to be acknowledged
-//	batch-ORDINAL-BOOT-SEQUENCE.shipped   is acknowledged, the newest of its boot, and
-//	                                      kept for what it says about the segments
+//	batch-ORDINAL-BOOT-SEQUENCE.shipped   is acknowledged, and kept: the newest of its boot
+//	                                      for its cover, and all to be sent again if need be
+//	pack-ORDINAL-BOOT-SEQUENCE.shipped    many of these, from a sequence on
 //
 // The ordinal puts the boots in order; numbers and sequences begin at 1.
 type name struct {
@@ -33,7 +35,9 @@ type (
 
 const (
 	segmentKind kind = "segment"
+	foldKind    kind = "fold"
 	batchKind   kind = "batch"
+	packKind    kind = "pack"
 
 	active  state = "active"
 	sealed  state = "sealed"
@@ -80,7 +84,7 @@ func parseName(text string) (name, bool) {
 		return name{}, false
 	}
 	n.boot, n.n = bootName{uint32(ordinal), waypost.BootID(id)}, number
-	known := n.kind == segmentKind && (n.state == active || n.state == sealed) ||
-		n.kind == batchKind && (n.state == fixed || n.state == shipped)
+	known := n.kind == segmentKind && (n.state == active || n.state == sealed) || n.kind == foldKind && n.state == sealed ||
+		n.kind == packKind && n.state == shipped || n.kind == batchKind && (n.state == fixed || n.state == shipped)
 	return n, known && n.String() == text
 }

@@ -8,6 +8,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"waypost/failpoint"
 )
 
 // recover makes lanes of what earlier boots left, and gives the ordinal of the last
@@ -72,15 +74,24 @@ func (j *Journal) reviveAll(boots map[bootName]*remains) ([]*lane, error) {
 
 // remains are the files of one boot.
 type remains struct {
-	lane              *lane
-	segments, batches []name
+	lane                     *lane
+	segments, folds, batches []name
+	packs, shipped           []name // of the batches, those that are acknowledged
 }
 
 func (r *remains) add(n name) {
-	if n.kind == segmentKind {
+	switch n.kind {
+	case segmentKind:
 		r.segments = append(r.segments, n)
-	} else {
+	case foldKind:
+		r.folds = append(r.folds, n)
+	case batchKind:
 		r.batches = append(r.batches, n)
+		if n.state == shipped {
+			r.shipped = append(r.shipped, n)
+		}
+	case packKind:
+		r.packs = append(r.packs, n)
 	}
 }
 
@@ -88,36 +99,49 @@ func byNumber(a, b name) int {
 	return cmp.Or(cmp.Compare(a.n, b.n), cmp.Compare(a.state, b.state))
 }
 
-// revive makes a lane of a boot's files. Its newest batch says which part of the
-// segments is in batches. If that cannot be read nobody knows, and the segments go
-// to quarantine with it: a click is rather lost in sight than counted twice.
+// revive makes a lane of a boot's files. The newest of its batches and folds says where
+// the clicks are. If that cannot be read nobody knows, and the segments and folds go to
+// quarantine with it: a click is rather lost in sight than counted twice.
 func (j *Journal) revive(r *remains) error {
+	failpoint.Hit("recover boot: begun")
+	defer failpoint.Hit("recover boot: done")
 	slices.SortFunc(r.segments, byNumber)
+	slices.SortFunc(r.folds, byNumber)
 	slices.SortFunc(r.batches, byNumber)
-	var covered cover
+	slices.SortFunc(r.packs, byNumber)
+	slices.SortFunc(r.shipped, byNumber)
+	read, err := j.readRemains(r)
+	if err != nil {
+		return err
+	}
+	covered, known := read.cover()
+	if !known {
+		return j.giveUpBoot(r, read)
+	}
 	for i, n := range r.batches {
+		b := read.batches[i]
 		last := i == len(r.batches)-1
-		b, err := readBatch(j.dir, n)
 		switch {
-		case err != nil && !unreadable(err):
-		case err != nil && last:
-			return j.giveUpBoot(r.segments, n, err)
-		case err != nil:
-			err = j.giveUpBatch(n, err)
+		case b.err != nil:
+			err = j.giveUp(n, b.err)
 		case n.state == fixed:
-			err = j.await(r.lane, n, &b)
-		case last:
-			r.lane.kept = true
-		default: // one that was followed by others
-			err = j.dir.remove(n.String())
+			err = j.await(r.lane, n, &b.batchFile)
+		default:
+			r.lane.newest = last
 		}
 		if err != nil {
 			return err
 		}
 		r.lane.node = cmp.Or(b.node, r.lane.node)
 		if last {
-			r.lane.seq, covered = n.n, b.cover
+			r.lane.seq = n.n
 		}
+	}
+	if err := j.reviveKept(r); err != nil {
+		return err
+	}
+	if err := j.reviveFolds(r, read, &covered); err != nil {
+		return err
 	}
 	for _, n := range r.segments {
 		r.lane.next = max(r.lane.next, n.n+1)
@@ -125,9 +149,100 @@ func (j *Journal) revive(r *remains) error {
 			return err
 		}
 	}
-	if len(r.lane.segments) > 0 || len(r.lane.waiting) > 0 {
-		j.log.Info("clicks of an earlier start were found", slog.String("boot", r.lane.boot.String()),
-			slog.Int("segments", len(r.lane.segments)), slog.Int("batches", len(r.lane.waiting)))
+	if l := r.lane; len(l.segments)+len(l.folds)+len(l.waiting) > 0 {
+		j.log.Info("clicks of an earlier start were found", slog.String("boot", l.boot.String()),
+			slog.Int("segments", len(l.segments)), slog.Int("folds", len(l.folds)), slog.Int("batches", len(l.waiting)))
+	}
+	return nil
+}
+
+// readable are a boot's batches and folds, as far as they can be read.
+type readable struct {
+	batches []readBatchFile
+	folds   []readFoldFile
+}
+
+type readBatchFile struct {
+	batchFile
+	n   uint64
+	err error
+}
+
+type readFoldFile struct {
+	*fold
+	cover cover
+	n     uint64
+	err   error
+}
+
+func (j *Journal) readRemains(r *remains) (*readable, error) {
+	out := &readable{}
+	for _, n := range r.batches {
+		b, err := readBatch(j.dir, n)
+		if err != nil && !unreadable(err) {
+			return nil, err
+		}
+		b.body = nil
+		out.batches = append(out.batches, readBatchFile{b, n.n, err})
+	}
+	for _, n := range r.folds {
+		f, c, err := openFold(j.dir, n)
+		if err != nil && !unreadable(err) {
+			return nil, err
+		}
+		out.folds = append(out.folds, readFoldFile{f, c, n.n, err})
+	}
+	return out, nil
+}
+
+// cover gives what the newest file says of the others; false if nobody knows.
+func (r *readable) cover() (cover, bool) {
+	if len(r.folds) == 0 {
+		if len(r.batches) == 0 {
+			return cover{}, true
+		}
+		b := r.batches[len(r.batches)-1]
+		return b.cover, b.err == nil
+	}
+	f := r.folds[len(r.folds)-1]
+	if len(r.batches) == 0 {
+		return f.cover, f.err == nil
+	}
+	// Each of the two knows how far the other kind was when it was made.
+	b := r.batches[len(r.batches)-1]
+	switch {
+	case b.err == nil && b.cover.nextFold > f.n:
+		return b.cover, true
+	case f.err == nil && (b.err == nil || f.seq >= b.n):
+		return f.cover, true
+	}
+	return cover{}, false
+}
+
+func (j *Journal) reviveFolds(r *remains, read *readable, covered *cover) error {
+	l := r.lane
+	l.nextFold = max(covered.nextFold, 1)
+	for i, n := range r.folds {
+		l.nextFold = max(l.nextFold, n.n+1)
+		f := read.folds[i]
+		used, whole := covered.ofFold(n.n)
+		var err error
+		switch {
+		case whole || f.err == nil && used >= len(f.blocks):
+			err = j.dir.remove(n.String())
+		case f.err == nil && (l.node == "" || l.node == f.node):
+			l.node, l.seq = f.node, max(l.seq, f.seq)
+			f.used = used
+			l.folds = append(l.folds, f.fold)
+		default:
+			if f.err == nil {
+				f.err = fmt.Errorf("%w: it is of another node", errFoldFile)
+			}
+			err = j.giveUp(n, f.err)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -138,26 +253,59 @@ func (j *Journal) await(l *lane, n name, b *batchFile) error {
 	if err != nil {
 		return err
 	}
-	l.waiting = append(l.waiting, waitingBatch{n.n, b.clicks, info.ModTime()})
+	l.waiting = append(l.waiting, waitingBatch{n.n, b.clicks, info.Size(), info.ModTime()})
 	return nil
 }
 
-func (j *Journal) giveUpBatch(n name, why error) error {
-	j.log.Error("a batch of clicks cannot be read", slog.String("batch", n.String()), slog.Any("error", why))
+func (j *Journal) giveUp(n name, why error) error {
+	j.log.Error("clicks cannot be read", slog.String("file", n.String()), slog.Any("error", why))
 	return j.quarantine(n.String())
 }
 
-// giveUpBoot puts segments away before the batch without which they mean nothing.
-func (j *Journal) giveUpBoot(segments []name, newest name, why error) error {
-	for _, n := range segments {
+// giveUpBoot puts segments and folds away before the files without which they mean
+// nothing. Batches that can be read are shipped all the same.
+func (j *Journal) giveUpBoot(r *remains, read *readable) error {
+	for _, n := range r.segments {
 		if err := j.quarantine(n.String()); err != nil {
 			return err
+		}
+	}
+	for i, n := range r.folds {
+		if f := read.folds[i]; f.err == nil {
+			j.counts.lost.Add(f.clicks())
+			if err := j.quarantine(n.String()); err != nil {
+				return err
+			}
 		}
 	}
 	if err := j.dir.sync(); err != nil {
 		return err
 	}
-	return j.giveUpBatch(newest, why)
+	for i, n := range r.folds {
+		if err := read.folds[i].err; err != nil {
+			if err := j.giveUp(n, err); err != nil {
+				return err
+			}
+		}
+	}
+	for i, n := range r.batches {
+		b := read.batches[i]
+		var err error
+		switch {
+		case b.err != nil:
+			err = j.giveUp(n, b.err)
+		case n.state == fixed:
+			r.lane.node = b.node
+			err = j.await(r.lane, n, &b.batchFile)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if n := len(read.batches); n > 0 {
+		r.lane.seq = read.batches[n-1].n
+	}
+	return j.reviveKept(r)
 }
 
 func (j *Journal) reviveSegment(l *lane, n name, c *cover) error {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"waypost"
+	"waypost/failpoint"
 )
 
 // A segment is a file of a fixed size. It begins with
@@ -32,7 +33,9 @@ const (
 
 // Format names the versions of the files that this version of the program writes, and
 // reads.
-func Format() string { return fmt.Sprintf("%d.%d", segmentVersion, batchVersion) }
+func Format() string {
+	return fmt.Sprintf("%d.%d.%d.%d", segmentVersion, recordVersion, batchVersion, foldVersion)
+}
 
 var errSegmentHead = errors.New("it does not begin like a segment of this journal")
 
@@ -158,8 +161,10 @@ func (s *segment) append(c *waypost.Click) (ok bool) {
 			ok = false
 		}
 	}()
+	failpoint.Hit("append click: begun")
 	putRecord(s.mem[tail:tail+size:tail+size], c)
 	s.tail.Store(int64(tail + size))
+	failpoint.Hit("append click: done")
 	return true
 }
 

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/failpoint"
 )
 
 // ShipConfig says where batches go. Zero fields mean the default.
@@ -48,7 +49,7 @@ func (c ShipConfig) withDefaults() (ShipConfig, error) {
 		c.MinBackoff = 200 * time.Millisecond
 	}
 	if c.MaxBackoff <= 0 {
-		c.MaxBackoff = 10 * time.Second
+		c.MaxBackoff = failpoint.Limit("clicks are sent again within", 10*time.Second)
 	}
 	return c, nil
 }
@@ -82,7 +83,7 @@ func (j *Journal) Ship(ctx context.Context, cfg ShipConfig) error {
 		case <-ctx.Done():
 		}
 	})
-	s := &shipper{j: j, cfg: cfg, client: newClient(cfg)}
+	s := &shipper{j: j, cfg: cfg, client: newClient(cfg), suspect: time.Now()}
 	s.run(ctx)
 	return nil
 }
@@ -92,10 +93,13 @@ type shipper struct {
 	j        *Journal
 	cfg      ShipConfig
 	client   *client
-	failures int // in a row
+	failures int       // in a row
+	suspect  time.Time // lanes that were confirmed before may have been forgotten
 }
 
 func (s *shipper) run(ctx context.Context) {
+	again := time.NewTicker(confirmEvery)
+	defer again.Stop()
 	for ctx.Err() == nil {
 		// Looked at first: what is fixed before the journal is sealed is found below.
 		sealed := false
@@ -105,22 +109,72 @@ func (s *shipper) run(ctx context.Context) {
 		default:
 		}
 		l, b, ok := s.j.oldest()
+		if !ok && sealed && s.j.drain() {
+			continue
+		}
+		var err error
+		asked := ok
+		if ok {
+			err = s.ship(ctx, l, b)
+		} else if l = s.unconfirmed(); l != nil && !sealed {
+			asked = true
+			err = s.confirm(ctx, l)
+		}
 		switch {
-		case ok:
-			if err := s.ship(ctx, l, b); err != nil && ctx.Err() == nil {
-				s.pause(ctx, b, err)
-			} else {
-				s.failures = 0
-			}
+		case err != nil && ctx.Err() == nil:
+			s.pause(ctx, b, err)
+		case asked:
+			s.failures = 0
 		case sealed:
 			return
 		default:
 			select {
 			case <-s.j.wake:
+			case <-again.C:
+				s.suspect = time.Now().Add(-confirmEvery)
 			case <-ctx.Done():
 			}
 		}
 	}
+}
+
+// confirmEvery is how often the control plane is asked whether it still has what it has
+// acknowledged of a boot that ships nothing. It is also asked at the start, and when it was
+// away.
+const confirmEvery = time.Hour
+
+// unconfirmed gives a boot of which the control plane should be asked, if there is one.
+func (s *shipper) unconfirmed() *lane {
+	s.j.mu.Lock()
+	defer s.j.mu.Unlock()
+	for _, l := range s.j.lanes {
+		if len(l.kept) > 0 && len(l.waiting) == 0 && l.confirmed.Before(s.suspect) {
+			return l
+		}
+	}
+	return nil
+}
+
+// confirm sends the newest acknowledged batch of a boot once more, which changes nothing
+// unless it was forgotten.
+func (s *shipper) confirm(ctx context.Context, l *lane) error {
+	s.j.mu.Lock()
+	newest := l.kept[len(l.kept)-1].last
+	s.j.mu.Unlock()
+	body, ok := s.j.keptBody(l, newest)
+	if ok {
+		a, err := s.post(ctx, body)
+		if err != nil {
+			return err
+		}
+		if a.verdict == gap && a.watermark < newest {
+			return s.fill(ctx, l, a.watermark+1, newest+1)
+		}
+	}
+	s.j.mu.Lock()
+	defer s.j.mu.Unlock()
+	l.confirmed = time.Now()
+	return nil
 }
 
 // oldest gives the batch to send next.
@@ -133,6 +187,27 @@ func (j *Journal) oldest() (*lane, waitingBatch, bool) {
 		}
 	}
 	return nil, waitingBatch{}, false
+}
+
+// drain makes the next batches of what a sealed journal has; false when there is nothing,
+// or it cannot be done, and is the next start's.
+func (j *Journal) drain() bool {
+	j.fixing.Lock()
+	err := j.tendAll(true)
+	j.fixing.Unlock()
+	if err != nil {
+		j.diskFailed("batches of clicks could not be made: their clicks stay in the journal", err)
+	}
+	_, _, ok := j.oldest()
+	return ok
+}
+
+// void gives the body of an empty batch.
+func (j *Journal) void(l *lane, seq uint64) []byte {
+	j.fixing.Lock()
+	defer j.fixing.Unlock()
+	b := j.newBatchFile(&waypost.ClickBatch{Node: l.node, Boot: l.boot.id, Seq: seq}, 0, cover{})
+	return b.body
 }
 
 // ship sends one batch and does what the answer asks for. An error means that the
@@ -150,10 +225,12 @@ func (s *shipper) ship(ctx context.Context, l *lane, b waitingBatch) error {
 			slog.String("batch", file.String()), slog.Uint64("clicks", b.clicks), slog.Any("error", err))
 		return s.putAside(l, quarantineDir, file)
 	}
+	failpoint.Hit("send batch: begun")
 	a, err := s.post(ctx, f.body)
 	if err != nil {
 		return err
 	}
+	failpoint.Hit("send batch: answered")
 	switch {
 	case a.verdict == refused || a.verdict == taken && a.deadLetter:
 		s.j.counts.dead.Add(b.clicks)
@@ -162,7 +239,7 @@ func (s *shipper) ship(ctx context.Context, l *lane, b waitingBatch) error {
 		return s.putAside(l, deadDir, file)
 	case a.watermark >= b.seq:
 		s.j.counts.shipped.Add(b.clicks)
-		s.j.acknowledge(l)
+		s.j.acknowledge(l, true)
 		return nil
 	case a.verdict == gap && a.watermark+1 < b.seq:
 		return s.fill(ctx, l, a.watermark+1, b.seq)
@@ -179,24 +256,46 @@ func (s *shipper) putAside(l *lane, dir string, file name) error {
 		s.j.counts.diskErrors.Add(1)
 		return fmt.Errorf("keep a batch of clicks apart: %w", err)
 	}
-	s.j.acknowledge(l)
+	s.j.acknowledge(l, false)
 	return nil
 }
 
-// fill sends empty batches for the sequences from first to before end: they were
-// acknowledged, or kept apart, and the control plane no longer knows of them.
+// fill sends batches once more that were acknowledged, or kept apart, and of which the
+// control plane no longer knows: those from first to before end. For what is gone, and what it
+// would not count, it sends empty ones.
 func (s *shipper) fill(ctx context.Context, l *lane, first, end uint64) error {
-	s.j.log.Error("the control plane has lost batches of clicks, or would not count them: empty ones take their places",
+	s.j.log.Warn("the control plane has lost batches of clicks, or would not count them: they are sent again, or empty ones in their places",
 		slog.String("boot", l.boot.String()), slog.Uint64("first", first), slog.Uint64("batches", end-first))
+	var voids uint64
+	defer func() {
+		if voids > 0 {
+			s.j.log.Error("clicks that the control plane has lost are lost: their batches are no longer kept",
+				slog.String("boot", l.boot.String()), slog.Uint64("batches", voids))
+		}
+	}()
 	for seq := first; seq < end; seq++ {
-		void := newBatchFile(s.j.zstd, &waypost.ClickBatch{Node: l.node, Boot: l.boot.id, Seq: seq}, 0, cover{})
-		a, err := s.post(ctx, void.body)
+		if body, ok := s.j.keptBody(l, seq); ok {
+			a, err := s.post(ctx, body)
+			switch {
+			case err != nil:
+				return err
+			case a.verdict == taken && a.watermark >= seq && !a.deadLetter:
+				s.j.counts.resent.Add(1)
+				continue
+			case a.verdict == gap:
+				return fmt.Errorf("the control plane asks for batch %d and takes it for one beyond watermark %d", seq, a.watermark)
+			case a.verdict == taken && a.watermark >= seq:
+				continue
+			}
+		}
+		a, err := s.post(ctx, s.j.void(l, seq))
 		if err != nil {
 			return err
 		}
 		if a.verdict != taken || a.watermark < seq {
 			return fmt.Errorf("the control plane does not take an empty batch for sequence %d: %s", seq, a.detail)
 		}
+		voids++
 		s.j.counts.voided.Add(1)
 	}
 	return nil
@@ -206,6 +305,7 @@ func (s *shipper) fill(ctx context.Context, l *lane, first, end uint64) error {
 // the fourth, and so on.
 func (s *shipper) pause(ctx context.Context, b waitingBatch, err error) {
 	s.failures++
+	s.suspect = time.Now()
 	const longest = time.Minute
 	wait := s.cfg.MinBackoff << min(s.failures-1, 20)
 	if wait <= 0 || wait > s.cfg.MaxBackoff {

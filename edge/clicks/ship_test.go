@@ -152,7 +152,7 @@ func TestAPoisonBatchIsKeptApartAndTheQueueMovesOn(t *testing.T) {
 			record(t, j, "good", 1)
 			control.awaitClicks(t, 1)
 			control.setFault(func(b *waypost.ClickBatch, w http.ResponseWriter, _ func()) bool {
-				poison := len(b.Totals) > 0 && b.Totals[0].Code == "evil"
+				poison := len(b.Links) > 0 && b.Links[0].Code == "evil"
 				if poison {
 					say(b, w)
 				}

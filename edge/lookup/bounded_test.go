@@ -108,6 +108,7 @@ func TestTheFilterTellsWhatTheStoreDoesNotHave(t *testing.T) {
 		}
 	}
 	require.Less(t, unknown, 2000)
+	require.True(t, table.Lacks(waypost.DefaultDomain, []byte("seldom")), "the writer asks the filter too")
 	for i := n; i < 4*n; i++ { // far more than the filter was made for
 		table.Put(link(code(i), location(i, 0)), nil)
 		_, a := find(t, table, code(i))
@@ -116,6 +117,7 @@ func TestTheFilterTellsWhatTheStoreDoesNotHave(t *testing.T) {
 	for i := range 4 * n {
 		_, a := find(t, table, code(i))
 		require.NotEqual(t, lookup.Absent, a)
+		require.False(t, table.Lacks(waypost.DefaultDomain, []byte(code(i))))
 	}
 }
 

@@ -74,6 +74,8 @@ func check(t *testing.T, table *lookup.Table, store map[string]waypost.Record, d
 	t.Helper()
 	want, holds := store[key]
 	got, _, _, a := table.Find(domain, []byte(key), nil)
+	lacks := table.Lacks(domain, []byte(key))
+	require.False(t, lacks && holds, key)
 	switch a {
 	case lookup.Found:
 		require.True(t, holds, key)
@@ -82,5 +84,6 @@ func check(t *testing.T, table *lookup.Table, store map[string]waypost.Record, d
 		require.False(t, holds, key)
 	case lookup.Unknown:
 		require.False(t, table.IsComplete(), key)
+		require.False(t, lacks, key)
 	}
 }

@@ -87,6 +87,23 @@ func (t *Table) Remove(domain waypost.DomainID, name []byte) {
 	t.forget(p.slot)
 }
 
+// Lacks reports whether the store certainly holds nothing of a key, as Find says with
+// Absent, but for the writer: false when there is only a trace of it.
+func (t *Table) Lacks(domain waypost.DomainID, name []byte) bool {
+	if t.closed() || len(name) == 0 || len(name) > waypost.MaxName {
+		return false
+	}
+	hash := t.hash(domain, name)
+	if t.find(hash, func(uint64) bool { return true }).slot != empty {
+		return false // the key, or another with its fingerprint
+	}
+	if t.IsComplete() {
+		return true
+	}
+	f := t.filter.Load()
+	return f != nil && f.ready.Load() && !f.has(hash)
+}
+
 // Note says that the store holds a key. It only matters to the filter.
 func (t *Table) Note(domain waypost.DomainID, name []byte) {
 	if !t.closed() {

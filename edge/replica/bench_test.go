@@ -38,3 +38,29 @@ func BenchmarkLink(b *testing.B) {
 		})
 	}
 }
+
+// Links that were never seen, a thousand in a transaction, as an import brings them.
+func BenchmarkApplyNewLinks(b *testing.B) {
+	for name, bytes := range map[string]int64{"table": 64 << 20, "no table": -1} {
+		b.Run(name, func(b *testing.B) {
+			db, err := replica.Open(replica.Config{Dir: b.TempDir(), LookupBytes: bytes, Logger: slog.New(slog.DiscardHandler)})
+			require.NoError(b, err)
+			defer func() { require.NoError(b, db.Close()) }()
+			s := replicationtest.NewSource()
+			replicationtest.Take(b, s, db)
+			n := 0
+			for b.Loop() {
+				b.StopTimer()
+				rs := make([]waypost.Record, 1000)
+				for i := range rs {
+					rs[i] = replicationtest.Link(fmt.Sprintf("code%08d", n), "https://example.com/some/longer/path?with=a&query")
+					n++
+				}
+				s.Commit(rs...)
+				b.StartTimer()
+				apply(b, s, db)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(n), "ns/link")
+		})
+	}
+}

@@ -44,12 +44,14 @@ func (db *DB) Detach(ctx context.Context) error {
 	db.mu.Lock()
 	old := db.live.Load()
 	answering := &store{
-		name: old.name, health: newHealth(old.health.log), loaded: true, domains: old.domains, ranges: old.ranges, drained: make(chan struct{}, 1),
+		name: old.name, health: newHealth(old.health.log), loaded: true, domains: old.domains, ranges: old.ranges, byDays: old.byDays,
+		drained: make(chan struct{}, 1),
 	}
 	answering.applied.Store(old.applied.Load())
 	answering.synced.Store(old.synced.Load())
 	answering.hosts.Store(old.hosts.Load())
 	answering.prefixes.Store(old.prefixes.Load())
+	answering.salts.Store(old.salts.Load())
 	answering.table.Store(old.table.Load())
 	db.live.Store(answering)
 	db.mu.Unlock()

@@ -2,6 +2,7 @@ package replica_test
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -25,6 +26,7 @@ func TestADetachedReplicaAnswersWhileAnotherHasTheDirectory(t *testing.T) {
 			cfg.SyncInterval = time.Hour
 			db, s := filled(t, cfg, 100)
 			s.Commit(domain("7", "seven.example"), replicationtest.Link("code0001", "https://changed.example/"))
+			s.Commit(saltRecord(20_000, strings.Repeat("ab", 32)))
 			apply(t, s, db)
 			at := db.Position()
 			require.NoError(t, db.Detach(t.Context()))
@@ -47,6 +49,8 @@ func TestADetachedReplicaAnswersWhileAnotherHasTheDirectory(t *testing.T) {
 			id, found := db.Domain([]byte("seven.example"))
 			require.True(t, found)
 			require.EqualValues(t, 7, id)
+			require.NotNil(t, db.Salt(20_000))
+			require.Nil(t, db.Salt(20_001))
 			require.Equal(t, at, db.Position())
 			require.NoError(t, db.Degraded())
 			b := replicationtest.Next(t, s, db)

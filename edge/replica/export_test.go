@@ -14,9 +14,6 @@ import (
 // Shrink makes the stores that are opened from now on small and impatient.
 func (db *DB) Shrink() { db.memTableSize, db.errorPause = 512<<10, time.Millisecond }
 
-// Sync makes what is applied durable now.
-func (db *DB) Sync() error { return db.sync() }
-
 // LiveStore names the directory of the live store.
 func (db *DB) LiveStore() string { return db.live.Load().name }
 

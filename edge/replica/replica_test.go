@@ -64,7 +64,7 @@ func filled(t *testing.T, cfg replica.Config, n int) (*replica.DB, *replicationt
 	return db, s
 }
 
-func apply(t *testing.T, s *replicationtest.Source, db *replica.DB) {
+func apply(t testing.TB, s *replicationtest.Source, db *replica.DB) {
 	t.Helper()
 	b := replicationtest.Next(t, s, db)
 	require.NoError(t, db.Apply(t.Context(), &b))

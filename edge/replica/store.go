@@ -46,6 +46,9 @@ type store struct {
 	prefixes atomic.Pointer[prefixes]
 	ranges   map[string]rangeNote // by id; owned by the writer
 
+	salts  atomic.Pointer[saltTable]
+	byDays map[int32]*waypost.Salt // nil: destroyed; owned by the writer
+
 	sinceCheck int // bytes written since the limits were looked at; owned by the writer
 
 	pins    [stripes]pinCount
@@ -92,7 +95,8 @@ func (db *DB) openStore(name string, fresh bool) (_ *store, err error) {
 	}
 	st := &store{
 		name: name, pdb: pdb, health: h, noWAL: fresh, memTableSize: db.memTableSize,
-		domains: map[waypost.DomainID]waypost.Domain{}, ranges: map[string]rangeNote{}, drained: make(chan struct{}, 1),
+		domains: map[waypost.DomainID]waypost.Domain{}, ranges: map[string]rangeNote{},
+		byDays: map[int32]*waypost.Salt{}, drained: make(chan struct{}, 1),
 	}
 	if err := h.err(); err != nil { // the guard kept it from Pebble
 		return nil, errors.Join(fmt.Errorf("open store %s: %w", name, err), pdb.Close())
@@ -292,40 +296,42 @@ func (st *store) scan(ctx context.Context, visit func(record []byte) error) (s s
 	return s, nil
 }
 
-// loadNotes reads the records of domains and key ranges, which lie together within each
-// slot, and skips all others.
+// loadNotes reads the records of domains, key ranges and salts, and skips all others:
+// within each slot links lie before them, and leases between ranges and salts.
 func (st *store) loadNotes() (err error) {
 	it, err := st.pdb.NewIter(&pebble.IterOptions{
 		LowerBound: []byte{prefixRecord}, UpperBound: []byte{prefixRecord + 1},
 	})
 	if err != nil {
-		return fmt.Errorf("read domains and ranges: %w", err)
+		return fmt.Errorf("read domains, ranges and salts: %w", err)
 	}
 	defer func() {
 		if closeErr := it.Close(); err == nil && closeErr != nil {
-			err = fmt.Errorf("read domains and ranges: %w", closeErr)
+			err = fmt.Errorf("read domains, ranges and salts: %w", closeErr)
 		}
 	}()
-	seek := func(slot uint16) bool {
-		return it.SeekGE(appendRecordKey(nil, slot, waypost.KindDomain, 0, nil))
+	seek := func(slot uint16, kind waypost.Kind) bool {
+		return it.SeekGE(appendRecordKey(nil, slot, kind, 0, nil))
 	}
-	for ok := seek(0); ok; {
+	for ok := seek(0, waypost.KindDomain); ok; {
 		key := it.Key()
 		if len(key) < recordKeyHeader {
-			return fmt.Errorf("read domains and ranges: a key of %d bytes", len(key))
+			return fmt.Errorf("read domains, ranges and salts: a key of %d bytes", len(key))
 		}
 		slot, kind := binary.BigEndian.Uint16(key[1:]), waypost.Kind(key[3])
 		switch {
 		case kind < waypost.KindDomain:
-			ok = seek(slot)
-		case kind > waypost.KindRange && slot >= waypost.Slots-1:
+			ok = seek(slot, waypost.KindDomain)
+		case kind == waypost.KindLease:
+			ok = seek(slot, waypost.KindSalt)
+		case kind > waypost.KindSalt && slot >= waypost.Slots-1:
 			ok = false
-		case kind > waypost.KindRange:
-			ok = seek(slot + 1)
+		case kind > waypost.KindSalt:
+			ok = seek(slot+1, waypost.KindDomain)
 		default:
 			value, err := it.ValueAndErr()
 			if err != nil {
-				return fmt.Errorf("read domains and ranges: %w", err)
+				return fmt.Errorf("read domains, ranges and salts: %w", err)
 			}
 			var r waypost.Record
 			record, err := appendRecord(nil, key, value)
@@ -333,7 +339,7 @@ func (st *store) loadNotes() (err error) {
 				err = replication.DecodeRecord(record, &r)
 			}
 			if err != nil {
-				return fmt.Errorf("read domains and ranges: %w", err)
+				return fmt.Errorf("read domains, ranges and salts: %w", err)
 			}
 			st.note(&r)
 			ok = it.Next()
@@ -350,6 +356,8 @@ func (st *store) note(r *waypost.Record) {
 		st.noteDomain(r)
 	case waypost.KindRange:
 		st.noteRange(r)
+	case waypost.KindSalt:
+		st.noteSalt(r)
 	case waypost.KindLink, waypost.KindLease: // stay where they are
 	}
 }
@@ -358,4 +366,5 @@ func (st *store) note(r *waypost.Record) {
 func (st *store) publish() {
 	st.publishDomains()
 	st.publishPrefixes()
+	st.publishSalts()
 }

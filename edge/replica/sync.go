@@ -39,6 +39,9 @@ func (db *DB) syncLoop(ctx context.Context) {
 	}
 }
 
+// Sync makes durable at once what is applied by now, for those who wait for it.
+func (db *DB) Sync() error { return db.sync() }
+
 // sync makes all that is applied now durable. A store that has failed stays as it
 // is: what cannot be synced is not synced by trying again.
 func (db *DB) sync() (err error) {

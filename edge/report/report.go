@@ -1,5 +1,6 @@
 // Package report tells the control plane once a second how an edge is: that it is
-// alive, where its replica stands, and what waits to be counted.
+// alive, where its replica stands, and what waits to be counted. When somebody waits for a
+// change to arrive, the control plane asks, and gets its answer at once.
 //
 // It is for the fleet view alone. Nothing that the edge serves depends on it: a
 // report that does not get through is dropped, and the next one says more. The
@@ -20,6 +21,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -43,13 +45,20 @@ type Config struct {
 	AdminAddr string         // HOST:PORT of the admin listener
 	Version   string         // of the software
 
-	// Position, AppliedAt and ClicksPending tell how the edge is at the moment. They
-	// are asked once per interval by one goroutine. Default: nothing to tell.
-	Position      func() waypost.Position
-	AppliedAt     func() time.Time
-	ClicksPending func() int64
+	// Position, AppliedAt and Clicks tell how the edge is at the moment. They are
+	// asked once per interval by one goroutine. Default: nothing to tell. Clicks gives
+	// how many are in the journal and not acknowledged (-1: unknown), and up to when all are (zero: unknown).
+	Position  func() waypost.Position
+	Synced    func() waypost.Position // what of the position a crash cannot take back
+	AppliedAt func() time.Time
+	Clicks    func() (pending int64, until time.Time)
+
+	// Sync makes the position durable before a report that was asked for. What fails is
+	// seen by what Synced tells.
+	Sync func()
 
 	Interval time.Duration // default 1 s
+	Pause    time.Duration // between reports that are asked for; default 20 ms
 	Timeout  time.Duration // for one report; default 1.5 s
 
 	Logger  *slog.Logger          // default: nothing is logged
@@ -62,7 +71,9 @@ type Reporter struct {
 	url     string
 	started time.Time
 	client  *http.Client
+	asked   chan struct{} // gets a token when a report is asked for
 	sent    *prometheus.CounterVec
+	reached atomic.Bool // by the last report of Run
 }
 
 // body is a report as it is sent.
@@ -75,9 +86,11 @@ type body struct {
 	AdminAddr     string         `json:"admin_addr"`
 	Version       string         `json:"version"`
 	Position      string         `json:"position"`
+	Synced        string         `json:"synced,omitempty"`
 	LastAppliedAt time.Time      `json:"last_applied_at,omitzero"`
 	StartedAt     time.Time      `json:"started_at"`
 	ClicksPending int64          `json:"clicks_pending"`
+	ClicksUntil   time.Time      `json:"clicks_until,omitzero"`
 	Leaving       bool           `json:"leaving,omitempty"`
 }
 
@@ -93,11 +106,20 @@ func New(cfg Config) (*Reporter, error) {
 	if cfg.Position == nil {
 		cfg.Position = func() waypost.Position { return waypost.Position{} }
 	}
+	if cfg.Synced == nil {
+		cfg.Synced = func() waypost.Position { return waypost.Position{} }
+	}
+	if cfg.Sync == nil {
+		cfg.Sync = func() {}
+	}
+	if cfg.Pause <= 0 {
+		cfg.Pause = 20 * time.Millisecond
+	}
 	if cfg.AppliedAt == nil {
 		cfg.AppliedAt = func() time.Time { return time.Time{} }
 	}
-	if cfg.ClicksPending == nil {
-		cfg.ClicksPending = func() int64 { return -1 }
+	if cfg.Clicks == nil {
+		cfg.Clicks = func() (int64, time.Time) { return -1, time.Time{} }
 	}
 	if cfg.Interval <= 0 {
 		cfg.Interval = time.Second
@@ -112,6 +134,7 @@ func New(cfg Config) (*Reporter, error) {
 		cfg:     cfg,
 		url:     strings.TrimSuffix(cfg.URL, "/") + Path,
 		started: time.Now(),
+		asked:   make(chan struct{}, 1),
 		client: &http.Client{
 			Transport: &http.Transport{
 				Proxy:               http.ProxyFromEnvironment,
@@ -130,6 +153,15 @@ func New(cfg Config) (*Reporter, error) {
 	}, nil
 }
 
+// Ask makes the reporter report soon, once what is applied now is durable. It does not
+// block, and any goroutine may call it.
+func (r *Reporter) Ask() {
+	select {
+	case r.asked <- struct{}{}:
+	default:
+	}
+}
+
 // Run reports until ctx ends, and then once more that the edge leaves. It never
 // fails: whether reports get through is in the log, when that changes, and in the
 // metrics.
@@ -139,13 +171,20 @@ func (r *Reporter) Run(ctx context.Context) {
 	next := time.NewTimer(rand.N(r.cfg.Interval))
 	defer next.Stop()
 	failing := false
+	var last time.Time // when a report that was asked for began
 	for {
 		select {
 		case <-ctx.Done():
 			// An edge that is going has no use for the outcome.
-			_ = r.send(context.WithoutCancel(ctx), true)
+			r.reached.Store(r.send(context.WithoutCancel(ctx), true) == nil)
 			return
 		case <-next.C:
+		case <-r.asked:
+			if !sleep(ctx, r.cfg.Pause-time.Since(last)) {
+				continue
+			}
+			last = time.Now()
+			r.cfg.Sync()
 		}
 		began := time.Now()
 		err := r.send(ctx, false)
@@ -157,6 +196,30 @@ func (r *Reporter) Run(ctx context.Context) {
 		}
 		failing = err != nil
 		next.Reset(max(r.cfg.Interval-time.Since(began), 0))
+	}
+}
+
+// Farewell reports once more that the edge leaves, after Run has ended: what it has
+// shipped since then is counted. It does nothing when the last report did not get through.
+func (r *Reporter) Farewell(ctx context.Context) {
+	defer r.client.CloseIdleConnections()
+	if r.reached.Load() {
+		_ = r.send(ctx, true)
+	}
+}
+
+// sleep reports whether a time has passed before ctx ended.
+func sleep(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return true
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
 	}
 }
 
@@ -204,12 +267,18 @@ func (r *Reporter) post(ctx context.Context, leaving bool) error {
 
 func (r *Reporter) report(leaving bool) body {
 	c := &r.cfg
+	pending, until := c.Clicks()
 	b := body{
 		Node: c.Node, Region: c.Region, Role: "edge", Boot: hex.EncodeToString(c.Boot[:]), Addr: c.Addr, AdminAddr: c.AdminAddr,
-		Version: c.Version, LastAppliedAt: c.AppliedAt().UTC(), StartedAt: r.started.UTC(), ClicksPending: max(c.ClicksPending(), -1), Leaving: leaving,
+		Version: c.Version, LastAppliedAt: c.AppliedAt().UTC(), StartedAt: r.started.UTC(), ClicksPending: max(pending, -1), ClicksUntil: until.UTC(), Leaving: leaving,
 	}
+	// In this order, or it could tell that more is durable than it has.
+	synced := c.Synced()
 	if p := c.Position(); !p.IsZero() {
 		b.Position = p.String()
+	}
+	if !synced.IsZero() {
+		b.Synced = synced.String()
 	}
 	return b
 }

@@ -69,10 +69,11 @@ func TestTheControlPlaneUnderstandsWhatAnEdgeReports(t *testing.T) {
 		return waypost.Position{Epoch: waypost.Epoch{Ordinal: 2, ID: waypost.EpochID{3}}, Seq: seq.Load(), Stamp: 9}
 	}
 	applied := time.Date(2031, 5, 6, 7, 8, 9, 0, time.UTC)
+	counted := time.Date(2031, 5, 6, 7, 8, 7, 0, time.UTC)
 	before := time.Now()
 	stop := run(t, report.Config{
 		URL: serve(t, mux) + "/", Token: "secret", Addr: "10.0.0.2:8081", AdminAddr: "10.0.0.2:9081", Version: "1.2.3",
-		Position: position, AppliedAt: func() time.Time { return applied }, ClicksPending: func() int64 { return 12 },
+		Position: position, AppliedAt: func() time.Time { return applied }, Clicks: func() (int64, time.Time) { return 12, counted },
 	})
 
 	first := <-arrived
@@ -80,7 +81,7 @@ func TestTheControlPlaneUnderstandsWhatAnEdgeReports(t *testing.T) {
 	first.StartedAt = time.Time{}
 	require.Equal(t, controlplane.EdgeReport{
 		Node: "edge-a", Region: "us-east-1", Role: "edge", Boot: waypost.BootID{1, 2}, Addr: "10.0.0.2:8081", AdminAddr: "10.0.0.2:9081",
-		Version: "1.2.3", LastAppliedAt: applied, ClicksPending: 12,
+		Version: "1.2.3", LastAppliedAt: applied, ClicksPending: 12, ClicksUntil: counted,
 	}, first)
 	seq.Store(77)
 	for r := range arrived {
@@ -159,5 +160,32 @@ func TestAReporterNeedsToKnowWhoReportsToWhom(t *testing.T) {
 			_, err := report.New(c)
 			require.Error(t, err)
 		})
+	}
+}
+
+func TestAnEdgeThatIsAskedMakesWhatItHasDurableAndReportsAtOnce(t *testing.T) {
+	arrived := make(desk, 1000)
+	url := serve(t, httpapi.EdgeReports(arrived, nil))
+	var applied, synced atomic.Uint64
+	at := func(seq *atomic.Uint64) func() waypost.Position {
+		return func() waypost.Position {
+			return waypost.Position{Epoch: waypost.Epoch{Ordinal: 2, ID: waypost.EpochID{3}}, Seq: seq.Load(), Stamp: 9}
+		}
+	}
+	r, err := report.New(report.Config{
+		URL: url, Node: "edge-a", Region: "us-east-1", Boot: waypost.BootID{1, 2}, Interval: time.Hour,
+		Position: at(&applied), Synced: at(&synced), Sync: func() { synced.Store(applied.Load()) },
+	})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); r.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-done })
+	for seq := uint64(7); seq < 10; seq++ {
+		applied.Store(seq)
+		r.Ask()
+		got := <-arrived
+		require.Equal(t, seq, got.Position.Seq)
+		require.Equal(t, seq, got.Synced.Seq)
 	}
 }

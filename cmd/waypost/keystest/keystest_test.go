@@ -269,14 +269,15 @@ func changed(t *testing.T, api string, steps ...step) {
 	require.Equal(t, http.StatusOK, got.status, "%v: %s", steps, got.text)
 }
 
-// psql connects to a database as its owner, who works for the system.
+// psql connects to a database as superuser.
 func psql(t *testing.T, database string) *pgx.Conn {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), database)
+	cfg, err := pgx.ParseConfig(database)
+	require.NoError(t, err)
+	cfg.User = "postgres"
+	conn, err := pgx.ConnectConfig(t.Context(), cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) }) // the server may be gone
-	_, err = conn.Exec(t.Context(), `SET waypost.system = 'on'`)
-	require.NoError(t, err)
 	return conn
 }
 

@@ -367,6 +367,10 @@ func (in *restored) restoreDump(name string) {
 	in.t.Helper()
 	in.stopPostgres()
 	in.startPostgres(name)
+	roles, err := migrations.Roles(pgserver.Role) // which no dump of one database holds
+	require.NoError(in.t, err)
+	_, err = psql(in.t, in.server.URL()).Exec(in.t.Context(), roles)
+	require.NoError(in.t, err)
 	in.tool("pg_restore", "--exit-on-error", "--dbname", in.superuser(), filepath.Join(in.base, "dump"))
 }
 

@@ -23,7 +23,8 @@ func (s *Server) prepare(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
 	for _, step := range []struct{ exists, make string }{
-		{"SELECT FROM pg_roles WHERE rolname = '" + Role + "'", "CREATE ROLE " + Role + " LOGIN"},
+		{"SELECT FROM pg_roles WHERE rolname = '" + Role + "'", "CREATE ROLE " + Role + " LOGIN CREATEROLE"},
+		{"SELECT FROM pg_roles WHERE rolname = '" + Role + "' AND rolcreaterole", "ALTER ROLE " + Role + " CREATEROLE"},
 		{"SELECT FROM pg_database WHERE datname = '" + Role + "'", "CREATE DATABASE " + Role + " OWNER " + Role},
 	} {
 		tag, err := conn.Exec(ctx, step.exists)

@@ -24,7 +24,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Role owns the database of the same name and is no superuser.
+// Role owns the database of the same name. It is no superuser, but may make the roles
+// that its transactions take on.
 const Role = "waypost"
 
 // superuser is the role that the cluster is made with.

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"mime"
 	"net"
 	"net/http"
@@ -24,6 +25,10 @@ const maxAnswer = 64 << 20
 
 // Client talks to one API. Make it with New.
 type Client struct {
+	// Slug is that of the workspace to act in; "" for the only one of the credential. It
+	// is set before the client is used.
+	Slug string
+
 	base string
 	key  string
 	http *http.Client
@@ -69,7 +74,7 @@ func (p *Problem) Error() string {
 		text = http.StatusText(p.Status)
 	}
 	if p.Status == http.StatusUnauthorized {
-		text += ": set WAYPOST_API_KEY, or --api-key-file"
+		text += ": run `waypost login`, or set WAYPOST_API_KEY or --api-key-file"
 	}
 	return fmt.Sprintf("%s (%d)", text, p.Status)
 }
@@ -105,24 +110,53 @@ func Passing(err error) (after time.Duration, ok bool) {
 
 // do sends one request and reads the answer into out, unless that is nil.
 func (c *Client) do(ctx context.Context, method, path string, in, out any) error {
-	_, err := c.ask(ctx, method, path, in, out)
+	_, err := c.ask(ctx, method, path, nil, in, out)
 	return err
 }
 
-// ask is do with the header of the answer, when there was a good one.
-func (c *Client) ask(ctx context.Context, method, path string, in, out any) (http.Header, error) {
+// ask is do with headers, of the request and of a good answer.
+func (c *Client) ask(ctx context.Context, method, path string, header http.Header, in, out any) (http.Header, error) {
+	got, _, err := c.send(ctx, method, path, header, in, out)
+	return got, err
+}
+
+// send is ask with the status of the answer.
+func (c *Client) send(ctx context.Context, method, path string, header http.Header, in, out any) (http.Header, int, error) {
+	got, err := c.exchange(ctx, method, path, header, in)
+	if err != nil {
+		return nil, 0, err
+	}
+	if out == nil {
+		return got.header, got.status, nil
+	}
+	if err := json.Unmarshal(got.body, out); err != nil {
+		return nil, 0, c.foreign(err)
+	}
+	return got.header, got.status, nil
+}
+
+// foreign says that an answer is none of the API's.
+func (c *Client) foreign(err error) error {
+	return fmt.Errorf("%s does not answer like the API of Waypost: %w", c.base, err)
+}
+
+// request makes a request with a header, and with in as its body, unless that is nil.
+func (c *Client) request(ctx context.Context, method, path string, header http.Header, in any) (*http.Request, error) {
 	var body io.Reader = http.NoBody
 	if in != nil {
-		encoded, err := json.Marshal(in)
-		if err != nil {
+		var encoded bytes.Buffer
+		enc := json.NewEncoder(&encoded)
+		enc.SetEscapeHTML(false)
+		if err := enc.Encode(in); err != nil {
 			return nil, fmt.Errorf("encode the request: %w", err)
 		}
-		body = bytes.NewReader(encoded)
+		body = bytes.NewReader(encoded.Bytes())
 	}
 	req, err := http.NewRequestWithContext(ctx, method, c.base+path, body)
 	if err != nil {
 		return nil, fmt.Errorf("make the request: %w", err)
 	}
+	maps.Copy(req.Header, header)
 	req.Header.Set("User-Agent", "waypost-cli")
 	if in != nil {
 		req.Header.Set("Content-Type", "application/json")
@@ -130,27 +164,40 @@ func (c *Client) ask(ctx context.Context, method, path string, in, out any) (htt
 	if c.key != "" {
 		req.Header.Set("Authorization", "Bearer "+c.key)
 	}
+	if c.Slug != "" {
+		req.Header.Set("Waypost-Workspace", c.Slug)
+	}
+	return req, nil
+}
+
+// answer is a good answer of the API.
+type answer struct {
+	header http.Header
+	status int
+	body   []byte
+}
+
+// exchange sends one request and gives a good answer to it.
+func (c *Client) exchange(ctx context.Context, method, path string, header http.Header, in any) (answer, error) {
+	req, err := c.request(ctx, method, path, header, in)
+	if err != nil {
+		return answer{}, err
+	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return nil, c.unreachable(err)
+		return answer{}, c.unreachable(err)
 	}
-	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	if err = errors.Join(err, resp.Body.Close()); err != nil {
-		return nil, fmt.Errorf("read the answer of %s: %w", c.base, err)
+		return answer{}, fmt.Errorf("read the answer of %s: %w", c.base, err)
 	}
-	if len(answer) > maxAnswer {
-		return nil, fmt.Errorf("the answer of %s is larger than %d bytes", c.base, maxAnswer)
+	if len(body) > maxAnswer {
+		return answer{}, fmt.Errorf("the answer of %s is larger than %d bytes", c.base, maxAnswer)
 	}
 	if resp.StatusCode >= 300 {
-		return nil, problem(resp, answer)
+		return answer{}, problem(resp, body)
 	}
-	if out == nil {
-		return resp.Header, nil
-	}
-	if err := json.Unmarshal(answer, out); err != nil {
-		return nil, fmt.Errorf("%s does not answer like the API of Waypost: %w", c.base, err)
-	}
-	return resp.Header, nil
+	return answer{resp.Header, resp.StatusCode, body}, nil
 }
 
 // unreachable drops what net/http says before the cause, and adds what to do.

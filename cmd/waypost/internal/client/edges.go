@@ -21,6 +21,7 @@ type Edge struct {
 	LastAppliedAt *time.Time `json:"last_applied_at"`
 	StartedAt     *time.Time `json:"started_at"`
 	ClicksPending *int64     `json:"clicks_pending"`
+	ClicksUntil   *time.Time `json:"clicks_until"`
 	Version       string     `json:"version"`
 	Addr          string     `json:"addr"`
 	AdminAddr     string     `json:"admin_addr"`

@@ -137,6 +137,8 @@ type AuditEntry struct {
 	Action  string          `json:"action"`
 	Subject string          `json:"subject"`
 	Detail  json.RawMessage `json:"detail"`
+
+	Workspace string `json:"workspace"` // slug
 }
 
 // AuditPage is one page of the audit log, newest first. Next is empty on the last.
@@ -186,10 +188,13 @@ func (c *Client) Decode(ctx context.Context, code string) (Decoded, error) {
 }
 
 // Audit gives one page of at most limit entries. An empty cursor begins at the newest.
-func (c *Client) Audit(ctx context.Context, limit int, cursor string) (AuditPage, error) {
+func (c *Client) Audit(ctx context.Context, all bool, limit int, cursor string) (AuditPage, error) {
 	query := url.Values{"limit": {strconv.Itoa(limit)}}
 	if cursor != "" {
 		query.Set("cursor", cursor)
+	}
+	if all {
+		query.Set("all", "true")
 	}
 	var p AuditPage
 	err := c.do(ctx, http.MethodGet, "/api/admin/audit?"+query.Encode(), nil, &p)

@@ -46,8 +46,33 @@ func (c *Control) Check() error {
 		between("control.prefix_length", c.PrefixLength, 1, 3),
 		between("control.lease_size", c.LeaseSize, 1, 1_000_000),
 		between("control.peak_key_rate", c.PeakKeyRate, 0, 10_000_000),
+		between("control.events_sample", c.EventsSample, 1, 1_000_000),
+		between("control.events_keep_months", c.EventsKeepMonths, 1, 1_200),
+		lasting("control.salt_retention", c.SaltRetention, time.Hour, 30*24*time.Hour),
 		required("control.data_dir", c.DataDir, "give --data-dir, the directory in which this control plane remembers which keys were issued"),
+		positive("control.idempotency_window", c.IdempotencyWindow),
 		positive("control.shutdown_timeout", c.ShutdownTimeout),
+	)
+}
+
+// Check judges the limits of a control plane.
+func (l *Limits) Check() error {
+	return first(
+		between("rate_limits.requests", l.Requests, 0, 1_000_000),
+		between("rate_limits.burst", l.Burst, 1, 10_000_000),
+		between("rate_limits.failures", l.Failures, 0, 100_000),
+	)
+}
+
+// Check judges the settings of the cleanup.
+func (c *Cleanup) Check() error {
+	return first(
+		positive("cleanup.interval", c.Interval),
+		between("cleanup.batch_size", c.BatchSize, 1, 1_000),
+		notNegative("cleanup.buffer", c.Buffer),
+		positive("cleanup.max_duration", c.MaxDuration),
+		notNegative("cleanup.purge_after", c.PurgeAfter),
+		notNegative("cleanup.keys_after", c.KeysAfter),
 	)
 }
 
@@ -55,6 +80,7 @@ func (c *Control) Check() error {
 func (e *Edge) Check() error {
 	_, networks := ParseNetworks(e.TrustedProxies)
 	_, memory := ParseLookupMemory(e.LookupMemory)
+	_, journal := ParseClickJournal(e.ClickJournal)
 	return first(
 		address("edge.addr", e.Addr),
 		addresses("edge.listen", e.Listen),
@@ -73,6 +99,7 @@ func (e *Edge) Check() error {
 		positive("edge.write_timeout", e.WriteTimeout),
 		positive("edge.idle_timeout", e.IdleTimeout),
 		prefixed("edge.lookup_memory", memory),
+		prefixed("edge.click_journal", journal),
 		notNegative("edge.max_staleness", e.MaxStaleness),
 		notNegative("edge.drain_delay", e.DrainDelay),
 		positive("edge.shutdown_timeout", e.ShutdownTimeout),
@@ -206,6 +233,13 @@ func secretKey(path, secret string) error {
 func positive(path string, d time.Duration) error {
 	if d <= 0 {
 		return fmt.Errorf("%s: %s is not more than 0", path, d)
+	}
+	return nil
+}
+
+func lasting(path string, d, low, high time.Duration) error {
+	if d < low || d > high {
+		return fmt.Errorf("%s: %s is not between %s and %s", path, d, low, high)
 	}
 	return nil
 }

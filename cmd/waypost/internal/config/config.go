@@ -21,6 +21,8 @@ type Config struct {
 	Edge    Edge    `yaml:"edge"`
 	TLS     TLS     `yaml:"tls"`
 	Gossip  Gossip  `yaml:"gossip"`
+	Limits  Limits  `yaml:"rate_limits"`
+	Cleanup Cleanup `yaml:"cleanup"`
 	Dev     Dev     `yaml:"dev"`
 	Client  Client  `yaml:"client"`
 }
@@ -53,6 +55,11 @@ type Control struct {
 	LeaseSize           int           `yaml:"lease_size" help:"counters that are leased at a time"`
 	AnonymousWorkspace  bool          `yaml:"anonymous_workspace" help:"for development only: requests without an API key act as the default workspace"`
 	PeakKeyRate         int           `yaml:"peak_key_rate" help:"most keys a second that the cluster may ever issue; 0: 10,000, or less in a small key space"`
+	EventsSample        int           `yaml:"events_sample" help:"of how many clicks one is kept as an event, in workspaces that want a sample"`
+	EventsKeepMonths    int           `yaml:"events_keep_months" help:"whole months for which events are kept, besides the current one"`
+	EventsExportDir     string        `yaml:"events_export_dir" help:"directory that gets the events of a month as compressed JSON lines before they are dropped; empty: they are dropped"`
+	SaltRetention       time.Duration `yaml:"salt_retention" help:"how long the salt of a day's visitors is kept when the day is over; clicks that come later count without a visitor"`
+	IdempotencyWindow   time.Duration `yaml:"idempotency_window" help:"for how long a request with an Idempotency-Key is remembered"`
 	DataDir             string        `yaml:"data_dir" help:"directory in which this control plane remembers which keys were issued, in case PostgreSQL forgets"`
 	StatusFile          string        `yaml:"status_file" help:"file that tells the process id and addresses once all listeners are open"`
 	ShutdownTimeout     time.Duration `yaml:"shutdown_timeout" help:"how long requests under way may take at the end"`
@@ -78,6 +85,8 @@ type Edge struct {
 	WriteTimeout             time.Duration `yaml:"write_timeout" help:"how long a client may take to receive an answer"`
 	IdleTimeout              time.Duration `yaml:"idle_timeout" help:"how long a connection may stay open without a request"`
 	LookupMemory             string        `yaml:"lookup_memory" help:"memory for the links that redirects are answered from without the disk, such as 2GiB; auto: a quarter of what GOMEMLIMIT, the control group or the machine allows; 0: none"`
+	GeoIP                    string        `yaml:"geoip" help:"MaxMind database, .mmdb, that tells the country and city of visitors; read again when it changes; empty: neither is known"`
+	ClickJournal             string        `yaml:"click_journal" help:"disk space for clicks that are not counted yet, such as 4GiB; auto: 2GiB, which is a week at 500 clicks a second, but at most half of what is free; when it fills, clicks that wait lose their detail first"`
 	MaxStaleness             time.Duration `yaml:"max_staleness" help:"tell in a header when the replica is older than this; 0: never"`
 	AskUpstream              bool          `yaml:"ask_upstream" help:"ask the control plane for a code that it can have issued a moment ago and that is not here yet"`
 	StatusFile               string        `yaml:"status_file" help:"file that tells the process id and addresses once all listeners are open"`
@@ -107,6 +116,25 @@ type Gossip struct {
 	KeyFile   string   `yaml:"key_file" flag:"gossip-key-file" help:"file that holds the gossip key"`
 }
 
+// Limits bound what one client may ask of a control plane. Each of several control
+// planes counts for itself.
+type Limits struct {
+	Requests int `yaml:"requests" flag:"rate-limit-requests" help:"requests a second of one API key, on average; of a bulk request, every 100 links count as one more; 0: no limit"`
+	Burst    int `yaml:"burst" flag:"rate-limit-burst" help:"requests of one API key at once"`
+	Failures int `yaml:"failures" flag:"rate-limit-failures" help:"failed attempts to authenticate a minute, of one IPv4 address or IPv6 /64; beside one prefix of keys, five times as many; 0: no limit"`
+}
+
+// Cleanup is what becomes of links that have expired, and of what is long gone.
+type Cleanup struct {
+	Enabled     bool          `yaml:"enabled" flag:"cleanup-enabled" help:"whether this control plane removes what has expired; with several, one does it at a time"`
+	Interval    time.Duration `yaml:"interval" flag:"cleanup-interval" help:"time from one run to the next"`
+	BatchSize   int           `yaml:"batch_size" flag:"cleanup-batch-size" help:"links of one transaction"`
+	Buffer      time.Duration `yaml:"buffer" flag:"cleanup-buffer" help:"how long after its expiry a link is removed, because clocks differ; visitors get 410 from the expiry on"`
+	MaxDuration time.Duration `yaml:"max_duration" flag:"cleanup-max-duration" help:"how long a run may take"`
+	PurgeAfter  time.Duration `yaml:"purge_after" flag:"cleanup-purge-after" help:"how long after its removal a link is purged everywhere, so that edges answer 404 instead of 410"`
+	KeysAfter   time.Duration `yaml:"keys_after" flag:"cleanup-keys-after" help:"how long after its expiry or revocation an API key is deleted"`
+}
+
 // Dev is the development system: everything on one machine.
 type Dev struct {
 	DataDir     string   `yaml:"data_dir" env:"WAYPOST_DATA_DIR" help:"directory of everything that the development system keeps"`
@@ -121,6 +149,7 @@ type Client struct {
 	API        string `yaml:"api" env:"WAYPOST_API" help:"base URL of the API; default: the development system's"`
 	APIKey     Secret `yaml:"api_key" env:"WAYPOST_API_KEY" flag:"-" help:"API key"`
 	APIKeyFile string `yaml:"api_key_file" env:"WAYPOST_API_KEY_FILE" help:"file that holds the API key"`
+	Workspace  string `yaml:"workspace" env:"WAYPOST_WORKSPACE" help:"slug of the workspace to act in, for who is in several"`
 }
 
 // defaults gives the settings of an empty configuration.
@@ -129,14 +158,19 @@ func defaults(getenv func(string) string) Config {
 		Log: Log{Level: "info", Format: "auto"},
 		Control: Control{
 			Addr: "127.0.0.1:8080", AdminAddr: "127.0.0.1:9080",
-			CodeLength: 7, PrefixLength: 2, LeaseSize: 10_000, ShutdownTimeout: 5 * time.Second,
+			CodeLength: 7, PrefixLength: 2, LeaseSize: 10_000, EventsSample: 100, EventsKeepMonths: 13, SaltRetention: 48 * time.Hour, IdempotencyWindow: 24 * time.Hour, ShutdownTimeout: 5 * time.Second,
 		},
 		Edge: Edge{
-			Addr: "127.0.0.1:8081", AdminAddr: "127.0.0.1:9081", LookupMemory: "auto",
+			Addr: "127.0.0.1:8081", AdminAddr: "127.0.0.1:9081", LookupMemory: "auto", ClickJournal: "auto",
 			AskUpstream:    true,
 			MaxConnections: 32_768, MaxConnectionsPerAddress: 1_024,
 			ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: time.Minute,
 			ShutdownTimeout: 5 * time.Second, TakeoverTimeout: 30 * time.Second,
+		},
+		Limits: Limits{Requests: 1_000, Burst: 2_000, Failures: 30},
+		Cleanup: Cleanup{
+			Enabled: true, Interval: 15 * time.Minute, BatchSize: 1_000, Buffer: time.Hour, MaxDuration: 5 * time.Minute,
+			PurgeAfter: 90 * 24 * time.Hour, KeysAfter: 30 * 24 * time.Hour,
 		},
 		Dev: Dev{
 			DataDir: DefaultDataDir(getenv), ControlAddr: "127.0.0.1:8080",

@@ -164,6 +164,7 @@ func TestChecksNameTheSettingAndWhatToDo(t *testing.T) {
 		"WAYPOST_EDGE_DATA_DIR=":                            "edge.data_dir is missing",
 		"WAYPOST_EDGE_TOKEN=":                               "edge.token is missing",
 		"WAYPOST_EDGE_LOOKUP_MEMORY=1GB":                    "edge.lookup_memory: ",
+		"WAYPOST_EDGE_CLICK_JOURNAL=1MiB":                   "edge.click_journal: ",
 		"WAYPOST_EDGE_MAX_STALENESS=-1s":                    "edge.max_staleness: ",
 		"WAYPOST_LOG_FORMAT=xml":                            "log.format: ",
 		"WAYPOST_EDGE_LISTEN=[::1]:80,81":                   `edge.listen: "81" is no address`,

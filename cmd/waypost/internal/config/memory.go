@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// units of memory, the longer ones first.
+// units of memory and of disk space, the longer ones first.
 var units = []struct {
 	suffix string
 	shift  uint
@@ -25,19 +25,44 @@ func ParseLookupMemory(text string) (int64, error) {
 	case "0":
 		return -1, nil
 	}
+	n, ok := parseBytes(text)
+	switch {
+	case !ok:
+		return 0, fmt.Errorf("%q is no amount of memory such as auto, 0, 512MiB or 4GiB", text)
+	case n < leastLookupMemory:
+		return 0, fmt.Errorf("%q is less than 1MiB", text)
+	}
+	return n, nil
+}
+
+// leastClickJournal is eight segments, with which a journal works on any machine.
+const leastClickJournal = 64 << 20
+
+// ParseClickJournal reads edge.click_journal: "auto" gives 0, which lets the journal
+// choose, and everything else is a number of bytes.
+func ParseClickJournal(text string) (int64, error) {
+	if text == "" || text == "auto" {
+		return 0, nil
+	}
+	n, ok := parseBytes(text)
+	switch {
+	case !ok:
+		return 0, fmt.Errorf("%q is no amount of disk space such as auto, 512MiB or 4GiB", text)
+	case n < leastClickJournal:
+		return 0, fmt.Errorf("%q is less than 64MiB", text)
+	}
+	return n, nil
+}
+
+// parseBytes reads a number of bytes with its unit.
+func parseBytes(text string) (int64, bool) {
 	for _, u := range units {
 		digits, ok := strings.CutSuffix(text, u.suffix)
 		if !ok {
 			continue
 		}
 		n, err := strconv.ParseUint(digits, 10, 63)
-		if err != nil || n > math.MaxInt64>>u.shift {
-			break
-		}
-		if n <<= u.shift; n < leastLookupMemory {
-			return 0, fmt.Errorf("%q is less than 1MiB", text)
-		}
-		return int64(n), nil
+		return int64(n << u.shift), err == nil && n <= math.MaxInt64>>u.shift
 	}
-	return 0, fmt.Errorf("%q is no amount of memory such as auto, 0, 512MiB or 4GiB", text)
+	return 0, false
 }

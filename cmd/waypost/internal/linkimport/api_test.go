@@ -4,6 +4,7 @@ import (
 	"context"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"waypost/cmd/waypost/internal/client"
@@ -11,6 +12,7 @@ import (
 
 // api plays the control plane: it keeps what it was sent, and fails as it is told.
 type api struct {
+	mu       sync.Mutex         // calls come one by one, in any order
 	batches  [][]client.NewLink // that were answered
 	failures []error            // of the next calls; nil passes
 	create   func(ns []client.NewLink, commit func(n int)) error
@@ -25,6 +27,8 @@ type api struct {
 var began = time.Date(2031, 5, 6, 7, 8, 9, 0, time.UTC)
 
 func (a *api) wait(ctx context.Context, d time.Duration) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	if d >= 10*time.Second {
 		for _, act := range a.late {
 			act()
@@ -44,6 +48,8 @@ func (a *api) commit(ns []client.NewLink) {
 }
 
 func (a *api) CreateBulk(_ context.Context, ns []client.NewLink) ([]client.Outcome, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	if len(a.failures) > 0 {
 		err := a.failures[0]
 		a.failures = a.failures[1:]
@@ -75,6 +81,8 @@ func (a *api) CreateBulk(_ context.Context, ns []client.NewLink) ([]client.Outco
 }
 
 func (a *api) List(ctx context.Context, limit int, cursor string) (client.Page, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	if err := ctx.Err(); err != nil {
 		return client.Page{}, err
 	}

@@ -25,17 +25,17 @@ var errInterrupted = errors.New("the import was interrupted while these were sen
 // deliver creates rows of one batch, each once, and books what became of them.
 // Doubt is why an earlier attempt at all of them may have had an effect, nil when
 // there was none. With an error the rest of the batch is not created, or in doubt.
-func (r *run) deliver(ctx context.Context, f flight, rows []row, doubt error) error {
+func (d *delivery) deliver(ctx context.Context, f flight, rows []row, doubt error) error {
 	for round := 1; len(rows) > 0; round++ {
 		if doubt != nil {
-			missing, err := r.settle(ctx, f, rows)
+			missing, err := d.settle(ctx, f, rows)
 			if err != nil {
-				r.leaveInDoubt(rows, doubt)
+				d.leaveInDoubt(rows, doubt)
 				return fmt.Errorf("nobody knows what was created of lines %s: %w", span(rows), errors.Join(doubt, err))
 			}
-			r.created(len(rows) - len(missing))
+			d.created(len(rows) - len(missing))
 			if rows = missing; round > rounds {
-				rows = r.refuseFailing(rows)
+				rows = d.refuseFailing(rows)
 			}
 			if len(rows) == 0 {
 				return nil
@@ -44,10 +44,10 @@ func (r *run) deliver(ctx context.Context, f flight, rows []row, doubt error) er
 				return fmt.Errorf("nothing was created of lines %s: %w", span(rows), doubt)
 			}
 		}
-		outcomes, err := r.send(ctx, rows)
+		outcomes, err := d.send(ctx, rows)
 		switch {
 		case err == nil:
-			rows, doubt = r.book(rows, outcomes)
+			rows, doubt = d.book(rows, outcomes)
 		case client.Processed(err):
 			doubt = err
 		default:
@@ -62,18 +62,18 @@ func span(rows []row) string {
 	return fmt.Sprintf("%d to %d", rows[0].line, rows[len(rows)-1].line)
 }
 
-func (r *run) leaveInDoubt(rows []row, doubt error) {
+func (d *delivery) leaveInDoubt(rows []row, doubt error) {
 	for _, row := range rows {
 		left := row.because(0, doubt.Error())
 		left.Whole = true
-		r.report.InDoubt = append(r.report.InDoubt, left)
+		d.report.InDoubt = append(d.report.InDoubt, left)
 	}
-	r.report.Rows += len(rows)
+	d.report.Rows += len(rows)
 }
 
 // book notes the outcomes that are final, and gives the rows that failed within
 // the API, of which it is not known whether they were created.
-func (r *run) book(rows []row, outcomes []client.Outcome) (unclear []row, doubt error) {
+func (d *delivery) book(rows []row, outcomes []client.Outcome) (unclear []row, doubt error) {
 	for i, o := range outcomes {
 		row := rows[i]
 		switch {
@@ -81,10 +81,10 @@ func (r *run) book(rows []row, outcomes []client.Outcome) (unclear []row, doubt 
 			row.status, row.reason = o.Status, reasonOf(o)
 			unclear = append(unclear, row)
 			doubt = &client.Problem{Status: row.status, Detail: row.reason}
-		case o.Link == nil:
-			r.refuse(row.because(o.Status, reasonOf(o)))
+		case o.Link == nil && o.ShortCode == "":
+			d.refuse(row.because(o.Status, reasonOf(o)))
 		default:
-			r.created(1)
+			d.created(1)
 		}
 	}
 	return unclear, doubt
@@ -92,13 +92,13 @@ func (r *run) book(rows []row, outcomes []client.Outcome) (unclear []row, doubt 
 
 // refuseFailing refuses the rows that the API fails at one by one, and gives the
 // others. 503 is no such failure: the API asks to come again.
-func (r *run) refuseFailing(rows []row) (rest []row) {
+func (d *delivery) refuseFailing(rows []row) (rest []row) {
 	for _, row := range rows {
 		if row.status == 0 || row.status == http.StatusServiceUnavailable {
 			rest = append(rest, row)
 			continue
 		}
-		r.refuse(row.because(row.status, row.reason))
+		d.refuse(row.because(row.status, row.reason))
 	}
 	return rest
 }

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,15 +29,16 @@ type Source struct {
 
 // Journal is the progress of an import in a file, so that whatever stops it,
 // another run can go on and create nothing twice. It is JSON lines: the source
-// first, then before each batch that it is sent, and after it what became of it.
-// Every line is on disk before the import goes on. A journal is locked while it is
+// first, then before each batch that it is sent, which is on disk before it is, and
+// after it what became of it, in the order of the file. Several batches may be under
+// way. A journal is locked while it is
 // open. The nil journal keeps nothing.
 type Journal struct {
 	file   *os.File
 	source journalSource
-	total  stretch // of what is done
-	flight *flight // sent, and nobody knows what became of it
-	sent   bool    // something was, ever
+	total  stretch  // of what is done
+	flight []flight // sent in this order, and nobody knows what became of them
+	sent   bool     // something was, ever
 }
 
 // entry is a line of the file: one of its fields is set.
@@ -140,7 +142,7 @@ func (j *Journal) begin(of Source) error {
 	if err != nil {
 		return fmt.Errorf("begin the progress file: %w", err)
 	}
-	if err := j.append(entry{Source: &j.source}); err != nil {
+	if err := j.append(entry{Source: &j.source}, true); err != nil {
 		return err
 	}
 	dir, err := os.Open(filepath.Dir(j.file.Name()))
@@ -206,10 +208,10 @@ func (j *Journal) take(e entry, first bool) bool {
 		j.source = *e.Source
 		return len(j.source.SHA256) >= 16
 	case e.Send != nil:
-		j.flight, j.sent = e.Send, true
+		j.flight, j.sent = append(j.flight, *e.Send), true
 	case e.Done != nil:
-		j.flight = nil
 		j.total.Line = e.Done.Line
+		j.flight = slices.DeleteFunc(j.flight, func(f flight) bool { return f.Last <= j.total.Line })
 		j.total.Rows += e.Done.Rows
 		j.total.Created += e.Done.Created
 		j.total.Refused = append(j.total.Refused, e.Done.Refused...)
@@ -220,29 +222,33 @@ func (j *Journal) take(e entry, first bool) bool {
 // id names this import of this file.
 func (j *Journal) id() string { return j.source.SHA256[:16] + "-" + j.source.Run }
 
-// sending notes that a batch is about to be sent.
+// unsettled gives the batches that were sent and not brought to their end.
+func (j *Journal) unsettled() []flight { return slices.Clone(j.flight) }
+
+// sending notes that a batch is about to be sent, durably.
 func (j *Journal) sending(f flight) error {
 	if j == nil {
 		return nil
 	}
 	j.sent = true
-	return j.append(entry{Send: &f})
+	return j.append(entry{Send: &f}, true)
 }
 
-// done notes what became of the lines since the last such note.
+// done notes what became of the lines since the last such note. A note that is lost is
+// made good by settling the batch, so that the next batch's makes it durable.
 func (j *Journal) done(s stretch) error {
 	if j == nil {
 		return nil
 	}
-	return j.append(entry{Done: &s})
+	return j.append(entry{Done: &s}, false)
 }
 
-func (j *Journal) append(e entry) error {
+func (j *Journal) append(e entry, durably bool) error {
 	line, err := json.Marshal(e)
 	if err == nil {
 		_, err = j.file.Write(append(line, '\n'))
 	}
-	if err == nil {
+	if err == nil && durably {
 		err = j.file.Sync()
 	}
 	if err != nil {
@@ -257,7 +263,7 @@ func (j *Journal) Close() error {
 	if !j.sent {
 		return j.Remove()
 	}
-	return j.file.Close()
+	return errors.Join(j.file.Sync(), j.file.Close())
 }
 
 // Begun reports whether there is something for a later run to go on with.

@@ -1,5 +1,5 @@
-// Package linkimport creates the links of a CSV file through the API, in bulk and
-// each once, and accounts for every row of the file: created, refused, or in doubt.
+// Package linkimport creates the links of a CSV or JSON lines file through the API, in bulk,
+// several requests at once, and each once, and accounts for every row of the file: created, refused, or in doubt.
 // An import that stopped or was killed goes on from its [Journal]. The package
 // shows nothing; what users see is up to the command.
 package linkimport
@@ -23,7 +23,11 @@ const (
 	batchBytes = 4 << 20
 )
 
-// API is what an import needs of the control plane.
+// MaxInFlight bounds the requests of an import that are under way at once.
+const MaxInFlight = 16
+
+// API is what an import needs of the control plane. It is asked by several goroutines at
+// once when an import has several requests under way.
 type API interface {
 	CreateBulk(ctx context.Context, ns []client.NewLink) ([]client.Outcome, error)
 
@@ -37,6 +41,13 @@ type Import struct {
 
 	// Journal keeps what a later run needs to go on; nil keeps nothing.
 	Journal *Journal
+
+	// Format of the file; default CSV.
+	Format Format
+
+	// InFlight is how many requests are under way at once, 1 to [MaxInFlight]; default 1.
+	// So many batches are in memory, and to be settled after a kill.
+	InFlight int
 
 	// Attempts bounds how often a request is sent that surely had no effect, or
 	// changes nothing; default 8, which takes about 16 s.
@@ -85,6 +96,7 @@ func (im *Import) Run(ctx context.Context, file io.Reader) (Report, error) {
 	if r.Attempts == 0 {
 		r.Attempts = 8
 	}
+	r.InFlight = min(max(r.InFlight, 1), MaxInFlight)
 	if r.Settle == 0 {
 		r.Settle = 10 * time.Second
 	}
@@ -110,14 +122,14 @@ type run struct {
 
 func (r *run) all(ctx context.Context, file io.Reader) error {
 	var err error
-	if r.reader, err = newReader(file); err != nil {
+	if r.reader, err = newReader(file, r.Format); err != nil {
 		return err
 	}
 	id := rand.Text()
-	var unsettled *flight
+	var unsettled []flight
 	if j := r.Journal; j != nil {
 		id = j.id()
-		unsettled = j.flight
+		unsettled = j.unsettled()
 		r.report.Rows, r.report.Created = j.total.Rows, j.total.Created
 		r.report.Refused = append(r.report.Refused, j.total.Refused...)
 		r.reader.skip = j.total.Line
@@ -126,60 +138,106 @@ func (r *run) all(ctx context.Context, file io.Reader) error {
 	if err := r.readClock(ctx); err != nil {
 		return fmt.Errorf("nothing was sent: %w", err)
 	}
-	for end := false; !end; {
-		until := 0
-		if unsettled != nil {
-			until = unsettled.Last
+	return r.deliverAll(ctx, unsettled)
+}
+
+// deliverAll keeps batches under way until the file has ended or one has failed, and
+// books them in the order of the file. Unsettled are those that an earlier run has sent.
+func (r *run) deliverAll(ctx context.Context, unsettled []flight) error {
+	var under []*delivery // oldest first
+	var failed error      // why no more is sent
+	var readErr error
+	for end := false; ; {
+		for failed == nil && readErr == nil && !end && len(under) < r.InFlight {
+			var old *flight
+			until := 0
+			if len(unsettled) > 0 {
+				old, unsettled = &unsettled[0], unsettled[1:]
+				until = old.Last
+			}
+			var b batch
+			b, readErr = r.reader.batch(until)
+			d, err := r.begin(ctx, b, old)
+			if err != nil {
+				failed = err
+				break
+			}
+			under, end = append(under, d), b.end
 		}
-		b, readErr := r.reader.batch(until)
-		if err := r.one(ctx, b, unsettled); err != nil {
-			return err
-		}
-		if readErr != nil {
+		if len(under) == 0 {
+			if failed != nil {
+				return failed
+			}
 			return readErr
 		}
-		if r.Progress != nil {
-			r.Progress(r.report.Rows, r.reader.offset())
+		d := under[0]
+		under = under[1:]
+		<-d.done
+		r.add(d.report)
+		if failed == nil {
+			failed = d.err
 		}
-		unsettled, end = nil, b.end
+		if failed == nil {
+			failed = r.Journal.done(stretch{Line: d.batch.last, Rows: d.report.Rows, Created: d.report.Created, Refused: d.report.Refused})
+		}
+		if failed == nil && r.Progress != nil {
+			r.Progress(r.report.Rows, d.offset)
+		}
 	}
-	return nil
 }
 
-// one brings a batch to its end, and notes it in the journal. Unsettled is set
-// when an earlier run has sent it and did not learn what became of it.
-func (r *run) one(ctx context.Context, b batch, unsettled *flight) error {
-	before := r.report
+// delivery is a batch on its way, by a goroutine of its own.
+type delivery struct {
+	*run
+	batch  batch
+	offset int64 // of the file, behind the batch
+	report Report
+	err    error
+	done   chan struct{}
+}
+
+// begin sends a batch, once the journal knows of it. Unsettled is set when an earlier
+// run has sent it and did not learn what became of it.
+func (r *run) begin(ctx context.Context, b batch, unsettled *flight) (*delivery, error) {
+	d := &delivery{run: r, batch: b, offset: r.reader.offset(), done: make(chan struct{})}
 	for _, bad := range b.bad {
-		r.refuse(bad)
+		d.refuse(bad)
 	}
-	if len(b.rows) > 0 {
-		f, doubt := unsettled, errInterrupted
-		if f == nil {
-			f = &flight{First: b.rows[0].line, Last: b.rows[len(b.rows)-1].line, At: r.now()}
-			doubt = nil
-			if err := r.Journal.sending(*f); err != nil {
-				return err
-			}
-		}
-		if err := r.deliver(ctx, *f, b.rows, doubt); err != nil {
-			return err
+	if len(b.rows) == 0 {
+		close(d.done)
+		return d, nil
+	}
+	f, doubt := unsettled, errInterrupted
+	if f == nil {
+		f = &flight{First: b.rows[0].line, Last: b.rows[len(b.rows)-1].line, At: r.now()}
+		doubt = nil
+		if err := r.Journal.sending(*f); err != nil {
+			return nil, err
 		}
 	}
-	return r.Journal.done(stretch{
-		Line: b.last, Rows: r.report.Rows - before.Rows, Created: r.report.Created - before.Created,
-		Refused: r.report.Refused[len(before.Refused):],
-	})
+	go func() {
+		defer close(d.done)
+		d.err = d.deliver(ctx, *f, b.rows, doubt)
+	}()
+	return d, nil
 }
 
-func (r *run) refuse(row Row) {
-	r.report.Rows++
-	r.report.Refused = append(r.report.Refused, row)
+// add books what became of a batch.
+func (r *run) add(of Report) {
+	r.report.Rows += of.Rows
+	r.report.Created += of.Created
+	r.report.Refused = append(r.report.Refused, of.Refused...)
+	r.report.InDoubt = append(r.report.InDoubt, of.InDoubt...)
 }
 
-func (r *run) created(n int) {
-	r.report.Rows += n
-	r.report.Created += n
+func (d *delivery) refuse(row Row) {
+	d.report.Rows++
+	d.report.Refused = append(d.report.Refused, row)
+}
+
+func (d *delivery) created(n int) {
+	d.report.Rows += n
+	d.report.Created += n
 }
 
 // readClock learns the API's time, and that links may be read, which settling needs.

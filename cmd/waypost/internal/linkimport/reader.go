@@ -40,13 +40,47 @@ type badRow struct {
 
 func (b *badRow) Error() string { return fmt.Sprintf("line %d: %s", b.line, b.reason) }
 
-// reader reads rows one by one.
+// Format is how a file is written.
+type Format string
+
+// The formats.
+const (
+	CSV       Format = "csv"   // with a header
+	JSONLines Format = "jsonl" // an object a line, with the API's names
+)
+
+// reader gathers rows into batches.
 type reader struct {
+	from rowSource
+	skip int // rows up to this line are left out
+}
+
+// rowSource reads rows one by one.
+type rowSource interface {
+	// next gives the next row, a badRow, io.EOF, or why the file cannot be read on.
+	next() (row, error)
+
+	// offset is how many bytes have been read.
+	offset() int64
+}
+
+// newReader reads what stands before the rows.
+func newReader(file io.Reader, format Format) (*reader, error) {
+	if format == JSONLines {
+		return &reader{from: newJSONRows(file)}, nil
+	}
+	rows, err := newCSVRows(file)
+	return &reader{from: rows}, err
+}
+
+func (r *reader) offset() int64 { return r.from.offset() }
+
+// csvRows reads CSV.
+type csvRows struct {
 	csv     *csv.Reader
 	budget  *budget
 	columns []string
 	set     []func(*client.NewLink, string) error // by column
-	skip    int                                   // rows up to this line are left out
 }
 
 // column gives how a cell of a column gets into a link; known is whether a file may
@@ -59,6 +93,8 @@ func column(name string) (set func(*client.NewLink, string) error, known bool) {
 		return func(n *client.NewLink, s string) error { n.Title = s; return nil }, true
 	case "custom_code":
 		return func(n *client.NewLink, s string) error { n.CustomCode = s; return nil }, true
+	case "domain":
+		return func(n *client.NewLink, s string) error { n.Domain = s; return nil }, true
 	case "description":
 		return func(n *client.NewLink, s string) error { n.Description = s; return nil }, true
 	case "tags":
@@ -110,17 +146,17 @@ func setExpiry(n *client.NewLink, s string) (err error) {
 	return nil
 }
 
-const headerHint = "it must be original_url and any of title, custom_code, description, tags, redirect_status, forward_query, forward_path, expires_at"
+const headerHint = "it must be original_url and any of title, custom_code, domain, description, tags, redirect_status, forward_query, forward_path, expires_at"
 
-// newReader reads the header, in which only original_url must be.
-func newReader(file io.Reader) (*reader, error) {
+// newCSVRows reads the header, in which only original_url must be.
+func newCSVRows(file io.Reader) (*csvRows, error) {
 	buffered := bufio.NewReader(file)
 	if mark, err := buffered.Peek(3); err == nil && string(mark) == "\uFEFF" {
 		if _, err := buffered.Discard(3); err != nil {
 			return nil, fmt.Errorf("read the file: %w", err)
 		}
 	}
-	r := &reader{budget: &budget{from: buffered, left: maxRow}}
+	r := &csvRows{budget: &budget{from: buffered, left: maxRow}}
 	r.csv = csv.NewReader(r.budget)
 	r.csv.FieldsPerRecord = -1 // judged row by row
 	r.csv.ReuseRecord = true
@@ -145,8 +181,7 @@ func newReader(file io.Reader) (*reader, error) {
 	return r, nil
 }
 
-// next gives the next row, a badRow, io.EOF, or why the file cannot be read on.
-func (r *reader) next() (row, error) {
+func (r *csvRows) next() (row, error) {
 	r.budget.left = maxRow
 	fields, err := r.csv.Read()
 	if bad, ok := errors.AsType[*csv.ParseError](err); ok {
@@ -191,7 +226,7 @@ func (r *reader) batch(until int) (batch, error) {
 		if until == 0 && (len(b.rows)+len(b.bad) >= batchRows || size >= batchBytes) || until != 0 && b.last >= until {
 			break
 		}
-		next, err := r.next()
+		next, err := r.from.next()
 		bad, isBad := errors.AsType[*badRow](err)
 		switch {
 		case isBad && bad.line > r.skip:
@@ -245,7 +280,7 @@ func JoinTags(tags []string) (string, error) {
 	return strings.TrimSuffix(b.String(), "\n"), nil
 }
 
-func (r *reader) offset() int64 { return r.csv.InputOffset() }
+func (r *csvRows) offset() int64 { return r.csv.InputOffset() }
 
 // budget fails when a single row reads more than is left. The CSV reader fetches
 // ahead by its buffer of a few KiB, so the bound is about that much too soft.

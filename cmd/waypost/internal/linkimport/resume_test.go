@@ -193,10 +193,11 @@ func TestAnAPIThatDoesNotComeBackLeavesRowsInDoubtForALaterRun(t *testing.T) {
 // A run is ended by its context within the API's call, so that it writes nothing
 // more, and the end of what it wrote before may be lost, as by a kill in a write.
 func TestHoweverOftenAnImportIsKilledNothingIsCreatedTwice(t *testing.T) {
-	const rows = 2100
+	const rows = 4100
 	text, dir := file(rows), t.TempDir()
 	rapid.Check(t, func(t *rapid.T) {
 		a, path := &api{}, filepath.Join(dir, "progress")
+		parallel := rapid.IntRange(1, 4).Draw(t, "requests at once")
 		for life := 0; ; life++ {
 			resume := life > 0
 			j, err := linkimport.OpenJournal(path, source, resume)
@@ -220,7 +221,7 @@ func TestHoweverOftenAnImportIsKilledNothingIsCreatedTwice(t *testing.T) {
 				}
 				return errLost
 			}
-			im := linkimport.Import{API: a, Journal: j, Wait: a.wait}
+			im := linkimport.Import{API: a, Journal: j, Wait: a.wait, InFlight: parallel}
 			report, err := im.Run(ctx, strings.NewReader(text))
 			kill()
 			if err == nil {

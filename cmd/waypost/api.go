@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"waypost/cmd/waypost/internal/client"
+	"waypost/cmd/waypost/internal/config"
+	"waypost/cmd/waypost/internal/credentials"
+	"waypost/cmd/waypost/internal/dev"
+)
+
+// apiSettings are those of commands that ask the API.
+var apiSettings = []string{"client", "dev.data_dir"}
+
+// api connects to the API that the settings name, or else to the development
+// system's, or else to the server of the last login. A key that is given goes before what
+// a login has left.
+func (p *program) api() (*client.Client, error) {
+	cfg, err := p.settings(nil)
+	if err != nil {
+		return nil, err
+	}
+	base, key, err := p.server(cfg)
+	if err != nil {
+		return nil, err
+	}
+	workspace := cfg.Client.Workspace
+	if key == "" {
+		login, found, err := p.login(base)
+		if err != nil {
+			return nil, err
+		}
+		if found {
+			key = config.Secret(login.Token)
+			if workspace == "" {
+				workspace = login.Workspace
+			}
+		}
+	}
+	c, err := client.New(base, key.Reveal())
+	if err != nil {
+		return nil, &usageError{err}
+	}
+	c.Slug = workspace
+	return c, nil
+}
+
+// server finds the API, and the key where one is given.
+func (p *program) server(cfg config.Config) (base string, key config.Secret, err error) {
+	base, key = cfg.Client.API, cfg.Client.APIKey
+	if base != "" {
+		return base, key, nil
+	}
+	state, err := dev.ReadState(cfg.Dev.DataDir)
+	if err == nil {
+		if key == "" {
+			key = config.Secret(state.APIKey)
+		}
+		return state.API, key, nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return "", "", err
+	}
+	if file, err := credentials.File(p.getenv); err == nil {
+		store, err := credentials.Read(file)
+		if err != nil {
+			return "", "", err
+		}
+		if store.Current != "" {
+			return store.Current, key, nil
+		}
+	}
+	return "", "", errors.New("no API to talk to: start `waypost dev` (give its --data-dir here, if it has one), set WAYPOST_API or --api, or run `waypost login`")
+}
+
+// login gives what a login at a server has left.
+func (p *program) login(base string) (login credentials.Login, found bool, err error) {
+	file, err := credentials.File(p.getenv)
+	if err != nil { // then there was no login
+		return credentials.Login{}, false, nil //nolint:nilerr // nothing is kept without a place
+	}
+	store, err := credentials.Read(file)
+	if err != nil {
+		return credentials.Login{}, false, err
+	}
+	login, found = store.Servers[credentials.Server(base)]
+	return login, found, nil
+}
+
+// completions offers names that the API knows while an argument is typed. It gives
+// up quietly, and soon: the shell waits.
+func (p *program) completions(names func(context.Context, *client.Client) ([]string, error)) cobra.CompletionFunc {
+	return func(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Context()), 2*time.Second)
+		defer cancel()
+		var found []string
+		err := p.withAPI(func(api *client.Client) error {
+			all, err := names(ctx, api)
+			for _, name := range all {
+				if strings.HasPrefix(name, typed) {
+					found = append(found, printable(name))
+				}
+			}
+			return err
+		})
+		if err != nil || len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return found, cobra.ShellCompDirectiveNoFileComp
+	}
+}

@@ -1,0 +1,74 @@
+package main_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"waypost/cmd/waypost/devtest"
+)
+
+// TestALinkThatHasExpiredIsGoneAtOnceAndInTheEndUnknown goes through the life of a
+// link behind its end: 410 from the expiry on, whatever the cleanup does, a tombstone,
+// and 404 once that is purged; its code never comes again.
+func TestALinkThatHasExpiredIsGoneAtOnceAndInTheEndUnknown(t *testing.T) {
+	s := devtest.Start(t, devtest.Config{Env: []string{
+		"WAYPOST_CLEANUP_INTERVAL=200ms", "WAYPOST_CLEANUP_BUFFER=3s", "WAYPOST_CLEANUP_PURGE_AFTER=5s",
+	}})
+	env := []string{"WAYPOST_DATA_DIR=" + s.DataDir()}
+	r := devtest.Run(t, env, "links", "create", "https://example.com/spring", "--code", "spring", "--expires-in", "5s")
+	require.Zero(t, r.Code, r.Stderr)
+	edges := s.State().Edges
+	on := func(want int) func() bool {
+		return func() bool {
+			for _, e := range edges {
+				if status, _, err := location(t.Context(), e.URL+"/spring"); err != nil || status != want {
+					return false
+				}
+			}
+			return true
+		}
+	}
+	eventually(t, 20*time.Second, "the link leads on", on(http.StatusFound))
+	eventually(t, 20*time.Second, "it is gone", on(http.StatusGone))
+	require.Zero(t, cleanupOf(t, s).TotalCleaned, "the buffer is not over, the answer came from the record itself")
+	eventually(t, 20*time.Second, "a tombstone", func() bool { return cleanupOf(t, s).TotalCleaned == 1 })
+	require.True(t, on(http.StatusGone)(), "as long as the tombstone is kept")
+	eventually(t, 20*time.Second, "nobody knows of it", on(http.StatusNotFound))
+	stats := cleanupOf(t, s)
+	require.EqualValues(t, 1, stats.LastBatchSize)
+	require.Zero(t, stats.Backlog)
+	require.Zero(t, stats.FailedRuns)
+	require.Positive(t, stats.SuccessfulRuns)
+	require.NotNil(t, stats.LastCleanupTime)
+
+	r = devtest.Run(t, env, "links", "create", "https://example.com/autumn", "--code", "spring")
+	require.Equal(t, 1, r.Code)
+	require.Contains(t, r.Stderr, "taken")
+	s.Stop()
+}
+
+type cleanupStats struct {
+	LastCleanupTime *time.Time `json:"last_cleanup_time"`
+	TotalCleaned    int64      `json:"total_cleaned"`
+	LastBatchSize   int64      `json:"last_batch_size"`
+	SuccessfulRuns  int64      `json:"successful_runs"`
+	FailedRuns      int64      `json:"failed_runs"`
+	Backlog         int64      `json:"backlog"`
+}
+
+func cleanupOf(t *testing.T, s *devtest.System) (now cleanupStats) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.State().API+"/api/admin/cleanup/stats", http.NoBody)
+	require.NoError(t, err)
+	req.Header.Set("Authorization", "Bearer "+s.State().APIKey)
+	res, err := visitor.Do(req)
+	require.NoError(t, err)
+	defer res.Body.Close()
+	require.Equal(t, http.StatusOK, res.StatusCode)
+	require.NoError(t, json.NewDecoder(res.Body).Decode(&now))
+	return now
+}

@@ -1,0 +1,59 @@
+package devtest
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"time"
+)
+
+// Follower follows links over one connection at a time and sends no request twice.
+// An http.Client does when a connection that it has kept breaks, and what it shows
+// as one answer may then be two clicks. Zero is ready to use, by one goroutine.
+type Follower struct {
+	addr string
+	conn net.Conn
+	in   *bufio.Reader
+}
+
+// Follow asks for a link once. With an error, sent tells whether the edge may have
+// got the request.
+func (f *Follower) Follow(addr, code string) (status int, sent bool, err error) {
+	if f.addr != addr {
+		f.Close()
+	}
+	if f.conn == nil {
+		conn, err := net.DialTimeout("tcp", addr, 10*time.Second)
+		if err != nil {
+			return 0, false, err
+		}
+		f.addr, f.conn, f.in = addr, conn, bufio.NewReader(conn)
+	}
+	defer func() {
+		if err != nil {
+			f.Close()
+		}
+	}()
+	if err := f.conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		return 0, false, err
+	}
+	if _, err := io.WriteString(f.conn, "GET /"+code+" HTTP/1.1\r\nHost: "+addr+"\r\n\r\n"); err != nil {
+		return 0, true, err
+	}
+	res, err := http.ReadResponse(f.in, nil)
+	if err != nil {
+		return 0, true, err
+	}
+	_, err = io.Copy(io.Discard, res.Body)
+	return res.StatusCode, true, errors.Join(err, res.Body.Close())
+}
+
+// Close closes the connection, if there is one.
+func (f *Follower) Close() {
+	if f.conn != nil {
+		_ = f.conn.Close() // nothing is under way on it
+		f.conn = nil
+	}
+}

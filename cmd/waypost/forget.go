@@ -1,0 +1,71 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"waypost/cmd/waypost/internal/client"
+)
+
+func (p *program) linksForgetClicksCommand() *cobra.Command {
+	var domain string
+	c := &cobra.Command{
+		Use:   "forget-clicks CODE",
+		Short: "Delete everything that was counted of a link, for good",
+		Long: `Delete everything that was counted of a link, whether it lives, has expired or was deleted: its
+clicks by hour, day and one by one, and its counters. They are taken from the
+statistics of the workspace, too, but for its estimates of unique visitors, which hold no
+link. Clicks that come later count again, from zero. It needs the scope admin, and
+is in the audit log.`,
+		Example: `  waypost links forget-clicks spring-sale`,
+		Args:    arguments(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			return p.withAPI(func(api *client.Client) error {
+				f, err := api.ForgetClicks(c.Context(), domain, args[0])
+				if err != nil {
+					return err
+				}
+				return p.print(fmt.Sprintf("deleted %d clicks of %s, %d of which had been kept one by one", f.Clicks, args[0], f.Events), f)
+			})
+		},
+	}
+	c.Flags().StringVar(&domain, "domain", "", "host of the link's domain; the shared one if left out")
+	return c
+}
+
+func (p *program) clicksCommand() *cobra.Command {
+	c := group("clicks", "Look after what was counted", p.forgetVisitorsCommand())
+	c.Long = `Look after what was counted, through the API: the one of --api or WAYPOST_API with the
+key in WAYPOST_API_KEY, which needs the scope admin in the default workspace, or else the
+development system that runs in --data-dir.`
+	for _, sub := range c.Commands() {
+		p.bind(sub, "client", "dev.data_dir")
+	}
+	return c
+}
+
+func (p *program) forgetVisitorsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "forget-visitors DAY",
+		Short: "Destroy what the visitors of a day are told apart by",
+		Long: `Destroy the salt of a day (UTC), everywhere and for good. Without it nothing that is kept
+leads back to a visitor of that day. Clicks of the day that come later count without a
+visitor; numbers that are there stay. It happens by itself two days after; this is
+for doing it earlier.`,
+		Example: `  waypost clicks forget-visitors 2026-03-31`,
+		Args:    arguments(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			if _, err := time.Parse(time.DateOnly, args[0]); err != nil {
+				return &usageError{fmt.Errorf("%q is no day such as 2026-03-31", args[0])}
+			}
+			return p.withAPI(func(api *client.Client) error {
+				if err := api.ForgetVisitors(c.Context(), args[0]); err != nil {
+					return err
+				}
+				return p.print("the visitors of "+args[0]+" are forgotten", map[string]string{"forgotten": args[0]})
+			})
+		},
+	}
+}

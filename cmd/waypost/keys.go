@@ -1,0 +1,262 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"waypost"
+	"waypost/cmd/waypost/internal/client"
+	"waypost/cmd/waypost/internal/config"
+	"waypost/controlplane"
+	"waypost/controlplane/postgres"
+)
+
+func (p *program) keysCommand() *cobra.Command {
+	c := group("keys", "Manage API keys", p.keysListCommand(), p.keysCreateCommand(), p.keysRotateCommand(), p.keysRevokeCommand())
+	c.Long = `Manage API keys: all of the workspace with the scope admin, and the own ones for
+everybody else who has signed in. It asks the API as ` + "`waypost links`" + ` does.`
+	for _, sub := range c.Commands() {
+		p.bind(sub, "client")
+		if sub.Name() == "create" {
+			p.bind(sub, databaseSettings...)
+		} else {
+			p.bind(sub, "dev.data_dir")
+		}
+	}
+	return c
+}
+
+func (p *program) keysListCommand() *cobra.Command {
+	var page pageFlags
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List API keys, newest first: what they may do, whose they are, when they were used",
+		Example: `  waypost keys list
+  waypost keys list --output json`,
+		Args: arguments(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := page.check(); err != nil {
+				return err
+			}
+			return p.withAPI(func(api *client.Client) error {
+				all, err := api.Keys(c.Context(), page.limit, page.cursor)
+				if err != nil {
+					return err
+				}
+				return p.print(keyTable(all.Keys)+page.more(all.Next), all)
+			})
+		},
+	}
+	page.bind(c)
+	return c
+}
+
+func keyTable(keys []client.Key) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	// Writing into memory does not fail.
+	_, _ = fmt.Fprintln(w, "ID\tNAME\tKEY\tSCOPES\tOWNER\tEXPIRES\tLAST USED")
+	for i := range keys {
+		k := &keys[i]
+		_, _ = fmt.Fprintf(w, "%d\t%s\t%s…\t%s\t%s\t%s\t%s\n", k.ID, printable(k.Name), printable(k.Prefix), strings.Join(k.Scopes, ","),
+			printable(orNone(k.OwnerEmail)), momentText(k.ExpiresAt), momentText(k.LastUsedAt))
+	}
+	_ = w.Flush()
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+func momentText(t *time.Time) string {
+	if t == nil {
+		return "never"
+	}
+	return t.Local().Format(time.DateTime)
+}
+
+func (p *program) keysCreateCommand() *cobra.Command {
+	var n client.NewKey
+	var expires time.Duration
+	c := &cobra.Command{
+		Use:   "create",
+		Short: "Make an API key and show it, once",
+		Long: `Make an API key and show it. Only its hash is kept, so it cannot be shown again. It
+belongs to who has signed in, does no more than its owner may, and ends with the
+owner's membership.
+
+Where the control plane's database is configured (control.database_url) and no --api
+is given, the key is made there directly and has no owner: that needs no other key.`,
+		Example: `  waypost keys create --name ci --scopes links:read,links:write --expires-in 2160h
+  waypost keys create --name ops --scopes admin --output json
+  waypost keys create --name ops --scopes admin --config /etc/waypost/control.yaml`,
+		Args: arguments(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			wanted, err := parseScopes(n.Scopes)
+			if err != nil {
+				return &usageError{fmt.Errorf("--scopes: %w", err)}
+			}
+			if n.Name == "" {
+				return &usageError{errors.New("--name is missing: it tells keys apart later")}
+			}
+			if c.Flags().Changed("expires-in") && expires < time.Second {
+				return &usageError{fmt.Errorf("--expires-in: %s is less than a second", expires)}
+			}
+			n.ExpiresInSeconds = int64(expires / time.Second)
+			cfg, err := p.settings(nil)
+			if err != nil {
+				return err
+			}
+			if cfg.Client.API == "" && cfg.Control.DatabaseURL.Reveal() != "" {
+				if n.ExpiresInSeconds != 0 || n.Description != "" {
+					return &usageError{errors.New("--expires-in and --description are for keys made through the API: give --api")}
+				}
+				return p.createKeyDirectly(c.Context(), cfg, n.Name, wanted)
+			}
+			return p.withAPI(func(api *client.Client) error {
+				k, err := api.CreateKey(c.Context(), n)
+				if err != nil {
+					return err
+				}
+				return p.print(k.Key, k)
+			})
+		},
+	}
+	c.Flags().StringVar(&n.Name, "name", "", "what the key is for")
+	c.Flags().StringVar(&n.Description, "description", "", "more about it")
+	c.Flags().StringSliceVar(&n.Scopes, "scopes", []string{"links:read", "links:write"}, "what the key allows: links:read, links:write, analytics:read, admin")
+	c.Flags().DurationVar(&expires, "expires-in", 0, "time until the key expires, such as 2160h; default: never")
+	// The flag is there.
+	_ = c.RegisterFlagCompletionFunc("scopes", cobra.FixedCompletions([]string{"links:read", "links:write", "analytics:read", "admin"}, cobra.ShellCompDirectiveNoFileComp))
+	return c
+}
+
+// createKeyDirectly makes a key in the database itself.
+func (p *program) createKeyDirectly(ctx context.Context, cfg config.Config, name string, scopes []controlplane.Scope) error {
+	workspace := cfg.Client.Workspace
+	if workspace == "" {
+		workspace = waypost.DefaultSlug
+	}
+	db, err := postgres.Open(ctx, postgres.Config{URL: cfg.Control.DatabaseURL.Reveal(), Visitor: true})
+	if err != nil {
+		return whatToDo(err)
+	}
+	defer db.Close()
+	key, err := db.CreateKey(ctx, workspace, name, scopes)
+	if err != nil {
+		return err
+	}
+	return p.print(key, map[string]any{"key": key, "name": name, "workspace": workspace, "scopes": scopes})
+}
+
+func parseScopes(texts []string) ([]controlplane.Scope, error) {
+	var scopes []controlplane.Scope
+	for _, text := range texts {
+		if !slices.Contains(controlplane.Scopes(), controlplane.Scope(text)) {
+			return nil, fmt.Errorf("%q is none of %v", text, controlplane.Scopes())
+		}
+		scopes = append(scopes, controlplane.Scope(text))
+	}
+	return scopes, nil
+}
+
+func (p *program) keysRotateCommand() *cobra.Command {
+	var grace time.Duration
+	c := &cobra.Command{
+		Use:   "rotate KEY",
+		Short: "Make an API key that takes another's place, and show it, once",
+		Long: `Make a key with the name, scopes and owner of another, given by its id or name, and
+show it. The old one ends after --grace, or at once; revoking it then is not needed.`,
+		Example: `  waypost keys rotate 12 --grace 24h
+  waypost keys rotate ci`,
+		Args:              arguments(cobra.ExactArgs(1)),
+		ValidArgsFunction: p.completions(keyNames),
+		RunE: func(c *cobra.Command, args []string) error {
+			if grace < 0 || grace > controlplane.MaxGrace || grace%time.Second != 0 {
+				return &usageError{fmt.Errorf("--grace: %s is not between 0 and %s, in whole seconds", grace, controlplane.MaxGrace)}
+			}
+			return p.withAPI(func(api *client.Client) error {
+				id, err := keyID(c.Context(), api, args[0])
+				if err != nil {
+					return err
+				}
+				k, err := api.RotateKey(c.Context(), id, grace)
+				if err != nil {
+					return err
+				}
+				return p.print(k.Key, k)
+			})
+		},
+	}
+	c.Flags().DurationVar(&grace, "grace", 0, "for how long the old key goes on, up to 168h")
+	return c
+}
+
+func (p *program) keysRevokeCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:               "revoke KEY...",
+		Short:             "Revoke API keys, on all control planes within a second",
+		Example:           `  waypost keys revoke 12`,
+		Args:              arguments(cobra.MinimumNArgs(1)),
+		ValidArgsFunction: p.completions(keyNames),
+		RunE: func(c *cobra.Command, args []string) error {
+			return p.withAPI(func(api *client.Client) error {
+				for i, name := range args {
+					id, err := keyID(c.Context(), api, name)
+					if err == nil {
+						err = api.RevokeKey(c.Context(), id)
+					}
+					if err != nil {
+						return fmt.Errorf("revoke %s: %w (revoked before: %d of %d)", name, err, i, len(args))
+					}
+				}
+				return p.print("revoked "+strings.Join(args, ", "), map[string][]string{"revoked": args})
+			})
+		},
+	}
+}
+
+// keyID finds a key by its name, which must be the only such one, or takes a number
+// for the id itself.
+func keyID(ctx context.Context, api *client.Client, name string) (int64, error) {
+	if id, err := strconv.ParseInt(name, 10, 64); err == nil {
+		return id, nil
+	}
+	var found []string
+	var id int64
+	for cursor := ""; ; {
+		page, err := api.Keys(ctx, 1000, cursor)
+		if err != nil {
+			return 0, err
+		}
+		for i := range page.Keys {
+			if k := &page.Keys[i]; k.Name == name {
+				id = k.ID
+				found = append(found, strconv.FormatInt(k.ID, 10))
+			}
+		}
+		if cursor = page.Next; cursor == "" {
+			break
+		}
+	}
+	switch len(found) {
+	case 0:
+		return 0, fmt.Errorf("there is no key %q here: see `waypost keys list`", name)
+	case 1:
+		return id, nil
+	}
+	return 0, fmt.Errorf("%d keys are named %q: say which one by its id: %s", len(found), name, strings.Join(found, ", "))
+}
+
+func keyNames(ctx context.Context, api *client.Client) (names []string, err error) {
+	page, err := api.Keys(ctx, 1000, "")
+	for i := range page.Keys {
+		names = append(names, strconv.FormatInt(page.Keys[i].ID, 10), page.Keys[i].Name)
+	}
+	return names, err
+}

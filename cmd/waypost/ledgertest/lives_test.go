@@ -1,0 +1,149 @@
+package ledgertest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// live has everything run, be killed and started again until end.
+func (w *world) live(edges, controls, postgres *turns) {
+	visits, stopVisits := context.WithCancel(w.t.Context())
+	lives, stopLives := context.WithCancel(w.t.Context())
+	w.stopVisits, w.stopLives = stopVisits, stopLives
+	w.t.Cleanup(w.end)
+	for _, s := range w.edges {
+		w.lives.Go(func() { w.keepEdge(lives, s, edges) })
+		for range clients {
+			w.visits.Go(func() { w.visitors.visit(visits, s.now.Load) })
+		}
+	}
+	w.lives.Go(func() { w.keepControl(lives, controls) })
+	w.lives.Go(func() { w.keepPostgres(lives, postgres) })
+}
+
+// end ends the visits and then everybody but PostgreSQL.
+func (w *world) end() {
+	w.stopVisits()
+	w.visits.Wait()
+	w.stopLives()
+	w.lives.Wait()
+}
+
+// keepEdge has an edge in a slot, one life after the other.
+func (w *world) keepEdge(ctx context.Context, s *slot, at *turns) {
+	for ctx.Err() == nil && !w.failed() {
+		name, passes := at.next()
+		longest, fold := longestLife, strings.Contains(name, "fold")
+		s.proxy.cutOff.Store(fold) // they are made while batches wait
+		slow := fold || strings.Contains(name, "segment")
+		size := 256 << 10
+		if slow {
+			size = 32 << 10
+		}
+		if fold {
+			longest *= 4
+		}
+		e := w.startEdge(s, fmt.Sprintf(";bytes of a click segment@%d;%s=%d", size, name, passes))
+		if e == nil {
+			at.killed(name)
+			continue
+		}
+		s.now.Store(&life{edge: e, name: fmt.Sprintf("%s, life %d", s.node, s.count), slow: slow})
+		by := name
+		select {
+		case <-e.Exited():
+		case <-ctx.Done():
+			by = ""
+		case <-time.After(longest + rand.N(time.Second)):
+			by = ""
+		}
+		e.Kill()
+		s.now.Store(nil)
+		at.killed(by)
+		if !e.Killed() {
+			w.fail("%s ended by itself:\n%s", s.node, e.Output())
+		}
+		w.lookAt(s.node, e.Output())
+	}
+}
+
+// keepControl has one control plane, one after the other. One that finds no PostgreSQL
+// when it starts may give up.
+func (w *world) keepControl(ctx context.Context, at *turns) {
+	var postgres []string
+	for i, p := range postgresPlaces {
+		postgres = append(postgres, p.name+"!"+w.pidFile(i))
+	}
+	for n := 0; ctx.Err() == nil && !w.failed(); n++ {
+		name, passes := at.next()
+		c := w.startControl(fmt.Sprintf("control-%d", n), fmt.Sprintf("%s;%s=%d", strings.Join(postgres, ";"), name, passes))
+		if c == nil {
+			continue
+		}
+		by := name
+		select {
+		case <-c.Exited():
+		case <-ctx.Done():
+			by = ""
+		case <-time.After(longestLife + rand.N(time.Second)):
+			by = ""
+		}
+		c.Kill()
+		at.killed(by)
+		if !c.Killed() {
+			w.fail("%s ended by itself:\n%s", c.Node, c.Output())
+		}
+		w.lookAt(c.Node, c.Output())
+	}
+}
+
+// keepPostgres has PostgreSQL killed by a control plane, and starts it again.
+func (w *world) keepPostgres(ctx context.Context, at *turns) {
+	for !w.failed() {
+		server, rest := w.server, 700*time.Millisecond // in which clicks are counted
+		if len(at.missing()) == 0 {
+			rest = 3 * time.Second
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(rest + rand.N(rest)):
+		}
+		name, _ := at.next()
+		n := 0
+		for postgresPlaces[n].name != name {
+			n++
+		}
+		if err := w.arm(n, server); err != nil {
+			w.fail("%w", err)
+			return
+		}
+		by := name
+		select {
+		case <-server.Done():
+		case <-ctx.Done():
+			by = ""
+		case <-time.After(longestLife):
+			by = ""
+		}
+		if err := os.Remove(w.pidFile(n)); err == nil { // nobody came to the place
+			by = ""
+			_ = unix.Kill(server.PID(), unix.SIGKILL) // its children see that
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			w.fail("%w", err)
+		}
+		<-server.Done()
+		at.killed(by)
+		if err := w.startPostgres(context.WithoutCancel(ctx)); err != nil {
+			w.fail("start PostgreSQL again: %w", err)
+		}
+	}
+}

@@ -1,0 +1,288 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"waypost/cmd/waypost/internal/client"
+)
+
+// writeFlags are those of all commands that change links.
+type writeFlags struct{ client.Write }
+
+func (w *writeFlags) bind(c *cobra.Command, flags *pflag.FlagSet) {
+	flags.StringVar(&w.Domain, "domain", "", "host of the link's domain (default the shared one)")
+	flags.StringVar(&w.Wait, "wait", "", "wait until edges have it: those of this region, or all")
+	flags.DurationVar(&w.Timeout, "wait-timeout", 0, "for how long to wait, up to 10s (default 2s)")
+	_ = c.RegisterFlagCompletionFunc("wait", cobra.FixedCompletions([]string{"region", "all"}, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
+}
+
+func (w *writeFlags) check() error {
+	switch {
+	case w.Wait != "" && w.Wait != "region" && w.Wait != "all":
+		return &usageError{fmt.Errorf("--wait: %q is neither region nor all", w.Wait)}
+	case w.Timeout != 0 && w.Wait == "":
+		return &usageError{errors.New("--wait-timeout: there is nothing to wait for without --wait")}
+	case w.Timeout < 0 || w.Timeout > 10*time.Second:
+		return &usageError{fmt.Errorf("--wait-timeout: %s is not between 50ms and 10s", w.Timeout)}
+	}
+	return nil
+}
+
+// tell says on standard error what came of waiting, and what to look at.
+func (p *program) tell(r client.Receipt, warnings []client.Warning) error {
+	for _, w := range warnings {
+		if _, err := fmt.Fprintf(p.stderr, "waypost: warning: %s\n", printable(w.Message)); err != nil {
+			return err
+		}
+	}
+	if strings.HasPrefix(r.Applied, "timeout") {
+		_, err := fmt.Fprintf(p.stderr, "waypost: the change is made, but not all edges had it in time (%s)\n", printable(r.Applied))
+		return err
+	}
+	return nil
+}
+
+func (p *program) linksCreateCommand() *cobra.Command {
+	var n client.NewLink
+	var w writeFlags
+	var expires time.Duration
+	var expiresAt, metadata string
+	var dedupe bool
+	c := &cobra.Command{
+		Use:   "create URL",
+		Short: "Create a link and print its short URL",
+		Long: `Create a link and print its short URL. The request has a name of its own, so that it is
+sent again when its answer is lost, and makes one link all the same. With
+--idempotency-key the name is yours, for scripts that may be started again.`,
+		Example: `  waypost links create https://example.com/a/long/path
+  waypost links create https://example.com --code spring-sale --title "Spring sale" --tag sale --tag 2026
+  waypost links create https://example.com --expires-in 48h --status 307
+  waypost links create https://example.com/docs --code guide --forward-path --forward-query
+  waypost links create https://example.com/a?utm_source=mail --dedupe --wait all`,
+		Args: arguments(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			if c.Flags().Changed("expires-in") && expires < time.Second {
+				return &usageError{fmt.Errorf("--expires-in: %s is less than a second", expires)}
+			}
+			err := w.check()
+			if err == nil {
+				n.ExpiresAt, err = moment("--expires-at", expiresAt)
+			}
+			if err == nil && metadata != "" {
+				n.Metadata, err = jsonObject("--metadata", metadata)
+			}
+			if err != nil {
+				return err
+			}
+			if c.Flags().Changed("dedupe") {
+				n.Dedupe = &dedupe
+			}
+			api, err := p.api()
+			if err != nil {
+				return err
+			}
+			defer api.Close()
+			n.OriginalURL, n.ExpiresInSeconds, n.Domain = args[0], int64(expires/time.Second), w.Domain
+			link, receipt, err := api.Make(c.Context(), n, w.Write)
+			if err != nil {
+				return err
+			}
+			return errors.Join(p.tell(receipt, link.Warnings), p.print(link.ShortURL, link))
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&n.CustomCode, "code", "", "code of your own instead of a generated one")
+	f.StringVar(&n.Title, "title", "", "title, for people")
+	f.StringVar(&n.Description, "description", "", "description, for people")
+	f.StringArrayVar(&n.Tags, "tag", nil, "tag; may be given several times")
+	f.StringVar(&metadata, "metadata", "", "JSON object to keep with the link")
+	f.DurationVar(&expires, "expires-in", 0, "time until the link expires, such as 48h")
+	f.StringVar(&expiresAt, "expires-at", "", "when the link expires, such as 2030-12-31T23:59:59Z")
+	f.IntVar(&n.RedirectStatus, "status", 0, "status of the redirect: 301, 302, 307 or 308 (default 302)")
+	f.BoolVar(&n.ForwardQuery, "forward-query", false, "add the query that a visitor brings to the target's")
+	f.BoolVar(&n.ForwardPath, "forward-path", false, "add what follows the code in the path to the target's")
+	f.BoolVar(&dedupe, "dedupe", false, "give the one link of the target, which may be there already (default as the workspace has it)")
+	f.StringVar(&w.Key, "idempotency-key", "", "name of the request: sent again within a day, it makes no second link")
+	w.bind(c, f)
+	return c
+}
+
+func (p *program) linksUpdateCommand() *cobra.Command {
+	var w writeFlags
+	var target, title, description, metadata, expiresAt string
+	var tags []string
+	var expires time.Duration
+	var status int
+	var forwardQuery, forwardPath, never, noTags, enable, disable bool
+	c := &cobra.Command{
+		Use:   "update CODE",
+		Short: "Change a link",
+		Long: `Change a link: what is not given stays as it is. A link that has expired lives again with
+a later expiry, until it is cleaned up.`,
+		Example: `  waypost links update spring-sale --target https://example.com/summer
+  waypost links update spring-sale --never-expires --tag summer --tag 2026
+  waypost links update spring-sale --disable --wait all`,
+		Args: arguments(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := errors.Join(w.check(), oneOf(c, "enable", "disable"), oneOf(c, "tag", "no-tags"), oneOf(c, "expires-in", "expires-at", "never-expires")); err != nil {
+				return err
+			}
+			given := c.Flags().Changed
+			change := client.LinkChange{}
+			for flag, field := range map[string]struct {
+				name  string
+				value any
+			}{
+				"target": {"original_url", target}, "title": {"title", title}, "description": {"description", description}, "tag": {"tags", tags},
+				"status": {"redirect_status", status}, "forward-query": {"forward_query", forwardQuery}, "forward-path": {"forward_path", forwardPath},
+				"expires-in": {"expires_in_seconds", int64(expires / time.Second)}, "expires-at": {"expires_at", expiresAt},
+				"never-expires": {"expires_at", nil}, "no-tags": {"tags", nil}, "enable": {"active", true}, "disable": {"active", false},
+			} {
+				if given(flag) {
+					change[field.name] = field.value
+				}
+			}
+			if given("metadata") {
+				o, err := jsonObject("--metadata", metadata)
+				if err != nil {
+					return err
+				}
+				change["metadata"] = o
+			}
+			switch _, err := moment("--expires-at", expiresAt); {
+			case err != nil:
+				return err
+			case given("expires-in") && expires < time.Second:
+				return &usageError{fmt.Errorf("--expires-in: %s is less than a second", expires)}
+			case len(change) == 0:
+				return &usageError{errors.New("nothing to change: say what, for example --target URL")}
+			}
+			api, err := p.api()
+			if err != nil {
+				return err
+			}
+			defer api.Close()
+			link, receipt, err := api.Change(c.Context(), args[0], change, w.Write)
+			if err != nil {
+				return err
+			}
+			return errors.Join(p.tell(receipt, link.Warnings), p.print(describe(link), link))
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&target, "target", "", "the new target")
+	f.StringVar(&title, "title", "", `title, for people; "" for none`)
+	f.StringVar(&description, "description", "", `description, for people; "" for none`)
+	f.StringArrayVar(&tags, "tag", nil, "tag, in the place of those that are there; may be given several times")
+	f.BoolVar(&noTags, "no-tags", false, "take all tags away")
+	f.StringVar(&metadata, "metadata", "", "JSON object to keep with the link, in the place of the old one; null for none")
+	f.DurationVar(&expires, "expires-in", 0, "time from now until the link expires, such as 48h")
+	f.StringVar(&expiresAt, "expires-at", "", "when the link expires, such as 2030-12-31T23:59:59Z")
+	f.BoolVar(&never, "never-expires", false, "let the link live for ever")
+	f.IntVar(&status, "status", 0, "status of the redirect: 301, 302, 307 or 308")
+	f.BoolVar(&forwardQuery, "forward-query", false, "add the query that a visitor brings to the target's, or --forward-query=false")
+	f.BoolVar(&forwardPath, "forward-path", false, "add what follows the code in the path to the target's, or --forward-path=false")
+	f.BoolVar(&enable, "enable", false, "let a disabled link redirect again")
+	f.BoolVar(&disable, "disable", false, "let the link answer 410 until it is enabled")
+	f.StringVar(&w.IfMatch, "if-match", "", "change only this state of the link, by its ETag")
+	w.bind(c, f)
+	return c
+}
+
+func (p *program) linksGetCommand() *cobra.Command {
+	var domain string
+	c := &cobra.Command{
+		Use:     "get CODE",
+		Short:   "Show a link",
+		Example: `  waypost links get spring-sale --output json`,
+		Args:    arguments(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			api, err := p.api()
+			if err != nil {
+				return err
+			}
+			defer api.Close()
+			link, err := api.Find(c.Context(), domain, args[0])
+			if err != nil {
+				return err
+			}
+			return p.print(describe(link), link)
+		},
+	}
+	c.Flags().StringVar(&domain, "domain", "", "host of the link's domain (default the shared one)")
+	return c
+}
+
+func (p *program) linksDeleteCommand() *cobra.Command {
+	var w writeFlags
+	c := &cobra.Command{
+		Use:   "delete CODE...",
+		Short: "Delete links; their codes are never given out again",
+		Example: `  waypost links delete spring-sale
+  waypost links delete spring-sale --wait all`,
+		Args: arguments(cobra.MinimumNArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := w.check(); err != nil {
+				return err
+			}
+			api, err := p.api()
+			if err != nil {
+				return err
+			}
+			defer api.Close()
+			for i, code := range args {
+				receipt, err := api.Remove(c.Context(), code, w.Write)
+				if err == nil {
+					err = p.tell(receipt, nil)
+				}
+				if err != nil {
+					return fmt.Errorf("delete %s: %w (deleted before it: %d of %d)", code, err, i, len(args))
+				}
+			}
+			return p.print("deleted "+strings.Join(args, ", "), map[string][]string{"deleted": args})
+		},
+	}
+	w.bind(c, c.Flags())
+	return c
+}
+
+// oneOf refuses flags that contradict one another.
+func oneOf(c *cobra.Command, flags ...string) error {
+	var given []string
+	for _, flag := range flags {
+		if c.Flags().Changed(flag) {
+			given = append(given, "--"+flag)
+		}
+	}
+	if len(given) > 1 {
+		return &usageError{fmt.Errorf("%s contradict one another", strings.Join(given, " and "))}
+	}
+	return nil
+}
+
+// moment reads a time as the API does.
+func moment(flag, text string) (at time.Time, err error) {
+	if text == "" {
+		return at, nil
+	}
+	if at, err = time.Parse(time.RFC3339Nano, text); err != nil {
+		return at, &usageError{fmt.Errorf("%s: %q is no time such as 2030-12-31T23:59:59Z", flag, text)}
+	}
+	return at, nil
+}
+
+// jsonObject reads a JSON object, or null.
+func jsonObject(flag, text string) (json.RawMessage, error) {
+	var v map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		return nil, &usageError{fmt.Errorf("%s: this is no JSON object: %w", flag, err)}
+	}
+	return json.RawMessage(text), nil
+}

@@ -1,0 +1,183 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"waypost/cmd/waypost/internal/client"
+)
+
+// filterFlags narrow a list, a search or an export.
+type filterFlags struct {
+	tags                        []string
+	domain                      string
+	active, expired             string
+	createdAfter, createdBefore string
+}
+
+func (f *filterFlags) add(c *cobra.Command) {
+	c.Flags().StringArrayVar(&f.tags, "tag", nil, "a tag that the links have; several times: all of them")
+	c.Flags().StringVar(&f.domain, "domain", "", "host that the links are of")
+	c.Flags().StringVar(&f.active, "active", "", "true: enabled links, false: disabled ones")
+	c.Flags().StringVar(&f.expired, "expired", "", "true: links that have expired, false: all others")
+	c.Flags().StringVar(&f.createdAfter, "created-after", "", "links created at that time or later, such as 2030-12-31T00:00:00Z or 2030-12-31")
+	c.Flags().StringVar(&f.createdBefore, "created-before", "", "links created before that time")
+	completeWith(c, "active", "true", "false")
+	completeWith(c, "expired", "true", "false")
+}
+
+// completeWith lets the shell complete a flag with words.
+func completeWith(c *cobra.Command, flag string, words ...string) {
+	// It fails for a flag that is not there, or was given words before.
+	if err := c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err)
+	}
+}
+
+func (f *filterFlags) filter() (client.Filter, error) {
+	out := client.Filter{Tags: f.tags, Domain: f.domain, Active: f.active, Expired: f.expired}
+	for flag, value := range map[string]string{"active": f.active, "expired": f.expired} {
+		if value != "" && value != "true" && value != "false" {
+			return out, &usageError{fmt.Errorf("--%s: %q is neither true nor false", flag, value)}
+		}
+	}
+	for flag, t := range map[string]struct {
+		text string
+		to   *time.Time
+	}{"created-after": {f.createdAfter, &out.CreatedAfter}, "created-before": {f.createdBefore, &out.CreatedBefore}} {
+		if t.text == "" {
+			continue
+		}
+		var err error
+		for _, layout := range []string{time.RFC3339, time.DateOnly} {
+			if *t.to, err = time.Parse(layout, t.text); err == nil {
+				break
+			}
+		}
+		if err != nil {
+			return out, &usageError{fmt.Errorf("--%s: %q is no time such as 2030-12-31T00:00:00Z or 2030-12-31", flag, t.text)}
+		}
+	}
+	return out, nil
+}
+
+// listing is what the command line says about a list.
+type listing struct {
+	filterFlags
+	sort   string
+	limit  int
+	cursor string
+}
+
+func (l *listing) add(c *cobra.Command) {
+	l.filterFlags.add(c)
+	c.Flags().StringVar(&l.sort, "sort", "-created", "created, -created, clicks or -clicks; a minus sign: descending")
+	c.Flags().IntVar(&l.limit, "limit", 50, "how many links at most, up to 1000")
+	c.Flags().StringVar(&l.cursor, "cursor", "", "where the page before ended")
+	completeWith(c, "sort", "-created", "created", "-clicks", "clicks")
+}
+
+func (p *program) linksListCommand() *cobra.Command {
+	var l listing
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List links, newest first",
+		Example: `  waypost links list --limit 20
+  waypost links list --tag spring --sort -clicks
+  waypost links list --limit 1000 --output json`,
+		Args: arguments(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error { return p.listLinks(c, l, "") },
+	}
+	l.add(c)
+	return c
+}
+
+func (p *program) linksSearchCommand() *cobra.Command {
+	var l listing
+	c := &cobra.Command{
+		Use:   "search WORDS...",
+		Short: "Find links by the words of their title and description",
+		Long: `Find links that have all of the words in their title or description, whatever their
+case. Words in double quotes stand behind one another, "or" between words takes either, and a
+minus sign before a word leaves out links that have it (put -- before the words then).`,
+		Example: `  waypost links search spring sale
+  waypost links search '"spring sale" or auction' --tag newsletter
+  waypost links search -- spring -2029`,
+		Args: arguments(cobra.MinimumNArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error { return p.listLinks(c, l, strings.Join(args, " ")) },
+	}
+	l.add(c)
+	return c
+}
+
+func (p *program) listLinks(c *cobra.Command, l listing, words string) error {
+	if l.limit < 1 || l.limit > 1000 {
+		return &usageError{fmt.Errorf("--limit: %d is not between 1 and 1000; go on from there with --cursor", l.limit)}
+	}
+	filter, err := l.filter()
+	if err != nil {
+		return err
+	}
+	filter.Words = words
+	api, err := p.api()
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	// The API answers in parts where few links fit; people want them together.
+	page, err := api.Search(c.Context(), filter, l.sort, l.limit, l.cursor)
+	for err == nil && page.Next != "" && len(page.Links) < l.limit {
+		links := page.Links
+		if page, err = api.Search(c.Context(), filter, l.sort, l.limit-len(links), page.Next); err == nil {
+			page.Links = append(links, page.Links...)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return p.print(table(page), page)
+}
+
+func (p *program) linksTagsCommand() *cobra.Command {
+	var prefix string
+	c := &cobra.Command{
+		Use:   "tags",
+		Short: "List tags and how many links have them",
+		Example: `  waypost links tags
+  waypost links tags --prefix spring --output json`,
+		Args: arguments(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			api, err := p.api()
+			if err != nil {
+				return err
+			}
+			defer api.Close()
+			tags, after := []client.TagCount{}, ""
+			for more := true; more; more = after != "" {
+				var page []client.TagCount
+				if page, after, err = api.Tags(c.Context(), prefix, after, 1000); err != nil {
+					return err
+				}
+				tags = append(tags, page...)
+			}
+			if len(tags) == 0 {
+				return p.print("no tags", map[string]any{"tags": []client.TagCount{}})
+			}
+			var b strings.Builder
+			w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+			// Writing into memory does not fail.
+			_, _ = fmt.Fprintln(w, "LINKS\tTAG")
+			for _, t := range tags {
+				_, _ = fmt.Fprintf(w, "%d\t%s\n", t.Links, printable(t.Tag))
+			}
+			_ = w.Flush()
+			return p.print(strings.TrimSuffix(b.String(), "\n"), map[string]any{"tags": tags})
+		},
+	}
+	c.Flags().StringVar(&prefix, "prefix", "", "what the tags begin with")
+	return c
+}

@@ -1,0 +1,247 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"waypost/cmd/waypost/internal/client"
+	"waypost/cmd/waypost/internal/credentials"
+)
+
+func (p *program) loginCommand() *cobra.Command {
+	var email, file string
+	c := &cobra.Command{
+		Use:   "login",
+		Short: "Sign in to a server, and keep the session for the commands after",
+		Long: `Sign in to the API of --api or WAYPOST_API, or else to the development system that
+runs in --data-dir, and keep the session below ~/.config/waypost (XDG_CONFIG_HOME), where
+nobody else can read it. Commands use it for that server unless they are given an API
+key; without --api they go to the server of the last login. A session ends after twelve
+hours without use.
+
+The password is typed on the terminal, or comes from --password-file or standard
+input. Who is in several workspaces names one with --workspace.`,
+		Example: `  waypost login --api https://go.example.com --email ann@example.com
+  waypost login --api https://go.example.com --email ann@example.com --workspace marketing --password-file pass.txt`,
+		Args: arguments(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			cfg, err := p.settings(nil)
+			if err != nil {
+				return err
+			}
+			base, _, err := p.server(cfg)
+			if err != nil {
+				return err
+			}
+			place, err := credentials.File(p.getenv)
+			if err != nil {
+				return err
+			}
+			api, err := client.New(base, "")
+			if err != nil {
+				return &usageError{err}
+			}
+			defer api.Close()
+			if email == "" {
+				if email, err = p.answerOf("E-mail address: "); err != nil {
+					return err
+				}
+			}
+			if email == "" {
+				return &usageError{errors.New("--email is missing: it says who signs in")}
+			}
+			word, err := p.password(file, "Password: ", false)
+			if err != nil {
+				return err
+			}
+			in, err := api.SignIn(c.Context(), email, word)
+			if refused, ok := errors.AsType[*client.Problem](err); ok && refused.Status == http.StatusUnauthorized {
+				return fmt.Errorf("%s does not let you in: %s", base, refused.Detail)
+			}
+			if err != nil {
+				return err
+			}
+			workspace, err := chooseWorkspace(cfg.Client.Workspace, in.Workspaces)
+			if err != nil {
+				return errors.Join(err, signOut(c, base, in.Token))
+			}
+			err = credentials.Change(place, func(s *credentials.Store) {
+				s.Current = credentials.Server(base)
+				s.Servers[s.Current] = credentials.Login{Token: in.Token, Email: in.User.Email, Workspace: workspace, ExpiresAt: in.ExpiresAt}
+			})
+			if err != nil {
+				return errors.Join(err, signOut(c, base, in.Token))
+			}
+			text := fmt.Sprintf("signed in to %s as %s", base, printable(in.User.Email))
+			if workspace != "" {
+				text += ", in the workspace " + workspace
+			}
+			return p.print(text, map[string]any{"server": base, "user": in.User, "workspace": workspace, "workspaces": in.Workspaces, "expires_at": in.ExpiresAt})
+		},
+	}
+	c.Flags().StringVar(&email, "email", "", "address to sign in with")
+	c.Flags().StringVar(&file, "password-file", "", `file that holds the password, "-" for standard input`)
+	return p.bind(c, apiSettings...)
+}
+
+// chooseWorkspace sees that the one that was asked for is there, and that one was
+// where there are several.
+func chooseWorkspace(asked string, in []client.Affiliation) (string, error) {
+	var slugs []string
+	for _, a := range in {
+		if a.Slug == asked || asked == "" && len(in) == 1 {
+			return a.Slug, nil
+		}
+		slugs = append(slugs, a.Slug)
+	}
+	if asked == "" {
+		return "", fmt.Errorf("you are in several workspaces: name one with --workspace: %s", strings.Join(slugs, ", "))
+	}
+	return "", fmt.Errorf("you are not in a workspace %q; you are in %s", asked, strings.Join(slugs, ", "))
+}
+
+// signOut ends a session that is of no use.
+func signOut(c *cobra.Command, base, token string) error {
+	api, err := client.New(base, token)
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	return api.SignOut(c.Context())
+}
+
+func (p *program) logoutCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "logout",
+		Short: "End the session that `waypost login` began",
+		Example: `  waypost logout
+  waypost logout --api https://go.example.com`,
+		Args: arguments(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			cfg, err := p.settings(nil)
+			if err != nil {
+				return err
+			}
+			base, _, err := p.server(cfg)
+			if err != nil {
+				return err
+			}
+			login, found, err := p.login(base)
+			if err != nil {
+				return err
+			}
+			if !found {
+				return fmt.Errorf("there is no login at %s", base)
+			}
+			// What the server says of a session that has ended is no reason to keep it.
+			ended := signOut(c, base, login.Token)
+			if refused, ok := errors.AsType[*client.Problem](ended); ok && refused.Status == http.StatusUnauthorized {
+				ended = nil
+			}
+			place, err := credentials.File(p.getenv)
+			if err != nil {
+				return err
+			}
+			err = credentials.Change(place, func(s *credentials.Store) {
+				delete(s.Servers, credentials.Server(base))
+				if s.Current == credentials.Server(base) {
+					s.Current = ""
+				}
+			})
+			if err != nil {
+				return err
+			}
+			if ended != nil {
+				return fmt.Errorf("the session is forgotten here, but %s did not end it, so it ends by itself: %w", base, ended)
+			}
+			return p.print("signed out of "+base, map[string]string{"server": base})
+		},
+	}
+	return p.bind(c, apiSettings...)
+}
+
+func (p *program) whoamiCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:     "whoami",
+		Short:   "Show who the commands act as, where, and what that may do",
+		Example: `  waypost whoami --output json`,
+		Args:    arguments(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			return p.withAPI(func(api *client.Client) error {
+				me, err := api.Me(c.Context())
+				if err != nil {
+					return err
+				}
+				return p.print(whoText(api.Base(), &me), me)
+			})
+		},
+	}
+	return p.bind(c, apiSettings...)
+}
+
+func whoText(base string, me *client.Me) string {
+	who := "nobody: no key is needed here"
+	switch {
+	case me.User != nil && me.Key != nil:
+		who = fmt.Sprintf("API key %s (%d) of %s", me.Key.Name, me.Key.ID, me.User.Email)
+	case me.User != nil:
+		who = fmt.Sprintf("%s (%s)", me.User.Email, me.User.Name)
+	case me.Key != nil:
+		who = fmt.Sprintf("API key %s (%d)", me.Key.Name, me.Key.ID)
+	}
+	where := "none: name one with --workspace"
+	if me.Workspace != nil {
+		where = me.Workspace.Slug
+		if me.Workspace.Role != "" {
+			where += " as " + me.Workspace.Role
+		}
+	}
+	text := fmt.Sprintf("server     %s\nyou are    %s\nworkspace  %s\nmay        %s", base, printable(who), printable(where), orNone(strings.Join(me.Scopes, ", ")))
+	var others []string
+	for _, a := range me.Workspaces {
+		others = append(others, fmt.Sprintf("%s (%s)", a.Slug, a.Role))
+	}
+	if len(others) > 1 {
+		text += "\nis in      " + printable(strings.Join(others, ", "))
+	}
+	return text
+}
+
+func (p *program) passwordCommand() *cobra.Command {
+	var current, file string
+	c := &cobra.Command{
+		Use:   "password",
+		Short: "Change the own password",
+		Long: `Change the password of who has signed in with ` + "`waypost login`" + `. All other sessions end.
+Both are typed on the terminal, or come from files.`,
+		Example: `  waypost password
+  waypost password --current-password-file old.txt --password-file new.txt`,
+		Args: arguments(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if !p.interactive() && (current == "" || file == "") {
+				return &usageError{errors.New("without a terminal, give --current-password-file and --password-file")}
+			}
+			old, err := p.password(current, "Present password: ", false)
+			if err != nil {
+				return err
+			}
+			word, err := p.password(file, "New password: ", true)
+			if err != nil {
+				return err
+			}
+			return p.withAPI(func(api *client.Client) error {
+				if err := api.ChangePassword(c.Context(), old, word); err != nil {
+					return err
+				}
+				return p.print("the password is changed, and all other sessions have ended", map[string]bool{"changed": true})
+			})
+		},
+	}
+	c.Flags().StringVar(&current, "current-password-file", "", "file that holds the present password")
+	c.Flags().StringVar(&file, "password-file", "", "file that holds the new password")
+	return p.bind(c, apiSettings...)
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"golang.org/x/term"
+)
+
+// maxPasswordFile bounds what is read in search of a password.
+const maxPasswordFile = 4096
+
+// password takes one from a file, "-" for standard input; without a file from the
+// terminal, without showing it, or from standard input where there is none. With
+// twice, a terminal is asked two times, and both must be the same.
+func (p *program) password(file, prompt string, twice bool) (string, error) {
+	if file != "" && file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return "", fmt.Errorf("--password-file: %w", err)
+		}
+		defer f.Close()
+		return firstLine(f)
+	}
+	terminal, ok := p.stdin.(*os.File)
+	if file == "-" || !ok || !term.IsTerminal(int(terminal.Fd())) {
+		return firstLine(p.stdin)
+	}
+	word, err := p.ask(terminal, prompt)
+	if err != nil || !twice {
+		return word, err
+	}
+	again, err := p.ask(terminal, "The same again: ")
+	if err == nil && again != word {
+		err = errors.New("the two are not the same; nothing was changed")
+	}
+	return word, err
+}
+
+// ask reads a secret from a terminal that does not show it.
+func (p *program) ask(terminal *os.File, prompt string) (string, error) {
+	if _, err := fmt.Fprint(p.stderr, prompt); err != nil {
+		return "", err
+	}
+	word, err := term.ReadPassword(int(terminal.Fd()))
+	_, _ = fmt.Fprintln(p.stderr) // the one that was typed is not shown
+	if err != nil {
+		return "", fmt.Errorf("read the password: %w", err)
+	}
+	return string(word), nil
+}
+
+// firstLine reads a password that stands alone.
+func firstLine(r io.Reader) (string, error) {
+	text, err := io.ReadAll(io.LimitReader(r, maxPasswordFile+1))
+	if err != nil {
+		return "", fmt.Errorf("read the password: %w", err)
+	}
+	line := strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r")
+	switch {
+	case len(text) > maxPasswordFile || strings.ContainsAny(line, "\r\n"):
+		return "", errors.New("the password is more than one line")
+	case line == "":
+		return "", errors.New("there is no password: type it on a terminal, pipe it in, or give --password-file")
+	}
+	return line, nil
+}
+
+// answerOf asks a question on a terminal; "" when there is none.
+func (p *program) answerOf(question string) (string, error) {
+	if !p.interactive() {
+		return "", nil
+	}
+	if _, err := fmt.Fprint(p.stderr, question); err != nil {
+		return "", err
+	}
+	line, err := bufio.NewReader(io.LimitReader(p.stdin, 1024)).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return "", err
+	}
+	return strings.TrimSpace(line), nil
+}
+
+// interactive reports whether somebody sits at a terminal.
+func (p *program) interactive() bool {
+	f, ok := p.stdin.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"net/url"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"waypost/cmd/waypost/internal/client"
+)
+
+// statsQuery is the flags that say of which time statistics are asked.
+type statsQuery struct{ from, to, interval, tz, breakdown string }
+
+func (q *statsQuery) bind(c *cobra.Command, breakdowns string) {
+	c.Annotations = map[string]string{moreFormats: "table csv"}
+	c.Flags().StringVar(&q.from, "from", "", "first day (2026-03-01), or a moment (2026-03-01T12:00:00Z); 30 days if left out")
+	c.Flags().StringVar(&q.to, "to", "", "last day, or the moment at which the time ends; now if left out")
+	c.Flags().StringVar(&q.interval, "interval", "day", "step of the series: hour or day")
+	c.Flags().StringVar(&q.tz, "tz", "UTC", "time zone of these hours and days, such as Europe/Berlin")
+	c.Flags().StringVar(&q.breakdown, "breakdown", "", "with --output csv, a table instead of the series: "+breakdowns)
+}
+
+// values are the parameters for the API. What they mean is for it to judge.
+func (q *statsQuery) values() url.Values {
+	v := url.Values{}
+	for name, value := range map[string]string{"from": q.from, "to": q.to, "interval": q.interval, "tz": q.tz, "breakdown": q.breakdown} {
+		if value != "" {
+			v.Set(name, value)
+		}
+	}
+	return v
+}
+
+const statsLong = `Text, which is also called table, has a bar for every hour or day and the first names of each
+breakdown; json has everything. With csv it is the series, or what --breakdown names.
+
+Days and hours are those of --tz. Breakdowns and unique visitors are kept by whole days in
+UTC, and may hold a little more than the time asked for.`
+
+func (p *program) linksStatsCommand() *cobra.Command {
+	var q statsQuery
+	var domain string
+	c := &cobra.Command{
+		Use:   "stats CODE",
+		Short: "Show how often a link was followed, when, from where and with what",
+		Long:  "Show how often a link was followed, when, from where and with what.\n\n" + statsLong,
+		Example: `  waypost links stats spring-sale
+  waypost links stats spring-sale --from 2026-03-01 --to 2026-03-31 --tz Europe/Berlin
+  waypost links stats spring-sale --output csv --breakdown countries > countries.csv`,
+		Args: arguments(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			values := q.values()
+			if domain != "" {
+				values.Set("domain", domain)
+			}
+			return p.showStats(c, client.LinkStatsPath(args[0], values))
+		},
+	}
+	q.bind(c, "countries, cities, devices, browsers, os or referrers")
+	c.Flags().StringVar(&domain, "domain", "", "host of the link's domain; the shared one if left out")
+	return c
+}
+
+func (p *program) statsCommand() *cobra.Command {
+	var q statsQuery
+	var top int
+	c := &cobra.Command{
+		Use:   "stats",
+		Short: "Show how often the links of the workspace were followed, and which most",
+		Long: "Show how often all links of the workspace were followed, when, from where and with what,\nand which of them most.\n\n" + statsLong + `
+
+It asks the API of --api or WAYPOST_API with the key in WAYPOST_API_KEY, which needs
+the scope analytics:read, or else the development system that runs in --data-dir.`,
+		Example: `  waypost stats
+  waypost stats --top 100 --output csv --breakdown top > top.csv`,
+		Args: arguments(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			values := q.values()
+			values.Set("top", strconv.Itoa(top))
+			return p.showStats(c, client.WorkspaceStatsPath(values))
+		},
+	}
+	q.bind(c, "countries, cities, devices, browsers, os, referrers or top")
+	c.Flags().IntVar(&top, "top", 10, "how many of the links with the most clicks are listed, up to 100")
+	return p.bind(c, "client", "dev.data_dir")
+}
+
+// showStats prints what is at a path of the API.
+func (p *program) showStats(c *cobra.Command, path string) error {
+	return p.withAPI(func(api *client.Client) error {
+		if p.output == "csv" {
+			text, err := api.StatsCSV(c.Context(), path)
+			if err != nil {
+				return err
+			}
+			_, err = p.stdout.Write(text)
+			return err
+		}
+		s, err := api.Stats(c.Context(), path)
+		if err != nil {
+			return err
+		}
+		return p.print(statsTable(&s), s.Raw)
+	})
+}

@@ -1,0 +1,71 @@
+package main_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"waypost/cmd/waypost/devtest"
+	"waypost/cmd/waypost/internal/client"
+)
+
+// TestStatisticsOfARunningSystemAreCompleteAndCanBeForgotten goes from visits at two
+// edges to the command line, and shows what becomes of an edge's word when it has gone.
+func TestStatisticsOfARunningSystemAreCompleteAndCanBeForgotten(t *testing.T) {
+	s := devtest.Start(t, devtest.Config{})
+	env := []string{"WAYPOST_DATA_DIR=" + s.DataDir()}
+	run := func(args ...string) string {
+		t.Helper()
+		r := devtest.Run(t, env, args...)
+		require.Zero(t, r.Code, r.Stderr)
+		return r.Stdout
+	}
+	stats := func(args ...string) (got client.Stats) {
+		t.Helper()
+		require.NoError(t, json.Unmarshal([]byte(run(append(args, "--output", "json")...)), &got))
+		return got
+	}
+	run("links", "create", "https://example.com/sale", "--code", "sale", "--title", "=Sale")
+	began := time.Now()
+	for i, edge := range s.State().Edges {
+		eventually(t, 20*time.Second, "the link is on "+edge.URL, func() bool {
+			status, _, err := location(t.Context(), edge.URL+"/sale+") // which is no click
+			return err == nil && status == http.StatusOK
+		})
+		for range i + 1 {
+			require.Equal(t, http.StatusFound, visit{method: http.MethodGet}.to(t, edge.URL, "sale"))
+		}
+	}
+	clicked := time.Now()
+	var got client.Stats
+	eventually(t, 20*time.Second, "complete", func() bool {
+		got = stats("links", "stats", "sale")
+		return got.CompleteUntil != nil && got.CompleteUntil.After(clicked)
+	})
+	require.EqualValues(t, 3, got.Clicks)
+	require.EqualValues(t, 3, got.TotalClicks)
+	require.Empty(t, got.Behind)
+	require.Len(t, got.Series, 30)
+	require.WithinRange(t, *got.CompleteUntil, began, time.Now())
+	require.Contains(t, run("links", "stats", "sale"), "clicks 3, of these by bots ")
+	require.Contains(t, run("stats"), "LINK  CLICKS  BOTS  TARGET")
+	require.Contains(t, run("stats", "--output", "csv", "--breakdown", "top"), "sale,,https://example.com/sale,'=Sale,3,")
+	require.Contains(t, run("edges"), "PENDING")
+
+	require.Contains(t, run("links", "forget-clicks", "sale"), "deleted 3 clicks of sale")
+	require.Zero(t, stats("links", "stats", "sale").TotalClicks)
+	require.Zero(t, stats("stats").Clicks)
+	require.Contains(t, run("audit"), "clicks.forget")
+	require.Equal(t, http.StatusFound, visit{method: http.MethodGet}.to(t, s.State().Edges[0].URL, "sale"))
+	eventually(t, 20*time.Second, "counted again, from zero", func() bool { return stats("stats").Clicks == 1 })
+
+	r := devtest.Run(t, env, "clicks", "forget-visitors", "2020-01-01")
+	require.Equal(t, 1, r.Code)
+	require.Contains(t, r.Stderr, "there is no salt of that day (404)")
+	require.Equal(t, 1, strings.Count(r.Stderr, "\n"))
+	s.Stop()
+}

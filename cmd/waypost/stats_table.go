@@ -1,0 +1,141 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"waypost/cmd/waypost/internal/client"
+)
+
+const (
+	barWidth    = 40 // cells of the longest bar
+	shownNames  = 10 // of a breakdown
+	shownLength = 40 // of a name, in characters
+)
+
+// statsTable lays out statistics for people.
+func statsTable(s *client.Stats) string {
+	var b strings.Builder
+	if s.ShortCode != "" {
+		_, _ = fmt.Fprintf(&b, "%s  %s\n", printable(s.ShortCode), printable(shortened(s.OriginalURL)))
+	}
+	_, _ = fmt.Fprintf(&b, "%s to %s, %s\n", s.From.Format("2006-01-02 15:04"), s.To.Format("2006-01-02 15:04"), printable(s.TZ))
+	_, _ = fmt.Fprintf(&b, "clicks %d, of these by bots %d, unique visitors %d; in all time %d clicks\n%s\n\n",
+		s.Clicks, s.BotClicks, s.UniqueVisitors, s.TotalClicks, completeText(s))
+	writeBars(&b, s)
+	for _, part := range []struct {
+		title string
+		names []client.Named
+	}{
+		{"COUNTRIES", s.Countries},
+		{"CITIES", s.Cities},
+		{"DEVICES", s.Devices},
+		{"BROWSERS", s.Browsers},
+		{"OPERATING SYSTEMS", s.Systems},
+		{"REFERRERS", s.Referrers},
+	} {
+		writeNames(&b, part.title, part.names)
+	}
+	writeTop(&b, s.Top)
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+func completeText(s *client.Stats) string {
+	text := "not known to be complete"
+	if s.CompleteUntil != nil {
+		until := *s.CompleteUntil
+		if zone, err := time.LoadLocation(s.TZ); err == nil {
+			until = until.In(zone)
+		}
+		text = "complete until " + until.Format(time.RFC3339)
+	}
+	if len(s.Behind) > 0 {
+		text += "; clicks may be missing of " + printable(strings.Join(s.Behind, ", "))
+	}
+	return text
+}
+
+// writeBars draws a bar for each step of the series. The part of bots is drawn light.
+func writeBars(b *strings.Builder, s *client.Stats) {
+	layout, most := time.DateOnly, int64(1)
+	if s.Interval == "hour" {
+		layout = "2006-01-02 15:04"
+	}
+	for _, step := range s.Series {
+		most = max(most, step.Clicks)
+	}
+	width := len(fmt.Sprint(most))
+	for _, step := range s.Series {
+		bar := cells(step.Clicks, most)
+		light := min(cells(step.BotClicks, most), bar)
+		line := fmt.Sprintf("%s  %*d  %s%s", step.T.Format(layout), width, step.Clicks, strings.Repeat("█", bar-light), strings.Repeat("░", light))
+		b.WriteString(strings.TrimRight(line, " ") + "\n")
+	}
+}
+
+// cells gives the length of a bar: none is nothing, and one click of a million still
+// to be seen.
+func cells(n, most int64) int {
+	if n <= 0 {
+		return 0
+	}
+	return max(1, int(float64(n)/float64(most)*barWidth+0.5))
+}
+
+func writeNames(b *strings.Builder, title string, names []client.Named) {
+	if len(names) == 0 {
+		return
+	}
+	sum := int64(0)
+	for _, n := range names {
+		sum += n.Clicks
+	}
+	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	// Writing into memory does not fail.
+	_, _ = fmt.Fprintf(w, "\n%s\tCLICKS\tSHARE\n", title)
+	for i, n := range names {
+		if i == shownNames && len(names) > shownNames+1 {
+			_, _ = fmt.Fprintf(w, "and %d more\t%d\t%s\n", len(names)-i, sumOf(names[i:]), share(sumOf(names[i:]), sum))
+			break
+		}
+		_, _ = fmt.Fprintf(w, "%s\t%d\t%s\n", printable(cut(n.Name)), n.Clicks, share(n.Clicks, sum))
+	}
+	_ = w.Flush()
+}
+
+func sumOf(names []client.Named) (sum int64) {
+	for _, n := range names {
+		sum += n.Clicks
+	}
+	return sum
+}
+
+func share(n, of int64) string {
+	return fmt.Sprintf("%.1f %%", 100*float64(n)/float64(max(of, 1)))
+}
+
+func cut(s string) string {
+	if r := []rune(s); len(r) > shownLength {
+		return string(r[:shownLength-1]) + "…"
+	}
+	return s
+}
+
+func writeTop(b *strings.Builder, top []client.TopLink) {
+	if len(top) == 0 {
+		return
+	}
+	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprint(w, "\nLINK\tCLICKS\tBOTS\tTARGET\tTITLE\n")
+	for i := range top {
+		l := &top[i]
+		name := l.ShortCode
+		if l.Domain != "" {
+			name = l.Domain + "/" + name
+		}
+		_, _ = fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\n", printable(name), l.Clicks, l.BotClicks, printable(shortened(l.OriginalURL)), printable(cut(l.Title)))
+	}
+	_ = w.Flush()
+}

@@ -1,0 +1,139 @@
+package main_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"waypost/cmd/waypost/devtest"
+)
+
+// statsAPI answers every question for statistics, and remembers the last.
+type statsAPI struct {
+	answer string
+	csv    string
+	asked  atomic.Pointer[http.Request]
+	url    string
+}
+
+func serveStats(t *testing.T, answer, csv string) *statsAPI {
+	t.Helper()
+	a := &statsAPI{answer: answer, csv: csv}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a.asked.Store(r)
+		if r.Header.Get("Accept") == "text/csv" {
+			w.Header().Set("Content-Type", "text/csv; charset=utf-8")
+			_, _ = w.Write([]byte(a.csv))
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(a.answer))
+	}))
+	t.Cleanup(server.Close)
+	a.url = server.URL
+	return a
+}
+
+func (a *statsAPI) run(t *testing.T, args ...string) devtest.Result {
+	t.Helper()
+	return devtest.Run(t, []string{"WAYPOST_API=" + a.url}, args...)
+}
+
+const someStats = `{"short_code": "spring", "original_url": "https://example.com/\u001b[2J",
+	"from": "2026-03-29T00:00:00+01:00", "to": "2026-04-01T00:00:00+02:00", "interval": "day", "tz": "Europe/Berlin",
+	"clicks": 1004, "bot_clicks": 251, "unique_visitors": 900, "unique_bots": 2, "total_clicks": 2000, "total_bot_clicks": 300,
+	"complete_until": "2026-03-31T11:59:58Z", "behind": ["edge-b", "edge-c"],
+	"series": [{"t": "2026-03-29T00:00:00+01:00", "clicks": 1000, "bot_clicks": 250}, {"t": "2026-03-30T00:00:00+02:00", "clicks": 0, "bot_clicks": 0}, {"t": "2026-03-31T00:00:00+02:00", "clicks": 4, "bot_clicks": 1}],
+	"countries": [{"name": "DE", "clicks": 753}, {"name": "unknown", "clicks": 251}], "cities": [], "devices": [], "browsers": [], "os": [],
+	"referrers": [{"name": "a.example", "clicks": 12}, {"name": "b.example", "clicks": 11}, {"name": "c.example", "clicks": 10}, {"name": "d.example", "clicks": 9},
+		{"name": "e.example", "clicks": 8}, {"name": "f.example", "clicks": 7}, {"name": "g.example", "clicks": 6}, {"name": "h.example", "clicks": 5}, {"name": "i.example", "clicks": 4},
+		{"name": "j.example", "clicks": 3}, {"name": "k.example", "clicks": 2}, {"name": "other", "clicks": 23}],
+	"a_later_field": 1}`
+
+func TestStatsAreBarsAndNamesForPeople(t *testing.T) {
+	a := serveStats(t, someStats, "")
+	r := a.run(t, "links", "stats", "spring", "--from", "2026-03-29", "--to", "2026-03-31", "--tz", "Europe/Berlin", "--domain", "go.example.com")
+	require.Zero(t, r.Code, r.Stderr)
+	require.Equal(t, `spring  https://example.com/`+"\uFFFD"+`[2J
+2026-03-29 00:00 to 2026-04-01 00:00, Europe/Berlin
+clicks 1004, of these by bots 251, unique visitors 900; in all time 2000 clicks
+complete until 2026-03-31T13:59:58+02:00; clicks may be missing of edge-b, edge-c
+
+2026-03-29  1000  ██████████████████████████████░░░░░░░░░░
+2026-03-30     0
+2026-03-31     4  ░
+
+COUNTRIES  CLICKS  SHARE
+DE         753     75.0 %
+unknown    251     25.0 %
+
+REFERRERS   CLICKS  SHARE
+a.example   12      12.0 %
+b.example   11      11.0 %
+c.example   10      10.0 %
+d.example   9       9.0 %
+e.example   8       8.0 %
+f.example   7       7.0 %
+g.example   6       6.0 %
+h.example   5       5.0 %
+i.example   4       4.0 %
+j.example   3       3.0 %
+and 2 more  25      25.0 %
+`, r.Stdout)
+	require.Equal(t, "/api/v1/urls/spring/stats?domain=go.example.com&from=2026-03-29&interval=day&to=2026-03-31&tz=Europe%2FBerlin", a.asked.Load().URL.String())
+	require.Equal(t, r, a.run(t, "links", "stats", "spring", "--output", "table"))
+}
+
+func TestStatsInJSONAreAsTheAPIGivesThem(t *testing.T) {
+	a := serveStats(t, someStats, "")
+	r := a.run(t, "links", "stats", "spring", "--output", "json")
+	require.Zero(t, r.Code, r.Stderr)
+	require.JSONEq(t, someStats, r.Stdout)
+}
+
+func TestStatsInCSVAreAsTheAPIGivesThem(t *testing.T) {
+	a := serveStats(t, "", "name,clicks\nDE,753\n")
+	r := a.run(t, "stats", "--output", "csv", "--breakdown", "countries", "--interval", "hour")
+	require.Equal(t, devtest.Result{Stdout: "name,clicks\nDE,753\n"}, r)
+	require.Equal(t, "/api/v1/stats?breakdown=countries&interval=hour&top=10&tz=UTC", a.asked.Load().URL.String())
+}
+
+func TestStatsOfTheWorkspaceNameTheLinksWithTheMostClicks(t *testing.T) {
+	a := serveStats(t, `{"from": "2026-03-29T00:00:00Z", "to": "2026-03-29T02:00:00Z", "interval": "hour", "tz": "UTC", "clicks": 3, "total_clicks": 3,
+		"series": [{"t": "2026-03-29T00:00:00Z", "clicks": 3}, {"t": "2026-03-29T01:00:00Z", "clicks": 0}], "complete_until": null, "behind": [],
+		"top": [{"short_code": "spring", "original_url": "https://example.com/", "title": "Spring", "clicks": 2}, {"short_code": "sale", "domain": "go.example.com", "original_url": "https://example.com/", "clicks": 1, "bot_clicks": 1}]}`, "")
+	r := a.run(t, "stats", "--top", "2")
+	require.Equal(t, devtest.Result{Stdout: `2026-03-29 00:00 to 2026-03-29 02:00, UTC
+clicks 3, of these by bots 0, unique visitors 0; in all time 3 clicks
+not known to be complete
+
+2026-03-29 00:00  3  ████████████████████████████████████████
+2026-03-29 01:00  0
+
+LINK                 CLICKS  BOTS  TARGET                TITLE
+spring               2       0     https://example.com/  Spring
+go.example.com/sale  1       1     https://example.com/  
+`}, r)
+}
+
+func TestClicksAndVisitorsAreForgottenFromTheCommandLine(t *testing.T) {
+	a := serveStats(t, `{"clicks": 42, "bot_clicks": 5, "events": 3}`, "")
+	r := a.run(t, "links", "forget-clicks", "spring", "--domain", "go.example.com")
+	require.Equal(t, devtest.Result{Stdout: "deleted 42 clicks of spring, 3 of which had been kept one by one\n"}, r)
+	require.Equal(t, "DELETE /api/v1/urls/spring/clicks?domain=go.example.com", a.asked.Load().Method+" "+a.asked.Load().URL.String())
+
+	r = a.run(t, "clicks", "forget-visitors", "2026-03-31")
+	require.Equal(t, devtest.Result{Stdout: "the visitors of 2026-03-31 are forgotten\n"}, r)
+	require.Equal(t, "DELETE /api/admin/visitor-salts/2026-03-31", a.asked.Load().Method+" "+a.asked.Load().URL.String())
+
+	a.asked.Store(nil)
+	require.Equal(t, 2, a.run(t, "clicks", "forget-visitors", "yesterday").Code)
+	require.Equal(t, 2, a.run(t, "links", "list", "--output", "csv").Code)
+	r = a.run(t, "stats", "--output", "xml")
+	require.Equal(t, 2, r.Code)
+	require.Contains(t, r.Stderr, `--output: "xml" is none of text, json, table, csv`)
+	require.Nil(t, a.asked.Load(), "nobody is asked")
+}

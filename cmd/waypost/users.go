@@ -1,0 +1,263 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"waypost/cmd/waypost/internal/client"
+)
+
+func (p *program) usersCommand() *cobra.Command {
+	c := group("users", "Manage the users of a workspace", p.usersListCommand(), p.usersAddCommand(), p.usersSetCommand(), p.usersRemoveCommand())
+	c.Long = `Manage who may sign in to a workspace, and as what: a viewer reads, a member also
+creates and changes links, an admin does all. It needs the scope admin, and asks the
+API as ` + "`waypost links`" + ` does.`
+	for _, sub := range c.Commands() {
+		p.bind(sub, apiSettings...)
+	}
+	return c
+}
+
+func (p *program) usersListCommand() *cobra.Command {
+	var page pageFlags
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List the users of the workspace",
+		Example: `  waypost users list
+  waypost users list --workspace marketing --output json`,
+		Args: arguments(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := page.check(); err != nil {
+				return err
+			}
+			return p.withAPI(func(api *client.Client) error {
+				all, err := api.Members(c.Context(), page.limit, page.cursor)
+				if err != nil {
+					return err
+				}
+				return p.print(userTable(all.Users)+page.more(all.Next), all)
+			})
+		},
+	}
+	page.bind(c)
+	return c
+}
+
+// pageFlags say which page of a list is wanted.
+type pageFlags struct {
+	limit  int
+	cursor string
+}
+
+func (f *pageFlags) bind(c *cobra.Command) {
+	c.Flags().IntVar(&f.limit, "limit", 50, "how many at most, up to 1000")
+	c.Flags().StringVar(&f.cursor, "cursor", "", "where the page before ended")
+}
+
+func (f *pageFlags) check() error {
+	if f.limit < 1 || f.limit > 1000 {
+		return &usageError{fmt.Errorf("--limit: %d is not between 1 and 1000; go on from there with --cursor", f.limit)}
+	}
+	return nil
+}
+
+// more is what stands below a page that is not the last.
+func (f *pageFlags) more(next string) string {
+	if next == "" {
+		return ""
+	}
+	return "\nmore with --cursor " + printable(next)
+}
+
+func userTable(users []client.Member) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	// Writing into memory does not fail.
+	_, _ = fmt.Fprintln(w, "ID\tEMAIL\tROLE\tSTATE\tSINCE\tNAME")
+	for i := range users {
+		u := &users[i]
+		state := "active"
+		if u.Disabled {
+			state = "disabled"
+		}
+		if u.Shared {
+			state += ", shared"
+		}
+		_, _ = fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\n", u.ID, printable(u.Email), u.Role, state, u.CreatedAt.Local().Format(time.DateOnly), printable(u.Name))
+	}
+	_ = w.Flush()
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+func (p *program) usersAddCommand() *cobra.Command {
+	var n client.NewMember
+	var file, to string
+	c := &cobra.Command{
+		Use:   "add EMAIL",
+		Short: "Make a user of the workspace",
+		Long: `Make a user of the workspace. Without --password-file a password is made up and
+shown, once; its owner changes it with ` + "`waypost password`" + `.
+
+Operators put a user into any workspace with --to, also one who has an account.`,
+		Example: `  waypost users add ann@example.com --role member
+  waypost users add ann@example.com --role admin --to marketing`,
+		Args: arguments(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, args []string) (err error) {
+			n.Email = args[0]
+			if file != "" {
+				if n.Password, err = p.password(file, "", false); err != nil {
+					return err
+				}
+			}
+			return p.withAPI(func(api *client.Client) error {
+				var m client.Member
+				if to == "" {
+					m, err = api.AddMember(c.Context(), n)
+				} else {
+					var id int64
+					if id, err = workspaceID(c.Context(), api, to); err == nil {
+						m, err = api.AddMemberTo(c.Context(), id, n)
+					}
+				}
+				if err != nil {
+					return err
+				}
+				text := fmt.Sprintf("user %d, %s, has the role %s", m.ID, printable(m.Email), m.Role)
+				if m.Password != "" {
+					text += "\npassword: " + m.Password + " (it is not shown again)"
+				}
+				return p.print(text, m)
+			})
+		},
+	}
+	c.Flags().StringVar(&n.Role, "role", "member", "admin, member or viewer")
+	c.Flags().StringVar(&n.Name, "name", "", "name, for people; default: the address")
+	c.Flags().StringVar(&file, "password-file", "", `file that holds the password, "-" for standard input`)
+	c.Flags().StringVar(&to, "to", "", "any workspace, by slug or id, for operators")
+	roleCompletion(c)
+	return c
+}
+
+func roleCompletion(c *cobra.Command) {
+	// The flag is there.
+	_ = c.RegisterFlagCompletionFunc("role", cobra.FixedCompletions([]string{"admin", "member", "viewer"}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+func (p *program) usersSetCommand() *cobra.Command {
+	var role, name, file string
+	var disable, enable bool
+	c := &cobra.Command{
+		Use:   "set USER",
+		Short: "Change a user's role, name or password, or disable the account",
+		Long: `Change a user, given by address or id. A new password, or --disable, ends the user's
+sessions; keys of who is disabled cannot be used until the account is enabled again.
+Accounts that are in several workspaces are changed by operators only, but for the role.`,
+		Example: `  waypost users set ann@example.com --role viewer
+  waypost users set 7 --disable`,
+		Args:              arguments(cobra.ExactArgs(1)),
+		ValidArgsFunction: p.completions(userNames),
+		RunE: func(c *cobra.Command, args []string) error {
+			var change client.MemberChange
+			if disable && enable {
+				return &usageError{errors.New("give --disable or --enable, not both")}
+			}
+			if disable || enable {
+				change.Disabled = &disable
+			}
+			if c.Flags().Changed("role") {
+				change.Role = &role
+			}
+			if c.Flags().Changed("name") {
+				change.Name = &name
+			}
+			if file != "" {
+				word, err := p.password(file, "", false)
+				if err != nil {
+					return err
+				}
+				change.Password = &word
+			}
+			if change == (client.MemberChange{}) {
+				return &usageError{errors.New("nothing to change: give --role, --name, --password-file, --disable or --enable")}
+			}
+			return p.withAPI(func(api *client.Client) error {
+				id, err := userID(c.Context(), api, args[0])
+				if err != nil {
+					return err
+				}
+				m, err := api.ChangeMember(c.Context(), id, change)
+				if err != nil {
+					return err
+				}
+				return p.print(userTable([]client.Member{m}), m)
+			})
+		},
+	}
+	c.Flags().StringVar(&role, "role", "", "admin, member or viewer")
+	c.Flags().StringVar(&name, "name", "", "name, for people")
+	c.Flags().StringVar(&file, "password-file", "", `file that holds a new password, "-" for standard input`)
+	c.Flags().BoolVar(&disable, "disable", false, "let the user not in any more")
+	c.Flags().BoolVar(&enable, "enable", false, "let the user in again")
+	roleCompletion(c)
+	return c
+}
+
+func (p *program) usersRemoveCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:               "remove USER...",
+		Short:             "Take users out of the workspace, with their keys",
+		Example:           `  waypost users remove ann@example.com`,
+		Args:              arguments(cobra.MinimumNArgs(1)),
+		ValidArgsFunction: p.completions(userNames),
+		RunE: func(c *cobra.Command, args []string) error {
+			return p.withAPI(func(api *client.Client) error {
+				for i, name := range args {
+					id, err := userID(c.Context(), api, name)
+					if err == nil {
+						err = api.RemoveMember(c.Context(), id)
+					}
+					if err != nil {
+						return fmt.Errorf("remove %s: %w (removed before: %d of %d)", name, err, i, len(args))
+					}
+				}
+				return p.print("removed "+strings.Join(args, ", "), map[string][]string{"removed": args})
+			})
+		},
+	}
+}
+
+// userID finds a user by address, or takes a number for the id itself.
+func userID(ctx context.Context, api *client.Client, name string) (int64, error) {
+	if id, err := strconv.ParseInt(name, 10, 64); err == nil {
+		return id, nil
+	}
+	for cursor := ""; ; {
+		page, err := api.Members(ctx, 1000, cursor)
+		if err != nil {
+			return 0, err
+		}
+		for i := range page.Users {
+			if strings.EqualFold(page.Users[i].Email, name) {
+				return page.Users[i].ID, nil
+			}
+		}
+		if cursor = page.Next; cursor == "" {
+			return 0, fmt.Errorf("there is no user %q here: see `waypost users list`", name)
+		}
+	}
+}
+
+func userNames(ctx context.Context, api *client.Client) (names []string, err error) {
+	page, err := api.Members(ctx, 1000, "")
+	for i := range page.Users {
+		names = append(names, page.Users[i].Email)
+	}
+	return names, err
+}

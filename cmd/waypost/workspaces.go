@@ -1,0 +1,250 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"waypost/cmd/waypost/internal/client"
+)
+
+func (p *program) workspacesCommand() *cobra.Command {
+	c := group("workspaces", "Show and change workspaces", p.workspacesShowCommand(), p.workspacesListCommand(), p.workspacesCreateCommand(),
+		p.workspacesSetCommand(), p.workspacesDeleteCommand())
+	c.Long = `Show and change the own workspace, as its administrator, or, as an operator, any:
+operators are the administrators of the workspace "default". It asks the API as
+` + "`waypost links`" + ` does.`
+	for _, sub := range c.Commands() {
+		p.bind(sub, apiSettings...)
+	}
+	return c
+}
+
+func (p *program) workspacesShowCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "show",
+		Short:   "Show the workspace that commands act in",
+		Example: `  waypost workspaces show --output json`,
+		Args:    arguments(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			return p.withAPI(func(api *client.Client) error {
+				w, err := api.Workspace(c.Context())
+				if err != nil {
+					return err
+				}
+				return p.print(workspaceTable([]client.Workspace{w}), w)
+			})
+		},
+	}
+}
+
+func (p *program) workspacesListCommand() *cobra.Command {
+	var page pageFlags
+	c := &cobra.Command{
+		Use:     "list",
+		Short:   "List all workspaces, for operators",
+		Example: `  waypost workspaces list`,
+		Args:    arguments(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := page.check(); err != nil {
+				return err
+			}
+			return p.withAPI(func(api *client.Client) error {
+				all, err := api.Workspaces(c.Context(), page.limit, page.cursor)
+				if err != nil {
+					return err
+				}
+				return p.print(workspaceTable(all.Workspaces)+page.more(all.Next), all)
+			})
+		},
+	}
+	page.bind(c)
+	return c
+}
+
+func workspaceTable(all []client.Workspace) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	// Writing into memory does not fail.
+	_, _ = fmt.Fprintln(w, "ID\tSLUG\tSTATE\tDEDUPE\tEVENTS\tCREATED\tNAME")
+	for i := range all {
+		s := &all[i]
+		events := s.Settings.Events
+		if events == "sampled" {
+			events = fmt.Sprintf("1 of %d", s.Settings.EventsSample)
+		}
+		dedupe := "no"
+		if s.Settings.Dedupe {
+			dedupe = "yes"
+		}
+		_, _ = fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", s.ID, printable(s.Slug), s.State, dedupe, events, s.CreatedAt.Local().Format(time.DateOnly), printable(s.Name))
+	}
+	_ = w.Flush()
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+func (p *program) workspacesCreateCommand() *cobra.Command {
+	var name, admin string
+	c := &cobra.Command{
+		Use:   "create SLUG",
+		Short: "Make a workspace, for operators",
+		Long: `Make a workspace. With --admin it gets an administrator, whose password is made up
+and shown, once, unless the address has an account.`,
+		Example: `  waypost workspaces create marketing --name "Marketing" --admin ann@example.com`,
+		Args:    arguments(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			return p.withAPI(func(api *client.Client) error {
+				w, err := api.CreateWorkspace(c.Context(), args[0], name)
+				if err != nil {
+					return err
+				}
+				text, value := fmt.Sprintf("workspace %d, %s", w.ID, w.Slug), map[string]any{"workspace": w}
+				if admin != "" {
+					m, err := api.AddMemberTo(c.Context(), w.ID, client.NewMember{Email: admin, Role: "admin"})
+					if err != nil {
+						return fmt.Errorf("the workspace %s is there, but has no administrator: %w: try `waypost users add %s --role admin --to %s`", w.Slug, err, admin, w.Slug)
+					}
+					value["admin"] = m
+					text += "\nadministrator: " + printable(m.Email)
+					if m.Password != "" {
+						text += "\npassword: " + m.Password + " (it is not shown again)"
+					}
+				}
+				return p.print(text, value)
+			})
+		},
+	}
+	c.Flags().StringVar(&name, "name", "", "name, for people; default: the slug")
+	c.Flags().StringVar(&admin, "admin", "", "address of its first administrator")
+	return c
+}
+
+func (p *program) workspacesSetCommand() *cobra.Command {
+	var name, events string
+	var dedupe bool
+	var sample int
+	c := &cobra.Command{
+		Use:   "set [WORKSPACE]",
+		Short: "Change the own workspace's name and settings, or, for operators, any",
+		Example: `  waypost workspaces set --dedupe --events sampled --events-sample 50
+  waypost workspaces set marketing --name "Marketing, EMEA"`,
+		Args:              arguments(cobra.MaximumNArgs(1)),
+		ValidArgsFunction: p.completions(workspaceNames),
+		RunE: func(c *cobra.Command, args []string) error {
+			var change client.WorkspaceChange
+			var settings client.SettingsChange
+			changed := c.Flags().Changed
+			if changed("name") {
+				change.Name = &name
+			}
+			if changed("dedupe") {
+				settings.Dedupe = &dedupe
+			}
+			if changed("events") {
+				settings.Events = &events
+			}
+			if changed("events-sample") {
+				settings.EventsSample = &sample
+			}
+			if settings != (client.SettingsChange{}) {
+				change.Settings = &settings
+			}
+			if change == (client.WorkspaceChange{}) {
+				return &usageError{errors.New("nothing to change: give --name, --dedupe, --events or --events-sample")}
+			}
+			return p.withAPI(func(api *client.Client) error {
+				var id int64
+				if len(args) > 0 {
+					var err error
+					if id, err = workspaceID(c.Context(), api, args[0]); err != nil {
+						return err
+					}
+				}
+				w, err := api.ChangeWorkspace(c.Context(), id, change)
+				if err != nil {
+					return err
+				}
+				return p.print(workspaceTable([]client.Workspace{w}), w)
+			})
+		},
+	}
+	c.Flags().StringVar(&name, "name", "", "name, for people")
+	c.Flags().BoolVar(&dedupe, "dedupe", false, "the same URL gives the same link; --dedupe=false: a new one every time")
+	c.Flags().StringVar(&events, "events", "", "which clicks are kept one by one: off, sampled or all")
+	c.Flags().IntVar(&sample, "events-sample", 0, "of so many clicks one is kept, when they are sampled")
+	return c
+}
+
+func (p *program) workspacesDeleteCommand() *cobra.Command {
+	var yes bool
+	c := &cobra.Command{
+		Use:   "delete WORKSPACE",
+		Short: "Delete a workspace and all its links, for operators",
+		Long: `Delete a workspace: its keys and sessions end at once, and all its links answer 410 on
+every edge as soon as they have become tombstones, a thousand at a time. It cannot be
+undone. On a terminal it asks for the slug; elsewhere it needs --yes.`,
+		Example:           `  waypost workspaces delete marketing --yes`,
+		Args:              arguments(cobra.ExactArgs(1)),
+		ValidArgsFunction: p.completions(workspaceNames),
+		RunE: func(c *cobra.Command, args []string) error {
+			if !yes {
+				answer, err := p.answerOf(fmt.Sprintf("All links of %s stop for good. Type its name to go on: ", args[0]))
+				if err != nil {
+					return err
+				}
+				if answer != args[0] {
+					return &usageError{errors.New("nothing was deleted: type the name of the workspace when asked, or add --yes")}
+				}
+			}
+			return p.withAPI(func(api *client.Client) error {
+				id, err := workspaceID(c.Context(), api, args[0])
+				if err != nil {
+					return err
+				}
+				w, err := api.DeleteWorkspace(c.Context(), id)
+				if err != nil {
+					return err
+				}
+				return p.print(fmt.Sprintf("workspace %s is %s", w.Slug, w.State), w)
+			})
+		},
+	}
+	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return c
+}
+
+// workspaceID finds a workspace by its slug, or else takes a number for the id itself.
+func workspaceID(ctx context.Context, api *client.Client, name string) (int64, error) {
+	for cursor := ""; ; {
+		page, err := api.Workspaces(ctx, 1000, cursor)
+		if err != nil {
+			return 0, err
+		}
+		for i := range page.Workspaces {
+			if page.Workspaces[i].Slug == name {
+				return page.Workspaces[i].ID, nil
+			}
+		}
+		if cursor = page.Next; cursor == "" {
+			break
+		}
+	}
+	if id, err := strconv.ParseInt(name, 10, 64); err == nil {
+		return id, nil
+	}
+	return 0, fmt.Errorf("there is no workspace %q: see `waypost workspaces list`", name)
+}
+
+func workspaceNames(ctx context.Context, api *client.Client) (names []string, err error) {
+	page, err := api.Workspaces(ctx, 1000, "")
+	for i := range page.Workspaces {
+		names = append(names, page.Workspaces[i].Slug)
+	}
+	return names, err
+}

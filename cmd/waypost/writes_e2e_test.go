@@ -1,0 +1,196 @@
+package main_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"waypost/cmd/waypost/devtest"
+)
+
+// send asks the API of a development system.
+func send(t *testing.T, method, url, body string, header ...string) (int, http.Header, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	require.NoError(t, err)
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	res, err := visitor.Do(req)
+	require.NoError(t, err)
+	text, err := io.ReadAll(res.Body)
+	require.NoError(t, err)
+	require.NoError(t, res.Body.Close())
+	return res.StatusCode, res.Header, string(text)
+}
+
+// TestWhoWaitsFindsTheChangeOnEveryEdge goes all the way: what the API says that edges have,
+// they have, at once.
+func TestWhoWaitsFindsTheChangeOnEveryEdge(t *testing.T) {
+	s := devtest.Start(t, devtest.Config{})
+	api := s.State().API
+	edges := s.State().Edges
+	require.Len(t, edges, 2)
+	eventually(t, 20*time.Second, "both edges report", func() bool {
+		_, header, _ := send(t, http.MethodPost, api+"/api/v1/urls?wait=all", `{"original_url": "https://example.com/first"}`)
+		return header.Get("Waypost-Applied") == "all; edges=2"
+	})
+
+	var took []time.Duration
+	for i := range 30 {
+		began := time.Now()
+		status, header, text := send(t, http.MethodPost, api+"/api/v1/urls?wait=all", fmt.Sprintf(`{"original_url": "https://example.com/%d"}`, i))
+		took = append(took, time.Since(began))
+		require.Equal(t, 201, status)
+		require.Equal(t, "all; edges=2", header.Get("Waypost-Applied"))
+		var l created
+		require.NoError(t, json.Unmarshal([]byte(text), &l))
+		for _, e := range edges {
+			status, to, err := location(t.Context(), e.URL+"/"+l.Code)
+			require.NoError(t, err)
+			require.Equal(t, fmt.Sprintf("302 https://example.com/%d", i), fmt.Sprint(status, " ", to))
+		}
+		if i%10 > 0 {
+			continue
+		}
+		for body, want := range map[string]string{`{"original_url": "https://example.com/new"}`: "302 https://example.com/new", `{"active": false}`: "410 "} {
+			if want == "410 " && i > 0 {
+				continue
+			}
+			status, header, text = send(t, http.MethodPatch, api+"/api/v1/urls/"+l.Code+"?wait=all", body)
+			require.Equal(t, 200, status, text)
+			require.Equal(t, "all; edges=2", header.Get("Waypost-Applied"))
+			for _, e := range edges {
+				status, to, err := location(t.Context(), e.URL+"/"+l.Code)
+				require.NoError(t, err)
+				require.Equal(t, want, fmt.Sprint(status, " ", to))
+			}
+			_, _, _ = send(t, http.MethodPatch, api+"/api/v1/urls/"+l.Code+"?wait=all", `{"active": true}`)
+		}
+	}
+	slices.Sort(took)
+	t.Logf("a create that waits for two edges: p50 %s, p90 %s", took[len(took)/2], took[len(took)*9/10])
+
+	here, header, _ := send(t, http.MethodPost, api+"/api/v1/urls?wait=region", `{"original_url": "https://example.com/"}`)
+	require.Equal(t, 201, here)
+	require.Regexp(t, `^region; edges=[012]$`, header.Get("Waypost-Applied"))
+}
+
+func TestSixtyFourConnectionsMakeOneLinkOfOneWish(t *testing.T) {
+	s := devtest.Start(t, devtest.Config{})
+	api := s.State().API
+	type reply struct {
+		status   int
+		text     string
+		location string
+		position string
+	}
+	together := func(body string, header ...string) []reply {
+		replies := make([]reply, 64)
+		var wg sync.WaitGroup
+		for i := range replies {
+			wg.Go(func() {
+				status, h, text := send(t, http.MethodPost, api+"/api/v1/urls", body, header...)
+				replies[i] = reply{status, text, h.Get("Location"), h.Get("Waypost-Position")}
+			})
+		}
+		wg.Wait()
+		return replies
+	}
+	once := together(`{"original_url": "https://example.com/once", "title": "é <&>"}`, "Idempotency-Key", "my key")
+	for _, r := range once {
+		require.Equal(t, once[0], r, "one answer")
+	}
+	require.Equal(t, 201, once[0].status)
+
+	codes := map[string]int{}
+	for _, r := range together(`{"original_url": "https://example.com/dedupe?utm_source=x", "dedupe": true}`) {
+		var l created
+		require.NoError(t, json.Unmarshal([]byte(r.text), &l))
+		require.Contains(t, []int{200, 201}, r.status)
+		codes[l.Code] += r.status - 200
+	}
+	require.Len(t, codes, 1, "one link")
+	for _, news := range codes {
+		require.Equal(t, 1, news, "one of all was told that it is new")
+	}
+	_, _, list := send(t, http.MethodGet, api+"/api/v1/urls?limit=1000", "")
+	require.Equal(t, 1, strings.Count(list, "example.com/once"))
+	require.Equal(t, 1, strings.Count(list, "example.com/dedupe"))
+}
+
+func TestLinksAndDomainsAreChangedFromTheCommandLine(t *testing.T) {
+	s := devtest.Start(t, devtest.Config{})
+	env := []string{"WAYPOST_DATA_DIR=" + s.DataDir()}
+	run := func(args ...string) string {
+		t.Helper()
+		r := devtest.Run(t, env, args...)
+		require.Zero(t, r.Code, r.Stderr)
+		return r.Stdout
+	}
+	base, err := url.Parse(s.State().Edges[0].URL)
+	require.NoError(t, err)
+	run("domains", "add", "Bücher.example")
+	require.Contains(t, run("domains", "list"), "xn--bcher-kva.example")
+	short := run("links", "create", "https://example.com/a", "--domain", "bücher.example", "--code", "same", "--tag", "x", "--tag", "y", "--metadata", `{"n": 1}`, "--expires-at", "2099-01-01T00:00:00Z")
+	require.Equal(t, "http://xn--bcher-kva.example:"+base.Port()+"/same\n", short)
+	run("links", "create", "https://example.com/b", "--code", "same")
+	first := run("links", "create", "https://example.com/one", "--idempotency-key", "k")
+	require.Equal(t, first, run("links", "create", "https://example.com/one", "--idempotency-key", "k"))
+	r := devtest.Run(t, env, "links", "create", "https://example.com/two", "--idempotency-key", "k")
+	require.Equal(t, 1, r.Code)
+	require.Contains(t, r.Stderr, "something else was asked under this Idempotency-Key")
+	one := run("links", "create", "https://example.com/a/", "--dedupe")
+	require.Equal(t, one, run("links", "create", "HTTPS://EXAMPLE.com/a?gclid=1", "--dedupe"))
+	r = devtest.Run(t, env, "links", "create", "https://аррӏе.example/")
+	require.Zero(t, r.Code)
+	require.Contains(t, r.Stderr, "warning: the part")
+
+	got := run("links", "update", "same", "--domain", "bücher.example", "--target", "https://example.com/c", "--no-tags", "--never-expires", "--title", "T", "--wait", "all")
+	require.Contains(t, got, "https://example.com/c")
+	require.Contains(t, got, "expires    never")
+	require.Contains(t, run("links", "get", "same"), "https://example.com/b")
+	require.Contains(t, run("links", "get", "same", "--domain", "bücher.example", "--output", "json"), `"tags": []`)
+	for host, want := range map[string]string{"xn--bcher-kva.example": "https://example.com/c", base.Host: "https://example.com/b"} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.State().Edges[0].URL+"/same", http.NoBody)
+		require.NoError(t, err)
+		req.Host = host
+		eventually(t, 20*time.Second, host, func() bool {
+			res, err := visitor.Do(req)
+			if err != nil {
+				return false
+			}
+			return res.Body.Close() == nil && res.Header.Get("Location") == want
+		})
+	}
+	for _, wrong := range [][]string{
+		{"links", "update", "same"},
+		{"links", "update", "same", "--enable", "--disable"},
+		{"links", "create", "https://example.com/", "--metadata", "[]"},
+		{"links", "create", "https://example.com/", "--wait", "some"},
+		{"links", "delete", "same", "--wait-timeout", "1s"},
+		{"links", "create", "https://example.com/", "--expires-at", "soon"},
+	} {
+		require.Equal(t, 2, devtest.Run(t, env, wrong...).Code, wrong)
+	}
+	r = devtest.Run(t, env, "domains", "remove", "xn--bcher-kva.example")
+	require.Equal(t, 1, r.Code)
+	require.Contains(t, r.Stderr, "the domain has links")
+	run("links", "delete", "same", "--domain", "bücher.example", "--wait", "all")
+	run("domains", "remove", "xn--bcher-kva.example")
+	require.NotContains(t, run("domains", "list"), "xn--bcher-kva.example")
+	require.True(t, bytes.Contains([]byte(run("links", "get", "same")), []byte("https://example.com/b")))
+}

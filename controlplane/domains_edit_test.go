@@ -1,0 +1,208 @@
+package controlplane_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"waypost"
+	"waypost/controlplane"
+)
+
+// stranger is an administrator of another workspace.
+func (s *system) stranger(t *testing.T) controlplane.Actor {
+	t.Helper()
+	_, err := s.hand.Exec(t.Context(), `INSERT INTO workspace (id, name, slug) VALUES (7, 'acme', 'acme')`)
+	require.NoError(t, err)
+	return controlplane.Actor{Workspace: 7, Scopes: []controlplane.Scope{controlplane.ScopeAdmin}}
+}
+
+func under(host string) func(*controlplane.NewLink) {
+	return func(n *controlplane.NewLink) { n.Domain = host }
+}
+
+func TestADomainIsItsWorkspacesOwn(t *testing.T) {
+	s := start(t, nil)
+	other := s.stranger(t)
+	d, at, err := s.AddDomain(t.Context(), other, controlplane.NewDomain{Host: "Bücher.Example.", Root: "https://example.com/"})
+	require.NoError(t, err)
+	require.False(t, at.IsZero())
+	require.Equal(t, "xn--bcher-kva.example", d.Host)
+
+	theirs, _, err := s.Create(t.Context(), other, wish(custom("same"), under("bücher.example")))
+	require.NoError(t, err)
+	require.Equal(t, d.Host, theirs.Host)
+	_, _, err = s.Create(t.Context(), actor, wish(custom("mine"), under("bücher.example")))
+	require.Equal(t, waypost.EInvalid, waypost.CodeOf(err))
+	mine, _, err := s.Create(t.Context(), actor, controlplane.NewLink{OriginalURL: "https://example.net/", CustomCode: "same"})
+	require.NoError(t, err, "a code is unique per domain")
+	require.Empty(t, mine.Host)
+
+	for host, want := range map[string]string{"xn--bcher-kva.example": theirs.OriginalURL, "go.example.com": mine.OriginalURL, "anything": mine.OriginalURL} {
+		res, err := s.Resolve(t.Context(), host, visit("same"))
+		require.NoError(t, err)
+		require.Equal(t, want, string(res.Location), host)
+	}
+	got, err := s.Find(t.Context(), other, "XN--bcher-kva.example", "same")
+	require.NoError(t, err)
+	require.Equal(t, theirs.ID, got.ID)
+	require.Equal(t, d.Host, got.Host)
+	title := "t"
+	for _, c := range []struct {
+		actor  controlplane.Actor
+		domain string
+	}{{actor, d.Host}, {other, ""}, {other, "go.example.com"}, {other, "unheard-of.example"}, {other, "not a host"}} {
+		_, err = s.Find(t.Context(), c.actor, c.domain, "same")
+		require.Equal(t, waypost.ENotFound, waypost.CodeOf(err))
+		_, _, err = s.Change(t.Context(), c.actor, c.domain, "same", controlplane.LinkChange{Title: &title})
+		require.Equal(t, waypost.ENotFound, waypost.CodeOf(err))
+		_, err = s.Remove(t.Context(), c.actor, c.domain, "same")
+		require.Equal(t, waypost.ENotFound, waypost.CodeOf(err))
+	}
+	_, err = s.Remove(t.Context(), other, d.Host, "same")
+	require.NoError(t, err)
+	_, err = s.Get(t.Context(), actor, "same")
+	require.NoError(t, err, "the other domain's link is another")
+}
+
+func TestGeneratedCodesAreMintedForEveryDomain(t *testing.T) {
+	s := start(t, nil)
+	_, _, err := s.AddDomain(t.Context(), actor, controlplane.NewDomain{Host: "own.example"})
+	require.NoError(t, err)
+	seen := map[waypost.Code]bool{}
+	for i := range 20 {
+		l, _, err := s.Create(t.Context(), actor, wish(under([]string{"", "own.example"}[i%2])))
+		require.NoError(t, err)
+		require.Len(t, l.Code, 7)
+		require.False(t, seen[l.Code])
+		seen[l.Code] = true
+	}
+}
+
+func TestAHostThatCanBeNoDomainIsRefused(t *testing.T) {
+	s := start(t, nil)
+	other := s.stranger(t)
+	_, _, err := s.AddDomain(t.Context(), other, controlplane.NewDomain{Host: "taken.example"})
+	require.NoError(t, err)
+	for host, code := range map[string]waypost.ErrorCode{
+		"":                     waypost.EInvalid,
+		"[":                    waypost.EInvalid,
+		"[::1]":                waypost.EInvalid,
+		"192.0.2.7":            waypost.EInvalid,
+		"0x7f.1":               waypost.EInvalid,
+		"localhost":            waypost.EInvalid,
+		"printer.local":        waypost.EInvalid,
+		"intranet":             waypost.EInvalid,
+		"com":                  waypost.EInvalid,
+		"co.uk":                waypost.EInvalid,
+		"github.io":            waypost.EInvalid,
+		"a_b.example":          waypost.EInvalid,
+		"-a.example":           waypost.EInvalid,
+		"a..example":           waypost.EInvalid,
+		"own.example:8080":     waypost.EInvalid,
+		"https://own.example/": waypost.EInvalid,
+		"own.example/path":     waypost.EInvalid,
+		"domain-1.invalid":     waypost.EInvalid,
+		"\x00.example":         waypost.EInvalid,
+		"GO.example.com":       waypost.EConflict,
+		"Taken.Example":        waypost.EConflict,
+	} {
+		_, _, err := s.AddDomain(t.Context(), actor, controlplane.NewDomain{Host: host})
+		require.Equal(t, code, waypost.CodeOf(err), "%q: %v", host, err)
+		require.NotContains(t, waypost.MessageOf(err), "acme", "nobody learns whose it is")
+	}
+	_, _, err = s.AddDomain(t.Context(), other, controlplane.NewDomain{Host: "shared.example", Shared: true})
+	require.Equal(t, waypost.EForbidden, waypost.CodeOf(err))
+	for _, target := range []string{"https://fresh.example/x", "https://taken.example/", "https://GO.example.com/"} {
+		_, _, err = s.AddDomain(t.Context(), actor, controlplane.NewDomain{Host: "fresh.example", NotFound: target})
+		require.Equal(t, waypost.EInvalid, waypost.CodeOf(err), target)
+	}
+}
+
+func TestNoLinkLeadsToADomainOfOursWhosoeverItIs(t *testing.T) {
+	s := start(t, nil)
+	other := s.stranger(t)
+	services := map[string]*controlplane.Service{"here": s.Service, "on another control plane": s.another(t)}
+	for name, service := range services { // each knows its hosts by now
+		_, _, err := service.Create(t.Context(), actor, wish())
+		require.NoError(t, err, name)
+	}
+	_, _, err := s.AddDomain(t.Context(), other, controlplane.NewDomain{Host: "theirs.example"})
+	require.NoError(t, err)
+	_, _, err = s.Create(t.Context(), actor, controlplane.NewLink{OriginalURL: "https://theirs.example/back"})
+	require.Equal(t, waypost.EInvalid, waypost.CodeOf(err))
+	_, _, err = s.Create(t.Context(), other, wish(under("theirs.example"), func(n *controlplane.NewLink) { n.OriginalURL = "https://go.example.com/x" }))
+	require.Equal(t, waypost.EInvalid, waypost.CodeOf(err))
+	_, _, err = services["on another control plane"].Create(t.Context(), other, wish(under("theirs.example")))
+	require.NoError(t, err, "a domain can be used at once everywhere")
+}
+
+func TestADomainIsRemovedWithItsLinksOnlyIfThatIsMeant(t *testing.T) {
+	s := start(t, nil)
+	other := s.stranger(t)
+	d, _, err := s.AddDomain(t.Context(), actor, controlplane.NewDomain{Host: "own.example", Root: "https://example.com/"})
+	require.NoError(t, err)
+	var wishes []controlplane.NewLink
+	for i := range 1500 {
+		wishes = append(wishes, wish(custom(fmt.Sprintf("code-%d", i)), under("own.example")))
+	}
+	for _, part := range [][]controlplane.NewLink{wishes[:1000], wishes[1000:]} {
+		_, _, err = s.CreateBulk(t.Context(), actor, part)
+		require.NoError(t, err)
+	}
+	_, err = s.RemoveDomain(t.Context(), other, d.ID, true)
+	require.Equal(t, waypost.ENotFound, waypost.CodeOf(err))
+	_, err = s.RemoveDomain(t.Context(), actor, waypost.DefaultDomain, true)
+	require.Equal(t, waypost.EForbidden, waypost.CodeOf(err))
+	_, err = s.RemoveDomain(t.Context(), actor, d.ID, false)
+	require.Equal(t, waypost.EConflict, waypost.CodeOf(err))
+	require.Equal(t, 1500, s.count(t, `SELECT count(*) FROM link WHERE deleted_at IS NULL`))
+
+	_, err = s.RemoveDomain(t.Context(), actor, d.ID, true)
+	require.NoError(t, err)
+	require.Zero(t, s.count(t, `SELECT count(*) FROM link WHERE deleted_at IS NULL`))
+	_, err = s.RemoveDomain(t.Context(), actor, d.ID, true)
+	require.Equal(t, waypost.ENotFound, waypost.CodeOf(err))
+	_, _, err = s.Create(t.Context(), actor, wish(under("own.example")))
+	require.Equal(t, waypost.EInvalid, waypost.CodeOf(err))
+	_, leads, err := s.Root(t.Context(), "own.example")
+	require.NoError(t, err)
+	require.False(t, leads)
+	all, err := s.Domains(t.Context(), actor)
+	require.NoError(t, err)
+	require.Len(t, all, 1)
+
+	again, _, err := s.AddDomain(t.Context(), other, controlplane.NewDomain{Host: "own.example"})
+	require.NoError(t, err, "the host is free")
+	require.NotEqual(t, d.ID, again.ID)
+	_, _, err = s.Create(t.Context(), other, wish(custom("code-1"), under("own.example")))
+	require.NoError(t, err)
+	log, err := s.db.Audit(t.Context(), actor.Workspace, 0, 10)
+	require.NoError(t, err)
+	require.Equal(t, "domains.remove own.example", log[0].Action+" "+log[0].Subject)
+	require.Equal(t, "domains.add own.example", log[1].Action+" "+log[1].Subject)
+}
+
+func TestAHostThatLooksLikeAnotherIsPointedOut(t *testing.T) {
+	s := start(t, nil)
+	for url, want := range map[string]string{
+		"https://аррӏе.example/":     controlplane.WarnLookalike, // all of it Cyrillic
+		"https://раураl.example/":    controlplane.WarnLookalike,
+		"https://exampleд.example/":  controlplane.WarnMixedScripts,
+		"https://bücher.example/":    "",
+		"https://例え.テスト/":            "",
+		"https://пример.example/":    "",
+		"https://example.com/аррӏе":  "",
+		"https://xn--e1awd7f.com/":   controlplane.WarnLookalike,
+		"https://한국语.example/":       "",
+		"https://abcひらがな漢字.example/": "",
+	} {
+		o := make1(t, s.Service, controlplane.NewLink{OriginalURL: url})
+		var got string
+		for _, w := range o.Warnings {
+			got += w.Code
+		}
+		require.Equal(t, want, got, "%s: %v", url, o.Warnings)
+	}
+}

@@ -1,0 +1,148 @@
+package controlplane_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"waypost"
+	"waypost/controlplane"
+)
+
+func TestAChangeChangesWhatItNamesAndNothingElse(t *testing.T) {
+	s := start(t, nil)
+	l, _, err := s.Create(t.Context(), actor, wish(custom("edit-me"), func(n *controlplane.NewLink) {
+		n.Title, n.Description, n.Tags, n.Metadata = "old", "kept", []string{"a"}, json.RawMessage(`{"kept": true}`)
+		n.ExpiresAt, n.ForwardQuery = time.Now().Add(time.Hour), true
+	}))
+	require.NoError(t, err)
+	url, title, off := "https://bücher.example/ü x", "new", false
+	o, at, err := s.Change(t.Context(), actor, "", "edit-me", controlplane.LinkChange{
+		OriginalURL: &url, Title: &title, Active: &off, Tags: &[]string{"b", "c"}, ExpiresAt: &time.Time{},
+	})
+	require.NoError(t, err)
+	require.True(t, o.Link.Revision.Newer(l.Revision))
+	require.Equal(t, at.Revision(), o.Link.Revision)
+	want := l
+	want.OriginalURL, want.Location = url, "https://xn--bcher-kva.example/%C3%BC%20x"
+	want.Title, want.Active, want.Tags, want.ExpiresAt = "new", false, []string{"b", "c"}, time.Time{}
+	want.UpdatedAt, want.Revision, want.Stamp = o.Link.UpdatedAt, o.Link.Revision, o.Link.Stamp
+	got, err := s.Get(t.Context(), actor, "edit-me")
+	require.NoError(t, err)
+	require.Equal(t, o.Link, got)
+	require.JSONEq(t, string(want.Metadata), string(got.Metadata))
+	got.Metadata = want.Metadata
+	require.Equal(t, want, got)
+
+	res, err := s.Resolve(t.Context(), "", visit("edit-me"))
+	require.NoError(t, err)
+	require.Equal(t, 410, res.Status, "a disabled link redirects nobody")
+	on := true
+	_, _, err = s.Change(t.Context(), actor, "", "edit-me", controlplane.LinkChange{Active: &on})
+	require.NoError(t, err)
+	res, err = s.Resolve(t.Context(), "", visit("edit-me"))
+	require.NoError(t, err)
+	require.Equal(t, want.Location, string(res.Location))
+}
+
+func TestATargetCanBecomeAnotherTextWithTheSameLocation(t *testing.T) {
+	s := start(t, nil)
+	_, _, err := s.Create(t.Context(), actor, controlplane.NewLink{OriginalURL: "https://bücher.example/", CustomCode: "books"})
+	require.NoError(t, err)
+	for _, url := range []string{"https://BÜCHER.example/", "https://xn--bcher-kva.example/", "https://bücher.example/"} {
+		o, at, err := s.Change(t.Context(), actor, "", "books", controlplane.LinkChange{OriginalURL: &url})
+		require.NoError(t, err, url)
+		require.Equal(t, at.Revision(), o.Link.Revision)
+		got, err := s.Get(t.Context(), actor, "books")
+		require.NoError(t, err)
+		require.Equal(t, url, got.OriginalURL)
+		require.Equal(t, "https://xn--bcher-kva.example/", got.Location)
+		require.Equal(t, controlplane.VersionOf(&o.Link), controlplane.VersionOf(&got))
+	}
+}
+
+func TestAStaleChangeIsRefused(t *testing.T) {
+	s := start(t, nil)
+	l, _, err := s.Create(t.Context(), actor, wish())
+	require.NoError(t, err)
+	first := []controlplane.Version{controlplane.VersionOf(&l)}
+	one, two := "one", "two"
+	_, _, err = s.Change(t.Context(), actor, "", string(l.Code), controlplane.LinkChange{Title: &one, Match: first})
+	require.NoError(t, err)
+	_, _, err = s.Change(t.Context(), actor, "", string(l.Code), controlplane.LinkChange{Title: &two, Match: first})
+	require.Equal(t, waypost.EStale, waypost.CodeOf(err))
+	got, err := s.Get(t.Context(), actor, string(l.Code))
+	require.NoError(t, err)
+	require.Equal(t, one, got.Title)
+}
+
+func TestConcurrentChangesOfDifferentFieldsAllCount(t *testing.T) {
+	s := start(t, nil)
+	l, _, err := s.Create(t.Context(), actor, wish())
+	require.NoError(t, err)
+	title, description, status, yes := "t", "d", 307, true
+	changes := []controlplane.LinkChange{{Title: &title}, {Description: &description}, {RedirectStatus: &status}, {ForwardPath: &yes}, {Tags: &[]string{"x"}}}
+	var wg sync.WaitGroup
+	for i := range changes {
+		wg.Go(func() {
+			if _, _, err := s.Change(t.Context(), actor, "", string(l.Code), changes[i]); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	got, err := s.Get(t.Context(), actor, string(l.Code))
+	require.NoError(t, err)
+	require.Equal(t, fmt.Sprint("t d 307 ", waypost.ForwardPath, " [x]"), fmt.Sprint(got.Title, " ", got.Description, " ", got.RedirectStatus, " ", got.Flags, " ", got.Tags))
+}
+
+func TestAnExpiredLinkLivesAgainWithALaterExpiryAndADeletedOneNever(t *testing.T) {
+	s := start(t, nil)
+	l, _, err := s.Create(t.Context(), actor, wish(func(n *controlplane.NewLink) { n.ExpiresAt = time.Now().Add(time.Minute) }))
+	require.NoError(t, err)
+	s.now.Store(time.Now().Add(time.Hour).UnixMilli())
+	_, err = s.Get(t.Context(), actor, string(l.Code))
+	require.Equal(t, waypost.EGone, waypost.CodeOf(err))
+	later, passed := time.Now().Add(2*time.Hour), time.Now()
+	_, _, err = s.Change(t.Context(), actor, "", string(l.Code), controlplane.LinkChange{ExpiresAt: &passed})
+	require.Equal(t, waypost.EInvalid, waypost.CodeOf(err))
+	_, _, err = s.Change(t.Context(), actor, "", string(l.Code), controlplane.LinkChange{ExpiresAt: &later})
+	require.NoError(t, err)
+	_, err = s.Get(t.Context(), actor, string(l.Code))
+	require.NoError(t, err)
+	_, err = s.Delete(t.Context(), actor, string(l.Code))
+	require.NoError(t, err)
+	_, _, err = s.Change(t.Context(), actor, "", string(l.Code), controlplane.LinkChange{ExpiresAt: &later})
+	require.Equal(t, waypost.ENotFound, waypost.CodeOf(err))
+}
+
+func TestNobodyChangesALinkOfAnotherWorkspace(t *testing.T) {
+	s := start(t, nil)
+	l, _, err := s.Create(t.Context(), actor, wish())
+	require.NoError(t, err)
+	title := "theirs"
+	_, _, err = s.Change(t.Context(), controlplane.Actor{Workspace: 7}, "", string(l.Code), controlplane.LinkChange{Title: &title})
+	require.Equal(t, waypost.ENotFound, waypost.CodeOf(err))
+}
+
+func TestTheOneLinkOfATargetMovesWithIt(t *testing.T) {
+	s := start(t, nil)
+	a := make1(t, s.Service, deduped("https://example.com/a"))
+	b := "https://example.com/b"
+	_, _, err := s.Change(t.Context(), actor, "", string(a.Link.Code), controlplane.LinkChange{OriginalURL: &b})
+	require.NoError(t, err)
+	require.Equal(t, a.Link.Code, make1(t, s.Service, deduped(b)).Link.Code)
+	fresh := make1(t, s.Service, deduped("https://example.com/a"))
+	require.False(t, fresh.Found)
+
+	_, _, err = s.Change(t.Context(), actor, "", string(fresh.Link.Code), controlplane.LinkChange{OriginalURL: &b})
+	require.NoError(t, err)
+	require.Equal(t, a.Link.Code, make1(t, s.Service, deduped(b)).Link.Code, "a target that has its one link keeps it")
+	bad := "https://go.example.com/x"
+	_, _, err = s.Change(t.Context(), actor, "", string(a.Link.Code), controlplane.LinkChange{OriginalURL: &bad})
+	require.Equal(t, waypost.EInvalid, waypost.CodeOf(err), "the rules for targets hold")
+}

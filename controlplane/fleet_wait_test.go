@@ -1,0 +1,100 @@
+package controlplane_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"waypost"
+	"waypost/controlplane"
+)
+
+// durable is a report by an edge of a region that has p on its disk.
+func durable(node string, region waypost.Region, p waypost.Position) controlplane.EdgeReport {
+	r := report(node, p)
+	r.Region, r.Synced = region, p
+	return r
+}
+
+// waits waits in the background, and gives what came of it.
+func waits(ctx context.Context, f *controlplane.Fleet, p waypost.Position, everywhere bool, most time.Duration) <-chan controlplane.Applied {
+	out := make(chan controlplane.Applied, 1)
+	go func() { out <- f.WaitApplied(ctx, p, everywhere, most) }()
+	synctest.Wait()
+	return out
+}
+
+func TestWhoWaitsIsToldAsSoonAsTheEdgesHaveIt(t *testing.T) {
+	asked := make(chan waypost.Position, 10)
+	cfg := controlplane.FleetConfig{Region: "us-east-1", Ask: func(p waypost.Position) { asked <- p }}
+	inFleet(t, cfg, func(t *testing.T, f *controlplane.Fleet, _ *head) {
+		require.Equal(t, controlplane.Applied{}, f.WaitApplied(t.Context(), at(1, 5), true, time.Second), "there is no edge")
+		for node, region := range map[string]waypost.Region{"a": "us-east-1", "b": "us-east-1", "c": "eu-west-1"} {
+			require.NoError(t, f.Report(durable(node, region, at(1, 4))))
+		}
+		here, all := waits(t.Context(), f, at(1, 5), false, time.Second), waits(t.Context(), f, at(1, 5), true, time.Second)
+		require.Equal(t, at(1, 5), <-asked)
+		require.Equal(t, at(1, 5), <-asked)
+		start := time.Now()
+		require.NoError(t, f.Report(durable("a", "us-east-1", at(1, 5))))
+		applied := durable("b", "us-east-1", at(1, 5))
+		applied.Synced = at(1, 4)
+		require.NoError(t, f.Report(applied))
+		synctest.Wait()
+		require.Empty(t, here, "what is applied can still be lost")
+		require.NoError(t, f.Report(durable("b", "us-east-1", at(1, 6))))
+		require.Equal(t, controlplane.Applied{Edges: 2}, <-here)
+		synctest.Wait()
+		require.Empty(t, all)
+		require.NoError(t, f.Report(durable("c", "eu-west-1", at(1, 5))))
+		require.Equal(t, controlplane.Applied{Edges: 3}, <-all)
+		require.Zero(t, time.Since(start), "without any delay")
+		require.Equal(t, controlplane.Applied{Edges: 3}, f.WaitApplied(t.Context(), at(1, 5), true, time.Second))
+	})
+}
+
+func TestWhoWaitsForTooLongLearnsForWhom(t *testing.T) {
+	inFleet(t, controlplane.FleetConfig{Region: "us-east-1"}, func(t *testing.T, f *controlplane.Fleet, _ *head) {
+		require.NoError(t, f.Report(durable("a", "us-east-1", at(1, 5))))
+		require.NoError(t, f.Report(durable("b", "us-east-1", at(1, 4))))
+		require.NoError(t, f.Report(durable("c", "us-east-1", at(2, 9))))
+		start := time.Now()
+		require.Equal(t, controlplane.Applied{Edges: 1, Behind: []string{"b", "c"}}, f.WaitApplied(t.Context(), at(1, 5), true, 2*time.Second),
+			"positions of another history say nothing")
+		require.Equal(t, 2*time.Second, time.Since(start))
+	})
+}
+
+func TestAnEdgeThatDiesOrLeavesHoldsNobodyUp(t *testing.T) {
+	inFleet(t, controlplane.FleetConfig{Region: "us-east-1"}, func(t *testing.T, f *controlplane.Fleet, _ *head) {
+		require.NoError(t, f.Report(durable("a", "us-east-1", at(1, 5))))
+		require.NoError(t, f.Report(durable("b", "us-east-1", at(1, 4))))
+		leaving := durable("c", "us-east-1", at(1, 4))
+		require.NoError(t, f.Report(leaving))
+		out := waits(t.Context(), f, at(1, 5), true, 10*time.Second)
+		leaving.Leaving = true
+		require.NoError(t, f.Report(leaving))
+		start := time.Now()
+		for len(out) == 0 {
+			require.NoError(t, f.Report(durable("a", "us-east-1", at(1, 5))))
+			time.Sleep(100 * time.Millisecond)
+		}
+		require.Equal(t, controlplane.Applied{Edges: 1}, <-out)
+		require.Less(t, time.Since(start), 4*time.Second, "b is silent after three seconds")
+	})
+}
+
+func TestAClientThatLeavesWaitsNoLonger(t *testing.T) {
+	inFleet(t, controlplane.FleetConfig{Region: "us-east-1"}, func(t *testing.T, f *controlplane.Fleet, _ *head) {
+		require.NoError(t, f.Report(durable("b", "us-east-1", at(1, 4))))
+		ctx, cancel := context.WithCancel(t.Context())
+		out := waits(ctx, f, at(1, 5), true, 10*time.Second)
+		start := time.Now()
+		cancel()
+		require.Equal(t, controlplane.Applied{Behind: []string{"b"}}, <-out)
+		require.Zero(t, time.Since(start))
+	})
+}

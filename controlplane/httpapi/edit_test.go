@@ -1,0 +1,108 @@
+package httpapi_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"waypost/controlplane"
+	"waypost/controlplane/httpapi"
+)
+
+func (a *api) patch(path, body string, header ...string) answer {
+	a.t.Helper()
+	c := call{method: http.MethodPatch, path: path, body: body, header: map[string]string{}}
+	for i := 0; i < len(header); i += 2 {
+		c.header[header[i]] = header[i+1]
+	}
+	return a.do(c)
+}
+
+func TestAChangeSaysWhatItNames(t *testing.T) {
+	now := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
+	at := func(d time.Duration) *time.Time { x := now.Add(d); return &x }
+	never := &time.Time{}
+	text := func(s string) *string { return &s }
+	yes, no, zero, status := true, false, 0, 307
+	metadata := func(s string) *json.RawMessage { m := json.RawMessage(s); return &m }
+	for body, want := range map[string]controlplane.LinkChange{
+		`{}`: {},
+		`{"original_url": "https://example.com/b", "active": false}`:                                                           {OriginalURL: text("https://example.com/b"), Active: &no},
+		`{"title": "T", "description": "D", "tags": ["a"], "metadata": {"a": 1}}`:                                              {Title: text("T"), Description: text("D"), Tags: &[]string{"a"}, Metadata: metadata(`{"a":1}`)},
+		`{"title": null, "description": "", "tags": [], "redirect_status": null, "forward_query": null, "forward_path": true}`: {Title: text(""), Description: text(""), Tags: &[]string{}, RedirectStatus: &zero, ForwardQuery: &no, ForwardPath: &yes},
+		`{"redirect_status": 307, "expires_in_seconds": 90}`:                                                                   {RedirectStatus: &status, ExpiresAt: at(90 * time.Second)},
+		`{"expires_in_hours": 2}`:                {ExpiresAt: at(2 * time.Hour)},
+		`{"expires_at": "2027-01-01T00:00:00Z"}`: {ExpiresAt: func() *time.Time { x := time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC); return &x }()},
+		`{"expires_at": null}`:                   {ExpiresAt: never},
+		`{"expires_in_seconds": null}`:           {ExpiresAt: never},
+	} {
+		a := start(t, func(f *links, c *httpapi.Config) { f.now = func() time.Time { return now }; c.Now = f.now })
+		a.create(`{"original_url": "https://example.com/", "custom_code": "mine"}`)
+		res := a.patch("/api/v1/urls/mine", body)
+		require.Equal(t, 200, res.StatusCode, res.text)
+		require.Equal(t, []controlplane.LinkChange{want}, a.links.changed, body)
+		require.NotEmpty(t, res.Header.Get("Waypost-Position"))
+	}
+	// Null, which takes all away, is not the same as leaving it out.
+	a := start(t)
+	a.create(`{"original_url": "https://example.com/", "custom_code": "mine"}`)
+	require.Equal(t, 200, a.patch("/api/v1/urls/mine", `{"tags": null, "metadata": null}`).StatusCode)
+	require.NotNil(t, a.links.changed[0].Tags)
+	require.Empty(t, *a.links.changed[0].Tags)
+	require.NotNil(t, a.links.changed[0].Metadata)
+	require.Empty(t, *a.links.changed[0].Metadata)
+}
+
+func TestAChangeThatSaysTooMuchIsRefused(t *testing.T) {
+	a := start(t)
+	a.create(`{"original_url": "https://example.com/", "custom_code": "mine"}`)
+	for _, body := range []string{
+		`{"short_code": "other"}`, `{"domain": "own.example"}`, `{"original_url": null}`, `{"original_url": 1}`, `{"active": null}`, `{"Title": "x"}`,
+		`{"redirect_status": 200}`, `{"redirect_status": "301"}`, `{"expires_in_hours": 0}`, `{"expires_in_hours": 1, "expires_at": null}`, `{"expires_at": "soon"}`,
+		`{"expires_at": "0001-01-01T00:00:00Z"}`, `{"title": "` + strings.Repeat("x", 513) + `"}`, `{"tags": [1]}`, `{"tags": "a"}`, `{"metadata": []}`, `[]`, `{"forward_query": 1}`,
+	} {
+		requireProblem(t, a.patch("/api/v1/urls/mine", body), 422, "invalid")
+	}
+	requireProblem(t, a.patch("/api/v1/urls/mine", `{"title": "a", "title": "b"}`), 400, "malformed")
+	requireProblem(t, a.patch("/api/v1/urls/unknown", `{"title": "a"}`), 404, "not-found")
+	require.Empty(t, a.links.changed)
+}
+
+func TestOnlyTheStateThatWasSeenIsChanged(t *testing.T) {
+	a := start(t)
+	created := a.post("/api/v1/urls", `{"original_url": "https://example.com/", "custom_code": "mine"}`)
+	tag := created.Header.Get("ETag")
+	require.Equal(t, tag, a.get("/api/v1/urls/mine").Header.Get("ETag"))
+	a.links.all[0].Clicks = 7 // a click is no reason to refuse a change
+	changed := a.patch("/api/v1/urls/mine", `{"title": "a"}`, "If-Match", `"1-2-3.4", `+tag)
+	require.Equal(t, 200, changed.StatusCode, changed.text)
+	requireProblem(t, a.patch("/api/v1/urls/mine", `{"title": "b"}`, "If-Match", tag), 412, "stale")
+	requireProblem(t, a.patch("/api/v1/urls/mine", `{"title": "b"}`, "If-Match", "W/"+changed.Header.Get("ETag")), 412, "stale")
+	requireProblem(t, a.patch("/api/v1/urls/mine", `{"title": "b"}`, "If-Match", `"anything"`), 412, "stale")
+	requireProblem(t, a.patch("/api/v1/urls/mine", `{"title": "b"}`, "If-Match", `no quotes`), 400, "malformed")
+	require.Equal(t, 200, a.patch("/api/v1/urls/mine", `{"title": "b"}`, "If-Match", "*").StatusCode)
+	require.Equal(t, 200, a.patch("/api/v1/urls/mine", `{"title": "b"}`).StatusCode, "If-Match is not required")
+}
+
+func TestAClientThatHasAStateIsNotSentItAgain(t *testing.T) {
+	a := start(t)
+	a.create(`{"original_url": "https://example.com/", "custom_code": "mine"}`)
+	tag := a.get("/api/v1/urls/mine").Header.Get("ETag")
+	ask := func(tags string) answer {
+		return a.do(call{path: "/api/v1/urls/mine", header: map[string]string{"If-None-Match": tags}})
+	}
+	for _, tags := range []string{tag, `"x", W/` + tag, "*"} {
+		res := ask(tags)
+		require.Equal(t, 304, res.StatusCode, tags)
+		require.Equal(t, tag, res.Header.Get("ETag"))
+		require.Empty(t, res.text)
+	}
+	require.Equal(t, 200, ask(`"x"`).StatusCode)
+	requireProblem(t, ask(`x`), 400, "malformed")
+	a.links.all[0].Clicks = 7
+	require.Equal(t, 200, ask(tag).StatusCode, "clicks are shown, so they are part of the state")
+}

@@ -1,0 +1,103 @@
+package httpapi_test
+
+import (
+	"context"
+	"time"
+
+	"waypost"
+	"waypost/controlplane"
+)
+
+func (f *links) Find(ctx context.Context, actor controlplane.Actor, domain, code string) (waypost.Link, error) {
+	l, err := f.Get(ctx, actor, code)
+	if err == nil && l.Host != domain {
+		err = waypost.Errorf(waypost.ENotFound, "there is no such link")
+	}
+	return l, err
+}
+
+func (f *links) Remove(ctx context.Context, actor controlplane.Actor, domain, code string) (waypost.Position, error) {
+	if _, err := f.Find(ctx, actor, domain, code); waypost.CodeOf(err) == waypost.ENotFound {
+		return waypost.Position{}, err
+	}
+	return f.Delete(ctx, actor, code)
+}
+
+func (f *links) Change(ctx context.Context, actor controlplane.Actor, domain, code string, c controlplane.LinkChange) (controlplane.Outcome, waypost.Position, error) {
+	none := func(err error) (controlplane.Outcome, waypost.Position, error) {
+		return controlplane.Outcome{}, waypost.Position{}, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	l, err := f.find(actor, code)
+	if err != nil || l.Host != domain {
+		return none(waypost.Errorf(waypost.ENotFound, "there is no such link"))
+	}
+	if c.Match != nil {
+		fits := false
+		for _, v := range c.Match {
+			fits = fits || v == controlplane.VersionOf(l)
+		}
+		if !fits {
+			return none(waypost.Errorf(waypost.EStale, "the link has changed since"))
+		}
+	}
+	f.changed = append(f.changed, c)
+	if c.Title != nil {
+		l.Title = *c.Title
+	}
+	p := f.position()
+	l.Revision, l.UpdatedAt = p.Revision(), f.now()
+	return controlplane.Outcome{Link: *l}, p, nil
+}
+
+func (f *links) CreateOnce(ctx context.Context, actor controlplane.Actor, ns []controlplane.NewLink, o controlplane.Once) (controlplane.Made, error) {
+	f.mu.Lock()
+	name := o.Route + " " + o.Key
+	kept, ok := f.kept[name]
+	f.mu.Unlock()
+	switch {
+	case o.Key == "busy":
+		return controlplane.Made{}, waypost.Errorf(waypost.EInProgress, "still being answered")
+	case ok && kept.request != o.Request:
+		return controlplane.Made{}, waypost.Errorf(waypost.EKeyReused, "something else was asked")
+	case ok:
+		return controlplane.Made{Replayed: &kept.answer}, nil
+	}
+	outcomes, at, err := f.CreateBulk(ctx, actor, ns)
+	if err != nil {
+		return controlplane.Made{}, err
+	}
+	answer, err := o.Answer(outcomes, at)
+	if err != nil {
+		return controlplane.Made{}, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.kept == nil {
+		f.kept = map[string]keptAnswer{}
+	}
+	if !at.IsZero() {
+		f.kept[name] = keptAnswer{o.Request, answer}
+	}
+	return controlplane.Made{Outcomes: outcomes, At: at}, nil
+}
+
+type keptAnswer struct {
+	request [32]byte
+	answer  controlplane.Answer
+}
+
+// waiter has one edge, which is late for positions of an odd sequence.
+type waiter struct{}
+
+func (waiter) WaitApplied(_ context.Context, at waypost.Position, everywhere bool, most time.Duration) controlplane.Applied {
+	if most > 2*time.Second {
+		return controlplane.Applied{Edges: 1, Behind: []string{"edge-1", "edge-2"}}
+	}
+	edges := 1
+	if everywhere {
+		edges = 3
+	}
+	return controlplane.Applied{Edges: edges}
+}

@@ -1,0 +1,94 @@
+package httpapi_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"waypost"
+	"waypost/controlplane"
+	"waypost/controlplane/httpapi"
+)
+
+// statistics is a Statistics that answers what it was told to. It remembers what it
+// was asked.
+type statistics struct {
+	links   *links
+	now     time.Time
+	stats   controlplane.Stats // but for its span
+	top     []controlplane.TopLink
+	clicks  map[int64]controlplane.QuarterClicks // by the beginning of a step
+	salts   map[string]bool                      // days that have one
+	mu      sync.Mutex
+	queries []controlplane.StatsQuery
+	hosts   []string
+}
+
+// startWithStats serves an API that knows of clicks.
+func startWithStats(t *testing.T, f *statistics, changes ...func(*links, *httpapi.Config)) *api {
+	return start(t, append(changes, func(l *links, c *httpapi.Config) {
+		f.links, c.Statistics = l, f
+		if f.now.IsZero() {
+			f.now = time.Date(2026, 3, 31, 12, 0, 0, 0, time.UTC)
+		}
+		l.now = func() time.Time { return f.now }
+	})...)
+}
+
+func (f *statistics) answer(q controlplane.StatsQuery) (controlplane.Stats, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.queries = append(f.queries, q)
+	span, err := controlplane.NewSpan(q, f.now)
+	if err != nil {
+		return controlplane.Stats{}, err
+	}
+	stats := f.stats
+	stats.Span, stats.Series = span, make([]controlplane.QuarterClicks, len(span.Bounds)-1)
+	for i := range stats.Series {
+		at := span.Bounds[i].Unix()
+		stats.Series[i] = f.clicks[at]
+		stats.Series[i].At = at
+	}
+	return stats, nil
+}
+
+func (f *statistics) LinkStats(ctx context.Context, actor controlplane.Actor, host, code string, q controlplane.StatsQuery) (controlplane.LinkStats, error) {
+	l, err := f.links.Stats(ctx, actor, code)
+	if err != nil {
+		return controlplane.LinkStats{}, err
+	}
+	f.hosts = append(f.hosts, host)
+	stats, err := f.answer(q)
+	return controlplane.LinkStats{Link: l, Stats: stats}, err
+}
+
+func (f *statistics) WorkspaceStats(_ context.Context, _ controlplane.Actor, q controlplane.StatsQuery) (controlplane.WorkspaceStats, error) {
+	stats, err := f.answer(q)
+	return controlplane.WorkspaceStats{Stats: stats, Top: f.top[:min(len(f.top), q.Top)]}, err
+}
+
+func (f *statistics) ForgetClicks(ctx context.Context, actor controlplane.Actor, host, code string) (controlplane.ForgottenClicks, error) {
+	l, err := f.links.Stats(ctx, actor, code)
+	f.hosts = append(f.hosts, host)
+	return controlplane.ForgottenClicks{Clicks: l.Clicks, Bots: l.BotClicks, Events: 3}, err
+}
+
+func (f *statistics) ForgetVisitors(_ context.Context, actor controlplane.Actor, day time.Time) (waypost.Position, error) {
+	if err := actor.CheckOperator(); err != nil {
+		return waypost.Position{}, err
+	}
+	if !f.salts[day.Format(time.DateOnly)] {
+		return waypost.Position{}, waypost.Errorf(waypost.ENotFound, "the day has no salt")
+	}
+	delete(f.salts, day.Format(time.DateOnly))
+	return f.links.position(), nil
+}
+
+// asked gives the newest query.
+func (f *statistics) asked() controlplane.StatsQuery {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.queries[len(f.queries)-1]
+}

@@ -1,0 +1,173 @@
+package httpapi_test
+
+import (
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"waypost"
+	"waypost/controlplane"
+	"waypost/controlplane/httpapi"
+)
+
+func TestWhatAListIsAskedForReachesTheService(t *testing.T) {
+	a := start(t)
+	yes, no := true, false
+	for _, path := range []string{"/api/v1/urls?sort=-clicks&limit=7&", "/api/v1/urls/export?limit=7&"} {
+		res := a.get(path + "q=spring+sale&tag=a&tag=b%2Cc&domain=own.example&active=true&expired=false&created_after=2030-01-01T00:00:00Z&created_before=2030-02-01T00:00:00%2B01:00")
+		require.Equal(t, 200, res.StatusCode, res.text)
+		got := a.links.listed[len(a.links.listed)-1]
+		require.WithinDuration(t, time.Date(2030, 1, 31, 23, 0, 0, 0, time.UTC), got.CreatedBefore, 0)
+		got.CreatedBefore = time.Time{}
+		require.Equal(t, controlplane.LinkFilter{
+			Words: "spring sale", Tags: []string{"a", "b,c"}, Domain: "own.example", Active: &yes, Expired: &no,
+			CreatedAfter: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC),
+		}, got.LinkFilter)
+		require.Equal(t, 7, got.Limit)
+	}
+	require.Equal(t, controlplane.MostClicked, a.links.listed[0].Order)
+	require.Equal(t, controlplane.NewestFirst, a.links.listed[1].Order)
+
+	for _, query := range []string{"active=maybe", "created_after=yesterday", "q=" + strings.Repeat("x", 257)} {
+		requireProblem(t, a.get("/api/v1/urls?"+query), 422, "invalid")
+		requireProblem(t, a.get("/api/v1/urls/export?"+query), 422, "invalid")
+	}
+	requireProblem(t, a.get("/api/v1/urls?sort=random"), 422, "invalid")
+}
+
+func TestTagsAreListedWithTheirCounts(t *testing.T) {
+	a := start(t)
+	a.create(`{"original_url": "https://example.com/", "tags": ["a", "b"]}`)
+	a.create(`{"original_url": "https://example.com/", "tags": ["a"]}`)
+	require.JSONEq(t, `{"tags": [{"tag": "a", "links": 2}, {"tag": "b", "links": 1}], "next_after": ""}`, a.get("/api/v1/tags").text)
+	require.JSONEq(t, `{"tags": [{"tag": "a", "links": 2}], "next_after": "a"}`, a.get("/api/v1/tags?limit=1").text)
+	require.JSONEq(t, `{"tags": [{"tag": "b", "links": 1}], "next_after": ""}`, a.get("/api/v1/tags?after=a").text)
+}
+
+// trailer reads an answer to its end, and gives what follows it.
+func (a *api) trailer(path string) (text string, trailer http.Header, err error) {
+	req, err := http.NewRequestWithContext(a.t.Context(), http.MethodGet, a.url+path, http.NoBody)
+	require.NoError(a.t, err)
+	req.Header.Set("X-Api-Key", fullKey)
+	res, err := a.client.Do(req)
+	require.NoError(a.t, err)
+	require.Equal(a.t, 200, res.StatusCode)
+	body, err := io.ReadAll(res.Body)
+	return string(body), res.Trailer, errors.Join(err, res.Body.Close())
+}
+
+func TestAnExportHoldsAllLinksAndGoesOnWhereItEnded(t *testing.T) {
+	a := start(t)
+	for i := range 2500 {
+		a.links.all = append(a.links.all, waypost.Link{
+			ID: int64(i + 1), Workspace: 1, Code: waypost.Code(fmt.Sprintf("code%04d", i)), Host: "go.brand.example", OriginalURL: "https://example.com/?a&b", Tags: []string{"x", "y,z"}, RedirectStatus: 302,
+		})
+	}
+	text, trailer, err := a.trailer("/api/v1/urls/export")
+	require.NoError(t, err)
+	require.Equal(t, 2500, strings.Count(text, "\n"))
+	require.Equal(t, "code2499", object(t, strings.SplitN(text, "\n", 2)[0])["short_code"])
+	require.Equal(t, "2500", trailer.Get("Waypost-Links"))
+	require.Empty(t, trailer.Get("Waypost-Cursor"))
+
+	var rows [][]string
+	for after, more := "", true; more; more = after != "" {
+		text, trailer, err := a.trailer("/api/v1/urls/export?format=csv&limit=1200&after=" + after)
+		require.NoError(t, err)
+		part, err := csv.NewReader(strings.NewReader(text)).ReadAll()
+		require.NoError(t, err)
+		require.Equal(t, "short_code", part[0][0])
+		rows = append(rows, part[1:]...)
+		after = trailer.Get("Waypost-Cursor")
+	}
+	require.Len(t, rows, 2500)
+	require.Equal(t, "code0000", rows[2499][0])
+	require.Equal(t, `x,"y,z"`, rows[0][4])
+	require.Equal(t, "go.brand.example", rows[0][11], "an import would put it under the shared domain otherwise")
+}
+
+func TestAHeadOfAnExportReadsOnePage(t *testing.T) {
+	a := start(t)
+	for i := range 2500 {
+		a.links.all = append(a.links.all, waypost.Link{Workspace: 1, Code: waypost.Code(fmt.Sprintf("code%04d", i))})
+	}
+	require.Equal(t, 200, a.do(call{method: http.MethodHead, path: "/api/v1/urls/export"}).StatusCode)
+	require.Len(t, a.links.listed, 1)
+}
+
+func TestAnExportThatCannotGoOnIsCutOffAndNotTakenForAWholeOne(t *testing.T) {
+	a := start(t, func(f *links, _ *httpapi.Config) {
+		f.onList = func(_ context.Context, r controlplane.ListRequest) error {
+			if r.Cursor != "" {
+				return waypost.Errorf(waypost.EInvalid, "no longer")
+			}
+			return nil
+		}
+	})
+	for i := range 1500 {
+		a.links.all = append(a.links.all, waypost.Link{Workspace: 1, Code: waypost.Code(fmt.Sprintf("code%04d", i))})
+	}
+	_, _, err := a.trailer("/api/v1/urls/export")
+	require.Error(t, err)
+}
+
+func TestAnExportEndsWithTheKeyThatAskedForIt(t *testing.T) {
+	var revoked atomic.Bool
+	a := start(t, func(f *links, _ *httpapi.Config) {
+		f.onList = func(context.Context, controlplane.ListRequest) error {
+			revoked.Store(true) // while the first page is read
+			return nil
+		}
+		f.onAuthenticate = func(context.Context) error {
+			if revoked.Load() {
+				return waypost.Errorf(waypost.EUnauthorized, "the API key is not valid")
+			}
+			return nil
+		}
+	})
+	for i := range 2500 {
+		a.links.all = append(a.links.all, waypost.Link{Workspace: 1, Code: waypost.Code(fmt.Sprintf("code%04d", i))})
+	}
+	text, _, err := a.trailer("/api/v1/urls/export")
+	require.Error(t, err, "the answer is cut off, and not taken for a whole one")
+	require.LessOrEqual(t, strings.Count(text, "\n"), 1000)
+}
+
+func TestMoreExportsThanAllowedAtOnceAreToldToWait(t *testing.T) {
+	held, release := make(chan struct{}), make(chan struct{})
+	var open atomic.Bool
+	a := start(t, func(f *links, _ *httpapi.Config) {
+		f.onList = func(context.Context, controlplane.ListRequest) error {
+			if !open.Load() {
+				held <- struct{}{}
+				<-release
+			}
+			return nil
+		}
+	})
+	done := make(chan struct{})
+	for range 2 {
+		go func() {
+			_, _, _ = a.trailer("/api/v1/urls/export")
+			done <- struct{}{}
+		}()
+		<-held
+	}
+	requireProblem(t, a.get("/api/v1/urls/export"), 503, "unavailable")
+	open.Store(true)
+	require.Equal(t, 200, a.do(call{path: "/api/v1/urls/export", key: strangerKey}).StatusCode, "one workspace does not keep another from its own")
+	close(release)
+	for range 2 {
+		<-done
+	}
+	require.Equal(t, 200, a.get("/api/v1/urls/export").StatusCode)
+}

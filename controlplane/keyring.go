@@ -1,0 +1,182 @@
+package controlplane
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"waypost"
+)
+
+// KeyInfo is an API key as its workspace sees it.
+type KeyInfo struct {
+	ID          int64
+	Name        string
+	Description string
+	Prefix      string // what may be shown of its text
+	Scopes      []Scope
+	Owner       int64  // 0: nobody
+	OwnerEmail  string // "" without an owner
+	RotatedFrom int64  // 0: it took no other key's place
+	CreatedAt   time.Time
+	ExpiresAt   time.Time // zero: never
+	LastUsedAt  time.Time // zero: never; true to a minute
+}
+
+// NewAPIKey is a wish for a key.
+type NewAPIKey struct {
+	Name        string
+	Description string
+	Scopes      []Scope
+	ExpiresAt   time.Time // zero: never
+}
+
+// KeyMaterial is what the store keeps of the text of a key.
+type KeyMaterial struct {
+	Prefix string
+	Hash   [32]byte
+}
+
+// APIKeyStore keeps the keys of workspaces. Revoked ones are not found; those that
+// have expired are, until they are dropped. With an owner other than 0, other keys than
+// that user's are not found.
+type APIKeyStore interface {
+	// APIKeys gives up to limit keys with an id below before (0: from the newest), newest first.
+	APIKeys(ctx context.Context, ws waypost.WorkspaceID, owner, before int64, limit int) ([]KeyInfo, error)
+
+	// CreateAPIKey makes a key of the actor's workspace and user.
+	CreateAPIKey(ctx context.Context, by Actor, n NewAPIKey, m KeyMaterial) (KeyInfo, error)
+
+	// RotateAPIKey makes a key that takes another's place, which ends after grace.
+	// The new one lives as long as the old one was meant to. EForbidden when the old
+	// one's scopes are beyond the actor's, EConflict when it was rotated before.
+	RotateAPIKey(ctx context.Context, by Actor, owner, id int64, grace time.Duration, m KeyMaterial) (KeyInfo, error)
+
+	// RevokeAPIKey ends a key.
+	RevokeAPIKey(ctx context.Context, by Actor, owner, id int64) error
+}
+
+// keyring says whose keys an actor may manage: all of the workspace's as an
+// administrator, the own ones as a user who has signed in, and none with a key.
+func keyring(actor Actor) (owner int64, err error) {
+	switch {
+	case actor.Workspace == 0:
+		return 0, waypost.Errorf(waypost.EForbidden, "you are in several workspaces: say which one is meant")
+	case actor.Can(ScopeAdmin):
+		return 0, nil
+	case actor.SessionID != 0:
+		return actor.UserID, nil
+	}
+	return 0, waypost.Errorf(waypost.EForbidden, "keys are managed with the scope admin, or the own ones by who has signed in")
+}
+
+// APIKeys gives a page of the keys that the actor may manage, newest first.
+func (s *Service) APIKeys(ctx context.Context, actor Actor, limit int, cursor string) (keys []KeyInfo, next string, err error) {
+	owner, err := keyring(actor)
+	if err != nil {
+		return nil, "", err
+	}
+	before, err := readCursor(cursor)
+	if err != nil {
+		return nil, "", err
+	}
+	if keys, err = s.access.APIKeys(ctx, actor.Workspace, owner, before, limit+1); err != nil {
+		return nil, "", err
+	}
+	if len(keys) > limit {
+		keys = keys[:limit]
+		next = writeCursor(keys[limit-1].ID)
+	}
+	return keys, next, nil
+}
+
+// CreateAPIKey makes a key of the actor's workspace that belongs to the actor's
+// user, if there is one, and gives its text, which is to be shown once. EForbidden for
+// scopes that the actor has not.
+func (s *Service) CreateAPIKey(ctx context.Context, actor Actor, n NewAPIKey) (KeyInfo, string, error) {
+	if _, err := keyring(actor); err != nil {
+		return KeyInfo{}, "", err
+	}
+	if err := checkName(n.Name); err != nil {
+		return KeyInfo{}, "", err
+	}
+	if err := checkPrintable("description", n.Description); err != nil {
+		return KeyInfo{}, "", err
+	}
+	if len([]rune(n.Description)) > MaxDescription {
+		return KeyInfo{}, "", waypost.Errorf(waypost.EInvalid, "description must have at most %d characters", MaxDescription)
+	}
+	if len(n.Scopes) == 0 {
+		return KeyInfo{}, "", waypost.Errorf(waypost.EInvalid, "scopes must not be empty")
+	}
+	var scopes []Scope
+	for _, scope := range Scopes() { // in one order, each once
+		if slices.Contains(n.Scopes, scope) {
+			scopes = append(scopes, scope)
+		}
+	}
+	for _, scope := range n.Scopes {
+		if !slices.Contains(Scopes(), scope) {
+			return KeyInfo{}, "", waypost.Errorf(waypost.EInvalid, "a scope is none of links:read, links:write, analytics:read, admin")
+		}
+		if !actor.Can(scope) {
+			return KeyInfo{}, "", waypost.Errorf(waypost.EForbidden, "a key cannot have the scope %s, which its maker has not", scope)
+		}
+	}
+	n.Scopes = scopes
+	if !n.ExpiresAt.IsZero() {
+		n.ExpiresAt = n.ExpiresAt.UTC().Truncate(time.Millisecond)
+		if !n.ExpiresAt.After(s.cfg.Now()) || n.ExpiresAt.Year() > 9999 {
+			return KeyInfo{}, "", waypost.Errorf(waypost.EInvalid, "expires_at must be in the future, before the year 10000")
+		}
+	}
+	key, m, err := newMaterial()
+	if err != nil {
+		return KeyInfo{}, "", err
+	}
+	info, err := s.access.CreateAPIKey(ctx, actor, n, m)
+	if err != nil {
+		return KeyInfo{}, "", err
+	}
+	return info, key, nil
+}
+
+// RotateAPIKey makes a key in place of another, which goes on for grace, and gives
+// its text.
+func (s *Service) RotateAPIKey(ctx context.Context, actor Actor, id int64, grace time.Duration) (KeyInfo, string, error) {
+	owner, err := keyring(actor)
+	if err != nil {
+		return KeyInfo{}, "", err
+	}
+	if grace < 0 || grace > MaxGrace {
+		return KeyInfo{}, "", waypost.Errorf(waypost.EInvalid, "grace must be at most %d seconds", int(MaxGrace/time.Second))
+	}
+	key, m, err := newMaterial()
+	if err != nil {
+		return KeyInfo{}, "", err
+	}
+	defer s.auth.forget()
+	info, err := s.access.RotateAPIKey(ctx, actor, owner, id, grace, m)
+	if err != nil {
+		return KeyInfo{}, "", err
+	}
+	return info, key, nil
+}
+
+// RevokeAPIKey ends a key: at once here, within a second on other instances.
+func (s *Service) RevokeAPIKey(ctx context.Context, actor Actor, id int64) error {
+	owner, err := keyring(actor)
+	if err != nil {
+		return err
+	}
+	defer s.auth.forget()
+	return s.access.RevokeAPIKey(ctx, actor, owner, id)
+}
+
+func newMaterial() (key string, m KeyMaterial, err error) {
+	key, err = NewKey()
+	if err != nil {
+		return "", KeyMaterial{}, err
+	}
+	return key, KeyMaterial{Prefix: key[:KeyDisplay], Hash: HashKey(key)}, nil
+}

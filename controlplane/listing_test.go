@@ -1,0 +1,90 @@
+package controlplane_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"waypost"
+	"waypost/controlplane"
+)
+
+func TestACursorIsForTheListThatGaveItOnly(t *testing.T) {
+	s := start(t, nil)
+	var wishes []controlplane.NewLink
+	for i := range 5 {
+		wishes = append(wishes, wish(custom(fmt.Sprintf("code-%d", i)), func(n *controlplane.NewLink) { n.Tags = []string{"a", "b"} }))
+	}
+	_, _, err := s.CreateBulk(t.Context(), actor, wishes)
+	require.NoError(t, err)
+	first := controlplane.ListRequest{Limit: 2, LinkFilter: controlplane.LinkFilter{Tags: []string{"a", "b"}}}
+	page, err := s.List(t.Context(), actor, first)
+	require.NoError(t, err)
+	require.Len(t, page.Links, 2)
+	yes := true
+	for name, c := range map[string]struct {
+		change func(*controlplane.ListRequest)
+		code   waypost.ErrorCode
+	}{
+		"the same":           {func(*controlplane.ListRequest) {}, ""},
+		"another limit":      {func(r *controlplane.ListRequest) { r.Limit = 5 }, ""},
+		"tags in any order":  {func(r *controlplane.ListRequest) { r.Tags = []string{"b", "a"} }, ""},
+		"another tag":        {func(r *controlplane.ListRequest) { r.Tags = []string{"a"} }, waypost.EInvalid},
+		"another order":      {func(r *controlplane.ListRequest) { r.Order = controlplane.OldestFirst }, waypost.EInvalid},
+		"by clicks":          {func(r *controlplane.ListRequest) { r.Order = controlplane.MostClicked }, waypost.EInvalid},
+		"words":              {func(r *controlplane.ListRequest) { r.Words = "x" }, waypost.EInvalid},
+		"another domain":     {func(r *controlplane.ListRequest) { r.Domain = "x" }, waypost.EInvalid},
+		"active ones":        {func(r *controlplane.ListRequest) { r.Active = &yes }, waypost.EInvalid},
+		"another time":       {func(r *controlplane.ListRequest) { r.CreatedAfter = time.Unix(1, 0) }, waypost.EInvalid},
+		"an order of nobody": {func(r *controlplane.ListRequest) { r.Order = "title" }, waypost.EInvalid},
+		"many tags":          {func(r *controlplane.ListRequest) { r.Tags = make([]string, 9) }, waypost.EInvalid},
+		"a long tag":         {func(r *controlplane.ListRequest) { r.Tags = []string{strings.Repeat("x", 65)} }, waypost.EInvalid},
+		"NUL":                {func(r *controlplane.ListRequest) { r.Words = "\x00" }, waypost.EInvalid},
+		"a cursor cut":       {func(r *controlplane.ListRequest) { r.Cursor = r.Cursor[1:] }, waypost.EMalformed},
+	} {
+		r := first
+		r.Cursor = page.Next
+		c.change(&r)
+		_, err := s.List(t.Context(), actor, r)
+		require.Equal(t, c.code, waypost.CodeOf(err), "%s: %v", name, err)
+	}
+}
+
+func TestAListByClicksEndsInLinksThatWereNeverFollowed(t *testing.T) {
+	s := start(t, nil)
+	var wishes []controlplane.NewLink
+	for i := range 6 {
+		wishes = append(wishes, wish(custom(fmt.Sprintf("code-%d", i))))
+	}
+	_, _, err := s.CreateBulk(t.Context(), actor, wishes)
+	require.NoError(t, err)
+	_, err = s.hand.Exec(t.Context(), `INSERT INTO link_click (link_id, workspace_id, clicks, last_accessed_at) SELECT id, 1, id % 4, now() FROM link WHERE id % 4 > 0`)
+	require.NoError(t, err)
+	for order, want := range map[controlplane.Order][]waypost.Code{
+		controlplane.MostClicked:  {"code-2", "code-5", "code-1", "code-4", "code-0", "code-3"},
+		controlplane.LeastClicked: {"code-3", "code-0", "code-4", "code-1", "code-5", "code-2"},
+	} {
+		for limit := 1; limit <= 7; limit++ {
+			var got []waypost.Code
+			r := controlplane.ListRequest{Order: order, Limit: limit}
+			for more := true; more; more = r.Cursor != "" {
+				page, err := s.List(t.Context(), actor, r)
+				require.NoError(t, err)
+				require.LessOrEqual(t, len(page.Links), limit)
+				for _, l := range page.Links {
+					got = append(got, l.Code)
+				}
+				r.Cursor = page.Next
+			}
+			clicks := func(c waypost.Code) int { return (int(c[5]-'0') + 1) % 4 }
+			require.Len(t, got, len(want))
+			for i := range got {
+				require.Equal(t, clicks(want[i]), clicks(got[i]), "%s by %d: %v", order, limit, got)
+			}
+			require.ElementsMatch(t, want, got)
+		}
+	}
+}

@@ -1,0 +1,111 @@
+package controlplane
+
+import (
+	"encoding/json"
+	"strconv"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"waypost"
+)
+
+// checkMetadata judges metadata that are not empty: a JSON object that PostgreSQL can
+// keep, and that is not longer when it gives it back. It writes out numbers in full:
+// 1e100000, seven bytes, would come back as a hundred thousand.
+func checkMetadata(text []byte) error {
+	if len(text) > waypost.MaxMetadata {
+		return waypost.Errorf(waypost.EInvalid, "metadata must be at most %d bytes", waypost.MaxMetadata)
+	}
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal(text, &object); err != nil || object == nil {
+		return waypost.Errorf(waypost.EInvalid, "metadata must be a JSON object")
+	}
+	if !utf8.Valid(text) {
+		return waypost.Errorf(waypost.EInvalid, "metadata must be UTF-8")
+	}
+	long := len(text)
+	for i := 0; i < len(text); {
+		switch c := text[i]; {
+		case c == '"':
+			n, ok := stringIn(text[i:])
+			if !ok {
+				return waypost.Errorf(waypost.EInvalid, `metadata must not hold NUL, nor half a surrogate pair such as \ud800`)
+			}
+			i += n
+		case c == '-' || c >= '0' && c <= '9':
+			n, more := numberIn(text[i:])
+			if long += more; long > waypost.MaxMetadata {
+				return waypost.Errorf(waypost.EInvalid, "metadata must be at most %d bytes with their numbers written out in full", waypost.MaxMetadata)
+			}
+			i += n
+		default:
+			i++
+		}
+	}
+	return nil
+}
+
+// stringIn gives the length of the JSON string that valid JSON begins with, and whether
+// its escapes are of characters that text can hold.
+func stringIn(text []byte) (n int, ok bool) {
+	ok = true
+	for n = 1; text[n] != '"'; {
+		if text[n] != '\\' {
+			n++
+			continue
+		}
+		unit, is := escapeIn(text[n:])
+		switch {
+		case !is:
+			n += 2
+			continue
+		case unit == 0:
+			ok = false
+		case utf16.IsSurrogate(unit):
+			low, _ := escapeIn(text[n+6:])
+			if utf16.DecodeRune(unit, low) == utf8.RuneError {
+				ok = false
+			} else {
+				n += 6
+			}
+		}
+		n += 6
+	}
+	return n + 1, ok
+}
+
+// escapeIn gives the UTF-16 unit of the \uXXXX that a text begins with, if it does.
+func escapeIn(text []byte) (unit rune, is bool) {
+	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
+		return 0, false
+	}
+	v, err := strconv.ParseUint(string(text[2:6]), 16, 16)
+	return rune(v), err == nil
+}
+
+// numberIn gives the length of the number that valid JSON begins with, and how many digits
+// its exponent stands for at most.
+func numberIn(text []byte) (n, more int) {
+	exponent := 0
+	for ; n < len(text); n++ {
+		switch c := text[n]; {
+		case c >= '0' && c <= '9', c == '-', c == '+', c == '.':
+		case c == 'e', c == 'E':
+			exponent = n + 1
+		default:
+			return n, exponentOf(text[exponent:n], exponent)
+		}
+	}
+	return n, exponentOf(text[exponent:n], exponent)
+}
+
+func exponentOf(digits []byte, at int) int {
+	if at == 0 {
+		return 0
+	}
+	v, err := strconv.Atoi(string(digits))
+	if err != nil || v > waypost.MaxMetadata || v < -waypost.MaxMetadata {
+		return waypost.MaxMetadata + 1
+	}
+	return max(v, -v)
+}

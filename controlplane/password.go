@@ -1,0 +1,151 @@
+package controlplane
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"unicode/utf8"
+
+	"github.com/alexedwards/argon2id"
+
+	"waypost"
+)
+
+// passwordParams are what OWASP's password storage cheat sheet asks of argon2id at
+// least: 19 MiB, two passes, one lane.
+var passwordParams = argon2id.Params{Memory: 19 << 10, Iterations: 2, Parallelism: 1, SaltLength: 16, KeyLength: 32}
+
+// Bounds of the work on passwords: 40 MiB at a time.
+const (
+	passwordsAtOnce  = 2
+	passwordsWaiting = 32
+)
+
+// passwords makes and compares argon2id hashes, a few at a time. Zero is ready to use.
+type passwords struct {
+	once    sync.Once
+	turns   chan struct{}
+	waiting atomic.Int64
+	dummy   string // a hash that nobody has the password of
+	runs    atomic.Int64
+}
+
+func (p *passwords) init() {
+	p.once.Do(func() {
+		p.turns = make(chan struct{}, passwordsAtOnce)
+		// A hash of the same cost as all others; its salt and key are fixed.
+		p.dummy = "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+	})
+}
+
+// turn waits for one of the few places: EUnavailable when too many wait already.
+// The caller gives it back.
+func (p *passwords) turn(ctx context.Context) (done func(), err error) {
+	p.init()
+	if p.waiting.Add(1) > passwordsAtOnce+passwordsWaiting {
+		p.waiting.Add(-1)
+		return nil, waypost.Errorf(waypost.EUnavailable, "too many are signing in at once")
+	}
+	select {
+	case p.turns <- struct{}{}:
+		p.runs.Add(1)
+		return func() { <-p.turns; p.waiting.Add(-1) }, nil
+	case <-ctx.Done():
+		p.waiting.Add(-1)
+		return nil, waypost.WrapError(waypost.EUnavailable, "too many are signing in at once", ctx.Err())
+	}
+}
+
+// hash makes the PHC string of a password.
+func (p *passwords) hash(ctx context.Context, password string) (string, error) {
+	done, err := p.turn(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer done()
+	return argon2id.CreateHash(password, &passwordParams)
+}
+
+// match compares a password with a stored hash. Without one, or with one that is
+// not to be trusted, it takes the same time and says no.
+func (p *passwords) match(ctx context.Context, password, stored string) (bool, error) {
+	done, err := p.turn(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer done()
+	real := affordable(stored)
+	if !real {
+		stored = p.dummy
+	}
+	same, err := argon2id.ComparePasswordAndHash(password, stored)
+	return same && real && err == nil, nil
+}
+
+// affordable reports whether a stored hash can be computed here: one that was
+// changed by hand could ask for all memory, or make argon2 panic.
+func affordable(stored string) bool {
+	params, salt, key, err := argon2id.DecodeHash(stored)
+	return err == nil && params.Memory >= 8 && params.Memory <= 256<<10 && params.Iterations >= 1 && params.Iterations <= 16 &&
+		params.Parallelism >= 1 && params.Parallelism <= 16 && len(salt) >= 8 && len(salt) <= 64 && len(key) >= 16 && len(key) <= 64
+}
+
+// HashPassword judges a new password and makes what is stored of it, for commands
+// that write accounts themselves.
+func HashPassword(password string) (string, error) {
+	if err := checkPassword(password); err != nil {
+		return "", err
+	}
+	return argon2id.CreateHash(password, &passwordParams)
+}
+
+func checkPassword(password string) error {
+	switch {
+	case len(password) < MinPassword:
+		return waypost.Errorf(waypost.EInvalid, "a password must have at least %d characters", MinPassword)
+	case len(password) > MaxPassword:
+		return waypost.Errorf(waypost.EInvalid, "a password must have at most %d bytes", MaxPassword)
+	case !utf8.ValidString(password) || strings.ContainsRune(password, 0):
+		return waypost.Errorf(waypost.EInvalid, "a password must be UTF-8 without NUL")
+	case strings.Count(password, password[:1]) == len(password):
+		return waypost.Errorf(waypost.EInvalid, "a password must not be one character over and over")
+	}
+	return nil
+}
+
+// ParseEmail gives the form in which addresses are kept and compared: lower case,
+// printable ASCII, one @ with something on both sides. Whether mail arrives there
+// is not asked: it is a name to sign in with.
+func ParseEmail(s string) (string, error) {
+	s = strings.ToLower(strings.TrimSpace(s))
+	local, host, ok := strings.Cut(s, "@")
+	bad := waypost.Errorf(waypost.EInvalid, "email must look like somebody@example.com, in ASCII, with at most %d bytes", MaxEmail)
+	if !ok || local == "" || host == "" || strings.Contains(host, "@") || len(s) > MaxEmail {
+		return "", bad
+	}
+	for i := range len(s) {
+		if c := s[i]; c <= 0x20 || c > 0x7e || strings.IndexByte(`"(),:;<>[\]`, c) >= 0 {
+			return "", bad
+		}
+	}
+	return s, nil
+}
+
+// checkName bounds a name of a user, a key or a workspace.
+func checkName(s string) error {
+	n := utf8.RuneCountInString(s)
+	if n < 1 || n > MaxName || strings.TrimSpace(s) != s {
+		return waypost.Errorf(waypost.EInvalid, "name must have 1 to %d characters, without blanks around it", MaxName)
+	}
+	return checkPrintable("name", s)
+}
+
+func checkPrintable(field, s string) error {
+	for _, r := range s {
+		if r == utf8.RuneError || r < 0x20 || r >= 0x7f && r < 0xa0 {
+			return waypost.Errorf(waypost.EInvalid, "%s must be UTF-8 without control characters", field)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,127 @@
+package controlplane
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"waypost"
+)
+
+func TestAPasswordIsKnownByItsHash(t *testing.T) {
+	var p passwords
+	hash, err := p.hash(t.Context(), "correct horse battery")
+	require.NoError(t, err)
+	require.True(t, strings.HasPrefix(hash, "$argon2id$v=19$m=19456,t=2,p=1$"), hash)
+	for word, want := range map[string]bool{"correct horse battery": true, "correct horse batterY": false, "": false} {
+		same, err := p.match(t.Context(), word, hash)
+		require.NoError(t, err)
+		require.Equal(t, want, same, word)
+	}
+}
+
+// Whoever is not known costs as much as who is, and no hash costs more.
+func TestEveryComparisonIsOneRunOfTheSameCost(t *testing.T) {
+	var p passwords
+	hash, err := p.hash(t.Context(), "correct horse battery")
+	require.NoError(t, err)
+	require.True(t, affordable(p.dummy))
+	cost := func(hash string) string { before, _, _ := strings.Cut(hash, "p=1$"); return before }
+	require.Equal(t, cost(hash), cost(p.dummy))
+	require.Equal(t, len(hash), len(p.dummy))
+	key := "$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+	for _, stored := range []string{
+		"", "x", "$argon2id$", p.dummy + "$",
+		"$argon2id$v=19$m=4294967295,t=2,p=1" + key,
+		"$argon2id$v=19$m=19456,t=0,p=1" + key,
+		"$argon2id$v=19$m=19456,t=2,p=0" + key,
+		"$argon2id$v=19$m=19456,t=4294967295,p=1" + key,
+		"$argon2id$v=19$m=19456,t=2,p=1$AA$AA",
+		"$argon2i$v=19$m=19456,t=2,p=1" + key,
+	} {
+		require.False(t, affordable(stored), stored)
+		before := p.runs.Load()
+		same, err := p.match(t.Context(), "", stored)
+		require.NoError(t, err)
+		require.False(t, same, stored)
+		require.Equal(t, before+1, p.runs.Load())
+	}
+}
+
+func TestTooManySignInsAtOnceAreTurnedAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p passwords
+		ctx, cancel := context.WithCancel(t.Context())
+		running := make([]func(), passwordsAtOnce)
+		for i := range running {
+			done, err := p.turn(ctx)
+			require.NoError(t, err)
+			running[i] = done
+		}
+		var wg sync.WaitGroup
+		for range passwordsWaiting {
+			wg.Go(func() {
+				_, err := p.turn(ctx)
+				require.Equal(t, waypost.EUnavailable, waypost.CodeOf(err))
+			})
+		}
+		synctest.Wait()
+		_, err := p.turn(ctx)
+		require.Equal(t, waypost.EUnavailable, waypost.CodeOf(err), "the queue is full")
+		cancel()
+		wg.Wait()
+		for _, done := range running {
+			done()
+		}
+		done, err := p.turn(t.Context())
+		require.NoError(t, err)
+		done()
+		require.Zero(t, p.waiting.Load())
+	})
+}
+
+func FuzzStoredHashesNeverPanic(f *testing.F) {
+	f.Add("$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA")
+	f.Add("$argon2id$v=19$m=-1,t=0,p=300$$")
+	f.Fuzz(func(_ *testing.T, stored string) { affordable(stored) })
+}
+
+func FuzzEmailsAreASCIIWithOneForm(f *testing.F) {
+	for _, s := range []string{"Ann@Example.com", "a@b@c", "@", "ä@b.c", " a@b ", "a\r\n@b"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		parsed, err := ParseEmail(s)
+		if err != nil {
+			return
+		}
+		require.Equal(t, strings.ToLower(parsed), parsed)
+		require.LessOrEqual(t, len(parsed), MaxEmail)
+		again, err := ParseEmail(parsed)
+		require.NoError(t, err)
+		require.Equal(t, parsed, again)
+	})
+}
+
+func TestBeliefsAreForgottenAlsoWhileTheDatabaseIsAsked(t *testing.T) {
+	var b belief[int]
+	now := testNow()
+	asked := b.round()
+	b.forget() // somebody revokes the key meanwhile
+	b.remember([32]byte{1}, 7, now.Add(beliefTime), asked)
+	_, ok := b.recall([32]byte{1}, now)
+	require.False(t, ok)
+	b.remember([32]byte{1}, 7, now.Add(beliefTime), b.round())
+	got, ok := b.recall([32]byte{1}, now)
+	require.True(t, ok)
+	require.Equal(t, 7, got)
+	_, ok = b.recall([32]byte{1}, now.Add(beliefTime))
+	require.False(t, ok)
+}
+
+func testNow() time.Time { return time.Unix(1_900_000_000, 0) }

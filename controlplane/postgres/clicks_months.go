@@ -1,0 +1,245 @@
+package postgres
+
+import (
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"waypost/failpoint"
+)
+
+const (
+	eventMonthsAhead = 2
+	eventsInterval   = time.Hour
+	// An export may read for long, and nobody waits for it.
+	eventsTimeLimit = 12 * time.Hour
+	eventsLock      = 2 // beside 1, that of the changelog's partitions, under maintenanceLocks
+)
+
+// maintenanceLocks is the first key of the locks of maintenance.
+const maintenanceLocks = 7305
+
+// KeepEvents keeps months of single clicks ready ahead of time, and exports and drops
+// those that are old enough, until ctx is over.
+func (db *DB) KeepEvents(ctx context.Context) {
+	db.every(ctx, eventsInterval, "months of clicks", func(ctx context.Context) error { return db.KeepEventsOnce(ctx, time.Now()) })
+}
+
+// KeepEventsOnce does one round of KeepEvents, as of a moment. Several instances may
+// do it at once: one of them does the work.
+func (db *DB) KeepEventsOnce(ctx context.Context, now time.Time) error {
+	ctx, cancel := context.WithTimeout(ctx, eventsTimeLimit)
+	defer cancel()
+	now = now.UTC()
+	this := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)
+	var errs []error
+	for n := range eventMonthsAhead + 1 {
+		errs = append(errs, db.makeEventMonth(ctx, this.AddDate(0, n, 0)))
+	}
+	stray, err := db.strayMonths(ctx)
+	errs = append(errs, err)
+	for _, month := range stray {
+		errs = append(errs, db.makeEventMonth(ctx, month))
+	}
+	first := this.AddDate(0, -db.cfg.EventMonths, 0)
+	// A month is exported once: what still came for it afterwards would take the place of its file.
+	if y, m, _ := now.Add(-maxClickAge - 24*time.Hour).Date(); first.After(time.Date(y, m, 1, 0, 0, 0, 0, time.UTC)) {
+		first = time.Date(y, m, 1, 0, 0, 0, 0, time.UTC)
+	}
+	errs = append(errs, db.dropEventMonths(ctx, first))
+	return errors.Join(errs...)
+}
+
+// strayMonths gives the months of clicks that came when there was no table for them.
+func (db *DB) strayMonths(ctx context.Context) (months []time.Time, err error) {
+	err = db.queryIn(ctx, system, `SELECT DISTINCT date_trunc('month', at AT TIME ZONE 'UTC')::timestamptz FROM click_event_default LIMIT 100`, nil,
+		func(rows pgx.Rows) (err error) {
+			months, err = pgx.CollectRows(rows, pgx.RowTo[time.Time])
+			return err
+		})
+	return months, classify("look for clicks without a month", err)
+}
+
+// makeEventMonth makes the table of a month, unless it is there. Clicks of the month that
+// came before it move into it.
+func (db *DB) makeEventMonth(ctx context.Context, month time.Time) error {
+	month = month.UTC()
+	err := db.alter(ctx, func(tx pgx.Tx) error {
+		var there bool
+		if err := tx.QueryRow(ctx, `SELECT pg_advisory_xact_lock($1, $2)::text IS NOT NULL AND to_regclass($3) IS NOT NULL`,
+			maintenanceLocks, eventsLock, "click_event_"+month.Format("2006_01")).Scan(&there); err != nil || there {
+			return err
+		}
+		if err := ingest.enter(ctx, tx); err != nil {
+			return err
+		}
+		for _, sql := range []string{
+			`CREATE TEMPORARY TABLE stray_clicks (LIKE click_event) ON COMMIT DROP`,
+			fmt.Sprintf(`WITH stray AS (DELETE FROM click_event WHERE at >= '%s' AND at < '%s' RETURNING *) INSERT INTO stray_clicks SELECT * FROM stray`,
+				month.Format(time.RFC3339), month.AddDate(0, 1, 0).Format(time.RFC3339)),
+		} {
+			if _, err := tx.Exec(ctx, sql); err != nil {
+				return err
+			}
+		}
+		if err := owner.enter(ctx, tx); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `SELECT click_event_month($1::date)`, month); err != nil {
+			return err
+		}
+		if err := ingest.enter(ctx, tx); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, `INSERT INTO click_event SELECT * FROM stray_clicks`)
+		return err
+	})
+	return classify("make the table of a month of clicks", err)
+}
+
+// dropEventMonths drops the months before first. A month is first taken out of
+// click_event, so that nothing comes to it while it is exported; one that was taken out by a
+// process that then died is found by its name.
+func (db *DB) dropEventMonths(ctx context.Context, first time.Time) error {
+	conn, err := db.pool.Acquire(ctx)
+	if err != nil {
+		return classify("drop months of clicks", err)
+	}
+	defer conn.Release()
+	var mine bool
+	if err := conn.QueryRow(ctx, `SELECT pg_try_advisory_lock($1, $2)`, maintenanceLocks, eventsLock+1).Scan(&mine); err != nil || !mine {
+		return classify("drop months of clicks", err)
+	}
+	defer func() {
+		// Should this fail, the connection is broken, and its end frees the lock.
+		_, _ = conn.Exec(context.WithoutCancel(ctx), `SELECT pg_advisory_unlock($1, $2)`, maintenanceLocks, eventsLock+1)
+	}()
+	var months []eventMonth
+	err = db.queryIn(ctx, owner, `
+		SELECT c.relname, to_date(right(c.relname, 7), 'YYYY_MM')::timestamptz, c.relispartition
+		FROM pg_class c JOIN pg_class parent ON parent.oid = 'click_event'::regclass AND parent.relnamespace = c.relnamespace
+		WHERE c.relkind = 'r' AND c.relname ~ '^click_event_[0-9]{4}_(0[1-9]|1[0-2])$' AND to_date(right(c.relname, 7), 'YYYY_MM') < $1::date
+		ORDER BY 1`, []any{first}, func(rows pgx.Rows) (err error) {
+		months, err = pgx.CollectRows(rows, pgx.RowToStructByPos[eventMonth])
+		return err
+	})
+	if err != nil {
+		return classify("list months of clicks", err)
+	}
+	for _, m := range months {
+		dropped, err := db.dropEventMonth(ctx, m)
+		if err != nil || !dropped {
+			return err
+		}
+	}
+	return nil
+}
+
+// eventMonth is the table of a month.
+type eventMonth struct {
+	Name     string
+	Month    time.Time
+	Attached bool // to click_event
+}
+
+// dropEventMonth takes a month out, exports it if that is configured, and drops it. It is
+// false when somebody reads it: the next round tries again.
+func (db *DB) dropEventMonth(ctx context.Context, m eventMonth) (done bool, err error) {
+	table, month := pgx.Identifier{m.Name}.Sanitize(), m.Month.UTC().Format("2006-01")
+	alter := func(sql string) (done bool, err error) {
+		err = db.alter(ctx, func(tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, sql)
+			done = err == nil
+			return err
+		})
+		return done, classify("drop a month of clicks", err)
+	}
+	if m.Attached {
+		if out, err := alter(`ALTER TABLE click_event DETACH PARTITION ` + table); err != nil || !out {
+			return false, err
+		}
+	}
+	failpoint.Hit("drop clicks: detached")
+	if db.cfg.ExportEvents != "" {
+		if err := db.exportMonth(ctx, db.cfg.ExportEvents, table, month); err != nil {
+			return false, fmt.Errorf("export the clicks of %s: %w", month, err)
+		}
+	}
+	failpoint.Hit("drop clicks: exported")
+	if done, err = alter(`DROP TABLE ` + table); done && err == nil {
+		db.log.Info("dropped a month of clicks", "month", month, "exported_to", db.cfg.ExportEvents)
+	}
+	return done, err
+}
+
+// exportMonth writes a table to clicks-YYYY-MM.jsonl.gz, synced before it gets that
+// name, and its name synced, too. It replaces a file of an earlier try, which has the
+// same clicks.
+func (db *DB) exportMonth(ctx context.Context, dir, table, month string) (err error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	name := filepath.Join(dir, "clicks-"+month+".jsonl.gz")
+	f, err := os.CreateTemp(dir, ".new-*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, f.Close(), os.Remove(f.Name()))
+		}
+	}()
+	z := gzip.NewWriter(f)
+	if err := db.copyEvents(ctx, z, table); err != nil {
+		return err
+	}
+	if err := z.Close(); err != nil {
+		return err
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), name); err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// copyEvents writes a JSON object a line. The transaction sees all tenants' rows.
+func (db *DB) copyEvents(ctx context.Context, w io.Writer, table string) error {
+	return pgx.BeginFunc(ctx, db.pool, func(tx pgx.Tx) error {
+		if err := system.enter(ctx, tx); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `SELECT set_config('statement_timeout', '0', true)`); err != nil {
+			return err
+		}
+		rows, err := tx.Query(ctx, `SELECT row_to_json(e)::text FROM (
+			SELECT c.at, c.workspace_id, c.link_id, l.domain_id, l.code, c.clicks, c.bot, c.country, c.city, c.device, c.browser, c.os, c.referrer
+			FROM `+table+` c LEFT JOIN link l ON l.id = c.link_id) e`)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			if _, err := w.Write(append(rows.RawValues()[0], '\n')); err != nil {
+				return err
+			}
+		}
+		return rows.Err()
+	})
+}

@@ -1,0 +1,248 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"hash/fnv"
+	"math"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"waypost/failpoint"
+)
+
+// RollerConfig says how parts of clicks are folded. Zero fields mean the default.
+type RollerConfig struct {
+	Interval time.Duration         // of rest once no part is left; default 2 s
+	Parts    int                   // most in one transaction; default 5,000
+	Bytes    int                   // most of their details, but for one; default 8 MiB
+	Metrics  prometheus.Registerer // nil: none
+}
+
+// Roller folds parts of clicks into counters and rollups. Several, in as many
+// processes, may run at once: one works in an area of a workspace's links at a time.
+// What it does is one transaction for each round, so that it may end at any moment.
+type Roller struct {
+	db      *DB
+	cfg     RollerConfig
+	metrics rollerMetrics
+
+	measured time.Time // when measure was last called
+}
+
+// NewRoller makes a roller. It panics when its metrics are already registered.
+func (db *DB) NewRoller(cfg RollerConfig) *Roller {
+	if cfg.Interval <= 0 {
+		cfg.Interval = 2 * time.Second
+	}
+	if cfg.Parts <= 0 {
+		cfg.Parts = 5_000
+	}
+	if cfg.Bytes <= 0 {
+		cfg.Bytes = 8 << 20
+	}
+	return &Roller{db: db, cfg: cfg, metrics: newRollerMetrics(cfg.Metrics)}
+}
+
+// Run folds until ctx is over. What fails is tried again after a rest; meanwhile
+// clicks are taken and told as always.
+func (r *Roller) Run(ctx context.Context) {
+	r.db.every(ctx, r.cfg.Interval, "folding clicks", func(ctx context.Context) error {
+		return errors.Join(r.Fold(ctx), r.measure(ctx))
+	})
+}
+
+// areaBits is how many links, by their ids, are folded under one lock.
+const (
+	areaBits  = 16
+	foldLocks = 7308 // the first key of the locks
+	foldLimit = time.Minute
+)
+
+// place is a position in the order in which parts are folded.
+type place struct{ workspace, link int64 }
+
+// next is the first place behind the area of p.
+func (p place) next() place {
+	if p.link>>areaBits == math.MaxInt64>>areaBits {
+		return place{p.workspace + 1, math.MinInt64}
+	}
+	return place{p.workspace, (p.link>>areaBits + 1) << areaBits}
+}
+
+// lock is the second key of the lock of p's area. That two areas share one does no harm.
+func (p place) lock() int32 {
+	h := fnv.New32a()
+	for _, v := range [...]int64{p.workspace, p.link >> areaBits} {
+		for i := range 8 {
+			_, _ = h.Write([]byte{byte(v >> (8 * i))}) // never fails
+		}
+	}
+	return int32(h.Sum32())
+}
+
+// Fold folds all parts that are there, but for those that another roller has at hand.
+// An error in one area does not keep it from the others. It is called by one goroutine at
+// a time.
+func (r *Roller) Fold(ctx context.Context) error {
+	var errs []error
+	for at := (place{math.MinInt64, math.MinInt64}); ; {
+		began := time.Now()
+		f, err := r.round(ctx, at)
+		switch {
+		case err != nil:
+			r.metrics.rounds.WithLabelValues("failed").Inc()
+			if errs = append(errs, err); ctx.Err() != nil || !f.found || len(errs) == maxFoldErrors {
+				return errors.Join(errs...)
+			}
+			at = f.at.next()
+		case !f.found:
+			return errors.Join(errs...)
+		default:
+			r.metrics.observe(f, time.Since(began))
+			at = f.next
+			if time.Since(r.measured) > measureInterval {
+				errs = append(errs, r.measure(ctx))
+			}
+		}
+	}
+}
+
+// measureInterval is how often it is told what waits, while much does.
+const measureInterval = 15 * time.Second
+
+// maxFoldErrors is how many areas may fail in a row of rounds before it is no use to go on.
+const maxFoldErrors = 10
+
+// fold is one round.
+type fold struct {
+	found  bool  // there was a part
+	at     place // of the first part
+	next   place // where to go on
+	busy   bool  // another roller works in the area
+	parts  int
+	clicks uint64
+	broken int // pieces that could not be read
+}
+
+// findPart gives the first part from a place on.
+const findPart = `
+SELECT workspace_id, link_id FROM click_part WHERE (workspace_id, link_id) >= ($1, $2)
+ORDER BY workspace_id, link_id LIMIT 1`
+
+// round folds the next parts of one area.
+func (r *Roller) round(ctx context.Context, from place) (f fold, err error) {
+	ctx, cancel := context.WithTimeout(ctx, foldLimit)
+	defer cancel()
+	err = pgx.BeginFunc(ctx, r.db.pool, func(tx pgx.Tx) error {
+		var q pgx.Batch
+		ingest.first(&q)
+		q.Queue(planLookups, ingestTimeLimit)
+		q.Queue(`SELECT set_config('idle_in_transaction_session_timeout', $1, true)`, ingestTimeLimit)
+		q.Queue(findPart, from.workspace, from.link).Query(func(rows pgx.Rows) error {
+			for rows.Next() {
+				f.found = true
+				if err := rows.Scan(&f.at.workspace, &f.at.link); err != nil {
+					return err
+				}
+			}
+			return rows.Err()
+		})
+		if err := tx.SendBatch(ctx, &q).Close(); err != nil || !f.found {
+			return err
+		}
+		f.next = f.at.next()
+		var mine bool
+		if err := tx.QueryRow(ctx, `SELECT pg_try_advisory_xact_lock($1, $2)`, foldLocks, f.at.lock()).Scan(&mine); err != nil || !mine {
+			f.busy = !mine
+			return err
+		}
+		failpoint.Hit("fold clicks: begun")
+		return r.db.foldArea(ctx, tx, r.cfg, &f)
+	})
+	failpoint.Hit("fold clicks: committed")
+	return f, classify("fold clicks", err)
+}
+
+// measure tells how much is waiting.
+func (r *Roller) measure(ctx context.Context) error {
+	r.measured = time.Now()
+	var waiting int64
+	var oldest *time.Time
+	var now time.Time
+	err := r.db.queryIn(ctx, ingest, `
+		SELECT (SELECT count(*) FROM (SELECT FROM click_part LIMIT 1000000) p), (SELECT min(received_at) FROM click_part), now()`, nil,
+		func(rows pgx.Rows) error {
+			for rows.Next() {
+				if err := rows.Scan(&waiting, &oldest, &now); err != nil {
+					return err
+				}
+			}
+			return rows.Err()
+		})
+	if err != nil {
+		return classify("count parts of clicks", err)
+	}
+	r.metrics.waiting.Set(float64(waiting))
+	r.metrics.age.Set(0)
+	if oldest != nil {
+		r.metrics.age.Set(max(0, now.Sub(*oldest).Seconds()))
+	}
+	return nil
+}
+
+type rollerMetrics struct {
+	waiting, age           prometheus.Gauge
+	parts, clicks, damaged prometheus.Counter
+	rounds                 *prometheus.CounterVec
+	duration               prometheus.Histogram
+}
+
+func newRollerMetrics(reg prometheus.Registerer) rollerMetrics {
+	f := promauto.With(reg)
+	m := rollerMetrics{
+		waiting: f.NewGauge(prometheus.GaugeOpts{
+			Name: "waypost_click_parts",
+			Help: "Parts of batches that wait to be folded into counters and rollups, up to a million; of all control planes together.",
+		}),
+		age: f.NewGauge(prometheus.GaugeOpts{
+			Name: "waypost_click_parts_age_seconds",
+			Help: "Age of the oldest part that waits to be folded; 0 when none does.",
+		}),
+		parts: f.NewCounter(prometheus.CounterOpts{
+			Name: "waypost_click_parts_folded_total", Help: "Parts that were folded.",
+		}),
+		clicks: f.NewCounter(prometheus.CounterOpts{
+			Name: "waypost_clicks_folded_total", Help: "Clicks of the parts that were folded.",
+		}),
+		damaged: f.NewCounter(prometheus.CounterOpts{
+			Name: "waypost_click_set_aside_total", Help: "Parts, breakdowns and visitors that could not be read and were set aside; their clicks stay counted.",
+		}),
+		rounds: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "waypost_click_folds_total", Help: "Rounds of folding, by what became of them.",
+		}, []string{"outcome"}),
+		duration: f.NewHistogram(prometheus.HistogramOpts{
+			Name: "waypost_click_fold_duration_seconds", Help: "Length of a round of folding.",
+			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 25},
+		}),
+	}
+	for _, outcome := range []string{"folded", "busy", "failed"} {
+		m.rounds.WithLabelValues(outcome)
+	}
+	return m
+}
+
+func (m *rollerMetrics) observe(f fold, took time.Duration) {
+	if f.busy {
+		m.rounds.WithLabelValues("busy").Inc()
+		return
+	}
+	m.rounds.WithLabelValues("folded").Inc()
+	m.parts.Add(float64(f.parts))
+	m.clicks.Add(float64(f.clicks))
+	m.damaged.Add(float64(f.broken))
+	m.duration.Observe(took.Seconds())
+}

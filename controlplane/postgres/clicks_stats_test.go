@@ -1,0 +1,207 @@
+package postgres_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"waypost"
+	"waypost/controlplane"
+	"waypost/controlplane/postgres"
+)
+
+var people = []waypost.ClickProfile{
+	{Country: "DE", City: "Berlin", Device: "desktop", Browser: "Firefox", OS: "Linux", Referrer: "www.example.com"},
+	{Country: "FR", City: "Paris", Device: "mobile", Browser: "Chrome", OS: "Android"},
+	{Device: "bot", Browser: "Googlebot", Bot: true},
+}
+
+// at gives a moment of the day before yesterday, which no day's end comes near.
+func at(hour, minute int) time.Time {
+	now := time.Now().UTC()
+	return time.Date(now.Year(), now.Month(), now.Day()-2, hour, minute, 0, 0, time.UTC)
+}
+
+// rows are clicks of a link, each of one profile of people at a moment.
+func rows(code string, visitor uint64, profile uint32, n uint64, when time.Time) waypost.LinkClicks {
+	return waypost.LinkClicks{
+		Domain: waypost.DefaultDomain, Code: waypost.Code(code), Last: when.UnixMilli(),
+		Rows:     []waypost.ClickRow{{At: when.UnixMilli(), Profile: profile, Count: n}},
+		Visitors: []waypost.Visitor{{Day: int32(when.Unix() / 86400), Bot: people[profile].Bot, Hash: visitor << 24}},
+	}
+}
+
+// send ingests clicks as one batch.
+func send(t *testing.T, db *postgres.DB, seq uint64, links ...waypost.LinkClicks) {
+	t.Helper()
+	ingest(t, db, &waypost.ClickBatch{Node: "edge-1", Boot: someBoot, Seq: seq, Exact: true, Profiles: people, Links: links})
+}
+
+func span(t *testing.T, from, to time.Time, interval controlplane.Interval, zone *time.Location) *controlplane.Span {
+	t.Helper()
+	s, err := controlplane.NewSpan(controlplane.StatsQuery{From: from, To: to, Interval: interval, Zone: zone}, time.Now())
+	require.NoError(t, err)
+	return &s
+}
+
+// linkID finds a link's id.
+func linkID(t *testing.T, db *postgres.DB, code string) int64 {
+	t.Helper()
+	l, err := db.Link(t.Context(), waypost.DefaultWorkspace, waypost.DefaultDomain, waypost.Code(code))
+	require.NoError(t, err)
+	return l.ID
+}
+
+// series adds quarters up to the steps of a span.
+func series(s *controlplane.Span, quarters []controlplane.QuarterClicks) []int64 {
+	sums := make([]int64, len(s.Bounds)-1)
+	for _, q := range quarters {
+		if i, ok := s.Step(time.Unix(q.At, 0)); ok {
+			sums[i] += q.Clicks
+		}
+	}
+	return sums
+}
+
+func named(pairs ...any) []controlplane.NamedClicks {
+	var out []controlplane.NamedClicks
+	for i := 0; i < len(pairs); i += 2 {
+		out = append(out, controlplane.NamedClicks{Name: pairs[i].(string), Clicks: int64(pairs[i+1].(int))})
+	}
+	return out
+}
+
+func TestClicksAreToldByTimeAndByWhomBeforeAndAfterTheyAreFolded(t *testing.T) {
+	db, _ := open(t)
+	insert(t, db, link("spring"), link("summer"))
+	send(t, db, 1, rows("spring", 1, 0, 5, at(22, 20)), rows("summer", 1, 0, 7, at(10, 0)))
+	send(t, db, 2, rows("spring", 2, 1, 3, at(22, 50)), rows("summer", 3, 2, 1, at(10, 0)))
+	send(t, db, 3, rows("spring", 4, 2, 2, at(23, 59)))
+
+	kathmandu, err := time.LoadLocation("Asia/Kathmandu") // 5:45 ahead
+	require.NoError(t, err)
+	for _, folded := range []bool{false, true} {
+		if folded {
+			fold(t, db)
+		}
+		s := span(t, at(21, 30), at(23, 1), controlplane.ByHour, nil)
+		c, err := db.LinkClicks(t.Context(), waypost.DefaultWorkspace, linkID(t, db, "spring"), s)
+		require.NoError(t, err)
+		require.Equal(t, []int64{0, 8, 2}, series(s, c.Quarters))
+		require.EqualValues(t, 3, c.Visitors)
+		require.EqualValues(t, 1, c.Bots)
+		require.Equal(t, named("DE", 5, "FR", 3, "", 2), c.Breakdowns[controlplane.Countries].Named)
+		require.Equal(t, named("Berlin, DE", 5, "Paris, FR", 3, "", 2), c.Breakdowns[controlplane.Cities].Named)
+		require.Equal(t, named("desktop", 5, "mobile", 3, "bot", 2), c.Breakdowns[controlplane.Devices].Named)
+		require.Equal(t, named("Firefox", 5, "Chrome", 3, "Googlebot", 2), c.Breakdowns[controlplane.Browsers].Named)
+		require.Equal(t, named("Linux", 5, "Android", 3, "", 2), c.Breakdowns[controlplane.Systems].Named)
+		require.Equal(t, named("", 5, "www.example.com", 5), c.Breakdowns[controlplane.Referrers].Named)
+
+		s = span(t, at(22, 0), at(23, 59), controlplane.ByHour, kathmandu)
+		c, err = db.LinkClicks(t.Context(), waypost.DefaultWorkspace, linkID(t, db, "spring"), s)
+		require.NoError(t, err)
+		require.Equal(t, []int64{0, 8, 2}, series(s, c.Quarters), "22:20 is 4:05 there, 22:50 4:35 and 23:59 5:44")
+
+		s = span(t, at(0, 0), at(23, 59), controlplane.ByDay, nil)
+		c, top, err := db.WorkspaceClicks(t.Context(), waypost.DefaultWorkspace, s, 1)
+		require.NoError(t, err)
+		require.Equal(t, []int64{18}, series(s, c.Quarters))
+		require.EqualValues(t, 4, c.Visitors)
+		require.Equal(t, named("DE", 12, "", 3, "FR", 3), c.Breakdowns[controlplane.Countries].Named)
+		require.Equal(t, []controlplane.TopLink{{Domain: 1, Code: "spring", OriginalURL: "https://example.com/spring", Clicks: 10, Bots: 2}}, top)
+		clicks, bots, err := db.WorkspaceTotals(t.Context(), waypost.DefaultWorkspace)
+		require.NoError(t, err)
+		require.Equal(t, [2]int64{18, 3}, [2]int64{clicks, bots})
+	}
+}
+
+func TestClicksOfAnotherWorkspaceAreNotTold(t *testing.T) {
+	db, hand := open(t)
+	exec(t, hand, `INSERT INTO workspace (id, name, slug) VALUES (7, 'Other', 'other')`)
+	foreign := link("foreign")
+	foreign.Workspace = 7
+	insert(t, db, link("spring"), foreign)
+	send(t, db, 1, rows("spring", 1, 0, 5, at(12, 0)), rows("foreign", 1, 1, 7, at(12, 0)))
+	s := span(t, at(0, 0), at(23, 0), controlplane.ByDay, nil)
+	for _, folded := range []bool{false, true} {
+		if folded {
+			fold(t, db)
+		}
+		c, err := db.LinkClicks(t.Context(), 7, linkID(t, db, "spring"), s)
+		require.NoError(t, err)
+		require.Equal(t, controlplane.Counted{}, c)
+		c, top, err := db.WorkspaceClicks(t.Context(), 7, s, 10)
+		require.NoError(t, err)
+		require.Equal(t, []int64{7}, series(s, c.Quarters))
+		require.Len(t, top, 1)
+		clicks, _, err := db.WorkspaceTotals(t.Context(), 7)
+		require.NoError(t, err)
+		require.EqualValues(t, 7, clicks)
+	}
+}
+
+func TestALongTimeIsAddedUpFromAllItsDays(t *testing.T) {
+	db, hand := open(t)
+	insert(t, db, link("spring"))
+	send(t, db, 1, rows("spring", 1, 0, 5, at(12, 0)))
+	fold(t, db)
+	// Batches bring no clicks that are older than a month, so they are made by hand.
+	exec(t, hand, `INSERT INTO click_day SELECT link_id, day - n * 100, workspace_id, clicks, bot_clicks, breakdown, visitors FROM click_day, generate_series(1, 7) n`)
+	exec(t, hand, `INSERT INTO click_hour SELECT link_id, hour - n * interval '100 days', workspace_id, q0, q1, q2, q3, b0, b1, b2, b3 FROM click_hour, generate_series(1, 7) n`)
+	s := span(t, at(0, 0).AddDate(-3, 0, 0), at(23, 0), controlplane.ByDay, nil)
+	c, err := db.LinkClicks(t.Context(), waypost.DefaultWorkspace, linkID(t, db, "spring"), s)
+	require.NoError(t, err)
+	sum := int64(0)
+	for _, n := range series(s, c.Quarters) {
+		sum += n
+	}
+	require.EqualValues(t, 40, sum)
+	require.Equal(t, named("DE", 40), c.Breakdowns[controlplane.Countries].Named)
+	require.EqualValues(t, 8, c.Visitors, "one a day")
+}
+
+func TestDeletedLinksStayAmongThoseWithTheMostClicks(t *testing.T) {
+	db, _ := open(t)
+	insert(t, db, link("spring"))
+	send(t, db, 1, rows("spring", 1, 0, 5, at(12, 0)))
+	_, err := db.DeleteLink(t.Context(), waypost.DefaultWorkspace, waypost.DefaultDomain, "spring")
+	require.NoError(t, err)
+	_, top, err := db.WorkspaceClicks(t.Context(), waypost.DefaultWorkspace, span(t, at(0, 0), at(23, 0), controlplane.ByDay, nil), 10)
+	require.NoError(t, err)
+	require.Len(t, top, 1)
+	require.EqualValues(t, 5, top[0].Clicks)
+}
+
+func TestProgressIsKeptAndLostWordsChangeNothing(t *testing.T) {
+	db, hand := open(t)
+	until := time.Now().Add(-time.Minute).Truncate(time.Microsecond)
+	progress := func() []controlplane.EdgeProgress {
+		all, err := db.Progress(t.Context())
+		require.NoError(t, err)
+		for i := range all {
+			require.WithinDuration(t, time.Now(), all[i].At, time.Minute)
+			require.True(t, all[i].Until.IsZero() || all[i].Until.Equal(until))
+			if all[i].At = (time.Time{}); !all[i].Until.IsZero() {
+				all[i].Until = until
+			}
+		}
+		return all
+	}
+	require.Empty(t, progress())
+	first := controlplane.EdgeProgress{Node: "edge-b", Region: "eu", Until: until, Pending: 7}
+	silent := controlplane.EdgeProgress{Node: "edge-a", Region: "us", Pending: -1}
+	require.NoError(t, db.NoteProgress(t.Context(), []controlplane.EdgeProgress{first, silent}))
+	require.Equal(t, []controlplane.EdgeProgress{silent, first}, progress())
+
+	require.NoError(t, db.NoteProgress(t.Context(), []controlplane.EdgeProgress{{Node: "edge-b", Region: "eu", Pending: -1, Left: true}}))
+	require.Equal(t, []controlplane.EdgeProgress{silent, {Node: "edge-b", Region: "eu", Until: until, Pending: -1, Left: true}}, progress(),
+		"an edge that has started anew still has what it had")
+
+	ingest(t, db, &waypost.ClickBatch{Node: "edge-c", Boot: someBoot, Seq: 1, Exact: true})
+	require.Equal(t, controlplane.EdgeProgress{Node: "edge-c", Pending: -1}, progress()[2], "one that never told anything")
+
+	exec(t, hand, `UPDATE click_progress SET reported_at = now() - interval '31 days'`)
+	exec(t, hand, `UPDATE click_watermark SET updated_at = now() - interval '31 days'`)
+	require.Empty(t, progress())
+}

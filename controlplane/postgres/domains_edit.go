@@ -1,0 +1,124 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"waypost"
+	"waypost/controlplane"
+)
+
+var _ controlplane.DomainEditStore = (*DB)(nil)
+
+// scopeOf is what a change of domains may see: operators act as the system, since
+// row-level security lets nobody else change what is shared.
+func scopeOf(by controlplane.Actor) scope {
+	if by.Workspace == waypost.DefaultWorkspace {
+		return system
+	}
+	return tenantOf(by.Workspace)
+}
+
+// changeAs is change under a scope, with the position.
+func (db *DB) changeAs(ctx context.Context, doing string, s scope, f func(tx pgx.Tx) error) (p waypost.Position, err error) {
+	err = db.change(ctx, doing, func(tx pgx.Tx, _ uint32) error {
+		var at begun
+		if err := at.scan(tx.QueryRow(ctx, selectBegin, 0)); err != nil { // which change has taken
+			return err
+		}
+		p = at.position()
+		if err := s.enter(ctx, tx); err != nil {
+			return err
+		}
+		return f(tx)
+	})
+	if err != nil {
+		return waypost.Position{}, err
+	}
+	return p, nil
+}
+
+// CreateDomain implements controlplane.DomainEditStore.
+func (db *DB) CreateDomain(ctx context.Context, by controlplane.Actor, d waypost.Domain) (waypost.Domain, waypost.Position, error) {
+	detail, err := json.Marshal(map[string]any{"host": d.Host, "shared": d.Workspace == 0, "root_url": string(d.Root), "not_found_url": string(d.NotFound)})
+	if err != nil {
+		return waypost.Domain{}, waypost.Position{}, err
+	}
+	p, err := db.changeAs(ctx, "add a domain", scopeOf(by), func(tx pgx.Tx) error {
+		var have int
+		if err := tx.QueryRow(ctx, `SELECT count(*) FROM domain WHERE NOT retired AND `+ofWorkspace("workspace_id", "$1"), int64(d.Workspace)).Scan(&have); err != nil {
+			return err
+		}
+		if have >= controlplane.MaxDomains {
+			return waypost.Errorf(waypost.EConflict, "a workspace has at most %d domains", controlplane.MaxDomains)
+		}
+		rows, err := tx.Query(ctx, `
+			INSERT INTO domain (workspace_id, host, root_url, not_found_url) VALUES (nullif($1, 0), $2, nullif($3, ''), nullif($4, ''))
+			ON CONFLICT (host) DO NOTHING RETURNING `+domainColumns, int64(d.Workspace), d.Host, string(d.Root), string(d.NotFound))
+		if err != nil {
+			return err
+		}
+		d, err = pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (waypost.Domain, error) { return scanDomain(row) })
+		if errors.Is(err, pgx.ErrNoRows) {
+			return waypost.Errorf(waypost.EConflict, "the host is in use")
+		}
+		if err != nil {
+			return err
+		}
+		return audit(ctx, tx, by, "domains.add", d.Host, detail)
+	})
+	return d, p, err
+}
+
+// RetireDomain implements controlplane.DomainEditStore.
+func (db *DB) RetireDomain(ctx context.Context, by controlplane.Actor, id waypost.DomainID, force bool) (waypost.Position, error) {
+	for {
+		retired := false
+		p, err := db.changeAs(ctx, "remove a domain", scopeOf(by), func(tx pgx.Tx) (err error) {
+			retired, err = retire(ctx, tx, by, id, force)
+			return err
+		})
+		if err != nil || retired {
+			return p, err
+		}
+	}
+}
+
+// retire takes the host from a domain that has no live links. With force it deletes some
+// of them before, and is not done when there may be more.
+func retire(ctx context.Context, tx pgx.Tx, by controlplane.Actor, id waypost.DomainID, force bool) (done bool, err error) {
+	var host string
+	err = tx.QueryRow(ctx, `
+		SELECT host FROM domain WHERE id = $1 AND NOT retired AND (`+ofWorkspace("workspace_id", "$2")+` OR workspace_id IS NULL AND $2 = $3)`,
+		id, by.Workspace, waypost.DefaultWorkspace).Scan(&host)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, waypost.Errorf(waypost.ENotFound, "there is no such domain")
+	}
+	if err != nil {
+		return false, err
+	}
+	if force {
+		tag, err := tx.Exec(ctx, `
+			UPDATE link SET deleted_at = now(), updated_at = now()
+			WHERE id IN (SELECT id FROM link WHERE domain_id = $1 AND deleted_at IS NULL LIMIT $2)`, id, waypost.MaxBulk)
+		if err != nil || tag.RowsAffected() == waypost.MaxBulk {
+			return false, err
+		}
+	}
+	var used bool
+	if err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM link WHERE domain_id = $1 AND deleted_at IS NULL)`, id).Scan(&used); err != nil {
+		return false, err
+	}
+	if used {
+		return false, waypost.Errorf(waypost.EConflict, "the domain has links: delete them first, or use force, which deletes them with it")
+	}
+	_, err = tx.Exec(ctx, `UPDATE domain SET host = $2, retired = true, root_url = NULL, not_found_url = NULL WHERE id = $1`, id, fmt.Sprintf("domain-%d.invalid", id))
+	if err != nil {
+		return false, err
+	}
+	return true, audit(ctx, tx, by, "domains.remove", host, []byte(`{}`))
+}

@@ -1,0 +1,249 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"waypost"
+	"waypost/controlplane"
+	"waypost/failpoint"
+)
+
+// needsLook tells the links that depend on what is there already.
+func needsLook(x controlplane.Insertion) bool { return x.Receipt != nil || x.Twin != nil }
+
+// insertWithLook is InsertLinks for links that carry receipts, or are to be the only ones
+// of their targets. Under the head of the changelog nobody else can add such, so what is
+// found there holds until the commit. That takes some round trips more, which other links of
+// the batch wait for.
+func (db *DB) insertWithLook(ctx context.Context, epoch uint32, links []controlplane.Insertion) (placed []controlplane.Placement, _ waypost.Position, err error) {
+	wished := make([]waypost.Link, len(links))
+	for i := range links {
+		wished[i] = *links[i].Link
+	}
+	var at begun
+	err = pgx.BeginTxFunc(ctx, db.pool, tenant(workspaceList(links)).begin(), func(tx pgx.Tx) error {
+		look := newLook(links)
+		var b pgx.Batch
+		b.Queue(selectBegin, int32(epoch)).QueryRow(at.scan)
+		look.queue(&b)
+		failpoint.Hit("insert links: begun")
+		if err := tx.SendBatch(ctx, &b).Close(); err != nil {
+			return err
+		}
+		look.judge()
+		if err := look.insert(ctx, tx); err != nil {
+			return err
+		}
+		placed = look.placed
+		return look.keep(ctx, tx, at.position())
+	})
+	if err != nil {
+		for i := range links { // somebody may try again with what was wished for
+			*links[i].Link = wished[i]
+		}
+		return nil, waypost.Position{}, classify("insert links", err)
+	}
+	failpoint.Hit("insert links: committed")
+	db.note(at.position())
+	return placed, at.position(), nil
+}
+
+// look is what is there already for a batch of links.
+type look struct {
+	links    []controlplane.Insertion
+	placed   []controlplane.Placement
+	receipts []*controlplane.Receipt // each once, in order
+	answered map[controlplane.RequestID]bool
+	twins    map[twinKey]waypost.Link
+	first    map[twinKey]int // the insertion that is to be the link of a target
+	rest     []int           // the insertions that are to be written
+}
+
+// twinKey names a target under a domain of a workspace.
+type twinKey struct {
+	workspace waypost.WorkspaceID
+	domain    waypost.DomainID
+	target    [32]byte
+}
+
+func keyOfTwin(x *controlplane.Insertion) twinKey {
+	return twinKey{x.Link.Workspace, x.Link.Domain, *x.Twin}
+}
+
+func newLook(links []controlplane.Insertion) *look {
+	k := &look{
+		links: links, placed: make([]controlplane.Placement, len(links)), answered: make(map[controlplane.RequestID]bool),
+		twins: make(map[twinKey]waypost.Link), first: make(map[twinKey]int),
+	}
+	for i := range links {
+		if r := links[i].Receipt; r != nil && !slices.Contains(k.receipts, r) {
+			k.receipts = append(k.receipts, r)
+		}
+	}
+	return k
+}
+
+// queue asks for answers that were given, and for live links of targets.
+func (k *look) queue(b *pgx.Batch) {
+	if len(k.receipts) > 0 {
+		var workspaces []int64
+		var routes, keys []string
+		for _, r := range k.receipts {
+			workspaces, routes, keys = append(workspaces, int64(r.ID.Workspace)), append(routes, r.ID.Route), append(keys, r.ID.Key)
+		}
+		b.Queue(`
+			SELECT i.workspace_id, i.route, i.key FROM unnest($1::bigint[], $2::text[], $3::text[]) n (w, r, k)
+			JOIN idempotency i ON `+ofWorkspace("i.workspace_id", "n.w")+` AND i.route = n.r AND i.key = n.k`, workspaces, routes, keys).Query(func(rows pgx.Rows) error {
+			var id controlplane.RequestID
+			_, err := pgx.ForEachRow(rows, []any{&id.Workspace, &id.Route, &id.Key}, func() error { k.answered[id] = true; return nil })
+			return err
+		})
+	}
+	var wanted []twinKey
+	for i := range k.links {
+		if k.links[i].Twin != nil {
+			wanted = append(wanted, keyOfTwin(&k.links[i]))
+		}
+	}
+	if len(wanted) > 0 {
+		queueTwins(b, wanted, k.twins)
+	}
+}
+
+// selectTwins finds the live links that are the ones of targets, which are of the
+// workspaces that the parameters name.
+const selectTwins = `
+SELECT l.*, t.target FROM link_twins($1, $2, $3) t
+JOIN LATERAL (` + selectLink + ` WHERE l.id = t.link_id AND l.deleted_at IS NULL AND l.active
+	AND (l.expires_at IS NULL OR l.expires_at > clock_timestamp())) l ON true`
+
+func queueTwins(b *pgx.Batch, wanted []twinKey, into map[twinKey]waypost.Link) {
+	var workspaces []int64
+	var domains []int32
+	var targets [][]byte
+	for _, w := range wanted {
+		workspaces, domains, targets = append(workspaces, int64(w.workspace)), append(domains, int32(w.domain)), append(targets, w.target[:])
+	}
+	b.Queue(selectTwins, workspaces, domains, targets).Query(func(rows pgx.Rows) error {
+		for rows.Next() {
+			var target []byte
+			l, err := scanLink(rows, &target)
+			if err != nil {
+				return err
+			}
+			into[twinKey{l.Workspace, l.Domain, [32]byte(target)}] = l
+		}
+		return rows.Err()
+	})
+}
+
+// judge settles what needs no writing.
+func (k *look) judge() {
+	for i := range k.links {
+		x := &k.links[i]
+		if x.Receipt != nil && k.answered[x.Receipt.ID] {
+			k.placed[i] = controlplane.Answered
+			continue
+		}
+		if x.Twin != nil {
+			key := keyOfTwin(x)
+			if l, ok := k.twins[key]; ok {
+				*x.Link, k.placed[i] = l, controlplane.Found
+				continue
+			}
+			if _, ok := k.first[key]; ok {
+				k.placed[i] = controlplane.Found // the first one's, once that is there
+				continue
+			}
+			k.first[key] = i
+		}
+		k.rest = append(k.rest, i)
+	}
+}
+
+// insert writes the links that are left, and which of them are the ones of their targets.
+func (k *look) insert(ctx context.Context, tx pgx.Tx) error {
+	if len(k.rest) == 0 {
+		return nil
+	}
+	links := make([]controlplane.Insertion, len(k.rest))
+	for j, i := range k.rest {
+		links[j] = k.links[i]
+	}
+	in, err := newInserting(links)
+	if err != nil {
+		return err
+	}
+	var b pgx.Batch
+	in.queue(&b)
+	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
+		return err
+	}
+	var clash controlplane.ClashError
+	for j, i := range k.rest {
+		if k.placed[i] = in.placed[j]; k.placed[i] == controlplane.Taken && !k.links[i].Link.Custom {
+			clash.Links = append(clash.Links, k.links[i].Link)
+		}
+	}
+	if len(clash.Links) > 0 {
+		return &clash
+	}
+	return k.noteTwins(ctx, tx)
+}
+
+// noteTwins writes down the new links of targets, in the place of those that are no
+// longer live, and gives them to those that wished for the same.
+func (k *look) noteTwins(ctx context.Context, tx pgx.Tx) error {
+	if len(k.first) == 0 {
+		return nil
+	}
+	var workspaces, links []int64
+	var domains []int32
+	var targets [][]byte
+	for key, i := range k.first {
+		workspaces, domains = append(workspaces, int64(key.workspace)), append(domains, int32(key.domain))
+		targets, links = append(targets, key.target[:]), append(links, k.links[i].Link.ID)
+	}
+	_, err := tx.Exec(ctx, `
+		INSERT INTO link_dedupe (workspace_id, domain_id, target, link_id)
+		SELECT * FROM unnest($1::bigint[], $2::integer[], $3::bytea[], $4::bigint[])
+		ON CONFLICT (workspace_id, domain_id, target) DO UPDATE SET link_id = excluded.link_id`, workspaces, domains, targets, links)
+	for i := range k.links {
+		if x := &k.links[i]; x.Twin != nil && k.placed[i] == controlplane.Found && x.Link.ID == 0 {
+			*x.Link = *k.links[k.first[keyOfTwin(x)]].Link
+		}
+	}
+	return err
+}
+
+// keep writes the answers to the requests of which a link has come.
+func (k *look) keep(ctx context.Context, tx pgx.Tx, at waypost.Position) error {
+	var b pgx.Batch
+	for _, r := range k.receipts {
+		var placed []controlplane.Placement
+		worth := false
+		for i := range k.links {
+			if k.links[i].Receipt == r {
+				placed = append(placed, k.placed[i])
+				worth = worth || k.placed[i] == controlplane.Placed || k.placed[i] == controlplane.Found
+			}
+		}
+		if !worth {
+			continue
+		}
+		a, err := r.Answer(placed, at)
+		if err != nil {
+			return fmt.Errorf("make an answer to keep: %w", err)
+		}
+		b.Queue(`INSERT INTO idempotency (workspace_id, route, key, request, status, header, body) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
+			r.ID.Workspace, r.ID.Route, r.ID.Key, r.Request[:], a.Status, a.Header, packed(a.Body))
+	}
+	if b.Len() == 0 {
+		return nil
+	}
+	return tx.SendBatch(ctx, &b).Close()
+}

@@ -1,0 +1,186 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"waypost"
+	"waypost/controlplane"
+)
+
+const selectKey = `
+	SELECT k.id, k.name, k.description, k.prefix, k.scopes, coalesce(k.created_by, 0), coalesce(u.email, ''), coalesce(k.rotated_from, 0),
+	       k.created_at, k.expires_at, k.last_used_at
+	FROM api_key k LEFT JOIN app_user u ON u.id = k.created_by`
+
+func scanKey(row pgx.CollectableRow) (k controlplane.KeyInfo, err error) {
+	var expires, used *time.Time
+	err = row.Scan(&k.ID, &k.Name, &k.Description, &k.Prefix, &k.Scopes, &k.Owner, &k.OwnerEmail, &k.RotatedFrom, &k.CreatedAt, &expires, &used)
+	k.CreatedAt, k.ExpiresAt, k.LastUsedAt = k.CreatedAt.UTC(), told(expires), told(used)
+	return k, err
+}
+
+// APIKeys implements controlplane.APIKeyStore.
+func (db *DB) APIKeys(ctx context.Context, ws waypost.WorkspaceID, owner, before int64, limit int) (all []controlplane.KeyInfo, err error) {
+	err = db.queryIn(ctx, tenantOf(ws), selectKey+`
+		WHERE `+ofWorkspace("k.workspace_id", "$1")+` AND ($2 = 0 OR k.created_by = $2) AND ($3 = 0 OR k.id < $3) AND k.revoked_at IS NULL
+		ORDER BY k.id DESC LIMIT $4`,
+		[]any{ws, owner, before, limit}, func(rows pgx.Rows) (err error) {
+			all, err = pgx.CollectRows(rows, scanKey)
+			return err
+		})
+	return all, classify("list API keys", err)
+}
+
+// CreateAPIKey implements controlplane.APIKeyStore.
+func (db *DB) CreateAPIKey(ctx context.Context, by controlplane.Actor, n controlplane.NewAPIKey, m controlplane.KeyMaterial) (k controlplane.KeyInfo, err error) {
+	err = db.within(ctx, tenantOf(by.Workspace), "make an API key", func(tx pgx.Tx) error {
+		if err := lockWorkspace(ctx, tx, by.Workspace); err != nil {
+			return err
+		}
+		if k, err = insertKey(ctx, tx, by.Workspace, n, by.UserID, 0, m); err != nil {
+			return err
+		}
+		return auditBoth(ctx, tx, by, by.Workspace, "keys.create", subjectKey(k.ID), keyDetail(&k))
+	})
+	return k, err
+}
+
+func insertKey(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, n controlplane.NewAPIKey, owner, rotated int64, m controlplane.KeyMaterial) (controlplane.KeyInfo, error) {
+	var id int64
+	var expires *time.Time
+	if !n.ExpiresAt.IsZero() {
+		expires = &n.ExpiresAt
+	}
+	err := tx.QueryRow(ctx, `
+		INSERT INTO api_key (workspace_id, name, description, prefix, hash, scopes, created_by, rotated_from, expires_at)
+		VALUES ($1, $2, $3, $4, $5, $6, nullif($7, 0), nullif($8, 0), $9) RETURNING id`,
+		ws, n.Name, n.Description, m.Prefix, m.Hash[:], n.Scopes, owner, rotated, expires).Scan(&id)
+	if err != nil {
+		return controlplane.KeyInfo{}, err
+	}
+	rows, err := tx.Query(ctx, selectKey+` WHERE `+ofWorkspace("k.workspace_id", "$1")+` AND k.id = $2`, ws, id)
+	if err != nil {
+		return controlplane.KeyInfo{}, err
+	}
+	return pgx.CollectExactlyOneRow(rows, scanKey)
+}
+
+// liveKey is which keys an actor may rotate and revoke: $1 workspace, $2 id, $3 owner or 0.
+func liveKey() string {
+	return ofWorkspace("workspace_id", "$1") + ` AND id = $2 AND ($3 = 0 OR created_by = $3) AND revoked_at IS NULL`
+}
+
+// RotateAPIKey implements controlplane.APIKeyStore.
+func (db *DB) RotateAPIKey(ctx context.Context, by controlplane.Actor, owner, id int64, grace time.Duration, m controlplane.KeyMaterial) (k controlplane.KeyInfo, err error) {
+	ws := by.Workspace
+	err = db.within(ctx, tenantOf(ws), "rotate an API key", func(tx pgx.Tx) error {
+		if err := lockWorkspace(ctx, tx, ws); err != nil {
+			return err
+		}
+		var n controlplane.NewAPIKey
+		var keeper int64
+		var expires *time.Time
+		err := tx.QueryRow(ctx, `
+			SELECT name, description, scopes, coalesce(created_by, 0), now() + (expires_at - created_at) FROM api_key
+			WHERE `+liveKey()+` AND (expires_at IS NULL OR expires_at > now()) FOR UPDATE`, ws, id, owner).
+			Scan(&n.Name, &n.Description, &n.Scopes, &keeper, &expires)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return noKey()
+		}
+		if err != nil {
+			return err
+		}
+		for _, scope := range n.Scopes {
+			if !by.Can(scope) {
+				return waypost.Errorf(waypost.EForbidden, "the key has the scope %s, which you have not", scope)
+			}
+		}
+		var rotated bool
+		err = tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM api_key WHERE `+ofWorkspace("workspace_id", "$1")+` AND rotated_from = $2 AND revoked_at IS NULL)`, ws, id).Scan(&rotated)
+		if err != nil {
+			return err
+		}
+		if rotated {
+			return waypost.Errorf(waypost.EConflict, "the key has been rotated already: rotate or revoke the one that took its place")
+		}
+		n.ExpiresAt = told(expires)
+		if k, err = insertKey(ctx, tx, ws, n, keeper, id, m); err != nil {
+			return err
+		}
+		if grace == 0 {
+			_, err = tx.Exec(ctx, `UPDATE api_key SET revoked_at = now() WHERE `+liveKey(), ws, id, owner)
+		} else {
+			_, err = tx.Exec(ctx, `UPDATE api_key SET expires_at = least(expires_at, now() + $4::interval) WHERE `+liveKey(), ws, id, owner, grace)
+		}
+		if err != nil {
+			return err
+		}
+		detail := keyDetail(&k)
+		detail["new_key"], detail["grace_seconds"] = k.ID, int64(grace/time.Second)
+		return auditBoth(ctx, tx, by, ws, "keys.rotate", subjectKey(id), detail)
+	})
+	return k, err
+}
+
+// RevokeAPIKey implements controlplane.APIKeyStore.
+func (db *DB) RevokeAPIKey(ctx context.Context, by controlplane.Actor, owner, id int64) error {
+	return db.within(ctx, tenantOf(by.Workspace), "revoke an API key", func(tx pgx.Tx) error {
+		var name string
+		err := tx.QueryRow(ctx, `UPDATE api_key SET revoked_at = now() WHERE `+liveKey()+` RETURNING name`, by.Workspace, id, owner).Scan(&name)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return noKey()
+		}
+		if err != nil {
+			return err
+		}
+		return auditBoth(ctx, tx, by, by.Workspace, "keys.revoke", subjectKey(id), map[string]any{"name": name})
+	})
+}
+
+// CreateKey makes a key without an owner in the workspace of a slug, for who is at
+// the database itself, and gives its text, which is to be shown once. ENotFound when
+// there is no such workspace.
+func (db *DB) CreateKey(ctx context.Context, slug, name string, scopes []controlplane.Scope) (string, error) {
+	key, err := controlplane.NewKey()
+	if err != nil {
+		return "", err
+	}
+	m := controlplane.KeyMaterial{Prefix: key[:controlplane.KeyDisplay], Hash: controlplane.HashKey(key)}
+	err = db.within(ctx, system, "make an API key", func(tx pgx.Tx) error {
+		var ws waypost.WorkspaceID
+		err := tx.QueryRow(ctx, `SELECT id FROM workspace WHERE slug = $1 AND deleted_at IS NULL FOR NO KEY UPDATE`, slug).Scan(&ws)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return waypost.Errorf(waypost.ENotFound, "there is no workspace %q", slug)
+		}
+		if err != nil {
+			return err
+		}
+		k, err := insertKey(ctx, tx, ws, controlplane.NewAPIKey{Name: name, Scopes: scopes}, 0, 0, m)
+		if err != nil {
+			return err
+		}
+		by := controlplane.Actor{Workspace: ws, Name: commandLine}
+		return auditBoth(ctx, tx, by, ws, "keys.create", subjectKey(k.ID), keyDetail(&k))
+	})
+	if err != nil {
+		return "", err
+	}
+	return key, nil
+}
+
+func keyDetail(k *controlplane.KeyInfo) map[string]any {
+	detail := map[string]any{"name": k.Name, "scopes": k.Scopes}
+	if !k.ExpiresAt.IsZero() {
+		detail["expires_at"] = k.ExpiresAt
+	}
+	return detail
+}
+
+func subjectKey(id int64) string { return fmt.Sprintf("key %d", id) }
+
+func noKey() error { return waypost.Errorf(waypost.ENotFound, "there is no such key") }

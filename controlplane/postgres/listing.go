@@ -1,0 +1,106 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"waypost"
+	"waypost/controlplane"
+)
+
+// listBudget is how many links a list without words looks at for one page, which
+// bounds what a filter costs that fits almost none.
+const listBudget = 20_000
+
+// selectPage reads the links that link_list has found, under the workspace's own
+// policies. The links' clicks hold what link_click does not yet, so that they are not
+// always those that the list goes by.
+var selectPage = `SELECT x.*, p.clicks, p.found FROM (` + selectLink + ` WHERE ` + ofWorkspace("l.workspace_id", "$1") + `) x
+JOIN link_list($1, $2, $3, $4, $5, CASE WHEN $6::text IS NOT NULL THEN coalesce((SELECT id FROM domain WHERE host = $6), -1) END,
+               $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) p ON p.id = x.id
+ORDER BY p.n`
+
+var stageNames = map[controlplane.ListStage]string{
+	controlplane.StageAll: "all", controlplane.StageClicked: "clicked", controlplane.StageNever: "never",
+}
+
+// ListLinks implements controlplane.LinkLister.
+func (db *DB) ListLinks(ctx context.Context, ws waypost.WorkspaceID, f controlplane.LinkFilter, now time.Time, o controlplane.Order, from controlplane.ListPlace, limit int) (controlplane.LinkPage, error) {
+	ascending := o == controlplane.OldestFirst || o == controlplane.LeastClicked
+	var domain *string
+	if f.Domain != "" {
+		host := waypost.HostName(f.Domain)
+		domain = &host
+	}
+	var created *time.Time
+	var clicks, id *int64
+	if from.ID != 0 {
+		created, clicks, id = &from.Created, &from.Clicks, &from.ID
+	}
+	tags := f.Tags
+	if tags == nil {
+		tags = []string{}
+	}
+	var page controlplane.LinkPage
+	var last controlplane.ListPlace // of the last link that fits
+	err := db.queryIn(ctx, tenantOf(ws), selectPage, []any{
+		ws, stageNames[from.Stage], ascending, f.Words, tags, domain, f.Active, f.Expired,
+		now, orNull(f.CreatedAfter), orNull(f.CreatedBefore), created, clicks, id, limit + 1, listBudget,
+	}, func(rows pgx.Rows) error {
+		for rows.Next() {
+			var by int64
+			var found bool
+			l, err := scanLink(wider{rows, []any{&by, &found}})
+			if err != nil {
+				return err
+			}
+			place := controlplane.ListPlace{Stage: from.Stage, Created: l.CreatedAt, Clicks: by, ID: l.ID}
+			switch {
+			case !found:
+				page.Next = &place
+			case len(page.Links) == limit:
+				page.Next = &last
+			default:
+				page.Links = append(page.Links, l)
+				last = place
+			}
+		}
+		return rows.Err()
+	})
+	return page, classify("list links", err)
+}
+
+func orNull(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+// wider scans more columns behind those that it is asked for.
+type wider struct {
+	pgx.Rows
+	more []any
+}
+
+func (w wider) Scan(dest ...any) error { return w.Rows.Scan(append(dest, w.more...)...) }
+
+// ListTags implements controlplane.LinkLister.
+func (db *DB) ListTags(ctx context.Context, ws waypost.WorkspaceID, prefix, after string, limit int) (tags []controlplane.TagCount, err error) {
+	err = db.queryIn(ctx, tenantOf(ws), `
+		SELECT tag, links FROM link_tag
+		WHERE `+ofWorkspace("workspace_id", "$1")+` AND tag > $2 AND tag >= $3 AND tag < $3 || repeat(chr(1114111), 2) ORDER BY tag LIMIT $4`,
+		[]any{ws, after, prefix, limit}, func(rows pgx.Rows) error {
+			for rows.Next() {
+				var t controlplane.TagCount
+				if err := rows.Scan(&t.Tag, &t.Links); err != nil {
+					return err
+				}
+				tags = append(tags, t)
+			}
+			return rows.Err()
+		})
+	return tags, classify("list tags", err)
+}

@@ -1,0 +1,297 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"waypost"
+	"waypost/controlplane"
+)
+
+const selectMember = `
+	SELECT u.id, u.email, u.name, m.role, u.disabled_at IS NOT NULL, coalesce(u.home_id = m.workspace_id, false), m.created_at
+	FROM membership m JOIN app_user u ON u.id = m.user_id AND u.deleted_at IS NULL`
+
+func scanMember(row pgx.CollectableRow) (m controlplane.Member, err error) {
+	err = row.Scan(&m.UserID, &m.Email, &m.Name, &m.Role, &m.Disabled, &m.Own, &m.CreatedAt)
+	m.CreatedAt = m.CreatedAt.UTC()
+	return m, err
+}
+
+// Members implements controlplane.MemberStore.
+func (db *DB) Members(ctx context.Context, ws waypost.WorkspaceID, after int64, limit int) (all []controlplane.Member, err error) {
+	err = db.queryIn(ctx, tenantOf(ws), selectMember+` WHERE `+ofWorkspace("m.workspace_id", "$1")+` AND m.user_id > $2 ORDER BY m.user_id LIMIT $3`,
+		[]any{ws, after, limit}, func(rows pgx.Rows) (err error) {
+			all, err = pgx.CollectRows(rows, scanMember)
+			return err
+		})
+	return all, classify("list users", err)
+}
+
+// Member implements controlplane.MemberStore.
+func (db *DB) Member(ctx context.Context, ws waypost.WorkspaceID, user int64) (m controlplane.Member, err error) {
+	err = db.within(ctx, tenantOf(ws), "find a user", func(tx pgx.Tx) error {
+		m, err = member(ctx, tx, ws, user)
+		return err
+	})
+	return m, err
+}
+
+func member(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, user int64) (controlplane.Member, error) {
+	rows, err := tx.Query(ctx, selectMember+` WHERE `+ofWorkspace("m.workspace_id", "$1")+` AND m.user_id = $2`, ws, user)
+	if err != nil {
+		return controlplane.Member{}, err
+	}
+	m, err := pgx.CollectExactlyOneRow(rows, scanMember)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return m, waypost.Errorf(waypost.ENotFound, "there is no such user")
+	}
+	return m, err
+}
+
+// AddMember implements controlplane.MemberStore.
+func (db *DB) AddMember(ctx context.Context, by controlplane.Actor, ws waypost.WorkspaceID, n controlplane.NewMember) (m controlplane.Member, err error) {
+	err = db.within(ctx, tenantOf(ws), "add a user", func(tx pgx.Tx) error {
+		if err := lockWorkspace(ctx, tx, ws); err != nil {
+			return err
+		}
+		id, err := accountFor(ctx, tx, ws, n)
+		if err != nil {
+			return err
+		}
+		tag, err := tx.Exec(ctx, `INSERT INTO membership (workspace_id, user_id, role) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`, ws, id, n.Role)
+		if err != nil {
+			return err
+		}
+		if tag.RowsAffected() == 0 {
+			return waypost.Errorf(waypost.EConflict, "the user is in the workspace already")
+		}
+		if m, err = member(ctx, tx, ws, id); err != nil {
+			return err
+		}
+		return auditBoth(ctx, tx, by, ws, "users.add", subjectUser(id), map[string]any{"email": m.Email, "role": m.Role})
+	})
+	return m, err
+}
+
+// accountFor makes an account, or finds the one that there is and makes it one of
+// several workspaces.
+func accountFor(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, n controlplane.NewMember) (id int64, err error) {
+	if n.Hash != "" {
+		err = tx.QueryRow(ctx, `INSERT INTO app_user (home_id, email, name, password) VALUES ($1, $2, $3, $4) RETURNING id`, ws, n.Email, n.Name, n.Hash).Scan(&id)
+		if pgCode(err) == uniqueViolation {
+			return 0, waypost.Errorf(waypost.EConflict, "the address has an account already: an operator can add it to this workspace")
+		}
+		return id, err
+	}
+	if err := system.enter(ctx, tx); err != nil { // the account is one of other workspaces
+		return 0, err
+	}
+	err = tx.QueryRow(ctx, `
+		UPDATE app_user SET home_id = CASE WHEN home_id = $2 THEN home_id END
+		WHERE email = $1 AND deleted_at IS NULL RETURNING id`, n.Email, ws).Scan(&id)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0, waypost.Errorf(waypost.EConflict, "the account was deleted meanwhile")
+	}
+	if err != nil {
+		return 0, err
+	}
+	return id, tenantOf(ws).enter(ctx, tx)
+}
+
+const uniqueViolation = "23505"
+
+// lockWorkspace keeps what depends on several rows of a workspace true until the
+// transaction ends: ENotFound when it is deleted. Links can be created meanwhile.
+func lockWorkspace(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID) error {
+	tag, err := tx.Exec(ctx, `SELECT FROM workspace WHERE id = $1 AND deleted_at IS NULL FOR NO KEY UPDATE`, ws)
+	if err == nil && tag.RowsAffected() != 1 {
+		return waypost.Errorf(waypost.ENotFound, "there is no such workspace")
+	}
+	return err
+}
+
+// checkAdministrators says EConflict when one of the workspaces has nobody left who
+// could look after it.
+func checkAdministrators(ctx context.Context, tx pgx.Tx, ids []waypost.WorkspaceID) error {
+	var left int
+	err := tx.QueryRow(ctx, `
+		SELECT count(DISTINCT m.workspace_id) FROM membership m JOIN app_user u ON u.id = m.user_id
+		WHERE m.workspace_id = ANY ($1) AND m.role = 'admin' AND u.disabled_at IS NULL AND u.deleted_at IS NULL`, ids).Scan(&left)
+	if err == nil && left != len(ids) {
+		return waypost.Errorf(waypost.EConflict, "this is the last administrator of a workspace: make another one first")
+	}
+	return err
+}
+
+// ChangeMember implements controlplane.MemberStore.
+func (db *DB) ChangeMember(ctx context.Context, by controlplane.Actor, ws waypost.WorkspaceID, user int64, c controlplane.MemberChange, anyAccount bool) (m controlplane.Member, err error) {
+	err = db.within(ctx, tenantOf(ws), "change a user", func(tx pgx.Tx) error {
+		var governed []waypost.WorkspaceID
+		if m, governed, err = lockMember(ctx, tx, ws, user); err != nil {
+			return err
+		}
+		detail := map[string]any{"email": m.Email}
+		if c.Role != nil {
+			if _, err := tx.Exec(ctx, `UPDATE membership SET role = $3 WHERE `+ofWorkspace("workspace_id", "$1")+` AND user_id = $2`, ws, user, *c.Role); err != nil {
+				return err
+			}
+			m.Role, detail["role"] = *c.Role, *c.Role
+		}
+		if c.Name != nil || c.Disabled != nil || c.Password != nil {
+			others, err := changeAccount(ctx, tx, &m, ws, c, anyAccount, detail)
+			if err != nil {
+				return err
+			}
+			governed = append(governed, others...)
+		}
+		if err := checkAdministrators(ctx, tx, governed); err != nil {
+			return err
+		}
+		return auditBoth(ctx, tx, by, ws, "users.change", subjectUser(user), detail)
+	})
+	return m, err
+}
+
+// lockMember finds a member as it will be until the transaction ends, and gives the
+// workspace too when the member is an administrator of it who can sign in.
+func lockMember(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, user int64) (m controlplane.Member, governed []waypost.WorkspaceID, err error) {
+	if err := lockWorkspace(ctx, tx, ws); err != nil {
+		return m, nil, err
+	}
+	if m, err = member(ctx, tx, ws, user); err == nil && m.Role == controlplane.RoleAdmin && !m.Disabled {
+		governed = []waypost.WorkspaceID{ws}
+	}
+	return m, governed, err
+}
+
+// changeAccount changes what is the same in all workspaces that a member is in, and
+// gives those of them, beside ws, that could lose an administrator by that.
+func changeAccount(ctx context.Context, tx pgx.Tx, m *controlplane.Member, ws waypost.WorkspaceID, c controlplane.MemberChange, anyAccount bool, detail map[string]any) (governed []waypost.WorkspaceID, err error) {
+	if !m.Own {
+		if !anyAccount {
+			return nil, waypost.Errorf(waypost.EForbidden, "the user is in other workspaces, too, or was: operators look after the account")
+		}
+		if err := system.enter(ctx, tx); err != nil {
+			return nil, err
+		}
+		if c.Disabled != nil {
+			if governed, err = lockGoverned(ctx, tx, m.UserID, ws); err != nil {
+				return nil, err
+			}
+		}
+	}
+	_, err = tx.Exec(ctx, `
+		UPDATE app_user SET
+			name        = coalesce($2, name),
+			password    = coalesce($3, password),
+			disabled_at = CASE WHEN $4::boolean IS NULL THEN disabled_at WHEN $4 THEN coalesce(disabled_at, now()) END,
+			valid_from  = CASE WHEN $3 IS NOT NULL OR $4 THEN clock_timestamp() ELSE valid_from END
+		WHERE id = $1 AND deleted_at IS NULL`, m.UserID, c.Name, c.Password, c.Disabled)
+	if c.Name != nil {
+		m.Name, detail["name"] = *c.Name, *c.Name
+	}
+	if c.Disabled != nil {
+		m.Disabled, detail["disabled"] = *c.Disabled, *c.Disabled
+	}
+	if c.Password != nil {
+		detail["password"] = "changed"
+	}
+	return governed, err
+}
+
+// lockGoverned locks all workspaces, but one, of which a user is an administrator who
+// can sign in, and gives them. Only operators come here, and hold their own workspace, so
+// that no two wait for each other.
+func lockGoverned(ctx context.Context, tx pgx.Tx, user int64, but waypost.WorkspaceID) ([]waypost.WorkspaceID, error) {
+	rows, err := tx.Query(ctx, `
+		SELECT w.id FROM membership m JOIN app_user u ON u.id = m.user_id JOIN workspace w ON w.id = m.workspace_id
+		WHERE m.user_id = $1 AND w.id <> $2 AND m.role = 'admin' AND u.disabled_at IS NULL AND w.deleted_at IS NULL
+		ORDER BY w.id FOR NO KEY UPDATE OF w`, user, but)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[waypost.WorkspaceID])
+}
+
+// RemoveMember implements controlplane.MemberStore.
+func (db *DB) RemoveMember(ctx context.Context, by controlplane.Actor, ws waypost.WorkspaceID, user int64) error {
+	return db.within(ctx, tenantOf(ws), "remove a user", func(tx pgx.Tx) error {
+		m, governed, err := lockMember(ctx, tx, ws, user)
+		if err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `UPDATE api_key SET revoked_at = now() WHERE `+ofWorkspace("workspace_id", "$1")+` AND created_by = $2 AND revoked_at IS NULL`, ws, user); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `
+			UPDATE app_user SET deleted_at = now(), password = NULL, valid_from = clock_timestamp()
+			WHERE id = $2 AND home_id = $1`, ws, user); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `DELETE FROM membership WHERE `+ofWorkspace("workspace_id", "$1")+` AND user_id = $2`, ws, user); err != nil {
+			return err
+		}
+		if err := checkAdministrators(ctx, tx, governed); err != nil {
+			return err
+		}
+		return auditBoth(ctx, tx, by, ws, "users.remove", subjectUser(user), map[string]any{"email": m.Email})
+	})
+}
+
+func subjectUser(id int64) string { return fmt.Sprintf("user %d", id) }
+
+// NewAdministrator is an administrator that is made at the database itself.
+type NewAdministrator struct {
+	Workspace string // slug
+	Email     string // as controlplane.ParseEmail gives it
+	Name      string
+	Hash      string // of the password, by controlplane.HashPassword
+	Another   bool   // also when the workspace has an administrator
+}
+
+// CreateAdministrator makes a user an administrator of a workspace. An account
+// that the address has gets the password, is enabled, and its sessions end. EConflict when
+// there is an administrator, unless another is wanted; ENotFound for the workspace.
+func (db *DB) CreateAdministrator(ctx context.Context, n NewAdministrator) (id int64, err error) {
+	err = db.within(ctx, system, "make an administrator", func(tx pgx.Tx) error {
+		var ws waypost.WorkspaceID
+		err := tx.QueryRow(ctx, `SELECT id FROM workspace WHERE slug = $1 AND deleted_at IS NULL FOR NO KEY UPDATE`, n.Workspace).Scan(&ws)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return waypost.Errorf(waypost.ENotFound, "there is no workspace %q", n.Workspace)
+		}
+		if err != nil {
+			return err
+		}
+		if !n.Another {
+			if missing := checkAdministrators(ctx, tx, []waypost.WorkspaceID{ws}); missing == nil {
+				return waypost.Errorf(waypost.EConflict, "the workspace %q has an administrator already", n.Workspace)
+			} else if waypost.CodeOf(missing) != waypost.EConflict {
+				return missing
+			}
+		}
+		err = tx.QueryRow(ctx, `
+			UPDATE app_user SET password = $2, disabled_at = NULL, valid_from = clock_timestamp(), home_id = CASE WHEN home_id = $3 THEN home_id END
+			WHERE email = $1 AND deleted_at IS NULL RETURNING id`, n.Email, n.Hash, ws).Scan(&id)
+		if errors.Is(err, pgx.ErrNoRows) {
+			err = tx.QueryRow(ctx, `INSERT INTO app_user (home_id, email, name, password) VALUES ($1, $2, $3, $4) RETURNING id`, ws, n.Email, n.Name, n.Hash).Scan(&id)
+		}
+		if err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `
+			INSERT INTO membership (workspace_id, user_id, role) VALUES ($1, $2, 'admin')
+			ON CONFLICT (workspace_id, user_id) DO UPDATE SET role = 'admin'`, ws, id); err != nil {
+			return err
+		}
+		by := controlplane.Actor{Workspace: ws, Name: commandLine}
+		return auditBoth(ctx, tx, by, ws, "users.admin", subjectUser(id), map[string]any{"email": n.Email})
+	})
+	return id, err
+}
+
+// commandLine names in the audit log who is at the database itself.
+const commandLine = "command line"

@@ -1,0 +1,249 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"waypost"
+	"waypost/controlplane"
+	"waypost/controlplane/postgres"
+)
+
+func expiring(code string, ago time.Duration) *waypost.Link {
+	l := link(code)
+	l.ExpiresAt = time.Now().Add(-ago)
+	return l
+}
+
+func TestWhatHasExpiredBecomesATombstoneAndInTheEndNothing(t *testing.T) {
+	db, hand := open(t)
+	f := newFollow(t, db)
+	old, fresh := expiring("long-ago", 2*time.Hour), expiring("just-now", time.Minute)
+	minted := expiring("Ab3dEf7", 2*time.Hour)
+	minted.Custom = false
+	insert(t, db, old, fresh, minted, link("for-ever"))
+	exec(t, hand, `INSERT INTO link_click (link_id, workspace_id, clicks, last_accessed_at) SELECT id, 1, 5, now() FROM link`)
+	for _, sql := range []string{
+		`INSERT INTO click_hour SELECT id, date_trunc('hour', now()) - n * interval '1 hour', 1, 5, 0, 0, 0, 0, 0, 0, 0 FROM link, generate_series(1, 6000) n`,
+		`INSERT INTO click_day SELECT id, current_date, 1, 5, 0, '', '' FROM link`,
+		`INSERT INTO click_workspace_day VALUES (1, current_date, 20, 0, '', '')`,
+		`INSERT INTO click_event SELECT now(), 1, id, 5, false, '', '', '', '', '', '' FROM link, generate_series(1, 3)`,
+	} {
+		exec(t, hand, sql)
+	}
+	f.catchUp(t, db, 100)
+
+	r := controlplane.NewReaper(controlplane.ReaperConfig{Store: db, Buffer: time.Hour, PurgeAfter: time.Hour})
+	stats, err := db.CleanupStats(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, controlplane.CleanupStats{Backlog: 3}, stats)
+	require.NoError(t, r.Once(t.Context()))
+	f.catchUp(t, db, 100)
+	require.Equal(t, waypost.Deleted, f.rows["1/1/long-ago"].State)
+	require.Empty(t, f.rows["1/1/long-ago"].Payload, "a tombstone does not keep the target")
+	require.Equal(t, waypost.Live, f.rows["1/1/just-now"].State, "within the buffer for clocks that differ; edges answer 410 from the expiry on")
+	stats, err = db.CleanupStats(t.Context())
+	require.NoError(t, err)
+	require.WithinDuration(t, time.Now(), stats.LastRun, time.Minute)
+	require.Positive(t, stats.AverageMillis)
+	stats.LastRun, stats.AverageMillis = time.Time{}, 0
+	require.Equal(t, controlplane.CleanupStats{TotalCleaned: 2, LastBatch: 2, Successful: 1, Backlog: 1}, stats)
+
+	exec(t, hand, `UPDATE link SET deleted_at = deleted_at - interval '2 hours' WHERE deleted_at IS NOT NULL`)
+	require.NoError(t, r.Once(t.Context()))
+	f.catchUp(t, db, 100)
+	require.NotContains(t, f.rows, "1/1/long-ago")
+	require.NotContains(t, f.rows, "1/1/Ab3dEf7")
+	require.Contains(t, f.rows, "1/1/for-ever")
+	for _, table := range []string{"link_click", "click_hour", "click_day", "click_event"} {
+		require.EqualValues(t, 2, number(t, hand, `SELECT count(DISTINCT link_id) FROM `+table), "their clicks are gone, too: %s", table)
+	}
+	require.EqualValues(t, 20, number(t, hand, `SELECT clicks FROM click_workspace_day`), "the workspace has had them all the same")
+	require.Equal(t, "long-ago", textOf(t, hand, `SELECT string_agg(code, ' ') FROM retired_code`), "a minted code is a counter, which never comes again")
+
+	placed, _, err := db.InsertLinks(t.Context(), 0, insertions(link("long-ago"), link("another")))
+	require.NoError(t, err)
+	require.Equal(t, []controlplane.Placement{controlplane.Taken, controlplane.Placed}, placed, "a code of one's own stays retired for ever")
+}
+
+func TestTheClicksOfPurgedLinksGoWithThemAndTheWorkspaceKeepsItsOwn(t *testing.T) {
+	db, hand := open(t)
+	insert(t, db, link("spring"), link("summer"), link("autumn"))
+	exec(t, hand, `INSERT INTO link_dedupe (workspace_id, domain_id, target, link_id) SELECT 1, 1, sha256(code::bytea), id FROM link`)
+	send(t, db, 1, rows("spring", 1, 0, 5, at(22, 20)), rows("summer", 1, 1, 7, at(22, 20)), rows("autumn", 1, 1, 1, at(22, 20)))
+	fold(t, db)
+	exec(t, hand, `INSERT INTO click_hour SELECT link_id, hour - n * interval '1 hour', workspace_id, 0, 0, 0, 0, 0, 0, 0, 0
+		FROM click_hour, generate_series(1, 11000) n WHERE link_id = (SELECT id FROM link WHERE code = 'spring')`) // more than one statement deletes
+	send(t, db, 2, rows("spring", 1, 0, 2, at(1, 0)), rows("summer", 1, 0, 3, at(1, 0))) // which is not folded yet
+	total, bots, err := db.WorkspaceTotals(t.Context(), waypost.DefaultWorkspace)
+	require.NoError(t, err)
+	require.EqualValues(t, 18, total)
+	summer := linkID(t, db, "summer")
+	exec(t, hand, `UPDATE link SET deleted_at = now() - interval '2 hours' WHERE code IN ('spring', 'autumn')`)
+	exec(t, hand, `UPDATE link SET deleted_at = now() WHERE code = 'summer'`)
+	gone := []string{"link", "link_dedupe"}
+	for _, table := range gone {
+		require.EqualValues(t, 3, number(t, hand, `SELECT count(*) FROM `+table))
+	}
+
+	n, err := db.PurgeLinks(t.Context(), time.Hour, 10)
+	require.NoError(t, err)
+	require.Equal(t, 2, n)
+	for _, table := range gone {
+		require.EqualValues(t, 1, number(t, hand, `SELECT count(*) FROM `+table), table)
+	}
+	for _, table := range []string{"link_click", "click_part", "click_hour", "click_day"} {
+		require.Zero(t, number(t, hand, `SELECT count(*) FROM `+table+` WHERE link_id <> $1`, summer), table)
+	}
+	for _, table := range []string{"link_click", "click_hour", "click_day"} {
+		require.Positive(t, number(t, hand, `SELECT count(*) FROM `+table+` WHERE link_id = $1`, summer), "%s of a tombstone that is not old enough", table)
+	}
+	after, botsAfter, err := db.WorkspaceTotals(t.Context(), waypost.DefaultWorkspace)
+	require.NoError(t, err)
+	require.Equal(t, [2]int64{total, bots}, [2]int64{after, botsAfter}, "the workspace had these clicks nevertheless")
+}
+
+func TestALinkWhosePartsAnotherRollerHasAtHandIsPurgedLater(t *testing.T) {
+	db, hand := open(t)
+	insert(t, db, link("spring"))
+	send(t, db, 1, rows("spring", 1, 0, 5, at(22, 20)))
+	spring := linkID(t, db, "spring")
+	exec(t, hand, `UPDATE link SET deleted_at = now() - interval '2 hours'`)
+	rolling, err := hand.Begin(t.Context())
+	require.NoError(t, err)
+	kind, area := postgres.FoldLock(1, spring)
+	exec(t, rolling, fmt.Sprintf(`SELECT pg_advisory_xact_lock(%d, %d)`, kind, area))
+	purged := make(chan int, 1)
+	go func() {
+		n, err := db.PurgeLinks(context.WithoutCancel(t.Context()), time.Hour, 10)
+		if err != nil {
+			n = -1
+		}
+		purged <- n
+	}()
+	waiting(t, db, psql(t, hand.Config().ConnString()))
+	require.NoError(t, rolling.Rollback(t.Context()))
+	require.Zero(t, <-purged)
+	require.EqualValues(t, 1, number(t, hand, `SELECT count(*) FROM click_part`), "no click is lost to the workspace")
+
+	n, err := db.PurgeLinks(t.Context(), time.Hour, 10)
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	total, _, err := db.WorkspaceTotals(t.Context(), waypost.DefaultWorkspace)
+	require.NoError(t, err)
+	require.EqualValues(t, 5, total)
+}
+
+func TestSeveralReapersDoTheWorkOnce(t *testing.T) {
+	db, hand := open(t)
+	const n = 300
+	var ls []*waypost.Link
+	for i := range n {
+		ls = append(ls, expiring(fmt.Sprintf("old-%d", i), 2*time.Hour))
+	}
+	insert(t, db, ls...)
+	f := newFollow(t, db)
+	r := controlplane.NewReaper(controlplane.ReaperConfig{Store: db, BatchSize: 25, PurgeAfter: time.Hour})
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() { require.NoError(t, r.Once(t.Context())) })
+	}
+	wg.Wait()
+	require.NoError(t, r.Once(t.Context()))
+	f.catchUp(t, db, 1000)
+	for key, rec := range f.rows {
+		require.True(t, rec.Kind != waypost.KindLink || rec.State == waypost.Deleted, key)
+	}
+	stats, err := db.CleanupStats(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, n, stats.TotalCleaned)
+	require.EqualValues(t, 25, stats.LastBatch)
+	require.False(t, stats.Running)
+	require.EqualValues(t, n/25, number(t, hand, `SELECT count(DISTINCT seq) FROM changelog WHERE state = 2`), "a transaction has 25 links")
+}
+
+// stopping ends a context after some batches.
+type stopping struct {
+	*postgres.DB
+	left atomic.Int64
+	stop context.CancelFunc
+}
+
+func (s *stopping) ExpireLinks(ctx context.Context, buffer time.Duration, limit int) (int, error) {
+	n, err := s.DB.ExpireLinks(ctx, buffer, limit)
+	if s.left.Add(-1) == 0 {
+		s.stop()
+	}
+	return n, err
+}
+
+func TestAReaperThatIsStoppedEndsAfterItsBatchAndTheNextRunGoesOn(t *testing.T) {
+	db, _ := open(t)
+	for i := range 40 {
+		insert(t, db, expiring(fmt.Sprintf("old-%d", i), time.Hour))
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	s := &stopping{DB: db, stop: stop}
+	s.left.Store(2)
+	require.ErrorIs(t, controlplane.NewReaper(controlplane.ReaperConfig{Store: s, BatchSize: 10}).Once(ctx), context.Canceled)
+	stats, err := db.CleanupStats(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, 20, stats.TotalCleaned)
+	require.EqualValues(t, 20, stats.Backlog)
+	require.Zero(t, stats.Failed, "a stop is no failure")
+	require.False(t, stats.Running, "another instance may begin at once")
+
+	require.NoError(t, controlplane.NewReaper(controlplane.ReaperConfig{Store: db, PurgeAfter: time.Hour}).Once(t.Context()))
+	stats, err = db.CleanupStats(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, stats.Backlog)
+}
+
+func TestAnExpiryThatIsPutOffMeanwhileCounts(t *testing.T) {
+	db, hand := open(t)
+	insert(t, db, expiring("revived", time.Hour))
+	tx, err := hand.Begin(t.Context())
+	require.NoError(t, err)
+	exec(t, tx, `UPDATE link SET expires_at = now() + interval '1 day'`) // and holds the head
+	reaped := make(chan int, 1)
+	go func() {
+		n, err := db.ExpireLinks(context.WithoutCancel(t.Context()), 0, 10)
+		if err != nil {
+			n = -1
+		}
+		reaped <- n
+	}()
+	waiting(t, db, psql(t, hand.Config().ConnString()))
+	require.NoError(t, tx.Commit(t.Context()))
+	require.Zero(t, <-reaped)
+	l, err := db.Link(t.Context(), 1, 1, "revived")
+	require.NoError(t, err)
+	require.True(t, l.ExpiresAt.After(time.Now()))
+}
+
+func TestOldKeysAreDeletedOnceNobodyMissesThem(t *testing.T) {
+	db, hand := open(t)
+	for range 4 {
+		_, err := db.CreateKey(t.Context(), "default", "k", []controlplane.Scope{controlplane.ScopeLinksRead})
+		require.NoError(t, err)
+	}
+	exec(t, hand, `UPDATE api_key SET expires_at = now() - interval '31 days' WHERE id = 1`)
+	exec(t, hand, `UPDATE api_key SET revoked_at = now() - interval '31 days' WHERE id = 2`)
+	exec(t, hand, `UPDATE api_key SET expires_at = now() - interval '29 days' WHERE id = 3`)
+	r := controlplane.NewReaper(controlplane.ReaperConfig{Store: db, KeysAfter: 30 * 24 * time.Hour, PurgeAfter: time.Hour})
+	require.NoError(t, r.Once(t.Context()))
+	require.Equal(t, "3 4", textOf(t, hand, `SELECT string_agg(id::text, ' ' ORDER BY id) FROM api_key`))
+}
+
+func textOf(t *testing.T, hand *pgx.Conn, sql string) (s string) {
+	t.Helper()
+	require.NoError(t, hand.QueryRow(t.Context(), sql).Scan(&s), sql)
+	return s
+}

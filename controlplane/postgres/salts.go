@@ -1,0 +1,89 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/jackc/pgx/v5"
+
+	"waypost"
+	"waypost/controlplane"
+)
+
+// saltDays is for how many days there are salts ahead, today's among them: an edge
+// that is cut off for two days goes on telling visitors apart.
+const saltDays = 3
+
+// selectSaltsDue counts the salts that are missing, and those whose day has been over
+// for $2 seconds.
+const selectSaltsDue = `
+SELECT $1::integer - (SELECT count(*) FROM visitor_salt WHERE day >= u.today AND day < u.today + $1::integer),
+       (SELECT count(*) FROM visitor_salt WHERE day + 1 + make_interval(secs => $2::float8) <= u.now)
+FROM (SELECT now() AT TIME ZONE 'UTC' AS now, (now() AT TIME ZONE 'UTC')::date AS today) u`
+
+// keepSalts makes the salts of today and the next days, and destroys those whose day
+// has been over for long enough. Several instances may do it at once: who comes second
+// changes nothing. Mostly there is nothing to do, and then nothing is locked.
+func (db *DB) keepSalts(ctx context.Context) error {
+	var missing, over int64
+	retention := db.cfg.SaltRetention.Seconds()
+	err := db.queryIn(ctx, system, selectSaltsDue, []any{saltDays, retention}, func(rows pgx.Rows) error {
+		for rows.Next() {
+			if err := rows.Scan(&missing, &over); err != nil {
+				return err
+			}
+		}
+		return rows.Err()
+	})
+	if err != nil {
+		return classify("look at the salts of visitors", err)
+	}
+	if missing <= 0 && over == 0 {
+		return nil
+	}
+	return db.change(ctx, "keep the salts of visitors", func(tx pgx.Tx, _ uint32) error {
+		if missing > 0 {
+			// Another may have made them meanwhile: what is there stays.
+			if _, err := tx.Exec(ctx, `
+				INSERT INTO visitor_salt (day) SELECT (now() AT TIME ZONE 'UTC')::date + n FROM generate_series(0, $1::integer - 1) n
+				ON CONFLICT (day) DO NOTHING`, saltDays); err != nil {
+				return err
+			}
+		}
+		if over == 0 {
+			return nil
+		}
+		tag, err := tx.Exec(ctx, `DELETE FROM visitor_salt WHERE day + 1 + make_interval(secs => $1::float8) <= now() AT TIME ZONE 'UTC'`, retention)
+		if err == nil {
+			db.log.Info("destroyed salts of visitors", "days", tag.RowsAffected())
+		}
+		return err
+	})
+}
+
+// DestroySalt implements controlplane.SaltStore.
+func (db *DB) DestroySalt(ctx context.Context, by controlplane.Actor, day int32) (p waypost.Position, err error) {
+	detail, err := json.Marshal(map[string]string{"what": "destroyed the salt of the visitors of " + waypost.DayText(day)})
+	if err != nil {
+		return p, err
+	}
+	err = db.change(ctx, "destroy the salt of a day", func(tx pgx.Tx, _ uint32) error {
+		var at begun
+		if err := at.scan(tx.QueryRow(ctx, selectBegin, 0)); err != nil { // which change has taken
+			return err
+		}
+		p = at.position()
+		tag, err := tx.Exec(ctx, `UPDATE visitor_salt SET salt = NULL WHERE day - '1970-01-01'::date = $1::integer AND salt IS NOT NULL`, day)
+		if err != nil {
+			return err
+		}
+		if tag.RowsAffected() == 0 {
+			return waypost.Errorf(waypost.ENotFound, "there is no salt of that day")
+		}
+		return audit(ctx, tx, by, "salts.destroy", waypost.DayText(day), detail)
+	})
+	if err != nil {
+		return waypost.Position{}, err
+	}
+	return p, nil
+}

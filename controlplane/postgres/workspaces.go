@@ -1,0 +1,217 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"waypost"
+	"waypost/controlplane"
+)
+
+const workspaceColumns = `id, slug, name, settings::text, created_at, deleted_at, closed_at`
+
+func (db *DB) scanWorkspace(row pgx.CollectableRow) (w controlplane.Workspace, err error) {
+	var settings string
+	var deleted, closed *time.Time
+	err = row.Scan(&w.ID, &w.Slug, &w.Name, &settings, &w.CreatedAt, &deleted, &closed)
+	w.CreatedAt, w.DeletedAt, w.ClosedAt = w.CreatedAt.UTC(), told(deleted), told(closed)
+	w.Settings = db.readSettings(settings)
+	return w, err
+}
+
+// readSettings takes what it can use: settings that were changed by hand count as
+// long as they are what they should be.
+func (db *DB) readSettings(text string) controlplane.Settings {
+	s := controlplane.Settings{Events: controlplane.EventModes()[0], EventsSample: db.cfg.EventSample}
+	var all map[string]json.RawMessage
+	_ = json.Unmarshal([]byte(text), &all) // jsonb; what is no object sets nothing
+	var dedupe bool
+	if json.Unmarshal(all["dedupe"], &dedupe) == nil {
+		s.Dedupe = dedupe
+	}
+	var events string
+	if json.Unmarshal(all["events"], &events) == nil && slices.Contains(controlplane.EventModes(), events) {
+		s.Events = events
+	}
+	var sample int
+	if json.Unmarshal(all["events_sample"], &sample) == nil && sample >= 1 && sample <= controlplane.MaxEventsSample {
+		s.EventsSample = sample
+	}
+	return s
+}
+
+// oneWorkspace runs a query that gives the columns of one workspace.
+func (db *DB) oneWorkspace(ctx context.Context, tx pgx.Tx, sql string, args ...any) (controlplane.Workspace, error) {
+	rows, err := tx.Query(ctx, sql, args...)
+	if err != nil {
+		return controlplane.Workspace{}, err
+	}
+	w, err := pgx.CollectExactlyOneRow(rows, db.scanWorkspace)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return w, waypost.Errorf(waypost.ENotFound, "there is no such workspace")
+	}
+	return w, err
+}
+
+// Workspace implements controlplane.WorkspaceStore.
+func (db *DB) Workspace(ctx context.Context, ws waypost.WorkspaceID) (w controlplane.Workspace, err error) {
+	err = db.within(ctx, tenantOf(ws), "find a workspace", func(tx pgx.Tx) error {
+		w, err = db.oneWorkspace(ctx, tx, `SELECT `+workspaceColumns+` FROM workspace WHERE `+ofWorkspace("id", "$1")+` AND deleted_at IS NULL`, ws)
+		return err
+	})
+	return w, err
+}
+
+// ChangeWorkspace implements controlplane.WorkspaceStore.
+func (db *DB) ChangeWorkspace(ctx context.Context, by controlplane.Actor, ws waypost.WorkspaceID, c controlplane.WorkspaceChange) (w controlplane.Workspace, err error) {
+	settings, err := json.Marshal(controlplane.WorkspaceChange{Dedupe: c.Dedupe, Events: c.Events, EventsSample: c.EventsSample})
+	if err != nil {
+		return w, err
+	}
+	err = db.within(ctx, tenantOf(ws), "change a workspace", func(tx pgx.Tx) error {
+		w, err = db.oneWorkspace(ctx, tx, `
+			UPDATE workspace SET name = coalesce($2, name), settings = settings || $3::text::jsonb
+			WHERE `+ofWorkspace("id", "$1")+` AND deleted_at IS NULL RETURNING `+workspaceColumns, ws, c.Name, string(settings))
+		if err != nil {
+			return err
+		}
+		return auditBoth(ctx, tx, by, ws, "workspaces.change", "workspace "+w.Slug, c)
+	})
+	return w, err
+}
+
+// Workspaces implements controlplane.WorkspaceStore.
+func (db *DB) Workspaces(ctx context.Context, after waypost.WorkspaceID, limit int) (all []controlplane.Workspace, err error) {
+	err = db.queryIn(ctx, system, `SELECT `+workspaceColumns+` FROM workspace WHERE id > $1 ORDER BY id LIMIT $2`, []any{after, limit}, func(rows pgx.Rows) (err error) {
+		all, err = pgx.CollectRows(rows, db.scanWorkspace)
+		return err
+	})
+	return all, classify("list workspaces", err)
+}
+
+// CreateWorkspace implements controlplane.WorkspaceStore.
+func (db *DB) CreateWorkspace(ctx context.Context, by controlplane.Actor, n controlplane.NewWorkspace) (w controlplane.Workspace, err error) {
+	err = db.within(ctx, system, "make a workspace", func(tx pgx.Tx) error {
+		w, err = db.oneWorkspace(ctx, tx, `INSERT INTO workspace (slug, name) VALUES ($1, $2) RETURNING `+workspaceColumns, n.Slug, n.Name)
+		if pgCode(err) == uniqueViolation {
+			return waypost.Errorf(waypost.EConflict, "the slug %s is taken", n.Slug)
+		}
+		if err != nil {
+			return err
+		}
+		return auditBoth(ctx, tx, by, w.ID, "workspaces.create", "workspace "+w.Slug, map[string]any{"name": w.Name})
+	})
+	return w, err
+}
+
+// DeleteWorkspace implements controlplane.WorkspaceStore.
+func (db *DB) DeleteWorkspace(ctx context.Context, by controlplane.Actor, ws waypost.WorkspaceID) (w controlplane.Workspace, err error) {
+	err = db.within(ctx, system, "delete a workspace", func(tx pgx.Tx) error {
+		if w, err = db.oneWorkspace(ctx, tx, `SELECT `+workspaceColumns+` FROM workspace WHERE id = $1 FOR NO KEY UPDATE`, ws); err != nil || !w.DeletedAt.IsZero() {
+			return err
+		}
+		if w, err = db.oneWorkspace(ctx, tx, `UPDATE workspace SET deleted_at = now() WHERE id = $1 RETURNING `+workspaceColumns, ws); err != nil {
+			return err
+		}
+		for _, sql := range []string{
+			`UPDATE api_key SET revoked_at = now() WHERE workspace_id = $1 AND revoked_at IS NULL`,
+			`UPDATE app_user SET deleted_at = now(), password = NULL, valid_from = clock_timestamp() WHERE home_id = $1 AND deleted_at IS NULL`,
+		} {
+			if _, err := tx.Exec(ctx, sql, ws); err != nil {
+				return err
+			}
+		}
+		return auditBoth(ctx, tx, by, ws, "workspaces.delete", "workspace "+w.Slug, map[string]any{"name": w.Name})
+	})
+	return w, err
+}
+
+// closeDelay is how long after its deletion a workspace may still get a link: from
+// who was authenticated before, and waits for a commit.
+const closeDelay = time.Minute
+
+// CloseWorkspaces implements controlplane.WorkspaceStore. The turn at the head of the
+// changelog is taken only when there is something to do.
+func (db *DB) CloseWorkspaces(ctx context.Context, limit int) (int, error) {
+	type closing struct {
+		ID    waypost.WorkspaceID
+		Links bool
+		Leads bool // a domain of it leads somewhere
+	}
+	var all []closing
+	err := db.queryIn(ctx, system, `
+		SELECT w.id, EXISTS (SELECT FROM link l WHERE l.workspace_id = w.id AND l.deleted_at IS NULL),
+		       EXISTS (SELECT FROM domain d WHERE d.workspace_id = w.id AND coalesce(d.root_url, d.not_found_url) IS NOT NULL)
+		FROM workspace w WHERE w.deleted_at IS NOT NULL AND w.closed_at IS NULL ORDER BY w.id LIMIT 100`, nil, func(rows pgx.Rows) (err error) {
+		all, err = pgx.CollectRows(rows, pgx.RowToStructByPos[closing])
+		return err
+	})
+	if err != nil {
+		return 0, classify("look for links of deleted workspaces", err)
+	}
+	for _, w := range all {
+		if w.Links || w.Leads {
+			return db.takeDown(ctx, w.ID, limit)
+		}
+		err := db.within(ctx, system, "close a workspace", func(tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, `
+				UPDATE workspace SET closed_at = now() WHERE id = $1 AND deleted_at < now() - $2::interval AND closed_at IS NULL`, w.ID, closeDelay)
+			return err
+		})
+		if err != nil {
+			return 0, err
+		}
+	}
+	return 0, nil
+}
+
+// takeDown turns links of a workspace into tombstones, and lets its domains lead nowhere.
+func (db *DB) takeDown(ctx context.Context, ws waypost.WorkspaceID, limit int) (n int, err error) {
+	err = db.change(ctx, "take down a workspace", func(tx pgx.Tx, _ uint32) error {
+		if err := system.enter(ctx, tx); err != nil {
+			return err
+		}
+		tag, err := tx.Exec(ctx, `
+			UPDATE link SET deleted_at = now(), updated_at = now()
+			WHERE id IN (SELECT id FROM link WHERE workspace_id = $1 AND deleted_at IS NULL ORDER BY id DESC LIMIT $2)`, ws, limit)
+		if err != nil {
+			return err
+		}
+		n = int(tag.RowsAffected())
+		tag, err = tx.Exec(ctx, `
+			UPDATE domain SET root_url = NULL, not_found_url = NULL
+			WHERE workspace_id = $1 AND coalesce(root_url, not_found_url) IS NOT NULL`, ws)
+		n += int(tag.RowsAffected())
+		return err
+	})
+	return n, err
+}
+
+// auditBoth notes an act in the actor's workspace, and in the one that it was done
+// to where that is another; each entry is made by its own workspace, in whose scope the
+// transaction is left. It is the last thing that a transaction does.
+func auditBoth(ctx context.Context, tx pgx.Tx, by controlplane.Actor, ws waypost.WorkspaceID, action, subject string, detail any) error {
+	text, err := json.Marshal(detail)
+	if err != nil {
+		return fmt.Errorf("encode the detail of an act: %w", err)
+	}
+	if by.Workspace != ws && by.Workspace != 0 {
+		if err := tenantOf(by.Workspace).enter(ctx, tx); err != nil {
+			return err
+		}
+		if err := audit(ctx, tx, by, action, subject, text); err != nil {
+			return err
+		}
+		if err := tenantOf(ws).enter(ctx, tx); err != nil {
+			return err
+		}
+	}
+	by.Workspace = ws
+	return audit(ctx, tx, by, action, subject, text)
+}

@@ -1,0 +1,172 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+// ReaperStore is what a Reaper works on. Each call is one transaction of at most so
+// many rows, that several instances may do at once; it gives how many there were.
+type ReaperStore interface {
+	// ClaimCleanup begins a run that counts as one until limit is over, unless
+	// another instance's is under way.
+	ClaimCleanup(ctx context.Context, limit time.Duration) (claimed bool, err error)
+	// EndCleanup ends a run that was claimed.
+	EndCleanup(ctx context.Context, failed bool, took time.Duration) error
+	// CleanupStats tells what the reapers of all instances did.
+	CleanupStats(ctx context.Context) (CleanupStats, error)
+
+	// ExpireLinks turns links that expired longer ago than buffer into tombstones, and
+	// counts them in the statistics.
+	ExpireLinks(ctx context.Context, buffer time.Duration, limit int) (int, error)
+	// PurgeLinks removes tombstones that are older than after, through the changelog,
+	// with their clicks. The codes are never used again.
+	PurgeLinks(ctx context.Context, after time.Duration, limit int) (int, error)
+	// DeleteKeys deletes API keys that have expired, or were revoked, longer ago than after.
+	DeleteKeys(ctx context.Context, after time.Duration, limit int) (int, error)
+}
+
+// CleanupStats is what the reapers of all instances did since the installation.
+type CleanupStats struct {
+	LastRun       time.Time // zero: never
+	TotalCleaned  int64     // links made tombstones
+	LastBatch     int64
+	Successful    int64 // runs
+	Failed        int64
+	AverageMillis float64
+	Running       bool  // on any instance
+	Backlog       int64 // links that have expired, and are no tombstones yet; counted to MaxBacklog
+}
+
+// MaxBacklog is as far as a backlog is counted.
+const MaxBacklog = 1_000_000
+
+// ReaperConfig is what a Reaper needs. Zero fields mean the default, but for After
+// and KeysAfter, where zero is at once, and Buffer, where it is none.
+type ReaperConfig struct {
+	Store       ReaperStore   // required
+	Interval    time.Duration // from run to run; default 15 min
+	BatchSize   int           // links of a transaction; default 1,000
+	MaxDuration time.Duration // of a run; default 5 min
+	Buffer      time.Duration // for clocks that differ
+	PurgeAfter  time.Duration
+	KeysAfter   time.Duration
+
+	Logger  *slog.Logger          // default: nothing is logged
+	Metrics prometheus.Registerer // default: none
+}
+
+// Reaper removes, in small steps, what is over: links that have expired become
+// tombstones, old tombstones are purged, and old API keys deleted.
+type Reaper struct {
+	cfg     ReaperConfig
+	cleaned *prometheus.CounterVec
+	runs    *prometheus.CounterVec
+	backlog prometheus.Gauge
+}
+
+// NewReaper makes one; Run does the work.
+func NewReaper(cfg ReaperConfig) *Reaper {
+	if cfg.Interval == 0 {
+		cfg.Interval = 15 * time.Minute
+	}
+	if cfg.BatchSize == 0 {
+		cfg.BatchSize = 1_000
+	}
+	if cfg.MaxDuration == 0 {
+		cfg.MaxDuration = 5 * time.Minute
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	f := promauto.With(cfg.Metrics)
+	return &Reaper{
+		cfg: cfg,
+		cleaned: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "waypost_cleanup_rows_total", Help: "What this control plane's cleanup removed: links expired, links purged, API keys deleted.",
+		}, []string{"kind"}),
+		runs: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "waypost_cleanup_runs_total", Help: "Runs of the cleanup on this control plane.",
+		}, []string{"outcome"}),
+		backlog: f.NewGauge(prometheus.GaugeOpts{
+			Name: "waypost_cleanup_backlog", Help: "Links that have expired and are no tombstones yet, as far as a million; of the whole cluster.",
+		}),
+	}
+}
+
+// Run cleans up at every interval until ctx ends. It then stops after the batch that
+// is under way.
+func (r *Reaper) Run(ctx context.Context) {
+	failing := false
+	for {
+		err := r.Once(ctx)
+		if err != nil && ctx.Err() == nil && !failing {
+			r.cfg.Logger.Warn("the cleanup failed, will try again", "error", err)
+		}
+		failing = err != nil
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(r.cfg.Interval):
+		}
+	}
+}
+
+// noteTimeout bounds what is written when a run ends, also because ctx did.
+const noteTimeout = 2 * time.Second
+
+// Once does one run, unless another instance is at it.
+func (r *Reaper) Once(ctx context.Context) (err error) {
+	if stats, err := r.cfg.Store.CleanupStats(ctx); err == nil {
+		r.backlog.Set(float64(stats.Backlog))
+	}
+	claimed, err := r.cfg.Store.ClaimCleanup(ctx, r.cfg.MaxDuration+time.Minute)
+	if err != nil || !claimed {
+		return err
+	}
+	started := time.Now()
+	err = r.clean(ctx, started.Add(r.cfg.MaxDuration))
+	failed := err != nil && ctx.Err() == nil // to be stopped is no failure
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTimeout)
+	defer cancel()
+	outcome := "success"
+	if failed {
+		outcome = "failure"
+	}
+	r.runs.WithLabelValues(outcome).Inc()
+	return errors.Join(err, r.cfg.Store.EndCleanup(ctx, failed, time.Since(started)))
+}
+
+// clean does batch after batch until nothing is left, or the time is up: what is left
+// then waits for the next run.
+func (r *Reaper) clean(ctx context.Context, deadline time.Time) error {
+	s := r.cfg.Store
+	for _, step := range []struct {
+		kind string
+		do   func() (int, error)
+	}{
+		{"expired", func() (int, error) { return s.ExpireLinks(ctx, r.cfg.Buffer, r.cfg.BatchSize) }},
+		{"purged", func() (int, error) { return s.PurgeLinks(ctx, r.cfg.PurgeAfter, r.cfg.BatchSize) }},
+		{"keys", func() (int, error) { return s.DeleteKeys(ctx, r.cfg.KeysAfter, r.cfg.BatchSize) }},
+	} {
+		for time.Now().Before(deadline) {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			n, err := step.do()
+			if err != nil {
+				return err
+			}
+			r.cleaned.WithLabelValues(step.kind).Add(float64(n))
+			if n < r.cfg.BatchSize {
+				break
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,70 @@
+package rollup_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"waypost"
+	"waypost/controlplane/rollup"
+)
+
+func somePart() *rollup.Part {
+	return &rollup.Part{
+		Profiles: []waypost.ClickProfile{{Country: "DE", City: "Köln", Device: "mobile", Referrer: "a.example"}, {Device: "bot", Bot: true}},
+		Rows:     []rollup.Row{{Quarter: 3, Profile: 0, Clicks: 300}, {Quarter: 3, Profile: 1, Clicks: 1}, {Quarter: 95, Profile: 0, Clicks: 2}},
+		Visitors: []rollup.Visitor{{Hash: 1 << 24}, {Hash: 1 << 63, Bot: true}},
+	}
+}
+
+// What is read is written as the same bytes, so that nothing but the packed form is read.
+func FuzzUnpack(f *testing.F) {
+	p := somePart()
+	d := dayOf(p)
+	for _, seed := range [][]byte{nil, p.Append(nil), d.Breakdown.Append(nil), d.Visitors.Append(nil)} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if p, err := rollup.UnpackPart(b); err == nil {
+			require.Equal(t, b, p.Append(nil))
+			d := dayOf(p)
+			require.Equal(t, p.Total(), d.Total())
+		}
+		if x, err := rollup.UnpackBreakdown(b); err == nil && len(b) > 0 {
+			require.Equal(t, b, x.Append(nil))
+		}
+		if v, err := rollup.UnpackVisitors(b); err == nil && len(b) > 0 {
+			all, bots := v.Count()
+			require.GreaterOrEqual(t, all, bots)
+			if len(b) < 12_000 { // a sketch of few is one that nobody writes, but can be read
+				require.Equal(t, b, v.Append(nil))
+			}
+		}
+	})
+}
+
+func TestNoPackedFormIsReadWhenItIsCutOrLonger(t *testing.T) {
+	p := somePart()
+	d := dayOf(p)
+	many := &rollup.Visitors{}
+	for i := range uint64(2_500) {
+		many.Add(i<<30, false)
+	}
+	for name, c := range map[string]struct {
+		packed []byte
+		read   func([]byte) error
+	}{
+		"part":      {p.Append(nil), func(b []byte) error { _, err := rollup.UnpackPart(b); return err }},
+		"breakdown": {d.Breakdown.Append(nil), func(b []byte) error { _, err := rollup.UnpackBreakdown(b); return err }},
+		"visitors":  {d.Visitors.Append(nil), func(b []byte) error { _, err := rollup.UnpackVisitors(b); return err }},
+		"a sketch":  {many.Append(nil), func(b []byte) error { _, err := rollup.UnpackVisitors(b); return err }},
+	} {
+		require.NoError(t, c.read(c.packed), name)
+		for n := 1; n < len(c.packed); n++ {
+			require.Equal(t, waypost.EInvalid, waypost.CodeOf(c.read(c.packed[:n])), "%s cut at %d", name, n)
+		}
+		require.Error(t, c.read(append(c.packed, 0)), name)
+		c.packed[0]++
+		require.Error(t, c.read(c.packed), name)
+	}
+}

@@ -1,0 +1,153 @@
+package rollup
+
+import (
+	"cmp"
+	"encoding/binary"
+
+	"waypost"
+)
+
+// Quarters is the number of quarters of an hour in a day.
+const Quarters = 96
+
+// Row is clicks alike within a quarter of an hour.
+type Row struct {
+	Quarter uint8  // of the day, UTC
+	Profile uint32 // index
+	Clicks  uint64 // at least 1
+}
+
+// Visitor is who clicked, by the upper 40 bits of a hash.
+type Visitor struct {
+	Hash uint64
+	Bot  bool
+}
+
+func (v Visitor) packed() uint64 {
+	p := v.Hash >> hashShift << 1
+	if v.Bot {
+		p |= 1
+	}
+	return p
+}
+
+// Compare is the order of visitors in a part.
+func (v Visitor) Compare(o Visitor) int { return cmp.Compare(v.packed(), o.packed()) }
+
+// Part is what one batch says of one link and day.
+type Part struct {
+	Profiles []waypost.ClickProfile
+	Rows     []Row     // in strict order of quarter and profile
+	Visitors []Visitor // in strict order
+}
+
+// Total is the clicks of all rows.
+func (p *Part) Total() Count {
+	var sum Count
+	for _, row := range p.Rows {
+		sum.Add(p.count(row))
+	}
+	return sum
+}
+
+func (p *Part) count(row Row) Count {
+	c := Count{Clicks: row.Clicks}
+	if p.Profiles[row.Profile].Bot {
+		c.Bots = row.Clicks
+	}
+	return c
+}
+
+// Append appends the packed form. One that breaks a rule is packed into bytes that
+// [UnpackPart] refuses.
+func (p *Part) Append(dst []byte) []byte {
+	dst = append(dst, version)
+	dst = binary.AppendUvarint(dst, uint64(len(p.Profiles)))
+	for i := range p.Profiles {
+		f := &p.Profiles[i]
+		bot := byte(0)
+		if f.Bot {
+			bot = 1
+		}
+		dst = append(dst, bot)
+		for _, s := range [...]string{f.Country, f.City, f.Device, f.Browser, f.OS, f.Referrer} {
+			dst = appendText(dst, s)
+		}
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(p.Rows)))
+	for _, row := range p.Rows {
+		dst = append(dst, row.Quarter)
+		dst = binary.AppendUvarint(dst, uint64(row.Profile))
+		dst = binary.AppendUvarint(dst, row.Clicks)
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(p.Visitors)))
+	for _, v := range p.Visitors {
+		x := v.packed()
+		dst = append(dst, byte(x>>40), byte(x>>32), byte(x>>24), byte(x>>16), byte(x>>8), byte(x))
+	}
+	return dst
+}
+
+// Bounds of what a part can hold, far above what a batch can.
+const maxOfPart = 1 << 24
+
+// UnpackPart reads the packed form. EInvalid: it is not one.
+func UnpackPart(b []byte) (*Part, error) {
+	p := &Part{}
+	r := &reader{rest: b}
+	r.begin()
+	if n := r.length(maxOfPart, 7); n > 0 {
+		p.Profiles = make([]waypost.ClickProfile, n)
+	}
+	for i := range p.Profiles {
+		f := &p.Profiles[i]
+		bot := r.byte()
+		f.Bot = bot == 1
+		for _, s := range [...]*string{&f.Country, &f.City, &f.Device, &f.Browser, &f.OS, &f.Referrer} {
+			*s = r.text()
+		}
+		if bot > 1 || r.why != "" {
+			r.fail("a profile is broken")
+			break
+		}
+	}
+	n := r.length(maxOfPart, 3)
+	if n == 0 {
+		r.fail("it has no clicks")
+	}
+	p.Rows = make([]Row, 0, n)
+	for i := range n {
+		quarter, profile, clicks := r.byte(), r.number(), r.number()
+		if quarter >= Quarters || profile >= uint64(len(p.Profiles)) || clicks < 1 || clicks > MaxCount {
+			r.fail("a row is broken")
+			break
+		}
+		row := Row{Quarter: quarter, Profile: uint32(profile), Clicks: clicks}
+		if i > 0 && !p.Rows[i-1].Before(row) {
+			r.fail("its rows are out of order")
+			break
+		}
+		p.Rows = append(p.Rows, row)
+	}
+	n = r.length(maxOfPart, hashBytes+1)
+	p.Visitors = make([]Visitor, 0, n)
+	last := uint64(0)
+	for i := range n {
+		v := r.bytes(hashBytes + 1)
+		x := uint64(binary.BigEndian.Uint16(v))<<32 | uint64(binary.BigEndian.Uint32(v[2:]))
+		if i > 0 && x <= last || x>>1 > hashMask {
+			r.fail("its visitors are out of order")
+			break
+		}
+		p.Visitors, last = append(p.Visitors, Visitor{Hash: x >> 1 << hashShift, Bot: x&1 == 1}), x
+	}
+	if err := r.end("a part of clicks"); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Before reports whether the row comes before o in a part.
+func (row Row) Before(o Row) bool {
+	return row.Quarter < o.Quarter || row.Quarter == o.Quarter && row.Profile < o.Profile
+}

@@ -1,0 +1,227 @@
+package rollup_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"waypost"
+	"waypost/controlplane/rollup"
+)
+
+var dimensions = []rollup.Dimension{rollup.Country, rollup.City, rollup.Device, rollup.Browser, rollup.OS, rollup.Referrer}
+
+// draw gives some part.
+func draw(t *rapid.T) *rollup.Part {
+	p := &rollup.Part{}
+	for i := range rapid.IntRange(1, 4).Draw(t, "profiles") {
+		p.Profiles = append(p.Profiles, waypost.ClickProfile{
+			Country: rapid.SampledFrom([]string{"", "DE", "FR"}).Draw(t, "country"), City: rapid.SampledFrom([]string{"", "Paris", "Köln"}).Draw(t, "city"),
+			Device: "mobile", Browser: rapid.SampledFrom([]string{"", "Firefox"}).Draw(t, "browser"),
+			Referrer: rapid.SampledFrom([]string{"", "other", "www.example.com"}).Draw(t, "referrer"), Bot: i%2 == 1,
+		})
+	}
+	for quarter := range uint8(3) {
+		for profile := range p.Profiles {
+			if n := rapid.Uint64Range(0, 5).Draw(t, "clicks"); n > 0 || len(p.Rows) == 0 {
+				p.Rows = append(p.Rows, rollup.Row{Quarter: 40 * quarter, Profile: uint32(profile), Clicks: n + 1})
+			}
+		}
+	}
+	for hash := range uint64(6) {
+		if rapid.Bool().Draw(t, "visits") {
+			p.Visitors = append(p.Visitors, rollup.Visitor{Hash: hash << 60, Bot: rapid.Bool().Draw(t, "bot")})
+		}
+	}
+	return p
+}
+
+// bytes gives all that is stored of a day.
+func bytes(d *rollup.Day) string {
+	return fmt.Sprintf("%v %x %x", d.Quarters, d.Breakdown.Append(nil), d.Visitors.Append(nil))
+}
+
+func dayOf(parts ...*rollup.Part) *rollup.Day {
+	d := &rollup.Day{}
+	for _, p := range parts {
+		d.Fold(p)
+	}
+	return d
+}
+
+func TestTheOrderInWhichPartsAreFoldedAndDaysMergedDoesNotMatter(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a, b, c := draw(t), draw(t), draw(t)
+		want := bytes(dayOf(a, b, c))
+		require.Equal(t, want, bytes(dayOf(c, a, b)))
+
+		left := dayOf(a, b)
+		left.Merge(dayOf(c))
+		right := dayOf(c)
+		right.Merge(dayOf(b))
+		whole := dayOf(a)
+		whole.Merge(right)
+		require.Equal(t, want, bytes(left))
+		require.Equal(t, want, bytes(whole))
+	})
+}
+
+func TestEveryDimensionAddsUpToTheClicksAlsoAfterPacking(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var sum rollup.Count
+		day := &rollup.Day{}
+		for range rapid.IntRange(1, 5).Draw(t, "parts") {
+			p := draw(t)
+			sum.Add(p.Total())
+			unpacked, err := rollup.UnpackPart(p.Append(nil))
+			require.NoError(t, err)
+			require.Equal(t, fmt.Sprint(p), fmt.Sprint(unpacked))
+			day.Fold(unpacked)
+			b, err := rollup.UnpackBreakdown(day.Breakdown.Append(nil))
+			require.NoError(t, err)
+			day.Breakdown = *b
+		}
+		require.Equal(t, sum, day.Total())
+		for _, d := range dimensions {
+			require.Equal(t, sum, day.Breakdown.Total(d))
+		}
+	})
+}
+
+func TestNamesBeyondAThousandAreOthersAndTheMostClickedAreKept(t *testing.T) {
+	b := &rollup.Breakdown{}
+	for i := range 1_500 {
+		b.Add(&waypost.ClickProfile{Referrer: fmt.Sprintf("host-%04d.example", i)}, rollup.Count{Clicks: uint64(i) + 1, Bots: uint64(i) / 2})
+	}
+	b.Add(&waypost.ClickProfile{Referrer: "other"}, rollup.Count{Clicks: 5_000})
+	want := b.Total(rollup.Referrer)
+	packed := b.Append(nil)
+	b, err := rollup.UnpackBreakdown(packed)
+	require.NoError(t, err)
+	names, other := b.Names(rollup.Referrer)
+	require.Len(t, names, rollup.MaxNames)
+	require.Equal(t, rollup.Named{Name: "other", Count: rollup.Count{Clicks: 5_000}}, names[0], "a referrer may be called so")
+	require.Equal(t, "host-1499.example", names[1].Name)
+	require.Equal(t, "host-0501.example", names[999].Name)
+	require.Equal(t, uint64(501*502/2), other.Clicks)
+	require.Equal(t, want, b.Total(rollup.Referrer))
+	require.Equal(t, packed, b.Append(nil))
+}
+
+func TestCitiesOfOneNameInTwoCountriesAreTwo(t *testing.T) {
+	b := &rollup.Breakdown{}
+	b.Add(&waypost.ClickProfile{Country: "FR", City: "Paris"}, rollup.Count{Clicks: 2})
+	b.Add(&waypost.ClickProfile{Country: "US", City: "Paris"}, rollup.Count{Clicks: 1})
+	b.Add(&waypost.ClickProfile{Country: "US"}, rollup.Count{Clicks: 4})
+	names, _ := b.Names(rollup.City)
+	require.Equal(t, []rollup.Named{{"", rollup.Count{Clicks: 4}}, {"FR/Paris", rollup.Count{Clicks: 2}}, {"US/Paris", rollup.Count{Clicks: 1}}}, names)
+	country, city := rollup.SplitCity("FR/Paris")
+	require.Equal(t, []string{"FR", "Paris"}, []string{country, city})
+	country, city = rollup.SplitCity(rollup.CityName("US", ""))
+	require.Equal(t, []string{"", ""}, []string{country, city})
+}
+
+// hash gives 40 bits of a hash, as an edge sends them.
+func hash(r *rand.Rand) uint64 { return r.Uint64() & waypost.VisitorBits }
+
+func TestUpToTwoThousandVisitorsAreToldExactly(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	v := &rollup.Visitors{}
+	for n := range uint64(2_048) {
+		h := hash(r)
+		for range 3 { // however often they come
+			v.Add(h, false)
+		}
+		all, bots := v.Count()
+		require.Equal(t, n+1, all)
+		require.Zero(t, bots)
+	}
+	v.Add(7<<40, true)
+	all, bots := v.Count()
+	require.Equal(t, []uint64{2_049, 1}, []uint64{all, bots}, "bots are among all and apart")
+	require.Less(t, len(v.Append(nil)), 5*2_049+10)
+}
+
+func TestAHundredThousandVisitorsOfThreeEdgesThatOverlapAreToldWithinTwoPercent(t *testing.T) {
+	for seed := range uint64(10) {
+		r := rand.New(rand.NewPCG(seed, 3))
+		edges := [3]rollup.Visitors{}
+		for range 100_000 {
+			h, bot := hash(r), r.IntN(10) == 0
+			some := 1 + r.IntN(7) // one to three edges see each of them
+			for i := range edges {
+				if some>>i&1 == 1 {
+					edges[i].Add(h, bot)
+				}
+			}
+		}
+		merged := &rollup.Visitors{}
+		for i := range edges {
+			packed, err := rollup.UnpackVisitors(edges[i].Append(nil))
+			require.NoError(t, err)
+			merged.Merge(packed)
+		}
+		all, bots := merged.Count()
+		require.InEpsilon(t, 100_000, all, 0.02)
+		require.InEpsilon(t, 10_000, bots, 0.04)
+	}
+}
+
+func TestSketchesTellManyVisitorsAndFew(t *testing.T) {
+	r := rand.New(rand.NewPCG(4, 5))
+	v := &rollup.Visitors{}
+	n := 0
+	for _, many := range []int{2_049, 3_000, 10_000, 50_000, 300_000, 1_000_000} {
+		for ; n < many; n++ {
+			v.Add(hash(r), false)
+		}
+		all, _ := v.Count()
+		require.InEpsilon(t, many, all, 0.025)
+	}
+}
+
+func TestTheSameVisitorsGiveTheSameBytesInWhateverOrder(t *testing.T) {
+	r := rand.New(rand.NewPCG(6, 7))
+	for _, n := range []int{10, 2_048, 2_049, 6_000} {
+		hashes := make([]uint64, n)
+		for i := range hashes {
+			hashes[i] = hash(r)
+		}
+		forth, back, halves := &rollup.Visitors{}, &rollup.Visitors{}, [2]rollup.Visitors{}
+		for i := range hashes {
+			forth.Add(hashes[i], false)
+			back.Add(hashes[n-1-i], false)
+			halves[i%2].Add(hashes[i], false)
+		}
+		halves[1].Merge(&halves[0])
+		want := forth.Append(nil)
+		require.Equal(t, want, back.Append(nil))
+		require.Equal(t, want, halves[1].Append(nil))
+		twice := &rollup.Visitors{}
+		twice.Merge(forth)
+		twice.Merge(forth)
+		require.Equal(t, want, twice.Append(nil))
+	}
+}
+
+func TestCountsStopAtTheirBound(t *testing.T) {
+	c := rollup.Count{Clicks: rollup.MaxCount - 1}
+	c.Add(rollup.Count{Clicks: math.MaxUint64, Bots: 3})
+	require.Equal(t, rollup.Count{Clicks: rollup.MaxCount, Bots: 3}, c)
+}
+
+func TestWhatABreakdownLacksIsAmongOthers(t *testing.T) {
+	d := &rollup.Day{}
+	d.Quarters[5] = rollup.Count{Clicks: 7, Bots: 2}
+	d.Breakdown.Add(&waypost.ClickProfile{Country: "DE"}, rollup.Count{Clicks: 3, Bots: 1})
+	d.Complete()
+	for _, dim := range dimensions {
+		require.Equal(t, d.Total(), d.Breakdown.Total(dim))
+	}
+	_, other := d.Breakdown.Names(rollup.Country)
+	require.Equal(t, rollup.Count{Clicks: 4, Bots: 1}, other)
+}

@@ -1,0 +1,83 @@
+package rollup
+
+import (
+	"cmp"
+	"slices"
+)
+
+// minus takes o away, and leaves nothing where there is less. What is left of bots is
+// within what is left of all.
+func (c Count) minus(o Count) Count {
+	d := Count{Clicks: c.Clicks - min(c.Clicks, o.Clicks), Bots: c.Bots - min(c.Bots, o.Bots)}
+	d.Bots = min(d.Bots, d.Clicks)
+	return d
+}
+
+// Subtract takes away what o has, of which everything was added before. In every
+// dimension the sum falls by that of o: clicks of a name that is not kept here are taken
+// from the others, and others of o that are more than those here, because each has
+// named another thousand, from the names with the fewest clicks.
+func (b *Breakdown) Subtract(o *Breakdown) {
+	for d := range dimensions {
+		rest := o.other[d]
+		for name, c := range o.names[d] {
+			have := b.names[d][name]
+			rest.Add(c.minus(have))
+			b.keep(d, name, have.minus(c))
+		}
+		have := b.other[d]
+		b.other[d] = have.minus(rest)
+		b.takeFewest(d, rest.minus(have))
+	}
+}
+
+// keep sets the clicks of a name, which is gone without any.
+func (b *Breakdown) keep(d Dimension, name string, c Count) {
+	if c.Clicks == 0 {
+		delete(b.names[d], name)
+	} else {
+		b.names[d][name] = c
+	}
+}
+
+// takeFewest takes clicks from the names that have the fewest.
+func (b *Breakdown) takeFewest(d Dimension, rest Count) {
+	if rest.Clicks == 0 {
+		return
+	}
+	names := make([]Named, 0, len(b.names[d]))
+	for name, c := range b.names[d] {
+		names = append(names, Named{name, c})
+	}
+	slices.SortFunc(names, func(x, y Named) int {
+		return cmp.Or(cmp.Compare(x.Clicks, y.Clicks), cmp.Compare(x.Name, y.Name))
+	})
+	for _, n := range names {
+		if rest.Clicks == 0 {
+			return
+		}
+		b.keep(d, n.Name, n.minus(rest))
+		rest = rest.minus(n.Count)
+	}
+}
+
+// Trim keeps the names with the most clicks, that many at most in a dimension, and
+// makes others of the rest.
+func (b *Breakdown) Trim(most int) {
+	for d := range dimensions {
+		if len(b.names[d]) <= most {
+			continue
+		}
+		names := make([]Named, 0, len(b.names[d]))
+		for name, c := range b.names[d] {
+			names = append(names, Named{name, c})
+		}
+		slices.SortFunc(names, func(x, y Named) int {
+			return cmp.Or(cmp.Compare(y.Clicks, x.Clicks), cmp.Compare(x.Name, y.Name))
+		})
+		for _, n := range names[most:] {
+			delete(b.names[d], n.Name)
+			b.other[d].Add(n.Count)
+		}
+	}
+}

@@ -1,0 +1,99 @@
+package rollup
+
+import (
+	"encoding/binary"
+	"unicode/utf8"
+
+	"waypost"
+)
+
+// MaxNameLength bounds names in bytes: a country, a slash and a city of 128 bytes, each.
+const MaxNameLength = 2*128 + 1
+
+// version is the first byte of every packed form.
+const version = 1
+
+// reader takes a packed form apart. Once something is not as it should be, why says
+// so and all that is read is zero.
+type reader struct {
+	rest []byte
+	why  string
+}
+
+func (r *reader) fail(why string) {
+	if r.why == "" {
+		r.why = why
+	}
+	r.rest = nil
+}
+
+func (r *reader) bytes(n int) []byte {
+	if n > len(r.rest) {
+		r.fail("it is cut")
+		return nil
+	}
+	b := r.rest[:n]
+	r.rest = r.rest[n:]
+	return b
+}
+
+func (r *reader) byte() byte {
+	b := r.bytes(1)
+	if b == nil {
+		return 0
+	}
+	return b[0]
+}
+
+// number takes a varint of the shortest form.
+func (r *reader) number() uint64 {
+	v, n := binary.Uvarint(r.rest)
+	if n <= 0 || n > 1 && r.rest[n-1] == 0 {
+		r.fail("a number is broken")
+		return 0
+	}
+	r.rest = r.rest[n:]
+	return v
+}
+
+// length takes the number of things that follow, of at least size bytes each.
+func (r *reader) length(most, size int) int {
+	n := r.number()
+	if n > uint64(most) || n > uint64(len(r.rest)/size) {
+		r.fail("it states more than it can hold")
+		return 0
+	}
+	return int(n)
+}
+
+func (r *reader) text() string {
+	b := r.bytes(r.length(MaxNameLength, 1))
+	if !utf8.Valid(b) {
+		r.fail("a name is no text")
+		return ""
+	}
+	return string(b)
+}
+
+// begin takes the version.
+func (r *reader) begin() {
+	if r.byte() != version {
+		r.fail("its version is unknown")
+	}
+}
+
+// end gives the error of a form that is not as it should be.
+func (r *reader) end(what string) error {
+	if r.why == "" && len(r.rest) > 0 {
+		r.fail("it is longer than it states")
+	}
+	if r.why != "" {
+		return waypost.Errorf(waypost.EInvalid, "not %s: %s", what, r.why)
+	}
+	return nil
+}
+
+func appendText(dst []byte, s string) []byte {
+	s = s[:min(len(s), MaxNameLength)]
+	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
+}

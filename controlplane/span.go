@@ -1,0 +1,166 @@
+package controlplane
+
+import (
+	"sort"
+	"time"
+	_ "time/tzdata" // for machines without a database of time zones
+
+	"waypost"
+)
+
+// Interval is the step of a series.
+type Interval string
+
+// The steps that a series can have.
+const (
+	ByHour Interval = "hour"
+	ByDay  Interval = "day"
+)
+
+// Bounds of what is asked at once.
+const (
+	MaxHourBuckets = 750  // 31 days, and the hour that a clock change adds
+	MaxDayBuckets  = 1830 // five years
+	DefaultDays    = 30
+)
+
+// quarter is the finest time that clicks are counted by.
+const quarter = 15 * time.Minute
+
+// StatsQuery says of which time statistics are asked, and in which steps. Zero
+// fields mean the default.
+type StatsQuery struct {
+	From, To time.Time      // [From, To); default the 30 days that end with today
+	Interval Interval       // default ByDay
+	Zone     *time.Location // whose days and hours these are; default UTC
+	Top      int            // links of a workspace that are listed
+}
+
+// Span is a time in whole steps of a calendar.
+type Span struct {
+	Interval Interval
+	Zone     *time.Location
+
+	// Bounds are the beginnings of the steps, and the end of the last: one more than
+	// there are steps. Each is a multiple of a quarter of an hour.
+	Bounds []time.Time
+}
+
+// From is where the span begins, and To is its end, which is not in it.
+func (s *Span) From() time.Time { return s.Bounds[0] }
+
+// To is the end of the span, which is not in it.
+func (s *Span) To() time.Time { return s.Bounds[len(s.Bounds)-1] }
+
+// Days are the UTC days [first, end) that the span touches, counted from 1970.
+func (s *Span) Days() (first, end int32) {
+	const day = 24 * 60 * 60
+	return int32(s.From().Unix() / day), int32((s.To().Unix() + day - 1) / day)
+}
+
+// Step finds the step that a moment lies in, and is false outside of the span.
+func (s *Span) Step(at time.Time) (int, bool) {
+	i := sort.Search(len(s.Bounds), func(i int) bool { return s.Bounds[i].After(at) }) - 1
+	return i, i >= 0 && i < len(s.Bounds)-1
+}
+
+// earliest is before the first click that anybody can have.
+var earliest = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// NewSpan makes whole steps of what is asked: the first step is the one that From
+// lies in, the last the one in which To ends. EInvalid: that is no time, or too long.
+func NewSpan(q StatsQuery, now time.Time) (Span, error) {
+	s := Span{Interval: q.Interval, Zone: q.Zone}
+	if s.Zone == nil {
+		s.Zone = time.UTC
+	}
+	most := MaxDayBuckets
+	switch s.Interval {
+	case "":
+		s.Interval = ByDay
+	case ByDay:
+	case ByHour:
+		most = MaxHourBuckets
+	default:
+		return Span{}, waypost.Errorf(waypost.EInvalid, "interval must be hour or day")
+	}
+	from, to := q.From, q.To
+	if to.IsZero() {
+		to = now
+		if from.After(now) { // at the end of the step that it lies in
+			to = from.Add(1)
+		}
+	}
+	if from.IsZero() {
+		y, m, d := to.Add(-1).In(s.Zone).Date()
+		from = BeginOfDay(time.Date(y, m, d-DefaultDays+1, 12, 0, 0, 0, s.Zone))
+	}
+	switch {
+	case !from.Before(to):
+		return Span{}, waypost.Errorf(waypost.EInvalid, "from must be before to")
+	case from.Before(earliest) || to.Year() > 9999:
+		return Span{}, waypost.Errorf(waypost.EInvalid, "from and to must be between the years 2000 and 9999")
+	// What is surely too long is not worked out.
+	case to.Sub(from) > MaxDayBuckets*25*time.Hour, s.Interval == ByHour && to.Sub(from) > MaxHourBuckets*time.Hour:
+		return Span{}, s.tooLong(most)
+	}
+	s.Bounds = append(s.Bounds, s.begin(from, s.Interval))
+	for s.To().Before(to) {
+		if len(s.Bounds) > most {
+			return Span{}, s.tooLong(most)
+		}
+		s.Bounds = append(s.Bounds, s.next(s.To()))
+	}
+	return s, nil
+}
+
+func (s *Span) tooLong(most int) error {
+	return waypost.Errorf(waypost.EInvalid, "that is more than %d buckets of one %s: ask for less at once", most, s.Interval)
+}
+
+// begin gives the beginning of the hour or day that a moment lies in.
+func (s *Span) begin(at time.Time, by Interval) time.Time {
+	t := at.Truncate(quarter).In(s.Zone)
+	if by == ByDay {
+		return BeginOfDay(t)
+	}
+	for t.Minute() != 0 {
+		t = t.Add(-quarter)
+	}
+	return t
+}
+
+// BeginOfDay gives the first quarter of an hour of the date that a moment has in
+// its zone. That is not always midnight, which may be left out, or come twice, where clocks
+// change at night.
+func BeginOfDay(t time.Time) time.Time {
+	y, m, d := t.Date()
+	first := time.Date(y, m, d, 12, 0, 0, 0, t.Location()).Add(-15 * time.Hour).Truncate(quarter)
+	for date(first) < date(t) {
+		first = first.Add(quarter)
+	}
+	return first
+}
+
+// next gives the beginning of the step after the one that begins at a moment.
+func (s *Span) next(at time.Time) time.Time {
+	if s.Interval == ByHour {
+		for t := at.Add(quarter); ; t = t.Add(quarter) {
+			if t.In(s.Zone).Minute() == 0 {
+				return t.In(s.Zone)
+			}
+		}
+	}
+	// No day is shorter than 20 hours.
+	for t := at.Add(20 * time.Hour); ; t = t.Add(quarter) {
+		if date(t.In(s.Zone)) > date(at.In(s.Zone)) {
+			return t.In(s.Zone)
+		}
+	}
+}
+
+// date is a number that grows with the date of a moment in its zone.
+func date(t time.Time) int {
+	y, m, d := t.Date()
+	return y*10_000 + int(m)*100 + d
+}

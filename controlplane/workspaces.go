@@ -1,0 +1,169 @@
+package controlplane
+
+import (
+	"context"
+	"regexp"
+	"slices"
+	"time"
+
+	"waypost"
+)
+
+// Workspace is a tenant.
+type Workspace struct {
+	ID        waypost.WorkspaceID
+	Slug      string
+	Name      string
+	Settings  Settings
+	CreatedAt time.Time
+	DeletedAt time.Time // zero: it is not deleted
+	ClosedAt  time.Time // when the last of its links had become a tombstone
+}
+
+// Settings is what administrators decide for a workspace.
+type Settings struct {
+	Dedupe       bool   // the same URL gives the same link, unless a request says otherwise
+	Events       string // which clicks are kept one by one: one of EventModes
+	EventsSample int    // of so many clicks one is kept, when Events is "sampled"; the cluster's own where the workspace has none
+}
+
+// EventModes gives what Settings.Events can be; the first is the default.
+func EventModes() []string { return []string{"off", "sampled", "all"} }
+
+// Bounds of Settings.EventsSample, and what it is where nobody says.
+const (
+	DefaultEventsSample = 100
+	MaxEventsSample     = 1_000_000
+)
+
+// WorkspaceChange is what is to change: nil leaves it as it is.
+type WorkspaceChange struct {
+	Name         *string `json:"name,omitempty"`
+	Dedupe       *bool   `json:"dedupe,omitempty"`
+	Events       *string `json:"events,omitempty"`
+	EventsSample *int    `json:"events_sample,omitempty"`
+}
+
+// NewWorkspace is a wish for a workspace.
+type NewWorkspace struct {
+	Slug string
+	Name string // default: the slug
+}
+
+// WorkspaceStore keeps workspaces.
+type WorkspaceStore interface {
+	// Workspace finds one that is not deleted.
+	Workspace(ctx context.Context, ws waypost.WorkspaceID) (Workspace, error)
+
+	// ChangeWorkspace changes one that is not deleted.
+	ChangeWorkspace(ctx context.Context, by Actor, ws waypost.WorkspaceID, c WorkspaceChange) (Workspace, error)
+
+	// Workspaces gives up to limit workspaces of the installation with an id above
+	// after, by id, the deleted ones among them.
+	Workspaces(ctx context.Context, after waypost.WorkspaceID, limit int) ([]Workspace, error)
+
+	// CreateWorkspace makes one; EConflict when the slug is taken, also by one that
+	// was deleted.
+	CreateWorkspace(ctx context.Context, by Actor, n NewWorkspace) (Workspace, error)
+
+	// DeleteWorkspace ends all access to a workspace, and the accounts that are its
+	// own; its links follow by CloseWorkspaces. One that is deleted stays so.
+	DeleteWorkspace(ctx context.Context, by Actor, ws waypost.WorkspaceID) (Workspace, error)
+
+	// CloseWorkspaces turns up to limit links of deleted workspaces into tombstones,
+	// in one transaction, and gives how many. A workspace of which none was left, a while
+	// after its deletion, is closed.
+	CloseWorkspaces(ctx context.Context, limit int) (int, error)
+}
+
+// Workspace gives the actor's workspace.
+func (s *Service) Workspace(ctx context.Context, actor Actor) (Workspace, error) {
+	return s.access.Workspace(ctx, actor.Workspace)
+}
+
+// ChangeWorkspace changes the actor's workspace.
+func (s *Service) ChangeWorkspace(ctx context.Context, actor Actor, c WorkspaceChange) (Workspace, error) {
+	if _, err := s.administrator(actor, ""); err != nil {
+		return Workspace{}, err
+	}
+	return s.changeWorkspace(ctx, actor, actor.Workspace, c)
+}
+
+func (s *Service) changeWorkspace(ctx context.Context, actor Actor, ws waypost.WorkspaceID, c WorkspaceChange) (Workspace, error) {
+	switch {
+	case c == WorkspaceChange{}:
+		return Workspace{}, waypost.Errorf(waypost.EInvalid, "say what to change: name, settings")
+	case c.Events != nil && !slices.Contains(EventModes(), *c.Events):
+		return Workspace{}, waypost.Errorf(waypost.EInvalid, "events must be off, sampled or all")
+	case c.EventsSample != nil && (*c.EventsSample < 1 || *c.EventsSample > MaxEventsSample):
+		return Workspace{}, waypost.Errorf(waypost.EInvalid, "events_sample must be 1 to %d", MaxEventsSample)
+	case c.Name != nil:
+		if err := checkName(*c.Name); err != nil {
+			return Workspace{}, err
+		}
+	}
+	return s.access.ChangeWorkspace(ctx, actor, ws, c)
+}
+
+// Workspaces gives a page of all workspaces, by id, for operators.
+func (s *Service) Workspaces(ctx context.Context, actor Actor, limit int, cursor string) (all []Workspace, next string, err error) {
+	if err := actor.CheckOperator(); err != nil {
+		return nil, "", err
+	}
+	after, err := readCursor(cursor)
+	if err != nil {
+		return nil, "", err
+	}
+	if all, err = s.access.Workspaces(ctx, waypost.WorkspaceID(after), limit+1); err != nil {
+		return nil, "", err
+	}
+	if len(all) > limit {
+		all = all[:limit]
+		next = writeCursor(int64(all[limit-1].ID))
+	}
+	return all, next, nil
+}
+
+var slugForm = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
+
+// CreateWorkspace makes a workspace, for operators.
+func (s *Service) CreateWorkspace(ctx context.Context, actor Actor, n NewWorkspace) (Workspace, error) {
+	if err := actor.CheckOperator(); err != nil {
+		return Workspace{}, err
+	}
+	if !slugForm.MatchString(n.Slug) {
+		return Workspace{}, waypost.Errorf(waypost.EInvalid, "slug must be 1 to 63 characters of a-z, 0-9 and -, and not begin with -")
+	}
+	if n.Name == "" {
+		n.Name = n.Slug
+	}
+	if err := checkName(n.Name); err != nil {
+		return Workspace{}, err
+	}
+	return s.access.CreateWorkspace(ctx, actor, n)
+}
+
+// ChangeWorkspaceOf changes any workspace, for operators.
+func (s *Service) ChangeWorkspaceOf(ctx context.Context, actor Actor, ws waypost.WorkspaceID, c WorkspaceChange) (Workspace, error) {
+	if err := actor.CheckOperator(); err != nil {
+		return Workspace{}, err
+	}
+	return s.changeWorkspace(ctx, actor, ws, c)
+}
+
+// DeleteWorkspace ends a workspace, for operators: all access to it at once, its
+// links within minutes. EConflict for the default workspace.
+func (s *Service) DeleteWorkspace(ctx context.Context, actor Actor, ws waypost.WorkspaceID) (Workspace, error) {
+	if err := actor.CheckOperator(); err != nil {
+		return Workspace{}, err
+	}
+	if ws == waypost.DefaultWorkspace {
+		return Workspace{}, waypost.Errorf(waypost.EConflict, "the default workspace cannot be deleted: it is that of the operators")
+	}
+	defer s.auth.forget()
+	w, err := s.access.DeleteWorkspace(ctx, actor, ws)
+	if err == nil {
+		s.wakeTender()
+	}
+	return w, err
+}

@@ -1,0 +1,139 @@
+package audience
+
+import (
+	"strings"
+
+	"github.com/mileusna/useragent"
+)
+
+// The kinds of devices.
+const (
+	deviceDesktop = "desktop"
+	deviceMobile  = "mobile"
+	deviceTablet  = "tablet"
+	deviceBot     = "bot"
+	deviceUnknown = "unknown"
+)
+
+// agent is what a user agent says. All texts are of the tables in this package, so
+// that whoever sends it cannot add to them.
+type agent struct {
+	device, browser, os string
+}
+
+// parseAgent reads a user agent. What the library takes for something else than
+// people would is corrected by the tables. Whatever a client sends must not end the
+// process, nor must a fault of the library's.
+func parseAgent(text string) (is agent) {
+	defer func() {
+		if recover() != nil {
+			is = agent{device: deviceUnknown}
+		}
+	}()
+	ua := useragent.Parse(text)
+	is.os = systemOf(text, &ua)
+	is.browser = browserOf(text, &ua, is.os)
+	is.device = deviceOf(text, &ua, &is)
+	return is
+}
+
+// nameOfBot gives the name of a bot, "" when it is not a known one.
+func nameOfBot(text string) string { return find(botNames, strings.ToLower(text)) }
+
+// systemOf gives the operating system, "" when it is not told.
+func systemOf(text string, ua *useragent.UserAgent) string {
+	if os := find(systemTokens, text); os != "" {
+		return os
+	}
+	if os := systemNames[ua.OS]; os != "" {
+		return os
+	}
+	switch {
+	case strings.Contains(text, "Android"): // where apps put it
+		return useragent.Android
+	case strings.Contains(text, "-linux"), strings.Contains(text, "linux-"): // and tools
+		return useragent.Linux
+	}
+	return ""
+}
+
+// browserOf gives the browser, the app that a page is shown in, or the tool.
+func browserOf(text string, ua *useragent.UserAgent, os string) string {
+	if name := find(browserTokens, text); name != "" {
+		return name
+	}
+	switch {
+	case os == "webOS" || os == "PlayStation" || os == "Nintendo":
+		return "" // what is built into it, whatever it resembles
+	case os == useragent.Android && strings.Contains(text, "; wv)"):
+		return "Android WebView"
+	case os == useragent.Android && strings.Contains(text, "Version/4.0") && !strings.Contains(text, "Chrome/"):
+		return "Android Browser"
+	case os == useragent.IOS && strings.Contains(text, "AppleWebKit/") && !strings.Contains(text, "Safari/"):
+		return "iOS WebView"
+	case strings.Contains(text, "Chrome/"):
+		return useragent.Chrome // which the library takes for any other product in the line
+	case ua.Name == useragent.Safari && os != useragent.MacOS && os != useragent.IOS && os != useragent.Windows:
+		return "" // some other program with its engine
+	}
+	return browserNames[ua.Name]
+}
+
+// deviceOf gives the kind of device, unless it is a bot's.
+func deviceOf(text string, ua *useragent.UserAgent, is *agent) string {
+	switch is.os {
+	case useragent.Android:
+		return androidOf(text)
+	case useragent.IOS:
+		if strings.Contains(text, "iPad") {
+			return deviceTablet
+		}
+		return deviceMobile
+	case useragent.WindowsPhone, useragent.BlackBerry, "KaiOS", "HarmonyOS", "Symbian":
+		return deviceMobile
+	case "Tizen", "webOS", "PlayStation", "Nintendo", "Xbox":
+		return deviceUnknown
+	case "":
+		if is.browser == useragent.OperaMini { // on telephones without a system that has a name
+			return deviceMobile
+		}
+		return deviceUnknown
+	}
+	if !strings.HasPrefix(text, "Mozilla/") && !strings.HasPrefix(text, "Opera/") {
+		return deviceUnknown // a tool that tells where it runs
+	}
+	if ua.Tablet {
+		return deviceTablet
+	}
+	return deviceDesktop
+}
+
+// androidOf tells telephones, whose browsers say Mobile, from tablets, whose browsers
+// do not, and from televisions.
+func androidOf(text string) string {
+	for _, mark := range [...]string{"Android TV", "AndroidTV", "BRAVIA", "SMART-TV", "SmartTV", "GoogleTV", "; AFT", "CrKey"} {
+		if strings.Contains(text, mark) {
+			return deviceUnknown
+		}
+	}
+	switch {
+	case strings.Contains(text, "Tablet"):
+		return deviceTablet
+	case strings.Contains(text, "Mobi"), !strings.HasPrefix(text, "Mozilla/"):
+		return deviceMobile
+	}
+	return deviceTablet
+}
+
+// token names what has it in its text.
+type token struct{ part, name string }
+
+// find gives the name of the first token that is a part of text.
+func find(tokens []token, text string) string {
+	for _, t := range tokens {
+		if strings.Contains(text, t.part) {
+			return t.name
+		}
+	}
+	return ""
+}

@@ -1,0 +1,119 @@
+package audience
+
+import (
+	"log/slog"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"waypost"
+)
+
+// Config of an Audience. Zero fields mean the default.
+type Config struct {
+	Salts   Salts                 // required
+	Places  *Places               // nil: neither countries nor cities are known
+	Logger  *slog.Logger          // default: discarded; it gets nothing of a visitor
+	Metrics prometheus.Registerer // default: none
+}
+
+// Audience describes visitors. One goroutine at a time uses it.
+type Audience struct {
+	cfg Config
+
+	agents *cache[agent]
+	bots   *cache[string] // their names by their agents
+	hosts  *cache[string]
+
+	days    [keptDays]opened
+	nextDay int
+
+	at     *database // which places are of; nil: there is none
+	places *cache[place]
+
+	host    []byte
+	address [16]byte
+	sum     [32]byte
+}
+
+// What is remembered, in entries. An agent has at most waypost.MaxAgent bytes and a host
+// MaxName, so that all of it is less than 10 MiB.
+const (
+	keptAgents = 8192
+	keptBots   = 1024
+	keptHosts  = 8192
+	keptPlaces = 16384
+)
+
+// New makes an Audience.
+func New(cfg Config) *Audience {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	a := &Audience{
+		cfg: cfg, agents: newCache[agent](keptAgents), bots: newCache[string](keptBots), hosts: newCache[string](keptHosts), places: newCache[place](keptPlaces),
+		host: make([]byte, 0, 2*MaxName),
+	}
+	if cfg.Metrics != nil {
+		cfg.Metrics.MustRegister(cacheMetrics{a})
+	}
+	return a
+}
+
+// Profile describes the visitor of a click. The strings are interned as long as they
+// are in use. Visitor is 0 when nobody can be told: there is no address, or the salt of
+// its day is gone.
+func (a *Audience) Profile(c *waypost.Click) (p waypost.ClickProfile, visitor uint64) {
+	is := a.agentOf(c.Agent)
+	p = waypost.ClickProfile{Device: is.device, Browser: is.browser, OS: is.os, Referrer: a.hostOf(c.Referrer), Bot: c.Bot}
+	if c.Bot {
+		p.Device, p.Browser = deviceBot, a.botOf(c.Agent)
+	}
+	if c.Address == [16]byte{} {
+		return p, 0
+	}
+	d := a.dayOf(c.At)
+	if d == nil {
+		return p, 0
+	}
+	addr := d.open(&a.address, &c.Address)
+	where := a.placeOf(addr)
+	p.Country, p.City = where.country, where.city
+	return p, d.visitor(&a.address, c.Agent, a.sum[:])
+}
+
+func (a *Audience) agentOf(text []byte) agent {
+	if len(text) == 0 {
+		return agent{device: deviceUnknown}
+	}
+	is, known := a.agents.get(text)
+	if !known {
+		is = parseAgent(string(text))
+		a.agents.put(text, is)
+	}
+	return is
+}
+
+func (a *Audience) botOf(text []byte) string {
+	name, known := a.bots.get(text)
+	if !known {
+		name = nameOfBot(string(text))
+		a.bots.put(text, name)
+	}
+	return name
+}
+
+func (a *Audience) hostOf(referrer []byte) string {
+	if len(referrer) == 0 {
+		return ""
+	}
+	a.host = appendHost(a.host[:0], referrer)
+	if len(a.host) == 0 {
+		return ""
+	}
+	host, known := a.hosts.get(a.host)
+	if !known {
+		host = string(a.host)
+		a.hosts.put(a.host, host)
+	}
+	return host
+}

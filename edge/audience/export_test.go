@@ -1,0 +1,35 @@
+package audience
+
+import (
+	"net/netip"
+)
+
+// Open opens an address as Profile does.
+func Open(salts Salts, sealed [16]byte, at int64) netip.Addr {
+	a := New(Config{Salts: salts})
+	return a.dayOf(at).open(&a.address, &sealed)
+}
+
+// Host gives the host of a referrer, as Profile does.
+func Host(referrer string) string {
+	return string(appendHost(nil, []byte(referrer)))
+}
+
+// CleanName shows what is made of a name in a database.
+func CleanName(s string) string { return cleanName(s) }
+
+// Look looks at the file at once.
+func (p *Places) Look() { p.look() }
+
+// NewDatabase reads a database and looks an address up in it.
+func NewDatabase(content []byte, addr netip.Addr) (country, city string, err error) {
+	db, err := newDatabase(content)
+	if err != nil {
+		return "", "", err
+	}
+	where, err := db.find(addr, newCache[place](8))
+	return where.country, where.city, err
+}
+
+// Remembered is how many agents are remembered.
+func (a *Audience) Remembered() int { return len(a.agents.young) + len(a.agents.old) }

@@ -1,0 +1,49 @@
+package audience
+
+import "github.com/prometheus/client_golang/prometheus"
+
+var (
+	descCache = prometheus.NewDesc("waypost_audience_cache_lookups_total",
+		"Lookups in what is remembered of user agents, names of bots, referrers and places, by whether it was there.", []string{"cache", "result"}, nil)
+	descBuilt = prometheus.NewDesc("waypost_geoip_build_time_seconds",
+		"When the GeoIP database in use was built, in seconds since 1970; 0: there is none.", nil, nil)
+	descFailures = prometheus.NewDesc("waypost_geoip_load_failures_total",
+		"GeoIP files that could not be used; the one before stays.", nil, nil)
+	descErrors = prometheus.NewDesc("waypost_geoip_lookup_errors_total",
+		"Addresses at which the GeoIP database is broken.", nil, nil)
+)
+
+// cacheMetrics shows how well an Audience remembers.
+type cacheMetrics struct{ a *Audience }
+
+func (m cacheMetrics) Describe(ch chan<- *prometheus.Desc) { ch <- descCache }
+
+func (m cacheMetrics) Collect(ch chan<- prometheus.Metric) {
+	show := func(name string, hits, misses uint64) {
+		ch <- prometheus.MustNewConstMetric(descCache, prometheus.CounterValue, float64(hits), name, "hit")
+		ch <- prometheus.MustNewConstMetric(descCache, prometheus.CounterValue, float64(misses), name, "miss")
+	}
+	show("agent", m.a.agents.hits.Load(), m.a.agents.misses.Load())
+	show("bot", m.a.bots.hits.Load(), m.a.bots.misses.Load())
+	show("referrer", m.a.hosts.hits.Load(), m.a.hosts.misses.Load())
+	show("place", m.a.places.hits.Load(), m.a.places.misses.Load())
+}
+
+// placesMetrics shows how the database is.
+type placesMetrics struct{ p *Places }
+
+func (m placesMetrics) Describe(ch chan<- *prometheus.Desc) {
+	ch <- descBuilt
+	ch <- descFailures
+	ch <- descErrors
+}
+
+func (m placesMetrics) Collect(ch chan<- prometheus.Metric) {
+	built := 0.0
+	if db := m.p.current.Load(); db != nil {
+		built = float64(db.reader.Metadata.BuildEpoch)
+	}
+	ch <- prometheus.MustNewConstMetric(descBuilt, prometheus.GaugeValue, built)
+	ch <- prometheus.MustNewConstMetric(descFailures, prometheus.CounterValue, float64(m.p.failures.Load()))
+	ch <- prometheus.MustNewConstMetric(descErrors, prometheus.CounterValue, float64(m.p.errors.Load()))
+}

@@ -1,0 +1,177 @@
+package audience
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/netip"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/oschwald/maxminddb-golang/v2"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// PlacesConfig says where the database lies. Zero fields mean the default.
+type PlacesConfig struct {
+	// File is a database of countries or cities in MaxMind's format, such as
+	// GeoLite2-City.mmdb or dbip-city-lite.mmdb. It is held in memory.
+	File    string                // required
+	Every   time.Duration         // between looks at the file; default 5 s
+	Logger  *slog.Logger          // default: discarded
+	Metrics prometheus.Registerer // default: none
+}
+
+// Places tells where visitors are, by a file that may be replaced at any time. A file
+// that cannot be used leaves the one before in place.
+type Places struct {
+	cfg     PlacesConfig
+	current atomic.Pointer[database] // nil: there is none yet
+
+	seen             fileState // the newest that was tried; by one goroutine at a time
+	failures, errors atomic.Uint64
+}
+
+// database is one state of the file. One goroutine at a time looks up in it.
+type database struct {
+	reader   *maxminddb.Reader
+	key      [8]byte
+	reported atomic.Bool // an error of it was logged
+}
+
+// fileState tells a file from the one that was there before.
+type fileState struct {
+	size    int64
+	changed time.Time
+	missing bool
+}
+
+// maxDatabase bounds the file, in bytes; those of cities have about a tenth.
+const maxDatabase = 1 << 30
+
+// OpenPlaces reads the file. One that cannot be used is logged: without a database
+// redirects and clicks are the same, and the file may yet come.
+func OpenPlaces(cfg PlacesConfig) *Places {
+	if cfg.Every <= 0 {
+		cfg.Every = 5 * time.Second
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	p := &Places{cfg: cfg}
+	if cfg.Metrics != nil {
+		cfg.Metrics.MustRegister(placesMetrics{p})
+	}
+	p.look()
+	return p
+}
+
+// Run looks at the file again and again until ctx ends.
+func (p *Places) Run(ctx context.Context) {
+	tick := time.NewTicker(p.cfg.Every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			p.look()
+		}
+	}
+}
+
+// look takes the file if it is another than the last one that was looked at.
+func (p *Places) look() {
+	now := stateOf(p.cfg.File)
+	if now == p.seen {
+		return
+	}
+	db, err := readDatabase(p.cfg.File)
+	if after := stateOf(p.cfg.File); after != now {
+		return // it is being written: the next look finds it as it is then
+	}
+	p.seen = now
+	if err != nil {
+		p.failures.Add(1)
+		p.cfg.Logger.Error("the GeoIP database cannot be used", "file", p.cfg.File, "error", err, "keeps_the_one_before", p.current.Load() != nil)
+		return
+	}
+	p.current.Store(db)
+	p.cfg.Logger.Info("the GeoIP database was read", "file", p.cfg.File, "type", db.reader.Metadata.DatabaseType, "built", db.reader.Metadata.BuildTime())
+}
+
+func stateOf(file string) fileState {
+	info, err := os.Stat(file)
+	if err != nil {
+		return fileState{missing: true}
+	}
+	return fileState{size: info.Size(), changed: info.ModTime()}
+}
+
+// CheckPlaces says why a file cannot be used.
+func CheckPlaces(file string) error {
+	_, err := readDatabase(file)
+	return err
+}
+
+// readDatabase reads a file whole. It is not mapped: who writes into it in place must
+// not be able to end the process.
+func readDatabase(file string) (db *database, err error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxDatabase {
+		return nil, fmt.Errorf("%s is no regular file of at most %d bytes", file, maxDatabase)
+	}
+	content := make([]byte, info.Size())
+	if _, err := io.ReadFull(f, content); err != nil {
+		return nil, err
+	}
+	return newDatabase(content)
+}
+
+// newDatabase judges a database by its kind, and by a look at places all over it.
+func newDatabase(content []byte) (db *database, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			db, err = nil, fmt.Errorf("opening it panicked: %v", p)
+		}
+	}()
+	reader, err := maxminddb.OpenBytes(content)
+	if err != nil {
+		return nil, err
+	}
+	kind := strings.ToLower(reader.Metadata.DatabaseType)
+	if !strings.Contains(kind, "city") && !strings.Contains(kind, "country") && !strings.Contains(kind, "enterprise") {
+		return nil, fmt.Errorf("it is a database of type %.64q, which tells neither countries nor cities", reader.Metadata.DatabaseType)
+	}
+	db = &database{reader: reader}
+	for n := range 4096 {
+		addr := netip.AddrFrom4([4]byte{byte(n >> 4), byte(n << 4), byte(n * 7), 1})
+		if n%4 == 3 && reader.Metadata.IPVersion == 6 {
+			addr = netip.AddrFrom16([16]byte{0x20 | byte(n>>7), byte(n), byte(n * 7), byte(n * 13)})
+		}
+		if _, err := db.find(addr, nil); err != nil {
+			return nil, err
+		}
+	}
+	return db, nil
+}
+
+// failed notes that an address could not be looked up, and logs the first time.
+func (p *Places) failed(db *database, err error) {
+	p.errors.Add(1)
+	if db.reported.CompareAndSwap(false, true) {
+		p.cfg.Logger.Error("the GeoIP database is broken in parts", "file", p.cfg.File, "error", err)
+	}
+}

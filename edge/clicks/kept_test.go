@@ -1,0 +1,182 @@
+package clicks_test
+
+import (
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"waypost"
+	"waypost/edge/clicks"
+)
+
+// keeping is a journal that keeps what was acknowledged, a few batches in a pack.
+func keeping(dir string) (clicks.Config, *prometheus.Registry) {
+	registry := prometheus.NewPedanticRegistry()
+	cfg := config(dir)
+	cfg.FlushInterval, cfg.KeepAcknowledged, cfg.Metrics = time.Millisecond, 0, registry
+	cfg.SetPackBatches(5)
+	return cfg, registry
+}
+
+// clickEach records so many clicks, each on a link of its own and in a batch of its own.
+func clickEach(t *testing.T, j *clicks.Journal, control *controlPlane, n int) {
+	t.Helper()
+	_, before := control.totals()
+	for i := range n {
+		record(t, j, fmt.Sprintf("link%d", i), 1)
+		control.awaitClicks(t, before+uint64(i)+1)
+	}
+}
+
+func once(n int) map[string]uint64 {
+	out := map[string]uint64{}
+	for i := range n {
+		out[fmt.Sprintf("1/link%d", i)] = 1
+	}
+	return out
+}
+
+func TestBatchesThatAFailoverForgotAreSentAgain(t *testing.T) {
+	control := newControlPlane(t)
+	cfg, registry := keeping(t.TempDir())
+	j := open(t, cfg)
+	shipInBackground(t, j, control.shipping())
+	clickEach(t, j, control, 17)
+	require.Eventually(t, func() bool { return len(files(t, cfg.Dir, "pack")) == 3 }, 10*time.Second, time.Millisecond)
+	require.LessOrEqual(t, len(files(t, cfg.Dir, "batch")), 2, "the others are in packs")
+	control.failOver(2)
+	record(t, j, "link17", 1)
+	control.awaitClicks(t, 18)
+	got, _ := control.totals()
+	require.Equal(t, once(18), got)
+	require.EqualValues(t, 15, metric(t, registry, "waypost_clicks_resent_batches_total"))
+	require.Zero(t, metric(t, registry, "waypost_clicks_voided_batches_total"))
+}
+
+// Nobody clicks any more, and the edge was started again since: that the control plane
+// has forgotten something shows only when it is asked.
+func TestABootThatIsOverIsSentAgainWhenTheControlPlaneForgotIt(t *testing.T) {
+	control := newControlPlane(t)
+	cfg, _ := keeping(t.TempDir())
+	j := open(t, cfg)
+	shipInBackground(t, j, control.shipping())
+	clickEach(t, j, control, 8)
+	require.NoError(t, j.Close())
+	control.failOver(3)
+	next, registry := keeping(cfg.Dir)
+	j = open(t, next)
+	shipInBackground(t, j, control.shipping())
+	control.await(t, "what was forgotten is counted again", func() bool { _, sum := control.totals(); return sum == 8 })
+	got, _ := control.totals()
+	require.Equal(t, once(8), got)
+	require.Eventually(t, func() bool { return metric(t, registry, "waypost_clicks_resent_batches_total") == 5 }, 10*time.Second, time.Millisecond)
+}
+
+func TestAfterAnOutageTheControlPlaneIsAskedWhatItStillHas(t *testing.T) {
+	control := newControlPlane(t)
+	cfg, _ := keeping(t.TempDir())
+	old := open(t, cfg)
+	shipInBackground(t, old, control.shipping())
+	clickEach(t, old, control, 4)
+	require.NoError(t, old.Close())
+	next, _ := keeping(cfg.Dir)
+	j := open(t, next)
+	requests := control.requestCount()
+	shipInBackground(t, j, control.shipping())
+	control.await(t, "it is asked at the start", func() bool { return control.requestCount() > requests })
+	control.setFault(func(_ *waypost.ClickBatch, w http.ResponseWriter, _ func()) bool {
+		w.WriteHeader(http.StatusBadGateway)
+		return true
+	})
+	requests = control.requestCount()
+	record(t, j, "other", 1)
+	control.await(t, "it is away", func() bool { return control.requestCount() > requests+1 })
+	control.failOver(1)
+	control.setFault(nil)
+	control.await(t, "all is counted", func() bool { _, sum := control.totals(); return sum == 5 })
+	got, _ := control.totals()
+	want := once(4)
+	want["1/other"] = 1
+	require.Equal(t, want, got)
+}
+
+func TestOfWhatIsKeptNoLongerOnlyTheNumberIsSent(t *testing.T) {
+	control := newControlPlane(t)
+	cfg, registry := keeping(t.TempDir())
+	cfg.KeepAcknowledged = time.Nanosecond
+	j := open(t, cfg)
+	shipInBackground(t, j, control.shipping())
+	clickEach(t, j, control, 8)
+	require.Eventually(t, func() bool { return len(files(t, cfg.Dir, "pack"))+len(files(t, cfg.Dir, "batch")) == 1 }, 10*time.Second, time.Millisecond)
+	control.failOver(2)
+	record(t, j, "last", 1)
+	control.await(t, "the next is counted", func() bool { got, _ := control.totals(); return got["1/last"] == 1 })
+	voided, resent := metric(t, registry, "waypost_clicks_voided_batches_total"), metric(t, registry, "waypost_clicks_resent_batches_total")
+	require.EqualValues(t, 6, voided+resent)
+	require.LessOrEqual(t, resent, 1.0, "the newest, which was kept for its cover")
+}
+
+func TestWhatIsKeptIsTheFirstToGoWhenThereIsNoRoom(t *testing.T) {
+	control := newControlPlane(t)
+	cfg, _ := keeping(t.TempDir())
+	cfg.SegmentBytes, cfg.MaxBytes = 8<<10, 64<<10
+	j := open(t, cfg)
+	shipInBackground(t, j, control.shipping())
+	for i := range 100 {
+		for k := range 20 {
+			recordAll(t, j, fmt.Sprintf("link%d-%d", i, k), 1)
+		}
+		control.awaitClicks(t, uint64(20*(i+1)))
+		require.LessOrEqual(t, used(t, cfg.Dir), cfg.MaxBytes)
+	}
+	var kept int64
+	require.Eventually(t, func() bool {
+		kept = used(t, cfg.Dir) - int64(len(files(t, cfg.Dir, "segment")))*cfg.SegmentBytes
+		return kept <= cfg.MaxBytes/8+2<<10
+	}, 10*time.Second, time.Millisecond)
+	require.Positive(t, kept)
+	require.Zero(t, j.Dropped())
+}
+
+func TestAPackThatRottedCostsNothingButWhatIsInIt(t *testing.T) {
+	control := newControlPlane(t)
+	cfg, _ := keeping(t.TempDir())
+	j := open(t, cfg)
+	shipInBackground(t, j, control.shipping())
+	clickEach(t, j, control, 12)
+	require.Eventually(t, func() bool { return len(files(t, cfg.Dir, "pack")) == 2 }, 10*time.Second, time.Millisecond)
+	require.NoError(t, j.Close())
+	packs := files(t, cfg.Dir, "pack")
+	change(t, filepath.Join(cfg.Dir, packs[0]), func(b []byte) { b[len(b)/2] ^= 1 })
+	change(t, filepath.Join(cfg.Dir, packs[1]), func(b []byte) { b[3] ^= 1 })
+	next, registry := keeping(cfg.Dir)
+	j = open(t, next)
+	require.Equal(t, packs[1:], files(t, filepath.Join(cfg.Dir, "quarantine"), ""))
+	control.failOver(0)
+	shipInBackground(t, j, control.shipping())
+	require.Eventually(t, func() bool { return metric(t, registry, "waypost_clicks_resent_batches_total") == 2 }, 10*time.Second, time.Millisecond)
+	require.EqualValues(t, 10, metric(t, registry, "waypost_clicks_voided_batches_total"))
+	_, sum := control.totals()
+	require.EqualValues(t, 2, sum)
+}
+
+func FuzzUnpack(f *testing.F) {
+	for _, b := range sampleBatches(f) {
+		pack := resum(clicks.SamplePack(b))
+		got, err := clicks.Unpack(pack, 1)
+		require.NoError(f, err)
+		require.Equal(f, b, got)
+		f.Add(pack)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if got, err := clicks.Unpack(resum(b), 1); err == nil && got != nil {
+			_, err := clicks.ReencodeBatchFile(got)
+			require.NoError(t, err)
+		}
+	})
+}
