@@ -81,7 +81,7 @@ LOAD ?=
 
 .PHONY: load
 load: install-postgres $(TOOLS)/k6 ## Put the load of ten minutes on a whole system that every release must bear; writes bench/RESULTS.md
-	go run ./bench/load $(if $(filter short,$(LOAD)),-short)
+	go run ./bench/load $(if $(filter short,$(LOAD)),-try)
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz test for FUZZTIME (10s)

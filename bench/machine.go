@@ -40,3 +40,14 @@ func field(path, key, separator string) string {
 	}
 	return unknown
 }
+
+// loadAverage is how many processes were at work on the machine in the last minute: what
+// was measured beside many others means little.
+func loadAverage() string {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "unknown"
+	}
+	first, _, _ := strings.Cut(string(text), " ")
+	return first
+}

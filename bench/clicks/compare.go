@@ -64,10 +64,10 @@ func (l *lab) compare(ctx context.Context, s section) (bench.Section, error) {
 				continue // to warm up
 			}
 			w.rates, w.folds, w.clicks = append(w.rates, rate), append(w.folds, fold), w.clicks+int64(l.clicks())
-			l.log("round %d of %d: %-36s %8.0f clicks/s, folded %8.0f/s", round, l.o.Rounds, w.name, rate, fold)
+			l.o.Log("round %d of %d: %-36s %8.0f clicks/s, folded %8.0f/s", round, l.o.Rounds, w.name, rate, fold)
 		}
 	}
-	out := bench.Section{Settings: []bench.Setting{
+	out := bench.Section{Title: s.title, Settings: []bench.Setting{
 		{Name: "links", Value: fmt.Sprint(l.o.Links)},
 		{Name: "batches", Value: fmt.Sprintf("%d of %d clicks from each of %d edges in a round, %d rounds", l.o.Batches, l.o.Clicks, l.o.Senders, l.o.Rounds)},
 	}}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -22,23 +21,18 @@ import (
 
 // section is one way in which clicks are spread over links.
 type section struct {
-	name, title string
-	hot         bool // all on one link; otherwise each on another
+	title string
+	hot   bool // all on one link; otherwise each on another
 }
 
-func sections() []section {
-	return []section{
-		{"hot", "Clicks on one link", true},
-		{"wide", "Clicks on different links", false},
+func sections() []bench.Part[*lab] {
+	of := func(name, title string, hot bool) bench.Part[*lab] {
+		return bench.Part[*lab]{Name: name, Measure: func(ctx context.Context, l *lab) (bench.Section, error) { return l.compare(ctx, section{title, hot}) }}
 	}
+	return []bench.Part[*lab]{of("hot", "Clicks on one link", true), of("wide", "Clicks on different links", false)}
 }
 
-func names() (out []string) {
-	for _, s := range sections() {
-		out = append(out, s.name)
-	}
-	return out
-}
+func names() []string { return bench.Names(sections()) }
 
 // lab is where the sections of one run are measured.
 type lab struct {
@@ -47,10 +41,6 @@ type lab struct {
 	db     *postgres.DB
 	pool   *pgxpool.Pool // for what the product does not do
 	boots  byte
-}
-
-func (l *lab) log(format string, args ...any) {
-	fmt.Printf(time.Now().Format("15:04:05 ")+format+"\n", args...)
 }
 
 const method = `PostgreSQL is one of its own, with fsync and all other settings of durability as in production, on the same machine as the program that
@@ -63,31 +53,21 @@ happens is measured then.
 func measure(ctx context.Context, o options) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Hour)
 	defer cancel()
-	dir, err := os.MkdirTemp(o.Temp, "waypost-bench-")
+	dir, remove, err := o.TempDir()
 	if err != nil {
-		return fmt.Errorf("making a directory for PostgreSQL: %w", err)
+		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	defer func() { err = errors.Join(err, remove()) }()
 	l := &lab{o: o}
 	defer func() { err = errors.Join(err, l.stop()) }()
 	if err := l.start(ctx, filepath.Join(dir, "postgres")); err != nil {
 		return err
 	}
-	l.log("creating %d links", o.Links)
+	l.o.Log("creating %d links", o.Links)
 	if err := l.fill(ctx); err != nil {
 		return fmt.Errorf("creating links: %w", err)
 	}
-	for _, s := range sections() {
-		if slices.Contains(o.Only, s.name) {
-			if err := l.section(ctx, s); err != nil {
-				return fmt.Errorf("%s: %w", s.name, err)
-			}
-		}
-	}
-	if o.Try {
-		l.log("this was to see that it works, and is not written down")
-	}
-	return nil
+	return bench.Run(ctx, &o.Options, bench.Study[*lab]{Title: "Clicks", Method: method, Sections: sections(), Goals: setGoals}, l)
 }
 
 func (l *lab) start(ctx context.Context, dir string) (err error) {
@@ -153,31 +133,6 @@ func (l *lab) fill(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// section measures one way of clicking.
-func (l *lab) section(ctx context.Context, s section) error {
-	l.log("section %s", s.name)
-	out, err := l.compare(ctx, s)
-	if err != nil {
-		return err
-	}
-	if err := out.Compare(); err != nil {
-		return err
-	}
-	setGoals(&out)
-	out.Name, out.Title, out.Made, out.Command, out.Machine = s.name, s.title, time.Now().UTC().Truncate(time.Second), l.o.command, bench.ThisMachine()
-	fmt.Printf("\n%s\n", out.Markdown())
-	if l.o.Try {
-		return nil
-	}
-	report, err := bench.Read(l.o.Out, "clicks")
-	if err != nil {
-		return err
-	}
-	report.Title, report.Method = "Clicks", method
-	report.Put(out, names())
-	return report.Write(l.o.Out)
 }
 
 // setGoals holds the figures against what the project has set itself: 200,000 clicks a

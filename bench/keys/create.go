@@ -71,7 +71,7 @@ func (l *lab) create(ctx context.Context) (_ bench.Section, err error) {
 				continue
 			}
 			c.spent, c.created = append(c.spent, s), c.created+created
-			l.log("round %d of %d: %-12s %7.1f µs, %7.1f µs CPU, %7.1f µs CPU of PostgreSQL, %6.0f creates/s",
+			l.o.Log("round %d of %d: %-12s %7.1f µs, %7.1f µs CPU, %7.1f µs CPU of PostgreSQL, %6.0f creates/s",
 				round-warmUp+1, l.o.CreateRounds, c.name, s.wall/1e3, s.cpu/1e3, s.postgres/1e3, 1e9/s.wall)
 		}
 		slices.Reverse(order)

@@ -68,7 +68,7 @@ func (l *lab) issue(ctx context.Context, goroutines int) (_ bench.Section, err e
 				continue
 			}
 			c.spent, c.keys = append(c.spent, s), c.keys+keys
-			l.log("round %d of %d: %-16s %8.0f ns, %8.0f ns CPU, %8.0f ns CPU of PostgreSQL, %.3f allocations", round-warmUp+1, l.o.Rounds, c.name, s.wall, s.cpu, s.postgres, s.allocations)
+			l.o.Log("round %d of %d: %-16s %8.0f ns, %8.0f ns CPU, %8.0f ns CPU of PostgreSQL, %.3f allocations", round-warmUp+1, l.o.Rounds, c.name, s.wall, s.cpu, s.postgres, s.allocations)
 		}
 		slices.Reverse(order)
 	}

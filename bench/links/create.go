@@ -79,7 +79,7 @@ func (l *lab) measureCreates(ctx context.Context) (_ bench.Section, err error) {
 			}
 			if round >= warmUp {
 				c.add(r)
-				l.log("round %d of %d: %-20s %6.0f/s, p50 %.1f ms, p99 %.1f ms", round-warmUp+1, l.o.Rounds, c.name, 1e6/r.perLink, r.p50, r.p99)
+				l.o.Log("round %d of %d: %-20s %6.0f/s, p50 %.1f ms, p99 %.1f ms", round-warmUp+1, l.o.Rounds, c.name, 1e6/r.perLink, r.p50, r.p99)
 			}
 		}
 	}

@@ -58,7 +58,7 @@ func (l *lab) measureImport(ctx context.Context) (_ bench.Section, err error) {
 		if err != nil {
 			return 0, 0, err
 		}
-		l.log("%d links by plain INSERTs in %s", l.o.Plain, took)
+		l.o.Log("%d links by plain INSERTs in %s", l.o.Plain, took)
 		spent, err := used()
 		n := float64(l.o.Plain / 100 * 100)
 		return took.Seconds() * 1e6 / n, spent.Seconds() * 1e6 / n, err
@@ -81,7 +81,7 @@ func (l *lab) measureImport(ctx context.Context) (_ bench.Section, err error) {
 		return bench.Section{}, err
 	}
 	took := time.Since(start)
-	l.log("%d links imported in %s, on both edges after %s", l.o.Import, answered, took)
+	l.o.Log("%d links imported in %s, on both edges after %s", l.o.Import, answered, took)
 	cpu, err := spent()
 	if err != nil {
 		return bench.Section{}, err

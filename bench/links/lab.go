@@ -5,45 +5,27 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"os"
-	"slices"
 	"time"
 
 	"waypost/bench"
 	"waypost/bench/corpus"
 )
 
-// section is a part of the measurements that can be made by itself.
-type section struct {
-	name string
-	run  func(ctx context.Context, l *lab) (bench.Section, error)
-}
-
-func sections() []section {
-	return []section{
-		{"import", func(ctx context.Context, l *lab) (bench.Section, error) { return l.measureImport(ctx) }},
-		{"creates", func(ctx context.Context, l *lab) (bench.Section, error) { return l.measureCreates(ctx) }},
-		{"list", func(ctx context.Context, l *lab) (bench.Section, error) { return l.measureLists(ctx) }},
+func sections() []bench.Part[*lab] {
+	return []bench.Part[*lab]{
+		{Name: "import", Measure: func(ctx context.Context, l *lab) (bench.Section, error) { return l.measureImport(ctx) }},
+		{Name: "creates", Measure: func(ctx context.Context, l *lab) (bench.Section, error) { return l.measureCreates(ctx) }},
+		{Name: "list", Measure: func(ctx context.Context, l *lab) (bench.Section, error) { return l.measureLists(ctx) }},
 	}
 }
 
-func names() (out []string) {
-	for _, s := range sections() {
-		out = append(out, s.name)
-	}
-	return out
-}
+func names() []string { return bench.Names(sections()) }
 
 // lab is where the sections of one run are measured.
 type lab struct {
 	o       options
 	dir     string // for whatever is needed on the way
 	targets *corpus.Targets
-}
-
-func (l *lab) log(format string, args ...any) {
-	fmt.Printf(time.Now().Format("15:04:05 ")+format+"\n", args...)
 }
 
 const method = `A whole system runs for imports and creates, as ` + "`waypost dev`" + ` starts it: PostgreSQL with fsync and all other settings of durability as in production, a
@@ -59,47 +41,13 @@ func measure(ctx context.Context, o options) (err error) {
 	if l.targets, err = corpus.ReadTargets(o.Targets); err != nil {
 		return err
 	}
-	if l.dir, err = os.MkdirTemp(o.Temp, "waypost-bench-"); err != nil {
-		return fmt.Errorf("making a directory: %w", err)
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(l.dir)) }()
-	for _, s := range sections() {
-		if slices.Contains(o.Only, s.name) {
-			if err := l.measure(ctx, s); err != nil {
-				return fmt.Errorf("%s: %w", s.name, err)
-			}
-		}
-	}
-	if o.Try {
-		l.log("this was to see that it works, and is not written down")
-	}
-	return nil
-}
-
-func (l *lab) measure(ctx context.Context, s section) error {
-	l.log("section %s", s.name)
-	start := time.Now()
-	out, err := s.run(ctx, l)
+	dir, remove, err := o.TempDir()
 	if err != nil {
 		return err
 	}
-	if err := out.Compare(); err != nil {
-		return err
-	}
-	setGoals(&out)
-	out.Name, out.Made, out.Command, out.Machine = s.name, time.Now().UTC().Truncate(time.Second), l.o.command, bench.ThisMachine()
-	l.log("section %s took %s", s.name, time.Since(start).Round(time.Second))
-	fmt.Printf("\n%s\n", out.Markdown())
-	if l.o.Try {
-		return nil
-	}
-	report, err := bench.Read(l.o.Out, "links")
-	if err != nil {
-		return err
-	}
-	report.Title, report.Method = "Links", method
-	report.Put(out, names())
-	return report.Write(l.o.Out)
+	defer func() { err = errors.Join(err, remove()) }()
+	l.dir = dir
+	return bench.Run(ctx, &o.Options, bench.Study[*lab]{Title: "Links", Method: method, Sections: sections(), Goals: setGoals}, l)
 }
 
 // setGoals holds the figures of a section against what the project has set itself. A

@@ -98,7 +98,7 @@ func (l *lab) measureLists(ctx context.Context) (_ bench.Section, err error) {
 			Name: c.name, What: fmt.Sprintf("%s %d on the page.", c.what, c.links), Base: firstPage, Requests: int64(l.o.Rounds * l.o.Requests),
 			Measures: []bench.Measure{{Name: p50, Rounds: c.p50s}, {Name: p99, Rounds: c.p99s}},
 		})
-		l.log("%-30s p50 %.2f ms, p99 %.2f ms, %d links", c.name, slices.Min(c.p50s), slices.Max(c.p99s), c.links)
+		l.o.Log("%-30s p50 %.2f ms, p99 %.2f ms, %d links", c.name, slices.Min(c.p50s), slices.Max(c.p99s), c.links)
 	}
 	return out, nil
 }
@@ -219,7 +219,7 @@ func (l *lab) fill(ctx context.Context, databaseURL string) (err error) {
 			return fmt.Errorf("filling: %w", err)
 		}
 		if (first/by)%10 == 9 {
-			l.log("%d links are there", first+by-1)
+			l.o.Log("%d links are there", first+by-1)
 		}
 	}
 	for _, sql := range []string{

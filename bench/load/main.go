@@ -10,50 +10,28 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
-	"time"
 
 	"waypost/bench"
 	"waypost/bench/devsystem"
 )
 
-func main() {
-	if err := run(); err != nil && !errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintln(os.Stderr, "load:", err)
-		os.Exit(1)
-	}
-}
-
-func run() error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	o := options{command: strings.Join(append([]string{"go run ./bench/load"}, os.Args[1:]...), " ")}
-	flags := flag.NewFlagSet("load", flag.ContinueOnError)
-	flags.StringVar(&o.k6, "k6", "bin/tools/k6", "the program k6")
-	flags.StringVar(&o.script, "script", "bench/load/load.js", "what k6 runs")
-	flags.StringVar(&o.out, "out", "bench", "directory for results/load.json and RESULTS.md")
-	flags.StringVar(&o.temp, "temp", "", "where to put the system; default: the system's directory for temporary files")
-	flags.BoolVar(&o.short, "short", false, "see that it works, in a minute: nothing is written down")
-	if err := flags.Parse(os.Args[1:]); err != nil {
-		return err
-	}
-	if flags.NArg() > 0 {
-		return fmt.Errorf("unknown argument %q", flags.Arg(0))
-	}
-	return o.measure(ctx)
-}
+func main() { bench.Main("load", parseOptions, measure) }
 
 type options struct {
-	k6, script, out, temp string
-	short                 bool
-	command               string
+	bench.Options
+	k6, script string
+}
+
+func parseOptions(args []string) (o options, err error) {
+	flags := o.Flags("load", "the system", bench.Names(sections))
+	flags.StringVar(&o.k6, "k6", "bin/tools/k6", "the program k6")
+	flags.StringVar(&o.script, "script", "bench/load/load.js", "what k6 runs")
+	return o, o.Parse(flags, args)
 }
 
 // patterns are those of load.js.
@@ -68,43 +46,33 @@ const method = `k6 plays users that follow 100 links on two edges in four reques
 below 1 s, more than 100 requests a second, less than 1 % errors, more than 99 % of checks passed.
 `
 
-func (o *options) measure(ctx context.Context) (err error) {
-	dir, err := os.MkdirTemp(o.temp, "waypost-load-")
+var sections = []bench.Part[*options]{{Name: "load", Measure: playAll}}
+
+func measure(ctx context.Context, o options) error {
+	return bench.Run(ctx, &o.Options, bench.Study[*options]{Title: "Load", Method: method, Sections: sections}, &o)
+}
+
+func playAll(ctx context.Context, o *options) (_ bench.Section, err error) {
+	dir, remove, err := o.TempDir()
 	if err != nil {
-		return fmt.Errorf("making a directory: %w", err)
+		return bench.Section{}, err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	defer func() { err = errors.Join(err, remove()) }()
 	s, err := devsystem.Start(ctx, dir, "load")
 	if err != nil {
-		return err
+		return bench.Section{}, err
 	}
 	defer func() { err = errors.Join(err, s.Stop()) }()
-	out := bench.Section{
-		Name: "load", Title: "80 % redirects, 20 % creates", Command: o.command, Machine: bench.ThisMachine(), Made: time.Now().UTC().Truncate(time.Second),
-	}
+	out := bench.Section{Title: "80 % redirects, 20 % creates"}
 	for _, p := range patterns {
 		sum, err := o.play(ctx, s, p.name, filepath.Join(dir, p.name+".json"))
 		if err != nil {
-			return fmt.Errorf("%s: %w", p.name, err)
+			return bench.Section{}, fmt.Errorf("%s: %w", p.name, err)
 		}
 		out.Cases = append(out.Cases, sum.report(p.name, p.what))
 		out.Goals = append(out.Goals, sum.goals(p.name)...)
 	}
-	if err := out.Compare(); err != nil {
-		return err
-	}
-	fmt.Printf("\n%s\n", out.Markdown())
-	if o.short {
-		fmt.Println("this was to see that it works, and is not written down")
-		return nil
-	}
-	report, err := bench.Read(o.out, "load")
-	if err != nil {
-		return err
-	}
-	report.Title, report.Method = "Load", method
-	report.Put(out, []string{"load"})
-	return report.Write(o.out)
+	return out, nil
 }
 
 // play lets k6 run one pattern. It fails when k6 does, as for a threshold.
@@ -114,7 +82,7 @@ func (o *options) play(ctx context.Context, s *devsystem.System, pattern, summar
 		edges = append(edges, e.URL)
 	}
 	short := "0"
-	if o.short {
+	if o.Try {
 		short = "1"
 	}
 	k6 := exec.CommandContext(ctx, o.k6, "run", "--quiet", "--no-usage-report", o.script)

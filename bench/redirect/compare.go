@@ -67,7 +67,7 @@ func (l *lab) compare(ctx context.Context, cases []*contender) error {
 			}
 			us := float64((after - before).Nanoseconds()) / 1e3 / float64(r.Requests)
 			c.cpu, c.rate, c.requests = append(c.cpu, us), append(c.rate, r.PerSecond()), c.requests+r.Requests
-			l.log("round %d of %d: %-42s %6.2f µs, %6.0f requests/s", round, l.o.Rounds, c.name, us, r.PerSecond())
+			l.o.Log("round %d of %d: %-42s %6.2f µs, %6.0f requests/s", round, l.o.Rounds, c.name, us, r.PerSecond())
 		}
 		slices.Reverse(order)
 	}

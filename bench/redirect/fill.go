@@ -92,14 +92,14 @@ func diskBytes(dir string) (total int64, err error) {
 func (l *lab) replica(ctx context.Context, links int) (string, error) {
 	master := filepath.Join(l.dir, "replica-"+strconv.Itoa(links))
 	if !l.filled[links] {
-		l.log("making a replica of %d links", links)
+		l.o.Log("making a replica of %d links", links)
 		start := time.Now()
 		err := l.runSelf(ctx, partFill, "-dir", master, "-targets", l.o.Targets, "-links", strconv.Itoa(links))
 		if err != nil {
 			return "", errors.Join(fmt.Errorf("making a replica: %w", err), os.RemoveAll(master))
 		}
 		l.filled[links] = true
-		l.log("made in %s", time.Since(start).Round(time.Second))
+		l.o.Log("made in %s", time.Since(start).Round(time.Second))
 	}
 	dir, err := os.MkdirTemp(l.dir, "clone-")
 	if err != nil {

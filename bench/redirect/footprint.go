@@ -145,7 +145,7 @@ func (l *lab) timeStart(ctx context.Context, links int, dir, journal string, for
 		status, err := getOnce(ctx, client, t.addr, code)
 		passed := time.Since(begun)
 		if err == nil && status == http.StatusFound {
-			l.log("first redirect after %s", passed.Round(time.Millisecond))
+			l.o.Log("first redirect after %s", passed.Round(time.Millisecond))
 			return passed.Seconds(), nil
 		}
 		if passed > time.Minute {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"slices"
 	"time"
 
 	"waypost/bench"
@@ -73,10 +72,6 @@ type lab struct {
 	sink   *sink
 }
 
-func (l *lab) log(format string, args ...any) {
-	fmt.Printf(time.Now().Format("15:04:05 ")+format+"\n", args...)
-}
-
 // runSelf runs this program as a child, to its end.
 func (l *lab) runSelf(ctx context.Context, args ...string) error {
 	self, err := os.Executable()
@@ -103,8 +98,7 @@ batches and shipped to a sink that acknowledges them. Targets have 90 bytes on a
 // longest is what a run may take, where nothing hangs and the machine is not very slow.
 const longest = 50 * time.Minute
 
-// measure makes the sections, and writes each down when it is complete. One that
-// fails does not keep the others from being made.
+// measure makes the sections.
 func measure(ctx context.Context, o options) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
@@ -112,56 +106,28 @@ func measure(ctx context.Context, o options) (err error) {
 		return fmt.Errorf("wrk is missing, which deploy/install-missing.sh wrk installs: %w", err)
 	}
 	l := &lab{o: o, filled: map[int]bool{}}
-	if l.dir, err = os.MkdirTemp(o.Temp, "waypost-bench-"); err != nil {
-		return fmt.Errorf("making a directory for replicas: %w", err)
+	dir, remove, err := o.TempDir()
+	if err != nil {
+		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(l.dir)) }()
+	defer func() { err = errors.Join(err, remove()) }()
+	l.dir = dir
 	if l.sink, err = newSink(); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, l.sink.close()) }()
-	var failed []error
-	for _, s := range all {
-		if !slices.Contains(o.Only, s.name) || ctx.Err() != nil {
-			continue
-		}
-		if err := l.measure(ctx, s); err != nil {
-			l.log("section %s has failed: %v", s.name, err)
-			failed = append(failed, fmt.Errorf("%s: %w", s.name, err))
-		}
-	}
-	if err := errors.Join(append(failed, ctx.Err())...); err != nil {
-		return err
-	}
-	if o.Try {
-		l.log("this was to see that it works, and is not written down")
-	}
-	return nil
+	return bench.Run(ctx, &o.Options, bench.Study[*lab]{Title: "Redirects", Method: method, Sections: sections()}, l)
 }
 
-func (l *lab) measure(ctx context.Context, s section) error {
-	links := s.links
-	if l.o.Try {
-		links /= 500
+func sections() (parts []bench.Part[*lab]) {
+	for _, s := range all {
+		parts = append(parts, bench.Part[*lab]{Name: s.name, Measure: func(ctx context.Context, l *lab) (bench.Section, error) {
+			links := s.links
+			if l.o.Try {
+				links /= 500
+			}
+			return s.run(ctx, l, links)
+		}})
 	}
-	l.log("section %s", s.name)
-	start, others := time.Now(), loadAverage()
-	out, err := s.run(ctx, l, links)
-	if err != nil {
-		return err
-	}
-	out.Settings = append(out.Settings, bench.Setting{Name: "load average of the machine before", Value: others})
-	out.Name, out.Made, out.Command, out.Machine = s.name, time.Now().UTC().Truncate(time.Second), l.o.command, bench.ThisMachine()
-	l.log("section %s took %s", s.name, time.Since(start).Round(time.Second))
-	fmt.Printf("\n%s\n", out.Markdown())
-	if l.o.Try {
-		return nil
-	}
-	report, err := bench.Read(l.o.Out, "redirect")
-	if err != nil {
-		return err
-	}
-	report.Title, report.Method = "Redirects", method
-	report.Put(out, names(all))
-	return report.Write(l.o.Out)
+	return parts
 }

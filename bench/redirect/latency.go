@@ -132,7 +132,7 @@ func (l *lab) pace(ctx context.Context, c *paced, links int) error {
 	if answer != "" {
 		c.answers = append(c.answers, answer)
 	}
-	l.log("%-32s %6.0f requests/s: p50 %.0f µs, p99 %.0f µs, p99.9 %.0f µs, before sending p99 %.0f µs", c.name, c.rate,
+	l.o.Log("%-32s %6.0f requests/s: p50 %.0f µs, p99 %.0f µs, p99.9 %.0f µs, before sending p99 %.0f µs", c.name, c.rate,
 		us(total.Quantile(0.5)), us(total.Quantile(0.99)), us(total.Quantile(0.999)), us(total.Late(0.99)))
 	return nil
 }

@@ -4,27 +4,19 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
-	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
+
+	"waypost/bench"
 )
 
-func main() { os.Exit(run()) }
-
-func run() int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	err := dispatch(ctx, os.Args[1:])
-	switch {
-	case err == nil, errors.Is(err, flag.ErrHelp):
-		return 0
-	default:
-		fmt.Fprintln(os.Stderr, "redirect:", err)
-		return 1
+func main() {
+	if len(os.Args) > 1 {
+		if play := parts[os.Args[1]]; play != nil {
+			bench.Main(os.Args[1], func(args []string) ([]string, error) { return args[1:], nil }, play)
+			return
+		}
 	}
+	bench.Main("redirect", parseOptions, measure)
 }
 
 // Parts that a child process plays.
@@ -33,18 +25,4 @@ const (
 	partFill  = "fill"
 )
 
-func dispatch(ctx context.Context, args []string) error {
-	if len(args) > 0 {
-		switch args[0] {
-		case partServe:
-			return serve(ctx, args[1:])
-		case partFill:
-			return fill(ctx, args[1:])
-		}
-	}
-	o, err := parseOptions(args)
-	if err != nil {
-		return err
-	}
-	return measure(ctx, o)
-}
+var parts = map[string]func(ctx context.Context, args []string) error{partServe: serve, partFill: fill}

@@ -4,62 +4,40 @@ package main
 
 import (
 	"errors"
-	"flag"
-	"fmt"
-	"slices"
-	"strings"
 	"time"
+
+	"waypost/bench"
 )
 
 // options are what a user chooses.
 type options struct {
-	Only        []string // names of sections
+	bench.Options
 	Rounds      int
 	Round       time.Duration
 	Connections int
 	Threads     int
-	Out         string
 	Targets     string
-	Temp        string
-	Try         bool
-	command     string
 }
 
 func parseOptions(args []string) (options, error) {
-	o := options{command: strings.Join(append([]string{"go run ./bench/redirect"}, args...), " ")}
-	flags := flag.NewFlagSet("redirect", flag.ContinueOnError)
-	only := flags.String("only", "", "sections to measure, with commas between them; default: "+strings.Join(names(quick), ","))
-	full := flags.Bool("full", false, "measure all sections: "+strings.Join(names(all), ","))
+	var o options
+	flags := o.Flags("redirect", "replicas, 4 GB for ten million links", names(all))
+	full := flags.Bool("full", false, "measure all sections; otherwise, without -only, those of a million links that take minutes")
 	flags.IntVar(&o.Rounds, "rounds", 5, "rounds of every case")
 	flags.DurationVar(&o.Round, "round", 2*time.Second, "length of a round with wrk, whole seconds")
 	flags.IntVar(&o.Connections, "connections", 64, "connections of wrk")
 	flags.IntVar(&o.Threads, "threads", 2, "threads of wrk")
-	flags.StringVar(&o.Out, "out", "bench", "directory for results/redirect.json and RESULTS.md")
 	flags.StringVar(&o.Targets, "targets", "testdata/links.csv", "real links, whose shapes the targets get")
-	flags.StringVar(&o.Temp, "temp", "", "where to put replicas, 4 GB for ten million links; default: the system's directory for temporary files")
-	flags.BoolVar(&o.Try, "try", false, "see that it works: few links, short rounds, nothing written")
-	if err := flags.Parse(args); err != nil {
-		return options{}, fmt.Errorf("reading the flags: %w", err)
+	if err := o.Parse(flags, args); err != nil {
+		return options{}, err
 	}
-	switch {
-	case *only != "":
-		o.Only = strings.Split(*only, ",")
-	case *full:
-		o.Only = names(all)
-	default:
+	if !o.Chosen() && !*full {
 		o.Only = names(quick)
-	}
-	for _, name := range o.Only {
-		if !slices.Contains(names(all), name) {
-			return options{}, fmt.Errorf("unknown section %q; there are %s", name, strings.Join(names(all), ", "))
-		}
 	}
 	if o.Try {
 		o.Rounds, o.Round = min(o.Rounds, 1), time.Second
 	}
 	switch {
-	case flags.NArg() > 0:
-		return options{}, fmt.Errorf("unknown argument %q", flags.Arg(0))
 	case o.Rounds < 1 || o.Rounds > 100:
 		return options{}, errors.New("-rounds must be 1 to 100")
 	case o.Round < time.Second || o.Round > time.Minute || o.Round%time.Second != 0:

@@ -57,13 +57,13 @@ func rivals(ctx context.Context, l *lab, links int) (_ bench.Section, err error)
 		{"golink", "tailscale/golink in its development mode, on SQLite.", l.startGolink},
 	} {
 		r := &rivalry{links: links, expect: redirect.expect}
-		l.log("starting %s", rival.name)
+		l.o.Log("starting %s", rival.name)
 		t, err := rival.start(ctx, r)
 		if err != nil {
 			if ctx.Err() != nil {
 				return bench.Section{}, err
 			}
-			l.log("%s is not measured: %v", rival.name, err)
+			l.o.Log("%s is not measured: %v", rival.name, err)
 			notes = append(notes, fmt.Sprintf("**%s** was not measured: %s", rival.name, oneLine(err)))
 			continue
 		}
