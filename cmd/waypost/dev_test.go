@@ -27,7 +27,7 @@ func TestALinkIsCreatedAndEveryEdgeRedirectsItAcrossAStopAndAKill(t *testing.T) 
 	info, err := os.Stat(filepath.Join(s.DataDir(), "dev.json"))
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
-	require.Contains(t, s.Output(), state.API+"/api/v1/urls", "it prints what to try next")
+	eventually(t, 20*time.Second, "it prints what to try next", func() bool { return strings.Contains(s.Output(), state.API+"/api/v1/urls") })
 	require.NotContains(t, s.Output(), state.APIKey)
 
 	r := devtest.Run(t, []string{"WAYPOST_DATA_DIR=" + s.DataDir()}, "links", "create", "https://example.com/a?b=c", "--code", "a-code")

@@ -71,7 +71,8 @@ type Config struct {
 	Metrics prometheus.Registerer
 
 	disk        disk
-	packBatches int // acknowledged batches in a pack
+	packBatches int   // acknowledged batches in a pack
+	exactBytes  int64 // that folds may take while clicks have their time
 }
 
 // disk is what tests let fail.
@@ -124,6 +125,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.MaxBytes == 0 {
 		c.MaxBytes = defaultQuota(c.Dir, c.SegmentBytes)
 	}
+	c.exactBytes = failpoint.Number("bytes of exact folds", c.MaxBytes/exactShare)
 	if c.Shards <= 0 {
 		c.Shards = min(runtime.GOMAXPROCS(0), maxShards, int(c.MaxBytes/c.SegmentBytes/2))
 	}

@@ -66,8 +66,8 @@ func (j *Journal) nextMerge() *mergeJob {
 		return nil
 	}
 	free := j.cfg.MaxBytes - used - j.cfg.SegmentBytes // one is left for batches
-	if free < j.cfg.MaxBytes/exactShare {
-		free += j.makeRoom(j.cfg.MaxBytes/exactShare - free)
+	if free < j.cfg.exactBytes {
+		free += j.makeRoom(j.cfg.exactBytes - free)
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -88,7 +88,7 @@ func (j *Journal) nextMerge() *mergeJob {
 
 // pickMerge finds folds to be merged. The lock is held.
 func (j *Journal) pickMerge(sizes [totalGrade + 1]int64, free int64, pressed bool) *mergeJob {
-	if sizes[exactGrade] > j.cfg.MaxBytes/exactShare {
+	if sizes[exactGrade] > j.cfg.exactBytes {
 		if job := j.coarsen(exactGrade, quarterGrade, free); job != nil {
 			return job
 		}

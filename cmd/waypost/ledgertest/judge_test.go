@@ -23,7 +23,7 @@ func (w *world) calm() {
 		// A stop ships for a second; what is left is the next start's.
 		for tries := 0; tries == 0 || len(w.unshipped(s)) > 0; tries++ {
 			require.Less(w.t, tries, 10, "%s does not ship: %v", s.node, w.unshipped(s))
-			e := w.startEdge(s, "")
+			e := w.startEdge(s, shipping.limits)
 			require.NotNil(w.t, e, "%v", w.errors)
 			until := time.Now().Add(10 * time.Second)
 			for w.waits(s) && time.Now().Before(until) {
@@ -68,6 +68,9 @@ func (w *world) waits(s *slot) bool {
 func (w *world) judge() {
 	w.t.Helper()
 	require.Empty(w.t, w.visitors.wrong)
+	for _, s := range w.edges {
+		require.NoError(w.t, s.proxy.wrong)
+	}
 	received, cut := w.visitors.received, w.visitors.cut
 	hand := w.hand()
 	defer func() { require.NoError(w.t, hand.Close(w.t.Context())) }()
@@ -82,6 +85,11 @@ func (w *world) judge() {
 		got := w.counts(hand, fmt.Sprintf(`SELECT l.code, sum(%s)::bigint`+byLink, place.clicks, place.table))
 		for n := range links {
 			code := codeOf(n)
+			if place.table == "click_event" {
+				for _, s := range w.edges {
+					got[code] += s.proxy.coarse.of(code)
+				}
+			}
 			require.GreaterOrEqual(w.t, got[code], received[code], "clicks of %s are lost in %s", code, place.table)
 			require.LessOrEqual(w.t, got[code], received[code]+cut[code], "clicks of %s are counted twice in %s", code, place.table)
 		}

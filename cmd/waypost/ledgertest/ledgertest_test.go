@@ -14,90 +14,109 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// longTime names a variable with how long the long version takes, such as "5m".
+// longTime names a variable with how long the long version takes, such as "5m". The short
+// one ends when somebody was killed at each place.
 const longTime = "WAYPOST_LEDGER"
 
-// place is a failpoint, and how often at most it is passed before it kills.
+// place is a failpoint, how often at most it is passed before it kills, and how an edge
+// lives that comes there.
 type place struct {
 	name   string
 	passes int
+	way    way
 }
 
-// Places of edges. Those of the short version come first.
+// way is how an edge lives. Limits make what takes long, or much, happen all the time.
+type way struct {
+	limits  string
+	longest time.Duration // until it is killed wherever it is
+	busy    int           // one of so many visits takes place: there is little room for many clicks at once
+	cutOff  bool          // no batch comes to the control plane
+}
+
+const (
+	always = "clicks become a batch after@20ms;batches of a pack@4;clicks are sent again within@300ms"
+	large  = always + ";bytes of a click segment@262144"
+	small  = always + ";bytes of a click segment@16384;bytes of exact folds@4096"
+	kept   = ";acknowledged clicks are kept@1m"
+)
+
+var (
+	shipping = way{limits: large + kept, longest: longestLife, busy: 1}
+	filling  = way{limits: small + kept, longest: longestLife, busy: 2}
+	// Batches wait, so that segments become folds, and folds one.
+	folding    = way{limits: small + kept, longest: 4 * longestLife, busy: 2, cutOff: true}
+	forgetting = way{limits: large + ";acknowledged clicks are kept@2s", longest: 2 * longestLife, busy: 1}
+)
+
 var edgePlaces = []place{
-	{"append click: begun", 300},
-	{"append click: done", 300},
-	{"make batch: written", 8},
-	{"make batch: durable", 8},
-	{"send batch: begun", 8},
-	{"send batch: answered", 8},
-	{"acknowledge batch: begun", 8},
-	{"acknowledge batch: done", 8},
-	{"seal segment: begun", 0},
-	{"seal segment: done", 0},
-	{"remove segment: begun", 2},
-	{"remove segment: done", 2},
-	// From here on the long version's.
-	{"append click: half", 300},
-	{"make batch: synced", 8},
-	{"make batch: renamed", 8},
-	{"make segment: written", 5},
-	{"make segment: synced", 5},
-	{"make segment: renamed", 5},
-	{"make segment: durable", 5},
-	{"make fold: written", 2},
-	{"make fold: synced", 2},
-	{"make fold: renamed", 2},
-	{"make fold: durable", 2},
-	{"merge folds: begun", 0},
-	{"merge folds: durable", 0},
-	{"remove fold: begun", 7},
-	{"remove fold: done", 7},
-	{"make pack: written", 0},
-	{"make pack: synced", 0},
-	{"make pack: renamed", 0},
-	{"make pack: durable", 0},
-	{"remove batch: begun", 5},
-	{"remove batch: done", 5},
-	{"remove pack: begun", 0},
-	{"remove pack: done", 0},
-	{"recover boot: begun", 2},
-	{"recover boot: done", 2},
+	{"append click: begun", 300, shipping},
+	{"append click: half", 300, shipping},
+	{"append click: done", 300, shipping},
+	{"make batch: written", 4, shipping},
+	{"make batch: synced", 4, shipping},
+	{"make batch: renamed", 4, shipping},
+	{"make batch: durable", 4, shipping},
+	{"send batch: begun", 4, shipping},
+	{"send batch: answered", 4, shipping},
+	{"acknowledge batch: begun", 4, shipping},
+	{"acknowledge batch: done", 4, shipping},
+	{"make pack: written", 0, shipping},
+	{"make pack: synced", 0, shipping},
+	{"make pack: renamed", 0, shipping},
+	{"make pack: durable", 0, shipping},
+	{"remove batch: begun", 2, shipping},
+	{"remove batch: done", 2, shipping},
+	{"make segment: written", 3, filling},
+	{"make segment: synced", 3, filling},
+	{"make segment: renamed", 3, filling},
+	{"make segment: durable", 3, filling},
+	{"seal segment: begun", 3, filling},
+	{"seal segment: done", 3, filling},
+	{"remove segment: begun", 2, filling},
+	{"remove segment: done", 2, filling},
+	{"make fold: written", 2, folding},
+	{"make fold: synced", 2, folding},
+	{"make fold: renamed", 2, folding},
+	{"make fold: durable", 2, folding},
+	{"merge folds: begun", 0, folding},
+	{"merge folds: durable", 0, folding},
+	{"remove fold: begun", 3, folding},
+	{"remove fold: done", 3, folding},
+	{"remove pack: begun", 0, forgetting},
+	{"remove pack: done", 0, forgetting},
+	{"recover boot: begun", 1, shipping},
+	{"recover boot: done", 1, shipping},
 }
-
-const shortEdgePlaces = 12
 
 var (
 	controlPlaces = []place{
-		{"ingest clicks: begun", 6},
-		{"ingest clicks: sent", 6},
-		{"ingest clicks: committed", 6},
-		{"fold clicks: begun", 1},
-		{"fold clicks: links", 1},
-		{"fold clicks: committed", 1},
+		{name: "ingest clicks: begun", passes: 6},
+		{name: "ingest clicks: sent", passes: 6},
+		{name: "ingest clicks: committed", passes: 6},
+		{name: "fold clicks: begun", passes: 1},
+		{name: "fold clicks: links", passes: 1},
+		{name: "fold clicks: committed", passes: 1},
 	}
 	// Places at which a control plane kills PostgreSQL.
 	postgresPlaces = []place{
-		{"ingest clicks: begun", 0},
-		{"ingest clicks: sent", 0},
-		{"ingest clicks: committed", 0},
-		{"fold clicks: begun", 0},
-		{"fold clicks: links", 0},
+		{name: "ingest clicks: begun"},
+		{name: "ingest clicks: sent"},
+		{name: "ingest clicks: committed"},
+		{name: "fold clicks: begun"},
+		{name: "fold clicks: links"},
 	}
 )
 
-// limits make everything that takes long, or much, happen all the time.
-const limits = "clicks become a batch after@20ms;batches of a pack@4;acknowledged clicks are kept@1s;clicks are sent again within@300ms"
-
 func TestWhatVisitorsWereAnsweredIsCountedWhoeverIsKilledWherever(t *testing.T) {
-	few, least, most := shortEdgePlaces, time.Duration(0), 4*time.Minute
+	least, most := time.Duration(0), 4*time.Minute
 	if text := os.Getenv(longTime); text != "" {
 		d, err := time.ParseDuration(text)
 		require.NoError(t, err, longTime)
-		few, least, most = len(edgePlaces), d, d+10*time.Minute
+		least, most = d, d+10*time.Minute
 	}
 	w := startWorld(t)
-	edges := newTurns("edge", edgePlaces[:few])
+	edges := newTurns("edge", edgePlaces)
 	controls := newTurns("control plane", controlPlaces)
 	postgres := newTurns("PostgreSQL", postgresPlaces)
 	w.live(edges, controls, postgres)

@@ -40,29 +40,20 @@ func (w *world) end() {
 // keepEdge has an edge in a slot, one life after the other.
 func (w *world) keepEdge(ctx context.Context, s *slot, at *turns) {
 	for ctx.Err() == nil && !w.failed() {
-		name, passes := at.next()
-		longest, fold := longestLife, strings.Contains(name, "fold")
-		s.proxy.cutOff.Store(fold) // they are made while batches wait
-		slow := fold || strings.Contains(name, "segment")
-		size := 256 << 10
-		if slow {
-			size = 32 << 10
-		}
-		if fold {
-			longest *= 4
-		}
-		e := w.startEdge(s, fmt.Sprintf(";bytes of a click segment@%d;%s=%d", size, name, passes))
+		p := at.next()
+		s.proxy.cutOff.Store(p.way.cutOff)
+		e := w.startEdge(s, fmt.Sprintf("%s;%s=%d", p.way.limits, p.name, p.passes))
 		if e == nil {
-			at.killed(name)
+			at.killed(p.name)
 			continue
 		}
-		s.now.Store(&life{edge: e, name: fmt.Sprintf("%s, life %d", s.node, s.count), slow: slow})
-		by := name
+		s.now.Store(&life{edge: e, name: fmt.Sprintf("%s, life %d", s.node, s.count), busy: p.way.busy})
+		by := p.name
 		select {
 		case <-e.Exited():
 		case <-ctx.Done():
 			by = ""
-		case <-time.After(longest + rand.N(time.Second)):
+		case <-time.After(p.way.longest + rand.N(time.Second)):
 			by = ""
 		}
 		e.Kill()
@@ -83,12 +74,12 @@ func (w *world) keepControl(ctx context.Context, at *turns) {
 		postgres = append(postgres, p.name+"!"+w.pidFile(i))
 	}
 	for n := 0; ctx.Err() == nil && !w.failed(); n++ {
-		name, passes := at.next()
-		c := w.startControl(fmt.Sprintf("control-%d", n), fmt.Sprintf("%s;%s=%d", strings.Join(postgres, ";"), name, passes))
+		p := at.next()
+		c := w.startControl(fmt.Sprintf("control-%d", n), fmt.Sprintf("%s;%s=%d", strings.Join(postgres, ";"), p.name, p.passes))
 		if c == nil {
 			continue
 		}
-		by := name
+		by := p.name
 		select {
 		case <-c.Exited():
 		case <-ctx.Done():
@@ -117,7 +108,7 @@ func (w *world) keepPostgres(ctx context.Context, at *turns) {
 			return
 		case <-time.After(rest + rand.N(rest)):
 		}
-		name, _ := at.next()
+		name := at.next().name
 		n := 0
 		for postgresPlaces[n].name != name {
 			n++

@@ -33,6 +33,8 @@ type proxy struct {
 
 	mu     sync.Mutex
 	copies []batch // to be delivered some time
+	coarse *coarse
+	wrong  error // a batch that cannot be read
 	work   sync.WaitGroup
 }
 
@@ -47,7 +49,7 @@ const mostCopies = 200
 
 func startProxy(t *testing.T, control *atomic.Pointer[url.URL]) *proxy {
 	t.Helper()
-	p := &proxy{control: control}
+	p := &proxy{control: control, coarse: newCoarse(t)}
 	p.pass = &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(control.Load()) },
 		FlushInterval: -1,
@@ -78,6 +80,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		panic(http.ErrAbortHandler) // the edge is gone
 	}
+	p.look(body)
 	if p.cutOff.Load() {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return
@@ -133,6 +136,15 @@ func (p *proxy) deliver(ctx context.Context, b batch) (status int, header http.H
 		return 0, nil, nil
 	}
 	return res.StatusCode, res.Header, answer
+}
+
+// look notes what the judge has to know of a batch.
+func (p *proxy) look(body []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.coarse.note(body); err != nil {
+		p.wrong = err
+	}
 }
 
 // keep has a batch delivered once more, later than others that come after it.

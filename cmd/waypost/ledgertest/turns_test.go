@@ -21,14 +21,15 @@ func newTurns(who string, places []place) *turns {
 	return &turns{who: who, queue: slices.Clone(places), kills: make(map[string]int)}
 }
 
-// next gives a place, and how often it is to be passed first.
-func (t *turns) next() (name string, passes int) {
+// next gives a place, with how often it is to be passed first.
+func (t *turns) next() place {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	slices.SortStableFunc(t.queue, func(a, b place) int { return t.kills[a.name] - t.kills[b.name] })
 	p := t.queue[0]
 	t.queue = append(t.queue[1:], p)
-	return p.name, rand.IntN(p.passes + 1)
+	p.passes = rand.IntN(p.passes + 1)
+	return p
 }
 
 // killed notes a kill; at "", if nobody has chosen the moment.

@@ -14,7 +14,7 @@ import (
 type life struct {
 	edge *devtest.Edge
 	name string
-	slow bool // it has little room for many clicks at once
+	busy int // one of so many visits takes place
 }
 
 // visitors follow links, and keep the ledger: the redirects that came whole, and the
@@ -38,7 +38,7 @@ func (v *visitors) visit(ctx context.Context, at func() *life) {
 	for n := 0; ctx.Err() == nil; n++ {
 		<-pace.C
 		l := at()
-		if l == nil || l.slow && n%4 > 0 {
+		if l == nil || n%l.busy > 0 {
 			continue
 		}
 		code := codeOf(min(rand.IntN(links), rand.IntN(links))) // some are followed more than others

@@ -95,7 +95,7 @@ func startWorld(t *testing.T) *world {
 	for _, node := range []string{"edge-a", "edge-b"} {
 		s := &slot{node: node, dir: filepath.Join(w.base, node), proxy: startProxy(t, &w.control)}
 		w.edges = append(w.edges, s)
-		e := w.startEdge(s, "")
+		e := w.startEdge(s, shipping.limits)
 		require.NotNil(t, e)
 		require.Eventually(t, func() bool { return w.serves(e) }, 30*time.Second, 20*time.Millisecond)
 		require.NoError(t, e.Stop())
@@ -178,7 +178,7 @@ func (w *world) startEdge(s *slot, failpoint string) *devtest.Edge {
 	s.count++
 	e, err := devtest.StartEdge(w.t, devtest.EdgeConfig{
 		Control: s.proxy.url, DataDir: s.dir, Region: "eu-west-1", Node: s.node,
-		Env: []string{"FAILPOINT=" + limits + failpoint, "WAYPOST_EDGE_ASK_UPSTREAM=false", "WAYPOST_EDGE_LOOKUP_MEMORY=16MiB"},
+		Env: []string{"FAILPOINT=" + failpoint, "WAYPOST_EDGE_ASK_UPSTREAM=false", "WAYPOST_EDGE_LOOKUP_MEMORY=16MiB"},
 	})
 	ready := false
 	if err == nil {
