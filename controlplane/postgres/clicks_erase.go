@@ -210,7 +210,7 @@ func (e *erasure) subtract(ctx context.Context, tx pgx.Tx) error {
 		numbers = append(numbers, n)
 	}
 	rows, err := tx.Query(ctx, `
-		SELECT day - date '1970-01-01', clicks, bot_clicks, breakdown FROM click_workspace_day
+		SELECT day - date '1970-01-01', clicks, bot_clicks, breakdown, top FROM click_workspace_day
 		WHERE `+ofWorkspace("workspace_id", "$1")+` AND day = ANY (ARRAY(SELECT date '1970-01-01' + n FROM unnest($2::integer[]) n))
 		ORDER BY day FOR UPDATE`, e.workspace, numbers)
 	if err != nil {
@@ -218,11 +218,12 @@ func (e *erasure) subtract(ctx context.Context, tx pgx.Tx) error {
 	}
 	defer rows.Close()
 	var c dayColumns
+	var tops [][]byte
 	for rows.Next() {
 		var n int32
 		var clicks, bots int64
-		var packed []byte
-		if err := rows.Scan(&n, &clicks, &bots, &packed); err != nil {
+		var packed, top []byte
+		if err := rows.Scan(&n, &clicks, &bots, &packed, &top); err != nil {
 			return err
 		}
 		gone := e.days[n]
@@ -231,6 +232,11 @@ func (e *erasure) subtract(ctx context.Context, tx pgx.Tx) error {
 			b.Subtract(gone.breakdown)
 			packed = b.Append(nil)
 		}
+		if t, err := rollup.UnpackTop(top); err == nil {
+			t.Set(rollup.LinkCount{Link: e.link})
+			top = t.Append(nil)
+		}
+		tops = append(tops, top)
 		clicks = max(clicks-gone.clicks, 0)
 		c.days = append(c.days, midnight(n))
 		c.clicks, c.bots = append(c.clicks, clicks), append(c.bots, min(max(bots-gone.bots, 0), clicks))
@@ -241,9 +247,9 @@ func (e *erasure) subtract(ctx context.Context, tx pgx.Tx) error {
 	}
 	var q pgx.Batch
 	q.Queue(`
-		UPDATE click_workspace_day d SET clicks = s.clicks, bot_clicks = s.bots, breakdown = s.breakdown
-		FROM unnest($2::date[], $3::bigint[], $4::bigint[], $5::bytea[]) AS s (day, clicks, bots, breakdown)
-		WHERE `+ofWorkspace("d.workspace_id", "$1")+` AND d.day = s.day`, e.workspace, c.days, c.clicks, c.bots, c.breakdowns)
+		UPDATE click_workspace_day d SET clicks = s.clicks, bot_clicks = s.bots, breakdown = s.breakdown, top = s.top
+		FROM unnest($2::date[], $3::bigint[], $4::bigint[], $5::bytea[], $6::bytea[]) AS s (day, clicks, bots, breakdown, top)
+		WHERE `+ofWorkspace("d.workspace_id", "$1")+` AND d.day = s.day`, e.workspace, c.days, c.clicks, c.bots, c.breakdowns, tops)
 	q.Queue(subtractHours, e.workspace, e.hours.keys, e.hours.at, e.hours.n[0], e.hours.n[1], e.hours.n[2], e.hours.n[3],
 		e.hours.n[4], e.hours.n[5], e.hours.n[6], e.hours.n[7])
 	return tx.SendBatch(ctx, &q).Close()

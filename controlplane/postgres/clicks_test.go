@@ -381,7 +381,7 @@ func TestRowSecurityKeepsTheClicksOfTenantsApart(t *testing.T) {
 		days, err := db.ClicksByDay(t.Context(), ws, theirs)
 		require.NoError(t, err)
 		require.Len(t, days, want, "of workspace %d", ws)
-		top, err := db.TopLinks(t.Context(), ws, 0, 1<<20, 10)
+		top, _, err := db.TopLinks(t.Context(), ws, 0, 1<<20, 10)
 		require.NoError(t, err)
 		require.Len(t, top, 1)
 	}
