@@ -34,7 +34,7 @@ func (db *DB) ForgetClicks(ctx context.Context, by controlplane.Actor, domain wa
 	if err != nil {
 		return f, classify("find a link whose clicks are to be deleted", err)
 	}
-	if err := db.forgetEvents(ctx, &e); err != nil {
+	if e.done.Events, err = db.deleteSingles(ctx, tenantOf(e.workspace), e.workspace, []int64{e.link}); err != nil {
 		return f, classify("delete the single clicks of a link", err)
 	}
 	err = pgx.BeginFunc(ctx, db.pool, func(tx pgx.Tx) error {
@@ -75,38 +75,6 @@ func (db *DB) ForgetClicks(ctx context.Context, by controlplane.Actor, domain wa
 		return controlplane.ForgottenClicks{}, classify("delete the clicks of a link", err)
 	}
 	return f, nil
-}
-
-// eventsAtOnce bounds one statement of forgetEvents.
-const eventsAtOnce = 20_000
-
-// selectEventStep gives the time of the last of a link's first $3 single clicks; the
-// newest's when there are fewer. Each partition is read by its index, in order.
-var selectEventStep = `
-SELECT max(at) FROM (
-	SELECT at FROM click_event WHERE ` + ofWorkspace("workspace_id", "$1") + ` AND link_id = $2 ORDER BY at LIMIT $3) first`
-
-var deleteEventStep = `
-WITH gone AS (
-	DELETE FROM click_event WHERE ` + ofWorkspace("workspace_id", "$1") + ` AND link_id = $2 AND at <= $3 RETURNING clicks)
-SELECT coalesce(sum(clicks), 0)::bigint FROM gone`
-
-// forgetEvents deletes a link's single clicks, the oldest first, in steps that end within
-// a statement's time however many there are. What is gone when it fails stays gone, so
-// that another try comes farther.
-func (db *DB) forgetEvents(ctx context.Context, e *erasure) error {
-	own := tenantOf(e.workspace)
-	for {
-		var end *time.Time
-		if err := db.queryRowIn(ctx, own, selectEventStep, []any{e.workspace, e.link, eventsAtOnce}, &end); err != nil || end == nil {
-			return err
-		}
-		var gone int64
-		if err := db.queryRowIn(ctx, own, deleteEventStep, []any{e.workspace, e.link, *end}, &gone); err != nil {
-			return err
-		}
-		e.done.Events += gone
-	}
 }
 
 // erasure is what is deleted of a link.
