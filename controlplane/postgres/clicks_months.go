@@ -224,8 +224,8 @@ func (db *DB) exportMonth(ctx context.Context, dir, table, month string) (err er
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// exportedBlocks is how much of a table is read in one transaction: some 200,000 clicks.
-const exportedBlocks = 2_500
+// exportedBlocks is how much of a table is read in one transaction: some 20,000 clicks.
+const exportedBlocks = 250
 
 // selectExported gives the clicks in a part of a table.
 const selectExported = `
@@ -235,26 +235,29 @@ SELECT row_to_json(e)::text FROM (
 	WHERE c.ctid >= $1::text::tid AND c.ctid < $2::text::tid) e`
 
 // copyEvents writes a JSON object a line. It reads a table to which nothing comes any more by its places
-// on the disk, a part at a time: one transaction for all of it would keep every table of the database from
-// being cleaned up for as long as it takes. The scope sees all tenants' rows.
+// on the disk, a part at a time, which is written once its transaction is over: one that is as long as the export
+// would keep every table of the database from being cleaned up. The scope sees all tenants' rows.
 func (db *DB) copyEvents(ctx context.Context, w io.Writer, table string) error {
 	var blocks int64
 	if err := db.queryRowIn(ctx, system, `SELECT pg_relation_size($1::regclass) / current_setting('block_size')::bigint`, []any{table}, &blocks); err != nil {
 		return err
 	}
+	var lines []byte
 	for first := int64(0); first < blocks; first += exportedBlocks {
+		lines = lines[:0]
 		var b pgx.Batch
 		system.first(&b)
 		b.Queue(`SELECT set_config('statement_timeout', $1, true)`, ingestTimeLimit)
 		b.Queue(fmt.Sprintf(selectExported, table), fmt.Sprintf("(%d,0)", first), fmt.Sprintf("(%d,0)", first+exportedBlocks)).Query(func(rows pgx.Rows) error {
 			for rows.Next() {
-				if _, err := w.Write(append(rows.RawValues()[0], '\n')); err != nil {
-					return err
-				}
+				lines = append(append(lines, rows.RawValues()[0]...), '\n')
 			}
 			return rows.Err()
 		})
 		if err := db.pool.SendBatch(ctx, &b).Close(); err != nil {
+			return err
+		}
+		if _, err := w.Write(lines); err != nil {
 			return err
 		}
 	}
