@@ -22,6 +22,7 @@ cleanup: backup=r operator=rawd reaper=rw
 click_batch: backup=r ingest=rawd operator=rawd
 click_day: backup=r ingest=rawd operator=rawd reaper=rd tenant=rwd
 click_dead_letter: backup=r ingest=rawd operator=rawd
+click_dead_letter_more: backup=r ingest=rawd operator=rawd
 click_event: backup=r ingest=rawd operator=rawd reaper=rd tenant=rwd
 click_hour: backup=r ingest=rawd operator=rawd reaper=rd tenant=rwd
 click_part: backup=r ingest=rawd operator=rawd reaper=r tenant=rwd
