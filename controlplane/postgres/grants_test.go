@@ -29,6 +29,7 @@ click_part: backup=r ingest=rawd operator=rawd reaper=r tenant=rwd
 click_progress: backup=r ingest=rawd operator=rawd
 click_set_aside: backup=r ingest=rawd operator=rawd
 click_watermark: backup=r ingest=rawd operator=rawd
+click_workspace_before: backup=r ingest=rawd operator=rawd tenant=rwd
 click_workspace_day: backup=r ingest=rawd operator=rawd tenant=rwd
 click_workspace_hour: backup=r ingest=rawd operator=rawd tenant=rwd
 cluster: backup=r ingest=r operator=rawd reaper=r stream=r tenant=r
