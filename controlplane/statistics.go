@@ -17,7 +17,7 @@ type StatsStore interface {
 
 	// WorkspaceClicks gives the clicks of all links of a workspace, and the top of
 	// these by their clicks in the days that the span touches.
-	WorkspaceClicks(ctx context.Context, ws waypost.WorkspaceID, s *Span, top int) (Counted, []TopLink, error)
+	WorkspaceClicks(ctx context.Context, ws waypost.WorkspaceID, s *Span, top int) (Counted, TopLinks, error)
 
 	// WorkspaceTotals gives the clicks of a workspace in all time.
 	WorkspaceTotals(ctx context.Context, ws waypost.WorkspaceID) (clicks, bots int64, err error)
@@ -102,6 +102,16 @@ type TopLink struct {
 	Bots        int64
 }
 
+// TopLinks are the links of a workspace with the most clicks, most first.
+type TopLinks struct {
+	Links []TopLink
+
+	// Exact says that no other link has more clicks than the last of these. Where clicks
+	// are spread so evenly over very many links that this cannot be told, they are
+	// links with many; their own clicks are exact at all times.
+	Exact bool
+}
+
 // Stats is what statistics tell of a link, or of a workspace.
 type Stats struct {
 	Span         Span
@@ -124,7 +134,7 @@ type LinkStats struct {
 // WorkspaceStats are the statistics of all links of a workspace.
 type WorkspaceStats struct {
 	Stats
-	Top []TopLink // most clicks first
+	Top TopLinks
 }
 
 // MaxTopLinks bounds the list of links with the most clicks.

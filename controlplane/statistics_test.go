@@ -26,8 +26,8 @@ func (c *counts) LinkClicks(context.Context, waypost.WorkspaceID, int64, *contro
 	return c.counted, c.err
 }
 
-func (c *counts) WorkspaceClicks(_ context.Context, _ waypost.WorkspaceID, _ *controlplane.Span, top int) (controlplane.Counted, []controlplane.TopLink, error) {
-	return c.counted, c.top[:min(top, len(c.top))], c.err
+func (c *counts) WorkspaceClicks(_ context.Context, _ waypost.WorkspaceID, _ *controlplane.Span, top int) (controlplane.Counted, controlplane.TopLinks, error) {
+	return c.counted, controlplane.TopLinks{Links: c.top[:min(top, len(c.top))], Exact: true}, c.err
 }
 
 func (c *counts) WorkspaceTotals(context.Context, waypost.WorkspaceID) (clicks, bots int64, err error) {

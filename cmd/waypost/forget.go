@@ -11,6 +11,7 @@ import (
 
 func (p *program) linksForgetClicksCommand() *cobra.Command {
 	var domain string
+	var yes bool
 	c := &cobra.Command{
 		Use:   "forget-clicks CODE",
 		Short: "Delete everything that was counted of a link, for good",
@@ -18,10 +19,13 @@ func (p *program) linksForgetClicksCommand() *cobra.Command {
 clicks by hour, day and one by one, and its counters. They are taken from the
 statistics of the workspace, too, but for its estimates of unique visitors, which hold no
 link. Clicks that come later count again, from zero. It needs the scope admin, and
-is in the audit log.`,
-		Example: `  waypost links forget-clicks spring-sale`,
+is in the audit log. On a terminal it asks for the code; elsewhere it needs --yes.`,
+		Example: `  waypost links forget-clicks spring-sale --yes`,
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
+			if err := p.confirm(yes, fmt.Sprintf("All that was counted of %s goes for good. Type the code to go on: ", args[0]), args[0]); err != nil {
+				return err
+			}
 			return p.withAPI(func(api *client.Client) error {
 				f, err := api.ForgetClicks(c.Context(), domain, args[0])
 				if err != nil {
@@ -32,6 +36,7 @@ is in the audit log.`,
 		},
 	}
 	c.Flags().StringVar(&domain, "domain", "", "host of the link's domain; the shared one if left out")
+	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	return c
 }
 
@@ -47,18 +52,22 @@ development system that runs in --data-dir.`
 }
 
 func (p *program) forgetVisitorsCommand() *cobra.Command {
-	return &cobra.Command{
+	var yes bool
+	c := &cobra.Command{
 		Use:   "forget-visitors DAY",
 		Short: "Destroy what the visitors of a day are told apart by",
 		Long: `Destroy the salt of a day (UTC), everywhere and for good. Without it nothing that is kept
 leads back to a visitor of that day. Clicks of the day that come later count without a
 visitor; numbers that are there stay. It happens by itself two days after; this is
-for doing it earlier.`,
-		Example: `  waypost clicks forget-visitors 2026-03-31`,
+for doing it earlier. On a terminal it asks for the day; elsewhere it needs --yes.`,
+		Example: `  waypost clicks forget-visitors 2026-03-31 --yes`,
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			if _, err := time.Parse(time.DateOnly, args[0]); err != nil {
 				return &usageError{fmt.Errorf("%q is no day such as 2026-03-31", args[0])}
+			}
+			if err := p.confirm(yes, fmt.Sprintf("The visitors of %s can be told apart no more, for good. Type the day to go on: ", args[0]), args[0]); err != nil {
+				return err
 			}
 			return p.withAPI(func(api *client.Client) error {
 				if err := api.ForgetVisitors(c.Context(), args[0]); err != nil {
@@ -68,4 +77,6 @@ for doing it earlier.`,
 			})
 		},
 	}
+	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return c
 }

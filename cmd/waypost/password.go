@@ -85,6 +85,19 @@ func (p *program) answerOf(question string) (string, error) {
 	return strings.TrimSpace(line), nil
 }
 
+// confirm asks before something is deleted for good, unless the flag --yes says that it
+// may be. Whoever goes on types what it is; without a terminal nobody can.
+func (p *program) confirm(yes bool, question, answer string) error {
+	if yes {
+		return nil
+	}
+	got, err := p.answerOf(question)
+	if err == nil && got != answer {
+		err = &usageError{fmt.Errorf("nothing was deleted: type %s when asked, or add --yes", answer)}
+	}
+	return err
+}
+
 // interactive reports whether somebody sits at a terminal.
 func (p *program) interactive() bool {
 	f, ok := p.stdin.(*os.File)

@@ -56,14 +56,14 @@ func TestStatisticsOfARunningSystemAreCompleteAndCanBeForgotten(t *testing.T) {
 	require.Contains(t, run("stats", "--output", "csv", "--breakdown", "top"), "sale,,https://example.com/sale,'=Sale,3,")
 	require.Contains(t, run("edges"), "PENDING")
 
-	require.Contains(t, run("links", "forget-clicks", "sale"), "deleted 3 clicks of sale")
+	require.Contains(t, run("links", "forget-clicks", "sale", "--yes"), "deleted 3 clicks of sale")
 	require.Zero(t, stats("links", "stats", "sale").TotalClicks)
 	require.Zero(t, stats("stats").Clicks)
 	require.Contains(t, run("audit"), "clicks.forget")
 	require.Equal(t, http.StatusFound, visit{method: http.MethodGet}.to(t, s.State().Edges[0].URL, "sale"))
 	eventually(t, 20*time.Second, "counted again, from zero", func() bool { return stats("stats").Clicks == 1 })
 
-	r := devtest.Run(t, env, "clicks", "forget-visitors", "2020-01-01")
+	r := devtest.Run(t, env, "clicks", "forget-visitors", "2020-01-01", "--yes")
 	require.Equal(t, 1, r.Code)
 	require.Contains(t, r.Stderr, "there is no salt of that day (404)")
 	require.Equal(t, 1, strings.Count(r.Stderr, "\n"))

@@ -39,6 +39,9 @@ func statsTable(s *client.Stats) string {
 		writeNames(&b, part.title, part.names)
 	}
 	writeTop(&b, s.Top)
+	if s.TopExact != nil && !*s.TopExact {
+		b.WriteString("other links may have as many clicks as the last of these\n")
+	}
 	return strings.TrimSuffix(b.String(), "\n")
 }
 

@@ -193,14 +193,8 @@ undone. On a terminal it asks for the slug; elsewhere it needs --yes.`,
 		Args:              arguments(cobra.ExactArgs(1)),
 		ValidArgsFunction: p.completions(workspaceNames),
 		RunE: func(c *cobra.Command, args []string) error {
-			if !yes {
-				answer, err := p.answerOf(fmt.Sprintf("All links of %s stop for good. Type its name to go on: ", args[0]))
-				if err != nil {
-					return err
-				}
-				if answer != args[0] {
-					return &usageError{errors.New("nothing was deleted: type the name of the workspace when asked, or add --yes")}
-				}
+			if err := p.confirm(yes, fmt.Sprintf("All links of %s stop for good. Type its name to go on: ", args[0]), args[0]); err != nil {
+				return err
 			}
 			return p.withAPI(func(api *client.Client) error {
 				id, err := workspaceID(c.Context(), api, args[0])

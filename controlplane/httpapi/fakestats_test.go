@@ -66,7 +66,7 @@ func (f *statistics) LinkStats(ctx context.Context, actor controlplane.Actor, ho
 
 func (f *statistics) WorkspaceStats(_ context.Context, _ controlplane.Actor, q controlplane.StatsQuery) (controlplane.WorkspaceStats, error) {
 	stats, err := f.answer(q)
-	return controlplane.WorkspaceStats{Stats: stats, Top: f.top[:min(len(f.top), q.Top)]}, err
+	return controlplane.WorkspaceStats{Stats: stats, Top: controlplane.TopLinks{Links: f.top[:min(len(f.top), q.Top)], Exact: true}}, err
 }
 
 func (f *statistics) ForgetClicks(ctx context.Context, actor controlplane.Actor, host, code string) (controlplane.ForgottenClicks, error) {

@@ -169,11 +169,11 @@ func (s *server) workspaceStats(ctx context.Context, in *workspaceStatsInput) (*
 		return nil, err
 	}
 	if acceptsCSV(in.Accept) {
-		return csvOf("clicks", in.Breakdown, &stats.Stats, stats.Top), nil
+		return csvOf("clicks", in.Breakdown, &stats.Stats, stats.Top.Links), nil
 	}
-	shown := workspaceStats{ClickStats: showStats(&stats.Stats), Top: make([]topLink, len(stats.Top))}
-	for i := range stats.Top {
-		shown.Top[i] = showTop(&stats.Top[i])
+	shown := workspaceStats{ClickStats: showStats(&stats.Stats), Top: make([]topLink, len(stats.Top.Links)), TopExact: stats.Top.Exact}
+	for i := range stats.Top.Links {
+		shown.Top[i] = showTop(&stats.Top.Links[i])
 	}
 	return jsonOf(shown), nil
 }

@@ -81,7 +81,7 @@ func TestStatsOfAWorkspaceListTheLinksWithTheMostClicks(t *testing.T) {
 	res := a.do(call{path: "/api/v1/stats" + berlin, key: statsKey})
 	require.JSONEq(t, `{`+berlinStats+`, "top": [
 		{"short_code": "spring", "domain": "", "original_url": "https://example.com/ü?a&b", "title": "=HYPERLINK(\"https://evil.example\")", "clicks": 9, "bot_clicks": 3},
-		{"short_code": "sale", "domain": "go.example.com", "original_url": "https://example.com/", "title": "", "clicks": 3, "bot_clicks": 0}]}`, res.text)
+		{"short_code": "sale", "domain": "go.example.com", "original_url": "https://example.com/", "title": "", "clicks": 3, "bot_clicks": 0}], "top_exact": true}`, res.text)
 	require.Len(t, object(t, a.do(call{path: "/api/v1/stats?top=1", key: statsKey}).text)["top"], 1)
 	require.Equal(t, []any{}, object(t, a.do(call{path: "/api/v1/stats?top=0", key: statsKey}).text)["top"])
 	requireProblem(t, a.do(call{path: "/api/v1/stats?top=101", key: statsKey}), 422, "invalid")

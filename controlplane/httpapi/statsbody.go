@@ -24,7 +24,8 @@ type linkStats struct {
 // workspaceStats are those of all links of a workspace.
 type workspaceStats struct {
 	ClickStats
-	Top []topLink `json:"top" nullable:"false" doc:"The links with the most clicks from breakdown_from to breakdown_to, most first."`
+	Top      []topLink `json:"top" nullable:"false" doc:"The links with the most clicks from breakdown_from to breakdown_to, most first. Their numbers are exact."`
+	TopExact bool      `json:"top_exact" doc:"Whether no other link has more clicks than the last of top. For each day the 1,000 links with the most clicks are known; it is false only where clicks are spread so evenly over more links than that, that others may have as many."`
 }
 
 // ClickStats is what both have. It is exported for huma, which passes over what is

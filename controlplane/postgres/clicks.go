@@ -21,8 +21,11 @@ const (
 	// usual limit would refuse such a batch at every try, and the edge's queue with it.
 	ingestTimeLimit = "20000"
 
-	// keptDeadLetters is how many dead letters of a node keep their body.
-	keptDeadLetters = 100
+	// The first dead letters of a node are kept, since they show how it began, and of these
+	// again the first have their body; what comes after these is counted only.
+	maxDeadLetters  = 1_000
+	maxLetterBodies = 100
+	maxLetterBytes  = 64 << 20
 )
 
 // The row of a boot's watermark comes with its first batch, and is locked before
@@ -55,13 +58,23 @@ SET seq = $3, hash = $4, clicks = clicks + $5, unknown = unknown + $6, updated_a
 WHERE node = $1 AND boot = $2 AND seq = $3::bigint - 1
 RETURNING true`
 
-// keepDeadLetter does nothing for a batch that lies beyond a gap.
+// keepDeadLetter does nothing for a batch that lies beyond a gap. Batches of one boot
+// wait for each other, so that the bounds are passed by those of few others at most.
 const keepDeadLetter = `
-INSERT INTO click_dead_letter (node, boot, seq, hash, clicks, reason, body)
-SELECT $1, $2, $3, $4, $5::numeric, $6,
-       CASE WHEN (SELECT count(*) FROM click_dead_letter WHERE node = $1) < $8 THEN $7::bytea END
-FROM click_watermark WHERE node = $1 AND boot = $2 AND seq >= $3
-ON CONFLICT DO NOTHING`
+WITH have AS MATERIALIZED (
+	SELECT count(*) AS letters, count(body) AS bodies, coalesce(sum(octet_length(body)), 0) AS bytes FROM click_dead_letter WHERE node = $1
+), letter AS (
+	SELECT h.* FROM have h WHERE EXISTS (SELECT FROM click_watermark WHERE node = $1 AND boot = $2 AND seq >= $3)
+	AND NOT EXISTS (SELECT FROM click_dead_letter WHERE node = $1 AND boot = $2 AND seq = $3 AND hash = $4)
+), kept AS (
+	INSERT INTO click_dead_letter (node, boot, seq, hash, clicks, reason, body)
+	SELECT $1, $2, $3, $4, $5::numeric, $6, CASE WHEN bodies < $9 AND bytes + octet_length($7::bytea) <= $10 THEN $7 END
+	FROM letter WHERE letters < $8
+	ON CONFLICT DO NOTHING
+)
+INSERT INTO click_dead_letter_more AS m (node, letters, clicks, newest_at)
+SELECT $1, 1, $5::numeric, now() FROM letter WHERE letters >= $8
+ON CONFLICT (node) DO UPDATE SET letters = m.letters + 1, clicks = m.clicks + excluded.clicks, newest_at = now()`
 
 // judgeBatch gives the watermark, the hash that is known for the batch's identity,
 // and whether this very batch is among the dead letters.
@@ -168,7 +181,7 @@ func (db *DB) takeClicks(ctx context.Context, b *waypost.ClickBatch, hash [32]by
 		return rows.Err()
 	})
 	if letter != nil {
-		q.Queue(keepDeadLetter, node, boot, seq, hash[:], letter.clicks, letter.reason, letter.body, keptDeadLetters)
+		q.Queue(keepDeadLetter, node, boot, seq, hash[:], letter.clicks, letter.reason, letter.body, maxDeadLetters, maxLetterBodies, maxLetterBytes)
 	}
 	q.Queue(judgeBatch, node, boot, seq, hash[:]).QueryRow(func(row pgx.Row) error {
 		return row.Scan(&watermark, &stored, &buried)

@@ -34,7 +34,7 @@ func (db *DB) ForgetClicks(ctx context.Context, by controlplane.Actor, domain wa
 	if err != nil {
 		return f, classify("find a link whose clicks are to be deleted", err)
 	}
-	if err := db.forgetEvents(ctx, &e); err != nil {
+	if e.done.Events, err = db.deleteSingles(ctx, tenantOf(e.workspace), e.workspace, []int64{e.link}); err != nil {
 		return f, classify("delete the single clicks of a link", err)
 	}
 	err = pgx.BeginFunc(ctx, db.pool, func(tx pgx.Tx) error {
@@ -77,44 +77,13 @@ func (db *DB) ForgetClicks(ctx context.Context, by controlplane.Actor, domain wa
 	return f, nil
 }
 
-// eventsAtOnce bounds one statement of forgetEvents.
-const eventsAtOnce = 20_000
-
-// selectEventStep gives the time of the last of a link's first $3 single clicks; the
-// newest's when there are fewer. Each partition is read by its index, in order.
-var selectEventStep = `
-SELECT max(at) FROM (
-	SELECT at FROM click_event WHERE ` + ofWorkspace("workspace_id", "$1") + ` AND link_id = $2 ORDER BY at LIMIT $3) first`
-
-var deleteEventStep = `
-WITH gone AS (
-	DELETE FROM click_event WHERE ` + ofWorkspace("workspace_id", "$1") + ` AND link_id = $2 AND at <= $3 RETURNING clicks)
-SELECT coalesce(sum(clicks), 0)::bigint FROM gone`
-
-// forgetEvents deletes a link's single clicks, the oldest first, in steps that end within
-// a statement's time however many there are. What is gone when it fails stays gone, so
-// that another try comes farther.
-func (db *DB) forgetEvents(ctx context.Context, e *erasure) error {
-	own := tenantOf(e.workspace)
-	for {
-		var end *time.Time
-		if err := db.queryRowIn(ctx, own, selectEventStep, []any{e.workspace, e.link, eventsAtOnce}, &end); err != nil || end == nil {
-			return err
-		}
-		var gone int64
-		if err := db.queryRowIn(ctx, own, deleteEventStep, []any{e.workspace, e.link, *end}, &gone); err != nil {
-			return err
-		}
-		e.done.Events += gone
-	}
-}
-
 // erasure is what is deleted of a link.
 type erasure struct {
 	workspace waypost.WorkspaceID
 	link      int64
 	days      map[int32]*erasedDay
 	hours     hourColumns // all with the workspace as their key
+	before    [2]int64    // clicks, and of these by bots, that were counted before there were days
 	done      controlplane.ForgottenClicks
 }
 
@@ -131,18 +100,21 @@ func (e *erasure) take(ctx context.Context, tx pgx.Tx) error {
 	own := ` WHERE ` + ofWorkspace("workspace_id", "$1") + ` AND link_id = $2`
 	var q pgx.Batch
 	count := func(rows pgx.Rows) error {
-		for rows.Next() {
-			var clicks, bots int64
-			if err := rows.Scan(&clicks, &bots); err != nil {
-				return err
-			}
+		var clicks, bots int64
+		_, err := pgx.ForEachRow(rows, []any{&clicks, &bots}, func() error {
 			e.done.Clicks += clicks
 			e.done.Bots += bots
-		}
-		return rows.Err()
+			return nil
+		})
+		return err
 	}
 	q.Queue(`DELETE FROM click_part`+own+` RETURNING clicks, bot_clicks`, e.workspace, e.link).Query(count)
-	q.Queue(`DELETE FROM link_click`+own+` RETURNING clicks, bot_clicks`, e.workspace, e.link).Query(count)
+	q.Queue(`DELETE FROM link_click`+own+` RETURNING clicks, bot_clicks`, e.workspace, e.link).Query(func(rows pgx.Rows) error {
+		parts := e.done
+		err := count(rows)
+		e.before = [2]int64{e.done.Clicks - parts.Clicks, e.done.Bots - parts.Bots}
+		return err
+	})
 	q.Queue(`DELETE FROM click_day`+own+` RETURNING day - date '1970-01-01', clicks, bot_clicks, breakdown`, e.workspace, e.link).Query(e.scanDays)
 	q.Queue(`DELETE FROM click_hour`+own+` RETURNING hour, q0, q1, q2, q3, b0, b1, b2, b3`, e.workspace, e.link).Query(e.scanHours)
 	q.Queue(`WITH gone AS (DELETE FROM click_event`+own+` RETURNING clicks) SELECT coalesce(sum(clicks), 0)::bigint FROM gone`, // that came meanwhile
@@ -170,6 +142,7 @@ func (e *erasure) scanDays(rows pgx.Rows) error {
 			d.breakdown.AddOther(countOf(d.clicks, d.bots))
 		}
 		e.days[n] = &d
+		e.before[0], e.before[1] = max(e.before[0]-d.clicks, 0), max(e.before[1]-d.bots, 0)
 	}
 	return rows.Err()
 }
@@ -199,9 +172,19 @@ FROM unnest($2::bigint[], $3::timestamptz[], $4::bigint[], $5::bigint[], $6::big
      AS s (key, hour, q0, q1, q2, q3, b0, b1, b2, b3)
 WHERE ` + ofWorkspace("h.workspace_id", "$1") + ` AND h.workspace_id = s.key AND h.hour = s.hour`
 
+var subtractBefore = `
+UPDATE click_workspace_before
+SET clicks = greatest(clicks - $2::bigint, 0), bot_clicks = least(greatest(bot_clicks - $3::bigint, 0), greatest(clicks - $2::bigint, 0))
+WHERE ` + ofWorkspace("workspace_id", "$1")
+
 // subtract takes the link's days out of the workspace's. Who holds the row of a day holds its
 // hours, too, as rollers have it. Visitors stay: a sketch cannot be subtracted from.
 func (e *erasure) subtract(ctx context.Context, tx pgx.Tx) error {
+	if e.before[0] > 0 {
+		if _, err := tx.Exec(ctx, subtractBefore, e.workspace, e.before[0], e.before[1]); err != nil {
+			return err
+		}
+	}
 	if len(e.days) == 0 && len(e.hours.at) == 0 {
 		return nil
 	}
@@ -210,7 +193,7 @@ func (e *erasure) subtract(ctx context.Context, tx pgx.Tx) error {
 		numbers = append(numbers, n)
 	}
 	rows, err := tx.Query(ctx, `
-		SELECT day - date '1970-01-01', clicks, bot_clicks, breakdown FROM click_workspace_day
+		SELECT day - date '1970-01-01', clicks, bot_clicks, breakdown, top FROM click_workspace_day
 		WHERE `+ofWorkspace("workspace_id", "$1")+` AND day = ANY (ARRAY(SELECT date '1970-01-01' + n FROM unnest($2::integer[]) n))
 		ORDER BY day FOR UPDATE`, e.workspace, numbers)
 	if err != nil {
@@ -218,11 +201,12 @@ func (e *erasure) subtract(ctx context.Context, tx pgx.Tx) error {
 	}
 	defer rows.Close()
 	var c dayColumns
+	var tops [][]byte
 	for rows.Next() {
 		var n int32
 		var clicks, bots int64
-		var packed []byte
-		if err := rows.Scan(&n, &clicks, &bots, &packed); err != nil {
+		var packed, top []byte
+		if err := rows.Scan(&n, &clicks, &bots, &packed, &top); err != nil {
 			return err
 		}
 		gone := e.days[n]
@@ -231,6 +215,11 @@ func (e *erasure) subtract(ctx context.Context, tx pgx.Tx) error {
 			b.Subtract(gone.breakdown)
 			packed = b.Append(nil)
 		}
+		if t, err := rollup.UnpackTop(top); err == nil {
+			t.Set(rollup.LinkCount{Link: e.link})
+			top = t.Append(nil)
+		}
+		tops = append(tops, top)
 		clicks = max(clicks-gone.clicks, 0)
 		c.days = append(c.days, midnight(n))
 		c.clicks, c.bots = append(c.clicks, clicks), append(c.bots, min(max(bots-gone.bots, 0), clicks))
@@ -241,9 +230,9 @@ func (e *erasure) subtract(ctx context.Context, tx pgx.Tx) error {
 	}
 	var q pgx.Batch
 	q.Queue(`
-		UPDATE click_workspace_day d SET clicks = s.clicks, bot_clicks = s.bots, breakdown = s.breakdown
-		FROM unnest($2::date[], $3::bigint[], $4::bigint[], $5::bytea[]) AS s (day, clicks, bots, breakdown)
-		WHERE `+ofWorkspace("d.workspace_id", "$1")+` AND d.day = s.day`, e.workspace, c.days, c.clicks, c.bots, c.breakdowns)
+		UPDATE click_workspace_day d SET clicks = s.clicks, bot_clicks = s.bots, breakdown = s.breakdown, top = s.top
+		FROM unnest($2::date[], $3::bigint[], $4::bigint[], $5::bytea[], $6::bytea[]) AS s (day, clicks, bots, breakdown, top)
+		WHERE `+ofWorkspace("d.workspace_id", "$1")+` AND d.day = s.day`, e.workspace, c.days, c.clicks, c.bots, c.breakdowns, tops)
 	q.Queue(subtractHours, e.workspace, e.hours.keys, e.hours.at, e.hours.n[0], e.hours.n[1], e.hours.n[2], e.hours.n[3],
 		e.hours.n[4], e.hours.n[5], e.hours.n[6], e.hours.n[7])
 	return tx.SendBatch(ctx, &q).Close()

@@ -42,7 +42,7 @@ func TestForgottenClicksAreNowhereAndLaterOnesCountFromZero(t *testing.T) {
 	s := everything(t)
 	c, top, err := db.WorkspaceClicks(t.Context(), waypost.DefaultWorkspace, s, 10)
 	require.NoError(t, err)
-	require.Len(t, top, 1)
+	require.Len(t, top.Links, 1)
 	require.EqualValues(t, 7, slices.Max(series(s, c.Quarters)))
 	require.Equal(t, named("Paris, FR", 7), c.Breakdowns[controlplane.Cities].Named)
 	require.Equal(t, named("Chrome", 7), c.Breakdowns[controlplane.Browsers].Named)

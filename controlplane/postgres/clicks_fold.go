@@ -50,6 +50,7 @@ type folding struct {
 	workspace int64
 	links     map[int64]*linkSum
 	days      map[linkDay]*rollup.Day
+	counted   *dayColumns // of links, with all their clicks
 	broken    []brokenPiece
 	kept      int // of broken, that are set aside
 }
@@ -83,6 +84,9 @@ func (db *DB) foldArea(ctx context.Context, tx pgx.Tx, cfg RollerConfig, f *fold
 		sums[k].Merge(day)
 	}
 	if err := in.store(ctx, tx, workspaceRollups, sums); err != nil {
+		return err
+	}
+	if err := in.storeTops(ctx, tx, db.log); err != nil {
 		return err
 	}
 	f.broken = len(in.broken)

@@ -115,12 +115,13 @@ func (t *tally) requireLink(rt require.TestingT, db *postgres.DB, hand *pgx.Conn
 	var events int64
 	require.NoError(rt, hand.QueryRow(context.Background(), `SELECT coalesce(sum(clicks), 0)::bigint FROM click_event WHERE link_id = $1`, l.ID).Scan(&events))
 	require.Equal(rt, t.events, events)
-	top, err := db.TopLinks(context.Background(), waypost.DefaultWorkspace, 0, 1<<20, 10)
+	top, exact, err := db.TopLinks(context.Background(), waypost.DefaultWorkspace, 0, 1<<20, 10)
 	require.NoError(rt, err)
+	require.True(rt, exact)
 	var counted rollup.Count
 	for _, other := range top {
 		if other.Link == l.ID {
-			counted = other.Clicks
+			counted = other.Count
 		}
 	}
 	require.Equal(rt, rollup.Count{Clicks: uint64(t.clicks), Bots: uint64(t.bots)}, counted)

@@ -153,16 +153,21 @@ type eventMonth struct {
 // false when somebody reads it: the next round tries again.
 func (db *DB) dropEventMonth(ctx context.Context, m eventMonth) (done bool, err error) {
 	table, month := pgx.Identifier{m.Name}.Sanitize(), m.Month.UTC().Format("2006-01")
-	alter := func(sql string) (done bool, err error) {
+	alter := func(statements ...string) (done bool, err error) {
 		err = db.alter(ctx, func(tx pgx.Tx) error {
-			_, err := tx.Exec(ctx, sql)
-			done = err == nil
-			return err
+			for _, sql := range statements {
+				if _, err := tx.Exec(ctx, sql); err != nil {
+					return err
+				}
+			}
+			done = true
+			return nil
 		})
 		return done, classify("drop a month of clicks", err)
 	}
 	if m.Attached {
-		if out, err := alter(`ALTER TABLE click_event DETACH PARTITION ` + table); err != nil || !out {
+		// Whoever deletes clicks of a link has to get at it until it is dropped.
+		if out, err := alter(`ALTER TABLE click_event DETACH PARTITION `+table, `SELECT waypost_protect('`+m.Name+`')`); err != nil || !out {
 			return false, err
 		}
 	}
@@ -219,27 +224,42 @@ func (db *DB) exportMonth(ctx context.Context, dir, table, month string) (err er
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// copyEvents writes a JSON object a line. The transaction sees all tenants' rows.
+// exportedBlocks is how much of a table is read in one transaction: some 20,000 clicks.
+const exportedBlocks = 250
+
+// selectExported gives the clicks in a part of a table.
+const selectExported = `
+SELECT row_to_json(e)::text FROM (
+	SELECT c.at, c.workspace_id, c.link_id, l.domain_id, l.code, c.clicks, c.bot, c.country, c.city, c.device, c.browser, c.os, c.referrer
+	FROM %s c LEFT JOIN LATERAL (SELECT domain_id, code FROM link WHERE id = c.link_id LIMIT 1) l ON true
+	WHERE c.ctid >= $1::text::tid AND c.ctid < $2::text::tid) e`
+
+// copyEvents writes a JSON object a line. It reads a table to which nothing comes any more by its places
+// on the disk, a part at a time, which is written once its transaction is over: one that is as long as the export
+// would keep every table of the database from being cleaned up. The scope sees all tenants' rows.
 func (db *DB) copyEvents(ctx context.Context, w io.Writer, table string) error {
-	return pgx.BeginFunc(ctx, db.pool, func(tx pgx.Tx) error {
-		if err := system.enter(ctx, tx); err != nil {
-			return err
-		}
-		if _, err := tx.Exec(ctx, `SELECT set_config('statement_timeout', '0', true)`); err != nil {
-			return err
-		}
-		rows, err := tx.Query(ctx, `SELECT row_to_json(e)::text FROM (
-			SELECT c.at, c.workspace_id, c.link_id, l.domain_id, l.code, c.clicks, c.bot, c.country, c.city, c.device, c.browser, c.os, c.referrer
-			FROM `+table+` c LEFT JOIN link l ON l.id = c.link_id) e`)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		for rows.Next() {
-			if _, err := w.Write(append(rows.RawValues()[0], '\n')); err != nil {
-				return err
+	var blocks int64
+	if err := db.queryRowIn(ctx, system, `SELECT pg_relation_size($1::regclass) / current_setting('block_size')::bigint`, []any{table}, &blocks); err != nil {
+		return err
+	}
+	var lines []byte
+	for first := int64(0); first < blocks; first += exportedBlocks {
+		lines = lines[:0]
+		var b pgx.Batch
+		system.first(&b)
+		b.Queue(`SELECT set_config('statement_timeout', $1, true)`, ingestTimeLimit)
+		b.Queue(fmt.Sprintf(selectExported, table), fmt.Sprintf("(%d,0)", first), fmt.Sprintf("(%d,0)", first+exportedBlocks)).Query(func(rows pgx.Rows) error {
+			for rows.Next() {
+				lines = append(append(lines, rows.RawValues()[0]...), '\n')
 			}
+			return rows.Err()
+		})
+		if err := db.pool.SendBatch(ctx, &b).Close(); err != nil {
+			return err
 		}
-		return rows.Err()
-	})
+		if _, err := w.Write(lines); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -143,34 +143,3 @@ func countOf(clicks, bots int64) rollup.Count {
 }
 
 func midnight(day int32) time.Time { return time.Unix(int64(day)*24*60*60, 0).UTC() }
-
-// LinkCount is the clicks of a link.
-type LinkCount struct {
-	Link   int64
-	Clicks rollup.Count
-}
-
-// TopLinks gives the links of a workspace with the most clicks in days [first, end).
-func (db *DB) TopLinks(ctx context.Context, ws waypost.WorkspaceID, first, end int32, limit int) ([]LinkCount, error) {
-	var top []LinkCount
-	err := db.queryIn(ctx, tenantOf(ws), `
-		SELECT link_id, least(sum(clicks), 9223372036854775807)::bigint, least(sum(bot_clicks), 9223372036854775807)::bigint FROM (
-			SELECT link_id, clicks, bot_clicks FROM click_day
-			WHERE `+ofWorkspace("workspace_id", "$1")+` AND day >= date '1970-01-01' + $2::integer AND day < date '1970-01-01' + $3::integer
-			UNION ALL
-			SELECT link_id, clicks, bot_clicks FROM click_part
-			WHERE `+ofWorkspace("workspace_id", "$1")+` AND day >= date '1970-01-01' + $2::integer AND day < date '1970-01-01' + $3::integer) s
-		GROUP BY link_id ORDER BY 2 DESC, 1 LIMIT $4`, []any{ws, first, end, limit}, func(rows pgx.Rows) error {
-		for rows.Next() {
-			var l LinkCount
-			var clicks, bots int64
-			if err := rows.Scan(&l.Link, &clicks, &bots); err != nil {
-				return err
-			}
-			l.Clicks = countOf(clicks, bots)
-			top = append(top, l)
-		}
-		return rows.Err()
-	})
-	return top, classify("find the links with the most clicks", err)
-}

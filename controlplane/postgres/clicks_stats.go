@@ -69,23 +69,23 @@ func (db *DB) counted(ctx context.Context, ws waypost.WorkspaceID, links []int64
 }
 
 // WorkspaceClicks implements controlplane.StatsStore.
-func (db *DB) WorkspaceClicks(ctx context.Context, ws waypost.WorkspaceID, s *controlplane.Span, top int) (controlplane.Counted, []controlplane.TopLink, error) {
+func (db *DB) WorkspaceClicks(ctx context.Context, ws waypost.WorkspaceID, s *controlplane.Span, top int) (controlplane.Counted, controlplane.TopLinks, error) {
 	c, err := db.counted(ctx, ws, nil, s)
 	if err != nil || top == 0 {
-		return c, nil, err
+		return c, controlplane.TopLinks{Exact: true}, err
 	}
 	first, end := s.Days()
-	most, err := db.TopLinks(ctx, ws, first, end, top)
+	most, exact, err := db.TopLinks(ctx, ws, first, end, top)
 	if err != nil {
-		return controlplane.Counted{}, nil, err
+		return controlplane.Counted{}, controlplane.TopLinks{}, err
 	}
 	named, err := db.nameLinks(ctx, ws, most)
-	return c, named, err
+	return c, controlplane.TopLinks{Links: named, Exact: exact}, err
 }
 
 // nameLinks tells what links are. Those that were purged are left out; deleted ones are
 // there, since their clicks were counted.
-func (db *DB) nameLinks(ctx context.Context, ws waypost.WorkspaceID, counts []LinkCount) ([]controlplane.TopLink, error) {
+func (db *DB) nameLinks(ctx context.Context, ws waypost.WorkspaceID, counts []rollup.LinkCount) ([]controlplane.TopLink, error) {
 	ids := make([]int64, len(counts))
 	for i := range counts {
 		ids[i] = counts[i].Link
@@ -108,7 +108,7 @@ func (db *DB) nameLinks(ctx context.Context, ws waypost.WorkspaceID, counts []Li
 	named := make([]controlplane.TopLink, 0, len(counts))
 	for _, c := range counts {
 		if l, found := byID[c.Link]; found {
-			l.Clicks, l.Bots = int64(c.Clicks.Clicks), int64(c.Clicks.Bots)
+			l.Clicks, l.Bots = int64(c.Clicks), int64(c.Bots)
 			named = append(named, l)
 		}
 	}
@@ -121,6 +121,8 @@ func (db *DB) WorkspaceTotals(ctx context.Context, ws waypost.WorkspaceID) (clic
 	err = db.queryIn(ctx, tenantOf(ws), `
 		SELECT least(coalesce(sum(s.clicks), 0), 9223372036854775807)::bigint, least(coalesce(sum(s.bot_clicks), 0), 9223372036854775807)::bigint FROM (
 			SELECT clicks, bot_clicks FROM click_workspace_day WHERE `+ofWorkspace("workspace_id", "$1")+`
+			UNION ALL
+			SELECT clicks, bot_clicks FROM click_workspace_before WHERE `+ofWorkspace("workspace_id", "$1")+`
 			UNION ALL
 			SELECT clicks, bot_clicks FROM click_part WHERE `+ofWorkspace("workspace_id", "$1")+`) s`, []any{ws}, func(rows pgx.Rows) error {
 		for rows.Next() {

@@ -109,7 +109,7 @@ func TestClicksAreToldByTimeAndByWhomBeforeAndAfterTheyAreFolded(t *testing.T) {
 		require.Equal(t, []int64{18}, series(s, c.Quarters))
 		require.EqualValues(t, 4, c.Visitors)
 		require.Equal(t, named("DE", 12, "", 3, "FR", 3), c.Breakdowns[controlplane.Countries].Named)
-		require.Equal(t, []controlplane.TopLink{{Domain: 1, Code: "spring", OriginalURL: "https://example.com/spring", Clicks: 10, Bots: 2}}, top)
+		require.Equal(t, controlplane.TopLinks{Links: []controlplane.TopLink{{Domain: 1, Code: "spring", OriginalURL: "https://example.com/spring", Clicks: 10, Bots: 2}}, Exact: true}, top)
 		clicks, bots, err := db.WorkspaceTotals(t.Context(), waypost.DefaultWorkspace)
 		require.NoError(t, err)
 		require.Equal(t, [2]int64{18, 3}, [2]int64{clicks, bots})
@@ -134,7 +134,7 @@ func TestClicksOfAnotherWorkspaceAreNotTold(t *testing.T) {
 		c, top, err := db.WorkspaceClicks(t.Context(), 7, s, 10)
 		require.NoError(t, err)
 		require.Equal(t, []int64{7}, series(s, c.Quarters))
-		require.Len(t, top, 1)
+		require.Len(t, top.Links, 1)
 		clicks, _, err := db.WorkspaceTotals(t.Context(), 7)
 		require.NoError(t, err)
 		require.EqualValues(t, 7, clicks)
@@ -169,8 +169,8 @@ func TestDeletedLinksStayAmongThoseWithTheMostClicks(t *testing.T) {
 	require.NoError(t, err)
 	_, top, err := db.WorkspaceClicks(t.Context(), waypost.DefaultWorkspace, span(t, at(0, 0), at(23, 0), controlplane.ByDay, nil), 10)
 	require.NoError(t, err)
-	require.Len(t, top, 1)
-	require.EqualValues(t, 5, top[0].Clicks)
+	require.Len(t, top.Links, 1)
+	require.EqualValues(t, 5, top.Links[0].Clicks)
 }
 
 func TestProgressIsKeptAndLostWordsChangeNothing(t *testing.T) {

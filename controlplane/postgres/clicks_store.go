@@ -116,6 +116,7 @@ func (in *folding) store(ctx context.Context, tx pgx.Tx, to rollups, days map[li
 	q.Queue(to.days, in.workspace, rows.keys, rows.days, rows.clicks, rows.bots, rows.breakdowns, rows.visitors)
 	q.Queue(to.hours, in.workspace, hours.keys, hours.at, hours.n[0], hours.n[1], hours.n[2], hours.n[3], hours.n[4], hours.n[5], hours.n[6], hours.n[7])
 	if to.prepare == "" {
+		in.counted = rows
 		in.queueCounters(&q)
 	}
 	for _, b := range in.broken[in.kept:] {

@@ -197,14 +197,41 @@ func TestABatchThatCanNeverBeCountedIsADeadLetterAndTheQueueMoves(t *testing.T) 
 	}
 }
 
-func TestOnlyTheFirstDeadLettersOfANodeKeepTheirBody(t *testing.T) {
+func TestTheFirstDeadLettersOfANodeAreKeptAndTheOthersCounted(t *testing.T) {
 	db, hand := open(t)
+	insert(t, db, link("spring"))
 	ingest(t, db, batch(1))
-	for n := range uint64(103) {
-		require.True(t, ingest(t, db, batch(1, total("spring", n+1))).DeadLetter)
+	bury := func(n uint64) *waypost.ClickBatch {
+		t.Helper()
+		b := batch(1, total("spring", n))
+		require.True(t, ingest(t, db, b).DeadLetter)
+		return b
+	}
+	first := bury(1)
+	for n := range uint64(102) {
+		bury(n + 2)
 	}
 	require.EqualValues(t, 103, number(t, hand, `SELECT count(*) FROM click_dead_letter`))
 	require.EqualValues(t, 100, number(t, hand, `SELECT count(body) FROM click_dead_letter`))
+
+	exec(t, hand, `INSERT INTO click_dead_letter SELECT node, boot, seq, decode(lpad(to_hex(n), 64, '0'), 'hex'), 1, '' FROM click_watermark, generate_series(1, 897) n`)
+	bury(200)
+	bury(201)
+	require.True(t, ingest(t, db, first).DeadLetter, "it is there")
+	require.EqualValues(t, 1_000, number(t, hand, `SELECT count(*) FROM click_dead_letter`))
+	require.EqualValues(t, 2, number(t, hand, `SELECT letters FROM click_dead_letter_more`))
+	require.EqualValues(t, 401, number(t, hand, `SELECT clicks::bigint FROM click_dead_letter_more`))
+	require.EqualValues(t, 1, ingest(t, db, batch(2, total("spring", 1))).Clicks, "clicks that can be counted are")
+
+	exec(t, hand, `DELETE FROM click_dead_letter WHERE clicks < 10`)
+	exec(t, hand, `UPDATE click_dead_letter SET body = NULL WHERE clicks > 12`)
+	exec(t, hand, `UPDATE click_dead_letter SET body = convert_to(repeat('x', 33 << 20), 'UTF8') WHERE clicks < 12`) // 66 MiB
+	bury(300)
+	require.EqualValues(t, 1, number(t, hand, `SELECT count(*) FROM click_dead_letter WHERE clicks = 300 AND body IS NULL`), "what was judged makes room again; bytes are bounded, too")
+	other := batch(1, total("spring", 1<<40))
+	other.Node = "edge-2"
+	require.True(t, ingest(t, db, other).DeadLetter)
+	require.EqualValues(t, 1, number(t, hand, `SELECT count(body) FROM click_dead_letter WHERE node = 'edge-2'`), "nodes have room of their own")
 }
 
 func TestClicksOfUnknownCodesAreCountedApartAndThoseOfDeletedLinksAsUsual(t *testing.T) {
@@ -381,7 +408,7 @@ func TestRowSecurityKeepsTheClicksOfTenantsApart(t *testing.T) {
 		days, err := db.ClicksByDay(t.Context(), ws, theirs)
 		require.NoError(t, err)
 		require.Len(t, days, want, "of workspace %d", ws)
-		top, err := db.TopLinks(t.Context(), ws, 0, 1<<20, 10)
+		top, _, err := db.TopLinks(t.Context(), ws, 0, 1<<20, 10)
 		require.NoError(t, err)
 		require.Len(t, top, 1)
 	}

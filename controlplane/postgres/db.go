@@ -164,7 +164,7 @@ func checkSchema(ctx context.Context, cc *pgx.ConnConfig) error {
 	defer conn.Close(ctx)
 	var version int
 	err = conn.QueryRow(ctx, `SELECT coalesce(max(version_id), 0) FROM goose_db_version`).Scan(&version)
-	if pgCode(err) == "42P01" { // undefined_table
+	if pgCode(err) == undefinedTable {
 		version, err = 0, nil
 	}
 	if err != nil {

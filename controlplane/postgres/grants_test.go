@@ -22,12 +22,14 @@ cleanup: backup=r operator=rawd reaper=rw
 click_batch: backup=r ingest=rawd operator=rawd
 click_day: backup=r ingest=rawd operator=rawd reaper=rd tenant=rwd
 click_dead_letter: backup=r ingest=rawd operator=rawd
+click_dead_letter_more: backup=r ingest=rawd operator=rawd
 click_event: backup=r ingest=rawd operator=rawd reaper=rd tenant=rwd
 click_hour: backup=r ingest=rawd operator=rawd reaper=rd tenant=rwd
 click_part: backup=r ingest=rawd operator=rawd reaper=r tenant=rwd
 click_progress: backup=r ingest=rawd operator=rawd
 click_set_aside: backup=r ingest=rawd operator=rawd
 click_watermark: backup=r ingest=rawd operator=rawd
+click_workspace_before: backup=r ingest=rawd operator=rawd tenant=rwd
 click_workspace_day: backup=r ingest=rawd operator=rawd tenant=rwd
 click_workspace_hour: backup=r ingest=rawd operator=rawd tenant=rwd
 cluster: backup=r ingest=r operator=rawd reaper=r stream=r tenant=r

@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"waypost"
 	"waypost/failpoint"
 )
 
@@ -119,32 +120,8 @@ func (db *DB) purgeClicks(ctx context.Context, area place, links []int64, after 
 			return err
 		}
 		if !more {
-			return db.purgeEvents(ctx, links)
+			_, err := db.deleteSingles(ctx, reaper, waypost.WorkspaceID(area.workspace), links)
+			return err
 		}
 	}
-}
-
-// purgeEvents deletes what is kept of single clicks of links, in steps that end within a
-// statement's time.
-func (db *DB) purgeEvents(ctx context.Context, links []int64) error {
-	var clicked []int64
-	if err := db.queryIn(ctx, reaper, `SELECT DISTINCT link_id FROM click_event WHERE link_id = ANY ($1)`, []any{links}, collect(&clicked)); err != nil {
-		return err
-	}
-	for _, link := range clicked {
-		for {
-			var end *time.Time
-			if err := db.queryRowIn(ctx, reaper, `
-				SELECT max(at) FROM (SELECT at FROM click_event WHERE link_id = $1 ORDER BY at LIMIT $2) first`, []any{link, purgedAtOnce}, &end); err != nil {
-				return err
-			}
-			if end == nil {
-				break
-			}
-			if _, err := db.execIn(ctx, reaper, `DELETE FROM click_event WHERE link_id = $1 AND at <= $2`, link, *end); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }

@@ -39,6 +39,12 @@
 //	    0, one byte; number of hashes, at most 2,048; each in 5 bytes, big-endian, strictly ascending
 //	    or 1, one byte; 16,384 registers of 6 bits, the first in the upper bits
 //
+// The links with the most clicks (click_workspace_day.top):
+//
+//	version 1, one byte
+//	number of links, at most 1,000; for each, in strict order: its id, less that of the one before; clicks (at least 1), bots
+//	clicks that no other link has more than
+//
 // Up to 2,048 visitors are told exactly. More are a HyperLogLog sketch of precision
 // 14, whose standard error is 0.8 %. The same visitors give the same bytes, in
 // whatever order and however often they come.

@@ -17,11 +17,18 @@ func somePart() *rollup.Part {
 	}
 }
 
+func someTop() *rollup.Top {
+	top := &rollup.Top{}
+	top.Set(counted(7, 300), counted(1<<40, 2), counted(9, 1))
+	top.Cut(2)
+	return top
+}
+
 // What is read is written as the same bytes, so that nothing but the packed form is read.
 func FuzzUnpack(f *testing.F) {
 	p := somePart()
 	d := dayOf(p)
-	for _, seed := range [][]byte{nil, p.Append(nil), d.Breakdown.Append(nil), d.Visitors.Append(nil)} {
+	for _, seed := range [][]byte{nil, p.Append(nil), d.Breakdown.Append(nil), d.Visitors.Append(nil), someTop().Append(nil)} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -31,6 +38,9 @@ func FuzzUnpack(f *testing.F) {
 			require.Equal(t, p.Total(), d.Total())
 		}
 		if x, err := rollup.UnpackBreakdown(b); err == nil && len(b) > 0 {
+			require.Equal(t, b, x.Append(nil))
+		}
+		if x, err := rollup.UnpackTop(b); err == nil {
 			require.Equal(t, b, x.Append(nil))
 		}
 		if v, err := rollup.UnpackVisitors(b); err == nil && len(b) > 0 {
@@ -57,6 +67,7 @@ func TestNoPackedFormIsReadWhenItIsCutOrLonger(t *testing.T) {
 		"part":      {p.Append(nil), func(b []byte) error { _, err := rollup.UnpackPart(b); return err }},
 		"breakdown": {d.Breakdown.Append(nil), func(b []byte) error { _, err := rollup.UnpackBreakdown(b); return err }},
 		"visitors":  {d.Visitors.Append(nil), func(b []byte) error { _, err := rollup.UnpackVisitors(b); return err }},
+		"top":       {someTop().Append(nil), func(b []byte) error { _, err := rollup.UnpackTop(b); return err }},
 		"a sketch":  {many.Append(nil), func(b []byte) error { _, err := rollup.UnpackVisitors(b); return err }},
 	} {
 		require.NoError(t, c.read(c.packed), name)

@@ -37,7 +37,8 @@ type Stats struct {
 	Systems   []Named `json:"os"`
 	Referrers []Named `json:"referrers"`
 
-	Top []TopLink `json:"top"` // of a workspace
+	Top      []TopLink `json:"top"`       // of a workspace
+	TopExact *bool     `json:"top_exact"` // nil for a link
 
 	// Raw is the answer as it was sent.
 	Raw json.RawMessage `json:"-"`

@@ -1,0 +1,93 @@
+package postgres_test
+
+import (
+	"bufio"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"waypost"
+	"waypost/controlplane/postgres"
+)
+
+// heldMonth gives a database with a month of single clicks that was taken out and cannot be
+// exported, and what makes the export work.
+func heldMonth(t *testing.T) (db *postgres.DB, keep func() error, repair func()) {
+	dir := filepath.Join(t.TempDir(), "events")
+	require.NoError(t, os.WriteFile(dir, nil, 0o600))
+	db, hand := open(t, func(c *postgres.Config) { c.ExportEvents, c.EventMonths = dir, 13 })
+	insert(t, db, link("spring"), link("summer"))
+	exec(t, hand, `INSERT INTO click_event SELECT date_trunc('month', now()) - interval '1 day', 1, l.id, n, false, '', '', '', '', '', '' FROM link l, generate_series(1, 3) n`)
+	now := time.Now().UTC()
+	later := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC).AddDate(0, 14, 0)
+	keep = func() error { return db.KeepEventsOnce(t.Context(), later) }
+	require.Error(t, keep())
+	require.Zero(t, number(t, hand, `SELECT count(*) FROM click_event`), "the month is out of the way")
+	return db, keep, func() { require.NoError(t, os.Remove(dir)) }
+}
+
+func TestForgettingReachesAMonthThatWaitsForItsExport(t *testing.T) {
+	db, keep, repair := heldMonth(t)
+	f, err := db.ForgetClicks(t.Context(), eraser, waypost.DefaultDomain, "spring")
+	require.NoError(t, err)
+	require.EqualValues(t, 6, f.Events)
+	repair()
+	require.NoError(t, keep())
+	f, err = db.ForgetClicks(t.Context(), eraser, waypost.DefaultDomain, "summer")
+	require.NoError(t, err)
+	require.Zero(t, f.Events, "they are in the export by now")
+}
+
+func TestAPurgeReachesAMonthThatWaitsForItsExport(t *testing.T) {
+	db, _, _ := heldMonth(t)
+	_, err := db.DeleteLink(t.Context(), waypost.DefaultWorkspace, waypost.DefaultDomain, "spring")
+	require.NoError(t, err)
+	n, err := db.PurgeLinks(t.Context(), -time.Hour, 10)
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	now := time.Now().UTC()
+	month := "click_event_" + now.AddDate(0, 0, -now.Day()).Format("2006_01")
+	left, err := db.CountIn(t.Context(), "1", `SELECT count(*) FROM `+month)
+	require.NoError(t, err)
+	require.EqualValues(t, 3, left, "those of the other link")
+	none, err := db.CountIn(t.Context(), "7", `SELECT count(*) FROM `+month)
+	require.NoError(t, err)
+	require.Zero(t, none, "and nobody else sees them")
+}
+
+// Wide rows fill many blocks quickly.
+func TestAMonthOfManyBlocksIsExportedWhole(t *testing.T) {
+	dir := t.TempDir()
+	db, hand := open(t, func(c *postgres.Config) { c.ExportEvents, c.EventMonths = dir, 13 })
+	insert(t, db, link("spring"))
+	month := time.Now().UTC().Format("2006_01")
+	exec(t, hand, `INSERT INTO click_event SELECT now(), 1, l.id, n, false, '', '', '', '', '', repeat('x', 1900) FROM link l, generate_series(1, 1100) n`)
+	exec(t, hand, `DELETE FROM click_event WHERE clicks % 10 = 0`)
+	require.Greater(t, number(t, hand, `SELECT pg_relation_size($1::regclass) / 8192`, "click_event_"+month), int64(250), "more than is read at once")
+	now := time.Now().UTC()
+	require.NoError(t, db.KeepEventsOnce(t.Context(), time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC).AddDate(0, 14, 0)))
+
+	f, err := os.Open(filepath.Join(dir, fmt.Sprintf("clicks-%s.jsonl.gz", now.Format("2006-01"))))
+	require.NoError(t, err)
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	require.NoError(t, err)
+	seen := make(map[int]bool)
+	for lines := bufio.NewScanner(z); lines.Scan(); {
+		var event struct {
+			Code   string
+			Clicks int
+		}
+		require.NoError(t, json.Unmarshal(lines.Bytes(), &event))
+		require.Equal(t, "spring", event.Code)
+		require.False(t, seen[event.Clicks], "twice")
+		seen[event.Clicks] = true
+	}
+	require.Len(t, seen, 990)
+}
