@@ -32,6 +32,7 @@ type expressRequest struct {
 	accept    []byte
 	referrer  []byte
 	forwarded []byte // X-Forwarded-For
+	asked     []byte // X-Forwarded-Host
 }
 
 // parse reports whether b is the head of one plain GET and nothing else: HTTP/1.1, in
@@ -103,7 +104,7 @@ func (r *expressRequest) header(name, value []byte) bool {
 	case len("X-Forwarded-For"):
 		return !foldsTo(name, "x-forwarded-for") || once(&r.forwarded, value)
 	case len("X-Forwarded-Host"):
-		return !foldsTo(name, "x-forwarded-host")
+		return !foldsTo(name, "x-forwarded-host") || once(&r.asked, value)
 	case len(transferEncoding):
 		return !foldsTo(name, transferEncoding)
 	}
@@ -165,6 +166,9 @@ func (s *Server) express(v *visitor, to net.Conn, b []byte) (answered bool, err 
 		return false, nil
 	}
 	host, ok := parseHost(v.host[:0], r.host)
+	if ok && v.trusted && r.asked != nil {
+		host, ok = v.forwardedHost(r.asked)
+	}
 	// One that was just told to end is left to fasthttp, whose hooks know what to do.
 	if !ok || !v.phase.CompareAndSwap(phaseWaiting, phaseBusy) {
 		return false, nil
