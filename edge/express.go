@@ -2,8 +2,8 @@ package edge
 
 import (
 	"encoding/binary"
+	"io"
 	"math/bits"
-	"net"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -156,7 +156,7 @@ func trimSpaces(s []byte) []byte {
 // express answers what was read from a connection that waits for a request; false
 // when that is for fasthttp to do. An error means that the answer could not be
 // written.
-func (s *Server) express(v *visitor, to net.Conn, b []byte) (answered bool, err error) {
+func (s *Server) express(v *visitor, to io.Writer, b []byte) (answered bool, err error) {
 	var r expressRequest
 	if s.plain || s.draining.Load() || !r.parse(b) {
 		return false, nil
@@ -193,7 +193,7 @@ func (s *Server) express(v *visitor, to net.Conn, b []byte) (answered bool, err 
 	v.keepOut(out)
 	v.stripe.count(res.Status)
 	v.writing.wanted = now.Add(s.cfg.WriteTimeout)
-	_, err = v.write(to, out)
+	_, err = to.Write(out)
 	v.reading.wanted = now.Add(s.cfg.IdleTimeout)
 	v.expressed = true
 	v.rest()
