@@ -52,8 +52,9 @@ func answerWithoutAllocating(t *testing.T, links edge.Links) {
 		"no code at all":          {"/a", "404"},
 	} {
 		for lane, lines := range map[string]string{
-			"by the handler":      "Host: internal\r\nX-Forwarded-Host: wayp.example\r\nX-Forwarded-For: 203.0.113.9, 2001:db8::7\r\nReferer: https://example.org/a?b\r\nSec-Purpose: none\r\n",
-			"by the express lane": "Host: wayp.example\r\nX-Forwarded-For: 192.0.2.7\r\nReferer: https://example.org/\r\n",
+			"by the handler":                    "Host: internal\r\nX-Forwarded-Host: wayp.example\r\nX-Forwarded-For: 203.0.113.9, 2001:db8::7\r\nReferer: https://example.org/a?b\r\nSec-Purpose: none\r\n",
+			"by the express lane, from a proxy": "Host: internal\r\nX-Forwarded-Host: wayp.example\r\nX-Forwarded-For: 203.0.113.9, 2001:db8::7\r\n",
+			"by the express lane":               "Host: wayp.example\r\nX-Forwarded-For: 192.0.2.7\r\nReferer: https://example.org/\r\n",
 		} {
 			t.Run(name+" "+lane, func(t *testing.T) {
 				request := []byte("GET " + c.path + " HTTP/1.1\r\n" + lines + "Accept: text/html\r\nUser-Agent: facebookexternalhit/1.1\r\n\r\n")

@@ -34,6 +34,7 @@ type visitor struct {
 	expressed bool   // the lane has answered on this connection
 
 	raw    net.Conn // below TLS and the PROXY header
+	socket socket   // the same, when there is neither
 	roster *roster
 	place  place // in the roster, which owns it
 
@@ -73,8 +74,8 @@ type (
 	}
 )
 
-func (c *plainConn) Read(p []byte) (int, error) { return c.read(c.Conn, p) }
-func (c *tlsConn) Read(p []byte) (int, error)   { return c.read(c.Conn, p) }
+func (c *plainConn) Read(p []byte) (int, error) { return c.read(c.Conn, c, p) }
+func (c *tlsConn) Read(p []byte) (int, error)   { return c.read(c.Conn, c, p) }
 
 func (c *plainConn) Write(p []byte) (int, error) { return c.write(c.Conn, p) }
 func (c *tlsConn) Write(p []byte) (int, error)   { return c.write(c.Conn, p) }
@@ -111,20 +112,29 @@ const protocolOfProof = "acme-tls/1"
 
 // read gives what fasthttp is to answer. It reads only when it waits for a request,
 // or for the rest of one: in the first case the express lane may answer, and read on.
-func (v *visitor) read(from net.Conn, p []byte) (int, error) {
+func (v *visitor) read(from net.Conn, to io.Writer, p []byte) (int, error) {
 	for {
 		if err := v.armReading(); err != nil {
 			return 0, err
 		}
-		n, err := from.Read(p)
+		between, tried := v.lines.between(), false
+		var n int
+		var err error
+		if between && v.socket.isOpen() {
+			n, err = v.socket.read(p)
+			tried = true
+		} else {
+			n, err = from.Read(p)
+		}
 		if n == 0 && err != nil && v.phase.Load() == phaseEnding {
 			n, err = v.lookOnceMore(from, p)
+			tried = false
 		}
-		if !v.lines.between() {
+		if !between {
 			return v.lines.check(p, n, err)
 		}
-		if err == nil {
-			answered, failed := v.server.express(v, from, p[:n])
+		if err == nil && !tried {
+			answered, failed := v.server.express(v, to, p[:n])
 			if failed != nil {
 				return 0, net.ErrClosed // nobody is there to be told
 			}
@@ -206,8 +216,11 @@ func (l *listener) admit(c net.Conn) net.Conn {
 	}
 	v.server, v.stripe, v.roster, v.raw, v.peer, v.trusted = s, s.metrics.nextStripe(), s.roster, c, peer, trusted
 	v.slack = slackOf(s.cfg.ReadTimeout, s.cfg.WriteTimeout, s.cfg.IdleTimeout)
-	if headed != nil {
+	switch {
+	case headed != nil:
 		headed.visitor, headed.proxies = v, s.trusted
+	case l.tls == nil:
+		v.socket.open(v, c)
 	}
 	if !s.roster.enter(v) {
 		refuse(c)

@@ -2,8 +2,8 @@ package edge
 
 import (
 	"encoding/binary"
+	"io"
 	"math/bits"
-	"net"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -32,6 +32,7 @@ type expressRequest struct {
 	accept    []byte
 	referrer  []byte
 	forwarded []byte // X-Forwarded-For
+	asked     []byte // X-Forwarded-Host
 }
 
 // parse reports whether b is the head of one plain GET and nothing else: HTTP/1.1, in
@@ -103,7 +104,7 @@ func (r *expressRequest) header(name, value []byte) bool {
 	case len("X-Forwarded-For"):
 		return !foldsTo(name, "x-forwarded-for") || once(&r.forwarded, value)
 	case len("X-Forwarded-Host"):
-		return !foldsTo(name, "x-forwarded-host")
+		return !foldsTo(name, "x-forwarded-host") || once(&r.asked, value)
 	case len(transferEncoding):
 		return !foldsTo(name, transferEncoding)
 	}
@@ -155,7 +156,7 @@ func trimSpaces(s []byte) []byte {
 // express answers what was read from a connection that waits for a request; false
 // when that is for fasthttp to do. An error means that the answer could not be
 // written.
-func (s *Server) express(v *visitor, to net.Conn, b []byte) (answered bool, err error) {
+func (s *Server) express(v *visitor, to io.Writer, b []byte) (answered bool, err error) {
 	var r expressRequest
 	if s.plain || s.draining.Load() || !r.parse(b) {
 		return false, nil
@@ -165,6 +166,9 @@ func (s *Server) express(v *visitor, to net.Conn, b []byte) (answered bool, err 
 		return false, nil
 	}
 	host, ok := parseHost(v.host[:0], r.host)
+	if ok && v.trusted && r.asked != nil {
+		host, ok = v.forwardedHost(r.asked)
+	}
 	// One that was just told to end is left to fasthttp, whose hooks know what to do.
 	if !ok || !v.phase.CompareAndSwap(phaseWaiting, phaseBusy) {
 		return false, nil
@@ -189,7 +193,7 @@ func (s *Server) express(v *visitor, to net.Conn, b []byte) (answered bool, err 
 	v.keepOut(out)
 	v.stripe.count(res.Status)
 	v.writing.wanted = now.Add(s.cfg.WriteTimeout)
-	_, err = v.write(to, out)
+	_, err = to.Write(out)
 	v.reading.wanted = now.Add(s.cfg.IdleTimeout)
 	v.expressed = true
 	v.rest()

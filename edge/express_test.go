@@ -43,6 +43,8 @@ func FuzzTheExpressLaneAnswersLikeTheHandler(f *testing.F) {
 		"GET /forward1/a/b?c HTTP/1.1\r\n" + host + "\r\n", "GET /whereami HTTP/1.1\r\nHost: GO.example.com:8080\r\n\r\n", "GET /whereami HTTP/1.1\r\nHost: [::1]:80\r\n\r\n",
 		"GET /found302 HTTP/1.1\r\n" + host + "Connection: Keep-Alive\r\n\r\n" + goodRequest, "GET /found302 HTTP/1.1\r\n" + host + "Connection: close\r\n\r\n" + goodRequest,
 		"GET /found302 HTTP/1.1\r\n" + host + "Sec-Purpose: prefetch\r\n\r\n", "GET /found302 HTTP/1.1\r\n" + host + "X-Forwarded-For: 192.0.2.7\r\nX-Forwarded-Host: go.example.com\r\n\r\n",
+		"GET /whereami HTTP/1.1\r\n" + host + "X-Forwarded-Host: wayp.example, GO.example.com:8080\r\nX-Forwarded-Proto: https\r\n\r\n", "GET /whereami HTTP/1.1\r\n" + host + "X-Forwarded-Host: go.example.com,\r\n\r\n",
+		"GET /whereami HTTP/1.1\r\n" + host + "X-Forwarded-Host: go.example.com\r\nX-Forwarded-Host: wayp.example\r\n\r\n", "GET /whereami HTTP/1.1\r\nHost: a b\r\nX-Forwarded-Host: go.example.com\r\n\r\n", "GET /whereami HTTP/1.1\r\n" + host + "X-Forwarded-Host: a b\r\n\r\n",
 		"GET /badCRLF1 HTTP/1.1\r\n" + host + "\r\n", "GET /failing1 HTTP/1.1\r\n" + host + "\r\n", "GET /panicked HTTP/1.1\r\n" + host + "\r\n", "GET /health HTTP/1.1\r\n" + host + "\r\n",
 		"GET /found302 HTTP/1.1\r\n" + host + "X: \x01\r\n\r\n", "GET /found302 HTTP/1.1\r\n" + host + "X: \x80\xff\r\n\r\n", "GET /found302 HTTP/1.1\r\n" + host + "X:\ty\t\r\nY:\r\n\r\n",
 		"GET /found302 HTTP/1.1\r\n" + host + "Transfer-Encoding: identity\r\n\r\n", "GET /found302 HTTP/1.1\r\n" + host + "Content-Length: 0\r\n\r\n", "GET /found302 HTTP/1.1\r\n" + host + "Expect: 100-continue\r\n\r\n",

@@ -40,20 +40,28 @@ func hostOf(ctx *fasthttp.RequestCtx, v *visitor, authority []byte) ([]byte, boo
 	if !ok || !v.trusted {
 		return host, ok
 	}
-	forwarded := ctx.Request.Header.Peek("X-Forwarded-Host")
-	if len(forwarded) == 0 {
-		return host, ok
+	switch forwarded := ctx.Request.Header.PeekAll("X-Forwarded-Host"); {
+	case len(forwarded) == 0 || len(forwarded[0]) == 0:
+		return host, true
+	case len(forwarded) > 1:
+		return nil, false
+	default:
+		return v.forwardedHost(forwarded[0])
 	}
-	// In a list the last is what the trusted proxy itself has seen; those before
-	// it may be the client's invention.
-	if comma := bytes.LastIndexByte(forwarded, ','); comma >= 0 {
-		forwarded = forwarded[comma+1:]
+}
+
+// forwardedHost gives the host that a trusted proxy says it was asked for. In a list
+// the last is what the proxy itself has seen; those before it may be the client's
+// invention.
+func (v *visitor) forwardedHost(list []byte) ([]byte, bool) {
+	if comma := bytes.LastIndexByte(list, ','); comma >= 0 {
+		list = list[comma+1:]
 	}
-	forwarded = bytes.TrimSpace(forwarded)
-	if len(forwarded) == 0 || len(ctx.Request.Header.PeekAll("X-Forwarded-Host")) > 1 {
+	last := bytes.TrimSpace(list)
+	if len(last) == 0 {
 		return nil, false
 	}
-	return parseHost(v.host[:0], forwarded)
+	return parseHost(v.host[:0], last)
 }
 
 // parseHost appends the host of a Host header to dst: lower case, without a port

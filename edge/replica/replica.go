@@ -15,7 +15,6 @@ import (
 
 	"waypost"
 	"waypost/edge/lookup"
-	"waypost/replication"
 )
 
 // Config configures a [DB]. Zero fields mean the default.
@@ -63,8 +62,6 @@ type DB struct {
 	retirements sync.WaitGroup
 	retiring    atomic.Int64 // stores that are not closed yet
 }
-
-var _ replication.Sink = (*DB)(nil)
 
 // Open opens the replica in a directory, or begins an empty one. A store that
 // cannot be read is set aside, and the replica is empty: that is no error. It is
@@ -158,110 +155,6 @@ func (db *DB) Close() error {
 	return nil
 }
 
-// end closes a store that nobody reads any more, and its table.
-func (db *DB) end(st *store) error {
-	if t := st.table.Swap(nil); t != nil {
-		db.endTable(t, db.count(t, [4]uint64{}))
-	}
-	return st.closePebble()
-}
-
-// count keeps what a table has answered for the metrics, when it is not the live
-// store's any more. What was counted before is left out.
-func (db *DB) count(t *lookup.Table, before [4]uint64) [4]uint64 {
-	now := answers(t)
-	for i, n := range now {
-		db.ended[i].Add(n - before[i])
-	}
-	return now
-}
-
-// endTable closes a table of which some answers were counted.
-func (db *DB) endTable(t *lookup.Table, counted [4]uint64) {
-	t.Close()
-	db.count(t, counted)
-}
-
-func (st *store) closePebble() error {
-	if st.pdb == nil {
-		return nil
-	}
-	if err := st.pdb.Close(); err != nil {
-		return fmt.Errorf("close store %s: %w", st.name, err)
-	}
-	return nil
-}
-
-// pin gives the live store, nil when there is none, and keeps it from being
-// closed until unpin, with the same slot, is called. It takes no lock.
-func (db *DB) pin(slot uint16) *store {
-	for {
-		st := db.live.Load()
-		if st == nil || db.hold(st, slot) {
-			return st
-		}
-	}
-}
-
-// hold pins a store that was the live one, unless it is so no more: then it may be
-// closing, and must not be looked at.
-func (db *DB) hold(st *store, slot uint16) bool {
-	st.pins[slot%stripes].n.Add(1)
-	if db.live.Load() == st {
-		return true
-	}
-	st.unpin(slot)
-	return false
-}
-
-// retire closes a store that is not live any more, once its readers have left, and
-// removes it. The caller holds db.mu.
-func (db *DB) retire(st *store) {
-	db.retiring.Add(1)
-	var counted [4]uint64
-	table := st.table.Load()
-	if table != nil {
-		counted = db.count(table, counted)
-	}
-	db.retirements.Go(func() {
-		defer db.wakeFill() // with the memory that the old table had
-		defer db.retiring.Add(-1)
-		st.awaitReaders()
-		if table != nil {
-			st.table.Store(nil)
-			db.endTable(table, counted)
-		}
-		if err := st.closePebble(); err != nil {
-			db.cfg.Logger.Warn("closing the old store", "error", err)
-		}
-		if f := st.health.lasting.Load(); f != nil && f.corrupt {
-			if err := db.quarantine(st.name, f.err); err != nil {
-				db.cfg.Logger.Error("the old store cannot be set aside", "error", err)
-			}
-			return
-		}
-		if err := db.fs.RemoveAll(db.path(st.name)); err != nil {
-			db.cfg.Logger.Warn("the old store is removed at the next start", "error", err)
-		}
-	})
-}
-
-// Cluster implements replication.Sink.
-func (db *DB) Cluster() (replication.Cluster, bool) {
-	if st := db.live.Load(); st != nil {
-		return st.applied.Load().cluster, true
-	}
-	return replication.Cluster{}, false
-}
-
-// Position implements replication.Sink.
-func (db *DB) Position() waypost.Position {
-	if st := db.live.Load(); st != nil {
-		return st.applied.Load().position
-	}
-	return waypost.Position{}
-}
-
 // Synced is the position that a crash cannot take back; zero when nothing is held.
 func (db *DB) Synced() waypost.Position {
 	if st := db.live.Load(); st != nil {
@@ -285,125 +178,4 @@ func (db *DB) Degraded() error {
 		return st.health.err()
 	}
 	return nil
-}
-
-// Apply implements replication.Sink. While the replica is degraded it fails; when
-// only a fresh store can heal it, and the disk takes writes again, the error is
-// ErrDiverged, so that the follower brings one.
-func (db *DB) Apply(ctx context.Context, b *replication.Batch) error {
-	start := time.Now()
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	switch {
-	case db.closed.Load():
-		return errClosed
-	case db.frozen:
-		return errFrozen
-	case db.detached:
-		return errDetached
-	}
-	st := db.live.Load()
-	if st == nil {
-		return fmt.Errorf("%w: nothing is held yet", replication.ErrDiverged)
-	}
-	if err := db.fit(st); err != nil {
-		return err
-	}
-	if len(b.Transactions) == 0 {
-		return nil
-	}
-	w := newWriter(st)
-	err := w.take(b, 0)
-	if err == nil {
-		err = w.commit(ctx)
-	}
-	if err = errors.Join(err, w.close()); err != nil {
-		return err
-	}
-	if t := st.table.Load(); t != nil && t.NeedsFilter() {
-		db.wakeFill() // it has outgrown its budget just now
-	}
-	db.metrics.taken(w)
-	db.metrics.seconds.Observe(time.Since(start).Seconds())
-	if !w.sync {
-		db.touch()
-	}
-	return nil
-}
-
-// fit judges whether a store may take a batch.
-func (db *DB) fit(st *store) error {
-	f := st.health.current()
-	switch {
-	case f == nil:
-		return nil
-	case f.corrupt:
-		return fmt.Errorf("%w: the replica is degraded: %w", replication.ErrDiverged, f.err)
-	case st.health.lasting.Load() == nil:
-		return fmt.Errorf("the replica is degraded: %w", f.err)
-	}
-	if err := db.probe(); err != nil {
-		return fmt.Errorf("the replica is degraded: %w; and still: %w", f.err, err)
-	}
-	return fmt.Errorf("%w: the store has missed a write: %w", replication.ErrDiverged, f.err)
-}
-
-// probe finds out whether the disk takes writes.
-func (db *DB) probe() error {
-	name := db.path("PROBE")
-	f, err := db.fs.Create(name, vfs.WriteCategoryUnspecified)
-	if err != nil {
-		return fmt.Errorf("probe the disk: %w", err)
-	}
-	_, err = f.Write(make([]byte, 1<<20))
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close(), db.fs.Remove(name)); err != nil {
-		return fmt.Errorf("probe the disk: %w", err)
-	}
-	return nil
-}
-
-// Heartbeat implements replication.Sink.
-func (db *DB) Heartbeat(h replication.Head) error {
-	st := db.live.Load()
-	if st == nil {
-		return nil
-	}
-	if f := st.health.current(); f != nil && f.corrupt {
-		return fmt.Errorf("%w: the replica is degraded: %w", replication.ErrDiverged, f.err)
-	}
-	if s := st.applied.Load(); s.position == h.Position && s.digest != h.Digest {
-		return fmt.Errorf("%w: the digest at sequence %d is %016x and not %016x", replication.ErrDiverged,
-			s.position.Seq, s.digest, h.Digest)
-	}
-	return nil
-}
-
-// Records visits every record that the live store holds, as encoded, at one
-// position, which it gives. What visit gets is its own only until it returns.
-func (db *DB) Records(ctx context.Context, visit func(record []byte) error) (waypost.Position, error) {
-	st := db.pin(0)
-	if st == nil {
-		return waypost.Position{}, nil
-	}
-	defer st.unpin(0)
-	s, err := st.scan(ctx, visit)
-	return s.position, err
-}
-
-// Recompute reads every record and gives the digest and the count that they make,
-// to be held against what is kept along.
-func (db *DB) Recompute(ctx context.Context) (digest, records uint64, err error) {
-	_, err = db.Records(ctx, func(raw []byte) error {
-		var r waypost.Record
-		if err := replication.DecodeRecord(raw, &r); err != nil && !errors.Is(err, replication.ErrContent) {
-			return err
-		}
-		digest ^= r.Stamp
-		records++
-		return nil
-	})
-	return digest, records, err
 }
