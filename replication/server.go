@@ -56,7 +56,7 @@ type ServerConfig struct {
 	MaxSnapshots int           // at once; 4
 	RingBytes    int           // of frames kept for sharing; 32 MiB
 	RingFrames   int           // kept for sharing; 4096
-	ReadRecords  int           // asked of the source at once; 1000
+	ReadRecords  int           // asked of the source at once; 1024: what is cut is read twice, and 1,000 links are often committed together
 	WriteTimeout time.Duration // for a follower to take 256 KiB; 10 s
 	ReadTimeout  time.Duration // for one reading of the tail; 30 s
 }
@@ -70,7 +70,7 @@ func (c ServerConfig) withDefaults() ServerConfig {
 	setDefault(&c.MaxSnapshots, 4)
 	setDefault(&c.RingBytes, 32<<20)
 	setDefault(&c.RingFrames, 4096)
-	setDefault(&c.ReadRecords, 1000)
+	setDefault(&c.ReadRecords, 1024)
 	setDefault(&c.WriteTimeout, 10*time.Second)
 	setDefault(&c.ReadTimeout, 30*time.Second)
 	return c

@@ -100,6 +100,23 @@ func TestWhatIsChangedByHandReplicatesToo(t *testing.T) {
 	require.Equal(t, f.rows, newFollow(t, db).rows, "a snapshot holds the same as the tail")
 }
 
+func TestLinksAreStampedWhoeverInsertsThem(t *testing.T) {
+	db, hand := open(t)
+	f := newFollow(t, db)
+	insert(t, db, links(3)...)
+	exec(t, hand, `INSERT INTO link (workspace_id, domain_id, code, original_url, slot, rev_epoch, rev_seq, stamp)
+	               SELECT 1, 1, 'copy-' || code, original_url, slot, rev_epoch, rev_seq, stamp FROM link`)
+	f.catchUp(t, db, 1000)
+	require.Equal(t, f.rows, newFollow(t, db).rows)
+
+	var links, stamps, slots, revisions int
+	require.NoError(t, hand.QueryRow(t.Context(), `
+		SELECT count(*), count(DISTINCT stamp), count(*) FILTER (WHERE slot = waypost_slot(1, domain_id, code)),
+		       count(*) FILTER (WHERE (rev_epoch, rev_seq) = (SELECT c.epoch, max(c.seq) FROM changelog c WHERE c.name = code GROUP BY 1))
+		FROM link`).Scan(&links, &stamps, &slots, &revisions))
+	require.Equal(t, []int{6, 6, 6, 6}, []int{links, stamps, slots, revisions})
+}
+
 func TestARollbackLeavesNoGapAndNoTrace(t *testing.T) {
 	db, hand := open(t)
 	f := newFollow(t, db)

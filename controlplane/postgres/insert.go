@@ -35,7 +35,7 @@ func (db *DB) insertWithLook(ctx context.Context, epoch uint32, links []controlp
 			return err
 		}
 		look.judge()
-		if err := look.insert(ctx, tx); err != nil {
+		if err := look.insert(ctx, tx, &at); err != nil {
 			return err
 		}
 		placed = look.placed
@@ -166,7 +166,7 @@ func (k *look) judge() {
 }
 
 // insert writes the links that are left, and which of them are the ones of their targets.
-func (k *look) insert(ctx context.Context, tx pgx.Tx) error {
+func (k *look) insert(ctx context.Context, tx pgx.Tx, at *begun) error {
 	if len(k.rest) == 0 {
 		return nil
 	}
@@ -179,7 +179,7 @@ func (k *look) insert(ctx context.Context, tx pgx.Tx) error {
 		return err
 	}
 	var b pgx.Batch
-	in.queue(&b)
+	in.queue(&b, at)
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return err
 	}

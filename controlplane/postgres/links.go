@@ -2,6 +2,8 @@ package postgres
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -14,17 +16,22 @@ import (
 	"waypost/failpoint"
 )
 
+// insertLinks stamps its links itself, see the trigger changelog_2_stamp_new. An unnest in
+// the list of columns gives row by row what one in FROM would gather first, array by array.
 const insertLinks = `
 INSERT INTO link (workspace_id, domain_id, code, custom, original_url, location, redirect_status,
-                  title, description, tags, metadata, created_by, expires_at, forward_query, forward_path)
-SELECT w, d, c, cu, o, lo, s, t, de, coalesce(ARRAY(SELECT jsonb_array_elements_text(tg::jsonb)), '{}'), m::jsonb, cb, e, fq, fp
-FROM unnest($1::bigint[], $2::integer[], $3::text[], $4::boolean[], $5::text[], $6::text[], $7::smallint[],
-            $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::timestamptz[],
-            $14::boolean[], $15::boolean[])
-     AS n (w, d, c, cu, o, lo, s, t, de, tg, m, cb, e, fq, fp)
+                  title, description, tags, metadata, created_by, expires_at, forward_query, forward_path,
+                  slot, rev_epoch, rev_seq, stamp)
+SELECT w, d, c, cu, o, lo, s, t, de, CASE WHEN tg IS NULL THEN '{}' ELSE ARRAY(SELECT jsonb_array_elements_text(tg::jsonb)) END,
+       m::jsonb, cb, e, fq, fp,
+       sl, (SELECT current_setting('waypost.epoch')::integer), (SELECT set_config('waypost.stamped', current_setting('waypost.seq'), true)::bigint), st
+FROM (SELECT unnest($1::bigint[]), unnest($2::integer[]), unnest($3::text[]), unnest($4::boolean[]), unnest($5::text[]), unnest($6::text[]),
+             unnest($7::smallint[]), unnest($8::text[]), unnest($9::text[]), unnest($10::text[]), unnest($11::text[]), unnest($12::text[]),
+             unnest($13::timestamptz[]), unnest($14::boolean[]), unnest($15::boolean[]), unnest($16::smallint[]), unnest($17::bigint[]))
+     AS n (w, d, c, cu, o, lo, s, t, de, tg, m, cb, e, fq, fp, sl, st)
 WHERE NOT (cu AND c = ANY (string_to_array(coalesce(current_setting('waypost.refused', true), ''), ',')))
 ON CONFLICT (domain_id, code) DO NOTHING
-RETURNING id, domain_id, code, created_at, rev_epoch, rev_seq, stamp`
+RETURNING id, domain_id, code, created_at`
 
 // linkColumns are the parallel arrays of insertLinks.
 type linkColumns struct {
@@ -36,10 +43,14 @@ type linkColumns struct {
 	statuses                                    []int16
 	expiries                                    []*time.Time
 	forwardQueries, forwardPaths                []bool
+	slots                                       []int16
+	stamps                                      []int64
 }
 
 func columnsOf(links []controlplane.Insertion) (*linkColumns, error) {
 	c := &linkColumns{}
+	random := make([]byte, 8*len(links))
+	_, _ = rand.Read(random) // never fails
 	for i := range links {
 		l := links[i].Link
 		c.workspaces = append(c.workspaces, int64(l.Workspace))
@@ -77,6 +88,8 @@ func columnsOf(links []controlplane.Insertion) (*linkColumns, error) {
 		c.expiries = append(c.expiries, expiry)
 		c.forwardQueries = append(c.forwardQueries, l.Flags&waypost.ForwardQuery != 0)
 		c.forwardPaths = append(c.forwardPaths, l.Flags&waypost.ForwardPath != 0)
+		c.slots = append(c.slots, int16(waypost.Slot(waypost.KindLink, l.Domain, []byte(l.Code))))
+		c.stamps = append(c.stamps, int64(binary.LittleEndian.Uint64(random[8*i:])))
 	}
 	return c, nil
 }
@@ -129,7 +142,7 @@ func (db *DB) InsertLinks(ctx context.Context, epoch uint32, links []controlplan
 	var b pgx.Batch
 	tenant(workspaceList(links)).first(&b)
 	b.Queue(selectBegin, int32(epoch)).QueryRow(at.scan)
-	in.queue(&b)
+	in.queue(&b, &at)
 	failpoint.Hit("insert links: begun")
 	if err := db.pool.SendBatch(ctx, &b).Close(); err != nil {
 		return nil, waypost.Position{}, classify("insert links", err)
@@ -164,8 +177,9 @@ func newInserting(links []controlplane.Insertion) (*inserting, error) {
 	return in, nil
 }
 
-// queue adds the statements to a transaction that holds the head of the changelog.
-func (in *inserting) queue(b *pgx.Batch) {
+// queue adds the statements to a transaction that holds the head of the changelog, whose
+// position is in at once they are run.
+func (in *inserting) queue(b *pgx.Batch, at *begun) {
 	claims, leases := claimsOf(in.links)
 	if len(leases) > 0 {
 		b.Queue(`SELECT key_check_leases($1)`, leases)
@@ -186,17 +200,19 @@ func (in *inserting) queue(b *pgx.Batch) {
 	}
 	c := in.linkColumns
 	b.Queue(insertLinks, c.workspaces, c.domains, c.codes, c.customs, c.originals, c.locations, c.statuses,
-		c.titles, c.descriptions, c.tags, c.metadata, c.bys, c.expiries, c.forwardQueries, c.forwardPaths).Query(in.read)
+		c.titles, c.descriptions, c.tags, c.metadata, c.bys, c.expiries, c.forwardQueries, c.forwardPaths, c.slots, c.stamps).Query(func(rows pgx.Rows) error {
+		return in.read(rows, at.position())
+	})
 }
 
-// read takes what was placed.
-func (in *inserting) read(rows pgx.Rows) error {
+// read takes what was placed in the transaction at a position.
+func (in *inserting) read(rows pgx.Rows, at waypost.Position) error {
+	revision := waypost.Revision{Epoch: at.Epoch.Ordinal, Seq: at.Seq}
 	for rows.Next() {
-		var id, stamp int64
+		var id int64
 		var k linkKey
 		var created time.Time
-		var revision waypost.Revision
-		if err := rows.Scan(&id, &k.domain, &k.code, &created, &revision.Epoch, &revision.Seq, &stamp); err != nil {
+		if err := rows.Scan(&id, &k.domain, &k.code, &created); err != nil {
 			return err
 		}
 		i, ok := in.index[k]
@@ -206,7 +222,7 @@ func (in *inserting) read(rows pgx.Rows) error {
 		in.placed[i] = controlplane.Placed
 		l := in.links[i].Link
 		l.ID, l.CreatedAt, l.UpdatedAt = id, created.UTC(), created.UTC()
-		l.Revision, l.Stamp = revision, uint64(stamp)
+		l.Revision, l.Stamp = revision, uint64(in.stamps[i])
 	}
 	return rows.Err()
 }
