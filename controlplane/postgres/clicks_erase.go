@@ -141,7 +141,7 @@ func (e *erasure) take(ctx context.Context, tx pgx.Tx) error {
 		}
 		return rows.Err()
 	}
-	q.Queue(`DELETE FROM click_part`+own+` RETURNING clicks, bot_clicks`, e.workspace, e.link).Query(count)
+	q.Queue(takePartsOf, e.workspace, e.link, areasOf([]int64{e.link})).Query(count)
 	q.Queue(`DELETE FROM link_click`+own+` RETURNING clicks, bot_clicks`, e.workspace, e.link).Query(count)
 	q.Queue(`DELETE FROM click_day`+own+` RETURNING day - date '1970-01-01', clicks, bot_clicks, breakdown`, e.workspace, e.link).Query(e.scanDays)
 	q.Queue(`DELETE FROM click_hour`+own+` RETURNING hour, q0, q1, q2, q3, b0, b1, b2, b3`, e.workspace, e.link).Query(e.scanHours)
