@@ -1,31 +1,47 @@
 -- +goose Up
 
--- Clicks go two steps. A batch of an edge adds rows to click_part, and never
+-- Clicks go two steps. A batch of an edge adds rows to click_pack, and never
 -- changes one, so that batches with the same link do not wait for each other. The
--- control plane then folds parts into the counters and rollups below, and removes
+-- control plane then folds them into the counters and rollups below, and removes
 -- them in the same transaction: every click is in exactly one place. Whoever reads
--- adds what is still in parts, in one statement.
+-- adds what is still there, in one statement.
 --
 -- There are no foreign keys: a purge of links, which holds the head of the
 -- changelog, would wait for a batch, and a check for every row costs more than the
 -- row. The policies ask once for a statement, not for every row.
 
--- What one batch says of one link and day (UTC). detail holds quarters of an hour,
--- profiles and visitors as package controlplane/rollup packs them.
-CREATE TABLE click_part (
-    workspace_id     bigint      NOT NULL,
-    link_id          bigint      NOT NULL,
-    day              date        NOT NULL,
-    clicks           bigint      NOT NULL CHECK (clicks > 0),
-    bot_clicks       bigint      NOT NULL CHECK (bot_clicks BETWEEN 0 AND clicks),
-    last_accessed_at timestamptz NOT NULL,
-    received_at      timestamptz NOT NULL DEFAULT now(),
-    detail           bytea       NOT NULL
-) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000, autovacuum_vacuum_cost_delay = 0,
-        autovacuum_vacuum_insert_scale_factor = 0, autovacuum_vacuum_insert_threshold = 200000,
-        autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 100000);
-CREATE INDEX click_part_link ON click_part (workspace_id, link_id);
-CREATE INDEX click_part_received ON click_part (received_at);
+-- Parts: what one batch says of one link and day (UTC). Those of links that are near each
+-- other are one row, an element of each array for each part, since a row costs more
+-- than what is in it. Details hold quarters of an hour, profiles and visitors as package
+-- controlplane/rollup packs them. A row fills a page at most, unless a single part does:
+-- what fits there is not compressed.
+CREATE TABLE click_pack (
+    workspace_id bigint        NOT NULL,
+    area         bigint        NOT NULL, -- of all its links: see click_areas
+    received_at  timestamptz   NOT NULL DEFAULT now(),
+    links        bigint[]      NOT NULL, -- in order
+    days         date[]        NOT NULL,
+    clicks       bigint[]      NOT NULL,
+    bot_clicks   bigint[]      NOT NULL,
+    newest       timestamptz[] NOT NULL,
+    details      bytea[]       NOT NULL
+) WITH (toast_tuple_target = 8160, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0,
+        autovacuum_vacuum_insert_scale_factor = 0, autovacuum_vacuum_insert_threshold = 20000,
+        autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 5000);
+CREATE INDEX click_pack_area ON click_pack (workspace_id, area);
+CREATE INDEX click_pack_received ON click_pack (received_at);
+
+-- An area is 2^n links by their ids, n being 8, 10, 12, 14 or 16: the first of them, a
+-- multiple of 2^n, and n in its lowest bits. These are the areas that a link is in.
+CREATE FUNCTION click_areas(link bigint) RETURNS bigint[] LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN ARRAY[link >> 8 << 8 | 8, link >> 10 << 10 | 10, link >> 12 << 12 | 12, link >> 14 << 14 | 14, link >> 16 << 16 | 16];
+
+-- A row for each part.
+CREATE VIEW click_part WITH (security_invoker = true) AS
+SELECT p.workspace_id, s.link_id, s.day, s.clicks, s.bot_clicks, s.last_accessed_at, p.received_at, s.detail, p.area
+FROM click_pack p
+CROSS JOIN LATERAL unnest(p.links, p.days, p.clicks, p.bot_clicks, p.newest, p.details)
+           AS s (link_id, day, clicks, bot_clicks, last_accessed_at, detail);
 
 -- Clicks by hour (UTC) and its quarters, so that the days of every time zone can be
 -- told exactly: q0 to q3 are clicks, b0 to b3 those of bots among them.
@@ -111,7 +127,7 @@ BEGIN
     EXECUTE format('CREATE POLICY system ON %s USING ((SELECT waypost_system()))', target);
 END $$;
 -- +goose StatementEnd
-SELECT click_protect(t) FROM unnest('{click_part,click_hour,click_day,click_workspace_hour,click_workspace_day,click_event,click_event_default}'::regclass[]) t;
+SELECT click_protect(t) FROM unnest('{click_pack,click_hour,click_day,click_workspace_hour,click_workspace_day,click_event,click_event_default}'::regclass[]) t;
 
 -- The bytes that could not be read are for operators alone.
 ALTER TABLE click_set_aside ENABLE ROW LEVEL SECURITY;
@@ -167,7 +183,9 @@ JOIN domain d ON d.id = l.domain_id
 LEFT JOIN link_click c ON c.link_id = l.id
 LEFT JOIN LATERAL (
     SELECT sum(clicks) AS clicks, sum(bot_clicks) AS bot_clicks, max(last_accessed_at) AS last_accessed_at
-    FROM click_part WHERE workspace_id = l.workspace_id AND link_id = l.id) p ON true
+    FROM unnest(click_areas(l.id)) a
+    CROSS JOIN LATERAL (SELECT link_id, clicks, bot_clicks, last_accessed_at FROM click_part WHERE workspace_id = l.workspace_id AND area = a) p
+    WHERE p.link_id = l.id) p ON true
 WHERE l.active AND l.deleted_at IS NULL AND (l.expires_at IS NULL OR l.expires_at > now());
 
 CREATE VIEW v_daily_click_stats WITH (security_invoker = true) AS

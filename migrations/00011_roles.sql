@@ -54,7 +54,7 @@ BEGIN
             WHEN c.relname IN ('cluster', 'domain', 'workspace', 'changelog_head', 'changelog_epoch') THEN 'SELECT'
             WHEN c.relname = 'api_key' THEN 'SELECT, UPDATE, DELETE' -- UPDATE for FOR UPDATE
             WHEN c.relname IN ('link_click', 'click_hour', 'click_day') OR c.relname LIKE 'click\_event%' THEN 'SELECT, DELETE'
-            WHEN c.relname = 'click_part' THEN 'SELECT'
+            WHEN c.relname = 'click_pack' THEN 'SELECT'
             ELSE '' END
         ELSE '' END;
 END $$;

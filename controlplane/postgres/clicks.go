@@ -36,13 +36,11 @@ const (
 	isNextBatch     = `EXISTS (SELECT FROM click_watermark WHERE node = $1 AND boot = $2 AND seq = $3::bigint - 1)`
 )
 
-// addParts does nothing unless the batch is the next one. It changes no row, so that
+// addPack does nothing unless the batch is the next one. It changes no row, so that
 // batches with the same links do not wait for each other.
-const addParts = `
-INSERT INTO click_part (workspace_id, link_id, day, clicks, bot_clicks, last_accessed_at, detail)
-SELECT s.workspace_id, s.link_id, date '1970-01-01' + s.day, s.clicks, s.bots, s.at, s.detail
-FROM unnest($4::bigint[], $5::bigint[], $6::integer[], $7::bigint[], $8::bigint[], $9::timestamptz[], $10::bytea[])
-     AS s (workspace_id, link_id, day, clicks, bots, at, detail)
+const addPack = `
+INSERT INTO click_pack (workspace_id, area, links, days, clicks, bot_clicks, newest, details)
+SELECT $4::bigint, $5::bigint, $6::bigint[], $7::date[], $8::bigint[], $9::bigint[], $10::timestamptz[], $11::bytea[]
 WHERE ` + isNextBatch
 
 // moveWatermark comes after what it says is counted, and does nothing unless the batch
@@ -167,9 +165,7 @@ func (db *DB) takeClicks(ctx context.Context, b *waypost.ClickBatch, hash [32]by
 	q.Queue(`SELECT set_config('statement_timeout', $1, true), set_config('jit', 'off', true)`, ingestTimeLimit)
 	q.Queue(createWatermark, node, boot, seq)
 	q.Queue(lockWatermark, node, boot)
-	if len(parts.links) > 0 {
-		q.Queue(addParts, node, boot, seq, parts.workspaces, parts.links, parts.days, parts.clicks, parts.bots, parts.lasts, parts.details)
-	}
+	parts.queue(&q, node, boot, seq)
 	if events != nil {
 		events.queue(&q, node, boot, seq)
 	}

@@ -108,7 +108,7 @@ func (e *erasure) take(ctx context.Context, tx pgx.Tx) error {
 		})
 		return err
 	}
-	q.Queue(`DELETE FROM click_part`+own+` RETURNING clicks, bot_clicks`, e.workspace, e.link).Query(count)
+	q.Queue(takePartsOf, e.workspace, e.link, areasOf([]int64{e.link})).Query(count)
 	q.Queue(`DELETE FROM link_click`+own+` RETURNING clicks, bot_clicks`, e.workspace, e.link).Query(func(rows pgx.Rows) error {
 		parts := e.done
 		err := count(rows)

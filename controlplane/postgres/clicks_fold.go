@@ -11,16 +11,18 @@ import (
 	"waypost/failpoint"
 )
 
-// takeParts removes the first parts of an area, and gives them.
+// takeParts removes the first rows of an area, and gives them: one at least, and no more
+// once there are so many parts, or bytes of them.
 const takeParts = `
-DELETE FROM click_part WHERE ctid = ANY (ARRAY(
+DELETE FROM click_pack WHERE ctid = ANY (ARRAY(
 	SELECT place FROM (
-		SELECT place, sum(size) OVER (ORDER BY link_id, place) - size AS before FROM (
-			SELECT ctid AS place, link_id, octet_length(detail) AS size FROM click_part
-			WHERE workspace_id = $1 AND link_id >= $2 AND link_id < $3
-			ORDER BY link_id LIMIT $4) first) sized
-	WHERE before < $5))
-RETURNING link_id, day - date '1970-01-01', clicks, bot_clicks, last_accessed_at, detail`
+		SELECT place, sum(parts) OVER earlier - parts AS before, sum(size) OVER earlier - size AS bytes FROM (
+			SELECT ctid AS place, area, cardinality(links) AS parts, pg_column_size(details) AS size FROM click_pack
+			WHERE workspace_id = $1 AND area >= $2 AND area < $3
+			ORDER BY area LIMIT $4) first
+		WINDOW earlier AS (ORDER BY area, place)) sized
+	WHERE before < $4 AND bytes < $5))
+RETURNING area, links, days, clicks, bot_clicks, newest, details`
 
 // linkDay names a day of a link, or of the workspace as link 0.
 type linkDay struct {
@@ -62,7 +64,7 @@ func (db *DB) foldArea(ctx context.Context, tx pgx.Tx, cfg RollerConfig, f *fold
 	if err != nil {
 		return err
 	}
-	// What the limits cut off comes next. A link that alone fills a round waits until the
+	// What the limits cut off comes next. Links that alone fill a round wait until the
 	// others had their turn.
 	switch {
 	case newest == f.at.link && f.parts > 0:
@@ -97,7 +99,7 @@ func (db *DB) foldArea(ctx context.Context, tx pgx.Tx, cfg RollerConfig, f *fold
 	return nil
 }
 
-// take removes parts and adds them up. It gives the last link that it has met.
+// take removes parts and adds them up. It gives the last area that it has met.
 func (in *folding) take(ctx context.Context, tx pgx.Tx, cfg RollerConfig, f *fold) (newest int64, err error) {
 	end := f.at.next().link
 	if f.at.next().workspace != f.at.workspace {
@@ -108,20 +110,23 @@ func (in *folding) take(ctx context.Context, tx pgx.Tx, cfg RollerConfig, f *fol
 		return 0, err
 	}
 	defer rows.Close()
+	bytes := 0
 	for rows.Next() {
-		var k linkDay
-		var clicks, bots int64
-		var last time.Time
-		var detail []byte
-		if err := rows.Scan(&k.link, &k.day, &clicks, &bots, &last, &detail); err != nil {
+		var area int64
+		var p pack
+		if err := rows.Scan(&area, &p.links, &p.days, &p.clicks, &p.bots, &p.newest, &p.details); err != nil {
 			return 0, err
 		}
-		count := countOf(clicks, bots)
-		f.parts++
-		f.clicks += count.Clicks
-		newest = max(newest, k.link)
-		in.add(k, count, last, detail)
+		newest = max(newest, area)
+		f.parts += len(p.links)
+		for i := range p.links {
+			bytes += len(p.details[i])
+			count := countOf(p.clicks[i], p.bots[i])
+			f.clicks += count.Clicks
+			in.add(linkDay{p.links[i], int32(p.days[i].Unix() / secondsOfDay)}, count, p.newest[i], p.details[i])
+		}
 	}
+	f.full = f.parts >= cfg.Parts || bytes >= cfg.Bytes
 	return newest, rows.Err()
 }
 

@@ -2,12 +2,9 @@ package postgres
 
 import (
 	"cmp"
-	"context"
 	"math"
 	"slices"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"waypost"
 	"waypost/controlplane/rollup"
@@ -25,52 +22,11 @@ const (
 	quartersOfDay = rollup.Quarters
 )
 
-// target is the link that clicks are of. No link has the id 0.
-type target struct{ link, workspace int64 }
-
-// findLinks looks the codes of a batch up, all at once, each by the index: as a join the
-// planner would rather read all links. Links that were deleted are found, too: their edges
-// did redirect.
-const findLinks = `
-SELECT s.place - 1, l.id, l.workspace_id
-FROM unnest($1::bigint[], $2::text[]) WITH ORDINALITY AS s (domain_id, code, place)
-CROSS JOIN LATERAL (SELECT id, workspace_id FROM link WHERE domain_id = s.domain_id AND code = s.code LIMIT 1) l`
-
-// planLookups is for transactions with large arrays: more time, and nothing is compiled
-// that runs for less time than that takes.
-const planLookups = `SELECT set_config('statement_timeout', $1, true), set_config('jit', 'off', true), set_config('enable_seqscan', 'off', true)`
-
-// targetsOf gives the target of each of the batch's links, zero where a code names none.
-func (db *DB) targetsOf(ctx context.Context, b *waypost.ClickBatch) ([]target, error) {
-	targets := make([]target, len(b.Links))
-	if len(b.Links) == 0 {
-		return targets, nil
-	}
-	domains, codes := make([]int64, len(b.Links)), make([]string, len(b.Links))
-	for i := range b.Links {
-		domains[i], codes[i] = int64(b.Links[i].Domain), string(b.Links[i].Code)
-	}
-	var q pgx.Batch
-	ingest.first(&q)
-	q.Queue(planLookups, ingestTimeLimit)
-	q.Queue(findLinks, domains, codes).Query(func(rows pgx.Rows) error {
-		var place int64
-		var t target
-		for rows.Next() {
-			if err := rows.Scan(&place, &t.link, &t.workspace); err != nil {
-				return err
-			}
-			targets[place] = t
-		}
-		return rows.Err()
-	})
-	return targets, classify("find the links of clicks", db.pool.SendBatch(ctx, &q).Close())
-}
-
-// clickParts are the parallel arrays of addParts, and what they add up to.
+// clickParts are parallel arrays, in the order of workspace, link and day, and what they add
+// up to.
 type clickParts struct {
 	workspaces, links []int64
-	days              []int32 // since 1970
+	days              []time.Time
 	clicks, bots      []int64
 	lasts             []time.Time
 	details           [][]byte
@@ -94,6 +50,7 @@ type partMaker struct {
 	rows     []quarterCount // of a link, used again
 	profiles []uint32       // of a part, in order, used again
 	part     rollup.Part
+	packed   []byte // details, one behind the other
 }
 
 // partsOf judges a batch and packs it. EInvalid: it cannot be counted.
@@ -107,7 +64,7 @@ func partsOf(b *waypost.ClickBatch, targets []target, now time.Time) (*clickPart
 	})
 	n := len(order)
 	m := &partMaker{batch: b, now: now, out: &clickParts{
-		workspaces: make([]int64, 0, n), links: make([]int64, 0, n), days: make([]int32, 0, n),
+		workspaces: make([]int64, 0, n), links: make([]int64, 0, n), days: make([]time.Time, 0, n),
 		clicks: make([]int64, 0, n), bots: make([]int64, 0, n), lasts: make([]time.Time, 0, n), details: make([][]byte, 0, n),
 	}}
 	left := uint64(math.MaxInt64)
@@ -195,10 +152,12 @@ func (m *partMaker) add(l *waypost.LinkClicks, t target, day int64, rows []quart
 	m.visit(l, day, lastDay)
 	total := p.Total()
 	o := m.out
-	o.workspaces, o.links, o.days = append(o.workspaces, t.workspace), append(o.links, t.link), append(o.days, int32(day))
+	o.workspaces, o.links, o.days = append(o.workspaces, t.workspace), append(o.links, t.link), append(o.days, midnight(int32(day)))
 	o.clicks, o.bots = append(o.clicks, int64(total.Clicks)), append(o.bots, int64(total.Bots))
 	o.lasts = append(o.lasts, m.last(l, day, rows[len(rows)-1].quarter))
-	o.details = append(o.details, p.Append(nil))
+	begin := len(m.packed)
+	m.packed = p.Append(m.packed)
+	o.details = append(o.details, m.packed[begin:len(m.packed):len(m.packed)])
 }
 
 // visit gives a part its visitors: those of its day. Who came on a day without clicks

@@ -16,8 +16,10 @@ const (
 	clickCounts = `least(coalesce(c.clicks, 0) + coalesce(p.clicks, 0), 9223372036854775807)::bigint,
        least(coalesce(c.bot_clicks, 0) + coalesce(p.bots, 0), 9223372036854775807)::bigint, greatest(c.last_accessed_at, p.at)`
 	joinParts = `LEFT JOIN LATERAL (
-	SELECT sum(clicks) AS clicks, sum(bot_clicks) AS bots, max(last_accessed_at) AS at
-	FROM click_part WHERE workspace_id = l.workspace_id AND link_id = l.id) p ON true`
+	SELECT sum(p.clicks) AS clicks, sum(p.bot_clicks) AS bots, max(p.last_accessed_at) AS at
+	FROM unnest(click_areas(l.id)) a
+	CROSS JOIN LATERAL (SELECT link_id, clicks, bot_clicks, last_accessed_at FROM click_part WHERE workspace_id = l.workspace_id AND area = a) p
+	WHERE p.link_id = l.id) p ON true`
 )
 
 // ClickDays says of which days (UTC, since 1970) clicks are asked: [First, End), and of
@@ -36,7 +38,7 @@ const (
 
 // selectDays gives hours, days and parts in one statement, so that no click is seen
 // twice or not at all while parts are folded.
-func selectDays(hours, days, which string) string {
+func selectDays(hours, days, which, areas string) string {
 	return `
 SELECT 0, (h.hour AT TIME ZONE 'UTC')::date - date '1970-01-01', extract(hour FROM h.hour AT TIME ZONE 'UTC')::integer,
        ARRAY[h.q0, h.q1, h.q2, h.q3], ARRAY[h.b0, h.b1, h.b2, h.b3], NULL::bytea, NULL::bytea
@@ -49,16 +51,17 @@ WHERE ` + ofWorkspace("d.workspace_id", "$1") + ` AND d.day >= date '1970-01-01'
 UNION ALL
 SELECT 2, p.day - date '1970-01-01', extract(hour FROM p.last_accessed_at AT TIME ZONE 'UTC')::integer, ARRAY[p.clicks], ARRAY[p.bot_clicks], p.detail, NULL
 FROM click_part p
-WHERE ` + ofWorkspace("p.workspace_id", "$1") + ` AND p.day >= date '1970-01-01' + $2::integer AND p.day < date '1970-01-01' + $3::integer` + which
+WHERE ` + ofWorkspace("p.workspace_id", "$1") + ` AND p.day >= date '1970-01-01' + $2::integer AND p.day < date '1970-01-01' + $3::integer` + which + areas
 }
 
 // ClicksByDay gives what is known of the clicks of links, or of all of a workspace, to
 // the newest, by day (UTC, since 1970). Days without clicks are not there. A
 // breakdown that cannot be read is in it as others.
 func (db *DB) ClicksByDay(ctx context.Context, ws waypost.WorkspaceID, q ClickDays) (map[int32]*rollup.Day, error) {
-	sql, args := selectDays("click_workspace_hour", "click_workspace_day", ""), []any{ws, q.First, q.End, midnight(q.First), midnight(q.End)}
+	sql, args := selectDays("click_workspace_hour", "click_workspace_day", "", ""), []any{ws, q.First, q.End, midnight(q.First), midnight(q.End)}
 	if q.Links != nil {
-		sql, args = selectDays("click_hour", "click_day", " AND link_id = ANY($6::bigint[])"), append(args, q.Links)
+		sql = selectDays("click_hour", "click_day", " AND link_id = ANY($6::bigint[])", " AND area = ANY($7::bigint[])")
+		args = append(args, q.Links, areasOf(q.Links))
 	}
 	days := make(map[int32]*rollup.Day)
 	err := db.queryIn(ctx, tenantOf(ws), sql, args, func(rows pgx.Rows) error {

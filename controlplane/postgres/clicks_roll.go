@@ -62,7 +62,8 @@ const (
 	foldLimit = time.Minute
 )
 
-// place is a position in the order in which parts are folded.
+// place is a position in the order in which parts are folded: that of a link, or of an area,
+// which is as good as its first link.
 type place struct{ workspace, link int64 }
 
 // next is the first place behind the area of p.
@@ -84,12 +85,14 @@ func (p place) lock() int32 {
 	return int32(h.Sum32())
 }
 
-// Fold folds all parts that are there, but for those that another roller has at hand.
-// An error in one area does not keep it from the others. It is called by one goroutine at
+// Fold folds all parts that are there, but for those that another roller has at hand; it goes
+// through them again while a round was full. An error in one area does not keep it from the others. It is called by one goroutine at
 // a time.
 func (r *Roller) Fold(ctx context.Context) error {
 	var errs []error
-	for at := (place{math.MinInt64, math.MinInt64}); ; {
+	first := place{math.MinInt64, math.MinInt64}
+	full := false
+	for at := first; ; {
 		began := time.Now()
 		f, err := r.round(ctx, at)
 		switch {
@@ -99,13 +102,17 @@ func (r *Roller) Fold(ctx context.Context) error {
 				return errors.Join(errs...)
 			}
 			at = f.at.next()
-		case !f.found:
+		case !f.found && (!full || len(errs) > 0):
 			return errors.Join(errs...)
+		case !f.found:
+			at, full = first, false
 		default:
 			r.metrics.observe(f, time.Since(began))
-			at = f.next
+			at, full = f.next, full || f.full
 			if time.Since(r.measured) > measureInterval {
-				errs = append(errs, r.measure(ctx))
+				if err := r.measure(ctx); err != nil {
+					errs = append(errs, err)
+				}
 			}
 		}
 	}
@@ -124,14 +131,15 @@ type fold struct {
 	next   place // where to go on
 	busy   bool  // another roller works in the area
 	parts  int
+	full   bool // there may be more in the area
 	clicks uint64
 	broken int // pieces that could not be read
 }
 
 // findPart gives the first part from a place on.
 const findPart = `
-SELECT workspace_id, link_id FROM click_part WHERE (workspace_id, link_id) >= ($1, $2)
-ORDER BY workspace_id, link_id LIMIT 1`
+SELECT workspace_id, area FROM click_pack WHERE (workspace_id, area) >= ($1, $2)
+ORDER BY workspace_id, area LIMIT 1`
 
 // round folds the next parts of one area.
 func (r *Roller) round(ctx context.Context, from place) (f fold, err error) {
@@ -174,7 +182,7 @@ func (r *Roller) measure(ctx context.Context) error {
 	var oldest *time.Time
 	var now time.Time
 	err := r.db.queryIn(ctx, ingest, `
-		SELECT (SELECT count(*) FROM (SELECT FROM click_part LIMIT 1000000) p), (SELECT min(received_at) FROM click_part), now()`, nil,
+		SELECT (SELECT count(*) FROM (SELECT FROM click_pack LIMIT 100000) p), (SELECT min(received_at) FROM click_pack), now()`, nil,
 		func(rows pgx.Rows) error {
 			for rows.Next() {
 				if err := rows.Scan(&waiting, &oldest, &now); err != nil {
@@ -206,7 +214,7 @@ func newRollerMetrics(reg prometheus.Registerer) rollerMetrics {
 	m := rollerMetrics{
 		waiting: f.NewGauge(prometheus.GaugeOpts{
 			Name: "waypost_click_parts",
-			Help: "Parts of batches that wait to be folded into counters and rollups, up to a million; of all control planes together.",
+			Help: "Rows with parts of batches that wait to be folded into counters and rollups, up to 100,000; of all control planes together.",
 		}),
 		age: f.NewGauge(prometheus.GaugeOpts{
 			Name: "waypost_click_parts_age_seconds",

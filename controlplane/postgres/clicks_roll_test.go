@@ -26,7 +26,7 @@ func TestWhatCannotBeReadIsSetAsideAndItsClicksStayCounted(t *testing.T) {
 	fold(t, db)
 	exec(t, hand, `UPDATE click_day SET breakdown = '\x0107', visitors = '\xff'`)
 	ingest(t, db, batch(2, total("spring", 4)))
-	exec(t, hand, `UPDATE click_part SET detail = '\x02'`)
+	exec(t, hand, `UPDATE click_pack SET details = ARRAY['\x02'::bytea]`)
 
 	id := number(t, hand, `SELECT id FROM link`)
 	day := int32(time.Now().Unix() / (24 * 60 * 60))
@@ -103,7 +103,7 @@ func TestPartsThatAnotherRollerHasAtHandWaitInSight(t *testing.T) {
 	db, hand := open(t)
 	insert(t, db, links(1)...)
 	ingest(t, db, batch(1, total("link-0", 4)))
-	exec(t, hand, `UPDATE click_part SET received_at = now() - interval '1 minute'`)
+	exec(t, hand, `UPDATE click_pack SET received_at = now() - interval '1 minute'`)
 	class, lock := postgres.FoldLock(1, number(t, hand, `SELECT id FROM link`))
 	other, err := hand.Begin(t.Context())
 	require.NoError(t, err)

@@ -414,6 +414,6 @@ func TestRowSecurityKeepsTheClicksOfTenantsApart(t *testing.T) {
 	}
 	_, err := hand.Exec(t.Context(), `INSERT INTO link_click SELECT 1, 1, 1, now()`)
 	require.ErrorContains(t, err, "permission denied")
-	_, err = hand.Exec(t.Context(), `INSERT INTO click_part VALUES (1, 1, now(), 1, 0, now(), now(), '')`)
+	_, err = hand.Exec(t.Context(), `INSERT INTO click_pack SELECT * FROM click_pack`)
 	require.ErrorContains(t, err, "permission denied")
 }

@@ -97,6 +97,7 @@ type DB struct {
 	cfg     Config
 	log     *slog.Logger
 	changed *hint
+	links   linkCache
 
 	witness *witness
 }

@@ -25,7 +25,8 @@ click_dead_letter: backup=r ingest=rawd operator=rawd
 click_dead_letter_more: backup=r ingest=rawd operator=rawd
 click_event: backup=r ingest=rawd operator=rawd reaper=rd tenant=rwd
 click_hour: backup=r ingest=rawd operator=rawd reaper=rd tenant=rwd
-click_part: backup=r ingest=rawd operator=rawd reaper=r tenant=rwd
+click_pack: backup=r ingest=rawd operator=rawd reaper=r tenant=rwd
+click_part: backup=r operator=r tenant=r
 click_progress: backup=r ingest=rawd operator=rawd
 click_set_aside: backup=r ingest=rawd operator=rawd
 click_watermark: backup=r ingest=rawd operator=rawd
@@ -140,7 +141,7 @@ func TestWithoutWorkspacesATenantSeesNothingInAnyTable(t *testing.T) {
 		`INSERT INTO idempotency (workspace_id, route, key, request, status, header, body) VALUES (1, 'r', 'k', sha256('r'), 200, '{}', '')`,
 		`INSERT INTO link_dedupe (workspace_id, domain_id, target, link_id) SELECT 1, 1, sha256('t'), id FROM link`,
 		`INSERT INTO link_click (link_id, workspace_id, clicks, last_accessed_at) SELECT id, 1, 5, now() FROM link`,
-		`INSERT INTO click_part (workspace_id, link_id, day, clicks, bot_clicks, last_accessed_at, detail) VALUES (1, 1, current_date, 1, 0, now(), '')`,
+		`INSERT INTO click_pack (workspace_id, area, links, days, clicks, bot_clicks, newest, details) VALUES (1, 8, '{1}', '{today}', '{1}', '{0}', '{now}', '{""}')`,
 		`INSERT INTO click_hour VALUES (1, now(), 1, 1, 0, 0, 0, 0, 0, 0, 0)`,
 		`INSERT INTO click_day VALUES (1, current_date, 1, 1, 0, '', '')`,
 		`INSERT INTO click_workspace_hour VALUES (1, now(), 1, 0, 0, 0, 0, 0, 0, 0)`,

@@ -17,17 +17,20 @@ const (
 	purgeDue = `deleted_at < now() - $1::interval`
 
 	findPurged = `
-		SELECT workspace_id, id, EXISTS (SELECT FROM click_part p WHERE p.workspace_id = l.workspace_id AND p.link_id = l.id)
+		SELECT workspace_id, id, ` + hasParts + `
 		FROM link l WHERE ` + purgeDue + ` ORDER BY deleted_at LIMIT $2`
 
 	// Rows of link_dedupe go with their links, by their foreign key.
 	purge = `
 		WITH gone AS (DELETE FROM link l WHERE ` + purgeDue + ` AND id = ANY ($2)
-		              AND NOT EXISTS (SELECT FROM click_part p WHERE p.workspace_id = l.workspace_id AND p.link_id = l.id)
+		              AND NOT ` + hasParts + `
 		              RETURNING domain_id, code, custom),
 		     retired AS (INSERT INTO retired_code (domain_id, code)
 		                 SELECT domain_id, code FROM gone WHERE custom OR domain_id <> 1 ON CONFLICT DO NOTHING)
 		SELECT count(*) FROM gone`
+
+	hasParts = `EXISTS (SELECT FROM unnest(click_areas(l.id)) a
+		CROSS JOIN LATERAL (SELECT links FROM click_pack WHERE workspace_id = l.workspace_id AND area = a) p WHERE l.id = ANY (p.links))`
 
 	purging = "purge links"
 )
@@ -79,12 +82,13 @@ func (db *DB) foldThese(ctx context.Context, links []place) error {
 	}
 	r := db.NewRoller(RollerConfig{})
 	for _, p := range links {
+		area := place{p.workspace, p.link >> areaBits << areaBits}
 		for {
-			f, err := r.round(ctx, p)
+			f, err := r.round(ctx, area)
 			if err != nil {
 				return err
 			}
-			if !f.found || f.at != p || f.busy {
+			if !f.found || f.at.next() != area.next() || f.busy {
 				break
 			}
 		}
@@ -100,7 +104,7 @@ const purgedAtOnce = 10_000
 func (db *DB) purgeClicks(ctx context.Context, area place, links []int64, after time.Duration) error {
 	const due = `link_id = ANY (ARRAY(
 		SELECT l.id FROM link l WHERE l.id = ANY ($2) AND l.` + purgeDue + `
-		AND NOT EXISTS (SELECT FROM click_part p WHERE p.workspace_id = l.workspace_id AND p.link_id = l.id)))`
+		AND NOT ` + hasParts + `))`
 	for {
 		var more bool
 		var b pgx.Batch

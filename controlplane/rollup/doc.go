@@ -13,7 +13,7 @@
 // is said; a text is its length and its bytes. A form fills its bytes exactly, and
 // is refused otherwise.
 //
-// A part (click_part.detail):
+// A part (click_part.detail, an element of click_pack.details):
 //
 //	version 1, one byte
 //	number of profiles; for each: bot (0 or 1), country, city, device, browser, OS, referrer

@@ -36,19 +36,18 @@ func TestTheJournalIsBoundedAndDropsAreCounted(t *testing.T) {
 	cfg.Metrics, cfg.Logger = registry, log.logger()
 	j := open(t, cfg)
 	var offered uint64
-	for full := 0; full < 50; { // rounds in which nothing is taken
+	for full := 0; full < 50; { // rounds in which nothing is taken, with more than half of the bound in use
 		before := j.Dropped()
 		for range 1000 { // each of another link: no fold makes them less
 			j.Record(waypost.Click{Domain: waypost.DomainID(offered%5 + 1), Code: fmt.Appendf(nil, "%07d", offered), At: 1})
 			offered++
 		}
-		if j.Dropped()-before == 1000 {
+		if j.Dropped()-before == 1000 && used(t, cfg.Dir) > cfg.MaxBytes/2 {
 			full++
 		}
 		require.LessOrEqual(t, used(t, cfg.Dir), cfg.MaxBytes)
 	}
-	require.Greater(t, used(t, cfg.Dir), cfg.MaxBytes/2)
-	require.Contains(t, log.String(), "clicks were dropped")
+	require.Eventually(t, func() bool { return strings.Contains(log.String(), "clicks were dropped") }, 10*time.Second, time.Millisecond)
 
 	shipInBackground(t, j, control.shipping())
 	recordAll(t, j, "roomy", 1000)
@@ -116,7 +115,7 @@ func TestADiskTooFullForABatchGetsTheSpareSegmentBack(t *testing.T) {
 	recordAll(t, j, "abcd", 10)
 	full.off()
 	control.await(t, "all clicks are counted", func() bool { _, sum := control.totals(); return sum == 20 })
-	require.Eventually(t, func() bool { return len(files(t, dir, "segment")) == 2 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(files(t, dir, "segment")) == 3 }, 10*time.Second, time.Millisecond)
 	require.Zero(t, j.Dropped())
 }
 

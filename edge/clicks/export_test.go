@@ -180,3 +180,6 @@ func SamplePack(batch []byte) []byte {
 
 // Unpack gives a batch in a pack.
 func Unpack(b []byte, seq uint64) ([]byte, error) { return unpack(b, name{}, seq) }
+
+// Spares is how many segments are ready.
+func (j *Journal) Spares() int { return len(j.spares) }

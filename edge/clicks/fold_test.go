@@ -33,10 +33,16 @@ type ledger map[string]uint64
 // clickAround records n clicks on a number of links, by many visitors, over a week.
 func (l ledger) clickAround(t *testing.T, j *clicks.Journal, n, links int) {
 	t.Helper()
+	l.clickSome(t, j, 0, n, n, links)
+}
+
+// clickSome records clicks [from, to) of n.
+func (l ledger) clickSome(t *testing.T, j *clicks.Journal, from, to, n, links int) {
+	t.Helper()
 	const week = 7 * 24 * 3600 * 1000
-	random := rand.New(rand.NewPCG(uint64(n), uint64(links)))
+	random := rand.New(rand.NewPCG(uint64(n+from), uint64(links)))
 	late := time.Now().Add(60 * time.Second)
-	for i := range n {
+	for i := from; i < to; i++ {
 		c := waypost.Click{
 			Domain: 1, Code: fmt.Appendf(nil, "link%05d", random.IntN(links)), At: 1_700_000_000_000 + int64(i)*week/int64(n), Bot: i%10 == 0,
 			Address: [16]byte{0: byte(i), 1: byte(i >> 8), 2: 1}, Agent: agent[:50+i%20], Referrer: referrer,
@@ -130,7 +136,11 @@ func TestClicksThatWereOnlyFoldedKeepTimesProfilesAndVisitors(t *testing.T) {
 		return false
 	})
 	clicked := ledger{}
-	clicked.clickAround(t, j, 10_000, 400)
+	for n := 0; n < 10_000; n += 1_000 {
+		clicked.clickSome(t, j, n, n+1_000, 10_000, 400)
+		// Or they would all become one batch.
+		require.Eventually(t, func() bool { return len(files(t, cfg.Dir, "segment")) <= cfg.Shards+j.Spares() }, 10*time.Second, time.Millisecond)
+	}
 	require.NotEmpty(t, files(t, cfg.Dir, "fold"))
 	shipAll(t, j, control)
 	clicked.equals(t, control)

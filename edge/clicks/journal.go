@@ -29,7 +29,7 @@ type Journal struct {
 	unzip           *zstd.Decoder // anybody's
 
 	shards  []shard
-	spares  chan *segment // the maker offers one
+	spares  chan *segment // what the maker has ready
 	dropped atomic.Uint64
 
 	mu       sync.Mutex // of the lanes; never taken while a click is recorded
@@ -41,7 +41,9 @@ type Journal struct {
 	turn   chan struct{} // has a token when another batch may be made
 	folded chan struct{} // has a token when there is another fold
 	freed  chan struct{} // has a token when there may be room for a segment
+	taken  chan struct{} // has a token when a spare segment was taken
 	hold   atomic.Bool   // the disk is full: no spares
+	takes  atomic.Uint64 // of spares
 	counts counts
 
 	fixing sync.Mutex // held while batches and folds are made; taken before mu
@@ -74,8 +76,8 @@ func Open(cfg Config) (_ *Journal, err error) {
 	}
 	j := &Journal{
 		cfg: cfg, log: cfg.Logger,
-		shards: make([]shard, cfg.Shards), spares: make(chan *segment),
-		wake: make(chan struct{}, 1), freed: make(chan struct{}, 1), turn: make(chan struct{}, 1), folded: make(chan struct{}, 1),
+		shards: make([]shard, cfg.Shards), spares: make(chan *segment, mostSpares(&cfg)),
+		wake: make(chan struct{}, 1), freed: make(chan struct{}, 1), taken: make(chan struct{}, 1), turn: make(chan struct{}, 1), folded: make(chan struct{}, 1),
 		stop: make(chan struct{}), sealed: make(chan struct{}), closing: make(chan struct{}), ship: make(chan struct{}, 1),
 	}
 	j.fixer.sums = newTally(cfg.Audience)
@@ -111,10 +113,10 @@ func (j *Journal) start() error {
 		}
 	}
 	// One segment is enough to begin with; the rest comes in time.
-	first, err := j.newSegment()
+	first, err := j.newSegment(false)
 	if errors.Is(err, errQuota) {
 		if err = j.tendAll(false); err == nil { // batches are smaller
-			first, err = j.newSegment()
+			first, err = j.newSegment(false)
 		}
 	}
 	if err != nil {
@@ -145,7 +147,7 @@ func (j *Journal) sealNow() error {
 	j.work.Wait()
 	j.mu.Lock()
 	for _, s := range j.current.segments {
-		s.done.Store(true) // the spare one too
+		s.done.Store(true) // the spare ones too
 	}
 	j.mu.Unlock()
 	j.fixing.Lock()

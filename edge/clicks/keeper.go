@@ -86,7 +86,7 @@ func (j *Journal) tendAll(due bool) error {
 }
 
 // failed says, once, that batches cannot be made. A disk that is full gets back the space
-// of the spare segment, which a batch needs far less of.
+// of the spare segments, which a batch needs far less of.
 func (k *keeper) failed(err error) {
 	j := k.j
 	j.counts.diskErrors.Add(1)
@@ -98,13 +98,16 @@ func (k *keeper) failed(err error) {
 		return
 	}
 	j.hold.Store(true)
-	select {
-	case s := <-j.spares:
-		s.done.Store(true)
-		j.mu.Lock()
-		j.retire(j.current, s)
-		j.mu.Unlock()
-	default:
+	for {
+		select {
+		case s := <-j.spares:
+			s.done.Store(true)
+			j.mu.Lock()
+			j.retire(j.current, s)
+			j.mu.Unlock()
+		default:
+			return
+		}
 	}
 }
 

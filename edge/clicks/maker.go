@@ -11,34 +11,50 @@ var (
 	errHeld  = errors.New("the disk is full")
 )
 
-// makeSegments is the maker: it has the next segment ready before one is full.
+// mostSpares bounds how many segments are ready: eight, and a sixteenth of the quota.
+func mostSpares(c *Config) int { return int(min(max(c.MaxBytes/c.SegmentBytes/16, 1), 8)) }
+
+// makeSegments is the maker: it has the next segments ready before those in use are
+// full, one for each shard, since they fill up at the same time, and as many as were taken in a second.
 func (j *Journal) makeSegments() {
 	const pause = time.Second
+	began, before, lately := time.Now(), uint64(0), uint64(0)
 	for {
-		s, err := j.newSegment()
+		takes := j.takes.Load()
+		if now := time.Now(); now.Sub(began) > time.Second {
+			began, before, lately = now, takes, takes-before
+		}
+		wanted := min(uint64(len(j.shards))+max(lately, takes-before), uint64(cap(j.spares)))
+		if uint64(len(j.spares)) >= wanted {
+			select {
+			case <-j.taken:
+			case <-j.stop:
+				return
+			}
+			continue
+		}
+		s, err := j.newSegment(len(j.spares) > 0)
 		if err != nil {
 			if !errors.Is(err, errQuota) && !errors.Is(err, errHeld) {
 				j.diskFailed("a segment of the click journal could not be made", err)
 			}
 			select {
 			case <-time.After(pause):
+			case <-j.taken:
 			case <-j.freed:
 			case <-j.stop:
 				return
 			}
 			continue
 		}
-		select {
-		case j.spares <- s:
-		case <-j.stop:
-			return
-		}
+		j.spares <- s // which has room: nobody else puts one there
 	}
 }
 
 // newSegment adds a segment to the current boot, if the bounds allow it. The room
-// of one more is left for batches, and some for merges. There is one caller at a time.
-func (j *Journal) newSegment() (*segment, error) {
+// of one more is left for batches, and some for merges; one that is ready beside another is not
+// worth that anything gives way to it. There is one caller at a time.
+func (j *Journal) newSegment(beside bool) (*segment, error) {
 	if j.hold.Load() {
 		return nil, errHeld
 	}
@@ -46,7 +62,11 @@ func (j *Journal) newSegment() (*segment, error) {
 	if err != nil {
 		return nil, fmt.Errorf("size of the click journal: %w", err)
 	}
-	if missing := used + 2*j.cfg.SegmentBytes - (j.cfg.MaxBytes - j.cfg.MaxBytes/mergeReserve); missing > 0 && j.makeRoom(missing) < missing {
+	missing := used + 2*j.cfg.SegmentBytes - (j.cfg.MaxBytes - j.cfg.MaxBytes/mergeReserve)
+	if beside && missing > -j.cfg.MaxBytes/4 {
+		return nil, errQuota
+	}
+	if missing > 0 && j.makeRoom(missing) < missing {
 		j.signal(j.folded) // perhaps there are folds that could be smaller
 		return nil, errQuota
 	}

@@ -35,14 +35,14 @@ func (j *Journal) record(c *waypost.Click) bool {
 	// the world clicks makes no queue.
 	for i := range n {
 		s := &j.shards[(first+i)%n]
-		if s.mu.TryLock() && s.recordAndUnlock(j.spares, c) {
+		if s.mu.TryLock() && s.recordAndUnlock(j, c) {
 			return true
 		}
 	}
 	for i := range n {
 		s := &j.shards[(first+i)%n]
 		s.mu.Lock()
-		if s.recordAndUnlock(j.spares, c) {
+		if s.recordAndUnlock(j, c) {
 			return true
 		}
 	}
@@ -50,7 +50,7 @@ func (j *Journal) record(c *waypost.Click) bool {
 }
 
 // recordAndUnlock is called with the lock held.
-func (s *shard) recordAndUnlock(spares <-chan *segment, c *waypost.Click) bool {
+func (s *shard) recordAndUnlock(j *Journal, c *waypost.Click) bool {
 	defer s.mu.Unlock()
 	for !s.closed {
 		if s.segment != nil {
@@ -61,7 +61,9 @@ func (s *shard) recordAndUnlock(spares <-chan *segment, c *waypost.Click) bool {
 			s.seal()
 		}
 		select {
-		case s.segment = <-spares:
+		case s.segment = <-j.spares:
+			j.takes.Add(1)
+			j.signal(j.taken)
 		default:
 			return false
 		}

@@ -131,7 +131,8 @@ func (w *world) people() {
 
 	for _, sql := range []string{
 		`INSERT INTO link_click (link_id, workspace_id, clicks, last_accessed_at) VALUES ($1, 30, 987654321, now())`,
-		`INSERT INTO click_part (workspace_id, link_id, day, clicks, bot_clicks, last_accessed_at, detail) VALUES (30, $1, current_date, 987654321, 0, now(), '')`,
+		`INSERT INTO click_pack (workspace_id, area, links, days, clicks, bot_clicks, newest, details)
+			SELECT 30, (click_areas($1))[1], ARRAY[$1::bigint], '{today}', '{987654321}', '{0}', '{now}', '{""}'`,
 		`INSERT INTO click_hour VALUES ($1, date_trunc('hour', now()), 30, 987654321, 0, 0, 0, 0, 0, 0, 0)`,
 		`INSERT INTO click_day VALUES ($1, current_date, 30, 987654321, 0, '', '')`,
 		`INSERT INTO click_workspace_hour SELECT workspace_id, hour, q0, q1, q2, q3, b0, b1, b2, b3 FROM click_hour WHERE link_id = $1`,

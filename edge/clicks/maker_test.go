@@ -1,0 +1,43 @@
+package clicks_test
+
+import (
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestNoClickIsDroppedWhileTheDiskTakesItsTimeForTheNextSegments(t *testing.T) {
+	const shards = 4
+	cfg := config(t.TempDir())
+	cfg.Shards = shards
+	made, slow := atomic.Int32{}, make(chan struct{})
+	cfg.SetAllocate(func(f *os.File, size int64) error {
+		if made.Add(1) > 1+shards {
+			<-slow
+		}
+		return f.Truncate(size)
+	})
+	j := open(t, cfg)
+	require.Eventually(t, func() bool { return j.Spares() == shards }, 10*time.Second, time.Millisecond)
+	const records = (64<<10 - 128) / 56 // of a segment
+	for range (1 + shards) * records {
+		require.True(t, j.TryRecord(1, []byte("abc1234"), 1))
+	}
+	require.False(t, j.TryRecord(1, []byte("abc1234"), 1))
+	close(slow)
+	recordAll(t, j, "abc1234", 2*shards*records)
+	require.Eventually(t, func() bool { return j.Spares() > shards }, 10*time.Second, time.Millisecond, "as many come as are taken")
+}
+
+func TestSparesTakeNoMoreThanTheirShareOfTheQuota(t *testing.T) {
+	cfg := config(t.TempDir())
+	cfg.MaxBytes = 20 * cfg.SegmentBytes
+	cfg.Shards = 8
+	j := open(t, cfg)
+	require.Eventually(t, func() bool { return j.Spares() == 1 }, 10*time.Second, time.Millisecond)
+	recordAll(t, j, "abc1234", 10_000)
+	require.LessOrEqual(t, j.Spares(), 1)
+}
