@@ -272,11 +272,18 @@ const password = "correct horse battery"
 // firstAdmin is the operator of an installation, and gives the token of a session.
 func (p *plane) firstAdmin() string {
 	p.t.Helper()
+	p.firstAdminWithoutSession()
+	return p.signIn("root@example.com")
+}
+
+// firstAdminWithoutSession makes the operator, and gives what is stored of the password.
+func (p *plane) firstAdminWithoutSession() (hash string) {
+	p.t.Helper()
 	hash, err := controlplane.HashPassword(password)
 	require.NoError(p.t, err)
 	_, err = p.db.CreateAdministrator(p.t.Context(), postgres.NewAdministrator{Workspace: "default", Email: "root@example.com", Name: "Root", Hash: hash})
 	require.NoError(p.t, err)
-	return p.signIn("root@example.com")
+	return hash
 }
 
 func (p *plane) signIn(email string) string {
