@@ -128,12 +128,14 @@ type SessionStore interface {
 
 // Limits of access.
 const (
-	MaxSessions    = 100 // of a user
-	MaxName        = 100 // characters of a name of a user, a key or a workspace
-	MaxDescription = 500 // characters of the description of a key
-	MaxEmail       = 254 // bytes
-	MinPassword    = 12  // bytes
-	MaxPassword    = 256 // bytes
+	MaxSessions    = 100  // of a user
+	MaxKeys        = 1000 // of a workspace, beside those that have expired
+	MaxOwnKeys     = 100  // of a user in a workspace, likewise
+	MaxName        = 100  // characters of a name of a user, a key or a workspace
+	MaxDescription = 500  // characters of the description of a key
+	MaxEmail       = 254  // bytes
+	MinPassword    = 12   // bytes
+	MaxPassword    = 256  // bytes
 
 	SessionIdle = 12 * time.Hour      // after which an unused session ends
 	SessionMost = 30 * 24 * time.Hour // after which every session ends
@@ -151,4 +153,6 @@ type AccessStore interface {
 	MemberStore
 	APIKeyStore
 	WorkspaceStore
+	InvitationStore
+	AccountStore
 }

@@ -11,14 +11,15 @@ import (
 
 // An API key is "wp_live_", 27 base62 characters of 160 random bits, and 6 base62
 // characters of CRC-32 (IEEE) over all before, so that a mistyped key is told
-// without asking the database, and a leaked one is easy to scan for. The token of
-// a session looks the same, but for its prefix.
+// without asking the database, and a leaked one is easy to scan for. The tokens of
+// sessions and invitations look the same, but for their prefixes.
 const (
-	keyPrefix     = "wp_live_"
-	sessionPrefix = "wp_sess_"
-	keySecret     = 27
-	keyChecksum   = 6
-	keyLength     = len(keyPrefix) + keySecret + keyChecksum
+	keyPrefix        = "wp_live_"
+	sessionPrefix    = "wp_sess_"
+	invitationPrefix = "wp_invt_"
+	keySecret        = 27
+	keyChecksum      = 6
+	keyLength        = len(keyPrefix) + keySecret + keyChecksum
 	// KeyDisplay is how many characters of a key may be shown afterwards.
 	KeyDisplay = len(keyPrefix) + 4
 )

@@ -159,8 +159,15 @@ func TestADomainIsRemovedWithItsLinksOnlyIfThatIsMeant(t *testing.T) {
 	require.Equal(t, waypost.EConflict, waypost.CodeOf(err))
 	require.Equal(t, 1500, s.count(t, `SELECT count(*) FROM link WHERE deleted_at IS NULL`))
 
+	_, err = s.hand.Exec(t.Context(), `
+		INSERT INTO link (workspace_id, domain_id, code, custom, original_url, location, redirect_status, deleted_at)
+		SELECT 1, $1, p || '-' || 1000 + n, true, 'https://example.com/', 'https://example.com/', 302, CASE WHEN p <> 'live' THEN now() END
+		FROM unnest('{a,code-5,live,zz}'::text[]) p, generate_series(1, 1000) n`, d.ID)
+	require.NoError(t, err)
+	before := s.count(t, `SELECT seq FROM changelog_head`)
 	_, err = s.RemoveDomain(t.Context(), actor, d.ID, true)
 	require.NoError(t, err)
+	require.Equal(t, before+(1500+4000)/1000+1+1, s.count(t, `SELECT seq FROM changelog_head`), "a step for every thousand links, gone or not, and one for the domain")
 	require.Zero(t, s.count(t, `SELECT count(*) FROM link WHERE deleted_at IS NULL`))
 	_, err = s.RemoveDomain(t.Context(), actor, d.ID, true)
 	require.Equal(t, waypost.ENotFound, waypost.CodeOf(err))

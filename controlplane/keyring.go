@@ -37,6 +37,20 @@ type KeyMaterial struct {
 	Hash   [32]byte
 }
 
+// KeyRequest names a request for a key that may be sent again; nil: it has no name.
+// Unlike other answers, its answer is not kept: the text of a key is told once.
+type KeyRequest struct {
+	Key  string   // the client's own name for it
+	Hash [32]byte // of what is asked
+}
+
+// MadeKey is a key that was made now, or before by the same request.
+type MadeKey struct {
+	KeyInfo
+	Text   string // of the key, by the service; "" when it was made before
+	Before bool
+}
+
 // APIKeyStore keeps the keys of workspaces. Revoked ones are not found; those that
 // have expired are, until they are dropped. With an owner other than 0, other keys than
 // that user's are not found.
@@ -44,13 +58,16 @@ type APIKeyStore interface {
 	// APIKeys gives up to limit keys with an id below before (0: from the newest), newest first.
 	APIKeys(ctx context.Context, ws waypost.WorkspaceID, owner, before int64, limit int) ([]KeyInfo, error)
 
-	// CreateAPIKey makes a key of the actor's workspace and user.
-	CreateAPIKey(ctx context.Context, by Actor, n NewAPIKey, m KeyMaterial) (KeyInfo, error)
+	// CreateAPIKey makes a key of the actor's workspace and user. EConflict when either has
+	// as many as it may have. A request that has made one already makes none.
+	CreateAPIKey(ctx context.Context, by Actor, n NewAPIKey, m KeyMaterial, r *KeyRequest) (MadeKey, error)
 
-	// RotateAPIKey makes a key that takes another's place, which ends after grace.
+	// RotateAPIKey makes a key that takes another's place, and its name: the old one goes
+	// on for grace, under a name that tells by which it was replaced.
 	// The new one lives as long as the old one was meant to. EForbidden when the old
 	// one's scopes are beyond the actor's, EConflict when it was rotated before.
-	RotateAPIKey(ctx context.Context, by Actor, owner, id int64, grace time.Duration, m KeyMaterial) (KeyInfo, error)
+	// A request that has rotated it already does nothing.
+	RotateAPIKey(ctx context.Context, by Actor, owner, id int64, grace time.Duration, m KeyMaterial, r *KeyRequest) (MadeKey, error)
 
 	// RevokeAPIKey ends a key.
 	RevokeAPIKey(ctx context.Context, by Actor, owner, id int64) error
@@ -92,22 +109,23 @@ func (s *Service) APIKeys(ctx context.Context, actor Actor, limit int, cursor st
 
 // CreateAPIKey makes a key of the actor's workspace that belongs to the actor's
 // user, if there is one, and gives its text, which is to be shown once. EForbidden for
-// scopes that the actor has not.
-func (s *Service) CreateAPIKey(ctx context.Context, actor Actor, n NewAPIKey) (KeyInfo, string, error) {
+// scopes that the actor has not, EConflict when there are too many keys, EKeyReused when
+// another key was asked for by a request of the same name.
+func (s *Service) CreateAPIKey(ctx context.Context, actor Actor, n NewAPIKey, r *KeyRequest) (MadeKey, error) {
 	if _, err := keyring(actor); err != nil {
-		return KeyInfo{}, "", err
+		return MadeKey{}, err
 	}
 	if err := checkName(n.Name); err != nil {
-		return KeyInfo{}, "", err
+		return MadeKey{}, err
 	}
 	if err := checkPrintable("description", n.Description); err != nil {
-		return KeyInfo{}, "", err
+		return MadeKey{}, err
 	}
 	if len([]rune(n.Description)) > MaxDescription {
-		return KeyInfo{}, "", waypost.Errorf(waypost.EInvalid, "description must have at most %d characters", MaxDescription)
+		return MadeKey{}, waypost.Errorf(waypost.EInvalid, "description must have at most %d characters", MaxDescription)
 	}
 	if len(n.Scopes) == 0 {
-		return KeyInfo{}, "", waypost.Errorf(waypost.EInvalid, "scopes must not be empty")
+		return MadeKey{}, waypost.Errorf(waypost.EInvalid, "scopes must not be empty")
 	}
 	var scopes []Scope
 	for _, scope := range Scopes() { // in one order, each once
@@ -117,50 +135,50 @@ func (s *Service) CreateAPIKey(ctx context.Context, actor Actor, n NewAPIKey) (K
 	}
 	for _, scope := range n.Scopes {
 		if !slices.Contains(Scopes(), scope) {
-			return KeyInfo{}, "", waypost.Errorf(waypost.EInvalid, "a scope is none of links:read, links:write, analytics:read, admin")
+			return MadeKey{}, waypost.Errorf(waypost.EInvalid, "a scope is none of links:read, links:write, analytics:read, admin")
 		}
 		if !actor.Can(scope) {
-			return KeyInfo{}, "", waypost.Errorf(waypost.EForbidden, "a key cannot have the scope %s, which its maker has not", scope)
+			return MadeKey{}, waypost.Errorf(waypost.EForbidden, "a key cannot have the scope %s, which its maker has not", scope)
 		}
 	}
 	n.Scopes = scopes
 	if !n.ExpiresAt.IsZero() {
 		n.ExpiresAt = n.ExpiresAt.UTC().Truncate(time.Millisecond)
 		if !n.ExpiresAt.After(s.cfg.Now()) || n.ExpiresAt.Year() > 9999 {
-			return KeyInfo{}, "", waypost.Errorf(waypost.EInvalid, "expires_at must be in the future, before the year 10000")
+			return MadeKey{}, waypost.Errorf(waypost.EInvalid, "expires_at must be in the future, before the year 10000")
 		}
 	}
+	return named(func(m KeyMaterial) (MadeKey, error) { return s.access.CreateAPIKey(ctx, actor, n, m, r) })
+}
+
+// named makes a key of new text, and gives it with that.
+func named(keep func(KeyMaterial) (MadeKey, error)) (MadeKey, error) {
 	key, m, err := newMaterial()
 	if err != nil {
-		return KeyInfo{}, "", err
+		return MadeKey{}, err
 	}
-	info, err := s.access.CreateAPIKey(ctx, actor, n, m)
+	made, err := keep(m)
 	if err != nil {
-		return KeyInfo{}, "", err
+		return MadeKey{}, err
 	}
-	return info, key, nil
+	if !made.Before {
+		made.Text = key
+	}
+	return made, nil
 }
 
 // RotateAPIKey makes a key in place of another, which goes on for grace, and gives
 // its text.
-func (s *Service) RotateAPIKey(ctx context.Context, actor Actor, id int64, grace time.Duration) (KeyInfo, string, error) {
+func (s *Service) RotateAPIKey(ctx context.Context, actor Actor, id int64, grace time.Duration, r *KeyRequest) (MadeKey, error) {
 	owner, err := keyring(actor)
 	if err != nil {
-		return KeyInfo{}, "", err
+		return MadeKey{}, err
 	}
 	if grace < 0 || grace > MaxGrace {
-		return KeyInfo{}, "", waypost.Errorf(waypost.EInvalid, "grace must be at most %d seconds", int(MaxGrace/time.Second))
-	}
-	key, m, err := newMaterial()
-	if err != nil {
-		return KeyInfo{}, "", err
+		return MadeKey{}, waypost.Errorf(waypost.EInvalid, "grace must be at most %d seconds", int(MaxGrace/time.Second))
 	}
 	defer s.auth.forget()
-	info, err := s.access.RotateAPIKey(ctx, actor, owner, id, grace, m)
-	if err != nil {
-		return KeyInfo{}, "", err
-	}
-	return info, key, nil
+	return named(func(m KeyMaterial) (MadeKey, error) { return s.access.RotateAPIKey(ctx, actor, owner, id, grace, m, r) })
 }
 
 // RevokeAPIKey ends a key: at once here, within a second on other instances.

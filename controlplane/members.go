@@ -2,8 +2,6 @@ package controlplane
 
 import (
 	"context"
-	"crypto/rand"
-	"math/big"
 	"slices"
 	"time"
 
@@ -26,20 +24,19 @@ type NewMember struct {
 	Email    string
 	Name     string // default: the address
 	Role     Role
-	Password string // default: one is made up
+	Password string // for operators alone; default: there is none, but an invitation
 
-	Hash string // of the password, for the store
+	// For the store.
+	Hash       string           // of the password; "" when there is none
+	Invitation StoredInvitation // when there is no password
+	Known      bool             // the address may have an account, which then gets in
 }
 
 // MemberChange is what administrators change of a user: nil leaves it as it is.
 type MemberChange struct {
-	Role     *Role
-	Name     *string
-	Disabled *bool
-	Password *string // for the store, its hash
+	Role *Role
+	AccountChange
 }
-
-func (c *MemberChange) account() bool { return c.Name != nil || c.Disabled != nil || c.Password != nil }
 
 // MemberStore keeps who is in a workspace. Whatever takes the last administrator
 // who can sign in from a workspace is EConflict.
@@ -51,9 +48,11 @@ type MemberStore interface {
 	Member(ctx context.Context, ws waypost.WorkspaceID, user int64) (Member, error)
 
 	// AddMember makes an account and puts it into a workspace: EConflict when the
-	// address has one. Without a Hash the account that there is gets in as it is, and from
-	// then on operators alone look after it: EConflict when it is in there.
-	AddMember(ctx context.Context, by Actor, ws waypost.WorkspaceID, n NewMember) (Member, error)
+	// address has one. When it is Known, the account that there is gets in, and from then on
+	// operators alone look after it: EConflict when it is in there. An account that another
+	// workspace than the operators' made loses its password by that, and the invitation is
+	// for it. Invited tells whether the invitation is good.
+	AddMember(ctx context.Context, by Actor, ws waypost.WorkspaceID, n NewMember) (m Member, invited bool, err error)
 
 	// ChangeMember changes a member. The account can be changed when it is the
 	// workspace's own, or with any: EForbidden otherwise. A new password and disabling
@@ -89,92 +88,89 @@ func (s *Service) Member(ctx context.Context, actor Actor, user int64) (Member, 
 	return s.access.Member(ctx, actor.Workspace, user)
 }
 
-// AddMember makes a user of the actor's workspace, and gives the password when it
-// was made up. EConflict when the address has an account.
-func (s *Service) AddMember(ctx context.Context, actor Actor, n NewMember) (m Member, password string, err error) {
+// AddMember makes a user of the actor's workspace, and gives an invitation for the
+// account's owner when there is no password. EConflict when the address has an account,
+// EForbidden for a password by who is no operator: an address may be anybody's.
+func (s *Service) AddMember(ctx context.Context, actor Actor, n NewMember) (Member, Invitation, error) {
 	if _, err := s.administrator(actor, ""); err != nil {
-		return Member{}, "", err
+		return Member{}, Invitation{}, err
 	}
 	return s.addMember(ctx, actor, actor.Workspace, n)
 }
 
 // AddMemberTo puts a user into any workspace, for operators: an account that there
-// is already keeps its name and password.
-func (s *Service) AddMemberTo(ctx context.Context, actor Actor, ws waypost.WorkspaceID, n NewMember) (m Member, password string, err error) {
+// is already keeps its name, and its password unless it is one that another workspace
+// than the operators' looked after: whoever set that up would be let in, too.
+func (s *Service) AddMemberTo(ctx context.Context, actor Actor, ws waypost.WorkspaceID, n NewMember) (Member, Invitation, error) {
+	none := func(err error) (Member, Invitation, error) { return Member{}, Invitation{}, err }
 	if err := actor.CheckOperator(); err != nil {
-		return Member{}, "", err
+		return none(err)
 	}
 	if _, err := s.access.Workspace(ctx, ws); err != nil {
-		return Member{}, "", err
+		return none(err)
 	}
 	email, err := ParseEmail(n.Email)
 	if err != nil {
-		return Member{}, "", err
+		return none(err)
 	}
-	_, found, err := s.access.Account(ctx, email)
+	known, err := s.access.Accounts(ctx, email, 0, 1)
 	if err != nil {
-		return Member{}, "", err
+		return none(err)
 	}
-	if !found {
-		return s.addMember(ctx, actor, ws, n)
+	if n.Known = len(known) > 0; n.Known && (n.Password != "" || n.Name != "") {
+		return none(waypost.Errorf(waypost.EConflict, "the address has an account already: leave out name and password"))
 	}
-	if n.Password != "" || n.Name != "" {
-		return Member{}, "", waypost.Errorf(waypost.EConflict, "the address has an account already: leave out name and password")
-	}
-	n.Email = email
-	if err := checkRole(n.Role); err != nil {
-		return Member{}, "", err
-	}
-	defer s.auth.forget()
-	m, err = s.access.AddMember(ctx, actor, ws, n)
-	return m, "", err
+	return s.addMember(ctx, actor, ws, n)
 }
 
-func (s *Service) addMember(ctx context.Context, actor Actor, ws waypost.WorkspaceID, n NewMember) (m Member, made string, err error) {
-	if made, err = s.prepareMember(ctx, &n); err != nil {
-		return Member{}, "", err
+func (s *Service) addMember(ctx context.Context, actor Actor, ws waypost.WorkspaceID, n NewMember) (Member, Invitation, error) {
+	i, err := s.prepareMember(ctx, actor, &n)
+	if err != nil {
+		return Member{}, Invitation{}, err
 	}
 	defer s.auth.forget()
-	m, err = s.access.AddMember(ctx, actor, ws, n)
-	return m, made, err
+	m, invited, err := s.access.AddMember(ctx, actor, ws, n)
+	if err != nil || !invited {
+		i = Invitation{}
+	}
+	return m, i, err
 }
 
-// prepareMember judges a wish for a user, and hashes its password; it gives one
-// that it made up.
-func (s *Service) prepareMember(ctx context.Context, n *NewMember) (made string, err error) {
+// prepareMember judges a wish for a user, and hashes its password or makes an invitation.
+func (s *Service) prepareMember(ctx context.Context, actor Actor, n *NewMember) (i Invitation, err error) {
 	if n.Email, err = ParseEmail(n.Email); err != nil {
-		return "", err
+		return i, err
 	}
 	if n.Name == "" {
 		n.Name = n.Email[:min(len(n.Email), MaxName)]
 	}
 	if err := checkName(n.Name); err != nil {
-		return "", err
+		return i, err
 	}
 	if err := checkRole(n.Role); err != nil {
-		return "", err
+		return i, err
 	}
 	if n.Password == "" {
-		if made, err = makePassword(); err != nil {
-			return "", err
-		}
-		n.Password = made
+		i, n.Invitation, err = s.newInvitation()
+		return i, err
+	}
+	if err := mayChoose(actor); err != nil {
+		return i, err
 	}
 	if err := checkPassword(n.Password); err != nil {
-		return "", err
+		return i, err
 	}
 	n.Hash, err = s.passwords.hash(ctx, n.Password)
 	n.Password = ""
-	return made, err
+	return i, err
 }
 
-// makePassword makes a password of 119 random bits.
-func makePassword() (string, error) {
-	n, err := rand.Int(rand.Reader, new(big.Int).Exp(big.NewInt(62), big.NewInt(20), nil))
-	if err != nil {
-		return "", err
+// mayChoose says EForbidden to who may not choose passwords of others.
+func mayChoose(actor Actor) error {
+	if actor.CheckOperator() != nil {
+		return waypost.Errorf(waypost.EForbidden, "only operators choose passwords of others: leave it out, and hand over the invitation that you get")
 	}
-	return base62(n, 20), nil
+	return nil
 }
 
 func checkRole(r Role) error {
@@ -191,7 +187,7 @@ func (s *Service) ChangeMember(ctx context.Context, actor Actor, user int64, c M
 	if _, err := s.administrator(actor, ""); err != nil {
 		return Member{}, err
 	}
-	if c.Role == nil && !c.account() {
+	if c == (MemberChange{}) {
 		return Member{}, waypost.Errorf(waypost.EInvalid, "say what to change: role, name, disabled, password")
 	}
 	if c.Role != nil {
@@ -199,20 +195,13 @@ func (s *Service) ChangeMember(ctx context.Context, actor Actor, user int64, c M
 			return Member{}, err
 		}
 	}
-	if c.Name != nil {
-		if err := checkName(*c.Name); err != nil {
+	if c.Password != nil {
+		if err := mayChoose(actor); err != nil {
 			return Member{}, err
 		}
 	}
-	if c.Password != nil {
-		if err := checkPassword(*c.Password); err != nil {
-			return Member{}, err
-		}
-		hash, err := s.passwords.hash(ctx, *c.Password)
-		if err != nil {
-			return Member{}, err
-		}
-		c.Password = &hash
+	if err := s.prepareChange(ctx, &c.AccountChange); err != nil {
+		return Member{}, err
 	}
 	defer s.auth.forget()
 	return s.access.ChangeMember(ctx, actor, actor.Workspace, user, c, actor.CheckOperator() == nil)

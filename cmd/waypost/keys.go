@@ -82,7 +82,7 @@ func momentText(t *time.Time) string {
 
 func (p *program) keysCreateCommand() *cobra.Command {
 	var n client.NewKey
-	var expires time.Duration
+	var expiry config.Duration
 	c := &cobra.Command{
 		Use:   "create",
 		Short: "Make an API key and show it, once",
@@ -92,7 +92,7 @@ owner's membership.
 
 Where the control plane's database is configured (control.database_url) and no --api
 is given, the key is made there directly and has no owner: that needs no other key.`,
-		Example: `  waypost keys create --name ci --scopes links:read,links:write --expires-in 2160h
+		Example: `  waypost keys create --name ci --scopes links:read,links:write --expires-in 90d
   waypost keys create --name ops --scopes admin --output json
   waypost keys create --name ops --scopes admin --config /etc/waypost/control.yaml`,
 		Args: arguments(cobra.NoArgs),
@@ -104,6 +104,7 @@ is given, the key is made there directly and has no owner: that needs no other k
 			if n.Name == "" {
 				return &usageError{errors.New("--name is missing: it tells keys apart later")}
 			}
+			expires := time.Duration(expiry)
 			if c.Flags().Changed("expires-in") && expires < time.Second {
 				return &usageError{fmt.Errorf("--expires-in: %s is less than a second", expires)}
 			}
@@ -130,7 +131,7 @@ is given, the key is made there directly and has no owner: that needs no other k
 	c.Flags().StringVar(&n.Name, "name", "", "what the key is for")
 	c.Flags().StringVar(&n.Description, "description", "", "more about it")
 	c.Flags().StringSliceVar(&n.Scopes, "scopes", []string{"links:read", "links:write"}, "what the key allows: links:read, links:write, analytics:read, admin")
-	c.Flags().DurationVar(&expires, "expires-in", 0, "time until the key expires, such as 2160h; default: never")
+	c.Flags().Var(&expiry, "expires-in", "time until the key expires, such as 12h, 90d or 52w; default: never")
 	// The flag is there.
 	_ = c.RegisterFlagCompletionFunc("scopes", cobra.FixedCompletions([]string{"links:read", "links:write", "analytics:read", "admin"}, cobra.ShellCompDirectiveNoFileComp))
 	return c
@@ -166,7 +167,7 @@ func parseScopes(texts []string) ([]controlplane.Scope, error) {
 }
 
 func (p *program) keysRotateCommand() *cobra.Command {
-	var grace time.Duration
+	var given config.Duration
 	c := &cobra.Command{
 		Use:   "rotate KEY",
 		Short: "Make an API key that takes another's place, and show it, once",
@@ -177,6 +178,7 @@ show it. The old one ends after --grace, or at once; revoking it then is not nee
 		Args:              arguments(cobra.ExactArgs(1)),
 		ValidArgsFunction: p.completions(keyNames),
 		RunE: func(c *cobra.Command, args []string) error {
+			grace := time.Duration(given)
 			if grace < 0 || grace > controlplane.MaxGrace || grace%time.Second != 0 {
 				return &usageError{fmt.Errorf("--grace: %s is not between 0 and %s, in whole seconds", grace, controlplane.MaxGrace)}
 			}
@@ -193,7 +195,7 @@ show it. The old one ends after --grace, or at once; revoking it then is not nee
 			})
 		},
 	}
-	c.Flags().DurationVar(&grace, "grace", 0, "for how long the old key goes on, up to 168h")
+	c.Flags().Var(&given, "grace", "for how long the old key goes on, up to 7d")
 	return c
 }
 

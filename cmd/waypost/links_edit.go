@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"waypost/cmd/waypost/internal/client"
+	"waypost/cmd/waypost/internal/config"
 )
 
 // writeFlags are those of all commands that change links.
@@ -19,7 +20,7 @@ type writeFlags struct{ client.Write }
 func (w *writeFlags) bind(c *cobra.Command, flags *pflag.FlagSet) {
 	flags.StringVar(&w.Domain, "domain", "", "host of the link's domain (default the shared one)")
 	flags.StringVar(&w.Wait, "wait", "", "wait until edges have it: those of this region, or all")
-	flags.DurationVar(&w.Timeout, "wait-timeout", 0, "for how long to wait, up to 10s (default 2s)")
+	flags.Var((*config.Duration)(&w.Timeout), "wait-timeout", "for how long to wait, up to 10s (default 2s)")
 	_ = c.RegisterFlagCompletionFunc("wait", cobra.FixedCompletions([]string{"region", "all"}, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
 }
 
@@ -52,7 +53,7 @@ func (p *program) tell(r client.Receipt, warnings []client.Warning) error {
 func (p *program) linksCreateCommand() *cobra.Command {
 	var n client.NewLink
 	var w writeFlags
-	var expires time.Duration
+	var expires config.Duration
 	var expiresAt, metadata string
 	var dedupe bool
 	c := &cobra.Command{
@@ -63,13 +64,13 @@ sent again when its answer is lost, and makes one link all the same. With
 --idempotency-key the name is yours, for scripts that may be started again.`,
 		Example: `  waypost links create https://example.com/a/long/path
   waypost links create https://example.com --code spring-sale --title "Spring sale" --tag sale --tag 2026
-  waypost links create https://example.com --expires-in 48h --status 307
+  waypost links create https://example.com --expires-in 2d --status 307
   waypost links create https://example.com/docs --code guide --forward-path --forward-query
   waypost links create https://example.com/a?utm_source=mail --dedupe --wait all`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
-			if c.Flags().Changed("expires-in") && expires < time.Second {
-				return &usageError{fmt.Errorf("--expires-in: %s is less than a second", expires)}
+			if c.Flags().Changed("expires-in") && time.Duration(expires) < time.Second {
+				return &usageError{fmt.Errorf("--expires-in: %s is less than a second", &expires)}
 			}
 			err := w.check()
 			if err == nil {
@@ -89,7 +90,7 @@ sent again when its answer is lost, and makes one link all the same. With
 				return err
 			}
 			defer api.Close()
-			n.OriginalURL, n.ExpiresInSeconds, n.Domain = args[0], int64(expires/time.Second), w.Domain
+			n.OriginalURL, n.ExpiresInSeconds, n.Domain = args[0], int64(time.Duration(expires)/time.Second), w.Domain
 			link, receipt, err := api.Make(c.Context(), n, w.Write)
 			if err != nil {
 				return err
@@ -103,7 +104,7 @@ sent again when its answer is lost, and makes one link all the same. With
 	f.StringVar(&n.Description, "description", "", "description, for people")
 	f.StringArrayVar(&n.Tags, "tag", nil, "tag; may be given several times")
 	f.StringVar(&metadata, "metadata", "", "JSON object to keep with the link")
-	f.DurationVar(&expires, "expires-in", 0, "time until the link expires, such as 48h")
+	f.Var(&expires, "expires-in", "time until the link expires, such as 12h, 30d or 52w")
 	f.StringVar(&expiresAt, "expires-at", "", "when the link expires, such as 2030-12-31T23:59:59Z")
 	f.IntVar(&n.RedirectStatus, "status", 0, "status of the redirect: 301, 302, 307 or 308 (default 302)")
 	f.BoolVar(&n.ForwardQuery, "forward-query", false, "add the query that a visitor brings to the target's")
@@ -118,7 +119,7 @@ func (p *program) linksUpdateCommand() *cobra.Command {
 	var w writeFlags
 	var target, title, description, metadata, expiresAt string
 	var tags []string
-	var expires time.Duration
+	var expires config.Duration
 	var status int
 	var forwardQuery, forwardPath, never, noTags, enable, disable bool
 	c := &cobra.Command{
@@ -142,7 +143,7 @@ a later expiry, until it is cleaned up.`,
 			}{
 				"target": {"original_url", target}, "title": {"title", title}, "description": {"description", description}, "tag": {"tags", tags},
 				"status": {"redirect_status", status}, "forward-query": {"forward_query", forwardQuery}, "forward-path": {"forward_path", forwardPath},
-				"expires-in": {"expires_in_seconds", int64(expires / time.Second)}, "expires-at": {"expires_at", expiresAt},
+				"expires-in": {"expires_in_seconds", int64(time.Duration(expires) / time.Second)}, "expires-at": {"expires_at", expiresAt},
 				"never-expires": {"expires_at", nil}, "no-tags": {"tags", nil}, "enable": {"active", true}, "disable": {"active", false},
 			} {
 				if given(flag) {
@@ -159,8 +160,8 @@ a later expiry, until it is cleaned up.`,
 			switch _, err := moment("--expires-at", expiresAt); {
 			case err != nil:
 				return err
-			case given("expires-in") && expires < time.Second:
-				return &usageError{fmt.Errorf("--expires-in: %s is less than a second", expires)}
+			case given("expires-in") && time.Duration(expires) < time.Second:
+				return &usageError{fmt.Errorf("--expires-in: %s is less than a second", &expires)}
 			case len(change) == 0:
 				return &usageError{errors.New("nothing to change: say what, for example --target URL")}
 			}
@@ -183,7 +184,7 @@ a later expiry, until it is cleaned up.`,
 	f.StringArrayVar(&tags, "tag", nil, "tag, in the place of those that are there; may be given several times")
 	f.BoolVar(&noTags, "no-tags", false, "take all tags away")
 	f.StringVar(&metadata, "metadata", "", "JSON object to keep with the link, in the place of the old one; null for none")
-	f.DurationVar(&expires, "expires-in", 0, "time from now until the link expires, such as 48h")
+	f.Var(&expires, "expires-in", "time from now until the link expires, such as 12h, 30d or 52w")
 	f.StringVar(&expiresAt, "expires-at", "", "when the link expires, such as 2030-12-31T23:59:59Z")
 	f.BoolVar(&never, "never-expires", false, "let the link live for ever")
 	f.IntVar(&status, "status", 0, "status of the redirect: 301, 302, 307 or 308")

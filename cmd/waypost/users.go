@@ -15,10 +15,12 @@ import (
 )
 
 func (p *program) usersCommand() *cobra.Command {
-	c := group("users", "Manage the users of a workspace", p.usersListCommand(), p.usersAddCommand(), p.usersSetCommand(), p.usersRemoveCommand())
+	c := group("users", "Manage the users of a workspace", p.usersListCommand(), p.usersAddCommand(), p.usersSetCommand(),
+		p.usersInviteCommand(), p.usersRemoveCommand())
 	c.Long = `Manage who may sign in to a workspace, and as what: a viewer reads, a member also
 creates and changes links, an admin does all. It needs the scope admin, and asks the
-API as ` + "`waypost links`" + ` does.`
+API as ` + "`waypost links`" + ` does. With --all, operators list, change and invite the users
+of all workspaces.`
 	for _, sub := range c.Commands() {
 		p.bind(sub, apiSettings...)
 	}
@@ -27,17 +29,26 @@ API as ` + "`waypost links`" + ` does.`
 
 func (p *program) usersListCommand() *cobra.Command {
 	var page pageFlags
+	var everywhere bool
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "List the users of the workspace",
 		Example: `  waypost users list
-  waypost users list --workspace marketing --output json`,
+  waypost users list --workspace marketing --output json
+  waypost users list --all`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := page.check(); err != nil {
 				return err
 			}
 			return p.withAPI(func(api *client.Client) error {
+				if everywhere {
+					all, err := api.Accounts(c.Context(), "", page.limit, page.cursor)
+					if err != nil {
+						return err
+					}
+					return p.print(accountTable(all.Users)+page.more(all.Next), all)
+				}
 				all, err := api.Members(c.Context(), page.limit, page.cursor)
 				if err != nil {
 					return err
@@ -47,7 +58,12 @@ func (p *program) usersListCommand() *cobra.Command {
 		},
 	}
 	page.bind(c)
+	bindEverywhere(c, &everywhere)
 	return c
+}
+
+func bindEverywhere(c *cobra.Command, everywhere *bool) {
+	c.Flags().BoolVar(everywhere, "all", false, "users of all workspaces, for operators")
 }
 
 // pageFlags say which page of a list is wanted.
@@ -102,10 +118,11 @@ func (p *program) usersAddCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "add EMAIL",
 		Short: "Make a user of the workspace",
-		Long: `Make a user of the workspace. Without --password-file a password is made up and
-shown, once; its owner changes it with ` + "`waypost password`" + `.
+		Long: `Make a user of the workspace, and show an invitation, once: hand it to the user, who
+sets a password with ` + "`waypost accept`" + ` within a week.
 
-Operators put a user into any workspace with --to, also one who has an account.`,
+Operators put a user into any workspace with --to, also one who has an account, and may
+choose the password with --password-file.`,
 		Example: `  waypost users add ann@example.com --role member
   waypost users add ann@example.com --role admin --to marketing`,
 		Args: arguments(cobra.ExactArgs(1)),
@@ -130,16 +147,13 @@ Operators put a user into any workspace with --to, also one who has an account.`
 					return err
 				}
 				text := fmt.Sprintf("user %d, %s, has the role %s", m.ID, printable(m.Email), m.Role)
-				if m.Password != "" {
-					text += "\npassword: " + m.Password + " (it is not shown again)"
-				}
-				return p.print(text, m)
+				return p.print(text+invitationText(m.Invitation), m)
 			})
 		},
 	}
 	c.Flags().StringVar(&n.Role, "role", "member", "admin, member or viewer")
 	c.Flags().StringVar(&n.Name, "name", "", "name, for people; default: the address")
-	c.Flags().StringVar(&file, "password-file", "", `file that holds the password, "-" for standard input`)
+	c.Flags().StringVar(&file, "password-file", "", `file that holds the password, "-" for standard input; for operators`)
 	c.Flags().StringVar(&to, "to", "", "any workspace, by slug or id, for operators")
 	roleCompletion(c)
 	return c
@@ -152,15 +166,17 @@ func roleCompletion(c *cobra.Command) {
 
 func (p *program) usersSetCommand() *cobra.Command {
 	var role, name, file string
-	var disable, enable bool
+	var disable, enable, everywhere bool
 	c := &cobra.Command{
 		Use:   "set USER",
-		Short: "Change a user's role, name or password, or disable the account",
+		Short: "Change a user's role or name, or disable the account",
 		Long: `Change a user, given by address or id. A new password, or --disable, ends the user's
 sessions; keys of who is disabled cannot be used until the account is enabled again.
-Accounts that are in several workspaces are changed by operators only, but for the role.`,
+Accounts that are in several workspaces are changed by operators only, but for the role,
+and passwords are chosen by operators only: see ` + "`waypost users invite`" + `.`,
 		Example: `  waypost users set ann@example.com --role viewer
-  waypost users set 7 --disable`,
+  waypost users set 7 --disable
+  waypost users set ann@example.com --all --disable`,
 		Args:              arguments(cobra.ExactArgs(1)),
 		ValidArgsFunction: p.completions(userNames),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -187,10 +203,20 @@ Accounts that are in several workspaces are changed by operators only, but for t
 			if change == (client.MemberChange{}) {
 				return &usageError{errors.New("nothing to change: give --role, --name, --password-file, --disable or --enable")}
 			}
+			if everywhere && change.Role != nil {
+				return &usageError{errors.New("--role is that in one workspace: leave out --all")}
+			}
 			return p.withAPI(func(api *client.Client) error {
-				id, err := userID(c.Context(), api, args[0])
+				id, err := userID(c.Context(), api, args[0], everywhere)
 				if err != nil {
 					return err
+				}
+				if everywhere {
+					a, err := api.ChangeAccount(c.Context(), id, change)
+					if err != nil {
+						return err
+					}
+					return p.print(accountTable([]client.Account{a}), a)
 				}
 				m, err := api.ChangeMember(c.Context(), id, change)
 				if err != nil {
@@ -202,9 +228,10 @@ Accounts that are in several workspaces are changed by operators only, but for t
 	}
 	c.Flags().StringVar(&role, "role", "", "admin, member or viewer")
 	c.Flags().StringVar(&name, "name", "", "name, for people")
-	c.Flags().StringVar(&file, "password-file", "", `file that holds a new password, "-" for standard input`)
+	c.Flags().StringVar(&file, "password-file", "", `file that holds a new password, "-" for standard input; for operators`)
 	c.Flags().BoolVar(&disable, "disable", false, "let the user not in any more")
 	c.Flags().BoolVar(&enable, "enable", false, "let the user in again")
+	bindEverywhere(c, &everywhere)
 	roleCompletion(c)
 	return c
 }
@@ -219,7 +246,7 @@ func (p *program) usersRemoveCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			return p.withAPI(func(api *client.Client) error {
 				for i, name := range args {
-					id, err := userID(c.Context(), api, name)
+					id, err := userID(c.Context(), api, name, false)
 					if err == nil {
 						err = api.RemoveMember(c.Context(), id)
 					}
@@ -234,9 +261,19 @@ func (p *program) usersRemoveCommand() *cobra.Command {
 }
 
 // userID finds a user by address, or takes a number for the id itself.
-func userID(ctx context.Context, api *client.Client, name string) (int64, error) {
+func userID(ctx context.Context, api *client.Client, name string, everywhere bool) (int64, error) {
 	if id, err := strconv.ParseInt(name, 10, 64); err == nil {
 		return id, nil
+	}
+	if everywhere {
+		found, err := api.Accounts(ctx, name, 1, "")
+		if err == nil && len(found.Users) == 0 {
+			err = fmt.Errorf("there is no user %q in any workspace", name)
+		}
+		if err != nil {
+			return 0, err
+		}
+		return found.Users[0].ID, nil
 	}
 	for cursor := ""; ; {
 		page, err := api.Members(ctx, 1000, cursor)

@@ -94,8 +94,8 @@ func (p *program) workspacesCreateCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "create SLUG",
 		Short: "Make a workspace, for operators",
-		Long: `Make a workspace. With --admin it gets an administrator, whose password is made up
-and shown, once, unless the address has an account.`,
+		Long: `Make a workspace. With --admin it gets an administrator, for whom an invitation is
+shown, once, unless the address has an account that operators look after.`,
 		Example: `  waypost workspaces create marketing --name "Marketing" --admin ann@example.com`,
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -112,9 +112,7 @@ and shown, once, unless the address has an account.`,
 					}
 					value["admin"] = m
 					text += "\nadministrator: " + printable(m.Email)
-					if m.Password != "" {
-						text += "\npassword: " + m.Password + " (it is not shown again)"
-					}
+					text += invitationText(m.Invitation)
 				}
 				return p.print(text, value)
 			})

@@ -16,6 +16,7 @@ type Access interface {
 	Members
 	APIKeys
 	Workspaces
+	Accounts
 }
 
 // Sessions answers who somebody is.
@@ -28,6 +29,10 @@ type Sessions interface {
 	// the user's only one: EUnauthorized when there is no such session, EForbidden for a
 	// workspace that the user is not in.
 	AuthenticateSession(ctx context.Context, token, workspace string) (controlplane.Actor, error)
+
+	// AcceptInvitation lets the owner of an account set its password: EUnauthorized when
+	// the invitation is not good, EUnavailable when too many come at once.
+	AcceptInvitation(ctx context.Context, token, password string) (controlplane.Account, error)
 
 	// SignOut ends the actor's session; EInvalid when that is none.
 	SignOut(ctx context.Context, actor controlplane.Actor) error
@@ -44,9 +49,12 @@ type Members interface {
 	Members(ctx context.Context, actor controlplane.Actor, limit int, cursor string) (members []controlplane.Member, next string, err error)
 	Member(ctx context.Context, actor controlplane.Actor, user int64) (controlplane.Member, error)
 
-	// AddMember makes a user, and gives the password when it made one up: EConflict
-	// when the address has an account.
-	AddMember(ctx context.Context, actor controlplane.Actor, n controlplane.NewMember) (m controlplane.Member, password string, err error)
+	// AddMember makes a user, and gives an invitation when there is no password: EConflict
+	// when the address has an account, EForbidden for a password by who is no operator.
+	AddMember(ctx context.Context, actor controlplane.Actor, n controlplane.NewMember) (controlplane.Member, controlplane.Invitation, error)
+
+	// InviteMember gives an invitation to set a password instead of the one that there is.
+	InviteMember(ctx context.Context, actor controlplane.Actor, user int64) (controlplane.Member, controlplane.Invitation, error)
 
 	// ChangeMember and RemoveMember are EConflict for the last administrator.
 	ChangeMember(ctx context.Context, actor controlplane.Actor, user int64, c controlplane.MemberChange) (controlplane.Member, error)
@@ -57,10 +65,11 @@ type Members interface {
 type APIKeys interface {
 	APIKeys(ctx context.Context, actor controlplane.Actor, limit int, cursor string) (keys []controlplane.KeyInfo, next string, err error)
 
-	// CreateAPIKey and RotateAPIKey give the text of the key: EForbidden for scopes
-	// that the actor has not, EConflict when a key was rotated before.
-	CreateAPIKey(ctx context.Context, actor controlplane.Actor, n controlplane.NewAPIKey) (k controlplane.KeyInfo, key string, err error)
-	RotateAPIKey(ctx context.Context, actor controlplane.Actor, id int64, grace time.Duration) (k controlplane.KeyInfo, key string, err error)
+	// CreateAPIKey and RotateAPIKey give the text of the key, unless the request has made it
+	// before: EForbidden for scopes that the actor has not, EConflict when a key was rotated
+	// before or there are too many.
+	CreateAPIKey(ctx context.Context, actor controlplane.Actor, n controlplane.NewAPIKey, r *controlplane.KeyRequest) (controlplane.MadeKey, error)
+	RotateAPIKey(ctx context.Context, actor controlplane.Actor, id int64, grace time.Duration, r *controlplane.KeyRequest) (controlplane.MadeKey, error)
 	RevokeAPIKey(ctx context.Context, actor controlplane.Actor, id int64) error
 }
 
@@ -77,7 +86,14 @@ type Workspaces interface {
 	DeleteWorkspace(ctx context.Context, actor controlplane.Actor, ws waypost.WorkspaceID) (controlplane.Workspace, error)
 
 	// AddMemberTo puts a user into any workspace, also one that has an account.
-	AddMemberTo(ctx context.Context, actor controlplane.Actor, ws waypost.WorkspaceID, n controlplane.NewMember) (m controlplane.Member, password string, err error)
+	AddMemberTo(ctx context.Context, actor controlplane.Actor, ws waypost.WorkspaceID, n controlplane.NewMember) (controlplane.Member, controlplane.Invitation, error)
+}
+
+// Accounts answers for the accounts of all workspaces, to operators.
+type Accounts interface {
+	Accounts(ctx context.Context, actor controlplane.Actor, email string, limit int, cursor string) (all []controlplane.AccountInfo, next string, err error)
+	ChangeAccount(ctx context.Context, actor controlplane.Actor, user int64, c controlplane.AccountChange) (controlplane.AccountInfo, error)
+	InviteAccount(ctx context.Context, actor controlplane.Actor, user int64) (controlplane.AccountInfo, controlplane.Invitation, error)
 }
 
 func (s *server) registerAccess() {
@@ -88,12 +104,14 @@ func (s *server) registerAccess() {
 	s.registerMe()
 	s.registerWorkspace()
 	s.registerUsers()
+	s.registerInvitation()
+	s.registerAccounts()
 	s.registerAPIKeys()
 	s.registerWorkspaces()
 }
 
-// pageInput asks for a page of a list.
-type pageInput struct {
+// Paging asks for a page of a list. Its name is exported for huma, which passes over embedded fields that are not.
+type Paging struct {
 	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"How many at most."`
 	Cursor string `query:"cursor" maxLength:"64" doc:"The next_cursor of the page before. Left out: the first page."`
 }

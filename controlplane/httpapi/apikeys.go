@@ -2,6 +2,8 @@ package httpapi
 
 import (
 	"context"
+	"crypto/sha256"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -33,7 +35,24 @@ type apiKey struct {
 	Key         string     `json:"key,omitempty" doc:"The key itself, in the answer to the call that made it. It is not shown again."`
 }
 
-type newAPIKeyInput struct{ Body body[newAPIKey] }
+// RepeatableKey is [Repeatable] for requests whose answer holds a secret, which is not kept. Its name is exported for huma.
+type RepeatableKey struct {
+	IdempotencyKey string `header:"Idempotency-Key" maxLength:"255" pattern:"^[!-~]([ -~]*[!-~])?$" patternDescription:"printable ASCII" doc:"A name for this request, of 1 to 255 printable ASCII characters, such as a UUID. Sent again within 24 hours with the same body, it makes no second key, but is answered with the one that was made and Idempotency-Replayed: true; the text of the key is not told again."`
+}
+
+// request names a request by who sends it and what it asks for.
+func (r *RepeatableKey) request(ctx context.Context, asked string) *controlplane.KeyRequest {
+	if r.IdempotencyKey == "" {
+		return nil
+	}
+	actor := actorFrom(ctx)
+	return &controlplane.KeyRequest{Key: r.IdempotencyKey, Hash: sha256.Sum256(fmt.Appendf(nil, "%d %d %s", actor.UserID, actor.KeyID, asked))}
+}
+
+type newAPIKeyInput struct {
+	RepeatableKey
+	Body body[newAPIKey]
+}
 
 type newAPIKey struct {
 	Name             string     `json:"name" minLength:"1" maxLength:"100"`
@@ -43,9 +62,13 @@ type newAPIKey struct {
 	ExpiresInSeconds *int64     `json:"expires_in_seconds,omitempty" nullable:"true" minimum:"1" maximum:"315360000" doc:"Instead of expires_at."`
 }
 
-type apiKeyOutput struct{ Body apiKey }
+type apiKeyOutput struct {
+	Replayed string `header:"Idempotency-Replayed" doc:"\"true\" when the request was answered before: the key is the one that it made."`
+	Body     apiKey
+}
 
 type rotateKeyInput struct {
+	RepeatableKey
 	ID    int64 `path:"id" minimum:"1"`
 	Grace int64 `query:"grace" minimum:"0" maximum:"604800" default:"0" doc:"For how many seconds the old key goes on."`
 }
@@ -63,7 +86,7 @@ func (s *server) registerAPIKeys() {
 	}, s.listAPIKeys)
 	handle(s, withBody(huma.Operation{
 		OperationID: "create-key", Method: http.MethodPost, Path: "/api/v1/keys", DefaultStatus: http.StatusCreated,
-		Summary: "Make an API key", Description: who, Security: anybody, Responses: problems(400, 401, 403, 404, 408, 413, 415, 422),
+		Summary: "Make an API key", Description: who, Security: anybody, Responses: problems(400, 401, 403, 404, 408, 409, 413, 415, 422),
 	}, maxBody), s.createAPIKey)
 	handle(s, huma.Operation{
 		OperationID: "rotate-key", Method: http.MethodPost, Path: "/api/v1/keys/{id}/rotate", DefaultStatus: http.StatusCreated,
@@ -75,7 +98,7 @@ func (s *server) registerAPIKeys() {
 	}, s.revokeAPIKey)
 }
 
-func (s *server) listAPIKeys(ctx context.Context, in *pageInput) (*apiKeysOutput, error) {
+func (s *server) listAPIKeys(ctx context.Context, in *Paging) (*apiKeysOutput, error) {
 	all, next, err := s.access.APIKeys(ctx, actorFrom(ctx), in.Limit, in.Cursor)
 	if err != nil {
 		return nil, err
@@ -104,25 +127,27 @@ func (s *server) createAPIKey(ctx context.Context, in *newAPIKeyInput) (*apiKeyO
 	case n.ExpiresInSeconds != nil:
 		wish.ExpiresAt = s.now().Add(time.Duration(*n.ExpiresInSeconds) * time.Second)
 	}
-	k, text, err := s.access.CreateAPIKey(ctx, actorFrom(ctx), wish)
+	k, err := s.access.CreateAPIKey(ctx, actorFrom(ctx), wish, in.request(ctx, string(in.Body.raw)))
 	if err != nil {
 		return nil, err
 	}
-	return showNewKey(&k, text), nil
+	return showNewKey(&k), nil
 }
 
-func showNewKey(k *controlplane.KeyInfo, text string) *apiKeyOutput {
-	out := &apiKeyOutput{Body: showAPIKey(k)}
-	out.Body.Key = text
+func showNewKey(k *controlplane.MadeKey) *apiKeyOutput {
+	out := &apiKeyOutput{Body: showAPIKey(&k.KeyInfo)}
+	if out.Body.Key = k.Text; k.Before {
+		out.Replayed = "true"
+	}
 	return out
 }
 
 func (s *server) rotateAPIKey(ctx context.Context, in *rotateKeyInput) (*apiKeyOutput, error) {
-	k, text, err := s.access.RotateAPIKey(ctx, actorFrom(ctx), in.ID, time.Duration(in.Grace)*time.Second)
+	k, err := s.access.RotateAPIKey(ctx, actorFrom(ctx), in.ID, time.Duration(in.Grace)*time.Second, in.request(ctx, fmt.Sprint(in.ID, in.Grace)))
 	if err != nil {
 		return nil, err
 	}
-	return showNewKey(&k, text), nil
+	return showNewKey(&k), nil
 }
 
 func (s *server) revokeAPIKey(ctx context.Context, in *apiKeyInput) (*struct{}, error) {

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -152,6 +153,14 @@ func (s *server) judge(ctx context.Context, p presented, check func(context.Cont
 	if by, retry := s.limits.Guesses.Check(p.from, p.credential); by != "" {
 		s.metrics.limited.WithLabelValues(by).Inc()
 		return tooMany("too many attempts to authenticate have failed", retry)
+	}
+	if p.kind == "password" { // whose check takes memory and time
+		leave, ok := s.signIns.Enter(p.from)
+		if !ok {
+			s.metrics.limited.WithLabelValues("sign-ins").Inc()
+			return tooMany("too many are signing in at once from this network", time.Second)
+		}
+		defer leave()
 	}
 	err := check(ctx)
 	s.metrics.authenticated(p.kind, err)

@@ -171,7 +171,7 @@ func bulkItems(raw []byte) ([]json.RawMessage, error) {
 			return nil, waypost.WrapError(waypost.EMalformed, "the body is no JSON", err)
 		}
 		if name != "links" {
-			return nil, fieldErrorsOf([]error{unexpected("body", fmt.Sprint(name))})
+			return nil, fieldErrorsOf([]error{unexpected("body", fmt.Sprint(name), unknownField)})
 		}
 		if seen {
 			return nil, waypost.Errorf(waypost.EMalformed, "the name links occurs twice")

@@ -66,7 +66,7 @@ func unknownNames(registry huma.Registry, schema *huma.Schema, tree any, at stri
 			if property := schema.Properties[name]; property != nil {
 				unknown = unknownNames(registry, property, value, at+"."+name, unknown)
 			} else {
-				unknown = append(unknown, unexpected(at, name))
+				unknown = append(unknown, unexpected(at, name, unknownField))
 			}
 		}
 	case []any:
@@ -79,11 +79,13 @@ func unknownNames(registry huma.Registry, schema *huma.Schema, tree any, at stri
 	return unknown
 }
 
-// unexpected names a field that nobody knows, cut when it is long.
-func unexpected(at, name string) *huma.ErrorDetail {
+const unknownField = "unknown field"
+
+// unexpected names what nobody knows, cut when it is long.
+func unexpected(at, name, message string) *huma.ErrorDetail {
 	const most = 64
 	if r := []rune(name); len(r) > most {
 		name = string(slices.Concat(r[:most], []rune("…")))
 	}
-	return &huma.ErrorDetail{Location: at + "." + name, Message: "unknown field"}
+	return &huma.ErrorDetail{Location: at + "." + name, Message: message}
 }

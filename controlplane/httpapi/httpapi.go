@@ -12,6 +12,8 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -21,6 +23,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/limit"
 )
 
 // Links answers what the API is asked. All methods may be called by many
@@ -120,6 +123,7 @@ type server struct {
 	version    string
 	anonymous  *controlplane.Actor
 	limits     Limits
+	signIns    *limit.AtOnce // passwords that are being checked
 	timeout    time.Duration
 	bulky      chan struct{} // one token for each large body in memory
 	exports    exports
@@ -150,6 +154,7 @@ func New(c Config) http.Handler {
 		version:    c.Version,
 		anonymous:  c.Anonymous,
 		limits:     c.Limits,
+		signIns:    limit.NewAtOnce(signInsAtOnce),
 		timeout:    c.RequestTimeout,
 		bulky:      make(chan struct{}, maxBulky),
 		log:        c.Logger,
@@ -185,7 +190,7 @@ func New(c Config) http.Handler {
 		}
 	}
 	s.api = humago.New(exactRoot{s.mux}, document)
-	s.api.UseMiddleware(s.authenticate, s.readBody)
+	s.api.UseMiddleware(s.authenticate, s.strictQuery, s.readBody)
 	s.registerService()
 	s.registerLinks()
 	s.registerEdit()
@@ -214,6 +219,11 @@ func New(c Config) http.Handler {
 func handle[I, O any](s *server, op huma.Operation, h func(context.Context, *I) (*O, error)) {
 	if s.access != nil && len(op.Security) > 0 {
 		op.Parameters = append(op.Parameters, workspaceHeader())
+	}
+	for _, status := range []int{http.StatusBadRequest, http.StatusUnprocessableEntity} { // see strictQuery
+		if text := strconv.Itoa(status); op.Responses[text] == nil && !slices.Contains(anyQuery, op.OperationID) {
+			op.Responses[text] = problems(status)[text]
+		}
 	}
 	huma.Register(s.api, op, func(ctx context.Context, in *I) (*O, error) {
 		out, err := h(ctx, in)

@@ -28,6 +28,10 @@ const codeRateLimited waypost.ErrorCode = "rate-limited"
 // itemsPerRequest is how many links of a bulk request count as a request more.
 const itemsPerRequest = 100
 
+// signInsAtOnce is how many passwords from one address are checked, or wait for that, at
+// the same moment; all together are bounded in package controlplane.
+const signInsAtOnce = 4
+
 type credentialKey struct{}
 
 // limit counts a request that is authenticated, and tells the client in the headers
@@ -78,9 +82,7 @@ func documentLimits(document *huma.OpenAPI) {
 			if op == nil || len(op.Security) == 0 {
 				continue
 			}
-			refused := problems(http.StatusTooManyRequests)["429"]
-			refused.Headers["Retry-After"] = textHeader("Seconds to wait before another try.")
-			op.Responses["429"] = refused
+			op.Responses["429"] = problems(http.StatusTooManyRequests)["429"]
 			for status, response := range op.Responses {
 				if status == "401" || status == "default" {
 					continue

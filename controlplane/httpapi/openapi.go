@@ -108,7 +108,7 @@ func problems(statuses ...int) map[string]*huma.Response {
 		switch status {
 		case http.StatusUnauthorized, http.StatusForbidden:
 			response.Headers["WWW-Authenticate"] = textHeader("How to authenticate (RFC 6750).")
-		case http.StatusServiceUnavailable:
+		case http.StatusServiceUnavailable, http.StatusTooManyRequests:
 			response.Headers["Retry-After"] = textHeader("Seconds to wait before another try.")
 		case http.StatusConflict:
 			response.Headers["Retry-After"] = textHeader("Seconds to wait before another try, when the same request is being answered.")

@@ -56,9 +56,9 @@ func (s *server) registerSession() {
 		Method:        http.MethodPost,
 		Path:          "/api/v1/session",
 		Summary:       "Begin a session",
-		Description:   "Takes as long for an address that is not known as for a password that is wrong.",
+		Description:   "Takes as long for an address that is not known as for a password that is wrong. 429 when too many attempts from the network have failed, or are under way.",
 		DefaultStatus: http.StatusCreated,
-		Responses:     problems(400, 401, 403, 408, 413, 415, 422),
+		Responses:     problems(400, 401, 403, 408, 413, 415, 422, 429),
 		Middlewares:   huma.Middlewares{s.fromOwnPages},
 	}, maxBody), s.signIn)
 

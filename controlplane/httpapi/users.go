@@ -18,14 +18,14 @@ type userList struct {
 }
 
 type member struct {
-	ID        int64     `json:"id"`
-	Email     string    `json:"email"`
-	Name      string    `json:"name"`
-	Role      string    `json:"role" enum:"admin,member,viewer"`
-	Disabled  bool      `json:"disabled" doc:"Cannot sign in, and neither can the user's keys be used."`
-	Shared    bool      `json:"shared" doc:"Operators look after the account, because it is in several workspaces, or was."`
-	CreatedAt time.Time `json:"created_at" doc:"When the user came into the workspace."`
-	Password  string    `json:"password,omitempty" doc:"When it was made up, in the answer to the call that made the user. It is not shown again."`
+	ID         int64       `json:"id"`
+	Email      string      `json:"email"`
+	Name       string      `json:"name"`
+	Role       string      `json:"role" enum:"admin,member,viewer"`
+	Disabled   bool        `json:"disabled" doc:"Cannot sign in, and neither can the user's keys be used."`
+	Shared     bool        `json:"shared" doc:"Operators look after the account, because it is in several workspaces, or was."`
+	CreatedAt  time.Time   `json:"created_at" doc:"When the user came into the workspace."`
+	Invitation *invitation `json:"invitation,omitempty" doc:"In the answer to the call that made it."`
 }
 
 type newUserInput struct{ Body body[newUser] }
@@ -34,7 +34,7 @@ type newUser struct {
 	Email    string `json:"email" minLength:"3" maxLength:"254" example:"ann@example.com" doc:"What the user signs in with. No mail is sent there."`
 	Name     string `json:"name,omitempty" maxLength:"100" doc:"Default: the address."`
 	Role     string `json:"role" enum:"admin,member,viewer" doc:"A viewer reads, a member also creates and changes links, an admin does all."`
-	Password string `json:"password,omitempty" maxLength:"256" format:"password" writeOnly:"true" doc:"At least 12 characters. Left out, one is made up and is in the answer, once."`
+	Password string `json:"password,omitempty" maxLength:"256" format:"password" writeOnly:"true" doc:"For operators alone, at least 12 characters. Left out, the answer has an invitation, with which the account's owner sets it."`
 }
 
 type userInput struct {
@@ -50,10 +50,8 @@ type changeUserInput struct {
 
 // userChange is what is to change. Null is as good as leaving a field out.
 type userChange struct {
-	Role     *string `json:"role,omitempty" nullable:"true" enum:"admin,member,viewer"`
-	Name     *string `json:"name,omitempty" nullable:"true" minLength:"1" maxLength:"100"`
-	Disabled *bool   `json:"disabled,omitempty" nullable:"true" doc:"Ends the user's sessions; the keys can be used again once the user is enabled."`
-	Password *string `json:"password,omitempty" nullable:"true" minLength:"12" maxLength:"256" format:"password" writeOnly:"true" doc:"Ends the user's sessions."`
+	AccountChange
+	Role *string `json:"role,omitempty" nullable:"true" enum:"admin,member,viewer"`
 }
 
 func (s *server) registerUsers() {
@@ -84,7 +82,7 @@ func (s *server) registerUsers() {
 	}, s.deleteUser)
 }
 
-func (s *server) listUsers(ctx context.Context, in *pageInput) (*usersOutput, error) {
+func (s *server) listUsers(ctx context.Context, in *Paging) (*usersOutput, error) {
 	all, next, err := s.access.Members(ctx, actorFrom(ctx), in.Limit, in.Cursor)
 	if err != nil {
 		return nil, err
@@ -101,16 +99,16 @@ func (s *server) createUser(ctx context.Context, in *newUserInput) (*userOutput,
 	if err != nil {
 		return nil, err
 	}
-	m, password, err := s.access.AddMember(ctx, actorFrom(ctx), n.wish())
+	m, i, err := s.access.AddMember(ctx, actorFrom(ctx), n.wish())
 	if err != nil {
 		return nil, err
 	}
-	return showNewUser(&m, password), nil
+	return showNewUser(&m, i), nil
 }
 
-func showNewUser(m *controlplane.Member, password string) *userOutput {
+func showNewUser(m *controlplane.Member, i controlplane.Invitation) *userOutput {
 	out := &userOutput{Body: showMember(m)}
-	out.Body.Password = password
+	out.Body.Invitation = showInvitation(i)
 	return out
 }
 
@@ -131,7 +129,7 @@ func (s *server) changeUser(ctx context.Context, in *changeUserInput) (*userOutp
 	if err != nil {
 		return nil, err
 	}
-	change := controlplane.MemberChange{Name: c.Name, Disabled: c.Disabled, Password: c.Password}
+	change := controlplane.MemberChange{AccountChange: c.change()}
 	if c.Role != nil {
 		change.Role = new(controlplane.Role(*c.Role))
 	}

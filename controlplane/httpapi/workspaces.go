@@ -116,8 +116,9 @@ func (s *server) registerWorkspaces() {
 	handle(s, withBody(huma.Operation{
 		OperationID: "add-user-to-workspace", Method: http.MethodPost, Path: "/api/admin/workspaces/{id}/users", DefaultStatus: http.StatusCreated,
 		Summary: "Put a user into any workspace", Security: admin,
-		Description: "An address that has an account gets in with that; leave out name and password then. Operators look after the account from then on.",
-		Responses:   problems(400, 401, 403, 404, 408, 409, 413, 415, 422),
+		Description: "An address that has an account gets in with that; leave out name and password then. Operators look after the account from then on, and when " +
+			"another workspace than theirs did before, its password and sessions end and the answer has an invitation: whoever set it up would be let in, too.",
+		Responses: problems(400, 401, 403, 404, 408, 409, 413, 415, 422),
 	}, maxBody), s.addUserTo)
 }
 
@@ -135,7 +136,7 @@ func (s *server) changeWorkspace(ctx context.Context, in *changeWorkspaceInput) 
 	return showWorkspace(&w), err
 }
 
-func (s *server) listWorkspaces(ctx context.Context, in *pageInput) (*workspacesOutput, error) {
+func (s *server) listWorkspaces(ctx context.Context, in *Paging) (*workspacesOutput, error) {
 	all, next, err := s.access.Workspaces(ctx, actorFrom(ctx), in.Limit, in.Cursor)
 	if err != nil {
 		return nil, err
@@ -175,11 +176,11 @@ func (s *server) addUserTo(ctx context.Context, in *newUserOfInput) (*userOutput
 	if err != nil {
 		return nil, err
 	}
-	m, password, err := s.access.AddMemberTo(ctx, actorFrom(ctx), waypost.WorkspaceID(in.ID), n.wish())
+	m, i, err := s.access.AddMemberTo(ctx, actorFrom(ctx), waypost.WorkspaceID(in.ID), n.wish())
 	if err != nil {
 		return nil, err
 	}
-	return showNewUser(&m, password), nil
+	return showNewUser(&m, i), nil
 }
 
 func showWorkspace(w *controlplane.Workspace) *workspaceOutput {

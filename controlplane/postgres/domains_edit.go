@@ -76,49 +76,85 @@ func (db *DB) CreateDomain(ctx context.Context, by controlplane.Actor, d waypost
 
 // RetireDomain implements controlplane.DomainEditStore.
 func (db *DB) RetireDomain(ctx context.Context, by controlplane.Actor, id waypost.DomainID, force bool) (waypost.Position, error) {
+	r := retirement{by: by, domain: id, force: force}
 	for {
-		retired := false
+		done := false
 		p, err := db.changeAs(ctx, "remove a domain", scopeOf(by), func(tx pgx.Tx) (err error) {
-			retired, err = retire(ctx, tx, by, id, force)
+			done, err = r.step(ctx, tx)
 			return err
 		})
-		if err != nil || retired {
+		if err != nil || done {
 			return p, err
 		}
 	}
 }
 
-// retire takes the host from a domain that has no live links. With force it deletes some
-// of them before, and is not done when there may be more.
-func retire(ctx context.Context, tx pgx.Tx, by controlplane.Actor, id waypost.DomainID, force bool) (done bool, err error) {
+// retirement takes the host from a domain that has no live links, in steps that each read
+// and change a bounded number of links.
+type retirement struct {
+	by     controlplane.Actor
+	domain waypost.DomainID
+	force  bool
+
+	after string // the code up to which links have been deleted
+	swept bool   // that is all of them
+}
+
+// step is one transaction's. With force it deletes the next links, and is not done when
+// there may be more.
+func (r *retirement) step(ctx context.Context, tx pgx.Tx) (done bool, err error) {
 	var host string
+	var owned bool
 	err = tx.QueryRow(ctx, `
-		SELECT host FROM domain WHERE id = $1 AND NOT retired AND (`+ofWorkspace("workspace_id", "$2")+` OR workspace_id IS NULL AND $2 = $3)`,
-		id, by.Workspace, waypost.DefaultWorkspace).Scan(&host)
+		SELECT host, workspace_id IS NOT NULL FROM domain
+		WHERE id = $1 AND NOT retired AND (`+ofWorkspace("workspace_id", "$2")+` OR workspace_id IS NULL AND $2 = $3)`,
+		r.domain, r.by.Workspace, waypost.DefaultWorkspace).Scan(&host, &owned)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, waypost.Errorf(waypost.ENotFound, "there is no such domain")
 	}
 	if err != nil {
 		return false, err
 	}
-	if force {
-		tag, err := tx.Exec(ctx, `
-			UPDATE link SET deleted_at = now(), updated_at = now()
-			WHERE id IN (SELECT id FROM link WHERE domain_id = $1 AND deleted_at IS NULL LIMIT $2)`, id, waypost.MaxBulk)
-		if err != nil || tag.RowsAffected() == waypost.MaxBulk {
-			return false, err
-		}
+	if r.force && !r.swept {
+		return false, r.sweep(ctx, tx)
 	}
-	var used bool
-	if err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM link WHERE domain_id = $1 AND deleted_at IS NULL)`, id).Scan(&used); err != nil {
+	// Links of a domain that is a workspace's own have an index of those that live.
+	used, args := `SELECT EXISTS (SELECT FROM link WHERE domain_id = $1 AND deleted_at IS NULL)`, []any{r.domain}
+	if owned {
+		used, args = `SELECT EXISTS (SELECT FROM link WHERE workspace_id = $2 AND domain_id = $1 AND domain_id <> 1 AND deleted_at IS NULL)`, append(args, r.by.Workspace)
+	}
+	var is bool
+	if err := tx.QueryRow(ctx, used, args...).Scan(&is); err != nil {
 		return false, err
 	}
-	if used {
+	if is && r.force { // some came meanwhile
+		r.after, r.swept = "", false
+		return false, nil
+	}
+	if is {
 		return false, waypost.Errorf(waypost.EConflict, "the domain has links: delete them first, or use force, which deletes them with it")
 	}
-	_, err = tx.Exec(ctx, `UPDATE domain SET host = $2, retired = true, root_url = NULL, not_found_url = NULL WHERE id = $1`, id, fmt.Sprintf("domain-%d.invalid", id))
+	_, err = tx.Exec(ctx, `UPDATE domain SET host = $2, retired = true, root_url = NULL, not_found_url = NULL WHERE id = $1`, r.domain, fmt.Sprintf("domain-%d.invalid", r.domain))
 	if err != nil {
 		return false, err
 	}
-	return true, audit(ctx, tx, by, "domains.remove", host, []byte(`{}`))
+	return true, audit(ctx, tx, r.by, "domains.remove", host, []byte(`{}`))
+}
+
+// sweep deletes the links among the next codes, the gone ones counted: looking for those
+// that live from the beginning would pass ever more that are gone.
+func (r *retirement) sweep(ctx context.Context, tx pgx.Tx) error {
+	var last *string
+	var seen int
+	err := tx.QueryRow(ctx, `
+		WITH next AS (SELECT id, code, deleted_at FROM link WHERE domain_id = $1 AND code > $2 ORDER BY code LIMIT $3),
+		     gone AS (UPDATE link SET deleted_at = now(), updated_at = now() WHERE id IN (SELECT id FROM next WHERE deleted_at IS NULL))
+		SELECT max(code), count(*) FROM next`, r.domain, r.after, waypost.MaxBulk).Scan(&last, &seen)
+	if err != nil {
+		return err
+	}
+	if r.swept = seen < waypost.MaxBulk; !r.swept {
+		r.after = *last
+	}
+	return nil
 }

@@ -1,9 +1,12 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -37,17 +40,89 @@ func (db *DB) APIKeys(ctx context.Context, ws waypost.WorkspaceID, owner, before
 }
 
 // CreateAPIKey implements controlplane.APIKeyStore.
-func (db *DB) CreateAPIKey(ctx context.Context, by controlplane.Actor, n controlplane.NewAPIKey, m controlplane.KeyMaterial) (k controlplane.KeyInfo, err error) {
-	err = db.within(ctx, tenantOf(by.Workspace), "make an API key", func(tx pgx.Tx) error {
-		if err := lockWorkspace(ctx, tx, by.Workspace); err != nil {
-			return err
+func (db *DB) CreateAPIKey(ctx context.Context, by controlplane.Actor, n controlplane.NewAPIKey, m controlplane.KeyMaterial, r *controlplane.KeyRequest) (controlplane.MadeKey, error) {
+	return db.makeKey(ctx, by, "create-key", r, func(tx pgx.Tx) (controlplane.KeyInfo, error) {
+		if err := checkKeyCount(ctx, tx, by.Workspace, by.UserID); err != nil {
+			return controlplane.KeyInfo{}, err
 		}
-		if k, err = insertKey(ctx, tx, by.Workspace, n, by.UserID, 0, m); err != nil {
-			return err
+		k, err := insertKey(ctx, tx, by.Workspace, n, by.UserID, 0, m)
+		if err != nil {
+			return k, err
 		}
-		return auditBoth(ctx, tx, by, by.Workspace, "keys.create", subjectKey(k.ID), keyDetail(&k))
+		return k, auditBoth(ctx, tx, by, by.Workspace, "keys.create", subjectKey(k.ID), keyDetail(&k))
 	})
-	return k, err
+}
+
+// makeKey makes a key in a transaction that holds the workspace, once if the request has
+// a name.
+func (db *DB) makeKey(ctx context.Context, by controlplane.Actor, route string, r *controlplane.KeyRequest,
+	f func(tx pgx.Tx) (controlplane.KeyInfo, error),
+) (made controlplane.MadeKey, err error) {
+	ws := by.Workspace
+	err = db.within(ctx, tenantOf(ws), "make an API key", func(tx pgx.Tx) error {
+		if err := lockWorkspace(ctx, tx, ws); err != nil {
+			return err
+		}
+		if r != nil {
+			if made.KeyInfo, made.Before, err = keyMadeBy(ctx, tx, ws, route, r); err != nil || made.Before {
+				return err
+			}
+		}
+		if made.KeyInfo, err = f(tx); err != nil || r == nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, `
+			INSERT INTO idempotency (workspace_id, route, key, request, status, header, body) VALUES ($1, $2, $3, $4, 201, '{}', $5)`,
+			ws, route, r.Key, r.Hash[:], packed(strconv.AppendInt(nil, made.ID, 10)))
+		return err
+	})
+	return made, err
+}
+
+// keyMadeBy finds the key that a request has made before.
+func keyMadeBy(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, route string, r *controlplane.KeyRequest) (k controlplane.KeyInfo, found bool, err error) {
+	var hash, body []byte
+	err = tx.QueryRow(ctx, `SELECT request, body FROM idempotency WHERE `+ofWorkspace("workspace_id", "$1")+` AND route = $2 AND key = $3`, ws, route, r.Key).
+		Scan(&hash, &body)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return k, false, nil
+	}
+	if err != nil {
+		return k, false, err
+	}
+	if !bytes.Equal(hash, r.Hash[:]) {
+		return k, false, waypost.Errorf(waypost.EKeyReused, "something else was asked under this Idempotency-Key before")
+	}
+	text, err := unpacked(body)
+	if err != nil {
+		return k, false, err
+	}
+	id, err := strconv.ParseInt(string(text), 10, 64)
+	if err != nil {
+		return k, false, err
+	}
+	k, err = keyOf(ctx, tx, ws, id)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = noKey()
+	}
+	return k, true, err
+}
+
+// checkKeyCount says EConflict when there can be no further key.
+func checkKeyCount(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, owner int64) error {
+	var all, own int
+	err := tx.QueryRow(ctx, `
+		SELECT count(*), count(*) FILTER (WHERE created_by = $2) FROM api_key
+		WHERE `+ofWorkspace("workspace_id", "$1")+` AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())`, ws, owner).Scan(&all, &own)
+	switch {
+	case err != nil:
+		return err
+	case all >= controlplane.MaxKeys:
+		return waypost.Errorf(waypost.EConflict, "a workspace has at most %d API keys: revoke some first", controlplane.MaxKeys)
+	case owner != 0 && own >= controlplane.MaxOwnKeys:
+		return waypost.Errorf(waypost.EConflict, "a user has at most %d API keys in a workspace: revoke some first", controlplane.MaxOwnKeys)
+	}
+	return nil
 }
 
 func insertKey(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, n controlplane.NewAPIKey, owner, rotated int64, m controlplane.KeyMaterial) (controlplane.KeyInfo, error) {
@@ -63,7 +138,11 @@ func insertKey(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, n control
 	if err != nil {
 		return controlplane.KeyInfo{}, err
 	}
-	rows, err := tx.Query(ctx, selectKey+` WHERE `+ofWorkspace("k.workspace_id", "$1")+` AND k.id = $2`, ws, id)
+	return keyOf(ctx, tx, ws, id)
+}
+
+func keyOf(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, id int64) (controlplane.KeyInfo, error) {
+	rows, err := tx.Query(ctx, selectKey+` WHERE `+ofWorkspace("k.workspace_id", "$1")+` AND k.id = $2 AND k.revoked_at IS NULL`, ws, id)
 	if err != nil {
 		return controlplane.KeyInfo{}, err
 	}
@@ -76,55 +155,60 @@ func liveKey() string {
 }
 
 // RotateAPIKey implements controlplane.APIKeyStore.
-func (db *DB) RotateAPIKey(ctx context.Context, by controlplane.Actor, owner, id int64, grace time.Duration, m controlplane.KeyMaterial) (k controlplane.KeyInfo, err error) {
+func (db *DB) RotateAPIKey(ctx context.Context, by controlplane.Actor, owner, id int64, grace time.Duration, m controlplane.KeyMaterial, r *controlplane.KeyRequest) (controlplane.MadeKey, error) {
 	ws := by.Workspace
-	err = db.within(ctx, tenantOf(ws), "rotate an API key", func(tx pgx.Tx) error {
-		if err := lockWorkspace(ctx, tx, ws); err != nil {
-			return err
-		}
+	return db.makeKey(ctx, by, "rotate-key", r, func(tx pgx.Tx) (k controlplane.KeyInfo, err error) {
 		var n controlplane.NewAPIKey
 		var keeper int64
 		var expires *time.Time
-		err := tx.QueryRow(ctx, `
+		err = tx.QueryRow(ctx, `
 			SELECT name, description, scopes, coalesce(created_by, 0), now() + (expires_at - created_at) FROM api_key
 			WHERE `+liveKey()+` AND (expires_at IS NULL OR expires_at > now()) FOR UPDATE`, ws, id, owner).
 			Scan(&n.Name, &n.Description, &n.Scopes, &keeper, &expires)
 		if errors.Is(err, pgx.ErrNoRows) {
-			return noKey()
+			return k, noKey()
 		}
 		if err != nil {
-			return err
+			return k, err
 		}
 		for _, scope := range n.Scopes {
 			if !by.Can(scope) {
-				return waypost.Errorf(waypost.EForbidden, "the key has the scope %s, which you have not", scope)
+				return k, waypost.Errorf(waypost.EForbidden, "the key has the scope %s, which you have not", scope)
 			}
 		}
 		var rotated bool
 		err = tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM api_key WHERE `+ofWorkspace("workspace_id", "$1")+` AND rotated_from = $2 AND revoked_at IS NULL)`, ws, id).Scan(&rotated)
 		if err != nil {
-			return err
+			return k, err
 		}
 		if rotated {
-			return waypost.Errorf(waypost.EConflict, "the key has been rotated already: rotate or revoke the one that took its place")
+			return k, waypost.Errorf(waypost.EConflict, "the key has been rotated already: rotate or revoke the one that took its place")
 		}
 		n.ExpiresAt = told(expires)
 		if k, err = insertKey(ctx, tx, ws, n, keeper, id, m); err != nil {
-			return err
+			return k, err
 		}
 		if grace == 0 {
 			_, err = tx.Exec(ctx, `UPDATE api_key SET revoked_at = now() WHERE `+liveKey(), ws, id, owner)
 		} else {
-			_, err = tx.Exec(ctx, `UPDATE api_key SET expires_at = least(expires_at, now() + $4::interval) WHERE `+liveKey(), ws, id, owner, grace)
+			_, err = tx.Exec(ctx, `UPDATE api_key SET name = $5, expires_at = least(expires_at, now() + $4::interval) WHERE `+liveKey(), ws, id, owner, grace, replacedName(n.Name, k.ID))
 		}
 		if err != nil {
-			return err
+			return k, err
 		}
 		detail := keyDetail(&k)
 		detail["new_key"], detail["grace_seconds"] = k.ID, int64(grace/time.Second)
-		return auditBoth(ctx, tx, by, ws, "keys.rotate", subjectKey(id), detail)
+		return k, auditBoth(ctx, tx, by, ws, "keys.rotate", subjectKey(id), detail)
 	})
-	return k, err
+}
+
+// replacedName is that of a key in whose place another is, for as long as both go on.
+func replacedName(name string, by int64) string {
+	suffix := fmt.Sprintf(" (replaced by %d)", by)
+	if r := []rune(name); len(r)+len(suffix) > controlplane.MaxName {
+		name = strings.TrimRight(string(r[:controlplane.MaxName-len(suffix)-1]), " ") + "…"
+	}
+	return name + suffix
 }
 
 // RevokeAPIKey implements controlplane.APIKeyStore.

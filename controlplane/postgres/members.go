@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -53,13 +54,13 @@ func member(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, user int64) 
 }
 
 // AddMember implements controlplane.MemberStore.
-func (db *DB) AddMember(ctx context.Context, by controlplane.Actor, ws waypost.WorkspaceID, n controlplane.NewMember) (m controlplane.Member, err error) {
+func (db *DB) AddMember(ctx context.Context, by controlplane.Actor, ws waypost.WorkspaceID, n controlplane.NewMember) (m controlplane.Member, invited bool, err error) {
 	err = db.within(ctx, tenantOf(ws), "add a user", func(tx pgx.Tx) error {
 		if err := lockWorkspace(ctx, tx, ws); err != nil {
 			return err
 		}
-		id, err := accountFor(ctx, tx, ws, n)
-		if err != nil {
+		var id int64
+		if id, invited, err = accountFor(ctx, tx, ws, n); err != nil {
 			return err
 		}
 		tag, err := tx.Exec(ctx, `INSERT INTO membership (workspace_id, user_id, role) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`, ws, id, n.Role)
@@ -72,34 +73,51 @@ func (db *DB) AddMember(ctx context.Context, by controlplane.Actor, ws waypost.W
 		if m, err = member(ctx, tx, ws, id); err != nil {
 			return err
 		}
-		return auditBoth(ctx, tx, by, ws, "users.add", subjectUser(id), map[string]any{"email": m.Email, "role": m.Role})
+		return auditBoth(ctx, tx, by, ws, "users.add", subjectUser(id), map[string]any{"email": m.Email, "role": m.Role, "invited": invited})
 	})
-	return m, err
+	return m, invited, err
 }
 
 // accountFor makes an account, or finds the one that there is and makes it one of
-// several workspaces.
-func accountFor(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, n controlplane.NewMember) (id int64, err error) {
-	if n.Hash != "" {
-		err = tx.QueryRow(ctx, `INSERT INTO app_user (home_id, email, name, password) VALUES ($1, $2, $3, $4) RETURNING id`, ws, n.Email, n.Name, n.Hash).Scan(&id)
-		if pgCode(err) == uniqueViolation {
-			return 0, waypost.Errorf(waypost.EConflict, "the address has an account already: an operator can add it to this workspace")
+// several workspaces. Invited tells whether the invitation is for it.
+func accountFor(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, n controlplane.NewMember) (id int64, invited bool, err error) {
+	if !n.Known {
+		var hash []byte
+		var until *time.Time
+		if invited = n.Hash == ""; invited {
+			hash, until = n.Invitation.Hash[:], &n.Invitation.Until
 		}
-		return id, err
+		err = tx.QueryRow(ctx, `
+			INSERT INTO app_user (home_id, email, name, password, invitation, invited_until) VALUES ($1, $2, $3, nullif($4, ''), $5, $6) RETURNING id`,
+			ws, n.Email, n.Name, n.Hash, hash, until).Scan(&id)
+		if pgCode(err) == uniqueViolation {
+			return 0, false, waypost.Errorf(waypost.EConflict, "the address has an account already: an operator can add it to this workspace")
+		}
+		return id, invited, err
 	}
 	if err := system.enter(ctx, tx); err != nil { // the account is one of other workspaces
-		return 0, err
+		return 0, false, err
 	}
-	err = tx.QueryRow(ctx, `
-		UPDATE app_user SET home_id = CASE WHEN home_id = $2 THEN home_id END
-		WHERE email = $1 AND deleted_at IS NULL RETURNING id`, n.Email, ws).Scan(&id)
+	var home waypost.WorkspaceID
+	err = tx.QueryRow(ctx, `SELECT id, coalesce(home_id, 0) FROM app_user WHERE email = $1 AND deleted_at IS NULL FOR NO KEY UPDATE`, n.Email).Scan(&id, &home)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return 0, waypost.Errorf(waypost.EConflict, "the account was deleted meanwhile")
+		return 0, false, waypost.Errorf(waypost.EConflict, "the account was deleted meanwhile")
 	}
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
-	return id, tenantOf(ws).enter(ctx, tx)
+	if home != ws && home != 0 {
+		if _, err := tx.Exec(ctx, `UPDATE app_user SET home_id = NULL WHERE id = $1`, id); err != nil {
+			return 0, false, err
+		}
+		// Whoever made it there may know the password, or who has a session.
+		if invited = home != waypost.DefaultWorkspace; invited {
+			if err := invite(ctx, tx, id, n.Invitation); err != nil {
+				return 0, false, err
+			}
+		}
+	}
+	return id, invited, tenantOf(ws).enter(ctx, tx)
 }
 
 const uniqueViolation = "23505"
@@ -141,8 +159,8 @@ func (db *DB) ChangeMember(ctx context.Context, by controlplane.Actor, ws waypos
 			}
 			m.Role, detail["role"] = *c.Role, *c.Role
 		}
-		if c.Name != nil || c.Disabled != nil || c.Password != nil {
-			others, err := changeAccount(ctx, tx, &m, ws, c, anyAccount, detail)
+		if c.AccountChange != (controlplane.AccountChange{}) {
+			others, err := changeAccount(ctx, tx, &m, ws, c.AccountChange, anyAccount, detail)
 			if err != nil {
 				return err
 			}
@@ -170,51 +188,34 @@ func lockMember(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, user int
 
 // changeAccount changes what is the same in all workspaces that a member is in, and
 // gives those of them, beside ws, that could lose an administrator by that.
-func changeAccount(ctx context.Context, tx pgx.Tx, m *controlplane.Member, ws waypost.WorkspaceID, c controlplane.MemberChange, anyAccount bool, detail map[string]any) (governed []waypost.WorkspaceID, err error) {
-	if !m.Own {
-		if !anyAccount {
-			return nil, waypost.Errorf(waypost.EForbidden, "the user is in other workspaces, too, or was: operators look after the account")
-		}
-		if err := system.enter(ctx, tx); err != nil {
-			return nil, err
-		}
-		if c.Disabled != nil {
-			if governed, err = lockGoverned(ctx, tx, m.UserID, ws); err != nil {
-				return nil, err
-			}
-		}
-	}
-	_, err = tx.Exec(ctx, `
-		UPDATE app_user SET
-			name        = coalesce($2, name),
-			password    = coalesce($3, password),
-			disabled_at = CASE WHEN $4::boolean IS NULL THEN disabled_at WHEN $4 THEN coalesce(disabled_at, now()) END,
-			valid_from  = CASE WHEN $3 IS NOT NULL OR $4 THEN clock_timestamp() ELSE valid_from END
-		WHERE id = $1 AND deleted_at IS NULL`, m.UserID, c.Name, c.Password, c.Disabled)
-	if c.Name != nil {
-		m.Name, detail["name"] = *c.Name, *c.Name
-	}
-	if c.Disabled != nil {
-		m.Disabled, detail["disabled"] = *c.Disabled, *c.Disabled
-	}
-	if c.Password != nil {
-		detail["password"] = "changed"
-	}
-	return governed, err
-}
-
-// lockGoverned locks all workspaces, but one, of which a user is an administrator who
-// can sign in, and gives them. Only operators come here, and hold their own workspace, so
-// that no two wait for each other.
-func lockGoverned(ctx context.Context, tx pgx.Tx, user int64, but waypost.WorkspaceID) ([]waypost.WorkspaceID, error) {
-	rows, err := tx.Query(ctx, `
-		SELECT w.id FROM membership m JOIN app_user u ON u.id = m.user_id JOIN workspace w ON w.id = m.workspace_id
-		WHERE m.user_id = $1 AND w.id <> $2 AND m.role = 'admin' AND u.disabled_at IS NULL AND w.deleted_at IS NULL
-		ORDER BY w.id FOR NO KEY UPDATE OF w`, user, but)
-	if err != nil {
+func changeAccount(ctx context.Context, tx pgx.Tx, m *controlplane.Member, ws waypost.WorkspaceID, c controlplane.AccountChange, anyAccount bool, detail map[string]any) (governed []waypost.WorkspaceID, err error) {
+	if err := lookAfter(ctx, tx, m, anyAccount); err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, pgx.RowTo[waypost.WorkspaceID])
+	if !m.Own && c.Disabled != nil {
+		if governed, err = lockGoverned(ctx, tx, m.UserID, ws); err != nil {
+			return nil, err
+		}
+	}
+	if c.Name != nil {
+		m.Name = *c.Name
+	}
+	if c.Disabled != nil {
+		m.Disabled = *c.Disabled
+	}
+	return governed, updateAccount(ctx, tx, m.UserID, c, detail)
+}
+
+// lookAfter says EForbidden to who may not change a member's account, and otherwise sees
+// to it that the transaction can.
+func lookAfter(ctx context.Context, tx pgx.Tx, m *controlplane.Member, anyAccount bool) error {
+	switch {
+	case m.Own:
+		return nil
+	case !anyAccount:
+		return waypost.Errorf(waypost.EForbidden, "the user is in other workspaces, too, or was: operators look after the account")
+	}
+	return system.enter(ctx, tx)
 }
 
 // RemoveMember implements controlplane.MemberStore.
@@ -228,7 +229,7 @@ func (db *DB) RemoveMember(ctx context.Context, by controlplane.Actor, ws waypos
 			return err
 		}
 		if _, err := tx.Exec(ctx, `
-			UPDATE app_user SET deleted_at = now(), password = NULL, valid_from = clock_timestamp()
+			UPDATE app_user SET deleted_at = now(), password = NULL, invitation = NULL, invited_until = NULL, valid_from = clock_timestamp()
 			WHERE id = $2 AND home_id = $1`, ws, user); err != nil {
 			return err
 		}
@@ -274,7 +275,7 @@ func (db *DB) CreateAdministrator(ctx context.Context, n NewAdministrator) (id i
 			}
 		}
 		err = tx.QueryRow(ctx, `
-			UPDATE app_user SET password = $2, disabled_at = NULL, valid_from = clock_timestamp(), home_id = CASE WHEN home_id = $3 THEN home_id END
+			UPDATE app_user SET password = $2, invitation = NULL, invited_until = NULL, disabled_at = NULL, valid_from = clock_timestamp(), home_id = CASE WHEN home_id = $3 THEN home_id END
 			WHERE email = $1 AND deleted_at IS NULL RETURNING id`, n.Email, n.Hash, ws).Scan(&id)
 		if errors.Is(err, pgx.ErrNoRows) {
 			err = tx.QueryRow(ctx, `INSERT INTO app_user (home_id, email, name, password) VALUES ($1, $2, $3, $4) RETURNING id`, ws, n.Email, n.Name, n.Hash).Scan(&id)

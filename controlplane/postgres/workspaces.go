@@ -121,7 +121,7 @@ func (db *DB) DeleteWorkspace(ctx context.Context, by controlplane.Actor, ws way
 		}
 		for _, sql := range []string{
 			`UPDATE api_key SET revoked_at = now() WHERE workspace_id = $1 AND revoked_at IS NULL`,
-			`UPDATE app_user SET deleted_at = now(), password = NULL, valid_from = clock_timestamp() WHERE home_id = $1 AND deleted_at IS NULL`,
+			`UPDATE app_user SET deleted_at = now(), password = NULL, invitation = NULL, invited_until = NULL, valid_from = clock_timestamp() WHERE home_id = $1 AND deleted_at IS NULL`,
 		} {
 			if _, err := tx.Exec(ctx, sql, ws); err != nil {
 				return err

@@ -99,18 +99,29 @@ func TestAnInstallationIsOpenedByItsFirstAdministratorAndNobodyElse(t *testing.T
 
 	var made struct {
 		Workspace struct{ Slug string }
-		Admin     struct{ Password string }
+		Admin     struct{ Invitation struct{ Token string } }
 	}
 	root.json(&made, "workspaces", "create", "blue", "--admin", "ann@example.com")
 	require.Equal(t, "blue", made.Workspace.Slug)
 	ann := newShell(t)
-	login(ann, 0, "ann@example.com", made.Admin.Password)
-	ann.run(0, "password", "--current-password-file", ann.file("old", made.Admin.Password), "--password-file", ann.file("new", second))
-	login(ann, 1, "ann@example.com", made.Admin.Password)
+	accept := []string{"accept", made.Admin.Invitation.Token, "--api", control.API, "--password-file", ann.file("own", first)}
+	require.Contains(t, ann.run(0, accept...).Stdout, "waypost login --api "+control.API+" --email ann@example.com")
+	require.Contains(t, ann.run(1, accept...).Stderr, "was used")
+	login(ann, 0, "ann@example.com", first)
+	ann.run(0, "password", "--current-password-file", ann.file("old", first), "--password-file", ann.file("new", second))
+	login(ann, 1, "ann@example.com", first)
 	require.Contains(t, ann.run(0, "workspaces", "set", "--dedupe", "--events=sampled", "--events-sample=5").Stdout, "1 of 5")
 	require.Contains(t, ann.run(1, "workspaces", "list").Stderr, "(403)")
 
-	ann.run(0, "users", "add", "bob@example.com", "--role=viewer")
+	require.Contains(t, ann.run(0, "users", "add", "bob@example.com", "--role=viewer").Stdout, "invitation: wp_invt_")
+	require.Contains(t, ann.run(1, "users", "add", "x@example.com", "--password-file", ann.file("theirs", first)).Stderr, "only operators")
+	require.Contains(t, ann.run(0, "users", "invite", "bob@example.com").Stdout, "wp_invt_")
+	require.Contains(t, root.run(0, "users", "invite", "bob@example.com", "--all").Stdout, "wp_invt_")
+	require.Contains(t, root.run(0, "users", "set", "bob@example.com", "--all", "--disable").Stdout, "disabled")
+	require.Contains(t, root.run(0, "users", "set", "bob@example.com", "--all", "--enable").Stdout, "invited")
+	require.Contains(t, root.run(0, "users", "list", "--all").Stdout, "blue (viewer)")
+	require.Contains(t, ann.run(1, "users", "list", "--all").Stderr, "(403)")
+	require.Contains(t, root.run(2, "users", "set", "bob@example.com", "--all", "--role=admin").Stderr, "--all")
 	require.Contains(t, ann.run(0, "users", "set", "bob@example.com", "--role=member").Stdout, "member")
 	require.Contains(t, ann.run(0, "__complete", "users", "set", "").Stdout, "bob@example.com")
 	require.Contains(t, ann.run(1, "users", "set", "ann@example.com", "--role=viewer").Stderr, "last administrator")
@@ -149,7 +160,7 @@ func TestAnInstallationIsOpenedByItsFirstAdministratorAndNobodyElse(t *testing.T
 	require.Contains(t, root.run(1, "whoami").Stderr, "waypost login")
 	login(root, 1, "root@example.com", first)
 	login(root, 0, "root@example.com", second)
-	for _, secret := range []string{first, second, key, fresh, "wp_sess_"} {
+	for _, secret := range []string{first, second, key, fresh, "wp_sess_", "wp_invt_"} {
 		require.False(t, bytes.Contains([]byte(control.Output()), []byte(secret)))
 	}
 }

@@ -132,7 +132,7 @@ var routes = map[string]route{
 	"HEAD /{code}":  {public: true, own: path("/%s")},
 	"POST /shorten": {scopes: []controlplane.Scope{write}, own: body(`{"url": "https://example.com/"}`)},
 	"GET /stats/{code}": {
-		scopes: []controlplane.Scope{read, analytics}, own: path("/stats/%s"), foreign: victims("/stats/%s", ""),
+		scopes: []controlplane.Scope{read, analytics}, own: path("/stats/%s"), foreign: func(w *world) []request { return victims("/stats/%s", "")(w)[:1] }, // the old form knows no domain
 	},
 	"GET /api/v1/urls": {
 		scopes: []controlplane.Scope{read}, own: plain, status: http.StatusOK,
@@ -225,6 +225,21 @@ var routes = map[string]route{
 	"PATCH /api/v1/users/{id}":  {scopes: []controlplane.Scope{admin}, own: userPath(`{"role": "member"}`), foreign: victimUser(`{"role": "viewer", "disabled": true}`)},
 	"DELETE /api/v1/users/{id}": {scopes: []controlplane.Scope{admin}, own: userPath(""), foreign: victimUser("")},
 
+	"POST /api/v1/users/{id}/invitation": {
+		scopes: []controlplane.Scope{admin},
+		own: func(w *world, c *credential) request {
+			return request{path: fmt.Sprintf("/api/v1/users/%d/invitation", w.user(c.ws, "viewer"))}
+		},
+		foreign: func(w *world) []request {
+			return []request{{path: fmt.Sprintf("/api/v1/users/%d/invitation", w.victimUser)}}
+		},
+	},
+	"POST /api/v1/invitation": {public: true, own: func(w *world, c *credential) request {
+		_, i, err := w.service.InviteMember(w.t.Context(), controlplane.Actor{Workspace: own, Scopes: []controlplane.Scope{admin}}, w.user(own, "viewer"))
+		require.NoError(w.t, err)
+		return request{body: fmt.Sprintf(`{"token": %q, "password": "correct horse battery"}`, i.Token)}
+	}},
+
 	"GET /api/v1/workspace":   {scopes: []controlplane.Scope{read, analytics}, own: plain},
 	"PATCH /api/v1/workspace": {scopes: []controlplane.Scope{admin}, own: body(`{"name": "New"}`)},
 
@@ -265,6 +280,15 @@ var routes = map[string]route{
 		day := time.Date(2026, 1, w.days, 0, 0, 0, 0, time.UTC).Format(time.DateOnly)
 		w.exec(`INSERT INTO visitor_salt (day) VALUES ($1::text::date)`, day)
 		return request{path: "/api/admin/visitor-salts/" + day}
+	}},
+	"GET /api/admin/users": {scopes: []controlplane.Scope{admin}, operator: true, own: func(*world, *credential) request {
+		return request{path: "/api/admin/users?email=somebody@example.com"}
+	}},
+	"PATCH /api/admin/users/{id}": {scopes: []controlplane.Scope{admin}, operator: true, own: func(w *world, _ *credential) request {
+		return request{path: fmt.Sprintf("/api/admin/users/%d", w.user(spare, "viewer")), body: `{"disabled": true}`}
+	}},
+	"POST /api/admin/users/{id}/invitation": {scopes: []controlplane.Scope{admin}, operator: true, own: func(w *world, _ *credential) request {
+		return request{path: fmt.Sprintf("/api/admin/users/%d/invitation", w.user(spare, "viewer"))}
 	}},
 	"GET /api/admin/workspaces": {scopes: []controlplane.Scope{admin}, operator: true, own: func(*world, *credential) request {
 		return request{path: "/api/admin/workspaces?limit=2"} // before the victim's

@@ -145,8 +145,9 @@ func (w *world) people() {
 	}
 	w.hidden = append(w.hidden, "987654321")
 
-	_, password, err := w.service.AddMember(w.t.Context(), controlplane.Actor{Workspace: own, Scopes: []controlplane.Scope{admin}},
-		controlplane.NewMember{Email: "somebody@example.com", Role: controlplane.RoleViewer})
+	const password = "correct horse battery"
+	_, _, err = w.service.AddMember(w.t.Context(), controlplane.Actor{Workspace: own, Scopes: []controlplane.Scope{admin}},
+		controlplane.NewMember{Email: "somebody@example.com", Role: controlplane.RoleViewer, Password: password})
 	require.NoError(w.t, err)
 	w.signIn = fmt.Sprintf(`{"email": "somebody@example.com", "password": %q}`, password)
 	m, _, err := w.service.Create(w.t.Context(), controlplane.Actor{Workspace: own}, controlplane.NewLink{OriginalURL: "https://example.com/"})
@@ -161,7 +162,7 @@ const (
 	sameBody   = `{"original_url": "https://example.com/answered"}`
 )
 
-var names = map[waypost.WorkspaceID]string{own: "own", other: "other", victim: marker, gone: "gone"}
+var names = map[waypost.WorkspaceID]string{own: "own", other: "other", victim: marker, gone: "gone", spare: "spare"}
 
 func hostOf(ws waypost.WorkspaceID) string { return fmt.Sprintf("ws%d.example", ws) }
 

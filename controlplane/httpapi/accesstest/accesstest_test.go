@@ -272,11 +272,18 @@ const password = "correct horse battery"
 // firstAdmin is the operator of an installation, and gives the token of a session.
 func (p *plane) firstAdmin() string {
 	p.t.Helper()
+	p.firstAdminWithoutSession()
+	return p.signIn("root@example.com")
+}
+
+// firstAdminWithoutSession makes the operator, and gives what is stored of the password.
+func (p *plane) firstAdminWithoutSession() (hash string) {
+	p.t.Helper()
 	hash, err := controlplane.HashPassword(password)
 	require.NoError(p.t, err)
 	_, err = p.db.CreateAdministrator(p.t.Context(), postgres.NewAdministrator{Workspace: "default", Email: "root@example.com", Name: "Root", Hash: hash})
 	require.NoError(p.t, err)
-	return p.signIn("root@example.com")
+	return hash
 }
 
 func (p *plane) signIn(email string) string {
@@ -288,7 +295,21 @@ func (p *plane) signIn(email string) string {
 // addUser makes a user of the workspace that a credential acts in, and gives its id.
 func (p *plane) addUser(credential, email, role string) string {
 	p.t.Helper()
-	return p.want(201, call{path: "/api/v1/users", credential: credential, body: map[string]any{"email": email, "role": role, "password": password}}).id()
+	made := p.want(201, call{path: "/api/v1/users", credential: credential, body: map[string]any{"email": email, "role": role}})
+	p.accept(200, invitationOf(made))
+	return made.id()
+}
+
+// invitationOf gives the token of the invitation in an answer.
+func invitationOf(a answer) string {
+	a.t.Helper()
+	return a.json()["invitation"].(map[string]any)["token"].(string)
+}
+
+// accept sets the password of an account that there is an invitation to.
+func (p *plane) accept(status int, token string) answer {
+	p.t.Helper()
+	return p.want(status, call{path: "/api/v1/invitation", body: map[string]any{"token": token, "password": password}})
 }
 
 // addKey makes a key and gives its id and text.

@@ -125,3 +125,77 @@ func TestARotatedKeyGoesOnForItsGrace(t *testing.T) {
 	p.want(401, call{path: "/api/v1/urls", credential: fresh})
 	rotate(404, again.id(), "0")
 }
+
+func TestAKeyThatWasReplacedIsToldFromItsSuccessor(t *testing.T) {
+	p := start(t)
+	operator := p.firstAdmin()
+	long := strings.Repeat("ü", 100)
+	for _, name := range []string{"ci", long} {
+		made := p.want(201, call{path: "/api/v1/keys", credential: operator, body: map[string]any{"name": name, "scopes": []string{"links:read"}}})
+		again := p.want(201, call{method: http.MethodPost, path: "/api/v1/keys/" + made.id() + "/rotate?grace=60", credential: operator})
+		require.Equal(t, name, again.json()["name"])
+		listed := p.want(200, call{path: "/api/v1/keys", credential: operator}).json()["keys"].([]any)
+		old := listed[1].(map[string]any)
+		require.Equal(t, made.id(), idOf(old))
+		require.True(t, strings.HasSuffix(old["name"].(string), " (replaced by "+again.id()+")"), old["name"])
+		require.LessOrEqual(t, len([]rune(old["name"].(string))), 100)
+		require.Equal(t, name[:2], old["name"].(string)[:2])
+	}
+}
+
+func TestARequestForAKeyThatIsSentAgainMakesNoSecondKey(t *testing.T) {
+	p := start(t)
+	operator := p.firstAdmin()
+	once := map[string]string{"Idempotency-Key": "deploy-7"}
+	wish := call{path: "/api/v1/keys", credential: operator, header: once, body: map[string]any{"name": "ci", "scopes": []string{"links:read"}}}
+	first := p.want(201, wish)
+	require.Empty(t, first.Header.Get("Idempotency-Replayed"))
+	key := first.json()["key"].(string)
+	again := p.want(201, wish)
+	require.Equal(t, "true", again.Header.Get("Idempotency-Replayed"))
+	require.Equal(t, first.id(), again.id())
+	require.NotContains(t, again.json(), "key", "it is told once")
+	other := wish
+	other.body = map[string]any{"name": "cd", "scopes": []string{"links:read"}}
+	require.Equal(t, "urn:waypost:problem:key-reused", p.want(422, other).json()["type"])
+
+	rotate := call{method: http.MethodPost, path: "/api/v1/keys/" + first.id() + "/rotate", credential: operator, header: once}
+	fresh := p.want(201, rotate)
+	require.Equal(t, fresh.id(), p.want(201, rotate).id())
+	require.Len(t, p.want(200, call{path: "/api/v1/keys", credential: operator}).json()["keys"], 1)
+
+	p.addUser(operator, "ann@example.com", "member")
+	wish.credential = p.signIn("ann@example.com")
+	p.want(422, wish) // who is somebody else learns nothing of the key
+
+	var dump string
+	require.NoError(t, p.hand().QueryRow(t.Context(), `SELECT string_agg(t::text, ' ') FROM idempotency t`).Scan(&dump))
+	require.NotContains(t, dump, key)
+	p.want(204, call{method: http.MethodDelete, path: "/api/v1/keys/" + fresh.id(), credential: operator})
+	p.want(404, rotate)
+}
+
+func TestThereAreOnlySoManyKeys(t *testing.T) {
+	p := start(t)
+	operator := p.firstAdmin()
+	p.addUser(operator, "ann@example.com", "member")
+	ann := p.signIn("ann@example.com")
+	hand := p.hand()
+	fill := func(owner any, n int, expired string) {
+		p.t.Helper()
+		_, err := hand.Exec(t.Context(), `
+			INSERT INTO api_key (workspace_id, name, prefix, hash, scopes, created_by, expires_at)
+			SELECT 1, 'k', 'wp_live_0000', sha256(random()::text::bytea), '{links:read}', $1, `+expired+` FROM generate_series(1, $2)`, owner, n)
+		require.NoError(t, err)
+	}
+	make := func(credential string) call {
+		return call{path: "/api/v1/keys", credential: credential, body: map[string]any{"name": "k", "scopes": []string{"links:read"}}}
+	}
+	fill(2, 99, "NULL")
+	fill(2, 50, "now() - interval '1 hour'") // which no longer count
+	last := p.want(201, make(ann)).id()
+	require.Contains(t, p.want(409, make(ann)).text, "at most 100 API keys")
+	p.want(201, call{method: http.MethodPost, path: "/api/v1/keys/" + last + "/rotate", credential: ann})
+	fill(nil, 900, "NULL")
+	require.Contains(t, p.want(409, make(operator)).text, "at most 1000 API keys")
+}

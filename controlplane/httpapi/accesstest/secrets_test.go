@@ -32,6 +32,8 @@ func TestNoSecretIsInAProblemALogOrTheAuditLog(t *testing.T) {
 		{method: http.MethodPatch, path: "/api/v1/users/" + user, credential: operator, body: map[string]any{"password": long}},
 		{method: http.MethodPatch, path: "/api/v1/users/" + user, credential: operator, body: map[string]any{"password": secret[:5]}},
 		{method: http.MethodPatch, path: "/api/v1/me", credential: operator, body: map[string]any{"password": secret, "current_password": secret}},
+		{path: "/api/v1/invitation", body: map[string]any{"token": "wp_invt_" + secret, "password": secret}},
+		{path: "/api/v1/invitation", body: map[string]any{"token": long, "password": secret[:5]}},
 		{path: "/api/v1/me", credential: secret},
 		{path: "/api/v1/me", credential: spoilt},
 		{path: "/api/v1/me", credential: "wp_sess_" + secret},
@@ -48,7 +50,7 @@ func TestNoSecretIsInAProblemALogOrTheAuditLog(t *testing.T) {
 	}
 	p.want(200, call{method: http.MethodPatch, path: "/api/v1/users/" + user, credential: operator, body: map[string]any{"password": secret}})
 	rotated := p.want(201, call{method: http.MethodPost, path: "/api/v1/keys/" + id + "/rotate", credential: operator}).json()["key"].(string)
-	made := p.want(201, call{path: "/api/v1/users", credential: operator, body: map[string]any{"email": "b@example.com", "role": "admin"}}).json()["password"].(string)
+	made := invitationOf(p.want(201, call{path: "/api/v1/users", credential: operator, body: map[string]any{"email": "b@example.com", "role": "admin"}}))
 
 	told := p.want(200, call{path: "/api/admin/audit", credential: operator}).text + p.log.String() +
 		p.want(200, call{path: "/api/v1/users", credential: operator}).text + p.want(200, call{path: "/api/v1/keys", credential: operator}).text

@@ -21,7 +21,8 @@ func TestAnIdOfAnotherWorkspaceIsNotFound(t *testing.T) {
 		for _, c := range []call{
 			{path: "/api/v1/users/" + user},
 			{method: http.MethodPatch, path: "/api/v1/users/" + user, body: map[string]any{"role": "admin"}},
-			{method: http.MethodPatch, path: "/api/v1/users/" + user, body: map[string]any{"password": "another horse battery"}},
+			{method: http.MethodPatch, path: "/api/v1/users/" + user, body: map[string]any{"disabled": true}},
+			{method: http.MethodPost, path: "/api/v1/users/" + user + "/invitation"},
 			{method: http.MethodDelete, path: "/api/v1/users/" + user},
 			{method: http.MethodPost, path: "/api/v1/keys/" + key + "/rotate"},
 			{method: http.MethodDelete, path: "/api/v1/keys/" + key},
@@ -47,13 +48,15 @@ func TestNobodyBecomesSomebodyElsewhereThroughAnAccount(t *testing.T) {
 	blueID, blue := p.tenant(operator, "blue")
 	_, green := p.tenant(operator, "green")
 	ann := p.addUser(green, "ann@example.com", "member")
-	p.want(409, call{path: "/api/v1/users", credential: blue, body: map[string]any{"email": "ann@example.com", "role": "member", "password": "mine, all mine"}})
+	p.want(409, call{path: "/api/v1/users", credential: blue, body: map[string]any{"email": "ann@example.com", "role": "member"}})
 	add := func(status int, body map[string]any) {
 		p.t.Helper()
 		p.want(status, call{path: "/api/admin/workspaces/" + blueID + "/users", credential: operator, body: body})
 	}
 	add(409, map[string]any{"email": "ann@example.com", "role": "admin", "password": "another horse battery"})
-	add(201, map[string]any{"email": "ann@example.com", "role": "admin"})
+	invited := p.want(201, call{path: "/api/admin/workspaces/" + blueID + "/users", credential: operator, body: map[string]any{"email": "ann@example.com", "role": "admin"}})
+	p.want(401, call{path: "/api/v1/session", body: map[string]any{"email": "ann@example.com", "password": password}}) // which green's administrator may know
+	p.accept(200, invitationOf(invited))
 	add(409, map[string]any{"email": "ann@example.com", "role": "admin"})
 	account := []map[string]any{{"password": "another horse battery"}, {"disabled": true}, {"name": "Mine"}}
 	for _, body := range account {

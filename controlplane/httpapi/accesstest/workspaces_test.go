@@ -40,8 +40,9 @@ func TestWorkspacesAreMadeListedAndChangedByOperators(t *testing.T) {
 	p.want(409, call{method: http.MethodDelete, path: "/api/admin/workspaces/1", credential: operator})
 	p.want(404, call{method: http.MethodDelete, path: "/api/admin/workspaces/999", credential: operator})
 
-	made := p.want(201, call{path: "/api/v1/users", credential: operator, body: map[string]any{"email": "ann@example.com", "role": "viewer"}}).json()
-	p.want(201, call{path: "/api/v1/session", body: map[string]any{"email": "ann@example.com", "password": made["password"]}})
+	made := p.want(201, call{path: "/api/v1/users", credential: operator, body: map[string]any{"email": "ann@example.com", "role": "viewer"}})
+	p.accept(200, invitationOf(made))
+	p.signIn("ann@example.com")
 }
 
 func TestLinksOfADeletedWorkspaceAnswer410WhateverStopsOnTheWay(t *testing.T) {
@@ -118,7 +119,7 @@ func TestTheAuditLogTellsWhoDidWhatAndToWhom(t *testing.T) {
 	key, text := p.addKey(admin, "admin")
 	p.want(201, call{method: http.MethodPost, path: "/api/v1/keys/" + key + "/rotate?grace=60", credential: text})
 	p.want(204, call{method: http.MethodDelete, path: "/api/v1/keys/" + key, credential: admin})
-	p.want(200, call{method: http.MethodPatch, path: "/api/v1/users/" + user, credential: admin, body: map[string]any{"password": "another horse battery", "role": "viewer"}})
+	p.want(200, call{method: http.MethodPatch, path: "/api/v1/users/" + user, credential: admin, body: map[string]any{"name": "Ann", "role": "viewer"}})
 	p.want(204, call{method: http.MethodDelete, path: "/api/v1/users/" + user, credential: admin})
 	p.want(200, call{method: http.MethodPatch, path: "/api/v1/workspace", credential: admin, body: map[string]any{"settings": map[string]any{"dedupe": true}}})
 

@@ -73,14 +73,20 @@ func (c *Client) ChangePassword(ctx context.Context, current, password string) e
 
 // Member is a user of the workspace.
 type Member struct {
-	ID        int64     `json:"id"`
-	Email     string    `json:"email"`
-	Name      string    `json:"name"`
-	Role      string    `json:"role"`
-	Disabled  bool      `json:"disabled"`
-	Shared    bool      `json:"shared"`
-	CreatedAt time.Time `json:"created_at"`
-	Password  string    `json:"password,omitempty"` // that was made up for a new user
+	ID         int64       `json:"id"`
+	Email      string      `json:"email"`
+	Name       string      `json:"name"`
+	Role       string      `json:"role"`
+	Disabled   bool        `json:"disabled"`
+	Shared     bool        `json:"shared"`
+	CreatedAt  time.Time   `json:"created_at"`
+	Invitation *Invitation `json:"invitation,omitempty"`
+}
+
+// Invitation is with what the owner of an account sets its password.
+type Invitation struct {
+	Token     string    `json:"token"`
+	ExpiresAt time.Time `json:"expires_at"`
 }
 
 // MemberPage is a page of users.
@@ -131,6 +137,65 @@ func (c *Client) ChangeMember(ctx context.Context, id int64, change MemberChange
 	var m Member
 	err := c.do(ctx, http.MethodPatch, "/api/v1/users/"+decimal(id), change, &m)
 	return m, err
+}
+
+// InviteMember lets a user set a new password, instead of the old one.
+func (c *Client) InviteMember(ctx context.Context, id int64) (Member, error) {
+	var m Member
+	err := c.do(ctx, http.MethodPost, "/api/v1/users/"+decimal(id)+"/invitation", nil, &m)
+	return m, err
+}
+
+// AcceptInvitation sets the password of the account that an invitation is for.
+func (c *Client) AcceptInvitation(ctx context.Context, token, password string) (User, error) {
+	var u User
+	err := c.do(ctx, http.MethodPost, "/api/v1/invitation", map[string]string{"token": token, "password": password}, &u)
+	return u, err
+}
+
+// Account is a user as operators see one.
+type Account struct {
+	ID           int64         `json:"id"`
+	Email        string        `json:"email"`
+	Name         string        `json:"name"`
+	Home         string        `json:"home"`
+	Disabled     bool          `json:"disabled"`
+	HasPassword  bool          `json:"has_password"`
+	InvitedUntil *time.Time    `json:"invited_until"`
+	CreatedAt    time.Time     `json:"created_at"`
+	Workspaces   []Affiliation `json:"workspaces"`
+	Invitation   *Invitation   `json:"invitation,omitempty"`
+}
+
+// AccountPage is a page of accounts.
+type AccountPage struct {
+	Users []Account `json:"users"`
+	Next  string    `json:"next_cursor"`
+}
+
+// Accounts gives a page of the users of all workspaces, or the one of an address.
+func (c *Client) Accounts(ctx context.Context, email string, limit int, cursor string) (AccountPage, error) {
+	query := page(limit, cursor)
+	if email != "" {
+		query += "&email=" + url.QueryEscape(email)
+	}
+	var p AccountPage
+	err := c.do(ctx, http.MethodGet, "/api/admin/users?"+query, nil, &p)
+	return p, err
+}
+
+// ChangeAccount changes any user; the role is none of its fields.
+func (c *Client) ChangeAccount(ctx context.Context, id int64, change MemberChange) (Account, error) {
+	var a Account
+	err := c.do(ctx, http.MethodPatch, "/api/admin/users/"+decimal(id), change, &a)
+	return a, err
+}
+
+// InviteAccount lets any user set a new password, instead of the old one.
+func (c *Client) InviteAccount(ctx context.Context, id int64) (Account, error) {
+	var a Account
+	err := c.do(ctx, http.MethodPost, "/api/admin/users/"+decimal(id)+"/invitation", nil, &a)
+	return a, err
 }
 
 // RemoveMember takes a user out of the workspace.

@@ -38,7 +38,7 @@ var wrongType = regexp.MustCompile(`^cannot unmarshal .* of type (\S+)$`)
 func expected(kind string) string {
 	switch {
 	case kind == "time.Duration":
-		return "this must be a time with a unit, such as 5s or 1m30s"
+		return "this must be a time with a unit, such as 5s, 1m30s or 90d"
 	case kind == "bool":
 		return "this must be true or false"
 	case kind == "string":

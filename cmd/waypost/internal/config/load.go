@@ -11,8 +11,11 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
 )
 
 // Sources are where settings come from, the later over the earlier.
@@ -67,18 +70,58 @@ func readFile(name string, lower Config) (Config, error) {
 		return Config{}, fmt.Errorf("configuration file: %w", err)
 	}
 	cfg := lower
-	decoder := yaml.NewDecoder(strings.NewReader(text), yaml.Strict())
-	if err := decoder.Decode(&cfg); err != nil && !errors.Is(err, io.EOF) {
+	file, err := parser.ParseBytes([]byte(text), 0)
+	if err != nil {
 		return Config{}, explain(name, err)
 	}
-	if err := decoder.Decode(new(any)); !errors.Is(err, io.EOF) {
+	if len(file.Docs) > 1 {
 		return Config{}, fmt.Errorf("%s: a configuration is one YAML document, not several", name)
+	}
+	if len(file.Docs) == 1 && file.Docs[0].Body != nil {
+		body := file.Docs[0].Body
+		if err := spellOutDays(body); err != nil {
+			return Config{}, explain(name, err)
+		}
+		if err := yaml.NodeToValue(body, &cfg, yaml.Strict()); err != nil {
+			return Config{}, explain(name, err)
+		}
 	}
 	keepEmptySections(&cfg, &lower)
 	if err := onlyOneOfEach(func(s Setting) bool { return s.get(&cfg) != "" }, func(s Setting) string { return s.Path }); err != nil {
 		return Config{}, fmt.Errorf("%s: %w", name, err)
 	}
 	return cfg, nil
+}
+
+// spellOutDays writes durations that only [ParseDuration] reads as the decoder can.
+func spellOutDays(document ast.Node) error {
+	for section, body := range pairs(document) {
+		for key, value := range pairs(body) {
+			text, ok := value.(*ast.StringNode)
+			if !ok || !slices.ContainsFunc(settings(), func(s Setting) bool { return s.Path == section+"."+key && s.typeName() == "duration" }) {
+				continue
+			}
+			d, err := ParseDuration(text.Value)
+			if err != nil {
+				return &yaml.TypeError{DstType: reflect.TypeFor[time.Duration](), SrcType: reflect.TypeFor[string](), Token: text.Token}
+			}
+			text.Value = d.String()
+		}
+	}
+	return nil
+}
+
+// pairs gives the keys of a mapping, and what stands there.
+func pairs(node ast.Node) map[string]ast.Node {
+	all := map[string]ast.Node{}
+	if m, ok := node.(ast.MapNode); ok {
+		for each := m.MapRange(); each.Next(); {
+			if token := each.Key().GetToken(); token != nil {
+				all[token.Value] = each.Value()
+			}
+		}
+	}
+	return all
 }
 
 // keepEmptySections undoes that the decoder clears a section whose key has

@@ -93,9 +93,9 @@ func (s Setting) set(c *Config, text string) error {
 		}
 		field.SetInt(int64(n))
 	case time.Duration:
-		d, err := time.ParseDuration(text)
+		d, err := ParseDuration(text)
 		if err != nil {
-			return fmt.Errorf("%q is no duration such as 30s or 5m", text)
+			return err
 		}
 		field.SetInt(int64(d))
 	default:

@@ -1,0 +1,60 @@
+package config
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"strconv"
+	"time"
+)
+
+// longUnits are the units before those of time.ParseDuration: weeks and days of 24 hours.
+var longUnits = regexp.MustCompile(`^([+-]?)(?:(\d+)w)?(?:(\d+)d)?(.*)$`)
+
+// ParseDuration reads a time with units: what [time.ParseDuration] does, and before that whole
+// weeks and days of 24 hours: 2w, 90d, 1d12h.
+func ParseDuration(text string) (time.Duration, error) {
+	bad := fmt.Errorf("%q is no duration such as 30s, 5m or 90d", text)
+	parts := longUnits.FindStringSubmatch(text)
+	if parts == nil {
+		return 0, bad
+	}
+	var total time.Duration
+	for i, unit := range []time.Duration{7 * 24 * time.Hour, 24 * time.Hour} {
+		if parts[2+i] == "" {
+			continue
+		}
+		n, err := strconv.ParseInt(parts[2+i], 10, 64)
+		if err != nil || n > int64((math.MaxInt64-total)/unit) {
+			return 0, bad
+		}
+		total += time.Duration(n) * unit
+	}
+	if rest := parts[4]; rest != "" || parts[2]+parts[3] == "" {
+		d, err := time.ParseDuration(rest)
+		if err != nil || rest[0] == '+' || rest[0] == '-' || d > math.MaxInt64-total {
+			return 0, bad
+		}
+		total += d
+	}
+	if parts[1] == "-" {
+		total = -total
+	}
+	return total, nil
+}
+
+// Duration is a [time.Duration] on the command line, as [ParseDuration] reads it.
+type Duration time.Duration
+
+// Set reads it.
+func (d *Duration) Set(text string) error {
+	parsed, err := ParseDuration(text)
+	*d = Duration(parsed)
+	return err
+}
+
+// String writes it as [time.Duration] does.
+func (d *Duration) String() string { return time.Duration(*d).String() }
+
+// Type is what help shows behind the flag.
+func (d *Duration) Type() string { return "duration" }

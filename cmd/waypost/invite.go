@@ -1,0 +1,137 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"waypost/cmd/waypost/internal/client"
+)
+
+func (p *program) usersInviteCommand() *cobra.Command {
+	var everywhere bool
+	c := &cobra.Command{
+		Use:   "invite USER",
+		Short: "Let a user set a new password, instead of the old one",
+		Long: `Show a new invitation for a user, given by address or id, once: hand it over, and its
+owner sets a password with ` + "`waypost accept`" + ` within a week. The old password is good no
+longer, and all sessions of the user end; the user's API keys go on.`,
+		Example: `  waypost users invite ann@example.com
+  waypost users invite ann@example.com --all`,
+		Args:              arguments(cobra.ExactArgs(1)),
+		ValidArgsFunction: p.completions(userNames),
+		RunE: func(c *cobra.Command, args []string) error {
+			return p.withAPI(func(api *client.Client) error {
+				id, err := userID(c.Context(), api, args[0], everywhere)
+				if err != nil {
+					return err
+				}
+				text := fmt.Sprintf("user %d, %s, may set a new password", id, args[0])
+				if everywhere {
+					a, err := api.InviteAccount(c.Context(), id)
+					if err != nil {
+						return err
+					}
+					return p.print(text+invitationText(a.Invitation), a)
+				}
+				m, err := api.InviteMember(c.Context(), id)
+				if err != nil {
+					return err
+				}
+				return p.print(text+invitationText(m.Invitation), m)
+			})
+		},
+	}
+	bindEverywhere(c, &everywhere)
+	return c
+}
+
+// invitationText is what stands below a user when there is an invitation.
+func invitationText(i *client.Invitation) string {
+	if i == nil {
+		return ""
+	}
+	return fmt.Sprintf("\ninvitation: %s (it is not shown again; for `waypost accept`, until %s)", i.Token, i.ExpiresAt.Local().Format(time.DateTime))
+}
+
+func accountTable(all []client.Account) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	// Writing into memory does not fail.
+	_, _ = fmt.Fprintln(w, "ID\tEMAIL\tSTATE\tLOOKED AFTER BY\tWORKSPACES\tNAME")
+	for i := range all {
+		a := &all[i]
+		state := "active"
+		switch {
+		case a.Disabled:
+			state = "disabled"
+		case a.InvitedUntil != nil && a.InvitedUntil.After(time.Now()):
+			state = "invited"
+		case !a.HasPassword:
+			state = "no password"
+		}
+		home := "operators"
+		if a.Home != "" {
+			home = a.Home
+		}
+		in := make([]string, len(a.Workspaces))
+		for j, w := range a.Workspaces {
+			in[j] = w.Slug + " (" + w.Role + ")"
+		}
+		_, _ = fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\n", a.ID, printable(a.Email), state, printable(home), printable(strings.Join(in, ", ")), printable(a.Name))
+	}
+	_ = w.Flush()
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+func (p *program) acceptCommand() *cobra.Command {
+	var file string
+	c := &cobra.Command{
+		Use:   "accept [INVITATION]",
+		Short: "Set the password of the account that one was invited to",
+		Long: `Set the password of an account by the invitation that an administrator has handed over,
+at the API of --api or WAYPOST_API. Without the argument, a terminal is asked for it. The
+password is typed on the terminal, or comes from --password-file or standard input.`,
+		Example: `  waypost accept --api https://go.example.com`,
+		Args:    arguments(cobra.MaximumNArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			cfg, err := p.settings(nil)
+			if err != nil {
+				return err
+			}
+			base, _, err := p.server(cfg)
+			if err != nil {
+				return err
+			}
+			api, err := client.New(base, "")
+			if err != nil {
+				return &usageError{err}
+			}
+			defer api.Close()
+			token := strings.Join(args, "")
+			if token == "" {
+				if token, err = p.answerOf("Invitation: "); err != nil {
+					return err
+				}
+			}
+			if token == "" {
+				return &usageError{errors.New("the invitation is missing")}
+			}
+			word, err := p.password(file, "New password: ", true)
+			if err != nil {
+				return err
+			}
+			u, err := api.AcceptInvitation(c.Context(), token, word)
+			if err != nil {
+				return err
+			}
+			return p.print(fmt.Sprintf("the password of %s is set: sign in with `waypost login --api %s --email %s`", printable(u.Email), base, printable(u.Email)), u)
+		},
+	}
+	c.Flags().StringVar(&file, "password-file", "", `file that holds the password, "-" for standard input`)
+	return p.bind(c, apiSettings...)
+}

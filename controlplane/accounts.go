@@ -1,0 +1,115 @@
+package controlplane
+
+import (
+	"context"
+	"time"
+
+	"waypost"
+)
+
+// AccountInfo is an account as operators see it.
+type AccountInfo struct {
+	UserID       int64
+	Email        string
+	Name         string
+	Home         string // slug of the workspace that looks after it; "": operators do
+	Disabled     bool
+	HasPassword  bool
+	InvitedUntil time.Time // zero: there is no invitation
+	CreatedAt    time.Time
+	Affiliations []Affiliation // by slug; not with deleted workspaces
+}
+
+// AccountStore keeps the accounts of all workspaces, but for those that were deleted.
+type AccountStore interface {
+	// Accounts gives up to limit accounts with an id above after, by id; with an address
+	// only that one's.
+	Accounts(ctx context.Context, email string, after int64, limit int) ([]AccountInfo, error)
+
+	// ChangeAccount changes one, whoever looks after it. EConflict when a workspace would
+	// lose its last administrator who can sign in.
+	ChangeAccount(ctx context.Context, by Actor, user int64, c AccountChange) (AccountInfo, error)
+}
+
+// AccountChange is what is to change of an account: nil leaves it as it is. A new
+// password and disabling end the user's sessions.
+type AccountChange struct {
+	Name     *string
+	Disabled *bool
+	Password *string // for the store, its hash
+}
+
+// Accounts gives a page of all accounts, by id, or the one of an address, for operators.
+func (s *Service) Accounts(ctx context.Context, actor Actor, email string, limit int, cursor string) (all []AccountInfo, next string, err error) {
+	if err := actor.CheckOperator(); err != nil {
+		return nil, "", err
+	}
+	after, err := readCursor(cursor)
+	if err != nil {
+		return nil, "", err
+	}
+	if email != "" {
+		if email, err = ParseEmail(email); err != nil {
+			return nil, "", err
+		}
+	}
+	if all, err = s.access.Accounts(ctx, email, after, limit+1); err != nil {
+		return nil, "", err
+	}
+	if len(all) > limit {
+		all = all[:limit]
+		next = writeCursor(all[limit-1].UserID)
+	}
+	return all, next, nil
+}
+
+// ChangeAccount changes any account, for operators.
+func (s *Service) ChangeAccount(ctx context.Context, actor Actor, user int64, c AccountChange) (AccountInfo, error) {
+	if err := actor.CheckOperator(); err != nil {
+		return AccountInfo{}, err
+	}
+	if c == (AccountChange{}) {
+		return AccountInfo{}, waypost.Errorf(waypost.EInvalid, "say what to change: name, disabled, password")
+	}
+	if err := s.prepareChange(ctx, &c); err != nil {
+		return AccountInfo{}, err
+	}
+	defer s.auth.forget()
+	return s.access.ChangeAccount(ctx, actor, user, c)
+}
+
+// prepareChange judges a change of an account, and hashes its password.
+func (s *Service) prepareChange(ctx context.Context, c *AccountChange) error {
+	if c.Name != nil {
+		if err := checkName(*c.Name); err != nil {
+			return err
+		}
+	}
+	if c.Password == nil {
+		return nil
+	}
+	if err := checkPassword(*c.Password); err != nil {
+		return err
+	}
+	hash, err := s.passwords.hash(ctx, *c.Password)
+	c.Password = &hash
+	return err
+}
+
+// InviteAccount takes the password of any account away, and gives an invitation to set
+// another, for operators.
+func (s *Service) InviteAccount(ctx context.Context, actor Actor, user int64) (AccountInfo, Invitation, error) {
+	if err := actor.CheckOperator(); err != nil {
+		return AccountInfo{}, Invitation{}, err
+	}
+	i, stored, err := s.newInvitation()
+	if err != nil {
+		return AccountInfo{}, Invitation{}, err
+	}
+	defer s.auth.forget()
+	a, err := s.access.InviteAccount(ctx, actor, user, stored)
+	if err != nil {
+		return AccountInfo{}, Invitation{}, err
+	}
+	return a, i, nil
+}

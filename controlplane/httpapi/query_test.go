@@ -1,0 +1,66 @@
+package httpapi_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"waypost"
+	"waypost/controlplane/httpapi"
+)
+
+func TestAParameterThatNobodyKnowsIsRefusedOnEveryRouteOfPrograms(t *testing.T) {
+	a := startWithKeys(t, &keys{space: aSpace()}, func(l *links, c *httpapi.Config) {
+		c.Cleanup, c.Waiter, c.Fleet, c.Domains = cleanup{}, waiter{}, fleet{}, &domains{}
+		c.Statistics = &statistics{links: l, now: time.Now()}
+	})
+	all := operations(t, object(t, a.get("/openapi.json").text))
+	fields := strings.NewReplacer("{code}", "lives", "{id}", "1", "{day}", "2026-03-30")
+	for name, operation := range all {
+		method, path, _ := strings.Cut(name, " ")
+		c := call{method: method, path: fields.Replace(path) + "?actve=secret", key: operatorKey}
+		if strings.HasPrefix(path, "/{code}") || path == "/" || path == "/health" {
+			require.Less(t, a.do(c).StatusCode, 400+11, name) // 404 and 410 for the code
+			continue
+		}
+		if method == http.MethodPost || method == http.MethodPatch {
+			c.body = "{}"
+		}
+		for _, key := range []string{operatorKey, fullKey} {
+			c.key = key
+			if res := a.do(c); res.StatusCode != http.StatusForbidden {
+				requireProblem(t, res, 422, "invalid")
+				require.Contains(t, res.text, `{"location":"query.actve","message":"unknown parameter"}`, name)
+				require.NotContains(t, res.text, "secret", name)
+				requireDocumented(t, operation, res, name)
+			}
+		}
+	}
+}
+
+func TestAQueryIsReadStrictly(t *testing.T) {
+	a := start(t)
+	a.links.all = []waypost.Link{{Code: "lives", Location: "https://example.com/", RedirectStatus: 302, Workspace: 1}}
+	for query, want := range map[string]struct {
+		status int
+		says   string
+	}{
+		"":                         {200, ""},
+		"tag=a&tag=b&limit=1":      {200, ""},
+		"limit=1&limit=2":          {422, `{"location":"query.limit","message":"expected once"}`},
+		"Limit=1":                  {422, `{"location":"query.Limit","message":"unknown parameter"}`},
+		"a=1&b=2":                  {422, "query.b"},
+		"limit=%zz":                {400, "percent sign"},
+		"limit=1;tag=b":            {400, "semicolon"},
+		strings.Repeat("x", 1_000): {422, strings.Repeat("x", 64) + "…"},
+	} {
+		res := a.do(call{path: "/api/v1/urls?" + query})
+		require.Equal(t, want.status, res.StatusCode, "%s: %s", query, res.text)
+		require.Contains(t, res.text, want.says, query)
+	}
+	require.Equal(t, 302, a.do(call{path: "/lives?fbclid=1&x;y", key: "none"}).StatusCode, "visitors come with anything")
+	require.Equal(t, 401, a.do(call{path: "/api/v1/urls?actve=true", key: "none"}).StatusCode, "strangers are told nothing")
+}

@@ -1,0 +1,187 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"waypost"
+	"waypost/controlplane"
+)
+
+// Accounts implements controlplane.AccountStore.
+func (db *DB) Accounts(ctx context.Context, email string, after int64, limit int) (all []controlplane.AccountInfo, err error) {
+	err = db.within(ctx, system, "list accounts", func(tx pgx.Tx) error {
+		all, err = accounts(ctx, tx, `u.deleted_at IS NULL AND ($1 = '' OR u.email = $1) AND u.id > $2 ORDER BY u.id LIMIT $3`, email, after, limit)
+		return err
+	})
+	return all, err
+}
+
+// accounts reads accounts, whose columns are u's. The transaction is the system's.
+func accounts(ctx context.Context, tx pgx.Tx, which string, args ...any) ([]controlplane.AccountInfo, error) {
+	rows, err := tx.Query(ctx, `
+		SELECT u.id, u.email, u.name, coalesce(h.slug, ''), u.disabled_at IS NOT NULL, u.password IS NOT NULL, u.invited_until, u.created_at,
+		       coalesce(i.slugs, '{}'), coalesce(i.names, '{}'), coalesce(i.roles, '{}'), coalesce(i.ids, '{}')
+		FROM app_user u LEFT JOIN workspace h ON h.id = u.home_id
+		LEFT JOIN LATERAL (
+			SELECT array_agg(w.slug ORDER BY w.slug) AS slugs, array_agg(w.name ORDER BY w.slug) AS names,
+			       array_agg(m.role ORDER BY w.slug) AS roles, array_agg(w.id ORDER BY w.slug) AS ids
+			FROM membership m JOIN workspace w ON w.id = m.workspace_id AND w.deleted_at IS NULL WHERE m.user_id = u.id) i ON true
+		WHERE `+which, args...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (a controlplane.AccountInfo, err error) {
+		var until *time.Time
+		var slugs, names, roles []string
+		var ids []int64
+		if err := row.Scan(&a.UserID, &a.Email, &a.Name, &a.Home, &a.Disabled, &a.HasPassword, &until, &a.CreatedAt, &slugs, &names, &roles, &ids); err != nil {
+			return a, err
+		}
+		a.CreatedAt, a.InvitedUntil = a.CreatedAt.UTC(), told(until)
+		for i := range ids {
+			a.Affiliations = append(a.Affiliations, controlplane.Affiliation{
+				Workspace: waypost.WorkspaceID(ids[i]), Slug: slugs[i], Name: names[i], Role: controlplane.Role(roles[i]),
+			})
+		}
+		return a, nil
+	})
+}
+
+func oneAccount(ctx context.Context, tx pgx.Tx, user int64) (controlplane.AccountInfo, error) {
+	found, err := accounts(ctx, tx, `u.id = $1 AND u.deleted_at IS NULL`, user)
+	if err != nil {
+		return controlplane.AccountInfo{}, err
+	}
+	if len(found) == 0 {
+		return controlplane.AccountInfo{}, waypost.Errorf(waypost.ENotFound, "there is no such user")
+	}
+	return found[0], nil
+}
+
+// changeAny does f with an account, and gives what has become of it. The workspaces that
+// it is an administrator of are locked, and must have one in the end.
+func (db *DB) changeAny(ctx context.Context, by controlplane.Actor, user int64, action string, f func(tx pgx.Tx, detail map[string]any) error) (a controlplane.AccountInfo, err error) {
+	err = db.within(ctx, system, "change an account", func(tx pgx.Tx) error {
+		governed, err := lockGoverned(ctx, tx, user, 0)
+		if err != nil {
+			return err
+		}
+		if a, err = oneAccount(ctx, tx, user); err != nil {
+			return err
+		}
+		detail := map[string]any{"email": a.Email}
+		if err := f(tx, detail); err != nil {
+			return err
+		}
+		if err := checkAdministrators(ctx, tx, governed); err != nil {
+			return err
+		}
+		if a, err = oneAccount(ctx, tx, user); err != nil {
+			return err
+		}
+		return auditBoth(ctx, tx, by, by.Workspace, action, subjectUser(user), detail)
+	})
+	return a, err
+}
+
+// ChangeAccount implements controlplane.AccountStore.
+func (db *DB) ChangeAccount(ctx context.Context, by controlplane.Actor, user int64, c controlplane.AccountChange) (controlplane.AccountInfo, error) {
+	return db.changeAny(ctx, by, user, "users.change", func(tx pgx.Tx, detail map[string]any) error {
+		return updateAccount(ctx, tx, user, c, detail)
+	})
+}
+
+// updateAccount changes an account, and tells what of it in detail.
+func updateAccount(ctx context.Context, tx pgx.Tx, user int64, c controlplane.AccountChange, detail map[string]any) error {
+	if c.Name != nil {
+		detail["name"] = *c.Name
+	}
+	if c.Disabled != nil {
+		detail["disabled"] = *c.Disabled
+	}
+	if c.Password != nil {
+		detail["password"] = "changed"
+	}
+	_, err := tx.Exec(ctx, `
+		UPDATE app_user SET
+			name          = coalesce($2, name),
+			password      = coalesce($3, password),
+			invitation    = CASE WHEN $3 IS NULL THEN invitation END,
+			invited_until = CASE WHEN $3 IS NULL THEN invited_until END,
+			disabled_at   = CASE WHEN $4::boolean IS NULL THEN disabled_at WHEN $4 THEN coalesce(disabled_at, now()) END,
+			valid_from    = CASE WHEN $3 IS NOT NULL OR $4 THEN clock_timestamp() ELSE valid_from END
+		WHERE id = $1 AND deleted_at IS NULL`, user, c.Name, c.Password, c.Disabled)
+	return err
+}
+
+// lockGoverned locks all workspaces, but one, of which a user is an administrator who
+// can sign in, and gives them. Only operators come here, and hold their own workspace or
+// none, so that no two wait for each other.
+func lockGoverned(ctx context.Context, tx pgx.Tx, user int64, but waypost.WorkspaceID) ([]waypost.WorkspaceID, error) {
+	rows, err := tx.Query(ctx, `
+		SELECT w.id FROM membership m JOIN app_user u ON u.id = m.user_id JOIN workspace w ON w.id = m.workspace_id
+		WHERE m.user_id = $1 AND w.id <> $2 AND m.role = 'admin' AND u.disabled_at IS NULL AND w.deleted_at IS NULL
+		ORDER BY w.id FOR NO KEY UPDATE OF w`, user, but)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[waypost.WorkspaceID])
+}
+
+// invite takes the password of an account away, ends its sessions, and puts an invitation
+// in its place.
+func invite(ctx context.Context, tx pgx.Tx, user int64, i controlplane.StoredInvitation) error {
+	_, err := tx.Exec(ctx, `
+		UPDATE app_user SET password = NULL, invitation = $2, invited_until = $3, valid_from = clock_timestamp() WHERE id = $1 AND deleted_at IS NULL`,
+		user, i.Hash[:], i.Until)
+	return err
+}
+
+// InviteAccount implements controlplane.InvitationStore.
+func (db *DB) InviteAccount(ctx context.Context, by controlplane.Actor, user int64, i controlplane.StoredInvitation) (controlplane.AccountInfo, error) {
+	return db.changeAny(ctx, by, user, "users.invite", func(tx pgx.Tx, _ map[string]any) error { return invite(ctx, tx, user, i) })
+}
+
+// InviteMember implements controlplane.InvitationStore.
+func (db *DB) InviteMember(ctx context.Context, by controlplane.Actor, ws waypost.WorkspaceID, user int64, i controlplane.StoredInvitation, anyAccount bool) (m controlplane.Member, err error) {
+	err = db.within(ctx, tenantOf(ws), "invite a user", func(tx pgx.Tx) error {
+		if m, _, err = lockMember(ctx, tx, ws, user); err != nil {
+			return err
+		}
+		if err := lookAfter(ctx, tx, &m, anyAccount); err != nil {
+			return err
+		}
+		if err := invite(ctx, tx, user, i); err != nil {
+			return err
+		}
+		return auditBoth(ctx, tx, by, ws, "users.invite", subjectUser(user), map[string]any{"email": m.Email})
+	})
+	return m, err
+}
+
+// invited is whose invitation is good: $1 its hash.
+const invited = `invitation = $1 AND invited_until > now() AND disabled_at IS NULL AND deleted_at IS NULL`
+
+// Invited implements controlplane.InvitationStore.
+func (db *DB) Invited(ctx context.Context, hash [32]byte) (a controlplane.Account, found bool, err error) {
+	err = db.within(ctx, system, "look up an invitation", func(tx pgx.Tx) error {
+		err := tx.QueryRow(ctx, `SELECT id, email, name FROM app_user WHERE `+invited, hash[:]).Scan(&a.UserID, &a.Email, &a.Name)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		found = err == nil
+		return err
+	})
+	return a, found, err
+}
+
+// AcceptInvitation implements controlplane.InvitationStore.
+func (db *DB) AcceptInvitation(ctx context.Context, hash [32]byte, password string) (accepted bool, err error) {
+	n, err := db.execIn(ctx, system, `
+		UPDATE app_user SET password = $2, invitation = NULL, invited_until = NULL, valid_from = clock_timestamp() WHERE `+invited, hash[:], password)
+	return n == 1, classify("accept an invitation", err)
+}
