@@ -28,6 +28,7 @@ var (
 )
 
 var (
+	errNoRoute   = errors.New("the source does not know the route: is its URL right, and its version not older?")
 	errSilent    = errors.New("the source fell silent")
 	errBye       = errors.New("the source said bye")
 	errOlder     = errors.New("the source is in an older history than the replica")
@@ -104,6 +105,8 @@ func checkAnswer(res *http.Response) error {
 	switch {
 	case res.StatusCode == http.StatusUnauthorized, res.StatusCode == http.StatusForbidden:
 		return fmt.Errorf("%w (HTTP %d)", ErrUnauthorized, res.StatusCode)
+	case res.StatusCode == http.StatusNotFound:
+		return errNoRoute
 	case res.StatusCode != http.StatusOK:
 		text, _ := io.ReadAll(io.LimitReader(res.Body, 200)) // a hint for the log, nothing more
 		return fmt.Errorf("the source answered %d: %s", res.StatusCode, strconv.QuoteToASCII(strings.TrimSpace(string(text))))
@@ -192,7 +195,7 @@ func (d *dial) next() (frameType, byte, []byte, error) {
 				return 0, 0, nil, err
 			}
 			return 0, 0, nil, &resetError{reason: reason, text: text}
-		case frameHello, frameBatch, frameHeartbeat, frameSlots, frameEnd, frameAsk:
+		case frameHello, frameBatch, frameHeartbeat, frameSlots, frameEnd, frameAsk, frameSums:
 			return t, flags, payload, nil
 		}
 	}

@@ -1,6 +1,9 @@
 package replication
 
-import "io"
+import (
+	"bytes"
+	"io"
+)
 
 // ReadFrames reads and decodes frames until the end or the first error, as both
 // sides of a connection do together.
@@ -12,6 +15,7 @@ func ReadFrames(from io.Reader) (types []string, err error) {
 	defer r.close()
 	var batch Batch
 	var part slotsPart
+	var sums sumsPart
 	for {
 		t, _, payload, err := r.next()
 		if err != nil {
@@ -28,6 +32,8 @@ func ReadFrames(from io.Reader) (types []string, err error) {
 			_, _, err = decodeReset(payload)
 		case frameSlots:
 			err = decodeSlots(payload, &part)
+		case frameSums:
+			err = decodeSums(payload, &sums)
 		case frameEnd:
 			_, err = decodeEnd(payload)
 		}
@@ -35,6 +41,40 @@ func ReadFrames(from io.Reader) (types []string, err error) {
 			return types, err
 		}
 		types = append(types, t.String())
+	}
+}
+
+// ReadSlots reads the frames of a snapshot or of sums until the end or the first error.
+func ReadSlots(from io.Reader) (types []string, records [][]byte, sums map[uint16]Sum, err error) {
+	r, err := newFrameReader(from)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	defer r.close()
+	sums = map[uint16]Sum{}
+	for {
+		t, _, payload, err := r.next()
+		if err != nil {
+			return types, records, sums, err
+		}
+		types = append(types, t.String())
+		var slots slotsPart
+		var part sumsPart
+		switch t {
+		case frameSlots:
+			err = decodeSlots(payload, &slots)
+			for _, raw := range slots.records {
+				records = append(records, bytes.Clone(raw))
+			}
+		case frameSums:
+			err = decodeSums(payload, &part)
+			for i, sum := range part.sums {
+				sums[part.first+uint16(i)] = sum
+			}
+		}
+		if err != nil {
+			return types, records, sums, err
+		}
 	}
 }
 
@@ -77,6 +117,12 @@ func SlotsFrame(first, last uint16, head Head, lastPart bool, records ...[]byte)
 		flags = flagLastPart
 	}
 	return plainFrame(frameSlots, flags, payload)
+}
+
+// SumsFrame is the sums of the slots from first on.
+func SumsFrame(first uint16, head Head, sums ...Sum) []byte {
+	part := sumsPart{first: first, last: first + uint16(len(sums)) - 1, head: head, sums: sums}
+	return plainFrame(frameSums, 0, appendSums(nil, &part))
 }
 
 func EndFrame(n uint64) []byte { return plainFrame(frameEnd, 0, appendCount(n)) }

@@ -25,10 +25,11 @@ const (
 	frameSlots     frameType = 6
 	frameEnd       frameType = 7 // last of a snapshot
 	frameAsk       frameType = 8 // say where you stand, once all before this is on your disk
+	frameSums      frameType = 9
 )
 
 func (t frameType) String() string {
-	names := [...]string{"", "hello", "batch", "heartbeat", "reset", "bye", "slots", "end", "ask"}
+	names := [...]string{"", "hello", "batch", "heartbeat", "reset", "bye", "slots", "end", "ask", "sums"}
 	if int(t) < len(names) && t > 0 {
 		return names[t]
 	}

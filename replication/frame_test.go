@@ -141,6 +141,7 @@ func FuzzReadFrames(f *testing.F) {
 		replication.HelloFrame(sampleHead()), replication.HeartbeatFrame(sampleHead()), replication.ByeFrame(),
 		replication.ResetFrame(replication.ResetTrimmed, "why"), frames[0], big[0], replication.EndFrame(3),
 		replication.SlotsFrame(0, 7, sampleHead(), true, replication.AppendRecord(nil, &r)),
+		replication.SumsFrame(7, sampleHead(), replication.Sum{Digest: 3, Records: 1}, replication.Sum{}),
 	} {
 		f.Add(seed[4], seed[5], seed[12:])
 	}

@@ -110,6 +110,23 @@ func sealSlots(payload []byte, head *Head, count int) {
 	binary.LittleEndian.PutUint32(payload[4+headSize:], uint32(count))
 }
 
+// sumsPart is the sums of a range of slots, all at one position.
+type sumsPart struct {
+	first, last uint16
+	head        Head
+	sums        []Sum
+}
+
+func appendSums(dst []byte, p *sumsPart) []byte {
+	le := binary.LittleEndian
+	dst = le.AppendUint16(le.AppendUint16(dst, p.first), p.last)
+	dst = appendHead(dst, &p.head)
+	for _, s := range p.sums {
+		dst = le.AppendUint64(le.AppendUint64(dst, s.Digest), s.Records)
+	}
+	return dst
+}
+
 const headSize = 16 + 20 + 8 + 8 + 8 + 8
 
 // cursor reads fixed-width fields. Past the end it reads zeroes and remembers.
@@ -253,7 +270,22 @@ func decodeSlots(b []byte, out *slotsPart) error {
 	return c.done(frameSlots)
 }
 
-// decodeEnd gives the number of records that the snapshot held.
+// decodeSums fills out, using its slice again.
+func decodeSums(b []byte, out *sumsPart) error {
+	c := cursor{b: b}
+	out.first, out.last = c.u16(), c.u16()
+	out.head = c.head()
+	if !c.short && (out.first > out.last || out.last >= waypost.Slots) {
+		return fmt.Errorf("%w: sums of slots %d to %d", errFrame, out.first, out.last)
+	}
+	out.sums = out.sums[:0]
+	for slot := int(out.first); slot <= int(out.last) && !c.short; slot++ {
+		out.sums = append(out.sums, Sum{Digest: c.u64(), Records: c.u64()})
+	}
+	return c.done(frameSums)
+}
+
+// decodeEnd gives the number of records, or of sums, that the connection brought.
 func decodeEnd(b []byte) (uint64, error) {
 	c := cursor{b: b}
 	n := c.u64()

@@ -13,6 +13,7 @@ type serverMetrics struct {
 	bytes     prometheus.Counter
 	resets    *prometheus.CounterVec // by reason
 	snapshots prometheus.Counter
+	sums      prometheus.Counter
 	slow      prometheus.Counter
 	failures  prometheus.Counter
 }
@@ -32,14 +33,15 @@ func newServerMetrics(reg prometheus.Registerer) (*serverMetrics, error) {
 		sent:      vector("frames_sent_total", "Frames sent to followers.", "type"),
 		bytes:     counter("sent_bytes_total", "Bytes of frames sent to followers."),
 		resets:    vector("resets_total", "Followers told that they need a snapshot.", "reason"),
-		snapshots: counter("snapshots_total", "Snapshots begun."),
+		snapshots: counter("snapshots_total", "Snapshots begun, those of single slots included."),
+		sums:      counter("sums_total", "Comparisons of slots begun by followers."),
 		slow:      counter("followers_dropped_total", "Followers dropped because they took a frame too slowly."),
 		failures:  counter("source_failures_total", "Readings of the source that failed."),
 	}
 	if reg == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{m.followers, m.encoded, m.sent, m.bytes, m.resets, m.snapshots, m.slow, m.failures} {
+	for _, c := range []prometheus.Collector{m.followers, m.encoded, m.sent, m.bytes, m.resets, m.snapshots, m.sums, m.slow, m.failures} {
 		if err := reg.Register(c); err != nil {
 			return nil, fmt.Errorf("register replication metrics: %w", err)
 		}

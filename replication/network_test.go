@@ -162,6 +162,7 @@ func newWorld(t *testing.T, change func(*replication.ServerConfig)) *world {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+replication.PathStream, w.server.Stream)
 	mux.HandleFunc("GET "+replication.PathSnapshot, w.server.Snapshot)
+	mux.HandleFunc("GET "+replication.PathSums, w.server.Sums)
 	t.Cleanup(func() { cancel(); <-done })
 	w.serve(t, mux)
 	return w

@@ -25,6 +25,12 @@ type Head struct {
 	At       int64  // origin's clock when this was true, Unix milliseconds
 }
 
+// Sum is what the records of one slot add up to, tombstones included.
+type Sum struct {
+	Digest  uint64 // XOR of the stamps
+	Records uint64 // how many there are
+}
+
 // Transaction is one committed transaction of the changelog. It may be empty.
 type Transaction struct {
 	Seq     uint64
@@ -75,6 +81,10 @@ type Source interface {
 	// visit gets are its own only until it returns. An error of visit ends the
 	// reading and is returned.
 	Snapshot(ctx context.Context, first, last uint16, visit func(record []byte) error) (Head, error)
+
+	// Sums gives what the records of each of the slots first to last (inclusive) add up
+	// to, as they stand at one position, and gives that position.
+	Sums(ctx context.Context, first, last uint16) ([]Sum, Head, error)
 
 	// SnapshotWidth is how many slots a reader should ask for at once, a power of
 	// two, chosen so that one reading stays short.

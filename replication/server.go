@@ -18,6 +18,7 @@ import (
 const (
 	PathStream   = "/replication/v1/stream"
 	PathSnapshot = "/replication/v1/snapshot"
+	PathSums     = "/replication/v1/sums"
 	PathRecord   = "/replication/v1/record"
 )
 
@@ -53,7 +54,7 @@ type ServerConfig struct {
 	Heartbeat time.Duration // 1 s
 
 	MaxFollowers int           // on the stream at once; 1000
-	MaxSnapshots int           // at once; 4
+	MaxSnapshots int           // at once, and as many readings of sums; 4
 	RingBytes    int           // of frames kept for sharing; 32 MiB
 	RingFrames   int           // kept for sharing; 4096
 	ReadRecords  int           // asked of the source at once; 1024: what is cut is read twice, and 1,000 links are often committed together
@@ -93,6 +94,7 @@ type Server struct {
 	metrics *serverMetrics
 
 	snapshots chan struct{} // one token for each snapshot under way
+	sums      chan struct{} // one token for each reading of sums under way
 	catchUps  chan struct{} // one token for each reading by a follower
 	requests  sync.WaitGroup
 
@@ -127,6 +129,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 		encoder:   enc,
 		metrics:   metrics,
 		snapshots: make(chan struct{}, cfg.MaxSnapshots),
+		sums:      make(chan struct{}, cfg.MaxSnapshots),
 		catchUps:  make(chan struct{}, 8),
 		ring:      ring{maxFrames: cfg.RingFrames, maxBytes: cfg.RingBytes},
 		wake:      make(chan struct{}),

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/bits"
 	"net/http"
-	"strconv"
 	"time"
 
 	"waypost"
@@ -24,19 +23,25 @@ const (
 // errTooWide says that a range of slots holds more than maxRange.
 var errTooWide = errors.New("the range of slots is too wide")
 
-// Snapshot answers GET ?first=SLOT with all slots from there on, in order. Each
+// Snapshot answers GET ?first=SLOT with all slots from there on, in order, and GET
+// ?slots=LIST, such as 3,17-19, with those. Each
 // range of slots is read as it stands at one position, held, and only then sent,
 // so that a slow follower never keeps the source waiting.
 func (s *Server) Snapshot(w http.ResponseWriter, r *http.Request) {
-	first := 0
-	if text := r.URL.Query().Get("first"); text != "" {
-		n, err := strconv.ParseUint(text, 10, 16)
-		if err != nil || n >= waypost.Slots {
-			http.Error(w, fmt.Sprintf("first must be a slot from 0 to %d", waypost.Slots-1), http.StatusBadRequest)
-			return
-		}
-		first = int(n)
+	runs, err := wantedSlots(r.URL.Query())
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
 	}
+	s.serveSlots(w, r, s.snapshots, "snapshots", func(c *connection) error {
+		s.metrics.snapshots.Inc()
+		c.log.Info("snapshot begun", "first", runs[0].first, "ranges", len(runs))
+		return c.snapshot(r.Context(), runs)
+	})
+}
+
+// serveSlots lets a request in that reads slots, if there is a token for it.
+func (s *Server) serveSlots(w http.ResponseWriter, r *http.Request, tokens chan struct{}, what string, serve func(*connection) error) {
 	head, err := s.admit()
 	if err != nil {
 		refuse(w, err)
@@ -44,47 +49,88 @@ func (s *Server) Snapshot(w http.ResponseWriter, r *http.Request) {
 	}
 	defer s.requests.Done()
 	select {
-	case s.snapshots <- struct{}{}:
-		defer func() { <-s.snapshots }()
+	case tokens <- struct{}{}:
+		defer func() { <-tokens }()
 	default:
-		refuse(w, errors.New("too many snapshots at once"))
+		refuse(w, errors.New("too many "+what+" at once"))
 		return
 	}
-	s.metrics.snapshots.Inc()
 	c := s.open(w, r, head)
-	c.log.Info("snapshot begun", "first", first)
-	err = c.snapshot(r.Context(), first)
-	c.close(r.Context(), err)
+	c.close(r.Context(), serve(c))
 }
 
-func (c *connection) snapshot(ctx context.Context, first int) error {
+func (c *connection) snapshot(ctx context.Context, runs []run) error {
 	if err := c.sendHello(); err != nil {
 		return err
 	}
 	width, count := 0, uint64(0)
-	for first < waypost.Slots {
-		part, err := c.awaitSlots(ctx, first, &width)
-		if err != nil {
-			return err
-		}
-		if part.head.Position.Epoch != c.hello.Position.Epoch {
-			return c.reset(ResetOtherHistory, "a new epoch began during the snapshot")
-		}
-		for _, frame := range part.frames {
-			if err := c.send(frameSlots, frame); err != nil {
+	for _, run := range runs {
+		for first := run.first; first <= run.last; {
+			part, err := await(ctx, c, func(ctx context.Context) (slotRange, error) {
+				return c.server.tryRange(ctx, first, run.last, &width, c)
+			})
+			if err != nil {
 				return err
 			}
-		}
-		first, count = part.last+1, count+part.count
-		if c.server.view(waypost.Position{}).draining {
-			return c.bye()
+			if part.head.Position.Epoch != c.hello.Position.Epoch {
+				return c.reset(ResetOtherHistory, "a new epoch began during the snapshot")
+			}
+			for _, frame := range part.frames {
+				if err := c.send(frameSlots, frame); err != nil {
+					return err
+				}
+			}
+			first, count = part.last+1, count+part.count
+			if c.server.view(waypost.Position{}).draining {
+				return c.bye()
+			}
 		}
 	}
+	return c.end("snapshot sent", count)
+}
+
+// end says that all was sent.
+func (c *connection) end(what string, count uint64) error {
 	if err := c.send(frameEnd, plainFrame(frameEnd, 0, appendCount(count))); err != nil {
 		return err
 	}
-	c.log.Info("snapshot sent", "records", count)
+	c.log.Info(what, "count", count)
 	return errEnded
+}
+
+// await waits for what read brings, and sends heartbeats meanwhile, so that the
+// follower knows that somebody is there.
+func await[T any](ctx context.Context, c *connection, read func(context.Context) (T, error)) (none T, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	type outcome struct {
+		value T
+		err   error
+	}
+	done := make(chan outcome, 1)
+	finished := make(chan struct{})
+	go func() {
+		defer close(finished)
+		value, err := read(ctx)
+		done <- outcome{value, err}
+	}()
+	defer func() { cancel(); <-finished }()
+
+	beat := time.NewTicker(c.server.cfg.Heartbeat)
+	defer beat.Stop()
+	for {
+		select {
+		case o := <-done:
+			return o.value, o.err
+		case <-beat.C:
+			v := c.server.view(waypost.Position{})
+			if v.draining {
+				return none, c.bye()
+			}
+			if err := c.send(frameHeartbeat, v.heartbeat); err != nil {
+				return none, err
+			}
+		}
+	}
 }
 
 // slotRange is a range of slots, ready to be sent.
@@ -95,78 +141,59 @@ type slotRange struct {
 	count  uint64
 }
 
-// awaitSlots reads the next range, trying again while the source is away, and
-// sends heartbeats meanwhile, so that the follower knows that somebody is there.
-func (c *connection) awaitSlots(ctx context.Context, first int, width *int) (slotRange, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	type outcome struct {
-		part slotRange
-		err  error
-	}
-	done := make(chan outcome, 1)
-	finished := make(chan struct{})
-	go func() {
-		defer close(finished)
-		part, err := c.server.tryRange(ctx, first, width, c)
-		done <- outcome{part, err}
-	}()
-	defer func() { cancel(); <-finished }()
-
-	beat := time.NewTicker(c.server.cfg.Heartbeat)
-	defer beat.Stop()
-	for {
-		select {
-		case o := <-done:
-			return o.part, o.err
-		case <-beat.C:
-			v := c.server.view(waypost.Position{})
-			if v.draining {
-				return slotRange{}, c.bye()
-			}
-			if err := c.send(frameHeartbeat, v.heartbeat); err != nil {
-				return slotRange{}, err
-			}
-		}
-	}
-}
-
 // tryRange reads one range until it succeeds or ctx ends. It does not touch the
 // connection but for its log.
-func (s *Server) tryRange(ctx context.Context, first int, width *int, c *connection) (slotRange, error) {
-	for failures := 0; ; failures++ {
-		part, err := s.readRange(ctx, first, width)
+func (s *Server) tryRange(ctx context.Context, first, last int, width *int, c *connection) (part slotRange, err error) {
+	for {
+		err = c.tryRead(ctx, func() (err error) { part, err = s.readRange(ctx, first, last, width); return err })
 		switch {
-		case err == nil:
-			return part, nil
-		case ctx.Err() != nil:
-			return slotRange{}, ctx.Err()
-		case errors.Is(err, errTooWide):
-			if *width == 1 {
-				return slotRange{}, fmt.Errorf("slot %d: %w", first, err)
-			}
-			*width /= 2
-			failures = -1
-			continue
+		case !errors.Is(err, errTooWide):
+			return part, err
+		case *width == 1:
+			return part, fmt.Errorf("slot %d: %w", first, err)
 		}
-		s.metrics.failures.Inc()
-		c.log.Warn("slots cannot be read for a snapshot", "first", first, "error", err)
+		*width /= 2
+	}
+}
+
+// tryRead repeats a reading of slots while the source is away.
+func (c *connection) tryRead(ctx context.Context, read func() error) error {
+	for failures := 0; ; failures++ {
+		err := read()
+		if err == nil || errors.Is(err, errTooWide) {
+			return err
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		c.server.metrics.failures.Inc()
+		c.log.Warn("slots cannot be read for a follower", "error", err)
 		if err := sleep(ctx, min(100*time.Millisecond<<min(failures, 5), 2*time.Second)); err != nil {
-			return slotRange{}, err
+			return err
 		}
 	}
 }
 
-func (s *Server) readRange(ctx context.Context, first int, width *int) (slotRange, error) {
+// rangeEnd is the last slot of a range that begins at first and ends no later than
+// last. Ranges are aligned to their width, wherever they begin.
+func (s *Server) rangeEnd(ctx context.Context, first, last int, width *int) (int, error) {
 	if *width == 0 {
 		n, err := s.cfg.Source.SnapshotWidth(ctx)
 		if err != nil {
-			return slotRange{}, fmt.Errorf("read the snapshot width: %w", err)
+			return 0, fmt.Errorf("read the snapshot width: %w", err)
 		}
 		n = min(max(n, 1), waypost.Slots)
 		*width = 1 << (bits.Len(uint(n)) - 1)
 	}
-	// Ranges are aligned to their width, wherever the snapshot began.
-	part := slotRange{last: first/(*width)*(*width) + *width - 1}
+	return min(first/(*width)*(*width)+*width-1, last), nil
+}
+
+func (s *Server) readRange(ctx context.Context, first, last int, width *int) (slotRange, error) {
+	end, err := s.rangeEnd(ctx, first, last, width)
+	if err != nil {
+		return slotRange{}, err
+	}
+	part := slotRange{last: end}
 	held, limit := 0, maxRange
 	if *width == 1 {
 		limit = maxSlot

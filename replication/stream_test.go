@@ -305,6 +305,9 @@ func TestBadRequestsAreRefused(t *testing.T) {
 		for _, path := range []string{
 			replication.PathStream + "?after=nonsense", replication.PathSnapshot + "?first=4096",
 			replication.PathSnapshot + "?first=-1", replication.PathSnapshot + "?first=x",
+			replication.PathSums + "?first=4096", replication.PathSnapshot + "?slots=4096", replication.PathSnapshot + "?slots=3,2",
+			replication.PathSnapshot + "?slots=3,", replication.PathSnapshot + "?slots=3-2", replication.PathSnapshot + "?slots=3,3",
+			replication.PathSnapshot + "?slots=" + strings.Join(everySecond(257), ","),
 		} {
 			res, err := w.client(t).Get("http://source" + path)
 			require.NoError(t, err)

@@ -250,6 +250,7 @@ func (c *control) routes(service *controlplane.Service, stream *replication.Serv
 	edges := map[string]http.Handler{
 		replication.PathStream:   edgesOnly(endless(stream.Stream)),
 		replication.PathSnapshot: edgesOnly(endless(stream.Snapshot)),
+		replication.PathSums:     edgesOnly(endless(stream.Sums)),
 		replication.PathRecord:   edgesOnly(replication.RecordHandler(c.db, c.log)),
 		httpapi.PathClickBatches: edgesOnly(c.ownClicks(httpapi.Ingest(c.db, c.log, c.registry))),
 		httpapi.PathEdgeReports:  edgesOnly(httpapi.EdgeReports(fleet, c.log).ServeHTTP),

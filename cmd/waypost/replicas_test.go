@@ -84,6 +84,7 @@ func (in *installation) serve(t *testing.T, source replication.Source) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+replication.PathStream, stream.Stream)
 	mux.HandleFunc("GET "+replication.PathSnapshot, stream.Snapshot)
+	mux.HandleFunc("GET "+replication.PathSums, stream.Sums)
 	mux.Handle("/", in.links)
 	in.api = httptest.NewServer(mux)
 	t.Cleanup(in.api.Close)

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -237,59 +236,4 @@ func scanRecord(row pgx.Row, rec *waypost.Record) error {
 		&rec.Revision.Epoch, &rec.Revision.Seq, &stamp)
 	rec.Name, rec.Payload, rec.Stamp, rec.ExpiresAt = []byte(name), []byte(payload), uint64(stamp), millis(expires)
 	return err
-}
-
-// Snapshot implements replication.Source, in a transaction of its own that reads
-// the head and the rows as of one moment.
-func (db *DB) Snapshot(ctx context.Context, first, last uint16, visit func(record []byte) error) (replication.Head, error) {
-	var head replication.Head
-	var visitErr error
-	err := pgx.BeginTxFunc(ctx, db.pool, stream.beginReading(), func(tx pgx.Tx) (err error) {
-		if _, err := tx.Exec(ctx, `SET LOCAL statement_timeout = '60s'`); err != nil {
-			return err
-		}
-		if head, err = scanHead(tx.QueryRow(ctx, selectHead)); err != nil {
-			return err
-		}
-		rows, err := tx.Query(ctx, selectRecords, int16(first), int16(last))
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		var rec waypost.Record
-		var buf []byte
-		for rows.Next() {
-			if err := scanRecord(rows, &rec); err != nil {
-				return err
-			}
-			buf = encode(buf[:0], &rec)
-			if visitErr = visit(buf); visitErr != nil {
-				return visitErr
-			}
-		}
-		return rows.Err()
-	})
-	if visitErr != nil {
-		return head, visitErr
-	}
-	if err != nil {
-		return head, classify(fmt.Sprintf("snapshot slots %d to %d", first, last), err)
-	}
-	return head, nil
-}
-
-// snapshotRows is about how many rows one reading of a snapshot should take.
-const snapshotRows = 100_000
-
-// SnapshotWidth implements replication.Source by the planner's estimate of the table.
-func (db *DB) SnapshotWidth(ctx context.Context) (int, error) {
-	var rows float64
-	if err := db.pool.QueryRow(ctx, `SELECT reltuples FROM pg_class WHERE oid = 'link'::regclass`).Scan(&rows); err != nil {
-		return 0, classify("estimate the size", err)
-	}
-	width := waypost.Slots / 8
-	for width > 1 && rows*float64(width)/waypost.Slots > snapshotRows {
-		width /= 2
-	}
-	return width, nil
 }

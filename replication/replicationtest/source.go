@@ -206,6 +206,23 @@ func (s *Source) Snapshot(_ context.Context, first, last uint16, visit func([]by
 	return head, nil
 }
 
+// Sums implements replication.Source.
+func (s *Source) Sums(_ context.Context, first, last uint16) ([]replication.Sum, replication.Head, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failing != nil {
+		return nil, replication.Head{}, s.failing
+	}
+	sums := make([]replication.Sum, int(last-first)+1)
+	for _, r := range s.rows {
+		if slot := waypost.Slot(r.Kind, r.Domain, r.Name); slot >= first && slot <= last {
+			sums[slot-first].Digest ^= r.Stamp
+			sums[slot-first].Records++
+		}
+	}
+	return sums, s.head(), nil
+}
+
 // SnapshotWidth implements replication.Source.
 func (s *Source) SnapshotWidth(context.Context) (int, error) {
 	s.mu.Lock()

@@ -41,6 +41,7 @@ func TestSource(t *testing.T, open func(t *testing.T) Changelog) {
 		"a position of another history is said to be one":        sourceOtherHistory,
 		"the slots of a snapshot are all the rows and no others": sourceSnapshot,
 		"a snapshot and the tail from it make the head":          sourceSnapshotAndTail,
+		"the sums of the slots are those of a snapshot":          sourceSums,
 		"an error of the visitor ends a snapshot":                sourceVisitError,
 		"a commit is hinted at or left to polling, never denied": sourceChanged,
 	} {
@@ -228,6 +229,40 @@ func sourceSnapshotAndTail(t *testing.T, s Changelog) {
 		digest ^= stamp
 	}
 	require.Equal(t, headOf(t, s).Digest, digest)
+}
+
+func sourceSums(t *testing.T, s Changelog) {
+	for round := range 3 {
+		if round > 0 {
+			write(t, s)
+		}
+		if round > 1 {
+			s.Fork(t)
+		}
+		want := make([]replication.Sum, waypost.Slots)
+		_, err := s.Snapshot(t.Context(), 0, waypost.Slots-1, func(raw []byte) error {
+			var r waypost.Record
+			err := replication.DecodeRecord(raw, &r)
+			sum := &want[waypost.Slot(r.Kind, r.Domain, r.Name)]
+			sum.Digest, sum.Records = sum.Digest^r.Stamp, sum.Records+1
+			return err
+		})
+		require.NoError(t, err)
+		got, head, err := s.Sums(t.Context(), 0, waypost.Slots-1)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+		require.Equal(t, headOf(t, s).Position, head.Position)
+		digest := uint64(0)
+		for slot, sum := range got {
+			digest ^= sum.Digest
+			if sum.Records > 0 { // ranges are inclusive
+				part, _, err := s.Sums(t.Context(), uint16(slot), uint16(slot))
+				require.NoError(t, err)
+				require.Equal(t, []replication.Sum{sum}, part)
+			}
+		}
+		require.Equal(t, head.Digest, digest)
+	}
 }
 
 func sourceVisitError(t *testing.T, s Changelog) {

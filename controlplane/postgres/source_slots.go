@@ -1,0 +1,105 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"waypost"
+	"waypost/replication"
+)
+
+// Snapshot implements replication.Source, in a transaction of its own that reads
+// the head and the rows as of one moment.
+func (db *DB) Snapshot(ctx context.Context, first, last uint16, visit func(record []byte) error) (replication.Head, error) {
+	var visitErr error
+	head, err := db.readSlots(ctx, func(tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, selectRecords, int16(first), int16(last))
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		var rec waypost.Record
+		var buf []byte
+		for rows.Next() {
+			if err := scanRecord(rows, &rec); err != nil {
+				return err
+			}
+			buf = encode(buf[:0], &rec)
+			if visitErr = visit(buf); visitErr != nil {
+				return visitErr
+			}
+		}
+		return rows.Err()
+	})
+	if visitErr != nil {
+		return head, visitErr
+	}
+	if err != nil {
+		return head, classify(fmt.Sprintf("snapshot slots %d to %d", first, last), err)
+	}
+	return head, nil
+}
+
+// readSlots reads the head, and then whatever read does as of the same moment.
+func (db *DB) readSlots(ctx context.Context, read func(pgx.Tx) error) (head replication.Head, err error) {
+	err = pgx.BeginTxFunc(ctx, db.pool, stream.beginReading(), func(tx pgx.Tx) (err error) {
+		if _, err := tx.Exec(ctx, `SET LOCAL statement_timeout = '60s'`); err != nil {
+			return err
+		}
+		if head, err = scanHead(tx.QueryRow(ctx, selectHead)); err != nil {
+			return err
+		}
+		return read(tx)
+	})
+	return head, err
+}
+
+// selectSums adds up every replicated row of the slots $1 to $2.
+const selectSums = `
+SELECT slot, bit_xor(stamp), count(*) FROM (
+	SELECT slot, stamp FROM link WHERE slot BETWEEN $1 AND $2
+	UNION ALL SELECT slot, stamp FROM domain WHERE slot BETWEEN $1 AND $2
+	UNION ALL SELECT slot, stamp FROM key_range WHERE slot BETWEEN $1 AND $2
+	UNION ALL SELECT slot, stamp FROM key_lease WHERE slot BETWEEN $1 AND $2
+	UNION ALL SELECT slot, stamp FROM visitor_salt WHERE slot BETWEEN $1 AND $2) r
+GROUP BY slot`
+
+// Sums implements replication.Source.
+func (db *DB) Sums(ctx context.Context, first, last uint16) ([]replication.Sum, replication.Head, error) {
+	sums := make([]replication.Sum, int(last)-int(first)+1)
+	head, err := db.readSlots(ctx, func(tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, selectSums, int16(first), int16(last))
+		if err != nil {
+			return err
+		}
+		var slot int16
+		var digest, records int64
+		_, err = pgx.ForEachRow(rows, []any{&slot, &digest, &records}, func() error {
+			sums[uint16(slot)-first] = replication.Sum{Digest: uint64(digest), Records: uint64(records)}
+			return nil
+		})
+		return err
+	})
+	if err != nil {
+		return nil, head, classify(fmt.Sprintf("add up slots %d to %d", first, last), err)
+	}
+	return sums, head, nil
+}
+
+// snapshotRows is about how many rows one reading of a snapshot should take.
+const snapshotRows = 100_000
+
+// SnapshotWidth implements replication.Source by the planner's estimate of the table.
+func (db *DB) SnapshotWidth(ctx context.Context) (int, error) {
+	var rows float64
+	if err := db.pool.QueryRow(ctx, `SELECT reltuples FROM pg_class WHERE oid = 'link'::regclass`).Scan(&rows); err != nil {
+		return 0, classify("estimate the size", err)
+	}
+	width := waypost.Slots / 8
+	for width > 1 && rows*float64(width)/waypost.Slots > snapshotRows {
+		width /= 2
+	}
+	return width, nil
+}
