@@ -41,8 +41,8 @@ TEST_ENV = GORACE=atexit_sleep_ms=10 $(shell [ -n "$${TMPDIR:-}" ] || [ 0$$(df -
 .PHONY: test
 test: install-postgres install-cc install-curl install-wrk ## Install what is missing and run all tests with the race detector
 	$(TEST_ENV) go test -race -timeout 30m -p $(TEST_PACKAGES) $(PKG)
-	go test -race -tags rlsonly ./cmd/waypost/matrixtest # what row-level security alone lets through
-	go test -run 'Alloc' ./controlplane/... ./edge/... ./replication/... # allocations can be counted only without the race detector
+	$(TEST_ENV) go test -race -tags rlsonly ./cmd/waypost/matrixtest # what row-level security alone lets through
+	$(TEST_ENV) go test -run 'Alloc' ./controlplane/... ./edge/... ./replication/... # allocations can be counted only without the race detector
 	@if deploy/install-missing.sh promtool; then $(MAKE) --no-print-directory test-alerts; \
 		else echo "The alert rules were not tested." >&2; fi
 
