@@ -34,9 +34,8 @@ build: ## Build bin/waypost
 
 # Many tests wait for other processes: twice as many packages as processors run at a time.
 TEST_PACKAGES = $(shell expr 2 \* $$(nproc))
-# The race detector holds each process up for a second when it ends, and every database is
-# synced to the disk: where there is room in memory, temporary files are there.
-TEST_ENV = GORACE=atexit_sleep_ms=10 $(shell [ -n "$${TMPDIR:-}" ] || [ 0$$(df --output=avail -k /dev/shm 2>/dev/null | tail -n +2 | tr -d ' ') -lt 6000000 ] || echo TMPDIR=/dev/shm)
+# The race detector holds each process up for a second when it ends.
+TEST_ENV = GORACE=atexit_sleep_ms=10
 
 .PHONY: test
 test: install-postgres install-cc install-curl install-wrk ## Install what is missing and run all tests with the race detector
