@@ -15,6 +15,7 @@ import (
 // link behind its end: 410 from the expiry on, whatever the cleanup does, a tombstone,
 // and 404 once that is purged; its code never comes again.
 func TestALinkThatHasExpiredIsGoneAtOnceAndInTheEndUnknown(t *testing.T) {
+	t.Parallel()
 	s := devtest.Start(t, devtest.Config{Env: []string{
 		"WAYPOST_CLEANUP_INTERVAL=200ms", "WAYPOST_CLEANUP_BUFFER=3s", "WAYPOST_CLEANUP_PURGE_AFTER=5s",
 	}})

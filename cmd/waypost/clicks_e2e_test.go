@@ -204,6 +204,7 @@ func eventually(t *testing.T, within time.Duration, what string, holds func() bo
 }
 
 func TestEveryGETOfRealTrafficThatIsRedirectedIsCountedOnceAndNoHEADIs(t *testing.T) {
+	t.Parallel()
 	s := startClicked(t)
 	redirected := make(map[string]int64)
 	s.replay(recordedVisits(t), redirected)

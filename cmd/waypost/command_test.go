@@ -176,6 +176,7 @@ func TestVersionIsNeverEmpty(t *testing.T) {
 }
 
 func TestHelpTeachesByExamples(t *testing.T) {
+	t.Parallel()
 	for _, args := range [][]string{
 		{"dev"},
 		{"control"},

@@ -19,6 +19,7 @@ import (
 )
 
 func TestALinkIsCreatedAndEveryEdgeRedirectsItAcrossAStopAndAKill(t *testing.T) {
+	t.Parallel()
 	s := devtest.Start(t, devtest.Config{})
 	state := s.State()
 	require.Len(t, state.Edges, 2)
@@ -51,6 +52,7 @@ func TestALinkIsCreatedAndEveryEdgeRedirectsItAcrossAStopAndAKill(t *testing.T) 
 }
 
 func TestDevLeavesNoLinksOfItsOwn(t *testing.T) {
+	t.Parallel()
 	s := devtest.Start(t, devtest.Config{Edges: "us-east-1=127.0.0.1:0"})
 	r := devtest.Run(t, nil, "links", "list", "--output=json", "--data-dir", s.DataDir())
 	require.Zero(t, r.Code, r.Stderr)
@@ -71,6 +73,7 @@ func TestDevLeavesNoLinksOfItsOwn(t *testing.T) {
 }
 
 func TestWhatDiesIsStartedAgainAndDevJSONStaysTrue(t *testing.T) {
+	t.Parallel()
 	s := devtest.Start(t, devtest.Config{Edges: "us-east-1=127.0.0.1:0"})
 	before := s.State()
 	for name, pid := range map[string]func(devtest.State) int{
@@ -95,6 +98,7 @@ func TestWhatDiesIsStartedAgainAndDevJSONStaysTrue(t *testing.T) {
 }
 
 func TestWithoutRestartWhatDiesStaysDownAndIsNullInDevJSON(t *testing.T) {
+	t.Parallel()
 	s := devtest.Start(t, devtest.Config{Edges: "us-east-1=127.0.0.1:0", Args: []string{"--restart=false"}})
 	devtest.KillProcess(t, int(s.State().Control.PID))
 	state := s.Await("without a control plane", func(st devtest.State) bool { return st.Control.PID == 0 })
@@ -125,6 +129,7 @@ func TestClientsThatHoldConnectionsOpenDoNotKeepTheSystemFromStopping(t *testing
 }
 
 func TestAnEdgeThatIsNotLetInEndsAndLeavesNothing(t *testing.T) {
+	t.Parallel()
 	s := devtest.Start(t, devtest.Config{Edges: "us-east-1=127.0.0.1:0"})
 	dir := filepath.Join(t.TempDir(), "edge")
 	env := []string{

@@ -139,6 +139,7 @@ func requireRedirects(t *testing.T, state devtest.State, links []created) {
 }
 
 func TestEveryRealLinkIsImportedAndRedirectedByteForByteOnEveryEdge(t *testing.T) {
+	t.Parallel()
 	s := devtest.Start(t, devtest.Config{})
 	env := []string{"WAYPOST_DATA_DIR=" + s.DataDir()}
 	r := devtest.Run(t, env, "links", "import", "../../testdata/links.csv")
@@ -224,6 +225,7 @@ func (l *load) run(ctx context.Context, state devtest.State, round int) {
 }
 
 func TestWhatWasAcknowledgedSurvivesAKillOfEverythingUnderLoad(t *testing.T) {
+	t.Parallel()
 	s := devtest.Start(t, devtest.Config{})
 	l := &load{}
 	for round := range 3 {

@@ -52,6 +52,7 @@ func TestAClientThatTricklesOrLiesIsAnsweredOrCutOff(t *testing.T) {
 }
 
 func TestWithoutAKeyOnlyThisMachineIsLetIn(t *testing.T) {
+	t.Parallel()
 	s := devtest.Start(t, devtest.Config{Edges: "us-east-1=127.0.0.1:0"})
 	for host, want := range map[string]int{
 		"": http.StatusOK, "localhost:1": http.StatusOK, "[::1]:1": http.StatusOK,

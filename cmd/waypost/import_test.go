@@ -53,6 +53,7 @@ func awaitLines(t *testing.T, file string, lines int) {
 }
 
 func TestAnImportThatIsKilledAtAnyMomentGoesOnAndCreatesNothingTwice(t *testing.T) {
+	t.Parallel()
 	s := devtest.Start(t, devtest.Config{Edges: "us-east-1=127.0.0.1:0"})
 	env := []string{"WAYPOST_DATA_DIR=" + s.DataDir()}
 	text, err := os.ReadFile("../../testdata/links.csv")

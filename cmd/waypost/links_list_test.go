@@ -14,6 +14,7 @@ import (
 )
 
 func TestLinksAreFoundByWordsTagsAndStateFromTheCommandLine(t *testing.T) {
+	t.Parallel()
 	s := devtest.Start(t, devtest.Config{Edges: "us-east-1=127.0.0.1:0"})
 	env := []string{"WAYPOST_DATA_DIR=" + s.DataDir()}
 	file := filepath.Join(t.TempDir(), "links.jsonl")

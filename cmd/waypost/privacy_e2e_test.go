@@ -95,6 +95,7 @@ func filesWith(t *testing.T, dir string, parts ...[]byte) (found []string) {
 }
 
 func TestNoFileOfAnEdgeHoldsTheAddressOfAVisitor(t *testing.T) {
+	t.Parallel()
 	s := devtest.Start(t, devtest.Config{})
 	state := s.State()
 	salts := currentSalts(t, state.DatabaseURL)

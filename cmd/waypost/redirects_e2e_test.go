@@ -14,6 +14,7 @@ import (
 // TestWhatOwnersAndOperatorsChooseIsWhatVisitorsGet goes from the command line through
 // PostgreSQL and the stream to every edge, and back with the clicks.
 func TestWhatOwnersAndOperatorsChooseIsWhatVisitorsGet(t *testing.T) {
+	t.Parallel()
 	s := devtest.Start(t, devtest.Config{})
 	env := []string{"WAYPOST_DATA_DIR=" + s.DataDir()}
 	waypost := func(args ...string) string {

@@ -16,6 +16,7 @@ import (
 // TestStatisticsOfARunningSystemAreCompleteAndCanBeForgotten goes from visits at two
 // edges to the command line, and shows what becomes of an edge's word when it has gone.
 func TestStatisticsOfARunningSystemAreCompleteAndCanBeForgotten(t *testing.T) {
+	t.Parallel()
 	s := devtest.Start(t, devtest.Config{})
 	env := []string{"WAYPOST_DATA_DIR=" + s.DataDir()}
 	run := func(args ...string) string {

@@ -85,7 +85,7 @@ func TestWhatIsReadOftenStays(t *testing.T) {
 func TestABoundedTableTakesUpWhatIsAskedForHoweverOftenThatChanges(t *testing.T) {
 	const budget, n = 3 << 20, 50_000
 	table := overfull(t, budget, n)
-	for round := range 8 {
+	for round := range 4 {
 		taken := 0
 		for i := range n {
 			table.Promote(link(code(i), location(i, 0)), nil)
@@ -109,15 +109,16 @@ func TestTheFilterTellsWhatTheStoreDoesNotHave(t *testing.T) {
 	}
 	require.Less(t, unknown, 2000)
 	require.True(t, table.Lacks(waypost.DefaultDomain, []byte("seldom")), "the writer asks the filter too")
-	for i := n; i < 4*n; i++ { // far more than the filter was made for
+	for i := n; i < 3*n; i++ { // far more than the filter was made for
 		table.Put(link(code(i), location(i, 0)), nil)
-		_, a := find(t, table, code(i))
-		require.NotEqual(t, lookup.Absent, a)
+		if _, a := find(t, table, code(i)); a == lookup.Absent {
+			t.Fatal("absent: ", i)
+		}
 	}
-	for i := range 4 * n {
-		_, a := find(t, table, code(i))
-		require.NotEqual(t, lookup.Absent, a)
-		require.False(t, table.Lacks(waypost.DefaultDomain, []byte(code(i))))
+	for i := range 3 * n {
+		if _, a := find(t, table, code(i)); a == lookup.Absent || table.Lacks(waypost.DefaultDomain, []byte(code(i))) {
+			t.Fatal("absent: ", i)
+		}
 	}
 }
 

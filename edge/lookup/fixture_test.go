@@ -32,8 +32,8 @@ func link(code, location string) *waypost.Record {
 func find(t testing.TB, table *lookup.Table, code string) (string, lookup.Answer) {
 	t.Helper()
 	rec, _, _, a := table.Find(waypost.DefaultDomain, []byte(code), nil)
-	if a == lookup.Found {
-		require.Equal(t, code, string(rec.Name))
+	if a == lookup.Found && string(rec.Name) != code { // quicker than require, and there are millions
+		t.Fatalf("%s is found for %s", rec.Name, code)
 	}
 	return string(rec.Payload), a
 }

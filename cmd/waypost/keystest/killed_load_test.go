@@ -28,7 +28,7 @@ func (f *fleet) service(ctx context.Context, s *slot) {
 			continue
 		}
 		n := 10_000
-		if rand.IntN(5) == 0 {
+		if rand.IntN(5) == 0 || f.keys.size() >= f.wanted { // there is only somebody left to be killed
 			n = 1 + rand.IntN(300)
 		}
 		keys, got := reserve(context.WithoutCancel(ctx), c.API, s.name, n)

@@ -14,7 +14,7 @@ import (
 
 // makeCluster runs initdb beside the final place and renames the finished
 // cluster there, so that a killed initdb leaves nothing that looks like one.
-func makeCluster(ctx context.Context, bin binaries, who account, data string) error {
+func makeCluster(ctx context.Context, bin binaries, who account, data string, sync bool) error {
 	if _, err := os.Stat(data); err == nil {
 		if _, err := clusterMajor(data); err != nil {
 			return fmt.Errorf("%s holds no database cluster: move it away to begin anew: %w", data, err)
@@ -31,7 +31,7 @@ func makeCluster(ctx context.Context, bin binaries, who account, data string) er
 		if err := os.RemoveAll(fresh); err != nil {
 			return fmt.Errorf("clear an unfinished database cluster: %w", err)
 		}
-		out, err := initdb(ctx, bin, who, fresh, locale)
+		out, err := initdb(ctx, bin, who, fresh, locale, sync)
 		if err == nil {
 			return install(fresh, data)
 		}
@@ -43,9 +43,12 @@ func makeCluster(ctx context.Context, bin binaries, who account, data string) er
 	return errors.Join(failure, os.RemoveAll(fresh))
 }
 
-func initdb(ctx context.Context, bin binaries, who account, dir, locale string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, bin.path("initdb"), "--pgdata="+dir, "--username="+superuser, "--auth=trust",
-		"--encoding=UTF8", "--locale="+locale, "--data-checksums", "--no-instructions")
+func initdb(ctx context.Context, bin binaries, who account, dir, locale string, sync bool) ([]byte, error) {
+	args := []string{"--pgdata=" + dir, "--username=" + superuser, "--auth=trust", "--encoding=UTF8", "--locale=" + locale, "--data-checksums", "--no-instructions"}
+	if !sync {
+		args = append(args, "--no-sync")
+	}
+	cmd := exec.CommandContext(ctx, bin.path("initdb"), args...)
 	who.become(cmd)
 	out := &tail{}
 	cmd.Stdout, cmd.Stderr = out, out

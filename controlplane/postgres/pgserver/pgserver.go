@@ -111,7 +111,7 @@ func start(ctx context.Context, cfg Config, dir string, lock *os.File) (*Server,
 	if err := who.give(dir); err != nil {
 		return nil, err
 	}
-	if err := makeCluster(ctx, bin, who, data); err != nil {
+	if err := makeCluster(ctx, bin, who, data, cfg.Settings["fsync"] != "off"); err != nil {
 		return nil, err
 	}
 	sockets, err := who.socketDir(dir)

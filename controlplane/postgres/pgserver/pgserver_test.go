@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 
 // supervise starts a server, says so, and holds it until its standard input ends.
 func supervise(dir string) int {
-	s, err := pgserver.Start(context.Background(), pgserver.Config{Dir: dir})
+	s, err := pgserver.Start(context.Background(), configOf(dir))
 	if err != nil {
 		fmt.Println(err)
 		return 1
@@ -50,6 +50,7 @@ func supervise(dir string) int {
 }
 
 func TestDataSurvivesAStopAndAStart(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	s := start(t, dir)
 	require.NoError(t, execute(t.Context(), s.URL(), "CREATE TABLE kept AS SELECT 7 AS n"))
@@ -61,15 +62,17 @@ func TestDataSurvivesAStopAndAStart(t *testing.T) {
 }
 
 func TestTheRoleOwnsItsDatabaseAndIsNoSuperuser(t *testing.T) {
+	t.Parallel()
 	own := cluster.Server(t).URL()
 	require.Equal(t, "waypost waypost false", query(t, own, `SELECT current_user || ' ' || pg_get_userbyid(datdba) || ' ' ||
 		(SELECT rolsuper FROM pg_roles WHERE rolname = current_user) FROM pg_database WHERE datname = current_database()`))
 	require.Equal(t, "UTF8 on", query(t, own, "SELECT current_setting('server_encoding') || ' ' || current_setting('data_checksums')"))
-	require.Equal(t, "on on []", query(t, start(t, t.TempDir()).URL(),
+	require.Equal(t, "on on []", query(t, startAs(t, pgserver.Config{Dir: t.TempDir()}).URL(),
 		"SELECT current_setting('fsync') || ' ' || current_setting('synchronous_commit') || ' [' || current_setting('listen_addresses') || ']'"))
 }
 
 func TestAKilledServerRecoversWhatWasCommitted(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	s := start(t, dir)
 	require.NoError(t, execute(t.Context(), s.URL(), "CREATE TABLE kept AS SELECT 7 AS n"))
@@ -98,6 +101,7 @@ func TestAKilledServerRecoversWhatWasCommitted(t *testing.T) {
 }
 
 func TestTheServerDiesWithItsSupervisorAndStartsAgain(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	for range 2 {
 		supervisor, pid := startSupervisor(t, dir)
@@ -114,6 +118,7 @@ func TestTheServerDiesWithItsSupervisorAndStartsAgain(t *testing.T) {
 }
 
 func TestAnOrphanOfTheSameDirectoryIsStoppedFirst(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	supervisor, orphan := startSupervisor(t, dir)
 	// Stopped, it cannot obey the parent-death signal: an orphan that lives on.
@@ -131,6 +136,7 @@ func TestAnOrphanOfTheSameDirectoryIsStoppedFirst(t *testing.T) {
 }
 
 func TestALockFileOfAnotherProcessIdDoesNotBlockTheStart(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	s := start(t, dir)
 	other := cluster.Server(t)
@@ -148,6 +154,7 @@ func TestALockFileOfAnotherProcessIdDoesNotBlockTheStart(t *testing.T) {
 }
 
 func TestAPathTooLongForASocketIsShortened(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), strings.Repeat("long", 20), strings.Repeat("path", 20))
 	s := start(t, dir)
 	require.Equal(t, "1", query(t, s.URL(), "SELECT 1"))
@@ -166,6 +173,7 @@ func TestAPathTooLongForASocketIsShortened(t *testing.T) {
 }
 
 func TestAHalfMadeClusterIsMadeAnew(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "data.new", "base"), 0o700))
 	require.Equal(t, "1", query(t, start(t, dir).URL(), "SELECT 1"))
@@ -173,6 +181,7 @@ func TestAHalfMadeClusterIsMadeAnew(t *testing.T) {
 }
 
 func TestAClusterOfAnotherVersionIsRefusedUntouched(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	data := filepath.Join(dir, "data")
 	require.NoError(t, os.Mkdir(data, 0o700))
@@ -188,12 +197,14 @@ func TestAClusterOfAnotherVersionIsRefusedUntouched(t *testing.T) {
 }
 
 func TestTwoServersRunSideBySide(t *testing.T) {
+	t.Parallel()
 	one, two := start(t, t.TempDir()), start(t, t.TempDir())
 	require.NoError(t, execute(t.Context(), one.URL(), "CREATE TABLE only_one (n int)"))
 	require.Equal(t, "true", query(t, two.URL(), "SELECT (to_regclass('only_one') IS NULL)::text"))
 }
 
 func TestEachTestDatabaseIsACopyOfTheTemplate(t *testing.T) {
+	t.Parallel()
 	one, two := cluster.Database(t), cluster.Database(t)
 	require.NoError(t, execute(t.Context(), one, "INSERT INTO kept VALUES (1)"))
 	require.Equal(t, "1", query(t, one, "SELECT count(*)::text FROM kept"))
@@ -201,6 +212,7 @@ func TestEachTestDatabaseIsACopyOfTheTemplate(t *testing.T) {
 }
 
 func TestAStartThatIsGivenUpLeavesNothingRunning(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -209,9 +221,19 @@ func TestAStartThatIsGivenUpLeavesNothingRunning(t *testing.T) {
 	require.Equal(t, "1", query(t, start(t, dir).URL(), "SELECT 1"))
 }
 
+// configOf is of a server whose machine does not lose its power.
+func configOf(dir string) pgserver.Config {
+	return pgserver.Config{Dir: dir, Settings: map[string]string{"fsync": "off"}}
+}
+
 func start(t *testing.T, dir string) *pgserver.Server {
 	t.Helper()
-	s, err := pgserver.Start(t.Context(), pgserver.Config{Dir: dir})
+	return startAs(t, configOf(dir))
+}
+
+func startAs(t *testing.T, cfg pgserver.Config) *pgserver.Server {
+	t.Helper()
+	s, err := pgserver.Start(t.Context(), cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
