@@ -22,6 +22,10 @@ const (
 	// often, and a wrong number must not poison the counter.
 	maxClicksOfLink = 1 << 32
 
+	// maxPartBytes bounds what a batch becomes: each part has the profiles of its own rows, so that few
+	// bytes of a batch can become very many. The most rows with the longest referrers that an edge sends stay below.
+	maxPartBytes = 16 * waypost.MaxClickBatch
+
 	quartersOfDay = rollup.Quarters
 )
 
@@ -77,6 +81,7 @@ type clickParts struct {
 
 	known, unknown uint64 // clicks
 	redated        uint64 // of these, counted now because their time cannot be
+	bytes          int    // of details
 }
 
 // quarterCount is clicks alike in a quarter of an hour.
@@ -123,7 +128,9 @@ func partsOf(b *waypost.ClickBatch, targets []target, now time.Time) (*clickPart
 			continue
 		}
 		m.out.known += clicks
-		m.split(&b.Links[i], targets[i])
+		if m.split(&b.Links[i], targets[i]); m.out.bytes > maxPartBytes {
+			return nil, waypost.Errorf(waypost.EInvalid, "the batch says more of its clicks than can be kept: over %d bytes when it is taken apart", maxPartBytes)
+		}
 	}
 	return m.out, nil
 }
@@ -198,7 +205,8 @@ func (m *partMaker) add(l *waypost.LinkClicks, t target, day int64, rows []quart
 	o.workspaces, o.links, o.days = append(o.workspaces, t.workspace), append(o.links, t.link), append(o.days, int32(day))
 	o.clicks, o.bots = append(o.clicks, int64(total.Clicks)), append(o.bots, int64(total.Bots))
 	o.lasts = append(o.lasts, m.last(l, day, rows[len(rows)-1].quarter))
-	o.details = append(o.details, p.Append(nil))
+	detail := p.Append(nil)
+	o.details, o.bytes = append(o.details, detail), o.bytes+len(detail)
 }
 
 // visit gives a part its visitors: those of its day. Who came on a day without clicks
