@@ -16,6 +16,11 @@ type ProgressStore interface {
 	// known one.
 	NoteProgress(ctx context.Context, nodes []EdgeProgress) error
 
+	// GiveUpEdge notes that no more clicks are to come from an edge, unless something was heard of it within a
+	// time: EConflict. It is durable and in the audit log when it returns. ENotFound: there was
+	// no such edge.
+	GiveUpEdge(ctx context.Context, by Actor, node string, silent time.Duration) error
+
 	// Progress gives all edges that clicks may still come from, by node.
 	Progress(ctx context.Context) ([]EdgeProgress, error)
 }
@@ -26,7 +31,7 @@ type EdgeProgress struct {
 	Region  waypost.Region
 	Until   time.Time // clicks before that, by the edge's clock, are counted; zero: unknown
 	Pending int64     // clicks that are not counted yet; -1: unknown
-	Left    bool      // it has stopped, and everything was counted
+	Left    bool      // it has stopped, and everything was counted; or it was given up
 	At      time.Time // when it said so
 }
 
@@ -43,7 +48,23 @@ const (
 	// LongestProgress is after how long without a word an edge is no longer waited
 	// for. Clicks that are older when they come count at the time of their receipt.
 	LongestProgress = 30 * 24 * time.Hour
+
+	// shortestSilence is for how long nothing must have been heard of an edge that is given up.
+	shortestSilence = time.Minute
 )
+
+// GiveUpEdge says that an edge is gone for good, with its disk: its clicks are waited for no longer. Should
+// it come back all the same, they are again, and what it brings is counted. That needs
+// [Actor.CheckOperator].
+func (s *Service) GiveUpEdge(ctx context.Context, actor Actor, node string) error {
+	if err := actor.CheckOperator(); err != nil {
+		return err
+	}
+	if !waypost.ValidNode(node) {
+		return waypost.Errorf(waypost.ENotFound, "there is no such edge")
+	}
+	return s.progress.GiveUpEdge(ctx, actor, node, shortestSilence)
+}
 
 // completeness judges a span that ends at to. Edges that have stopped and have
 // shipped everything hold nothing back.

@@ -17,6 +17,7 @@ import (
 type counts struct {
 	counted controlplane.Counted
 	top     []controlplane.TopLink
+	gone    []string
 	nodes   []controlplane.EdgeProgress
 	noted   chan []controlplane.EdgeProgress
 	err     error
@@ -32,6 +33,11 @@ func (c *counts) WorkspaceClicks(_ context.Context, _ waypost.WorkspaceID, _ *co
 
 func (c *counts) WorkspaceTotals(context.Context, waypost.WorkspaceID) (clicks, bots int64, err error) {
 	return 99, 9, c.err
+}
+
+func (c *counts) GiveUpEdge(_ context.Context, _ controlplane.Actor, node string, _ time.Duration) error {
+	c.gone = append(c.gone, node)
+	return c.err
 }
 
 func (c *counts) NoteProgress(_ context.Context, nodes []controlplane.EdgeProgress) error {

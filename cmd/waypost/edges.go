@@ -38,7 +38,35 @@ the scope admin, or else the development system that runs in --data-dir.`,
 			return p.print(edgeTable(edges, time.Now()), map[string][]client.Edge{"edges": edges})
 		},
 	}
+	c.AddCommand(p.bind(p.edgesGoneCommand(), "client", "dev.data_dir"))
 	return p.bind(c, "client", "dev.data_dir")
+}
+
+func (p *program) edgesGoneCommand() *cobra.Command {
+	var yes bool
+	c := &cobra.Command{
+		Use:   "gone NODE",
+		Short: "Say that an edge is gone for good, with its disk",
+		Long: `Say that an edge is gone for good, with its disk and the clicks on it, so that statistics wait
+for these no longer. Without it they do for 30 days. Nothing is deleted: should the edge
+come back all the same, what it brings is counted. It is in the audit log. On a
+terminal it asks for the name; elsewhere it needs --yes.`,
+		Example: `  waypost edges gone eu-1 --yes`,
+		Args:    arguments(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := p.confirm(yes, fmt.Sprintf("Statistics wait no longer for the clicks of %s. Type its name to go on: ", args[0]), args[0]); err != nil {
+				return err
+			}
+			return p.withAPI(func(api *client.Client) error {
+				if err := api.GiveUpEdge(c.Context(), args[0]); err != nil {
+					return err
+				}
+				return p.print("the clicks of "+args[0]+" are waited for no longer", map[string]string{"gone": args[0]})
+			})
+		},
+	}
+	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return c
 }
 
 // edgeTable lays out edges for people. A hint, which gossip gives about an edge

@@ -93,7 +93,7 @@ func (p *program) confirm(yes bool, question, answer string) error {
 	}
 	got, err := p.answerOf(question)
 	if err == nil && got != answer {
-		err = &usageError{fmt.Errorf("nothing was deleted: type %s when asked, or add --yes", answer)}
+		err = &usageError{fmt.Errorf("nothing was changed: type %s when asked, or add --yes", answer)}
 	}
 	return err
 }

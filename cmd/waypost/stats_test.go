@@ -120,7 +120,7 @@ other links may have as many clicks as the last of these
 `}, r)
 }
 
-func TestClicksAndVisitorsAreForgottenFromTheCommandLine(t *testing.T) {
+func TestClicksVisitorsAndEdgesAreForgottenFromTheCommandLine(t *testing.T) {
 	a := serveStats(t, `{"clicks": 42, "bot_clicks": 5, "events": 3}`, "")
 	r := a.run(t, "links", "forget-clicks", "spring", "--domain", "go.example.com", "--yes")
 	require.Equal(t, devtest.Result{Stdout: "deleted 42 clicks of spring, 3 of which had been kept one by one\n"}, r)
@@ -130,11 +130,15 @@ func TestClicksAndVisitorsAreForgottenFromTheCommandLine(t *testing.T) {
 	require.Equal(t, devtest.Result{Stdout: "the visitors of 2026-03-31 are forgotten\n"}, r)
 	require.Equal(t, "DELETE /api/admin/visitor-salts/2026-03-31", a.asked.Load().Method+" "+a.asked.Load().URL.String())
 
+	r = a.run(t, "edges", "gone", "eu-1", "--yes")
+	require.Equal(t, devtest.Result{Stdout: "the clicks of eu-1 are waited for no longer\n"}, r)
+	require.Equal(t, "DELETE /api/admin/edges/eu-1", a.asked.Load().Method+" "+a.asked.Load().URL.String())
+
 	a.asked.Store(nil)
-	for _, without := range [][]string{{"links", "forget-clicks", "spring"}, {"clicks", "forget-visitors", "2026-03-31"}} {
+	for _, without := range [][]string{{"links", "forget-clicks", "spring"}, {"clicks", "forget-visitors", "2026-03-31"}, {"edges", "gone", "eu-1"}} {
 		r = a.run(t, without...)
 		require.Equal(t, 2, r.Code)
-		require.Contains(t, r.Stderr, "nothing was deleted: type "+without[2]+" when asked, or add --yes")
+		require.Contains(t, r.Stderr, "nothing was changed: type "+without[2]+" when asked, or add --yes")
 	}
 	require.Equal(t, 2, a.run(t, "clicks", "forget-visitors", "yesterday", "--yes").Code)
 	require.Equal(t, 2, a.run(t, "links", "list", "--output", "csv").Code)

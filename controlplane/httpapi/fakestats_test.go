@@ -86,6 +86,20 @@ func (f *statistics) ForgetVisitors(_ context.Context, actor controlplane.Actor,
 	return f.links.position(), nil
 }
 
+// GiveUpEdge knows one edge that is gone, and one that is not.
+func (f *statistics) GiveUpEdge(_ context.Context, actor controlplane.Actor, node string) error {
+	if err := actor.CheckOperator(); err != nil {
+		return err
+	}
+	switch node {
+	case "eu-1":
+		return nil
+	case "eu-2":
+		return waypost.Errorf(waypost.EConflict, "the edge is not gone")
+	}
+	return waypost.Errorf(waypost.ENotFound, "there is no such edge")
+}
+
 // asked gives the newest query.
 func (f *statistics) asked() controlplane.StatsQuery {
 	f.mu.Lock()

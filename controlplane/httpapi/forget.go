@@ -33,6 +33,10 @@ type forgetVisitorsOutput struct {
 	Position string `header:"Waypost-Position" doc:"Position of the change: an edge that has reached it has the salt no longer."`
 }
 
+type giveUpInput struct {
+	Node string `path:"node" maxLength:"64" example:"eu-1" doc:"The name of an edge."`
+}
+
 func (s *server) registerForget() {
 	if s.statistics == nil {
 		return
@@ -57,6 +61,21 @@ func (s *server) registerForget() {
 		Security:      s.needs(controlplane.ScopeAdmin),
 		Responses:     problems(401, 403, 404, 422),
 	}, s.forgetVisitors)
+
+	handle(s, huma.Operation{
+		OperationID:   "give-up-edge",
+		Method:        http.MethodDelete,
+		Path:          "/api/admin/edges/{node}",
+		Summary:       "Say that an edge is gone for good, with its disk",
+		Description:   "Statistics wait no longer for its clicks: it holds `complete_until` back no more, and is not among those `behind`. Nothing is deleted; should the edge come back all the same, it is waited for again, and what it brings is counted. 409 for an edge that was heard of within the last minute. It is in the audit log.",
+		DefaultStatus: http.StatusNoContent,
+		Security:      s.needs(controlplane.ScopeAdmin),
+		Responses:     problems(401, 403, 404, 409),
+	}, s.giveUpEdge)
+}
+
+func (s *server) giveUpEdge(ctx context.Context, in *giveUpInput) (*struct{}, error) {
+	return nil, s.statistics.GiveUpEdge(ctx, actorFrom(ctx), in.Node)
 }
 
 func (s *server) forgetClicks(ctx context.Context, in *forgetClicksInput) (*forgottenOutput, error) {

@@ -72,6 +72,13 @@ func TestEveryDocumentedRouteAnswersAsDocumented(t *testing.T) {
 			{path: "/api/v1/urls/lives/clicks", key: "none"},
 			{path: "/api/v1/urls/lives/clicks", key: fullKey},
 		},
+		"DELETE /api/admin/edges/{node}": {
+			{path: "/api/admin/edges/eu-1", key: operatorKey},
+			{path: "/api/admin/edges/eu-2", key: operatorKey},
+			{path: "/api/admin/edges/eu-3", key: operatorKey},
+			{path: "/api/admin/edges/eu-1", key: "none"},
+			{path: "/api/admin/edges/eu-1", key: fullKey},
+		},
 		"DELETE /api/admin/visitor-salts/{day}": {
 			{path: "/api/admin/visitor-salts/2026-03-30", key: operatorKey},
 			{path: "/api/admin/visitor-salts/2026-03-30", key: operatorKey},

@@ -28,6 +28,10 @@ type Statistics interface {
 
 	// ForgetVisitors destroys the salt of a UTC day: ENotFound when the day has none.
 	ForgetVisitors(ctx context.Context, actor controlplane.Actor, day time.Time) (waypost.Position, error)
+
+	// GiveUpEdge says that an edge is gone for good: ENotFound when there was none,
+	// EConflict when something was heard of it just now.
+	GiveUpEdge(ctx context.Context, actor controlplane.Actor, node string) error
 }
 
 const statsPath = "/api/v1/stats"

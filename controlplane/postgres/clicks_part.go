@@ -19,6 +19,10 @@ const (
 	// often, and a wrong number must not poison the counter.
 	maxClicksOfLink = 1 << 32
 
+	// maxPartBytes bounds what a batch becomes: each part has the profiles of its own rows, so that few
+	// bytes of a batch can become very many. The most rows with the longest referrers that an edge sends stay below.
+	maxPartBytes = 16 * waypost.MaxClickBatch
+
 	quartersOfDay = rollup.Quarters
 )
 
@@ -33,6 +37,7 @@ type clickParts struct {
 
 	known, unknown uint64 // clicks
 	redated        uint64 // of these, counted now because their time cannot be
+	bytes          int    // of details
 }
 
 // quarterCount is clicks alike in a quarter of an hour.
@@ -80,7 +85,9 @@ func partsOf(b *waypost.ClickBatch, targets []target, now time.Time) (*clickPart
 			continue
 		}
 		m.out.known += clicks
-		m.split(&b.Links[i], targets[i])
+		if m.split(&b.Links[i], targets[i]); m.out.bytes > maxPartBytes {
+			return nil, waypost.Errorf(waypost.EInvalid, "the batch says more of its clicks than can be kept: over %d bytes when it is taken apart", maxPartBytes)
+		}
 	}
 	return m.out, nil
 }
@@ -157,7 +164,7 @@ func (m *partMaker) add(l *waypost.LinkClicks, t target, day int64, rows []quart
 	o.lasts = append(o.lasts, m.last(l, day, rows[len(rows)-1].quarter))
 	begin := len(m.packed)
 	m.packed = p.Append(m.packed)
-	o.details = append(o.details, m.packed[begin:len(m.packed):len(m.packed)])
+	o.details, o.bytes = append(o.details, m.packed[begin:len(m.packed):len(m.packed)]), len(m.packed)
 }
 
 // visit gives a part its visitors: those of its day. Who came on a day without clicks

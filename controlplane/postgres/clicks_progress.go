@@ -2,10 +2,12 @@ package postgres
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"waypost"
 	"waypost/controlplane"
 )
 
@@ -42,6 +44,46 @@ func (db *DB) NoteProgress(ctx context.Context, nodes []controlplane.EdgeProgres
 		return rows.Err()
 	})
 	return classify("note up to when clicks are counted", err)
+}
+
+// heardOf tells when something was last heard of an edge, and whether that is so short ago that it
+// is not gone.
+const heardOf = `
+SELECT max(at) IS NOT NULL, coalesce(max(at) > now() - $2::interval, false), coalesce(bool_or(has_left), false), coalesce(max(pending), -1) FROM (
+	SELECT reported_at, has_left, pending FROM click_progress WHERE node = $1
+	UNION ALL
+	SELECT updated_at, false, NULL FROM click_watermark WHERE node = $1) h (at, has_left, pending)`
+
+// giveUp keeps when the edge was last heard of, so that it is forgotten in due time.
+const giveUp = `
+INSERT INTO click_progress (node, region, has_left, reported_at)
+SELECT $1, '', true, coalesce(max(updated_at), now()) FROM click_watermark WHERE node = $1
+ON CONFLICT (node) DO UPDATE SET has_left = true`
+
+// GiveUpEdge implements controlplane.ProgressStore.
+func (db *DB) GiveUpEdge(ctx context.Context, by controlplane.Actor, node string, silent time.Duration) error {
+	err := pgx.BeginTxFunc(ctx, db.pool, system.begin(), func(tx pgx.Tx) error {
+		var known, heard, left bool
+		var pending int64
+		if err := tx.QueryRow(ctx, heardOf, node, silent).Scan(&known, &heard, &left, &pending); err != nil || left {
+			return err
+		}
+		if !known {
+			return waypost.Errorf(waypost.ENotFound, "no edge of that name has ever sent clicks, or told of any")
+		}
+		if heard {
+			return waypost.Errorf(waypost.EConflict, "the edge is not gone: it was heard of within the last %v", silent)
+		}
+		if _, err := tx.Exec(ctx, giveUp, node); err != nil {
+			return err
+		}
+		detail, err := json.Marshal(map[string]any{"what": "its clicks are waited for no longer", "pending": pending})
+		if err != nil {
+			return err
+		}
+		return audit(ctx, tx, by, "edges.gone", node, detail)
+	})
+	return classify("give up an edge", err)
 }
 
 // selectProgress has those, too, that have sent clicks and told nothing of themselves, as

@@ -173,6 +173,41 @@ func TestDeletedLinksStayAmongThoseWithTheMostClicks(t *testing.T) {
 	require.EqualValues(t, 5, top.Links[0].Clicks)
 }
 
+func TestAnEdgeThatIsGoneIsWaitedForNoLongerUnlessItComesBack(t *testing.T) {
+	db, hand := open(t)
+	waiting := func() (nodes []string) {
+		all, err := db.Progress(t.Context())
+		require.NoError(t, err)
+		for _, p := range all {
+			if !p.Left {
+				nodes = append(nodes, p.Node)
+			}
+		}
+		return nodes
+	}
+	require.NoError(t, db.NoteProgress(t.Context(), []controlplane.EdgeProgress{{Node: "edge-a", Region: "eu", Pending: 7, Until: time.Now()}, {Node: "edge-b", Region: "eu"}}))
+	ingest(t, db, &waypost.ClickBatch{Node: "edge-c", Boot: someBoot, Seq: 1, Exact: true})
+	for _, node := range []string{"edge-a", "edge-c"} {
+		require.Equal(t, waypost.EConflict, waypost.CodeOf(db.GiveUpEdge(t.Context(), operator, node, time.Minute)), "it was heard of just now")
+	}
+	require.Equal(t, waypost.ENotFound, waypost.CodeOf(db.GiveUpEdge(t.Context(), operator, "edge-d", time.Minute)))
+	require.Equal(t, []string{"edge-a", "edge-b", "edge-c"}, waiting())
+
+	exec(t, hand, `UPDATE click_progress SET reported_at = now() - interval '2 minutes'`)
+	exec(t, hand, `UPDATE click_watermark SET updated_at = now() - interval '2 minutes'`)
+	for _, node := range []string{"edge-a", "edge-c", "edge-a"} {
+		require.NoError(t, db.GiveUpEdge(t.Context(), operator, node, time.Minute))
+	}
+	require.Equal(t, []string{"edge-b"}, waiting())
+	entries, err := db.Audit(t.Context(), waypost.DefaultWorkspace, 0, 10)
+	require.NoError(t, err)
+	require.Equal(t, []string{"edges.gone", "edge-c", "edges.gone", "edge-a"}, []string{entries[0].Action, entries[0].Subject, entries[1].Action, entries[1].Subject})
+	require.Contains(t, string(entries[1].Detail), `"pending": 7`)
+
+	require.NoError(t, db.NoteProgress(t.Context(), []controlplane.EdgeProgress{{Node: "edge-a", Region: "eu", Pending: 7}}))
+	require.Equal(t, []string{"edge-a", "edge-b"}, waiting(), "it is back")
+}
+
 func TestProgressIsKeptAndLostWordsChangeNothing(t *testing.T) {
 	db, hand := open(t)
 	until := time.Now().Add(-time.Minute).Truncate(time.Microsecond)

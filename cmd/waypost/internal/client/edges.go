@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"time"
 )
 
@@ -31,6 +32,11 @@ type Edge struct {
 type Position struct {
 	Epoch uint32 `json:"epoch"`
 	Seq   uint64 `json:"seq"`
+}
+
+// GiveUpEdge says that an edge is gone for good.
+func (c *Client) GiveUpEdge(ctx context.Context, node string) error {
+	return c.do(ctx, http.MethodDelete, "/api/admin/edges/"+url.PathEscape(node), nil, nil)
 }
 
 // Edges lists all edges that the control plane knows, by region and node.
