@@ -103,7 +103,7 @@ CREATE FUNCTION waypost_protect_all() RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     -- What writers call, and what the triggers of replicated tables run.
     called  CONSTANT text[] := ARRAY['changelog_begin', 'changelog_begin_in', 'key_check_leases', 'key_take'];
-    trigger CONSTANT text[] := ARRAY['changelog_before_statement', 'changelog_after_row', 'changelog_after_link', 'link_refuse_retired'];
+    trigger CONSTANT text[] := ARRAY['changelog_before_statement', 'changelog_after_row', 'changelog_after_link', 'changelog_after_new_link', 'link_refuse_retired'];
     here    CONSTANT text := current_schema();
     writers CONSTANT text := 'waypost_tenant, waypost_ingest, waypost_reaper, waypost_operator';
     target  regclass;

@@ -10,6 +10,56 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+-- Takes the next sequence number for this transaction, once, as changelog_begin did alone,
+-- in one statement. It is for those functions that the owner's rights go with.
+-- +goose StatementBegin
+CREATE FUNCTION changelog_take(OUT epoch integer, OUT seq bigint, OUT stamp bigint) LANGUAGE plpgsql AS $$
+BEGIN
+    WITH h AS (
+        UPDATE changelog_head t
+           SET seq = t.seq + 1, ord = 1, stamp = waypost_stamp(), writer = pg_current_xact_id()
+         WHERE t.writer <> pg_current_xact_id()
+        RETURNING t.epoch, t.seq, t.stamp, t.digest
+    ), opened AS (
+        INSERT INTO changelog (seq, ord, epoch, kind, stamp, digest)
+        SELECT h.seq, 0, h.epoch, 0, h.stamp, h.digest FROM h
+    )
+    SELECT h.epoch, h.seq, h.stamp INTO epoch, seq, stamp FROM h;
+    IF NOT FOUND THEN
+        SELECT h.epoch, h.seq, h.stamp INTO STRICT epoch, seq, stamp FROM changelog_head h;
+    END IF;
+    PERFORM set_config('waypost.epoch', epoch::text, true), set_config('waypost.seq', seq::text, true),
+            set_config('waypost.writer', pg_current_xact_id()::text, true);
+END $$;
+-- +goose StatementEnd
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION changelog_begin(OUT epoch integer, OUT seq bigint, OUT stamp bigint) LANGUAGE plpgsql AS $$
+BEGIN
+    SELECT t.epoch, t.seq, t.stamp INTO epoch, seq, stamp FROM changelog_take() t;
+END $$;
+-- +goose StatementEnd
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION changelog_begin_in(expected integer, OUT epoch integer, OUT epoch_id uuid, OUT seq bigint, OUT stamp bigint) LANGUAGE plpgsql AS $$
+BEGIN
+    SELECT t.epoch, t.seq, t.stamp INTO epoch, seq, stamp FROM changelog_take() t;
+    IF expected NOT IN (0, epoch) THEN
+        RAISE EXCEPTION 'the changelog is in epoch %, not %', epoch, expected USING ERRCODE = 'WP001';
+    END IF;
+    SELECT e.id INTO STRICT epoch_id FROM changelog_epoch e WHERE e.ordinal = epoch;
+END $$;
+-- +goose StatementEnd
+
+-- Who opens an epoch writes it down first; the head is updated twice in every transaction.
+ALTER TABLE changelog_head DROP CONSTRAINT changelog_head_epoch_fkey;
+
+-- Of a transaction that has its number already, links ask for none. A savepoint that is
+-- rolled back takes the setting back with the number.
+DROP TRIGGER changelog_1_begin ON link;
+CREATE TRIGGER changelog_1_begin BEFORE INSERT OR UPDATE OR DELETE ON link FOR EACH STATEMENT
+    WHEN (current_setting('waypost.writer', true) IS DISTINCT FROM pg_current_xact_id()::text)
+    EXECUTE FUNCTION changelog_before_statement();
+ALTER TABLE link ENABLE ALWAYS TRIGGER changelog_1_begin;
+
 -- The writers stamp links themselves, which takes a tenth of the time: they name the
 -- sequence of their transaction in waypost.stamped. Whatever else is inserted is stamped here, whatever it brings along.
 DROP TRIGGER changelog_2_stamp ON link;
@@ -19,6 +69,30 @@ CREATE TRIGGER changelog_2_stamp_new BEFORE INSERT ON link FOR EACH ROW
     EXECUTE FUNCTION changelog_stamp_link('1');
 ALTER TABLE link ENABLE ALWAYS TRIGGER changelog_2_stamp;
 ALTER TABLE link ENABLE ALWAYS TRIGGER changelog_2_stamp_new;
+
+-- AFTER INSERT on link: what changelog_after_link would write, in one statement.
+-- +goose StatementBegin
+CREATE FUNCTION changelog_after_new_link() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    WITH c AS (
+        SELECT count(*) AS n, coalesce(bit_xor(r.stamp), 0) AS change FROM new_rows r
+    ), h AS (
+        UPDATE changelog_head t SET digest = t.digest # c.change, ord = t.ord + c.n + 1 FROM c
+        RETURNING t.seq, t.ord - 1 AS last, t.ord - 2 - c.n AS before, t.epoch, t.stamp, t.digest
+    )
+    INSERT INTO changelog (seq, ord, epoch, kind, stamp, digest, domain_id, name, state, status, flags, expires_at, payload)
+    SELECT h.seq, h.before + row_number() OVER (), h.epoch, 1, r.stamp, NULL, r.domain_id, r.code,
+           link_state(r.active, r.deleted_at), r.redirect_status, link_flags(r.forward_query, r.forward_path), r.expires_at,
+           link_payload(r.location, r.original_url, r.deleted_at)
+    FROM h, new_rows r
+    UNION ALL
+    SELECT h.seq, h.last, h.epoch, 0, h.stamp, h.digest, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM h;
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd
+DROP TRIGGER changelog_3_insert ON link;
+CREATE TRIGGER changelog_3_insert AFTER INSERT ON link REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION changelog_after_new_link();
+ALTER TABLE link ENABLE ALWAYS TRIGGER changelog_3_insert;
 
 -- That a link's workspace and domain exist is seen once a statement instead of twice a
 -- link, which was a quarter of what a link cost. They are locked as a foreign key would

@@ -127,8 +127,12 @@ func TestARollbackLeavesNoGapAndNoTrace(t *testing.T) {
 
 	tx, err = hand.Begin(t.Context())
 	require.NoError(t, err)
-	exec(t, tx, `INSERT INTO link (workspace_id, domain_id, code, original_url) VALUES (1, 1, 'kept', 'https://example.net/')`)
 	sub, err := tx.Begin(t.Context())
+	require.NoError(t, err)
+	exec(t, sub, `INSERT INTO link (workspace_id, domain_id, code, original_url) VALUES (1, 1, 'gone', 'https://example.net/')`)
+	require.NoError(t, sub.Rollback(t.Context()), "with the number that the transaction had taken")
+	exec(t, tx, `INSERT INTO link (workspace_id, domain_id, code, original_url) VALUES (1, 1, 'kept', 'https://example.net/')`)
+	sub, err = tx.Begin(t.Context())
 	require.NoError(t, err)
 	exec(t, sub, `UPDATE link SET original_url = 'https://example.net/sub' WHERE code = 'kept'`)
 	require.NoError(t, sub.Rollback(t.Context()))

@@ -205,3 +205,10 @@ func (db *DB) look(ctx context.Context, conn *pgx.Conn) error {
 	}
 	return db.witness.learn(cluster, head.position(), ranges, now)
 }
+
+func deref[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
+}

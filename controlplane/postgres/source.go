@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"waypost"
 	"waypost/replication"
@@ -130,27 +131,27 @@ SELECT seq, epoch, kind, stamp, digest, at, domain_id, name, state, status, flag
 
 // changelogRow is a row as it is stored: a mark (kind 0) or an entry.
 type changelogRow struct {
-	seq, stamp int64
-	epoch      int32
-	kind       int16
-	digest     *int64
-	at         time.Time
-	domain     *int32
-	name       *string
-	state      *int16
-	status     *int16
-	flags      *int16
-	expires    *time.Time
-	payload    *string
+	seq, stamp           int64
+	epoch                int32
+	kind                 int16
+	digest               pgtype.Int8
+	at                   time.Time
+	domain               pgtype.Int4
+	name, payload        []byte
+	state, status, flags pgtype.Int2
+	expires              pgtype.Timestamptz
 }
 
 type changelogRows struct{ all []changelogRow }
 
 func (rs *changelogRows) read(rows pgx.Rows) error {
+	var r changelogRow
+	into := []any{
+		&r.seq, &r.epoch, &r.kind, &r.stamp, &r.digest, &r.at,
+		&r.domain, &r.name, &r.state, &r.status, &r.flags, &r.expires, &r.payload,
+	}
 	for rows.Next() {
-		var r changelogRow
-		if err := rows.Scan(&r.seq, &r.epoch, &r.kind, &r.stamp, &r.digest, &r.at,
-			&r.domain, &r.name, &r.state, &r.status, &r.flags, &r.expires, &r.payload); err != nil {
+		if err := rows.Scan(into...); err != nil {
 			return err
 		}
 		rs.all = append(rs.all, r)
@@ -162,6 +163,7 @@ func (rs *changelogRows) read(rows pgx.Rows) error {
 // A gap means that a part of the log is gone, a foreign epoch that a new one began.
 func (rs *changelogRows) transactions(after uint64, epoch uint32) ([]replication.Transaction, error) {
 	var txs []replication.Transaction
+	var encoded []byte // of all records, one behind the other
 	for i := range rs.all {
 		r := &rs.all[i]
 		if uint32(r.epoch) != epoch {
@@ -176,17 +178,22 @@ func (rs *changelogRows) transactions(after uint64, epoch uint32) ([]replication
 		}
 		tx := &txs[len(txs)-1]
 		if r.kind == 0 {
-			tx.Stamp, tx.Digest, tx.At = uint64(r.stamp), uint64(deref(r.digest)), r.at.UnixMilli()
+			tx.Stamp, tx.Digest, tx.At = uint64(r.stamp), uint64(r.digest.Int64), r.at.UnixMilli()
 			continue
 		}
 		rec := waypost.Record{
-			Kind: waypost.Kind(r.kind), State: waypost.State(deref(r.state)), Status: uint16(deref(r.status)),
-			Flags:  waypost.LinkFlags(deref(r.flags)),
-			Domain: waypost.DomainID(deref(r.domain)), Name: []byte(deref(r.name)),
+			Kind: waypost.Kind(r.kind), State: waypost.State(r.state.Int16), Status: uint16(r.status.Int16),
+			Flags:  waypost.LinkFlags(r.flags.Int16),
+			Domain: waypost.DomainID(r.domain.Int32), Name: r.name,
 			Revision: waypost.Revision{Epoch: uint32(r.epoch), Seq: uint64(r.seq)}, Stamp: uint64(r.stamp),
-			ExpiresAt: millis(r.expires), Payload: []byte(deref(r.payload)),
+			Payload: r.payload,
 		}
-		tx.Records = append(tx.Records, encode(nil, &rec))
+		if r.expires.Valid {
+			rec.ExpiresAt = millis(&r.expires.Time)
+		}
+		before := len(encoded)
+		encoded = encode(encoded, &rec)
+		tx.Records = append(tx.Records, encoded[before:len(encoded):len(encoded)])
 	}
 	return txs, nil
 }
@@ -208,13 +215,6 @@ func encode(dst []byte, r *waypost.Record) []byte {
 		poison.State = waypost.Deleted
 	}
 	return replication.AppendRecord(dst[:n], &poison)
-}
-
-func deref[T any](p *T) (v T) {
-	if p != nil {
-		v = *p
-	}
-	return v
 }
 
 // selectRecords is every replicated row as its record, for the slots $1 to $2.
