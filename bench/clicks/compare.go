@@ -30,16 +30,29 @@ const (
 	clicksPerSecond = "clicks/s"
 	microseconds    = "µs per click"
 	foldedPerSecond = "then folded, clicks/s"
+	cpuHere         = "CPU of the control plane, µs per click"
+	cpuPostgres     = "CPU of PostgreSQL, µs per click"
+	cpuFolded       = "CPU of what is then folded, µs per click"
 )
 
 // way is one case.
 type way struct {
-	name, what   string
-	roller       bool
-	events       string // the workspace's setting
-	plain        bool
-	rates, folds []float64
-	clicks       int64
+	name, what string
+	roller     bool
+	events     string // the workspace's setting
+	plain      bool
+	rounds     []round
+	clicks     int64
+}
+
+// round is what a way did in one.
+type round struct {
+	rate, fold          float64 // clicks per second, while they come and when what they left is folded
+	here, postgres, cpu float64 // µs of CPU per click: of both while they come, and of all together while the rest is folded
+}
+
+func (r round) measures() []float64 {
+	return []float64{math.Round(r.rate), 1e6 / r.rate, r.here, r.postgres, math.Round(r.fold), r.cpu}
 }
 
 // compare lets the cases take turns.
@@ -50,21 +63,21 @@ func (l *lab) compare(ctx context.Context, s section) (bench.Section, error) {
 		{name: withRoller, roller: true, events: "off", what: "the same while a roller folds them into counters, hours, days, breakdowns and sketches; what it has left then is folded alone."},
 		{name: withEvents, events: "all", what: "and a row of click_event for each click."},
 	}
-	for round := range l.o.Rounds + 1 {
+	for n := range l.o.Rounds + 1 {
 		order := slices.Clone(ways)
-		if round%2 == 1 {
+		if n%2 == 1 {
 			slices.Reverse(order)
 		}
 		for _, w := range order {
-			rate, fold, err := l.round(ctx, s, w)
+			r, err := l.round(ctx, s, w)
 			if err != nil {
 				return bench.Section{}, fmt.Errorf("%s: %w", w.name, err)
 			}
-			if round == 0 && l.o.Rounds > 1 {
+			if n == 0 && l.o.Rounds > 1 {
 				continue // to warm up
 			}
-			w.rates, w.folds, w.clicks = append(w.rates, rate), append(w.folds, fold), w.clicks+int64(l.clicks())
-			l.o.Log("round %d of %d: %-36s %8.0f clicks/s, folded %8.0f/s", round, l.o.Rounds, w.name, rate, fold)
+			w.rounds, w.clicks = append(w.rounds, r), w.clicks+int64(l.clicks())
+			l.o.Log("round %d of %d: %-36s %8.0f clicks/s, CPU %5.2f + %5.2f µs, folded %8.0f/s, CPU %5.2f µs", n, l.o.Rounds, w.name, r.rate, r.here, r.postgres, r.fold, r.cpu)
 		}
 	}
 	out := bench.Section{Title: s.title, Settings: []bench.Setting{
@@ -73,10 +86,10 @@ func (l *lab) compare(ctx context.Context, s section) (bench.Section, error) {
 	}}
 	for _, w := range ways {
 		c := bench.Case{Name: w.name, What: w.what, Base: plainUpdates, Requests: w.clicks, Measures: []bench.Measure{
-			{Name: clicksPerSecond, Compared: true}, {Name: microseconds}, {Name: foldedPerSecond},
+			{Name: clicksPerSecond, Compared: true}, {Name: microseconds}, {Name: cpuHere}, {Name: cpuPostgres}, {Name: foldedPerSecond}, {Name: cpuFolded},
 		}}
-		for i, rate := range w.rates {
-			for m, v := range []float64{math.Round(rate), 1e6 / rate, math.Round(w.folds[i])} {
+		for _, r := range w.rounds {
+			for m, v := range r.measures() {
 				c.Measures[m].Rounds = append(c.Measures[m].Rounds, v)
 			}
 		}
@@ -87,14 +100,17 @@ func (l *lab) compare(ctx context.Context, s section) (bench.Section, error) {
 
 func (l *lab) clicks() int { return l.o.Senders * l.o.Batches * l.o.Clicks }
 
-// round gives clicks per second, while they come and when what they left is folded.
-func (l *lab) round(ctx context.Context, s section, w *way) (rate, fold float64, err error) {
+// round makes one.
+func (l *lab) round(ctx context.Context, s section, w *way) (r round, err error) {
 	if w.plain {
-		rate, err = l.update(ctx, s)
-		return rate, 0, err
+		r.here, r.postgres, err = l.perClick(int64(l.clicks()), func() (err error) {
+			r.rate, err = l.update(ctx, s)
+			return err
+		})
+		return r, err
 	}
 	if _, err := l.pool.Exec(ctx, `UPDATE workspace SET settings = jsonb_build_object('events', $1::text)`, w.events); err != nil {
-		return 0, 0, err
+		return r, err
 	}
 	var bodies [][][]byte
 	for n := range l.o.Senders {
@@ -105,40 +121,72 @@ func (l *lab) round(ctx context.Context, s section, w *way) (rate, fold float64,
 	if w.roller {
 		stop = l.roll(ctx)
 	}
-	start := time.Now()
-	err = together(l.o.Senders, func(n int) error {
-		for _, body := range bodies[n] {
-			b, err := waypost.DecodeClickBatch(body)
-			if err != nil {
-				return err
-			}
-			r, err := l.db.IngestClicks(ctx, &b, sha256.Sum256(body), body)
-			if err != nil {
-				return err
-			}
-			if r.Clicks != uint64(l.o.Clicks) {
-				return fmt.Errorf("%d clicks were counted instead of %d", r.Clicks, l.o.Clicks)
-			}
-		}
-		return nil
+	r.here, r.postgres, err = l.perClick(int64(l.clicks()), func() error {
+		defer stop()
+		start := time.Now()
+		err := together(l.o.Senders, func(n int) error { return l.send(ctx, bodies[n]) })
+		r.rate = float64(l.clicks()) / time.Since(start).Seconds()
+		return err
 	})
-	rate = float64(l.clicks()) / time.Since(start).Seconds()
-	stop()
 	if err != nil {
-		return 0, 0, err
+		return r, err
 	}
 	var left int64
 	if err := l.pool.QueryRow(ctx, `SELECT coalesce(sum(clicks), 0)::bigint FROM click_part`).Scan(&left); err != nil {
-		return 0, 0, err
+		return r, err
 	}
-	start = time.Now()
-	if err := l.db.NewRoller(postgres.RollerConfig{}).Fold(ctx); err != nil {
-		return 0, 0, err
+	if left > 0 {
+		here, postgres, err := l.perClick(left, func() error {
+			start := time.Now()
+			err := l.fold(ctx)
+			r.fold = float64(left) / time.Since(start).Seconds()
+			return err
+		})
+		if err != nil {
+			return r, err
+		}
+		r.cpu = here + postgres
 	}
-	fold = float64(left) / time.Since(start).Seconds()
 	// Single clicks of earlier rounds would make the last ones slower than the first.
 	_, err = l.pool.Exec(ctx, `DO $$ DECLARE t regclass; BEGIN FOR t IN SELECT inhrelid FROM pg_inherits WHERE inhparent = 'click_event'::regclass LOOP EXECUTE 'TRUNCATE ' || t; END LOOP; END $$`)
-	return rate, fold, err
+	return r, err
+}
+
+func (l *lab) fold(ctx context.Context) error {
+	return l.db.NewRoller(postgres.RollerConfig{}).Fold(ctx)
+}
+
+// send has batches counted, one after the other.
+func (l *lab) send(ctx context.Context, bodies [][]byte) error {
+	for _, body := range bodies {
+		b, err := waypost.DecodeClickBatch(body)
+		if err != nil {
+			return err
+		}
+		r, err := l.db.IngestClicks(ctx, &b, sha256.Sum256(body), body)
+		if err != nil {
+			return err
+		}
+		if r.Clicks != uint64(l.o.Clicks) {
+			return fmt.Errorf("%d clicks were counted instead of %d", r.Clicks, l.o.Clicks)
+		}
+	}
+	return nil
+}
+
+// perClick gives the CPU time that f takes, in µs for each of so many clicks.
+func (l *lab) perClick(clicks int64, f func() error) (here, postgres float64, err error) {
+	before, err := bench.CPUTime(l.server.PID())
+	if err != nil {
+		return 0, 0, err
+	}
+	if err := f(); err != nil {
+		return 0, 0, err
+	}
+	after, err := bench.CPUTime(l.server.PID())
+	self, other := after.Since(before)
+	per := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 / float64(clicks) }
+	return per(self), per(other), err
 }
 
 // roll runs a roller until the function that it gives is called, which waits for it.

@@ -100,8 +100,8 @@ func TestRandomCodesUseTheWholeAlphabetAlike(t *testing.T) {
 
 func TestWhatWasUsedIsDividedByWhatWasDone(t *testing.T) {
 	start := time.Now()
-	before := usage{at: start, cpu: time.Second, allocations: 10, postgres: map[int]time.Duration{1: time.Second, 2: time.Minute}}
-	after := usage{at: start.Add(4 * time.Second), cpu: 3 * time.Second, allocations: 30, postgres: map[int]time.Duration{1: 2 * time.Second, 3: time.Second}}
+	before := usage{at: start, allocations: 10, cpu: bench.CPU{Self: time.Second, Postgres: map[int]time.Duration{1: time.Second, 2: time.Minute}}}
+	after := usage{at: start.Add(4 * time.Second), allocations: 30, cpu: bench.CPU{Self: 3 * time.Second, Postgres: map[int]time.Duration{1: 2 * time.Second, 3: time.Second}}}
 	require.Equal(t, spent{wall: 2e9, cpu: 1e9, postgres: 1e9, allocations: 10}, after.since(before, 2))
 }
 

@@ -1,7 +1,9 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -52,11 +54,15 @@ func (db *DB) targetsOf(ctx context.Context, b *waypost.ClickBatch) ([]target, e
 	return targets, nil
 }
 
-// findTargets looks some of the batch's links up.
+// findTargets looks some of the batch's links up, in the order of the index, so that each of its
+// pages is read once.
 func (db *DB) findTargets(ctx context.Context, b *waypost.ClickBatch, asked []int, targets []target) error {
 	if len(asked) == 0 {
 		return nil
 	}
+	slices.SortFunc(asked, func(i, j int) int {
+		return cmp.Or(cmp.Compare(b.Links[i].Domain, b.Links[j].Domain), cmp.Compare(b.Links[i].Code, b.Links[j].Code))
+	})
 	domains, codes := make([]int64, len(asked)), make([]string, len(asked))
 	for k, i := range asked {
 		domains[k], codes[k] = int64(b.Links[i].Domain), string(b.Links[i].Code)

@@ -12,27 +12,27 @@ import (
 )
 
 // rollups are the statements for the rows of links, or for those of workspaces. $1 is
-// the workspace, but for lock, and the arrays have a place for each row.
-type rollups struct{ prepare, lock, days, hours string }
+// the workspace, but for have, and the arrays have a place for each row.
+type rollups struct{ prepare, have, days, hours string }
 
-// No other roller works on the links of an area, so that what is not there does not come.
+// Nobody else changes rows of the links of an area, so that they need no lock, and what is not there does not come.
 // Rows are looked up one by one, in their order: as a join the planner reads all of a table that
 // was small when it last looked. Keys are compared as they are, because what is worked out in a
 // comparison keeps row-level security from using an index. A workspace's row is made first and locked then, because they all add to it.
 var (
-	linkRollups      = rollupsOf("click_day", "click_hour", "link_id", "link_id, workspace_id", "s.key, $1::bigint")
-	workspaceRollups = rollupsOf("click_workspace_day", "click_workspace_hour", "workspace_id", "workspace_id", "$1::bigint")
+	linkRollups      = rollupsOf("click_day", "click_hour", "link_id", "link_id, workspace_id", "s.key, $1::bigint", "")
+	workspaceRollups = rollupsOf("click_workspace_day", "click_workspace_hour", "workspace_id", "workspace_id", "$1::bigint", " FOR UPDATE")
 )
 
-func rollupsOf(days, hours, key, keys, values string) rollups {
-	fill := strings.NewReplacer("{days}", days, "{hours}", hours, "{key}", key, "{keys}", keys, "{values}", values).Replace
+func rollupsOf(days, hours, key, keys, values, lock string) rollups {
+	fill := strings.NewReplacer("{lock}", lock, "{days}", days, "{hours}", hours, "{key}", key, "{keys}", keys, "{values}", values).Replace
 	r := rollups{
-		lock: fill(`
+		have: fill(`
 SELECT s.place - 1, d.clicks, d.bot_clicks, d.breakdown, d.visitors
 FROM unnest($1::bigint[], $2::date[]) WITH ORDINALITY AS s (key, day, place)
 CROSS JOIN LATERAL (
 	SELECT clicks, bot_clicks, breakdown, visitors FROM {days}
-	WHERE {key} = s.key AND day = s.day LIMIT 1 FOR UPDATE) d`),
+	WHERE {key} = s.key AND day = s.day LIMIT 1{lock}) d`),
 		days: fill(`
 INSERT INTO {days} AS d ({keys}, day, clicks, bot_clicks, breakdown, visitors)
 SELECT {values}, s.day, s.clicks, s.bots, s.breakdown, s.visitors
@@ -93,7 +93,7 @@ func (in *folding) store(ctx context.Context, tx pgx.Tx, to rollups, days map[li
 		q.Queue(to.prepare, in.workspace, rows.days)
 	}
 	stored := make([]storedDay, len(keys))
-	q.Queue(to.lock, rows.keys, rows.days).Query(func(found pgx.Rows) error {
+	q.Queue(to.have, rows.keys, rows.days).Query(func(found pgx.Rows) error {
 		for found.Next() {
 			var place int64
 			var d storedDay

@@ -33,7 +33,7 @@ type Named struct {
 
 // Breakdown is clicks by name in every dimension. The zero value has none.
 type Breakdown struct {
-	names [dimensions]map[string]Count
+	names [dimensions]names
 	other [dimensions]Count
 }
 
@@ -66,16 +66,7 @@ func SplitCity(name string) (country, city string) {
 	return "", name
 }
 
-func (b *Breakdown) add(d Dimension, name string, c Count) {
-	m := b.names[d]
-	if m == nil {
-		m = make(map[string]Count)
-		b.names[d] = m
-	}
-	sum := m[name]
-	sum.Add(c)
-	m[name] = sum
-}
+func (b *Breakdown) add(d Dimension, name string, c Count) { b.names[d].add(name, c) }
 
 // AddOther counts clicks of which no name is known any more.
 func (b *Breakdown) AddOther(c Count) {
@@ -89,8 +80,8 @@ func (b *Breakdown) AddOther(c Count) {
 // the sums are the same, but not which names are among others.
 func (b *Breakdown) Merge(o *Breakdown) {
 	for d := range dimensions {
-		for name, c := range o.names[d] {
-			b.add(d, name, c)
+		for _, n := range o.names[d].list {
+			b.add(d, n.Name, n.Count)
 		}
 		b.other[d].Add(o.other[d])
 	}
@@ -98,14 +89,7 @@ func (b *Breakdown) Merge(o *Breakdown) {
 
 // Names gives the [MaxNames] names with the most clicks, by clicks and then by name, and the sum of all others.
 func (b *Breakdown) Names(d Dimension) (names []Named, other Count) {
-	names = make([]Named, 0, len(b.names[d]))
-	for name, c := range b.names[d] {
-		names = append(names, Named{name, c})
-	}
-	slices.SortFunc(names, func(x, y Named) int {
-		return cmp.Or(cmp.Compare(y.Clicks, x.Clicks), cmp.Compare(x.Name, y.Name))
-	})
-	other = b.other[d]
+	names, other = b.names[d].most(), b.other[d]
 	for len(names) > MaxNames {
 		other.Add(names[len(names)-1].Count)
 		names = names[:len(names)-1]
@@ -116,8 +100,8 @@ func (b *Breakdown) Names(d Dimension) (names []Named, other Count) {
 // Total is the clicks of all names of a dimension.
 func (b *Breakdown) Total(d Dimension) Count {
 	sum := b.other[d]
-	for _, c := range b.names[d] {
-		sum.Add(c)
+	for _, n := range b.names[d].list {
+		sum.Add(n.Count)
 	}
 	return sum
 }
@@ -154,7 +138,7 @@ func UnpackBreakdown(p []byte) (*Breakdown, error) {
 	for d := range dimensions {
 		n := r.length(MaxNames, 3)
 		if n > 0 {
-			b.names[d] = make(map[string]Count, n)
+			b.names[d].list = make([]Named, 0, n)
 		}
 		last := ""
 		for i := range n {
@@ -163,7 +147,8 @@ func UnpackBreakdown(p []byte) (*Breakdown, error) {
 				r.fail("a name is out of order or has no clicks")
 				break
 			}
-			b.names[d][name], last = c, name
+			b.names[d].append(Named{name, c})
+			last = name
 		}
 		b.other[d] = Count{r.number(), r.number()}
 		if b.other[d] != (Count{}) && !b.other[d].sound() {

@@ -20,23 +20,14 @@ func (c Count) minus(o Count) Count {
 func (b *Breakdown) Subtract(o *Breakdown) {
 	for d := range dimensions {
 		rest := o.other[d]
-		for name, c := range o.names[d] {
-			have := b.names[d][name]
-			rest.Add(c.minus(have))
-			b.keep(d, name, have.minus(c))
+		for _, n := range o.names[d].list {
+			have := b.names[d].get(n.Name)
+			rest.Add(n.minus(have))
+			b.names[d].keep(n.Name, have.minus(n.Count))
 		}
 		have := b.other[d]
 		b.other[d] = have.minus(rest)
 		b.takeFewest(d, rest.minus(have))
-	}
-}
-
-// keep sets the clicks of a name, which is gone without any.
-func (b *Breakdown) keep(d Dimension, name string, c Count) {
-	if c.Clicks == 0 {
-		delete(b.names[d], name)
-	} else {
-		b.names[d][name] = c
 	}
 }
 
@@ -45,10 +36,7 @@ func (b *Breakdown) takeFewest(d Dimension, rest Count) {
 	if rest.Clicks == 0 {
 		return
 	}
-	names := make([]Named, 0, len(b.names[d]))
-	for name, c := range b.names[d] {
-		names = append(names, Named{name, c})
-	}
+	names := slices.Clone(b.names[d].list)
 	slices.SortFunc(names, func(x, y Named) int {
 		return cmp.Or(cmp.Compare(x.Clicks, y.Clicks), cmp.Compare(x.Name, y.Name))
 	})
@@ -56,7 +44,7 @@ func (b *Breakdown) takeFewest(d Dimension, rest Count) {
 		if rest.Clicks == 0 {
 			return
 		}
-		b.keep(d, n.Name, n.minus(rest))
+		b.names[d].keep(n.Name, n.minus(rest))
 		rest = rest.minus(n.Count)
 	}
 }
@@ -65,18 +53,11 @@ func (b *Breakdown) takeFewest(d Dimension, rest Count) {
 // makes others of the rest.
 func (b *Breakdown) Trim(most int) {
 	for d := range dimensions {
-		if len(b.names[d]) <= most {
+		if len(b.names[d].list) <= most {
 			continue
 		}
-		names := make([]Named, 0, len(b.names[d]))
-		for name, c := range b.names[d] {
-			names = append(names, Named{name, c})
-		}
-		slices.SortFunc(names, func(x, y Named) int {
-			return cmp.Or(cmp.Compare(y.Clicks, x.Clicks), cmp.Compare(x.Name, y.Name))
-		})
-		for _, n := range names[most:] {
-			delete(b.names[d], n.Name)
+		for _, n := range b.names[d].most()[most:] {
+			b.names[d].keep(n.Name, Count{})
 			b.other[d].Add(n.Count)
 		}
 	}
