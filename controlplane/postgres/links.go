@@ -16,12 +16,12 @@ import (
 
 const insertLinks = `
 INSERT INTO link (workspace_id, domain_id, code, custom, original_url, location, redirect_status,
-                  title, description, tags, metadata, created_by, expires_at, forward_query, forward_path)
-SELECT w, d, c, cu, o, lo, s, t, de, coalesce(ARRAY(SELECT jsonb_array_elements_text(tg::jsonb)), '{}'), m::jsonb, cb, e, fq, fp
+                  title, description, tags, metadata, created_by, expires_at, forward_query, forward_path, active)
+SELECT w, d, c, cu, o, lo, s, t, de, coalesce(ARRAY(SELECT jsonb_array_elements_text(tg::jsonb)), '{}'), m::jsonb, cb, e, fq, fp, ac
 FROM unnest($1::bigint[], $2::integer[], $3::text[], $4::boolean[], $5::text[], $6::text[], $7::smallint[],
             $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::timestamptz[],
-            $14::boolean[], $15::boolean[])
-     AS n (w, d, c, cu, o, lo, s, t, de, tg, m, cb, e, fq, fp)
+            $14::boolean[], $15::boolean[], $16::boolean[])
+     AS n (w, d, c, cu, o, lo, s, t, de, tg, m, cb, e, fq, fp, ac)
 WHERE NOT (cu AND c = ANY (string_to_array(coalesce(current_setting('waypost.refused', true), ''), ',')))
 ON CONFLICT (domain_id, code) DO NOTHING
 RETURNING id, domain_id, code, created_at, rev_epoch, rev_seq, stamp`
@@ -35,7 +35,7 @@ type linkColumns struct {
 	locations, tags, metadata                   []*string
 	statuses                                    []int16
 	expiries                                    []*time.Time
-	forwardQueries, forwardPaths                []bool
+	forwardQueries, forwardPaths, actives       []bool
 }
 
 func columnsOf(links []controlplane.Insertion) (*linkColumns, error) {
@@ -77,6 +77,7 @@ func columnsOf(links []controlplane.Insertion) (*linkColumns, error) {
 		c.expiries = append(c.expiries, expiry)
 		c.forwardQueries = append(c.forwardQueries, l.Flags&waypost.ForwardQuery != 0)
 		c.forwardPaths = append(c.forwardPaths, l.Flags&waypost.ForwardPath != 0)
+		c.actives = append(c.actives, !links[i].Disabled)
 	}
 	return c, nil
 }
@@ -186,7 +187,7 @@ func (in *inserting) queue(b *pgx.Batch) {
 	}
 	c := in.linkColumns
 	b.Queue(insertLinks, c.workspaces, c.domains, c.codes, c.customs, c.originals, c.locations, c.statuses,
-		c.titles, c.descriptions, c.tags, c.metadata, c.bys, c.expiries, c.forwardQueries, c.forwardPaths).Query(in.read)
+		c.titles, c.descriptions, c.tags, c.metadata, c.bys, c.expiries, c.forwardQueries, c.forwardPaths, c.actives).Query(in.read)
 }
 
 // read takes what was placed.
