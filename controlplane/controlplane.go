@@ -90,6 +90,7 @@ type NewLink struct {
 	Tags           []string
 	Metadata       json.RawMessage // a JSON object
 	CreatedBy      string
+	Disabled       bool // the link answers 410 until it is enabled
 }
 
 func (n *NewLink) flags() (f waypost.LinkFlags) {

@@ -146,3 +146,27 @@ func TestTheOneLinkOfATargetMovesWithIt(t *testing.T) {
 	_, _, err = s.Change(t.Context(), actor, "", string(a.Link.Code), controlplane.LinkChange{OriginalURL: &bad})
 	require.Equal(t, waypost.EInvalid, waypost.CodeOf(err), "the rules for targets hold")
 }
+
+func TestALinkCanBeMadeBeforeItIsActive(t *testing.T) {
+	s := start(t, nil)
+	for _, n := range []controlplane.NewLink{
+		{OriginalURL: "https://example.com/", CustomCode: "not-yet", Disabled: true},
+		{OriginalURL: "https://example.com/", Disabled: true, Dedupe: new(true)}, // which is written in another way
+	} {
+		l, _, err := s.Create(t.Context(), actor, n)
+		require.NoError(t, err)
+		require.False(t, l.Active)
+		got, err := s.Get(t.Context(), actor, string(l.Code))
+		require.NoError(t, err)
+		require.False(t, got.Active)
+		res, err := s.Resolve(t.Context(), "", visit(string(l.Code)))
+		require.NoError(t, err)
+		require.Equal(t, 410, res.Status)
+		on := true
+		_, _, err = s.Change(t.Context(), actor, "", string(l.Code), controlplane.LinkChange{Active: &on})
+		require.NoError(t, err)
+		res, err = s.Resolve(t.Context(), "", visit(string(l.Code)))
+		require.NoError(t, err)
+		require.Equal(t, 302, res.Status)
+	}
+}

@@ -42,7 +42,7 @@ func (p *preparing) link(ctx context.Context, n *NewLink) (waypost.Link, *[32]by
 	l := waypost.Link{
 		Workspace: p.actor.Workspace, Domain: d.ID, OriginalURL: t.Original, Location: t.Location,
 		RedirectStatus: n.RedirectStatus, Flags: n.flags(), Title: n.Title, Description: n.Description, Tags: n.Tags,
-		Metadata: n.Metadata, CreatedBy: n.CreatedBy, Active: true,
+		Metadata: n.Metadata, CreatedBy: n.CreatedBy, Active: !n.Disabled,
 	}
 	if d.ID != waypost.DefaultDomain {
 		l.Host = d.Host

@@ -20,9 +20,10 @@ func (e *FencedError) Error() string { return fmt.Sprintf("key leases are void: 
 
 // Insertion is a link on its way into the database.
 type Insertion struct {
-	Link  *waypost.Link
-	Lease int64    // that a minted code is of; 0 for a custom one
-	Claim *Counter // that a custom code is the code of; nil when it is that of none
+	Link     *waypost.Link
+	Disabled bool     // the link is made, but not active
+	Lease    int64    // that a minted code is of; 0 for a custom one
+	Claim    *Counter // that a custom code is the code of; nil when it is that of none
 
 	Twin    *[32]byte // hash of the target, of which there is to be one link; nil: any number
 	Receipt *Receipt  // of the request that it belongs to; nil: it is not kept

@@ -87,7 +87,7 @@ func insertionsOf(wishes []*wish) []Insertion {
 	var receipts map[*receipt]*Receipt
 	var sent map[*receipt][]*wish
 	for i, x := range wishes {
-		links[i] = Insertion{Link: x.link, Lease: x.lease, Claim: x.claim, Twin: x.twin}
+		links[i] = Insertion{Link: x.link, Disabled: !x.link.Active, Lease: x.lease, Claim: x.claim, Twin: x.twin}
 		r := x.receipt
 		if r == nil {
 			continue

@@ -21,7 +21,7 @@ import (
 var files embed.FS
 
 // Newest is the schema version that this program works with.
-const Newest = 15
+const Newest = 16
 
 const insufficientPrivilege = "42501"
 

@@ -99,17 +99,9 @@ password is typed on the terminal, or comes from --password-file or standard inp
 		Example: `  waypost accept --api https://go.example.com`,
 		Args:    arguments(cobra.MaximumNArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
-			cfg, err := p.settings(nil)
+			_, base, api, err := p.nobody()
 			if err != nil {
 				return err
-			}
-			base, _, err := p.server(cfg)
-			if err != nil {
-				return err
-			}
-			api, err := client.New(base, "")
-			if err != nil {
-				return &usageError{err}
 			}
 			defer api.Close()
 			token := strings.Join(args, "")

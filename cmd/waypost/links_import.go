@@ -2,7 +2,6 @@ package main
 
 import (
 	"crypto/sha256"
-	"encoding/csv"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -23,9 +22,6 @@ import (
 	"waypost/cmd/waypost/internal/linkimport"
 )
 
-// shownRows bounds the rows that are listed on standard error; --report has all.
-const shownRows = 1000
-
 // importing is what the command line says about an import.
 type importing struct {
 	file         string
@@ -42,9 +38,10 @@ func (p *program) linksImportCommand() *cobra.Command {
 		Use:   "import FILE",
 		Short: "Create the links of a CSV or JSON lines file, 1,000 in a request and several requests at once",
 		Long: `Create the links of a CSV or JSON lines file. JSON lines are objects with the names of the
-API; what only an export knows, such as click_count and active, is passed over. CSV begins with the header: original_url and any
+API; what only an export knows, such as click_count, is passed over. CSV begins with the header: original_url and any
 of title, custom_code, domain, description, tags (separated by commas), redirect_status,
-forward_query and forward_path (true or false), and expires_at. Files of "waypost links export" can be imported; the links get new codes
+forward_query, forward_path and active (true or false), metadata (a JSON object), and
+expires_at. Files of "waypost links export" can be imported; the links get new codes
 (call the column short_code custom_code to keep the old ones).
 "-" reads standard input.
 
@@ -100,17 +97,26 @@ func (p *program) importLinks(c *cobra.Command, i importing) (err error) {
 		return err
 	}
 	defer api.Close()
-	journal, err := openJournal(i, file, api.Base())
+	im := linkimport.Import{API: api, Format: linkimport.Format(i.format), InFlight: i.parallel}
+	workspace, err := im.Workspace(c.Context(), api.Me)
+	if err != nil {
+		return fmt.Errorf("nothing was sent: %w", err)
+	}
+	journal, err := openJournal(i, file, linkimport.Source{API: api.Base(), Workspace: workspace})
 	if err != nil {
 		return err
+	}
+	tell, err := p.newTelling(i.reportFile)
+	if err != nil {
+		return errors.Join(err, endJournal(journal, err, nil))
 	}
 
 	began := time.Now()
 	progress, finish := p.progressBar(size)
-	im := linkimport.Import{API: api, Journal: journal, Progress: progress, Format: linkimport.Format(i.format), InFlight: i.parallel}
+	im.Journal, im.Progress, im.Refused = journal, progress, tell.refused
 	report, runErr := im.Run(c.Context(), file)
 	finish()
-	told := errors.Join(p.tellRows(report, i.reportFile), p.tellSummary(report, time.Since(began)))
+	told := tell.end(report, time.Since(began))
 	if runErr != nil && journal != nil && journal.Begun() && !errors.Is(runErr, linkimport.ErrUnreadable) {
 		runErr = fmt.Errorf("%w: continue with --resume", runErr)
 	}
@@ -119,7 +125,7 @@ func (p *program) importLinks(c *cobra.Command, i importing) (err error) {
 
 // openJournal begins or goes on with the progress file; there is none, nil, for an
 // input that cannot be read twice.
-func openJournal(i importing, input io.ReadCloser, api string) (*linkimport.Journal, error) {
+func openJournal(i importing, input io.ReadCloser, of linkimport.Source) (*linkimport.Journal, error) {
 	file, ok := input.(*os.File)
 	if !ok {
 		if i.resume || i.progressFile != "" {
@@ -142,7 +148,8 @@ func openJournal(i importing, input io.ReadCloser, api string) (*linkimport.Jour
 			return nil, err
 		}
 	}
-	return linkimport.OpenJournal(name, linkimport.Source{SHA256: sum, Size: size, API: api}, i.resume)
+	of.SHA256, of.Size = sum, size
+	return linkimport.OpenJournal(name, of, i.resume)
 }
 
 // progressFile is beside the input, or, where this user must not write, named by
@@ -183,15 +190,10 @@ func verdict(report linkimport.Report, runErr error) error {
 	if runErr != nil {
 		return fmt.Errorf("the import stopped: %w", runErr)
 	}
-	if n := len(report.Refused); n > 0 {
+	if n := report.NotCreated; n > 0 {
 		return fmt.Errorf("%d rows were not created", n)
 	}
 	return nil
-}
-
-func (p *program) tellSummary(report linkimport.Report, took time.Duration) error {
-	return p.print(fmt.Sprintf("%d of %d rows created, %d refused, %d in doubt, in %s",
-		report.Created, report.Rows, len(report.Refused), len(report.InDoubt), took.Round(10*time.Millisecond)), report)
 }
 
 // openInput gives the file and its size, 0 when that is unknown. Only what can be
@@ -236,54 +238,4 @@ func (p *program) progressBar(size int64) (progress func(rows int, bytes int64),
 		bar.Abort(false)
 		bars.Wait()
 	}
-}
-
-// tellRows lists the rows that were not created, in a file or on standard error.
-// JSON on standard output has them all anyway.
-func (p *program) tellRows(report linkimport.Report, file string) error {
-	if file != "" {
-		return writeReport(file, report)
-	}
-	if p.output == "json" {
-		return nil
-	}
-	shown := 0
-	for _, list := range []struct {
-		verdict string
-		rows    []linkimport.Row
-	}{{"refused", report.Refused}, {"in doubt", report.InDoubt}} {
-		for _, r := range list.rows {
-			if r.Whole {
-				continue
-			}
-			if shown++; shown > shownRows {
-				_, err := fmt.Fprintf(p.stderr, "and more: use --report FILE for all of them\n")
-				return err
-			}
-			if _, err := fmt.Fprintf(p.stderr, "line %d %s: %s: %s\n", r.Line, list.verdict, printable(r.Reason), printable(shortened(r.OriginalURL))); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func writeReport(name string, report linkimport.Report) (err error) {
-	f, err := os.Create(name)
-	if err != nil {
-		return fmt.Errorf("write the report: %w", err)
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	w := csv.NewWriter(f)
-	records := [][]string{{"line", "verdict", "status", "reason", "original_url"}}
-	for _, r := range report.Refused {
-		records = append(records, []string{strconv.Itoa(r.Line), "refused", strconv.Itoa(r.Status), r.Reason, r.OriginalURL})
-	}
-	for _, r := range report.InDoubt {
-		records = append(records, []string{strconv.Itoa(r.Line), "in doubt", strconv.Itoa(r.Status), r.Reason, r.OriginalURL})
-	}
-	if err := w.WriteAll(records); err != nil {
-		return fmt.Errorf("write the report: %w", err)
-	}
-	return nil
 }

@@ -9,8 +9,23 @@ import (
 	"github.com/spf13/cobra"
 
 	"waypost/cmd/waypost/internal/client"
+	"waypost/cmd/waypost/internal/config"
 	"waypost/cmd/waypost/internal/credentials"
 )
+
+// nobody asks the server that commands go to without any credential.
+func (p *program) nobody() (cfg config.Config, base string, api *client.Client, err error) {
+	if cfg, err = p.settings(nil); err != nil {
+		return cfg, "", nil, err
+	}
+	if base, _, err = p.server(cfg); err != nil {
+		return cfg, "", nil, err
+	}
+	if api, err = client.New(base, ""); err != nil {
+		return cfg, "", nil, &usageError{err}
+	}
+	return cfg, base, api, nil
+}
 
 func (p *program) loginCommand() *cobra.Command {
 	var email, file string
@@ -29,23 +44,15 @@ input. Who is in several workspaces names one with --workspace.`,
   waypost login --api https://go.example.com --email ann@example.com --workspace marketing --password-file pass.txt`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			cfg, err := p.settings(nil)
+			cfg, base, api, err := p.nobody()
 			if err != nil {
 				return err
 			}
-			base, _, err := p.server(cfg)
-			if err != nil {
-				return err
-			}
+			defer api.Close()
 			place, err := credentials.File(p.getenv)
 			if err != nil {
 				return err
 			}
-			api, err := client.New(base, "")
-			if err != nil {
-				return &usageError{err}
-			}
-			defer api.Close()
 			if email == "" {
 				if email, err = p.answerOf("E-mail address: "); err != nil {
 					return err

@@ -239,7 +239,7 @@ type csvRows struct {
 	begun bool
 }
 
-var exportColumns = []string{"short_code", "original_url", "title", "description", "tags", "redirect_status", "forward_query", "forward_path", "expires_at", "click_count", "created_at", "domain"}
+var exportColumns = []string{"short_code", "original_url", "title", "description", "tags", "redirect_status", "forward_query", "forward_path", "expires_at", "click_count", "created_at", "domain", "active", "metadata"}
 
 func (c *csvRows) begin() error {
 	if c.begun {
@@ -262,6 +262,7 @@ func (c *csvRows) row(l *waypost.Link) error {
 		string(l.Code), l.OriginalURL, l.Title, l.Description, tags, strconv.Itoa(l.RedirectStatus),
 		strconv.FormatBool(l.Flags&waypost.ForwardQuery != 0), strconv.FormatBool(l.Flags&waypost.ForwardPath != 0), expires,
 		strconv.FormatInt(l.Clicks, 10), l.CreatedAt.UTC().Format(time.RFC3339Nano), l.Host, // "": the domain that all share
+		strconv.FormatBool(l.Active), string(l.Metadata),
 	}))
 }
 

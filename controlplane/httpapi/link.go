@@ -33,6 +33,7 @@ type newLink struct {
 	Description      string    `json:"description,omitempty" maxLength:"4096" doc:"At most 4,096 bytes."`
 	Tags             []string  `json:"tags,omitempty" nullable:"false" maxItems:"32" minLength:"1" maxLength:"64" doc:"At most 32, each of 1 to 64 bytes, without control characters."`
 	Metadata         metadata  `json:"metadata,omitzero" doc:"Any JSON object of at most 8,192 bytes, also with its numbers written out in full."`
+	Active           *bool     `json:"active,omitempty" default:"true" doc:"False: the link answers 410 until it is made active."`
 	CreatedBy        string    `json:"created_by,omitempty" maxLength:"512" doc:"Free text about who made the link, at most 512 bytes."`
 }
 
@@ -99,6 +100,7 @@ func (n *newLink) wish(now time.Time, at string) (controlplane.NewLink, error) {
 		Tags:           n.Tags,
 		Metadata:       object,
 		CreatedBy:      n.CreatedBy,
+		Disabled:       n.Active != nil && !*n.Active,
 	}, nil
 }
 

@@ -20,15 +20,15 @@ import (
 // the list of columns gives row by row what one in FROM would gather first, array by array.
 const insertLinks = `
 INSERT INTO link (workspace_id, domain_id, code, custom, original_url, location, redirect_status,
-                  title, description, tags, metadata, created_by, expires_at, forward_query, forward_path,
+                  title, description, tags, metadata, created_by, expires_at, forward_query, forward_path, active,
                   slot, rev_epoch, rev_seq, stamp)
 SELECT w, d, c, cu, o, lo, s, t, de, CASE WHEN tg IS NULL THEN '{}' ELSE ARRAY(SELECT jsonb_array_elements_text(tg::jsonb)) END,
-       m::jsonb, cb, e, fq, fp,
+       m::jsonb, cb, e, fq, fp, ac,
        sl, (SELECT current_setting('waypost.epoch')::integer), (SELECT set_config('waypost.stamped', current_setting('waypost.seq'), true)::bigint), st
 FROM (SELECT unnest($1::bigint[]), unnest($2::integer[]), unnest($3::text[]), unnest($4::boolean[]), unnest($5::text[]), unnest($6::text[]),
              unnest($7::smallint[]), unnest($8::text[]), unnest($9::text[]), unnest($10::text[]), unnest($11::text[]), unnest($12::text[]),
-             unnest($13::timestamptz[]), unnest($14::boolean[]), unnest($15::boolean[]), unnest($16::smallint[]), unnest($17::bigint[]))
-     AS n (w, d, c, cu, o, lo, s, t, de, tg, m, cb, e, fq, fp, sl, st)
+             unnest($13::timestamptz[]), unnest($14::boolean[]), unnest($15::boolean[]), unnest($16::boolean[]), unnest($17::smallint[]), unnest($18::bigint[]))
+     AS n (w, d, c, cu, o, lo, s, t, de, tg, m, cb, e, fq, fp, ac, sl, st)
 WHERE NOT (cu AND c = ANY (string_to_array(coalesce(current_setting('waypost.refused', true), ''), ',')))
 ON CONFLICT (domain_id, code) DO NOTHING
 RETURNING id, domain_id, code, created_at`
@@ -42,7 +42,7 @@ type linkColumns struct {
 	locations, tags, metadata                   []*string
 	statuses                                    []int16
 	expiries                                    []*time.Time
-	forwardQueries, forwardPaths                []bool
+	forwardQueries, forwardPaths, actives       []bool
 	slots                                       []int16
 	stamps                                      []int64
 }
@@ -52,7 +52,7 @@ func makeColumns(n int) *linkColumns {
 		workspaces: make([]int64, 0, n), domains: make([]int32, 0, n), codes: make([]string, 0, n), customs: make([]bool, 0, n),
 		originals: make([]string, 0, n), locations: make([]*string, 0, n), statuses: make([]int16, 0, n),
 		titles: make([]string, 0, n), descriptions: make([]string, 0, n), tags: make([]*string, 0, n), metadata: make([]*string, 0, n),
-		bys: make([]string, 0, n), expiries: make([]*time.Time, 0, n), forwardQueries: make([]bool, 0, n), forwardPaths: make([]bool, 0, n),
+		bys: make([]string, 0, n), expiries: make([]*time.Time, 0, n), forwardQueries: make([]bool, 0, n), forwardPaths: make([]bool, 0, n), actives: make([]bool, 0, n),
 		slots: make([]int16, 0, n), stamps: make([]int64, 0, n),
 	}
 }
@@ -98,6 +98,7 @@ func columnsOf(links []controlplane.Insertion) (*linkColumns, error) {
 		c.expiries = append(c.expiries, expiry)
 		c.forwardQueries = append(c.forwardQueries, l.Flags&waypost.ForwardQuery != 0)
 		c.forwardPaths = append(c.forwardPaths, l.Flags&waypost.ForwardPath != 0)
+		c.actives = append(c.actives, !links[i].Disabled)
 		c.slots = append(c.slots, int16(waypost.Slot(waypost.KindLink, l.Domain, []byte(l.Code))))
 		c.stamps = append(c.stamps, int64(binary.LittleEndian.Uint64(random[8*i:])))
 	}
@@ -209,7 +210,7 @@ func (in *inserting) queue(b *pgx.Batch, at *begun) {
 	}
 	c := in.linkColumns
 	b.Queue(insertLinks, c.workspaces, c.domains, c.codes, c.customs, c.originals, c.locations, c.statuses,
-		c.titles, c.descriptions, c.tags, c.metadata, c.bys, c.expiries, c.forwardQueries, c.forwardPaths, c.slots, c.stamps).Query(func(rows pgx.Rows) error {
+		c.titles, c.descriptions, c.tags, c.metadata, c.bys, c.expiries, c.forwardQueries, c.forwardPaths, c.actives, c.slots, c.stamps).Query(func(rows pgx.Rows) error {
 		return in.read(rows, at.position())
 	})
 }

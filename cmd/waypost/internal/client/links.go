@@ -52,6 +52,7 @@ type NewLink struct {
 	RedirectStatus   int             `json:"redirect_status,omitempty"`
 	ForwardQuery     bool            `json:"forward_query,omitempty"`
 	ForwardPath      bool            `json:"forward_path,omitempty"`
+	Active           *bool           `json:"active,omitempty"` // default: true
 	CreatedBy        string          `json:"created_by,omitempty"`
 }
 

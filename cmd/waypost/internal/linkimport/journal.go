@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,9 +23,10 @@ const maxEntry = 64 << 20
 
 // Source is what an import is of, and where it goes. A journal is good for one only.
 type Source struct {
-	SHA256 string `json:"sha256"` // of the whole file, in hex
-	Size   int64  `json:"size"`   // in bytes
-	API    string `json:"api"`
+	SHA256    string `json:"sha256"` // of the whole file, in hex
+	Size      int64  `json:"size"`   // in bytes
+	API       string `json:"api"`
+	Workspace string `json:"workspace"` // slug of that which the links are for
 }
 
 // Journal is the progress of an import in a file, so that whatever stops it,
@@ -34,11 +36,12 @@ type Source struct {
 // way. A journal is locked while it is
 // open. The nil journal keeps nothing.
 type Journal struct {
-	file   *os.File
-	source journalSource
-	total  stretch  // of what is done
-	flight []flight // sent in this order, and nobody knows what became of them
-	sent   bool     // something was, ever
+	file    *os.File
+	source  journalSource
+	total   stretch  // of what is done, without its refused rows
+	refused int      // how many these are
+	flight  []flight // sent in this order, and nobody knows what became of them
+	sent    bool     // something was, ever
 }
 
 // entry is a line of the file: one of its fields is set.
@@ -107,6 +110,8 @@ func (j *Journal) open(of Source, resume bool) error {
 		return fmt.Errorf("the file has changed since its import began: bring back the old one, or remove %s to import everything anew", path)
 	case j.source.API != of.API:
 		return fmt.Errorf("the import was begun with the API %s, not %s: go on there, or remove %s to import everything anew", j.source.API, of.API, path)
+	case j.source.Workspace != of.Workspace:
+		return fmt.Errorf("the import was begun into the workspace %q, not %q: go on there, or remove %s to import everything anew", j.source.Workspace, of.Workspace, path)
 	}
 	return nil
 }
@@ -157,9 +162,7 @@ func (j *Journal) begin(of Source) error {
 
 // read takes in the lines of the file, and cuts off what follows the last whole one.
 func (j *Journal) read() error {
-	lines := bufio.NewScanner(j.file)
-	lines.Buffer(nil, maxEntry)
-	lines.Split(wholeLines)
+	lines := entries(j.file)
 	var good int64
 	for lines.Scan() {
 		var e entry
@@ -191,6 +194,36 @@ func (j *Journal) read() error {
 	return nil
 }
 
+// tell gives the refused rows that the journal knows of, in its order, one by one.
+func (j *Journal) tell(f func(Row) error) error {
+	if j.refused == 0 {
+		return nil
+	}
+	lines := entries(io.NewSectionReader(j.file, 0, math.MaxInt64))
+	for lines.Scan() {
+		var e entry
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			return fmt.Errorf("read the progress file: %w", err)
+		}
+		if e.Done == nil {
+			continue
+		}
+		for _, row := range e.Done.Refused {
+			if err := f(row); err != nil {
+				return err
+			}
+		}
+	}
+	return lines.Err()
+}
+
+func entries(file io.Reader) *bufio.Scanner {
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, maxEntry)
+	lines.Split(wholeLines)
+	return lines
+}
+
 // wholeLines splits like bufio.ScanLines, but for a last line that has no end.
 func wholeLines(data []byte, _ bool) (advance int, token []byte, err error) {
 	if i := bytes.IndexByte(data, '\n'); i >= 0 {
@@ -214,7 +247,7 @@ func (j *Journal) take(e entry, first bool) bool {
 		j.flight = slices.DeleteFunc(j.flight, func(f flight) bool { return f.Last <= j.total.Line })
 		j.total.Rows += e.Done.Rows
 		j.total.Created += e.Done.Created
-		j.total.Refused = append(j.total.Refused, e.Done.Refused...)
+		j.refused += len(e.Done.Refused)
 	}
 	return true
 }

@@ -27,7 +27,6 @@ type jsonRow struct {
 	ID             json.RawMessage `json:"id"`
 	ShortCode      json.RawMessage `json:"short_code"`
 	ShortURL       json.RawMessage `json:"short_url"`
-	Active         json.RawMessage `json:"active"`
 	ClickCount     json.RawMessage `json:"click_count"`
 	LastAccessedAt json.RawMessage `json:"last_accessed_at"`
 	CreatedAt      json.RawMessage `json:"created_at"`
@@ -67,6 +66,9 @@ func (r *jsonRows) next() (row, error) {
 		}
 		if string(read.Metadata) == "null" {
 			read.Metadata = nil
+		}
+		if read.Active != nil && *read.Active {
+			read.Active = nil // as usual
 		}
 		return row{line: r.line, link: read.NewLink}, nil
 	}

@@ -61,6 +61,11 @@ type Import struct {
 	// Wait pauses between attempts; default: the time that passes, or ctx's error.
 	Wait func(ctx context.Context, d time.Duration) error
 
+	// Refused is told of every row that is refused, as it comes and in the order of the
+	// file, those of earlier runs first; its error stops the import. Nil: they are kept in
+	// memory, for the report.
+	Refused func(Row) error
+
 	// Progress is told after each batch how many rows are done and how many bytes of
 	// the file are read.
 	Progress func(rows int, bytes int64)
@@ -78,10 +83,11 @@ type Row struct {
 // Report accounts for the rows of a file as far as the import came, runs before
 // this one included: Rows = Created + refused + in doubt.
 type Report struct {
-	Rows    int   `json:"rows"`
-	Created int   `json:"created"`
-	Refused []Row `json:"refused"`
-	InDoubt []Row `json:"in_doubt"` // may or may not have been created
+	Rows       int   `json:"rows"`
+	Created    int   `json:"created"`
+	NotCreated int   `json:"-"`        // rows that were refused
+	Refused    []Row `json:"refused"`  // they themselves, unless somebody else was told
+	InDoubt    []Row `json:"in_doubt"` // may or may not have been created; so many at most as are under way
 }
 
 // ErrUnreadable says that the rest of a file can never be read. What comes before
@@ -92,6 +98,18 @@ var ErrUnreadable = errors.New("the rest of the file cannot be read")
 // error says why it stopped early; the report tells how far that was. With a
 // journal of an earlier run of the same file, it goes on from there.
 func (im *Import) Run(ctx context.Context, file io.Reader) (Report, error) {
+	r := im.newRun()
+	if r.Import.Refused == nil {
+		r.Import.Refused = func(row Row) error {
+			r.report.Refused = append(r.report.Refused, row)
+			return nil
+		}
+	}
+	err := r.all(ctx, file)
+	return r.report, err
+}
+
+func (im *Import) newRun() *run {
 	r := &run{Import: *im, report: Report{Refused: []Row{}, InDoubt: []Row{}}}
 	if r.Attempts == 0 {
 		r.Attempts = 8
@@ -103,9 +121,20 @@ func (im *Import) Run(ctx context.Context, file io.Reader) (Report, error) {
 	if r.Wait == nil {
 		r.Wait = pause
 	}
-	err := r.all(ctx, file)
-	slices.SortStableFunc(r.report.Refused, func(a, b Row) int { return a.Line - b.Line })
-	return r.report, err
+	return r
+}
+
+// Workspace asks for the slug of the workspace that links go into, for [Source], as often
+// as Run asks for what changes nothing. It is "" when the API says none.
+func (im *Import) Workspace(ctx context.Context, ask func(context.Context) (client.Me, error)) (slug string, err error) {
+	err = im.newRun().persist(ctx, client.Passing, func() error {
+		me, err := ask(ctx)
+		if err == nil && me.Workspace != nil {
+			slug = me.Workspace.Slug
+		}
+		return err
+	})
+	return slug, err
 }
 
 // run is one run of an import.
@@ -131,7 +160,10 @@ func (r *run) all(ctx context.Context, file io.Reader) error {
 		id = j.id()
 		unsettled = j.unsettled()
 		r.report.Rows, r.report.Created = j.total.Rows, j.total.Created
-		r.report.Refused = append(r.report.Refused, j.total.Refused...)
+		r.report.NotCreated = j.refused
+		if err := j.tell(r.Import.Refused); err != nil {
+			return err
+		}
 		r.reader.skip = j.total.Line
 	}
 	r.tag = "import:" + id + ":"
@@ -173,7 +205,9 @@ func (r *run) deliverAll(ctx context.Context, unsettled []flight) error {
 		d := under[0]
 		under = under[1:]
 		<-d.done
-		r.add(d.report)
+		if err := r.add(d.report); failed == nil {
+			failed = err
+		}
 		if failed == nil {
 			failed = d.err
 		}
@@ -222,12 +256,19 @@ func (r *run) begin(ctx context.Context, b batch, unsettled *flight) (*delivery,
 	return d, nil
 }
 
-// add books what became of a batch.
-func (r *run) add(of Report) {
+// add books what became of a batch, and tells of its refused rows.
+func (r *run) add(of Report) error {
 	r.report.Rows += of.Rows
 	r.report.Created += of.Created
-	r.report.Refused = append(r.report.Refused, of.Refused...)
+	r.report.NotCreated += len(of.Refused)
 	r.report.InDoubt = append(r.report.InDoubt, of.InDoubt...)
+	slices.SortStableFunc(of.Refused, func(a, b Row) int { return a.Line - b.Line })
+	for _, row := range of.Refused {
+		if err := r.Import.Refused(row); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (d *delivery) refuse(row Row) {

@@ -3,6 +3,7 @@ package linkimport
 import (
 	"bufio"
 	"encoding/csv"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -107,6 +108,10 @@ func column(name string) (set func(*client.NewLink, string) error, known bool) {
 		return func(n *client.NewLink, s string) error { return setBool(&n.ForwardPath, name, s) }, true
 	case "expires_at":
 		return setExpiry, true
+	case "active":
+		return setActive, true
+	case "metadata":
+		return setMetadata, true
 	case "short_code", "click_count", "created_at":
 		return func(*client.NewLink, string) error { return nil }, true
 	default:
@@ -146,7 +151,32 @@ func setExpiry(n *client.NewLink, s string) (err error) {
 	return nil
 }
 
-const headerHint = "it must be original_url and any of title, custom_code, domain, description, tags, redirect_status, forward_query, forward_path, expires_at"
+// setActive leaves out what is usual, which also control planes that do not know the field take.
+func setActive(n *client.NewLink, s string) error {
+	active := true
+	if s != "" {
+		if err := setBool(&active, "active", s); err != nil {
+			return err
+		}
+	}
+	if n.Active = nil; !active {
+		n.Active = &active
+	}
+	return nil
+}
+
+func setMetadata(n *client.NewLink, s string) error {
+	if s == "" || s == "null" {
+		return nil
+	}
+	if !json.Valid([]byte(s)) || !strings.HasPrefix(strings.TrimSpace(s), "{") {
+		return errors.New("metadata is no JSON object")
+	}
+	n.Metadata = json.RawMessage(s)
+	return nil
+}
+
+const headerHint = "it must be original_url and any of title, custom_code, domain, description, tags, metadata, redirect_status, forward_query, forward_path, expires_at, active"
 
 // newCSVRows reads the header, in which only original_url must be.
 func newCSVRows(file io.Reader) (*csvRows, error) {
@@ -249,7 +279,7 @@ func (r *reader) batch(until int) (batch, error) {
 }
 
 func (r row) size() int {
-	n := len(r.link.OriginalURL) + len(r.link.Title) + len(r.link.Description)
+	n := len(r.link.OriginalURL) + len(r.link.Title) + len(r.link.Description) + len(r.link.Metadata)
 	for _, tag := range r.link.Tags {
 		n += len(tag)
 	}

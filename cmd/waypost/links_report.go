@@ -1,0 +1,114 @@
+package main
+
+import (
+	"bufio"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"waypost/cmd/waypost/internal/linkimport"
+)
+
+// shownRows bounds the rows that are listed on standard error; --report has all.
+const shownRows = 1000
+
+// telling lists the rows of an import that were not created, as they come: in a file, on
+// standard error, or in JSON on standard output, which has them all anyway.
+type telling struct {
+	p     *program
+	file  *os.File // nil: there is none
+	csv   *csv.Writer
+	json  *bufio.Writer // nil: standard output is for people
+	shown int
+	rows  int // in JSON
+}
+
+func (p *program) newTelling(report string) (*telling, error) {
+	t := &telling{p: p}
+	if p.output == "json" {
+		t.json = bufio.NewWriter(p.stdout)
+	}
+	if report == "" {
+		return t, nil
+	}
+	var err error
+	if t.file, err = os.Create(report); err != nil {
+		return nil, fmt.Errorf("write the report: %w", err)
+	}
+	t.csv = csv.NewWriter(t.file)
+	// An error is told at the end.
+	_ = t.csv.Write([]string{"line", "verdict", "status", "reason", "original_url"})
+	return t, nil
+}
+
+func (t *telling) refused(r linkimport.Row) error {
+	if t.json != nil {
+		text, err := json.Marshal(r)
+		if err != nil {
+			return err
+		}
+		separator := ","
+		if t.rows++; t.rows == 1 {
+			separator = `{"refused":[`
+		}
+		if _, err := t.json.WriteString(separator + "\n" + string(text)); err != nil {
+			return err
+		}
+	}
+	return t.list("refused", r)
+}
+
+// list puts a row into the report, or on standard error where nothing else has it.
+func (t *telling) list(verdict string, r linkimport.Row) error {
+	if t.csv != nil {
+		if err := t.csv.Write([]string{strconv.Itoa(r.Line), verdict, strconv.Itoa(r.Status), r.Reason, r.OriginalURL}); err != nil {
+			return fmt.Errorf("write the report: %w", err)
+		}
+		return nil
+	}
+	if t.json != nil || r.Whole || t.shown > shownRows {
+		return nil
+	}
+	if t.shown++; t.shown > shownRows {
+		_, err := fmt.Fprintf(t.p.stderr, "and more: use --report FILE for all of them\n")
+		return err
+	}
+	_, err := fmt.Fprintf(t.p.stderr, "line %d %s: %s: %s\n", r.Line, verdict, printable(r.Reason), printable(shortened(r.OriginalURL)))
+	return err
+}
+
+// end lists the rows in doubt, and sums up.
+func (t *telling) end(report linkimport.Report, took time.Duration) (err error) {
+	for _, r := range report.InDoubt {
+		err = errors.Join(err, t.list("in doubt", r))
+	}
+	if t.file != nil {
+		t.csv.Flush()
+		if failed := errors.Join(t.csv.Error(), t.file.Close()); failed != nil {
+			err = errors.Join(err, fmt.Errorf("write the report: %w", failed))
+		}
+	}
+	if t.json != nil {
+		return errors.Join(err, t.endJSON(report))
+	}
+	_, failed := fmt.Fprintf(t.p.stdout, "%d of %d rows created, %d refused, %d in doubt, in %s\n",
+		report.Created, report.Rows, report.NotCreated, len(report.InDoubt), took.Round(10*time.Millisecond))
+	return errors.Join(err, failed)
+}
+
+// endJSON closes the document that refused has begun.
+func (t *telling) endJSON(report linkimport.Report) error {
+	if t.rows == 0 {
+		_, _ = t.json.WriteString(`{"refused":[`) // an error is that of Flush, too
+	}
+	doubt, err := json.Marshal(report.InDoubt)
+	if err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintf(t.json, "],\n\"in_doubt\":%s,\n\"rows\":%d,\n\"created\":%d}\n", doubt, report.Rows, report.Created)
+	return t.json.Flush()
+}
