@@ -172,7 +172,12 @@ func (j *Journal) closeNow() error {
 	return errors.Join(err, j.closeSegments(), j.closeCoders(), j.dir.close())
 }
 
-func (j *Journal) closeSegments() error { return closeSegments(j.lanes) }
+func (j *Journal) closeSegments() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.progress.shared = true // nobody can tell any more
+	return closeSegments(j.lanes)
+}
 
 func closeSegments(lanes []*lane) error {
 	var errs []error

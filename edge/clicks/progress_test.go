@@ -92,3 +92,24 @@ func TestProgressFollowsTheAcknowledgements(t *testing.T) {
 	require.Eventually(t, func() bool { return settled() && j.Progress().Until.After(held.Until) }, 20*time.Second, time.Millisecond)
 	require.Equal(t, map[string]uint64{"1/spring": 1, "1/autumn": 2}, cp.clicks)
 }
+
+// Reports go on while an edge stops.
+func TestProgressIsUnknownOnceTheJournalIsClosed(t *testing.T) {
+	cp := newControlPlane(t)
+	cfg := config(t.TempDir())
+	cfg.FlushInterval = time.Millisecond
+	j := open(t, cfg)
+	shipInBackground(t, j, cp.shipping())
+	record(t, j, "spring", 1)
+	require.Eventually(t, func() bool { return !j.Progress().Until.IsZero() }, 20*time.Second, time.Millisecond)
+	closed := inBackground(t, j.Close)
+	for done := false; !done; {
+		select {
+		case <-closed:
+			done = true
+		default:
+			j.Progress()
+		}
+	}
+	require.True(t, j.Progress().Until.IsZero())
+}
