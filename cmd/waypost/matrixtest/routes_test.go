@@ -255,9 +255,9 @@ var routes = map[string]route{
 		w.exec(`INSERT INTO click_progress (node, region, has_left, reported_at) VALUES ('gone-1', 'eu', false, now() - interval '1 hour') ON CONFLICT DO NOTHING`)
 		return request{path: "/api/admin/edges/gone-1"}
 	}},
-	"GET /api/admin/ranges":        {scopes: []controlplane.Scope{admin}, operator: true, own: plain},
-	"GET /api/admin/ranges/plan":   {scopes: []controlplane.Scope{admin}, operator: true, own: plain},
-	"GET /api/admin/ranges/{id}":   {scopes: []controlplane.Scope{admin}, operator: true, own: func(*world, *credential) request { return request{path: "/api/admin/ranges/1"} }},
+	"GET /api/admin/ranges":      {scopes: []controlplane.Scope{admin}, operator: true, own: plain},
+	"GET /api/admin/ranges/plan": {scopes: []controlplane.Scope{admin}, operator: true, own: plain},
+	"GET /api/admin/ranges/{id}": {scopes: []controlplane.Scope{admin}, operator: true, own: func(*world, *credential) request { return request{path: "/api/admin/ranges/1"} }},
 	"GET /api/admin/ranges/decode/{code}": {scopes: []controlplane.Scope{admin}, operator: true, own: func(w *world, _ *credential) request {
 		return request{path: "/api/admin/ranges/decode/" + w.minted}
 	}},
