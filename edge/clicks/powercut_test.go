@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -87,28 +88,21 @@ func TestAPowerCutLosesNoClickThatWasSyncedAndCountsNoneTwice(t *testing.T) {
 			var (
 				mu       sync.Mutex
 				recorded int // clicks, in order
-				asked    = map[string]int{}
 				durable  int
+				round    rounds
 				cuts     = map[string]int{} // directories, and how many clicks must be in them
 				syncs    int
 			)
 			disk := &platter{synced: map[uint64][]byte{}, names: map[string]uint64{}}
-			// The last segment is synced after those before it.
-			last := func(f *os.File) bool {
-				all := files(t, cfg.Dir, "segment")
-				return len(all) > 1 && filepath.Base(f.Name()) == ".new-"+all[len(all)-2]
-			}
 			disk.before = func(f *os.File) {
 				mu.Lock()
 				defer mu.Unlock()
-				asked[f.Name()] = recorded
+				durable = max(durable, round.begin(f))
 			}
 			disk.after = func(f *os.File) {
 				mu.Lock()
 				defer mu.Unlock()
-				if last(f) {
-					durable = max(durable, asked[f.Name()])
-				}
+				round.end(f, recorded)
 				if syncs++; syncs%23 == 0 && durable > 0 && len(cuts) < 6 {
 					cuts[disk.cut(t)] = durable
 				}
@@ -151,6 +145,42 @@ func TestAPowerCutLosesNoClickThatWasSyncedAndCountsNoneTwice(t *testing.T) {
 			require.Positive(t, some)
 		})
 	}
+}
+
+// rounds follows how the segments in use are synced, in their order, round after round.
+type rounds struct {
+	last   string // segment that was synced
+	before int    // clicks, when the round had not begun yet
+	latest int    // clicks, when a segment was last synced
+}
+
+// begin gives how many clicks are surely on the disk: those from before a round that is over.
+func (r *rounds) begin(f *os.File) (durable int) {
+	name := inUse(f)
+	if name == "" {
+		return 0
+	}
+	if name <= r.last {
+		durable, r.before = r.before, r.latest
+	}
+	r.last = name
+	return durable
+}
+
+func (r *rounds) end(f *os.File, recorded int) {
+	if inUse(f) != "" {
+		r.latest = recorded
+	}
+}
+
+// inUse gives the name of a segment that is no longer being made, and "" for other files.
+func inUse(f *os.File) string {
+	dir, name := filepath.Split(f.Name())
+	name, making := strings.CutPrefix(name, ".new-")
+	if _, err := os.Stat(filepath.Join(dir, name)); !making || err != nil || !strings.HasPrefix(name, "segment-") {
+		return ""
+	}
+	return name
 }
 
 // With the default times, and the control plane away: a click in ten milliseconds, and a cut
