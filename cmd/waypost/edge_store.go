@@ -302,3 +302,18 @@ func (s *edgeStore) Restore(ctx context.Context, c replication.Cluster) (replica
 	}
 	return s.db.Load().Restore(ctx, c)
 }
+
+// Repairing implements [replication.Repairer].
+func (s *edgeStore) Repairing() bool {
+	db := s.db.Load()
+	return db != nil && db.Repairing()
+}
+
+// Repair implements [replication.Repairer].
+func (s *edgeStore) Repair(ctx context.Context, c replication.Cluster, e waypost.Epoch) (replication.Repair, error) {
+	db := s.db.Load()
+	if db == nil {
+		return nil, errNoReplica
+	}
+	return db.Repair(ctx, c, e)
+}

@@ -26,6 +26,19 @@ func (db *DB) Overwrite(code string, raw []byte) error {
 	return st.pdb.Set(linkKey(code), raw, nil)
 }
 
+// Remove takes a link's record away behind the replica's back, and Add brings one that was
+// never applied.
+func (db *DB) Remove(code string) error { return db.live.Load().pdb.Delete(linkKey(code), nil) }
+
+func (db *DB) Add(raw []byte) error {
+	var r waypost.Record
+	if err := replication.DecodeRecord(raw, &r); err != nil {
+		return err
+	}
+	st := db.live.Load()
+	return st.pdb.Set(linkKey(string(r.Name)), appendStored(nil, st.applied.Load().format, raw), nil)
+}
+
 // StoreFormat is the format that this version writes.
 const StoreFormat = storeFormat
 
@@ -101,3 +114,6 @@ func (db *DB) Stored() (current string, values [][]byte) {
 	}
 	return string(text), values
 }
+
+// Suspect says that a record is not what was written.
+func (db *DB) Suspect(why error) { db.live.Load().health.rot(why) }

@@ -53,6 +53,7 @@ type DB struct {
 
 	mu        sync.Mutex // held while the live store or its table is written or replaced
 	restoring *restore
+	repairing *repair
 	detached  bool
 
 	dirty    chan struct{} // gets a token when something unsynced was applied
@@ -234,7 +235,7 @@ func (db *DB) retire(st *store) {
 		if err := st.closePebble(); err != nil {
 			db.cfg.Logger.Warn("closing the old store", "error", err)
 		}
-		if f := st.health.lasting.Load(); f != nil && f.corrupt {
+		if f := st.health.failed(); f != nil && f.corrupt {
 			if err := db.quarantine(st.name, f.err); err != nil {
 				db.cfg.Logger.Error("the old store cannot be set aside", "error", err)
 			}
@@ -262,9 +263,10 @@ func (db *DB) Position() waypost.Position {
 	return waypost.Position{}
 }
 
-// Synced is the position that a crash cannot take back; zero when nothing is held.
+// Synced is the position that a crash cannot take back; zero when nothing is held, or a
+// repair is under way.
 func (db *DB) Synced() waypost.Position {
-	if st := db.live.Load(); st != nil {
+	if st := db.live.Load(); st != nil && !st.applied.Load().repairing {
 		return *st.synced.Load()
 	}
 	return waypost.Position{}
@@ -312,6 +314,9 @@ func (db *DB) Apply(ctx context.Context, b *replication.Batch) error {
 	if len(b.Transactions) == 0 {
 		return nil
 	}
+	if st.applied.Load().repairing {
+		return fmt.Errorf("%w: a repair is under way", replication.ErrDiverged)
+	}
 	w := newWriter(st)
 	err := w.take(b, 0)
 	if err == nil {
@@ -339,7 +344,7 @@ func (db *DB) fit(st *store) error {
 		return nil
 	case f.corrupt:
 		return fmt.Errorf("%w: the replica is degraded: %w", replication.ErrDiverged, f.err)
-	case st.health.lasting.Load() == nil:
+	case st.health.failed() == nil:
 		return fmt.Errorf("the replica is degraded: %w", f.err)
 	}
 	if err := db.probe(); err != nil {
