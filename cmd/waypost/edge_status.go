@@ -50,7 +50,7 @@ func (e *edgeNode) ready(context.Context) (any, bool) {
 	if serves {
 		detail.Status = "ready"
 	}
-	if serves && !e.store.Repairing() {
+	if !e.store.reported().IsZero() {
 		detail.Position = at.String()
 	}
 	if digest, still := e.store.Digest(at); still {

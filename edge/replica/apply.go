@@ -25,6 +25,7 @@ type writer struct {
 
 	notes   []waypost.Record // records of domains, key ranges and salts that were taken, in order
 	links   []linkChange     // links that were taken, in order
+	sums    []slotChange     // what they change in the sums of slots
 	records int
 	poison  int  // records taken that must not be served
 	sync    bool // a record disables or takes away: the batch must not be lost
@@ -77,8 +78,18 @@ func (w *writer) put(raw []byte, seq uint64) error {
 		w.next.records++
 	}
 	w.written[string(w.key)] = now
+	if w.st.round != nil {
+		w.sums = append(w.sums, slotChange{slot, old.stamp ^ now.stamp, count(now.present) - count(old.present)})
+	}
 	w.sync = w.sync || r.State != waypost.Live
 	return w.write(&r, raw, poison, old.present)
+}
+
+func count(present bool) uint64 {
+	if present {
+		return 1
+	}
+	return 0
 }
 
 // decode reads a record that is to be held, and tells whether it must not be served.
@@ -205,6 +216,9 @@ func (w *writer) commit(ctx context.Context) error {
 	next := w.next
 	if err := w.st.commit(ctx, w.batch, &next, w.sync, w.publish); err != nil {
 		return err
+	}
+	if w.st.round != nil {
+		w.st.round.apply(w.sums)
 	}
 	if len(w.notes) > 0 {
 		for i := range w.notes {

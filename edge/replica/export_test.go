@@ -2,6 +2,7 @@ package replica
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"time"
 
@@ -117,3 +118,6 @@ func (db *DB) Stored() (current string, values [][]byte) {
 
 // Suspect says that a record is not what was written.
 func (db *DB) Suspect(why error) { db.live.Load().health.rot(why) }
+
+// VerifySlot adds up a slot at once.
+func (db *DB) VerifySlot(ctx context.Context, slot uint16) error { return db.verifySlot(ctx, slot) }

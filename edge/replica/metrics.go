@@ -14,6 +14,9 @@ type metrics struct {
 	unreadable  prometheus.Counter
 	poison      prometheus.Counter
 	records     prometheus.Counter
+	verified    prometheus.Counter
+	rounds      prometheus.Counter
+	rotten      prometheus.Counter
 	repaired    prometheus.Counter
 	undone      prometheus.Counter
 	seconds     prometheus.Histogram
@@ -62,6 +65,9 @@ func newMetrics(db *DB) *metrics {
 	m.unreadable = counter("unreadable_total", "Readings of a link that failed or gave what must not be served.")
 	m.poison = counter("poison_records_total", "Records applied that break the rules and are never served.")
 	m.records = counter("applied_records_total", "Records applied, by batches and by restores.")
+	m.verified = counter("verified_slots_total", "Slots whose records on disk were read and held against their checksums and sums.")
+	m.rounds = counter("verified_rounds_total", "Rounds of all slots that were held against the digest.")
+	m.rotten = counter("verify_failures_total", "Slots or rounds whose records on disk were not what was written; a repair follows.")
 	m.repaired = counter("repaired_slots_total", "Slots replaced because they differed from the source's.")
 	m.undone = counter("undone_deletions_total", "Deleted links that came back in a repair, because PostgreSQL had been restored to before their deletion.")
 	m.seconds = prometheus.NewHistogram(prometheus.HistogramOpts{

@@ -106,6 +106,7 @@ func (r *repair) write(ctx context.Context, put func(*writer) error) error {
 	}
 	r.db.mu.Lock()
 	defer r.db.mu.Unlock()
+	r.st.round = nil // what was found so far says nothing of what comes
 	w := newWriter(r.st)
 	w.next, w.repair = r.next, r
 	err := put(w)
@@ -251,8 +252,7 @@ func (w *writer) replace(first, last uint16, records [][]byte, fresh []slotSum) 
 // drop takes away what the store has under w.key and the source has not.
 func (w *writer) drop(value []byte) error {
 	kind, domain, name, ok := parseRecordKey(w.key)
-	slot, _ := slotOf(w.key)
-	if !ok || len(name) == 0 || waypost.Slot(kind, domain, name) != slot {
+	if !ok || len(name) == 0 || waypost.Slot(kind, domain, name) != slotOf(w.key) {
 		// It is no record's key, and must not be taken for the one of the same name.
 		return w.batch.Delete(w.key, nil)
 	}
@@ -264,8 +264,7 @@ func (w *writer) drop(value []byte) error {
 // compare notes for the operator what another history has brought back or taken away.
 func (r *repair) compare(key, value []byte, now *waypost.Record) {
 	var old waypost.Record
-	slot, _ := slotOf(key)
-	if _, err := readRecord(nil, key, value, slot, &old); err != nil || old.Kind != waypost.KindLink || r.from == r.to {
+	if _, err := readRecord(nil, key, value, slotOf(key), &old); err != nil || old.Kind != waypost.KindLink || r.from == r.to {
 		return
 	}
 	switch {

@@ -163,8 +163,9 @@ func TestAfterALostTailOnlySlotsThatDifferAreReplaced(t *testing.T) {
 	require.Contains(t, asked[1], "slots=")
 }
 
-func TestWhatHappenedBehindTheReplicasBackIsRepaired(t *testing.T) {
-	for name, spoil := range map[string]func(*fleet) error{
+// spoilt is what happens behind a replica's back.
+func spoilt() map[string]func(*fleet) error {
+	return map[string]func(*fleet) error{
 		"a byte of a record": func(f *fleet) error { return f.db.Overwrite(linkCode(7), []byte("not a record")) },
 		"another's record":   func(f *fleet) error { return f.db.Overwrite(linkCode(7), f.Rows()[0]) },
 		"a record removed":   func(f *fleet) error { return f.db.Remove(linkCode(7)) },
@@ -173,7 +174,11 @@ func TestWhatHappenedBehindTheReplicasBackIsRepaired(t *testing.T) {
 			r.Revision, r.Stamp = waypost.Revision{Epoch: 1, Seq: 2}, 77
 			return f.db.Add(replication.AppendRecord(nil, &r))
 		},
-	} {
+	}
+}
+
+func TestWhatHappenedBehindTheReplicasBackIsRepaired(t *testing.T) {
+	for name, spoil := range spoilt() {
 		t.Run(name, func(t *testing.T) {
 			f := newFleet(t, config(vfs.NewMem()), 500)
 			store := f.db.LiveStore()

@@ -31,14 +31,8 @@ func (s *slotSum) told() replication.Sum {
 	return s.Sum
 }
 
-// slotOf is the slot that a record's key is in.
-func slotOf(key []byte) (uint16, bool) {
-	if len(key) < recordKeyHeader {
-		return 0, false
-	}
-	slot := binary.BigEndian.Uint16(key[1:])
-	return slot, slot < waypost.Slots
-}
+// slotOf is the slot that a key lies in, which slotKey bounds.
+func slotOf(key []byte) uint16 { return binary.BigEndian.Uint16(key[1:]) }
 
 // readRecord reads the record that is kept as value under a key of a slot into buf, and
 // holds it against its checksum and its place.
@@ -57,7 +51,7 @@ func readRecord(buf, key, value []byte, slot uint16, r *waypost.Record) ([]byte,
 	return buf, nil
 }
 
-// addUp adds up the slots first to last as a reader shows them, into sums by slot.
+// addUp adds up the slots first to last as a reader shows them, into sums, one for each.
 func addUp(ctx context.Context, from pebble.Reader, first, last uint16, sums []slotSum) error {
 	it, err := from.NewIterWithContext(ctx, &pebble.IterOptions{LowerBound: slotKey(int(first)), UpperBound: slotKey(int(last) + 1)})
 	if err != nil {
@@ -69,11 +63,8 @@ func addUp(ctx context.Context, from pebble.Reader, first, last uint16, sums []s
 			break
 		}
 		key := it.Key()
-		slot, sound := slotOf(key)
-		if !sound { // the key's prefix is that of the slot all the same
-			sums[first].rotten = errMislaid
-			continue
-		}
+		slot := slotOf(key)
+		sum := &sums[slot-first]
 		var value []byte
 		if value, err = it.ValueAndErr(); err != nil {
 			break
@@ -81,11 +72,11 @@ func addUp(ctx context.Context, from pebble.Reader, first, last uint16, sums []s
 		var r waypost.Record
 		var rotten error
 		if buf, rotten = readRecord(buf, key, value, slot, &r); rotten != nil {
-			sums[slot].rotten = rotten
+			sum.rotten = rotten
 			continue
 		}
-		sums[slot].Digest ^= r.Stamp
-		sums[slot].Records++
+		sum.Digest ^= r.Stamp
+		sum.Records++
 	}
 	if err = errors.Join(err, it.Close()); err != nil {
 		return fmt.Errorf("add up slots: %w", err)
