@@ -29,6 +29,7 @@ var (
 
 var (
 	errNoRoute   = errors.New("the source does not know the route: is its URL right, and its version not older?")
+	errBusy      = errors.New("the source answered 503")
 	errSilent    = errors.New("the source fell silent")
 	errBye       = errors.New("the source said bye")
 	errOlder     = errors.New("the source is in an older history than the replica")
@@ -109,6 +110,9 @@ func checkAnswer(res *http.Response) error {
 		return errNoRoute
 	case res.StatusCode != http.StatusOK:
 		text, _ := io.ReadAll(io.LimitReader(res.Body, 200)) // a hint for the log, nothing more
+		if res.StatusCode == http.StatusServiceUnavailable {
+			return fmt.Errorf("%w: %s", errBusy, strconv.QuoteToASCII(strings.TrimSpace(string(text))))
+		}
 		return fmt.Errorf("the source answered %d: %s", res.StatusCode, strconv.QuoteToASCII(strings.TrimSpace(string(text))))
 	}
 	if t, _, err := mime.ParseMediaType(res.Header.Get("Content-Type")); err != nil || t != ContentType {

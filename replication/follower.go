@@ -62,6 +62,7 @@ func (c FollowConfig) withDefaults() FollowConfig {
 type Status struct {
 	Connected bool  // to the stream, with a hello received
 	Restoring bool  // a snapshot is being taken; the old replica serves
+	Repairing bool  // slots that differ are being replaced; the replica serves
 	Err       error // why the last connection ended; nil while connected
 	Failures  int   // connections in a row that brought nothing
 
@@ -69,13 +70,15 @@ type Status struct {
 	HeardAt    time.Time // when the source was last heard (monotonic); zero: never
 	AdvancedAt time.Time // when the origin's clock was last heard to move on
 	Position   waypost.Position
-	Snapshots  int // taken and swapped in since the start
+	Snapshots  int    // taken and swapped in since the start
+	Repairs    int    // that ended well since the start
+	Repaired   uint64 // slots that they have replaced
 }
 
 // Lag is how many transactions the replica is behind the head last heard; false
-// when that cannot be said: nothing heard yet, or another history.
+// when that cannot be said: nothing heard yet, another history, or a repair.
 func (s Status) Lag() (uint64, bool) {
-	if s.HeardAt.IsZero() || s.Position.Epoch != s.Head.Position.Epoch {
+	if s.HeardAt.IsZero() || s.Repairing || s.Position.Epoch != s.Head.Position.Epoch {
 		return 0, false
 	}
 	return s.Head.Position.Seq - min(s.Position.Seq, s.Head.Position.Seq), true
@@ -88,8 +91,10 @@ type Follower struct {
 	client *http.Client
 
 	// Owned by Run.
-	diverged      error         // why the next connection must be a snapshot
-	snapshotPause time.Duration // until the snapshot after the next
+	diverged      error         // why the next connection must be a repair or a snapshot
+	beyondRepair  bool          // it must be a snapshot
+	repairs       int           // that failed in a row
+	snapshotPause time.Duration // until the snapshot, or repair, after the next
 	snapshotAt    time.Time     // when the last one began
 
 	mu     sync.Mutex
@@ -141,7 +146,7 @@ func (f *Follower) Run(ctx context.Context) error {
 			failures++
 		}
 		if err == nil {
-			continue // a snapshot was taken, the stream is next
+			continue // the replica is whole again, the stream is next
 		}
 		f.noteEnd(err, failures)
 		if f.cfg.Fatal != nil && f.cfg.Fatal(err) {
@@ -167,14 +172,25 @@ func (f *Follower) logEnd(err error, failures int) {
 	f.cfg.Logger.Log(context.Background(), level, "the stream ended; following again", "error", err, "failures", failures)
 }
 
-// session is one connection, or one snapshot, which alone ends without an error.
+// session is one connection, or one repair or snapshot, which alone end without an error.
 // It is fruitful when something came of it, so that the next may be tried soon.
 func (f *Follower) session(ctx context.Context) (fruitful bool, err error) {
 	p := f.cfg.Sink.Position()
-	if f.diverged != nil || p.IsZero() {
-		return f.snapshot(ctx)
+	if f.diverged == nil && !p.IsZero() && !f.midRepair() {
+		return f.stream(ctx, p)
 	}
-	return f.stream(ctx, p)
+	if err := f.pace(ctx); err != nil {
+		return false, err
+	}
+	if f.repairable(p) {
+		fruitful, err := f.repair(ctx)
+		if !errors.Is(err, errBeyondRepair) {
+			return fruitful, err
+		}
+		f.cfg.Logger.Warn("the replica is beyond repair, or a repair is not worth it", "error", err)
+		f.beyondRepair = true
+	}
+	return f.snapshot(ctx)
 }
 
 // stream applies what the source sends, until something ends it.
@@ -290,6 +306,20 @@ func (f *Follower) noteRestoring(restoring bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.status.Restoring = restoring
+}
+
+func (f *Follower) noteRepairing(repairing bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.status.Repairing = repairing
+}
+
+func (f *Follower) noteRepair(p waypost.Position, slots int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.status.Position, f.status.Failures = p, 0
+	f.status.Repairs++
+	f.status.Repaired += uint64(slots)
 }
 
 func (f *Follower) noteSnapshot(p waypost.Position) {

@@ -60,7 +60,8 @@ var (
 	// epoch, another stamp at its sequence, or beyond the head.
 	ErrOtherHistory = errors.New("this position is of another history")
 	// ErrDiverged says that a replica is not what the source says it should be: a
-	// gap in the sequence, or another digest. The follower needs a snapshot.
+	// gap in the sequence, another digest, or a record that is not what was written. The
+	// follower repairs it, or takes a snapshot.
 	ErrDiverged = errors.New("the replica differs from its source")
 )
 

@@ -15,35 +15,43 @@ import (
 // nothing, before it is given up.
 const resumes = 5
 
-// snapshot fills a fresh replica and swaps it in. Snapshots are paced: each one
-// that soon follows another waits twice as long, because a source and a replica
-// that never agree must not eat the network.
+// snapshot fills a fresh replica and swaps it in.
 func (f *Follower) snapshot(ctx context.Context) (fruitful bool, err error) {
-	if !f.snapshotAt.IsZero() && time.Since(f.snapshotAt) > 2*f.cfg.SnapshotBackoffMax {
-		f.snapshotPause = 0 // the last one held
-	}
-	if f.snapshotPause > 0 {
-		if err := sleep(ctx, jitter(f.snapshotPause)-time.Since(f.snapshotAt)); err != nil {
-			return false, err
-		}
-	}
 	begun := time.Now()
 	f.noteRestoring(true)
 	defer f.noteRestoring(false)
 	r := restoring{follower: f}
 	err = r.run(ctx)
 	if r.restore != nil { // a source that cannot be reached costs it nothing
-		f.snapshotAt = begun
-		f.snapshotPause = min(max(2*f.snapshotPause, f.cfg.SnapshotBackoffMin), f.cfg.SnapshotBackoffMax)
+		f.paced(begun)
 	}
 	if err != nil {
 		return false, fmt.Errorf("take a snapshot: %w", err)
 	}
-	f.diverged = nil
+	f.diverged, f.beyondRepair, f.repairs = nil, false, 0
 	p := f.cfg.Sink.Position()
 	f.noteSnapshot(p)
 	f.cfg.Logger.Info("the snapshot serves", "position", p, "records", r.count, "took", time.Since(begun))
 	return true, nil
+}
+
+// pace waits until the next repair or snapshot may begin. Each one
+// that soon follows another waits twice as long, because a source and a replica
+// that never agree must not eat the network.
+func (f *Follower) pace(ctx context.Context) error {
+	if !f.snapshotAt.IsZero() && time.Since(f.snapshotAt) > 2*f.cfg.SnapshotBackoffMax {
+		f.snapshotPause = 0 // the last one held
+	}
+	if f.snapshotPause > 0 {
+		return sleep(ctx, jitter(f.snapshotPause)-time.Since(f.snapshotAt))
+	}
+	return nil
+}
+
+// paced notes that one has begun.
+func (f *Follower) paced(begun time.Time) {
+	f.snapshotAt = begun
+	f.snapshotPause = min(max(2*f.snapshotPause, f.cfg.SnapshotBackoffMin), f.cfg.SnapshotBackoffMax)
 }
 
 func reasonOf(err error) string {
@@ -59,11 +67,29 @@ type restoring struct {
 	restore  Restore
 	next     int    // the first slot not yet held
 	count    uint64 // records received
-	// Every slot was read at or after lowest, the head of the first hello, so the
-	// tail begins there; it must go past highest, where the last slot was read.
+	// Every slot was read at or after lowest, the head of the first hello.
+	stretch
+	cluster Cluster
+}
+
+// stretch is a part of the changelog that slots need which were read at its positions:
+// it begins at the lowest of them and must go past highest.
+type stretch struct {
 	lowest, highest waypost.Position
 	digest          uint64 // at highest, then at the tail's end
-	cluster         Cluster
+}
+
+// read takes in that slots were read at a position; false when it is not of the
+// stretch's history.
+func (s *stretch) read(h *Head) bool {
+	at := h.Position
+	if at.Epoch != s.lowest.Epoch || at.Seq < s.lowest.Seq || at.Seq == s.lowest.Seq && at != s.lowest {
+		return false
+	}
+	if at.Seq > s.highest.Seq {
+		s.highest, s.digest = at, h.Digest
+	}
+	return true
 }
 
 func (r *restoring) run(ctx context.Context) (err error) {
@@ -82,7 +108,8 @@ func (r *restoring) run(ctx context.Context) (err error) {
 		return fmt.Errorf("begin the tail: %w", err)
 	}
 	if r.lowest != r.highest {
-		if err := r.persist(ctx, r.tail); err != nil {
+		tail := func(ctx context.Context) (bool, error) { return r.follower.tail(ctx, &r.stretch, r.restore.Apply) }
+		if err := r.persist(ctx, tail); err != nil {
 			return err
 		}
 	}
@@ -93,29 +120,46 @@ func (r *restoring) run(ctx context.Context) (err error) {
 }
 
 // errLocal marks an error of the replica, which another connection cannot heal.
-var errLocal = errors.New("the fresh replica")
+var errLocal = errors.New("the replica")
+
+// persist repeats a step of a snapshot.
+func (r *restoring) persist(ctx context.Context, step func(context.Context) (bool, error)) error {
+	return r.follower.persist(ctx, "snapshot", func(ctx context.Context) (bool, error) {
+		progress, err := step(ctx)
+		if err != nil && r.restore == nil {
+			err = &hopeless{err} // the source cannot be reached: nothing was begun
+		}
+		return progress, err
+	})
+}
+
+// hopeless is an error that trying the same again does not heal.
+type hopeless struct{ error }
+
+func (e *hopeless) Unwrap() error { return e.error }
 
 // persist repeats a step that a cut connection may have ended, as long as it gets
 // on.
-func (r *restoring) persist(ctx context.Context, step func(context.Context) (bool, error)) error {
+func (f *Follower) persist(ctx context.Context, what string, step func(context.Context) (bool, error)) error {
 	for idle := 0; ; {
 		progress, err := step(ctx)
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
-		if _, reset := errors.AsType[*resetError](err); reset || r.restore == nil ||
-			errors.Is(err, errLocal) || errors.Is(err, errHistory) {
+		if never, ok := errors.AsType[*hopeless](err); ok {
+			return never.error
+		}
+		if _, reset := errors.AsType[*resetError](err); reset || errors.Is(err, errLocal) || errors.Is(err, errHistory) {
 			return err
 		}
 		if progress {
 			idle = 0
 		}
-		if idle++; idle > resumes {
+		if idle++; idle > resumes && !errors.Is(err, errBusy) {
 			return err
 		}
-		r.follower.cfg.Logger.Warn("the snapshot was cut; going on", "error", err, "slot", r.next)
-		wait := min(r.follower.cfg.BackoffMin<<(idle-1), r.follower.cfg.BackoffMax)
-		if err := sleep(ctx, jitter(wait)); err != nil {
+		f.cfg.Logger.Warn("the "+what+" was cut; going on", "error", err)
+		if err := sleep(ctx, jitter(min(f.cfg.BackoffMin<<min(idle-1, 16), f.cfg.BackoffMax))); err != nil {
 			return err
 		}
 	}
@@ -135,6 +179,16 @@ func (r *restoring) slots(ctx context.Context) (progress bool, err error) {
 	if err := r.greet(ctx, d.hello); err != nil {
 		return false, err
 	}
+	progress, err = f.takeSlots(d, func(part *slotsPart, last bool) error { return r.take(ctx, part, last) })
+	if err == nil && r.next != waypost.Slots {
+		err = fmt.Errorf("%w: the snapshot ended at slot %d", errFrame, r.next)
+	}
+	return progress, err
+}
+
+// takeSlots hands on the slots that come on a connection, until its end. There is
+// progress once a range is complete.
+func (f *Follower) takeSlots(d *dial, take func(part *slotsPart, last bool) error) (progress bool, err error) {
 	var part slotsPart
 	received := uint64(0)
 	for {
@@ -153,15 +207,16 @@ func (r *restoring) slots(ctx context.Context) (progress bool, err error) {
 			if err := decodeSlots(payload, &part); err != nil {
 				return progress, err
 			}
-			if err := r.take(ctx, &part, flags&flagLastPart != 0); err != nil {
+			last := flags&flagLastPart != 0
+			if err := take(&part, last); err != nil {
 				return progress, err
 			}
 			received += uint64(len(part.records))
-			progress = progress || flags&flagLastPart != 0
+			progress = progress || last
 		case frameEnd:
 			stated, err := decodeEnd(payload)
-			if err == nil && (stated != received || r.next != waypost.Slots) {
-				err = fmt.Errorf("%w: the snapshot ended at slot %d after %d records of %d", errFrame, r.next, received, stated)
+			if err == nil && stated != received {
+				err = fmt.Errorf("%w: the snapshot ended after %d records of %d", errFrame, received, stated)
 			}
 			return progress, err
 		default:
@@ -178,7 +233,7 @@ func (r *restoring) greet(ctx context.Context, h Head) error {
 			return fmt.Errorf("%w: begin: %w", errLocal, err)
 		}
 		r.restore, r.cluster = restore, h.Cluster
-		r.lowest, r.highest, r.digest = h.Position, h.Position, h.Digest
+		r.stretch = stretch{h.Position, h.Position, h.Digest}
 		f := r.follower
 		f.cfg.Logger.Info("taking a snapshot", "reason", reasonOf(f.diverged), "position", f.cfg.Sink.Position())
 		return nil
@@ -208,30 +263,23 @@ func (r *restoring) take(ctx context.Context, part *slotsPart, last bool) error 
 	if !last {
 		return nil
 	}
-	at := part.head.Position
-	if part.head.Cluster != r.cluster || at.Epoch != r.lowest.Epoch || at.Seq < r.lowest.Seq ||
-		at.Seq == r.lowest.Seq && at != r.lowest {
+	if part.head.Cluster != r.cluster || !r.read(&part.head) {
 		return errHistory
-	}
-	if at.Seq > r.highest.Seq {
-		r.highest, r.digest = at, part.head.Digest
 	}
 	r.next = int(part.last) + 1
 	return nil
 }
 
-// tail applies the changelog from where the fresh replica is until it is past
-// highest.
-func (r *restoring) tail(ctx context.Context) (progress bool, err error) {
-	f := r.follower
-	p := r.lowest
+// tail applies a stretch of the changelog; what of it is applied is taken off.
+func (f *Follower) tail(ctx context.Context, s *stretch, apply func(context.Context, *Batch) error) (progress bool, err error) {
+	p := s.lowest
 	d, err := f.connect(ctx, PathStream, url.Values{"after": {p.String()}}, f.cfg.Sink.Position())
 	if err != nil {
 		return false, err
 	}
 	defer d.close()
 	var b Batch
-	for p.Seq < r.highest.Seq {
+	for p.Seq < s.highest.Seq {
 		t, _, payload, err := d.next()
 		if err != nil {
 			return progress, err
@@ -244,16 +292,16 @@ func (r *restoring) tail(ctx context.Context) (progress bool, err error) {
 			}
 			f.noteHead(h)
 		case frameBatch:
-			if err := f.applyBatch(ctx, payload, &b, p, r.restore.Apply); err != nil {
+			if err := f.applyBatch(ctx, payload, &b, p, apply); err != nil {
 				if errors.Is(err, errMisplaced) || errors.Is(err, errFrame) {
 					return progress, err
 				}
 				return progress, fmt.Errorf("%w: %w", errLocal, err)
 			}
 			p = b.Last()
-			r.lowest, r.digest = p, b.Transactions[len(b.Transactions)-1].Digest
+			s.lowest, s.digest = p, b.Transactions[len(b.Transactions)-1].Digest
 			progress = true
-		case frameAsk: // the fresh replica does not serve yet
+		case frameAsk: // what is not whole yet has no position to tell
 		default:
 			return progress, fmt.Errorf("%w: a %s on the stream", errFrame, t)
 		}

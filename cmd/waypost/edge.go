@@ -176,7 +176,7 @@ func (e *edgeNode) serve(ctx context.Context, ln, adminLn net.Listener) error {
 	reporter, err := report.New(report.Config{
 		URL: e.cfg.ControlURL, Token: e.cfg.Token.Reveal(), Node: e.store.node, Region: waypost.Region(e.cfg.Region),
 		Boot: e.boot, Addr: ln.Addr().String(), AdminAddr: adminLn.Addr().String(), Version: productVersion(),
-		Position: e.store.Position, Synced: e.store.Synced, Clicks: e.clicks.progress, Logger: e.log, Metrics: e.registry,
+		Position: e.store.reported, Synced: e.store.Synced, Clicks: e.clicks.progress, Logger: e.log, Metrics: e.registry,
 		Sync: func() {
 			if err := e.store.Sync(); err != nil {
 				e.log.Debug("what was applied cannot be made durable", "error", err)

@@ -23,8 +23,11 @@ type edgeStatus struct {
 	Lag          *uint64 `json:"lag"`           // transactions; null when unknown
 	Connected    bool    `json:"connected"`
 	Restoring    bool    `json:"restoring"`
+	Repairing    bool    `json:"repairing"`        // slots that differ are replaced: there is no position meanwhile
 	AgeSeconds   float64 `json:"age_seconds"`      // since the replica was last known to be at the head
 	Snapshots    int     `json:"snapshots"`        // taken since the start
+	Repairs      int     `json:"repairs"`          // that ended well since the start
+	Repaired     uint64  `json:"repaired_slots"`   // by them
 	Digest       string  `json:"digest,omitempty"` // at the position; left out while that moves
 	LastError    string  `json:"last_error,omitempty"`
 	Degraded     string  `json:"degraded,omitempty"` // why the replica takes no more changes
@@ -41,10 +44,14 @@ func (e *edgeNode) ready(context.Context) (any, bool) {
 		Status: "unready", Node: e.store.node, Region: e.cfg.Region, Version: productVersion(),
 		Sequence: at.Seq, HeadSequence: st.Head.Position.Seq,
 		Connected: st.Connected, Restoring: st.Restoring, Snapshots: st.Snapshots,
+		Repairing: st.Repairing || e.store.Repairing(), Repairs: st.Repairs, Repaired: st.Repaired,
 		AgeSeconds: e.freshness.age().Seconds(),
 	}
 	if serves {
-		detail.Status, detail.Position = "ready", at.String()
+		detail.Status = "ready"
+	}
+	if !e.store.reported().IsZero() {
+		detail.Position = at.String()
 	}
 	if digest, still := e.store.Digest(at); still {
 		detail.Digest = fmt.Sprintf("%016x", digest)

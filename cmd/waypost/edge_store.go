@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -35,7 +36,8 @@ type edgeStore struct {
 	log    *slog.Logger
 	meters prometheus.Registerer
 	clicks *edgeClicks
-	lookup int64 // bytes for the replica's lookup table
+	lookup int64         // bytes for the replica's lookup table
+	verify time.Duration // see replica.Config.VerifyInterval
 
 	dir    *datadir.Dir               // set together with db, before opened is closed
 	opened chan struct{}              // closed when there is a directory
@@ -48,7 +50,10 @@ type edgeStore struct {
 func openEdgeStore(cfg config.Edge, lookup int64, log *slog.Logger, meters prometheus.Registerer, clicks *edgeClicks, succession *handover.Succession) (*edgeStore, error) {
 	s := &edgeStore{
 		root: cfg.DataDir, region: cfg.Region, node: cfg.Node, log: log, meters: meters, clicks: clicks,
-		opened: make(chan struct{}), succession: succession, lookup: lookup,
+		opened: make(chan struct{}), succession: succession, lookup: lookup, verify: cfg.VerifyInterval,
+	}
+	if s.verify == 0 {
+		s.verify = -1
 	}
 	clicks.know(s)
 	if succession != nil {
@@ -90,7 +95,7 @@ func (s *edgeStore) open() error {
 }
 
 func (s *edgeStore) replicaConfig(dir *datadir.Dir) replica.Config {
-	return replica.Config{Dir: dir.Path("replica"), LookupBytes: s.lookup, Logger: s.log, Registerer: s.meters}
+	return replica.Config{Dir: dir.Path("replica"), LookupBytes: s.lookup, VerifyInterval: s.verify, Logger: s.log, Registerer: s.meters}
 }
 
 // nameNode keeps the name in the directory, and takes it from there when none is
@@ -258,6 +263,14 @@ func (s *edgeStore) Position() waypost.Position {
 	return waypost.Position{}
 }
 
+// reported is the position as others are told: none while a repair is under way.
+func (s *edgeStore) reported() waypost.Position {
+	if s.Repairing() {
+		return waypost.Position{}
+	}
+	return s.Position()
+}
+
 // Synced is the position that a crash cannot take back.
 func (s *edgeStore) Synced() waypost.Position {
 	if db := s.current(); db != nil {
@@ -301,4 +314,19 @@ func (s *edgeStore) Restore(ctx context.Context, c replication.Cluster) (replica
 		}
 	}
 	return s.db.Load().Restore(ctx, c)
+}
+
+// Repairing implements [replication.Repairer].
+func (s *edgeStore) Repairing() bool {
+	db := s.db.Load()
+	return db != nil && db.Repairing()
+}
+
+// Repair implements [replication.Repairer].
+func (s *edgeStore) Repair(ctx context.Context, c replication.Cluster, e waypost.Epoch) (replication.Repair, error) {
+	db := s.db.Load()
+	if db == nil {
+		return nil, errNoReplica
+	}
+	return db.Repair(ctx, c, e)
 }

@@ -37,6 +37,7 @@ type installation struct {
 	links http.Handler
 	api   *httptest.Server
 	hand  *pgx.Conn // as an operator's psql
+	url   string    // of the database
 }
 
 func install(t *testing.T, source func(replication.Source) replication.Source) *installation {
@@ -62,7 +63,7 @@ func install(t *testing.T, source func(replication.Source) replication.Source) *
 		}),
 	})
 	t.Cleanup(func() { require.NoError(t, service.Close(context.Background())) })
-	in := &installation{db: db, hand: hand, links: httpapi.New(httpapi.Config{
+	in := &installation{db: db, hand: hand, url: database, links: httpapi.New(httpapi.Config{
 		Links: service, BaseURL: "https://go.example.com",
 		Anonymous: &controlplane.Actor{Workspace: waypost.DefaultWorkspace, Scopes: []controlplane.Scope{controlplane.ScopeAdmin}},
 	})}
@@ -375,7 +376,7 @@ func TestAReturningEdgeGoesOnFromItsPositionAndOneTooFarBehindTakesASnapshot(t *
 	eventually(t, func() bool { return f.Status().Snapshots == 1 })
 }
 
-func TestAReplicaOfAnotherHistoryTakesASnapshotAndServesAllTheWhile(t *testing.T) {
+func TestAReplicaOfAnotherHistoryIsRepairedAndServesAllTheWhile(t *testing.T) {
 	in := install(t, nil)
 	r := in.replicate(t, t.TempDir())
 	in.call(t, http.MethodPost, "/api/v1/urls", map[string]any{"original_url": "https://example.com/", "custom_code": "steady"}, 201)

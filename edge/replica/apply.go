@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -24,9 +25,12 @@ type writer struct {
 
 	notes   []waypost.Record // records of domains, key ranges and salts that were taken, in order
 	links   []linkChange     // links that were taken, in order
+	sums    []slotChange     // what they change in the sums of slots
 	records int
 	poison  int  // records taken that must not be served
 	sync    bool // a record disables or takes away: the batch must not be lost
+
+	repair *repair // nil: this is none
 }
 
 // held is what is known of a key's present record.
@@ -46,17 +50,14 @@ func newWriter(st *store) *writer {
 // writes share a revision, the later one wins.
 func (w *writer) put(raw []byte, seq uint64) error {
 	var r waypost.Record
-	poison := false
-	if err := replication.DecodeRecord(raw, &r); errors.Is(err, replication.ErrContent) {
-		poison = true // held, so that the digest is right, and never served
-		if w.st.health.noise.allow() {
-			w.st.health.log.Error("a record breaks the rules and will not be served", "error", err,
-				"kind", r.Kind, "domain", r.Domain, "revision", r.Revision)
-		}
-	} else if err != nil {
+	poison, err := w.decode(raw, &r)
+	if err != nil {
 		return err
 	}
 	slot := waypost.Slot(r.Kind, r.Domain, r.Name)
+	if w.repair != nil && seq <= w.repair.at[slot] {
+		return nil
+	}
 	w.key = appendRecordKey(w.key[:0], slot, r.Kind, r.Domain, r.Name)
 	old, err := w.lookup(&r)
 	if err != nil {
@@ -66,38 +67,76 @@ func (w *writer) put(raw []byte, seq uint64) error {
 		return nil
 	}
 
-	w.records++
 	w.next.digest ^= old.stamp
 	if old.present {
 		w.next.records--
 	}
 	now := held{revision: r.Revision, seq: seq}
-	if r.State == waypost.Purged {
-		if old.present {
-			if err := w.batch.Delete(w.key, nil); err != nil {
-				return fmt.Errorf("delete a record: %w", err)
-			}
-		}
-	} else {
+	if r.State != waypost.Purged {
 		now.present, now.stamp = true, r.Stamp
 		w.next.digest ^= r.Stamp
 		w.next.records++
+	}
+	w.written[string(w.key)] = now
+	if w.st.round != nil {
+		w.sums = append(w.sums, slotChange{slot, old.stamp ^ now.stamp, count(now.present) - count(old.present)})
+	}
+	w.sync = w.sync || r.State != waypost.Live
+	return w.write(&r, raw, poison, old.present)
+}
+
+func count(present bool) uint64 {
+	if present {
+		return 1
+	}
+	return 0
+}
+
+// decode reads a record that is to be held, and tells whether it must not be served.
+func (w *writer) decode(raw []byte, r *waypost.Record) (poison bool, err error) {
+	err = replication.DecodeRecord(raw, r)
+	if !errors.Is(err, replication.ErrContent) {
+		return false, err
+	}
+	// Held, so that the digest is right, and never served.
+	if w.st.health.noise.allow() {
+		w.st.health.log.Error("a record breaks the rules and will not be served", "error", err,
+			"kind", r.Kind, "domain", r.Domain, "revision", r.Revision)
+	}
+	return true, nil
+}
+
+// write puts a record under w.key, or takes away what is present there.
+func (w *writer) write(r *waypost.Record, raw []byte, poison, present bool) error {
+	w.records++
+	if r.State != waypost.Purged {
 		w.value = appendStored(w.value[:0], w.next.format, raw)
 		if err := w.batch.Set(w.key, w.value, nil); err != nil {
 			return fmt.Errorf("write a record: %w", err)
 		}
+	} else if present {
+		if err := w.batch.Delete(w.key, nil); err != nil {
+			return fmt.Errorf("delete a record: %w", err)
+		}
 	}
-	w.written[string(w.key)] = now
-	w.sync = w.sync || r.State != waypost.Live
 	if poison {
 		w.poison++
 	}
-	if r.Kind == waypost.KindLink && w.st.table.Load() != nil {
-		w.links = append(w.links, linkChange{r, replication.Extensions(raw), poison})
-	}
-	if r.Kind == waypost.KindDomain || r.Kind == waypost.KindRange || r.Kind == waypost.KindSalt {
-		r.Name, r.Payload = append([]byte(nil), r.Name...), append([]byte(nil), r.Payload...)
-		w.notes = append(w.notes, r)
+	switch r.Kind {
+	case waypost.KindLink:
+		if w.st.table.Load() == nil {
+			return nil
+		}
+		c := linkChange{record: *r, poison: poison}
+		if len(raw) > 0 { // else it goes because it should never have been there
+			c.extensions = replication.Extensions(raw)
+		}
+		w.links = append(w.links, c)
+	case waypost.KindDomain, waypost.KindRange, waypost.KindSalt:
+		note := *r
+		note.Name, note.Payload = bytes.Clone(r.Name), bytes.Clone(r.Payload)
+		w.notes = append(w.notes, note)
+	case waypost.KindLease: // stays where it is
 	}
 	return nil
 }
@@ -127,18 +166,25 @@ func (w *writer) lookup(r *waypost.Record) (held, error) {
 		return held{}, fmt.Errorf("read a record: %w", closeErr)
 	}
 	if err != nil && !errors.Is(err, replication.ErrContent) {
+		if w.repair != nil { // it is overwritten; what it counted for is added up later
+			return held{present: true}, nil
+		}
 		return held{}, w.rotten(fmt.Errorf("a record on disk: %w", err))
 	}
 	return h, nil
 }
 
-// rotten tells an error that a fresh store heals from one that may pass.
+// rotten tells an error that a repair or a fresh store heals from one that may pass.
 func (w *writer) rotten(err error) error {
-	if pebble.IsCorruptionError(err) || errors.Is(err, replication.ErrRecord) {
+	switch {
+	case pebble.IsCorruptionError(err):
 		w.st.health.fail(err, true)
-		return fmt.Errorf("%w: %w", replication.ErrDiverged, err)
+	case errors.Is(err, replication.ErrRecord):
+		w.st.health.rot(err)
+	default:
+		return err
 	}
-	return err
+	return fmt.Errorf("%w: %w", replication.ErrDiverged, err)
 }
 
 // take puts the transactions of a batch, which must follow on the position, and
@@ -170,6 +216,9 @@ func (w *writer) commit(ctx context.Context) error {
 	next := w.next
 	if err := w.st.commit(ctx, w.batch, &next, w.sync, w.publish); err != nil {
 		return err
+	}
+	if w.st.round != nil {
+		w.st.round.apply(w.sums)
 	}
 	if len(w.notes) > 0 {
 		for i := range w.notes {

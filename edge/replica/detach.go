@@ -79,8 +79,8 @@ func (db *DB) beginDetach() error {
 		return errDetached
 	case st == nil:
 		return errEmpty
-	case db.restoring != nil:
-		return errors.New("a restore is under way")
+	case db.restoring != nil, db.repairing != nil:
+		return errors.New("a restore or a repair is under way")
 	case st.table.Load() == nil || !st.table.Load().IsComplete():
 		return errIncomplete
 	case st.health.err() != nil:

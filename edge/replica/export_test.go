@@ -2,6 +2,7 @@ package replica
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"time"
 
@@ -24,6 +25,19 @@ func (db *DB) Flush() error { return db.live.Load().pdb.Flush() }
 func (db *DB) Overwrite(code string, raw []byte) error {
 	st := db.live.Load()
 	return st.pdb.Set(linkKey(code), raw, nil)
+}
+
+// Remove takes a link's record away behind the replica's back, and Add brings one that was
+// never applied.
+func (db *DB) Remove(code string) error { return db.live.Load().pdb.Delete(linkKey(code), nil) }
+
+func (db *DB) Add(raw []byte) error {
+	var r waypost.Record
+	if err := replication.DecodeRecord(raw, &r); err != nil {
+		return err
+	}
+	st := db.live.Load()
+	return st.pdb.Set(linkKey(string(r.Name)), appendStored(nil, st.applied.Load().format, raw), nil)
 }
 
 // StoreFormat is the format that this version writes.
@@ -101,3 +115,9 @@ func (db *DB) Stored() (current string, values [][]byte) {
 	}
 	return string(text), values
 }
+
+// Suspect says that a record is not what was written.
+func (db *DB) Suspect(why error) { db.live.Load().health.rot(why) }
+
+// VerifySlot adds up a slot at once.
+func (db *DB) VerifySlot(ctx context.Context, slot uint16) error { return db.verifySlot(ctx, slot) }

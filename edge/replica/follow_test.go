@@ -30,23 +30,38 @@ func following(t *testing.T, url string, db *replica.DB) (stop func()) {
 	}
 }
 
-func TestAReplicaFollowsOverHTTPAndGoesOnAfterARestart(t *testing.T) {
-	s := replicationtest.NewSource()
-	server, err := replication.NewServer(replication.ServerConfig{Source: s, Logger: slog.New(slog.DiscardHandler)})
+// serve serves a source until the test ends, and lets seen see the requests.
+func serve(t *testing.T, s replication.Source, seen func(*http.Request)) (url string) {
+	t.Helper()
+	server, err := replication.NewServer(replication.ServerConfig{Source: s, Logger: slog.New(slog.DiscardHandler), Heartbeat: 50 * time.Millisecond})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ran := make(chan error, 1)
 	go func() { ran <- server.Run(ctx) }()
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET "+replication.PathStream, server.Stream)
-	mux.HandleFunc("GET "+replication.PathSnapshot, server.Snapshot)
+	for path, h := range map[string]http.HandlerFunc{
+		replication.PathStream: server.Stream, replication.PathSnapshot: server.Snapshot, replication.PathSums: server.Sums,
+	} {
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
+			if seen != nil {
+				seen(r)
+			}
+			h(w, r)
+		})
+	}
 	web := httptest.NewServer(mux)
-	defer func() {
+	t.Cleanup(func() {
 		cancel()
 		require.ErrorIs(t, <-ran, context.Canceled)
 		require.NoError(t, server.Drain(context.WithoutCancel(t.Context())))
 		web.Close()
-	}()
+	})
+	return web.URL
+}
+
+func TestAReplicaFollowsOverHTTPAndGoesOnAfterARestart(t *testing.T) {
+	s := replicationtest.NewSource()
+	web := serve(t, s, nil)
 
 	cfg := replica.Config{Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)}
 	for run := range 3 {
@@ -57,7 +72,7 @@ func TestAReplicaFollowsOverHTTPAndGoesOnAfterARestart(t *testing.T) {
 		if run > 0 {
 			store = db.LiveStore()
 		}
-		stop := following(t, web.URL, db)
+		stop := following(t, web, db)
 		for i := range 100 {
 			s.Commit(replicationtest.Link(fmt.Sprintf("code%03d", i), fmt.Sprintf("https://%d.example/", run)))
 		}

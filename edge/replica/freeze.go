@@ -28,7 +28,7 @@ func (db *DB) Freeze(dir string) (_ *DB, err error) {
 	if st == nil {
 		return nil, errEmpty
 	}
-	if f := st.health.lasting.Load(); f != nil {
+	if f := st.health.failed(); f != nil {
 		return nil, fmt.Errorf("freeze the replica: %w", f.err)
 	}
 	defer func() {

@@ -17,6 +17,7 @@ type health struct {
 	log     *slog.Logger
 	mu      sync.Mutex
 	lasting atomic.Pointer[failure]
+	rotten  atomic.Pointer[failure] // a record that is not what was written; a repair heals it
 	passing atomic.Pointer[failure]
 	broken  chan struct{} // closed at the first lasting failure
 	noise   limiter
@@ -35,10 +36,25 @@ func newHealth(log *slog.Logger) *health {
 
 // current is what keeps the store from taking writes, or nil.
 func (h *health) current() *failure {
-	if f := h.lasting.Load(); f != nil {
+	if f := h.failed(); f != nil {
 		return f
 	}
 	return h.passing.Load()
+}
+
+// failed is what does not pass by itself, or nil.
+func (h *health) failed() *failure {
+	if f := h.lasting.Load(); f != nil {
+		return f
+	}
+	return h.rotten.Load()
+}
+
+// rot notes that a record is not what was written, in files that are sound.
+func (h *health) rot(err error) {
+	if h.rotten.CompareAndSwap(nil, &failure{err: err, corrupt: true}) {
+		h.log.Error("a record of the replica is not what was written: it waits for a repair, and serves the others", "error", err)
+	}
 }
 
 func (h *health) err() error {

@@ -16,7 +16,10 @@ const (
 	prefixRecord = 'r' // slot (2), kind (1), domain (4), all big-endian, name
 )
 
-var stateKey = []byte{prefixMeta, 's'}
+var (
+	stateKey  = []byte{prefixMeta, 's'}
+	repairKey = []byte{prefixMeta, 'r'} // is there while a repair is under way
+)
 
 const recordKeyHeader = 1 + 2 + 1 + 4
 
@@ -62,6 +65,10 @@ type state struct {
 	position waypost.Position
 	digest   uint64 // XOR of the stamps of all records
 	records  uint64 // how many there are
+
+	// A repair is under way, which the key repairKey says on disk: slots are of different
+	// positions. The position is the epoch alone, so that no source takes it for one.
+	repairing bool
 }
 
 // storeFormat numbers the layout of a store. It also grows with Pebble's own

@@ -82,7 +82,7 @@ func (db *DB) retire(st *store) {
 		if err := st.closePebble(); err != nil {
 			db.cfg.Logger.Warn("closing the old store", "error", err)
 		}
-		if f := st.health.lasting.Load(); f != nil && f.corrupt {
+		if f := st.health.failed(); f != nil && f.corrupt {
 			if err := db.quarantine(st.name, f.err); err != nil {
 				db.cfg.Logger.Error("the old store cannot be set aside", "error", err)
 			}

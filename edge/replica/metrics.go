@@ -14,6 +14,11 @@ type metrics struct {
 	unreadable  prometheus.Counter
 	poison      prometheus.Counter
 	records     prometheus.Counter
+	verified    prometheus.Counter
+	rounds      prometheus.Counter
+	rotten      prometheus.Counter
+	repaired    prometheus.Counter
+	undone      prometheus.Counter
 	seconds     prometheus.Histogram
 }
 
@@ -47,11 +52,24 @@ func newMetrics(db *DB) *metrics {
 		}
 		return 0
 	}))
+	m.all = append(m.all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "waypost_replica_repairing", Help: "1 while slots that differ from the source's are replaced; the replica serves.",
+	}, func() float64 {
+		if db.Repairing() {
+			return 1
+		}
+		return 0
+	}))
 	m.lookup(db)
 	m.quarantined = counter("quarantined_total", "Stores that could not be read and were set aside.")
 	m.unreadable = counter("unreadable_total", "Readings of a link that failed or gave what must not be served.")
 	m.poison = counter("poison_records_total", "Records applied that break the rules and are never served.")
 	m.records = counter("applied_records_total", "Records applied, by batches and by restores.")
+	m.verified = counter("verified_slots_total", "Slots whose records on disk were read and held against their checksums and sums.")
+	m.rounds = counter("verified_rounds_total", "Rounds of all slots that were held against the digest.")
+	m.rotten = counter("verify_failures_total", "Slots or rounds whose records on disk were not what was written; a repair follows.")
+	m.repaired = counter("repaired_slots_total", "Slots replaced because they differed from the source's.")
+	m.undone = counter("undone_deletions_total", "Deleted links that came back in a repair, because PostgreSQL had been restored to before their deletion.")
 	m.seconds = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: "waypost_replica_apply_seconds", Help: "Time to apply a batch.",
 		Buckets: prometheus.ExponentialBuckets(0.0001, 4, 10),

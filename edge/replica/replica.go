@@ -23,9 +23,12 @@ type Config struct {
 	CacheBytes   int64         // of blocks in memory; 128 MiB
 	LookupBytes  int64         // of memory for the lookup table; a quarter of what lookup.Available gives; negative: no table
 	SyncInterval time.Duration // within which an applied batch is durable; 100 ms
-	Logger       *slog.Logger
-	Registerer   prometheus.Registerer // nil: metrics are kept but not registered
-	FS           vfs.FS                // nil: the operating system's
+	// VerifyInterval is the time in which all records on disk are read once, slot by slot, and
+	// held against their checksums and the digest; 24 h; negative: never.
+	VerifyInterval time.Duration
+	Logger         *slog.Logger
+	Registerer     prometheus.Registerer // nil: metrics are kept but not registered
+	FS             vfs.FS                // nil: the operating system's
 }
 
 // DB is a replica. Link and Domain may be called by any number of goroutines; the
@@ -52,6 +55,7 @@ type DB struct {
 
 	mu        sync.Mutex // held while the live store or its table is written or replaced
 	restoring *restore
+	repairing *repair
 	detached  bool
 
 	dirty    chan struct{} // gets a token when something unsynced was applied
@@ -76,6 +80,9 @@ func Open(cfg Config) (_ *DB, err error) {
 	}
 	if cfg.SyncInterval == 0 {
 		cfg.SyncInterval = 100 * time.Millisecond
+	}
+	if cfg.VerifyInterval == 0 {
+		cfg.VerifyInterval = 24 * time.Hour
 	}
 	if cfg.LookupBytes == 0 {
 		cfg.LookupBytes = lookup.Available() / 4
@@ -117,6 +124,9 @@ func Open(cfg Config) (_ *DB, err error) {
 	db.stop = cancel
 	db.work.Go(func() { db.syncLoop(ctx) })
 	db.work.Go(func() { db.fillLoop(ctx) })
+	if cfg.VerifyInterval > 0 {
+		db.work.Go(func() { db.verifyLoop(ctx) })
+	}
 	db.wakeFill()
 	return db, nil
 }
@@ -155,9 +165,10 @@ func (db *DB) Close() error {
 	return nil
 }
 
-// Synced is the position that a crash cannot take back; zero when nothing is held.
+// Synced is the position that a crash cannot take back; zero when nothing is held, or a
+// repair is under way.
 func (db *DB) Synced() waypost.Position {
-	if st := db.live.Load(); st != nil {
+	if st := db.live.Load(); st != nil && !st.applied.Load().repairing {
 		return *st.synced.Load()
 	}
 	return waypost.Position{}

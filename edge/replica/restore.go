@@ -35,8 +35,8 @@ func (db *DB) Restore(_ context.Context, c replication.Cluster) (replication.Res
 	case db.detached:
 		return nil, errDetached
 	}
-	if db.restoring != nil {
-		return nil, errors.New("restore: one is under way already")
+	if db.restoring != nil || db.repairing != nil {
+		return nil, errors.New("restore: one is under way already, or a repair")
 	}
 	_, highest, err := db.stores()
 	if err != nil {

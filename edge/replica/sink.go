@@ -55,6 +55,9 @@ func (db *DB) Apply(ctx context.Context, b *replication.Batch) error {
 	if len(b.Transactions) == 0 {
 		return nil
 	}
+	if st.applied.Load().repairing {
+		return fmt.Errorf("%w: a repair is under way", replication.ErrDiverged)
+	}
 	w := newWriter(st)
 	err := w.take(b, 0)
 	if err == nil {
@@ -82,7 +85,7 @@ func (db *DB) fit(st *store) error {
 		return nil
 	case f.corrupt:
 		return fmt.Errorf("%w: the replica is degraded: %w", replication.ErrDiverged, f.err)
-	case st.health.lasting.Load() == nil:
+	case st.health.failed() == nil:
 		return fmt.Errorf("the replica is degraded: %w", f.err)
 	}
 	if err := db.probe(); err != nil {

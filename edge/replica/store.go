@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -48,6 +49,8 @@ type store struct {
 
 	salts  atomic.Pointer[saltTable]
 	byDays map[int32]*waypost.Salt // nil: destroyed; owned by the writer
+
+	round *round // of verifying; nil: none has begun; guarded by DB.mu
 
 	sinceCheck int // bytes written since the limits were looked at; owned by the writer
 
@@ -138,6 +141,16 @@ func (st *store) load() error {
 	if err != nil {
 		return fmt.Errorf("read the state of store %s: %w", st.name, err)
 	}
+	switch _, closer, err := st.pdb.Get(repairKey); {
+	case err == nil:
+		s.repairing = true
+		err = closer.Close()
+		if err != nil {
+			return fmt.Errorf("read the state of store %s: %w", st.name, err)
+		}
+	case !errors.Is(err, pebble.ErrNotFound):
+		return fmt.Errorf("read the state of store %s: %w", st.name, err)
+	}
 	st.applied.Store(&s)
 	st.synced.Store(&s.position)
 	return st.loadNotes()
@@ -153,6 +166,9 @@ func (st *store) commit(ctx context.Context, b *pebble.Batch, next *state, sync 
 	var buf [stateSize]byte
 	if err := b.Set(stateKey, next.append(buf[:0]), nil); err != nil {
 		return fmt.Errorf("write the state: %w", err)
+	}
+	if err := markRepair(b, st.applied.Load().repairing, next.repairing); err != nil {
+		return err
 	}
 	sync = sync && !st.noWAL
 	// Pebble gives no error here when the WAL cannot be written: it asks the
@@ -279,13 +295,13 @@ func (st *store) scan(ctx context.Context, visit func(record []byte) error) (s s
 		if err != nil {
 			return s, fmt.Errorf("scan: %w", err)
 		}
-		switch it.Key()[0] {
-		case prefixMeta:
+		switch key := it.Key(); {
+		case bytes.Equal(key, stateKey):
 			if s, err = decodeState(value); err != nil {
 				return s, err
 			}
-		case prefixRecord:
-			if record, err = appendRecord(record[:0], it.Key(), value); err != nil {
+		case key[0] == prefixRecord:
+			if record, err = appendRecord(record[:0], key, value); err != nil {
 				return s, err
 			}
 			if err := visit(record); err != nil {

@@ -77,8 +77,9 @@ func (db *DB) sync() (err error) {
 	}
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	// A batch that deletes may have synced a later position meanwhile.
-	if st.synced.Load().Seq < at.Seq {
+	// A batch that deletes may have synced a later position meanwhile, and a repair one of
+	// another history.
+	if s := st.synced.Load(); at.Epoch == st.applied.Load().position.Epoch && (s.Epoch != at.Epoch || s.Seq < at.Seq) {
 		st.synced.Store(&at)
 	}
 	return nil

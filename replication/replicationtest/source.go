@@ -98,6 +98,22 @@ func (s *Source) NewHistory() {
 	s.openEpoch(s.tail().Seq / 2)
 }
 
+// Backup gives what puts the rows back as they are now, in a new history that goes on
+// from here, as a restore of PostgreSQL to this point in time does.
+func (s *Source) Backup() (restore func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rows, digest, seq := maps.Clone(s.rows), s.digest, s.tail().Seq
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.rows, s.digest = maps.Clone(rows), digest
+		s.openEpoch(seq)
+		close(s.changed)
+		s.changed = make(chan struct{})
+	}
+}
+
 // Fail makes every method answer err from now on; nil heals it.
 func (s *Source) Fail(err error) {
 	s.mu.Lock()

@@ -101,6 +101,7 @@ func (e *Edge) Check() error {
 		prefixed("edge.lookup_memory", memory),
 		prefixed("edge.click_journal", journal),
 		notNegative("edge.max_staleness", e.MaxStaleness),
+		notNegative("edge.verify_interval", e.VerifyInterval),
 		notNegative("edge.drain_delay", e.DrainDelay),
 		positive("edge.shutdown_timeout", e.ShutdownTimeout),
 		positive("edge.takeover_timeout", e.TakeoverTimeout),

@@ -1,0 +1,335 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+
+	"waypost"
+)
+
+// Repairer is a Sink whose slots can be replaced one by one while it serves.
+type Repairer interface {
+	Sink
+
+	// Repairing reports that a repair has changed something and has not ended, also
+	// after a restart. Position then has the epoch alone, and nothing but another repair
+	// or a snapshot makes the replica whole.
+	Repairing() bool
+
+	// Repair begins to repair what is held, towards the history of an epoch. There is one
+	// at a time, and none beside a restore. ErrDiverged: only a snapshot can help.
+	Repair(ctx context.Context, c Cluster, e waypost.Epoch) (Repair, error)
+}
+
+// Repair makes a replica equal to its source slot by slot. Nothing has a position that
+// counts between its first change and Commit.
+type Repair interface {
+	// Apply takes transactions that follow on Position, without judging their digests.
+	// Of each slot it passes over what Follow or Replace say that it holds already.
+	Apply(ctx context.Context, b *Batch) error
+
+	// Sums reads every record and gives the sums of all slots, as they are now. A record
+	// that is not what was written, or that lies in another's place, makes its slot's sum
+	// one that no source has.
+	Sums(ctx context.Context) ([]Sum, error)
+
+	// Follow says at which sequence each slot was compared with the source, and
+	// where the changelog begins that Apply takes next.
+	Follow(at *[waypost.Slots]uint64, lowest waypost.Position) error
+
+	// Replace makes the slots first to last hold these records, which are all that the
+	// source has of them at sequence at, and no others, whatever is newer. It is durable
+	// when it returns.
+	Replace(ctx context.Context, first, last uint16, records [][]byte, at uint64) error
+
+	// Commit ends the repair, durably, at the position that Apply has come to. When the
+	// digest is another there, it changes nothing and the error is ErrDiverged.
+	Commit(ctx context.Context, digest uint64) error
+
+	// Abort ends the repair as it is. It does nothing after Commit.
+	Abort() error
+}
+
+const (
+	// repairTries is how often in a row a repair may fail before a snapshot is taken.
+	repairTries = 3
+	// maxDiffering is how many slots a repair replaces at the most.
+	maxDiffering = waypost.Slots / 2
+	// worthCounting is how many records the differing slots may have, whatever share of
+	// all that is.
+	worthCounting = 10_000
+	// maxHeld bounds what is held of a range of slots before they are replaced, in bytes.
+	maxHeld = 256 << 20
+)
+
+// errBeyondRepair says that a snapshot is needed, or better.
+var errBeyondRepair = errors.New("a snapshot is needed")
+
+func (f *Follower) midRepair() bool {
+	r, ok := f.cfg.Sink.(Repairer)
+	return ok && r.Repairing()
+}
+
+// repairable reports whether a repair may make the sink whole again: it holds something,
+// and it is known to be of another history, or to differ, or to be in the middle of a repair.
+func (f *Follower) repairable(p waypost.Position) bool {
+	if _, ok := f.cfg.Sink.(Repairer); !ok || p.IsZero() || f.beyondRepair || f.repairs >= repairTries {
+		return false
+	}
+	if f.diverged == nil {
+		return true
+	}
+	if reset, ok := errors.AsType[*resetError](f.diverged); ok {
+		return reset.reason == ResetOtherHistory || f.midRepair()
+	}
+	return true
+}
+
+// repair compares the sink's slots with the source's, and replaces those that differ.
+func (f *Follower) repair(ctx context.Context) (fruitful bool, err error) {
+	begun := time.Now()
+	f.noteRepairing(true)
+	defer f.noteRepairing(false)
+	r := repairing{follower: f}
+	err = r.run(ctx)
+	if r.repair != nil {
+		f.paced(begun)
+	}
+	if err != nil {
+		if r.repair != nil && ctx.Err() == nil {
+			f.repairs++
+		}
+		if errors.Is(err, ErrDiverged) || errors.Is(err, errNoRoute) {
+			err = errors.Join(errBeyondRepair, err)
+		}
+		return false, fmt.Errorf("repair the replica: %w", err)
+	}
+	reason := f.diverged
+	f.diverged, f.repairs = nil, 0
+	p := f.cfg.Sink.Position()
+	f.noteRepair(p, r.replaced)
+	f.cfg.Logger.Info("the replica is repaired", "reason", reason, "position", p, "slots", r.replaced, "records", r.records,
+		"took", time.Since(begun))
+	return true, nil
+}
+
+// repairing is one repair under way.
+type repairing struct {
+	follower *Follower
+	repair   Repair
+	cluster  Cluster
+	next     int // the first slot of which no sum has come
+	remote   [waypost.Slots]Sum
+	at       [waypost.Slots]uint64 // where each was added up, or read
+	stretch
+	differing []uint16 // not yet replaced, in order
+	replaced  int
+	records   uint64 // that were fetched
+}
+
+func (r *repairing) run(ctx context.Context) (err error) {
+	f := r.follower
+	from := f.cfg.Sink.Position()
+	defer func() {
+		if r.repair == nil {
+			return
+		}
+		if abortErr := r.repair.Abort(); abortErr != nil {
+			err = errors.Join(err, fmt.Errorf("abort: %w", abortErr))
+		}
+	}()
+	if err := f.persist(ctx, "comparison", r.sums); err != nil {
+		return err
+	}
+	// Within its history the replica comes to where the source was first, so that what
+	// was written meanwhile makes no difference.
+	_, reset := errors.AsType[*resetError](f.diverged)
+	if !reset && !f.midRepair() && from.Epoch == r.lowest.Epoch && from.Seq < r.highest.Seq {
+		before := stretch{lowest: from, highest: r.highest}
+		if err := r.catchUp(ctx, &before); err != nil {
+			return err
+		}
+		r.stretch = stretch{before.lowest, before.lowest, before.digest}
+	}
+	if err := r.compare(ctx); err != nil {
+		return err
+	}
+	for len(r.differing) > 0 {
+		if err := f.persist(ctx, "repair", r.slots); err != nil {
+			return err
+		}
+	}
+	if r.lowest != r.highest {
+		if err := r.catchUp(ctx, &r.stretch); err != nil {
+			return err
+		}
+	}
+	if err := r.repair.Commit(ctx, r.digest); err != nil {
+		return fmt.Errorf("%w: commit: %w", errLocal, err)
+	}
+	return nil
+}
+
+func (r *repairing) catchUp(ctx context.Context, s *stretch) error {
+	return r.follower.persist(ctx, "repair", func(ctx context.Context) (bool, error) {
+		return r.follower.tail(ctx, s, r.repair.Apply)
+	})
+}
+
+// sums takes the source's sums from r.next on.
+func (r *repairing) sums(ctx context.Context) (progress bool, err error) {
+	f := r.follower
+	d, err := f.connect(ctx, PathSums, url.Values{"first": {fmt.Sprint(r.next)}}, f.cfg.Sink.Position())
+	if errors.Is(err, errNoRoute) || err != nil && r.repair == nil {
+		return false, &hopeless{err}
+	}
+	if err != nil {
+		return false, err
+	}
+	defer d.close()
+	if err := r.greet(ctx, d.hello); err != nil {
+		return false, err
+	}
+	err = f.takeSums(d, func(part *sumsPart) error {
+		if int(part.first) != r.next {
+			return fmt.Errorf("%w: sums of slots %d to %d where %d was due", errMisplaced, part.first, part.last, r.next)
+		}
+		if part.head.Cluster != r.cluster || !r.read(&part.head) {
+			return errHistory
+		}
+		for i, sum := range part.sums {
+			r.remote[r.next+i], r.at[r.next+i] = sum, part.head.Position.Seq
+		}
+		r.next, progress = int(part.last)+1, true
+		return nil
+	})
+	if err == nil && r.next != waypost.Slots {
+		err = fmt.Errorf("%w: the sums ended at slot %d", errFrame, r.next)
+	}
+	return progress, err
+}
+
+// takeSums hands on the sums that come on a connection, until its end.
+func (f *Follower) takeSums(d *dial, take func(*sumsPart) error) error {
+	var part sumsPart
+	for {
+		t, _, payload, err := d.next()
+		if err != nil {
+			return err
+		}
+		switch t {
+		case frameHeartbeat:
+			var h Head
+			if h, err = decodeHeartbeat(payload); err == nil {
+				f.noteHead(h)
+			}
+		case frameSums:
+			if err = decodeSums(payload, &part); err == nil {
+				err = take(&part)
+			}
+		case frameEnd:
+			_, err = decodeEnd(payload)
+			return err
+		default:
+			err = fmt.Errorf("%w: a %s among sums", errFrame, t)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// greet begins the repair at the first hello, and holds later ones against it.
+func (r *repairing) greet(ctx context.Context, h Head) error {
+	if r.repair != nil {
+		if h.Cluster != r.cluster || h.Position.Epoch != r.lowest.Epoch || h.Position.Seq < r.lowest.Seq {
+			return errHistory
+		}
+		return nil
+	}
+	sink, ok := r.follower.cfg.Sink.(Repairer)
+	if !ok {
+		return errBeyondRepair
+	}
+	repair, err := sink.Repair(ctx, h.Cluster, h.Position.Epoch)
+	if err != nil {
+		return fmt.Errorf("%w: begin: %w", errLocal, err)
+	}
+	r.repair, r.cluster = repair, h.Cluster
+	r.stretch = stretch{h.Position, h.Position, h.Digest}
+	r.follower.cfg.Logger.Info("comparing the replica with its source", "reason", reasonOf(r.follower.diverged), "position", r.follower.cfg.Sink.Position())
+	return nil
+}
+
+// compare finds the slots that differ, and gives up when they are too many.
+func (r *repairing) compare(ctx context.Context) error {
+	local, err := r.repair.Sums(ctx)
+	if err == nil {
+		err = r.repair.Follow(&r.at, r.lowest)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: compare: %w", errLocal, err)
+	}
+	var all, differing uint64
+	for slot, sum := range r.remote {
+		all += sum.Records
+		if sum != local[slot] {
+			r.differing = append(r.differing, uint16(slot))
+			differing += sum.Records
+		}
+	}
+	if n := len(r.differing); n > maxDiffering || differing > max(all/2, worthCounting) {
+		return fmt.Errorf("%w: %d slots with %d of %d records differ", errBeyondRepair, n, differing, all)
+	}
+	r.follower.cfg.Logger.Info("slots of the replica differ from the source's", "slots", len(r.differing), "records", differing)
+	return nil
+}
+
+// slots fetches slots that differ, as many as one request takes, and replaces them as
+// they come.
+func (r *repairing) slots(ctx context.Context) (progress bool, err error) {
+	f := r.follower
+	list, rest := slotList(r.differing)
+	d, err := f.connect(ctx, PathSnapshot, url.Values{"slots": {list}}, f.cfg.Sink.Position())
+	if err != nil {
+		return false, err
+	}
+	defer d.close()
+	if err := r.greet(ctx, d.hello); err != nil {
+		return false, err
+	}
+	var records [][]byte
+	held := 0
+	progress, err = f.takeSlots(d, func(part *slotsPart, last bool) error {
+		n := int(part.last-part.first) + 1
+		if len(r.differing)-len(rest) < n || r.differing[0] != part.first || r.differing[n-1] != part.last {
+			return fmt.Errorf("%w: slots %d to %d where %d was due", errMisplaced, part.first, part.last, r.differing[:1])
+		}
+		for _, raw := range part.records {
+			records = append(records, append([]byte(nil), raw...))
+			held += len(raw)
+		}
+		switch {
+		case held > maxHeld:
+			return fmt.Errorf("%w: %w: slots %d to %d are too large", errLocal, errBeyondRepair, part.first, part.last)
+		case !last:
+			return nil
+		case part.head.Cluster != r.cluster || !r.read(&part.head):
+			return errHistory
+		}
+		if err := r.repair.Replace(ctx, part.first, part.last, records, part.head.Position.Seq); err != nil {
+			return fmt.Errorf("%w: replace slots %d to %d: %w", errLocal, part.first, part.last, err)
+		}
+		r.differing = r.differing[n:]
+		r.replaced, r.records = r.replaced+n, r.records+uint64(len(records))
+		records, held = nil, 0
+		return nil
+	})
+	if err == nil && len(r.differing) != len(rest) {
+		err = fmt.Errorf("%w: the snapshot ended before all slots had come", errFrame)
+	}
+	return progress, err
+}
