@@ -102,7 +102,8 @@ func (f *Follower) repair(ctx context.Context) (fruitful bool, err error) {
 		if r.repair != nil && ctx.Err() == nil {
 			f.repairs++
 		}
-		if errors.Is(err, ErrDiverged) || errors.Is(err, errNoRoute) {
+		// An older source answers 404 or, before it looks at the path, 401.
+		if errors.Is(err, ErrDiverged) || errors.Is(err, errNoRoute) || errors.Is(err, ErrUnauthorized) {
 			err = errors.Join(errBeyondRepair, err)
 		}
 		return false, fmt.Errorf("repair the replica: %w", err)
@@ -183,7 +184,7 @@ func (r *repairing) catchUp(ctx context.Context, s *stretch) error {
 func (r *repairing) sums(ctx context.Context) (progress bool, err error) {
 	f := r.follower
 	d, err := f.connect(ctx, PathSums, url.Values{"first": {fmt.Sprint(r.next)}}, f.cfg.Sink.Position())
-	if errors.Is(err, errNoRoute) || err != nil && r.repair == nil {
+	if err != nil && r.repair == nil {
 		return false, &hopeless{err}
 	}
 	if err != nil {

@@ -73,7 +73,10 @@ func (in *installation) backup(t *testing.T) (restore func() (*postgres.DB, *pgx
 		_, err := admin.Exec(t.Context(), sql)
 		require.NoError(t, err, sql)
 	}
-	in.hand = operator(name) // the one before was ended
+	in.hand = operator(name) // all connections from before are ended
+	in.db, err = postgres.Open(t.Context(), postgres.Config{URL: in.url})
+	require.NoError(t, err)
+	t.Cleanup(in.db.Close)
 	return func() (*postgres.DB, *pgx.Conn) {
 		hand := operator(name + "_copy")
 		_, err := hand.Exec(t.Context(), `SELECT opened FROM changelog_head, changelog_open_epoch('test', epoch, epoch, seq + 1, 0,
@@ -109,16 +112,14 @@ func TestAfterAPointInTimeRestoreAnEdgeReplacesOnlyTheSlotsThatDiffer(t *testing
 		}
 		return string(rec.Payload)
 	}
-	create := func(code string) {
-		in.call(t, http.MethodPost, "/api/v1/urls", map[string]any{"original_url": "https://example.com/" + code, "custom_code": code}, 201)
-	}
 	for _, code := range []string{"steady", "changed", "brought-back"} {
-		create(code)
+		in.call(t, http.MethodPost, "/api/v1/urls", map[string]any{"original_url": "https://example.com/" + code, "custom_code": code}, 201)
 	}
 	in.settle(t, r)
 	restore := in.backup(t)
-	create("only-lost")
+	source.at.Store(in.db)
 	for _, sql := range []string{
+		`INSERT INTO link (workspace_id, domain_id, code, original_url) VALUES (1, 1, 'only-lost', 'https://lost.example/')`,
 		`UPDATE link SET original_url = 'https://lost.example/1' WHERE code = 'changed'`,
 		`UPDATE link SET original_url = 'https://lost.example/2' WHERE code = 'changed'`,
 		`UPDATE link SET deleted_at = now() WHERE code = 'brought-back'`,
@@ -129,6 +130,7 @@ func TestAfterAPointInTimeRestoreAnEdgeReplacesOnlyTheSlotsThatDiffer(t *testing
 	in.settle(t, r)
 	require.Equal(t, "https://lost.example/2", target("changed"))
 	require.Empty(t, target("brought-back"))
+	require.NotEmpty(t, target("only-lost"))
 
 	restored, hand := restore()
 	_, err = hand.Exec(t.Context(), `UPDATE link SET original_url = 'https://example.com/now' WHERE code = 'steady'`)

@@ -30,8 +30,8 @@ func following(t *testing.T, url string, db *replica.DB) (stop func()) {
 	}
 }
 
-// serve serves a source until the test ends, and lets seen see the requests.
-func serve(t *testing.T, s replication.Source, seen func(*http.Request)) (url string) {
+// serve serves a source until the test ends, but requests to which admit, if there is one, gives a status.
+func serve(t *testing.T, s replication.Source, admit func(*http.Request) (status int)) (url string) {
 	t.Helper()
 	server, err := replication.NewServer(replication.ServerConfig{Source: s, Logger: slog.New(slog.DiscardHandler), Heartbeat: 50 * time.Millisecond})
 	require.NoError(t, err)
@@ -43,8 +43,11 @@ func serve(t *testing.T, s replication.Source, seen func(*http.Request)) (url st
 		replication.PathStream: server.Stream, replication.PathSnapshot: server.Snapshot, replication.PathSums: server.Sums,
 	} {
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
-			if seen != nil {
-				seen(r)
+			if admit != nil {
+				if status := admit(r); status != 0 {
+					http.Error(w, "no", status)
+					return
+				}
 			}
 			h(w, r)
 		})

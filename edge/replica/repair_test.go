@@ -28,8 +28,9 @@ type fleet struct {
 	stop     func()
 	url      string
 
-	mu    sync.Mutex
-	asked []string // snapshots and sums, by path and query
+	mu     sync.Mutex
+	asked  []string // snapshots and sums, by path and query
+	noSums int      // status that answers a request for sums; 0: the sums
 }
 
 // newFleet begins with links "link00000" and so on, which the replica holds.
@@ -39,12 +40,16 @@ func newFleet(t *testing.T, cfg replica.Config, links int) *fleet {
 	for i := range links {
 		f.Commit(replicationtest.Link(linkCode(i), fmt.Sprintf("https://example.com/%d", i)))
 	}
-	f.url = serve(t, f.Source, func(r *http.Request) {
+	f.url = serve(t, f.Source, func(r *http.Request) int {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		if r.URL.Path != replication.PathStream {
 			f.asked = append(f.asked, r.URL.Path+"?"+r.URL.RawQuery)
 		}
+		if r.URL.Path == replication.PathSums {
+			return f.noSums
+		}
+		return 0
 	})
 	f.db = open(t, cfg)
 	replicationtest.Take(t, f.Source, f.db)
@@ -213,6 +218,21 @@ func TestTooMuchThatDiffersIsASnapshot(t *testing.T) {
 	f.settle(t)
 	require.NotEqual(t, store, f.db.LiveStore())
 	require.Zero(t, f.follower.Status().Repairs)
+}
+
+func TestASourceThatHasNoSumsGivesASnapshot(t *testing.T) {
+	for _, status := range []int{http.StatusNotFound, http.StatusUnauthorized} {
+		f := newFleet(t, config(vfs.NewMem()), 10)
+		f.noSums = status
+		restore := f.Backup()
+		f.Commit(replicationtest.Link(linkCode(7), "https://lost.example/"))
+		apply(t, f.Source, f.db)
+		restore()
+		store := f.db.LiveStore()
+		f.follow(t)
+		f.settle(t)
+		require.NotEqual(t, store, f.db.LiveStore())
+	}
 }
 
 func TestARepairThatEndsInAnotherDigestIsASnapshot(t *testing.T) {
