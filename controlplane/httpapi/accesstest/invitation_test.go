@@ -56,7 +56,7 @@ func TestAnInvitationIsAcceptedOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
-			if p.do(call{path: "/api/v1/invitation", body: map[string]any{"token": token, "password": password}}).StatusCode == 200 {
+			if p.do(call{path: "/api/v1/invitation", body: map[string]any{"token": token, "password": password}}).StatusCode == http.StatusOK {
 				accepted.Add(1)
 			}
 		})

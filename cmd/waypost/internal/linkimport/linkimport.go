@@ -99,8 +99,8 @@ var ErrUnreadable = errors.New("the rest of the file cannot be read")
 // journal of an earlier run of the same file, it goes on from there.
 func (im *Import) Run(ctx context.Context, file io.Reader) (Report, error) {
 	r := im.newRun()
-	if r.Import.Refused == nil {
-		r.Import.Refused = func(row Row) error {
+	if r.Refused == nil {
+		r.Refused = func(row Row) error {
 			r.report.Refused = append(r.report.Refused, row)
 			return nil
 		}
@@ -161,7 +161,7 @@ func (r *run) all(ctx context.Context, file io.Reader) error {
 		unsettled = j.unsettled()
 		r.report.Rows, r.report.Created = j.total.Rows, j.total.Created
 		r.report.NotCreated = j.refused
-		if err := j.tell(r.Import.Refused); err != nil {
+		if err := j.tell(r.Refused); err != nil {
 			return err
 		}
 		r.reader.skip = j.total.Line
@@ -264,7 +264,7 @@ func (r *run) add(of Report) error {
 	r.report.InDoubt = append(r.report.InDoubt, of.InDoubt...)
 	slices.SortStableFunc(of.Refused, func(a, b Row) int { return a.Line - b.Line })
 	for _, row := range of.Refused {
-		if err := r.Import.Refused(row); err != nil {
+		if err := r.Refused(row); err != nil {
 			return err
 		}
 	}
