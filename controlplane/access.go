@@ -122,8 +122,9 @@ type SessionStore interface {
 	NoteUses(ctx context.Context, u Uses) error
 
 	// ChangeSelf changes the name and password of the actor's account, nil leaves
-	// them. With a password all sessions end but the actor's.
-	ChangeSelf(ctx context.Context, by Actor, name, password *string) error
+	// them. With a password all sessions end but the actor's; ErrPassword when the account's is
+	// not any more what it was.
+	ChangeSelf(ctx context.Context, by Actor, name, password *string, was string) error
 }
 
 // Limits of access.

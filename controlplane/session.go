@@ -112,6 +112,7 @@ func (s *Service) ChangeMe(ctx context.Context, actor Actor, c SelfChange) (Me, 
 		}
 	}
 	var hash *string
+	var was string
 	if c.Password != nil {
 		if err := checkPassword(*c.Password); err != nil {
 			return Me{}, err
@@ -131,10 +132,10 @@ func (s *Service) ChangeMe(ctx context.Context, actor Actor, c SelfChange) (Me, 
 		if err != nil {
 			return Me{}, err
 		}
-		hash = &made
+		hash, was = &made, account.Password
 	}
 	defer s.auth.forget()
-	if err := s.access.ChangeSelf(ctx, actor, c.Name, hash); err != nil {
+	if err := s.access.ChangeSelf(ctx, actor, c.Name, hash, was); err != nil {
 		return Me{}, err
 	}
 	return s.Me(ctx, actor)

@@ -146,7 +146,9 @@ func (v *visitor) read(from net.Conn, to io.Writer, p []byte) (int, error) {
 			if n == 0 && err != nil {
 				return 0, io.EOF // it has been answered before: fasthttp must not think that it still owes an answer
 			}
-			v.reading.wanted = time.Now().Add(v.server.cfg.ReadTimeout) // as fasthttp does for all requests but the first
+			if v.phase.Load() != phaseBusy { // empty lines before a request put nothing off
+				v.reading.wanted = time.Now().Add(v.server.cfg.ReadTimeout) // as fasthttp does for all requests but the first
+			}
 		}
 		return v.lines.check(p, n, err)
 	}

@@ -72,6 +72,20 @@ func TestWhoeverIsSlowIsEndedInTime(t *testing.T) {
 	}
 }
 
+func TestEmptyLinesAfterARequestPutNothingOff(t *testing.T) {
+	_, addr := serveOn(t, "127.0.0.1:0", edge.Config{ReadTimeout: 300 * time.Millisecond})
+	c, err := net.Dial("tcp", addr)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, c.Close()) }()
+	requireServed(t, c, goodRequest)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(10 * time.Second); err == nil; <-tick.C {
+		require.True(t, time.Now().Before(end), "it goes on and on")
+		_, err = io.WriteString(c, "\r\n")
+	}
+}
+
 func TestAConnectionThatIsNotUsedIsClosedWithoutAWord(t *testing.T) {
 	_, addr := serve(t, edge.Config{IdleTimeout: 50 * time.Millisecond})
 	conn := dial(t, addr)

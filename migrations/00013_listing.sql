@@ -49,6 +49,22 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+-- As before, and nothing is added to the transaction of somebody else.
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION changelog_mark(entries integer, change bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    h changelog_head;
+BEGIN
+    UPDATE changelog_head t SET digest = t.digest # change, ord = t.ord + entries + 1
+    WHERE t.writer = pg_current_xact_id() RETURNING * INTO h;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'this transaction has no number in the changelog';
+    END IF;
+    INSERT INTO changelog (seq, ord, epoch, kind, stamp, digest)
+    VALUES (h.seq, h.ord - 1, h.epoch, 0, h.stamp, h.digest);
+END $$;
+-- +goose StatementEnd
+
 -- Who opens an epoch writes it down first; the head is updated twice in every transaction.
 ALTER TABLE changelog_head DROP CONSTRAINT changelog_head_epoch_fkey;
 
@@ -75,9 +91,12 @@ ALTER TABLE link ENABLE ALWAYS TRIGGER changelog_2_stamp_new;
 CREATE FUNCTION changelog_after_new_link() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     WITH c AS (
-        SELECT count(*) AS n, coalesce(bit_xor(r.stamp), 0) AS change FROM new_rows r
+        SELECT count(*) AS n, coalesce(bit_xor(r.stamp), 0) AS change,
+               min(r.rev_seq) AS low, max(r.rev_seq) AS high, min(r.rev_epoch) AS first, max(r.rev_epoch) AS last
+        FROM new_rows r
     ), h AS (
         UPDATE changelog_head t SET digest = t.digest # c.change, ord = t.ord + c.n + 1 FROM c
+        WHERE t.writer = pg_current_xact_id() AND (c.n = 0 OR (c.low, c.high, c.first, c.last) = (t.seq, t.seq, t.epoch, t.epoch))
         RETURNING t.seq, t.ord - 1 AS last, t.ord - 2 - c.n AS before, t.epoch, t.stamp, t.digest
     )
     INSERT INTO changelog (seq, ord, epoch, kind, stamp, digest, domain_id, name, state, status, flags, expires_at, payload)
@@ -87,6 +106,9 @@ BEGIN
     FROM h, new_rows r
     UNION ALL
     SELECT h.seq, h.last, h.epoch, 0, h.stamp, h.digest, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM h;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'links bear a number that is not of this transaction';
+    END IF;
     RETURN NULL;
 END $$;
 -- +goose StatementEnd

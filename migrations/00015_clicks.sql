@@ -25,6 +25,19 @@ CREATE TABLE click_workspace_before (
 );
 SELECT click_protect('click_workspace_before'), waypost_protect('click_workspace_before');
 
+-- A restored database must not give an id to something else than the one that is lost: edges
+-- and caches may still know that. So a new epoch leaves a gap, as for keys.
+-- +goose StatementBegin
+CREATE FUNCTION epoch_skip_ids() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+    PERFORM setval('domain_id_seq', nextval('domain_id_seq') + 10000),
+            setval('workspace_id_seq', nextval('workspace_id_seq') + 1000000),
+            setval('link_id_seq', nextval('link_id_seq') + 1000000000);
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER epoch_skip_ids AFTER INSERT ON changelog_epoch FOR EACH STATEMENT EXECUTE FUNCTION epoch_skip_ids();
+
 -- The owner sees no rows.
 SET LOCAL ROLE waypost_operator;
 INSERT INTO click_workspace_before (workspace_id, clicks, bot_clicks)

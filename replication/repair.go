@@ -246,7 +246,9 @@ func (f *Follower) takeSums(d *dial, take func(*sumsPart) error) error {
 // greet begins the repair at the first hello, and holds later ones against it.
 func (r *repairing) greet(ctx context.Context, h Head) error {
 	if r.repair != nil {
-		if h.Cluster != r.cluster || h.Position.Epoch != r.lowest.Epoch || h.Position.Seq < r.lowest.Seq {
+		// The head may be of another instance, which is a moment behind: what counts is
+		// the position of each part.
+		if h.Cluster != r.cluster || h.Position.Epoch != r.lowest.Epoch {
 			return errHistory
 		}
 		return nil
@@ -307,7 +309,7 @@ func (r *repairing) slots(ctx context.Context) (progress bool, err error) {
 	progress, err = f.takeSlots(d, func(part *slotsPart, last bool) error {
 		n := int(part.last-part.first) + 1
 		if len(r.differing)-len(rest) < n || r.differing[0] != part.first || r.differing[n-1] != part.last {
-			return fmt.Errorf("%w: slots %d to %d where %d was due", errMisplaced, part.first, part.last, r.differing[:1])
+			return fmt.Errorf("%w: slots %d to %d, which were not due", errMisplaced, part.first, part.last)
 		}
 		for _, raw := range part.records {
 			records = append(records, append([]byte(nil), raw...))

@@ -25,6 +25,9 @@ func (f *Follower) snapshot(ctx context.Context) (fruitful bool, err error) {
 	if r.restore != nil { // a source that cannot be reached costs it nothing
 		f.paced(begun)
 	}
+	if err != nil && r.restore != nil {
+		f.beyondRepair, f.repairs = false, 0 // there may be no room for a second store
+	}
 	if err != nil {
 		return false, fmt.Errorf("take a snapshot: %w", err)
 	}

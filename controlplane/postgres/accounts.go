@@ -124,7 +124,7 @@ func updateAccount(ctx context.Context, tx pgx.Tx, user int64, c controlplane.Ac
 func lockGoverned(ctx context.Context, tx pgx.Tx, user int64, but waypost.WorkspaceID) ([]waypost.WorkspaceID, error) {
 	rows, err := tx.Query(ctx, `
 		SELECT w.id FROM membership m JOIN app_user u ON u.id = m.user_id JOIN workspace w ON w.id = m.workspace_id
-		WHERE m.user_id = $1 AND w.id <> $2 AND m.role = 'admin' AND u.disabled_at IS NULL AND w.deleted_at IS NULL
+		WHERE m.user_id = $1 AND w.id <> $2 AND m.role = 'admin' AND u.disabled_at IS NULL AND w.deleted_at IS NULL AND `+mayEnter+`
 		ORDER BY w.id FOR NO KEY UPDATE OF w`, user, but)
 	if err != nil {
 		return nil, err

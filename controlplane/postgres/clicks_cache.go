@@ -19,11 +19,13 @@ type linkCache struct {
 	seed maphash.Seed
 	sets [][cacheWays]cachedLink // a power of two
 	held int
+	made time.Time // when there was nothing in it
 }
 
 const (
 	cacheWays = 4
 	cacheAge  = 10 * time.Minute
+	cacheLife = 24 * time.Hour // until all is forgotten: ages come again after 42 hours
 
 	// A table is half full before it grows.
 	firstCacheSets, mostCacheSets = 1 << 8, 1 << 19
@@ -59,6 +61,9 @@ func (c *linkCache) find(links []waypost.LinkClicks, targets []target, now time.
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	newest = -1
+	if now.Sub(c.made) > cacheLife {
+		c.sets, c.held = nil, 0
+	}
 	age := ageOf(now)
 	for i := range links {
 		key, ok := cacheKeyOf(&links[i])
@@ -96,7 +101,7 @@ func (c *linkCache) remember(links []waypost.LinkClicks, targets []target, numbe
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.sets == nil {
-		c.seed, c.sets = maphash.MakeSeed(), make([][cacheWays]cachedLink, firstCacheSets)
+		c.seed, c.sets, c.made = maphash.MakeSeed(), make([][cacheWays]cachedLink, firstCacheSets), now
 	}
 	age := ageOf(now)
 	for _, i := range numbers {

@@ -105,7 +105,7 @@ CROSS JOIN LATERAL (
 	WHERE ` + ofWorkspace("workspace_id", "$1") + ` AND link_id = s.id AND day >= date '1970-01-01' + $2::integer AND day < date '1970-01-01' + $3::integer
 	UNION ALL
 	SELECT clicks, bot_clicks FROM click_part
-	WHERE ` + ofWorkspace("workspace_id", "$1") + ` AND link_id = s.id AND day >= date '1970-01-01' + $2::integer AND day < date '1970-01-01' + $3::integer) c
+	WHERE ` + ofWorkspace("workspace_id", "$1") + ` AND area = ANY (click_areas(s.id)) AND link_id = s.id AND day >= date '1970-01-01' + $2::integer AND day < date '1970-01-01' + $3::integer) c
 GROUP BY s.id`
 
 // TopLinks gives the links of a workspace with the most clicks in days [first, end), with

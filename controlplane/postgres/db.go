@@ -143,7 +143,10 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 		return nil, err
 	}
 	pc.ConnConfig.RuntimeParams["role"] = nobody
-	pc.AfterConnect = db.checkHistory
+	pc.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		db.links.forget() // it may be another server, which was behind
+		return db.checkHistory(ctx, conn)
+	}
 	if db.pool, err = pgxpool.NewWithConfig(ctx, pc); err != nil {
 		return nil, err
 	}

@@ -29,7 +29,7 @@ FROM (SELECT unnest($1::bigint[]), unnest($2::integer[]), unnest($3::text[]), un
              unnest($7::smallint[]), unnest($8::text[]), unnest($9::text[]), unnest($10::text[]), unnest($11::text[]), unnest($12::text[]),
              unnest($13::timestamptz[]), unnest($14::boolean[]), unnest($15::boolean[]), unnest($16::boolean[]), unnest($17::smallint[]), unnest($18::bigint[]))
      AS n (w, d, c, cu, o, lo, s, t, de, tg, m, cb, e, fq, fp, ac, sl, st)
-WHERE NOT (cu AND c = ANY (string_to_array(coalesce(current_setting('waypost.refused', true), ''), ',')))
+WHERE NOT (cu AND d = 1 AND c = ANY (string_to_array(coalesce(current_setting('waypost.refused', true), ''), ',')))
 ON CONFLICT (domain_id, code) DO NOTHING
 RETURNING id, domain_id, code, created_at`
 

@@ -132,13 +132,17 @@ func lockWorkspace(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID) error
 	return err
 }
 
+// mayEnter is true of an account u that has a password, or can still be given one by whoever
+// is invited.
+const mayEnter = `(u.password IS NOT NULL OR u.invited_until IS NOT NULL AND u.invited_until > now())`
+
 // checkAdministrators says EConflict when one of the workspaces has nobody left who
 // could look after it.
 func checkAdministrators(ctx context.Context, tx pgx.Tx, ids []waypost.WorkspaceID) error {
 	var left int
 	err := tx.QueryRow(ctx, `
 		SELECT count(DISTINCT m.workspace_id) FROM membership m JOIN app_user u ON u.id = m.user_id
-		WHERE m.workspace_id = ANY ($1) AND m.role = 'admin' AND u.disabled_at IS NULL AND u.deleted_at IS NULL`, ids).Scan(&left)
+		WHERE m.workspace_id = ANY ($1) AND m.role = 'admin' AND u.disabled_at IS NULL AND u.deleted_at IS NULL AND `+mayEnter, ids).Scan(&left)
 	if err == nil && left != len(ids) {
 		return waypost.Errorf(waypost.EConflict, "this is the last administrator of a workspace: make another one first")
 	}
@@ -180,10 +184,14 @@ func lockMember(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, user int
 	if err := lockWorkspace(ctx, tx, ws); err != nil {
 		return m, nil, err
 	}
-	if m, err = member(ctx, tx, ws, user); err == nil && m.Role == controlplane.RoleAdmin && !m.Disabled {
-		governed = []waypost.WorkspaceID{ws}
+	if m, err = member(ctx, tx, ws, user); err != nil || m.Role != controlplane.RoleAdmin || m.Disabled {
+		return m, nil, err
 	}
-	return m, governed, err
+	var enters bool
+	if err := tx.QueryRow(ctx, `SELECT `+mayEnter+` FROM app_user u WHERE id = $1`, user).Scan(&enters); err != nil || !enters {
+		return m, nil, err
+	}
+	return m, []waypost.WorkspaceID{ws}, nil
 }
 
 // changeAccount changes what is the same in all workspaces that a member is in, and

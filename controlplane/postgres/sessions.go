@@ -91,13 +91,17 @@ func timesOf(used map[int64]time.Time) (ids []int64, at []time.Time) {
 
 // ChangeSelf implements controlplane.SessionStore. It is no act of an administrator,
 // so the audit log does not hold it.
-func (db *DB) ChangeSelf(ctx context.Context, by controlplane.Actor, name, password *string) error {
+func (db *DB) ChangeSelf(ctx context.Context, by controlplane.Actor, name, password *string, was string) error {
 	return db.within(ctx, system, "change an account", func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, `
-			UPDATE app_user SET name = coalesce($2, name), password = coalesce($3, password) WHERE id = $1 AND deleted_at IS NULL`,
-			by.UserID, name, password)
+		tag, err := tx.Exec(ctx, `
+			UPDATE app_user SET name = coalesce($2, name), password = coalesce($3, password)
+			WHERE id = $1 AND deleted_at IS NULL AND ($3::text IS NULL OR password = $4)`,
+			by.UserID, name, password, was)
 		if err != nil || password == nil {
 			return err
+		}
+		if tag.RowsAffected() == 0 { // taken away, or changed, while the new one was hashed
+			return controlplane.ErrPassword
 		}
 		_, err = tx.Exec(ctx, `DELETE FROM user_session WHERE user_id = $1 AND id <> $2`, by.UserID, by.SessionID)
 		return err

@@ -124,6 +124,37 @@ func TestADiskTooFullForABatchGetsTheSpareSegmentBack(t *testing.T) {
 	require.Zero(t, j.Dropped())
 }
 
+// The keeper takes the spare segments of a maker that has nothing to do, and waits.
+func TestAfterTheDiskWasFullForAWhileSegmentsAreMadeAgain(t *testing.T) {
+	control, dir, log := newControlPlane(t), t.TempDir(), &journalLog{}
+	var full switchable
+	cfg := config(dir)
+	cfg.FlushInterval, cfg.SegmentBytes, cfg.MaxBytes, cfg.Shards, cfg.Logger = time.Millisecond, 8<<10, 64<<20, 1, log.logger()
+	cfg.SetSync(func(f *os.File) error {
+		if strings.Contains(f.Name(), "batch-") {
+			if err := full.fail(); err != nil {
+				return err
+			}
+		}
+		return f.Sync()
+	})
+	j := open(t, cfg)
+	shipInBackground(t, j, control.shipping())
+	recordAll(t, j, "abcd", 10)
+	control.awaitClicks(t, 10)
+	spares := len(files(t, dir, "segment"))
+	require.Eventually(t, func() bool { before := spares; spares = len(files(t, dir, "segment")); return spares == before }, 10*time.Second, 20*time.Millisecond)
+	full.on(syscall.ENOSPC)
+	recordAll(t, j, "abcd", 10)
+	require.Eventually(t, func() bool { return len(files(t, dir, "segment")) < spares }, 10*time.Second, time.Millisecond)
+	full.off()
+	control.awaitClicks(t, 20)
+	for n := range 2_000 { // of some segments
+		require.Eventually(t, func() bool { return j.TryRecord(1, []byte("abcd"), 1_700_000_000_000) }, 10*time.Second, time.Millisecond, "click %d", n)
+	}
+	control.awaitClicks(t, 2_020)
+}
+
 func TestASyncThatFailsIsNotTriedAgain(t *testing.T) {
 	control, registry := newControlPlane(t), prometheus.NewPedanticRegistry()
 	var (

@@ -28,6 +28,7 @@ func (j *Journal) makeSegments() {
 		if uint64(len(j.spares)) >= wanted {
 			select {
 			case <-j.taken:
+			case <-j.freed: // the keeper may have taken them
 			case <-j.stop:
 				return
 			}

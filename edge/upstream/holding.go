@@ -19,9 +19,10 @@ type heldAnswer struct {
 }
 
 // passed reports whether the replica shows what was so at a position. Another history
-// shows something else, and answers of this one are of no use there.
+// shows something else, and answers of this one are of no use there, nor while a replica is
+// repaired, which has no sequence then: it may show what is newer.
 func passed(replica, at waypost.Position) bool {
-	return replica.Epoch != at.Epoch || replica.Seq >= at.Seq
+	return replica.Epoch != at.Epoch || replica.Seq == 0 || replica.Seq >= at.Seq
 }
 
 // ahead finds the answer for a link that is ahead of the replica, which was at least at

@@ -22,18 +22,21 @@ const issuedPrefix = 10 // "0A"
 
 var epoch = waypost.Epoch{Ordinal: 3}
 
+const begun = 100 // the sequence at which all begins
+
 // world is a control plane and a replica that lags behind it.
 type world struct {
-	mu       sync.Mutex
-	records  map[string][]waypost.Record // every version of a link, by code
-	replica  uint64                      // sequence
-	head     uint64
-	asked    atomic.Int64
-	fault    func(ctx context.Context) error
-	fresh    atomic.Bool
-	foreign  bool // the control plane is in another history
-	registry *prometheus.Registry
-	now      atomic.Int64
+	mu        sync.Mutex
+	records   map[string][]waypost.Record // every version of a link, by code
+	replica   uint64                      // sequence
+	repairing bool                        // the replica has all, and no position
+	head      uint64
+	asked     atomic.Int64
+	fault     func(ctx context.Context) error
+	fresh     atomic.Bool
+	foreign   bool // the control plane is in another history
+	registry  *prometheus.Registry
+	now       atomic.Int64
 }
 
 func newWorld(t *testing.T, change func(*upstream.Config)) (*world, *upstream.Links) {
@@ -83,7 +86,11 @@ func (w *world) follow(seq uint64) {
 func (w *world) Link(_ waypost.DomainID, code, buf []byte) (waypost.Record, []byte, bool, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	rec, found := w.at(string(code), w.replica)
+	seq := w.replica
+	if w.repairing {
+		seq = w.head
+	}
+	rec, found := w.at(string(code), seq)
 	return rec, buf, found, nil
 }
 
@@ -94,7 +101,10 @@ func (w *world) Domain([]byte) (waypost.DomainID, bool) { return waypost.Default
 func (w *world) Position() waypost.Position {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return waypost.Position{Epoch: epoch, Seq: w.replica}
+	if w.repairing {
+		return waypost.Position{Epoch: epoch}
+	}
+	return waypost.Position{Epoch: epoch, Seq: begun + w.replica}
 }
 
 func (w *world) Cluster() (replication.Cluster, bool) { return replication.Cluster{1}, true }
@@ -109,7 +119,7 @@ func (w *world) Ask(ctx context.Context, _ waypost.DomainID, code []byte) ([]byt
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	head := replication.Head{Cluster: replication.Cluster{1}, Position: waypost.Position{Epoch: epoch, Seq: w.head}}
+	head := replication.Head{Cluster: replication.Cluster{1}, Position: waypost.Position{Epoch: epoch, Seq: begun + w.head}}
 	if w.foreign {
 		head.Position.Epoch.Ordinal++
 	}
@@ -172,6 +182,20 @@ func TestALinkThatWasSeenDeletedNeverReturns(t *testing.T) {
 		require.Equal(t, "gone", see(t, l, "0Ashort"), "at %d", seq)
 	}
 	require.EqualValues(t, 1, w.asked.Load())
+}
+
+// A repair begins without a sequence, and may show what is newer than an answer that is held.
+func TestALinkThatWasSeenDeletedNeverReturnsWhileTheReplicaIsRepaired(t *testing.T) {
+	w, l := newWorld(t, nil)
+	w.put("0Ashort", waypost.Live, "https://example.com/old")
+	w.put("0Alater", waypost.Live, "https://example.com/later")
+	require.Equal(t, "https://example.com/old", see(t, l, "0Ashort"))
+	require.Equal(t, "https://example.com/later", see(t, l, "0Alater"))
+	w.put("0Ashort", waypost.Deleted, "")
+	w.mu.Lock()
+	w.repairing = true
+	w.mu.Unlock()
+	require.Equal(t, "gone", see(t, l, "0Ashort"))
 }
 
 func TestWhatCannotHaveBeenIssuedIsNotAskedFor(t *testing.T) {

@@ -229,6 +229,23 @@ func TestAPasswordThatIsChangedMeanwhileBeginsNoSession(t *testing.T) {
 	}
 }
 
+// An operator takes the password away from somebody who changes it at that moment.
+func TestAPasswordThatIsTakenAwayMeanwhileIsNotChanged(t *testing.T) {
+	p := start(t)
+	admin := p.firstAdmin()
+	id := p.addUser(admin, "ann@example.com", "member")
+	compared, found, err := p.db.Account(t.Context(), "ann@example.com")
+	require.NoError(t, err)
+	require.True(t, found)
+	p.want(201, call{method: http.MethodPost, path: "/api/v1/users/" + id + "/invitation", credential: admin})
+	word := "hash of another horse battery"
+	err = p.db.ChangeSelf(t.Context(), controlplane.Actor{UserID: compared.UserID}, nil, &word, compared.Password)
+	require.ErrorIs(t, err, controlplane.ErrPassword)
+	after, _, err := p.db.AccountOf(t.Context(), compared.UserID)
+	require.NoError(t, err)
+	require.Empty(t, after.Password)
+}
+
 func TestWhoHasStolenASessionGuessesThePasswordNoFasterThanAnybodyElse(t *testing.T) {
 	p := start(t, func(c *httpapi.Config) { c.Limits.Guesses = limit.NewGuesses(3) })
 	session := p.firstAdmin()

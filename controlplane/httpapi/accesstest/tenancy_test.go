@@ -93,6 +93,13 @@ func TestTheLastAdministratorStays(t *testing.T) {
 	p.want(200, call{method: http.MethodPatch, path: "/api/v1/users/" + second, credential: admin, body: map[string]any{"disabled": true}})
 	try(409) // one who cannot sign in does not count
 	p.want(200, call{method: http.MethodPatch, path: "/api/v1/users/" + second, credential: admin, body: map[string]any{"disabled": false}})
+	third := p.want(201, call{path: "/api/v1/users", credential: admin, body: map[string]any{"email": "third@blue.example", "role": "admin"}}).id()
+	p.want(200, call{method: http.MethodPatch, path: "/api/v1/users/" + second, credential: admin, body: map[string]any{"role": "member"}})
+	_, err := p.hand().Exec(t.Context(), `UPDATE app_user SET invited_until = now() WHERE invitation IS NOT NULL`)
+	require.NoError(t, err)
+	try(409) // nor one whose invitation is over
+	p.want(204, call{method: http.MethodDelete, path: "/api/v1/users/" + third, credential: admin})
+	p.want(200, call{method: http.MethodPatch, path: "/api/v1/users/" + second, credential: admin, body: map[string]any{"role": "admin"}})
 	try(200)
 
 	// An operator who disables an account is held to all workspaces that it is in.
