@@ -23,7 +23,7 @@ const (
 	// Rows of link_dedupe go with their links, by their foreign key.
 	purge = `
 		WITH gone AS (DELETE FROM link l WHERE ` + purgeDue + ` AND id = ANY ($2)
-		              AND NOT ` + hasParts + `
+		              AND NOT ` + hasParts + ` AND NOT EXISTS (SELECT FROM link_click c WHERE c.link_id = l.id)
 		              RETURNING domain_id, code, custom),
 		     retired AS (INSERT INTO retired_code (domain_id, code)
 		                 SELECT domain_id, code FROM gone WHERE custom OR domain_id <> 1 ON CONFLICT DO NOTHING)
