@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -74,6 +75,20 @@ func (in *installation) backup(t *testing.T) (restore func() (*postgres.DB, *pgx
 		require.NoError(t, err, sql)
 	}
 	in.hand = operator(name) // all connections from before are ended
+	for old := in.db; ; {    // of the pool, too, which finds out one by one
+		var asking sync.WaitGroup
+		var failed atomic.Bool
+		for range 32 {
+			asking.Go(func() {
+				if _, err := old.Head(t.Context()); err != nil {
+					failed.Store(true)
+				}
+			})
+		}
+		if asking.Wait(); !failed.Load() {
+			break
+		}
+	}
 	in.db, err = postgres.Open(t.Context(), postgres.Config{URL: in.url})
 	require.NoError(t, err)
 	t.Cleanup(in.db.Close)
