@@ -117,6 +117,56 @@ func TestLinksAreStampedWhoeverInsertsThem(t *testing.T) {
 	require.Equal(t, []int{6, 6, 6, 6}, []int{links, stamps, slots, revisions})
 }
 
+func TestNobodyWritesUnderTheNumberOfAnotherTransaction(t *testing.T) {
+	db, hand := open(t)
+	f := newFollow(t, db)
+	insert(t, db, links(2)...)
+	before, err := db.Head(t.Context())
+	require.NoError(t, err)
+	for name, statements := range map[string][]string{
+		"links that bring the number of an earlier one": {
+			`SELECT set_config('waypost.epoch', rev_epoch::text, true), set_config('waypost.stamped', rev_seq::text, true) FROM link LIMIT 1`,
+			`INSERT INTO link (workspace_id, domain_id, code, original_url, slot, rev_epoch, rev_seq, stamp)
+			 SELECT 1, 1, 'forged', original_url, slot, rev_epoch, rev_seq, stamp FROM link LIMIT 1`,
+		},
+		"a transaction that says it has one": {
+			`SELECT set_config('waypost.writer', pg_current_xact_id()::text, true)`,
+			`UPDATE link SET title = 'forged'`,
+		},
+		"the same with new links": {
+			`SELECT set_config('waypost.writer', pg_current_xact_id()::text, true)`,
+			`INSERT INTO link (workspace_id, domain_id, code, original_url) VALUES (1, 1, 'forged', 'https://example.com/')`,
+		},
+	} {
+		tx, err := hand.Begin(t.Context())
+		require.NoError(t, err)
+		exec(t, tx, statements[0])
+		_, err = tx.Exec(t.Context(), statements[1])
+		require.Error(t, err, name)
+		require.NoError(t, tx.Rollback(t.Context()))
+	}
+	after, err := db.Head(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, before.Position, after.Position)
+	require.Equal(t, before.Digest, after.Digest)
+	f.catchUp(t, db, 1000)
+	require.Equal(t, f.rows, newFollow(t, db).rows)
+}
+
+// What a lost history has named by an id is named by no other thing after a restore.
+func TestANewEpochLeavesAGapInAllIds(t *testing.T) {
+	db, hand := open(t)
+	insert(t, db, link("before"))
+	exec(t, hand, `INSERT INTO domain (host) VALUES ('before.example')`)
+	exec(t, hand, openEpoch)
+	insert(t, db, link("after"))
+	exec(t, hand, `INSERT INTO domain (host) VALUES ('after.example')`)
+	exec(t, hand, `INSERT INTO workspace (slug, name) VALUES ('after', 'After')`)
+	require.Greater(t, number(t, hand, `SELECT max(id) - min(id) FROM link`), int64(1_000_000_000))
+	require.Greater(t, number(t, hand, `SELECT max(id) - min(id) FROM domain`), int64(10_000))
+	require.Greater(t, number(t, hand, `SELECT max(id) - min(id) FROM workspace`), int64(1_000_000))
+}
+
 func TestARollbackLeavesNoGapAndNoTrace(t *testing.T) {
 	db, hand := open(t)
 	f := newFollow(t, db)

@@ -12,7 +12,7 @@ import (
 
 // Which tombstones are to go, and the way in which they go. What is found is judged again under the
 // head of the changelog. One with parts of clicks stays until they are in the rollups of its workspace,
-// which keep the clicks of links that are no more.
+// which keep the clicks of links that are no more, and one with clicks that were folded meanwhile until the next time.
 const (
 	purgeDue = `deleted_at < now() - $1::interval`
 

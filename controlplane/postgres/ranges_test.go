@@ -275,6 +275,13 @@ func TestKeysOfServicesAreTheirsAloneAndComeBackOnce(t *testing.T) {
 		return placed[0]
 	}
 	require.Equal(t, controlplane.Issuable, place(2, codes[0], 0), "another workspace cannot take it")
+	elsewhere := link(string(codes[1]))
+	elsewhere.Domain = waypost.DomainID(number(t, hand, `INSERT INTO domain (host) VALUES ('own.example') RETURNING id`))
+	refused := link(string(codes[1]))
+	refused.Workspace = 2
+	placed, _, err := db.InsertLinks(t.Context(), 0, []controlplane.Insertion{{Link: refused, Claim: &controlplane.Counter{Prefix: l.Prefix, N: 1}}, {Link: elsewhere}})
+	require.NoError(t, err)
+	require.Equal(t, []controlplane.Placement{controlplane.Issuable, controlplane.Placed}, placed, "codes of other domains are no counters")
 	require.Equal(t, controlplane.Placed, place(1, codes[0], 0), "its own can make a link of it")
 	require.Equal(t, controlplane.CounterIssued, state(t, db, l.Prefix, 1))
 
