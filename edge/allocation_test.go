@@ -1,3 +1,5 @@
+//go:build !race
+
 package edge_test
 
 import (
@@ -68,13 +70,6 @@ func answerWithoutAllocating(t *testing.T, links edge.Links) {
 		}
 	}
 }
-
-// oneSalt is that of every day.
-type oneSalt struct{}
-
-var everyDay waypost.Salt
-
-func (oneSalt) Salt(int32) *waypost.Salt { return &everyDay }
 
 // newReplica gives a replica with the links of newMemoryLinks.
 func newReplica(t *testing.T) *replica.DB {

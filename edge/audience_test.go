@@ -125,3 +125,10 @@ func TestVisitsToTwoEdgesAreToldByWhoMadeThem(t *testing.T) {
 	require.Equal(t, len(people), persons, "one who came to both edges is one")
 	require.Equal(t, len(bots), machines)
 }
+
+// oneSalt is that of every day.
+type oneSalt struct{}
+
+var everyDay waypost.Salt
+
+func (oneSalt) Salt(int32) *waypost.Salt { return &everyDay }

@@ -27,10 +27,10 @@ import (
 // State is dev.json.
 type State = dev.State
 
-// Limits of what a test waits for. A system must stop within 20 s.
+// Limits of what a test waits for. A system must stop within 50 s.
 const (
 	startLimit = 90 * time.Second
-	stopLimit  = 20 * time.Second
+	stopLimit  = 50 * time.Second
 )
 
 // Binary builds the program, with the race detector when the test has it, and

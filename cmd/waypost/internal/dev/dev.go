@@ -47,12 +47,12 @@ type Config struct {
 	Database func(ctx context.Context, url, key string) error
 }
 
-// How long the parts may take to stop, one after the other. With the grace of
-// PostgreSQL's abort the whole stays below 20 s.
+// How long the parts may take to stop, one after the other. All take less than a second
+// where the disk keeps up. With the grace of PostgreSQL's abort the whole stays below 50 s.
 const (
-	stopEdges    = 5 * time.Second
-	stopControl  = 6 * time.Second
-	stopPostgres = 4 * time.Second
+	stopEdges    = 10 * time.Second
+	stopControl  = 20 * time.Second
+	stopPostgres = 10 * time.Second
 )
 
 // system is a running one.
