@@ -31,6 +31,7 @@ var (
 	all = []section{
 		{"uniform-1m", true, million, hitsUniform},
 		{"zipf-1m", true, million, hitsZipf},
+		{"clicks-1m", false, million, clickCost},
 		{"misses-1m", true, million, misses},
 		{"rivals-1m", false, million, rivals},
 		{"latency-1m", true, million, latency},
@@ -38,6 +39,7 @@ var (
 		{"profile-1m", true, million, profile},
 		{"uniform-10m", false, tenMillion, hitsUniform},
 		{"zipf-10m", false, tenMillion, hitsZipf},
+		{"clicks-10m", false, tenMillion, clickCost},
 		{"misses-10m", false, tenMillion, misses},
 		{"latency-10m", false, tenMillion, latency},
 		{"during-10m", false, tenMillion, during},

@@ -244,13 +244,26 @@ func TestTheBytesOfARecordNeverChange(t *testing.T) {
 	click := waypost.Click{
 		Domain: 1, Code: []byte("abc1234"), At: 1, Bot: true, Address: [16]byte{0: 0xaa, 15: 0xbb}, Agent: []byte("curl/8"), Referrer: []byte("https://a.b/"),
 	}
-	require.Equal(t, "4800"+"02"+"07"+"0100000000000000"+"01000000"+ // length, version, length of the code, time, domain
-		"0100"+"0600"+"0c00"+"0000"+"aa0000000000000000000000000000bb"+ // flags, lengths, address
+	require.Equal(t, "4800"+"03"+"07"+"010000000000"+"00000000"+"01000000"+ // length, version, length of the code, time, segment, domain
+		"0100"+"0600"+"0c00"+"aa0000000000000000000000000000bb"+ // flags, lengths, address
 		hex.EncodeToString([]byte("curl/8https://a.b/abc1234"))+"000000",
 		hex.EncodeToString(clicks.AppendClick(nil, click)[4:]))
 }
 
-// What was recorded by the version before lies in segments still.
+// What was recorded by the versions before lies in segments still.
+func TestAClickOfASegmentThatIsNotUsedAgainIsStillRead(t *testing.T) {
+	b, err := hex.DecodeString("00000000" + "4800" + "02" + "07" + "0100000000000000" + "01000000" + // checksum, length, version, length of the code, time, domain
+		"0100" + "0600" + "0c00" + "0000" + "aa0000000000000000000000000000bb" + // flags, lengths, address
+		hex.EncodeToString([]byte("curl/8https://a.b/abc1234")) + "000000")
+	require.NoError(t, err)
+	binary.LittleEndian.PutUint32(b, crc32.Checksum(b[4:], crc32.MakeTable(crc32.Castagnoli)))
+	got, size := clicks.ReadClick(b)
+	require.Equal(t, 72, size)
+	require.Equal(t, waypost.Click{
+		Domain: 1, Code: []byte("abc1234"), At: 1, Bot: true, Address: [16]byte{0: 0xaa, 15: 0xbb}, Agent: []byte("curl/8"), Referrer: []byte("https://a.b/"),
+	}, got)
+}
+
 func TestAClickOfWhomNothingWasRecordedIsStillRead(t *testing.T) {
 	bare := "b734d232" + "2000" + "01" + "07" + "0100000000000000" + "01000000" + hex.EncodeToString([]byte("abc1234")) + "0000000000"
 	b, err := hex.DecodeString(bare)

@@ -48,8 +48,23 @@ func AppendRecord(b []byte, code string) []byte {
 func AppendClick(b []byte, c waypost.Click) []byte {
 	size := recordSize(&c)
 	b = append(b, make([]byte, size)...)
-	putRecord(b[len(b)-size:], &c)
+	putRecord(b[len(b)-size:], &c, 0)
 	return b
+}
+
+// AppendNumbered is AppendRecord to a segment of some number.
+func AppendNumbered(b []byte, code string, number uint32) []byte {
+	c := waypost.Click{Domain: 1, Code: []byte(code), At: 1}
+	size := recordSize(&c)
+	b = append(b, make([]byte, size)...)
+	putRecord(b[len(b)-size:], &c, number)
+	return b
+}
+
+// SegmentHead gives what a segment of a number begins with, of the boot in the name of another.
+func SegmentHead(file, node string, number uint64) []byte {
+	n, _ := parseName(file)
+	return encodeSegmentHead(n.boot.id, node, number)
 }
 
 // ReadClick reads the record with which b begins.
@@ -183,3 +198,13 @@ func Unpack(b []byte, seq uint64) ([]byte, error) { return unpack(b, name{}, seq
 
 // Spares is how many segments are ready.
 func (j *Journal) Spares() int { return len(j.spares) }
+
+// Worn is how many segments wait to be used again.
+func (j *Journal) Worn() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return len(j.worn)
+}
+
+// Recorded is the number of clicks recorded.
+func (j *Journal) Recorded() uint64 { return j.recorded() }

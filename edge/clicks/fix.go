@@ -247,7 +247,7 @@ func (j *Journal) gather(s *segment, sums *tally) gathered {
 	j.fixer.buf = slices.Grow(j.fixer.buf[:0], int(g.end-s.covered))
 	buf := j.fixer.buf[:g.end-s.covered]
 	n, err := s.file.ReadAt(buf, s.covered)
-	walk := scan{buf: buf[:n]}
+	walk := scan{buf: buf[:n], number: s.number}
 	for {
 		r, ok := walk.record()
 		if !ok {
@@ -266,7 +266,7 @@ func (j *Journal) gather(s *segment, sums *tally) gathered {
 		g.done, g.err = true, err
 	}
 	// A click may have been cut off where an earlier boot ended, and nowhere else.
-	g.torn = s.found && walk.tail() > 0 && walk.tail() <= maxRecord
+	g.torn = s.found && walk.cut()
 	g.damaged = walk.hole || walk.tail() > 0 && !g.torn || !s.found && walk.end != n
 	return g
 }

@@ -36,6 +36,8 @@ type Journal struct {
 	lanes    []*lane    // in the order of their boots
 	current  *lane
 	progress progressState // guarded by mu
+	worn     []*segment    // to be used again; guarded by mu
+	likely   int           // how many of them; guarded by mu
 
 	wake   chan struct{} // has a token when a batch may wait to be shipped
 	turn   chan struct{} // has a token when another batch may be made
@@ -153,8 +155,9 @@ func (j *Journal) sealNow() error {
 	j.fixing.Lock()
 	err := j.tendAll(true)
 	j.fixing.Unlock()
+	j.discardWorn(0)
 	if err != nil {
-		j.syncSegments()
+		j.syncSegments(true)
 		err = fmt.Errorf("seal the click journal: %w", err)
 	}
 	close(j.sealed)

@@ -24,9 +24,9 @@ type fixer struct {
 func (j *Journal) keepSegments() {
 	flush := time.NewTicker(j.cfg.FlushInterval)
 	defer flush.Stop()
-	syncs := time.NewTicker(j.cfg.SyncInterval)
+	syncs := time.NewTicker(max(j.cfg.SyncInterval/2, 1))
 	defer syncs.Stop()
-	k := keeper{j: j}
+	k := keeper{j: j, lately: pace{began: time.Now()}}
 	k.flush(false)
 	for {
 		select {
@@ -38,7 +38,13 @@ func (j *Journal) keepSegments() {
 			k.flush(true)
 			k.tellDrops()
 		case <-syncs.C:
-			j.syncSegments()
+			select {
+			case <-flush.C: // first, since what is in a batch need not be synced
+				k.flush(true)
+				k.tellDrops()
+			default:
+			}
+			j.syncSegments(false)
 		}
 	}
 }
@@ -46,7 +52,8 @@ func (j *Journal) keepSegments() {
 // keeper is the keeper's own state.
 type keeper struct {
 	j       *Journal
-	failing bool      // the last batch could not be made
+	failing bool // the last batch could not be made
+	lately  pace
 	dropped uint64    // of which the log knows
 	told    time.Time // when it was told
 }
@@ -62,6 +69,9 @@ func (k *keeper) flush(due bool) {
 		j.tidy(time.Now())
 	}
 	j.fixing.Unlock()
+	if due {
+		j.discardWorn(min(int(k.lately.of(j.takes.Load())), cap(j.spares)))
+	}
 	switch {
 	case err != nil:
 		k.failed(err)
@@ -98,6 +108,7 @@ func (k *keeper) failed(err error) {
 		return
 	}
 	j.hold.Store(true)
+	j.discardWorn(0)
 	for {
 		select {
 		case s := <-j.spares:
@@ -121,16 +132,21 @@ func (k *keeper) tellDrops() {
 	k.dropped, k.told = dropped, now
 }
 
-// syncSegments puts on the disk what is in no batch. A segment for which that fails
+// syncSegments puts on the disk what is in no batch, and was there the last time already, or all of it:
+// as long as batches are made more often, that is nothing. A segment for which that fails
 // is never synced again, because the system would then claim that all is well; nothing
 // more is recorded to it, and its clicks go into a batch, in a file of its own.
-func (j *Journal) syncSegments() {
+func (j *Journal) syncSegments(all bool) {
 	j.mu.Lock()
 	segments := slices.Clone(j.current.segments)
 	j.mu.Unlock()
 	for _, s := range segments {
-		tail := s.tail.Load()
-		if tail <= max(s.covered, s.synced) || s.unsound {
+		tail, due := s.tail.Load(), s.seen
+		s.seen = tail
+		if all {
+			due = tail
+		}
+		if due <= max(s.covered, s.synced) || s.unsound {
 			continue
 		}
 		if err := j.cfg.disk.sync(s.file); err != nil {

@@ -141,16 +141,19 @@ func (j *Journal) retire(l *lane, s *segment) {
 		j.counts.diskErrors.Add(1)
 		j.log.Error("the memory of a segment could not be written", slog.String("segment", s.name.String()))
 	}
-	err := errors.Join(s.unmap(), s.file.Close())
+	l.segments = slices.DeleteFunc(l.segments, func(o *segment) bool { return o == s })
+	if j.wear(l, s) {
+		return
+	}
+	var err error
 	if s.damaged {
-		err = errors.Join(err, j.quarantine(s.name.String()))
+		err = errors.Join(s.unmap(), s.file.Close(), j.quarantine(s.name.String()))
 	} else {
-		err = errors.Join(err, j.dir.remove(s.name.String()))
+		err = j.dir.discard(s)
 	}
 	if err != nil {
 		j.diskFailed("a segment of the click journal could not be put away", err)
 	}
-	l.segments = slices.DeleteFunc(l.segments, func(o *segment) bool { return o == s })
 	j.signal(j.freed)
 }
 

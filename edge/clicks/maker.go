@@ -18,13 +18,9 @@ func mostSpares(c *Config) int { return int(min(max(c.MaxBytes/c.SegmentBytes/16
 // full, one for each shard, since they fill up at the same time, and as many as were taken in a second.
 func (j *Journal) makeSegments() {
 	const pause = time.Second
-	began, before, lately := time.Now(), uint64(0), uint64(0)
+	lately := pace{began: time.Now()}
 	for {
-		takes := j.takes.Load()
-		if now := time.Now(); now.Sub(began) > time.Second {
-			began, before, lately = now, takes, takes-before
-		}
-		wanted := min(uint64(len(j.shards))+max(lately, takes-before), uint64(cap(j.spares)))
+		wanted := min(uint64(len(j.shards))+lately.of(j.takes.Load()), uint64(cap(j.spares)))
 		if uint64(len(j.spares)) >= wanted {
 			select {
 			case <-j.taken:
@@ -54,8 +50,9 @@ func (j *Journal) makeSegments() {
 
 // newSegment adds a segment to the current boot, if the bounds allow it. The room
 // of one more is left for batches, and some for merges; one that is ready beside another is not
-// worth that anything gives way to it. There is one caller at a time.
-func (j *Journal) newSegment(beside bool) (*segment, error) {
+// worth that anything gives way to it. A file whose clicks are in batches is used again, if there is one.
+// There is one caller at a time.
+func (j *Journal) newSegment(beside bool) (s *segment, err error) {
 	if j.hold.Load() {
 		return nil, errHeld
 	}
@@ -64,6 +61,15 @@ func (j *Journal) newSegment(beside bool) (*segment, error) {
 		return nil, fmt.Errorf("size of the click journal: %w", err)
 	}
 	missing := used + 2*j.cfg.SegmentBytes - (j.cfg.MaxBytes - j.cfg.MaxBytes/mergeReserve)
+	old := j.unworn()
+	if old != nil {
+		missing -= j.cfg.SegmentBytes // which it takes already
+		defer func() {
+			if old != nil {
+				err = errors.Join(err, j.dir.discard(old))
+			}
+		}()
+	}
 	if beside && missing > -j.cfg.MaxBytes/4 {
 		return nil, errQuota
 	}
@@ -74,7 +80,12 @@ func (j *Journal) newSegment(beside bool) (*segment, error) {
 	j.mu.Lock()
 	number := j.current.next
 	j.mu.Unlock()
-	s, err := createSegment(j.dir, j.current.boot, j.current.node, number, j.cfg.SegmentBytes)
+	if old != nil {
+		s, err = j.dir.reuse(old, j.current.node, number)
+		old = nil
+	} else {
+		s, err = createSegment(j.dir, j.current.boot, j.current.node, number, j.cfg.SegmentBytes)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -5,12 +5,18 @@ import "encoding/binary"
 // scan is a walk over the records in a part of a segment. It goes on behind bytes
 // that are no record, and notes them.
 type scan struct {
-	buf  []byte
-	next int  // where to look
-	end  int  // behind the last record
-	torn int  // behind the last byte that is not zero, of those behind end
-	hole bool // a record came behind bytes that are none
-	junk bool // there was something, and no record
+	buf    []byte
+	number uint32 // of the segment
+
+	next  int  // where to look
+	end   int  // behind the last record
+	torn  int  // behind the last byte that is neither zero nor a stale record's, of those behind end
+	hole  bool // a record came behind bytes that are none
+	junk  bool // there was something, and no record
+	stale bool // there were records of an earlier use of the file
+
+	piece, pieceEnd int  // the last piece of what is no record
+	large           bool // some piece was larger than a record
 }
 
 // record gives the next one. It stays the next one until accept.
@@ -21,12 +27,27 @@ func (s *scan) record() (record, bool) {
 			continue
 		}
 		if r, size := getRecord(s.buf[s.next:]); size > 0 {
-			return r, true
+			if !staleRecord(s.buf[s.next:], s.number) {
+				return r, true
+			}
+			s.stale = true
+			s.next += size - recordAlign
+			continue
 		}
 		s.torn, s.junk = s.next+recordAlign, true
+		s.addPiece(s.torn)
 	}
 	s.next = len(s.buf)
 	return record{}, false
+}
+
+// addPiece notes that there is no record before end.
+func (s *scan) addPiece(end int) {
+	if s.pieceEnd != end-recordAlign {
+		s.piece = end - recordAlign
+	}
+	s.pieceEnd = end
+	s.large = s.large || s.pieceEnd-s.piece > maxRecord
 }
 
 // who gives what the record that was given has of the visitor.
@@ -41,3 +62,12 @@ func (s *scan) accept() {
 
 // tail is the number of bytes behind the last record that should be zero and are not.
 func (s *scan) tail() int { return max(s.torn-s.end, 0) }
+
+// cut reports whether what is behind the last record may be what a crash left of one. After a power
+// cut, pages of an earlier use of the file may be among the others, and pieces of records at their ends.
+func (s *scan) cut() bool {
+	return s.tail() > 0 && (s.tail() <= maxRecord || s.stale && !s.large)
+}
+
+// damaged reports whether there is what no crash leaves before the end of the part.
+func (s *scan) damaged() bool { return s.junk && (!s.stale || s.large) }

@@ -24,7 +24,8 @@ import (
 //	 40  length of the node, 1 byte; the node
 //	124  CRC-32C of all that
 //
-// and goes on with records from 128 on; what is not written yet is zero.
+// and goes on with records from 128 on; what is not written yet is zero. A file all of whose clicks
+// are in batches becomes another segment of its boot: see reuse.go.
 const (
 	segmentMagic   = "WPCLICKS"
 	segmentVersion = 1
@@ -43,9 +44,10 @@ var errSegmentHead = errors.New("it does not begin like a segment of this journa
 // after the other; everyone else reads it through the file, which tells what is
 // wrong with a disk by an error instead of a signal.
 type segment struct {
-	name name // its state is the keeper's
-	file *os.File
-	size int64
+	name   name // its state is the keeper's
+	number uint32
+	file   *os.File
+	size   int64
 
 	mem  []byte       // the mapping; the shard's until sealed is set, and the keeper's then
 	tail atomic.Int64 // what lies before is written
@@ -55,17 +57,23 @@ type segment struct {
 	// The keeper's own:
 	covered int64 // what lies before is in batches
 	synced  int64 // what lies before is on the disk
+	seen    int64 // where the tail was when it was last looked at whether to sync it
 	unsound bool  // a sync failed
 	found   bool  // it was left by an earlier boot: where its records end is not known
 	damaged bool  // it holds what is no record, or cannot be read
 }
 
-// createSegment makes a segment that is mapped and has its space on the disk.
-func createSegment(d *directory, boot bootName, node string, number uint64, size int64) (*segment, error) {
+func newSegment(boot bootName, number uint64, size int64) *segment {
 	s := &segment{
-		name: name{segmentKind, boot, number, active}, size: size, covered: segmentHead, synced: segmentHead,
+		name: name{segmentKind, boot, number, active}, number: uint32(number), size: size, covered: segmentHead, synced: segmentHead,
 	}
 	s.tail.Store(segmentHead)
+	return s
+}
+
+// createSegment makes a segment that is mapped and has its space on the disk.
+func createSegment(d *directory, boot bootName, node string, number uint64, size int64) (*segment, error) {
+	s := newSegment(boot, number, size)
 	file, err := d.create(s.name.String(), func(f *os.File) error {
 		if err := d.disk.allocate(f, size); err != nil {
 			return err
@@ -110,7 +118,7 @@ func openSegment(d *directory, n name) (_ *segment, node string, err error) {
 	if node, err = decodeSegmentHead(head, n); err != nil {
 		return nil, "", err
 	}
-	s := &segment{name: n, file: f, size: info.Size(), covered: segmentHead, synced: info.Size(), found: true}
+	s := &segment{name: n, number: uint32(n.n), file: f, size: info.Size(), covered: segmentHead, synced: info.Size(), found: true}
 	s.tail.Store(info.Size())
 	s.done.Store(true)
 	return s, node, nil
@@ -128,14 +136,15 @@ func encodeSegmentHead(boot waypost.BootID, node string, number uint64) []byte {
 	return b
 }
 
-// decodeSegmentHead gives the node, if the head is that of the file's name.
+// decodeSegmentHead gives the node, if the head is that of the file's name, or of an earlier use of
+// the file: a power cut may have left that one.
 func decodeSegmentHead(b []byte, n name) (node string, err error) {
-	length := int(b[40])
-	if length > waypost.MaxNodeLength || binary.LittleEndian.Uint32(b[124:]) != crc32.Checksum(b[:124], castagnoli) {
+	length, number := int(b[40]), binary.LittleEndian.Uint64(b[32:])
+	if number == 0 || number > n.n || length > waypost.MaxNodeLength || binary.LittleEndian.Uint32(b[124:]) != crc32.Checksum(b[:124], castagnoli) {
 		return "", errSegmentHead
 	}
 	node = string(b[41 : 41+length])
-	if string(encodeSegmentHead(n.boot.id, node, n.n)) != string(b) || !waypost.ValidNode(node) {
+	if string(encodeSegmentHead(n.boot.id, node, number)) != string(b) || !waypost.ValidNode(node) {
 		return "", errSegmentHead
 	}
 	return node, nil
@@ -154,7 +163,7 @@ func (s *segment) append(c *waypost.Click) (ok bool) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if p := recover(); p != nil {
-			if _, fault := p.(interface{ Addr() uintptr }); !fault {
+			if !isFault(p) {
 				panic(p)
 			}
 			s.bad.Store(true)
@@ -162,7 +171,7 @@ func (s *segment) append(c *waypost.Click) (ok bool) {
 		}
 	}()
 	failpoint.Hit("append click: begun")
-	putRecord(s.mem[tail:tail+size:tail+size], c)
+	putRecord(s.mem[tail:tail+size:tail+size], c, s.number)
 	s.tail.Store(int64(tail + size))
 	failpoint.Hit("append click: done")
 	return true
@@ -176,10 +185,10 @@ func (s *segment) junkBefore(end int64) bool {
 	if _, err := s.file.ReadAt(buf, segmentHead); err != nil {
 		return true
 	}
-	walk := scan{buf: buf}
+	walk := scan{buf: buf, number: s.number}
 	for {
 		if _, ok := walk.record(); !ok {
-			return walk.junk
+			return walk.damaged()
 		}
 		walk.accept()
 	}
