@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -51,6 +52,8 @@ type dial struct {
 	body    io.ReadCloser
 	frames  *frameReader
 	hello   Head
+	signed  Signature // that came before the present frame; zero: there was none
+	key     []byte    // that the source announced
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 	timer   *time.Timer
@@ -78,6 +81,9 @@ func (f *Follower) connect(ctx context.Context, path string, query url.Values, a
 	req.Header.Set(HeaderRegion, string(f.cfg.Region))
 	if !at.IsZero() {
 		req.Header.Set(HeaderPosition, at.String())
+	}
+	if witness := f.cfg.Trust.Witness(); witness != "" {
+		req.Header.Set(HeaderWitness, witness)
 	}
 	if f.cfg.Token != "" {
 		req.Header.Set("Authorization", "Bearer "+f.cfg.Token)
@@ -143,6 +149,13 @@ func (f *Follower) readHello(d *dial) error {
 	if p := f.cfg.Sink.Position(); h.head.Position.Epoch.Ordinal < p.Epoch.Ordinal {
 		return fmt.Errorf("%w: epoch %d, the replica is in %d", errOlder, h.head.Position.Epoch.Ordinal, p.Epoch.Ordinal)
 	}
+	h.head.Signature = d.signed
+	if err := f.cfg.Trust.meet(h.head.Cluster, d.key); err != nil {
+		return err
+	}
+	if err := f.cfg.Trust.checkHead(&h.head); err != nil {
+		return fmt.Errorf("the hello: %w", err)
+	}
 	d.hello = h.head
 	f.noteHead(h.head)
 	return nil
@@ -182,6 +195,7 @@ func (d *dial) close() {
 // next gives the next frame that the caller has to judge: bye and reset have
 // become errors, and types that are not known are passed over.
 func (d *dial) next() (frameType, byte, []byte, error) {
+	d.signed = Signature{}
 	for {
 		t, flags, payload, err := d.frames.next()
 		if errors.Is(err, io.EOF) {
@@ -199,6 +213,12 @@ func (d *dial) next() (frameType, byte, []byte, error) {
 				return 0, 0, nil, err
 			}
 			return 0, 0, nil, &resetError{reason: reason, text: text}
+		case frameSignature:
+			if d.signed, err = decodeSignature(payload); err != nil {
+				return 0, 0, nil, err
+			}
+		case frameKey:
+			d.key = bytes.Clone(payload)
 		case frameHello, frameBatch, frameHeartbeat, frameSlots, frameEnd, frameAsk, frameSums:
 			return t, flags, payload, nil
 		}

@@ -2,7 +2,10 @@ package replication
 
 import (
 	"bytes"
+	"encoding/binary"
 	"io"
+
+	"waypost"
 )
 
 // ReadFrames reads and decodes frames until the end or the first error, as both
@@ -34,6 +37,10 @@ func ReadFrames(from io.Reader) (types []string, err error) {
 			err = decodeSlots(payload, &part)
 		case frameSums:
 			err = decodeSums(payload, &sums)
+		case frameSignature:
+			_, err = decodeSignature(payload)
+		case frameKey:
+			_, err = decodeAnnouncement(payload)
 		case frameEnd:
 			_, err = decodeEnd(payload)
 		}
@@ -99,7 +106,7 @@ func BatchFrames(b *Batch) ([][]byte, error) {
 		return nil, err
 	}
 	var frames [][]byte
-	for _, entry := range e.frames(b) {
+	for _, entry := range e.frames(b, nil) {
 		frames = append(frames, entry.frame)
 	}
 	return frames, nil
@@ -146,3 +153,53 @@ var (
 	ParseKeySpace  = parseKeySpace
 	KeySpaceHeader = keySpaceHeader
 )
+
+// PublicKey is that with which a signer's signatures are verified.
+func PublicKey(s *Signer) [32]byte { return publicKey(s.key) }
+
+// PositionOf is what a statement is about.
+var PositionOf = positionOf
+
+// SignBatch signs a batch, and gives what makes the statement again, as a follower does.
+func SignBatch(s *Signer, b *Batch) (Signature, func() []byte) {
+	payload := appendBatch(nil, b.Epoch, b.Transactions)
+	return s.signBatch(b, payload), func() []byte {
+		return appendBatchStatement(nil, &s.cluster, b.Epoch, b.Transactions, payload)
+	}
+}
+
+// SplitFrames gives the frames that were written at once.
+func SplitFrames(b []byte) (frames [][]byte) {
+	for len(b) >= frameHeaderSize {
+		n := frameHeaderSize + int(binary.LittleEndian.Uint32(b))
+		frames, b = append(frames, b[:n]), b[n:]
+	}
+	return frames
+}
+
+// Forged gives the records in a frame of slots other stamps, and makes the digest fit.
+func Forged(frame []byte) []byte {
+	r, err := newFrameReader(bytes.NewReader(frame))
+	if err != nil {
+		panic(err)
+	}
+	defer r.close()
+	_, flags, payload, err := r.next()
+	var part slotsPart
+	if err == nil {
+		err = decodeSlots(payload, &part)
+	}
+	if err != nil {
+		panic(err)
+	}
+	for i, raw := range part.records {
+		var rec waypost.Record
+		if err := DecodeRecord(raw, &rec); err != nil {
+			panic(err)
+		}
+		rec.Stamp ^= 1 << i
+		part.head.Digest ^= 1 << i
+		part.records[i] = AppendRecord(nil, &rec)
+	}
+	return SlotsFrame(part.first, part.last, part.head, flags&flagLastPart != 0, part.records...)
+}

@@ -24,6 +24,9 @@ type FollowConfig struct {
 	Region waypost.Region
 	Sink   Sink // required
 
+	// Trust holds the key that this node has pinned. Nil: signatures are not looked at.
+	Trust *Trust
+
 	// KeySpace hears what generated codes look like, at each connection to a source
 	// that tells it. Nil: nobody wants to know.
 	KeySpace func(keyrange.Space)
@@ -212,10 +215,10 @@ func (f *Follower) stream(ctx context.Context, p waypost.Position) (fruitful boo
 		}
 		switch t {
 		case frameBatch:
-			err = f.applyBatch(ctx, payload, &b, p, f.cfg.Sink.Apply)
+			err = f.applyBatch(ctx, d, payload, &b, p, f.cfg.Sink.Apply)
 			p = f.cfg.Sink.Position()
 		case frameHeartbeat:
-			err = f.beat(payload, d.hello.Cluster)
+			err = f.beat(payload, d)
 		case frameAsk:
 			if f.cfg.Asked != nil {
 				f.cfg.Asked()
@@ -236,10 +239,10 @@ func (f *Follower) stream(ctx context.Context, p waypost.Position) (fruitful boo
 
 // applyBatch hands on a batch that follows on p. One that does not is the
 // connection's fault and not the replica's: a new connection is enough.
-func (f *Follower) applyBatch(ctx context.Context, payload []byte, b *Batch, p waypost.Position,
+func (f *Follower) applyBatch(ctx context.Context, d *dial, payload []byte, b *Batch, p waypost.Position,
 	apply func(context.Context, *Batch) error,
 ) error {
-	if err := decodeBatch(payload, b); err != nil {
+	if err := f.takeBatch(d, payload, b, p); err != nil {
 		return err
 	}
 	if b.Epoch != p.Epoch || b.Transactions[0].Seq != p.Seq+1 {
@@ -252,16 +255,49 @@ func (f *Follower) applyBatch(ctx context.Context, payload []byte, b *Batch, p w
 	return nil
 }
 
-func (f *Follower) beat(payload []byte, cluster Cluster) error {
-	h, err := decodeHeartbeat(payload)
+func (f *Follower) beat(payload []byte, d *dial) error {
+	h, err := f.takeHeartbeat(d, payload)
 	if err != nil {
 		return err
 	}
-	if h.Cluster != cluster {
-		return fmt.Errorf("%w: a heartbeat of another cluster", errFrame)
+	return f.cfg.Sink.Heartbeat(h)
+}
+
+// takeHeartbeat decodes a heartbeat, and takes its word when it is signed as it must be.
+func (f *Follower) takeHeartbeat(d *dial, payload []byte) (Head, error) {
+	h, err := decodeHeartbeat(payload)
+	if err != nil {
+		return h, err
+	}
+	if h.Cluster != d.hello.Cluster {
+		return h, fmt.Errorf("%w: a heartbeat of another cluster", errFrame)
+	}
+	h.Signature = d.signed
+	if err := f.cfg.Trust.checkHead(&h); err != nil {
+		return h, err
 	}
 	f.noteHead(h)
-	return f.cfg.Sink.Heartbeat(h)
+	return h, nil
+}
+
+// takeBatch decodes a batch that must be signed, if a key is pinned. Of a signed one that
+// reaches back further than p only what follows is to be applied: a source that did not
+// sign it cannot cut it.
+func (f *Follower) takeBatch(d *dial, payload []byte, b *Batch, p waypost.Position) error {
+	b.Sealed, b.Signature = nil, Signature{}
+	if err := decodeBatch(payload, b); err != nil {
+		return err
+	}
+	signed, err := f.cfg.Trust.checkBatch(d.hello.Cluster, b, payload, &d.signed)
+	if err != nil || !signed {
+		return err
+	}
+	b.Sealed, b.Signature = payload, d.signed
+	first := b.Transactions[0].Seq
+	if b.Epoch == p.Epoch && first <= p.Seq && p.Seq < b.Last().Seq && b.Transactions[p.Seq-first].Stamp == p.Stamp {
+		b.Transactions = b.Transactions[p.Seq-first+1:]
+	}
+	return nil
 }
 
 // Status gives a copy of what is known now. Any goroutine may call it.

@@ -26,12 +26,19 @@ const (
 	frameEnd       frameType = 7 // last of a snapshot
 	frameAsk       frameType = 8 // say where you stand, once all before this is on your disk
 	frameSums      frameType = 9
+	frameSignature frameType = 16 // of the hello, batch or heartbeat that comes next
+	frameKey       frameType = 17 // with which is signed; before the hello
 )
 
 func (t frameType) String() string {
 	names := [...]string{"", "hello", "batch", "heartbeat", "reset", "bye", "slots", "end", "ask", "sums"}
-	if int(t) < len(names) && t > 0 {
+	switch {
+	case int(t) < len(names) && t > 0:
 		return names[t]
+	case t == frameSignature:
+		return "signature"
+	case t == frameKey:
+		return "key"
 	}
 	return "unknown"
 }

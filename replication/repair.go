@@ -223,10 +223,7 @@ func (f *Follower) takeSums(d *dial, take func(*sumsPart) error) error {
 		}
 		switch t {
 		case frameHeartbeat:
-			var h Head
-			if h, err = decodeHeartbeat(payload); err == nil {
-				f.noteHead(h)
-			}
+			_, err = f.takeHeartbeat(d, payload)
 		case frameSums:
 			if err = decodeSums(payload, &part); err == nil {
 				err = take(&part)

@@ -23,6 +23,10 @@ type Head struct {
 	Position waypost.Position
 	Digest   uint64 // XOR of the stamps of all records at Position
 	At       int64  // origin's clock when this was true, Unix milliseconds
+
+	// Signature is the control plane's, zero when there is none. What passes a head on
+	// passes it on with it.
+	Signature Signature
 }
 
 // Sum is what the records of one slot add up to, tombstones included.
@@ -44,6 +48,12 @@ type Transaction struct {
 type Batch struct {
 	Epoch        waypost.Epoch
 	Transactions []Transaction
+
+	// Sealed is the batch as the control plane has signed it, for those who pass it on; nil
+	// when it is not signed. It ends with the last of Transactions, and may begin before the
+	// first. A sink that keeps it copies it.
+	Sealed    []byte
+	Signature Signature // of Sealed
 }
 
 // Last gives the position after the batch. The batch must not be empty.
@@ -74,7 +84,8 @@ type Source interface {
 	// Read gives the transactions that follow after, at least one and at most
 	// about maxRecords records (always whole transactions); an empty batch when
 	// after is the head. It fails with ErrTrimmed or ErrOtherHistory as above;
-	// any other error may pass by itself and is worth another try.
+	// any other error may pass by itself and is worth another try. A signed batch is
+	// given as it was signed: all of Sealed, and of the transactions those after after.
 	Read(ctx context.Context, after waypost.Position, maxRecords int) (Batch, error)
 
 	// Snapshot reads the slots first to last (inclusive) as they stand at one

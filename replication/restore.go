@@ -201,11 +201,9 @@ func (f *Follower) takeSlots(d *dial, take func(part *slotsPart, last bool) erro
 		}
 		switch t {
 		case frameHeartbeat:
-			h, err := decodeHeartbeat(payload)
-			if err != nil {
+			if _, err := f.takeHeartbeat(d, payload); err != nil {
 				return progress, err
 			}
-			f.noteHead(h)
 		case frameSlots:
 			if err := decodeSlots(payload, &part); err != nil {
 				return progress, err
@@ -289,14 +287,12 @@ func (f *Follower) tail(ctx context.Context, s *stretch, apply func(context.Cont
 		}
 		switch t {
 		case frameHeartbeat:
-			h, err := decodeHeartbeat(payload)
-			if err != nil {
+			if _, err := f.takeHeartbeat(d, payload); err != nil {
 				return progress, err
 			}
-			f.noteHead(h)
 		case frameBatch:
-			if err := f.applyBatch(ctx, payload, &b, p, apply); err != nil {
-				if errors.Is(err, errMisplaced) || errors.Is(err, errFrame) {
+			if err := f.applyBatch(ctx, d, payload, &b, p, apply); err != nil {
+				if errors.Is(err, errMisplaced) || errors.Is(err, errFrame) || errors.Is(err, ErrSignature) {
 					return progress, err
 				}
 				return progress, fmt.Errorf("%w: %w", errLocal, err)

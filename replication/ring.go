@@ -86,8 +86,14 @@ func (g *ring) boundary(from, to uint64) (uint64, bool) {
 	return 0, false
 }
 
-// frames turns a batch into ring entries of about frameTarget bytes.
-func (e *encoder) frames(b *Batch) []ringEntry {
+// frames turns a batch into ring entries of about frameTarget bytes, each signed if
+// there is a signer. A batch that is signed already stays as it is.
+func (e *encoder) frames(b *Batch, signer *Signer) []ringEntry {
+	if b.Sealed != nil {
+		return []ringEntry{{
+			after: sealedFirst(b.Sealed) - 1, last: b.Last(), frame: signed(&b.Signature, e.frame(frameBatch, 0, b.Sealed)),
+		}}
+	}
 	var es []ringEntry
 	for ts := b.Transactions; len(ts) > 0; {
 		n, size := 1, batchHeaderSize+transactionSize(&ts[0])
@@ -101,7 +107,12 @@ func (e *encoder) frames(b *Batch) []ringEntry {
 		part := Batch{Epoch: b.Epoch, Transactions: ts[:n]}
 		entry := ringEntry{after: ts[0].Seq - 1, last: part.Last()}
 		if size <= maxFrame {
-			entry.frame = e.frame(frameBatch, 0, appendBatch(make([]byte, 0, size), b.Epoch, ts[:n]))
+			payload := appendBatch(make([]byte, 0, size), b.Epoch, ts[:n])
+			var signature Signature
+			if signer != nil {
+				signature = signer.signBatch(&part, payload)
+			}
+			entry.frame = signed(&signature, e.frame(frameBatch, 0, payload))
 		}
 		es = append(es, entry)
 		ts = ts[n:]

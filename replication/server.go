@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"sync"
 	"time"
 
@@ -28,6 +29,9 @@ const (
 	HeaderNode     = "Waypost-Node"
 	HeaderRegion   = "Waypost-Region"
 	HeaderPosition = "Waypost-Position"
+	// HeaderWitness is the newest position that the follower has seen signed, as the
+	// control plane has signed it.
+	HeaderWitness = "Waypost-Witness"
 )
 
 // Headers of an answer.
@@ -48,6 +52,14 @@ type ServerConfig struct {
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer // nil: metrics are kept but not registered
 	KeySpace   keyrange.Space        // of the cluster's generated codes; zero: not told
+
+	// Signer signs what the source gives; nil: nothing is signed here. Trust is for a node
+	// that passes on what was signed elsewhere: the key that it has pinned is told on.
+	Signer *Signer
+	Trust  *Trust
+	// Witness hears a position that a follower presents, and that Signer has signed, before
+	// the follower is let in. Nil: nobody wants to know.
+	Witness func(context.Context, waypost.Position)
 
 	MinPoll   time.Duration // between looks at a moving source; 10 ms
 	MaxPoll   time.Duration // between looks at a quiet source; 100 ms
@@ -265,6 +277,29 @@ func (s *Server) Ask(p waypost.Position) {
 	s.broadcast()
 }
 
+// announced is what is told of the key with which is signed, nil for nothing.
+func (s *Server) announced() []byte {
+	if s.cfg.Signer != nil {
+		return s.cfg.Signer.announced
+	}
+	return s.cfg.Trust.announced()
+}
+
+// hear takes in what a follower has seen signed. What is not signed by this cluster's key
+// says nothing.
+func (s *Server) hear(r *http.Request) {
+	text := r.Header.Get(HeaderWitness)
+	if text == "" || s.cfg.Signer == nil || s.cfg.Witness == nil {
+		return
+	}
+	at, err := s.cfg.Signer.Witness(text)
+	if err != nil {
+		s.cfg.Logger.Warn("a follower's position is not believed", "node", bounded(r.Header.Get(HeaderNode)), "error", err)
+		return
+	}
+	s.cfg.Witness(r.Context(), at)
+}
+
 // broadcast wakes all who wait. s.mu is held.
 func (s *Server) broadcast() {
 	close(s.wake)
@@ -288,12 +323,15 @@ func (s *Server) setHead(head Head) {
 
 // noteHead makes the heartbeat that all followers share. s.mu is held.
 func (s *Server) noteHead(head Head) {
+	if s.cfg.Signer != nil {
+		head.Signature = s.cfg.Signer.signHead(&head)
+	}
 	s.head = head
-	s.heartbeat = plainFrame(frameHeartbeat, 0, appendHead(nil, &head))
+	s.heartbeat = signed(&head.Signature, plainFrame(frameHeartbeat, 0, appendHead(nil, &head)))
 }
 
 func (s *Server) append(b *Batch) {
-	es := s.encoder.frames(b) // outside the lock: it takes its time
+	es := s.encoder.frames(b, s.cfg.Signer) // outside the lock: it takes its time
 	s.metrics.encoded.Add(float64(len(es)))
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -34,6 +34,7 @@ func (s *Server) Stream(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.requests.Done()
+	s.hear(r)
 	if !s.join() {
 		refuse(w, errors.New("too many followers"))
 		return
@@ -134,7 +135,11 @@ func (c *connection) send(t frameType, frame []byte) error {
 }
 
 func (c *connection) sendHello() error {
-	return c.send(frameHello, plainFrame(frameHello, 0, appendHello(nil, &c.hello)))
+	hello := signed(&c.hello.Signature, plainFrame(frameHello, 0, appendHello(nil, &c.hello)))
+	if key := c.server.announced(); key != nil {
+		hello = append(plainFrame(frameKey, 0, key), hello...)
+	}
+	return c.send(frameHello, hello)
 }
 
 func (c *connection) reset(reason ResetReason, text string) error {
@@ -296,10 +301,10 @@ func (c *connection) readSource(ctx context.Context, p waypost.Position) ([]ring
 	s.mu.Lock()
 	end, ok := s.ring.boundary(b.Transactions[0].Seq, b.Last().Seq)
 	s.mu.Unlock()
-	if ok {
+	if ok && b.Sealed == nil { // a signature holds for the whole
 		b.Transactions = b.Transactions[:end-p.Seq]
 	}
-	return s.encoder.frames(&b), nil
+	return s.encoder.frames(&b, s.cfg.Signer), nil
 }
 
 // appendCount is the payload of an end frame.

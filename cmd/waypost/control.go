@@ -112,6 +112,7 @@ type control struct {
 	boot     string // names this process among all that ever were
 	coder    *keyrange.Coder
 	cluster  replication.Cluster
+	signer   *replication.Signer
 }
 
 // joinCluster agrees with the database about what is fixed per cluster, and gives
@@ -130,6 +131,9 @@ func (c *control) joinCluster(ctx context.Context) error {
 		CodeLength: c.cfg.CodeLength, PrefixLength: c.cfg.PrefixLength, Secret: secret, DefaultHost: c.ownHost(),
 	})
 	if err != nil {
+		return err
+	}
+	if c.signer, err = replication.NewSigner(secret, c.cluster, uint32(c.cfg.SigningGeneration)); err != nil {
 		return err
 	}
 	regions := []waypost.Region{waypost.Region(c.cfg.Region)}
@@ -170,7 +174,9 @@ func (c *control) serve(ctx context.Context, ln, adminLn net.Listener) error {
 		return errors.Join(err, c.closeService(ctx, service))
 	}
 	defer peers.leave(ctx, c.log)
-	stream, err := replication.NewServer(replication.ServerConfig{Source: c.db, Logger: c.log, Registerer: c.registry, KeySpace: c.coder.Space()})
+	stream, err := replication.NewServer(replication.ServerConfig{
+		Source: c.db, Signer: c.signer, Logger: c.log, Registerer: c.registry, KeySpace: c.coder.Space(),
+	})
 	if err != nil {
 		return errors.Join(err, c.closeService(ctx, service))
 	}

@@ -119,7 +119,7 @@ func runEdge(ctx context.Context, cfg config.Edge, tls config.TLS, gossip config
 	e.following, err = newFollowing(succession != nil, func() (*replication.Follower, error) {
 		return replication.NewFollower(replication.FollowConfig{
 			URL: cfg.ControlURL, Token: cfg.Token.Reveal(), Node: store.node, Region: waypost.Region(cfg.Region),
-			Sink: store, Logger: e.log, Fatal: e.isFatal, KeySpace: tellSpace, Asked: e.reportNow,
+			Sink: store, Trust: store.trust, Logger: e.log, Fatal: e.isFatal, KeySpace: tellSpace, Asked: e.reportNow,
 		})
 	})
 	if err != nil {
@@ -236,6 +236,7 @@ func (e *edgeNode) serve(ctx context.Context, ln, adminLn net.Listener) error {
 		err := e.end(ctx, server, closeAdmin, endReports)
 		err = errors.Join(err, e.clicks.finish(shipped, endShip))
 		if endReports(); e.departure.Load() == nil {
+			err = errors.Join(err, e.store.trust.Save())
 			<-reported
 			reporter.Farewell(context.WithoutCancel(ctx))
 		}

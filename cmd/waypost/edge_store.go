@@ -39,6 +39,9 @@ type edgeStore struct {
 	lookup int64         // bytes for the replica's lookup table
 	verify time.Duration // see replica.Config.VerifyInterval
 
+	trust       *replication.Trust
+	untilOpened atomic.Pointer[[]byte] // what it keeps once there is a directory
+
 	dir    *datadir.Dir               // set together with db, before opened is closed
 	opened chan struct{}              // closed when there is a directory
 	db     atomic.Pointer[replica.DB] // takes changes; nil while there is none, or a successor has it
@@ -56,6 +59,9 @@ func openEdgeStore(cfg config.Edge, lookup int64, log *slog.Logger, meters prome
 		s.verify = -1
 	}
 	clicks.know(s)
+	if err := s.openTrust(); err != nil {
+		return nil, err
+	}
 	if succession != nil {
 		clicks.beside = succession.Take(clickFile)
 		return s, s.takeOver()
@@ -82,6 +88,11 @@ func (s *edgeStore) open() error {
 	}
 	if err := s.nameNode(dir.Path("node")); err != nil {
 		return errors.Join(err, dir.Close())
+	}
+	if pinned := s.untilOpened.Load(); pinned != nil {
+		if err := atomicfile.Write(dir.Path(trustFile), *pinned, 0o600); err != nil {
+			return errors.Join(err, dir.Close())
+		}
 	}
 	db, err := replica.Open(s.replicaConfig(dir))
 	if err != nil {

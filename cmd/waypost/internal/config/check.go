@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/replication"
 )
 
 // Check judges the settings of logging.
@@ -45,6 +46,7 @@ func (c *Control) Check() error {
 		between("control.code_length", c.CodeLength, 5, 10),
 		between("control.prefix_length", c.PrefixLength, 1, 3),
 		between("control.lease_size", c.LeaseSize, 1, 1_000_000),
+		between("control.signing_generation", c.SigningGeneration, 1, replication.MaxGeneration),
 		between("control.peak_key_rate", c.PeakKeyRate, 0, 10_000_000),
 		between("control.events_sample", c.EventsSample, 1, 1_000_000),
 		between("control.events_keep_months", c.EventsKeepMonths, 1, 1_200),

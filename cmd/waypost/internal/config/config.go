@@ -45,6 +45,7 @@ type Control struct {
 	DatabaseURLFile     string        `yaml:"database_url_file" help:"file that holds the database URL"`
 	ClusterSecret       Secret        `yaml:"cluster_secret" flag:"-" help:"secret of the cluster, 32 random bytes in hex; never changes"`
 	ClusterSecretFile   string        `yaml:"cluster_secret_file" help:"file that holds the cluster's secret, 32 random bytes in hex"`
+	SigningGeneration   int           `yaml:"signing_generation" help:"which of the cluster's keys signs the changelog, the same on all control planes; only ever raised, when a key may be known to others"`
 	EdgeToken           Secret        `yaml:"edge_token" flag:"-" help:"bearer token that edges must send, at least 16 characters"`
 	EdgeTokenFile       string        `yaml:"edge_token_file" help:"file that holds the edges' token"`
 	AllowPrivateTargets bool          `yaml:"allow_private_targets" help:"accept links to private and loopback addresses"`
@@ -159,7 +160,7 @@ func defaults(getenv func(string) string) Config {
 		Log: Log{Level: "info", Format: "auto"},
 		Control: Control{
 			Addr: "127.0.0.1:8080", AdminAddr: "127.0.0.1:9080",
-			CodeLength: 7, PrefixLength: 2, LeaseSize: 10_000, EventsSample: 100, EventsKeepMonths: 13, SaltRetention: 48 * time.Hour, IdempotencyWindow: 24 * time.Hour, ShutdownTimeout: 5 * time.Second,
+			CodeLength: 7, PrefixLength: 2, SigningGeneration: 1, LeaseSize: 10_000, EventsSample: 100, EventsKeepMonths: 13, SaltRetention: 48 * time.Hour, IdempotencyWindow: 24 * time.Hour, ShutdownTimeout: 5 * time.Second,
 		},
 		Edge: Edge{
 			Addr: "127.0.0.1:8081", AdminAddr: "127.0.0.1:9081", LookupMemory: "auto", ClickJournal: "auto", VerifyInterval: 24 * time.Hour,

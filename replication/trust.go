@@ -1,0 +1,227 @@
+package replication
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"waypost"
+)
+
+// Trust is the key that a node has pinned, and the newest position that it has seen
+// signed with it. The first key of a cluster is pinned when it comes over a
+// connection that the node has authenticated; from then on nothing is taken that it
+// has not signed. It may be used by many goroutines at once.
+type Trust struct {
+	keep func(document []byte) error
+
+	mu sync.Mutex
+	pin
+	kept   waypost.Position
+	keptAt time.Time
+}
+
+// pin is what is kept.
+type pin struct {
+	cluster Cluster
+	pinned  announcement // generation 0: none
+	at      waypost.Position
+	word    []byte // statement and signature for at
+}
+
+// keepWitness is how often a position that moves on is kept.
+const keepWitness = 30 * time.Second
+
+// trustDocument is a Trust as it is kept.
+type trustDocument struct {
+	Version int     `json:"version"`
+	Cluster Cluster `json:"cluster"`
+	Key     []byte  `json:"key"`     // the announcement
+	Witness []byte  `json:"witness"` // statement and signature
+}
+
+const trustVersion = 1
+
+// NewTrust makes a Trust of what was kept before, nil for one that has pinned nothing.
+// Keep makes a document durable; it is called when a key is pinned, whose error ends the
+// connection, and now and then with what was seen.
+func NewTrust(kept []byte, keep func(document []byte) error) (*Trust, error) {
+	t := &Trust{keep: keep}
+	if kept == nil {
+		return t, nil
+	}
+	var d trustDocument
+	if err := json.Unmarshal(kept, &d); err != nil {
+		return nil, fmt.Errorf("read the pinned key: %w", err)
+	}
+	if d.Version != trustVersion {
+		return nil, fmt.Errorf("read the pinned key: version %d is unknown", d.Version)
+	}
+	pinned, err := decodeAnnouncement(d.Key)
+	if err != nil {
+		return nil, fmt.Errorf("read the pinned key: %w", err)
+	}
+	t.cluster, t.pinned = d.Cluster, pinned
+	if len(d.Witness) > signatureSize {
+		if cluster, at, err := positionOf(d.Witness[:len(d.Witness)-signatureSize]); err == nil && cluster == d.Cluster {
+			t.at, t.word = at, d.Witness
+		}
+	}
+	return t, nil
+}
+
+// Witness is what a follower presents: the newest signed position, "" when it has seen none.
+func (t *Trust) Witness() string {
+	if t == nil {
+		return ""
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return base64.RawURLEncoding.EncodeToString(t.word)
+}
+
+// Save keeps what was seen since it was kept last.
+func (t *Trust) Save() error {
+	if t == nil {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.pinned.generation == 0 || t.kept == t.at {
+		return nil
+	}
+	return t.save()
+}
+
+// save writes the document. t.mu is held.
+func (t *Trust) save() error {
+	document, err := json.Marshal(trustDocument{Version: trustVersion, Cluster: t.cluster, Key: t.pinned.append(nil), Witness: t.word})
+	if err == nil {
+		err = t.keep(document)
+	}
+	if err != nil {
+		return fmt.Errorf("keep the pinned key: %w", err)
+	}
+	t.kept, t.keptAt = t.at, time.Now()
+	return nil
+}
+
+// announced is the pinned key as it was announced, for those who follow this node.
+func (t *Trust) announced() []byte {
+	if t == nil {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.pinned.generation == 0 {
+		return nil
+	}
+	return t.pinned.append(nil)
+}
+
+// pins reports whether signatures of a cluster are asked for.
+func (t *Trust) pins(cluster Cluster) bool {
+	if t == nil {
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.pinned.generation != 0 && t.cluster == cluster
+}
+
+// meet judges the key that a source announces, nil when it announces none, and pins
+// the first one, or one that the pinned one endorses.
+func (t *Trust) meet(cluster Cluster, payload []byte) error {
+	if t == nil {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	known := t.pinned.generation != 0 && t.cluster == cluster
+	if payload == nil {
+		if known {
+			return fmt.Errorf("%w: the source signs nothing, and a key is pinned", ErrSignature)
+		}
+		return nil
+	}
+	a, err := decodeAnnouncement(payload)
+	if err != nil {
+		return err
+	}
+	switch {
+	case !known:
+	case a.generation == t.pinned.generation && a.key == t.pinned.key:
+		return nil
+	case a.generation <= t.pinned.generation:
+		return fmt.Errorf("%w: the source signs with another key of generation %d than the pinned one, of generation %d", ErrSignature,
+			a.generation, t.pinned.generation)
+	case !t.pinned.endorses(&cluster, &a):
+		return fmt.Errorf("%w: the pinned key, of generation %d, does not endorse the source's, of generation %d", ErrSignature,
+			t.pinned.generation, a.generation)
+	}
+	was := t.pin
+	t.pin = pin{cluster: cluster, pinned: a}
+	if known {
+		t.at, t.word = was.at, was.word
+	}
+	if err := t.save(); err != nil {
+		t.pin = was
+		return err
+	}
+	return nil
+}
+
+// endorses reports whether a later key carries this one's word.
+func (a *announcement) endorses(cluster *Cluster, later *announcement) bool {
+	for i := range later.endorsements {
+		if e := &later.endorsements[i]; e.Generation == a.generation {
+			return ed25519.Verify(a.key[:], appendKeyStatement(nil, cluster, later), e.Bytes[:])
+		}
+	}
+	return false
+}
+
+// check holds a statement about a position against its signature, and remembers it
+// if it is the newest.
+func (t *Trust) check(cluster Cluster, statement []byte, s *Signature, at waypost.Position) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case s.IsZero():
+		return fmt.Errorf("%w: sequence %d of epoch %d is not signed", ErrSignature, at.Seq, at.Epoch.Ordinal)
+	case s.Generation != t.pinned.generation || t.cluster != cluster:
+		return fmt.Errorf("%w: sequence %d is signed with a key of generation %d, and %d is pinned", ErrSignature,
+			at.Seq, s.Generation, t.pinned.generation)
+	case !ed25519.Verify(t.pinned.key[:], statement, s.Bytes[:]):
+		return fmt.Errorf("%w: what is sent for sequence %d of epoch %d is not what was signed", ErrSignature, at.Seq, at.Epoch.Ordinal)
+	}
+	if at.Revision().Newer(t.at.Revision()) {
+		t.at, t.word = at, s.append(bytes.Clone(statement))
+		if time.Since(t.keptAt) > keepWitness {
+			// The key is kept, and of the position an older one: that is as good as a crash.
+			_ = t.save()
+			t.keptAt = time.Now()
+		}
+	}
+	return nil
+}
+
+// checkHead is check for a head.
+func (t *Trust) checkHead(h *Head) error {
+	if !t.pins(h.Cluster) {
+		return nil
+	}
+	return t.check(h.Cluster, appendHeadStatement(nil, h), &h.Signature, h.Position)
+}
+
+// checkBatch is check for a batch that came as payload. It reports whether that was signed.
+func (t *Trust) checkBatch(cluster Cluster, b *Batch, payload []byte, s *Signature) (bool, error) {
+	if !t.pins(cluster) {
+		return false, nil
+	}
+	return true, t.check(cluster, appendBatchStatement(nil, &cluster, b.Epoch, b.Transactions, payload), s, b.Last())
+}
