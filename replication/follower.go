@@ -24,6 +24,13 @@ type FollowConfig struct {
 	Region waypost.Region
 	Sink   Sink // required
 
+	// Peer says that the source is a replica like this one, which counts only while it is
+	// of the same history and not behind: see hello.go.
+	Peer bool
+	// Before is the status of the sink's last follower, so that what was heard of the origin is
+	// not forgotten with it.
+	Before Status
+
 	// KeySpace hears what generated codes look like, at each connection to a source
 	// that tells it. Nil: nobody wants to know.
 	KeySpace func(keyrange.Space)
@@ -69,6 +76,7 @@ type Status struct {
 	Head       Head      // the origin's, as last heard
 	HeardAt    time.Time // when the source was last heard (monotonic); zero: never
 	AdvancedAt time.Time // when the origin's clock was last heard to move on
+	Via        []string  // the nodes through which the source has its changelog; none: it is the origin
 	Position   waypost.Position
 	Snapshots  int    // taken and swapped in since the start
 	Repairs    int    // that ended well since the start
@@ -111,7 +119,8 @@ func NewFollower(cfg FollowConfig) (*Follower, error) {
 		return nil, fmt.Errorf("follow: %q must be a base URL such as https://control.example.com", cfg.URL)
 	}
 	cfg = cfg.withDefaults()
-	f := &Follower{cfg: cfg, base: strings.TrimRight(cfg.URL, "/"), client: cfg.Client}
+	f := &Follower{cfg: cfg, base: strings.TrimRight(cfg.URL, "/"), client: cfg.Client, status: cfg.Before}
+	f.status.Connected, f.status.Restoring, f.status.Repairing, f.status.Failures = false, false, false, 0
 	if f.client == nil {
 		f.client = newClient()
 	}
@@ -205,13 +214,14 @@ func (f *Follower) stream(ctx context.Context, p waypost.Position) (fruitful boo
 	for {
 		t, _, payload, err := d.next()
 		if err != nil {
-			if reset, ok := errors.AsType[*resetError](err); ok {
+			if reset, ok := errors.AsType[*resetError](err); ok && !f.knowsBetter(d, reset, p) {
 				f.diverged = reset
 			}
 			return fruitful, err
 		}
 		switch t {
 		case frameBatch:
+			b.Frame = d.frames.raw()
 			err = f.applyBatch(ctx, payload, &b, p, f.cfg.Sink.Apply)
 			p = f.cfg.Sink.Position()
 		case frameHeartbeat:
@@ -242,6 +252,7 @@ func (f *Follower) applyBatch(ctx context.Context, payload []byte, b *Batch, p w
 	if err := decodeBatch(payload, b); err != nil {
 		return err
 	}
+	b.skip(p)
 	if b.Epoch != p.Epoch || b.Transactions[0].Seq != p.Seq+1 {
 		return fmt.Errorf("%w: sequence %d of epoch %d came after %d of epoch %d", errMisplaced,
 			b.Transactions[0].Seq, b.Epoch.Ordinal, p.Seq, p.Epoch.Ordinal)
@@ -269,17 +280,6 @@ func (f *Follower) Status() Status {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.status
-}
-
-func (f *Follower) noteHead(h Head) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	now := time.Now()
-	f.status.HeardAt = now
-	if h.At > f.status.Head.At || f.status.AdvancedAt.IsZero() {
-		f.status.AdvancedAt = now
-	}
-	f.status.Head = h
 }
 
 func (f *Follower) noteConnected(p waypost.Position) {

@@ -86,8 +86,12 @@ func (g *ring) boundary(from, to uint64) (uint64, bool) {
 	return 0, false
 }
 
-// frames turns a batch into ring entries of about frameTarget bytes.
+// frames turns a batch into ring entries of about frameTarget bytes; what came as a frame
+// stays one.
 func (e *encoder) frames(b *Batch) []ringEntry {
+	if b.Frame != nil {
+		return []ringEntry{{after: b.Transactions[0].Seq - 1, last: b.Last(), frame: b.Frame}}
+	}
 	var es []ringEntry
 	for ts := b.Transactions; len(ts) > 0; {
 		n, size := 1, batchHeaderSize+transactionSize(&ts[0])
