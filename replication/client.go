@@ -99,6 +99,9 @@ func (f *Follower) connect(ctx context.Context, path string, query url.Values, a
 	if d.frames, err = newFrameReader(d); err != nil {
 		return nil, err
 	}
+	if err := f.noteVia(parseVia(res.Header.Get(HeaderVia))); err != nil {
+		return nil, err
+	}
 	if err := f.readHello(d); err != nil {
 		return nil, err
 	}
@@ -124,40 +127,6 @@ func checkAnswer(res *http.Response) error {
 	if t, _, err := mime.ParseMediaType(res.Header.Get("Content-Type")); err != nil || t != ContentType {
 		return fmt.Errorf("the source answered with %q instead of a stream: is its URL right?", res.Header.Get("Content-Type"))
 	}
-	return nil
-}
-
-// readHello judges who is there, before anything from there is believed.
-func (f *Follower) readHello(d *dial) error {
-	t, _, payload, err := d.next()
-	if err != nil {
-		return fmt.Errorf("read the hello: %w", err)
-	}
-	if t != frameHello {
-		return fmt.Errorf("%w: a %s where a hello must be", errFrame, t)
-	}
-	h, err := decodeHello(payload)
-	if err != nil {
-		return err
-	}
-	if h.protocol != ProtocolVersion {
-		return fmt.Errorf("%w: %d, this node speaks %d", ErrProtocol, h.protocol, ProtocolVersion)
-	}
-	if own, ok := f.cfg.Sink.Cluster(); ok && own != h.head.Cluster {
-		return fmt.Errorf("%w: %x, the replica holds %x", ErrOtherCluster, h.head.Cluster, own)
-	}
-	if p := f.cfg.Sink.Position(); h.head.Position.Epoch.Ordinal < p.Epoch.Ordinal {
-		return fmt.Errorf("%w: epoch %d, the replica is in %d", errOlder, h.head.Position.Epoch.Ordinal, p.Epoch.Ordinal)
-	}
-	h.head.Signature = d.signed
-	if err := f.cfg.Trust.meet(h.head.Cluster, d.key); err != nil {
-		return err
-	}
-	if err := f.cfg.Trust.checkHead(&h.head); err != nil {
-		return fmt.Errorf("the hello: %w", err)
-	}
-	d.hello = h.head
-	f.noteHead(h.head)
 	return nil
 }
 

@@ -27,6 +27,13 @@ type FollowConfig struct {
 	// Trust holds the key that this node has pinned. Nil: signatures are not looked at.
 	Trust *Trust
 
+	// Peer says that the source is a replica like this one, which counts only while it is
+	// of the same history and not behind: see hello.go.
+	Peer bool
+	// Before is the status of the sink's last follower, so that what was heard of the origin is
+	// not forgotten with it.
+	Before Status
+
 	// KeySpace hears what generated codes look like, at each connection to a source
 	// that tells it. Nil: nobody wants to know.
 	KeySpace func(keyrange.Space)
@@ -72,6 +79,7 @@ type Status struct {
 	Head       Head      // the origin's, as last heard
 	HeardAt    time.Time // when the source was last heard (monotonic); zero: never
 	AdvancedAt time.Time // when the origin's clock was last heard to move on
+	Via        []string  // the nodes through which the source has its changelog; none: it is the origin
 	Position   waypost.Position
 	Snapshots  int    // taken and swapped in since the start
 	Repairs    int    // that ended well since the start
@@ -114,7 +122,8 @@ func NewFollower(cfg FollowConfig) (*Follower, error) {
 		return nil, fmt.Errorf("follow: %q must be a base URL such as https://control.example.com", cfg.URL)
 	}
 	cfg = cfg.withDefaults()
-	f := &Follower{cfg: cfg, base: strings.TrimRight(cfg.URL, "/"), client: cfg.Client}
+	f := &Follower{cfg: cfg, base: strings.TrimRight(cfg.URL, "/"), client: cfg.Client, status: cfg.Before}
+	f.status.Connected, f.status.Restoring, f.status.Repairing, f.status.Failures = false, false, false, 0
 	if f.client == nil {
 		f.client = newClient()
 	}
@@ -208,7 +217,7 @@ func (f *Follower) stream(ctx context.Context, p waypost.Position) (fruitful boo
 	for {
 		t, _, payload, err := d.next()
 		if err != nil {
-			if reset, ok := errors.AsType[*resetError](err); ok {
+			if reset, ok := errors.AsType[*resetError](err); ok && !f.knowsBetter(d, reset, p) {
 				f.diverged = reset
 			}
 			return fruitful, err
@@ -284,19 +293,18 @@ func (f *Follower) takeHeartbeat(d *dial, payload []byte) (Head, error) {
 // reaches back further than p only what follows is to be applied: a source that did not
 // sign it cannot cut it.
 func (f *Follower) takeBatch(d *dial, payload []byte, b *Batch, p waypost.Position) error {
-	b.Sealed, b.Signature = nil, Signature{}
+	b.Frame, b.Signature = d.frames.raw(), Signature{}
 	if err := decodeBatch(payload, b); err != nil {
 		return err
 	}
 	signed, err := f.cfg.Trust.checkBatch(d.hello.Cluster, b, payload, &d.signed)
-	if err != nil || !signed {
+	if err != nil {
 		return err
 	}
-	b.Sealed, b.Signature = payload, d.signed
-	first := b.Transactions[0].Seq
-	if b.Epoch == p.Epoch && first <= p.Seq && p.Seq < b.Last().Seq && b.Transactions[p.Seq-first].Stamp == p.Stamp {
-		b.Transactions = b.Transactions[p.Seq-first+1:]
+	if signed {
+		b.Signature = d.signed
 	}
+	b.skip(p)
 	return nil
 }
 
@@ -305,17 +313,6 @@ func (f *Follower) Status() Status {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.status
-}
-
-func (f *Follower) noteHead(h Head) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	now := time.Now()
-	f.status.HeardAt = now
-	if h.At > f.status.Head.At || f.status.AdvancedAt.IsZero() {
-		f.status.AdvancedAt = now
-	}
-	f.status.Head = h
 }
 
 func (f *Follower) noteConnected(p waypost.Position) {

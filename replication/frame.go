@@ -112,9 +112,12 @@ func frameChecksum(header, payload []byte) uint32 {
 type frameReader struct {
 	from   io.Reader
 	zstd   *zstd.Decoder
-	packed bytes.Buffer
+	packed bytes.Buffer // the whole frame
 	plain  []byte
 }
+
+// raw is the frame that next gave, as it came.
+func (r *frameReader) raw() []byte { return r.packed.Bytes() }
 
 func newFrameReader(from io.Reader) (*frameReader, error) {
 	z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
@@ -143,13 +146,14 @@ func (r *frameReader) next() (t frameType, flags byte, payload []byte, err error
 		r.packed = bytes.Buffer{}
 	}
 	r.packed.Reset()
+	r.packed.Write(header[:])
 	if _, err := io.CopyN(&r.packed, r.from, int64(length)); err != nil {
 		if errors.Is(err, io.EOF) {
 			err = io.ErrUnexpectedEOF
 		}
 		return 0, 0, nil, err
 	}
-	payload = r.packed.Bytes()
+	payload = r.packed.Bytes()[frameHeaderSize:]
 	if binary.LittleEndian.Uint32(header[8:]) != frameChecksum(header[:8], payload) {
 		return 0, 0, nil, fmt.Errorf("%w: the checksum does not hold", errFrame)
 	}

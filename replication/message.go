@@ -258,16 +258,6 @@ func decodeBatch(b []byte, out *Batch) error {
 	return c.done(frameBatch)
 }
 
-// sealedFirst is the first sequence of a batch's payload.
-func sealedFirst(payload []byte) uint64 { return binary.LittleEndian.Uint64(payload[20:]) }
-
-// DecodeSealed decodes a batch as [Batch].Sealed has it. The records refer into sealed.
-func DecodeSealed(sealed []byte, signature Signature) (Batch, error) {
-	b := Batch{Sealed: sealed, Signature: signature}
-	err := decodeBatch(sealed, &b)
-	return b, err
-}
-
 // decodeSlots fills out, using its slice again. The records refer into b.
 func decodeSlots(b []byte, out *slotsPart) error {
 	c := cursor{b: b}

@@ -49,11 +49,12 @@ type Batch struct {
 	Epoch        waypost.Epoch
 	Transactions []Transaction
 
-	// Sealed is the batch as the control plane has signed it, for those who pass it on; nil
-	// when it is not signed. It ends with the last of Transactions, and may begin before the
-	// first. A sink that keeps it copies it.
-	Sealed    []byte
-	Signature Signature // of Sealed
+	// Frame is how the batch came over the wire, to the byte, and how it is passed on: nil
+	// when it was made here. It may begin with transactions before those above, which the
+	// reader has, and ends with the last of them. It is the batch's own as long as the
+	// records are.
+	Frame     []byte
+	Signature Signature // of what is in Frame; zero: it is not signed
 }
 
 // Last gives the position after the batch. The batch must not be empty.
@@ -73,6 +74,12 @@ var (
 	// gap in the sequence, another digest, or a record that is not what was written. The
 	// follower repairs it, or takes a snapshot.
 	ErrDiverged = errors.New("the replica differs from its source")
+	// ErrBehind says that a source which follows another one has not come to a position yet:
+	// whether it is of its history remains to be seen.
+	ErrBehind = errors.New("the source has not come to this position yet")
+	// ErrNoSource says that what is held is not fit to be passed on at present: it is being
+	// repaired or replaced, or known to differ from its own source.
+	ErrNoSource = errors.New("this replica is no source at present")
 )
 
 // Source is a changelog that followers can read. All methods may be called by
@@ -82,10 +89,9 @@ type Source interface {
 	Head(ctx context.Context) (Head, error)
 
 	// Read gives the transactions that follow after, at least one and at most
-	// about maxRecords records (always whole transactions); an empty batch when
-	// after is the head. It fails with ErrTrimmed or ErrOtherHistory as above;
-	// any other error may pass by itself and is worth another try. A signed batch is
-	// given as it was signed: all of Sealed, and of the transactions those after after.
+	// about maxRecords records (always whole transactions, and a batch with a Frame is not
+	// cut); an empty batch when after is the head. It fails with ErrTrimmed, ErrOtherHistory or
+	// ErrBehind as above; any other error may pass by itself and is worth another try.
 	Read(ctx context.Context, after waypost.Position, maxRecords int) (Batch, error)
 
 	// Snapshot reads the slots first to last (inclusive) as they stand at one
@@ -105,6 +111,17 @@ type Source interface {
 	// Changed gives a channel that is closed at the next hint that the head moved.
 	// It is a hint only: followers poll as well.
 	Changed() <-chan struct{}
+}
+
+// Relay is a Source that has its changelog from another one. Its Head is how far it has
+// come. Any of its methods may fail with ErrNoSource.
+type Relay interface {
+	Source
+
+	// Origin is the origin's head as last heard of, which may be ahead of Head. Its time is
+	// the origin's and never moves because somebody else asks: two relays that follow each
+	// other look as old as they are.
+	Origin() Head
 }
 
 // Sink is a replica that a follower keeps. Its methods are called by one goroutine.

@@ -87,12 +87,10 @@ func (g *ring) boundary(from, to uint64) (uint64, bool) {
 }
 
 // frames turns a batch into ring entries of about frameTarget bytes, each signed if
-// there is a signer. A batch that is signed already stays as it is.
+// there is a signer; what came as a frame stays one, and as it was signed.
 func (e *encoder) frames(b *Batch, signer *Signer) []ringEntry {
-	if b.Sealed != nil {
-		return []ringEntry{{
-			after: sealedFirst(b.Sealed) - 1, last: b.Last(), frame: signed(&b.Signature, e.frame(frameBatch, 0, b.Sealed)),
-		}}
+	if b.Frame != nil {
+		return []ringEntry{{after: b.Transactions[0].Seq - 1, last: b.Last(), frame: signed(&b.Signature, b.Frame)}}
 	}
 	var es []ringEntry
 	for ts := b.Transactions; len(ts) > 0; {

@@ -41,6 +41,9 @@ const (
 	HeaderKeySpace = "Waypost-Key-Space"
 	// HeaderCluster is the cluster's id in hex, on the answer to a question for a record.
 	HeaderCluster = "Waypost-Cluster"
+	// HeaderVia tells through which nodes the changelog comes, the nearest first, with
+	// commas between. The origin leaves it out.
+	HeaderVia = "Waypost-Via"
 )
 
 // ContentType is that of the stream and of the snapshot.
@@ -60,6 +63,10 @@ type ServerConfig struct {
 	// Witness hears a position that a follower presents, and that Signer has signed, before
 	// the follower is let in. Nil: nobody wants to know.
 	Witness func(context.Context, waypost.Position)
+
+	// Via gives the nodes through which the changelog comes to whoever follows, this one
+	// first. Nil: the source is the origin.
+	Via func() []string
 
 	MinPoll   time.Duration // between looks at a moving source; 10 ms
 	MaxPoll   time.Duration // between looks at a quiet source; 100 ms
@@ -118,6 +125,7 @@ type Server struct {
 	wake      chan struct{} // closed, and replaced, when anything here changes
 	followers int
 	draining  bool
+	unfit     bool             // the source is none at present: see ErrNoSource
 	asked     waypost.Position // that somebody waits for followers to have
 	again     uint64           // counts the questions for positions that were asked for before
 }
@@ -198,6 +206,10 @@ func (t *tail) step(ctx context.Context) time.Duration {
 	s := t.server
 	moved, err := t.read(ctx)
 	switch {
+	case errors.Is(err, ErrNoSource):
+		s.suspend(err)
+		t.delay = s.cfg.MaxPoll
+		return t.delay
 	case err == nil && moved:
 		t.delay = s.cfg.MinPoll
 		t.failures = 0
@@ -225,7 +237,8 @@ func (t *tail) read(ctx context.Context) (moved bool, err error) {
 	s.mu.Lock()
 	known, at := s.known, s.ring.tail()
 	s.mu.Unlock()
-	if !known || time.Since(t.headAt) >= s.cfg.Heartbeat {
+	_, relays := s.cfg.Source.(Relay)
+	if !known || relays || time.Since(t.headAt) >= s.cfg.Heartbeat {
 		head, err := s.cfg.Source.Head(ctx)
 		if err != nil {
 			return false, fmt.Errorf("read the head: %w", err)
@@ -309,9 +322,21 @@ func (s *Server) broadcast() {
 func (s *Server) restart(head Head) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.known = true
+	s.known, s.unfit = true, false
 	s.ring.restart(head.Position)
 	s.noteHead(head)
+	s.broadcast()
+}
+
+// suspend turns followers away until the source is one again.
+func (s *Server) suspend(why error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.unfit {
+		return
+	}
+	s.known, s.unfit = false, true
+	s.cfg.Logger.Info("followers are turned away for now", "reason", why)
 	s.broadcast()
 }
 
@@ -327,12 +352,17 @@ func (s *Server) noteHead(head Head) {
 		head.Signature = s.cfg.Signer.signHead(&head)
 	}
 	s.head = head
+	if r, ok := s.cfg.Source.(Relay); ok {
+		head = r.Origin()
+	}
 	s.heartbeat = signed(&head.Signature, plainFrame(frameHeartbeat, 0, appendHead(nil, &head)))
 }
 
 func (s *Server) append(b *Batch) {
 	es := s.encoder.frames(b, s.cfg.Signer) // outside the lock: it takes its time
-	s.metrics.encoded.Add(float64(len(es)))
+	if b.Frame == nil {
+		s.metrics.encoded.Add(float64(len(es)))
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ring.add(es)
@@ -342,6 +372,7 @@ func (s *Server) append(b *Batch) {
 // view is what a follower at a position sees, taken under the lock.
 type view struct {
 	draining  bool
+	unfit     bool
 	entries   []ringEntry
 	onRing    bool
 	heartbeat []byte
@@ -359,7 +390,7 @@ func (s *Server) view(p waypost.Position) view {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	v := view{
-		draining: s.draining, heartbeat: s.heartbeat, wake: s.wake, asked: question{s.asked, s.again},
+		draining: s.draining, unfit: s.unfit, heartbeat: s.heartbeat, wake: s.wake, asked: question{s.asked, s.again},
 	}
 	v.entries, v.onRing = s.ring.since(p, 16)
 	return v
@@ -372,6 +403,8 @@ func (s *Server) admit() (Head, error) {
 	switch {
 	case s.draining:
 		return Head{}, errors.New("draining")
+	case s.unfit:
+		return Head{}, ErrNoSource
 	case !s.known:
 		return Head{}, errors.New("the changelog has not been read yet")
 	}

@@ -364,12 +364,21 @@ type taking struct {
 func (s taking) Apply(ctx context.Context, b *replication.Batch) error {
 	err := s.Sink.Apply(ctx, b)
 	if err == nil {
-		kept, decodeErr := replication.DecodeSealed(bytes.Clone(b.Sealed), b.Signature)
+		kept, decodeErr := decodeKept(replication.EncodeBatch(b))
 		s.relay.mu.Lock()
 		defer s.relay.mu.Unlock()
 		s.relay.batches, err = append(s.relay.batches, kept), decodeErr
 	}
 	return err
+}
+
+func decodeKept(encoded []byte) (replication.Batch, error) {
+	d, err := replication.NewBatchDecoder()
+	if err != nil {
+		return replication.Batch{}, err
+	}
+	defer d.Close()
+	return d.Decode(bytes.Clone(encoded))
 }
 
 func (s taking) Heartbeat(h replication.Head) error {

@@ -160,7 +160,7 @@ func (s *Server) tryRange(ctx context.Context, first, last int, width *int, c *c
 func (c *connection) tryRead(ctx context.Context, read func() error) error {
 	for failures := 0; ; failures++ {
 		err := read()
-		if err == nil || errors.Is(err, errTooWide) {
+		if err == nil || errors.Is(err, errTooWide) || errors.Is(err, ErrNoSource) {
 			return err
 		}
 		if ctx.Err() != nil {

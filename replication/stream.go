@@ -86,6 +86,9 @@ func (s *Server) open(w http.ResponseWriter, r *http.Request, head Head) *connec
 	if space := keySpaceHeader(s.cfg.KeySpace); space != "" {
 		h.Set(HeaderKeySpace, space)
 	}
+	if s.cfg.Via != nil {
+		h.Set(HeaderVia, viaHeader(s.cfg.Via()))
+	}
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no") // a proxy that holds frames back looks like a dead peer
 	return &connection{
@@ -192,7 +195,7 @@ func (c *connection) follow(ctx context.Context, p waypost.Position) error {
 		}
 		wait := time.Duration(-1) // until woken
 		switch {
-		case v.draining:
+		case v.draining, v.unfit:
 			return c.bye()
 		case v.onRing && len(v.entries) > 0:
 			for _, e := range v.entries {
@@ -258,6 +261,8 @@ func (c *connection) catchUp(ctx context.Context, p waypost.Position) (waypost.P
 		return p, c.reset(ResetTrimmed, err.Error())
 	case errors.Is(err, ErrOtherHistory):
 		return p, c.reset(ResetOtherHistory, err.Error())
+	case errors.Is(err, ErrBehind), errors.Is(err, ErrNoSource):
+		return p, c.bye()
 	case ctx.Err() != nil:
 		return p, ctx.Err()
 	case err != nil:
@@ -301,7 +306,7 @@ func (c *connection) readSource(ctx context.Context, p waypost.Position) ([]ring
 	s.mu.Lock()
 	end, ok := s.ring.boundary(b.Transactions[0].Seq, b.Last().Seq)
 	s.mu.Unlock()
-	if ok && b.Sealed == nil { // a signature holds for the whole
+	if ok && b.Frame == nil { // what came as a frame ends where shared ones do
 		b.Transactions = b.Transactions[:end-p.Seq]
 	}
 	return s.encoder.frames(&b, s.cfg.Signer), nil

@@ -30,6 +30,9 @@ type writer struct {
 	poison  int  // records taken that must not be served
 	sync    bool // a record disables or takes away: the batch must not be lost
 
+	log    *logIndex // that of the store once the batch is; nil: as it is
+	lastAt int64     // of the last transaction; 0: none
+
 	repair *repair // nil: this is none
 }
 
@@ -202,7 +205,7 @@ func (w *writer) take(b *replication.Batch, judgeFrom uint64) error {
 				return fmt.Errorf("sequence %d: %w", t.Seq, err)
 			}
 		}
-		p.Seq, p.Stamp = t.Seq, t.Stamp
+		p.Seq, p.Stamp, w.lastAt = t.Seq, t.Stamp, t.At
 		if t.Seq >= judgeFrom && w.next.digest != t.Digest {
 			return fmt.Errorf("%w: the digest after sequence %d is %016x and not %016x", replication.ErrDiverged,
 				t.Seq, w.next.digest, t.Digest)
@@ -216,6 +219,12 @@ func (w *writer) commit(ctx context.Context) error {
 	next := w.next
 	if err := w.st.commit(ctx, w.batch, &next, w.sync, w.publish); err != nil {
 		return err
+	}
+	if w.log != nil {
+		w.st.log = *w.log
+	}
+	if w.lastAt != 0 {
+		w.st.lastAt.Store(w.lastAt)
 	}
 	if w.st.round != nil {
 		w.st.round.apply(w.sums)

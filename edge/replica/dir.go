@@ -256,6 +256,9 @@ func (db *DB) openExisting(name string) (*store, error) {
 	}
 	err = st.load()
 	if err == nil {
+		err = st.loadLog(db.frozen)
+	}
+	if err == nil {
 		if f := st.health.lasting.Load(); f != nil {
 			err = f.err
 		}

@@ -121,3 +121,27 @@ func (db *DB) Suspect(why error) { db.live.Load().health.rot(why) }
 
 // VerifySlot adds up a slot at once.
 func (db *DB) VerifySlot(ctx context.Context, slot uint16) error { return db.verifySlot(ctx, slot) }
+
+// ForgetLog takes the log away, as if it had become too old.
+func (db *DB) ForgetLog() error {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	st := db.live.Load()
+	st.log = logIndex{}
+	return st.pdb.DeleteRange(logStart, logEnd, nil)
+}
+
+// LogSize is how many batches the log holds, and their bytes.
+func (db *DB) LogSize() (batches, size int) {
+	it, err := db.live.Load().pdb.NewIter(&pebble.IterOptions{LowerBound: logStart, UpperBound: logEnd})
+	if err != nil {
+		panic(err)
+	}
+	for ok := it.First(); ok; ok = it.Next() {
+		batches, size = batches+1, size+len(it.Value())
+	}
+	if err := it.Close(); err != nil {
+		panic(err)
+	}
+	return batches, size
+}

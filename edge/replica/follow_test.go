@@ -19,11 +19,16 @@ import (
 // following runs a follower of url into db until the function it gives is called.
 func following(t *testing.T, url string, db *replica.DB) (stop func()) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
+	return run(t, func(ctx context.Context) error {
+		return replication.Follow(ctx, replication.FollowConfig{URL: url, Sink: db, Logger: slog.New(slog.DiscardHandler)})
+	})
+}
+
+func run(t *testing.T, follow func(context.Context) error) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
-	go func() {
-		ended <- replication.Follow(ctx, replication.FollowConfig{URL: url, Sink: db, Logger: slog.New(slog.DiscardHandler)})
-	}()
+	go func() { ended <- follow(ctx) }()
 	return func() {
 		cancel()
 		require.ErrorIs(t, <-ended, context.Canceled)
@@ -33,7 +38,11 @@ func following(t *testing.T, url string, db *replica.DB) (stop func()) {
 // serve serves a source until the test ends, but requests to which admit, if there is one, gives a status.
 func serve(t *testing.T, s replication.Source, admit func(*http.Request) (status int)) (url string) {
 	t.Helper()
-	server, err := replication.NewServer(replication.ServerConfig{Source: s, Logger: slog.New(slog.DiscardHandler), Heartbeat: 50 * time.Millisecond})
+	cfg := replication.ServerConfig{Source: s, Logger: slog.New(slog.DiscardHandler), Heartbeat: 50 * time.Millisecond}
+	if _, relays := s.(replication.Relay); relays {
+		cfg.Via = func() []string { return []string{"relay"} }
+	}
+	server, err := replication.NewServer(cfg)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ran := make(chan error, 1)

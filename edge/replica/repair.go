@@ -77,6 +77,7 @@ func (db *DB) Repair(_ context.Context, c replication.Cluster, e waypost.Epoch) 
 	if held.cluster != c {
 		return nil, fmt.Errorf("repair: the replica is of cluster %x and not of %x", held.cluster, c)
 	}
+	db.repairs.Add(1)
 	db.repairing = &repair{db: db, st: st, next: *held, from: held.position.Epoch, to: e}
 	return db.repairing, nil
 }
@@ -298,6 +299,7 @@ func (r *repair) Commit(ctx context.Context, digest uint64) error {
 	}
 	r.st.health.rotten.Store(nil)
 	r.ended, db.repairing = true, nil
+	db.mended(&db.repairs)
 	db.metrics.undone.Add(float64(r.undone.n))
 	if r.undone.n+r.lost.n > 0 {
 		db.cfg.Logger.Warn("PostgreSQL is of another history than the replica was: deletions are undone, and links are gone",
@@ -313,6 +315,7 @@ func (r *repair) Abort() error {
 	defer r.db.mu.Unlock()
 	if !r.ended {
 		r.ended, r.db.repairing = true, nil
+		r.db.repairs.Add(-1)
 	}
 	return nil
 }
@@ -321,7 +324,7 @@ func (r *repair) Abort() error {
 func markRepair(b *pebble.Batch, was, is bool) (err error) {
 	switch {
 	case is && !was:
-		err = b.Set(repairKey, nil, nil)
+		err = errors.Join(b.Set(repairKey, nil, nil), b.DeleteRange(logStart, logEnd, nil))
 	case was && !is:
 		err = b.Delete(repairKey, nil)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"waypost"
 	"waypost/edge/lookup"
+	"waypost/replication"
 )
 
 // Config configures a [DB]. Zero fields mean the default.
@@ -26,9 +27,13 @@ type Config struct {
 	// VerifyInterval is the time in which all records on disk are read once, slot by slot, and
 	// held against their checksums and the digest; 24 h; negative: never.
 	VerifyInterval time.Duration
-	Logger         *slog.Logger
-	Registerer     prometheus.Registerer // nil: metrics are kept but not registered
-	FS             vfs.FS                // nil: the operating system's
+	// LogBytes and LogAge bound the applied batches that are kept for those who follow this
+	// replica; LogBytes 0: none are; LogAge default 72 h.
+	LogBytes   int64
+	LogAge     time.Duration
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer // nil: metrics are kept but not registered
+	FS         vfs.FS                // nil: the operating system's
 }
 
 // DB is a replica. Link and Domain may be called by any number of goroutines; the
@@ -63,6 +68,15 @@ type DB struct {
 	stop     context.CancelFunc
 	work     sync.WaitGroup // the syncing and the filling
 
+	// What makes a replica a source, or not: see source.go.
+	origin   atomic.Pointer[replication.Head] // as last heard; nil: never
+	diverged atomic.Bool                      // it differs from its own source
+	restores atomic.Int32                     // under way
+	repairs  atomic.Int32                     // under way
+	decoders sync.Pool                        // of *replication.BatchDecoder
+	hints    sync.Mutex
+	hint     chan struct{} // closed when the position moves next; nil: nobody waits
+
 	retirements sync.WaitGroup
 	retiring    atomic.Int64 // stores that are not closed yet
 }
@@ -83,6 +97,9 @@ func Open(cfg Config) (_ *DB, err error) {
 	}
 	if cfg.VerifyInterval == 0 {
 		cfg.VerifyInterval = 24 * time.Hour
+	}
+	if cfg.LogAge == 0 {
+		cfg.LogAge = 72 * time.Hour
 	}
 	if cfg.LookupBytes == 0 {
 		cfg.LookupBytes = lookup.Available() / 4

@@ -56,6 +56,7 @@ func (db *DB) Restore(_ context.Context, c replication.Cluster) (replication.Res
 	if db.budget != nil {
 		st.table.Store(db.newTable(db.budget.Limit() / 8))
 	}
+	db.restores.Add(1)
 	db.restoring = &restore{db: db, st: st, open: true}
 	return db.restoring, nil
 }
@@ -179,6 +180,7 @@ func (r *restore) swap() error {
 	}
 	old := db.live.Swap(r.st)
 	r.ended, db.restoring = true, nil
+	db.mended(&db.restores)
 	if old != nil {
 		db.retire(old)
 	}
@@ -194,6 +196,7 @@ func (r *restore) Abort() error {
 		return nil
 	}
 	r.ended, r.db.restoring = true, nil
+	r.db.restores.Add(-1)
 	var err error
 	if r.open {
 		err = r.st.closePebble()

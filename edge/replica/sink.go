@@ -61,11 +61,17 @@ func (db *DB) Apply(ctx context.Context, b *replication.Batch) error {
 	w := newWriter(st)
 	err := w.take(b, 0)
 	if err == nil {
+		err = w.keep(b, st.applied.Load().position, &db.cfg)
+	}
+	if err == nil {
 		err = w.commit(ctx)
 	}
 	if err = errors.Join(err, w.close()); err != nil {
+		db.judge(err)
 		return err
 	}
+	db.diverged.Store(false)
+	db.moved()
 	if t := st.table.Load(); t != nil && t.NeedsFilter() {
 		db.wakeFill() // it has outgrown its budget just now
 	}
@@ -75,6 +81,14 @@ func (db *DB) Apply(ctx context.Context, b *replication.Batch) error {
 		db.touch()
 	}
 	return nil
+}
+
+// judge keeps in mind that the replica differs from its source, which makes it none itself
+// until it is mended or proves to be right.
+func (db *DB) judge(err error) {
+	if errors.Is(err, replication.ErrDiverged) {
+		db.diverged.Store(true)
+	}
 }
 
 // fit judges whether a store may take a batch.
@@ -121,8 +135,10 @@ func (db *DB) Heartbeat(h replication.Head) error {
 		return fmt.Errorf("%w: the replica is degraded: %w", replication.ErrDiverged, f.err)
 	}
 	if s := st.applied.Load(); s.position == h.Position && s.digest != h.Digest {
+		db.diverged.Store(true)
 		return fmt.Errorf("%w: the digest at sequence %d is %016x and not %016x", replication.ErrDiverged,
 			s.position.Seq, s.digest, h.Digest)
 	}
+	db.heard(h)
 	return nil
 }

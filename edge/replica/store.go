@@ -50,6 +50,9 @@ type store struct {
 	salts  atomic.Pointer[saltTable]
 	byDays map[int32]*waypost.Salt // nil: destroyed; owned by the writer
 
+	log    logIndex     // owned by the writer
+	lastAt atomic.Int64 // when the last transaction was committed, by the origin's clock; 0: unknown
+
 	round *round // of verifying; nil: none has begun; guarded by DB.mu
 
 	sinceCheck int // bytes written since the limits were looked at; owned by the writer
@@ -130,30 +133,33 @@ func compress(opts *pebble.Options, fresh bool) {
 
 // load reads what a store that was filled before holds.
 func (st *store) load() error {
-	raw, closer, err := st.pdb.Get(stateKey)
+	s, err := readState(st.pdb)
 	if err != nil {
-		return fmt.Errorf("read the state of store %s: %w", st.name, err)
-	}
-	s, err := decodeState(raw)
-	if closeErr := closer.Close(); err == nil && closeErr != nil {
-		err = closeErr
-	}
-	if err != nil {
-		return fmt.Errorf("read the state of store %s: %w", st.name, err)
-	}
-	switch _, closer, err := st.pdb.Get(repairKey); {
-	case err == nil:
-		s.repairing = true
-		err = closer.Close()
-		if err != nil {
-			return fmt.Errorf("read the state of store %s: %w", st.name, err)
-		}
-	case !errors.Is(err, pebble.ErrNotFound):
 		return fmt.Errorf("read the state of store %s: %w", st.name, err)
 	}
 	st.applied.Store(&s)
 	st.synced.Store(&s.position)
 	return st.loadNotes()
+}
+
+// readState reads the state that a store, or a snapshot of it, holds.
+func readState(from pebble.Reader) (s state, err error) {
+	raw, closer, err := from.Get(stateKey)
+	if err != nil {
+		return s, err
+	}
+	s, err = decodeState(raw)
+	if err = errors.Join(err, closer.Close()); err != nil {
+		return s, err
+	}
+	switch _, closer, err := from.Get(repairKey); {
+	case err == nil:
+		s.repairing = true
+		return s, closer.Close()
+	case !errors.Is(err, pebble.ErrNotFound):
+		return s, err
+	}
+	return s, nil
 }
 
 // commit makes a batch, and the state after it, part of the store. With sync it
@@ -190,6 +196,10 @@ func (st *store) commit(ctx context.Context, b *pebble.Batch, next *state, sync 
 	}
 	if f := st.health.lasting.Load(); f != nil {
 		return fmt.Errorf("commit: %w", f.err)
+	}
+	if next.repairing {
+		st.log = logIndex{}
+		st.lastAt.Store(0) // it was of a transaction that may be of another history
 	}
 	st.applied.Store(next)
 	if sync {

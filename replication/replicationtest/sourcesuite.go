@@ -170,6 +170,10 @@ func sourceOtherHistory(t *testing.T, s Changelog) {
 		p := head
 		change(&p)
 		_, err := s.Read(t.Context(), p, 10)
+		if _, relays := s.(replication.Relay); relays && name == "beyond the head" {
+			require.ErrorIs(t, err, replication.ErrBehind) // the origin may have it
+			continue
+		}
 		require.ErrorIs(t, err, replication.ErrOtherHistory, name)
 	}
 	s.Fork(t)
