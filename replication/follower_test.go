@@ -234,7 +234,7 @@ func TestAnOlderHistoryIsRefused(t *testing.T) {
 		r, err := newer.Restore(t.Context(), head.Cluster)
 		require.NoError(t, err)
 		head.Position.Epoch.Ordinal += 5
-		require.NoError(t, r.Begin(head.Position, head.Position))
+		require.NoError(t, r.Begin(t.Context(), head.Position, head.Position))
 		require.NoError(t, r.Commit(t.Context(), head.Digest))
 		ahead := follow(t, w.network, func(c *replication.FollowConfig) { c.Sink = newer })
 		time.Sleep(time.Minute)

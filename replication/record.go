@@ -112,6 +112,18 @@ func DecodeRecord(b []byte, r *waypost.Record) error {
 	return nil
 }
 
+// RecordName gives the name of a record that [DecodeRecord] has taken, and RecordRevision
+// its revision.
+func RecordName(record []byte) []byte {
+	return record[recordHeaderSize : recordHeaderSize+int(record[3])]
+}
+
+// RecordRevision is described with [RecordName].
+func RecordRevision(record []byte) waypost.Revision {
+	le := binary.LittleEndian
+	return waypost.Revision{Epoch: le.Uint32(record[12:]), Seq: le.Uint64(record[16:])}
+}
+
 // checkLink keeps what could split a response header, or is no redirect, from
 // ever being served, whoever wrote the row.
 func checkLink(r *waypost.Record) error {

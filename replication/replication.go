@@ -148,16 +148,33 @@ type Sink interface {
 	Restore(ctx context.Context, c Cluster) (Restore, error)
 }
 
+// Progress is how far a restore has come.
+type Progress struct {
+	Next            int              // the first slot that is not held; waypost.Slots: all are
+	Lowest, Highest waypost.Position // what was read is of these positions; the tail goes on from Lowest
+	Digest          uint64           // at Highest
+}
+
 // Restore fills a fresh replica: first every slot, then the tail of the changelog
 // from the lowest position at which a slot was read.
 type Restore interface {
-	// Slots takes records read at one position. It applies one only if its
-	// revision is newer than what is held.
+	// Progress is where to go on, when an earlier restore was suspended or its process was
+	// killed, and zero when there was none. After Keep it is of no more use.
+	Progress() Progress
+
+	// Slots takes records read at one position. Of those of one key, the newest counts.
 	Slots(ctx context.Context, records [][]byte) error
+
+	// Keep says that all slots before p.Next were taken. They are made durable in the
+	// background, and what goes wrong there is told by a later call.
+	Keep(ctx context.Context, p Progress) error
+
+	// Rewind forgets what was taken since Keep, because it comes again.
+	Rewind()
 
 	// Begin says that all slots are there and that the tail comes next, from the
 	// lowest position on. From highest on the digest must hold.
-	Begin(lowest, highest waypost.Position) error
+	Begin(ctx context.Context, lowest, highest waypost.Position) error
 
 	// Apply takes the tail like Sink.Apply, but judges the digest only once the
 	// highest position is reached.
@@ -167,6 +184,10 @@ type Restore interface {
 	// reached the highest position and its digest equals digest; ErrDiverged otherwise.
 	Commit(ctx context.Context, digest uint64) error
 
-	// Abort throws the fresh replica away. It does nothing after Commit.
+	// Suspend ends the restore and keeps what is durable, where the next one goes on.
+	// It does nothing after Commit or Abort.
+	Suspend() error
+
+	// Abort throws the fresh replica away. It does nothing after Commit or Suspend.
 	Abort() error
 }

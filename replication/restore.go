@@ -100,15 +100,15 @@ func (r *restoring) run(ctx context.Context) (err error) {
 		if r.restore == nil {
 			return
 		}
-		if abortErr := r.restore.Abort(); abortErr != nil {
-			err = errors.Join(err, fmt.Errorf("abort: %w", abortErr))
+		if endErr := r.end(ctx, err); endErr != nil {
+			err = errors.Join(err, fmt.Errorf("end it: %w", endErr))
 		}
 	}()
 	if err := r.persist(ctx, r.slots); err != nil {
 		return err
 	}
-	if err := r.restore.Begin(r.lowest, r.highest); err != nil {
-		return fmt.Errorf("begin the tail: %w", err)
+	if err := r.restore.Begin(ctx, r.lowest, r.highest); err != nil {
+		return fmt.Errorf("%w: begin the tail: %w", errLocal, err)
 	}
 	if r.lowest != r.highest {
 		tail := func(ctx context.Context) (bool, error) { return r.follower.tail(ctx, &r.stretch, r.restore.Apply) }
@@ -117,9 +117,19 @@ func (r *restoring) run(ctx context.Context) (err error) {
 		}
 	}
 	if err := r.restore.Commit(ctx, r.digest); err != nil {
-		return fmt.Errorf("commit: %w", err)
+		return fmt.Errorf("%w: commit: %w", errLocal, err)
 	}
 	return nil
+}
+
+// end keeps what was taken when only the connection, or this process, has come to an end.
+func (r *restoring) end(ctx context.Context, err error) error {
+	_, reset := errors.AsType[*resetError](err)
+	lost := reset || errors.Is(err, errLocal) || errors.Is(err, errHistory)
+	if ctx.Err() != nil || !lost {
+		return r.restore.Suspend()
+	}
+	return r.restore.Abort()
 }
 
 // errLocal marks an error of the replica, which another connection cannot heal.
@@ -174,13 +184,23 @@ var errHistory = errors.New("the source changed its history during the snapshot"
 // slots takes slots from r.next on.
 func (r *restoring) slots(ctx context.Context) (progress bool, err error) {
 	f := r.follower
-	d, err := f.connect(ctx, PathSnapshot, url.Values{"first": {strconv.Itoa(r.next)}}, f.cfg.Sink.Position())
+	asked := r.next
+	d, err := f.connect(ctx, PathSnapshot, url.Values{"first": {strconv.Itoa(asked)}}, f.cfg.Sink.Position())
 	if err != nil {
 		return false, err
 	}
 	defer d.close()
 	if err := r.greet(ctx, d.hello); err != nil {
 		return false, err
+	}
+	switch r.next {
+	case asked:
+		r.restore.Rewind()
+	case waypost.Slots: // nothing but the tail is missing
+		return true, nil
+	default: // an earlier process has come this far
+		d.close()
+		return r.slots(ctx)
 	}
 	progress, err = f.takeSlots(d, func(part *slotsPart, last bool) error { return r.take(ctx, part, last) })
 	if err == nil && r.next != waypost.Slots {
@@ -237,14 +257,38 @@ func (r *restoring) greet(ctx context.Context, h Head) error {
 		r.stretch = stretch{h.Position, h.Position, h.Digest}
 		f := r.follower
 		f.cfg.Logger.Info("taking a snapshot", "reason", reasonOf(f.diverged), "position", f.cfg.Sink.Position())
-		return nil
+		return r.resume(ctx)
 	}
 	if h.Cluster != r.cluster || h.Position.Epoch != r.lowest.Epoch {
 		return errHistory
 	}
-	if h.Position.Seq < r.lowest.Seq { // another server, which is a little behind
+	if h.Position.Seq < r.lowest.Seq && r.next < waypost.Slots { // another server, which is a little behind
 		r.lowest = h.Position
 	}
+	return nil
+}
+
+// resume goes on where an earlier restore has ended, if that was in the source's history.
+func (r *restoring) resume(ctx context.Context) error {
+	p := r.restore.Progress()
+	if p.Next == 0 {
+		return nil
+	}
+	f := r.follower
+	if p.Lowest.Epoch != r.lowest.Epoch || p.Lowest.Seq > r.lowest.Seq {
+		f.cfg.Logger.Warn("what was taken of a snapshot is of another history: it begins anew", "lowest", p.Lowest, "head", r.lowest)
+		if err := r.restore.Abort(); err != nil {
+			return fmt.Errorf("%w: abort: %w", errLocal, err)
+		}
+		restore, err := f.cfg.Sink.Restore(ctx, r.cluster)
+		if err != nil {
+			return fmt.Errorf("%w: begin: %w", errLocal, err)
+		}
+		r.restore = restore
+		return nil
+	}
+	r.next, r.stretch = p.Next, stretch{p.Lowest, p.Highest, p.Digest}
+	f.cfg.Logger.Info("the snapshot goes on where it was interrupted", "slot", r.next, "lowest", r.lowest)
 	return nil
 }
 
@@ -268,6 +312,9 @@ func (r *restoring) take(ctx context.Context, part *slotsPart, last bool) error 
 		return errHistory
 	}
 	r.next = int(part.last) + 1
+	if err := r.restore.Keep(ctx, Progress{r.next, r.lowest, r.highest, r.digest}); err != nil {
+		return fmt.Errorf("%w: keep the slots before %d: %w", errLocal, r.next, err)
+	}
 	return nil
 }
 

@@ -117,7 +117,7 @@ func (f *feed) snapshot(ctx context.Context, db *replica.DB, order []uint32) (er
 			return fmt.Errorf("filling the replica: %w", err)
 		}
 	}
-	if err := r.Begin(f.at, f.at); err != nil {
+	if err := r.Begin(ctx, f.at, f.at); err != nil {
 		return fmt.Errorf("filling the replica: %w", err)
 	}
 	if err := r.Commit(ctx, digest); err != nil {

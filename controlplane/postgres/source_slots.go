@@ -3,6 +3,8 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -13,28 +15,16 @@ import (
 // Snapshot implements replication.Source, in a transaction of its own that reads
 // the head and the rows as of one moment.
 func (db *DB) Snapshot(ctx context.Context, first, last uint16, visit func(record []byte) error) (replication.Head, error) {
-	var visitErr error
+	rows := copiedRecords{visit: visit}
 	head, err := db.readSlots(ctx, func(tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, selectRecords, int16(first), int16(last))
-		if err != nil {
+		query := strings.NewReplacer("$1", strconv.Itoa(int(first)), "$2", strconv.Itoa(int(last))).Replace(selectRecords)
+		if _, err := tx.Conn().PgConn().CopyTo(ctx, &rows, `COPY (`+query+`) TO STDOUT (FORMAT binary)`); err != nil {
 			return err
 		}
-		defer rows.Close()
-		var rec waypost.Record
-		var buf []byte
-		for rows.Next() {
-			if err := scanRecord(rows, &rec); err != nil {
-				return err
-			}
-			buf = encode(buf[:0], &rec)
-			if visitErr = visit(buf); visitErr != nil {
-				return visitErr
-			}
-		}
-		return rows.Err()
+		return rows.end()
 	})
-	if visitErr != nil {
-		return head, visitErr
+	if rows.refused != nil {
+		return head, rows.refused
 	}
 	if err != nil {
 		return head, classify(fmt.Sprintf("snapshot slots %d to %d", first, last), err)

@@ -22,13 +22,16 @@ import (
 //	LOCK                         held by the process that has it open
 //	CURRENT                      "waypost-replica FORMAT store-000007\n"
 //	store-000007/                the live store
-//	store-000008/                being filled, or left over: removed at Open
+//	restore-000008/              tables and progress of a snapshot that is being taken
+//	store-000008/                what they are put into; without them left over, and removed at Open
 //	quarantine-TIME-store-000006 could not be read: never removed by us
 const (
 	currentName      = "CURRENT"
-	currentTemp      = "CURRENT.tmp"
+	currentTemp      = currentName + tempSuffix
+	tempSuffix       = ".tmp"
 	currentMagic     = "waypost-replica"
 	storePrefix      = "store-"
+	restorePrefix    = "restore-"
 	quarantinePrefix = "quarantine-"
 )
 
@@ -117,21 +120,28 @@ func (db *DB) readCurrent() (string, error) {
 // setCurrent makes name the live store, for good once it returns. When renamed is
 // true with an error, either store may be the one that the next Open finds.
 func (db *DB) setCurrent(name string, format uint32) (renamed bool, err error) {
-	f, err := db.fs.Create(db.path(currentTemp), vfs.WriteCategoryUnspecified)
+	return db.replaceFile(db.cfg.Dir, currentName, fmt.Appendf(nil, "%s %d %s\n", currentMagic, format, name))
+}
+
+// replaceFile puts a file in the place of one of its name, for good once it returns. When
+// renamed is true with an error, either may be found after a crash.
+func (db *DB) replaceFile(dir, name string, content []byte) (renamed bool, err error) {
+	temp := db.fs.PathJoin(dir, name+tempSuffix)
+	f, err := db.fs.Create(temp, vfs.WriteCategoryUnspecified)
 	if err != nil {
-		return false, fmt.Errorf("create %s: %w", currentTemp, err)
+		return false, fmt.Errorf("create %s: %w", name, err)
 	}
-	_, err = fmt.Fprintf(f, "%s %d %s\n", currentMagic, format, name)
+	_, err = f.Write(content)
 	if err == nil {
 		err = f.Sync()
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
-		return false, fmt.Errorf("write %s: %w", currentTemp, err)
+		return false, fmt.Errorf("write %s: %w", name, err)
 	}
-	if err := db.fs.Rename(db.path(currentTemp), db.path(currentName)); err != nil {
-		return true, fmt.Errorf("rename %s: %w", currentTemp, err)
+	if err := db.fs.Rename(temp, db.fs.PathJoin(dir, name)); err != nil {
+		return true, fmt.Errorf("rename %s: %w", name, err)
 	}
-	return true, db.syncDir(db.cfg.Dir)
+	return true, db.syncDir(dir)
 }
 
 // syncDir makes the entries of a directory durable.
@@ -170,14 +180,18 @@ func (db *DB) stores() (names []string, highest int, err error) {
 	return names, highest, nil
 }
 
-// sweep removes what an interrupted restore, or a swap, has left over.
+// sweep removes what a swap has left over, or an interrupted restore on which none can go on.
 func (db *DB) sweep(keep string) error {
+	unfinished, err := db.sweepRestores(keep)
+	if err != nil {
+		return err
+	}
 	names, _, err := db.stores()
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
-		if name == keep {
+		if name == keep || unfinished > 0 && name == storeName(unfinished) {
 			continue
 		}
 		db.cfg.Logger.Info("removing a store that was left over", "store", name)

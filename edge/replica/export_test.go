@@ -13,7 +13,7 @@ import (
 )
 
 // Shrink makes the stores that are opened from now on small and impatient.
-func (db *DB) Shrink() { db.memTableSize, db.errorPause = 512<<10, time.Millisecond }
+func (db *DB) Shrink() { db.memTableSize, db.errorPause, db.saveBytes = 512<<10, time.Millisecond, 0 }
 
 // LiveStore names the directory of the live store.
 func (db *DB) LiveStore() string { return db.live.Load().name }

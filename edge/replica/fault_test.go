@@ -180,7 +180,7 @@ func TestARestoreOnAFullDiskFailsAndLeavesNothing(t *testing.T) {
 				}); err != nil {
 					return err
 				}
-				if err := r.Begin(head.Position, head.Position); err != nil {
+				if err := r.Begin(t.Context(), head.Position, head.Position); err != nil {
 					return err
 				}
 				return r.Commit(t.Context(), head.Digest)

@@ -48,6 +48,7 @@ type DB struct {
 
 	format       uint32        // of the stores that are made; 0: the present one
 	memTableSize int           // bytes
+	saveBytes    int           // of a snapshot that are made durable at once
 	errorPause   time.Duration // for which a failed background write is held back
 
 	live   atomic.Pointer[store] // nil: nothing is held
@@ -112,7 +113,7 @@ func Open(cfg Config) (_ *DB, err error) {
 	}
 	db := &DB{
 		cfg: cfg, fs: cfg.FS, dirty: make(chan struct{}, 1), unfilled: make(chan struct{}, 1), wanted: newWanted(),
-		memTableSize: 16 << 20, errorPause: 100 * time.Millisecond,
+		memTableSize: 16 << 20, saveBytes: saveBytes, errorPause: 100 * time.Millisecond,
 	}
 	if cfg.LookupBytes >= lookup.MinBudget {
 		db.budget = lookup.NewBudget(cfg.LookupBytes)
@@ -159,7 +160,7 @@ func (db *DB) Close() error {
 	db.mu.Unlock()
 	var errs []error
 	if restoring != nil {
-		errs = append(errs, restoring.Abort())
+		errs = append(errs, restoring.Suspend())
 	}
 	errs = append(errs, db.sync())
 	db.work.Wait()

@@ -10,7 +10,6 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
-	"github.com/cockroachdb/pebble/v2/sstable/block"
 
 	"waypost"
 	"waypost/edge/lookup"
@@ -34,8 +33,7 @@ type store struct {
 	name         string     // of its directory within the replica's
 	pdb          *pebble.DB // nil: the replica is detached
 	health       *health
-	noWAL        bool // while it is being filled: what counts is the flush at the end
-	memTableSize int  // bytes
+	memTableSize int // bytes
 
 	applied atomic.Pointer[state]            // what reads see
 	synced  atomic.Pointer[waypost.Position] // what survives a crash
@@ -68,24 +66,13 @@ type pinCount struct {
 	_ [56]byte
 }
 
-// openStore creates a store to be filled, without a WAL, or opens one that is
-// there. Without that distinction Pebble would take a store that has lost its
-// manifest for a new one, and what is left in the WAL for all of it.
-func (db *DB) openStore(name string, fresh bool) (_ *store, err error) {
-	log := db.cfg.Logger.With("store", name)
-	dir := db.fs.PathJoin(db.cfg.Dir, name)
-	h := newHealth(log)
-	g := &guard{FS: db.fs, health: h, walDir: db.fs.PathJoin(dir, "wal"), pause: db.errorPause}
+// storeOptions are those of all stores, but for what belongs to one.
+func (db *DB) storeOptions() *pebble.Options {
 	opts := &pebble.Options{
-		FS:                          g,
+		FS:                          db.fs,
 		WALDir:                      pebble.MakeStoreRelativePath(db.fs, "wal"), // apart, so that guard can tell
 		Cache:                       db.cache,
 		FormatMajorVersion:          pebble.FormatTableFormatV6, // pinned: see storeFormat
-		Logger:                      logger{health: h},
-		EventListener:               h.listener(),
-		ErrorIfExists:               fresh,
-		ErrorIfNotExists:            !fresh,
-		DisableWAL:                  fresh,
 		ReadOnly:                    db.frozen,
 		MemTableSize:                uint64(db.memTableSize),
 		MemTableStopWritesThreshold: 16 * memTableLimit,
@@ -94,13 +81,27 @@ func (db *DB) openStore(name string, fresh bool) (_ *store, err error) {
 		MaxOpenFiles:                4096,
 		CompactionConcurrencyRange:  func() (int, int) { return 1, 2 },
 	}
-	compress(opts, fresh)
+	compress(opts)
+	return opts
+}
+
+// openStore creates a store, or opens one that is there. Without that distinction Pebble
+// would take a store that has lost its manifest for a new one, and what is left in the WAL
+// for all of it.
+func (db *DB) openStore(name string, fresh bool) (_ *store, err error) {
+	log := db.cfg.Logger.With("store", name)
+	dir := db.fs.PathJoin(db.cfg.Dir, name)
+	h := newHealth(log)
+	opts := db.storeOptions()
+	opts.FS = &guard{FS: db.fs, health: h, walDir: db.fs.PathJoin(dir, "wal"), pause: db.errorPause}
+	opts.Logger, opts.EventListener = logger{health: h}, h.listener()
+	opts.ErrorIfExists, opts.ErrorIfNotExists = fresh, !fresh
 	pdb, err := pebble.Open(dir, opts)
 	if err != nil {
 		return nil, fmt.Errorf("open store %s: %w", name, err)
 	}
 	st := &store{
-		name: name, pdb: pdb, health: h, noWAL: fresh, memTableSize: db.memTableSize,
+		name: name, pdb: pdb, health: h, memTableSize: db.memTableSize,
 		domains: map[waypost.DomainID]waypost.Domain{}, ranges: map[string]rangeNote{},
 		byDays: map[int32]*waypost.Salt{}, drained: make(chan struct{}, 1),
 	}
@@ -114,16 +115,9 @@ func (db *DB) openStore(name string, fresh bool) (_ *store, err error) {
 // space, and longer to read one link from.
 const blockSize = 16 << 10
 
-// compress chooses compression and filters. The links of a snapshot come in order,
-// so that what is flushed first is moved down as it is: a fresh store compresses well
-// from the start. Get does not ask the filters of the last level.
-func compress(opts *pebble.Options, fresh bool) {
-	opts.ApplyCompressionSettings(func() pebble.DBCompressionSettings {
-		if fresh {
-			return pebble.UniformDBCompressionSettings(block.GoodCompression)
-		}
-		return pebble.DBCompressionGood
-	})
+// compress chooses compression and filters. Get does not ask the filters of the last level.
+func compress(opts *pebble.Options) {
+	opts.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionGood })
 	for i := range opts.Levels {
 		opts.Levels[i].BlockSize = blockSize
 		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
@@ -176,7 +170,6 @@ func (st *store) commit(ctx context.Context, b *pebble.Batch, next *state, sync 
 	if err := markRepair(b, st.applied.Load().repairing, next.repairing); err != nil {
 		return err
 	}
-	sync = sync && !st.noWAL
 	// Pebble gives no error here when the WAL cannot be written: it asks the
 	// logger's Fatalf to end the process. The health knows.
 	var err error
@@ -231,28 +224,6 @@ func (st *store) room(ctx context.Context, n int) error {
 			return fmt.Errorf("wait for the disk: %w", st.health.err())
 		case <-ctx.Done():
 			return fmt.Errorf("wait for the disk: %w", ctx.Err())
-		}
-	}
-}
-
-// flush writes everything that is only in memory into tables, durably.
-func (st *store) flush(ctx context.Context) error {
-	flushed, err := st.pdb.AsyncFlush()
-	if err != nil {
-		return fmt.Errorf("flush: %w", err)
-	}
-	for {
-		select {
-		case <-flushed:
-			return st.health.err()
-		case <-st.health.moved:
-			if err := st.health.err(); err != nil {
-				return fmt.Errorf("flush: %w", err)
-			}
-		case <-st.health.broken:
-			return fmt.Errorf("flush: %w", st.health.err())
-		case <-ctx.Done():
-			return fmt.Errorf("flush: %w", ctx.Err())
 		}
 	}
 }

@@ -204,7 +204,13 @@ func (r *restore) Slots(_ context.Context, records [][]byte) error {
 	return nil
 }
 
-func (r *restore) Begin(lowest, highest waypost.Position) error {
+// Nothing of it outlives the process.
+func (r *restore) Progress() replication.Progress                   { return replication.Progress{} }
+func (r *restore) Keep(context.Context, replication.Progress) error { return nil }
+func (r *restore) Rewind()                                          {}
+func (r *restore) Suspend() error                                   { return r.Abort() }
+
+func (r *restore) Begin(_ context.Context, lowest, highest waypost.Position) error {
 	r.fresh.position, r.highest = lowest, highest.Seq
 	return nil
 }

@@ -1,0 +1,195 @@
+package replica_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"waypost"
+	"waypost/edge/replica"
+	"waypost/replication"
+	"waypost/replication/replicationtest"
+)
+
+// numbered is a source of many links, whose slots can be read without looking at all of them.
+type numbered struct {
+	*replicationtest.Source
+	mu   sync.Mutex
+	rows [waypost.Slots][][]byte
+}
+
+func newNumbered(t *testing.T, n int) *numbered {
+	s := &numbered{Source: replicationtest.NewSource()}
+	rs := make([]waypost.Record, n)
+	for i := range rs {
+		rs[i] = replicationtest.Link(fmt.Sprintf("n%06d", i), fmt.Sprintf("https://example.com/articles/%d?from=a-campaign-of-the-spring", i*7919))
+	}
+	s.commit(t, rs...)
+	s.Trim()
+	s.SetWidth(64)
+	return s
+}
+
+// commit adds links that are new.
+func (s *numbered) commit(t *testing.T, rs ...waypost.Record) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before, err := s.Head(t.Context())
+	require.NoError(t, err)
+	s.Commit(rs...)
+	b, err := s.Read(t.Context(), before.Position, len(rs))
+	require.NoError(t, err)
+	for _, raw := range b.Transactions[0].Records {
+		var r waypost.Record
+		require.NoError(t, replication.DecodeRecord(raw, &r))
+		slot := waypost.Slot(r.Kind, r.Domain, r.Name)
+		s.rows[slot] = append(s.rows[slot], raw)
+	}
+}
+
+// Snapshot implements replication.Source.
+func (s *numbered) Snapshot(ctx context.Context, first, last uint16, visit func([]byte) error) (replication.Head, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for slot := int(first); slot <= int(last); slot++ {
+		for _, raw := range s.rows[slot] {
+			if err := visit(raw); err != nil {
+				return replication.Head{}, err
+			}
+		}
+	}
+	return s.Head(ctx)
+}
+
+const (
+	bootstrapDir = "WAYPOST_TEST_BOOTSTRAP_DIR"
+	bootstrapURL = "WAYPOST_TEST_BOOTSTRAP_URL"
+)
+
+// TestBootstrapOfAnotherProcess is what TestABootstrapThatIsKilledTenTimes starts, and kills.
+func TestBootstrapOfAnotherProcess(t *testing.T) {
+	dir := os.Getenv(bootstrapDir)
+	if dir == "" {
+		t.Skip("it is started by another test")
+	}
+	db, err := replica.Open(replica.Config{Dir: dir, Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	stop := following(t, os.Getenv(bootstrapURL), db)
+	require.Eventually(t, func() bool { return !db.Position().IsZero() }, 5*time.Minute, time.Millisecond)
+	stop()
+	require.NoError(t, db.Close())
+}
+
+// slotKept is the slot from which an edge that is not running has to go on.
+func slotKept(t *testing.T, dir string) int {
+	for _, name := range files(t, dir+"/restore-*/PROGRESS") {
+		raw, err := os.ReadFile(name)
+		require.NoError(t, err)
+		_, content, _ := strings.Cut(string(raw), "\n")
+		var p struct{ Next int }
+		require.NoError(t, json.Unmarshal([]byte(content), &p))
+		return p.Next
+	}
+	return 0
+}
+
+func TestABootstrapThatIsKilledTenTimesDoesNotBeginAnew(t *testing.T) {
+	links := 100_000
+	if text := os.Getenv("WAYPOST_BOOTSTRAP_LINKS"); text != "" {
+		var err error
+		links, err = strconv.Atoi(text)
+		require.NoError(t, err)
+	}
+	s := newNumbered(t, links)
+	asked := make(chan int, 100)
+	url := serve(t, s, func(r *http.Request) int {
+		if r.URL.Path == replication.PathSnapshot {
+			first, err := strconv.Atoi(r.URL.Query().Get("first"))
+			if err != nil {
+				return http.StatusBadRequest
+			}
+			asked <- first
+		}
+		return 0
+	})
+	start := func(dir string) (cmd *exec.Cmd, ended chan error) {
+		cmd = exec.Command(os.Args[0], "-test.run=^TestBootstrapOfAnotherProcess$") //nolint:gosec // itself
+		cmd.Env = append(os.Environ(), bootstrapDir+"="+dir, bootstrapURL+"="+url)
+		cmd.Stdout, cmd.Stderr = io.Discard, os.Stderr
+		require.NoError(t, cmd.Start())
+		ended = make(chan error, 1)
+		go func() { ended <- cmd.Wait() }()
+		return cmd, ended
+	}
+	first := func(ended chan error) int {
+		select {
+		case slot := <-asked:
+			return slot
+		case err := <-ended:
+			require.Fail(t, "it has ended without a snapshot", "%v", err)
+		case <-time.After(time.Minute):
+			require.Fail(t, "nobody asks for a snapshot")
+		}
+		return 0
+	}
+
+	dir := filepath.Join(t.TempDir(), "whole")
+	_, ended := start(dir)
+	require.Zero(t, first(ended))
+	began := time.Now()
+	require.NoError(t, <-ended)
+	whole := time.Since(began)
+	t.Logf("%d links took %v", links, whole)
+
+	kills, resumed, runs := 0, 0, 0
+	for kills < 10 {
+		runs++
+		dir := filepath.Join(t.TempDir(), strconv.Itoa(runs))
+		for done := false; !done; {
+			kept := slotKept(t, dir)
+			cmd, ended := start(dir)
+			require.Zero(t, first(ended), "what is kept is looked for once a source is there")
+			s.commit(t, replicationtest.Link(fmt.Sprintf("late%04d", rand.N(10_000)+10_000*(runs*100+kills)), "https://late.example/"))
+			if kept > 0 && kept < waypost.Slots {
+				require.Equal(t, kept, first(ended), "it goes on where it was")
+				resumed++
+			}
+			kill := time.NewTimer(rand.N(whole * 2 / 3))
+			if kills >= 10 {
+				kill.Stop()
+			}
+			select {
+			case err := <-ended:
+				require.NoError(t, err)
+				done = true
+			case <-kill.C:
+				require.NoError(t, cmd.Process.Kill())
+				require.Error(t, <-ended)
+				kills++
+			}
+		}
+		after := open(t, replica.Config{Dir: dir, Logger: slog.New(slog.DiscardHandler)})
+		requireDigest(t, after)
+		head, err := s.Head(t.Context())
+		require.NoError(t, err)
+		for after.Position() != head.Position {
+			apply(t, s.Source, after)
+		}
+		require.Equal(t, head.Digest, after.Digest())
+	}
+	t.Logf("%d kills in %d bootstraps; %d times it went on between slots", kills, runs, resumed)
+}

@@ -1,0 +1,221 @@
+package replica_test
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+	"github.com/stretchr/testify/require"
+
+	"waypost"
+	"waypost/edge/replica"
+	"waypost/replication"
+	"waypost/replication/replicationtest"
+)
+
+// taking is a snapshot as a follower takes it, which goes on where an earlier one has ended.
+type taking struct {
+	s        *replicationtest.Source
+	db       *replica.DB
+	progress replication.Progress
+	restore  replication.Restore
+	between  func(next int) // called after each range
+}
+
+const takenRange = 512
+
+func (k *taking) run(t *testing.T) error {
+	t.Helper()
+	head, err := k.s.Head(t.Context())
+	require.NoError(t, err)
+	if k.restore, err = k.db.Restore(t.Context(), head.Cluster); err != nil {
+		return err
+	}
+	p := k.restore.Progress()
+	k.progress = p
+	if p.Next == 0 {
+		p = replication.Progress{Lowest: head.Position, Highest: head.Position, Digest: head.Digest}
+	}
+	for p.Next < waypost.Slots {
+		var records [][]byte
+		at, err := k.s.Snapshot(t.Context(), uint16(p.Next), uint16(p.Next+takenRange-1), func(raw []byte) error {
+			records = append(records, bytes.Clone(raw))
+			return nil
+		})
+		require.NoError(t, err)
+		if err := k.restore.Slots(t.Context(), records); err != nil {
+			return err
+		}
+		p.Next, p.Highest, p.Digest = p.Next+takenRange, at.Position, at.Digest
+		if err := k.restore.Keep(t.Context(), p); err != nil {
+			return err
+		}
+		if k.between != nil && p.Next < waypost.Slots {
+			k.between(p.Next)
+		}
+	}
+	if err := k.restore.Begin(t.Context(), p.Lowest, p.Highest); err != nil {
+		return err
+	}
+	for p.Lowest.Seq < p.Highest.Seq {
+		b, err := k.s.Read(t.Context(), p.Lowest, 1) // a transaction at a time
+		require.NoError(t, err)
+		if err := k.restore.Apply(t.Context(), &b); err != nil {
+			return err
+		}
+		p.Lowest, p.Digest = b.Last(), b.Transactions[len(b.Transactions)-1].Digest
+	}
+	return k.restore.Commit(t.Context(), p.Digest)
+}
+
+func TestARestoreGoesOnAfterACrashAnywhere(t *testing.T) {
+	for _, percent := range []int{0, 60, 100} {
+		c := &crasher{fs: vfs.NewCrashableMem(), percent: percent}
+		db, err := replica.Open(config(errorfs.Wrap(c.fs, c)))
+		require.NoError(t, err)
+		db.Shrink()
+		s := replicationtest.NewSource()
+		var rs []waypost.Record
+		for i := range 200 {
+			rs = append(rs, replicationtest.Link(fmt.Sprintf("code%04d", i), fmt.Sprintf("https://example.com/%d", i)))
+		}
+		s.Commit(rs...)
+		c.watch(true)
+		k := taking{s: s, db: db, between: func(next int) { // a tail that changes, adds and takes away what was taken
+			s.Commit(replicationtest.Link(fmt.Sprintf("code%04d", next%200), "https://changed.example/"),
+				replicationtest.Link(fmt.Sprintf("new%04d", next), "https://new.example/"),
+				replicationtest.Purge(fmt.Sprintf("code%04d", next%200+1)))
+		}}
+		require.NoError(t, k.run(t))
+		require.NoError(t, db.Close())
+		c.watch(false)
+		want := s.Rows()
+
+		furthest, tails := 0, 0
+		for i, fs := range append(c.clones, crash(c.fs, percent, 0)) {
+			after, err := replica.Open(config(fs))
+			require.NoError(t, err, "crash %d", i)
+			after.Shrink()
+			if after.Position().IsZero() {
+				k := taking{s: s, db: after}
+				require.NoError(t, k.run(t), "crash %d", i)
+				if percent == 0 { // what was durable stays so
+					require.GreaterOrEqual(t, k.progress.Next, furthest, "crash %d", i)
+				}
+				furthest = max(furthest, k.progress.Next)
+				if k.progress.Next == waypost.Slots && k.progress.Lowest.Seq > 1 {
+					tails++
+				}
+			}
+			require.Equal(t, want, rows(t, after), "crash %d", i)
+			requireDigest(t, after)
+			names, err := fs.List("/replica")
+			require.NoError(t, err)
+			require.ElementsMatch(t, []string{"CURRENT", "LOCK", after.LiveStore()}, names, "nothing is left over")
+			require.NoError(t, after.Close())
+		}
+		require.Equal(t, waypost.Slots, furthest)
+		require.Positive(t, tails, "some have ended in the tail, and go on there")
+	}
+}
+
+func TestASuspendedRestoreGoesOnAndAnAbortedOneDoesNot(t *testing.T) {
+	db, s := filled(t, config(vfs.NewMem()), 100)
+	db.Shrink()
+	begin := func(end func(replication.Restore) error) {
+		k := taking{s: s, db: db}
+		k.between = func(next int) {
+			if next == 2*takenRange {
+				require.NoError(t, k.restore.Slots(t.Context(), s.Rows())) // a range that never ends
+				require.NoError(t, end(k.restore))
+			}
+		}
+		require.ErrorContains(t, k.run(t), "ended")
+	}
+	begin(replication.Restore.Abort)
+	begin(replication.Restore.Suspend)
+	k := taking{s: s, db: db}
+	require.NoError(t, k.run(t))
+	require.Equal(t, 2*takenRange, k.progress.Next)
+	replicationtest.RequireEqual(t, s, db)
+
+	begin(replication.Restore.Suspend)
+	r, err := db.Restore(t.Context(), replication.Cluster{9})
+	require.NoError(t, err)
+	require.Zero(t, r.Progress().Next, "another cluster's")
+	require.NoError(t, r.Abort())
+	k = taking{s: s, db: db}
+	require.NoError(t, k.run(t))
+	require.Zero(t, k.progress.Next)
+}
+
+func TestARangeThatComesAgainIsTakenOnce(t *testing.T) {
+	db, s := filled(t, config(vfs.NewMem()), 100)
+	for _, saved := range []bool{false, true} {
+		if saved {
+			db.Shrink()
+		}
+		k := taking{s: s, db: db}
+		k.between = func(int) {
+			require.NoError(t, k.restore.Slots(t.Context(), s.Rows())) // of a connection that is cut
+			k.restore.Rewind()
+		}
+		require.NoError(t, k.run(t))
+		replicationtest.RequireEqual(t, s, db)
+	}
+}
+
+func TestTablesThatAreGoneMakeARestoreBeginAnew(t *testing.T) {
+	fs := vfs.NewMem()
+	db, s := filled(t, config(fs), 100)
+	db.Shrink()
+	k := taking{s: s, db: db}
+	k.between = func(next int) {
+		if next == 2*takenRange {
+			require.NoError(t, k.restore.Suspend())
+		}
+	}
+	require.Error(t, k.run(t))
+	names, err := fs.List("/replica/restore-000002")
+	require.NoError(t, err)
+	require.Contains(t, names, "000001.sst")
+	require.NoError(t, fs.Remove("/replica/restore-000002/000001.sst"))
+	k = taking{s: s, db: db}
+	require.NoError(t, k.run(t))
+	require.Zero(t, k.progress.Next)
+	replicationtest.RequireEqual(t, s, db)
+}
+
+func TestADiskThatFailsWhileTablesArePutInPlaceFailsTheRestoreAlone(t *testing.T) {
+	for name, only := range map[string]func(errorfs.Op) bool{
+		"links":        func(op errorfs.Op) bool { return op.Kind == errorfs.OpLink },
+		"PROGRESS":     func(op errorfs.Op) bool { return strings.Contains(op.Path, "PROGRESS") },
+		"the manifest": func(op errorfs.Op) bool { return strings.Contains(op.Path, "MANIFEST") },
+		"the WAL":      isWAL,
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := &disk{err: syscall.ENOSPC, only: only}
+			db, s := filled(t, config(errorfs.Wrap(vfs.NewMem(), d)), 50)
+			db.Shrink()
+			d.broken.Store(true)
+			k := taking{s: s, db: db}
+			err := k.run(t)
+			require.Error(t, err)
+			d.broken.Store(false)
+			if k.restore != nil {
+				require.NoError(t, k.restore.Abort())
+			}
+			_, found := find(t, db, "code0001")
+			require.True(t, found, "the old store serves")
+			require.NoError(t, db.Degraded())
+			s.Commit(replicationtest.Link("more", "https://more.example/"))
+			apply(t, s, db)
+			require.NoError(t, (&taking{s: s, db: db}).run(t))
+			replicationtest.RequireEqual(t, s, db)
+		})
+	}
+}

@@ -1,0 +1,188 @@
+package replica
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/cockroachdb/pebble/v2/objstorage/objstorageprovider"
+	"github.com/cockroachdb/pebble/v2/sstable"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"waypost"
+	"waypost/replication"
+)
+
+// gathered is records of a snapshot that are not in a table yet.
+type gathered struct {
+	items []gatheredRecord
+	chunk []byte // in which the records lie that came last
+	bytes int    // of all records
+}
+
+type gatheredRecord struct {
+	order uint64 // the first bytes of its key, but for the prefix
+	raw   []byte
+}
+
+const (
+	gatherChunk = 1 << 20
+	// gatherLimit bounds what is held in memory until it becomes a table, in bytes: there
+	// may be three times as much, as one table is written and one waits.
+	gatherLimit = 64 << 20
+)
+
+// orderOf is the part of a record's key that fits a word: slot, kind, domain, and a byte
+// of the name.
+func orderOf(r *waypost.Record) uint64 {
+	slot := waypost.Slot(r.Kind, r.Domain, r.Name)
+	return uint64(slot)<<48 | uint64(r.Kind)<<40 | uint64(r.Domain)<<8 | uint64(r.Name[0])
+}
+
+// add takes a copy of a record.
+func (g *gathered) add(r *waypost.Record, raw []byte) {
+	if cap(g.chunk)-len(g.chunk) < len(raw) {
+		g.chunk = make([]byte, 0, max(gatherChunk, len(raw)))
+	}
+	at := len(g.chunk)
+	g.chunk = append(g.chunk, raw...)
+	g.items = append(g.items, gatheredRecord{orderOf(r), g.chunk[at:len(g.chunk):len(g.chunk)]})
+	g.bytes += len(raw)
+}
+
+// take takes off all records.
+func (g *gathered) take() gathered {
+	taken := *g
+	*g = gathered{items: make([]gatheredRecord, 0, len(taken.items))}
+	return taken
+}
+
+// join takes all records of another.
+func (g *gathered) join(other *gathered) {
+	if len(g.items) == 0 {
+		*g = other.take()
+		return
+	}
+	all := other.take()
+	g.items = append(g.items, all.items...)
+	g.bytes += all.bytes
+}
+
+func compareGathered(a, b gatheredRecord) int {
+	if a.order != b.order {
+		return cmp.Compare(a.order, b.order)
+	}
+	return bytes.Compare(replication.RecordName(a.raw), replication.RecordName(b.raw))
+}
+
+// sorted gives the records in the order of their keys, each key once: the newest of it, or
+// the one that came last.
+func (g *gathered) sorted() []gatheredRecord {
+	items := g.items
+	if !slices.IsSortedFunc(items, compareGathered) { // a replica gives them so
+		slices.SortStableFunc(items, compareGathered)
+	}
+	n := 0
+	for i := range items {
+		if n > 0 && compareGathered(items[n-1], items[i]) == 0 {
+			if !replication.RecordRevision(items[n-1].raw).Newer(replication.RecordRevision(items[i].raw)) {
+				items[n-1] = items[i]
+			}
+			continue
+		}
+		items[n] = items[i]
+		n++
+	}
+	return items[:n]
+}
+
+// madeTable is a table of a restore that is durable.
+type madeTable struct {
+	Number int   `json:"number"` // of its file
+	First  int   `json:"first"`  // slots that it has records of
+	Last   int   `json:"last"`
+	Layer  int   `json:"layer"` // tables of one do not overlap
+	Bytes  int64 `json:"bytes"`
+	Tally  tally `json:"tally"`
+}
+
+// tally is what records add up to.
+type tally struct {
+	Digest  uint64 `json:"digest"`
+	Records uint64 `json:"records"`
+}
+
+// writeTable makes a table of records in the order of their keys, durably but for its
+// directory's entry, and gives all links to the lookup table.
+func (r *restore) writeTable(ctx context.Context, number int, items []gatheredRecord) (made madeTable, err error) {
+	name := r.tablePath(number)
+	f, err := r.db.fs.Create(name, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return made, fmt.Errorf("make a table: %w", err)
+	}
+	w := sstable.NewWriter(objstorageprovider.NewFileWritable(f), r.options)
+	defer func() {
+		if closeErr := w.Close(); closeErr != nil && err == nil {
+			err = fmt.Errorf("make a table: %w", closeErr)
+		}
+		if err == nil {
+			var info vfs.FileInfo
+			if info, err = r.db.fs.Stat(name); err == nil {
+				made.Bytes = info.Size()
+			}
+		}
+	}()
+	var key, value []byte
+	var sum tally
+	var rec waypost.Record
+	for i := range items {
+		if i%4096 == 0 && ctx.Err() != nil {
+			return made, ctx.Err()
+		}
+		raw := items[i].raw
+		if err := replication.DecodeRecord(raw, &rec); err != nil && !errors.Is(err, replication.ErrContent) {
+			return made, err
+		} else if err != nil {
+			r.poison++
+			rec.State = poisoned
+		}
+		key = appendRecordKey(key[:0], uint16(items[i].order>>48), rec.Kind, rec.Domain, rec.Name)
+		value = appendStored(value[:0], r.format, raw)
+		if err := w.Set(key, value); err != nil {
+			return made, fmt.Errorf("write a table: %w", err)
+		}
+		sum.Digest ^= rec.Stamp
+		sum.Records++
+		r.publish(&rec, raw)
+	}
+	made = madeTable{Number: number, First: int(items[0].order >> 48), Last: int(items[len(items)-1].order >> 48), Tally: sum}
+	return made, nil
+}
+
+// poisoned is the state, which no record has, of one that must not be served.
+const poisoned waypost.State = 255
+
+// publish gives a record of a snapshot to those who are asked besides the store.
+func (r *restore) publish(rec *waypost.Record, raw []byte) {
+	switch {
+	case rec.Kind != waypost.KindLink:
+		note := *rec
+		note.Name, note.Payload = bytes.Clone(rec.Name), bytes.Clone(rec.Payload)
+		r.notes = append(r.notes, note)
+	case r.table == nil:
+	case rec.State == poisoned:
+		r.table.Put(&waypost.Record{Domain: rec.Domain, Name: rec.Name}, nil)
+	default:
+		r.table.Put(rec, replication.Extensions(raw))
+	}
+}
+
+// tableOptions are those of the tables that a restore makes, which go to the last level.
+func (db *DB) tableOptions() sstable.WriterOptions {
+	opts := db.storeOptions()
+	opts.EnsureDefaults()
+	return opts.MakeWriterOptions(len(opts.Levels)-1, opts.FormatMajorVersion.MaxTableFormat())
+}
