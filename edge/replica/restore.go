@@ -180,6 +180,7 @@ func (r *restore) swap() error {
 	old := db.live.Swap(r.st)
 	r.ended, db.restoring = true, nil
 	if old != nil {
+		old.comparing.end(errCompared)
 		db.retire(old)
 	}
 	db.wakeFill()

@@ -50,7 +50,8 @@ type store struct {
 	salts  atomic.Pointer[saltTable]
 	byDays map[int32]*waypost.Salt // nil: destroyed; owned by the writer
 
-	round *round // of verifying; nil: none has begun; guarded by DB.mu
+	round     *round      // of verifying; nil: none has begun; guarded by DB.mu
+	comparing *comparison // with the source; nil: there is none; guarded by DB.mu
 
 	sinceCheck int // bytes written since the limits were looked at; owned by the writer
 
