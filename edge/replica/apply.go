@@ -25,7 +25,7 @@ type writer struct {
 
 	notes   []waypost.Record // records of domains, key ranges and salts that were taken, in order
 	links   []linkChange     // links that were taken, in order
-	sums    []slotChange     // what they change in the sums of slots
+	sums    []numberedChange // what they change in the sums of slots
 	records int
 	poison  int  // records taken that must not be served
 	sync    bool // a record disables or takes away: the batch must not be lost
@@ -81,8 +81,8 @@ func (w *writer) put(raw []byte, seq uint64) error {
 		w.next.records++
 	}
 	w.written[string(w.key)] = now
-	if w.st.round != nil {
-		w.sums = append(w.sums, slotChange{slot, old.stamp ^ now.stamp, count(now.present) - count(old.present)})
+	if w.st.round != nil || w.st.comparing != nil {
+		w.sums = append(w.sums, numberedChange{seq, slotChange{slot, old.stamp ^ now.stamp, count(now.present) - count(old.present)}})
 	}
 	w.sync = w.sync || r.State != waypost.Live
 	return w.write(&r, raw, poison, old.present)
@@ -228,6 +228,9 @@ func (w *writer) commit(ctx context.Context) error {
 	}
 	if w.st.round != nil {
 		w.st.round.apply(w.sums)
+	}
+	if w.st.comparing != nil {
+		w.st.comparing.note(w.sums)
 	}
 	if len(w.notes) > 0 {
 		for i := range w.notes {

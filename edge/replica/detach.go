@@ -54,6 +54,7 @@ func (db *DB) Detach(ctx context.Context) error {
 	answering.salts.Store(old.salts.Load())
 	answering.table.Store(old.table.Load())
 	db.live.Store(answering)
+	old.comparing.end(errCompared)
 	db.mu.Unlock()
 
 	old.awaitReaders()

@@ -108,6 +108,7 @@ func (r *repair) write(ctx context.Context, put func(*writer) error) error {
 	r.db.mu.Lock()
 	defer r.db.mu.Unlock()
 	r.st.round = nil // what was found so far says nothing of what comes
+	r.st.comparing.end(errCompared)
 	w := newWriter(r.st)
 	w.next, w.repair = r.next, r
 	err := put(w)

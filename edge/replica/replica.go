@@ -167,6 +167,9 @@ func (db *DB) Close() error {
 	db.retirements.Wait()
 	db.mu.Lock()
 	st := db.live.Swap(nil)
+	if st != nil {
+		st.comparing.end(errCompared)
+	}
 	db.mu.Unlock()
 	if st != nil {
 		st.awaitReaders()

@@ -382,6 +382,7 @@ func (r *restore) swap() error {
 	r.end()
 	db.mended(&db.restores)
 	if old != nil {
+		old.comparing.end(errCompared)
 		db.retire(old)
 	}
 	if err := db.fs.RemoveAll(db.path(r.dir())); err != nil {

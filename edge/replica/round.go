@@ -28,7 +28,7 @@ type slotChange struct {
 	records uint64 // wraps below zero
 }
 
-func (r *round) apply(changes []slotChange) {
+func (r *round) apply(changes []numberedChange) {
 	for _, c := range changes {
 		r.sums[c.slot].Digest ^= c.digest
 		r.sums[c.slot].Records += c.records

@@ -51,7 +51,8 @@ type store struct {
 	log    logIndex     // owned by the writer
 	lastAt atomic.Int64 // when the last transaction was committed, by the origin's clock; 0: unknown
 
-	round *round // of verifying; nil: none has begun; guarded by DB.mu
+	round     *round      // of verifying; nil: none has begun; guarded by DB.mu
+	comparing *comparison // with the source; nil: there is none; guarded by DB.mu
 
 	sinceCheck int // bytes written since the limits were looked at; owned by the writer
 
