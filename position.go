@@ -1,8 +1,8 @@
 package waypost
 
 import (
+	"encoding/binary"
 	"encoding/hex"
-	"fmt"
 	"strconv"
 	"strings"
 )
@@ -37,7 +37,10 @@ func (p Position) Revision() Revision { return Revision{Epoch: p.Epoch.Ordinal, 
 
 // String gives "ORDINAL-EPOCHID-SEQ-STAMP", as in the Waypost-Position header.
 func (p Position) String() string {
-	return fmt.Sprintf("%d-%s-%d-%016x", p.Epoch.Ordinal, p.Epoch.ID, p.Seq, p.Stamp)
+	b := append(strconv.AppendUint(make([]byte, 0, 96), uint64(p.Epoch.Ordinal), 10), '-')
+	b = append(hex.AppendEncode(b, p.Epoch.ID[:]), '-')
+	b = append(strconv.AppendUint(b, p.Seq, 10), '-')
+	return string(hex.AppendEncode(b, binary.BigEndian.AppendUint64(nil, p.Stamp)))
 }
 
 // MarshalText writes what [Position.String] gives, for JSON and logs.

@@ -156,6 +156,7 @@ func (c *control) serve(ctx context.Context, ln, adminLn net.Listener) error {
 		Store: c.db, Coder: c.coder, Region: waypost.Region(c.cfg.Region),
 		Node: c.boot, Size: int64(c.cfg.LeaseSize), Logger: c.log, Metrics: c.registry,
 	})
+	ownHost := c.ownHost()
 	service := controlplane.New(controlplane.Config{
 		Links: c.db, Leases: c.db, Ranges: c.db, Reserved: c.db, Audit: c.db, Keys: c.db, Domains: c.db, Access: c.db,
 		Stats: c.db, Progress: c.db, Eraser: c.db, Salts: c.db,
@@ -163,7 +164,7 @@ func (c *control) serve(ctx context.Context, ln, adminLn net.Listener) error {
 		Region: waypost.Region(c.cfg.Region), Minter: minter,
 		AllowPrivateTargets: c.cfg.AllowPrivateTargets,
 		StrictHosts:         c.cfg.StrictHosts,
-		OwnHosts:            func(host string) bool { return strings.EqualFold(host, c.ownHost()) },
+		OwnHosts:            func(host string) bool { return strings.EqualFold(host, ownHost) },
 		Logger:              c.log,
 	})
 	c.registry.MustRegister(keyPool{c.db})

@@ -18,64 +18,76 @@ import (
 // maxKey bounds a key in bytes before anybody looks at it.
 const maxKey = 512
 
-type actorKey struct{}
+// asker is who asks.
+type asker struct {
+	actor      controlplane.Actor // of an operation that is not public
+	credential string             // that the request is counted by; "" without one
+	client     netip.Addr
+}
+
+type askerKey struct{}
+
+func askerFrom(ctx context.Context) *asker {
+	if who, ok := ctx.Value(askerKey{}).(*asker); ok {
+		return who
+	}
+	return &asker{}
+}
 
 // actorFrom gives who asks. It is set on every operation that needs a scope.
-func actorFrom(ctx context.Context) controlplane.Actor {
-	actor, _ := ctx.Value(actorKey{}).(controlplane.Actor)
-	return actor
-}
-
-type clientKey struct{}
+func actorFrom(ctx context.Context) controlplane.Actor { return askerFrom(ctx).actor }
 
 // clientFrom gives the address of who asks.
-func clientFrom(ctx context.Context) netip.Addr {
-	addr, _ := ctx.Value(clientKey{}).(netip.Addr)
-	return addr
-}
+func clientFrom(ctx context.Context) netip.Addr { return askerFrom(ctx).client }
 
-// authenticate lets a request through to an operation that is not public only when
-// its actor has one of the scopes that it needs, if it needs any. Where several would
-// do, the first is the one to ask for.
+// authenticate lets a request through to an operation when it is admitted.
 func (s *server) authenticate(ctx huma.Context, next func(huma.Context)) {
 	r, w := humago.Unwrap(ctx)
-	if len(ctx.Operation().Security) == 0 {
-		next(huma.WithValue(ctx, clientKey{}, s.limits.Client(r)))
-		return
-	}
-	scopes := scopesOf(ctx.Operation())
-	changes := len(scopes) > 0 && scopes[0] == controlplane.ScopeLinksWrite
-	if changes && r.Method == http.MethodHead { // ServeMux takes it for a GET, whose answer would be lost
-		p := newProblem(codeMethodNotAllowed, "HEAD would have an effect here, and no answer")
-		p.header.Set("Allow", ctx.Operation().Method)
-		s.refuse(ctx, w, p)
-		return
-	}
-	asking := ctx.Context()
-	if _, bounded := asking.Deadline(); !bounded { // an export, which as a whole is not
-		var cancel context.CancelFunc
-		asking, cancel = context.WithTimeout(asking, s.timeout)
-		defer cancel()
-	}
-	actor, err := s.actor(asking, r, changes)
-	credential := credentialOf(r) // "": who needs none
-	if err == nil {
-		err = s.limit(ctx, credential)
-	}
-	switch {
-	case err != nil || len(scopes) == 0 || slices.ContainsFunc(scopes, actor.Can):
-	case actor.Workspace == 0:
-		err = waypost.Errorf(waypost.EForbidden, "you are in several workspaces: say which one in the header %s", headerWorkspace)
-	default:
-		err = challenge(waypost.Errorf(waypost.EForbidden, "this needs the scope %s", scopes[0]),
-			`error="insufficient_scope", scope="`+string(scopes[0])+`"`)
-	}
+	who, err := s.admit(ctx.Context(), w, r, ctx.Operation())
 	if err != nil {
 		s.refuse(ctx, w, err)
 		return
 	}
-	ctx = huma.WithValue(huma.WithValue(ctx, actorKey{}, actor), credentialKey{}, credential)
-	next(huma.WithValue(ctx, clientKey{}, s.limits.Client(r)))
+	next(huma.WithValue(ctx, askerKey{}, who))
+}
+
+// admit finds out who sent a request. An operation that is not public is only for actors
+// that have one of the scopes that it needs, if it needs any. Where several would do, the
+// first is the one to ask for.
+func (s *server) admit(ctx context.Context, w http.ResponseWriter, r *http.Request, op *huma.Operation) (*asker, error) {
+	who := &asker{client: s.limits.Client(r)}
+	if len(op.Security) == 0 {
+		return who, nil
+	}
+	scopes := scopesOf(op)
+	changes := len(scopes) > 0 && scopes[0] == controlplane.ScopeLinksWrite
+	if changes && r.Method == http.MethodHead { // ServeMux takes it for a GET, whose answer would be lost
+		p := newProblem(codeMethodNotAllowed, "HEAD would have an effect here, and no answer")
+		p.header.Set("Allow", op.Method)
+		return nil, p
+	}
+	if _, bounded := ctx.Deadline(); !bounded { // an export, which as a whole is not
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, s.timeout)
+		defer cancel()
+	}
+	var err error
+	if who.actor, err = s.actor(ctx, r, changes); err != nil {
+		return nil, err
+	}
+	who.credential = credentialOf(r)
+	if err := s.limit(w.Header(), who.credential); err != nil {
+		return nil, err
+	}
+	switch {
+	case len(scopes) == 0 || slices.ContainsFunc(scopes, who.actor.Can):
+		return who, nil
+	case who.actor.Workspace == 0:
+		return nil, waypost.Errorf(waypost.EForbidden, "you are in several workspaces: say which one in the header %s", headerWorkspace)
+	default:
+		return nil, challenge(waypost.Errorf(waypost.EForbidden, "this needs the scope %s", scopes[0]),
+			`error="insufficient_scope", scope="`+string(scopes[0])+`"`)
+	}
 }
 
 // actor finds out who sent r. Changes tells that it has an effect, whatever its method.

@@ -21,12 +21,16 @@ import (
 const (
 	maxBody     = 1 << 20
 	maxBulkBody = 12 << 20
-	maxBulky    = 16 // bulk requests that are read and answered at once
+	maxBulky    = 16        // bulk requests that are read and answered at once
+	maxTrusted  = 256 << 10 // of a body's length as its header tells it, before the body is there
 )
 
 // body is a request body of type T that is JSON but has not been judged further.
 // Huma documents it as a T; decode reads it, more strictly than huma would.
-type body[T any] struct{ raw []byte }
+type body[T any] struct {
+	raw       []byte
+	unchecked bool // nobody has seen yet whether it is JSON
+}
 
 // Schema tells huma that the body is documented as a T.
 func (body[T]) Schema(r huma.Registry) *huma.Schema {
@@ -37,6 +41,15 @@ func (body[T]) Schema(r huma.Registry) *huma.Schema {
 func (b *body[T]) UnmarshalJSON(data []byte) error {
 	b.raw = bytes.Clone(data)
 	return nil
+}
+
+// check sees that the body is JSON, once.
+func (b *body[T]) check() error {
+	if !b.unchecked {
+		return nil
+	}
+	b.unchecked = false
+	return checkSyntax(b.raw)
 }
 
 // withBody makes op take a JSON body of at most limit bytes, which readBody reads.
@@ -57,16 +70,16 @@ func (s *server) readBody(ctx huma.Context, next func(huma.Context)) {
 	}
 	r, w := humago.Unwrap(ctx)
 	limit := ctx.Operation().MaxBodyBytes - 1
-	if limit > maxBody {
-		select {
-		case s.bulky <- struct{}{}:
-			defer func() { <-s.bulky }()
-		case <-ctx.Context().Done():
-			s.refuse(ctx, w, waypost.Errorf(waypost.EUnavailable, "too many large requests at once; nothing was created"))
-			return
-		}
+	leave, err := s.enterBulky(ctx.Context(), limit)
+	if err != nil {
+		s.refuse(ctx, w, err)
+		return
 	}
-	data, err := s.readJSON(w, r, limit)
+	defer leave()
+	data, err := s.readBytes(w, r, limit)
+	if err == nil {
+		err = checkSyntax(data)
+	}
 	if err != nil {
 		s.refuse(ctx, w, err)
 		return
@@ -76,34 +89,40 @@ func (s *server) readBody(ctx huma.Context, next func(huma.Context)) {
 	next(ctx)
 }
 
-func (s *server) readJSON(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+// readBytes reads the body of a request that says that it is JSON.
+func (s *server) readBytes(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	// The context does not end a read of the connection; a deadline there does. Not every
 	// ResponseWriter has one.
 	deadline, _ := r.Context().Deadline()
 	if err := http.NewResponseController(w).SetReadDeadline(deadline); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return nil, waypost.WrapError(waypost.EInternal, "internal error", err)
 	}
-	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
-	if err != nil {
+	var buf bytes.Buffer
+	buf.Grow(int(min(max(r.ContentLength, 0), limit, maxTrusted)) + bytes.MinRead)
+	if _, err := buf.ReadFrom(http.MaxBytesReader(w, r.Body, limit)); err != nil {
 		return nil, unreadable(err, limit)
 	}
+	data := buf.Bytes()
 	if len(bytes.TrimSpace(data)) == 0 {
 		return nil, waypost.Errorf(waypost.EMalformed, "the body is empty; send a JSON object")
 	}
 	if !isJSON(r.Header.Get("Content-Type")) {
 		return nil, waypost.Errorf(codeUnsupportedMedia, "send Content-Type: application/json")
 	}
+	return data, nil
+}
+
+// checkSyntax sees that a body is JSON.
+func checkSyntax(data []byte) error {
 	if json.Valid(data) {
-		return data, nil
+		return nil
 	}
 	var raw json.RawMessage
-	if err := json.Unmarshal(data, &raw); err != nil {
-		if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
-			return nil, waypost.Errorf(waypost.EMalformed, "the body is no JSON at byte %d: %s", syntax.Offset, syntax.Error())
-		}
-		return nil, waypost.WrapError(waypost.EMalformed, "the body is no JSON", err)
+	err := json.Unmarshal(data, &raw)
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return waypost.Errorf(waypost.EMalformed, "the body is no JSON at byte %d: %s", syntax.Offset, syntax.Error())
 	}
-	return data, nil
+	return waypost.WrapError(waypost.EMalformed, "the body is no JSON", err)
 }
 
 // unreadable says why a body could not be read to its end.
@@ -135,6 +154,12 @@ func isJSON(contentType string) bool {
 // escaped for HTML, so that URLs stay readable.
 var jsonFormat = huma.Format{
 	Marshal: func(w io.Writer, v any) error {
+		if quick, ok := v.(appender); ok {
+			if text, ok := quick.appendJSON(nil); ok {
+				_, _ = w.Write(append(text, '\n'))
+				return nil
+			}
+		}
 		var buf bytes.Buffer
 		enc := json.NewEncoder(&buf)
 		enc.SetEscapeHTML(false)

@@ -49,22 +49,23 @@ type bulkResult struct {
 }
 
 func (s *server) registerBulk() {
-	handle(s, withBody(huma.Operation{
+	direct(s, withBody(huma.Operation{
 		OperationID: "create-links",
 		Method:      http.MethodPost,
 		Path:        linksPath + "/bulk",
 		Summary:     "Create many links, each with its own outcome",
 		Security:    s.needs(controlplane.ScopeLinksWrite),
 		Responses:   withReplay(problems(400, 401, 403, 408, 409, 413, 415, 422), "200"),
-	}, maxBulkBody), s.createBulk)
+	}, maxBulkBody), s.createBulk, func(h http.Header, data []byte) *bulkInput {
+		return &bulkInput{Prefer: h.Get("Prefer"), Body: body[bulkRequest]{raw: data, unchecked: true}}
+	}, (*bulkOutput).show)
 }
 
 func (s *server) createBulk(ctx context.Context, in *bulkInput) (*bulkOutput, error) {
-	items, err := itemsOf(in.Body.raw)
+	items, err := itemsOf(&in.Body)
 	if err != nil {
 		return nil, err
 	}
-	s.large(ctx, len(items))
 	minimal := strings.TrimSpace(in.Prefer) == minimalAnswer
 	results := make([]bulkResult, len(items))
 	refuse := func(i int, err error) { results[i] = s.bulkResult(ctx, &controlplane.Outcome{Err: err}) }
@@ -73,11 +74,17 @@ func (s *server) createBulk(ctx context.Context, in *bulkInput) (*bulkOutput, er
 	var wishes []controlplane.NewLink
 	var places []int // of the wishes among the items
 	for i, raw := range items {
-		at := "body.links[" + strconv.Itoa(i) + "]"
-		n, err := s.readWish(raw, at)
-		if err != nil {
-			refuse(i, err)
-			continue
+		n, quick := quickLink(raw)
+		at := ""
+		if !quick {
+			if err := in.Body.check(); err != nil {
+				return nil, err
+			}
+			at = "body.links[" + strconv.Itoa(i) + "]"
+			if n, err = decode[newLink](s, raw, at); err != nil {
+				refuse(i, err)
+				continue
+			}
 		}
 		wish, err := n.wish(now, at)
 		if err != nil {
@@ -86,6 +93,8 @@ func (s *server) createBulk(ctx context.Context, in *bulkInput) (*bulkOutput, er
 		}
 		wishes, places = append(wishes, wish), append(places, i)
 	}
+
+	s.large(ctx, len(items))
 
 	out, header := &bulkOutput{Body: bulkAnswer{Results: results}}, map[string]string{}
 	result := func(o *controlplane.Outcome) bulkResult { return s.bulkResult(ctx, o) }
@@ -128,24 +137,19 @@ func (s *server) createBulk(ctx context.Context, in *bulkInput) (*bulkOutput, er
 const minimalAnswer = "return=minimal"
 
 // itemsOf takes the links out of a bulk body.
-func itemsOf(raw []byte) ([][]byte, error) {
-	if items, ok := quickItems(raw); ok {
+func itemsOf(b *body[bulkRequest]) ([][]byte, error) {
+	if items, ok := quickItems(b.raw); ok {
 		return items, nil
 	}
-	items, err := bulkItems(raw)
+	if err := b.check(); err != nil {
+		return nil, err
+	}
+	items, err := bulkItems(b.raw)
 	texts := make([][]byte, len(items))
 	for i := range items {
 		texts[i] = items[i]
 	}
 	return texts, err
-}
-
-// readWish reads the wish for a link, the quick way if it can.
-func (s *server) readWish(raw []byte, at string) (newLink, error) {
-	if n, ok := quickLink(raw); ok {
-		return n, nil
-	}
-	return decode[newLink](s, raw, at)
 }
 
 func (s *server) bulkResult(ctx context.Context, o *controlplane.Outcome) bulkResult {

@@ -1,7 +1,8 @@
 package httpapi
 
 import (
-	"fmt"
+	"encoding/binary"
+	"encoding/hex"
 	"net/http"
 	"strconv"
 	"strings"
@@ -17,7 +18,12 @@ import (
 const etagDoc = "Names this state of the link, for If-Match and If-None-Match."
 
 func etag(l *waypost.Link) string {
-	return fmt.Sprintf(`"%d-%d-%016x.%d"`, l.Revision.Epoch, l.Revision.Seq, l.Stamp, l.Clicks)
+	b := append(make([]byte, 0, 64), '"')
+	b = append(strconv.AppendUint(b, uint64(l.Revision.Epoch), 10), '-')
+	b = append(strconv.AppendUint(b, l.Revision.Seq, 10), '-')
+	b = hex.AppendEncode(b, binary.BigEndian.AppendUint64(nil, l.Stamp))
+	b = strconv.AppendInt(append(b, '.'), l.Clicks, 10)
+	return string(append(b, '"'))
 }
 
 // maxTags bounds the entity tags of one header.

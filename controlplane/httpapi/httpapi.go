@@ -132,6 +132,7 @@ type server struct {
 	metrics    metrics
 	origins    *http.CrossOriginProtection
 	mux        *http.ServeMux
+	directs    map[string]http.HandlerFunc // by path, for POST
 	api        huma.API
 }
 
@@ -162,6 +163,7 @@ func New(c Config) http.Handler {
 		metrics:    newMetrics(c.Metrics),
 		origins:    http.NewCrossOriginProtection(),
 		mux:        http.NewServeMux(),
+		directs:    map[string]http.HandlerFunc{},
 	}
 	if u, err := url.Parse(s.baseURL); err == nil {
 		s.baseHost, s.basePort = waypost.HostName(u.Host), u.Port()

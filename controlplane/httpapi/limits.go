@@ -32,18 +32,16 @@ const itemsPerRequest = 100
 // the same moment; all together are bounded in package controlplane.
 const signInsAtOnce = 4
 
-type credentialKey struct{}
-
 // limit counts a request that is authenticated, and tells the client in the headers
 // of the answer, whatever that becomes, how many more it may send.
-func (s *server) limit(ctx huma.Context, credential string) error {
+func (s *server) limit(answer http.Header, credential string) error {
 	d, limited := s.limits.Requests.Take(credential)
 	if !limited {
 		return nil
 	}
-	ctx.SetHeader("RateLimit-Limit", strconv.Itoa(d.Limit))
-	ctx.SetHeader("RateLimit-Remaining", strconv.Itoa(d.Remaining))
-	ctx.SetHeader("RateLimit-Reset", seconds(d.Reset))
+	answer.Set("RateLimit-Limit", strconv.Itoa(d.Limit))
+	answer.Set("RateLimit-Remaining", strconv.Itoa(d.Remaining))
+	answer.Set("RateLimit-Reset", seconds(d.Reset))
 	if d.OK {
 		return nil
 	}
@@ -53,9 +51,7 @@ func (s *server) limit(ctx huma.Context, credential string) error {
 
 // large counts a request of n items as the several that it is, from the next on.
 func (s *server) large(ctx context.Context, n int) {
-	if credential, ok := ctx.Value(credentialKey{}).(string); ok {
-		s.limits.Requests.Owe(credential, n/itemsPerRequest)
-	}
+	s.limits.Requests.Owe(askerFrom(ctx).credential, n/itemsPerRequest)
 }
 
 func tooMany(detail string, retry time.Duration) *problem {

@@ -178,11 +178,13 @@ func (s *server) showOutcome(o *controlplane.Outcome) link {
 // domain if it has one.
 func (s *server) shortURL(l *waypost.Link) string {
 	base := s.baseURL
-	if u, err := url.Parse(base); l.Host != "" && err == nil {
-		if u.Host = l.Host; u.Port() == "" && s.basePort != "" {
-			u.Host += ":" + s.basePort
+	if l.Host != "" {
+		if u, err := url.Parse(base); err == nil {
+			if u.Host = l.Host; u.Port() == "" && s.basePort != "" {
+				u.Host += ":" + s.basePort
+			}
+			base = strings.TrimSuffix(u.String(), "/")
 		}
-		base = strings.TrimSuffix(u.String(), "/")
 	}
 	return base + "/" + string(l.Code)
 }

@@ -43,7 +43,7 @@ type deleteOutput struct {
 }
 
 func (s *server) registerLinks() {
-	handle(s, withBody(huma.Operation{
+	direct(s, withBody(huma.Operation{
 		OperationID:   "create-link",
 		Method:        http.MethodPost,
 		Path:          linksPath,
@@ -52,7 +52,9 @@ func (s *server) registerLinks() {
 		DefaultStatus: http.StatusCreated,
 		Security:      s.needs(controlplane.ScopeLinksWrite),
 		Responses:     created(problems(400, 401, 403, 408, 409, 413, 415, 422), "Link", "The link that the target has already"),
-	}, maxBody), s.create)
+	}, maxBody), s.create, func(_ http.Header, data []byte) *createInput {
+		return &createInput{Body: body[newLink]{raw: data, unchecked: true}}
+	}, (*createOutput).show)
 
 	handle(s, huma.Operation{
 		OperationID: "get-link",
@@ -75,9 +77,15 @@ func (s *server) registerLinks() {
 }
 
 func (s *server) create(ctx context.Context, in *createInput) (*createOutput, error) {
-	n, err := s.readWish(in.Body.raw, "body")
-	if err != nil {
-		return nil, err
+	n, quick := quickLink(in.Body.raw)
+	if !quick {
+		err := in.Body.check()
+		if err == nil {
+			n, err = decode[newLink](s, in.Body.raw, "body")
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
 	wish, err := n.wish(s.now(), "body")
 	if err != nil {

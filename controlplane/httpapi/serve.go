@@ -19,11 +19,12 @@ import (
 func (s *server) serve(writer http.ResponseWriter, r *http.Request) {
 	// A tenth of the time is kept back, so that the answer to a request whose time
 	// is up still arrives within it.
-	ctx, cancel := context.WithCancel(r.Context())
+	ctx := r.Context()
 	if r.URL.Path != exportPath { // which takes as long as it takes, a page at a time
-		ctx, cancel = context.WithTimeout(r.Context(), s.timeout-s.timeout/10)
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, s.timeout-s.timeout/10)
+		defer cancel()
 	}
-	defer cancel()
 	r = r.WithContext(context.WithValue(ctx, askedKey{}, r.Context()))
 	w := &response{ResponseWriter: writer}
 	// Answers are for the one who asked, and true only now. A redirect may say otherwise.
@@ -40,7 +41,7 @@ func (s *server) serve(writer http.ResponseWriter, r *http.Request) {
 // route finds the operation for a request. What has none gets a problem or a page
 // where ServeMux would answer in plain text, and redirect paths such as /a/../b.
 func (s *server) route(w http.ResponseWriter, r *http.Request) {
-	if s.meet(w, r) {
+	if s.meet(w, r) || s.answerDirectly(w, r) {
 		return
 	}
 	if path.Clean(r.URL.Path) != r.URL.Path {
