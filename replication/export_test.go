@@ -146,3 +146,9 @@ var (
 	ParseKeySpace  = parseKeySpace
 	KeySpaceHeader = keySpaceHeader
 )
+
+// Speak makes a follower, or a server, one of another version of the program.
+func (f *Follower) Speak(versions ...uint16) { f.speaks = versions }
+
+// Speak is that of a server.
+func (s *Server) Speak(versions ...uint16) { s.speaks = versions }

@@ -88,6 +88,7 @@ func (s Status) Lag() (uint64, bool) {
 type Follower struct {
 	cfg    FollowConfig
 	base   string
+	speaks []uint16 // versions of the protocol
 	client *http.Client
 
 	// Owned by Run.
@@ -111,9 +112,9 @@ func NewFollower(cfg FollowConfig) (*Follower, error) {
 		return nil, fmt.Errorf("follow: %q must be a base URL such as https://control.example.com", cfg.URL)
 	}
 	cfg = cfg.withDefaults()
-	f := &Follower{cfg: cfg, base: strings.TrimRight(cfg.URL, "/"), client: cfg.Client}
+	f := &Follower{cfg: cfg, base: strings.TrimRight(cfg.URL, "/"), speaks: spoken, client: cfg.Client}
 	if f.client == nil {
-		f.client = newClient()
+		f.client = NewClient(nil)
 	}
 	return f, nil
 }
