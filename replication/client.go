@@ -3,6 +3,7 @@ package replication
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -10,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
@@ -24,7 +24,7 @@ var (
 	ErrUnauthorized = errors.New("the source refused the token")
 	// ErrOtherCluster says that the source serves another installation.
 	ErrOtherCluster = errors.New("the source belongs to another cluster")
-	// ErrProtocol says that the source speaks another version of the protocol.
+	// ErrProtocol says that the source speaks no version of the protocol that the follower does.
 	ErrProtocol = errors.New("the source speaks another version of the protocol")
 )
 
@@ -77,6 +77,7 @@ func (f *Follower) connect(ctx context.Context, path string, query url.Values, a
 		return nil, fmt.Errorf("make a request: %w", err)
 	}
 	req.Header.Set("Accept", ContentType)
+	req.Header.Set(HeaderProtocol, versionList(f.speaks))
 	req.Header.Set(HeaderNode, f.cfg.Node)
 	req.Header.Set(HeaderRegion, string(f.cfg.Region))
 	if !at.IsZero() {
@@ -112,17 +113,21 @@ func (f *Follower) connect(ctx context.Context, path string, query url.Values, a
 }
 
 func checkAnswer(res *http.Response) error {
-	switch {
-	case res.StatusCode == http.StatusUnauthorized, res.StatusCode == http.StatusForbidden:
-		return fmt.Errorf("%w (HTTP %d)", ErrUnauthorized, res.StatusCode)
-	case res.StatusCode == http.StatusNotFound:
+	switch res.StatusCode {
+	case http.StatusOK:
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return fmt.Errorf("%w (HTTP %d): %s", ErrUnauthorized, res.StatusCode, refusalText(res))
+	case http.StatusNotFound:
 		return errNoRoute
-	case res.StatusCode != http.StatusOK:
-		text, _ := io.ReadAll(io.LimitReader(res.Body, 200)) // a hint for the log, nothing more
-		if res.StatusCode == http.StatusServiceUnavailable {
-			return fmt.Errorf("%w: %s", errBusy, strconv.QuoteToASCII(strings.TrimSpace(string(text))))
+	case http.StatusServiceUnavailable:
+		return fmt.Errorf("%w: %s", errBusy, refusalText(res))
+	case http.StatusNotAcceptable:
+		if res.Header.Get(HeaderProtocol) != "" {
+			return fmt.Errorf("%w: %s", ErrProtocol, refusalText(res))
 		}
-		return fmt.Errorf("the source answered %d: %s", res.StatusCode, strconv.QuoteToASCII(strings.TrimSpace(string(text))))
+		fallthrough
+	default:
+		return fmt.Errorf("the source answered %d: %s", res.StatusCode, refusalText(res))
 	}
 	if t, _, err := mime.ParseMediaType(res.Header.Get("Content-Type")); err != nil || t != ContentType {
 		return fmt.Errorf("the source answered with %q instead of a stream: is its URL right?", res.Header.Get("Content-Type"))
@@ -175,6 +180,9 @@ func (d *dial) next() (frameType, byte, []byte, error) {
 		}
 		switch t {
 		case frameBye:
+			if len(payload) > 0 {
+				return 0, 0, nil, fmt.Errorf("%w: %s", errBye, strings.Map(oneLine, string(payload[:min(len(payload), maxResetText)])))
+			}
 			return 0, 0, nil, errBye
 		case frameReset:
 			reason, text, err := decodeReset(payload)
@@ -194,15 +202,17 @@ func (d *dial) next() (frameType, byte, []byte, error) {
 	}
 }
 
-// newClient has no limit for a whole request: a stream lasts. It follows no
+// NewClient makes the client of a follower; secure is for https, nil for the defaults.
+// It has no limit for a whole request: a stream lasts. It follows no
 // redirects, which would take the token elsewhere, and speaks HTTP/1.1, so that
 // each stream has a connection of its own.
-func newClient() *http.Client {
+func NewClient(secure *tls.Config) *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
 			Proxy:               http.ProxyFromEnvironment,
 			DialContext:         (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
 			TLSHandshakeTimeout: 5 * time.Second,
+			TLSClientConfig:     secure,
 			DisableCompression:  true,
 			ForceAttemptHTTP2:   false,
 		},

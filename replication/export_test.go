@@ -203,3 +203,9 @@ func Forged(frame []byte) []byte {
 	}
 	return SlotsFrame(part.first, part.last, part.head, flags&flagLastPart != 0, part.records...)
 }
+
+// Speak makes a follower, or a server, one of another version of the program.
+func (f *Follower) Speak(versions ...uint16) { f.speaks = versions }
+
+// Speak is that of a server.
+func (s *Server) Speak(versions ...uint16) { s.speaks = versions }

@@ -99,6 +99,7 @@ func (s Status) Lag() (uint64, bool) {
 type Follower struct {
 	cfg    FollowConfig
 	base   string
+	speaks []uint16 // versions of the protocol
 	client *http.Client
 
 	// Owned by Run.
@@ -122,10 +123,10 @@ func NewFollower(cfg FollowConfig) (*Follower, error) {
 		return nil, fmt.Errorf("follow: %q must be a base URL such as https://control.example.com", cfg.URL)
 	}
 	cfg = cfg.withDefaults()
-	f := &Follower{cfg: cfg, base: strings.TrimRight(cfg.URL, "/"), client: cfg.Client, status: cfg.Before}
+	f := &Follower{cfg: cfg, base: strings.TrimRight(cfg.URL, "/"), speaks: spoken, client: cfg.Client, status: cfg.Before}
 	f.status.Connected, f.status.Restoring, f.status.Repairing, f.status.Failures = false, false, false, 0
 	if f.client == nil {
-		f.client = newClient()
+		f.client = NewClient(nil)
 	}
 	return f, nil
 }

@@ -58,8 +58,8 @@ func (f *Follower) readHello(d *dial) error {
 	if err != nil {
 		return err
 	}
-	if h.protocol != ProtocolVersion {
-		return fmt.Errorf("%w: %d, this node speaks %d", ErrProtocol, h.protocol, ProtocolVersion)
+	if !slices.Contains(f.speaks, h.protocol) {
+		return fmt.Errorf("%w: it speaks %d, this node %s", ErrProtocol, h.protocol, versionList(f.speaks))
 	}
 	if own, ok := f.cfg.Sink.Cluster(); ok && own != h.head.Cluster {
 		return fmt.Errorf("%w: %x, the replica holds %x", ErrOtherCluster, h.head.Cluster, own)

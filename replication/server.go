@@ -109,6 +109,7 @@ func setDefault[T comparable](field *T, value T) {
 // are behind it. It does not ask who follows: the caller wraps its handlers.
 type Server struct {
 	cfg     ServerConfig
+	speaks  []uint16 // versions of the protocol, in order
 	encoder *encoder
 	metrics *serverMetrics
 
@@ -146,6 +147,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	}
 	return &Server{
 		cfg:       cfg,
+		speaks:    spoken,
 		encoder:   enc,
 		metrics:   metrics,
 		snapshots: make(chan struct{}, cfg.MaxSnapshots),

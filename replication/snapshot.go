@@ -42,6 +42,9 @@ func (s *Server) Snapshot(w http.ResponseWriter, r *http.Request) {
 
 // serveSlots lets a request in that reads slots, if there is a token for it.
 func (s *Server) serveSlots(w http.ResponseWriter, r *http.Request, tokens chan struct{}, what string, serve func(*connection) error) {
+	if !s.agree(w, r) {
+		return
+	}
 	head, err := s.admit()
 	if err != nil {
 		refuse(w, err)

@@ -28,6 +28,9 @@ func (s *Server) Stream(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	if !s.agree(w, r) {
+		return
+	}
 	head, err := s.admit()
 	if err != nil {
 		refuse(w, err)
@@ -74,10 +77,12 @@ func (s *Server) leave() {
 // connection is one follower's request. One goroutine uses it.
 type connection struct {
 	server *Server
+	ctx    context.Context // of the request
 	w      http.ResponseWriter
 	rc     *http.ResponseController
 	log    *slog.Logger
 	hello  Head
+	torn   bool // a frame was not sent to its end
 }
 
 func (s *Server) open(w http.ResponseWriter, r *http.Request, head Head) *connection {
@@ -92,7 +97,7 @@ func (s *Server) open(w http.ResponseWriter, r *http.Request, head Head) *connec
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no") // a proxy that holds frames back looks like a dead peer
 	return &connection{
-		server: s, w: w, rc: http.NewResponseController(w), hello: head,
+		server: s, ctx: r.Context(), w: w, rc: http.NewResponseController(w), hello: head,
 		log: s.cfg.Logger.With("node", bounded(r.Header.Get(HeaderNode)), "region", bounded(r.Header.Get(HeaderRegion))),
 	}
 }
@@ -101,8 +106,12 @@ func bounded(s string) string { return s[:min(len(s), 64)] }
 
 // close notes how a connection ended.
 func (c *connection) close(ctx context.Context, err error) {
+	end, sentAway := errors.AsType[*EndError](context.Cause(ctx))
 	switch {
 	case errors.Is(err, errEnded):
+	case sentAway:
+		c.log.Warn("follower sent away", "reason", end.Text)
+		c.sendAway(end.Text)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		c.server.metrics.slow.Inc()
 		c.log.Warn("follower dropped: it takes frames too slowly")
@@ -117,24 +126,54 @@ func (c *connection) close(ctx context.Context, err error) {
 const writeChunk = 256 << 10
 
 // send writes one frame and flushes it. A follower that does not take it in time
-// is dropped: nothing is held for it.
+// is dropped: nothing is held for it. One that is sent away gets no more.
 func (c *connection) send(t frameType, frame []byte) error {
+	if err := c.ctx.Err(); err != nil {
+		return err
+	}
 	c.server.metrics.sent.WithLabelValues(t.String()).Inc()
 	c.server.metrics.bytes.Add(float64(len(frame)))
-	for len(frame) > 0 {
+	for {
 		n := min(len(frame), writeChunk)
-		if err := c.rc.SetWriteDeadline(time.Now().Add(c.server.cfg.WriteTimeout)); err != nil {
-			return fmt.Errorf("set a write deadline: %w", err)
+		if err := c.write(frame[:n]); err != nil {
+			return err
 		}
-		if _, err := c.w.Write(frame[:n]); err != nil {
-			return fmt.Errorf("write a frame: %w", err)
+		if frame = frame[n:]; len(frame) == 0 {
+			return c.flush()
 		}
-		frame = frame[n:]
+		if err := c.ctx.Err(); err != nil {
+			c.torn = true
+			return err
+		}
 	}
+}
+
+func (c *connection) write(b []byte) error {
+	if err := c.rc.SetWriteDeadline(time.Now().Add(c.server.cfg.WriteTimeout)); err != nil {
+		return fmt.Errorf("set a write deadline: %w", err)
+	}
+	if _, err := c.w.Write(b); err != nil {
+		return fmt.Errorf("write a frame: %w", err)
+	}
+	return nil
+}
+
+func (c *connection) flush() error {
 	if err := c.rc.Flush(); err != nil {
 		return fmt.Errorf("flush a frame: %w", err)
 	}
 	return nil
+}
+
+// sendAway tells a follower why it is to go. That it cannot be told changes nothing.
+func (c *connection) sendAway(why string) {
+	if c.torn {
+		return
+	}
+	frame := plainFrame(frameBye, 0, []byte(why[:min(len(why), maxResetText)]))
+	if err := errors.Join(c.write(frame), c.flush()); err != nil {
+		c.log.Debug("a follower is not told why it is sent away", "error", err)
+	}
 }
 
 func (c *connection) sendHello() error {

@@ -46,6 +46,8 @@ link_click: backup=r ingest=rawd operator=rawd reaper=rd search=r tenant=rwd
 link_dedupe: backup=r operator=rawd tenant=rawd
 link_tag: backup=r operator=rawd search=rawd tenant=r
 membership: backup=r operator=rawd tenant=rawd
+node_credential: backup=r operator=rawd
+node_enrolment: backup=r operator=rawd
 reserved_key: backup=r operator=rawd tenant=raw
 retired_code: backup=r operator=rawd reaper=ra
 user_session: backup=r operator=rawd

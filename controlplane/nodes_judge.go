@@ -1,0 +1,296 @@
+package controlplane
+
+import (
+	"context"
+	"crypto/subtle"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"waypost"
+	"waypost/replication"
+)
+
+// NodesConfig is what [Nodes] need. Zero fields mean the default.
+type NodesConfig struct {
+	Store  NodeStore        // required
+	Poll   time.Duration    // between looks whether those who are connected are revoked; default 300 ms
+	Note   time.Duration    // between writings of when credentials were used; default 1 min
+	Logger *slog.Logger     // default: nothing is logged
+	Now    func() time.Time // default time.Now
+}
+
+// Nodes judges who is at the other end of an edge's connection. What the database said
+// is believed for a second, so that a revocation takes effect within that time on every
+// instance; while the database is away, for an hour: there is nothing new to be had from
+// this instance then. All methods may be called by many goroutines at once.
+type Nodes struct {
+	cfg  NodesConfig
+	wake chan struct{} // has a token when there is something to look at
+
+	mu     sync.Mutex
+	known  map[[32]byte]knownNode // bounded by maxBeliefs
+	taken  map[string]knownName   // bounded by maxBeliefs
+	rounds int                    // how often all was forgotten
+	held   map[int64]map[*hold]struct{}
+	seen   map[int64]time.Time
+}
+
+type knownNode struct {
+	StoredNode
+	at time.Time // when the database was asked
+}
+
+type knownName struct {
+	taken bool
+	at    time.Time
+}
+
+// hold is a request under way, by a node with a credential.
+type hold struct{ end context.CancelCauseFunc }
+
+const (
+	awayBelief  = time.Hour   // while the database does not answer
+	lookupLimit = time.Second // for its answer
+)
+
+// NewNodes makes a judge. Run has to be called for streams to end that are open when
+// their credential is revoked.
+func NewNodes(cfg NodesConfig) *Nodes {
+	if cfg.Poll <= 0 {
+		cfg.Poll = 300 * time.Millisecond
+	}
+	if cfg.Note <= 0 {
+		cfg.Note = time.Minute
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	return &Nodes{
+		cfg: cfg, wake: make(chan struct{}, 1), known: make(map[[32]byte]knownNode), taken: make(map[string]knownName),
+		held: make(map[int64]map[*hold]struct{}), seen: make(map[int64]time.Time),
+	}
+}
+
+// Authenticate finds the node that has a credential. EUnauthorized when none has, EForbidden
+// when it was revoked.
+func (n *Nodes) Authenticate(ctx context.Context, text string) (Node, error) {
+	if !ValidNodeCredential(text) {
+		return Node{}, errNoCredential
+	}
+	hash, now := HashKey(text), n.cfg.Now()
+	n.mu.Lock()
+	k, known := n.known[hash]
+	round := n.rounds
+	n.mu.Unlock()
+	if !known || now.Sub(k.at) >= beliefTime {
+		limited, cancel := context.WithTimeout(ctx, lookupLimit)
+		stored, found, err := n.cfg.Store.Node(limited, hash)
+		cancel()
+		switch {
+		case err != nil && known && now.Sub(k.at) < awayBelief:
+		case err != nil:
+			return Node{}, err
+		case !found || subtle.ConstantTimeCompare(stored.Hash[:], hash[:]) != 1:
+			return Node{}, errNoCredential
+		default:
+			k = knownNode{stored, now}
+			n.mu.Lock()
+			if n.rounds == round {
+				remember(n.known, hash, k)
+			}
+			n.mu.Unlock()
+		}
+	}
+	if k.Revoked {
+		return Node{}, refusal(&k.StoredNode)
+	}
+	n.mu.Lock()
+	n.seen[k.Credential] = now
+	n.mu.Unlock()
+	return k.Node, nil
+}
+
+var errNoCredential = waypost.Errorf(waypost.EUnauthorized, "a valid credential of an edge is required")
+
+// refusal tells the holder of a credential that was revoked what can be done.
+func refusal(n *StoredNode) error {
+	if n.Replaced {
+		return waypost.Errorf(waypost.EForbidden,
+			"node %s has enrolled again and has another credential: two edges must not have one name; give one of them another, with a token of its own", n.Name)
+	}
+	return waypost.Errorf(waypost.EForbidden,
+		"the credential of node %s was revoked: to let this edge in again, make a token with `waypost edges enrol --region %s --node %s` and start it with that", n.Name, n.Region, n.Name)
+}
+
+// remember puts what the database said into a bounded map.
+func remember[K comparable, V any](m map[K]V, key K, value V) {
+	if _, there := m[key]; !there && len(m) >= maxBeliefs {
+		clear(m)
+	}
+	m[key] = value
+}
+
+// MayReport says EForbidden unless a node may tell how the edge of a name is. Without a
+// credential of its own it may do so for names that nobody has enrolled.
+func (n *Nodes) MayReport(ctx context.Context, node *Node, name string, region waypost.Region) error {
+	if node.Name != "" && node.Name != name {
+		return waypost.Errorf(waypost.EForbidden, "this is a report of node %s, and the credential that of %s", name, node.Name)
+	}
+	if node.Own() {
+		if node.Region != region {
+			return waypost.Errorf(waypost.EForbidden, "this is a report from region %s, and node %s is enrolled in %s", region, node.Name, node.Region)
+		}
+		return nil
+	}
+	return n.unclaimed(ctx, name)
+}
+
+// MayShip says EForbidden unless a node may bring the clicks of a name: its own, those
+// that its directory had before, and those that nobody has enrolled.
+func (n *Nodes) MayShip(ctx context.Context, node *Node, name string) error {
+	if node.Own() && node.speaksAs(name) {
+		return nil
+	}
+	return n.unclaimed(ctx, name)
+}
+
+func (n *Nodes) unclaimed(ctx context.Context, name string) error {
+	now := n.cfg.Now()
+	n.mu.Lock()
+	k, known := n.taken[name]
+	round := n.rounds
+	n.mu.Unlock()
+	if !known || !k.taken && now.Sub(k.at) >= beliefTime { // who has a name has it for ever
+		limited, cancel := context.WithTimeout(ctx, lookupLimit)
+		taken, err := n.cfg.Store.NodeNamed(limited, name)
+		cancel()
+		if err != nil && (!known || now.Sub(k.at) >= awayBelief) {
+			return err
+		}
+		if err == nil {
+			k = knownName{taken, now}
+			n.mu.Lock()
+			if n.rounds == round {
+				remember(n.taken, name, k)
+			}
+			n.mu.Unlock()
+		}
+	}
+	if k.taken {
+		return waypost.Errorf(waypost.EForbidden, "node %s has a credential of its own, and this is another", name)
+	}
+	return nil
+}
+
+// Hold gives the context of a request by a node, which ends, with a
+// [replication.EndError] as its cause, when the node's credential is revoked. The caller
+// calls release when the request is over.
+func (n *Nodes) Hold(ctx context.Context, node *Node) (_ context.Context, release func()) {
+	if !node.Own() {
+		return ctx, func() {}
+	}
+	ctx, end := context.WithCancelCause(ctx)
+	h := &hold{end}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.held[node.Credential] == nil {
+		n.held[node.Credential] = make(map[*hold]struct{})
+	}
+	n.held[node.Credential][h] = struct{}{}
+	return ctx, func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		delete(n.held[node.Credential], h)
+		if len(n.held[node.Credential]) == 0 {
+			delete(n.held, node.Credential)
+		}
+		end(context.Canceled)
+	}
+}
+
+// forget drops what is believed, because something has changed here.
+func (n *Nodes) forget() {
+	n.mu.Lock()
+	clear(n.known)
+	clear(n.taken)
+	n.rounds++
+	n.mu.Unlock()
+	select {
+	case n.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run ends the requests of nodes whose credentials are revoked, and keeps when credentials
+// were used, until ctx ends.
+func (n *Nodes) Run(ctx context.Context) {
+	look, note := time.NewTicker(n.cfg.Poll), time.NewTicker(n.cfg.Note)
+	defer look.Stop()
+	defer note.Stop()
+	failing := false
+	for {
+		err := n.look(ctx)
+		if err != nil && !failing && ctx.Err() == nil {
+			n.cfg.Logger.Warn("whether credentials of edges are revoked is not known; those that are connected stay so", slog.Any("error", err))
+		}
+		failing = err != nil
+		select {
+		case <-ctx.Done():
+			n.note(context.WithoutCancel(ctx))
+			return
+		case <-look.C:
+		case <-n.wake:
+		case <-note.C:
+			n.note(ctx)
+		}
+	}
+}
+
+func (n *Nodes) look(ctx context.Context) error {
+	n.mu.Lock()
+	ids := slices.Collect(maps.Keys(n.held))
+	n.mu.Unlock()
+	if len(ids) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	revoked, err := n.cfg.Store.RevokedNodes(ctx, ids)
+	if err != nil {
+		return err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for i := range revoked {
+		r := &revoked[i]
+		if len(n.held[r.Credential]) > 0 {
+			n.cfg.Logger.Warn("connections of an edge end: its credential is revoked", slog.String("node", r.Name), slog.Int("connections", len(n.held[r.Credential])))
+		}
+		for h := range n.held[r.Credential] {
+			h.end(&replication.EndError{Text: waypost.MessageOf(refusal(r))})
+		}
+	}
+	return nil
+}
+
+// note keeps when credentials were used. What cannot be kept is noted anew at the next use.
+func (n *Nodes) note(ctx context.Context) {
+	n.mu.Lock()
+	seen := n.seen
+	n.seen = make(map[int64]time.Time)
+	n.mu.Unlock()
+	if len(seen) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	if err := n.cfg.Store.NoteNodesSeen(ctx, seen); err != nil {
+		n.cfg.Logger.Debug("when edges were seen is not kept", slog.Any("error", err))
+	}
+}
