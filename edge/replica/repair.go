@@ -106,6 +106,9 @@ func (r *repair) write(ctx context.Context, put func(*writer) error) error {
 	}
 	r.db.mu.Lock()
 	defer r.db.mu.Unlock()
+	if err := r.db.lowDisk(); err != nil {
+		return fmt.Errorf("repair: %w", err)
+	}
 	r.st.round = nil // what was found so far says nothing of what comes
 	w := newWriter(r.st)
 	w.next, w.repair = r.next, r
