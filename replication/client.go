@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -54,6 +55,7 @@ type dial struct {
 	hello   Head
 	signed  Signature // that came before the present frame; zero: there was none
 	key     []byte    // that the source announced
+	records uint64    // about how many a snapshot has; 0: not known
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 	timer   *time.Timer
@@ -105,6 +107,9 @@ func (f *Follower) connect(ctx context.Context, path string, query url.Values, a
 	}
 	if err := f.readHello(d); err != nil {
 		return nil, err
+	}
+	if d.records, err = strconv.ParseUint(res.Header.Get(HeaderRecords), 10, 62); err != nil {
+		d.records, err = 0, nil
 	}
 	if space, ok := parseKeySpace(res.Header.Get(HeaderKeySpace)); ok && f.cfg.KeySpace != nil {
 		f.cfg.KeySpace(space)

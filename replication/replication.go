@@ -155,6 +155,19 @@ type Progress struct {
 	Digest          uint64           // at Highest
 }
 
+// Fitter is a Restore that knows how much it takes.
+type Fitter interface {
+	Restore
+	// Fits refuses a snapshot of about so many records, 0: not known, before it begins, when
+	// there is no room for it.
+	Fits(records uint64) error
+}
+
+// Counter is a Source that knows about how many records it has.
+type Counter interface {
+	Records(ctx context.Context) (uint64, error)
+}
+
 // Restore fills a fresh replica: first every slot, then the tail of the changelog
 // from the lowest position at which a slot was read.
 type Restore interface {

@@ -190,7 +190,7 @@ func (r *restoring) slots(ctx context.Context) (progress bool, err error) {
 		return false, err
 	}
 	defer d.close()
-	if err := r.greet(ctx, d.hello); err != nil {
+	if err := r.greet(ctx, d); err != nil {
 		return false, err
 	}
 	switch r.next {
@@ -247,7 +247,8 @@ func (f *Follower) takeSlots(d *dial, take func(part *slotsPart, last bool) erro
 }
 
 // greet begins the restore at the first hello, and holds later ones against it.
-func (r *restoring) greet(ctx context.Context, h Head) error {
+func (r *restoring) greet(ctx context.Context, d *dial) error {
+	h := d.hello
 	if r.restore == nil {
 		restore, err := r.follower.cfg.Sink.Restore(ctx, h.Cluster)
 		if err != nil {
@@ -257,6 +258,11 @@ func (r *restoring) greet(ctx context.Context, h Head) error {
 		r.stretch = stretch{h.Position, h.Position, h.Digest}
 		f := r.follower
 		f.cfg.Logger.Info("taking a snapshot", "reason", reasonOf(f.diverged), "position", f.cfg.Sink.Position())
+		if fitter, ok := restore.(Fitter); ok {
+			if err := fitter.Fits(d.records); err != nil {
+				return fmt.Errorf("%w: begin: %w", errLocal, err)
+			}
+		}
 		return r.resume(ctx)
 	}
 	if h.Cluster != r.cluster || h.Position.Epoch != r.lowest.Epoch {

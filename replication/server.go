@@ -39,6 +39,8 @@ const (
 	// HeaderKeySpace tells what generated codes look like, as CODELENGTH/PREFIXLENGTH.
 	// A source that does not know leaves it out.
 	HeaderKeySpace = "Waypost-Key-Space"
+	// HeaderRecords is about how many records a snapshot has, if the source knows.
+	HeaderRecords = "Waypost-Records"
 	// HeaderCluster is the cluster's id in hex, on the answer to a question for a record.
 	HeaderCluster = "Waypost-Cluster"
 	// HeaderVia tells through which nodes the changelog comes, the nearest first, with

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/bits"
 	"net/http"
+	"strconv"
 	"time"
 
 	"waypost"
@@ -32,6 +33,11 @@ func (s *Server) Snapshot(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
+	}
+	if counter, ok := s.cfg.Source.(Counter); ok {
+		if n, err := counter.Records(r.Context()); err == nil {
+			w.Header().Set(HeaderRecords, strconv.FormatUint(n, 10))
+		}
 	}
 	s.serveSlots(w, r, s.snapshots, "snapshots", func(c *connection) error {
 		s.metrics.snapshots.Inc()

@@ -38,6 +38,7 @@ type edgeStore struct {
 	clicks *edgeClicks
 	lookup int64         // bytes for the replica's lookup table
 	verify time.Duration // see replica.Config.VerifyInterval
+	free   replica.MinFree
 
 	trust       *replication.Trust
 	untilOpened atomic.Pointer[[]byte] // what it keeps once there is a directory
@@ -50,10 +51,13 @@ type edgeStore struct {
 	succession *handover.Succession // has the locks of a predecessor; nil: there was none
 }
 
-func openEdgeStore(cfg config.Edge, lookup int64, log *slog.Logger, meters prometheus.Registerer, clicks *edgeClicks, succession *handover.Succession) (*edgeStore, error) {
-	s := &edgeStore{
+func openEdgeStore(cfg config.Edge, lookup int64, log *slog.Logger, meters prometheus.Registerer, clicks *edgeClicks, succession *handover.Succession) (s *edgeStore, err error) {
+	s = &edgeStore{
 		root: cfg.DataDir, region: cfg.Region, node: cfg.Node, log: log, meters: meters, clicks: clicks,
 		opened: make(chan struct{}), succession: succession, lookup: lookup, verify: cfg.VerifyInterval,
+	}
+	if s.free.Bytes, s.free.Share, err = config.ParseMinFreeDisk(cfg.MinFreeDisk); err != nil {
+		return nil, fmt.Errorf("edge.min_free_disk: %w", err)
 	}
 	if s.verify == 0 {
 		s.verify = -1
@@ -106,7 +110,7 @@ func (s *edgeStore) open() error {
 }
 
 func (s *edgeStore) replicaConfig(dir *datadir.Dir) replica.Config {
-	return replica.Config{Dir: dir.Path("replica"), LookupBytes: s.lookup, VerifyInterval: s.verify, Logger: s.log, Registerer: s.meters}
+	return replica.Config{Dir: dir.Path("replica"), LookupBytes: s.lookup, VerifyInterval: s.verify, MinFree: s.free, Logger: s.log, Registerer: s.meters}
 }
 
 // nameNode keeps the name in the directory, and takes it from there when none is

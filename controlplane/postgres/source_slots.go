@@ -78,14 +78,28 @@ func (db *DB) Sums(ctx context.Context, first, last uint16) ([]replication.Sum, 
 	return sums, head, nil
 }
 
+// Records implements replication.Counter by the planner's estimate.
+func (db *DB) Records(ctx context.Context) (uint64, error) {
+	rows, err := db.estimate(ctx)
+	return uint64(max(rows, 0)), err
+}
+
+// estimate is about how many links there are; below 0: nobody has counted yet.
+func (db *DB) estimate(ctx context.Context) (rows float64, err error) {
+	if err := db.pool.QueryRow(ctx, `SELECT reltuples FROM pg_class WHERE oid = 'link'::regclass`).Scan(&rows); err != nil {
+		return 0, classify("estimate the size", err)
+	}
+	return rows, nil
+}
+
 // snapshotRows is about how many rows one reading of a snapshot should take.
 const snapshotRows = 100_000
 
 // SnapshotWidth implements replication.Source by the planner's estimate of the table.
 func (db *DB) SnapshotWidth(ctx context.Context) (int, error) {
-	var rows float64
-	if err := db.pool.QueryRow(ctx, `SELECT reltuples FROM pg_class WHERE oid = 'link'::regclass`).Scan(&rows); err != nil {
-		return 0, classify("estimate the size", err)
+	rows, err := db.estimate(ctx)
+	if err != nil {
+		return 0, err
 	}
 	width := waypost.Slots / 8
 	for width > 1 && rows*float64(width)/waypost.Slots > snapshotRows {

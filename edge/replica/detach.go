@@ -29,7 +29,7 @@ func (db *DB) Detach(ctx context.Context) error {
 	}
 	err := db.sync()
 	if err == nil {
-		err = db.Degraded() // what has failed meanwhile is not synced again
+		err = db.failed() // what has failed meanwhile is not synced again
 	}
 	if err != nil {
 		db.mu.Lock()

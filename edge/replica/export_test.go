@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -14,6 +15,11 @@ import (
 
 // Shrink makes the stores that are opened from now on small and impatient.
 func (db *DB) Shrink() { db.memTableSize, db.errorPause, db.saveBytes = 512<<10, time.Millisecond, 0 }
+
+// SetSpace tells the replica how much room its disk has.
+func (db *DB) SetSpace(free, total *atomic.Int64) {
+	db.space.look = func(string) (int64, int64, error) { return free.Load(), total.Load(), nil }
+}
 
 // LiveStore names the directory of the live store.
 func (db *DB) LiveStore() string { return db.live.Load().name }

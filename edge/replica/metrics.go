@@ -60,6 +60,14 @@ func newMetrics(db *DB) *metrics {
 		}
 		return 0
 	}))
+	m.all = append(m.all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "waypost_replica_disk_low", Help: "1 while changes wait, because the disk is almost full.",
+	}, func() float64 {
+		if db.lowDisk() != nil {
+			return 1
+		}
+		return 0
+	}))
 	m.lookup(db)
 	m.quarantined = counter("quarantined_total", "Stores that could not be read and were set aside.")
 	m.unreadable = counter("unreadable_total", "Readings of a link that failed or gave what must not be served.")

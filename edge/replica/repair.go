@@ -107,6 +107,9 @@ func (r *repair) write(ctx context.Context, put func(*writer) error) error {
 	}
 	r.db.mu.Lock()
 	defer r.db.mu.Unlock()
+	if err := r.db.lowDisk(); err != nil {
+		return fmt.Errorf("repair: %w", err)
+	}
 	r.st.round = nil // what was found so far says nothing of what comes
 	r.st.comparing.end(errCompared)
 	w := newWriter(r.st)

@@ -29,8 +29,11 @@ type Config struct {
 	VerifyInterval time.Duration
 	// LogBytes and LogAge bound the applied batches that are kept for those who follow this
 	// replica; LogBytes 0: none are; LogAge default 72 h.
-	LogBytes   int64
-	LogAge     time.Duration
+	LogBytes int64
+	LogAge   time.Duration
+	// MinFree is what changes and snapshots leave free of the disk. It is not looked after on
+	// another file system than the operating system's.
+	MinFree    MinFree
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer // nil: metrics are kept but not registered
 	FS         vfs.FS                // nil: the operating system's
@@ -57,6 +60,7 @@ type DB struct {
 
 	budget *lookup.Budget // nil: there is no lookup table
 	wanted *wanted
+	space  space
 	ended  [4]atomic.Uint64 // what tables that are gone have answered
 
 	mu        sync.Mutex // held while the live store or its table is written or replaced
@@ -108,11 +112,13 @@ func Open(cfg Config) (_ *DB, err error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
+	var look func(string) (free, total int64, err error)
 	if cfg.FS == nil {
 		cfg.FS = vfs.Default
+		look = diskSpace
 	}
 	db := &DB{
-		cfg: cfg, fs: cfg.FS, dirty: make(chan struct{}, 1), unfilled: make(chan struct{}, 1), wanted: newWanted(),
+		cfg: cfg, fs: cfg.FS, space: space{look: look}, dirty: make(chan struct{}, 1), unfilled: make(chan struct{}, 1), wanted: newWanted(),
 		memTableSize: 16 << 20, saveBytes: saveBytes, errorPause: 100 * time.Millisecond,
 	}
 	if cfg.LookupBytes >= lookup.MinBudget {
@@ -206,6 +212,17 @@ func (db *DB) Digest() uint64 {
 // Degraded says why the replica takes no changes at present, and nil while it
 // does. It serves reads all the same.
 func (db *DB) Degraded() error {
+	if err := db.failed(); err != nil {
+		return err
+	}
+	if db.closed.Load() || db.frozen {
+		return nil
+	}
+	return db.lowDisk()
+}
+
+// failed is what is wrong with the store.
+func (db *DB) failed() error {
 	if st := db.live.Load(); st != nil {
 		return st.health.err()
 	}

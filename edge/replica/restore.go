@@ -48,7 +48,7 @@ type restore struct {
 	keep    bool // CURRENT may name the store: its files must stay
 }
 
-var _ replication.Restore = (*restore)(nil)
+var _ replication.Fitter = (*restore)(nil)
 
 const (
 	// Whole ranges of slots are made durable once there is so much of them, or after so long.
@@ -209,6 +209,9 @@ func (r *restore) make(ctx context.Context, g gathered) error {
 	if len(items) == 0 {
 		return nil
 	}
+	if err := r.db.lowDisk(); err != nil {
+		return err
+	}
 	r.next++
 	t, err := r.writeTable(ctx, r.next, items)
 	if err != nil {
@@ -323,6 +326,9 @@ func (r *restore) Apply(ctx context.Context, b *replication.Batch) error {
 	}
 	if r.st == nil {
 		return errors.New("restore: the tail comes after Begin")
+	}
+	if err := r.db.lowDisk(); err != nil {
+		return fmt.Errorf("restore: %w", err)
 	}
 	return r.write(ctx, func(w *writer) error { return w.take(b, r.highest) })
 }

@@ -55,6 +55,9 @@ func (db *DB) Apply(ctx context.Context, b *replication.Batch) error {
 	if len(b.Transactions) == 0 {
 		return nil
 	}
+	if err := db.lowDisk(); err != nil {
+		return err
+	}
 	if st.applied.Load().repairing {
 		return fmt.Errorf("%w: a repair is under way", replication.ErrDiverged)
 	}

@@ -83,6 +83,7 @@ func (e *Edge) Check() error {
 	_, networks := ParseNetworks(e.TrustedProxies)
 	_, memory := ParseLookupMemory(e.LookupMemory)
 	_, journal := ParseClickJournal(e.ClickJournal)
+	_, _, free := ParseMinFreeDisk(e.MinFreeDisk)
 	return first(
 		address("edge.addr", e.Addr),
 		addresses("edge.listen", e.Listen),
@@ -102,6 +103,7 @@ func (e *Edge) Check() error {
 		positive("edge.idle_timeout", e.IdleTimeout),
 		prefixed("edge.lookup_memory", memory),
 		prefixed("edge.click_journal", journal),
+		prefixed("edge.min_free_disk", free),
 		notNegative("edge.max_staleness", e.MaxStaleness),
 		notNegative("edge.verify_interval", e.VerifyInterval),
 		notNegative("edge.drain_delay", e.DrainDelay),

@@ -89,6 +89,7 @@ type Edge struct {
 	GeoIP                    string        `yaml:"geoip" help:"MaxMind database, .mmdb, that tells the country and city of visitors; read again when it changes; empty: neither is known"`
 	ClickJournal             string        `yaml:"click_journal" help:"disk space for clicks that are not counted yet, such as 4GiB; auto: 2GiB, which is a week at 500 clicks a second, but at most half of what is free; when it fills, clicks that wait lose their detail first"`
 	VerifyInterval           time.Duration `yaml:"verify_interval" help:"time in which all links on disk are read once and held against their checksums and PostgreSQL's digest; what differs is fetched again; 0: never"`
+	MinFreeDisk              string        `yaml:"min_free_disk" help:"disk space that changes of links and snapshots leave free, such as 2GiB or 5%; below it they wait, while redirects and clicks go on; auto: 512MiB, or 2% of a small disk; 0: none"`
 	MaxStaleness             time.Duration `yaml:"max_staleness" help:"tell in a header when the replica is older than this; 0: never"`
 	AskUpstream              bool          `yaml:"ask_upstream" help:"ask the control plane for a code that it can have issued a moment ago and that is not here yet"`
 	StatusFile               string        `yaml:"status_file" help:"file that tells the process id and addresses once all listeners are open"`
@@ -163,7 +164,7 @@ func defaults(getenv func(string) string) Config {
 			CodeLength: 7, PrefixLength: 2, SigningGeneration: 1, LeaseSize: 10_000, EventsSample: 100, EventsKeepMonths: 13, SaltRetention: 48 * time.Hour, IdempotencyWindow: 24 * time.Hour, ShutdownTimeout: 5 * time.Second,
 		},
 		Edge: Edge{
-			Addr: "127.0.0.1:8081", AdminAddr: "127.0.0.1:9081", LookupMemory: "auto", ClickJournal: "auto", VerifyInterval: 24 * time.Hour,
+			Addr: "127.0.0.1:8081", AdminAddr: "127.0.0.1:9081", LookupMemory: "auto", ClickJournal: "auto", MinFreeDisk: "auto", VerifyInterval: 24 * time.Hour,
 			AskUpstream:    true,
 			MaxConnections: 32_768, MaxConnectionsPerAddress: 1_024,
 			ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: time.Minute,

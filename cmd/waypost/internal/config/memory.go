@@ -54,6 +54,29 @@ func ParseClickJournal(text string) (int64, error) {
 	return n, nil
 }
 
+// ParseMinFreeDisk reads edge.min_free_disk: "auto" gives 0 and 0, which lets the replica
+// choose, "0" gives -1, and everything else is a number of bytes, or a share of the disk.
+func ParseMinFreeDisk(text string) (bytes int64, share float64, err error) {
+	switch text {
+	case "", "auto":
+		return 0, 0, nil
+	case "0":
+		return -1, 0, nil
+	}
+	if digits, ok := strings.CutSuffix(text, "%"); ok {
+		n, err := strconv.ParseUint(digits, 10, 8)
+		if err != nil || n < 1 || n > 90 {
+			return 0, 0, fmt.Errorf("%q is no share from 1%% to 90%%", text)
+		}
+		return 0, float64(n) / 100, nil
+	}
+	n, ok := parseBytes(text)
+	if !ok || n == 0 {
+		return 0, 0, fmt.Errorf("%q is no amount of disk space such as auto, 0, 5%%, 512MiB or 4GiB", text)
+	}
+	return n, 0, nil
+}
+
 // parseBytes reads a number of bytes with its unit.
 func parseBytes(text string) (int64, bool) {
 	for _, u := range units {
