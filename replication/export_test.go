@@ -157,8 +157,8 @@ var (
 // PublicKey is that with which a signer's signatures are verified.
 func PublicKey(s *Signer) [32]byte { return publicKey(s.key) }
 
-// PositionOf is what a statement is about.
-var PositionOf = positionOf
+// ReadStatement gives what a statement is about.
+var ReadStatement = readStatement
 
 // SignBatch signs a batch, and gives what makes the statement again, as a follower does.
 func SignBatch(s *Signer, b *Batch) (Signature, func() []byte) {

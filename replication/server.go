@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"sync"
 	"time"
 
@@ -32,6 +31,8 @@ const (
 	// HeaderWitness is the newest position that the follower has seen signed, as the
 	// control plane has signed it.
 	HeaderWitness = "Waypost-Witness"
+	// HeaderKeyRanges is the key ranges that the follower holds at that position, in JSON.
+	HeaderKeyRanges = "Waypost-Key-Ranges"
 )
 
 // Headers of an answer.
@@ -64,7 +65,7 @@ type ServerConfig struct {
 	Trust  *Trust
 	// Witness hears a position that a follower presents, and that Signer has signed, before
 	// the follower is let in. Nil: nobody wants to know.
-	Witness func(context.Context, waypost.Position)
+	Witness func(context.Context, Testimony)
 
 	// Via gives the nodes through which the changelog comes to whoever follows, this one
 	// first. Nil: the source is the origin.
@@ -300,21 +301,6 @@ func (s *Server) announced() []byte {
 		return s.cfg.Signer.announced
 	}
 	return s.cfg.Trust.announced()
-}
-
-// hear takes in what a follower has seen signed. What is not signed by this cluster's key
-// says nothing.
-func (s *Server) hear(r *http.Request) {
-	text := r.Header.Get(HeaderWitness)
-	if text == "" || s.cfg.Signer == nil || s.cfg.Witness == nil {
-		return
-	}
-	at, err := s.cfg.Signer.Witness(text)
-	if err != nil {
-		s.cfg.Logger.Warn("a follower's position is not believed", "node", bounded(r.Header.Get(HeaderNode)), "error", err)
-		return
-	}
-	s.cfg.Witness(r.Context(), at)
 }
 
 // broadcast wakes all who wait. s.mu is held.

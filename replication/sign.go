@@ -89,8 +89,8 @@ func (s *Signer) signHead(h *Head) Signature { return s.sign(appendHeadStatement
 
 // Witness verifies what a follower presents with [HeaderWitness], and gives the
 // position that a control plane of this cluster has signed with this key.
-func (s *Signer) Witness(text string) (waypost.Position, error) {
-	var none waypost.Position
+func (s *Signer) Witness(text string) (Testimony, error) {
+	var none Testimony
 	if len(text) > base64.RawURLEncoding.EncodedLen(maxTestimony) {
 		return none, fmt.Errorf("%w: a testimony of %d characters", ErrSignature, len(text))
 	}
@@ -106,11 +106,11 @@ func (s *Signer) Witness(text string) (waypost.Position, error) {
 	if signature.Generation != s.generation || !ed25519.Verify(s.key.Public().(ed25519.PublicKey), statement, signature.Bytes[:]) {
 		return none, fmt.Errorf("%w: a testimony of key generation %d", ErrSignature, signature.Generation)
 	}
-	cluster, at, err := positionOf(statement)
+	cluster, said, err := readStatement(statement)
 	if err == nil && cluster != s.cluster {
 		err = fmt.Errorf("%w: a testimony of another cluster", ErrSignature)
 	}
-	return at, err
+	return said, err
 }
 
 // What is signed: each statement begins with statementPrefix and its kind, so that
@@ -122,7 +122,7 @@ const (
 	statementHead  = 2
 	statementKey   = 3
 
-	batchStatementSize = len(statementPrefix) + 1 + 16 + 20 + 8 + 8 + 8 + 8 + sha256.Size
+	batchStatementSize = len(statementPrefix) + 1 + 16 + 20 + 8 + 8 + 8 + 8 + 8 + sha256.Size
 	headStatementSize  = len(statementPrefix) + 1 + headSize
 	maxTestimony       = batchStatementSize + signatureSize
 )
@@ -131,8 +131,8 @@ func beginStatement(dst []byte, kind byte) []byte {
 	return append(append(dst, statementPrefix...), kind)
 }
 
-// appendBatchStatement covers cluster, epoch, first and last sequence, the root digest
-// and the stamp after the last, and the hash of the payload.
+// appendBatchStatement covers cluster, epoch, first and last sequence, stamp, root digest
+// and time of the last, and the hash of the payload.
 func appendBatchStatement(dst []byte, cluster *Cluster, epoch waypost.Epoch, ts []Transaction, payload []byte) []byte {
 	le := binary.LittleEndian
 	last := &ts[len(ts)-1]
@@ -143,6 +143,7 @@ func appendBatchStatement(dst []byte, cluster *Cluster, epoch waypost.Epoch, ts 
 	dst = le.AppendUint64(dst, last.Seq)
 	dst = le.AppendUint64(dst, last.Stamp)
 	dst = le.AppendUint64(dst, last.Digest)
+	dst = le.AppendUint64(dst, uint64(last.At))
 	return append(dst, hash[:]...)
 }
 
@@ -155,25 +156,27 @@ func appendKeyStatement(dst []byte, cluster *Cluster, a *announcement) []byte {
 	return append(binary.LittleEndian.AppendUint32(dst, a.generation), a.key[:]...)
 }
 
-// positionOf gives the position that a statement is about.
-func positionOf(statement []byte) (cluster Cluster, at waypost.Position, err error) {
+// readStatement gives the position that a statement is about.
+func readStatement(statement []byte) (cluster Cluster, said Testimony, err error) {
 	rest, ok := bytes.CutPrefix(statement, []byte(statementPrefix))
 	if !ok || len(rest) == 0 {
-		return cluster, at, fmt.Errorf("%w: no statement", ErrSignature)
+		return cluster, said, fmt.Errorf("%w: no statement", ErrSignature)
 	}
 	c := cursor{b: rest[1:]}
 	switch {
 	case rest[0] == statementHead && len(statement) == headStatementSize:
 		h := c.head()
-		return h.Cluster, h.Position, nil
+		return h.Cluster, Testimony{Position: h.Position, At: h.At}, nil
 	case rest[0] == statementBatch && len(statement) == batchStatementSize:
 		copy(cluster[:], c.take(len(cluster)))
-		at.Epoch = c.epoch()
+		said.Position.Epoch = c.epoch()
 		c.u64() // the first sequence
-		at.Seq, at.Stamp = c.u64(), c.u64()
-		return cluster, at, nil
+		said.Position.Seq, said.Position.Stamp = c.u64(), c.u64()
+		c.u64() // the digest
+		said.At = int64(c.u64())
+		return cluster, said, nil
 	}
-	return cluster, at, fmt.Errorf("%w: a statement of kind %d in %d bytes", ErrSignature, rest[0], len(statement))
+	return cluster, said, fmt.Errorf("%w: a statement of kind %d in %d bytes", ErrSignature, rest[0], len(statement))
 }
 
 // signatureSize is that of a signature frame's payload: the key's generation, and the signature.

@@ -451,7 +451,7 @@ func TestAFollowerPresentsTheNewestSignedPositionAlsoAfterARestart(t *testing.T)
 		source.Commit()
 		heard := make(chan waypost.Position, 10)
 		hear := func(c *replication.ServerConfig) {
-			c.Witness = func(_ context.Context, p waypost.Position) { heard <- p }
+			c.Witness = func(_ context.Context, said replication.Testimony) { heard <- said.Position }
 		}
 		trust := kept.trust(t)
 		e := follow(t, signing(t, source, 1, hear).network, func(c *replication.FollowConfig) { c.Trust = trust })
@@ -473,6 +473,78 @@ func TestAFollowerPresentsTheNewestSignedPositionAlsoAfterARestart(t *testing.T)
 	})
 }
 
+// holding is a sink that knows its key ranges.
+type holding struct {
+	*replicationtest.Sink
+	ranges []replication.KeyRange
+}
+
+func (h *holding) KeyRanges() ([]replication.KeyRange, bool) { return h.ranges, true }
+
+func TestKeyRangesAreToldWithThePositionAtWhichTheyStoodAndNoOther(t *testing.T) {
+	for name, c := range map[string]struct {
+		ranges  []replication.KeyRange
+		behind  bool
+		told    bool
+		refused bool
+	}{
+		"at the position":    {ranges: []replication.KeyRange{{Prefix: 3, Region: "eu", Hi: 9, Next: 4}}, told: true},
+		"behind it":          {ranges: []replication.KeyRange{{Prefix: 3, Region: "eu", Hi: 9, Next: 4}}, behind: true},
+		"none":               {},
+		"too many to tell":   {ranges: make([]replication.KeyRange, 10_000)},
+		"not one":            {ranges: []replication.KeyRange{{Prefix: 3, Region: "eu", Hi: 9, Next: 10}}, refused: true},
+		"of no region":       {ranges: []replication.KeyRange{{Prefix: 3, Hi: 9, Next: 4}}, refused: true},
+		"of no prefix":       {ranges: []replication.KeyRange{{Prefix: 62 * 62 * 62, Region: "eu", Hi: 9, Next: 4}}, refused: true},
+		"below the smallest": {ranges: []replication.KeyRange{{Prefix: 3, Region: "eu", Lo: -1, Hi: 9, Next: 4}}, refused: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				source, kept := replicationtest.NewSource(), &pins{}
+				at := source.Commit()
+				heard := make(chan replication.Testimony, 10)
+				w := signing(t, source, 1, func(c *replication.ServerConfig) {
+					c.Witness = func(_ context.Context, said replication.Testimony) { heard <- said }
+				})
+				sink := &holding{replicationtest.NewSink(), c.ranges}
+				trust := kept.trust(t)
+				connect := func(h *holding) {
+					e := follow(t, w.network, func(f *replication.FollowConfig) { f.Sink, f.Trust = h, trust })
+					e.sink = h.Sink
+					e.await(t, at)
+					synctest.Wait()
+					e.stop()
+				}
+				connect(sink)
+				for len(heard) > 0 {
+					<-heard
+				}
+				if c.behind {
+					sink.Sink = replicationtest.NewSink()
+					replicationtest.Take(t, source, sink.Sink)
+					at = source.Commit()
+					connect(&holding{Sink: replicationtest.NewSink()}) // another replica with the same trust
+					for len(heard) > 0 {
+						<-heard
+					}
+				}
+				connect(sink)
+				if c.refused {
+					require.Empty(t, heard)
+					return
+				}
+				said := <-heard
+				require.Equal(t, at, said.Position)
+				require.Positive(t, said.At)
+				if c.told {
+					require.Equal(t, c.ranges, said.Ranges)
+				} else {
+					require.Nil(t, said.Ranges)
+				}
+			})
+		})
+	}
+}
+
 func TestOnlyWhatWasSignedIsATestimony(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		source, kept := replicationtest.NewSource(), &pins{}
@@ -487,7 +559,7 @@ func TestOnlyWhatWasSignedIsATestimony(t *testing.T) {
 		good := trust.Witness()
 		got, err := own.Witness(good)
 		require.NoError(t, err)
-		require.Equal(t, at, got)
+		require.Equal(t, at, got.Position)
 		raw, err := base64.RawURLEncoding.DecodeString(good)
 		require.NoError(t, err)
 		for i := range raw {
@@ -521,7 +593,7 @@ func FuzzWitness(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		_, err := own.Witness(base64.RawURLEncoding.EncodeToString(raw))
 		require.ErrorIs(t, err, replication.ErrSignature, "nobody guesses a signature")
-		_, _, _ = replication.PositionOf(raw)
+		_, _, _ = replication.ReadStatement(raw)
 	})
 }
 

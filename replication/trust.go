@@ -67,8 +67,8 @@ func NewTrust(kept []byte, keep func(document []byte) error) (*Trust, error) {
 	}
 	t.cluster, t.pinned = d.Cluster, pinned
 	if len(d.Witness) > signatureSize {
-		if cluster, at, err := positionOf(d.Witness[:len(d.Witness)-signatureSize]); err == nil && cluster == d.Cluster {
-			t.at, t.word = at, d.Witness
+		if cluster, said, err := readStatement(d.Witness[:len(d.Witness)-signatureSize]); err == nil && cluster == d.Cluster {
+			t.at, t.word = said.Position, d.Witness
 		}
 	}
 	return t, nil
@@ -82,6 +82,16 @@ func (t *Trust) Witness() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return base64.RawURLEncoding.EncodeToString(t.word)
+}
+
+// saw reports whether a position is the newest one that was seen signed.
+func (t *Trust) saw(p waypost.Position) bool {
+	if t == nil {
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.word != nil && t.at == p
 }
 
 // Save keeps what was seen since it was kept last.

@@ -176,7 +176,7 @@ func (c *control) serve(ctx context.Context, ln, adminLn net.Listener) error {
 	}
 	defer peers.leave(ctx, c.log)
 	stream, err := replication.NewServer(replication.ServerConfig{
-		Source: c.db, Signer: c.signer, Logger: c.log, Registerer: c.registry, KeySpace: c.coder.Space(),
+		Source: c.db, Signer: c.signer, Witness: c.hear, Logger: c.log, Registerer: c.registry, KeySpace: c.coder.Space(),
 	})
 	if err != nil {
 		return errors.Join(err, c.closeService(ctx, service))
@@ -359,4 +359,11 @@ func (c *control) ownHost() string {
 		return "" // the configuration was checked
 	}
 	return strings.ToLower(u.Hostname())
+}
+
+// hear takes in what an edge has seen of a history that PostgreSQL may have forgotten.
+func (c *control) hear(ctx context.Context, said replication.Testimony) {
+	if err := c.db.Hear(ctx, said); err != nil && ctx.Err() == nil {
+		c.log.Warn("what an edge has seen cannot be held against PostgreSQL", "error", err)
+	}
 }

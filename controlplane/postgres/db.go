@@ -100,6 +100,7 @@ type DB struct {
 	links   linkCache
 
 	witness *witness
+	unheard unheard
 }
 
 var (

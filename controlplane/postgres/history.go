@@ -141,20 +141,22 @@ const leasesUnseen = 20
 // tell lets an epoch that somebody else has opened know what this witness
 // remembers of the one before.
 func (db *DB) tell(ctx context.Context, conn *pgx.Conn, seen sight) error {
-	ranges := seen.ranges()
-	err := pgx.BeginTxFunc(ctx, conn, system.begin(), func(tx pgx.Tx) error {
+	if err := tellRanges(ctx, conn, seen.ranges()); err != nil {
+		return fmt.Errorf("tell the new epoch which keys were issued before: %w", err)
+	}
+	db.log.Info("told the new epoch which keys were issued before it")
+	db.begin(ctx, conn, seen)
+	return nil
+}
+
+func tellRanges(ctx context.Context, conn *pgx.Conn, ranges []byte) error {
+	return pgx.BeginTxFunc(ctx, conn, system.begin(), func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `SELECT changelog_begin()`); err != nil {
 			return err
 		}
 		_, err := tx.Exec(ctx, `SELECT key_remember($1::jsonb)`, ranges)
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("tell the new epoch which keys were issued before: %w", err)
-	}
-	db.log.Info("told the new epoch which keys were issued before it")
-	db.begin(ctx, conn, seen)
-	return nil
 }
 
 // note remembers a committed position and wakes the followers.
@@ -173,6 +175,9 @@ func (db *DB) Watch(ctx context.Context) {
 func (db *DB) WatchOnce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, roundTimeout)
 	defer cancel()
+	if err := db.hearLate(ctx); err != nil {
+		return err
+	}
 	conn, err := db.pool.Acquire(ctx)
 	if err != nil {
 		return classify("connect", err)
