@@ -204,10 +204,10 @@ func follow(t *testing.T, n *network, change func(*replication.FollowConfig)) *e
 	e.Follower, err = replication.NewFollower(cfg)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
-	e.stop = cancel
 	ended := make(chan struct{})
 	go func() { defer close(ended); e.done <- e.Run(ctx) }()
-	t.Cleanup(func() { cancel(); <-ended })
+	e.stop = func() { cancel(); <-ended }
+	t.Cleanup(e.stop)
 	return e
 }
 
