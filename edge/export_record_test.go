@@ -1,6 +1,9 @@
 package edge
 
-import "net/netip"
+import (
+	"net/netip"
+	"time"
+)
 
 // OriginOf lets tests cut a referrer without a server.
 func OriginOf(referrer []byte) []byte { return originOf(referrer) }
@@ -11,5 +14,5 @@ func Recorder(clicks Clicks, sealer Sealer, agent, referrer, forwardedFor string
 	s := New(Config{Clicks: clicks, Sealer: sealer, TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
 	v := &visitor{peer: netip.MustParseAddr("10.0.0.1"), trusted: forwardedFor != ""}
 	a, r, f, code := []byte(agent), []byte(referrer), []byte(forwardedFor), []byte("abc1234")
-	return func() { s.record(v, 1, code, a, r, s.forwardedClient(v, f)) }
+	return func() { s.record(v, 1, code, a, r, s.forwardedClient(v, f), s.clickTime(time.Now())) }
 }

@@ -185,10 +185,10 @@ func (s *Server) express(v *visitor, to io.Writer, b []byte) (answered bool, err
 	if err != nil || !expressible(&res) {
 		return false, nil
 	}
-	if res.Link && s.cfg.Clicks != nil {
-		s.record(v, domain, visit.Code, r.agent, r.referrer, s.forwardedClient(v, r.forwarded))
-	}
 	now := time.Now()
+	if res.Link && s.cfg.Clicks != nil {
+		s.record(v, domain, visit.Code, r.agent, r.referrer, s.forwardedClient(v, r.forwarded), s.clickTime(now))
+	}
 	out := s.appendAnswer(v.out[:0], &r, &res, now)
 	v.keepOut(out)
 	v.stripe.count(res.Status)

@@ -139,7 +139,7 @@ func (s *Server) visit(ctx *fasthttp.RequestCtx, v *visitor, host []byte, visit 
 	}
 	if s.sendRedirect(ctx, v, &res) && s.cfg.Clicks != nil && ctx.IsGet() && !prefetch {
 		header := &ctx.Request.Header
-		s.record(v, domain, visit.Code, header.UserAgent(), header.Referer(), s.clientOf(ctx, v))
+		s.record(v, domain, visit.Code, header.UserAgent(), header.Referer(), s.clientOf(ctx, v), s.cfg.Clock().UnixMilli())
 	}
 }
 

@@ -3,15 +3,24 @@ package edge
 import (
 	"bytes"
 	"net/netip"
+	"time"
 
 	"waypost"
 )
 
+// clickTime dates a click. Now is the system's time.
+func (s *Server) clickTime(now time.Time) int64 {
+	if s.ownClock {
+		now = s.cfg.Clock()
+	}
+	return now.UnixMilli()
+}
+
 // record notes a click. The journal copies what it keeps. The client's address goes
 // into it sealed, and of the referrer nothing behind the host.
-func (s *Server) record(v *visitor, domain waypost.DomainID, code, agent, referrer []byte, client netip.Addr) {
+func (s *Server) record(v *visitor, domain waypost.DomainID, code, agent, referrer []byte, client netip.Addr, at int64) {
 	c := waypost.Click{
-		Domain: domain, Code: code, At: s.cfg.Clock().UnixMilli(), Bot: isBot(agent),
+		Domain: domain, Code: code, At: at, Bot: isBot(agent),
 		Agent: agent[:min(len(agent), waypost.MaxAgent)], Referrer: originOf(referrer),
 	}
 	if s.cfg.Sealer != nil {

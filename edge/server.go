@@ -23,12 +23,13 @@ import (
 // a redirect needs no body and no second chance, and a proxy in front must never
 // see two requests where this server sees one.
 type Server struct {
-	cfg     Config
-	http    *fasthttp.Server
-	about   []byte // the body of GET /
-	metrics *metrics
-	roster  *roster
-	trusted proxy.Trusted
+	cfg      Config
+	ownClock bool // cfg.Clock is not the system's
+	http     *fasthttp.Server
+	about    []byte // the body of GET /
+	metrics  *metrics
+	roster   *roster
+	trusted  proxy.Trusted
 
 	plain      bool // there is no express lane
 	draining   atomic.Bool
@@ -41,8 +42,9 @@ type Server struct {
 
 // New makes a Server; it starts nothing.
 func New(cfg Config) *Server {
+	ownClock := cfg.Clock != nil
 	cfg = cfg.withDefaults()
-	s := &Server{cfg: cfg, about: about(cfg), metrics: newMetrics(), trusted: proxy.Trusted(cfg.TrustedProxies)}
+	s := &Server{cfg: cfg, ownClock: ownClock, about: about(cfg), metrics: newMetrics(), trusted: proxy.Trusted(cfg.TrustedProxies)}
 	s.roster = newRoster(s.metrics, cfg.MaxConnections, cfg.MaxConnectionsPerAddress)
 	s.metrics.open = s.roster.open.Load
 	if cfg.Metrics != nil {

@@ -48,29 +48,29 @@ type batchFile struct {
 	body   []byte
 }
 
-// newBatchFile fixes the bytes of a batch. The fixer is held.
+// newBatchFile fixes the bytes of a batch. They are good until the next one. The fixer is held.
 func (j *Journal) newBatchFile(b *waypost.ClickBatch, clicks uint64, c cover) batchFile {
 	j.fixer.plain = waypost.AppendClickBatch(j.fixer.plain[:0], b)
-	body := j.zstd.EncodeAll(j.fixer.plain, make([]byte, 0, len(j.fixer.plain)/2))
-	return batchFile{boot: b.Boot, node: b.Node, seq: b.Seq, clicks: clicks, cover: c, body: body}
+	j.fixer.packed = j.zstd.EncodeAll(j.fixer.plain, j.fixer.packed[:0])
+	return batchFile{boot: b.Boot, node: b.Node, seq: b.Seq, clicks: clicks, cover: c, body: j.fixer.packed}
 }
 
 // size is about that of the file, in bytes.
 func (b *batchFile) size() int64 { return int64(batchHead + len(b.body) + batchTail) }
 
-func (b *batchFile) encode() []byte {
-	le := binary.LittleEndian
-	out := make([]byte, 0, batchHead+len(b.node)+24+16*len(b.cover.segments)+12*len(b.cover.folds)+len(b.body)+batchTail)
+// append encodes the file behind out.
+func (b *batchFile) append(out []byte) []byte {
+	le, start := binary.LittleEndian, len(out)
 	out = append(append(out, batchMagic...), batchVersion, 0, 0, 0)
 	out = append(out, b.boot[:]...)
 	out = le.AppendUint64(out, b.seq)
 	out = le.AppendUint64(out, b.clicks)
 	out = append(append(out, byte(len(b.node))), b.node...)
 	out = append(b.cover.append(out), b.body...)
-	return le.AppendUint32(out, crc32.Checksum(out, castagnoli))
+	return le.AppendUint32(out, crc32.Checksum(out[start:], castagnoli))
 }
 
-// decodeBatchFile reads what encode wrote. The body refers to b.
+// decodeBatchFile reads what append wrote. The body refers to b.
 func decodeBatchFile(b []byte) (f batchFile, err error) {
 	le := binary.LittleEndian
 	if len(b) < batchHead+batchTail || string(b[:8]) != batchMagic {

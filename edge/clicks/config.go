@@ -25,8 +25,8 @@ type Config struct {
 	// [waypost.ValidNode].
 	Node string
 
-	// SegmentBytes is the size of one journal file, 4 KiB to 64 MiB. Default: 8 MiB,
-	// which is some 40,000 clicks.
+	// SegmentBytes is the size of one journal file, 4 KiB to 64 MiB. Default: 2 MiB,
+	// which is some 10,000 clicks.
 	SegmentBytes int64
 
 	// MaxBytes bounds what Dir holds, dead letters and quarantine included; at least
@@ -73,6 +73,7 @@ type Config struct {
 	disk        disk
 	packBatches int   // acknowledged batches in a pack
 	exactBytes  int64 // that folds may take while clicks have their time
+	wearing     time.Duration
 }
 
 // disk is what tests let fail.
@@ -89,7 +90,7 @@ const (
 
 func (c Config) withDefaults() (Config, error) {
 	if c.SegmentBytes == 0 {
-		c.SegmentBytes = failpoint.Number("bytes of a click segment", 8<<20)
+		c.SegmentBytes = failpoint.Number("bytes of a click segment", 2<<20)
 	}
 	if c.FlushInterval <= 0 {
 		c.FlushInterval = failpoint.Limit("clicks become a batch after", 500*time.Millisecond)
@@ -105,6 +106,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.packBatches == 0 {
 		c.packBatches = int(failpoint.Number("batches of a pack", packBatches))
+	}
+	if c.wearing == 0 {
+		c.wearing = wearing
 	}
 	if c.disk.allocate == nil {
 		c.disk.allocate = allocate

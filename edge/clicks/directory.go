@@ -1,6 +1,7 @@
 package clicks
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -146,8 +147,12 @@ func (d *directory) read(file string, limit int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := io.ReadAll(io.LimitReader(f, limit+1))
-	return b, errors.Join(err, f.Close())
+	var buf bytes.Buffer
+	if info, err := f.Stat(); err == nil { // a guess that saves copies
+		buf.Grow(int(min(info.Size(), limit)) + bytes.MinRead)
+	}
+	_, err = buf.ReadFrom(io.LimitReader(f, limit+1))
+	return buf.Bytes(), errors.Join(err, f.Close())
 }
 
 // moveTo puts a file into one of the directories beside, under a name that is free

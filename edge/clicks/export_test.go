@@ -3,6 +3,7 @@ package clicks
 import (
 	"encoding/binary"
 	"os"
+	"time"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -17,6 +18,9 @@ func (c *Config) SetPackBatches(n int) { c.packBatches = n }
 
 // SetAllocate lets the disk be full.
 func (c *Config) SetAllocate(allocate func(*os.File, int64) error) { c.disk.allocate = allocate }
+
+// SetWearing lets segments be kept to be used again for another time.
+func (c *Config) SetWearing(d time.Duration) { c.wearing = d }
 
 // TryRecord records a click, or reports that it would be dropped.
 func (j *Journal) TryRecord(domain waypost.DomainID, code []byte, at int64) bool {
@@ -76,7 +80,7 @@ func ReencodeBatchFile(b []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return f.encode(), nil
+	return f.append(nil), nil
 }
 
 // Tally adds clicks up.
@@ -200,11 +204,7 @@ func Unpack(b []byte, seq uint64) ([]byte, error) { return unpack(b, name{}, seq
 func (j *Journal) Spares() int { return len(j.spares) }
 
 // Worn is how many segments wait to be used again.
-func (j *Journal) Worn() int {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return len(j.worn)
-}
+func (j *Journal) Worn() int { return j.wornNow() }
 
 // Recorded is the number of clicks recorded.
 func (j *Journal) Recorded() uint64 { return j.recorded() }

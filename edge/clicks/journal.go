@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/klauspost/compress/zstd"
 )
@@ -45,6 +46,7 @@ type Journal struct {
 	freed  chan struct{} // has a token when there may be room for a segment
 	taken  chan struct{} // has a token when a spare segment was taken
 	hold   atomic.Bool   // the disk is full: no spares
+	plenty time.Time     // when there was room for many segments; the maker's own
 	takes  atomic.Uint64 // of spares
 	counts counts
 

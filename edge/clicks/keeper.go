@@ -16,6 +16,8 @@ type fixer struct {
 	sums     *tally // of what is being made
 	buf      []byte // what was read of a segment
 	plain    []byte // a batch
+	packed   []byte // the same, compressed
+	file     []byte // and with what is around it
 	reported uint64 // dropped clicks of which batches have told
 }
 
@@ -53,7 +55,8 @@ func (j *Journal) keepSegments() {
 type keeper struct {
 	j       *Journal
 	failing bool // the last batch could not be made
-	lately  pace
+	lately  pace // of segments
+	most    peak
 	dropped uint64    // of which the log knows
 	told    time.Time // when it was told
 }
@@ -70,7 +73,8 @@ func (k *keeper) flush(due bool) {
 	}
 	j.fixing.Unlock()
 	if due {
-		j.discardWorn(min(int(k.lately.of(j.takes.Load())), cap(j.spares)))
+		now := time.Now()
+		j.discardWorn(min(int(k.most.of(k.lately.of(j.takes.Load(), now), now, j.cfg.wearing)), cap(j.spares)))
 	}
 	switch {
 	case err != nil:

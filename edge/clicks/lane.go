@@ -79,7 +79,8 @@ func (j *Journal) commitBatch(l *lane, b *batchFile) error {
 	if err != nil {
 		return err
 	}
-	if _, err := f.Write(b.encode()); err != nil {
+	j.fixer.file = b.append(j.fixer.file[:0])
+	if _, err := f.Write(j.fixer.file); err != nil {
 		return errors.Join(err, j.dir.abandon(f))
 	}
 	if err := j.commit(l, n, f); err != nil {

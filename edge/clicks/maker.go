@@ -11,17 +11,19 @@ var (
 	errHeld  = errors.New("the disk is full")
 )
 
-// mostSpares bounds how many segments are ready: eight, and a sixteenth of the quota.
-func mostSpares(c *Config) int { return int(min(max(c.MaxBytes/c.SegmentBytes/16, 1), 8)) }
+// mostSpares bounds how many segments are ready: 32, and a sixteenth of the quota.
+func mostSpares(c *Config) int { return int(min(max(c.MaxBytes/c.SegmentBytes/16, 1), 32)) }
 
 // makeSegments is the maker: it has the next segments ready before those in use are
-// full, one for each shard, since they fill up at the same time, and as many as were taken in a second.
+// full, one for each shard, since they fill up at the same time, and as many as were taken in a second, less those
+// that need only be used again. Few in use stay in the processor's cache.
 func (j *Journal) makeSegments() {
 	const pause = time.Second
 	lately := pace{began: time.Now()}
 	for {
-		wanted := min(uint64(len(j.shards))+lately.of(j.takes.Load()), uint64(cap(j.spares)))
-		if uint64(len(j.spares)) >= wanted {
+		more := max(int(lately.of(j.takes.Load(), time.Now()))-j.wornNow(), 0)
+		wanted := min(len(j.shards)+more, cap(j.spares))
+		if len(j.spares) >= wanted {
 			select {
 			case <-j.taken:
 			case <-j.freed: // the keeper may have taken them
@@ -56,33 +58,18 @@ func (j *Journal) newSegment(beside bool) (s *segment, err error) {
 	if j.hold.Load() {
 		return nil, errHeld
 	}
-	used, err := j.dir.used()
-	if err != nil {
-		return nil, fmt.Errorf("size of the click journal: %w", err)
-	}
-	missing := used + 2*j.cfg.SegmentBytes - (j.cfg.MaxBytes - j.cfg.MaxBytes/mergeReserve)
 	old := j.unworn()
-	if old != nil {
-		missing -= j.cfg.SegmentBytes // which it takes already
-		defer func() {
-			if old != nil {
-				err = errors.Join(err, j.dir.discard(old))
-			}
-		}()
-	}
-	if beside && missing > -j.cfg.MaxBytes/4 {
-		return nil, errQuota
-	}
-	if missing > 0 && j.makeRoom(missing) < missing {
-		j.signal(j.folded) // perhaps there are folds that could be smaller
-		return nil, errQuota
+	if err := j.allowSegment(beside, old != nil); err != nil {
+		if old != nil {
+			err = errors.Join(err, j.dir.discard(old))
+		}
+		return nil, err
 	}
 	j.mu.Lock()
 	number := j.current.next
 	j.mu.Unlock()
 	if old != nil {
 		s, err = j.dir.reuse(old, j.current.node, number)
-		old = nil
 	} else {
 		s, err = createSegment(j.dir, j.current.boot, j.current.node, number, j.cfg.SegmentBytes)
 	}
@@ -96,4 +83,30 @@ func (j *Journal) newSegment(beside bool) (s *segment, err error) {
 	j.current.segments = append(j.current.segments, s)
 	j.current.next++
 	return s, nil
+}
+
+// allowSegment reports whether the bounds allow another segment. That a file is used again takes no more room,
+// and is asked no more often than once a second while there is plenty.
+func (j *Journal) allowSegment(beside, again bool) error {
+	if again && time.Since(j.plenty) < time.Second {
+		return nil
+	}
+	used, err := j.dir.used()
+	if err != nil {
+		return fmt.Errorf("size of the click journal: %w", err)
+	}
+	missing := used + 2*j.cfg.SegmentBytes - (j.cfg.MaxBytes - j.cfg.MaxBytes/mergeReserve)
+	if again {
+		missing -= j.cfg.SegmentBytes
+	}
+	if missing < -j.cfg.MaxBytes/4 {
+		j.plenty = time.Now()
+	} else if beside {
+		return errQuota
+	}
+	if missing > 0 && j.makeRoom(missing) < missing {
+		j.signal(j.folded) // perhaps there are folds that could be smaller
+		return errQuota
+	}
+	return nil
 }

@@ -86,18 +86,36 @@ func (d *directory) discard(s *segment) error {
 	return errors.Join(s.unmap(), s.file.Close(), d.remove(s.name.String()))
 }
 
-// pace is how many segments are taken in a second.
+// pace counts the segments that are taken in a second.
 type pace struct {
 	began          time.Time
 	before, lately uint64
 }
 
-// of gives that for so many that were taken until now.
-func (p *pace) of(takes uint64) uint64 {
-	if now := time.Now(); now.Sub(p.began) > time.Second {
+// of gives that for so many that were taken until now: in the second that passed last, or in this one if they
+// are more already.
+func (p *pace) of(takes uint64, now time.Time) uint64 {
+	if now.Sub(p.began) > time.Second {
 		p.began, p.before, p.lately = now, takes, takes-p.before
 	}
 	return max(p.lately, takes-p.before)
+}
+
+// wearing is for how long as many segments are kept to be used again as were taken in a second.
+const wearing = 30 * time.Second
+
+// peak is the most of something in a time.
+type peak struct {
+	most uint64
+	at   time.Time
+}
+
+// of gives that with another figure.
+func (p *peak) of(n uint64, now time.Time, within time.Duration) uint64 {
+	if n >= p.most || now.Sub(p.at) > within {
+		p.most, p.at = n, now
+	}
+	return p.most
 }
 
 // wear keeps a segment to be used again, as far as that is likely soon. The lock is held.
@@ -127,6 +145,13 @@ func (j *Journal) unworn() *segment {
 	s := j.worn[n]
 	j.worn = j.worn[:n]
 	return s
+}
+
+// wornNow is how many segments wait to be used again.
+func (j *Journal) wornNow() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return len(j.worn)
 }
 
 // discardWorn removes segments of which more are kept than will be used soon.

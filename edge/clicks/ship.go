@@ -1,6 +1,7 @@
 package clicks
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -207,7 +208,7 @@ func (j *Journal) void(l *lane, seq uint64) []byte {
 	j.fixing.Lock()
 	defer j.fixing.Unlock()
 	b := j.newBatchFile(&waypost.ClickBatch{Node: l.node, Boot: l.boot.id, Seq: seq}, 0, cover{})
-	return b.body
+	return bytes.Clone(b.body)
 }
 
 // ship sends one batch and does what the answer asks for. An error means that the

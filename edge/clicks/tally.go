@@ -14,7 +14,7 @@ type tally struct {
 	faces faces
 	links []tallied // in the order of their first clicks
 	codes []byte    // theirs, one behind the other
-	index []uint32  // number of a link + 1 where its hash points, or behind; 0: none
+	index []uint32  // entries where the hash of a link points, or behind
 	hits  []hit
 	seeds [2]uint64
 	bytes int // of the batch, at most
@@ -72,12 +72,12 @@ func (t *tally) add(c *record, who []byte) bool {
 	if !ok {
 		return false
 	}
-	n, ok := t.find(c.Domain, c.Code)
+	n, hash, ok := t.find(c.Domain, c.Code)
 	if !ok {
 		if len(t.links) == waypost.MaxClickTotals {
 			return false
 		}
-		n = t.insert(c.Domain, c.Code)
+		n = t.insert(c.Domain, c.Code, hash)
 		t.links[n].last = c.At
 		t.bytes += linkBytes + len(c.Code)
 	}

@@ -35,7 +35,7 @@ func ParseLookupMemory(text string) (int64, error) {
 	return n, nil
 }
 
-// leastClickJournal is eight segments, with which a journal works on any machine.
+// leastClickJournal is 32 segments, with which a journal works on any machine.
 const leastClickJournal = 64 << 20
 
 // ParseClickJournal reads edge.click_journal: "auto" gives 0, which lets the journal
