@@ -17,15 +17,10 @@ type authenticator struct {
 	sessions SessionStore // nil: there are none
 	now      func() time.Time
 
-	knownKeys     belief[StoredKey]
-	knownSessions belief[StoredSession]
+	knownKeys     belief[[32]byte, StoredKey] // by the hash of a key
+	knownSessions belief[[32]byte, StoredSession]
 	used          uses
 }
-
-const (
-	beliefTime = time.Second
-	maxBeliefs = 10_000
-)
 
 func (a *authenticator) authenticate(ctx context.Context, key string) (Actor, error) {
 	wrong := waypost.Errorf(waypost.EUnauthorized, "the API key is not valid")
@@ -33,17 +28,15 @@ func (a *authenticator) authenticate(ctx context.Context, key string) (Actor, er
 		return Actor{}, wrong
 	}
 	hash, now := HashKey(key), a.now()
-	stored, ok := a.knownKeys.recall(hash, now)
-	if !ok {
-		var err error
-		asked := a.knownKeys.round()
-		if stored, ok, err = a.keys.APIKey(ctx, hash); err != nil {
-			return Actor{}, err
-		}
-		if !ok || subtle.ConstantTimeCompare(stored.Hash[:], hash[:]) != 1 {
-			return Actor{}, wrong
-		}
-		a.knownKeys.remember(hash, stored, now.Add(beliefTime), asked)
+	stored, ok, err := a.knownKeys.of(hash, now, func() (StoredKey, bool, error) {
+		k, ok, err := a.keys.APIKey(ctx, hash)
+		return k, ok && subtle.ConstantTimeCompare(k.Hash[:], hash[:]) == 1, err
+	})
+	switch {
+	case err != nil:
+		return Actor{}, err
+	case !ok:
+		return Actor{}, wrong
 	}
 	if !stored.ExpiresAt.IsZero() && !now.Before(stored.ExpiresAt) {
 		return Actor{}, waypost.Errorf(waypost.EUnauthorized, "the API key has expired")
@@ -67,17 +60,15 @@ func (a *authenticator) session(ctx context.Context, token, slug string) (Actor,
 		return Actor{}, Account{}, wrong
 	}
 	hash, now := HashKey(token), a.now()
-	stored, ok := a.knownSessions.recall(hash, now)
-	if !ok {
-		var err error
-		asked := a.knownSessions.round()
-		if stored, ok, err = a.sessions.Session(ctx, hash); err != nil {
-			return Actor{}, Account{}, err
-		}
-		if !ok || subtle.ConstantTimeCompare(stored.Hash[:], hash[:]) != 1 {
-			return Actor{}, Account{}, wrong
-		}
-		a.knownSessions.remember(hash, stored, now.Add(beliefTime), asked)
+	stored, ok, err := a.knownSessions.of(hash, now, func() (StoredSession, bool, error) {
+		k, ok, err := a.sessions.Session(ctx, hash)
+		return k, ok && subtle.ConstantTimeCompare(k.Hash[:], hash[:]) == 1, err
+	})
+	switch {
+	case err != nil:
+		return Actor{}, Account{}, err
+	case !ok:
+		return Actor{}, Account{}, wrong
 	}
 	if !now.Before(stored.ExpiresAt) || len(stored.Account.Affiliations) == 0 {
 		return Actor{}, Account{}, wrong
@@ -105,52 +96,6 @@ func notIn(slug string) error {
 func (a *authenticator) forget() {
 	a.knownKeys.forget()
 	a.knownSessions.forget()
-}
-
-// belief is what the database said a moment ago, by the hash of a credential.
-type belief[T any] struct {
-	mu     sync.Mutex
-	known  map[[32]byte]believed[T] // bounded by maxBeliefs
-	rounds int                      // how often all was forgotten
-}
-
-type believed[T any] struct {
-	value T
-	until time.Time
-}
-
-func (b *belief[T]) recall(hash [32]byte, now time.Time) (T, bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	k, ok := b.known[hash]
-	return k.value, ok && now.Before(k.until)
-}
-
-// round is to be asked before the database is, for remember.
-func (b *belief[T]) round() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.rounds
-}
-
-// remember believes an answer, unless all was forgotten since it was asked for.
-func (b *belief[T]) remember(hash [32]byte, value T, until time.Time, asked int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if asked != b.rounds {
-		return
-	}
-	if b.known == nil || len(b.known) >= maxBeliefs {
-		b.known = make(map[[32]byte]believed[T])
-	}
-	b.known[hash] = believed[T]{value: value, until: until}
-}
-
-func (b *belief[T]) forget() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.known = nil
-	b.rounds++
 }
 
 // uses collects when keys and sessions were used, until somebody writes it down.

@@ -2,7 +2,6 @@ package controlplane
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"waypost"
@@ -25,43 +24,14 @@ type TwinStore interface {
 	DedupeByDefault(ctx context.Context, ws waypost.WorkspaceID) (bool, error)
 }
 
-// settingBelief is for how long a workspace's setting is believed without asking, and
-// maxKnownSettings bounds of how many it is known.
-const (
-	settingBelief    = time.Second
-	maxKnownSettings = 10_000
-)
-
-// dedupeSettings remembers for a moment what workspaces want.
-type dedupeSettings struct {
-	mu    sync.Mutex
-	known map[waypost.WorkspaceID]knownSetting
-}
-
-type knownSetting struct {
-	dedupe bool
-	until  time.Time
-}
-
-// of asks the store at most once per moment and workspace, but for those that ask at once.
-func (d *dedupeSettings) of(ctx context.Context, store TwinStore, ws waypost.WorkspaceID, now time.Time) (bool, error) {
-	d.mu.Lock()
-	k, ok := d.known[ws]
-	d.mu.Unlock()
-	if ok && now.Before(k.until) {
-		return k.dedupe, nil
-	}
-	dedupe, err := store.DedupeByDefault(ctx, ws)
-	if err != nil {
-		return false, err
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.known == nil || len(d.known) >= maxKnownSettings {
-		d.known = make(map[waypost.WorkspaceID]knownSetting)
-	}
-	d.known[ws] = knownSetting{dedupe: dedupe, until: now.Add(settingBelief)}
-	return dedupe, nil
+// dedupes tells whether a workspace wants one link for a target unless a request says
+// otherwise.
+func (s *Service) dedupes(ctx context.Context, ws waypost.WorkspaceID) (bool, error) {
+	dedupe, _, err := s.dedupe.of(ws, time.Now(), func() (bool, bool, error) {
+		dedupe, err := s.twins.DedupeByDefault(ctx, ws)
+		return dedupe, true, err
+	})
+	return dedupe, err
 }
 
 // wantsTwin decides whether a wish is for the one link of its target. A code of one's

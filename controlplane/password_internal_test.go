@@ -6,7 +6,6 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -107,21 +106,3 @@ func FuzzEmailsAreASCIIWithOneForm(f *testing.F) {
 		require.Equal(t, parsed, again)
 	})
 }
-
-func TestBeliefsAreForgottenAlsoWhileTheDatabaseIsAsked(t *testing.T) {
-	var b belief[int]
-	now := testNow()
-	asked := b.round()
-	b.forget() // somebody revokes the key meanwhile
-	b.remember([32]byte{1}, 7, now.Add(beliefTime), asked)
-	_, ok := b.recall([32]byte{1}, now)
-	require.False(t, ok)
-	b.remember([32]byte{1}, 7, now.Add(beliefTime), b.round())
-	got, ok := b.recall([32]byte{1}, now)
-	require.True(t, ok)
-	require.Equal(t, 7, got)
-	_, ok = b.recall([32]byte{1}, now.Add(beliefTime))
-	require.False(t, ok)
-}
-
-func testNow() time.Time { return time.Unix(1_900_000_000, 0) }

@@ -20,7 +20,7 @@ func (s *Service) preparing(ctx context.Context, actor Actor) (*preparing, error
 	p := &preparing{s: s, actor: actor}
 	var err error
 	if s.twins != nil {
-		if p.dedupe, err = s.dedupe.of(ctx, s.twins, actor.Workspace, time.Now()); err != nil {
+		if p.dedupe, err = s.dedupes(ctx, actor.Workspace); err != nil {
 			return nil, err
 		}
 	}

@@ -32,7 +32,7 @@ type Service struct {
 	salts    SaltStore
 	access   AccessStore
 	running  running
-	dedupe   dedupeSettings
+	dedupe   belief[waypost.WorkspaceID, bool] // what workspaces want by default
 	hosts    hosts
 
 	domainEdits DomainEditStore

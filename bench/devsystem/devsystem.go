@@ -162,37 +162,65 @@ func Peak(pid int) (float64, error) {
 	return 0, errors.New("the kernel does not tell a process's memory")
 }
 
-// CPU is the user and system time that the processes of the system have used, PostgreSQL's
-// included. What one of those used that has ended since is lost; those that serve
-// connections do not end meanwhile.
-func (s *System) CPU() (total time.Duration, err error) {
-	pids := []int{s.State.Postgres.PID, s.State.Control.PID}
-	for _, e := range s.State.Edges {
-		pids = append(pids, e.PID)
+// Used is the user and system time that the processes of a system have used, and this
+// program.
+type Used struct{ Postgres, Control, Edges, Own time.Duration }
+
+// Since is what has been used since an earlier reading.
+func (u Used) Since(before Used) Used {
+	return Used{u.Postgres - before.Postgres, u.Control - before.Control, u.Edges - before.Edges, u.Own - before.Own}
+}
+
+// Total is that of all processes.
+func (u Used) Total() time.Duration { return u.Postgres + u.Control + u.Edges + u.Own }
+
+// CPU reads what was used. What a process of PostgreSQL used that has ended since is lost;
+// those that serve connections do not end meanwhile.
+func (s *System) CPU() (u Used, err error) {
+	if u.Own, err = OwnCPU(); err != nil {
+		return u, err
 	}
+	if u.Control, err = cpuOf(s.State.Control.PID); err != nil {
+		return u, err
+	}
+	for _, e := range s.State.Edges {
+		one, err := cpuOf(e.PID)
+		if err != nil {
+			return u, err
+		}
+		u.Edges += one
+	}
+	pids := []int{s.State.Postgres.PID}
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", s.State.Postgres.PID))
 	if err != nil {
-		return 0, fmt.Errorf("looking for the processes of PostgreSQL: %w", err)
+		return u, fmt.Errorf("looking for the processes of PostgreSQL: %w", err)
 	}
 	for field := range strings.FieldsSeq(string(text)) {
 		pid, err := strconv.Atoi(field)
 		if err != nil {
-			return 0, fmt.Errorf("looking for the processes of PostgreSQL: %w", err)
+			return u, fmt.Errorf("looking for the processes of PostgreSQL: %w", err)
 		}
 		pids = append(pids, pid)
 	}
 	for _, pid := range pids {
-		// The clock of another process: clock_getcpuclockid(3).
-		const scheduled = 2
-		var ts unix.Timespec
-		if err := unix.ClockGettime(int32(^pid)<<3|scheduled, &ts); errors.Is(err, unix.EINVAL) {
-			continue // ended meanwhile
-		} else if err != nil {
-			return 0, fmt.Errorf("reading the CPU time of process %d: %w", pid, err)
+		one, err := cpuOf(pid)
+		if err != nil {
+			return u, err
 		}
-		total += time.Duration(ts.Nano())
+		u.Postgres += one
 	}
-	return total, nil
+	return u, nil
+}
+
+// cpuOf is what a process has used, 0 when it has ended.
+func cpuOf(pid int) (time.Duration, error) {
+	// The clock of another process: clock_getcpuclockid(3).
+	const scheduled = 2
+	var ts unix.Timespec
+	if err := unix.ClockGettime(int32(^pid)<<3|scheduled, &ts); err != nil && !errors.Is(err, unix.EINVAL) {
+		return 0, fmt.Errorf("reading the CPU time of process %d: %w", pid, err)
+	}
+	return time.Duration(ts.Nano()), nil
 }
 
 // OwnCPU is what this program has used.

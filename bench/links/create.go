@@ -70,9 +70,9 @@ func (l *lab) measureCreates(ctx context.Context) (_ bench.Section, err error) {
 			}
 			r, err := l.createRound(ctx, c.makers, &number)
 			if err == nil {
-				var cpu time.Duration
+				var cpu devsystem.Used
 				cpu, err = spent()
-				r.cpu = cpu.Seconds() * 1e6 / float64(r.links)
+				r.cpu, r.parts = perLink(cpu, r.links)
 			}
 			if err != nil {
 				return bench.Section{}, fmt.Errorf("%s: %w", c.name, err)
@@ -109,6 +109,7 @@ type created struct {
 	links             int64
 	perLink, p50, p99 float64 // µs, ms, ms
 	cpu               float64 // µs
+	parts             map[string]float64
 }
 
 func (c *creating) add(r created) { c.rounds, c.total = append(c.rounds, r), c.total+r.links }
@@ -121,11 +122,15 @@ func (c *creating) report() bench.Case {
 		}
 		return m
 	}
+	part := func(name string) bench.Measure {
+		return measure(name, false, func(r created) float64 { return r.parts[name] })
+	}
 	return bench.Case{
 		Name: c.name, What: c.what, Base: plainSingles, Requests: c.total,
 		Measures: []bench.Measure{
 			measure(linkTime, true, func(r created) float64 { return r.perLink }),
 			measure(linkCPU, true, func(r created) float64 { return r.cpu }),
+			part(cpuPostgres), part(cpuControl), part(cpuEdges), part(cpuClient),
 			measure(linkRate, false, func(r created) float64 { return math.Round(1e6 / r.perLink) }),
 			measure(p50, false, func(r created) float64 { return r.p50 }),
 			measure(p99, false, func(r created) float64 { return r.p99 }),

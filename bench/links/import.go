@@ -61,7 +61,7 @@ func (l *lab) measureImport(ctx context.Context) (_ bench.Section, err error) {
 		l.o.Log("%d links by plain INSERTs in %s", l.o.Plain, took)
 		spent, err := used()
 		n := float64(l.o.Plain / 100 * 100)
-		return took.Seconds() * 1e6 / n, spent.Seconds() * 1e6 / n, err
+		return took.Seconds() * 1e6 / n, spent.Total().Seconds() * 1e6 / n, err
 	}
 	before, cpuBefore, err := plainRound()
 	if err != nil {
@@ -82,11 +82,12 @@ func (l *lab) measureImport(ctx context.Context) (_ bench.Section, err error) {
 	}
 	took := time.Since(start)
 	l.o.Log("%d links imported in %s, on both edges after %s", l.o.Import, answered, took)
-	cpu, err := spent()
+	theirs, err := spent()
 	if err != nil {
 		return bench.Section{}, err
 	}
-	cpu += client.ProcessState.UserTime() + client.ProcessState.SystemTime()
+	theirs.Own += client.ProcessState.UserTime() + client.ProcessState.SystemTime()
+	cpu, parts := perLink(theirs, int64(l.o.Import))
 	after, cpuAfter, err := plainRound()
 	if err != nil {
 		return bench.Section{}, err
@@ -126,7 +127,8 @@ func (l *lab) measureImport(ctx context.Context) (_ bench.Section, err error) {
 			{
 				Name: imported, What: "CSV to links on two edges: the command, the API with all of its checks, keys, the changelog, the stream.", Base: plainBy100, Requests: int64(l.o.Import),
 				Measures: []bench.Measure{
-					compared, measure(linkCPU, cpu.Seconds()*1e6/float64(l.o.Import)), measure(linkRate, math.Round(1e6/one)),
+					compared, measure(linkCPU, cpu), measure(cpuPostgres, parts[cpuPostgres]), measure(cpuControl, parts[cpuControl]),
+					measure(cpuEdges, parts[cpuEdges]), measure(cpuClient, parts[cpuClient]), measure(linkRate, math.Round(1e6/one)),
 					measure(peakClient, math.Round(float64(usage.Maxrss)/1024)), measure(peakControl, math.Round(control)), measure(peakEdge, math.Round(edge)),
 				},
 			},
@@ -135,20 +137,28 @@ func (l *lab) measureImport(ctx context.Context) (_ bench.Section, err error) {
 }
 
 // used gives what tells the CPU time that the system and this program have used since.
-func used(s *devsystem.System) (func() (time.Duration, error), error) {
-	sum := func() (time.Duration, error) {
-		theirs, err := s.CPU()
-		if err != nil {
-			return 0, err
-		}
-		ours, err := devsystem.OwnCPU()
-		return theirs + ours, err
-	}
-	before, err := sum()
-	return func() (time.Duration, error) {
-		after, err := sum()
-		return after - before, err
+func used(s *devsystem.System) (func() (devsystem.Used, error), error) {
+	before, err := s.CPU()
+	return func() (devsystem.Used, error) {
+		now, err := s.CPU()
+		return now.Since(before), err
 	}, err
+}
+
+// The parts of linkCPU.
+const (
+	cpuPostgres = "of which PostgreSQL's"
+	cpuControl  = "the control plane's"
+	cpuEdges    = "both edges'"
+	cpuClient   = "the client's"
+)
+
+// perLink gives times in µs for each of n links.
+func perLink(u devsystem.Used, n int64) (total float64, parts map[string]float64) {
+	each := func(d time.Duration) float64 { return d.Seconds() * 1e6 / float64(n) }
+	return each(u.Total()), map[string]float64{
+		cpuPostgres: each(u.Postgres), cpuControl: each(u.Control), cpuEdges: each(u.Edges), cpuClient: each(u.Own),
+	}
 }
 
 // writeLinks makes a file to import.

@@ -25,6 +25,7 @@ import (
 	"waypost"
 	"waypost/cmd/waypost/internal/config"
 	"waypost/cmd/waypost/internal/datadir"
+	"waypost/cmd/waypost/internal/memlimit"
 	"waypost/cmd/waypost/internal/node"
 	"waypost/controlplane"
 	"waypost/controlplane/httpapi"
@@ -75,6 +76,7 @@ func runControl(ctx context.Context, all config.Config, log *slog.Logger) (err e
 		return err
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
+	memlimit.CollectLess(collectAt)
 
 	db, err := postgres.Open(ctx, postgres.Config{
 		URL: cfg.DatabaseURL.Reveal(), Memory: keyMemory{dir}, PeakRate: float64(cfg.PeakKeyRate), SaltRetention: cfg.SaltRetention, Logger: log,
@@ -96,6 +98,10 @@ func runControl(ctx context.Context, all config.Config, log *slog.Logger) (err e
 	}
 	return c.serve(ctx, ln, adminLn)
 }
+
+// collectAt is by how many percent the heap grows before garbage is collected: a control
+// plane holds little and makes much garbage.
+const collectAt = 200
 
 // maxConnections bounds what the API and the stream hold open at once.
 const maxConnections = 10_000

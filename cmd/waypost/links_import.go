@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"waypost/cmd/waypost/internal/linkimport"
+	"waypost/cmd/waypost/internal/memlimit"
 )
 
 // importing is what the command line says about an import.
@@ -111,6 +112,7 @@ func (p *program) importLinks(c *cobra.Command, i importing) (err error) {
 		return errors.Join(err, endJournal(journal, err, nil))
 	}
 
+	memlimit.CollectLess(400) // of a heap of some MB
 	began := time.Now()
 	progress, finish := p.progressBar(size)
 	im.Journal, im.Progress, im.Refused = journal, progress, tell.refused

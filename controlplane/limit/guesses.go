@@ -16,7 +16,8 @@ import (
 type Guesses struct {
 	addresses *buckets[netip.Prefix]
 	prefixes  *buckets[string]
-	good      *otter.Cache[[32]byte, struct{}]
+	good      *otter.Cache[[32]byte, time.Time] // since when
+	now       func() time.Time
 }
 
 const (
@@ -26,8 +27,11 @@ const (
 	// prefixShare is how many times as many failures a prefix may have as an address:
 	// it may be guessed at from many.
 	prefixShare = 5
-	// goodFor is how long a credential that was good is let through.
+	// goodFor is how long a credential that was good is let through, a minute more or less.
 	goodFor = time.Hour
+	// goodAgain is how long it is not noted that it was good again, which costs more than
+	// to look.
+	goodAgain = time.Minute
 )
 
 // NewGuesses allows an address so many failures a minute. It is nil when that is 0.
@@ -41,9 +45,10 @@ func newGuesses(perMinute int, now func() time.Time) *Guesses {
 	return &Guesses{
 		addresses: addresses,
 		prefixes:  newBuckets[string](float64(perMinute)*prefixShare/60, perMinute*prefixShare, now),
-		good: otter.Must(&otter.Options[[32]byte, struct{}]{
-			MaximumSize: maxBuckets, ExpiryCalculator: otter.ExpiryWriting[[32]byte, struct{}](goodFor),
+		good: otter.Must(&otter.Options[[32]byte, time.Time]{
+			MaximumSize: maxBuckets, ExpiryCalculator: otter.ExpiryWriting[[32]byte, time.Time](goodFor),
 		}),
+		now: now,
 	}
 }
 
@@ -88,8 +93,12 @@ func (g *Guesses) Failed(from netip.Addr, credential string) {
 
 // Succeeded remembers a credential that was good.
 func (g *Guesses) Succeeded(credential string) {
-	if g != nil {
-		g.good.Set(sha256.Sum256([]byte(credential)), struct{}{})
+	if g == nil {
+		return
+	}
+	hash, now := sha256.Sum256([]byte(credential)), g.now()
+	if since, known := g.good.GetIfPresent(hash); !known || now.Sub(since) >= goodAgain {
+		g.good.Set(hash, now)
 	}
 }
 

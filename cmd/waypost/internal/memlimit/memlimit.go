@@ -31,6 +31,14 @@ func Apply(outside int64, log *slog.Logger) {
 	log.Info("memory is limited", slog.Int64("control_group_bytes", allowed), slog.Int64("gomemlimit_bytes", limit))
 }
 
+// CollectLess has garbage collected when the heap has grown by so many percent, and not by
+// 100, or sooner when there is a limit. It leaves alone what GOGC says.
+func CollectLess(percent int) {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(percent)
+	}
+}
+
 func within(allowed, outside int64) int64 {
 	return max((allowed-outside)/10*9, allowed/4)
 }
