@@ -77,6 +77,10 @@ bench-clicks: install-postgres ## Measure how fast clicks are counted, in half a
 bench-keys: install-postgres ## Measure keys and creates in three minutes; writes bench/RESULTS.md
 	go run ./bench/keys $(BENCH)
 
+.PHONY: bench-replication
+bench-replication: install-postgres ## Measure snapshots, the tail and the way from a commit to an edge in some minutes; writes bench/RESULTS.md
+	go run ./bench/replication $(BENCH)
+
 .PHONY: bench-links
 bench-links: install-postgres ## Measure imports, creates and lists of five million links in half an hour; writes bench/RESULTS.md
 	go run ./bench/links $(BENCH)

@@ -88,7 +88,28 @@ func DecodeRecord(b []byte, r *waypost.Record) error {
 	if le.Uint32(b[44:]) != recordChecksum(b) {
 		return fmt.Errorf("%w: the checksum does not hold", ErrRecord)
 	}
-	body := b[recordHeaderSize:]
+	if err := DecodeExtensions(fillRecord(b, r), r); err != nil {
+		return err
+	}
+	if r.Kind == waypost.KindLink {
+		return checkLink(r)
+	}
+	return nil
+}
+
+// RereadRecord is DecodeRecord for bytes that it has taken, or refused with
+// [ErrContent], and judges nothing. It gives the extensions, too.
+func RereadRecord(b []byte, r *waypost.Record) (extensions []byte) {
+	extensions = fillRecord(b, r)
+	if len(extensions) > 0 {
+		_ = DecodeExtensions(extensions, r) // they were judged
+	}
+	return extensions
+}
+
+// fillRecord reads everything but the extensions, which it gives.
+func fillRecord(b []byte, r *waypost.Record) (extensions []byte) {
+	le, body, name, payload := binary.LittleEndian, b[recordHeaderSize:], int(b[3]), int(binary.LittleEndian.Uint32(b[40:]))
 	*r = waypost.Record{
 		Kind:   waypost.Kind(b[1]),
 		State:  waypost.State(b[2]),
@@ -101,15 +122,9 @@ func DecodeRecord(b []byte, r *waypost.Record) error {
 		},
 		Stamp:     le.Uint64(b[24:]),
 		ExpiresAt: int64(le.Uint64(b[32:])),
-		Payload:   body[name : name+int(payload) : name+int(payload)],
+		Payload:   body[name : name+payload : name+payload],
 	}
-	if err := DecodeExtensions(body[name+int(payload):], r); err != nil {
-		return err
-	}
-	if r.Kind == waypost.KindLink {
-		return checkLink(r)
-	}
-	return nil
+	return body[name+payload:]
 }
 
 // RecordName gives the name of a record that [DecodeRecord] has taken, and RecordRevision

@@ -49,8 +49,8 @@ func (l *lab) create(ctx context.Context) (_ bench.Section, err error) {
 	if err != nil {
 		return bench.Section{}, err
 	}
-	with, minter := l.db.service(l.db, "create/1")
-	without, _ := l.db.service(free, "create/2")
+	with, minter := l.db.Service(l.db, "create/1")
+	without, _ := l.db.Service(free, "create/2")
 	defer func() {
 		ctx := context.WithoutCancel(ctx)
 		err = errors.Join(err, with.Close(ctx), without.Close(ctx))
@@ -77,7 +77,7 @@ func (l *lab) create(ctx context.Context) (_ bench.Section, err error) {
 		slices.Reverse(order)
 	}
 	var links int64
-	if err := l.db.pool.QueryRow(ctx, `SELECT count(*) FROM link`).Scan(&links); err != nil {
+	if err := l.db.Pool.QueryRow(ctx, `SELECT count(*) FROM link`).Scan(&links); err != nil {
 		return bench.Section{}, fmt.Errorf("counting links: %w", err)
 	}
 	if made := load.created.Load(); links != made {

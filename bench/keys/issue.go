@@ -41,7 +41,7 @@ const (
 
 // issue lets goroutines take keys for a round, from each source in turn.
 func (l *lab) issue(ctx context.Context, goroutines int) (_ bench.Section, err error) {
-	minter := controlplane.NewMinter(controlplane.MinterConfig{Store: l.db, Coder: l.db.coder, Region: region, Node: fmt.Sprintf("issue/%d", goroutines)})
+	minter := controlplane.NewMinter(controlplane.MinterConfig{Store: l.db, Coder: l.db.Coder, Region: region, Node: fmt.Sprintf("issue/%d", goroutines)})
 	defer func() { err = errors.Join(err, minter.Close(context.WithoutCancel(ctx))) }()
 	sequence, err := newSequence(ctx, l.db)
 	if err != nil {
@@ -151,7 +151,7 @@ func (d *database) round(ctx context.Context, c *contender, goroutines int, leng
 func (d *database) look(codes []waypost.Code) error {
 	seen := make(map[waypost.Code]bool, len(codes))
 	for _, code := range codes {
-		if _, _, ok := d.coder.Decode(code); !ok {
+		if _, _, ok := d.Coder.Decode(code); !ok {
 			return fmt.Errorf("%q is no code", code)
 		}
 		if seen[code] {

@@ -54,16 +54,16 @@ func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
 func TestCreatesWithoutTheKGSTakeNoLeaseAndThoseWithItDo(t *testing.T) {
 	db, err := startDatabase(t.Context(), filepath.Join(t.TempDir(), "postgres"))
 	require.NoError(t, err)
-	defer func() { require.NoError(t, db.stop()) }()
+	defer func() { require.NoError(t, db.Stop()) }()
 	free, err := newFreeLeases(t.Context(), db)
 	require.NoError(t, err)
-	without, _ := db.service(free, "test/1")
+	without, _ := db.Service(free, "test/1")
 	defer func() { require.NoError(t, without.Close(t.Context())) }()
 	targets, err := corpus.ReadTargets(realLinks)
 	require.NoError(t, err)
 	load := &createLoad{db: db, targets: targets, callers: 8}
 	leases := func() (n int) {
-		require.NoError(t, db.pool.QueryRow(t.Context(), `SELECT count(*) FROM key_lease`).Scan(&n))
+		require.NoError(t, db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM key_lease`).Scan(&n))
 		return n
 	}
 
@@ -72,13 +72,13 @@ func TestCreatesWithoutTheKGSTakeNoLeaseAndThoseWithItDo(t *testing.T) {
 	require.Positive(t, created)
 	require.Zero(t, leases())
 
-	with, _ := db.service(db, "test/2")
+	with, _ := db.Service(db, "test/2")
 	defer func() { require.NoError(t, with.Close(t.Context())) }()
 	_, more, err := load.round(t.Context(), with, 20*time.Millisecond)
 	require.NoError(t, err)
 	require.Positive(t, leases())
 	var links int64
-	require.NoError(t, db.pool.QueryRow(t.Context(), `SELECT count(*) FROM link`).Scan(&links))
+	require.NoError(t, db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM link`).Scan(&links))
 	require.Equal(t, created+more, links)
 }
 

@@ -47,6 +47,6 @@ func measure(ctx context.Context, o options) (err error) {
 	if l.db, err = startDatabase(ctx, filepath.Join(dir, "postgres")); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, l.db.stop()) }()
+	defer func() { err = errors.Join(err, l.db.Stop()) }()
 	return bench.Run(ctx, &o.Options, bench.Study[*lab]{Title: "Keys", Method: method, Sections: sections(), Goals: setGoals}, l)
 }

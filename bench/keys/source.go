@@ -73,7 +73,7 @@ type sequence struct {
 func newSequence(ctx context.Context, db *database) (*sequence, error) {
 	prefix, err := db.unusedPrefix(ctx)
 	if err == nil {
-		_, err = db.pool.Exec(ctx, `CREATE SEQUENCE IF NOT EXISTS bench_key MINVALUE 0`)
+		_, err = db.Pool.Exec(ctx, `CREATE SEQUENCE IF NOT EXISTS bench_key MINVALUE 0`)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("making a sequence: %w", err)
@@ -84,10 +84,10 @@ func newSequence(ctx context.Context, db *database) (*sequence, error) {
 func (s *sequence) into(ctx context.Context, into []waypost.Code) error {
 	for i := range into {
 		var n int64
-		if err := s.db.pool.QueryRow(ctx, `SELECT nextval('bench_key')`).Scan(&n); err != nil {
+		if err := s.db.Pool.QueryRow(ctx, `SELECT nextval('bench_key')`).Scan(&n); err != nil {
 			return fmt.Errorf("asking the sequence: %w", err)
 		}
-		into[i] = s.db.coder.Encode(s.prefix, n)
+		into[i] = s.db.Coder.Encode(s.prefix, n)
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ type usage struct {
 
 // use reads the usage.
 func (d *database) use() (u usage, err error) {
-	u.cpu, err = bench.CPUTime(d.server.PID())
+	u.cpu, err = bench.CPUTime(d.Server.PID())
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
 	u.allocations, u.at = memory.Mallocs, time.Now()

@@ -124,11 +124,12 @@ func (r *restore) Slots(ctx context.Context, records [][]byte) error {
 	}
 	var rec waypost.Record
 	for _, raw := range records {
-		if err := replication.DecodeRecord(raw, &rec); err != nil && !errors.Is(err, replication.ErrContent) {
+		err := replication.DecodeRecord(raw, &rec)
+		if err != nil && !errors.Is(err, replication.ErrContent) {
 			return fmt.Errorf("restore: %w", err)
 		}
 		if rec.State != waypost.Purged {
-			r.pending.add(&rec, raw)
+			r.pending.add(&rec, raw, err != nil)
 		}
 	}
 	if r.pending.bytes < gatherLimit {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -24,8 +23,9 @@ type gathered struct {
 }
 
 type gatheredRecord struct {
-	order uint64 // the first bytes of its key, but for the prefix
-	raw   []byte
+	order  uint64 // the first bytes of its key, but for the prefix
+	raw    []byte
+	poison bool // it must not be served
 }
 
 const (
@@ -43,13 +43,13 @@ func orderOf(r *waypost.Record) uint64 {
 }
 
 // add takes a copy of a record.
-func (g *gathered) add(r *waypost.Record, raw []byte) {
+func (g *gathered) add(r *waypost.Record, raw []byte, poison bool) {
 	if cap(g.chunk)-len(g.chunk) < len(raw) {
 		g.chunk = make([]byte, 0, max(gatherChunk, len(raw)))
 	}
 	at := len(g.chunk)
 	g.chunk = append(g.chunk, raw...)
-	g.items = append(g.items, gatheredRecord{orderOf(r), g.chunk[at:len(g.chunk):len(g.chunk)]})
+	g.items = append(g.items, gatheredRecord{orderOf(r), g.chunk[at:len(g.chunk):len(g.chunk)], poison})
 	g.bytes += len(raw)
 }
 
@@ -78,12 +78,11 @@ func compareGathered(a, b gatheredRecord) int {
 	return bytes.Compare(replication.RecordName(a.raw), replication.RecordName(b.raw))
 }
 
-// sorted gives the records in the order of their keys, each key once: the newest of it, or
-// the one that came last.
+// sorted gives the records in the order of their keys, each key once: the newest of it.
 func (g *gathered) sorted() []gatheredRecord {
 	items := g.items
 	if !slices.IsSortedFunc(items, compareGathered) { // a replica gives them so
-		slices.SortStableFunc(items, compareGathered)
+		slices.SortFunc(items, compareGathered)
 	}
 	n := 0
 	for i := range items {
@@ -143,12 +142,7 @@ func (r *restore) writeTable(ctx context.Context, number int, items []gatheredRe
 			return made, ctx.Err()
 		}
 		raw := items[i].raw
-		if err := replication.DecodeRecord(raw, &rec); err != nil && !errors.Is(err, replication.ErrContent) {
-			return made, err
-		} else if err != nil {
-			r.poison++
-			rec.State = poisoned
-		}
+		extensions := replication.RereadRecord(raw, &rec)
 		key = appendRecordKey(key[:0], uint16(items[i].order>>48), rec.Kind, rec.Domain, rec.Name)
 		value = appendStored(value[:0], r.format, raw)
 		if err := w.Set(key, value); err != nil {
@@ -156,27 +150,27 @@ func (r *restore) writeTable(ctx context.Context, number int, items []gatheredRe
 		}
 		sum.Digest ^= rec.Stamp
 		sum.Records++
-		r.publish(&rec, raw)
+		r.publish(&rec, extensions, items[i].poison)
 	}
 	made = madeTable{Number: number, First: int(items[0].order >> 48), Last: int(items[len(items)-1].order >> 48), Tally: sum}
 	return made, nil
 }
 
-// poisoned is the state, which no record has, of one that must not be served.
-const poisoned waypost.State = 255
-
 // publish gives a record of a snapshot to those who are asked besides the store.
-func (r *restore) publish(rec *waypost.Record, raw []byte) {
+func (r *restore) publish(rec *waypost.Record, extensions []byte, poison bool) {
+	if poison {
+		r.poison++
+	}
 	switch {
 	case rec.Kind != waypost.KindLink:
 		note := *rec
 		note.Name, note.Payload = bytes.Clone(rec.Name), bytes.Clone(rec.Payload)
 		r.notes = append(r.notes, note)
 	case r.table == nil:
-	case rec.State == poisoned:
+	case poison:
 		r.table.Put(&waypost.Record{Domain: rec.Domain, Name: rec.Name}, nil)
 	default:
-		r.table.Put(rec, replication.Extensions(raw))
+		r.table.Put(rec, extensions)
 	}
 }
 

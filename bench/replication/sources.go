@@ -1,0 +1,169 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+
+	"waypost"
+	"waypost/bench/corpus"
+	"waypost/edge/replica"
+	"waypost/replication"
+)
+
+// still is a source that does not change: what others do for a follower beside its snapshot.
+type still struct{ head replication.Head }
+
+func (s still) Head(context.Context) (replication.Head, error) { return s.head, nil }
+
+func (s still) Read(_ context.Context, after waypost.Position, _ int) (replication.Batch, error) {
+	if after != s.head.Position {
+		return replication.Batch{}, replication.ErrTrimmed
+	}
+	return replication.Batch{Epoch: after.Epoch}, nil
+}
+
+// Snapshot is empty, unless another has one.
+func (s still) Snapshot(context.Context, uint16, uint16, func([]byte) error) (replication.Head, error) {
+	return s.head, nil
+}
+
+func (s still) Sums(context.Context, uint16, uint16) ([]replication.Sum, replication.Head, error) {
+	return nil, s.head, errors.New("not here")
+}
+
+func (s still) SnapshotWidth(context.Context) (int, error) { return 256, nil }
+
+func (s still) Changed() <-chan struct{} { return nil }
+
+// scanned is a replica that is read once from its beginning to its end, range after range.
+type scanned struct {
+	still
+	db      *replica.DB
+	records chan []byte // one after the other, in blocks
+	stop    context.CancelFunc
+	block   []byte
+	failed  chan error
+}
+
+func scan(ctx context.Context, db *replica.DB, head replication.Head) *scanned {
+	ctx, cancel := context.WithCancel(ctx)
+	s := &scanned{still: still{head}, db: db, records: make(chan []byte, 4), stop: cancel, failed: make(chan error, 1)}
+	go func() {
+		defer close(s.records)
+		block := make([]byte, 0, scanBlock)
+		_, err := db.Records(ctx, func(record []byte) error {
+			if len(block)+len(record) > scanBlock {
+				select {
+				case s.records <- block:
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+				block = make([]byte, 0, scanBlock)
+			}
+			block = append(block, record...)
+			return nil
+		})
+		if err == nil {
+			s.records <- block
+		}
+		s.failed <- err
+	}()
+	return s
+}
+
+const scanBlock = 256 << 10
+
+// Snapshot implements replication.Source, for slots in order and only once.
+func (s *scanned) Snapshot(_ context.Context, _, last uint16, visit func([]byte) error) (replication.Head, error) {
+	for {
+		for len(s.block) > 0 {
+			n := recordLength(s.block)
+			var r waypost.Record
+			if err := replication.DecodeRecord(s.block[:n], &r); err != nil && !errors.Is(err, replication.ErrContent) {
+				return s.head, err
+			}
+			if waypost.Slot(r.Kind, r.Domain, r.Name) > last {
+				return s.head, nil
+			}
+			if err := visit(s.block[:n]); err != nil {
+				return s.head, err
+			}
+			s.block = s.block[n:]
+		}
+		block, more := <-s.records
+		if !more {
+			return s.head, nil
+		}
+		s.block = block
+	}
+}
+
+// recordLength is that of the first of some records, by its header.
+func recordLength(b []byte) int {
+	le := func(at, n int) (v int) {
+		for i := range n {
+			v |= int(b[at+i]) << (8 * i)
+		}
+		return v
+	}
+	return 48 + int(b[3]) + le(6, 2) + le(40, 4)
+}
+
+// logged is a source with an empty snapshot at sequence 1, and a log in memory.
+type logged struct {
+	still // the head is the log's end
+	first waypost.Position
+	log   []replication.Transaction
+}
+
+func (s *logged) Read(_ context.Context, after waypost.Position, maxRecords int) (replication.Batch, error) {
+	b := replication.Batch{Epoch: after.Epoch}
+	rest := s.log[after.Seq-s.first.Seq:]
+	for n := 0; n < len(rest); n++ {
+		if maxRecords -= len(rest[n].Records); maxRecords < 0 && n > 0 {
+			rest = rest[:n]
+			break
+		}
+	}
+	b.Transactions = rest
+	return b, nil
+}
+
+// changes makes a log of so many links, each new, some in each transaction.
+func (l *lab) changes(count, each int) *logged {
+	epoch := waypost.Epoch{Ordinal: 1, ID: waypost.EpochID{1}}
+	s := &logged{first: waypost.Position{Epoch: epoch, Seq: 1, Stamp: 1}}
+	digest := uint64(0)
+	for n := 0; n < count; {
+		t := replication.Transaction{Seq: uint64(len(s.log)) + 2, Stamp: uint64(len(s.log)) + 77}
+		for range each {
+			raw := l.record(uint64(n), t.Seq)
+			digest ^= stampOf(uint64(n))
+			t.Records = append(t.Records, raw)
+			n++
+		}
+		t.Digest = digest
+		s.log = append(s.log, t)
+	}
+	last := &s.log[len(s.log)-1]
+	s.head = replication.Head{Cluster: replication.Cluster{1}, Position: waypost.Position{Epoch: epoch, Seq: last.Seq, Stamp: last.Stamp}, Digest: digest}
+	return s
+}
+
+// stampOf is as good as random.
+func stampOf(n uint64) uint64 {
+	x := (n + 1) * 0x9e3779b97f4a7c15
+	x = (x ^ x>>31) * 0x94d049bb133111eb
+	return x ^ x>>29
+}
+
+// record encodes a link.
+func (l *lab) record(n, seq uint64) []byte {
+	text := l.targets.Append(corpus.AppendCode(nil, n), n)
+	return replication.AppendRecord(nil, &waypost.Record{
+		Kind: waypost.KindLink, Status: 302, Domain: waypost.DefaultDomain, Name: text[:corpus.CodeLength],
+		Revision: waypost.Revision{Epoch: 1, Seq: seq}, Stamp: stampOf(n), Payload: text[corpus.CodeLength:],
+	})
+}
