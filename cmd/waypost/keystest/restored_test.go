@@ -2,11 +2,9 @@ package keystest_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -215,26 +213,18 @@ func (in *restored) epochs() (n int) {
 	return n
 }
 
-// copyData copies the cluster of a PostgreSQL that is stopped.
-func (in *restored) copyData(from, to string) {
-	in.t.Helper()
-	require.NoError(in.t, os.RemoveAll(to))
-	out, err := exec.CommandContext(in.t.Context(), "cp", "-a", from, to).CombinedOutput()
-	require.NoError(in.t, err, string(out))
-}
-
 // backUp makes a copy of the stopped cluster, and putBack makes it the cluster.
 func (in *restored) backUp() {
 	in.t.Helper()
 	in.stopPostgres()
-	in.copyData(filepath.Join(in.dir("first"), "data"), filepath.Join(in.base, "backup"))
+	devtest.CopyTree(in.t, filepath.Join(in.dir("first"), "data"), filepath.Join(in.base, "backup"))
 	in.startPostgres("first")
 }
 
 func (in *restored) putBack() {
 	in.t.Helper()
 	in.stopPostgres()
-	in.copyData(filepath.Join(in.base, "backup"), filepath.Join(in.dir("first"), "data"))
+	devtest.CopyTree(in.t, filepath.Join(in.base, "backup"), filepath.Join(in.dir("first"), "data"))
 	in.startPostgres("first")
 }
 
@@ -340,22 +330,6 @@ func requireHeld(t *testing.T, c *devtest.Control, held bool) {
 	require.NotContains(t, list, "NO KEY IS ISSUED")
 }
 
-// tool runs a program of PostgreSQL against a server, as superuser.
-func (in *restored) tool(name string, args ...string) {
-	in.t.Helper()
-	dirs, err := filepath.Glob("/usr/lib/postgresql/*/bin/" + name)
-	require.NoError(in.t, err)
-	path := name
-	if len(dirs) > 0 {
-		path = dirs[len(dirs)-1]
-	}
-	if _, err := exec.LookPath(path); errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
-		in.t.Skipf("%s is not installed", name)
-	}
-	out, err := exec.CommandContext(in.t.Context(), path, args...).CombinedOutput()
-	require.NoError(in.t, err, string(out))
-}
-
 // superuser is the address of the server's database for pg_dump, which rows of all
 // workspaces are shown to.
 func (in *restored) superuser() string {
@@ -371,14 +345,14 @@ func (in *restored) restoreDump(name string) {
 	require.NoError(in.t, err)
 	_, err = psql(in.t, in.server.URL()).Exec(in.t.Context(), roles)
 	require.NoError(in.t, err)
-	in.tool("pg_restore", "--exit-on-error", "--dbname", in.superuser(), filepath.Join(in.base, "dump"))
+	devtest.PostgresTool(in.t, "pg_restore", "--exit-on-error", "--dbname", in.superuser(), filepath.Join(in.base, "dump"))
 }
 
 func TestADumpThatIsRestoredIntoANewClusterIssuesNoKeyAgain(t *testing.T) {
 	t.Parallel()
 	in := newRestored(t)
 	in.issue()
-	in.tool("pg_dump", "--format=custom", "--file", filepath.Join(in.base, "dump"), "--dbname", in.superuser())
+	devtest.PostgresTool(in.t, "pg_dump", "--format=custom", "--file", filepath.Join(in.base, "dump"), "--dbname", in.superuser())
 	in.issue()
 	again := in.rebalance()
 

@@ -74,7 +74,11 @@ func acceptsConnections(data string) bool {
 		return false
 	}
 	lines := strings.Split(string(text), "\n")
-	return len(lines) >= 8 && strings.TrimSpace(lines[7]) == "ready"
+	if len(lines) < 8 {
+		return false
+	}
+	status := strings.TrimSpace(lines[7])
+	return status == "ready" || status == "standby" // which can be read from
 }
 
 // CreateDatabase makes a database of [Role] as a copy of template, which nobody
