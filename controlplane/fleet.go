@@ -74,7 +74,18 @@ type EdgeReport struct {
 	ClicksPending int64            // clicks in its journal that are not acknowledged; -1: unknown
 	ClicksUntil   time.Time        // clicks before that, by its clock, are acknowledged; zero: unknown
 	Leaving       bool             // this is its last report
+	Credential    CredentialState  // by which it was let in, by the caller; "": nobody knows
 }
+
+// CredentialState is how an edge proves who it is.
+type CredentialState string
+
+// The states of credentials.
+const (
+	CredentialOwn     CredentialState = "own"
+	CredentialShared  CredentialState = "shared"  // the token that all have
+	CredentialRevoked CredentialState = "revoked" // its own was
+)
 
 // FleetHint is what gossip says of an edge.
 type FleetHint struct {
@@ -135,6 +146,8 @@ type EdgeStatus struct {
 	Since    time.Time // when the state began; for one not heard of, that is LastSeen
 	LastSeen time.Time
 	Via      EdgeSource
+
+	Credential CredentialState // at its last report; "": nobody knows
 }
 
 // fleetNode is what one edge reported last.
@@ -279,13 +292,13 @@ func (f *Fleet) status(n *fleetNode, h FleetHint, hinted bool, now time.Time) Ed
 	silent := now.Sub(n.seen) > f.cfg.Silent
 	if hinted && silent && h.Alive && now.Sub(h.LastHeard) <= f.cfg.Silent {
 		s := f.hinted(h, now)
-		s.AdminAddr, s.ClicksPending, s.ClicksUntil = r.AdminAddr, r.ClicksPending, r.ClicksUntil
+		s.AdminAddr, s.ClicksPending, s.ClicksUntil, s.Credential = r.AdminAddr, r.ClicksPending, r.ClicksUntil, r.Credential
 		return s
 	}
 	s := EdgeStatus{
 		Node: r.Node, Region: r.Region, Role: r.Role, Version: r.Version, Addr: r.Addr, AdminAddr: r.AdminAddr,
 		Position: r.Position, Synced: r.Synced, LastAppliedAt: r.LastAppliedAt, StartedAt: r.StartedAt, ClicksPending: r.ClicksPending, ClicksUntil: r.ClicksUntil,
-		State: EdgeAlive, Since: n.since, LastSeen: n.seen, Via: ViaReport,
+		State: EdgeAlive, Since: n.since, LastSeen: n.seen, Via: ViaReport, Credential: r.Credential,
 	}
 	left := r.Leaving || hinted && h.Left && h.Boot == r.Boot
 	switch {

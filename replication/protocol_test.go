@@ -134,6 +134,6 @@ func TestAFollowerThatIsSentAwayIsToldWhy(t *testing.T) {
 		require.ErrorContains(t, e.Status().Err, "(HTTP 403): make a  token")
 		require.EqualValues(t, 1, e.Status().Position.Seq, "what it has it keeps")
 		stop()
-		<-done
+		require.ErrorIs(t, <-done, context.Canceled)
 	})
 }

@@ -20,6 +20,7 @@ const (
 	PathSnapshot = "/replication/v1/snapshot"
 	PathSums     = "/replication/v1/sums"
 	PathRecord   = "/replication/v1/record"
+	PathEnrol    = "/replication/v1/enrol" // of the control plane alone
 )
 
 // Headers of a follower's request. They describe it for logs and the fleet view;

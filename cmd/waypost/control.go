@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -13,7 +11,6 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
@@ -52,7 +49,7 @@ migrate by itself.`,
 	check := func(cfg config.Config) error {
 		return errors.Join(cfg.Log.Check(), cfg.Control.Check(), cfg.Gossip.Check(), cfg.Limits.Check(), cfg.Cleanup.Check())
 	}
-	return p.node(c, check, nil, func(ctx context.Context, cfg config.Config) error {
+	return p.node(c, check, checkControlTLS, func(ctx context.Context, cfg config.Config) error {
 		log, err := p.logger(cfg.Log)
 		if err != nil {
 			return err
@@ -88,6 +85,10 @@ func runControl(ctx context.Context, all config.Config, log *slog.Logger) (err e
 	defer db.Close()
 	c := &control{cfg: cfg, gossip: all.Gossip, limits: all.Limits, cleanup: all.Cleanup, log: log, db: db, registry: newRegistry()}
 	c.boot = c.name() + "/" + randomName()
+	if c.secure, err = openControlTLS(cfg, c.log, c.registry); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.secure.Close()) }()
 	if err := c.joinCluster(ctx); err != nil {
 		return err
 	}
@@ -119,6 +120,7 @@ type control struct {
 	coder    *keyrange.Coder
 	cluster  replication.Cluster
 	signer   *replication.Signer
+	secure   *controlTLS // nil: the API speaks no TLS
 }
 
 // joinCluster agrees with the database about what is fixed per cluster, and gives
@@ -190,8 +192,9 @@ func (c *control) serve(ctx context.Context, ln, adminLn net.Listener) error {
 	fleet := controlplane.NewFleet(controlplane.FleetConfig{
 		Head: c.db, Hints: peers.hints, Ask: stream.Ask, Region: waypost.Region(c.cfg.Region), Logger: c.log,
 	})
+	nodes := controlplane.NewNodes(controlplane.NodesConfig{Store: c.db, Logger: c.log})
 	server := &http.Server{
-		Handler:           c.routes(service, stream, fleet, proxies),
+		Handler:           c.routes(service, stream, fleet, nodes, proxies),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second, // of a whole request; also what nobody reads before an answer
 		WriteTimeout:      30 * time.Second, // of a whole answer; the stream sets its own
@@ -217,6 +220,7 @@ func (c *control) serve(ctx context.Context, ln, adminLn net.Listener) error {
 		return nil
 	})
 	group.Go(func() error { fleet.Run(ctx); return nil })
+	group.Go(func() error { nodes.Run(ctx); return nil })
 	group.Go(func() error { fleet.KeepProgress(ctx, c.db, 0); return nil })
 	if c.cleanup.Enabled {
 		group.Go(func() error { c.reaper().Run(ctx); return nil })
@@ -224,7 +228,7 @@ func (c *control) serve(ctx context.Context, ln, adminLn net.Listener) error {
 	group.Go(func() error { service.Tend(ctx); return nil })
 	group.Go(func() error {
 		defer closeAdmin()
-		return serveHTTP(ctx, server, netutil.LimitListener(ln, maxConnections), c.cfg.ShutdownTimeout, c.log)
+		return serveHTTP(ctx, server, c.secure.listen(netutil.LimitListener(ln, maxConnections)), c.cfg.ShutdownTimeout, c.log)
 	})
 	err = node.WriteStatus(c.cfg.StatusFile, node.Status{
 		PID: os.Getpid(), Role: "control", Node: c.name(), Region: c.cfg.Region,
@@ -249,13 +253,16 @@ func (c *control) closeService(ctx context.Context, service *controlplane.Servic
 }
 
 // routes puts the stream, which only edges may follow, beside the API.
-func (c *control) routes(service *controlplane.Service, stream *replication.Server, fleet *controlplane.Fleet, proxies []netip.Prefix) http.Handler {
+func (c *control) routes(service *controlplane.Service, stream *replication.Server, fleet *controlplane.Fleet, nodes *controlplane.Nodes, proxies []netip.Prefix) http.Handler {
 	api := httpapi.Config{
-		Links: service, Fleet: fleet, Waiter: fleet, Domains: service, Statistics: service, Cleanup: c.db, Keys: service, Access: service, BaseURL: c.cfg.BaseURL, Version: productVersion(), Logger: c.log, Metrics: c.registry,
+		Links: service, Fleet: fleet, Nodes: nodes, Waiter: fleet, Domains: service, Statistics: service, Cleanup: c.db, Keys: service, Access: service, BaseURL: c.cfg.BaseURL, Version: productVersion(), Logger: c.log, Metrics: c.registry,
 	}
 	guesses, client := limit.NewGuesses(c.limits.Failures), clientOf(proxies)
 	api.Limits = httpapi.Limits{Requests: limit.NewRequests(c.limits.Requests, c.limits.Burst), Guesses: guesses, Client: client}
-	edgesOnly := func(next http.HandlerFunc) http.Handler { return c.edgesOnly(guesses, client, next) }
+	gate := httpapi.NewEdgeGate(httpapi.EdgeGateConfig{
+		Nodes: nodes, SharedToken: c.cfg.EdgeToken.Reveal(), Certificates: c.cfg.ClientCAFile != "", Guesses: guesses, Client: client, Logger: c.log,
+	})
+	edgesOnly := func(next http.HandlerFunc) http.Handler { return gate.Only(next) }
 	if c.cfg.AnonymousWorkspace {
 		api.Anonymous = &controlplane.Actor{Workspace: waypost.DefaultWorkspace, Slug: waypost.DefaultSlug, Scopes: []controlplane.Scope{controlplane.ScopeAdmin}}
 	}
@@ -264,6 +271,7 @@ func (c *control) routes(service *controlplane.Service, stream *replication.Serv
 		replication.PathStream:   edgesOnly(endless(stream.Stream)),
 		replication.PathSnapshot: edgesOnly(endless(stream.Snapshot)),
 		replication.PathSums:     edgesOnly(endless(stream.Sums)),
+		replication.PathEnrol:    http.HandlerFunc(gate.Enrol),
 		replication.PathRecord:   edgesOnly(replication.RecordHandler(c.db, c.log)),
 		httpapi.PathClickBatches: edgesOnly(c.ownClicks(httpapi.Ingest(c.db, c.log, c.registry))),
 		httpapi.PathEdgeReports:  edgesOnly(httpapi.EdgeReports(fleet, c.log).ServeHTTP),
@@ -276,29 +284,6 @@ func (c *control) routes(service *controlplane.Service, stream *replication.Serv
 			return
 		}
 		links.ServeHTTP(w, r)
-	})
-}
-
-// edgesOnly compares hashes, so that neither content nor length of the token can
-// be learned from the time it takes.
-func (c *control) edgesOnly(guesses *limit.Guesses, client func(*http.Request) netip.Addr, next http.HandlerFunc) http.Handler {
-	want := sha256.Sum256([]byte("Bearer " + c.cfg.EdgeToken.Reveal()))
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		sent := r.Header.Get("Authorization")
-		if by, retry := guesses.Check(client(r), sent); by == limit.ByAddress {
-			w.Header().Set("Retry-After", strconv.Itoa(int(retry.Seconds())))
-			http.Error(w, "too many attempts to authenticate have failed", http.StatusTooManyRequests)
-			return
-		}
-		got := sha256.Sum256([]byte(sent))
-		if subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
-			guesses.Failed(client(r), "")
-			w.Header().Set("WWW-Authenticate", `Bearer realm="waypost replication"`)
-			http.Error(w, "a valid edge token is required", http.StatusUnauthorized)
-			return
-		}
-		guesses.Succeeded(sent)
-		next(w, r)
 	})
 }
 

@@ -39,7 +39,9 @@ also when the control plane is out of reach or this edge is started again then.`
   waypost edge --config /etc/waypost/edge.yaml --check-config
   waypost edge restart --config /etc/waypost/edge.yaml
   waypost edge --region eu-west-1 --control-url https://control.example.com \
-    --data-dir /var/lib/waypost/edge --token-file /run/secrets/edge-token`,
+    --data-dir /var/lib/waypost/edge --token-file /run/secrets/edge-token
+  WAYPOST_ENROL_TOKEN=wp_enrl_… waypost edge --region eu-west-1 --node eu-1 \
+    --control-url https://control.example.com --data-dir /var/lib/waypost/edge`,
 	}
 	p.bind(c, "edge", "tls", "gossip", "log")
 	takeover := c.Flags().Bool("takeover", false, "take the place of the edge that runs in the data directory, without losing a request; without one, start as always")
@@ -47,7 +49,11 @@ also when the control plane is out of reach or this edge is started again then.`
 	check := func(cfg config.Config) error {
 		return errors.Join(cfg.Log.Check(), cfg.Edge.Check(), cfg.TLS.Check(), cfg.Gossip.Check())
 	}
-	return p.node(c, check, checkFiles, func(ctx context.Context, cfg config.Config) error {
+	look := func(cfg config.Config) error {
+		_, err := openIdentity(cfg.Edge, slog.New(slog.DiscardHandler))
+		return errors.Join(err, checkFiles(cfg))
+	}
+	return p.node(c, check, look, func(ctx context.Context, cfg config.Config) error {
 		log, err := p.logger(cfg.Log)
 		if err != nil {
 			return err
@@ -75,6 +81,11 @@ func runEdge(ctx context.Context, cfg config.Edge, tls config.TLS, gossip config
 	if err != nil {
 		return fmt.Errorf("edge.lookup_memory: %w", err)
 	}
+	id, err := openIdentity(cfg, log)
+	if err != nil {
+		return err
+	}
+	cfg.Node = id.node()
 	if table == 0 {
 		table = lookup.Available() / 4
 	}
@@ -101,24 +112,29 @@ func runEdge(ctx context.Context, cfg config.Edge, tls config.TLS, gossip config
 	defer func() { err = errors.Join(err, more.Close()) }()
 
 	registry := newRegistry()
-	recorder := newEdgeClicks(cfg, log, registry)
+	recorder := newEdgeClicks(cfg, id.through, log, registry)
 	store, err := openEdgeStore(cfg, table, log, registry, recorder, succession)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
+	if id.due {
+		if err := store.ensure(); err != nil { // the credential goes there
+			return err
+		}
+	}
 	if err := more.openCertificates(cfg, tls, store.knows, log, registry); err != nil {
 		return err
 	}
 	e := &edgeNode{
-		cfg: cfg, more: more, log: log.With("node", store.node), store: store, clicks: recorder, gossip: gossip, boot: newBoot(), registry: registry,
+		cfg: cfg, identity: id, more: more, log: log.With("node", store.node), store: store, clicks: recorder, gossip: gossip, boot: newBoot(), registry: registry,
 		listeners: more.named(cfg, tls, ln, adminLn), succession: succession,
 	}
 	e.freshness.start = time.Now()
 	tellSpace := e.askUpstream()
 	e.following, err = newFollowing(succession != nil, func() (*replication.Follower, error) {
 		return replication.NewFollower(replication.FollowConfig{
-			URL: cfg.ControlURL, Token: cfg.Token.Reveal(), Node: store.node, Region: waypost.Region(cfg.Region),
+			URL: cfg.ControlURL, Client: id.follower(), Node: store.node, Region: waypost.Region(cfg.Region),
 			Sink: store, Trust: store.trust, Logger: e.log, Fatal: e.isFatal, KeySpace: tellSpace, Asked: e.reportNow,
 		})
 	})
@@ -131,6 +147,7 @@ func runEdge(ctx context.Context, cfg config.Edge, tls config.TLS, gossip config
 // edgeNode is a running edge.
 type edgeNode struct {
 	cfg       config.Edge
+	identity  *edgeIdentity
 	log       *slog.Logger
 	store     *edgeStore
 	links     edge.Links      // the store, and perhaps the control plane behind it
@@ -174,7 +191,7 @@ func (e *edgeNode) serve(ctx context.Context, ln, adminLn net.Listener) error {
 	}}
 	defer peers.leave(ctx)
 	reporter, err := report.New(report.Config{
-		URL: e.cfg.ControlURL, Token: e.cfg.Token.Reveal(), Node: e.store.node, Region: waypost.Region(e.cfg.Region),
+		URL: e.cfg.ControlURL, Through: e.identity.through, Node: e.store.node, Region: waypost.Region(e.cfg.Region),
 		Boot: e.boot, Addr: ln.Addr().String(), AdminAddr: adminLn.Addr().String(), Version: productVersion(),
 		Position: e.store.reported, Synced: e.store.Synced, Clicks: e.clicks.progress, Logger: e.log, Metrics: e.registry,
 		Sync: func() {
@@ -220,6 +237,7 @@ func (e *edgeNode) serve(ctx context.Context, ln, adminLn net.Listener) error {
 	group.Go(func() error { defer close(reported); reporter.Run(reportCtx); return nil })
 	group.Go(func() error { e.clicks.watchPlaces(ctx); return nil })
 	group.Go(func() error { return admin.Serve(adminCtx, adminLn) })
+	group.Go(func() error { return e.identity.run(ctx, e.store.node, e.serves) })
 	group.Go(func() error { return e.explain(unlessEnded(ctx, e.following.run(ctx))) })
 	group.Go(func() error { e.freshness.watch(ctx, e.following.status); return nil })
 	group.Go(func() error { return server.Serve(ln) })
@@ -304,7 +322,7 @@ func (e *edgeNode) isFatal(err error) bool {
 	case errors.Is(err, replication.ErrOtherCluster):
 		return e.following.status().HeardAt.IsZero()
 	case errors.Is(err, replication.ErrUnauthorized), errors.Is(err, replication.ErrProtocol):
-		_, serves := e.store.Cluster()
+		serves := e.serves()
 		if serves {
 			e.log.Error("the control plane refuses this edge, which goes on serving what it has", "error", err)
 		}
@@ -313,9 +331,17 @@ func (e *edgeNode) isFatal(err error) bool {
 	return false
 }
 
+// serves reports whether there is a replica.
+func (e *edgeNode) serves() bool {
+	_, serves := e.store.Cluster()
+	return serves
+}
+
 // explain says what to do about what ended the follower.
 func (e *edgeNode) explain(err error) error {
 	switch {
+	case errors.Is(err, replication.ErrUnauthorized) && e.identity.own():
+		return fmt.Errorf("the control plane at %s refused the credential of this edge: %w", e.cfg.ControlURL, err)
 	case errors.Is(err, replication.ErrUnauthorized):
 		return fmt.Errorf("the control plane at %s refused the token: set WAYPOST_EDGE_TOKEN or --token-file to its edge token: %w", e.cfg.ControlURL, err)
 	case errors.Is(err, replication.ErrOtherCluster):

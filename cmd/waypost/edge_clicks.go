@@ -31,9 +31,10 @@ type edgeClicks struct {
 	cluster func() (replication.Cluster, bool) // of the replica
 	places  *audience.Places                   // nil: countries and cities are not known
 	who     *audience.Audience
-	beside  *os.File          // lock of a predecessor's journal; nil: there is none
-	place   chan journalPlace // has the directory, once
-	opened  chan struct{}     // closed when there is a journal
+	beside  *os.File                                // lock of a predecessor's journal; nil: there is none
+	through func(*http.Transport) http.RoundTripper // to the control plane
+	place   chan journalPlace                       // has the directory, once
+	opened  chan struct{}                           // closed when there is a journal
 }
 
 // adopt takes over what other processes left, of which none is running any more.
@@ -47,8 +48,8 @@ func (c *edgeClicks) adopt() {
 
 type journalPlace struct{ dir, node string }
 
-func newEdgeClicks(cfg config.Edge, log *slog.Logger, meters prometheus.Registerer) *edgeClicks {
-	c := &edgeClicks{cfg: cfg, log: log, meters: meters, place: make(chan journalPlace, 1), opened: make(chan struct{})}
+func newEdgeClicks(cfg config.Edge, through func(*http.Transport) http.RoundTripper, log *slog.Logger, meters prometheus.Registerer) *edgeClicks {
+	c := &edgeClicks{cfg: cfg, through: through, log: log, meters: meters, place: make(chan journalPlace, 1), opened: make(chan struct{})}
 	meters.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "waypost_clicks_missed_total", Help: "Clicks that were not recorded, because the journal could not be opened.",
 	}, func() float64 { return float64(c.missed.Load()) }))
@@ -140,8 +141,10 @@ func (c *edgeClicks) ship(ctx context.Context) error {
 		}
 	}
 	return c.journal.Load().Ship(ctx, clicks.ShipConfig{
-		URL: c.cfg.ControlURL, Token: c.cfg.Token.Reveal(),
-		Client: &http.Client{Timeout: shipTimeout, Transport: clusterStamp{c.cluster, http.DefaultTransport}},
+		URL: c.cfg.ControlURL,
+		Client: &http.Client{Timeout: shipTimeout, Transport: clusterStamp{c.cluster, c.through(&http.Transport{
+			Proxy: http.ProxyFromEnvironment, TLSHandshakeTimeout: 10 * time.Second, IdleConnTimeout: 90 * time.Second,
+		})}},
 	})
 }
 

@@ -109,6 +109,14 @@ func (s *edgeStore) open() error {
 	return nil
 }
 
+// ensure sees to it that there is a directory.
+func (s *edgeStore) ensure() error {
+	if s.dir != nil || s.succession != nil {
+		return nil
+	}
+	return s.open()
+}
+
 func (s *edgeStore) replicaConfig(dir *datadir.Dir) replica.Config {
 	return replica.Config{Dir: dir.Path("replica"), LookupBytes: s.lookup, VerifyInterval: s.verify, MinFree: s.free, Logger: s.log, Registerer: s.meters}
 }

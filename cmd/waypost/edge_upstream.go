@@ -25,14 +25,14 @@ func (e *edgeNode) askUpstream() func(keyrange.Space) {
 	const atOnce = 16
 	links := upstream.New(upstream.Config{
 		Replica: e.store, AtOnce: atOnce,
-		Source: &replication.Asker{URL: e.cfg.ControlURL, Token: e.cfg.Token.Reveal(), Client: &http.Client{
-			Transport: &http.Transport{
+		Source: &replication.Asker{URL: e.cfg.ControlURL, Client: &http.Client{
+			Transport: e.identity.through(&http.Transport{
 				Proxy:               http.ProxyFromEnvironment,
 				DialContext:         (&net.Dialer{Timeout: time.Second}).DialContext,
 				MaxConnsPerHost:     atOnce,
 				MaxIdleConnsPerHost: 2,
 				IdleConnTimeout:     time.Minute,
-			},
+			}),
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		}},
 		Fresh:  func() bool { return e.freshness.age() < freshEnough },

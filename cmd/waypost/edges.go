@@ -17,7 +17,8 @@ func (p *program) edgesCommand() *cobra.Command {
 		Short: "List the edges: who is alive, where, and how far behind",
 		Long: `List the edges that the control plane knows: who is alive, where, up to where each
 has the changelog, how far it is behind the head, in changes and in time, and how many
-clicks it has that are not counted yet. An edge is silent when it has not been seen for more than three seconds, and gone when
+clicks it has that are not counted yet. CREDENTIAL tells whether an edge has one of its own, has the
+token that all may have, or was revoked. An edge is silent when it has not been seen for more than three seconds, and gone when
 it left on purpose or has not been seen for long.
 
 It asks the API of --api or WAYPOST_API with the key in WAYPOST_API_KEY, which needs
@@ -38,7 +39,9 @@ the scope admin, or else the development system that runs in --data-dir.`,
 			return p.print(edgeTable(edges, time.Now()), map[string][]client.Edge{"edges": edges})
 		},
 	}
-	c.AddCommand(p.bind(p.edgesGoneCommand(), "client", "dev.data_dir"))
+	for _, more := range []*cobra.Command{p.edgesEnrolCommand(), p.edgesRevokeCommand(), p.edgesCredentialsCommand(), p.edgesGoneCommand()} {
+		c.AddCommand(p.bind(more, "client", "dev.data_dir"))
+	}
 	return p.bind(c, "client", "dev.data_dir")
 }
 
@@ -78,15 +81,15 @@ func edgeTable(edges []client.Edge, now time.Time) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	// Writing into memory does not fail.
-	_, _ = fmt.Fprintln(w, "NODE\tREGION\tSTATE\tPOSITION\tLAG\tPENDING\tLAST SEEN\tVERSION")
+	_, _ = fmt.Fprintln(w, "NODE\tREGION\tSTATE\tPOSITION\tLAG\tPENDING\tLAST SEEN\tCREDENTIAL\tVERSION")
 	for i := range edges {
 		e := &edges[i]
 		state := printable(e.State)
 		if e.Via == "gossip" {
 			state += " (gossip)"
 		}
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", printable(e.Node), printable(e.Region), state,
-			positionText(e), lagText(e), pendingText(e), ago(now.Sub(e.LastSeen)), printable(e.Version))
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", printable(e.Node), printable(e.Region), state,
+			positionText(e), lagText(e), pendingText(e), ago(now.Sub(e.LastSeen)), credentialText(e), printable(e.Version))
 	}
 	_ = w.Flush()
 	return strings.TrimSuffix(b.String(), "\n")
@@ -113,6 +116,14 @@ func lagText(e *client.Edge) string {
 		return "1 change, " + roughly(time.Duration(*e.LagSeconds*float64(time.Second)))
 	}
 	return fmt.Sprintf("%d changes, %s", *e.LagChanges, roughly(time.Duration(*e.LagSeconds*float64(time.Second))))
+}
+
+// credentialText tells how an edge proves who it is.
+func credentialText(e *client.Edge) string {
+	if e.Credential == nil {
+		return "unknown"
+	}
+	return printable(*e.Credential)
 }
 
 // pendingText tells the clicks that are not counted yet.

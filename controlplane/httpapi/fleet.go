@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"time"
 
@@ -40,6 +41,7 @@ type edge struct {
 	Version       string     `json:"version" doc:"Of the software."`
 	Addr          string     `json:"addr" doc:"HOST:PORT of the redirects; may be empty."`
 	AdminAddr     string     `json:"admin_addr" doc:"HOST:PORT of the admin listener; may be empty."`
+	Credential    *string    `json:"credential" enum:"own,shared,revoked" doc:"How the edge proves who it is: by a credential of its own, or by the token that all may have; or its own was revoked. Null when unknown."`
 }
 
 type seqInLog struct {
@@ -68,10 +70,33 @@ func (s *server) edges(ctx context.Context, _ *struct{}) (*edgesOutput, error) {
 	}
 	all := s.fleet.Edges()
 	out := &edgesOutput{Body: edgeList{Edges: make([]edge, len(all))}}
+	revoked := s.revokedEdges(ctx)
 	for i := range all {
+		if revoked[all[i].Node] {
+			all[i].Credential = controlplane.CredentialRevoked
+		}
 		out.Body.Edges[i] = showEdge(&all[i])
 	}
 	return out, nil
+}
+
+// revokedEdges gives the edges whose credentials are revoked, as far as is known: the
+// fleet is shown also while the database is away.
+func (s *server) revokedEdges(ctx context.Context) map[string]bool {
+	revoked := map[string]bool{}
+	if s.nodes == nil {
+		return revoked
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	all, err := s.nodes.Credentials(ctx, actorFrom(ctx))
+	if err != nil {
+		s.log.WarnContext(ctx, "which credentials of edges are revoked is not known", slog.Any("error", err))
+	}
+	for i := range all {
+		revoked[all[i].Node] = !all[i].RevokedAt.IsZero()
+	}
+	return revoked
 }
 
 func showEdge(e *controlplane.EdgeStatus) edge {
@@ -86,6 +111,10 @@ func showEdge(e *controlplane.EdgeStatus) edge {
 	if e.LagKnown {
 		seconds := e.Lag.Age.Seconds()
 		shown.LagChanges, shown.LagSeconds = &e.Lag.Changes, &seconds
+	}
+	if e.Credential != "" {
+		state := string(e.Credential)
+		shown.Credential = &state
 	}
 	if e.ClicksPending >= 0 {
 		shown.ClicksPending = &e.ClicksPending

@@ -50,7 +50,8 @@ type ReportTaker interface {
 }
 
 // EdgeReports takes edges' reports, one JSON object of at most 4 KiB a POST, and
-// answers 204. It does not ask who sends them: that is for the caller to see to.
+// answers 204. Behind an [EdgeGate] it takes only what the sender may say; without one it does
+// not ask who sends them.
 // A nil logger logs nothing.
 func EdgeReports(fleet ReportTaker, logger *slog.Logger) http.Handler {
 	if logger == nil {
@@ -58,7 +59,12 @@ func EdgeReports(fleet ReportTaker, logger *slog.Logger) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		report, err := readReport(w, r)
+		from := speakerOf(r.Context())
 		if err == nil {
+			err = from.mayReport(r.Context(), report.Node, report.Region)
+		}
+		if err == nil {
+			report.Credential = from.credential()
 			err = fleet.Report(report)
 		}
 		if err != nil {

@@ -70,6 +70,9 @@ type Config struct {
 	// Fleet answers who serves. Nil: the API has no operation for that.
 	Fleet Fleet
 
+	// Nodes looks after the credentials of edges. Nil: the API has no operations for that.
+	Nodes Nodes
+
 	// Domains answers for hosts. Nil: the API has no operations for that, and no
 	// domain's root leads anywhere.
 	Domains Domains
@@ -111,6 +114,7 @@ type Config struct {
 type server struct {
 	links      Links
 	fleet      Fleet
+	nodes      Nodes
 	domains    Domains
 	statistics Statistics
 	keys       Keys
@@ -145,6 +149,7 @@ func New(c Config) http.Handler {
 	s := &server{
 		links:      c.Links,
 		fleet:      c.Fleet,
+		nodes:      c.Nodes,
 		domains:    c.Domains,
 		statistics: c.Statistics,
 		keys:       c.Keys,
@@ -203,6 +208,7 @@ func New(c Config) http.Handler {
 	s.registerStats()
 	s.registerForget()
 	s.registerFleet()
+	s.registerNodes()
 	s.registerDomains()
 	s.registerDomainEdit()
 	s.registerKeys()

@@ -54,7 +54,8 @@ type ingestAnswer struct {
 }
 
 // Ingest takes batches of clicks, one encoded [waypost.ClickBatch] a POST, compressed
-// with zstd. It does not ask who sends them: that is for the caller to see to.
+// with zstd. Behind an [EdgeGate] it takes only those that the sender may bring; without one
+// it does not ask who sends them.
 //
 // It answers 200 and the watermark when the batch is settled, now or earlier, 409 and the
 // watermark when batches before it are missing, and a problem otherwise: 422 for
@@ -127,6 +128,9 @@ func (in *ingest) take(w http.ResponseWriter, r *http.Request) (none controlplan
 	}
 	b, err := waypost.DecodeClickBatch(body)
 	if err != nil {
+		return none, err
+	}
+	if err := speakerOf(r.Context()).mayShip(ctx, b.Node); err != nil {
 		return none, err
 	}
 	return in.store.IngestClicks(ctx, &b, sha256.Sum256(body), body)

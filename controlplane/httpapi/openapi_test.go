@@ -41,6 +41,7 @@ func TestEveryDocumentedRouteAnswersAsDocumented(t *testing.T) {
 	a := startWithKeys(t, &keys{space: aSpace()}, func(l *links, c *httpapi.Config) {
 		c.Cleanup = cleanup{}
 		c.Waiter, c.Fleet, c.Domains = waiter{}, fleet{}, &domains{targets: waypost.DomainTargets{Root: []byte("https://example.com/")}}
+		c.Nodes = &edgeNodes{}
 		c.Statistics = &statistics{links: l, now: time.Now(), salts: map[string]bool{"2026-03-30": true}}
 	})
 	a.links.all = []waypost.Link{{Code: "lives", Location: "https://example.com/", RedirectStatus: 307, Workspace: 1}}
@@ -71,6 +72,23 @@ func TestEveryDocumentedRouteAnswersAsDocumented(t *testing.T) {
 			{path: "/api/v1/urls/lives/clicks?domain=" + strings.Repeat("a", 254), key: operatorKey},
 			{path: "/api/v1/urls/lives/clicks", key: "none"},
 			{path: "/api/v1/urls/lives/clicks", key: fullKey},
+		},
+		"POST /api/admin/edge-enrolments": {
+			{key: operatorKey, body: `{"region": "eu", "node": "eu-1"}`},
+			{key: operatorKey, body: `{"region": "full"}`},
+			{key: operatorKey, body: `{"region": "eu", "expires_in_seconds": 86401}`},
+			{key: operatorKey, body: `{"region": "eu", "role": "control"}`},
+			{key: operatorKey, body: "{"},
+			{key: operatorKey, body: "{}", header: spoilt},
+			{key: "none", body: "{}"},
+			{key: fullKey, body: `{"region": "eu"}`},
+		},
+		"GET /api/admin/edge-credentials": {{key: operatorKey}, {key: "none"}, {key: fullKey}},
+		"DELETE /api/admin/edge-credentials/{node}": {
+			{path: "/api/admin/edge-credentials/eu-1", key: operatorKey},
+			{path: "/api/admin/edge-credentials/eu-2", key: operatorKey},
+			{path: "/api/admin/edge-credentials/eu-1", key: "none"},
+			{path: "/api/admin/edge-credentials/eu-1", key: fullKey},
 		},
 		"DELETE /api/admin/edges/{node}": {
 			{path: "/api/admin/edges/eu-1", key: operatorKey},

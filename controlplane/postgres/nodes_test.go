@@ -96,8 +96,12 @@ func TestATokenIsMadeByOperatorsAndForADayAtMost(t *testing.T) {
 	_, err := n.NewEnrolment(t.Context(), controlplane.Actor{Workspace: 7, Scopes: []controlplane.Scope{controlplane.ScopeAdmin}}, controlplane.NewEnrolment{Region: "eu"})
 	requireCode(t, waypost.EForbidden, err, "")
 	for _, e := range []controlplane.NewEnrolment{
-		{Region: "EU"}, {Region: "eu", Role: "control"}, {Region: "eu", Node: "a b"}, {Region: "eu", For: 25 * time.Hour},
-		{Region: "eu", For: -time.Second}, {Region: "eu", Label: "a\x1bb"},
+		{Region: "EU"},
+		{Region: "eu", Role: "control"},
+		{Region: "eu", Node: "a b"},
+		{Region: "eu", For: 25 * time.Hour},
+		{Region: "eu", For: -time.Second},
+		{Region: "eu", Label: "a\x1bb"},
 	} {
 		_, err := n.NewEnrolment(t.Context(), operator, e)
 		requireCode(t, waypost.EInvalid, err, "")

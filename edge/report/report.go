@@ -36,7 +36,10 @@ const Path = "/fleet/v1/report"
 // Config says who reports what to whom. Zero fields mean the default.
 type Config struct {
 	URL   string // of the control plane, scheme and host; required
-	Token string // bearer token
+	Token string // bearer token; "": none
+
+	// Through makes what requests go through, around a transport. Default: nothing more.
+	Through func(*http.Transport) http.RoundTripper
 
 	Node      string         // required
 	Region    waypost.Region // required
@@ -127,6 +130,9 @@ func New(cfg Config) (*Reporter, error) {
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = 1500 * time.Millisecond
 	}
+	if cfg.Through == nil {
+		cfg.Through = func(t *http.Transport) http.RoundTripper { return t }
+	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -136,13 +142,13 @@ func New(cfg Config) (*Reporter, error) {
 		started: time.Now(),
 		asked:   make(chan struct{}, 1),
 		client: &http.Client{
-			Transport: &http.Transport{
+			Transport: cfg.Through(&http.Transport{
 				Proxy:               http.ProxyFromEnvironment,
 				DialContext:         (&net.Dialer{Timeout: cfg.Timeout}).DialContext,
 				MaxConnsPerHost:     1,
 				MaxIdleConnsPerHost: 1,
 				IdleConnTimeout:     time.Minute,
-			},
+			}),
 			// A report, with its token, goes to whom it was meant for or to nobody.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},

@@ -270,6 +270,12 @@ var routes = map[string]route{
 		w.exec(`INSERT INTO click_progress (node, region, has_left, reported_at) VALUES ('gone-1', 'eu', false, now() - interval '1 hour') ON CONFLICT DO NOTHING`)
 		return request{path: "/api/admin/edges/gone-1"}
 	}},
+	"POST /api/admin/edge-enrolments": {scopes: []controlplane.Scope{admin}, operator: true, own: body(`{"region": "eu"}`)},
+	"GET /api/admin/edge-credentials": {scopes: []controlplane.Scope{admin}, operator: true, own: plain},
+	"DELETE /api/admin/edge-credentials/{node}": {scopes: []controlplane.Scope{admin}, operator: true, own: func(w *world, _ *credential) request {
+		w.exec(`INSERT INTO node_credential (node, region, role, hash) VALUES ('stolen-1', 'eu', 'edge', sha256('s')) ON CONFLICT DO NOTHING`)
+		return request{path: "/api/admin/edge-credentials/stolen-1"}
+	}},
 	"GET /api/admin/ranges":      {scopes: []controlplane.Scope{admin}, operator: true, own: plain},
 	"GET /api/admin/ranges/plan": {scopes: []controlplane.Scope{admin}, operator: true, own: plain},
 	"GET /api/admin/ranges/{id}": {scopes: []controlplane.Scope{admin}, operator: true, own: func(*world, *credential) request { return request{path: "/api/admin/ranges/1"} }},

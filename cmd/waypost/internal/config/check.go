@@ -40,8 +40,9 @@ func (c *Control) Check() error {
 		database("control.database_url", c.DatabaseURL.Reveal()),
 		required("control.cluster_secret", c.ClusterSecret.Reveal(), "set WAYPOST_CONTROL_CLUSTER_SECRET, or --cluster-secret-file; `openssl rand -hex 32` makes one"),
 		secretKey("control.cluster_secret", c.ClusterSecret.Reveal()),
-		required("control.edge_token", c.EdgeToken.Reveal(), "set WAYPOST_CONTROL_EDGE_TOKEN, or --edge-token-file; `openssl rand -hex 32` makes one"),
 		atLeast("control.edge_token", c.EdgeToken.Reveal(), 16),
+		together("control.tls_cert_file", c.TLSCertFile, "control.tls_key_file", c.TLSKeyFile),
+		c.checkClientCA(),
 		prefixed("control.trusted_proxies", networks),
 		between("control.code_length", c.CodeLength, 5, 10),
 		between("control.prefix_length", c.PrefixLength, 1, 3),
@@ -92,7 +93,7 @@ func (e *Edge) Check() error {
 		nodeName("edge.node", e.Node),
 		required("edge.control_url", e.ControlURL, "give --control-url, the control plane to follow, such as http://10.0.0.1:8080"),
 		origin("edge.control_url", e.ControlURL),
-		required("edge.token", e.Token.Reveal(), "set WAYPOST_EDGE_TOKEN, or --token-file, to the control plane's edge token"),
+		together("edge.client_cert_file", e.ClientCertFile, "edge.client_key_file", e.ClientKeyFile),
 		required("edge.data_dir", e.DataDir, "give --data-dir, the directory of the replica"),
 		prefixed("edge.trusted_proxies", networks),
 		e.checkProxyProtocol(),
@@ -110,6 +111,13 @@ func (e *Edge) Check() error {
 		positive("edge.shutdown_timeout", e.ShutdownTimeout),
 		positive("edge.takeover_timeout", e.TakeoverTimeout),
 	)
+}
+
+func (c *Control) checkClientCA() error {
+	if c.ClientCAFile != "" && c.TLSCertFile == "" {
+		return errors.New("control.client_ca_file: client certificates are shown over TLS only: give control.tls_cert_file and control.tls_key_file")
+	}
+	return nil
 }
 
 func (e *Edge) checkProxyProtocol() error {
@@ -197,6 +205,13 @@ func required(path, value, whatToDo string) error {
 	return nil
 }
 
+func together(path, value, otherPath, other string) error {
+	if (value == "") != (other == "") {
+		return fmt.Errorf("%s and %s belong together: give both", path, otherPath)
+	}
+	return nil
+}
+
 // among catches a region that was mistyped, which would get a prefix of its own.
 func among(path, region string, regions []string) error {
 	if len(regions) == 0 || slices.Contains(regions, region) {
@@ -221,8 +236,9 @@ func between(path string, n, low, high int) error {
 	return nil
 }
 
+// atLeast is for a secret that may be left out.
 func atLeast(path, secret string, n int) error {
-	if len(secret) < n {
+	if secret != "" && len(secret) < n {
 		return fmt.Errorf("%s: shorter than %d characters", path, n)
 	}
 	return nil

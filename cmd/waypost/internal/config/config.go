@@ -46,8 +46,11 @@ type Control struct {
 	ClusterSecret       Secret        `yaml:"cluster_secret" flag:"-" help:"secret of the cluster, 32 random bytes in hex; never changes"`
 	ClusterSecretFile   string        `yaml:"cluster_secret_file" help:"file that holds the cluster's secret, 32 random bytes in hex"`
 	SigningGeneration   int           `yaml:"signing_generation" help:"which of the cluster's keys signs the changelog, the same on all control planes; only ever raised, when a key may be known to others"`
-	EdgeToken           Secret        `yaml:"edge_token" flag:"-" help:"bearer token that edges must send, at least 16 characters"`
+	EdgeToken           Secret        `yaml:"edge_token" flag:"-" help:"token that all edges may have, at least 16 characters; empty: only edges that were enrolled are let in"`
 	EdgeTokenFile       string        `yaml:"edge_token_file" help:"file that holds the edges' token"`
+	TLSCertFile         string        `yaml:"tls_cert_file" help:"certificate chain of the API, PEM, read again when it changes; empty: the API speaks no TLS"`
+	TLSKeyFile          string        `yaml:"tls_key_file" help:"its private key, PEM"`
+	ClientCAFile        string        `yaml:"client_ca_file" help:"roots, PEM; edges must then show a client certificate of theirs with the node's name, as common name or as waypost://node/NAME"`
 	AllowPrivateTargets bool          `yaml:"allow_private_targets" help:"accept links to private and loopback addresses"`
 	StrictHosts         bool          `yaml:"strict_hosts" help:"answer 404 for hosts that are no known domain"`
 	TrustedProxies      []string      `yaml:"trusted_proxies" help:"networks whose X-Forwarded-* headers count, such as 10.0.0.0/8"`
@@ -74,8 +77,13 @@ type Edge struct {
 	Region                   string        `yaml:"region" help:"region that this edge stands in"`
 	Node                     string        `yaml:"node" help:"name of this edge; default: the region and random letters, kept in the data directory"`
 	ControlURL               string        `yaml:"control_url" help:"control plane to follow, such as http://10.0.0.1:8080"`
-	Token                    Secret        `yaml:"token" flag:"-" help:"bearer token, the control plane's edge_token"`
+	Token                    Secret        `yaml:"token" flag:"-" help:"bearer token, the control plane's edge_token; an edge that is enrolled needs none"`
 	TokenFile                string        `yaml:"token_file" help:"file that holds the token"`
+	EnrolToken               Secret        `yaml:"enrol_token" env:"WAYPOST_ENROL_TOKEN" flag:"-" help:"token of waypost edges enrol, with which this edge gets a credential of its own, once; another one later replaces that"`
+	EnrolTokenFile           string        `yaml:"enrol_token_file" env:"WAYPOST_ENROL_TOKEN_FILE" help:"file that holds the enrolment token"`
+	ControlCAFile            string        `yaml:"control_ca_file" help:"roots that the control plane's certificate may have, PEM; default: the system's"`
+	ClientCertFile           string        `yaml:"client_cert_file" help:"certificate chain that this edge shows to the control plane, PEM; read again for each connection"`
+	ClientKeyFile            string        `yaml:"client_key_file" help:"its private key, PEM"`
 	DataDir                  string        `yaml:"data_dir" help:"directory of the replica and of the clicks that are not counted yet; belongs to this edge alone"`
 	StrictHosts              bool          `yaml:"strict_hosts" help:"answer 404 for hosts that are no known domain"`
 	TrustedProxies           []string      `yaml:"trusted_proxies" help:"networks whose X-Forwarded-* headers count, such as 10.0.0.0/8"`
