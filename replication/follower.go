@@ -46,6 +46,7 @@ type FollowConfig struct {
 	BackoffMax         time.Duration // 5 s
 	SnapshotBackoffMin time.Duration // between the beginnings of snapshots; 1 s
 	SnapshotBackoffMax time.Duration // 1 min
+	HoldRetry          time.Duration // until what is held back is tried again; 1 min
 }
 
 func (c FollowConfig) withDefaults() FollowConfig {
@@ -55,6 +56,7 @@ func (c FollowConfig) withDefaults() FollowConfig {
 	setDefault(&c.BackoffMax, 5*time.Second)
 	setDefault(&c.SnapshotBackoffMin, time.Second)
 	setDefault(&c.SnapshotBackoffMax, time.Minute)
+	setDefault(&c.HoldRetry, time.Minute)
 	return c
 }
 
@@ -65,6 +67,7 @@ type Status struct {
 	Repairing bool  // slots that differ are being replaced; the replica serves
 	Err       error // why the last connection ended; nil while connected
 	Failures  int   // connections in a row that brought nothing
+	Held      *Held // what is held back until it is accepted; nil: nothing
 
 	Head       Head      // the origin's, as last heard
 	HeardAt    time.Time // when the source was last heard (monotonic); zero: never
@@ -97,6 +100,8 @@ type Follower struct {
 	snapshotPause time.Duration // until the snapshot, or repair, after the next
 	snapshotAt    time.Time     // when the last one began
 
+	accepted chan struct{} // gets a token when what is held is to be tried again
+
 	mu     sync.Mutex
 	status Status
 }
@@ -111,7 +116,7 @@ func NewFollower(cfg FollowConfig) (*Follower, error) {
 		return nil, fmt.Errorf("follow: %q must be a base URL such as https://control.example.com", cfg.URL)
 	}
 	cfg = cfg.withDefaults()
-	f := &Follower{cfg: cfg, base: strings.TrimRight(cfg.URL, "/"), client: cfg.Client}
+	f := &Follower{cfg: cfg, base: strings.TrimRight(cfg.URL, "/"), client: cfg.Client, accepted: make(chan struct{}, 1)}
 	if f.client == nil {
 		f.client = newClient()
 	}
@@ -149,6 +154,13 @@ func (f *Follower) Run(ctx context.Context) error {
 			continue // the replica is whole again, the stream is next
 		}
 		f.noteEnd(err, failures)
+		if held, ok := errors.AsType[*Held](err); ok { // by a repair or a snapshot
+			f.noteHeld(held)
+			if err := f.awaitAcceptance(ctx); err != nil {
+				return err
+			}
+			continue
+		}
 		if f.cfg.Fatal != nil && f.cfg.Fatal(err) {
 			return err
 		}
@@ -214,6 +226,13 @@ func (f *Follower) stream(ctx context.Context, p waypost.Position) (fruitful boo
 		case frameBatch:
 			err = f.applyBatch(ctx, payload, &b, p, f.cfg.Sink.Apply)
 			p = f.cfg.Sink.Position()
+			if held, ok := heldBy(err); ok {
+				f.noteHeld(held)
+				return true, f.whileHeld(d)
+			}
+			if err == nil {
+				f.noteApplied()
+			}
 		case frameHeartbeat:
 			err = f.beat(payload, d.hello.Cluster)
 		case frameAsk:
@@ -289,6 +308,13 @@ func (f *Follower) noteConnected(p waypost.Position) {
 	f.cfg.Logger.Info("following", "url", f.base, "after", p)
 }
 
+// noteApplied says that the sink has taken something.
+func (f *Follower) noteApplied() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.noteTaken()
+}
+
 func (f *Follower) notePosition(p waypost.Position) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -318,6 +344,7 @@ func (f *Follower) noteRepair(p waypost.Position, slots int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.status.Position, f.status.Failures = p, 0
+	f.noteTaken()
 	f.status.Repairs++
 	f.status.Repaired += uint64(slots)
 }
@@ -326,5 +353,6 @@ func (f *Follower) noteSnapshot(p waypost.Position) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.status.Position, f.status.Failures = p, 0
+	f.noteTaken()
 	f.status.Snapshots++
 }

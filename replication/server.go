@@ -265,6 +265,14 @@ func (s *Server) Ask(p waypost.Position) {
 	s.broadcast()
 }
 
+// AskAll makes the followers that are at the head, or come to it, say where they stand.
+func (s *Server) AskAll() {
+	s.mu.Lock()
+	head := s.head.Position
+	s.mu.Unlock()
+	s.Ask(head)
+}
+
 // broadcast wakes all who wait. s.mu is held.
 func (s *Server) broadcast() {
 	close(s.wake)

@@ -26,6 +26,7 @@ type Config struct {
 	// VerifyInterval is the time in which all records on disk are read once, slot by slot, and
 	// held against their checksums and the digest; 24 h; negative: never.
 	VerifyInterval time.Duration
+	Valve          Valve // what is held back
 	Logger         *slog.Logger
 	Registerer     prometheus.Registerer // nil: metrics are kept but not registered
 	FS             vfs.FS                // nil: the operating system's
@@ -57,6 +58,10 @@ type DB struct {
 	restoring *restore
 	repairing *repair
 	detached  bool
+
+	valve       Valve
+	accepted    waypost.Position // deletions up to there are not held back
+	shrinkUntil time.Time        // nor is a snapshot or repair that leaves little
 
 	dirty    chan struct{} // gets a token when something unsynced was applied
 	unfilled chan struct{} // gets a token when the lookup table may need filling
@@ -94,7 +99,7 @@ func Open(cfg Config) (_ *DB, err error) {
 		cfg.FS = vfs.Default
 	}
 	db := &DB{
-		cfg: cfg, fs: cfg.FS, dirty: make(chan struct{}, 1), unfilled: make(chan struct{}, 1), wanted: newWanted(),
+		cfg: cfg, fs: cfg.FS, dirty: make(chan struct{}, 1), unfilled: make(chan struct{}, 1), wanted: newWanted(), valve: cfg.Valve.withDefaults(),
 		memTableSize: 16 << 20, errorPause: 100 * time.Millisecond,
 	}
 	if cfg.LookupBytes >= lookup.MinBudget {
