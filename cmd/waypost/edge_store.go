@@ -38,6 +38,7 @@ type edgeStore struct {
 	clicks *edgeClicks
 	lookup int64         // bytes for the replica's lookup table
 	verify time.Duration // see replica.Config.VerifyInterval
+	valve  replica.Valve // what is held back
 
 	dir    *datadir.Dir               // set together with db, before opened is closed
 	opened chan struct{}              // closed when there is a directory
@@ -54,6 +55,10 @@ func openEdgeStore(cfg config.Edge, lookup int64, log *slog.Logger, meters prome
 	}
 	if s.verify == 0 {
 		s.verify = -1
+	}
+	s.valve = replica.Valve{Share: float64(cfg.HoldDeletesPercent) / 100, Least: uint64(cfg.HoldDeletesLeast), Window: cfg.HoldDeletesWindow}
+	if cfg.HoldDeletesPercent == 0 {
+		s.valve.Share = -1
 	}
 	clicks.know(s)
 	if succession != nil {
@@ -95,7 +100,7 @@ func (s *edgeStore) open() error {
 }
 
 func (s *edgeStore) replicaConfig(dir *datadir.Dir) replica.Config {
-	return replica.Config{Dir: dir.Path("replica"), LookupBytes: s.lookup, VerifyInterval: s.verify, Logger: s.log, Registerer: s.meters}
+	return replica.Config{Dir: dir.Path("replica"), LookupBytes: s.lookup, VerifyInterval: s.verify, Valve: s.valve, Logger: s.log, Registerer: s.meters}
 }
 
 // nameNode keeps the name in the directory, and takes it from there when none is
@@ -329,4 +334,28 @@ func (s *edgeStore) Repair(ctx context.Context, c replication.Cluster, e waypost
 		return nil, errNoReplica
 	}
 	return db.Repair(ctx, c, e)
+}
+
+// Compare implements [replication.Comparer].
+func (s *edgeStore) Compare(ctx context.Context) (replication.Comparison, error) {
+	db := s.db.Load()
+	if db == nil {
+		return nil, errors.Join(replication.ErrUnsettled, errNoReplica)
+	}
+	return db.Compare(ctx)
+}
+
+// Judge implements [replication.Accepter].
+func (s *edgeStore) Judge(records uint64) error {
+	if db := s.db.Load(); db != nil {
+		return db.Judge(records)
+	}
+	return nil
+}
+
+// Accept implements [replication.Accepter].
+func (s *edgeStore) Accept(what replication.HoldKind, upTo waypost.Position) {
+	if db := s.db.Load(); db != nil {
+		db.Accept(what, upTo)
+	}
 }

@@ -70,6 +70,9 @@ type Config struct {
 	// Fleet answers who serves. Nil: the API has no operation for that.
 	Fleet Fleet
 
+	// Orders passes on what is asked of edges. Nil: the API has no operations for that.
+	Orders Orders
+
 	// Domains answers for hosts. Nil: the API has no operations for that, and no
 	// domain's root leads anywhere.
 	Domains Domains
@@ -111,6 +114,7 @@ type Config struct {
 type server struct {
 	links      Links
 	fleet      Fleet
+	orders     Orders
 	domains    Domains
 	statistics Statistics
 	keys       Keys
@@ -144,6 +148,7 @@ func New(c Config) http.Handler {
 	s := &server{
 		links:      c.Links,
 		fleet:      c.Fleet,
+		orders:     c.Orders,
 		domains:    c.Domains,
 		statistics: c.Statistics,
 		keys:       c.Keys,
@@ -201,6 +206,7 @@ func New(c Config) http.Handler {
 	s.registerStats()
 	s.registerForget()
 	s.registerFleet()
+	s.registerOrders()
 	s.registerDomains()
 	s.registerDomainEdit()
 	s.registerKeys()

@@ -102,10 +102,21 @@ func (e *Edge) Check() error {
 		prefixed("edge.click_journal", journal),
 		notNegative("edge.max_staleness", e.MaxStaleness),
 		notNegative("edge.verify_interval", e.VerifyInterval),
+		between("edge.hold_deletes_percent", e.HoldDeletesPercent, 0, 100),
+		between("edge.hold_deletes_least", e.HoldDeletesLeast, 1, 1_000_000_000),
+		atLeastAMinute("edge.hold_deletes_window", e.HoldDeletesWindow),
 		notNegative("edge.drain_delay", e.DrainDelay),
 		positive("edge.shutdown_timeout", e.ShutdownTimeout),
 		positive("edge.takeover_timeout", e.TakeoverTimeout),
 	)
+}
+
+// atLeastAMinute is for what is counted in minutes, up to a day.
+func atLeastAMinute(name string, d time.Duration) error {
+	if d < time.Minute || d > 12*time.Hour {
+		return fmt.Errorf("%s: %v is not between 1m and 12h", name, d)
+	}
+	return nil
 }
 
 func (e *Edge) checkProxyProtocol() error {
