@@ -106,6 +106,9 @@ func (v *verifying) settled(ctx context.Context, compare func(context.Context, C
 }
 
 func (v *verifying) begin(ctx context.Context, compare func(context.Context, Comparison) error) error {
+	if held := v.follower.Status().Held; held != nil {
+		return fmt.Errorf("%w: %w", errLocal, held) // it does not come to where the source is
+	}
 	c, err := v.sink.Compare(ctx)
 	if err != nil {
 		if errors.Is(err, ErrUnsettled) {

@@ -52,6 +52,8 @@ func TestMassDeletionsAreHeldUntilTheyAreAccepted(t *testing.T) {
 	require.Equal(t, "https://example.com/100", f.target(t, linkCode(100)), "it serves what it has")
 	require.Empty(t, f.target(t, "later"))
 	require.NoError(t, f.db.Degraded())
+	_, err = f.follower.Verify(t.Context(), false)
+	require.ErrorContains(t, err, "mass-delete")
 
 	f.stop() // and a restart makes no room for as many again
 	f.follow(t)
