@@ -75,6 +75,9 @@ type EdgeReport struct {
 	ClicksUntil   time.Time        // clicks before that, by its clock, are acknowledged; zero: unknown
 	Leaving       bool             // this is its last report
 	Credential    CredentialState  // by which it was let in, by the caller; "": nobody knows
+	Replica       ReplicaState     // "" when unknown
+	Held          string           // what it does not take until it is accepted; "" when nothing
+	HeldWhy       string
 }
 
 // CredentialState is how an edge proves who it is.
@@ -85,6 +88,19 @@ const (
 	CredentialOwn     CredentialState = "own"
 	CredentialShared  CredentialState = "shared"  // the token that all have
 	CredentialRevoked CredentialState = "revoked" // its own was
+)
+
+// ReplicaState is what an edge's replica does. It serves all the while, if it holds anything.
+type ReplicaState string
+
+// The states of replicas.
+const (
+	ReplicaFollowing ReplicaState = "following"
+	ReplicaWaiting   ReplicaState = "waiting"   // for a source
+	ReplicaRestoring ReplicaState = "restoring" // a snapshot is taken
+	ReplicaRepairing ReplicaState = "repairing" // slots are replaced
+	ReplicaHeld      ReplicaState = "held"      // it does not take what it is asked to
+	ReplicaDegraded  ReplicaState = "degraded"  // it takes no changes
 )
 
 // FleetHint is what gossip says of an edge.
@@ -141,6 +157,10 @@ type EdgeStatus struct {
 	// without a replica, in another epoch, and before the head was seen at all.
 	Lag      Lag
 	LagKnown bool
+
+	Replica ReplicaState // "" when unknown
+	Held    string       // what it does not take until it is accepted; "" when nothing
+	HeldWhy string
 
 	State    EdgeState
 	Since    time.Time // when the state began; for one not heard of, that is LastSeen
@@ -298,6 +318,7 @@ func (f *Fleet) status(n *fleetNode, h FleetHint, hinted bool, now time.Time) Ed
 	s := EdgeStatus{
 		Node: r.Node, Region: r.Region, Role: r.Role, Version: r.Version, Addr: r.Addr, AdminAddr: r.AdminAddr,
 		Position: r.Position, Synced: r.Synced, LastAppliedAt: r.LastAppliedAt, StartedAt: r.StartedAt, ClicksPending: r.ClicksPending, ClicksUntil: r.ClicksUntil,
+		Replica: r.Replica, Held: r.Held, HeldWhy: r.HeldWhy,
 		State: EdgeAlive, Since: n.since, LastSeen: n.seen, Via: ViaReport, Credential: r.Credential,
 	}
 	left := r.Leaving || hinted && h.Left && h.Boot == r.Boot

@@ -56,6 +56,7 @@ type FollowConfig struct {
 	BackoffMax         time.Duration // 5 s
 	SnapshotBackoffMin time.Duration // between the beginnings of snapshots; 1 s
 	SnapshotBackoffMax time.Duration // 1 min
+	HoldRetry          time.Duration // until what is held back is tried again; 1 min
 }
 
 func (c FollowConfig) withDefaults() FollowConfig {
@@ -65,6 +66,7 @@ func (c FollowConfig) withDefaults() FollowConfig {
 	setDefault(&c.BackoffMax, 5*time.Second)
 	setDefault(&c.SnapshotBackoffMin, time.Second)
 	setDefault(&c.SnapshotBackoffMax, time.Minute)
+	setDefault(&c.HoldRetry, time.Minute)
 	return c
 }
 
@@ -75,6 +77,7 @@ type Status struct {
 	Repairing bool  // slots that differ are being replaced; the replica serves
 	Err       error // why the last connection ended; nil while connected
 	Failures  int   // connections in a row that brought nothing
+	Held      *Held // what is held back until it is accepted; nil: nothing
 
 	Head       Head      // the origin's, as last heard
 	HeardAt    time.Time // when the source was last heard (monotonic); zero: never
@@ -109,6 +112,8 @@ type Follower struct {
 	snapshotPause time.Duration // until the snapshot, or repair, after the next
 	snapshotAt    time.Time     // when the last one began
 
+	accepted chan struct{} // gets a token when what is held is to be tried again
+
 	mu     sync.Mutex
 	status Status
 }
@@ -123,7 +128,7 @@ func NewFollower(cfg FollowConfig) (*Follower, error) {
 		return nil, fmt.Errorf("follow: %q must be a base URL such as https://control.example.com", cfg.URL)
 	}
 	cfg = cfg.withDefaults()
-	f := &Follower{cfg: cfg, base: strings.TrimRight(cfg.URL, "/"), speaks: spoken, client: cfg.Client, status: cfg.Before}
+	f := &Follower{cfg: cfg, base: strings.TrimRight(cfg.URL, "/"), speaks: spoken, client: cfg.Client, status: cfg.Before, accepted: make(chan struct{}, 1)}
 	f.status.Connected, f.status.Restoring, f.status.Repairing, f.status.Failures = false, false, false, 0
 	if f.client == nil {
 		f.client = NewClient(nil)
@@ -162,6 +167,13 @@ func (f *Follower) Run(ctx context.Context) error {
 			continue // the replica is whole again, the stream is next
 		}
 		f.noteEnd(err, failures)
+		if held, ok := errors.AsType[*Held](err); ok { // by a repair or a snapshot
+			f.noteHeld(held)
+			if err := f.awaitAcceptance(ctx); err != nil {
+				return err
+			}
+			continue
+		}
 		if f.cfg.Fatal != nil && f.cfg.Fatal(err) {
 			return err
 		}
@@ -227,6 +239,13 @@ func (f *Follower) stream(ctx context.Context, p waypost.Position) (fruitful boo
 		case frameBatch:
 			err = f.applyBatch(ctx, d, payload, &b, p, f.cfg.Sink.Apply)
 			p = f.cfg.Sink.Position()
+			if held, ok := heldBy(err); ok {
+				f.noteHeld(held)
+				return true, f.whileHeld(d)
+			}
+			if err == nil {
+				f.noteApplied()
+			}
 		case frameHeartbeat:
 			err = f.beat(payload, d)
 		case frameAsk:
@@ -323,6 +342,13 @@ func (f *Follower) noteConnected(p waypost.Position) {
 	f.cfg.Logger.Info("following", "url", f.base, "after", p)
 }
 
+// noteApplied says that the sink has taken something.
+func (f *Follower) noteApplied() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.noteTaken()
+}
+
 func (f *Follower) notePosition(p waypost.Position) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -352,6 +378,7 @@ func (f *Follower) noteRepair(p waypost.Position, slots int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.status.Position, f.status.Failures = p, 0
+	f.noteTaken()
 	f.status.Repairs++
 	f.status.Repaired += uint64(slots)
 }
@@ -360,5 +387,6 @@ func (f *Follower) noteSnapshot(p waypost.Position) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.status.Position, f.status.Failures = p, 0
+	f.noteTaken()
 	f.status.Snapshots++
 }

@@ -131,8 +131,9 @@ const headSize = 16 + 20 + 8 + 8 + 8 + 8
 
 // cursor reads fixed-width fields. Past the end it reads zeroes and remembers.
 type cursor struct {
-	b     []byte
-	short bool
+	b         []byte
+	short     bool
+	oversized bool // for a record that is larger than any may be
 }
 
 func (c *cursor) take(n int) []byte {
@@ -192,6 +193,7 @@ func (c *cursor) records(dst [][]byte, count uint32) [][]byte {
 		n := c.u32()
 		if n > MaxRecord {
 			c.take(len(c.b) + 1)
+			c.oversized = true
 			return dst
 		}
 		dst = append(dst, c.take(int(n)))
@@ -201,6 +203,9 @@ func (c *cursor) records(dst [][]byte, count uint32) [][]byte {
 
 // done says whether the payload was read to its end and no further.
 func (c *cursor) done(what frameType) error {
+	if c.oversized {
+		return fmt.Errorf("%w: one of more than %d bytes in a %s", ErrRecord, MaxRecord, what)
+	}
 	if c.short || len(c.b) != 0 {
 		return fmt.Errorf("%w: a %s of another length than it states", errFrame, what)
 	}

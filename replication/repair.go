@@ -99,7 +99,7 @@ func (f *Follower) repair(ctx context.Context) (fruitful bool, err error) {
 		f.paced(begun)
 	}
 	if err != nil {
-		if r.repair != nil && ctx.Err() == nil {
+		if _, held := errors.AsType[*Held](err); r.repair != nil && ctx.Err() == nil && !held {
 			f.repairs++
 		}
 		// An older source answers 404 or, before it looks at the path, 401.
@@ -280,6 +280,9 @@ func (r *repairing) compare(ctx context.Context) error {
 			r.differing = append(r.differing, uint16(slot))
 			differing += sum.Records
 		}
+	}
+	if err := r.follower.judge(all); err != nil {
+		return err
 	}
 	if n := len(r.differing); n > maxDiffering || differing > max(all/2, worthCounting) {
 		return fmt.Errorf("%w: %d slots with %d of %d records differ", errBeyondRepair, n, differing, all)

@@ -136,7 +136,7 @@ type Sink interface {
 	// write, durable within the sink's sync interval (at once when it deletes or
 	// disables). The batch must begin at the position's sequence + 1 in the same
 	// epoch, and end in the digest it states; otherwise nothing is changed and the
-	// error is ErrDiverged.
+	// error is ErrDiverged, or [Held], with which it may be accepted later.
 	Apply(ctx context.Context, b *Batch) error
 
 	// Heartbeat notes the origin's head and clock, for freshness. When the head is

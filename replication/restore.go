@@ -107,6 +107,9 @@ func (r *restoring) run(ctx context.Context) (err error) {
 	if err := r.persist(ctx, r.slots); err != nil {
 		return err
 	}
+	if err := r.follower.judge(r.count); err != nil {
+		return err
+	}
 	if err := r.restore.Begin(ctx, r.lowest, r.highest); err != nil {
 		return fmt.Errorf("%w: begin the tail: %w", errLocal, err)
 	}

@@ -304,6 +304,14 @@ func (s *Server) announced() []byte {
 	return s.cfg.Trust.announced()
 }
 
+// AskAll makes the followers that are at the head, or come to it, say where they stand.
+func (s *Server) AskAll() {
+	s.mu.Lock()
+	head := s.head.Position
+	s.mu.Unlock()
+	s.Ask(head)
+}
+
 // broadcast wakes all who wait. s.mu is held.
 func (s *Server) broadcast() {
 	close(s.wake)

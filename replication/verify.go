@@ -52,6 +52,7 @@ const (
 
 	verifyTries = 3 // of reaching the source
 	verifyPause = 200 * time.Millisecond
+	verifyReach = time.Minute // for the replica to come to where the source was, and to be read
 )
 
 // Verify compares the sink, which must be a [Comparer], with the source, slot by slot, while it follows. A slot counts
@@ -105,6 +106,9 @@ func (v *verifying) settled(ctx context.Context, compare func(context.Context, C
 }
 
 func (v *verifying) begin(ctx context.Context, compare func(context.Context, Comparison) error) error {
+	if held := v.follower.Status().Held; held != nil {
+		return fmt.Errorf("%w: %w", errLocal, held) // it does not come to where the source is
+	}
 	c, err := v.sink.Compare(ctx)
 	if err != nil {
 		if errors.Is(err, ErrUnsettled) {
@@ -176,7 +180,9 @@ func (v *verifying) sums(ctx context.Context, c Comparison, query url.Values, ea
 	}
 	defer d.close()
 	err = f.takeSums(d, func(part *sumsPart) error {
-		own, err := c.Sums(ctx, part.first, part.last, part.head.Position)
+		reaching, cancel := context.WithTimeout(ctx, verifyReach)
+		defer cancel()
+		own, err := c.Sums(reaching, part.first, part.last, part.head.Position)
 		if err != nil {
 			return local(err)
 		}

@@ -193,8 +193,9 @@ func (c *control) serve(ctx context.Context, ln, adminLn net.Listener) error {
 		Head: c.db, Hints: peers.hints, Ask: stream.Ask, Region: waypost.Region(c.cfg.Region), Logger: c.log,
 	})
 	nodes := controlplane.NewNodes(controlplane.NodesConfig{Store: c.db, Logger: c.log})
+	orders := controlplane.NewOrders(c.db, stream.AskAll, c.log)
 	server := &http.Server{
-		Handler:           c.routes(service, stream, fleet, nodes, proxies),
+		Handler:           c.routes(service, stream, fleet, nodes, orders, proxies),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second, // of a whole request; also what nobody reads before an answer
 		WriteTimeout:      30 * time.Second, // of a whole answer; the stream sets its own
@@ -221,6 +222,7 @@ func (c *control) serve(ctx context.Context, ln, adminLn net.Listener) error {
 	})
 	group.Go(func() error { fleet.Run(ctx); return nil })
 	group.Go(func() error { nodes.Run(ctx); return nil })
+	group.Go(func() error { orders.Run(ctx); return nil })
 	group.Go(func() error { fleet.KeepProgress(ctx, c.db, 0); return nil })
 	if c.cleanup.Enabled {
 		group.Go(func() error { c.reaper().Run(ctx); return nil })
@@ -253,9 +255,9 @@ func (c *control) closeService(ctx context.Context, service *controlplane.Servic
 }
 
 // routes puts the stream, which only edges may follow, beside the API.
-func (c *control) routes(service *controlplane.Service, stream *replication.Server, fleet *controlplane.Fleet, nodes *controlplane.Nodes, proxies []netip.Prefix) http.Handler {
+func (c *control) routes(service *controlplane.Service, stream *replication.Server, fleet *controlplane.Fleet, nodes *controlplane.Nodes, orders *controlplane.Orders, proxies []netip.Prefix) http.Handler {
 	api := httpapi.Config{
-		Links: service, Fleet: fleet, Nodes: nodes, Waiter: fleet, Domains: service, Statistics: service, Cleanup: c.db, Keys: service, Access: service, BaseURL: c.cfg.BaseURL, Version: productVersion(), Logger: c.log, Metrics: c.registry,
+		Links: service, Fleet: fleet, Nodes: nodes, Orders: orders, Waiter: fleet, Domains: service, Statistics: service, Cleanup: c.db, Keys: service, Access: service, BaseURL: c.cfg.BaseURL, Version: productVersion(), Logger: c.log, Metrics: c.registry,
 	}
 	guesses, client := limit.NewGuesses(c.limits.Failures), clientOf(proxies)
 	api.Limits = httpapi.Limits{Requests: limit.NewRequests(c.limits.Requests, c.limits.Burst), Guesses: guesses, Client: client}
@@ -274,7 +276,8 @@ func (c *control) routes(service *controlplane.Service, stream *replication.Serv
 		replication.PathEnrol:    http.HandlerFunc(gate.Enrol),
 		replication.PathRecord:   edgesOnly(replication.RecordHandler(c.db, c.log)),
 		httpapi.PathClickBatches: edgesOnly(c.ownClicks(httpapi.Ingest(c.db, c.log, c.registry))),
-		httpapi.PathEdgeReports:  edgesOnly(httpapi.EdgeReports(fleet, c.log).ServeHTTP),
+		httpapi.PathEdgeReports:  edgesOnly(httpapi.EdgeReports(fleet, orders, c.log).ServeHTTP),
+		httpapi.PathEdgeOutcomes: edgesOnly(httpapi.EdgeOutcomes(orders, c.log).ServeHTTP),
 	}
 	// Not a ServeMux, which would redirect paths that are not clean: the API judges
 	// those itself.

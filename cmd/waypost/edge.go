@@ -141,6 +141,7 @@ func runEdge(ctx context.Context, cfg config.Edge, tls config.TLS, gossip config
 	if err != nil {
 		return err
 	}
+	e.orders = newEdgeOrders(e.log, e.following.now.Load)
 	return e.serve(ctx, ln, adminLn)
 }
 
@@ -166,6 +167,7 @@ type edgeNode struct {
 	departure  atomic.Pointer[handover.Departure] // nil: none has taken this one's
 
 	reporter atomic.Pointer[report.Reporter] // nil: before it serves
+	orders   *edgeOrders
 }
 
 // reportNow is called when the control plane wants to know where the replica stands.
@@ -194,6 +196,7 @@ func (e *edgeNode) serve(ctx context.Context, ln, adminLn net.Listener) error {
 		URL: e.cfg.ControlURL, Through: e.identity.through, Node: e.store.node, Region: waypost.Region(e.cfg.Region),
 		Boot: e.boot, Addr: ln.Addr().String(), AdminAddr: adminLn.Addr().String(), Version: productVersion(),
 		Position: e.store.reported, Synced: e.store.Synced, Clicks: e.clicks.progress, Logger: e.log, Metrics: e.registry,
+		Replica: e.replicaState, Order: e.orders.take,
 		Sync: func() {
 			if err := e.store.Sync(); err != nil {
 				e.log.Debug("what was applied cannot be made durable", "error", err)
@@ -204,6 +207,7 @@ func (e *edgeNode) serve(ctx context.Context, ln, adminLn net.Listener) error {
 		return err
 	}
 	e.reporter.Store(reporter)
+	e.orders.answer = reporter.Answer
 	server := edge.New(edge.Config{
 		Links: e.links, Clicks: e.clicks, Sealer: audience.NewSealer(e.store), StrictHosts: e.cfg.StrictHosts, TrustedProxies: proxies, ProxyProtocol: e.cfg.ProxyProtocol,
 		MaxConnections: e.cfg.MaxConnections, MaxConnectionsPerAddress: e.cfg.MaxConnectionsPerAddress,
@@ -239,6 +243,8 @@ func (e *edgeNode) serve(ctx context.Context, ln, adminLn net.Listener) error {
 	group.Go(func() error { return admin.Serve(adminCtx, adminLn) })
 	group.Go(func() error { return e.identity.run(ctx, e.store.node, e.serves) })
 	group.Go(func() error { return e.explain(unlessEnded(ctx, e.following.run(ctx))) })
+	group.Go(func() error { e.orders.run(ctx, e.orders.verifications, e.orders.verify); return nil })
+	group.Go(func() error { e.orders.run(ctx, e.orders.acceptances, e.orders.accept); return nil })
 	group.Go(func() error { e.freshness.watch(ctx, e.following.status); return nil })
 	group.Go(func() error { return server.Serve(ln) })
 	e.more.serve(group, server)

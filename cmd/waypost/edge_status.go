@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"waypost/edge/report"
 	"waypost/replication"
 )
 
@@ -31,6 +32,8 @@ type edgeStatus struct {
 	Digest       string  `json:"digest,omitempty"` // at the position; left out while that moves
 	LastError    string  `json:"last_error,omitempty"`
 	Degraded     string  `json:"degraded,omitempty"` // why the replica takes no more changes
+	Held         string  `json:"held,omitempty"`     // what it holds back until somebody accepts it
+	HeldWhy      string  `json:"held_why,omitempty"`
 }
 
 // ready is true as soon as there is a replica, since a stale one still serves, and
@@ -62,6 +65,9 @@ func (e *edgeNode) ready(context.Context) (any, bool) {
 	if err := e.store.Degraded(); err != nil {
 		detail.Degraded = err.Error()
 	}
+	if st.Held != nil {
+		detail.Held, detail.HeldWhy = string(st.Held.What), st.Held.Why
+	}
 	if st.Err != nil {
 		detail.LastError = st.Err.Error()
 	}
@@ -69,6 +75,24 @@ func (e *edgeNode) ready(context.Context) (any, bool) {
 		detail.Status, serves = "stopping", false
 	}
 	return detail, serves
+}
+
+// replicaState is what the fleet view shows of the replica.
+func (e *edgeNode) replicaState() report.Replica {
+	st := e.following.status()
+	switch {
+	case st.Held != nil:
+		return report.Replica{State: "held", Held: string(st.Held.What), Why: st.Held.Why}
+	case st.Repairing || e.store.Repairing():
+		return report.Replica{State: "repairing"}
+	case st.Restoring:
+		return report.Replica{State: "restoring"}
+	case e.store.Degraded() != nil:
+		return report.Replica{State: "degraded"}
+	case !st.Connected:
+		return report.Replica{State: "waiting"}
+	}
+	return report.Replica{State: "following"}
 }
 
 func (e *edgeNode) registerMetrics() {
@@ -81,6 +105,12 @@ func (e *edgeNode) registerMetrics() {
 		func() float64 { return float64(e.following.status().Head.Position.Seq) })
 	gauge("waypost_replica_age_seconds", "Time since the replica was last known to be at the head.",
 		func() float64 { return e.freshness.age().Seconds() })
+	gauge("waypost_replica_held", "1 while the replica holds back what it is asked to do, until somebody accepts it.", func() float64 {
+		if e.following.status().Held != nil {
+			return 1
+		}
+		return 0
+	})
 	gauge("waypost_replica_connected", "1 while the stream is connected.", func() float64 {
 		if e.following.status().Connected {
 			return 1

@@ -39,6 +39,7 @@ type edgeStore struct {
 	lookup int64         // bytes for the replica's lookup table
 	verify time.Duration // see replica.Config.VerifyInterval
 	free   replica.MinFree
+	valve  replica.Valve // what is held back
 
 	trust       *replication.Trust
 	untilOpened atomic.Pointer[[]byte] // what it keeps once there is a directory
@@ -61,6 +62,10 @@ func openEdgeStore(cfg config.Edge, lookup int64, log *slog.Logger, meters prome
 	}
 	if s.verify == 0 {
 		s.verify = -1
+	}
+	s.valve = replica.Valve{Share: float64(cfg.HoldDeletesPercent) / 100, Least: uint64(cfg.HoldDeletesLeast), Window: cfg.HoldDeletesWindow}
+	if cfg.HoldDeletesPercent == 0 {
+		s.valve.Share = -1
 	}
 	clicks.know(s)
 	if err := s.openTrust(); err != nil {
@@ -118,7 +123,7 @@ func (s *edgeStore) ensure() error {
 }
 
 func (s *edgeStore) replicaConfig(dir *datadir.Dir) replica.Config {
-	return replica.Config{Dir: dir.Path("replica"), LookupBytes: s.lookup, VerifyInterval: s.verify, MinFree: s.free, Logger: s.log, Registerer: s.meters}
+	return replica.Config{Dir: dir.Path("replica"), LookupBytes: s.lookup, VerifyInterval: s.verify, MinFree: s.free, Valve: s.valve, Logger: s.log, Registerer: s.meters}
 }
 
 // nameNode keeps the name in the directory, and takes it from there when none is
@@ -360,4 +365,28 @@ func (s *edgeStore) Repair(ctx context.Context, c replication.Cluster, e waypost
 		return nil, errNoReplica
 	}
 	return db.Repair(ctx, c, e)
+}
+
+// Compare implements [replication.Comparer].
+func (s *edgeStore) Compare(ctx context.Context) (replication.Comparison, error) {
+	db := s.db.Load()
+	if db == nil {
+		return nil, errors.Join(replication.ErrUnsettled, errNoReplica)
+	}
+	return db.Compare(ctx)
+}
+
+// Judge implements [replication.Accepter].
+func (s *edgeStore) Judge(records uint64) error {
+	if db := s.db.Load(); db != nil {
+		return db.Judge(records)
+	}
+	return nil
+}
+
+// Accept implements [replication.Accepter].
+func (s *edgeStore) Accept(what replication.HoldKind, upTo waypost.Position) {
+	if db := s.db.Load(); db != nil {
+		db.Accept(what, upTo)
+	}
 }

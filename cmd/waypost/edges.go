@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"text/tabwriter"
@@ -17,7 +18,8 @@ func (p *program) edgesCommand() *cobra.Command {
 		Short: "List the edges: who is alive, where, and how far behind",
 		Long: `List the edges that the control plane knows: who is alive, where, up to where each
 has the changelog, how far it is behind the head, in changes and in time, and how many
-clicks it has that are not counted yet. CREDENTIAL tells whether an edge has one of its own, has the
+clicks it has that are not counted yet, whether its replica is being filled or repaired or holds something
+back, and what the last ` + "`waypost verify`" + ` has found. CREDENTIAL tells whether an edge has one of its own, has the
 token that all may have, or was revoked. An edge is silent when it has not been seen for more than three seconds, and gone when
 it left on purpose or has not been seen for long.
 
@@ -39,7 +41,7 @@ the scope admin, or else the development system that runs in --data-dir.`,
 			return p.print(edgeTable(edges, time.Now()), map[string][]client.Edge{"edges": edges})
 		},
 	}
-	for _, more := range []*cobra.Command{p.edgesEnrolCommand(), p.edgesRevokeCommand(), p.edgesCredentialsCommand(), p.edgesGoneCommand()} {
+	for _, more := range []*cobra.Command{p.edgesEnrolCommand(), p.edgesRevokeCommand(), p.edgesCredentialsCommand(), p.edgesGoneCommand(), p.edgesAcceptCommand()} {
 		c.AddCommand(p.bind(more, "client", "dev.data_dir"))
 	}
 	return p.bind(c, "client", "dev.data_dir")
@@ -72,6 +74,48 @@ terminal it asks for the name; elsewhere it needs --yes.`,
 	return c
 }
 
+func (p *program) edgesAcceptCommand() *cobra.Command {
+	var yes bool
+	var what string
+	c := &cobra.Command{
+		Use:   "accept NODE",
+		Short: "Let an edge do what it holds back",
+		Long: `Let an edge do what it holds back. An edge that is asked to delete very many links within a short time
+(edge.hold_deletes_percent), or to replace all it has by far less, does not: it serves what it has,
+and counts clicks, until the source no longer asks for that, or somebody accepts it with this
+command. Look first why it was asked. Deletions are accepted up to where the changelog is
+now; what comes after counts anew. It is in the audit log. On a terminal it
+asks for the name; elsewhere it needs --yes.`,
+		Example: `  waypost edges accept eu-1 --yes
+  waypost edges accept eu-1 --what mass-delete --yes`,
+		Args: arguments(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := p.confirm(yes, fmt.Sprintf("%s does what it holds back. Type its name to go on: ", args[0]), args[0]); err != nil {
+				return err
+			}
+			return p.withAPI(func(api *client.Client) error {
+				ctx, cancel := context.WithTimeout(c.Context(), time.Minute)
+				defer cancel()
+				order, err := api.AcceptEdge(ctx, args[0], what)
+				if err == nil {
+					order, err = api.AwaitOrder(ctx, order)
+				}
+				switch {
+				case err != nil:
+					return fmt.Errorf("%s has not answered: %w", args[0], err)
+				case order.Outcome.Error != "":
+					return fmt.Errorf("%s: %s", args[0], printable(order.Outcome.Error))
+				}
+				return p.print(args[0]+" goes on with what it held: "+printable(order.Outcome.Accepted),
+					map[string]string{"node": args[0], "accepted": order.Outcome.Accepted})
+			})
+		},
+	}
+	c.Flags().StringVar(&what, "what", "", "accept only that: mass-delete, empty-snapshot or record")
+	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return c
+}
+
 // edgeTable lays out edges for people. A hint, which gossip gives about an edge
 // that does not reach the control plane itself, is marked.
 func edgeTable(edges []client.Edge, now time.Time) string {
@@ -81,15 +125,20 @@ func edgeTable(edges []client.Edge, now time.Time) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	// Writing into memory does not fail.
-	_, _ = fmt.Fprintln(w, "NODE\tREGION\tSTATE\tPOSITION\tLAG\tPENDING\tLAST SEEN\tCREDENTIAL\tVERSION")
+	_, _ = fmt.Fprintln(w, "NODE\tREGION\tSTATE\tPOSITION\tLAG\tPENDING\tLAST SEEN\tVERIFIED\tCREDENTIAL\tVERSION")
 	for i := range edges {
 		e := &edges[i]
 		state := printable(e.State)
-		if e.Via == "gossip" {
+		switch {
+		case e.Via == "gossip":
 			state += " (gossip)"
+		case e.State == "alive" && e.Held != "":
+			state = "HELD: " + printable(e.Held)
+		case e.State == "alive" && e.Replica != "" && e.Replica != "following":
+			state += ", " + printable(e.Replica)
 		}
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", printable(e.Node), printable(e.Region), state,
-			positionText(e), lagText(e), pendingText(e), ago(now.Sub(e.LastSeen)), credentialText(e), printable(e.Version))
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", printable(e.Node), printable(e.Region), state,
+			positionText(e), lagText(e), pendingText(e), ago(now.Sub(e.LastSeen)), verifiedText(e.Verified, now), credentialText(e), printable(e.Version))
 	}
 	_ = w.Flush()
 	return strings.TrimSuffix(b.String(), "\n")
@@ -124,6 +173,21 @@ func credentialText(e *client.Edge) string {
 		return "unknown"
 	}
 	return printable(*e.Credential)
+}
+
+// verifiedText tells what the last comparison has found, and when.
+func verifiedText(v *client.Verified, now time.Time) string {
+	switch {
+	case v == nil:
+		return "never"
+	case v.Error != "":
+		return "failed " + ago(now.Sub(v.At))
+	case v.Different > v.Repaired:
+		return fmt.Sprintf("%d DIFFERENT %s", v.Different-v.Repaired, ago(now.Sub(v.At)))
+	case v.Different > 0:
+		return "repaired " + ago(now.Sub(v.At))
+	}
+	return "equal " + ago(now.Sub(v.At))
 }
 
 // pendingText tells the clicks that are not counted yet.

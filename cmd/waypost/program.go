@@ -116,7 +116,7 @@ over it, and flags over both. Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 	root.PersistentFlags().StringVarP(&p.output, "output", "o", "text", "format of what is printed: text or json")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
 	root.AddCommand(p.devCommand(), p.controlCommand(), p.edgeCommand(), p.migrateCommand(),
-		p.linksCommand(), p.statsCommand(), p.clicksCommand(), p.domainsCommand(), p.edgesCommand(), p.rangesCommand(), p.keysCommand(), p.workspacesCommand(), p.usersCommand(),
+		p.linksCommand(), p.statsCommand(), p.clicksCommand(), p.domainsCommand(), p.edgesCommand(), p.verifyCommand(), p.rangesCommand(), p.keysCommand(), p.workspacesCommand(), p.usersCommand(),
 		p.auditCommand(), p.loginCommand(), p.acceptCommand(), p.logoutCommand(), p.whoamiCommand(), p.passwordCommand(), p.adminCommand(), p.versionCommand())
 	root.CompletionOptions.HiddenDefaultCmd = false
 	return root

@@ -38,10 +38,21 @@ type edge struct {
 	StartedAt     *time.Time `json:"started_at" doc:"By the edge's clock; null when unknown."`
 	ClicksPending *int64     `json:"clicks_pending" doc:"Clicks in the edge's journal that are not counted here yet; null when unknown."`
 	ClicksUntil   *time.Time `json:"clicks_until" doc:"The edge's clicks before that, by its clock, are counted here; null when unknown."`
+	Replica       string     `json:"replica" enum:"following,waiting,restoring,repairing,held,degraded," doc:"What the replica does: follows; waits for a source; is filled by a snapshot; has slots replaced; holds back what it was asked to do; takes no changes, as its disk has failed. It serves all the while. Empty when unknown."`
+	Held          string     `json:"held" doc:"What is held until it is accepted: mass-delete, empty-snapshot or record. Empty when nothing is."`
+	HeldWhy       string     `json:"held_why" doc:"In words; may be empty."`
+	Verified      *verified  `json:"verified" doc:"The last comparison with PostgreSQL; null when there was none."`
 	Version       string     `json:"version" doc:"Of the software."`
 	Addr          string     `json:"addr" doc:"HOST:PORT of the redirects; may be empty."`
 	AdminAddr     string     `json:"admin_addr" doc:"HOST:PORT of the admin listener; may be empty."`
 	Credential    *string    `json:"credential" enum:"own,shared,revoked" doc:"How the edge proves who it is: by a credential of its own, or by the token that all may have; or its own was revoked. Null when unknown."`
+}
+
+type verified struct {
+	At        time.Time `json:"at"`
+	Different int       `json:"different" doc:"Slots that were different."`
+	Repaired  int       `json:"repaired" doc:"Of these, that are so no more."`
+	Error     string    `json:"error" doc:"Why it was not done, or not to the end; may be empty."`
 }
 
 type seqInLog struct {
@@ -76,6 +87,12 @@ func (s *server) edges(ctx context.Context, _ *struct{}) (*edgesOutput, error) {
 			all[i].Credential = controlplane.CredentialRevoked
 		}
 		out.Body.Edges[i] = showEdge(&all[i])
+		if s.orders == nil {
+			continue
+		}
+		if o, ok := s.orders.Verified(all[i].Node); ok {
+			out.Body.Edges[i].Verified = &verified{At: o.DoneAt.UTC(), Different: o.Outcome.Different, Repaired: o.Outcome.Repaired, Error: o.Outcome.Error}
+		}
 	}
 	return out, nil
 }
@@ -103,7 +120,7 @@ func showEdge(e *controlplane.EdgeStatus) edge {
 	shown := edge{
 		Node: e.Node, Region: string(e.Region), Role: e.Role, State: string(e.State), Since: e.Since.UTC(), LastSeen: e.LastSeen.UTC(),
 		Via: string(e.Via), LastAppliedAt: momentOf(e.LastAppliedAt), StartedAt: momentOf(e.StartedAt), ClicksUntil: momentOf(e.ClicksUntil),
-		Version: e.Version, Addr: e.Addr, AdminAddr: e.AdminAddr,
+		Replica: string(e.Replica), Held: e.Held, HeldWhy: e.HeldWhy, Version: e.Version, Addr: e.Addr, AdminAddr: e.AdminAddr,
 	}
 	if !e.Position.IsZero() {
 		shown.Position = &seqInLog{Epoch: e.Position.Epoch.Ordinal, Seq: e.Position.Seq}

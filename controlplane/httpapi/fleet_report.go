@@ -3,11 +3,11 @@ package httpapi
 import (
 	"encoding/hex"
 	"encoding/json"
-	"errors"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"waypost"
@@ -23,6 +23,7 @@ const (
 
 	maxReportAddr    = 128
 	maxReportVersion = 64
+	maxHeldWhy       = 512
 )
 
 // edgeReport is the body of a report. Fields that are not known here are of later
@@ -42,6 +43,9 @@ type edgeReport struct {
 	ClicksPending int64     `json:"clicks_pending"` // -1: unknown
 	ClicksUntil   time.Time `json:"clicks_until"`
 	Leaving       bool      `json:"leaving"`
+	Replica       string    `json:"replica"` // "" when unknown
+	Held          string    `json:"held"`    // what it does not take; "" when nothing
+	HeldWhy       string    `json:"held_why"`
 }
 
 // ReportTaker takes what edges report. EUnavailable says that there are too many.
@@ -49,11 +53,15 @@ type ReportTaker interface {
 	Report(controlplane.EdgeReport) error
 }
 
+// OrderGiver has what edges are to do. It must not block.
+type OrderGiver interface {
+	For(node string) []controlplane.EdgeOrder
+}
+
 // EdgeReports takes edges' reports, one JSON object of at most 4 KiB a POST, and
-// answers 204. Behind an [EdgeGate] it takes only what the sender may say; without one it does
-// not ask who sends them.
-// A nil logger logs nothing.
-func EdgeReports(fleet ReportTaker, logger *slog.Logger) http.Handler {
+// answers 204, or 200 with what the edge is to do. Behind an [EdgeGate] it takes only what the sender may
+// say; without one it does not ask who sends them. A nil logger logs nothing; without orders there is nothing to do.
+func EdgeReports(fleet ReportTaker, orders OrderGiver, logger *slog.Logger) http.Handler {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
@@ -68,38 +76,23 @@ func EdgeReports(fleet ReportTaker, logger *slog.Logger) http.Handler {
 			err = fleet.Report(report)
 		}
 		if err != nil {
-			p, ok := errors.AsType[*problem](err)
-			if !ok {
-				p = newProblem(waypost.CodeOf(err), waypost.MessageOf(err))
-			}
-			logger.WarnContext(r.Context(), "an edge's report was not taken", slog.Int("status", p.Status), slog.Any("error", err))
-			writeProblem(w, p)
+			refuseEdge(w, r, logger, "an edge's report was not taken", err)
 			return
+		}
+		if orders != nil {
+			if open := orders.For(report.Node); len(open) > 0 && !report.Leaving {
+				_ = writeOrders(w, open) // they come again
+				return
+			}
 		}
 		w.WriteHeader(http.StatusNoContent)
 	})
 }
 
 func readReport(w http.ResponseWriter, r *http.Request) (none controlplane.EdgeReport, err error) {
-	if r.Method != http.MethodPost {
-		p := newProblem(codeMethodNotAllowed, "send reports with POST")
-		p.header.Set("Allow", http.MethodPost)
-		return none, p
-	}
-	if !isJSON(r.Header.Get("Content-Type")) {
-		return none, waypost.Errorf(codeUnsupportedMedia, "send Content-Type: application/json")
-	}
-	// Not every ResponseWriter has a deadline.
-	conn := http.NewResponseController(w)
-	if err := conn.SetReadDeadline(time.Now().Add(reportReadTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
-		return none, waypost.WrapError(waypost.EUnavailable, "the connection is broken", err)
-	}
-	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxReport))
+	data, err := readPosted(w, r, maxReport)
 	if err != nil {
-		return none, unreadable(err, maxReport)
-	}
-	if err := conn.SetReadDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
-		return none, waypost.WrapError(waypost.EUnavailable, "the connection is broken", err)
+		return none, err
 	}
 	var body edgeReport
 	if err := json.Unmarshal(data, &body); err != nil {
@@ -146,13 +139,24 @@ func (b *edgeReport) judge() (none controlplane.EdgeReport, err error) {
 		return invalid("version must be at most 64 printable characters")
 	case !plausible(b.LastAppliedAt), !plausible(b.StartedAt), !plausible(b.ClicksUntil):
 		return invalid("last_applied_at, started_at and clicks_until must be between 1970 and 9999, or left out")
+	case !slices.Contains(replicaStates, controlplane.ReplicaState(b.Replica)):
+		return invalid("replica must be following, waiting, restoring, repairing, held or degraded, or left out")
+	case len(b.Held) > maxReportVersion || !printable(b.Held) || len(b.HeldWhy) > maxHeldWhy || !printable(strings.ReplaceAll(b.HeldWhy, " ", "")):
+		return invalid("held must be at most 64 printable characters, and held_why 512")
 	case b.ClicksPending < -1:
 		return invalid("clicks_pending must be a number of clicks, or -1 when unknown")
 	}
 	return controlplane.EdgeReport{
 		Node: b.Node, Region: region, Role: b.Role, Boot: boot, Addr: b.Addr, AdminAddr: b.AdminAddr, Version: b.Version, Position: position, Synced: synced,
 		LastAppliedAt: b.LastAppliedAt, StartedAt: b.StartedAt, ClicksPending: b.ClicksPending, ClicksUntil: b.ClicksUntil, Leaving: b.Leaving,
+		Replica: controlplane.ReplicaState(b.Replica), Held: b.Held, HeldWhy: b.HeldWhy,
 	}, nil
+}
+
+// replicaStates is what may be reported.
+var replicaStates = []controlplane.ReplicaState{
+	"", controlplane.ReplicaFollowing, controlplane.ReplicaWaiting, controlplane.ReplicaRestoring, controlplane.ReplicaRepairing,
+	controlplane.ReplicaHeld, controlplane.ReplicaDegraded,
 }
 
 // hostPort allows an address that is shown to operators, or none.

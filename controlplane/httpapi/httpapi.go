@@ -73,6 +73,9 @@ type Config struct {
 	// Nodes looks after the credentials of edges. Nil: the API has no operations for that.
 	Nodes Nodes
 
+	// Orders passes on what is asked of edges. Nil: the API has no operations for that.
+	Orders Orders
+
 	// Domains answers for hosts. Nil: the API has no operations for that, and no
 	// domain's root leads anywhere.
 	Domains Domains
@@ -115,6 +118,7 @@ type server struct {
 	links      Links
 	fleet      Fleet
 	nodes      Nodes
+	orders     Orders
 	domains    Domains
 	statistics Statistics
 	keys       Keys
@@ -150,6 +154,7 @@ func New(c Config) http.Handler {
 		links:      c.Links,
 		fleet:      c.Fleet,
 		nodes:      c.Nodes,
+		orders:     c.Orders,
 		domains:    c.Domains,
 		statistics: c.Statistics,
 		keys:       c.Keys,
@@ -209,6 +214,7 @@ func New(c Config) http.Handler {
 	s.registerForget()
 	s.registerFleet()
 	s.registerNodes()
+	s.registerOrders()
 	s.registerDomains()
 	s.registerDomainEdit()
 	s.registerKeys()

@@ -35,6 +35,7 @@ click_workspace_hour: backup=r ingest=rawd operator=rawd tenant=rwd
 cluster: backup=r ingest=r operator=rawd reaper=r stream=r tenant=r
 control_node: backup=r operator=rawd
 domain: backup=r ingest=r operator=rawd reaper=r search=rw stream=r tenant=raw
+edge_order: backup=r operator=rawd
 idempotency: backup=r operator=rawd tenant=ra
 key_burn: backup=r operator=rawd
 key_issue: backup=r operator=rawd

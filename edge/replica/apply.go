@@ -33,7 +33,13 @@ type writer struct {
 	log    *logIndex // that of the store once the batch is; nil: as it is
 	lastAt int64     // of the last transaction; 0: none
 
-	repair *repair // nil: this is none
+	at      int64  // of the transaction that is being put, Unix milliseconds
+	deleted uint64 // links that it takes from visitors
+	tally   tally  // with those of this batch
+	tallied bool   // it is another than the store's
+
+	repair *repair                                       // nil: this is none
+	judge  func(*writer, *replication.Transaction) error // whether a transaction is held back; nil: none is
 }
 
 // held is what is known of a key's present record.
@@ -42,10 +48,11 @@ type held struct {
 	revision waypost.Revision
 	stamp    uint64
 	seq      uint64 // of the transaction in this batch that wrote it; 0: none did
+	serves   bool   // it leads visitors somewhere
 }
 
 func newWriter(st *store) *writer {
-	return &writer{st: st, batch: st.pdb.NewBatch(), next: *st.applied.Load(), written: map[string]held{}}
+	return &writer{st: st, batch: st.pdb.NewBatch(), next: *st.applied.Load(), written: map[string]held{}, tally: st.tally}
 }
 
 // put takes one record of the transaction seq, or of a snapshot when seq is 0. It
@@ -74,7 +81,10 @@ func (w *writer) put(raw []byte, seq uint64) error {
 	if old.present {
 		w.next.records--
 	}
-	now := held{revision: r.Revision, seq: seq}
+	now := held{revision: r.Revision, seq: seq, serves: serves(&r, w.at)}
+	if old.serves && (r.State == waypost.Deleted || r.State == waypost.Purged) {
+		w.deleted++
+	}
 	if r.State != waypost.Purged {
 		now.present, now.stamp = true, r.Stamp
 		w.next.digest ^= r.Stamp
@@ -164,7 +174,7 @@ func (w *writer) lookup(r *waypost.Record) (held, error) {
 	if w.value, err = appendRecord(w.value[:0], w.key, raw); err == nil {
 		err = replication.DecodeRecord(w.value, &old)
 	}
-	h := held{present: true, revision: old.Revision, stamp: old.Stamp}
+	h := held{present: true, revision: old.Revision, stamp: old.Stamp, serves: serves(&old, w.at)}
 	if closeErr := closer.Close(); closeErr != nil {
 		return held{}, fmt.Errorf("read a record: %w", closeErr)
 	}
@@ -200,9 +210,15 @@ func (w *writer) take(b *replication.Batch, judgeFrom uint64) error {
 			return fmt.Errorf("%w: sequence %d of epoch %d came after %d of epoch %d", replication.ErrDiverged,
 				t.Seq, b.Epoch.Ordinal, p.Seq, p.Epoch.Ordinal)
 		}
+		w.at = t.At
 		for _, raw := range t.Records {
 			if err := w.put(raw, t.Seq); err != nil {
 				return fmt.Errorf("sequence %d: %w", t.Seq, err)
+			}
+		}
+		if w.judge != nil {
+			if err := w.judge(w, t); err != nil {
+				return err
 			}
 		}
 		p.Seq, p.Stamp, w.lastAt = t.Seq, t.Stamp, t.At
@@ -217,6 +233,9 @@ func (w *writer) take(b *replication.Batch, judgeFrom uint64) error {
 // commit makes it all part of the store, in one write.
 func (w *writer) commit(ctx context.Context) error {
 	next := w.next
+	if err := w.keepTally(); err != nil {
+		return err
+	}
 	if err := w.st.commit(ctx, w.batch, &next, w.sync, w.publish); err != nil {
 		return err
 	}
@@ -226,6 +245,7 @@ func (w *writer) commit(ctx context.Context) error {
 	if w.lastAt != 0 {
 		w.st.lastAt.Store(w.lastAt)
 	}
+	w.st.tally = w.tally
 	if w.st.round != nil {
 		w.st.round.apply(w.sums)
 	}

@@ -34,6 +34,7 @@ type Config struct {
 	// MinFree is what changes and snapshots leave free of the disk. It is not looked after on
 	// another file system than the operating system's.
 	MinFree    MinFree
+	Valve      Valve // what is held back
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer // nil: metrics are kept but not registered
 	FS         vfs.FS                // nil: the operating system's
@@ -67,6 +68,10 @@ type DB struct {
 	restoring *restore
 	repairing *repair
 	detached  bool
+
+	valve       Valve
+	accepted    waypost.Position // deletions up to there are not held back
+	shrinkUntil time.Time        // nor is a snapshot or repair that leaves little
 
 	dirty    chan struct{} // gets a token when something unsynced was applied
 	unfilled chan struct{} // gets a token when the lookup table may need filling
@@ -118,7 +123,7 @@ func Open(cfg Config) (_ *DB, err error) {
 		look = diskSpace
 	}
 	db := &DB{
-		cfg: cfg, fs: cfg.FS, space: space{look: look}, dirty: make(chan struct{}, 1), unfilled: make(chan struct{}, 1), wanted: newWanted(),
+		cfg: cfg, fs: cfg.FS, space: space{look: look}, dirty: make(chan struct{}, 1), unfilled: make(chan struct{}, 1), wanted: newWanted(), valve: cfg.Valve.withDefaults(),
 		memTableSize: 16 << 20, saveBytes: saveBytes, errorPause: 100 * time.Millisecond,
 	}
 	if cfg.LookupBytes >= lookup.MinBudget {

@@ -32,7 +32,7 @@ func (db *DB) Position() waypost.Position {
 
 // Apply implements replication.Sink. While the replica is degraded it fails; when
 // only a fresh store can heal it, and the disk takes writes again, the error is
-// ErrDiverged, so that the follower brings one.
+// ErrDiverged, so that the follower brings one. See [Valve] for what is held back.
 func (db *DB) Apply(ctx context.Context, b *replication.Batch) error {
 	start := time.Now()
 	db.mu.Lock()
@@ -62,6 +62,7 @@ func (db *DB) Apply(ctx context.Context, b *replication.Batch) error {
 		return fmt.Errorf("%w: a repair is under way", replication.ErrDiverged)
 	}
 	w := newWriter(st)
+	w.judge = func(w *writer, t *replication.Transaction) error { return w.countDeletions(db.valve, db.accepted, t) }
 	err := w.take(b, 0)
 	if err == nil {
 		err = w.keep(b, st.applied.Load().position, &db.cfg)

@@ -54,6 +54,8 @@ type store struct {
 	round     *round      // of verifying; nil: none has begun; guarded by DB.mu
 	comparing *comparison // with the source; nil: there is none; guarded by DB.mu
 
+	tally tally // of deletions; guarded by DB.mu
+
 	sinceCheck int // bytes written since the limits were looked at; owned by the writer
 
 	pins    [stripes]pinCount
@@ -131,6 +133,9 @@ func (st *store) load() error {
 	s, err := readState(st.pdb)
 	if err != nil {
 		return fmt.Errorf("read the state of store %s: %w", st.name, err)
+	}
+	if st.tally, err = loadTally(st.pdb); err != nil {
+		return err
 	}
 	st.applied.Store(&s)
 	st.synced.Store(&s.position)

@@ -56,6 +56,13 @@ type Config struct {
 	AppliedAt func() time.Time
 	Clicks    func() (pending int64, until time.Time)
 
+	// Replica tells what the replica does, and what of it is held back, if anything.
+	Replica func() Replica
+
+	// Order is called with what the control plane wants done, at every report until an answer has
+	// come to it. It must not block. Nil: nothing is done.
+	Order func(Order)
+
 	// Sync makes the position durable before a report that was asked for. What fails is
 	// seen by what Synced tells.
 	Sync func()
@@ -72,6 +79,7 @@ type Config struct {
 type Reporter struct {
 	cfg     Config
 	url     string
+	outcome string // URL
 	started time.Time
 	client  *http.Client
 	asked   chan struct{} // gets a token when a report is asked for
@@ -95,6 +103,9 @@ type body struct {
 	ClicksPending int64          `json:"clicks_pending"`
 	ClicksUntil   time.Time      `json:"clicks_until,omitzero"`
 	Leaving       bool           `json:"leaving,omitempty"`
+	Replica       string         `json:"replica,omitempty"`
+	Held          string         `json:"held,omitempty"`
+	HeldWhy       string         `json:"held_why,omitempty"`
 }
 
 // New makes a reporter. It sends nothing before Run.
@@ -111,6 +122,12 @@ func New(cfg Config) (*Reporter, error) {
 	}
 	if cfg.Synced == nil {
 		cfg.Synced = func() waypost.Position { return waypost.Position{} }
+	}
+	if cfg.Replica == nil {
+		cfg.Replica = func() Replica { return Replica{} }
+	}
+	if cfg.Order == nil {
+		cfg.Order = func(Order) {}
 	}
 	if cfg.Sync == nil {
 		cfg.Sync = func() {}
@@ -139,6 +156,7 @@ func New(cfg Config) (*Reporter, error) {
 	return &Reporter{
 		cfg:     cfg,
 		url:     strings.TrimSuffix(cfg.URL, "/") + Path,
+		outcome: strings.TrimSuffix(cfg.URL, "/") + OutcomePath,
 		started: time.Now(),
 		asked:   make(chan struct{}, 1),
 		client: &http.Client{
@@ -244,13 +262,22 @@ func (r *Reporter) send(ctx context.Context, leaving bool) error {
 }
 
 func (r *Reporter) post(ctx context.Context, leaving bool) error {
-	text, err := json.Marshal(r.report(leaving))
-	if err != nil {
-		return fmt.Errorf("encode the report: %w", err)
+	answer, err := r.exchange(ctx, r.url, r.report(leaving))
+	if err == nil && !leaving {
+		r.order(answer)
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url, bytes.NewReader(text))
+	return err
+}
+
+// exchange posts a value as JSON and gives what is answered.
+func (r *Reporter) exchange(ctx context.Context, to string, what any) ([]byte, error) {
+	text, err := json.Marshal(what)
 	if err != nil {
-		return fmt.Errorf("make the request: %w", err)
+		return nil, fmt.Errorf("encode the request: %w", err)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(text))
+	if err != nil {
+		return nil, fmt.Errorf("make the request: %w", err)
 	}
 	req.Header.Set("Content-Type", "application/json")
 	if r.cfg.Token != "" {
@@ -258,17 +285,17 @@ func (r *Reporter) post(ctx context.Context, leaving bool) error {
 	}
 	res, err := r.client.Do(req)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	// What is read of the answer keeps the connection usable; it says nothing more.
-	_, err = io.Copy(io.Discard, io.LimitReader(res.Body, 4<<10))
+	// To its end, which keeps the connection usable.
+	answer, err := io.ReadAll(io.LimitReader(res.Body, 4<<10))
 	if err = errors.Join(err, res.Body.Close()); err != nil {
-		return fmt.Errorf("read the answer: %w", err)
+		return nil, fmt.Errorf("read the answer: %w", err)
 	}
 	if res.StatusCode/100 != 2 {
-		return fmt.Errorf("the control plane answered %s", res.Status)
+		return nil, &statusError{res.StatusCode, res.Status}
 	}
-	return nil
+	return answer, nil
 }
 
 func (r *Reporter) report(leaving bool) body {
@@ -286,5 +313,7 @@ func (r *Reporter) report(leaving bool) body {
 	if !synced.IsZero() {
 		b.Synced = synced.String()
 	}
+	state := c.Replica()
+	b.Replica, b.Held, b.HeldWhy = state.State, state.Held, plain(state.Why, maxWhy)
 	return b
 }

@@ -55,7 +55,7 @@ func run(t *testing.T, cfg report.Config) (stop func()) {
 func TestTheControlPlaneUnderstandsWhatAnEdgeReports(t *testing.T) {
 	arrived := make(desk, 1000)
 	mux := http.NewServeMux()
-	handler := httpapi.EdgeReports(arrived, nil)
+	handler := httpapi.EdgeReports(arrived, nil, nil)
 	mux.HandleFunc("POST "+httpapi.PathEdgeReports, func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") == "Bearer secret" {
 			handler.ServeHTTP(w, r)
@@ -165,7 +165,7 @@ func TestAReporterNeedsToKnowWhoReportsToWhom(t *testing.T) {
 
 func TestAnEdgeThatIsAskedMakesWhatItHasDurableAndReportsAtOnce(t *testing.T) {
 	arrived := make(desk, 1000)
-	url := serve(t, httpapi.EdgeReports(arrived, nil))
+	url := serve(t, httpapi.EdgeReports(arrived, nil, nil))
 	var applied, synced atomic.Uint64
 	at := func(seq *atomic.Uint64) func() waypost.Position {
 		return func() waypost.Position {

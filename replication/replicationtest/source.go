@@ -62,6 +62,13 @@ func Link(code, location string) waypost.Record {
 func (s *Source) Commit(records ...waypost.Record) waypost.Position {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.commit(records...)
+	s.tell()
+	return s.tail()
+}
+
+// commit puts a transaction at the end of the log. s.mu is held.
+func (s *Source) commit(records ...waypost.Record) *replication.Transaction {
 	t := replication.Transaction{Seq: s.tail().Seq + 1, Stamp: rand.Uint64(), At: time.Now().UnixMilli()}
 	for _, r := range records {
 		r.Revision = waypost.Revision{Epoch: s.epoch.Ordinal, Seq: t.Seq}
@@ -78,9 +85,7 @@ func (s *Source) Commit(records ...waypost.Record) waypost.Position {
 	}
 	t.Digest = s.digest
 	s.log = append(s.log, t)
-	close(s.changed)
-	s.changed = make(chan struct{})
-	return s.tail()
+	return &s.log[len(s.log)-1]
 }
 
 // Trim forgets the whole log, keeping the rows.

@@ -111,6 +111,14 @@ func keepers(c *credential) bool { return c.signed || c.can(admin) }
 
 func signed(c *credential) bool { return c.signed }
 
+// edgeOrderRoute asks something of an edge that has reported once.
+func edgeOrderRoute(what string) route {
+	return route{scopes: []controlplane.Scope{admin}, operator: true, own: func(w *world, _ *credential) request {
+		w.exec(`INSERT INTO click_progress (node, region, has_left) VALUES ('asked-1', 'eu', false) ON CONFLICT DO NOTHING`)
+		return request{path: "/api/admin/edges/asked-1/" + what, body: "{}"}
+	}}
+}
+
 const newRoot = `{"root_url": "https://example.org/"}`
 
 // domainRoute is a change of a domain under one of its two addresses.
@@ -275,6 +283,12 @@ var routes = map[string]route{
 	"DELETE /api/admin/edge-credentials/{node}": {scopes: []controlplane.Scope{admin}, operator: true, own: func(w *world, _ *credential) request {
 		w.exec(`INSERT INTO node_credential (node, region, role, hash) VALUES ('stolen-1', 'eu', 'edge', sha256('s')) ON CONFLICT DO NOTHING`)
 		return request{path: "/api/admin/edge-credentials/stolen-1"}
+	}},
+	"POST /api/admin/edges/{node}/verifications": edgeOrderRoute("verifications"),
+	"POST /api/admin/edges/{node}/acceptances":   edgeOrderRoute("acceptances"),
+	"GET /api/admin/edges/{node}/orders/{id}": {scopes: []controlplane.Scope{admin}, operator: true, own: func(w *world, _ *credential) request {
+		w.exec(`INSERT INTO edge_order (id, node, what, ordered_by, until) OVERRIDING SYSTEM VALUE VALUES (1000000, 'asked-1', 'verify', 'somebody', now()) ON CONFLICT DO NOTHING`)
+		return request{path: "/api/admin/edges/asked-1/orders/1000000"}
 	}},
 	"GET /api/admin/ranges":      {scopes: []controlplane.Scope{admin}, operator: true, own: plain},
 	"GET /api/admin/ranges/plan": {scopes: []controlplane.Scope{admin}, operator: true, own: plain},

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/url"
 	"time"
@@ -23,11 +24,90 @@ type Edge struct {
 	StartedAt     *time.Time `json:"started_at"`
 	ClicksPending *int64     `json:"clicks_pending"`
 	ClicksUntil   *time.Time `json:"clicks_until"`
+	Replica       string     `json:"replica"` // "following", "waiting", "restoring", "repairing", "held", "degraded" or ""
+	Held          string     `json:"held"`
+	HeldWhy       string     `json:"held_why"`
+	Verified      *Verified  `json:"verified"`
 	Version       string     `json:"version"`
 	Addr          string     `json:"addr"`
 	AdminAddr     string     `json:"admin_addr"`
 	Credential    *string    `json:"credential"` // "own", "shared" or "revoked"
 }
+
+// Verified is what the last comparison of an edge has found.
+type Verified struct {
+	At        time.Time `json:"at"`
+	Different int       `json:"different"`
+	Repaired  int       `json:"repaired"`
+	Error     string    `json:"error"`
+}
+
+// EdgeOrder is what was asked of an edge.
+type EdgeOrder struct {
+	ID      int64        `json:"id"`
+	Node    string       `json:"node"`
+	What    string       `json:"what"`
+	Outcome *EdgeOutcome `json:"outcome"` // nil: the edge has not answered yet
+}
+
+// EdgeOutcome is what came of it.
+type EdgeOutcome struct {
+	Error       string       `json:"error"`
+	Accepted    string       `json:"accepted"`
+	Slots       int          `json:"slots"`
+	Records     uint64       `json:"records"`
+	Different   int          `json:"different"`
+	Repaired    int          `json:"repaired"`
+	Position    *Position    `json:"position"`
+	Seconds     float64      `json:"seconds"`
+	Differences []Difference `json:"differences"`
+}
+
+// Difference is a record of an edge that is not what PostgreSQL has.
+type Difference struct {
+	Slot   uint16 `json:"slot"`
+	Kind   uint8  `json:"kind"`
+	Domain uint32 `json:"domain"`
+	Name   string `json:"name"`
+	What   string `json:"what"`
+	Edge   string `json:"edge"`
+	Source string `json:"source"`
+}
+
+// VerifyEdge asks an edge to compare itself with PostgreSQL.
+func (c *Client) VerifyEdge(ctx context.Context, node string, repair bool) (o EdgeOrder, err error) {
+	err = c.do(ctx, http.MethodPost, "/api/admin/edges/"+url.PathEscape(node)+"/verifications", map[string]bool{"repair": repair}, &o)
+	return o, err
+}
+
+// AcceptEdge lets an edge take what it holds; what "" is anything.
+func (c *Client) AcceptEdge(ctx context.Context, node, what string) (o EdgeOrder, err error) {
+	in := map[string]string{}
+	if what != "" {
+		in["what"] = what
+	}
+	err = c.do(ctx, http.MethodPost, "/api/admin/edges/"+url.PathEscape(node)+"/acceptances", in, &o)
+	return o, err
+}
+
+// AwaitOrder waits until an edge has answered an order, or ctx ends.
+func (c *Client) AwaitOrder(ctx context.Context, o EdgeOrder) (EdgeOrder, error) {
+	for o.Outcome == nil {
+		select {
+		case <-ctx.Done():
+			return o, ctx.Err()
+		case <-time.After(orderPause):
+		}
+		path := fmt.Sprintf("/api/admin/edges/%s/orders/%d", url.PathEscape(o.Node), o.ID)
+		if err := c.do(ctx, http.MethodGet, path, nil, &o); err != nil {
+			return o, err
+		}
+	}
+	return o, nil
+}
+
+// orderPause is the time between looks at an order.
+const orderPause = 250 * time.Millisecond
 
 // Position is a place in the changelog.
 type Position struct {

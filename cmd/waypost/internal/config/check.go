@@ -107,6 +107,9 @@ func (e *Edge) Check() error {
 		prefixed("edge.min_free_disk", free),
 		notNegative("edge.max_staleness", e.MaxStaleness),
 		notNegative("edge.verify_interval", e.VerifyInterval),
+		between("edge.hold_deletes_percent", e.HoldDeletesPercent, 0, 100),
+		between("edge.hold_deletes_least", e.HoldDeletesLeast, 1, 1_000_000_000),
+		atLeastAMinute("edge.hold_deletes_window", e.HoldDeletesWindow),
 		notNegative("edge.drain_delay", e.DrainDelay),
 		positive("edge.shutdown_timeout", e.ShutdownTimeout),
 		positive("edge.takeover_timeout", e.TakeoverTimeout),
@@ -116,6 +119,14 @@ func (e *Edge) Check() error {
 func (c *Control) checkClientCA() error {
 	if c.ClientCAFile != "" && c.TLSCertFile == "" {
 		return errors.New("control.client_ca_file: client certificates are shown over TLS only: give control.tls_cert_file and control.tls_key_file")
+	}
+	return nil
+}
+
+// atLeastAMinute is for what is counted in minutes, up to a day.
+func atLeastAMinute(name string, d time.Duration) error {
+	if d < time.Minute || d > 12*time.Hour {
+		return fmt.Errorf("%s: %v is not between 1m and 12h", name, d)
 	}
 	return nil
 }

@@ -98,6 +98,9 @@ type Edge struct {
 	ClickJournal             string        `yaml:"click_journal" help:"disk space for clicks that are not counted yet, such as 4GiB; auto: 2GiB, which is a week at 500 clicks a second, but at most half of what is free; when it fills, clicks that wait lose their detail first"`
 	VerifyInterval           time.Duration `yaml:"verify_interval" help:"time in which all links on disk are read once and held against their checksums and PostgreSQL's digest; what differs is fetched again; 0: never"`
 	MinFreeDisk              string        `yaml:"min_free_disk" help:"disk space that changes of links and snapshots leave free, such as 2GiB or 5%; below it they wait, while redirects and clicks go on; auto: 512MiB, or 2% of a small disk; 0: none"`
+	HoldDeletesPercent       int           `yaml:"hold_deletes_percent" help:"hold back deletions of more than this share of all links within hold_deletes_window, and snapshots that lack as much, until an operator accepts them; 0: never"`
+	HoldDeletesLeast         int           `yaml:"hold_deletes_least" help:"never hold back fewer deleted links than this"`
+	HoldDeletesWindow        time.Duration `yaml:"hold_deletes_window" help:"time in which deletions are added up for hold_deletes_percent"`
 	MaxStaleness             time.Duration `yaml:"max_staleness" help:"tell in a header when the replica is older than this; 0: never"`
 	AskUpstream              bool          `yaml:"ask_upstream" help:"ask the control plane for a code that it can have issued a moment ago and that is not here yet"`
 	StatusFile               string        `yaml:"status_file" help:"file that tells the process id and addresses once all listeners are open"`
@@ -173,6 +176,7 @@ func defaults(getenv func(string) string) Config {
 		},
 		Edge: Edge{
 			Addr: "127.0.0.1:8081", AdminAddr: "127.0.0.1:9081", LookupMemory: "auto", ClickJournal: "auto", MinFreeDisk: "auto", VerifyInterval: 24 * time.Hour,
+			HoldDeletesPercent: 20, HoldDeletesLeast: 1_000, HoldDeletesWindow: 10 * time.Minute,
 			AskUpstream:    true,
 			MaxConnections: 32_768, MaxConnectionsPerAddress: 1_024,
 			ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: time.Minute,

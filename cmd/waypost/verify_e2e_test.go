@@ -1,0 +1,120 @@
+package main_test
+
+import (
+	"bytes"
+	"context"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"waypost/cmd/waypost/devtest"
+)
+
+// removeRecord takes a link's record away from a replica that nobody has open.
+func removeRecord(t *testing.T, dataDir, code string) {
+	t.Helper()
+	store := ""
+	require.NoError(t, filepath.WalkDir(dataDir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Name() == "CURRENT" {
+			if text, err := os.ReadFile(path); err == nil && strings.HasPrefix(string(text), "waypost-replica ") {
+				store = filepath.Join(filepath.Dir(path), strings.Fields(string(text))[2])
+			}
+		}
+		return nil // PostgreSQL's directory may be another user's
+	}))
+	require.NotEmpty(t, store)
+	db, err := pebble.Open(store, &pebble.Options{WALDir: pebble.MakeStoreRelativePath(vfs.Default, "wal"), FormatMajorVersion: pebble.FormatTableFormatV6, ErrorIfNotExists: true})
+	require.NoError(t, err)
+	it, err := db.NewIter(nil)
+	require.NoError(t, err)
+	removed := 0
+	for ok := it.First(); ok; ok = it.Next() {
+		if key := it.Key(); key[0] == 'r' && key[3] == 1 && bytes.HasSuffix(key, []byte(code)) {
+			require.NoError(t, db.Delete(bytes.Clone(key), pebble.Sync))
+			removed++
+		}
+	}
+	require.NoError(t, it.Close())
+	require.NoError(t, db.Close())
+	require.Equal(t, 1, removed)
+}
+
+func TestAnEdgeIsVerifiedAndRepairedAndHoldsAMassDeletionUntilItIsAccepted(t *testing.T) {
+	s := devtest.Start(t, devtest.Config{Edges: "eu-west-1=127.0.0.1:0", Args: []string{"--restart=false"}})
+	byHand := func(sql string) {
+		t.Helper()
+		cfg, err := pgx.ParseConfig(s.State().DatabaseURL)
+		require.NoError(t, err)
+		cfg.User = "postgres"
+		hand, err := pgx.ConnectConfig(t.Context(), cfg)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, hand.Close(context.Background())) }()
+		_, err = hand.Exec(t.Context(), sql)
+		require.NoError(t, err)
+	}
+	run := func(args ...string) devtest.Result {
+		t.Helper()
+		return devtest.Run(t, []string{"WAYPOST_DATA_DIR=" + s.DataDir()}, args...)
+	}
+	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, Timeout: 20 * time.Second}
+	status := func(code string) int {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.State().Edges[0].URL+"/"+code, http.NoBody)
+		require.NoError(t, err)
+		res, err := client.Do(req)
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		return res.StatusCode
+	}
+	node := s.State().Edges[0].Node
+
+	byHand(`INSERT INTO link (workspace_id, domain_id, code, custom, original_url) SELECT 1, 1, 'mass' || n, true, 'https://example.com/' || n FROM generate_series(1, 1500) n`)
+	eventually(t, 30*time.Second, "the links are at the edge", func() bool { return status("mass1500") == 302 })
+	eventually(t, 30*time.Second, "the edge is known", func() bool { return run("verify", "--edge", node).Code == 0 })
+	r := run("verify", "--all")
+	require.Zero(t, r.Code, r.Stderr)
+	require.Regexp(t, node+` +equal +4096 +15\d\d +0 +0 `, r.Stdout)
+	require.Regexp(t, node+` .* equal `, run("edges").Stdout)
+	require.Equal(t, 1, run("verify", "--edge", "nobody").Code)
+	require.Equal(t, 2, run("verify").Code)
+
+	s.Stop()
+	removeRecord(t, s.DataDir(), "mass77")
+	s.Again()
+	eventually(t, 30*time.Second, "the edge serves", func() bool { return status("mass1") == 302 })
+	eventually(t, 30*time.Second, "the edge is verified", func() bool {
+		r = run("verify", "--all")
+		return strings.Contains(r.Stdout, "DIFFERENT")
+	})
+	require.Equal(t, 1, r.Code)
+	require.Regexp(t, node+` +DIFFERENT +4096 +15\d\d +1 +0 `, r.Stdout)
+	require.Regexp(t, `missing +1 +mass77 +404 +302 https://example\.com/77`, r.Stdout)
+	require.Contains(t, r.Stderr, "1 of 1 edges are not what PostgreSQL holds")
+	r = run("verify", "--edge", node, "--repair")
+	require.Zero(t, r.Code, r.Stdout+r.Stderr)
+	require.Regexp(t, node+` +repaired +4096 +15\d\d +1 +1 `, r.Stdout)
+	require.Equal(t, 302, status("mass77"))
+	require.Zero(t, run("verify", "--all").Code)
+
+	require.Contains(t, run("edges", "accept", node, "--yes").Stderr, "nothing is held")
+	byHand(`UPDATE link SET deleted_at = now() WHERE code LIKE 'mass%'`)
+	eventually(t, 30*time.Second, "the deletion is held", func() bool { return strings.Contains(run("edges").Stdout, "HELD: mass-delete") })
+	require.Equal(t, 302, status("mass77"))
+	require.Contains(t, run("edges", "accept", node, "--what", "empty-snapshot", "--yes").Stderr, "what is held is mass-delete")
+	r = run("edges", "accept", node, "--yes")
+	require.Zero(t, r.Code, r.Stderr)
+	eventually(t, 30*time.Second, "the deletion is taken", func() bool { return status("mass77") == 410 })
+	eventually(t, 30*time.Second, "nothing is held", func() bool { return !strings.Contains(run("edges").Stdout, "HELD") })
+	audit := run("audit", "--output", "json").Stdout
+	require.Contains(t, audit, "edges.accept")
+	require.Contains(t, audit, "edges.verify")
+}

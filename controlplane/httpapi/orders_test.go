@@ -1,0 +1,116 @@
+package httpapi_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"waypost"
+	"waypost/controlplane"
+	"waypost/controlplane/httpapi"
+)
+
+// orders knows the edge eu-1, and remembers what was asked of it.
+type orders struct{ given []controlplane.EdgeOrder }
+
+func (o *orders) Give(_ context.Context, actor controlplane.Actor, order controlplane.EdgeOrder) (controlplane.EdgeOrder, error) {
+	if err := actor.CheckOperator(); err != nil {
+		return order, err
+	}
+	if order.Node != "eu-1" {
+		return order, waypost.Errorf(waypost.ENotFound, "no such edge")
+	}
+	order.ID, order.At, order.Until = int64(len(o.given)+1), time.Unix(1000, 0), time.Unix(2000, 0)
+	o.given = append(o.given, order)
+	return order, nil
+}
+
+func (o *orders) Find(_ context.Context, actor controlplane.Actor, node string, id int64) (controlplane.EdgeOrder, error) {
+	if err := actor.CheckOperator(); err != nil {
+		return controlplane.EdgeOrder{}, err
+	}
+	if node != "eu-1" || id > int64(len(o.given)) {
+		return controlplane.EdgeOrder{}, waypost.Errorf(waypost.ENotFound, "no such order")
+	}
+	return o.given[id-1], nil
+}
+
+func (o *orders) Verified(string) (controlplane.EdgeOrder, bool) {
+	return controlplane.EdgeOrder{DoneAt: time.Unix(3000, 0), Outcome: controlplane.EdgeOutcome{Different: 2, Repaired: 1}}, true
+}
+
+func (o *orders) For(string) []controlplane.EdgeOrder { return o.given }
+
+func (o *orders) Done(_ context.Context, node string, id int64, outcome controlplane.EdgeOutcome) error {
+	if node != "eu-1" || id > int64(len(o.given)) {
+		return waypost.Errorf(waypost.ENotFound, "no such order")
+	}
+	o.given[id-1].Outcome, o.given[id-1].DoneAt = outcome, time.Unix(3000, 0)
+	return nil
+}
+
+func TestWhatIsAskedOfAnEdgeIsToldToItAndItsAnswerIsShown(t *testing.T) {
+	o := &orders{}
+	a := start(t, func(_ *links, c *httpapi.Config) {
+		c.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
+		c.Orders, c.Fleet, c.Anonymous = o, fleet{{Node: "eu-1", Role: "edge", State: controlplane.EdgeAlive, Via: controlplane.ViaReport}}, operator
+	})
+	all := operations(t, object(t, a.get("/openapi.json").text))
+	do := func(status int, name, path, body string) answer {
+		t.Helper()
+		method, _, _ := strings.Cut(name, " ")
+		res := a.do(call{method: method, path: path, body: body, key: "none"})
+		require.Equal(t, status, res.StatusCode, res.text)
+		requireDocumented(t, all[name], res, name)
+		return res
+	}
+	do(200, "POST /api/admin/edges/{node}/verifications", "/api/admin/edges/eu-1/verifications", `{"repair": true}`)
+	do(200, "POST /api/admin/edges/{node}/acceptances", "/api/admin/edges/eu-1/acceptances", `{"what": "mass-delete"}`)
+	do(422, "POST /api/admin/edges/{node}/acceptances", "/api/admin/edges/eu-1/acceptances", `{"what": "everything"}`)
+	do(404, "POST /api/admin/edges/{node}/verifications", "/api/admin/edges/eu-2/verifications", `{}`)
+	do(404, "GET /api/admin/edges/{node}/orders/{id}", "/api/admin/edges/eu-1/orders/3", "")
+	requireProblem(t, a.do(call{method: "POST", path: "/api/admin/edges/eu-1/verifications", body: "{}", key: strangerKey}), 403, "forbidden")
+	open := object(t, do(200, "GET /api/admin/edges/{node}/orders/{id}", "/api/admin/edges/eu-1/orders/1", "").text)
+	require.Nil(t, open["outcome"])
+
+	report := httptest.NewRequest(http.MethodPost, httpapi.PathEdgeReports, strings.NewReader(`{"node": "eu-1", "region": "eu", "role": "edge",
+		"boot": "`+strings.Repeat("0a", 16)+`", "clicks_pending": -1, "replica": "held", "held": "mass-delete", "held_why": "too many at once"}`))
+	report.Header.Set("Content-Type", "application/json")
+	w, arrived := httptest.NewRecorder(), &reports{}
+	httpapi.EdgeReports(arrived, o, nil).ServeHTTP(w, report)
+	require.Equal(t, 200, w.Code)
+	require.JSONEq(t, `{"orders": [{"id": 1, "what": "verify", "repair": true}, {"id": 2, "what": "accept", "hold": "mass-delete"}]}`, w.Body.String())
+
+	send := func(status int, body string) {
+		t.Helper()
+		req, w := httptest.NewRequest(http.MethodPost, httpapi.PathEdgeOutcomes, strings.NewReader(body)), httptest.NewRecorder()
+		req.Header.Set("Content-Type", "application/json")
+		httpapi.EdgeOutcomes(o, slog.New(slog.DiscardHandler)).ServeHTTP(w, req)
+		require.Equal(t, status, w.Code, w.Body.String())
+	}
+	difference := `{"slot": 3, "kind": 1, "domain": 1, "name": "a", "what": "missing", "edge": "404", "source": "302 https://example.com/"}`
+	for _, wrong := range []string{
+		`{"node": "eu-1", "order": 0}`, `{"node": "", "order": 1}`, `{"node": "eu-1", "order": 1, "slots": 5000}`, `{"node": "eu-1", "order": 1, "error": "a\nb"}`,
+		fmt.Sprintf(`{"node": "eu-1", "order": 1, "differences": [%s%s]}`, difference, strings.Repeat(","+difference, 20)),
+	} {
+		send(422, wrong)
+	}
+	send(400, `{`)
+	send(413, `{"error": "`+strings.Repeat("x", 64<<10)+`"}`)
+	send(404, `{"node": "eu-2", "order": 1}`)
+	send(204, `{"node": "eu-1", "order": 1, "slots": 4096, "records": 10, "different": 2, "repaired": 1, "epoch": 1, "seq": 7, "seconds": 0.5, "differences": [`+difference+`]}`)
+	done := object(t, do(200, "GET /api/admin/edges/{node}/orders/{id}", "/api/admin/edges/eu-1/orders/1", "").text)
+	require.Equal(t, map[string]any{
+		"error": "", "accepted": "", "slots": 4096.0, "records": 10.0, "different": 2.0, "repaired": 1.0, "seconds": 0.5,
+		"position": map[string]any{"epoch": 1.0, "seq": 7.0}, "differences": []any{object(t, difference)},
+	}, done["outcome"])
+	shown := do(200, "GET /api/admin/edges", "/api/admin/edges", "").text
+	require.Contains(t, shown, `"verified":{"at":"1970-01-01T00:50:00Z","different":2,"repaired":1,"error":""}`)
+}

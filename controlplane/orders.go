@@ -1,0 +1,197 @@
+package controlplane
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"waypost"
+)
+
+// OrderStore keeps what is asked of edges, for all instances of the control plane.
+type OrderStore interface {
+	// OrderEdge keeps an order, with its number; it is in the audit log when it returns. ENotFound: no edge
+	// of that name has ever reported.
+	OrderEdge(ctx context.Context, by Actor, o EdgeOrder) (EdgeOrder, error)
+
+	// EdgeOrder gives an order to an edge by its number, ENotFound when there is none.
+	EdgeOrder(ctx context.Context, node string, id int64) (EdgeOrder, error)
+
+	// EdgeOrders gives all orders that edges are to hear of, and the last
+	// verification of each edge that has an outcome.
+	EdgeOrders(ctx context.Context) (open, verified []EdgeOrder, err error)
+
+	// OrderDone keeps the outcome of an order. A second one changes nothing. ENotFound: there is no
+	// such order.
+	OrderDone(ctx context.Context, node string, id int64, outcome EdgeOutcome) error
+}
+
+// OrderKind is what an edge is asked to do.
+type OrderKind string
+
+// The kinds of orders.
+const (
+	OrderVerify OrderKind = "verify" // compare the replica with the source
+	OrderAccept OrderKind = "accept" // take what is held
+)
+
+// EdgeOrder is what an operator asks of an edge.
+type EdgeOrder struct {
+	ID      int64
+	Node    string
+	What    OrderKind
+	Repair  bool   // of a verification: what differs
+	Hold    string // of an acceptance: which hold; "": any
+	By      string
+	At      time.Time
+	Until   time.Time // nobody waits for it any longer
+	DoneAt  time.Time // zero: there is no outcome yet
+	Outcome EdgeOutcome
+}
+
+// EdgeOutcome is what came of an order.
+type EdgeOutcome struct {
+	Error       string           `json:"error,omitempty"` // why it was not done, or not to the end
+	Slots       int              `json:"slots,omitempty"` // compared
+	Records     uint64           `json:"records,omitempty"`
+	Different   int              `json:"different,omitempty"` // slots
+	Repaired    int              `json:"repaired,omitempty"`  // of these
+	Epoch       uint32           `json:"epoch,omitempty"`     // the position at which was compared
+	Seq         uint64           `json:"seq,omitempty"`
+	Seconds     float64          `json:"seconds,omitempty"`
+	Differences []EdgeDifference `json:"differences,omitempty"` // some
+	Accepted    string           `json:"accepted,omitempty"`    // what was held, and is no more
+}
+
+// EdgeDifference is a record of an edge that is not PostgreSQL's.
+type EdgeDifference struct {
+	Slot   uint16 `json:"slot"`
+	Kind   uint8  `json:"kind"`
+	Domain uint32 `json:"domain"`
+	Name   string `json:"name"`   // of a link: its code
+	What   string `json:"what"`   // missing, extra, different or unreadable
+	Edge   string `json:"edge"`   // what a visitor gets from the edge
+	Source string `json:"source"` // what he should get
+}
+
+// MaxDifferences bounds the differences of an outcome.
+const MaxDifferences = 20
+
+// orderTime is for how long an edge may take to answer.
+const orderTime = time.Hour
+
+// Orders gives edges their orders, and takes the outcomes. All methods may be called by many
+// goroutines at once.
+type Orders struct {
+	store OrderStore
+	ask   func()
+	log   *slog.Logger
+
+	mu       sync.Mutex
+	open     map[string][]EdgeOrder // by node
+	verified map[string]EdgeOrder   // by node
+}
+
+// NewOrders makes what Run keeps up to date. Ask makes edges report soon; it must not block.
+func NewOrders(store OrderStore, ask func(), log *slog.Logger) *Orders {
+	return &Orders{store: store, ask: ask, log: log}
+}
+
+// ordersPoll is the time between looks at the store, for what came by other instances.
+const ordersPoll = time.Second
+
+// Run looks at the store until ctx ends.
+func (o *Orders) Run(ctx context.Context) {
+	ticker := time.NewTicker(ordersPoll)
+	defer ticker.Stop()
+	failing := false
+	for {
+		err := o.look(ctx)
+		if err != nil && !failing && ctx.Err() == nil {
+			o.log.Warn("edges do not hear of orders: these cannot be read", slog.Any("error", err))
+		}
+		failing = err != nil
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+func (o *Orders) look(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	open, verified, err := o.store.EdgeOrders(ctx)
+	if err != nil {
+		return err
+	}
+	byNode := make(map[string][]EdgeOrder)
+	for _, order := range open {
+		byNode[order.Node] = append(byNode[order.Node], order)
+	}
+	last := make(map[string]EdgeOrder, len(verified))
+	for _, order := range verified {
+		last[order.Node] = order
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	news := false
+	for node, orders := range byNode {
+		news = news || len(orders) > len(o.open[node])
+	}
+	if o.open, o.verified = byNode, last; news {
+		o.ask()
+	}
+	return nil
+}
+
+// Give asks something of an edge. That needs [Actor.CheckOperator].
+func (o *Orders) Give(ctx context.Context, actor Actor, order EdgeOrder) (EdgeOrder, error) {
+	if err := actor.CheckOperator(); err != nil {
+		return EdgeOrder{}, err
+	}
+	if !waypost.ValidNode(order.Node) {
+		return EdgeOrder{}, waypost.Errorf(waypost.ENotFound, "there is no such edge")
+	}
+	order.By, order.Until = actor.Label(), time.Now().Add(orderTime)
+	given, err := o.store.OrderEdge(ctx, actor, order)
+	if err == nil {
+		if lookErr := o.look(ctx); lookErr != nil {
+			o.log.Debug("the order is given later", slog.Any("error", lookErr))
+		}
+	}
+	return given, err
+}
+
+// Find gives an order to an edge with what came of it. That needs [Actor.CheckOperator].
+func (o *Orders) Find(ctx context.Context, actor Actor, node string, id int64) (EdgeOrder, error) {
+	if err := actor.CheckOperator(); err != nil {
+		return EdgeOrder{}, err
+	}
+	if !waypost.ValidNode(node) {
+		return EdgeOrder{}, waypost.Errorf(waypost.ENotFound, "there is no such edge")
+	}
+	return o.store.EdgeOrder(ctx, node, id)
+}
+
+// For gives what an edge is to do and has not answered yet. It does not block.
+func (o *Orders) For(node string) []EdgeOrder {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.open[node]
+}
+
+// Verified gives the last verification of an edge that has an outcome.
+func (o *Orders) Verified(node string) (EdgeOrder, bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	order, ok := o.verified[node]
+	return order, ok
+}
+
+// Done takes what came of an order.
+func (o *Orders) Done(ctx context.Context, node string, id int64, outcome EdgeOutcome) error {
+	return o.store.OrderDone(ctx, node, id, outcome)
+}

@@ -1,0 +1,54 @@
+package postgres_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"waypost"
+	"waypost/controlplane"
+)
+
+func TestOrdersOfEdgesTravelThroughTheDatabase(t *testing.T) {
+	db, hand := open(t)
+	by := controlplane.Actor{Workspace: waypost.DefaultWorkspace, Scopes: []controlplane.Scope{controlplane.ScopeAdmin}}
+	ask := func(node string, what controlplane.OrderKind) (controlplane.EdgeOrder, error) {
+		return db.OrderEdge(t.Context(), by, controlplane.EdgeOrder{Node: node, What: what, Repair: true, By: "ann", Until: time.Now().Add(time.Hour)})
+	}
+	_, err := ask("eu-1", controlplane.OrderVerify)
+	require.Equal(t, waypost.ENotFound, waypost.CodeOf(err), "it has never reported")
+	require.NoError(t, db.NoteProgress(t.Context(), []controlplane.EdgeProgress{{Node: "eu-1", Region: "eu", Pending: -1}}))
+	first, err := ask("eu-1", controlplane.OrderVerify)
+	require.NoError(t, err)
+	second, err := ask("eu-1", controlplane.OrderAccept)
+	require.NoError(t, err)
+
+	open, verified, err := db.EdgeOrders(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []controlplane.EdgeOrder{first, second}, open)
+	require.Empty(t, verified)
+
+	outcome := controlplane.EdgeOutcome{Slots: 4096, Different: 1, Differences: []controlplane.EdgeDifference{{Slot: 7, Kind: 1, Name: "a", What: "missing"}}}
+	require.NoError(t, db.OrderDone(t.Context(), "eu-1", first.ID, outcome))
+	require.NoError(t, db.OrderDone(t.Context(), "eu-1", first.ID, controlplane.EdgeOutcome{Error: "again"}), "an answer may come twice")
+	require.Equal(t, waypost.ENotFound, waypost.CodeOf(db.OrderDone(t.Context(), "eu-2", second.ID, outcome)), "it was asked of another")
+	done, err := db.EdgeOrder(t.Context(), "eu-1", first.ID)
+	require.NoError(t, err)
+	require.Equal(t, outcome, done.Outcome)
+	require.False(t, done.DoneAt.IsZero())
+	_, err = db.EdgeOrder(t.Context(), "eu-2", first.ID)
+	require.Equal(t, waypost.ENotFound, waypost.CodeOf(err))
+	open, verified, err = db.EdgeOrders(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []controlplane.EdgeOrder{second}, open)
+	require.Equal(t, []controlplane.EdgeOrder{done}, verified)
+	require.Equal(t, int64(2), number(t, hand, `SELECT count(*) FROM audit WHERE subject = 'eu-1' AND action IN ('edges.verify', 'edges.accept')`))
+
+	for range 60 {
+		o, err := ask("eu-1", controlplane.OrderAccept)
+		require.NoError(t, err)
+		require.NoError(t, db.OrderDone(t.Context(), "eu-1", o.ID, controlplane.EdgeOutcome{}))
+	}
+	require.LessOrEqual(t, number(t, hand, `SELECT count(*) FROM edge_order`), int64(52), "old ones go")
+}
