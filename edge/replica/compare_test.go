@@ -104,3 +104,19 @@ func TestVerifyingFindsNoDifferenceInWhatIsWrittenMeanwhile(t *testing.T) {
 	require.Equal(t, 1, f.compare(t, true).Repaired)
 	f.settle(t)
 }
+
+func TestAComparisonTellsWhatWasHeldAtAnEarlierPosition(t *testing.T) {
+	f := newFleet(t, config(vfs.NewMem()), 100)
+	f.follow(t)
+	f.settle(t)
+	c, err := f.db.Compare(t.Context())
+	require.NoError(t, err)
+	defer c.Close()
+	want, head, err := f.Sums(t.Context(), 0, waypost.Slots-1)
+	require.NoError(t, err)
+	f.Commit(replicationtest.Link(linkCode(3), "https://changed.example/"), replicationtest.Link("added", "https://added.example/"), replicationtest.Purge(linkCode(4)))
+	f.settle(t)
+	got, err := c.Sums(t.Context(), 0, waypost.Slots-1, head.Position)
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+}
