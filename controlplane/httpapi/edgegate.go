@@ -14,7 +14,6 @@ import (
 	"waypost"
 	"waypost/controlplane"
 	"waypost/controlplane/limit"
-	"waypost/replication"
 )
 
 // EdgeNodes judges credentials of edges. All methods may be called by many goroutines
@@ -44,6 +43,12 @@ type EdgeGateConfig struct {
 	Logger  *slog.Logger                   // default: nothing is logged
 }
 
+// Headers in which a follower describes itself: see package replication.
+const (
+	headerNode   = "Waypost-Node"
+	headerRegion = "Waypost-Region"
+)
+
 // EdgeGate lets edges in, and nobody else. Who an edge is comes from its credential:
 // what a request says of it in headers is put right.
 type EdgeGate struct {
@@ -72,10 +77,10 @@ func (g *EdgeGate) Only(next http.Handler) http.Handler {
 			return
 		}
 		if node.Name != "" {
-			r.Header.Set(replication.HeaderNode, node.Name)
+			r.Header.Set(headerNode, node.Name)
 		}
 		if node.Region != "" {
-			r.Header.Set(replication.HeaderRegion, string(node.Region))
+			r.Header.Set(headerRegion, string(node.Region))
 		}
 		ctx, release := g.cfg.Nodes.Hold(r.Context(), &node)
 		defer release()

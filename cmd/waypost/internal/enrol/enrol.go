@@ -25,7 +25,6 @@ import (
 	"waypost"
 	"waypost/cmd/waypost/internal/atomicfile"
 	"waypost/controlplane"
-	"waypost/failpoint"
 	"waypost/replication"
 )
 
@@ -109,7 +108,6 @@ func Enrol(ctx context.Context, cfg Config) (*Credential, error) {
 	if err != nil {
 		return nil, fmt.Errorf("enrol: %w", err)
 	}
-	failpoint.Hit("enrol: secret kept")
 	role, err := cfg.exchange(ctx, c)
 	if refused, ok := errors.AsType[*RefusedError](err); ok {
 		return nil, refused
@@ -117,7 +115,6 @@ func Enrol(ctx context.Context, cfg Config) (*Credential, error) {
 	if err != nil {
 		return nil, fmt.Errorf("enrol: %w", err)
 	}
-	failpoint.Hit("enrol: answered")
 	c.Role = role
 	if err := write(filepath.Join(cfg.Dir, keptName), c); err != nil {
 		return nil, fmt.Errorf("enrol: %w", err)
