@@ -40,7 +40,7 @@ func newNumbered(t testing.TB, n int) *numbered {
 	}
 	s.commit(t, rs...)
 	s.Trim()
-	s.SetWidth(64)
+	s.SetWidth(128)
 	return s
 }
 
@@ -88,6 +88,9 @@ func TestBootstrapOfAnotherProcess(t *testing.T) {
 	}
 	db, err := replica.Open(replica.Config{Dir: dir, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
+	if os.Getenv("WAYPOST_BOOTSTRAP_LINKS") == "" {
+		db.Shrink() // so that there is something to keep at any moment
+	}
 	stop := following(t, os.Getenv(bootstrapURL), db)
 	require.Eventually(t, func() bool { return !db.Position().IsZero() }, 5*time.Minute, time.Millisecond)
 	stop()
