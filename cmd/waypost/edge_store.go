@@ -30,14 +30,15 @@ var errNoReplica = errors.New("this edge has no replica yet")
 // sooner than a control plane has let this edge in, so that a wrong token or
 // address leaves nothing behind.
 type edgeStore struct {
-	root   string
-	region string
-	node   string // this edge's name; kept in the directory
-	log    *slog.Logger
-	meters prometheus.Registerer
-	clicks *edgeClicks
-	lookup int64         // bytes for the replica's lookup table
-	verify time.Duration // see replica.Config.VerifyInterval
+	root    string
+	region  string
+	node    string // this edge's name; kept in the directory
+	log     *slog.Logger
+	meters  prometheus.Registerer
+	clicks  *edgeClicks
+	lookup  int64         // bytes for the replica's lookup table
+	verify  time.Duration // see replica.Config.VerifyInterval
+	peerLog int64         // bytes for the changes that are kept for other edges; 0: none
 
 	dir    *datadir.Dir               // set together with db, before opened is closed
 	opened chan struct{}              // closed when there is a directory
@@ -54,6 +55,13 @@ func openEdgeStore(cfg config.Edge, lookup int64, log *slog.Logger, meters prome
 	}
 	if s.verify == 0 {
 		s.verify = -1
+	}
+	if cfg.PeerAddr != "" {
+		size, err := config.ParsePeerLog(cfg.PeerLog)
+		if err != nil {
+			return nil, fmt.Errorf("edge.peer_log: %w", err)
+		}
+		s.peerLog = size
 	}
 	clicks.know(s)
 	if succession != nil {
@@ -95,7 +103,7 @@ func (s *edgeStore) open() error {
 }
 
 func (s *edgeStore) replicaConfig(dir *datadir.Dir) replica.Config {
-	return replica.Config{Dir: dir.Path("replica"), LookupBytes: s.lookup, VerifyInterval: s.verify, Logger: s.log, Registerer: s.meters}
+	return replica.Config{Dir: dir.Path("replica"), LookupBytes: s.lookup, VerifyInterval: s.verify, LogBytes: s.peerLog, Logger: s.log, Registerer: s.meters}
 }
 
 // nameNode keeps the name in the directory, and takes it from there when none is

@@ -81,6 +81,7 @@ func (e *Edge) Check() error {
 	_, networks := ParseNetworks(e.TrustedProxies)
 	_, memory := ParseLookupMemory(e.LookupMemory)
 	_, journal := ParseClickJournal(e.ClickJournal)
+	_, peerLog := ParsePeerLog(e.PeerLog)
 	return first(
 		address("edge.addr", e.Addr),
 		addresses("edge.listen", e.Listen),
@@ -100,12 +101,31 @@ func (e *Edge) Check() error {
 		positive("edge.idle_timeout", e.IdleTimeout),
 		prefixed("edge.lookup_memory", memory),
 		prefixed("edge.click_journal", journal),
+		e.checkPeers(),
+		prefixed("edge.peer_log", peerLog),
+		notNegative("edge.peer_after", e.PeerAfter),
 		notNegative("edge.max_staleness", e.MaxStaleness),
 		notNegative("edge.verify_interval", e.VerifyInterval),
 		notNegative("edge.drain_delay", e.DrainDelay),
 		positive("edge.shutdown_timeout", e.ShutdownTimeout),
 		positive("edge.takeover_timeout", e.TakeoverTimeout),
 	)
+}
+
+func (e *Edge) checkPeers() error {
+	if e.PeerAddr == "" {
+		if e.Relay {
+			return errors.New("edge.peer_addr is missing: give --peer-addr, on which other edges follow this relay")
+		}
+	} else if err := address("edge.peer_addr", e.PeerAddr); err != nil {
+		return err
+	}
+	for _, peer := range e.Peers {
+		if err := origin("edge.peers", peer); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (e *Edge) checkProxyProtocol() error {

@@ -75,6 +75,12 @@ type Edge struct {
 	ControlURL               string        `yaml:"control_url" help:"control plane to follow, such as http://10.0.0.1:8080"`
 	Token                    Secret        `yaml:"token" flag:"-" help:"bearer token, the control plane's edge_token"`
 	TokenFile                string        `yaml:"token_file" help:"file that holds the token"`
+	Relay                    bool          `yaml:"relay" help:"whether other edges follow this one instead of the control plane, on peer_addr; their clicks and reports are passed on"`
+	PeerAddr                 string        `yaml:"peer_addr" help:"address on which other edges may follow this one, HOST:PORT, at which they must reach it; empty: none"`
+	PeerLog                  string        `yaml:"peer_log" help:"disk space for the changes that are kept for other edges, for 72 h at most; who needs older ones takes a snapshot"`
+	Peers                    []string      `yaml:"peers" help:"edges that may be followed while the control plane is away, such as http://10.0.0.2:8090; those of the region that gossip tells of are added"`
+	PeerAfter                time.Duration `yaml:"peer_after" help:"time without a word from the control plane, and up to half as much more, after which a peer is followed; 0: never"`
+	PeerBootstrap            bool          `yaml:"peer_bootstrap" help:"take the first snapshot from a peer if there is one, whether the control plane is there or not"`
 	DataDir                  string        `yaml:"data_dir" help:"directory of the replica and of the clicks that are not counted yet; belongs to this edge alone"`
 	StrictHosts              bool          `yaml:"strict_hosts" help:"answer 404 for hosts that are no known domain"`
 	TrustedProxies           []string      `yaml:"trusted_proxies" help:"networks whose X-Forwarded-* headers count, such as 10.0.0.0/8"`
@@ -163,7 +169,7 @@ func defaults(getenv func(string) string) Config {
 		},
 		Edge: Edge{
 			Addr: "127.0.0.1:8081", AdminAddr: "127.0.0.1:9081", LookupMemory: "auto", ClickJournal: "auto", VerifyInterval: 24 * time.Hour,
-			AskUpstream:    true,
+			AskUpstream: true, PeerLog: "256MiB", PeerAfter: 15 * time.Second,
 			MaxConnections: 32_768, MaxConnectionsPerAddress: 1_024,
 			ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: time.Minute,
 			ShutdownTimeout: 5 * time.Second, TakeoverTimeout: 30 * time.Second,
