@@ -62,7 +62,7 @@ type HeadSource interface {
 type EdgeReport struct {
 	Node          string
 	Region        waypost.Region
-	Role          string // "edge"
+	Role          string // "edge" or "relay"
 	Boot          waypost.BootID
 	Addr          string // HOST:PORT of its redirects; may be ""
 	AdminAddr     string // HOST:PORT of its admin listener; may be ""

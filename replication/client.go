@@ -55,6 +55,7 @@ type dial struct {
 	hello   Head
 	signed  Signature // that came before the present frame; zero: there was none
 	key     []byte    // that the source announced
+	word    []byte    // testimony that came before the present frame; nil: there was none
 	records uint64    // about how many a snapshot has; 0: not known
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
@@ -177,7 +178,7 @@ func (d *dial) close() {
 // next gives the next frame that the caller has to judge: bye and reset have
 // become errors, and types that are not known are passed over.
 func (d *dial) next() (frameType, byte, []byte, error) {
-	d.signed = Signature{}
+	d.signed, d.word = Signature{}, nil
 	for {
 		t, flags, payload, err := d.frames.next()
 		if errors.Is(err, io.EOF) {
@@ -202,6 +203,8 @@ func (d *dial) next() (frameType, byte, []byte, error) {
 			if d.signed, err = decodeSignature(payload); err != nil {
 				return 0, 0, nil, err
 			}
+		case frameTestimony:
+			d.word = bytes.Clone(payload)
 		case frameKey:
 			d.key = bytes.Clone(payload)
 		case frameHello, frameBatch, frameHeartbeat, frameSlots, frameEnd, frameAsk, frameSums:

@@ -302,7 +302,7 @@ func (f *Follower) takeHeartbeat(d *dial, payload []byte) (Head, error) {
 		return h, fmt.Errorf("%w: a heartbeat of another cluster", errFrame)
 	}
 	h.Signature = d.signed
-	if err := f.cfg.Trust.checkHead(&h); err != nil {
+	if err := f.cfg.Trust.checkHead(&h, d.word); err != nil {
 		return h, err
 	}
 	f.noteHead(h)

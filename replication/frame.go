@@ -28,6 +28,7 @@ const (
 	frameSums      frameType = 9
 	frameSignature frameType = 16 // of the hello, batch or heartbeat that comes next
 	frameKey       frameType = 17 // with which is signed; before the hello
+	frameTestimony frameType = 18 // for the position of the hello or heartbeat that comes next, which has no signature of its own
 )
 
 func (t frameType) String() string {
@@ -39,6 +40,8 @@ func (t frameType) String() string {
 		return "signature"
 	case t == frameKey:
 		return "key"
+	case t == frameTestimony:
+		return "testimony"
 	}
 	return "unknown"
 }

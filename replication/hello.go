@@ -71,7 +71,7 @@ func (f *Follower) readHello(d *dial) error {
 	if err := f.cfg.Trust.meet(h.head.Cluster, d.key); err != nil {
 		return err
 	}
-	if err := f.cfg.Trust.checkHead(&h.head); err != nil {
+	if err := f.cfg.Trust.checkHead(&h.head, d.word); err != nil {
 		return fmt.Errorf("the hello: %w", err)
 	}
 	if f.cfg.Peer {

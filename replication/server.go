@@ -354,7 +354,7 @@ func (s *Server) noteHead(head Head) {
 	if r, ok := s.cfg.Source.(Relay); ok {
 		head = r.Origin()
 	}
-	s.heartbeat = signed(&head.Signature, plainFrame(frameHeartbeat, 0, appendHead(nil, &head)))
+	s.heartbeat = s.vouched(&head, plainFrame(frameHeartbeat, 0, appendHead(nil, &head)))
 }
 
 func (s *Server) append(b *Batch) {

@@ -166,13 +166,13 @@ func readStatement(statement []byte) (cluster Cluster, said Testimony, err error
 	switch {
 	case rest[0] == statementHead && len(statement) == headStatementSize:
 		h := c.head()
-		return h.Cluster, Testimony{Position: h.Position, At: h.At}, nil
+		return h.Cluster, Testimony{Position: h.Position, Digest: h.Digest, At: h.At}, nil
 	case rest[0] == statementBatch && len(statement) == batchStatementSize:
 		copy(cluster[:], c.take(len(cluster)))
 		said.Position.Epoch = c.epoch()
 		c.u64() // the first sequence
 		said.Position.Seq, said.Position.Stamp = c.u64(), c.u64()
-		c.u64() // the digest
+		said.Digest = c.u64()
 		said.At = int64(c.u64())
 		return cluster, said, nil
 	}

@@ -177,7 +177,7 @@ func (c *connection) sendAway(why string) {
 }
 
 func (c *connection) sendHello() error {
-	hello := signed(&c.hello.Signature, plainFrame(frameHello, 0, appendHello(nil, &c.hello)))
+	hello := c.server.vouched(&c.hello, plainFrame(frameHello, 0, appendHello(nil, &c.hello)))
 	if key := c.server.announced(); key != nil {
 		hello = append(plainFrame(frameKey, 0, key), hello...)
 	}

@@ -11,9 +11,11 @@ import (
 // Testimony is what a follower knows of a history that PostgreSQL may have forgotten.
 type Testimony struct {
 	Position waypost.Position // as the control plane has signed it
+	Digest   uint64           // root digest there
 	At       int64            // when that was the head, by the origin's clock, Unix milliseconds
 	// Ranges are the key ranges as they stood there; nil: the follower does not know. They
-	// have no signature: whoever is let in can make counters be skipped, and none be issued twice.
+	// have no signature: whoever is let in can make counters be skipped. Ranges that tell of too
+	// little are one floor of several, below the gap of the new epoch and every other witness.
 	Ranges []KeyRange
 }
 

@@ -31,6 +31,7 @@ type pin struct {
 	pinned  announcement // generation 0: none
 	at      waypost.Position
 	word    []byte // statement and signature for at
+	recent  testimonies
 }
 
 // keepWitness is how often a position that moves on is kept.
@@ -69,6 +70,7 @@ func NewTrust(kept []byte, keep func(document []byte) error) (*Trust, error) {
 	if len(d.Witness) > signatureSize {
 		if cluster, said, err := readStatement(d.Witness[:len(d.Witness)-signatureSize]); err == nil && cluster == d.Cluster {
 			t.at, t.word = said.Position, d.Witness
+			t.recent.add(t.at, t.word)
 		}
 	}
 	return t, nil
@@ -209,8 +211,10 @@ func (t *Trust) check(cluster Cluster, statement []byte, s *Signature, at waypos
 	case !ed25519.Verify(t.pinned.key[:], statement, s.Bytes[:]):
 		return fmt.Errorf("%w: what is sent for sequence %d of epoch %d is not what was signed", ErrSignature, at.Seq, at.Epoch.Ordinal)
 	}
+	word := s.append(bytes.Clone(statement))
+	t.recent.add(at, word)
 	if at.Revision().Newer(t.at.Revision()) {
-		t.at, t.word = at, s.append(bytes.Clone(statement))
+		t.at, t.word = at, word
 		if time.Since(t.keptAt) > keepWitness {
 			// The key is kept, and of the position an older one: that is as good as a crash.
 			_ = t.save()
@@ -220,10 +224,13 @@ func (t *Trust) check(cluster Cluster, statement []byte, s *Signature, at waypos
 	return nil
 }
 
-// checkHead is check for a head.
-func (t *Trust) checkHead(h *Head) error {
+// checkHead is check for a head, or for the testimony that came with it.
+func (t *Trust) checkHead(h *Head, word []byte) error {
 	if !t.pins(h.Cluster) {
 		return nil
+	}
+	if h.Signature.IsZero() && word != nil {
+		return t.checkWord(h, word)
 	}
 	return t.check(h.Cluster, appendHeadStatement(nil, h), &h.Signature, h.Position)
 }

@@ -38,6 +38,7 @@ also when the control plane is out of reach or this edge is started again then.`
 		Example: `  waypost edge --config /etc/waypost/edge.yaml
   waypost edge --config /etc/waypost/edge.yaml --check-config
   waypost edge restart --config /etc/waypost/edge.yaml
+  waypost edge --config /etc/waypost/relay.yaml --relay --peer-addr 10.0.0.2:8090
   waypost edge --region eu-west-1 --control-url https://control.example.com \
     --data-dir /var/lib/waypost/edge --token-file /run/secrets/edge-token
   WAYPOST_ENROL_TOKEN=wp_enrl_… waypost edge --region eu-west-1 --node eu-1 \
@@ -132,11 +133,12 @@ func runEdge(ctx context.Context, cfg config.Edge, tls config.TLS, gossip config
 	}
 	e.freshness.start = time.Now()
 	tellSpace := e.askUpstream()
-	e.following, err = newFollowing(succession != nil, func() (*replication.Follower, error) {
-		return replication.NewFollower(replication.FollowConfig{
-			URL: cfg.ControlURL, Client: id.follower(), Node: store.node, Region: waypost.Region(cfg.Region),
-			Sink: store, Trust: store.trust, Logger: e.log, Fatal: e.isFatal, KeySpace: tellSpace, Asked: e.reportNow,
-		})
+	e.peers = newEdgePeers(e, replication.FollowConfig{
+		URL: cfg.ControlURL, Client: id.follower(), Node: store.node, Region: waypost.Region(cfg.Region),
+		Sink: store, Trust: store.trust, Logger: e.log, Fatal: e.isFatal, KeySpace: tellSpace, Asked: e.reportNow,
+	})
+	e.following, err = newFollowing(succession != nil, func(before replication.Status) (*replication.Follower, error) {
+		return replication.NewFollower(e.peers.chooser.Follow(before))
 	})
 	if err != nil {
 		return err
@@ -157,6 +159,7 @@ type edgeNode struct {
 	gossip    config.Gossip
 	boot      waypost.BootID
 	following *following
+	peers     *edgePeers
 	registry  *prometheus.Registry
 	freshness freshness
 	more      *moreListeners
@@ -175,6 +178,7 @@ func (e *edgeNode) reportNow() {
 	if r := e.reporter.Load(); r != nil {
 		r.Ask()
 	}
+	e.peers.ask(e.store.Position())
 }
 
 // outsideHeap is what an edge needs of memory outside of Go's heap, in bytes, beside its
@@ -189,11 +193,15 @@ func (e *edgeNode) serve(ctx context.Context, ln, adminLn net.Listener) error {
 	e.registerMetrics()
 	peers := &edgeGossip{cfg: e.gossip, registry: e.registry, log: e.log, self: self{
 		node: e.store.node, region: waypost.Region(e.cfg.Region), role: gossip.RoleEdge, boot: e.boot,
-		addr: ln.Addr().String(), position: e.store.Synced,
+		addr: ln.Addr().String(), peer: e.peers.addr(), position: e.store.Synced,
 	}}
+	e.peers.gossip = peers
+	if err := e.peers.prepare(); err != nil {
+		return err
+	}
 	defer peers.leave(ctx)
 	reporter, err := report.New(report.Config{
-		URL: e.cfg.ControlURL, Through: e.identity.through, Node: e.store.node, Region: waypost.Region(e.cfg.Region),
+		URL: e.cfg.ControlURL, Through: e.identity.through, Node: e.store.node, Region: waypost.Region(e.cfg.Region), Role: e.role(),
 		Boot: e.boot, Addr: ln.Addr().String(), AdminAddr: adminLn.Addr().String(), Version: productVersion(),
 		Position: e.store.reported, Synced: e.store.Synced, Clicks: e.clicks.progress, Logger: e.log, Metrics: e.registry,
 		Replica: e.replicaState, Order: e.orders.take,
@@ -245,7 +253,9 @@ func (e *edgeNode) serve(ctx context.Context, ln, adminLn net.Listener) error {
 	group.Go(func() error { return e.explain(unlessEnded(ctx, e.following.run(ctx))) })
 	group.Go(func() error { e.orders.run(ctx, e.orders.verifications, e.orders.verify); return nil })
 	group.Go(func() error { e.orders.run(ctx, e.orders.acceptances, e.orders.accept); return nil })
-	group.Go(func() error { e.freshness.watch(ctx, e.following.status); return nil })
+	e.peers.serve(ctx, group)
+	group.Go(func() error { e.peers.chooser.Run(ctx, e.following); return nil })
+	group.Go(func() error { e.freshness.watch(ctx, e.following.Status); return nil })
 	group.Go(func() error { return server.Serve(ln) })
 	e.more.serve(group, server)
 	group.Go(func() error {
@@ -268,7 +278,7 @@ func (e *edgeNode) serve(ctx context.Context, ln, adminLn net.Listener) error {
 	})
 	err = node.WriteStatus(e.cfg.StatusFile, node.Status{
 		PID: os.Getpid(), Role: "edge", Node: e.store.node, Region: e.cfg.Region,
-		Addr: ln.Addr().String(), AdminAddr: adminLn.Addr().String(), Listen: addressesOf(e.more.plain), TLS: addressesOf(e.more.tls),
+		Addr: ln.Addr().String(), AdminAddr: adminLn.Addr().String(), Listen: addressesOf(e.more.plain), TLS: addressesOf(e.more.tls), Peer: e.peers.addr(),
 	})
 	if err != nil {
 		group.Go(func() error { return err })
@@ -326,7 +336,7 @@ func (e *edgeNode) drain(ctx context.Context, server *edge.Server) error {
 func (e *edgeNode) isFatal(err error) bool {
 	switch {
 	case errors.Is(err, replication.ErrOtherCluster):
-		return e.following.status().HeardAt.IsZero()
+		return e.following.Status().HeardAt.IsZero()
 	case errors.Is(err, replication.ErrUnauthorized), errors.Is(err, replication.ErrProtocol):
 		serves := e.serves()
 		if serves {

@@ -12,9 +12,10 @@ import (
 // following runs the follower of an edge, and can be held: then nothing is applied
 // until it may go on.
 type following struct {
-	build func() (*replication.Follower, error)
-	now   atomic.Pointer[replication.Follower]
-	holds chan *held
+	build  func(before replication.Status) (*replication.Follower, error)
+	now    atomic.Pointer[replication.Follower]
+	holds  chan *held
+	renews chan chan error // who asks hears when the next follower is there
 
 	mu   sync.Mutex
 	held *held // nil: it is not, and is not to be
@@ -29,12 +30,12 @@ type held struct {
 func newHeld() *held { return &held{stopped: make(chan struct{}), over: make(chan struct{})} }
 
 // newFollowing begins held, if that is wanted, and runs nothing before run.
-func newFollowing(hold bool, build func() (*replication.Follower, error)) (*following, error) {
-	f := &following{build: build, holds: make(chan *held)}
+func newFollowing(hold bool, build func(before replication.Status) (*replication.Follower, error)) (*following, error) {
+	f := &following{build: build, holds: make(chan *held), renews: make(chan chan error)}
 	if hold {
 		f.held = newHeld()
 	}
-	first, err := build()
+	first, err := build(replication.Status{})
 	if err != nil {
 		return nil, err
 	}
@@ -42,8 +43,8 @@ func newFollowing(hold bool, build func() (*replication.Follower, error)) (*foll
 	return f, nil
 }
 
-// status is that of the follower that runs, or of the last one.
-func (f *following) status() replication.Status { return f.now.Load().Status() }
+// Status is that of the follower that runs, or of the last one.
+func (f *following) Status() replication.Status { return f.now.Load().Status() }
 
 // run follows until ctx ends, or an error is fatal.
 func (f *following) run(ctx context.Context) error {
@@ -75,16 +76,39 @@ func (f *following) untilHeld(ctx context.Context) (*held, error) {
 	select {
 	case err := <-done:
 		return nil, err
+	case told := <-f.renews:
+		err := f.next(stop, done)
+		told <- err
+		return nil, err
 	case h := <-f.holds:
-		stop()
-		err := <-done               // what else it may say the next will say again
-		next, buildErr := f.build() // a follower runs once
-		if buildErr != nil {
-			return nil, errors.Join(err, buildErr)
+		if err := f.next(stop, done); err != nil {
+			return nil, err
 		}
-		f.now.Store(next)
 		close(h.stopped)
 		return h, nil
+	}
+}
+
+// next ends a follower, and makes another one: a follower runs once.
+func (f *following) next(stop func(), done <-chan error) error {
+	stop()
+	err := <-done // what else it may say the next will say again
+	next, buildErr := f.build(f.Status())
+	if buildErr != nil {
+		return errors.Join(err, buildErr)
+	}
+	f.now.Store(next)
+	return nil
+}
+
+// Renew goes on with another follower, of whatever is to be followed now.
+func (f *following) Renew(ctx context.Context) error {
+	told := make(chan error, 1)
+	select {
+	case f.renews <- told:
+		return <-told
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 

@@ -28,14 +28,14 @@ func TestAFollowerThatIsHeldAppliesNothingUntilItMayGoOn(t *testing.T) {
 	web := httptest.NewServer(mux)
 	t.Cleanup(web.Close)
 
-	f, err := newFollowing(true, func() (*replication.Follower, error) {
+	f, err := newFollowing(true, func(replication.Status) (*replication.Follower, error) {
 		return replication.NewFollower(replication.FollowConfig{URL: web.URL, Sink: sink})
 	})
 	require.NoError(t, err)
 	go func() { following <- f.run(ctx) }()
 	await := func(seq uint64) {
 		t.Helper()
-		require.Eventually(t, func() bool { return f.status().Connected && f.status().Position.Seq == seq }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return f.Status().Connected && f.Status().Position.Seq == seq }, 10*time.Second, time.Millisecond)
 	}
 	source.Commit(replicationtest.Link("code0001", "https://example.com/1"))
 	require.Zero(t, connections.Load(), "it begins held")

@@ -165,6 +165,9 @@ func (p *proven) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	r = r.Clone(r.Context())
 	r.Header.Set("Authorization", "Bearer "+credential)
+	if p.id.cfg.PeerToken != "" { // what is followed may be a relay
+		r.Header.Set(headerPeer, p.id.cfg.PeerToken.Reveal())
+	}
 	return p.next.RoundTrip(r)
 }
 

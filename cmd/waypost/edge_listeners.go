@@ -20,6 +20,7 @@ import (
 type moreListeners struct {
 	plain []net.Listener
 	tls   []net.Listener
+	peer  net.Listener        // for edges that follow this one; nil: none do
 	certs *certs.Certificates // nil: no TLS
 }
 
@@ -40,6 +41,9 @@ func listenMore(ctx context.Context, cfg config.Edge, tls config.TLS, listen ope
 	err := open(cfg.Listen, "--listen", &m.plain)
 	if err == nil {
 		err = open(tls.Addr, "--tls-addr", &m.tls)
+	}
+	if err == nil && cfg.PeerAddr != "" {
+		m.peer, err = listen(ctx, cfg.PeerAddr, "--peer-addr")
 	}
 	if err != nil {
 		return nil, errors.Join(err, m.Close())
@@ -101,6 +105,9 @@ func (m *moreListeners) giveUpOrders() error {
 // Close closes what is open, whether it was served or not.
 func (m *moreListeners) Close() error {
 	var errs []error
+	if m.peer != nil {
+		errs = append(errs, closeListener(m.peer))
+	}
 	for _, list := range [][]net.Listener{m.plain, m.tls} {
 		for _, ln := range list {
 			errs = append(errs, closeListener(ln))

@@ -14,32 +14,35 @@ import (
 
 // edgeStatus is what /readyz of an edge tells.
 type edgeStatus struct {
-	Status       string  `json:"status"` // "ready" with a replica, however old; "unready" without; "stopping"
-	Node         string  `json:"node"`
-	Region       string  `json:"region"`
-	Version      string  `json:"version"`
-	Position     string  `json:"position,omitempty"`
-	Sequence     uint64  `json:"sequence"`
-	HeadSequence uint64  `json:"head_sequence"` // as last heard
-	Lag          *uint64 `json:"lag"`           // transactions; null when unknown
-	Connected    bool    `json:"connected"`
-	Restoring    bool    `json:"restoring"`
-	Repairing    bool    `json:"repairing"`        // slots that differ are replaced: there is no position meanwhile
-	AgeSeconds   float64 `json:"age_seconds"`      // since the replica was last known to be at the head
-	Snapshots    int     `json:"snapshots"`        // taken since the start
-	Repairs      int     `json:"repairs"`          // that ended well since the start
-	Repaired     uint64  `json:"repaired_slots"`   // by them
-	Digest       string  `json:"digest,omitempty"` // at the position; left out while that moves
-	LastError    string  `json:"last_error,omitempty"`
-	Degraded     string  `json:"degraded,omitempty"` // why the replica takes no more changes
-	Held         string  `json:"held,omitempty"`     // what it holds back until somebody accepts it
-	HeldWhy      string  `json:"held_why,omitempty"`
+	Status       string    `json:"status"` // "ready" with a replica, however old; "unready" without; "stopping"
+	Node         string    `json:"node"`
+	Region       string    `json:"region"`
+	Version      string    `json:"version"`
+	Position     string    `json:"position,omitempty"`
+	Sequence     uint64    `json:"sequence"`
+	HeadSequence uint64    `json:"head_sequence"` // as last heard
+	Lag          *uint64   `json:"lag"`           // transactions; null when unknown
+	Connected    bool      `json:"connected"`
+	Source       string    `json:"source"`               // base URL of what is followed
+	Via          []string  `json:"via,omitempty"`        // nodes through which the changes come; left out: from the control plane itself
+	OriginTime   time.Time `json:"origin_time,omitzero"` // by PostgreSQL's clock: when the head was so
+	Restoring    bool      `json:"restoring"`
+	Repairing    bool      `json:"repairing"`        // slots that differ are replaced: there is no position meanwhile
+	AgeSeconds   float64   `json:"age_seconds"`      // since the replica was last known to be at the head
+	Snapshots    int       `json:"snapshots"`        // taken since the start
+	Repairs      int       `json:"repairs"`          // that ended well since the start
+	Repaired     uint64    `json:"repaired_slots"`   // by them
+	Digest       string    `json:"digest,omitempty"` // at the position; left out while that moves
+	LastError    string    `json:"last_error,omitempty"`
+	Degraded     string    `json:"degraded,omitempty"` // why the replica takes no more changes
+	Held         string    `json:"held,omitempty"`     // what it holds back until somebody accepts it
+	HeldWhy      string    `json:"held_why,omitempty"`
 }
 
 // ready is true as soon as there is a replica, since a stale one still serves, and
 // until this edge begins to stop.
 func (e *edgeNode) ready(context.Context) (any, bool) {
-	st := e.following.status()
+	st := e.following.Status()
 	_, serves := e.store.Cluster()
 	// The sink's own position, because the follower knows none before it connects.
 	at := e.store.Position()
@@ -49,6 +52,10 @@ func (e *edgeNode) ready(context.Context) (any, bool) {
 		Connected: st.Connected, Restoring: st.Restoring, Snapshots: st.Snapshots,
 		Repairing: st.Repairing || e.store.Repairing(), Repairs: st.Repairs, Repaired: st.Repaired,
 		AgeSeconds: e.freshness.age().Seconds(),
+	}
+	detail.Source, detail.Via = e.peers.source(), st.Via
+	if st.Head.At > 0 {
+		detail.OriginTime = time.UnixMilli(st.Head.At).UTC()
 	}
 	if serves {
 		detail.Status = "ready"
@@ -79,7 +86,7 @@ func (e *edgeNode) ready(context.Context) (any, bool) {
 
 // replicaState is what the fleet view shows of the replica.
 func (e *edgeNode) replicaState() report.Replica {
-	st := e.following.status()
+	st := e.following.Status()
 	switch {
 	case st.Held != nil:
 		return report.Replica{State: "held", Held: string(st.Held.What), Why: st.Held.Why}
@@ -102,17 +109,23 @@ func (e *edgeNode) registerMetrics() {
 	gauge("waypost_replica_sequence", "Sequence up to which the replica has the changelog.",
 		func() float64 { return float64(e.store.Position().Seq) })
 	gauge("waypost_replica_head_sequence", "Sequence of the origin's head, as last heard.",
-		func() float64 { return float64(e.following.status().Head.Position.Seq) })
+		func() float64 { return float64(e.following.Status().Head.Position.Seq) })
 	gauge("waypost_replica_age_seconds", "Time since the replica was last known to be at the head.",
 		func() float64 { return e.freshness.age().Seconds() })
 	gauge("waypost_replica_held", "1 while the replica holds back what it is asked to do, until somebody accepts it.", func() float64 {
-		if e.following.status().Held != nil {
+		if e.following.Status().Held != nil {
 			return 1
 		}
 		return 0
 	})
 	gauge("waypost_replica_connected", "1 while the stream is connected.", func() float64 {
-		if e.following.status().Connected {
+		if e.following.Status().Connected {
+			return 1
+		}
+		return 0
+	})
+	gauge("waypost_replica_follows_peer", "1 while a peer is followed because the control plane is away.", func() float64 {
+		if e.peers.chooser.Peer() != "" {
 			return 1
 		}
 		return 0
@@ -134,10 +147,15 @@ func (f *freshness) age() time.Duration {
 func (f *freshness) watch(ctx context.Context, status func() replication.Status) {
 	look := time.NewTicker(250 * time.Millisecond)
 	defer look.Stop()
+	first := true
 	for {
 		st := status()
-		if lag, known := st.Lag(); known && lag == 0 {
-			f.at.Store(int64(st.AdvancedAt.Sub(f.start)))
+		// What comes through others may be older than this process.
+		if lag, known := st.Lag(); known && lag == 0 && !st.AdvancedAt.IsZero() {
+			if at := int64(st.AdvancedAt.Sub(f.start)); first || at > f.at.Load() {
+				f.at.Store(at)
+				first = false
+			}
 		}
 		select {
 		case <-ctx.Done():

@@ -30,16 +30,17 @@ var errNoReplica = errors.New("this edge has no replica yet")
 // sooner than a control plane has let this edge in, so that a wrong token or
 // address leaves nothing behind.
 type edgeStore struct {
-	root   string
-	region string
-	node   string // this edge's name; kept in the directory
-	log    *slog.Logger
-	meters prometheus.Registerer
-	clicks *edgeClicks
-	lookup int64         // bytes for the replica's lookup table
-	verify time.Duration // see replica.Config.VerifyInterval
-	free   replica.MinFree
-	valve  replica.Valve // what is held back
+	root    string
+	region  string
+	node    string // this edge's name; kept in the directory
+	log     *slog.Logger
+	meters  prometheus.Registerer
+	clicks  *edgeClicks
+	lookup  int64         // bytes for the replica's lookup table
+	verify  time.Duration // see replica.Config.VerifyInterval
+	free    replica.MinFree
+	peerLog int64         // bytes for the changes that are kept for other edges; 0: none
+	valve   replica.Valve // what is held back
 
 	trust       *replication.Trust
 	untilOpened atomic.Pointer[[]byte] // what it keeps once there is a directory
@@ -66,6 +67,13 @@ func openEdgeStore(cfg config.Edge, lookup int64, log *slog.Logger, meters prome
 	s.valve = replica.Valve{Share: float64(cfg.HoldDeletesPercent) / 100, Least: uint64(cfg.HoldDeletesLeast), Window: cfg.HoldDeletesWindow}
 	if cfg.HoldDeletesPercent == 0 {
 		s.valve.Share = -1
+	}
+	if cfg.PeerAddr != "" {
+		size, err := config.ParsePeerLog(cfg.PeerLog)
+		if err != nil {
+			return nil, fmt.Errorf("edge.peer_log: %w", err)
+		}
+		s.peerLog = size
 	}
 	clicks.know(s)
 	if err := s.openTrust(); err != nil {
@@ -107,6 +115,7 @@ func (s *edgeStore) open() error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("open the replica in %s: %w", s.root, err), dir.Close())
 	}
+	s.recall(db)
 	s.dir = dir
 	s.clicks.open(dir.Path("clicks"), s.node) // before the first redirect
 	s.db.Store(db)
@@ -123,7 +132,7 @@ func (s *edgeStore) ensure() error {
 }
 
 func (s *edgeStore) replicaConfig(dir *datadir.Dir) replica.Config {
-	return replica.Config{Dir: dir.Path("replica"), LookupBytes: s.lookup, VerifyInterval: s.verify, MinFree: s.free, Valve: s.valve, Logger: s.log, Registerer: s.meters}
+	return replica.Config{Dir: dir.Path("replica"), LookupBytes: s.lookup, VerifyInterval: s.verify, MinFree: s.free, Valve: s.valve, LogBytes: s.peerLog, Logger: s.log, Registerer: s.meters}
 }
 
 // nameNode keeps the name in the directory, and takes it from there when none is

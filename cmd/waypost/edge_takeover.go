@@ -84,6 +84,9 @@ func (m *moreListeners) named(cfg config.Edge, tls config.TLS, ln, admin net.Lis
 	for i, addr := range tls.Addr {
 		all = append(all, namedListener{listenerName("--tls-addr", addr), m.tls[i]})
 	}
+	if m.peer != nil {
+		all = append(all, namedListener{listenerName("--peer-addr", cfg.PeerAddr), m.peer})
+	}
 	return all
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"waypost/cmd/waypost/internal/atomicfile"
+	"waypost/edge/replica"
 	"waypost/replication"
 )
 
@@ -48,5 +49,16 @@ func (s *edgeStore) keepTrust(document []byte) error {
 	default:
 		s.untilOpened.Store(&document)
 		return nil
+	}
+}
+
+// recall lets the last batch that is kept for peers vouch for the replica's position, also after a restart.
+func (s *edgeStore) recall(db *replica.DB) {
+	cluster, kept, err := db.LastKept()
+	if err == nil && kept != nil {
+		err = s.trust.Recall(cluster, kept)
+	}
+	if err != nil {
+		s.log.Warn("peers can follow this edge once it has heard from its source", "error", err)
 	}
 }

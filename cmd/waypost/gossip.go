@@ -26,6 +26,7 @@ type self struct {
 	role     gossip.Role
 	boot     waypost.BootID
 	addr     string
+	peer     string // where other edges may follow it; "": they may not
 	position func() waypost.Position
 }
 
@@ -45,7 +46,7 @@ func startGossip(cfg config.Gossip, me self, registry *prometheus.Registry, log 
 	}
 	g, err := gossip.Start(gossip.Config{
 		Bind: cfg.Addr, Advertise: cfg.Advertise, Seeds: cfg.Seeds, Key: key,
-		Node: me.node, Region: me.region, Role: me.role, Boot: me.boot, Addr: me.addr, Version: productVersion(),
+		Node: me.node, Region: me.region, Role: me.role, Boot: me.boot, Addr: me.addr, Peer: me.peer, Version: productVersion(),
 		Position: me.position, Logger: log, Metrics: registry,
 	})
 	if err != nil {

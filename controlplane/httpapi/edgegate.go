@@ -204,6 +204,14 @@ func (s *speaker) mayReport(ctx context.Context, name string, region waypost.Reg
 	return s.nodes.MayReport(ctx, &s.node, name, region)
 }
 
+// maySpeak is mayReport for what names no region.
+func (s *speaker) maySpeak(ctx context.Context, name string) error {
+	if s == nil {
+		return nil
+	}
+	return s.nodes.MayReport(ctx, &s.node, name, s.node.Region)
+}
+
 func (s *speaker) mayShip(ctx context.Context, name string) error {
 	if s == nil {
 		return nil

@@ -26,7 +26,7 @@ type edgeList struct {
 type edge struct {
 	Node          string     `json:"node"`
 	Region        string     `json:"region"`
-	Role          string     `json:"role" enum:"edge"`
+	Role          string     `json:"role" enum:"edge,relay" doc:"Relay: an edge that others follow instead of the control plane."`
 	State         string     `json:"state" enum:"alive,silent,gone" doc:"Silent: not seen for more than 3 seconds. Gone: left on purpose, or not seen for more than 10 minutes."`
 	Since         time.Time  `json:"since" doc:"When the state began. For an edge that is not seen, since when."`
 	LastSeen      time.Time  `json:"last_seen"`

@@ -129,8 +129,8 @@ func (b *edgeReport) judge() (none controlplane.EdgeReport, err error) {
 	switch {
 	case !waypost.ValidNode(b.Node):
 		return invalid("node must be 1 to 64 of A-Z, a-z, 0-9, dot, _ and -")
-	case b.Role != "edge":
-		return invalid("role must be edge")
+	case b.Role != "edge" && b.Role != "relay":
+		return invalid("role must be edge or relay")
 	case !hostPort(b.Addr):
 		return invalid("addr must be HOST:PORT, or empty")
 	case !hostPort(b.AdminAddr):

@@ -199,6 +199,9 @@ func EdgeOutcomes(orders OutcomeTaker, logger *slog.Logger) http.Handler {
 			}
 		}
 		if err == nil {
+			err = speakerOf(r.Context()).maySpeak(r.Context(), body.Node)
+		}
+		if err == nil {
 			err = orders.Done(r.Context(), body.Node, body.Order, body.EdgeOutcome)
 		}
 		if err != nil {

@@ -26,6 +26,7 @@ const (
 const (
 	maxAddr    = 128
 	maxVersion = 64
+	maxPeer    = 64
 )
 
 var errFormat = errors.New("not in the format of this version")
@@ -34,13 +35,15 @@ var errFormat = errors.New("not in the format of this version")
 //
 //	version 1 byte, role 1 byte, boot 16 bytes, started 8 bytes (Unix milliseconds),
 //	node, region, addr, software version: 1 byte of length and the text each,
-//	news without its boot
+//	news without its boot, peer address: 1 byte of length and the text, which cards of older
+//	versions lack
 type card struct {
 	role    Role
 	node    string
 	region  waypost.Region
 	addr    string
 	version string
+	peer    string
 	started int64 // when this boot began, by the member's clock
 	news    news
 }
@@ -97,6 +100,9 @@ func (c *card) check() error {
 	if _, _, err := net.SplitHostPort(c.addr); c.addr != "" && (err != nil || len(c.addr) > maxAddr || !printable(c.addr)) {
 		return fmt.Errorf("service address %q is not HOST:PORT of at most %d characters", c.addr, maxAddr)
 	}
+	if _, _, err := net.SplitHostPort(c.peer); c.peer != "" && (err != nil || len(c.peer) > maxPeer || !printable(c.peer)) {
+		return fmt.Errorf("peer address %q is not HOST:PORT of at most %d characters", c.peer, maxPeer)
+	}
 	if len(c.version) > maxVersion || !printable(c.version) {
 		return fmt.Errorf("version %q is not at most %d printable characters", c.version, maxVersion)
 	}
@@ -110,7 +116,8 @@ func (c *card) append(b []byte) []byte {
 		b = append(b, byte(len(text)))
 		b = append(b, text...)
 	}
-	return c.news.append(b)
+	b = c.news.append(b)
+	return append(append(b, byte(len(c.peer))), c.peer...)
 }
 
 func decodeCard(b []byte) (card, error) {
@@ -126,6 +133,9 @@ func decodeCard(b []byte) (card, error) {
 	c.started = int64(r.uint64())
 	c.node, c.region, c.addr, c.version = r.text(), waypost.Region(r.text()), r.text(), r.text()
 	c.news = r.news(boot)
+	if len(r.rest) > 0 {
+		c.peer = r.text()
+	}
 	if r.failed || c.started < 0 || c.started > maxMillis {
 		return card{}, errFormat
 	}

@@ -52,7 +52,7 @@ func TestMembersWithForgedCardsAreIgnored(t *testing.T) {
 		"noise":                 {card.Name, make([]byte, memberlist.MetaMaxSize)},
 		"another name":          {"edge-b@00", card.Bytes},
 		"another node's name":   {"edge-c" + card.Name[len("edge-b"):], card.Bytes},
-		"cut short":             {card.Name, card.Bytes[:len(card.Bytes)-1]},
+		"cut short":             {card.Name, card.Bytes[:len(card.Bytes)-2]},
 		"another version":       {card.Name, append([]byte{2}, card.Bytes[1:]...)},
 		"a text beyond the end": {card.Name, append(card.Bytes[:26:26], 255)},
 	} {

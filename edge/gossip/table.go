@@ -28,6 +28,7 @@ type Member struct {
 	Region  waypost.Region
 	Role    Role
 	Addr    string // HOST:PORT of its service, or ""
+	Peer    string // HOST:PORT at which other edges may follow it, or ""
 	Version string
 	Started time.Time // of this boot, by the member's clock
 	Self    bool
@@ -255,7 +256,7 @@ func (t *table) list(self Member) []Member {
 // member gives what a card tells.
 func (c *card) member() Member {
 	return Member{
-		Node: c.node, Boot: c.news.boot, Region: c.region, Role: c.role, Addr: c.addr, Version: c.version, Started: timeOf(c.started),
+		Node: c.node, Boot: c.news.boot, Region: c.region, Role: c.role, Addr: c.addr, Peer: c.peer, Version: c.version, Started: timeOf(c.started),
 		Position: c.news.position, AppliedAt: timeOf(c.news.appliedAt),
 	}
 }

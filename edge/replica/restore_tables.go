@@ -100,16 +100,16 @@ func (g *gathered) sorted() []gatheredRecord {
 
 // madeTable is a table of a restore that is durable.
 type madeTable struct {
-	Number int   `json:"number"` // of its file
-	First  int   `json:"first"`  // slots that it has records of
-	Last   int   `json:"last"`
-	Layer  int   `json:"layer"` // tables of one do not overlap
-	Bytes  int64 `json:"bytes"`
-	Tally  tally `json:"tally"`
+	Number int    `json:"number"` // of its file
+	First  int    `json:"first"`  // slots that it has records of
+	Last   int    `json:"last"`
+	Layer  int    `json:"layer"` // tables of one do not overlap
+	Bytes  int64  `json:"bytes"`
+	Tally  totals `json:"tally"`
 }
 
-// tally is what records add up to.
-type tally struct {
+// totals is what records add up to.
+type totals struct {
 	Digest  uint64 `json:"digest"`
 	Records uint64 `json:"records"`
 }
@@ -135,7 +135,7 @@ func (r *restore) writeTable(ctx context.Context, number int, items []gatheredRe
 		}
 	}()
 	var key, value []byte
-	var sum tally
+	var sum totals
 	var rec waypost.Record
 	for i := range items {
 		if i%4096 == 0 && ctx.Err() != nil {

@@ -50,8 +50,8 @@ func (db *DB) source() (*store, *state, error) {
 // so, or when its last transaction was committed there.
 func (db *DB) headOf(st *store, s *state) replication.Head {
 	h := replication.Head{Cluster: s.cluster, Position: s.position, Digest: s.digest, At: st.lastAt.Load()}
-	if o := db.origin.Load(); o != nil && o.Position == s.position {
-		h.At = max(h.At, o.At)
+	if o := db.origin.Load(); o != nil && o.Position == s.position && o.Digest == s.digest && o.At >= h.At {
+		return *o // with its signature
 	}
 	return h
 }
@@ -262,4 +262,28 @@ func (db *DB) moved() {
 		close(db.hint)
 		db.hint = nil
 	}
+}
+
+// LastKept gives the batch that the log ends with, as [replication.EncodeBatch] made it; nil when there
+// is none.
+func (db *DB) LastKept() (c replication.Cluster, kept []byte, err error) {
+	st := db.pin(0)
+	if st == nil {
+		return c, nil, nil
+	}
+	defer st.unpin(0)
+	s := st.applied.Load()
+	if st.pdb == nil {
+		return c, nil, nil
+	}
+	value, closer, err := st.pdb.Get(appendLogKey(nil, s.position.Seq))
+	if errors.Is(err, pebble.ErrNotFound) {
+		return s.cluster, nil, nil
+	}
+	if err != nil {
+		return c, nil, fmt.Errorf("read the log: %w", err)
+	}
+	e, err := parseLogEntry(value)
+	kept = append(kept, e.frame...)
+	return s.cluster, kept, errors.Join(err, closer.Close())
 }

@@ -43,6 +43,7 @@ type Config struct {
 
 	Node      string         // required
 	Region    waypost.Region // required
+	Role      string         // edge or relay; default edge
 	Boot      waypost.BootID // this start of the edge; required
 	Addr      string         // HOST:PORT of the redirects
 	AdminAddr string         // HOST:PORT of the admin listener
@@ -140,6 +141,9 @@ func New(cfg Config) (*Reporter, error) {
 	}
 	if cfg.Clicks == nil {
 		cfg.Clicks = func() (int64, time.Time) { return -1, time.Time{} }
+	}
+	if cfg.Role == "" {
+		cfg.Role = "edge"
 	}
 	if cfg.Interval <= 0 {
 		cfg.Interval = time.Second
@@ -302,7 +306,7 @@ func (r *Reporter) report(leaving bool) body {
 	c := &r.cfg
 	pending, until := c.Clicks()
 	b := body{
-		Node: c.Node, Region: c.Region, Role: "edge", Boot: hex.EncodeToString(c.Boot[:]), Addr: c.Addr, AdminAddr: c.AdminAddr,
+		Node: c.Node, Region: c.Region, Role: c.Role, Boot: hex.EncodeToString(c.Boot[:]), Addr: c.Addr, AdminAddr: c.AdminAddr,
 		Version: c.Version, LastAppliedAt: c.AppliedAt().UTC(), StartedAt: r.started.UTC(), ClicksPending: max(pending, -1), ClicksUntil: until.UTC(), Leaving: leaving,
 	}
 	// In this order, or it could tell that more is durable than it has.

@@ -85,6 +85,7 @@ func (e *Edge) Check() error {
 	_, memory := ParseLookupMemory(e.LookupMemory)
 	_, journal := ParseClickJournal(e.ClickJournal)
 	_, _, free := ParseMinFreeDisk(e.MinFreeDisk)
+	_, peerLog := ParsePeerLog(e.PeerLog)
 	return first(
 		address("edge.addr", e.Addr),
 		addresses("edge.listen", e.Listen),
@@ -105,6 +106,9 @@ func (e *Edge) Check() error {
 		prefixed("edge.lookup_memory", memory),
 		prefixed("edge.click_journal", journal),
 		prefixed("edge.min_free_disk", free),
+		e.checkPeers(),
+		prefixed("edge.peer_log", peerLog),
+		notNegative("edge.peer_after", e.PeerAfter),
 		notNegative("edge.max_staleness", e.MaxStaleness),
 		notNegative("edge.verify_interval", e.VerifyInterval),
 		between("edge.hold_deletes_percent", e.HoldDeletesPercent, 0, 100),
@@ -127,6 +131,28 @@ func (c *Control) checkClientCA() error {
 func atLeastAMinute(name string, d time.Duration) error {
 	if d < time.Minute || d > 12*time.Hour {
 		return fmt.Errorf("%s: %v is not between 1m and 12h", name, d)
+	}
+	return nil
+}
+
+func (e *Edge) checkPeers() error {
+	if e.PeerAddr == "" {
+		if e.Relay {
+			return errors.New("edge.peer_addr is missing: give --peer-addr, on which other edges follow this relay")
+		}
+	} else if err := address("edge.peer_addr", e.PeerAddr); err != nil {
+		return err
+	}
+	if n := len(e.PeerToken); n > 0 && n < 16 {
+		return errors.New("edge.peer_token: shorter than 16 characters")
+	}
+	if e.PeerAddr != "" && e.PeerToken == "" && e.Token == "" && e.TokenFile == "" {
+		return errors.New("edge.peer_token is missing: an edge without the edge token needs it to know its peers; set WAYPOST_EDGE_PEER_TOKEN, alike on all of them")
+	}
+	for _, peer := range e.Peers {
+		if err := origin("edge.peers", peer); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -84,6 +84,14 @@ type Edge struct {
 	ControlCAFile            string        `yaml:"control_ca_file" help:"roots that the control plane's certificate may have, PEM; default: the system's"`
 	ClientCertFile           string        `yaml:"client_cert_file" help:"certificate chain that this edge shows to the control plane, PEM; read again for each connection"`
 	ClientKeyFile            string        `yaml:"client_key_file" help:"its private key, PEM"`
+	Relay                    bool          `yaml:"relay" help:"whether other edges follow this one instead of the control plane, on peer_addr; their clicks and reports are passed on"`
+	PeerAddr                 string        `yaml:"peer_addr" help:"address on which other edges may follow this one, HOST:PORT, at which they must reach it; empty: none"`
+	PeerToken                Secret        `yaml:"peer_token" flag:"-" help:"what edges show one another, at least 16 characters, alike on all of them; default: made of the edge token; edges that have neither do not follow one another"`
+	PeerTokenFile            string        `yaml:"peer_token_file" help:"file that holds the peers' token"`
+	PeerLog                  string        `yaml:"peer_log" help:"disk space for the changes that are kept for other edges, for 72 h at most; who needs older ones takes a snapshot"`
+	Peers                    []string      `yaml:"peers" help:"edges that may be followed while the control plane is away, such as http://10.0.0.2:8090; those of the region that gossip tells of are added"`
+	PeerAfter                time.Duration `yaml:"peer_after" help:"time without a word from the control plane, and up to half as much more, after which a peer is followed; 0: never"`
+	PeerBootstrap            bool          `yaml:"peer_bootstrap" help:"take the first snapshot from a peer if there is one, whether the control plane is there or not"`
 	DataDir                  string        `yaml:"data_dir" help:"directory of the replica and of the clicks that are not counted yet; belongs to this edge alone"`
 	StrictHosts              bool          `yaml:"strict_hosts" help:"answer 404 for hosts that are no known domain"`
 	TrustedProxies           []string      `yaml:"trusted_proxies" help:"networks whose X-Forwarded-* headers count, such as 10.0.0.0/8"`
@@ -177,7 +185,7 @@ func defaults(getenv func(string) string) Config {
 		Edge: Edge{
 			Addr: "127.0.0.1:8081", AdminAddr: "127.0.0.1:9081", LookupMemory: "auto", ClickJournal: "auto", MinFreeDisk: "auto", VerifyInterval: 24 * time.Hour,
 			HoldDeletesPercent: 20, HoldDeletesLeast: 1_000, HoldDeletesWindow: 10 * time.Minute,
-			AskUpstream:    true,
+			AskUpstream: true, PeerLog: "256MiB", PeerAfter: 15 * time.Second,
 			MaxConnections: 32_768, MaxConnectionsPerAddress: 1_024,
 			ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: time.Minute,
 			ShutdownTimeout: 5 * time.Second, TakeoverTimeout: 30 * time.Second,

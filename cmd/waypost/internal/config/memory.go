@@ -77,6 +77,24 @@ func ParseMinFreeDisk(text string) (bytes int64, share float64, err error) {
 	return n, 0, nil
 }
 
+// leastPeerLog is room for some batches of the largest size.
+const leastPeerLog = 64 << 20
+
+// ParsePeerLog reads edge.peer_log, a number of bytes; "" is none.
+func ParsePeerLog(text string) (int64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	n, ok := parseBytes(text)
+	switch {
+	case !ok:
+		return 0, fmt.Errorf("%q is no amount of disk space such as 256MiB or 4GiB", text)
+	case n < leastPeerLog:
+		return 0, fmt.Errorf("%q is less than 64MiB", text)
+	}
+	return n, nil
+}
+
 // parseBytes reads a number of bytes with its unit.
 func parseBytes(text string) (int64, bool) {
 	for _, u := range units {

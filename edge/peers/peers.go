@@ -1,0 +1,244 @@
+package peers
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"waypost/replication"
+)
+
+// Config configures a [Chooser]. Zero fields mean the default.
+type Config struct {
+	Home  replication.FollowConfig // what is followed when all is well; its Sink is asked as well
+	List  func() []string          // base URLs of peers that may be there, best first; nil: none
+	Token string                   // for peers
+
+	After  time.Duration // without a word from home, and up to half as much more; 15 s; negative: peers are never followed
+	Probe  time.Duration // from one look at home, or for peers, to the next; 5 s
+	Limit  time.Duration // for one answer; 2 s
+	First  bool          // a replica that holds nothing takes its first snapshot from a peer if there is one
+	Logger *slog.Logger
+}
+
+// Following is what follows, as the chooser sees it.
+type Following interface {
+	Status() replication.Status
+	// Renew ends the present follower and begins one of the chooser's new Config.
+	Renew(ctx context.Context) error
+}
+
+// Chooser decides whom to follow.
+type Chooser struct {
+	cfg Config
+
+	mu    sync.Mutex
+	peer  string    // followed in place of home; "": none is
+	since time.Time // when that began
+}
+
+// New makes a chooser that begins at home.
+func New(cfg Config) *Chooser {
+	cfg.After = cmp.Or(cfg.After, 15*time.Second)
+	cfg.Probe = cmp.Or(cfg.Probe, 5*time.Second)
+	cfg.Limit = cmp.Or(cfg.Limit, 2*time.Second)
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	return &Chooser{cfg: cfg, since: time.Now()}
+}
+
+// Follow gives what the next follower is to follow, and keeps in mind what the last one has heard.
+func (c *Chooser) Follow(before replication.Status) replication.FollowConfig {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	cfg := c.cfg.Home
+	if c.peer != "" {
+		cfg = c.ofPeer(c.peer)
+	}
+	cfg.Before = before
+	return cfg
+}
+
+func (c *Chooser) ofPeer(url string) replication.FollowConfig {
+	cfg := c.cfg.Home
+	cfg.URL, cfg.Token, cfg.Peer = url, c.cfg.Token, true
+	cfg.Client, cfg.Fatal = nil, nil // whatever a peer says, it is not the last word
+	return cfg
+}
+
+// Peer is the base URL of the peer that is followed, "" while none is.
+func (c *Chooser) Peer() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.peer
+}
+
+// Run chooses until ctx ends.
+func (c *Chooser) Run(ctx context.Context, f Following) {
+	if c.cfg.After < 0 || c.cfg.List == nil {
+		return
+	}
+	if c.cfg.First && c.cfg.Home.Sink.Position().IsZero() {
+		c.turn(ctx, f, c.best(ctx, f.Status()))
+	}
+	patience := c.patience()
+	look := time.NewTicker(min(max(c.cfg.After/20, 10*time.Millisecond), time.Second))
+	defer look.Stop()
+	next := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-look.C:
+		}
+		st := f.Status()
+		quiet := c.quiet(&st) > patience
+		if now := time.Now(); now.Before(next) || !quiet && c.Peer() == "" {
+			continue
+		}
+		next = time.Now().Add(jitter(c.cfg.Probe))
+		if c.step(ctx, f, st, quiet) {
+			patience = c.patience()
+		}
+	}
+}
+
+func (c *Chooser) patience() time.Duration { return c.cfg.After + rand.N(c.cfg.After/2+1) }
+
+func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
+
+// quiet is for how long nothing new has come from where it is followed.
+func (c *Chooser) quiet(st *replication.Status) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	heard := st.HeardAt
+	if len(st.Via) > 0 && !st.Restoring && !st.Repairing { // a relay that is cut off itself has nothing to say
+		heard = st.AdvancedAt
+	}
+	if heard.Before(c.since) {
+		heard = c.since
+	}
+	return time.Since(heard)
+}
+
+// step looks for something better than what is followed, and says whether there was any.
+func (c *Chooser) step(ctx context.Context, f Following, st replication.Status, quiet bool) bool {
+	if c.Peer() != "" {
+		if !quiet && (st.Restoring || st.Repairing) {
+			return false // what is under way would be for nothing
+		}
+		if c.homeIsBack(ctx, &st) {
+			c.turn(ctx, f, "")
+			return true
+		}
+	}
+	if !quiet {
+		return false
+	}
+	peer := c.best(ctx, st)
+	if peer == c.Peer() {
+		return false
+	}
+	c.turn(ctx, f, peer)
+	return true
+}
+
+// homeIsBack asks home. One that has its changelog through others must know as much as is known here.
+func (c *Chooser) homeIsBack(ctx context.Context, st *replication.Status) bool {
+	p, err := c.ask(ctx, c.cfg.Home)
+	if err != nil {
+		return false
+	}
+	own := c.cfg.Home.Sink.Position()
+	return len(p.Via) == 0 || p.Head.Position.Epoch.Ordinal > own.Epoch.Ordinal ||
+		p.Head.Position.Epoch == own.Epoch && p.Head.Position.Seq >= own.Seq && p.Origin.At >= st.Head.At
+}
+
+// ask looks at a source without following it.
+func (c *Chooser) ask(ctx context.Context, cfg replication.FollowConfig) (replication.Probe, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Limit)
+	defer cancel()
+	return replication.Ask(ctx, cfg)
+}
+
+// Bounds of one look for peers.
+const (
+	mostPeers = 16
+	atOnce    = 4
+)
+
+// best asks the peers, and gives the most advanced of those that know more than is known
+// here; "" when none does.
+func (c *Chooser) best(ctx context.Context, st replication.Status) string {
+	list := c.cfg.List()
+	list = list[:min(len(list), mostPeers)]
+	answers := make([]*replication.Probe, len(list))
+	tokens := make(chan struct{}, atOnce)
+	var all sync.WaitGroup
+	for i, url := range list {
+		all.Go(func() {
+			tokens <- struct{}{}
+			defer func() { <-tokens }()
+			cfg := c.ofPeer(url)
+			cfg.Before = st
+			p, err := c.ask(ctx, cfg)
+			if err != nil {
+				c.cfg.Logger.Debug("a peer does not help", "url", url, "error", err)
+				return
+			}
+			answers[i] = &p
+		})
+	}
+	all.Wait()
+	own := c.cfg.Home.Sink.Position()
+	best := -1
+	for i, p := range answers {
+		if p == nil {
+			continue
+		}
+		at := p.Head.Position
+		// In another epoch it is a newer one, or it would not have answered: nothing else is compared.
+		news := at.Epoch != own.Epoch || at.Seq > own.Seq || p.Origin.At > st.Head.At
+		if news && (best < 0 || more(p, answers[best])) {
+			best = i
+		}
+	}
+	if best < 0 {
+		return ""
+	}
+	return list[best]
+}
+
+// more reports whether a peer is more advanced than another.
+func more(p, q *replication.Probe) bool {
+	a, b := p.Head.Position, q.Head.Position
+	if a.Epoch.Ordinal != b.Epoch.Ordinal {
+		return a.Epoch.Ordinal > b.Epoch.Ordinal
+	}
+	if a.Epoch == b.Epoch && a.Seq != b.Seq {
+		return a.Seq > b.Seq
+	}
+	return p.Origin.At > q.Origin.At
+}
+
+// turn follows a peer from now on, or home.
+func (c *Chooser) turn(ctx context.Context, f Following, peer string) {
+	if peer == "" && c.Peer() == "" {
+		return
+	}
+	c.mu.Lock()
+	c.peer, c.since = peer, time.Now()
+	c.mu.Unlock()
+	if peer == "" {
+		c.cfg.Logger.Info("following its own source again", "url", c.cfg.Home.URL)
+	} else {
+		c.cfg.Logger.Warn("its own source is away: following a peer", "url", peer, "position", c.cfg.Home.Sink.Position())
+	}
+	if err := f.Renew(ctx); err != nil && ctx.Err() == nil {
+		c.cfg.Logger.Error("another source cannot be followed", "error", err)
+	}
+}
