@@ -57,7 +57,7 @@ func TestAnIdleMinterDoesNotHoardWhatComesInPieces(t *testing.T) {
 			m := controlplane.NewMinter(controlplane.MinterConfig{
 				Store: store, Coder: keyrange.NewCoder(space, [32]byte{}), Region: "eu", Node: "n/1", Size: 1000,
 			})
-			require.Eventually(t, func() bool { return m.Remaining() >= c.first/2 }, 10*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { return m.Remaining() >= c.first/2 }, 60*time.Second, time.Millisecond)
 			require.NoError(t, m.Close(t.Context()))
 			for _, size := range store.asked() {
 				require.Equal(t, c.first, size)

@@ -211,7 +211,7 @@ func TestAnAnswerThatWasLostIsFoundUnderItsKey(t *testing.T) {
 	}()
 	require.Eventually(t, func() bool {
 		return s.waiting(t) > 0
-	}, 5*time.Second, time.Millisecond, "the transaction waits for the head")
+	}, 60*time.Second, time.Millisecond, "the transaction waits for the head")
 	cancel()
 	require.Equal(t, waypost.EUnavailable, waypost.CodeOf(<-lost), "the client gives up")
 	_, err = s.hand.Exec(t.Context(), `ROLLBACK`)

@@ -61,7 +61,7 @@ func TestACopyOfAReplicaServesAndTheOriginalStays(t *testing.T) {
 	require.Eventually(t, func() bool {
 		shipped, err := a.commands["metric"](t.Context(), []string{"waypost_clicks_shipped_total"})
 		return err == nil && shipped != "0"
-	}, 10*time.Second, 10*time.Millisecond, "clicks are shipped and acknowledged")
+	}, 60*time.Second, 10*time.Millisecond, "clicks are shipped and acknowledged")
 	after, err := diskBytes(master)
 	require.NoError(t, err)
 	require.Equal(t, before, after)

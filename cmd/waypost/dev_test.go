@@ -90,7 +90,7 @@ func TestWhatDiesIsStartedAgainAndDevJSONStaysTrue(t *testing.T) {
 	require.Equal(t, before.Edges[0].URL, after.Edges[0].URL)
 	require.Equal(t, before.DatabaseURL, after.DatabaseURL)
 	for _, admin := range []string{after.Control.AdminURL, after.Edges[0].AdminURL} {
-		require.Eventually(t, func() bool { return status(t, admin+"/readyz") == http.StatusOK }, 20*time.Second, 20*time.Millisecond, admin)
+		require.Eventually(t, func() bool { return status(t, admin+"/readyz") == http.StatusOK }, 60*time.Second, 20*time.Millisecond, admin)
 		require.Equal(t, http.StatusOK, status(t, admin+"/livez"))
 		require.Equal(t, http.StatusOK, status(t, admin+"/metrics"))
 	}
@@ -167,7 +167,7 @@ func awaitEverywhere(t *testing.T, state devtest.State, code, location string) {
 		require.Eventually(t, func() bool {
 			resp, err := get(t.Context(), e.URL+"/"+code)
 			return err == nil && resp.StatusCode == http.StatusFound && resp.Header.Get("Location") == location
-		}, 20*time.Second, 10*time.Millisecond, "edge %s", e.Region)
+		}, 60*time.Second, 10*time.Millisecond, "edge %s", e.Region)
 	}
 }
 

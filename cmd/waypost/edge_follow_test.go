@@ -35,7 +35,7 @@ func TestAFollowerThatIsHeldAppliesNothingUntilItMayGoOn(t *testing.T) {
 	go func() { following <- f.run(ctx) }()
 	await := func(seq uint64) {
 		t.Helper()
-		require.Eventually(t, func() bool { return f.Status().Connected && f.Status().Position.Seq == seq }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return f.Status().Connected && f.Status().Position.Seq == seq }, 60*time.Second, time.Millisecond)
 	}
 	source.Commit(replicationtest.Link("code0001", "https://example.com/1"))
 	require.Zero(t, connections.Load(), "it begins held")

@@ -159,13 +159,13 @@ func (in *installation) settle(t *testing.T, r *replica.DB) (head replication.He
 	return head, postgreSQL, replicated
 }
 
-// eventually tries until it holds, for 20 seconds.
+// eventually tries until it holds, for 60 seconds.
 func eventually(t *testing.T, holds func() bool) {
 	t.Helper()
 	poll := time.NewTicker(10 * time.Millisecond)
 	defer poll.Stop()
-	for end := time.Now().Add(20 * time.Second); !holds(); <-poll.C {
-		require.True(t, time.Now().Before(end), "not within 20 seconds")
+	for end := time.Now().Add(60 * time.Second); !holds(); <-poll.C {
+		require.True(t, time.Now().Before(end), "not within 60 seconds")
 	}
 }
 

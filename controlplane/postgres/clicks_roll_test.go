@@ -87,7 +87,7 @@ func TestARollerFoldsWhatComesAndTellsWhatWaits(t *testing.T) {
 		ingest(t, db, batch(seq+1, total("link-0", 1), total("link-1", 2), total("link-2", 3)))
 		require.Eventually(t, func() bool {
 			return number(t, hand, `SELECT count(*) FROM click_part`) == 0
-		}, 10*time.Second, 5*time.Millisecond)
+		}, 60*time.Second, 5*time.Millisecond)
 	}
 	require.EqualValues(t, 30, number(t, hand, `SELECT sum(clicks)::bigint FROM link_click`))
 	cancel()
@@ -116,13 +116,13 @@ func TestPartsThatAnotherRollerHasAtHandWaitInSight(t *testing.T) {
 	defer cancel()
 	ended := make(chan struct{})
 	go func() { defer close(ended); roller.Run(ctx) }()
-	require.Eventually(t, func() bool { return metric(t, registry, "waypost_click_parts") == 1 }, 10*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return metric(t, registry, "waypost_click_parts") == 1 }, 60*time.Second, 5*time.Millisecond)
 	require.InDelta(t, 60, metric(t, registry, "waypost_click_parts_age_seconds"), 30)
 	require.EqualValues(t, 4, clicks(t, db, "link-0"), "they are told all the same")
 	require.NoError(t, other.Rollback(t.Context()))
 	require.Eventually(t, func() bool {
 		return metric(t, registry, "waypost_click_parts_folded_total") == 1 && metric(t, registry, "waypost_click_parts_age_seconds") == 0
-	}, 10*time.Second, 5*time.Millisecond)
+	}, 60*time.Second, 5*time.Millisecond)
 	cancel()
 	<-ended
 	require.EqualValues(t, 4, metric(t, registry, "waypost_clicks_folded_total"))

@@ -156,7 +156,7 @@ func TestCloseGivesUpWhatIsAskedFor(t *testing.T) {
 		_, err := visit(t, ln, known, roots)
 		failed <- err
 	}()
-	require.Eventually(t, func() bool { return a.Orders.Load() == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return a.Orders.Load() == 1 }, 60*time.Second, time.Millisecond)
 	require.NoError(t, c.Close())
 	require.Error(t, <-failed)
 	require.NoError(t, c.Close(), "again does no harm")

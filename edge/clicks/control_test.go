@@ -221,7 +221,7 @@ func (c *controlPlane) counts() []string {
 // await waits for a state of the control plane.
 func (c *controlPlane) await(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	late := time.After(20 * time.Second)
+	late := time.After(time.Minute)
 	for {
 		c.mu.Lock()
 		changed := c.changed

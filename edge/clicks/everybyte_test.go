@@ -58,7 +58,7 @@ func killed(t *testing.T, cfg clicks.Config, clicks int, state func(dir string) 
 	cfg.SegmentBytes, cfg.MaxBytes, cfg.Shards = 4<<10, 1<<20, 1
 	j := open(t, cfg)
 	record(t, j, "abcd", clicks)
-	require.Eventually(t, func() bool { return state(cfg.Dir) }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return state(cfg.Dir) }, 60*time.Second, time.Millisecond)
 	l := leftIn(t, image(t, cfg.Dir, func() {}))
 	require.NoError(t, j.Close())
 	return l

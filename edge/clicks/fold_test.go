@@ -139,7 +139,7 @@ func TestClicksThatWereOnlyFoldedKeepTimesProfilesAndVisitors(t *testing.T) {
 	for n := 0; n < 10_000; n += 1_000 {
 		clicked.clickSome(t, j, n, n+1_000, 10_000, 400)
 		// Or they would all become one batch.
-		require.Eventually(t, func() bool { return len(files(t, cfg.Dir, "segment")) <= cfg.Shards+j.Spares()+j.Worn() }, 20*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return len(files(t, cfg.Dir, "segment")) <= cfg.Shards+j.Spares()+j.Worn() }, 60*time.Second, time.Millisecond)
 	}
 	require.NotEmpty(t, files(t, cfg.Dir, "fold"))
 	shipAll(t, j, control)

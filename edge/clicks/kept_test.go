@@ -49,7 +49,7 @@ func TestBatchesThatAFailoverForgotAreSentAgain(t *testing.T) {
 	j := open(t, cfg)
 	shipInBackground(t, j, control.shipping())
 	clickEach(t, j, control, 17)
-	require.Eventually(t, func() bool { return len(files(t, cfg.Dir, "pack")) == 3 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(files(t, cfg.Dir, "pack")) == 3 }, 60*time.Second, time.Millisecond)
 	require.LessOrEqual(t, len(files(t, cfg.Dir, "batch")), 2, "the others are in packs")
 	control.failOver(2)
 	record(t, j, "link17", 1)
@@ -76,7 +76,7 @@ func TestABootThatIsOverIsSentAgainWhenTheControlPlaneForgotIt(t *testing.T) {
 	control.await(t, "what was forgotten is counted again", func() bool { _, sum := control.totals(); return sum == 8 })
 	got, _ := control.totals()
 	require.Equal(t, once(8), got)
-	require.Eventually(t, func() bool { return metric(t, registry, "waypost_clicks_resent_batches_total") == 5 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return metric(t, registry, "waypost_clicks_resent_batches_total") == 5 }, 60*time.Second, time.Millisecond)
 }
 
 func TestAfterAnOutageTheControlPlaneIsAskedWhatItStillHas(t *testing.T) {
@@ -114,7 +114,7 @@ func TestOfWhatIsKeptNoLongerOnlyTheNumberIsSent(t *testing.T) {
 	j := open(t, cfg)
 	shipInBackground(t, j, control.shipping())
 	clickEach(t, j, control, 8)
-	require.Eventually(t, func() bool { return len(files(t, cfg.Dir, "pack"))+len(files(t, cfg.Dir, "batch")) == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(files(t, cfg.Dir, "pack"))+len(files(t, cfg.Dir, "batch")) == 1 }, 60*time.Second, time.Millisecond)
 	control.failOver(2)
 	record(t, j, "last", 1)
 	control.await(t, "the next is counted", func() bool { got, _ := control.totals(); return got["1/last"] == 1 })
@@ -140,7 +140,7 @@ func TestWhatIsKeptIsTheFirstToGoWhenThereIsNoRoom(t *testing.T) {
 	require.Eventually(t, func() bool {
 		kept = used(t, cfg.Dir) - int64(len(files(t, cfg.Dir, "segment")))*cfg.SegmentBytes
 		return kept <= cfg.MaxBytes/8+2<<10
-	}, 10*time.Second, time.Millisecond)
+	}, 60*time.Second, time.Millisecond)
 	require.Positive(t, kept)
 	require.Zero(t, j.Dropped())
 }
@@ -154,7 +154,7 @@ func TestAPackThatRottedCostsNothingButWhatIsInIt(t *testing.T) {
 	require.Eventually(t, func() bool {
 		waits := func(name string) bool { return strings.HasSuffix(name, ".fixed") }
 		return len(files(t, cfg.Dir, "pack")) == 2 && !slices.ContainsFunc(files(t, cfg.Dir, "batch"), waits)
-	}, 10*time.Second, time.Millisecond)
+	}, 60*time.Second, time.Millisecond)
 	require.NoError(t, j.Close())
 	packs := files(t, cfg.Dir, "pack")
 	change(t, filepath.Join(cfg.Dir, packs[0]), func(b []byte) { b[len(b)/2] ^= 1 })
@@ -164,7 +164,7 @@ func TestAPackThatRottedCostsNothingButWhatIsInIt(t *testing.T) {
 	require.Equal(t, packs[1:], files(t, filepath.Join(cfg.Dir, "quarantine"), ""))
 	control.failOver(0)
 	shipInBackground(t, j, control.shipping())
-	require.Eventually(t, func() bool { return metric(t, registry, "waypost_clicks_resent_batches_total") == 2 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return metric(t, registry, "waypost_clicks_resent_batches_total") == 2 }, 60*time.Second, time.Millisecond)
 	require.EqualValues(t, 10, metric(t, registry, "waypost_clicks_voided_batches_total"))
 	_, sum := control.totals()
 	require.EqualValues(t, 2, sum)

@@ -21,7 +21,7 @@ func TestNoClickIsDroppedWhileTheDiskTakesItsTimeForTheNextSegments(t *testing.T
 		return f.Truncate(size)
 	})
 	j := open(t, cfg)
-	require.Eventually(t, func() bool { return j.Spares() == shards }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return j.Spares() == shards }, 60*time.Second, time.Millisecond)
 	const records = (64<<10 - 128) / 56 // of a segment
 	for range (1 + shards) * records {
 		require.True(t, j.TryRecord(1, []byte("abc1234"), 1))
@@ -29,7 +29,7 @@ func TestNoClickIsDroppedWhileTheDiskTakesItsTimeForTheNextSegments(t *testing.T
 	require.False(t, j.TryRecord(1, []byte("abc1234"), 1))
 	close(slow)
 	recordAll(t, j, "abc1234", 2*shards*records)
-	require.Eventually(t, func() bool { return j.Spares() > shards }, 10*time.Second, time.Millisecond, "as many come as are taken")
+	require.Eventually(t, func() bool { return j.Spares() > shards }, 60*time.Second, time.Millisecond, "as many come as are taken")
 }
 
 func TestSparesTakeNoMoreThanTheirShareOfTheQuota(t *testing.T) {
@@ -37,7 +37,7 @@ func TestSparesTakeNoMoreThanTheirShareOfTheQuota(t *testing.T) {
 	cfg.MaxBytes = 20 * cfg.SegmentBytes
 	cfg.Shards = 8
 	j := open(t, cfg)
-	require.Eventually(t, func() bool { return j.Spares() == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return j.Spares() == 1 }, 60*time.Second, time.Millisecond)
 	recordAll(t, j, "abc1234", 10_000)
 	require.LessOrEqual(t, j.Spares(), 1)
 }

@@ -73,7 +73,7 @@ func TestProgressFollowsTheAcknowledgements(t *testing.T) {
 	shipInBackground(t, j, cp.shipping())
 	record(t, j, "spring", 1)
 	settled := func() bool { return j.Progress().Pending == 0 && !j.Progress().Until.IsZero() }
-	require.Eventually(t, settled, 20*time.Second, time.Millisecond)
+	require.Eventually(t, settled, 60*time.Second, time.Millisecond)
 
 	cp.setFault(func(_ *waypost.ClickBatch, w http.ResponseWriter, _ func()) bool {
 		w.WriteHeader(http.StatusServiceUnavailable)
@@ -89,7 +89,7 @@ func TestProgressFollowsTheAcknowledgements(t *testing.T) {
 	require.True(t, held.Until.Before(recorded))
 
 	cp.setFault(nil)
-	require.Eventually(t, func() bool { return settled() && j.Progress().Until.After(held.Until) }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return settled() && j.Progress().Until.After(held.Until) }, 60*time.Second, time.Millisecond)
 	require.Equal(t, map[string]uint64{"1/spring": 1, "1/autumn": 2}, cp.clicks)
 }
 
@@ -101,7 +101,7 @@ func TestProgressIsUnknownOnceTheJournalIsClosed(t *testing.T) {
 	j := open(t, cfg)
 	shipInBackground(t, j, cp.shipping())
 	record(t, j, "spring", 1)
-	require.Eventually(t, func() bool { return !j.Progress().Until.IsZero() }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return !j.Progress().Until.IsZero() }, 60*time.Second, time.Millisecond)
 	closed := inBackground(t, j.Close)
 	for done := false; !done; {
 		select {

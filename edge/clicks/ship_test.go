@@ -160,8 +160,8 @@ func TestAPoisonBatchIsKeptApartAndTheQueueMovesOn(t *testing.T) {
 			})
 			record(t, j, "evil", 7)
 			// All seven, which may be in more than one batch: the next one must have none of them.
-			require.Eventually(t, func() bool { return metric(t, registry, "waypost_clicks_dead_total") == 7 }, 10*time.Second, time.Millisecond)
-			require.Eventually(t, func() bool { return len(files(t, filepath.Join(cfg.Dir, "dead"), "batch")) > 0 }, 10*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { return metric(t, registry, "waypost_clicks_dead_total") == 7 }, 60*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { return len(files(t, filepath.Join(cfg.Dir, "dead"), "batch")) > 0 }, 60*time.Second, time.Millisecond)
 			record(t, j, "good", 1)
 			control.awaitClicks(t, 2)
 			shipAll(t, j, control)
@@ -196,7 +196,7 @@ func TestAnEdgeThatIsCutOffKeepsTotalsAndNotATrickleOfBatches(t *testing.T) {
 	cfg.FlushInterval, cfg.SegmentBytes = time.Millisecond, 1<<20
 	j := open(t, cfg)
 	record(t, j, "abcd", 1)
-	require.Eventually(t, func() bool { return len(files(t, cfg.Dir, "batch")) == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(files(t, cfg.Dir, "batch")) == 1 }, 60*time.Second, time.Millisecond)
 	var n uint64 = 1
 	for until := time.Now().Add(50 * time.Millisecond); time.Now().Before(until) && n < 10_000; n++ {
 		record(t, j, "abcd", 1)

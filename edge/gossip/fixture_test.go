@@ -95,5 +95,5 @@ func (m *member) counts(t *testing.T, name string) {
 			}
 		}
 		return false
-	}, 10*time.Second, 5*time.Millisecond, name)
+	}, 60*time.Second, 5*time.Millisecond, name)
 }

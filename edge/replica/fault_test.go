@@ -97,7 +97,7 @@ func TestADiskThatFailsWritesLeavesReadsAndHeals(t *testing.T) {
 				b := replicationtest.Next(t, s, db)
 				err := db.Apply(ctx, &b)
 				return err == nil || strings.Contains(err.Error(), replication.ErrDiverged.Error())
-			}, 10*time.Second, time.Millisecond)
+			}, 60*time.Second, time.Millisecond)
 			replicationtest.Take(t, s, db)
 			require.NoError(t, db.Degraded())
 			s.Commit(replicationtest.Link("after", "https://after.example/"))
@@ -297,7 +297,7 @@ func TestABitFlipInATableIsNeverServedAndHeals(t *testing.T) {
 	replicationtest.Take(t, s, db)
 	replicationtest.RequireEqual(t, s, db)
 	require.NoError(t, db.Degraded())
-	require.Eventually(t, func() bool { return len(files(t, cfg.Dir+"/quarantine-*")) == 1 }, 5*time.Second, time.Millisecond,
+	require.Eventually(t, func() bool { return len(files(t, cfg.Dir+"/quarantine-*")) == 1 }, 60*time.Second, time.Millisecond,
 		"a store with rotten files is set aside and not wiped")
 }
 

@@ -90,7 +90,7 @@ func TestAReplicaFollowsOverHTTPAndGoesOnAfterARestart(t *testing.T) {
 		}
 		head, err := s.Head(t.Context())
 		require.NoError(t, err)
-		require.Eventually(t, func() bool { return db.Position() == head.Position }, 20*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return db.Position() == head.Position }, 60*time.Second, time.Millisecond)
 		replicationtest.RequireEqual(t, s, db)
 		if run > 0 {
 			require.Equal(t, store, db.LiveStore(), "it went on from its position")

@@ -81,10 +81,10 @@ func (f *fleet) settle(t *testing.T) {
 	t.Helper()
 	head, err := f.Head(t.Context())
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return f.db.Position() == head.Position && !f.db.Repairing() }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return f.db.Position() == head.Position && !f.db.Repairing() }, 60*time.Second, time.Millisecond)
 	replicationtest.RequireEqual(t, f.Source, f.db)
 	requireDigest(t, f.db)
-	require.Eventually(t, func() bool { return f.db.Synced() == head.Position }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return f.db.Synced() == head.Position }, 60*time.Second, time.Millisecond)
 }
 
 // requests gives what was asked for since the last call.
@@ -247,7 +247,7 @@ func TestARepairThatEndsInAnotherDigestIsASnapshot(t *testing.T) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		return slices.ContainsFunc(f.asked, func(s string) bool { return s == replication.PathSnapshot+"?first=0" })
-	}, 20*time.Second, time.Millisecond)
+	}, 60*time.Second, time.Millisecond)
 	require.True(t, f.db.Repairing(), "until there is a snapshot that holds")
 	require.True(t, f.db.Synced().IsZero())
 	f.Lie()

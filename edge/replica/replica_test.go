@@ -248,7 +248,7 @@ func TestAnAppliedBatchIsDurableWithinTheInterval(t *testing.T) {
 	for i := range 20 {
 		s.Commit(replicationtest.Link("code0001", fmt.Sprintf("https://%d.example/", i)))
 		apply(t, s, db)
-		require.Eventually(t, func() bool { return db.Synced() == db.Position() }, 5*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return db.Synced() == db.Position() }, 60*time.Second, time.Millisecond)
 	}
 }
 

@@ -38,7 +38,7 @@ func TestAReplicaFindsByItselfWhatHappenedBehindItsBack(t *testing.T) {
 				f.verify(t)
 				require.Error(t, f.db.Degraded())
 				f.follow(t)
-				require.Eventually(t, func() bool { return f.follower.Status().Repairs == 1 }, 20*time.Second, time.Millisecond)
+				require.Eventually(t, func() bool { return f.follower.Status().Repairs == 1 }, 60*time.Second, time.Millisecond)
 				f.settle(t)
 				require.NoError(t, f.db.Degraded())
 				require.Equal(t, "https://example.com/7", f.target(t, linkCode(7)))
@@ -89,6 +89,6 @@ func TestRoundsGoOnInTheBackground(t *testing.T) {
 	f := newFleet(t, cfg, 100)
 	f.follow(t)
 	require.NoError(t, f.db.Remove(linkCode(7)))
-	require.Eventually(t, func() bool { return f.follower.Status().Repairs > 0 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return f.follower.Status().Repairs > 0 }, 60*time.Second, time.Millisecond)
 	f.settle(t)
 }

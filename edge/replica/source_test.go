@@ -151,7 +151,7 @@ func TestAFollowerInTheMiddleOfABatchGoesOn(t *testing.T) {
 	require.ErrorIs(t, err, replication.ErrOtherHistory)
 
 	stop := following(t, serve(t, relay, nil), follower)
-	require.Eventually(t, func() bool { return follower.Position() == relay.Position() }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return follower.Position() == relay.Position() }, 60*time.Second, time.Millisecond)
 	stop()
 	replicationtest.RequireEqual(t, s, follower)
 }
@@ -284,9 +284,9 @@ func TestTheTimeOfAHeadIsTheOrigins(t *testing.T) {
 		})
 		require.NoError(t, err)
 		stop := run(t, f.Run)
-		require.Eventually(t, func() bool { return f.Status().Connected && !f.Status().HeardAt.IsZero() }, 20*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return f.Status().Connected && !f.Status().HeardAt.IsZero() }, 60*time.Second, time.Millisecond)
 		heard := f.Status().HeardAt
-		require.Eventually(t, func() bool { return f.Status().HeardAt.After(heard) }, 20*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return f.Status().HeardAt.After(heard) }, 60*time.Second, time.Millisecond)
 		statuses <- f.Status()
 		t.Cleanup(stop)
 	}

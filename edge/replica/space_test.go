@@ -27,7 +27,7 @@ func TestChangesWaitWhileTheDiskIsAlmostFull(t *testing.T) {
 	apply(t, s, db)
 
 	free.Store(1<<30 - 1)
-	require.Eventually(t, func() bool { return db.Degraded() != nil }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return db.Degraded() != nil }, 60*time.Second, time.Millisecond)
 	require.ErrorIs(t, db.Degraded(), replica.ErrLowDisk)
 	s.Commit(replicationtest.Link("waits", "https://waits.example/"))
 	b := replicationtest.Next(t, s, db)
@@ -49,7 +49,7 @@ func TestChangesWaitWhileTheDiskIsAlmostFull(t *testing.T) {
 	time.Sleep(150 * time.Millisecond) // longer than what was found counts
 	require.ErrorIs(t, db.Degraded(), replica.ErrLowDisk, "it does not flutter")
 	free.Store(2 << 30)
-	require.Eventually(t, func() bool { return db.Degraded() == nil }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return db.Degraded() == nil }, 60*time.Second, time.Millisecond)
 	apply(t, s, db)
 	replicationtest.RequireEqual(t, s, db)
 }

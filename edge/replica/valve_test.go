@@ -19,7 +19,7 @@ func (f *fleet) held(t *testing.T, what replication.HoldKind) {
 	require.Eventually(t, func() bool {
 		h := f.follower.Status().Held
 		return h != nil && h.What == what
-	}, 20*time.Second, time.Millisecond)
+	}, 60*time.Second, time.Millisecond)
 }
 
 func (f *fleet) delete(from, to int) {
@@ -64,7 +64,7 @@ func TestMassDeletionsAreHeldUntilTheyAreAccepted(t *testing.T) {
 	require.Error(t, err, "that is not what is held")
 	head, err := f.Head(t.Context())
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return f.follower.Status().Head.Position == head.Position }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return f.follower.Status().Head.Position == head.Position }, 60*time.Second, time.Millisecond)
 	what, err := f.follower.Accept("")
 	require.NoError(t, err)
 	require.Equal(t, replication.HoldMassDelete, what)

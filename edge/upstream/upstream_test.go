@@ -238,7 +238,7 @@ func TestManyVisitorsOfOneNewLinkAskOnce(t *testing.T) {
 			}
 		})
 	}
-	require.Eventually(t, func() bool { return w.metric(t, "waypost_upstream_skipped_total", "joined") == 19 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return w.metric(t, "waypost_upstream_skipped_total", "joined") == 19 }, 60*time.Second, time.Millisecond)
 	close(release)
 	visitors.Wait()
 	require.EqualValues(t, 1, w.asked.Load())
@@ -292,7 +292,7 @@ func TestWhoeverSuspendsGoesOnFromAReplicaThatHasEverything(t *testing.T) {
 		code := fmt.Sprintf("0An%04d", asked) // another each time: what is known already is answered
 		w.put(code, waypost.Live, "https://example.com/newer")
 		return see(t, l, code) == "unknown"
-	}, 10*time.Second, time.Millisecond, "nothing more is asked")
+	}, 60*time.Second, time.Millisecond, "nothing more is asked")
 	newest := fmt.Sprintf("0An%04d", asked)
 	select {
 	case err := <-suspended:

@@ -335,7 +335,7 @@ func (w *world) look(n *node, code string) {
 	require.Eventually(w.t, func() bool {
 		p := n.db.Position()
 		return p.Epoch != after.Epoch || p.Seq >= later || p.Seq == 0
-	}, 20*time.Second, time.Millisecond, "I1: %s at %v shows what comes at %d", n.name, after, later)
+	}, 60*time.Second, time.Millisecond, "I1: %s at %v shows what comes at %d", n.name, after, later)
 }
 
 // settle waits until all are where PostgreSQL is, and compares them record by record.

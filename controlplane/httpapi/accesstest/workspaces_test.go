@@ -75,7 +75,7 @@ func TestLinksOfADeletedWorkspaceAnswer410WhateverStopsOnTheWay(t *testing.T) {
 	require.Eventually(t, func() bool {
 		n, err := p.db.CloseWorkspaces(t.Context(), 1000)
 		return err == nil && n == 0
-	}, 10*time.Second, 10*time.Millisecond)
+	}, 60*time.Second, 10*time.Millisecond)
 	cancel()
 	<-ended
 	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}

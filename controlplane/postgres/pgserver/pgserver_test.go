@@ -89,7 +89,7 @@ func TestAKilledServerRecoversWhatWasCommitted(t *testing.T) {
 	}()
 	require.Eventually(t, func() bool {
 		return query(t, s.URL(), fmt.Sprintf("SELECT state FROM pg_stat_activity WHERE pid = %d", backend)) == "active"
-	}, 10*time.Second, 10*time.Millisecond)
+	}, 60*time.Second, 10*time.Millisecond)
 
 	require.NoError(t, unix.Kill(s.PID(), unix.SIGKILL))
 	<-s.Done()
