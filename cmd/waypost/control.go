@@ -97,7 +97,16 @@ func runControl(ctx context.Context, all config.Config, log *slog.Logger) (err e
 	} else if unclaimed && !cfg.AnonymousWorkspace {
 		log.Warn("nobody can use the API yet: make an administrator with `waypost admin create`")
 	}
-	return c.serve(ctx, ln, adminLn)
+	source := &changelog{DB: db}
+	if cfg.Replica {
+		own, err := openControlReplica(dir, c.name(), waypost.Region(cfg.Region), log, c.registry)
+		if err != nil {
+			log.Error("this control plane goes on without a replica of its own", "error", err)
+		} else {
+			source.own.Store(own)
+		}
+	}
+	return c.serve(ctx, source, ln, adminLn)
 }
 
 // collectAt is by how many percent the heap grows before garbage is collected: a control
@@ -155,7 +164,7 @@ func (c *control) joinCluster(ctx context.Context) error {
 	return c.db.Beat(ctx, c.boot, waypost.Region(c.cfg.Region), nil)
 }
 
-func (c *control) serve(ctx context.Context, ln, adminLn net.Listener) error {
+func (c *control) serve(ctx context.Context, source *changelog, ln, adminLn net.Listener) error {
 	proxies, err := config.ParseNetworks(c.cfg.TrustedProxies)
 	if err != nil {
 		return fmt.Errorf("control.trusted_proxies: %w", err)
@@ -184,7 +193,7 @@ func (c *control) serve(ctx context.Context, ln, adminLn net.Listener) error {
 	}
 	defer peers.leave(ctx, c.log)
 	stream, err := replication.NewServer(replication.ServerConfig{
-		Source: c.db, Signer: c.signer, Witness: c.hear, Logger: c.log, Registerer: c.registry, KeySpace: c.coder.Space(),
+		Source: source, Signer: c.signer, Witness: c.hear, Logger: c.log, Registerer: c.registry, KeySpace: c.coder.Space(),
 	})
 	if err != nil {
 		return errors.Join(err, c.closeService(ctx, service))
@@ -211,6 +220,9 @@ func (c *control) serve(ctx context.Context, ln, adminLn net.Listener) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return admin.Serve(adminCtx, adminLn) })
 	group.Go(func() error { return unlessEnded(ctx, stream.Run(ctx)) })
+	if own := source.own.Load(); own != nil {
+		group.Go(func() error { own.run(ctx, stream); return nil })
+	}
 	group.Go(func() error { c.db.Maintain(ctx); return nil })
 	roller := c.db.NewRoller(postgres.RollerConfig{Metrics: c.registry})
 	group.Go(func() error { roller.Run(ctx); return nil })
