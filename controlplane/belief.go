@@ -29,13 +29,14 @@ type believed[V any] struct {
 // of gives what is believed of a key, or what ask says: false when there is nothing, which
 // is not believed. An error of ask is one only when nothing is believed any more.
 func (b *belief[K, V]) of(key K, now time.Time, ask func() (V, bool, error)) (V, bool, error) {
-	value, known, renew, round := b.recall(key, now)
-	if known && !renew {
+	value, left, renew, round := b.recall(key, now)
+	if left > 0 && !renew {
 		return value, true, nil
 	}
+	began := time.Now()
 	said, ok, err := ask()
 	switch {
-	case err != nil && known:
+	case err != nil && time.Since(began) < left:
 		return value, true, nil //nolint:nilerr // what is known will do
 	case err == nil:
 		b.remember(key, said, ok, now, round)
@@ -43,19 +44,21 @@ func (b *belief[K, V]) of(key K, now time.Time, ask func() (V, bool, error)) (V,
 	return said, ok, err
 }
 
-// recall tells whether there is a belief, and whether the caller is to renew it; round is
+// recall tells for how long there is a belief still, and whether the caller is to renew it; round is
 // for remember.
-func (b *belief[K, V]) recall(key K, now time.Time) (value V, known, renew bool, round int) {
+func (b *belief[K, V]) recall(key K, now time.Time) (value V, left time.Duration, renew bool, round int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	k, ok := b.known[key]
 	age := now.Sub(k.asked)
-	known = ok && age < beliefTime
-	if renew = known && age >= renewAfter && !k.renewed; renew {
+	if ok {
+		left = max(0, beliefTime-age)
+	}
+	if renew = left > 0 && age >= renewAfter && !k.renewed; renew {
 		k.renewed = true
 		b.known[key] = k
 	}
-	return k.value, known, renew, b.rounds
+	return k.value, left, renew, b.rounds
 }
 
 // remember believes an answer, unless all was forgotten since it was asked for. There is

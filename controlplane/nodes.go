@@ -202,7 +202,9 @@ func (n *Nodes) Enrol(ctx context.Context, e Enrolling) (Node, error) {
 		en.Previous = &hash
 	}
 	node, err := n.cfg.Store.Enrol(ctx, HashKey(e.Token), en)
-	n.forget()
+	if err == nil {
+		n.forget()
+	}
 	return node, err
 }
 
@@ -215,8 +217,13 @@ func (n *Nodes) Revoke(ctx context.Context, actor Actor, node string) error {
 	if !waypost.ValidNode(node) {
 		return noNode()
 	}
-	defer n.forget()
-	return n.cfg.Store.RevokeNode(ctx, actor, node)
+	err := n.cfg.Store.RevokeNode(ctx, actor, node)
+	if err == nil {
+		n.forget()
+	} else { // what became of it is unknown: of this one nothing is believed any more
+		n.doubt(node)
+	}
+	return err
 }
 
 // Credentials gives the newest credential of each node, by name. That needs

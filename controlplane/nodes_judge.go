@@ -128,6 +128,14 @@ func refusal(n *StoredNode) error {
 		"the credential of node %s was revoked: to let this edge in again, make a token with `waypost edges enrol --region %s --node %s` and start it with that", n.Name, n.Region, n.Name)
 }
 
+// doubt forgets what is believed of a node.
+func (n *Nodes) doubt(node string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	maps.DeleteFunc(n.known, func(_ [32]byte, k knownNode) bool { return k.Name == node })
+	n.rounds++
+}
+
 // remember puts what the database said into a bounded map.
 func remember[K comparable, V any](m map[K]V, key K, value V) {
 	if _, there := m[key]; !there && len(m) >= maxBeliefs {
@@ -154,8 +162,11 @@ func (n *Nodes) MayReport(ctx context.Context, node *Node, name string, region w
 // MayShip says EForbidden unless a node may bring the clicks of a name: its own, those
 // that its directory had before, and those that nobody has enrolled.
 func (n *Nodes) MayShip(ctx context.Context, node *Node, name string) error {
-	if node.Own() && node.speaksAs(name) {
+	switch {
+	case node.Own() && node.speaksAs(name):
 		return nil
+	case !node.Own() && node.Name != "" && node.Name != name: // by its certificate
+		return waypost.Errorf(waypost.EForbidden, "these are clicks of node %s, and the certificate is that of %s", name, node.Name)
 	}
 	return n.unclaimed(ctx, name)
 }
@@ -269,6 +280,12 @@ func (n *Nodes) look(ctx context.Context) error {
 	defer n.mu.Unlock()
 	for i := range revoked {
 		r := &revoked[i]
+		for hash, k := range n.known { // also while the database is away
+			if k.Credential == r.Credential {
+				k.StoredNode = *r
+				n.known[hash] = k
+			}
+		}
 		if len(n.held[r.Credential]) > 0 {
 			n.cfg.Logger.Warn("connections of an edge end: its credential is revoked", slog.String("node", r.Name), slog.Int("connections", len(n.held[r.Credential])))
 		}

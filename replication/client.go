@@ -55,6 +55,7 @@ type dial struct {
 	hello   Head
 	signed  Signature // that came before the present frame; zero: there was none
 	key     []byte    // that the source announced
+	whole   bool      // slots are asked for, and not the tail
 	word    []byte    // testimony that came before the present frame; nil: there was none
 	records uint64    // about how many a snapshot has; 0: not known
 	ctx     context.Context
@@ -67,7 +68,7 @@ type dial struct {
 // first byte of the request on, is bounded by the silence.
 func (f *Follower) connect(ctx context.Context, path string, query url.Values, at waypost.Position) (_ *dial, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	d := &dial{ctx: ctx, cancel: cancel, silence: f.cfg.Silence}
+	d := &dial{ctx: ctx, cancel: cancel, silence: f.cfg.Silence, whole: path != PathStream}
 	d.timer = time.AfterFunc(d.silence, func() { cancel(errSilent) })
 	defer func() {
 		if err != nil {

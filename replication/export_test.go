@@ -209,3 +209,6 @@ func (f *Follower) Speak(versions ...uint16) { f.speaks = versions }
 
 // Speak is that of a server.
 func (s *Server) Speak(versions ...uint16) { s.speaks = versions }
+
+// NotBefore judges the head of a source of slots.
+func NotBefore(t *Trust, h *Head, sink Sink) error { return t.notBefore(h, sink) }

@@ -244,6 +244,7 @@ func (f *Follower) stream(ctx context.Context, p waypost.Position) (fruitful boo
 				return true, f.whileHeld(d)
 			}
 			if err == nil {
+				f.cfg.Trust.settled(p)
 				f.noteApplied()
 			}
 		case frameHeartbeat:

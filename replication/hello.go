@@ -68,11 +68,16 @@ func (f *Follower) readHello(d *dial) error {
 		return fmt.Errorf("%w: epoch %d, the replica is in %d", errOlder, h.head.Position.Epoch.Ordinal, p.Epoch.Ordinal)
 	}
 	h.head.Signature = d.signed
-	if err := f.cfg.Trust.meet(h.head.Cluster, d.key); err != nil {
+	if err := f.cfg.Trust.meet(h.head.Cluster, d.key, f.cfg.Peer); err != nil {
 		return err
 	}
 	if err := f.cfg.Trust.checkHead(&h.head, d.word); err != nil {
 		return fmt.Errorf("the hello: %w", err)
+	}
+	if d.whole {
+		if err := f.cfg.Trust.notBefore(&h.head, f.cfg.Sink); err != nil {
+			return err
+		}
 	}
 	if f.cfg.Peer {
 		if err := f.judgePeer(&h.head); err != nil {

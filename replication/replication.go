@@ -124,6 +124,9 @@ type Relay interface {
 	Origin() Head
 }
 
+// ErrNoRoom says that the disk is too full for now. What was taken of a snapshot is kept for when there is room.
+var ErrNoRoom = errors.New("the disk is almost full")
+
 // Sink is a replica that a follower keeps. Its methods are called by one goroutine.
 type Sink interface {
 	// Cluster is that of the data held, and false when nothing is held yet.

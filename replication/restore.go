@@ -125,10 +125,10 @@ func (r *restoring) run(ctx context.Context) (err error) {
 	return nil
 }
 
-// end keeps what was taken when only the connection, or this process, has come to an end.
+// end keeps what was taken when only the connection, this process, or the room on the disk has come to an end.
 func (r *restoring) end(ctx context.Context, err error) error {
 	_, reset := errors.AsType[*resetError](err)
-	lost := reset || errors.Is(err, errLocal) || errors.Is(err, errHistory)
+	lost := (reset || errors.Is(err, errLocal) || errors.Is(err, errHistory)) && !errors.Is(err, ErrNoRoom)
 	if ctx.Err() != nil || !lost {
 		return r.restore.Suspend()
 	}

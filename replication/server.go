@@ -205,6 +205,8 @@ type tail struct {
 	delay    time.Duration // to the next look, while the source answers
 	failures int           // in a row
 	headAt   time.Time     // when the head was last read
+
+	generation uint32 // of the key that what is passed on is signed with
 }
 
 // step looks at the source once and says how long to wait for the next look.
@@ -244,6 +246,9 @@ func (t *tail) read(ctx context.Context) (moved bool, err error) {
 	known, at := s.known, s.ring.tail()
 	s.mu.Unlock()
 	_, relays := s.cfg.Source.(Relay)
+	if generation := s.cfg.Trust.Generation(); relays && generation != t.generation {
+		t.generation, known = generation, false // what is in the ring is signed with another key
+	}
 	if !known || relays || time.Since(t.headAt) >= s.cfg.Heartbeat {
 		head, err := s.cfg.Source.Head(ctx)
 		if err != nil {

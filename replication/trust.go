@@ -23,6 +23,7 @@ type Trust struct {
 	pin
 	kept   waypost.Position
 	keptAt time.Time
+	saving bool // in the background
 }
 
 // pin is what is kept.
@@ -32,6 +33,8 @@ type pin struct {
 	at      waypost.Position
 	word    []byte // statement and signature for at
 	recent  testimonies
+	own     waypost.Position // what this node's replica holds
+	vouches []byte           // the testimony for it; nil: there is none
 }
 
 // keepWitness is how often a position that moves on is kept.
@@ -109,9 +112,32 @@ func (t *Trust) Save() error {
 	return t.save()
 }
 
+func (t *Trust) document() ([]byte, error) {
+	return json.Marshal(trustDocument{Version: trustVersion, Cluster: t.cluster, Key: t.pinned.append(nil), Witness: t.word})
+}
+
+// saveLater writes the document while others go on: a disk may take its time. When that fails, the key is
+// kept, and of the position an older one, which is as good as a crash. t.mu is held.
+func (t *Trust) saveLater() {
+	t.saving, t.keptAt = true, time.Now()
+	at := t.at
+	document, err := t.document()
+	go func() {
+		if err == nil {
+			err = t.keep(document)
+		}
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.saving = false
+		if err == nil {
+			t.kept = at
+		}
+	}()
+}
+
 // save writes the document. t.mu is held.
 func (t *Trust) save() error {
-	document, err := json.Marshal(trustDocument{Version: trustVersion, Cluster: t.cluster, Key: t.pinned.append(nil), Witness: t.word})
+	document, err := t.document()
 	if err == nil {
 		err = t.keep(document)
 	}
@@ -146,14 +172,21 @@ func (t *Trust) pins(cluster Cluster) bool {
 }
 
 // meet judges the key that a source announces, nil when it announces none, and pins
-// the first one, or one that the pinned one endorses.
-func (t *Trust) meet(cluster Cluster, payload []byte) error {
+// the first one, or one that the pinned one endorses. A peer, which nobody has vouched for, has to
+// have the pinned one, or a later one that that endorses: it never gets the first word.
+func (t *Trust) meet(cluster Cluster, payload []byte, peer bool) error {
 	if t == nil {
 		return nil
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	known := t.pinned.generation != 0 && t.cluster == cluster
+	known := t.pinned.generation != 0
+	switch {
+	case known && t.cluster != cluster:
+		return fmt.Errorf("%w: a key of cluster %x is pinned, and this is %x", ErrSignature, t.cluster, cluster)
+	case !known && peer:
+		return fmt.Errorf("%w: no key is pinned yet, and a peer cannot be asked for it", ErrSignature)
+	}
 	if payload == nil {
 		if known {
 			return fmt.Errorf("%w: the source signs nothing, and a key is pinned", ErrSignature)
@@ -215,10 +248,8 @@ func (t *Trust) check(cluster Cluster, statement []byte, s *Signature, at waypos
 	t.recent.add(at, word)
 	if at.Revision().Newer(t.at.Revision()) {
 		t.at, t.word = at, word
-		if time.Since(t.keptAt) > keepWitness {
-			// The key is kept, and of the position an older one: that is as good as a crash.
-			_ = t.save()
-			t.keptAt = time.Now()
+		if time.Since(t.keptAt) > keepWitness && !t.saving {
+			t.saveLater()
 		}
 	}
 	return nil

@@ -45,7 +45,41 @@ func (t *Trust) testimony(at waypost.Position) []byte {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.own == at && t.vouches != nil {
+		return t.vouches
+	}
 	return t.recent.about(at)
+}
+
+// settled says that the replica holds what ends at a position, whose testimony is worth keeping until it moves on.
+func (t *Trust) settled(at waypost.Position) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if word := t.recent.about(at); word != nil {
+		t.own, t.vouches = at, word
+	}
+}
+
+// notBefore refuses a source of slots that is behind what was seen signed in its own epoch, when there is something to
+// lose: a control plane that has forgotten commits begins a new epoch, and whoever shows an old head wants what was
+// deleted since back.
+func (t *Trust) notBefore(h *Head, sink Sink) error {
+	if t == nil {
+		return nil
+	}
+	if _, holds := sink.Cluster(); !holds {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if h.Position.Epoch == t.at.Epoch && h.Position.Seq < t.at.Seq {
+		return fmt.Errorf("%w: the source is at sequence %d of epoch %d, of which %d was seen signed", ErrSignature,
+			h.Position.Seq, h.Position.Epoch.Ordinal, t.at.Seq)
+	}
+	return nil
 }
 
 // Recall takes in a batch that was kept, as [EncodeBatch] made it, so that its signature vouches for the
@@ -72,7 +106,9 @@ func (t *Trust) Recall(cluster Cluster, kept []byte) error {
 	if err != nil {
 		return err
 	}
-	_, err = t.checkBatch(cluster, &b, payload, &b.Signature)
+	if _, err = t.checkBatch(cluster, &b, payload, &b.Signature); err == nil {
+		t.settled(b.Last())
+	}
 	return err
 }
 

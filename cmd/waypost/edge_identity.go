@@ -131,7 +131,7 @@ func (id *edgeIdentity) own() bool {
 
 // through sends requests with the credential.
 func (id *edgeIdentity) through(t *http.Transport) http.RoundTripper {
-	return &proven{id, id.securely(t)}
+	return &proven{id, id.introduced(id.securely(t))}
 }
 
 func (id *edgeIdentity) securely(t *http.Transport) *http.Transport {
@@ -144,7 +144,7 @@ func (id *edgeIdentity) securely(t *http.Transport) *http.Transport {
 // follower is the client of the replica's stream.
 func (id *edgeIdentity) follower() *http.Client {
 	c := replication.NewClient(id.secure)
-	c.Transport = &proven{id, c.Transport}
+	c.Transport = &proven{id, id.introduced(c.Transport)}
 	return c
 }
 
@@ -165,10 +165,35 @@ func (p *proven) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	r = r.Clone(r.Context())
 	r.Header.Set("Authorization", "Bearer "+credential)
-	if p.id.cfg.PeerToken != "" { // what is followed may be a relay
-		r.Header.Set(headerPeer, p.id.cfg.PeerToken.Reveal())
-	}
 	return p.next.RoundTrip(r)
+}
+
+// introduced is a transport that shows the token of peers as well, if there is one: what is
+// followed may be a relay.
+func (id *edgeIdentity) introduced(next http.RoundTripper) http.RoundTripper {
+	if id.cfg.PeerToken == "" {
+		return next
+	}
+	return &introduction{id.cfg.PeerToken.Reveal(), next}
+}
+
+type introduction struct {
+	token string
+	next  http.RoundTripper
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (i *introduction) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set(headerPeer, i.token)
+	return i.next.RoundTrip(r)
+}
+
+// CloseIdleConnections is called by [http.Client].
+func (i *introduction) CloseIdleConnections() {
+	if c, ok := i.next.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
 }
 
 // CloseIdleConnections is called by [http.Client].
@@ -185,7 +210,7 @@ func (id *edgeIdentity) run(ctx context.Context, node string, serves func() bool
 		return nil
 	}
 	client := &http.Client{
-		Timeout: 10 * time.Second, Transport: id.securely(http.DefaultTransport.(*http.Transport).Clone()), //nolint:forcetypeassert // nobody changes it
+		Timeout: 10 * time.Second, Transport: id.introduced(id.securely(http.DefaultTransport.(*http.Transport).Clone())), //nolint:forcetypeassert // nobody changes it
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	defer client.CloseIdleConnections()

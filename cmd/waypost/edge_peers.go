@@ -178,7 +178,7 @@ func (p *edgePeers) routes(server *replication.Server) (http.Handler, error) {
 		if err != nil {
 			return nil, err
 		}
-		pass := passOn(control)
+		pass := passOn(control, p.edge.identity.securely(http.DefaultTransport.(*http.Transport).Clone())) //nolint:forcetypeassert // nobody changes it
 		for _, path := range []string{httpapi.PathClickBatches, httpapi.PathEdgeReports, httpapi.PathEdgeOutcomes, replication.PathRecord, replication.PathEnrol} {
 			routes[path] = pass
 		}
@@ -188,9 +188,11 @@ func (p *edgePeers) routes(server *replication.Server) (http.Handler, error) {
 
 // passOn hands requests of edges below a relay to what the relay itself follows, as they are:
 // whose they are is judged there. Those that are too many come again.
-func passOn(to *url.URL) http.Handler {
+func passOn(to *url.URL, by *http.Transport) http.Handler {
+	by.MaxIdleConnsPerHost = passedOn
 	proxy := &httputil.ReverseProxy{
-		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to); r.SetXForwarded() },
+		Transport: by,
+		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(to); r.SetXForwarded() },
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) {
 			w.Header().Set("Retry-After", "1")
 			http.Error(w, "what this relay follows does not answer", http.StatusBadGateway)
@@ -221,9 +223,6 @@ func (p *edgePeers) peersOnly(routes map[string]http.Handler) http.Handler {
 	if own := p.edge.cfg.Token.Reveal(); p.edge.cfg.Relay && own != "" {
 		known = append(known, hash("Bearer "+own))
 	}
-	passed := func(path string) bool {
-		return p.edge.cfg.Relay && path != replication.PathStream && path != replication.PathSnapshot && path != replication.PathSums
-	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		right := 0
 		for _, got := range [][sha256.Size]byte{hash(r.Header.Get("Authorization")), hash("Bearer " + r.Header.Get(headerPeer))} {
@@ -233,15 +232,13 @@ func (p *edgePeers) peersOnly(routes map[string]http.Handler) http.Handler {
 		}
 		h, found := routes[r.URL.Path]
 		switch {
-		case found && passed(r.URL.Path):
-			r.Header.Del(headerPeer)
-			h.ServeHTTP(w, r)
 		case right != 1:
 			w.Header().Set("WWW-Authenticate", `Bearer realm="waypost replication"`)
 			http.Error(w, "a valid token is required", http.StatusUnauthorized)
 		case !found:
 			http.NotFound(w, r)
 		default:
+			r.Header.Del(headerPeer)
 			h.ServeHTTP(w, r)
 		}
 	})

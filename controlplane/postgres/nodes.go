@@ -113,6 +113,10 @@ func (db *DB) RevokeNode(ctx context.Context, by controlplane.Actor, node string
 	return db.within(ctx, system, "revoke the credential of an edge", func(tx pgx.Tx) error {
 		var known bool
 		var revoked, tokens int
+		// An enrolment of that name that is under way is waited for, and then seen.
+		if err := lockNode(ctx, tx, node); err != nil {
+			return err
+		}
 		err := tx.QueryRow(ctx, `
 			WITH r AS (UPDATE node_credential SET revoked_at = now() WHERE node = $1 AND revoked_at IS NULL RETURNING 1),
 			     t AS (UPDATE node_enrolment SET expires_at = now() WHERE node = $1 AND used_at IS NULL AND expires_at > now() RETURNING 1)
@@ -160,6 +164,9 @@ type enrolment struct {
 // Enrol implements controlplane.NodeStore.
 func (db *DB) Enrol(ctx context.Context, token [32]byte, n controlplane.EnrolNode) (made controlplane.Node, err error) {
 	err = db.within(ctx, system, "enrol an edge", func(tx pgx.Tx) error {
+		if err := lockNode(ctx, tx, n.Node); err != nil {
+			return err
+		}
 		var e enrolment
 		err := tx.QueryRow(ctx, `
 			SELECT id, region, role, coalesce(node, ''), created_by, expires_at <= now(), coalesce(credential, 0) FROM node_enrolment WHERE hash = $1 FOR UPDATE`, token[:]).
@@ -181,6 +188,12 @@ func (db *DB) Enrol(ctx context.Context, token [32]byte, n controlplane.EnrolNod
 		return err
 	})
 	return made, err
+}
+
+// lockNode lets enrolments and revocations of a name come one after the other. It comes before any row.
+func lockNode(ctx context.Context, tx pgx.Tx, node string) error {
+	_, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(7307, hashtext($1))`, node)
+	return err
 }
 
 // suits says why a token is not good for a node.
@@ -214,10 +227,6 @@ func enrolledBefore(ctx context.Context, tx pgx.Tx, e *enrolment, n *controlplan
 
 // enrol makes the credential, in place of any that the node has.
 func enrol(ctx context.Context, tx pgx.Tx, e *enrolment, n *controlplane.EnrolNode) (made controlplane.Node, err error) {
-	// Of two who want a name, one waits here.
-	if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(7307, hashtext($1))`, n.Node); err != nil {
-		return made, err
-	}
 	made = controlplane.Node{Name: n.Node, Region: e.region, Role: e.role, Former: []string{}}
 	previous := int64(0)
 	if n.Previous != nil {

@@ -3,6 +3,7 @@ package peers
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
@@ -83,6 +84,7 @@ func (c *Chooser) Run(ctx context.Context, f Following) {
 		return
 	}
 	if c.cfg.First && c.cfg.Home.Sink.Position().IsZero() {
+		_, _ = c.ask(ctx, c.cfg.Home) // whose key is pinned: a peer cannot be asked for it
 		c.turn(ctx, f, c.best(ctx, f.Status()))
 	}
 	patience := c.patience()
@@ -136,8 +138,8 @@ func (c *Chooser) step(ctx context.Context, f Following, st replication.Status, 
 			return true
 		}
 	}
-	if !quiet {
-		return false
+	if !quiet || c.Peer() == "" && errors.Is(st.Err, replication.ErrUnauthorized) {
+		return false // who is not let in at home has no business with peers
 	}
 	peer := c.best(ctx, st)
 	if peer == c.Peer() {

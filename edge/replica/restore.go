@@ -9,6 +9,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/sstable"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"waypost"
 	"waypost/edge/lookup"
 	"waypost/replication"
@@ -281,7 +283,7 @@ func (r *restore) ingest(ctx context.Context, lowest waypost.Position) error {
 				next.digest ^= t.Tally.Digest
 				next.records += t.Tally.Records
 				path := db.fs.PathJoin(links, tableName(t.Number))
-				if err := db.fs.Link(r.tablePath(t.Number), path); err != nil {
+				if err := vfs.LinkOrCopy(db.fs, r.tablePath(t.Number), path); err != nil {
 					return fmt.Errorf("link a table: %w", err)
 				}
 				paths = append(paths, path)
@@ -430,7 +432,9 @@ func (r *restore) leave(keep bool) error {
 	r.db.restores.Add(-1)
 	if r.st != nil {
 		err = r.st.closePebble()
-		r.table = r.st.table.Swap(nil)
+		if t := r.st.table.Swap(nil); t != nil {
+			r.table = t
+		}
 	}
 	if r.table != nil {
 		r.db.endTable(r.table, [4]uint64{})

@@ -190,9 +190,16 @@ func TestTablesThatAreGoneMakeARestoreBeginAnew(t *testing.T) {
 	replicationtest.RequireEqual(t, s, db)
 }
 
+func TestAFileSystemWithoutLinksTakesSnapshots(t *testing.T) {
+	d := &disk{err: syscall.EOPNOTSUPP, only: func(op errorfs.Op) bool { return op.Kind == errorfs.OpLink }}
+	db, s := filled(t, config(errorfs.Wrap(vfs.NewMem(), d)), 50)
+	d.broken.Store(true)
+	require.NoError(t, (&taking{s: s, db: db}).run(t))
+	replicationtest.RequireEqual(t, s, db)
+}
+
 func TestADiskThatFailsWhileTablesArePutInPlaceFailsTheRestoreAlone(t *testing.T) {
 	for name, only := range map[string]func(errorfs.Op) bool{
-		"links":        func(op errorfs.Op) bool { return op.Kind == errorfs.OpLink },
 		"PROGRESS":     func(op errorfs.Op) bool { return strings.Contains(op.Path, "PROGRESS") },
 		"the manifest": func(op errorfs.Op) bool { return strings.Contains(op.Path, "MANIFEST") },
 		"the WAL":      isWAL,

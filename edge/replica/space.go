@@ -1,18 +1,19 @@
 package replica
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"waypost/replication"
 )
 
 // ErrLowDisk says that the disk has less room than must stay free. Changes wait, and are
 // taken again once there is more.
-var ErrLowDisk = errors.New("the disk is almost full")
+var ErrLowDisk = replication.ErrNoRoom
 
 const (
 	// By default so much of a disk must stay free, or of a small one this part.
