@@ -89,9 +89,6 @@ func (f *Follower) connect(ctx context.Context, path string, query url.Values, a
 	}
 	if witness := f.cfg.Trust.Witness(); witness != "" {
 		req.Header.Set(HeaderWitness, witness)
-		if ranges := f.keyRanges(at); ranges != "" {
-			req.Header.Set(HeaderKeyRanges, ranges)
-		}
 	}
 	if f.cfg.Token != "" {
 		req.Header.Set("Authorization", "Bearer "+f.cfg.Token)

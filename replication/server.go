@@ -32,8 +32,6 @@ const (
 	// HeaderWitness is the newest position that the follower has seen signed, as the
 	// control plane has signed it.
 	HeaderWitness = "Waypost-Witness"
-	// HeaderKeyRanges is the key ranges that the follower holds at that position, in JSON.
-	HeaderKeyRanges = "Waypost-Key-Ranges"
 )
 
 // Headers of an answer.

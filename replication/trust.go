@@ -89,16 +89,6 @@ func (t *Trust) Witness() string {
 	return base64.RawURLEncoding.EncodeToString(t.word)
 }
 
-// saw reports whether a position is the newest one that was seen signed.
-func (t *Trust) saw(p waypost.Position) bool {
-	if t == nil {
-		return false
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.word != nil && t.at == p
-}
-
 // Save keeps what was seen since it was kept last.
 func (t *Trust) Save() error {
 	if t == nil {

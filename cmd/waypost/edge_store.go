@@ -226,14 +226,6 @@ func (s *edgeStore) Domain(host []byte) (waypost.DomainID, bool) {
 	}
 }
 
-// KeyRanges implements [replication.RangeHolder].
-func (s *edgeStore) KeyRanges() ([]replication.KeyRange, bool) {
-	if db := s.db.Load(); db != nil {
-		return db.KeyRanges()
-	}
-	return nil, false
-}
-
 // Issuable implements [upstream.Replica].
 func (s *edgeStore) Issuable(prefix int) bool {
 	db := s.serving()

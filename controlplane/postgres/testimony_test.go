@@ -3,15 +3,21 @@ package postgres_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"waypost"
 	"waypost/controlplane/postgres"
 	"waypost/replication"
+	"waypost/replication/replicationtest"
 )
 
 // goBack makes a database what a disk that was rolled back looks like from inside:
@@ -39,7 +45,7 @@ func rolledBack(t *testing.T) (db *postgres.DB, said replication.Testimony, lost
 	}
 	insert(t, before, link("lost"))
 	at := headOf(t, before)
-	said = replication.Testimony{Position: at.Position, At: at.At, Ranges: rangesOf(t, hand)}
+	said = replication.Testimony{Position: at.Position, At: at.At}
 	before.Close()
 	goBack(t, hand, head.Position.Seq, backup)
 	db = startNode(t, url, &memory{})
@@ -56,60 +62,154 @@ func headOf(t *testing.T, db *postgres.DB) replication.Head {
 	return head
 }
 
-// rangesOf is what an edge holds of the key ranges.
-func rangesOf(t *testing.T, hand *pgx.Conn) (all []replication.KeyRange) {
-	t.Helper()
-	rows, err := hand.Query(t.Context(), `SELECT prefix, region, lo, hi, next FROM key_range`)
-	require.NoError(t, err)
-	all, err = pgx.CollectRows(rows, pgx.RowToStructByPos[replication.KeyRange])
-	require.NoError(t, err)
-	return all
-}
-
-func TestAnEdgeThatSawMoreThanPostgreSQLHasOpensAnEpochAboveTheKeysThatItKnows(t *testing.T) {
+func TestAnEdgeThatSawMoreThanPostgreSQLHasOpensAnEpochWithoutKeys(t *testing.T) {
 	db, said, lost := rolledBack(t)
 	require.NoError(t, db.Hear(t.Context(), said))
 	head := headOf(t, db)
 	require.Greater(t, head.Position.Epoch.Ordinal, said.Position.Epoch.Ordinal)
-	next := lease(t, db, "eu")
-	require.GreaterOrEqual(t, next.Lo, lost+600_000, "and a minute at the peak")
+	_, err := db.TakeLease(t.Context(), "eu", "n/2", 100, nil)
+	require.ErrorContains(t, err, "an edge has seen")
+	require.ErrorContains(t, err, "waypost ranges resume")
+	newFollow(t, db)
+
+	gap := int64(1_000_000)
+	_, err = db.ChangeRanges(t.Context(), resume(&gap, false))
+	require.NoError(t, err)
 	require.NoError(t, db.Hear(t.Context(), said), "another edge")
 	require.Equal(t, head.Position.Epoch, headOf(t, db).Position.Epoch, "one epoch is enough")
-	newFollow(t, db)
+	require.GreaterOrEqual(t, lease(t, db, "eu").Lo, lost)
 }
 
-func TestAnEdgeThatDoesNotKnowTheKeysHoldsThemBack(t *testing.T) {
-	db, said, _ := rolledBack(t)
-	said.Ranges = nil
-	require.NoError(t, db.Hear(t.Context(), said))
-	require.Greater(t, headOf(t, db).Position.Epoch.Ordinal, said.Position.Epoch.Ordinal)
+func TestAControlPlaneThatRemembersAsMuchAsAnEdgeNeedsNoOperator(t *testing.T) {
+	db, hand := open(t)
+	lease(t, db, "eu")
+	backup, head := dump(t, hand), headOf(t, db)
+	lost := lease(t, db, "eu").Hi
+	insert(t, db, link("first-one"))
+	require.NoError(t, db.WatchOnce(t.Context()))
+	at := headOf(t, db)
+	goBack(t, hand, head.Position.Seq, backup)
+	require.NoError(t, db.Hear(t.Context(), replication.Testimony{Position: at.Position, At: at.At}))
+	require.Greater(t, headOf(t, db).Position.Epoch.Ordinal, at.Position.Epoch.Ordinal)
+	require.GreaterOrEqual(t, lease(t, db, "eu").Lo, lost)
+}
+
+// It has no signature, unlike the position.
+func TestWhatAFollowerSaysOfKeyRangesCountsForNothing(t *testing.T) {
+	url := cluster.Database(t)
+	before := startNode(t, url, &memory{})
+	lease(t, before, "eu")
+	hand := psql(t, url)
+	backup, head := dump(t, hand), headOf(t, before)
+	lease(t, before, "eu")
+	insert(t, before, link("lost"))
+	word := signedHead(t, before)
+	before.Close()
+	goBack(t, hand, head.Position.Seq, backup)
+
+	db := startNode(t, url, &memory{})
+	defer db.Close()
+	server := serve(t, db)
+	tellRanges(t, server, word, `[]`)
+	require.Greater(t, headOf(t, db).Position.Epoch.Ordinal, head.Position.Epoch.Ordinal)
 	_, err := db.TakeLease(t.Context(), "eu", "n/2", 100, nil)
 	require.ErrorContains(t, err, "waypost ranges resume")
+	gap := int64(1_000_000)
+	_, err = db.ChangeRanges(t.Context(), resume(&gap, false))
+	require.NoError(t, err)
+
+	// The position is of an epoch that is over now, and still signed.
+	l := lease(t, db, "eu")
+	at, keys, leases := headOf(t, db).Position, rangesOf(t, hand), states(t, hand)
+	unused := (l.Prefix + 1) % 3844
+	tellRanges(t, server, word, fmt.Sprintf(`[{"prefix": %d, "region": "eu", "lo": 0, "hi": 916132832, "next": 916132832}, {"prefix": %d, "region": "eu", "lo": 0, "hi": 1, "next": 1}]`, l.Prefix, unused))
+	require.Equal(t, at, headOf(t, db).Position)
+	require.Equal(t, keys, rangesOf(t, hand))
+	require.Equal(t, leases, states(t, hand))
 }
 
-func TestAnEdgeThatComesWhenTheEpochIsOpenTellsItsKeysAllTheSame(t *testing.T) {
-	db, said, lost := rolledBack(t)
-	first := said
-	first.Ranges = []replication.KeyRange{{Prefix: said.Ranges[0].Prefix, Region: "eu", Hi: said.Ranges[0].Hi, Next: 1}}
-	require.NoError(t, db.Hear(t.Context(), first))
-	early := lease(t, db, "eu")
-	require.Less(t, early.Lo, int64(50_000_000))
-	said.Ranges[0].Next = lost + 100_000_000
-	require.NoError(t, db.Hear(t.Context(), said))
-	late := lease(t, db, "eu")
-	require.True(t, late.Prefix != early.Prefix || late.Lo >= said.Ranges[0].Next, "%+v", late)
-	head := headOf(t, db)
-	require.NoError(t, db.Hear(t.Context(), said))
-	require.Equal(t, head.Position, headOf(t, db).Position, "what is known costs no transaction")
+// rangesOf is all of the key ranges.
+func rangesOf(t *testing.T, hand *pgx.Conn) []string {
+	t.Helper()
+	rows, err := hand.Query(t.Context(), `SELECT r::text FROM key_range r ORDER BY id`)
+	require.NoError(t, err)
+	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	return all
+}
+
+// serve lets followers have a database's changelog, as a control plane does.
+func serve(t *testing.T, db *postgres.DB) (url string) {
+	t.Helper()
+	signer, err := replication.NewSigner(clusterConfig.Secret, headOf(t, db).Cluster, 1)
+	require.NoError(t, err)
+	stream, err := replication.NewServer(replication.ServerConfig{
+		Source: db, Signer: signer, Logger: slog.New(slog.DiscardHandler),
+		Witness: func(ctx context.Context, said replication.Testimony) { assert.NoError(t, db.Hear(ctx, said)) },
+	})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = stream.Run(ctx) })
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+replication.PathStream, stream.Stream)
+	mux.HandleFunc("GET "+replication.PathSnapshot, stream.Snapshot)
+	server := httptest.NewServer(mux)
+	t.Cleanup(func() { cancel(); server.CloseClientConnections(); server.Close(); running.Wait() })
+	return server.URL
+}
+
+// signedHead is what a follower keeps of the head that it has reached.
+func signedHead(t *testing.T, db *postgres.DB) string {
+	t.Helper()
+	trust, err := replication.NewTrust(nil, func([]byte) error { return nil })
+	require.NoError(t, err)
+	sink := replicationtest.NewSink()
+	f, err := replication.NewFollower(replication.FollowConfig{
+		URL: serve(t, db), Sink: sink, Trust: trust, Node: "edge", Region: "eu", Logger: slog.New(slog.DiscardHandler),
+	})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = f.Run(ctx) })
+	defer running.Wait()
+	defer cancel()
+	signer, err := replication.NewSigner(clusterConfig.Secret, headOf(t, db).Cluster, 1)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		said, err := signer.Witness(trust.Witness())
+		return err == nil && said.Position == headOf(t, db).Position
+	}, waitLimit, pause)
+	return trust.Witness()
+}
+
+// tellRanges connects as a follower that has seen a position, and tells of key ranges.
+func tellRanges(t *testing.T, url, word, ranges string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
+	defer cancel()
+	var status int
+	require.Eventually(t, func() bool { // a server that has just begun may not have read the head yet
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+replication.PathStream, nil)
+		require.NoError(t, err)
+		req.Header.Set(replication.HeaderProtocol, "1")
+		req.Header.Set(replication.HeaderWitness, word)
+		req.Header.Set("Waypost-Key-Ranges", ranges)
+		res, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		status = res.StatusCode
+		require.NoError(t, res.Body.Close())
+		return status == http.StatusOK
+	}, waitLimit, pause, "%d", status)
 }
 
 func TestAPositionThatPostgreSQLHasAlsoOpensNothing(t *testing.T) {
-	db, hand := open(t)
+	db, _ := open(t)
 	lease(t, db, "eu")
 	insert(t, db, link("first-one"))
 	at := headOf(t, db)
 	insert(t, db, link("second-one"))
-	said := replication.Testimony{Position: at.Position, At: at.At, Ranges: rangesOf(t, hand)}
+	said := replication.Testimony{Position: at.Position, At: at.At}
 	require.NoError(t, db.Hear(t.Context(), said))
 	said.Position.Epoch.Ordinal--
 	said.Position.Seq += 1_000_000

@@ -5,7 +5,6 @@ import (
 	"strconv"
 
 	"waypost"
-	"waypost/replication"
 )
 
 // prefixes is which prefixes codes can have been issued of, as the records of key
@@ -18,9 +17,9 @@ type prefixes struct {
 
 // rangeNote is what counts of a range.
 type rangeNote struct {
-	replication.KeyRange
-	codes bool // some were issued, or may be at any moment
-	bad   bool
+	prefix int
+	codes  bool // some were issued, or may be at any moment
+	bad    bool
 }
 
 // maxPrefix bounds the ordinals: three characters of base62.
@@ -38,9 +37,7 @@ func (st *store) noteRange(r *waypost.Record) {
 	var body struct {
 		Prefix *int   `json:"prefix"`
 		Lo     *int64 `json:"lo"`
-		Hi     *int64 `json:"hi"`
 		Next   *int64 `json:"next"`
-		Region string `json:"region"`
 		State  string `json:"state"`
 	}
 	err := json.Unmarshal(r.Payload, &body)
@@ -51,11 +48,7 @@ func (st *store) noteRange(r *waypost.Record) {
 	}
 	// What is not leased yet may be by the next transaction, unless the range is over.
 	unused := body.State == "retired" && body.Lo != nil && body.Next != nil && *body.Next <= *body.Lo
-	note := rangeNote{KeyRange: replication.KeyRange{Prefix: *body.Prefix, Region: body.Region}, codes: !unused}
-	if body.Lo != nil && body.Hi != nil && body.Next != nil {
-		note.Lo, note.Hi, note.Next = *body.Lo, *body.Hi, *body.Next
-	}
-	st.ranges[id] = note
+	st.ranges[id] = rangeNote{prefix: *body.Prefix, codes: !unused}
 }
 
 // publishPrefixes lets readers see the writer's map.
@@ -66,7 +59,7 @@ func (st *store) publishPrefixes() {
 		case r.bad:
 			p.unknown = true
 		case r.codes:
-			p.bits[r.Prefix/64] |= 1 << (r.Prefix % 64)
+			p.bits[r.prefix/64] |= 1 << (r.prefix % 64)
 		}
 	}
 	st.prefixes.Store(p)
@@ -82,22 +75,4 @@ func (db *DB) Issuable(prefix int) bool {
 	}
 	p := st.prefixes.Load()
 	return p.unknown || p.bits[prefix/64]&(1<<(prefix%64)) != 0
-}
-
-// KeyRanges implements replication.RangeHolder.
-func (db *DB) KeyRanges() ([]replication.KeyRange, bool) {
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	st := db.live.Load()
-	if st == nil || st.applied.Load().repairing {
-		return nil, false
-	}
-	var all []replication.KeyRange
-	for _, r := range st.ranges {
-		if r.bad || r.Hi == 0 || r.Region == "" {
-			return nil, false
-		}
-		all = append(all, r.KeyRange)
-	}
-	return all, true
 }

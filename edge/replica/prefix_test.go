@@ -8,7 +8,6 @@ import (
 
 	"waypost"
 	"waypost/edge/replica"
-	"waypost/replication"
 	"waypost/replication/replicationtest"
 )
 
@@ -57,26 +56,4 @@ func TestCodesCanHaveBeenIssuedOnlyOfPrefixesThatARangeHas(t *testing.T) {
 		apply(t, s, again)
 		check(again, []int{19}, []int{0, 16, 200})
 	}
-}
-
-func TestAReplicaTellsTheKeyRangesThatItHoldsOrNone(t *testing.T) {
-	cfg := onDisk(filepath.Join(t.TempDir(), "replica"))
-	s := replicationtest.NewSource()
-	s.Commit(keyRange("1", `{"id": 1, "prefix": 17, "lo": 0, "hi": 100, "next": 40, "region": "us-east-1", "state": "live"}`))
-	db, err := replica.Open(cfg)
-	require.NoError(t, err)
-	_, ok := db.KeyRanges()
-	require.False(t, ok, "nothing is held")
-	replicationtest.Take(t, s, db)
-	s.Commit(keyRange("1", `{"id": 1, "prefix": 17, "lo": 0, "hi": 100, "next": 50, "region": "us-east-1", "state": "live"}`))
-	apply(t, s, db)
-	require.NoError(t, db.Close())
-	again := open(t, cfg)
-	got, ok := again.KeyRanges()
-	require.True(t, ok)
-	require.Equal(t, []replication.KeyRange{{Prefix: 17, Region: "us-east-1", Hi: 100, Next: 50}}, got)
-	s.Commit(keyRange("2", `{"prefix": 18, "lo": 0, "next": 0, "state": "live"}`))
-	apply(t, s, again)
-	_, ok = again.KeyRanges()
-	require.False(t, ok, "of one it is not known how far it reaches")
 }

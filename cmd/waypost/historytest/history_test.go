@@ -170,6 +170,9 @@ func TestWhateverHistoryPostgreSQLComesFromEveryEdgeEndsWithWhatItHas(t *testing
 			eventually(t, "the control plane has its database again", func() error { return in.db.WatchOnce(t.Context()) })
 			in.loseTail(t, tag)
 			in.goTo(t, back, c.running, c.forgets)
+			if c.forgets {
+				in.resume(t)
+			}
 			in.requireRestored(t, tag)
 		})
 	}

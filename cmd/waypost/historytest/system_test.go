@@ -22,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/controlplane"
 	"waypost/controlplane/postgres"
 	"waypost/controlplane/postgres/pgserver"
 	"waypost/edge/replica"
@@ -308,6 +309,19 @@ func (in *system) lease(t *testing.T) {
 		in.leased[l.Prefix] = l.Hi
 		return nil
 	})
+}
+
+// resume is the operator's word, without which no key is issued in an epoch that began on an edge's.
+func (in *system) resume(t *testing.T) {
+	t.Helper()
+	_, err := in.db.TakeLease(t.Context(), "eu-west-1", "test/1", 1000, nil)
+	require.ErrorContains(t, err, "waypost ranges resume")
+	gap := int64(1_000_000)
+	_, err = in.db.ChangeRanges(t.Context(), controlplane.RangeChange{
+		Steps: []controlplane.RangeStep{{Action: controlplane.ResumeKeys, Gap: &gap}},
+		By:    controlplane.Actor{Workspace: waypost.DefaultWorkspace, Scopes: []controlplane.Scope{controlplane.ScopeAdmin}, Name: "operator"},
+	})
+	require.NoError(t, err)
 }
 
 func eventually(t *testing.T, what string, f func() error) {
