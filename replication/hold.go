@@ -24,16 +24,15 @@ const (
 type Held struct {
 	What HoldKind
 	Why  string
+	At   waypost.Position // of a mass deletion: that of the first transaction that is not taken
 }
 
 func (h *Held) Error() string { return fmt.Sprintf("held (%s): %s", h.What, h.Why) }
 
-// Accepter is a Sink that holds back what looks like an accident: its Apply, too, may fail with [Held].
+// Accepter is a Sink that holds back what looks like an accident: its Apply, and that of its repairs, their Judge
+// and Replace, and Commit of its restores may fail with [Held].
 type Accepter interface {
 	Sink
-
-	// Judge says whether all that is held may be replaced by so many records of the source: nil, or [Held].
-	Judge(records uint64) error
 
 	// Accept lets pass what is held back: of mass deletions those up to a position, of
 	// snapshots and repairs the next. Any goroutine may call it.
@@ -47,7 +46,7 @@ func heldBy(err error) (*Held, bool) {
 		return h, true
 	}
 	if errors.Is(err, ErrRecord) && !errors.Is(err, ErrDiverged) {
-		return &Held{HoldRecord, err.Error()}, true
+		return &Held{What: HoldRecord, Why: err.Error()}, true
 	}
 	return nil, false
 }
@@ -66,7 +65,11 @@ func (f *Follower) Accept(what HoldKind) (HoldKind, error) {
 		return "", fmt.Errorf("what is held is %s and not %s", st.Held.What, what)
 	}
 	if sink, ok := f.cfg.Sink.(Accepter); ok {
-		sink.Accept(st.Held.What, st.Head.Position)
+		upTo := st.Head.Position
+		if at := st.Held.At; at.Epoch == upTo.Epoch && at.Seq > upTo.Seq { // a repair may have heard of more
+			upTo = at
+		}
+		sink.Accept(st.Held.What, upTo)
 	}
 	select {
 	case f.accepted <- struct{}{}:
@@ -146,10 +149,7 @@ func (f *Follower) awaitAcceptance(ctx context.Context) error {
 	return nil
 }
 
-// judge asks the sink whether all that it holds may be replaced by so many records.
-func (f *Follower) judge(records uint64) error {
-	if sink, ok := f.cfg.Sink.(Accepter); ok {
-		return sink.Judge(records)
-	}
-	return nil
+// Serves reports whether a record leads a visitor anywhere at a moment, Unix milliseconds.
+func Serves(r *waypost.Record, at int64) bool {
+	return r.Kind == waypost.KindLink && r.State == waypost.Live && (r.ExpiresAt == 0 || r.ExpiresAt > at)
 }

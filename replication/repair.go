@@ -25,7 +25,7 @@ type Repairer interface {
 }
 
 // Repair makes a replica equal to its source slot by slot. Nothing has a position that
-// counts between its first change and Commit.
+// counts between its first change after Sums and Commit.
 type Repair interface {
 	// Apply takes transactions that follow on Position, without judging their digests.
 	// Of each slot it passes over what Follow or Replace say that it holds already.
@@ -39,6 +39,9 @@ type Repair interface {
 	// Follow says at which sequence each slot was compared with the source, and
 	// where the changelog begins that Apply takes next.
 	Follow(at *[waypost.Slots]uint64, lowest waypost.Position) error
+
+	// Judge says whether slots may be replaced by records of which so many serve: nil, or [Held].
+	Judge(slots []uint16, serving uint64) error
 
 	// Replace makes the slots first to last hold these records, which are all that the
 	// source has of them at sequence at, and no others, whatever is newer. It is durable
@@ -158,10 +161,11 @@ func (r *repairing) run(ctx context.Context) (err error) {
 	if err := r.compare(ctx); err != nil {
 		return err
 	}
-	for len(r.differing) > 0 {
-		if err := f.persist(ctx, "repair", r.slots); err != nil {
-			return err
-		}
+	if err := r.judge(ctx); err != nil {
+		return err
+	}
+	if err := r.slots(ctx, r.replace); err != nil {
+		return err
 	}
 	if r.lowest != r.highest {
 		if err := r.catchUp(ctx, &r.stretch); err != nil {
@@ -281,9 +285,6 @@ func (r *repairing) compare(ctx context.Context) error {
 			differing += sum.Records
 		}
 	}
-	if err := r.follower.judge(all); err != nil {
-		return err
-	}
 	if n := len(r.differing); n > maxDiffering || differing > max(all/2, worthCounting) {
 		return fmt.Errorf("%w: %d slots with %d of %d records differ", errBeyondRepair, n, differing, all)
 	}
@@ -291,9 +292,57 @@ func (r *repairing) compare(ctx context.Context) error {
 	return nil
 }
 
-// slots fetches slots that differ, as many as one request takes, and replaces them as
+// judge lets the sink refuse what is to come before anything of it is written. It is fetched twice
+// only when it could be too little.
+func (r *repairing) judge(ctx context.Context) error {
+	differing, serving := r.differing, uint64(0)
+	err := r.repair.Judge(differing, 0)
+	if _, held := errors.AsType[*Held](err); !held {
+		return err
+	}
+	now := time.Now().UnixMilli()
+	err = r.slots(ctx, func(_ context.Context, _ *slotsPart, records [][]byte) error {
+		for _, raw := range records {
+			var record waypost.Record
+			if err := DecodeRecord(raw, &record); (err == nil || errors.Is(err, ErrContent)) && Serves(&record, now) {
+				serving++
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	r.differing = differing
+	return r.repair.Judge(differing, serving)
+}
+
+// replace puts a whole range of slots in place.
+func (r *repairing) replace(ctx context.Context, part *slotsPart, records [][]byte) error {
+	if err := r.repair.Replace(ctx, part.first, part.last, records, part.head.Position.Seq); err != nil {
+		return fmt.Errorf("%w: replace slots %d to %d: %w", errLocal, part.first, part.last, err)
+	}
+	r.replaced, r.records = r.replaced+int(part.last-part.first)+1, r.records+uint64(len(records))
+	return nil
+}
+
+// takeRange takes a whole range of slots, whose last part is given.
+type takeRange func(ctx context.Context, part *slotsPart, records [][]byte) error
+
+// slots fetches all slots that differ.
+func (r *repairing) slots(ctx context.Context, take takeRange) error {
+	for len(r.differing) > 0 {
+		err := r.follower.persist(ctx, "repair", func(ctx context.Context) (bool, error) { return r.someSlots(ctx, take) })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// someSlots fetches slots that differ, as many as one request takes, and hands them on as
 // they come.
-func (r *repairing) slots(ctx context.Context) (progress bool, err error) {
+func (r *repairing) someSlots(ctx context.Context, take takeRange) (progress bool, err error) {
 	f := r.follower
 	list, rest := slotList(r.differing)
 	d, err := f.connect(ctx, PathSnapshot, url.Values{"slots": {list}}, f.cfg.Sink.Position())
@@ -323,11 +372,10 @@ func (r *repairing) slots(ctx context.Context) (progress bool, err error) {
 		case part.head.Cluster != r.cluster || !r.read(&part.head):
 			return errHistory
 		}
-		if err := r.repair.Replace(ctx, part.first, part.last, records, part.head.Position.Seq); err != nil {
-			return fmt.Errorf("%w: replace slots %d to %d: %w", errLocal, part.first, part.last, err)
+		if err := take(ctx, part, records); err != nil {
+			return err
 		}
 		r.differing = r.differing[n:]
-		r.replaced, r.records = r.replaced+n, r.records+uint64(len(records))
 		records, held = nil, 0
 		return nil
 	})

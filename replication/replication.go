@@ -197,7 +197,8 @@ type Restore interface {
 	Apply(ctx context.Context, b *Batch) error
 
 	// Commit makes the fresh replica durable and swaps it in, when the tail has
-	// reached the highest position and its digest equals digest; ErrDiverged otherwise.
+	// reached the highest position and its digest equals digest; ErrDiverged otherwise. With
+	// [Held] it may be suspended, and accepted later.
 	Commit(ctx context.Context, digest uint64) error
 
 	// Suspend ends the restore and keeps what is durable, where the next one goes on.

@@ -107,9 +107,6 @@ func (r *restoring) run(ctx context.Context) (err error) {
 	if err := r.persist(ctx, r.slots); err != nil {
 		return err
 	}
-	if err := r.follower.judge(r.count); err != nil {
-		return err
-	}
 	if err := r.restore.Begin(ctx, r.lowest, r.highest); err != nil {
 		return fmt.Errorf("%w: begin the tail: %w", errLocal, err)
 	}
@@ -125,10 +122,12 @@ func (r *restoring) run(ctx context.Context) (err error) {
 	return nil
 }
 
-// end keeps what was taken when only the connection, this process, or the room on the disk has come to an end.
+// end keeps what was taken when only the connection, this process, or the room on the disk has come to an end, or it is
+// held back.
 func (r *restoring) end(ctx context.Context, err error) error {
 	_, reset := errors.AsType[*resetError](err)
-	lost := (reset || errors.Is(err, errLocal) || errors.Is(err, errHistory)) && !errors.Is(err, ErrNoRoom)
+	_, held := errors.AsType[*Held](err)
+	lost := !held && !errors.Is(err, ErrNoRoom) && (reset || errors.Is(err, errLocal) || errors.Is(err, errHistory))
 	if ctx.Err() != nil || !lost {
 		return r.restore.Suspend()
 	}
@@ -296,7 +295,11 @@ func (r *restoring) resume(ctx context.Context) error {
 		r.restore = restore
 		return nil
 	}
+	head := Head{Position: r.highest, Digest: r.digest}
 	r.next, r.stretch = p.Next, stretch{p.Lowest, p.Highest, p.Digest}
+	if r.next == waypost.Slots { // what was held back may be put right by now
+		r.read(&head)
+	}
 	f.cfg.Logger.Info("the snapshot goes on where it was interrupted", "slot", r.next, "lowest", r.lowest)
 	return nil
 }

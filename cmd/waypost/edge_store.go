@@ -377,14 +377,6 @@ func (s *edgeStore) Compare(ctx context.Context) (replication.Comparison, error)
 	return db.Compare(ctx)
 }
 
-// Judge implements [replication.Accepter].
-func (s *edgeStore) Judge(records uint64) error {
-	if db := s.db.Load(); db != nil {
-		return db.Judge(records)
-	}
-	return nil
-}
-
 // Accept implements [replication.Accepter].
 func (s *edgeStore) Accept(what replication.HoldKind, upTo waypost.Position) {
 	if db := s.db.Load(); db != nil {

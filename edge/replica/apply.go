@@ -81,7 +81,7 @@ func (w *writer) put(raw []byte, seq uint64) error {
 	if old.present {
 		w.next.records--
 	}
-	now := held{revision: r.Revision, seq: seq, serves: serves(&r, w.at)}
+	now := held{revision: r.Revision, seq: seq, serves: replication.Serves(&r, w.at)}
 	if old.serves && (r.State == waypost.Deleted || r.State == waypost.Purged) {
 		w.deleted++
 	}
@@ -174,7 +174,7 @@ func (w *writer) lookup(r *waypost.Record) (held, error) {
 	if w.value, err = appendRecord(w.value[:0], w.key, raw); err == nil {
 		err = replication.DecodeRecord(w.value, &old)
 	}
-	h := held{present: true, revision: old.Revision, stamp: old.Stamp, serves: serves(&old, w.at)}
+	h := held{present: true, revision: old.Revision, stamp: old.Stamp, serves: replication.Serves(&old, w.at)}
 	if closeErr := closer.Close(); closeErr != nil {
 		return held{}, fmt.Errorf("read a record: %w", closeErr)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -16,8 +17,8 @@ import (
 
 // repair replaces slots of the live store. One goroutine uses it.
 //
-// With its first write the store has no position any more, on disk as well, until the last
-// one gives it a new one.
+// With its first write, but for what Apply takes of its own history before Sums, the store has no
+// position any more, on disk as well, until the last one gives it a new one.
 type repair struct {
 	db   *DB
 	st   *store
@@ -25,6 +26,8 @@ type repair struct {
 	from waypost.Epoch
 	to   waypost.Epoch
 	sums []slotSum // by slot; nil before Sums
+	held uint64    // links that served at Sums
+	left uint64    // of them, with what was replaced
 	at   [waypost.Slots]uint64
 
 	undone, lost noted
@@ -97,10 +100,20 @@ func (r *repair) usable() error {
 
 // Apply implements replication.Repair.
 func (r *repair) Apply(ctx context.Context, b *replication.Batch) error {
-	return r.write(ctx, func(w *writer) error { return w.take(b, math.MaxUint64) })
+	return r.write(ctx, func(w *writer) error {
+		db, before := r.db, w.next.position
+		w.judge = func(w *writer, t *replication.Transaction) error { return w.countDeletions(db.valve, db.accepted, t) }
+		if err := w.take(b, math.MaxUint64); err != nil || !r.catchingUp() {
+			return err
+		}
+		return w.keep(b, before, &db.cfg)
+	})
 }
 
-// write makes changes part of the store, which has no position from then on.
+// catchingUp reports whether the store still is at a position of its history: what is held back leaves it there.
+func (r *repair) catchingUp() bool { return r.sums == nil && r.from == r.to && !r.next.repairing }
+
+// write makes changes part of the store, which has no position from then on unless it is catching up.
 func (r *repair) write(ctx context.Context, put func(*writer) error) error {
 	if err := r.usable(); err != nil {
 		return err
@@ -117,7 +130,9 @@ func (r *repair) write(ctx context.Context, put func(*writer) error) error {
 	err := put(w)
 	reached := w.next
 	if err == nil {
-		w.next.repairing, w.next.position = true, waypost.Position{Epoch: r.to}
+		if !r.catchingUp() {
+			w.next.repairing, w.next.position = true, waypost.Position{Epoch: r.to}
+		}
 		err = w.commit(ctx)
 	}
 	if err = errors.Join(err, w.close()); err != nil {
@@ -145,13 +160,14 @@ func (r *repair) Sums(ctx context.Context) ([]replication.Sum, error) {
 		return nil, fmt.Errorf("repair: %w", err)
 	}
 	told := make([]replication.Sum, len(sums))
-	r.next.digest, r.next.records = 0, 0
+	r.next.digest, r.next.records, r.held = 0, 0, 0
 	for slot := range sums {
 		told[slot] = sums[slot].told()
 		r.next.digest ^= sums[slot].Digest
 		r.next.records += sums[slot].Records
+		r.held += sums[slot].serving
 	}
-	r.sums = sums
+	r.sums, r.left = sums, r.held
 	return told, nil
 }
 
@@ -164,12 +180,27 @@ func (r *repair) Follow(at *[waypost.Slots]uint64, lowest waypost.Position) erro
 	return nil
 }
 
+// Judge implements replication.Repair.
+func (r *repair) Judge(slots []uint16, serving uint64) error {
+	if r.sums == nil {
+		return errors.New("repair: slots are judged after Sums")
+	}
+	left := r.left + serving
+	for _, slot := range slots {
+		left -= r.sums[slot].serving
+	}
+	r.db.mu.Lock()
+	defer r.db.mu.Unlock()
+	return r.db.judgeLeft(r.held, left)
+}
+
 // Replace implements replication.Repair.
 func (r *repair) Replace(ctx context.Context, first, last uint16, records [][]byte, at uint64) error {
 	if r.sums == nil {
 		return errors.New("repair: slots are replaced after Sums")
 	}
 	fresh := make([]slotSum, int(last)-int(first)+1)
+	left := r.left
 	err := r.write(ctx, func(w *writer) error {
 		w.sync = true
 		if err := w.replace(first, last, records, fresh); err != nil {
@@ -179,13 +210,15 @@ func (r *repair) Replace(ctx context.Context, first, last uint16, records [][]by
 			old := &r.sums[int(first)+i]
 			w.next.digest ^= old.Digest ^ sum.Digest
 			w.next.records += sum.Records - old.Records
+			left += sum.serving - old.serving
 		}
-		return nil
+		return r.db.judgeLeft(r.held, left) // it may be less by now than it was when that was judged
 	})
 	if err != nil {
 		return err
 	}
 	copy(r.sums[first:], fresh)
+	r.left = left
 	for i := range fresh {
 		r.at[int(first)+i] = at
 	}
@@ -203,6 +236,7 @@ func (w *writer) replace(first, last uint16, records [][]byte, fresh []slotSum) 
 		same   bool // is held already, to the byte
 	}
 	arrivals := make(map[string]*arrival, len(records))
+	now := time.Now().UnixMilli()
 	for _, raw := range records {
 		a := &arrival{raw: raw}
 		var err error
@@ -217,6 +251,7 @@ func (w *writer) replace(first, last uint16, records [][]byte, fresh []slotSum) 
 		arrivals[string(key)] = a
 		fresh[slot-first].Digest ^= a.record.Stamp
 		fresh[slot-first].Records++
+		fresh[slot-first].serving += count(replication.Serves(&a.record, now))
 	}
 
 	it, err := w.st.pdb.NewIter(&pebble.IterOptions{LowerBound: slotKey(int(first)), UpperBound: slotKey(int(last) + 1)})

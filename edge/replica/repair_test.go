@@ -64,6 +64,7 @@ func (f *fleet) follow(t *testing.T) {
 	var err error
 	f.follower, err = replication.NewFollower(replication.FollowConfig{
 		URL: f.url, Sink: f.db, Logger: slog.New(slog.DiscardHandler), SnapshotBackoffMin: time.Millisecond, BackoffMin: time.Millisecond,
+		HoldRetry: time.Second,
 	})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -81,7 +82,9 @@ func (f *fleet) settle(t *testing.T) {
 	t.Helper()
 	head, err := f.Head(t.Context())
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return f.db.Position() == head.Position && !f.db.Repairing() }, 60*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool {
+		return f.db.Position() == head.Position && !f.db.Repairing() && !f.follower.Status().Repairing
+	}, 60*time.Second, time.Millisecond)
 	replicationtest.RequireEqual(t, f.Source, f.db)
 	requireDigest(t, f.db)
 	require.Eventually(t, func() bool { return f.db.Synced() == head.Position }, 60*time.Second, time.Millisecond)

@@ -363,6 +363,9 @@ func (r *restore) Commit(ctx context.Context, digest uint64) error {
 		return fmt.Errorf("restore: %w: at sequence %d of %d the digest is %016x and not %016x",
 			replication.ErrDiverged, s.position.Seq, r.highest, s.digest, digest)
 	}
+	if err := r.judge(ctx); err != nil {
+		return fmt.Errorf("restore: %w", err)
+	}
 	if err := r.write(ctx, func(w *writer) error { w.sync = true; return nil }); err != nil {
 		return err
 	}

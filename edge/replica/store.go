@@ -54,7 +54,8 @@ type store struct {
 	round     *round      // of verifying; nil: none has begun; guarded by DB.mu
 	comparing *comparison // with the source; nil: there is none; guarded by DB.mu
 
-	tally tally // of deletions; guarded by DB.mu
+	tally   tally   // of deletions; guarded by DB.mu
+	counted counted // owned by the restore that judges
 
 	sinceCheck int // bytes written since the limits were looked at; owned by the writer
 

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -15,8 +16,9 @@ import (
 
 // slotSum is what a slot was found to hold.
 type slotSum struct {
-	replication.Sum       // of the records that are what was written
-	rotten          error // why another is not; nil: all are
+	replication.Sum        // of the records that are what was written
+	rotten          error  // why another is not; nil: all are
+	serving         uint64 // of them, links that lead visitors somewhere
 }
 
 // unlike is the sum of a slot with a record that is not what was written: no source has
@@ -58,6 +60,7 @@ func addUp(ctx context.Context, from pebble.Reader, first, last uint16, sums []s
 		return fmt.Errorf("add up slots: %w", err)
 	}
 	var buf []byte
+	now := time.Now().UnixMilli()
 	for ok := it.First(); ok && err == nil; ok = it.Next() {
 		if err = ctx.Err(); err != nil {
 			break
@@ -77,6 +80,7 @@ func addUp(ctx context.Context, from pebble.Reader, first, last uint16, sums []s
 		}
 		sum.Digest ^= r.Stamp
 		sum.Records++
+		sum.serving += count(replication.Serves(&r, now))
 	}
 	if err = errors.Join(err, it.Close()); err != nil {
 		return fmt.Errorf("add up slots: %w", err)

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -99,12 +100,7 @@ func loadTally(from pebble.Reader) (t tally, err error) {
 	return t, closer.Close()
 }
 
-// serves reports whether a record leads a visitor anywhere at a moment, Unix milliseconds.
-func serves(r *waypost.Record, at int64) bool {
-	return r.Kind == waypost.KindLink && r.State == waypost.Live && (r.ExpiresAt == 0 || r.ExpiresAt > at)
-}
-
-// countDeletions takes the deletions of a transaction into account. It is not called in a repair or a restore.
+// countDeletions takes the deletions of a transaction into account. A restore is judged as a whole.
 func (w *writer) countDeletions(v Valve, accepted waypost.Position, t *replication.Transaction) error {
 	n := w.deleted
 	w.deleted = 0
@@ -114,7 +110,8 @@ func (w *writer) countDeletions(v Valve, accepted waypost.Position, t *replicati
 	w.tally, w.tallied = w.tally.add(t.At, n, v.Window), true
 	all := w.tally.sum()
 	if all > v.Least && float64(all) > v.Share*float64(w.st.applied.Load().records) {
-		return &replication.Held{What: replication.HoldMassDelete, Why: fmt.Sprintf(
+		at := waypost.Position{Epoch: w.next.position.Epoch, Seq: t.Seq, Stamp: t.Stamp}
+		return &replication.Held{What: replication.HoldMassDelete, At: at, Why: fmt.Sprintf(
 			"with sequence %d, %d links would have been deleted within %v, of %d records", t.Seq, all, v.Window, w.st.applied.Load().records)}
 	}
 	return nil
@@ -138,23 +135,77 @@ func (db *DB) Accept(what replication.HoldKind, upTo waypost.Position) {
 	}
 }
 
-// worthHolding is how many records must be held for less than a tenth of them to be next to nothing.
+// worthHolding is how many links must serve for less than a tenth of them to be next to nothing.
 const worthHolding = 100
 
-// Judge implements replication.Accepter.
-func (db *DB) Judge(records uint64) error {
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	st := db.live.Load()
-	if st == nil || db.valve.Share < 0 || time.Now().Before(db.shrinkUntil) {
+// judgeLeft says whether of so many links that serve so many may be left. The caller holds db.mu.
+func (db *DB) judgeLeft(held, left uint64) error {
+	if db.valve.Share < 0 || time.Now().Before(db.shrinkUntil) {
 		return nil
 	}
-	held := st.applied.Load().records
-	lost := held - min(records, held)
-	if lost > db.valve.Least && float64(lost) > db.valve.Share*float64(held) || held >= worthHolding && records < held/10 {
-		return &replication.Held{What: replication.HoldEmptySnapshot, Why: fmt.Sprintf("the source has %d records, and the replica %d", records, held)}
+	lost := held - min(left, held)
+	if lost > db.valve.Least && float64(lost) > db.valve.Share*float64(held) || held >= worthHolding && left < held/10 {
+		return &replication.Held{What: replication.HoldEmptySnapshot, Why: fmt.Sprintf("of %d links that serve, %d would be left", held, left)}
 	}
 	return nil
+}
+
+// countedFor is how long the count of a store that stays as it is counts: expiry makes it less.
+const countedFor = time.Hour
+
+// counted is how many links of a store served at a position.
+type counted struct {
+	links    uint64
+	position waypost.Position
+	until    time.Time
+}
+
+// serving counts the links of a store that lead visitors somewhere, by reading all of it.
+func (st *store) serving(ctx context.Context) (uint64, error) {
+	p := st.applied.Load().position
+	if c := &st.counted; c.position == p && time.Now().Before(c.until) {
+		return c.links, nil
+	}
+	sums := make([]slotSum, waypost.Slots)
+	if err := addUp(ctx, st.pdb, 0, waypost.Slots-1, sums); err != nil {
+		return 0, err
+	}
+	c := counted{position: p, until: time.Now().Add(countedFor)}
+	for i := range sums {
+		c.links += sums[i].serving
+	}
+	st.counted = c
+	return c.links, nil
+}
+
+// judge says whether the fresh store may take the place of the live one.
+func (r *restore) judge(ctx context.Context) error {
+	db := r.db
+	db.mu.Lock()
+	pass := db.valve.Share < 0 || time.Now().Before(db.shrinkUntil)
+	db.mu.Unlock()
+	live := db.pin(0)
+	if live == nil {
+		return nil
+	}
+	defer live.unpin(0)
+	if pass || live.pdb == nil {
+		return nil
+	}
+	held, err := live.serving(ctx)
+	left := uint64(0)
+	switch {
+	case err == nil:
+		left, err = r.st.serving(ctx)
+	case ctx.Err() == nil: // that may be why the snapshot was taken: all records of both are known
+		held, left, err = live.applied.Load().records, r.st.applied.Load().records, nil
+	}
+	if err != nil {
+		return err
+	}
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	return db.judgeLeft(held, left)
 }
 
 // keepTally writes the tally if it has changed.

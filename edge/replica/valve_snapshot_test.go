@@ -1,0 +1,147 @@
+package replica_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/stretchr/testify/require"
+
+	"waypost"
+	"waypost/replication"
+	"waypost/replication/replicationtest"
+)
+
+// deleteAtOnce deletes the first 400 links in one transaction.
+func (f *fleet) deleteAtOnce() {
+	var gone []waypost.Record
+	for i := range 400 {
+		gone = append(gone, deleted(linkCode(i)))
+	}
+	f.Commit(gone...)
+}
+
+// refused waits until a repair or a snapshot has ended by being held back.
+func (f *fleet) refused(t *testing.T, what replication.HoldKind) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		st := f.follower.Status()
+		h, ok := errors.AsType[*replication.Held](st.Err)
+		return ok && h.What == what && st.Held != nil && st.Held.What == what
+	}, 60*time.Second, time.Millisecond)
+}
+
+func TestDeletionsThatComeBySnapshotAreHeldUntilTheyAreAccepted(t *testing.T) {
+	f := newFleet(t, valved(vfs.NewMem()), 500)
+	f.db.Shrink() // what is taken of a snapshot is durable at once
+	store := f.db.LiveStore()
+	f.deleteAtOnce()
+	f.Trim() // it does not come by the stream
+	f.follow(t)
+	f.refused(t, replication.HoldEmptySnapshot)
+	require.Equal(t, "https://example.com/100", f.target(t, linkCode(100)))
+	require.Equal(t, store, f.db.LiveStore())
+
+	f.stop()
+	var back []waypost.Record
+	for i := range 400 {
+		back = append(back, replicationtest.Link(linkCode(i), "https://example.com/back"))
+	}
+	f.Commit(back...)
+	f.follow(t)
+	f.settle(t) // put right at the source, it needs nobody
+	require.Nil(t, f.follower.Status().Held)
+	require.Equal(t, "https://example.com/back", f.target(t, linkCode(100)))
+
+	f.stop()
+	f.deleteAtOnce()
+	f.Commit(replicationtest.Link("later", "https://later.example/"))
+	f.Trim()
+	f.follow(t)
+	f.refused(t, replication.HoldEmptySnapshot)
+	_, err := f.follower.Accept(replication.HoldEmptySnapshot)
+	require.NoError(t, err)
+	f.settle(t)
+	require.Empty(t, f.target(t, linkCode(100)))
+	require.Equal(t, "https://later.example/", f.target(t, "later"))
+}
+
+func TestASnapshotThatGoesOnIsJudgedAsAWhole(t *testing.T) {
+	f := newFleet(t, valved(vfs.NewMem()), 500)
+	f.db.Shrink()
+	f.Commit(replicationtest.Link("later", "https://later.example/"))
+	f.Trim()
+	k := taking{s: f.Source, db: f.db}
+	k.between = func(next int) {
+		if next == waypost.Slots/2 {
+			require.NoError(t, k.restore.Suspend())
+		}
+	}
+	require.Error(t, k.run(t))
+	f.requests()
+	f.follow(t)
+	f.settle(t)
+	require.Nil(t, f.follower.Status().Held)
+	require.Contains(t, f.requests(), replication.PathSnapshot+"?first=2048")
+}
+
+func TestARepairDoesNotTakeDeletionsThatAreHeld(t *testing.T) {
+	f := newFleet(t, valved(vfs.NewMem()), 500)
+	f.follow(t)
+	f.settle(t)
+	f.deleteAtOnce()
+	f.held(t, replication.HoldMassDelete)
+	at := f.db.Position()
+	f.stop() // and meanwhile a record rots, which the stream finds
+	f.db.Suspect(errors.New("not what was written"))
+	f.requests()
+	f.follow(t)
+	f.refused(t, replication.HoldMassDelete)
+	require.True(t, slices.ContainsFunc(f.requests(), func(s string) bool { return strings.HasPrefix(s, replication.PathSums) }))
+	require.Equal(t, at, f.db.Position())
+	require.False(t, f.db.Repairing())
+	require.Equal(t, "https://example.com/100", f.target(t, linkCode(100)))
+
+	_, err := f.follower.Accept(replication.HoldMassDelete)
+	require.NoError(t, err)
+	f.settle(t)
+	require.Nil(t, f.follower.Status().Held)
+	require.Empty(t, f.target(t, linkCode(100)))
+}
+
+func TestARepairIsJudgedByTheLinksThatItLeavesBeforeItWrites(t *testing.T) {
+	f := newFleet(t, valved(vfs.NewMem()), 500)
+	f.follow(t)
+	f.settle(t)
+	store := f.db.LiveStore()
+	restore := f.Backup()
+	for i := range 300 {
+		f.Commit(replicationtest.Link(linkCode(i), "https://lost.example/"))
+	}
+	f.settle(t)
+	restore()
+	f.Commit(replicationtest.Link("newone", "https://new.example/"))
+	f.settle(t) // many differ, and all lead somewhere
+	require.Nil(t, f.follower.Status().Held)
+	require.Equal(t, 1, f.follower.Status().Repairs)
+
+	restore = f.Backup()
+	f.Commit(replicationtest.Link("lost", "https://lost.example/"))
+	f.settle(t)
+	at := f.db.Position()
+	restore()
+	f.deleteAtOnce()
+	f.refused(t, replication.HoldEmptySnapshot)
+	require.Equal(t, at, f.db.Position(), "nothing is changed")
+	require.False(t, f.db.Repairing())
+	require.Equal(t, "https://example.com/100", f.target(t, linkCode(100)))
+	_, err := f.follower.Accept("")
+	require.NoError(t, err)
+	f.settle(t)
+	require.Empty(t, f.target(t, linkCode(100)))
+	require.Equal(t, 2, f.follower.Status().Repairs)
+	require.Equal(t, store, f.db.LiveStore())
+}
