@@ -40,6 +40,15 @@ func newFleet(t *testing.T, cfg replica.Config, links int) *fleet {
 	for i := range links {
 		f.Commit(replicationtest.Link(linkCode(i), fmt.Sprintf("https://example.com/%d", i)))
 	}
+	f.serve(t)
+	f.db = open(t, cfg)
+	replicationtest.Take(t, f.Source, f.db)
+	return f
+}
+
+// serve begins a server, which has seen nothing of the source yet.
+func (f *fleet) serve(t *testing.T) {
+	t.Helper()
 	f.url = serve(t, f.Source, func(r *http.Request) int {
 		f.mu.Lock()
 		defer f.mu.Unlock()
@@ -51,9 +60,6 @@ func newFleet(t *testing.T, cfg replica.Config, links int) *fleet {
 		}
 		return 0
 	})
-	f.db = open(t, cfg)
-	replicationtest.Take(t, f.Source, f.db)
-	return f
 }
 
 func linkCode(i int) string { return fmt.Sprintf("link%05d", i) }

@@ -24,6 +24,13 @@ func (f *fleet) deleteAtOnce() {
 	f.Commit(gone...)
 }
 
+// trim lets what was committed come by no stream any more: the server that is there may have it.
+func (f *fleet) trim(t *testing.T) {
+	t.Helper()
+	f.Trim()
+	f.serve(t)
+}
+
 // refused waits until a repair or a snapshot has ended by being held back.
 func (f *fleet) refused(t *testing.T, what replication.HoldKind) {
 	t.Helper()
@@ -39,7 +46,7 @@ func TestDeletionsThatComeBySnapshotAreHeldUntilTheyAreAccepted(t *testing.T) {
 	f.db.Shrink() // what is taken of a snapshot is durable at once
 	store := f.db.LiveStore()
 	f.deleteAtOnce()
-	f.Trim() // it does not come by the stream
+	f.trim(t)
 	f.follow(t)
 	f.refused(t, replication.HoldEmptySnapshot)
 	require.Equal(t, "https://example.com/100", f.target(t, linkCode(100)))
@@ -59,7 +66,7 @@ func TestDeletionsThatComeBySnapshotAreHeldUntilTheyAreAccepted(t *testing.T) {
 	f.stop()
 	f.deleteAtOnce()
 	f.Commit(replicationtest.Link("later", "https://later.example/"))
-	f.Trim()
+	f.trim(t)
 	f.follow(t)
 	f.refused(t, replication.HoldEmptySnapshot)
 	_, err := f.follower.Accept(replication.HoldEmptySnapshot)
@@ -73,7 +80,7 @@ func TestASnapshotThatGoesOnIsJudgedAsAWhole(t *testing.T) {
 	f := newFleet(t, valved(vfs.NewMem()), 500)
 	f.db.Shrink()
 	f.Commit(replicationtest.Link("later", "https://later.example/"))
-	f.Trim()
+	f.trim(t)
 	k := taking{s: f.Source, db: f.db}
 	k.between = func(next int) {
 		if next == waypost.Slots/2 {
