@@ -46,6 +46,21 @@ func (s *Server) Snapshot(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
+// newest reads the head anew: that of the heartbeats may be older than what the follower has seen, which
+// takes no slots from before that.
+func (s *Server) newest(ctx context.Context, known Head) Head {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.ReadTimeout)
+	defer cancel()
+	head, err := s.cfg.Source.Head(ctx)
+	if err != nil || head.Position.Epoch != known.Position.Epoch {
+		return known
+	}
+	if s.cfg.Signer != nil {
+		head.Signature = s.cfg.Signer.signHead(&head)
+	}
+	return head
+}
+
 // serveSlots lets a request in that reads slots, if there is a token for it.
 func (s *Server) serveSlots(w http.ResponseWriter, r *http.Request, tokens chan struct{}, what string, serve func(*connection) error) {
 	if !s.agree(w, r) {
@@ -64,7 +79,7 @@ func (s *Server) serveSlots(w http.ResponseWriter, r *http.Request, tokens chan 
 		refuse(w, errors.New("too many "+what+" at once"))
 		return
 	}
-	c := s.open(w, r, head)
+	c := s.open(w, r, s.newest(r.Context(), head))
 	c.close(r.Context(), serve(c))
 }
 

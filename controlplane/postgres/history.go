@@ -197,7 +197,8 @@ func (db *DB) look(ctx context.Context, conn *pgx.Conn) error {
 	var cluster string
 	var b pgx.Batch // one transaction, the time and the head first: what is read with them is as new, or newer
 	system.first(&b)
-	b.Queue(`SELECT extract(epoch FROM clock_timestamp())::float8, id::text FROM cluster`).QueryRow(func(row pgx.Row) error {
+	// While keys are held, nobody knows which were issued before: a look tells no time, and is no witness of that.
+	b.Queue(`SELECT CASE WHEN k.held = '' THEN extract(epoch FROM clock_timestamp())::float8 ELSE 0 END, c.id::text FROM cluster c, key_state k`).QueryRow(func(row pgx.Row) error {
 		return row.Scan(&now, &cluster)
 	})
 	b.Queue(`SELECT h.epoch, e.id, h.seq, h.stamp FROM changelog_head h JOIN changelog_epoch e ON e.ordinal = h.epoch`).QueryRow(head.scan)

@@ -108,7 +108,16 @@ func TestWithoutAWitnessNoKeyIsIssuedUntilAnOperatorSaysSo(t *testing.T) {
 	db.Close()
 
 	exec(t, psql(t, url), otherIdentity)
-	db = startNode(t, url, nil) // the machine with the witness is gone as well
+	fresh := &memory{}
+	db = startNode(t, url, fresh) // the machine with the witness is gone as well
+	_, err = db.TakeLease(t.Context(), "eu", "n/2", 100, nil)
+	require.Equal(t, waypost.EUnavailable, waypost.CodeOf(err))
+	require.NoError(t, db.WatchOnce(t.Context()))
+	db.Close()
+	// Restored a second time: what looked at it meanwhile knows no more than the backup.
+	exec(t, psql(t, url), `UPDATE key_state SET held = '', held_since = NULL, gap = 0`)
+	exec(t, psql(t, url), otherIdentity)
+	db = startNode(t, url, fresh)
 	defer db.Close()
 	_, err = db.TakeLease(t.Context(), "eu", "n/2", 100, nil)
 	require.Equal(t, waypost.EUnavailable, waypost.CodeOf(err))
@@ -132,9 +141,9 @@ func TestWithoutAWitnessNoKeyIsIssuedUntilAnOperatorSaysSo(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, entries, 1, "what was only tried is not in the audit log")
 	require.Contains(t, string(entries[0].Detail), fmt.Sprintf(`"gap": %d`, space.ResumeGap), "what was done, not only what was asked for")
-	fresh, err := db.TakeLease(t.Context(), "eu", "n/2", 100, nil)
+	after, err := db.TakeLease(t.Context(), "eu", "n/2", 100, nil)
 	require.NoError(t, err)
-	require.GreaterOrEqual(t, fresh.Lo, old.Hi+space.ResumeGap)
+	require.GreaterOrEqual(t, after.Lo, old.Hi+space.ResumeGap)
 	other, err := db.TakeLease(t.Context(), "us", "n/3", 100, nil)
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, other.Lo, space.ResumeGap, "a prefix that looks unused may have been used as well")
