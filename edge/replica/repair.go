@@ -31,6 +31,7 @@ type repair struct {
 	at   [waypost.Slots]uint64
 
 	undone, lost noted
+	astray       bool // what Apply took of its own history did not come to the digest there
 	ended        bool
 }
 
@@ -106,12 +107,19 @@ func (r *repair) Apply(ctx context.Context, b *replication.Batch) error {
 		if err := w.take(b, math.MaxUint64); err != nil || !r.catchingUp() {
 			return err
 		}
+		if n := len(b.Transactions); n > 0 && w.next.digest != b.Transactions[n-1].Digest {
+			r.astray = true
+			return nil
+		}
 		return w.keep(b, before, &db.cfg)
 	})
 }
 
-// catchingUp reports whether the store still is at a position of its history: what is held back leaves it there.
-func (r *repair) catchingUp() bool { return r.sums == nil && r.from == r.to && !r.next.repairing }
+// catchingUp reports whether the store still is at a position of its history: what is held back leaves it there,
+// and a position whose digest is another is none.
+func (r *repair) catchingUp() bool {
+	return r.sums == nil && r.from == r.to && !r.next.repairing && !r.astray
+}
 
 // write makes changes part of the store, which has no position from then on unless it is catching up.
 func (r *repair) write(ctx context.Context, put func(*writer) error) error {

@@ -285,6 +285,29 @@ func TestAFollowerGoesOnWithARepairThatWasCutShort(t *testing.T) {
 	require.Equal(t, store, f.db.LiveStore())
 }
 
+// A repair first goes on in its own history. Where a change was left out of that, a position
+// would claim that the change is there.
+func TestARepairHasNoPositionWhereAChangeWasLeftOut(t *testing.T) {
+	f := newFleet(t, config(vfs.NewMem()), 100)
+	before := f.db.Position()
+	f.Commit(replicationtest.Link("missing", "https://example.com/"))
+	b, err := f.Read(t.Context(), before, 10)
+	require.NoError(t, err)
+	b.Transactions[0].Records = nil
+	f.db.Suspect(fmt.Errorf("somebody says so"))
+	head, err := f.Head(t.Context())
+	require.NoError(t, err)
+	r, err := f.db.Repair(t.Context(), head.Cluster, head.Position.Epoch)
+	require.NoError(t, err)
+	require.NoError(t, r.Apply(t.Context(), &b))
+	require.Equal(t, waypost.Position{Epoch: before.Epoch}, f.db.Position())
+	require.True(t, f.db.Repairing())
+	require.NoError(t, r.Abort())
+	f.follow(t)
+	f.settle(t)
+	require.Equal(t, "https://example.com/", f.target(t, "missing"))
+}
+
 func TestRandomHistoriesThatAreLostAreRepaired(t *testing.T) {
 	f := newFleet(t, config(vfs.NewMem()), 50)
 	f.follow(t)
