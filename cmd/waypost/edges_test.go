@@ -63,10 +63,11 @@ func TestEdgesAreLaidOutForPeople(t *testing.T) {
 		{Node: "a", Region: "r1", State: "alive", Via: "gossip", Position: &client.Position{Epoch: 1, Seq: 9}, LagChanges: &one, LagSeconds: &seconds, LastSeen: now.Add(-1500 * time.Millisecond), Version: "1"},
 		{Node: "b", Region: "r1", State: "silent", Via: "report", Position: &client.Position{Epoch: 3, Seq: 9}, LagChanges: &many, LagSeconds: &seconds, LastSeen: now.Add(-90 * time.Minute), ClicksPending: &pending, Credential: &revoked, Version: "1"},
 		{Node: "c\x1b[2J", Region: "r2", State: "gone", Via: "report", LastSeen: now.Add(-50 * time.Hour), Version: "1"},
-		{Node: "d", Region: "r2", State: "alive", Via: "report", Replica: "held", Held: "mass-delete", LastSeen: now.Add(time.Minute), Verified: &client.Verified{At: now, Different: 3, Repaired: 1}, Version: "1"},
+		{Node: "d", Region: "r2", State: "alive", Via: "report", Replica: "held", Held: "mass-delete", DiskLow: true, LastSeen: now.Add(time.Minute), Verified: &client.Verified{At: now, Different: 3, Repaired: 1}, Version: "1"},
 		{Node: "e", Region: "r2", State: "alive", Via: "report", Replica: "repairing", LastSeen: now, Verified: &client.Verified{At: now, Different: 3, Repaired: 3}, Version: "1"},
 		{Node: "f", Region: "r2", State: "alive", Via: "report", Replica: "following", LastSeen: now, Verified: &client.Verified{At: now.Add(-time.Minute)}, Version: "1"},
 		{Node: "g", Region: "r2", State: "alive", Via: "report", Replica: "following", LastSeen: now, Verified: &client.Verified{At: now, Error: "cut"}, Version: "1"},
+		{Node: "h", Region: "r2", State: "alive", Via: "report", Replica: "degraded", DiskLow: true, LastSeen: now, Version: "1"},
 	}, now)
 	require.Equal(t, strings.Join([]string{
 		"NODE   REGION  STATE              POSITION     LAG                   PENDING  LAST SEEN   VERIFIED         CREDENTIAL  VERSION",
@@ -77,6 +78,7 @@ func TestEdgesAreLaidOutForPeople(t *testing.T) {
 		"e      r2      alive, repairing   none         unknown               unknown  now         repaired now     unknown     1",
 		"f      r2      alive              none         unknown               unknown  now         equal 60 s ago   unknown     1",
 		"g      r2      alive              none         unknown               unknown  now         failed now       unknown     1",
+		"h      r2      LOW DISK           none         unknown               unknown  now         never            unknown     1",
 	}, "\n"), got)
 	require.Equal(t, "no edge has reported to this control plane yet", edgeTable(nil, now))
 }
