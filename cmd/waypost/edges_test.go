@@ -16,7 +16,7 @@ import (
 
 const edgesAnswer = `{"edges": [{"node": "edge-a", "region": "eu-west-1", "role": "edge", "state": "alive", "since": "2031-05-06T06:00:00Z",
 	"last_seen": "2031-05-06T06:08:09Z", "via": "report", "position": {"epoch": 1, "seq": 40}, "lag_changes": 0, "lag_seconds": 0,
-	"last_applied_at": null, "started_at": null, "clicks_pending": 7, "clicks_until": null, "replica": "following", "held": "", "held_why": "", "verified": null, "version": "1.2.3", "addr": "10.0.0.2:8081", "admin_addr": "", "credential": "own"}]}`
+	"last_applied_at": null, "started_at": null, "clicks_pending": 7, "clicks_until": null, "replica": "following", "held": "", "held_why": "", "disk_low": true, "verified": null, "version": "1.2.3", "addr": "10.0.0.2:8081", "admin_addr": "", "credential": "own"}]}`
 
 // edges runs `waypost edges` against an API that gives answer.
 func edges(t *testing.T, output string, answer http.HandlerFunc) (string, error) {
@@ -41,7 +41,7 @@ func TestEdgesAreListed(t *testing.T) {
 	text, err := edges(t, "text", asked)
 	require.NoError(t, err)
 	require.Contains(t, text, "NODE")
-	require.Regexp(t, `edge-a +eu-west-1 +alive +40 +0 +7 +now +never +own +1\.2\.3`, text)
+	require.Regexp(t, `edge-a +eu-west-1 +LOW DISK +40 +0 +7 +now +never +own +1\.2\.3`, text)
 	text, err = edges(t, "json", asked)
 	require.NoError(t, err)
 	require.JSONEq(t, edgesAnswer, text)
