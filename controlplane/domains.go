@@ -62,7 +62,11 @@ func (s *Service) ChangeDomain(ctx context.Context, actor Actor, id waypost.Doma
 			return none(err)
 		}
 	}
-	return s.domains.SetDomain(ctx, actor, id, c)
+	d, at, err := s.domains.SetDomain(ctx, actor, id, c)
+	if err == nil {
+		s.wrote(ofDomain(id), at)
+	}
+	return d, at, err
 }
 
 // domainTarget judges a URL like that of a link, for a domain with a host, and gives the
@@ -86,28 +90,4 @@ func (s *Service) domainTarget(ctx context.Context, field string, url *string, h
 		return nil, waypost.Errorf(waypost.EInvalid, "%s: the host is a domain of this service, so visitors could be sent in a circle", field)
 	}
 	return &t.Location, nil
-}
-
-// Root gives the answer to the root of the domain that a host belongs to, and false
-// when it has no target. Host is as the client sent it. A host that is no domain's
-// has none: that is how programs ask for the API.
-func (s *Service) Root(ctx context.Context, host string) (waypost.Resolution, bool, error) {
-	if s.domains == nil {
-		return waypost.Resolution{}, false, nil
-	}
-	d, found, err := s.domains.DomainOf(ctx, waypost.HostName(host))
-	if err != nil || !found {
-		return waypost.Resolution{}, false, err
-	}
-	res, ok := d.AtRoot()
-	return res, ok, nil
-}
-
-// targetsOf gives the targets of the domain that a host means.
-func (s *Service) targetsOf(ctx context.Context, host string) (waypost.DomainTargets, error) {
-	d, found, err := s.domains.DomainOf(ctx, waypost.HostName(host))
-	if err != nil || found || s.cfg.StrictHosts {
-		return d.DomainTargets, err
-	}
-	return s.domains.DefaultTargets(ctx)
 }

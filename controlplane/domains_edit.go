@@ -68,6 +68,7 @@ func (s *Service) AddDomain(ctx context.Context, actor Actor, n NewDomain) (wayp
 		return none(err)
 	}
 	s.hosts.changed(ctx)
+	s.wrote(ofHost(host), at)
 	return d, at, nil
 }
 
@@ -90,6 +91,7 @@ func (s *Service) RemoveDomain(ctx context.Context, actor Actor, id waypost.Doma
 		return waypost.Position{}, err
 	}
 	s.hosts.changed(ctx)
+	s.wrote(ofDomain(id), at)
 	return at, nil
 }
 

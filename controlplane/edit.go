@@ -77,7 +77,11 @@ func (s *Service) Remove(ctx context.Context, actor Actor, domain, code string) 
 	if err != nil {
 		return waypost.Position{}, err
 	}
-	return s.links.DeleteLink(ctx, actor.Workspace, d.ID, waypost.Code(code))
+	at, err := s.links.DeleteLink(ctx, actor.Workspace, d.ID, waypost.Code(code))
+	if err == nil {
+		s.wrote(ofLink(d.ID, code), at)
+	}
+	return at, err
 }
 
 // Change changes a link. One that has expired can be changed until the reaper has made it
@@ -106,6 +110,7 @@ func (s *Service) Change(ctx context.Context, actor Actor, domain, code string, 
 			return none(err)
 		}
 		if changed {
+			s.wrote(ofLink(l.Domain, code), position)
 			o := Outcome{Link: l}
 			if c.OriginalURL != nil {
 				o.Warnings = warningsOf(&l)

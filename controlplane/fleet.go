@@ -78,6 +78,7 @@ type EdgeReport struct {
 	Replica       ReplicaState     // "" when unknown
 	Held          string           // what it does not take until it is accepted; "" when nothing
 	HeldWhy       string
+	DiskLow       bool // changes wait for room on its disk
 }
 
 // CredentialState is how an edge proves who it is.
@@ -100,7 +101,7 @@ const (
 	ReplicaRestoring ReplicaState = "restoring" // a snapshot is taken
 	ReplicaRepairing ReplicaState = "repairing" // slots are replaced
 	ReplicaHeld      ReplicaState = "held"      // it does not take what it is asked to
-	ReplicaDegraded  ReplicaState = "degraded"  // it takes no changes
+	ReplicaDegraded  ReplicaState = "degraded"  // it takes no changes: its disk has failed, or is almost full
 )
 
 // FleetHint is what gossip says of an edge.
@@ -161,6 +162,7 @@ type EdgeStatus struct {
 	Replica ReplicaState // "" when unknown
 	Held    string       // what it does not take until it is accepted; "" when nothing
 	HeldWhy string
+	DiskLow bool // changes wait for room on its disk
 
 	State    EdgeState
 	Since    time.Time // when the state began; for one not heard of, that is LastSeen
@@ -318,7 +320,7 @@ func (f *Fleet) status(n *fleetNode, h FleetHint, hinted bool, now time.Time) Ed
 	s := EdgeStatus{
 		Node: r.Node, Region: r.Region, Role: r.Role, Version: r.Version, Addr: r.Addr, AdminAddr: r.AdminAddr,
 		Position: r.Position, Synced: r.Synced, LastAppliedAt: r.LastAppliedAt, StartedAt: r.StartedAt, ClicksPending: r.ClicksPending, ClicksUntil: r.ClicksUntil,
-		Replica: r.Replica, Held: r.Held, HeldWhy: r.HeldWhy,
+		Replica: r.Replica, Held: r.Held, HeldWhy: r.HeldWhy, DiskLow: r.DiskLow,
 		State: EdgeAlive, Since: n.since, LastSeen: n.seen, Via: ViaReport, Credential: r.Credential,
 	}
 	left := r.Leaving || hinted && h.Left && h.Boot == r.Boot

@@ -34,6 +34,9 @@ const (
 	RoleRelay NodeRole = "relay" // serves other edges as well
 )
 
+// MaxFormer bounds the names that a node may bring along when it enrols.
+const MaxFormer = 32
+
 // Limits of enrolment tokens.
 const (
 	DefaultEnrolment = time.Hour      // for which a token is good
@@ -83,7 +86,8 @@ type Enrolling struct {
 	Hash     [32]byte // of the credential that the node has made
 	Node     string
 	Region   string
-	Previous string // the credential that it had before; "": none
+	Previous string   // the credential that it had before; "": none
+	Former   []string // names under which it still has clicks
 }
 
 // NodeCredential is a credential as operators see it: a node's newest.
@@ -143,6 +147,7 @@ type EnrolNode struct {
 	Node     string
 	Region   waypost.Region
 	Previous *[32]byte
+	Former   []string // names that are the node's, too, unless another has one
 }
 
 // NewEnrolment makes a token for a node. That needs [Actor.CheckOperator].
@@ -196,7 +201,10 @@ func (n *Nodes) Enrol(ctx context.Context, e Enrolling) (Node, error) {
 	if !waypost.ValidNode(e.Node) {
 		return Node{}, waypost.Errorf(waypost.EInvalid, "node must be 1 to 64 of A-Z, a-z, 0-9, dot, _ and -")
 	}
-	en := EnrolNode{Hash: e.Hash, Node: e.Node, Region: region}
+	if len(e.Former) > MaxFormer || slices.ContainsFunc(e.Former, func(name string) bool { return !waypost.ValidNode(name) }) {
+		return Node{}, waypost.Errorf(waypost.EInvalid, "former_names must be at most %d names of nodes", MaxFormer)
+	}
+	en := EnrolNode{Hash: e.Hash, Node: e.Node, Region: region, Former: e.Former}
 	if ValidNodeCredential(e.Previous) {
 		hash := HashKey(e.Previous)
 		en.Previous = &hash

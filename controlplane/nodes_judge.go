@@ -159,13 +159,16 @@ func (n *Nodes) MayReport(ctx context.Context, node *Node, name string, region w
 	return n.unclaimed(ctx, name)
 }
 
-// MayShip says EForbidden unless a node may bring the clicks of a name: its own, those
-// that its directory had before, and those that nobody has enrolled.
+// MayShip says EForbidden unless a node may bring the clicks of a name: its own, and those
+// that its directory had before. Without a credential of its own it may do so for names that nobody has enrolled.
 func (n *Nodes) MayShip(ctx context.Context, node *Node, name string) error {
 	switch {
 	case node.Own() && node.speaksAs(name):
 		return nil
-	case !node.Own() && node.Name != "" && node.Name != name: // by its certificate
+	case node.Own():
+		return waypost.Errorf(waypost.EForbidden,
+			"these are clicks of node %s, and the credential is that of %s: if it is a name that this edge had, start it with another token of `waypost edges enrol --region %s --node %s`", name, node.Name, node.Region, node.Name)
+	case node.Name != "" && node.Name != name: // by its certificate
 		return waypost.Errorf(waypost.EForbidden, "these are clicks of node %s, and the certificate is that of %s", name, node.Name)
 	}
 	return n.unclaimed(ctx, name)

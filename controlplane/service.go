@@ -34,6 +34,8 @@ type Service struct {
 	running  running
 	dedupe   belief[waypost.WorkspaceID, bool] // what workspaces want by default
 	hosts    hosts
+	unseen   unseen
+	silence  silence
 
 	domainEdits DomainEditStore
 	auth        *authenticator
@@ -64,6 +66,7 @@ type Config struct {
 	Access   AccessStore // nil: there are API keys, and nobody to manage them
 
 	DomainEdits DomainEditStore
+	Replica     Replica // nil: visits are answered from the database alone
 	Minter      *Minter
 	Region      waypost.Region
 
@@ -304,29 +307,6 @@ func readCursor(s string) (int64, error) {
 		return 0, bad
 	}
 	return id, nil
-}
-
-// Resolve answers a visit to a code as an edge would, from the database, so that it
-// is always fresh. Host is as the client sent it.
-func (s *Service) Resolve(ctx context.Context, host string, v *waypost.Visit) (waypost.Resolution, error) {
-	res := waypost.NotFound
-	if waypost.ValidCode(v.Code) {
-		rec, found, err := s.links.Record(ctx, waypost.HostName(host), s.cfg.StrictHosts, waypost.Code(v.Code))
-		if err != nil {
-			return waypost.NotFound, err
-		}
-		if found {
-			res, _ = waypost.Resolve(&rec, s.cfg.Now().UnixMilli()).Follow(nil, v)
-		}
-	}
-	if res.Status != waypost.NotFound.Status || s.domains == nil {
-		return res, nil
-	}
-	targets, err := s.targetsOf(ctx, host)
-	if err != nil {
-		return waypost.NotFound, err
-	}
-	return targets.InsteadOf(res), nil
 }
 
 // Authenticate finds the actor of an API key; EUnauthorized when there is none.

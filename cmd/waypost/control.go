@@ -177,7 +177,7 @@ func (c *control) serve(ctx context.Context, source *changelog, ln, adminLn net.
 	service := controlplane.New(controlplane.Config{
 		Links: c.db, Leases: c.db, Ranges: c.db, Reserved: c.db, Audit: c.db, Keys: c.db, Domains: c.db, Access: c.db,
 		Stats: c.db, Progress: c.db, Eraser: c.db, Salts: c.db,
-		Answers: c.db, Twins: c.db, Edits: c.db, DomainEdits: c.db,
+		Answers: c.db, Twins: c.db, Edits: c.db, DomainEdits: c.db, Replica: source.links(),
 		Region: waypost.Region(c.cfg.Region), Minter: minter,
 		AllowPrivateTargets: c.cfg.AllowPrivateTargets,
 		StrictHosts:         c.cfg.StrictHosts,

@@ -249,7 +249,7 @@ func (e *edgeNode) serve(ctx context.Context, ln, adminLn net.Listener) error {
 	group.Go(func() error { defer close(reported); reporter.Run(reportCtx); return nil })
 	group.Go(func() error { e.clicks.watchPlaces(ctx); return nil })
 	group.Go(func() error { return admin.Serve(adminCtx, adminLn) })
-	group.Go(func() error { return e.identity.run(ctx, e.store.node, e.serves) })
+	group.Go(func() error { return e.identity.run(ctx, e.store.node, e.clicks.names, e.serves) })
 	group.Go(func() error { return e.explain(unlessEnded(ctx, e.following.run(ctx))) })
 	group.Go(func() error { e.orders.run(ctx, e.orders.verifications, e.orders.verify); return nil })
 	group.Go(func() error { e.orders.run(ctx, e.orders.acceptances, e.orders.accept); return nil })

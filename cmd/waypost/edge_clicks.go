@@ -92,6 +92,15 @@ func (c *edgeClicks) progress() (pending int64, until time.Time) {
 	return int64(min(p.Pending, math.MaxInt64)), p.Until
 }
 
+// names gives those under which clicks were recorded that are still there.
+func (c *edgeClicks) names() []string {
+	j := c.journal.Load()
+	if j == nil {
+		return nil
+	}
+	return j.Nodes()
+}
+
 // open is called when the edge's directory is there, again after each time that
 // the replica in it could not be opened.
 func (c *edgeClicks) open(dir, node string) {

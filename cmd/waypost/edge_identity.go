@@ -204,8 +204,8 @@ func (p *proven) CloseIdleConnections() {
 }
 
 // run exchanges the token, if there is one to be exchanged, for a credential. The
-// directory is there. It fails when the token is refused and the edge can do nothing without.
-func (id *edgeIdentity) run(ctx context.Context, node string, serves func() bool) error {
+// directory is there; former gives names that it had before. It fails when the token is refused and the edge can do nothing without.
+func (id *edgeIdentity) run(ctx context.Context, node string, former func() []string, serves func() bool) error {
 	if !id.due {
 		return nil
 	}
@@ -218,7 +218,7 @@ func (id *edgeIdentity) run(ctx context.Context, node string, serves func() bool
 	for failures := 0; ; failures++ {
 		got, err := enrol.Enrol(ctx, enrol.Config{
 			Dir: id.cfg.DataDir, URL: id.cfg.ControlURL, Token: id.cfg.EnrolToken.Reveal(), Node: node, Region: waypost.Region(id.cfg.Region),
-			Present: id.present, Client: client,
+			Present: id.present, Former: former(), Client: client,
 		})
 		if err == nil {
 			id.log.Info("this edge is enrolled, and has a credential of its own", "node", got.Node, "role", got.Role)

@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"waypost/edge/replica"
 	"waypost/edge/report"
 	"waypost/replication"
 )
@@ -87,19 +89,21 @@ func (e *edgeNode) ready(context.Context) (any, bool) {
 // replicaState is what the fleet view shows of the replica.
 func (e *edgeNode) replicaState() report.Replica {
 	st := e.following.Status()
+	degraded := e.store.Degraded()
+	r := report.Replica{State: "following", DiskLow: errors.Is(degraded, replica.ErrLowDisk)}
 	switch {
 	case st.Held != nil:
-		return report.Replica{State: "held", Held: string(st.Held.What), Why: st.Held.Why}
+		r.State, r.Held, r.Why = "held", string(st.Held.What), st.Held.Why
 	case st.Repairing || e.store.Repairing():
-		return report.Replica{State: "repairing"}
+		r.State = "repairing"
 	case st.Restoring:
-		return report.Replica{State: "restoring"}
-	case e.store.Degraded() != nil:
-		return report.Replica{State: "degraded"}
+		r.State = "restoring"
+	case degraded != nil:
+		r.State = "degraded"
 	case !st.Connected:
-		return report.Replica{State: "waiting"}
+		r.State = "waiting"
 	}
-	return report.Replica{State: "following"}
+	return r
 }
 
 func (e *edgeNode) registerMetrics() {

@@ -18,8 +18,8 @@ func (p *program) edgesCommand() *cobra.Command {
 		Short: "List the edges: who is alive, where, and how far behind",
 		Long: `List the edges that the control plane knows: who is alive, where, up to where each
 has the changelog, how far it is behind the head, in changes and in time, and how many
-clicks it has that are not counted yet, whether its replica is being filled or repaired or holds something
-back, and what the last ` + "`waypost verify`" + ` has found. CREDENTIAL tells whether an edge has one of its own, has the
+clicks it has that are not counted yet, whether its replica is being filled or repaired, holds something
+back or waits for room on its disk (LOW DISK), and what the last ` + "`waypost verify`" + ` has found. CREDENTIAL tells whether an edge has one of its own, has the
 token that all may have, or was revoked. An edge is silent when it has not been seen for more than three seconds, and gone when
 it left on purpose or has not been seen for long.
 
@@ -134,6 +134,8 @@ func edgeTable(edges []client.Edge, now time.Time) string {
 			state += " (gossip)"
 		case e.State == "alive" && e.Held != "":
 			state = "HELD: " + printable(e.Held)
+		case e.State == "alive" && e.DiskLow:
+			state = "LOW DISK"
 		case e.State == "alive" && e.Replica != "" && e.Replica != "following":
 			state += ", " + printable(e.Replica)
 		}

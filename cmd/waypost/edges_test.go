@@ -16,7 +16,7 @@ import (
 
 const edgesAnswer = `{"edges": [{"node": "edge-a", "region": "eu-west-1", "role": "edge", "state": "alive", "since": "2031-05-06T06:00:00Z",
 	"last_seen": "2031-05-06T06:08:09Z", "via": "report", "position": {"epoch": 1, "seq": 40}, "lag_changes": 0, "lag_seconds": 0,
-	"last_applied_at": null, "started_at": null, "clicks_pending": 7, "clicks_until": null, "replica": "following", "held": "", "held_why": "", "verified": null, "version": "1.2.3", "addr": "10.0.0.2:8081", "admin_addr": "", "credential": "own"}]}`
+	"last_applied_at": null, "started_at": null, "clicks_pending": 7, "clicks_until": null, "replica": "following", "held": "", "held_why": "", "disk_low": true, "verified": null, "version": "1.2.3", "addr": "10.0.0.2:8081", "admin_addr": "", "credential": "own"}]}`
 
 // edges runs `waypost edges` against an API that gives answer.
 func edges(t *testing.T, output string, answer http.HandlerFunc) (string, error) {
@@ -41,7 +41,7 @@ func TestEdgesAreListed(t *testing.T) {
 	text, err := edges(t, "text", asked)
 	require.NoError(t, err)
 	require.Contains(t, text, "NODE")
-	require.Regexp(t, `edge-a +eu-west-1 +alive +40 +0 +7 +now +never +own +1\.2\.3`, text)
+	require.Regexp(t, `edge-a +eu-west-1 +LOW DISK +40 +0 +7 +now +never +own +1\.2\.3`, text)
 	text, err = edges(t, "json", asked)
 	require.NoError(t, err)
 	require.JSONEq(t, edgesAnswer, text)
@@ -63,10 +63,11 @@ func TestEdgesAreLaidOutForPeople(t *testing.T) {
 		{Node: "a", Region: "r1", State: "alive", Via: "gossip", Position: &client.Position{Epoch: 1, Seq: 9}, LagChanges: &one, LagSeconds: &seconds, LastSeen: now.Add(-1500 * time.Millisecond), Version: "1"},
 		{Node: "b", Region: "r1", State: "silent", Via: "report", Position: &client.Position{Epoch: 3, Seq: 9}, LagChanges: &many, LagSeconds: &seconds, LastSeen: now.Add(-90 * time.Minute), ClicksPending: &pending, Credential: &revoked, Version: "1"},
 		{Node: "c\x1b[2J", Region: "r2", State: "gone", Via: "report", LastSeen: now.Add(-50 * time.Hour), Version: "1"},
-		{Node: "d", Region: "r2", State: "alive", Via: "report", Replica: "held", Held: "mass-delete", LastSeen: now.Add(time.Minute), Verified: &client.Verified{At: now, Different: 3, Repaired: 1}, Version: "1"},
+		{Node: "d", Region: "r2", State: "alive", Via: "report", Replica: "held", Held: "mass-delete", DiskLow: true, LastSeen: now.Add(time.Minute), Verified: &client.Verified{At: now, Different: 3, Repaired: 1}, Version: "1"},
 		{Node: "e", Region: "r2", State: "alive", Via: "report", Replica: "repairing", LastSeen: now, Verified: &client.Verified{At: now, Different: 3, Repaired: 3}, Version: "1"},
 		{Node: "f", Region: "r2", State: "alive", Via: "report", Replica: "following", LastSeen: now, Verified: &client.Verified{At: now.Add(-time.Minute)}, Version: "1"},
 		{Node: "g", Region: "r2", State: "alive", Via: "report", Replica: "following", LastSeen: now, Verified: &client.Verified{At: now, Error: "cut"}, Version: "1"},
+		{Node: "h", Region: "r2", State: "alive", Via: "report", Replica: "degraded", DiskLow: true, LastSeen: now, Version: "1"},
 	}, now)
 	require.Equal(t, strings.Join([]string{
 		"NODE   REGION  STATE              POSITION     LAG                   PENDING  LAST SEEN   VERIFIED         CREDENTIAL  VERSION",
@@ -77,6 +78,7 @@ func TestEdgesAreLaidOutForPeople(t *testing.T) {
 		"e      r2      alive, repairing   none         unknown               unknown  now         repaired now     unknown     1",
 		"f      r2      alive              none         unknown               unknown  now         equal 60 s ago   unknown     1",
 		"g      r2      alive              none         unknown               unknown  now         failed now       unknown     1",
+		"h      r2      LOW DISK           none         unknown               unknown  now         never            unknown     1",
 	}, "\n"), got)
 	require.Equal(t, "no edge has reported to this control plane yet", edgeTable(nil, now))
 }

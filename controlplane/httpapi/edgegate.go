@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"time"
 
 	"waypost"
 	"waypost/controlplane"
@@ -54,7 +55,15 @@ const (
 type EdgeGate struct {
 	cfg    EdgeGateConfig
 	shared [sha256.Size]byte
+	late   *limit.Turns // of those to whom attempts of others are counted
 }
+
+// Credentials that come from where too many attempts have failed are looked up so many at a
+// time, and wait so long for it.
+const (
+	lateAtOnce   = 2
+	latePatience = 5 * time.Second
+)
 
 // NewEdgeGate makes a gate.
 func NewEdgeGate(cfg EdgeGateConfig) *EdgeGate {
@@ -64,7 +73,7 @@ func NewEdgeGate(cfg EdgeGateConfig) *EdgeGate {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &EdgeGate{cfg: cfg, shared: sha256.Sum256([]byte(cfg.SharedToken))}
+	return &EdgeGate{cfg: cfg, shared: sha256.Sum256([]byte(cfg.SharedToken)), late: limit.NewTurns(lateAtOnce, latePatience)}
 }
 
 // Only lets requests of edges through to next. Their context ends when the credential is
@@ -92,14 +101,12 @@ func (g *EdgeGate) Only(next http.Handler) http.Handler {
 // admit finds out who sent r.
 func (g *EdgeGate) admit(r *http.Request) (node controlplane.Node, err error) {
 	credential, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	err = g.judge(r, credential, controlplane.ValidNodeCredential(credential), func() error {
-		sent := sha256.Sum256([]byte(credential)) // so that its length cannot be learned from the time it takes
-		if g.cfg.SharedToken != "" && subtle.ConstantTimeCompare(sent[:], g.shared[:]) == 1 {
-			return nil
-		}
-		node, err = g.cfg.Nodes.Authenticate(r.Context(), credential)
-		return err
-	})
+	if !g.sharedBy(credential) { // which costs less than to count
+		err = g.judge(r, credential, controlplane.ValidNodeCredential(credential), func() error {
+			node, err = g.cfg.Nodes.Authenticate(r.Context(), credential)
+			return err
+		})
+	}
 	if err != nil || !g.cfg.Certificates {
 		return node, err
 	}
@@ -114,14 +121,34 @@ func (g *EdgeGate) admit(r *http.Request) (node controlplane.Node, err error) {
 	return node, certifies(names, node.Name)
 }
 
+// sharedBy reports whether a credential is the token that all edges may have.
+func (g *EdgeGate) sharedBy(credential string) bool {
+	sent := sha256.Sum256([]byte(credential)) // so that its length cannot be learned from the time it takes
+	return g.cfg.SharedToken != "" && subtle.ConstantTimeCompare(sent[:], g.shared[:]) == 1
+}
+
 // judge is for credentials that may be guessed at: of the kind that is meant, also beside one another.
+// Many edges may have one address, and one that is good is not refused for what others there have
+// tried. So beyond the limit what can be a credential is looked up all the same, in its turn: guesses
+// among 160 bits need no limit, but the database does.
 func (g *EdgeGate) judge(r *http.Request, credential string, kind bool, check func() error) error {
 	from := g.cfg.Client(r)
-	if by, retry := g.cfg.Guesses.Check(from, credential); by == limit.ByAddress || by != "" && kind {
-		return tooMany("too many attempts to authenticate have failed", retry)
+	by, retry := g.cfg.Guesses.Check(from, credential)
+	beyond := by == limit.ByAddress || by != "" && kind
+	if beyond {
+		leave, ok := func() {}, false
+		if kind {
+			leave, ok = g.late.Enter(r.Context())
+		}
+		if !ok {
+			return tooManyFailed(retry)
+		}
+		defer leave()
 	}
 	err := check()
 	switch {
+	case beyond && waypost.CodeOf(err) == waypost.EUnauthorized:
+		return tooManyFailed(retry)
 	case waypost.CodeOf(err) == waypost.EUnauthorized:
 		if !kind {
 			credential = ""
@@ -134,6 +161,10 @@ func (g *EdgeGate) judge(r *http.Request, credential string, kind bool, check fu
 		g.cfg.Guesses.Succeeded(credential)
 	}
 	return err
+}
+
+func tooManyFailed(retry time.Duration) error {
+	return tooMany("too many attempts to authenticate have failed", retry)
 }
 
 var errNoCertificate = waypost.Errorf(waypost.EForbidden, "this needs a client certificate that names the node, by its common name or as waypost://node/NAME")

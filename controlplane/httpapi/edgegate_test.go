@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -150,6 +151,77 @@ func TestGuessesAtCredentialsAndTokensAreLimited(t *testing.T) {
 	requireProblem(t, enrol(t, g, nil, map[string]any{"token": "good", "credential_sha256": strings.Repeat("0", 63) + "1", "node": "a", "region": "eu"}), 429, "rate-limited")
 	require.Equal(t, before, nodes.asked)
 	require.Equal(t, 200, send(t, g, echo, goodEdge).StatusCode, "who was good is let in")
+}
+
+// slowNodes takes its time for a credential, and knows how many it is asked about at once.
+type slowNodes struct {
+	edgeNodes
+	mu            sync.Mutex
+	now, most, in int
+	gate          chan struct{} // closed: everybody is answered
+	good          string
+}
+
+func (n *slowNodes) Authenticate(ctx context.Context, credential string) (controlplane.Node, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.now++
+	n.in++
+	n.most = max(n.most, n.now)
+	n.mu.Unlock()
+	<-n.gate
+	n.mu.Lock()
+	n.now--
+	if credential == n.good {
+		credential = goodEdge
+	}
+	return n.edgeNodes.Authenticate(ctx, credential)
+}
+
+func (n *slowNodes) asking() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.in
+}
+
+func TestAnEdgeIsLetInWhateverOthersAtItsAddressHaveTried(t *testing.T) {
+	newCredential := func() string {
+		c, err := controlplane.NewNodeCredential()
+		require.NoError(t, err)
+		return c
+	}
+	nodes := &slowNodes{gate: make(chan struct{}), good: newCredential()}
+	g := httpapi.NewEdgeGate(httpapi.EdgeGateConfig{Nodes: nodes, SharedToken: sharedToken, Guesses: limit.NewGuesses(1)})
+	done := make(chan int, 20)
+	ask := func(credential string) {
+		go func() {
+			r := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
+			r.Header.Set("Authorization", "Bearer "+credential)
+			w := httptest.NewRecorder()
+			g.Only(echo).ServeHTTP(w, r)
+			done <- w.Code
+		}()
+	}
+	ask("a wrong token")
+	require.Eventually(t, func() bool { return nodes.asking() == 1 }, time.Minute, time.Millisecond)
+	nodes.gate <- struct{}{}
+	require.Equal(t, 401, <-done)
+
+	// Now the address is over its limit.
+	for range 10 {
+		ask(newCredential())
+	}
+	ask(nodes.good)
+	require.Eventually(t, func() bool { return nodes.asking() == 3 }, time.Minute, time.Millisecond)
+	requireProblem(t, send(t, g, echo, "another wrong token"), 429, "rate-limited")
+	require.Equal(t, 200, send(t, g, echo, sharedToken).StatusCode)
+	close(nodes.gate)
+	codes := map[int]int{}
+	for range 11 {
+		codes[<-done]++
+	}
+	require.Equal(t, map[int]int{429: 10, 200: 1}, codes)
+	require.Equal(t, 2, nodes.most, "and the database is not flooded")
 }
 
 func enrol(t *testing.T, g *httpapi.EdgeGate, state *tls.ConnectionState, body map[string]any) answer {

@@ -21,6 +21,8 @@ type enrolling struct {
 	Node     string `json:"node"`
 	Region   string `json:"region"`
 	Previous string `json:"previous"` // credential that the node had before; "": none
+
+	Former []string `json:"former_names"` // under which it still has clicks
 }
 
 type enrolledAnswer struct {
@@ -61,7 +63,7 @@ func (g *EdgeGate) enrol(w http.ResponseWriter, r *http.Request) (node controlpl
 	if err := json.Unmarshal(data, &body); err != nil {
 		return node, waypost.WrapError(waypost.EMalformed, "the body is no enrolment in JSON", err)
 	}
-	e := controlplane.Enrolling{Token: body.Token, Node: body.Node, Region: body.Region, Previous: body.Previous}
+	e := controlplane.Enrolling{Token: body.Token, Node: body.Node, Region: body.Region, Previous: body.Previous, Former: body.Former}
 	hash, err := hex.DecodeString(body.Hash)
 	if err != nil || len(hash) != len(e.Hash) {
 		return node, waypost.Errorf(waypost.EInvalid, "credential_sha256 must be 64 hex digits")

@@ -38,9 +38,10 @@ type edge struct {
 	StartedAt     *time.Time `json:"started_at" doc:"By the edge's clock; null when unknown."`
 	ClicksPending *int64     `json:"clicks_pending" doc:"Clicks in the edge's journal that are not counted here yet; null when unknown."`
 	ClicksUntil   *time.Time `json:"clicks_until" doc:"The edge's clicks before that, by its clock, are counted here; null when unknown."`
-	Replica       string     `json:"replica" enum:"following,waiting,restoring,repairing,held,degraded," doc:"What the replica does: follows; waits for a source; is filled by a snapshot; has slots replaced; holds back what it was asked to do; takes no changes, as its disk has failed. It serves all the while. Empty when unknown."`
+	Replica       string     `json:"replica" enum:"following,waiting,restoring,repairing,held,degraded," doc:"What the replica does: follows; waits for a source; is filled by a snapshot; has slots replaced; holds back what it was asked to do; takes no changes, as its disk has failed or is almost full. It serves all the while. Empty when unknown."`
 	Held          string     `json:"held" doc:"What is held until it is accepted: mass-delete, empty-snapshot or record. Empty when nothing is."`
 	HeldWhy       string     `json:"held_why" doc:"In words; may be empty."`
+	DiskLow       bool       `json:"disk_low" doc:"Changes of links wait until the edge's disk has room: see edge.min_free_disk. Redirects and clicks go on."`
 	Verified      *verified  `json:"verified" doc:"The last comparison with PostgreSQL; null when there was none."`
 	Version       string     `json:"version" doc:"Of the software."`
 	Addr          string     `json:"addr" doc:"HOST:PORT of the redirects; may be empty."`
@@ -120,7 +121,7 @@ func showEdge(e *controlplane.EdgeStatus) edge {
 	shown := edge{
 		Node: e.Node, Region: string(e.Region), Role: e.Role, State: string(e.State), Since: e.Since.UTC(), LastSeen: e.LastSeen.UTC(),
 		Via: string(e.Via), LastAppliedAt: momentOf(e.LastAppliedAt), StartedAt: momentOf(e.StartedAt), ClicksUntil: momentOf(e.ClicksUntil),
-		Replica: string(e.Replica), Held: e.Held, HeldWhy: e.HeldWhy, Version: e.Version, Addr: e.Addr, AdminAddr: e.AdminAddr,
+		Replica: string(e.Replica), Held: e.Held, HeldWhy: e.HeldWhy, DiskLow: e.DiskLow, Version: e.Version, Addr: e.Addr, AdminAddr: e.AdminAddr,
 	}
 	if !e.Position.IsZero() {
 		shown.Position = &seqInLog{Epoch: e.Position.Epoch.Ordinal, Seq: e.Position.Seq}

@@ -46,6 +46,7 @@ type edgeReport struct {
 	Replica       string    `json:"replica"` // "" when unknown
 	Held          string    `json:"held"`    // what it does not take; "" when nothing
 	HeldWhy       string    `json:"held_why"`
+	DiskLow       bool      `json:"disk_low"`
 }
 
 // ReportTaker takes what edges report. EUnavailable says that there are too many.
@@ -149,7 +150,7 @@ func (b *edgeReport) judge() (none controlplane.EdgeReport, err error) {
 	return controlplane.EdgeReport{
 		Node: b.Node, Region: region, Role: b.Role, Boot: boot, Addr: b.Addr, AdminAddr: b.AdminAddr, Version: b.Version, Position: position, Synced: synced,
 		LastAppliedAt: b.LastAppliedAt, StartedAt: b.StartedAt, ClicksPending: b.ClicksPending, ClicksUntil: b.ClicksUntil, Leaving: b.Leaving,
-		Replica: controlplane.ReplicaState(b.Replica), Held: b.Held, HeldWhy: b.HeldWhy,
+		Replica: controlplane.ReplicaState(b.Replica), Held: b.Held, HeldWhy: b.HeldWhy, DiskLow: b.DiskLow,
 	}, nil
 }
 

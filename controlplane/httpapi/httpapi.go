@@ -49,7 +49,7 @@ type Links interface {
 
 	LinkLister
 
-	// Resolve gives what a visitor of a code gets, always fresh. The host is as the
+	// Resolve gives what a visitor of a code gets, by all that was written here. The host is as the
 	// client sent it. Unknown, deleted and expired codes are resolutions, not errors.
 	Resolve(ctx context.Context, host string, v *waypost.Visit) (waypost.Resolution, error)
 

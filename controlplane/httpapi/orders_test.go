@@ -81,11 +81,12 @@ func TestWhatIsAskedOfAnEdgeIsToldToItAndItsAnswerIsShown(t *testing.T) {
 	require.Nil(t, open["outcome"])
 
 	report := httptest.NewRequest(http.MethodPost, httpapi.PathEdgeReports, strings.NewReader(`{"node": "eu-1", "region": "eu", "role": "edge",
-		"boot": "`+strings.Repeat("0a", 16)+`", "clicks_pending": -1, "replica": "held", "held": "mass-delete", "held_why": "too many at once"}`))
+		"boot": "`+strings.Repeat("0a", 16)+`", "clicks_pending": -1, "replica": "held", "held": "mass-delete", "held_why": "too many at once", "disk_low": true}`))
 	report.Header.Set("Content-Type", "application/json")
 	w, arrived := httptest.NewRecorder(), &reports{}
 	httpapi.EdgeReports(arrived, o, nil).ServeHTTP(w, report)
 	require.Equal(t, 200, w.Code)
+	require.True(t, arrived.got[0].DiskLow)
 	require.JSONEq(t, `{"orders": [{"id": 1, "what": "verify", "repair": true}, {"id": 2, "what": "accept", "hold": "mass-delete"}]}`, w.Body.String())
 
 	send := func(status int, body string) {

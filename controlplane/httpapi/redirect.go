@@ -19,7 +19,7 @@ func (s *server) registerRedirect() {
 		Method:        http.MethodGet,
 		Path:          "/{code}",
 		Summary:       "Follow a link",
-		Description:   "The same redirect as an edge gives, always fresh. It is not counted: only edges, which visitors are sent to, keep a journal of clicks. With a plus sign behind the code the answer is 200 and tells where the link leads. Links that forward paths answer below /{code}/ as well.",
+		Description:   "The same redirect as an edge gives, at once by whatever was written through this control plane. It is not counted: only edges, which visitors are sent to, keep a journal of clicks. With a plus sign behind the code the answer is 200 and tells where the link leads. Links that forward paths answer below /{code}/ as well.",
 		DefaultStatus: http.StatusFound,
 		Responses:     redirects(),
 	}, s.redirect)

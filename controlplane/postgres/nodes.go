@@ -252,6 +252,11 @@ func enrol(ctx context.Context, tx pgx.Tx, e *enrolment, n *controlplane.EnrolNo
 	for i := range named { // all of the names of a node stay its
 		made.Former = append(made.Former, formerNames(&named[i].Node, n.Node)...)
 	}
+	free, err := unclaimed(ctx, tx, n.Former, n.Node)
+	if err != nil {
+		return made, err
+	}
+	made.Former = append(made.Former, free...)
 	if _, err := tx.Exec(ctx, `
 		UPDATE node_credential SET revoked_at = now(), replaced = true WHERE (node = $1 OR id = $2) AND revoked_at IS NULL`, n.Node, previous); err != nil {
 		return made, err
@@ -271,6 +276,20 @@ func enrol(ctx context.Context, tx pgx.Tx, e *enrolment, n *controlplane.EnrolNo
 	}
 	by := controlplane.Actor{Workspace: waypost.DefaultWorkspace, Name: "node " + n.Node + ", with a token of " + e.by}
 	return made, auditNode(ctx, tx, by, "edges.enrolled", n.Node, map[string]any{"region": made.Region, "role": made.Role, "replaces": len(named) > 0 || previous != 0})
+}
+
+// unclaimed gives those of some names that no node has, or has had, but for the one that is to be enrolled.
+func unclaimed(ctx context.Context, tx pgx.Tx, names []string, node string) (free []string, err error) {
+	if len(names) == 0 {
+		return nil, nil
+	}
+	rows, err := tx.Query(ctx, `
+		SELECT DISTINCT f FROM unnest($1::text[]) f
+		WHERE f <> $2 AND NOT EXISTS (SELECT FROM node_credential c WHERE c.node = f OR f = ANY (c.former))`, names, node)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
 // formerNames gives the names that a node had, but for the one that it has now.

@@ -273,10 +273,26 @@ func TestAnEdgeSpeaksForItselfOnly(t *testing.T) {
 	requireCode(t, waypost.EForbidden, n.MayReport(ctx, &certified, "old-2", "us"), "of node old-2")
 
 	require.NoError(t, n.MayShip(ctx, &own, "eu-1"))
-	require.NoError(t, n.MayShip(ctx, &own, "old-1"), "the name that it had with the token that all share")
-	requireCode(t, waypost.EForbidden, n.MayShip(ctx, &own, "eu-2"), "a credential of its own")
+	requireCode(t, waypost.EForbidden, n.MayShip(ctx, &own, "old-1"), "waypost edges enrol --region eu --node eu-1")
+	requireCode(t, waypost.EForbidden, n.MayShip(ctx, &own, "eu-2"), "of node eu-2")
 	require.NoError(t, n.MayShip(ctx, &shared, "old-1"))
 	requireCode(t, waypost.EForbidden, n.MayShip(ctx, &shared, "eu-2"), "a credential of its own")
+
+	e := enrolling(token(t, n, controlplane.NewEnrolment{Region: "eu", Node: "eu-1"}), "eu-1", credential(t))
+	e.Former = []string{"old-1", "eu-2", "eu-1"}
+	again, err := n.Enrol(ctx, e)
+	require.NoError(t, err)
+	require.Equal(t, []string{"old-1"}, again.Former)
+	require.NoError(t, n.MayShip(ctx, &again, "old-1"), "the name that it had with the token that all share")
+	requireCode(t, waypost.EForbidden, n.MayShip(ctx, &again, "eu-2"), "of node eu-2")
+	e = enrolling(token(t, n, controlplane.NewEnrolment{Region: "eu"}), "eu-3", credential(t))
+	e.Former = []string{"old-1"}
+	third, err := n.Enrol(ctx, e)
+	require.NoError(t, err)
+	requireCode(t, waypost.EForbidden, n.MayShip(ctx, &third, "old-1"), "of node old-1")
+	e.Former = []string{"no name"}
+	_, err = n.Enrol(ctx, e)
+	requireCode(t, waypost.EInvalid, err, "former_names")
 }
 
 func TestWhileTheDatabaseIsAwayThoseWhoWereLetInStillAre(t *testing.T) {

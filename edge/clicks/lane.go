@@ -31,6 +31,8 @@ type lane struct {
 
 	// When the control plane last had all that it has acknowledged.
 	confirmed time.Time
+	// Until when others come first, because the control plane does not take clicks of the node.
+	aside time.Time
 }
 
 // waitingBatch is fixed and not acknowledged.

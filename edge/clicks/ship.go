@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -58,7 +59,7 @@ func (c ShipConfig) withDefaults() (ShipConfig, error) {
 // Ship sends the journal's batches until ctx ends, the journal is closed, or it is
 // sealed and everything has been shipped. Boots come one after the other, the oldest
 // first, and the batches of a boot in their order, each again and again until it is
-// acknowledged. An error means that the configuration is wrong; nothing that the
+// acknowledged. A boot of a name that the control plane does not take from this edge waits, and others come first. An error means that the configuration is wrong; nothing that the
 // control plane does ends it. Of several callers all but one wait.
 func (j *Journal) Ship(ctx context.Context, cfg ShipConfig) error {
 	cfg, err := cfg.withDefaults()
@@ -122,6 +123,8 @@ func (s *shipper) run(ctx context.Context) {
 			err = s.confirm(ctx, l)
 		}
 		switch {
+		case err != nil && ctx.Err() == nil && s.j.standBack(l, err):
+			s.j.log.Warn("clicks are not taken and wait, and others come first", slog.String("node", l.node), slog.Any("error", err))
 		case err != nil && ctx.Err() == nil:
 			s.pause(ctx, b, err)
 		case asked:
@@ -178,16 +181,59 @@ func (s *shipper) confirm(ctx context.Context, l *lane) error {
 	return nil
 }
 
-// oldest gives the batch to send next.
+// oldest gives the batch to send next: of the oldest boot, unless that was put aside and another was not.
 func (j *Journal) oldest() (*lane, waitingBatch, bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	now := time.Now()
+	var next *lane
 	for _, l := range j.lanes {
-		if len(l.waiting) > 0 {
+		switch {
+		case len(l.waiting) == 0:
+		case l.aside.Before(now):
 			return l, l.waiting[0], true
+		case next == nil || l.aside.Before(next.aside):
+			next = l
 		}
 	}
-	return nil, waitingBatch{}, false
+	if next == nil {
+		return nil, waitingBatch{}, false
+	}
+	return next, next.waiting[0], true
+}
+
+// asideFor is for how long others come before a boot whose clicks the control plane does not take.
+const asideFor = time.Minute
+
+// standBack lets others come first when the control plane does not take the clicks of a boot's node,
+// by whatever error that was. It reports whether there are any.
+func (j *Journal) standBack(l *lane, err error) bool {
+	if r, ok := errors.AsType[*retryError](err); !ok || r.status != http.StatusForbidden {
+		return false
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	now := time.Now()
+	l.aside, l.confirmed = now.Add(asideFor), now
+	for _, other := range j.lanes {
+		if other.node != l.node && len(other.waiting) > 0 && other.aside.Before(now) {
+			return true
+		}
+	}
+	return false
+}
+
+// Nodes gives the names under which there are clicks that the control plane may be sent.
+func (j *Journal) Nodes() []string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var names []string
+	for _, l := range j.lanes {
+		if !slices.Contains(names, l.node) {
+			names = append(names, l.node)
+		}
+	}
+	return names
 }
 
 // drain makes the next batches of what a sealed journal has; false when there is nothing,

@@ -190,6 +190,42 @@ func TestClicksOfEarlierStartsAreShippedFirstAndUnderTheirOwnNames(t *testing.T)
 	require.Len(t, control.counted, 4)
 }
 
+func TestClicksOfANameThatIsNotTakenWaitAndHoldUpNoOthers(t *testing.T) {
+	control, dir := newControlPlane(t), t.TempDir()
+	for _, node := range []string{"edge-c", "edge-a"} {
+		cfg := config(dir)
+		cfg.Node = node
+		j := open(t, cfg)
+		record(t, j, "abcd", 2)
+		dir = image(t, dir, func() {}) // it is killed
+		require.NoError(t, j.Close())
+	}
+	refused := func(b *waypost.ClickBatch, w http.ResponseWriter, _ func()) bool {
+		if b.Node == "edge-c" {
+			w.WriteHeader(http.StatusForbidden)
+		}
+		return b.Node == "edge-c"
+	}
+	control.fault = refused
+	cfg := config(dir)
+	cfg.FlushInterval = time.Millisecond
+	j := open(t, cfg)
+	require.ElementsMatch(t, []string{"edge-c", "edge-a", "edge-1"}, j.Nodes())
+	ctx, cancel := context.WithCancel(t.Context())
+	var work sync.WaitGroup
+	work.Go(func() { _ = j.Ship(ctx, control.shipping()) })
+	for n := range uint64(3) {
+		record(t, j, "abcd", 1)
+		control.awaitClicks(t, 3+n)
+	}
+	require.NotContains(t, control.counts(), "edge-c/1")
+	cancel()
+	work.Wait()
+	control.setFault(nil)
+	shipAll(t, j, control)
+	control.awaitClicks(t, 7)
+}
+
 func TestAnEdgeThatIsCutOffKeepsTotalsAndNotATrickleOfBatches(t *testing.T) {
 	control := newControlPlane(t)
 	cfg := config(t.TempDir())

@@ -22,6 +22,8 @@ type Replica struct {
 	State string // following, waiting, restoring, repairing, held or degraded
 	Held  string // what is held back: "" when nothing
 	Why   string
+
+	DiskLow bool // changes wait for room on the disk
 }
 
 // Order is what the control plane wants done. What is not known here is of a later version.

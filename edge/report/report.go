@@ -107,6 +107,7 @@ type body struct {
 	Replica       string         `json:"replica,omitempty"`
 	Held          string         `json:"held,omitempty"`
 	HeldWhy       string         `json:"held_why,omitempty"`
+	DiskLow       bool           `json:"disk_low,omitempty"`
 }
 
 // New makes a reporter. It sends nothing before Run.
@@ -318,6 +319,6 @@ func (r *Reporter) report(leaving bool) body {
 		b.Synced = synced.String()
 	}
 	state := c.Replica()
-	b.Replica, b.Held, b.HeldWhy = state.State, state.Held, plain(state.Why, maxWhy)
+	b.Replica, b.Held, b.HeldWhy, b.DiskLow = state.State, state.Held, plain(state.Why, maxWhy), state.DiskLow
 	return b
 }

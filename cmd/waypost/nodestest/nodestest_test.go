@@ -183,5 +183,12 @@ func TestAnEdgeEnrolsIsRevokedAndIsLetInAgain(t *testing.T) {
 	require.Eventually(t, func() bool { return state() == "eu-1 own" }, 60*time.Second, 20*time.Millisecond)
 	require.NoError(t, again.Stop())
 	run(0, "links", "create", "https://example.com/", "--code", "third")
-	redirects(start(), "third") // without a token
+	last := start() // without a token
+	redirects(last, "third")
+	require.NoError(t, last.Stop())
+	full := start("WAYPOST_EDGE_MIN_FREE_DISK=1000000GiB")
+	redirects(full, "third")
+	require.Eventually(t, func() bool {
+		return strings.Contains(run(0, "edges").Stdout, "LOW DISK")
+	}, 60*time.Second, 20*time.Millisecond, "what an edge cannot take is seen from afar")
 }

@@ -27,6 +27,7 @@ type Edge struct {
 	Replica       string     `json:"replica"` // "following", "waiting", "restoring", "repairing", "held", "degraded" or ""
 	Held          string     `json:"held"`
 	HeldWhy       string     `json:"held_why"`
+	DiskLow       bool       `json:"disk_low"`
 	Verified      *Verified  `json:"verified"`
 	Version       string     `json:"version"`
 	Addr          string     `json:"addr"`

@@ -45,7 +45,7 @@ type Control struct {
 	DatabaseURLFile     string        `yaml:"database_url_file" help:"file that holds the database URL"`
 	ClusterSecret       Secret        `yaml:"cluster_secret" flag:"-" help:"secret of the cluster, 32 random bytes in hex; never changes"`
 	ClusterSecretFile   string        `yaml:"cluster_secret_file" help:"file that holds the cluster's secret, 32 random bytes in hex"`
-	Replica             bool          `yaml:"replica" help:"keep a replica of all links in data_dir, as edges do: what PostgreSQL held is known after a restore whoever is away, and edges take snapshots from it at no cost to PostgreSQL; takes disk and CPU time like an edge without visitors"`
+	Replica             bool          `yaml:"replica" help:"keep a replica of all links in data_dir, as edges do: what PostgreSQL held is known after a restore whoever is away, edges take snapshots from it at no cost to PostgreSQL, and GET /{code} is answered from it; takes disk and CPU time like an edge without visitors"`
 	SigningGeneration   int           `yaml:"signing_generation" help:"which of the cluster's keys signs the changelog, the same on all control planes; only ever raised, when a key may be known to others"`
 	EdgeToken           Secret        `yaml:"edge_token" flag:"-" help:"token that all edges may have, at least 16 characters; empty: only edges that were enrolled are let in"`
 	EdgeTokenFile       string        `yaml:"edge_token_file" help:"file that holds the edges' token"`

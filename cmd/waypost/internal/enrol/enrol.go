@@ -19,6 +19,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -90,6 +91,7 @@ type Config struct {
 	Node    string
 	Region  waypost.Region
 	Present *Credential  // that the edge has; nil: none
+	Former  []string     // names under which the edge has clicks that are not counted
 	Client  *http.Client // which sends no credential
 }
 
@@ -140,11 +142,20 @@ func (cfg *Config) pending() (*Credential, error) {
 	return c, write(path, c)
 }
 
+// former gives the names to bring along: as many as may be, for one more would strand the edge.
+func (cfg *Config) former() []string {
+	names := slices.DeleteFunc(slices.Clone(cfg.Former), func(name string) bool { return name == cfg.Node })
+	return names[:min(len(names), controlplane.MaxFormer)]
+}
+
 // exchange sends the token and the secret's hash, and gives the node's role.
 func (cfg *Config) exchange(ctx context.Context, c *Credential) (role string, err error) {
-	body := map[string]string{"token": cfg.Token, "credential_sha256": hashOf(c.Secret), "node": c.Node, "region": string(c.Region)}
+	body := map[string]any{"token": cfg.Token, "credential_sha256": hashOf(c.Secret), "node": c.Node, "region": string(c.Region)}
 	if cfg.Present != nil {
 		body["previous"] = cfg.Present.Secret
+	}
+	if former := cfg.former(); len(former) > 0 {
+		body["former_names"] = former
 	}
 	text, err := json.Marshal(body)
 	if err != nil {
