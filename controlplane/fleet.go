@@ -299,6 +299,11 @@ func (f *Fleet) Edges() []EdgeStatus {
 	return all
 }
 
+// Knows reports whether there is an edge of a name, as far as is known.
+func (f *Fleet) Knows(node string) bool {
+	return slices.ContainsFunc(f.Edges(), func(s EdgeStatus) bool { return s.Node == node && s.State != EdgeGone })
+}
+
 // supersedes says which of two boots of a node the fleet should show.
 func (h FleetHint) supersedes(other FleetHint) bool {
 	if h.Alive != other.Alive {

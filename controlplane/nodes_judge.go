@@ -16,15 +16,15 @@ import (
 // NodesConfig is what [Nodes] need. Zero fields mean the default.
 type NodesConfig struct {
 	Store  NodeStore        // required
-	Poll   time.Duration    // between looks whether those who are connected are revoked; default 300 ms
+	Poll   time.Duration    // between looks whether those who are connected are revoked; default 200 ms
 	Note   time.Duration    // between writings of when credentials were used; default 1 min
 	Logger *slog.Logger     // default: nothing is logged
 	Now    func() time.Time // default time.Now
 }
 
 // Nodes judges who is at the other end of an edge's connection. What the database said
-// is believed for a second, so that a revocation takes effect within that time on every
-// instance; while the database is away, for an hour: there is nothing new to be had from
+// is believed for somewhat less than a second, so that a revocation takes effect within that time on every
+// instance, also for who connects by a belief just before it ends; while the database is away, for an hour: there is nothing new to be had from
 // this instance then. All methods may be called by many goroutines at once.
 type Nodes struct {
 	cfg  NodesConfig
@@ -52,6 +52,7 @@ type knownName struct {
 type hold struct{ end context.CancelCauseFunc }
 
 const (
+	nodeBelief  = 700 * time.Millisecond
 	awayBelief  = time.Hour   // while the database does not answer
 	lookupLimit = time.Second // for its answer
 )
@@ -60,7 +61,7 @@ const (
 // their credential is revoked.
 func NewNodes(cfg NodesConfig) *Nodes {
 	if cfg.Poll <= 0 {
-		cfg.Poll = 300 * time.Millisecond
+		cfg.Poll = 200 * time.Millisecond
 	}
 	if cfg.Note <= 0 {
 		cfg.Note = time.Minute
@@ -88,7 +89,7 @@ func (n *Nodes) Authenticate(ctx context.Context, text string) (Node, error) {
 	k, known := n.known[hash]
 	round := n.rounds
 	n.mu.Unlock()
-	if !known || now.Sub(k.at) >= beliefTime {
+	if !known || now.Sub(k.at) >= nodeBelief {
 		limited, cancel := context.WithTimeout(ctx, lookupLimit)
 		stored, found, err := n.cfg.Store.Node(limited, hash)
 		cancel()

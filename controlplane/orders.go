@@ -12,8 +12,8 @@ import (
 // OrderStore keeps what is asked of edges, for all instances of the control plane.
 type OrderStore interface {
 	// OrderEdge keeps an order, with its number; it is in the audit log when it returns. ENotFound: no edge
-	// of that name has ever reported.
-	OrderEdge(ctx context.Context, by Actor, o EdgeOrder) (EdgeOrder, error)
+	// of that name has ever reported, and it is not known to be there otherwise.
+	OrderEdge(ctx context.Context, by Actor, o EdgeOrder, known bool) (EdgeOrder, error)
 
 	// EdgeOrder gives an order to an edge by its number, ENotFound when there is none.
 	EdgeOrder(ctx context.Context, node string, id int64) (EdgeOrder, error)
@@ -85,6 +85,7 @@ const orderTime = time.Hour
 // goroutines at once.
 type Orders struct {
 	store OrderStore
+	knows func(node string) bool
 	ask   func()
 	log   *slog.Logger
 
@@ -93,9 +94,10 @@ type Orders struct {
 	verified map[string]EdgeOrder   // by node
 }
 
-// NewOrders makes what Run keeps up to date. Ask makes edges report soon; it must not block.
-func NewOrders(store OrderStore, ask func(), log *slog.Logger) *Orders {
-	return &Orders{store: store, ask: ask, log: log}
+// NewOrders makes what Run keeps up to date. Knows tells whether there is an edge of a name, also one that the store has
+// not heard of yet; ask makes edges report soon. Neither must block.
+func NewOrders(store OrderStore, knows func(node string) bool, ask func(), log *slog.Logger) *Orders {
+	return &Orders{store: store, knows: knows, ask: ask, log: log}
 }
 
 // ordersPoll is the time between looks at the store, for what came by other instances.
@@ -156,7 +158,7 @@ func (o *Orders) Give(ctx context.Context, actor Actor, order EdgeOrder) (EdgeOr
 		return EdgeOrder{}, waypost.Errorf(waypost.ENotFound, "there is no such edge")
 	}
 	order.By, order.Until = actor.Label(), time.Now().Add(orderTime)
-	given, err := o.store.OrderEdge(ctx, actor, order)
+	given, err := o.store.OrderEdge(ctx, actor, order, o.knows(order.Node))
 	if err == nil {
 		if lookErr := o.look(ctx); lookErr != nil {
 			o.log.Debug("the order is given later", slog.Any("error", lookErr))

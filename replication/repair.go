@@ -114,6 +114,7 @@ func (f *Follower) repair(ctx context.Context) (fruitful bool, err error) {
 	reason := f.diverged
 	f.diverged, f.repairs = nil, 0
 	p := f.cfg.Sink.Position()
+	f.cfg.Trust.settled(p)
 	f.noteRepair(p, r.replaced)
 	f.cfg.Logger.Info("the replica is repaired", "reason", reason, "position", p, "slots", r.replaced, "records", r.records,
 		"took", time.Since(begun))

@@ -33,6 +33,7 @@ func (f *Follower) snapshot(ctx context.Context) (fruitful bool, err error) {
 	}
 	f.diverged, f.beyondRepair, f.repairs = nil, false, 0
 	p := f.cfg.Sink.Position()
+	f.cfg.Trust.settled(p)
 	f.noteSnapshot(p)
 	f.cfg.Logger.Info("the snapshot serves", "position", p, "records", r.count, "took", time.Since(begun))
 	return true, nil

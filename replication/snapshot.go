@@ -47,9 +47,9 @@ func (s *Server) Snapshot(w http.ResponseWriter, r *http.Request) {
 }
 
 // newest reads the head anew: that of the heartbeats may be older than what the follower has seen, which
-// takes no slots from before that.
+// takes no slots from before that. A source that takes its time must not keep the follower waiting for a hello.
 func (s *Server) newest(ctx context.Context, known Head) Head {
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.ReadTimeout)
+	ctx, cancel := context.WithTimeout(ctx, min(2*s.cfg.Heartbeat, s.cfg.ReadTimeout))
 	defer cancel()
 	head, err := s.cfg.Source.Head(ctx)
 	if err != nil || head.Position.Epoch != known.Position.Epoch {

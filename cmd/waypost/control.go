@@ -202,7 +202,7 @@ func (c *control) serve(ctx context.Context, source *changelog, ln, adminLn net.
 		Head: c.db, Hints: peers.hints, Ask: stream.Ask, Region: waypost.Region(c.cfg.Region), Logger: c.log,
 	})
 	nodes := controlplane.NewNodes(controlplane.NodesConfig{Store: c.db, Logger: c.log})
-	orders := controlplane.NewOrders(c.db, stream.AskAll, c.log)
+	orders := controlplane.NewOrders(c.db, fleet.Knows, stream.AskAll, c.log)
 	server := &http.Server{
 		Handler:           c.routes(service, stream, fleet, nodes, orders, proxies),
 		ReadHeaderTimeout: 5 * time.Second,

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -82,12 +84,20 @@ func (p *edgePeers) list() []string {
 	if now == nil {
 		return urls
 	}
-	members := now.Members()
+	return withMembers(urls, now.Members(), waypost.Region(p.edge.cfg.Region))
+}
+
+// withMembers puts behind some URLs those of members of a region that can be followed.
+func withMembers(urls []string, members []gossip.Member, region waypost.Region) []string {
 	slices.SortStableFunc(members, func(a, b gossip.Member) int {
-		return b.LastHeard.Compare(a.LastHeard)
+		p, q := a.Position, b.Position
+		return cmp.Or(
+			cmp.Compare(q.Epoch.Ordinal, p.Epoch.Ordinal), bytes.Compare(q.Epoch.ID[:], p.Epoch.ID[:]),
+			cmp.Compare(q.Seq, p.Seq), b.LastHeard.Compare(a.LastHeard),
+		)
 	})
 	for _, m := range members {
-		if m.Peer != "" && !m.Self && m.State == gossip.StateAlive && m.Region == waypost.Region(p.edge.cfg.Region) {
+		if m.Peer != "" && !m.Self && m.State == gossip.StateAlive && m.Region == region {
 			if u := "http://" + m.Peer; !slices.Contains(urls, u) {
 				urls = append(urls, u)
 			}

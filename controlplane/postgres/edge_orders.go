@@ -22,7 +22,7 @@ const keptOrders = 50
 const (
 	insertEdgeOrder = `
 		INSERT INTO edge_order (node, what, repair, hold, ordered_by, until)
-		SELECT $1, $2, $3, $4, $5, $6 WHERE EXISTS (SELECT FROM click_progress WHERE node = $1)
+		SELECT $1, $2, $3, $4, $5, $6 WHERE $7 OR EXISTS (SELECT FROM click_progress WHERE node = $1)
 		RETURNING ` + edgeOrderColumns
 
 	trimEdgeOrders = `
@@ -58,9 +58,9 @@ func scanEdgeOrder(row pgx.CollectableRow) (o controlplane.EdgeOrder, err error)
 }
 
 // OrderEdge implements controlplane.OrderStore.
-func (db *DB) OrderEdge(ctx context.Context, by controlplane.Actor, o controlplane.EdgeOrder) (given controlplane.EdgeOrder, err error) {
+func (db *DB) OrderEdge(ctx context.Context, by controlplane.Actor, o controlplane.EdgeOrder, known bool) (given controlplane.EdgeOrder, err error) {
 	err = pgx.BeginTxFunc(ctx, db.pool, system.begin(), func(tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, insertEdgeOrder, o.Node, o.What, o.Repair, o.Hold, o.By, o.Until)
+		rows, err := tx.Query(ctx, insertEdgeOrder, o.Node, o.What, o.Repair, o.Hold, o.By, o.Until, known)
 		if err != nil {
 			return err
 		}

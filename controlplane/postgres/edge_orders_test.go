@@ -14,7 +14,7 @@ func TestOrdersOfEdgesTravelThroughTheDatabase(t *testing.T) {
 	db, hand := open(t)
 	by := controlplane.Actor{Workspace: waypost.DefaultWorkspace, Scopes: []controlplane.Scope{controlplane.ScopeAdmin}}
 	ask := func(node string, what controlplane.OrderKind) (controlplane.EdgeOrder, error) {
-		return db.OrderEdge(t.Context(), by, controlplane.EdgeOrder{Node: node, What: what, Repair: true, By: "ann", Until: time.Now().Add(time.Hour)})
+		return db.OrderEdge(t.Context(), by, controlplane.EdgeOrder{Node: node, What: what, Repair: true, By: "ann", Until: time.Now().Add(time.Hour)}, false)
 	}
 	_, err := ask("eu-1", controlplane.OrderVerify)
 	require.Equal(t, waypost.ENotFound, waypost.CodeOf(err), "it has never reported")
@@ -45,10 +45,13 @@ func TestOrdersOfEdgesTravelThroughTheDatabase(t *testing.T) {
 	require.Equal(t, []controlplane.EdgeOrder{done}, verified)
 	require.Equal(t, int64(2), number(t, hand, `SELECT count(*) FROM audit WHERE subject = 'eu-1' AND action IN ('edges.verify', 'edges.accept')`))
 
+	_, err = db.OrderEdge(t.Context(), by, controlplane.EdgeOrder{Node: "eu-9", What: controlplane.OrderVerify, By: "ann", Until: time.Now().Add(time.Hour)}, true)
+	require.NoError(t, err, "it is there, and its first report is not kept yet")
+
 	for range 60 {
 		o, err := ask("eu-1", controlplane.OrderAccept)
 		require.NoError(t, err)
 		require.NoError(t, db.OrderDone(t.Context(), "eu-1", o.ID, controlplane.EdgeOutcome{}))
 	}
-	require.LessOrEqual(t, number(t, hand, `SELECT count(*) FROM edge_order`), int64(52), "old ones go")
+	require.LessOrEqual(t, number(t, hand, `SELECT count(*) FROM edge_order`), int64(53), "old ones go")
 }

@@ -35,7 +35,11 @@ func goBack(t *testing.T, hand *pgx.Conn, seq uint64, tables map[string]string) 
 // that was lost.
 func rolledBack(t *testing.T) (db *postgres.DB, said replication.Testimony, lost int64) {
 	t.Helper()
-	url := cluster.Database(t)
+	return rolledBackAt(t, cluster.Database(t))
+}
+
+func rolledBackAt(t *testing.T, url string) (db *postgres.DB, said replication.Testimony, lost int64) {
+	t.Helper()
 	before := startNode(t, url, &memory{})
 	lease(t, before, "eu")
 	hand := psql(t, url)
@@ -77,6 +81,39 @@ func TestAnEdgeThatSawMoreThanPostgreSQLHasOpensAnEpochWithoutKeys(t *testing.T)
 	require.NoError(t, err)
 	require.NoError(t, db.Hear(t.Context(), said), "another edge")
 	require.Equal(t, head.Position.Epoch, headOf(t, db).Position.Epoch, "one epoch is enough")
+	require.GreaterOrEqual(t, lease(t, db, "eu").Lo, lost)
+}
+
+// While keys are held, what edges say neither gives them free nor holds them once more, whether it is of the lost history
+// or of the held one; and what has looked at the database meanwhile knows no more of keys than before.
+func TestWhatAnEdgeSaysWhileKeysAreHeldGivesNoneFree(t *testing.T) {
+	url := cluster.Database(t)
+	db, said, lost := rolledBackAt(t, url)
+	hand := psql(t, url)
+	requireHeld := func() {
+		t.Helper()
+		_, err := db.TakeLease(t.Context(), "eu", "n/2", 100, nil)
+		require.ErrorContains(t, err, "waypost ranges resume")
+	}
+	require.NoError(t, db.Hear(t.Context(), said))
+	requireHeld()
+	held := headOf(t, db).Position
+	require.NoError(t, db.Hear(t.Context(), said), "another edge")
+	insert(t, db, link("while-held"))
+	of := headOf(t, db).Position
+	require.NoError(t, db.Hear(t.Context(), replication.Testimony{Position: of}))
+	require.NoError(t, db.WatchOnce(t.Context()))
+	require.Equal(t, held.Epoch, headOf(t, db).Position.Epoch)
+	requireHeld()
+
+	// And back once more: a second history is lost, in which no key was issued.
+	goBack(t, hand, held.Seq, dump(t, hand))
+	require.NoError(t, db.Hear(t.Context(), replication.Testimony{Position: of}))
+	require.Greater(t, headOf(t, db).Position.Epoch.Ordinal, held.Epoch.Ordinal)
+	requireHeld()
+	gap := int64(1_000_000)
+	_, err := db.ChangeRanges(t.Context(), resume(&gap, false))
+	require.NoError(t, err)
 	require.GreaterOrEqual(t, lease(t, db, "eu").Lo, lost)
 }
 

@@ -38,8 +38,13 @@ func run(t *testing.T, follow func(context.Context) error) (stop func()) {
 // serve serves a source until the test ends, but requests to which admit, if there is one, gives a status.
 func serve(t *testing.T, s replication.Source, admit func(*http.Request) (status int)) (url string) {
 	t.Helper()
-	cfg := replication.ServerConfig{Source: s, Logger: slog.New(slog.DiscardHandler), Heartbeat: 50 * time.Millisecond}
-	if _, relays := s.(replication.Relay); relays {
+	return serveWith(t, replication.ServerConfig{Source: s, Heartbeat: 50 * time.Millisecond}, admit)
+}
+
+func serveWith(t *testing.T, cfg replication.ServerConfig, admit func(*http.Request) (status int)) (url string) {
+	t.Helper()
+	cfg.Logger = slog.New(slog.DiscardHandler)
+	if _, relays := cfg.Source.(replication.Relay); relays {
 		cfg.Via = func() []string { return []string{"relay"} }
 	}
 	server, err := replication.NewServer(cfg)

@@ -49,7 +49,12 @@ func newFleet(t *testing.T, cfg replica.Config, links int) *fleet {
 // serve begins a server, which has seen nothing of the source yet.
 func (f *fleet) serve(t *testing.T) {
 	t.Helper()
-	f.url = serve(t, f.Source, func(r *http.Request) int {
+	f.serveSource(t, f.Source)
+}
+
+func (f *fleet) serveSource(t *testing.T, s replication.Source) {
+	t.Helper()
+	f.url = serve(t, s, func(r *http.Request) int {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		if r.URL.Path != replication.PathStream {

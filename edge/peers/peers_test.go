@@ -1,0 +1,173 @@
+package peers_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"waypost/edge/peers"
+	"waypost/replication"
+	"waypost/replication/replicationtest"
+)
+
+// cutAt makes a node of an origin that has come to its head, and no further.
+func cutAt(t *testing.T, o *origin, name, token string) *node {
+	t.Helper()
+	n := newNode(t, o, name, token)
+	n.run(t, n.config())
+	head, err := o.Head(t.Context())
+	require.NoError(t, err)
+	n.at(t, head.Position)
+	until(t, "it has heard the head", func() bool { return n.loop.Status().Head.Position == head.Position })
+	n.home.Cut()
+	return n
+}
+
+func TestOfPeersTheMostAdvancedIsChosenAndNoneThatIsNoHelp(t *testing.T) {
+	o, other := newOrigin(t), newOrigin(t)
+	o.put(1)
+	other.put(9)
+	behind := cutAt(t, o, "behind", token)
+	o.put(1)
+	own := cutAt(t, o, "own", token)
+	o.put(1)
+	ahead := cutAt(t, o, "ahead", token)
+	o.put(1)
+	further := cutAt(t, o, "further", token)
+	stranger := cutAt(t, o, "stranger", "another token")
+	foreign := cutAt(t, other, "foreign", token)
+	empty := newNode(t, o, "empty", token)
+	unsigned := serve(t, replication.ServerConfig{Source: o.Source, Via: func() []string { return []string{"unsigned"} }}, token)
+	through := serve(t, replication.ServerConfig{Source: further.db, Trust: further.trust, Via: func() []string { return []string{"through", "own"} }}, token)
+	o.NewHistory()
+	o.put(1)
+	newer := cutAt(t, o, "newer", token)
+
+	nobody := "http://127.0.0.1:1"
+	useless := []string{behind.url, own.url, stranger.url, foreign.url, empty.url, unsigned, through, nobody}
+	for name, c := range map[string]struct {
+		of   *node
+		list []string
+		best string
+	}{
+		"none that is behind":                 {own, []string{behind.url}, ""},
+		"not itself":                          {own, []string{own.url}, ""},
+		"none that asks for another token":    {own, []string{stranger.url}, ""},
+		"none of another cluster":             {own, []string{foreign.url}, ""},
+		"none that holds nothing":             {own, []string{empty.url}, ""},
+		"none that shows no signature":        {own, []string{unsigned}, ""},
+		"none that follows this node":         {own, []string{through}, ""},
+		"nobody":                              {own, []string{nobody}, ""},
+		"none of an older history":            {newer, []string{own.url, further.url}, ""},
+		"the one that is ahead":               {own, append([]string{ahead.url}, useless...), ahead.url},
+		"the one that is further":             {own, append(useless, ahead.url, further.url), further.url},
+		"of a newer history, wherever it is":  {own, []string{further.url, newer.url, ahead.url}, newer.url},
+		"nobody's word, for who has no key":   {empty, []string{behind.url}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			chooser := peers.New(c.of.config(c.list...))
+			require.Equal(t, c.best, chooser.Best(t.Context(), c.of.loop.Status()))
+		})
+	}
+}
+
+func TestAnEdgeThatIsCutOffFollowsThePeerThatKnowsMostAndReturnsByItself(t *testing.T) {
+	o := newOrigin(t)
+	o.put(1)
+	one, two, edge := newNode(t, o, "one", token), newNode(t, o, "two", token), newNode(t, o, "edge", token)
+	for _, n := range []*node{one, two} {
+		n.run(t, n.config())
+	}
+	chooser := edge.run(t, edge.config(one.url, two.url))
+	for _, n := range []*node{one, two, edge} {
+		n.at(t, o.put(1))
+	}
+	require.Empty(t, chooser.Peer())
+	until(t, "all are", func() bool { return one.db.Position() == edge.db.Position() && two.db.Position() == edge.db.Position() })
+
+	edge.home.Cut()
+	one.home.Cut()
+	two.at(t, o.put(3))
+	edge.at(t, two.db.Position())
+	require.Equal(t, two.url, chooser.Peer())
+	edge.at(t, o.put(1))
+	require.Equal(t, []string{"two"}, edge.loop.Status().Via)
+
+	two.home.Cut() // now the other one hears what is new
+	one.home.Mend()
+	one.at(t, o.put(3))
+	edge.at(t, one.db.Position())
+	require.Equal(t, one.url, chooser.Peer())
+
+	edge.home.Mend()
+	until(t, "it returns", func() bool { return chooser.Peer() == "" && edge.loop.Status().Connected })
+	one.home.Cut()
+	edge.at(t, o.put(1))
+	turns := edge.loop.turns.Load()
+	require.LessOrEqual(t, turns, int64(5), "it does not go to and fro")
+	require.Empty(t, edge.loop.Status().Via)
+	require.Equal(t, 1, edge.loop.Status().Snapshots, "the one that it began with")
+	replicationtest.RequireEqual(t, o.Source, edge.db)
+}
+
+func TestAnEmptyEdgeTakesItsFirstSnapshotFromAPeerWhileItsHomeIsAway(t *testing.T) {
+	o := newOrigin(t)
+	at := o.put(5)
+	full := newNode(t, o, "full", token)
+	full.run(t, full.config())
+	full.at(t, at)
+
+	// Who has lost its replica, and not the key of its control plane.
+	known := newNode(t, o, "known", token)
+	known.trust = full.trust
+	known.home.Cut()
+	chooser := known.run(t, known.config(full.url))
+	known.at(t, at)
+	require.Equal(t, full.url, chooser.Peer())
+	replicationtest.RequireEqual(t, o.Source, known.db)
+
+	// Who knows no key takes nobody's word: first its home has to answer once.
+	fresh := newNode(t, o, "fresh", token)
+	fresh.home.Cut()
+	cfg := fresh.config(full.url)
+	looks := make(chan struct{}, 1000)
+	list := cfg.List
+	cfg.List = func() []string { looks <- struct{}{}; return list() }
+	chooser = fresh.run(t, cfg)
+	for range 3 {
+		select {
+		case <-looks:
+		case <-time.After(time.Minute):
+			t.Fatal("it does not look for peers")
+		}
+	}
+	require.True(t, fresh.db.Position().IsZero())
+	require.Empty(t, chooser.Peer())
+	fresh.home.Mend()
+	fresh.at(t, at)
+}
+
+func TestAFirstSnapshotIsTakenFromAPeerAlsoWhileHomeIsThere(t *testing.T) {
+	o := newOrigin(t)
+	at := o.put(5)
+	full, fresh := newNode(t, o, "full", token), newNode(t, o, "fresh", token)
+	full.run(t, full.config())
+	full.at(t, at)
+	cfg := fresh.config(full.url)
+	cfg.First = true
+	var peer string
+	chooser := peers.New(cfg)
+	require.Empty(t, chooser.Peer())
+	// Home pins its key, and then nothing but the peer has links.
+	until(t, "it is asked", func() bool {
+		_, err := replication.Ask(t.Context(), cfg.Home)
+		return err == nil
+	})
+	peer = chooser.Best(t.Context(), replication.Status{})
+	require.Equal(t, full.url, peer)
+	fresh.run(t, cfg)
+	fresh.at(t, at)
+	until(t, "it returns home", func() bool { return fresh.loop.chooser.Peer() == "" && len(fresh.loop.Status().Via) == 0 && fresh.loop.Status().Connected })
+	fresh.at(t, o.put(1))
+}
