@@ -20,6 +20,7 @@ type Server struct {
 	metrics *serverMetrics
 
 	snapshots chan struct{} // one token for each snapshot under way
+	aheads    int           // readings that snapshots have under way beside their first; guarded by mu
 	sums      chan struct{} // one token for each reading of sums under way
 	catchUps  chan struct{} // one token for each reading by a follower
 	requests  sync.WaitGroup
@@ -43,10 +44,6 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 		return nil, errors.New("replication server: a source is required")
 	}
 	cfg = cfg.withDefaults()
-	enc, err := newEncoder()
-	if err != nil {
-		return nil, err
-	}
 	metrics, err := newServerMetrics(cfg.Registerer)
 	if err != nil {
 		return nil, err
@@ -54,7 +51,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	return &Server{
 		cfg:       cfg,
 		speaks:    spoken,
-		encoder:   enc,
+		encoder:   newEncoder(),
 		metrics:   metrics,
 		snapshots: make(chan struct{}, cfg.MaxSnapshots),
 		sums:      make(chan struct{}, cfg.MaxSnapshots),
