@@ -21,7 +21,7 @@ func (s *Server) Snapshot(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if counter, ok := s.cfg.Source.(Counter); ok {
-		if n, err := counter.Records(r.Context()); err == nil {
+		if n, err := counter.Count(r.Context()); err == nil {
 			w.Header().Set(HeaderRecords, strconv.FormatUint(n, 10))
 		}
 	}

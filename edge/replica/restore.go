@@ -214,7 +214,10 @@ func (r *restore) make(ctx context.Context, g gathered) error {
 		return err
 	}
 	r.next++
+	published := make(chan struct{})
+	go func() { defer close(published); r.publishAll(items) }()
 	t, err := r.writeTable(ctx, r.next, items)
+	<-published
 	if err != nil {
 		return err
 	}
