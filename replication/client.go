@@ -211,6 +211,9 @@ func (d *dial) next() (frameType, byte, []byte, error) {
 	}
 }
 
+// readBuffer is what a follower takes off a connection at once, in bytes.
+const readBuffer = 64 << 10
+
 // NewClient makes the client of a follower; secure is for https, nil for the defaults.
 // It has no limit for a whole request: a stream lasts. It follows no
 // redirects, which would take the token elsewhere, and speaks HTTP/1.1, so that
@@ -223,6 +226,7 @@ func NewClient(secure *tls.Config) *http.Client {
 			TLSHandshakeTimeout: 5 * time.Second,
 			TLSClientConfig:     secure,
 			DisableCompression:  true,
+			ReadBufferSize:      readBuffer,
 			ForceAttemptHTTP2:   false,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

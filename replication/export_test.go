@@ -101,12 +101,8 @@ func ResetFrame(reason ResetReason, text string) []byte {
 
 // BatchFrames cuts a batch into frames as a server does.
 func BatchFrames(b *Batch) ([][]byte, error) {
-	e, err := newEncoder()
-	if err != nil {
-		return nil, err
-	}
 	var frames [][]byte
-	for _, entry := range e.frames(b, nil) {
+	for _, entry := range newEncoder().frames(b, nil) {
 		frames = append(frames, entry.frame)
 	}
 	return frames, nil

@@ -69,28 +69,55 @@ const (
 var errFrame = errors.New("broken frame")
 
 // encoder makes frames. It may be used by many goroutines at once.
-type encoder struct{ zstd *zstd.Encoder }
+type encoder struct {
+	free chan *packer // those not in use
+}
 
-func newEncoder() (*encoder, error) {
-	z, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(2))
-	if err != nil {
-		return nil, fmt.Errorf("zstd encoder: %w", err)
+// packer compresses, one payload at a time.
+type packer struct {
+	zstd compressor
+	buf  []byte
+}
+
+// keptPackers is how many an encoder keeps: each has some MiB of memory.
+const keptPackers = 4
+
+func newEncoder() *encoder { return &encoder{free: make(chan *packer, keptPackers)} }
+
+func (e *encoder) take() *packer {
+	select {
+	case p := <-e.free:
+		return p
+	default:
+		return &packer{zstd: newCompressor()}
 	}
-	return &encoder{zstd: z}, nil
+}
+
+func (e *encoder) give(p *packer) {
+	if cap(p.buf) > keptBuffer {
+		p.buf = nil
+	}
+	select {
+	case e.free <- p:
+	default:
+	}
 }
 
 // frame makes one frame of a payload of at most maxFrame bytes, compressed when
 // that saves at least a tenth.
 func (e *encoder) frame(t frameType, flags byte, payload []byte) []byte {
-	if len(payload) >= worthCompressing {
-		packed := make([]byte, frameHeaderSize+4, frameHeaderSize+4+len(payload)/2)
-		binary.LittleEndian.PutUint32(packed[frameHeaderSize:], uint32(len(payload)))
-		packed = e.zstd.EncodeAll(payload, packed)
-		if len(packed)-frameHeaderSize < len(payload)/10*9 {
-			return sealFrame(packed, t, flags|flagZstd)
-		}
+	if len(payload) < worthCompressing {
+		return plainFrame(t, flags, payload)
 	}
-	return plainFrame(t, flags, payload)
+	p := e.take()
+	defer e.give(p)
+	p.buf = binary.LittleEndian.AppendUint32(append(p.buf[:0], make([]byte, frameHeaderSize)...), uint32(len(payload)))
+	packed, err := p.zstd.append(p.buf, payload)
+	if err != nil || len(packed)-frameHeaderSize >= len(payload)/10*9 {
+		return plainFrame(t, flags, payload)
+	}
+	p.buf = packed
+	return sealFrame(bytes.Clone(packed), t, flags|flagZstd)
 }
 
 func plainFrame(t frameType, flags byte, payload []byte) []byte {

@@ -168,7 +168,7 @@ type Fitter interface {
 
 // Counter is a Source that knows about how many records it has.
 type Counter interface {
-	Records(ctx context.Context) (uint64, error)
+	Count(ctx context.Context) (uint64, error)
 }
 
 // Restore fills a fresh replica: first every slot, then the tail of the changelog

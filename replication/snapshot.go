@@ -2,10 +2,7 @@ package replication
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
-	"fmt"
-	"math/bits"
 	"net/http"
 	"strconv"
 	"time"
@@ -13,21 +10,10 @@ import (
 	"waypost"
 )
 
-const (
-	// maxRange bounds what is held of one range of slots before it is sent, in
-	// bytes of frames; a wider range is read again in halves.
-	maxRange = 64 << 20
-	// maxSlot bounds a single slot, which cannot be halved.
-	maxSlot = 512 << 20
-)
-
-// errTooWide says that a range of slots holds more than maxRange.
-var errTooWide = errors.New("the range of slots is too wide")
-
 // Snapshot answers GET ?first=SLOT with all slots from there on, in order, and GET
 // ?slots=LIST, such as 3,17-19, with those. Each
 // range of slots is read as it stands at one position, held, and only then sent,
-// so that a slow follower never keeps the source waiting.
+// so that a slow follower never keeps the source waiting. The next ones are read meanwhile.
 func (s *Server) Snapshot(w http.ResponseWriter, r *http.Request) {
 	runs, err := wantedSlots(r.URL.Query())
 	if err != nil {
@@ -35,7 +21,7 @@ func (s *Server) Snapshot(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if counter, ok := s.cfg.Source.(Counter); ok {
-		if n, err := counter.Records(r.Context()); err == nil {
+		if n, err := counter.Count(r.Context()); err == nil {
 			w.Header().Set(HeaderRecords, strconv.FormatUint(n, 10))
 		}
 	}
@@ -87,30 +73,28 @@ func (c *connection) snapshot(ctx context.Context, runs []run) error {
 	if err := c.sendHello(); err != nil {
 		return err
 	}
-	width, count := 0, uint64(0)
-	for _, run := range runs {
-		for first := run.first; first <= run.last; {
-			part, err := await(ctx, c, func(ctx context.Context) (slotRange, error) {
-				return c.server.tryRange(ctx, first, run.last, &width, c)
-			})
-			if err != nil {
+	a := c.readAhead(ctx, runs)
+	defer a.close()
+	for count := uint64(0); ; {
+		part, err := await(ctx, c, a.next)
+		switch {
+		case errors.Is(err, errAllRead):
+			return c.end("snapshot sent", count)
+		case err != nil:
+			return err
+		case part.head.Position.Epoch != c.hello.Position.Epoch:
+			return c.reset(ResetOtherHistory, "a new epoch began during the snapshot")
+		}
+		for _, frame := range part.frames {
+			if err := c.send(frameSlots, frame); err != nil {
 				return err
 			}
-			if part.head.Position.Epoch != c.hello.Position.Epoch {
-				return c.reset(ResetOtherHistory, "a new epoch began during the snapshot")
-			}
-			for _, frame := range part.frames {
-				if err := c.send(frameSlots, frame); err != nil {
-					return err
-				}
-			}
-			first, count = part.last+1, count+part.count
-			if c.server.view(waypost.Position{}).draining {
-				return c.bye()
-			}
+		}
+		count += part.count
+		if c.server.view(waypost.Position{}).draining {
+			return c.bye()
 		}
 	}
-	return c.end("snapshot sent", count)
 }
 
 // end says that all was sent.
@@ -155,101 +139,4 @@ func await[T any](ctx context.Context, c *connection, read func(context.Context)
 			}
 		}
 	}
-}
-
-// slotRange is a range of slots, ready to be sent.
-type slotRange struct {
-	last   int
-	head   Head
-	frames [][]byte
-	count  uint64
-}
-
-// tryRange reads one range until it succeeds or ctx ends. It does not touch the
-// connection but for its log.
-func (s *Server) tryRange(ctx context.Context, first, last int, width *int, c *connection) (part slotRange, err error) {
-	for {
-		err = c.tryRead(ctx, func() (err error) { part, err = s.readRange(ctx, first, last, width); return err })
-		switch {
-		case !errors.Is(err, errTooWide):
-			return part, err
-		case *width == 1:
-			return part, fmt.Errorf("slot %d: %w", first, err)
-		}
-		*width /= 2
-	}
-}
-
-// tryRead repeats a reading of slots while the source is away.
-func (c *connection) tryRead(ctx context.Context, read func() error) error {
-	for failures := 0; ; failures++ {
-		err := read()
-		if err == nil || errors.Is(err, errTooWide) || errors.Is(err, ErrNoSource) {
-			return err
-		}
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		c.server.metrics.failures.Inc()
-		c.log.Warn("slots cannot be read for a follower", "error", err)
-		if err := sleep(ctx, min(100*time.Millisecond<<min(failures, 5), 2*time.Second)); err != nil {
-			return err
-		}
-	}
-}
-
-// rangeEnd is the last slot of a range that begins at first and ends no later than
-// last. Ranges are aligned to their width, wherever they begin.
-func (s *Server) rangeEnd(ctx context.Context, first, last int, width *int) (int, error) {
-	if *width == 0 {
-		n, err := s.cfg.Source.SnapshotWidth(ctx)
-		if err != nil {
-			return 0, fmt.Errorf("read the snapshot width: %w", err)
-		}
-		n = min(max(n, 1), waypost.Slots)
-		*width = 1 << (bits.Len(uint(n)) - 1)
-	}
-	return min(first/(*width)*(*width)+*width-1, last), nil
-}
-
-func (s *Server) readRange(ctx context.Context, first, last int, width *int) (slotRange, error) {
-	end, err := s.rangeEnd(ctx, first, last, width)
-	if err != nil {
-		return slotRange{}, err
-	}
-	part := slotRange{last: end}
-	held, limit := 0, maxRange
-	if *width == 1 {
-		limit = maxSlot
-	}
-	payload, records := appendSlotsHeader(nil, uint16(first), uint16(part.last)), 0
-	flush := func(flags byte) error {
-		sealSlots(payload, &part.head, records)
-		frame := s.encoder.frame(frameSlots, flags, payload)
-		if held += len(frame); held > limit {
-			return errTooWide
-		}
-		part.frames = append(part.frames, frame)
-		payload, records = payload[:slotsHeaderSize], 0
-		return nil
-	}
-	head, err := s.cfg.Source.Snapshot(ctx, uint16(first), uint16(part.last), func(record []byte) error {
-		if len(record) > MaxRecord {
-			return fmt.Errorf("%w: %d bytes", ErrRecord, len(record))
-		}
-		if len(payload)+4+len(record) > frameTarget {
-			if err := flush(0); err != nil {
-				return err
-			}
-		}
-		payload = append(binary.LittleEndian.AppendUint32(payload, uint32(len(record))), record...)
-		records++
-		part.count++
-		return nil
-	})
-	if err != nil {
-		return slotRange{}, err
-	}
-	part.head = head
-	return part, flush(flagLastPart)
 }

@@ -324,6 +324,15 @@ func (s relaySource) SnapshotWidth(ctx context.Context) (int, error) {
 	return db.SnapshotWidth(ctx)
 }
 
+// Count implements [replication.Counter].
+func (s relaySource) Count(ctx context.Context) (uint64, error) {
+	db, err := s.db()
+	if err != nil {
+		return 0, err
+	}
+	return db.Count(ctx)
+}
+
 // Changed implements [replication.Source].
 func (s relaySource) Changed() <-chan struct{} {
 	db, err := s.db()

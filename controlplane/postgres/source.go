@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -203,18 +202,15 @@ func (rs *changelogRows) transactions(after uint64, epoch uint32) ([]replication
 // hand can bring about, goes out without it, and a link as a tombstone, so that the
 // digest stays right and nothing wrong is served.
 func encode(dst []byte, r *waypost.Record) []byte {
-	n := len(dst)
-	dst = replication.AppendRecord(dst, r)
-	var back waypost.Record
-	if err := replication.DecodeRecord(dst[n:], &back); err == nil || errors.Is(err, replication.ErrContent) {
-		return dst
+	if len(r.Payload) <= waypost.MaxPayload {
+		return replication.AppendRecord(dst, r)
 	}
 	poison := *r
 	poison.Payload = nil
 	if poison.Kind == waypost.KindLink && poison.State != waypost.Purged {
 		poison.State = waypost.Deleted
 	}
-	return replication.AppendRecord(dst[:n], &poison)
+	return replication.AppendRecord(dst, &poison)
 }
 
 // selectRecords is every replicated row as its record, for the slots $1 to $2.

@@ -16,6 +16,7 @@ import (
 // A replica passes on what it has applied, by the same protocol.
 var (
 	_ replication.Relay        = (*DB)(nil)
+	_ replication.Counter      = (*DB)(nil)
 	_ replication.RecordSource = (*DB)(nil)
 )
 
@@ -212,6 +213,16 @@ func (db *DB) SnapshotWidth(context.Context) (int, error) {
 	defer st.unpin(0)
 	width := slotsAtOnce * waypost.Slots / max(s.records, 1)
 	return 1 << (bits.Len64(min(max(width, 1), waypost.Slots)) - 1), nil
+}
+
+// Count implements replication.Counter.
+func (db *DB) Count(context.Context) (uint64, error) {
+	st, s, err := db.source()
+	if err != nil {
+		return 0, err
+	}
+	defer st.unpin(0)
+	return s.records, nil
 }
 
 // RecordAt implements replication.RecordSource.

@@ -100,6 +100,7 @@ func (r *restore) Fits(records uint64) error {
 	if err := r.db.lowDisk(); err != nil {
 		return fmt.Errorf("restore: %w", err)
 	}
+	r.reserve(records)
 	s := &r.db.space
 	if s.look == nil || s.least == 0 {
 		return nil
