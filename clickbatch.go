@@ -21,7 +21,7 @@ type Click struct {
 	Domain   DomainID
 	Code     []byte
 	At       int64    // Unix milliseconds
-	Bot      bool     // the client says that it is software that acts by itself
+	Bot      bool     // it is a bot, whatever its agent says; versions that judged before they journaled tell so
 	Address  [16]byte // the visitor's address, sealed under the day's key; zero: unknown
 	Agent    []byte   // User-Agent, cut at MaxAgent
 	Referrer []byte   // Referer, cut at MaxReferrer; only its host leaves the edge

@@ -15,7 +15,6 @@ type click struct {
 	domain waypost.DomainID
 	code   string
 	at     int64
-	bot    bool
 }
 
 // memoryClicks keeps what is recorded.
@@ -27,7 +26,7 @@ type memoryClicks struct {
 func (m *memoryClicks) Record(c waypost.Click) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.list = append(m.list, click{c.Domain, string(c.Code), c.At, c.Bot})
+	m.list = append(m.list, click{c.Domain, string(c.Code), c.At})
 }
 
 func (m *memoryClicks) take() []click {
@@ -46,16 +45,15 @@ func TestAClickIsAGETThatIsRedirected(t *testing.T) {
 		request string
 		clicks  []click
 	}{
-		"a GET answered 301":             {"GET /found301 HTTP/1.1\r\nHost: wayp.example", []click{{1, "found301", expires - 1, false}}},
-		"a GET answered 302":             {"GET /found302 HTTP/1.1\r\nHost: wayp.example", []click{{1, "found302", expires - 1, false}}},
-		"a GET answered 307":             {"GET /found307?q=1 HTTP/1.1\r\nHost: wayp.example", []click{{1, "found307", expires - 1, false}}},
-		"a GET answered 308":             {"GET /found308 HTTP/1.1\r\nHost: wayp.example", []click{{1, "found308", expires - 1, false}}},
-		"a GET of a link yet to expire":  {"GET /expiring HTTP/1.1\r\nHost: wayp.example", []click{{1, "expiring", expires - 1, false}}},
-		"a GET under another domain":     {"GET /whereami HTTP/1.1\r\nHost: " + hosted, []click{{hostID, "whereami", expires - 1, false}}},
-		"a GET under an unknown host":    {"GET /whereami HTTP/1.1\r\nHost: unknown.example", []click{{1, "whereami", expires - 1, false}}},
-		"a GET below a code":             {"GET /forward1/x/y?q HTTP/1.1\r\nHost: wayp.example", []click{{1, "forward1", expires - 1, false}}},
-		"a GET by a bot, as such":        {"GET /found301 HTTP/1.1\r\nHost: wayp.example\r\nUser-Agent: Twitterbot/1.0", []click{{1, "found301", expires - 1, true}}},
-		"a GET that says Purpose":        {"GET /found301 HTTP/1.1\r\nHost: wayp.example\r\nPurpose: sale", []click{{1, "found301", expires - 1, false}}},
+		"a GET answered 301":             {"GET /found301 HTTP/1.1\r\nHost: wayp.example", []click{{1, "found301", expires - 1}}},
+		"a GET answered 302":             {"GET /found302 HTTP/1.1\r\nHost: wayp.example", []click{{1, "found302", expires - 1}}},
+		"a GET answered 307":             {"GET /found307?q=1 HTTP/1.1\r\nHost: wayp.example", []click{{1, "found307", expires - 1}}},
+		"a GET answered 308":             {"GET /found308 HTTP/1.1\r\nHost: wayp.example", []click{{1, "found308", expires - 1}}},
+		"a GET of a link yet to expire":  {"GET /expiring HTTP/1.1\r\nHost: wayp.example", []click{{1, "expiring", expires - 1}}},
+		"a GET under another domain":     {"GET /whereami HTTP/1.1\r\nHost: " + hosted, []click{{hostID, "whereami", expires - 1}}},
+		"a GET under an unknown host":    {"GET /whereami HTTP/1.1\r\nHost: unknown.example", []click{{1, "whereami", expires - 1}}},
+		"a GET below a code":             {"GET /forward1/x/y?q HTTP/1.1\r\nHost: wayp.example", []click{{1, "forward1", expires - 1}}},
+		"a GET that says Purpose":        {"GET /found301 HTTP/1.1\r\nHost: wayp.example\r\nPurpose: sale", []click{{1, "found301", expires - 1}}},
 		"not a prefetch":                 {"GET /found302 HTTP/1.1\r\nHost: wayp.example\r\nSec-Purpose: prefetch;prerender", nil},
 		"not a prefetch of old":          {"GET /found302 HTTP/1.1\r\nHost: wayp.example\r\nPurpose: prefetch", nil},
 		"not a prefetch of Firefox":      {"GET /found302 HTTP/1.1\r\nHost: wayp.example\r\nx-moz: prefetch", nil},

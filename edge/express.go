@@ -120,8 +120,21 @@ func once(field *[]byte, value []byte) bool {
 	return true
 }
 
-// foldsTo reports whether s is lower, which is in lower case and no longer than s, in whatever case.
-func foldsTo(s []byte, lower string) bool { return len(s) == len(lower) && hasFold(s, 0, lower) }
+// foldsTo reports whether s is lower, which is in lower case, in whatever case.
+func foldsTo(s []byte, lower string) bool {
+	if len(s) != len(lower) {
+		return false
+	}
+	for i, c := range s {
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		if c != lower[i] {
+			return false
+		}
+	}
+	return true
+}
 
 // endOfText gives the index of the first byte from i on that no header's value has,
 // which is a control character; a tab counts as one.

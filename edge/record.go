@@ -17,10 +17,11 @@ func (s *Server) clickTime(now time.Time) int64 {
 }
 
 // record notes a click. The journal copies what it keeps. The client's address goes
-// into it sealed, and of the referrer nothing behind the host.
+// into it sealed, and of the referrer nothing behind the host. Whether the agent is a bot is judged
+// later, where it is read.
 func (s *Server) record(v *visitor, domain waypost.DomainID, code, agent, referrer []byte, client netip.Addr, at int64) {
 	c := waypost.Click{
-		Domain: domain, Code: code, At: at, Bot: isBot(agent),
+		Domain: domain, Code: code, At: at,
 		Agent: agent[:min(len(agent), waypost.MaxAgent)], Referrer: originOf(referrer),
 	}
 	if s.cfg.Sealer != nil {

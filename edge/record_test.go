@@ -98,13 +98,16 @@ type noClicks struct{}
 func (noClicks) Record(waypost.Click) {}
 
 func BenchmarkRecord(b *testing.B) {
-	const referrer = "https://www.example.com/some/where"
+	const (
+		browser  = "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/126.0.0.0 Safari/537.36"
+		referrer = "https://www.example.com/some/where"
+	)
 	sealer := audience.NewSealer(oneSalt{})
 	for name, record := range map[string]func(){
 		"nothing but the code": edge.Recorder(noClicks{}, nil, "", "", ""),
-		"agent and referrer":   edge.Recorder(noClicks{}, nil, browsers[0], referrer, ""),
-		"address, too":         edge.Recorder(noClicks{}, sealer, browsers[0], referrer, ""),
-		"through a proxy":      edge.Recorder(noClicks{}, sealer, browsers[0], referrer, "198.51.100.7"),
+		"agent and referrer":   edge.Recorder(noClicks{}, nil, browser, referrer, ""),
+		"address, too":         edge.Recorder(noClicks{}, sealer, browser, referrer, ""),
+		"through a proxy":      edge.Recorder(noClicks{}, sealer, browser, referrer, "198.51.100.7"),
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

@@ -18,7 +18,8 @@ const (
 // agent is what a user agent says. All texts are of the tables in this package, so
 // that whoever sends it cannot add to them.
 type agent struct {
-	device, browser, os string
+	device, browser, os string // as of a person
+	bot                 bool
 }
 
 // parseAgent reads a user agent. What the library takes for something else than

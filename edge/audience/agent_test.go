@@ -36,9 +36,12 @@ func TestUserAgentsAreWhatAPersonSays(t *testing.T) {
 	for range 2 { // parsed, and remembered
 		for _, p := range people(t) {
 			bot := p.device == "bot"
-			got, visitor := a.Profile(&waypost.Click{Bot: bot, Agent: []byte(p.agent)})
+			got, visitor := a.Profile(&waypost.Click{Agent: []byte(p.agent)})
 			if got != (waypost.ClickProfile{Device: p.device, Browser: p.browser, OS: p.os, Bot: bot}) || visitor != 0 {
 				t.Errorf("%s\n\tis      %q %q %q\n\tand not %q %q %q", p.agent, p.device, p.browser, p.os, got.Device, got.Browser, got.OS)
+			}
+			if judged, _ := a.Profile(&waypost.Click{Agent: []byte(p.agent), Bot: true}); !judged.Bot {
+				t.Errorf("%s\n\twas a bot when it was journaled", p.agent)
 			}
 		}
 	}

@@ -64,8 +64,8 @@ func New(cfg Config) *Audience {
 // its day is gone.
 func (a *Audience) Profile(c *waypost.Click) (p waypost.ClickProfile, visitor uint64) {
 	is := a.agentOf(c.Agent)
-	p = waypost.ClickProfile{Device: is.device, Browser: is.browser, OS: is.os, Referrer: a.hostOf(c.Referrer), Bot: c.Bot}
-	if c.Bot {
+	p = waypost.ClickProfile{Device: is.device, Browser: is.browser, OS: is.os, Referrer: a.hostOf(c.Referrer), Bot: c.Bot || is.bot}
+	if p.Bot {
 		p.Device, p.Browser = deviceBot, a.botOf(c.Agent)
 	}
 	if c.Address == [16]byte{} {
@@ -88,6 +88,7 @@ func (a *Audience) agentOf(text []byte) agent {
 	is, known := a.agents.get(text)
 	if !known {
 		is = parseAgent(string(text))
+		is.bot = isBot(text)
 		a.agents.put(text, is)
 	}
 	return is

@@ -1,10 +1,9 @@
 // Package audience tells who clicked, from what the click journal holds: the kind of
-// device, browser and system by the user agent, the referrer's host, country and city
+// device, browser and system and whether it is a bot by the user agent, the referrer's host, country and city
 // by a MaxMind database, and a number by which visitors of a day are told apart. It
 // also seals the addresses that the journal holds.
 //
-// Whether a click is a bot's it does not judge: package edge does, once, and says so in
-// the click. It keeps nothing on disk and asks nobody.
+// It keeps nothing on disk and asks nobody.
 package audience
 
 import "waypost"

@@ -33,3 +33,6 @@ func NewDatabase(content []byte, addr netip.Addr) (country, city string, err err
 
 // Remembered is how many agents are remembered.
 func (a *Audience) Remembered() int { return len(a.agents.young) + len(a.agents.old) }
+
+// IsBot asks whether an agent says that it is a bot.
+func IsBot(agent []byte) bool { return isBot(agent) }

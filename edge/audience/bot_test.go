@@ -1,13 +1,11 @@
-package edge_test
+package audience_test
 
 import (
-	"os"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"waypost/edge"
+	"waypost/edge/audience"
 )
 
 func TestABotIsKnownByWhatItSaysOfItself(t *testing.T) {
@@ -25,7 +23,7 @@ func TestABotIsKnownByWhatItSaysOfItself(t *testing.T) {
 		"Mozilla/5.0 (compatible; Yahoo! Slurp; http://help.yahoo.com/help/us/ysearch/slurp)", "http.rb/5.1.1 (Mastodon/4.2.1; +https://mastodon.social/)",
 		"Baiduspider+(+http://www.baidu.com/search/spider.htm)", "CRAWLER", "bot", "Mozilla/5.0 (X11; Linux x86_64) HeadlessChrome/120.0.0.0", "Pinterestbot", "my-bot",
 	} {
-		require.True(t, edge.IsBot([]byte(agent)), agent)
+		require.True(t, audience.IsBot([]byte(agent)), agent)
 	}
 	for _, agent := range append([]string{
 		"", "-", ":", "b", "bo", "v", "x", "d", "w", "p:", "curl/8.5.0", "Go-http-client/1.1",
@@ -33,18 +31,7 @@ func TestABotIsKnownByWhatItSaysOfItself(t *testing.T) {
 		"Mozilla/5.0 (Linux; Android 9; CUBOT X19) AppleWebKit/537.36", "Mozilla/5.0 (Linux; Android 12; Robotnik) Mobile",
 		"Mozilla/5.0 (X11; Ubuntu; Linux x86_64; rv:109.0) Gecko/20100101 Firefox/115.0", "Bottega/1.0",
 	}, browsers...) {
-		require.False(t, edge.IsBot([]byte(agent)), agent)
-	}
-}
-
-func TestBotsAreThoseOfWhomAPersonSaysSo(t *testing.T) {
-	text, err := os.ReadFile("audience/testdata/agents.tsv")
-	require.NoError(t, err)
-	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")[1:]
-	require.Greater(t, len(lines), 200)
-	for _, line := range lines {
-		f := strings.Split(line, "\t") // device, browser, system, agent
-		require.Equal(t, f[0] == "bot", edge.IsBot([]byte(f[3])), f[3])
+		require.False(t, audience.IsBot([]byte(agent)), agent)
 	}
 }
 
@@ -57,25 +44,13 @@ var browsers = []string{
 	"Mozilla/5.0 (iPhone; CPU iPhone OS 17_4 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Mobile/15E148 Instagram 330.0.3.29.88 (iPhone14,5; iOS 17_4; de_DE; de; scale=3.00; 1170x2532; 590000000)",
 }
 
-func TestAPermanentRedirectIsNotKeptFromAPrefetch(t *testing.T) {
-	_, addr := serve(t, edge.Config{})
-	for header, cache := range map[string]string{
-		"Sec-Purpose: prefetch": "private, no-store", "X-Purpose: prefetch": "private, no-store", "Sec-Purpose: none": "private, max-age=86400",
-		"Referer: https://example.org/prefetch": "private, max-age=86400",
-	} {
-		res := get(t, addr, "/found301", "wayp.example", header)
-		require.Equal(t, 301, res.StatusCode)
-		require.Equal(t, cache, res.Header.Get("Cache-Control"), header)
-	}
-}
-
 func FuzzIsBot(f *testing.F) {
 	for _, agent := range browsers {
 		f.Add([]byte(agent))
 	}
 	f.Fuzz(func(t *testing.T, agent []byte) {
-		if edge.IsBot(agent) {
-			require.True(t, edge.IsBot(append(agent, " x"...)), "more text makes no person of it")
+		if audience.IsBot(agent) {
+			require.True(t, audience.IsBot(append(agent, " x"...)), "more text makes no person of it")
 		}
 	})
 }
@@ -87,7 +62,7 @@ func BenchmarkIsBot(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		if edge.IsBot(agents[i%len(agents)]) {
+		if audience.IsBot(agents[i%len(agents)]) {
 			b.Fatal("a browser")
 		}
 	}
