@@ -19,7 +19,7 @@ import (
 // does not.
 type controlTLS struct {
 	certs   *certs.Certificates
-	clients *x509.CertPool // nil: no client certificates
+	clients *certs.Roots // nil: no client certificates
 }
 
 // openControlTLS reads the files of a control plane, if it has any.
@@ -30,8 +30,8 @@ func openControlTLS(cfg config.Control, log *slog.Logger, meters prometheus.Regi
 	t := &controlTLS{}
 	var err error
 	if cfg.ClientCAFile != "" {
-		if t.clients, err = readRoots("control.client_ca_file", cfg.ClientCAFile); err != nil {
-			return nil, err
+		if t.clients, err = certs.OpenRoots(certs.RootsConfig{File: cfg.ClientCAFile, Logger: log}); err != nil {
+			return nil, fmt.Errorf("control.client_ca_file: %w", err)
 		}
 	}
 	t.certs, err = certs.New(certs.Config{CertFile: cfg.TLSCertFile, KeyFile: cfg.TLSKeyFile, Logger: log, Metrics: meters})
@@ -49,7 +49,7 @@ func (t *controlTLS) listen(ln net.Listener) net.Listener {
 	}
 	cfg := t.certs.TLS()
 	if t.clients != nil {
-		cfg.ClientAuth, cfg.ClientCAs = tls.VerifyClientCertIfGiven, t.clients
+		t.clients.Judge(cfg, tls.VerifyClientCertIfGiven)
 	}
 	return tls.NewListener(ln, cfg)
 }

@@ -1,0 +1,112 @@
+package certs
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Roots are the certificates, from a file, that those of clients may go back to. They are
+// looked at again while clients come; a file that cannot be used leaves what was there before.
+type Roots struct {
+	cfg  RootsConfig
+	live atomic.Pointer[x509.CertPool]
+	next atomic.Int64 // Unix nanoseconds of the next look
+
+	mu   sync.Mutex // of the look
+	seen stamp
+	bad  string // what was wrong at the last look, logged once
+}
+
+// RootsConfig says where roots come from. Zero fields mean the default.
+type RootsConfig struct {
+	File   string // required: certificates in PEM
+	Logger *slog.Logger
+	Clock  func() time.Time // default: time.Now; only of this package
+}
+
+// OpenRoots reads the file.
+func OpenRoots(cfg RootsConfig) (*Roots, error) {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = time.Now
+	}
+	r := &Roots{cfg: cfg}
+	if _, err := r.renew(); err != nil {
+		return nil, err
+	}
+	r.next.Store(cfg.Clock().Add(lookTime).UnixNano())
+	return r, nil
+}
+
+// Pool gives the roots. Who asks first in ten seconds looks at the file for all.
+func (r *Roots) Pool() *x509.CertPool {
+	now, due := r.cfg.Clock(), r.next.Load()
+	if now.UnixNano() >= due && r.next.CompareAndSwap(due, now.Add(lookTime).UnixNano()) {
+		r.look()
+	}
+	return r.live.Load()
+}
+
+// Judge makes a listener judge certificates of clients by the roots as they are when a client
+// comes. Whether a client needs one is for auth to say.
+func (r *Roots) Judge(cfg *tls.Config, auth tls.ClientAuthType) {
+	cfg.ClientAuth, cfg.ClientCAs = auth, r.live.Load()
+	// A session that goes on is not judged again.
+	cfg.SessionTicketsDisabled = true
+	present := cfg.Clone()
+	cfg.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		c := present.Clone()
+		c.ClientCAs = r.Pool()
+		return c, nil
+	}
+}
+
+func (r *Roots) look() {
+	again, err := r.renew()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case err != nil && err.Error() != r.bad:
+		r.bad = err.Error()
+		r.cfg.Logger.Error("the certificates on disk that others may go back to cannot be used; those before stay", slog.Any("error", err))
+	case err == nil && again:
+		r.bad = ""
+		r.cfg.Logger.Info("the certificates that others may go back to were read again", slog.String("file", r.cfg.File))
+	}
+}
+
+// renew reads the file if it has changed, and reports whether it has.
+func (r *Roots) renew() (again bool, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	info, err := os.Stat(r.cfg.File)
+	if err != nil {
+		return false, err
+	}
+	now := stamp{info.ModTime(), info.Size(), info}
+	if now.same(r.seen) {
+		return false, nil
+	}
+	text, err := readFile(r.cfg.File)
+	if err != nil {
+		return false, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return false, fmt.Errorf("%s: %w", r.cfg.File, errNoRoots)
+	}
+	r.seen = now
+	r.live.Store(pool)
+	return true, nil
+}
+
+var errNoRoots = errors.New("it holds no certificate in PEM")
