@@ -47,19 +47,20 @@ func (f *faces) reset() {
 	f.profiles.reset()
 }
 
-// of gives the number of a click's profile, and its visitor. Who is what the record
-// has of the visitor. It reports false when there is no room for another profile.
-func (f *faces) of(c *waypost.Click, who []byte) (profile uint32, visitor uint64, ok bool) {
+// of gives the number of a click's profile, and its visitor. The click is the one that a scan gave. It reports false when
+// there is no room for another profile.
+func (f *faces) of(c *waypost.Click, from *scan) (profile uint32, visitor uint64, ok bool) {
 	if f.audience == nil {
 		profile, ok = f.profiles.number(&waypost.ClickProfile{Bot: c.Bot})
 		return profile, 0, ok
 	}
-	key := maphash.Bytes(f.seed, who)
+	key := maphash.Bytes(f.seed, from.who(c))
 	e := &f.entries[key%maxFaces]
 	if e.key == key && e.round == f.round {
 		return e.profile, e.visitor, true
 	}
 	f.click = *c
+	from.textsOf(&f.click)
 	p, visitor := f.audience.Profile(&f.click)
 	if !p.Valid() { // one that no batch may have must not cost the batch
 		p = waypost.ClickProfile{Bot: p.Bot}

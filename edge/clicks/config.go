@@ -26,7 +26,7 @@ type Config struct {
 	Node string
 
 	// SegmentBytes is the size of one journal file, 4 KiB to 64 MiB. Default: 2 MiB,
-	// which is some 10,000 clicks.
+	// which is 10,000 clicks whose agents all differ, and 37,000 whose agents are few.
 	SegmentBytes int64
 
 	// MaxBytes bounds what Dir holds, dead letters and quarantine included; at least

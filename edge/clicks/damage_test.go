@@ -18,7 +18,10 @@ import (
 	"waypost/edge/clicks"
 )
 
-const recordBytes = 48 // of a code of four characters
+const (
+	recordBytes = 56 // of a code of four characters
+	padding     = 4  // of these
+)
 
 // recorded makes what a process leaves that was killed after ten clicks on one link, in
 // no batch yet. The path is that of the segment that has them.
@@ -67,10 +70,10 @@ func shipLeftovers(t *testing.T, dir string) (uint64, *prometheus.Registry) {
 }
 
 func TestARecordThatWasCutOffIsCutAndThoseBeforeItAreKept(t *testing.T) {
-	for cut := 4; cut < recordBytes; cut++ { // the checksum alone is zero bytes by chance
+	for cut := 4; cut < recordBytes-padding; cut++ { // the checksum alone is zero bytes by chance
 		dir, segment := recorded(t)
 		change(t, segment, func(b []byte) {
-			at := bytes.LastIndex(b, []byte("abcd")) - 44
+			at := bytes.LastIndex(b, []byte("abcd")) - 48
 			clear(b[at+cut : at+recordBytes])
 		})
 		sum, registry := shipLeftovers(t, dir)
@@ -244,13 +247,34 @@ func TestTheBytesOfARecordNeverChange(t *testing.T) {
 	click := waypost.Click{
 		Domain: 1, Code: []byte("abc1234"), At: 1, Bot: true, Address: [16]byte{0: 0xaa, 15: 0xbb}, Agent: []byte("curl/8"), Referrer: []byte("https://a.b/"),
 	}
-	require.Equal(t, "4800"+"03"+"07"+"010000000000"+"00000000"+"01000000"+ // length, version, length of the code, time, segment, domain
-		"0100"+"0600"+"0c00"+"aa0000000000000000000000000000bb"+ // flags, lengths, address
-		hex.EncodeToString([]byte("curl/8https://a.b/abc1234"))+"000000",
+	require.Equal(t, "5000"+"04"+"07"+"010000000000"+"0100"+"00000000"+"01000000"+ // length, version, length of the code, time, flags, segment, domain
+		"aa0000000000000000000000000000bb"+"0600"+"0c00"+"00000000"+ // address, lengths, where
+		hex.EncodeToString([]byte("curl/8https://a.b/abc1234"))+"00000000000000",
 		hex.EncodeToString(clicks.AppendClick(nil, click)[4:]))
+	require.Equal(t, "3800"+"04"+"07"+"010000000000"+"0100"+"00000000"+"01000000"+
+		"aa0000000000000000000000000000bb"+"0600"+"0c00"+"80000000"+
+		hex.EncodeToString([]byte("abc1234"))+"00",
+		hex.EncodeToString(clicks.AppendReference(nil, click, 0x80)[4:]))
 }
 
 // What was recorded by the versions before lies in segments still.
+func TestAClickWithAllOfItsTextsIsStillRead(t *testing.T) {
+	b, err := hex.DecodeString("00000000" + "4800" + "03" + "07" + "010000000000" + "00000000" + "01000000" + // checksum, length, version, length of the code, time, segment, domain
+		"0100" + "0600" + "0c00" + "aa0000000000000000000000000000bb" + // flags, lengths, address
+		hex.EncodeToString([]byte("curl/8https://a.b/abc1234")) + "000000")
+	require.NoError(t, err)
+	binary.LittleEndian.PutUint32(b, crc32.Checksum(b[4:], crc32.MakeTable(crc32.Castagnoli)))
+	got, size := clicks.ReadClick(b)
+	require.Equal(t, 72, size)
+	require.Equal(t, waypost.Click{
+		Domain: 1, Code: []byte("abc1234"), At: 1, Bot: true, Address: [16]byte{0: 0xaa, 15: 0xbb}, Agent: []byte("curl/8"), Referrer: []byte("https://a.b/"),
+	}, got)
+	b[14] = 7
+	binary.LittleEndian.PutUint32(b, crc32.Checksum(b[4:], crc32.MakeTable(crc32.Castagnoli)))
+	codes, _, _ := clicks.Walk(b)
+	require.Empty(t, codes, "it is of another segment")
+}
+
 func TestAClickOfASegmentThatIsNotUsedAgainIsStillRead(t *testing.T) {
 	b, err := hex.DecodeString("00000000" + "4800" + "02" + "07" + "0100000000000000" + "01000000" + // checksum, length, version, length of the code, time, domain
 		"0100" + "0600" + "0c00" + "0000" + "aa0000000000000000000000000000bb" + // flags, lengths, address

@@ -1,6 +1,7 @@
 package clicks
 
 import (
+	"bytes"
 	"encoding/binary"
 	"os"
 	"time"
@@ -50,19 +51,45 @@ func AppendRecord(b []byte, code string) []byte {
 
 // AppendClick is AppendRecord of any click.
 func AppendClick(b []byte, c waypost.Click) []byte {
-	size := recordSize(&c)
+	size := recordSize(&c, 0)
 	b = append(b, make([]byte, size)...)
-	putRecord(b[len(b)-size:], &c, 0)
+	putRecord(b[len(b)-size:], &c, 0, 0)
 	return b
 }
 
 // AppendNumbered is AppendRecord to a segment of some number.
 func AppendNumbered(b []byte, code string, number uint32) []byte {
-	c := waypost.Click{Domain: 1, Code: []byte(code), At: 1}
-	size := recordSize(&c)
+	return AppendNumberedClick(b, waypost.Click{Domain: 1, Code: []byte(code), At: 1}, number)
+}
+
+// AppendNumberedClick is AppendNumbered of any click.
+func AppendNumberedClick(b []byte, c waypost.Click, number uint32) []byte {
+	size := recordSize(&c, 0)
 	b = append(b, make([]byte, size)...)
-	putRecord(b[len(b)-size:], &c, number)
+	putRecord(b[len(b)-size:], &c, number, 0)
 	return b
+}
+
+// AppendReference is AppendClick of one whose texts are elsewhere.
+func AppendReference(b []byte, c waypost.Click, where uint32) []byte {
+	size := recordSize(&c, where)
+	b = append(b, make([]byte, size)...)
+	putRecord(b[len(b)-size:], &c, 0, where)
+	return b
+}
+
+// WalkFile gives the clicks in a file from a place on, as they are told to an Audience.
+func WalkFile(file []byte, from int64) (all []waypost.Click) {
+	s := scanOf(bytes.NewReader(file), make([]byte, int64(len(file))-from), from, 0)
+	for {
+		r, ok := s.record()
+		if !ok {
+			return all
+		}
+		s.textsOf(&r)
+		all = append(all, r)
+		s.accept()
+	}
 }
 
 // SegmentHead gives what a segment of a number begins with, of the boot in the name of another.
@@ -105,7 +132,7 @@ func (t *Tally) Pack(part []byte) []byte {
 	s := scan{buf: part}
 	for {
 		r, ok := s.record()
-		if !ok || !t.sums.add(&r, s.who(&r)) {
+		if !ok || !t.sums.add(&r, &s) {
 			break
 		}
 		s.accept()

@@ -245,28 +245,26 @@ func (j *Journal) gather(s *segment, sums *tally) gathered {
 		return g
 	}
 	j.fixer.buf = slices.Grow(j.fixer.buf[:0], int(g.end-s.covered))
-	buf := j.fixer.buf[:g.end-s.covered]
-	n, err := s.file.ReadAt(buf, s.covered)
-	walk := scan{buf: buf[:n], number: s.number}
+	walk := scanOf(s.file, j.fixer.buf[:g.end-s.covered], s.covered, s.number)
 	for {
 		r, ok := walk.record()
 		if !ok {
 			break
 		}
-		if !sums.add(&r, walk.who(&r)) {
+		if !sums.add(&r, &walk) {
 			return gathered{end: s.covered + int64(walk.next), full: true, damaged: walk.hole || walk.next != walk.end}
 		}
 		walk.accept()
 	}
-	if err != nil {
+	if walk.err != nil {
 		// Whatever comes to it now goes with it.
 		for i := range j.shards {
 			j.shards[i].giveUp(s)
 		}
-		g.done, g.err = true, err
+		g.done, g.err = true, walk.err
 	}
 	// A click may have been cut off where an earlier boot ended, and nowhere else.
 	g.torn = s.found && walk.cut()
-	g.damaged = walk.hole || walk.tail() > 0 && !g.torn || !s.found && walk.end != n
+	g.damaged = walk.hole || walk.tail() > 0 && !g.torn || !s.found && walk.end != len(walk.buf)
 	return g
 }

@@ -78,8 +78,7 @@ func (l ledger) equals(t *testing.T, control *controlPlane) {
 	require.Equal(t, l["bots"], bots)
 }
 
-// Each click takes some 200 bytes in a segment. All of them would take five times the
-// room that there is.
+// All clicks would take more room in segments than there is.
 func TestWhileTheControlPlaneIsAwayDetailIsFoldedBeforeAClickIsDropped(t *testing.T) {
 	control, registry, log := newControlPlane(t), prometheus.NewPedanticRegistry(), &journalLog{}
 	cfg := cutOff(t.TempDir())

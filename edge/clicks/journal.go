@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -30,6 +31,7 @@ type Journal struct {
 	unzip           *zstd.Decoder // anybody's
 
 	shards  []shard
+	seed    maphash.Seed  // of the shards' texts
 	spares  chan *segment // what the maker has ready
 	dropped atomic.Uint64
 
@@ -80,7 +82,7 @@ func Open(cfg Config) (_ *Journal, err error) {
 	}
 	j := &Journal{
 		cfg: cfg, log: cfg.Logger,
-		shards: make([]shard, cfg.Shards), spares: make(chan *segment, mostSpares(&cfg)),
+		shards: make([]shard, cfg.Shards), seed: maphash.MakeSeed(), spares: make(chan *segment, mostSpares(&cfg)),
 		wake: make(chan struct{}, 1), freed: make(chan struct{}, 1), taken: make(chan struct{}, 1), turn: make(chan struct{}, 1), folded: make(chan struct{}, 1),
 		stop: make(chan struct{}), sealed: make(chan struct{}), closing: make(chan struct{}), ship: make(chan struct{}, 1),
 	}

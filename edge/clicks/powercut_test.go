@@ -124,7 +124,7 @@ func TestAPowerCutLosesNoClickThatWasSyncedAndCountsNoneTwice(t *testing.T) {
 	for name, cfg := range map[string]clicks.Config{"with room": busy(""), "folding": cutOff(""), "any page": cutOff("")} {
 		t.Run(name, func(t *testing.T) {
 			cfg.Dir = t.TempDir()
-			cfg.SegmentBytes, cfg.MaxBytes, cfg.Shards, cfg.SyncInterval = 8<<10, 4<<20, 1, time.Millisecond
+			cfg.SegmentBytes, cfg.MaxBytes, cfg.Shards, cfg.SyncInterval = 4<<10, 2<<20, 1, time.Millisecond
 			var (
 				mu       sync.Mutex
 				recorded int // clicks, in order
@@ -135,7 +135,7 @@ func TestAPowerCutLosesNoClickThatWasSyncedAndCountsNoneTwice(t *testing.T) {
 			)
 			disk := &platter{synced: map[uint64][]byte{}, names: map[string]uint64{}}
 			if name == "any page" {
-				disk.pages = cfg.Dir
+				disk.pages, cfg.SegmentBytes, cfg.MaxBytes = cfg.Dir, 8<<10, 4<<20
 			}
 			disk.before = func(f *os.File) {
 				mu.Lock()
@@ -152,7 +152,7 @@ func TestAPowerCutLosesNoClickThatWasSyncedAndCountsNoneTwice(t *testing.T) {
 			}
 			cfg.SetSync(disk.sync)
 			j := open(t, cfg)
-			late := time.Now().Add(20 * time.Second)
+			late := time.Now().Add(60 * time.Second)
 			for enough := false; !enough; {
 				c := waypost.Click{Domain: 1, Code: fmt.Appendf(nil, "%07d", recorded), At: 1_700_000_000_000, Agent: agent, Referrer: referrer}
 				mu.Lock()

@@ -12,39 +12,52 @@ import (
 //
 //	 0  CRC-32C of all that follows, to the end of the record
 //	 4  length of the record in bytes, a multiple of 8
-//	 6  version 3
+//	 6  version 4
 //	 7  length of the code
 //	 8  time of the click, Unix milliseconds, 6 bytes
-//	14  number of the segment, modulo 1<<32
-//	18  domain
-//	22  flags: 1 a bot; 1 byte zero
-//	24  length of the user agent
-//	26  length of the referrer
-//	28  the visitor's address, sealed: 16 bytes
-//	44  the user agent, the referrer, the code
+//	14  flags: 1 a bot; 1 byte zero
+//	16  number of the segment, modulo 1<<32
+//	20  domain
+//	24  the visitor's address, sealed: 16 bytes
+//	40  length of the user agent
+//	42  length of the referrer
+//	44  where in the file an earlier record begins that has both, 4 bytes; 0 when this one has them
+//	48  the user agent and the referrer, unless an earlier record has them; the code
 //
-// with little-endian numbers. What is told of a visitor depends on what lies from 22 to the
-// code, and on nothing else. What follows the code is room for later fields: it is under the
+// with little-endian numbers. What is told of a visitor depends on what lies from 14 to the
+// code but for the domain, and on nothing else in the file. What follows the code is room for later fields: it is under the
 // checksum, and passed over by those who do not know it. Records begin at multiples of 8, so that the
-// next one can be found behind one that is broken. A record with the number of another segment
+// next one can be found behind one that is broken; and fields do not cross multiples of 8, so that the checksum is
+// made of what was just written without waiting for the memory. A record with the number of another segment
 // is a stale one, from before the file was used again, and counts for nothing.
 //
-// Earlier versions are still read. They knew of no segments that are used again. Version 2 had the
+// Earlier versions are still read. Version 3 had all texts in each record, the segment at 14, the domain at 18, flags at 22, the lengths
+// at 24 and 26, the address at 28 and the texts at 44. The others knew of no segments that are used again. Version 2 had the
 // time in 8 bytes, the domain at 16, the flags at 20, and the lengths at 22 and 24. Version 1, which knew
 // nothing of visitors, had the code at 20 and a byte of flags behind it, unless there were none.
 const (
-	recordVersion = 3
-	recordNumber  = 14
-	recordVisitor = 22
-	recordAddress = 28
-	recordHead    = 44
+	recordVersion = 4
+	recordFlags   = 14
+	recordNumber  = 16
+	recordDomain  = 20
+	recordAddress = 24
+	recordLengths = 40
+	recordWhere   = 44
+	recordHead    = 48
 	recordAlign   = 8
 	maxRecord     = 2048 // of any version to come
 
-	recordUnnumbered        = 2 // the version before
+	recordWhole        = 3 // the version before
+	recordWholeNumber  = 14
+	recordWholeVisitor = 22
+
+	recordUnnumbered        = 2 // the one before that
 	recordUnnumberedVisitor = 20
 
-	recordBare     = 1 // the one before that
+	recordWholeAddress = 28 // of both
+	recordWholeHead    = 44
+
+	recordBare     = 1 // the first
 	recordBareHead = 20
 
 	flagBot = 1
@@ -62,33 +75,53 @@ func referrerOf(c *waypost.Click) []byte {
 	return c.Referrer[:min(len(c.Referrer), waypost.MaxReferrer)]
 }
 
-// recordSize is the length of the record of a click.
-func recordSize(c *waypost.Click) int {
-	size := recordHead + len(agentOf(c)) + len(referrerOf(c)) + len(c.Code)
+// recordSize is the length of the record of a click; of one whose texts an earlier record has, when where
+// is not 0.
+func recordSize(c *waypost.Click, where uint32) int {
+	size := recordHead + len(c.Code)
+	if where == 0 {
+		size += len(agentOf(c)) + len(referrerOf(c))
+	}
 	return (size + recordAlign - 1) &^ (recordAlign - 1)
 }
 
 // putRecord fills dst, which is zero and has the record's size, in the segment of that number.
-func putRecord(dst []byte, c *waypost.Click, number uint32) {
+func putRecord(dst []byte, c *waypost.Click, number, where uint32) {
+	const timeBits = 48
 	le := binary.LittleEndian
 	agent, referrer := agentOf(c), referrerOf(c)
-	le.PutUint16(dst[4:], uint16(len(dst)))
-	dst[6], dst[7] = recordVersion, byte(len(c.Code))
-	le.PutUint64(dst[8:], uint64(c.At)) // of which the number takes the upper bytes
-	le.PutUint32(dst[recordNumber:], number)
-	le.PutUint32(dst[18:], uint32(c.Domain))
+	flags := uint64(0)
 	if c.Bot {
-		dst[recordVisitor] = flagBot
+		flags = flagBot
 	}
-	le.PutUint16(dst[24:], uint16(len(agent)))
-	le.PutUint16(dst[26:], uint16(len(referrer)))
-	copy(dst[recordAddress:], c.Address[:])
+	_ = dst[recordHead-1]
+	le.PutUint64(dst[8:], uint64(c.At)&(1<<timeBits-1)|flags<<timeBits)
+	le.PutUint64(dst[recordNumber:], uint64(number)|uint64(c.Domain)<<32)
+	le.PutUint64(dst[recordAddress:], le.Uint64(c.Address[:]))
+	le.PutUint64(dst[recordAddress+8:], le.Uint64(c.Address[8:]))
+	le.PutUint64(dst[recordLengths:], uint64(len(agent))|uint64(len(referrer))<<16|uint64(where)<<32)
 	rest := dst[recordHead:]
-	rest = rest[copy(rest, agent):]
-	rest = rest[copy(rest, referrer):]
-	copy(rest, c.Code)
+	if where == 0 {
+		rest = rest[copy(rest, agent):]
+		rest = rest[copy(rest, referrer):]
+	}
+	putCode(rest, c.Code)
 	failpoint.Hit("append click: half")
+	// The length and the rest of the first word must be there before the checksum, which is what makes it a record.
+	le.PutUint32(dst[4:], uint32(len(dst))|recordVersion<<16|uint32(len(c.Code))<<24)
 	le.PutUint32(dst, crc32.Checksum(dst[4:], castagnoli))
+}
+
+// putCode copies a code, in one piece if it is one that is made.
+func putCode(dst, code []byte) {
+	const half, word = 4, 8
+	if n := len(code); n < half || n > word || len(dst) != word {
+		copy(dst, code)
+		return
+	}
+	le := binary.LittleEndian
+	upper := 8 * (len(code) - half) // what both halves have is the same in both
+	le.PutUint64(dst, uint64(le.Uint32(code))|uint64(le.Uint32(code[len(code)-half:]))<<upper)
 }
 
 // getRecord reads the record with which b begins; size is 0 if there is none.
@@ -108,12 +141,23 @@ func getRecord(b []byte) (r record, size int) {
 	var ok bool
 	switch b[6] {
 	case recordVersion:
-		const upper = 64 - 48
-		r = record{Domain: waypost.DomainID(le.Uint32(b[18:])), At: int64(le.Uint64(b[8:])<<upper) >> upper}
-		ok = size >= recordHead && getVisitor(&r, b, b[recordVisitor], le.Uint16(b[24:]), le.Uint16(b[26:]))
+		if ok = size >= recordHead; ok {
+			r = record{
+				Domain: waypost.DomainID(le.Uint32(b[recordDomain:])), At: timeIn(b), Bot: b[recordFlags]&flagBot != 0,
+				Address: [16]byte(b[recordAddress:]),
+			}
+			agent, referrer := lengthsIn(b)
+			if whereIn(b) != 0 {
+				agent, referrer = 0, 0
+			}
+			ok = getTexts(&r, b, recordHead, agent, referrer)
+		}
+	case recordWhole:
+		r = record{Domain: waypost.DomainID(le.Uint32(b[18:])), At: timeIn(b)}
+		ok = size >= recordWholeHead && getVisitor(&r, b, b[recordWholeVisitor], le.Uint16(b[24:]), le.Uint16(b[26:]))
 	case recordUnnumbered:
 		r = record{Domain: waypost.DomainID(le.Uint32(b[16:])), At: int64(le.Uint64(b[8:]))}
-		ok = size >= recordHead && getVisitor(&r, b, b[recordUnnumberedVisitor], le.Uint16(b[22:]), le.Uint16(b[24:]))
+		ok = size >= recordWholeHead && getVisitor(&r, b, b[recordUnnumberedVisitor], le.Uint16(b[22:]), le.Uint16(b[24:]))
 	case recordBare:
 		r = record{Domain: waypost.DomainID(le.Uint32(b[16:])), At: int64(le.Uint64(b[8:]))}
 		flags := recordBareHead + int(b[7])
@@ -128,33 +172,65 @@ func getRecord(b []byte) (r record, size int) {
 	return r, size
 }
 
-// getVisitor reads what lies from the address on.
+// timeIn gives the time of a record, of which the upper bytes are left out.
+func timeIn(b []byte) int64 {
+	const upper = 64 - 48
+	return int64(binary.LittleEndian.Uint64(b[8:])<<upper) >> upper
+}
+
+// lengthsIn and whereIn say of a record of the present version how long its texts are and where.
+func lengthsIn(b []byte) (agent, referrer uint16) {
+	return binary.LittleEndian.Uint16(b[recordLengths:]), binary.LittleEndian.Uint16(b[recordLengths+2:])
+}
+
+func whereIn(b []byte) uint32 { return binary.LittleEndian.Uint32(b[recordWhere:]) }
+
+// getVisitor reads what lies from the address on in versions 2 and 3.
 func getVisitor(r *record, b []byte, flags byte, agent, referrer uint16) bool {
-	referrerAt := recordHead + int(agent)
-	at := referrerAt + int(referrer)
-	end := at + int(b[7])
+	r.Bot = flags&flagBot != 0
+	r.Address = [16]byte(b[recordWholeAddress:])
+	return getTexts(r, b, recordWholeHead, agent, referrer)
+}
+
+// getTexts reads the agent, the referrer and the code, which begin at some place.
+func getTexts(r *record, b []byte, at int, agent, referrer uint16) bool {
+	referrerAt := at + int(agent)
+	codeAt := referrerAt + int(referrer)
+	end := codeAt + int(b[7])
 	if agent > waypost.MaxAgent || referrer > waypost.MaxReferrer || len(b) < end {
 		return false
 	}
-	r.Bot = flags&flagBot != 0
-	r.Address = [16]byte(b[recordAddress:])
-	r.Agent, r.Referrer, r.Code = b[recordHead:referrerAt], b[referrerAt:at], b[at:end]
+	r.Agent, r.Referrer, r.Code = b[at:referrerAt], b[referrerAt:codeAt], b[codeAt:end]
 	return true
+}
+
+// numberIn gives the number of the segment that a record was written to; ok is false for versions that did not tell.
+func numberIn(b []byte) (number uint32, ok bool) {
+	switch b[6] {
+	case recordVersion:
+		return binary.LittleEndian.Uint32(b[recordNumber:]), true
+	case recordWhole:
+		return binary.LittleEndian.Uint32(b[recordWholeNumber:]), true
+	}
+	return 0, false
 }
 
 // staleRecord reports whether a record was written to the file when it was another segment.
 func staleRecord(b []byte, number uint32) bool {
-	return b[6] == recordVersion && binary.LittleEndian.Uint32(b[recordNumber:]) != number
+	n, ok := numberIn(b)
+	return ok && n != number
 }
 
-// visitorOf gives what a record has of the visitor.
+// visitorOf gives what a record has of the visitor. Where its texts are tells them as well as the texts, within a segment.
 func visitorOf(b []byte, r *record) []byte {
-	end := recordHead + len(r.Agent) + len(r.Referrer)
+	whole := recordWholeHead + len(r.Agent) + len(r.Referrer)
 	switch {
 	case b[6] == recordVersion:
-		return b[recordVisitor:end]
+		return b[recordFlags : recordHead+len(r.Agent)+len(r.Referrer)]
+	case b[6] == recordWhole:
+		return b[recordWholeVisitor:whole]
 	case b[6] == recordUnnumbered:
-		return b[recordUnnumberedVisitor:end]
+		return b[recordUnnumberedVisitor:whole]
 	case r.Bot:
 		return []byte{flagBot}
 	}

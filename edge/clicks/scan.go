@@ -1,12 +1,23 @@
 package clicks
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"io"
+
+	"waypost"
+)
 
 // scan is a walk over the records in a part of a segment. It goes on behind bytes
 // that are no record, and notes them.
 type scan struct {
 	buf    []byte
 	number uint32 // of the segment
+	base   int64  // where in the file buf begins
+
+	file   io.ReaderAt             // has what lies before, and what is not read yet; nil: all is in buf
+	read   int                     // so much of buf is read
+	err    error                   // no more can be
+	before map[int64]waypost.Click // texts of records that lie before buf, by where they are
 
 	next  int  // where to look
 	end   int  // behind the last record
@@ -19,9 +30,31 @@ type scan struct {
 	large           bool // some piece was larger than a record
 }
 
+// scanOf walks over a part of a file, which is read as it is needed: by then it is in the processor's cache.
+func scanOf(file io.ReaderAt, buf []byte, base int64, number uint32) scan {
+	return scan{buf: buf, number: number, base: base, file: file}
+}
+
+// fill reads on, so that a record that begins at next is there as a whole.
+func (s *scan) fill() {
+	const step = 64 << 10
+	for s.read < min(s.next+maxRecord, len(s.buf)) {
+		n, err := s.file.ReadAt(s.buf[s.read:min(s.read+step, len(s.buf))], s.base+int64(s.read))
+		s.read += n
+		if err != nil {
+			s.buf, s.err = s.buf[:s.read], err
+		}
+	}
+}
+
 // record gives the next one. It stays the next one until accept.
 func (s *scan) record() (record, bool) {
 	for ; s.next+recordAlign <= len(s.buf); s.next += recordAlign {
+		if s.file != nil && s.read < min(s.next+maxRecord, len(s.buf)) {
+			if s.fill(); s.next+recordAlign > len(s.buf) {
+				break
+			}
+		}
 		word := s.buf[s.next : s.next+recordAlign]
 		if binary.LittleEndian.Uint64(word) == 0 {
 			continue

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"hash/maphash"
 	"os"
 	"runtime/debug"
 	"sync/atomic"
@@ -151,12 +152,8 @@ func decodeSegmentHead(b []byte, n name) (node string, err error) {
 }
 
 // append records a click; false when there is no room for it, or its memory cannot
-// be written. It belongs to whoever holds the segment's shard.
-func (s *segment) append(c *waypost.Click) (ok bool) {
-	tail, size := int(s.tail.Load()), recordSize(c)
-	if tail+size > len(s.mem) {
-		return false
-	}
+// be written. It belongs to whoever holds the segment's shard, as do the texts.
+func (s *segment) append(c *waypost.Click, t *texts, seed maphash.Seed) (ok bool) {
 	// A page may turn out to have no disk behind it, where a file system does not
 	// keep the promise of fallocate, or a disk fails. That is a fault in memory, which
 	// would end the process.
@@ -170,9 +167,18 @@ func (s *segment) append(c *waypost.Click) (ok bool) {
 			ok = false
 		}
 	}()
+	tail := int(s.tail.Load())
+	where, entry, hash := t.find(s.mem[:tail], c, seed)
+	size := recordSize(c, where)
+	if tail+size > len(s.mem) {
+		return false
+	}
 	failpoint.Hit("append click: begun")
-	putRecord(s.mem[tail:tail+size:tail+size], c, s.number)
+	putRecord(s.mem[tail:tail+size:tail+size], c, s.number, where)
 	s.tail.Store(int64(tail + size))
+	if entry != nil && where == 0 {
+		*entry = textsEntry{hash, uint32(tail)}
+	}
 	failpoint.Hit("append click: done")
 	return true
 }

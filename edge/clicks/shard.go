@@ -15,6 +15,7 @@ type shard struct {
 	segment  *segment // nil until there is one
 	closed   bool
 	recorded uint64
+	texts    texts
 	_        [128]byte
 }
 
@@ -54,7 +55,7 @@ func (s *shard) recordAndUnlock(j *Journal, c *waypost.Click) bool {
 	defer s.mu.Unlock()
 	for !s.closed {
 		if s.segment != nil {
-			if s.segment.append(c) {
+			if s.segment.append(c, &s.texts, j.seed) {
 				s.recorded++
 				return true
 			}
@@ -62,6 +63,7 @@ func (s *shard) recordAndUnlock(j *Journal, c *waypost.Click) bool {
 		}
 		select {
 		case s.segment = <-j.spares:
+			s.texts.forget()
 			j.takes.Add(1)
 			j.signal(j.taken)
 		default:

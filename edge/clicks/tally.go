@@ -59,16 +59,15 @@ func (t *tally) reset() {
 // clicks is their number.
 func (t *tally) clicks() uint64 { return uint64(len(t.hits)) }
 
-// add takes one click; false when it would be one too many. Who is what its record
-// has of the visitor. What no batch may hold is passed over.
-func (t *tally) add(c *record, who []byte) bool {
+// add takes the click that a scan gave; false when it would be one too many. What no batch may hold is passed over.
+func (t *tally) add(c *record, from *scan) bool {
 	if !waypost.ValidCode(c.Code) {
 		return true
 	}
 	if len(t.hits) == maxHits || t.bytes+t.faces.profiles.bytes > maxTallyBytes-linkBytes-waypost.MaxCodeLength-rowBytes-visitorBytes {
 		return false
 	}
-	profile, visitor, ok := t.faces.of(c, who)
+	profile, visitor, ok := t.faces.of(c, from)
 	if !ok {
 		return false
 	}
