@@ -36,12 +36,14 @@ build: ## Build bin/waypost
 TEST_PACKAGES = $(shell expr 2 \* $$(nproc))
 # The race detector holds each process up for a second when it ends.
 TEST_ENV = GORACE=atexit_sleep_ms=10
+# How tests are run; see the script.
+GO_TEST = $(TEST_ENV) deploy/test-in-memory.sh go test
 
 .PHONY: test
 test: install-postgres install-cc install-curl install-wrk ## Install what is missing and run all tests with the race detector
-	$(TEST_ENV) go test -race -timeout 30m -p $(TEST_PACKAGES) $(PKG)
-	$(TEST_ENV) go test -race -tags rlsonly ./cmd/waypost/matrixtest # what row-level security alone lets through
-	$(TEST_ENV) go test -run 'Alloc' ./controlplane/... ./edge/... ./replication/... # allocations can be counted only without the race detector
+	$(GO_TEST) -race -timeout 30m -p $(TEST_PACKAGES) $(PKG)
+	$(GO_TEST) -race -tags rlsonly ./cmd/waypost/matrixtest # what row-level security alone lets through
+	$(GO_TEST) -run 'Alloc' ./controlplane/... ./edge/... ./replication/... # allocations can be counted only without the race detector
 	@if deploy/install-missing.sh promtool; then $(MAKE) --no-print-directory test-alerts; \
 		else echo "The alert rules were not tested." >&2; fi
 

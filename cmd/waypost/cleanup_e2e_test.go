@@ -33,12 +33,12 @@ func TestALinkThatHasExpiredIsGoneAtOnceAndInTheEndUnknown(t *testing.T) {
 			return true
 		}
 	}
-	eventually(t, 20*time.Second, "the link leads on", on(http.StatusFound))
-	eventually(t, 20*time.Second, "it is gone", on(http.StatusGone))
+	eventually(t, time.Minute, "the link leads on", on(http.StatusFound))
+	eventually(t, time.Minute, "it is gone", on(http.StatusGone))
 	require.Zero(t, cleanupOf(t, s).TotalCleaned, "the buffer is not over, the answer came from the record itself")
-	eventually(t, 20*time.Second, "a tombstone", func() bool { return cleanupOf(t, s).TotalCleaned == 1 })
+	eventually(t, time.Minute, "a tombstone", func() bool { return cleanupOf(t, s).TotalCleaned == 1 })
 	require.True(t, on(http.StatusGone)(), "as long as the tombstone is kept")
-	eventually(t, 20*time.Second, "nobody knows of it", on(http.StatusNotFound))
+	eventually(t, time.Minute, "nobody knows of it", on(http.StatusNotFound))
 	stats := cleanupOf(t, s)
 	require.EqualValues(t, 1, stats.LastBatchSize)
 	require.Zero(t, stats.Backlog)

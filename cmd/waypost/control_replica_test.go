@@ -17,6 +17,7 @@ import (
 // PostgreSQL's files are replaced by an older copy of themselves, which nothing in them tells. The control
 // plane has lost all other memory, and the edges are new.
 func TestAControlPlanesOwnReplicaKnowsWhatPostgreSQLHasForgotten(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
 	start := func() *devtest.System {
 		return devtest.Start(t, devtest.Config{DataDir: dir, Env: []string{"WAYPOST_CONTROL_REPLICA=true"}})

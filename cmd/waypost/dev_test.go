@@ -28,7 +28,7 @@ func TestALinkIsCreatedAndEveryEdgeRedirectsItAcrossAStopAndAKill(t *testing.T) 
 	info, err := os.Stat(filepath.Join(s.DataDir(), "dev.json"))
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
-	eventually(t, 20*time.Second, "it prints what to try next", func() bool { return strings.Contains(s.Output(), state.API+"/api/v1/urls") })
+	eventually(t, time.Minute, "it prints what to try next", func() bool { return strings.Contains(s.Output(), state.API+"/api/v1/urls") })
 	require.NotContains(t, s.Output(), state.APIKey)
 
 	r := devtest.Run(t, []string{"WAYPOST_DATA_DIR=" + s.DataDir()}, "links", "create", "https://example.com/a?b=c", "--code", "a-code")
@@ -110,6 +110,7 @@ func TestWithoutRestartWhatDiesStaysDownAndIsNullInDevJSON(t *testing.T) {
 }
 
 func TestClientsThatHoldConnectionsOpenDoNotKeepTheSystemFromStopping(t *testing.T) {
+	t.Parallel()
 	s := devtest.Start(t, devtest.Config{Edges: "us-east-1=127.0.0.1:0"})
 	state := s.State()
 	for _, base := range []string{state.API, state.Edges[0].URL, state.Control.AdminURL, state.Edges[0].AdminURL} {

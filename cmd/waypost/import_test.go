@@ -49,7 +49,7 @@ func awaitLines(t *testing.T, file string, lines int) {
 	require.Eventually(t, func() bool {
 		text, err := os.ReadFile(file)
 		return err == nil && bytes.Count(text, []byte("\n")) >= lines
-	}, 30*time.Second, time.Millisecond, "%s has %d lines", file, lines)
+	}, time.Minute, time.Millisecond, "%s has %d lines", file, lines)
 }
 
 func TestAnImportThatIsKilledAtAnyMomentGoesOnAndCreatesNothingTwice(t *testing.T) {

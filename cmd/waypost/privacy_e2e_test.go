@@ -50,7 +50,7 @@ func currentSalts(t *testing.T, url string) saltsByDay {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, hand.Close(context.WithoutCancel(t.Context()))) }()
 	salts := saltsByDay{}
-	eventually(t, 20*time.Second, "salted", func() bool {
+	eventually(t, time.Minute, "salted", func() bool {
 		rows, err := hand.Query(t.Context(), `SELECT day - '1970-01-01'::date, salt FROM visitor_salt, set_config('role', 'waypost_operator', false)`)
 		require.NoError(t, err)
 		defer rows.Close()
@@ -105,7 +105,7 @@ func TestNoFileOfAnEdgeHoldsTheAddressOfAVisitor(t *testing.T) {
 	link, err := api.Create(t.Context(), client.NewLink{OriginalURL: "https://example.com/"})
 	require.NoError(t, err)
 	edge := state.Edges[0]
-	eventually(t, 20*time.Second, "redirected", func() bool { // and so it has the salts, which are older
+	eventually(t, time.Minute, "redirected", func() bool { // and so it has the salts, which are older
 		return visit{method: http.MethodHead}.to(t, edge.URL, link.ShortCode) == http.StatusFound
 	})
 

@@ -65,6 +65,7 @@ func (e *followerEdge) awaitLink(code string) {
 }
 
 func TestEdgesFollowARelayAndAPeerWhileTheControlPlaneIsAway(t *testing.T) {
+	t.Parallel()
 	system := devtest.Start(t, devtest.Config{Edges: "us-east-1=127.0.0.1:0"})
 	state := system.State()
 	api, err := client.New(state.API, state.APIKey)

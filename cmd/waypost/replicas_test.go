@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -11,7 +12,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"runtime"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -414,4 +417,16 @@ func TestAReplicaOfAnotherHistoryIsRepairedAndServesAllTheWhile(t *testing.T) {
 	require.Empty(t, difference(want, got))
 }
 
-func TestMain(m *testing.M) { os.Exit(testDatabases.Main(m)) }
+// Most tests of this package wait for processes: more of them than there are processors run
+// at a time, unless the command line says otherwise.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	said := false
+	flag.Visit(func(f *flag.Flag) { said = said || f.Name == "test.parallel" })
+	if !said {
+		if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
+			panic(err)
+		}
+	}
+	os.Exit(testDatabases.Main(m))
+}

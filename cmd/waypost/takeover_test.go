@@ -76,7 +76,7 @@ func (e *soloEdge) create(n int) (codes []string) {
 		l, err := e.api.Create(e.t.Context(), client.NewLink{OriginalURL: "https://example.com/" + strconv.Itoa(i)})
 		require.NoError(e.t, err)
 		codes = append(codes, l.ShortCode)
-		eventually(e.t, 20*time.Second, "redirected", func() bool { return e.head(l.ShortCode) == http.StatusFound })
+		eventually(e.t, time.Minute, "redirected", func() bool { return e.head(l.ShortCode) == http.StatusFound })
 	}
 	return codes
 }
@@ -176,7 +176,7 @@ func (c *crowd) count(code string, took time.Duration) {
 func (c *crowd) more(t *testing.T, n int64) {
 	t.Helper()
 	want := c.total.Load() + n
-	eventually(t, 20*time.Second, "answered", func() bool { return c.total.Load() >= want })
+	eventually(t, time.Minute, "answered", func() bool { return c.total.Load() >= want })
 }
 
 // end stops the crowd and fails the test if anything went wrong.
@@ -204,7 +204,7 @@ func (e *soloEdge) requireCounted(answered map[string]int64) {
 		}
 		return wrong
 	}
-	eventually(e.t, 20*time.Second, "counted", func() bool { return counts() == "" })
+	eventually(e.t, time.Minute, "counted", func() bool { return counts() == "" })
 	// Nothing is left that could still be counted.
 	devtest.StopProcess(e.t, e.status.PID)
 	left, err := filepath.Glob(filepath.Join(e.dir, "clicks", "*.*"))
@@ -261,6 +261,7 @@ func (m *serviceManager) mainProcesses() (pids []string) {
 }
 
 func TestThreeRestartsUnderLoadLoseNoRequestAndNoClick(t *testing.T) {
+	t.Parallel()
 	manager, socket := startManager(t)
 	e := startSolo(t, socket)
 	var served []string
@@ -286,7 +287,7 @@ func TestThreeRestartsUnderLoadLoseNoRequestAndNoClick(t *testing.T) {
 	// The last process follows, and what is deleted stays so.
 	fresh := e.create(1)
 	require.NoError(t, e.api.Delete(t.Context(), fresh[0]))
-	eventually(t, 20*time.Second, "deleted", func() bool { return e.head(fresh[0]) == http.StatusGone })
+	eventually(t, time.Minute, "deleted", func() bool { return e.head(fresh[0]) == http.StatusGone })
 	c.end(t)
 	require.NoDirExists(t, filepath.Join(e.dir, "frozen"))
 	e.requireCounted(c.answered)
@@ -327,7 +328,8 @@ func TestHelperSuccessor(t *testing.T) {
 }
 
 func TestAnEdgeWhoseSuccessorDiesGoesOnAsIfNothingHadHappened(t *testing.T) {
-	e := startSolo(t, "WAYPOST_EDGE_TAKEOVER_TIMEOUT=1500ms")
+	t.Parallel()
+	e := startSolo(t, "WAYPOST_EDGE_TAKEOVER_TIMEOUT=4s")
 	codes := e.create(5)
 	c := startCrowd(t, e.status.Addr, codes)
 	for _, step := range []string{"claimed", "opened", "hangs"} {
@@ -367,11 +369,12 @@ func TestAnEdgeWhoseSuccessorDiesGoesOnAsIfNothingHadHappened(t *testing.T) {
 }
 
 func TestASuccessorGoesOnWhenItsPredecessorIsKilled(t *testing.T) {
+	t.Parallel()
 	e := startSolo(t)
 	codes := e.create(3)
 	old := e.now
 	e.now = devtest.Spawn(t, e.env, "edge", "--takeover")
-	eventually(t, 20*time.Second, "taking over", func() bool { return strings.Contains(e.now.Output(), "taking over") })
+	eventually(t, time.Minute, "taking over", func() bool { return strings.Contains(e.now.Output(), "taking over") })
 	devtest.KillProcess(t, old.PID())
 	e.await(func(s node.Status) bool { return s.PID == e.now.PID() })
 	for _, code := range codes {
@@ -382,6 +385,7 @@ func TestASuccessorGoesOnWhenItsPredecessorIsKilled(t *testing.T) {
 }
 
 func TestASuccessorFollowsTheStreamThoughItsPredecessorHangs(t *testing.T) {
+	t.Parallel()
 	e := startSolo(t, "WAYPOST_EDGE_SHUTDOWN_TIMEOUT=2s", "WAYPOST_EDGE_ASK_UPSTREAM=false")
 	codes := e.create(1)
 	conn, err := net.Dial("tcp", e.status.Addr)
@@ -397,10 +401,11 @@ func TestASuccessorFollowsTheStreamThoughItsPredecessorHangs(t *testing.T) {
 	e.create(1)                    // it comes to this edge with the stream
 	require.NoError(t, unix.Kill(old.PID(), unix.SIGCONT))
 	require.Zero(t, old.Exited(), old.Output())
-	eventually(t, 20*time.Second, "complete", func() bool { return strings.Contains(e.now.Output(), "the takeover is complete") })
+	eventually(t, time.Minute, "complete", func() bool { return strings.Contains(e.now.Output(), "the takeover is complete") })
 }
 
 func TestDevRenewsItsEdgesWithoutLosingARequest(t *testing.T) {
+	t.Parallel()
 	s := startClicked(t)
 	var addrs []string
 	before := s.State()
@@ -429,7 +434,7 @@ func TestDevRenewsItsEdgesWithoutLosingARequest(t *testing.T) {
 	}
 	// The edges that were replaced count last, when they have ended.
 	var counted map[string]int64
-	eventually(t, 20*time.Second, "counted", func() bool {
+	eventually(t, time.Minute, "counted", func() bool {
 		counted = make(map[string]int64)
 		for _, l := range s.links() {
 			if l.ClickCount > 0 {
@@ -451,6 +456,7 @@ func redirects(addr, code string) bool {
 // TestWhateverIsKilledInATakeoverTheEdgeServesOnAndCountsClicksOnce kills one of the two
 // processes, at a moment that nobody has chosen.
 func TestWhateverIsKilledInATakeoverTheEdgeServesOnAndCountsClicksOnce(t *testing.T) {
+	t.Parallel()
 	e := startSolo(t)
 	codes := e.create(10)
 	c := &tally{received: make(map[string]int64), cut: make(map[string]int64)}
@@ -469,7 +475,7 @@ func TestWhateverIsKilledInATakeoverTheEdgeServesOnAndCountsClicksOnce(t *testin
 		survivor := []*devtest.Process{next, old}[round%2]
 		fresh, err := e.api.Create(t.Context(), client.NewLink{OriginalURL: "https://example.com/round/" + strconv.Itoa(round)})
 		require.NoError(t, err)
-		eventually(t, 30*time.Second, "serving and following", func() bool {
+		eventually(t, time.Minute, "serving and following", func() bool {
 			if survivor.Ended() { // it had given way already, perhaps before the other one could say so
 				require.Zero(t, survivor.Exited(), "round %d: %s", round, survivor.Output())
 				survivor = devtest.Spawn(t, e.env, "edge", "--takeover")
@@ -489,7 +495,7 @@ func TestWhateverIsKilledInATakeoverTheEdgeServesOnAndCountsClicksOnce(t *testin
 	last := devtest.Spawn(t, e.env, "edge", "--takeover") // takes over what the killed ones left
 	e.await(func(s node.Status) bool { return s.PID == last.PID() })
 	require.Zero(t, e.now.Exited())
-	eventually(t, 20*time.Second, "counted", func() bool {
+	eventually(t, time.Minute, "counted", func() bool {
 		for _, code := range codes {
 			l, err := e.api.Get(t.Context(), code)
 			require.NoError(t, err)
@@ -504,6 +510,7 @@ func TestWhateverIsKilledInATakeoverTheEdgeServesOnAndCountsClicksOnce(t *testin
 }
 
 func TestASecondEdgeIsToldHowToTakeOverAndOneThatFindsNobodyStarts(t *testing.T) {
+	t.Parallel()
 	e := startSolo(t)
 	r := devtest.Run(t, e.env, "edge")
 	require.Equal(t, 1, r.Code)

@@ -50,6 +50,7 @@ func removeRecord(t *testing.T, dataDir, code string) {
 }
 
 func TestAnEdgeIsVerifiedAndRepairedAndHoldsAMassDeletionUntilItIsAccepted(t *testing.T) {
+	t.Parallel()
 	s := devtest.Start(t, devtest.Config{Edges: "eu-west-1=127.0.0.1:0", Args: []string{"--restart=false"}})
 	byHand := func(sql string) {
 		t.Helper()
@@ -82,7 +83,7 @@ func TestAnEdgeIsVerifiedAndRepairedAndHoldsAMassDeletionUntilItIsAccepted(t *te
 	t.Cleanup(api.Close)
 
 	// As soon as the edge is there, and while links are created, nothing differs by being late.
-	eventually(t, 30*time.Second, "the edge is there", func() bool { return strings.Contains(run("edges").Stdout, "alive") })
+	eventually(t, time.Minute, "the edge is there", func() bool { return strings.Contains(run("edges").Stdout, "alive") })
 	creating, enough := context.WithCancel(t.Context())
 	created := make(chan error, 1)
 	go func() {
@@ -108,7 +109,7 @@ func TestAnEdgeIsVerifiedAndRepairedAndHoldsAMassDeletionUntilItIsAccepted(t *te
 	}
 
 	byHand(`INSERT INTO link (workspace_id, domain_id, code, custom, original_url) SELECT 1, 1, 'mass' || n, true, 'https://example.com/' || n FROM generate_series(1, 1500) n`)
-	eventually(t, 30*time.Second, "the links are at the edge", func() bool { return status("mass1500") == 302 })
+	eventually(t, time.Minute, "the links are at the edge", func() bool { return status("mass1500") == 302 })
 	r := run("verify", "--all")
 	require.Zero(t, r.Code, r.Stderr)
 	require.Regexp(t, node+` +equal +4096 +\d+ +0 +0 `, r.Stdout)
@@ -119,8 +120,8 @@ func TestAnEdgeIsVerifiedAndRepairedAndHoldsAMassDeletionUntilItIsAccepted(t *te
 	s.Stop()
 	removeRecord(t, s.DataDir(), "mass77")
 	s.Again()
-	eventually(t, 30*time.Second, "the edge serves", func() bool { return status("mass1") == 302 })
-	eventually(t, 30*time.Second, "the edge is verified", func() bool {
+	eventually(t, time.Minute, "the edge serves", func() bool { return status("mass1") == 302 })
+	eventually(t, time.Minute, "the edge is verified", func() bool {
 		r = run("verify", "--all")
 		return strings.Contains(r.Stdout, "DIFFERENT")
 	})
@@ -136,13 +137,13 @@ func TestAnEdgeIsVerifiedAndRepairedAndHoldsAMassDeletionUntilItIsAccepted(t *te
 
 	require.Contains(t, run("edges", "accept", node, "--yes").Stderr, "nothing is held")
 	byHand(`UPDATE link SET deleted_at = now() WHERE code LIKE 'mass%'`)
-	eventually(t, 30*time.Second, "the deletion is held", func() bool { return strings.Contains(run("edges").Stdout, "HELD: mass-delete") })
+	eventually(t, time.Minute, "the deletion is held", func() bool { return strings.Contains(run("edges").Stdout, "HELD: mass-delete") })
 	require.Equal(t, 302, status("mass77"))
 	require.Contains(t, run("edges", "accept", node, "--what", "empty-snapshot", "--yes").Stderr, "what is held is mass-delete")
 	r = run("edges", "accept", node, "--yes")
 	require.Zero(t, r.Code, r.Stderr)
-	eventually(t, 30*time.Second, "the deletion is taken", func() bool { return status("mass77") == 410 })
-	eventually(t, 30*time.Second, "nothing is held", func() bool { return !strings.Contains(run("edges").Stdout, "HELD") })
+	eventually(t, time.Minute, "the deletion is taken", func() bool { return status("mass77") == 410 })
+	eventually(t, time.Minute, "nothing is held", func() bool { return !strings.Contains(run("edges").Stdout, "HELD") })
 	audit := run("audit", "--output", "json").Stdout
 	require.Contains(t, audit, "edges.accept")
 	require.Contains(t, audit, "edges.verify")

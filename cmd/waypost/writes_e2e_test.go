@@ -40,11 +40,12 @@ func send(t *testing.T, method, url, body string, header ...string) (int, http.H
 // TestWhoWaitsFindsTheChangeOnEveryEdge goes all the way: what the API says that edges have,
 // they have, at once.
 func TestWhoWaitsFindsTheChangeOnEveryEdge(t *testing.T) {
+	t.Parallel()
 	s := devtest.Start(t, devtest.Config{})
 	api := s.State().API
 	edges := s.State().Edges
 	require.Len(t, edges, 2)
-	eventually(t, 20*time.Second, "both edges report", func() bool {
+	eventually(t, time.Minute, "both edges report", func() bool {
 		_, header, _ := send(t, http.MethodPost, api+"/api/v1/urls?wait=all", `{"original_url": "https://example.com/first"}`)
 		return header.Get("Waypost-Applied") == "all; edges=2"
 	})
@@ -90,6 +91,7 @@ func TestWhoWaitsFindsTheChangeOnEveryEdge(t *testing.T) {
 }
 
 func TestSixtyFourConnectionsMakeOneLinkOfOneWish(t *testing.T) {
+	t.Parallel()
 	s := devtest.Start(t, devtest.Config{})
 	api := s.State().API
 	type reply struct {
@@ -133,6 +135,7 @@ func TestSixtyFourConnectionsMakeOneLinkOfOneWish(t *testing.T) {
 }
 
 func TestLinksAndDomainsAreChangedFromTheCommandLine(t *testing.T) {
+	t.Parallel()
 	s := devtest.Start(t, devtest.Config{})
 	env := []string{"WAYPOST_DATA_DIR=" + s.DataDir()}
 	run := func(args ...string) string {
@@ -168,7 +171,7 @@ func TestLinksAndDomainsAreChangedFromTheCommandLine(t *testing.T) {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.State().Edges[0].URL+"/same", http.NoBody)
 		require.NoError(t, err)
 		req.Host = host
-		eventually(t, 20*time.Second, host, func() bool {
+		eventually(t, time.Minute, host, func() bool {
 			res, err := visitor.Do(req)
 			if err != nil {
 				return false
