@@ -30,14 +30,15 @@ import (
 type edgePeers struct {
 	edge    *edgeNode
 	token   string // which edges show one another; "": they have none in common
+	secure  *peerTLS
 	chooser *peers.Chooser
 	gossip  *edgeGossip         // set before anything runs; nil: none
 	server  *replication.Server // nil: nobody follows this edge
 	handler http.Handler        // of those who do
 }
 
-func newEdgePeers(e *edgeNode, home replication.FollowConfig) *edgePeers {
-	p := &edgePeers{edge: e}
+func newEdgePeers(e *edgeNode, secure *peerTLS, home replication.FollowConfig) *edgePeers {
+	p := &edgePeers{edge: e, secure: secure}
 	after := e.cfg.PeerAfter
 	if after == 0 {
 		after = -1
@@ -46,7 +47,7 @@ func newEdgePeers(e *edgeNode, home replication.FollowConfig) *edgePeers {
 		after = -1 // without a secret of their own, edges cannot tell one another from others
 	}
 	p.chooser = peers.New(peers.Config{
-		Home: home, List: p.list, Token: p.token, After: after, First: e.cfg.PeerBootstrap, Logger: e.log,
+		Home: home, List: p.list, Token: p.token, Client: secure.client(), After: after, First: e.cfg.PeerBootstrap, Logger: e.log,
 	})
 	return p
 }
@@ -88,7 +89,7 @@ func (p *edgePeers) list() []string {
 	})
 	for _, m := range members {
 		if m.Peer != "" && !m.Self && m.State == gossip.StateAlive && m.Region == waypost.Region(p.edge.cfg.Region) {
-			if u := "http://" + m.Peer; !slices.Contains(urls, u) {
+			if u := p.secure.scheme() + m.Peer; !slices.Contains(urls, u) {
 				urls = append(urls, u)
 			}
 		}
@@ -162,7 +163,7 @@ func (p *edgePeers) serve(ctx context.Context, group *errgroup.Group) {
 	}
 	group.Go(func() error { return unlessEnded(ctx, p.server.Run(ctx)) })
 	group.Go(func() error {
-		return serveHTTP(ctx, web, netutil.LimitListener(e.more.peer, peerConnections), e.cfg.ShutdownTimeout, e.log)
+		return serveHTTP(ctx, web, p.secure.listen(netutil.LimitListener(e.more.peer, peerConnections)), e.cfg.ShutdownTimeout, e.log)
 	})
 }
 
