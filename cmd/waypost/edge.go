@@ -52,7 +52,7 @@ also when the control plane is out of reach or this edge is started again then.`
 	}
 	look := func(cfg config.Config) error {
 		_, err := openIdentity(cfg.Edge, slog.New(slog.DiscardHandler))
-		return errors.Join(err, checkFiles(cfg))
+		return errors.Join(err, checkPeerTLS(cfg.Edge), checkFiles(cfg))
 	}
 	return p.node(c, check, look, func(ctx context.Context, cfg config.Config) error {
 		log, err := p.logger(cfg.Log)
@@ -133,7 +133,12 @@ func runEdge(ctx context.Context, cfg config.Edge, tls config.TLS, gossip config
 	}
 	e.freshness.start = time.Now()
 	tellSpace := e.askUpstream()
-	e.peers = newEdgePeers(e, replication.FollowConfig{
+	secure, err := openPeerTLS(cfg, e.log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, secure.Close()) }()
+	e.peers = newEdgePeers(e, secure, replication.FollowConfig{
 		URL: cfg.ControlURL, Client: id.follower(), Node: store.node, Region: waypost.Region(cfg.Region),
 		Sink: store, Trust: store.trust, Logger: e.log, Fatal: e.isFatal, KeySpace: tellSpace, Asked: e.reportNow,
 	})

@@ -77,13 +77,7 @@ func edgeTLS(cfg config.Edge) (*tls.Config, error) {
 		}
 	}
 	if cfg.ClientCertFile != "" {
-		load := func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-			pair, err := tls.LoadX509KeyPair(cfg.ClientCertFile, cfg.ClientKeyFile)
-			if err != nil {
-				return nil, fmt.Errorf("edge.client_cert_file: %w", err)
-			}
-			return &pair, nil
-		}
+		load := certificateFrom("edge.client_cert_file", cfg.ClientCertFile, cfg.ClientKeyFile)
 		if _, err := load(nil); err != nil {
 			return nil, err
 		}

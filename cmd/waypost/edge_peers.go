@@ -32,14 +32,15 @@ import (
 type edgePeers struct {
 	edge    *edgeNode
 	token   string // which edges show one another; "": they have none in common
+	secure  *peerTLS
 	chooser *peers.Chooser
 	gossip  *edgeGossip         // set before anything runs; nil: none
 	server  *replication.Server // nil: nobody follows this edge
 	handler http.Handler        // of those who do
 }
 
-func newEdgePeers(e *edgeNode, home replication.FollowConfig) *edgePeers {
-	p := &edgePeers{edge: e}
+func newEdgePeers(e *edgeNode, secure *peerTLS, home replication.FollowConfig) *edgePeers {
+	p := &edgePeers{edge: e, secure: secure}
 	after := e.cfg.PeerAfter
 	if after == 0 {
 		after = -1
@@ -48,7 +49,7 @@ func newEdgePeers(e *edgeNode, home replication.FollowConfig) *edgePeers {
 		after = -1 // without a secret of their own, edges cannot tell one another from others
 	}
 	p.chooser = peers.New(peers.Config{
-		Home: home, List: p.list, Token: p.token, After: after, First: e.cfg.PeerBootstrap, Logger: e.log,
+		Home: home, List: p.list, Token: p.token, Client: secure.client(), After: after, First: e.cfg.PeerBootstrap, Logger: e.log,
 	})
 	return p
 }
@@ -84,11 +85,11 @@ func (p *edgePeers) list() []string {
 	if now == nil {
 		return urls
 	}
-	return withMembers(urls, now.Members(), waypost.Region(p.edge.cfg.Region))
+	return withMembers(urls, now.Members(), waypost.Region(p.edge.cfg.Region), p.secure.scheme())
 }
 
 // withMembers puts behind some URLs those of members of a region that can be followed.
-func withMembers(urls []string, members []gossip.Member, region waypost.Region) []string {
+func withMembers(urls []string, members []gossip.Member, region waypost.Region, scheme string) []string {
 	slices.SortStableFunc(members, func(a, b gossip.Member) int {
 		p, q := a.Position, b.Position
 		return cmp.Or(
@@ -98,7 +99,7 @@ func withMembers(urls []string, members []gossip.Member, region waypost.Region) 
 	})
 	for _, m := range members {
 		if m.Peer != "" && !m.Self && m.State == gossip.StateAlive && m.Region == region {
-			if u := "http://" + m.Peer; !slices.Contains(urls, u) {
+			if u := scheme + m.Peer; !slices.Contains(urls, u) {
 				urls = append(urls, u)
 			}
 		}
@@ -172,7 +173,7 @@ func (p *edgePeers) serve(ctx context.Context, group *errgroup.Group) {
 	}
 	group.Go(func() error { return unlessEnded(ctx, p.server.Run(ctx)) })
 	group.Go(func() error {
-		return serveHTTP(ctx, web, netutil.LimitListener(e.more.peer, peerConnections), e.cfg.ShutdownTimeout, e.log)
+		return serveHTTP(ctx, web, p.secure.listen(netutil.LimitListener(e.more.peer, peerConnections)), e.cfg.ShutdownTimeout, e.log)
 	})
 }
 

@@ -223,6 +223,6 @@ func TestPeersOfTheRegionAreAskedThoseFirstThatSeemToBeAhead(t *testing.T) {
 		{Peer: "gone:1", Region: "eu", State: gossip.StateDead, Position: at(2, 9)},
 	}
 	require.Equal(t, []string{"http://configured:1", "http://lately:1", "http://ahead:1", "http://behind:1", "http://old:1"},
-		withMembers([]string{"http://configured:1"}, members, "eu"))
-	require.Equal(t, []string{"http://ahead:1", "http://lately:1", "http://behind:1", "http://old:1"}, withMembers([]string{"http://ahead:1"}, members, "eu"))
+		withMembers([]string{"http://configured:1"}, members, "eu", "http://"))
+	require.Equal(t, []string{"http://ahead:1", "http://lately:1", "http://behind:1", "http://old:1"}, withMembers([]string{"http://ahead:1"}, members, "eu", "http://"))
 }

@@ -1,8 +1,18 @@
 package main_test
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/json"
+	"encoding/pem"
+	"math/big"
+	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -132,4 +142,102 @@ func TestEdgesFollowARelayAndAPeerWhileTheControlPlaneIsAway(t *testing.T) {
 		e.awaitLink(code)
 	}
 	eventually(t, 60*time.Second, "young again", func() bool { return below.state().OriginTime.After(first) })
+}
+
+// newPeerCertificates writes PREFIX-ca.pem, PREFIX.pem and PREFIX-key.pem, of an authority of its own, for this machine.
+func newPeerCertificates(t *testing.T, prefix string) {
+	t.Helper()
+	newKey := func() *ecdsa.PrivateKey {
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		require.NoError(t, err)
+		return key
+	}
+	write := func(name, kind string, der []byte) {
+		require.NoError(t, os.WriteFile(prefix+name, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
+	}
+	authority := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: prefix}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	leaf := &x509.Certificate{
+		SerialNumber: big.NewInt(2), NotBefore: authority.NotBefore, NotAfter: authority.NotAfter, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	signer, key := newKey(), newKey()
+	der, err := x509.CreateCertificate(rand.Reader, authority, authority, signer.Public(), signer)
+	require.NoError(t, err)
+	write("-ca.pem", "CERTIFICATE", der)
+	der, err = x509.CreateCertificate(rand.Reader, leaf, authority, key.Public(), signer)
+	require.NoError(t, err)
+	write(".pem", "CERTIFICATE", der)
+	der, err = x509.MarshalPKCS8PrivateKey(key)
+	require.NoError(t, err)
+	write("-key.pem", "PRIVATE KEY", der)
+}
+
+func TestEdgesFollowOneAnotherOverTLS(t *testing.T) {
+	system := devtest.Start(t, devtest.Config{Edges: "us-east-1=127.0.0.1:0"})
+	state := system.State()
+	api, err := client.New(state.API, state.APIKey)
+	require.NoError(t, err)
+	t.Cleanup(api.Close)
+	create := func() string {
+		t.Helper()
+		l, err := api.Create(t.Context(), client.NewLink{OriginalURL: "https://example.com/"})
+		require.NoError(t, err)
+		return l.ShortCode
+	}
+	good, foreign := filepath.Join(t.TempDir(), "good"), filepath.Join(t.TempDir(), "foreign")
+	newPeerCertificates(t, good)
+	newPeerCertificates(t, foreign)
+	files := func(own, authority string) []string {
+		return []string{"WAYPOST_EDGE_PEER_CERT_FILE=" + own + ".pem", "WAYPOST_EDGE_PEER_KEY_FILE=" + own + "-key.pem", "WAYPOST_EDGE_PEER_CA_FILE=" + authority + "-ca.pem"}
+	}
+	wire := replicationtest.NewWire(t, func() string { return strings.TrimPrefix(state.API, "http://") })
+	first := startFollower(t, system, "first-1", state.API, append(files(good, good), "WAYPOST_EDGE_PEER_ADDR=127.0.0.1:0")...)
+	peer := []string{"WAYPOST_EDGE_PEERS=https://" + first.status.Peer, "WAYPOST_EDGE_PEER_AFTER=1s"}
+	second := startFollower(t, system, "second-1", wire.URL(), append(peer, files(good, good)...)...)
+	// One that is not trusted, and one that does not trust.
+	stranger := startFollower(t, system, "stranger-1", wire.URL(), append(peer, files(foreign, good)...)...)
+	doubter := startFollower(t, system, "doubter-1", wire.URL(), append(peer, files(good, foreign)...)...)
+	code := create()
+	for _, e := range []*followerEdge{first, second, stranger, doubter} {
+		e.awaitLink(code)
+	}
+	wire.Cut()
+	eventually(t, 60*time.Second, "followed in place of the control plane", func() bool {
+		s := second.state()
+		return s.Connected && s.Source == "https://"+first.status.Peer
+	})
+	code = create()
+	second.awaitLink(code)
+	for _, e := range []*followerEdge{stranger, doubter} {
+		require.Equal(t, wire.URL(), e.state().Source, e.status.Node)
+		require.Equal(t, http.StatusNotFound, visit{method: http.MethodGet}.to(t, "http://"+e.status.Addr, code), e.status.Node)
+	}
+
+	// Who shows no certificate of the authority is refused before anything is asked, whatever the token.
+	trusted := x509.NewCertPool()
+	text, err := os.ReadFile(good + "-ca.pem")
+	require.NoError(t, err)
+	require.True(t, trusted.AppendCertsFromPEM(text))
+	for _, own := range []string{"", foreign, good} {
+		cfg := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: trusted}
+		if own != "" {
+			pair, err := tls.LoadX509KeyPair(own+".pem", own+"-key.pem")
+			require.NoError(t, err)
+			cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
+		}
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+first.status.Peer+"/", http.NoBody)
+		require.NoError(t, err)
+		web := &http.Client{Transport: &http.Transport{TLSClientConfig: cfg, DisableKeepAlives: true}}
+		res, err := web.Do(req)
+		if own != good {
+			require.ErrorContains(t, err, "remote error: tls", own)
+			continue
+		}
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		require.Equal(t, http.StatusUnauthorized, res.StatusCode, "it needs the token as well")
+	}
 }

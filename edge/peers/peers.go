@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"net/http"
 	"sync"
 	"time"
 
@@ -17,6 +18,8 @@ type Config struct {
 	Home  replication.FollowConfig // what is followed when all is well; its Sink is asked as well
 	List  func() []string          // base URLs of peers that may be there, best first; nil: none
 	Token string                   // for peers
+
+	Client *http.Client // for peers; default: a usual one
 
 	After  time.Duration // without a word from home, and up to half as much more; 15 s; negative: peers are never followed
 	Probe  time.Duration // from one look at home, or for peers, to the next; 5 s
@@ -67,7 +70,7 @@ func (c *Chooser) Follow(before replication.Status) replication.FollowConfig {
 func (c *Chooser) ofPeer(url string) replication.FollowConfig {
 	cfg := c.cfg.Home
 	cfg.URL, cfg.Token, cfg.Peer = url, c.cfg.Token, true
-	cfg.Client, cfg.Fatal = nil, nil // whatever a peer says, it is not the last word
+	cfg.Client, cfg.Fatal = c.cfg.Client, nil // whatever a peer says, it is not the last word
 	return cfg
 }
 

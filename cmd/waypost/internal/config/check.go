@@ -149,6 +149,9 @@ func (e *Edge) checkPeers() error {
 	if e.PeerAddr != "" && e.PeerToken == "" && e.Token == "" && e.TokenFile == "" {
 		return errors.New("edge.peer_token is missing: an edge without the edge token needs it to know its peers; set WAYPOST_EDGE_PEER_TOKEN, alike on all of them")
 	}
+	if files := []string{e.PeerCertFile, e.PeerKeyFile, e.PeerCAFile}; slices.Contains(files, "") && !slices.Equal(files, []string{"", "", ""}) {
+		return errors.New("edge.peer_cert_file: edges that speak TLS to one another need edge.peer_cert_file, edge.peer_key_file and edge.peer_ca_file")
+	}
 	if e.Relay && e.ClientCertFile != "" {
 		return errors.New("edge.relay: what edges below a relay send is passed on, and cannot show client certificates of theirs: leave out edge.client_cert_file, and control.client_ca_file")
 	}

@@ -89,6 +89,9 @@ type Edge struct {
 	PeerAddr                 string        `yaml:"peer_addr" help:"address on which other edges may follow this one, HOST:PORT, at which they must reach it; empty: none"`
 	PeerToken                Secret        `yaml:"peer_token" flag:"-" help:"what edges show one another, at least 16 characters, alike on all of them; default: made of the edge token; edges that have neither do not follow one another"`
 	PeerTokenFile            string        `yaml:"peer_token_file" help:"file that holds the peers' token"`
+	PeerCertFile             string        `yaml:"peer_cert_file" help:"certificate chain that this edge shows to those who follow it, who then must speak TLS, and to those it follows, PEM; read again when it changes; empty: plain HTTP"`
+	PeerKeyFile              string        `yaml:"peer_key_file" help:"its private key, PEM"`
+	PeerCAFile               string        `yaml:"peer_ca_file" help:"roots that the certificates of other edges must have, PEM"`
 	PeerLog                  string        `yaml:"peer_log" help:"disk space for the changes that are kept for other edges, for 72 h at most; who needs older ones takes a snapshot"`
 	Peers                    []string      `yaml:"peers" help:"edges that may be followed while the control plane is away, such as http://10.0.0.2:8090; those of the region that gossip tells of are added"`
 	PeerAfter                time.Duration `yaml:"peer_after" help:"time without a word from the control plane, and up to half as much more, after which a peer is followed; 0: never"`
