@@ -36,9 +36,12 @@ func run(t *testing.T, follow func(context.Context) error) (stop func()) {
 }
 
 // serve serves a source until the test ends, but requests to which admit, if there is one, gives a status.
-func serve(t *testing.T, s replication.Source, admit func(*http.Request) (status int)) (url string) {
+func serve(t *testing.T, s replication.Source, admit func(*http.Request) (status int), change ...func(*replication.ServerConfig)) (url string) {
 	t.Helper()
 	cfg := replication.ServerConfig{Source: s, Logger: slog.New(slog.DiscardHandler), Heartbeat: 50 * time.Millisecond}
+	for _, c := range change {
+		c(&cfg)
+	}
 	if _, relays := s.(replication.Relay); relays {
 		cfg.Via = func() []string { return []string{"relay"} }
 	}
