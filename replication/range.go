@@ -11,16 +11,10 @@ import (
 	"waypost"
 )
 
-const (
-	// maxRange bounds what is held of one range of slots before it is sent, in
-	// bytes of frames; a wider range is read again in halves. One is sent while maxAhead
-	// others are read.
-	maxRange = 64 << 20 / (1 + maxAhead)
-	// maxSlot bounds a single slot, which cannot be halved.
-	maxSlot = 512 << 20
-)
+// maxSlot bounds a single slot, which cannot be halved, in bytes of frames.
+const maxSlot = 512 << 20
 
-// errTooWide says that a range of slots holds more than maxRange.
+// errTooWide says that a range of slots holds more than it may, and is to be read in halves.
 var errTooWide = errors.New("the range of slots is too wide")
 
 // slotRange is a range of slots, ready to be sent.
@@ -85,7 +79,7 @@ func (s *Server) readRange(ctx context.Context, first, last int, width *int) (sl
 		return slotRange{}, err
 	}
 	part := slotRange{last: end}
-	held, limit := 0, maxRange
+	held, limit := 0, s.cfg.HeldBytes/(1+maxAhead) // one is sent while others are read
 	if *width == 1 {
 		limit = maxSlot
 	}

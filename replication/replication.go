@@ -166,6 +166,15 @@ type Fitter interface {
 	Fits(records uint64) error
 }
 
+// Retaker is a Restore of which slots can be taken again, when the log no longer reaches back to where
+// they were read.
+type Retaker interface {
+	Restore
+	// Again forgets the slots before one, and those behind it that it cannot keep without them;
+	// before Begin. It gives the slot before which all are gone: they come in order, from the first on.
+	Again(ctx context.Context, before int) (int, error)
+}
+
 // Counter is a Source that knows about how many records it has.
 type Counter interface {
 	Count(ctx context.Context) (uint64, error)

@@ -72,6 +72,7 @@ type ServerConfig struct {
 
 	MaxFollowers int           // on the stream at once; 1000
 	MaxSnapshots int           // at once, and as many readings of sums; 4
+	HeldBytes    int           // of frames that a snapshot holds before it sends them; 64 MiB
 	RingBytes    int           // of frames kept for sharing; 32 MiB
 	RingFrames   int           // kept for sharing; 4096
 	ReadRecords  int           // asked of the source at once; 1024: what is cut is read twice, and 1,000 links are often committed together
@@ -86,6 +87,7 @@ func (c ServerConfig) withDefaults() ServerConfig {
 	setDefault(&c.Heartbeat, time.Second)
 	setDefault(&c.MaxFollowers, 1000)
 	setDefault(&c.MaxSnapshots, 4)
+	setDefault(&c.HeldBytes, 64<<20)
 	setDefault(&c.RingBytes, 32<<20)
 	setDefault(&c.RingFrames, 4096)
 	setDefault(&c.ReadRecords, 1024)

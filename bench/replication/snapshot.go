@@ -102,7 +102,7 @@ func (l *lab) measureSnapshots(ctx context.Context) (_ bench.Section, err error)
 	copied := &timed{name: plainCopy, what: "code, target and stamp of every link, read in the order of the codes and thrown away.", base: plainCopy}
 	database := &timed{name: fromPostgres, what: "from an empty directory to a replica that serves, and has checked the digest.", base: plainCopy}
 	batches := &timed{name: plainBatches, what: "the same records, 1,000 in a batch, into an empty Pebble store with its defaults, flushed at the end.", base: plainBatches}
-	replicas := &timed{name: fromReplica, what: "the same, with the records of another replica on this machine.", base: plainBatches}
+	replicas := &timed{name: fromReplica, what: "the same, of another replica on this machine.", base: plainBatches}
 	for round := range l.o.Rounds {
 		if err := l.snapshotRound(ctx, d, copied, database, batches, replicas); err != nil {
 			return bench.Section{}, err
@@ -151,10 +151,8 @@ func (l *lab) snapshotRound(ctx context.Context, d *database.Database, copied, f
 	if err := batches.round(pid, len(records), func() error { return l.plainBatches(records) }); err != nil {
 		return err
 	}
-	source := scan(ctx, first.DB, head)
-	defer func() { source.stop(); <-source.failed }() //nolint:errcheck // it was read to its end
 	var second *follower
-	err = l.bootstrap(ctx, source, head, fromReplica, pid, &second)
+	err = l.bootstrap(ctx, first.DB, head, fromReplica, pid, &second)
 	if second != nil {
 		err = errors.Join(err, second.remove())
 	}

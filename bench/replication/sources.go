@@ -8,7 +8,6 @@ import (
 
 	"waypost"
 	"waypost/bench/corpus"
-	"waypost/edge/replica"
 	"waypost/replication"
 )
 
@@ -36,80 +35,6 @@ func (s still) Sums(context.Context, uint16, uint16) ([]replication.Sum, replica
 func (s still) SnapshotWidth(context.Context) (int, error) { return 256, nil }
 
 func (s still) Changed() <-chan struct{} { return nil }
-
-// scanned is a replica that is read once from its beginning to its end, range after range.
-type scanned struct {
-	still
-	db      *replica.DB
-	records chan []byte // one after the other, in blocks
-	stop    context.CancelFunc
-	block   []byte
-	failed  chan error
-}
-
-func scan(ctx context.Context, db *replica.DB, head replication.Head) *scanned {
-	ctx, cancel := context.WithCancel(ctx)
-	s := &scanned{still: still{head}, db: db, records: make(chan []byte, 4), stop: cancel, failed: make(chan error, 1)}
-	go func() {
-		defer close(s.records)
-		block := make([]byte, 0, scanBlock)
-		_, err := db.Records(ctx, func(record []byte) error {
-			if len(block)+len(record) > scanBlock {
-				select {
-				case s.records <- block:
-				case <-ctx.Done():
-					return ctx.Err()
-				}
-				block = make([]byte, 0, scanBlock)
-			}
-			block = append(block, record...)
-			return nil
-		})
-		if err == nil {
-			s.records <- block
-		}
-		s.failed <- err
-	}()
-	return s
-}
-
-const scanBlock = 256 << 10
-
-// Snapshot implements replication.Source, for slots in order and only once.
-func (s *scanned) Snapshot(_ context.Context, _, last uint16, visit func([]byte) error) (replication.Head, error) {
-	for {
-		for len(s.block) > 0 {
-			n := recordLength(s.block)
-			var r waypost.Record
-			if err := replication.DecodeRecord(s.block[:n], &r); err != nil && !errors.Is(err, replication.ErrContent) {
-				return s.head, err
-			}
-			if waypost.Slot(r.Kind, r.Domain, r.Name) > last {
-				return s.head, nil
-			}
-			if err := visit(s.block[:n]); err != nil {
-				return s.head, err
-			}
-			s.block = s.block[n:]
-		}
-		block, more := <-s.records
-		if !more {
-			return s.head, nil
-		}
-		s.block = block
-	}
-}
-
-// recordLength is that of the first of some records, by its header.
-func recordLength(b []byte) int {
-	le := func(at, n int) (v int) {
-		for i := range n {
-			v |= int(b[at+i]) << (8 * i)
-		}
-		return v
-	}
-	return 48 + int(b[3]) + le(6, 2) + le(40, 4)
-}
 
 // logged is a source with an empty snapshot at sequence 1, and a log in memory.
 type logged struct {

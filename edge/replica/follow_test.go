@@ -36,9 +36,13 @@ func run(t *testing.T, follow func(context.Context) error) (stop func()) {
 }
 
 // serve serves a source until the test ends, but requests to which admit, if there is one, gives a status.
-func serve(t *testing.T, s replication.Source, admit func(*http.Request) (status int)) (url string) {
+func serve(t *testing.T, s replication.Source, admit func(*http.Request) (status int), change ...func(*replication.ServerConfig)) (url string) {
 	t.Helper()
-	return serveWith(t, replication.ServerConfig{Source: s, Heartbeat: 50 * time.Millisecond}, admit)
+	cfg := replication.ServerConfig{Source: s, Heartbeat: 50 * time.Millisecond}
+	for _, c := range change {
+		c(&cfg)
+	}
+	return serveWith(t, cfg, admit)
 }
 
 func serveWith(t *testing.T, cfg replication.ServerConfig, admit func(*http.Request) (status int)) (url string) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/sstable"
@@ -27,6 +28,7 @@ type restore struct {
 	pending    gathered             // of the range that is being taken
 	ready      gathered             // of whole ranges, after those in tables
 	spilled    bool                 // there are tables of the range that is being taken
+	again      bool                 // some slots are taken again: PROGRESS stays as it was until all are
 	kept       replication.Progress // what Keep was last told
 	durable    bool                 // there is a file PROGRESS
 	savedAt    time.Time
@@ -48,7 +50,10 @@ type restore struct {
 	keep    bool // CURRENT may name the store: its files must stay
 }
 
-var _ replication.Fitter = (*restore)(nil)
+var (
+	_ replication.Fitter  = (*restore)(nil)
+	_ replication.Retaker = (*restore)(nil)
+)
 
 const (
 	// Whole ranges of slots are made durable once there is so much of them, or after so long.
@@ -156,8 +161,50 @@ func (r *restore) Keep(ctx context.Context, p replication.Progress) error {
 		if err := r.make(ctx, g); err != nil {
 			return err
 		}
+		if r.again {
+			r.whole = len(r.tables)
+			return nil
+		}
 		return r.save(p)
 	})
+}
+
+// Again implements replication.Retaker. The files of tables stay until all is there, since PROGRESS names
+// them.
+func (r *restore) Again(ctx context.Context, before int) (int, error) {
+	if err := r.usable(); err != nil {
+		return 0, err
+	}
+	if r.st != nil {
+		return 0, errors.New("restore: slots are taken again before Begin")
+	}
+	if err := r.wait(ctx); err != nil {
+		return 0, err
+	}
+	for more := true; more; { // a table has whole ranges, and may have some that lie behind
+		more = false
+		for i := range r.tables {
+			if t := &r.tables[i]; t.First < before && before <= t.Last {
+				before, more = t.Last+1, true
+			}
+		}
+	}
+	r.pending.take()
+	r.ready.forget(before)
+	r.tables = slices.DeleteFunc(slices.Clone(r.tables), func(t madeTable) bool { return t.First < before })
+	r.whole, r.again = len(r.tables), true
+	r.dropTable() // it has links that may be gone; the store fills another
+	return before, nil
+}
+
+// dropTable gives the lookup table up.
+func (r *restore) dropTable() {
+	r.db.mu.Lock()
+	defer r.db.mu.Unlock()
+	if r.table != nil {
+		r.db.endTable(r.table, [4]uint64{})
+		r.table = nil
+	}
 }
 
 // Rewind implements replication.Restore.

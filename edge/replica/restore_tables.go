@@ -81,6 +81,15 @@ func (g *gathered) join(other *gathered) {
 	g.bytes += all.bytes
 }
 
+// forget takes off the records of the slots before one.
+func (g *gathered) forget(before int) {
+	g.items = slices.DeleteFunc(g.items, func(item gatheredRecord) bool { return int(item.order>>48) < before })
+	g.bytes = 0
+	for i := range g.items {
+		g.bytes += len(g.items[i].raw)
+	}
+}
+
 func compareGathered(a, b gatheredRecord) int {
 	switch {
 	case a.order != b.order:
@@ -135,6 +144,7 @@ func (r *restore) writeTable(ctx context.Context, number int, items []gatheredRe
 	if err != nil {
 		return made, fmt.Errorf("make a table: %w", err)
 	}
+	f = vfs.NewSyncingFile(f, vfs.SyncingFileOptions{BytesPerSync: 512 << 10}) // the disk begins at once
 	w := sstable.NewWriter(objstorageprovider.NewFileWritable(f), r.options)
 	defer func() {
 		if closeErr := w.Close(); closeErr != nil && err == nil {

@@ -80,7 +80,7 @@ func (r *restore) ingest(ctx context.Context, lowest waypost.Position) error {
 			return fmt.Errorf("ingest tables: %w", err)
 		}
 	}
-	if r.begun.Next > 0 {
+	if r.begun.Next > 0 || r.again {
 		err = st.loadNotes()
 	} else {
 		for i := range r.notes {
