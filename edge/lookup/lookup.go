@@ -116,7 +116,7 @@ func (t *Table) Find(domain waypost.DomainID, code, buf []byte) (rec waypost.Rec
 	switch a {
 	case Found:
 		raw := grown[len(buf):]
-		if !intact(raw) {
+		if !l.intact(raw) {
 			s.damaged.Add(1)
 			s.unknown.Add(1)
 			return rec, nil, grown, Unknown
@@ -150,11 +150,12 @@ func (t *Table) probe(s *stripe, hash uint64, domain waypost.DomainID, code, buf
 				if phase&1 == 0 && slot&recent == 0 { // may fail: then it was replaced just now
 					atomic.CompareAndSwapUint64(&words.words[i], slot, slot|recent)
 				}
-				return append(buf, raw[:l.end]...), l, Found
+				grown, l = l.expand(buf, raw)
+				return grown, l, Found
 			}
 			// Another key with this fingerprint, one in eight million; or this one,
 			// damaged.
-			if !ok || !intact(raw[:l.end]) {
+			if !ok || !l.intact(raw) {
 				s.damaged.Add(1)
 				return buf, l, Unknown
 			}

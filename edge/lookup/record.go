@@ -10,15 +10,35 @@ import (
 
 // A record in the table is what an answer needs and no more:
 //
-//	0  CRC-32C of all that follows
+//	0  CRC-32C of all that follows, as it is when the beginning is there
 //	4  flags
-//	5  length of the name
-//	6  length of the payload
+//	5  length of the name less one (6 bits), beginning of the payload (2)
+//	6  length of the rest of the payload
 //	8  domain (4), expiry (8), status (2), length of the extensions (2): each only if flagged
-//	   name, payload, extensions
+//	   name, rest of the payload, extensions
 //
 // Numbers are little-endian. There is no padding.
 const recordHead = 8
+
+// nameMask is for the length of a name, which is at least 1, less one.
+const (
+	nameMask       = waypost.MaxName - 1
+	beginningShift = 6
+)
+
+// beginnings are what nearly all payloads begin with. It is not kept but added when a
+// record is read.
+var beginnings = [...][]byte{nil, []byte("https://"), []byte("https://www."), []byte("http://")}
+
+// beginningOf gives the longest beginning that a payload has.
+func beginningOf(payload []byte) (index byte) {
+	for i, b := range beginnings {
+		if len(b) > len(beginnings[index]) && bytes.HasPrefix(payload, b) {
+			index = byte(i)
+		}
+	}
+	return index
+}
 
 const (
 	stateMask     = 0b11 // waypost.State; elsewhere: what there is, is in the store only
@@ -76,8 +96,10 @@ func appendRecord(dst []byte, r *waypost.Record, ext []byte) []byte {
 			flags |= flagDomain
 		}
 	}
+	beginning := beginningOf(payload)
+	payload = payload[len(beginnings[beginning]):]
 	start, le := len(dst), binary.LittleEndian
-	dst = append(dst, 0, 0, 0, 0, flags, byte(len(r.Name)))
+	dst = append(dst, 0, 0, 0, 0, flags, byte(len(r.Name)-1)|beginning<<beginningShift)
 	dst = le.AppendUint16(dst, uint16(len(payload)))
 	if flags&flagDomain != 0 {
 		dst = le.AppendUint32(dst, uint32(r.Domain))
@@ -94,13 +116,16 @@ func appendRecord(dst []byte, r *waypost.Record, ext []byte) []byte {
 	dst = append(dst, r.Name...)
 	dst = append(dst, payload...)
 	dst = append(dst, ext...)
-	le.PutUint32(dst[start:], crc32.Checksum(dst[start+4:], castagnoli))
+	if l, ok := layoutOf(dst[start:]); ok {
+		le.PutUint32(dst[start:], l.checksum(dst[start:]))
+	}
 	return dst
 }
 
 // layout says where the parts of a record lie.
 type layout struct {
 	name, payload, extension, end int
+	beginning                     byte // of the payload, which is not there: index in beginnings
 }
 
 // layoutOf reads the layout of the record that b begins with, and false when that
@@ -127,7 +152,8 @@ func layoutOf(b []byte) (l layout, ok bool) {
 		at += 2
 	}
 	l.name = at
-	l.payload = at + int(b[5])
+	l.payload = at + int(b[5]&nameMask) + 1
+	l.beginning = b[5] >> beginningShift
 	l.extension = l.payload + int(binary.LittleEndian.Uint16(b[6:]))
 	l.end = l.extension + extension
 	return l, l.end <= len(b)
@@ -146,12 +172,34 @@ func (l layout) has(b []byte, domain waypost.DomainID, name []byte) bool {
 	return bytes.Equal(b[l.name:l.payload], name) && domainOf(b) == domain
 }
 
-// intact reports whether a whole record is what was written.
-func intact(b []byte) bool {
-	return binary.LittleEndian.Uint32(b) == crc32.Checksum(b[4:], castagnoli)
+// checksum is the one that a record should have.
+func (l layout) checksum(b []byte) uint32 {
+	sum := crc32.Checksum(b[4:l.payload], castagnoli)
+	if l.beginning != 0 {
+		sum = crc32.Update(sum, castagnoli, beginnings[l.beginning%byte(len(beginnings))])
+	}
+	return crc32.Update(sum, castagnoli, b[l.payload:l.end])
 }
 
-// decode fills in a record from an intact one, to whose bytes it then refers. It
+// intact reports whether a record of that layout is what was written.
+func (l layout) intact(b []byte) bool { return binary.LittleEndian.Uint32(b) == l.checksum(b) }
+
+// expand appends a record with the beginning of its payload, and gives the layout that
+// it has then. Were it inlined, the search before it would be slower.
+//
+//go:noinline
+func (l layout) expand(dst, b []byte) ([]byte, layout) {
+	beginning := beginnings[l.beginning%byte(len(beginnings))]
+	dst = append(dst, b[:l.payload]...)
+	dst = append(dst, beginning...)
+	dst = append(dst, b[l.payload:l.end]...)
+	l.extension += len(beginning)
+	l.end += len(beginning)
+	l.beginning = 0
+	return dst, l
+}
+
+// decode fills in a record from one that is intact and has all of its payload, to whose bytes it then refers. It
 // is false for a mark.
 func (l layout) decode(b []byte, r *waypost.Record) (extensions []byte, ok bool) {
 	flags, at, le := b[4], recordHead, binary.LittleEndian

@@ -215,7 +215,7 @@ func (t *Table) move(raw []byte, offset int64, l layout, everything bool) {
 		return // it was replaced
 	}
 	keep := everything || p.slot&recent != 0
-	if keep && !intact(raw) {
+	if keep && !l.intact(raw) {
 		t.damaged.Add(1)
 		keep = false
 	}

@@ -152,7 +152,7 @@ func (t *Table) rebuild(sh *shard, n int) bool {
 		}
 		raw := t.at(offsetOf(slot))
 		l, ok := layoutOf(raw)
-		if !ok || !intact(raw[:l.end]) {
+		if !ok || !l.intact(raw) {
 			t.lose() // whatever it was: the store has it
 			t.damaged.Add(1)
 			t.forget(slot)
