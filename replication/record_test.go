@@ -1,6 +1,7 @@
 package replication_test
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
@@ -218,4 +219,25 @@ func FuzzDecodeRecord(f *testing.F) {
 		}
 		require.Equal(t, r, again)
 	})
+}
+
+func TestAControlByteAnywhereInALocationIsFound(t *testing.T) {
+	for size := 1; size <= 24; size++ {
+		for at := range size {
+			for c := range 256 {
+				location := bytes.Repeat([]byte{0x80}, size)
+				location[at] = byte(c)
+				raw := replication.AppendRecord(nil, &waypost.Record{
+					Kind: waypost.KindLink, Status: 302, Domain: waypost.DefaultDomain, Name: []byte("code"), Payload: location,
+				})
+				var r waypost.Record
+				err := replication.DecodeRecord(raw, &r)
+				if c < 0x20 || c == 0x7f {
+					require.ErrorIs(t, err, replication.ErrContent, "byte %#x at %d of %d", c, at, size)
+				} else {
+					require.NoError(t, err, "byte %#x at %d of %d", c, at, size)
+				}
+			}
+		}
+	}
 }
