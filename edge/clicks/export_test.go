@@ -3,6 +3,7 @@ package clicks
 import (
 	"bytes"
 	"encoding/binary"
+	"hash/maphash"
 	"os"
 	"time"
 
@@ -76,6 +77,15 @@ func AppendReference(b []byte, c waypost.Click, where uint32) []byte {
 	b = append(b, make([]byte, size)...)
 	putRecord(b[len(b)-size:], &c, 0, where)
 	return b
+}
+
+// Meets reports whether a click is taken to have the texts of another one when their hashes are the same.
+func Meets(c, other waypost.Click) bool {
+	t, seed, mem := &texts{}, maphash.MakeSeed(), AppendClick(make([]byte, segmentHead), other)
+	_, e, hash := t.find(mem, &c, seed)
+	*e = textsEntry{hash, segmentHead}
+	where, _, _ := t.find(mem, &c, seed)
+	return where != 0
 }
 
 // WalkFile gives the clicks in a file from a place on, as they are told to an Audience.

@@ -182,26 +182,40 @@ func TestABitFlippedAnywhereGivesNoClickTheTextsOfAnother(t *testing.T) {
 
 func TestAReferenceToWhatIsNoRecordWithTextsGivesNone(t *testing.T) {
 	sound := waypost.Click{Domain: 1, Code: []byte("abcd"), At: 1, Agent: agent, Referrer: referrer}
-	first := func(where uint32, of func(b []byte) []byte) waypost.Click {
-		b := of(make([]byte, 128))
-		from := int64(len(b))
-		c := clicks.WalkFile(clicks.AppendReference(b, sound, where), from)
-		require.Len(t, c, 1)
-		require.Equal(t, "abcd", string(c[0].Code), "it counts")
-		return c[0]
+	last := func(where uint32, of func(b []byte) []byte) waypost.Click {
+		before := of(make([]byte, 128))
+		b := clicks.AppendReference(before, sound, where)
+		alone := clicks.WalkFile(b, int64(len(before)))
+		require.Len(t, alone, 1)
+		require.Equal(t, "abcd", string(alone[0].Code), "it counts")
+		all := clicks.WalkFile(b, 128)
+		require.NotEmpty(t, all)
+		require.Equal(t, string(alone[0].Agent), string(all[len(all)-1].Agent), "whether what lies before is read from the file or not")
+		return alone[0]
 	}
 	whole := func(b []byte) []byte { return clicks.AppendClick(b, sound) }
-	require.Equal(t, agent, first(128, whole).Agent)
-	require.Empty(t, first(136, whole).Agent, "in the middle of a record")
-	require.Empty(t, first(131, whole).Agent, "between two multiples of 8")
-	require.Empty(t, first(64, whole).Agent, "before all records")
-	require.Empty(t, first(1<<31, whole).Agent, "behind the end")
-	require.Empty(t, first(128, func(b []byte) []byte { return append(b, make([]byte, 200)...) }).Agent, "nothing")
-	require.Empty(t, first(128, func(b []byte) []byte { return clicks.AppendReference(b, sound, 128) }).Agent, "another reference")
-	require.Empty(t, first(128, func(b []byte) []byte { return clicks.AppendNumberedClick(b, sound, 7) }).Agent, "what is left of another segment")
+	require.Equal(t, agent, last(128, whole).Agent)
+	require.Empty(t, last(136, whole).Agent, "in the middle of a record")
+	require.Empty(t, last(131, whole).Agent, "between two multiples of 8")
+	require.Empty(t, last(64, whole).Agent, "before all records")
+	require.Empty(t, last(1<<31, whole).Agent, "behind the end")
+	require.Empty(t, last(128, func(b []byte) []byte { return append(b, make([]byte, 200)...) }).Agent, "nothing")
+	require.Empty(t, last(128, func(b []byte) []byte { return clicks.AppendReference(b, sound, 128) }).Agent, "another reference")
+	require.Empty(t, last(128, func(b []byte) []byte { return clicks.AppendNumberedClick(b, sound, 7) }).Agent, "what is left of another segment")
 	other := sound
 	other.Agent = agent[:20]
-	require.Empty(t, first(128, func(b []byte) []byte { return clicks.AppendClick(b, other) }).Agent, "texts of other lengths")
+	require.Empty(t, last(128, func(b []byte) []byte { return clicks.AppendClick(b, other) }).Agent, "texts of other lengths")
+}
+
+func TestTextsThatMeetInTheirHashAreToldApart(t *testing.T) {
+	one := waypost.Click{Domain: 1, Code: []byte("abcd"), At: 1, Agent: agent, Referrer: referrer}
+	other := one
+	other.Agent = bytes.Replace(agent, []byte("131"), []byte("132"), 1)
+	shorter := one
+	shorter.Agent, shorter.Referrer = agent[:len(agent)-1], append([]byte("7"), referrer...)
+	require.True(t, clicks.Meets(one, one))
+	require.False(t, clicks.Meets(one, other))
+	require.False(t, clicks.Meets(one, shorter))
 }
 
 func FuzzReferences(f *testing.F) {
