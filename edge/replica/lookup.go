@@ -94,6 +94,10 @@ func (db *DB) fillLoop(ctx context.Context) {
 // fill loads the live store into its table, or, when that is too much, makes a
 // filter of all keys.
 func (db *DB) fill(ctx context.Context) error {
+	defer func() {
+		db.sizeCache()
+		trimMemory()
+	}()
 	db.mu.Lock()
 	st, t := db.fillable()
 	if t == nil {
@@ -108,6 +112,7 @@ func (db *DB) fill(ctx context.Context) error {
 	db.mu.Unlock()
 
 	if loading {
+		db.sizeCache() // before it is filled with what is read once
 		var buf []byte
 		done, err := db.walk(ctx, st, func(it *pebble.Iterator, key linkName) bool {
 			value, err := it.ValueAndErr()

@@ -67,7 +67,9 @@ func newMetrics(db *DB) *metrics {
 			return 1
 		}
 		return 0
-	}))
+	}), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "waypost_replica_cache_bytes", Help: "Memory of the blocks of the disk that are kept, outside of the Go heap.",
+	}, func() float64 { return float64(db.cache.Size()) }))
 	m.lookup(db)
 	m.quarantined = counter("quarantined_total", "Stores that could not be read and were set aside.")
 	m.unreadable = counter("unreadable_total", "Readings of a link that failed or gave what must not be served.")

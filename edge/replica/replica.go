@@ -59,10 +59,11 @@ type DB struct {
 	closed atomic.Bool
 	frozen bool // takes no changes: see Freeze
 
-	budget *lookup.Budget // nil: there is no lookup table
-	wanted *wanted
-	space  space
-	ended  [4]atomic.Uint64 // what tables that are gone have answered
+	budget       *lookup.Budget // nil: there is no lookup table
+	enlargeCache func()         // nil: it has its size; owned by the filling
+	wanted       *wanted
+	space        space
+	ended        [4]atomic.Uint64 // what tables that are gone have answered
 
 	mu        sync.Mutex // held while the live store or its table is written or replaced
 	restoring *restore
