@@ -75,6 +75,7 @@ func TestRangesThatHoldTooMuchAreReadInHalves(t *testing.T) {
 		e := follow(t, w.network, nil)
 		e.requireEqual(t, s.Source)
 		require.Equal(t, 1, e.Status().Snapshots)
+		require.EqualValues(t, 1, w.metric("snapshots_total"), "over one connection")
 		require.Greater(t, len(s.first), 8)
 		require.Less(t, len(s.first), 200, "what was too wide once is not tried again")
 	})
