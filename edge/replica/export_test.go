@@ -16,6 +16,9 @@ import (
 // Shrink makes the stores that are opened from now on small and impatient.
 func (db *DB) Shrink() { db.memTableSize, db.errorPause, db.saveBytes = 512<<10, time.Millisecond, 0 }
 
+// StandAside has every restore beside a store that serves stand aside, however small it is.
+func (db *DB) StandAside() { db.small = -1 }
+
 // SetSpace tells the replica how much room its disk has.
 func (db *DB) SetSpace(free, total *atomic.Int64) {
 	db.space.look = func(string) (int64, int64, error) { return free.Load(), total.Load(), nil }

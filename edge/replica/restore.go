@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/sstable"
 
 	"waypost"
+	"waypost/edge/aside"
 	"waypost/edge/lookup"
 	"waypost/replication"
 )
@@ -29,9 +31,12 @@ type restore struct {
 	ready      gathered             // of whole ranges, after those in tables
 	spilled    bool                 // there are tables of the range that is being taken
 	again      bool                 // some slots are taken again: PROGRESS stays as it was until all are
+	volume     atomic.Int64         // of all records that came, in bytes
+	giveBack   func()               // ends the room made for what stands aside; nil: none was made
 	kept       replication.Progress // what Keep was last told
 	durable    bool                 // there is a file PROGRESS
 	savedAt    time.Time
+	late       atomic.Bool     // something took too long
 	writing    chan error      // the outcome of what goes on in the background; nil: nothing does
 	background context.Context //nolint:containedctx // ends what goes on in the background
 	stop       context.CancelFunc
@@ -127,15 +132,8 @@ func (r *restore) Slots(ctx context.Context, records [][]byte) error {
 	if r.st != nil {
 		return errors.New("restore: slots come before Begin")
 	}
-	var rec waypost.Record
-	for _, raw := range records {
-		err := replication.DecodeRecord(raw, &rec)
-		if err != nil && !errors.Is(err, replication.ErrContent) {
-			return fmt.Errorf("restore: %w", err)
-		}
-		if rec.State != waypost.Purged {
-			r.pending.add(&rec, raw, err != nil)
-		}
+	if err := r.gather(records); err != nil {
+		return fmt.Errorf("restore: %w", err)
 	}
 	if r.pending.bytes < gatherLimit {
 		return nil
@@ -227,9 +225,17 @@ func (r *restore) later(ctx context.Context, do func(context.Context) error) err
 	if err := r.wait(ctx); err != nil {
 		return err
 	}
-	done := make(chan error, 1)
+	done, disturbs := make(chan error, 1), r.disturbs()
 	r.writing = done
-	go func() { done <- do(r.background) }()
+	go func() {
+		if disturbs {
+			aside.Thread(r.level())
+		}
+		begun := time.Now()
+		err := do(r.background)
+		r.took(time.Since(begun), late)
+		done <- err
+	}()
 	return nil
 }
 
@@ -262,7 +268,14 @@ func (r *restore) make(ctx context.Context, g gathered) error {
 	}
 	r.next++
 	published := make(chan struct{})
-	go func() { defer close(published); r.publishAll(items) }()
+	disturbs := r.disturbs()
+	go func() {
+		defer close(published)
+		if disturbs {
+			aside.Thread(r.level())
+		}
+		r.publishAll(items)
+	}()
 	t, err := r.writeTable(ctx, r.next, items)
 	<-published
 	if err != nil {

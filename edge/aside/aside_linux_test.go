@@ -1,0 +1,70 @@
+package aside_test
+
+import (
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"waypost/edge/aside"
+)
+
+// on gives how the system treats the thread of a goroutine that has done something.
+func on(t *testing.T, do func()) *unix.SchedAttr {
+	t.Helper()
+	var attr *unix.SchedAttr
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // the thread ends with it
+		do()
+		attr, err = unix.SchedGetAttr(0, 0)
+	}()
+	<-done
+	require.NoError(t, err)
+	return attr
+}
+
+func TestAThreadStandsAsideAndNoOtherDoes(t *testing.T) {
+	before := on(t, func() {})
+	behind := on(t, func() { aside.Thread(aside.Behind) })
+	require.EqualValues(t, unix.SCHED_BATCH, behind.Policy)
+	require.EqualValues(t, max(before.Nice, 10), behind.Nice)
+	idle := on(t, func() { aside.Thread(aside.Idle) })
+	require.EqualValues(t, unix.SCHED_IDLE, idle.Policy)
+	for range 20 {
+		require.Equal(t, before, on(t, func() {}))
+	}
+}
+
+func TestWhatAnOperatorHasLoweredFurtherStaysSo(t *testing.T) {
+	nice := on(t, func() {
+		require.NoError(t, unix.Setpriority(unix.PRIO_PROCESS, 0, 15))
+		aside.Thread(aside.Behind)
+	})
+	require.EqualValues(t, 15, nice.Nice)
+	idle := on(t, func() {
+		aside.Thread(aside.Idle)
+		aside.Thread(aside.Behind)
+	})
+	require.EqualValues(t, unix.SCHED_IDLE, idle.Policy)
+}
+
+func TestThereIsRoomUnlessAnOperatorSaysHowMuch(t *testing.T) {
+	t.Setenv("GOMAXPROCS", "7")
+	before := runtime.GOMAXPROCS(0)
+	aside.MakeRoom()()
+	require.Equal(t, before, runtime.GOMAXPROCS(0))
+
+	t.Setenv("GOMAXPROCS", "")
+	runtime.SetDefaultGOMAXPROCS()
+	before = runtime.GOMAXPROCS(0)
+	one, another := aside.MakeRoom(), aside.MakeRoom()
+	require.Equal(t, before+3, runtime.GOMAXPROCS(0))
+	one()
+	require.Equal(t, before+3, runtime.GOMAXPROCS(0), "another has not ended")
+	another()
+	require.Equal(t, before, runtime.GOMAXPROCS(0))
+}
