@@ -228,6 +228,7 @@ func (c *control) serve(ctx context.Context, source *changelog, ln, adminLn net.
 	group.Go(func() error { roller.Run(ctx); return nil })
 	group.Go(func() error { c.db.KeepEvents(ctx); return nil })
 	group.Go(func() error { c.db.Watch(ctx); return nil })
+	group.Go(func() error { c.db.Herald(ctx); return nil })
 	group.Go(func() error {
 		c.db.Attend(ctx, postgres.Presence{Node: c.boot, Region: waypost.Region(c.cfg.Region), Issued: minter.TakeIssued})
 		return nil

@@ -97,6 +97,7 @@ type DB struct {
 	cfg     Config
 	log     *slog.Logger
 	changed *hint
+	news    news // for other control planes
 	links   linkCache
 
 	witness *witness

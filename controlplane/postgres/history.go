@@ -128,7 +128,7 @@ func (db *DB) openEpoch(ctx context.Context, conn *pgx.Conn, epoch uint32, reaso
 // Without one the next change of history holds the keys back.
 func (db *DB) begin(ctx context.Context, conn *pgx.Conn, seen sight) {
 	db.witness.begin(seen)
-	db.changed.tell()
+	db.moved()
 	if err := db.look(ctx, conn); err != nil {
 		db.log.Warn("the key ranges of a new epoch are looked at a little later", "error", err)
 	}
@@ -162,7 +162,13 @@ func tellRanges(ctx context.Context, conn *pgx.Conn, ranges []byte) error {
 // note remembers a committed position and wakes the followers.
 func (db *DB) note(p waypost.Position) {
 	db.witness.saw(p)
+	db.moved()
+}
+
+// moved wakes the followers, here and at other control planes.
+func (db *DB) moved() {
 	db.changed.tell()
+	db.news.tell()
 }
 
 // Watch keeps the witness up to date, with what other control planes do as well,

@@ -39,7 +39,8 @@ func (db *DB) Head(ctx context.Context) (replication.Head, error) {
 	return h, nil
 }
 
-// Changed implements replication.Source: it tells of this process's own commits.
+// Changed implements replication.Source: it tells of this process's own commits, and
+// while [DB.Herald] runs of those of other control planes.
 func (db *DB) Changed() <-chan struct{} { return db.changed.wait() }
 
 // Read implements replication.Source.

@@ -6,25 +6,14 @@ import (
 	"sync"
 )
 
-// Level says how far aside work stands.
-type Level int
-
-const (
-	// Behind is for what must keep up: where there is not enough for all, it gets a tenth of what
-	// others get.
-	Behind Level = iota
-	// Idle is for what can wait for long: it gets what others leave, and next to nothing while they leave
-	// nothing. A thread that redirects need is run at once in its place. It must not
-	// hold a lock that work of another level waits for.
-	Idle
-)
-
-// Thread gives the calling goroutine a thread of its own, which stands aside. There is no way back: the thread ends
+// Thread gives the calling goroutine a thread of its own, which stands aside: where there is not enough for all, it
+// gets a tenth of what others get. It gets no less than that, since the runtime itself waits for it now and then: for
+// a lock that it holds, or to stop the world. There is no way back: the thread ends
 // with the goroutine. A goroutine that waits often pays for that, since threads take turns more slowly than
 // goroutines. Where the system does not let threads stand aside, nothing changes.
-func Thread(l Level) {
+func Thread() {
 	runtime.LockOSThread()
-	lower(l)
+	lower()
 }
 
 // threads is how many goroutines stand aside at once: one that makes a table of a snapshot, one that fills the lookup

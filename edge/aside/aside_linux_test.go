@@ -29,11 +29,9 @@ func on(t *testing.T, do func()) *unix.SchedAttr {
 
 func TestAThreadStandsAsideAndNoOtherDoes(t *testing.T) {
 	before := on(t, func() {})
-	behind := on(t, func() { aside.Thread(aside.Behind) })
-	require.EqualValues(t, unix.SCHED_BATCH, behind.Policy)
-	require.EqualValues(t, max(before.Nice, 10), behind.Nice)
-	idle := on(t, func() { aside.Thread(aside.Idle) })
-	require.EqualValues(t, unix.SCHED_IDLE, idle.Policy)
+	lowered := on(t, aside.Thread)
+	require.EqualValues(t, unix.SCHED_BATCH, lowered.Policy)
+	require.EqualValues(t, max(before.Nice, 10), lowered.Nice)
 	for range 20 {
 		require.Equal(t, before, on(t, func() {}))
 	}
@@ -42,12 +40,12 @@ func TestAThreadStandsAsideAndNoOtherDoes(t *testing.T) {
 func TestWhatAnOperatorHasLoweredFurtherStaysSo(t *testing.T) {
 	nice := on(t, func() {
 		require.NoError(t, unix.Setpriority(unix.PRIO_PROCESS, 0, 15))
-		aside.Thread(aside.Behind)
+		aside.Thread()
 	})
 	require.EqualValues(t, 15, nice.Nice)
 	idle := on(t, func() {
-		aside.Thread(aside.Idle)
-		aside.Thread(aside.Behind)
+		require.NoError(t, unix.SchedSetAttr(0, &unix.SchedAttr{Policy: unix.SCHED_IDLE}, 0))
+		aside.Thread()
 	})
 	require.EqualValues(t, unix.SCHED_IDLE, idle.Policy)
 }

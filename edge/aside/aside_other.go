@@ -6,4 +6,4 @@ package aside
 // take turns with those that answer.
 const lowers = false
 
-func lower(Level) {}
+func lower() {}

@@ -51,19 +51,19 @@ func TestOfPeersTheMostAdvancedIsChosenAndNoneThatIsNoHelp(t *testing.T) {
 		list []string
 		best string
 	}{
-		"none that is behind":                 {own, []string{behind.url}, ""},
-		"not itself":                          {own, []string{own.url}, ""},
-		"none that asks for another token":    {own, []string{stranger.url}, ""},
-		"none of another cluster":             {own, []string{foreign.url}, ""},
-		"none that holds nothing":             {own, []string{empty.url}, ""},
-		"none that shows no signature":        {own, []string{unsigned}, ""},
-		"none that follows this node":         {own, []string{through}, ""},
-		"nobody":                              {own, []string{nobody}, ""},
-		"none of an older history":            {newer, []string{own.url, further.url}, ""},
-		"the one that is ahead":               {own, append([]string{ahead.url}, useless...), ahead.url},
-		"the one that is further":             {own, append(useless, ahead.url, further.url), further.url},
-		"of a newer history, wherever it is":  {own, []string{further.url, newer.url, ahead.url}, newer.url},
-		"nobody's word, for who has no key":   {empty, []string{behind.url}, ""},
+		"none that is behind":                {own, []string{behind.url}, ""},
+		"not itself":                         {own, []string{own.url}, ""},
+		"none that asks for another token":   {own, []string{stranger.url}, ""},
+		"none of another cluster":            {own, []string{foreign.url}, ""},
+		"none that holds nothing":            {own, []string{empty.url}, ""},
+		"none that shows no signature":       {own, []string{unsigned}, ""},
+		"none that follows this node":        {own, []string{through}, ""},
+		"nobody":                             {own, []string{nobody}, ""},
+		"none of an older history":           {newer, []string{own.url, further.url}, ""},
+		"the one that is ahead":              {own, append([]string{ahead.url}, useless...), ahead.url},
+		"the one that is further":            {own, append(useless, ahead.url, further.url), further.url},
+		"of a newer history, wherever it is": {own, []string{further.url, newer.url, ahead.url}, newer.url},
+		"nobody's word, for who has no key":  {empty, []string{behind.url}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			chooser := peers.New(c.of.config(c.list...))
@@ -168,6 +168,8 @@ func TestAFirstSnapshotIsTakenFromAPeerAlsoWhileHomeIsThere(t *testing.T) {
 	require.Equal(t, full.url, peer)
 	fresh.run(t, cfg)
 	fresh.at(t, at)
-	until(t, "it returns home", func() bool { return fresh.loop.chooser.Peer() == "" && len(fresh.loop.Status().Via) == 0 && fresh.loop.Status().Connected })
+	until(t, "it returns home", func() bool {
+		return fresh.loop.chooser.Peer() == "" && len(fresh.loop.Status().Via) == 0 && fresh.loop.Status().Connected
+	})
 	fresh.at(t, o.put(1))
 }

@@ -36,7 +36,6 @@ type restore struct {
 	kept       replication.Progress // what Keep was last told
 	durable    bool                 // there is a file PROGRESS
 	savedAt    time.Time
-	late       atomic.Bool     // something took too long
 	writing    chan error      // the outcome of what goes on in the background; nil: nothing does
 	background context.Context //nolint:containedctx // ends what goes on in the background
 	stop       context.CancelFunc
@@ -229,12 +228,9 @@ func (r *restore) later(ctx context.Context, do func(context.Context) error) err
 	r.writing = done
 	go func() {
 		if disturbs {
-			aside.Thread(r.level())
+			aside.Thread()
 		}
-		begun := time.Now()
-		err := do(r.background)
-		r.took(time.Since(begun), late)
-		done <- err
+		done <- do(r.background)
 	}()
 	return nil
 }
@@ -272,7 +268,7 @@ func (r *restore) make(ctx context.Context, g gathered) error {
 	go func() {
 		defer close(published)
 		if disturbs {
-			aside.Thread(r.level())
+			aside.Thread()
 		}
 		r.publishAll(items)
 	}()

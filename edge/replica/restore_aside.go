@@ -2,7 +2,6 @@ package replica
 
 import (
 	"errors"
-	"time"
 
 	"waypost"
 	"waypost/edge/aside"
@@ -12,29 +11,12 @@ import (
 // A restore beside a store that answers redirects stands aside for them. The first one of an edge,
 // when there is nothing to answer with, does not.
 
-// late is how long a table may take, or a tenth of that some records, until all that follows no longer stands as
-// far aside. With the machine to itself it is some tenths of a second, and a millisecond; redirects that leave
-// nothing at all must not keep an edge from becoming current.
-const late = 10 * time.Second
-
-func (r *restore) took(d, most time.Duration) {
-	if d > most {
-		r.late.Store(true)
-	}
-}
-
 // small is what a restore may have of records, in bytes, without standing aside: it is over at once.
 const small = 1 << 20
 
 // disturbs says whether there are redirects that a restore could keep waiting.
-func (r *restore) disturbs() bool { return r.volume.Load() > int64(r.db.small) && r.db.live.Load() != nil }
-
-// level says how far it stands aside.
-func (r *restore) level() aside.Level {
-	if r.late.Load() {
-		return aside.Behind
-	}
-	return aside.Idle
+func (r *restore) disturbs() bool {
+	return r.volume.Load() > int64(r.db.small) && r.db.live.Load() != nil
 }
 
 // gather takes records into the range that is being taken. The caller has other things to do later, and so
@@ -51,11 +33,8 @@ func (r *restore) gather(records [][]byte) error {
 	}
 	done := make(chan error, 1)
 	go func() {
-		aside.Thread(r.level())
-		begun := time.Now()
-		err := r.add(records)
-		r.took(time.Since(begun), late/10)
-		done <- err
+		aside.Thread()
+		done <- r.add(records)
 	}()
 	return <-done
 }

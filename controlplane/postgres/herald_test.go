@@ -1,0 +1,236 @@
+package postgres_test
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/stretchr/testify/require"
+
+	"waypost/controlplane/postgres"
+	"waypost/replication"
+	"waypost/replication/replicationtest"
+)
+
+// heralds opens control planes on one database, which tell one another of commits.
+func heralds(t *testing.T, n int) (all []*postgres.DB, hand *pgx.Conn) {
+	t.Helper()
+	var address string
+	first, hand := open(t, func(c *postgres.Config) { address = c.URL })
+	all = append(all, first)
+	for len(all) < n {
+		db, err := postgres.Open(t.Context(), postgres.Config{URL: address})
+		require.NoError(t, err)
+		t.Cleanup(db.Close)
+		all = append(all, db)
+	}
+	for _, db := range all {
+		herald(t, db)
+	}
+	return all, hand
+}
+
+func herald(t *testing.T, db *postgres.DB) {
+	t.Helper()
+	during(t, db.Herald)
+}
+
+// during runs f until the test ends.
+func during(t *testing.T, f func(context.Context)) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { f(ctx) })
+	t.Cleanup(func() { cancel(); running.Wait() })
+}
+
+func TestACommitThroughOneControlPlaneWakesTheFollowersOfAnother(t *testing.T) {
+	dbs, hand := heralds(t, 2)
+	here, there := dbs[0], dbs[1]
+	server, err := replication.NewServer(replication.ServerConfig{Source: there, MinPoll: time.Hour, MaxPoll: time.Hour})
+	require.NoError(t, err)
+	during(t, func(ctx context.Context) { _ = server.Run(ctx) })
+	mux := http.NewServeMux()
+	mux.HandleFunc(replication.PathStream, server.Stream)
+	mux.HandleFunc(replication.PathSnapshot, server.Snapshot)
+	web := httptest.NewServer(mux)
+	t.Cleanup(web.Close)
+	sink := replicationtest.NewSink()
+	during(t, func(ctx context.Context) {
+		_ = replication.Follow(ctx, replication.FollowConfig{URL: web.URL, Sink: sink})
+	})
+
+	commits := 0
+	commit := func() {
+		t.Helper()
+		commits++
+		at := insert(t, here, link(fmt.Sprintf("commit-%d", commits)))
+		limit := time.After(time.Minute)
+		for moved := sink.Moved(); sink.Position() != at; moved = sink.Moved() {
+			select {
+			case <-moved:
+			case <-limit:
+				t.Fatalf("commit %d did not come; the follower is at %v", commits, sink.Position())
+			}
+		}
+	}
+	for range 5 {
+		commit()
+	}
+	for range 2 {
+		var ended int
+		require.NoError(t, hand.QueryRow(t.Context(), `SELECT count(pg_terminate_backend(pid, 60000)) FROM pg_stat_activity
+			WHERE datname = current_database() AND application_name = 'waypost hints'`).Scan(&ended))
+		require.NotZero(t, ended)
+		for range 3 {
+			commit()
+		}
+	}
+}
+
+func TestControlPlanesDoNotWakeOneAnotherInACircle(t *testing.T) {
+	dbs, hand := heralds(t, 1)
+	here := dbs[0]
+	exec(t, hand, `LISTEN waypost_moved`)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	said := map[uint32]int{} // by connection
+	word := func() uint32 {
+		n, err := hand.WaitForNotification(ctx)
+		require.NoError(t, err)
+		said[n.PID]++
+		return n.PID
+	}
+	// The hand takes the part of another control plane, so that there are three.
+	exec(t, hand, `NOTIFY waypost_moved, 'hello'`)
+	first := hand.PgConn().PID()
+	for first == hand.PgConn().PID() {
+		first = word()
+	}
+	there, err := postgres.Open(t.Context(), postgres.Config{URL: hand.Config().ConnString()})
+	require.NoError(t, err)
+	t.Cleanup(there.Close)
+	herald(t, there)
+	second := first
+	for second == first || second == hand.PgConn().PID() {
+		second = word()
+	}
+
+	const commits = 10
+	for i := range commits {
+		woken := there.Changed()
+		insert(t, here, link(fmt.Sprintf("commit-%d", i)))
+		select {
+		case <-woken:
+		case <-ctx.Done():
+			t.Fatal("nobody was woken")
+		}
+	}
+	for said[first] < commits/2 {
+		word()
+	}
+	exec(t, hand, `NOTIFY waypost_moved, 'the end'`)
+	for said[hand.PgConn().PID()] < 2 {
+		word()
+	}
+	require.LessOrEqual(t, said[second], 2, "its greeting, and an answer to one")
+}
+
+func TestBehindAPoolerControlPlanesOnlyPoll(t *testing.T) {
+	lines := make(logged, 100)
+	db, hand := open(t, func(c *postgres.Config) {
+		c.URL = pooler(t, c.URL)
+		c.Logger = slog.New(slog.NewTextHandler(lines, nil))
+	})
+	herald(t, db)
+	select {
+	case line := <-lines:
+		require.Contains(t, line, "pooler")
+		require.Contains(t, line, "polling alone")
+	case <-time.After(time.Minute):
+		t.Fatal("nothing was logged")
+	}
+	changed := db.Changed()
+	at := insert(t, db, link("abcd123"))
+	<-changed // as ever
+	head, err := db.Head(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, at, head.Position)
+	var hearing int
+	require.NoError(t, hand.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity
+		WHERE datname = current_database() AND query LIKE 'LISTEN%'`).Scan(&hearing))
+	require.Zero(t, hearing)
+}
+
+type logged chan string
+
+func (l logged) Write(line []byte) (int, error) {
+	select {
+	case l <- string(line):
+	default:
+	}
+	return len(line), nil
+}
+
+// pooler passes connections to PostgreSQL on and, like all poolers, tells clients of
+// another backend than they have.
+func pooler(t *testing.T, address string) string {
+	t.Helper()
+	cfg, err := pgx.ParseConfig(address)
+	require.NoError(t, err)
+	network, server := pgconn.NetworkAddress(cfg.Host, cfg.Port)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	var running sync.WaitGroup
+	running.Go(func() {
+		for {
+			client, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			backend, err := net.Dial(network, server)
+			if err != nil {
+				client.Close()
+				continue
+			}
+			running.Go(func() { _, _ = io.Copy(backend, client); backend.Close() })
+			running.Go(func() { _ = disguise(client, backend); client.Close() })
+		}
+	})
+	t.Cleanup(func() { ln.Close(); running.Wait() })
+	u, err := url.Parse(address)
+	require.NoError(t, err)
+	u.Host, u.RawQuery = ln.Addr().String(), "sslmode=disable"
+	return u.String()
+}
+
+// disguise copies the backend's messages, with another process id in BackendKeyData.
+func disguise(client io.Writer, backend io.Reader) error {
+	for {
+		var head [5]byte
+		if _, err := io.ReadFull(backend, head[:]); err != nil {
+			return err
+		}
+		body := make([]byte, binary.BigEndian.Uint32(head[1:])-4)
+		if _, err := io.ReadFull(backend, body); err != nil {
+			return err
+		}
+		if head[0] == 'K' {
+			binary.BigEndian.PutUint32(body, binary.BigEndian.Uint32(body)+1)
+		}
+		if _, err := client.Write(append(head[:], body...)); err != nil {
+			return err
+		}
+	}
+}
