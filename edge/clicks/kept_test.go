@@ -170,6 +170,22 @@ func TestAPackThatRottedCostsNothingButWhatIsInIt(t *testing.T) {
 	require.EqualValues(t, 2, sum)
 }
 
+// Nobody could enrol under a name that is none.
+func TestABootWhoseNameCannotBeReadHasNone(t *testing.T) {
+	control := newControlPlane(t)
+	cfg, _ := keeping(t.TempDir())
+	j := open(t, cfg)
+	shipInBackground(t, j, control.shipping())
+	clickEach(t, j, control, 12)
+	require.Eventually(t, func() bool { return len(files(t, cfg.Dir, "pack")) == 2 }, 60*time.Second, time.Millisecond)
+	require.NoError(t, j.Close())
+	for _, batch := range files(t, cfg.Dir, "batch") {
+		change(t, filepath.Join(cfg.Dir, batch), func(b []byte) { b[len(b)/2] ^= 1 })
+	}
+	next, _ := keeping(cfg.Dir)
+	require.Equal(t, []string{next.Node}, open(t, next).Nodes())
+}
+
 func FuzzUnpack(f *testing.F) {
 	for _, b := range sampleBatches(f) {
 		pack := resum(clicks.SamplePack(b))

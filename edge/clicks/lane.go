@@ -31,8 +31,9 @@ type lane struct {
 
 	// When the control plane last had all that it has acknowledged.
 	confirmed time.Time
-	// Until when others come first, because the control plane does not take clicks of the node.
-	aside time.Time
+	// How often in a row the control plane has not taken clicks of the node, and until when it is not asked again.
+	refusals int
+	aside    time.Time
 }
 
 // waitingBatch is fixed and not acknowledged.

@@ -110,7 +110,7 @@ func (s *shipper) run(ctx context.Context) {
 			sealed = true
 		default:
 		}
-		l, b, ok := s.j.oldest()
+		l, b, ok := s.j.oldest(time.Now())
 		if !ok && sealed && s.j.drain() {
 			continue
 		}
@@ -123,22 +123,34 @@ func (s *shipper) run(ctx context.Context) {
 			err = s.confirm(ctx, l)
 		}
 		switch {
-		case err != nil && ctx.Err() == nil && s.j.standBack(l, err):
-			s.j.log.Warn("clicks are not taken and wait, and others come first", slog.String("node", l.node), slog.Any("error", err))
+		case err != nil && ctx.Err() == nil && s.standBack(l, err):
 		case err != nil && ctx.Err() == nil:
 			s.pause(ctx, b, err)
 		case asked:
 			s.failures = 0
-		case sealed:
+			s.j.comeForward(l)
+		case sealed && !s.j.waits():
 			return
 		default:
-			select {
-			case <-s.j.wake:
-			case <-again.C:
-				s.suspect = time.Now().Add(-confirmEvery)
-			case <-ctx.Done():
-			}
+			s.idle(ctx, again.C)
 		}
+	}
+}
+
+// idle waits until there may be something to send.
+func (s *shipper) idle(ctx context.Context, again <-chan time.Time) {
+	var over <-chan time.Time
+	if until := s.j.setAside(time.Now()); !until.IsZero() {
+		t := time.NewTimer(time.Until(until))
+		defer t.Stop()
+		over = t.C
+	}
+	select {
+	case <-s.j.wake:
+	case <-over:
+	case <-again:
+		s.suspect = time.Now().Add(-confirmEvery)
+	case <-ctx.Done():
 	}
 }
 
@@ -149,10 +161,11 @@ const confirmEvery = time.Hour
 
 // unconfirmed gives a boot of which the control plane should be asked, if there is one.
 func (s *shipper) unconfirmed() *lane {
+	now := time.Now()
 	s.j.mu.Lock()
 	defer s.j.mu.Unlock()
 	for _, l := range s.j.lanes {
-		if len(l.kept) > 0 && len(l.waiting) == 0 && l.confirmed.Before(s.suspect) {
+		if len(l.kept) > 0 && len(l.waiting) == 0 && l.confirmed.Before(s.suspect) && !l.aside.After(now) {
 			return l
 		}
 	}
@@ -162,8 +175,11 @@ func (s *shipper) unconfirmed() *lane {
 // confirm sends the newest acknowledged batch of a boot once more, which changes nothing
 // unless it was forgotten.
 func (s *shipper) confirm(ctx context.Context, l *lane) error {
+	var newest uint64
 	s.j.mu.Lock()
-	newest := l.kept[len(l.kept)-1].last
+	if n := len(l.kept); n > 0 { // or it was kept for long enough a moment ago
+		newest = l.kept[n-1].last
+	}
 	s.j.mu.Unlock()
 	body, ok := s.j.keptBody(l, newest)
 	if ok {
@@ -181,46 +197,71 @@ func (s *shipper) confirm(ctx context.Context, l *lane) error {
 	return nil
 }
 
-// oldest gives the batch to send next: of the oldest boot, unless that was put aside and another was not.
-func (j *Journal) oldest() (*lane, waitingBatch, bool) {
+// oldest gives the batch to send next: of the oldest boot that is not set aside.
+func (j *Journal) oldest(now time.Time) (*lane, waitingBatch, bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	now := time.Now()
-	var next *lane
 	for _, l := range j.lanes {
-		switch {
-		case len(l.waiting) == 0:
-		case l.aside.Before(now):
+		if len(l.waiting) > 0 && !l.aside.After(now) {
 			return l, l.waiting[0], true
-		case next == nil || l.aside.Before(next.aside):
-			next = l
 		}
 	}
-	if next == nil {
-		return nil, waitingBatch{}, false
-	}
-	return next, next.waiting[0], true
+	return nil, waitingBatch{}, false
 }
 
-// asideFor is for how long others come before a boot whose clicks the control plane does not take.
-const asideFor = time.Minute
+// waits reports whether any batch is not acknowledged.
+func (j *Journal) waits() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return slices.ContainsFunc(j.lanes, func(l *lane) bool { return len(l.waiting) > 0 })
+}
 
-// standBack lets others come first when the control plane does not take the clicks of a boot's node,
-// by whatever error that was. It reports whether there are any.
-func (j *Journal) standBack(l *lane, err error) bool {
+// setAside gives the time at which the first of the boots that are set aside is not any more; zero if none is.
+func (j *Journal) setAside(now time.Time) (until time.Time) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, l := range j.lanes {
+		if l.aside.After(now) && (until.IsZero() || l.aside.Before(until)) {
+			until = l.aside
+		}
+	}
+	return until
+}
+
+// standBack sets the boots of a node aside for a while when the control plane does not take its clicks, and leaves
+// the others alone. It reports whether that is what is wrong.
+func (s *shipper) standBack(l *lane, err error) bool {
 	if r, ok := errors.AsType[*retryError](err); !ok || r.status != http.StatusForbidden {
 		return false
 	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	now := time.Now()
-	l.aside, l.confirmed = now.Add(asideFor), now
-	for _, other := range j.lanes {
-		if other.node != l.node && len(other.waiting) > 0 && other.aside.Before(now) {
-			return true
+	s.j.mu.Lock()
+	refusals := l.refusals + 1
+	until := time.Now().Add(s.wait(refusals, err))
+	for _, o := range s.j.lanes {
+		if o.node == l.node {
+			o.refusals, o.aside = refusals, until
 		}
 	}
-	return false
+	s.j.mu.Unlock()
+	if bits.OnesCount(uint(refusals)) == 1 {
+		s.j.log.Warn("clicks are not taken and wait, and others are shipped", slog.String("node", l.node), slog.Int("failures", refusals), slog.Any("error", err))
+	}
+	return true
+}
+
+// comeForward notes that clicks of a boot's node are taken.
+func (j *Journal) comeForward(l *lane) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if l.refusals == 0 {
+		return
+	}
+	for _, o := range j.lanes {
+		if o.node == l.node {
+			o.refusals, o.aside = 0, time.Time{}
+		}
+	}
+	l.refusals = 0 // it may be finished, and in no list any more
 }
 
 // Nodes gives the names under which there are clicks that the control plane may be sent.
@@ -229,7 +270,7 @@ func (j *Journal) Nodes() []string {
 	defer j.mu.Unlock()
 	var names []string
 	for _, l := range j.lanes {
-		if !slices.Contains(names, l.node) {
+		if l.node != "" && !slices.Contains(names, l.node) { // of a boot that cannot be read nobody knows it
 			names = append(names, l.node)
 		}
 	}
@@ -245,7 +286,7 @@ func (j *Journal) drain() bool {
 	if err != nil {
 		j.diskFailed("batches of clicks could not be made: their clicks stay in the journal", err)
 	}
-	_, _, ok := j.oldest()
+	_, _, ok := j.oldest(time.Now())
 	return ok
 }
 
@@ -353,15 +394,7 @@ func (s *shipper) fill(ctx context.Context, l *lane, first, end uint64) error {
 func (s *shipper) pause(ctx context.Context, b waitingBatch, err error) {
 	s.failures++
 	s.suspect = time.Now()
-	const longest = time.Minute
-	wait := s.cfg.MinBackoff << min(s.failures-1, 20)
-	if wait <= 0 || wait > s.cfg.MaxBackoff {
-		wait = s.cfg.MaxBackoff
-	}
-	wait = wait/2 + rand.N(wait/2+1)
-	if r, ok := errors.AsType[*retryError](err); ok {
-		wait = max(wait, min(r.after, longest))
-	}
+	wait := s.wait(s.failures, err)
 	if bits.OnesCount(uint(s.failures)) == 1 {
 		s.j.log.Warn("clicks could not be shipped and wait", slog.Uint64("seq", b.seq), slog.Int("failures", s.failures), slog.Any("error", err))
 	}
@@ -371,6 +404,20 @@ func (s *shipper) pause(ctx context.Context, b waitingBatch, err error) {
 	case <-t.C:
 	case <-ctx.Done():
 	}
+}
+
+// wait gives the pause after so many failures in a row.
+func (s *shipper) wait(failures int, err error) time.Duration {
+	const longest = time.Minute
+	wait := s.cfg.MinBackoff << min(failures-1, 20)
+	if wait <= 0 || wait > s.cfg.MaxBackoff {
+		wait = s.cfg.MaxBackoff
+	}
+	wait = wait/2 + rand.N(wait/2+1)
+	if r, ok := errors.AsType[*retryError](err); ok {
+		wait = max(wait, min(r.after, longest))
+	}
+	return wait
 }
 
 // post sends a batch, and counts it when it has to be sent again.

@@ -226,6 +226,41 @@ func TestClicksOfANameThatIsNotTakenWaitAndHoldUpNoOthers(t *testing.T) {
 	control.awaitClicks(t, 7)
 }
 
+// It is asked for no more often than anything else that fails, and whether what others' boots have shipped is
+// counted still is asked all the same.
+func TestClicksOfANameThatIsNotTakenHoldUpNoQuestions(t *testing.T) {
+	control := newControlPlane(t)
+	cfg, _ := keeping(t.TempDir())
+	j := open(t, cfg)
+	shipInBackground(t, j, control.shipping())
+	clickEach(t, j, control, 8)
+	require.NoError(t, j.Close())
+	other, _ := keeping(cfg.Dir)
+	other.Node = "edge-c"
+	j = open(t, other)
+	record(t, j, "theirs", 1)
+	require.NoError(t, j.Close())
+	control.failOver(3)
+	refusals := 0
+	control.setFault(func(b *waypost.ClickBatch, w http.ResponseWriter, _ func()) bool {
+		if b.Node == "edge-c" {
+			refusals++
+			w.WriteHeader(http.StatusForbidden)
+		}
+		return b.Node == "edge-c"
+	})
+	next, _ := keeping(cfg.Dir)
+	j = open(t, next)
+	shipping := control.shipping()
+	shipping.MinBackoff, shipping.MaxBackoff = time.Hour, time.Hour
+	shipInBackground(t, j, shipping)
+	control.await(t, "what was forgotten is counted again", func() bool { _, sum := control.totals(); return sum == 8 })
+	clickEach(t, j, control, 5)
+	control.mu.Lock()
+	defer control.mu.Unlock()
+	require.Equal(t, 1, refusals)
+}
+
 func TestAnEdgeThatIsCutOffKeepsTotalsAndNotATrickleOfBatches(t *testing.T) {
 	control := newControlPlane(t)
 	cfg := config(t.TempDir())

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"waypost"
@@ -158,6 +159,9 @@ func (e *Edge) checkPeers() error {
 	for _, peer := range e.Peers {
 		if err := origin("edge.peers", peer); err != nil {
 			return err
+		}
+		if e.PeerCAFile != "" && strings.HasPrefix(strings.ToLower(peer), "http:") { // which would show it the token in the clear
+			return fmt.Errorf("edge.peers: edges speak TLS to one another by edge.peer_ca_file: give https://, and not %s", peer)
 		}
 	}
 	return nil

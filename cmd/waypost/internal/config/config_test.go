@@ -198,6 +198,20 @@ func TestChecksNameTheSettingAndWhatToDo(t *testing.T) {
 	}
 }
 
+func TestWhoSpeaksTLSToPeersSpeaksNothingElse(t *testing.T) {
+	check := func(more ...string) error {
+		cfg, err := config.Load(config.Sources{Environ: append([]string{
+			"WAYPOST_EDGE_REGION=us-east-1", "WAYPOST_EDGE_CONTROL_URL=http://10.0.0.1:8080", "WAYPOST_EDGE_TOKEN=t", "WAYPOST_EDGE_DATA_DIR=/d",
+			"WAYPOST_EDGE_PEER_CERT_FILE=/c", "WAYPOST_EDGE_PEER_KEY_FILE=/k",
+		}, more...)})
+		require.NoError(t, err)
+		return cfg.Edge.Check()
+	}
+	require.ErrorContains(t, check(), "edge.peer_ca_file")
+	require.NoError(t, check("WAYPOST_EDGE_PEER_CA_FILE=/a", "WAYPOST_EDGE_PEERS=https://10.0.0.2:8090"))
+	require.ErrorContains(t, check("WAYPOST_EDGE_PEER_CA_FILE=/a", "WAYPOST_EDGE_PEERS=https://10.0.0.2:8090,HTTP://10.0.0.3:8090"), "HTTP://10.0.0.3:8090")
+}
+
 func noVariables(string) string { return "" }
 
 func parse(t *testing.T, section string, args ...string) *config.Flags {
