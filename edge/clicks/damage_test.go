@@ -142,6 +142,18 @@ func TestDamageIsKnownAfterAnotherCrash(t *testing.T) {
 	require.Len(t, files(t, filepath.Join(again, "quarantine"), "segment"), 1)
 }
 
+func TestARecordThatWasCutOffIsNoDamageAfterAnotherCrashEither(t *testing.T) {
+	dir, segment := recorded(t)
+	change(t, segment, func(b []byte) { clear(b[bytes.LastIndex(b, []byte("abcd"))-8:]) })
+	again := crash(t, dir, func(left string) bool {
+		return len(files(t, left, "batch")) > 0 && len(files(t, left, "segment")) > 0 // its clicks are in both
+	})
+	require.NotEmpty(t, again)
+	sum, _ := shipLeftovers(t, again)
+	require.EqualValues(t, 9, sum)
+	require.Empty(t, files(t, filepath.Join(again, "quarantine"), ""))
+}
+
 // batches makes a directory with at least n batches that wait, and tells how many
 // clicks there are altogether.
 func batches(t *testing.T, n int) (dir string, sum uint64) {

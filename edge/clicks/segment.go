@@ -185,17 +185,19 @@ func (s *segment) append(c *waypost.Click, t *texts, seed maphash.Seed) (ok bool
 
 // junkBefore reports whether there is damage in what was covered before a crash, so
 // that it is still known after it. Zeros are none: what is in a batch need not be on
-// the disk a second time when the power fails.
+// the disk a second time when the power fails. Neither is a last record that the crash before that one cut off.
 func (s *segment) junkBefore(end int64) bool {
 	buf := make([]byte, end-segmentHead)
 	if _, err := s.file.ReadAt(buf, segmentHead); err != nil {
 		return true
 	}
-	walk := scan{buf: buf, number: s.number}
+	walk, between := scan{buf: buf, number: s.number}, false
 	for {
-		if _, ok := walk.record(); !ok {
-			return walk.damaged()
+		_, ok := walk.record()
+		if !ok {
+			return walk.damaged() && (between || !walk.cut())
 		}
+		between = walk.junk
 		walk.accept()
 	}
 }
