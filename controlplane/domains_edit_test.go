@@ -8,6 +8,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/postgres"
 )
 
 // stranger is an administrator of another workspace.
@@ -211,5 +212,24 @@ func TestAHostThatLooksLikeAnotherIsPointedOut(t *testing.T) {
 			got += w.Code
 		}
 		require.Equal(t, want, got, "%s: %v", url, o.Warnings)
+	}
+}
+
+func TestTheDomainOfABaseURLCanBeAnAddress(t *testing.T) {
+	for _, host := range []string{"192.0.2.1", "[2001:db8::1]"} {
+		s := start(t, nil)
+		_, err := s.db.EnsureCluster(t.Context(), postgres.ClusterConfig{CodeLength: 7, PrefixLength: 2, DefaultHost: host})
+		require.NoError(t, err)
+		l, _, err := s.Create(t.Context(), actor, wish(custom("same"), under(host)))
+		require.NoError(t, err, host)
+		for _, name := range []string{host, ""} {
+			got, err := s.Find(t.Context(), actor, name, "same")
+			require.NoError(t, err, host)
+			require.Equal(t, l.ID, got.ID)
+		}
+		for _, other := range []string{"192.0.2.2", "[2001:db8::2]", "2001:db8::1%a\x00", host + ":80"} {
+			_, err := s.Find(t.Context(), actor, other, "same")
+			require.Equal(t, waypost.ENotFound, waypost.CodeOf(err), other)
+		}
 	}
 }

@@ -2,6 +2,8 @@ package controlplane
 
 import (
 	"context"
+	"net/netip"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -109,7 +111,12 @@ func (s *Service) domainNamed(ctx context.Context, actor Actor, host string) (wa
 	none := waypost.Errorf(waypost.ENotFound, "there is no such domain")
 	name, err := target.HostName(host)
 	if err != nil {
-		return waypost.Domain{}, none
+		// An address is no name, but the base URL may have one.
+		address, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"))
+		if err != nil || address.Zone() != "" {
+			return waypost.Domain{}, none
+		}
+		name = strings.ToLower(host)
 	}
 	d, found, err := s.hosts.find(ctx, name)
 	switch {

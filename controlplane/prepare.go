@@ -77,7 +77,7 @@ func (p *preparing) domain(ctx context.Context, host string) (waypost.Domain, er
 	}
 	d, err := p.s.domainNamed(ctx, p.actor, host)
 	if waypost.CodeOf(err) == waypost.ENotFound {
-		err = waypost.Errorf(waypost.EInvalid, "domain: there is no such domain for this workspace")
+		err = waypost.Errorf(waypost.EInvalid, "domain: there is no domain %.64q for this workspace", host)
 	}
 	if err != nil {
 		return d, err

@@ -74,7 +74,7 @@ func (s *Service) closeWorkspaces(ctx context.Context) {
 		pause.Reset(time.Since(began)) // others want to commit, too
 		if err != nil {
 			if ctx.Err() == nil {
-				s.cfg.Logger.Warn("links of a deleted workspace still redirect; another try comes in a moment", "error", err)
+				s.cfg.Logger.Warn("a round failed, will try again", "doing", "removing the links of deleted workspaces", "error", err)
 			}
 			return
 		}

@@ -42,8 +42,10 @@ func (p *program) linksImportCommand() *cobra.Command {
 API; what only an export knows, such as click_count, is passed over. CSV begins with the header: original_url and any
 of title, custom_code, domain, description, tags (separated by commas), redirect_status,
 forward_query, forward_path and active (true or false), metadata (a JSON object), and
-expires_at. Files of "waypost links export" can be imported; the links get new codes
-(call the column short_code custom_code to keep the old ones).
+expires_at. Files of "waypost links export" can be imported; the links get new codes. To keep
+the old ones in another installation, call the column short_code custom_code; codes that
+this one has issued itself, or leased, are refused. JSON lines of an export name the domain
+of each link, also the shared one: it must be there, or be left out of the lines.
 "-" reads standard input.
 
 Each row that is refused is reported with its line and the reason; the others are
