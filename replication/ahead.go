@@ -77,8 +77,11 @@ func (a *ahead) next(ctx context.Context) (slotRange, error) {
 // begin begins as many readings as there may be.
 func (a *ahead) begin(ctx context.Context) error {
 	for len(a.runs) > 0 && len(a.readings) < maxAhead {
+		if a.width == 1 && len(a.readings) > 0 { // also when what came is not taken yet
+			return nil
+		}
 		further := a.underWay() > 0
-		if further && (a.width == 1 || !a.c.server.mayReadAhead()) {
+		if further && !a.c.server.mayReadAhead() {
 			return nil
 		}
 		r, err := a.plan(ctx)

@@ -2,10 +2,13 @@ package replication_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -64,6 +67,77 @@ func TestTwoRangesOfASnapshotAreReadAtOnceWhileThereIsRoom(t *testing.T) {
 			require.Len(t, s.first, 4096/64)
 		})
 	}
+}
+
+// limited is a source that reads so many slots in the time that it gives a reading.
+type limited struct {
+	*replicationtest.Source
+	slots int
+	time  time.Duration
+	ended int
+}
+
+func (s *limited) Snapshot(ctx context.Context, first, last uint16, visit func([]byte) error) (replication.Head, error) {
+	if err := s.read(ctx, first, last); err != nil {
+		return replication.Head{}, err
+	}
+	return s.Source.Snapshot(ctx, first, last, visit)
+}
+
+func (s *limited) Sums(ctx context.Context, first, last uint16) ([]replication.Sum, replication.Head, error) {
+	if err := s.read(ctx, first, last); err != nil {
+		return nil, replication.Head{}, err
+	}
+	return s.Source.Sums(ctx, first, last)
+}
+
+func (s *limited) read(ctx context.Context, first, last uint16) error {
+	takes := s.time / time.Duration(s.slots) * time.Duration(int(last)-int(first)+1)
+	if err := sleepFor(ctx, min(takes, s.time)); err != nil {
+		return err
+	}
+	if takes > s.time {
+		s.ended++
+		return errors.New("canceling statement due to statement timeout")
+	}
+	return nil
+}
+
+func sleepFor(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func TestRangesThatTakeTooLongAreReadInHalves(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := &limited{Source: linksOf(100), slots: 256, time: time.Minute}
+		s.SetWidth(1024)
+		w := newWorld(t, func(c *replication.ServerConfig) { c.Source, c.MaxSnapshots = s, 1 })
+		w.source = s.Source
+		e := follow(t, w.network, nil)
+		time.Sleep(30 * time.Minute)
+		e.requireEqual(t, s.Source)
+		require.Equal(t, 1, e.Status().Snapshots)
+		require.Equal(t, 2, s.ended)
+
+		var sums []byte
+		done := make(chan error, 1)
+		go func() {
+			response, err := w.network.client(t).Get("http://source" + replication.PathSums + "?first=0")
+			if err == nil {
+				sums, err = io.ReadAll(response.Body)
+				_ = response.Body.Close()
+			}
+			done <- err
+		}()
+		require.NoError(t, <-done)
+		require.NotEmpty(t, sums)
+		require.Equal(t, 4, s.ended)
+	})
 }
 
 func TestRangesThatHoldTooMuchAreReadInHalves(t *testing.T) {

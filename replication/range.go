@@ -29,7 +29,11 @@ type slotRange struct {
 // connection but for its log.
 func (s *Server) tryRange(ctx context.Context, first, last int, width *int, c *connection) (part slotRange, err error) {
 	for {
-		err = c.tryRead(ctx, func() (err error) { part, err = s.readRange(ctx, first, last, width); return err })
+		err = c.tryRead(ctx, func() (err error) {
+			begun := time.Now()
+			part, err = s.readRange(ctx, first, last, width)
+			return s.narrowed(width, begun, err)
+		})
 		switch {
 		case !errors.Is(err, errTooWide):
 			return part, err
@@ -38,6 +42,15 @@ func (s *Server) tryRange(ctx context.Context, first, last int, width *int, c *c
 		}
 		*width /= 2
 	}
+}
+
+// narrowed makes ranges half as wide when the reading of one has failed after a long time: a source that ends
+// those that take too long would end it again.
+func (s *Server) narrowed(width *int, begun time.Time, err error) error {
+	if err != nil && *width > 1 && time.Since(begun) >= s.cfg.ReadTimeout && !errors.Is(err, errTooWide) {
+		*width /= 2
+	}
+	return err
 }
 
 // tryRead repeats a reading of slots while the source is away.

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"waypost"
 )
@@ -100,7 +101,11 @@ func (c *connection) sums(ctx context.Context, runs []run) error {
 	for _, run := range runs {
 		for first := run.first; first <= run.last; {
 			part, err := await(ctx, c, func(ctx context.Context) (part sumsPart, err error) {
-				err = c.tryRead(ctx, func() (err error) { part, err = c.server.readSums(ctx, first, run.last, &width); return err })
+				err = c.tryRead(ctx, func() (err error) {
+					begun := time.Now()
+					part, err = c.server.readSums(ctx, first, run.last, &width)
+					return c.server.narrowed(&width, begun, err)
+				})
 				return part, err
 			})
 			if err != nil {
