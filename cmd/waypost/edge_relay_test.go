@@ -46,7 +46,10 @@ func changelogServer(t *testing.T, cfg replication.ServerConfig) http.Handler {
 	ctx, cancel := context.WithCancel(t.Context())
 	ran := make(chan error, 1)
 	go func() { ran <- server.Run(ctx) }()
-	t.Cleanup(func() { cancel(); <-ran })
+	t.Cleanup(func() {
+		cancel()
+		require.ErrorIs(t, <-ran, context.Canceled)
+	})
 	mux := http.NewServeMux()
 	mux.HandleFunc(replication.PathStream, server.Stream)
 	mux.HandleFunc(replication.PathSnapshot, server.Snapshot)

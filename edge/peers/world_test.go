@@ -55,7 +55,7 @@ func serve(t *testing.T, cfg replication.ServerConfig, token string) (url string
 	}))
 	t.Cleanup(func() {
 		cancel()
-		<-ran
+		require.ErrorIs(t, <-ran, context.Canceled)
 		web.CloseClientConnections()
 		web.Close()
 		require.NoError(t, server.Drain(context.WithoutCancel(t.Context())))

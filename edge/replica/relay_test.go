@@ -195,7 +195,7 @@ func TestWhileTheDiskIsAlmostFullTheReplicaServesAndThenGoesOnByItselfWhereItWas
 			time.Sleep(time.Millisecond)
 		}
 	}}
-	f.Source.SetWidth(256)
+	f.SetWidth(256)
 	f.serveSource(t, source)
 	f.requests()
 	f.follow(t)
