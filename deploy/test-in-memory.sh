@@ -24,7 +24,7 @@ enough() {
   (($(df --output=avail -k "$shm" | tail -n 1) >= room)) || return 1
   while read -r file; do
     [[ -r $file ]] && read -r limit <"$file" || continue
-    [[ $limit != +([0-9]) ]] || ((limit >> 10 >= 2 * room)) || return 1
+    [[ ! $limit =~ ^[0-9]+$ ]] || ((limit >> 10 >= 2 * room)) || return 1
   done < <(limits)
   (($(sed -n 's/^MemAvailable: *\([0-9]*\) kB$/\1/p' /proc/meminfo) >= room))
 }
