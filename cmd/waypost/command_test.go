@@ -34,7 +34,7 @@ func TestWrongUsageIsOneLineAndExitCodeTwo(t *testing.T) {
 		"unknown subcommand":                  {nil, []string{"links", "bogus"}, `unknown command "bogus" for "waypost links"`},
 		"unknown flag":                        {nil, []string{"dev", "--bogus"}, "unknown flag: --bogus (see `waypost dev --help`)"},
 		"wrong value of a flag":               {nil, []string{"control", "--code-length=x"}, `"x" is no whole number`},
-		"missing argument":                    {nil, []string{"links", "get"}, "accepts 1 arg"},
+		"missing argument":                    {nil, []string{"links", "get"}, "accepts 1 arg(s), received 0: the command is `waypost links get CODE"},
 		"argument too many":                   {nil, []string{"version", "x"}, "unknown command"},
 		"unknown variable":                    {[]string{"WAYPOST_DATADIR=x"}, []string{"links", "list"}, "unknown environment variable WAYPOST_DATADIR (did you mean WAYPOST_DATA_DIR?)"},
 		"unknown output format":               {nil, []string{"version", "--output=xml"}, `--output: "xml" is neither text nor json`},

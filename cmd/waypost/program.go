@@ -140,7 +140,7 @@ func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if err := check(c, args); err != nil {
-			return &usageError{err}
+			return &usageError{fmt.Errorf("%w: the command is `%s`", err, c.UseLine())}
 		}
 		return nil
 	}
