@@ -101,14 +101,17 @@ func TestABoundedTableTakesUpWhatIsAskedForHoweverOftenThatChanges(t *testing.T)
 func TestTheFilterTellsWhatTheStoreDoesNotHave(t *testing.T) {
 	const n = 60_000
 	table := overfull(t, 2<<20, n)
-	unknown := 0
+	unknown, unsure := 0, 0
 	for i := range 100_000 {
 		if _, a := find(t, table, code(n+i)); a == lookup.Unknown {
 			unknown++
 		}
+		if !table.Lacks(waypost.DefaultDomain, []byte(code(n+i))) {
+			unsure++
+		}
 	}
 	require.Less(t, unknown, 2000)
-	require.True(t, table.Lacks(waypost.DefaultDomain, []byte("seldom")), "the writer asks the filter too")
+	require.Less(t, unsure, 2000, "the writer asks the filter too")
 	for i := n; i < 3*n; i++ { // far more than the filter was made for
 		table.Put(link(code(i), location(i, 0)), nil)
 		if _, a := find(t, table, code(i)); a == lookup.Absent {
