@@ -409,6 +409,43 @@ func TestAPayloadThatBreaksTheBoundsGoesOutAsATombstoneAndDoesNotStopTheStream(t
 	require.Equal(t, f.rows, newFollow(t, db).rows)
 }
 
+func TestTheOldestOfAChangelogThatIsTooLargeIsDroppedInOrder(t *testing.T) {
+	db, hand := open(t, func(c *postgres.Config) { c.RetentionBytes = 1 })
+	require.NoError(t, db.MaintainOnce(t.Context()), "which makes the partitions that come")
+	first := insert(t, db, links(1)...)
+	exec(t, hand, `UPDATE changelog_head SET seq = 1000000`) // a million transactions later
+	second := insert(t, db, link("second"))
+	require.NoError(t, db.MaintainOnce(t.Context()))
+	exec(t, hand, `UPDATE changelog_head SET seq = 3000000`)
+	third := insert(t, db, link("third"))
+	left := func() (names []string) {
+		rows, err := hand.Query(t.Context(), `
+			SELECT inhrelid::regclass::text FROM pg_inherits JOIN changelog_head ON true
+			WHERE inhparent = 'changelog'::regclass AND inhrelid::regclass::text ~ '[0-9]' AND substr(inhrelid::regclass::text, 11)::bigint < seq ORDER BY 1`)
+		require.NoError(t, err)
+		names, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		require.NoError(t, err)
+		return names
+	}
+	require.Equal(t, []string{"changelog_1000000", "changelog_2000000", "changelog_3000000"}, left(), "the first is gone")
+
+	tx, err := hand.Begin(t.Context())
+	require.NoError(t, err)
+	exec(t, tx, `LOCK TABLE ONLY changelog_1000000 IN ACCESS SHARE MODE`)
+	require.NoError(t, db.MaintainOnce(t.Context()), "it waits for the next round")
+	require.NoError(t, tx.Rollback(t.Context()))
+	require.Contains(t, left(), "changelog_2000000", "not before an older one")
+
+	require.NoError(t, db.MaintainOnce(t.Context()))
+	require.Equal(t, []string{"changelog_3000000"}, left(), "that of the head stays")
+	for _, at := range []waypost.Position{first, second} {
+		_, err := db.Read(t.Context(), at, 10)
+		require.ErrorIs(t, err, replication.ErrTrimmed)
+	}
+	_, err = db.Read(t.Context(), third, 10)
+	require.NoError(t, err)
+}
+
 func TestMaintenanceGivesWayToWhoeverHoldsTheChangelog(t *testing.T) {
 	db, hand := open(t, func(c *postgres.Config) { c.Retention = time.Nanosecond })
 	tx, err := hand.Begin(t.Context())

@@ -45,6 +45,9 @@ type Config struct {
 	// Retention is how long the changelog is kept; a follower that was away for
 	// longer takes a snapshot.
 	Retention time.Duration // default 72 h
+	// RetentionBytes is how large the changelog may become, with its indexes: the oldest million transactions go while it
+	// is larger. Those that the head belongs to stay.
+	RetentionBytes int64 // default 64 GiB
 	// SaltRetention is how long the salt of visitors of a day is kept when the day is
 	// over. Clicks that come later count without a visitor.
 	SaltRetention time.Duration // default 48 h
@@ -69,6 +72,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Retention == 0 {
 		c.Retention = 72 * time.Hour
+	}
+	if c.RetentionBytes == 0 {
+		c.RetentionBytes = 64 << 30
 	}
 	if c.SaltRetention == 0 {
 		c.SaltRetention = 48 * time.Hour

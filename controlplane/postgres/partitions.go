@@ -98,20 +98,25 @@ func (db *DB) createPartition(ctx context.Context, from int64) error {
 }
 
 // dropPartitions drops the numbered partitions whose newest transaction is older
-// than the retention. The head's own partition is always kept.
+// than the retention, and the oldest while all together are larger than they may be. The head's own
+// partition is always kept, and none is dropped before an older one.
 func (db *DB) dropPartitions(ctx context.Context) error {
 	type partition struct {
 		name string
 		from int64
+		size int64
 	}
-	var head int64
+	var head, total int64
 	var found []partition
 	err := db.queryIn(ctx, system, `
-		SELECT c.relname, substr(c.relname, 11)::bigint, h.seq
+		SELECT c.relname, substr(c.relname, 11)::bigint, coalesce(pg_total_relation_size(c.oid), 0), h.seq
 		FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid, changelog_head h
 		WHERE i.inhparent = 'changelog'::regclass AND c.relname ~ '^changelog_[0-9]+$' ORDER BY 2`, nil, func(rows pgx.Rows) error {
 		var p partition
-		_, err := pgx.ForEachRow(rows, []any{&p.name, &p.from, &head}, func() error { found = append(found, p); return nil })
+		_, err := pgx.ForEachRow(rows, []any{&p.name, &p.from, &p.size, &head}, func() error {
+			found, total = append(found, p), total+p.size
+			return nil
+		})
 		return err
 	})
 	if err != nil {
@@ -121,7 +126,7 @@ func (db *DB) dropPartitions(ctx context.Context) error {
 		if i+1 == len(found) || found[i+1].from > head {
 			return nil
 		}
-		var old bool
+		var old, dropped bool
 		err := db.queryIn(ctx, system, fmt.Sprintf(`
 			SELECT coalesce((SELECT at FROM %s ORDER BY seq DESC, ord DESC LIMIT 1) < now() - $1::interval, true)`, pgx.Identifier{p.name}.Sanitize()),
 			[]any{db.cfg.Retention}, func(rows pgx.Rows) error {
@@ -135,16 +140,18 @@ func (db *DB) dropPartitions(ctx context.Context) error {
 		if err != nil {
 			return classify("read a partition's age", err)
 		}
-		if !old {
+		if !old && total <= db.cfg.RetentionBytes {
 			return nil
 		}
 		if err := db.alter(ctx, func(tx pgx.Tx) error {
 			_, err := tx.Exec(ctx, fmt.Sprintf(`DROP TABLE %s`, pgx.Identifier{p.name}.Sanitize()))
+			dropped = err == nil
 			return err
-		}); err != nil {
+		}); err != nil || !dropped {
 			return classify("drop a partition", err)
 		}
-		db.log.Info("dropped a partition of the changelog", "first_seq", p.from)
+		total -= p.size
+		db.log.Info("dropped a partition of the changelog", "first_seq", p.from, "bytes", p.size, "older_than_kept", old)
 	}
 	return nil
 }
