@@ -102,7 +102,7 @@ func TestADiskTooFullForABatchGetsTheSpareSegmentBack(t *testing.T) {
 	control, dir := newControlPlane(t), t.TempDir()
 	var full switchable
 	cfg := config(dir)
-	cfg.FlushInterval = time.Millisecond
+	cfg.FlushInterval, cfg.Shards = time.Millisecond, 1 // one segment that clicks go to
 	cfg.SetSync(func(f *os.File) error {
 		if strings.Contains(f.Name(), "batch-") {
 			if err := full.fail(); err != nil {
@@ -120,7 +120,7 @@ func TestADiskTooFullForABatchGetsTheSpareSegmentBack(t *testing.T) {
 	recordAll(t, j, "abcd", 10)
 	full.off()
 	control.await(t, "all clicks are counted", func() bool { _, sum := control.totals(); return sum == 20 })
-	require.Eventually(t, func() bool { return len(files(t, dir, "segment")) == 3 }, 60*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(files(t, dir, "segment")) >= 2 }, 60*time.Second, time.Millisecond, "there are spare ones again")
 	require.Zero(t, j.Dropped())
 }
 
