@@ -74,12 +74,14 @@ func (r *Roots) look() {
 	again, err := r.renew()
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if err == nil {
+		r.bad = ""
+	}
 	switch {
 	case err != nil && err.Error() != r.bad:
 		r.bad = err.Error()
 		r.cfg.Logger.Error("the certificates on disk that others may go back to cannot be used; those before stay", slog.Any("error", err))
 	case err == nil && again:
-		r.bad = ""
 		r.cfg.Logger.Info("the certificates that others may go back to were read again", slog.String("file", r.cfg.File))
 	}
 }

@@ -21,17 +21,19 @@ const (
 // again and again: that is how a cluster grows together after it was cut apart,
 // or after all of it was down.
 func (g *Gossip) rejoin(ctx context.Context) {
-	wait, complained := min(firstRetry, g.cfg.Rejoin), false
+	// The first try may come before the others have started.
+	wait, alone := min(firstRetry, g.cfg.Rejoin), 0
 	for {
 		joined, err := g.join(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return
-		case err != nil && joined == 0 && g.table.alive() == 0 && !complained:
-			g.cfg.Logger.Warn("no gossip seed answers; trying on", slog.Any("error", err))
-			complained = true
-		case joined > 0:
-			complained = false
+		case err != nil && joined == 0 && g.table.alive() == 0:
+			if alone++; alone == 2 {
+				g.cfg.Logger.Warn("no gossip seed answers; trying on", slog.Any("error", err))
+			}
+		default:
+			alone = 0
 		}
 		pause := g.cfg.Rejoin
 		if err != nil {
