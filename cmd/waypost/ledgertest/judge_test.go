@@ -25,7 +25,7 @@ func (w *world) calm() {
 			require.Less(w.t, tries, 10, "%s does not ship: %v", s.node, w.unshipped(s))
 			e := w.startEdge(s, shipping.limits)
 			require.NotNil(w.t, e, "%v", w.errors)
-			until := time.Now().Add(10 * time.Second)
+			until := time.Now().Add(time.Minute)
 			for w.waits(s) && time.Now().Before(until) {
 				<-time.After(20 * time.Millisecond)
 			}
@@ -41,7 +41,7 @@ func (w *world) calm() {
 	hand := w.hand()
 	defer func() { require.NoError(w.t, hand.Close(w.t.Context())) }()
 	require.Eventually(w.t, func() bool { return w.counts(hand, `SELECT 'parts', count(*) FROM click_part`)["parts"] == 0 },
-		30*time.Second, 50*time.Millisecond, "folded")
+		2*time.Minute, 50*time.Millisecond, "folded")
 }
 
 func (w *world) clicksDir(s *slot) string { return s.dir + "/clicks" }

@@ -42,7 +42,7 @@ func (w *world) keepEdge(ctx context.Context, s *slot, at *turns) {
 	for ctx.Err() == nil && !w.failed() {
 		p := at.next()
 		s.proxy.cutOff.Store(p.way.cutOff)
-		e := w.startEdge(s, fmt.Sprintf("%s;%s=%d", p.way.limits, p.name, p.passes))
+		e := w.startEdge(s, fmt.Sprintf("%s;%s=%d", p.way.limits, p.name, p.passes/w.patience()))
 		if e == nil {
 			at.killed(p.name)
 			continue
@@ -53,7 +53,7 @@ func (w *world) keepEdge(ctx context.Context, s *slot, at *turns) {
 		case <-e.Exited():
 		case <-ctx.Done():
 			by = ""
-		case <-time.After(p.way.longest + rand.N(time.Second)):
+		case <-time.After(w.lifetime(p.way.longest)):
 			by = ""
 		}
 		e.Kill()
@@ -75,7 +75,7 @@ func (w *world) keepControl(ctx context.Context, at *turns) {
 	}
 	for n := 0; ctx.Err() == nil && !w.failed(); n++ {
 		p := at.next()
-		c := w.startControl(fmt.Sprintf("control-%d", n), fmt.Sprintf("%s;%s=%d", strings.Join(postgres, ";"), p.name, p.passes))
+		c := w.startControl(fmt.Sprintf("control-%d", n), fmt.Sprintf("%s;%s=%d", strings.Join(postgres, ";"), p.name, p.passes/w.patience()))
 		if c == nil {
 			continue
 		}
@@ -84,7 +84,7 @@ func (w *world) keepControl(ctx context.Context, at *turns) {
 		case <-c.Exited():
 		case <-ctx.Done():
 			by = ""
-		case <-time.After(longestLife + rand.N(time.Second)):
+		case <-time.After(w.lifetime(longestLife)):
 			by = ""
 		}
 		c.Kill()
@@ -99,7 +99,7 @@ func (w *world) keepControl(ctx context.Context, at *turns) {
 // keepPostgres has PostgreSQL killed by a control plane, and starts it again.
 func (w *world) keepPostgres(ctx context.Context, at *turns) {
 	for !w.failed() {
-		server, rest := w.server, 700*time.Millisecond // in which clicks are counted
+		server, rest := w.server, time.Duration(w.patience())*700*time.Millisecond // in which clicks are counted
 		if len(at.missing()) == 0 {
 			rest = 3 * time.Second
 		}
@@ -122,7 +122,7 @@ func (w *world) keepPostgres(ctx context.Context, at *turns) {
 		case <-server.Done():
 		case <-ctx.Done():
 			by = ""
-		case <-time.After(longestLife):
+		case <-time.After(w.lifetime(longestLife)):
 			by = ""
 		}
 		if err := os.Remove(w.pidFile(n)); err == nil { // nobody came to the place

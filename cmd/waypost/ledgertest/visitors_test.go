@@ -59,7 +59,7 @@ func (v *visitors) visit(ctx context.Context, at func() *life) {
 func (v *visitors) requireEnd(l *life, err error) {
 	select {
 	case <-l.edge.Exited():
-	case <-time.After(5 * time.Second):
+	case <-time.After(time.Minute):
 		v.complain("a request to %s, which lives, was cut off: %v", l.name, err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -41,9 +42,26 @@ type world struct {
 	stopVisits, stopLives context.CancelFunc
 	visits, lives         sync.WaitGroup
 
+	progress atomic.Int64 // Unix ms of when somebody was last killed at a new place; 0: none is missing
+
 	mu     sync.Mutex
 	errors []error
 	server *pgserver.Server
+}
+
+// patience is how many times as long everybody lives while nobody comes to a new place: on a
+// slow machine, a life that is too short for a place is so every time.
+func (w *world) patience() int {
+	at := w.progress.Load()
+	if at == 0 {
+		return 1
+	}
+	return 1 + min(9, int(time.Since(time.UnixMilli(at))/(20*time.Second)))
+}
+
+// lifetime is how long somebody lives who does not come to its place.
+func (w *world) lifetime(longest time.Duration) time.Duration {
+	return time.Duration(w.patience())*longest + rand.N(time.Second)
 }
 
 // slot is the place of an edge.
@@ -97,7 +115,7 @@ func startWorld(t *testing.T) *world {
 		w.edges = append(w.edges, s)
 		e := w.startEdge(s, shipping.limits)
 		require.NotNil(t, e)
-		require.Eventually(t, func() bool { return w.serves(e) }, 30*time.Second, 20*time.Millisecond)
+		require.Eventually(t, func() bool { return w.serves(e) }, 2*time.Minute, 20*time.Millisecond)
 		require.NoError(t, e.Stop())
 	}
 	c.Kill()
