@@ -272,8 +272,8 @@ func (c *control) routes(service *controlplane.Service, stream *replication.Serv
 	api := httpapi.Config{
 		Links: service, Fleet: fleet, Nodes: nodes, Orders: orders, Waiter: fleet, Domains: service, Statistics: service, Cleanup: c.db, Keys: service, Access: service, BaseURL: c.cfg.BaseURL, Version: productVersion(), Logger: c.log, Metrics: c.registry,
 	}
-	guesses, client := limit.NewGuesses(c.limits.Failures), clientOf(proxies)
-	api.Limits = httpapi.Limits{Requests: limit.NewRequests(c.limits.Requests, c.limits.Burst), Guesses: guesses, Client: client}
+	guesses, client := limit.NewGuesses(c.limits.Failures, nil), clientOf(proxies)
+	api.Limits = httpapi.Limits{Requests: limit.NewRequests(c.limits.Requests, c.limits.Burst, nil), Guesses: guesses, Client: client}
 	gate := httpapi.NewEdgeGate(httpapi.EdgeGateConfig{
 		Nodes: nodes, SharedToken: c.cfg.EdgeToken.Reveal(), Certificates: c.cfg.ClientCAFile != "", Guesses: guesses, Client: client, Logger: c.log,
 	})

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -28,7 +29,7 @@ type api struct {
 func start(t *testing.T, changes ...func(*links, *httpapi.Config)) *api {
 	t.Helper()
 	f := newLinks()
-	cfg := httpapi.Config{Links: f, BaseURL: "https://wp.example", Version: "1.2.3"}
+	cfg := httpapi.Config{Links: f, BaseURL: "https://wp.example", Version: "1.2.3", RequestTimeout: time.Minute}
 	for _, change := range changes {
 		change(f, &cfg)
 	}

@@ -18,7 +18,7 @@ func TestARequestIsAnsweredTheSameDirectlyAndThroughHuma(t *testing.T) {
 	fixed := func(f *links, c *httpapi.Config) {
 		f.now = func() time.Time { return at }
 		c.Now = f.now
-		c.Limits.Requests = limit.NewRequests(1, 2)
+		c.Limits.Requests = limit.NewRequests(1, 2, frozen)
 	}
 	const good = `{"original_url": "https://example.com/"}`
 	many := `{"links": [` + strings.Repeat(good+",", 1000) + good + `]}`

@@ -42,6 +42,9 @@ type EdgeGateConfig struct {
 	Guesses *limit.Guesses                 // nil: no limit
 	Client  func(*http.Request) netip.Addr // default: the peer of the connection
 	Logger  *slog.Logger                   // default: nothing is logged
+
+	// Patience is how long a credential waits to be looked up where too many attempts have failed.
+	Patience time.Duration // default 5 s
 }
 
 // Headers in which a follower describes itself: see package replication.
@@ -73,7 +76,10 @@ func NewEdgeGate(cfg EdgeGateConfig) *EdgeGate {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &EdgeGate{cfg: cfg, shared: sha256.Sum256([]byte(cfg.SharedToken)), late: limit.NewTurns(lateAtOnce, latePatience)}
+	if cfg.Patience == 0 {
+		cfg.Patience = latePatience
+	}
+	return &EdgeGate{cfg: cfg, shared: sha256.Sum256([]byte(cfg.SharedToken)), late: limit.NewTurns(lateAtOnce, cfg.Patience)}
 }
 
 // Only lets requests of edges through to next. Their context ends when the credential is

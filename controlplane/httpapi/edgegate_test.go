@@ -135,7 +135,7 @@ func TestAnEdgeIsWhoItsCredentialSaysAndNotWhatItsHeadersSay(t *testing.T) {
 
 func TestGuessesAtCredentialsAndTokensAreLimited(t *testing.T) {
 	nodes := &edgeNodes{}
-	g := httpapi.NewEdgeGate(httpapi.EdgeGateConfig{Nodes: nodes, Guesses: limit.NewGuesses(5)})
+	g := httpapi.NewEdgeGate(httpapi.EdgeGateConfig{Nodes: nodes, Guesses: limit.NewGuesses(5, frozen)})
 	require.Equal(t, 200, send(t, g, echo, goodEdge).StatusCode)
 	for range 50 {
 		requireProblem(t, send(t, g, echo, "revoked"), 403, "forbidden") // that is no guess
@@ -191,7 +191,7 @@ func TestAnEdgeIsLetInWhateverOthersAtItsAddressHaveTried(t *testing.T) {
 		return c
 	}
 	nodes := &slowNodes{gate: make(chan struct{}), good: newCredential()}
-	g := httpapi.NewEdgeGate(httpapi.EdgeGateConfig{Nodes: nodes, SharedToken: sharedToken, Guesses: limit.NewGuesses(1)})
+	g := httpapi.NewEdgeGate(httpapi.EdgeGateConfig{Nodes: nodes, SharedToken: sharedToken, Guesses: limit.NewGuesses(1, frozen), Patience: time.Minute})
 	done := make(chan int, 20)
 	ask := func(credential string) {
 		go func() {

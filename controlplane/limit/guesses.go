@@ -35,12 +35,15 @@ const (
 )
 
 // NewGuesses allows an address so many failures a minute. It is nil when that is 0.
-func NewGuesses(perMinute int) *Guesses { return newGuesses(perMinute, time.Now) }
-
-func newGuesses(perMinute int, now func() time.Time) *Guesses {
+// Now is the clock; nil means time.Now.
+func NewGuesses(perMinute int, now func() time.Time) *Guesses {
 	addresses := newBuckets[netip.Prefix](float64(perMinute)/60, perMinute, now)
 	if addresses == nil {
 		return nil
+	}
+	since := now
+	if since == nil {
+		since = time.Now
 	}
 	return &Guesses{
 		addresses: addresses,
@@ -48,7 +51,7 @@ func newGuesses(perMinute int, now func() time.Time) *Guesses {
 		good: otter.Must(&otter.Options[[32]byte, time.Time]{
 			MaximumSize: maxBuckets, ExpiryCalculator: otter.ExpiryWriting[[32]byte, time.Time](goodFor),
 		}),
-		now: now,
+		now: since,
 	}
 }
 

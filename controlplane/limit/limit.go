@@ -37,15 +37,27 @@ func newBuckets[K comparable](perSecond float64, burst int, now func() time.Time
 	if perSecond <= 0 || burst <= 0 {
 		return nil
 	}
+	var forgets otter.Clock
+	if now == nil {
+		now = time.Now
+	} else {
+		forgets = ticking(now)
+	}
 	// A bucket that nobody has touched for so long is full, as a new one is.
 	full := time.Duration(math.Ceil(float64(burst)/perSecond)+1) * time.Second
 	return &buckets[K]{
 		rate: rate.Limit(perSecond), burst: burst, now: now,
 		known: otter.Must(&otter.Options[K, *rate.Limiter]{
-			MaximumSize: maxBuckets, ExpiryCalculator: otter.ExpiryAccessing[K, *rate.Limiter](full),
+			MaximumSize: maxBuckets, ExpiryCalculator: otter.ExpiryAccessing[K, *rate.Limiter](full), Clock: forgets,
 		}),
 	}
 }
+
+// ticking is a clock by which buckets are also forgotten.
+type ticking func() time.Time
+
+func (c ticking) NowNano() int64                      { return c().UnixNano() }
+func (c ticking) Tick(time.Duration) <-chan time.Time { return nil }
 
 func (b *buckets[K]) of(key K) *rate.Limiter {
 	l, _ := b.known.ComputeIfAbsent(key, func() (*rate.Limiter, bool) { return rate.NewLimiter(b.rate, b.burst), false })

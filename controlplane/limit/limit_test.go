@@ -4,21 +4,29 @@ import (
 	"fmt"
 	"net/netip"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 )
 
-type clock struct{ t time.Time }
+// clock stands still until it is moved.
+type clock struct{ ms atomic.Int64 }
 
-func (c *clock) now() time.Time { return c.t }
+func (c *clock) now() time.Time { return time.UnixMilli(c.ms.Load()) }
 
-func newClock() *clock { return &clock{time.Unix(1_700_000_000, 0)} }
+func (c *clock) later(d time.Duration) { c.ms.Add(d.Milliseconds()) }
+
+func newClock() *clock {
+	var c clock
+	c.ms.Store(1_700_000_000_000)
+	return &c
+}
 
 func TestACredentialMayAskItsBurstAndThenAtItsRate(t *testing.T) {
 	c := newClock()
-	r := newRequests(2, 4, c.now)
+	r := NewRequests(2, 4, c.now)
 	for want := 3; want >= 0; want-- {
 		d, limited := r.Take("a")
 		require.True(t, limited)
@@ -28,7 +36,7 @@ func TestACredentialMayAskItsBurstAndThenAtItsRate(t *testing.T) {
 	require.Equal(t, Decision{Limit: 4, Reset: 2 * time.Second, Retry: time.Second}, d)
 	d, _ = r.Take("b")
 	require.True(t, d.OK, "another credential has a bucket of its own")
-	c.t = c.t.Add(time.Second)
+	c.later(time.Second)
 	for range 2 {
 		d, _ = r.Take("a")
 		require.True(t, d.OK)
@@ -39,21 +47,21 @@ func TestACredentialMayAskItsBurstAndThenAtItsRate(t *testing.T) {
 
 func TestALargeRequestIsPaidForAfterwards(t *testing.T) {
 	c := newClock()
-	r := newRequests(1, 10, c.now)
+	r := NewRequests(1, 10, c.now)
 	d, _ := r.Take("a")
 	require.True(t, d.OK)
 	r.Owe("a", 1_000_000) // no more than a full bucket
 	d, _ = r.Take("a")
 	require.False(t, d.OK)
 	require.Equal(t, 2*time.Second, d.Retry)
-	c.t = c.t.Add(2 * time.Second)
+	c.later(2 * time.Second)
 	d, _ = r.Take("a")
 	require.True(t, d.OK)
 }
 
 func TestGuessesAreLimitedByAddressAndByPrefix(t *testing.T) {
 	c := newClock()
-	g := newGuesses(3, c.now)
+	g := NewGuesses(3, c.now)
 	home := netip.MustParseAddr("192.0.2.1")
 	for range 3 {
 		by, _ := g.Check(home, "wp_live_aaaaREST")
@@ -77,13 +85,13 @@ func TestGuessesAreLimitedByAddressAndByPrefix(t *testing.T) {
 	by, _ = g.Check(netip.MustParseAddr("203.0.113.1"), "wp_live_bbbbOTHER")
 	require.Empty(t, by)
 
-	c.t = c.t.Add(20 * time.Second)
+	c.later(20 * time.Second)
 	by, _ = g.Check(home, "wp_live_bbbbREST")
 	require.Empty(t, by, "one attempt more")
 }
 
 func TestAnAddressOfIPv6IsItsNetwork(t *testing.T) {
-	g := newGuesses(1, newClock().now)
+	g := NewGuesses(1, newClock().now)
 	g.Failed(netip.MustParseAddr("2001:db8::1"), "")
 	by, _ := g.Check(netip.MustParseAddr("2001:db8::ffff:2"), "")
 	require.Equal(t, ByAddress, by)
@@ -92,7 +100,7 @@ func TestAnAddressOfIPv6IsItsNetwork(t *testing.T) {
 }
 
 func TestACredentialThatWasGoodIsLetThroughUntilItIsNot(t *testing.T) {
-	g := newGuesses(1, newClock().now)
+	g := NewGuesses(1, newClock().now)
 	office, good := netip.MustParseAddr("192.0.2.1"), "wp_live_goodREST"
 	g.Succeeded(good)
 	g.Failed(office, "wp_live_goodGUESS")
@@ -106,7 +114,7 @@ func TestACredentialThatWasGoodIsLetThroughUntilItIsNot(t *testing.T) {
 }
 
 func TestNothingIsLimitedWhereTheLimitIsZero(t *testing.T) {
-	r, g := NewRequests(0, 10), NewGuesses(0)
+	r, g := NewRequests(0, 10, nil), NewGuesses(0, nil)
 	for range 1_000 {
 		d, limited := r.Take("a")
 		require.True(t, d.OK)
@@ -121,7 +129,7 @@ func TestNothingIsLimitedWhereTheLimitIsZero(t *testing.T) {
 
 func TestAFloodOfAddressesTakesBoundedMemoryAndFreesNobody(t *testing.T) {
 	c := newClock()
-	g := newGuesses(10, c.now)
+	g := NewGuesses(10, c.now)
 	guesser := netip.MustParseAddr("192.0.2.1")
 	for range 10 {
 		g.Failed(guesser, "wp_live_aaaa")

@@ -10,10 +10,8 @@ import (
 type Requests struct{ by *buckets[[32]byte] }
 
 // NewRequests allows so many requests a second, and a burst of so many. It is nil
-// when either is 0.
-func NewRequests(perSecond, burst int) *Requests { return newRequests(perSecond, burst, time.Now) }
-
-func newRequests(perSecond, burst int, now func() time.Time) *Requests {
+// when either is 0. Now is the clock; nil means time.Now.
+func NewRequests(perSecond, burst int, now func() time.Time) *Requests {
 	by := newBuckets[[32]byte](float64(perSecond), burst, now)
 	if by == nil {
 		return nil

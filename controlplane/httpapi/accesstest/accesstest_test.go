@@ -95,6 +95,7 @@ func startOn(t *testing.T, database string, configure ...func(*httpapi.Config)) 
 	t.Cleanup(func() { require.NoError(t, p.service.Close(context.Background())) })
 	config := httpapi.Config{
 		Links: p.service, Domains: p.service, Keys: p.service, Access: p.service, BaseURL: "https://go.example.com", Logger: log, Now: now,
+		RequestTimeout: time.Minute, // passwords take their time
 	}
 	for _, change := range configure {
 		change(&config)
@@ -340,6 +341,9 @@ func (p *plane) hand() *pgx.Conn {
 	p.t.Cleanup(func() { require.NoError(p.t, conn.Close(context.Background())) })
 	return conn
 }
+
+// frozen is a clock that stands still, so that nobody gets an attempt back while a test runs.
+func frozen() time.Time { return time.Unix(1_800_000_000, 0) }
 
 // later moves a control plane's clock.
 func (p *plane) later(d time.Duration) { p.ahead.Add(int64(d)) }

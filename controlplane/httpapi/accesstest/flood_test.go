@@ -15,7 +15,6 @@ import (
 // Every password that is compared takes 19 MiB and a while: nobody takes all places.
 func TestANetworkHasOnlySoManySignInsUnderWay(t *testing.T) {
 	p := start(t, func(c *httpapi.Config) {
-		c.RequestTimeout = 30 * time.Second
 		c.Limits.Client = func(r *http.Request) netip.Addr { return netip.MustParseAddr(r.Header.Get("Test-From")) }
 	})
 	hash := p.firstAdminWithoutSession()

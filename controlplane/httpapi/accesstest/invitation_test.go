@@ -67,7 +67,7 @@ func TestAnInvitationIsAcceptedOnce(t *testing.T) {
 }
 
 func TestInvitationsAreGuessedNoFasterThanPasswords(t *testing.T) {
-	p := start(t, func(c *httpapi.Config) { c.Limits.Guesses = limit.NewGuesses(2) })
+	p := start(t, func(c *httpapi.Config) { c.Limits.Guesses = limit.NewGuesses(2, frozen) })
 	p.accept(401, "wp_invt_a")
 	p.accept(401, "wp_invt_b")
 	require.NotEmpty(t, p.accept(429, "wp_invt_c").Header.Get("Retry-After"))

@@ -247,7 +247,7 @@ func TestAPasswordThatIsTakenAwayMeanwhileIsNotChanged(t *testing.T) {
 }
 
 func TestWhoHasStolenASessionGuessesThePasswordNoFasterThanAnybodyElse(t *testing.T) {
-	p := start(t, func(c *httpapi.Config) { c.Limits.Guesses = limit.NewGuesses(3) })
+	p := start(t, func(c *httpapi.Config) { c.Limits.Guesses = limit.NewGuesses(3, frozen) })
 	session := p.firstAdmin()
 	change := func(current string) call {
 		return call{method: http.MethodPatch, path: "/api/v1/me", credential: session, body: map[string]any{"password": "another horse battery", "current_password": current}}
