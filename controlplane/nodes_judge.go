@@ -20,6 +20,8 @@ type NodesConfig struct {
 	Note   time.Duration    // between writings of when credentials were used; default 1 min
 	Logger *slog.Logger     // default: nothing is logged
 	Now    func() time.Time // default time.Now
+
+	Patience time.Duration // with the database, about one credential; default 1 s
 }
 
 // Nodes judges who is at the other end of an edge's connection. What the database said
@@ -63,6 +65,9 @@ func NewNodes(cfg NodesConfig) *Nodes {
 	if cfg.Poll <= 0 {
 		cfg.Poll = 200 * time.Millisecond
 	}
+	if cfg.Patience <= 0 {
+		cfg.Patience = lookupLimit
+	}
 	if cfg.Note <= 0 {
 		cfg.Note = time.Minute
 	}
@@ -90,7 +95,7 @@ func (n *Nodes) Authenticate(ctx context.Context, text string) (Node, error) {
 	round := n.rounds
 	n.mu.Unlock()
 	if !known || now.Sub(k.at) >= nodeBelief {
-		limited, cancel := context.WithTimeout(ctx, lookupLimit)
+		limited, cancel := context.WithTimeout(ctx, n.cfg.Patience)
 		stored, found, err := n.cfg.Store.Node(limited, hash)
 		cancel()
 		switch {
@@ -182,7 +187,7 @@ func (n *Nodes) unclaimed(ctx context.Context, name string) error {
 	round := n.rounds
 	n.mu.Unlock()
 	if !known || !k.taken && now.Sub(k.at) >= beliefTime { // who has a name has it for ever
-		limited, cancel := context.WithTimeout(ctx, lookupLimit)
+		limited, cancel := context.WithTimeout(ctx, n.cfg.Patience)
 		taken, err := n.cfg.Store.NodeNamed(limited, name)
 		cancel()
 		if err != nil && (!known || now.Sub(k.at) >= awayBelief) {

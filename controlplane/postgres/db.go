@@ -30,6 +30,8 @@ import (
 
 // Config of a database. Zero fields mean the default.
 type Config struct {
+	// URL may have timeouts of its own: connect_timeout, statement_timeout, lock_timeout and
+	// idle_in_transaction_session_timeout.
 	URL      string
 	MaxConns int32 // default 10
 	// PeakRate is the most keys a second that the cluster may ever issue, or more:
@@ -56,6 +58,9 @@ type Config struct {
 	// MaxTransaction is the number of records above which a transaction is not
 	// streamed: followers take a snapshot instead.
 	MaxTransaction int // default 100,000
+	// HearTimeout is how long a follower is kept waiting while what it has seen is held
+	// against PostgreSQL; far below the silence after which a follower gives up.
+	HearTimeout time.Duration // default 1 s
 	// EventSample is of how many clicks one is kept, in workspaces that want a sample.
 	EventSample int // default 100
 	// EventMonths is how many whole months single clicks are kept.
@@ -84,6 +89,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.MaxTransaction == 0 {
 		c.MaxTransaction = 100_000
+	}
+	if c.HearTimeout <= 0 {
+		c.HearTimeout = time.Second
 	}
 	if c.EventSample <= 0 {
 		c.EventSample = controlplane.DefaultEventsSample
@@ -136,7 +144,9 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 		return nil, errors.New("the database URL cannot be read; it looks like postgres://user@host/name")
 	}
 	pc.MaxConns = cfg.MaxConns
-	pc.ConnConfig.ConnectTimeout = 3 * time.Second
+	if pc.ConnConfig.ConnectTimeout == 0 {
+		pc.ConnConfig.ConnectTimeout = 3 * time.Second
+	}
 	for name, value := range map[string]string{
 		"application_name":                    "waypost",
 		"statement_timeout":                   "4500",
@@ -145,7 +155,9 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 		"default_transaction_isolation":       "read committed", // each statement sees what was committed before the head was locked
 		"TimeZone":                            "UTC",
 	} {
-		pc.ConnConfig.RuntimeParams[name] = value
+		if _, own := pc.ConnConfig.RuntimeParams[name]; !own || !strings.HasSuffix(name, "_timeout") {
+			pc.ConnConfig.RuntimeParams[name] = value
+		}
 	}
 	if err := checkSchema(ctx, pc.ConnConfig); err != nil {
 		return nil, err

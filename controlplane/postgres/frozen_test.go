@@ -8,7 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -96,7 +95,7 @@ func TestALookThatIsNeverAnsweredEnds(t *testing.T) {
 	defer n.cut()
 	require.NoError(t, db.WatchOnce(t.Context()))
 	n.frozen.Store(true)
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	require.Equal(t, waypost.EUnavailable, waypost.CodeOf(db.WatchOnce(ctx)))
 	require.NoError(t, ctx.Err(), "it did not wait for ever")

@@ -57,7 +57,7 @@ var clusterConfig = postgres.ClusterConfig{CodeLength: 7, PrefixLength: 2, Defau
 // startNode is what a control plane does when it starts.
 func startNode(t *testing.T, url string, m postgres.Memory) *postgres.DB {
 	t.Helper()
-	db, err := postgres.Open(t.Context(), postgres.Config{URL: url, Memory: m, Logger: slog.New(slog.DiscardHandler)})
+	db, err := postgres.Open(t.Context(), postgres.Config{URL: url, Memory: m, HearTimeout: waitLimit, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	_, err = db.EnsureCluster(t.Context(), clusterConfig)
 	require.NoError(t, err)
@@ -166,7 +166,7 @@ func (m *memory) sinceThen(at []byte) {
 var regexpAt = regexp.MustCompile(`"at":[0-9.e+]+`)
 
 const (
-	waitLimit = 20 * time.Second
+	waitLimit = time.Minute
 	pause     = 20 * time.Millisecond
 )
 

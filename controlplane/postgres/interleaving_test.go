@@ -13,6 +13,7 @@ import (
 	"waypost"
 	"waypost/controlplane"
 	"waypost/controlplane/postgres"
+	"waypost/controlplane/postgres/pgserver/pgservertest"
 )
 
 const byHand = `INSERT INTO link (workspace_id, domain_id, code, original_url) VALUES (1, 1, '%s', 'https://example.com/%s')`
@@ -163,16 +164,15 @@ func TestInsertsOnConflictReplicateWhatTheyDid(t *testing.T) {
 }
 
 func TestAFrozenClientThatHoldsTheHeadIsEndedAndLosesItsTransactionAlone(t *testing.T) {
-	db, hand := open(t)
+	db, hand := open(t, func(c *postgres.Config) { c.URL = pgservertest.Plain(c.URL) })
 	f := newFollow(t, db)
-	cfg := hand.Config().Copy()
-	cfg.RuntimeParams["idle_in_transaction_session_timeout"] = "2000" // as each of the control plane's has
-	frozen, err := pgx.ConnectConfig(t.Context(), cfg)
+	frozen, err := pgx.ConnectConfig(t.Context(), hand.Config())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = frozen.Close(context.Background()) })
 	tx, err := frozen.Begin(t.Context())
 	require.NoError(t, err)
 	exec(t, tx, fmt.Sprintf(byHand, "frozen", "x"))
+	exec(t, tx, `SET idle_in_transaction_session_timeout = 2000`) // as each of the control plane's has
 
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
@@ -190,7 +190,7 @@ func TestAFrozenClientThatHoldsTheHeadIsEndedAndLosesItsTransactionAlone(t *test
 }
 
 func TestAClientWithoutAnyLimitThatHoldsTheHeadCostsErrorsAndNoWaiting(t *testing.T) {
-	db, hand := open(t)
+	db, hand := open(t, func(c *postgres.Config) { c.URL = pgservertest.Plain(c.URL) })
 	f := newFollow(t, db)
 	tx, err := hand.Begin(t.Context()) // psql of an operator who went to lunch
 	require.NoError(t, err)

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
 // plain connection to it, as an operator's psql would have.
 func open(t *testing.T, change ...func(*postgres.Config)) (*postgres.DB, *pgx.Conn) {
 	t.Helper()
-	cfg := postgres.Config{URL: cluster.Database(t)}
+	cfg := postgres.Config{URL: cluster.Database(t), HearTimeout: waitLimit}
 	for _, f := range change {
 		f(&cfg)
 	}

@@ -16,6 +16,7 @@ import (
 	"waypost"
 	"waypost/controlplane"
 	"waypost/controlplane/postgres"
+	"waypost/controlplane/postgres/pgserver/pgservertest"
 	"waypost/migrations"
 )
 
@@ -97,7 +98,7 @@ func TestTheBackupsRoleDumpsTheRowsOfAllTenants(t *testing.T) {
 	}
 	exec(t, hand, `DO $$ BEGIN CREATE ROLE nightly LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$`)
 	exec(t, hand, `GRANT waypost_backup TO nightly`)
-	url := as("nightly", strings.Replace(hand.Config().ConnString(), "waypost@", "nightly@", 1))
+	url := as("nightly", strings.Replace(pgservertest.Plain(hand.Config().ConnString()), "waypost@", "nightly@", 1))
 	out, err := osexec.CommandContext(t.Context(), found[len(found)-1], "--role=waypost_backup", "--enable-row-security", "--data-only", "--dbname", url).CombinedOutput()
 	require.NoError(t, err, string(out))
 	for _, code := range []string{"https://example.com/mine", "https://example.com/theirs"} {

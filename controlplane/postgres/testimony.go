@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"sync/atomic"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -16,7 +15,7 @@ import (
 // longer than a follower may be kept waiting: when PostgreSQL does not answer in time,
 // [DB.Watch] sees to it later.
 func (db *DB) Hear(ctx context.Context, said replication.Testimony) error {
-	ctx, cancel := context.WithTimeout(ctx, hearTimeout)
+	ctx, cancel := context.WithTimeout(ctx, db.cfg.HearTimeout)
 	defer cancel()
 	err := db.hear(ctx, said)
 	if err != nil {
@@ -24,9 +23,6 @@ func (db *DB) Hear(ctx context.Context, said replication.Testimony) error {
 	}
 	return err
 }
-
-// hearTimeout is far below the silence after which a follower gives up.
-const hearTimeout = time.Second
 
 // unheard is the newest testimony that could not be held against PostgreSQL yet.
 type unheard struct {

@@ -25,13 +25,14 @@ import (
 	"waypost/controlplane"
 	"waypost/controlplane/postgres"
 	"waypost/controlplane/postgres/pgserver"
+	"waypost/controlplane/postgres/pgserver/pgservertest"
 	"waypost/edge/replica"
 	"waypost/migrations"
 	"waypost/replication"
 )
 
 // limit bounds each wait.
-const limit = 40 * time.Second
+const limit = 90 * time.Second
 
 // memory is what a control plane has on its disk.
 type memory struct {
@@ -167,7 +168,7 @@ func (in *system) startControl(t *testing.T) {
 	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	var db *postgres.DB
 	eventually(t, "PostgreSQL can be used", func() (err error) {
-		db, err = postgres.Open(t.Context(), postgres.Config{URL: in.server.URL(), Memory: in.memory, Logger: log})
+		db, err = postgres.Open(t.Context(), postgres.Config{URL: pgservertest.Patient(in.server.URL()), Memory: in.memory, Logger: log})
 		return err
 	})
 	secret := [32]byte{7}

@@ -16,6 +16,7 @@ import (
 	"waypost"
 	"waypost/cmd/waypost/devtest"
 	"waypost/controlplane/postgres/pgserver"
+	"waypost/controlplane/postgres/pgserver/pgservertest"
 	"waypost/migrations"
 )
 
@@ -71,7 +72,7 @@ func (in *restored) startNodes() {
 	in.nodes = nil
 	for _, home := range homes {
 		c, err := devtest.StartControl(in.t, devtest.ControlConfig{
-			Database: in.server.URL(), DataDir: dirOf(in.base, home[0]), Region: home[1], Node: fmt.Sprintf("%s.%d", home[0], in.starts),
+			Database: pgservertest.Patient(in.server.URL()), DataDir: dirOf(in.base, home[0]), Region: home[1], Node: fmt.Sprintf("%s.%d", home[0], in.starts),
 			Env: []string{"WAYPOST_CONTROL_LEASE_SIZE=500"},
 		})
 		require.NoError(in.t, err)
@@ -309,7 +310,7 @@ func TestAnOldCopyThatIsPutBackAndThatNobodyRemembersHoldsKeysUntilAnOperatorRes
 	require.Equal(t, 2, in.epochs())
 
 	// A control plane that joins others, and so remembers nothing either, holds nothing.
-	joined := start(t, devtest.ControlConfig{Database: in.server.URL(), DataDir: dirOf(in.base, "new"), Region: "eu-west-1", Node: "new"})
+	joined := start(t, devtest.ControlConfig{Database: pgservertest.Patient(in.server.URL()), DataDir: dirOf(in.base, "new"), Region: "eu-west-1", Node: "new"})
 	in.issueFrom(joined)
 	requireHeld(t, joined, false)
 	in.keys.requireNoneTwice(t)

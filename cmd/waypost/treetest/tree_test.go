@@ -134,7 +134,7 @@ func (w *world) create(of string) string {
 }
 
 func (w *world) connect() {
-	url := cluster.Server(w.t).DatabaseURL(w.name)
+	url := pgservertest.Patient(cluster.Server(w.t).DatabaseURL(w.name))
 	var err error
 	w.db, err = postgres.Open(w.t.Context(), postgres.Config{URL: url, Logger: quiet})
 	require.NoError(w.t, err)

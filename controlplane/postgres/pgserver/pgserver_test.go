@@ -236,7 +236,7 @@ func startAs(t *testing.T, cfg pgserver.Config) *pgserver.Server {
 	s, err := pgserver.Start(t.Context(), cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		require.NoError(t, s.Stop(ctx))
 	})
@@ -277,12 +277,12 @@ func awaitEnd(t *testing.T, fd int) {
 	t.Helper()
 	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 	for {
-		n, err := unix.Poll(fds, 10_000)
+		n, err := unix.Poll(fds, 60_000)
 		if err == unix.EINTR {
 			continue
 		}
 		require.NoError(t, err)
-		require.Equal(t, 1, n, "the process still runs after ten seconds")
+		require.Equal(t, 1, n, "the process still runs after a minute")
 		return
 	}
 }

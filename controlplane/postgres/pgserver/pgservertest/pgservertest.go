@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -37,7 +38,7 @@ type Cluster struct {
 
 const (
 	template     = "template_test"
-	startTimeout = time.Minute
+	startTimeout = 2 * time.Minute
 )
 
 // Main runs the tests and then stops the server and removes its directory. The
@@ -51,7 +52,8 @@ func (c *Cluster) Main(m *testing.M) int {
 	return code
 }
 
-// Database gives the URL of a new database, which is dropped when the test ends.
+// Database gives the URL of a new database, which is dropped when the test ends. It is
+// [Patient].
 func (c *Cluster) Database(t testing.TB) string {
 	t.Helper()
 	server := c.Server(t)
@@ -67,7 +69,44 @@ func (c *Cluster) Database(t testing.TB) string {
 			t.Error(err)
 		}
 	})
-	return server.DatabaseURL(name)
+	return Patient(server.DatabaseURL(name))
+}
+
+// timeouts are longer than a machine that has much else to do may stand still.
+var timeouts = map[string]string{
+	"connect_timeout":                     "60", // seconds; the others are milliseconds
+	"statement_timeout":                   "60000",
+	"lock_timeout":                        "60000",
+	"idle_in_transaction_session_timeout": "60000",
+}
+
+// Patient gives a URL with timeouts by which no test ends that is only slow.
+func Patient(address string) string {
+	return withQuery(address, func(q url.Values) {
+		for name, value := range timeouts {
+			q.Set(name, value)
+		}
+	})
+}
+
+// Plain gives a URL without the timeouts that [Patient] has put there: what connects has its own.
+func Plain(address string) string {
+	return withQuery(address, func(q url.Values) {
+		for name := range timeouts {
+			q.Del(name)
+		}
+	})
+}
+
+func withQuery(address string, change func(url.Values)) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		panic(err)
+	}
+	q := u.Query()
+	change(q)
+	u.RawQuery = q.Encode()
+	return u.String()
 }
 
 // Server gives the one server, starting it at the first call.
@@ -97,7 +136,7 @@ func (c *Cluster) start() (err error) {
 	if err := c.server.CreateDatabase(ctx, template, ""); err != nil || c.Prepare == nil {
 		return err
 	}
-	if err := c.Prepare(ctx, c.server.DatabaseURL(template)); err != nil {
+	if err := c.Prepare(ctx, Patient(c.server.DatabaseURL(template))); err != nil {
 		return fmt.Errorf("prepare the template database: %w", err)
 	}
 	return nil
