@@ -70,7 +70,7 @@ func TestAnIdleMinterDoesNotHoardWhatComesInPieces(t *testing.T) {
 func TestTheSmallestLeaseIsRefilledAsWell(t *testing.T) {
 	m := controlplane.NewMinter(controlplane.MinterConfig{Store: &pieces{most: 1}, Coder: newCoder(t), Region: "eu", Node: "n/1", Size: 1})
 	defer func() { require.NoError(t, m.Close(t.Context())) }()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	keys, err := m.MintMany(ctx, 5)
 	require.NoError(t, err)

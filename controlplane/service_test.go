@@ -290,7 +290,7 @@ func TestKeysAreAtHandWithoutTheDatabaseAndTheirEndIsAClearError(t *testing.T) {
 	g.shut.Store(true)
 	var minted int
 	for ; ; minted++ {
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		_, err := s.minter.Mint(ctx)
 		cancel()
 		if err != nil {
