@@ -147,7 +147,8 @@ func (l *lab) createRound(ctx context.Context, makers []maker, number *atomic.Ui
 	for i, m := range makers {
 		wg.Go(func() {
 			var target []byte
-			for at := time.Now(); at.Before(end); {
+			at := time.Now()
+			for more := true; more; more = at.Before(end) {
 				target = l.targets.Append(target[:0], number.Add(1))
 				if errs[i] = m.create(ctx, string(target)); errs[i] != nil {
 					return

@@ -38,7 +38,7 @@ func TestEveryRequestIsSentAndAnswered(t *testing.T) {
 	start := time.Now()
 	r, err := openloop.Run(t.Context(), openloop.Config{
 		Addr: addr, Rate: 1000, Connections: 8, Duration: 500 * time.Millisecond, Status: 302,
-		Request: request,
+		Request: request, Drain: time.Minute,
 	})
 	require.NoError(t, err)
 	require.Equal(t, 500, r.Requests())
@@ -80,7 +80,7 @@ func TestAStallIsChargedToAllWhoWouldHaveCome(t *testing.T) {
 		w.WriteHeader(http.StatusFound)
 	})
 	r, err := openloop.Run(t.Context(), openloop.Config{
-		Addr: addr, Rate: rate, Connections: 2, Duration: time.Second, Status: 302, Request: request,
+		Addr: addr, Rate: rate, Connections: 2, Duration: time.Second, Status: 302, Request: request, Drain: time.Minute,
 	})
 	require.NoError(t, err)
 	require.Equal(t, 1000, r.Requests())
