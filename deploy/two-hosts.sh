@@ -19,7 +19,7 @@
 set -euo pipefail
 
 if [[ -z ${TWO_HOSTS_BOUNDED:-} ]]; then
-  TWO_HOSTS_BOUNDED=1 exec timeout --foreground --kill-after=20 120 bash "$0" "$@"
+  TWO_HOSTS_BOUNDED=1 exec timeout --foreground --kill-after=20 270 bash "$0" "$@"
 fi
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -77,16 +77,16 @@ wait_end() {
   return 1
 }
 
-# Tries a command for up to 20 s, and as long as the process with the given id lives.
+# Tries a command for at least a minute, and as long as the process with the given id lives.
 await() {
   local pid=$1 what=$2 i
   shift 2
-  for ((i = 0; i < 200; i++)); do
+  for ((i = 0; i < 600; i++)); do
     "$@" && return 0
     kill -0 "$pid" 2>/dev/null || fail "$what: the process has ended"
     sleep 0.1
   done
-  fail "$what: not within 20 s"
+  fail "$what: not within a minute"
 }
 
 [[ -x $waypost ]] || fail "there is no program at $waypost: run make build, or set WAYPOST"

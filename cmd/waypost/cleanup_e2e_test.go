@@ -1,11 +1,13 @@
 package main_test
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"waypost/cmd/waypost/devtest"
@@ -17,11 +19,23 @@ import (
 func TestALinkThatHasExpiredIsGoneAtOnceAndInTheEndUnknown(t *testing.T) {
 	t.Parallel()
 	s := devtest.Start(t, devtest.Config{Env: []string{
-		"WAYPOST_CLEANUP_INTERVAL=200ms", "WAYPOST_CLEANUP_BUFFER=3s", "WAYPOST_CLEANUP_PURGE_AFTER=5s",
+		"WAYPOST_CLEANUP_INTERVAL=200ms", "WAYPOST_CLEANUP_BUFFER=1h", "WAYPOST_CLEANUP_PURGE_AFTER=1h",
 	}})
 	env := []string{"WAYPOST_DATA_DIR=" + s.DataDir()}
-	r := devtest.Run(t, env, "links", "create", "https://example.com/spring", "--code", "spring", "--expires-in", "5s")
+	r := devtest.Run(t, env, "links", "create", "https://example.com/spring", "--code", "spring", "--expires-in", "1h")
 	require.Zero(t, r.Code, r.Stderr)
+	// The clock is moved by hand, from the link's point of view.
+	cfg, err := pgx.ParseConfig(s.State().DatabaseURL)
+	require.NoError(t, err)
+	cfg.User = "postgres"
+	hand, err := pgx.ConnectConfig(t.Context(), cfg)
+	require.NoError(t, err)
+	defer func() { _ = hand.Close(context.Background()) }()
+	hourLater := func(column string) {
+		t.Helper()
+		_, err := hand.Exec(t.Context(), `UPDATE link SET `+column+` = `+column+` - interval '61 minutes' WHERE code = 'spring'`)
+		require.NoError(t, err)
+	}
 	edges := s.State().Edges
 	on := func(want int) func() bool {
 		return func() bool {
@@ -34,10 +48,13 @@ func TestALinkThatHasExpiredIsGoneAtOnceAndInTheEndUnknown(t *testing.T) {
 		}
 	}
 	eventually(t, time.Minute, "the link leads on", on(http.StatusFound))
+	hourLater("expires_at")
 	eventually(t, time.Minute, "it is gone", on(http.StatusGone))
 	require.Zero(t, cleanupOf(t, s).TotalCleaned, "the buffer is not over, the answer came from the record itself")
+	hourLater("expires_at")
 	eventually(t, time.Minute, "a tombstone", func() bool { return cleanupOf(t, s).TotalCleaned == 1 })
 	require.True(t, on(http.StatusGone)(), "as long as the tombstone is kept")
+	hourLater("deleted_at")
 	eventually(t, time.Minute, "nobody knows of it", on(http.StatusNotFound))
 	stats := cleanupOf(t, s)
 	require.EqualValues(t, 1, stats.LastBatchSize)

@@ -67,7 +67,7 @@ func escaped(target string) string {
 var visitor = &http.Client{
 	Transport:     &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true},
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	Timeout:       10 * time.Second,
+	Timeout:       time.Minute,
 }
 
 func location(ctx context.Context, url string) (int, string, error) {

@@ -85,7 +85,7 @@ func (r *runningEdge) readiness(t *testing.T) string {
 // requireRoot asks for GET / on a connection and leaves it open.
 func requireRoot(t *testing.T, c net.Conn) *http.Response {
 	t.Helper()
-	require.NoError(t, c.SetDeadline(time.Now().Add(10*time.Second)))
+	require.NoError(t, c.SetDeadline(time.Now().Add(time.Minute)))
 	_, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: go.example.com\r\n\r\n")
 	require.NoError(t, err)
 	res, err := http.ReadResponse(bufio.NewReader(c), nil)
@@ -125,7 +125,8 @@ func certificateFiles(t *testing.T, name string) (certFile, keyFile string, root
 }
 
 func TestAnEdgeServesOnAllItsListenersAndStopsWithoutAFailedRequest(t *testing.T) {
-	const delay, patience = 2 * time.Second, 60 * time.Second
+	t.Parallel()
+	const delay, patience = 10 * time.Second, 60 * time.Second
 	in := install(t, nil)
 	certFile, keyFile, roots := certificateFiles(t, "go.example.com")
 	e := startEdge(t, in, func(c *config.Config) {
@@ -227,7 +228,7 @@ func TestAVisitorWhoWaitsForACertificateDoesNotHoldUpAStop(t *testing.T) {
 	e.stop()
 	require.NoError(t, <-e.done)
 	e.done = nil
-	require.Less(t, time.Since(begin), 20*time.Second)
+	require.Less(t, time.Since(begin), 40*time.Second)
 	require.Error(t, <-failed)
 }
 

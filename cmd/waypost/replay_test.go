@@ -244,7 +244,7 @@ func replayAPI(t *testing.T, links fewLinks) (api, ingest string, db *postgres.D
 		_, _, err := service.Create(t.Context(), actor, controlplane.NewLink{OriginalURL: "https://example.com/", CustomCode: code})
 		require.NoError(t, err)
 	}
-	server := httptest.NewServer(httpapi.New(httpapi.Config{Links: service, Statistics: service, BaseURL: "https://go.example.com", Anonymous: &actor}))
+	server := httptest.NewServer(httpapi.New(httpapi.Config{Links: service, Statistics: service, BaseURL: "https://go.example.com", RequestTimeout: time.Minute, Anonymous: &actor}))
 	t.Cleanup(server.Close)
 	takes := httptest.NewServer(httpapi.Ingest(db, nil, nil))
 	t.Cleanup(takes.Close)

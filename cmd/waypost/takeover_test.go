@@ -129,7 +129,7 @@ func (c *crowd) visit(ctx context.Context, addr string, codes []string, n int, f
 		code, began := codes[i%len(codes)], time.Now()
 		var err error
 		if conn == nil {
-			if conn, err = net.DialTimeout("tcp", addr, 10*time.Second); err != nil {
+			if conn, err = net.DialTimeout("tcp", addr, time.Minute); err != nil {
 				c.fail(fmt.Errorf("connect: %w", err))
 				continue
 			}
@@ -186,9 +186,11 @@ func (c *crowd) end(t *testing.T) {
 	c.work.Wait()
 	require.Empty(t, c.failures, "of %d requests", c.total.Load())
 	slices.Sort(c.slowest)
-	p99 := c.slowest[len(c.slowest)*99/100]
+	p90, p99 := c.slowest[len(c.slowest)*90/100], c.slowest[len(c.slowest)*99/100]
 	t.Logf("%d requests, p50 %s, p99 %s, slowest %s", len(c.slowest), c.slowest[len(c.slowest)/2], p99, c.slowest[len(c.slowest)-1])
-	require.Less(t, p99, time.Second)
+	// All are held up while the machine stands still.
+	require.Less(t, p90, time.Second)
+	require.Less(t, p99, 20*time.Second)
 }
 
 // requireCounted waits until PostgreSQL has counted what the crowd saw, and no more.

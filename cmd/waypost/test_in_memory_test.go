@@ -50,7 +50,7 @@ func TestTestsRunAlsoWhereTheyCannotInMemory(t *testing.T) {
 					require.NoError(t, os.Symlink(at, filepath.Join(path, tool)))
 				}
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
 			cmd := exec.CommandContext(ctx, "bash", "../../deploy/test-in-memory.sh", "bash", "-c", `echo "at $TMPDIR"; exit 7`)
 			cmd.Env = append(os.Environ(), "SHM="+shm, "PATH="+path, "TMPDIR=/tmp")

@@ -13,7 +13,7 @@ import (
 )
 
 func TestAnInstallationOnTwoMachinesWorksAsItsDocumentationSays(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "../../deploy/two-hosts.sh")
 	cmd.Env = append(os.Environ(), "WAYPOST="+devtest.Binary(t))

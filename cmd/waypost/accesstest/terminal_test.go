@@ -71,7 +71,7 @@ func onTerminal(t *testing.T, env, lines []string, args ...string) (code int, sh
 	require.NoError(t, err)
 	defer terminal.Close()
 
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, devtest.Binary(t), args...)
 	cmd.Env, cmd.Stdin = env, terminal
@@ -90,7 +90,7 @@ func onTerminal(t *testing.T, env, lines []string, args ...string) (code int, sh
 	}
 	for i, line := range lines {
 		// What was typed before is not hidden any more once the next question is there.
-		require.Eventually(t, func() bool { return strings.Count(out.String(), ": ") == i+1 && hidden() }, 30*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return strings.Count(out.String(), ": ") == i+1 && hidden() }, time.Minute, time.Millisecond)
 		_, err = master.WriteString(line + "\n")
 		require.NoError(t, err)
 	}

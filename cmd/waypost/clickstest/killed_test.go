@@ -103,7 +103,7 @@ func TestNoClickIsLostOrCountedTwiceWhereverAControlPlaneIsKilled(t *testing.T) 
 	packer, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
 	require.NoError(t, err)
 	e := &edge{packer: packer}
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 
 	life := func(name, env string, live func(*devtest.Control)) *devtest.Control {

@@ -26,7 +26,7 @@ type child struct {
 
 func (c *child) describe(kind, node, dataDir string) {
 	c.name, c.status = kind+" "+node, filepath.Join(dataDir, "..", "status."+node)
-	c.out, c.exited = &output{}, make(chan struct{})
+	c.exited = make(chan struct{})
 }
 
 // start runs the binary, by default the one that has failpoints. It is killed when the
@@ -39,7 +39,8 @@ func (c *child) start(t testing.TB, binary string, env []string, args ...string)
 		binary = Failing(t)
 	}
 	c.cmd = command(binary, env, args...)
-	c.cmd.Stdout, c.cmd.Stderr = c.out, c.out
+	c.out = newOutput(t)
+	c.cmd.Stdout, c.cmd.Stderr = c.out.file, c.out.file
 	if err := c.cmd.Start(); err != nil {
 		return err
 	}

@@ -23,9 +23,8 @@ type Process struct {
 // what it has started itself is for the caller to end.
 func Spawn(t testing.TB, env []string, args ...string) *Process {
 	t.Helper()
-	p := &Process{t: t, cmd: command(Binary(t), env, args...), out: &output{}, exited: make(chan struct{})}
-	p.cmd.Stdout, p.cmd.Stderr = p.out, p.out
-	p.cmd.WaitDelay = time.Second // a successor has the same outputs
+	p := &Process{t: t, cmd: command(Binary(t), env, args...), out: newOutput(t), exited: make(chan struct{})}
+	p.cmd.Stdout, p.cmd.Stderr = p.out.file, p.out.file // a successor has the same
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{}
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)

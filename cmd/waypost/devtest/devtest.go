@@ -31,6 +31,7 @@ type State = dev.State
 const (
 	startLimit = 90 * time.Second
 	stopLimit  = 50 * time.Second
+	patience   = time.Minute // of a visitor
 )
 
 // Binary builds the program, with the race detector when the test has it, and
@@ -170,8 +171,8 @@ func (s *System) Again() {
 	s.t.Helper()
 	args := append([]string{"dev", "--data-dir", s.cfg.DataDir, "--control-addr", "127.0.0.1:0", "--edges", s.cfg.Edges}, s.cfg.Args...)
 	s.cmd = command(Binary(s.t), s.cfg.Env, args...)
-	s.out = &output{}
-	s.cmd.Stdout, s.cmd.Stderr = s.out, s.out
+	s.out = newOutput(s.t)
+	s.cmd.Stdout, s.cmd.Stderr = s.out.file, s.out.file
 	s.exited = make(chan struct{})
 	if err := s.cmd.Start(); err != nil {
 		s.t.Fatal(err)
@@ -237,7 +238,7 @@ func (s *System) Stop() {
 	if code := s.cmd.ProcessState.ExitCode(); code != 0 {
 		s.t.Fatalf("waypost dev stopped with exit code %d:\n%s", code, s.out.String())
 	}
-	ends.await(s.t, time.Second)
+	ends.await(s.t, stopLimit)
 	if _, err := os.Stat(dev.StateFile(s.cfg.DataDir)); !errors.Is(err, os.ErrNotExist) {
 		s.t.Fatalf("dev.json outlives the system: %v", err)
 	}

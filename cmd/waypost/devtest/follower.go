@@ -25,7 +25,7 @@ func (f *Follower) Follow(addr, code string) (status int, sent bool, err error) 
 		f.Close()
 	}
 	if f.conn == nil {
-		conn, err := net.DialTimeout("tcp", addr, 10*time.Second)
+		conn, err := net.DialTimeout("tcp", addr, patience)
 		if err != nil {
 			return 0, false, err
 		}
@@ -36,7 +36,7 @@ func (f *Follower) Follow(addr, code string) (status int, sent bool, err error) 
 			f.Close()
 		}
 	}()
-	if err := f.conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := f.conn.SetDeadline(time.Now().Add(patience)); err != nil {
 		return 0, false, err
 	}
 	if _, err := io.WriteString(f.conn, "GET /"+code+" HTTP/1.1\r\nHost: "+addr+"\r\n\r\n"); err != nil {

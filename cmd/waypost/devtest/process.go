@@ -1,9 +1,9 @@
 package devtest
 
 import (
-	"bytes"
 	"errors"
-	"sync"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -76,20 +76,27 @@ func end(t testing.TB, pid int, sig unix.Signal) {
 	ps.await(t, stopLimit)
 }
 
-// output gathers what a process writes.
-type output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
+// output is what a process writes, and those that it starts: a file, so that nothing of it
+// is lost or waited for when the process has ended.
+type output struct{ file *os.File }
 
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.Write(p)
+func newOutput(t testing.TB) *output {
+	t.Helper()
+	f, err := os.OpenFile(filepath.Join(t.TempDir(), "output"), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Close() })
+	return &output{f}
 }
 
 func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.String()
+	if o == nil { // nothing was started
+		return ""
+	}
+	text, err := os.ReadFile(o.file.Name())
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
 }

@@ -27,7 +27,7 @@ func manager(t *testing.T) *net.UnixConn {
 // hear reads what was said, and what came with it.
 func hear(t *testing.T, c *net.UnixConn) (string, []int) {
 	t.Helper()
-	require.NoError(t, c.SetReadDeadline(time.Now().Add(10*time.Second)))
+	require.NoError(t, c.SetReadDeadline(time.Now().Add(time.Minute)))
 	text, rights := make([]byte, 256), make([]byte, unix.CmsgSpace(4))
 	n, oob, _, _, err := c.ReadMsgUnix(text, rights)
 	require.NoError(t, err)
