@@ -132,6 +132,7 @@ func TestAnEdgeServesOnAllItsListenersAndStopsWithoutAFailedRequest(t *testing.T
 	e := startEdge(t, in, func(c *config.Config) {
 		c.Edge.Listen = []string{"[::1]:0", "127.0.0.1:0"}
 		c.Edge.DrainDelay, c.Edge.ShutdownTimeout = delay, patience
+		c.Edge.ReadTimeout, c.Edge.IdleTimeout = 2*patience, 2*patience
 		c.TLS = config.TLS{Addr: []string{"127.0.0.1:0", "[::1]:0"}, CertFile: certFile, KeyFile: keyFile}
 	})
 	require.Len(t, e.Listen, 2)

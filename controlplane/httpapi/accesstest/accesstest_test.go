@@ -71,6 +71,12 @@ func start(t *testing.T, configure ...func(*httpapi.Config)) *plane {
 	return startOn(t, cluster.Database(t), configure...)
 }
 
+// described is the document of the API, which is the same for all.
+var described struct {
+	sync.Once
+	document map[string]any
+}
+
 // another brings up a further control plane on the same database.
 func (p *plane) another() *plane { p.t.Helper(); return startOn(p.t, p.database) }
 
@@ -104,7 +110,8 @@ func startOn(t *testing.T, database string, configure ...func(*httpapi.Config)) 
 	t.Cleanup(server.Close)
 	p.url = server.URL
 	p.operations = map[string]map[string]any{}
-	document := p.do(call{path: "/openapi.json"}).json()
+	described.Do(func() { described.document = p.do(call{path: "/openapi.json"}).json() })
+	document := described.document
 	p.schemas = document["components"].(map[string]any)["schemas"].(map[string]any)
 	for path, item := range document["paths"].(map[string]any) {
 		for method, operation := range item.(map[string]any) {
@@ -270,6 +277,9 @@ func (p *plane) want(status int, c call) answer {
 
 const password = "correct horse battery"
 
+// hashed is the password as it is stored, made once: that takes its time.
+var hashed = sync.OnceValues(func() (string, error) { return controlplane.HashPassword(password) })
+
 // firstAdmin is the operator of an installation, and gives the token of a session.
 func (p *plane) firstAdmin() string {
 	p.t.Helper()
@@ -280,7 +290,7 @@ func (p *plane) firstAdmin() string {
 // firstAdminWithoutSession makes the operator, and gives what is stored of the password.
 func (p *plane) firstAdminWithoutSession() (hash string) {
 	p.t.Helper()
-	hash, err := controlplane.HashPassword(password)
+	hash, err := hashed()
 	require.NoError(p.t, err)
 	_, err = p.db.CreateAdministrator(p.t.Context(), postgres.NewAdministrator{Workspace: "default", Email: "root@example.com", Name: "Root", Hash: hash})
 	require.NoError(p.t, err)
