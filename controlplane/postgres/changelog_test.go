@@ -344,7 +344,7 @@ func TestConnectionsThatComeAndGoUnderLoadOpenNoEpoch(t *testing.T) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		defer cancel()
-		for i := range 150 {
+		for i := range 12 {
 			_, _, err := db.InsertLinks(t.Context(), 0, insertions(link(fmt.Sprintf("load-%d", i))))
 			if err != nil {
 				t.Error(err)
