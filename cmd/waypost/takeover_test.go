@@ -402,7 +402,8 @@ func TestASuccessorFollowsTheStreamThoughItsPredecessorHangs(t *testing.T) {
 	_, err = io.WriteString(conn, "GET /"+codes[0]) // which keeps it from ending at once
 	require.NoError(t, err)
 	old := e.now
-	e.now = devtest.Spawn(t, e.env, "edge", "--takeover")
+	// The new one waits for the old one for little more than this.
+	e.now = devtest.Spawn(t, append(slices.Clone(e.env), "WAYPOST_EDGE_SHUTDOWN_TIMEOUT=1s"), "edge", "--takeover")
 	e.await(func(s node.Status) bool { return s.PID == e.now.PID() })
 	require.NoError(t, unix.Kill(old.PID(), unix.SIGSTOP))
 	visitor.CloseIdleConnections() // whom the old one had hang with it
