@@ -79,6 +79,7 @@ func TestAnEdgeThatIsCutOffFollowsThePeerThatKnowsMostAndReturnsByItself(t *test
 	for _, n := range []*node{one, two} {
 		n.run(t, n.config())
 	}
+	edge.loop.well.Store(true)
 	chooser := edge.run(t, edge.config(one.url, two.url))
 	for _, n := range []*node{one, two, edge} {
 		n.at(t, o.put(1))
@@ -89,6 +90,7 @@ func TestAnEdgeThatIsCutOffFollowsThePeerThatKnowsMostAndReturnsByItself(t *test
 	edge.home.Cut()
 	one.home.Cut()
 	two.at(t, o.put(3))
+	edge.loop.well.Store(false)
 	edge.at(t, two.db.Position())
 	require.Equal(t, two.url, chooser.Peer())
 	edge.at(t, o.put(1))
@@ -97,6 +99,7 @@ func TestAnEdgeThatIsCutOffFollowsThePeerThatKnowsMostAndReturnsByItself(t *test
 	two.home.Cut() // now the other one hears what is new
 	one.home.Mend()
 	one.at(t, o.put(3))
+	edge.loop.well.Store(false)
 	edge.at(t, one.db.Position())
 	require.Equal(t, one.url, chooser.Peer())
 
