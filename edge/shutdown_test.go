@@ -335,6 +335,7 @@ type gatedConn struct {
 	net.Conn
 	gate gatedListener
 	nth  int
+	once sync.Once
 }
 
 func (l gatedListener) Accept() (net.Conn, error) {
@@ -349,7 +350,11 @@ func (c *gatedConn) SetReadDeadline(t time.Time) error {
 	c.nth++
 	c.gate.wait(c.nth)
 	c.gate.deadline.Store(t.UnixNano())
-	return c.Conn.SetReadDeadline(t)
+	err := c.Conn.SetReadDeadline(t)
+	if soon := time.Until(t); soon > 0 && soon < time.Second { // the last look, before which it is held up once
+		c.once.Do(func() { time.Sleep(soon + 10*time.Millisecond) })
+	}
+	return err
 }
 
 // TestARequestThatCameBeforeTheEndIsAnswered: what lies in the socket when a waiting
