@@ -36,9 +36,12 @@ func TestReadersNeverSeeATornOrAnOlderRecord(t *testing.T) {
 			complete := table.Finish()
 			require.Equal(t, name != "while others make way", complete)
 			var done atomic.Bool
-			var readers sync.WaitGroup
+			var readers, reading sync.WaitGroup
 			for r := range 3 {
+				reading.Add(1)
 				readers.Go(func() {
+					begun := sync.OnceFunc(reading.Done)
+					defer begun()
 					rng := rand.New(rand.NewPCG(uint64(r), 7))
 					buf := make([]byte, 0, 1024)
 					for !done.Load() {
@@ -52,6 +55,7 @@ func TestReadersNeverSeeATornOrAnOlderRecord(t *testing.T) {
 						if a != lookup.Found {
 							continue
 						}
+						begun()
 						version, ok := read(&rec, i)
 						if !ok || version < least {
 							t.Errorf("%s: %q at version %d or later", key(i), rec.Payload, least)
@@ -60,6 +64,7 @@ func TestReadersNeverSeeATornOrAnOlderRecord(t *testing.T) {
 					}
 				})
 			}
+			reading.Wait()
 			rng := rand.New(rand.NewPCG(3, 4))
 			var r *waypost.Record
 			for n := range 40_000 {
