@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -239,18 +240,32 @@ func TestACrashWhileClicksAreFoldedLosesNoneAndCountsNoneTwice(t *testing.T) {
 	}
 }
 
+// folds are what a process with some leaves, made once for all tests.
+var folds struct {
+	once   sync.Once
+	left   left
+	clicks uint64
+}
+
 // folded makes a directory with folds of a killed process, and tells how many clicks there
 // are.
 func folded(t *testing.T) (dir string, sum uint64) {
 	t.Helper()
-	cfg := cutOff(t.TempDir())
-	cfg.MaxBytes = 64 << 20
-	j := open(t, cfg)
-	for clicked := (ledger{}); len(files(t, cfg.Dir, "fold")) < 4; sum += 1_000 {
-		clicked.clickAround(t, j, 1_000, 50)
+	folds.once.Do(func() {
+		cfg := cutOff(t.TempDir())
+		cfg.MaxBytes = 64 << 20
+		j := open(t, cfg)
+		for clicked := (ledger{}); len(files(t, cfg.Dir, "fold")) < 4; folds.clicks += 1_000 {
+			clicked.clickAround(t, j, 1_000, 50)
+		}
+		require.NoError(t, j.Close())
+		folds.left = leftIn(t, cfg.Dir)
+	})
+	dir = t.TempDir()
+	for name, b := range folds.left {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), b, 0o600))
 	}
-	require.NoError(t, j.Close())
-	return cfg.Dir, sum
+	return dir, folds.clicks
 }
 
 func TestAFoldThatRottedIsQuarantinedAndTheOthersAreShipped(t *testing.T) {
@@ -287,14 +302,17 @@ func TestEveryFlippedByteOfAFoldIsNoticed(t *testing.T) {
 	dir, _ := folded(t)
 	name := files(t, dir, "fold")[0]
 	whole := read(t, filepath.Join(dir, name))
-	require.NoError(t, clicks.CheckFold(whole))
+	reader, err := clicks.NewFoldReader()
+	require.NoError(t, err)
+	defer reader.Close()
+	require.NoError(t, reader.Check(whole))
 	for at := range whole {
 		whole[at] ^= 0x20
-		require.Error(t, clicks.CheckFold(whole), "byte %d", at)
+		require.Error(t, reader.Check(whole), "byte %d", at)
 		whole[at] ^= 0x20
 	}
 	for cut := range whole {
-		require.Error(t, clicks.CheckFold(whole[:cut]), "cut at %d", cut)
+		require.Error(t, reader.Check(whole[:cut]), "cut at %d", cut)
 	}
 }
 
