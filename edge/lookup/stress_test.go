@@ -3,6 +3,7 @@ package lookup_test
 import (
 	"bytes"
 	"math/rand/v2"
+	"runtime"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -44,7 +45,7 @@ func TestReadersNeverSeeATornOrAnOlderRecord(t *testing.T) {
 					defer begun()
 					rng := rand.New(rand.NewPCG(uint64(r), 7))
 					buf := make([]byte, 0, 1024)
-					for !done.Load() {
+					for ; !done.Load(); runtime.Gosched() { // the writer has its turns
 						i := rng.IntN(c.keys)
 						least := versions[i].Load()
 						rec, _, _, a := table.Find(waypost.DefaultDomain, key(i), buf)
