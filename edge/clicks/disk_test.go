@@ -36,7 +36,7 @@ func TestTheJournalIsBoundedAndDropsAreCounted(t *testing.T) {
 	cfg.Metrics, cfg.Logger = registry, log.logger()
 	j := open(t, cfg)
 	var offered uint64
-	end, pause := time.Now().Add(time.Minute), time.NewTicker(time.Millisecond)
+	end, pause := time.Now().Add(3*time.Minute), time.NewTicker(time.Millisecond)
 	defer pause.Stop()
 	// Rounds in which nothing is taken, and not because the keeper has something to do first.
 	for full := 0; full < 50 || used(t, cfg.Dir) <= cfg.MaxBytes/2; {

@@ -168,8 +168,8 @@ func NewFoldReader() (*FoldReader, error) {
 // Close ends it.
 func (r *FoldReader) Close() { r.zstd.Close() }
 
-// Check reads the whole of a fold.
-func (r *FoldReader) Check(b []byte) error {
+// Check reads what follows the blocks of a fold, and of these that which has a byte; -1: all.
+func (r *FoldReader) Check(b []byte, at int) error {
 	var magic [4]byte
 	if len(b) < 4 {
 		return errFoldFile
@@ -183,7 +183,10 @@ func (r *FoldReader) Check(b []byte) error {
 	if err != nil {
 		return err
 	}
-	for n := range f.blocks {
+	for n, block := range f.blocks {
+		if at >= 0 && (int64(at) < block.at || int64(at) >= block.at+int64(block.length)) {
+			continue
+		}
 		if _, err := f.readBlock(bytes.NewReader(b), r.zstd, n); err != nil {
 			return err
 		}

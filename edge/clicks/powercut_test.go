@@ -152,7 +152,7 @@ func TestAPowerCutLosesNoClickThatWasSyncedAndCountsNoneTwice(t *testing.T) {
 			}
 			cfg.SetSync(disk.sync)
 			j := open(t, cfg)
-			late := time.Now().Add(60 * time.Second)
+			late := time.Now().Add(3 * time.Minute)
 			for enough := false; !enough; {
 				c := waypost.Click{Domain: 1, Code: fmt.Appendf(nil, "%07d", recorded), At: 1_700_000_000_000, Agent: agent, Referrer: referrer}
 				mu.Lock()
