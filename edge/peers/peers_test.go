@@ -20,6 +20,10 @@ func cutAt(t *testing.T, o *origin, name, token string) *node {
 	require.NoError(t, err)
 	n.at(t, head.Position)
 	until(t, "it has heard the head", func() bool { return n.loop.Status().Head.Position == head.Position })
+	until(t, "others are told so", func() bool {
+		p, err := replication.Ask(t.Context(), replication.FollowConfig{URL: n.url, Token: token, Sink: n.db, Logger: quiet})
+		return err == nil && p.Head.Position == head.Position
+	})
 	n.home.Cut()
 	return n
 }
