@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"math/rand/v2"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -212,7 +213,7 @@ func TestALinkThatWasSeenDeletedNeverReturns(t *testing.T) {
 					rng := rand.New(rand.NewPCG(uint64(r), 1))
 					var seen [n]int64
 					buf := make([]byte, 0, 4096)
-					for !done.Load() {
+					for ; !done.Load(); runtime.Gosched() { // the writer has its turns
 						i := rng.IntN(n)
 						least := max(seen[i], applied[i].Load())
 						rec, _, found, err := db.Link(waypost.DefaultDomain, fmt.Appendf(nil, "long%05d", i), buf)
