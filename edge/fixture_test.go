@@ -3,6 +3,7 @@ package edge_test
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -26,7 +27,7 @@ const (
 	target  = "https://example.org/a%20b?q=%C3%BC&q=1#top"
 	hosted  = "go.example.com" // the second domain
 	hostID  = waypost.DomainID(7)
-	expires = 1_800_000_000_000 // Unix milliseconds
+	expires = 4_102_444_800_000 // Unix milliseconds: the year 2100
 )
 
 var errStore = errors.New("the store cannot be read")
@@ -100,7 +101,7 @@ func (m *memoryLinks) Domain(host []byte) (waypost.DomainID, bool) {
 
 // What waits for something looks again and again, and gives up in the end.
 const (
-	waitLimit = 10 * time.Second
+	waitLimit = 60 * time.Second
 	pollEvery = time.Millisecond
 )
 
@@ -137,7 +138,7 @@ func start(t *testing.T, cfg edge.Config, run func(*edge.Server) error) *edge.Se
 	if cfg.DrainTime == 0 {
 		cfg.DrainTime = time.Millisecond
 	}
-	s := edge.New(cfg)
+	s := edge.New(patient(cfg))
 	done := make(chan error, 1)
 	go func() { done <- run(s) }()
 	t.Cleanup(func() {
@@ -145,6 +146,15 @@ func start(t *testing.T, cfg edge.Config, run func(*edge.Server) error) *edge.Se
 		require.NoError(t, <-done)
 	})
 	return s
+}
+
+// patient gives everybody the time that a machine may stand still, but where a test
+// says how much it is.
+func patient(cfg edge.Config) edge.Config {
+	cfg.ReadTimeout = cmp.Or(cfg.ReadTimeout, time.Hour)
+	cfg.WriteTimeout = cmp.Or(cfg.WriteTimeout, time.Hour)
+	cfg.IdleTimeout = cmp.Or(cfg.IdleTimeout, 12*time.Hour)
+	return cfg
 }
 
 // certificate gives a server's and a client's side of one for example.com.
@@ -170,7 +180,7 @@ func dial(t *testing.T, addr string) net.Conn {
 	c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", addr)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
-	require.NoError(t, c.SetDeadline(time.Now().Add(10*time.Second)))
+	require.NoError(t, c.SetDeadline(time.Now().Add(waitLimit)))
 	return c
 }
 

@@ -6,7 +6,6 @@ import (
 	"net"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -16,7 +15,7 @@ import (
 // TestARequestThatBreaksTheProtocolIsAnsweredOnceAndTheConnectionEnds appends a
 // good request to every bad one: it must not be answered.
 func TestARequestThatBreaksTheProtocolIsAnsweredOnceAndTheConnectionEnds(t *testing.T) {
-	_, addr := serve(t, edge.Config{ReadTimeout: 2 * time.Second})
+	_, addr := serve(t, edge.Config{})
 	const smuggled = "GET /found302 HTTP/1.1\r\nHost: wayp.example\r\n\r\n"
 
 	for name, c := range map[string]struct {
@@ -120,7 +119,7 @@ func TestAnAmbiguousLineIsSeenWhereverReadsAreCut(t *testing.T) {
 			server, client := net.Pipe() // every Write is a Read of its own
 			one := &oneListener{conns: make(chan net.Conn, 1)}
 			one.conns <- server
-			s := edge.New(edge.Config{Links: newMemoryLinks()})
+			s := edge.New(patient(edge.Config{Links: newMemoryLinks()}))
 			done := make(chan error, 1)
 			go func() { done <- s.Serve(one) }()
 			go func() {

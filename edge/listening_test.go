@@ -14,7 +14,7 @@ import (
 func TestAServerThatStopsListeningAnswersOnOpenConnections(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	s := edge.New(edge.Config{Links: newMemoryLinks()})
+	s := edge.New(patient(edge.Config{Links: newMemoryLinks()}))
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(ln) }()
 	conn := dial(t, ln.Addr().String())

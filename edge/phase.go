@@ -62,13 +62,20 @@ func (v *visitor) end() {
 // lookOnceMore is for a connection that was told to end: a request that has come
 // meanwhile is still taken. Otherwise the connection ends without a word.
 func (v *visitor) lookOnceMore(from net.Conn, p []byte) (int, error) {
-	if err := v.raw.SetReadDeadline(time.Now().Add(time.Millisecond)); err != nil {
-		return 0, net.ErrClosed
-	}
+	const wait, tries = time.Millisecond, 5
 	v.reading.armed = past
-	n, err := from.Read(p)
-	if n == 0 {
-		return 0, net.ErrClosed
+	for range tries {
+		until := time.Now().Add(wait)
+		if err := v.raw.SetReadDeadline(until); err != nil {
+			break
+		}
+		if n, err := from.Read(p); n > 0 {
+			return n, err
+		}
+		// Whoever is held up between the two finds the time over, and has not looked.
+		if time.Since(until) < wait {
+			break
+		}
 	}
-	return n, err
+	return 0, net.ErrClosed
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"testing"
 	"time"
 
@@ -56,7 +57,11 @@ func TestATrustedProxyBeginsWithAPROXYHeader(t *testing.T) {
 
 func TestATrustedProxyWithoutAPROXYHeaderIsRefusedWithoutAWord(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
-	_, addr := serve(t, edge.Config{ProxyProtocol: true, TrustedProxies: loopback(), ReadTimeout: 100 * time.Millisecond, Metrics: registry})
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	late, addr := &lateListener{Listener: ln}, ln.Addr().String()
+	start(t, edge.Config{ProxyProtocol: true, TrustedProxies: loopback(), ReadTimeout: 100 * time.Millisecond, Metrics: registry},
+		func(s *edge.Server) error { return s.Serve(late) })
 	for name, sent := range map[string]string{
 		"a request":                      goodRequest,
 		"a malformed header":             "PROXY TCP4 203.0.113.999 10.0.0.1 1 2\r\n" + goodRequest,
@@ -65,18 +70,22 @@ func TestATrustedProxyWithoutAPROXYHeaderIsRefusedWithoutAWord(t *testing.T) {
 		"a header that is cut off by LF": "PROXY UNKNOWN\n" + goodRequest,
 	} {
 		t.Run(name, func(t *testing.T) {
+			late.begin(int64(len(sent)))
 			conn := dial(t, addr)
 			_, err := io.WriteString(conn, sent)
 			require.NoError(t, err)
-			got, _ := io.ReadAll(conn)
+			got, err := io.ReadAll(conn)
+			require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
 			require.Empty(t, got)
 		})
 	}
 	require.Equal(t, map[string]float64{"proxy_header": 5}, refusals(t, registry))
 
 	t.Run("who only looks whether the port is open is not counted", func(t *testing.T) {
+		late.begin(0)
 		require.NoError(t, dial(t, addr).Close())
-		got, _ := io.ReadAll(dial(t, addr)) // and who says nothing until the time is over
+		got, err := io.ReadAll(dial(t, addr)) // and who says nothing until the time is over
+		require.NoError(t, err)
 		require.Empty(t, got)
 		require.Equal(t, map[string]float64{"proxy_header": 5}, refusals(t, registry))
 	})

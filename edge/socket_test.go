@@ -6,7 +6,6 @@ import (
 	"net"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -52,9 +51,7 @@ func TestWhoEndsHisSideWithTheRequestIsAnsweredAndClosed(t *testing.T) {
 	_, err := io.WriteString(conn, goodRequest)
 	require.NoError(t, err)
 	require.NoError(t, conn.(*net.TCPConn).CloseWrite())
-	begin := time.Now()
 	answer, err := io.ReadAll(conn)
 	require.NoError(t, err)
 	require.True(t, strings.HasPrefix(string(answer), "HTTP/1.1 302 Found\r\n"))
-	require.Less(t, time.Since(begin), waitLimit)
 }

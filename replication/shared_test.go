@@ -52,7 +52,7 @@ func TestABatchIsEncodedOnceForAllFollowers(t *testing.T) {
 		require.NoError(t, err)
 	}
 	source, reg := replicationtest.NewSource(), prometheus.NewRegistry()
-	server, err := replication.NewServer(replication.ServerConfig{Source: source, Logger: slog.New(slog.DiscardHandler), Registerer: reg, RingBytes: 8 << 20})
+	server, err := replication.NewServer(replication.ServerConfig{Source: source, Logger: slog.New(slog.DiscardHandler), Registerer: reg, RingBytes: 8 << 20, WriteTimeout: time.Minute})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ran := make(chan struct{})

@@ -50,7 +50,9 @@ func serve(t *testing.T, ln net.Listener, cfg certs.Config) *certs.Certificates 
 	t.Helper()
 	c, err := certs.New(cfg)
 	require.NoError(t, err)
-	s := edge.New(edge.Config{Links: oneLink{}, StrictHosts: true, DrainTime: time.Millisecond})
+	s := edge.New(edge.Config{
+		Links: oneLink{}, StrictHosts: true, DrainTime: time.Millisecond, ReadTimeout: time.Hour, WriteTimeout: time.Hour, IdleTimeout: time.Hour,
+	})
 	done := make(chan error, 1)
 	go func() { done <- s.ServeTLS(ln, c.TLS()) }()
 	t.Cleanup(func() {
@@ -64,7 +66,7 @@ func serve(t *testing.T, ln net.Listener, cfg certs.Config) *certs.Certificates 
 // visit makes a handshake, follows a link, and gives the server's certificate.
 func visit(t *testing.T, ln net.Listener, name string, roots *x509.CertPool, protocols ...string) (*x509.Certificate, error) {
 	t.Helper()
-	d := tls.Dialer{NetDialer: &net.Dialer{Timeout: 40 * time.Second}, Config: &tls.Config{ServerName: name, RootCAs: roots, NextProtos: protocols}}
+	d := tls.Dialer{NetDialer: &net.Dialer{Timeout: time.Minute}, Config: &tls.Config{ServerName: name, RootCAs: roots, NextProtos: protocols}}
 	raw, err := d.DialContext(t.Context(), "tcp", ln.Addr().String())
 	if err != nil {
 		return nil, err

@@ -197,6 +197,8 @@ func TestACrashAtAnySyncLosesNoClickAndCountsNoneTwice(t *testing.T) {
 	lookAround := syncPoints(&cfg, nil, func() {
 		if j := j.Load(); j != nil && j.TryRecord(1, []byte("abcd"), 1) {
 			recorded++
+		} else {
+			runtime.Gosched() // until there is a segment
 		}
 	}, func() bool {
 		c := point{recorded: recorded}

@@ -156,22 +156,20 @@ func (t *Tally) Pack(part []byte) []byte {
 // TryClick is TryRecord of any click.
 func (j *Journal) TryClick(c waypost.Click) bool { return j.record(&c) }
 
-// CheckFold reads the whole of a fold.
-func CheckFold(b []byte) error {
-	file, err := os.CreateTemp("", "fold-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(file.Name())
-	defer file.Close()
-	if _, err := file.Write(b); err != nil {
-		return err
-	}
+// FoldReader reads folds, one after the other.
+type FoldReader struct{ zstd *zstd.Decoder }
+
+// NewFoldReader makes a FoldReader.
+func NewFoldReader() (*FoldReader, error) {
 	z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1))
-	if err != nil {
-		return err
-	}
-	defer z.Close()
+	return &FoldReader{z}, err
+}
+
+// Close ends it.
+func (r *FoldReader) Close() { r.zstd.Close() }
+
+// Check reads what follows the blocks of a fold, and of these that which has a byte; -1: all.
+func (r *FoldReader) Check(b []byte, at int) error {
 	var magic [4]byte
 	if len(b) < 4 {
 		return errFoldFile
@@ -185,8 +183,11 @@ func CheckFold(b []byte) error {
 	if err != nil {
 		return err
 	}
-	for n := range f.blocks {
-		if _, err := f.readBlock(file, z, n); err != nil {
+	for n, block := range f.blocks {
+		if at >= 0 && (int64(at) < block.at || int64(at) >= block.at+int64(block.length)) {
+			continue
+		}
+		if _, err := f.readBlock(bytes.NewReader(b), r.zstd, n); err != nil {
 			return err
 		}
 	}

@@ -67,7 +67,7 @@ func shipInBackground(t *testing.T, j *clicks.Journal, cfg clicks.ShipConfig) {
 func shipAll(t *testing.T, j *clicks.Journal, c *controlPlane) {
 	t.Helper()
 	require.NoError(t, j.Seal())
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	require.NoError(t, j.Ship(ctx, c.shipping()))
 	require.NoError(t, ctx.Err(), "all was shipped in time")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"os"
 
 	"github.com/klauspost/compress/zstd"
@@ -189,7 +190,7 @@ func decodeFoot(b []byte, before int64) (*fold, cover, error) {
 }
 
 // readBlock reads one block.
-func (f *fold) readBlock(file *os.File, z *zstd.Decoder, n int) (waypost.ClickBatch, error) {
+func (f *fold) readBlock(file io.ReaderAt, z *zstd.Decoder, n int) (waypost.ClickBatch, error) {
 	b := f.blocks[n]
 	packed := make([]byte, b.length)
 	if _, err := file.ReadAt(packed, b.at); err != nil {

@@ -35,6 +35,13 @@ func clickEach(t *testing.T, j *clicks.Journal, control *controlPlane, n int) {
 	}
 }
 
+// settle waits until what the control plane has counted is known to be counted. A journal that is
+// closed before sends it again.
+func settle(t *testing.T, j *clicks.Journal) {
+	t.Helper()
+	require.Eventually(t, func() bool { return j.Progress().Pending == 0 }, 60*time.Second, time.Millisecond)
+}
+
 func once(n int) map[string]uint64 {
 	out := map[string]uint64{}
 	for i := range n {
@@ -68,6 +75,7 @@ func TestABootThatIsOverIsSentAgainWhenTheControlPlaneForgotIt(t *testing.T) {
 	j := open(t, cfg)
 	shipInBackground(t, j, control.shipping())
 	clickEach(t, j, control, 8)
+	settle(t, j)
 	require.NoError(t, j.Close())
 	control.failOver(3)
 	next, registry := keeping(cfg.Dir)
@@ -85,6 +93,7 @@ func TestAfterAnOutageTheControlPlaneIsAskedWhatItStillHas(t *testing.T) {
 	old := open(t, cfg)
 	shipInBackground(t, old, control.shipping())
 	clickEach(t, old, control, 4)
+	settle(t, old)
 	require.NoError(t, old.Close())
 	next, _ := keeping(cfg.Dir)
 	j := open(t, next)

@@ -128,6 +128,7 @@ func TestAPowerCutLosesNoClickThatWasSyncedAndCountsNoneTwice(t *testing.T) {
 			var (
 				mu       sync.Mutex
 				recorded int // clicks, in order
+				synced   int // those of before the last sync
 				durable  int
 				round    rounds
 				cuts     = map[string]int{} // directories, and how many clicks must be in them
@@ -146,17 +147,18 @@ func TestAPowerCutLosesNoClickThatWasSyncedAndCountsNoneTwice(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				round.end(f, recorded)
+				synced = recorded
 				if syncs++; syncs%23 == 0 && durable > 0 && len(cuts) < 6 {
 					cuts[disk.cut(t)] = durable
 				}
 			}
 			cfg.SetSync(disk.sync)
 			j := open(t, cfg)
-			late := time.Now().Add(60 * time.Second)
+			late := time.Now().Add(3 * time.Minute)
 			for enough := false; !enough; {
 				c := waypost.Click{Domain: 1, Code: fmt.Appendf(nil, "%07d", recorded), At: 1_700_000_000_000, Agent: agent, Referrer: referrer}
 				mu.Lock()
-				if j.TryClick(c) {
+				if recorded < synced+100 && j.TryClick(c) { // a slow disk makes it no more of them
 					recorded++
 				}
 				enough = len(cuts) == 6

@@ -234,6 +234,7 @@ func TestClicksOfANameThatIsNotTakenHoldUpNoQuestions(t *testing.T) {
 	j := open(t, cfg)
 	shipInBackground(t, j, control.shipping())
 	clickEach(t, j, control, 8)
+	settle(t, j)
 	require.NoError(t, j.Close())
 	other, _ := keeping(cfg.Dir)
 	other.Node = "edge-c"

@@ -43,7 +43,7 @@ func startMember(t *testing.T, node string, seeds []string, changes ...func(*gos
 			return position(seq)
 		},
 		AppliedAt: func() time.Time { return time.UnixMilli(1_700_000_000_000) },
-		Interval:  50 * time.Millisecond, Rejoin: 200 * time.Millisecond,
+		Interval:  50 * time.Millisecond, Rejoin: 200 * time.Millisecond, Probe: time.Minute,
 	}
 	for _, change := range changes {
 		change(&cfg)
@@ -54,6 +54,42 @@ func startMember(t *testing.T, node string, seeds []string, changes ...func(*gos
 	t.Cleanup(func() { require.NoError(t, m.Close()) })
 	return m
 }
+
+// noticing is for members that are to find others dead: who does not, takes none for
+// dead that a machine has held up.
+func noticing(c *gossip.Config) { c.Probe = 0 }
+
+// apart gives a member an address that no other process has, so that it may come back to its
+// port.
+func apart(c *gossip.Config) { c.Bind = "127.0.0.9:0" }
+
+// stopwatch measures the time in which this process runs: while it stands still, or waits
+// for a processor, it can hear nobody.
+type stopwatch struct{ ran atomic.Int64 }
+
+func startWatch(t *testing.T) *stopwatch {
+	t.Helper()
+	const every = 5 * time.Millisecond
+	w, stop, ended := &stopwatch{}, make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		for last := time.Now(); ; {
+			select {
+			case <-tick.C:
+				w.ran.Add(int64(min(time.Since(last), 2*every)))
+				last = time.Now()
+			case <-stop:
+				return
+			}
+		}
+	}()
+	t.Cleanup(func() { close(stop); <-ended })
+	return w
+}
+
+func (w *stopwatch) elapsed() time.Duration { return time.Duration(w.ran.Load()) }
 
 func position(seq uint64) waypost.Position {
 	return waypost.Position{Epoch: waypost.Epoch{Ordinal: 3, ID: waypost.EpochID{9}}, Seq: seq, Stamp: seq * 31}
@@ -71,13 +107,13 @@ func (m *member) of(node string) []gossip.Member {
 }
 
 // sees waits until m knows exactly one boot of a node, in that state.
-func (m *member) sees(t *testing.T, node string, state gossip.State, within time.Duration) gossip.Member {
+func (m *member) sees(t *testing.T, node string, state gossip.State) gossip.Member {
 	t.Helper()
 	var found []gossip.Member
 	require.Eventually(t, func() bool {
 		found = m.of(node)
 		return len(found) == 1 && found[0].State == state
-	}, within, 5*time.Millisecond, "%s %s", node, state)
+	}, 60*time.Second, 5*time.Millisecond, "%s %s", node, state)
 	return found[0]
 }
 

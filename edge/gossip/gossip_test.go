@@ -21,22 +21,22 @@ func TestMembersFindOneAnotherThroughOneSeed(t *testing.T) {
 
 	for _, m := range []*member{control, a, b} {
 		for _, node := range []string{"control-1", "edge-a", "edge-b"} {
-			m.sees(t, node, gossip.StateAlive, 5*time.Second)
+			m.sees(t, node, gossip.StateAlive)
 		}
 	}
-	known := a.sees(t, "control-1", gossip.StateAlive, time.Second)
+	known := a.sees(t, "control-1", gossip.StateAlive)
 	require.Equal(t, gossip.RoleControl, known.Role)
 	require.Equal(t, waypost.Region("eu-west-1"), known.Region)
 	require.Equal(t, "127.0.0.1:8081", known.Addr)
 	require.Equal(t, "1.2.3", known.Version)
 	require.False(t, known.Self)
-	require.True(t, a.sees(t, "edge-a", gossip.StateAlive, time.Second).Self)
+	require.True(t, a.sees(t, "edge-a", gossip.StateAlive).Self)
 }
 
 func TestAPositionSpreadsToMembersThatDoNotKnowTheSeed(t *testing.T) {
 	seed := startMember(t, "control-1", nil)
 	a, b := startMember(t, "edge-a", []string{seed.Addr()}), startMember(t, "edge-b", []string{seed.Addr()})
-	a.sees(t, "edge-b", gossip.StateAlive, 5*time.Second)
+	a.sees(t, "edge-b", gossip.StateAlive)
 
 	var last time.Time
 	for _, seq := range []uint64{7, 8, 1 << 40} {
@@ -59,34 +59,35 @@ func TestAPositionSpreadsToMembersThatDoNotKnowTheSeed(t *testing.T) {
 }
 
 func TestAKilledMemberIsDeadWithinFiveSeconds(t *testing.T) {
-	a := startMember(t, "edge-a", nil)
-	b := startMember(t, "edge-b", []string{a.Addr()})
-	c := startMember(t, "edge-c", []string{a.Addr()})
+	a := startMember(t, "edge-a", nil, noticing)
+	b := startMember(t, "edge-b", []string{a.Addr()}, noticing)
+	c := startMember(t, "edge-c", []string{a.Addr()}, noticing)
 	for _, m := range []*member{a, b} {
-		m.sees(t, "edge-c", gossip.StateAlive, 5*time.Second)
+		m.sees(t, "edge-c", gossip.StateAlive)
 	}
-	b.sees(t, "edge-a", gossip.StateAlive, 5*time.Second)
+	b.sees(t, "edge-a", gossip.StateAlive)
 
-	killed := time.Now()
+	killed, ran := time.Now(), startWatch(t)
 	require.NoError(t, c.Close())
 	for _, m := range []*member{a, b} {
-		dead := m.sees(t, "edge-c", gossip.StateDead, 5*time.Second-time.Since(killed))
+		dead := m.sees(t, "edge-c", gossip.StateDead)
 		require.False(t, dead.Since.Before(killed), "it was alive until then")
 		require.False(t, dead.LastHeard.After(dead.Since))
 	}
-	a.sees(t, "edge-b", gossip.StateAlive, time.Second)
+	require.Less(t, ran.elapsed(), 5*time.Second)
+	a.sees(t, "edge-b", gossip.StateAlive)
 }
 
 func TestAMemberThatLeavesIsNotDead(t *testing.T) {
 	a := startMember(t, "edge-a", nil)
 	b := startMember(t, "edge-b", []string{a.Addr()})
-	a.sees(t, "edge-b", gossip.StateAlive, 5*time.Second)
-	b.sees(t, "edge-a", gossip.StateAlive, 5*time.Second)
+	a.sees(t, "edge-b", gossip.StateAlive)
+	b.sees(t, "edge-a", gossip.StateAlive)
 
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	require.NoError(t, b.Leave(ctx))
-	a.sees(t, "edge-b", gossip.StateLeft, 2*time.Second)
+	a.sees(t, "edge-b", gossip.StateLeft)
 	require.NoError(t, b.Close())
 	require.NoError(t, b.Leave(ctx), "nothing happens after the end")
 	require.NoError(t, b.Close())
@@ -101,22 +102,23 @@ func TestARestartReplacesTheMember(t *testing.T) {
 	for name, samePort := range map[string]bool{"on the same port at once": true, "on another port": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			a := startMember(t, "edge-a", nil)
-			first := startMember(t, "edge-b", []string{a.Addr()})
-			before := a.sees(t, "edge-b", gossip.StateAlive, 5*time.Second)
+			a := startMember(t, "edge-a", nil, noticing)
+			first := startMember(t, "edge-b", []string{a.Addr()}, noticing, apart)
+			before := a.sees(t, "edge-b", gossip.StateAlive)
 			address, within := "127.0.0.1:0", 5*time.Second
 			if samePort {
 				address, within = first.Addr(), 2*time.Second
 			}
 			require.NoError(t, first.Close())
 
-			second := startMember(t, "edge-b", []string{a.Addr()}, func(c *gossip.Config) { c.Bind = address })
+			ran := startWatch(t)
+			second := startMember(t, "edge-b", []string{a.Addr()}, noticing, func(c *gossip.Config) { c.Bind = address })
 			var known []gossip.Member
 			require.Eventually(t, func() bool {
 				known = a.of("edge-b")
-				return len(known) == 1 && known[0].Boot != before.Boot
-			}, within, time.Millisecond)
-			require.Equal(t, gossip.StateAlive, known[0].State)
+				return len(known) == 1 && known[0].Boot != before.Boot && known[0].State == gossip.StateAlive
+			}, 60*time.Second, time.Millisecond)
+			require.Less(t, ran.elapsed(), within)
 			for _, own := range second.of("edge-b") {
 				require.Equal(t, own.Self, own.Boot == known[0].Boot)
 			}
@@ -125,27 +127,27 @@ func TestARestartReplacesTheMember(t *testing.T) {
 }
 
 func TestMembersCutFromOneAnotherJoinAgain(t *testing.T) {
-	a := startMember(t, "edge-a", nil)
+	a := startMember(t, "edge-a", nil, noticing, apart)
 	address := a.Addr()
-	b := startMember(t, "edge-b", []string{address})
-	b.sees(t, "edge-a", gossip.StateAlive, 5*time.Second)
+	b := startMember(t, "edge-b", []string{address}, noticing)
+	b.sees(t, "edge-a", gossip.StateAlive)
 	require.NoError(t, a.Close())
-	b.sees(t, "edge-a", gossip.StateDead, 5*time.Second)
+	b.sees(t, "edge-a", gossip.StateDead)
 
 	// It comes back knowing nobody, so that only b can bring them together.
-	again := startMember(t, "edge-a", nil, func(c *gossip.Config) { c.Bind = address })
-	b.sees(t, "edge-a", gossip.StateAlive, 5*time.Second)
-	again.sees(t, "edge-b", gossip.StateAlive, 5*time.Second)
+	again := startMember(t, "edge-a", nil, noticing, func(c *gossip.Config) { c.Bind = address })
+	b.sees(t, "edge-a", gossip.StateAlive)
+	again.sees(t, "edge-b", gossip.StateAlive)
 }
 
 func TestASeedMayComeLaterThanTheMember(t *testing.T) {
-	a := startMember(t, "edge-a", nil)
+	a := startMember(t, "edge-a", nil, apart)
 	address := a.Addr()
 	require.NoError(t, a.Close())
 	b := startMember(t, "edge-b", []string{address})
 	b.counts(t, "waypost_gossip_joins_total")
 	startMember(t, "edge-a", nil, func(c *gossip.Config) { c.Bind = address })
-	b.sees(t, "edge-a", gossip.StateAlive, 5*time.Second)
+	b.sees(t, "edge-a", gossip.StateAlive)
 }
 
 func TestNobodyIsAdmittedWithAnotherKeyOrCluster(t *testing.T) {
@@ -162,26 +164,26 @@ func TestNobodyIsAdmittedWithAnotherKeyOrCluster(t *testing.T) {
 			require.Len(t, a.Members(), 1)
 
 			friend := startMember(t, "friend", []string{a.Addr()})
-			a.sees(t, "friend", gossip.StateAlive, 5*time.Second)
-			friend.sees(t, "edge-a", gossip.StateAlive, 5*time.Second)
+			a.sees(t, "friend", gossip.StateAlive)
+			friend.sees(t, "edge-a", gossip.StateAlive)
 			require.Empty(t, a.of("stranger"))
 		})
 	}
 }
 
 func TestMembersBeyondTheBoundAreIgnored(t *testing.T) {
-	a := startMember(t, "edge-a", nil, func(c *gossip.Config) { c.MaxMembers = 1 })
+	a := startMember(t, "edge-a", nil, noticing, func(c *gossip.Config) { c.MaxMembers = 1 })
 	first := startMember(t, "edge-b", []string{a.Addr()})
-	a.sees(t, "edge-b", gossip.StateAlive, 5*time.Second)
+	a.sees(t, "edge-b", gossip.StateAlive)
 	startMember(t, "edge-c", []string{a.Addr()})
 	a.counts(t, "waypost_gossip_refused_total")
 	require.Empty(t, a.of("edge-c"))
 
 	// A dead one makes room.
 	require.NoError(t, first.Close())
-	a.sees(t, "edge-b", gossip.StateDead, 5*time.Second)
+	a.sees(t, "edge-b", gossip.StateDead)
 	startMember(t, "edge-d", []string{a.Addr()})
-	a.sees(t, "edge-d", gossip.StateAlive, 5*time.Second)
+	a.sees(t, "edge-d", gossip.StateAlive)
 	require.Empty(t, a.of("edge-b"))
 }
 

@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	timeout = 10 * time.Second
+	timeout = 60 * time.Second
 	tick    = time.Millisecond
 )
 
@@ -231,13 +231,15 @@ func TestARestartIsToldWhatCameOfIt(t *testing.T) {
 		return handover.Restart(t.Context(), handover.ClaimConfig{Dir: dir, Version: "2.0"})
 	}
 	k.set(nil, func() (*handover.Spawned, error) { return nil, errors.New("it is kept by another process") })
-	_, err := ask()
-	require.ErrorContains(t, err, "the edge (waypost 1.0) goes on as it was: it is kept by another process")
+	for range 100 { // who was told may ask again at once
+		_, err := ask()
+		require.ErrorContains(t, err, "the edge (waypost 1.0) goes on as it was: it is kept by another process")
+	}
 
 	done := make(chan error, 1)
 	done <- fmt.Errorf("exit status %d", 2)
 	k.set(nil, func() (*handover.Spawned, error) { return &handover.Spawned{Done: done}, nil })
-	_, err = ask()
+	_, err := ask()
 	require.ErrorContains(t, err, "goes on as it was: the successor ended: exit status 2")
 
 	heirs := make(chan *handover.Succession, 1)
@@ -312,7 +314,7 @@ func TestASuccessorThatIsReadyTooLateIsToldWhyItIsNotWanted(t *testing.T) {
 	require.NoError(t, err)
 	s.cancel()
 	s.departure <- <-s.departure // it has said all that it will
-	ctx, cancel := context.WithTimeout(t.Context(), timeout/2)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	require.ErrorContains(t, heir.Ready(ctx), "does not give way: this edge is stopping")
 	require.NoError(t, heir.Close())

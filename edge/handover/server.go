@@ -210,7 +210,8 @@ func (s *server) handOver(ctx context.Context, c conn, p peer, m message) bool {
 		s.refuse(c, p, errBusy)
 		return false
 	}
-	defer func() { <-s.busy }()
+	free := sync.OnceFunc(func() { <-s.busy })
+	defer free()
 	select {
 	case <-s.departed:
 		s.refuse(c, p, errors.New("a successor serves already"))
@@ -224,6 +225,7 @@ func (s *server) handOver(ctx context.Context, c conn, p peer, m message) bool {
 	files, err := s.cfg.Incumbent.Release(limited)
 	cancel()
 	if err != nil {
+		free() // who is told may ask again
 		s.refuse(c, p, err)
 		return false
 	}
@@ -302,46 +304,49 @@ func (s *server) takeBack(ctx context.Context, c conn, p peer, why error, log *s
 
 // restart starts a successor for somebody who wants to know how it goes.
 func (s *server) restart(ctx context.Context, c conn, p peer) {
-	select {
-	case s.restarts <- struct{}{}:
-	default:
-		s.refuse(c, p, errBusy)
-		return
-	}
-	defer func() { <-s.restarts }()
-	child, err := s.cfg.Incumbent.Spawn()
+	pid, err := s.spawn(ctx)
 	if err != nil {
 		s.refuse(c, p, err)
 		return
 	}
+	m := s.say(done, nil)
+	m.PID = pid
+	_ = c.send(m, nil) // it has become so, whoever hears of it
+}
+
+// spawn starts a successor, and gives its number when it serves. Once that, or the error, is
+// told, the next may be asked for.
+func (s *server) spawn(ctx context.Context) (pid int, err error) {
+	select {
+	case s.restarts <- struct{}{}:
+	default:
+		return 0, errBusy
+	}
+	defer func() { <-s.restarts }()
+	child, err := s.cfg.Incumbent.Spawn()
+	if err != nil {
+		return 0, err
+	}
 	limit := time.NewTimer(s.cfg.Timeout + 2*graceful)
 	defer limit.Stop()
-	var ended error
 	select {
 	case <-s.departed:
-		m := s.say(done, nil)
-		m.PID = s.departure.PID
-		_ = c.send(m, nil) // it has become so, whoever hears of it
-		return
-	case ended = <-child.Done:
-		err = fmt.Errorf("the successor ended: %w", ended)
-		if ended == nil {
-			err = errors.New("the successor ended")
+		return s.departure.PID, nil
+	case err := <-child.Done:
+		if err != nil {
+			return 0, fmt.Errorf("the successor ended: %w", err)
 		}
+		return 0, errors.New("the successor ended")
 	case <-limit.C:
-		err = errors.Join(errors.New("the successor has not taken over in time"), child.Kill())
+		return 0, errors.Join(errors.New("the successor has not taken over in time"), child.Kill())
 	case <-ctx.Done():
 		select {
 		case <-s.departed: // both at once
-			m := s.say(done, nil)
-			m.PID = s.departure.PID
-			_ = c.send(m, nil)
-			return
+			return s.departure.PID, nil
 		default:
 		}
-		err = errors.Join(errors.New("the edge is stopping"), child.Kill())
+		return 0, errors.Join(errors.New("the edge is stopping"), child.Kill())
 	}
-	s.refuse(c, p, err)
 }
 
 // Departure is an incumbent's time after its successor serves.

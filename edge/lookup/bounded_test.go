@@ -48,7 +48,7 @@ func TestABoundedTableStaysWithinItsBudgetAndIsNeverWrong(t *testing.T) {
 		got, a := find(t, table, code(i))
 		switch a {
 		case lookup.Found:
-			require.Equal(t, location(i, versions[i]), got)
+			same(t, location(i, versions[i]), got)
 		case lookup.Unknown:
 			table.Promote(link(code(i), location(i, versions[i])), nil)
 		case lookup.Absent:

@@ -125,8 +125,10 @@ func TestATableGrowsAndKeepsEverything(t *testing.T) {
 	require.True(t, table.Finish())
 	for i := range n {
 		got, a := find(t, table, code(i))
-		require.Equal(t, lookup.Found, a)
-		require.Equal(t, location(i, 0), got)
+		if a != lookup.Found {
+			t.Fatalf("%s: answer %d", code(i), a)
+		}
+		same(t, location(i, 0), got)
 	}
 	st := table.Stats()
 	require.EqualValues(t, n, st.Entries)
@@ -160,7 +162,7 @@ func TestReplacedRecordsGiveTheirMemoryBack(t *testing.T) {
 	require.True(t, table.Finish(), "nothing had to make way")
 	for i := range n {
 		got, _ := find(t, table, code(i))
-		require.Equal(t, location(i, 19), got)
+		same(t, location(i, 19), got)
 	}
 	require.Less(t, table.Stats().Bytes, int64(3<<20))
 }

@@ -3,6 +3,7 @@ package lookup_test
 import (
 	"bytes"
 	"math/rand/v2"
+	"runtime"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -36,12 +37,15 @@ func TestReadersNeverSeeATornOrAnOlderRecord(t *testing.T) {
 			complete := table.Finish()
 			require.Equal(t, name != "while others make way", complete)
 			var done atomic.Bool
-			var readers sync.WaitGroup
+			var readers, reading sync.WaitGroup
 			for r := range 3 {
+				reading.Add(1)
 				readers.Go(func() {
+					begun := sync.OnceFunc(reading.Done)
+					defer begun()
 					rng := rand.New(rand.NewPCG(uint64(r), 7))
 					buf := make([]byte, 0, 1024)
-					for !done.Load() {
+					for ; !done.Load(); runtime.Gosched() { // the writer has its turns
 						i := rng.IntN(c.keys)
 						least := versions[i].Load()
 						rec, _, _, a := table.Find(waypost.DefaultDomain, key(i), buf)
@@ -52,6 +56,7 @@ func TestReadersNeverSeeATornOrAnOlderRecord(t *testing.T) {
 						if a != lookup.Found {
 							continue
 						}
+						begun()
 						version, ok := read(&rec, i)
 						if !ok || version < least {
 							t.Errorf("%s: %q at version %d or later", key(i), rec.Payload, least)
@@ -60,6 +65,7 @@ func TestReadersNeverSeeATornOrAnOlderRecord(t *testing.T) {
 					}
 				})
 			}
+			reading.Wait()
 			rng := rand.New(rand.NewPCG(3, 4))
 			var r *waypost.Record
 			for n := range 40_000 {

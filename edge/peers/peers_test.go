@@ -20,6 +20,10 @@ func cutAt(t *testing.T, o *origin, name, token string) *node {
 	require.NoError(t, err)
 	n.at(t, head.Position)
 	until(t, "it has heard the head", func() bool { return n.loop.Status().Head.Position == head.Position })
+	until(t, "others are told so", func() bool {
+		p, err := replication.Ask(t.Context(), replication.FollowConfig{URL: n.url, Token: token, Sink: n.db, Logger: quiet})
+		return err == nil && p.Head.Position == head.Position
+	})
 	n.home.Cut()
 	return n
 }
@@ -79,6 +83,7 @@ func TestAnEdgeThatIsCutOffFollowsThePeerThatKnowsMostAndReturnsByItself(t *test
 	for _, n := range []*node{one, two} {
 		n.run(t, n.config())
 	}
+	edge.loop.well.Store(true)
 	chooser := edge.run(t, edge.config(one.url, two.url))
 	for _, n := range []*node{one, two, edge} {
 		n.at(t, o.put(1))
@@ -89,6 +94,7 @@ func TestAnEdgeThatIsCutOffFollowsThePeerThatKnowsMostAndReturnsByItself(t *test
 	edge.home.Cut()
 	one.home.Cut()
 	two.at(t, o.put(3))
+	edge.loop.well.Store(false)
 	edge.at(t, two.db.Position())
 	require.Equal(t, two.url, chooser.Peer())
 	edge.at(t, o.put(1))
@@ -97,6 +103,7 @@ func TestAnEdgeThatIsCutOffFollowsThePeerThatKnowsMostAndReturnsByItself(t *test
 	two.home.Cut() // now the other one hears what is new
 	one.home.Mend()
 	one.at(t, o.put(3))
+	edge.loop.well.Store(false)
 	edge.at(t, one.db.Position())
 	require.Equal(t, one.url, chooser.Peer())
 

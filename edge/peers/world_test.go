@@ -122,11 +122,11 @@ func newNode(t *testing.T, o *origin, name, token string) *node {
 func (n *node) config(list ...string) peers.Config {
 	return peers.Config{
 		Home: replication.FollowConfig{
-			URL: n.home.URL(), Node: n.name, Sink: n.db, Trust: n.trust, Logger: quiet, Silence: 2 * time.Second,
+			URL: n.home.URL(), Node: n.name, Sink: n.db, Trust: n.trust, Logger: quiet, Silence: time.Hour,
 			BackoffMin: time.Millisecond, BackoffMax: 10 * time.Millisecond, SnapshotBackoffMin: time.Millisecond,
 		},
 		List: func() []string { return list }, Token: token, Logger: quiet,
-		After: 200 * time.Millisecond, Probe: 10 * time.Millisecond,
+		After: 200 * time.Millisecond, Probe: 10 * time.Millisecond, Limit: time.Minute,
 	}
 }
 
@@ -141,7 +141,7 @@ func (n *node) run(t *testing.T, cfg peers.Config) *peers.Chooser {
 	ctx, cancel := context.WithCancel(t.Context())
 	var work sync.WaitGroup
 	work.Go(func() { n.loop.run(ctx, t) })
-	work.Go(func() { chooser.Run(ctx, n.loop) })
+	work.Go(func() { chooser.Run(ctx, patient{n.loop}) })
 	t.Cleanup(func() { cancel(); work.Wait() })
 	return chooser
 }
@@ -158,6 +158,25 @@ type loop struct {
 	now     atomic.Pointer[replication.Follower]
 	renews  chan chan struct{}
 	turns   atomic.Int64
+	well    atomic.Bool // the chooser has no reason to look for peers
+}
+
+// patient is a loop as its chooser sees it: while all is well, and from each turn on, it has just
+// been heard, however long the machine has stood still.
+type patient struct{ *loop }
+
+func (l patient) Status() replication.Status {
+	st := l.loop.Status()
+	if l.well.Load() {
+		st.HeardAt = time.Now().Add(time.Hour)
+		st.AdvancedAt = st.HeardAt
+	}
+	return st
+}
+
+func (l patient) Renew(ctx context.Context) error {
+	l.well.Store(true)
+	return l.loop.Renew(ctx)
 }
 
 func (l *loop) Status() (none replication.Status) {

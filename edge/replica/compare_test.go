@@ -19,7 +19,7 @@ import (
 // compare compares the replica with its source within a generous time.
 func (f *fleet) compare(t *testing.T, repair bool) replication.Verification {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	v, err := f.follower.Verify(ctx, repair)
 	require.NoError(t, err)

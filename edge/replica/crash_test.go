@@ -3,6 +3,7 @@ package replica_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -170,6 +171,7 @@ func TestReadersAreServedThroughEverySwap(t *testing.T) {
 		readers.Go(func() {
 			buf := make([]byte, 0, 1024)
 			for i := 0; ; i++ {
+				runtime.Gosched() // the writer has its turns
 				select {
 				case <-stop:
 					return

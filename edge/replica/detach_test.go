@@ -2,6 +2,7 @@ package replica_test
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -99,6 +100,7 @@ func TestReadersAreAnsweredWhileTheReplicaIsDetachedAndAttached(t *testing.T) {
 		readers.Go(func() {
 			buf := make([]byte, 0, 1024)
 			for i := 0; !done.Load(); i++ {
+				runtime.Gosched() // the writer has its turns
 				code := fmt.Appendf(nil, "code%04d", i%200)
 				rec, _, found, err := db.Link(waypost.DefaultDomain, code, buf)
 				if err != nil || !found || string(rec.Name) != string(code) {

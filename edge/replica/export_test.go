@@ -16,6 +16,9 @@ import (
 // Shrink makes the stores that are opened from now on small and impatient.
 func (db *DB) Shrink() { db.memTableSize, db.errorPause, db.saveBytes = 512<<10, time.Millisecond, 0 }
 
+// Hesitate has restores make nothing durable because time has passed.
+func (db *DB) Hesitate() { db.saveAfter = time.Hour }
+
 // StandAside has every restore beside a store that serves stand aside, however small it is.
 func (db *DB) StandAside() { db.small = -1 }
 

@@ -71,7 +71,7 @@ func TestADiskThatFailsWritesLeavesReadsAndHeals(t *testing.T) {
 			replicationtest.Take(t, s, db) // such a store
 			d.broken.Store(true)
 
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			var err error
 			for round := 0; err == nil; round++ {

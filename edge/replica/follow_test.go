@@ -20,7 +20,7 @@ import (
 func following(t *testing.T, url string, db *replica.DB) (stop func()) {
 	t.Helper()
 	return run(t, func(ctx context.Context) error {
-		return replication.Follow(ctx, replication.FollowConfig{URL: url, Sink: db, Logger: slog.New(slog.DiscardHandler)})
+		return replication.Follow(ctx, replication.FollowConfig{URL: url, Sink: db, Logger: slog.New(slog.DiscardHandler), Silence: time.Hour})
 	})
 }
 
@@ -48,7 +48,8 @@ func serve(t *testing.T, s replication.Source, admit func(*http.Request) (status
 func serveWith(t *testing.T, cfg replication.ServerConfig, admit func(*http.Request) (status int)) (url string) {
 	t.Helper()
 	cfg.Logger = slog.New(slog.DiscardHandler)
-	if _, relays := cfg.Source.(replication.Relay); relays {
+	_, relays := cfg.Source.(replication.Relay)
+	if relays {
 		cfg.Via = func() []string { return []string{"relay"} }
 	}
 	server, err := replication.NewServer(cfg)
@@ -56,6 +57,13 @@ func serveWith(t *testing.T, cfg replication.ServerConfig, admit func(*http.Requ
 	ctx, cancel := context.WithCancel(t.Context())
 	ran := make(chan error, 1)
 	go func() { ran <- server.Run(ctx) }()
+	if !relays { // which may hold nothing yet; all others are ready before anybody asks
+		until(t, "the server is ready", func() bool {
+			w := httptest.NewRecorder()
+			server.Sums(w, httptest.NewRequestWithContext(ctx, http.MethodGet, replication.PathSums+"?first=4095", http.NoBody))
+			return w.Code != http.StatusServiceUnavailable
+		})
+	}
 	mux := http.NewServeMux()
 	for path, h := range map[string]http.HandlerFunc{
 		replication.PathStream: server.Stream, replication.PathSnapshot: server.Snapshot, replication.PathSums: server.Sums,
@@ -111,7 +119,7 @@ func TestAReplicaFollowsOverHTTPAndGoesOnAfterARestart(t *testing.T) {
 
 func TestWritingMuchAtOnceNeverStops(t *testing.T) {
 	db, s := filled(t, replica.Config{Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)}, 1)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	for round := range 100 { // past every size that a memtable grows through
 		s.Commit(big(12, round)...)

@@ -76,8 +76,9 @@ func (s *numbered) Snapshot(ctx context.Context, first, last uint16, visit func(
 }
 
 const (
-	bootstrapDir = "WAYPOST_TEST_BOOTSTRAP_DIR"
-	bootstrapURL = "WAYPOST_TEST_BOOTSTRAP_URL"
+	bootstrapDir  = "WAYPOST_TEST_BOOTSTRAP_DIR"
+	bootstrapURL  = "WAYPOST_TEST_BOOTSTRAP_URL"
+	bootstrapNode = "WAYPOST_TEST_BOOTSTRAP_NODE"
 )
 
 // TestBootstrapOfAnotherProcess is what TestABootstrapThatIsKilledTenTimes starts, and kills.
@@ -91,7 +92,11 @@ func TestBootstrapOfAnotherProcess(t *testing.T) {
 	if os.Getenv("WAYPOST_BOOTSTRAP_LINKS") == "" {
 		db.Shrink() // so that there is something to keep at any moment
 	}
-	stop := following(t, os.Getenv(bootstrapURL), db)
+	stop := run(t, func(ctx context.Context) error {
+		return replication.Follow(ctx, replication.FollowConfig{
+			URL: os.Getenv(bootstrapURL), Node: os.Getenv(bootstrapNode), Sink: db, Logger: slog.New(slog.DiscardHandler), Silence: time.Hour,
+		})
+	})
 	require.Eventually(t, func() bool { return !db.Position().IsZero() }, 5*time.Minute, time.Millisecond)
 	stop()
 	require.NoError(t, db.Close())
@@ -111,36 +116,42 @@ func slotKept(t *testing.T, dir string) int {
 }
 
 func TestABootstrapThatIsKilledTenTimesDoesNotBeginAnew(t *testing.T) {
-	links := 100_000
+	links := 50_000
 	if text := os.Getenv("WAYPOST_BOOTSTRAP_LINKS"); text != "" {
 		var err error
 		links, err = strconv.Atoi(text)
 		require.NoError(t, err)
 	}
 	s := newNumbered(t, links)
-	asked := make(chan int, 100)
+	var asked sync.Map // of each process, the slots that it asks from
 	url := serve(t, s, func(r *http.Request) int {
 		if r.URL.Path == replication.PathSnapshot {
 			first, err := strconv.Atoi(r.URL.Query().Get("first"))
 			if err != nil {
 				return http.StatusBadRequest
 			}
-			asked <- first
+			slots, _ := asked.Load(r.Header.Get(replication.HeaderNode))
+			slots.(chan int) <- first
 		}
 		return 0
 	})
-	start := func(dir string) (cmd *exec.Cmd, ended chan error) {
+	processes := 0
+	start := func(dir string) (cmd *exec.Cmd, slots chan int, ended chan error) {
+		processes++
+		node := "edge-" + strconv.Itoa(processes)
+		slots = make(chan int, 100)
+		asked.Store(node, slots)
 		cmd = exec.Command(os.Args[0], "-test.run=^TestBootstrapOfAnotherProcess$") //nolint:gosec // itself
-		cmd.Env = append(os.Environ(), bootstrapDir+"="+dir, bootstrapURL+"="+url)
+		cmd.Env = append(os.Environ(), bootstrapDir+"="+dir, bootstrapURL+"="+url, bootstrapNode+"="+node)
 		cmd.Stdout, cmd.Stderr = io.Discard, os.Stderr
 		require.NoError(t, cmd.Start())
 		ended = make(chan error, 1)
 		go func() { ended <- cmd.Wait() }()
-		return cmd, ended
+		return cmd, slots, ended
 	}
-	first := func(ended chan error) int {
+	first := func(slots chan int, ended chan error) int {
 		select {
-		case slot := <-asked:
+		case slot := <-slots:
 			return slot
 		case err := <-ended:
 			require.Fail(t, "it has ended without a snapshot", "%v", err)
@@ -151,8 +162,8 @@ func TestABootstrapThatIsKilledTenTimesDoesNotBeginAnew(t *testing.T) {
 	}
 
 	dir := filepath.Join(t.TempDir(), "whole")
-	_, ended := start(dir)
-	require.Zero(t, first(ended))
+	_, slots, ended := start(dir)
+	require.Zero(t, first(slots, ended))
 	began := time.Now()
 	require.NoError(t, <-ended)
 	whole := time.Since(began)
@@ -166,15 +177,12 @@ func TestABootstrapThatIsKilledTenTimesDoesNotBeginAnew(t *testing.T) {
 			if len(files(t, dir+"/CURRENT")) > 0 {
 				break // it was killed when all was done
 			}
-			for len(asked) > 0 {
-				<-asked // by one that has lost its connection, and is no more
-			}
 			kept := slotKept(t, dir)
-			cmd, ended := start(dir)
-			require.Zero(t, first(ended), "what is kept is looked for once a source is there")
+			cmd, slots, ended := start(dir)
+			require.Zero(t, first(slots, ended), "what is kept is looked for once a source is there")
 			s.commit(t, replicationtest.Link(fmt.Sprintf("late%04d", rand.N(10_000)+10_000*(runs*100+kills)), "https://late.example/"))
 			if kept > 0 && kept < waypost.Slots {
-				require.Equal(t, kept, first(ended), "it goes on where it was")
+				require.Equal(t, kept, first(slots, ended), "it goes on where it was")
 				resumed++
 			}
 			kill := time.NewTimer(rand.N(whole * 2 / 3))

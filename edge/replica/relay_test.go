@@ -41,7 +41,7 @@ func pinning(t *testing.T) *replication.Trust {
 // follows runs a follower until the test ends.
 func follows(t *testing.T, cfg replication.FollowConfig) *replication.Follower {
 	t.Helper()
-	cfg.Logger, cfg.BackoffMin, cfg.SnapshotBackoffMin = slog.New(slog.DiscardHandler), time.Millisecond, time.Millisecond
+	cfg.Logger, cfg.BackoffMin, cfg.SnapshotBackoffMin, cfg.Silence = slog.New(slog.DiscardHandler), time.Millisecond, time.Millisecond, time.Hour
 	f, err := replication.NewFollower(cfg)
 	require.NoError(t, err)
 	t.Cleanup(run(t, f.Run))
@@ -109,10 +109,10 @@ func TestVerifyingWaitsForNoHeartbeat(t *testing.T) {
 	s := replicationtest.NewSource()
 	relay, leaf := open(t, keeping(vfs.NewMem())), open(t, config(vfs.NewMem()))
 	trust := pinning(t)
-	up := follows(t, replication.FollowConfig{URL: serveWith(t, signed(t, s, time.Hour), nil), Sink: relay, Trust: trust, Silence: time.Hour})
+	up := follows(t, replication.FollowConfig{URL: serveWith(t, signed(t, s, time.Hour), nil), Sink: relay, Trust: trust})
 	down := follows(t, replication.FollowConfig{
 		URL:  serveWith(t, replication.ServerConfig{Source: relay, Trust: trust, Heartbeat: time.Hour}, nil),
-		Sink: leaf, Trust: pinning(t), Silence: time.Hour,
+		Sink: leaf, Trust: pinning(t),
 	})
 	for i := range 5 {
 		at := s.Commit(replicationtest.Link(linkCode(i), "https://example.com/"))

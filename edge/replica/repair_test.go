@@ -75,7 +75,7 @@ func (f *fleet) follow(t *testing.T) {
 	var err error
 	f.follower, err = replication.NewFollower(replication.FollowConfig{
 		URL: f.url, Sink: f.db, Logger: slog.New(slog.DiscardHandler), SnapshotBackoffMin: time.Millisecond, BackoffMin: time.Millisecond,
-		HoldRetry: time.Second,
+		HoldRetry: time.Second, Silence: time.Hour,
 	})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -53,6 +53,7 @@ type DB struct {
 	format       uint32        // of the stores that are made; 0: the present one
 	memTableSize int           // bytes
 	saveBytes    int           // of a snapshot that are made durable at once
+	saveAfter    time.Duration // or at the latest
 	small        int           // what a restore may have without standing aside, in bytes
 	errorPause   time.Duration // for which a failed background write is held back
 
@@ -126,7 +127,7 @@ func Open(cfg Config) (_ *DB, err error) {
 	}
 	db := &DB{
 		cfg: cfg, fs: cfg.FS, space: space{look: look}, dirty: make(chan struct{}, 1), unfilled: make(chan struct{}, 1), wanted: newWanted(), valve: cfg.Valve.withDefaults(),
-		memTableSize: 16 << 20, saveBytes: saveBytes, small: small, errorPause: 100 * time.Millisecond,
+		memTableSize: 16 << 20, saveBytes: saveBytes, saveAfter: saveAfter, small: small, errorPause: 100 * time.Millisecond,
 	}
 	if cfg.LookupBytes >= lookup.MinBudget {
 		db.budget = lookup.NewBudget(cfg.LookupBytes)

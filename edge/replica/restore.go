@@ -149,7 +149,7 @@ func (r *restore) Keep(ctx context.Context, p replication.Progress) error {
 	}
 	r.kept = p
 	r.ready.join(&r.pending)
-	if r.ready.bytes < r.db.saveBytes && time.Since(r.savedAt) < saveAfter && !r.spilled {
+	if r.ready.bytes < r.db.saveBytes && time.Since(r.savedAt) < r.db.saveAfter && !r.spilled {
 		return nil
 	}
 	r.savedAt, r.durable, r.spilled = time.Now(), true, false

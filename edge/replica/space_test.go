@@ -20,9 +20,9 @@ func TestChangesWaitWhileTheDiskIsAlmostFull(t *testing.T) {
 	cfg.MinFree, cfg.Registerer = replica.MinFree{Bytes: 1 << 30}, reg
 	db, s := filled(t, cfg, 100)
 	var free, total atomic.Int64
-	db.SetSpace(&free, &total)
 	total.Store(100 << 30)
 	free.Store(2 << 30)
+	db.SetSpace(&free, &total)
 	s.Commit(replicationtest.Link("more", "https://more.example/"))
 	apply(t, s, db)
 

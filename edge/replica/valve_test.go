@@ -141,9 +141,9 @@ func TestARecordThatCannotBeUnderstoodIsHeldAndTheRestServes(t *testing.T) {
 	f.CommitSpoilt(r, func(raw []byte) { raw[0] = 9 }) // of a version to come
 	f.held(t, replication.HoldRecord)
 	require.Equal(t, "https://example.com/7", f.target(t, linkCode(7)))
-	restore() // the source no longer asks for it
-	_, err := f.follower.Accept("")
+	_, err := f.follower.Accept("") // which only tries again
 	require.NoError(t, err)
+	restore() // the source no longer asks for it
 	f.settle(t)
 	require.Nil(t, f.follower.Status().Held)
 }

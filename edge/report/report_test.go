@@ -37,11 +37,13 @@ func serve(t *testing.T, h http.Handler) string {
 	return server.URL
 }
 
+// never is an interval that does not pass.
+const never = 10_000 * time.Hour
+
 // run runs a reporter; stop ends it and waits.
-func run(t *testing.T, cfg report.Config) (stop func()) {
+func run(t *testing.T, cfg report.Config) (r *report.Reporter, stop func()) {
 	t.Helper()
 	cfg.Node, cfg.Region, cfg.Boot = "edge-a", "us-east-1", waypost.BootID{1, 2}
-	cfg.Interval = 10 * time.Millisecond
 	r, err := report.New(cfg)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -49,7 +51,7 @@ func run(t *testing.T, cfg report.Config) (stop func()) {
 	go func() { defer close(done); r.Run(ctx) }()
 	stop = func() { cancel(); <-done }
 	t.Cleanup(stop)
-	return stop
+	return r, stop
 }
 
 func TestTheControlPlaneUnderstandsWhatAnEdgeReports(t *testing.T) {
@@ -70,12 +72,14 @@ func TestTheControlPlaneUnderstandsWhatAnEdgeReports(t *testing.T) {
 	}
 	applied := time.Date(2031, 5, 6, 7, 8, 9, 0, time.UTC)
 	counted := time.Date(2031, 5, 6, 7, 8, 7, 0, time.UTC)
-	before := time.Now()
-	stop := run(t, report.Config{
+	before, metrics := time.Now(), prometheus.NewRegistry()
+	r, stop := run(t, report.Config{
+		Interval: never, Timeout: time.Minute, Metrics: metrics,
 		URL: serve(t, mux) + "/", Token: "secret", Addr: "10.0.0.2:8081", AdminAddr: "10.0.0.2:9081", Version: "1.2.3",
 		Position: position, AppliedAt: func() time.Time { return applied }, Clicks: func() (int64, time.Time) { return 12, counted },
 	})
 
+	r.Ask()
 	first := <-arrived
 	require.WithinRange(t, first.StartedAt, before.Add(-time.Millisecond), time.Now())
 	first.StartedAt = time.Time{}
@@ -84,29 +88,20 @@ func TestTheControlPlaneUnderstandsWhatAnEdgeReports(t *testing.T) {
 		Version: "1.2.3", LastAppliedAt: applied, ClicksPending: 12, ClicksUntil: counted,
 	}, first)
 	seq.Store(77)
-	for r := range arrived {
-		if r.Position == position() {
-			break
-		}
-	}
+	r.Ask()
+	require.Equal(t, position(), (<-arrived).Position)
+	require.Eventually(t, func() bool { return result(t, metrics, "sent") == 2 }, 60*time.Second, time.Millisecond)
 
 	stop()
-	close(arrived)
-	leaving := 0
-	for r := range arrived {
-		if r.Leaving {
-			leaving++
-			require.Empty(t, arrived, "nothing comes after it")
-		}
-	}
-	require.Equal(t, 1, leaving)
+	require.True(t, (<-arrived).Leaving)
+	require.Empty(t, arrived, "nothing comes after it")
 }
 
 func TestReportsGoOnWhenTheControlPlaneIsSlowOrBroken(t *testing.T) {
-	arrived := make(chan error, 1000)
+	arrived := make(chan struct{}, 10_000)
 	var calls atomic.Int64
 	url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, err := io.Copy(io.Discard, r.Body)
+		_, err := io.Copy(io.Discard, r.Body) // an error means that the reporter has given up
 		switch calls.Add(1) {
 		case 1:
 			<-r.Context().Done() // until the reporter gives up
@@ -117,15 +112,18 @@ func TestReportsGoOnWhenTheControlPlaneIsSlowOrBroken(t *testing.T) {
 		case 4:
 			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
 		default:
-			arrived <- err
+			if err == nil {
+				arrived <- struct{}{}
+			}
 		}
 	}))
 	metrics := prometheus.NewRegistry()
-	stop := run(t, report.Config{URL: url, Timeout: 50 * time.Millisecond, Metrics: metrics})
-	require.NoError(t, <-arrived)
+	_, stop := run(t, report.Config{URL: url, Interval: 10 * time.Millisecond, Timeout: 200 * time.Millisecond, Metrics: metrics})
+	<-arrived
+	require.Eventually(t, func() bool { return result(t, metrics, "sent") > 0 }, 60*time.Second, time.Millisecond)
 	stop()
-	require.Equal(t, int64(4), result(t, metrics, "failed"))
-	require.Positive(t, result(t, metrics, "sent"))
+	require.GreaterOrEqual(t, result(t, metrics, "failed"), int64(4), "and what the machine holds up for too long")
+	require.LessOrEqual(t, result(t, metrics, "sent"), 1+int64(len(arrived)), "nothing else counts as sent")
 }
 
 // result reads how many reports ended that way.
@@ -173,7 +171,7 @@ func TestAnEdgeThatIsAskedMakesWhatItHasDurableAndReportsAtOnce(t *testing.T) {
 		}
 	}
 	r, err := report.New(report.Config{
-		URL: url, Node: "edge-a", Region: "us-east-1", Boot: waypost.BootID{1, 2}, Interval: time.Hour,
+		URL: url, Node: "edge-a", Region: "us-east-1", Boot: waypost.BootID{1, 2}, Interval: never, Timeout: time.Minute,
 		Position: at(&applied), Synced: at(&synced), Sync: func() { synced.Store(applied.Load()) },
 	})
 	require.NoError(t, err)

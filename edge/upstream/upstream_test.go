@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -44,7 +45,7 @@ func newWorld(t *testing.T, change func(*upstream.Config)) (*world, *upstream.Li
 	w := &world{records: map[string][]waypost.Record{}, registry: prometheus.NewRegistry()}
 	w.fresh.Store(true)
 	cfg := upstream.Config{
-		Replica: w, Source: w, Fresh: w.fresh.Load, Metrics: w.registry,
+		Replica: w, Source: w, Fresh: w.fresh.Load, Metrics: w.registry, Timeout: time.Hour,
 		Clock: func() time.Time { return time.Unix(1_800_000_000, w.now.Load()) },
 	}
 	if change != nil {
@@ -253,7 +254,9 @@ func TestAScanOfPossibleCodesIsAskedForOnlySoOften(t *testing.T) {
 	require.EqualValues(t, 995, w.metric(t, "waypost_upstream_skipped_total", "limited"))
 }
 
-func TestAControlPlaneThatIsAwayIsAskedLessAndLess(t *testing.T) {
+func TestAControlPlaneThatIsAwayIsAskedLessAndLess(t *testing.T) { synctest.Test(t, askedLessAndLess) }
+
+func askedLessAndLess(t *testing.T) {
 	w, l := newWorld(t, func(c *upstream.Config) { c.Timeout = time.Millisecond })
 	w.fault = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 	ask := func(i int) { require.Equal(t, "unknown", see(t, l, fmt.Sprintf("0A%05d", i))) }
