@@ -97,7 +97,7 @@ type ReplicaState string
 // The states of replicas.
 const (
 	ReplicaFollowing ReplicaState = "following"
-	ReplicaWaiting   ReplicaState = "waiting"   // for a source
+	ReplicaWaiting   ReplicaState = "waiting"   // for a source, or for its turn with it
 	ReplicaRestoring ReplicaState = "restoring" // a snapshot is taken
 	ReplicaRepairing ReplicaState = "repairing" // slots are replaced
 	ReplicaHeld      ReplicaState = "held"      // it does not take what it is asked to

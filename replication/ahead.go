@@ -146,7 +146,7 @@ func (a *ahead) narrow(r *reading) {
 func (s *Server) mayReadAhead() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.snapshots)+s.aheads >= cap(s.snapshots) {
+	if s.snapshots.turns()+s.aheads >= s.snapshots.limit {
 		return false
 	}
 	s.aheads++

@@ -58,17 +58,25 @@ type dial struct {
 	whole   bool      // slots are asked for, and not the tail
 	word    []byte    // testimony that came before the present frame; nil: there was none
 	records uint64    // about how many a snapshot has; 0: not known
+	queue   int       // how many would go before a snapshot; 0: none, or not known
+	wait    func(at, of int)
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 	timer   *time.Timer
 	silence time.Duration
 }
 
-// connect asks for path and reads the hello. All waiting on the source, from the
-// first byte of the request on, is bounded by the silence.
-func (f *Follower) connect(ctx context.Context, path string, query url.Values, at waypost.Position) (_ *dial, err error) {
+// connect asks for path and reads the hello, for which it may have to wait in a queue. All waiting on the
+// source, from the first byte of the request on, is bounded by the silence.
+func (f *Follower) connect(ctx context.Context, path string, query url.Values, at waypost.Position) (*dial, error) {
+	defer f.noteTurn()
+	return f.connectWhile(ctx, path, query, at, f.noteWaiting)
+}
+
+// connectWhile is connect with an ear for the place in a queue.
+func (f *Follower) connectWhile(ctx context.Context, path string, query url.Values, at waypost.Position, wait func(at, of int)) (_ *dial, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	d := &dial{ctx: ctx, cancel: cancel, silence: f.cfg.Silence, whole: path != PathStream}
+	d := &dial{ctx: ctx, cancel: cancel, silence: f.cfg.Silence, whole: path != PathStream, wait: wait}
 	d.timer = time.AfterFunc(d.silence, func() { cancel(errSilent) })
 	defer func() {
 		if err != nil {
@@ -112,6 +120,9 @@ func (f *Follower) connect(ctx context.Context, path string, query url.Values, a
 	}
 	if d.records, err = strconv.ParseUint(res.Header.Get(HeaderRecords), 10, 62); err != nil {
 		d.records, err = 0, nil
+	}
+	if d.queue, err = strconv.Atoi(res.Header.Get(HeaderQueue)); err != nil {
+		d.queue, err = 0, nil
 	}
 	if space, ok := parseKeySpace(res.Header.Get(HeaderKeySpace)); ok && f.cfg.KeySpace != nil {
 		f.cfg.KeySpace(space)
@@ -205,6 +216,12 @@ func (d *dial) next() (frameType, byte, []byte, error) {
 			d.word = bytes.Clone(payload)
 		case frameKey:
 			d.key = bytes.Clone(payload)
+		case frameWait:
+			at, of, err := decodeWait(payload)
+			if err != nil {
+				return 0, 0, nil, err
+			}
+			d.wait(at, of)
 		case frameHello, frameBatch, frameHeartbeat, frameSlots, frameEnd, frameAsk, frameSums:
 			return t, flags, payload, nil
 		}

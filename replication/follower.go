@@ -78,6 +78,7 @@ type Status struct {
 	Err       error // why the last connection ended; nil while connected
 	Failures  int   // connections in a row that brought nothing
 	Held      *Held // what is held back until it is accepted; nil: nothing
+	Wait      Wait  // for a turn to take a snapshot, or what a repair needs; the old replica serves
 
 	Head       Head      // the origin's, as last heard
 	HeardAt    time.Time // when the source was last heard (monotonic); zero: never
@@ -87,6 +88,14 @@ type Status struct {
 	Snapshots  int    // taken and swapped in since the start
 	Repairs    int    // that ended well since the start
 	Repaired   uint64 // slots that they have replaced
+}
+
+// Wait is a place in a source's queue; zero: there is none.
+type Wait struct {
+	Place   int       // from 1 on, for the one that goes next
+	Of      int       // how many wait
+	Since   time.Time // when this connection began to wait
+	HeardAt time.Time // when the source last said so
 }
 
 // Lag is how many transactions the replica is behind the head last heard; false
@@ -129,7 +138,7 @@ func NewFollower(cfg FollowConfig) (*Follower, error) {
 	}
 	cfg = cfg.withDefaults()
 	f := &Follower{cfg: cfg, base: strings.TrimRight(cfg.URL, "/"), speaks: spoken, client: cfg.Client, status: cfg.Before, accepted: make(chan struct{}, 1)}
-	f.status.Connected, f.status.Restoring, f.status.Repairing, f.status.Failures = false, false, false, 0
+	f.status.Connected, f.status.Restoring, f.status.Repairing, f.status.Failures, f.status.Wait = false, false, false, 0, Wait{}
 	if f.client == nil {
 		f.client = NewClient(nil)
 	}
@@ -367,6 +376,25 @@ func (f *Follower) noteRestoring(restoring bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.status.Restoring = restoring
+}
+
+// noteWaiting says which place of how many there is in the source's queue.
+func (f *Follower) noteWaiting(at, of int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now, w := time.Now(), &f.status.Wait
+	if w.Place == 0 {
+		w.Since = now
+		f.cfg.Logger.Info("waiting for its turn: others go first", "url", f.base, "place", at, "of", of)
+	}
+	w.Place, w.Of, w.HeardAt = at, of, now
+}
+
+// noteTurn says that it waits no longer.
+func (f *Follower) noteTurn() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.status.Wait = Wait{}
 }
 
 func (f *Follower) noteRepairing(repairing bool) {

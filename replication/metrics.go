@@ -16,6 +16,9 @@ type serverMetrics struct {
 	sums      prometheus.Counter
 	slow      prometheus.Counter
 	failures  prometheus.Counter
+
+	running, waiting *prometheus.GaugeVec   // by queue
+	refused          *prometheus.CounterVec // by queue
 }
 
 func newServerMetrics(reg prometheus.Registerer) (*serverMetrics, error) {
@@ -24,6 +27,9 @@ func newServerMetrics(reg prometheus.Registerer) (*serverMetrics, error) {
 	}
 	vector := func(name, help, label string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "waypost_replication_" + name, Help: help}, []string{label})
+	}
+	gauges := func(name, help, label string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "waypost_replication_" + name, Help: help}, []string{label})
 	}
 	m := &serverMetrics{
 		followers: prometheus.NewGauge(prometheus.GaugeOpts{
@@ -37,14 +43,22 @@ func newServerMetrics(reg prometheus.Registerer) (*serverMetrics, error) {
 		sums:      counter("sums_total", "Comparisons of slots begun by followers."),
 		slow:      counter("followers_dropped_total", "Followers dropped because they took a frame too slowly."),
 		failures:  counter("source_failures_total", "Readings of the source that failed."),
+		running:   gauges("turns", "Snapshots, and comparisons of slots (sums), under way.", "of"),
+		waiting:   gauges("waiting", "Followers that wait for their turn to take a snapshot, or to compare slots (sums).", "of"),
+		refused:   vector("turned_away_total", "Followers that were asked to come again, because too many wait for their turn already.", "of"),
 	}
 	if reg == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{m.followers, m.encoded, m.sent, m.bytes, m.resets, m.snapshots, m.sums, m.slow, m.failures} {
+	for _, c := range []prometheus.Collector{m.followers, m.encoded, m.sent, m.bytes, m.resets, m.snapshots, m.sums, m.slow, m.failures, m.running, m.waiting, m.refused} {
 		if err := reg.Register(c); err != nil {
 			return nil, fmt.Errorf("register replication metrics: %w", err)
 		}
 	}
 	return m, nil
+}
+
+// queue gives the metrics of one queue.
+func (m *serverMetrics) queue(of string) queueMetrics {
+	return queueMetrics{m.running.WithLabelValues(of), m.waiting.WithLabelValues(of), m.refused.WithLabelValues(of)}
 }

@@ -19,9 +19,9 @@ type Server struct {
 	encoder *encoder
 	metrics *serverMetrics
 
-	snapshots chan struct{} // one token for each snapshot under way
-	aheads    int           // readings that snapshots have under way beside their first; guarded by mu
-	sums      chan struct{} // one token for each reading of sums under way
+	snapshots *queue
+	aheads    int // readings that snapshots have under way beside their first; guarded by mu
+	sums      *queue
 	catchUps  chan struct{} // one token for each reading by a follower
 	requests  sync.WaitGroup
 
@@ -53,8 +53,8 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 		speaks:    spoken,
 		encoder:   newEncoder(),
 		metrics:   metrics,
-		snapshots: make(chan struct{}, cfg.MaxSnapshots),
-		sums:      make(chan struct{}, cfg.MaxSnapshots),
+		snapshots: newQueue(cfg.MaxSnapshots, cfg.MaxWaiting, metrics.queue("snapshots")),
+		sums:      newQueue(cfg.MaxSnapshots, cfg.MaxWaiting, metrics.queue("sums")),
 		catchUps:  make(chan struct{}, 8),
 		ring:      ring{maxFrames: cfg.RingFrames, maxBytes: cfg.RingBytes},
 		wake:      make(chan struct{}),
@@ -100,6 +100,15 @@ func (s *Server) view(p waypost.Position) view {
 func (s *Server) admit() (Head, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	head, err := s.fit()
+	if err == nil {
+		s.requests.Add(1)
+	}
+	return head, err
+}
+
+// fit gives the head, or says why there is none to follow. s.mu is held.
+func (s *Server) fit() (Head, error) {
 	switch {
 	case s.draining:
 		return Head{}, errors.New("draining")
@@ -108,8 +117,14 @@ func (s *Server) admit() (Head, error) {
 	case !s.known:
 		return Head{}, errors.New("the changelog has not been read yet")
 	}
-	s.requests.Add(1)
 	return s.head, nil
+}
+
+// present is fit for whoever was let in before.
+func (s *Server) present() (Head, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.fit()
 }
 
 func (s *Server) beginDrain() {

@@ -37,6 +37,9 @@ const (
 	HeaderKeySpace = "Waypost-Key-Space"
 	// HeaderRecords is about how many records a snapshot has, if the source knows.
 	HeaderRecords = "Waypost-Records"
+	// HeaderQueue is, on the answer that opens the stream, how many would take their snapshots
+	// before one that was asked for now; 0: it would begin at once.
+	HeaderQueue = "Waypost-Queue"
 	// HeaderCluster is the cluster's id in hex, on the answer to a question for a record.
 	HeaderCluster = "Waypost-Cluster"
 	// HeaderVia tells through which nodes the changelog comes, the nearest first, with
@@ -72,6 +75,8 @@ type ServerConfig struct {
 
 	MaxFollowers int           // on the stream at once; 1000
 	MaxSnapshots int           // at once, and as many readings of sums; 4
+	MaxWaiting   int           // for a snapshot, and as many for sums; 1000
+	Turn         time.Duration // that a snapshot may take while others wait; 30 min
 	HeldBytes    int           // of frames that a snapshot holds before it sends them; 64 MiB
 	RingBytes    int           // of frames kept for sharing; 32 MiB
 	RingFrames   int           // kept for sharing; 4096
@@ -87,6 +92,8 @@ func (c ServerConfig) withDefaults() ServerConfig {
 	setDefault(&c.Heartbeat, time.Second)
 	setDefault(&c.MaxFollowers, 1000)
 	setDefault(&c.MaxSnapshots, 4)
+	setDefault(&c.MaxWaiting, 1000)
+	setDefault(&c.Turn, 30*time.Minute)
 	setDefault(&c.HeldBytes, 64<<20)
 	setDefault(&c.RingBytes, 32<<20)
 	setDefault(&c.RingFrames, 4096)

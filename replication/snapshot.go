@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"waypost"
@@ -25,7 +26,7 @@ func (s *Server) Snapshot(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set(HeaderRecords, strconv.FormatUint(n, 10))
 		}
 	}
-	s.serveSlots(w, r, s.snapshots, "snapshots", func(c *connection) error {
+	s.serveSlots(w, r, s.snapshots, runs, func(c *connection) error {
 		s.metrics.snapshots.Inc()
 		c.log.Info("snapshot begun", "first", runs[0].first, "ranges", len(runs))
 		return c.snapshot(r.Context(), runs)
@@ -47,8 +48,8 @@ func (s *Server) newest(ctx context.Context, known Head) Head {
 	return head
 }
 
-// serveSlots lets a request in that reads slots, if there is a token for it.
-func (s *Server) serveSlots(w http.ResponseWriter, r *http.Request, tokens chan struct{}, what string, serve func(*connection) error) {
+// serveSlots lets a request in that reads slots, when its turn in a queue comes.
+func (s *Server) serveSlots(w http.ResponseWriter, r *http.Request, q *queue, runs []run, serve func(*connection) error) {
 	if !s.agree(w, r) {
 		return
 	}
@@ -58,15 +59,62 @@ func (s *Server) serveSlots(w http.ResponseWriter, r *http.Request, tokens chan 
 		return
 	}
 	defer s.requests.Done()
-	select {
-	case tokens <- struct{}{}:
-		defer func() { <-tokens }()
-	default:
-		refuse(w, errors.New("too many "+what+" at once"))
+	p, err := q.enter(bounded(r.Header.Get(HeaderNode)), runs[0] == run{0, waypost.Slots - 1})
+	if err != nil {
+		refuse(w, err)
 		return
 	}
-	c := s.open(w, r, s.newest(r.Context(), head))
-	c.close(r.Context(), serve(c))
+	leave := sync.OnceFunc(p.leave)
+	defer leave()
+	c := s.open(w, r, head)
+	c.place = p
+	if err = c.awaitTurn(r.Context()); err == nil {
+		c.hello = s.newest(r.Context(), c.hello)
+		err = serve(c)
+	}
+	leave() // before a follower is told why it is sent away, which may take long
+	c.close(r.Context(), err)
+}
+
+// awaitTurn waits until the turn of a request has come, and tells the follower so. The hello comes after that,
+// since what is read must be of its head or later.
+func (c *connection) awaitTurn(ctx context.Context) error {
+	select {
+	case <-c.place.turn:
+		return nil
+	default:
+	}
+	begun := time.Now()
+	at, of := c.place.standing()
+	c.log.Info("follower waits for its turn", "place", at, "of", of)
+	beat := time.NewTicker(c.server.cfg.Heartbeat)
+	defer beat.Stop()
+	for {
+		if at > 0 { // else the turn has come in this moment
+			if err := c.send(frameWait, plainFrame(frameWait, 0, appendWait(nil, at, of))); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-c.place.turn:
+			head, err := c.server.present()
+			if err != nil {
+				return c.bye()
+			}
+			c.hello = head
+			c.log.Info("follower has its turn", "waited", time.Since(begun))
+			return nil
+		case <-c.place.taken:
+			return c.byeFor("another request of this node has its place")
+		case <-beat.C:
+			if _, err := c.server.present(); err != nil {
+				return c.bye()
+			}
+			at, of = c.place.standing()
+		}
+	}
 }
 
 func (c *connection) snapshot(ctx context.Context, runs []run) error {
@@ -75,6 +123,7 @@ func (c *connection) snapshot(ctx context.Context, runs []run) error {
 	}
 	a := c.readAhead(ctx, runs)
 	defer a.close()
+	begun := time.Now()
 	for count := uint64(0); ; {
 		part, err := await(ctx, c, a.next)
 		switch {
@@ -94,6 +143,9 @@ func (c *connection) snapshot(ctx context.Context, runs []run) error {
 		if c.server.view(waypost.Position{}).draining {
 			return c.bye()
 		}
+		if time.Since(begun) > c.server.cfg.Turn && c.place.gaveWay() {
+			return c.byeFor("others wait: it goes on behind them")
+		}
 	}
 }
 
@@ -103,6 +155,7 @@ func (c *connection) end(what string, count uint64) error {
 		return err
 	}
 	c.log.Info(what, "count", count)
+	c.place.end(allSent)
 	return errEnded
 }
 

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"strconv"
 	"time"
 
 	"waypost"
@@ -44,6 +45,7 @@ func (s *Server) Stream(w http.ResponseWriter, r *http.Request) {
 	}
 	defer s.leave()
 
+	w.Header().Set(HeaderQueue, strconv.Itoa(s.snapshots.before()))
 	c := s.open(w, r, head)
 	c.log.Info("follower connected", "after", after)
 	err = c.follow(r.Context(), after)
@@ -82,7 +84,8 @@ type connection struct {
 	rc     *http.ResponseController
 	log    *slog.Logger
 	hello  Head
-	torn   bool // a frame was not sent to its end
+	place  *place // in a queue; nil: there is none for what is asked
+	torn   bool   // a frame was not sent to its end
 }
 
 func (s *Server) open(w http.ResponseWriter, r *http.Request, head Head) *connection {
@@ -170,8 +173,7 @@ func (c *connection) sendAway(why string) {
 	if c.torn {
 		return
 	}
-	frame := plainFrame(frameBye, 0, []byte(why[:min(len(why), maxResetText)]))
-	if err := errors.Join(c.write(frame), c.flush()); err != nil {
+	if err := errors.Join(c.write(byeFrame(why)), c.flush()); err != nil {
 		c.log.Debug("a follower is not told why it is sent away", "error", err)
 	}
 }
@@ -193,11 +195,18 @@ func (c *connection) reset(reason ResetReason, text string) error {
 	return errEnded
 }
 
-func (c *connection) bye() error {
-	if err := c.send(frameBye, plainFrame(frameBye, 0, nil)); err != nil {
+func (c *connection) bye() error { return c.byeFor("") }
+
+// byeFor says why, too.
+func (c *connection) byeFor(why string) error {
+	if err := c.send(frameBye, byeFrame(why)); err != nil {
 		return err
 	}
 	return errEnded
+}
+
+func byeFrame(why string) []byte {
+	return plainFrame(frameBye, 0, []byte(why[:min(len(why), maxResetText)]))
 }
 
 // follow sends what comes after p until something ends it.

@@ -87,7 +87,7 @@ func (s *Server) Sums(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	s.serveSlots(w, r, s.sums, "comparisons", func(c *connection) error {
+	s.serveSlots(w, r, s.sums, runs, func(c *connection) error {
 		s.metrics.sums.Inc()
 		return c.sums(r.Context(), runs)
 	})

@@ -174,7 +174,7 @@ func (v *verifying) again(ctx context.Context, c Comparison, slots []uint16) (di
 // position of each.
 func (v *verifying) sums(ctx context.Context, c Comparison, query url.Values, each func(slots int, records uint64)) (differing []uint16, err error) {
 	f := v.follower
-	d, err := f.connect(ctx, PathSums, query, f.cfg.Sink.Position())
+	d, err := f.connectWhile(ctx, PathSums, query, f.cfg.Sink.Position(), waitAside)
 	if err != nil {
 		return nil, err
 	}
@@ -200,6 +200,9 @@ func (v *verifying) sums(ctx context.Context, c Comparison, query url.Values, ea
 	return differing, err
 }
 
+// waitAside is for waiting that is not the replica's.
+func waitAside(int, int) {}
+
 // local tells what went wrong here from what passes.
 func local(err error) error {
 	if errors.Is(err, ErrUnsettled) {
@@ -212,7 +215,7 @@ func local(err error) error {
 func (v *verifying) explain(ctx context.Context, c Comparison) error {
 	f := v.follower
 	list, _ := slotList(v.differing[:min(len(v.differing), maxExplained)])
-	d, err := f.connect(ctx, PathSnapshot, url.Values{"slots": {list}}, f.cfg.Sink.Position())
+	d, err := f.connectWhile(ctx, PathSnapshot, url.Values{"slots": {list}}, f.cfg.Sink.Position(), waitAside)
 	if err != nil {
 		return err
 	}

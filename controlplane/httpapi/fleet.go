@@ -38,7 +38,7 @@ type edge struct {
 	StartedAt     *time.Time `json:"started_at" doc:"By the edge's clock; null when unknown."`
 	ClicksPending *int64     `json:"clicks_pending" doc:"Clicks in the edge's journal that are not counted here yet; null when unknown."`
 	ClicksUntil   *time.Time `json:"clicks_until" doc:"The edge's clicks before that, by its clock, are counted here; null when unknown."`
-	Replica       string     `json:"replica" enum:"following,waiting,restoring,repairing,held,degraded," doc:"What the replica does: follows; waits for a source; is filled by a snapshot; has slots replaced; holds back what it was asked to do; takes no changes, as its disk has failed or is almost full. It serves all the while. Empty when unknown."`
+	Replica       string     `json:"replica" enum:"following,waiting,restoring,repairing,held,degraded," doc:"What the replica does: follows; waits for a source, or for its turn to take a snapshot; is filled by a snapshot; has slots replaced; holds back what it was asked to do; takes no changes, as its disk has failed or is almost full. It serves all the while. Empty when unknown."`
 	Held          string     `json:"held" doc:"What is held until it is accepted: mass-delete, empty-snapshot or record. Empty when nothing is."`
 	HeldWhy       string     `json:"held_why" doc:"In words; may be empty."`
 	DiskLow       bool       `json:"disk_low" doc:"Changes of links wait until the edge's disk has room: see edge.min_free_disk. Redirects and clicks go on."`

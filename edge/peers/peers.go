@@ -101,12 +101,15 @@ func (c *Chooser) Run(ctx context.Context, f Following) {
 		case <-look.C:
 		}
 		st := f.Status()
-		quiet := c.quiet(&st) > patience
-		if now := time.Now(); now.Before(next) || !quiet && c.Peer() == "" {
+		quiet, queued := c.quiet(&st) > patience, c.queued(&st) > patience
+		if now := time.Now(); now.Before(next) || !quiet && !queued && c.Peer() == "" {
 			continue
 		}
 		next = time.Now().Add(jitter(c.cfg.Probe))
-		if c.step(ctx, f, st, quiet) {
+		if queued { // before it has its turn no key is pinned, and a peer cannot be asked for one
+			_, _ = c.ask(ctx, c.cfg.Home)
+		}
+		if c.step(ctx, f, st, quiet || queued) {
 			patience = c.patience()
 		}
 	}
@@ -124,16 +127,27 @@ func (c *Chooser) quiet(st *replication.Status) time.Duration {
 	if len(st.Via) > 0 && !st.Restoring && !st.Repairing { // a relay that is cut off itself has nothing to say
 		heard = st.AdvancedAt
 	}
-	if heard.Before(c.since) {
-		heard = c.since
+	for _, later := range []time.Time{st.Wait.HeardAt, c.since} {
+		if heard.Before(later) {
+			heard = later
+		}
 	}
 	return time.Since(heard)
+}
+
+// queued is for how long others have gone first at home.
+func (c *Chooser) queued(st *replication.Status) time.Duration {
+	if st.Wait.Place == 0 || c.Peer() != "" {
+		return 0
+	}
+	return time.Since(st.Wait.Since)
 }
 
 // step looks for something better than what is followed, and says whether there was any.
 func (c *Chooser) step(ctx context.Context, f Following, st replication.Status, quiet bool) bool {
 	if c.Peer() != "" {
-		if !quiet && (st.Restoring || st.Repairing) {
+		begins := c.cfg.Home.Sink.Position().IsZero() && st.Failures == 0
+		if !quiet && st.Wait.Place == 0 && (st.Restoring || st.Repairing || begins) {
 			return false // what is under way would be for nothing
 		}
 		if c.homeIsBack(ctx, &st) {
@@ -177,7 +191,8 @@ const (
 )
 
 // best asks the peers, and gives the most advanced of those that know more than is known
-// here; "" when none does.
+// here; "" when none does. For a first snapshot those come first where fewer wait for one; who waits for one
+// already goes only where nobody does.
 func (c *Chooser) best(ctx context.Context, st replication.Status) string {
 	list := c.cfg.List()
 	list = list[:min(len(list), mostPeers)]
@@ -208,7 +223,10 @@ func (c *Chooser) best(ctx context.Context, st replication.Status) string {
 		at := p.Head.Position
 		// In another epoch it is a newer one, or it would not have answered: nothing else is compared.
 		news := at.Epoch != own.Epoch || at.Seq > own.Seq || p.Origin.At > st.Head.At
-		if news && (best < 0 || more(p, answers[best])) {
+		if !news || st.Wait.Place > 0 && p.Queue > 0 {
+			continue
+		}
+		if best < 0 || better(p, answers[best], own.IsZero()) {
 			best = i
 		}
 	}
@@ -216,6 +234,15 @@ func (c *Chooser) best(ctx context.Context, st replication.Status) string {
 		return ""
 	}
 	return list[best]
+}
+
+// better reports whether a peer is the better one of two to follow, for a replica that holds something, or
+// that is empty.
+func better(p, q *replication.Probe, empty bool) bool {
+	if empty && p.Head.Position.Epoch == q.Head.Position.Epoch && p.Queue != q.Queue {
+		return p.Queue < q.Queue
+	}
+	return more(p, q)
 }
 
 // more reports whether a peer is more advanced than another.
@@ -238,9 +265,13 @@ func (c *Chooser) turn(ctx context.Context, f Following, peer string) {
 	c.mu.Lock()
 	c.peer, c.since = peer, time.Now()
 	c.mu.Unlock()
-	if peer == "" {
+	wait := f.Status().Wait
+	switch {
+	case peer == "":
 		c.cfg.Logger.Info("following its own source again", "url", c.cfg.Home.URL)
-	} else {
+	case wait.Place > 0:
+		c.cfg.Logger.Info("others go first with its own source: following a peer", "url", peer, "place", wait.Place, "of", wait.Of)
+	default:
 		c.cfg.Logger.Warn("its own source is away: following a peer", "url", peer, "position", c.cfg.Home.Sink.Position())
 	}
 	if err := f.Renew(ctx); err != nil && ctx.Err() == nil {

@@ -1,6 +1,9 @@
 package peers_test
 
 import (
+	"context"
+	"net/http"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -44,6 +47,9 @@ func TestOfPeersTheMostAdvancedIsChosenAndNoneThatIsNoHelp(t *testing.T) {
 	empty := newNode(t, o, "empty", token)
 	unsigned := serve(t, replication.ServerConfig{Source: o.Source, Via: func() []string { return []string{"unsigned"} }}, token)
 	through := serve(t, replication.ServerConfig{Source: further.db, Trust: further.trust, Via: func() []string { return []string{"through", "own"} }}, token)
+	taken := busy(t, replication.ServerConfig{Source: further.db, Trust: further.trust, Via: func() []string { return []string{"taken"} }})
+	known := newNode(t, o, "known", token)
+	known.trust = own.trust
 	o.NewHistory()
 	o.put(1)
 	newer := cutAt(t, o, "newer", token)
@@ -55,19 +61,22 @@ func TestOfPeersTheMostAdvancedIsChosenAndNoneThatIsNoHelp(t *testing.T) {
 		list []string
 		best string
 	}{
-		"none that is behind":                {own, []string{behind.url}, ""},
-		"not itself":                         {own, []string{own.url}, ""},
-		"none that asks for another token":   {own, []string{stranger.url}, ""},
-		"none of another cluster":            {own, []string{foreign.url}, ""},
-		"none that holds nothing":            {own, []string{empty.url}, ""},
-		"none that shows no signature":       {own, []string{unsigned}, ""},
-		"none that follows this node":        {own, []string{through}, ""},
-		"nobody":                             {own, []string{nobody}, ""},
-		"none of an older history":           {newer, []string{own.url, further.url}, ""},
-		"the one that is ahead":              {own, append([]string{ahead.url}, useless...), ahead.url},
-		"the one that is further":            {own, append(useless, ahead.url, further.url), further.url},
-		"of a newer history, wherever it is": {own, []string{further.url, newer.url, ahead.url}, newer.url},
-		"nobody's word, for who has no key":  {empty, []string{behind.url}, ""},
+		"none that is behind":                               {own, []string{behind.url}, ""},
+		"not itself":                                        {own, []string{own.url}, ""},
+		"none that asks for another token":                  {own, []string{stranger.url}, ""},
+		"none of another cluster":                           {own, []string{foreign.url}, ""},
+		"none that holds nothing":                           {own, []string{empty.url}, ""},
+		"none that shows no signature":                      {own, []string{unsigned}, ""},
+		"none that follows this node":                       {own, []string{through}, ""},
+		"nobody":                                            {own, []string{nobody}, ""},
+		"none of an older history":                          {newer, []string{own.url, further.url}, ""},
+		"the one that is ahead":                             {own, append([]string{ahead.url}, useless...), ahead.url},
+		"the one that is further":                           {own, append(useless, ahead.url, further.url), further.url},
+		"of a newer history, wherever it is":                {own, []string{further.url, newer.url, ahead.url}, newer.url},
+		"where it need not wait for its first snapshot":     {known, []string{taken, ahead.url}, ahead.url},
+		"where it waits, if there is none else":             {known, []string{taken}, taken},
+		"though others wait there, if it needs no snapshot": {own, []string{ahead.url, taken}, taken},
+		"nobody's word, for who has no key":                 {empty, []string{behind.url}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			chooser := peers.New(c.of.config(c.list...))
@@ -179,4 +188,95 @@ func TestAFirstSnapshotIsTakenFromAPeerAlsoWhileHomeIsThere(t *testing.T) {
 		return fresh.loop.chooser.Peer() == "" && len(fresh.loop.Status().Via) == 0 && fresh.loop.Status().Connected
 	})
 	fresh.at(t, o.put(1))
+}
+
+// shut is a source that gives nobody a snapshot.
+type shut struct{ replication.Source }
+
+func (s shut) Snapshot(ctx context.Context, _, _ uint16, _ func([]byte) error) (h replication.Head, err error) {
+	<-ctx.Done()
+	return h, ctx.Err()
+}
+
+// busy serves a source whose only snapshot at a time is taken, and never ends.
+func busy(t *testing.T, cfg replication.ServerConfig) (url string) {
+	t.Helper()
+	cfg.MaxSnapshots, cfg.Source = 1, shut{cfg.Source}
+	url = serve(t, cfg, "")
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+replication.PathSnapshot, http.NoBody)
+		require.NoError(t, err)
+		r.Header.Set("Authorization", "Bearer "+token)
+		res, err := http.DefaultClient.Do(r)
+		require.NoError(t, err)
+		if res.StatusCode == http.StatusOK {
+			t.Cleanup(func() { require.NoError(t, res.Body.Close()) })
+			return url
+		}
+		require.NoError(t, res.Body.Close()) // it has not read its head yet
+		require.True(t, time.Now().Before(end), res.Status)
+	}
+}
+
+func TestAnEdgeThatWaitsAtHomeGoesToAPeerWhereNobodyDoes(t *testing.T) {
+	o := newOrigin(t)
+	at := o.put(5)
+	full := newNode(t, o, "full", token)
+	full.run(t, full.config())
+	full.at(t, at)
+	home := &origin{Source: o.Source, url: busy(t, replication.ServerConfig{Source: o.Source, Signer: o.signer})}
+	fresh := newNode(t, home, "fresh", token)
+	taken := busy(t, replication.ServerConfig{Source: full.db, Trust: full.trust, Via: func() []string { return []string{"taken"} }})
+
+	var free atomic.Bool
+	looks := make(chan struct{}, 1000)
+	cfg := fresh.config()
+	cfg.Home.Silence = time.Minute
+	cfg.List = func() []string {
+		looks <- struct{}{}
+		if free.Load() {
+			return []string{taken, full.url}
+		}
+		return []string{taken}
+	}
+	chooser := fresh.run(t, cfg)
+	for range 3 {
+		select {
+		case <-looks:
+		case <-time.After(time.Minute):
+			t.Fatal("it does not look for peers")
+		}
+	}
+	require.Empty(t, chooser.Peer(), "there it would wait as well")
+	until(t, "it waits", func() bool { return fresh.loop.Status().Wait.Place == 1 })
+	require.Zero(t, fresh.loop.turns.Load())
+
+	free.Store(true)
+	fresh.at(t, at)
+	until(t, "it returns home", func() bool { return chooser.Peer() == "" && fresh.loop.Status().Connected })
+	fresh.at(t, o.put(1))
+}
+
+func TestAFirstSnapshotIsTakenAtHomeWhenItWouldHaveToWaitForAPeers(t *testing.T) {
+	o := newOrigin(t)
+	at := o.put(5)
+	full := newNode(t, o, "full", token)
+	full.run(t, full.config())
+	full.at(t, at)
+	taken := busy(t, replication.ServerConfig{Source: full.db, Trust: full.trust, Via: func() []string { return []string{"taken"} }})
+	fresh := newNode(t, o, "fresh", token)
+	cfg := fresh.config(taken)
+	cfg.First = true
+	chooser := fresh.run(t, cfg)
+	fresh.at(t, at)
+	until(t, "it is at home", func() bool { return chooser.Peer() == "" })
+}
+
+func TestAPeerThatLetsOthersGoFirstIsNotQuiet(t *testing.T) {
+	o := newOrigin(t)
+	n := newNode(t, o, "one", token)
+	chooser := peers.New(n.config())
+	soon := time.Now().Add(time.Hour)
+	require.Negative(t, chooser.Quiet(replication.Status{Wait: replication.Wait{Place: 1, Of: 1, HeardAt: soon}}))
+	require.Positive(t, chooser.Quiet(replication.Status{}))
 }

@@ -66,7 +66,8 @@ func serve(t *testing.T, cfg replication.ServerConfig, token string) (url string
 // origin is a changelog that is served by a control plane, which signs.
 type origin struct {
 	*replicationtest.Source
-	url string
+	url    string
+	signer *replication.Signer
 }
 
 func newOrigin(t *testing.T) *origin {
@@ -80,9 +81,9 @@ func (o *origin) serve(t *testing.T) {
 	t.Helper()
 	head, err := o.Head(t.Context())
 	require.NoError(t, err)
-	signer, err := replication.NewSigner([32]byte{1: 7}, head.Cluster, 1)
+	o.signer, err = replication.NewSigner([32]byte{1: 7}, head.Cluster, 1)
 	require.NoError(t, err)
-	o.url = serve(t, replication.ServerConfig{Source: o.Source, Signer: signer}, "")
+	o.url = serve(t, replication.ServerConfig{Source: o.Source, Signer: o.signer}, "")
 }
 
 func (o *origin) put(n int) (at waypost.Position) {

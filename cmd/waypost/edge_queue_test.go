@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"waypost/replication"
+	"waypost/replication/replicationtest"
+)
+
+// withheld is a source that gives slots only once it is allowed to.
+type withheld struct {
+	*replicationtest.Source
+	allowed chan struct{}
+}
+
+func (s withheld) Snapshot(ctx context.Context, first, last uint16, visit func([]byte) error) (h replication.Head, err error) {
+	select {
+	case <-s.allowed:
+		return s.Source.Snapshot(ctx, first, last, visit)
+	case <-ctx.Done():
+		return h, ctx.Err()
+	}
+}
+
+func TestAnEdgeThatWaitsForItsTurnTellsItsPlace(t *testing.T) {
+	source := withheld{replicationtest.NewSource(), make(chan struct{})}
+	web := httptest.NewServer(changelogServer(t, replication.ServerConfig{Source: source, MaxSnapshots: 1}))
+	t.Cleanup(func() { web.CloseClientConnections(); web.Close() })
+	until := func(is func() bool) {
+		t.Helper()
+		require.Eventually(t, is, 60*time.Second, time.Millisecond)
+	}
+	first, _ := followerOf(t, web.URL, replicationtest.NewSink(), nil)
+	until(func() bool { return first.Status().Restoring && !first.Status().HeardAt.IsZero() })
+
+	log := slog.New(slog.DiscardHandler)
+	e := &edgeNode{store: relayed(t), log: log, registry: prometheus.NewRegistry(), freshness: freshness{start: time.Now()}}
+	home := replication.FollowConfig{URL: web.URL, Sink: e.store, Logger: log}
+	e.peers = newEdgePeers(e, nil, home)
+	var err error
+	e.following, err = newFollowing(false, func(replication.Status) (*replication.Follower, error) { return replication.NewFollower(home) })
+	require.NoError(t, err)
+	e.registerMetrics()
+	place := func() (place float64) {
+		families, err := e.registry.Gather()
+		require.NoError(t, err)
+		for _, f := range families {
+			if f.GetName() == "waypost_replica_queue_place" {
+				place = f.GetMetric()[0].GetGauge().GetValue()
+			}
+		}
+		return place
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- e.following.run(ctx) }()
+	until(func() bool { return e.following.Status().Wait.Place > 0 })
+	detail, _ := e.ready(t.Context())
+	status, ok := detail.(edgeStatus)
+	require.True(t, ok)
+	require.True(t, status.Restoring)
+	require.Equal(t, 1, status.Queue.Place)
+	require.Equal(t, 1, status.Queue.Of)
+	require.Equal(t, "waiting", e.replicaState().State)
+	require.EqualValues(t, 1, place())
+
+	close(source.allowed)
+	until(func() bool { return e.following.Status().Connected })
+	detail, _ = e.ready(t.Context())
+	status, ok = detail.(edgeStatus)
+	require.True(t, ok)
+	require.Nil(t, status.Queue)
+	require.Equal(t, "following", e.replicaState().State)
+	require.Zero(t, place())
+	cancel()
+	require.ErrorIs(t, <-done, context.Canceled)
+}

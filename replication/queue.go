@@ -1,0 +1,227 @@
+package replication
+
+import (
+	"cmp"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// queue lets requests in, so many at once, and the others in the order in which they came. A node
+// has one turn at a time, and one place among those that wait: a request of a node that waits already takes
+// the place of the one before. A node that comes back soon after it was cut off goes on from its old place,
+// since it has waited for it.
+type queue struct {
+	limit   int // at once
+	most    int // that wait
+	metrics queueMetrics
+
+	mu      sync.Mutex
+	running map[*place]struct{}
+	waiting []*place // in the order of their numbers
+	last    uint64   // number that was given
+	left    map[string]former
+}
+
+// place is that of one request.
+type place struct {
+	queue  *queue
+	node   string // "": nobody knows
+	number uint64
+	backs  int           // times that the node came back with this number
+	ends   ending        // why it leaves
+	turn   chan struct{} // closed when its turn has come
+	taken  chan struct{} // closed when another request of its node has its place
+}
+
+// ending is why a request leaves its place.
+type ending int
+
+const (
+	cutOff  ending = iota
+	allSent        // of what was asked for
+	gaveWay        // to those who wait
+	ousted         // by another request of its node
+)
+
+// former is the place of a node that has left.
+type former struct {
+	number uint64
+	backs  int
+	whole  bool // it had all that it asked for
+	until  time.Time
+}
+
+const (
+	// keptPlace is how long a node may be away until it has lost its place: longer than followers
+	// pause between connections.
+	keptPlace = 30 * time.Second
+	// comebacks is how often a node goes on from one place. One that fails
+	// again and again must not be the next for ever.
+	comebacks = 8
+)
+
+var errQueueFull = errors.New("too many wait already")
+
+func newQueue(limit, most int, metrics queueMetrics) *queue {
+	return &queue{limit: limit, most: most, metrics: metrics, running: map[*place]struct{}{}, left: map[string]former{}}
+}
+
+// enter takes a place, whose turn may have come already. Whoever has one calls leave. A request is anew when
+// it is not the continuation of another one.
+func (q *queue) enter(node string, anew bool) (*place, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	defer q.measure()
+	p := &place{queue: q, node: node, turn: make(chan struct{}), taken: make(chan struct{})}
+	before := q.place(p, anew)
+	if before == nil && len(q.waiting) >= q.most && !q.free(p) {
+		q.metrics.refused.Inc()
+		return nil, errQueueFull
+	}
+	if before != nil {
+		q.waiting = slices.DeleteFunc(q.waiting, func(o *place) bool { return o == before })
+		before.ends = ousted
+		close(before.taken)
+	}
+	delete(q.left, node)
+	i, _ := slices.BinarySearchFunc(q.waiting, p, byNumber)
+	q.waiting = slices.Insert(q.waiting, i, p)
+	q.call()
+	return p, nil
+}
+
+// place gives a request its number, and the place that it takes from another request of its node.
+func (q *queue) place(p *place, anew bool) (before *place) {
+	now := time.Now()
+	maps.DeleteFunc(q.left, func(_ string, f former) bool { return now.After(f.until) })
+	if p.node != "" {
+		for _, o := range q.waiting {
+			if o.node == p.node {
+				p.number, p.backs = o.number, o.backs
+				return o
+			}
+		}
+		f, found := q.left[p.node]
+		for o := range q.running { // whose connection is cut, which was not noticed yet
+			if o.node == p.node {
+				f, found = former{number: o.number, backs: o.backs}, true
+			}
+		}
+		another := f.whole && anew // and not more of the same
+		if found && f.backs < comebacks && !another {
+			p.number, p.backs = f.number, f.backs+1
+			return nil
+		}
+	}
+	q.last++
+	p.number = q.last
+	return nil
+}
+
+func byNumber(a, b *place) int { return cmp.Compare(a.number, b.number) }
+
+// free reports whether a place has its turn at once.
+func (q *queue) free(p *place) bool {
+	return len(q.running) < q.limit && !q.runs(p.node)
+}
+
+// runs reports whether a node has a turn.
+func (q *queue) runs(node string) bool {
+	for o := range q.running {
+		if node != "" && o.node == node {
+			return true
+		}
+	}
+	return false
+}
+
+// call gives turns to those who are next, while there are any.
+func (q *queue) call() {
+	for i := 0; i < len(q.waiting) && len(q.running) < q.limit; {
+		p := q.waiting[i]
+		if q.runs(p.node) {
+			i++
+			continue
+		}
+		q.waiting = slices.Delete(q.waiting, i, i+1)
+		q.running[p] = struct{}{}
+		close(p.turn)
+	}
+}
+
+// leave frees a place, and lets the next one in.
+func (p *place) leave() {
+	q := p.queue
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	defer q.measure()
+	delete(q.running, p)
+	q.waiting = slices.DeleteFunc(q.waiting, func(o *place) bool { return o == p })
+	if p.node != "" && (p.ends == cutOff || p.ends == allSent) && len(q.left) < q.limit+q.most {
+		q.left[p.node] = former{p.number, p.backs, p.ends == allSent, time.Now().Add(keptPlace)}
+	}
+	q.call()
+}
+
+// standing is which of those who wait a place is, from 1 on, and how many these are; 0 when it does not wait.
+func (p *place) standing() (at, of int) {
+	p.queue.mu.Lock()
+	defer p.queue.mu.Unlock()
+	i, found := slices.BinarySearchFunc(p.queue.waiting, p, byNumber)
+	if !found || p.queue.waiting[i] != p {
+		return 0, 0
+	}
+	return i + 1, len(p.queue.waiting)
+}
+
+// end notes why a place is going to be left, unless that is known.
+func (p *place) end(why ending) {
+	p.queue.mu.Lock()
+	defer p.queue.mu.Unlock()
+	if p.ends == cutOff {
+		p.ends = why
+	}
+}
+
+// before is how many would go before a newcomer; 0: it would have a turn at once.
+func (q *queue) before() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.running) < q.limit {
+		return 0
+	}
+	return len(q.waiting) + 1
+}
+
+// gaveWay gives a turn up if another node waits for one, and reports whether it does.
+func (p *place) gaveWay() bool {
+	p.queue.mu.Lock()
+	defer p.queue.mu.Unlock()
+	waits := slices.ContainsFunc(p.queue.waiting, func(o *place) bool { return o.node == "" || o.node != p.node })
+	if waits {
+		p.ends = gaveWay
+	}
+	return waits
+}
+
+// turns is how many have their turn.
+func (q *queue) turns() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.running)
+}
+
+type queueMetrics struct {
+	running, waiting prometheus.Gauge
+	refused          prometheus.Counter
+}
+
+func (q *queue) measure() {
+	q.metrics.running.Set(float64(len(q.running)))
+	q.metrics.waiting.Set(float64(len(q.waiting)))
+}
