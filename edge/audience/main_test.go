@@ -3,7 +3,7 @@ package audience_test
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"waypost/edge/leaktest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }

@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"go.uber.org/goleak"
+	"waypost/edge/leaktest"
 )
 
 // The tests that kill a process start this program again, as that process.
@@ -16,5 +16,5 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	goleak.VerifyTestMain(m)
+	leaktest.Main(m)
 }

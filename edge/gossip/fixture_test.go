@@ -11,11 +11,12 @@ import (
 
 	"waypost"
 	"waypost/edge/gossip"
+	"waypost/edge/leaktest"
 )
 
 // memberlist does not wait for a probe that is under way.
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/hashicorp/memberlist.(*Memberlist).probeNode"))
+	leaktest.Main(m, goleak.IgnoreAnyFunction("github.com/hashicorp/memberlist.(*Memberlist).probeNode"))
 }
 
 var key = gossip.Key{1, 2, 3}

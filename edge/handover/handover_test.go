@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"waypost/edge/handover"
+	"waypost/edge/leaktest"
 )
 
 const (
@@ -25,7 +25,7 @@ const (
 	tick    = time.Millisecond
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // keeper is an incumbent that has a listener and a file.
 type keeper struct {

@@ -13,16 +13,16 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"waypost"
+	"waypost/edge/leaktest"
 	"waypost/edge/peers"
 	"waypost/edge/replica"
 	"waypost/replication"
 	"waypost/replication/replicationtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 const token = "a token of peers"
 

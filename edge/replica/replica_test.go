@@ -11,15 +11,15 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"waypost"
+	"waypost/edge/leaktest"
 	"waypost/edge/replica"
 	"waypost/replication"
 	"waypost/replication/replicationtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 func config(fs vfs.FS) replica.Config {
 	return replica.Config{Valve: replica.Valve{Share: -1}, Dir: "/replica", FS: fs, CacheBytes: 1 << 20, Logger: slog.New(slog.DiscardHandler)}

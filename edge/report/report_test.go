@@ -11,15 +11,15 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"waypost"
 	"waypost/controlplane"
 	"waypost/controlplane/httpapi"
+	"waypost/edge/leaktest"
 	"waypost/edge/report"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // desk takes reports as the control plane does.
 type desk chan controlplane.EdgeReport
