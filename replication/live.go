@@ -173,6 +173,7 @@ func (s *Server) noteHead(head Head) {
 
 func (s *Server) append(b *Batch) {
 	es := s.encoder.frames(b, s.cfg.Signer) // outside the lock: it takes its time
+	s.cfg.Points.Hit("encode batch: done")
 	if b.Frame == nil {
 		s.metrics.encoded.Add(float64(len(es)))
 	}

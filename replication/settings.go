@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"waypost/failpoint"
 	"waypost/keyrange"
 )
 
@@ -83,6 +84,8 @@ type ServerConfig struct {
 	ReadRecords  int           // asked of the source at once; 1024: what is cut is read twice, and 1,000 links are often committed together
 	WriteTimeout time.Duration // for a follower to take 256 KiB; 10 s
 	ReadTimeout  time.Duration // for one reading of the tail; 30 s
+
+	Points *failpoint.Points // nil: nothing is done at its places
 }
 
 func (c ServerConfig) withDefaults() ServerConfig {

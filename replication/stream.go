@@ -254,6 +254,7 @@ func (c *connection) follow(ctx context.Context, p waypost.Position) error {
 					return err
 				}
 				p = e.last
+				s.cfg.Points.Hit("send batch: sent")
 			}
 			continue
 		case !v.onRing: // behind it, ahead of it, or of another history: the source knows
@@ -326,6 +327,7 @@ func (c *connection) catchUp(ctx context.Context, p waypost.Position) (waypost.P
 			return p, err
 		}
 		p = e.last
+		c.server.cfg.Points.Hit("send batch: sent behind the others")
 	}
 	return p, nil
 }

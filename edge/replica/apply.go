@@ -32,6 +32,7 @@ type writer struct {
 
 	log    *logIndex // that of the store once the batch is; nil: as it is
 	lastAt int64     // of the last transaction; 0: none
+	pruned bool      // the oldest entries of the log go with the batch
 
 	at      int64  // of the transaction that is being put, Unix milliseconds
 	deleted uint64 // links that it takes from visitors
@@ -241,6 +242,9 @@ func (w *writer) commit(ctx context.Context) error {
 	}
 	if w.log != nil {
 		w.st.log = *w.log
+	}
+	if w.pruned {
+		w.st.points.Hit("prune log: committed")
 	}
 	if w.lastAt != 0 {
 		w.st.lastAt.Store(w.lastAt)

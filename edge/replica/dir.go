@@ -138,9 +138,11 @@ func (db *DB) replaceFile(dir, name string, content []byte) (renamed bool, err e
 	if err = errors.Join(err, f.Close()); err != nil {
 		return false, fmt.Errorf("write %s: %w", name, err)
 	}
+	db.cfg.Points.Hit("replace file: written")
 	if err := db.fs.Rename(temp, db.fs.PathJoin(dir, name)); err != nil {
 		return true, fmt.Errorf("rename %s: %w", name, err)
 	}
+	db.cfg.Points.Hit("replace file: renamed")
 	return true, db.syncDir(dir)
 }
 
@@ -195,6 +197,7 @@ func (db *DB) sweep(keep string) error {
 			continue
 		}
 		db.cfg.Logger.Info("removing a store that was left over", "store", name)
+		db.cfg.Points.Hit("sweep store: begun")
 		if err := db.fs.RemoveAll(db.path(name)); err != nil {
 			return fmt.Errorf("remove %s: %w", name, err)
 		}
@@ -212,9 +215,11 @@ func (db *DB) quarantine(name string, why error) error {
 	db.metrics.quarantined.Inc()
 	db.cfg.Logger.Error("the replica cannot be read; it is set aside and a new one will be taken",
 		"store", name, "moved_to", db.path(aside), "error", why)
+	db.cfg.Points.Hit("set store aside: begun")
 	if err := db.fs.Rename(db.path(name), db.path(aside)); err != nil && !oserror.IsNotExist(err) {
 		return fmt.Errorf("set %s aside: %w", name, err)
 	}
+	db.cfg.Points.Hit("set store aside: renamed")
 	return db.syncDir(db.cfg.Dir)
 }
 
@@ -253,9 +258,11 @@ func (db *DB) setAllAside(why error) error {
 			return err
 		}
 	}
+	db.cfg.Points.Hit("forget stores: begun")
 	if err := db.fs.Remove(db.path(currentName)); err != nil && !oserror.IsNotExist(err) {
 		return fmt.Errorf("remove %s: %w", currentName, err)
 	}
+	db.cfg.Points.Hit("forget stores: done")
 	return db.syncDir(db.cfg.Dir)
 }
 

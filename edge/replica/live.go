@@ -88,8 +88,10 @@ func (db *DB) retire(st *store) {
 			}
 			return
 		}
+		db.cfg.Points.Hit("remove store: begun")
 		if err := db.fs.RemoveAll(db.path(st.name)); err != nil {
 			db.cfg.Logger.Warn("the old store is removed at the next start", "error", err)
 		}
+		db.cfg.Points.Hit("remove store: done")
 	})
 }

@@ -189,6 +189,8 @@ func (w *writer) prune(x *logIndex, cfg *Config, now int64) error {
 	if err := w.batch.DeleteRange(logStart, appendLogKey(nil, low), nil); err != nil {
 		return fmt.Errorf("prune the log: %w", err)
 	}
+	cfg.Points.Hit("prune log: begun")
+	w.pruned = true
 	return nil
 }
 

@@ -101,7 +101,7 @@ func (r *repair) usable() error {
 
 // Apply implements replication.Repair.
 func (r *repair) Apply(ctx context.Context, b *replication.Batch) error {
-	return r.write(ctx, func(w *writer) error {
+	err := r.write(ctx, func(w *writer) error {
 		db, before := r.db, w.next.position
 		w.judge = func(w *writer, t *replication.Transaction) error { return w.countDeletions(db.valve, db.accepted, t) }
 		if err := w.take(b, math.MaxUint64); err != nil || !r.catchingUp() {
@@ -113,6 +113,10 @@ func (r *repair) Apply(ctx context.Context, b *replication.Batch) error {
 		}
 		return w.keep(b, before, &db.cfg)
 	})
+	if err == nil {
+		r.db.cfg.Points.Hit("repair tail: applied")
+	}
+	return err
 }
 
 // catchingUp reports whether the store still is at a position of its history: what is held back leaves it there,
@@ -136,15 +140,19 @@ func (r *repair) write(ctx context.Context, put func(*writer) error) error {
 	w := newWriter(r.st)
 	w.next, w.repair = r.next, r
 	err := put(w)
-	reached := w.next
+	reached, begins := w.next, false
 	if err == nil {
 		if !r.catchingUp() {
+			begins = !r.st.applied.Load().repairing
 			w.next.repairing, w.next.position = true, waypost.Position{Epoch: r.to}
 		}
 		err = w.commit(ctx)
 	}
 	if err = errors.Join(err, w.close()); err != nil {
 		return fmt.Errorf("repair: %w", err)
+	}
+	if begins {
+		r.db.cfg.Points.Hit("begin repair: marked")
 	}
 	r.next = reached
 	r.db.metrics.taken(w)
@@ -176,6 +184,7 @@ func (r *repair) Sums(ctx context.Context) ([]replication.Sum, error) {
 		r.held += sums[slot].serving
 	}
 	r.sums, r.left = sums, r.held
+	r.db.cfg.Points.Hit("compare slots: added up")
 	return told, nil
 }
 
@@ -209,6 +218,7 @@ func (r *repair) Replace(ctx context.Context, first, last uint16, records [][]by
 	}
 	fresh := make([]slotSum, int(last)-int(first)+1)
 	left := r.left
+	r.db.cfg.Points.Hit("replace slots: begun")
 	err := r.write(ctx, func(w *writer) error {
 		w.sync = true
 		if err := w.replace(first, last, records, fresh); err != nil {
@@ -225,6 +235,7 @@ func (r *repair) Replace(ctx context.Context, first, last uint16, records [][]by
 	if err != nil {
 		return err
 	}
+	r.db.cfg.Points.Hit("replace slots: committed")
 	copy(r.sums[first:], fresh)
 	r.left = left
 	for i := range fresh {
@@ -341,9 +352,11 @@ func (r *repair) Commit(ctx context.Context, digest uint64) error {
 	w := newWriter(r.st)
 	w.next, w.sync = r.next, true
 	w.next.repairing = false
+	db.cfg.Points.Hit("end repair: begun")
 	if err := errors.Join(w.commit(ctx), w.close()); err != nil {
 		return fmt.Errorf("repair: %w", err)
 	}
+	db.cfg.Points.Hit("end repair: committed")
 	r.st.health.rotten.Store(nil)
 	r.ended, db.repairing = true, nil
 	db.mended(&db.repairs)

@@ -15,6 +15,7 @@ import (
 
 	"waypost"
 	"waypost/edge/lookup"
+	"waypost/failpoint"
 	"waypost/replication"
 )
 
@@ -38,6 +39,7 @@ type Config struct {
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer // nil: metrics are kept but not registered
 	FS         vfs.FS                // nil: the operating system's
+	Points     *failpoint.Points     // nil: nothing is done at its places
 }
 
 // DB is a replica. Link and Domain may be called by any number of goroutines; the
@@ -127,7 +129,7 @@ func Open(cfg Config) (_ *DB, err error) {
 	}
 	db := &DB{
 		cfg: cfg, fs: cfg.FS, space: space{look: look}, dirty: make(chan struct{}, 1), unfilled: make(chan struct{}, 1), wanted: newWanted(), valve: cfg.Valve.withDefaults(),
-		memTableSize: 16 << 20, saveBytes: saveBytes, saveAfter: saveAfter, small: small, errorPause: 100 * time.Millisecond,
+		memTableSize: 16 << 20, saveBytes: int(cfg.Points.Number("bytes of a snapshot that are made durable at once", saveBytes)), saveAfter: saveAfter, small: small, errorPause: 100 * time.Millisecond,
 	}
 	if cfg.LookupBytes >= lookup.MinBudget {
 		db.budget = lookup.NewBudget(cfg.LookupBytes)

@@ -92,6 +92,7 @@ func (db *DB) Restore(_ context.Context, c replication.Cluster) (replication.Res
 		if err == nil {
 			r.number = highest + 1
 			err = db.makeDir(db.path(r.dir()))
+			db.cfg.Points.Hit("begin restore: made")
 		}
 		if err != nil {
 			return nil, fmt.Errorf("restore: %w", errors.Join(err, r.remove()))
@@ -134,6 +135,7 @@ func (r *restore) Slots(ctx context.Context, records [][]byte) error {
 	if err := r.gather(records); err != nil {
 		return fmt.Errorf("restore: %w", err)
 	}
+	r.db.cfg.Points.Hit("take slots: gathered")
 	if r.pending.bytes < gatherLimit {
 		return nil
 	}
@@ -283,6 +285,7 @@ func (r *restore) make(ctx context.Context, g gathered) error {
 		}
 	}
 	r.tables = append(r.tables, t)
+	r.db.cfg.Points.Hit("make table: written")
 	r.db.metrics.records.Add(float64(len(items)))
 	return nil
 }

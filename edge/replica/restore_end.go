@@ -58,7 +58,9 @@ func (r *restore) leave(keep bool) error {
 
 // remove takes the files of a restore away.
 func (r *restore) remove() error {
+	r.db.cfg.Points.Hit("remove restore: begun")
 	err := r.db.fs.RemoveAll(r.db.path(r.dir()))
+	r.db.cfg.Points.Hit("remove restore: tables removed")
 	if !r.keep {
 		err = errors.Join(err, r.db.fs.RemoveAll(r.db.path(storeName(r.number))))
 	}

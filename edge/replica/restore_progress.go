@@ -59,11 +59,13 @@ func (r *restore) save(p replication.Progress) error {
 	if err := r.db.syncDir(dir); err != nil { // no table comes later than its name
 		return err
 	}
+	r.db.cfg.Points.Hit("keep progress: begun")
 	line := fmt.Appendf(nil, "%08x\n", crc32.Checksum(content, castagnoli))
 	if _, err := r.db.replaceFile(dir, progressName, append(line, content...)); err != nil {
 		return err
 	}
 	r.whole = len(r.tables)
+	r.db.cfg.Points.Hit("keep progress: done")
 	return nil
 }
 
@@ -164,6 +166,7 @@ func (r *restore) resume() (bool, error) {
 	if !ok || p.Cluster != r.cluster || p.Format != r.format {
 		return false, r.remove()
 	}
+	db.cfg.Points.Hit("resume restore: begun")
 	r.durable, r.tables, r.whole = true, p.Tables, len(p.Tables)
 	for i := range p.Tables {
 		r.next = max(r.next, p.Tables[i].Number)
@@ -198,6 +201,7 @@ func (r *restore) reopen() error {
 	if s.cluster != r.cluster || s.position.Epoch != r.begun.Lowest.Epoch || s.position.Seq < r.begun.Lowest.Seq {
 		return errors.Join(errors.New("the store of a restore is not of its tables"), st.closePebble())
 	}
+	r.db.cfg.Points.Hit("resume restore: opened")
 	r.st, r.begun.Lowest = st, s.position
 	if s.position.Seq >= r.begun.Highest.Seq {
 		r.begun.Highest, r.begun.Digest = s.position, s.digest

@@ -51,6 +51,7 @@ func (r *restore) ingest(ctx context.Context, lowest waypost.Position) error {
 		return err
 	}
 	r.st = st
+	db.cfg.Points.Hit("fill store: made")
 	next := state{format: r.format, cluster: r.cluster, position: lowest}
 	links := db.fs.PathJoin(db.path(r.dir()), "links")
 	if err := db.fs.MkdirAll(links, 0o700); err != nil {
@@ -73,6 +74,7 @@ func (r *restore) ingest(ctx context.Context, lowest waypost.Position) error {
 		if len(paths) == 0 {
 			continue
 		}
+		db.cfg.Points.Hit("fill store: linked")
 		if err := st.pdb.Ingest(ctx, paths); err != nil {
 			return fmt.Errorf("ingest tables: %w", err)
 		}
@@ -80,6 +82,7 @@ func (r *restore) ingest(ctx context.Context, lowest waypost.Position) error {
 			return fmt.Errorf("ingest tables: %w", err)
 		}
 	}
+	db.cfg.Points.Hit("fill store: ingested")
 	if r.begun.Next > 0 || r.again {
 		err = st.loadNotes()
 	} else {
@@ -100,7 +103,11 @@ func (r *restore) ingest(ctx context.Context, lowest waypost.Position) error {
 	r.table = nil
 	r.db.metrics.poison.Add(float64(r.poison))
 	// With its state it is whole: from here on a restart goes on with the tail.
-	return r.write(ctx, func(w *writer) error { w.sync = true; return nil })
+	if err := r.write(ctx, func(w *writer) error { w.sync = true; return nil }); err != nil {
+		return err
+	}
+	db.cfg.Points.Hit("fill store: done")
+	return nil
 }
 
 // Apply implements replication.Restore.
@@ -114,7 +121,11 @@ func (r *restore) Apply(ctx context.Context, b *replication.Batch) error {
 	if err := r.db.lowDisk(); err != nil {
 		return fmt.Errorf("restore: %w", err)
 	}
-	return r.write(ctx, func(w *writer) error { return w.take(b, r.highest) })
+	if err := r.write(ctx, func(w *writer) error { return w.take(b, r.highest) }); err != nil {
+		return err
+	}
+	r.db.cfg.Points.Hit("take tail: applied")
+	return nil
 }
 
 func (r *restore) write(ctx context.Context, put func(*writer) error) error {
@@ -150,6 +161,7 @@ func (r *restore) Commit(ctx context.Context, digest uint64) error {
 	if err := r.write(ctx, func(w *writer) error { w.sync = true; return nil }); err != nil {
 		return err
 	}
+	r.db.cfg.Points.Hit("swap stores: begun")
 	return r.swap()
 }
 
@@ -166,6 +178,7 @@ func (r *restore) swap() error {
 	if err != nil {
 		return fmt.Errorf("restore: %w", err)
 	}
+	db.cfg.Points.Hit("swap stores: named")
 	if t := r.st.table.Load(); t != nil {
 		if r.st.loaded = t.Finish(); r.st.loaded { // else once there is room, which the old one's makes
 			t.Resume(0)
@@ -178,9 +191,11 @@ func (r *restore) swap() error {
 		old.comparing.end(errCompared)
 		db.retire(old)
 	}
+	db.cfg.Points.Hit("swap stores: done")
 	if err := db.fs.RemoveAll(db.path(r.dir())); err != nil {
 		db.cfg.Logger.Warn("the tables of a restore are removed at the next start", "error", err)
 	}
+	db.cfg.Points.Hit("swap stores: cleared")
 	db.wakeFill()
 	return nil
 }

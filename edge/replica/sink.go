@@ -68,12 +68,14 @@ func (db *DB) Apply(ctx context.Context, b *replication.Batch) error {
 		err = w.keep(b, st.applied.Load().position, &db.cfg)
 	}
 	if err == nil {
+		db.cfg.Points.Hit("apply changes: begun")
 		err = w.commit(ctx)
 	}
 	if err = errors.Join(err, w.close()); err != nil {
 		db.judge(err)
 		return err
 	}
+	db.cfg.Points.Hit("apply changes: committed")
 	db.diverged.Store(false)
 	db.moved()
 	if t := st.table.Load(); t != nil && t.NeedsFilter() {

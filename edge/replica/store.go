@@ -13,6 +13,7 @@ import (
 
 	"waypost"
 	"waypost/edge/lookup"
+	"waypost/failpoint"
 	"waypost/replication"
 )
 
@@ -34,6 +35,7 @@ type store struct {
 	pdb          *pebble.DB // nil: the replica is detached
 	health       *health
 	memTableSize int // bytes
+	points       *failpoint.Points
 
 	applied atomic.Pointer[state]            // what reads see
 	synced  atomic.Pointer[waypost.Position] // what survives a crash
@@ -105,7 +107,7 @@ func (db *DB) openStore(name string, fresh bool) (_ *store, err error) {
 		return nil, fmt.Errorf("open store %s: %w", name, err)
 	}
 	st := &store{
-		name: name, pdb: pdb, health: h, memTableSize: db.memTableSize,
+		name: name, pdb: pdb, health: h, memTableSize: db.memTableSize, points: db.cfg.Points,
 		domains: map[waypost.DomainID]waypost.Domain{}, ranges: map[string]rangeNote{},
 		byDays: map[int32]*waypost.Salt{}, drained: make(chan struct{}, 1),
 	}
@@ -177,6 +179,7 @@ func (st *store) commit(ctx context.Context, b *pebble.Batch, next *state, sync 
 	if err := markRepair(b, st.applied.Load().repairing, next.repairing); err != nil {
 		return err
 	}
+	st.points.Hit("commit batch: begun")
 	// Pebble gives no error here when the WAL cannot be written: it asks the
 	// logger's Fatalf to end the process. The health knows.
 	var err error
@@ -188,6 +191,7 @@ func (st *store) commit(ctx context.Context, b *pebble.Batch, next *state, sync 
 	if err != nil {
 		return fmt.Errorf("commit: %w", err)
 	}
+	st.points.Hit("commit batch: written")
 	publish()
 	if sync {
 		if err := b.SyncWait(); err != nil {
@@ -197,6 +201,7 @@ func (st *store) commit(ctx context.Context, b *pebble.Batch, next *state, sync 
 	if f := st.health.lasting.Load(); f != nil {
 		return fmt.Errorf("commit: %w", f.err)
 	}
+	st.points.Hit("commit batch: done")
 	if next.repairing {
 		st.log = logIndex{}
 		st.lastAt.Store(0) // it was of a transaction that may be of another history

@@ -57,6 +57,7 @@ func (db *DB) sync() (err error) {
 		return nil
 	}
 	at := st.applied.Load().position
+	db.cfg.Points.Hit("sync store: begun")
 	// An empty record with a sync behind all that was written before. Only the
 	// queueing is under the lock: batches go on while the disk works.
 	b := st.pdb.NewBatch()
@@ -75,6 +76,7 @@ func (db *DB) sync() (err error) {
 	if f := st.health.lasting.Load(); f != nil {
 		return fmt.Errorf("sync the WAL: %w", f.err)
 	}
+	db.cfg.Points.Hit("sync store: done")
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	// A batch that deletes may have synced a later position meanwhile, and a repair one of
