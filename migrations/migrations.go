@@ -21,7 +21,7 @@ import (
 var files embed.FS
 
 // Newest is the schema version that this program works with.
-const Newest = 18
+const Newest = 19
 
 const insufficientPrivilege = "42501"
 

@@ -49,22 +49,28 @@ func (l *lab) measureImport(ctx context.Context) (_ bench.Section, err error) {
 	}
 	defer p.pool.Close()
 
-	plainRound := func() (perLink, cpu float64, err error) {
+	plainTimes := map[string][]float64{}
+	plainRound := func() error {
 		used, err := used(s)
 		if err != nil {
-			return 0, 0, err
+			return err
 		}
 		took, err := p.insert(ctx, l.o.Plain, 100, plainConnections, true)
 		if err != nil {
-			return 0, 0, err
+			return err
 		}
 		l.o.Log("%d links by plain INSERTs in %s", l.o.Plain, took)
 		spent, err := used()
-		n := float64(l.o.Plain / 100 * 100)
-		return took.Seconds() * 1e6 / n, spent.Total().Seconds() * 1e6 / n, err
+		n := l.o.Plain / 100 * 100
+		cpu, parts := perLink(spent, int64(n))
+		one := took.Seconds() * 1e6 / float64(n)
+		parts[linkTime], parts[linkCPU], parts[linkRate] = one, cpu, math.Round(1e6/one)
+		for name, figure := range parts {
+			plainTimes[name] = append(plainTimes[name], figure)
+		}
+		return err
 	}
-	before, cpuBefore, err := plainRound()
-	if err != nil {
+	if err := plainRound(); err != nil {
 		return bench.Section{}, err
 	}
 	spent, err := used(s)
@@ -88,8 +94,7 @@ func (l *lab) measureImport(ctx context.Context) (_ bench.Section, err error) {
 	}
 	theirs.Own += client.ProcessState.UserTime() + client.ProcessState.SystemTime()
 	cpu, parts := perLink(theirs, int64(l.o.Import))
-	after, cpuAfter, err := plainRound()
-	if err != nil {
+	if err := plainRound(); err != nil {
 		return bench.Section{}, err
 	}
 
@@ -110,7 +115,10 @@ func (l *lab) measureImport(ctx context.Context) (_ bench.Section, err error) {
 	// The import is compared with the rounds before and after it, since it was one.
 	measure := func(name string, rounds ...float64) bench.Measure { return bench.Measure{Name: name, Rounds: rounds} }
 	compared := bench.Measure{Name: linkTime, Compared: true, Rounds: []float64{one, one}}
-	plainCompared := bench.Measure{Name: linkTime, Compared: true, Rounds: []float64{before, after}}
+	measures := []bench.Measure{{Name: linkTime, Compared: true, Rounds: plainTimes[linkTime]}}
+	for _, name := range []string{linkCPU, cpuPostgres, cpuControl, cpuEdges, cpuClient, linkRate} { // columns as those of the import
+		measures = append(measures, measure(name, plainTimes[name]...))
+	}
 	return bench.Section{
 		Title: fmt.Sprintf("Importing %d links", l.o.Import),
 		Settings: []bench.Setting{
@@ -122,7 +130,7 @@ func (l *lab) measureImport(ctx context.Context) (_ bench.Section, err error) {
 		Cases: []bench.Case{
 			{
 				Name: plainBy100, What: "links, and the entries that the changelog would hold of them, 100 of each in a transaction.", Base: plainBy100, Requests: int64(2 * l.o.Plain),
-				Measures: []bench.Measure{plainCompared, measure(linkCPU, cpuBefore, cpuAfter), measure(linkRate, math.Round(1e6/before), math.Round(1e6/after))},
+				Measures: measures,
 			},
 			{
 				Name: imported, What: "CSV to links on two edges: the command, the API with all of its checks, keys, the changelog, the stream.", Base: plainBy100, Requests: int64(l.o.Import),
