@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"waypost"
+	"waypost/edge/aside"
 	"waypost/edge/lookup"
 	"waypost/replication"
 )
@@ -66,6 +67,7 @@ type DB struct {
 	space        space
 	ended        [4]atomic.Uint64 // what tables that are gone have answered
 
+	slow      aside.Worker
 	mu        sync.Mutex // held while the live store or its table is written or replaced
 	restoring *restore
 	repairing *repair
@@ -178,6 +180,7 @@ func (db *DB) Close() error {
 	errs = append(errs, db.sync())
 	db.work.Wait()
 	db.retirements.Wait()
+	db.slow.Close()
 	db.mu.Lock()
 	st := db.live.Swap(nil)
 	if st != nil {

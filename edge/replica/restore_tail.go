@@ -114,7 +114,9 @@ func (r *restore) Apply(ctx context.Context, b *replication.Batch) error {
 	if err := r.db.lowDisk(); err != nil {
 		return fmt.Errorf("restore: %w", err)
 	}
-	return r.write(ctx, func(w *writer) error { return w.take(b, r.highest) })
+	return r.db.lengthily(r.disturbs() && isWeighty(b.Transactions), func() error {
+		return r.write(ctx, func(w *writer) error { return w.take(b, r.highest) })
+	})
 }
 
 func (r *restore) write(ctx context.Context, put func(*writer) error) error {
