@@ -68,6 +68,36 @@ func (l *loop) close() error {
 // due is when a request is meant to be sent, after the start.
 func (l *loop) due(n int) time.Duration { return time.Duration(float64(n) * l.every) }
 
+// greet has one request answered on each connection, one after the other, which are not counted: what a server has to do for
+// a new connection is over before the first of those that are.
+func (l *loop) greet(ctx context.Context) error {
+	for i := range l.conns {
+		k := &l.conns[i]
+		k.request = l.cfg.Request(k.request[:0], i)
+		if n, err := unix.Write(k.fd, k.request); err != nil || n != len(k.request) {
+			return fmt.Errorf("sending the first request of a connection: %d of %d bytes: %w", n, len(k.request), err)
+		}
+		over := time.Now().Add(l.cfg.Drain)
+		for whole := false; !whole; {
+			if time.Now().After(over) {
+				return errors.New("the first answer on a connection has not come")
+			}
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			ready := []unix.PollFd{{Fd: int32(k.fd), Events: unix.POLLIN}}
+			if _, err := unix.Poll(ready, 100); err != nil && !errors.Is(err, unix.EINTR) {
+				return fmt.Errorf("waiting for a first answer: %w", err)
+			}
+			var err error
+			if whole, err = k.read(l.cfg.Status); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 func (l *loop) run(ctx context.Context, total int) error {
 	events := make([]unix.EpollEvent, 256)
 	l.start = time.Now()
@@ -117,7 +147,9 @@ func (l *loop) send(now time.Duration, total int) error {
 // for some time at most.
 func (l *loop) wait(events []unix.EpollEvent, total int) (int, error) {
 	timeout := 100 * time.Millisecond
-	if l.sent < total && len(l.idle) > 0 {
+	if l.cfg.Awake {
+		timeout = 0
+	} else if l.sent < total && len(l.idle) > 0 {
 		timeout = min(timeout, max(0, l.due(l.sent)-time.Since(l.start)))
 	}
 	n, err := epollWait(l.epoll, events, timeout)

@@ -5,9 +5,10 @@
 // stalls is charged with all who would have come meanwhile, and not only with those that a
 // client in a closed loop had let through (coordinated omission).
 //
-// It sends one request at a time on a connection; when all are busy, requests wait
+// It sends one request at a time on a connection, after one that is not counted; when all are busy, requests wait
 // their turn, with their clock running. One thread does it all, with epoll and timers of
-// nanoseconds, because Go's own timers are coarser than what is measured here.
+// nanoseconds, because Go's own timers are coarser than what is measured here. On a processor of its own it need not sleep
+// at all, so that neither falling asleep nor waking up is measured.
 package openloop
 
 import (
@@ -29,6 +30,7 @@ type Config struct {
 	Drain       time.Duration                  // how long to wait for the last answers; 10 s
 	Request     func(dst []byte, n int) []byte // appends request number n
 	Status      int                            // that every answer must have
+	Awake       bool                           // it never sleeps: it has a processor of its own
 }
 
 // maxRequests bounds what a run keeps in memory.
@@ -66,5 +68,8 @@ func (c Config) run(ctx context.Context, total int, result *Result) (err error) 
 	}
 	defer func() { err = errors.Join(err, l.close()) }()
 	l.result = result
+	if err := l.greet(ctx); err != nil {
+		return err
+	}
 	return l.run(ctx, total)
 }

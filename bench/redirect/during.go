@@ -14,11 +14,20 @@ import (
 	"waypost/bench"
 )
 
-// compacting is long enough for some flushes, after which level 0 is compacted.
-const compacting = 30 * time.Second
+const (
+	// compacting is long enough for some flushes, after which level 0 is compacted.
+	compacting = 30 * time.Second
+
+	duringRound = 5 * time.Second
+)
 
 // during measures how long answers take at half load while the edge is at work.
 func during(ctx context.Context, l *lab, links int) (_ bench.Section, err error) {
+	together, err := l.setApart()
+	if err != nil {
+		return bench.Section{}, err
+	}
+	defer func() { err = errors.Join(err, together()) }()
 	edge, err := l.startEdge(ctx, links)
 	if err != nil {
 		return bench.Section{}, err
@@ -27,14 +36,17 @@ func during(ctx context.Context, l *lab, links int) (_ bench.Section, err error)
 	if err := edge.loaded(ctx); err != nil {
 		return bench.Section{}, err
 	}
+	if _, err := edge.ask("prepare"); err != nil {
+		return bench.Section{}, err
+	}
 	rate, err := l.halfRate(ctx, edge, links)
 	if err != nil {
 		return bench.Section{}, err
 	}
-	quiet := &paced{name: "quiet", what: "nothing but redirects.", target: edge, rate: rate}
-	changes := &paced{name: "2,000 changes/s", base: quiet.name, what: "links get new targets, 20 in a transaction, evenly spaced.", target: edge, rate: rate, during: []string{"changes", "2000", "5s"}}
-	compact := &paced{name: "20,000 changes/s", base: quiet.name, what: "ten times as many, so that tables are flushed and compacted.", target: edge, rate: rate, during: []string{"changes", "20000", compacting.String()}}
-	snapshot := &paced{name: "snapshot", base: quiet.name, what: "a whole snapshot is installed and swapped in.", target: edge, rate: rate, during: []string{"snapshots", "1s"}}
+	quiet := &paced{name: "quiet", what: "nothing but redirects.", target: edge, rate: rate, round: duringRound}
+	changes := &paced{name: "2,000 changes/s", base: quiet.name, what: "links get new targets, 20 in a transaction, evenly spaced.", target: edge, rate: rate, round: duringRound, during: []string{"changes", "2000", "5s"}}
+	compact := &paced{name: "20,000 changes/s", base: quiet.name, what: "ten times as many, so that tables are flushed and compacted.", target: edge, rate: rate, round: duringRound, during: []string{"changes", "20000", compacting.String()}}
+	snapshot := &paced{name: "snapshot", base: quiet.name, what: "a whole snapshot is installed and swapped in.", target: edge, rate: rate, round: duringRound, during: []string{"snapshots", "1s"}}
 	cases := []*paced{quiet, changes, compact, snapshot}
 
 	// A snapshot of ten million links takes its time.

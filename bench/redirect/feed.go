@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"os"
 
@@ -97,23 +98,54 @@ func (f *feed) bySlot() []uint32 {
 	return order
 }
 
+// slotRange is what a snapshot brings at once: the records of some slots.
+type slotRange struct {
+	records [][]byte
+	digest  uint64
+	next    int // the slot behind them
+}
+
+// ranges makes the records of a snapshot, in the order that bySlot gives. Each is good until the next.
+func (f *feed) ranges(order []uint32) iter.Seq[slotRange] {
+	return func(yield func(slotRange) bool) {
+		var r slotRange
+		for i, n := range order {
+			r.records = append(r.records, f.record(uint64(n), 0))
+			r.digest ^= stamp(uint64(n), 0)
+			slot, next := f.slot(n), waypost.Slots
+			if i+1 < len(order) {
+				next = f.slot(order[i+1])
+			}
+			if i+1 < len(order) && (next == slot || len(r.records) < waypost.MaxBulk) {
+				continue
+			}
+			if r.next = next; !yield(r) {
+				return
+			}
+			r = slotRange{records: r.records[:0]}
+		}
+	}
+}
+
+func (f *feed) slot(n uint32) int {
+	f.buf = corpus.AppendCode(f.buf[:0], uint64(n))
+	return int(waypost.Slot(waypost.KindLink, waypost.DefaultDomain, f.buf))
+}
+
 // snapshot restores a replica, or restores it anew, the way that an edge does.
-func (f *feed) snapshot(ctx context.Context, db *replica.DB, order []uint32) (err error) {
+func (f *feed) snapshot(ctx context.Context, db *replica.DB, ranges iter.Seq[slotRange]) (err error) {
 	r, err := db.Restore(ctx, replication.Cluster{1})
 	if err != nil {
 		return fmt.Errorf("beginning a snapshot: %w", err)
 	}
 	defer func() { err = errors.Join(err, r.Abort()) }() // nothing after Commit
 	var digest uint64
-	for len(order) > 0 {
-		some := order[:min(len(order), waypost.MaxBulk)]
-		order = order[len(some):]
-		records := make([][]byte, len(some))
-		for i, n := range some {
-			records[i] = f.record(uint64(n), 0)
-			digest ^= stamp(uint64(n), 0)
+	for part := range ranges {
+		digest ^= part.digest
+		if err := r.Slots(ctx, part.records); err != nil {
+			return fmt.Errorf("filling the replica: %w", err)
 		}
-		if err := r.Slots(ctx, records); err != nil {
+		if err := r.Keep(ctx, replication.Progress{Next: part.next, Lowest: f.at, Highest: f.at}); err != nil {
 			return fmt.Errorf("filling the replica: %w", err)
 		}
 	}

@@ -20,7 +20,7 @@ func TestAReplicaFollowsTheFeed(t *testing.T) {
 	db, err := openReplica(t.TempDir(), nil)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, db.Close()) }()
-	require.NoError(t, f.snapshot(t.Context(), db, f.bySlot()))
+	require.NoError(t, f.snapshot(t.Context(), db, f.ranges(f.bySlot())))
 
 	leadsTo := func(n, version uint64) {
 		t.Helper()
@@ -43,7 +43,11 @@ func TestAReplicaFollowsTheFeed(t *testing.T) {
 	again, err := newFeed(realLinks, links)
 	require.NoError(t, err)
 	again.resume(db)
-	require.NoError(t, again.snapshot(t.Context(), db, again.bySlot()), "while it is open")
+	ready, err := prepare(again.ranges(again.bySlot()))
+	require.NoError(t, err)
+	for range 2 {
+		require.NoError(t, again.snapshot(t.Context(), db, ready.all), "while it is open")
+	}
 	require.NoError(t, again.change(t.Context(), db, 20), "and goes on from there")
 }
 

@@ -32,7 +32,7 @@ func fill(ctx context.Context, args []string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	if err := f.snapshot(ctx, db, f.bySlot()); err != nil {
+	if err := f.snapshot(ctx, db, f.ranges(f.bySlot())); err != nil {
 		return err
 	}
 	return settle(ctx, *dir)

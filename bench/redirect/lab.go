@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"waypost/bench"
+	"waypost/bench/apart"
 )
 
 // Sizes of replicas.
@@ -72,6 +73,24 @@ type lab struct {
 	dir    string
 	filled map[int]bool // sizes of replicas that are there
 	sink   *sink
+	apart  *apart.Halves // nil: all share all processors
+}
+
+// setApart gives servers that are started from now on processors of their own, until together is called.
+func (l *lab) setApart() (together func() error, err error) {
+	h, err := apart.Split()
+	if err != nil {
+		return nil, err
+	}
+	giveBack, err := h.Keep()
+	if err != nil {
+		return nil, err
+	}
+	l.apart = &h
+	return func() error {
+		l.apart = nil
+		return giveBack()
+	}, nil
 }
 
 // runSelf runs this program as a child, to its end.
@@ -91,7 +110,8 @@ whose cost is not in it. Rounds of the cases of a table take turns, so that each
 median of those comparisons. Before the rounds, a sample of answers is compared byte for byte; a failed request in any round fails the run.
 
 Latency is measured by a client of our own that sends at fixed times, whatever becomes of the answers, and counts from when a request was
-meant to be sent. Client and server share the machine.
+meant to be sent. The server has one half of the machine's processors, and all others, clients and the sink of clicks, the other: what the server can do is what it can
+do with its half. Rounds begin after a pause, in which what the round before has left is done.
 
 "wrk's headers" is Host alone, "a browser's" the 13 lines that Firefox sends. Clicks are journaled, gathered into
 batches and shipped to a sink that acknowledges them. Targets have 90 bytes on average, codes 7.

@@ -25,8 +25,12 @@ const (
 )
 
 const (
-	latencyRounds = 5
-	latencyRound  = 5 * time.Second
+	// Rounds are short, so that what else the machine does meets the cases alike.
+	latencyRounds = 3 // for one of wrk
+	latencyRound  = time.Second
+
+	// settling is for how long nobody asks before a round, so that clicks of the one before are in a batch and shipped.
+	settling = 700 * time.Millisecond
 
 	// pacedConnections are so many that requests seldom wait for one.
 	pacedConnections = 256
@@ -37,6 +41,7 @@ type paced struct {
 	name, what, base string
 	target           *target
 	rate             float64
+	round            time.Duration
 	during           []string // a command that the server runs meanwhile; none: nothing
 
 	p50, p99, p999, late []float64
@@ -46,21 +51,26 @@ type paced struct {
 
 // latency compares how long answers take at half of what the same setup can do.
 func latency(ctx context.Context, l *lab, links int) (_ bench.Section, err error) {
+	together, err := l.setApart()
+	if err != nil {
+		return bench.Section{}, err
+	}
+	defer func() { err = errors.Join(err, together()) }()
 	bare, edge, err := l.startBoth(ctx, links)
 	if err != nil {
 		return bench.Section{}, err
 	}
 	defer func() { err = errors.Join(err, bare.stop(), edge.stop()) }()
 	cases := []*paced{
-		{name: "bare fasthttp", what: whatBare, target: bare},
-		{name: "redirect", what: whatEdge, base: "bare fasthttp", target: edge},
+		{name: "bare fasthttp", what: whatBare, target: bare, round: latencyRound},
+		{name: "redirect", what: whatEdge, base: "bare fasthttp", target: edge, round: latencyRound},
 	}
 	for _, c := range cases {
 		if c.rate, err = l.halfRate(ctx, c.target, links); err != nil {
 			return bench.Section{}, err
 		}
 	}
-	rounds := min(latencyRounds, l.o.Rounds)
+	rounds := latencyRounds * l.o.Rounds
 	for range rounds {
 		for _, c := range cases {
 			if err := l.pace(ctx, c, links); err != nil {
@@ -95,6 +105,13 @@ func (l *lab) halfRate(ctx context.Context, t *target, links int) (float64, erro
 // pace makes one round: requests at the fixed rate, for some time and as long as the
 // server is at what it does meanwhile.
 func (l *lab) pace(ctx context.Context, c *paced, links int) error {
+	settled := time.NewTimer(settling)
+	defer settled.Stop()
+	select {
+	case <-settled.C:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	over := make(chan error, 1)
 	answer := ""
 	if len(c.during) > 0 {
@@ -138,9 +155,9 @@ func (l *lab) pace(ctx context.Context, c *paced, links int) error {
 }
 
 func (l *lab) openLoop(ctx context.Context, c *paced, links int) (*openloop.Result, error) {
-	round := latencyRound
+	round := c.round
 	if l.o.Try {
-		round = time.Second
+		round = min(round, time.Second)
 	}
 	requests := int(c.rate * round.Seconds())
 	codes, err := corpus.Visits(rand.New(rand.NewPCG(rand.Uint64(), 1)), corpus.Uniform, uint64(links), requests)
@@ -152,7 +169,7 @@ func (l *lab) openLoop(ctx context.Context, c *paced, links int) (*openloop.Resu
 		return nil, err
 	}
 	return openloop.Run(ctx, openloop.Config{
-		Addr: c.target.addr, Rate: c.rate, Connections: pacedConnections, Duration: round, Status: 302,
+		Addr: c.target.addr, Rate: c.rate, Connections: pacedConnections, Duration: round, Status: 302, Awake: l.apart.Apart(),
 		Request: func(dst []byte, n int) []byte {
 			at := n % requests * corpus.CodeLength
 			return append(append(append(dst, corpus.Head...), codes[at:at+corpus.CodeLength]...), tail...)
@@ -163,8 +180,9 @@ func (l *lab) openLoop(ctx context.Context, c *paced, links int) (*openloop.Resu
 func pacedSection(title string, links, rounds int, cases []*paced) (bench.Section, error) {
 	s := bench.Section{Title: title, Settings: []bench.Setting{
 		{Name: "links", Value: count(links)},
-		{Name: "rounds", Value: fmt.Sprintf("%d for each case, of %s or more", rounds, latencyRound)},
-		{Name: "client", Value: fmt.Sprintf("one thread, requests evenly spaced in time, a browser's headers, %d keep-alive connections over loopback", pacedConnections)},
+		{Name: "rounds", Value: fmt.Sprintf("%d for each case, of %s or more", rounds, cases[0].round)},
+		{Name: "client", Value: fmt.Sprintf("one thread that never sleeps, requests evenly spaced in time, a browser's headers, %d keep-alive connections over loopback", pacedConnections)},
+		{Name: "processors", Value: "the server has one half of them, all others the other"},
 		{Name: "rate", Value: "half of what wrk gets from the same server with all connections busy, median of 3 runs"},
 	}}
 	for _, c := range cases {

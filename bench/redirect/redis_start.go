@@ -53,7 +53,7 @@ func (l *lab) startRedis(ctx context.Context, r *rivalry) (_ *target, err error)
 		return nil, err
 	}
 	r.notes = append(r.notes, fmt.Sprintf("Redis takes %d bytes of memory for a link.", (with-without)/int64(r.links)))
-	t, err := startSelf(ctx, "-kind", kindRedis, "-redis", socket)
+	t, err := l.startSelf(ctx, "-kind", kindRedis, "-redis", socket)
 	if err != nil {
 		return nil, err
 	}

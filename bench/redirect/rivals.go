@@ -42,7 +42,7 @@ func rivals(ctx context.Context, l *lab, links int) (_ bench.Section, err error)
 	add(bare, base, whatBare)
 	add(edge, redirect, whatEdge)
 
-	web, err := startSelf(ctx, "-kind", kindNetHTTP)
+	web, err := l.startSelf(ctx, "-kind", kindNetHTTP)
 	if err != nil {
 		return bench.Section{}, err
 	}

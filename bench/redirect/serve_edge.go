@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"runtime/pprof"
 	"strconv"
 	"time"
@@ -27,7 +28,8 @@ type edgeApp struct {
 	journal *clicks.Journal
 	shipped chan error // has what Ship gave; nil: nothing is shipped
 	meters  *prometheus.Registry
-	feed    *feed // nil until changes are asked for
+	feed    *feed     // nil until changes are asked for
+	ready   *prepared // nil until it was asked for
 }
 
 func newEdge(o serveOptions) (_ app, err error) {
@@ -49,7 +51,7 @@ func newEdge(o serveOptions) (_ app, err error) {
 		}
 	}
 	return app{answering: edge.New(cfg), close: e.close, commands: map[string]command{
-		"metric": e.metric, "changes": e.changes, "snapshots": e.snapshots, "profile": e.profile,
+		"metric": e.metric, "changes": e.changes, "prepare": e.prepare, "snapshots": e.snapshots, "profile": e.profile,
 	}}, nil
 }
 
@@ -96,6 +98,18 @@ func (e *edgeApp) follow() (err error) {
 	return err
 }
 
+// prepare makes what changes and snapshots are made of.
+func (e *edgeApp) prepare(context.Context, []string) (_ string, err error) {
+	if err := e.follow(); err != nil {
+		return "", err
+	}
+	if e.ready, err = prepare(e.feed.ranges(e.feed.bySlot())); err != nil {
+		return "", err
+	}
+	runtime.GC()
+	return strconv.Itoa(len(e.ready.ranges)), nil
+}
+
 // changes applies so many a second, 0 for as many as it can, for some time: in
 // transactions of 20. It tells how many it applied.
 func (e *edgeApp) changes(ctx context.Context, args []string) (string, error) {
@@ -138,10 +152,12 @@ func (e *edgeApp) snapshots(ctx context.Context, args []string) (string, error) 
 	if err := errors.Join(err, e.follow()); err != nil {
 		return "", err
 	}
-	order := e.feed.bySlot()
+	if e.ready == nil {
+		return "", errors.New("nothing is prepared")
+	}
 	installed := 0
 	for start := time.Now(); time.Since(start) < duration; installed++ {
-		if err := e.feed.snapshot(ctx, e.replica, order); err != nil {
+		if err := e.feed.snapshot(ctx, e.replica, e.ready.all); err != nil {
 			return "", err
 		}
 	}

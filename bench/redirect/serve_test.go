@@ -52,6 +52,8 @@ func TestACopyOfAReplicaServesAndTheOriginalStays(t *testing.T) {
 	missing := &contender{target: &target{addr: addr}, load: load{corpus.Missing, links, corpus.Bare}, expect: expectation{status: 404}}
 	require.NoError(t, missing.check(t.Context()))
 
+	_, err = a.commands["prepare"](t.Context(), nil)
+	require.NoError(t, err)
 	for command, want := range map[string]string{"changes 0 1ms": "20", "changes 4000 9ms": "40", "snapshots 1ms": "1", "metric waypost_clicks_dropped_total": "0"} {
 		words := strings.Fields(command)
 		got, err := a.commands[words[0]](t.Context(), words[1:])

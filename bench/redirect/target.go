@@ -36,7 +36,7 @@ func (t *target) stop() error {
 }
 
 // startSelf starts this program as a server and waits for its address.
-func startSelf(ctx context.Context, args ...string) (*target, error) {
+func (l *lab) startSelf(ctx context.Context, args ...string) (*target, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("finding this program: %w", err)
@@ -48,7 +48,11 @@ func startSelf(ctx context.Context, args ...string) (*target, error) {
 	if err := errors.Join(err1, err2); err != nil {
 		return nil, fmt.Errorf("making pipes: %w", err)
 	}
-	if err := cmd.Start(); err != nil {
+	start := cmd.Start
+	if l.apart != nil {
+		start = func() error { return l.apart.Start(cmd.Start) }
+	}
+	if err := start(); err != nil {
 		return nil, fmt.Errorf("starting a server: %w", err)
 	}
 	t := &target{pids: []int{cmd.Process.Pid}, in: in, out: bufio.NewReader(out)}
@@ -138,7 +142,7 @@ func (t *target) loaded(ctx context.Context) error {
 
 // startBare starts the server that all are compared with.
 func (l *lab) startBare(ctx context.Context) (*target, error) {
-	return startSelf(ctx, "-kind", kindBare)
+	return l.startSelf(ctx, "-kind", kindBare)
 }
 
 // startUncounted starts an edge that records no clicks.
@@ -185,7 +189,7 @@ func (l *lab) startEdge(ctx context.Context, links int) (*target, error) {
 }
 
 func (l *lab) startEdgeIn(ctx context.Context, links int, dir, journal string) (*target, error) {
-	return startSelf(ctx, "-kind", kindEdge, "-dir", dir, "-journal", journal, "-ship", l.sink.url, "-links", fmt.Sprint(links), "-targets", l.o.Targets)
+	return l.startSelf(ctx, "-kind", kindEdge, "-dir", dir, "-journal", journal, "-ship", l.sink.url, "-links", fmt.Sprint(links), "-targets", l.o.Targets)
 }
 
 // external is a program that is not this one.

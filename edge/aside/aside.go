@@ -4,6 +4,7 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"time"
 )
 
 // Thread gives the calling goroutine a thread of its own, which stands aside: where there is not enough for all, it
@@ -16,33 +17,55 @@ func Thread() {
 	lower()
 }
 
-// threads is how many goroutines stand aside at once: one that makes a table of a snapshot, one that fills the lookup
-// table beside it, and one that gathers what the next is made of.
-const threads = 3
+// linger is for how long room is kept that nobody needs any more: making it stops all goroutines for a moment.
+const linger = 2 * time.Second
 
-var room struct {
+var room = struct {
 	sync.Mutex
-	users int
-}
+	linger time.Duration
+	users  int // threads that stand aside
+	before int // processors of the runtime without them
+	added  int
+	over   *time.Timer // takes them back; nil: nothing was added yet
+}{linger: linger}
 
-// MakeRoom lets the runtime run more goroutines at once than there are processors, as many more as stand aside, until
-// what it gives is called, once: these take nobody's place then, since the system runs them last. It is not
+// MakeRoom lets the runtime run so many goroutines more at once than there are processors, for threads that stand aside, until
+// what it gives is called, once, and for a while longer: these take nobody's place then, since the system runs them last. It is not
 // for always, as a redirect costs some percent more CPU time so. It does nothing when
 // GOMAXPROCS says how many there are to be.
-func MakeRoom() (giveBack func()) {
+func MakeRoom(threads int) (giveBack func()) {
 	if !lowers || os.Getenv("GOMAXPROCS") != "" {
 		return func() {}
 	}
 	room.Lock()
 	defer room.Unlock()
-	if room.users++; room.users == 1 {
-		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + threads)
+	if room.added == 0 {
+		room.before = runtime.GOMAXPROCS(0)
+	}
+	if room.users += threads; room.users > room.added {
+		room.added = room.users
+		runtime.GOMAXPROCS(room.before + room.added)
 	}
 	return func() {
 		room.Lock()
 		defer room.Unlock()
-		if room.users--; room.users == 0 {
-			runtime.SetDefaultGOMAXPROCS() // which follows the control group's limit again
+		if room.users -= threads; room.users > 0 {
+			return
 		}
+		if room.over == nil {
+			room.over = time.AfterFunc(room.linger, takeBack)
+		} else {
+			room.over.Reset(room.linger)
+		}
+	}
+}
+
+// takeBack ends the room, unless somebody needs it again.
+func takeBack() {
+	room.Lock()
+	defer room.Unlock()
+	if room.users == 0 && room.added > 0 {
+		room.added = 0
+		runtime.SetDefaultGOMAXPROCS() // which follows the control group's limit again
 	}
 }

@@ -2,6 +2,7 @@ package aside_test
 
 import (
 	"runtime"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -53,16 +54,58 @@ func TestWhatAnOperatorHasLoweredFurtherStaysSo(t *testing.T) {
 func TestThereIsRoomUnlessAnOperatorSaysHowMuch(t *testing.T) {
 	t.Setenv("GOMAXPROCS", "7")
 	before := runtime.GOMAXPROCS(0)
-	aside.MakeRoom()()
+	aside.MakeRoom(3)()
 	require.Equal(t, before, runtime.GOMAXPROCS(0))
 
 	t.Setenv("GOMAXPROCS", "")
 	runtime.SetDefaultGOMAXPROCS()
 	before = runtime.GOMAXPROCS(0)
-	one, another := aside.MakeRoom(), aside.MakeRoom()
-	require.Equal(t, before+3, runtime.GOMAXPROCS(0))
+	one, another := aside.MakeRoom(3), aside.MakeRoom(1)
+	require.Equal(t, before+4, runtime.GOMAXPROCS(0))
 	one()
-	require.Equal(t, before+3, runtime.GOMAXPROCS(0), "another has not ended")
+	require.Equal(t, before+4, runtime.GOMAXPROCS(0), "another has not ended")
 	another()
+	require.Equal(t, before+4, runtime.GOMAXPROCS(0), "for a while")
+	again := aside.MakeRoom(2)
+	require.Equal(t, before+4, runtime.GOMAXPROCS(0), "which is enough for the next")
+	again()
+	aside.TakeBack()
 	require.Equal(t, before, runtime.GOMAXPROCS(0))
+	aside.MakeRoom(1)()
+	require.Equal(t, before+1, runtime.GOMAXPROCS(0))
+	aside.TakeBack()
+}
+
+func TestAWorkerStandsAsideAndDoesOneThingAfterTheOther(t *testing.T) {
+	t.Setenv("GOMAXPROCS", "")
+	runtime.SetDefaultGOMAXPROCS()
+	before := runtime.GOMAXPROCS(0)
+	var w aside.Worker
+	attr := func() (attr *unix.SchedAttr) {
+		var err error
+		w.Do(func() { attr, err = unix.SchedGetAttr(0, 0) })
+		require.NoError(t, err)
+		return attr
+	}
+	require.EqualValues(t, unix.SCHED_BATCH, attr().Policy)
+	require.Equal(t, before+1, runtime.GOMAXPROCS(0))
+
+	done := 0 // which the race detector watches
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() { w.Do(func() { done++ }) })
+	}
+	all.Wait()
+	require.Equal(t, 20, done)
+
+	w.Rest()
+	aside.TakeBack()
+	require.Equal(t, before, runtime.GOMAXPROCS(0), "it has ended")
+	require.EqualValues(t, unix.SCHED_BATCH, attr().Policy, "and comes again")
+
+	w.Close()
+	w.Close()
+	aside.TakeBack()
+	require.Equal(t, before, runtime.GOMAXPROCS(0))
+	require.NotEqualValues(t, unix.SCHED_BATCH, attr().Policy, "who is late has it done by himself")
 }

@@ -22,6 +22,7 @@ type health struct {
 	broken  chan struct{} // closed at the first lasting failure
 	noise   limiter
 	moved   chan struct{} // gets a token when a flush or compaction ends
+	rooms   rooms
 }
 
 // failure is one thing that went wrong.
@@ -108,8 +109,16 @@ func (h *health) listener() *pebble.EventListener {
 		DataCorruption: func(info pebble.DataCorruptionInfo) {
 			h.fail(fmt.Errorf("data corruption in %s: %w", info.Path, info.Details), true)
 		},
-		FlushEnd:      func(info pebble.FlushInfo) { ended(info.Err) },
-		CompactionEnd: func(info pebble.CompactionInfo) { ended(info.Err) },
+		FlushBegin:      func(pebble.FlushInfo) { h.rooms.stepAside() },
+		CompactionBegin: func(pebble.CompactionInfo) { h.rooms.stepAside() },
+		FlushEnd: func(info pebble.FlushInfo) {
+			h.rooms.done()
+			ended(info.Err)
+		},
+		CompactionEnd: func(info pebble.CompactionInfo) {
+			h.rooms.done()
+			ended(info.Err)
+		},
 		DiskSlow: func(info pebble.DiskSlowInfo) {
 			if h.noise.allow() {
 				h.log.Warn("the disk is slow", "detail", info.String())

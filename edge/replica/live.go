@@ -3,6 +3,7 @@ package replica
 import (
 	"fmt"
 
+	"waypost/edge/aside"
 	"waypost/edge/lookup"
 )
 
@@ -72,6 +73,7 @@ func (db *DB) retire(st *store) {
 		counted = db.count(table, counted)
 	}
 	db.retirements.Go(func() {
+		aside.Thread()      // giving back much memory takes a while
 		defer db.wakeFill() // with the memory that the old table had
 		defer db.retiring.Add(-1)
 		st.awaitReaders()

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"waypost"
+	"waypost/edge/aside"
 	"waypost/edge/lookup"
 	"waypost/failpoint"
 	"waypost/replication"
@@ -69,6 +70,7 @@ type DB struct {
 	space        space
 	ended        [4]atomic.Uint64 // what tables that are gone have answered
 
+	slow      aside.Worker
 	mu        sync.Mutex // held while the live store or its table is written or replaced
 	restoring *restore
 	repairing *repair
@@ -181,6 +183,7 @@ func (db *DB) Close() error {
 	errs = append(errs, db.sync())
 	db.work.Wait()
 	db.retirements.Wait()
+	db.slow.Close()
 	db.mu.Lock()
 	st := db.live.Swap(nil)
 	if st != nil {

@@ -34,6 +34,10 @@ func (db *DB) Position() waypost.Position {
 // only a fresh store can heal it, and the disk takes writes again, the error is
 // ErrDiverged, so that the follower brings one. See [Valve] for what is held back.
 func (db *DB) Apply(ctx context.Context, b *replication.Batch) error {
+	return db.lengthily(isWeighty(b.Transactions), func() error { return db.apply(ctx, b) })
+}
+
+func (db *DB) apply(ctx context.Context, b *replication.Batch) error {
 	start := time.Now()
 	db.mu.Lock()
 	defer db.mu.Unlock()

@@ -192,11 +192,15 @@ func (r *restore) judge(ctx context.Context) error {
 	if pass || live.pdb == nil {
 		return nil
 	}
-	held, err := live.serving(ctx)
-	left := uint64(0)
+	var held, left uint64
+	err := r.db.lengthily(r.disturbs(), func() (err error) {
+		if held, err = live.serving(ctx); err == nil {
+			left, err = r.st.serving(ctx)
+		}
+		return err
+	})
 	switch {
 	case err == nil:
-		left, err = r.st.serving(ctx)
 	case ctx.Err() == nil: // that may be why the snapshot was taken: all records of both are known
 		held, left, err = live.applied.Load().records, r.st.applied.Load().records, nil
 	}
