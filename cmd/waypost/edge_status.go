@@ -105,7 +105,7 @@ func (e *edgeNode) replicaState() report.Replica {
 	switch {
 	case st.Held != nil:
 		r.State, r.Held, r.Why = "held", string(st.Held.What), st.Held.Why
-	case st.Wait.Place > 0 && !e.store.Repairing():
+	case st.Wait.Place > 0 && !e.store.Repairing() && degraded == nil:
 		r.State = "waiting"
 	case st.Repairing || e.store.Repairing():
 		r.State = "repairing"

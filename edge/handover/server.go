@@ -323,6 +323,11 @@ func (s *server) spawn(ctx context.Context) (pid int, err error) {
 		return 0, errBusy
 	}
 	defer func() { <-s.restarts }()
+	select {
+	case <-s.departed:
+		return s.departure.PID, nil
+	default:
+	}
 	child, err := s.cfg.Incumbent.Spawn()
 	if err != nil {
 		return 0, err
@@ -338,14 +343,15 @@ func (s *server) spawn(ctx context.Context) (pid int, err error) {
 		}
 		return 0, errors.New("the successor ended")
 	case <-limit.C:
-		return 0, errors.Join(errors.New("the successor has not taken over in time"), child.Kill())
+		err = errors.New("the successor has not taken over in time")
 	case <-ctx.Done():
-		select {
-		case <-s.departed: // both at once
-			return s.departure.PID, nil
-		default:
-		}
-		return 0, errors.Join(errors.New("the edge is stopping"), child.Kill())
+		err = errors.New("the edge is stopping")
+	}
+	select {
+	case <-s.departed: // both at once: it serves
+		return s.departure.PID, nil
+	default:
+		return 0, errors.Join(err, child.Kill())
 	}
 }
 

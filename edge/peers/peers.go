@@ -87,8 +87,12 @@ func (c *Chooser) Run(ctx context.Context, f Following) {
 		return
 	}
 	if c.cfg.First && c.cfg.Home.Sink.Position().IsZero() {
-		_, _ = c.ask(ctx, c.cfg.Home) // whose key is pinned: a peer cannot be asked for it
-		c.turn(ctx, f, c.best(ctx, f.Status()))
+		st := f.Status()
+		// Its key is pinned: a peer cannot be asked for it. None that is of an older history is followed.
+		if p, err := c.ask(ctx, c.cfg.Home); err == nil {
+			st.Head = p.Head
+		}
+		c.turn(ctx, f, c.best(ctx, st))
 	}
 	patience := c.patience()
 	look := time.NewTicker(min(max(c.cfg.After/20, 10*time.Millisecond), time.Second))
@@ -101,15 +105,12 @@ func (c *Chooser) Run(ctx context.Context, f Following) {
 		case <-look.C:
 		}
 		st := f.Status()
-		quiet, queued := c.quiet(&st) > patience, c.queued(&st) > patience
-		if now := time.Now(); now.Before(next) || !quiet && !queued && c.Peer() == "" {
+		quiet := c.quiet(&st) > patience
+		if now := time.Now(); now.Before(next) || !quiet && c.Peer() == "" {
 			continue
 		}
 		next = time.Now().Add(jitter(c.cfg.Probe))
-		if queued { // before it has its turn no key is pinned, and a peer cannot be asked for one
-			_, _ = c.ask(ctx, c.cfg.Home)
-		}
-		if c.step(ctx, f, st, quiet || queued) {
+		if c.step(ctx, f, st, quiet) {
 			patience = c.patience()
 		}
 	}
@@ -119,7 +120,8 @@ func (c *Chooser) patience() time.Duration { return c.cfg.After + rand.N(c.cfg.A
 
 func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
 
-// quiet is for how long nothing new has come from where it is followed.
+// quiet is for how long nothing new has come from where it is followed. At home it may be that others
+// go first; a peer where they do is left for one where nobody does.
 func (c *Chooser) quiet(st *replication.Status) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -127,20 +129,13 @@ func (c *Chooser) quiet(st *replication.Status) time.Duration {
 	if len(st.Via) > 0 && !st.Restoring && !st.Repairing { // a relay that is cut off itself has nothing to say
 		heard = st.AdvancedAt
 	}
-	for _, later := range []time.Time{st.Wait.HeardAt, c.since} {
-		if heard.Before(later) {
-			heard = later
-		}
+	if c.peer == "" && heard.Before(st.Wait.HeardAt) {
+		heard = st.Wait.HeardAt
+	}
+	if heard.Before(c.since) {
+		heard = c.since
 	}
 	return time.Since(heard)
-}
-
-// queued is for how long others have gone first at home.
-func (c *Chooser) queued(st *replication.Status) time.Duration {
-	if st.Wait.Place == 0 || c.Peer() != "" {
-		return 0
-	}
-	return time.Since(st.Wait.Since)
 }
 
 // step looks for something better than what is followed, and says whether there was any.
@@ -159,7 +154,8 @@ func (c *Chooser) step(ctx context.Context, f Following, st replication.Status, 
 		return false // who is not let in at home has no business with peers
 	}
 	peer := c.best(ctx, st)
-	if peer == c.Peer() {
+	waits := st.Wait.Place > 0 && time.Since(st.Wait.HeardAt) < c.cfg.After
+	if peer == c.Peer() || peer == "" && waits {
 		return false
 	}
 	c.turn(ctx, f, peer)
@@ -265,13 +261,9 @@ func (c *Chooser) turn(ctx context.Context, f Following, peer string) {
 	c.mu.Lock()
 	c.peer, c.since = peer, time.Now()
 	c.mu.Unlock()
-	wait := f.Status().Wait
-	switch {
-	case peer == "":
+	if peer == "" {
 		c.cfg.Logger.Info("following its own source again", "url", c.cfg.Home.URL)
-	case wait.Place > 0:
-		c.cfg.Logger.Info("others go first with its own source: following a peer", "url", peer, "place", wait.Place, "of", wait.Of)
-	default:
+	} else {
 		c.cfg.Logger.Warn("its own source is away: following a peer", "url", peer, "position", c.cfg.Home.Sink.Position())
 	}
 	if err := f.Renew(ctx); err != nil && ctx.Err() == nil {

@@ -218,7 +218,33 @@ func busy(t *testing.T, cfg replication.ServerConfig) (url string) {
 	}
 }
 
-func TestAnEdgeThatWaitsAtHomeGoesToAPeerWhereNobodyDoes(t *testing.T) {
+func TestAnEdgeThatWaitsAtAPeerGoesToOneWhereNobodyDoes(t *testing.T) {
+	o := newOrigin(t)
+	at := o.put(5)
+	full := newNode(t, o, "full", token)
+	full.run(t, full.config())
+	full.at(t, at)
+	taken := busy(t, replication.ServerConfig{Source: full.db, Trust: full.trust, Via: func() []string { return []string{"taken"} }})
+	fresh := newNode(t, o, "fresh", token)
+	fresh.trust = full.trust
+	fresh.home.Cut()
+	var free atomic.Bool
+	cfg := fresh.config()
+	cfg.Home.Silence = time.Minute
+	cfg.List = func() []string {
+		if free.Load() {
+			return []string{taken, full.url}
+		}
+		return []string{taken}
+	}
+	chooser := fresh.run(t, cfg)
+	until(t, "it waits there", func() bool { return chooser.Peer() == taken && fresh.loop.Status().Wait.Place == 1 })
+
+	free.Store(true)
+	fresh.at(t, at)
+}
+
+func TestAnEdgeThatWaitsAtHomeStays(t *testing.T) {
 	o := newOrigin(t)
 	at := o.put(5)
 	full := newNode(t, o, "full", token)
@@ -226,35 +252,28 @@ func TestAnEdgeThatWaitsAtHomeGoesToAPeerWhereNobodyDoes(t *testing.T) {
 	full.at(t, at)
 	home := &origin{Source: o.Source, url: busy(t, replication.ServerConfig{Source: o.Source, Signer: o.signer})}
 	fresh := newNode(t, home, "fresh", token)
-	taken := busy(t, replication.ServerConfig{Source: full.db, Trust: full.trust, Via: func() []string { return []string{"taken"} }})
-
-	var free atomic.Bool
-	looks := make(chan struct{}, 1000)
-	cfg := fresh.config()
+	cfg := fresh.config(full.url)
 	cfg.Home.Silence = time.Minute
-	cfg.List = func() []string {
-		looks <- struct{}{}
-		if free.Load() {
-			return []string{taken, full.url}
-		}
-		return []string{taken}
-	}
 	chooser := fresh.run(t, cfg)
-	for range 3 {
-		select {
-		case <-looks:
-		case <-time.After(time.Minute):
-			t.Fatal("it does not look for peers")
-		}
-	}
-	require.Empty(t, chooser.Peer(), "there it would wait as well")
 	until(t, "it waits", func() bool { return fresh.loop.Status().Wait.Place == 1 })
-	require.Zero(t, fresh.loop.turns.Load())
+	began := fresh.loop.Status().Wait.Since
+	until(t, "it is not let in for long", func() bool { return fresh.loop.Status().Wait.HeardAt.Sub(began) > 4*cfg.After })
+	require.Empty(t, chooser.Peer())
+	require.True(t, fresh.db.Position().IsZero())
+}
 
-	free.Store(true)
+func TestAFirstSnapshotFromAPeerIsOfHomesHistory(t *testing.T) {
+	o := newOrigin(t)
+	o.put(5)
+	old := cutAt(t, o, "old", token)
+	o.NewHistory()
+	at := o.put(3)
+	fresh := newNode(t, o, "fresh", token)
+	cfg := fresh.config(old.url)
+	cfg.First = true
+	fresh.run(t, cfg)
 	fresh.at(t, at)
-	until(t, "it returns home", func() bool { return chooser.Peer() == "" && fresh.loop.Status().Connected })
-	fresh.at(t, o.put(1))
+	require.Zero(t, fresh.loop.turns.Load(), "it has taken nothing from a peer")
 }
 
 func TestAFirstSnapshotIsTakenAtHomeWhenItWouldHaveToWaitForAPeers(t *testing.T) {
