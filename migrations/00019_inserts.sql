@@ -1,5 +1,8 @@
 -- +goose Up
 
+-- Who waits for the table has all others wait behind him: not for long, and then again.
+SET LOCAL lock_timeout = '1s';
+
 -- What a new link costs. First: the workspaces that a transaction names are taken apart once
 -- a statement, and not twice a row.
 ALTER POLICY tenant ON link USING (workspace_id = ANY ((SELECT waypost_workspaces())::bigint[]));
@@ -22,7 +25,7 @@ BEGIN
                min(r.rev_seq) AS low, max(r.rev_seq) AS high, min(r.rev_epoch) AS first, max(r.rev_epoch) AS last
         FROM new_rows r
     ), b AS (
-        SELECT a.*, coalesce(a.most::float8 - a.least::float8 < 2 * a.n, false) AS near FROM a
+        SELECT a.*, coalesce(a.least > 0 AND a.most::float8 - a.least::float8 < 2 * a.n, false) AS near FROM a
     ), c AS (
         SELECT b.*, CASE WHEN near THEN most - least + 1 ELSE n END AS numbers, CASE WHEN near THEN least - 1 ELSE 0 END AS before FROM b
     ), h AS (

@@ -156,6 +156,23 @@ func TestALoginWithoutARightToTheRolesIsToldWhatToDoBeforeAnythingChanges(t *tes
 	require.Error(t, err)
 }
 
+func TestALoginWhoseRightsWereTakenBackIsToldWhatToDoForAnUpgrade(t *testing.T) {
+	server := cluster.Server(t)
+	hand := psql(t, cluster.Database(t))
+	exec(t, hand, `CREATE ROLE tidy_login LOGIN`)
+	exec(t, hand, `CREATE DATABASE tidy OWNER tidy_login`)
+	t.Cleanup(func() { require.NoError(t, server.DropDatabase(context.Background(), "tidy")) })
+	url := as("tidy_login", server.DatabaseURL("tidy"))
+	script, err := migrations.Roles("tidy_login")
+	require.NoError(t, err)
+	exec(t, hand, script)
+	migrateTo(t, url, 18)
+	exec(t, hand, `REVOKE waypost_search FROM tidy_login`)
+	require.ErrorIs(t, migrations.Up(t.Context(), url), migrations.ErrRoles)
+	exec(t, hand, script)
+	require.NoError(t, migrations.Up(t.Context(), url))
+}
+
 func TestALoginThatDoesNotOwnTheDatabaseIsToldSo(t *testing.T) {
 	server := cluster.Server(t)
 	hand := psql(t, cluster.Database(t))

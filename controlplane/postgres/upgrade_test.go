@@ -30,14 +30,42 @@ func releasedDatabase(t *testing.T) (url string, hand *pgx.Conn) {
 	require.NoError(t, server.CreateDatabase(t.Context(), "released", ""))
 	t.Cleanup(func() { require.NoError(t, server.DropDatabase(context.Background(), "released")) })
 	url = server.DatabaseURL("released")
+	migrateTo(t, url, released)
+	return url, psql(t, url)
+}
+
+func migrateTo(t *testing.T, url string, version int64) {
+	t.Helper()
 	db, err := sql.Open("pgx", url)
 	require.NoError(t, err)
 	defer db.Close()
 	provider, err := goose.NewProvider(goose.DialectPostgres, db, os.DirFS("../../migrations"))
 	require.NoError(t, err)
-	_, err = provider.UpTo(t.Context(), released)
+	_, err = provider.UpTo(t.Context(), version)
 	require.NoError(t, err)
-	return url, psql(t, url)
+}
+
+func TestAMigrationKeepsNobodyWaitingWhileATableIsHeld(t *testing.T) {
+	server := cluster.Server(t)
+	hand := psql(t, cluster.Database(t))
+	exec(t, hand, `CREATE DATABASE dumped OWNER waypost`)
+	t.Cleanup(func() { require.NoError(t, server.DropDatabase(context.Background(), "dumped")) })
+	url := server.DatabaseURL("dumped")
+	migrateTo(t, url, 18)
+	dump := psql(t, url)
+	tx, err := dump.Begin(t.Context())
+	require.NoError(t, err)
+	exec(t, tx, `LOCK TABLE link IN ACCESS SHARE MODE`) // as pg_dump does
+	done := make(chan error, 1)
+	go func() { done <- migrations.Up(t.Context(), url+"&statement_timeout=1") }()
+	require.Eventually(t, func() bool {
+		return number(t, hand, `SELECT count(*) FROM pg_stat_activity WHERE datname = 'dumped' AND wait_event_type = 'Lock'`) > 0
+	}, time.Minute, time.Millisecond)
+	reader := psql(t, url)
+	require.Zero(t, number(t, reader, `SELECT count(*) FROM link`), "it comes to its turn")
+	require.Empty(t, done)
+	require.NoError(t, tx.Rollback(t.Context()))
+	require.NoError(t, <-done)
 }
 
 // fill writes what the last release wrote: its statements, with values.

@@ -241,6 +241,7 @@ func TestAnEdgeThatWaitsAtAPeerGoesToOneWhereNobodyDoes(t *testing.T) {
 	until(t, "it waits there", func() bool { return chooser.Peer() == taken && fresh.loop.Status().Wait.Place == 1 })
 
 	free.Store(true)
+	fresh.loop.well.Store(false)
 	fresh.at(t, at)
 }
 
