@@ -11,7 +11,7 @@ import (
 // goroutines that make them, and which these end with; and batches that take long to apply.
 
 // weighty is how many records a batch has that takes long: each costs some ten microseconds.
-const weighty = 16
+const weighty = 64
 
 // rooms are made for what Pebble has under way. Which is whose does not matter.
 type rooms struct {
