@@ -159,7 +159,7 @@ func TestWrongUsageOfRangesIsOneLineAndChangesNothing(t *testing.T) {
 	a := &rangesAPI{}
 	for args, want := range map[string]string{
 		"bogus":                             `unknown command "bogus" for "waypost ranges"`,
-		"show":                              "accepts 1 arg",
+		"show":                              " is missing: the command is `waypost ranges ",
 		"show x":                            `ID: "x" is no number of a range`,
 		"drain 0":                           `ID: "0" is no number of a range`,
 		"assign":                            "--region is missing",
@@ -171,8 +171,8 @@ func TestWrongUsageOfRangesIsOneLineAndChangesNothing(t *testing.T) {
 		"split 7 --at half":                 `invalid argument "half"`,
 		"resume --gap -5":                   "--gap: -5 is less than nothing",
 		"plan now":                          "unknown command",
-		"apply":                             "accepts 1 arg",
-		"decode":                            "accepts 1 arg",
+		"apply":                             " is missing: the command is `waypost ranges ",
+		"decode":                            " is missing: the command is `waypost ranges ",
 	} {
 		got := a.run(t, append([]string{"ranges"}, strings.Fields(args)...)...)
 		require.Equal(t, 2, got.code, args)
