@@ -33,7 +33,7 @@ there is gets the new password, is enabled, and its sessions end.
 The password has at least 12 characters. It is typed on the terminal, or comes from
 --password-file or standard input.`,
 		Example: `  waypost admin create --email ann@example.com
-  waypost admin create --email ann@example.com --config /etc/waypost/control.yaml --password-file pass.txt
+  waypost admin create --email ann@example.com --database-url-file url.txt --password-file pass.txt
   waypost admin create --email bob@example.com --workspace marketing --force`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {

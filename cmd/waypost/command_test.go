@@ -31,10 +31,14 @@ func TestWrongUsageIsOneLineAndExitCodeTwo(t *testing.T) {
 		want string
 	}{
 		"unknown command":                     {nil, []string{"bogus"}, `unknown command "bogus"`},
-		"unknown subcommand":                  {nil, []string{"links", "bogus"}, `unknown command "bogus" for "waypost links"`},
+		"unknown subcommand":                  {nil, []string{"links", "bogus"}, `unknown command "bogus" for "waypost links": it has create, delete, export,`},
+		"almost a command":                    {nil, []string{"link"}, `unknown command "link" for "waypost": did you mean links?`},
+		"almost a subcommand":                 {nil, []string{"links", "creat", "x"}, `unknown command "creat" for "waypost links": did you mean create?`},
+		"another name of a subcommand":        {nil, []string{"links", "show", "x"}, `unknown command "show" for "waypost links": did you mean get?`},
+		"no command of one that runs, too":    {nil, []string{"edges", "enroll"}, `unknown command "enroll" for "waypost edges": did you mean enrol?`},
 		"unknown flag":                        {nil, []string{"dev", "--bogus"}, "unknown flag: --bogus (see `waypost dev --help`)"},
 		"wrong value of a flag":               {nil, []string{"control", "--code-length=x"}, `"x" is no whole number`},
-		"missing argument":                    {nil, []string{"links", "get"}, "accepts 1 arg(s), received 0: the command is `waypost links get CODE"},
+		"missing argument":                    {nil, []string{"links", "get"}, "CODE is missing: the command is `waypost links get CODE"},
 		"argument too many":                   {nil, []string{"version", "x"}, "unknown command"},
 		"unknown variable":                    {[]string{"WAYPOST_DATADIR=x"}, []string{"links", "list"}, "unknown environment variable WAYPOST_DATADIR (did you mean WAYPOST_DATA_DIR?)"},
 		"unknown output format":               {nil, []string{"version", "--output=xml"}, `--output: "xml" is neither text nor json`},
@@ -201,6 +205,16 @@ func TestHelpTeachesByExamples(t *testing.T) {
 		r := devtest.Run(t, nil, append(args, "--help")...)
 		require.Zero(t, r.Code)
 		require.Contains(t, r.Stdout, "Examples:\n  ", "%v", args)
+	}
+}
+
+func TestHelpTellsNoDefaultOfZero(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"edge"}, {"links", "create"}, {"keys", "create"}, {"keys", "rotate"}} {
+		r := devtest.Run(t, nil, append(args, "--help")...)
+		require.Zero(t, r.Code)
+		require.Contains(t, r.Stdout, " duration ", "%v", args)
+		require.NotContains(t, r.Stdout, "(default 0s)", "%v", args)
 	}
 }
 

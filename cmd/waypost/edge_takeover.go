@@ -33,7 +33,7 @@ func dataFormats() string {
 func claimEdge(ctx context.Context, cfg config.Edge, log *slog.Logger) (*handover.Succession, error) {
 	s, err := handover.Claim(ctx, handover.ClaimConfig{Dir: cfg.DataDir, Version: productVersion(), Formats: dataFormats(), Logger: log})
 	if errors.Is(err, handover.ErrNobody) {
-		log.Info("nothing to take over", "reason", err)
+		log.Debug("nothing to take over", "reason", err)
 		return nil, nil //nolint:nilnil // a start like any other
 	}
 	if err == nil {

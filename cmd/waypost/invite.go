@@ -99,7 +99,7 @@ password is typed on the terminal, or comes from --password-file or standard inp
 		Example: `  waypost accept --api https://go.example.com`,
 		Args:    arguments(cobra.MaximumNArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
-			_, base, api, err := p.nobody()
+			cfg, base, api, err := p.nobody()
 			if err != nil {
 				return err
 			}
@@ -121,7 +121,8 @@ password is typed on the terminal, or comes from --password-file or standard inp
 			if err != nil {
 				return err
 			}
-			return p.print(fmt.Sprintf("the password of %s is set: sign in with `waypost login --api %s --email %s`", printable(u.Email), base, printable(u.Email)), u)
+			err = p.print(fmt.Sprintf("the password of %s is set: sign in with `waypost login --api %s --email %s`", printable(u.Email), base, printable(u.Email)), u)
+			return errors.Join(err, p.tellWinner(c, cfg, base))
 		},
 	}
 	c.Flags().StringVar(&file, "password-file", "", `file that holds the password, "-" for standard input`)

@@ -94,7 +94,7 @@ Where the control plane's database is configured (control.database_url) and no -
 is given, the key is made there directly and has no owner: that needs no other key.`,
 		Example: `  waypost keys create --name ci --scopes links:read,links:write --expires-in 90d
   waypost keys create --name ops --scopes admin --output json
-  waypost keys create --name ops --scopes admin --config /etc/waypost/control.yaml`,
+  waypost keys create --name ops --scopes admin --database-url-file /etc/waypost/secrets/database-url`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			wanted, err := parseScopes(n.Scopes)

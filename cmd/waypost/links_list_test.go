@@ -79,7 +79,7 @@ func TestFlagsOfListsAreCheckedAndCompleted(t *testing.T) {
 		"a truth":              {[]string{"links", "list", "--active", "maybe"}, `--active: "maybe" is neither true nor false`},
 		"a time":               {[]string{"links", "export", "--created-after", "yesterday"}, `--created-after: "yesterday" is no time`},
 		"a limit":              {[]string{"links", "search", "x", "--limit", "0"}, "--limit: 0 is not between 1 and 1000"},
-		"no words":             {[]string{"links", "search"}, "requires at least 1 arg"},
+		"no words":             {[]string{"links", "search"}, "WORDS is missing"},
 		"a format":             {[]string{"links", "import", "x.csv", "--format", "xml"}, `--format: "xml" is neither csv nor jsonl`},
 		"too many at the time": {[]string{"links", "import", "x.csv", "--parallel", "17"}, "--parallel: 17 is not between 1 and 16"},
 	} {

@@ -11,6 +11,7 @@ import (
 	"waypost/cmd/waypost/internal/client"
 	"waypost/cmd/waypost/internal/config"
 	"waypost/cmd/waypost/internal/credentials"
+	"waypost/cmd/waypost/internal/dev"
 )
 
 // nobody asks the server that commands go to without any credential.
@@ -27,6 +28,26 @@ func (p *program) nobody() (cfg config.Config, base string, api *client.Client, 
 	return cfg, base, api, nil
 }
 
+// tellWinner says on standard error what commands use before the session of a login at
+// base, if there is something.
+func (p *program) tellWinner(c *cobra.Command, cfg config.Config, base string) error {
+	state, err := dev.ReadState(cfg.Dev.DataDir)
+	running := err == nil
+	var what string
+	switch {
+	case cfg.Client.APIKey != "":
+		what = "commands use the API key that they are given (WAYPOST_API_KEY, WAYPOST_API_KEY_FILE, --api-key-file or the configuration file), and the session only without it"
+	case cfg.Client.API == "" && running && state.APIKey != "":
+		what = fmt.Sprintf("commands use the API key of the development system in %s, and the session only with --api %s or WAYPOST_API=%s", cfg.Dev.DataDir, base, base)
+	case c.Flags().Changed("api") && p.getenv("WAYPOST_API") != cfg.Client.API && running:
+		what = fmt.Sprintf("commands without --api go to the development system in %s, and use the session only with --api %s or WAYPOST_API=%s", cfg.Dev.DataDir, base, base)
+	default:
+		return nil
+	}
+	_, err = fmt.Fprintf(p.stderr, "waypost: %s: see `waypost whoami`\n", printable(what))
+	return err
+}
+
 func (p *program) loginCommand() *cobra.Command {
 	var email, file string
 	c := &cobra.Command{
@@ -35,8 +56,8 @@ func (p *program) loginCommand() *cobra.Command {
 		Long: `Sign in to the API of --api or WAYPOST_API, or else to the development system that
 runs in --data-dir, and keep the session below ~/.config/waypost (XDG_CONFIG_HOME), where
 nobody else can read it. Commands use it for that server unless they are given an API
-key; without --api they go to the server of the last login. A session ends after twelve
-hours without use.
+key, of which this command tells; without --api they go to the server of the last login.
+A session ends after twelve hours without use.
 
 The password is typed on the terminal, or comes from --password-file or standard
 input. Who is in several workspaces names one with --workspace.`,
@@ -87,7 +108,8 @@ input. Who is in several workspaces names one with --workspace.`,
 			if workspace != "" {
 				text += ", in the workspace " + workspace
 			}
-			return p.print(text, map[string]any{"server": base, "user": in.User, "workspace": workspace, "workspaces": in.Workspaces, "expires_at": in.ExpiresAt})
+			err = p.print(text, map[string]any{"server": base, "user": in.User, "workspace": workspace, "workspaces": in.Workspaces, "expires_at": in.ExpiresAt})
+			return errors.Join(err, p.tellWinner(c, cfg, base))
 		},
 	}
 	c.Flags().StringVar(&email, "email", "", "address to sign in with")

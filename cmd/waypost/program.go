@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
 	"waypost/cmd/waypost/internal/config"
@@ -60,7 +61,11 @@ func (p *program) run(ctx context.Context, args []string) int {
 		code = exitUsage
 	case strings.HasPrefix(text, "unknown command "): // cobra's own, at the root
 		code, usage = exitUsage, &usageError{err}
-		text, _, _ = strings.Cut(text, "\n")
+		var meant string
+		text, meant, _ = strings.Cut(text, "\n")
+		if _, meant, _ = strings.Cut(meant, "?"); strings.TrimSpace(meant) != "" {
+			text += didYouMean(strings.Fields(meant))
+		}
 	default:
 		text = oneLine(text)
 	}
@@ -119,7 +124,25 @@ over it, and flags over both. Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 		p.linksCommand(), p.statsCommand(), p.clicksCommand(), p.domainsCommand(), p.edgesCommand(), p.verifyCommand(), p.rangesCommand(), p.keysCommand(), p.workspacesCommand(), p.usersCommand(),
 		p.auditCommand(), p.loginCommand(), p.acceptCommand(), p.logoutCommand(), p.whoamiCommand(), p.passwordCommand(), p.adminCommand(), p.versionCommand())
 	root.CompletionOptions.HiddenDefaultCmd = false
+	polish(root)
 	return root
+}
+
+// polish does to all commands below c what each would have to do for itself.
+func polish(c *cobra.Command) {
+	for _, sub := range c.Commands() {
+		if sub.HasSubCommands() {
+			sub.Args, sub.SuggestionsMinimumDistance = aCommand, 2
+		}
+		sub.SuggestFor = alsoCalled[sub.Name()]
+		// --help tells no duration of 0 as a default: the flag's text says what is without it.
+		sub.Flags().VisitAll(func(f *pflag.Flag) {
+			if f.Value.Type() == "duration" && f.DefValue == "0s" {
+				f.DefValue = ""
+			}
+		})
+		polish(sub)
+	}
 }
 
 // moreFormats annotates commands that have more formats than text and json, which
@@ -128,21 +151,61 @@ const moreFormats = "formats"
 
 // group is a command that only holds others.
 func group(use, short string, commands ...*cobra.Command) *cobra.Command {
-	c := &cobra.Command{
-		Use: use, Short: short, Args: arguments(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
-	}
+	c := &cobra.Command{Use: use, Short: short, RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
 	c.AddCommand(commands...)
 	return c
+}
+
+// alsoCalled is how others call what the commands of a group do.
+var alsoCalled = map[string][]string{
+	"add":    {"create", "new", "invite"},
+	"create": {"add", "new", "make", "shorten"},
+	"delete": {"remove", "rm", "del"},
+	"get":    {"show", "view", "describe", "info"},
+	"list":   {"ls", "all"},
+	"remove": {"delete", "rm", "del"},
+	"revoke": {"delete", "remove", "rm"},
+	"search": {"find"},
+	"set":    {"update", "edit", "change"},
+	"show":   {"get", "list", "view"},
+	"update": {"set", "edit", "change"},
+}
+
+// aCommand refuses what is no command of a group, and says which are.
+func aCommand(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var names []string
+	for _, sub := range c.Commands() {
+		if sub.IsAvailableCommand() {
+			names = append(names, sub.Name())
+		}
+	}
+	tail := ": it has " + strings.Join(names, ", ")
+	if meant := c.SuggestionsFor(args[0]); len(meant) > 0 {
+		tail = didYouMean(meant)
+	}
+	return &usageError{fmt.Errorf("unknown command %q for %q%s", args[0], c.CommandPath(), tail)}
+}
+
+func didYouMean(names []string) string {
+	slices.Sort(names)
+	return ": did you mean " + strings.Join(slices.Compact(names), " or ") + "?"
 }
 
 // arguments makes a wrong number of arguments a wrong usage.
 func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
-		if err := check(c, args); err != nil {
-			return &usageError{fmt.Errorf("%w: the command is `%s`", err, c.UseLine())}
+		err := check(c, args)
+		if err == nil {
+			return nil
 		}
-		return nil
+		if _, first, ok := strings.Cut(c.Use, " "); ok && len(args) == 0 {
+			first, _, _ = strings.Cut(first, " ")
+			err = fmt.Errorf("%s is missing", strings.TrimSuffix(first, "..."))
+		}
+		return &usageError{fmt.Errorf("%w: the command is `%s`", err, c.UseLine())}
 	}
 }
 

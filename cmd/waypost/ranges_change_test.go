@@ -103,12 +103,12 @@ func TestAPlanIsShownKeptAndCarriedOut(t *testing.T) {
 
 func TestAPlanTellsThatItIsNotNeededWhilePrefixesAreFree(t *testing.T) {
 	a := &rangesAPI{answers: map[string]string{"GET /api/admin/ranges/plan": planned, "GET /api/admin/ranges": `{"free_prefixes": 3842}`}}
-	const note = "no need to: 3,842 prefixes are free, and a region that runs low takes one by itself"
+	const note = "none of this is needed now: 3,842 prefixes are free, and a region that runs low takes one by itself"
 	require.Contains(t, a.run(t, "ranges", "plan").stdout, note)
 	require.NotContains(t, a.run(t, "ranges", "plan", "--output=json").stdout, note)
 
 	a.answers["GET /api/admin/ranges"] = `{"free_prefixes": 0}`
-	require.NotContains(t, a.run(t, "ranges", "plan").stdout, "no need to")
+	require.NotContains(t, a.run(t, "ranges", "plan").stdout, "needed")
 }
 
 func TestAPlanWithNothingToDoIsASuccess(t *testing.T) {
@@ -159,7 +159,7 @@ func TestWrongUsageOfRangesIsOneLineAndChangesNothing(t *testing.T) {
 	a := &rangesAPI{}
 	for args, want := range map[string]string{
 		"bogus":                             `unknown command "bogus" for "waypost ranges"`,
-		"show":                              "accepts 1 arg",
+		"show":                              " is missing: the command is `waypost ranges ",
 		"show x":                            `ID: "x" is no number of a range`,
 		"drain 0":                           `ID: "0" is no number of a range`,
 		"assign":                            "--region is missing",
@@ -171,8 +171,8 @@ func TestWrongUsageOfRangesIsOneLineAndChangesNothing(t *testing.T) {
 		"split 7 --at half":                 `invalid argument "half"`,
 		"resume --gap -5":                   "--gap: -5 is less than nothing",
 		"plan now":                          "unknown command",
-		"apply":                             "accepts 1 arg",
-		"decode":                            "accepts 1 arg",
+		"apply":                             " is missing: the command is `waypost ranges ",
+		"decode":                            " is missing: the command is `waypost ranges ",
 	} {
 		got := a.run(t, append([]string{"ranges"}, strings.Fields(args)...)...)
 		require.Equal(t, 2, got.code, args)

@@ -51,7 +51,7 @@ func (p *program) planRanges(ctx context.Context, api *client.Client, out string
 	if len(plan.Steps) > 0 && p.output != "json" {
 		// The plan stands without it, so a failure is no reason to keep the plan back.
 		if space, err := api.KeySpace(ctx); err == nil && space.FreePrefixes > 0 {
-			text += fmt.Sprintf("\n\nno need to: %s prefixes are free, and a region that runs low takes one by itself", grouped(int64(space.FreePrefixes)))
+			text += fmt.Sprintf("\n\nnone of this is needed now: %s prefixes are free, and a region that runs low takes one by itself", grouped(int64(space.FreePrefixes)))
 		}
 	}
 	if out != "" {

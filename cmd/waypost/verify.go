@@ -45,6 +45,9 @@ the scope admin, or else the development system that runs in --data-dir.`,
 						return err
 					}
 				}
+				if !all {
+					p.tellSilence(c.Context(), api, node, timeout)
+				}
 				return p.verify(c.Context(), api, nodes, repair, timeout)
 			})
 		},
@@ -68,6 +71,21 @@ func aliveEdges(ctx context.Context, api *client.Client) (nodes []string, err er
 		err = errors.New("no edge is alive")
 	}
 	return nodes, err
+}
+
+// tellSilence says on standard error that an edge will not answer before it is back. Who
+// cannot be asked about it is no reason not to wait.
+func (p *program) tellSilence(ctx context.Context, api *client.Client, node string, timeout time.Duration) {
+	edges, err := api.Edges(ctx)
+	if err != nil {
+		return
+	}
+	for i := range edges {
+		if e := &edges[i]; e.Node == node && e.State == "silent" {
+			_, _ = fmt.Fprintf(p.stderr, "waypost: %s is silent since %s, and is waited for until it is back: %s at most (--timeout)\n",
+				printable(node), e.Since.Local().Format(time.DateTime), timeout)
+		}
+	}
 }
 
 // verification is what became of one edge.
