@@ -32,7 +32,8 @@ type place struct {
 	queue  *queue
 	node   string // "": nobody knows
 	number uint64
-	backs  int           // times that the node came back with this number
+	backs  int           // times that the node came back with this number after it had its turn
+	had    bool          // its turn has come
 	ends   ending        // why it leaves
 	turn   chan struct{} // closed when its turn has come
 	taken  chan struct{} // closed when another request of its node has its place
@@ -52,6 +53,7 @@ const (
 type former struct {
 	number uint64
 	backs  int
+	had    bool // its turn had come
 	whole  bool // it had all that it asked for
 	until  time.Time
 }
@@ -60,8 +62,8 @@ const (
 	// keptPlace is how long a node may be away until it has lost its place: longer than followers
 	// pause between connections.
 	keptPlace = 30 * time.Second
-	// comebacks is how often a node goes on from one place. One that fails
-	// again and again must not be the next for ever.
+	// comebacks is how often a node goes on from one place after a turn. One that fails
+	// again and again must not be the next for ever. Who is cut off while it waits keeps nobody away.
 	comebacks = 8
 )
 
@@ -78,8 +80,12 @@ func (q *queue) enter(node string, anew bool) (*place, error) {
 	defer q.mu.Unlock()
 	defer q.measure()
 	p := &place{queue: q, node: node, turn: make(chan struct{}), taken: make(chan struct{})}
-	before := q.place(p, anew)
-	if before == nil && len(q.waiting) >= q.most && !q.free(p) {
+	before, known := q.place(p, anew)
+	room := q.most
+	if known { // it had its place before those who have filled the queue
+		room += q.limit
+	}
+	if before == nil && len(q.waiting) >= room && !q.free(p) {
 		q.metrics.refused.Inc()
 		return nil, errQueueFull
 	}
@@ -95,32 +101,36 @@ func (q *queue) enter(node string, anew bool) (*place, error) {
 	return p, nil
 }
 
-// place gives a request its number, and the place that it takes from another request of its node.
-func (q *queue) place(p *place, anew bool) (before *place) {
+// place gives a request its number, and the place that it takes from another request of its node. It is known when
+// the number is an old one.
+func (q *queue) place(p *place, anew bool) (before *place, known bool) {
 	now := time.Now()
 	maps.DeleteFunc(q.left, func(_ string, f former) bool { return now.After(f.until) })
 	if p.node != "" {
 		for _, o := range q.waiting {
 			if o.node == p.node {
 				p.number, p.backs = o.number, o.backs
-				return o
+				return o, true
 			}
 		}
 		f, found := q.left[p.node]
 		for o := range q.running { // whose connection is cut, which was not noticed yet
 			if o.node == p.node {
-				f, found = former{number: o.number, backs: o.backs}, true
+				f, found = former{number: o.number, backs: o.backs, had: true}, true
 			}
 		}
 		another := f.whole && anew // and not more of the same
 		if found && f.backs < comebacks && !another {
-			p.number, p.backs = f.number, f.backs+1
-			return nil
+			p.number, p.backs = f.number, f.backs
+			if f.had {
+				p.backs++
+			}
+			return nil, true
 		}
 	}
 	q.last++
 	p.number = q.last
-	return nil
+	return nil, false
 }
 
 func byNumber(a, b *place) int { return cmp.Compare(a.number, b.number) }
@@ -149,7 +159,7 @@ func (q *queue) call() {
 			continue
 		}
 		q.waiting = slices.Delete(q.waiting, i, i+1)
-		q.running[p] = struct{}{}
+		q.running[p], p.had = struct{}{}, true
 		close(p.turn)
 	}
 }
@@ -163,7 +173,7 @@ func (p *place) leave() {
 	delete(q.running, p)
 	q.waiting = slices.DeleteFunc(q.waiting, func(o *place) bool { return o == p })
 	if p.node != "" && (p.ends == cutOff || p.ends == allSent) && len(q.left) < q.limit+q.most {
-		q.left[p.node] = former{p.number, p.backs, p.ends == allSent, time.Now().Add(keptPlace)}
+		q.left[p.node] = former{p.number, p.backs, p.had, p.ends == allSent, time.Now().Add(keptPlace)}
 	}
 	q.call()
 }

@@ -265,31 +265,79 @@ func TestASnapshotThatFailsLetsTheNextOneInAndDoesNotLoseItsTurn(t *testing.T) {
 	})
 }
 
-func TestANodeThatStaysAwayOrComesBackTooOftenBeginsAtTheEnd(t *testing.T) {
-	for name, away := range map[string]time.Duration{"away for long": 31 * time.Second, "again and again": time.Second} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				w, _ := newQueue(t, 4096, nil)
-				w.knock(t, "busy")
-				restless := w.knock(t, "restless")
-				patient, _ := w.comes(t, "patient")
-				require.Equal(t, 2, patient.Status().Wait.Place)
-				times := 0
-				for ; times < 20; times++ {
-					restless.hangUp()
-					w.turns(t, 1, 1)
-					time.Sleep(away)
-					restless = w.knock(t, "restless")
-					beat()
-					if patient.Status().Wait.Place == 1 {
-						break
-					}
-				}
-				w.turns(t, 1, 2)
-				require.Equal(t, map[string]int{"away for long": 0, "again and again": 8}[name], times)
-			})
-		})
-	}
+func TestANodeThatStaysAwayForLongBeginsAtTheEnd(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w, _ := newQueue(t, 4096, nil)
+		w.knock(t, "busy")
+		restless := w.knock(t, "restless")
+		patient, _ := w.comes(t, "patient")
+		require.Equal(t, 2, patient.Status().Wait.Place)
+		restless.hangUp()
+		w.turns(t, 1, 1)
+		time.Sleep(31 * time.Second)
+		w.knock(t, "restless")
+		beat()
+		w.turns(t, 1, 2)
+		require.Equal(t, 1, patient.Status().Wait.Place)
+	})
+}
+
+func TestANodeWhoseTurnsFailTooOftenBeginsAtTheEnd(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w, _ := newQueue(t, 4096, nil)
+		restless := w.knock(t, "restless")
+		times := 0
+		for ; times < 20; times++ {
+			other := w.knock(t, "other "+strconv.Itoa(times))
+			restless.hangUp()
+			beat()
+			later := w.knock(t, "later "+strconv.Itoa(times))
+			restless = w.knock(t, "restless")
+			other.hangUp()
+			beat()
+			w.turns(t, 1, 1)
+			begun := w.metric("snapshots_total")
+			later.hangUp()
+			beat()
+			if w.metric("snapshots_total") > begun { // it was the turn of the later one, and is not any more
+				break
+			}
+		}
+		require.Equal(t, 8, times)
+	})
+}
+
+func TestWhoIsCutOffWhileItWaitsKeepsItsPlace(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w, _ := newQueue(t, 4096, nil)
+		w.knock(t, "busy")
+		cut := w.knock(t, "cut")
+		patient, _ := w.comes(t, "patient")
+		for range 12 {
+			time.Sleep(time.Minute)
+			cut.hangUp()
+			cut = w.knock(t, "cut")
+			beat()
+			require.Equal(t, 2, patient.Status().Wait.Place)
+		}
+	})
+}
+
+func TestAQueueThatIsFullHasRoomForThoseWhoComeBack(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w, _ := newQueue(t, 4096, func(c *replication.ServerConfig) { c.MaxWaiting = 1 })
+		w.knock(t, "busy")
+		one := w.knock(t, "one")
+		one.hangUp()
+		other := w.knock(t, "other")
+		require.Equal(t, http.StatusServiceUnavailable, w.knock(t, "stranger").StatusCode)
+		require.Equal(t, http.StatusOK, w.knock(t, "one").StatusCode)
+		w.turns(t, 1, 2)
+		other.hangUp()
+		w.knock(t, "one")
+		require.Equal(t, http.StatusServiceUnavailable, w.knock(t, "stranger").StatusCode)
+		w.turns(t, 1, 1)
+	})
 }
 
 func TestANodeThatHadAllGoesOnFromItsPlaceOnlyForSomethingOfIt(t *testing.T) {
