@@ -16,8 +16,9 @@ import (
 // the place of the one before. A node that comes back soon after it was cut off goes on from its old place,
 // since it has waited for it.
 type queue struct {
-	limit   int // at once
-	most    int // that wait
+	limit   int           // at once
+	most    int           // that wait
+	long    time.Duration // that a node may have its turn while others wait
 	metrics queueMetrics
 
 	mu      sync.Mutex
@@ -34,6 +35,8 @@ type place struct {
 	number uint64
 	backs  int           // times that the node came back with this number after it had its turn
 	had    bool          // its turn has come
+	since  time.Time     // when it came
+	used   time.Duration // of turns with this number, before this one
 	ends   ending        // why it leaves
 	turn   chan struct{} // closed when its turn has come
 	taken  chan struct{} // closed when another request of its node has its place
@@ -54,6 +57,7 @@ type former struct {
 	number uint64
 	backs  int
 	had    bool // its turn had come
+	used   time.Duration
 	whole  bool // it had all that it asked for
 	until  time.Time
 }
@@ -69,8 +73,8 @@ const (
 
 var errQueueFull = errors.New("too many wait already")
 
-func newQueue(limit, most int, metrics queueMetrics) *queue {
-	return &queue{limit: limit, most: most, metrics: metrics, running: map[*place]struct{}{}, left: map[string]former{}}
+func newQueue(limit, most int, long time.Duration, metrics queueMetrics) *queue {
+	return &queue{limit: limit, most: most, long: long, metrics: metrics, running: map[*place]struct{}{}, left: map[string]former{}}
 }
 
 // enter takes a place, whose turn may have come already. Whoever has one calls leave. A request is anew when
@@ -109,19 +113,19 @@ func (q *queue) place(p *place, anew bool) (before *place, known bool) {
 	if p.node != "" {
 		for _, o := range q.waiting {
 			if o.node == p.node {
-				p.number, p.backs = o.number, o.backs
+				p.number, p.backs, p.used = o.number, o.backs, o.used
 				return o, true
 			}
 		}
 		f, found := q.left[p.node]
 		for o := range q.running { // whose connection is cut, which was not noticed yet
 			if o.node == p.node {
-				f, found = former{number: o.number, backs: o.backs, had: true}, true
+				f, found = former{number: o.number, backs: o.backs, had: true, used: o.spent()}, true
 			}
 		}
 		another := f.whole && anew // and not more of the same
-		if found && f.backs < comebacks && !another {
-			p.number, p.backs = f.number, f.backs
+		if found && f.backs < comebacks && !another && !q.tooLong(p.node, f.used) {
+			p.number, p.backs, p.used = f.number, f.backs, f.used
 			if f.had {
 				p.backs++
 			}
@@ -131,6 +135,37 @@ func (q *queue) place(p *place, anew bool) (before *place, known bool) {
 	q.last++
 	p.number = q.last
 	return nil, false
+}
+
+// tooLong reports whether a node has had its turn for so long that it goes on behind the others who wait.
+func (q *queue) tooLong(node string, used time.Duration) bool { return used > q.long && q.others(node) }
+
+// others reports whether another node waits.
+func (q *queue) others(node string) bool {
+	return slices.ContainsFunc(q.waiting, func(o *place) bool { return o.node == "" || o.node != node })
+}
+
+// spent is how long the node has had its turn with this number.
+func (p *place) spent() time.Duration {
+	if !p.had {
+		return p.used
+	}
+	return p.used + time.Since(p.since)
+}
+
+// carry counts the time of a turn that has ended for what the node has asked for meanwhile.
+func (q *queue) carry(p *place) {
+	i := slices.IndexFunc(q.waiting, func(o *place) bool { return p.node != "" && o.node == p.node && o.number == p.number })
+	if i < 0 {
+		return
+	}
+	o := q.waiting[i]
+	o.used = p.spent()
+	if q.tooLong(o.node, o.used) {
+		q.last++
+		o.number, o.backs, o.used = q.last, 0, 0
+		q.waiting = append(slices.Delete(q.waiting, i, i+1), o)
+	}
 }
 
 func byNumber(a, b *place) int { return cmp.Compare(a.number, b.number) }
@@ -159,7 +194,8 @@ func (q *queue) call() {
 			continue
 		}
 		q.waiting = slices.Delete(q.waiting, i, i+1)
-		q.running[p], p.had = struct{}{}, true
+		q.running[p] = struct{}{}
+		p.had, p.since = true, time.Now()
 		close(p.turn)
 	}
 }
@@ -172,8 +208,9 @@ func (p *place) leave() {
 	defer q.measure()
 	delete(q.running, p)
 	q.waiting = slices.DeleteFunc(q.waiting, func(o *place) bool { return o == p })
+	q.carry(p)
 	if p.node != "" && (p.ends == cutOff || p.ends == allSent) && len(q.left) < q.limit+q.most {
-		q.left[p.node] = former{p.number, p.backs, p.had, p.ends == allSent, time.Now().Add(keptPlace)}
+		q.left[p.node] = former{p.number, p.backs, p.had, p.spent(), p.ends == allSent, time.Now().Add(keptPlace)}
 	}
 	q.call()
 }
@@ -208,15 +245,15 @@ func (q *queue) before() int {
 	return len(q.waiting) + 1
 }
 
-// gaveWay gives a turn up if another node waits for one, and reports whether it does.
-func (p *place) gaveWay() bool {
+// givesWay gives a turn up when it has taken too long while another node waits, and reports whether it does.
+func (p *place) givesWay() bool {
 	p.queue.mu.Lock()
 	defer p.queue.mu.Unlock()
-	waits := slices.ContainsFunc(p.queue.waiting, func(o *place) bool { return o.node == "" || o.node != p.node })
-	if waits {
-		p.ends = gaveWay
+	if !p.queue.tooLong(p.node, p.spent()) {
+		return false
 	}
-	return waits
+	p.ends = gaveWay
+	return true
 }
 
 // turns is how many have their turn.

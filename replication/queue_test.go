@@ -427,6 +427,50 @@ func TestASnapshotThatTakesLongGivesWayToThoseWhoWait(t *testing.T) {
 	})
 }
 
+func TestANodeThatAsksAgainBeforeItEndsItsTurnDoesNotBeginItAnew(t *testing.T) {
+	for name, hold := range map[string]time.Duration{"often": 50 * time.Second, "once": 3 * time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				w, _ := newQueue(t, 512, func(c *replication.ServerConfig) { c.Turn = time.Minute })
+				greedy := w.knock(t, "greedy")
+				other, _ := w.comes(t, "other")
+				begun := time.Now()
+				for other.Status().Wait.Place > 0 && time.Since(begun) < 10*time.Minute {
+					next := knock(t, w.network, replication.PathSnapshot+"?first=1", "greedy")
+					time.Sleep(hold)
+					greedy.hangUp()
+					greedy = next
+					beat()
+				}
+				require.Less(t, time.Since(begun), time.Minute+hold)
+			})
+		})
+	}
+}
+
+func TestTheTimeOfATurnGoesOnWhereItWasCutOff(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w, s := newQueue(t, 512, func(c *replication.ServerConfig) { c.Turn = time.Minute })
+		cut := w.knock(t, "cut")
+		time.Sleep(40 * time.Second)
+		cut.hangUp()
+		cut = knock(t, w.network, replication.PathSnapshot+"?first=512", "cut")
+		other, _ := w.comes(t, "other")
+		w.turns(t, 1, 1)
+		time.Sleep(10 * time.Second)
+		s.gate <- struct{}{}
+		w.turns(t, 1, 1)
+		time.Sleep(20 * time.Second)
+		require.Equal(t, 1, other.Status().Wait.Place)
+		s.gate <- struct{}{}
+		require.Equal(t, "bye", last(cut.frames(t)))
+		beat()
+		require.Zero(t, other.Status().Wait.Place)
+	})
+}
+
+func last(frames []string) string { return frames[len(frames)-1] }
+
 func TestWaitersAreSentAwayWhenTheServerDrains(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w, _ := newQueue(t, 4096, nil)
