@@ -307,6 +307,43 @@ func TestANodeWhoseTurnsFailTooOftenBeginsAtTheEnd(t *testing.T) {
 	})
 }
 
+func TestATurnIsKeptOnceForANodeThatAsksAnewAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w, _ := newQueue(t, 4096, nil)
+		resumes := w.knock(t, "resumes")
+		other, _ := w.comes(t, "other")
+		resumes.hangUp()
+		w.turns(t, 0, 1)
+		time.Sleep(900 * time.Millisecond)
+		resumes = knock(t, w.network, replication.PathSnapshot+"?first=7", "resumes")
+		w.turns(t, 1, 1)
+		beat()
+		require.Equal(t, 1, other.Status().Wait.Place)
+		resumes.hangUp()
+		knock(t, w.network, replication.PathSnapshot+"?first=7", "resumes")
+		w.turns(t, 1, 1)
+		beat()
+		require.Zero(t, other.Status().Wait.Place, "it has had nothing, twice")
+	})
+}
+
+func TestATurnThatIsKeptIsOthersAfterASecond(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w, s := newQueue(t, 512, nil)
+		gone := w.knock(t, "gone")
+		next := w.knock(t, "next")
+		w.comes(t, "other")
+		gone.hangUp()
+		w.turns(t, 0, 2)
+		beat()
+		w.turns(t, 1, 1)
+		s.gate <- struct{}{}
+		w.turns(t, 1, 1)
+		next.hangUp() // it has had a range
+		w.turns(t, 1, 0)
+	})
+}
+
 func TestWhoIsCutOffWhileItWaitsKeepsItsPlace(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w, _ := newQueue(t, 4096, nil)
@@ -373,6 +410,7 @@ func TestANodeThatAsksAgainHasOnePlaceAndOneTurn(t *testing.T) {
 		w.turns(t, 2, 1)
 		w.knock(t, "three")
 		two.hangUp()
+		beat()
 		w.turns(t, 2, 1) // it is not the turn of one that has one
 		one.hangUp()
 		w.turns(t, 2, 0)

@@ -138,6 +138,7 @@ func (c *connection) snapshot(ctx context.Context, runs []run) error {
 				return err
 			}
 		}
+		c.place.progress()
 		c.server.cfg.Points.Hit("send snapshot: range sent")
 		count += part.count
 		if c.server.view(waypost.Position{}).draining {
