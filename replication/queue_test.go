@@ -501,9 +501,9 @@ func TestTheTimeOfATurnGoesOnWhereItWasCutOff(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		require.Equal(t, 1, other.Status().Wait.Place)
 		s.gate <- struct{}{}
-		require.Equal(t, "bye", last(cut.frames(t)))
 		beat()
 		require.Zero(t, other.Status().Wait.Place)
+		require.Equal(t, "bye", last(cut.frames(t)))
 	})
 }
 
