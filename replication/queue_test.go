@@ -265,31 +265,116 @@ func TestASnapshotThatFailsLetsTheNextOneInAndDoesNotLoseItsTurn(t *testing.T) {
 	})
 }
 
-func TestANodeThatStaysAwayOrComesBackTooOftenBeginsAtTheEnd(t *testing.T) {
-	for name, away := range map[string]time.Duration{"away for long": 31 * time.Second, "again and again": time.Second} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				w, _ := newQueue(t, 4096, nil)
-				w.knock(t, "busy")
-				restless := w.knock(t, "restless")
-				patient, _ := w.comes(t, "patient")
-				require.Equal(t, 2, patient.Status().Wait.Place)
-				times := 0
-				for ; times < 20; times++ {
-					restless.hangUp()
-					w.turns(t, 1, 1)
-					time.Sleep(away)
-					restless = w.knock(t, "restless")
-					beat()
-					if patient.Status().Wait.Place == 1 {
-						break
-					}
-				}
-				w.turns(t, 1, 2)
-				require.Equal(t, map[string]int{"away for long": 0, "again and again": 8}[name], times)
-			})
-		})
-	}
+func TestANodeThatStaysAwayForLongBeginsAtTheEnd(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w, _ := newQueue(t, 4096, nil)
+		w.knock(t, "busy")
+		restless := w.knock(t, "restless")
+		patient, _ := w.comes(t, "patient")
+		require.Equal(t, 2, patient.Status().Wait.Place)
+		restless.hangUp()
+		w.turns(t, 1, 1)
+		time.Sleep(31 * time.Second)
+		w.knock(t, "restless")
+		beat()
+		w.turns(t, 1, 2)
+		require.Equal(t, 1, patient.Status().Wait.Place)
+	})
+}
+
+func TestANodeWhoseTurnsFailTooOftenBeginsAtTheEnd(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w, _ := newQueue(t, 4096, nil)
+		restless := w.knock(t, "restless")
+		times := 0
+		for ; times < 20; times++ {
+			other := w.knock(t, "other "+strconv.Itoa(times))
+			restless.hangUp()
+			beat()
+			later := w.knock(t, "later "+strconv.Itoa(times))
+			restless = w.knock(t, "restless")
+			other.hangUp()
+			beat()
+			w.turns(t, 1, 1)
+			begun := w.metric("snapshots_total")
+			later.hangUp()
+			beat()
+			if w.metric("snapshots_total") > begun { // it was the turn of the later one, and is not any more
+				break
+			}
+		}
+		require.Equal(t, 8, times)
+	})
+}
+
+func TestATurnIsKeptOnceForANodeThatAsksAnewAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w, _ := newQueue(t, 4096, nil)
+		resumes := w.knock(t, "resumes")
+		other, _ := w.comes(t, "other")
+		resumes.hangUp()
+		w.turns(t, 0, 1)
+		time.Sleep(900 * time.Millisecond)
+		resumes = knock(t, w.network, replication.PathSnapshot+"?first=7", "resumes")
+		w.turns(t, 1, 1)
+		beat()
+		require.Equal(t, 1, other.Status().Wait.Place)
+		resumes.hangUp()
+		knock(t, w.network, replication.PathSnapshot+"?first=7", "resumes")
+		w.turns(t, 1, 1)
+		beat()
+		require.Zero(t, other.Status().Wait.Place, "it has had nothing, twice")
+	})
+}
+
+func TestATurnThatIsKeptIsOthersAfterASecond(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w, s := newQueue(t, 512, nil)
+		gone := w.knock(t, "gone")
+		next := w.knock(t, "next")
+		w.comes(t, "other")
+		gone.hangUp()
+		w.turns(t, 0, 2)
+		beat()
+		w.turns(t, 1, 1)
+		s.gate <- struct{}{}
+		w.turns(t, 1, 1)
+		next.hangUp() // it has had a range
+		w.turns(t, 1, 0)
+	})
+}
+
+func TestWhoIsCutOffWhileItWaitsKeepsItsPlace(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w, _ := newQueue(t, 4096, nil)
+		w.knock(t, "busy")
+		cut := w.knock(t, "cut")
+		patient, _ := w.comes(t, "patient")
+		for range 12 {
+			time.Sleep(time.Minute)
+			cut.hangUp()
+			cut = w.knock(t, "cut")
+			beat()
+			require.Equal(t, 2, patient.Status().Wait.Place)
+		}
+	})
+}
+
+func TestAQueueThatIsFullHasRoomForThoseWhoComeBack(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w, _ := newQueue(t, 4096, func(c *replication.ServerConfig) { c.MaxWaiting = 1 })
+		w.knock(t, "busy")
+		one := w.knock(t, "one")
+		one.hangUp()
+		other := w.knock(t, "other")
+		require.Equal(t, http.StatusServiceUnavailable, w.knock(t, "stranger").StatusCode)
+		require.Equal(t, http.StatusOK, w.knock(t, "one").StatusCode)
+		w.turns(t, 1, 2)
+		other.hangUp()
+		w.knock(t, "one")
+		require.Equal(t, http.StatusServiceUnavailable, w.knock(t, "stranger").StatusCode)
+		w.turns(t, 1, 1)
+	})
 }
 
 func TestANodeThatHadAllGoesOnFromItsPlaceOnlyForSomethingOfIt(t *testing.T) {
@@ -325,6 +410,7 @@ func TestANodeThatAsksAgainHasOnePlaceAndOneTurn(t *testing.T) {
 		w.turns(t, 2, 1)
 		w.knock(t, "three")
 		two.hangUp()
+		beat()
 		w.turns(t, 2, 1) // it is not the turn of one that has one
 		one.hangUp()
 		w.turns(t, 2, 0)
@@ -378,6 +464,50 @@ func TestASnapshotThatTakesLongGivesWayToThoseWhoWait(t *testing.T) {
 		require.Equal(t, 1, slow.sink.Restores())
 	})
 }
+
+func TestANodeThatAsksAgainBeforeItEndsItsTurnDoesNotBeginItAnew(t *testing.T) {
+	for name, hold := range map[string]time.Duration{"often": 50 * time.Second, "once": 3 * time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				w, _ := newQueue(t, 512, func(c *replication.ServerConfig) { c.Turn = time.Minute })
+				greedy := w.knock(t, "greedy")
+				other, _ := w.comes(t, "other")
+				begun := time.Now()
+				for other.Status().Wait.Place > 0 && time.Since(begun) < 10*time.Minute {
+					next := knock(t, w.network, replication.PathSnapshot+"?first=1", "greedy")
+					time.Sleep(hold)
+					greedy.hangUp()
+					greedy = next
+					beat()
+				}
+				require.Less(t, time.Since(begun), time.Minute+hold)
+			})
+		})
+	}
+}
+
+func TestTheTimeOfATurnGoesOnWhereItWasCutOff(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w, s := newQueue(t, 512, func(c *replication.ServerConfig) { c.Turn = time.Minute })
+		cut := w.knock(t, "cut")
+		time.Sleep(40 * time.Second)
+		cut.hangUp()
+		cut = knock(t, w.network, replication.PathSnapshot+"?first=512", "cut")
+		other, _ := w.comes(t, "other")
+		w.turns(t, 1, 1)
+		time.Sleep(10 * time.Second)
+		s.gate <- struct{}{}
+		w.turns(t, 1, 1)
+		time.Sleep(20 * time.Second)
+		require.Equal(t, 1, other.Status().Wait.Place)
+		s.gate <- struct{}{}
+		beat()
+		require.Zero(t, other.Status().Wait.Place)
+		require.Equal(t, "bye", last(cut.frames(t)))
+	})
+}
+
+func last(frames []string) string { return frames[len(frames)-1] }
 
 func TestWaitersAreSentAwayWhenTheServerDrains(t *testing.T) {
 	bubble(t, func(t *testing.T) {

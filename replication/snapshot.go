@@ -123,7 +123,6 @@ func (c *connection) snapshot(ctx context.Context, runs []run) error {
 	}
 	a := c.readAhead(ctx, runs)
 	defer a.close()
-	begun := time.Now()
 	for count := uint64(0); ; {
 		part, err := await(ctx, c, a.next)
 		switch {
@@ -139,12 +138,13 @@ func (c *connection) snapshot(ctx context.Context, runs []run) error {
 				return err
 			}
 		}
+		c.place.progress()
 		c.server.cfg.Points.Hit("send snapshot: range sent")
 		count += part.count
 		if c.server.view(waypost.Position{}).draining {
 			return c.bye()
 		}
-		if time.Since(begun) > c.server.cfg.Turn && c.place.gaveWay() {
+		if c.place.givesWay() {
 			return c.byeFor("others wait: it goes on behind them")
 		}
 	}

@@ -117,6 +117,7 @@ func (c *connection) sums(ctx context.Context, runs []run) error {
 			if err := c.send(frameSums, c.server.encoder.frame(frameSums, 0, appendSums(nil, &part))); err != nil {
 				return err
 			}
+			c.place.progress()
 			c.server.cfg.Points.Hit("send sums: range sent")
 			first, count = int(part.last)+1, count+uint64(len(part.sums))
 		}
