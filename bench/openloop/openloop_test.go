@@ -88,11 +88,7 @@ func TestAStallIsChargedToAllWhoWouldHaveCome(t *testing.T) {
 		w.WriteHeader(http.StatusFound)
 	})
 	r, err := openloop.Run(t.Context(), openloop.Config{
-<<<<<<< HEAD
-		Addr: addr, Rate: rate, Connections: 2, Duration: time.Second, Status: 302, Request: request, Drain: time.Minute,
-=======
-		Addr: addr, Rate: rate, Connections: connections, Duration: time.Second, Status: 302, Request: request,
->>>>>>> fee422b
+		Addr: addr, Rate: rate, Connections: connections, Duration: time.Second, Status: 302, Request: request, Drain: time.Minute,
 	})
 	require.NoError(t, err)
 	require.Equal(t, 1000, r.Requests())
