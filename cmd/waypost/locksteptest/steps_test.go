@@ -1,4 +1,4 @@
-package treetest_test
+package locksteptest_test
 
 import (
 	"fmt"
