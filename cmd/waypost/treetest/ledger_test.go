@@ -17,6 +17,7 @@ type ledger struct {
 	histories map[waypost.Epoch]*history
 	now       *history
 	ordinal   uint32                     // the highest
+	order     map[waypost.Epoch]int      // of the histories, from 1
 	ever      map[string]map[string]bool // by code: what it was at any time, in any history
 }
 
@@ -30,6 +31,10 @@ type history struct {
 type version struct {
 	seq  uint64
 	what string
+}
+
+func newLedger(t *testing.T) *ledger {
+	return &ledger{t: t, histories: map[waypost.Epoch]*history{}, order: map[waypost.Epoch]int{}, ever: map[string]map[string]bool{}}
 }
 
 // nothing is what a code is that is no link.
@@ -74,6 +79,7 @@ func (l *ledger) begin(db *postgres.DB) {
 	require.Nil(l.t, l.histories[head.Position.Epoch])
 	require.Greater(l.t, head.Position.Epoch.Ordinal, l.ordinal)
 	l.histories[head.Position.Epoch], l.now, l.ordinal = h, h, head.Position.Epoch.Ordinal
+	l.order[head.Position.Epoch] = len(l.histories)
 }
 
 // catchUp takes in what was committed.
@@ -93,6 +99,14 @@ func (l *ledger) catchUp(db *postgres.DB) {
 		}
 		l.now.at = b.Last()
 	}
+}
+
+// place tells a position in words that are the same whenever the same is done.
+func (l *ledger) place(p waypost.Position) string {
+	if p.IsZero() {
+		return "nothing"
+	}
+	return fmt.Sprintf("%d:%d", l.order[p.Epoch], p.Seq)
 }
 
 // between gives what a code was from one sequence to another, and the sequence at which it became

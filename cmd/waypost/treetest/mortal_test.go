@@ -1,4 +1,4 @@
-package locksteptest_test
+package treetest_test
 
 import (
 	"sync"

@@ -1,4 +1,4 @@
-package locksteptest_test
+package treetest_test
 
 import (
 	"context"
@@ -58,8 +58,12 @@ type world struct {
 	trace   []string
 }
 
-// inLockstep is a world in which time makes nothing happen.
-var inLockstep = pace{sync: time.Hour, heartbeat: 10 * time.Second, silence: time.Minute, peers: -1, logBytes: 1 << 20}
+var (
+	// atOnce is a world whose parts go on by themselves.
+	atOnce = pace{sync: 20 * time.Millisecond, heartbeat: 50 * time.Millisecond, silence: 2 * time.Second, peers: 150 * time.Millisecond, logBytes: 2 << 10}
+	// inLockstep is one in which time makes nothing happen.
+	inLockstep = pace{sync: time.Hour, heartbeat: 10 * time.Second, silence: time.Minute, peers: -1, logBytes: 1 << 20}
+)
 
 // newWorld makes a world. What is to be done with it, and where nodes die, follows from the seed.
 func newWorld(t *testing.T, seed uint64, lockstep bool, p pace) *world {
@@ -386,9 +390,7 @@ func (w *world) look(n *node, code string) {
 		return // it may hold nothing yet
 	}
 	require.NoError(w.t, err, n.name)
-	if w.ledger.now.at.Epoch != after.Epoch || w.ledger.now.at.Seq < after.Seq {
-		w.ledger.catchUp(w.db)
-	}
+	w.ledger.catchUp(w.db)
 	what := nothing
 	if found {
 		what = describe(&rec)
@@ -501,6 +503,6 @@ func (w *world) all(at waypost.Position) bool {
 
 // again is the command that repeats a test.
 func again(t *testing.T, seed uint64, steps int) {
-	line := fmt.Sprintf("WAYPOST_TREE_SEED=%d WAYPOST_TREE_STEPS=%d go test -race -count=1 -run '^%s$' ./cmd/waypost/locksteptest", seed, steps, t.Name())
+	line := fmt.Sprintf("WAYPOST_TREE_SEED=%d WAYPOST_TREE_STEPS=%d go test -race -count=1 -run '^%s$' ./cmd/waypost/treetest", seed, steps, t.Name())
 	t.Log(line)
 }
