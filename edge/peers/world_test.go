@@ -160,6 +160,8 @@ type loop struct {
 	renews  chan chan struct{}
 	turns   atomic.Int64
 	well    atomic.Bool // the chooser has no reason to look for peers
+	waits   atomic.Bool // it has none but that it waits for its turn
+	looks   atomic.Int64
 }
 
 // patient is a loop as its chooser sees it: while all is well, and from each turn on, it has just
@@ -168,9 +170,12 @@ type patient struct{ *loop }
 
 func (l patient) Status() replication.Status {
 	st := l.loop.Status()
-	if l.well.Load() {
-		st.HeardAt = time.Now().Add(time.Hour)
-		st.AdvancedAt = st.HeardAt
+	l.looks.Add(1)
+	switch soon := time.Now().Add(time.Hour); {
+	case l.waits.Load() && st.Wait.Place > 0:
+		st.HeardAt, st.AdvancedAt, st.Wait.HeardAt = time.Time{}, time.Time{}, soon
+	case l.waits.Load() || l.well.Load():
+		st.HeardAt, st.AdvancedAt = soon, soon
 	}
 	return st
 }
