@@ -190,6 +190,20 @@ func TestEveryRealLinkIsImportedAndRedirectedByteForByteOnEveryEdge(t *testing.T
 		require.NotEmpty(t, row[3], "line %s has its reason", row[0])
 	}
 	require.Len(t, listed(t, s.State()), 9147, "what was refused changed nothing")
+
+	// With --dedupe the same rows are imported once, however often.
+	some := realLinks(t)[:1500]
+	file := filepath.Join(t.TempDir(), "some.csv")
+	require.NoError(t, os.WriteFile(file, []byte("original_url\n\""+strings.Join(some, "\"\n\"")+"\"\n"), 0o600))
+	r = devtest.Run(t, env, "links", "import", file, "--dedupe")
+	require.Zero(t, r.Code, r.Stderr)
+	once := len(listed(t, s.State()))
+	require.Greater(t, once, 9147+1000)
+	require.LessOrEqual(t, once, 9147+1500)
+	r = devtest.Run(t, env, "links", "import", file, "--dedupe")
+	require.Zero(t, r.Code, r.Stderr)
+	require.Contains(t, r.Stdout, "0 of 1500 rows created, 1500 found, 0 refused")
+	require.Len(t, listed(t, s.State()), once)
 	s.Stop()
 }
 

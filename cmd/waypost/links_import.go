@@ -31,6 +31,7 @@ type importing struct {
 	resume       bool
 	format       string
 	parallel     int
+	dedupe       bool
 }
 
 func (p *program) linksImportCommand() *cobra.Command {
@@ -56,11 +57,16 @@ that cannot be written, until the import is complete. However it
 was stopped, --resume goes on with it and creates nothing twice: rows of which
 nobody knows are first looked for among the links, after 10 s in which the API can
 finish them. The key needs the scopes links:read and links:write. An import of
-standard input cannot be resumed.`,
+standard input cannot be resumed.
+
+With --dedupe a row whose target has its link from an earlier import with --dedupe,
+or from another request that asked for the one link of its target, gets that link and is counted as found: an
+import that is done again then makes nothing twice. Rows with a custom code are not affected.`,
 		Example: `  waypost links import links.csv
   waypost links import links.csv --resume
   waypost links import links.csv --report refused.csv
   waypost links import links.jsonl --parallel 8
+  waypost links import links.csv --dedupe
   waypost links import - --output json < links.csv`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -85,6 +91,7 @@ standard input cannot be resumed.`,
 	c.Flags().BoolVar(&i.resume, "resume", false, "go on with an import that was stopped")
 	c.Flags().StringVar(&i.format, "format", "", "csv or jsonl (default: by the file's name)")
 	c.Flags().IntVar(&i.parallel, "parallel", 4, "requests under way at once, up to 16")
+	c.Flags().BoolVar(&i.dedupe, "dedupe", false, "give a target the one link that it has, if it has one")
 	completeWith(c, "format", "csv", "jsonl")
 	return c
 }
@@ -100,7 +107,7 @@ func (p *program) importLinks(c *cobra.Command, i importing) (err error) {
 		return err
 	}
 	defer api.Close()
-	im := linkimport.Import{API: api, Format: linkimport.Format(i.format), InFlight: i.parallel}
+	im := linkimport.Import{API: api, Format: linkimport.Format(i.format), InFlight: i.parallel, Dedupe: i.dedupe}
 	workspace, err := im.Workspace(c.Context(), api.Me)
 	if err != nil {
 		return fmt.Errorf("nothing was sent: %w", err)

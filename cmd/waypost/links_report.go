@@ -95,8 +95,12 @@ func (t *telling) end(report linkimport.Report, took time.Duration) (err error) 
 	if t.json != nil {
 		return errors.Join(err, t.endJSON(report))
 	}
-	_, failed := fmt.Fprintf(t.p.stdout, "%d of %d rows created, %d refused, %d in doubt, in %s\n",
-		report.Created, report.Rows, report.NotCreated, len(report.InDoubt), took.Round(10*time.Millisecond))
+	found := ""
+	if report.Found > 0 {
+		found = fmt.Sprintf("%d found, ", report.Found)
+	}
+	_, failed := fmt.Fprintf(t.p.stdout, "%d of %d rows created, %s%d refused, %d in doubt, in %s\n",
+		report.Created, report.Rows, found, report.NotCreated, len(report.InDoubt), took.Round(10*time.Millisecond))
 	return errors.Join(err, failed)
 }
 
@@ -109,6 +113,6 @@ func (t *telling) endJSON(report linkimport.Report) error {
 	if err != nil {
 		return err
 	}
-	_, _ = fmt.Fprintf(t.json, "],\n\"in_doubt\":%s,\n\"rows\":%d,\n\"created\":%d}\n", doubt, report.Rows, report.Created)
+	_, _ = fmt.Fprintf(t.json, "],\n\"in_doubt\":%s,\n\"rows\":%d,\n\"created\":%d,\n\"found\":%d}\n", doubt, report.Rows, report.Created, report.Found)
 	return t.json.Flush()
 }

@@ -67,6 +67,8 @@ func (a *api) CreateBulk(_ context.Context, ns []client.NewLink) ([]client.Outco
 	outcomes := make([]client.Outcome, len(ns))
 	for i, n := range ns {
 		switch {
+		case strings.HasPrefix(n.OriginalURL, "https://twin.example/"):
+			outcomes[i] = client.Outcome{Status: 200, Link: &client.Link{}}
 		case strings.HasPrefix(n.OriginalURL, "https:"):
 			outcomes[i] = client.Outcome{Status: 201, Link: &client.Link{}}
 		case n.OriginalURL == "broken":

@@ -83,6 +83,9 @@ func (d *delivery) book(rows []row, outcomes []client.Outcome) (unclear []row, d
 			doubt = &client.Problem{Status: row.status, Detail: row.reason}
 		case o.Link == nil && o.ShortCode == "":
 			d.refuse(row.because(o.Status, reasonOf(o)))
+		case o.Status == http.StatusOK:
+			d.report.Rows++
+			d.report.Found++
 		default:
 			d.created(1)
 		}
@@ -158,6 +161,9 @@ func (r *run) send(ctx context.Context, rows []row) (outcomes []client.Outcome, 
 	for i, row := range rows {
 		links[i] = row.link
 		links[i].CreatedBy = r.tag + strconv.Itoa(row.line)
+		if links[i].Dedupe == nil && links[i].CustomCode == "" && r.Dedupe {
+			links[i].Dedupe = &r.Dedupe
+		}
 	}
 	err = r.persist(ctx, client.Transient, func() error {
 		outcomes, err = r.API.CreateBulk(ctx, links)

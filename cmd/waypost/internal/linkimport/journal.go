@@ -68,6 +68,7 @@ type stretch struct {
 	Line    int   `json:"line"`
 	Rows    int   `json:"rows"`
 	Created int   `json:"created"`
+	Found   int   `json:"found,omitempty"`
 	Refused []Row `json:"refused,omitempty"`
 }
 
@@ -247,6 +248,7 @@ func (j *Journal) take(e entry, first bool) bool {
 		j.flight = slices.DeleteFunc(j.flight, func(f flight) bool { return f.Last <= j.total.Line })
 		j.total.Rows += e.Done.Rows
 		j.total.Created += e.Done.Created
+		j.total.Found += e.Done.Found
 		j.refused += len(e.Done.Refused)
 	}
 	return true

@@ -49,6 +49,10 @@ type Import struct {
 	// So many batches are in memory, and to be settled after a kill.
 	InFlight int
 
+	// Dedupe asks for the one link of a target, where a row neither says whether it does
+	// nor asks for a code. Those that were there already are counted in Report.Found.
+	Dedupe bool
+
 	// Attempts bounds how often a request is sent that surely had no effect, or
 	// changes nothing; default 8, which takes about 16 s.
 	Attempts int
@@ -81,10 +85,11 @@ type Row struct {
 }
 
 // Report accounts for the rows of a file as far as the import came, runs before
-// this one included: Rows = Created + refused + in doubt.
+// this one included: Rows = Created + Found + refused + in doubt.
 type Report struct {
 	Rows       int   `json:"rows"`
 	Created    int   `json:"created"`
+	Found      int   `json:"found"`    // rows whose target had its link already
 	NotCreated int   `json:"-"`        // rows that were refused
 	Refused    []Row `json:"refused"`  // they themselves, unless somebody else was told
 	InDoubt    []Row `json:"in_doubt"` // may or may not have been created; so many at most as are under way
@@ -159,7 +164,7 @@ func (r *run) all(ctx context.Context, file io.Reader) error {
 	if j := r.Journal; j != nil {
 		id = j.id()
 		unsettled = j.unsettled()
-		r.report.Rows, r.report.Created = j.total.Rows, j.total.Created
+		r.report.Rows, r.report.Created, r.report.Found = j.total.Rows, j.total.Created, j.total.Found
 		r.report.NotCreated = j.refused
 		if err := j.tell(r.Refused); err != nil {
 			return err
@@ -212,7 +217,7 @@ func (r *run) deliverAll(ctx context.Context, unsettled []flight) error {
 			failed = d.err
 		}
 		if failed == nil {
-			failed = r.Journal.done(stretch{Line: d.batch.last, Rows: d.report.Rows, Created: d.report.Created, Refused: d.report.Refused})
+			failed = r.Journal.done(stretch{Line: d.batch.last, Rows: d.report.Rows, Created: d.report.Created, Found: d.report.Found, Refused: d.report.Refused})
 		}
 		if failed == nil && r.Progress != nil {
 			r.Progress(r.report.Rows, d.offset)
@@ -260,6 +265,7 @@ func (r *run) begin(ctx context.Context, b batch, unsettled *flight) (*delivery,
 func (r *run) add(of Report) error {
 	r.report.Rows += of.Rows
 	r.report.Created += of.Created
+	r.report.Found += of.Found
 	r.report.NotCreated += len(of.Refused)
 	r.report.InDoubt = append(r.report.InDoubt, of.InDoubt...)
 	slices.SortStableFunc(of.Refused, func(a, b Row) int { return a.Line - b.Line })

@@ -49,6 +49,22 @@ func TestEveryRowIsAccountedFor(t *testing.T) {
 	require.Equal(t, "Two, lines\nof title", a.batches[0][1].Title)
 }
 
+func TestRowsAskForTheOneLinkOfTheirTargetUnlessTheySayOtherwise(t *testing.T) {
+	lines := `{"original_url": "https://example.com/1"}
+{"original_url": "https://example.com/2", "custom_code": "two"}
+{"original_url": "https://example.com/3", "dedupe": false}
+`
+	var asked []bool
+	a := &api{}
+	im := linkimport.Import{API: a, Wait: a.wait, Format: linkimport.JSONLines, Dedupe: true}
+	_, err := im.Run(t.Context(), strings.NewReader(lines))
+	require.NoError(t, err)
+	for _, l := range a.batches[0] {
+		asked = append(asked, l.Dedupe != nil && *l.Dedupe)
+	}
+	require.Equal(t, []bool{true, false, false}, asked)
+}
+
 func TestRowsAreSentAThousandAtATimeOrFewerWhenTheyAreLong(t *testing.T) {
 	a := &api{}
 	report, err := run(t, a, "original_url,title\n"+strings.Repeat("https://example.com,t\n", 2500))

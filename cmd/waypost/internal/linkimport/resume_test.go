@@ -142,6 +142,21 @@ func TestAnImportOfTheSameFileAMomentAgoIsNotTakenForThisOne(t *testing.T) {
 	require.NotEqual(t, a.links[0].CreatedBy, a.links[1].CreatedBy)
 }
 
+func TestWhatWasFoundIsCountedOverAllRuns(t *testing.T) {
+	a, path := &api{}, filepath.Join(t.TempDir(), "progress")
+	text := "original_url\n" + strings.Repeat("https://twin.example/\nhttps://example.com/\n", 1000)
+	a.failures = []error{nil, &client.Problem{Status: http.StatusForbidden}}
+	im := linkimport.Import{API: a, Wait: a.wait, Dedupe: true, Journal: open(t, path, false)}
+	_, err := im.Run(t.Context(), strings.NewReader(text))
+	require.Error(t, err)
+	require.NoError(t, im.Journal.Close())
+	im.Journal = open(t, path, true)
+	report, err := im.Run(t.Context(), strings.NewReader(text))
+	require.NoError(t, err)
+	require.NoError(t, im.Journal.Remove())
+	require.Equal(t, []int{2000, 1000, 1000}, []int{report.Rows, report.Created, report.Found})
+}
+
 func TestAnAPIThatKeepsFailingStopsTheImportWithNothingInDoubt(t *testing.T) {
 	a := &api{create: func(_ []client.NewLink, commit func(int)) error { return &client.Problem{Status: 503, Detail: "busy"} }}
 	report, err := run(t, a, file(10))
