@@ -13,11 +13,12 @@ import (
 )
 
 // Fleet knows which edges there are, how they are, and how far behind. It keeps
-// everything in memory: after a restart it is complete again as soon as every edge
+// that in memory: after a restart it is complete again as soon as every edge
 // has reported, which they do each second.
 //
 // What an edge reports itself, over a connection with a credential, counts. What
-// gossip tells fills in while an edge does not report, and is marked as such. All
+// gossip tells fills in while an edge does not report, and is marked as such. Of an edge
+// that neither knows of, there is left what [Fleet.KeepProgress] has noted: that it was there, and when. All
 // methods may be called by many goroutines at once.
 type Fleet struct {
 	cfg FleetConfig
@@ -25,6 +26,7 @@ type Fleet struct {
 	mu    sync.Mutex
 	nodes map[string]*fleetNode
 	heads headHistory
+	noted []EdgeProgress // of all control planes, as it was read last
 
 	waiters int           // of WaitApplied
 	news    chan struct{} // closed, and replaced, at a report while somebody waits
@@ -137,6 +139,7 @@ type EdgeSource string
 const (
 	ViaReport EdgeSource = "report" // from itself, authenticated
 	ViaGossip EdgeSource = "gossip" // a hint
+	ViaRecord EdgeSource = "record" // noted when it reported, to another control plane or before this one was started
 )
 
 // EdgeStatus is an edge as the fleet view shows it.
@@ -288,6 +291,15 @@ func (f *Fleet) Edges() []EdgeStatus {
 		delete(byNode, node)
 		all = append(all, f.status(n, h, hinted, now))
 	}
+	for i := range f.noted {
+		p := &f.noted[i]
+		_, hinted := byNode[p.Node]
+		if f.nodes[p.Node] == nil && !hinted && len(all) < f.cfg.Max {
+			if s, shown := f.recorded(p, now); shown {
+				all = append(all, s)
+			}
+		}
+	}
 	for _, h := range byNode {
 		if now.Sub(h.LastHeard) <= f.cfg.Forget && len(all) < f.cfg.Max {
 			all = append(all, f.hinted(h, now))
@@ -354,6 +366,23 @@ func (f *Fleet) hinted(h FleetHint, now time.Time) EdgeStatus {
 	}
 	s.Lag, s.LagKnown = f.heads.lag(s.Position, now)
 	return s
+}
+
+// recorded judges an edge by what was noted of it, unless it may still report to another
+// control plane, which notes it every few seconds.
+func (f *Fleet) recorded(p *EdgeProgress, now time.Time) (s EdgeStatus, shown bool) {
+	unheard := now.Sub(p.At)
+	if p.Region == "" || unheard <= f.cfg.Silent+noteSlack || unheard > f.cfg.Forget {
+		return EdgeStatus{}, false
+	}
+	s = EdgeStatus{
+		Node: p.Node, Region: p.Region, ClicksPending: p.Pending, ClicksUntil: p.Until,
+		State: EdgeSilent, Since: p.At, LastSeen: p.At, Via: ViaRecord,
+	}
+	if p.Left || unheard > f.cfg.Gone {
+		s.State = EdgeGone
+	}
+	return s, true
 }
 
 // forget drops edges that have not been heard of for long.

@@ -49,6 +49,9 @@ const (
 	// for. Clicks that are older when they come count at the time of their receipt.
 	LongestProgress = 30 * 24 * time.Hour
 
+	// noteSlack is by how much longer than it is an edge seems not to have been heard of, by what is noted.
+	noteSlack = 7 * time.Second
+
 	// shortestSilence is for how long nothing must have been heard of an edge that is given up.
 	shortestSilence = time.Minute
 )
@@ -97,7 +100,8 @@ func completeness(nodes []EdgeProgress, to, now time.Time) Completeness {
 	return c
 }
 
-// KeepProgress notes every interval (2 s if it is 0) what edges have reported to the fleet, until ctx ends.
+// KeepProgress notes every interval (2 s if it is 0) what edges have reported to the fleet, and reads what
+// was noted, until ctx ends.
 func (f *Fleet) KeepProgress(ctx context.Context, store ProgressStore, interval time.Duration) {
 	if interval <= 0 {
 		interval = 2 * time.Second
@@ -117,6 +121,7 @@ func (f *Fleet) KeepProgress(ctx context.Context, store ProgressStore, interval 
 				since = newest
 			}
 		}
+		f.readNoted(ctx, store)
 		select {
 		case <-ctx.Done():
 			return
@@ -129,6 +134,20 @@ func noteProgress(ctx context.Context, store ProgressStore, nodes []EdgeProgress
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	return store.NoteProgress(ctx, nodes)
+}
+
+// readNoted learns which edges there are beside those that report here. While that cannot be
+// read, nothing is known of these: they may be well.
+func (f *Fleet) readNoted(ctx context.Context, store ProgressStore) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	noted, err := store.Progress(ctx)
+	if err != nil {
+		noted = nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.noted = noted
 }
 
 // progressSince gives what was reported after a moment, and the moment of the newest

@@ -149,6 +149,8 @@ func edgeTable(edges []client.Edge, now time.Time) string {
 // positionText shows the epoch only where there has been more than one.
 func positionText(e *client.Edge) string {
 	switch {
+	case e.Position == nil && e.Via == "record":
+		return "unknown"
 	case e.Position == nil:
 		return "none"
 	case e.Position.Epoch == 1:

@@ -26,12 +26,12 @@ type edgeList struct {
 type edge struct {
 	Node          string     `json:"node"`
 	Region        string     `json:"region"`
-	Role          string     `json:"role" enum:"edge,relay" doc:"Relay: an edge that others follow instead of the control plane."`
+	Role          string     `json:"role" enum:"edge,relay," doc:"Relay: an edge that others follow instead of the control plane. Empty when unknown."`
 	State         string     `json:"state" enum:"alive,silent,gone" doc:"Silent: not seen for more than 3 seconds. Gone: left on purpose, or not seen for more than 10 minutes."`
 	Since         time.Time  `json:"since" doc:"When the state began. For an edge that is not seen, since when."`
 	LastSeen      time.Time  `json:"last_seen"`
-	Via           string     `json:"via" enum:"report,gossip" doc:"How this is known: from the edge itself, or, while it does not reach the control plane, as a hint from other nodes."`
-	Position      *seqInLog  `json:"position" doc:"Up to where the edge has the changelog; null without a replica."`
+	Via           string     `json:"via" enum:"report,gossip,record" doc:"How this is known: from the edge itself; while it does not reach the control plane, as a hint from other nodes; or from what was noted when it last reported, to another control plane or before this one was started."`
+	Position      *seqInLog  `json:"position" doc:"Up to where the edge has the changelog; null without a replica, and when unknown."`
 	LagChanges    *uint64    `json:"lag_changes" doc:"Transactions that the edge does not have yet; null when unknown."`
 	LagSeconds    *float64   `json:"lag_seconds" doc:"For how long it has not had the oldest of them, at least; null when unknown."`
 	LastAppliedAt *time.Time `json:"last_applied_at" doc:"When the position was reached, by the edge's clock; null when unknown."`

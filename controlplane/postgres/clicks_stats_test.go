@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -206,6 +207,40 @@ func TestAnEdgeThatIsGoneIsWaitedForNoLongerUnlessItComesBack(t *testing.T) {
 
 	require.NoError(t, db.NoteProgress(t.Context(), []controlplane.EdgeProgress{{Node: "edge-a", Region: "eu", Pending: 7}}))
 	require.Equal(t, []string{"edge-a", "edge-b"}, waiting(), "it is back")
+}
+
+func TestEdgesThatFellSilentBeforeTheControlPlaneWasStartedAreShown(t *testing.T) {
+	db, hand := open(t)
+	require.NoError(t, db.NoteProgress(t.Context(), []controlplane.EdgeProgress{
+		{Node: "dead", Region: "eu", Pending: 7}, {Node: "elsewhere", Region: "eu"}, {Node: "here", Region: "eu"}, {Node: "long-dead", Region: "eu", Pending: -1}, {Node: "stopped", Region: "eu", Left: true},
+	}))
+	exec(t, hand, `UPDATE click_progress SET reported_at = now() - CASE node WHEN 'long-dead' THEN interval '1 hour' WHEN 'elsewhere' THEN interval '-1 minute' ELSE interval '1 minute' END`)
+	fleet := controlplane.NewFleet(controlplane.FleetConfig{Head: db})
+	require.NoError(t, fleet.Report(controlplane.EdgeReport{Node: "here", Region: "eu", Version: "1.2.3"}))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); fleet.KeepProgress(ctx, db, time.Hour) }()
+	states := func() map[string]string {
+		states := map[string]string{}
+		for _, e := range fleet.Edges() {
+			states[e.Node] = string(e.State) + " by " + string(e.Via)
+		}
+		return states
+	}
+	require.Eventually(t, func() bool { return len(states()) > 1 }, time.Minute, time.Millisecond)
+	got := states()
+	require.Contains(t, got["here"], "by report")
+	delete(got, "here")
+	require.Equal(t, map[string]string{"dead": "silent by record", "long-dead": "gone by record", "stopped": "gone by record"}, got)
+	require.True(t, fleet.Knows("dead"))
+	for _, e := range fleet.Edges() {
+		if e.Node == "dead" {
+			require.Equal(t, int64(7), e.ClicksPending)
+			require.WithinDuration(t, time.Now().Add(-time.Minute), e.LastSeen, 50*time.Second)
+		}
+	}
+	cancel()
+	<-done
 }
 
 func TestProgressIsKeptAndLostWordsChangeNothing(t *testing.T) {

@@ -16,7 +16,7 @@ type Edge struct {
 	State         string     `json:"state"` // "alive", "silent" or "gone"
 	Since         time.Time  `json:"since"`
 	LastSeen      time.Time  `json:"last_seen"`
-	Via           string     `json:"via"` // "report", or "gossip" for a hint
+	Via           string     `json:"via"` // "report"; "gossip" for a hint; "record" for what was noted
 	Position      *Position  `json:"position"`
 	LagChanges    *uint64    `json:"lag_changes"`
 	LagSeconds    *float64   `json:"lag_seconds"`
