@@ -17,6 +17,9 @@ type Member struct {
 	Disabled  bool
 	Own       bool // the workspace looks after the account; else only operators do
 	CreatedAt time.Time
+
+	HasPassword  bool
+	InvitedUntil time.Time // zero: there is no invitation
 }
 
 // NewMember is a wish for a user in a workspace.

@@ -58,6 +58,19 @@ func invitationText(i *client.Invitation) string {
 	return fmt.Sprintf("\ninvitation: %s (it is not shown again; for `waypost accept`, until %s)", i.Token, i.ExpiresAt.Local().Format(time.DateTime))
 }
 
+// accountState tells whether somebody can sign in, or why not.
+func accountState(disabled, hasPassword bool, invitedUntil *time.Time) string {
+	switch {
+	case disabled:
+		return "disabled"
+	case invitedUntil != nil && invitedUntil.After(time.Now()):
+		return "invited"
+	case !hasPassword:
+		return "no password"
+	}
+	return "active"
+}
+
 func accountTable(all []client.Account) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -65,15 +78,7 @@ func accountTable(all []client.Account) string {
 	_, _ = fmt.Fprintln(w, "ID\tEMAIL\tSTATE\tLOOKED AFTER BY\tWORKSPACES\tNAME")
 	for i := range all {
 		a := &all[i]
-		state := "active"
-		switch {
-		case a.Disabled:
-			state = "disabled"
-		case a.InvitedUntil != nil && a.InvitedUntil.After(time.Now()):
-			state = "invited"
-		case !a.HasPassword:
-			state = "no password"
-		}
+		state := accountState(a.Disabled, a.HasPassword, a.InvitedUntil)
 		home := "operators"
 		if a.Home != "" {
 			home = a.Home

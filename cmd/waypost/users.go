@@ -99,10 +99,7 @@ func userTable(users []client.Member) string {
 	_, _ = fmt.Fprintln(w, "ID\tEMAIL\tROLE\tSTATE\tSINCE\tNAME")
 	for i := range users {
 		u := &users[i]
-		state := "active"
-		if u.Disabled {
-			state = "disabled"
-		}
+		state := accountState(u.Disabled, u.HasPassword, u.InvitedUntil)
 		if u.Shared {
 			state += ", shared"
 		}

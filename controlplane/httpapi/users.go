@@ -18,13 +18,17 @@ type userList struct {
 }
 
 type member struct {
-	ID         int64       `json:"id"`
-	Email      string      `json:"email"`
-	Name       string      `json:"name"`
-	Role       string      `json:"role" enum:"admin,member,viewer"`
-	Disabled   bool        `json:"disabled" doc:"Cannot sign in, and neither can the user's keys be used."`
-	Shared     bool        `json:"shared" doc:"Operators look after the account, because it is in several workspaces, or was."`
-	CreatedAt  time.Time   `json:"created_at" doc:"When the user came into the workspace."`
+	ID        int64     `json:"id"`
+	Email     string    `json:"email"`
+	Name      string    `json:"name"`
+	Role      string    `json:"role" enum:"admin,member,viewer"`
+	Disabled  bool      `json:"disabled" doc:"Cannot sign in, and neither can the user's keys be used."`
+	Shared    bool      `json:"shared" doc:"Operators look after the account, because it is in several workspaces, or was."`
+	CreatedAt time.Time `json:"created_at" doc:"When the user came into the workspace."`
+
+	HasPassword  bool       `json:"has_password" doc:"Without one nobody can sign in until an invitation is accepted."`
+	InvitedUntil *time.Time `json:"invited_until" nullable:"true" doc:"Until when an invitation is good that nobody has accepted. Null: there is none."`
+
 	Invitation *invitation `json:"invitation,omitempty" doc:"In the answer to the call that made it."`
 }
 
@@ -147,5 +151,6 @@ func (s *server) deleteUser(ctx context.Context, in *userInput) (*struct{}, erro
 func showMember(m *controlplane.Member) member {
 	return member{
 		ID: m.UserID, Email: m.Email, Name: m.Name, Role: string(m.Role), Disabled: m.Disabled, Shared: !m.Own, CreatedAt: m.CreatedAt.UTC(),
+		HasPassword: m.HasPassword, InvitedUntil: moment(m.InvitedUntil),
 	}
 }

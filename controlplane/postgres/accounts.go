@@ -158,6 +158,9 @@ func (db *DB) InviteMember(ctx context.Context, by controlplane.Actor, ws waypos
 		if err := invite(ctx, tx, user, i); err != nil {
 			return err
 		}
+		if m, err = member(ctx, tx, ws, user); err != nil {
+			return err
+		}
 		return auditBoth(ctx, tx, by, ws, "users.invite", subjectUser(user), map[string]any{"email": m.Email})
 	})
 	return m, err

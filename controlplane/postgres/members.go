@@ -13,12 +13,13 @@ import (
 )
 
 const selectMember = `
-	SELECT u.id, u.email, u.name, m.role, u.disabled_at IS NOT NULL, coalesce(u.home_id = m.workspace_id, false), m.created_at
+	SELECT u.id, u.email, u.name, m.role, u.disabled_at IS NOT NULL, coalesce(u.home_id = m.workspace_id, false), m.created_at, u.password IS NOT NULL, u.invited_until
 	FROM membership m JOIN app_user u ON u.id = m.user_id AND u.deleted_at IS NULL`
 
 func scanMember(row pgx.CollectableRow) (m controlplane.Member, err error) {
-	err = row.Scan(&m.UserID, &m.Email, &m.Name, &m.Role, &m.Disabled, &m.Own, &m.CreatedAt)
-	m.CreatedAt = m.CreatedAt.UTC()
+	var until *time.Time
+	err = row.Scan(&m.UserID, &m.Email, &m.Name, &m.Role, &m.Disabled, &m.Own, &m.CreatedAt, &m.HasPassword, &until)
+	m.CreatedAt, m.InvitedUntil = m.CreatedAt.UTC(), told(until)
 	return m, err
 }
 
@@ -161,7 +162,7 @@ func (db *DB) ChangeMember(ctx context.Context, by controlplane.Actor, ws waypos
 			if _, err := tx.Exec(ctx, `UPDATE membership SET role = $3 WHERE `+ofWorkspace("workspace_id", "$1")+` AND user_id = $2`, ws, user, *c.Role); err != nil {
 				return err
 			}
-			m.Role, detail["role"] = *c.Role, *c.Role
+			detail["role"] = *c.Role
 		}
 		if c.AccountChange != (controlplane.AccountChange{}) {
 			others, err := changeAccount(ctx, tx, &m, ws, c.AccountChange, anyAccount, detail)
@@ -171,6 +172,9 @@ func (db *DB) ChangeMember(ctx context.Context, by controlplane.Actor, ws waypos
 			governed = append(governed, others...)
 		}
 		if err := checkAdministrators(ctx, tx, governed); err != nil {
+			return err
+		}
+		if m, err = member(ctx, tx, ws, user); err != nil {
 			return err
 		}
 		return auditBoth(ctx, tx, by, ws, "users.change", subjectUser(user), detail)
@@ -204,12 +208,6 @@ func changeAccount(ctx context.Context, tx pgx.Tx, m *controlplane.Member, ws wa
 		if governed, err = lockGoverned(ctx, tx, m.UserID, ws); err != nil {
 			return nil, err
 		}
-	}
-	if c.Name != nil {
-		m.Name = *c.Name
-	}
-	if c.Disabled != nil {
-		m.Disabled = *c.Disabled
 	}
 	return governed, updateAccount(ctx, tx, m.UserID, c, detail)
 }

@@ -121,6 +121,8 @@ func TestAnInstallationIsOpenedByItsFirstAdministratorAndNobodyElse(t *testing.T
 	require.Contains(t, root.run(0, "users", "set", "bob@example.com", "--all", "--enable").Stdout, "invited")
 	require.Contains(t, root.run(0, "users", "list", "--all").Stdout, "blue (viewer)")
 	require.Contains(t, ann.run(1, "users", "list", "--all").Stderr, "(403)")
+	require.Regexp(t, `ann@example.com +admin +active`, ann.run(0, "users", "list").Stdout)
+	require.Regexp(t, `bob@example.com +viewer +invited`, ann.run(0, "users", "list").Stdout)
 	require.Contains(t, root.run(2, "users", "set", "bob@example.com", "--all", "--role=admin").Stderr, "--all")
 	require.Contains(t, ann.run(0, "users", "set", "bob@example.com", "--role=member").Stdout, "member")
 	require.Contains(t, ann.run(0, "__complete", "users", "set", "").Stdout, "bob@example.com")

@@ -73,13 +73,17 @@ func (c *Client) ChangePassword(ctx context.Context, current, password string) e
 
 // Member is a user of the workspace.
 type Member struct {
-	ID         int64       `json:"id"`
-	Email      string      `json:"email"`
-	Name       string      `json:"name"`
-	Role       string      `json:"role"`
-	Disabled   bool        `json:"disabled"`
-	Shared     bool        `json:"shared"`
-	CreatedAt  time.Time   `json:"created_at"`
+	ID        int64     `json:"id"`
+	Email     string    `json:"email"`
+	Name      string    `json:"name"`
+	Role      string    `json:"role"`
+	Disabled  bool      `json:"disabled"`
+	Shared    bool      `json:"shared"`
+	CreatedAt time.Time `json:"created_at"`
+
+	HasPassword  bool       `json:"has_password"`
+	InvitedUntil *time.Time `json:"invited_until"`
+
 	Invitation *Invitation `json:"invitation,omitempty"`
 }
 
