@@ -29,7 +29,7 @@ type State = dev.State
 
 // Limits of what a test waits for. A system must stop within 50 s.
 const (
-	startLimit = 90 * time.Second
+	startLimit = 3 * time.Minute
 	stopLimit  = 50 * time.Second
 	patience   = time.Minute // of a visitor
 )
