@@ -251,6 +251,7 @@ func TestAnEdgeThatWaitsAtHomeStays(t *testing.T) {
 	full.at(t, at)
 	home := &origin{Source: o.Source, url: busy(t, replication.ServerConfig{Source: o.Source, Signer: o.signer})}
 	fresh := newNode(t, home, "fresh", token)
+	fresh.trust = full.trust // else no peer would be believed
 	cfg := fresh.config(full.url)
 	cfg.Home.Silence, cfg.After = time.Minute, 20*time.Millisecond
 	fresh.loop.waits.Store(true)
