@@ -152,8 +152,8 @@ func TestAfterAPointInTimeRestoreAnEdgeReplacesOnlyTheSlotsThatDiffer(t *testing
 	require.NoError(t, err)
 	in.db = restored
 	source.at.Store(restored)
-	head, want, got := in.settle(t, r)
-	require.Equal(t, head.Digest, r.Digest())
+	head, digest, want, got := in.settle(t, r)
+	require.Equal(t, head.Digest, digest)
 	require.Empty(t, difference(want, got))
 	require.Equal(t, "https://example.com/changed", target("changed"), "newer in the history that is lost")
 	require.Equal(t, "https://example.com/brought-back", target("brought-back"))

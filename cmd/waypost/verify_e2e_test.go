@@ -67,7 +67,7 @@ func TestAnEdgeIsVerifiedAndRepairedAndHoldsAMassDeletionUntilItIsAccepted(t *te
 		t.Helper()
 		return devtest.Run(t, []string{"WAYPOST_DATA_DIR=" + s.DataDir()}, args...)
 	}
-	browser := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, Timeout: 20 * time.Second}
+	browser := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, Timeout: time.Minute}
 	status := func(code string) int {
 		t.Helper()
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.State().Edges[0].URL+"/"+code, http.NoBody)
