@@ -431,7 +431,7 @@ func TestASuccessorGoesOnWhenItsPredecessorIsKilled(t *testing.T) {
 
 func TestASuccessorFollowsTheStreamThoughItsPredecessorHangs(t *testing.T) {
 	t.Parallel()
-	e := startSolo(t, "WAYPOST_EDGE_SHUTDOWN_TIMEOUT=2m", "WAYPOST_EDGE_ASK_UPSTREAM=false")
+	e := startSolo(t, "WAYPOST_EDGE_SHUTDOWN_TIMEOUT=2m", "WAYPOST_EDGE_READ_TIMEOUT=2m", "WAYPOST_EDGE_ASK_UPSTREAM=false")
 	codes := e.create(1)
 	conn, err := net.Dial("tcp", e.status.Addr)
 	require.NoError(t, err)
