@@ -78,7 +78,9 @@ func (r *runningEdge) readiness(t *testing.T) string {
 	}
 	defer func() { _ = res.Body.Close() }()
 	var detail edgeStatus
-	require.NoError(t, json.NewDecoder(res.Body).Decode(&detail))
+	if err := json.NewDecoder(res.Body).Decode(&detail); err != nil { // it ends
+		return err.Error()
+	}
 	require.Equal(t, detail.Status == "ready", res.StatusCode == http.StatusOK)
 	return detail.Status
 }

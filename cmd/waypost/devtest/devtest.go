@@ -176,7 +176,7 @@ func (s *System) Again() {
 			return
 		}
 		// The ports that it picks are free then, and another system may pick one as well before it is used.
-		if tries == 0 || !strings.Contains(s.out.String(), "is in use by another program") {
+		if said := s.out.String(); tries == 0 || !strings.Contains(said, "is in use by another program") && !strings.Contains(said, "address already in use") {
 			s.t.Fatalf("waypost dev ended (%v) before it was ready:\n%s", s.cmd.ProcessState, s.out.String())
 		}
 	}
