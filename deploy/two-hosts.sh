@@ -67,10 +67,10 @@ trap cleanup EXIT
 trap 'exit 143' TERM
 trap 'exit 130' INT
 
-# Waits up to 10 s for a process to end.
+# Waits up to 10 s for a process to end, or for as many as are given.
 wait_end() {
   local i
-  for ((i = 0; i < 100; i++)); do
+  for ((i = 0; i < 10 * ${2:-10}; i++)); do
     [[ -d /proc/$1 && $(cut -d' ' -f3 "/proc/$1/stat" 2>/dev/null) != Z ]] || return 0
     sleep 0.1
   done
@@ -225,8 +225,8 @@ say "the click is counted, and the fleet is visible"
 waypost_on_second edges
 
 kill -TERM "$control"
-wait_end "$control" || fail "the control plane does not stop"
-follows "${on_second[@]}" || fail "the edge does not redirect without the control plane"
+wait_end "$control" 60 || fail "the control plane does not stop"
+await "$edge" "the edge redirects without the control plane" follows "${on_second[@]}"
 say "and goes on without the control plane"
 
 say "all is as it should be"

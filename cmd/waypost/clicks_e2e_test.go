@@ -215,7 +215,7 @@ func TestEveryGETOfRealTrafficThatIsRedirectedIsCountedOnceAndNoHEADIs(t *testin
 	api, code := s.api(), s.codes[0]
 	before := time.Now()
 	require.Equal(t, http.StatusFound, visit{method: http.MethodGet}.to(t, s.State().Edges[0].URL, code))
-	eventually(t, 20*time.Second, "visible", func() bool {
+	eventually(t, time.Minute, "visible", func() bool {
 		l, err := api.Get(t.Context(), code)
 		require.NoError(t, err)
 		return l.ClickCount == redirected[code]+1

@@ -48,10 +48,10 @@ func TestAControlPlanesOwnReplicaKnowsWhatPostgreSQLHasForgotten(t *testing.T) {
 
 	s = start()
 	defer s.Stop()
-	require.Eventually(t, func() bool {
+	eventually(t, time.Minute, "in a new epoch", func() bool {
 		at := position(t, s.State().Edges[0].AdminURL)
 		return at != "" && !strings.HasPrefix(at, "1-")
-	}, time.Minute, 20*time.Millisecond, "a new epoch begins")
+	})
 	// And edges that were filled by then took their snapshot from the replica, or from PostgreSQL: they hold the same.
 	requireRedirects(t, s.State(), []created{{Code: "kept-1", Target: "https://example.com/kept-1"}})
 

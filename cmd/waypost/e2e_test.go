@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -292,7 +293,8 @@ func TestEdgesServeOnAndRestartWhileControlPlaneAndPostgreSQLAreStopped(t *testi
 	requireRedirects(t, state, links[:200])
 	for _, e := range state.Edges {
 		eventually(t, time.Minute, "with all links on "+e.Region, func() bool {
-			return position(t, e.AdminURL) == position(t, state.Control.AdminURL)
+			at := position(t, e.AdminURL)
+			return at != "" && at == position(t, state.Control.AdminURL)
 		})
 	}
 
@@ -338,13 +340,16 @@ func TestEdgesServeOnAndRestartWhileControlPlaneAndPostgreSQLAreStopped(t *testi
 	s.Stop()
 }
 
-// position is where a node stands, by its /readyz.
+// position is where a node stands, by its /readyz; "" when it does not say.
 func position(t *testing.T, admin string) string {
 	t.Helper()
 	res, err := visitor.Get(admin + "/readyz")
-	require.NoError(t, err)
+	if err != nil {
+		return ""
+	}
 	var detail struct{ Position string }
-	require.NoError(t, json.NewDecoder(res.Body).Decode(&detail))
-	require.NoError(t, res.Body.Close())
+	if err := errors.Join(json.NewDecoder(res.Body).Decode(&detail), res.Body.Close()); err != nil {
+		return ""
+	}
 	return detail.Position
 }

@@ -42,7 +42,7 @@ func TestAnEdgeThatWaitsForItsTurnTellsItsPlace(t *testing.T) {
 
 	log := slog.New(slog.DiscardHandler)
 	e := &edgeNode{store: relayed(t), log: log, registry: prometheus.NewRegistry(), freshness: freshness{start: time.Now()}}
-	home := replication.FollowConfig{URL: web.URL, Sink: e.store, Logger: log}
+	home := replication.FollowConfig{URL: web.URL, Sink: e.store, Silence: time.Minute, Logger: log}
 	e.peers = newEdgePeers(e, nil, home)
 	var err error
 	e.following, err = newFollowing(false, func(replication.Status) (*replication.Follower, error) { return replication.NewFollower(home) })

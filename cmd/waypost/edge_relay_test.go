@@ -61,7 +61,7 @@ func changelogServer(t *testing.T, cfg replication.ServerConfig) http.Handler {
 func followerOf(t *testing.T, url string, sink replication.Sink, trust *replication.Trust) (f *replication.Follower, stop func()) {
 	t.Helper()
 	f, err := replication.NewFollower(replication.FollowConfig{
-		URL: url, Sink: sink, Trust: trust, Logger: slog.New(slog.DiscardHandler), BackoffMin: time.Millisecond, BackoffMax: 20 * time.Millisecond,
+		URL: url, Sink: sink, Trust: trust, Logger: slog.New(slog.DiscardHandler), Silence: time.Minute, BackoffMin: time.Millisecond, BackoffMax: 20 * time.Millisecond,
 		SnapshotBackoffMin: time.Millisecond,
 	})
 	require.NoError(t, err)

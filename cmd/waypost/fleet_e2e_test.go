@@ -43,9 +43,8 @@ func inStep(t *testing.T, state devtest.State, fleet map[string]client.Edge) boo
 	t.Helper()
 	for _, ref := range state.Edges {
 		at, err := waypost.ParsePosition(position(t, ref.AdminURL))
-		require.NoError(t, err)
 		e := fleet[ref.Node]
-		if e.Region != ref.Region || e.State != "alive" || e.Via != "report" || e.Position == nil || *e.Position != (client.Position{Epoch: at.Epoch.Ordinal, Seq: at.Seq}) ||
+		if err != nil || e.Region != ref.Region || e.State != "alive" || e.Via != "report" || e.Position == nil || *e.Position != (client.Position{Epoch: at.Epoch.Ordinal, Seq: at.Seq}) ||
 			e.LagChanges == nil || *e.LagChanges != 0 || e.LagSeconds == nil || *e.LagSeconds != 0 {
 			return false
 		}
@@ -70,9 +69,10 @@ func TestTheFleetViewShowsWhoIsAliveWhereAndHowFarBehindAndAKillWithinSeconds(t 
 	})
 
 	victim, other := state.Edges[1], state.Edges[0]
+	eventually(t, time.Minute, "heard of once more", func() bool { return fleetOf(t, api)[victim.Node].LastSeen.After(began) })
 	devtest.KillProcess(t, int(victim.PID))
 	var dead client.Edge
-	eventually(t, 30*time.Second, "seen to be dead", func() bool {
+	eventually(t, time.Minute, "seen to be dead", func() bool {
 		dead = fleetOf(t, api)[victim.Node]
 		return dead.State != "alive"
 	})
@@ -85,8 +85,9 @@ func TestTheFleetViewShowsWhoIsAliveWhereAndHowFarBehindAndAKillWithinSeconds(t 
 	}
 	eventually(t, time.Minute, "behind", func() bool {
 		fleet := fleetOf(t, api)
-		dead = fleet[victim.Node]
-		return *dead.LagChanges >= 3 && *dead.LagSeconds > 0 && fleet[other.Node].State == "alive" && *fleet[other.Node].LagChanges == 0
+		dead, alive := fleet[victim.Node], fleet[other.Node]
+		return dead.LagChanges != nil && *dead.LagChanges >= 3 && dead.LagSeconds != nil && *dead.LagSeconds > 0 &&
+			alive.State == "alive" && alive.LagChanges != nil && *alive.LagChanges == 0
 	})
 	s.Stop()
 }
@@ -166,7 +167,6 @@ func TestEdgesWhoseStreamIsCutLearnWhoIsAliveAndWhereByGossipAlone(t *testing.T)
 		eventually(t, time.Minute, "right about the fleet on "+e.Region, func() bool {
 			members, other := membersOf(t, e.AdminURL), state.Edges[1-i]
 			at, err := waypost.ParsePosition(position(t, other.AdminURL))
-			require.NoError(t, err)
 			m := members[other.Node]
 			controls := 0
 			for _, m := range members {
@@ -174,7 +174,7 @@ func TestEdgesWhoseStreamIsCutLearnWhoIsAliveAndWhereByGossipAlone(t *testing.T)
 					controls++
 				}
 			}
-			return members[e.Node].Self && m.State == "alive" && m.Position != nil &&
+			return err == nil && members[e.Node].Self && m.State == "alive" && m.Position != nil &&
 				*m.Position == client.Position{Epoch: at.Epoch.Ordinal, Seq: at.Seq} && controls == 1
 		})
 	}
@@ -185,7 +185,7 @@ func TestEdgesWhoseStreamIsCutLearnWhoIsAliveAndWhereByGossipAlone(t *testing.T)
 	}
 	require.NoError(t, unix.Kill(int(state.Control.PID), unix.SIGCONT))
 	for _, e := range state.Edges {
-		eventually(t, time.Minute, "with its control plane again on "+e.Region, func() bool {
+		eventually(t, 2*time.Minute, "with its control plane again on "+e.Region, func() bool {
 			for _, m := range membersOf(t, e.AdminURL) {
 				if m.Role == "control" && m.State == "alive" {
 					return true

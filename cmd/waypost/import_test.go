@@ -5,7 +5,13 @@ import (
 	"bytes"
 	"encoding/csv"
 	"encoding/json"
+	"io"
+	"log"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -52,10 +58,53 @@ func awaitLines(t *testing.T, file string, lines int) {
 	}, time.Minute, time.Millisecond, "%s has %d lines", file, lines)
 }
 
+// gate is a way to the API that lets so many batches of an import pass, and holds all others: an import behind it
+// never comes to its end before it is killed, however late that is.
+type gate struct {
+	api    *httptest.Server
+	passes chan struct{}
+}
+
+func newGate(t *testing.T, to string) *gate {
+	t.Helper()
+	target, err := url.Parse(to)
+	require.NoError(t, err)
+	g := &gate{passes: make(chan struct{}, 100)}
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	proxy.Transport = &http.Transport{DisableKeepAlives: true} // the control plane is killed
+	proxy.ErrorLog = log.New(io.Discard, "", 0)
+	proxy.ErrorHandler = func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) } // as when it is asked itself
+	g.api = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			body, err := io.ReadAll(r.Body) // or its end would not be seen
+			if err != nil {
+				panic(http.ErrAbortHandler)
+			}
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			select {
+			case <-g.passes:
+			case <-r.Context().Done():
+				panic(http.ErrAbortHandler)
+			}
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	g.api.Config.ErrorLog = proxy.ErrorLog
+	t.Cleanup(g.api.Close)
+	return g
+}
+
+func (g *gate) pass(batches int) {
+	for range batches {
+		g.passes <- struct{}{}
+	}
+}
+
 func TestAnImportThatIsKilledAtAnyMomentGoesOnAndCreatesNothingTwice(t *testing.T) {
 	t.Parallel()
 	s := devtest.Start(t, devtest.Config{Edges: "us-east-1=127.0.0.1:0"})
-	env := []string{"WAYPOST_DATA_DIR=" + s.DataDir()}
+	way := newGate(t, s.State().API)
+	env := []string{"WAYPOST_API=" + way.api.URL, "WAYPOST_API_KEY=" + s.State().APIKey}
 	text, err := os.ReadFile("../../testdata/links.csv")
 	require.NoError(t, err)
 	file := filepath.Join(t.TempDir(), "links.csv")
@@ -67,7 +116,9 @@ func TestAnImportThatIsKilledAtAnyMomentGoesOnAndCreatesNothingTwice(t *testing.
 	}
 
 	// The first is killed some batches on, the next while it settles what was in
-	// doubt, and the third at any moment after that, with the control plane.
+	// doubt, and the third at any moment after that, with the control plane. They are ten batches,
+	// of which four are under way at once.
+	way.pass(rand.IntN(5))
 	first := begin(t, env, "links", "import", file)
 	awaitLines(t, progress, 4)
 	random(100 * time.Millisecond)
@@ -82,18 +133,20 @@ func TestAnImportThatIsKilledAtAnyMomentGoesOnAndCreatesNothingTwice(t *testing.
 
 	before, err := os.ReadFile(progress)
 	require.NoError(t, err)
+	way.pass(4 + rand.IntN(2))
 	third := begin(t, env, "links", "import", file, "--resume")
 	awaitLines(t, progress, bytes.Count(before, []byte("\n"))+2)
 	devtest.KillProcess(t, int(s.State().Control.PID))
 	random(500 * time.Millisecond)
 	kill(t, third)
 
+	way.pass(50)
 	last := devtest.Run(t, env, "links", "import", file, "--resume")
 	require.Zero(t, last.Code, last.Stderr)
 	require.Contains(t, last.Stdout, "9147 of 9147 rows created, 0 refused, 0 in doubt")
 	require.NoFileExists(t, progress)
 
-	requireExports(t, env, realLinks(t))
+	requireExports(t, []string{"WAYPOST_DATA_DIR=" + s.DataDir()}, realLinks(t))
 	s.Stop()
 }
 

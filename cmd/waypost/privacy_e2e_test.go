@@ -109,16 +109,42 @@ func TestNoFileOfAnEdgeHoldsTheAddressOfAVisitor(t *testing.T) {
 		return visit{method: http.MethodHead}.to(t, edge.URL, link.ShortCode) == http.StatusFound
 	})
 
-	// Visits go on until everything is killed, so that the newest are nowhere but in the journal.
 	v4, v6 := netip.MustParseAddr("198.51.100.197"), netip.MustParseAddr("2001:db8:fedc:ba98:7654:3210:cafe:f00d")
 	const agent, referrer = "An-Agent-Of-Its-Own/7.3", "https://www.referring.example/a-private-path?with=a-query"
+	dir := filepath.Join(s.DataDir(), "edges", edge.Region)
+	for lives := 1; ; lives++ {
+		at := killWhileVisited(t, s, link.ShortCode, []netip.Addr{v4, v6}, agent, referrer)
+		var sealed [16]byte
+		audience.NewSealer(salts).Seal(&sealed, v6, at)
+		if len(filesWith(t, dir, sealed[:])) > 0 && len(filesWith(t, dir, []byte(agent))) > 0 {
+			break // the journal holds it sealed
+		}
+		require.Less(t, lives, 10, "the newest visits are never in the journal")
+		s.Again()
+	}
+	binary4, mapped, binary6 := v4.As4(), v4.As16(), v6.As16()
+	require.Empty(t, filesWith(t, dir, []byte(v4.String()), []byte(v6.String()), binary4[:], mapped[10:], binary6[:]))
+	require.Empty(t, filesWith(t, dir, []byte("a-private-path"), []byte("a-query")))
+	for _, secret := range []string{v4.String(), v6.String(), agent, "referring.example"} {
+		require.NotContains(t, s.Output(), secret)
+	}
+	for _, salt := range salts {
+		require.NotContains(t, s.Output(), hex.EncodeToString(salt[:]))
+	}
+}
+
+// killWhileVisited follows a link from some addresses until everything is killed, so that the newest visits are
+// nowhere but in the journal, unless all stands still for long before the kill. At is when some visits were made.
+func killWhileVisited(t *testing.T, s *devtest.System, code string, addresses []netip.Addr, agent, referrer string) (at int64) {
+	t.Helper()
+	edge := s.State().Edges[0]
 	visited := make(chan struct{})
 	var visiting sync.WaitGroup
 	visiting.Go(func() {
 		defer close(visited)
 		for n := 0; ; n++ {
-			for _, address := range []netip.Addr{v4, v6} {
-				status, err := visitFrom(context.WithoutCancel(t.Context()), edge.URL, link.ShortCode, address.String(), agent, referrer)
+			for _, address := range addresses {
+				status, err := visitFrom(context.WithoutCancel(t.Context()), edge.URL, code, address.String(), agent, referrer)
 				if err != nil {
 					return
 				}
@@ -133,22 +159,8 @@ func TestNoFileOfAnEdgeHoldsTheAddressOfAVisitor(t *testing.T) {
 		}
 	})
 	<-visited
-	at := time.Now().UnixMilli()
+	at = time.Now().UnixMilli()
 	s.Kill()
 	visiting.Wait()
-
-	dir := filepath.Join(s.DataDir(), "edges", edge.Region)
-	var sealed [16]byte
-	audience.NewSealer(salts).Seal(&sealed, v6, at)
-	require.NotEmpty(t, filesWith(t, dir, sealed[:]), "the journal holds it sealed")
-	require.NotEmpty(t, filesWith(t, dir, []byte(agent)))
-	binary4, mapped, binary6 := v4.As4(), v4.As16(), v6.As16()
-	require.Empty(t, filesWith(t, dir, []byte(v4.String()), []byte(v6.String()), binary4[:], mapped[10:], binary6[:]))
-	require.Empty(t, filesWith(t, dir, []byte("a-private-path"), []byte("a-query")))
-	for _, secret := range []string{v4.String(), v6.String(), agent, "referring.example"} {
-		require.NotContains(t, s.Output(), secret)
-	}
-	for _, salt := range salts {
-		require.NotContains(t, s.Output(), hex.EncodeToString(salt[:]))
-	}
+	return at
 }

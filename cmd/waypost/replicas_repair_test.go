@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
 	"waypost"
@@ -41,6 +43,8 @@ func (m *movable) SnapshotWidth(ctx context.Context) (int, error) {
 }
 func (m *movable) Changed() <-chan struct{} { return m.at.Load().Changed() }
 
+const objectInUse = "55006" // of PostgreSQL's error codes
+
 // backup copies the database as it is, and gives what opens the copy.
 func (in *installation) backup(t *testing.T) (restore func() (*postgres.DB, *pgx.Conn)) {
 	t.Helper()
@@ -64,16 +68,23 @@ func (in *installation) backup(t *testing.T) (restore func() (*postgres.DB, *pgx
 	name := u.Path[1:]
 	quoted, copied := pgx.Identifier{name}.Sanitize(), pgx.Identifier{name + "_copy"}.Sanitize()
 	admin := operator("postgres")
-	for _, sql := range []string{
-		`ALTER DATABASE ` + quoted + ` ALLOW_CONNECTIONS false`,
-		`SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = '` + name + `'`,
-		`CREATE DATABASE ` + copied + ` TEMPLATE ` + quoted,
-		`ALTER DATABASE ` + quoted + ` ALLOW_CONNECTIONS true`,
-		`ALTER DATABASE ` + copied + ` ALLOW_CONNECTIONS true`,
-	} {
+	exec := func(sql string) {
+		t.Helper()
 		_, err := admin.Exec(t.Context(), sql)
 		require.NoError(t, err, sql)
 	}
+	exec(`ALTER DATABASE ` + quoted + ` ALLOW_CONNECTIONS false`)
+	eventually(t, func() bool { // one that was just beginning may come after the others have ended
+		exec(`SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = '` + name + `'`)
+		_, err := admin.Exec(t.Context(), `CREATE DATABASE `+copied+` TEMPLATE `+quoted)
+		if used, ok := errors.AsType[*pgconn.PgError](err); ok && used.Code == objectInUse {
+			return false
+		}
+		require.NoError(t, err)
+		return true
+	})
+	exec(`ALTER DATABASE ` + quoted + ` ALLOW_CONNECTIONS true`)
+	exec(`ALTER DATABASE ` + copied + ` ALLOW_CONNECTIONS true`)
 	in.hand = operator(name) // all connections from before are ended
 	for old := in.db; ; {    // of the pool, too, which finds out one by one
 		var asking sync.WaitGroup
@@ -152,8 +163,8 @@ func TestAfterAPointInTimeRestoreAnEdgeReplacesOnlyTheSlotsThatDiffer(t *testing
 	require.NoError(t, err)
 	in.db = restored
 	source.at.Store(restored)
-	head, want, got := in.settle(t, r)
-	require.Equal(t, head.Digest, r.Digest())
+	head, digest, want, got := in.settle(t, r)
+	require.Equal(t, head.Digest, digest)
 	require.Empty(t, difference(want, got))
 	require.Equal(t, "https://example.com/changed", target("changed"), "newer in the history that is lost")
 	require.Equal(t, "https://example.com/brought-back", target("brought-back"))

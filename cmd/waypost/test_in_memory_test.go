@@ -54,7 +54,7 @@ func TestTestsRunAlsoWhereTheyCannotInMemory(t *testing.T) {
 			defer cancel()
 			cmd := exec.CommandContext(ctx, "bash", "../../deploy/test-in-memory.sh", "bash", "-c", `echo "at $TMPDIR"; exit 7`)
 			cmd.Env = append(os.Environ(), "SHM="+shm, "PATH="+path, "TMPDIR=/tmp")
-			cmd.WaitDelay = time.Second
+			cmd.WaitDelay = time.Minute
 			said, err := cmd.CombinedOutput()
 			var exit *exec.ExitError
 			require.True(t, errors.As(err, &exit), "%v: %s", err, said)

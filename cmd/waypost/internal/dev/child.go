@@ -113,7 +113,7 @@ func (s *system) startChild(ctx context.Context, name string, settings []string,
 	c.cmd = exec.CommandContext(context.WithoutCancel(ctx), s.cfg.Executable, args...)
 	c.cmd.Env = append(config.WithoutSettings(s.cfg.Environ), settings...)
 	c.cmd.Stdout, c.cmd.Stderr = out, out
-	c.cmd.WaitDelay = time.Second
+	c.cmd.WaitDelay = outputTime
 	// A process group of its own keeps Ctrl-C at the terminal from it, so that the
 	// system stops in order; and it is killed when this process is.
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
@@ -143,9 +143,15 @@ func (c *child) supervise(started chan<- error) {
 		return
 	}
 	started <- nil
-	c.exit = c.cmd.Wait()
+	if c.exit = c.cmd.Wait(); errors.Is(c.exit, exec.ErrWaitDelay) {
+		c.exit = nil // it ended in order; somebody else holds its output, or nobody could read it in time
+	}
 	close(c.done)
 }
+
+// outputTime is how long the output of a process is read after its end. It is less than any
+// process has to stop.
+const outputTime = 5 * time.Second
 
 var errEnded = errors.New("the process has ended")
 
