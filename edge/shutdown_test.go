@@ -333,6 +333,7 @@ func askUntilClosed(conn net.Conn, pause time.Duration, begun chan<- struct{}) e
 type gatedListener struct {
 	net.Listener
 	wait     func(nth int)
+	held     time.Duration // for how long the last look is held up once, beyond its time
 	deadline *atomic.Int64 // the last that was set, Unix nanoseconds
 }
 
@@ -356,8 +357,8 @@ func (c *gatedConn) SetReadDeadline(t time.Time) error {
 	c.gate.wait(c.nth)
 	c.gate.deadline.Store(t.UnixNano())
 	err := c.Conn.SetReadDeadline(t)
-	if soon := time.Until(t); soon > 0 && soon < time.Second { // the last look, before which it is held up once
-		c.once.Do(func() { time.Sleep(soon + 10*time.Millisecond) })
+	if soon := time.Until(t); soon > 0 && soon < time.Second {
+		c.once.Do(func() { time.Sleep(soon + c.gate.held) })
 	}
 	return err
 }
@@ -366,7 +367,14 @@ func (c *gatedConn) SetReadDeadline(t time.Time) error {
 // connection is told to end was sent by a client that could not know.
 func TestARequestThatCameBeforeTheEndIsAnswered(t *testing.T) {
 	const firstWait, secondWait = 1, 2 // fasthttp sets a deadline for each
-	for name, at := range map[string]int{"the first of its connection": firstWait, "the next": secondWait} {
+	for name, c := range map[string]struct {
+		at   int
+		held time.Duration
+	}{
+		"the first of its connection":           {firstWait, 10 * time.Millisecond},
+		"the next":                              {secondWait, 10 * time.Millisecond},
+		"the next, of one held up for a moment": {secondWait, 100 * time.Microsecond},
+	} {
 		t.Run(name, func(t *testing.T) {
 			ln, err := net.Listen("tcp", "127.0.0.1:0")
 			require.NoError(t, err)
@@ -379,19 +387,23 @@ func TestARequestThatCameBeforeTheEndIsAnswered(t *testing.T) {
 			served := make(chan error, 1)
 			go func() {
 				served <- s.Serve(gatedListener{ln, func(nth int) {
-					if nth == at {
+					if nth == c.at {
 						_, _ = io.WriteString(conn, goodRequest[:9])
 						edge.EndAll(s)
 					}
-				}, &deadline})
+				}, c.held, &deadline})
 			}()
-			if at == secondWait {
+			if c.at == secondWait {
 				_, err = io.WriteString(conn, goodRequest)
 				require.NoError(t, err)
 				require.Equal(t, 302, read(t, answers, false).StatusCode)
 				<-begun
 			}
-			<-begun
+			select {
+			case <-begun:
+			case <-time.After(waitLimit):
+				t.Fatal("nobody looks once more")
+			}
 			require.Eventually(t, func() bool { return deadline.Load() > time.Now().Add(time.Second).UnixNano() }, waitLimit, pollEvery,
 				"the rest has its whole time")
 			_, err = io.WriteString(conn, goodRequest[9:])

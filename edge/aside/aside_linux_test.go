@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -58,6 +59,7 @@ func TestThereIsRoomUnlessAnOperatorSaysHowMuch(t *testing.T) {
 	require.Equal(t, before, runtime.GOMAXPROCS(0))
 
 	t.Setenv("GOMAXPROCS", "")
+	t.Cleanup(aside.Linger(time.Hour)) // a machine may stand still
 	runtime.SetDefaultGOMAXPROCS()
 	before = runtime.GOMAXPROCS(0)
 	one, another := aside.MakeRoom(3), aside.MakeRoom(1)
@@ -78,6 +80,7 @@ func TestThereIsRoomUnlessAnOperatorSaysHowMuch(t *testing.T) {
 
 func TestAWorkerStandsAsideAndDoesOneThingAfterTheOther(t *testing.T) {
 	t.Setenv("GOMAXPROCS", "")
+	t.Cleanup(aside.Linger(time.Hour)) // a machine may stand still
 	runtime.SetDefaultGOMAXPROCS()
 	before := runtime.GOMAXPROCS(0)
 	var w aside.Worker

@@ -1,5 +1,19 @@
 package aside
 
+import "time"
+
+// Linger has room be kept for a time that nobody needs any more, and gives what ends that.
+func Linger(d time.Duration) (end func()) {
+	room.Lock()
+	defer room.Unlock()
+	room.linger = d
+	return func() {
+		room.Lock()
+		defer room.Unlock()
+		room.linger = linger
+	}
+}
+
 // TakeBack ends the room at once, as it ends by itself after a while.
 func TakeBack() { takeBack() }
 

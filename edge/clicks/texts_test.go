@@ -70,7 +70,7 @@ func TestEveryClickHasItsOwnAgentAndReferrer(t *testing.T) {
 			cfg.FlushInterval, cfg.SegmentBytes, cfg.Shards, cfg.Audience = time.Millisecond, 64<<10, shards, listener{}
 			j := open(t, cfg)
 			shipInBackground(t, j, control.shipping())
-			want, recorded, late := map[string][]string{}, 0, time.Now().Add(60*time.Second)
+			want, recorded, late := map[string][]string{}, 0, time.Now().Add(3*time.Minute)
 			for n := range 10_000 { // of some segments, in some batches
 				c, code, texts := visitNumber(n)
 				for !j.TryClick(c) {

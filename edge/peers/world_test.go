@@ -153,6 +153,15 @@ func (n *node) at(t *testing.T, p waypost.Position) {
 	require.Eventually(t, func() bool { return n.db.Position() == p }, 60*time.Second, time.Millisecond, "%s is not at %v", n.name, p)
 }
 
+// tells waits until whoever asks a source is told of a position: a replica is there a moment before its server knows.
+func tells(t *testing.T, url, token string, sink replication.Sink, p waypost.Position) {
+	t.Helper()
+	until(t, "others are told so", func() bool {
+		said, err := replication.Ask(t.Context(), replication.FollowConfig{URL: url, Token: token, Sink: sink, Logger: quiet})
+		return err == nil && said.Head.Position == p
+	})
+}
+
 // loop follows what its chooser says.
 type loop struct {
 	chooser *peers.Chooser

@@ -88,13 +88,14 @@ func (f *fleet) follow(t *testing.T) {
 	t.Cleanup(f.stop)
 }
 
-// settle waits until the replica is as the source says, and compares every record.
+// settle waits until the replica is as the source says, and its follower says so, and compares every record.
 func (f *fleet) settle(t *testing.T) {
 	t.Helper()
 	head, err := f.Head(t.Context())
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
-		return f.db.Position() == head.Position && !f.db.Repairing() && !f.follower.Status().Repairing
+		st := f.follower.Status()
+		return f.db.Position() == head.Position && !f.db.Repairing() && !st.Repairing && st.Position == head.Position
 	}, 60*time.Second, time.Millisecond)
 	replicationtest.RequireEqual(t, f.Source, f.db)
 	requireDigest(t, f.db)
