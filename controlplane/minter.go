@@ -38,6 +38,7 @@ type Minter struct {
 	log     *slog.Logger
 	metrics *minterMetrics
 	now     func() time.Time
+	patient time.Duration
 	seldom  rate.Sometimes // bounds what a database that is away writes into the log
 
 	mu       sync.Mutex
@@ -78,6 +79,8 @@ type MinterConfig struct {
 	Logger *slog.Logger     // nil: nothing is logged
 	// Metrics takes kgs_generated_total and kgs_allocations_total; nil: none.
 	Metrics prometheus.Registerer
+
+	Patience time.Duration // with the store, for one lease; default 4 s
 }
 
 const (
@@ -103,11 +106,14 @@ func NewMinter(cfg MinterConfig) *Minter {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	if cfg.Patience == 0 {
+		cfg.Patience = refillTimeout
+	}
 	most := cfg.Coder.Space().Suffixes() / leasesInPrefix
 	cfg.Size = min(cfg.Size, most)
 	ctx, stop := context.WithCancel(context.Background())
 	m := &Minter{
-		store: cfg.Store, coder: cfg.Coder, region: cfg.Region, node: cfg.Node, now: cfg.Now, log: cfg.Logger,
+		store: cfg.Store, coder: cfg.Coder, region: cfg.Region, node: cfg.Node, now: cfg.Now, patient: cfg.Patience, log: cfg.Logger,
 		size: cfg.Size, least: cfg.Size, most: min(most, max(cfg.Size, maxLeaseSize)),
 		seldom: rate.Sometimes{Interval: time.Second}, issued: make(map[int64]int64), void: make(map[int64]uint32),
 		refilled: make(chan struct{}), wanted: make(chan struct{}, 1), stop: stop, done: make(chan struct{}),
@@ -314,7 +320,7 @@ func (m *Minter) refill(ctx context.Context) {
 }
 
 func (m *Minter) take(ctx context.Context, size int64, finished []int64) error {
-	ctx, cancel := context.WithTimeout(ctx, refillTimeout)
+	ctx, cancel := context.WithTimeout(ctx, m.patient)
 	defer cancel()
 	l, err := m.store.TakeLease(ctx, m.region, m.node, size, finished)
 	if err == nil && !m.coder.Space().Holds(keyrange.Block{Prefix: l.Prefix, Lo: l.Lo, Hi: l.Hi}) {

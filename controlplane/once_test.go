@@ -25,10 +25,10 @@ func (s *system) another(t *testing.T) *controlplane.Service {
 	space, err := keyrange.NewSpace(7, 2)
 	require.NoError(t, err)
 	minter := controlplane.NewMinter(controlplane.MinterConfig{
-		Store: db, Coder: keyrange.NewCoder(space, [32]byte{}), Region: "eu", Node: "test/2", Size: 100,
+		Store: db, Coder: keyrange.NewCoder(space, [32]byte{}), Region: "eu", Node: "test/2", Size: 100, Patience: time.Minute,
 	})
 	other := controlplane.New(controlplane.Config{
-		Links: db, Leases: db, Ranges: db, Reserved: db, Audit: db, Keys: db, Domains: db, Answers: db, Twins: db, Edits: db, DomainEdits: db, Minter: minter, Region: "eu",
+		Links: db, Leases: db, Ranges: db, Reserved: db, Audit: db, Keys: db, Domains: db, Answers: db, Twins: db, Edits: db, DomainEdits: db, Minter: minter, Region: "eu", Patience: time.Minute,
 	})
 	t.Cleanup(func() { require.NoError(t, other.Close(context.Background())) })
 	return other
@@ -202,7 +202,9 @@ func TestAMintedCodeThatIsTakenDoesNotPartALinkFromItsAnswer(t *testing.T) {
 func TestAnAnswerThatWasLostIsFoundUnderItsKey(t *testing.T) {
 	s := start(t, nil)
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err := s.hand.Exec(t.Context(), `BEGIN; SELECT changelog_begin()`) // holds the head
+	_, err := s.minter.Mint(t.Context()) // from now on there are keys, which else would wait for the head, too
+	require.NoError(t, err)
+	_, err = s.hand.Exec(t.Context(), `BEGIN; SELECT changelog_begin()`) // holds the head
 	require.NoError(t, err)
 	lost := make(chan error, 1)
 	go func() {

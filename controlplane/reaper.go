@@ -56,6 +56,7 @@ type ReaperConfig struct {
 	Buffer      time.Duration // for clocks that differ
 	PurgeAfter  time.Duration
 	KeysAfter   time.Duration
+	Patience    time.Duration // with the database, when a run ends; default 2 s
 
 	Logger  *slog.Logger          // default: nothing is logged
 	Metrics prometheus.Registerer // default: none
@@ -80,6 +81,9 @@ func NewReaper(cfg ReaperConfig) *Reaper {
 	}
 	if cfg.MaxDuration == 0 {
 		cfg.MaxDuration = 5 * time.Minute
+	}
+	if cfg.Patience == 0 {
+		cfg.Patience = noteTimeout
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -132,7 +136,7 @@ func (r *Reaper) Once(ctx context.Context) (err error) {
 	started := time.Now()
 	err = r.clean(ctx, started.Add(r.cfg.MaxDuration))
 	failed := err != nil && ctx.Err() == nil // to be stopped is no failure
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.cfg.Patience)
 	defer cancel()
 	outcome := "success"
 	if failed {

@@ -72,7 +72,7 @@ func startVisited(t *testing.T, strict bool) *visitedSystem {
 	v.held = &held{DB: db}
 	v.service = controlplane.New(controlplane.Config{
 		Links: v.asked, Domains: v.asked, Edits: s.db, DomainEdits: s.db, Minter: s.minter, Leases: s.db, Ranges: s.db, Answers: s.db, Twins: s.db,
-		Replica: v.held, StrictHosts: strict,
+		Replica: v.held, StrictHosts: strict, Patience: time.Minute,
 	})
 	t.Cleanup(func() { require.NoError(t, v.service.Close(context.Background())) })
 	stream, err := replication.NewServer(replication.ServerConfig{Source: s.db, Logger: slog.New(slog.DiscardHandler)})

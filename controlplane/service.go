@@ -74,8 +74,9 @@ type Config struct {
 	StrictHosts         bool              // GET /{code} answers only for hosts that are known
 	OwnHosts            func(string) bool // hosts that links must not point at
 
-	Now    func() time.Time // nil means time.Now
-	Logger *slog.Logger     // nil: nothing is logged
+	Patience time.Duration    // with the database, for one commit; default 4 s
+	Now      func() time.Time // nil means time.Now
+	Logger   *slog.Logger     // nil: nothing is logged
 }
 
 // New starts the service. Close ends it.
@@ -86,6 +87,9 @@ func New(cfg Config) *Service {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	if cfg.Patience == 0 {
+		cfg.Patience = commitTimeout
+	}
 	auth := &authenticator{keys: cfg.Keys, now: cfg.Now}
 	if cfg.Access != nil {
 		auth.keys, auth.sessions = cfg.Access, cfg.Access
@@ -95,7 +99,7 @@ func New(cfg Config) *Service {
 		answers: cfg.Answers, twins: cfg.Twins, edits: cfg.Edits, domainEdits: cfg.DomainEdits,
 		stats: cfg.Stats, progress: cfg.Progress, eraser: cfg.Eraser, salts: cfg.Salts,
 		access: cfg.Access, auth: auth, tender: make(chan struct{}, 1),
-		writer: newWriter(cfg.Links, cfg.Minter, cfg.Logger),
+		writer: newWriter(cfg.Links, cfg.Minter, cfg.Patience, cfg.Logger),
 		hosts:  hosts{store: cfg.Domains},
 	}
 	s.rules = target.Rules{AllowPrivate: cfg.AllowPrivateTargets, OwnHosts: s.ownHost}

@@ -10,7 +10,6 @@ const (
 	noteInterval  = 10 * time.Second // last uses are written down
 	closeInterval = 30 * time.Second // links of deleted workspaces are looked for
 	closeBatch    = 1_000            // links a transaction
-	useTimeout    = 4 * time.Second
 )
 
 // Tend does what access needs in the background, until ctx ends: it writes down when
@@ -52,7 +51,7 @@ func (s *Service) noteUses(ctx context.Context) {
 	if len(used.Keys)+len(used.Sessions) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, useTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Patience)
 	defer cancel()
 	if err := s.access.NoteUses(ctx, used); err != nil {
 		s.cfg.Logger.Warn("when keys were used was not written down", "error", err)

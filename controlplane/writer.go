@@ -15,13 +15,14 @@ import (
 // gathers into the next. The head of the changelog allows one commit at a time,
 // so this is what makes many creates a second possible.
 type writer struct {
-	store  LinkStore
-	minter *Minter
-	log    *slog.Logger
-	seldom rate.Sometimes // bounds what a database that is away writes into the log
-	jobs   chan *job
-	stop   context.CancelFunc
-	done   chan struct{}
+	store    LinkStore
+	minter   *Minter
+	patience time.Duration // with the store, for one commit
+	log      *slog.Logger
+	seldom   rate.Sometimes // bounds what a database that is away writes into the log
+	jobs     chan *job
+	stop     context.CancelFunc
+	done     chan struct{}
 }
 
 // job is the links of one request; each has its own outcome.
@@ -38,9 +39,9 @@ const (
 	largeBatch    = waypost.MaxBulk / 2 // links
 )
 
-func newWriter(store LinkStore, minter *Minter, log *slog.Logger) *writer {
+func newWriter(store LinkStore, minter *Minter, patience time.Duration, log *slog.Logger) *writer {
 	ctx, stop := context.WithCancel(context.Background())
-	w := &writer{store: store, minter: minter, log: log, seldom: rate.Sometimes{Interval: time.Second}, jobs: make(chan *job, maxQueuedJobs), stop: stop, done: make(chan struct{})}
+	w := &writer{store: store, minter: minter, patience: patience, log: log, seldom: rate.Sometimes{Interval: time.Second}, jobs: make(chan *job, maxQueuedJobs), stop: stop, done: make(chan struct{})}
 	go w.run(ctx)
 	return w
 }
@@ -169,7 +170,7 @@ func (w *writer) commit(batch []*job) (waiting int) {
 		}
 		wishes = append(wishes, j.wishes...)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), commitTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), w.patience)
 	defer cancel()
 	at := w.settle(ctx, wishes)
 	waiting = len(w.jobs) // before the callers of this batch come again

@@ -29,6 +29,7 @@ import (
 	"waypost/controlplane/limit"
 	"waypost/controlplane/postgres"
 	"waypost/edge/gossip"
+	"waypost/failpoint"
 	"waypost/keyrange"
 	"waypost/replication"
 )
@@ -169,9 +170,10 @@ func (c *control) serve(ctx context.Context, source *changelog, ln, adminLn net.
 	if err != nil {
 		return fmt.Errorf("control.trusted_proxies: %w", err)
 	}
+	patience := failpoint.Limit("a write takes at most", 0)
 	minter := controlplane.NewMinter(controlplane.MinterConfig{
 		Store: c.db, Coder: c.coder, Region: waypost.Region(c.cfg.Region),
-		Node: c.boot, Size: int64(c.cfg.LeaseSize), Logger: c.log, Metrics: c.registry,
+		Node: c.boot, Size: int64(c.cfg.LeaseSize), Patience: patience, Logger: c.log, Metrics: c.registry,
 	})
 	ownHost := c.ownHost()
 	service := controlplane.New(controlplane.Config{
@@ -182,6 +184,7 @@ func (c *control) serve(ctx context.Context, source *changelog, ln, adminLn net.
 		AllowPrivateTargets: c.cfg.AllowPrivateTargets,
 		StrictHosts:         c.cfg.StrictHosts,
 		OwnHosts:            func(host string) bool { return strings.EqualFold(host, ownHost) },
+		Patience:            patience,
 		Logger:              c.log,
 	})
 	c.registry.MustRegister(keyPool{c.db})
@@ -271,6 +274,7 @@ func (c *control) closeService(ctx context.Context, service *controlplane.Servic
 func (c *control) routes(service *controlplane.Service, stream *replication.Server, fleet *controlplane.Fleet, nodes *controlplane.Nodes, orders *controlplane.Orders, proxies []netip.Prefix) http.Handler {
 	api := httpapi.Config{
 		Links: service, Fleet: fleet, Nodes: nodes, Orders: orders, Waiter: fleet, Domains: service, Statistics: service, Cleanup: c.db, Keys: service, Access: service, BaseURL: c.cfg.BaseURL, Version: productVersion(), Logger: c.log, Metrics: c.registry,
+		RequestTimeout: failpoint.Limit("a request takes at most", 0),
 	}
 	guesses, client := limit.NewGuesses(c.limits.Failures, nil), clientOf(proxies)
 	api.Limits = httpapi.Limits{Requests: limit.NewRequests(c.limits.Requests, c.limits.Burst, nil), Guesses: guesses, Client: client}

@@ -211,7 +211,11 @@ func pooler(t *testing.T, address string) string {
 	t.Cleanup(func() { ln.Close(); running.Wait() })
 	u, err := url.Parse(address)
 	require.NoError(t, err)
-	u.Host, u.RawQuery = ln.Addr().String(), "sslmode=disable"
+	q := u.Query() // of which the timeouts stay
+	q.Del("host")
+	q.Del("port")
+	q.Set("sslmode", "disable")
+	u.Host, u.RawQuery = ln.Addr().String(), q.Encode()
 	return u.String()
 }
 

@@ -163,8 +163,18 @@ func TestInsertsOnConflictReplicateWhatTheyDid(t *testing.T) {
 	}
 }
 
+// hurried is a control plane that gives up as it does where nothing else is said.
+func hurried(t *testing.T, hand *pgx.Conn) *postgres.DB {
+	t.Helper()
+	db, err := postgres.Open(t.Context(), postgres.Config{URL: pgservertest.Plain(hand.Config().ConnString())})
+	require.NoError(t, err)
+	t.Cleanup(db.Close)
+	return db
+}
+
 func TestAFrozenClientThatHoldsTheHeadIsEndedAndLosesItsTransactionAlone(t *testing.T) {
-	db, hand := open(t, func(c *postgres.Config) { c.URL = pgservertest.Plain(c.URL) })
+	db, hand := open(t)
+	behind := hurried(t, hand)
 	f := newFollow(t, db)
 	frozen, err := pgx.ConnectConfig(t.Context(), hand.Config())
 	require.NoError(t, err)
@@ -177,7 +187,7 @@ func TestAFrozenClientThatHoldsTheHeadIsEndedAndLosesItsTransactionAlone(t *test
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	for i := 0; ; i++ { // each waits for the head, and answers in time
-		_, _, err = db.InsertLinks(ctx, 0, insertions(link(fmt.Sprintf("behind-%d", i))))
+		_, _, err = behind.InsertLinks(ctx, 0, insertions(link(fmt.Sprintf("behind-%d", i))))
 		if err == nil {
 			break
 		}
@@ -190,14 +200,15 @@ func TestAFrozenClientThatHoldsTheHeadIsEndedAndLosesItsTransactionAlone(t *test
 }
 
 func TestAClientWithoutAnyLimitThatHoldsTheHeadCostsErrorsAndNoWaiting(t *testing.T) {
-	db, hand := open(t, func(c *postgres.Config) { c.URL = pgservertest.Plain(c.URL) })
+	db, hand := open(t)
+	behind := hurried(t, hand)
 	f := newFollow(t, db)
 	tx, err := hand.Begin(t.Context()) // psql of an operator who went to lunch
 	require.NoError(t, err)
 	exec(t, tx, fmt.Sprintf(byHand, "lunch", "x"))
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
-	_, _, err = db.InsertLinks(ctx, 0, insertions(link("behind")))
+	_, _, err = behind.InsertLinks(ctx, 0, insertions(link("behind")))
 	require.Equal(t, waypost.EUnavailable, waypost.CodeOf(err), "%v", err)
 	require.NoError(t, ctx.Err())
 	require.Empty(t, f.catchUp(t, db, 1000), "readers are not held up")

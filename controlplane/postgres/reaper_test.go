@@ -40,7 +40,7 @@ func TestWhatHasExpiredBecomesATombstoneAndInTheEndNothing(t *testing.T) {
 	}
 	f.catchUp(t, db, 100)
 
-	r := controlplane.NewReaper(controlplane.ReaperConfig{Store: db, Buffer: time.Hour, PurgeAfter: time.Hour})
+	r := controlplane.NewReaper(controlplane.ReaperConfig{Patience: waitLimit, Store: db, Buffer: time.Hour, PurgeAfter: time.Hour})
 	stats, err := db.CleanupStats(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, controlplane.CleanupStats{Backlog: 3}, stats)
@@ -150,7 +150,7 @@ func TestSeveralReapersDoTheWorkOnce(t *testing.T) {
 	}
 	insert(t, db, ls...)
 	f := newFollow(t, db)
-	r := controlplane.NewReaper(controlplane.ReaperConfig{Store: db, BatchSize: 25, PurgeAfter: time.Hour})
+	r := controlplane.NewReaper(controlplane.ReaperConfig{Patience: waitLimit, Store: db, BatchSize: 25, PurgeAfter: time.Hour})
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() { require.NoError(t, r.Once(t.Context())) })
@@ -192,7 +192,7 @@ func TestAReaperThatIsStoppedEndsAfterItsBatchAndTheNextRunGoesOn(t *testing.T) 
 	ctx, stop := context.WithCancel(t.Context())
 	s := &stopping{DB: db, stop: stop}
 	s.left.Store(2)
-	require.ErrorIs(t, controlplane.NewReaper(controlplane.ReaperConfig{Store: s, BatchSize: 10}).Once(ctx), context.Canceled)
+	require.ErrorIs(t, controlplane.NewReaper(controlplane.ReaperConfig{Patience: waitLimit, Store: s, BatchSize: 10}).Once(ctx), context.Canceled)
 	stats, err := db.CleanupStats(t.Context())
 	require.NoError(t, err)
 	require.EqualValues(t, 20, stats.TotalCleaned)
@@ -200,7 +200,7 @@ func TestAReaperThatIsStoppedEndsAfterItsBatchAndTheNextRunGoesOn(t *testing.T) 
 	require.Zero(t, stats.Failed, "a stop is no failure")
 	require.False(t, stats.Running, "another instance may begin at once")
 
-	require.NoError(t, controlplane.NewReaper(controlplane.ReaperConfig{Store: db, PurgeAfter: time.Hour}).Once(t.Context()))
+	require.NoError(t, controlplane.NewReaper(controlplane.ReaperConfig{Patience: waitLimit, Store: db, PurgeAfter: time.Hour}).Once(t.Context()))
 	stats, err = db.CleanupStats(t.Context())
 	require.NoError(t, err)
 	require.Zero(t, stats.Backlog)
@@ -237,7 +237,7 @@ func TestOldKeysAreDeletedOnceNobodyMissesThem(t *testing.T) {
 	exec(t, hand, `UPDATE api_key SET expires_at = now() - interval '31 days' WHERE id = 1`)
 	exec(t, hand, `UPDATE api_key SET revoked_at = now() - interval '31 days' WHERE id = 2`)
 	exec(t, hand, `UPDATE api_key SET expires_at = now() - interval '29 days' WHERE id = 3`)
-	r := controlplane.NewReaper(controlplane.ReaperConfig{Store: db, KeysAfter: 30 * 24 * time.Hour, PurgeAfter: time.Hour})
+	r := controlplane.NewReaper(controlplane.ReaperConfig{Patience: waitLimit, Store: db, KeysAfter: 30 * 24 * time.Hour, PurgeAfter: time.Hour})
 	require.NoError(t, r.Once(t.Context()))
 	require.Equal(t, "3 4", textOf(t, hand, `SELECT string_agg(id::text, ' ' ORDER BY id) FROM api_key`))
 }

@@ -144,7 +144,7 @@ func TestALoginWithoutARightToTheRolesIsToldWhatToDoBeforeAnythingChanges(t *tes
 	require.NoError(t, err)
 	exec(t, hand, script)
 	require.NoError(t, migrations.Up(t.Context(), url))
-	db, err := postgres.Open(t.Context(), postgres.Config{URL: url})
+	db, err := postgres.Open(t.Context(), postgres.Config{URL: pgservertest.Patient(url)})
 	require.NoError(t, err)
 	defer db.Close()
 	_, err = db.EnsureCluster(t.Context(), postgres.ClusterConfig{CodeLength: 7, PrefixLength: 2, DefaultHost: "go.example.com"})

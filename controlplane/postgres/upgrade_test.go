@@ -17,6 +17,7 @@ import (
 	"waypost"
 	"waypost/controlplane"
 	"waypost/controlplane/postgres"
+	"waypost/controlplane/postgres/pgserver/pgservertest"
 	"waypost/migrations"
 )
 
@@ -102,7 +103,7 @@ func TestADatabaseOfTheLastReleaseKeepsEverythingThatItHad(t *testing.T) {
 	require.NoError(t, migrations.Up(t.Context(), url))
 	require.NoError(t, migrations.Up(t.Context(), url), "and once more, as at every start")
 
-	db, err := postgres.Open(t.Context(), postgres.Config{URL: url})
+	db, err := postgres.Open(t.Context(), postgres.Config{URL: pgservertest.Patient(url)})
 	require.NoError(t, err)
 	defer db.Close()
 	_, err = db.EnsureCluster(t.Context(), postgres.ClusterConfig{CodeLength: 7, PrefixLength: 2, DefaultHost: "go.example.com"})

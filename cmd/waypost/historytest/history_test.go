@@ -1,6 +1,7 @@
 package historytest
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"waypost/cmd/waypost/devtest"
 	"waypost/controlplane/postgres/pgserver"
 	"waypost/migrations"
+	"waypost/replication"
 )
 
 func chownAll(dir string, like fs.FileInfo) error {
@@ -226,8 +228,11 @@ func (in *system) loseTail(t *testing.T, tag string) {
 // goTo takes PostgreSQL to another history, and waits until that has an epoch of its own.
 func (in *system) goTo(t *testing.T, back func(), running, forgets bool) {
 	t.Helper()
-	before, err := in.db.Head(t.Context())
-	require.NoError(t, err)
+	var before replication.Head
+	eventually(t, "the control plane has its database", func() (err error) {
+		before, err = in.db.Head(t.Context())
+		return err
+	})
 	repairs := make([]int, len(in.edges))
 	for i, e := range in.edges {
 		repairs[i] = e.follower.Status().Repairs
@@ -251,7 +256,12 @@ func (in *system) goTo(t *testing.T, back func(), running, forgets bool) {
 	})
 	for i, e := range in.edges {
 		in.settle(t, e)
-		require.Greater(t, e.follower.Status().Repairs, repairs[i])
+		eventually(t, "the repair is noted", func() error {
+			if e.follower.Status().Repairs <= repairs[i] {
+				return errors.New("there was none")
+			}
+			return nil
+		})
 	}
 }
 

@@ -1,6 +1,7 @@
 package keystest_test
 
 import (
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -45,9 +46,7 @@ func (c *crowd) run(t *testing.T, api string) (end func()) {
 				}
 				began := time.Now()
 				code, got := create(t.Context(), api, "")
-				took := int64(time.Since(began))
-				for old := c.slowest.Load(); took > old && !c.slowest.CompareAndSwap(old, took); old = c.slowest.Load() {
-				}
+				note(&c.slowest, time.Since(began))
 				switch {
 				case got.status == http.StatusCreated:
 					c.keys.receive("", code)
@@ -63,6 +62,12 @@ func (c *crowd) run(t *testing.T, api string) (end func()) {
 		})
 	}
 	return sync.OnceFunc(func() { close(stop); wg.Wait() })
+}
+
+// note keeps the longest of what takes time.
+func note(longest *atomic.Int64, took time.Duration) {
+	for old := longest.Load(); int64(took) > old && !longest.CompareAndSwap(old, int64(took)); old = longest.Load() {
+	}
 }
 
 func hasRefusal(text string) bool {
@@ -95,9 +100,9 @@ func TestA200ClientsDrainThePoolWhileLeasesTakeTwoSecondsAndRecoverAtOnce(t *tes
 	require.NoError(t, os.WriteFile(slow, []byte("2s"), 0o600))
 
 	all := &crowd{wrong: make(map[string]int)}
+	began := time.Now()
 	end := all.run(t, c.API)
 	defer end()
-	began := time.Now()
 	eventually(t, "the pool is drained three times", func() bool { return time.Since(began) > 6500*time.Millisecond })
 	drained, took := all.created.Load(), time.Since(began)
 	// One lease is at hand, the next one may be under way, and each is at most twice as large as the one before.
@@ -117,18 +122,24 @@ func TestA200ClientsDrainThePoolWhileLeasesTakeTwoSecondsAndRecoverAtOnce(t *tes
 		all.created.Load(), all.refused.Load(), drained, recovered.Round(time.Millisecond), time.Duration(all.slowest.Load()).Round(time.Millisecond))
 }
 
-// createsByHand reports whether a link with a code that needs no key is made soon.
+// createsByHand reports whether a link with a code that needs no key is made soon. A
+// machine that stands still for long may have the first try be late.
 func createsByHand(t *testing.T, api string) bool {
 	began := time.Now()
-	_, got := create(t.Context(), api, "chosen-by-hand")
-	return got.status == http.StatusCreated && time.Since(began) < 20*time.Second
+	for tries := range 3 {
+		_, got := create(t.Context(), api, fmt.Sprint("chosen-by-hand-", tries))
+		if got.status != http.StatusServiceUnavailable {
+			return got.status == http.StatusCreated && time.Since(began) < 20*time.Second
+		}
+	}
+	return false
 }
 
 func TestASpaceThatIsUsedUpAnswers503AndGoesOnAtOnceWhenAnOperatorMovesKeys(t *testing.T) {
 	base, database := t.TempDir(), databases.Database(t)
 	c := start(t, devtest.ControlConfig{
 		Database: database, DataDir: dirOf(base, "eu"), Region: "eu-west-1", Node: "eu",
-		Env: []string{"WAYPOST_CONTROL_LEASE_SIZE=50", "WAYPOST_CONTROL_CODE_LENGTH=5", "WAYPOST_CONTROL_PREFIX_LENGTH=2", "WAYPOST_CONTROL_REGIONS=eu-west-1,us-east-1"},
+		Env: []string{patient, "WAYPOST_CONTROL_LEASE_SIZE=50", "WAYPOST_CONTROL_CODE_LENGTH=5", "WAYPOST_CONTROL_PREFIX_LENGTH=2", "WAYPOST_CONTROL_REGIONS=eu-west-1,us-east-1"},
 	})
 	// No prefix is free, and the region keeps a few hundred counters of its own.
 	useUpPrefixes(t, psql(t, database))
@@ -151,6 +162,8 @@ func TestASpaceThatIsUsedUpAnswers503AndGoesOnAtOnceWhenAnOperatorMovesKeys(t *t
 	require.Equal(t, http.StatusServiceUnavailable, got.status)
 	require.Contains(t, got.text, "keys-exhausted")
 	require.Contains(t, got.text, "no keys are left in region eu-west-1")
+	_, got = create(t.Context(), c.API, "chosen-by-hand")
+	require.Equal(t, http.StatusCreated, got.status, "a custom code needs no key: %s", got.text)
 
 	began := time.Now()
 	changed(t, c.API, step{"action": "move", "range": theirs.ID, "region": "eu-west-1", "remainder": true})

@@ -122,7 +122,7 @@ func (f *fleet) live(s *slot, place string) *devtest.Control {
 	s.lives++
 	c, err := devtest.StartControl(f.t, devtest.ControlConfig{
 		Database: f.database, DataDir: dirOf(f.base, s.name), Region: s.region, Node: fmt.Sprintf("%s.%d", s.name, s.lives),
-		Env: []string{"FAILPOINT=" + place + ";a control plane is dead after@" + silence.String()},
+		Env: []string{"FAILPOINT=" + place + ";a control plane is dead after@" + silence.String(), unhurried},
 	})
 	if err != nil {
 		f.fail("%w", err)

@@ -4,10 +4,10 @@ import (
 	"encoding/json"
 	"net/http"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -55,7 +55,7 @@ func TestAPlanForSkewedRatesIsCarriedOutDuringCreatesAndLosesNone(t *testing.T) 
 	base, database := t.TempDir(), databases.Database(t)
 	var nodes []*devtest.Control
 	for _, region := range regions {
-		nodes = append(nodes, start(t, devtest.ControlConfig{Database: database, DataDir: dirOf(base, region), Region: region, Node: region}))
+		nodes = append(nodes, start(t, devtest.ControlConfig{Database: database, DataDir: dirOf(base, region), Region: region, Node: region, Env: []string{patient}}))
 	}
 	api := nodes[0].API
 	// Half an hour in which eu-west-1 has issued 50 times what the others have.
@@ -72,7 +72,7 @@ func TestAPlanForSkewedRatesIsCarriedOutDuringCreatesAndLosesNone(t *testing.T) 
 	var keys ledger
 	var wg sync.WaitGroup
 	var failed sync.Map
-	var created, late atomic.Int64
+	var created, slowest atomic.Int64
 	stop := make(chan struct{})
 	var once sync.Once
 	end := func() { once.Do(func() { close(stop) }); wg.Wait() }
@@ -88,16 +88,14 @@ func TestAPlanForSkewedRatesIsCarriedOutDuringCreatesAndLosesNone(t *testing.T) 
 					}
 					var codes []string
 					var got answer
+					began := time.Now()
 					if i == 0 {
 						codes, got = reserve(t.Context(), c.API, "service", 500)
 					} else {
 						codes = make([]string, 1)
 						codes[0], got = create(t.Context(), c.API, "")
 					}
-					if got.status == http.StatusServiceUnavailable && strings.Contains(got.text, "did not answer in time") {
-						late.Add(1) // on a slow machine; the moves would have all of them late
-						continue
-					}
+					note(&slowest, time.Since(began))
 					if got.status != http.StatusCreated && got.status != http.StatusOK {
 						failed.Store(got.text, got.status)
 						continue
@@ -148,7 +146,7 @@ func TestAPlanForSkewedRatesIsCarriedOutDuringCreatesAndLosesNone(t *testing.T) 
 		t.Errorf("a request failed: %v %v", status, text)
 		return true
 	})
-	require.LessOrEqual(t, late.Load(), created.Load()/50, "requests for which the database was too slow")
+	require.Less(t, time.Duration(slowest.Load()), 25*time.Second, "a move holds nobody up, unless the machine stands still")
 	keys.requireNoneTwice(t)
 	t.Logf("%d requests, %d keys", created.Load(), keys.size())
 }

@@ -73,7 +73,7 @@ func (in *restored) startNodes() {
 	for _, home := range homes {
 		c, err := devtest.StartControl(in.t, devtest.ControlConfig{
 			Database: pgservertest.Patient(in.server.URL()), DataDir: dirOf(in.base, home[0]), Region: home[1], Node: fmt.Sprintf("%s.%d", home[0], in.starts),
-			Env: []string{"WAYPOST_CONTROL_LEASE_SIZE=500"},
+			Env: []string{"WAYPOST_CONTROL_LEASE_SIZE=500", patient, unhurried},
 		})
 		require.NoError(in.t, err)
 		in.nodes = append(in.nodes, c)
@@ -114,24 +114,38 @@ func (in *restored) issue() {
 
 func (in *restored) issueFrom(c *devtest.Control) {
 	in.t.Helper()
-	// A control plane whose PostgreSQL was restarted below it says 503 for a moment.
+	in.issueAs(c, http.StatusOK, in.keys.reserve, func() ([]string, answer) { return reserve(in.t.Context(), c.API, "service", 1500) })
+	for range 5 {
+		in.createFrom(c)
+	}
+	codes := in.issueAs(c, http.StatusOK, in.keys.receive, func() ([]string, answer) { return createMany(in.t.Context(), c.API, 200) })
+	require.Len(in.t, codes, 200)
+}
+
+// createFrom makes one link, and gives its code.
+func (in *restored) createFrom(c *devtest.Control) string {
+	in.t.Helper()
+	return in.issueAs(c, http.StatusCreated, in.keys.receive, func() ([]string, answer) {
+		code, got := create(in.t.Context(), c.API, "")
+		return []string{code}, got
+	})[0]
+}
+
+// issueAs has a request answered, and notes what it brings. A control plane whose PostgreSQL was
+// restarted below it says 503 for a moment, on each of the connections that it had.
+func (in *restored) issueAs(c *devtest.Control, good int, note func(node string, keys ...string), ask func() ([]string, answer)) (keys []string) {
+	in.t.Helper()
 	eventually(in.t, c.Node+" issues keys", func() bool {
-		keys, got := reserve(in.t.Context(), c.API, "service", 1500)
+		var got answer
+		keys, got = ask()
 		if got.status == 0 || got.status == http.StatusServiceUnavailable {
 			return false
 		}
-		require.Equal(in.t, http.StatusOK, got.status, got.text)
-		in.keys.reserve(c.Node, keys...)
+		require.Equal(in.t, good, got.status, got.text)
+		note(c.Node, keys...)
 		return true
 	})
-	for range 5 {
-		code, got := create(in.t.Context(), c.API, "")
-		require.Equal(in.t, http.StatusCreated, got.status, got.text)
-		in.keys.receive(c.Node, code)
-	}
-	codes, got := createMany(in.t.Context(), c.API, 200)
-	require.Len(in.t, codes, 200, got.text)
-	in.keys.receive(c.Node, codes...)
+	return keys
 }
 
 // live gives the live ranges of a region.
@@ -176,9 +190,7 @@ func (in *restored) issueUntil(is func(prefix string, counter int64) bool) {
 	codes := coder(in.t)
 	for range 60 {
 		in.issueFrom(in.nodes[2])
-		code, got := create(in.t.Context(), in.nodes[2].API, "")
-		require.Equal(in.t, http.StatusCreated, got.status, got.text)
-		in.keys.receive(in.nodes[2].Node, code)
+		code := in.createFrom(in.nodes[2])
 		if _, counter, ok := codes.Decode(waypost.Code(code)); ok && is(code[:2], counter) {
 			return
 		}
@@ -310,7 +322,7 @@ func TestAnOldCopyThatIsPutBackAndThatNobodyRemembersHoldsKeysUntilAnOperatorRes
 	require.Equal(t, 2, in.epochs())
 
 	// A control plane that joins others, and so remembers nothing either, holds nothing.
-	joined := start(t, devtest.ControlConfig{Database: pgservertest.Patient(in.server.URL()), DataDir: dirOf(in.base, "new"), Region: "eu-west-1", Node: "new"})
+	joined := start(t, devtest.ControlConfig{Database: pgservertest.Patient(in.server.URL()), DataDir: dirOf(in.base, "new"), Region: "eu-west-1", Node: "new", Env: []string{patient}})
 	in.issueFrom(joined)
 	requireHeld(t, joined, false)
 	in.keys.requireNoneTwice(t)
@@ -319,7 +331,11 @@ func TestAnOldCopyThatIsPutBackAndThatNobodyRemembersHoldsKeysUntilAnOperatorRes
 // requireHeld looks at what operators see.
 func requireHeld(t *testing.T, c *devtest.Control, held bool) {
 	t.Helper()
-	metrics := ask(t.Context(), http.MethodGet, c.Admin+"/metrics", nil, nil)
+	var metrics answer
+	eventually(t, "the database answers in time for the metrics", func() bool {
+		metrics = ask(t.Context(), http.MethodGet, c.Admin+"/metrics", nil, nil)
+		return strings.Contains(metrics.text, "\nwaypost_keys_held ")
+	})
 	list := rangesDone(t, c.API, "list")
 	if held {
 		require.Contains(t, metrics.text, "\nwaypost_keys_held 1\n")

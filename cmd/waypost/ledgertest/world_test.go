@@ -2,7 +2,6 @@ package ledgertest_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/url"
@@ -146,14 +145,10 @@ func (w *world) hand() *pgx.Conn {
 }
 
 func (w *world) startPostgres(ctx context.Context) error {
-	cfg := pgserver.Config{
+	s, err := pgserver.Start(ctx, pgserver.Config{
 		Dir:      filepath.Join(w.base, "postgres"),
 		Settings: map[string]string{"fsync": "off"}, // the power stays on
-	}
-	s, err := pgserver.Start(ctx, cfg)
-	for errors.Is(err, pgserver.ErrInUse) && ctx.Err() == nil { // a process that is being started has the lock until it is another program
-		s, err = pgserver.Start(ctx, cfg)
-	}
+	})
 	if err != nil {
 		return err
 	}

@@ -68,20 +68,20 @@ func newWorld(t *testing.T) *world {
 	space, err := keyrange.NewSpace(7, 2)
 	require.NoError(t, err)
 	minter := controlplane.NewMinter(controlplane.MinterConfig{
-		Store: db, Coder: keyrange.NewCoder(space, [32]byte{}), Region: "eu", Node: "test/1", Size: 1000,
+		Store: db, Coder: keyrange.NewCoder(space, [32]byte{}), Region: "eu", Node: "test/1", Size: 1000, Patience: time.Minute,
 	})
 	require.NoError(t, db.Beat(t.Context(), "test/1", "eu", nil))
 	w := &world{t: t, db: db}
 	w.service = controlplane.New(controlplane.Config{
 		Links: db, Leases: db, Ranges: db, Reserved: db, Audit: db, Keys: db, Domains: db, Access: db,
 		Stats: db, Progress: db, Eraser: db, Salts: db, Answers: db, Twins: db, Edits: db, DomainEdits: db, Minter: minter, Region: "eu",
-		OwnHosts: func(string) bool { return false },
+		OwnHosts: func(string) bool { return false }, Patience: time.Minute,
 	})
 	t.Cleanup(func() { require.NoError(t, w.service.Close(context.Background())) })
 	fleet := controlplane.NewFleet(controlplane.FleetConfig{Head: db})
 	server := httptest.NewServer(httpapi.New(httpapi.Config{
 		Links: w.service, Fleet: fleet, Nodes: controlplane.NewNodes(controlplane.NodesConfig{Store: db, Patience: time.Minute}), Orders: controlplane.NewOrders(db, fleet.Knows, func() {}, slog.New(slog.DiscardHandler)), Waiter: fleet, Domains: w.service, Statistics: w.service, Cleanup: db, Keys: w.service, Access: w.service,
-		BaseURL: "https://go.example.com", RequestTimeout: 20 * time.Second,
+		BaseURL: "https://go.example.com", RequestTimeout: time.Minute,
 	}))
 	t.Cleanup(server.Close)
 	w.url = server.URL

@@ -93,10 +93,10 @@ func startOn(t *testing.T, database string, configure ...func(*httpapi.Config)) 
 	space, err := keyrange.NewSpace(7, 2)
 	require.NoError(t, err)
 	now := func() time.Time { return time.Now().Add(time.Duration(p.ahead.Load())) }
-	minter := controlplane.NewMinter(controlplane.MinterConfig{Store: p.db, Coder: keyrange.NewCoder(space, [32]byte{}), Region: "eu", Node: fmt.Sprintf("%p", p), Size: 100, Logger: log})
+	minter := controlplane.NewMinter(controlplane.MinterConfig{Store: p.db, Coder: keyrange.NewCoder(space, [32]byte{}), Region: "eu", Node: fmt.Sprintf("%p", p), Size: 100, Patience: time.Minute, Logger: log})
 	p.service = controlplane.New(controlplane.Config{
 		Links: p.db, Leases: p.db, Ranges: p.db, Reserved: p.db, Audit: p.db, Keys: p.db, Domains: p.db, Access: p.db,
-		Minter: minter, Region: "eu", Now: now, Logger: log,
+		Minter: minter, Region: "eu", Now: now, Patience: time.Minute, Logger: log,
 	})
 	t.Cleanup(func() { require.NoError(t, p.service.Close(context.Background())) })
 	config := httpapi.Config{

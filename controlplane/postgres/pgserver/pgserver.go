@@ -87,7 +87,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	}
 	s, err := start(ctx, cfg, dir, lock)
 	if err != nil {
-		return nil, errors.Join(err, lock.Close())
+		return nil, errors.Join(err, unlock(lock))
 	}
 	if err := s.prepare(ctx); err != nil {
 		stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killGrace)
@@ -156,7 +156,7 @@ func (s *Server) supervise(lock *os.File, started chan<- error) {
 	if err := os.Remove(s.socketDir); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTEMPTY) {
 		s.exit = errors.Join(s.exit, err)
 	}
-	s.exit = errors.Join(s.exit, lock.Close())
+	s.exit = errors.Join(s.exit, unlock(lock))
 	close(s.done)
 }
 
@@ -238,4 +238,11 @@ func lockDir(dir string) (*os.File, error) {
 		return nil, errors.Join(fmt.Errorf("lock %s: %w", dir, err), f.Close())
 	}
 	return f, nil
+}
+
+// unlock lets another process, or this one, supervise the directory. To close the file
+// would not do: a child that this process is just starting has it open, too, until it
+// is another program.
+func unlock(f *os.File) error {
+	return errors.Join(unix.Flock(int(f.Fd()), unix.LOCK_UN), f.Close())
 }

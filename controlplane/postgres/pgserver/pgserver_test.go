@@ -4,10 +4,12 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -104,7 +106,7 @@ func TestTheServerDiesWithItsSupervisorAndStartsAgain(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for range 2 {
-		supervisor, pid := startSupervisor(t, dir)
+		supervisor, pid, _ := startSupervisor(t, dir)
 		_, err := pgserver.Start(t.Context(), pgserver.Config{Dir: dir})
 		require.ErrorIs(t, err, pgserver.ErrInUse)
 
@@ -120,19 +122,67 @@ func TestTheServerDiesWithItsSupervisorAndStartsAgain(t *testing.T) {
 func TestAnOrphanOfTheSameDirectoryIsStoppedFirst(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	supervisor, orphan := startSupervisor(t, dir)
-	// Stopped, it cannot obey the parent-death signal: an orphan that lives on.
-	require.NoError(t, unix.Kill(orphan, unix.SIGSTOP))
+	supervisor, orphan, at := startSupervisor(t, dir)
+	end := pidfd(t, orphan)
+	// It obeys the parent-death signal, and waits for a backend that does not end: an
+	// orphan that lives on, until it is found.
+	conn, err := pgx.Connect(t.Context(), at)
+	require.NoError(t, err)
+	defer func() { _ = conn.Close(context.Background()) }() // it is gone
+	var backend int
+	require.NoError(t, conn.QueryRow(t.Context(), "SELECT pg_backend_pid()").Scan(&backend))
+	require.NoError(t, unix.Kill(backend, unix.SIGSTOP))
+	found := false
+	defer func() {
+		if !found {
+			_ = unix.Kill(backend, unix.SIGCONT)
+		}
+	}()
 	require.NoError(t, supervisor.Process.Kill())
 	require.Error(t, supervisor.Wait())
-	resumed := time.AfterFunc(300*time.Millisecond, func() { _ = unix.Kill(orphan, unix.SIGCONT) })
-	defer resumed.Stop()
-	end := pidfd(t, orphan)
+	cfg := configOf(dir)
+	cfg.Logger = slog.New(slog.NewTextHandler(written(func(line string) {
+		if strings.Contains(line, "a killed PostgreSQL left behind") && strings.Contains(line, fmt.Sprint(orphan)) {
+			found = true
+			_ = unix.Kill(backend, unix.SIGCONT)
+		}
+	}), nil))
 
-	s := start(t, dir)
+	s := startAs(t, cfg)
+	require.True(t, found)
 	awaitEnd(t, end)
 	require.NotEqual(t, orphan, s.PID())
 	require.Equal(t, "1", query(t, s.URL(), "SELECT 1"))
+}
+
+// written is told of what is logged.
+type written func(line string)
+
+func (f written) Write(line []byte) (int, error) {
+	f(string(line))
+	return len(line), nil
+}
+
+func TestADirectoryIsFreeWhenItsServerHasEndedAlsoWhileAnotherChildBegins(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := start(t, dir)
+	// What a child has that is not another program yet: the same open files.
+	entries, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	shared := -1
+	for _, e := range entries {
+		if to, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && to == filepath.Join(dir, "supervisor.lock") {
+			fd, err := strconv.Atoi(e.Name())
+			require.NoError(t, err)
+			shared, err = unix.Dup(fd)
+			require.NoError(t, err)
+		}
+	}
+	require.Positive(t, shared)
+	defer func() { require.NoError(t, unix.Close(shared)) }()
+	require.NoError(t, s.Stop(t.Context()))
+	require.Equal(t, "1", query(t, start(t, dir).URL(), "SELECT 1"))
 }
 
 func TestALockFileOfAnotherProcessIdDoesNotBlockTheStart(t *testing.T) {
@@ -243,9 +293,9 @@ func startAs(t *testing.T, cfg pgserver.Config) *pgserver.Server {
 	return s
 }
 
-// startSupervisor runs a server in a process of its own and gives that process
-// and the server's id.
-func startSupervisor(t *testing.T, dir string) (*exec.Cmd, int) {
+// startSupervisor runs a server in a process of its own and gives that process, and
+// the server's id and URL.
+func startSupervisor(t *testing.T, dir string) (supervisor *exec.Cmd, pid int, at string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), superviseEnv+"="+dir)
@@ -258,10 +308,9 @@ func startSupervisor(t *testing.T, dir string) (*exec.Cmd, int) {
 	require.NoError(t, cmd.Start())
 	line, err := bufio.NewReader(out).ReadString('\n')
 	require.NoError(t, err)
-	var pid int
-	_, err = fmt.Sscanf(line, "pid %d", &pid)
+	_, err = fmt.Sscanf(line, "pid %d %s", &pid, &at)
 	require.NoError(t, err, line)
-	return cmd, pid
+	return cmd, pid, at
 }
 
 // pidfd refers to a process, so that its end can be waited for.
