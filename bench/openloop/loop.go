@@ -123,6 +123,7 @@ func (l *loop) run(ctx context.Context, total int) error {
 			}
 		}
 	}
+	l.result.took = time.Since(l.start)
 	return nil
 }
 

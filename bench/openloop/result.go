@@ -12,6 +12,7 @@ import (
 type Result struct {
 	waits  []time.Duration // from when a request was meant to be sent to its answer
 	late   []time.Duration // from then to when it was sent
+	took   time.Duration
 	sorted bool
 }
 
@@ -25,6 +26,9 @@ func (r *Result) sort() {
 
 // Requests is the number of requests, all of them answered.
 func (r *Result) Requests() int { return len(r.waits) }
+
+// Took is the time from the start to the last answer, of all runs together.
+func (r *Result) Took() time.Duration { return r.took }
 
 // Quantile is the time within which a part of the requests was answered, 0 < part
 // <= 1, counted from when they were meant to be sent.
@@ -52,5 +56,6 @@ func quantile(sorted []time.Duration, part float64) time.Duration {
 // Add takes the requests of another run in.
 func (r *Result) Add(other *Result) {
 	r.waits, r.late = append(r.waits, other.waits...), append(r.late, other.late...)
+	r.took += other.took
 	r.sorted = false
 }

@@ -20,6 +20,11 @@ func Thread() {
 // linger is for how long room is kept that nobody needs any more: making it stops all goroutines for a moment.
 const linger = 2 * time.Second
 
+// beside is how many goroutines more, for each processor, are run while there is work that stands aside. What brings that work
+// and takes it away, and the collector, do not stand aside: the runtime would give each of them a processor
+// for up to 10 ms while redirects wait, where the system has them take turns.
+const beside = 3
+
 var room = struct {
 	sync.Mutex
 	linger time.Duration
@@ -29,8 +34,9 @@ var room = struct {
 	over   *time.Timer // takes them back; nil: nothing was added yet
 }{linger: linger}
 
-// MakeRoom lets the runtime run so many goroutines more at once than there are processors, for threads that stand aside, until
-// what it gives is called, once, and for a while longer: these take nobody's place then, since the system runs them last. It is not
+// MakeRoom lets the runtime run more goroutines at once than there are processors, so many for threads that stand aside, and some
+// for each processor, until what it gives is called, once, and for a while longer: nobody takes a redirect's place then, since the system
+// has the threads take turns and runs those last that stand aside. It is not
 // for always, as a redirect costs some percent more CPU time so. It does nothing when
 // GOMAXPROCS says how many there are to be.
 func MakeRoom(threads int) (giveBack func()) {
@@ -42,8 +48,9 @@ func MakeRoom(threads int) (giveBack func()) {
 	if room.added == 0 {
 		room.before = runtime.GOMAXPROCS(0)
 	}
-	if room.users += threads; room.users > room.added {
-		room.added = room.users
+	room.users += threads
+	if added := room.users + beside*room.before; added > room.added {
+		room.added = added
 		runtime.GOMAXPROCS(room.before + room.added)
 	}
 	return func() {

@@ -62,19 +62,20 @@ func TestThereIsRoomUnlessAnOperatorSaysHowMuch(t *testing.T) {
 	t.Cleanup(aside.Linger(time.Hour)) // a machine may stand still
 	runtime.SetDefaultGOMAXPROCS()
 	before = runtime.GOMAXPROCS(0)
+	room := func(threads int) int { return before + aside.Beside*before + threads }
 	one, another := aside.MakeRoom(3), aside.MakeRoom(1)
-	require.Equal(t, before+4, runtime.GOMAXPROCS(0))
+	require.Equal(t, room(4), runtime.GOMAXPROCS(0))
 	one()
-	require.Equal(t, before+4, runtime.GOMAXPROCS(0), "another has not ended")
+	require.Equal(t, room(4), runtime.GOMAXPROCS(0), "another has not ended")
 	another()
-	require.Equal(t, before+4, runtime.GOMAXPROCS(0), "for a while")
+	require.Equal(t, room(4), runtime.GOMAXPROCS(0), "for a while")
 	again := aside.MakeRoom(2)
-	require.Equal(t, before+4, runtime.GOMAXPROCS(0), "which is enough for the next")
+	require.Equal(t, room(4), runtime.GOMAXPROCS(0), "which is enough for the next")
 	again()
 	aside.TakeBack()
 	require.Equal(t, before, runtime.GOMAXPROCS(0))
 	aside.MakeRoom(1)()
-	require.Equal(t, before+1, runtime.GOMAXPROCS(0))
+	require.Equal(t, room(1), runtime.GOMAXPROCS(0))
 	aside.TakeBack()
 }
 
@@ -91,7 +92,7 @@ func TestAWorkerStandsAsideAndDoesOneThingAfterTheOther(t *testing.T) {
 		return attr
 	}
 	require.EqualValues(t, unix.SCHED_BATCH, attr().Policy)
-	require.Equal(t, before+1, runtime.GOMAXPROCS(0))
+	require.Equal(t, before+aside.Beside*before+1, runtime.GOMAXPROCS(0))
 
 	done := 0 // which the race detector watches
 	var all sync.WaitGroup

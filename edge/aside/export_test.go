@@ -2,6 +2,9 @@ package aside
 
 import "time"
 
+// Beside is how much room there is for each processor beside that of threads.
+const Beside = beside
+
 // Linger has room be kept for a time that nobody needs any more, and gives what ends that.
 func Linger(d time.Duration) (end func()) {
 	room.Lock()

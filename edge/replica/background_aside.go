@@ -2,6 +2,7 @@ package replica
 
 import (
 	"sync"
+	"time"
 
 	"waypost/edge/aside"
 	"waypost/replication"
@@ -10,8 +11,13 @@ import (
 // What an edge does beside its redirects stands aside for them: flushes and compactions, of which Pebble tells in the
 // goroutines that make them, and which these end with; and batches that take long to apply.
 
-// weighty is how many records a batch has that takes long: each costs some ten microseconds.
-const weighty = 64
+const (
+	// weighty is how many records a batch has that takes long: each costs some ten microseconds.
+	weighty = 64
+
+	// steady is how many records come in a second when all batches together take long, however short each is.
+	steady = 4096
+)
 
 // rooms are made for what Pebble has under way. Which is whose does not matter.
 type rooms struct {
@@ -48,9 +54,34 @@ func (db *DB) lengthily(long bool, do func() error) (err error) {
 }
 
 func isWeighty(transactions []replication.Transaction) bool {
-	records := 0
+	return recordsOf(transactions) >= weighty
+}
+
+func recordsOf(transactions []replication.Transaction) (records int) {
 	for i := range transactions {
 		records += len(transactions[i].Records)
 	}
-	return records >= weighty
+	return records
+}
+
+// pace tells how many records come in a second. The zero pace is ready.
+type pace struct {
+	mu           sync.Mutex
+	began        time.Time // of the present second
+	now, earlier int       // records of that, and of the one before
+}
+
+// note adds records, and reports whether so many come that they take long together.
+func (p *pace) note(records int, at time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if since := at.Sub(p.began); since >= time.Second {
+		p.earlier = 0
+		if since < 2*time.Second {
+			p.earlier = p.now
+		}
+		p.began, p.now = at, 0
+	}
+	p.now += records
+	return max(p.now, p.earlier) >= steady
 }

@@ -71,6 +71,7 @@ type DB struct {
 	ended        [4]atomic.Uint64 // what tables that are gone have answered
 
 	slow      aside.Worker
+	pace      pace
 	mu        sync.Mutex // held while the live store or its table is written or replaced
 	restoring *restore
 	repairing *repair

@@ -34,7 +34,9 @@ func (db *DB) Position() waypost.Position {
 // only a fresh store can heal it, and the disk takes writes again, the error is
 // ErrDiverged, so that the follower brings one. See [Valve] for what is held back.
 func (db *DB) Apply(ctx context.Context, b *replication.Batch) error {
-	return db.lengthily(isWeighty(b.Transactions), func() error { return db.apply(ctx, b) })
+	records := recordsOf(b.Transactions)
+	long := db.pace.note(records, time.Now()) || records >= weighty
+	return db.lengthily(long, func() error { return db.apply(ctx, b) })
 }
 
 func (db *DB) apply(ctx context.Context, b *replication.Batch) error {
