@@ -23,10 +23,11 @@ import (
 type Fleet struct {
 	cfg FleetConfig
 
-	mu    sync.Mutex
-	nodes map[string]*fleetNode
-	heads headHistory
-	noted []EdgeProgress // of all control planes, as it was read last
+	mu      sync.Mutex
+	nodes   map[string]*fleetNode
+	heads   headHistory
+	noted   []EdgeProgress // of all control planes, as it was read last
+	notedAt time.Time      // when that was
 
 	waiters int           // of WaitApplied
 	news    chan struct{} // closed, and replaced, at a report while somebody waits
@@ -371,8 +372,8 @@ func (f *Fleet) hinted(h FleetHint, now time.Time) EdgeStatus {
 // recorded judges an edge by what was noted of it, unless it may still report to another
 // control plane, which notes it every few seconds.
 func (f *Fleet) recorded(p *EdgeProgress, now time.Time) (s EdgeStatus, shown bool) {
-	unheard := now.Sub(p.At)
-	if p.Region == "" || unheard <= f.cfg.Silent+noteSlack || unheard > f.cfg.Forget {
+	unheard := f.notedAt.Sub(p.At)
+	if p.Region == "" || now.Sub(f.notedAt) > staleNote || unheard <= f.cfg.Silent+noteSlack || unheard > f.cfg.Forget {
 		return EdgeStatus{}, false
 	}
 	s = EdgeStatus{

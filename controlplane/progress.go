@@ -32,7 +32,7 @@ type EdgeProgress struct {
 	Until   time.Time // clicks before that, by the edge's clock, are counted; zero: unknown
 	Pending int64     // clicks that are not counted yet; -1: unknown
 	Left    bool      // it has stopped, and everything was counted; or it was given up
-	At      time.Time // when it said so
+	At      time.Time // when it said so; zero to note: now
 }
 
 // Completeness is how far counted clicks are all that there were.
@@ -49,8 +49,14 @@ const (
 	// for. Clicks that are older when they come count at the time of their receipt.
 	LongestProgress = 30 * 24 * time.Hour
 
-	// noteSlack is by how much longer than it is an edge seems not to have been heard of, by what is noted.
-	noteSlack = 7 * time.Second
+	// noteSlack is by how much longer than it is an edge seems not to have been heard of, by what is noted, at most: a
+	// round of KeepProgress on a slow database.
+	noteSlack = 17 * time.Second
+
+	// readNote is how many rounds of KeepProgress pass from one look at what is noted to the next, and staleNote
+	// how old that may be to be shown.
+	readNote  = 5
+	staleNote = time.Minute
 
 	// shortestSilence is for how long nothing must have been heard of an edge that is given up.
 	shortestSilence = time.Minute
@@ -110,7 +116,7 @@ func (f *Fleet) KeepProgress(ctx context.Context, store ProgressStore, interval 
 	defer ticker.Stop()
 	failing := false
 	var since time.Time
-	for {
+	for round := 0; ; round++ {
 		nodes, newest := f.progressSince(since)
 		if len(nodes) > 0 {
 			err := noteProgress(ctx, store, nodes)
@@ -121,7 +127,9 @@ func (f *Fleet) KeepProgress(ctx context.Context, store ProgressStore, interval 
 				since = newest
 			}
 		}
-		f.readNoted(ctx, store)
+		if round%readNote == 0 {
+			f.readNoted(ctx, store)
+		}
 		select {
 		case <-ctx.Done():
 			return
@@ -141,13 +149,14 @@ func noteProgress(ctx context.Context, store ProgressStore, nodes []EdgeProgress
 func (f *Fleet) readNoted(ctx context.Context, store ProgressStore) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
+	began := f.cfg.Now()
 	noted, err := store.Progress(ctx)
 	if err != nil {
 		noted = nil
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.noted = noted
+	f.noted, f.notedAt = noted, began
 }
 
 // progressSince gives what was reported after a moment, and the moment of the newest

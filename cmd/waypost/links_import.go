@@ -60,8 +60,9 @@ finish them. The key needs the scopes links:read and links:write. An import of
 standard input cannot be resumed.
 
 With --dedupe a row whose target has its link from an earlier import with --dedupe,
-or from another request that asked for the one link of its target, gets that link and is counted as found: an
-import that is done again then makes nothing twice. Rows with a custom code are not affected.`,
+or from another request that asked for the one link of its target, gets that link as it is, and is counted as found: an
+import that is done again then makes nothing twice. Parameters that only track visitors, such as utm_source, make no
+other target of a URL. Rows with a custom code, and those that are not active, are not affected.`,
 		Example: `  waypost links import links.csv
   waypost links import links.csv --resume
   waypost links import links.csv --report refused.csv
@@ -112,7 +113,7 @@ func (p *program) importLinks(c *cobra.Command, i importing) (err error) {
 	if err != nil {
 		return fmt.Errorf("nothing was sent: %w", err)
 	}
-	journal, err := openJournal(i, file, linkimport.Source{API: api.Base(), Workspace: workspace})
+	journal, err := openJournal(i, file, linkimport.Source{API: api.Base(), Workspace: workspace, Dedupe: i.dedupe})
 	if err != nil {
 		return err
 	}

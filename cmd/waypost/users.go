@@ -99,7 +99,7 @@ func userTable(users []client.Member) string {
 	_, _ = fmt.Fprintln(w, "ID\tEMAIL\tROLE\tSTATE\tSINCE\tNAME")
 	for i := range users {
 		u := &users[i]
-		state := accountState(u.Disabled, u.HasPassword, u.InvitedUntil)
+		state := accountState(u.Disabled, u.HasPassword == nil || *u.HasPassword, u.InvitedUntil)
 		if u.Shared {
 			state += ", shared"
 		}

@@ -25,6 +25,18 @@ const linger = 2 * time.Second
 // for up to 10 ms while redirects wait, where the system has them take turns.
 const beside = 3
 
+// mostBeside bounds that on large machines, which have room without it, and where the collector would take its part of it.
+const mostBeside = 8
+
+// besides is how many goroutines more that is. Where a quota leaves less than the processors that there are, more threads would
+// only spend it sooner, and the system then stops them all.
+func besides(processors int) int {
+	if processors < runtime.NumCPU() {
+		return 0
+	}
+	return min(beside*processors, mostBeside)
+}
+
 var room = struct {
 	sync.Mutex
 	linger time.Duration
@@ -49,7 +61,7 @@ func MakeRoom(threads int) (giveBack func()) {
 		room.before = runtime.GOMAXPROCS(0)
 	}
 	room.users += threads
-	if added := room.users + beside*room.before; added > room.added {
+	if added := room.users + besides(room.before); added > room.added {
 		room.added = added
 		runtime.GOMAXPROCS(room.before + room.added)
 	}

@@ -62,7 +62,7 @@ func TestThereIsRoomUnlessAnOperatorSaysHowMuch(t *testing.T) {
 	t.Cleanup(aside.Linger(time.Hour)) // a machine may stand still
 	runtime.SetDefaultGOMAXPROCS()
 	before = runtime.GOMAXPROCS(0)
-	room := func(threads int) int { return before + aside.Beside*before + threads }
+	room := func(threads int) int { return before + aside.Besides(before) + threads }
 	one, another := aside.MakeRoom(3), aside.MakeRoom(1)
 	require.Equal(t, room(4), runtime.GOMAXPROCS(0))
 	one()
@@ -79,6 +79,12 @@ func TestThereIsRoomUnlessAnOperatorSaysHowMuch(t *testing.T) {
 	aside.TakeBack()
 }
 
+func TestThereIsNoMoreRoomThanAQuotaAndALargeMachineAllow(t *testing.T) {
+	require.Equal(t, min(3*runtime.NumCPU(), 8), aside.Besides(runtime.NumCPU()))
+	require.Equal(t, 8, aside.Besides(runtime.NumCPU()+64))
+	require.Zero(t, aside.Besides(runtime.NumCPU()-1))
+}
+
 func TestAWorkerStandsAsideAndDoesOneThingAfterTheOther(t *testing.T) {
 	t.Setenv("GOMAXPROCS", "")
 	t.Cleanup(aside.Linger(time.Hour)) // a machine may stand still
@@ -92,7 +98,7 @@ func TestAWorkerStandsAsideAndDoesOneThingAfterTheOther(t *testing.T) {
 		return attr
 	}
 	require.EqualValues(t, unix.SCHED_BATCH, attr().Policy)
-	require.Equal(t, before+aside.Beside*before+1, runtime.GOMAXPROCS(0))
+	require.Equal(t, before+aside.Besides(before)+1, runtime.GOMAXPROCS(0))
 
 	done := 0 // which the race detector watches
 	var all sync.WaitGroup

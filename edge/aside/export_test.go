@@ -2,8 +2,8 @@ package aside
 
 import "time"
 
-// Beside is how much room there is for each processor beside that of threads.
-const Beside = beside
+// Besides is how much room there is beside that of threads.
+func Besides(processors int) int { return besides(processors) }
 
 // Linger has room be kept for a time that nobody needs any more, and gives what ends that.
 func Linger(d time.Duration) (end func()) {

@@ -15,8 +15,11 @@ const (
 	// weighty is how many records a batch has that takes long: each costs some ten microseconds.
 	weighty = 64
 
-	// steady is how many records come in a second when all batches together take long, however short each is.
+	// steady is how many records are taken in a second when all batches together take long, however short each is.
 	steady = 4096
+
+	// late is how old a change may become, by the clocks of its origin and of this machine, while redirects go first.
+	late = 5 * time.Second
 )
 
 // rooms are made for what Pebble has under way. Which is whose does not matter.
@@ -64,7 +67,13 @@ func recordsOf(transactions []replication.Transaction) (records int) {
 	return records
 }
 
-// pace tells how many records come in a second. The zero pace is ready.
+// isLate reports whether changes have waited for so long that they do no more: wrong links are worse than slow ones.
+func isLate(transactions []replication.Transaction, now time.Time) bool {
+	n := len(transactions)
+	return n > 0 && now.Sub(time.UnixMilli(transactions[n-1].At)) > late
+}
+
+// pace tells how many records are taken in a second. The zero pace is ready.
 type pace struct {
 	mu           sync.Mutex
 	began        time.Time // of the present second

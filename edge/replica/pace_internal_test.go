@@ -5,7 +5,17 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"waypost/replication"
 )
+
+func TestChangesThatAreOldWaitForNobody(t *testing.T) {
+	at := time.UnixMilli(1_900_000_000_000)
+	for age, is := range map[time.Duration]bool{0: false, late: false, late + time.Millisecond: true, -time.Hour: false} {
+		require.Equal(t, is, isLate([]replication.Transaction{{}, {At: at.Add(-age).UnixMilli()}}, at), age)
+	}
+	require.False(t, isLate(nil, at))
+}
 
 func TestManyShortBatchesInASecondTakeLongTogether(t *testing.T) {
 	var p pace

@@ -9,6 +9,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"waypost"
+	"waypost/edge/aside"
 	"waypost/replication"
 )
 
@@ -34,8 +35,12 @@ func (db *DB) Position() waypost.Position {
 // only a fresh store can heal it, and the disk takes writes again, the error is
 // ErrDiverged, so that the follower brings one. See [Valve] for what is held back.
 func (db *DB) Apply(ctx context.Context, b *replication.Batch) error {
-	records := recordsOf(b.Transactions)
-	long := db.pace.note(records, time.Now()) || records >= weighty
+	records, now := recordsOf(b.Transactions), time.Now()
+	long := db.pace.note(records, now) || records >= weighty
+	if long && isLate(b.Transactions, now) {
+		defer aside.MakeRoom(1)()
+		long = false
+	}
 	return db.lengthily(long, func() error { return db.apply(ctx, b) })
 }
 

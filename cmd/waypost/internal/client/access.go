@@ -81,7 +81,7 @@ type Member struct {
 	Shared    bool      `json:"shared"`
 	CreatedAt time.Time `json:"created_at"`
 
-	HasPassword  bool       `json:"has_password"`
+	HasPassword  *bool      `json:"has_password"` // nil: a control plane of before does not say
 	InvitedUntil *time.Time `json:"invited_until"`
 
 	Invitation *Invitation `json:"invitation,omitempty"`

@@ -149,9 +149,9 @@ func (c *child) supervise(started chan<- error) {
 	close(c.done)
 }
 
-// outputTime is how long the output of a process is read after its end. It is less than any
-// process has to stop.
-const outputTime = 5 * time.Second
+// outputTime is how long the output of a process is read after its end. It comes on top of
+// what a process takes to stop.
+const outputTime = 3 * time.Second
 
 var errEnded = errors.New("the process has ended")
 

@@ -161,8 +161,8 @@ func (r *run) send(ctx context.Context, rows []row) (outcomes []client.Outcome, 
 	for i, row := range rows {
 		links[i] = row.link
 		links[i].CreatedBy = r.tag + strconv.Itoa(row.line)
-		if links[i].Dedupe == nil && links[i].CustomCode == "" && r.Dedupe {
-			links[i].Dedupe = &r.Dedupe
+		if l := &links[i]; r.Dedupe && l.Dedupe == nil && l.CustomCode == "" && (l.Active == nil || *l.Active) {
+			l.Dedupe = &r.Dedupe
 		}
 	}
 	err = r.persist(ctx, client.Transient, func() error {

@@ -27,6 +27,7 @@ type Source struct {
 	Size      int64  `json:"size"`   // in bytes
 	API       string `json:"api"`
 	Workspace string `json:"workspace"` // slug of that which the links are for
+	Dedupe    bool   `json:"dedupe,omitempty"`
 }
 
 // Journal is the progress of an import in a file, so that whatever stops it,
@@ -111,6 +112,8 @@ func (j *Journal) open(of Source, resume bool) error {
 		return fmt.Errorf("the file has changed since its import began: bring back the old one, or remove %s to import everything anew", path)
 	case j.source.API != of.API:
 		return fmt.Errorf("the import was begun with the API %s, not %s: go on there, or remove %s to import everything anew", j.source.API, of.API, path)
+	case j.source.Dedupe != of.Dedupe:
+		return fmt.Errorf("the import was begun %s --dedupe: go on so, or remove %s to import everything anew", map[bool]string{true: "with", false: "without"}[j.source.Dedupe], path)
 	case j.source.Workspace != of.Workspace:
 		return fmt.Errorf("the import was begun into the workspace %q, not %q: go on there, or remove %s to import everything anew", j.source.Workspace, of.Workspace, path)
 	}

@@ -50,7 +50,7 @@ type Import struct {
 	InFlight int
 
 	// Dedupe asks for the one link of a target, where a row neither says whether it does
-	// nor asks for a code. Those that were there already are counted in Report.Found.
+	// nor asks for a code, and is active: one that is not is never the one. Those that were there already are counted in Report.Found.
 	Dedupe bool
 
 	// Attempts bounds how often a request is sent that surely had no effect, or

@@ -53,6 +53,7 @@ func TestRowsAskForTheOneLinkOfTheirTargetUnlessTheySayOtherwise(t *testing.T) {
 	lines := `{"original_url": "https://example.com/1"}
 {"original_url": "https://example.com/2", "custom_code": "two"}
 {"original_url": "https://example.com/3", "dedupe": false}
+{"original_url": "https://example.com/4", "active": false}
 `
 	var asked []bool
 	a := &api{}
@@ -62,7 +63,7 @@ func TestRowsAskForTheOneLinkOfTheirTargetUnlessTheySayOtherwise(t *testing.T) {
 	for _, l := range a.batches[0] {
 		asked = append(asked, l.Dedupe != nil && *l.Dedupe)
 	}
-	require.Equal(t, []bool{true, false, false}, asked)
+	require.Equal(t, []bool{true, false, false, false}, asked)
 }
 
 func TestRowsAreSentAThousandAtATimeOrFewerWhenTheyAreLong(t *testing.T) {

@@ -146,11 +146,18 @@ func TestWhatWasFoundIsCountedOverAllRuns(t *testing.T) {
 	a, path := &api{}, filepath.Join(t.TempDir(), "progress")
 	text := "original_url\n" + strings.Repeat("https://twin.example/\nhttps://example.com/\n", 1000)
 	a.failures = []error{nil, &client.Problem{Status: http.StatusForbidden}}
-	im := linkimport.Import{API: a, Wait: a.wait, Dedupe: true, Journal: open(t, path, false)}
-	_, err := im.Run(t.Context(), strings.NewReader(text))
+	of := source
+	of.Dedupe = true
+	journal, err := linkimport.OpenJournal(path, of, false)
+	require.NoError(t, err)
+	im := linkimport.Import{API: a, Wait: a.wait, Dedupe: true, Journal: journal}
+	_, err = im.Run(t.Context(), strings.NewReader(text))
 	require.Error(t, err)
 	require.NoError(t, im.Journal.Close())
-	im.Journal = open(t, path, true)
+	_, err = linkimport.OpenJournal(path, source, true)
+	require.ErrorContains(t, err, "begun with --dedupe")
+	im.Journal, err = linkimport.OpenJournal(path, of, true)
+	require.NoError(t, err)
 	report, err := im.Run(t.Context(), strings.NewReader(text))
 	require.NoError(t, err)
 	require.NoError(t, im.Journal.Remove())
