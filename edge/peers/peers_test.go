@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"waypost"
 	"waypost/edge/peers"
 	"waypost/replication"
 	"waypost/replication/replicationtest"
@@ -25,6 +26,15 @@ func cutAt(t *testing.T, o *origin, name, token string) *node {
 	until(t, "it has heard the head", func() bool { return n.loop.Status().Head.Position == head.Position })
 	tells(t, n.url, token, n.db, head.Position)
 	n.home.Cut()
+	return n
+}
+
+// fullAt makes a node of an origin that has all, up to a position.
+func fullAt(t *testing.T, o *origin, at waypost.Position) *node {
+	t.Helper()
+	n := newNode(t, o, "full", token)
+	n.run(t, n.config())
+	n.at(t, at)
 	return n
 }
 
@@ -129,9 +139,7 @@ func TestAnEdgeThatIsCutOffFollowsThePeerThatKnowsMostAndReturnsByItself(t *test
 func TestAnEmptyEdgeTakesItsFirstSnapshotFromAPeerWhileItsHomeIsAway(t *testing.T) {
 	o := newOrigin(t)
 	at := o.put(5)
-	full := newNode(t, o, "full", token)
-	full.run(t, full.config())
-	full.at(t, at)
+	full := fullAt(t, o, at)
 
 	// Who has lost its replica, and not the key of its control plane.
 	known := newNode(t, o, "known", token)
@@ -224,9 +232,7 @@ func busy(t *testing.T, cfg replication.ServerConfig) (url string) {
 func TestAnEdgeThatWaitsAtAPeerGoesToOneWhereNobodyDoes(t *testing.T) {
 	o := newOrigin(t)
 	at := o.put(5)
-	full := newNode(t, o, "full", token)
-	full.run(t, full.config())
-	full.at(t, at)
+	full := fullAt(t, o, at)
 	tells(t, full.url, token, full.db, at)
 	taken := busy(t, replication.ServerConfig{Source: full.db, Trust: full.trust, Via: func() []string { return []string{"taken"} }})
 	fresh := newNode(t, o, "fresh", token)
@@ -252,9 +258,7 @@ func TestAnEdgeThatWaitsAtAPeerGoesToOneWhereNobodyDoes(t *testing.T) {
 func TestAnEdgeThatWaitsAtHomeStays(t *testing.T) {
 	o := newOrigin(t)
 	at := o.put(5)
-	full := newNode(t, o, "full", token)
-	full.run(t, full.config())
-	full.at(t, at)
+	full := fullAt(t, o, at)
 	home := &origin{Source: o.Source, url: busy(t, replication.ServerConfig{Source: o.Source, Signer: o.signer})}
 	fresh := newNode(t, home, "fresh", token)
 	fresh.trust = full.trust // else no peer would be believed
@@ -291,9 +295,7 @@ func TestAFirstSnapshotFromAPeerIsOfHomesHistory(t *testing.T) {
 func TestAFirstSnapshotIsTakenAtHomeWhenItWouldHaveToWaitForAPeers(t *testing.T) {
 	o := newOrigin(t)
 	at := o.put(5)
-	full := newNode(t, o, "full", token)
-	full.run(t, full.config())
-	full.at(t, at)
+	full := fullAt(t, o, at)
 	taken := busy(t, replication.ServerConfig{Source: full.db, Trust: full.trust, Via: func() []string { return []string{"taken"} }})
 	fresh := newNode(t, o, "fresh", token)
 	cfg := fresh.config(taken)

@@ -1,0 +1,119 @@
+package controlplane
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Edges gives all edges that are known, by region and node.
+func (f *Fleet) Edges() []EdgeStatus {
+	hints := f.cfg.Hints()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := f.cfg.Now()
+	byNode := make(map[string]FleetHint, len(hints))
+	for _, h := range hints {
+		if other, known := byNode[h.Node]; !known || h.supersedes(other) {
+			byNode[h.Node] = h
+		}
+	}
+	all := make([]EdgeStatus, 0, max(len(f.nodes), len(byNode)))
+	for node, n := range f.nodes {
+		h, hinted := byNode[node]
+		delete(byNode, node)
+		all = append(all, f.status(n, h, hinted, now))
+	}
+	for _, h := range byNode {
+		if now.Sub(h.LastHeard) <= f.cfg.Forget && len(all) < f.cfg.Max {
+			all = append(all, f.hinted(h, now))
+		}
+	}
+	for i := range f.noted {
+		p := &f.noted[i]
+		_, hinted := byNode[p.Node]
+		if f.nodes[p.Node] == nil && !hinted && len(all) < f.cfg.Max {
+			if s, shown := f.recorded(p, now); shown {
+				all = append(all, s)
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b EdgeStatus) int {
+		return cmp.Or(cmp.Compare(a.Region, b.Region), cmp.Compare(a.Node, b.Node))
+	})
+	return all
+}
+
+// Knows reports whether there is an edge of a name, as far as is known.
+func (f *Fleet) Knows(node string) bool {
+	return slices.ContainsFunc(f.Edges(), func(s EdgeStatus) bool { return s.Node == node && s.State != EdgeGone })
+}
+
+// supersedes says which of two boots of a node the fleet should show.
+func (h FleetHint) supersedes(other FleetHint) bool {
+	if h.Alive != other.Alive {
+		return h.Alive
+	}
+	return h.StartedAt.After(other.StartedAt)
+}
+
+// status judges an edge that has reported. Gossip counts only once the reports have
+// ceased, and while it has heard the edge within a time in which they have not come.
+func (f *Fleet) status(n *fleetNode, h FleetHint, hinted bool, now time.Time) EdgeStatus {
+	r := &n.report
+	silent := now.Sub(n.seen) > f.cfg.Silent
+	if hinted && silent && h.Alive && now.Sub(h.LastHeard) <= f.cfg.Silent {
+		s := f.hinted(h, now)
+		s.AdminAddr, s.ClicksPending, s.ClicksUntil, s.Credential = r.AdminAddr, r.ClicksPending, r.ClicksUntil, r.Credential
+		return s
+	}
+	s := EdgeStatus{
+		Node: r.Node, Region: r.Region, Role: r.Role, Version: r.Version, Addr: r.Addr, AdminAddr: r.AdminAddr,
+		Position: r.Position, Synced: r.Synced, LastAppliedAt: r.LastAppliedAt, StartedAt: r.StartedAt, ClicksPending: r.ClicksPending, ClicksUntil: r.ClicksUntil,
+		Replica: r.Replica, Held: r.Held, HeldWhy: r.HeldWhy, DiskLow: r.DiskLow,
+		State: EdgeAlive, Since: n.since, LastSeen: n.seen, Via: ViaReport, Credential: r.Credential,
+	}
+	left := r.Leaving || hinted && h.Left && h.Boot == r.Boot
+	switch {
+	case left && (silent || r.Leaving), now.Sub(n.seen) > f.cfg.Gone:
+		s.State, s.Since = EdgeGone, n.seen
+	case silent:
+		s.State, s.Since = EdgeSilent, n.seen
+	}
+	s.Lag, s.LagKnown = f.heads.lag(s.Position, now)
+	return s
+}
+
+// hinted judges an edge by gossip alone.
+func (f *Fleet) hinted(h FleetHint, now time.Time) EdgeStatus {
+	s := EdgeStatus{
+		Node: h.Node, Region: h.Region, Role: h.Role, Version: h.Version, Addr: h.Addr, Position: h.Position, Synced: h.Position, StartedAt: h.StartedAt,
+		ClicksPending: -1, State: EdgeAlive, Since: h.Since, LastSeen: h.LastHeard, Via: ViaGossip,
+	}
+	unheard := now.Sub(h.LastHeard)
+	switch {
+	case h.Left || unheard > f.cfg.Gone:
+		s.State, s.Since = EdgeGone, h.LastHeard
+	case !h.Alive || unheard > f.cfg.Silent:
+		s.State, s.Since = EdgeSilent, h.LastHeard
+	}
+	s.Lag, s.LagKnown = f.heads.lag(s.Position, now)
+	return s
+}
+
+// recorded judges an edge by what was noted of it, unless it may still report to another
+// control plane, which notes it every few seconds.
+func (f *Fleet) recorded(p *EdgeProgress, now time.Time) (s EdgeStatus, shown bool) {
+	unheard := f.notedAt.Sub(p.At)
+	if p.Region == "" || now.Sub(f.notedAt) > staleNote || unheard <= f.cfg.Silent+noteSlack || unheard > f.cfg.Forget {
+		return EdgeStatus{}, false
+	}
+	s = EdgeStatus{
+		Node: p.Node, Region: p.Region, ClicksPending: p.Pending, ClicksUntil: p.Until,
+		State: EdgeSilent, Since: p.At, LastSeen: p.At, Via: ViaRecord,
+	}
+	if p.Left || unheard > f.cfg.Gone {
+		s.State = EdgeGone
+	}
+	return s, true
+}
