@@ -28,6 +28,13 @@ func during(ctx context.Context, l *lab, links int) (_ bench.Section, err error)
 		return bench.Section{}, err
 	}
 	defer func() { err = errors.Join(err, together()) }()
+	if l.source, err = l.startSource(ctx, links); err != nil {
+		return bench.Section{}, err
+	}
+	defer func() {
+		err = errors.Join(err, l.source.stop())
+		l.source = nil
+	}()
 	edge, err := l.startEdge(ctx, links)
 	if err != nil {
 		return bench.Section{}, err
@@ -36,8 +43,8 @@ func during(ctx context.Context, l *lab, links int) (_ bench.Section, err error)
 	if err := edge.loaded(ctx); err != nil {
 		return bench.Section{}, err
 	}
-	if _, err := edge.ask("prepare"); err != nil {
-		return bench.Section{}, err
+	if _, err := edge.ask("snapshots", "1ms"); err != nil { // makes what later ones are given
+		return bench.Section{}, fmt.Errorf("the first snapshot: %w", err)
 	}
 	rate, err := l.halfRate(ctx, edge, links)
 	if err != nil {
@@ -46,7 +53,7 @@ func during(ctx context.Context, l *lab, links int) (_ bench.Section, err error)
 	quiet := &paced{name: "quiet", what: "nothing but redirects.", target: edge, rate: rate, round: duringRound}
 	changes := &paced{name: "2,000 changes/s", base: quiet.name, what: "links get new targets, 20 in a transaction, evenly spaced.", target: edge, rate: rate, round: duringRound, during: []string{"changes", "2000", "5s"}}
 	compact := &paced{name: "20,000 changes/s", base: quiet.name, what: "ten times as many, so that tables are flushed and compacted.", target: edge, rate: rate, round: duringRound, during: []string{"changes", "20000", compacting.String()}}
-	snapshot := &paced{name: "snapshot", base: quiet.name, what: "a whole snapshot is installed and swapped in.", target: edge, rate: rate, round: duringRound, during: []string{"snapshots", "1s"}}
+	snapshot := &paced{name: "snapshot", base: quiet.name, what: "a whole snapshot is taken over HTTP from a source that is another process, installed and swapped in.", target: edge, rate: rate, round: duringRound, during: []string{"snapshots", "1s"}}
 	cases := []*paced{quiet, changes, compact, snapshot}
 
 	// A snapshot of ten million links takes its time.

@@ -43,11 +43,7 @@ func TestAReplicaFollowsTheFeed(t *testing.T) {
 	again, err := newFeed(realLinks, links)
 	require.NoError(t, err)
 	again.resume(db)
-	ready, err := prepare(again.ranges(again.bySlot()))
-	require.NoError(t, err)
-	for range 2 {
-		require.NoError(t, again.snapshot(t.Context(), db, ready.all), "while it is open")
-	}
+	require.NoError(t, again.snapshot(t.Context(), db, again.ranges(again.bySlot())), "while it is open")
 	require.NoError(t, again.change(t.Context(), db, 20), "and goes on from there")
 }
 

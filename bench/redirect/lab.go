@@ -74,6 +74,7 @@ type lab struct {
 	filled map[int]bool // sizes of replicas that are there
 	sink   *sink
 	apart  *apart.Halves // nil: all share all processors
+	source *target       // of snapshots, for edges that are started; nil: there is none
 }
 
 // setApart gives servers that are started from now on processors of their own, until together is called.

@@ -21,7 +21,8 @@ const (
 	kindBare    = "bare"    // fasthttp, a constant
 	kindNetHTTP = "nethttp" // net/http, a constant
 	kindEdge    = "edge"
-	kindRedis   = "redis" // fasthttp that asks Redis
+	kindRedis   = "redis"  // fasthttp that asks Redis
+	kindSource  = "source" // of snapshots, for an edge
 )
 
 // serveOptions are the flags of a server process.
@@ -33,6 +34,7 @@ type serveOptions struct {
 	Links   int
 	Targets string
 	Redis   string // its socket
+	Source  string // URL of what gives the edge snapshots
 }
 
 // answering is a server that can be served and shut down.
@@ -58,13 +60,14 @@ type command func(ctx context.Context, args []string) (string, error)
 func serve(ctx context.Context, args []string) (err error) {
 	var o serveOptions
 	flags := flag.NewFlagSet(partServe, flag.ContinueOnError)
-	flags.StringVar(&o.Kind, "kind", "", "bare, nethttp, edge or redis")
+	flags.StringVar(&o.Kind, "kind", "", "bare, nethttp, edge, redis or source")
 	flags.StringVar(&o.Dir, "dir", "", "directory of the replica")
 	flags.StringVar(&o.Journal, "journal", "", "directory of the click journal")
 	flags.StringVar(&o.Ship, "ship", "", "where to ship clicks")
 	flags.IntVar(&o.Links, "links", 0, "links in the replica")
 	flags.StringVar(&o.Targets, "targets", "", "file of real links")
 	flags.StringVar(&o.Redis, "redis", "", "socket of Redis")
+	flags.StringVar(&o.Source, "source", "", "where snapshots come from")
 	if err := flags.Parse(args); err != nil {
 		return fmt.Errorf("reading the flags of a server: %w", err)
 	}
@@ -99,6 +102,8 @@ func (o serveOptions) app() (app, error) {
 		return app{answering: s, close: s.close}, nil
 	case kindEdge:
 		return newEdge(o)
+	case kindSource:
+		return newSource(o)
 	default:
 		return app{}, fmt.Errorf("unknown kind of server %q", o.Kind)
 	}

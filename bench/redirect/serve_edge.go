@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"runtime/pprof"
 	"strconv"
 	"time"
@@ -28,8 +27,7 @@ type edgeApp struct {
 	journal *clicks.Journal
 	shipped chan error // has what Ship gave; nil: nothing is shipped
 	meters  *prometheus.Registry
-	feed    *feed     // nil until changes are asked for
-	ready   *prepared // nil until it was asked for
+	feed    *feed // nil until changes are asked for
 }
 
 func newEdge(o serveOptions) (_ app, err error) {
@@ -51,7 +49,7 @@ func newEdge(o serveOptions) (_ app, err error) {
 		}
 	}
 	return app{answering: edge.New(cfg), close: e.close, commands: map[string]command{
-		"metric": e.metric, "changes": e.changes, "prepare": e.prepare, "snapshots": e.snapshots, "profile": e.profile,
+		"metric": e.metric, "changes": e.changes, "snapshots": e.snapshots, "profile": e.profile,
 	}}, nil
 }
 
@@ -98,18 +96,6 @@ func (e *edgeApp) follow() (err error) {
 	return err
 }
 
-// prepare makes what changes and snapshots are made of.
-func (e *edgeApp) prepare(context.Context, []string) (_ string, err error) {
-	if err := e.follow(); err != nil {
-		return "", err
-	}
-	if e.ready, err = prepare(e.feed.ranges(e.feed.bySlot())); err != nil {
-		return "", err
-	}
-	runtime.GC()
-	return strconv.Itoa(len(e.ready.ranges)), nil
-}
-
 // changes applies so many a second, 0 for as many as it can, for some time: in
 // transactions of 20. It tells how many it applied.
 func (e *edgeApp) changes(ctx context.Context, args []string) (string, error) {
@@ -149,18 +135,16 @@ func (e *edgeApp) snapshots(ctx context.Context, args []string) (string, error) 
 		return "", errors.New("snapshots DURATION")
 	}
 	duration, err := time.ParseDuration(args[0])
-	if err := errors.Join(err, e.follow()); err != nil {
-		return "", err
-	}
-	if e.ready == nil {
-		return "", errors.New("nothing is prepared")
+	if err != nil {
+		return "", fmt.Errorf("reading how long: %w", err)
 	}
 	installed := 0
 	for start := time.Now(); time.Since(start) < duration; installed++ {
-		if err := e.feed.snapshot(ctx, e.replica, e.ready.all); err != nil {
+		if err := e.takeSnapshot(ctx); err != nil {
 			return "", err
 		}
 	}
+	e.feed = nil // changes begin anew
 	return strconv.Itoa(installed), nil
 }
 

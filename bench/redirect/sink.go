@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
@@ -42,15 +43,25 @@ func (s *sink) close() error {
 	return err
 }
 
+// decoders are used again: the client shares the processor.
+var decoders = sync.Pool{New: func() any {
+	z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true))
+	if err != nil {
+		panic("redirect: " + err.Error()) // the options are wrong
+	}
+	return z
+}}
+
 // acknowledge answers that a batch was counted, and reads no more of it than its
 // number: counting is not what is measured.
 func acknowledge(w http.ResponseWriter, r *http.Request) {
 	const head, seqAt = 28, 20 // see waypost.AppendClickBatch
 	var number [head]byte
-	z, err := zstd.NewReader(r.Body, zstd.WithDecoderConcurrency(1))
+	z := decoders.Get().(*zstd.Decoder)
+	defer decoders.Put(z)
+	err := z.Reset(r.Body)
 	if err == nil {
 		_, err = io.ReadFull(z, number[:])
-		z.Close()
 	}
 	if err == nil {
 		_, err = io.Copy(io.Discard, r.Body)

@@ -42,6 +42,30 @@ func (l *lab) startSelf(ctx context.Context, args ...string) (*target, error) {
 		return nil, fmt.Errorf("finding this program: %w", err)
 	}
 	cmd := exec.CommandContext(ctx, self, append([]string{partServe}, args...)...)
+	return l.startServer(cmd, l.apart != nil)
+}
+
+// startSource starts what gives edges snapshots, in the clients' half.
+func (l *lab) startSource(ctx context.Context, links int) (*target, error) {
+	dir, err := l.replica(ctx, links)
+	if err != nil {
+		return nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("finding this program: %w", err)
+	}
+	t, err := l.startServer(exec.CommandContext(ctx, self, partServe, "-kind", kindSource, "-dir", dir), false)
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	ended := t.closed
+	t.closed = func() error { return errors.Join(ended(), os.RemoveAll(dir)) }
+	return t, nil
+}
+
+// startServer starts this program as a server and waits for its address.
+func (l *lab) startServer(cmd *exec.Cmd, apart bool) (_ *target, err error) {
 	cmd.Stderr = os.Stderr
 	in, err1 := cmd.StdinPipe()
 	out, err2 := cmd.StdoutPipe()
@@ -49,7 +73,7 @@ func (l *lab) startSelf(ctx context.Context, args ...string) (*target, error) {
 		return nil, fmt.Errorf("making pipes: %w", err)
 	}
 	start := cmd.Start
-	if l.apart != nil {
+	if apart {
 		start = func() error { return l.apart.Start(cmd.Start) }
 	}
 	if err := start(); err != nil {
@@ -189,7 +213,11 @@ func (l *lab) startEdge(ctx context.Context, links int) (*target, error) {
 }
 
 func (l *lab) startEdgeIn(ctx context.Context, links int, dir, journal string) (*target, error) {
-	return l.startSelf(ctx, "-kind", kindEdge, "-dir", dir, "-journal", journal, "-ship", l.sink.url, "-links", fmt.Sprint(links), "-targets", l.o.Targets)
+	args := []string{"-kind", kindEdge, "-dir", dir, "-journal", journal, "-ship", l.sink.url, "-links", fmt.Sprint(links), "-targets", l.o.Targets}
+	if l.source != nil {
+		args = append(args, "-source", "http://"+l.source.addr)
+	}
+	return l.startSelf(ctx, args...)
 }
 
 // external is a program that is not this one.
