@@ -29,8 +29,10 @@ const (
 	packHead    = 8 + 4 + 16 + 8 + 8
 	packTail    = 4
 
+	// A pack is made of so many batches, or so many bytes: redirects wait while it is, where there is one processor.
 	packBatches = 256
-	maxPack     = 16 << 20 // and one batch more
+	packBytes   = 1 << 20
+	maxPack     = 16 << 20 // of earlier versions, and one batch more
 
 	// keptShare is the part of the quota, one of so many, that they may take.
 	keptShare = 8
@@ -127,13 +129,13 @@ func (j *Journal) pack(l *lane) error {
 	var some []kept
 	var size int64
 	for _, k := range l.kept {
-		if k.name.kind == batchKind && !l.needs(k) && len(some) < j.cfg.packBatches && size < maxPack {
+		if k.name.kind == batchKind && !l.needs(k) && len(some) < j.cfg.packBatches && size < packBytes {
 			some = append(some, k)
 			size += k.size
 		}
 	}
 	j.mu.Unlock()
-	if len(some) < j.cfg.packBatches && size < maxPack {
+	if len(some) < j.cfg.packBatches && size < packBytes {
 		return nil
 	}
 	le := binary.LittleEndian
