@@ -8,7 +8,7 @@ import (
 )
 
 // Thread gives the calling goroutine a thread of its own, which stands aside: where there is not enough for all, it
-// gets a tenth of what others get. It gets no less than that, since the runtime itself waits for it now and then: for
+// gets a third of what others get. It gets no less than that, since the runtime itself waits for it now and then: for
 // a lock that it holds, or to stop the world. There is no way back: the thread ends
 // with the goroutine. A goroutine that waits often pays for that, since threads take turns more slowly than
 // goroutines. Where the system does not let threads stand aside, nothing changes.
@@ -23,7 +23,7 @@ const linger = 2 * time.Second
 // beside is how many goroutines more, for each processor, are run while there is work that stands aside. What brings that work
 // and takes it away, and the collector, do not stand aside: the runtime would give each of them a processor
 // for up to 10 ms while redirects wait, where the system has them take turns.
-const beside = 3
+const beside = 6
 
 // mostBeside bounds that on large machines, which have room without it, and where the collector would take its part of it.
 const mostBeside = 8

@@ -33,7 +33,7 @@ func TestAThreadStandsAsideAndNoOtherDoes(t *testing.T) {
 	before := on(t, func() {})
 	lowered := on(t, aside.Thread)
 	require.EqualValues(t, unix.SCHED_BATCH, lowered.Policy)
-	require.EqualValues(t, max(before.Nice, 10), lowered.Nice)
+	require.EqualValues(t, max(before.Nice, 5), lowered.Nice)
 	for range 20 {
 		require.Equal(t, before, on(t, func() {}))
 	}
@@ -80,7 +80,7 @@ func TestThereIsRoomUnlessAnOperatorSaysHowMuch(t *testing.T) {
 }
 
 func TestThereIsNoMoreRoomThanAQuotaAndALargeMachineAllow(t *testing.T) {
-	require.Equal(t, min(3*runtime.NumCPU(), 8), aside.Besides(runtime.NumCPU()))
+	require.Equal(t, min(6*runtime.NumCPU(), 8), aside.Besides(runtime.NumCPU()))
 	require.Equal(t, 8, aside.Besides(runtime.NumCPU()+64))
 	require.Zero(t, aside.Besides(runtime.NumCPU()-1))
 }

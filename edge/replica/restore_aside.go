@@ -11,9 +11,9 @@ import (
 // A restore beside a store that answers redirects stands aside for them. The first one of an edge,
 // when there is nothing to answer with, does not.
 
-// restoreThreads is how many goroutines of a restore stand aside at once: one that makes a table of a snapshot, one that fills
-// the lookup table beside it, and one that gathers what the next is made of.
-const restoreThreads = 3
+// restoreThreads is how many goroutines of a restore stand aside at once: one that makes a table of a snapshot, and one that fills
+// the lookup table beside it. What the next is made of is gathered where long batches are applied.
+const restoreThreads = 2
 
 // small is what a restore may have of records, in bytes, without standing aside: it is over at once.
 const small = 1 << 20
@@ -35,12 +35,7 @@ func (r *restore) gather(records [][]byte) error {
 	if r.giveBack == nil {
 		r.giveBack = aside.MakeRoom(restoreThreads)
 	}
-	done := make(chan error, 1)
-	go func() {
-		aside.Thread()
-		done <- r.add(records)
-	}()
-	return <-done
+	return r.db.lengthily(true, func() error { return r.add(records) })
 }
 
 func (r *restore) add(records [][]byte) error {

@@ -20,7 +20,7 @@ import (
 // gathered is records of a snapshot that are not in a table yet.
 type gathered struct {
 	items []gatheredRecord
-	chunk []byte // in which the records lie that came last
+	chunk []byte // in which the records lie that came last, and some before them that are another's now
 	bytes int    // of all records
 }
 
@@ -63,22 +63,19 @@ func (g *gathered) add(r *waypost.Record, raw []byte, poison bool) {
 	g.bytes += len(raw)
 }
 
-// take takes off all records.
+// take takes off all records. What room is left in the chunk is for those that come next.
 func (g *gathered) take() gathered {
 	taken := *g
-	*g = gathered{items: make([]gatheredRecord, 0, len(taken.items))}
+	*g = gathered{items: make([]gatheredRecord, 0, len(taken.items)), chunk: taken.chunk[len(taken.chunk):]}
 	return taken
 }
 
-// join takes all records of another.
+// join takes all records of another off it.
 func (g *gathered) join(other *gathered) {
-	if len(g.items) == 0 {
-		*g = other.take()
-		return
-	}
-	all := other.take()
-	g.items = append(g.items, all.items...)
-	g.bytes += all.bytes
+	g.items = append(g.items, other.items...)
+	g.bytes += other.bytes
+	clear(other.items)
+	other.items, other.chunk, other.bytes = other.items[:0], other.chunk[len(other.chunk):], 0
 }
 
 // forget takes off the records of the slots before one.
