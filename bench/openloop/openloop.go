@@ -8,7 +8,7 @@
 // It sends one request at a time on a connection, after one that is not counted; when all are busy, requests wait
 // their turn, with their clock running. One thread does it all, with epoll and timers of
 // nanoseconds, because Go's own timers are coarser than what is measured here. On a processor of its own it need not sleep
-// at all, so that neither falling asleep nor waking up is measured. Who may do so gives that thread precedence over all others there.
+// at all, so that neither falling asleep nor waking up is measured.
 package openloop
 
 import (
@@ -54,7 +54,6 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	go func() {
 		runtime.LockOSThread()
-		_ = unix.Setpriority(unix.PRIO_PROCESS, 0, -20) // of this thread; not everybody may
 		done <- c.run(ctx, total, result)
 	}()
 	if err := <-done; err != nil {

@@ -144,7 +144,10 @@ func (e *edgeApp) snapshots(ctx context.Context, args []string) (string, error) 
 			return "", err
 		}
 	}
-	e.feed = nil // changes begin anew
+	if e.feed != nil { // changes begin anew
+		e.feed.resume(e.replica)
+		e.feed.changed = 0
+	}
 	return strconv.Itoa(installed), nil
 }
 

@@ -61,12 +61,18 @@ func (s *source) Serve(ln net.Listener) error {
 func (s *source) Shutdown(context.Context) error { return s.web.Close() }
 
 func (s *source) snapshot(w http.ResponseWriter, r *http.Request) {
+	if first := r.URL.Query().Get("first"); first != "" && first != "0" {
+		s.server.Snapshot(w, r) // somebody goes on
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.made == nil {
 		made := &recording{ResponseWriter: w}
 		s.server.Snapshot(made, r)
-		s.header, s.made = w.Header().Clone(), made.Bytes()
+		if made.err == nil {
+			s.header, s.made = w.Header().Clone(), made.made.Bytes()
+		}
 		return
 	}
 	for name, values := range s.header {
@@ -78,12 +84,15 @@ func (s *source) snapshot(w http.ResponseWriter, r *http.Request) {
 // recording keeps what is answered.
 type recording struct {
 	http.ResponseWriter
-	bytes.Buffer
+	made bytes.Buffer
+	err  error // whoever asked is gone
 }
 
 func (r *recording) Write(b []byte) (int, error) {
-	r.Buffer.Write(b)
-	return r.ResponseWriter.Write(b)
+	r.made.Write(b)
+	n, err := r.ResponseWriter.Write(b)
+	r.err = errors.Join(r.err, err)
+	return n, err
 }
 
 // Unwrap is for http.ResponseController.
@@ -99,7 +108,10 @@ func (afresh) Position() waypost.Position { return waypost.Position{} }
 // takeSnapshot installs a snapshot of the source in the place of what the edge has, while that serves.
 func (e *edgeApp) takeSnapshot(ctx context.Context) error {
 	const look = 2 * time.Millisecond
-	f, err := replication.NewFollower(replication.FollowConfig{URL: e.o.Source, Sink: afresh{e.replica}})
+	f, err := replication.NewFollower(replication.FollowConfig{
+		URL: e.o.Source, Sink: afresh{e.replica},
+		SnapshotBackoffMin: time.Hour, SnapshotBackoffMax: time.Hour, // the replica seems empty after it, too
+	})
 	if err != nil {
 		return err
 	}

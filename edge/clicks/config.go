@@ -72,6 +72,7 @@ type Config struct {
 
 	disk        disk
 	packBatches int   // acknowledged batches in a pack
+	packBytes   int64 // of them
 	exactBytes  int64 // that folds may take while clicks have their time
 	wearing     time.Duration
 }
@@ -103,6 +104,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.packBytes == 0 {
+		c.packBytes = packBytes
 	}
 	if c.packBatches == 0 {
 		c.packBatches = int(failpoint.Number("batches of a pack", packBatches))

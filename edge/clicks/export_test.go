@@ -18,6 +18,22 @@ func (c *Config) SetSync(sync func(*os.File) error) { c.disk.sync = sync }
 // SetPackBatches lets packs be small.
 func (c *Config) SetPackBatches(n int) { c.packBatches = n }
 
+// ToPack gives which of acknowledged batches of these sizes, numbered from 1 on, make the next pack of at most so many batches or
+// so many bytes.
+func ToPack(sizes []int64, batches int, bytes int64) (numbers []uint64) {
+	j := &Journal{cfg: Config{packBatches: batches, packBytes: bytes}}
+	l := &lane{seq: uint64(len(sizes))}
+	for i, size := range sizes {
+		n := uint64(i + 1)
+		l.kept = append(l.kept, kept{name: name{kind: batchKind, n: n}, first: n, last: n, size: size})
+	}
+	some, _ := j.toPack(l)
+	for _, k := range some {
+		numbers = append(numbers, k.first)
+	}
+	return numbers
+}
+
 // SetAllocate lets the disk be full.
 func (c *Config) SetAllocate(allocate func(*os.File, int64) error) { c.disk.allocate = allocate }
 

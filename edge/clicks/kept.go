@@ -122,20 +122,35 @@ func (j *Journal) makeRoom(bytes int64) (freed int64) {
 	return freed
 }
 
+// toPack gives the first batches that make a pack; none: there are not so many. Of all between the first and the last
+// none is left out.
+func (j *Journal) toPack(l *lane) (some []kept, size int64) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, k := range l.kept {
+		switch {
+		case k.name.kind != batchKind || l.needs(k):
+			continue
+		case k.size < j.cfg.packBytes:
+			some = append(some, k)
+			size += k.size
+			if len(some) == j.cfg.packBatches || size >= j.cfg.packBytes {
+				return some, size
+			}
+			continue
+		case len(some) > 1:
+			return some, size
+		}
+		some, size = nil, 0 // it is as large as a pack, and stays as it is
+	}
+	return nil, 0
+}
+
 // pack puts the oldest acknowledged batches of a lane into one file, when there are so
 // many. They are removed once that is durable.
 func (j *Journal) pack(l *lane) error {
-	j.mu.Lock()
-	var some []kept
-	var size int64
-	for _, k := range l.kept {
-		if k.name.kind == batchKind && !l.needs(k) && len(some) < j.cfg.packBatches && size < packBytes {
-			some = append(some, k)
-			size += k.size
-		}
-	}
-	j.mu.Unlock()
-	if len(some) < j.cfg.packBatches && size < packBytes {
+	some, size := j.toPack(l)
+	if len(some) == 0 {
 		return nil
 	}
 	le := binary.LittleEndian

@@ -88,6 +88,24 @@ func TestABootThatIsOverIsSentAgainWhenTheControlPlaneForgotIt(t *testing.T) {
 	require.Eventually(t, func() bool { return metric(t, registry, "waypost_clicks_resent_batches_total") == 5 }, 60*time.Second, time.Millisecond)
 }
 
+func TestPacksHaveNoGapsAndNoBatchesAsLargeAsTheyAre(t *testing.T) {
+	for name, c := range map[string]struct {
+		sizes []int64 // the newest is kept for its cover
+		want  []uint64
+	}{
+		"so many":                          {[]int64{1, 1, 1, 1, 1, 1}, []uint64{1, 2, 3, 4, 5}},
+		"not so many":                      {[]int64{1, 1, 1, 1, 1}, nil},
+		"so many bytes":                    {[]int64{40, 40, 40, 40}, []uint64{1, 2, 3}},
+		"not so many bytes":                {[]int64{40, 40, 40}, nil},
+		"as large as a pack":               {[]int64{100, 1}, nil},
+		"behind one that is":               {[]int64{100, 60, 60, 60}, []uint64{2, 3}},
+		"up to one that is":                {[]int64{1, 1, 100, 60, 60, 1}, []uint64{1, 2}},
+		"alone before one that is, passed": {[]int64{1, 100, 60, 60, 1}, []uint64{3, 4}},
+	} {
+		require.Equal(t, c.want, clicks.ToPack(c.sizes, 5, 100), name)
+	}
+}
+
 func TestAfterAnOutageTheControlPlaneIsAskedWhatItStillHas(t *testing.T) {
 	control := newControlPlane(t)
 	cfg, _ := keeping(t.TempDir())
