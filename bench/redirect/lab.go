@@ -111,7 +111,7 @@ whose cost is not in it. Rounds of the cases of a table take turns, so that each
 median of those comparisons. Before the rounds, a sample of answers is compared byte for byte; a failed request in any round fails the run.
 
 Latency is measured by a client of our own that sends at fixed times, whatever becomes of the answers, and counts from when a request was
-meant to be sent. The server has one half of the machine's processors, and all others, clients and the sink of clicks, the other: what the server can do is what it can
+meant to be sent. The server has one half of the machine's processors, and all others, clients, the sink of clicks and the source of snapshots, the other: what the server can do is what it can
 do with its half. Rounds begin after a pause, in which what the round before has left is done.
 
 "wrk's headers" is Host alone, "a browser's" the 13 lines that Firefox sends. Clicks are journaled, gathered into

@@ -37,12 +37,7 @@ func (t *target) stop() error {
 
 // startSelf starts this program as a server and waits for its address.
 func (l *lab) startSelf(ctx context.Context, args ...string) (*target, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, fmt.Errorf("finding this program: %w", err)
-	}
-	cmd := exec.CommandContext(ctx, self, append([]string{partServe}, args...)...)
-	return l.startServer(cmd, l.apart != nil)
+	return l.startServer(ctx, l.apart != nil, args...)
 }
 
 // startSource starts what gives edges snapshots, in the clients' half.
@@ -51,11 +46,7 @@ func (l *lab) startSource(ctx context.Context, links int) (*target, error) {
 	if err != nil {
 		return nil, err
 	}
-	self, err := os.Executable()
-	if err != nil {
-		return nil, fmt.Errorf("finding this program: %w", err)
-	}
-	t, err := l.startServer(exec.CommandContext(ctx, self, partServe, "-kind", kindSource, "-dir", dir), false)
+	t, err := l.startServer(ctx, false, "-kind", kindSource, "-dir", dir)
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
@@ -64,8 +55,13 @@ func (l *lab) startSource(ctx context.Context, links int) (*target, error) {
 	return t, nil
 }
 
-// startServer starts this program as a server and waits for its address.
-func (l *lab) startServer(cmd *exec.Cmd, apart bool) (_ *target, err error) {
+// startServer is startSelf in the server's half, if apart, or else where this process is.
+func (l *lab) startServer(ctx context.Context, apart bool, args ...string) (_ *target, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("finding this program: %w", err)
+	}
+	cmd := exec.CommandContext(ctx, self, append([]string{partServe}, args...)...)
 	cmd.Stderr = os.Stderr
 	in, err1 := cmd.StdinPipe()
 	out, err2 := cmd.StdoutPipe()

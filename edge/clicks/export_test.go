@@ -25,7 +25,11 @@ func ToPack(sizes []int64, batches int, bytes int64) (numbers []uint64) {
 	l := &lane{seq: uint64(len(sizes))}
 	for i, size := range sizes {
 		n := uint64(i + 1)
-		l.kept = append(l.kept, kept{name: name{kind: batchKind, n: n}, first: n, last: n, size: size})
+		kind := batchKind
+		if size == 0 {
+			kind = packKind
+		}
+		l.kept = append(l.kept, kept{name: name{kind: kind, n: n}, first: n, last: n, size: size})
 	}
 	some, _ := j.toPack(l)
 	for _, k := range some {

@@ -129,9 +129,9 @@ func (j *Journal) toPack(l *lane) (some []kept, size int64) {
 	defer j.mu.Unlock()
 	for _, k := range l.kept {
 		switch {
-		case k.name.kind != batchKind || l.needs(k):
+		case l.needs(k):
 			continue
-		case k.size < j.cfg.packBytes:
+		case k.name.kind == batchKind && k.size < j.cfg.packBytes:
 			some = append(some, k)
 			size += k.size
 			if len(some) == j.cfg.packBatches || size >= j.cfg.packBytes {
@@ -141,7 +141,7 @@ func (j *Journal) toPack(l *lane) (some []kept, size int64) {
 		case len(some) > 1:
 			return some, size
 		}
-		some, size = nil, 0 // it is as large as a pack, and stays as it is
+		some, size = nil, 0 // it is a pack, or as large as one, and stays as it is
 	}
 	return nil, 0
 }

@@ -90,7 +90,7 @@ func TestABootThatIsOverIsSentAgainWhenTheControlPlaneForgotIt(t *testing.T) {
 
 func TestPacksHaveNoGapsAndNoBatchesAsLargeAsTheyAre(t *testing.T) {
 	for name, c := range map[string]struct {
-		sizes []int64 // the newest is kept for its cover
+		sizes []int64 // the newest is kept for its cover; 0: a pack
 		want  []uint64
 	}{
 		"so many":                          {[]int64{1, 1, 1, 1, 1, 1}, []uint64{1, 2, 3, 4, 5}},
@@ -100,6 +100,7 @@ func TestPacksHaveNoGapsAndNoBatchesAsLargeAsTheyAre(t *testing.T) {
 		"as large as a pack":               {[]int64{100, 1}, nil},
 		"behind one that is":               {[]int64{100, 60, 60, 60}, []uint64{2, 3}},
 		"up to one that is":                {[]int64{1, 1, 100, 60, 60, 1}, []uint64{1, 2}},
+		"not around a pack":                {[]int64{1, 0, 60, 60, 60}, []uint64{3, 4}},
 		"alone before one that is, passed": {[]int64{1, 100, 60, 60, 1}, []uint64{3, 4}},
 	} {
 		require.Equal(t, c.want, clicks.ToPack(c.sizes, 5, 100), name)
