@@ -5,8 +5,10 @@ package apart_test
 import (
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -50,4 +52,23 @@ func TestTheServerAndItsClientsHaveNoProcessorInCommon(t *testing.T) {
 	require.NotEqual(t, clients, servers)
 	require.NoError(t, giveBack())
 	require.Equal(t, all, own(t))
+}
+
+func TestAProcessorThatIsTakenAwayShowsAsAPause(t *testing.T) {
+	h, err := apart.Split()
+	require.NoError(t, err)
+	var busy []*exec.Cmd
+	for range runtime.NumCPU() { // one for each of the server's, at least
+		cmd := exec.CommandContext(t.Context(), "sh", "-c", "while :; do :; done")
+		require.NoError(t, h.Start(cmd.Start))
+		busy = append(busy, cmd)
+	}
+	server, _, err := h.Pauses(300 * time.Millisecond)
+	for _, cmd := range busy {
+		require.NoError(t, cmd.Process.Kill())
+		require.Error(t, cmd.Wait(), "it was killed")
+	}
+	require.NoError(t, err)
+	require.Greater(t, server.Part, 0.1, "another has half of it")
+	require.Greater(t, server.Longest, time.Millisecond)
 }

@@ -74,7 +74,7 @@ func during(ctx context.Context, l *lab, links int) (_ bench.Section, err error)
 			}
 		}
 	}
-	s, err := pacedSection(fmt.Sprintf("Latency at half load while the edge is at work, %s links, uniform", count(links)), links, rounds, cases)
+	s, err := l.pacedSection(fmt.Sprintf("Latency at half load while the edge is at work, %s links, uniform", count(links)), links, rounds, cases)
 	s.Notes = append(s.Notes,
 		fmt.Sprintf("At 20,000 changes a second %d tables came and %d went.", written, compacted),
 		fmt.Sprintf("Changes applied: %s, and %s. Snapshots installed: %s.", strings.Join(changes.answers, ", "),

@@ -32,6 +32,9 @@ const (
 	// settling is for how long nobody asks before a round, so that clicks of the one before are in a batch and shipped.
 	settling = 700 * time.Millisecond
 
+	// pausesFor is for how long the machine's own pauses are looked for.
+	pausesFor = 10 * time.Second
+
 	// pacedConnections are so many that requests seldom wait for one.
 	pacedConnections = 256
 )
@@ -70,17 +73,31 @@ func latency(ctx context.Context, l *lab, links int) (_ bench.Section, err error
 			return bench.Section{}, err
 		}
 	}
+	if links <= million { // which is enough to tell what counting costs
+		alone, err1 := l.startUncounted(ctx, links)
+		crowded, err2 := l.startEdge(ctx, links, "-crowded")
+		defer func() { err = errors.Join(err, alone.stop(), crowded.stop()) }()
+		if err := errors.Join(err1, err2); err != nil {
+			return bench.Section{}, err
+		}
+		if err := crowded.loaded(ctx); err != nil {
+			return bench.Section{}, err
+		}
+		cases = append(cases,
+			&paced{name: "not counted", what: "the same without a journal.", base: "redirect", target: alone, rate: cases[1].rate, round: latencyRound},
+			&paced{name: "no room", what: "a redirect where GOMAXPROCS, set by hand, has batches of clicks take turns with them.", base: "redirect", target: crowded, rate: cases[1].rate, round: latencyRound})
+	}
 	rounds := latencyRounds * l.o.Rounds
+	order := slices.Clone(cases)
 	for range rounds {
-		for _, c := range cases {
+		for _, c := range order {
 			if err := l.pace(ctx, c, links); err != nil {
 				return bench.Section{}, err
 			}
 		}
-		slices.Reverse(cases)
+		slices.Reverse(order)
 	}
-	slices.SortFunc(cases, func(a, b *paced) int { return len(a.base) - len(b.base) })
-	s, err := pacedSection(fmt.Sprintf("Latency at half load, %s links, uniform", count(links)), links, rounds, cases)
+	s, err := l.pacedSection(fmt.Sprintf("Latency at half load, %s links, uniform", count(links)), links, rounds, cases)
 	if m := s.Find("redirect", measureP99); m != nil {
 		s.Goals = append(s.Goals, bench.Goal{What: "p99 of a redirect in µs", Most: 500, Figure: m.Summary.Median})
 	}
@@ -178,12 +195,17 @@ func (l *lab) openLoop(ctx context.Context, c *paced, links int) (*openloop.Resu
 	})
 }
 
-func pacedSection(title string, links, rounds int, cases []*paced) (bench.Section, error) {
+func (l *lab) pacedSection(title string, links, rounds int, cases []*paced) (bench.Section, error) {
+	server, client, err := l.apart.Pauses(pausesFor)
+	if err != nil {
+		return bench.Section{}, err
+	}
 	s := bench.Section{Title: title, Settings: []bench.Setting{
 		{Name: "links", Value: count(links)},
 		{Name: "rounds", Value: fmt.Sprintf("%d for each case, of %s or more", rounds, cases[0].round)},
 		{Name: "client", Value: fmt.Sprintf("one thread that never sleeps, requests evenly spaced in time, a browser's headers, %d keep-alive connections over loopback", pacedConnections)},
 		{Name: "processors", Value: "the server has one half of them, all others the other"},
+		{Name: "pauses of the machine's own", Value: fmt.Sprintf("a thread that only reads the clock, on each half at once, for %s after the rounds, was kept from that for more than 0.5 ms at a time: for %s, in the server's half, for %s, in the others'", pausesFor, server, client)},
 		{Name: "rate", Value: "half of what this client gets from the same server when it asks for far more, median of 3 runs"},
 	}}
 	for _, c := range cases {

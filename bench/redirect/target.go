@@ -184,7 +184,7 @@ func (l *lab) startUncounted(ctx context.Context, links int) (*target, error) {
 }
 
 // startEdge starts an edge on a replica of its own, with a journal.
-func (l *lab) startEdge(ctx context.Context, links int) (*target, error) {
+func (l *lab) startEdge(ctx context.Context, links int, flags ...string) (*target, error) {
 	dir, err := l.replica(ctx, links)
 	if err != nil {
 		return nil, err
@@ -193,7 +193,7 @@ func (l *lab) startEdge(ctx context.Context, links int) (*target, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a directory for clicks: %w", err)
 	}
-	t, err := l.startEdgeIn(ctx, links, dir, journal)
+	t, err := l.startEdgeIn(ctx, links, dir, journal, flags...)
 	if err != nil {
 		return nil, err
 	}
@@ -208,12 +208,12 @@ func (l *lab) startEdge(ctx context.Context, links int) (*target, error) {
 	return t, nil
 }
 
-func (l *lab) startEdgeIn(ctx context.Context, links int, dir, journal string) (*target, error) {
+func (l *lab) startEdgeIn(ctx context.Context, links int, dir, journal string, flags ...string) (*target, error) {
 	args := []string{"-kind", kindEdge, "-dir", dir, "-journal", journal, "-ship", l.sink.url, "-links", fmt.Sprint(links), "-targets", l.o.Targets}
 	if l.source != nil {
 		args = append(args, "-source", "http://"+l.source.addr)
 	}
-	return l.startSelf(ctx, args...)
+	return l.startSelf(ctx, append(args, flags...)...)
 }
 
 // external is a program that is not this one.

@@ -17,8 +17,16 @@ func Thread() {
 	lower()
 }
 
-// linger is for how long room is kept that nobody needs any more: making it stops all goroutines for a moment.
-const linger = 2 * time.Second
+const (
+	// linger is for how long room is kept that nobody needs any more: making it stops all goroutines for a moment.
+	linger = 2 * time.Second
+
+	// lingerBriefly is the same for what comes again and again, and would otherwise have room for ever.
+	lingerBriefly = 15 * time.Millisecond
+
+	// few is up to how many processors short work needs room. Where there are more, others take what waits for the one that it has.
+	few = 2
+)
 
 // beside is how many goroutines more, for each processor, are run while there is work that stands aside. What brings that work
 // and takes it away, and the collector, do not stand aside: the runtime would give each of them a processor
@@ -39,12 +47,14 @@ func besides(processors int) int {
 
 var room = struct {
 	sync.Mutex
-	linger time.Duration
-	users  int // threads that stand aside
-	before int // processors of the runtime without them
-	added  int
-	over   *time.Timer // takes them back; nil: nothing was added yet
-}{linger: linger}
+	linger, briefly time.Duration
+	users           int // that have not given it back
+	threads         int // of theirs, that stand aside
+	before          int // processors of the runtime without them
+	added           int
+	until           time.Time   // when it may be taken back, if nobody uses it
+	over            *time.Timer // takes it back; nil: nothing was added yet
+}{linger: linger, briefly: lingerBriefly}
 
 // MakeRoom lets the runtime run more goroutines at once than there are processors, so many for threads that stand aside, and some
 // for each processor, until what it gives is called, once, and for a while longer: nobody takes a redirect's place then, since the system
@@ -52,29 +62,57 @@ var room = struct {
 // for always, as a redirect costs some percent more CPU time so. It does nothing when
 // GOMAXPROCS says how many there are to be.
 func MakeRoom(threads int) (giveBack func()) {
-	if !lowers || os.Getenv("GOMAXPROCS") != "" {
+	if !mayMake() {
 		return func() {}
 	}
 	room.Lock()
 	defer room.Unlock()
+	return makeRoom(threads, room.linger)
+}
+
+// Briefly is MakeRoom for work of some milliseconds that waits for a disk, comes again and again, and does not stand aside. Without
+// it the one processor of a small machine is gone meanwhile, also while the disk is waited for: the runtime takes it back from who
+// waits only after milliseconds. Room is kept for some milliseconds more, for what follows at once. Where there are more than a few processors it does nothing.
+func Briefly() (giveBack func()) {
+	if !mayMake() {
+		return func() {}
+	}
+	room.Lock()
+	defer room.Unlock()
+	if room.added == 0 && runtime.GOMAXPROCS(0) > few {
+		return func() {}
+	}
+	return makeRoom(0, room.briefly)
+}
+
+func mayMake() bool { return lowers && os.Getenv("GOMAXPROCS") == "" }
+
+// makeRoom makes what is needed beyond what there is, and keeps it for so long when it was given back. The lock is held.
+func makeRoom(threads int, keep time.Duration) (giveBack func()) {
 	if room.added == 0 {
 		room.before = runtime.GOMAXPROCS(0)
 	}
-	room.users += threads
-	if added := room.users + besides(room.before); added > room.added {
+	room.users++
+	room.threads += threads
+	if added := room.threads + besides(room.before); added > room.added {
 		room.added = added
 		runtime.GOMAXPROCS(room.before + room.added)
 	}
 	return func() {
 		room.Lock()
 		defer room.Unlock()
-		if room.users -= threads; room.users > 0 {
+		room.threads -= threads
+		if until := time.Now().Add(keep); until.After(room.until) {
+			room.until = until
+		}
+		if room.users--; room.users > 0 {
 			return
 		}
+		wait := time.Until(room.until)
 		if room.over == nil {
-			room.over = time.AfterFunc(room.linger, takeBack)
+			room.over = time.AfterFunc(wait, takeBack)
 		} else {
-			room.over.Reset(room.linger)
+			room.over.Reset(wait)
 		}
 	}
 }
@@ -83,7 +121,7 @@ func MakeRoom(threads int) (giveBack func()) {
 func takeBack() {
 	room.Lock()
 	defer room.Unlock()
-	if room.users == 0 && room.added > 0 {
+	if room.users == 0 && room.added > 0 && !time.Now().Before(room.until) {
 		room.added = 0
 		runtime.SetDefaultGOMAXPROCS() // which follows the control group's limit again
 	}

@@ -79,6 +79,53 @@ func TestThereIsRoomUnlessAnOperatorSaysHowMuch(t *testing.T) {
 	aside.TakeBack()
 }
 
+func TestShortWorkHasRoomOnAFewProcessorsAndTakesNoneFromOthers(t *testing.T) {
+	t.Setenv("GOMAXPROCS", "")
+	t.Cleanup(aside.Linger(time.Hour)) // a machine may stand still
+	runtime.SetDefaultGOMAXPROCS()
+	before := runtime.GOMAXPROCS(0)
+	short := before
+	if before <= aside.Few {
+		short += aside.Besides(before)
+	}
+	one, another := aside.Briefly(), aside.Briefly()
+	require.Equal(t, short, runtime.GOMAXPROCS(0))
+	one()
+	aside.TakeBack()
+	require.Equal(t, short, runtime.GOMAXPROCS(0), "another has not ended")
+	another()
+	require.Equal(t, short, runtime.GOMAXPROCS(0), "for a while")
+	aside.TakeBack()
+	require.Equal(t, before, runtime.GOMAXPROCS(0))
+
+	long := before + aside.Besides(before) + 2
+	giveBack, brief := aside.MakeRoom(2), aside.Briefly()
+	require.Equal(t, long, runtime.GOMAXPROCS(0))
+	brief()
+	aside.TakeBack()
+	require.Equal(t, long, runtime.GOMAXPROCS(0), "what is long has not ended")
+	brief = aside.Briefly()
+	giveBack()
+	aside.TakeBack()
+	require.Equal(t, long, runtime.GOMAXPROCS(0), "what is short has not ended")
+	brief()
+	aside.TakeBack()
+	require.Equal(t, before, runtime.GOMAXPROCS(0))
+}
+
+func TestRoomForWhatIsLongStaysForItsTimeAlsoWhenShortWorkEndsLater(t *testing.T) {
+	t.Setenv("GOMAXPROCS", "")
+	t.Cleanup(aside.Linger(time.Hour)) // a machine may stand still
+	runtime.SetDefaultGOMAXPROCS()
+	before := runtime.GOMAXPROCS(0)
+	aside.MakeRoom(2)()
+	t.Cleanup(aside.TakeBack)
+	t.Cleanup(aside.LingerBriefly(0))
+	aside.Briefly()()
+	aside.TakeBackWhatIsOver()
+	require.Equal(t, before+aside.Besides(before)+2, runtime.GOMAXPROCS(0))
+}
+
 func TestThereIsNoMoreRoomThanAQuotaAndALargeMachineAllow(t *testing.T) {
 	require.Equal(t, min(6*runtime.NumCPU(), 8), aside.Besides(runtime.NumCPU()))
 	require.Equal(t, 8, aside.Besides(runtime.NumCPU()+64))

@@ -4,5 +4,5 @@
 // and the runtime more processors than the machine has, so that redirects find one that is not taken.
 //
 // It is for work that takes milliseconds at a time, off the redirect path, and holds no lock that
-// redirects need.
+// redirects need. Short work that comes again and again, and waits for a disk, gets the room alone, while it lasts: see [Briefly].
 package aside

@@ -2,6 +2,9 @@ package aside
 
 import "time"
 
+// Few is up to how many processors Briefly does something.
+const Few = few
+
 // Besides is how much room there is beside that of threads.
 func Besides(processors int) int { return besides(processors) }
 
@@ -9,16 +12,36 @@ func Besides(processors int) int { return besides(processors) }
 func Linger(d time.Duration) (end func()) {
 	room.Lock()
 	defer room.Unlock()
-	room.linger = d
+	room.linger, room.briefly = d, d
 	return func() {
 		room.Lock()
 		defer room.Unlock()
-		room.linger = linger
+		room.linger, room.briefly = linger, lingerBriefly
 	}
 }
 
-// TakeBack ends the room at once, as it ends by itself after a while.
-func TakeBack() { takeBack() }
+// LingerBriefly is Linger for what has room briefly.
+func LingerBriefly(d time.Duration) (end func()) {
+	room.Lock()
+	defer room.Unlock()
+	room.briefly = d
+	return func() {
+		room.Lock()
+		defer room.Unlock()
+		room.briefly = lingerBriefly
+	}
+}
+
+// TakeBack ends the room that nobody uses at once, as it ends by itself after a while.
+func TakeBack() {
+	room.Lock()
+	room.until = time.Time{}
+	room.Unlock()
+	takeBack()
+}
+
+// TakeBackWhatIsOver ends it if it was kept for long enough.
+func TakeBackWhatIsOver() { takeBack() }
 
 // Rest has the worker's thread end, as it does after a while without work.
 func (w *Worker) Rest() {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"waypost/edge/aside"
 )
 
 // fixer is what batches and folds are made with. Whoever holds it makes them: the keeper;
@@ -57,6 +59,7 @@ type keeper struct {
 	failing bool // the last batch could not be made
 	lately  pace // of segments
 	most    peak
+	clicks  uint64    // that were recorded when it last looked
 	dropped uint64    // of which the log knows
 	told    time.Time // when it was told
 }
@@ -65,6 +68,10 @@ type keeper struct {
 // batch, too, unless one waits.
 func (k *keeper) flush(due bool) {
 	j := k.j
+	if recorded := j.recorded(); recorded != k.clicks || !due {
+		k.clicks = recorded
+		defer aside.Briefly()()
+	}
 	before := j.counts.batches.Load()
 	j.fixing.Lock()
 	err := j.tendAll(due)
@@ -153,7 +160,10 @@ func (j *Journal) syncSegments(all bool) {
 		if due <= max(s.covered, s.synced) || s.unsound {
 			continue
 		}
-		if err := j.cfg.disk.sync(s.file); err != nil {
+		giveBack := aside.Briefly()
+		err := j.cfg.disk.sync(s.file)
+		giveBack()
+		if err != nil {
 			j.diskFailed("a segment of the click journal could not be synced", err)
 			s.unsound = true
 			for i := range j.shards {

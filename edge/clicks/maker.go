@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"waypost/edge/aside"
 )
 
 var (
@@ -32,7 +34,9 @@ func (j *Journal) makeSegments() {
 			}
 			continue
 		}
+		giveBack := aside.Briefly()
 		s, err := j.newSegment(len(j.spares) > 0)
+		giveBack()
 		if err != nil {
 			if !errors.Is(err, errQuota) && !errors.Is(err, errHeld) {
 				j.diskFailed("a segment of the click journal could not be made", err)

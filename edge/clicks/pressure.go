@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"math/bits"
 	"slices"
+
+	"waypost/edge/aside"
 )
 
 const (
@@ -30,6 +32,8 @@ const (
 // mergeFolds is the merger: it keeps folds few and, when room gets scarce, small.
 func (j *Journal) mergeFolds() {
 	failing := false
+	var worker aside.Worker // since nothing hurries
+	defer worker.Close()
 	for {
 		select {
 		case <-j.stop:
@@ -41,7 +45,8 @@ func (j *Journal) mergeFolds() {
 			if job == nil {
 				break
 			}
-			err := j.merge(job)
+			var err error
+			worker.Do(func() { err = j.merge(job) })
 			if errors.Is(err, errSealing) {
 				return
 			}
