@@ -46,9 +46,16 @@ func Split() (h Halves, err error) {
 func (h Halves) Apart() bool { return h.all.Count() > 1 }
 
 // Keep moves all of this process to the client's half, with what it starts from now on, until giveBack is
-// called.
+// called. The Go runtime, which would run no more goroutines at once than that has processors, runs as many as before and some more, so that the
+// system has a client that never sleeps take turns with whatever else this process does.
 func (h Halves) Keep() (giveBack func() error, err error) {
-	return func() error { return move(&h.all) }, move(&h.client)
+	const more = 4
+	runtime.GOMAXPROCS(h.all.Count() + more)
+	return func() error {
+		err := move(&h.all)
+		runtime.SetDefaultGOMAXPROCS()
+		return err
+	}, move(&h.client)
 }
 
 // move moves the threads of this process. One that begins meanwhile has the processors of that which began it, so it looks
