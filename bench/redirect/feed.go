@@ -9,6 +9,7 @@ import (
 	"iter"
 	"log/slog"
 	"os"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -159,11 +160,11 @@ func (f *feed) snapshot(ctx context.Context, db *replica.DB, ranges iter.Seq[slo
 	return nil
 }
 
-// change applies one transaction that gives so many links a new target.
-func (f *feed) change(ctx context.Context, db *replica.DB, count int) error {
+// change applies one transaction, made at that time, that gives so many links a new target.
+func (f *feed) change(ctx context.Context, db *replica.DB, count int, at time.Time) error {
 	f.at.Seq++
 	f.at.Stamp = stamp(f.at.Seq, 0)
-	t := replication.Transaction{Seq: f.at.Seq, Stamp: f.at.Stamp, Records: make([][]byte, count)}
+	t := replication.Transaction{Seq: f.at.Seq, At: at.UnixMilli(), Stamp: f.at.Stamp, Records: make([][]byte, count)}
 	for i := range t.Records {
 		const step = 7_368_787 // prime, so that neighbours are far apart
 		n, version := f.changed*step%f.links, f.changed/f.links+1

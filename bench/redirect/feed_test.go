@@ -4,6 +4,7 @@ package main
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -33,7 +34,7 @@ func TestAReplicaFollowsTheFeed(t *testing.T) {
 		leadsTo(n, 0)
 	}
 	for range links / 20 {
-		require.NoError(t, f.change(t.Context(), db, 20))
+		require.NoError(t, f.change(t.Context(), db, 20, time.Now()))
 	}
 	for n := range uint64(links) {
 		leadsTo(n, 1)
@@ -44,7 +45,7 @@ func TestAReplicaFollowsTheFeed(t *testing.T) {
 	require.NoError(t, err)
 	again.resume(db)
 	require.NoError(t, again.snapshot(t.Context(), db, again.ranges(again.bySlot())), "while it is open")
-	require.NoError(t, again.change(t.Context(), db, 20), "and goes on from there")
+	require.NoError(t, again.change(t.Context(), db, 20, time.Now()), "and goes on from there")
 }
 
 func TestLinksComeSlotBySlotAndOnce(t *testing.T) {

@@ -118,15 +118,17 @@ func (e *edgeApp) changes(ctx context.Context, args []string) (string, error) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for time.Since(start) < duration {
+		due := time.Now()
 		if rate > 0 {
-			timer.Reset(time.Until(start.Add(time.Duration(applied) * time.Second / time.Duration(rate))))
+			due = start.Add(time.Duration(applied) * time.Second / time.Duration(rate)) // from when on it is late
+			timer.Reset(time.Until(due))
 			select {
 			case <-timer.C:
 			case <-ctx.Done():
 				return "", ctx.Err()
 			}
 		}
-		if err := e.feed.change(ctx, e.replica, perTransaction); err != nil {
+		if err := e.feed.change(ctx, e.replica, perTransaction, due); err != nil {
 			return "", err
 		}
 		applied += perTransaction
