@@ -9,6 +9,7 @@ import (
 	"iter"
 	"log/slog"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -41,6 +42,7 @@ type feed struct {
 	digest  uint64
 	changed uint64 // since the last snapshot
 	buf     []byte
+	records [][]byte // of a transaction; used again, since the edge that is measured makes no garbage of them either
 }
 
 func newFeed(targetsFile string, links int) (*feed, error) {
@@ -70,9 +72,11 @@ func stamp(n, version uint64) uint64 {
 }
 
 // record encodes a link at the feed's position.
-func (f *feed) record(n, version uint64) []byte {
+func (f *feed) record(n, version uint64) []byte { return f.appendRecord(nil, n, version) }
+
+func (f *feed) appendRecord(dst []byte, n, version uint64) []byte {
 	f.buf = f.location(corpus.AppendCode(f.buf[:0], n), n, version)
-	return replication.AppendRecord(nil, &waypost.Record{
+	return replication.AppendRecord(dst, &waypost.Record{
 		Kind: waypost.KindLink, Status: 302, Domain: waypost.DefaultDomain, Name: f.buf[:corpus.CodeLength],
 		Revision: waypost.Revision{Epoch: f.at.Epoch.Ordinal, Seq: f.at.Seq}, Stamp: stamp(n, version),
 		Payload: f.buf[corpus.CodeLength:],
@@ -164,12 +168,13 @@ func (f *feed) snapshot(ctx context.Context, db *replica.DB, ranges iter.Seq[slo
 func (f *feed) change(ctx context.Context, db *replica.DB, count int, at time.Time) error {
 	f.at.Seq++
 	f.at.Stamp = stamp(f.at.Seq, 0)
-	t := replication.Transaction{Seq: f.at.Seq, At: at.UnixMilli(), Stamp: f.at.Stamp, Records: make([][]byte, count)}
+	f.records = slices.Grow(f.records[:0], count)[:count]
+	t := replication.Transaction{Seq: f.at.Seq, At: at.UnixMilli(), Stamp: f.at.Stamp, Records: f.records}
 	for i := range t.Records {
 		const step = 7_368_787 // prime, so that neighbours are far apart
 		n, version := f.changed*step%f.links, f.changed/f.links+1
 		f.digest ^= stamp(n, version-1) ^ stamp(n, version)
-		t.Records[i] = f.record(n, version)
+		t.Records[i] = f.appendRecord(t.Records[i][:0], n, version)
 		f.changed++
 	}
 	t.Digest = f.digest

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -17,15 +18,9 @@ type writer struct {
 	st    *store
 	batch *pebble.Batch
 	next  state
-	// written holds the keys that this batch has written, which the store does not
-	// show yet.
-	written map[string]held
-	key     []byte
-	value   []byte
+	*scratch
 
 	notes   []waypost.Record // records of domains, key ranges and salts that were taken, in order
-	links   []linkChange     // links that were taken, in order
-	sums    []numberedChange // what they change in the sums of slots
 	records int
 	poison  int  // records taken that must not be served
 	sync    bool // a record disables or takes away: the batch must not be lost
@@ -43,6 +38,32 @@ type writer struct {
 	judge  func(*writer, *replication.Transaction) error // whether a transaction is held back; nil: none is
 }
 
+// scratch is memory of a writer that the next one uses again: what many small batches leave, the collector takes processors for that
+// redirects need.
+type scratch struct {
+	// written holds the keys that this batch has written, which the store does not
+	// show yet.
+	written map[string]held
+	key     []byte
+	value   []byte
+	links   []linkChange     // links that were taken, in order
+	sums    []numberedChange // what they change in the sums of slots
+}
+
+var scratches = sync.Pool{New: func() any { return &scratch{written: map[string]held{}} }}
+
+// release lets another writer have it, unless it is large. Nothing in it is used any more.
+func (s *scratch) release() {
+	const most = 4 * waypost.MaxBulk
+	if cap(s.links) > most || cap(s.sums) > most || len(s.written) > most || cap(s.value) > 1<<20 {
+		return
+	}
+	clear(s.written)
+	clear(s.links)
+	s.links, s.sums = s.links[:0], s.sums[:0]
+	scratches.Put(s)
+}
+
 // held is what is known of a key's present record.
 type held struct {
 	present  bool
@@ -53,7 +74,7 @@ type held struct {
 }
 
 func newWriter(st *store) *writer {
-	return &writer{st: st, batch: st.pdb.NewBatch(), next: *st.applied.Load(), written: map[string]held{}, tally: st.tally}
+	return &writer{st: st, batch: st.pdb.NewBatch(), next: *st.applied.Load(), scratch: scratches.Get().(*scratch), tally: st.tally}
 }
 
 // put takes one record of the transaction seq, or of a snapshot when seq is 0. It
@@ -265,8 +286,10 @@ func (w *writer) commit(ctx context.Context) error {
 	return nil
 }
 
-// close gives the batch back. It comes after commit, or instead of it.
+// close gives the batch back. It comes after commit, or instead of it, and once.
 func (w *writer) close() error {
+	w.release()
+	w.scratch = nil
 	if err := w.batch.Close(); err != nil {
 		return fmt.Errorf("close a batch: %w", err)
 	}

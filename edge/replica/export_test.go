@@ -87,7 +87,7 @@ func (db *DB) PutRaw(raw []byte) error {
 	}
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	w := writer{st: db.live.Load(), links: []linkChange{{r, replication.Extensions(raw), false}}}
+	w := writer{st: db.live.Load(), scratch: &scratch{links: []linkChange{{r, replication.Extensions(raw), false}}}}
 	w.publish()
 	return nil
 }
