@@ -57,7 +57,7 @@ func during(ctx context.Context, l *lab, links int) (_ bench.Section, err error)
 	cases := []*paced{quiet, changes, compact, snapshot}
 
 	// A snapshot of ten million links takes its time.
-	rounds := min(3, l.o.Rounds)
+	rounds := min(5, l.o.Rounds)
 	if links > million {
 		rounds = 1
 	}
