@@ -1,11 +1,12 @@
 package edge
 
 import (
-	"runtime"
 	"strconv"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"waypost/edge/aside"
 )
 
 // metrics counts answers without a lock or a cache line that all processors write:
@@ -53,7 +54,7 @@ func (s *stripe) count(status int) { s.answers[statusIndex[status]].Add(1) }
 
 func newMetrics() *metrics {
 	const perProcessor = 4 // so that two busy connections seldom meet
-	return &metrics{stripes: make([]stripe, perProcessor*runtime.GOMAXPROCS(0))}
+	return &metrics{stripes: make([]stripe, perProcessor*aside.Processors())}
 }
 
 // nextStripe gives a new connection its stripe, in turn.

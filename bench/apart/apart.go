@@ -50,12 +50,15 @@ func (h Halves) Apart() bool { return h.all.Count() > 1 }
 // system has a client that never sleeps take turns with whatever else this process does.
 func (h Halves) Keep() (giveBack func() error, err error) {
 	const more = 4
+	if err := move(&h.client); err != nil {
+		return nil, errors.Join(err, move(&h.all))
+	}
 	runtime.GOMAXPROCS(h.all.Count() + more)
 	return func() error {
 		err := move(&h.all)
 		runtime.SetDefaultGOMAXPROCS()
 		return err
-	}, move(&h.client)
+	}, nil
 }
 
 // move moves the threads of this process. One that begins meanwhile has the processors of that which began it, so it looks

@@ -28,6 +28,10 @@ const pause = 500 * time.Microsecond
 // that: by other programs, or by whatever lends this machine its processors. No server there can have better latencies than
 // these leave it.
 func (h Halves) Pauses(during time.Duration) (server, client Pauses, err error) {
+	if !h.Apart() { // two threads on one processor would be each other's pauses
+		server, err = pauses(&h.server, during)
+		return server, server, err
+	}
 	clients := make(chan error, 1)
 	go func() {
 		var err error
@@ -62,7 +66,7 @@ func pauses(of *unix.CPUSet, during time.Duration) (p Pauses, err error) {
 			}
 			last = now
 		}
-		p.Part = float64(missed) / float64(during)
+		p.Part = float64(missed) / float64(time.Since(start))
 		done <- nil
 	}()
 	err = <-done

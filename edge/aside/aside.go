@@ -45,64 +45,79 @@ func besides(processors int) int {
 	return min(beside*processors, mostBeside)
 }
 
+// room is how much there is. Its lock is never held while the runtime changes the number, which waits for the end of a collection that is under
+// way: some ten milliseconds on an edge.
 var room = struct {
 	sync.Mutex
 	linger, briefly time.Duration
-	users           int // that have not given it back
-	threads         int // of theirs, that stand aside
-	before          int // processors of the runtime without them
-	added           int
+	users           int         // that have not given it back
+	threads         int         // of theirs, that stand aside
 	until           time.Time   // when it may be taken back, if nobody uses it
 	over            *time.Timer // takes it back; nil: nothing was added yet
+	coming          bool        // it is about to be made
+
+	own   int // processors of the runtime without room; only good while some is added
+	added int // is changed by whoever holds changing
 }{linger: linger, briefly: lingerBriefly}
+
+// changing is held while the runtime changes the number.
+var changing sync.Mutex
 
 // MakeRoom lets the runtime run more goroutines at once than there are processors, so many for threads that stand aside, and some
 // for each processor, until what it gives is called, once, and for a while longer: nobody takes a redirect's place then, since the system
 // has the threads take turns and runs those last that stand aside. It is not
-// for always, as a redirect costs some percent more CPU time so. It does nothing when
+// for always, as a redirect costs some percent more CPU time so. It waits for a collection that is under way. It does nothing when
 // GOMAXPROCS says how many there are to be.
 func MakeRoom(threads int) (giveBack func()) {
 	if !mayMake() {
 		return func() {}
 	}
-	room.Lock()
-	defer room.Unlock()
-	return makeRoom(threads, room.linger)
+	giveBack, _ = use(threads, &room.linger)
+	change()
+	return giveBack
 }
 
 // Briefly is MakeRoom for work of some milliseconds that waits for a disk, comes again and again, and does not stand aside. Without
 // it the one processor of a small machine is gone meanwhile, also while the disk is waited for: the runtime takes it back from who
-// waits only after milliseconds. Room is kept for some milliseconds more, for what follows at once. Where there are more than a few processors it does nothing.
+// waits only after milliseconds. Room is kept for some milliseconds more, for what follows at once. It comes when it can be made, and the caller
+// does not wait for that. On machines with more than a few processors, and where a quota leaves fewer than there are, nothing happens.
 func Briefly() (giveBack func()) {
-	if !mayMake() {
+	if runtime.NumCPU() > few || !mayMake() {
 		return func() {}
 	}
-	room.Lock()
-	defer room.Unlock()
-	if room.added == 0 && runtime.GOMAXPROCS(0) > few {
-		return func() {}
+	giveBack, missing := use(0, &room.briefly)
+	if missing {
+		go change()
+		runtime.Gosched() // or it would come when the work is done
 	}
-	return makeRoom(0, room.briefly)
+	return giveBack
 }
 
 func mayMake() bool { return lowers && os.Getenv("GOMAXPROCS") == "" }
 
-// makeRoom makes what is needed beyond what there is, and keeps it for so long when it was given back. The lock is held.
-func makeRoom(threads int, keep time.Duration) (giveBack func()) {
-	if room.added == 0 {
-		room.before = runtime.GOMAXPROCS(0)
+// Processors is how many goroutines the runtime runs at once when there is no room beside.
+func Processors() int {
+	room.Lock()
+	defer room.Unlock()
+	if room.added > 0 {
+		return room.own
 	}
+	return runtime.GOMAXPROCS(0)
+}
+
+// use notes a user, and tells whether there is no room and nobody is about to make it.
+func use(threads int, keep *time.Duration) (giveBack func(), missing bool) {
+	room.Lock()
+	defer room.Unlock()
 	room.users++
 	room.threads += threads
-	if added := room.threads + besides(room.before); added > room.added {
-		room.added = added
-		runtime.GOMAXPROCS(room.before + room.added)
-	}
+	missing = room.added == 0 && !room.coming
+	room.coming = room.coming || missing
 	return func() {
 		room.Lock()
 		defer room.Unlock()
 		room.threads -= threads
-		if until := time.Now().Add(keep); until.After(room.until) {
+		if until := time.Now().Add(*keep); until.After(room.until) {
 			room.until = until
 		}
 		if room.users--; room.users > 0 {
@@ -110,19 +125,46 @@ func makeRoom(threads int, keep time.Duration) (giveBack func()) {
 		}
 		wait := time.Until(room.until)
 		if room.over == nil {
-			room.over = time.AfterFunc(wait, takeBack)
+			room.over = time.AfterFunc(wait, change)
 		} else {
 			room.over.Reset(wait)
+		}
+	}, missing
+}
+
+// change has the runtime run as many goroutines at once as it should now.
+func change() {
+	changing.Lock()
+	defer changing.Unlock()
+	for {
+		switch total, ends := plan(); {
+		case total > 0:
+			runtime.GOMAXPROCS(total)
+		case ends:
+			runtime.SetDefaultGOMAXPROCS() // which follows the control group's limit again
+			room.Lock()
+			room.added = 0
+			room.Unlock()
+		default:
+			return
 		}
 	}
 }
 
-// takeBack ends the room, unless somebody needs it again.
-func takeBack() {
+// plan gives how many goroutines there should be, if they are to be more, and whether the room ends. There is never less of it until it ends.
+func plan() (total int, ends bool) {
 	room.Lock()
 	defer room.Unlock()
-	if room.users == 0 && room.added > 0 && !time.Now().Before(room.until) {
-		room.added = 0
-		runtime.SetDefaultGOMAXPROCS() // which follows the control group's limit again
+	room.coming = false
+	if room.users == 0 && !time.Now().Before(room.until) {
+		return 0, room.added > 0
 	}
+	if room.added == 0 {
+		room.own = runtime.GOMAXPROCS(0)
+	}
+	if added := room.threads + besides(room.own); added > room.added {
+		room.added = added
+		return room.own + added, false
+	}
+	return 0, false
 }

@@ -37,11 +37,11 @@ func TakeBack() {
 	room.Lock()
 	room.until = time.Time{}
 	room.Unlock()
-	takeBack()
+	change()
 }
 
 // TakeBackWhatIsOver ends it if it was kept for long enough.
-func TakeBackWhatIsOver() { takeBack() }
+func TakeBackWhatIsOver() { change() }
 
 // Rest has the worker's thread end, as it does after a while without work.
 func (w *Worker) Rest() {

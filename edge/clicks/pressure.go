@@ -32,7 +32,7 @@ const (
 // mergeFolds is the merger: it keeps folds few and, when room gets scarce, small.
 func (j *Journal) mergeFolds() {
 	failing := false
-	var worker aside.Worker // since nothing hurries
+	var worker aside.Worker
 	defer worker.Close()
 	for {
 		select {
@@ -46,7 +46,11 @@ func (j *Journal) mergeFolds() {
 				break
 			}
 			var err error
-			worker.Do(func() { err = j.merge(job) })
+			if job.urgent {
+				err = j.merge(job)
+			} else {
+				worker.Do(func() { err = j.merge(job) })
+			}
 			if errors.Is(err, errSealing) {
 				return
 			}
@@ -82,8 +86,10 @@ func (j *Journal) nextMerge() *mergeJob {
 			sizes[f.grade] += f.size
 		}
 	}
-	job := j.pickMerge(sizes, free, used > j.cfg.MaxBytes/100*pressedAt)
+	pressed := used > j.cfg.MaxBytes/100*pressedAt
+	job := j.pickMerge(sizes, free, pressed)
 	if job != nil {
+		job.urgent = pressed
 		for _, f := range job.inputs {
 			f.merging = true
 		}

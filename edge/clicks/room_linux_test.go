@@ -28,8 +28,12 @@ func TestABatchThatWaitsForTheDiskLeavesRedirectsAProcessor(t *testing.T) {
 	var synced, alone atomic.Int64
 	cfg.SetSync(func(f *os.File) error {
 		if strings.Contains(f.Name(), "batch-") {
-			if synced.Add(1); own() {
-				alone.Add(1)
+			synced.Add(1)
+			for end := time.Now().Add(20 * time.Second); own(); time.Sleep(time.Millisecond) { // it comes when it can
+				if time.Now().After(end) {
+					alone.Add(1)
+					break
+				}
 			}
 		}
 		return f.Sync()
