@@ -31,7 +31,7 @@ the scope admin, or else the development system that runs in --data-dir.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if limit < 1 || limit > 1000 {
-				return &usageError{fmt.Errorf("--limit: %d is not between 1 and 1000; go on from there with --cursor", limit)}
+				return &usageError{fmt.Errorf("--limit: %d is not between 1 and 1000; what comes after is listed with --cursor", limit)}
 			}
 			return p.withAPI(func(api *client.Client) error {
 				page, err := api.Audit(c.Context(), all, limit, cursor)

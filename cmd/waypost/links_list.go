@@ -116,7 +116,7 @@ minus sign before a word leaves out links that have it (put -- before the words 
 
 func (p *program) listLinks(c *cobra.Command, l listing, words string) error {
 	if l.limit < 1 || l.limit > 1000 {
-		return &usageError{fmt.Errorf("--limit: %d is not between 1 and 1000; go on from there with --cursor", l.limit)}
+		return &usageError{fmt.Errorf("--limit: %d is not between 1 and 1000; what comes after is listed with --cursor", l.limit)}
 	}
 	filter, err := l.filter()
 	if err != nil {

@@ -79,7 +79,7 @@ func (f *pageFlags) bind(c *cobra.Command) {
 
 func (f *pageFlags) check() error {
 	if f.limit < 1 || f.limit > 1000 {
-		return &usageError{fmt.Errorf("--limit: %d is not between 1 and 1000; go on from there with --cursor", f.limit)}
+		return &usageError{fmt.Errorf("--limit: %d is not between 1 and 1000; what comes after is listed with --cursor", f.limit)}
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ type Config struct {
 // Log says how a node logs to standard error.
 type Log struct {
 	Level  string `yaml:"level" flag:"log-level" help:"least severe level to log: debug, info, warn or error"`
-	Format string `yaml:"format" flag:"log-format" help:"text, json, or auto: json unless on a terminal"`
+	Format string `yaml:"format" flag:"log-format" help:"text, json, or auto: json unless on a terminal; text in the development system"`
 }
 
 // Control is a control plane.
