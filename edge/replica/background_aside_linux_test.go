@@ -55,7 +55,7 @@ func (o *onStore) take() (made, reads map[uint32]int) {
 func TestFlushesAndLongBatchesStandAside(t *testing.T) {
 	o := &onStore{}
 	o.take()
-	cfg := config(errorfs.Wrap(vfs.NewMem(), o))
+	cfg, meters := metered(errorfs.Wrap(vfs.NewMem(), o))
 	cfg.LookupBytes = -1 // what is held of a link is read from tables, and by nobody else
 	db := open(t, cfg)
 	db.Shrink()
@@ -94,5 +94,8 @@ func TestFlushesAndLongBatchesStandAside(t *testing.T) {
 	}
 	require.Len(t, made, 1)
 	require.Contains(t, made, uint32(unix.SCHED_BATCH))
+	require.NoError(t, db.Flush()) // which ends after the one before
+	require.Positive(t, value(t, meters, "flushes_total"))
+	require.Positive(t, value(t, meters, "table_written_bytes_total"))
 	replicationtest.RequireEqual(t, s, db)
 }

@@ -3,6 +3,7 @@ package replica_test
 import (
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,30 +14,33 @@ import (
 	"waypost/replication/replicationtest"
 )
 
+// BenchmarkLink is of links asked for in no order, found in the lookup table; and without one in the store, with its blocks in the
+// cache, or most of them to be read from the system's and decompressed.
 func BenchmarkLink(b *testing.B) {
-	db, err := replica.Open(replica.Config{Dir: b.TempDir(), Logger: slog.New(slog.DiscardHandler)})
-	require.NoError(b, err)
-	defer func() { require.NoError(b, db.Close()) }()
+	const n = 300_000
 	s := replicationtest.NewSource()
-	var rs []waypost.Record
-	for i := range 20000 {
-		rs = append(rs, replicationtest.Link(fmt.Sprintf("code%05d", i), "https://example.com/some/longer/path?with=a&query"))
+	rs := make([]waypost.Record, n)
+	for i := range rs {
+		rs[i] = replicationtest.Link(fmt.Sprintf("code%06d", i), fmt.Sprintf("https://example.com/some/longer/path?with=%016x&query", rand.Uint64()))
 	}
 	s.Commit(rs...)
-	replicationtest.Take(b, s, db)
-	for name, format := range map[string]string{"hit": "code%05d", "miss": "none%05d"} {
-		b.Run(name, func(b *testing.B) {
-			buf, code := make([]byte, 0, 1024), make([]byte, 0, 16)
-			b.ReportAllocs()
-			i := 0
-			for b.Loop() {
-				code = fmt.Appendf(code[:0], format, i*7919%20000)
-				i++
-				if _, _, found, err := db.Link(waypost.DefaultDomain, code, buf); err != nil || found != (name == "hit") {
-					b.Fatal(found, err)
+	for where, size := range map[string]struct{ table, cache int64 }{"table": {1 << 30, 0}, "cached blocks": {-1, 0}, "read blocks": {-1, 1 << 20}} {
+		db, err := replica.Open(replica.Config{Dir: b.TempDir(), LookupBytes: size.table, CacheBytes: size.cache, Logger: slog.New(slog.DiscardHandler)})
+		require.NoError(b, err)
+		replicationtest.Take(b, s, db)
+		for name, format := range map[string]string{"hit": "code%06d", "miss": "none%06d"} {
+			b.Run(where+"/"+name, func(b *testing.B) {
+				buf, code := make([]byte, 0, 1024), make([]byte, 0, 16)
+				b.ReportAllocs()
+				for b.Loop() {
+					code = fmt.Appendf(code[:0], format, rand.IntN(n))
+					if _, _, found, err := db.Link(waypost.DefaultDomain, code, buf); err != nil || found != (name == "hit") {
+						b.Fatal(found, err)
+					}
 				}
-			}
-		})
+			})
+		}
+		require.NoError(b, db.Close())
 	}
 }
 

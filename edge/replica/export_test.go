@@ -157,3 +157,27 @@ func (db *DB) LogSize() (batches, size int) {
 	}
 	return batches, size
 }
+
+// HoldTurns takes all turns of the restore under way. It gives how many threads wait for one, and what ends that.
+func (db *DB) HoldTurns() (waiting func() int, end func()) {
+	t := db.restoring.turns
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	held := t.free
+	t.free = 0
+	return func() int {
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			return t.waiting
+		}, func() {
+			for range held {
+				t.end()
+			}
+		}
+}
+
+// HoldWriters keeps all who write the live store or its lookup table waiting until the function that it gives is called.
+func (db *DB) HoldWriters() (release func()) {
+	db.mu.Lock()
+	return db.mu.Unlock
+}

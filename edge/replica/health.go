@@ -86,8 +86,8 @@ func (h *health) step() {
 }
 
 // listener hears of Pebble's background work. Without DataCorruption of our own,
-// Pebble would end the process.
-func (h *health) listener() *pebble.EventListener {
+// Pebble would end the process. What is written is counted.
+func (h *health) listener(m *metrics) *pebble.EventListener {
 	ended := func(err error) {
 		if err == nil && h.passing.Swap(nil) != nil {
 			h.log.Info("background writes succeed again")
@@ -113,10 +113,18 @@ func (h *health) listener() *pebble.EventListener {
 		CompactionBegin: func(pebble.CompactionInfo) { h.rooms.stepAside() },
 		FlushEnd: func(info pebble.FlushInfo) {
 			h.rooms.done()
+			if info.Err == nil {
+				m.flushes.Inc()
+				m.wrote(info.Output)
+			}
 			ended(info.Err)
 		},
 		CompactionEnd: func(info pebble.CompactionInfo) {
 			h.rooms.done()
+			if info.Err == nil && info.Reason != "move" { // which only gives tables another level
+				m.compactions.Inc()
+				m.wrote(info.Output.Tables)
+			}
 			ended(info.Err)
 		},
 		DiskSlow: func(info pebble.DiskSlowInfo) {

@@ -116,6 +116,40 @@ func TestARestartFillsTheTableWhileChangesArrive(t *testing.T) {
 	require.InDelta(t, fallbacks, value(t, reg, "lookup_fallbacks_total"), 0)
 }
 
+func TestLinksAreAnsweredBeforeTheTableIsFilled(t *testing.T) {
+	fs, n := vfs.NewMem(), 6000
+	db, err := replica.Open(config(fs))
+	require.NoError(t, err)
+	s := replicationtest.NewSource()
+	s.Commit(long(n)...)
+	replicationtest.Take(t, s, db)
+	require.NoError(t, db.Close())
+
+	cfg, reg := metered(fs)
+	db, err = replica.Open(cfg)
+	require.NoError(t, err)
+	release := func() {}
+	for entries := 0.0; entries == 0; entries = value(t, reg, "lookup_entries") { // some are there, and not all
+		release()
+		release = sync.OnceFunc(db.HoldWriters())
+	}
+	defer func() {
+		release()
+		require.NoError(t, db.Close())
+	}()
+	for i := 0; i < n; i += 100 {
+		location, found := find(t, db, fmt.Sprintf("long%05d", i))
+		require.True(t, found)
+		require.True(t, strings.HasPrefix(location, fmt.Sprintf("https://example.com/%d?", i)))
+		_, found = find(t, db, fmt.Sprintf("none%05d", i))
+		require.False(t, found)
+	}
+	require.InDelta(t, 0, value(t, reg, "lookup_complete"), 0)
+	require.Positive(t, value(t, reg, "lookup_fallbacks_total"))
+	release()
+	awaitMetric(t, reg, "lookup_complete", 1)
+}
+
 func TestMoreLinksThanTheBudgetHolds(t *testing.T) {
 	cfg, reg := metered(vfs.NewMem())
 	cfg.LookupBytes = 2 << 20

@@ -3,6 +3,7 @@ package replica
 import (
 	"fmt"
 
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"waypost/edge/lookup"
@@ -19,6 +20,9 @@ type metrics struct {
 	rotten      prometheus.Counter
 	repaired    prometheus.Counter
 	undone      prometheus.Counter
+	flushes     prometheus.Counter
+	compactions prometheus.Counter
+	written     prometheus.Counter
 	seconds     prometheus.Histogram
 }
 
@@ -80,6 +84,9 @@ func newMetrics(db *DB) *metrics {
 	m.rotten = counter("verify_failures_total", "Slots or rounds whose records on disk were not what was written; a repair follows.")
 	m.repaired = counter("repaired_slots_total", "Slots replaced because they differed from the source's.")
 	m.undone = counter("undone_deletions_total", "Deleted links that came back in a repair, because PostgreSQL had been restored to before their deletion.")
+	m.flushes = counter("flushes_total", "Flushes of changes from memory into tables on disk.")
+	m.compactions = counter("compactions_total", "Compactions of tables on disk into others.")
+	m.written = counter("table_written_bytes_total", "Bytes of tables that flushes, compactions and restores have written.")
 	m.seconds = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: "waypost_replica_apply_seconds", Help: "Time to apply a batch.",
 		Buckets: prometheus.ExponentialBuckets(0.0001, 4, 10),
@@ -143,6 +150,13 @@ func (m *metrics) lookup(db *DB) {
 func answers(t *lookup.Table) [4]uint64 {
 	s := t.Stats()
 	return [4]uint64{s.Hits, s.Absent, s.Unknown, s.Damaged}
+}
+
+// wrote counts tables that were made.
+func (m *metrics) wrote(tables []pebble.TableInfo) {
+	for i := range tables {
+		m.written.Add(float64(tables[i].Size))
+	}
 }
 
 // taken counts what a writer has committed.

@@ -32,6 +32,7 @@ type restore struct {
 	spilled    bool                 // there are tables of the range that is being taken
 	again      bool                 // some slots are taken again: PROGRESS stays as it was until all are
 	volume     atomic.Int64         // of all records that came, in bytes
+	turns      *turns               // of its threads that stand aside
 	giveBack   func()               // ends the room made for what stands aside; nil: none was made
 	kept       replication.Progress // what Keep was last told
 	durable    bool                 // there is a file PROGRESS
@@ -82,7 +83,7 @@ func (db *DB) Restore(_ context.Context, c replication.Cluster) (replication.Res
 	if db.restoring != nil || db.repairing != nil {
 		return nil, errors.New("restore: one is under way already, or a repair")
 	}
-	r := &restore{db: db, cluster: c, format: cmp.Or(db.format, storeFormat), options: db.tableOptions(), savedAt: time.Now()}
+	r := &restore{db: db, cluster: c, format: cmp.Or(db.format, storeFormat), options: db.tableOptions(), savedAt: time.Now(), turns: newTurns(aside.Processors())}
 	resumed, err := r.resume()
 	if err != nil {
 		return nil, fmt.Errorf("restore: %w", err)
@@ -272,11 +273,11 @@ func (r *restore) make(ctx context.Context, g gathered) error {
 		if disturbs {
 			aside.Thread()
 		}
-		r.publishAll(items)
+		r.publishAll(ctx, items)
 	}()
 	t, err := r.writeTable(ctx, r.next, items)
 	<-published
-	if err != nil {
+	if err = cmp.Or(err, ctx.Err()); err != nil {
 		return err
 	}
 	for i := range r.tables {
@@ -287,5 +288,6 @@ func (r *restore) make(ctx context.Context, g gathered) error {
 	r.tables = append(r.tables, t)
 	r.db.cfg.Points.Hit("make table: written")
 	r.db.metrics.records.Add(float64(len(items)))
+	r.db.metrics.written.Add(float64(t.Bytes))
 	return nil
 }

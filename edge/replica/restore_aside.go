@@ -23,6 +23,15 @@ func (r *restore) disturbs() bool {
 	return r.volume.Load() > int64(r.db.small) && r.db.live.Load() != nil
 }
 
+// takeTurn waits for a turn where there are redirects to keep waiting. What it gives is to be told how it goes on.
+func (r *restore) takeTurn() *turns {
+	if !r.disturbs() {
+		return nil
+	}
+	r.turns.take()
+	return r.turns
+}
+
 // gather takes records into the range that is being taken. The caller has other things to do later, and so
 // does not stand aside itself.
 func (r *restore) gather(records [][]byte) error {
@@ -30,17 +39,22 @@ func (r *restore) gather(records [][]byte) error {
 		r.volume.Add(int64(len(raw)))
 	}
 	if !r.disturbs() {
-		return r.add(records)
+		return r.add(records, nil)
 	}
 	if r.giveBack == nil {
 		r.giveBack = aside.MakeRoom(restoreThreads)
 	}
-	return r.db.lengthily(true, func() error { return r.add(records) })
+	return r.db.lengthily(true, func() error {
+		turns := r.takeTurn()
+		defer turns.end()
+		return r.add(records, turns)
+	})
 }
 
-func (r *restore) add(records [][]byte) error {
+func (r *restore) add(records [][]byte, turns *turns) error {
 	var rec waypost.Record
-	for _, raw := range records {
+	for i, raw := range records {
+		turns.pass(i)
 		err := replication.DecodeRecord(raw, &rec)
 		if err != nil && !errors.Is(err, replication.ErrContent) {
 			return err

@@ -157,7 +157,10 @@ func (r *restore) writeTable(ctx context.Context, number int, items []gatheredRe
 	var key, value []byte
 	var sum totals
 	var rec waypost.Record
+	turns := r.takeTurn()
+	defer turns.end()
 	for i := range items {
+		turns.pass(i)
 		if i%4096 == 0 && ctx.Err() != nil {
 			return made, ctx.Err()
 		}
@@ -186,10 +189,16 @@ func (r *restore) reserve(records uint64) {
 	}
 }
 
-// publishAll gives records of a snapshot to those who are asked besides the store.
-func (r *restore) publishAll(items []gatheredRecord) {
+// publishAll gives records of a snapshot to those who are asked besides the store; not all when ctx ends, and with it the restore.
+func (r *restore) publishAll(ctx context.Context, items []gatheredRecord) {
+	turns := r.takeTurn()
+	defer turns.end()
 	var rec waypost.Record
 	for i := range items {
+		turns.pass(i)
+		if i%4096 == 0 && ctx.Err() != nil {
+			return
+		}
 		extensions := replication.RereadRecord(items[i].raw, &rec)
 		r.publish(&rec, extensions, items[i].poison)
 	}

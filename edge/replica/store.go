@@ -100,7 +100,7 @@ func (db *DB) openStore(name string, fresh bool) (_ *store, err error) {
 	h := newHealth(log)
 	opts := db.storeOptions()
 	opts.FS = &guard{FS: db.fs, health: h, walDir: db.fs.PathJoin(dir, "wal"), pause: db.errorPause}
-	opts.Logger, opts.EventListener = logger{health: h}, h.listener()
+	opts.Logger, opts.EventListener = logger{health: h}, h.listener(db.metrics)
 	opts.ErrorIfExists, opts.ErrorIfNotExists = fresh, !fresh
 	pdb, err := pebble.Open(dir, opts)
 	if err != nil {
