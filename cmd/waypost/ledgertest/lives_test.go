@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"waypost/controlplane/postgres/pgserver"
 )
 
 // live has everything run, be killed and started again until end.
@@ -131,10 +133,31 @@ func (w *world) keepPostgres(ctx context.Context, at *turns) {
 		} else if !errors.Is(err, fs.ErrNotExist) {
 			w.fail("%w", err)
 		}
+		if !endedWithin(server, 10*time.Second) { // whoever came to the place was killed before it could kill
+			by = ""
+			_ = unix.Kill(server.PID(), unix.SIGKILL)
+		}
 		<-server.Done()
 		at.killed(by)
-		if err := w.startPostgres(context.WithoutCancel(ctx)); err != nil {
+		if err := w.startPostgresAgain(ctx); err != nil {
 			w.fail("start PostgreSQL again: %w", err)
 		}
 	}
+}
+
+// endedWithin reports whether a PostgreSQL ends in time.
+func endedWithin(s *pgserver.Server, limit time.Duration) bool {
+	select {
+	case <-s.Done():
+		return true
+	case <-time.After(limit):
+		return false
+	}
+}
+
+// startPostgresAgain has whoever is left when the lives end find a PostgreSQL, too.
+func (w *world) startPostgresAgain(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Minute)
+	defer cancel()
+	return w.startPostgres(ctx)
 }
