@@ -1,6 +1,10 @@
 package main
 
 import (
+	"errors"
+	"fmt"
+	"net/http"
+
 	"github.com/spf13/cobra"
 
 	"waypost/cmd/waypost/internal/client"
@@ -56,7 +60,12 @@ are deleted with it. Its host is then free for another domain, of anybody.`,
 			if err != nil {
 				return err
 			}
-			if err := api.RemoveDomain(c.Context(), id, force); err != nil {
+			err = api.RemoveDomain(c.Context(), id, force)
+			var problem *client.Problem
+			if !force && errors.As(err, &problem) && problem.Status == http.StatusConflict {
+				return fmt.Errorf("%w (--force)", err)
+			}
+			if err != nil {
 				return err
 			}
 			return p.print("removed "+args[0], map[string]string{"removed": args[0]})

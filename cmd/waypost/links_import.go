@@ -9,14 +9,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/vbauerster/mpb/v8"
-	"github.com/vbauerster/mpb/v8/decor"
 	"golang.org/x/sys/unix"
 
 	"waypost/cmd/waypost/internal/linkimport"
@@ -50,7 +46,8 @@ of each link, also the shared one: it must be there, or be left out of the lines
 "-" reads standard input.
 
 Each row that is refused is reported with its line and the reason; the others are
-created all the same. Exit code 1 says that some were not.
+created all the same. Exit code 1 says that some were not. How far it is, is told on standard error:
+by a bar on a terminal, and elsewhere every 10 s.
 
 The progress is kept in FILE.progress, or in this user's cache directory where
 that cannot be written, until the import is complete. However it
@@ -124,10 +121,15 @@ func (p *program) importLinks(c *cobra.Command, i importing) (err error) {
 
 	memlimit.CollectLess(400) // of a heap of some MB
 	began := time.Now()
-	progress, finish := p.progressBar(size)
+	progress, lines, finish := p.importProgress(size)
 	im.Journal, im.Progress, im.Refused = journal, progress, tell.refused
+	im.Settling = func(rows string, after time.Duration) {
+		_, _ = fmt.Fprintf(lines, "lines %s may have been sent, and nobody knows what became of them: they are looked for among the links in %s\n", rows, after)
+	}
+	tell.lines = lines
 	report, runErr := im.Run(c.Context(), file)
 	finish()
+	tell.lines = p.stderr
 	told := tell.end(report, time.Since(began))
 	if runErr != nil && journal != nil && journal.Begun() && !errors.Is(runErr, linkimport.ErrUnreadable) {
 		runErr = fmt.Errorf("%w: continue with --resume", runErr)
@@ -229,25 +231,4 @@ func (p *program) openInput(name string) (io.ReadCloser, int64, error) {
 		return struct{ io.ReadCloser }{f}, 0, nil
 	}
 	return f, info.Size(), nil
-}
-
-// progressBar shows how much of the file is read, on a terminal only.
-func (p *program) progressBar(size int64) (progress func(rows int, bytes int64), finish func()) {
-	if !onTerminal(p.stderr) || size == 0 {
-		return nil, func() {}
-	}
-	bars := mpb.New(mpb.WithOutput(p.stderr), mpb.WithWidth(60))
-	var rowsDone atomic.Int64 // the bar is drawn by a goroutine of its own
-	bar := bars.AddBar(size,
-		mpb.PrependDecorators(decor.Any(func(decor.Statistics) string { return strconv.FormatInt(rowsDone.Load(), 10) + " rows" }, decor.WC{W: 14})),
-		mpb.AppendDecorators(decor.Percentage(), decor.AverageETA(decor.ET_STYLE_GO, decor.WC{W: 8})),
-	)
-	progress = func(rows int, bytes int64) {
-		rowsDone.Store(int64(rows))
-		bar.SetCurrent(bytes)
-	}
-	return progress, func() {
-		bar.Abort(false)
-		bars.Wait()
-	}
 }

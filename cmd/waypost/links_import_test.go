@@ -4,8 +4,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"waypost/cmd/waypost/internal/linkimport"
 )
 
 func TestTheProgressOfAnImportIsBesideItsFileOrElseInTheUsersCache(t *testing.T) {
@@ -24,4 +27,28 @@ func TestTheProgressOfAnImportIsBesideItsFileOrElseInTheUsersCache(t *testing.T)
 		require.Equal(t, filepath.Join(cache, "waypost", "imports", sum[:32]+".progress"), got)
 	}
 	require.DirExists(t, filepath.Dir(got))
+}
+
+func TestAnImportTellsHowFarItIsWhereThereIsNoTerminal(t *testing.T) {
+	var told strings.Builder
+	began := time.Now()
+	l := &progressLines{to: &told, size: 2000, last: began}
+	l.note(began.Add(progressEvery-1), 10, 100)
+	require.Empty(t, told.String())
+	l.note(began.Add(progressEvery), 20, 250)
+	l.note(began.Add(2*progressEvery-1), 30, 300)
+	require.Equal(t, "20 rows so far, 12 % of the file\n", told.String())
+
+	told.Reset()
+	l.size = 0
+	l.note(began.Add(2*progressEvery), 40, 400)
+	require.Equal(t, "40 rows so far\n", told.String())
+}
+
+func TestRefusedRowsAreToldInWholeSentences(t *testing.T) {
+	var told strings.Builder
+	tell := &telling{p: &program{}, lines: &told}
+	require.NoError(t, tell.refused(linkimport.Row{Line: 2, Reason: "original_url is missing"}))
+	require.NoError(t, tell.refused(linkimport.Row{Line: 3, Reason: "no", OriginalURL: "ftp://a.example/"}))
+	require.Equal(t, "line 2 refused: original_url is missing\nline 3 refused: no: ftp://a.example/\n", told.String())
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -73,12 +74,15 @@ type listing struct {
 	cursor string
 }
 
+// sorts are the orders of a list.
+var sorts = []string{"-created", "created", "-clicks", "clicks"}
+
 func (l *listing) add(c *cobra.Command) {
 	l.filterFlags.add(c)
 	c.Flags().StringVar(&l.sort, "sort", "-created", "created, -created, clicks or -clicks; a minus sign: descending")
 	c.Flags().IntVar(&l.limit, "limit", 50, "how many links at most, up to 1000")
 	c.Flags().StringVar(&l.cursor, "cursor", "", "where the page before ended")
-	completeWith(c, "sort", "-created", "created", "-clicks", "clicks")
+	completeWith(c, "sort", sorts...)
 }
 
 func (p *program) linksListCommand() *cobra.Command {
@@ -117,6 +121,9 @@ minus sign before a word leaves out links that have it (put -- before the words 
 func (p *program) listLinks(c *cobra.Command, l listing, words string) error {
 	if l.limit < 1 || l.limit > 1000 {
 		return &usageError{fmt.Errorf("--limit: %d is not between 1 and 1000; what comes after is listed with --cursor", l.limit)}
+	}
+	if !slices.Contains(sorts, l.sort) {
+		return &usageError{fmt.Errorf("--sort: %q is none of %s", l.sort, strings.Join(sorts, ", "))}
 	}
 	filter, err := l.filter()
 	if err != nil {

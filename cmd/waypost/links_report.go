@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strconv"
 	"time"
@@ -20,7 +21,8 @@ const shownRows = 1000
 // standard error, or in JSON on standard output, which has them all anyway.
 type telling struct {
 	p     *program
-	file  *os.File // nil: there is none
+	lines io.Writer // standard error, or what shows lines beside a bar there
+	file  *os.File  // nil: there is none
 	csv   *csv.Writer
 	json  *bufio.Writer // nil: standard output is for people
 	shown int
@@ -28,7 +30,7 @@ type telling struct {
 }
 
 func (p *program) newTelling(report string) (*telling, error) {
-	t := &telling{p: p}
+	t := &telling{p: p, lines: p.stderr}
 	if p.output == "json" {
 		t.json = bufio.NewWriter(p.stdout)
 	}
@@ -65,7 +67,7 @@ func (t *telling) refused(r linkimport.Row) error {
 // list puts a row into the report, or on standard error where nothing else has it.
 func (t *telling) list(verdict string, r linkimport.Row) error {
 	if t.csv != nil {
-		if err := t.csv.Write([]string{strconv.Itoa(r.Line), verdict, strconv.Itoa(r.Status), r.Reason, r.OriginalURL}); err != nil {
+		if err := t.csv.Write([]string{strconv.Itoa(r.Line), verdict, statusText(r.Status), r.Reason, r.OriginalURL}); err != nil {
 			return fmt.Errorf("write the report: %w", err)
 		}
 		return nil
@@ -74,11 +76,23 @@ func (t *telling) list(verdict string, r linkimport.Row) error {
 		return nil
 	}
 	if t.shown++; t.shown > shownRows {
-		_, err := fmt.Fprintf(t.p.stderr, "and more: use --report FILE for all of them\n")
+		_, err := fmt.Fprintf(t.lines, "and more: use --report FILE for all of them\n")
 		return err
 	}
-	_, err := fmt.Fprintf(t.p.stderr, "line %d %s: %s: %s\n", r.Line, verdict, printable(r.Reason), printable(shortened(r.OriginalURL)))
+	about := printable(r.Reason)
+	if r.OriginalURL != "" {
+		about += ": " + printable(shortened(r.OriginalURL))
+	}
+	_, err := fmt.Fprintf(t.lines, "line %d %s: %s\n", r.Line, verdict, about)
 	return err
+}
+
+// statusText is empty for a row that the API was not asked about.
+func statusText(status int) string {
+	if status == 0 {
+		return ""
+	}
+	return strconv.Itoa(status)
 }
 
 // end lists the rows in doubt, and sums up.

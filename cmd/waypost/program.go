@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -119,13 +120,33 @@ over it, and flags over both. Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 	}
 	root.PersistentFlags().StringVar(&p.configFile, "config", "", "configuration file, YAML (WAYPOST_CONFIG)")
 	root.PersistentFlags().StringVarP(&p.output, "output", "o", "text", "format of what is printed: text or json")
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{flagError(err)} })
 	root.AddCommand(p.devCommand(), p.controlCommand(), p.edgeCommand(), p.migrateCommand(),
 		p.linksCommand(), p.statsCommand(), p.clicksCommand(), p.domainsCommand(), p.edgesCommand(), p.verifyCommand(), p.rangesCommand(), p.keysCommand(), p.workspacesCommand(), p.usersCommand(),
 		p.auditCommand(), p.loginCommand(), p.acceptCommand(), p.logoutCommand(), p.whoamiCommand(), p.passwordCommand(), p.adminCommand(), p.versionCommand())
 	root.CompletionOptions.HiddenDefaultCmd = false
 	polish(root)
 	return root
+}
+
+// flagError says what is wrong with a flag's value. Settings say that themselves; for flags of the library's kinds it is said here.
+func flagError(err error) error {
+	var invalid *pflag.InvalidValueError
+	if !errors.As(err, &invalid) {
+		return err
+	}
+	name, value, cause := invalid.GetFlag().Name, invalid.GetValue(), invalid.Unwrap()
+	switch {
+	case errors.Is(cause, strconv.ErrRange):
+		return fmt.Errorf("--%s: %s is out of range", name, value)
+	case errors.Is(cause, strconv.ErrSyntax) && invalid.GetFlag().Value.Type() == "bool":
+		return fmt.Errorf("--%s: %q is neither true nor false", name, value)
+	case errors.Is(cause, strconv.ErrSyntax):
+		return fmt.Errorf("--%s: %q is no whole number", name, value)
+	case strings.HasPrefix(cause.Error(), "time: "):
+		return fmt.Errorf("--%s: %q is no duration such as 30s, 10m or 2h", name, value)
+	}
+	return fmt.Errorf("--%s: %w", name, cause)
 }
 
 // polish does to all commands below c what each would have to do for itself.

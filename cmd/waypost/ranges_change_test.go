@@ -168,7 +168,7 @@ func TestWrongUsageOfRangesIsOneLineAndChangesNothing(t *testing.T) {
 		"move 7 --to eu --at -1":            "--at: -1 is no counter",
 		"move 7 --to eu --at 5 --remainder": "--remainder or --at, not both",
 		"split 7 --at 0":                    "--at: 0 is no counter",
-		"split 7 --at half":                 `invalid argument "half"`,
+		"split 7 --at half":                 `--at: "half" is no whole number`,
 		"resume --gap -5":                   "--gap: -5 is less than nothing",
 		"plan now":                          "unknown command",
 		"apply":                             " is missing: the command is `waypost ranges ",

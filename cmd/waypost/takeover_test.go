@@ -3,10 +3,13 @@ package main_test
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -25,6 +28,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"waypost"
 	"waypost/cmd/waypost/devtest"
 	"waypost/cmd/waypost/internal/client"
 	"waypost/cmd/waypost/internal/node"
@@ -36,11 +40,13 @@ import (
 // soloEdge is an edge that runs by itself, beside a development system.
 type soloEdge struct {
 	t      *testing.T
+	system *devtest.System
 	api    *client.Client
 	env    []string
 	dir    string
 	status node.Status
-	now    *devtest.Process // nil when another process than the test started it
+	now    *devtest.Process  // nil when another process than the test started it
+	links  map[string]answer // that a test has made
 }
 
 func startSolo(t *testing.T, extra ...string) *soloEdge {
@@ -51,7 +57,7 @@ func startSolo(t *testing.T, extra ...string) *soloEdge {
 	require.NoError(t, err)
 	t.Cleanup(api.Close)
 	dir := t.TempDir()
-	e := &soloEdge{t: t, api: api, dir: filepath.Join(dir, "edge"), env: append([]string{
+	e := &soloEdge{t: t, system: s, api: api, dir: filepath.Join(dir, "edge"), links: make(map[string]answer), env: append([]string{
 		"WAYPOST_EDGE_ADDR=127.0.0.1:0", "WAYPOST_EDGE_ADMIN_ADDR=127.0.0.1:0", "WAYPOST_EDGE_REGION=us-east-1",
 		"WAYPOST_EDGE_NODE=solo", "WAYPOST_EDGE_CONTROL_URL=" + state.API,
 		"WAYPOST_EDGE_TOKEN_FILE=" + filepath.Join(s.DataDir(), "secrets", "edge-token"),
@@ -74,12 +80,22 @@ func (e *soloEdge) await(is func(node.Status) bool) {
 func (e *soloEdge) create(n int) (codes []string) {
 	e.t.Helper()
 	for i := range n {
-		l, err := e.api.Create(e.t.Context(), client.NewLink{OriginalURL: "https://example.com/" + strconv.Itoa(i)})
+		target := "https://example.com/" + strconv.Itoa(i)
+		l, err := e.api.Create(e.t.Context(), client.NewLink{OriginalURL: target})
 		require.NoError(e.t, err)
 		codes = append(codes, l.ShortCode)
+		e.links[l.ShortCode] = answer{http.StatusFound, target}
 		eventually(e.t, time.Minute, "redirected", func() bool { return e.head(l.ShortCode) == http.StatusFound })
 	}
 	return codes
+}
+
+// remove deletes a link, and waits until the edge knows.
+func (e *soloEdge) remove(code string) {
+	e.t.Helper()
+	require.NoError(e.t, e.api.Delete(e.t.Context(), code))
+	eventually(e.t, time.Minute, "deleted", func() bool { return e.head(code) == http.StatusGone })
+	e.links[code] = answer{status: http.StatusGone}
 }
 
 func (e *soloEdge) head(code string) int {
@@ -106,11 +122,22 @@ func (e *soloEdge) awaitTidy() {
 	})
 }
 
+// answer is what a code is answered with.
+type answer struct {
+	status   int
+	location string // "": whatever it is
+}
+
 // crowd follows links from many connections, kept and fresh, as a client may that
 // obeys HTTP, and counts what it saw.
 type crowd struct {
+	dial    func() (net.Conn, error)
+	addr    string            // as the Host of its requests
+	links   map[string]answer // of others it expects to be redirected
+	clients int
+
 	mu       sync.Mutex
-	answered map[string]int64
+	answered map[string]int64 // redirects
 	failures []error
 	slowest  []time.Duration // of every request
 
@@ -120,10 +147,24 @@ type crowd struct {
 }
 
 func startCrowd(t *testing.T, addr string, codes []string) *crowd {
+	c := &crowd{addr: addr, clients: 24}
+	return c.start(t, codes)
+}
+
+// crowd begins to follow links of the edge, and expects of each the answer that it must have.
+func (e *soloEdge) crowd(codes []string) *crowd {
+	c := &crowd{addr: e.status.Addr, links: maps.Clone(e.links), clients: 24}
+	return c.start(e.t, codes)
+}
+
+func (c *crowd) start(t *testing.T, codes []string) *crowd {
+	if c.dial == nil {
+		c.dial = func() (net.Conn, error) { return net.DialTimeout("tcp", c.addr, time.Minute) }
+	}
 	ctx, stop := context.WithCancel(t.Context())
-	c := &crowd{answered: make(map[string]int64), stop: stop}
-	for n := range 24 {
-		c.work.Go(func() { c.visit(ctx, addr, codes, n, n%3 == 0) })
+	c.answered, c.stop = make(map[string]int64), stop
+	for n := range c.clients {
+		c.work.Go(func() { c.visit(ctx, codes, n, n%3 == 0) })
 	}
 	t.Cleanup(func() { stop(); c.work.Wait() })
 	return c
@@ -134,7 +175,7 @@ func startCrowd(t *testing.T, addr string, codes []string) *crowd {
 // finds it so asks on another one.
 const idleTooLong = 900 * time.Millisecond
 
-func (c *crowd) visit(ctx context.Context, addr string, codes []string, n int, fresh bool) {
+func (c *crowd) visit(ctx context.Context, codes []string, n int, fresh bool) {
 	var conn net.Conn
 	var in *bufio.Reader
 	var last time.Time // when the request before was sent, or the connection begun
@@ -147,23 +188,23 @@ func (c *crowd) visit(ctx context.Context, addr string, codes []string, n int, f
 		var err error
 		if conn == nil {
 			last = began
-			if conn, err = net.DialTimeout("tcp", addr, time.Minute); err != nil {
+			if conn, err = c.dial(); err != nil {
 				c.fail(fmt.Errorf("connect: %w", err))
 				continue
 			}
 			in = bufio.NewReader(conn)
 		}
 		var res *http.Response
-		_, err = io.WriteString(conn, "GET /"+code+" HTTP/1.1\r\nHost: "+addr+"\r\n\r\n")
+		_, err = io.WriteString(conn, "GET /"+code+" HTTP/1.1\r\nHost: "+c.addr+"\r\n\r\n")
 		if err == nil {
 			res, err = http.ReadResponse(in, nil)
 		}
-		if err == nil && res.StatusCode != http.StatusFound {
-			err = fmt.Errorf("status %d", res.StatusCode)
+		if err == nil {
+			err = c.judge(code, res)
 		}
 		switch {
 		case err == nil:
-			c.count(code, time.Since(began))
+			c.count(code, res.StatusCode, time.Since(began))
 			last, again = began, false
 		case res == nil && !again && time.Since(last) > idleTooLong:
 			again = true
@@ -180,17 +221,35 @@ func (c *crowd) visit(ctx context.Context, addr string, codes []string, n int, f
 	}
 }
 
+// judge reads an answer to its end, and says what is wrong with it.
+func (c *crowd) judge(code string, res *http.Response) error {
+	if _, err := io.Copy(io.Discard, res.Body); err != nil {
+		return err
+	}
+	want, known := c.links[code]
+	if !known {
+		want.status = http.StatusFound
+	}
+	location := res.Header.Get("Location")
+	if res.StatusCode != want.status || want.location != "" && location != want.location {
+		return fmt.Errorf("%s: status %d, to %q", code, res.StatusCode, location)
+	}
+	return nil
+}
+
 func (c *crowd) fail(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.failures = append(c.failures, err)
 }
 
-func (c *crowd) count(code string, took time.Duration) {
+func (c *crowd) count(code string, status int, took time.Duration) {
 	c.total.Add(1)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.answered[code]++
+	if status == http.StatusFound {
+		c.answered[code]++
+	}
 	c.slowest = append(c.slowest, took)
 }
 
@@ -301,7 +360,7 @@ func TestThreeRestartsUnderLoadLoseNoRequestAndNoClick(t *testing.T) {
 	e := startSolo(t, socket)
 	var served []string
 	codes := e.create(20)
-	c := startCrowd(t, e.status.Addr, codes)
+	c := e.crowd(codes)
 	c.more(t, 500)
 	for range 2 {
 		e.takeOver()
@@ -321,12 +380,111 @@ func TestThreeRestartsUnderLoadLoseNoRequestAndNoClick(t *testing.T) {
 	c.more(t, 500)
 
 	// The last process follows, and what is deleted stays so.
-	fresh := e.create(1)
-	require.NoError(t, e.api.Delete(t.Context(), fresh[0]))
-	eventually(t, time.Minute, "deleted", func() bool { return e.head(fresh[0]) == http.StatusGone })
+	e.remove(e.create(1)[0])
 	c.end(t)
 	e.awaitTidy()
 	e.requireCounted(c.answered)
+}
+
+// TestARestartUnderLoadOfAnEdgeThatReadsLinksFromDiskLosesNothing is with edges whose memory does not hold all links:
+// a copy of the replica answers while the successor has the replica itself.
+func TestARestartUnderLoadOfAnEdgeThatReadsLinksFromDiskLosesNothing(t *testing.T) {
+	t.Parallel()
+	const room = "WAYPOST_EDGE_LOOKUP_MEMORY="
+	e := startSolo(t, room+"1MiB", "WAYPOST_EDGE_ASK_UPSTREAM=false")
+	e.fill(2 << 20)
+	codes := e.create(10)
+	e.remove(e.create(1)[0])
+	e.links["never-made"] = answer{status: http.StatusNotFound}
+	c := e.crowd(append(slices.Collect(maps.Keys(e.links)), codes...))
+	c.more(t, 500)
+	e.env = append(e.env, room+"0") // those that come have no table at all
+	for range 2 {
+		old := e.now
+		e.takeOver()
+		require.Contains(t, old.Output(), `"msg":"a copy of the replica answers during the takeover","reason":"detach the replica: the lookup table does not hold all links"`)
+		c.more(t, 500)
+		e.awaitTidy()
+	}
+	c.end(t)
+	e.create(1) // it follows
+	e.requireCounted(c.answered)
+}
+
+// requireGoMemory shows that GOMEMLIMIT, in bytes, is what an edge under load goes by: the Go runtime, which may use a
+// little more for a moment, and the lookup table, which gets a quarter of that beside it.
+func (e *soloEdge) requireGoMemory(limit float64) {
+	e.t.Helper()
+	require.Equal(e.t, limit, e.metric("go_gc_gomemlimit_bytes "))
+	require.Equal(e.t, limit/4, e.metric("waypost_replica_lookup_budget_bytes "))
+	eventually(e.t, time.Minute, "beyond it, if nothing were collected", func() bool { return e.metric("go_memstats_alloc_bytes_total ") > 1.5*limit })
+	used := e.metric("go_memstats_sys_bytes ") - e.metric("go_memstats_heap_released_bytes ")
+	e.t.Logf("Go uses %.1f MiB", used/(1<<20))
+	require.Less(e.t, used, limit*9/8)
+}
+
+// fill makes links with targets of so many bytes together.
+func (e *soloEdge) fill(bytes int) {
+	e.t.Helper()
+	long := client.NewLink{OriginalURL: "https://example.com/" + strings.Repeat("x", waypost.MaxURLLength-20)}
+	made, err := e.api.CreateBulk(e.t.Context(), slices.Repeat([]client.NewLink{long}, bytes/waypost.MaxURLLength))
+	require.NoError(e.t, err)
+	for _, o := range made {
+		require.Equal(e.t, http.StatusCreated, o.Status)
+	}
+}
+
+// TestARestartUnderLoadLosesNoRequestOnAnyListener is with edges whose operator has said how much memory Go may use,
+// and that nothing but that has garbage collected.
+func TestARestartUnderLoadLosesNoRequestOnAnyListener(t *testing.T) {
+	t.Parallel()
+	const memory = 32 << 20
+	certificate := filepath.Join(t.TempDir(), "own")
+	newPeerCertificates(t, certificate)
+	e := startSolo(t, "WAYPOST_EDGE_LISTEN=[::1]:0", "WAYPOST_TLS_ADDR=127.0.0.1:0",
+		"WAYPOST_TLS_CERT_FILE="+certificate+".pem", "WAYPOST_TLS_KEY_FILE="+certificate+"-key.pem",
+		"GOGC=off", "GOMEMLIMIT="+strconv.Itoa(memory))
+	roots := x509.NewCertPool()
+	text, err := os.ReadFile(certificate + "-ca.pem")
+	require.NoError(t, err)
+	require.True(t, roots.AppendCertsFromPEM(text))
+	codes := e.create(10)
+
+	before := e.status
+	require.Len(t, before.Listen, 1)
+	require.Len(t, before.TLS, 1)
+	dialer := &tls.Dialer{Config: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}, NetDialer: &net.Dialer{Timeout: time.Minute}}
+	crowds := []*crowd{
+		{addr: before.Addr},
+		{addr: before.Listen[0]},
+		{addr: before.TLS[0], dial: func() (net.Conn, error) { return dialer.DialContext(t.Context(), "tcp", before.TLS[0]) }},
+	}
+	for _, c := range crowds {
+		c.links, c.clients = e.links, 9
+		c.start(t, codes)
+	}
+	more := func() {
+		for _, c := range crowds {
+			c.more(t, 200)
+		}
+	}
+	more()
+	for range 2 {
+		e.takeOver()
+		require.Equal(t, before.Addr, e.status.Addr)
+		require.Equal(t, before.Listen, e.status.Listen)
+		require.Equal(t, before.TLS, e.status.TLS)
+		more()
+	}
+	e.requireGoMemory(memory)
+	answered := make(map[string]int64)
+	for _, c := range crowds {
+		c.end(t)
+		for code, n := range c.answered {
+			answered[code] += n
+		}
+	}
+	e.requireCounted(answered)
 }
 
 // successorStep names how far the process below comes before it is killed.
@@ -384,7 +542,7 @@ func TestAnEdgeWhoseSuccessorDiesGoesOnAsIfNothingHadHappened(t *testing.T) {
 	t.Parallel()
 	e := startSolo(t, "WAYPOST_EDGE_TAKEOVER_TIMEOUT=1m")
 	codes := e.create(5)
-	c := startCrowd(t, e.status.Addr, codes)
+	c := e.crowd(codes)
 	for _, step := range []string{"claimed", "opened"} {
 		t.Run(step, func(t *testing.T) {
 			helper := e.successor(t, step)

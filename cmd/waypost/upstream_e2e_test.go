@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"waypost/cmd/waypost/internal/client"
 )
@@ -84,6 +86,45 @@ func TestANewLinkRedirectsAtOnceAndAScanAsksNobody(t *testing.T) {
 		require.Equal(t, http.StatusNotFound, e.head(unknown))
 	}
 	require.Less(t, e.metric(`waypost_upstream_questions_total{result="unknown"}`), 8.0, "not every time; it is remembered for a second")
+	e.requireUnknownWhileTheControlPlaneHangs(prefix)
+	answered[e.create(1)[0]] = 0 // it follows again
 	eventually(t, time.Minute, "passed", func() bool { e.head(first); return e.metric("waypost_upstream_held") == 0 })
 	e.requireCounted(answered)
+}
+
+// requireUnknownWhileTheControlPlaneHangs stops the control plane in the middle of what it does, and lets visitors come for codes
+// of which it alone knows that they are no links. No visitor waits for it: who waits longer than it says here waits for ever.
+func (e *soloEdge) requireUnknownWhileTheControlPlaneHangs(prefix string) {
+	e.t.Helper()
+	const visitors, patience = 50, 5 * time.Second
+	control := int(e.system.State().Control.PID)
+	require.NoError(e.t, unix.Kill(control, unix.SIGSTOP))
+	defer func() { require.NoError(e.t, unix.Kill(control, unix.SIGCONT)) }()
+	dealtWith := func() float64 {
+		return e.metric("waypost_upstream_questions_total") + e.metric("waypost_upstream_skipped_total")
+	}
+	// An edge that stands still itself, or did so a moment ago, asks nothing.
+	hung := func() float64 {
+		return e.metric(`waypost_upstream_questions_total{result="failed"}`) +
+			e.metric(`waypost_upstream_skipped_total{reason="stale"}`) + e.metric(`waypost_upstream_skipped_total{reason="away"}`)
+	}
+	all, some := dealtWith(), hung()
+	failures := make(chan error, visitors)
+	for i := range visitors {
+		go func() {
+			ctx, cancel := context.WithTimeout(e.t.Context(), patience)
+			defer cancel()
+			code := fmt.Sprintf("%s1%04d", prefix, i)
+			status, _, err := location(ctx, "http://"+e.status.Addr+"/"+code)
+			if err == nil && status != http.StatusNotFound {
+				err = fmt.Errorf("%s: status %d", code, status)
+			}
+			failures <- err
+		}()
+	}
+	for range visitors {
+		require.NoError(e.t, <-failures)
+	}
+	require.EqualValues(e.t, visitors, dealtWith()-all)
+	require.Greater(e.t, hung(), some)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -254,6 +255,71 @@ func TestAScanOfPossibleCodesIsAskedForOnlySoOften(t *testing.T) {
 	require.EqualValues(t, 995, w.metric(t, "waypost_upstream_skipped_total", "limited"))
 }
 
+// A scan of codes that cannot have been issued, and of as many that can, by somebody whom nothing limits but time.
+func TestAScanTakesNoMoreMemoryThanWasAllowed(t *testing.T) {
+	const codes, remember = 100_000, 64
+	w, l := newWorld(t, func(c *upstream.Config) { c.PerSecond, c.Remember = 2*codes, remember })
+	random := rand.New(rand.NewPCG(1, 2))
+	most, possible := 0, 0
+	for range codes {
+		code, asked := fmt.Sprintf("0%c%05d", 'A'+random.IntN(2), random.IntN(100_000)), w.asked.Load()
+		if said := see(t, l, code); said != "unknown" {
+			require.Fail(t, said, code)
+		}
+		if code[:2] == "0A" {
+			possible++
+		} else if w.asked.Load() != asked {
+			require.Fail(t, "a question for what was never issued", code)
+		}
+		w.now.Add(int64(time.Millisecond))
+		most = max(most, l.Remembered())
+	}
+	require.Equal(t, remember, most)
+	require.EqualValues(t, codes-possible, w.metric(t, "waypost_upstream_skipped_total", "never_issued"))
+	require.EqualValues(t, possible, w.asked.Load()+int64(w.metric(t, "waypost_upstream_skipped_total", "remembered")))
+	require.Greater(t, w.asked.Load(), int64(possible*9/10), "nothing else kept it from asking")
+}
+
+func TestAVisitorWaitsForAnAnswerSoLongAndNoLonger(t *testing.T) { synctest.Test(t, waitsSoLong) }
+
+func waitsSoLong(t *testing.T) {
+	w, l := newWorld(t, func(c *upstream.Config) { c.Timeout = 0 }) // the default
+	w.fault = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+	begun := time.Now()
+	require.Equal(t, "unknown", see(t, l, "0Axxxxx"))
+	require.Equal(t, 150*time.Millisecond, time.Since(begun))
+	require.EqualValues(t, 1, w.metric(t, "waypost_upstream_questions_total", "failed"))
+}
+
+func TestOfManyCodesOnlySoManyAreAskedForAtOnce(t *testing.T) { synctest.Test(t, onlySoManyAtOnce) }
+
+func onlySoManyAtOnce(t *testing.T) {
+	const visitors, atOnce, timeout = 30, 16, 150 * time.Millisecond // by default
+	w, l := newWorld(t, func(c *upstream.Config) { c.Timeout = 0 })
+	w.fault = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+	begun := time.Now()
+	waited := make(chan time.Duration, visitors)
+	for i := range visitors {
+		go func() {
+			_, _, found, err := l.Link(waypost.DefaultDomain, fmt.Appendf(nil, "0A%05d", i), nil)
+			if err != nil || found {
+				t.Errorf("%v, %v", err, found)
+			}
+			waited <- time.Since(begun)
+		}()
+	}
+	synctest.Wait()
+	require.Len(t, waited, visitors-atOnce, "the others are not held up")
+	for range visitors - atOnce {
+		require.Zero(t, <-waited)
+	}
+	for range atOnce {
+		require.Equal(t, timeout, <-waited)
+	}
+	require.EqualValues(t, atOnce, w.asked.Load())
+	require.EqualValues(t, visitors-atOnce, w.metric(t, "waypost_upstream_skipped_total", "limited"))
+}
+
 func TestAControlPlaneThatIsAwayIsAskedLessAndLess(t *testing.T) { synctest.Test(t, askedLessAndLess) }
 
 func askedLessAndLess(t *testing.T) {
@@ -334,17 +400,48 @@ func TestTooManyAnswersAheadOfTheReplicaAreNotHeld(t *testing.T) {
 }
 
 func TestWhatTheReplicaHasCostsNoAllocation(t *testing.T) {
-	w, l := newWorld(t, nil)
+	w, l := newWorld(t, func(c *upstream.Config) { c.PerSecond = 1 })
 	w.put("0Ahere0", waypost.Live, "https://example.com/")
 	w.follow(1)
-	buf := make([]byte, 0, 1024)
-	for name, code := range map[string]string{"a hit": "0Ahere0", "never issued": "0Bxxxxx", "custom": "custom-code"} {
-		c := []byte(code)
-		require.Zero(t, testing.AllocsPerRun(100, func() {
+	require.Equal(t, "unknown", see(t, l, "0Anone0")) // the one question that may be asked
+	require.EqualValues(t, 1, w.asked.Load())
+	for name, c := range map[string]struct{ code, skipped string }{
+		"a hit":                       {"0Ahere0", ""},
+		"never issued":                {"0Bxxxxx", "never_issued"},
+		"custom":                      {"custom-code", "custom"},
+		"remembered as unknown":       {"0Anone0", "remembered"},
+		"refused, as one of too many": {"0Aother", "limited"},
+	} {
+		requireNoAllocation(t, w, l, name, c.code, c.skipped)
+	}
+
+	w.fault = func(context.Context) error { return errAway }
+	for i := range 3 {
+		w.now.Add(int64(time.Second)) // for a question each
+		require.Equal(t, "unknown", see(t, l, fmt.Sprintf("0Aaway%d", i)))
+	}
+	requireNoAllocation(t, w, l, "of a control plane that is away", "0Aother", "away")
+	w.fresh.Store(false)
+	requireNoAllocation(t, w, l, "of a replica that is behind", "0Aother", "stale")
+	require.EqualValues(t, 4, w.asked.Load())
+}
+
+// requireNoAllocation says that none of a thousand visits to a code allocates, and that
+// so many misses were skipped for the reason that is meant.
+func requireNoAllocation(t *testing.T, w *world, l *upstream.Links, name, code, skipped string) {
+	t.Helper()
+	const visits = 1000
+	c, buf := []byte(code), make([]byte, 0, 1024)
+	allocated := testing.AllocsPerRun(1, func() { // one run, for a count that is not rounded, and one before
+		for range visits {
 			if _, _, _, err := l.Link(waypost.DefaultDomain, c, buf); err != nil {
 				t.Fatal(err)
 			}
-		}), name)
+		}
+	})
+	require.Zero(t, allocated, name)
+	if skipped != "" {
+		require.GreaterOrEqual(t, w.metric(t, "waypost_upstream_skipped_total", skipped), float64(2*visits), name)
 	}
 }
 

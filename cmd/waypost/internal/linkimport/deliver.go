@@ -121,6 +121,7 @@ func (r *run) settle(ctx context.Context, f flight, rows []row) (missing []row, 
 	if _, err := r.list(ctx, 1, ""); err != nil {
 		return nil, err
 	}
+	r.Settling(span(rows), r.Settle)
 	if err := r.Wait(ctx, r.Settle); err != nil {
 		return nil, err
 	}

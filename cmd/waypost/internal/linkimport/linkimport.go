@@ -62,6 +62,10 @@ type Import struct {
 	// API gives up a request after 5 s.
 	Settle time.Duration
 
+	// Settling is told which lines, such as "2 to 1001", were sent without an answer, or perhaps sent before a kill, and are
+	// looked for among the links once Settle has passed. It may be called by several goroutines at once. Nil: nobody is told.
+	Settling func(lines string, after time.Duration)
+
 	// Wait pauses between attempts; default: the time that passes, or ctx's error.
 	Wait func(ctx context.Context, d time.Duration) error
 
@@ -125,6 +129,9 @@ func (im *Import) newRun() *run {
 	}
 	if r.Wait == nil {
 		r.Wait = pause
+	}
+	if r.Settling == nil {
+		r.Settling = func(string, time.Duration) {}
 	}
 	return r
 }

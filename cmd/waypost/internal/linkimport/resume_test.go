@@ -131,10 +131,12 @@ func TestAnImportOfTheSameFileAMomentAgoIsNotTakenForThisOne(t *testing.T) {
 			return nil
 		}
 		j := open(t, path, false)
-		im := linkimport.Import{API: a, Journal: j, Wait: a.wait}
+		told := ""
+		im := linkimport.Import{API: a, Journal: j, Wait: a.wait, Settling: func(lines string, after time.Duration) { told += lines + " in " + after.String() }}
 		report, err := im.Run(t.Context(), strings.NewReader("original_url\nhttps://example.com\n"))
 		require.NoError(t, err)
 		require.Equal(t, 1, report.Created)
+		require.Equal(t, "2 to 2 in 10s", told, "why nothing happens for a while")
 		require.NoError(t, j.Remove())
 	}
 	require.Len(t, a.links, 2)
