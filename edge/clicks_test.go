@@ -74,3 +74,18 @@ func TestAClickIsAGETThatIsRedirected(t *testing.T) {
 		})
 	}
 }
+
+func TestAPrefetchIsRedirectedAndIsNoClick(t *testing.T) {
+	recorded := &memoryClicks{}
+	_, addr := serve(t, edge.Config{Clicks: recorded})
+	for _, header := range []string{
+		"Sec-Purpose: prefetch", "Sec-Purpose: prefetch;prerender", "Purpose: prefetch", "X-Purpose: prefetch", "x-purpose: prefetch", "X-Moz: prefetch",
+	} {
+		res := get(t, addr, "/found302", "wayp.example", header)
+		require.Equal(t, 302, res.StatusCode, header)
+		require.Equal(t, target, res.Header.Get("Location"), header)
+		require.Empty(t, recorded.take(), header)
+	}
+	get(t, addr, "/found302", "wayp.example", "X-Purpose: sale")
+	require.Len(t, recorded.take(), 1)
+}

@@ -14,15 +14,6 @@ import (
 // WithoutExpress makes fasthttp answer every request; before Serve.
 func WithoutExpress(s *Server) { s.plain = true }
 
-// WatchClients tells the visitor's address of each request; before Serve.
-func WatchClients(s *Server, tell func(netip.Addr)) {
-	s.plain = true
-	s.http.Handler = func(ctx *fasthttp.RequestCtx) {
-		tell(s.clientOf(ctx, visitorOf(ctx)))
-		s.handle(ctx)
-	}
-}
-
 // WatchBegin tells when the first byte of a request has come; before Serve.
 func WatchBegin(s *Server, tell func()) {
 	s.plain = true
@@ -37,13 +28,13 @@ func WatchBegin(s *Server, tell func()) {
 // EndAll ends the connections that wait, as Shutdown does after its DrainTime.
 func EndAll(s *Server) { s.roster.end() }
 
-// ClientAllocates gives how often finding a visitor's address allocates.
-func ClientAllocates(run func(func()) float64, forwardedFor string) float64 {
+// FindingClient gives what finds a visitor's address.
+func FindingClient(forwardedFor string) func() {
 	s := New(Config{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
 	v := &visitor{peer: netip.MustParseAddr("10.0.0.1"), trusted: true}
 	var ctx fasthttp.RequestCtx
 	ctx.Request.Header.Set("X-Forwarded-For", forwardedFor)
-	return run(func() { s.clientOf(&ctx, v) })
+	return func() { s.clientOf(&ctx, v) }
 }
 
 // Answer gives what the server answers to a connection that sends these bytes, in

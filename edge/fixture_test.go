@@ -55,6 +55,7 @@ func newMemoryLinks() *memoryLinks {
 			"found308":  link(308, target),
 			"expiring":  with(link(302, target), func(r *waypost.Record) { r.ExpiresAt = expires }),
 			"expire301": with(link(301, target), func(r *waypost.Record) { r.ExpiresAt = expires }),
+			"expire308": with(link(308, target), func(r *waypost.Record) { r.ExpiresAt = expires }),
 			"disabled":  with(link(302, target), func(r *waypost.Record) { r.State = waypost.Disabled }),
 			"deleted1":  with(link(302, target), func(r *waypost.Record) { r.State = waypost.Deleted }),
 			"longlink":  link(302, "https://example.org/"+strings.Repeat("x", waypost.MaxPayload-20)),
@@ -120,6 +121,18 @@ func serveOn(t *testing.T, listen string, cfg edge.Config) (*edge.Server, string
 	ln, err := net.Listen("tcp", listen)
 	require.NoError(t, err)
 	return start(t, cfg, func(s *edge.Server) error { return s.Serve(ln) }), ln.Addr().String()
+}
+
+// overBothFamilies runs a test over IPv4 and over IPv6 at the same time, each on its
+// own server.
+func overBothFamilies(t *testing.T, test func(t *testing.T, listen string)) {
+	t.Helper()
+	for name, listen := range map[string]string{"over IPv4": "127.0.0.1:0", "over IPv6": "[::1]:0"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, listen)
+		})
+	}
 }
 
 func serveTLS(t *testing.T, cfg edge.Config, server *tls.Config) string {

@@ -15,7 +15,11 @@ import (
 // TestARequestThatBreaksTheProtocolIsAnsweredOnceAndTheConnectionEnds appends a
 // good request to every bad one: it must not be answered.
 func TestARequestThatBreaksTheProtocolIsAnsweredOnceAndTheConnectionEnds(t *testing.T) {
-	_, addr := serve(t, edge.Config{})
+	overBothFamilies(t, breakTheProtocol)
+}
+
+func breakTheProtocol(t *testing.T, listen string) {
+	_, addr := serveOn(t, listen, edge.Config{})
 	const smuggled = "GET /found302 HTTP/1.1\r\nHost: wayp.example\r\n\r\n"
 
 	for name, c := range map[string]struct {

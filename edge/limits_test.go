@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
@@ -18,8 +19,10 @@ import (
 
 const goodRequest = "GET /found302 HTTP/1.1\r\nHost: wayp.example\r\n\r\n"
 
-func TestAHeaderAboveTheLimitAnswers431(t *testing.T) {
-	_, addr := serve(t, edge.Config{})
+func TestAHeaderAboveTheLimitAnswers431(t *testing.T) { overBothFamilies(t, longHeaders) }
+
+func longHeaders(t *testing.T, listen string) {
+	_, addr := serveOn(t, listen, edge.Config{})
 	for name, request := range map[string]string{
 		"many headers":  "GET /found302 HTTP/1.1\r\nHost: a\r\n" + strings.Repeat("X: "+strings.Repeat("y", 97)+"\r\n", 161),
 		"one header":    "GET /found302 HTTP/1.1\r\nHost: a\r\nX: " + strings.Repeat("y", 16<<10-35),
@@ -46,6 +49,7 @@ func from(t *testing.T, local, addr string) net.Conn {
 	c, err := d.DialContext(t.Context(), "tcp", addr)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
+	require.NoError(t, c.SetDeadline(time.Now().Add(waitLimit)))
 	return c
 }
 
@@ -67,6 +71,7 @@ func requireRefusedFrom(t *testing.T, local, addr string) {
 		require.ErrorIs(t, err, syscall.ECONNRESET)
 		return
 	}
+	require.NoError(t, c.SetDeadline(time.Now().Add(waitLimit)))
 	requireRefused(t, c)
 	require.NoError(t, c.Close())
 }
@@ -146,13 +151,19 @@ func TestTrustedProxiesMayHaveManyConnections(t *testing.T) {
 	}
 }
 
-func TestTheServerHasSoManyConnectionsAndNoMore(t *testing.T) {
+func TestTheServerHasSoManyConnectionsAndNoMore(t *testing.T) { overBothFamilies(t, soManyConnections) }
+
+func soManyConnections(t *testing.T, listen string) {
 	registry := prometheus.NewPedanticRegistry()
-	_, addr := serve(t, edge.Config{MaxConnections: 2, Metrics: registry})
-	first := from(t, "127.0.0.2", addr)
+	_, addr := serveOn(t, listen, edge.Config{MaxConnections: 2, Metrics: registry})
+	visitors := []string{"127.0.0.2", "127.0.0.3", "127.0.0.4"}
+	if strings.HasPrefix(listen, "[") {
+		visitors = []string{"::1", "::1", "::1"} // loopback has no other
+	}
+	first := from(t, visitors[0], addr)
 	requireServed(t, first, goodRequest)
-	requireServed(t, from(t, "127.0.0.3", addr), goodRequest)
-	requireRefusedFrom(t, "127.0.0.4", addr)
+	requireServed(t, from(t, visitors[1], addr), goodRequest)
+	requireRefusedFrom(t, visitors[2], addr)
 	require.Equal(t, map[string]float64{"total": 1}, refusals(t, registry))
 	requireServed(t, first, goodRequest)
 }

@@ -1,6 +1,8 @@
 package edge_test
 
 import (
+	"crypto/tls"
+	"net"
 	"runtime"
 	"runtime/metrics"
 	"testing"
@@ -14,22 +16,38 @@ import (
 // bytes for a connection that waits for its next request, the client's side in this
 // process included.
 func TestAnIdleConnectionCostsLittleMemory(t *testing.T) {
-	const (
-		connections = 500
-		most        = 48 << 10
-	)
-	_, addr := serve(t, edge.Config{MaxConnectionsPerAddress: connections})
-	open := func(n int) {
-		for range n {
-			requireServed(t, dial(t, addr), goodRequest)
-		}
+	const connections = 500
+	cfg := edge.Config{MaxConnectionsPerAddress: connections}
+	certificate, trusted := certificate(t)
+	for _, c := range []struct {
+		name  string
+		most  int64
+		serve func(t *testing.T) (dial func() net.Conn)
+	}{
+		{"plain", 32 << 10, func(t *testing.T) func() net.Conn {
+			_, addr := serve(t, cfg)
+			return func() net.Conn { return dial(t, addr) }
+		}},
+		{"over TLS", 48 << 10, func(t *testing.T) func() net.Conn {
+			addr := serveTLS(t, cfg, certificate)
+			return func() net.Conn { return tls.Client(dial(t, addr), trusted) }
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dial := c.serve(t)
+			open := func(n int) {
+				for range n {
+					requireServed(t, dial(), goodRequest)
+				}
+			}
+			open(20) // what the first ones set up
+			before := memoryInUse()
+			open(connections - 20)
+			each := (memoryInUse() - before) / (connections - 20)
+			t.Logf("%d bytes for each connection", each)
+			require.Less(t, each, c.most)
+		})
 	}
-	open(20) // what the first ones set up
-	before := memoryInUse()
-	open(connections - 20)
-	each := (memoryInUse() - before) / (connections - 20)
-	t.Logf("%d bytes for each connection", each)
-	require.Less(t, each, int64(most))
 }
 
 // memoryInUse is what the heap and the stacks hold after a collection.

@@ -2,6 +2,10 @@ package edge_test
 
 import (
 	"encoding/json"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -76,6 +80,55 @@ func TestAssetsAreForEverybodyAndLookUpNothing(t *testing.T) {
 	}
 	require.Equal(t, "User-agent: *\nDisallow:\n", get(t, addr, "/robots.txt", "wayp.example").body)
 	require.Zero(t, links.lookups.Load())
+}
+
+// TestHEADOfWhatIsNoLinkSaysWhatGETSays reads all that comes until the server closes, as
+// a body behind the header of an answer to HEAD would be taken for the next answer.
+func TestHEADOfWhatIsNoLinkSaysWhatGETSays(t *testing.T) {
+	_, addr := serve(t, edge.Config{Version: "1.2.3", Region: "eu-west-1", Node: "n1"})
+	ask := func(method, path, lines string) (status string, header []string, body string) {
+		conn := dial(t, addr)
+		_, err := io.WriteString(conn, method+" "+path+" HTTP/1.1\r\nHost: wayp.example\r\nConnection: close\r\n"+lines+"\r\n")
+		require.NoError(t, err)
+		all, err := io.ReadAll(conn)
+		require.NoError(t, err)
+		head, body, ended := strings.Cut(string(all), "\r\n\r\n")
+		require.True(t, ended)
+		header = strings.Split(head, "\r\n")
+		status = header[0]
+		header = slices.DeleteFunc(header[1:], func(line string) bool { return strings.HasPrefix(line, "Date: ") })
+		slices.Sort(header)
+		return status, header, body
+	}
+	for _, path := range []string{"/favicon.ico", "/robots.txt", "/", "/health"} {
+		status, header, body := ask("GET", path, "")
+		require.Equal(t, "HTTP/1.1 200 OK", status, path)
+		require.NotEmpty(t, body)
+		require.Contains(t, header, "Content-Length: "+strconv.Itoa(len(body)))
+
+		headStatus, headHeader, headBody := ask("HEAD", path, "")
+		require.Equal(t, status, headStatus, path)
+		require.Equal(t, header, headHeader, path)
+		require.Empty(t, headBody, path)
+
+		tagged := slices.IndexFunc(header, func(line string) bool { return strings.HasPrefix(line, "Etag: ") })
+		require.Equal(t, path == "/favicon.ico" || path == "/robots.txt", tagged >= 0, path)
+		if tagged < 0 {
+			continue
+		}
+		known := "If-None-Match: " + strings.TrimPrefix(header[tagged], "Etag: ") + "\r\n"
+		status, header, body = ask("GET", path, known)
+		require.Equal(t, "HTTP/1.1 304 Not Modified", status, path)
+		require.Empty(t, body, path)
+		headStatus, headHeader, headBody = ask("HEAD", path, known)
+		require.Equal(t, status, headStatus, path)
+		require.Equal(t, header, headHeader, path)
+		require.Empty(t, headBody, path)
+
+		headStatus, _, headBody = ask("HEAD", path, "If-None-Match: \"other\"\r\n")
+		require.Equal(t, "HTTP/1.1 200 OK", headStatus, path)
+		require.Empty(t, headBody, path)
+	}
 }
 
 // TestNoConditionKeepsAVisitorFromARedirect: a condition, or a range, is for what a

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -158,47 +159,39 @@ func TestThePROXYHeaderComesBeforeTheHandshake(t *testing.T) {
 	require.EqualValues(t, 1, refusals(t, registry)["proxy_header"])
 }
 
+// TestTheVisitorsAddressIsKnown looks at what is recorded of a click.
 func TestTheVisitorsAddressIsKnown(t *testing.T) {
-	trusted := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("10.0.0.0/8")}
+	const v4, v6 = "127.0.0.1:0", "[::1]:0"
 	for name, c := range map[string]struct {
-		cfg    edge.Config
-		sent   string
-		client string
+		listen, trusted, header, sent, client string
 	}{
-		"of a visitor who comes straight here": {edge.Config{}, "X-Forwarded-For: 203.0.113.9\r\n", "127.0.0.1"},
-		"behind a trusted proxy":               {edge.Config{TrustedProxies: trusted}, "X-Forwarded-For: 1.2.3.4, 203.0.113.9, 10.0.0.7\r\n", "203.0.113.9"},
-		"behind several lines":                 {edge.Config{TrustedProxies: trusted}, "X-Forwarded-For: 203.0.113.9\r\nX-Forwarded-For: 10.0.0.7\r\n", "203.0.113.9"},
-		"behind a proxy that says nothing":     {edge.Config{TrustedProxies: trusted}, "", "127.0.0.1"},
+		"of a visitor who comes straight here":               {v4, "", "", "X-Forwarded-For: 203.0.113.9\r\n", "127.0.0.1"},
+		"of one who comes straight here over IPv6":           {v6, "", "", "X-Forwarded-For: 203.0.113.9\r\n", "::1"},
+		"of one who is no proxy, while others are":           {v4, "10.0.0.0/8", "", "X-Forwarded-For: 203.0.113.9\r\n", "127.0.0.1"},
+		"of one who is no proxy and speaks for one":          {v4, "10.0.0.0/8", "", "X-Forwarded-For: 203.0.113.9, 10.0.0.7\r\n", "127.0.0.1"},
+		"of one who is no proxy over IPv6, while others are": {v6, "10.0.0.0/8 127.0.0.0/8 2001:db8::/32", "", "X-Forwarded-For: 203.0.113.9\r\n", "::1"},
+		"behind a trusted proxy":                             {v4, "127.0.0.0/8 10.0.0.0/8", "", "X-Forwarded-For: 1.2.3.4, 203.0.113.9, 10.0.0.7\r\n", "203.0.113.9"},
+		"behind a trusted proxy over IPv6":                   {v6, "::1/128", "", "X-Forwarded-For: 1.2.3.4, 203.0.113.9\r\n", "203.0.113.9"},
+		"behind two trusted proxies over IPv6":               {v6, "::1/128 fd00::/8", "", "X-Forwarded-For: 2001:db8::7, fd00::1\r\n", "2001:db8::7"},
+		"behind several lines":                               {v4, "127.0.0.0/8 10.0.0.0/8", "", "X-Forwarded-For: 203.0.113.9\r\nX-Forwarded-For: 10.0.0.7\r\n", "203.0.113.9"},
+		"behind a proxy that says nothing":                   {v4, "127.0.0.0/8 10.0.0.0/8", "", "", "127.0.0.1"},
+		"named in a PROXY header":                            {v4, "127.0.0.0/8", header1("203.0.113.9"), "", "203.0.113.9"},
+		"named in a PROXY header, who invents another":       {v4, "127.0.0.0/8", header1("203.0.113.9"), "X-Forwarded-For: 1.2.3.4\r\n", "203.0.113.9"},
+		"forwarded by the proxy that is named in the header": {v4, "127.0.0.0/8 10.0.0.0/8", header1("10.0.0.7"), "X-Forwarded-For: 1.2.3.4\r\n", "1.2.3.4"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			clients := make(chan netip.Addr, 1)
-			addr := serveClients(t, c.cfg, clients)
-			say(t, addr, "GET /found302 HTTP/1.1\r\nHost: a\r\n"+c.sent+"\r\n")
-			require.Equal(t, c.client, (<-clients).String())
-		})
+		for lane, line := range map[string]string{"by the express lane": "", "by the handler": "Sec-Purpose: none\r\n"} {
+			t.Run(name+", "+lane, func(t *testing.T) {
+				clicks := &wholeClicks{}
+				cfg := edge.Config{Clicks: clicks, Sealer: &openSealer{}, ProxyProtocol: c.header != ""}
+				for _, prefix := range strings.Fields(c.trusted) {
+					cfg.TrustedProxies = append(cfg.TrustedProxies, netip.MustParsePrefix(prefix))
+				}
+				_, addr := serveOn(t, c.listen, cfg)
+				require.Equal(t, 302, say(t, addr, c.header+"GET /found302 HTTP/1.1\r\nHost: a\r\n"+c.sent+line+"\r\n").StatusCode)
+				clicks.mu.Lock()
+				defer clicks.mu.Unlock()
+				require.Equal(t, c.client, netip.AddrFrom16(clicks.last.Address).Unmap().String())
+			})
+		}
 	}
-	for name, c := range map[string]struct{ header, client string }{
-		"named in a PROXY header":                            {header1("203.0.113.9"), "203.0.113.9"},
-		"named in a PROXY header, who invents another":       {header1("203.0.113.9"), "203.0.113.9"},
-		"forwarded by the proxy that is named in the header": {header1("10.0.0.7"), "1.2.3.4"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			clients := make(chan netip.Addr, 1)
-			addr := serveClients(t, edge.Config{TrustedProxies: trusted, ProxyProtocol: true}, clients)
-			say(t, addr, c.header+"GET /found302 HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 1.2.3.4\r\n\r\n")
-			require.Equal(t, c.client, (<-clients).String())
-		})
-	}
-}
-
-// serveClients serves, and tells whose each request is.
-func serveClients(t *testing.T, cfg edge.Config, clients chan<- netip.Addr) string {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	start(t, cfg, func(s *edge.Server) error {
-		edge.WatchClients(s, func(client netip.Addr) { clients <- client })
-		return s.Serve(ln)
-	})
-	return ln.Addr().String()
 }

@@ -53,6 +53,27 @@ func TestRedirect(t *testing.T) {
 	}
 }
 
+// TestAPermanentRedirectIsKeptForWholeSecondsAndNeverPastItsExpiry: what is left of the
+// last second is no age that a header can say.
+func TestAPermanentRedirectIsKeptForWholeSecondsAndNeverPastItsExpiry(t *testing.T) {
+	for left, cache := range map[time.Duration]string{
+		time.Millisecond: "private, no-store", 500 * time.Millisecond: "private, no-store", 999 * time.Millisecond: "private, no-store",
+		time.Second: "private, max-age=1", 1500 * time.Millisecond: "private, max-age=1",
+		24 * time.Hour: "private, max-age=86400", 24*time.Hour + time.Second: "private, max-age=86400",
+	} {
+		t.Run(left.String(), func(t *testing.T) {
+			_, addr := serve(t, edge.Config{Clock: func() time.Time { return time.UnixMilli(expires).Add(-left) }})
+			for path, status := range map[string]int{"/expire301": 301, "/expire308": 308} {
+				for _, lane := range []string{"X: by the express lane", "Sec-Purpose: none, by the handler"} {
+					res := get(t, addr, path, "wayp.example", lane)
+					require.Equal(t, status, res.StatusCode)
+					require.Equal(t, []string{cache}, res.Header["Cache-Control"], lane)
+				}
+			}
+		})
+	}
+}
+
 func TestNoRedirect(t *testing.T) {
 	_, addr := serve(t, edge.Config{Clock: func() time.Time { return time.UnixMilli(expires) }})
 

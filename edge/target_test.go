@@ -9,8 +9,10 @@ import (
 	"waypost/edge"
 )
 
-func TestATargetAboveTheLimitAnswers414(t *testing.T) {
-	_, addr := serve(t, edge.Config{})
+func TestATargetAboveTheLimitAnswers414(t *testing.T) { overBothFamilies(t, longTargets) }
+
+func longTargets(t *testing.T, listen string) {
+	_, addr := serveOn(t, listen, edge.Config{})
 	for target, status := range map[string]int{
 		"/" + strings.Repeat("a", 8191):                                  404, // the longest that is looked at
 		"/" + strings.Repeat("a", 8192):                                  414,

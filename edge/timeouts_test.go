@@ -182,7 +182,11 @@ func TestEmptyLinesAfterARequestPutNothingOff(t *testing.T) {
 }
 
 func TestAConnectionThatIsNotUsedIsClosedWithoutAWord(t *testing.T) {
-	_, addr := serve(t, edge.Config{IdleTimeout: 50 * time.Millisecond})
+	overBothFamilies(t, useNoConnection)
+}
+
+func useNoConnection(t *testing.T, listen string) {
+	_, addr := serveOn(t, listen, edge.Config{IdleTimeout: 50 * time.Millisecond})
 	conn := dial(t, addr)
 	requireServed(t, conn, goodRequest)
 	rest, err := io.ReadAll(conn)
@@ -201,9 +205,11 @@ func TestAConnectionMayBeIdleForLongerThanARequestMayTake(t *testing.T) {
 
 // TestWhoeverTakesNoAnswersIsEndedInTime asks for so much that the kernel's buffers
 // fill up, and reads nothing.
-func TestWhoeverTakesNoAnswersIsEndedInTime(t *testing.T) {
+func TestWhoeverTakesNoAnswersIsEndedInTime(t *testing.T) { overBothFamilies(t, takeNoAnswers) }
+
+func takeNoAnswers(t *testing.T, listen string) {
 	registry := prometheus.NewPedanticRegistry()
-	_, addr := serve(t, edge.Config{WriteTimeout: 100 * time.Millisecond, Metrics: registry})
+	_, addr := serveOn(t, listen, edge.Config{WriteTimeout: 100 * time.Millisecond, Metrics: registry})
 	conn := dial(t, addr)
 	require.NoError(t, conn.(*net.TCPConn).SetReadBuffer(4<<10))
 	var err error

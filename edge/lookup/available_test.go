@@ -3,6 +3,7 @@ package lookup_test
 import (
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -47,4 +48,19 @@ func TestMemoryIsTheLeastOfWhatTheControlGroupsAndTheMachineAllow(t *testing.T) 
 			require.Equal(t, c.want, lookup.AvailableAt(root))
 		})
 	}
+}
+
+func TestMemoryIsNoMoreThanTheLimitOfTheGoRuntime(t *testing.T) {
+	before := debug.SetMemoryLimit(-1)
+	defer debug.SetMemoryLimit(before)
+	root := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(root, "proc"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(root, "proc", "meminfo"), []byte("MemTotal: 4194304 kB\n"), 0o600))
+	for limit, want := range map[int64]int64{64 << 20: 64 << 20, 3 << 30: 3 << 30, 5 << 30: 4 << 30} {
+		debug.SetMemoryLimit(limit)
+		require.Equal(t, want, lookup.AvailableAt(root))
+		require.Equal(t, limit, debug.SetMemoryLimit(-1), "looking changes nothing")
+	}
+	debug.SetMemoryLimit(64 << 20)
+	require.EqualValues(t, 64<<20, lookup.Available(), "on this machine")
 }

@@ -2,6 +2,7 @@ package lookup_test
 
 import (
 	"bytes"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -83,4 +84,24 @@ func TestDamagedRecordsAreLeftToTheStore(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestTheCollectorHasNothingToLookAt(t *testing.T) {
+	const links = 200_000
+	held := func() (objects, bytes int64) {
+		runtime.GC()
+		runtime.GC() // what finalizers and pools let go
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapObjects), int64(m.HeapAlloc)
+	}
+	table := table(t, 256<<20)
+	objects, bytes := held()
+	for i := range links {
+		table.Put(link(code(i), location(i, 0)), nil)
+	}
+	moreObjects, moreBytes := held()
+	require.EqualValues(t, links, table.Stats().Entries)
+	require.Less(t, moreObjects-objects, int64(links/100))
+	require.Less(t, moreBytes-bytes, int64(links), "in bytes: records lie outside of the heap")
 }
