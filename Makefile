@@ -44,6 +44,8 @@ test: install-postgres install-cc install-curl install-wrk ## Install what is mi
 	$(GO_TEST) -race -timeout 30m -p $(TEST_PACKAGES) $(PKG)
 	$(GO_TEST) -race -tags rlsonly ./cmd/waypost/matrixtest # what row-level security alone lets through
 	$(GO_TEST) -run 'Alloc' ./controlplane/... ./edge/... ./replication/... # allocations can be counted only without the race detector
+	$(GO_TEST) ./edge # without it sockets are read and written by other system calls, and locks take as long as they do
+	$(GO_TEST) -run 'UnderLoad' ./cmd/waypost
 	@if deploy/install-missing.sh promtool; then $(MAKE) --no-print-directory test-alerts; \
 		else echo "The alert rules were not tested." >&2; fi
 
@@ -68,7 +70,7 @@ bench: install-wrk ## Measure redirects of a million links in some minutes; writ
 	go run ./bench/redirect $(BENCH)
 
 .PHONY: bench-redirect
-bench-redirect: install-wrk install-rivals ## Measure redirects of ten million links too, and beside others, in half an hour
+bench-redirect: install-wrk install-rivals ## Measure redirects of ten million links too, and beside others, in up to 45 minutes
 	go run ./bench/redirect $(or $(BENCH),-full)
 
 .PHONY: bench-clicks
@@ -121,6 +123,10 @@ install-promtool: ## Put promtool, which tests the alert rules, into bin/tools, 
 .PHONY: install-wrk
 install-wrk: ## Install wrk, which the benchmarks send requests with, if it is missing
 	@deploy/install-missing.sh wrk
+
+.PHONY: install-perf
+install-perf: ## Install perf, which the benchmarks count system calls with, if it is missing
+	@deploy/install-missing.sh perf
 
 .PHONY: install-rivals
 install-rivals: ## Install nginx and Redis, which redirects are compared with, if they are missing

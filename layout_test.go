@@ -26,7 +26,7 @@ type layer struct {
 // layers is the table of DESIGN.md: imports point down it.
 var layers = []layer{
 	{path: "cmd", mayUse: []string{"controlplane/httpapi", "controlplane/postgres", "controlplane/postgres/pgserver", "controlplane/target", "controlplane/rollup", "controlplane", "edge", "edge/replica", "edge/lookup", "edge/clicks", "edge/audience", "edge/gossip", "edge/proxy", "edge/certs", "edge/handover", "edge/upstream", "edge/peers", "replication", "keyrange", "migrations", "controlplane/limit", "failpoint", ""}},
-	{path: "bench", mayUse: []string{"cmd", "controlplane", "controlplane/rollup", "controlplane/postgres", "controlplane/postgres/pgserver", "edge", "edge/replica", "edge/lookup", "edge/clicks", "replication", "keyrange", "migrations", "controlplane/httpapi", "edge/audience", ""}},
+	{path: "bench", mayUse: []string{"cmd", "controlplane", "controlplane/rollup", "controlplane/postgres", "controlplane/postgres/pgserver", "edge", "edge/replica", "edge/lookup", "edge/clicks", "replication", "keyrange", "migrations", "controlplane/httpapi", "edge/audience", "edge/upstream", ""}},
 	{path: "controlplane/httpapi", mayUse: []string{"controlplane", "controlplane/rollup", "controlplane/limit", ""}},
 	{path: "controlplane/limit"},
 	{path: "controlplane/postgres", mayUse: []string{"controlplane", "controlplane/rollup", "replication", "keyrange", "migrations", "failpoint", ""}},

@@ -14,19 +14,32 @@ const (
 	Uniform Access = "uniform" // every link alike
 	Zipfian Access = "zipf"    // link number k in proportion to 1/(k+1)
 	Missing Access = "missing" // codes of the right shape that no link has, uniformly
+
+	// NeverIssued and Possible are those missing codes that are of no prefix of Issued, and those that are.
+	NeverIssued Access = "never issued"
+	Possible    Access = "possible"
 )
+
+// Hits reports whether what is visited are links.
+func (a Access) Hits() bool { return a == Uniform || a == Zipfian }
 
 // Visits gives the codes of count visits to links 0 to links-1, one behind the
 // other.
 func Visits(random *rand.Rand, access Access, links uint64, count int) ([]byte, error) {
 	var next func() uint64
+	missing := func() uint64 { return links + random.Uint64N(codeSpace-links) }
 	switch access {
 	case Uniform:
 		next = func() uint64 { return random.Uint64N(links) }
 	case Zipfian:
 		next = NewZipf(random, links).Next
 	case Missing:
-		next = func() uint64 { return links + random.Uint64N(codeSpace-links) }
+		next = missing
+	case NeverIssued:
+		next = until(missing, func(n uint64) bool { return !isIssued(n) })
+	case Possible:
+		next = until(func() uint64 { return numberWith(random.Uint64N(issued)*issueStep, random.Uint64N(suffixes)) },
+			func(n uint64) bool { return n >= links })
 	default:
 		return nil, fmt.Errorf("unknown order of visits %q", access)
 	}
@@ -35,6 +48,17 @@ func Visits(random *rand.Rand, access Access, links uint64, count int) ([]byte, 
 		codes = AppendCode(codes, next())
 	}
 	return codes, nil
+}
+
+// until draws numbers until one will do.
+func until(draw func() uint64, will func(uint64) bool) func() uint64 {
+	return func() uint64 {
+		for {
+			if n := draw(); will(n) {
+				return n
+			}
+		}
+	}
 }
 
 // Headers are the lines of a request that its client sends.

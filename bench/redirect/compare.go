@@ -94,7 +94,7 @@ func (l *lab) visit(ctx context.Context, t *target, load load, duration time.Dur
 		return r, err
 	}
 	failures := int64(0)
-	if load.access == corpus.Missing {
+	if !load.access.Hits() {
 		failures = r.Requests
 	}
 	switch {

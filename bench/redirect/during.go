@@ -6,12 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"waypost/bench"
+	"waypost/bench/corpus"
 )
 
 const (
@@ -46,7 +45,7 @@ func during(ctx context.Context, l *lab, links int) (_ bench.Section, err error)
 	if _, err := edge.ask("snapshots", "1ms"); err != nil { // makes what later ones are given
 		return bench.Section{}, fmt.Errorf("the first snapshot: %w", err)
 	}
-	rate, err := l.halfRate(ctx, edge, links)
+	rate, err := l.halfRate(ctx, edge, corpus.Uniform, links)
 	if err != nil {
 		return bench.Section{}, err
 	}
@@ -56,30 +55,32 @@ func during(ctx context.Context, l *lab, links int) (_ bench.Section, err error)
 	compact := &paced{name: "20,000 changes/s", base: quiet.name, what: "more than it keeps up with: after a while they are 5 s old, and go first.", target: edge, rate: rate, round: duringRound, during: []string{"changes", "20000", compacting.String()}}
 	snapshot := &paced{name: "snapshot", base: quiet.name, what: "a whole snapshot is taken over HTTP from a source that is another process, installed and swapped in.", target: edge, rate: rate, round: duringRound, during: []string{"snapshots", "1s"}}
 	cases := []*paced{quiet, changes, steady, compact, snapshot}
+	for _, c := range cases {
+		c.access = corpus.Uniform
+	}
 
 	// A snapshot of ten million links takes its time.
 	rounds := min(5, l.o.Rounds)
 	if links > million {
 		rounds = 1
 	}
-	type turnover struct{ came, went int }
-	tables := map[*paced]*turnover{steady: {}, compact: {}}
+	wrote := map[*paced]*diskWork{steady: {}, compact: {}}
 	for range rounds {
 		for _, c := range cases {
-			before := l.tables()
-			if err := l.pace(ctx, c, links); err != nil {
+			before, err1 := edge.diskWork()
+			err2 := l.pace(ctx, c, links)
+			after, err3 := edge.diskWork()
+			if err := errors.Join(err1, err2, err3); err != nil {
 				return bench.Section{}, err
 			}
-			if t := tables[c]; t != nil {
-				after := l.tables()
-				t.came, t.went = t.came+newIn(after, before), t.went+newIn(before, after)
+			if w := wrote[c]; w != nil {
+				w.add(after, before)
 			}
 		}
 	}
 	s, err := l.pacedSection(fmt.Sprintf("Latency at half load while the edge is at work, %s links, uniform", count(links)), links, rounds, cases)
 	s.Notes = append(s.Notes,
-		fmt.Sprintf("Tables that were not there before, after a round: %d at 5,000 changes/s, %d at 20,000. Tables of before that were gone: %d, %d.",
-			tables[steady].came, tables[compact].came, tables[steady].went, tables[compact].went),
+		fmt.Sprintf("In all rounds of 5,000 changes/s: %s. Of 20,000: %s.", wrote[steady], wrote[compact]),
 		fmt.Sprintf("Changes applied: %s; %s; %s. Snapshots installed: %s.", strings.Join(changes.answers, ", "),
 			strings.Join(steady.answers, ", "), strings.Join(compact.answers, ", "), strings.Join(snapshot.answers, ", ")))
 	for _, c := range cases[1:] {
@@ -88,24 +89,27 @@ func during(ctx context.Context, l *lab, links int) (_ bench.Section, err error)
 	return s, err
 }
 
-// tables lists the tables of all replicas that are open for servers.
-func (l *lab) tables() map[string]bool {
-	found, err := filepath.Glob(filepath.Join(l.dir, "clone-*", "store-*", "*.sst"))
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	out := map[string]bool{}
-	for _, name := range found {
-		out[name] = true
-	}
-	return out
-}
+// diskWork is what an edge has done in the background with its files.
+type diskWork struct{ flushes, compactions, bytes float64 }
 
-func newIn(now, before map[string]bool) (n int) {
-	for name := range now {
-		if !before[name] {
-			n++
+func (t *target) diskWork() (w diskWork, err error) {
+	for name, to := range map[string]*float64{
+		"waypost_replica_flushes_total": &w.flushes, "waypost_replica_compactions_total": &w.compactions, "waypost_replica_table_written_bytes_total": &w.bytes,
+	} {
+		if *to, err = t.metric(name); err != nil {
+			return w, err
 		}
 	}
-	return n
+	return w, nil
+}
+
+// add adds what was done between two looks at it.
+func (w *diskWork) add(after, before diskWork) {
+	w.flushes += after.flushes - before.flushes
+	w.compactions += after.compactions - before.compactions
+	w.bytes += after.bytes - before.bytes
+}
+
+func (w *diskWork) String() string {
+	return fmt.Sprintf("flushes %.0f, compactions %.0f, together %.0f MB", w.flushes, w.compactions, w.bytes/1e6)
 }

@@ -27,12 +27,15 @@ func fill(ctx context.Context, args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	db, err := openReplica(*dir, nil)
+	db, err := openReplica(*dir, 0, nil)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	if err := f.snapshot(ctx, db, f.ranges(f.bySlot())); err != nil {
+		return err
+	}
+	if err := f.issue(ctx, db); err != nil {
 		return err
 	}
 	return settle(ctx, *dir)

@@ -43,6 +43,7 @@ const (
 type paced struct {
 	name, what, base string
 	target           *target
+	access           corpus.Access
 	rate             float64
 	round            time.Duration
 	during           []string // a command that the server runs meanwhile; none: nothing
@@ -52,8 +53,16 @@ type paced struct {
 	answers              []string // of the command
 }
 
+func latencyUniform(ctx context.Context, l *lab, links int) (bench.Section, error) {
+	return l.latency(ctx, links, corpus.Uniform, "uniform")
+}
+
+func latencyZipf(ctx context.Context, l *lab, links int) (bench.Section, error) {
+	return l.latency(ctx, links, corpus.Zipfian, "Zipf(1.0)")
+}
+
 // latency compares how long answers take at half of what the same setup can do.
-func latency(ctx context.Context, l *lab, links int) (_ bench.Section, err error) {
+func (l *lab) latency(ctx context.Context, links int, access corpus.Access, how string) (_ bench.Section, err error) {
 	together, err := l.setApart()
 	if err != nil {
 		return bench.Section{}, err
@@ -65,15 +74,15 @@ func latency(ctx context.Context, l *lab, links int) (_ bench.Section, err error
 	}
 	defer func() { err = errors.Join(err, bare.stop(), edge.stop()) }()
 	cases := []*paced{
-		{name: "bare fasthttp", what: whatBare, target: bare, round: latencyRound},
-		{name: "redirect", what: whatEdge, base: "bare fasthttp", target: edge, round: latencyRound},
+		{name: "bare fasthttp", what: whatBare, target: bare, access: access, round: latencyRound},
+		{name: "redirect", what: whatEdge, base: "bare fasthttp", target: edge, access: access, round: latencyRound},
 	}
 	for _, c := range cases {
-		if c.rate, err = l.halfRate(ctx, c.target, links); err != nil {
+		if c.rate, err = l.halfRate(ctx, c.target, access, links); err != nil {
 			return bench.Section{}, err
 		}
 	}
-	if links <= million { // which is enough to tell what counting costs
+	if links <= million && access == corpus.Uniform { // which is enough to tell what counting costs
 		alone, err1 := l.startUncounted(ctx, links)
 		crowded, err2 := l.startEdge(ctx, links, "-crowded")
 		defer func() { err = errors.Join(err, alone.stop(), crowded.stop()) }()
@@ -84,8 +93,8 @@ func latency(ctx context.Context, l *lab, links int) (_ bench.Section, err error
 			return bench.Section{}, err
 		}
 		cases = append(cases,
-			&paced{name: "not counted", what: "the same without a journal.", base: "redirect", target: alone, rate: cases[1].rate, round: latencyRound},
-			&paced{name: "no room", what: "a redirect where GOMAXPROCS, set by hand, has batches of clicks take turns with them.", base: "redirect", target: crowded, rate: cases[1].rate, round: latencyRound})
+			&paced{name: "not counted", what: "the same without a journal.", base: "redirect", target: alone, access: access, rate: cases[1].rate, round: latencyRound},
+			&paced{name: "no room", what: "a redirect where GOMAXPROCS, set by hand, has batches of clicks take turns with them.", base: "redirect", target: crowded, access: access, rate: cases[1].rate, round: latencyRound})
 	}
 	rounds := latencyRounds * l.o.Rounds
 	order := slices.Clone(cases)
@@ -97,7 +106,7 @@ func latency(ctx context.Context, l *lab, links int) (_ bench.Section, err error
 		}
 		slices.Reverse(order)
 	}
-	s, err := l.pacedSection(fmt.Sprintf("Latency at half load, %s links, uniform", count(links)), links, rounds, cases)
+	s, err := l.pacedSection(fmt.Sprintf("Latency at half load, %s links, %s", count(links), how), links, rounds, cases)
 	if m := s.Find("redirect", measureP99); m != nil {
 		s.Goals = append(s.Goals, bench.Goal{What: "p99 of a redirect in µs", Most: 500, Figure: m.Summary.Median})
 	}
@@ -107,11 +116,11 @@ func latency(ctx context.Context, l *lab, links int) (_ bench.Section, err error
 
 // halfRate is half of the rate at which the client is answered when it asks for far more than that. Another client would
 // find another rate: what a request costs the server depends on how many come together.
-func (l *lab) halfRate(ctx context.Context, t *target, links int) (float64, error) {
+func (l *lab) halfRate(ctx context.Context, t *target, access corpus.Access, links int) (float64, error) {
 	const runs, tooMany = 3, 250_000
 	var rates []float64
 	for range runs {
-		r, err := l.openLoop(ctx, &paced{target: t, rate: tooMany, round: latencyRound}, links)
+		r, err := l.openLoop(ctx, &paced{target: t, access: access, rate: tooMany, round: latencyRound}, links)
 		if err != nil {
 			return 0, fmt.Errorf("finding the saturation rate: %w", err)
 		}
@@ -178,7 +187,7 @@ func (l *lab) openLoop(ctx context.Context, c *paced, links int) (*openloop.Resu
 		round = min(round, time.Second)
 	}
 	requests := int(c.rate * round.Seconds())
-	codes, err := corpus.Visits(rand.New(rand.NewPCG(rand.Uint64(), 1)), corpus.Uniform, uint64(links), requests)
+	codes, err := corpus.Visits(rand.New(rand.NewPCG(rand.Uint64(), 1)), c.access, uint64(links), requests)
 	if err != nil {
 		return nil, err
 	}

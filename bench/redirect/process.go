@@ -88,20 +88,30 @@ func (l *lab) steadyMemory(ctx context.Context, t *target) (int64, error) {
 	}
 }
 
-// sockets counts the sockets that the target has open.
-func (t *target) sockets() (count int, err error) {
+// openFiles counts what processes have open.
+type openFiles struct {
+	all     int // file descriptors
+	sockets int // of these
+}
+
+func (t *target) openFiles() (n openFiles, err error) {
 	for _, pid := range t.pids {
 		entries, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
 		if err != nil {
-			return 0, err
+			return n, err
 		}
 		for _, entry := range entries {
-			if to, err := os.Readlink(entry); err == nil && strings.HasPrefix(to, "socket:") {
-				count++
+			to, err := os.Readlink(entry)
+			if err != nil {
+				continue // closed meanwhile
+			}
+			n.all++
+			if strings.HasPrefix(to, "socket:") {
+				n.sockets++
 			}
 		}
 	}
-	return count, nil
+	return n, nil
 }
 
 // childrenOf gives the processes that a process has started.

@@ -25,6 +25,7 @@ import (
 type edgeApp struct {
 	o       serveOptions
 	replica *replica.DB
+	control *control
 	journal *clicks.Journal
 	shipped chan error // has what Ship gave; nil: nothing is shipped
 	meters  *prometheus.Registry
@@ -39,10 +40,13 @@ func newEdge(o serveOptions) (_ app, err error) {
 	}
 	e := &edgeApp{o: o, meters: prometheus.NewRegistry()}
 	cfg := edge.Config{DrainTime: time.Millisecond}
-	if e.replica, err = openReplica(o.Dir, e.meters); err != nil {
+	if e.replica, err = openReplica(o.Dir, o.Lookup, e.meters); err != nil {
 		return app{}, err
 	}
-	cfg.Links = e.replica
+	e.control = &control{replica: e.replica}
+	if cfg.Links, err = askUpstream(e.replica, e.control, e.meters); err != nil {
+		return app{}, errors.Join(err, e.replica.Close())
+	}
 	if o.Journal != "" {
 		who := audience.New(audience.Config{Salts: oneSalt{}, Metrics: e.meters})
 		if e.journal, err = clicks.Open(clicks.Config{Dir: o.Journal, Node: "bench", Audience: who, Metrics: e.meters}); err != nil {
@@ -55,7 +59,7 @@ func newEdge(o serveOptions) (_ app, err error) {
 		}
 	}
 	return app{answering: edge.New(cfg), close: e.close, commands: map[string]command{
-		"metric": e.metric, "changes": e.changes, "snapshots": e.snapshots, "profile": e.profile,
+		"metric": e.metric, "questions": e.control.questions, "changes": e.changes, "snapshots": e.snapshots, "profile": e.profile,
 	}}, nil
 }
 

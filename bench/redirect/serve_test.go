@@ -5,7 +5,9 @@ package main
 import (
 	"context"
 	"io"
+	"math/rand/v2"
 	"net"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -56,6 +58,27 @@ func TestACopyOfAReplicaServesAndTheOriginalStays(t *testing.T) {
 	}
 	missing := &contender{target: &target{addr: addr}, load: load{corpus.Missing, links, corpus.Bare}, expect: expectation{status: 404}}
 	require.NoError(t, missing.check(t.Context()))
+
+	questions := func() string {
+		n, err := a.commands["questions"](t.Context(), nil)
+		require.NoError(t, err)
+		return n
+	}
+	try := func(access corpus.Access, count int) {
+		t.Helper()
+		codes, err := corpus.Visits(rand.New(rand.NewPCG(1, 2)), access, links, count)
+		require.NoError(t, err)
+		for ; len(codes) > 0; codes = codes[corpus.CodeLength:] {
+			status, err := getOnce(t.Context(), http.DefaultClient, addr, codes[:corpus.CodeLength])
+			require.NoError(t, err)
+			require.Equal(t, http.StatusNotFound, status)
+		}
+	}
+	asked := questions()
+	try(corpus.NeverIssued, 200)
+	require.Equal(t, asked, questions(), "nobody is asked for codes that cannot be")
+	try(corpus.Possible, 5)
+	require.NotEqual(t, asked, questions())
 
 	for range 2 {
 		for _, command := range []string{"changes 0 1ms", "changes 4000 9ms", "snapshots 1ms"} {

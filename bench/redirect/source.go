@@ -31,7 +31,7 @@ type source struct {
 
 func newSource(o serveOptions) (_ app, err error) {
 	s := &source{}
-	if s.db, err = openReplica(o.Dir, nil); err != nil {
+	if s.db, err = openReplica(o.Dir, 0, nil); err != nil {
 		return app{}, err
 	}
 	if s.server, err = replication.NewServer(replication.ServerConfig{Source: s.db}); err != nil {
