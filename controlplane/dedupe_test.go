@@ -140,6 +140,24 @@ func TestInABulkOneTargetHasOneLink(t *testing.T) {
 	}
 }
 
+func TestALinkThatIsNotActiveIsNotTheOneOfItsTarget(t *testing.T) {
+	s := start(t, nil)
+	off := func(n *controlplane.NewLink) { n.Disabled = true }
+	const url = "https://example.com/a"
+	outcomes, _, err := s.CreateBulk(t.Context(), actor, []controlplane.NewLink{
+		deduped(url, off), deduped(url, off), deduped(url), deduped(url), deduped(url, off),
+	})
+	require.NoError(t, err)
+	live := outcomes[2].Link.Code
+	for i, o := range outcomes {
+		require.NoError(t, o.Err)
+		require.Equal(t, i > 2, o.Found, i)
+		require.Equal(t, i >= 2, o.Link.Active, i)
+		require.Equal(t, i >= 2, o.Link.Code == live, i)
+	}
+	require.Equal(t, live, make1(t, s.Service, deduped(url)).Link.Code, "also later")
+}
+
 func TestTheOneLinkOfATargetIsAWorkspacesOwnAndADomains(t *testing.T) {
 	s := start(t, nil)
 	_, err := s.hand.Exec(t.Context(), `INSERT INTO workspace (id, name, slug) VALUES (7, 'Other', 'other'); INSERT INTO domain (id, host) VALUES (5, 'own.example')`)

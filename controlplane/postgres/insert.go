@@ -59,7 +59,7 @@ type look struct {
 	receipts []*controlplane.Receipt // each once, in order
 	answered map[controlplane.RequestID]bool
 	twins    map[twinKey]waypost.Link
-	first    map[twinKey]int // the insertion that is to be the link of a target
+	first    map[twinKey]int // the insertion that is to be the link of a target: the first that is live, if one is
 	rest     []int           // the insertions that are to be written
 }
 
@@ -155,7 +155,7 @@ func (k *look) judge() {
 				*x.Link, k.placed[i] = l, controlplane.Found
 				continue
 			}
-			if _, ok := k.first[key]; ok {
+			if first, ok := k.first[key]; ok && !k.links[first].Disabled {
 				k.placed[i] = controlplane.Found // the first one's, once that is there
 				continue
 			}
