@@ -54,9 +54,13 @@ func (d delegate) NotifyLeave(n *memberlist.Node) {
 	if !ok {
 		return
 	}
-	if e, changed := d.g.table.gone(boot); changed && e.state == StateLeft {
+	switch e, replaced, changed := d.g.table.gone(boot); {
+	case !changed:
+	case e.state == StateLeft:
 		d.g.note("member left", e.card)
-	} else if changed {
+	case replaced:
+		d.g.note("member was restarted", e.card)
+	default:
 		d.g.note("member is dead", e.card)
 	}
 }

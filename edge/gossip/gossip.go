@@ -61,7 +61,7 @@ func Start(cfg Config) (*Gossip, error) {
 	}
 	g.card.news = g.observe()
 	g.table = &table{
-		self: g.card.news.boot, max: cfg.MaxMembers, forget: cfg.Forget, now: time.Now,
+		self: g.card.news.boot, node: cfg.Node, max: cfg.MaxMembers, forget: cfg.Forget, now: time.Now,
 		members: make(map[waypost.BootID]*entry),
 	}
 	g.queue = &memberlist.TransmitLimitedQueue{NumNodes: g.size, RetransmitMult: retransmit}

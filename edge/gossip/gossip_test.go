@@ -3,8 +3,10 @@ package gossip_test
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -128,6 +130,25 @@ func TestARestartReplacesTheMember(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestARestartIsNotTheDeathOfAMember(t *testing.T) {
+	var log logBuffer
+	logged := func(c *gossip.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) }
+	a := startMember(t, "edge-a", nil, noticing, logged)
+	b := startMember(t, "edge-b", []string{a.Addr()}, noticing)
+	a.sees(t, "edge-b", gossip.StateAlive)
+	require.NoError(t, b.Close())
+	startMember(t, "edge-b", []string{a.Addr()}, noticing, logged)
+	a.sees(t, "edge-b", gossip.StateAlive)
+	require.Eventually(t, func() bool { return strings.Contains(log.String(), "member was restarted") }, time.Minute, 5*time.Millisecond)
+	require.NotContains(t, log.String(), "member is dead")
+
+	c := startMember(t, "edge-c", []string{a.Addr()}, noticing)
+	a.sees(t, "edge-c", gossip.StateAlive)
+	require.NoError(t, c.Close())
+	a.sees(t, "edge-c", gossip.StateDead)
+	require.Eventually(t, func() bool { return strings.Contains(log.String(), "member is dead") }, time.Minute, 5*time.Millisecond)
 }
 
 func TestMembersCutFromOneAnotherJoinAgain(t *testing.T) {

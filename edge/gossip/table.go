@@ -47,6 +47,7 @@ type Member struct {
 // a lock of its own, so it must never call memberlist.
 type table struct {
 	self   waypost.BootID
+	node   string // our own
 	max    int
 	forget time.Duration
 	now    func() time.Time
@@ -133,13 +134,14 @@ func (e *entry) update(c card) {
 	e.card = c
 }
 
-// gone notes that a member does not answer any more, or has left.
-func (t *table) gone(boot waypost.BootID) (e entry, changed bool) {
+// gone notes that a member does not answer any more, or has left. It is replaced when its node
+// lives on under another boot, which may be our own.
+func (t *table) gone(boot waypost.BootID) (e entry, replaced, changed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	found := t.members[boot]
 	if found == nil || found.state != StateAlive {
-		return entry{}, false
+		return entry{}, false, false
 	}
 	found.state, found.since = StateDead, t.now()
 	if found.news.leaves {
@@ -149,9 +151,10 @@ func (t *table) gone(boot waypost.BootID) (e entry, changed bool) {
 	for _, other := range t.members {
 		if other != found && other.node == found.node && other.state == StateAlive {
 			delete(t.members, boot)
+			replaced = true
 		}
 	}
-	return *found, true
+	return *found, replaced || found.node == t.node, true
 }
 
 // hear takes news, and reports whether it was any.
