@@ -10,12 +10,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/vbauerster/mpb/v8"
-	"github.com/vbauerster/mpb/v8/decor"
 
 	"waypost/cmd/waypost/internal/client"
 )
@@ -83,7 +80,7 @@ func (p *program) exportLinks(ctx context.Context, name string, e exporting) err
 		return err
 	}
 	defer api.Close()
-	count, finish := p.counter()
+	count, finish := p.exportProgress()
 	defer finish()
 	x := &exporter{api: api, filter: filter, format: e.format, after: e.after, done: count}
 	if name == "-" {
@@ -204,18 +201,4 @@ func replaceFile(name string, write func(io.Writer) error) error {
 		return err
 	}
 	return errors.Join(d.Sync(), d.Close())
-}
-
-// counter shows how many links are done, on a terminal only. How many there are is
-// not known.
-func (p *program) counter() (count func(int), finish func()) {
-	if !onTerminal(p.stderr) {
-		return func(int) {}, func() {}
-	}
-	bars := mpb.New(mpb.WithOutput(p.stderr), mpb.WithWidth(60))
-	bar := bars.New(0, mpb.SpinnerStyle(), mpb.PrependDecorators(decor.CurrentNoUnit("%d links", decor.WC{W: 16})))
-	return func(n int) { bar.SetCurrent(int64(n)) }, sync.OnceFunc(func() {
-		bar.Abort(true)
-		bars.Wait()
-	})
 }

@@ -18,8 +18,8 @@ import (
 func (p *program) importProgress(size int64) (progress func(rows int, bytes int64), lines io.Writer, finish func()) {
 	if !onTerminal(p.stderr) || size == 0 {
 		lines = &oneByOne{to: p.stderr}
-		l := &progressLines{to: lines, size: size, last: time.Now()}
-		return func(rows int, bytes int64) { l.note(time.Now(), rows, bytes) }, lines, func() {}
+		l := &progressLines{to: lines, last: time.Now()}
+		return func(rows int, bytes int64) { l.note(time.Now(), "%d rows so far%s", rows, shareOf(size, bytes)) }, lines, func() {}
 	}
 	bars := mpb.New(mpb.WithOutput(p.stderr), mpb.WithWidth(60))
 	var rowsDone atomic.Int64 // the bar is drawn by a goroutine of its own
@@ -37,26 +37,45 @@ func (p *program) importProgress(size int64) (progress func(rows int, bytes int6
 	}
 }
 
+// exportProgress shows how many links are done, on a terminal by a bar, and elsewhere by a line now and then. How many
+// there are is not known.
+func (p *program) exportProgress() (count func(links int), finish func()) {
+	if !onTerminal(p.stderr) {
+		l := &progressLines{to: p.stderr, last: time.Now()}
+		return func(n int) { l.note(time.Now(), "%d links so far", n) }, func() {}
+	}
+	bars := mpb.New(mpb.WithOutput(p.stderr), mpb.WithWidth(60))
+	bar := bars.New(0, mpb.SpinnerStyle(), mpb.PrependDecorators(decor.CurrentNoUnit("%d links", decor.WC{W: 16})))
+	return func(n int) { bar.SetCurrent(int64(n)) }, sync.OnceFunc(func() {
+		bar.Abort(true)
+		bars.Wait()
+	})
+}
+
 // progressEvery is how often progress is told where nobody sees a bar, such as in a log.
 const progressEvery = 10 * time.Second
 
+// progressLines tells how far something is, a line now and then.
 type progressLines struct {
 	to   io.Writer
-	size int64 // bytes; 0: unknown
 	last time.Time
 }
 
-func (l *progressLines) note(now time.Time, rows int, bytes int64) {
+// note writes a line if the last one is long enough ago.
+func (l *progressLines) note(now time.Time, format string, args ...any) {
 	if now.Sub(l.last) < progressEvery {
 		return
 	}
 	l.last = now
-	of := ""
-	if l.size > 0 {
-		of = fmt.Sprintf(", %d %% of the file", min(100*bytes/l.size, 100))
+	_, _ = fmt.Fprintf(l.to, format+"\n", args...) // that nobody can be told is no reason to stop
+}
+
+// shareOf says how much of a file of so many bytes is read; nothing when its size, 0, is unknown.
+func shareOf(size, read int64) string {
+	if size == 0 {
+		return ""
 	}
-	// That nobody can be told is no reason to stop.
-	_, _ = fmt.Fprintf(l.to, "%d rows so far%s\n", rows, of)
+	return fmt.Sprintf(", %d %% of the file", min(100*read/size, 100))
 }
 
 // oneByOne lets one goroutine write at a time.
