@@ -77,7 +77,8 @@ func (r *expressRequest) parse(b []byte) bool {
 func (r *expressRequest) header(name, value []byte) bool {
 	switch len(name) {
 	case len("Host"):
-		return !foldsTo(name, "host") || once(&r.host, value)
+		// fasthttp judges what is in brackets.
+		return !foldsTo(name, "host") || once(&r.host, value) && value[0] != '['
 	case len("X-Moz"):
 		return !foldsTo(name, "x-moz")
 	case len("Accept"):
@@ -89,7 +90,7 @@ func (r *expressRequest) header(name, value []byte) bool {
 		if foldsTo(name, "referer") {
 			return once(&r.referrer, value)
 		}
-		return !foldsTo(name, "purpose")
+		return !foldsTo(name, "purpose") && !foldsTo(name, "trailer")
 	case len("X-Purpose"):
 		return !foldsTo(name, "x-purpose")
 	case len("User-Agent"):

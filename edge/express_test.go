@@ -41,6 +41,8 @@ func FuzzTheExpressLaneAnswersLikeTheHandler(f *testing.F) {
 		"GET /deleted1 HTTP/1.1\r\n" + host + "Accept: text/html;q=0.1, application/json\r\n\r\n", "GET /expire301 HTTP/1.1\r\n" + host + "\r\n",
 		"GET /queried1?a=b&c=%20 HTTP/1.1\r\n" + host + "User-Agent: Googlebot/2.1\r\nReferer: https://a.example/\r\n\r\n", "GET /queried1?a=\"<>\\^`{|} HTTP/1.1\r\n" + host + "\r\n",
 		"GET /forward1/a/b?c HTTP/1.1\r\n" + host + "\r\n", "GET /whereami HTTP/1.1\r\nHost: GO.example.com:8080\r\n\r\n", "GET /whereami HTTP/1.1\r\nHost: [::1]:80\r\n\r\n",
+		"GET /whereami HTTP/1.1\r\nHost: [abc]\r\n\r\n", "GET /whereami HTTP/1.1\r\nHost: []\r\n\r\n", "GET /whereami HTTP/1.1\r\nHost: [1:2]\r\n\r\n", "GET /found302 HTTP/1.1\r\n" + host + "Trailer: Host\r\n\r\n", "GET /found302 HTTP/1.1\r\n" + host + "trailer: ,\r\n\r\n",
+		"GET /found302 HTTP/1.1\r\n" + host + "Purpose: preview\r\n\r\n", "GET /unknown1 HTTP/1.1\r\n" + host + "Accept: */*\r\nAccept: text/html\r\n\r\n",
 		"GET /found302 HTTP/1.1\r\n" + host + "Connection: Keep-Alive\r\n\r\n" + goodRequest, "GET /found302 HTTP/1.1\r\n" + host + "Connection: close\r\n\r\n" + goodRequest,
 		"GET /found302 HTTP/1.1\r\n" + host + "Sec-Purpose: prefetch\r\n\r\n", "GET /found302 HTTP/1.1\r\n" + host + "X-Forwarded-For: 192.0.2.7\r\nX-Forwarded-Host: go.example.com\r\n\r\n",
 		"GET /whereami HTTP/1.1\r\n" + host + "X-Forwarded-Host: wayp.example, GO.example.com:8080\r\nX-Forwarded-Proto: https\r\n\r\n", "GET /whereami HTTP/1.1\r\n" + host + "X-Forwarded-Host: go.example.com,\r\n\r\n",

@@ -221,7 +221,7 @@ func fitsHeader(location []byte) bool {
 
 // sendError answers with the page or problem document of status.
 func (s *Server) sendError(ctx *fasthttp.RequestCtx, v *visitor, status int) {
-	contentType, body := waypost.ErrorBody(status, waypost.AcceptsHTML(ctx.Request.Header.PeekCanonical(accept)))
+	contentType, body := waypost.ErrorBody(status, asksForPage(&ctx.Request.Header))
 	header := &ctx.Response.Header
 	ctx.Response.SetStatusCode(status)
 	header.SetContentType(contentType)
@@ -229,6 +229,16 @@ func (s *Server) sendError(ctx *fasthttp.RequestCtx, v *visitor, status int) {
 	header.SetCanonical(headerVary, accept)
 	ctx.Response.SetBodyRaw(body)
 	v.stripe.count(status)
+}
+
+// asksForPage reports whether a client wants a page rather than JSON. Several Accept lines are one list
+// (RFC 9110, section 5.3).
+func asksForPage(header *fasthttp.RequestHeader) bool {
+	lines := header.PeekAll(fasthttp.HeaderAccept)
+	if len(lines) == 1 {
+		return waypost.AcceptsHTML(lines[0])
+	}
+	return waypost.AcceptsHTML(bytes.Join(lines, []byte(",")))
 }
 
 // fail answers 503: the link may be there, but this node cannot tell. Of many

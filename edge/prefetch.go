@@ -1,14 +1,11 @@
 package edge
 
-import (
-	"bytes"
-
-	"github.com/valyala/fasthttp"
-)
+import "github.com/valyala/fasthttp"
 
 var (
-	prefetchMark  = []byte("refetch")
-	prefetchValue = []byte("prefetch")
+	// prefetchValues are what the headers begin with, in lower case: "preview" is what a browser asks with that wants no more than
+	// a small picture of the page.
+	prefetchValues = []string{"prefetch", "preview"}
 
 	// prefetchHeaders are what browsers say it with: Sec-Purpose by the Fetch
 	// standard, the others before there was one.
@@ -16,15 +13,14 @@ var (
 )
 
 // isPrefetch reports whether a browser asks in case its user follows the link. That
-// is no visit: if there is one, the browser asks again. Hardly any request has the
-// word in it, so that is looked for first.
+// is no visit: if there is one, the browser asks again.
 func isPrefetch(header *fasthttp.RequestHeader) bool {
-	if !bytes.Contains(header.RawHeaders(), prefetchMark) {
-		return false
-	}
 	for _, name := range prefetchHeaders {
-		if bytes.HasPrefix(header.PeekCanonical(name), prefetchValue) {
-			return true
+		value := header.PeekCanonical(name)
+		for _, v := range prefetchValues {
+			if len(value) >= len(v) && foldsTo(value[:len(v)], v) {
+				return true
+			}
 		}
 	}
 	return false

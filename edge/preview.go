@@ -25,7 +25,7 @@ func (s *Server) sendPreview(ctx *fasthttp.RequestCtx, v *visitor, code []byte, 
 		s.fail(ctx, v, errBadLocation)
 		return
 	}
-	contentType, body := waypost.Preview(code, res, waypost.AcceptsHTML(ctx.Request.Header.PeekCanonical(accept)))
+	contentType, body := waypost.Preview(code, res, asksForPage(&ctx.Request.Header))
 	header := &ctx.Response.Header
 	for i := range previewHeaders {
 		header.SetCanonical(previewHeaders[i].name, previewHeaders[i].value)

@@ -99,8 +99,11 @@ func TestNoRedirect(t *testing.T) {
 		"a target without a host takes no path":      {"/forwbad1/x", 503},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for accept, html := range map[string]bool{"text/html,*/*;q=0.8": true, "*/*": false} {
-				res := get(t, addr, c.path, "wayp.example", "Accept: "+accept)
+			for accept, html := range map[string]bool{
+				"text/html,*/*;q=0.8": true, "*/*": false,
+				"*/*\r\nAccept: text/html": true, "text/html;q=0.5\r\nAccept: application/json": false, // lines are one list
+			} {
+				res := say(t, addr, "GET "+c.path+" HTTP/1.1\r\nHost: wayp.example\r\nAccept: "+accept+"\r\n\r\n")
 				contentType, body := waypost.ErrorBody(c.status, html)
 				require.Equal(t, c.status, res.StatusCode)
 				require.Equal(t, string(body), res.body)

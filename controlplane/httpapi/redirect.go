@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -74,7 +75,7 @@ func (s *server) writeRedirect(w http.ResponseWriter, r *http.Request, res *wayp
 // writePage answers a visitor for whom there is no redirect, in HTML or as a
 // problem.
 func writePage(w http.ResponseWriter, r *http.Request, status int) {
-	contentType, body := waypost.ErrorBody(status, waypost.AcceptsHTML(r.Header.Get("Accept")))
+	contentType, body := waypost.ErrorBody(status, waypost.AcceptsHTML(strings.Join(r.Header.Values("Accept"), ",")))
 	h := w.Header()
 	h.Set("Content-Type", contentType)
 	h.Set("Content-Length", strconv.Itoa(len(body)))

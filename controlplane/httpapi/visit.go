@@ -73,7 +73,7 @@ func (s *server) leaveRoot(w http.ResponseWriter, r *http.Request) bool {
 }
 
 func writePreview(w http.ResponseWriter, r *http.Request, v *waypost.Visit, res *waypost.Resolution) {
-	contentType, body := waypost.Preview(v.Code, res, waypost.AcceptsHTML(r.Header.Get("Accept")))
+	contentType, body := waypost.Preview(v.Code, res, waypost.AcceptsHTML(strings.Join(r.Header.Values("Accept"), ",")))
 	h := w.Header()
 	for _, header := range waypost.PreviewHeaders {
 		h.Set(header.Name, header.Value)
