@@ -72,8 +72,12 @@ func (c *Coder) permutation(prefix int) *permutation {
 	slot := &c.permutations[prefix]
 	p := slot.Load()
 	if p == nil {
-		p = newPermutation(c.domain, c.space, prefix, c.secret)
+		p = newPermutation(c.domain, c.Key(prefix))
 		slot.Store(p)
 	}
 	return p
 }
+
+// Key gives the key of a prefix, for those who are to decode its codes without the
+// cluster's secret: see [NewDecoder]. It panics when there is no such prefix.
+func (c *Coder) Key(prefix int) Key { return deriveKey(c.space, prefix, c.secret) }

@@ -44,12 +44,20 @@ type permutation struct {
 	block cipher.Block
 }
 
-// newPermutation derives the key of a prefix. The label holds all that the mapping
+// Key is that of one prefix. Who has it can tell the counters of the prefix's codes, and so which
+// codes follow a given one; it tells nothing about other prefixes.
+type Key [16]byte
+
+// deriveKey derives the key of a prefix. The label holds all that the mapping
 // depends on beside the secret; it must never change.
-func newPermutation(d domain, s Space, prefix int, secret [32]byte) *permutation {
+func deriveKey(s Space, prefix int, secret [32]byte) Key {
 	mac := hmac.New(sha256.New, secret[:])
 	_, _ = fmt.Fprintf(mac, "waypost/keyrange/permutation/1/%d/%d/%s", s.codeLength, s.prefixLength, s.Prefix(prefix)) // a hash never fails
-	block, err := aes.NewCipher(mac.Sum(nil)[:16])
+	return Key(mac.Sum(nil)[:len(Key{})])
+}
+
+func newPermutation(d domain, k Key) *permutation {
+	block, err := aes.NewCipher(k[:])
 	if err != nil {
 		panic("keyrange: " + err.Error()) // 16 bytes are a key
 	}

@@ -15,7 +15,7 @@ func TestThePermutationIsABijectionOfEverySmallSet(t *testing.T) {
 	space := Space{codeLength: 5, prefixLength: 2, prefixes: 62 * 62, suffixes: 62 * 62 * 62}
 	for _, size := range sizes {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
-			p := newPermutation(newDomain(size), space, 77, [32]byte{1})
+			p := newPermutation(newDomain(size), deriveKey(space, 77, [32]byte{1}))
 			var work scratch
 			taken := make([]bool, size)
 			for n := range uint64(size) {

@@ -210,3 +210,6 @@ func (s *Server) Speak(versions ...uint16) { s.speaks = versions }
 
 // NotBefore judges the head of a source of slots.
 func NotBefore(t *Trust, h *Head, sink Sink) error { return t.notBefore(h, sink) }
+
+// DecodePrefixKeys is decodePrefixKeys.
+var DecodePrefixKeys = decodePrefixKeys

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
 	"waypost"
@@ -90,14 +89,7 @@ func (a *Asker) Ask(ctx context.Context, domain waypost.DomainID, code []byte) (
 		}
 	}()
 	query := url.Values{"domain": {strconv.FormatUint(uint64(domain), 10)}, "code": {string(code)}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimRight(a.URL, "/")+PathRecord+"?"+query.Encode(), http.NoBody)
-	if err != nil {
-		return nil, head, err
-	}
-	if a.Token != "" {
-		req.Header.Set("Authorization", "Bearer "+a.Token)
-	}
-	res, err := a.Client.Do(req)
+	res, err := a.get(ctx, PathRecord+"?"+query.Encode())
 	if err != nil {
 		return nil, head, err
 	}

@@ -17,7 +17,9 @@ const (
 	PathSnapshot = "/replication/v1/snapshot"
 	PathSums     = "/replication/v1/sums"
 	PathRecord   = "/replication/v1/record"
-	PathEnrol    = "/replication/v1/enrol" // of the control plane alone
+	// Of the control plane alone:
+	PathPrefixKeys = "/replication/v1/prefix-keys"
+	PathEnrol      = "/replication/v1/enrol"
 )
 
 // Headers of a follower's request. They describe it for logs and the fleet view;

@@ -287,14 +287,15 @@ func (c *control) routes(service *controlplane.Service, stream *replication.Serv
 	}
 	links := forwardedHost(proxies, httpapi.New(api))
 	edges := map[string]http.Handler{
-		replication.PathStream:   edgesOnly(endless(stream.Stream)),
-		replication.PathSnapshot: edgesOnly(endless(stream.Snapshot)),
-		replication.PathSums:     edgesOnly(endless(stream.Sums)),
-		replication.PathEnrol:    http.HandlerFunc(gate.Enrol),
-		replication.PathRecord:   edgesOnly(replication.RecordHandler(c.db, c.log)),
-		httpapi.PathClickBatches: edgesOnly(c.ownClicks(httpapi.Ingest(c.db, c.log, c.registry))),
-		httpapi.PathEdgeReports:  edgesOnly(httpapi.EdgeReports(fleet, orders, c.log).ServeHTTP),
-		httpapi.PathEdgeOutcomes: edgesOnly(httpapi.EdgeOutcomes(orders, c.log).ServeHTTP),
+		replication.PathStream:     edgesOnly(endless(stream.Stream)),
+		replication.PathSnapshot:   edgesOnly(endless(stream.Snapshot)),
+		replication.PathSums:       edgesOnly(endless(stream.Sums)),
+		replication.PathEnrol:      http.HandlerFunc(gate.Enrol),
+		replication.PathRecord:     edgesOnly(replication.RecordHandler(c.db, c.log)),
+		replication.PathPrefixKeys: edgesOnly(replication.PrefixKeysHandler(c.coder, c.db.RangePrefixes, c.log)),
+		httpapi.PathClickBatches:   edgesOnly(c.ownClicks(httpapi.Ingest(c.db, c.log, c.registry))),
+		httpapi.PathEdgeReports:    edgesOnly(httpapi.EdgeReports(fleet, orders, c.log).ServeHTTP),
+		httpapi.PathEdgeOutcomes:   edgesOnly(httpapi.EdgeOutcomes(orders, c.log).ServeHTTP),
 	}
 	// Not a ServeMux, which would redirect paths that are not clean: the API judges
 	// those itself.

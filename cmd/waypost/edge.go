@@ -158,8 +158,9 @@ type edgeNode struct {
 	identity  *edgeIdentity
 	log       *slog.Logger
 	store     *edgeStore
-	links     edge.Links      // the store, and perhaps the control plane behind it
-	upstream  *upstream.Links // nil: the control plane is not asked
+	links     edge.Links         // the store, and perhaps the control plane behind it
+	upstream  *upstream.Links    // nil: the control plane is not asked
+	asker     *replication.Asker // what upstream asks
 	clicks    *edgeClicks
 	gossip    config.Gossip
 	boot      waypost.BootID
@@ -261,6 +262,7 @@ func (e *edgeNode) serve(ctx context.Context, ln, adminLn net.Listener) error {
 	e.peers.serve(ctx, group)
 	group.Go(func() error { e.peers.chooser.Run(ctx, e.following); return nil })
 	group.Go(func() error { e.freshness.watch(ctx, e.following.Status); return nil })
+	group.Go(func() error { e.learnPrefixKeys(ctx); return nil })
 	group.Go(func() error { return server.Serve(ln) })
 	e.more.serve(group, server)
 	group.Go(func() error {

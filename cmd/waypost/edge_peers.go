@@ -191,7 +191,7 @@ func (p *edgePeers) routes(server *replication.Server) (http.Handler, error) {
 			return nil, err
 		}
 		pass := passOn(control, p.edge.identity.securely(http.DefaultTransport.(*http.Transport).Clone())) //nolint:forcetypeassert // nobody changes it
-		for _, path := range []string{httpapi.PathClickBatches, httpapi.PathEdgeReports, httpapi.PathEdgeOutcomes, replication.PathRecord, replication.PathEnrol} {
+		for _, path := range []string{httpapi.PathClickBatches, httpapi.PathEdgeReports, httpapi.PathEdgeOutcomes, replication.PathRecord, replication.PathPrefixKeys, replication.PathEnrol} {
 			routes[path] = pass
 		}
 	}

@@ -189,7 +189,7 @@ func TestARelayPassesOnOverTLSForThoseWhoShowItsTokenAndForNobodyElse(t *testing
 		require.NoError(t, res.Body.Close())
 		return res.StatusCode
 	}
-	passed := []string{httpapi.PathClickBatches, httpapi.PathEdgeReports, httpapi.PathEdgeOutcomes, replication.PathRecord, replication.PathEnrol}
+	passed := []string{httpapi.PathClickBatches, httpapi.PathEdgeReports, httpapi.PathEdgeOutcomes, replication.PathRecord, replication.PathPrefixKeys, replication.PathEnrol}
 	for _, path := range append([]string{replication.PathStream, replication.PathSnapshot, replication.PathSums, "/elsewhere"}, passed...) {
 		for _, wrong := range []string{"", "x", own + "x", ofPeers + "x"} {
 			require.Equal(t, http.StatusUnauthorized, ask(path, wrong, wrong), path)

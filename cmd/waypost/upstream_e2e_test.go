@@ -3,9 +3,12 @@ package main_test
 import (
 	"bufio"
 	"context"
+	"encoding/hex"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -14,7 +17,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"waypost"
 	"waypost/cmd/waypost/internal/client"
+	"waypost/keyrange"
+	"waypost/replication"
 )
 
 // metric adds up an edge's samples that begin so.
@@ -48,8 +54,11 @@ func TestANewLinkRedirectsAtOnceAndAScanAsksNobody(t *testing.T) {
 	before := excuses()
 	answered, late := make(map[string]int64), 0.0
 	for i := range 50 {
-		l, err := e.api.Create(t.Context(), client.NewLink{OriginalURL: "https://example.com/" + strconv.Itoa(i)})
-		require.NoError(t, err)
+		var l client.Link
+		e.persist(func() (err error) {
+			l, err = e.api.Create(t.Context(), client.NewLink{OriginalURL: "https://example.com/" + strconv.Itoa(i)})
+			return err
+		})
 		status := visit{method: http.MethodGet}.to(t, "http://"+e.status.Addr, l.ShortCode)
 		if status == http.StatusNotFound {
 			late++
@@ -80,21 +89,58 @@ func TestANewLinkRedirectsAtOnceAndAScanAsksNobody(t *testing.T) {
 	require.GreaterOrEqual(t, e.metric(`waypost_upstream_skipped_total{reason="never_issued"}`), 90-missed)
 	require.GreaterOrEqual(t, e.metric(`waypost_upstream_skipped_total{reason="custom"}`), 100-missed)
 
-	// One that can have been issued is asked for, once.
-	unknown := prefix + "00000"
-	for range 10 {
-		require.Equal(t, http.StatusNotFound, e.head(unknown))
+	// What tells more is for edges alone.
+	status, _, err := location(t.Context(), e.system.State().API+replication.PathPrefixKeys)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusUnauthorized, status)
+
+	// Nor codes of the prefix that has a range, but for those whose counters can have been issued.
+	coder := e.coder()
+	ordinal, counter, ok := coder.Decode(waypost.Code(first))
+	require.True(t, ok)
+	never := func() float64 { return e.metric(`waypost_upstream_skipped_total{reason="never_issued"}`) }
+	eventually(t, time.Minute, "told from the counter", func() bool {
+		before := never()
+		e.head(string(coder.Encode(ordinal, coder.Space().Suffixes()-1)))
+		return never() > before
+	})
+	asked, before = e.metric("waypost_upstream_questions_total"), stale()
+	known := never()
+	for range 300 {
+		require.Equal(t, http.StatusNotFound, e.head(string(coder.Encode(ordinal, 1_000_000+rand.Int64N(coder.Space().Suffixes()-1_000_000)))))
 	}
-	require.Less(t, e.metric(`waypost_upstream_questions_total{result="unknown"}`), 8.0, "not every time; it is remembered for a second")
-	e.requireUnknownWhileTheControlPlaneHangs(prefix)
+	require.Equal(t, asked, e.metric("waypost_upstream_questions_total"))
+	require.EqualValues(t, 300, never()-known+stale()-before)
+
+	// One that can have been issued is asked for, once.
+	mayBe := func(n int64) string { return string(coder.Encode(ordinal, counter/10_000*10_000+9_999-n)) }
+	for range 10 {
+		require.Equal(t, http.StatusNotFound, e.head(mayBe(0)))
+	}
+	unknown := e.metric(`waypost_upstream_questions_total{result="unknown"}`)
+	require.Positive(t, unknown)
+	require.Less(t, unknown, 8.0, "not every time; it is remembered for a second")
+	e.requireUnknownWhileTheControlPlaneHangs(mayBe)
 	answered[e.create(1)[0]] = 0 // it follows again
 	eventually(t, time.Minute, "passed", func() bool { e.head(first); return e.metric("waypost_upstream_held") == 0 })
 	e.requireCounted(answered)
 }
 
+// coder is that of the system's control plane.
+func (e *soloEdge) coder() *keyrange.Coder {
+	e.t.Helper()
+	text, err := os.ReadFile(filepath.Join(e.system.DataDir(), "secrets", "cluster"))
+	require.NoError(e.t, err)
+	secret, err := hex.DecodeString(strings.TrimSpace(string(text)))
+	require.NoError(e.t, err)
+	space, err := keyrange.NewSpace(7, 2)
+	require.NoError(e.t, err)
+	return keyrange.NewCoder(space, [32]byte(secret))
+}
+
 // requireUnknownWhileTheControlPlaneHangs stops the control plane in the middle of what it does, and lets visitors come for codes
 // of which it alone knows that they are no links. No visitor waits for it: who waits longer than it says here waits for ever.
-func (e *soloEdge) requireUnknownWhileTheControlPlaneHangs(prefix string) {
+func (e *soloEdge) requireUnknownWhileTheControlPlaneHangs(mayBe func(int64) string) {
 	e.t.Helper()
 	const visitors, patience = 50, 5 * time.Second
 	control := int(e.system.State().Control.PID)
@@ -114,7 +160,7 @@ func (e *soloEdge) requireUnknownWhileTheControlPlaneHangs(prefix string) {
 		go func() {
 			ctx, cancel := context.WithTimeout(e.t.Context(), patience)
 			defer cancel()
-			code := fmt.Sprintf("%s1%04d", prefix, i)
+			code := mayBe(1 + int64(i))
 			status, _, err := location(ctx, "http://"+e.status.Addr+"/"+code)
 			if err == nil && status != http.StatusNotFound {
 				err = fmt.Errorf("%s: status %d", code, status)

@@ -22,8 +22,10 @@ type Replica interface {
 	Position() waypost.Position
 	Cluster() (replication.Cluster, bool)
 
-	// Issuable reports whether a code of a prefix can have been issued.
+	// Issuable reports whether any code of a prefix can have been issued, and Issued whether that of one
+	// of its counters can.
 	Issuable(prefix int) bool
+	Issued(prefix int, counter int64) bool
 }
 
 // Source is the control plane: see [replication.Asker]. It has no record of a link

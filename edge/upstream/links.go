@@ -18,9 +18,11 @@ import (
 // allocates unless it asks.
 type Links struct {
 	cfg   Config
-	space atomic.Pointer[keyrange.Space] // nil: not known yet
-	held  atomic.Pointer[holding]        // nil: no answer is ahead of the replica
-	quiet atomic.Int64                   // Unix nanoseconds until which nothing is asked
+	space atomic.Pointer[keyrange.Space]   // nil: not known yet
+	keys  atomic.Pointer[keyrange.Decoder] // nil: none are known
+	wants chan struct{}                    // a token: there are prefixes without a key
+	held  atomic.Pointer[holding]          // nil: no answer is ahead of the replica
+	quiet atomic.Int64                     // Unix nanoseconds until which nothing is asked
 
 	suspended atomic.Bool
 
@@ -51,7 +53,7 @@ type flight struct {
 func New(cfg Config) *Links {
 	cfg = cfg.withDefaults()
 	l := &Links{
-		cfg: cfg, flights: make(map[key]*flight), unknown: newNegatives(cfg.Remember),
+		cfg: cfg, wants: make(chan struct{}, 1), flights: make(map[key]*flight), unknown: newNegatives(cfg.Remember),
 		breaker: breaker{failures: cfg.Failures, min: cfg.MinPause, max: cfg.MaxPause},
 		rate:    rate.NewLimiter(rate.Limit(cfg.PerSecond), cfg.PerSecond),
 	}
@@ -62,7 +64,25 @@ func New(cfg Config) *Links {
 }
 
 // KeySpace says what generated codes look like: no others are asked for.
-func (l *Links) KeySpace(s keyrange.Space) { l.space.Store(&s) }
+func (l *Links) KeySpace(s keyrange.Space) {
+	l.space.Store(&s)
+	l.want()
+}
+
+// Keys says how counters are told from codes: then only those are asked for whose counters can have been
+// issued. Of a prefix without a key all are.
+func (l *Links) Keys(d *keyrange.Decoder) { l.keys.Store(d) }
+
+// Wants gives a token when Keys may be of use: after KeySpace, and when a code is asked for of whose prefix the key is
+// not known.
+func (l *Links) Wants() <-chan struct{} { return l.wants }
+
+func (l *Links) want() {
+	select {
+	case l.wants <- struct{}{}:
+	default:
+	}
+}
 
 // Domain is the replica's.
 func (l *Links) Domain(host []byte) (waypost.DomainID, bool) { return l.cfg.Replica.Domain(host) }
@@ -119,7 +139,8 @@ func decode(raw, buf []byte) (rec waypost.Record, grown []byte, found bool, err 
 }
 
 // mayBeNew reports whether the control plane may know a code that the replica does not:
-// it has the shape of a generated one, and is of a prefix of which codes were issued.
+// it has the shape of a generated one, is of a prefix of which codes were issued, and has a counter that can be one
+// of them, where counters can be told.
 func (l *Links) mayBeNew(domain waypost.DomainID, code []byte) (k key, ok bool) {
 	c := &l.count[code[len(code)-1]%stripes]
 	space := l.space.Load()
@@ -127,12 +148,12 @@ func (l *Links) mayBeNew(domain waypost.DomainID, code []byte) (k key, ok bool) 
 		c.skipped[stale].Add(1)
 		return k, false
 	}
-	prefix, _, ok := space.Split(waypost.Code(code))
+	prefix, suffix, ok := space.Split(waypost.Code(code))
 	if !ok {
 		c.skipped[custom].Add(1)
 		return k, false
 	}
-	if !l.cfg.Replica.Issuable(prefix) {
+	if !l.cfg.Replica.Issuable(prefix) || !l.issued(space, prefix, suffix) {
 		c.skipped[neverIssued].Add(1)
 		return k, false
 	}
@@ -141,6 +162,16 @@ func (l *Links) mayBeNew(domain waypost.DomainID, code []byte) (k key, ok bool) 
 		return k, false
 	}
 	return newKey(domain, code), true
+}
+
+func (l *Links) issued(space *keyrange.Space, prefix int, suffix int64) bool {
+	if d := l.keys.Load(); d != nil && d.Space() == *space {
+		if counter, known := d.Counter(prefix, suffix); known {
+			return l.cfg.Replica.Issued(prefix, counter)
+		}
+	}
+	l.want()
+	return true
 }
 
 func newKey(domain waypost.DomainID, code []byte) key {

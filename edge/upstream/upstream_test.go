@@ -20,7 +20,10 @@ import (
 	"waypost/replication"
 )
 
-const issuedPrefix = 10 // "0A"
+const (
+	issuedPrefix   = 10 // "0A"
+	issuedCounters = 1000
+)
 
 var epoch = waypost.Epoch{Ordinal: 3}
 
@@ -111,6 +114,10 @@ func (w *world) Position() waypost.Position {
 
 func (w *world) Cluster() (replication.Cluster, bool) { return replication.Cluster{1}, true }
 func (w *world) Issuable(prefix int) bool             { return prefix == issuedPrefix }
+
+func (w *world) Issued(prefix int, counter int64) bool {
+	return prefix == issuedPrefix && counter < issuedCounters
+}
 
 func (w *world) Ask(ctx context.Context, _ waypost.DomainID, code []byte) ([]byte, replication.Head, error) {
 	w.asked.Add(1)
@@ -213,6 +220,51 @@ func TestWhatCannotHaveBeenIssuedIsNotAskedFor(t *testing.T) {
 	require.Equal(t, "unknown", see(t, l, "0Axxxxx"))
 	require.EqualValues(t, 1, w.metric(t, "waypost_upstream_skipped_total", "stale"), "a stale edge says nothing of what was issued")
 	require.Zero(t, w.asked.Load())
+}
+
+// coder is that of the control plane.
+func coder(t *testing.T) *keyrange.Coder {
+	t.Helper()
+	space, err := keyrange.NewSpace(7, 2)
+	require.NoError(t, err)
+	return keyrange.NewCoder(space, [32]byte{1})
+}
+
+func TestOnlyCodesWhoseCountersCanHaveBeenIssuedAreAskedFor(t *testing.T) {
+	w, l := newWorld(t, func(c *upstream.Config) { c.PerSecond = 1000 })
+	wanted := func() bool {
+		select {
+		case <-l.Wants():
+			return true
+		default:
+			return false
+		}
+	}
+	require.True(t, wanted(), "since the shape of codes is known")
+	require.Equal(t, "unknown", see(t, l, "0Axxxxx"))
+	require.EqualValues(t, 1, w.asked.Load(), "without a key nothing speaks against it")
+	require.True(t, wanted())
+
+	c := coder(t)
+	l.Keys(keyrange.NewDecoder(c.Space(), map[int]keyrange.Key{issuedPrefix: c.Key(issuedPrefix)}))
+	for n := range int64(300) {
+		require.Equal(t, "unknown", see(t, l, string(c.Encode(issuedPrefix, issuedCounters+n*n))))
+	}
+	require.EqualValues(t, 1, w.asked.Load())
+	require.EqualValues(t, 300, w.metric(t, "waypost_upstream_skipped_total", "never_issued"))
+	fresh := string(c.Encode(issuedPrefix, issuedCounters-1))
+	w.put(fresh, waypost.Live, "https://example.com/")
+	require.Equal(t, "https://example.com/", see(t, l, fresh))
+	require.False(t, wanted())
+
+	// Codes of another shape, after another control plane was told of: its keys are not known.
+	other, err := keyrange.NewSpace(8, 2)
+	require.NoError(t, err)
+	l.KeySpace(other)
+	require.True(t, wanted())
+	asked := w.asked.Load()
+	require.Equal(t, "unknown", see(t, l, "0Axxxxxx"))
+	require.Equal(t, asked+1, w.asked.Load())
 }
 
 func TestAnUnknownCodeIsAskedForOnceInAWhile(t *testing.T) {
@@ -414,6 +466,11 @@ func TestWhatTheReplicaHasCostsNoAllocation(t *testing.T) {
 	} {
 		requireNoAllocation(t, w, l, name, c.code, c.skipped)
 	}
+
+	c := coder(t)
+	l.Keys(keyrange.NewDecoder(c.Space(), map[int]keyrange.Key{issuedPrefix: c.Key(issuedPrefix)}))
+	requireNoAllocation(t, w, l, "never issued, by its counter", string(c.Encode(issuedPrefix, issuedCounters)), "never_issued")
+	l.Keys(nil)
 
 	w.fault = func(context.Context) error { return errAway }
 	for i := range 3 {
