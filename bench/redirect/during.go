@@ -62,7 +62,7 @@ func during(ctx context.Context, l *lab, links int) (_ bench.Section, err error)
 	// A snapshot of ten million links takes its time.
 	rounds := min(5, l.o.Rounds)
 	if links > million {
-		rounds = 1
+		rounds = max(1, l.o.Rounds/5)
 	}
 	wrote := map[*paced]*diskWork{steady: {}, compact: {}}
 	for range rounds {

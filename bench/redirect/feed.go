@@ -176,7 +176,7 @@ func (f *feed) issue(ctx context.Context, db *replica.DB) error {
 		r := waypost.Record{
 			Kind: waypost.KindRange, Name: strconv.AppendInt(nil, int64(prefix)+1, 10),
 			Revision: waypost.Revision{Epoch: f.at.Epoch.Ordinal, Seq: f.at.Seq}, Stamp: stamp(uint64(prefix), 1<<63),
-			Payload: fmt.Appendf(nil, `{"prefix":%d,"lo":0,"hi":916132832,"next":10000000,"region":"bench","state":"live"}`, prefix),
+			Payload: fmt.Appendf(nil, `{"prefix":%d,"lo":0,"hi":916132832,"next":10000,"region":"bench","state":"live"}`, prefix),
 		}
 		f.digest ^= r.Stamp
 		t.Records = append(t.Records, replication.AppendRecord(nil, &r))

@@ -15,8 +15,9 @@ import (
 var headersOf = map[corpus.Headers]string{corpus.Bare: "wrk's headers", corpus.Browser: "a browser's headers"}
 
 const (
-	whatBare = "fasthttp with the edge's settings, which answers every request with one constant 302."
-	whatEdge = "the edge's redirect server over its replica, every click journaled."
+	whatBare    = "fasthttp with the edge's settings, which answers every request with one constant 302."
+	whatEndless = "the same without read, write and idle timeouts, with which no server can face the internet."
+	whatEdge    = "the edge's redirect server over its replica, every click journaled."
 )
 
 // bareCase and edgeCase are what every comparison holds.
@@ -58,6 +59,11 @@ func (l *lab) hits(ctx context.Context, links int, access corpus.Access, how str
 		return bench.Section{}, err
 	}
 	defer func() { err = errors.Join(err, bare.stop(), edge.stop()) }()
+	endless, err := l.startEndless(ctx)
+	if err != nil {
+		return bench.Section{}, err
+	}
+	defer func() { err = errors.Join(err, endless.stop()) }()
 	var cases []*contender
 	for _, h := range []corpus.Headers{corpus.Bare, corpus.Browser} {
 		load := load{access, links, h}
@@ -65,9 +71,12 @@ func (l *lab) hits(ctx context.Context, links int, access corpus.Access, how str
 		if err != nil {
 			return bench.Section{}, err
 		}
-		cases = append(cases, bareCase(bare, load), redirect)
+		base := bareCase(bare, load)
+		without := *base
+		without.name, without.base, without.target = "fasthttp without timeouts, "+headersOf[h], base.name, endless
+		cases = append(cases, base, redirect, &without)
 	}
-	cases[0].what, cases[1].what = whatBare, whatEdge
+	cases[0].what, cases[1].what, cases[2].what = whatBare, whatEdge, whatEndless
 	uncounted, err := l.startUncounted(ctx, links)
 	if err != nil {
 		return bench.Section{}, err
@@ -83,7 +92,21 @@ func (l *lab) hits(ctx context.Context, links int, access corpus.Access, how str
 	for _, h := range []corpus.Headers{corpus.Bare, corpus.Browser} {
 		goal(&s, "redirect, "+headersOf[h], measureCPU, "CPU over bare fasthttp, "+headersOf[h], mostOverBare(links))
 	}
+	for i := 0; i+2 < len(cases); i += 3 {
+		s.Goals = append(s.Goals, bench.Goal{
+			What: "CPU over fasthttp without timeouts, " + headersOf[cases[i].load.headers], Most: mostOverBare(links), Figure: overEach(cases[i+1].cpu, cases[i+2].cpu),
+		})
+	}
 	return s, err
+}
+
+// overEach is the median of the ratios of rounds.
+func overEach(of, over []float64) float64 {
+	ratios := make([]float64, min(len(of), len(over)))
+	for i := range ratios {
+		ratios[i] = of[i] / over[i]
+	}
+	return bench.Summarize(ratios).Median
 }
 
 func (l *lab) startBoth(ctx context.Context, links int) (bare, edge *target, err error) {

@@ -19,6 +19,7 @@ import (
 // Kinds of servers.
 const (
 	kindBare    = "bare"    // fasthttp, a constant
+	kindEndless = "endless" // the same without timeouts
 	kindNetHTTP = "nethttp" // net/http, a constant
 	kindEdge    = "edge"
 	kindRedis   = "redis"  // fasthttp that asks Redis
@@ -62,7 +63,7 @@ type command func(ctx context.Context, args []string) (string, error)
 func serve(ctx context.Context, args []string) (err error) {
 	var o serveOptions
 	flags := flag.NewFlagSet(partServe, flag.ContinueOnError)
-	flags.StringVar(&o.Kind, "kind", "", "bare, nethttp, edge, redis or source")
+	flags.StringVar(&o.Kind, "kind", "", "bare, endless, nethttp, edge, redis or source")
 	flags.StringVar(&o.Dir, "dir", "", "directory of the replica")
 	flags.StringVar(&o.Journal, "journal", "", "directory of the click journal")
 	flags.StringVar(&o.Ship, "ship", "", "where to ship clicks")
@@ -99,6 +100,8 @@ func (o serveOptions) app() (app, error) {
 	switch o.Kind {
 	case kindBare:
 		return app{answering: newBareServer(), close: func() error { return nil }}, nil
+	case kindEndless:
+		return app{answering: newEndlessServer(), close: func() error { return nil }}, nil
 	case kindNetHTTP:
 		return app{answering: newNetHTTPServer(), close: func() error { return nil }}, nil
 	case kindRedis:

@@ -57,6 +57,14 @@ func newBareServer() fastServer {
 	return newFastServer(func(ctx *fasthttp.RequestCtx) { sendFound(ctx, target) })
 }
 
+// newEndlessServer waits for clients for as long as they like, which nobody could have on the internet: each
+// timeout costs a request about as much as finding the link does.
+func newEndlessServer() fastServer {
+	s := newBareServer()
+	s.http.ReadTimeout, s.http.WriteTimeout, s.http.IdleTimeout = 0, 0, 0
+	return s
+}
+
 // netHTTPServer is the same with net/http.
 type netHTTPServer struct{ http *http.Server }
 

@@ -59,7 +59,7 @@ func newEdge(o serveOptions) (_ app, err error) {
 		}
 	}
 	return app{answering: edge.New(cfg), close: e.close, commands: map[string]command{
-		"metric": e.metric, "questions": e.control.questions, "changes": e.changes, "snapshots": e.snapshots, "profile": e.profile,
+		"metric": e.metric, "questions": e.control.questions, "keys": e.control.keep, "changes": e.changes, "snapshots": e.snapshots, "profile": e.profile,
 	}}, nil
 }
 

@@ -77,8 +77,12 @@ func TestACopyOfAReplicaServesAndTheOriginalStays(t *testing.T) {
 	asked := questions()
 	try(corpus.NeverIssued, 200)
 	require.Equal(t, asked, questions(), "nobody is asked for codes that cannot be")
+	try(corpus.Possible, 100)
+	require.Equal(t, asked, questions(), "nor, but for three in a hundred thousand, for codes of prefixes in use")
+	_, err = a.commands["keys"](t.Context(), []string{"none"})
+	require.NoError(t, err)
 	try(corpus.Possible, 5)
-	require.NotEqual(t, asked, questions())
+	require.NotEqual(t, asked, questions(), "whoever has no keys goes by prefixes")
 
 	for range 2 {
 		for _, command := range []string{"changes 0 1ms", "changes 4000 9ms", "snapshots 1ms"} {

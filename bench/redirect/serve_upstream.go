@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"sync/atomic"
@@ -31,6 +32,12 @@ func askUpstream(db *replica.DB, c *control, meters prometheus.Registerer) (*ups
 		Fresh: func() bool { return time.Since(start) >= 0 }, // always, and it looks at the clock as an edge does
 	})
 	links.KeySpace(space)
+	coder, keys := keyrange.NewCoder(space, [32]byte{}), make(map[int]keyrange.Key)
+	for _, prefix := range corpus.Issued() {
+		keys[prefix] = coder.Key(prefix)
+	}
+	c.keys, c.links = keyrange.NewDecoder(space, keys), links
+	links.Keys(c.keys)
 	return links, nil
 }
 
@@ -38,6 +45,8 @@ func askUpstream(db *replica.DB, c *control, meters prometheus.Registerer) (*ups
 // is asked.
 type control struct {
 	replica *replica.DB
+	links   *upstream.Links
+	keys    *keyrange.Decoder // of the prefixes that have ranges
 	asked   atomic.Int64
 }
 
@@ -61,4 +70,17 @@ func (c *control) Ask(ctx context.Context, _ waypost.DomainID, _ []byte) ([]byte
 // questions tells how many it was asked.
 func (c *control) questions(context.Context, []string) (string, error) {
 	return strconv.FormatInt(c.asked.Load(), 10), nil
+}
+
+// keep has the edge know the keys of prefixes, or none of them.
+func (c *control) keep(_ context.Context, args []string) (string, error) {
+	switch fmt.Sprint(args) {
+	case "[all]":
+		c.links.Keys(c.keys)
+	case "[none]":
+		c.links.Keys(nil)
+	default:
+		return "", errors.New("keys all|none")
+	}
+	return "done", nil
 }

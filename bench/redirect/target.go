@@ -160,6 +160,11 @@ func (t *target) loaded(ctx context.Context) error {
 	return nil
 }
 
+// startEndless starts the one without timeouts.
+func (l *lab) startEndless(ctx context.Context) (*target, error) {
+	return l.startSelf(ctx, "-kind", kindEndless)
+}
+
 // startBare starts the server that all are compared with.
 func (l *lab) startBare(ctx context.Context) (*target, error) {
 	return l.startSelf(ctx, "-kind", kindBare)
