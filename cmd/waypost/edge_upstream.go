@@ -25,7 +25,7 @@ func (e *edgeNode) askUpstream() func(keyrange.Space) {
 	const atOnce = 16
 	links := upstream.New(upstream.Config{
 		Replica: e.store, AtOnce: atOnce,
-		Source: &replication.Asker{URL: e.cfg.ControlURL, Client: &http.Client{
+		Source: &replication.Asker{URL: e.cfg.ControlURL, Trust: e.store.trust, Client: &http.Client{
 			Transport: e.identity.through(&http.Transport{
 				Proxy:               http.ProxyFromEnvironment,
 				DialContext:         (&net.Dialer{Timeout: time.Second}).DialContext,
