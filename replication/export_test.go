@@ -213,3 +213,19 @@ func NotBefore(t *Trust, h *Head, sink Sink) error { return t.notBefore(h, sink)
 
 // DecodePrefixKeys is decodePrefixKeys.
 var DecodePrefixKeys = decodePrefixKeys
+
+// Meet pins the key of a signer, or goes over to it.
+func Meet(t *Trust, s *Signer) error { return t.meet(s.cluster, s.announced, false) }
+
+// HeadSignature is a head's, as an answer would have it.
+func HeadSignature(s *Signer, h Head) string {
+	signature := s.signHead(&h)
+	return signature.text()
+}
+
+// AnswerWord is what is signed of an answer, with its signature, as a testimony would have it.
+func AnswerWord(s *Signer, h Head, domain waypost.DomainID, code, record []byte) []byte {
+	a := answer{h.Cluster, h.Position, domain, code, record}
+	signature := s.signAnswer(&a)
+	return signature.append(appendAnswerStatement(nil, &a))
+}

@@ -43,12 +43,14 @@ type slotsPart struct {
 
 func appendHead(dst []byte, h *Head) []byte {
 	le := binary.LittleEndian
-	dst = append(dst, h.Cluster[:]...)
-	dst = appendEpoch(dst, h.Position.Epoch)
-	dst = le.AppendUint64(dst, h.Position.Seq)
-	dst = le.AppendUint64(dst, h.Position.Stamp)
+	dst = appendPosition(append(dst, h.Cluster[:]...), h.Position)
 	dst = le.AppendUint64(dst, h.Digest)
 	return le.AppendUint64(dst, uint64(h.At))
+}
+
+func appendPosition(dst []byte, p waypost.Position) []byte {
+	le := binary.LittleEndian
+	return le.AppendUint64(le.AppendUint64(appendEpoch(dst, p.Epoch), p.Seq), p.Stamp)
 }
 
 func appendEpoch(dst []byte, e waypost.Epoch) []byte {

@@ -31,10 +31,20 @@ const (
 	questionTimeout = time.Second
 )
 
+// answer is what is said of a link, and signed.
+type answer struct {
+	cluster Cluster
+	at      waypost.Position
+	domain  waypost.DomainID
+	code    []byte
+	record  []byte // nil: there is none
+}
+
 // RecordHandler answers questions for one record, GET /replication/v1/record with
 // domain and code: 200 and the record, or 404 when there is none, both with the
-// position at which that was so and the cluster. It does not ask who asks.
-func RecordHandler(source RecordSource, log *slog.Logger) http.HandlerFunc {
+// position at which that was so and the cluster, signed by signer; nil: not signed.
+// It does not ask who asks.
+func RecordHandler(source RecordSource, signer *Signer, log *slog.Logger) http.HandlerFunc {
 	slots := make(chan struct{}, maxQuestions)
 	return func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
@@ -64,6 +74,10 @@ func RecordHandler(source RecordSource, log *slog.Logger) http.HandlerFunc {
 		h := w.Header()
 		h.Set(HeaderPosition, head.Position.String())
 		h.Set(HeaderCluster, hex.EncodeToString(head.Cluster[:]))
+		if signer != nil {
+			signature := signer.signAnswer(&answer{head.Cluster, head.Position, waypost.DomainID(domain), code, record})
+			h.Set(HeaderSignature, signature.text())
+		}
 		h.Set("Cache-Control", "no-store")
 		h.Set("Content-Type", RecordType)
 		if record == nil {
@@ -79,6 +93,10 @@ type Asker struct {
 	URL    string // of the source, without a path
 	Token  string
 	Client *http.Client
+
+	// Trust is the key that this node has pinned. Once there is one, an answer that it has
+	// not signed is refused. Nil, or before: all are taken.
+	Trust *Trust
 }
 
 // Ask gives what a [RecordSource] at the other end does. ctx bounds the time.
@@ -109,7 +127,14 @@ func (a *Asker) Ask(ctx context.Context, domain waypost.DomainID, code []byte) (
 		return nil, head, errors.New("the source does not name its cluster")
 	}
 	head.Cluster = Cluster(cluster)
+	said := answer{head.Cluster, head.Position, domain, code, body}
 	if res.StatusCode == http.StatusNotFound {
+		said.record = nil
+	}
+	if err := a.Trust.checkAnswer(&said, res.Header.Get(HeaderSignature)); err != nil {
+		return nil, head, err
+	}
+	if said.record == nil {
 		return nil, head, nil
 	}
 	var r waypost.Record

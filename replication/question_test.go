@@ -41,7 +41,7 @@ func asker(t *testing.T, h http.Handler) *replication.Asker {
 
 func TestAQuestionForARecordIsAnsweredWithItsPosition(t *testing.T) {
 	head := replication.Head{Cluster: replication.Cluster{1, 2}, Position: waypost.Position{Epoch: waypost.Epoch{Ordinal: 4}, Seq: 99, Stamp: 5}}
-	a := asker(t, replication.RecordHandler(oneLink{head: head}, slog.New(slog.DiscardHandler)))
+	a := asker(t, replication.RecordHandler(oneLink{head: head}, nil, slog.New(slog.DiscardHandler)))
 	raw, at, err := a.Ask(t.Context(), 7, []byte("abcd123"))
 	require.NoError(t, err)
 	require.Equal(t, head.Position, at.Position)
@@ -57,7 +57,7 @@ func TestAQuestionForARecordIsAnsweredWithItsPosition(t *testing.T) {
 
 	_, _, err = a.Ask(t.Context(), 7, []byte("a b"))
 	require.ErrorContains(t, err, "answered 400")
-	_, _, err = asker(t, replication.RecordHandler(oneLink{err: errors.New("away")}, slog.New(slog.DiscardHandler))).Ask(t.Context(), 7, []byte("abcd123"))
+	_, _, err = asker(t, replication.RecordHandler(oneLink{err: errors.New("away")}, nil, slog.New(slog.DiscardHandler))).Ask(t.Context(), 7, []byte("abcd123"))
 	require.ErrorContains(t, err, "answered 503")
 }
 

@@ -45,6 +45,9 @@ const (
 	HeaderQueue = "Waypost-Queue"
 	// HeaderCluster is the cluster's id in hex, on the answer to a question for a record.
 	HeaderCluster = "Waypost-Cluster"
+	// HeaderSignature is the control plane's signature of an answer to a question for a record:
+	// the payload of a signature frame, in base64url without padding.
+	HeaderSignature = "Waypost-Signature"
 	// HeaderVia tells through which nodes the changelog comes, the nearest first, with
 	// commas between. The origin leaves it out.
 	HeaderVia = "Waypost-Via"

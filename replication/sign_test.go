@@ -517,6 +517,7 @@ func TestAPinThatCannotBeReadIsAnError(t *testing.T) {
 func FuzzWitness(f *testing.F) {
 	own := signer(f, replication.Cluster{1}, 1)
 	f.Add([]byte("waypost changelog\x00\x02"))
+	f.Add([]byte("waypost changelog\x00\x04"))
 	f.Add(make([]byte, 300))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		_, err := own.Witness(base64.RawURLEncoding.EncodeToString(raw))

@@ -291,7 +291,7 @@ func (c *control) routes(service *controlplane.Service, stream *replication.Serv
 		replication.PathSnapshot:   edgesOnly(endless(stream.Snapshot)),
 		replication.PathSums:       edgesOnly(endless(stream.Sums)),
 		replication.PathEnrol:      http.HandlerFunc(gate.Enrol),
-		replication.PathRecord:     edgesOnly(replication.RecordHandler(c.db, c.log)),
+		replication.PathRecord:     edgesOnly(replication.RecordHandler(c.db, c.signer, c.log)),
 		replication.PathPrefixKeys: edgesOnly(replication.PrefixKeysHandler(c.coder, c.db.RangePrefixes, c.log)),
 		httpapi.PathClickBatches:   edgesOnly(c.ownClicks(httpapi.Ingest(c.db, c.log, c.registry))),
 		httpapi.PathEdgeReports:    edgesOnly(httpapi.EdgeReports(fleet, orders, c.log).ServeHTTP),

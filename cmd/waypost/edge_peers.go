@@ -183,7 +183,7 @@ func (p *edgePeers) routes(server *replication.Server) (http.Handler, error) {
 		replication.PathStream:   endless(server.Stream),
 		replication.PathSnapshot: endless(server.Snapshot),
 		replication.PathSums:     endless(server.Sums),
-		replication.PathRecord:   replication.RecordHandler(relaySource{p.edge.store}, p.edge.log),
+		replication.PathRecord:   replication.RecordHandler(relaySource{p.edge.store}, nil, p.edge.log),
 	}
 	if p.edge.cfg.Relay {
 		control, err := url.Parse(p.edge.cfg.ControlURL)

@@ -26,7 +26,7 @@ func (e *edgeNode) askUpstream() func(keyrange.Space) {
 		return nil
 	}
 	const atOnce = 16
-	e.asker = &replication.Asker{URL: e.cfg.ControlURL, Client: &http.Client{
+	e.asker = &replication.Asker{URL: e.cfg.ControlURL, Trust: e.store.trust, Client: &http.Client{
 		Transport: e.identity.through(&http.Transport{
 			Proxy:               http.ProxyFromEnvironment,
 			DialContext:         (&net.Dialer{Timeout: time.Second}).DialContext,

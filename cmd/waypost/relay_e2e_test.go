@@ -29,8 +29,9 @@ import (
 
 // followerEdge is an edge beside a development system, as a process of its own.
 type followerEdge struct {
-	t      *testing.T
-	status node.Status
+	t       *testing.T
+	process *devtest.Process
+	status  node.Status
 }
 
 // edgeState is what the tests want to know of /readyz.
@@ -54,7 +55,7 @@ func startFollower(t *testing.T, s *devtest.System, name, control string, extra 
 		"WAYPOST_EDGE_TOKEN_FILE=" + filepath.Join(s.DataDir(), "secrets", "edge-token"),
 		"WAYPOST_EDGE_DATA_DIR=" + filepath.Join(dir, "edge"), "WAYPOST_EDGE_STATUS_FILE=" + status,
 	}, extra...), "edge")
-	return &followerEdge{t, devtest.AwaitStatus(t, status, func(s node.Status) bool { return s.PID == p.PID() })}
+	return &followerEdge{t, p, devtest.AwaitStatus(t, status, func(s node.Status) bool { return s.PID == p.PID() })}
 }
 
 func (e *followerEdge) state() (s edgeState) {

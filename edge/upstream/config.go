@@ -49,6 +49,7 @@ type Config struct {
 	Negative  time.Duration // for which an unknown code is not asked for again; 1 s
 	Remember  int           // unknown codes; 4096
 	Hold      int           // answers ahead of the replica; 256
+	HoldFor   time.Duration // an answer, at most; 10 s
 
 	// Failures is after how many in a row nothing is asked for a while, which doubles
 	// from MinPause to MaxPause; 3, 1 s, 30 s.
@@ -67,6 +68,7 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.Negative, time.Second)
 	setDefault(&c.Remember, 4096)
 	setDefault(&c.Hold, 256)
+	setDefault(&c.HoldFor, 10*time.Second)
 	setDefault(&c.Failures, 3)
 	setDefault(&c.MinPause, time.Second)
 	setDefault(&c.MaxPause, 30*time.Second)

@@ -4,5 +4,5 @@
 // costs misses nothing once the control plane is away, or the questions are too many.
 //
 // It is no cache: what the control plane has answered is kept only until the stream has
-// brought as much.
+// brought as much, and for some seconds at most.
 package upstream

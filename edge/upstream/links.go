@@ -1,7 +1,9 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -94,9 +96,11 @@ func (l *Links) Targets(domain waypost.DomainID) waypost.DomainTargets {
 
 // Link finds the record of a code in the replica, and otherwise in what the control
 // plane answers. A visitor never sees a link in an older state than an earlier one
-// has: an answer that is ahead of the replica stands until the replica has passed it.
+// has: an answer that is ahead of the replica stands until the replica has passed it. But
+// for one that stands for longer than Config.HoldFor: after that the replica counts again, and
+// of what it does not have the control plane is asked anew.
 func (l *Links) Link(domain waypost.DomainID, code, buf []byte) (rec waypost.Record, grown []byte, found bool, err error) {
-	// Looked at before the replica: what is not held any more the replica has.
+	// Looked at before the replica: what is not held any more the replica has, or has had its time.
 	held := l.held.Load()
 	var at waypost.Position
 	if held != nil {
@@ -194,18 +198,24 @@ func (l *Links) ask(k key, code []byte) (record []byte, passed bool) {
 		<-f.done // within the timeout
 		return f.record, f.passed
 	}
-	result := failed
-	defer func() { l.land(k, f, result); c.asked[result].Add(1) }()
+	result, failure := failed, error(nil)
+	defer func() { l.land(k, f, result, failure); c.asked[result].Add(1) }()
 	ctx, cancel := context.WithTimeout(context.Background(), l.cfg.Timeout)
 	defer cancel()
 	raw, head, err := l.cfg.Source.Ask(ctx, k.domain, code)
 	own, holds := l.cfg.Replica.Cluster()
 	at := l.cfg.Replica.Position()
 	if err != nil || !holds || own != head.Cluster || at.Epoch != head.Position.Epoch {
-		return nil, false // of another history, for a moment, after a failover
+		failure = cmp.Or(err, errHistory)
+		return nil, false
 	}
 	if raw == nil {
 		result = unknown
+		return nil, false
+	}
+	var rec waypost.Record
+	if err := replication.DecodeRecord(raw, &rec); err != nil || rec.Revision.Newer(head.Position.Revision()) {
+		failure = cmp.Or(err, errBeyond)
 		return nil, false
 	}
 	result = found
@@ -219,6 +229,11 @@ func (l *Links) ask(k key, code []byte) (record []byte, passed bool) {
 	f.record = raw
 	return raw, false
 }
+
+var (
+	errHistory = errors.New("the answer is of another history than the replica") // for a moment, after a failover
+	errBeyond  = errors.New("the answer has a record of after its own position")
+)
 
 // board finds the question for a link that is under way, or begins one, in which case
 // the caller leads. None is begun when that would be too much: why says in which way.
@@ -234,7 +249,7 @@ func (l *Links) board(k key) (f *flight, lead bool, why skip) {
 		return nil, false, stale
 	case l.unknown.has(k, now):
 		return nil, false, remembered
-	case len(l.flights) >= l.cfg.AtOnce, l.heldCount() >= l.cfg.Hold, !l.rate.AllowN(now, 1):
+	case len(l.flights) >= l.cfg.AtOnce, l.heldCount(now) >= l.cfg.Hold, !l.rate.AllowN(now, 1):
 		return nil, false, limited
 	case !l.breaker.allows(now):
 		return nil, false, away
@@ -245,7 +260,7 @@ func (l *Links) board(k key) (f *flight, lead bool, why skip) {
 }
 
 // land ends a question.
-func (l *Links) land(k key, f *flight, r result) {
+func (l *Links) land(k key, f *flight, r result, failure error) {
 	now := l.cfg.Clock()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -256,6 +271,6 @@ func (l *Links) land(k key, f *flight, r result) {
 	}
 	if opened := l.breaker.note(r != failed, now); opened > 0 {
 		l.quiet.Store(now.Add(opened).UnixNano())
-		l.cfg.Logger.Warn("the control plane does not answer questions for new links; none are asked for a while", "pause", opened.Round(time.Millisecond))
+		l.cfg.Logger.Warn("the control plane does not answer questions for new links; none are asked for a while", "pause", opened.Round(time.Millisecond), "error", failure)
 	}
 }

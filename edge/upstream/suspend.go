@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Suspend ends the asking, and waits until the replica has come to every answer that
-// was given, or ctx ends: then the error is ctx's. Without it, whoever goes on from the
+// Suspend ends the asking, and waits until no answer that was given is ahead of the
+// replica any more, or ctx ends: then the error is ctx's. Without it, whoever goes on from the
 // replica alone may show links in an older state than visitors have seen.
 func (l *Links) Suspend(ctx context.Context) error {
 	l.suspended.Store(true)
@@ -27,7 +27,8 @@ func (l *Links) Suspend(ctx context.Context) error {
 func (l *Links) Resume() { l.suspended.Store(false) }
 
 func (l *Links) settled() bool {
+	now := l.cfg.Clock()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.flights) == 0 && l.heldCount() == 0
+	return len(l.flights) == 0 && l.heldCount(now) == 0
 }

@@ -1,10 +1,13 @@
 package upstream_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -40,6 +43,7 @@ type world struct {
 	fault     func(ctx context.Context) error
 	fresh     atomic.Bool
 	foreign   bool // the control plane is in another history
+	forge     func(rec *waypost.Record, head *replication.Head)
 	registry  *prometheus.Registry
 	now       atomic.Int64
 }
@@ -135,6 +139,9 @@ func (w *world) Ask(ctx context.Context, _ waypost.DomainID, code []byte) ([]byt
 	rec, found := w.at(string(code), w.head)
 	if !found {
 		return nil, head, nil
+	}
+	if w.forge != nil {
+		w.forge(&rec, &head)
 	}
 	return replication.AppendRecord(nil, &rec), head, nil
 }
@@ -401,6 +408,20 @@ func askedLessAndLess(t *testing.T) {
 	require.EqualValues(t, 18, w.asked.Load(), "it is back")
 }
 
+func TestOnceAPauseItIsLoggedWhyNothingIsAsked(t *testing.T) {
+	var logged bytes.Buffer
+	w, l := newWorld(t, func(c *upstream.Config) { c.Logger = slog.New(slog.NewTextHandler(&logged, nil)) })
+	w.fault = func(context.Context) error { return errAway }
+	for pause := range 3 {
+		for i := range 10 {
+			require.Equal(t, "unknown", see(t, l, fmt.Sprintf("0A%d%04d", pause, i)))
+		}
+		require.Equal(t, pause+1, strings.Count(logged.String(), errAway.Error()), "%s", &logged)
+		require.Equal(t, pause+1, strings.Count(logged.String(), "\n"))
+		w.now.Add(int64(time.Minute))
+	}
+}
+
 func TestWhoeverSuspendsGoesOnFromAReplicaThatHasEverything(t *testing.T) {
 	w, l := newWorld(t, nil)
 	w.put("0Anew00", waypost.Live, "https://example.com/new")
@@ -436,6 +457,80 @@ func TestAnAnswerOfAnotherHistoryIsNoAnswer(t *testing.T) {
 	w.put("0Anew00", waypost.Live, "https://example.com/new")
 	w.foreign = true
 	require.Equal(t, "unknown", see(t, l, "0Anew00"))
+	require.Zero(t, w.metric(t, "waypost_upstream_held", ""))
+}
+
+func TestARecordOfAfterItsAnswerIsNoAnswer(t *testing.T) {
+	for name, forge := range map[string]func(*waypost.Record, *replication.Head){
+		"a later sequence": func(rec *waypost.Record, head *replication.Head) { rec.Revision.Seq = head.Position.Seq + 1 },
+		"a later epoch": func(rec *waypost.Record, _ *replication.Head) {
+			rec.Revision = waypost.Revision{Epoch: epoch.Ordinal + 1}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, l := newWorld(t, nil)
+			w.put("0Anew00", waypost.Live, "https://evil.example/")
+			w.forge = forge
+			require.Equal(t, "unknown", see(t, l, "0Anew00"))
+			require.EqualValues(t, 1, w.metric(t, "waypost_upstream_questions_total", "failed"))
+			require.Zero(t, w.metric(t, "waypost_upstream_held", ""))
+
+			w.forge = func(rec *waypost.Record, head *replication.Head) { rec.Revision = head.Position.Revision() }
+			require.Equal(t, "https://evil.example/", see(t, l, "0Anew00"), "as new as the answer it may be")
+		})
+	}
+}
+
+// Somebody in between answers as from far ahead: without a pinned key nobody can tell.
+func TestAnAnswerThatTheReplicaNeverComesToStandsForAWhileAndNoLonger(t *testing.T) {
+	w, l := newWorld(t, nil) // HoldFor is the default
+	w.put("0Anew00", waypost.Live, "https://evil.example/")
+	w.forge = func(_ *waypost.Record, head *replication.Head) { head.Position.Seq = 1 << 60 }
+	require.Equal(t, "https://evil.example/", see(t, l, "0Anew00"))
+	w.forge = nil
+	w.put("0Anew00", waypost.Live, "https://example.com/")
+	w.follow(2)
+	w.now.Add(int64(10*time.Second) - 1)
+	require.Equal(t, "https://evil.example/", see(t, l, "0Anew00"))
+	require.EqualValues(t, 1, w.metric(t, "waypost_upstream_held", ""))
+	w.now.Add(1)
+	require.Equal(t, "https://example.com/", see(t, l, "0Anew00"), "the replica's own answer counts")
+	require.Zero(t, w.metric(t, "waypost_upstream_held", ""), "nothing is looked at any more")
+	require.EqualValues(t, 1, w.asked.Load())
+}
+
+func TestAnAnswerStandsThoughOneOfNotAsFarAheadComesAfterIt(t *testing.T) {
+	w, l := newWorld(t, nil)
+	w.put("0Afirst", waypost.Live, "https://example.com/old")
+	w.put("0Afirst", waypost.Deleted, "")
+	require.Equal(t, "gone", see(t, l, "0Afirst"))
+	w.forge = func(_ *waypost.Record, head *replication.Head) { head.Position.Seq-- } // its answer took longer
+	w.records["0Asecnd"] = w.records["0Afirst"][:1]
+	require.Equal(t, "https://example.com/old", see(t, l, "0Asecnd"))
+	w.follow(1)
+	require.Equal(t, "gone", see(t, l, "0Afirst"))
+}
+
+func TestEachAnswerHasItsOwnTimeAndAForgedOneKeepsNoOther(t *testing.T) {
+	w, l := newWorld(t, func(c *upstream.Config) { c.HoldFor = time.Minute })
+	w.put("0Afirst", waypost.Live, "https://evil.example/")
+	w.forge = func(_ *waypost.Record, head *replication.Head) { head.Position.Seq = 1 << 60 }
+	require.Equal(t, "https://evil.example/", see(t, l, "0Afirst"))
+	w.forge = nil
+	w.now.Add(int64(40 * time.Second))
+	w.put("0Afirst", waypost.Deleted, "")
+	w.put("0Asecnd", waypost.Live, "https://example.com/second")
+	w.put("0Athird", waypost.Live, "https://example.com/third")
+	require.Equal(t, "https://example.com/second", see(t, l, "0Asecnd"))
+	w.now.Add(int64(30 * time.Second))
+	require.Equal(t, "https://example.com/third", see(t, l, "0Athird"))
+	require.Equal(t, "https://example.com/second", see(t, l, "0Asecnd"), "it stands")
+	require.EqualValues(t, 2, w.metric(t, "waypost_upstream_held", ""))
+	require.EqualValues(t, 3, w.asked.Load())
+	require.Equal(t, "gone", see(t, l, "0Afirst"), "what the replica does not have is asked for anew")
+	require.EqualValues(t, 4, w.asked.Load())
+	w.follow(4)
+	require.Equal(t, "gone", see(t, l, "0Afirst"))
 	require.Zero(t, w.metric(t, "waypost_upstream_held", ""))
 }
 
