@@ -35,7 +35,7 @@ func (e *edgeNode) askUpstream() func(keyrange.Space) {
 			}),
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		}},
-		Fresh:  func() bool { return e.freshness.age() < freshEnough },
+		Fresh:  e.freshness.fresh,
 		Logger: e.log, Metrics: e.registry,
 	})
 	e.links, e.upstream = links, links
