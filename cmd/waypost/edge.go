@@ -131,7 +131,8 @@ func runEdge(ctx context.Context, cfg config.Edge, tls config.TLS, gossip config
 		cfg: cfg, identity: id, more: more, log: log.With("node", store.node), store: store, clicks: recorder, gossip: gossip, boot: newBoot(), registry: registry,
 		listeners: more.named(cfg, tls, ln, adminLn), succession: succession,
 	}
-	e.freshness.start = time.Now()
+	now, before := time.Now(), store.recallHead()
+	e.freshness.begin(now, before)
 	tellSpace := e.askUpstream()
 	secure, err := openPeerTLS(cfg, e.log)
 	if err != nil {
@@ -142,7 +143,7 @@ func runEdge(ctx context.Context, cfg config.Edge, tls config.TLS, gossip config
 		URL: cfg.ControlURL, Client: id.follower(), Node: store.node, Region: waypost.Region(cfg.Region),
 		Sink: store, Trust: store.trust, Logger: e.log, Fatal: e.isFatal, KeySpace: tellSpace, Asked: e.reportNow,
 	})
-	e.following, err = newFollowing(succession != nil, func(before replication.Status) (*replication.Follower, error) {
+	e.following, err = newFollowing(succession != nil, before.heard(now), func(before replication.Status) (*replication.Follower, error) {
 		return replication.NewFollower(e.peers.chooser.Follow(before))
 	})
 	if err != nil {
@@ -262,6 +263,7 @@ func (e *edgeNode) serve(ctx context.Context, ln, adminLn net.Listener) error {
 	e.peers.serve(ctx, group)
 	group.Go(func() error { e.peers.chooser.Run(ctx, e.following); return nil })
 	group.Go(func() error { e.freshness.watch(ctx, e.following.Status); return nil })
+	group.Go(func() error { e.freshness.run(ctx, func() { e.freshness.save(e.store, e.log) }); return nil })
 	group.Go(func() error { e.learnPrefixKeys(ctx); return nil })
 	group.Go(func() error { return server.Serve(ln) })
 	e.more.serve(group, server)
@@ -277,6 +279,7 @@ func (e *edgeNode) serve(ctx context.Context, ln, adminLn net.Listener) error {
 		err := e.end(ctx, server, closeAdmin, endReports)
 		err = errors.Join(err, e.clicks.finish(shipped, endShip))
 		if endReports(); e.departure.Load() == nil {
+			e.freshness.save(e.store, e.log)
 			err = errors.Join(err, e.store.trust.Save())
 			<-reported
 			reporter.Farewell(context.WithoutCancel(ctx))

@@ -29,13 +29,14 @@ type held struct {
 
 func newHeld() *held { return &held{stopped: make(chan struct{}), over: make(chan struct{})} }
 
-// newFollowing begins held, if that is wanted, and runs nothing before run.
-func newFollowing(hold bool, build func(before replication.Status) (*replication.Follower, error)) (*following, error) {
+// newFollowing begins held, if that is wanted, and runs nothing before run. The first follower has
+// heard what another process has.
+func newFollowing(hold bool, before replication.Status, build func(before replication.Status) (*replication.Follower, error)) (*following, error) {
 	f := &following{build: build, holds: make(chan *held), renews: make(chan chan error)}
 	if hold {
 		f.held = newHeld()
 	}
-	first, err := build(replication.Status{})
+	first, err := build(before)
 	if err != nil {
 		return nil, err
 	}

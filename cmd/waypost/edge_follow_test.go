@@ -28,7 +28,7 @@ func TestAFollowerThatIsHeldAppliesNothingUntilItMayGoOn(t *testing.T) {
 	web := httptest.NewServer(mux)
 	t.Cleanup(web.Close)
 
-	f, err := newFollowing(true, func(replication.Status) (*replication.Follower, error) {
+	f, err := newFollowing(true, replication.Status{}, func(replication.Status) (*replication.Follower, error) {
 		return replication.NewFollower(replication.FollowConfig{URL: web.URL, Sink: sink, Silence: time.Minute})
 	})
 	require.NoError(t, err)

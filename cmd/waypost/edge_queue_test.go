@@ -45,7 +45,7 @@ func TestAnEdgeThatWaitsForItsTurnTellsItsPlace(t *testing.T) {
 	home := replication.FollowConfig{URL: web.URL, Sink: e.store, Silence: time.Minute, Logger: log}
 	e.peers = newEdgePeers(e, nil, home)
 	var err error
-	e.following, err = newFollowing(false, func(replication.Status) (*replication.Follower, error) { return replication.NewFollower(home) })
+	e.following, err = newFollowing(false, replication.Status{}, func(replication.Status) (*replication.Follower, error) { return replication.NewFollower(home) })
 	require.NoError(t, err)
 	e.registerMetrics()
 	place := func() (place float64) {

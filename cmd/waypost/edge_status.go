@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"waypost/edge/replica"
 	"waypost/edge/report"
-	"waypost/replication"
 )
 
 // edgeStatus is what /readyz of an edge tells.
@@ -149,37 +147,4 @@ func (e *edgeNode) registerMetrics() {
 		}
 		return 0
 	})
-}
-
-// freshness remembers when the replica was last at the head, so that redirects
-// can ask for its age without a lock.
-type freshness struct {
-	start time.Time
-	at    atomic.Int64 // nanoseconds after start (monotonic); 0: not since then
-}
-
-func (f *freshness) age() time.Duration {
-	return time.Since(f.start) - time.Duration(f.at.Load())
-}
-
-// watch looks at the follower's status until ctx ends.
-func (f *freshness) watch(ctx context.Context, status func() replication.Status) {
-	look := time.NewTicker(250 * time.Millisecond)
-	defer look.Stop()
-	first := true
-	for {
-		st := status()
-		// What comes through others may be older than this process.
-		if lag, known := st.Lag(); known && lag == 0 && !st.AdvancedAt.IsZero() {
-			if at := int64(st.AdvancedAt.Sub(f.start)); first || at > f.at.Load() {
-				f.at.Store(at)
-				first = false
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-look.C:
-		}
-	}
 }

@@ -159,6 +159,7 @@ func (e *incumbent) Release(ctx context.Context) ([]handover.File, error) {
 		e.follow()
 		return nil, err
 	}
+	e.freshness.give(e.store, e.log)
 	if err := e.store.detach(ctx); err != nil {
 		e.follow()
 		return nil, err
@@ -201,6 +202,7 @@ func (e *incumbent) settle(ctx context.Context) error {
 
 // follow goes on as before.
 func (e *incumbent) follow() {
+	e.freshness.takeBack()
 	e.following.resume()
 	if e.upstream != nil {
 		e.upstream.Resume()

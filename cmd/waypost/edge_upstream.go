@@ -39,7 +39,7 @@ func (e *edgeNode) askUpstream() func(keyrange.Space) {
 	links := upstream.New(upstream.Config{
 		Replica: e.store, AtOnce: atOnce,
 		Source: e.asker,
-		Fresh:  func() bool { return e.freshness.age() < freshEnough },
+		Fresh:  e.freshness.fresh,
 		Logger: e.log, Metrics: e.registry,
 	})
 	e.links, e.upstream = links, links

@@ -1,0 +1,105 @@
+package main_test
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"waypost/cmd/waypost/devtest"
+	"waypost/cmd/waypost/internal/node"
+	"waypost/replication/replicationtest"
+)
+
+// stale is what an edge tells the visitors of a link in Waypost-Stale, in seconds; 0: it tells nothing.
+func (e *soloEdge) stale(code string) int {
+	e.t.Helper()
+	req, err := http.NewRequestWithContext(e.t.Context(), http.MethodHead, "http://"+e.status.Addr+"/"+code, http.NoBody)
+	require.NoError(e.t, err)
+	res, err := visitor.Do(req)
+	require.NoError(e.t, err)
+	require.NoError(e.t, res.Body.Close())
+	require.Equal(e.t, http.StatusFound, res.StatusCode)
+	text := res.Header.Get("Waypost-Stale")
+	if text == "" {
+		return 0
+	}
+	seconds, err := strconv.Atoi(text)
+	require.NoError(e.t, err)
+	return seconds
+}
+
+func (e *soloEdge) state() edgeState { e.t.Helper(); return (&followerEdge{e.t, e.status}).state() }
+
+func (e *soloEdge) age() time.Duration {
+	e.t.Helper()
+	return time.Duration(e.state().AgeSeconds * float64(time.Second))
+}
+
+// begin starts the edge once more.
+func (e *soloEdge) begin() {
+	e.t.Helper()
+	e.now = devtest.Spawn(e.t, e.env, "edge")
+	e.await(func(s node.Status) bool { return s.PID == e.now.PID() })
+}
+
+func TestAStaleEdgeThatIsRestartedIsAsStaleAsBefore(t *testing.T) {
+	t.Parallel()
+	var control atomic.Pointer[string]
+	control.Store(new(string))
+	wire := replicationtest.NewWire(t, func() string { return *control.Load() })
+	const bound = 2 * time.Second
+	e := startSolo(t, "WAYPOST_EDGE_CONTROL_URL="+wire.URL(), "WAYPOST_EDGE_MAX_STALENESS="+bound.String())
+	addr := strings.TrimPrefix(e.system.State().API, "http://")
+	control.Store(&addr)
+	code := e.create(1)[0]
+	eventually(t, time.Minute, "young, and so told", func() bool { return e.age() < bound && e.stale(code) == 0 })
+	file := filepath.Join(e.dir, "head.seen")
+	eventually(t, time.Minute, "remembered", func() bool { _, err := os.Stat(file); return err == nil })
+
+	wire.Cut()
+	eventually(t, time.Minute, "stale", func() bool { return e.stale(code) > 0 })
+	// requireNoYounger restarts the edge, which may look older than it is by a little.
+	requireNoYounger := func(again func(), older time.Duration) {
+		t.Helper()
+		began, before := time.Now(), e.age()
+		again()
+		told, after, metric := e.stale(code), e.age(), e.metric("waypost_replica_age_seconds ")
+		latest := before + time.Since(began) + older + time.Second/10
+		t.Logf("%v old, and then %v", before, after)
+		require.GreaterOrEqual(t, told, int(before.Seconds()))
+		require.GreaterOrEqual(t, after, before)
+		require.LessOrEqual(t, after, latest)
+		require.GreaterOrEqual(t, metric, before.Seconds())
+		require.LessOrEqual(t, metric, latest.Seconds())
+	}
+	requireNoYounger(func() { devtest.KillProcess(t, e.now.PID()); e.begin() }, 11*time.Second)
+	stop := func() { devtest.StopProcess(t, e.now.PID()); require.Zero(t, e.now.Exited()); e.begin() }
+	requireNoYounger(stop, 0)
+	requireNoYounger(e.takeOver, 0)
+
+	// It is young again with the control plane, and whoever goes in order remembers that to the moment: the origin is heard of
+	// for a while after the first time, which is written down at once.
+	for _, again := range []func(){stop, e.takeOver} {
+		wire.Mend()
+		eventually(t, time.Minute, "young again", func() bool { return e.age() < bound && e.stale(code) == 0 })
+		first := e.state().OriginTime
+		eventually(t, time.Minute, "heard of again", func() bool { return e.state().OriginTime.Sub(first) > time.Second })
+		wire.Cut()
+		eventually(t, time.Minute, "stale", func() bool { return e.stale(code) > 0 })
+		requireNoYounger(again, 0)
+	}
+
+	require.NoError(t, os.WriteFile(file, []byte("rot"), 0o600))
+	stop()
+	require.Contains(t, e.now.Output(), "the file is set aside")
+	require.Less(t, e.age(), time.Minute)
+	wire.Mend()
+	e.create(1)
+}
