@@ -35,7 +35,10 @@ func (e *soloEdge) stale(code string) int {
 	return seconds
 }
 
-func (e *soloEdge) state() edgeState { e.t.Helper(); return (&followerEdge{t: e.t, status: e.status}).state() }
+func (e *soloEdge) state() edgeState {
+	e.t.Helper()
+	return (&followerEdge{t: e.t, status: e.status}).state()
+}
 
 func (e *soloEdge) age() time.Duration {
 	e.t.Helper()
