@@ -86,6 +86,7 @@ func TestAnEdgeThatStartsAgainIsAsOldAsItsReplica(t *testing.T) {
 				f.look(atHead(time.Now()))
 				require.Zero(t, f.age())
 				require.True(t, f.fresh())
+				require.Zero(t, testing.AllocsPerRun(10, func() { f.age(); f.fresh() }), "redirects ask")
 				time.Sleep(freshEnough)
 				require.False(t, f.fresh())
 			})

@@ -1,6 +1,8 @@
 package main_test
 
 import (
+	"bufio"
+	"bytes"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -66,6 +68,23 @@ func TestAStaleEdgeThatIsRestartedIsAsStaleAsBefore(t *testing.T) {
 	file := filepath.Join(e.dir, "head.seen")
 	eventually(t, time.Minute, "remembered", func() bool { _, err := os.Stat(file); return err == nil })
 
+	// One whose successor dies goes on writing it.
+	helper := e.successor(t, "claimed")
+	out, err := helper.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, helper.Start())
+	_, err = bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	require.NoError(t, helper.Process.Kill())
+	requireKilled(t, helper.Wait())
+	written, err := os.ReadFile(file)
+	require.NoError(t, err)
+	eventually(t, time.Minute, "written again", func() bool {
+		now, err := os.ReadFile(file)
+		require.NoError(t, err)
+		return !bytes.Equal(written, now)
+	})
+
 	wire.Cut()
 	eventually(t, time.Minute, "stale", func() bool { return e.stale(code) > 0 })
 	// requireNoYounger restarts the edge, which may look older than it is by a little.
@@ -81,8 +100,9 @@ func TestAStaleEdgeThatIsRestartedIsAsStaleAsBefore(t *testing.T) {
 		require.LessOrEqual(t, after, latest)
 		require.GreaterOrEqual(t, metric, before.Seconds())
 		require.LessOrEqual(t, metric, latest.Seconds())
+		require.False(t, e.state().OriginTime.IsZero(), "what PostgreSQL's clock said is known, too")
 	}
-	requireNoYounger(func() { devtest.KillProcess(t, e.now.PID()); e.begin() }, 11*time.Second)
+	requireNoYounger(func() { devtest.KillProcess(t, e.now.PID()); e.begin() }, 15*time.Second)
 	stop := func() { devtest.StopProcess(t, e.now.PID()); require.Zero(t, e.now.Exited()); e.begin() }
 	requireNoYounger(stop, 0)
 	requireNoYounger(e.takeOver, 0)
