@@ -52,15 +52,15 @@ func TestTestsRunAlsoWhereTheyCannotInMemory(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
-			cmd := exec.CommandContext(ctx, "bash", "../../deploy/test-in-memory.sh", "bash", "-c", `echo "at $TMPDIR"; exit 7`)
-			cmd.Env = append(os.Environ(), "SHM="+shm, "PATH="+path, "TMPDIR=/tmp")
+			cmd := exec.CommandContext(ctx, "bash", "../../deploy/test-in-memory.sh", "bash", "-c", `echo "at $TMPDIR${GOTMPDIR-}"; exit 7`)
+			cmd.Env = append(os.Environ(), "SHM="+shm, "PATH="+path, "TMPDIR=/tmp", "GOTMPDIR=/tmp") // where tests would be
 			cmd.WaitDelay = time.Minute
 			said, err := cmd.CombinedOutput()
 			var exit *exec.ExitError
 			require.True(t, errors.As(err, &exit), "%v: %s", err, said)
 			require.Equal(t, 7, exit.ExitCode(), "%s", said)
 			if !strings.Contains(string(said), "at "+shm) {
-				require.Equal(t, "at /tmp\n", string(said))
+				require.Equal(t, "at /tmp/tmp\n", string(said))
 				if c.inMemory {
 					t.Skip("there is not enough memory")
 				}
