@@ -121,7 +121,7 @@ do with its half. Rounds begin after a pause, in which what the round before has
 
 "wrk's headers" is Host alone, "a browser's" the 13 lines that Firefox sends. Clicks are journaled, gathered into
 batches and shipped to a sink that acknowledges them. Key ranges have issued codes of 8 prefixes of 3,844; for a code of these that it does not
-have, an edge asks the control plane, at most 100 times a second, as it does by default: here one that has no other links. Targets have 90 bytes on average, codes 7.
+have, an edge asks the control plane if its counter can have been issued, as it does by default: here one that has no other links. Targets have 90 bytes on average, codes 7.
 `
 
 // longest is what a run may take, where nothing hangs and the machine is not very slow.
