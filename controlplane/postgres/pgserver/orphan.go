@@ -36,7 +36,7 @@ func clearOrphans(ctx context.Context, data, sockets string, log *slog.Logger) e
 			return err
 		}
 		if len(pids) == 0 {
-			return removeStale(data, sockets)
+			return clearLocks(ctx, data, sockets, log)
 		}
 		log.Warn("stopping what a killed PostgreSQL left behind", "pids", pids, "signal", step.signal.String())
 		for _, pid := range pids {
@@ -53,6 +53,14 @@ func clearOrphans(ctx context.Context, data, sockets string, log *slog.Logger) e
 		err = fmt.Errorf("processes %v still use %s and do not end: stop them", pids, data)
 	}
 	if err != nil {
+		return err
+	}
+	return clearLocks(ctx, data, sockets, log)
+}
+
+// clearLocks takes away what a PostgreSQL whose processes have ended has left.
+func clearLocks(ctx context.Context, data, sockets string, log *slog.Logger) error {
+	if err := awaitMemory(ctx, data, log); err != nil {
 		return err
 	}
 	return removeStale(data, sockets)
@@ -76,6 +84,68 @@ func awaitNone(ctx context.Context, data string, within time.Duration) error {
 		case <-poll.C:
 		}
 	}
+}
+
+// memoryWithin is how long the kernel may take to unmap what a killed process had.
+const memoryWithin = 30 * time.Second
+
+// awaitMemory returns when no process has the cluster's shared memory any longer: a process that
+// ends is unmapped after it has lost its name in /proc, and on a busy machine much later. PostgreSQL
+// does not start before. Should it last too long, PostgreSQL is to say so itself.
+func awaitMemory(ctx context.Context, data string, log *slog.Logger) error {
+	id, ok := sharedMemory(data)
+	if !ok || attached(id) == 0 {
+		return nil
+	}
+	log.Warn("waiting for the shared memory of a killed PostgreSQL", "id", id)
+	poll := time.NewTicker(20 * time.Millisecond)
+	defer poll.Stop()
+	limit := time.NewTimer(memoryWithin)
+	defer limit.Stop()
+	for attached(id) > 0 {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for the shared memory of a PostgreSQL that was killed: %w", ctx.Err())
+		case <-limit.C:
+			return nil
+		case <-poll.C:
+		}
+	}
+	return nil
+}
+
+// sharedMemory gives the identifier of the shared memory of the PostgreSQL that ran last, which is the
+// second number in the seventh line of postmaster.pid.
+func sharedMemory(data string) (id string, ok bool) {
+	text, err := os.ReadFile(filepath.Join(data, "postmaster.pid"))
+	if err != nil {
+		return "", false
+	}
+	lines := strings.Split(string(text), "\n")
+	if len(lines) < 7 {
+		return "", false
+	}
+	fields := strings.Fields(lines[6])
+	if len(fields) != 2 {
+		return "", false
+	}
+	return fields[1], true
+}
+
+// attached is how many processes have a segment of shared memory; 0 when there is none, or no telling.
+// See proc_sysvipc(5): the identifier is in the second column, the count in the seventh.
+func attached(id string) int {
+	text, err := os.ReadFile("/proc/sysvipc/shm")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(text)) {
+		if fields := strings.Fields(line); len(fields) > 6 && fields[1] == id {
+			n, _ := strconv.Atoi(fields[6])
+			return n
+		}
+	}
+	return 0
 }
 
 // orphans gives the processes of a PostgreSQL that works in data: each of them

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/url"
 	"os"
@@ -100,6 +101,39 @@ func TestAKilledServerRecoversWhatWasCommitted(t *testing.T) {
 
 	require.Equal(t, "7", query(t, start(t, dir).URL(), "SELECT n FROM kept"))
 	require.Error(t, <-spinning, "the orphaned backend was ended")
+}
+
+// A process that was killed may have the shared memory for some time after it has lost its name.
+func TestAStartWaitsForTheSharedMemoryOfAKilledServer(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := start(t, dir)
+	lines, err := os.ReadFile(filepath.Join(dir, "data", "postmaster.pid"))
+	require.NoError(t, err)
+	var key, id int
+	_, err = fmt.Sscan(strings.Split(string(lines), "\n")[6], &key, &id)
+	require.NoError(t, err)
+	memory, err := unix.SysvShmAttach(id, 0, unix.SHM_RDONLY)
+	require.NoError(t, err)
+	require.NoError(t, unix.Kill(s.PID(), unix.SIGKILL))
+	<-s.Done()
+
+	told, log := io.Pipe()
+	cfg := configOf(dir)
+	cfg.Logger = slog.New(slog.NewTextHandler(log, nil))
+	detached := make(chan error, 1)
+	go func() {
+		lines := bufio.NewScanner(told)
+		for lines.Scan() && !strings.Contains(lines.Text(), "shared memory") {
+			continue
+		}
+		detached <- unix.SysvShmDetach(memory)
+		_, _ = io.Copy(io.Discard, told)
+	}()
+	again := startAs(t, cfg)
+	require.NoError(t, <-detached)
+	require.NoError(t, log.Close())
+	require.Equal(t, "1", query(t, again.URL(), "SELECT 1"))
 }
 
 func TestTheServerDiesWithItsSupervisorAndStartsAgain(t *testing.T) {
