@@ -90,13 +90,14 @@ var edgePlaces = []place{
 }
 
 var (
+	serving       = way{longest: longestLife}
 	controlPlaces = []place{
-		{name: "ingest clicks: begun", passes: 6},
-		{name: "ingest clicks: sent", passes: 6},
-		{name: "ingest clicks: committed", passes: 6},
-		{name: "fold clicks: begun", passes: 1},
-		{name: "fold clicks: links", passes: 1},
-		{name: "fold clicks: committed", passes: 1},
+		{"ingest clicks: begun", 6, serving},
+		{"ingest clicks: sent", 6, serving},
+		{"ingest clicks: committed", 6, serving},
+		{"fold clicks: begun", 1, serving},
+		{"fold clicks: links", 1, serving},
+		{"fold clicks: committed", 1, serving},
 	}
 	// Places at which a control plane kills PostgreSQL.
 	postgresPlaces = []place{

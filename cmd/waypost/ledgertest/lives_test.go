@@ -42,9 +42,9 @@ func (w *world) end() {
 // keepEdge has an edge in a slot, one life after the other.
 func (w *world) keepEdge(ctx context.Context, s *slot, at *turns) {
 	for ctx.Err() == nil && !w.failed() {
-		p := at.next()
+		p := w.turn(at)
 		s.proxy.cutOff.Store(p.way.cutOff)
-		e := w.startEdge(s, fmt.Sprintf("%s;%s=%d", p.way.limits, p.name, p.passes/w.patience()))
+		e := w.startEdge(s, p.way.limits+w.killAt(p))
 		if e == nil {
 			at.killed(p.name)
 			continue
@@ -76,8 +76,8 @@ func (w *world) keepControl(ctx context.Context, at *turns) {
 		postgres = append(postgres, p.name+"!"+w.pidFile(i))
 	}
 	for n := 0; ctx.Err() == nil && !w.failed(); n++ {
-		p := at.next()
-		c := w.startControl(fmt.Sprintf("control-%d", n), fmt.Sprintf("%s;%s=%d", strings.Join(postgres, ";"), p.name, p.passes/w.patience()))
+		p := w.turn(at)
+		c := w.startControl(fmt.Sprintf("control-%d", n), strings.Join(postgres, ";")+w.killAt(p))
 		if c == nil {
 			continue
 		}
@@ -86,7 +86,7 @@ func (w *world) keepControl(ctx context.Context, at *turns) {
 		case <-c.Exited():
 		case <-ctx.Done():
 			by = ""
-		case <-time.After(w.lifetime(longestLife)):
+		case <-time.After(w.lifetime(p.way.longest)):
 			by = ""
 		}
 		c.Kill()
@@ -102,7 +102,10 @@ func (w *world) keepControl(ctx context.Context, at *turns) {
 func (w *world) keepPostgres(ctx context.Context, at *turns) {
 	for !w.failed() {
 		server, rest := w.server, time.Duration(w.patience())*700*time.Millisecond // in which clicks are counted
-		if len(at.missing()) == 0 {
+		switch {
+		case w.idle(at):
+			rest = 4 * longestLife
+		case len(at.missing()) == 0:
 			rest = 3 * time.Second
 		}
 		select {

@@ -63,6 +63,26 @@ func (w *world) lifetime(longest time.Duration) time.Duration {
 	return time.Duration(w.patience())*longest + rand.N(time.Second)
 }
 
+// idle reports whether somebody was killed at each place of its own, while others were not: it
+// then stays out of their way, since clicks come to their places only where others live.
+func (w *world) idle(at *turns) bool { return w.progress.Load() != 0 && len(at.missing()) == 0 }
+
+// turn gives the place at which somebody is killed next; one without a name to whoever is idle.
+func (w *world) turn(at *turns) place {
+	if w.idle(at) {
+		return place{way: way{limits: shipping.limits, longest: 4 * longestLife, busy: 1}}
+	}
+	return at.next()
+}
+
+// killAt is how somebody is told where to end.
+func (w *world) killAt(p place) string {
+	if p.name == "" {
+		return ""
+	}
+	return fmt.Sprintf(";%s=%d", p.name, p.passes/w.patience())
+}
+
 // slot is the place of an edge.
 type slot struct {
 	node  string
