@@ -106,6 +106,7 @@ func (f *fleet) creator(ctx context.Context, s *slot) {
 		}
 		note(codes...)
 		f.judgeAnswer(got)
+		unless(ctx, pause)
 	}
 }
 

@@ -38,13 +38,14 @@ var (
 // without it they get few.
 const (
 	manyKeys = "WAYPOST_KEYS"
-	fewKeys  = 100_000
+	fewKeys  = 50_000
 )
 
 const (
-	silence     = 6 * time.Second  // after which leases of the dead are burned, instead of a minute
-	longestLife = 15 * time.Second // of a control plane, before it is asked to stop
-	loadLimit   = 4 * time.Minute  // of a machine that has much else to do; 30 seconds are usual
+	silence     = 6 * time.Second       // after which leases of the dead are burned, instead of a minute
+	longestLife = 15 * time.Second      // of a control plane, before it is asked to stop
+	pause       = 10 * time.Millisecond // of a client after each link
+	loadLimit   = 15 * time.Minute      // of a machine that has much else to do; 30 seconds are usual
 )
 
 var regions = []string{"ap-south-1", "eu-west-1", "us-east-1"}
@@ -122,7 +123,7 @@ func (f *fleet) live(s *slot, place string) *devtest.Control {
 	s.lives++
 	c, err := devtest.StartControl(f.t, devtest.ControlConfig{
 		Database: f.database, DataDir: dirOf(f.base, s.name), Region: s.region, Node: fmt.Sprintf("%s.%d", s.name, s.lives),
-		Env: []string{"FAILPOINT=" + place + ";a control plane is dead after@" + silence.String(), unhurried},
+		Env: []string{"FAILPOINT=" + place + ";a control plane is dead after@" + silence.String(), "WAYPOST_CONTROL_LEASE_SIZE=1000", unhurried},
 	})
 	if err != nil {
 		f.fail("%w", err)
