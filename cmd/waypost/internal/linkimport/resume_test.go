@@ -57,8 +57,8 @@ func requireWhole(t require.TestingT, a *api, report linkimport.Report, rows int
 	}
 	seen := make(map[string]bool)
 	for _, l := range a.links {
-		require.False(t, seen[l.OriginalURL], "%s exists twice", l.OriginalURL)
-		seen[l.OriginalURL] = true
+		require.False(t, seen[l.url], "%s exists twice", l.url)
+		seen[l.url] = true
 	}
 	require.Len(t, seen, rows-refused)
 }
@@ -106,7 +106,7 @@ func TestARequestThatTakesEffectLateIsWaitedFor(t *testing.T) {
 func TestSettlingLooksNoFurtherBackThanItHasTo(t *testing.T) {
 	a, calls := &api{}, 0
 	for i := range 50_000 {
-		a.links = append(a.links, client.Link{CreatedBy: "someone", CreatedAt: began.Add(-time.Hour), OriginalURL: fmt.Sprint(i)})
+		a.links = append(a.links, made{fmt.Sprint(i), "someone", began.Add(-time.Hour)})
 	}
 	a.create = func([]client.NewLink, func(int)) error {
 		if calls++; calls == 1 {
@@ -140,8 +140,8 @@ func TestAnImportOfTheSameFileAMomentAgoIsNotTakenForThisOne(t *testing.T) {
 		require.NoError(t, j.Remove())
 	}
 	require.Len(t, a.links, 2)
-	require.Regexp(t, `^import:0123456789abcdef-[0-9a-f]{8}:2$`, a.links[1].CreatedBy)
-	require.NotEqual(t, a.links[0].CreatedBy, a.links[1].CreatedBy)
+	require.Regexp(t, `^import:0123456789abcdef-[0-9a-f]{8}:2$`, a.links[1].by)
+	require.NotEqual(t, a.links[0].by, a.links[1].by)
 }
 
 func TestWhatWasFoundIsCountedOverAllRuns(t *testing.T) {
