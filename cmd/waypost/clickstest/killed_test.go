@@ -35,7 +35,10 @@ var places = []string{
 	"ingest clicks: begun", "ingest clicks: committed", "fold clicks: begun", "fold clicks: links", "fold clicks: committed",
 }
 
-const links = 20
+const (
+	links = 20
+	pause = 20 * time.Millisecond // between two batches: folds come once in a while
+)
 
 // edge sends batches as an edge does: one after the other, again and again.
 type edge struct {
@@ -103,7 +106,7 @@ func TestNoClickIsLostOrCountedTwiceWhereverAControlPlaneIsKilled(t *testing.T) 
 	packer, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
 	require.NoError(t, err)
 	e := &edge{packer: packer}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
 
 	life := func(name, env string, live func(*devtest.Control)) *devtest.Control {
@@ -134,6 +137,7 @@ func TestNoClickIsLostOrCountedTwiceWhereverAControlPlaneIsKilled(t *testing.T) 
 				for e.send(ctx, t, c, body) {
 					e.seq++
 					body = e.batch()
+					<-time.After(pause)
 				}
 			})
 			require.True(t, c.Killed(), "%s: it was not killed:\n%s", place, c.Output())
