@@ -36,6 +36,8 @@ build: ## Build bin/waypost
 TEST_PACKAGES = $(shell expr 2 \* $$(nproc))
 # The race detector holds each process up for a second when it ends.
 TEST_ENV = GORACE=atexit_sleep_ms=10
+# Those that count allocations.
+ALLOC_PACKAGES = $(shell grep -rlE --include='*_test.go' '^func Test\w*Alloc' . | xargs -n 1 dirname | sort -u)
 # How tests are run; see the script.
 GO_TEST = $(TEST_ENV) deploy/test-in-memory.sh go test
 
@@ -43,7 +45,7 @@ GO_TEST = $(TEST_ENV) deploy/test-in-memory.sh go test
 test: install-postgres install-cc install-curl install-wrk ## Install what is missing and run all tests with the race detector
 	$(GO_TEST) -race -timeout 30m -p $(TEST_PACKAGES) $(PKG)
 	$(GO_TEST) -race -tags rlsonly ./cmd/waypost/matrixtest # what row-level security alone lets through
-	$(GO_TEST) -run 'Alloc' ./controlplane/... ./edge/... ./replication/... # allocations can be counted only without the race detector
+	$(GO_TEST) -run 'Alloc' $(ALLOC_PACKAGES) # allocations can be counted only without the race detector
 	$(GO_TEST) ./edge # without it sockets are read and written by other system calls, and locks take as long as they do
 	$(GO_TEST) -run 'UnderLoad' ./cmd/waypost
 	@if deploy/install-missing.sh promtool; then $(MAKE) --no-print-directory test-alerts; \
