@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"reflect"
 	"strconv"
+	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -186,7 +187,8 @@ func textHeader(description string) *huma.Param {
 }
 
 // serveDocument finishes the document, once all operations are registered, and
-// serves it.
+// serves it. Its text is made when it is asked for first: that takes two thirds of a
+// control plane's start.
 func (s *server) serveDocument() {
 	document := s.api.OpenAPI()
 	schemas := document.Components.Schemas
@@ -195,13 +197,16 @@ func (s *server) serveDocument() {
 	delete(schemas.Map(), "ErrorModel")
 	delete(schemas.Map(), "ErrorDetail")
 	documentLimits(document)
-	text, err := json.Marshal(document)
-	if err != nil {
-		panic("httpapi: the OpenAPI document: " + err.Error())
-	}
+	text := sync.OnceValue(func() []byte {
+		text, err := json.Marshal(document)
+		if err != nil {
+			panic("httpapi: the OpenAPI document: " + err.Error())
+		}
+		return text
+	})
 	s.mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		// An error means that the client has left.
-		_, _ = w.Write(text)
+		_, _ = w.Write(text())
 	})
 }
