@@ -69,6 +69,11 @@ func compile(name string, flags ...string) (string, error) {
 	}
 	root := filepath.Join(filepath.Dir(source), "..", "..", "..")
 	path := filepath.Join(root, "bin", "test", name)
+	unlock, err := oneBuilds(filepath.Dir(path))
+	if err != nil {
+		return "", fmt.Errorf("build waypost: %w", err)
+	}
+	defer unlock()
 	args := append([]string{"build", "-o", path}, flags...)
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {
@@ -83,6 +88,23 @@ func compile(name string, flags ...string) (string, error) {
 		return "", fmt.Errorf("build waypost: %w\n%s", err, out)
 	}
 	return path, nil
+}
+
+// oneBuilds has packages that are tested at the same time build one after the other, until the first
+// unlocks: what it has built is there for the others, who would compile the same beside it.
+func oneBuilds(dir string) (unlock func(), err error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	lock, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		_ = lock.Close()
+		return nil, fmt.Errorf("wait for another build: %w", err)
+	}
+	return func() { _ = lock.Close() }, nil
 }
 
 // Result is what a command left.
