@@ -147,7 +147,7 @@ func TestAProcessKilledWhileClicksAreFoldedLosesNoneAndCountsNoneTwice(t *testin
 
 // syncPoints lets look be called, by the test itself, at each sync of a journal's files
 // and directory, which waits for that. Between them, and until over, the test does
-// idle.
+// idle; nil: nothing.
 func syncPoints(cfg *clicks.Config, over <-chan struct{}, idle func(), look func() (enough bool)) (start func()) {
 	points, enough := make(chan chan struct{}), make(chan struct{})
 	cfg.SetSync(func(f *os.File) error {
@@ -161,6 +161,11 @@ func syncPoints(cfg *clicks.Config, over <-chan struct{}, idle func(), look func
 	})
 	return func() {
 		defer close(enough)
+		always := make(chan struct{})
+		close(always)
+		if idle == nil {
+			always = nil
+		}
 		for {
 			select {
 			case <-over:
@@ -171,7 +176,7 @@ func syncPoints(cfg *clicks.Config, over <-chan struct{}, idle func(), look func
 				if done {
 					return
 				}
-			default:
+			case <-always:
 				idle()
 			}
 		}
@@ -239,7 +244,7 @@ func crash(t *testing.T, dir string, will func(left string) bool) string {
 	cfg := config(dir)
 	var left string
 	over := make(chan struct{})
-	lookAround := syncPoints(&cfg, over, runtime.Gosched, func() bool {
+	lookAround := syncPoints(&cfg, over, nil, func() bool {
 		left = image(t, dir, func() {})
 		return will(left)
 	})

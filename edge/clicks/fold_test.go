@@ -42,7 +42,7 @@ func (l ledger) clickSome(t *testing.T, j *clicks.Journal, from, to, n, links in
 	t.Helper()
 	const week = 7 * 24 * 3600 * 1000
 	random := rand.New(rand.NewPCG(uint64(n+from), uint64(links)))
-	late := time.Now().Add(60 * time.Second)
+	late := time.Now().Add(3 * time.Minute)
 	for i := from; i < to; i++ {
 		c := waypost.Click{
 			Domain: 1, Code: fmt.Appendf(nil, "link%05d", random.IntN(links)), At: 1_700_000_000_000 + int64(i)*week/int64(n), Bot: i%10 == 0,
@@ -57,6 +57,13 @@ func (l ledger) clickSome(t *testing.T, j *clicks.Journal, from, to, n, links in
 			l["bots"]++
 		}
 	}
+}
+
+// awaitFolds waits until segments that are full are in batches or folds: when there are none, the next clicks come into
+// others, however slow the machine is.
+func awaitFolds(t *testing.T, j *clicks.Journal, cfg clicks.Config) {
+	t.Helper()
+	require.Eventually(t, func() bool { return len(files(t, cfg.Dir, "segment")) <= cfg.Shards+j.Spares()+j.Worn() }, 60*time.Second, time.Millisecond)
 }
 
 func (l ledger) equals(t *testing.T, control *controlPlane) {
@@ -138,8 +145,7 @@ func TestClicksThatWereOnlyFoldedKeepTimesProfilesAndVisitors(t *testing.T) {
 	clicked := ledger{}
 	for n := 0; n < 10_000; n += 1_000 {
 		clicked.clickSome(t, j, n, n+1_000, 10_000, 400)
-		// Or they would all become one batch.
-		require.Eventually(t, func() bool { return len(files(t, cfg.Dir, "segment")) <= cfg.Shards+j.Spares()+j.Worn() }, 60*time.Second, time.Millisecond)
+		awaitFolds(t, j, cfg) // or they would all become one batch
 	}
 	require.NotEmpty(t, files(t, cfg.Dir, "fold"))
 	shipAll(t, j, control)
@@ -169,6 +175,7 @@ func TestDropsAreToldInTheNextBatch(t *testing.T) {
 // Every sync is a point at which a crash leaves another state, also while clicks are
 // folded and folds are merged. Each is brought back to life, and crashes once more.
 func TestACrashWhileClicksAreFoldedLosesNoneAndCountsNoneTwice(t *testing.T) {
+	const few = 10
 	cfg := cutOff(t.TempDir())
 	cfg.SegmentBytes, cfg.MaxBytes = 8<<10, 200<<10
 	type point struct {
@@ -176,10 +183,11 @@ func TestACrashWhileClicksAreFoldedLosesNoneAndCountsNoneTwice(t *testing.T) {
 		recorded uint64
 	}
 	var (
-		crashes  []point
+		merges   []point // when one was over
+		others   []point // a few or twice as many, at equal distances, however long it takes
+		distance = 12
 		recorded uint64
 		merging  bool
-		merged   int
 		code     = make([]byte, 0, 16)
 	)
 	opened := make(chan *clicks.Journal, 1)
@@ -206,14 +214,18 @@ func TestACrashWhileClicksAreFoldedLosesNoneAndCountsNoneTwice(t *testing.T) {
 		seen++
 		switch {
 		case merging && !now: // it has its name, and what it was made of is there still
-			merged++
-		case seen%12 != 0:
-			merging = now
-			return false
+			merges = append(merges, point{image(t, cfg.Dir, func() {}), recorded})
+		case seen%distance == 0:
+			others = append(others, point{image(t, cfg.Dir, func() {}), recorded})
 		}
 		merging = now
-		crashes = append(crashes, point{image(t, cfg.Dir, func() {}), recorded})
-		return len(crashes) >= 14 && merged > 4
+		if len(others) == 2*few {
+			for i := range few {
+				others[i] = others[2*i+1]
+			}
+			others, distance = others[:few], 2*distance
+		}
+		return len(others) >= few && len(merges) > 4
 	})
 	opening := inBackground(t, func() error {
 		o, err := clicks.Open(cfg)
@@ -226,9 +238,8 @@ func TestACrashWhileClicksAreFoldedLosesNoneAndCountsNoneTwice(t *testing.T) {
 		j = <-opened
 	}
 	require.NoError(t, j.Close())
-	require.Positive(t, merged, "some were merged meanwhile")
 
-	for i, c := range crashes {
+	for i, c := range slices.Concat(others, merges) {
 		syncs := i % 8
 		dir := crash(t, c.dir, func(string) bool {
 			syncs--
@@ -259,6 +270,7 @@ func folded(t *testing.T) (dir string, sum uint64) {
 		j := open(t, cfg)
 		for clicked := (ledger{}); len(files(t, cfg.Dir, "fold")) < 4; folds.clicks += 1_000 {
 			clicked.clickAround(t, j, 1_000, 50)
+			awaitFolds(t, j, cfg)
 		}
 		require.NoError(t, j.Close())
 		folds.left = leftIn(t, cfg.Dir)

@@ -83,7 +83,7 @@ func TestWhatIsReadOftenStays(t *testing.T) {
 }
 
 func TestABoundedTableTakesUpWhatIsAskedForHoweverOftenThatChanges(t *testing.T) {
-	const budget, n = 3 << 20, 50_000
+	const budget, n = 2<<20 + 512<<10, 30_000
 	table := overfull(t, budget, n)
 	for round := range 4 {
 		taken := 0
@@ -99,10 +99,10 @@ func TestABoundedTableTakesUpWhatIsAskedForHoweverOftenThatChanges(t *testing.T)
 }
 
 func TestTheFilterTellsWhatTheStoreDoesNotHave(t *testing.T) {
-	const n = 60_000
+	const n = 30_000
 	table := overfull(t, 2<<20, n)
 	unknown, unsure := 0, 0
-	for i := range 100_000 {
+	for i := range 50_000 {
 		if _, a := find(t, table, code(n+i)); a == lookup.Unknown {
 			unknown++
 		}
@@ -110,8 +110,8 @@ func TestTheFilterTellsWhatTheStoreDoesNotHave(t *testing.T) {
 			unsure++
 		}
 	}
-	require.Less(t, unknown, 2000)
-	require.Less(t, unsure, 2000, "the writer asks the filter too")
+	require.Less(t, unknown, 1000)
+	require.Less(t, unsure, 1000, "the writer asks the filter too")
 	for i := n; i < 3*n; i++ { // far more than the filter was made for
 		table.Put(link(code(i), location(i, 0)), nil)
 		if _, a := find(t, table, code(i)); a == lookup.Absent {

@@ -110,7 +110,7 @@ func TestReadersAreAnsweredWhileTheReplicaIsDetachedAndAttached(t *testing.T) {
 			}
 		})
 	}
-	for i := range 30 {
+	for i := range 15 {
 		require.NoError(t, db.Detach(t.Context()))
 		require.NoError(t, db.Attach(t.Context()))
 		if i%3 == 0 {

@@ -116,7 +116,7 @@ func slotKept(t *testing.T, dir string) int {
 }
 
 func TestABootstrapThatIsKilledTenTimesDoesNotBeginAnew(t *testing.T) {
-	links := 50_000
+	links := 20_000
 	if text := os.Getenv("WAYPOST_BOOTSTRAP_LINKS"); text != "" {
 		var err error
 		links, err = strconv.Atoi(text)

@@ -281,7 +281,7 @@ func TestALinkThatWasSeenDeletedNeverReturns(t *testing.T) {
 				for i := range applied {
 					applied[i].Store(version)
 				}
-				if version%10 == 0 {
+				if version%15 == 0 {
 					replicationtest.Take(t, s, db)
 				}
 			}

@@ -54,7 +54,7 @@ func TestACrashInTheMiddleOfARepairBeginsItAgain(t *testing.T) {
 		f := newFleet(t, config(fs), 200)
 		before := f.db.Position()
 		restore := f.Backup()
-		for i := range 20 {
+		for i := range 8 {
 			f.Commit(replicationtest.Link(linkCode(i), "https://lost.example/"), replicationtest.Link(fmt.Sprintf("lost%d", i), "https://lost.example/"))
 		}
 		apply(t, f.Source, f.db)

@@ -96,7 +96,7 @@ func TestARestoreGoesOnAfterACrashAnywhere(t *testing.T) {
 		want := s.Rows()
 
 		furthest, tails := 0, 0
-		for i, fs := range append(c.clones, crash(c.fs, percent, 0)) {
+		for i, fs := range c.left(t) {
 			after, err := replica.Open(config(fs))
 			require.NoError(t, err, "crash %d", i)
 			after.Shrink()
