@@ -53,7 +53,7 @@ func TestALinkIsCreatedAndEveryEdgeRedirectsItAcrossAStopAndAKill(t *testing.T) 
 
 func TestDevLeavesNoLinksOfItsOwn(t *testing.T) {
 	t.Parallel()
-	s := devtest.Start(t, devtest.Config{Edges: "us-east-1=127.0.0.1:0"})
+	s := devtest.Start(t, devtest.Config{Anew: true, Edges: "us-east-1=127.0.0.1:0"})
 	r := devtest.Run(t, nil, "links", "list", "--output=json", "--data-dir", s.DataDir())
 	require.Zero(t, r.Code, r.Stderr)
 	var page struct{ URLs []any }

@@ -23,6 +23,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/cmd/waypost/devtest"
 	"waypost/controlplane"
 	"waypost/controlplane/httpapi"
 	"waypost/controlplane/postgres"
@@ -429,5 +430,10 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 	}
-	os.Exit(testDatabases.Main(m))
+	code := testDatabases.Main(m)
+	if err := devtest.Cleanup(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
 }

@@ -152,6 +152,7 @@ func command(binary string, env []string, args ...string) *exec.Cmd {
 // Config of a system. Zero fields mean the default.
 type Config struct {
 	DataDir string   // default: a directory of the test
+	Anew    bool     // its database is made by the system itself, as it is for everyone else
 	Edges   string   // default: two regions on free ports
 	Args    []string // further flags of waypost dev
 	Env     []string // WAYPOST_* variables
@@ -172,6 +173,9 @@ func Start(t testing.TB, cfg Config) *System {
 	t.Helper()
 	if cfg.DataDir == "" {
 		cfg.DataDir = t.TempDir()
+		if !cfg.Anew {
+			begun(t, cfg.DataDir)
+		}
 	}
 	if cfg.Edges == "" {
 		cfg.Edges = "us-east-1=127.0.0.1:0,eu-west-1=127.0.0.1:0"
@@ -219,6 +223,14 @@ func (s *System) begin() {
 		defer close(exited)
 		_ = cmd.Wait() // its outcome is in ProcessState
 	}()
+}
+
+// In gives the system to a part of its test, which fails by itself then. It is not for parts that start
+// the system again.
+func (s *System) In(t testing.TB) *System {
+	part := *s
+	part.t = t
+	return &part
 }
 
 // DataDir is where the system keeps everything.
