@@ -9,7 +9,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -72,28 +71,20 @@ type clickedSystem struct {
 func startClicked(t *testing.T) *clickedSystem {
 	t.Helper()
 	const links = 500
-	file := filepath.Join(t.TempDir(), "links.csv")
-	f, err := os.Create(file)
-	require.NoError(t, err)
-	rows := csv.NewWriter(f)
-	for _, target := range append([]string{"original_url"}, realLinks(t)[:links]...) {
-		require.NoError(t, rows.Write([]string{target}))
-	}
-	rows.Flush()
-	require.NoError(t, errors.Join(rows.Error(), f.Close()))
 	s := &clickedSystem{System: devtest.Start(t, devtest.Config{}), t: t}
-	r := devtest.Run(t, []string{"WAYPOST_DATA_DIR=" + s.DataDir()}, "links", "import", file)
+	r := devtest.Run(t, []string{"WAYPOST_DATA_DIR=" + s.DataDir()}, "links", "import", someLinks(t, links))
 	require.Zero(t, r.Code, r.Stderr)
 	all := s.links()
 	require.Len(t, all, links)
 	slices.SortFunc(all, func(a, b client.Link) int { return strings.Compare(a.OriginalURL, b.OriginalURL) })
+	var targets []created
 	for _, l := range all {
-		s.codes = append(s.codes, l.ShortCode)
-		for _, e := range s.State().Edges {
-			eventually(t, time.Minute, "redirected on "+e.Region, func() bool {
-				return visit{method: http.MethodHead}.to(t, e.URL, l.ShortCode) == http.StatusFound
-			})
-		}
+		s.codes, targets = append(s.codes, l.ShortCode), append(targets, created{Code: l.ShortCode, Target: l.OriginalURL})
+	}
+	for _, e := range s.State().Edges {
+		eventually(t, time.Minute, "redirected on "+e.Region, func() bool {
+			return len(elsewhere(t, http.MethodHead, strings.TrimPrefix(e.URL, "http://"), targets)) == 0
+		})
 	}
 	s.marker, s.codes = s.codes[0], s.codes[1:]
 	return s
@@ -267,7 +258,7 @@ func (c *tally) click(ctx context.Context, t *testing.T, codes []string, edges f
 		wg.Go(func() {
 			var f devtest.Follower
 			defer f.Close()
-			pace := time.NewTicker(2 * time.Millisecond)
+			pace := time.NewTicker(10 * time.Millisecond)
 			defer pace.Stop()
 			for i := n; ctx.Err() == nil; i++ {
 				<-pace.C
