@@ -31,7 +31,8 @@ type State = dev.State
 const (
 	startLimit = 3 * time.Minute
 	stopLimit  = 50 * time.Second
-	patience   = time.Minute // of a visitor
+	runLimit   = 10 * time.Minute // of one command
+	patience   = time.Minute      // of a visitor
 )
 
 // Binary builds the program, with the race detector when the test has it, and
@@ -125,7 +126,12 @@ func RunBinary(t testing.TB, binary string, env []string, args ...string) Result
 	var stdout, stderr bytes.Buffer
 	cmd := command(binary, env, args...)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	err := cmd.Run()
+	err := cmd.Start()
+	if err == nil {
+		late := time.AfterFunc(runLimit, func() { _ = cmd.Process.Kill() }) // which is an error below
+		err = cmd.Wait()
+		late.Stop()
+	}
 	if exit, ok := errors.AsType[*exec.ExitError](err); err != nil && (!ok || !exit.Exited()) {
 		t.Fatalf("waypost %s: %v\n%s", strings.Join(args, " "), err, stderr.String())
 	}
