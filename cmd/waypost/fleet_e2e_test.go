@@ -24,8 +24,11 @@ import (
 // fleetOf gives the edges as the API shows them, by node.
 func fleetOf(t *testing.T, api *client.Client) map[string]client.Edge {
 	t.Helper()
-	edges, err := api.Edges(t.Context())
-	require.NoError(t, err)
+	var edges []client.Edge
+	persist(t, func() (err error) {
+		edges, err = api.Edges(t.Context())
+		return err
+	})
 	return byNode(edges)
 }
 

@@ -19,6 +19,7 @@ func TestAClientThatTricklesOrLiesIsAnsweredOrCutOff(t *testing.T) {
 	t.Parallel()
 	s := devtest.Start(t, devtest.Config{Edges: "us-east-1=127.0.0.1:0"})
 	state := s.State()
+	begun := make(map[string]net.Conn) // all at once, since those who are cut off wait for it
 	for name, c := range map[string]struct {
 		url     string
 		request string
@@ -33,14 +34,16 @@ func TestAClientThatTricklesOrLiesIsAnsweredOrCutOff(t *testing.T) {
 		"headers that never end, at an edge":           {state.Edges[0].URL, "GET /abcd HTTP/1.1\r\nHost: localhost\r\n"},
 		"a body at an edge":                            {state.Edges[0].URL, "GET /abcd HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n"},
 	} {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(c.url, "http://"))
+		require.NoError(t, err)
+		defer conn.Close()
+		require.NoError(t, conn.SetDeadline(time.Now().Add(2*time.Minute)))
+		_, err = io.WriteString(conn, c.request)
+		require.NoError(t, err)
+		begun[name] = conn
+	}
+	for name, conn := range begun {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			conn, err := net.Dial("tcp", strings.TrimPrefix(c.url, "http://"))
-			require.NoError(t, err)
-			defer conn.Close()
-			require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute)))
-			_, err = io.WriteString(conn, c.request)
-			require.NoError(t, err)
 			res, err := http.ReadResponse(bufio.NewReader(conn), nil)
 			if err != nil {
 				timeout, ok := errors.AsType[net.Error](err)

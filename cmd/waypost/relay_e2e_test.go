@@ -86,8 +86,11 @@ func TestEdgesFollowARelayAndAPeerWhileTheControlPlaneIsAway(t *testing.T) {
 	control := func() string { return strings.TrimPrefix(state.API, "http://") }
 	create := func() string {
 		t.Helper()
-		l, err := api.Create(t.Context(), client.NewLink{OriginalURL: "https://example.com/"})
-		require.NoError(t, err)
+		var l client.Link
+		persist(t, func() (err error) {
+			l, err = api.Create(t.Context(), client.NewLink{OriginalURL: "https://example.com/"})
+			return err
+		})
 		return l.ShortCode
 	}
 
@@ -113,17 +116,15 @@ func TestEdgesFollowARelayAndAPeerWhileTheControlPlaneIsAway(t *testing.T) {
 		return s.Connected && s.Source == edgeWire.URL() && len(s.Via) == 0
 	})
 	eventually(t, 60*time.Second, "shown in the fleet view", func() bool {
-		edges, err := api.Edges(t.Context())
-		require.NoError(t, err)
-		roles := map[string]string{}
-		for i := range edges {
-			roles[edges[i].Node] = edges[i].Role
-		}
-		return roles["relay-1"] == "relay" && roles["below-1"] == "edge" && roles["beside-1"] == "edge"
+		fleet := fleetOf(t, api)
+		return fleet["relay-1"].Role == "relay" && fleet["below-1"].Role == "edge" && fleet["beside-1"].Role == "edge"
 	})
 	eventually(t, 60*time.Second, "counted, also below the relay", func() bool {
-		l, err := api.Get(t.Context(), code)
-		require.NoError(t, err)
+		var l client.Link
+		persist(t, func() (err error) {
+			l, err = api.Get(t.Context(), code)
+			return err
+		})
 		return l.ClickCount == 7
 	})
 

@@ -43,6 +43,20 @@ func TestStatisticsOfARunningSystemAreCompleteAndCanBeForgotten(t *testing.T) {
 	}
 	clicked := time.Now()
 	var got client.Stats
+	api, err := client.New(s.State().API, s.State().APIKey)
+	require.NoError(t, err)
+	defer api.Close()
+	told := func(path string) (now client.Stats) { // by the API, which is asked as often as one likes
+		now, err := api.Stats(t.Context(), path)
+		if _, passing := client.Passing(err); !passing {
+			require.NoError(t, err)
+		}
+		return now
+	}
+	eventually(t, time.Minute, "complete by the API", func() bool {
+		until := told(client.LinkStatsPath("sale", nil)).CompleteUntil
+		return until != nil && until.After(clicked)
+	})
 	eventually(t, time.Minute, "complete", func() bool {
 		got = stats("links", "stats", "sale")
 		return got.CompleteUntil != nil && got.CompleteUntil.After(clicked)
@@ -62,6 +76,7 @@ func TestStatisticsOfARunningSystemAreCompleteAndCanBeForgotten(t *testing.T) {
 	require.Zero(t, stats("stats").Clicks)
 	require.Contains(t, run("audit"), "clicks.forget")
 	require.Equal(t, http.StatusFound, visit{method: http.MethodGet}.to(t, s.State().Edges[0].URL, "sale"))
+	eventually(t, time.Minute, "counted again by the API", func() bool { return told(client.WorkspaceStatsPath(nil)).Clicks == 1 })
 	eventually(t, time.Minute, "counted again, from zero", func() bool { return stats("stats").Clicks == 1 })
 
 	r := devtest.Run(t, env, "clicks", "forget-visitors", "2020-01-01", "--yes")

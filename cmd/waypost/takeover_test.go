@@ -93,16 +93,21 @@ func (e *soloEdge) create(n int) (codes []string) {
 	return codes
 }
 
-// persist tries until the API has had the time for what is tried, on a machine that is busy, too.
 func (e *soloEdge) persist(try func() error) {
 	e.t.Helper()
-	eventually(e.t, 2*time.Minute, "answered", func() bool {
+	persist(e.t, try)
+}
+
+// persist tries until the API has had the time for what is tried, on a machine that is busy, too.
+func persist(t *testing.T, try func() error) {
+	t.Helper()
+	eventually(t, 2*time.Minute, "answered", func() bool {
 		err := try()
 		if _, passing := client.Passing(err); err != nil && passing {
-			e.t.Logf("tried again: %v", err)
+			t.Logf("tried again: %v", err)
 			return false
 		}
-		require.NoError(e.t, err)
+		require.NoError(t, err)
 		return true
 	})
 }
@@ -110,7 +115,13 @@ func (e *soloEdge) persist(try func() error) {
 // remove deletes a link, and waits until the edge knows.
 func (e *soloEdge) remove(code string) {
 	e.t.Helper()
-	require.NoError(e.t, e.api.Delete(e.t.Context(), code))
+	e.persist(func() error {
+		err := e.api.Delete(e.t.Context(), code)
+		if problem, ok := errors.AsType[*client.Problem](err); ok && problem.Status == http.StatusNotFound {
+			return nil // by the time before, of which nothing was heard
+		}
+		return err
+	})
 	eventually(e.t, time.Minute, "deleted", func() bool { return e.head(code) == http.StatusGone })
 	e.links[code] = answer{status: http.StatusGone}
 }
@@ -294,8 +305,11 @@ func (e *soloEdge) requireCounted(answered map[string]int64) {
 	e.t.Helper()
 	counts := func() (wrong string) {
 		for code, want := range answered {
-			l, err := e.api.Get(e.t.Context(), code)
-			require.NoError(e.t, err)
+			var l client.Link
+			e.persist(func() (err error) {
+				l, err = e.api.Get(e.t.Context(), code)
+				return err
+			})
 			if l.ClickCount != want {
 				wrong = fmt.Sprintf("%s: counted %d, answered %d", code, l.ClickCount, want)
 			}
@@ -548,7 +562,9 @@ func TestHelperSuccessor(t *testing.T) {
 
 // successor is the process above.
 func (e *soloEdge) successor(t *testing.T, step string) *exec.Cmd {
-	helper := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestHelperSuccessor$")
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // which is waited for its words
+	t.Cleanup(cancel)
+	helper := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestHelperSuccessor$")
 	helper.Env = append(os.Environ(), successorStep+"="+step+":"+e.dir)
 	return helper
 }
@@ -700,8 +716,11 @@ func TestWhateverIsKilledInATakeoverTheEdgeServesOnAndCountsClicksOnce(t *testin
 		victim := []*devtest.Process{old, next}[round%2]
 		devtest.KillProcess(t, victim.PID())
 		survivor := []*devtest.Process{next, old}[round%2]
-		fresh, err := e.api.Create(t.Context(), client.NewLink{OriginalURL: "https://example.com/round/" + strconv.Itoa(round)})
-		require.NoError(t, err)
+		var fresh client.Link
+		e.persist(func() (err error) {
+			fresh, err = e.api.Create(t.Context(), client.NewLink{OriginalURL: "https://example.com/round/" + strconv.Itoa(round)})
+			return err
+		})
 		eventually(t, time.Minute, "serving and following", func() bool {
 			if survivor.Ended() { // it had given way already, perhaps before the other one could say so
 				require.Zero(t, survivor.Exited(), "round %d: %s", round, survivor.Output())
@@ -726,8 +745,11 @@ func TestWhateverIsKilledInATakeoverTheEdgeServesOnAndCountsClicksOnce(t *testin
 	require.Zero(t, e.now.Exited())
 	eventually(t, time.Minute, "counted", func() bool {
 		for _, code := range codes {
-			l, err := e.api.Get(t.Context(), code)
-			require.NoError(t, err)
+			var l client.Link
+			e.persist(func() (err error) {
+				l, err = e.api.Get(t.Context(), code)
+				return err
+			})
 			require.LessOrEqual(t, l.ClickCount, c.received[code]+c.cut[code], "clicks of %s are counted twice", code)
 			if l.ClickCount < c.received[code] {
 				return false

@@ -126,8 +126,11 @@ func TestAnAnswerThatIsChangedOnItsWayLeadsNobodyAnywhere(t *testing.T) {
 	e := startFollower(t, system, "solo", between.web.URL, "WAYPOST_EDGE_ASK_UPSTREAM=true")
 	create := func() client.Link {
 		t.Helper()
-		l, err := api.Create(t.Context(), client.NewLink{OriginalURL: "https://example.com/" + strconv.Itoa(int(time.Now().UnixNano()))})
-		require.NoError(t, err)
+		var l client.Link
+		persist(t, func() (err error) {
+			l, err = api.Create(t.Context(), client.NewLink{OriginalURL: "https://example.com/" + strconv.Itoa(int(time.Now().UnixNano()))})
+			return err
+		})
 		return l
 	}
 	visitTo := func(l client.Link) int {

@@ -92,7 +92,17 @@ func TestAnEdgeIsVerifiedAndRepairedAndHoldsAMassDeletionUntilItIsAccepted(t *te
 	require.NoError(t, err)
 	t.Cleanup(api.Close)
 
+	// The API is asked before the command is, which takes long to start.
+	awaitEdge := func(what string, is func(client.Edge) bool) {
+		t.Helper()
+		api, err := client.New(s.State().API, s.State().APIKey)
+		require.NoError(t, err)
+		defer api.Close()
+		eventually(t, time.Minute, what, func() bool { return is(fleetOf(t, api)[node]) })
+	}
+
 	// As soon as the edge is there, and while links are created, nothing differs by being late.
+	awaitEdge("alive", func(e client.Edge) bool { return e.State == "alive" })
 	eventually(t, time.Minute, "the edge is there", func() bool { return strings.Contains(run("edges").Stdout, "alive") })
 	creating, enough := context.WithCancel(t.Context())
 	created := make(chan error, 1)
@@ -124,6 +134,7 @@ func TestAnEdgeIsVerifiedAndRepairedAndHoldsAMassDeletionUntilItIsAccepted(t *te
 	require.Zero(t, r.Code, r.Stderr)
 	require.Regexp(t, node+` +equal +4096 +\d+ +0 +0 `, r.Stdout)
 	shown := regexp.MustCompile(node + ` .* equal `)
+	awaitEdge("compared", func(e client.Edge) bool { return e.Verified != nil })
 	eventually(t, time.Minute, "shown in the fleet view", func() bool { return shown.MatchString(run("edges").Stdout) })
 	require.Equal(t, 1, run("verify", "--edge", "nobody").Code)
 	require.Equal(t, 2, run("verify").Code)
@@ -148,12 +159,14 @@ func TestAnEdgeIsVerifiedAndRepairedAndHoldsAMassDeletionUntilItIsAccepted(t *te
 
 	require.Contains(t, run("edges", "accept", node, "--yes").Stderr, "nothing is held")
 	byHand(`UPDATE link SET deleted_at = now() WHERE code LIKE 'mass%'`)
+	awaitEdge("held", func(e client.Edge) bool { return e.Held != "" })
 	eventually(t, time.Minute, "the deletion is held", func() bool { return strings.Contains(run("edges").Stdout, "HELD: mass-delete") })
 	require.Equal(t, 302, status("mass77"))
 	require.Contains(t, run("edges", "accept", node, "--what", "empty-snapshot", "--yes").Stderr, "what is held is mass-delete")
 	r = run("edges", "accept", node, "--yes")
 	require.Zero(t, r.Code, r.Stderr)
 	eventually(t, time.Minute, "the deletion is taken", func() bool { return status("mass77") == 410 })
+	awaitEdge("no longer held", func(e client.Edge) bool { return e.Held == "" })
 	eventually(t, time.Minute, "nothing is held", func() bool { return !strings.Contains(run("edges").Stdout, "HELD") })
 	audit := run("audit", "--output", "json").Stdout
 	require.Contains(t, audit, "edges.accept")
