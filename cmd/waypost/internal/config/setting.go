@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -25,8 +26,11 @@ func (s Setting) Section() string {
 	return section
 }
 
-// settings gives all of them, in the order of the fields.
-func settings() []Setting {
+// settings gives all of them, in the order of the fields. Nobody may change them: each command asks
+// for them, and so they are read from the fields' tags once.
+var settings = sync.OnceValue(readSettings)
+
+func readSettings() []Setting {
 	var all []Setting
 	root := reflect.TypeFor[Config]()
 	for i := range root.NumField() {
