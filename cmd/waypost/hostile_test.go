@@ -37,13 +37,14 @@ func TestAClientThatTricklesOrLiesIsAnsweredOrCutOff(t *testing.T) {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(c.url, "http://"))
 		require.NoError(t, err)
 		defer conn.Close()
-		require.NoError(t, conn.SetDeadline(time.Now().Add(2*time.Minute)))
+		require.NoError(t, conn.SetWriteDeadline(time.Now().Add(time.Minute)))
 		_, err = io.WriteString(conn, c.request)
 		require.NoError(t, err)
 		begun[name] = conn
 	}
 	for name, conn := range begun {
 		t.Run(name, func(t *testing.T) {
+			require.NoError(t, conn.SetReadDeadline(time.Now().Add(time.Minute))) // also behind one that came to nothing
 			res, err := http.ReadResponse(bufio.NewReader(conn), nil)
 			if err != nil {
 				timeout, ok := errors.AsType[net.Error](err)
