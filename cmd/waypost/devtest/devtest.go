@@ -231,14 +231,6 @@ func (s *System) begin() {
 	}()
 }
 
-// In gives the system to a part of its test, which fails by itself then. It is not for parts that start
-// the system again.
-func (s *System) In(t testing.TB) *System {
-	part := *s
-	part.t = t
-	return &part
-}
-
 // DataDir is where the system keeps everything.
 func (s *System) DataDir() string { return s.cfg.DataDir }
 

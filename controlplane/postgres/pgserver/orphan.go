@@ -68,17 +68,25 @@ func clearLocks(ctx context.Context, data, sockets string, log *slog.Logger) err
 
 // awaitNone returns when no orphan is left or the time is over.
 func awaitNone(ctx context.Context, data string, within time.Duration) error {
+	return await(ctx, "orphaned PostgreSQL processes", within, func() (bool, error) {
+		pids, err := orphans(data)
+		return len(pids) == 0, err
+	})
+}
+
+// await returns when something is done, cannot be told, or the time is over.
+func await(ctx context.Context, what string, within time.Duration, done func() (bool, error)) error {
 	poll := time.NewTicker(20 * time.Millisecond)
 	defer poll.Stop()
 	limit := time.NewTimer(within)
 	defer limit.Stop()
 	for {
-		if pids, err := orphans(data); err != nil || len(pids) == 0 {
+		if is, err := done(); err != nil || is {
 			return err
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("wait for orphaned PostgreSQL processes: %w", ctx.Err())
+			return fmt.Errorf("wait for %s: %w", what, ctx.Err())
 		case <-limit.C:
 			return nil
 		case <-poll.C:
@@ -98,20 +106,9 @@ func awaitMemory(ctx context.Context, data string, log *slog.Logger) error {
 		return nil
 	}
 	log.Warn("waiting for the shared memory of a killed PostgreSQL", "id", id)
-	poll := time.NewTicker(20 * time.Millisecond)
-	defer poll.Stop()
-	limit := time.NewTimer(memoryWithin)
-	defer limit.Stop()
-	for attached(id) > 0 {
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("wait for the shared memory of a PostgreSQL that was killed: %w", ctx.Err())
-		case <-limit.C:
-			return nil
-		case <-poll.C:
-		}
-	}
-	return nil
+	return await(ctx, "the shared memory of a PostgreSQL that was killed", memoryWithin, func() (bool, error) {
+		return attached(id) == 0, nil
+	})
 }
 
 // sharedMemory gives the identifier of the shared memory of the PostgreSQL that ran last, which is the
