@@ -44,9 +44,9 @@ GO_TEST = $(TEST_ENV) deploy/test-in-memory.sh go test
 .PHONY: test
 test: install-postgres install-cc install-curl install-wrk ## Install what is missing and run all tests with the race detector
 	$(GO_TEST) -race -timeout 30m -p $(TEST_PACKAGES) $(PKG)
-	$(GO_TEST) -race -tags rlsonly ./cmd/waypost/matrixtest # what row-level security alone lets through
+	$(GO_TEST) -race -tags rlsonly ./test/tenancy # what row-level security alone lets through
 	$(GO_TEST) -run 'Alloc' $(ALLOC_PACKAGES) # allocations can be counted only without the race detector
-	$(GO_TEST) ./edge # without it sockets are read and written by other system calls, and locks take as long as they do
+	$(GO_TEST) ./edge/server # without it sockets are read and written by other system calls, and locks take as long as they do
 	$(GO_TEST) -run 'UnderLoad' ./cmd/waypost
 	@if deploy/install-missing.sh promtool; then $(MAKE) --no-print-directory test-alerts; \
 		else echo "The alert rules were not tested." >&2; fi

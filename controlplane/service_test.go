@@ -18,7 +18,7 @@ import (
 	"waypost"
 	"waypost/controlplane"
 	"waypost/controlplane/postgres"
-	"waypost/controlplane/postgres/pgserver/pgservertest"
+	"waypost/internal/pgserver/pgservertest"
 	"waypost/keyrange"
 	"waypost/migrations"
 )

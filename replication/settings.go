@@ -7,7 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"waypost/failpoint"
+	"waypost/internal/failpoint"
 	"waypost/keyrange"
 )
 

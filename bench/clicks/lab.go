@@ -15,7 +15,7 @@ import (
 	"waypost/bench"
 	"waypost/bench/corpus"
 	"waypost/controlplane/postgres"
-	"waypost/controlplane/postgres/pgserver"
+	"waypost/internal/pgserver"
 	"waypost/migrations"
 )
 

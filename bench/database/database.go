@@ -15,7 +15,7 @@ import (
 	"waypost"
 	"waypost/controlplane"
 	"waypost/controlplane/postgres"
-	"waypost/controlplane/postgres/pgserver"
+	"waypost/internal/pgserver"
 	"waypost/keyrange"
 	"waypost/migrations"
 )

@@ -23,7 +23,7 @@ import (
 	"waypost/controlplane"
 	"waypost/controlplane/httpapi"
 	"waypost/controlplane/postgres"
-	"waypost/controlplane/postgres/pgserver"
+	"waypost/internal/pgserver"
 	"waypost/keyrange"
 	"waypost/migrations"
 )

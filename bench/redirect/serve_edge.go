@@ -15,10 +15,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"waypost"
-	"waypost/edge"
 	"waypost/edge/audience"
 	"waypost/edge/clicks"
 	"waypost/edge/replica"
+	"waypost/edge/server"
 )
 
 // edgeApp is an edge's redirect path, with a feed instead of a control plane.
@@ -39,7 +39,7 @@ func newEdge(o serveOptions) (_ app, err error) {
 		}
 	}
 	e := &edgeApp{o: o, meters: prometheus.NewRegistry()}
-	cfg := edge.Config{DrainTime: time.Millisecond}
+	cfg := server.Config{DrainTime: time.Millisecond}
 	if e.replica, err = openReplica(o.Dir, o.Lookup, e.meters); err != nil {
 		return app{}, err
 	}
@@ -58,7 +58,7 @@ func newEdge(o serveOptions) (_ app, err error) {
 			go func() { e.shipped <- e.journal.Ship(context.Background(), clicks.ShipConfig{URL: o.Ship}) }()
 		}
 	}
-	return app{answering: edge.New(cfg), close: e.close, commands: map[string]command{
+	return app{answering: server.New(cfg), close: e.close, commands: map[string]command{
 		"metric": e.metric, "questions": e.control.questions, "keys": e.control.keep, "changes": e.changes, "snapshots": e.snapshots, "profile": e.profile,
 	}}, nil
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"waypost/cmd/waypost/internal/client"
+	"waypost/client"
 )
 
 func (p *program) auditCommand() *cobra.Command {

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"waypost/cmd/waypost/devtest"
+	"waypost/test/devtest"
 )
 
 // TestALinkThatHasExpiredIsGoneAtOnceAndInTheEndUnknown goes through the life of a

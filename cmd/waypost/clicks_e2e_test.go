@@ -19,8 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"waypost/cmd/waypost/devtest"
-	"waypost/cmd/waypost/internal/client"
+	"waypost/client"
+	"waypost/test/devtest"
 )
 
 // visit is a request of testdata/clicks.tsv.

@@ -15,11 +15,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"waypost"
-	"waypost/cmd/waypost/internal/atomicfile"
-	"waypost/cmd/waypost/internal/datadir"
 	"waypost/controlplane"
 	"waypost/controlplane/postgres"
 	"waypost/edge/replica"
+	"waypost/internal/atomicfile"
+	"waypost/internal/datadir"
 	"waypost/replication"
 )
 

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"waypost/cmd/waypost/devtest"
+	"waypost/test/devtest"
 )
 
 // PostgreSQL's files are replaced by an older copy of themselves, which nothing in them tells. The control

@@ -11,8 +11,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"waypost/cmd/waypost/internal/config"
 	"waypost/edge/certs"
+	"waypost/internal/config"
 )
 
 // controlTLS is how a control plane speaks TLS. Its methods may be called on nil, which

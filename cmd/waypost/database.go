@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/spf13/cobra"
 
-	"waypost/cmd/waypost/internal/config"
-	"waypost/cmd/waypost/internal/dev"
+	"waypost/internal/config"
+	"waypost/internal/dev"
 	"waypost/migrations"
 )
 

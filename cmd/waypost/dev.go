@@ -10,10 +10,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"waypost"
-	"waypost/cmd/waypost/internal/config"
-	"waypost/cmd/waypost/internal/dev"
 	"waypost/controlplane"
 	"waypost/controlplane/postgres"
+	"waypost/internal/config"
+	"waypost/internal/dev"
 	"waypost/migrations"
 )
 

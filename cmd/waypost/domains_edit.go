@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"waypost/cmd/waypost/internal/client"
+	"waypost/client"
 )
 
 func (p *program) domainsAddCommand() *cobra.Command {

@@ -15,17 +15,17 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"waypost"
-	"waypost/cmd/waypost/internal/config"
-	"waypost/cmd/waypost/internal/memlimit"
-	"waypost/cmd/waypost/internal/node"
-	"waypost/cmd/waypost/internal/systemd"
-	"waypost/edge"
 	"waypost/edge/audience"
 	"waypost/edge/gossip"
 	"waypost/edge/handover"
 	"waypost/edge/lookup"
 	"waypost/edge/report"
+	"waypost/edge/server"
 	"waypost/edge/upstream"
+	"waypost/internal/config"
+	"waypost/internal/memlimit"
+	"waypost/internal/node"
+	"waypost/internal/systemd"
 	"waypost/replication"
 )
 
@@ -159,7 +159,7 @@ type edgeNode struct {
 	identity  *edgeIdentity
 	log       *slog.Logger
 	store     *edgeStore
-	links     edge.Links         // the store, and perhaps the control plane behind it
+	links     server.Links       // the store, and perhaps the control plane behind it
 	upstream  *upstream.Links    // nil: the control plane is not asked
 	asker     *replication.Asker // what upstream asks
 	clicks    *edgeClicks
@@ -223,7 +223,7 @@ func (e *edgeNode) serve(ctx context.Context, ln, adminLn net.Listener) error {
 	}
 	e.reporter.Store(reporter)
 	e.orders.answer = reporter.Answer
-	server := edge.New(edge.Config{
+	srv := server.New(server.Config{
 		Links: e.links, Clicks: e.clicks, Sealer: audience.NewSealer(e.store), StrictHosts: e.cfg.StrictHosts, TrustedProxies: proxies, ProxyProtocol: e.cfg.ProxyProtocol,
 		MaxConnections: e.cfg.MaxConnections, MaxConnectionsPerAddress: e.cfg.MaxConnectionsPerAddress,
 		ReadTimeout: e.cfg.ReadTimeout, WriteTimeout: e.cfg.WriteTimeout, IdleTimeout: e.cfg.IdleTimeout,
@@ -265,8 +265,8 @@ func (e *edgeNode) serve(ctx context.Context, ln, adminLn net.Listener) error {
 	group.Go(func() error { e.freshness.watch(ctx, e.following.Status); return nil })
 	group.Go(func() error { e.freshness.run(ctx, func() { e.freshness.save(e.store, e.log) }); return nil })
 	group.Go(func() error { e.learnPrefixKeys(ctx); return nil })
-	group.Go(func() error { return server.Serve(ln) })
-	e.more.serve(group, server)
+	group.Go(func() error { return srv.Serve(ln) })
+	e.more.serve(group, srv)
 	group.Go(func() error {
 		e.succeed(ctx, peers)
 		e.giveWay(ctx, leave)
@@ -276,7 +276,7 @@ func (e *edgeNode) serve(ctx context.Context, ln, adminLn net.Listener) error {
 		defer closeAdmin()
 		defer endReports()
 		<-ctx.Done()
-		err := e.end(ctx, server, closeAdmin, endReports)
+		err := e.end(ctx, srv, closeAdmin, endReports)
 		err = errors.Join(err, e.clicks.finish(shipped, endShip))
 		if endReports(); e.departure.Load() == nil {
 			e.freshness.save(e.store, e.log)
@@ -302,17 +302,17 @@ func (e *edgeNode) serve(ctx context.Context, ln, adminLn net.Listener) error {
 }
 
 // end ends the answering. A successor, if there is one, answers already.
-func (e *edgeNode) end(ctx context.Context, server *edge.Server, closeAdmin, endReports func()) error {
+func (e *edgeNode) end(ctx context.Context, srv *server.Server, closeAdmin, endReports func()) error {
 	departure := e.departure.Load()
 	if departure == nil {
 		endReports()
 		if err := systemd.Stopping(context.WithoutCancel(ctx)); err != nil {
 			e.log.Warn("the service manager does not know that this edge stops", "error", err)
 		}
-		return e.drain(ctx, server)
+		return e.drain(ctx, srv)
 	}
 	closeAdmin()
-	err := errors.Join(server.StopListening(), e.drain(ctx, server))
+	err := errors.Join(srv.StopListening(), e.drain(ctx, srv))
 	if tellErr := departure.Drained(); tellErr != nil {
 		e.log.Debug("the successor is gone", "error", tellErr)
 	}
@@ -321,7 +321,7 @@ func (e *edgeNode) end(ctx context.Context, server *edge.Server, closeAdmin, end
 
 // drain lets load balancers turn away first, and then gives requests under way some
 // time. Clients that hold connections open for longer must not make a stop fail.
-func (e *edgeNode) drain(ctx context.Context, server *edge.Server) error {
+func (e *edgeNode) drain(ctx context.Context, srv *server.Server) error {
 	e.stopping.Store(true)
 	if e.cfg.DrainDelay > 0 && e.departure.Load() == nil {
 		e.log.Info("not ready any more, and stopping soon", "in", e.cfg.DrainDelay)
@@ -332,7 +332,7 @@ func (e *edgeNode) drain(ctx context.Context, server *edge.Server) error {
 	if err := e.more.giveUpOrders(); err != nil {
 		e.log.Warn("certificates are not given up", "error", err)
 	}
-	err := server.Shutdown(limit)
+	err := srv.Shutdown(limit)
 	if err != nil && limit.Err() != nil {
 		e.log.Warn("stopping with connections still open", "after", e.cfg.ShutdownTimeout)
 		return nil

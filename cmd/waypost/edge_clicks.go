@@ -13,9 +13,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"waypost"
-	"waypost/cmd/waypost/internal/config"
 	"waypost/edge/audience"
 	"waypost/edge/clicks"
+	"waypost/internal/config"
 	"waypost/replication"
 )
 

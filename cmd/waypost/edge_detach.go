@@ -7,8 +7,8 @@ import (
 	"os"
 	"time"
 
-	"waypost/cmd/waypost/internal/datadir"
 	"waypost/edge/replica"
+	"waypost/internal/datadir"
 )
 
 // frozenName is where the copy of the replica is that answers while a successor has

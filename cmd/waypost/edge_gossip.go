@@ -8,7 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"waypost/cmd/waypost/internal/config"
+	"waypost/internal/config"
 )
 
 // edgeGossip is an edge's part in the gossip, which begins no sooner than a

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"waypost"
-	"waypost/cmd/waypost/internal/atomicfile"
+	"waypost/internal/atomicfile"
 	"waypost/replication"
 )
 

@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"waypost/cmd/waypost/internal/datadir"
+	"waypost/internal/datadir"
 	"waypost/replication"
 	"waypost/replication/replicationtest"
 )

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"waypost"
-	"waypost/cmd/waypost/internal/config"
-	"waypost/cmd/waypost/internal/enrol"
+	"waypost/internal/config"
+	"waypost/internal/enrol"
 	"waypost/replication"
 )
 

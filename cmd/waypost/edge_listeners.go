@@ -11,9 +11,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
-	"waypost/cmd/waypost/internal/config"
-	"waypost/edge"
 	"waypost/edge/certs"
+	"waypost/edge/server"
+	"waypost/internal/config"
 )
 
 // moreListeners are those that an edge has beside edge.addr.
@@ -84,12 +84,12 @@ func checkCertificate(cfg config.Config) error {
 }
 
 // serve answers on all of them.
-func (m *moreListeners) serve(group *errgroup.Group, server *edge.Server) {
+func (m *moreListeners) serve(group *errgroup.Group, srv *server.Server) {
 	for _, ln := range m.plain {
-		group.Go(func() error { return server.Serve(ln) })
+		group.Go(func() error { return srv.Serve(ln) })
 	}
 	for _, ln := range m.tls {
-		group.Go(func() error { return server.ServeTLS(ln, m.certs.TLS()) })
+		group.Go(func() error { return srv.ServeTLS(ln, m.certs.TLS()) })
 	}
 }
 

@@ -24,9 +24,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"waypost/cmd/waypost/internal/config"
-	"waypost/cmd/waypost/internal/node"
 	"waypost/edge/certs/acmetest"
+	"waypost/internal/config"
+	"waypost/internal/node"
 )
 
 // runningEdge is a whole edge in this process.

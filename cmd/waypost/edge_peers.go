@@ -20,11 +20,11 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"waypost"
-	"waypost/cmd/waypost/internal/config"
 	"waypost/controlplane/httpapi"
 	"waypost/edge/gossip"
 	"waypost/edge/peers"
 	"waypost/edge/replica"
+	"waypost/internal/config"
 	"waypost/replication"
 )
 

@@ -8,8 +8,8 @@ import (
 	"net"
 	"net/http"
 
-	"waypost/cmd/waypost/internal/config"
 	"waypost/edge/certs"
+	"waypost/internal/config"
 	"waypost/replication"
 )
 

@@ -17,10 +17,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
-	"waypost/cmd/waypost/internal/config"
 	"waypost/controlplane/httpapi"
 	"waypost/edge/gossip"
 	"waypost/edge/replica"
+	"waypost/internal/config"
 	"waypost/replication"
 	"waypost/replication/replicationtest"
 )

@@ -5,8 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"waypost/cmd/waypost/internal/config"
 	"waypost/edge/handover"
+	"waypost/internal/config"
 )
 
 func (p *program) edgeRestartCommand() *cobra.Command {

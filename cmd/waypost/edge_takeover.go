@@ -15,12 +15,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"waypost/cmd/waypost/internal/config"
-	"waypost/cmd/waypost/internal/node"
-	"waypost/cmd/waypost/internal/systemd"
 	"waypost/edge/clicks"
 	"waypost/edge/handover"
 	"waypost/edge/replica"
+	"waypost/internal/config"
+	"waypost/internal/node"
+	"waypost/internal/systemd"
 )
 
 // dataFormats names how an edge keeps its data: a process takes over only from one that

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"waypost/cmd/waypost/internal/config"
+	"waypost/internal/config"
 )
 
 func TestAStartWithNobodyToSucceedIsNoNews(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"waypost/cmd/waypost/internal/atomicfile"
 	"waypost/edge/replica"
+	"waypost/internal/atomicfile"
 	"waypost/replication"
 )
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"waypost/cmd/waypost/internal/datadir"
+	"waypost/internal/datadir"
 	"waypost/replication"
 )
 

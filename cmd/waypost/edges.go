@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"waypost/cmd/waypost/internal/client"
+	"waypost/client"
 )
 
 func (p *program) edgesCommand() *cobra.Command {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"waypost/cmd/waypost/internal/client"
+	"waypost/client"
 )
 
 const edgesAnswer = `{"edges": [{"node": "edge-a", "region": "eu-west-1", "role": "edge", "state": "alive", "since": "2031-05-06T06:00:00Z",

@@ -16,9 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"waypost"
-	"waypost/cmd/waypost/devtest"
-	"waypost/cmd/waypost/internal/client"
+	"waypost/client"
 	"waypost/edge/gossip"
+	"waypost/test/devtest"
 )
 
 // fleetOf gives the edges as the API shows them, by node.

@@ -11,9 +11,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"waypost"
-	"waypost/cmd/waypost/internal/config"
 	"waypost/controlplane"
 	"waypost/edge/gossip"
+	"waypost/internal/config"
 )
 
 // gossiper is a node's part in the gossip; nil: it takes none.

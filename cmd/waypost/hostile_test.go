@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"waypost/cmd/waypost/devtest"
+	"waypost/test/devtest"
 )
 
 func TestAClientThatTricklesOrLiesIsAnsweredOrCutOff(t *testing.T) {

@@ -22,7 +22,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"waypost/cmd/waypost/devtest"
+	"waypost/test/devtest"
 )
 
 // exported is a link as `links export --format jsonl` writes it.

@@ -11,9 +11,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"waypost/cmd/waypost/internal/atomicfile"
-	"waypost/cmd/waypost/internal/datadir"
 	"waypost/controlplane"
+	"waypost/internal/atomicfile"
+	"waypost/internal/datadir"
 )
 
 // keyMemory is the file in which a control plane remembers which keys were issued.

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
-	"waypost/cmd/waypost/internal/datadir"
 	"waypost/controlplane"
+	"waypost/internal/datadir"
 )
 
 // spaceOf is a range store that knows one key space, or nothing.

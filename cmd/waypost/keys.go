@@ -13,10 +13,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"waypost"
-	"waypost/cmd/waypost/internal/client"
-	"waypost/cmd/waypost/internal/config"
+	"waypost/client"
 	"waypost/controlplane"
 	"waypost/controlplane/postgres"
+	"waypost/internal/config"
 )
 
 func (p *program) keysCommand() *cobra.Command {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"waypost/cmd/waypost/internal/client"
+	"waypost/client"
 )
 
 func (p *program) linksCommand() *cobra.Command {

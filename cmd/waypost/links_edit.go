@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"waypost/cmd/waypost/internal/client"
-	"waypost/cmd/waypost/internal/config"
+	"waypost/client"
+	"waypost/internal/config"
 )
 
 // writeFlags are those of all commands that change links.

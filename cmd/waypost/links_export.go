@@ -14,7 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"waypost/cmd/waypost/internal/client"
+	"waypost/client"
 )
 
 // exportSlice is how many links are asked for, and in memory, at once; exportTries how

@@ -14,8 +14,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"waypost/cmd/waypost/internal/client"
-	"waypost/cmd/waypost/internal/linkimport"
+	"waypost/client"
+	"waypost/internal/linkimport"
 )
 
 const (

@@ -15,8 +15,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"waypost/cmd/waypost/internal/linkimport"
-	"waypost/cmd/waypost/internal/memlimit"
+	"waypost/internal/linkimport"
+	"waypost/internal/memlimit"
 )
 
 // importing is what the command line says about an import.

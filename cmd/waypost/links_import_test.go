@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"waypost/cmd/waypost/internal/linkimport"
+	"waypost/internal/linkimport"
 )
 
 func TestTheProgressOfAnImportIsBesideItsFileOrElseInTheUsersCache(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"waypost/cmd/waypost/internal/client"
+	"waypost/client"
 )
 
 // filterFlags narrow a list, a search or an export.

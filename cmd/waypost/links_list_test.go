@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"waypost/cmd/waypost/devtest"
+	"waypost/test/devtest"
 )
 
 func TestLinksAreFoundByWordsTagsAndStateFromTheCommandLine(t *testing.T) {

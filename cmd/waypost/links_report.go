@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"time"
 
-	"waypost/cmd/waypost/internal/linkimport"
+	"waypost/internal/linkimport"
 )
 
 // shownRows bounds the rows that are listed on standard error; --report has all.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 
-	"waypost/cmd/waypost/internal/config"
+	"waypost/internal/config"
 )
 
 // logger writes to standard error, as configured.

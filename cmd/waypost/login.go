@@ -8,10 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"waypost/cmd/waypost/internal/client"
-	"waypost/cmd/waypost/internal/config"
-	"waypost/cmd/waypost/internal/credentials"
-	"waypost/cmd/waypost/internal/dev"
+	"waypost/client"
+	"waypost/internal/config"
+	"waypost/internal/credentials"
+	"waypost/internal/dev"
 )
 
 // nobody asks the server that commands go to without any credential.

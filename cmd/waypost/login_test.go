@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"waypost/cmd/waypost/internal/dev"
+	"waypost/internal/dev"
 )
 
 func TestALoginTellsWhichCredentialGoesBeforeIt(t *testing.T) {

@@ -18,9 +18,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
-	"waypost/cmd/waypost/devtest"
-	"waypost/cmd/waypost/internal/client"
+	"waypost/client"
 	"waypost/edge/audience"
+	"waypost/test/devtest"
 )
 
 // visitFrom asks an edge for a link as a proxy would for a visitor.

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
-	"waypost/cmd/waypost/internal/config"
+	"waypost/internal/config"
 )
 
 // Exit codes.

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"waypost/cmd/waypost/internal/linkimport"
+	"waypost/internal/linkimport"
 )
 
 func TestRefusedRowsStandAboveTheBar(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"waypost/cmd/waypost/internal/config"
+	"waypost/internal/config"
 )
 
 func TestTheForwardedHostCountsOnlyFromATrustedProxy(t *testing.T) {

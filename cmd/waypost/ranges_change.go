@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"waypost"
-	"waypost/cmd/waypost/internal/client"
+	"waypost/client"
 )
 
 // dryRunFlag adds --dry-run to a command that changes ranges.

@@ -14,8 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"waypost/cmd/waypost/internal/atomicfile"
-	"waypost/cmd/waypost/internal/client"
+	"waypost/client"
+	"waypost/internal/atomicfile"
 )
 
 func (p *program) rangesPlanCommand() *cobra.Command {

@@ -10,7 +10,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"waypost/cmd/waypost/internal/client"
+	"waypost/client"
 )
 
 // keySpaceText lays out all ranges for people, those of a region together, and

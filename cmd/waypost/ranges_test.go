@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"waypost/cmd/waypost/internal/client"
+	"waypost/client"
 )
 
 // rangesAPI is an API that gives canned answers, by "METHOD /path", and remembers

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"waypost/cmd/waypost/devtest"
+	"waypost/test/devtest"
 )
 
 // TestWhatOwnersAndOperatorsChooseIsWhatVisitorsGet goes from the command line through

@@ -21,10 +21,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"waypost/cmd/waypost/devtest"
-	"waypost/cmd/waypost/internal/client"
-	"waypost/cmd/waypost/internal/node"
+	"waypost/client"
+	"waypost/internal/node"
 	"waypost/replication/replicationtest"
+	"waypost/test/devtest"
 )
 
 // followerEdge is an edge beside a development system, as a process of its own.

@@ -32,9 +32,9 @@ import (
 	"waypost/controlplane"
 	"waypost/controlplane/httpapi"
 	"waypost/controlplane/postgres"
-	"waypost/edge"
 	"waypost/edge/audience"
 	"waypost/edge/clicks"
+	"waypost/edge/server"
 	"waypost/keyrange"
 )
 
@@ -181,18 +181,18 @@ func startReplayEdge(t *testing.T, node string, links fewLinks, clock func() tim
 	t.Cleanup(func() { require.NoError(t, journal.Close()) })
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	server := edge.New(edge.Config{
+	srv := server.New(server.Config{
 		Links: links, Clicks: journal, Sealer: audience.NewSealer(salts), Clock: clock,
 		TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
 	})
 	var serving sync.WaitGroup
 	serving.Go(func() {
-		if err := server.Serve(ln); err != nil {
+		if err := srv.Serve(ln); err != nil {
 			t.Error(err)
 		}
 	})
 	t.Cleanup(func() {
-		require.NoError(t, server.Shutdown(context.Background()))
+		require.NoError(t, srv.Shutdown(context.Background()))
 		serving.Wait()
 	})
 	return &replayEdge{url: "http://" + ln.Addr().String(), journal: journal}
@@ -244,11 +244,11 @@ func replayAPI(t *testing.T, links fewLinks) (api, ingest string, db *postgres.D
 		_, _, err := service.Create(t.Context(), actor, controlplane.NewLink{OriginalURL: "https://example.com/", CustomCode: code})
 		require.NoError(t, err)
 	}
-	server := httptest.NewServer(httpapi.New(httpapi.Config{Links: service, Statistics: service, BaseURL: "https://go.example.com", RequestTimeout: time.Minute, Anonymous: &actor}))
-	t.Cleanup(server.Close)
+	srv := httptest.NewServer(httpapi.New(httpapi.Config{Links: service, Statistics: service, BaseURL: "https://go.example.com", RequestTimeout: time.Minute, Anonymous: &actor}))
+	t.Cleanup(srv.Close)
 	takes := httptest.NewServer(httpapi.Ingest(db, nil, nil))
 	t.Cleanup(takes.Close)
-	return server.URL, takes.URL, db
+	return srv.URL, takes.URL, db
 }
 
 // TestStatisticsOfRealTrafficAreThoseThatWereCountedWithoutTheProduct replays three days

@@ -23,15 +23,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
-	"waypost/cmd/waypost/devtest"
 	"waypost/controlplane"
 	"waypost/controlplane/httpapi"
 	"waypost/controlplane/postgres"
-	"waypost/controlplane/postgres/pgserver/pgservertest"
 	"waypost/edge/replica"
+	"waypost/internal/pgserver/pgservertest"
 	"waypost/keyrange"
 	"waypost/migrations"
 	"waypost/replication"
+	"waypost/test/devtest"
 )
 
 // installation is a control plane with its API and stream on a database of its

@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"waypost/cmd/waypost/devtest"
+	"waypost/test/devtest"
 )
 
 func TestMigratePrintsWhatASuperuserRunsForALoginThatMayMakeNoRoles(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"waypost/cmd/waypost/devtest"
+	"waypost/test/devtest"
 )
 
 // running is a system as the scenarios see it: an API and two edges.

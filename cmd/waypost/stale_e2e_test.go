@@ -14,9 +14,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"waypost/cmd/waypost/devtest"
-	"waypost/cmd/waypost/internal/node"
+	"waypost/internal/node"
 	"waypost/replication/replicationtest"
+	"waypost/test/devtest"
 )
 
 // stale is what an edge tells the visitors of a link in Waypost-Stale, in seconds; 0: it tells nothing.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"waypost/cmd/waypost/internal/client"
+	"waypost/client"
 )
 
 // statsQuery is the flags that say of which time statistics are asked.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"waypost/cmd/waypost/devtest"
-	"waypost/cmd/waypost/internal/client"
+	"waypost/client"
+	"waypost/test/devtest"
 )
 
 // TestStatisticsOfARunningSystemAreCompleteAndCanBeForgotten goes from visits at two

@@ -6,7 +6,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"waypost/cmd/waypost/internal/client"
+	"waypost/client"
 )
 
 const (

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"waypost/cmd/waypost/devtest"
+	"waypost/test/devtest"
 )
 
 // statsAPI answers every question for statistics, and remembers the last.

@@ -29,12 +29,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"waypost"
-	"waypost/cmd/waypost/devtest"
-	"waypost/cmd/waypost/internal/client"
-	"waypost/cmd/waypost/internal/node"
+	"waypost/client"
 	"waypost/edge/clicks"
 	"waypost/edge/handover"
 	"waypost/edge/replica"
+	"waypost/internal/node"
+	"waypost/test/devtest"
 )
 
 // soloEdge is an edge that runs by itself, beside a development system.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"waypost/cmd/waypost/devtest"
+	"waypost/test/devtest"
 )
 
 func TestAnInstallationOnTwoMachinesWorksAsItsDocumentationSays(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"waypost"
-	"waypost/cmd/waypost/internal/client"
+	"waypost/client"
 	"waypost/keyrange"
 	"waypost/replication"
 )

@@ -17,9 +17,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
-	"waypost/cmd/waypost/devtest"
-	"waypost/cmd/waypost/internal/client"
+	"waypost/client"
 	"waypost/replication"
+	"waypost/test/devtest"
 )
 
 const evilTarget = "https://evil.example/"

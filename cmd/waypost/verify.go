@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"waypost/cmd/waypost/internal/client"
+	"waypost/client"
 )
 
 func (p *program) verifyCommand() *cobra.Command {

@@ -17,8 +17,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"waypost/cmd/waypost/devtest"
-	"waypost/cmd/waypost/internal/client"
+	"waypost/client"
+	"waypost/test/devtest"
 )
 
 // removeRecord takes a link's record away from a replica that nobody has open.

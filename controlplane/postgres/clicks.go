@@ -11,7 +11,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
-	"waypost/failpoint"
+	"waypost/internal/failpoint"
 )
 
 var _ controlplane.ClickStore = (*DB)(nil)

@@ -12,7 +12,7 @@ import (
 	"waypost"
 	"waypost/controlplane"
 	"waypost/controlplane/rollup"
-	"waypost/failpoint"
+	"waypost/internal/failpoint"
 )
 
 var _ controlplane.ClickEraser = (*DB)(nil)

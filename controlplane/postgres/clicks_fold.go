@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"waypost/controlplane/rollup"
-	"waypost/failpoint"
+	"waypost/internal/failpoint"
 )
 
 // takeParts removes the first rows of an area, and gives them: one at least, and no more

@@ -12,7 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"waypost/failpoint"
+	"waypost/internal/failpoint"
 )
 
 const (

@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	"waypost/failpoint"
+	"waypost/internal/failpoint"
 )
 
 // RollerConfig says how parts of clicks are folded. Zero fields mean the default.

@@ -9,7 +9,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
-	"waypost/failpoint"
+	"waypost/internal/failpoint"
 )
 
 // needsLook tells the links that depend on what is there already.

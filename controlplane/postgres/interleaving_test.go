@@ -13,7 +13,7 @@ import (
 	"waypost"
 	"waypost/controlplane"
 	"waypost/controlplane/postgres"
-	"waypost/controlplane/postgres/pgserver/pgservertest"
+	"waypost/internal/pgserver/pgservertest"
 )
 
 const byHand = `INSERT INTO link (workspace_id, domain_id, code, original_url) VALUES (1, 1, '%s', 'https://example.com/%s')`

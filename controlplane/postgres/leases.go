@@ -8,7 +8,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
-	"waypost/failpoint"
+	"waypost/internal/failpoint"
 )
 
 // change runs f in a transaction of the system that holds the head of the changelog,

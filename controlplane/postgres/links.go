@@ -13,7 +13,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
-	"waypost/failpoint"
+	"waypost/internal/failpoint"
 )
 
 // insertLinks stamps its links itself, see the trigger changelog_2_stamp_new. An unnest in

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"waypost"
-	"waypost/failpoint"
+	"waypost/internal/failpoint"
 )
 
 const (

@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"waypost"
-	"waypost/failpoint"
+	"waypost/internal/failpoint"
 )
 
 // Which tombstones are to go, and the way in which they go. What is found is judged again under the

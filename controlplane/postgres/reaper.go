@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"waypost/controlplane"
-	"waypost/failpoint"
+	"waypost/internal/failpoint"
 )
 
 var _ controlplane.ReaperStore = (*DB)(nil)

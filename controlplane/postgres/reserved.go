@@ -7,7 +7,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
-	"waypost/failpoint"
+	"waypost/internal/failpoint"
 )
 
 // ReuseKeys implements controlplane.ReservedStore.

@@ -3,7 +3,7 @@ package audience_test
 import (
 	"testing"
 
-	"waypost/edge/leaktest"
+	"waypost/internal/leaktest"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }

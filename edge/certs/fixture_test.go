@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
-	"waypost/edge"
 	"waypost/edge/certs"
+	"waypost/edge/server"
 )
 
 const (
@@ -50,7 +50,7 @@ func serve(t *testing.T, ln net.Listener, cfg certs.Config) *certs.Certificates 
 	t.Helper()
 	c, err := certs.New(cfg)
 	require.NoError(t, err)
-	s := edge.New(edge.Config{
+	s := server.New(server.Config{
 		Links: oneLink{}, StrictHosts: true, DrainTime: time.Millisecond, ReadTimeout: time.Hour, WriteTimeout: time.Hour, IdleTimeout: time.Hour,
 	})
 	done := make(chan error, 1)

@@ -5,7 +5,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"waypost/edge/leaktest"
+	"waypost/internal/leaktest"
 )
 
 func TestMain(m *testing.M) {

@@ -11,7 +11,7 @@ import (
 
 	"waypost"
 	"waypost/edge/aside"
-	"waypost/failpoint"
+	"waypost/internal/failpoint"
 )
 
 // Config says where a Journal is and how much it may take. Zero fields mean the

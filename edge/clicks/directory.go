@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"waypost/failpoint"
+	"waypost/internal/failpoint"
 )
 
 // directory is where a journal lives. Beside its segments and batches there are

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"waypost/edge/aside"
-	"waypost/failpoint"
+	"waypost/internal/failpoint"
 )
 
 // lane is what there is of one boot: its segments, folds and batches. The current one

@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"waypost/edge/leaktest"
+	"waypost/internal/leaktest"
 )
 
 // The tests that kill a process start this program again, as that process.

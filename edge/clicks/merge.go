@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"waypost"
-	"waypost/failpoint"
+	"waypost/internal/failpoint"
 )
 
 // mergeJob is folds of a lane that become one, of a grade.

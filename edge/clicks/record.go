@@ -5,7 +5,7 @@ import (
 	"hash/crc32"
 
 	"waypost"
-	"waypost/failpoint"
+	"waypost/internal/failpoint"
 )
 
 // A record in a segment is

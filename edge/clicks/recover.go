@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"waypost/failpoint"
+	"waypost/internal/failpoint"
 )
 
 // recover makes lanes of what earlier boots left, and gives the ordinal of the last

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"waypost/failpoint"
+	"waypost/internal/failpoint"
 )
 
 // A file whose clicks are all in batches is used again: its space is there, and its pages are mapped

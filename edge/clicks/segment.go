@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"waypost"
-	"waypost/failpoint"
+	"waypost/internal/failpoint"
 )
 
 // A segment is a file of a fixed size. It begins with

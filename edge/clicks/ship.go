@@ -18,7 +18,7 @@ import (
 
 	"waypost"
 	"waypost/edge/aside"
-	"waypost/failpoint"
+	"waypost/internal/failpoint"
 )
 
 // ShipConfig says where batches go. Zero fields mean the default.

@@ -13,7 +13,7 @@ import (
 
 	"waypost"
 	"waypost/edge/gossip"
-	"waypost/edge/leaktest"
+	"waypost/internal/leaktest"
 )
 
 // memberlist does not wait for a probe that is under way.

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost/edge/handover"
-	"waypost/edge/leaktest"
+	"waypost/internal/leaktest"
 )
 
 const (

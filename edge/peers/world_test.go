@@ -15,9 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
-	"waypost/edge/leaktest"
 	"waypost/edge/peers"
 	"waypost/edge/replica"
+	"waypost/internal/leaktest"
 	"waypost/replication"
 	"waypost/replication/replicationtest"
 )

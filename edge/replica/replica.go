@@ -16,7 +16,7 @@ import (
 	"waypost"
 	"waypost/edge/aside"
 	"waypost/edge/lookup"
-	"waypost/failpoint"
+	"waypost/internal/failpoint"
 	"waypost/replication"
 )
 

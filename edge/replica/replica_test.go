@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
-	"waypost/edge/leaktest"
 	"waypost/edge/replica"
+	"waypost/internal/leaktest"
 	"waypost/replication"
 	"waypost/replication/replicationtest"
 )

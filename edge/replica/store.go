@@ -13,7 +13,7 @@ import (
 
 	"waypost"
 	"waypost/edge/lookup"
-	"waypost/failpoint"
+	"waypost/internal/failpoint"
 	"waypost/replication"
 )
 

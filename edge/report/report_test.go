@@ -15,8 +15,8 @@ import (
 	"waypost"
 	"waypost/controlplane"
 	"waypost/controlplane/httpapi"
-	"waypost/edge/leaktest"
 	"waypost/edge/report"
+	"waypost/internal/leaktest"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }

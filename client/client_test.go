@@ -1,0 +1,111 @@
+package client_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"waypost/client"
+)
+
+func serve(t *testing.T, key string, h http.HandlerFunc) *client.Client {
+	t.Helper()
+	server := httptest.NewServer(h)
+	t.Cleanup(server.Close)
+	c, err := client.New(server.URL+"/", key)
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return c
+}
+
+func TestCreateSendsOnlyWhatIsAskedForAndTheKey(t *testing.T) {
+	c := serve(t, "wp_live_x", func(w http.ResponseWriter, r *http.Request) {
+		require.Equal(t, "POST /api/v1/urls", r.Method+" "+r.URL.Path)
+		require.Equal(t, "Bearer wp_live_x", r.Header.Get("Authorization"))
+		var body map[string]any
+		require.NoError(t, json.NewDecoder(r.Body).Decode(&body))
+		require.Equal(t, map[string]any{"original_url": "https://example.com/ä"}, body)
+		w.WriteHeader(http.StatusCreated)
+		_, _ = w.Write([]byte(`{"short_code":"abc","original_url":"https://example.com/ä"}`))
+	})
+	link, err := c.Create(t.Context(), client.NewLink{OriginalURL: "https://example.com/ä"})
+	require.NoError(t, err)
+	require.Equal(t, "abc", link.ShortCode)
+}
+
+func TestCodesAndCursorsAreEscaped(t *testing.T) {
+	c := serve(t, "", func(w http.ResponseWriter, r *http.Request) {
+		require.Empty(t, r.Header.Get("Authorization"))
+		switch r.Method {
+		case http.MethodDelete:
+			require.Equal(t, "/api/v1/urls/a%2F..%3Fb", r.URL.EscapedPath())
+			w.WriteHeader(http.StatusNoContent)
+		default:
+			require.Equal(t, "a&b", r.URL.Query().Get("cursor"))
+			_, _ = w.Write([]byte(`{"urls":[],"next_cursor":""}`))
+		}
+	})
+	require.NoError(t, c.Delete(t.Context(), "a/..?b"))
+	_, err := c.List(t.Context(), 5, "a&b")
+	require.NoError(t, err)
+}
+
+func TestProblemsTellTheReasonAndWhetherToTryAgain(t *testing.T) {
+	for _, c := range []struct {
+		status               int
+		contentType, body    string
+		want                 string
+		processed, transient bool
+		after                time.Duration
+	}{
+		{409, "application/problem+json", `{"detail":"the code is taken","status":409}`, "the code is taken (409)", false, false, 7 * time.Second},
+		{401, "application/problem+json", `{"detail":"a key is required"}`, "a key is required: run `waypost login`, or set WAYPOST_API_KEY or --api-key-file (401)", false, false, 7 * time.Second},
+		{429, "application/problem+json; charset=utf-8", `{"title":"Too many"}`, "Too many (429)", false, true, 7 * time.Second},
+		{503, "application/problem+json", `{"detail":"busy"}`, "busy (503)", true, false, 7 * time.Second},
+		{502, "text/html", "<h1>proxy</h1>", "Bad Gateway (502)", true, false, 7 * time.Second},
+		{404, "application/problem+json", `{broken`, "Not Found (404)", false, false, 7 * time.Second},
+	} {
+		api := serve(t, "", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", c.contentType)
+			w.Header().Set("Retry-After", "7")
+			w.WriteHeader(c.status)
+			_, _ = w.Write([]byte(c.body))
+		})
+		_, err := api.Get(t.Context(), "x")
+		require.EqualError(t, err, c.want)
+		require.Equal(t, c.processed, client.Processed(err), c.want)
+		after, transient := client.Transient(err)
+		require.Equal(t, c.transient, transient, c.want)
+		require.Equal(t, c.after, after)
+	}
+}
+
+func TestNobodyThereIsToldApartFromALostAnswer(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
+	c, err := client.New(server.URL, "")
+	require.NoError(t, err)
+	_, err = c.Get(t.Context(), "x")
+	require.Error(t, err)
+	require.True(t, client.Processed(err), "the request was sent")
+	server.Close()
+	_, err = c.Get(t.Context(), "x")
+	require.ErrorContains(t, err, "is the control plane running?")
+	require.False(t, client.Processed(err))
+}
+
+func TestOtherServersAreNotBelieved(t *testing.T) {
+	c := serve(t, "", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) })
+	_, err := c.Get(t.Context(), "x")
+	require.ErrorContains(t, err, "does not answer like the API of Waypost")
+
+	c = serve(t, "", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"results":[]}`)) })
+	_, err = c.CreateBulk(t.Context(), []client.NewLink{{OriginalURL: "https://example.com"}})
+	require.ErrorContains(t, err, "0 outcomes for 1 links")
+
+	_, err = client.New("localhost:8080", "")
+	require.ErrorContains(t, err, "is no URL such as")
+}

@@ -1,0 +1,185 @@
+//go:build !race
+
+package server_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"waypost"
+	"waypost/edge/audience"
+	"waypost/edge/clicks"
+	"waypost/edge/replica"
+	"waypost/edge/server"
+	"waypost/edge/upstream"
+	"waypost/keyrange"
+	"waypost/replication"
+	"waypost/replication/replicationtest"
+)
+
+// TestAnsweringDoesNotAllocate measures the whole process, with real sockets: a
+// client with buffers made before, fasthttp, the handler between them, the replica's
+// lookup table, those who would ask the control plane behind it, and the journal of
+// clicks.
+func TestAnsweringDoesNotAllocate(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	asking := askingUpstream(t, newReplica(t), registry)
+	for name, links := range map[string]server.Links{"links in memory": newMemoryLinks(), "a replica": asking} {
+		t.Run(name, func(t *testing.T) { answerWithoutAllocating(t, links) })
+	}
+	require.EqualValues(t, 1, gather(t, registry, "waypost_upstream_questions_total")["waypost_upstream_questions_total unknown"])
+	skipped := gather(t, registry, "waypost_upstream_skipped_total")
+	for _, why := range []string{"remembered", "never_issued", "custom"} {
+		require.Greater(t, skipped["waypost_upstream_skipped_total "+why], 1000.0, why)
+	}
+}
+
+// askingUpstream puts around a replica what an edge has around its own. The control
+// plane knows no more than the replica.
+func askingUpstream(t *testing.T, db *replica.DB, registry prometheus.Registerer) *upstream.Links {
+	t.Helper()
+	links := upstream.New(upstream.Config{
+		Replica: db, Source: knowsNothing{db}, Fresh: func() bool { return true }, Negative: time.Hour, Metrics: registry,
+	})
+	space, err := keyrange.NewSpace(7, 2)
+	require.NoError(t, err)
+	links.KeySpace(space)
+	return links
+}
+
+// knowsNothing is a control plane that is where the replica is.
+type knowsNothing struct{ db *replica.DB }
+
+func (k knowsNothing) Ask(context.Context, waypost.DomainID, []byte) ([]byte, replication.Head, error) {
+	cluster, _ := k.db.Cluster()
+	return nil, replication.Head{Cluster: cluster, Position: k.db.Position()}, nil
+}
+
+func answerWithoutAllocating(t *testing.T, links server.Links) {
+	dir := t.TempDir()
+	journal, err := clicks.Open(clicks.Config{Dir: dir, Node: "n1", Shards: 2, FlushInterval: time.Hour, SyncInterval: time.Hour})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, journal.Close()) })
+	require.Eventually(t, func() bool {
+		segments, err := filepath.Glob(filepath.Join(dir, "segment-*"))
+		return err == nil && len(segments) == 3
+	}, 60*time.Second, time.Millisecond, "spare segments are made in the background")
+	_, addr := serve(t, server.Config{
+		Links:          links,
+		Clicks:         journal,
+		Sealer:         audience.NewSealer(oneSalt{}),
+		TrustedProxies: loopback(),
+		MaxStaleness:   time.Second,
+		Staleness:      func() time.Duration { return time.Minute },
+	})
+	for name, c := range map[string]struct {
+		path   string
+		status string
+	}{
+		"a redirect":              {"/found302", "302"},
+		"a redirect that expires": {"/expire301", "301"},
+		"a miss":                  {"/unknown1", "404"},
+		"one never issued":        {"/0Bxxxxx", "404"},
+		"one unknown upstream":    {"/0Axxxxx", "404"},
+		"a query that goes on":    {"/queried1?utm_source=x&utm_medium=y", "302"},
+		"a path that goes on":     {"/forward1/some/where?utm_source=x", "301"},
+		"a path that does not":    {"/found302/some/where", "404"},
+		"a tombstone":             {"/deleted1", "410"},
+		"no code at all":          {"/a", "404"},
+	} {
+		for lane, lines := range map[string]string{
+			"by the handler":                    "Host: internal\r\nX-Forwarded-Host: wayp.example\r\nX-Forwarded-For: 203.0.113.9, 2001:db8::7\r\nReferer: https://example.org/a?b\r\nSec-Purpose: none\r\n",
+			"by the express lane, from a proxy": "Host: internal\r\nX-Forwarded-Host: wayp.example\r\nX-Forwarded-For: 203.0.113.9, 2001:db8::7\r\n",
+			"by the express lane":               "Host: wayp.example\r\nX-Forwarded-For: 192.0.2.7\r\nReferer: https://example.org/\r\n",
+		} {
+			t.Run(name+" "+lane, func(t *testing.T) {
+				request := []byte("GET " + c.path + " HTTP/1.1\r\n" + lines + "Accept: text/html\r\nUser-Agent: facebookexternalhit/1.1\r\n\r\n")
+				conn := dial(t, addr)
+				answer := make([]byte, 8192)
+				length := exchange(t, conn, request, answer, 0)
+				require.Equal(t, c.status, string(answer[9:12]))
+				answer = answer[:length]
+				requireNoAllocation(t, func() { exchange(t, conn, request, answer, length) })
+			})
+		}
+	}
+}
+
+// requireNoAllocation says that among a thousand runs none allocates. The count is of
+// the whole process, in which somebody else may do something now and then, as whoever
+// makes the Date of the next second: it is zero in one of a few tries, or the runs are
+// to blame.
+func requireNoAllocation(t *testing.T, run func()) {
+	t.Helper()
+	const runs, tries = 1000, 10
+	var counts []uint64
+	for range tries {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for range runs {
+			run()
+		}
+		runtime.ReadMemStats(&after)
+		if after.Mallocs == before.Mallocs {
+			return
+		}
+		counts = append(counts, after.Mallocs-before.Mallocs)
+	}
+	require.Fail(t, "it allocates", "in each %d runs so often: %v", runs, counts)
+}
+
+// newReplica gives a replica with the links of newMemoryLinks, and codes issued that
+// begin with 0A.
+func newReplica(t *testing.T) *replica.DB {
+	t.Helper()
+	db, err := replica.Open(replica.Config{Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	source := replicationtest.NewSource()
+	records := []waypost.Record{{
+		Kind: waypost.KindDomain, Name: []byte("1"), Payload: []byte(`{"host":"wayp.example"}`),
+	}, {
+		Kind: waypost.KindRange, Name: []byte("1"), Payload: []byte(`{"prefix":10,"lo":0,"hi":100,"next":50,"state":"live"}`),
+	}}
+	for domain, links := range newMemoryLinks().links {
+		for code, r := range links {
+			r.Domain, r.Name = domain, []byte(code)
+			records = append(records, r)
+		}
+	}
+	source.Commit(records...)
+	replicationtest.Take(t, source, db)
+	return db
+}
+
+// exchange sends a request and reads its answer of known length; 0: whatever one
+// read gives.
+func exchange(t *testing.T, conn net.Conn, request, answer []byte, length int) int {
+	if _, err := conn.Write(request); err != nil {
+		t.Fatal(err)
+	}
+	if length == 0 {
+		n, err := conn.Read(answer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if _, err := io.ReadFull(conn, answer[:length]); err != nil {
+		t.Fatal(err)
+	}
+	return length
+}
+
+func TestFindingTheVisitorsAddressDoesNotAllocate(t *testing.T) {
+	requireNoAllocation(t, server.FindingClient("1.2.3.4, 2001:db8::7, 10.0.0.7"))
+}

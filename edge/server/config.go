@@ -1,0 +1,109 @@
+package server
+
+import (
+	"log/slog"
+	"net/netip"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"waypost"
+)
+
+// Config says how a Server answers. Zero fields mean the default.
+type Config struct {
+	Links Links // required
+
+	// Clicks takes every GET that is answered with a link's redirect and is no
+	// prefetch, and nothing else. Default: none is recorded.
+	Clicks Clicks
+
+	// Sealer seals the addresses of visitors for the clicks. Default: clicks have none.
+	Sealer Sealer
+
+	// StrictHosts makes a host that belongs to no domain answer 404. Otherwise it
+	// means the default domain.
+	StrictHosts bool
+
+	// TrustedProxies are the peers whose X-Forwarded-* headers are believed. Those
+	// of anyone else are ignored.
+	TrustedProxies []netip.Prefix
+
+	// ProxyProtocol says that trusted proxies begin every connection with a header
+	// of the PROXY protocol, version 1 or 2. One that does not is refused; anyone
+	// else must not send one.
+	ProxyProtocol bool
+
+	// Version, Region and Node are told at GET /.
+	Version string
+	Region  waypost.Region
+	Node    string
+
+	// MaxStaleness bounds the age of the replica, as Staleness gives it, above
+	// which redirects say so in the header Waypost-Stale, in whole seconds. They
+	// are served all the same. 0, or no Staleness: never. Staleness is asked at
+	// every redirect, by many goroutines at once.
+	MaxStaleness time.Duration
+	Staleness    func() time.Duration
+
+	// Logger gets what an operator has to know; it never gets addresses of
+	// visitors. Default: discarded.
+	Logger *slog.Logger
+
+	// Metrics takes the server's collector; a second server on the same registerer
+	// is a mistake and panics. Default: none.
+	Metrics prometheus.Registerer
+
+	// Clock judges expiry, and dates clicks. Default: time.Now.
+	Clock func() time.Time
+
+	ReadTimeout  time.Duration // for one whole request, and a handshake; default 5 s
+	WriteTimeout time.Duration // for one whole response; default 10 s
+	IdleTimeout  time.Duration // between requests of a connection; default 60 s
+	DrainTime    time.Duration // see Shutdown; default 1 s
+
+	// Connections above a limit are closed as they are accepted. One address is an
+	// IPv4 address or the /64 of an IPv6 one; trusted proxies are not limited, but
+	// the addresses that their PROXY headers name are.
+	MaxConnections           int // default 32,768
+	MaxConnectionsPerAddress int // default 1,024
+}
+
+// Limits on what a client may send, in bytes.
+const (
+	maxHead   = 16 << 10 // request line and header; 431 above
+	maxTarget = 8 << 10  // request target; 414 above
+	maxHost   = 255
+)
+
+func (c Config) withDefaults() Config {
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Clock == nil {
+		c.Clock = time.Now
+	}
+	if c.Staleness == nil {
+		c.MaxStaleness = 0
+	}
+	for _, d := range []struct {
+		field *time.Duration
+		value time.Duration
+	}{
+		{&c.ReadTimeout, 5 * time.Second},
+		{&c.WriteTimeout, 10 * time.Second},
+		{&c.IdleTimeout, time.Minute},
+		{&c.DrainTime, time.Second},
+	} {
+		if *d.field <= 0 {
+			*d.field = d.value
+		}
+	}
+	if c.MaxConnections <= 0 {
+		c.MaxConnections = 32 << 10
+	}
+	if c.MaxConnectionsPerAddress <= 0 {
+		c.MaxConnectionsPerAddress = 1 << 10
+	}
+	return c
+}

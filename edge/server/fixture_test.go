@@ -1,0 +1,238 @@
+package server_test
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"waypost"
+	"waypost/edge/server"
+)
+
+const (
+	target  = "https://example.org/a%20b?q=%C3%BC&q=1#top"
+	hosted  = "go.example.com" // the second domain
+	hostID  = waypost.DomainID(7)
+	expires = 4_102_444_800_000 // Unix milliseconds: the year 2100
+)
+
+var errStore = errors.New("the store cannot be read")
+
+// memoryLinks is a replica in memory.
+type memoryLinks struct {
+	links   map[waypost.DomainID]map[string]waypost.Record
+	targets map[waypost.DomainID]waypost.DomainTargets
+	lookups atomic.Int64
+}
+
+func newMemoryLinks() *memoryLinks {
+	link := func(status uint16, location string) waypost.Record {
+		return waypost.Record{Kind: waypost.KindLink, Status: status, Payload: []byte(location)}
+	}
+	with := func(r waypost.Record, change func(*waypost.Record)) waypost.Record {
+		change(&r)
+		return r
+	}
+	return &memoryLinks{links: map[waypost.DomainID]map[string]waypost.Record{
+		waypost.DefaultDomain: {
+			"found302":  link(302, target),
+			"found301":  link(301, target),
+			"found307":  link(307, target),
+			"found308":  link(308, target),
+			"expiring":  with(link(302, target), func(r *waypost.Record) { r.ExpiresAt = expires }),
+			"expire301": with(link(301, target), func(r *waypost.Record) { r.ExpiresAt = expires }),
+			"expire308": with(link(308, target), func(r *waypost.Record) { r.ExpiresAt = expires }),
+			"disabled":  with(link(302, target), func(r *waypost.Record) { r.State = waypost.Disabled }),
+			"deleted1":  with(link(302, target), func(r *waypost.Record) { r.State = waypost.Deleted }),
+			"longlink":  link(302, "https://example.org/"+strings.Repeat("x", waypost.MaxPayload-20)),
+			"badCRLF1":  link(302, "https://example.org/\r\nSet-Cookie: a=b"),
+			"badNUL01":  link(302, "https://example.org/\x00"),
+			"badEmpty":  link(302, ""),
+			"badState":  link(200, target),
+			"whereami":  link(302, "https://example.org/default"),
+			"queried1":  with(link(302, target), func(r *waypost.Record) { r.Flags = waypost.ForwardQuery }),
+			"forward1":  with(link(301, target), func(r *waypost.Record) { r.Flags = waypost.ForwardQuery | waypost.ForwardPath }),
+			"forwgone":  with(link(301, target), func(r *waypost.Record) { r.Flags, r.State = waypost.ForwardPath, waypost.Deleted }),
+			"forwbad1":  with(link(301, "https:///x"), func(r *waypost.Record) { r.Flags = waypost.ForwardPath }),
+		},
+		hostID: {"whereami": link(302, "https://example.org/hosted")},
+	}, targets: map[waypost.DomainID]waypost.DomainTargets{}}
+}
+
+func (m *memoryLinks) Link(domain waypost.DomainID, code, buf []byte) (waypost.Record, []byte, bool, error) {
+	m.lookups.Add(1)
+	switch string(code) {
+	case "failing1":
+		return waypost.Record{}, buf, false, errStore
+	case "panicked":
+		panic("a fault in the store")
+	}
+	r, ok := m.links[domain][string(code)]
+	if !ok {
+		return waypost.Record{}, buf, false, nil
+	}
+	buf = append(buf, r.Payload...)
+	r.Payload = buf[len(buf)-len(r.Payload):]
+	return r, buf, true, nil
+}
+
+func (m *memoryLinks) Domain(host []byte) (waypost.DomainID, bool) {
+	switch string(host) {
+	case "wayp.example":
+		return waypost.DefaultDomain, true
+	case hosted:
+		return hostID, true
+	}
+	return 0, false
+}
+
+// What waits for something looks again and again, and gives up in the end.
+const (
+	waitLimit = 60 * time.Second
+	pollEvery = time.Millisecond
+)
+
+func (m *memoryLinks) Targets(domain waypost.DomainID) waypost.DomainTargets {
+	return m.targets[domain]
+}
+
+// serve starts a server on loopback and ends it with the test.
+func serve(t *testing.T, cfg server.Config) (*server.Server, string) {
+	t.Helper()
+	return serveOn(t, "127.0.0.1:0", cfg)
+}
+
+func serveOn(t *testing.T, listen string, cfg server.Config) (*server.Server, string) {
+	t.Helper()
+	ln, err := net.Listen("tcp", listen)
+	require.NoError(t, err)
+	return start(t, cfg, func(s *server.Server) error { return s.Serve(ln) }), ln.Addr().String()
+}
+
+// overBothFamilies runs a test over IPv4 and over IPv6 at the same time, each on its
+// own server.
+func overBothFamilies(t *testing.T, test func(t *testing.T, listen string)) {
+	t.Helper()
+	for name, listen := range map[string]string{"over IPv4": "127.0.0.1:0", "over IPv6": "[::1]:0"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, listen)
+		})
+	}
+}
+
+func serveTLS(t *testing.T, cfg server.Config, tlsConfig *tls.Config) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	start(t, cfg, func(s *server.Server) error { return s.ServeTLS(ln, tlsConfig) })
+	return ln.Addr().String()
+}
+
+func start(t *testing.T, cfg server.Config, run func(*server.Server) error) *server.Server {
+	t.Helper()
+	if cfg.Links == nil {
+		cfg.Links = newMemoryLinks()
+	}
+	if cfg.DrainTime == 0 {
+		cfg.DrainTime = time.Millisecond
+	}
+	s := server.New(patient(cfg))
+	done := make(chan error, 1)
+	go func() { done <- run(s) }()
+	t.Cleanup(func() {
+		require.NoError(t, s.Shutdown(context.Background())) // the test's own context has ended
+		require.NoError(t, <-done)
+	})
+	return s
+}
+
+// patient gives everybody the time that a machine may stand still, but where a test
+// says how much it is.
+func patient(cfg server.Config) server.Config {
+	cfg.ReadTimeout = cmp.Or(cfg.ReadTimeout, time.Hour)
+	cfg.WriteTimeout = cmp.Or(cfg.WriteTimeout, time.Hour)
+	cfg.IdleTimeout = cmp.Or(cfg.IdleTimeout, 12*time.Hour)
+	return cfg
+}
+
+// certificate gives a server's and a client's side of one for example.com.
+func certificate(t *testing.T) (srv, client *tls.Config) {
+	t.Helper()
+	issuer := httptest.NewUnstartedServer(http.NotFoundHandler())
+	issuer.StartTLS()
+	srv = &tls.Config{Certificates: issuer.TLS.Certificates}
+	client = issuer.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
+	issuer.Close()
+	client.ServerName = "example.com"
+	return srv, client
+}
+
+// answer is a response with its whole body.
+type answer struct {
+	*http.Response
+	body string
+}
+
+func dial(t *testing.T, addr string) net.Conn {
+	t.Helper()
+	c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", addr)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	require.NoError(t, c.SetDeadline(time.Now().Add(waitLimit)))
+	return c
+}
+
+// say sends a request as it stands, on a connection of its own, and reads all
+// answers until the server ends it or, when it keeps it open, one.
+func say(t *testing.T, addr, request string) answer {
+	t.Helper()
+	c := dial(t, addr)
+	_, err := io.WriteString(c, request)
+	require.NoError(t, err)
+	return read(t, bufio.NewReader(c), strings.HasPrefix(request, "HEAD "))
+}
+
+func read(t *testing.T, r *bufio.Reader, head bool) answer {
+	t.Helper()
+	req := &http.Request{Method: http.MethodGet}
+	if head {
+		req.Method = http.MethodHead
+	}
+	res, err := http.ReadResponse(r, req)
+	require.NoError(t, err)
+	body, err := io.ReadAll(res.Body)
+	require.NoError(t, err)
+	require.NoError(t, res.Body.Close())
+	return answer{res, string(body)}
+}
+
+// get asks for a path with a host and more header lines.
+func get(t *testing.T, addr, path, host string, lines ...string) answer {
+	t.Helper()
+	return say(t, addr, "GET "+path+" HTTP/1.1\r\nHost: "+host+"\r\n"+join(lines)+"\r\n")
+}
+
+func join(lines []string) string {
+	var b bytes.Buffer
+	for _, l := range lines {
+		b.WriteString(l + "\r\n")
+	}
+	return b.String()
+}
+
+func loopback() []netip.Prefix { return []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} }

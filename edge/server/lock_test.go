@@ -1,0 +1,137 @@
+//go:build !race
+
+// Only without the race detector: it makes whoever holds a lock hold it for longer, and
+// so others wait who would not.
+
+package server_test
+
+import (
+	"io"
+	"net"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"waypost/edge/audience"
+	"waypost/edge/clicks"
+	"waypost/edge/server"
+)
+
+// TestRedirectsWaitForNoLock asks on many connections at once, with clicks that are
+// journaled, and looks at the locks that somebody has waited for while a redirect held
+// them. Some twenty thousand redirects meet at any lock but one that is held for so short a
+// time that whoever finds it taken only turns round. What is let be:
+//
+//   - the journal's background, that is what keeps, makes and ships batches: it may wait
+//     for itself, and a redirect takes none of its locks;
+//   - locks of the runtime, as those of its scheduler;
+//   - where there are no more shards than processors, and flushes take their segments
+//     away, the lock of a shard. A click takes one that is free, and waits only when none
+//     is: when whoever holds one has lost its processor, or waits for the disk.
+func TestRedirectsWaitForNoLock(t *testing.T) {
+	const shardLock = "waypost/edge/clicks.(*shard).recordAndUnlock"
+	for name, c := range map[string]struct {
+		shards  int
+		flush   time.Duration
+		allowed string
+	}{
+		"with as many shards as there are at most": {8, time.Hour, ""},
+		"with few shards that are flushed":         {2, 50 * time.Millisecond, shardLock},
+	} {
+		t.Run(name, func(t *testing.T) {
+			conns := redirectedByJournal(t, c.shards, c.flush)
+			old := runtime.SetMutexProfileFraction(1)
+			defer runtime.SetMutexProfileFraction(old)
+			before := waits()
+			askOnAll(t, conns, 400) // 25,600 redirects
+			for stack, n := range waits() {
+				if c.allowed == "" || !strings.Contains(stack, c.allowed) {
+					require.Equal(t, before[stack], n, stack)
+				}
+			}
+		})
+	}
+}
+
+// redirectedByJournal gives connections to an edge that keeps a journal of clicks.
+func redirectedByJournal(t *testing.T, shards int, flush time.Duration) (conns []net.Conn) {
+	t.Helper()
+	dir := t.TempDir()
+	journal, err := clicks.Open(clicks.Config{Dir: dir, Node: "n1", Shards: shards, FlushInterval: flush, SyncInterval: flush})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, journal.Close()) })
+	require.Eventually(t, func() bool {
+		segments, err := filepath.Glob(filepath.Join(dir, "segment-*"))
+		return err == nil && len(segments) >= shards
+	}, waitLimit, pollEvery)
+	_, addr := serve(t, server.Config{
+		Links: askingUpstream(t, newReplica(t), nil), Clicks: journal, Sealer: audience.NewSealer(oneSalt{}),
+		MaxStaleness: time.Second, Staleness: func() time.Duration { return time.Minute },
+	})
+	for range 64 {
+		conn := dial(t, addr)
+		requireServed(t, conn, goodRequest)
+		conns = append(conns, conn)
+	}
+	return conns
+}
+
+// askOnAll follows links so many times on each connection.
+func askOnAll(t *testing.T, conns []net.Conn, times int) {
+	t.Helper()
+	var requests, answers [][]byte
+	for path, status := range map[string]string{"/found302": "302", "/found301": "301", "/queried1?x=y": "302", "/found307": "307"} {
+		request := []byte("GET " + path + " HTTP/1.1\r\nHost: wayp.example\r\nUser-Agent: Mozilla/5.0\r\nReferer: https://example.org/a\r\n\r\n")
+		answer := make([]byte, 8192)
+		answer = answer[:exchange(t, conns[0], request, answer, 0)]
+		require.Equal(t, status, string(answer[9:12]))
+		requests, answers = append(requests, request), append(answers, answer)
+	}
+	done := make(chan error, len(conns))
+	for _, conn := range conns {
+		go func() {
+			answer := make([]byte, 8192)
+			for i := range times {
+				if _, err := conn.Write(requests[i%len(requests)]); err != nil {
+					done <- err
+					return
+				}
+				if _, err := io.ReadFull(conn, answer[:len(answers[i%len(answers)])]); err != nil {
+					done <- err
+					return
+				}
+			}
+			done <- nil
+		}()
+	}
+	for range conns {
+		require.NoError(t, <-done)
+	}
+}
+
+// waits gives how often somebody has waited for a lock that the answering of a request
+// held, by who held it.
+func waits() map[string]int64 {
+	records := make([]runtime.BlockProfileRecord, 10_000)
+	n, _ := runtime.MutexProfile(records)
+	counts := map[string]int64{}
+	for _, r := range records[:n] {
+		var stack []string
+		answering := false
+		frames := runtime.CallersFrames(r.Stack())
+		for more := true; more; {
+			var f runtime.Frame
+			f, more = frames.Next()
+			stack = append(stack, f.Function)
+			answering = answering || strings.HasPrefix(f.Function, "waypost/edge.")
+		}
+		if answering && strings.HasPrefix(stack[0], "sync.") {
+			counts[strings.Join(stack, "\n")] += r.Count
+		}
+	}
+	return counts
+}

@@ -1,0 +1,18 @@
+package server_test
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"waypost/internal/leaktest"
+)
+
+func TestMain(m *testing.M) {
+	leaktest.Main(m,
+		// One goroutine renews the Date header for as long as the process lives.
+		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"),
+		// That which retires a server's idle workers looks every ten seconds whether it should end.
+		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"),
+	)
+}

@@ -1,0 +1,60 @@
+package server_test
+
+import (
+	"crypto/tls"
+	"net"
+	"runtime"
+	"runtime/metrics"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"waypost/edge/server"
+)
+
+// TestAnIdleConnectionCostsLittleMemory holds what docs/operations.md says: so many
+// bytes for a connection that waits for its next request, the client's side in this
+// process included.
+func TestAnIdleConnectionCostsLittleMemory(t *testing.T) {
+	const connections = 500
+	cfg := server.Config{MaxConnectionsPerAddress: connections}
+	certificate, trusted := certificate(t)
+	for _, c := range []struct {
+		name  string
+		most  int64
+		serve func(t *testing.T) (dial func() net.Conn)
+	}{
+		{"plain", 32 << 10, func(t *testing.T) func() net.Conn {
+			_, addr := serve(t, cfg)
+			return func() net.Conn { return dial(t, addr) }
+		}},
+		{"over TLS", 48 << 10, func(t *testing.T) func() net.Conn {
+			addr := serveTLS(t, cfg, certificate)
+			return func() net.Conn { return tls.Client(dial(t, addr), trusted) }
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dial := c.serve(t)
+			open := func(n int) {
+				for range n {
+					requireServed(t, dial(), goodRequest)
+				}
+			}
+			open(20) // what the first ones set up
+			before := memoryInUse()
+			open(connections - 20)
+			each := (memoryInUse() - before) / (connections - 20)
+			t.Logf("%d bytes for each connection", each)
+			require.Less(t, each, c.most)
+		})
+	}
+}
+
+// memoryInUse is what the heap and the stacks hold after a collection.
+func memoryInUse() int64 {
+	runtime.GC()
+	runtime.GC() // pools are emptied by the second
+	samples := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"}}
+	metrics.Read(samples)
+	return int64(samples[0].Value.Uint64() + samples[1].Value.Uint64())
+}

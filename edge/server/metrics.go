@@ -1,0 +1,103 @@
+package server
+
+import (
+	"strconv"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"waypost/edge/aside"
+)
+
+// metrics counts answers without a lock or a cache line that all processors write:
+// connections are spread over stripes, and a stripe's counters are its own. It is
+// the collector that adds them up.
+type metrics struct {
+	open    func() int64 // connections
+	refused [len(refusals)]atomic.Uint64
+	next    atomic.Uint64
+	stripes []stripe
+}
+
+// stripe holds the counters of some connections. The padding keeps two stripes
+// off one cache line, and off the pair that processors fetch together.
+type stripe struct {
+	answers [len(countedStatuses)]atomic.Uint64
+	errors  atomic.Uint64
+	_       [128]byte
+}
+
+// countedStatuses are the only values of the label status.
+var countedStatuses = [...]int{301, 302, 307, 308, 404, 410, 500, 503, 400, 405, 408, 413, 414, 431, 200}
+
+// statusIndex gives the place of a status in countedStatuses.
+var statusIndex = func() (index [600]uint8) {
+	for i, status := range countedStatuses {
+		index[status] = uint8(i)
+	}
+	return index
+}()
+
+// Why a connection was refused, or ended before its first request.
+const (
+	refusedTotal     = iota // too many in all
+	refusedAddress          // too many of one address
+	refusedHeader           // no PROXY header where one has to be
+	refusedHandshake        // no TLS handshake
+)
+
+// refusals are the values of the label reason.
+var refusals = [...]string{refusedTotal: "total", refusedAddress: "address", refusedHeader: "proxy_header", refusedHandshake: "tls_handshake"}
+
+// count counts one answer; its status must be one of countedStatuses.
+func (s *stripe) count(status int) { s.answers[statusIndex[status]].Add(1) }
+
+func newMetrics() *metrics {
+	const perProcessor = 4 // so that two busy connections seldom meet
+	return &metrics{stripes: make([]stripe, perProcessor*aside.Processors())}
+}
+
+// nextStripe gives a new connection its stripe, in turn.
+func (m *metrics) nextStripe() *stripe {
+	return &m.stripes[m.next.Add(1)%uint64(len(m.stripes))]
+}
+
+var (
+	answersDesc = prometheus.NewDesc("waypost_redirects_total",
+		"Answers to requests for a code (200: previews), and refusals of requests that break the protocol, by HTTP status.", []string{"status"}, nil)
+	errorsDesc = prometheus.NewDesc("waypost_redirect_errors_total",
+		"Requests that failed because a link could not be read from the replica.", nil, nil)
+	refusedDesc = prometheus.NewDesc("waypost_redirect_connections_refused_total",
+		"Connections that were closed before a request: too many in all (total), too many of one address (address), "+
+			"no PROXY header from a trusted proxy (proxy_header), or no TLS handshake (tls_handshake).", []string{"reason"}, nil)
+	openDesc = prometheus.NewDesc("waypost_redirect_connections",
+		"Client connections that are open now.", nil, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
+	ch <- answersDesc
+	ch <- errorsDesc
+	ch <- openDesc
+	ch <- refusedDesc
+}
+
+// Collect implements prometheus.Collector.
+func (m *metrics) Collect(ch chan<- prometheus.Metric) {
+	var answers [len(countedStatuses)]uint64
+	var failures uint64
+	for i := range m.stripes {
+		for j := range answers {
+			answers[j] += m.stripes[i].answers[j].Load()
+		}
+		failures += m.stripes[i].errors.Load()
+	}
+	for j, status := range countedStatuses {
+		ch <- prometheus.MustNewConstMetric(answersDesc, prometheus.CounterValue, float64(answers[j]), strconv.Itoa(status))
+	}
+	ch <- prometheus.MustNewConstMetric(errorsDesc, prometheus.CounterValue, float64(failures))
+	ch <- prometheus.MustNewConstMetric(openDesc, prometheus.GaugeValue, float64(m.open()))
+	for i, reason := range refusals {
+		ch <- prometheus.MustNewConstMetric(refusedDesc, prometheus.CounterValue, float64(m.refused[i].Load()), reason)
+	}
+}

@@ -1,0 +1,189 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"waypost/edge/proxy"
+)
+
+// Server answers redirects over HTTP/1.1.
+//
+// Whatever is wrong with a request, its framing above all, ends the connection:
+// a redirect needs no body and no second chance, and a proxy in front must never
+// see two requests where this server sees one.
+type Server struct {
+	cfg      Config
+	ownClock bool // cfg.Clock is not the system's
+	http     *fasthttp.Server
+	about    []byte // the body of GET /
+	metrics  *metrics
+	roster   *roster
+	trusted  proxy.Trusted
+
+	plain      bool // there is no express lane
+	draining   atomic.Bool
+	loggedFail atomic.Int64 // Unix seconds of the last failure that was logged
+
+	mu        sync.Mutex
+	listeners []net.Listener
+	closed    bool
+}
+
+// New makes a Server; it starts nothing.
+func New(cfg Config) *Server {
+	ownClock := cfg.Clock != nil
+	cfg = cfg.withDefaults()
+	s := &Server{cfg: cfg, ownClock: ownClock, about: about(cfg), metrics: newMetrics(), trusted: proxy.Trusted(cfg.TrustedProxies)}
+	s.roster = newRoster(s.metrics, cfg.MaxConnections, cfg.MaxConnectionsPerAddress)
+	s.metrics.open = s.roster.open.Load
+	if cfg.Metrics != nil {
+		cfg.Metrics.MustRegister(s.metrics)
+	}
+	s.http = &fasthttp.Server{
+		Handler:        s.handle,
+		HeaderReceived: refuseBody,
+		ErrorHandler:   s.refuseBroken,
+		ExpectHandler:  s.refuseExpectation,
+		ConnState:      s.follow,
+		Logger:         quietLogger{cfg.Logger},
+
+		ReadTimeout:  cfg.ReadTimeout,
+		WriteTimeout: cfg.WriteTimeout,
+		IdleTimeout:  cfg.IdleTimeout,
+		Concurrency:  2 * cfg.MaxConnections, // never reached: the roster keeps the limit
+
+		GetOnly:                      true, // and HEAD
+		MaxRequestBodySize:           1,    // 0 would mean 4 MB; none is read, see refuseBody
+		ReadBufferSize:               maxHead,
+		DisablePreParseMultipartForm: true,
+
+		LazyRequestTime:       true, // the clock is read only for clicks, and links that expire
+		CloseOnShutdown:       true,
+		NoDefaultServerHeader: true,
+		NoDefaultContentType:  true,
+		SecureErrorLogMessage: true,
+	}
+	return s
+}
+
+// Serve answers the connections of ln, which it closes in the end, until Shutdown
+// (then nil) or until ln fails for good. It may be called for several listeners.
+func (s *Server) Serve(ln net.Listener) error { return s.serve(ln, nil) }
+
+// ServeTLS is Serve for a listener whose clients speak TLS. Ln itself gives plain
+// connections: a PROXY header comes before the handshake. cfg must offer no protocol
+// but http/1.1 and, for the proofs that certificate authorities ask for, acme-tls/1.
+func (s *Server) ServeTLS(ln net.Listener, cfg *tls.Config) error { return s.serve(ln, cfg) }
+
+func (s *Server) serve(ln net.Listener, cfg *tls.Config) error {
+	wrapped := newListener(ln, s, cfg)
+	var err error
+	if s.track(wrapped) {
+		err = s.http.Serve(wrapped)
+	}
+	if err := errors.Join(err, wrapped.Close()); err != nil {
+		return fmt.Errorf("serving redirects on %s: %w", ln.Addr(), err)
+	}
+	return nil
+}
+
+// track notes a listener for Shutdown; false when that has begun already.
+func (s *Server) track(ln net.Listener) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	s.listeners = append(s.listeners, ln)
+	return true
+}
+
+// Shutdown ends the service without failing a request. For DrainTime, or until no
+// connection is left, it goes on serving and tells every client to close its
+// connection after the answer; then it stops listening, closes connections that
+// wait for a request, be it the first or the next, and waits for the requests in
+// flight. A connection that still stays when ctx ends is left to the end of the
+// process, and ctx's error is returned.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.draining.Store(true)
+	s.drain(ctx)
+
+	// They are closed here as well, because fasthttp does not know yet one whose
+	// Serve has only just begun.
+	err := s.StopListening()
+	select {
+	case <-s.roster.end():
+	case <-ctx.Done():
+	}
+	if err := errors.Join(err, s.http.ShutdownWithContext(ctx)); err != nil {
+		return fmt.Errorf("shutting the redirect server down: %w", err)
+	}
+	return nil
+}
+
+// StopListening closes the listeners. Connections that are open go on, until Shutdown.
+func (s *Server) StopListening() error {
+	s.mu.Lock()
+	listeners := s.listeners
+	s.listeners, s.closed = nil, true
+	s.mu.Unlock()
+	var errs []error
+	for _, ln := range listeners {
+		errs = append(errs, ln.Close())
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("closing the redirect listeners: %w", err)
+	}
+	return nil
+}
+
+// drain waits until no connection is open, DrainTime is over, or ctx has ended.
+func (s *Server) drain(ctx context.Context) {
+	const interval = 5 * time.Millisecond
+	over := time.NewTimer(s.cfg.DrainTime)
+	defer over.Stop()
+	look := time.NewTicker(interval)
+	defer look.Stop()
+	for s.roster.open.Load() > 0 {
+		select {
+		case <-look.C:
+		case <-over.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// about prepares the answer of GET /.
+func about(cfg Config) []byte {
+	b, err := json.Marshal(struct {
+		Service string `json:"service"`
+		Version string `json:"version"`
+		Region  string `json:"region,omitempty"`
+		Node    string `json:"node,omitempty"`
+	}{"waypost", cfg.Version, string(cfg.Region), cfg.Node})
+	if err != nil {
+		panic(err) // strings always marshal
+	}
+	return b
+}
+
+// quietLogger passes on what fasthttp has to say without its arguments, which
+// hold the addresses of visitors and what they sent.
+type quietLogger struct{ log *slog.Logger }
+
+func (l quietLogger) Printf(format string, _ ...any) {
+	l.log.Debug("redirect server", slog.String("event", format))
+}

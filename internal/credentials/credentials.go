@@ -1,0 +1,120 @@
+// Package credentials keeps what `waypost login` was given, per server, in a file that
+// nobody but its owner can read. It does not know what the credentials are good for.
+package credentials
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"waypost/internal/atomicfile"
+)
+
+// Login is how to reach one server.
+type Login struct {
+	Token     string    `json:"token"`
+	Email     string    `json:"email"`
+	Workspace string    `json:"workspace,omitempty"` // slug; "" for the user's only one
+	ExpiresAt time.Time `json:"expires_at"`          // unless it is used before
+}
+
+// Store is all logins.
+type Store struct {
+	Current string           `json:"current,omitempty"` // the server of the newest login
+	Servers map[string]Login `json:"servers"`           // by base URL, as Server gives it
+}
+
+// maxFile bounds what is read.
+const maxFile = 1 << 20
+
+// File is where credentials lie: below XDG_CONFIG_HOME, or else ~/.config.
+func File(getenv func(string) string) (string, error) {
+	base := getenv("XDG_CONFIG_HOME")
+	if !filepath.IsAbs(base) {
+		home := getenv("HOME")
+		if !filepath.IsAbs(home) {
+			return "", errors.New("there is no place for credentials: set HOME or XDG_CONFIG_HOME")
+		}
+		base = filepath.Join(home, ".config")
+	}
+	return filepath.Join(base, "waypost", "credentials.json"), nil
+}
+
+// Server is the form of a base URL under which its login is kept.
+func Server(base string) string { return strings.TrimRight(base, "/") }
+
+// errSpoilt says that a file holds no credentials.
+var errSpoilt = errors.New("cannot be read as credentials")
+
+// Read gives what a file holds, nothing when there is none. A file that others can
+// read is refused.
+func Read(file string) (Store, error) {
+	s := Store{Servers: map[string]Login{}}
+	f, err := os.Open(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, nil
+	}
+	if err != nil {
+		return s, fmt.Errorf("read credentials: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return s, fmt.Errorf("read credentials: %w", err)
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return s, fmt.Errorf("others can read %s: run `chmod 600 %s`, and sign in again if somebody may have", file, file)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return s, fmt.Errorf("read credentials: %w", err)
+	}
+	if len(text) > maxFile || json.Unmarshal(text, &s) != nil {
+		return Store{Servers: map[string]Login{}}, fmt.Errorf("%s %w: run `waypost login`, which sets it aside", file, errSpoilt)
+	}
+	if s.Servers == nil {
+		s.Servers = map[string]Login{}
+	}
+	return s, nil
+}
+
+// Change changes what a file holds, one process at a time. A file that cannot be
+// read as credentials is renamed, never lost.
+func Change(file string, edit func(*Store)) (err error) {
+	dir := filepath.Dir(file)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("make a place for credentials: %w", err)
+	}
+	if err := os.Chmod(dir, 0o700); err != nil {
+		return fmt.Errorf("keep credentials from others: %w", err)
+	}
+	lock, err := os.OpenFile(filepath.Join(dir, ".lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return fmt.Errorf("lock credentials: %w", err)
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		return fmt.Errorf("lock credentials: %w", err)
+	}
+	s, err := Read(file)
+	if errors.Is(err, errSpoilt) {
+		err = os.Rename(file, file+time.Now().UTC().Format(".unreadable-20060102T150405.000000000"))
+	}
+	if err != nil {
+		return err
+	}
+	edit(&s)
+	text, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode credentials: %w", err)
+	}
+	return atomicfile.Write(file, append(text, '\n'), 0o600)
+}

@@ -1,0 +1,192 @@
+// Package datadir guards the directories in which Waypost keeps data: each has a
+// marker that says what it is and in which version, and one process at a time.
+// What else is in them is up to their owners.
+package datadir
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"waypost/internal/atomicfile"
+)
+
+// Format is what the marker says: who keeps data here, and in which way. Another
+// version of the program may have another.
+type Format string
+
+// The formats of this version.
+const (
+	Dev     Format = "waypost dev 1"
+	Edge    Format = "waypost edge 1"
+	Control Format = "waypost control 1"
+)
+
+const (
+	markerName = "format"
+	lockName   = "lock"
+	maxMarker  = 256
+)
+
+// Dir is a directory that is locked for this process.
+type Dir struct {
+	root string
+	lock *os.File
+}
+
+// Path joins names to the directory's own.
+func (d *Dir) Path(names ...string) string {
+	return filepath.Join(append([]string{d.root}, names...)...)
+}
+
+// Close lets go of the directory.
+func (d *Dir) Close() error { return d.lock.Close() }
+
+// Lock is the lock that this process has. Another process that gets it holds the
+// directory as well, until both have closed it: see Adopt. The file stays the Dir's.
+func (d *Dir) Lock() *os.File { return d.lock }
+
+// ErrInUse says that another process holds the directory.
+var ErrInUse = errors.New("in use")
+
+// Adopt is Open for a process that another one has given its lock, which is closed
+// when it is not that of the directory. Sign says later whose it is.
+func Adopt(root string, want Format, lock *os.File) (_ *Dir, err error) {
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, lock.Close())
+		}
+	}()
+	marker, err := readMarker(root)
+	if err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	if marker != string(want) {
+		return nil, fmt.Errorf("the data directory %s is of another kind or version (%q, not %q)", root, marker, want)
+	}
+	own, err := os.Stat(filepath.Join(root, lockName))
+	if err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	if given, err := lock.Stat(); err != nil || !os.SameFile(own, given) {
+		return nil, errors.Join(fmt.Errorf("the lock that was handed over is not that of %s", root), err)
+	}
+	return &Dir{root: root, lock: lock}, take(lock, root)
+}
+
+// Sign writes this process's id where others look for the holder's.
+func (d *Dir) Sign() error {
+	if err := d.lock.Truncate(0); err != nil {
+		return fmt.Errorf("data directory: %w", err)
+	}
+	if _, err := d.lock.WriteAt(fmt.Appendln(nil, os.Getpid()), 0); err != nil {
+		return fmt.Errorf("data directory: %w", err)
+	}
+	return nil
+}
+
+// Inspect says whether the directory is a marked one, and what is wrong with one
+// that cannot be used, without changing anything. One that is missing or empty
+// can be used. The errors say what to do.
+func Inspect(root string, want Format) (marked bool, err error) {
+	entries, err := os.ReadDir(root)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("data directory: %w", err)
+	}
+	marker, err := readMarker(root)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, refuseForeign(root, entries)
+	}
+	if err != nil {
+		return false, fmt.Errorf("data directory: %w", err)
+	}
+	if marker != string(want) {
+		return false, fmt.Errorf("the data directory %s is of another kind or version (%q, not %q): use the program that made it, or another --data-dir",
+			root, marker, want)
+	}
+	lock, err := os.OpenFile(filepath.Join(root, lockName), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return true, fmt.Errorf("data directory: %w", err)
+	}
+	return true, errors.Join(take(lock, root), lock.Close())
+}
+
+func readMarker(root string) (string, error) {
+	f, err := os.Open(filepath.Join(root, markerName))
+	if err != nil {
+		return "", err
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxMarker))
+	return strings.TrimSpace(string(text)), errors.Join(err, f.Close())
+}
+
+func refuseForeign(root string, entries []fs.DirEntry) error {
+	// A first start that was killed at once leaves no more than this.
+	foreign := slices.DeleteFunc(entries, func(e fs.DirEntry) bool {
+		return e.Name() == lockName || strings.HasPrefix(e.Name(), "."+markerName+".")
+	})
+	if len(foreign) > 0 {
+		return fmt.Errorf("the directory %s is not empty and was not made by Waypost (it has %s): choose another --data-dir", root, foreign[0].Name())
+	}
+	return nil
+}
+
+// Open makes the directory when it is missing, with perm, and locks it. The
+// kernel frees the lock when this process ends, however it does.
+func Open(root string, want Format, perm fs.FileMode) (*Dir, error) {
+	marked, err := Inspect(root, want)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(root, perm); err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	lock, err := os.OpenFile(filepath.Join(root, lockName), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	d := &Dir{root: root, lock: lock}
+	if err := d.claim(want, marked); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	return d, nil
+}
+
+func (d *Dir) claim(want Format, marked bool) error {
+	if err := take(d.lock, d.root); err != nil {
+		return err
+	}
+	if err := d.Sign(); err != nil {
+		return err
+	}
+	if marked {
+		return nil
+	}
+	return atomicfile.Write(d.Path(markerName), []byte(want+"\n"), 0o644)
+}
+
+// take locks an open lock file, or tells who holds it.
+func take(lock *os.File, root string) error {
+	err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		holder, err := io.ReadAll(io.LimitReader(lock, 32))
+		if err != nil || len(holder) == 0 {
+			holder = []byte("unknown")
+		}
+		return fmt.Errorf("the data directory %s is %w by process %s: stop that, or choose another --data-dir", root, ErrInUse, strings.TrimSpace(string(holder)))
+	}
+	if err != nil {
+		return fmt.Errorf("lock %s: %w", root, err)
+	}
+	return nil
+}

@@ -1,0 +1,279 @@
+// Package dev runs a whole Waypost system on one machine for development: a
+// private PostgreSQL, one control plane and an edge for each region, each as a
+// process of its own, and keeps them running.
+//
+// It is wiring and supervision only: the processes are the same commands that run
+// in production. It is not meant for production.
+package dev
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"waypost/client"
+	"waypost/internal/config"
+	"waypost/internal/datadir"
+	"waypost/internal/pgserver"
+)
+
+// Config of a system.
+type Config struct {
+	Settings   config.Config // of the user; addresses, secrets and directories of the children are derived
+	Executable string        // the waypost program that the children run
+	Environ    []string      // of the children, but for WAYPOST_*
+
+	Stdout io.Writer // gets what to try next, once
+	Stderr io.Writer // gets the log of every process, with its name in front
+	Color  bool      // of the names
+
+	// Renew, when something comes, renews the edges from the program as it is on the
+	// disk then, without losing a request.
+	Renew <-chan os.Signal
+
+	// Database brings the database at url up to the schema and lets key act in the
+	// default workspace.
+	Database func(ctx context.Context, url, key string) error
+}
+
+// How long the parts may take to stop, one after the other. All take less than a second
+// where the disk keeps up. With the grace of PostgreSQL's abort the whole stays below 50 s.
+const (
+	stopEdges    = 10 * time.Second
+	stopControl  = 20 * time.Second
+	stopPostgres = 10 * time.Second
+)
+
+// system is a running one.
+type system struct {
+	cfg     Config
+	plan    plan
+	dir     *datadir.Dir
+	secrets secrets
+	out     *output
+	log     *slog.Logger
+	state   *stateFile
+	ready   atomic.Bool             // every edge was at the head
+	fail    context.CancelCauseFunc // gives up while starting
+}
+
+// Plan judges the settings of the development system; its errors are mistakes of
+// the user. Run judges them, too.
+func Plan(s config.Config) error {
+	_, err := makePlan(s)
+	return err
+}
+
+// Run starts everything, and holds it until ctx ends or something cannot be
+// started; then it stops everything. A stop that was asked for is no error.
+// Nothing is left running, however this process ends.
+func Run(ctx context.Context, cfg Config) error {
+	p, err := makePlan(cfg.Settings)
+	if err != nil {
+		return err
+	}
+	dataDir, err := filepath.Abs(cfg.Settings.Dev.DataDir)
+	if err != nil {
+		return fmt.Errorf("data directory: %w", err)
+	}
+	if _, err := datadir.Inspect(dataDir, datadir.Dev); err != nil {
+		return err
+	}
+	if err := p.claimPorts(ctx); err != nil {
+		return err
+	}
+	// Others may pass through it, as PostgreSQL must when it runs as another user,
+	// but not look around. Every secret in it is in a directory of its own.
+	dir, err := datadir.Open(dataDir, datadir.Dev, 0o711)
+	if err != nil {
+		return err
+	}
+	out := newOutput(cfg.Stderr, cfg.Color)
+	own := out.named("dev")
+	s := &system{
+		cfg: cfg, plan: p, dir: dir, out: out,
+		log:   slog.New(slog.NewTextHandler(own, &slog.HandlerOptions{Level: p.logLevel})),
+		state: newStateFile(StateFile(dataDir)),
+	}
+	err = s.run(ctx)
+	return errors.Join(err, out.flush(), dir.Close())
+}
+
+// run starts PostgreSQL, the control plane and the edges, in this order, and
+// stops them in the opposite one.
+func (s *system) run(outer context.Context) (err error) {
+	ctx, fail := context.WithCancelCause(outer)
+	defer fail(nil)
+	s.fail = fail
+	if err := s.state.remove(); err != nil { // that of a predecessor who was killed
+		return err
+	}
+	_, statErr := os.Stat(s.dir.Path("postgres", "data"))
+	if s.secrets, err = loadSecrets(s.dir.Path("secrets"), statErr == nil); err != nil {
+		return err
+	}
+	s.log.Info("starting", "data_dir", s.dir.Path())
+
+	postgres := s.keeper("postgres", stopPostgres, s.startPostgres, s.state.setPostgres)
+	if err := postgres.begin(ctx); err != nil {
+		return orStopped(outer, ctx, err)
+	}
+	defer func() { err = errors.Join(err, postgres.end()) }()
+	server, ok := postgres.current().(*pgserver.Server)
+	if !ok {
+		return orStopped(outer, ctx, errors.New("PostgreSQL ended while the system was starting"))
+	}
+	if err := s.state.setSystem(s.plan.apiURL(), s.secrets.apiKey, server.URL()); err != nil {
+		return err
+	}
+	if err := s.cfg.Database(ctx, server.URL(), s.secrets.apiKey); err != nil {
+		return orStopped(outer, ctx, err)
+	}
+
+	control := s.keeper("control", stopControl, s.startControl(server.URL()), s.state.setControl)
+	if err := control.begin(ctx); err != nil {
+		return orStopped(outer, ctx, err)
+	}
+	defer func() { err = errors.Join(err, control.end()) }()
+
+	edges, err := s.beginEdges(ctx)
+	defer func() { err = errors.Join(err, endAll(edges)) }()
+	if err != nil {
+		return orStopped(outer, ctx, err)
+	}
+	return orStopped(outer, ctx, s.serve(ctx, edges))
+}
+
+// serve waits until links reach every edge, says so, and holds until ctx ends.
+func (s *system) serve(ctx context.Context, edges []*keeper) error {
+	api, err := client.New(s.plan.apiURL(), s.secrets.apiKey)
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	say := time.NewTicker(5 * time.Second)
+	defer say.Stop()
+	p := &prover{api: api, log: s.log, say: say}
+	if err := p.prove(ctx, edges, s.plan.edgeURLs()); err != nil {
+		return err
+	}
+	s.ready.Store(true)
+	if err := s.state.publish(); err != nil {
+		return err
+	}
+	s.log.Info("ready", "state", s.state.path)
+	_, err = io.WriteString(s.cfg.Stdout, s.nextSteps())
+	for err == nil && ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-s.cfg.Renew:
+			s.log.Info("renewing the edges")
+			for _, k := range edges {
+				k.renew()
+			}
+		}
+	}
+	s.log.Info("stopping")
+	return errors.Join(err, s.state.remove())
+}
+
+// orStopped replaces an error that is a mere consequence: of the user's stop, which
+// is none, or of a process that failed while starting.
+func orStopped(outer, ctx context.Context, err error) error {
+	switch {
+	case outer.Err() != nil:
+		return nil
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// noteEnd gives the system up when a process fails by itself before everything
+// was ready once: it has said why, and would fail again. One that is killed is
+// started again like at any other time.
+func (s *system) noteEnd(name string, err error) {
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	if ok && exit.Exited() && !s.ready.Load() {
+		s.fail(fmt.Errorf("%s ended while starting: %s", name, strings.TrimPrefix(s.out.named(name).lastLine(), "waypost: ")))
+	}
+}
+
+func (s *system) beginEdges(ctx context.Context) ([]*keeper, error) {
+	var edges []*keeper
+	var group errgroup.Group
+	for i, e := range s.plan.edges {
+		k := s.keeper("edge "+string(e.Region), stopEdges, s.startEdge(i, e), func(p process) error { return s.state.setEdge(i, e, p) })
+		edges = append(edges, k)
+		group.Go(func() error { return k.begin(ctx) })
+	}
+	return edges, group.Wait()
+}
+
+func endAll(keepers []*keeper) error {
+	var group errgroup.Group
+	for _, k := range keepers {
+		group.Go(k.end)
+	}
+	return group.Wait()
+}
+
+func (s *system) startPostgres(ctx context.Context) (process, error) {
+	return pgserver.Start(ctx, pgserver.Config{Dir: s.dir.Path("postgres"), Output: s.out.named("postgres"), Logger: s.log})
+}
+
+// nextSteps is what a newcomer wants to try.
+func (s *system) nextSteps() string {
+	api, edge := s.plan.apiURL(), s.plan.edgeURLs()[0]
+	var b strings.Builder
+	fmt.Fprintf(&b, "\nWaypost is running: the API at %s", api)
+	for i, e := range s.plan.edges {
+		fmt.Fprintf(&b, ", edge %s at %s", e.Region, s.plan.edgeURLs()[i])
+	}
+	waypost := s.cfg.Executable
+	if wd, err := os.Getwd(); err == nil {
+		if rel, err := filepath.Rel(wd, waypost); err == nil && len(rel) < len(waypost) {
+			waypost = rel
+		}
+	}
+	dataDir := ""
+	if s.cfg.Settings.Dev.DataDir != config.DefaultDataDir(os.Getenv) {
+		dataDir = " --data-dir " + s.dir.Path()
+	}
+	fmt.Fprintf(&b, `.
+
+Create a link:             curl -s %s/api/v1/urls -H 'Content-Type: application/json' -d '{"original_url":"https://example.com/hello"}'
+Follow it at an edge:      curl -i %s/SHORT_CODE
+From the command line:     %[3]s links create https://example.com/hello%[4]s
+Import many:               %[3]s links import FILE.csv%[4]s
+Stop everything:           Ctrl-C
+
+`, api, edge, waypost, dataDir)
+	return b.String()
+}
+
+// urlOf gives the URL by which this machine reaches a listener on addr.
+func urlOf(addr string) string {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return "http://" + addr
+	}
+	switch host {
+	case "", "0.0.0.0":
+		host = "127.0.0.1"
+	case "::":
+		host = "::1"
+	}
+	return "http://" + net.JoinHostPort(host, port)
+}

@@ -1,0 +1,172 @@
+package dev
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"strings"
+
+	"waypost"
+	"waypost/internal/config"
+	"waypost/internal/node"
+)
+
+// edge is one edge of the plan.
+type edge struct {
+	Region waypost.Region
+	Addr   string
+}
+
+// plan is what the settings ask for, judged.
+type plan struct {
+	control  string // address
+	edges    []edge
+	baseURL  string   // "" until the first edge's port is known
+	gossip   []string // addresses of the control plane and of each edge
+	logLevel slog.Level
+}
+
+func makePlan(s config.Config) (plan, error) {
+	p := plan{control: s.Dev.ControlAddr, baseURL: s.Dev.BaseURL}
+	if err := s.Log.Check(); err != nil {
+		return plan{}, err
+	}
+	if err := p.logLevel.UnmarshalText([]byte(s.Log.Level)); err != nil {
+		return plan{}, fmt.Errorf("log.level: %w", err)
+	}
+	if err := config.CheckAddress(p.control); err != nil {
+		return plan{}, fmt.Errorf("--control-addr: %w", err)
+	}
+	if err := config.CheckOrigin(p.baseURL); p.baseURL != "" && err != nil {
+		return plan{}, fmt.Errorf("--base-url: %w", err)
+	}
+	edges, err := parseEdges(s.Dev.Edges)
+	if err != nil {
+		return plan{}, fmt.Errorf("--edges: %w", err)
+	}
+	for _, e := range edges {
+		if clash(e.Addr, p.control) {
+			return plan{}, fmt.Errorf("--edges: %s has the control plane's address %s", e.Region, e.Addr)
+		}
+	}
+	p.edges = edges
+	return p, nil
+}
+
+// parseEdges reads REGION=HOST:PORT, each region and address once.
+func parseEdges(texts []string) ([]edge, error) {
+	if len(texts) == 0 {
+		return nil, errors.New("at least one edge is needed, such as us-east-1=127.0.0.1:8081")
+	}
+	var edges []edge
+	for _, text := range texts {
+		name, addr, ok := strings.Cut(text, "=")
+		if !ok {
+			return nil, fmt.Errorf("%q is not REGION=HOST:PORT", text)
+		}
+		region, err := waypost.ParseRegion(name)
+		if err != nil {
+			return nil, err
+		}
+		if err := config.CheckAddress(addr); err != nil {
+			return nil, err
+		}
+		for _, other := range edges {
+			if other.Region == region {
+				return nil, fmt.Errorf("region %s is given twice", region)
+			}
+			if clash(other.Addr, addr) {
+				return nil, fmt.Errorf("%s and %s have the same address %s", other.Region, region, addr)
+			}
+		}
+		edges = append(edges, edge{region, addr})
+	}
+	return edges, nil
+}
+
+// clash reports whether two addresses are the same; port 0 never is.
+func clash(a, b string) bool { return a == b && !strings.HasSuffix(a, ":0") }
+
+// claimPorts makes sure that every address is free, before anything is started,
+// and picks a port where 0 was given. The listeners are open all at once, so that
+// no port is picked twice, and closed again for the children.
+func (p *plan) claimPorts(ctx context.Context) (err error) {
+	type claim struct {
+		addr *string
+		flag string
+	}
+	claims := []claim{{&p.control, "--control-addr"}}
+	for i := range p.edges {
+		claims = append(claims, claim{&p.edges[i].Addr, "--edges"})
+	}
+	p.gossip = make([]string, 1+len(p.edges))
+	for i := range p.gossip {
+		p.gossip[i] = "127.0.0.1:0"
+		claims = append(claims, claim{&p.gossip[i], "--edges"})
+	}
+	for _, c := range claims {
+		ln, busy := claimPort(ctx, *c.addr, c.flag)
+		if busy != nil {
+			return busy
+		}
+		defer func() { err = errors.Join(err, ln.Close()) }()
+		*c.addr = withPort(*c.addr, ln)
+	}
+	return nil
+}
+
+// Ports that are picked are none that systems give to outgoing connections, which could have them before a
+// child listens: Linux gives those from 32768 on, others still higher ones.
+const lowestPicked, highestPicked = 10_000, 32_767
+
+// claimPort listens on an address, on a port of its choice where that is 0.
+func claimPort(ctx context.Context, addr, flag string) (net.Listener, error) {
+	if host, port, err := net.SplitHostPort(addr); err == nil && port == "0" {
+		for range 100 {
+			pick := net.JoinHostPort(host, fmt.Sprint(lowestPicked+rand.IntN(highestPicked-lowestPicked+1)))
+			if ln, err := node.Listen(ctx, pick, flag); err == nil {
+				return ln, nil
+			}
+		}
+	}
+	return node.Listen(ctx, addr, flag)
+}
+
+func (p *plan) apiURL() string { return urlOf(p.control) }
+
+func (p *plan) edgeURLs() []string {
+	urls := make([]string, len(p.edges))
+	for i, e := range p.edges {
+		urls[i] = urlOf(e.Addr)
+	}
+	return urls
+}
+
+// shortURLs is what short URLs begin with.
+func (p *plan) shortURLs() string {
+	if p.baseURL != "" {
+		return p.baseURL
+	}
+	return p.edgeURLs()[0]
+}
+
+func (p *plan) regions() []string {
+	names := make([]string, len(p.edges))
+	for i, e := range p.edges {
+		names[i] = string(e.Region)
+	}
+	return names
+}
+
+// withPort replaces a picked port in the address that was asked for.
+func withPort(addr string, ln net.Listener) string {
+	host, _, err := net.SplitHostPort(addr)
+	tcp, ok := ln.Addr().(*net.TCPAddr)
+	if err != nil || !ok {
+		return addr
+	}
+	return net.JoinHostPort(host, fmt.Sprint(tcp.Port))
+}

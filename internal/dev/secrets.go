@@ -1,0 +1,70 @@
+package dev
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"waypost/controlplane"
+	"waypost/internal/atomicfile"
+)
+
+// secrets of a system, made at its first start and kept in files of mode 0600,
+// which is how the children get them.
+type secrets struct {
+	clusterFile string
+	tokenFile   string
+	gossipFile  string
+	apiKey      string
+}
+
+func loadSecrets(dir string, database bool) (secrets, error) {
+	if _, err := os.Stat(filepath.Join(dir, "cluster")); database && errors.Is(err, fs.ErrNotExist) {
+		return secrets{}, fmt.Errorf("%s is missing, and the database beside it was made with it: restore the file, or use another --data-dir",
+			filepath.Join(dir, "cluster"))
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return secrets{}, fmt.Errorf("secrets: %w", err)
+	}
+	s := secrets{clusterFile: filepath.Join(dir, "cluster"), tokenFile: filepath.Join(dir, "edge-token"), gossipFile: filepath.Join(dir, "gossip-key")}
+	_, err1 := loadSecret(s.clusterFile, randomHex)
+	_, err2 := loadSecret(s.tokenFile, randomHex)
+	_, err4 := loadSecret(s.gossipFile, randomHex)
+	key, err3 := loadSecret(filepath.Join(dir, "api-key"), controlplane.NewKey)
+	s.apiKey = key
+	return s, errors.Join(err1, err2, err3, err4)
+}
+
+// loadSecret reads a secret, or makes and keeps one.
+func loadSecret(path string, generate func() (string, error)) (string, error) {
+	text, err := os.ReadFile(path)
+	if err == nil {
+		secret := strings.TrimSpace(string(text))
+		if secret == "" {
+			return "", fmt.Errorf("secret %s is empty: remove the file to have a new one made", path)
+		}
+		return secret, nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("secret: %w", err)
+	}
+	secret, err := generate()
+	if err != nil {
+		return "", fmt.Errorf("make a secret: %w", err)
+	}
+	return secret, atomicfile.Write(path, []byte(secret+"\n"), 0o600)
+}
+
+// randomHex gives 32 random bytes in hex.
+func randomHex() (string, error) {
+	var b [32]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(b[:]), nil
+}

@@ -1,0 +1,202 @@
+package linkimport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"waypost/client"
+)
+
+const (
+	rounds    = 3               // times that the rest of a batch is sent after answers were lost
+	skew      = time.Minute     // between the clocks of the API and of its database, at most
+	longWait  = 4 * time.Second // between attempts, unless the API asks for more
+	firstWait = 250 * time.Millisecond
+	listLimit = 1000
+)
+
+var errInterrupted = errors.New("the import was interrupted while these were sent")
+
+// deliver creates rows of one batch, each once, and books what became of them.
+// Doubt is why an earlier attempt at all of them may have had an effect, nil when
+// there was none. With an error the rest of the batch is not created, or in doubt.
+func (d *delivery) deliver(ctx context.Context, f flight, rows []row, doubt error) error {
+	for round := 1; len(rows) > 0; round++ {
+		if doubt != nil {
+			missing, err := d.settle(ctx, f, rows)
+			if err != nil {
+				d.leaveInDoubt(rows, doubt)
+				return fmt.Errorf("nobody knows what was created of lines %s: %w", span(rows), errors.Join(doubt, err))
+			}
+			d.created(len(rows) - len(missing))
+			if rows = missing; round > rounds {
+				rows = d.refuseFailing(rows)
+			}
+			if len(rows) == 0 {
+				return nil
+			}
+			if round > rounds {
+				return fmt.Errorf("nothing was created of lines %s: %w", span(rows), doubt)
+			}
+		}
+		outcomes, err := d.send(ctx, rows)
+		switch {
+		case err == nil:
+			rows, doubt = d.book(rows, outcomes)
+		case client.Processed(err):
+			doubt = err
+		default:
+			return fmt.Errorf("nothing was created of lines %s: %w", span(rows), err)
+		}
+	}
+	return nil
+}
+
+// span names lines from the first to the last of rows.
+func span(rows []row) string {
+	return fmt.Sprintf("%d to %d", rows[0].line, rows[len(rows)-1].line)
+}
+
+func (d *delivery) leaveInDoubt(rows []row, doubt error) {
+	for _, row := range rows {
+		left := row.because(0, doubt.Error())
+		left.Whole = true
+		d.report.InDoubt = append(d.report.InDoubt, left)
+	}
+	d.report.Rows += len(rows)
+}
+
+// book notes the outcomes that are final, and gives the rows that failed within
+// the API, of which it is not known whether they were created.
+func (d *delivery) book(rows []row, outcomes []client.Outcome) (unclear []row, doubt error) {
+	for i, o := range outcomes {
+		row := rows[i]
+		switch {
+		case o.Status >= 500:
+			row.status, row.reason = o.Status, reasonOf(o)
+			unclear = append(unclear, row)
+			doubt = &client.Problem{Status: row.status, Detail: row.reason}
+		case o.Link == nil && o.ShortCode == "":
+			d.refuse(row.because(o.Status, reasonOf(o)))
+		case o.Status == http.StatusOK:
+			d.report.Rows++
+			d.report.Found++
+		default:
+			d.created(1)
+		}
+	}
+	return unclear, doubt
+}
+
+// refuseFailing refuses the rows that the API fails at one by one, and gives the
+// others. 503 is no such failure: the API asks to come again.
+func (d *delivery) refuseFailing(rows []row) (rest []row) {
+	for _, row := range rows {
+		if row.status == 0 || row.status == http.StatusServiceUnavailable {
+			rest = append(rest, row)
+			continue
+		}
+		d.refuse(row.because(row.status, row.reason))
+	}
+	return rest
+}
+
+func reasonOf(o client.Outcome) string {
+	if o.Error == nil {
+		return "the API gave no reason"
+	}
+	return o.Error.Detail
+}
+
+// settle finds out which of the rows do not exist, by the created_by of the links
+// that the API has. It first waits until no request sent before can take effect:
+// an API that answers again, its database included, has finished or given up every
+// request that it had received some seconds later.
+func (r *run) settle(ctx context.Context, f flight, rows []row) (missing []row, err error) {
+	if _, err := r.list(ctx, 1, ""); err != nil {
+		return nil, err
+	}
+	r.Settling(span(rows), r.Settle)
+	if err := r.Wait(ctx, r.Settle); err != nil {
+		return nil, err
+	}
+	wanted := make(map[int]bool, len(rows))
+	for _, row := range rows {
+		wanted[row.line] = true
+	}
+	oldest := f.At.Add(-skew)
+	for cursor := ""; len(wanted) > 0; {
+		page, err := r.list(ctx, listLimit, cursor)
+		if err != nil {
+			return nil, err
+		}
+		recent := false
+		for _, link := range page.Links {
+			recent = recent || !link.CreatedAt.Before(oldest)
+			if number, ours := strings.CutPrefix(link.CreatedBy, r.tag); ours {
+				if line, err := strconv.Atoi(number); err == nil {
+					delete(wanted, line)
+				}
+			}
+		}
+		if cursor = page.Next; cursor == "" || !recent {
+			break
+		}
+	}
+	for _, row := range rows {
+		if wanted[row.line] {
+			missing = append(missing, row)
+		}
+	}
+	return missing, nil
+}
+
+// send asks for the rows, again as long as that surely had no effect.
+func (r *run) send(ctx context.Context, rows []row) (outcomes []client.Outcome, err error) {
+	links := make([]client.NewLink, len(rows))
+	for i, row := range rows {
+		links[i] = row.link
+		links[i].CreatedBy = r.tag + strconv.Itoa(row.line)
+		if l := &links[i]; r.Dedupe && l.Dedupe == nil && l.CustomCode == "" && (l.Active == nil || *l.Active) {
+			l.Dedupe = &r.Dedupe
+		}
+	}
+	err = r.persist(ctx, client.Transient, func() error {
+		outcomes, err = r.API.CreateBulk(ctx, links)
+		return err
+	})
+	return outcomes, err
+}
+
+func (r *run) list(ctx context.Context, limit int, cursor string) (page client.Page, err error) {
+	err = r.persist(ctx, client.Passing, func() error {
+		page, err = r.API.List(ctx, limit, cursor)
+		return err
+	})
+	return page, err
+}
+
+// persist tries until it works or again says that there is no use, waiting twice
+// as long each time.
+func (r *run) persist(ctx context.Context, again func(error) (time.Duration, bool), try func() error) error {
+	delay := firstWait
+	for attempt := 1; ; attempt++ {
+		err := try()
+		if err == nil {
+			return nil
+		}
+		after, ok := again(err)
+		if !ok || attempt == r.Attempts {
+			return err
+		}
+		if r.Wait(ctx, max(delay, after)) != nil {
+			return err // the wait changes nothing about what the last request did
+		}
+		delay = min(2*delay, longWait)
+	}
+}

@@ -1,0 +1,330 @@
+// Package linkimport creates the links of a CSV or JSON lines file through the API, in bulk,
+// several requests at once, and each once, and accounts for every row of the file: created, refused, or in doubt.
+// An import that stopped or was killed goes on from its [Journal]. The package
+// shows nothing; what users see is up to the command.
+package linkimport
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"waypost/client"
+)
+
+// Bounds of one request.
+const (
+	batchRows  = 1000
+	batchBytes = 4 << 20
+)
+
+// MaxInFlight bounds the requests of an import that are under way at once.
+const MaxInFlight = 16
+
+// API is what an import needs of the control plane. It is asked by several goroutines at
+// once when an import has several requests under way.
+type API interface {
+	CreateBulk(ctx context.Context, ns []client.NewLink) ([]client.Outcome, error)
+
+	// List is asked for the API's time, and for links when an answer was lost.
+	List(ctx context.Context, limit int, cursor string) (client.Page, error)
+}
+
+// Import says how a file is brought in.
+type Import struct {
+	API API
+
+	// Journal keeps what a later run needs to go on; nil keeps nothing.
+	Journal *Journal
+
+	// Format of the file; default CSV.
+	Format Format
+
+	// InFlight is how many requests are under way at once, 1 to [MaxInFlight]; default 1.
+	// So many batches are in memory, and to be settled after a kill.
+	InFlight int
+
+	// Dedupe asks for the one link of a target, where a row neither says whether it does
+	// nor asks for a code, and is active: one that is not is never the one. Those that were there already are counted in Report.Found.
+	Dedupe bool
+
+	// Attempts bounds how often a request is sent that surely had no effect, or
+	// changes nothing; default 8, which takes about 16 s.
+	Attempts int
+
+	// Settle is how long the API must have been answering again before a request
+	// whose answer was lost is sure to be finished or refused; default 10 s. The
+	// API gives up a request after 5 s.
+	Settle time.Duration
+
+	// Settling is told which lines, such as "2 to 1001", were sent without an answer, or perhaps sent before a kill, and are
+	// looked for among the links once Settle has passed. It may be called by several goroutines at once. Nil: nobody is told.
+	Settling func(lines string, after time.Duration)
+
+	// Wait pauses between attempts; default: the time that passes, or ctx's error.
+	Wait func(ctx context.Context, d time.Duration) error
+
+	// Refused is told of every row that is refused, as it comes and in the order of the
+	// file, those of earlier runs first; its error stops the import. Nil: they are kept in
+	// memory, for the report.
+	Refused func(Row) error
+
+	// Progress is told after each batch how many rows are done and how many bytes of
+	// the file are read.
+	Progress func(rows int, bytes int64)
+}
+
+// Row is one row of the file that did not become a link for certain.
+type Row struct {
+	Line        int    `json:"line"` // of the file, from 1
+	OriginalURL string `json:"original_url"`
+	Status      int    `json:"status,omitempty"` // as the API answered; 0 when it was not asked
+	Reason      string `json:"reason"`
+	Whole       bool   `json:"-"` // one of many with this fate: Run's error tells it for all of them
+}
+
+// Report accounts for the rows of a file as far as the import came, runs before
+// this one included: Rows = Created + Found + refused + in doubt.
+type Report struct {
+	Rows       int   `json:"rows"`
+	Created    int   `json:"created"`
+	Found      int   `json:"found"`    // rows whose target had its link already
+	NotCreated int   `json:"-"`        // rows that were refused
+	Refused    []Row `json:"refused"`  // they themselves, unless somebody else was told
+	InDoubt    []Row `json:"in_doubt"` // may or may not have been created; so many at most as are under way
+}
+
+// ErrUnreadable says that the rest of a file can never be read. What comes before
+// is imported, so that there is nothing to go on with.
+var ErrUnreadable = errors.New("the rest of the file cannot be read")
+
+// Run imports the whole file, or as far as it gets. A refused row is no error. An
+// error says why it stopped early; the report tells how far that was. With a
+// journal of an earlier run of the same file, it goes on from there.
+func (im *Import) Run(ctx context.Context, file io.Reader) (Report, error) {
+	r := im.newRun()
+	if r.Refused == nil {
+		r.Refused = func(row Row) error {
+			r.report.Refused = append(r.report.Refused, row)
+			return nil
+		}
+	}
+	err := r.all(ctx, file)
+	return r.report, err
+}
+
+func (im *Import) newRun() *run {
+	r := &run{Import: *im, report: Report{Refused: []Row{}, InDoubt: []Row{}}}
+	if r.Attempts == 0 {
+		r.Attempts = 8
+	}
+	r.InFlight = min(max(r.InFlight, 1), MaxInFlight)
+	if r.Settle == 0 {
+		r.Settle = 10 * time.Second
+	}
+	if r.Wait == nil {
+		r.Wait = pause
+	}
+	if r.Settling == nil {
+		r.Settling = func(string, time.Duration) {}
+	}
+	return r
+}
+
+// Workspace asks for the slug of the workspace that links go into, for [Source], as often
+// as Run asks for what changes nothing. It is "" when the API says none.
+func (im *Import) Workspace(ctx context.Context, ask func(context.Context) (client.Me, error)) (slug string, err error) {
+	err = im.newRun().persist(ctx, client.Passing, func() error {
+		me, err := ask(ctx)
+		if err == nil && me.Workspace != nil {
+			slug = me.Workspace.Slug
+		}
+		return err
+	})
+	return slug, err
+}
+
+// run is one run of an import.
+type run struct {
+	Import // without zero fields, but for Journal and Progress
+
+	reader *reader
+	report Report
+	tag    string // what created_by begins with for every link of this import
+
+	// The API's clock, as it was told at a moment of our own.
+	apiTime, ourTime time.Time
+}
+
+func (r *run) all(ctx context.Context, file io.Reader) error {
+	var err error
+	if r.reader, err = newReader(file, r.Format); err != nil {
+		return err
+	}
+	id := rand.Text()
+	var unsettled []flight
+	if j := r.Journal; j != nil {
+		id = j.id()
+		unsettled = j.unsettled()
+		r.report.Rows, r.report.Created, r.report.Found = j.total.Rows, j.total.Created, j.total.Found
+		r.report.NotCreated = j.refused
+		if err := j.tell(r.Refused); err != nil {
+			return err
+		}
+		r.reader.skip = j.total.Line
+	}
+	r.tag = "import:" + id + ":"
+	if err := r.readClock(ctx); err != nil {
+		return fmt.Errorf("nothing was sent: %w", err)
+	}
+	return r.deliverAll(ctx, unsettled)
+}
+
+// deliverAll keeps batches under way until the file has ended or one has failed, and
+// books them in the order of the file. Unsettled are those that an earlier run has sent.
+func (r *run) deliverAll(ctx context.Context, unsettled []flight) error {
+	var under []*delivery // oldest first
+	var failed error      // why no more is sent
+	var readErr error
+	for end := false; ; {
+		for failed == nil && readErr == nil && !end && len(under) < r.InFlight {
+			var old *flight
+			until := 0
+			if len(unsettled) > 0 {
+				old, unsettled = &unsettled[0], unsettled[1:]
+				until = old.Last
+			}
+			var b batch
+			b, readErr = r.reader.batch(until)
+			d, err := r.begin(ctx, b, old)
+			if err != nil {
+				failed = err
+				break
+			}
+			under, end = append(under, d), b.end
+		}
+		if len(under) == 0 {
+			if failed != nil {
+				return failed
+			}
+			return readErr
+		}
+		d := under[0]
+		under = under[1:]
+		<-d.done
+		if err := r.add(d.report); failed == nil {
+			failed = err
+		}
+		if failed == nil {
+			failed = d.err
+		}
+		if failed == nil {
+			failed = r.Journal.done(stretch{Line: d.batch.last, Rows: d.report.Rows, Created: d.report.Created, Found: d.report.Found, Refused: d.report.Refused})
+		}
+		if failed == nil && r.Progress != nil {
+			r.Progress(r.report.Rows, d.offset)
+		}
+	}
+}
+
+// delivery is a batch on its way, by a goroutine of its own.
+type delivery struct {
+	*run
+	batch  batch
+	offset int64 // of the file, behind the batch
+	report Report
+	err    error
+	done   chan struct{}
+}
+
+// begin sends a batch, once the journal knows of it. Unsettled is set when an earlier
+// run has sent it and did not learn what became of it.
+func (r *run) begin(ctx context.Context, b batch, unsettled *flight) (*delivery, error) {
+	d := &delivery{run: r, batch: b, offset: r.reader.offset(), done: make(chan struct{})}
+	for _, bad := range b.bad {
+		d.refuse(bad)
+	}
+	if len(b.rows) == 0 {
+		close(d.done)
+		return d, nil
+	}
+	f, doubt := unsettled, errInterrupted
+	if f == nil {
+		f = &flight{First: b.rows[0].line, Last: b.rows[len(b.rows)-1].line, At: r.now()}
+		doubt = nil
+		if err := r.Journal.sending(*f); err != nil {
+			return nil, err
+		}
+	}
+	go func() {
+		defer close(d.done)
+		d.err = d.deliver(ctx, *f, b.rows, doubt)
+	}()
+	return d, nil
+}
+
+// add books what became of a batch, and tells of its refused rows.
+func (r *run) add(of Report) error {
+	r.report.Rows += of.Rows
+	r.report.Created += of.Created
+	r.report.Found += of.Found
+	r.report.NotCreated += len(of.Refused)
+	r.report.InDoubt = append(r.report.InDoubt, of.InDoubt...)
+	slices.SortStableFunc(of.Refused, func(a, b Row) int { return a.Line - b.Line })
+	for _, row := range of.Refused {
+		if err := r.Refused(row); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *delivery) refuse(row Row) {
+	d.report.Rows++
+	d.report.Refused = append(d.report.Refused, row)
+}
+
+func (d *delivery) created(n int) {
+	d.report.Rows += n
+	d.report.Created += n
+}
+
+// readClock learns the API's time, and that links may be read, which settling needs.
+func (r *run) readClock(ctx context.Context) error {
+	page, err := r.list(ctx, 1, "")
+	if err != nil {
+		return err
+	}
+	r.apiTime, r.ourTime = page.Time, time.Now()
+	if r.apiTime.IsZero() {
+		r.apiTime = r.ourTime
+	}
+	return nil
+}
+
+// now is the API's time. While our machine sleeps it falls behind, never ahead,
+// and then settling only looks at more links than it has to.
+func (r *run) now() time.Time { return r.apiTime.Add(time.Since(r.ourTime)).UTC() }
+
+// newRunID tells imports of the same file apart.
+func newRunID() string {
+	var b [4]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}

@@ -1,0 +1,181 @@
+package linkimport_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"waypost/client"
+	"waypost/internal/linkimport"
+)
+
+func run(t *testing.T, a *api, text string) (linkimport.Report, error) {
+	t.Helper()
+	im := linkimport.Import{API: a, Wait: a.wait}
+	return im.Run(t.Context(), strings.NewReader(text))
+}
+
+func TestEveryRowIsAccountedFor(t *testing.T) {
+	a := &api{}
+	report, err := run(t, a, "\uFEFFtitle,original_url,custom_code\r\n"+
+		"One,https://example.com/1,one-code\r\n"+
+		"\"Two, lines\nof title\",https://example.com/2,\r\n"+
+		"Bad,ftp://example.com,\r\n"+
+		"too,few\r\n"+
+		"a \"bare quote,https://example.com/3,\r\n"+
+		"Broken,broken,\r\n"+
+		"Last,https://example.com/4,")
+	require.NoError(t, err)
+	require.Equal(t, 7, report.Rows)
+	require.Equal(t, 3, report.Created)
+	require.Equal(t, []linkimport.Row{
+		{Line: 5, OriginalURL: "ftp://example.com", Status: 422, Reason: "no such scheme"},
+		{Line: 6, Reason: "2 fields instead of 3"},
+		{Line: 7, Reason: `no valid CSV: bare " in non-quoted-field`},
+		{Line: 8, OriginalURL: "broken", Status: 500, Reason: "an internal error"},
+	}, report.Refused)
+	require.Empty(t, report.InDoubt)
+	first := a.batches[0][0]
+	require.Regexp(t, `^import:[0-9A-Z]+:2$`, first.CreatedBy)
+	first.CreatedBy = ""
+	require.Equal(t, client.NewLink{OriginalURL: "https://example.com/1", Title: "One", CustomCode: "one-code"}, first)
+	require.Equal(t, "Two, lines\nof title", a.batches[0][1].Title)
+}
+
+func TestRowsAskForTheOneLinkOfTheirTargetUnlessTheySayOtherwise(t *testing.T) {
+	lines := `{"original_url": "https://example.com/1"}
+{"original_url": "https://example.com/2", "custom_code": "two"}
+{"original_url": "https://example.com/3", "dedupe": false}
+{"original_url": "https://example.com/4", "active": false}
+`
+	var asked []bool
+	a := &api{}
+	im := linkimport.Import{API: a, Wait: a.wait, Format: linkimport.JSONLines, Dedupe: true}
+	_, err := im.Run(t.Context(), strings.NewReader(lines))
+	require.NoError(t, err)
+	for _, l := range a.batches[0] {
+		asked = append(asked, l.Dedupe != nil && *l.Dedupe)
+	}
+	require.Equal(t, []bool{true, false, false, false}, asked)
+}
+
+func TestRowsAreSentAThousandAtATimeOrFewerWhenTheyAreLong(t *testing.T) {
+	a := &api{}
+	report, err := run(t, a, "original_url,title\n"+strings.Repeat("https://example.com,t\n", 2500))
+	require.NoError(t, err)
+	require.Equal(t, 2500, report.Created)
+	require.Equal(t, []int{1000, 1000, 500}, sizes(a))
+
+	a = &api{}
+	long := "https://example.com/" + strings.Repeat("x", 8000)
+	report, err = run(t, a, "original_url\n"+strings.Repeat(long+"\n", 1000))
+	require.NoError(t, err)
+	require.Equal(t, 1000, report.Created)
+	require.Len(t, a.batches, 2)
+}
+
+func TestARowSaysWhatItsLinkForwards(t *testing.T) {
+	a := &api{}
+	report, err := run(t, a, "original_url,forward_query,forward_path\n"+
+		"https://example.com/1,true,false\n"+
+		"https://example.com/2,,TRUE\n"+
+		"https://example.com/3,yes,\n")
+	require.NoError(t, err)
+	got := a.batches[0]
+	require.Len(t, got, 2)
+	require.Equal(t, []bool{true, false, false, true}, []bool{got[0].ForwardQuery, got[0].ForwardPath, got[1].ForwardQuery, got[1].ForwardPath})
+	require.Equal(t, `forward_query "yes" is neither true nor false`, report.Refused[0].Reason)
+}
+
+func TestAllColumnsGetIntoTheLink(t *testing.T) {
+	a := &api{}
+	report, err := run(t, a, "short_code,original_url,description,tags,redirect_status,expires_at,click_count,created_at\n"+
+		"x,https://example.com/1,\"a\nb\",\"spring,\"\"b, c\"\"\",308,2091-02-03T04:05:06.7Z,12,2021-01-01T00:00:00Z\n"+
+		"x,https://example.com/2,,,,,,\n"+
+		"x,https://example.com/3,,,many,,,\n"+
+		"x,https://example.com/4,,,,tomorrow,,\n"+
+		"x,https://example.com/5,,\"a\"\"b,\"\"\",,,,\n")
+	require.NoError(t, err)
+	got := a.batches[0]
+	require.Len(t, got, 2)
+	require.Equal(t, []string{"spring", "b, c"}, got[0].Tags)
+	require.Equal(t, "a\nb", got[0].Description)
+	require.Equal(t, 308, got[0].RedirectStatus)
+	require.Equal(t, time.Date(2091, 2, 3, 4, 5, 6, 7e8, time.UTC), got[0].ExpiresAt)
+	require.Equal(t, client.NewLink{OriginalURL: "https://example.com/2", CreatedBy: got[1].CreatedBy}, got[1])
+	require.Len(t, report.Refused, 3)
+	require.Contains(t, report.Refused[0].Reason, "redirect_status")
+	require.Contains(t, report.Refused[1].Reason, "expires_at")
+	require.Contains(t, report.Refused[2].Reason, "tags")
+}
+
+func TestAWrongHeaderSendsNothing(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                 "the file is empty",
+		"url,title\nhttps://a.example,A\n": `a column "url"`,
+		"title\nA\n":                       "lacks original_url",
+		"original_url,original_url\na,b\n": `a column "original_url"`,
+	} {
+		a := &api{}
+		_, err := run(t, a, text)
+		require.ErrorContains(t, err, want)
+		require.Empty(t, a.batches)
+	}
+}
+
+func TestARowWithoutAnEndIsNotReadIntoMemory(t *testing.T) {
+	a := &api{}
+	report, err := run(t, a, "original_url\nhttps://example.com/1\n\""+strings.Repeat("https://example.com\n", 100_000))
+	require.ErrorContains(t, err, "is a quote never closed?")
+	require.Equal(t, 1, report.Created, "what came before is not lost")
+}
+
+func TestOnlyRequestsThatSurelyHadNoEffectAreRepeated(t *testing.T) {
+	refused := fmt.Errorf("no API: %w", &net.OpError{Op: "dial", Err: errors.New("connection refused")})
+	limited := &client.Problem{Status: http.StatusTooManyRequests, RetryAfter: time.Second}
+	a := &api{failures: []error{refused, limited, refused}}
+	report, err := run(t, a, "original_url\nhttps://example.com\n")
+	require.NoError(t, err)
+	require.Equal(t, 1, report.Created)
+	require.Len(t, a.batches, 1)
+}
+
+func TestARequestThatIsRefusedAsAWholeStopsTheImport(t *testing.T) {
+	a := &api{failures: []error{&client.Problem{Status: http.StatusUnauthorized, Detail: "a key is required"}}}
+	report, err := run(t, a, "original_url\nhttps://example.com\n")
+	require.ErrorContains(t, err, "nothing was created of lines 2 to 2: a key is required")
+	require.Empty(t, report.InDoubt)
+	require.Empty(t, report.Refused)
+	require.Zero(t, report.Rows)
+}
+
+func TestAnAPIThatStaysAwayIsGivenUp(t *testing.T) {
+	refused := &net.OpError{Op: "dial", Err: errors.New("connection refused")}
+	a := &api{failures: make([]error, 100)}
+	for i := range a.failures {
+		a.failures[i] = refused
+	}
+	var waits []time.Duration
+	im := linkimport.Import{API: a, Attempts: 6, Wait: func(_ context.Context, d time.Duration) error {
+		waits = append(waits, d)
+		return nil
+	}}
+	_, err := im.Run(t.Context(), strings.NewReader("original_url\nhttps://example.com\n"))
+	require.ErrorIs(t, err, refused)
+	require.Equal(t, []time.Duration{250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second}, waits)
+}
+
+func sizes(a *api) []int {
+	var n []int
+	for _, b := range a.batches {
+		n = append(n, len(b))
+	}
+	return n
+}

@@ -1,0 +1,329 @@
+package linkimport
+
+import (
+	"bufio"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"waypost/client"
+)
+
+// maxRow bounds one row, so that a stray quote does not read the rest of a large
+// file into memory. The API allows far less.
+const maxRow = 256 << 10
+
+// row is a row of the file that can be sent.
+type row struct {
+	line int
+	link client.NewLink
+
+	// As the API failed at it, zero when it has not.
+	status int
+	reason string
+}
+
+func (r row) because(status int, reason string) Row {
+	return Row{Line: r.line, OriginalURL: r.link.OriginalURL, Status: status, Reason: reason}
+}
+
+// badRow is a row that cannot be sent; the next one can be read all the same.
+type badRow struct {
+	line   int
+	reason string
+}
+
+func (b *badRow) Error() string { return fmt.Sprintf("line %d: %s", b.line, b.reason) }
+
+// Format is how a file is written.
+type Format string
+
+// The formats.
+const (
+	CSV       Format = "csv"   // with a header
+	JSONLines Format = "jsonl" // an object a line, with the API's names
+)
+
+// reader gathers rows into batches.
+type reader struct {
+	from rowSource
+	skip int // rows up to this line are left out
+}
+
+// rowSource reads rows one by one.
+type rowSource interface {
+	// next gives the next row, a badRow, io.EOF, or why the file cannot be read on.
+	next() (row, error)
+
+	// offset is how many bytes have been read.
+	offset() int64
+}
+
+// newReader reads what stands before the rows.
+func newReader(file io.Reader, format Format) (*reader, error) {
+	if format == JSONLines {
+		return &reader{from: newJSONRows(file)}, nil
+	}
+	rows, err := newCSVRows(file)
+	return &reader{from: rows}, err
+}
+
+func (r *reader) offset() int64 { return r.from.offset() }
+
+// csvRows reads CSV.
+type csvRows struct {
+	csv     *csv.Reader
+	budget  *budget
+	columns []string
+	set     []func(*client.NewLink, string) error // by column
+}
+
+// column gives how a cell of a column gets into a link; known is whether a file may
+// have it. Some are of an export only, and say nothing about a new link.
+func column(name string) (set func(*client.NewLink, string) error, known bool) {
+	switch name {
+	case "original_url":
+		return func(n *client.NewLink, s string) error { n.OriginalURL = s; return nil }, true
+	case "title":
+		return func(n *client.NewLink, s string) error { n.Title = s; return nil }, true
+	case "custom_code":
+		return func(n *client.NewLink, s string) error { n.CustomCode = s; return nil }, true
+	case "domain":
+		return func(n *client.NewLink, s string) error { n.Domain = s; return nil }, true
+	case "description":
+		return func(n *client.NewLink, s string) error { n.Description = s; return nil }, true
+	case "tags":
+		return func(n *client.NewLink, s string) (err error) { n.Tags, err = SplitTags(s); return err }, true
+	case "redirect_status":
+		return setStatus, true
+	case "forward_query":
+		return func(n *client.NewLink, s string) error { return setBool(&n.ForwardQuery, name, s) }, true
+	case "forward_path":
+		return func(n *client.NewLink, s string) error { return setBool(&n.ForwardPath, name, s) }, true
+	case "expires_at":
+		return setExpiry, true
+	case "active":
+		return setActive, true
+	case "metadata":
+		return setMetadata, true
+	case "short_code", "click_count", "created_at":
+		return func(*client.NewLink, string) error { return nil }, true
+	default:
+		return nil, false
+	}
+}
+
+func setStatus(n *client.NewLink, s string) (err error) {
+	if s == "" {
+		return nil
+	}
+	if n.RedirectStatus, err = strconv.Atoi(s); err != nil {
+		return fmt.Errorf("redirect_status %q is no number", s)
+	}
+	return nil
+}
+
+func setBool(to *bool, column, s string) error {
+	switch strings.ToLower(s) {
+	case "true":
+		*to = true
+	case "false", "":
+		*to = false
+	default:
+		return fmt.Errorf("%s %q is neither true nor false", column, s)
+	}
+	return nil
+}
+
+func setExpiry(n *client.NewLink, s string) (err error) {
+	if s == "" {
+		return nil
+	}
+	if n.ExpiresAt, err = time.Parse(time.RFC3339, s); err != nil {
+		return fmt.Errorf("expires_at %q is no time such as 2030-12-31T00:00:00Z", s)
+	}
+	return nil
+}
+
+// setActive leaves out what is usual, which also control planes that do not know the field take.
+func setActive(n *client.NewLink, s string) error {
+	active := true
+	if s != "" {
+		if err := setBool(&active, "active", s); err != nil {
+			return err
+		}
+	}
+	if n.Active = nil; !active {
+		n.Active = &active
+	}
+	return nil
+}
+
+func setMetadata(n *client.NewLink, s string) error {
+	if s == "" || s == "null" {
+		return nil
+	}
+	if !json.Valid([]byte(s)) || !strings.HasPrefix(strings.TrimSpace(s), "{") {
+		return errors.New("metadata is no JSON object")
+	}
+	n.Metadata = json.RawMessage(s)
+	return nil
+}
+
+const headerHint = "it must be original_url and any of title, custom_code, domain, description, tags, metadata, redirect_status, forward_query, forward_path, expires_at, active"
+
+// newCSVRows reads the header, in which only original_url must be.
+func newCSVRows(file io.Reader) (*csvRows, error) {
+	buffered := bufio.NewReader(file)
+	if mark, err := buffered.Peek(3); err == nil && string(mark) == "\uFEFF" {
+		if _, err := buffered.Discard(3); err != nil {
+			return nil, fmt.Errorf("read the file: %w", err)
+		}
+	}
+	r := &csvRows{budget: &budget{from: buffered, left: maxRow}}
+	r.csv = csv.NewReader(r.budget)
+	r.csv.FieldsPerRecord = -1 // judged row by row
+	r.csv.ReuseRecord = true
+	header, err := r.csv.Read()
+	if errors.Is(err, io.EOF) {
+		return nil, errors.New("the file is empty: its first line must be a header such as original_url,title")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the header: %w", err)
+	}
+	for i, name := range header {
+		name = strings.ToLower(strings.TrimSpace(name))
+		set, known := column(name)
+		if !known || slices.Contains(r.columns[:i], name) {
+			return nil, fmt.Errorf("the header has a column %q: %s", header[i], headerHint)
+		}
+		r.columns, r.set = append(r.columns, name), append(r.set, set)
+	}
+	if !slices.Contains(r.columns, "original_url") {
+		return nil, errors.New("the header lacks original_url: " + headerHint)
+	}
+	return r, nil
+}
+
+func (r *csvRows) next() (row, error) {
+	r.budget.left = maxRow
+	fields, err := r.csv.Read()
+	if bad, ok := errors.AsType[*csv.ParseError](err); ok {
+		reason := "no valid CSV: " + bad.Err.Error()
+		if bad.Line > bad.StartLine {
+			reason += fmt.Sprintf(" (the row goes on to line %d)", bad.Line)
+		}
+		return row{}, &badRow{line: bad.StartLine, reason: reason}
+	}
+	if err != nil {
+		if errors.Is(err, io.EOF) {
+			return row{}, io.EOF
+		}
+		return row{}, fmt.Errorf("read the file: %w", err)
+	}
+	line, _ := r.csv.FieldPos(0)
+	if len(fields) != len(r.columns) {
+		return row{}, &badRow{line: line, reason: fmt.Sprintf("%d fields instead of %d", len(fields), len(r.columns))}
+	}
+	next := row{line: line}
+	for i, set := range r.set {
+		if err := set(&next.link, fields[i]); err != nil {
+			return row{}, &badRow{line: line, reason: err.Error()}
+		}
+	}
+	return next, nil
+}
+
+// batch is what is sent at once, and the rows between that cannot be.
+type batch struct {
+	rows []row
+	bad  []Row
+	last int  // line of the last row of both kinds; the one before when there is none
+	end  bool // of the file
+}
+
+// batch gathers the rows of one request; when until is not 0, those up to that
+// line, which fitted into one request before. With an error it is what came before.
+func (r *reader) batch(until int) (batch, error) {
+	b := batch{last: r.skip}
+	for size := 0; ; {
+		if until == 0 && (len(b.rows)+len(b.bad) >= batchRows || size >= batchBytes) || until != 0 && b.last >= until {
+			break
+		}
+		next, err := r.from.next()
+		bad, isBad := errors.AsType[*badRow](err)
+		switch {
+		case isBad && bad.line > r.skip:
+			b.bad = append(b.bad, Row{Line: bad.line, Reason: bad.reason})
+			b.last = bad.line
+		case isBad: // done in an earlier run
+		case errors.Is(err, io.EOF):
+			b.end = true
+			return b, nil
+		case err != nil:
+			return b, err
+		case next.line > r.skip:
+			size += next.size()
+			b.rows = append(b.rows, next)
+			b.last = next.line
+		}
+	}
+	r.skip = b.last
+	return b, nil
+}
+
+func (r row) size() int {
+	n := len(r.link.OriginalURL) + len(r.link.Title) + len(r.link.Description) + len(r.link.Metadata)
+	for _, tag := range r.link.Tags {
+		n += len(tag)
+	}
+	return n
+}
+
+// SplitTags reads the tags of a cell, which is a line of CSV of its own: a,b or
+// a,"b, with a comma".
+func SplitTags(cell string) ([]string, error) {
+	if cell == "" {
+		return nil, nil
+	}
+	tags, err := csv.NewReader(strings.NewReader(cell)).Read()
+	if err != nil {
+		return nil, fmt.Errorf("tags %q are not separated by commas: %w", cell, err)
+	}
+	return tags, nil
+}
+
+// JoinTags makes a cell that SplitTags reads.
+func JoinTags(tags []string) (string, error) {
+	var b strings.Builder
+	w := csv.NewWriter(&b)
+	if err := w.Write(tags); err != nil {
+		return "", fmt.Errorf("join tags: %w", err)
+	}
+	w.Flush()
+	return strings.TrimSuffix(b.String(), "\n"), nil
+}
+
+func (r *csvRows) offset() int64 { return r.csv.InputOffset() }
+
+// budget fails when a single row reads more than is left. The CSV reader fetches
+// ahead by its buffer of a few KiB, so the bound is about that much too soft.
+type budget struct {
+	from io.Reader
+	left int
+}
+
+func (b *budget) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, fmt.Errorf("%w: a row is longer than %d bytes: is a quote never closed?", ErrUnreadable, maxRow)
+	}
+	n, err := b.from.Read(p[:min(len(p), b.left)])
+	b.left -= n
+	return n, err
+}

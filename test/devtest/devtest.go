@@ -1,0 +1,364 @@
+// Package devtest runs the waypost program for tests: whole development systems
+// that are started, killed and started again, and single commands. It is not for
+// anything but tests.
+package devtest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"waypost/internal/dev"
+)
+
+// State is dev.json.
+type State = dev.State
+
+// Limits of what a test waits for. A system must stop within 50 s.
+const (
+	startLimit = 3 * time.Minute
+	stopLimit  = 50 * time.Second
+	runLimit   = 10 * time.Minute // of one command
+	patience   = time.Minute      // of a visitor
+)
+
+// Binary builds the program, with the race detector when the test has it, and
+// gives its path.
+func Binary(t testing.TB) string {
+	t.Helper()
+	return built(t, build)
+}
+
+// Failing is Binary with the places at which tests kill it or slow it down, see
+// package failpoint.
+func Failing(t testing.TB) string {
+	t.Helper()
+	return built(t, buildFailing)
+}
+
+func built(t testing.TB, build func() (string, error)) string {
+	t.Helper()
+	path, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+var (
+	build        = sync.OnceValues(func() (string, error) { return compile("waypost") })
+	buildFailing = sync.OnceValues(func() (string, error) { return compile("waypost-failing", "-tags", "failpoints") })
+)
+
+// moduleRoot returns the directory of go.mod above the package under test.
+func moduleRoot() (string, error) {
+	dir, err := os.Getwd()
+	for err == nil {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", errors.New("devtest: no go.mod above the working directory")
+		}
+		dir = filepath.Dir(dir)
+	}
+	return "", err
+}
+
+func compile(name string, flags ...string) (string, error) {
+	root, err := moduleRoot()
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(root, "bin", "test", name)
+	unlock, err := oneBuilds(filepath.Dir(path))
+	if err != nil {
+		return "", fmt.Errorf("build waypost: %w", err)
+	}
+	defer unlock()
+	args := append([]string{"build", "-o", path}, flags...)
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "-race" && s.Value == "true" {
+				args = append(args, "-race")
+			}
+		}
+	}
+	cmd := exec.CommandContext(context.Background(), "go", append(args, "./cmd/waypost")...)
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build waypost: %w\n%s", err, out)
+	}
+	return path, nil
+}
+
+// oneBuilds has packages that are tested at the same time build one after the other, until the first
+// unlocks: what it has built is there for the others, who would compile the same beside it.
+func oneBuilds(dir string) (unlock func(), err error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	lock, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		_ = lock.Close()
+		return nil, fmt.Errorf("wait for another build: %w", err)
+	}
+	return func() { _ = lock.Close() }, nil
+}
+
+// Result is what a command left.
+type Result struct {
+	Code           int
+	Stdout, Stderr string
+}
+
+// Run runs one command with WAYPOST_* variables of env only.
+func Run(t testing.TB, env []string, args ...string) Result {
+	t.Helper()
+	return RunBinary(t, Binary(t), env, args...)
+}
+
+// RunBinary is Run for another build of the program.
+func RunBinary(t testing.TB, binary string, env []string, args ...string) Result {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	cmd := command(binary, env, args...)
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Start()
+	if err == nil {
+		late := time.AfterFunc(runLimit, func() { _ = cmd.Process.Kill() }) // which is an error below
+		err = cmd.Wait()
+		late.Stop()
+	}
+	if exit, ok := errors.AsType[*exec.ExitError](err); err != nil && (!ok || !exit.Exited()) {
+		t.Fatalf("waypost %s: %v\n%s", strings.Join(args, " "), err, stderr.String())
+	}
+	return Result{Code: cmd.ProcessState.ExitCode(), Stdout: stdout.String(), Stderr: stderr.String()}
+}
+
+// quickExit keeps the race detector from holding every end of a process up for a second,
+// which it does for reports of other goroutines.
+const quickExit = "GORACE=atexit_sleep_ms=10"
+
+func command(binary string, env []string, args ...string) *exec.Cmd {
+	// Not bound to the test's context: that ends before its cleanups.
+	cmd := exec.CommandContext(context.Background(), binary, args...)
+	for _, entry := range os.Environ() {
+		if !strings.HasPrefix(entry, "WAYPOST_") && !strings.HasPrefix(entry, "GORACE=") {
+			cmd.Env = append(cmd.Env, entry)
+		}
+	}
+	cmd.Env = append(append(cmd.Env, quickExit), env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return cmd
+}
+
+// Config of a system. Zero fields mean the default.
+type Config struct {
+	DataDir string   // default: a directory of the test
+	Anew    bool     // its database is made by the system itself, as it is for everyone else
+	Edges   string   // default: two regions on free ports
+	Args    []string // further flags of waypost dev
+	Env     []string // WAYPOST_* variables
+}
+
+// System is a `waypost dev` under test.
+type System struct {
+	t      testing.TB
+	cfg    Config
+	cmd    *exec.Cmd
+	out    *output
+	exited chan struct{}
+}
+
+// Start runs a system and waits until it is ready. It is killed when the test
+// ends, should it still run then.
+func Start(t testing.TB, cfg Config) *System {
+	t.Helper()
+	if cfg.DataDir == "" {
+		cfg.DataDir = t.TempDir()
+		if !cfg.Anew {
+			begun(t, cfg.DataDir)
+		}
+	}
+	if cfg.Edges == "" {
+		cfg.Edges = "us-east-1=127.0.0.1:0,eu-west-1=127.0.0.1:0"
+	}
+	s := &System{t: t, cfg: cfg}
+	s.Again()
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("output of waypost dev:\n%s", s.out.String())
+		}
+		s.Kill()
+	})
+	return s
+}
+
+// Again starts the system in its directory once more, after Stop or Kill, and
+// waits until it is ready.
+func (s *System) Again() {
+	s.t.Helper()
+	for tries := 5; ; tries-- {
+		s.begin()
+		state := s.await("ready", func(state State) bool { return int(state.PID) == s.cmd.Process.Pid })
+		if state != nil {
+			return
+		}
+		// The ports that it picks are free then, and another system may pick one as well before it is used.
+		if said := s.out.String(); tries == 0 || !strings.Contains(said, "is in use by another program") && !strings.Contains(said, "address already in use") {
+			s.t.Fatalf("waypost dev ended (%v) before it was ready:\n%s", s.cmd.ProcessState, s.out.String())
+		}
+	}
+}
+
+func (s *System) begin() {
+	s.t.Helper()
+	args := append([]string{"dev", "--data-dir", s.cfg.DataDir, "--control-addr", "127.0.0.1:0", "--edges", s.cfg.Edges}, s.cfg.Args...)
+	s.cmd = command(Binary(s.t), s.cfg.Env, args...)
+	s.out = newOutput(s.t)
+	s.cmd.Stdout, s.cmd.Stderr = s.out.file, s.out.file
+	s.exited = make(chan struct{})
+	if err := s.cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	cmd, exited := s.cmd, s.exited
+	go func() {
+		defer close(exited)
+		_ = cmd.Wait() // its outcome is in ProcessState
+	}()
+}
+
+// DataDir is where the system keeps everything.
+func (s *System) DataDir() string { return s.cfg.DataDir }
+
+// Output is what the system wrote since its last start.
+func (s *System) Output() string { return s.out.String() }
+
+// State reads dev.json.
+func (s *System) State() State {
+	s.t.Helper()
+	state, err := dev.ReadState(s.cfg.DataDir)
+	if err != nil {
+		s.t.Fatalf("%v; the system wrote:\n%s", err, s.out.String())
+	}
+	return state
+}
+
+// Await waits until dev.json is as a test wants it, and gives it.
+func (s *System) Await(what string, is func(State) bool) State {
+	s.t.Helper()
+	state := s.await(what, is)
+	if state == nil {
+		s.t.Fatalf("waypost dev ended (%v) before it was %s:\n%s", s.cmd.ProcessState, what, s.out.String())
+	}
+	return *state
+}
+
+// await gives nil when the system ends instead.
+func (s *System) await(what string, is func(State) bool) *State {
+	s.t.Helper()
+	poll := time.NewTicker(10 * time.Millisecond)
+	defer poll.Stop()
+	limit := time.After(startLimit)
+	for {
+		state, err := dev.ReadState(s.cfg.DataDir)
+		if err == nil && is(state) {
+			return &state
+		}
+		select {
+		case <-poll.C:
+		case <-s.exited:
+			return nil
+		case <-limit:
+			s.t.Fatalf("waypost dev is not %s after %s (%v):\n%s", what, startLimit, err, s.out.String())
+		}
+	}
+}
+
+// Stop asks the system to stop with SIGTERM, and fails the test unless it ends in
+// order, in time, and with nothing left running.
+func (s *System) Stop() {
+	s.t.Helper()
+	ends := s.watch()
+	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		s.t.Fatal(err)
+	}
+	select {
+	case <-s.exited:
+	case <-time.After(stopLimit):
+		s.t.Fatalf("waypost dev does not stop within %s:\n%s", stopLimit, s.out.String())
+	}
+	if code := s.cmd.ProcessState.ExitCode(); code != 0 {
+		s.t.Fatalf("waypost dev stopped with exit code %d:\n%s", code, s.out.String())
+	}
+	ends.await(s.t, stopLimit)
+	if _, err := os.Stat(dev.StateFile(s.cfg.DataDir)); !errors.Is(err, os.ErrNotExist) {
+		s.t.Fatalf("dev.json outlives the system: %v", err)
+	}
+}
+
+// Renew sends the system SIGHUP.
+func (s *System) Renew() {
+	s.t.Helper()
+	if err := s.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// Kill sends SIGKILL to every process of dev.json, all at once, and waits for
+// their ends. A system that has ended already is left alone.
+func (s *System) Kill() {
+	s.t.Helper()
+	select {
+	case <-s.exited:
+		return
+	default:
+	}
+	ends := s.watch()
+	for _, e := range ends {
+		if err := unix.PidfdSendSignal(e.fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+			s.t.Fatal(err)
+		}
+	}
+	if err := s.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		s.t.Fatal(err)
+	}
+	<-s.exited
+	ends.await(s.t, stopLimit)
+}
+
+// watch refers to the processes of dev.json, if there is one.
+func (s *System) watch() processes {
+	s.t.Helper()
+	state, err := dev.ReadState(s.cfg.DataDir)
+	if err != nil {
+		return nil
+	}
+	pids := []dev.PID{state.Postgres.PID, state.Control.PID}
+	for _, e := range state.Edges {
+		pids = append(pids, e.PID)
+	}
+	var all processes
+	for _, pid := range pids {
+		if pid > 0 {
+			all = append(all, watch(s.t, int(pid))...)
+		}
+	}
+	return all
+}

@@ -1,0 +1,194 @@
+// Package edgecredentials_test shows edges with credentials of their own, over TLS, against a control
+// plane that runs as a process. It has no code of its own.
+package edgecredentials_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"waypost/internal/pgserver/pgservertest"
+	"waypost/migrations"
+	"waypost/test/devtest"
+)
+
+var databases = &pgservertest.Cluster{Prepare: migrations.Up}
+
+func TestMain(m *testing.M) { os.Exit(databases.Main(m)) }
+
+// authority signs certificates.
+type authority struct {
+	t    *testing.T
+	dir  string
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newAuthority(t *testing.T) *authority {
+	a := &authority{t: t, dir: t.TempDir()}
+	a.cert, a.key = a.make("ca", &x509.Certificate{Subject: pkix.Name{CommonName: "an authority"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}, nil)
+	return a
+}
+
+// make writes NAME.crt and NAME.key.
+func (a *authority) make(name string, template *x509.Certificate, by *authority) (*x509.Certificate, *ecdsa.PrivateKey) {
+	a.t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(a.t, err)
+	template.SerialNumber = big.NewInt(time.Now().UnixNano())
+	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	parent, signer := template, key
+	if by != nil {
+		parent, signer = by.cert, by.key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
+	require.NoError(a.t, err)
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	require.NoError(a.t, err)
+	require.NoError(a.t, os.WriteFile(a.file(name+".key"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), 0o600))
+	require.NoError(a.t, os.WriteFile(a.file(name+".crt"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
+	cert, err := x509.ParseCertificate(der)
+	require.NoError(a.t, err)
+	return cert, key
+}
+
+func (a *authority) file(name string) string { return filepath.Join(a.dir, name) }
+
+// node makes a client certificate for a node.
+func (a *authority) node(name string) {
+	a.make(name, &x509.Certificate{URIs: []*url.URL{{Scheme: "waypost", Host: "node", Path: "/" + name}}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}, a)
+}
+
+func TestAnEdgeEnrolsIsRevokedAndIsLetInAgain(t *testing.T) {
+	ca := newAuthority(t)
+	ca.make("server", &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}, ca)
+	ca.node("eu-1")
+	ca.node("eu-2")
+	binary := devtest.Binary(t)
+	control, err := devtest.StartControl(t, devtest.ControlConfig{
+		Binary: binary, Database: databases.Database(t), DataDir: filepath.Join(t.TempDir(), "data"), Region: "eu-west-1", Node: "one",
+		Env: []string{
+			"WAYPOST_CONTROL_EDGE_TOKEN=", "WAYPOST_CONTROL_TLS_CERT_FILE=" + ca.file("server.crt"), "WAYPOST_CONTROL_TLS_KEY_FILE=" + ca.file("server.key"),
+			"WAYPOST_CONTROL_CLIENT_CA_FILE=" + ca.file("ca.crt"),
+		},
+	})
+	require.NoError(t, err)
+	ready, err := control.Ready()
+	require.NoError(t, err)
+	require.True(t, ready, control.Output())
+	api := strings.Replace(control.API, "http://", "https://", 1)
+	run := func(code int, args ...string) devtest.Result {
+		t.Helper()
+		r := devtest.RunBinary(t, binary, []string{"WAYPOST_API=" + api, "SSL_CERT_FILE=" + ca.file("ca.crt")}, args...)
+		require.Equal(t, code, r.Code, "waypost %s: %s%s", strings.Join(args, " "), r.Stdout, r.Stderr)
+		return r
+	}
+	token := func(args ...string) string {
+		t.Helper()
+		var made struct{ Token string }
+		require.NoError(t, json.Unmarshal([]byte(run(0, append([]string{"edges", "enrol", "--region", "eu-west-1", "--output", "json"}, args...)...).Stdout), &made))
+		return made.Token
+	}
+	dir := filepath.Join(t.TempDir(), "edge")
+	edgeIn := func(dir, node, certificate string, env ...string) *devtest.Edge {
+		t.Helper()
+		e, err := devtest.StartEdge(t, devtest.EdgeConfig{
+			Binary: binary, Control: api, DataDir: dir, Region: "eu-west-1", Node: node,
+			Env: append([]string{
+				"WAYPOST_EDGE_TOKEN=", "WAYPOST_EDGE_CONTROL_CA_FILE=" + ca.file("ca.crt"),
+				"WAYPOST_EDGE_CLIENT_CERT_FILE=" + ca.file(certificate+".crt"), "WAYPOST_EDGE_CLIENT_KEY_FILE=" + ca.file(certificate+".key"),
+			}, env...),
+		})
+		require.NoError(t, err)
+		return e
+	}
+	start := func(env ...string) *devtest.Edge {
+		t.Helper()
+		e := edgeIn(dir, "eu-1", "eu-1", env...)
+		ready, err := e.Ready()
+		require.NoError(t, err)
+		require.True(t, ready, e.Output())
+		return e
+	}
+	redirects := func(e *devtest.Edge, code string) {
+		t.Helper()
+		client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+		require.Eventually(t, func() bool {
+			res, err := client.Get("http://" + e.Addr + "/" + code)
+			return err == nil && res.Body.Close() == nil && res.StatusCode == http.StatusFound
+		}, 60*time.Second, 20*time.Millisecond, "%s\n%s", code, e.Output())
+	}
+	says := func(e *devtest.Edge, text string) {
+		t.Helper()
+		require.Eventually(t, func() bool { return strings.Contains(e.Output(), text) }, 60*time.Second, 20*time.Millisecond, "it does not say %q:\n%s", text, e.Output())
+	}
+	state := func() string {
+		t.Helper()
+		var answer struct {
+			Edges []struct{ Node, Credential string }
+		}
+		require.NoError(t, json.Unmarshal([]byte(run(0, "edges", "--output", "json").Stdout), &answer))
+		if len(answer.Edges) != 1 {
+			return ""
+		}
+		return answer.Edges[0].Node + " " + answer.Edges[0].Credential
+	}
+
+	run(0, "links", "create", "https://example.com/", "--code", "first")
+	said := run(0, "edges", "enrol", "--region", "eu-west-1", "--node", "eu-1").Stdout
+	require.Regexp(t, `WAYPOST_ENROL_TOKEN=wp_enrl_\w+ waypost edge --control-url `+api, said)
+	first := start("WAYPOST_ENROL_TOKEN=" + token("--node", "eu-1"))
+	redirects(first, "first")
+	require.Eventually(t, func() bool { return state() == "eu-1 own" }, 60*time.Second, 20*time.Millisecond)
+	info, err := os.Stat(filepath.Join(dir, "credential"))
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+	require.NoFileExists(t, filepath.Join(dir, "credential.new"))
+
+	// The certificate of another node does not do, nor does a token that is no token.
+	foreign := edgeIn(filepath.Join(t.TempDir(), "edge"), "eu-3", "eu-2", "WAYPOST_ENROL_TOKEN="+token())
+	says(foreign, "the client certificate is of eu-2, and the credential of node eu-3")
+
+	select {
+	case <-foreign.Exited():
+	case <-time.After(60 * time.Second):
+		t.Fatal("an edge that may not enrol and has nothing to serve goes on")
+	}
+
+	require.Contains(t, run(0, "edges", "revoke", "eu-1", "--yes").Stdout, "is revoked")
+	says(first, "the credential of node eu-1 was revoked: to let this edge in again, make a token with `waypost edges enrol --region eu-west-1 --node eu-1`")
+	require.Eventually(t, func() bool { return state() == "eu-1 revoked" }, 60*time.Second, 20*time.Millisecond)
+	run(0, "links", "create", "https://example.com/", "--code", "second")
+	redirects(first, "first")
+	require.NoError(t, first.Stop())
+	require.Contains(t, run(0, "edges", "credentials").Stdout, "revoked")
+
+	again := start("WAYPOST_ENROL_TOKEN=" + token("--node", "eu-1"))
+	redirects(again, "second")
+	require.Eventually(t, func() bool { return state() == "eu-1 own" }, 60*time.Second, 20*time.Millisecond)
+	require.NoError(t, again.Stop())
+	run(0, "links", "create", "https://example.com/", "--code", "third")
+	last := start() // without a token
+	redirects(last, "third")
+	require.NoError(t, last.Stop())
+	full := start("WAYPOST_EDGE_MIN_FREE_DISK=1000000GiB")
+	redirects(full, "third")
+	require.Eventually(t, func() bool {
+		return strings.Contains(run(0, "edges").Stdout, "LOW DISK")
+	}, 60*time.Second, 20*time.Millisecond, "what an edge cannot take is seen from afar")
+}

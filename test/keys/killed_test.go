@@ -1,0 +1,243 @@
+package keys_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"waypost/keyrange"
+	"waypost/test/devtest"
+)
+
+// places at which control planes are killed, with how often at most they are passed
+// before. Those of "assign a prefix" are passed only by the first of a region.
+var (
+	firstPlaces = []string{"assign a prefix: begun", "assign a prefix: before commit", "assign a prefix: committed"}
+	places      = map[string]int{
+		"lease keys: begun": 6, "lease keys: before commit": 6, "lease keys: committed": 6,
+		"insert links: begun": 60, "insert links: committed": 60,
+		"reserve keys: begun": 12, "reserve keys: committed": 12,
+		"return keys: begun": 4, "return keys: before commit": 4, "return keys: committed": 4,
+		"reuse keys: begun": 4, "reuse keys: before commit": 4, "reuse keys: committed": 4,
+		"change ranges: begun": 2, "change ranges: before commit": 2, "change ranges: committed": 2,
+		"return a lease: begun": 1, "return a lease: before commit": 1, "return a lease: committed": 1,
+		"burn leases: begun": 1, "burn leases: before commit": 1, "burn leases: committed": 1,
+	}
+)
+
+// manyKeys names a variable with how many keys clients get at least, such as 1000000;
+// without it they get few.
+const (
+	manyKeys = "WAYPOST_KEYS"
+	fewKeys  = 50_000
+)
+
+const (
+	silence     = 6 * time.Second       // after which leases of the dead are burned, instead of a minute
+	longestLife = 15 * time.Second      // of a control plane, before it is asked to stop
+	pause       = 10 * time.Millisecond // of a client after each link
+	loadLimit   = 15 * time.Minute      // of a machine that has much else to do; 30 seconds are usual
+)
+
+var regions = []string{"ap-south-1", "eu-west-1", "us-east-1"}
+
+// fleet is two control planes in each of three regions, which are killed and
+// started again all the while.
+type fleet struct {
+	t        *testing.T
+	wanted   int // keys
+	database string
+	base     string
+	coder    *keyrange.Coder
+	slots    []*slot
+	keys     ledger
+
+	mu     sync.Mutex
+	kills  map[string]int
+	queue  []string // places, in the order of their turns
+	ahead  []listedRange
+	errors []error
+	acts   int // of the operator that were done
+}
+
+// keptLease is what a control plane says that PostgreSQL had no time for when it stopped: its
+// lease is burned like that of one that was killed.
+const keptLease = "waypost: give back leased keys: the database did not answer in time"
+
+// slot is the place of one control plane, with a data directory of its own.
+type slot struct {
+	name, region string
+
+	mu    sync.Mutex
+	alive *devtest.Control // nil while there is none
+	lives int
+}
+
+// node gives the control plane that runs in a slot, nil when there is none.
+func (s *slot) node() *devtest.Control {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.alive
+}
+
+func (f *fleet) fail(format string, args ...any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.errors = append(f.errors, fmt.Errorf(format, args...))
+}
+
+// turn gives the next place: first those at which nobody was killed yet.
+func (f *fleet) turn() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	slices.SortStableFunc(f.queue, func(a, b string) int { return f.kills[a] - f.kills[b] })
+	p := f.queue[0]
+	f.queue = append(f.queue[1:], p)
+	return fmt.Sprintf("%s=%d", p, rand.IntN(places[p]))
+}
+
+// missing is the places at which nobody was killed yet.
+func (f *fleet) missing() (names []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, p := range f.queue {
+		if f.kills[p] == 0 {
+			names = append(names, p)
+		}
+	}
+	return names
+}
+
+// live starts a control plane in a slot that is killed at a place, and gives it once
+// it answers: nil when it was killed before.
+func (f *fleet) live(s *slot, place string) *devtest.Control {
+	s.lives++
+	c, err := devtest.StartControl(f.t, devtest.ControlConfig{
+		Database: f.database, DataDir: dirOf(f.base, s.name), Region: s.region, Node: fmt.Sprintf("%s.%d", s.name, s.lives),
+		Env: []string{"FAILPOINT=" + place + ";a control plane is dead after@" + silence.String(), "WAYPOST_CONTROL_LEASE_SIZE=1000", unhurried},
+	})
+	if err != nil {
+		f.fail("%w", err)
+		return nil
+	}
+	ready, err := c.Ready()
+	if err != nil {
+		f.fail("%w", err)
+	}
+	if !ready {
+		f.bury(c, place)
+		return nil
+	}
+	return c
+}
+
+// bury looks at how a control plane has ended.
+func (f *fleet) bury(c *devtest.Control, place string) {
+	name, _, _ := strings.Cut(place, "=")
+	switch {
+	case c.Killed():
+		f.mu.Lock()
+		f.kills[name]++
+		f.mu.Unlock()
+	case !c.Succeeded() && !strings.Contains(c.Output(), keptLease):
+		f.fail("%s ended by itself:\n%s", c.Node, lastLines(c.Output()))
+	}
+	if strings.Contains(c.Output(), "WARNING: DATA RACE") {
+		f.fail("%s has a race:\n%s", c.Node, c.Output())
+	}
+}
+
+// keep has a control plane in a slot until ctx ends, one after the other.
+func (f *fleet) keep(ctx context.Context, s *slot) {
+	for ctx.Err() == nil {
+		place := f.turn()
+		c := f.live(s, place)
+		if c == nil {
+			continue
+		}
+		s.mu.Lock()
+		s.alive = c
+		s.mu.Unlock()
+		life := longestLife
+		if strings.HasPrefix(place, "return a lease") {
+			life = time.Second + time.Duration(rand.IntN(1000))*time.Millisecond
+		}
+		select {
+		case <-c.Exited():
+		case <-time.After(life):
+		case <-ctx.Done():
+		}
+		s.mu.Lock()
+		s.alive = nil
+		s.mu.Unlock()
+		if err := c.Terminate(); err != nil {
+			f.fail("%w", err)
+		}
+		<-c.Exited()
+		f.bury(c, place)
+	}
+}
+
+func TestNoKeyComesTwiceWhileControlPlanesAreKilledAndRangesAreMoved(t *testing.T) {
+	wanted := fewKeys
+	if text := os.Getenv(manyKeys); text != "" {
+		var err error
+		wanted, err = strconv.Atoi(text)
+		require.NoError(t, err, manyKeys)
+	}
+	f := &fleet{t: t, wanted: wanted, database: databases.Database(t), base: t.TempDir(), coder: coder(t), kills: make(map[string]int)}
+	for p := range places {
+		f.queue = append(f.queue, p)
+	}
+	slices.Sort(f.queue)
+	for i := range 2 * len(regions) {
+		f.slots = append(f.slots, &slot{name: fmt.Sprintf("%s-%d", regions[i%3], i/3), region: regions[i%3]})
+	}
+	for i, place := range firstPlaces { // while no region has a range
+		require.Nil(t, f.live(f.slots[i], place))
+	}
+	require.Len(t, f.kills, len(firstPlaces), "killed while the first prefixes were assigned")
+
+	began := time.Now()
+	nodes, endNodes := context.WithCancel(t.Context())
+	load, endLoad := context.WithCancel(t.Context())
+	var keepers, clients sync.WaitGroup
+	defer func() { endLoad(); endNodes(); clients.Wait(); keepers.Wait() }()
+	for _, s := range f.slots {
+		keepers.Go(func() { f.keep(nodes, s) })
+		clients.Go(func() { f.service(load, s) })
+		clients.Go(func() { f.creator(load, s) })
+	}
+	clients.Go(func() { f.operator(load) })
+
+	poll := time.NewTicker(50 * time.Millisecond)
+	defer poll.Stop()
+	enough := func() bool { return f.keys.size() >= wanted && len(f.missing()) == 0 }
+	for !enough() && time.Since(began) < loadLimit {
+		<-poll.C
+	}
+	endLoad()
+	clients.Wait()
+	endNodes()
+	keepers.Wait()
+	kills := 0
+	for _, n := range f.kills {
+		kills += n
+	}
+	t.Logf("%d keys, %d kills, %d acts of the operator in %s", f.keys.size(), kills, f.acts, time.Since(began).Round(time.Millisecond))
+	require.Empty(t, f.errors)
+	require.GreaterOrEqual(t, f.keys.size(), wanted)
+	require.Empty(t, f.missing(), "places at which nobody was killed")
+	require.Greater(t, f.acts, 5)
+	f.keys.requireNoneTwice(t)
+	f.judge()
+}

@@ -1,0 +1,250 @@
+package tenancy_test
+
+import (
+	"context"
+	"crypto/md5"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"waypost"
+	"waypost/controlplane"
+	"waypost/controlplane/httpapi"
+	"waypost/controlplane/postgres"
+	"waypost/keyrange"
+)
+
+// The workspaces: actors are of the first two, and the third is their victim.
+const (
+	own    = waypost.DefaultWorkspace
+	other  = waypost.WorkspaceID(20)
+	victim = waypost.WorkspaceID(30)
+	gone   = waypost.WorkspaceID(40)
+	spare  = waypost.WorkspaceID(50) // of nobody, for operators
+)
+
+// marker is in everything of the victim's that an answer could show.
+const marker = "v1ct1m"
+
+// domainOf is the domain of a workspace.
+func domainOf(ws waypost.WorkspaceID) waypost.DomainID { return waypost.DomainID(100 + ws) }
+
+// world is an installation with three workspaces, as the control plane wires it.
+type world struct {
+	t       *testing.T
+	db      *postgres.DB
+	hand    *pgx.Conn
+	service *controlplane.Service
+	url     string
+	links   int
+	users   int
+	days    int
+
+	minted                string // a generated code
+	signIn                string // a body that signs in
+	victimCode, victimKey string
+	victimUser, victimKID int64
+	hidden                []string // more that no answer may show
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	url := databases.Database(t)
+	db, err := postgres.Open(t.Context(), postgres.Config{URL: url})
+	require.NoError(t, err)
+	t.Cleanup(db.Close)
+	_, err = db.EnsureCluster(t.Context(), postgres.ClusterConfig{CodeLength: 7, PrefixLength: 2, DefaultHost: "go.example.com"})
+	require.NoError(t, err)
+	require.NoError(t, db.EnsureRanges(t.Context(), []waypost.Region{"eu"}))
+	space, err := keyrange.NewSpace(7, 2)
+	require.NoError(t, err)
+	minter := controlplane.NewMinter(controlplane.MinterConfig{
+		Store: db, Coder: keyrange.NewCoder(space, [32]byte{}), Region: "eu", Node: "test/1", Size: 1000, Patience: time.Minute,
+	})
+	require.NoError(t, db.Beat(t.Context(), "test/1", "eu", nil))
+	w := &world{t: t, db: db}
+	w.service = controlplane.New(controlplane.Config{
+		Links: db, Leases: db, Ranges: db, Reserved: db, Audit: db, Keys: db, Domains: db, Access: db,
+		Stats: db, Progress: db, Eraser: db, Salts: db, Answers: db, Twins: db, Edits: db, DomainEdits: db, Minter: minter, Region: "eu",
+		OwnHosts: func(string) bool { return false }, Patience: time.Minute,
+	})
+	t.Cleanup(func() { require.NoError(t, w.service.Close(context.Background())) })
+	fleet := controlplane.NewFleet(controlplane.FleetConfig{Head: db})
+	server := httptest.NewServer(httpapi.New(httpapi.Config{
+		Links: w.service, Fleet: fleet, Nodes: controlplane.NewNodes(controlplane.NodesConfig{Store: db, Patience: time.Minute}), Orders: controlplane.NewOrders(db, fleet.Knows, func() {}, slog.New(slog.DiscardHandler)), Waiter: fleet, Domains: w.service, Statistics: w.service, Cleanup: db, Keys: w.service, Access: w.service,
+		BaseURL: "https://go.example.com", RequestTimeout: time.Minute,
+	}))
+	t.Cleanup(server.Close)
+	w.url = server.URL
+
+	cfg, err := pgx.ParseConfig(url)
+	require.NoError(t, err)
+	cfg.User = "postgres" // whom no row-level security binds
+	w.hand, err = pgx.ConnectConfig(t.Context(), cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, w.hand.Close(context.Background())) })
+	w.people()
+	return w
+}
+
+// people makes the workspaces, and what the victim has.
+func (w *world) people() {
+	w.exec(`INSERT INTO workspace (id, name, slug) VALUES (20, 'Other', 'other'), (30, '` + marker + `', 'victim'), (40, 'Gone', 'gone'), (50, 'Spare', 'spare')`)
+	w.exec(`ALTER TABLE workspace ALTER COLUMN id RESTART WITH 1000`)
+	w.exec(`ALTER TABLE domain ALTER COLUMN id RESTART WITH 1000`)
+	for _, ws := range []waypost.WorkspaceID{own, other, victim} {
+		w.exec(`INSERT INTO domain (id, workspace_id, host) VALUES ($1, $2, $3)`, domainOf(ws), ws, hostOf(ws))
+	}
+	by := controlplane.Actor{Workspace: victim, Name: marker, KeyID: 1, Scopes: []controlplane.Scope{admin}}
+	once := true
+	l, _, err := w.service.Create(w.t.Context(), by, controlplane.NewLink{
+		OriginalURL: "https://example.com/" + marker, CustomCode: "theirs-1", Title: marker, Description: marker, Tags: []string{marker}, CreatedBy: marker,
+	})
+	require.NoError(w.t, err)
+	w.victimCode = string(l.Code)
+	root := "https://example.com/" + marker
+	_, _, err = w.service.ChangeDomain(w.t.Context(), by, domainOf(victim), controlplane.DomainChange{Root: &root}) // which the audit log has
+	require.NoError(w.t, err)
+	w.victimUser = w.user(victim, "admin")
+	key := w.key(victim, w.victimUser, admin)
+	w.victimKID = w.number(`SELECT id FROM api_key WHERE hash = $1`, hashOf(key))
+	keys, err := w.service.ReserveKeys(w.t.Context(), by, "shop", 1)
+	require.NoError(w.t, err)
+	w.victimKey = string(keys[0])
+
+	// Others ask for the same target, once, and under the same key.
+	twin, _, err := w.service.Create(w.t.Context(), by, controlplane.NewLink{OriginalURL: sameTarget, Dedupe: &once})
+	require.NoError(w.t, err)
+	status, text := w.do(http.MethodPost, request{path: "/api/v1/urls", body: sameBody, once: sameKey}, &credential{text: key})
+	require.Equal(w.t, http.StatusCreated, status, text)
+	var answered waypost.Code
+	require.NoError(w.t, w.hand.QueryRow(w.t.Context(), `SELECT code FROM link WHERE workspace_id = 30 ORDER BY id DESC LIMIT 1`).Scan(&answered))
+	w.hidden = []string{marker, string(twin.Code), string(answered), key}
+
+	for _, sql := range []string{
+		`INSERT INTO link_click (link_id, workspace_id, clicks, last_accessed_at) VALUES ($1, 30, 987654321, now())`,
+		`INSERT INTO click_pack (workspace_id, area, links, days, clicks, bot_clicks, newest, details)
+			SELECT 30, (click_areas($1))[1], ARRAY[$1::bigint], '{today}', '{987654321}', '{0}', '{now}', '{""}'`,
+		`INSERT INTO click_hour VALUES ($1, date_trunc('hour', now()), 30, 987654321, 0, 0, 0, 0, 0, 0, 0)`,
+		`INSERT INTO click_day VALUES ($1, current_date, 30, 987654321, 0, '', '')`,
+		`INSERT INTO click_workspace_hour SELECT workspace_id, hour, q0, q1, q2, q3, b0, b1, b2, b3 FROM click_hour WHERE link_id = $1`,
+		`INSERT INTO click_workspace_day SELECT workspace_id, day, clicks, bot_clicks, breakdown, visitors FROM click_day WHERE link_id = $1`,
+		`INSERT INTO click_workspace_before SELECT workspace_id, clicks, bot_clicks FROM click_day WHERE link_id = $1`,
+		`INSERT INTO click_event VALUES (now(), 30, $1, 987654321, false, '', '', '', '', '', '')`,
+		`INSERT INTO click_set_aside (workspace_id, link_id, day, what, reason, body) VALUES (30, $1, current_date, 'part', '', '')`,
+	} {
+		w.exec(sql, l.ID)
+	}
+	w.hidden = append(w.hidden, "987654321")
+
+	const password = "correct horse battery"
+	_, _, err = w.service.AddMember(w.t.Context(), controlplane.Actor{Workspace: own, Scopes: []controlplane.Scope{admin}},
+		controlplane.NewMember{Email: "somebody@example.com", Role: controlplane.RoleViewer, Password: password})
+	require.NoError(w.t, err)
+	w.signIn = fmt.Sprintf(`{"email": "somebody@example.com", "password": %q}`, password)
+	m, _, err := w.service.Create(w.t.Context(), controlplane.Actor{Workspace: own}, controlplane.NewLink{OriginalURL: "https://example.com/"})
+	require.NoError(w.t, err)
+	w.minted = string(m.Code)
+}
+
+// What the victim asked for, and others ask for too.
+const (
+	sameTarget = "https://example.com/same"
+	sameKey    = "the-same-key"
+	sameBody   = `{"original_url": "https://example.com/answered"}`
+)
+
+var names = map[waypost.WorkspaceID]string{own: "own", other: "other", victim: marker, gone: "gone", spare: "spare"}
+
+func hostOf(ws waypost.WorkspaceID) string { return fmt.Sprintf("ws%d.example", ws) }
+
+func (w *world) exec(sql string, args ...any) {
+	w.t.Helper()
+	_, err := w.hand.Exec(w.t.Context(), sql, args...)
+	require.NoError(w.t, err, sql)
+}
+
+// number gives what a statement of one number says.
+func (w *world) number(sql string, args ...any) (n int64) {
+	w.t.Helper()
+	require.NoError(w.t, w.hand.QueryRow(w.t.Context(), sql, args...).Scan(&n), sql)
+	return n
+}
+
+// link makes a link of a workspace.
+func (w *world) link(ws waypost.WorkspaceID) string {
+	w.t.Helper()
+	l, _, err := w.service.Create(w.t.Context(), controlplane.Actor{Workspace: ws}, controlplane.NewLink{
+		OriginalURL: "https://example.com/", CustomCode: w.fresh(),
+	})
+	require.NoError(w.t, err)
+	return string(l.Code)
+}
+
+// do sends a request and gives the status and the text of the answer, with its headers.
+func (w *world) do(method string, r request, c *credential) (int, string) {
+	w.t.Helper()
+	req, err := http.NewRequestWithContext(w.t.Context(), method, w.url+r.path, strings.NewReader(r.body))
+	require.NoError(w.t, err)
+	for name, value := range map[string]string{"Idempotency-Key": r.once, "Waypost-Workspace": c.header} {
+		if value != "" {
+			req.Header.Set(name, value)
+		}
+	}
+	if r.body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if c.text != "" {
+		req.Header.Set("Authorization", "Bearer "+c.text)
+	}
+	res, err := http.DefaultTransport.RoundTrip(req)
+	require.NoError(w.t, err)
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	require.NoError(w.t, err)
+	return res.StatusCode, fmt.Sprint(res.Header) + string(text)
+}
+
+// requireNothingOf sees that an answer shows nothing of the victim's.
+func (w *world) requireNothingOf(text, route, by string) {
+	w.t.Helper()
+	for _, hidden := range w.hidden {
+		require.NotContains(w.t, text, hidden, "%s by %s shows what is the victim's", route, by)
+	}
+}
+
+// belongings is a fingerprint of all rows of a workspace, by table, and those tables in which it has none.
+func (w *world) belongings(ws waypost.WorkspaceID) (prints map[string]string, bare []string) {
+	w.t.Helper()
+	rows, err := w.hand.Query(w.t.Context(), `
+		SELECT c.relname::text, a.attname::text FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
+		WHERE c.relkind IN ('r', 'p') AND c.relnamespace = 'public'::regnamespace AND NOT c.relispartition
+		  AND (a.attname IN ('workspace_id', 'home_id') OR c.relname = 'workspace' AND a.attname = 'id') AND NOT a.attisdropped`)
+	require.NoError(w.t, err)
+	var table, column string
+	tables := map[string]string{}
+	_, err = pgx.ForEachRow(rows, []any{&table, &column}, func() error { tables[table] = column; return nil })
+	require.NoError(w.t, err)
+	prints = map[string]string{}
+	for table, column := range tables {
+		var text *string
+		require.NoError(w.t, w.hand.QueryRow(w.t.Context(), fmt.Sprintf(`SELECT string_agg(r::text, E'\n' ORDER BY r::text) FROM %s r WHERE %s = $1`,
+			pgx.Identifier{table}.Sanitize(), pgx.Identifier{column}.Sanitize()), ws).Scan(&text))
+		if text == nil {
+			bare = append(bare, table)
+			continue
+		}
+		sum := md5.Sum([]byte(*text))
+		prints[table] = hex.EncodeToString(sum[:])
+	}
+	return prints, bare
+}
