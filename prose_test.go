@@ -8,6 +8,7 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -23,12 +24,12 @@ const (
 )
 
 // notYetPlain lists the packages and files whose prose has not been rewritten. It only
-// shrinks. A package's entry does not cover a package below it that has an entry of its own.
+// shrinks. A directory covers the files directly in it, and with "/..." those below it too.
 var notYetPlain = []string{
-	"api",
-	"bench",
+	"api/...",
+	"bench/...",
 	"client",
-	"cmd",
+	"cmd/...",
 	"controlplane",
 	"controlplane/httpapi",
 	"controlplane/limit",
@@ -36,11 +37,12 @@ var notYetPlain = []string{
 	"controlplane/postgres",
 	"controlplane/rollup",
 	"controlplane/target",
-	"deploy",
-	"docs",
+	"deploy/...",
+	"docs/...",
 	"edge/aside",
 	"edge/audience",
 	"edge/certs",
+	"edge/certs/acmetest",
 	"edge/clicks",
 	"edge/gossip",
 	"edge/handover",
@@ -52,11 +54,12 @@ var notYetPlain = []string{
 	"edge/report",
 	"edge/server",
 	"edge/upstream",
-	"internal",
+	"internal/...",
 	"keyrange",
-	"migrations",
+	"migrations/...",
 	"replication",
-	"test",
+	"replication/replicationtest",
+	"test/...",
 	"accept.go",
 	"accept_test.go",
 	"asset.go",
@@ -120,9 +123,9 @@ func TestProse_IsPlainEnglish(t *testing.T) {
 
 func TestProse_FaultsAreFound(t *testing.T) {
 	write := func(name, text string) string {
-		path := filepath.Join(t.TempDir(), name)
-		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
-		return path
+		file := filepath.Join(t.TempDir(), name)
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		return file
 	}
 	for name, text := range map[string]string{
 		"clause.go":  "package p\n\n// x is what a reader stumbles over.\nvar x int\n",
@@ -291,10 +294,11 @@ func proseFiles(t *testing.T) []string {
 	return files
 }
 
-// isBelowAny reports whether the file is one of the paths, or lies below one.
+// isBelowAny reports whether the file is one of the paths, or lies in one.
 func isBelowAny(file string, paths []string) bool {
 	for _, p := range paths {
-		if file == p || strings.HasPrefix(file, p+"/") {
+		tree, isTree := strings.CutSuffix(p, "/...")
+		if file == p || path.Dir(file) == p || isTree && strings.HasPrefix(file, tree+"/") {
 			return true
 		}
 	}
