@@ -216,11 +216,15 @@ func TestAReaderNeverSkipsAWriterThatCommitsLate(t *testing.T) {
 // waiting returns once some session waits for a lock.
 func waiting(t *testing.T, db *postgres.DB, hand *pgx.Conn) {
 	t.Helper()
-	for n := 0; n == 0; {
+	require.Eventually(t, func() bool {
+		var n int
+		// A transaction keeps the first answer of pg_stat_activity until it is cleared.
+		exec(t, hand, `SELECT pg_stat_clear_snapshot()`)
 		require.NoError(t, hand.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&n))
 		_, err := db.Head(t.Context())
 		require.NoError(t, err)
-	}
+		return n > 0
+	}, time.Minute, time.Millisecond, "no session waits for a lock")
 }
 
 func TestReplicatedTablesRefuseTruncateAndAChangeOfKey(t *testing.T) {
