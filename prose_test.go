@@ -39,7 +39,6 @@ var notYetPlain = []string{
 	"controlplane/target",
 	"deploy/...",
 	"docs/...",
-	"edge/aside",
 	"edge/audience",
 	"edge/certs",
 	"edge/certs/acmetest",

@@ -84,17 +84,12 @@ func (l *lab) latency(ctx context.Context, links int, access corpus.Access, how 
 	}
 	if links <= million && access == corpus.Uniform { // which is enough to tell what counting costs
 		alone, err1 := l.startUncounted(ctx, links)
-		crowded, err2 := l.startEdge(ctx, links, "-crowded")
-		defer func() { err = errors.Join(err, alone.stop(), crowded.stop()) }()
-		if err := errors.Join(err1, err2); err != nil {
-			return bench.Section{}, err
-		}
-		if err := crowded.loaded(ctx); err != nil {
-			return bench.Section{}, err
+		defer func() { err = errors.Join(err, alone.stop()) }()
+		if err1 != nil {
+			return bench.Section{}, err1
 		}
 		cases = append(cases,
-			&paced{name: "not counted", what: "the same without a journal.", base: "redirect", target: alone, access: access, rate: cases[1].rate, round: latencyRound},
-			&paced{name: "no room", what: "a redirect where GOMAXPROCS, set by hand, has batches of clicks take turns with them.", base: "redirect", target: crowded, access: access, rate: cases[1].rate, round: latencyRound})
+			&paced{name: "not counted", what: "the same without a journal.", base: "redirect", target: alone, access: access, rate: cases[1].rate, round: latencyRound})
 	}
 	rounds := latencyRounds * l.o.Rounds
 	order := slices.Clone(cases)

@@ -37,7 +37,6 @@ type serveOptions struct {
 	Redis   string // its socket
 	Source  string // URL of what gives the edge snapshots
 	Lookup  int64  // bytes for the lookup table; 0: the default
-	Crowded bool   // nothing that an edge does besides has room made for it
 }
 
 // answering is a server that can be served and shut down.
@@ -72,7 +71,6 @@ func serve(ctx context.Context, args []string) (err error) {
 	flags.StringVar(&o.Redis, "redis", "", "socket of Redis")
 	flags.StringVar(&o.Source, "source", "", "where snapshots come from")
 	flags.Int64Var(&o.Lookup, "lookup", 0, "bytes for the lookup table")
-	flags.BoolVar(&o.Crowded, "crowded", false, "as if GOMAXPROCS was set by hand")
 	if err := flags.Parse(args); err != nil {
 		return fmt.Errorf("reading the flags of a server: %w", err)
 	}

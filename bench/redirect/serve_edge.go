@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"runtime/pprof"
 	"strconv"
 	"time"
@@ -33,11 +32,6 @@ type edgeApp struct {
 }
 
 func newEdge(o serveOptions) (_ app, err error) {
-	if o.Crowded { // see aside.MakeRoom
-		if err := os.Setenv("GOMAXPROCS", strconv.Itoa(runtime.GOMAXPROCS(0))); err != nil {
-			return app{}, fmt.Errorf("setting GOMAXPROCS: %w", err)
-		}
-	}
 	e := &edgeApp{o: o, meters: prometheus.NewRegistry()}
 	cfg := server.Config{DrainTime: time.Millisecond}
 	if e.replica, err = openReplica(o.Dir, o.Lookup, e.meters); err != nil {

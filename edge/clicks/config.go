@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"waypost"
-	"waypost/edge/aside"
 	"waypost/internal/failpoint"
 )
 
@@ -135,7 +135,7 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	c.exactBytes = failpoint.Number("bytes of exact folds", c.MaxBytes/exactShare)
 	if c.Shards <= 0 {
-		c.Shards = min(aside.Processors(), maxShards, int(c.MaxBytes/c.SegmentBytes/2))
+		c.Shards = min(runtime.GOMAXPROCS(0), maxShards, int(c.MaxBytes/c.SegmentBytes/2))
 	}
 	return c, nil
 }

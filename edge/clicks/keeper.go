@@ -8,7 +8,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"waypost/edge/aside"
 )
 
 // fixer is what batches and folds are made with. Whoever holds it makes them: the keeper;
@@ -70,7 +69,6 @@ func (k *keeper) flush(due bool) {
 	j := k.j
 	if recorded := j.recorded(); recorded != k.clicks || !due {
 		k.clicks = recorded
-		defer aside.Briefly()()
 	}
 	before := j.counts.batches.Load()
 	j.fixing.Lock()
@@ -160,9 +158,7 @@ func (j *Journal) syncSegments(all bool) {
 		if due <= max(s.covered, s.synced) || s.unsound {
 			continue
 		}
-		giveBack := aside.Briefly()
 		err := j.cfg.disk.sync(s.file)
-		giveBack()
 		if err != nil {
 			j.diskFailed("a segment of the click journal could not be synced", err)
 			s.unsound = true

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"waypost/edge/aside"
 	"waypost/internal/failpoint"
 )
 
@@ -62,7 +61,6 @@ func (l *lane) cover() cover {
 // the journal: the file may be there, but nobody has seen it, and it is made again under
 // the same name, or removed before another one is made.
 func (j *Journal) commit(l *lane, n name, f *os.File) error {
-	defer aside.Briefly()()
 	if l.doubtful != (name{}) && l.doubtful != n {
 		if err := errors.Join(j.dir.remove(l.doubtful.String()), j.dir.sync()); err != nil {
 			return errors.Join(err, j.dir.abandon(f))

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"waypost/edge/aside"
 )
 
 var (
@@ -34,9 +33,7 @@ func (j *Journal) makeSegments() {
 			}
 			continue
 		}
-		giveBack := aside.Briefly()
 		s, err := j.newSegment(len(j.spares) > 0)
-		giveBack()
 		if err != nil {
 			if !errors.Is(err, errQuota) && !errors.Is(err, errHeld) {
 				j.diskFailed("a segment of the click journal could not be made", err)

@@ -7,7 +7,6 @@ import (
 	"math/bits"
 	"slices"
 
-	"waypost/edge/aside"
 )
 
 const (
@@ -32,8 +31,6 @@ const (
 // mergeFolds is the merger: it keeps folds few and, when room gets scarce, small.
 func (j *Journal) mergeFolds() {
 	failing := false
-	var worker aside.Worker
-	defer worker.Close()
 	for {
 		select {
 		case <-j.stop:
@@ -45,12 +42,7 @@ func (j *Journal) mergeFolds() {
 			if job == nil {
 				break
 			}
-			var err error
-			if job.urgent {
-				err = j.merge(job)
-			} else {
-				worker.Do(func() { err = j.merge(job) })
-			}
+			err := j.merge(job)
 			if errors.Is(err, errSealing) {
 				return
 			}

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"waypost"
-	"waypost/edge/aside"
 	"waypost/internal/failpoint"
 )
 
@@ -222,7 +221,6 @@ func (j *Journal) void(l *lane, seq uint64) []byte {
 // batch stays.
 func (s *shipper) ship(ctx context.Context, l *lane, b waitingBatch) error {
 	file := l.batch(b.seq, fixed)
-	aside.Briefly()() // as it takes to send it, and not while an answer is waited for
 	f, err := readBatch(s.j.dir, file)
 	if err != nil {
 		if !unreadable(err) && !errors.Is(err, fs.ErrNotExist) {
@@ -240,7 +238,6 @@ func (s *shipper) ship(ctx context.Context, l *lane, b waitingBatch) error {
 		return err
 	}
 	failpoint.Hit("send batch: answered")
-	defer aside.Briefly()()
 	switch {
 	case a.verdict == refused || a.verdict == taken && a.deadLetter:
 		s.j.counts.dead.Add(b.clicks)

@@ -225,6 +225,7 @@ func (w *writer) rotten(err error) error {
 // take puts the transactions of a batch, which must follow on the position, and
 // compares digests from judgeFrom on.
 func (w *writer) take(b *replication.Batch, judgeFrom uint64) error {
+	var pace pacer
 	for i := range b.Transactions {
 		t := &b.Transactions[i]
 		p := &w.next.position
@@ -237,6 +238,7 @@ func (w *writer) take(b *replication.Batch, judgeFrom uint64) error {
 			if err := w.put(raw, t.Seq); err != nil {
 				return fmt.Errorf("sequence %d: %w", t.Seq, err)
 			}
+			pace.step()
 		}
 		if w.judge != nil {
 			if err := w.judge(w, t); err != nil {

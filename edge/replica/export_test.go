@@ -19,9 +19,6 @@ func (db *DB) Shrink() { db.memTableSize, db.errorPause, db.saveBytes = 512<<10,
 // Hesitate has restores make nothing durable because time has passed.
 func (db *DB) Hesitate() { db.saveAfter = time.Hour }
 
-// StandAside has every restore beside a store that serves stand aside, however small it is.
-func (db *DB) StandAside() { db.small = -1 }
-
 // SetSpace tells the replica how much room its disk has.
 func (db *DB) SetSpace(free, total *atomic.Int64) {
 	db.space.look = func(string) (int64, int64, error) { return free.Load(), total.Load(), nil }
@@ -156,24 +153,6 @@ func (db *DB) LogSize() (batches, size int) {
 		panic(err)
 	}
 	return batches, size
-}
-
-// HoldTurns takes all turns of the restore under way. It gives how many threads wait for one, and what ends that.
-func (db *DB) HoldTurns() (waiting func() int, end func()) {
-	t := db.restoring.turns
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	held := t.free
-	t.free = 0
-	return func() int {
-			t.mu.Lock()
-			defer t.mu.Unlock()
-			return t.waiting
-		}, func() {
-			for range held {
-				t.end()
-			}
-		}
 }
 
 // HoldWriters keeps all who write the live store or its lookup table waiting until the function that it gives is called.

@@ -22,7 +22,6 @@ type health struct {
 	broken  chan struct{} // closed at the first lasting failure
 	noise   limiter
 	moved   chan struct{} // gets a token when a flush or compaction ends
-	rooms   rooms
 }
 
 // failure is one thing that went wrong.
@@ -109,10 +108,7 @@ func (h *health) listener(m *metrics) *pebble.EventListener {
 		DataCorruption: func(info pebble.DataCorruptionInfo) {
 			h.fail(fmt.Errorf("data corruption in %s: %w", info.Path, info.Details), true)
 		},
-		FlushBegin:      func(pebble.FlushInfo) { h.rooms.stepAside() },
-		CompactionBegin: func(pebble.CompactionInfo) { h.rooms.stepAside() },
 		FlushEnd: func(info pebble.FlushInfo) {
-			h.rooms.done()
 			if info.Err == nil {
 				m.flushes.Inc()
 				m.wrote(info.Output)
@@ -120,7 +116,6 @@ func (h *health) listener(m *metrics) *pebble.EventListener {
 			ended(info.Err)
 		},
 		CompactionEnd: func(info pebble.CompactionInfo) {
-			h.rooms.done()
 			if info.Err == nil && info.Reason != "move" { // which only gives tables another level
 				m.compactions.Inc()
 				m.wrote(info.Output.Tables)

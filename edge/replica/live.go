@@ -3,7 +3,6 @@ package replica
 import (
 	"fmt"
 
-	"waypost/edge/aside"
 	"waypost/edge/lookup"
 )
 
@@ -73,7 +72,6 @@ func (db *DB) retire(st *store) {
 		counted = db.count(table, counted)
 	}
 	db.retirements.Go(func() {
-		aside.Thread()      // giving back much memory takes a while
 		defer db.wakeFill() // with the memory that the old table had
 		defer db.retiring.Add(-1)
 		st.awaitReaders()

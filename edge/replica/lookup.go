@@ -184,7 +184,8 @@ const (
 // still held; it is false when the store is not the live one any more.
 func (db *DB) walk(ctx context.Context, st *store, visit func(*pebble.Iterator, linkName) bool, atEnd func()) (bool, error) {
 	next := []byte{prefixRecord}
-	for more := true; more; {
+	var pace pacer
+	for more := true; more; pace.pause() {
 		if err := ctx.Err(); err != nil {
 			return false, err
 		}

@@ -14,7 +14,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"waypost"
-	"waypost/edge/aside"
 	"waypost/edge/lookup"
 	"waypost/internal/failpoint"
 	"waypost/replication"
@@ -57,7 +56,6 @@ type DB struct {
 	memTableSize int           // bytes
 	saveBytes    int           // of a snapshot that are made durable at once
 	saveAfter    time.Duration // or at the latest
-	small        int           // what a restore may have without standing aside, in bytes
 	errorPause   time.Duration // for which a failed background write is held back
 
 	live   atomic.Pointer[store] // nil: nothing is held
@@ -70,8 +68,6 @@ type DB struct {
 	space        space
 	ended        [4]atomic.Uint64 // what tables that are gone have answered
 
-	slow      aside.Worker
-	pace      pace
 	mu        sync.Mutex // held while the live store or its table is written or replaced
 	restoring *restore
 	repairing *repair
@@ -132,7 +128,7 @@ func Open(cfg Config) (_ *DB, err error) {
 	}
 	db := &DB{
 		cfg: cfg, fs: cfg.FS, space: space{look: look}, dirty: make(chan struct{}, 1), unfilled: make(chan struct{}, 1), wanted: newWanted(), valve: cfg.Valve.withDefaults(),
-		memTableSize: 16 << 20, saveBytes: int(cfg.Points.Number("bytes of a snapshot that are made durable at once", saveBytes)), saveAfter: saveAfter, small: small, errorPause: 100 * time.Millisecond,
+		memTableSize: 16 << 20, saveBytes: int(cfg.Points.Number("bytes of a snapshot that are made durable at once", saveBytes)), saveAfter: saveAfter, errorPause: 100 * time.Millisecond,
 	}
 	if cfg.LookupBytes >= lookup.MinBudget {
 		db.budget = lookup.NewBudget(cfg.LookupBytes)
@@ -184,7 +180,6 @@ func (db *DB) Close() error {
 	errs = append(errs, db.sync())
 	db.work.Wait()
 	db.retirements.Wait()
-	db.slow.Close()
 	db.mu.Lock()
 	st := db.live.Swap(nil)
 	if st != nil {

@@ -6,13 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/sstable"
 
 	"waypost"
-	"waypost/edge/aside"
 	"waypost/edge/lookup"
 	"waypost/replication"
 )
@@ -31,9 +30,6 @@ type restore struct {
 	ready      gathered             // of whole ranges, after those in tables
 	spilled    bool                 // there are tables of the range that is being taken
 	again      bool                 // some slots are taken again: PROGRESS stays as it was until all are
-	volume     atomic.Int64         // of all records that came, in bytes
-	turns      *turns               // of its threads that stand aside
-	giveBack   func()               // ends the room made for what stands aside; nil: none was made
 	kept       replication.Progress // what Keep was last told
 	durable    bool                 // there is a file PROGRESS
 	savedAt    time.Time
@@ -83,7 +79,7 @@ func (db *DB) Restore(_ context.Context, c replication.Cluster) (replication.Res
 	if db.restoring != nil || db.repairing != nil {
 		return nil, errors.New("restore: one is under way already, or a repair")
 	}
-	r := &restore{db: db, cluster: c, format: cmp.Or(db.format, storeFormat), options: db.tableOptions(), savedAt: time.Now(), turns: newTurns(aside.Processors())}
+	r := &restore{db: db, cluster: c, format: cmp.Or(db.format, storeFormat), options: db.tableOptions(), savedAt: time.Now()}
 	resumed, err := r.resume()
 	if err != nil {
 		return nil, fmt.Errorf("restore: %w", err)
@@ -107,6 +103,23 @@ func (db *DB) Restore(_ context.Context, c replication.Cluster) (replication.Res
 	db.restores.Add(1)
 	db.restoring = r
 	return r, nil
+}
+
+// gather takes records into the range that is being taken.
+func (r *restore) gather(records [][]byte) error {
+	var rec waypost.Record
+	var pace pacer
+	for _, raw := range records {
+		pace.step()
+		err := replication.DecodeRecord(raw, &rec)
+		if err != nil && !errors.Is(err, replication.ErrContent) {
+			return err
+		}
+		if rec.State != waypost.Purged {
+			r.pending.add(&rec, raw, err != nil)
+		}
+	}
+	return nil
 }
 
 // usable refuses a restore that has ended or whose store has failed.
@@ -227,14 +240,9 @@ func (r *restore) later(ctx context.Context, do func(context.Context) error) err
 	if err := r.wait(ctx); err != nil {
 		return err
 	}
-	done, disturbs := make(chan error, 1), r.disturbs()
+	done := make(chan error, 1)
 	r.writing = done
-	go func() {
-		if disturbs {
-			aside.Thread()
-		}
-		done <- do(r.background)
-	}()
+	go func() { done <- do(r.background) }()
 	return nil
 }
 
@@ -266,17 +274,14 @@ func (r *restore) make(ctx context.Context, g gathered) error {
 		return err
 	}
 	r.next++
-	published := make(chan struct{})
-	disturbs := r.disturbs()
-	go func() {
-		defer close(published)
-		if disturbs {
-			aside.Thread()
-		}
+	var publishing sync.WaitGroup
+	if r.db.live.Load() == nil || workers() > 1 {
+		publishing.Go(func() { r.publishAll(ctx, items) })
+	} else {
 		r.publishAll(ctx, items)
-	}()
+	}
 	t, err := r.writeTable(ctx, r.next, items)
-	<-published
+	publishing.Wait()
 	if err = cmp.Or(err, ctx.Err()); err != nil {
 		return err
 	}

@@ -8,9 +8,6 @@ import (
 // end lets another restore begin. The caller holds db.mu.
 func (r *restore) end() {
 	r.stop()
-	if r.giveBack != nil {
-		r.giveBack()
-	}
 	r.ended, r.db.restoring = true, nil
 }
 

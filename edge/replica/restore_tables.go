@@ -157,10 +157,9 @@ func (r *restore) writeTable(ctx context.Context, number int, items []gatheredRe
 	var key, value []byte
 	var sum totals
 	var rec waypost.Record
-	turns := r.takeTurn()
-	defer turns.end()
+	var pace pacer
 	for i := range items {
-		turns.pass(i)
+		pace.step()
 		if i%4096 == 0 && ctx.Err() != nil {
 			return made, ctx.Err()
 		}
@@ -191,11 +190,10 @@ func (r *restore) reserve(records uint64) {
 
 // publishAll gives records of a snapshot to those who are asked besides the store; not all when ctx ends, and with it the restore.
 func (r *restore) publishAll(ctx context.Context, items []gatheredRecord) {
-	turns := r.takeTurn()
-	defer turns.end()
+	var pace pacer
 	var rec waypost.Record
 	for i := range items {
-		turns.pass(i)
+		pace.step()
 		if i%4096 == 0 && ctx.Err() != nil {
 			return
 		}

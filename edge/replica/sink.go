@@ -9,7 +9,6 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"waypost"
-	"waypost/edge/aside"
 	"waypost/replication"
 )
 
@@ -35,16 +34,6 @@ func (db *DB) Position() waypost.Position {
 // only a fresh store can heal it, and the disk takes writes again, the error is
 // ErrDiverged, so that the follower brings one. See [Valve] for what is held back.
 func (db *DB) Apply(ctx context.Context, b *replication.Batch) error {
-	records, now := recordsOf(b.Transactions), time.Now()
-	long := db.pace.note(records, now) || records >= weighty
-	if long && isLate(b.Transactions, now) {
-		defer aside.MakeRoom(1)()
-		long = false
-	}
-	return db.lengthily(long, func() error { return db.apply(ctx, b) })
-}
-
-func (db *DB) apply(ctx context.Context, b *replication.Batch) error {
 	start := time.Now()
 	db.mu.Lock()
 	defer db.mu.Unlock()

@@ -85,7 +85,7 @@ func (db *DB) storeOptions() *pebble.Options {
 		L0CompactionThreshold:       4,
 		L0StopWritesThreshold:       1000,
 		MaxOpenFiles:                4096,
-		CompactionConcurrencyRange:  func() (int, int) { return 1, 2 },
+		CompactionConcurrencyRange:  func() (int, int) { return 1, workers() },
 	}
 	compress(opts)
 	return opts

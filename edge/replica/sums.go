@@ -61,7 +61,9 @@ func addUp(ctx context.Context, from pebble.Reader, first, last uint16, sums []s
 	}
 	var buf []byte
 	now := time.Now().UnixMilli()
+	var pace pacer
 	for ok := it.First(); ok && err == nil; ok = it.Next() {
+		pace.step()
 		if err = ctx.Err(); err != nil {
 			break
 		}

@@ -192,13 +192,11 @@ func (r *restore) judge(ctx context.Context) error {
 	if pass || live.pdb == nil {
 		return nil
 	}
-	var held, left uint64
-	err := r.db.lengthily(r.disturbs(), func() (err error) {
-		if held, err = live.serving(ctx); err == nil {
-			left, err = r.st.serving(ctx)
-		}
-		return err
-	})
+	var left uint64
+	held, err := live.serving(ctx)
+	if err == nil {
+		left, err = r.st.serving(ctx)
+	}
 	switch {
 	case err == nil:
 	case ctx.Err() == nil: // that may be why the snapshot was taken: all records of both are known

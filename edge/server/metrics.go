@@ -1,12 +1,11 @@
 package server
 
 import (
+	"runtime"
 	"strconv"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"waypost/edge/aside"
 )
 
 // metrics counts answers without a lock or a cache line that all processors write:
@@ -54,7 +53,7 @@ func (s *stripe) count(status int) { s.answers[statusIndex[status]].Add(1) }
 
 func newMetrics() *metrics {
 	const perProcessor = 4 // so that two busy connections seldom meet
-	return &metrics{stripes: make([]stripe, perProcessor*aside.Processors())}
+	return &metrics{stripes: make([]stripe, perProcessor*runtime.GOMAXPROCS(0))}
 }
 
 // nextStripe gives a new connection its stripe, in turn.
