@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
 )
 
 // fixer is what batches and folds are made with. Whoever holds it makes them: the keeper;

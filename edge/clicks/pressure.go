@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"math/bits"
 	"slices"
-
 )
 
 const (
