@@ -25,8 +25,8 @@ type layer struct {
 
 // layers is the table of DESIGN.md: imports point down it.
 var layers = []layer{
-	{path: "cmd", mayUse: []string{"internal/config", "internal/dev", "internal/enrol", "internal/linkimport", "controlplane/httpapi", "controlplane/postgres", "controlplane/target", "controlplane/rollup", "controlplane", "edge", "edge/server", "edge/replica", "edge/lookup", "edge/clicks", "edge/audience", "edge/gossip", "edge/proxy", "edge/certs", "edge/handover", "edge/upstream", "edge/peers", "edge/report", "replication", "keyrange", "migrations", "controlplane/limit", "client", "internal", ""}},
-	{path: "bench", mayUse: []string{"internal/dev", "internal/config", "cmd", "controlplane", "controlplane/rollup", "controlplane/postgres", "edge/server", "edge/replica", "edge/lookup", "edge/clicks", "replication", "keyrange", "migrations", "controlplane/httpapi", "edge/audience", "edge/upstream", "client", "internal", ""}},
+	{path: "cmd", mayUse: []string{"internal/config", "internal/dev", "internal/enrol", "internal/linkimport", "controlplane/httpapi", "controlplane/postgres", "controlplane/target", "controlplane/rollup", "controlplane", "edge", "edge/server", "edge/replica", "edge/lookup", "edge/clicks", "edge/audience", "edge/gossip", "edge/proxy", "edge/certs", "edge/handover", "edge/peers", "edge/report", "replication", "keyrange", "migrations", "controlplane/limit", "client", "internal", ""}},
+	{path: "bench", mayUse: []string{"internal/dev", "internal/config", "cmd", "controlplane", "controlplane/rollup", "controlplane/postgres", "edge/server", "edge/replica", "edge/lookup", "edge/clicks", "replication", "keyrange", "migrations", "controlplane/httpapi", "edge/audience", "client", "internal", ""}},
 	{path: "test", mayUse: []string{"internal/dev", "internal/config", "migrations", "client", "internal", "edge/replica", "replication", "keyrange", "controlplane/postgres", ""}},
 	{path: "client", mayUse: []string{"internal", ""}},
 	{path: "controlplane/httpapi", mayUse: []string{"controlplane", "controlplane/rollup", "controlplane/limit", ""}},
@@ -44,7 +44,6 @@ var layers = []layer{
 	{path: "edge/proxy", stdOnly: true},
 	{path: "edge/certs", mayUse: []string{"internal"}},
 	{path: "edge/handover", mayUse: []string{"internal"}},
-	{path: "edge/upstream", mayUse: []string{"replication", "keyrange", ""}},
 	{path: "edge/peers", mayUse: []string{"replication", "internal", ""}},
 	{path: "edge/report", mayUse: []string{""}},
 	{path: "edge", mayUse: []string{"edge/server", "edge/replica", "edge/lookup", "edge/clicks", "edge/gossip", "edge/proxy", "replication", "keyrange", "internal", ""}},

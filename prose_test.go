@@ -52,7 +52,6 @@ var notYetPlain = []string{
 	"edge/replica",
 	"edge/report",
 	"edge/server",
-	"edge/upstream",
 	"internal/...",
 	"keyrange",
 	"migrations/...",

@@ -72,12 +72,8 @@ func (c *Coder) permutation(prefix int) *permutation {
 	slot := &c.permutations[prefix]
 	p := slot.Load()
 	if p == nil {
-		p = newPermutation(c.domain, c.Key(prefix))
+		p = newPermutation(c.domain, deriveKey(c.space, prefix, c.secret))
 		slot.Store(p)
 	}
 	return p
 }
-
-// Key gives the key of a prefix, for those who are to decode its codes without the
-// cluster's secret: see [NewDecoder]. It panics when there is no such prefix.
-func (c *Coder) Key(prefix int) Key { return deriveKey(c.space, prefix, c.secret) }

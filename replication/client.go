@@ -124,9 +124,6 @@ func (f *Follower) connectWhile(ctx context.Context, path string, query url.Valu
 	if d.queue, err = strconv.Atoi(res.Header.Get(HeaderQueue)); err != nil {
 		d.queue, err = 0, nil
 	}
-	if space, ok := parseKeySpace(res.Header.Get(HeaderKeySpace)); ok && f.cfg.KeySpace != nil {
-		f.cfg.KeySpace(space)
-	}
 	return d, nil
 }
 

@@ -145,13 +145,6 @@ const (
 	FrameTarget = frameTarget
 )
 
-// ParseKeySpace and KeySpaceHeader read and write the header that tells the space of
-// generated codes.
-var (
-	ParseKeySpace  = parseKeySpace
-	KeySpaceHeader = keySpaceHeader
-)
-
 // PublicKey is that with which a signer's signatures are verified.
 func PublicKey(s *Signer) [32]byte { return publicKey(s.key) }
 
@@ -211,21 +204,5 @@ func (s *Server) Speak(versions ...uint16) { s.speaks = versions }
 // NotBefore judges the head of a source of slots.
 func NotBefore(t *Trust, h *Head, sink Sink) error { return t.notBefore(h, sink) }
 
-// DecodePrefixKeys is decodePrefixKeys.
-var DecodePrefixKeys = decodePrefixKeys
-
 // Meet pins the key of a signer, or goes over to it.
 func Meet(t *Trust, s *Signer) error { return t.meet(s.cluster, s.announced, false) }
-
-// HeadSignature is a head's, as an answer would have it.
-func HeadSignature(s *Signer, h Head) string {
-	signature := s.signHead(&h)
-	return signature.text()
-}
-
-// AnswerWord is what is signed of an answer, with its signature, as a testimony would have it.
-func AnswerWord(s *Signer, h Head, domain waypost.DomainID, code, record []byte) []byte {
-	a := answer{h.Cluster, h.Position, domain, code, record}
-	signature := s.signAnswer(&a)
-	return signature.append(appendAnswerStatement(nil, &a))
-}

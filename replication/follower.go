@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"waypost"
-	"waypost/keyrange"
 )
 
 // FollowConfig configures a [Follower]. Zero fields mean the default.
@@ -33,10 +32,6 @@ type FollowConfig struct {
 	// Before is the status of the sink's last follower, so that what was heard of the origin is
 	// not forgotten with it.
 	Before Status
-
-	// KeySpace hears what generated codes look like, at each connection to a source
-	// that tells it. Nil: nobody wants to know.
-	KeySpace func(keyrange.Space)
 
 	// Asked is called, by the goroutine that applies, when the source wants to know where the
 	// replica stands on disk, all that was applied before included. It must not block. Nil:

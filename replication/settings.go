@@ -8,7 +8,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"waypost/internal/failpoint"
-	"waypost/keyrange"
 )
 
 // The routes under a node's base URL.
@@ -16,10 +15,7 @@ const (
 	PathStream   = "/replication/v1/stream"
 	PathSnapshot = "/replication/v1/snapshot"
 	PathSums     = "/replication/v1/sums"
-	PathRecord   = "/replication/v1/record"
-	// Of the control plane alone:
-	PathPrefixKeys = "/replication/v1/prefix-keys"
-	PathEnrol      = "/replication/v1/enrol"
+	PathEnrol    = "/replication/v1/enrol" // of the control plane alone
 )
 
 // Headers of a follower's request. They describe it for logs and the fleet view;
@@ -35,19 +31,11 @@ const (
 
 // Headers of an answer.
 const (
-	// HeaderKeySpace tells what generated codes look like, as CODELENGTH/PREFIXLENGTH.
-	// A source that does not know leaves it out.
-	HeaderKeySpace = "Waypost-Key-Space"
 	// HeaderRecords is about how many records a snapshot has, if the source knows.
 	HeaderRecords = "Waypost-Records"
 	// HeaderQueue is, on the answer that opens the stream, how many would take their snapshots
 	// before one that was asked for now; 0: it would begin at once.
 	HeaderQueue = "Waypost-Queue"
-	// HeaderCluster is the cluster's id in hex, on the answer to a question for a record.
-	HeaderCluster = "Waypost-Cluster"
-	// HeaderSignature is the control plane's signature of an answer to a question for a record:
-	// the payload of a signature frame, in base64url without padding.
-	HeaderSignature = "Waypost-Signature"
 	// HeaderVia tells through which nodes the changelog comes, the nearest first, with
 	// commas between. The origin leaves it out.
 	HeaderVia = "Waypost-Via"
@@ -61,7 +49,6 @@ type ServerConfig struct {
 	Source     Source // required
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer // nil: metrics are kept but not registered
-	KeySpace   keyrange.Space        // of the cluster's generated codes; zero: not told
 
 	// Signer signs what the source gives; nil: nothing is signed here. Trust is for a node
 	// that passes on what was signed elsewhere: the key that it has pinned is told on.

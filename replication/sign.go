@@ -87,9 +87,6 @@ func (s *Signer) signBatch(b *Batch, payload []byte) Signature {
 
 func (s *Signer) signHead(h *Head) Signature { return s.sign(appendHeadStatement(nil, h)) }
 
-// signAnswer signs the answer to a question for a record.
-func (s *Signer) signAnswer(a *answer) Signature { return s.sign(appendAnswerStatement(nil, a)) }
-
 // Witness verifies what a follower presents with [HeaderWitness], and gives the
 // position that a control plane of this cluster has signed with this key.
 func (s *Signer) Witness(text string) (Testimony, error) {
@@ -121,10 +118,9 @@ func (s *Signer) Witness(text string) (Testimony, error) {
 const (
 	statementPrefix = "waypost changelog\x00"
 
-	statementBatch  = 1
-	statementHead   = 2
-	statementKey    = 3
-	statementAnswer = 4
+	statementBatch = 1
+	statementHead  = 2
+	statementKey   = 3
 
 	batchStatementSize = len(statementPrefix) + 1 + 16 + 20 + 8 + 8 + 8 + 8 + 8 + sha256.Size
 	headStatementSize  = len(statementPrefix) + 1 + headSize
@@ -158,21 +154,6 @@ func appendHeadStatement(dst []byte, h *Head) []byte {
 func appendKeyStatement(dst []byte, cluster *Cluster, a *announcement) []byte {
 	dst = append(beginStatement(dst, statementKey), cluster[:]...)
 	return append(binary.LittleEndian.AppendUint32(dst, a.generation), a.key[:]...)
-}
-
-// appendAnswerStatement covers cluster, position, link, whether there is a record, and the hash of it.
-// It is no testimony: a position alone says nothing of the digest there.
-func appendAnswerStatement(dst []byte, a *answer) []byte {
-	hash := sha256.Sum256(a.record)
-	dst = append(beginStatement(dst, statementAnswer), a.cluster[:]...)
-	dst = appendPosition(dst, a.at)
-	dst = binary.LittleEndian.AppendUint32(dst, uint32(a.domain))
-	dst = append(append(dst, byte(len(a.code))), a.code...)
-	found := byte(0)
-	if a.record != nil {
-		found = 1
-	}
-	return append(append(dst, found), hash[:]...)
 }
 
 // readStatement gives the position that a statement is about.
@@ -213,27 +194,6 @@ func decodeSignature(b []byte) (s Signature, err error) {
 		err = fmt.Errorf("%w: a signature of no key", errFrame)
 	}
 	return s, err
-}
-
-// text is the signature as it is in [HeaderSignature].
-func (s *Signature) text() string { return base64.RawURLEncoding.EncodeToString(s.append(nil)) }
-
-// parseSignature reads text; "" is no signature.
-func parseSignature(text string) (s Signature, err error) {
-	if text == "" {
-		return s, nil
-	}
-	if len(text) != base64.RawURLEncoding.EncodedLen(signatureSize) {
-		return s, fmt.Errorf("%w: a signature of %d characters", ErrSignature, len(text))
-	}
-	b, err := base64.RawURLEncoding.DecodeString(text)
-	if err == nil {
-		s, err = decodeSignature(b)
-	}
-	if err != nil {
-		return Signature{}, fmt.Errorf("%w: a malformed signature: %w", ErrSignature, err)
-	}
-	return s, nil
 }
 
 // signed puts a signature frame before a frame, if there is a signature. A reader

@@ -91,9 +91,6 @@ type connection struct {
 func (s *Server) open(w http.ResponseWriter, r *http.Request, head Head) *connection {
 	h := w.Header()
 	h.Set("Content-Type", ContentType)
-	if space := keySpaceHeader(s.cfg.KeySpace); space != "" {
-		h.Set(HeaderKeySpace, space)
-	}
 	if s.cfg.Via != nil {
 		h.Set(HeaderVia, viaHeader(s.cfg.Via()))
 	}

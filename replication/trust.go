@@ -256,34 +256,6 @@ func (t *Trust) checkHead(h *Head, word []byte) error {
 	return t.check(h.Cluster, appendHeadStatement(nil, h), &h.Signature, h.Position)
 }
 
-// checkAnswer holds the answer to a question for a record against the signature that came with it, once a key is
-// pinned. It is verified off the lock, since many may ask at once, and not remembered: it is no testimony.
-func (t *Trust) checkAnswer(a *answer, text string) error {
-	if t == nil {
-		return nil
-	}
-	t.mu.Lock()
-	cluster, generation, key := t.cluster, t.pinned.generation, t.pinned.key
-	t.mu.Unlock()
-	if generation == 0 {
-		return nil
-	}
-	s, err := parseSignature(text)
-	switch {
-	case err != nil:
-		return err
-	case a.cluster != cluster:
-		return fmt.Errorf("%w: a key of cluster %x is pinned, and this is an answer of %x", ErrSignature, cluster, a.cluster)
-	case s.IsZero():
-		return fmt.Errorf("%w: the answer is not signed", ErrSignature)
-	case s.Generation != generation:
-		return fmt.Errorf("%w: the answer is signed with a key of generation %d, and %d is pinned", ErrSignature, s.Generation, generation)
-	case !ed25519.Verify(key[:], appendAnswerStatement(nil, a), s.Bytes[:]):
-		return fmt.Errorf("%w: the answer is not what was signed", ErrSignature)
-	}
-	return nil
-}
-
 // checkBatch is check for a batch that came as payload. It reports whether that was signed.
 func (t *Trust) checkBatch(cluster Cluster, b *Batch, payload []byte, s *Signature) (bool, error) {
 	if !t.pins(cluster) {

@@ -13,7 +13,6 @@ import (
 
 	"waypost"
 	"waypost/bench/corpus"
-	"waypost/keyrange"
 )
 
 func random() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) }
@@ -26,38 +25,6 @@ func TestCodesAreDifferentAndOfTheRightShape(t *testing.T) {
 			t.Fatal(code)
 		}
 		seen[code] = true
-	}
-}
-
-func TestCodesThatCanHaveBeenIssuedAreOfTheRightPrefixesAndNoLinks(t *testing.T) {
-	const links, count = 50, 5000
-	space, err := keyrange.NewSpace(corpus.CodeLength, corpus.PrefixLength)
-	require.NoError(t, err)
-	known, issued := map[string]bool{}, map[int]bool{}
-	for n := range uint64(links) {
-		known[string(corpus.AppendCode(nil, n))] = true
-	}
-	for _, ordinal := range corpus.Issued() {
-		require.Less(t, ordinal, space.Prefixes())
-		issued[ordinal] = true
-	}
-	for access, can := range map[corpus.Access]bool{corpus.Possible: true, corpus.NeverIssued: false} {
-		require.False(t, access.Hits())
-		codes, err := corpus.Visits(random(), access, links, count)
-		require.NoError(t, err)
-		seen, prefixes := map[string]bool{}, map[int]bool{}
-		for ; len(codes) > 0; codes = codes[corpus.CodeLength:] {
-			code := string(codes[:corpus.CodeLength])
-			prefix, _, ok := space.Split(waypost.Code(code))
-			require.True(t, ok, code)
-			if issued[prefix] != can || known[code] || seen[code] {
-				t.Fatalf("%s: %s, of prefix %d", access, code, prefix)
-			}
-			seen[code], prefixes[prefix] = true, true
-		}
-		if can {
-			require.Len(t, prefixes, len(issued), "all of them")
-		}
 	}
 }
 

@@ -14,10 +14,6 @@ const (
 	Uniform Access = "uniform" // every link alike
 	Zipfian Access = "zipf"    // link number k in proportion to 1/(k+1)
 	Missing Access = "missing" // codes of the right shape that no link has, uniformly
-
-	// NeverIssued and Possible are those missing codes that are of no prefix of Issued, and those that are.
-	NeverIssued Access = "never issued"
-	Possible    Access = "possible"
 )
 
 // Hits reports whether what is visited are links.
@@ -27,19 +23,13 @@ func (a Access) Hits() bool { return a == Uniform || a == Zipfian }
 // other.
 func Visits(random *rand.Rand, access Access, links uint64, count int) ([]byte, error) {
 	var next func() uint64
-	missing := func() uint64 { return links + random.Uint64N(codeSpace-links) }
 	switch access {
 	case Uniform:
 		next = func() uint64 { return random.Uint64N(links) }
 	case Zipfian:
 		next = NewZipf(random, links).Next
 	case Missing:
-		next = missing
-	case NeverIssued:
-		next = until(missing, func(n uint64) bool { return !isIssued(n) })
-	case Possible:
-		next = until(func() uint64 { return numberWith(random.Uint64N(issued)*issueStep, random.Uint64N(suffixes)) },
-			func(n uint64) bool { return n >= links })
+		next = func() uint64 { return links + random.Uint64N(codeSpace-links) }
 	default:
 		return nil, fmt.Errorf("unknown order of visits %q", access)
 	}
@@ -48,17 +38,6 @@ func Visits(random *rand.Rand, access Access, links uint64, count int) ([]byte, 
 		codes = AppendCode(codes, next())
 	}
 	return codes, nil
-}
-
-// until draws numbers until one will do.
-func until(draw func() uint64, will func(uint64) bool) func() uint64 {
-	return func() uint64 {
-		for {
-			if n := draw(); will(n) {
-				return n
-			}
-		}
-	}
 }
 
 // Headers are the lines of a request that its client sends.

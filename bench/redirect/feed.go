@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"os"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -164,27 +163,6 @@ func (f *feed) snapshot(ctx context.Context, db *replica.DB, ranges iter.Seq[slo
 		return fmt.Errorf("completing the replica: %w", err)
 	}
 	f.digest, f.changed = digest, 0
-	return nil
-}
-
-// issue gives a replica the key ranges of which codes can have been issued, as a control plane's changelog has them.
-func (f *feed) issue(ctx context.Context, db *replica.DB) error {
-	f.at.Seq++
-	f.at.Stamp = stamp(f.at.Seq, 0)
-	t := replication.Transaction{Seq: f.at.Seq, At: time.Now().UnixMilli(), Stamp: f.at.Stamp}
-	for _, prefix := range corpus.Issued() {
-		r := waypost.Record{
-			Kind: waypost.KindRange, Name: strconv.AppendInt(nil, int64(prefix)+1, 10),
-			Revision: waypost.Revision{Epoch: f.at.Epoch.Ordinal, Seq: f.at.Seq}, Stamp: stamp(uint64(prefix), 1<<63),
-			Payload: fmt.Appendf(nil, `{"prefix":%d,"lo":0,"hi":916132832,"next":10000,"region":"bench","state":"live"}`, prefix),
-		}
-		f.digest ^= r.Stamp
-		t.Records = append(t.Records, replication.AppendRecord(nil, &r))
-	}
-	t.Digest = f.digest
-	if err := db.Apply(ctx, &replication.Batch{Epoch: f.at.Epoch, Transactions: []replication.Transaction{t}}); err != nil {
-		return fmt.Errorf("applying key ranges: %w", err)
-	}
 	return nil
 }
 

@@ -48,21 +48,6 @@ func TestAReplicaFollowsTheFeed(t *testing.T) {
 	require.NoError(t, again.change(t.Context(), db, 20, time.Now()), "and goes on from there")
 }
 
-func TestAReplicaKnowsOfWhichPrefixesCodesCanHaveBeenIssued(t *testing.T) {
-	f, err := newFeed(realLinks, 500)
-	require.NoError(t, err)
-	db, err := openReplica(t.TempDir(), 0, nil)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, db.Close()) }()
-	require.NoError(t, f.snapshot(t.Context(), db, f.ranges(f.bySlot())))
-	require.NoError(t, f.issue(t.Context(), db))
-	require.NoError(t, f.change(t.Context(), db, 10, time.Now()), "and goes on from there")
-	for _, prefix := range corpus.Issued() {
-		require.True(t, db.Issuable(prefix), prefix)
-		require.False(t, db.Issuable(prefix+1), prefix+1)
-	}
-}
-
 func TestLinksComeSlotBySlotAndOnce(t *testing.T) {
 	f, err := newFeed(realLinks, 20_000)
 	require.NoError(t, err)

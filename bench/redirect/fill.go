@@ -35,9 +35,6 @@ func fill(ctx context.Context, args []string) (err error) {
 	if err := f.snapshot(ctx, db, f.ranges(f.bySlot())); err != nil {
 		return err
 	}
-	if err := f.issue(ctx, db); err != nil {
-		return err
-	}
 	return settle(ctx, *dir)
 }
 

@@ -38,7 +38,6 @@ var (
 		{"latency-1m", true, million, latencyUniform},
 		{"latency-zipf-1m", false, million, latencyZipf},
 		{"during-1m", false, million, during},
-		{"scan-1m", true, million, scan},
 		{"bounded-1m", false, million, bounded},
 		{"syscalls-1m", false, million, sysCalls},
 		{"profile-1m", true, million, profile},
@@ -48,7 +47,6 @@ var (
 		{"misses-10m", false, tenMillion, misses},
 		{"latency-10m", false, tenMillion, latencyUniform},
 		{"during-10m", false, tenMillion, during},
-		{"scan-10m", false, tenMillion, scan},
 		{"bounded-10m", false, tenMillion, bounded},
 		{"footprint-10m", false, tenMillion, footprint},
 		{"profile-10m", false, tenMillion, profile},
@@ -120,8 +118,7 @@ meant to be sent. The server has one half of the machine's processors, and all o
 do with its half. Rounds begin after a pause, in which what the round before has left is done.
 
 "wrk's headers" is Host alone, "a browser's" the 13 lines that Firefox sends. Clicks are journaled, gathered into
-batches and shipped to a sink that acknowledges them. Key ranges have issued codes of 8 prefixes of 3,844; for a code of these that it does not
-have, an edge asks the control plane if its counter can have been issued, as it does by default: here one that has no other links. Targets have 90 bytes on average, codes 7.
+batches and shipped to a sink that acknowledges them. Targets have 90 bytes on average, codes 7.
 `
 
 // longest is what a run may take, where nothing hangs and the machine is not very slow.

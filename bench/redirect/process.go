@@ -8,7 +8,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -86,32 +85,6 @@ func (l *lab) steadyMemory(ctx context.Context, t *target) (int64, error) {
 			return 0, ctx.Err()
 		}
 	}
-}
-
-// openFiles counts what processes have open.
-type openFiles struct {
-	all     int // file descriptors
-	sockets int // of these
-}
-
-func (t *target) openFiles() (n openFiles, err error) {
-	for _, pid := range t.pids {
-		entries, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
-		if err != nil {
-			return n, err
-		}
-		for _, entry := range entries {
-			to, err := os.Readlink(entry)
-			if err != nil {
-				continue // closed meanwhile
-			}
-			n.all++
-			if strings.HasPrefix(to, "socket:") {
-				n.sockets++
-			}
-		}
-	}
-	return n, nil
 }
 
 // childrenOf gives the processes that a process has started.

@@ -24,7 +24,6 @@ import (
 type edgeApp struct {
 	o       serveOptions
 	replica *replica.DB
-	control *control
 	journal *clicks.Journal
 	shipped chan error // has what Ship gave; nil: nothing is shipped
 	meters  *prometheus.Registry
@@ -37,10 +36,7 @@ func newEdge(o serveOptions) (_ app, err error) {
 	if e.replica, err = openReplica(o.Dir, o.Lookup, e.meters); err != nil {
 		return app{}, err
 	}
-	e.control = &control{replica: e.replica}
-	if cfg.Links, err = askUpstream(e.replica, e.control, e.meters); err != nil {
-		return app{}, errors.Join(err, e.replica.Close())
-	}
+	cfg.Links = e.replica
 	if o.Journal != "" {
 		who := audience.New(audience.Config{Salts: oneSalt{}, Metrics: e.meters})
 		if e.journal, err = clicks.Open(clicks.Config{Dir: o.Journal, Node: "bench", Audience: who, Metrics: e.meters}); err != nil {
@@ -53,7 +49,7 @@ func newEdge(o serveOptions) (_ app, err error) {
 		}
 	}
 	return app{answering: server.New(cfg), close: e.close, commands: map[string]command{
-		"metric": e.metric, "questions": e.control.questions, "keys": e.control.keep, "changes": e.changes, "snapshots": e.snapshots, "profile": e.profile,
+		"metric": e.metric, "changes": e.changes, "snapshots": e.snapshots, "profile": e.profile,
 	}}, nil
 }
 

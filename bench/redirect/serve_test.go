@@ -5,9 +5,7 @@ package main
 import (
 	"context"
 	"io"
-	"math/rand/v2"
 	"net"
-	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -58,31 +56,6 @@ func TestACopyOfAReplicaServesAndTheOriginalStays(t *testing.T) {
 	}
 	missing := &contender{target: &target{addr: addr}, load: load{corpus.Missing, links, corpus.Bare}, expect: expectation{status: 404}}
 	require.NoError(t, missing.check(t.Context()))
-
-	questions := func() string {
-		n, err := a.commands["questions"](t.Context(), nil)
-		require.NoError(t, err)
-		return n
-	}
-	try := func(access corpus.Access, count int) {
-		t.Helper()
-		codes, err := corpus.Visits(rand.New(rand.NewPCG(1, 2)), access, links, count)
-		require.NoError(t, err)
-		for ; len(codes) > 0; codes = codes[corpus.CodeLength:] {
-			status, err := getOnce(t.Context(), http.DefaultClient, addr, codes[:corpus.CodeLength])
-			require.NoError(t, err)
-			require.Equal(t, http.StatusNotFound, status)
-		}
-	}
-	asked := questions()
-	try(corpus.NeverIssued, 200)
-	require.Equal(t, asked, questions(), "nobody is asked for codes that cannot be")
-	try(corpus.Possible, 100)
-	require.Equal(t, asked, questions(), "nor, but for three in a hundred thousand, for codes of prefixes in use")
-	_, err = a.commands["keys"](t.Context(), []string{"none"})
-	require.NoError(t, err)
-	try(corpus.Possible, 5)
-	require.NotEqual(t, asked, questions(), "whoever has no keys goes by prefixes")
 
 	for range 2 {
 		for _, command := range []string{"changes 0 1ms", "changes 4000 9ms", "snapshots 1ms"} {

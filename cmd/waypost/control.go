@@ -196,7 +196,7 @@ func (c *control) serve(ctx context.Context, source *changelog, ln, adminLn net.
 	}
 	defer peers.leave(ctx, c.log)
 	stream, err := replication.NewServer(replication.ServerConfig{
-		Source: source, Signer: c.signer, Witness: c.hear, Logger: c.log, Registerer: c.registry, KeySpace: c.coder.Space(),
+		Source: source, Signer: c.signer, Witness: c.hear, Logger: c.log, Registerer: c.registry,
 	})
 	if err != nil {
 		return errors.Join(err, c.closeService(ctx, service))
@@ -287,15 +287,13 @@ func (c *control) routes(service *controlplane.Service, stream *replication.Serv
 	}
 	links := forwardedHost(proxies, httpapi.New(api))
 	edges := map[string]http.Handler{
-		replication.PathStream:     edgesOnly(endless(stream.Stream)),
-		replication.PathSnapshot:   edgesOnly(endless(stream.Snapshot)),
-		replication.PathSums:       edgesOnly(endless(stream.Sums)),
-		replication.PathEnrol:      http.HandlerFunc(gate.Enrol),
-		replication.PathRecord:     edgesOnly(replication.RecordHandler(c.db, c.signer, c.log)),
-		replication.PathPrefixKeys: edgesOnly(replication.PrefixKeysHandler(c.coder, c.db.RangePrefixes, c.log)),
-		httpapi.PathClickBatches:   edgesOnly(c.ownClicks(httpapi.Ingest(c.db, c.log, c.registry))),
-		httpapi.PathEdgeReports:    edgesOnly(httpapi.EdgeReports(fleet, orders, c.log).ServeHTTP),
-		httpapi.PathEdgeOutcomes:   edgesOnly(httpapi.EdgeOutcomes(orders, c.log).ServeHTTP),
+		replication.PathStream:   edgesOnly(endless(stream.Stream)),
+		replication.PathSnapshot: edgesOnly(endless(stream.Snapshot)),
+		replication.PathSums:     edgesOnly(endless(stream.Sums)),
+		replication.PathEnrol:    http.HandlerFunc(gate.Enrol),
+		httpapi.PathClickBatches: edgesOnly(c.ownClicks(httpapi.Ingest(c.db, c.log, c.registry))),
+		httpapi.PathEdgeReports:  edgesOnly(httpapi.EdgeReports(fleet, orders, c.log).ServeHTTP),
+		httpapi.PathEdgeOutcomes: edgesOnly(httpapi.EdgeOutcomes(orders, c.log).ServeHTTP),
 	}
 	// Not a ServeMux, which would redirect paths that are not clean: the API judges
 	// those itself.

@@ -21,7 +21,6 @@ import (
 	"waypost/edge/lookup"
 	"waypost/edge/report"
 	"waypost/edge/server"
-	"waypost/edge/upstream"
 	"waypost/internal/config"
 	"waypost/internal/memlimit"
 	"waypost/internal/node"
@@ -133,7 +132,6 @@ func runEdge(ctx context.Context, cfg config.Edge, tls config.TLS, gossip config
 	}
 	now, before := time.Now(), store.recallHead()
 	e.freshness.begin(now, before)
-	tellSpace := e.askUpstream()
 	secure, err := openPeerTLS(cfg, e.log)
 	if err != nil {
 		return err
@@ -141,7 +139,7 @@ func runEdge(ctx context.Context, cfg config.Edge, tls config.TLS, gossip config
 	defer func() { err = errors.Join(err, secure.Close()) }()
 	e.peers = newEdgePeers(e, secure, replication.FollowConfig{
 		URL: cfg.ControlURL, Client: id.follower(), Node: store.node, Region: waypost.Region(cfg.Region),
-		Sink: store, Trust: store.trust, Logger: e.log, Fatal: e.isFatal, KeySpace: tellSpace, Asked: e.reportNow,
+		Sink: store, Trust: store.trust, Logger: e.log, Fatal: e.isFatal, Asked: e.reportNow,
 	})
 	e.following, err = newFollowing(succession != nil, before.heard(now), func(before replication.Status) (*replication.Follower, error) {
 		return replication.NewFollower(e.peers.chooser.Follow(before))
@@ -159,9 +157,6 @@ type edgeNode struct {
 	identity  *edgeIdentity
 	log       *slog.Logger
 	store     *edgeStore
-	links     server.Links       // the store, and perhaps the control plane behind it
-	upstream  *upstream.Links    // nil: the control plane is not asked
-	asker     *replication.Asker // what upstream asks
 	clicks    *edgeClicks
 	gossip    config.Gossip
 	boot      waypost.BootID
@@ -224,7 +219,7 @@ func (e *edgeNode) serve(ctx context.Context, ln, adminLn net.Listener) error {
 	e.reporter.Store(reporter)
 	e.orders.answer = reporter.Answer
 	srv := server.New(server.Config{
-		Links: e.links, Clicks: e.clicks, Sealer: audience.NewSealer(e.store), StrictHosts: e.cfg.StrictHosts, TrustedProxies: proxies, ProxyProtocol: e.cfg.ProxyProtocol,
+		Links: e.store, Clicks: e.clicks, Sealer: audience.NewSealer(e.store), StrictHosts: e.cfg.StrictHosts, TrustedProxies: proxies, ProxyProtocol: e.cfg.ProxyProtocol,
 		MaxConnections: e.cfg.MaxConnections, MaxConnectionsPerAddress: e.cfg.MaxConnectionsPerAddress,
 		ReadTimeout: e.cfg.ReadTimeout, WriteTimeout: e.cfg.WriteTimeout, IdleTimeout: e.cfg.IdleTimeout,
 		Version: productVersion(), Region: waypost.Region(e.cfg.Region), Node: e.store.node,
@@ -264,7 +259,6 @@ func (e *edgeNode) serve(ctx context.Context, ln, adminLn net.Listener) error {
 	group.Go(func() error { e.peers.chooser.Run(ctx, e.following); return nil })
 	group.Go(func() error { e.freshness.watch(ctx, e.following.Status); return nil })
 	group.Go(func() error { e.freshness.run(ctx, func() { e.freshness.save(e.store, e.log) }); return nil })
-	group.Go(func() error { e.learnPrefixKeys(ctx); return nil })
 	group.Go(func() error { return srv.Serve(ln) })
 	e.more.serve(group, srv)
 	group.Go(func() error {

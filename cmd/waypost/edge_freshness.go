@@ -47,12 +47,6 @@ func (f *freshness) age() time.Duration {
 	return time.Since(f.start) - time.Duration(f.at.Load())
 }
 
-// fresh reports whether the replica was at the head a moment ago. Of one that may be of
-// any age, because nothing is remembered, nobody can say so before it was there.
-func (f *freshness) fresh() bool {
-	return f.known.Load() && f.age() < freshEnough
-}
-
 // watch looks at the follower's status until ctx ends.
 func (f *freshness) watch(ctx context.Context, status func() replication.Status) {
 	again := time.NewTicker(250 * time.Millisecond)

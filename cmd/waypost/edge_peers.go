@@ -183,7 +183,6 @@ func (p *edgePeers) routes(server *replication.Server) (http.Handler, error) {
 		replication.PathStream:   endless(server.Stream),
 		replication.PathSnapshot: endless(server.Snapshot),
 		replication.PathSums:     endless(server.Sums),
-		replication.PathRecord:   replication.RecordHandler(relaySource{p.edge.store}, nil, p.edge.log),
 	}
 	if p.edge.cfg.Relay {
 		control, err := url.Parse(p.edge.cfg.ControlURL)
@@ -191,7 +190,7 @@ func (p *edgePeers) routes(server *replication.Server) (http.Handler, error) {
 			return nil, err
 		}
 		pass := passOn(control, p.edge.identity.securely(http.DefaultTransport.(*http.Transport).Clone())) //nolint:forcetypeassert // nobody changes it
-		for _, path := range []string{httpapi.PathClickBatches, httpapi.PathEdgeReports, httpapi.PathEdgeOutcomes, replication.PathRecord, replication.PathPrefixKeys, replication.PathEnrol} {
+		for _, path := range []string{httpapi.PathClickBatches, httpapi.PathEdgeReports, httpapi.PathEdgeOutcomes, replication.PathEnrol} {
 			routes[path] = pass
 		}
 	}
@@ -342,13 +341,4 @@ func (s relaySource) Changed() <-chan struct{} {
 		return make(chan struct{}) // the poll finds out
 	}
 	return db.Changed()
-}
-
-// RecordAt implements [replication.RecordSource].
-func (s relaySource) RecordAt(ctx context.Context, domain waypost.DomainID, code []byte) ([]byte, replication.Head, error) {
-	db, err := s.db()
-	if err != nil {
-		return nil, replication.Head{}, err
-	}
-	return db.RecordAt(ctx, domain, code)
 }

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -190,7 +189,7 @@ func TestARelayPassesOnOverTLSForThoseWhoShowItsTokenAndForNobodyElse(t *testing
 		require.NoError(t, res.Body.Close())
 		return res.StatusCode
 	}
-	passed := []string{httpapi.PathClickBatches, httpapi.PathEdgeReports, httpapi.PathEdgeOutcomes, replication.PathRecord, replication.PathPrefixKeys, replication.PathEnrol}
+	passed := []string{httpapi.PathClickBatches, httpapi.PathEdgeReports, httpapi.PathEdgeOutcomes, replication.PathEnrol}
 	for _, path := range append([]string{replication.PathStream, replication.PathSnapshot, replication.PathSums, "/elsewhere"}, passed...) {
 		for _, wrong := range []string{"", "x", own + "x", ofPeers + "x"} {
 			require.Equal(t, http.StatusUnauthorized, ask(path, wrong, wrong), path)
@@ -209,33 +208,6 @@ func TestARelayPassesOnOverTLSForThoseWhoShowItsTokenAndForNobodyElse(t *testing
 
 	control.Close()
 	require.Equal(t, http.StatusBadGateway, ask(httpapi.PathEdgeReports, own, ""))
-}
-
-func TestARelayPassesOnAnswersAsTheControlPlaneHasSignedThem(t *testing.T) {
-	log := slog.New(slog.DiscardHandler)
-	source := relaySource{relayed(t)}
-	replicationtest.Take(t, replicationtest.NewSource(), source.store.db.Load())
-	head, err := source.Head(t.Context())
-	require.NoError(t, err)
-	signer, err := replication.NewSigner([32]byte{1: 7}, head.Cluster, 1)
-	require.NoError(t, err)
-	control := httptest.NewServer(replication.RecordHandler(source, signer, log))
-	t.Cleanup(control.Close)
-	to, err := url.Parse(control.URL)
-	require.NoError(t, err)
-	relay := httptest.NewServer(passOn(to, &http.Transport{DisableKeepAlives: true}))
-	t.Cleanup(relay.Close)
-	signature := func(base string) string {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, base+replication.PathRecord+"?domain=1&code=abcd123", http.NoBody)
-		require.NoError(t, err)
-		res, err := http.DefaultClient.Do(req)
-		require.NoError(t, err)
-		require.NoError(t, res.Body.Close())
-		require.Equal(t, http.StatusNotFound, res.StatusCode)
-		return res.Header.Get(replication.HeaderSignature)
-	}
-	require.NotEmpty(t, signature(control.URL))
-	require.Equal(t, signature(control.URL), signature(relay.URL))
 }
 
 func TestPeersOfTheRegionAreAskedThoseFirstThatSeemToBeAhead(t *testing.T) {

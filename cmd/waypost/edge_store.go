@@ -226,18 +226,6 @@ func (s *edgeStore) Domain(host []byte) (waypost.DomainID, bool) {
 	}
 }
 
-// Issuable implements [upstream.Replica].
-func (s *edgeStore) Issuable(prefix int) bool {
-	db := s.serving()
-	return db == nil || db.Issuable(prefix)
-}
-
-// Issued implements [upstream.Replica].
-func (s *edgeStore) Issued(prefix int, counter int64) bool {
-	db := s.serving()
-	return db == nil || db.Issued(prefix, counter)
-}
-
 // current is what the sink's state is that of: the replica that takes changes, or, while
 // there is none, the one that answers.
 func (s *edgeStore) current() *replica.DB {

@@ -152,9 +152,6 @@ type incumbent struct{ *edgeNode }
 
 // Release implements [handover.Incumbent].
 func (e *incumbent) Release(ctx context.Context) ([]handover.File, error) {
-	if err := e.settle(ctx); err != nil {
-		return nil, err
-	}
 	if err := e.following.hold(ctx); err != nil {
 		e.follow()
 		return nil, err
@@ -182,31 +179,10 @@ func (e *incumbent) Release(ctx context.Context) ([]handover.File, error) {
 	return files, nil
 }
 
-// settle lets the replica come to what the control plane has answered for it, if it
-// does so soon: the successor has only the replica.
-func (e *incumbent) settle(ctx context.Context) error {
-	if e.upstream == nil {
-		return nil
-	}
-	soon, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	if err := e.upstream.Suspend(soon); err != nil {
-		e.log.Warn("the stream is behind what the control plane has answered: links just created may be unknown for a moment", "error", err)
-	}
-	if err := ctx.Err(); err != nil {
-		e.upstream.Resume()
-		return err
-	}
-	return nil
-}
-
 // follow goes on as before.
 func (e *incumbent) follow() {
 	e.freshness.takeBack()
 	e.following.resume()
-	if e.upstream != nil {
-		e.upstream.Resume()
-	}
 }
 
 // Resume implements [handover.Incumbent].

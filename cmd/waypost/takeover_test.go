@@ -49,6 +49,26 @@ type soloEdge struct {
 	links  map[string]answer // that a test has made
 }
 
+// metric returns the sum of the edge's samples that begin with prefix.
+func (e *soloEdge) metric(prefix string) (sum float64) {
+	e.t.Helper()
+	req, err := http.NewRequestWithContext(e.t.Context(), http.MethodGet, "http://"+e.status.AdminAddr+"/metrics", http.NoBody)
+	require.NoError(e.t, err)
+	res, err := visitor.Do(req)
+	require.NoError(e.t, err)
+	lines := bufio.NewScanner(res.Body)
+	for lines.Scan() {
+		if rest, ok := strings.CutPrefix(lines.Text(), prefix); ok {
+			value, err := strconv.ParseFloat(rest[strings.LastIndexByte(rest, ' ')+1:], 64)
+			require.NoError(e.t, err)
+			sum += value
+		}
+	}
+	require.NoError(e.t, lines.Err())
+	require.NoError(e.t, res.Body.Close())
+	return sum
+}
+
 func startSolo(t *testing.T, extra ...string) *soloEdge {
 	t.Helper()
 	s := devtest.Start(t, devtest.Config{Edges: "us-east-1=127.0.0.1:0"})
@@ -422,7 +442,7 @@ func TestThreeRestartsUnderLoadLoseNoRequestAndNoClick(t *testing.T) {
 func TestARestartUnderLoadOfAnEdgeThatReadsLinksFromDiskLosesNothing(t *testing.T) {
 	t.Parallel()
 	const room = "WAYPOST_EDGE_LOOKUP_MEMORY="
-	e := startSolo(t, room+"1MiB", "WAYPOST_EDGE_ASK_UPSTREAM=false")
+	e := startSolo(t, room+"1MiB")
 	e.fill(2 << 20)
 	codes := e.create(10)
 	e.remove(e.create(1)[0])
@@ -627,7 +647,7 @@ func TestASuccessorGoesOnWhenItsPredecessorIsKilled(t *testing.T) {
 
 func TestASuccessorFollowsTheStreamThoughItsPredecessorHangs(t *testing.T) {
 	t.Parallel()
-	e := startSolo(t, "WAYPOST_EDGE_SHUTDOWN_TIMEOUT=2m", "WAYPOST_EDGE_READ_TIMEOUT=2m", "WAYPOST_EDGE_ASK_UPSTREAM=false")
+	e := startSolo(t, "WAYPOST_EDGE_SHUTDOWN_TIMEOUT=2m", "WAYPOST_EDGE_READ_TIMEOUT=2m")
 	codes := e.create(1)
 	conn, err := net.Dial("tcp", e.status.Addr)
 	require.NoError(t, err)

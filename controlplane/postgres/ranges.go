@@ -79,15 +79,6 @@ func ranges(ctx context.Context, tx pgx.Tx, space keyrange.Space) (rs []controlp
 	return rs, err
 }
 
-// RangePrefixes gives the ordinals of all prefixes that ranges have, also retired ones.
-func (db *DB) RangePrefixes(ctx context.Context) (ordinals []int, err error) {
-	err = db.queryIn(ctx, system, `SELECT DISTINCT prefix FROM key_range ORDER BY prefix`, nil, func(rows pgx.Rows) error {
-		ordinals, err = pgx.CollectRows(rows, pgx.RowTo[int])
-		return err
-	})
-	return ordinals, classify("read the prefixes of key ranges", err)
-}
-
 // addLeases adds the blocks that are held, and what was given back.
 func addLeases(ctx context.Context, tx pgx.Tx, byID map[int64]*controlplane.Range) error {
 	rows, err := tx.Query(ctx, `

@@ -44,13 +44,12 @@ func (db *DB) Detach(ctx context.Context) error {
 	db.mu.Lock()
 	old := db.live.Load()
 	answering := &store{
-		name: old.name, health: newHealth(old.health.log), loaded: true, domains: old.domains, ranges: old.ranges, byDays: old.byDays,
+		name: old.name, health: newHealth(old.health.log), loaded: true, domains: old.domains, byDays: old.byDays,
 		drained: make(chan struct{}, 1),
 	}
 	answering.applied.Store(old.applied.Load())
 	answering.synced.Store(old.synced.Load())
 	answering.hosts.Store(old.hosts.Load())
-	answering.prefixes.Store(old.prefixes.Load())
 	answering.salts.Store(old.salts.Load())
 	answering.table.Store(old.table.Load())
 	db.live.Store(answering)

@@ -15,9 +15,8 @@ import (
 
 // A replica passes on what it has applied, by the same protocol.
 var (
-	_ replication.Relay        = (*DB)(nil)
-	_ replication.Counter      = (*DB)(nil)
-	_ replication.RecordSource = (*DB)(nil)
+	_ replication.Relay   = (*DB)(nil)
+	_ replication.Counter = (*DB)(nil)
 )
 
 // source pins the live store and gives its state, while it is fit to be passed on.
@@ -223,36 +222,6 @@ func (db *DB) Count(context.Context) (uint64, error) {
 	}
 	defer st.unpin(0)
 	return s.records, nil
-}
-
-// RecordAt implements replication.RecordSource.
-func (db *DB) RecordAt(_ context.Context, domain waypost.DomainID, code []byte) (record []byte, h replication.Head, err error) {
-	st, _, err := db.source()
-	if err != nil {
-		return nil, h, err
-	}
-	defer st.unpin(0)
-	snapshot, s, err := db.frozenAt(st)
-	if err != nil {
-		return nil, h, err
-	}
-	defer func() { err = errors.Join(err, snapshot.Close()) }()
-	h = db.headOf(st, s)
-	slot := waypost.Slot(waypost.KindLink, domain, code)
-	key := appendRecordKey(nil, slot, waypost.KindLink, domain, code)
-	value, closer, err := snapshot.Get(key)
-	switch {
-	case errors.Is(err, pebble.ErrNotFound):
-		return nil, h, nil
-	case err != nil:
-		return nil, h, fmt.Errorf("read a record: %w", err)
-	}
-	var r waypost.Record
-	record, err = readRecord(nil, key, value, slot, &r)
-	if err != nil {
-		err = db.unfit(st, err)
-	}
-	return record, h, errors.Join(err, closer.Close())
 }
 
 // Changed implements replication.Source.

@@ -237,8 +237,6 @@ func TestAReplicaThatIsNotWholeIsNoSource(t *testing.T) {
 		require.ErrorIs(t, err, replication.ErrNoSource, why)
 		_, _, err = db.Sums(t.Context(), 0, 1)
 		require.ErrorIs(t, err, replication.ErrNoSource, why)
-		_, _, err = db.RecordAt(t.Context(), 1, []byte("code"))
-		require.ErrorIs(t, err, replication.ErrNoSource, why)
 	}
 	requireNoSource("it is empty")
 	replicationtest.Take(t, s, db)

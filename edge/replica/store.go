@@ -44,9 +44,6 @@ type store struct {
 	loaded  bool                                // the table was given everything; guarded by DB.mu
 	domains map[waypost.DomainID]waypost.Domain // owned by the writer
 
-	prefixes atomic.Pointer[prefixes]
-	ranges   map[string]rangeNote // by id; owned by the writer
-
 	salts  atomic.Pointer[saltTable]
 	byDays map[int32]*waypost.Salt // nil: destroyed; owned by the writer
 
@@ -108,8 +105,8 @@ func (db *DB) openStore(name string, fresh bool) (_ *store, err error) {
 	}
 	st := &store{
 		name: name, pdb: pdb, health: h, memTableSize: db.memTableSize, points: db.cfg.Points,
-		domains: map[waypost.DomainID]waypost.Domain{}, ranges: map[string]rangeNote{},
-		byDays: map[int32]*waypost.Salt{}, drained: make(chan struct{}, 1),
+		domains: map[waypost.DomainID]waypost.Domain{},
+		byDays:  map[int32]*waypost.Salt{}, drained: make(chan struct{}, 1),
 	}
 	if err := h.err(); err != nil { // the guard kept it from Pebble
 		return nil, errors.Join(fmt.Errorf("open store %s: %w", name, err), pdb.Close())
@@ -363,17 +360,14 @@ func (st *store) note(r *waypost.Record) {
 	switch r.Kind {
 	case waypost.KindDomain:
 		st.noteDomain(r)
-	case waypost.KindRange:
-		st.noteRange(r)
 	case waypost.KindSalt:
 		st.noteSalt(r)
-	case waypost.KindLink, waypost.KindLease: // stay where they are
+	case waypost.KindLink, waypost.KindRange, waypost.KindLease: // stay where they are
 	}
 }
 
 // publish lets readers see what was noted.
 func (st *store) publish() {
 	st.publishDomains()
-	st.publishPrefixes()
 	st.publishSalts()
 }

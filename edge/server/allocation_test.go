@@ -3,7 +3,6 @@
 package server_test
 
 import (
-	"context"
 	"io"
 	"log/slog"
 	"net"
@@ -12,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"waypost"
@@ -20,48 +18,16 @@ import (
 	"waypost/edge/clicks"
 	"waypost/edge/replica"
 	"waypost/edge/server"
-	"waypost/edge/upstream"
-	"waypost/keyrange"
-	"waypost/replication"
 	"waypost/replication/replicationtest"
 )
 
 // TestAnsweringDoesNotAllocate measures the whole process, with real sockets: a
 // client with buffers made before, fasthttp, the handler between them, the replica's
-// lookup table, those who would ask the control plane behind it, and the journal of
-// clicks.
+// lookup table, and the journal of clicks.
 func TestAnsweringDoesNotAllocate(t *testing.T) {
-	registry := prometheus.NewPedanticRegistry()
-	asking := askingUpstream(t, newReplica(t), registry)
-	for name, links := range map[string]server.Links{"links in memory": newMemoryLinks(), "a replica": asking} {
+	for name, links := range map[string]server.Links{"links in memory": newMemoryLinks(), "a replica": newReplica(t)} {
 		t.Run(name, func(t *testing.T) { answerWithoutAllocating(t, links) })
 	}
-	require.EqualValues(t, 1, gather(t, registry, "waypost_upstream_questions_total")["waypost_upstream_questions_total unknown"])
-	skipped := gather(t, registry, "waypost_upstream_skipped_total")
-	for _, why := range []string{"remembered", "never_issued", "custom"} {
-		require.Greater(t, skipped["waypost_upstream_skipped_total "+why], 1000.0, why)
-	}
-}
-
-// askingUpstream puts around a replica what an edge has around its own. The control
-// plane knows no more than the replica.
-func askingUpstream(t *testing.T, db *replica.DB, registry prometheus.Registerer) *upstream.Links {
-	t.Helper()
-	links := upstream.New(upstream.Config{
-		Replica: db, Source: knowsNothing{db}, Fresh: func() bool { return true }, Negative: time.Hour, Metrics: registry,
-	})
-	space, err := keyrange.NewSpace(7, 2)
-	require.NoError(t, err)
-	links.KeySpace(space)
-	return links
-}
-
-// knowsNothing is a control plane that is where the replica is.
-type knowsNothing struct{ db *replica.DB }
-
-func (k knowsNothing) Ask(context.Context, waypost.DomainID, []byte) ([]byte, replication.Head, error) {
-	cluster, _ := k.db.Cluster()
-	return nil, replication.Head{Cluster: cluster, Position: k.db.Position()}, nil
 }
 
 func answerWithoutAllocating(t *testing.T, links server.Links) {
@@ -88,8 +54,6 @@ func answerWithoutAllocating(t *testing.T, links server.Links) {
 		"a redirect":              {"/found302", "302"},
 		"a redirect that expires": {"/expire301", "301"},
 		"a miss":                  {"/unknown1", "404"},
-		"one never issued":        {"/0Bxxxxx", "404"},
-		"one unknown upstream":    {"/0Axxxxx", "404"},
 		"a query that goes on":    {"/queried1?utm_source=x&utm_medium=y", "302"},
 		"a path that goes on":     {"/forward1/some/where?utm_source=x", "301"},
 		"a path that does not":    {"/found302/some/where", "404"},
@@ -137,8 +101,7 @@ func requireNoAllocation(t *testing.T, run func()) {
 	require.Fail(t, "it allocates", "in each %d runs so often: %v", runs, counts)
 }
 
-// newReplica gives a replica with the links of newMemoryLinks, and codes issued that
-// begin with 0A.
+// newReplica gives a replica with the links of newMemoryLinks.
 func newReplica(t *testing.T) *replica.DB {
 	t.Helper()
 	db, err := replica.Open(replica.Config{Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)})
@@ -147,8 +110,6 @@ func newReplica(t *testing.T) *replica.DB {
 	source := replicationtest.NewSource()
 	records := []waypost.Record{{
 		Kind: waypost.KindDomain, Name: []byte("1"), Payload: []byte(`{"host":"wayp.example"}`),
-	}, {
-		Kind: waypost.KindRange, Name: []byte("1"), Payload: []byte(`{"prefix":10,"lo":0,"hi":100,"next":50,"state":"live"}`),
 	}}
 	for domain, links := range newMemoryLinks().links {
 		for code, r := range links {

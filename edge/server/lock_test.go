@@ -69,7 +69,7 @@ func redirectedByJournal(t *testing.T, shards int, flush time.Duration) (conns [
 		return err == nil && len(segments) >= shards
 	}, waitLimit, pollEvery)
 	_, addr := serve(t, server.Config{
-		Links: askingUpstream(t, newReplica(t), nil), Clicks: journal, Sealer: audience.NewSealer(oneSalt{}),
+		Links: newReplica(t), Clicks: journal, Sealer: audience.NewSealer(oneSalt{}),
 		MaxStaleness: time.Second, Staleness: func() time.Duration { return time.Minute },
 	})
 	for range 64 {

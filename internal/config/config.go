@@ -114,7 +114,6 @@ type Edge struct {
 	HoldDeletesLeast         int           `yaml:"hold_deletes_least" help:"never hold back fewer deleted links than this"`
 	HoldDeletesWindow        time.Duration `yaml:"hold_deletes_window" help:"time in which deletions are added up for hold_deletes_percent"`
 	MaxStaleness             time.Duration `yaml:"max_staleness" help:"tell in a header when the replica is older than this; 0: never"`
-	AskUpstream              bool          `yaml:"ask_upstream" help:"ask the control plane for a code that it can have issued a moment ago and that is not here yet"`
 	StatusFile               string        `yaml:"status_file" help:"file that tells the process id and addresses once all listeners are open"`
 	DrainDelay               time.Duration `yaml:"drain_delay" help:"how long a stopping edge serves on while /readyz says 503, so that load balancers turn away; shutdown_timeout begins after it"`
 	ShutdownTimeout          time.Duration `yaml:"shutdown_timeout" help:"how long requests under way may take at the end"`
@@ -189,7 +188,7 @@ func defaults(getenv func(string) string) Config {
 		Edge: Edge{
 			Addr: "127.0.0.1:8081", AdminAddr: "127.0.0.1:9081", LookupMemory: "auto", ClickJournal: "auto", MinFreeDisk: "auto", VerifyInterval: 24 * time.Hour,
 			HoldDeletesPercent: 20, HoldDeletesLeast: 1_000, HoldDeletesWindow: 10 * time.Minute,
-			AskUpstream: true, PeerLog: "256MiB", PeerAfter: 15 * time.Second,
+			PeerLog: "256MiB", PeerAfter: 15 * time.Second,
 			MaxConnections: 32_768, MaxConnectionsPerAddress: 1_024,
 			ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: time.Minute,
 			ShutdownTimeout: 5 * time.Second, TakeoverTimeout: 30 * time.Second,
