@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/api/clickbatch"
 	"waypost/controlplane"
 	"waypost/controlplane/httpapi"
 )
@@ -41,7 +42,7 @@ func TestClicksOfABatchWhoseAnswerWasLostAreCountedOnceAndShown(t *testing.T) {
 	_, _, err = s.Create(t.Context(), actor, wish(custom("summer"), func(n *controlplane.NewLink) { n.ExpiresAt = time.Now().Add(time.Hour) }))
 	require.NoError(t, err)
 	clicked := time.Now().Truncate(time.Millisecond).UTC()
-	plain := waypost.AppendClickBatch(nil, &waypost.ClickBatch{
+	plain := clickbatch.Append(nil, &waypost.ClickBatch{
 		Node: "edge-1", Boot: waypost.BootID{1}, Seq: 1, Exact: true, Profiles: []waypost.ClickProfile{{}, {Bot: true}}, Links: []waypost.LinkClicks{
 			{Domain: 1, Code: "spring", Last: clicked.UnixMilli(), Rows: []waypost.ClickRow{
 				{At: clicked.UnixMilli(), Count: 1}, {At: clicked.UnixMilli(), Profile: 1, Count: 2},

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/api/clickbatch"
 	"waypost/bench/corpus"
 )
 
@@ -56,7 +57,7 @@ func (l *lab) batches(s section, sender int, boot waypost.BootID) (bodies [][]by
 				})
 			}
 		}
-		bodies = append(bodies, waypost.AppendClickBatch(nil, b))
+		bodies = append(bodies, clickbatch.Append(nil, b))
 	}
 	return bodies
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/api/clickbatch"
 	"waypost/bench"
 	"waypost/controlplane/postgres"
 )
@@ -159,7 +160,7 @@ func (l *lab) fold(ctx context.Context) error {
 // send has batches counted, one after the other.
 func (l *lab) send(ctx context.Context, bodies [][]byte) error {
 	for _, body := range bodies {
-		b, err := waypost.DecodeClickBatch(body)
+		b, err := clickbatch.Decode(body)
 		if err != nil {
 			return err
 		}

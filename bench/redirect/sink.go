@@ -55,7 +55,7 @@ var decoders = sync.Pool{New: func() any {
 // acknowledge answers that a batch was counted, and reads no more of it than its
 // number: counting is not what is measured.
 func acknowledge(w http.ResponseWriter, r *http.Request) {
-	const head, seqAt = 28, 20 // see waypost.AppendClickBatch
+	const head, seqAt = 28, 20 // see clickbatch.Append
 	var number [head]byte
 	z := decoders.Get().(*zstd.Decoder)
 	defer decoders.Put(z)

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/api/clickbatch"
 	"waypost/controlplane"
 	"waypost/controlplane/httpapi"
 	"waypost/controlplane/limit"
@@ -305,7 +306,7 @@ func TestAReportOrABatchOfAnotherNodeIsRefused(t *testing.T) {
 
 	z, err := zstd.NewWriter(nil)
 	require.NoError(t, err)
-	packed := z.EncodeAll(waypost.AppendClickBatch(nil, &waypost.ClickBatch{Node: "eu-2", Boot: waypost.BootID{1}, Seq: 1}), nil)
+	packed := z.EncodeAll(clickbatch.Append(nil, &waypost.ClickBatch{Node: "eu-2", Boot: waypost.BootID{1}, Seq: 1}), nil)
 	res := send(t, g, httpapi.Ingest(nil, nil, nil), goodEdge, func(r *http.Request) {
 		r.Method, r.Body = http.MethodPost, io.NopCloser(bytes.NewReader(packed))
 		r.Header.Set("Content-Type", "application/vnd.waypost.clicks")

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"waypost"
+	"waypost/api/clickbatch"
 	"waypost/controlplane"
 )
 
@@ -27,7 +28,7 @@ const (
 
 	// maxPackedBatch bounds a body, in bytes: zstd makes what cannot be compressed a
 	// little longer, and a batch that an edge may make must not be refused for good.
-	maxPackedBatch = waypost.MaxClickBatch + waypost.MaxClickBatch/256 + 1<<10
+	maxPackedBatch = clickbatch.MaxBytes + clickbatch.MaxBytes/256 + 1<<10
 
 	// maxIngests bounds the batches that are unpacked and counted at once, and with
 	// them memory and connections to the database. Others wait.
@@ -65,7 +66,7 @@ type ingestAnswer struct {
 // when the metrics are already registered.
 func Ingest(store controlplane.ClickStore, logger *slog.Logger, metrics prometheus.Registerer) http.Handler {
 	z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(maxIngests), zstd.WithDecoderLowmem(true),
-		zstd.WithDecoderMaxMemory(waypost.MaxClickBatch), zstd.WithDecoderMaxWindow(waypost.MaxClickBatch))
+		zstd.WithDecoderMaxMemory(clickbatch.MaxBytes), zstd.WithDecoderMaxWindow(clickbatch.MaxBytes))
 	if err != nil {
 		panic("httpapi: zstd: " + err.Error()) // the options above are wrong
 	}
@@ -124,9 +125,9 @@ func (in *ingest) take(w http.ResponseWriter, r *http.Request) (none controlplan
 	}
 	body, err := in.zstd.DecodeAll(packed, nil)
 	if err != nil {
-		return none, waypost.WrapError(waypost.EInvalid, "the body cannot be decompressed, or not to "+strconv.Itoa(waypost.MaxClickBatch)+" bytes or fewer", err)
+		return none, waypost.WrapError(waypost.EInvalid, "the body cannot be decompressed, or not to "+strconv.Itoa(clickbatch.MaxBytes)+" bytes or fewer", err)
 	}
-	b, err := waypost.DecodeClickBatch(body)
+	b, err := clickbatch.Decode(body)
 	if err != nil {
 		return none, err
 	}

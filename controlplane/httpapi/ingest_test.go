@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/api/clickbatch"
 	"waypost/controlplane"
 	"waypost/controlplane/httpapi"
 )
@@ -115,7 +116,7 @@ func pack(t testing.TB, plain []byte) []byte {
 // clicksOn is a batch of n clicks on one link.
 func clicksOn(t testing.TB, seq, n uint64) []byte {
 	t.Helper()
-	return pack(t, waypost.AppendClickBatch(nil, &waypost.ClickBatch{
+	return pack(t, clickbatch.Append(nil, &waypost.ClickBatch{
 		Node: "edge-1", Boot: waypost.BootID{1}, Seq: seq, Exact: true, Profiles: []waypost.ClickProfile{{}},
 		Links: []waypost.LinkClicks{{Domain: 1, Code: "spring", Last: 1, Rows: []waypost.ClickRow{{At: 1, Count: n}}}},
 	}))
@@ -145,7 +146,7 @@ func TestABatchIsAnsweredWithTheWatermark(t *testing.T) {
 
 func TestTheHashIsThatOfTheBatchHoweverItWasCompressed(t *testing.T) {
 	e := startIngest(t, nil, nil)
-	plain := waypost.AppendClickBatch(nil, &waypost.ClickBatch{Node: "edge-1", Seq: 1})
+	plain := clickbatch.Append(nil, &waypost.ClickBatch{Node: "edge-1", Seq: 1})
 	z, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false), zstd.WithSingleSegment(true))
 	require.NoError(t, err)
 	other := z.EncodeAll(plain, nil)
@@ -163,7 +164,7 @@ func TestWhatIsNoBatchIsRefusedForGoodAndChangesNothing(t *testing.T) {
 		t.Error("the store was asked")
 		return controlplane.ClickReceipt{}, nil
 	}
-	whole := waypost.AppendClickBatch(nil, &waypost.ClickBatch{Node: "edge-1", Seq: 1})
+	whole := clickbatch.Append(nil, &waypost.ClickBatch{Node: "edge-1", Seq: 1})
 	flipped := bytes.Clone(whole)
 	flipped[20] ^= 1
 	noise := make([]byte, 5<<20)
@@ -210,10 +211,10 @@ func TestTheLargestBatchIsTakenHoweverLittleItCanBeCompressed(t *testing.T) {
 		}
 		b.Links = append(b.Links, l)
 	}
-	plain := waypost.AppendClickBatch(nil, &b)
+	plain := clickbatch.Append(nil, &b)
 	packed := pack(t, plain)
-	require.LessOrEqual(t, len(plain), waypost.MaxClickBatch)
-	require.Greater(t, len(packed), waypost.MaxClickBatch/2)
+	require.LessOrEqual(t, len(plain), clickbatch.MaxBytes)
+	require.Greater(t, len(packed), clickbatch.MaxBytes/2)
 	require.Equal(t, "{\"watermark\":1}\n", e.post(packed).text)
 }
 
@@ -332,7 +333,7 @@ func TestMetricsTellHowBatchesFare(t *testing.T) {
 // only what comes out of the compression is strange, and that only what decodes is
 // counted.
 func FuzzIngest(f *testing.F) {
-	whole := waypost.AppendClickBatch(nil, &waypost.ClickBatch{
+	whole := clickbatch.Append(nil, &waypost.ClickBatch{
 		Node: "edge-1", Seq: 1, Exact: true, Profiles: []waypost.ClickProfile{{}}, Links: []waypost.LinkClicks{
 			{Domain: 1, Code: "spring", Last: 1, Rows: []waypost.ClickRow{{At: 1, Count: 1}}},
 			{Domain: 1, Code: "summer", Rows: []waypost.ClickRow{{Count: 2}}},
@@ -352,7 +353,7 @@ func FuzzIngest(f *testing.F) {
 		store.hashes, store.clicks = nil, 0
 		want := http.StatusUnprocessableEntity
 		if compress {
-			if b, err := waypost.DecodeClickBatch(body); err == nil {
+			if b, err := clickbatch.Decode(body); err == nil {
 				if want = http.StatusConflict; b.Seq == 1 {
 					want = http.StatusOK
 				}

@@ -8,13 +8,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/api/clickbatch"
 	"waypost/controlplane/postgres"
 )
 
 // BenchmarkIngestClicks counts batches of one node, the links of which have been
 // clicked before, on a PostgreSQL that does not sync.
 func BenchmarkIngestClicks(b *testing.B) {
-	for _, size := range []int{1, 100, 10_000, waypost.MaxClickTotals} {
+	for _, size := range []int{1, 100, 10_000, clickbatch.MaxLinks} {
 		b.Run(fmt.Sprintf("links=%d", size), func(b *testing.B) {
 			db, err := postgres.Open(b.Context(), postgres.Config{URL: cluster.Database(b)})
 			require.NoError(b, err)
@@ -31,7 +32,7 @@ func BenchmarkIngestClicks(b *testing.B) {
 			}
 			send := func() {
 				batch.Seq++
-				body := waypost.AppendClickBatch(nil, batch)
+				body := clickbatch.Append(nil, batch)
 				_, err := db.IngestClicks(b.Context(), batch, sha256.Sum256(body), body)
 				require.NoError(b, err)
 			}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/api/clickbatch"
 	"waypost/controlplane/rollup"
 )
 
@@ -21,7 +22,7 @@ const (
 
 	// maxPartBytes bounds what a batch becomes: each part has the profiles of its own rows, so that few
 	// bytes of a batch can become very many. The most rows with the longest referrers that an edge sends stay below.
-	maxPartBytes = 16 * waypost.MaxClickBatch
+	maxPartBytes = 16 * clickbatch.MaxBytes
 
 	quartersOfDay = rollup.Quarters
 )

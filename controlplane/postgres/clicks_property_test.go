@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"waypost"
+	"waypost/api/clickbatch"
 	"waypost/controlplane"
 	"waypost/controlplane/postgres"
 )
@@ -48,7 +49,7 @@ func TestWhateverIsRepeatedReorderedOrCutOffEveryBatchIsCountedOnce(t *testing.T
 
 	rapid.Check(t, func(t *rapid.T) {
 		send := func(ctx context.Context, b *waypost.ClickBatch) (controlplane.ClickReceipt, error) {
-			body := waypost.AppendClickBatch(nil, b)
+			body := clickbatch.Append(nil, b)
 			return db.IngestClicks(ctx, b, sha256.Sum256(body), body)
 		}
 		senders := make([]*sender, 3)

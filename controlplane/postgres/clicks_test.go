@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/api/clickbatch"
 	"waypost/controlplane"
 	"waypost/controlplane/postgres"
 )
@@ -48,7 +49,7 @@ func batch(seq uint64, links ...waypost.LinkClicks) *waypost.ClickBatch {
 
 func tryIngest(t *testing.T, db *postgres.DB, b *waypost.ClickBatch) (controlplane.ClickReceipt, error) {
 	t.Helper()
-	body := waypost.AppendClickBatch(nil, b)
+	body := clickbatch.Append(nil, b)
 	return db.IngestClicks(t.Context(), b, sha256.Sum256(body), body)
 }
 
@@ -168,7 +169,7 @@ func TestAnotherBatchUnderATakenIdentityIsADeadLetter(t *testing.T) {
 	var said int64
 	require.NoError(t, hand.QueryRow(t.Context(), `SELECT clicks::bigint, body FROM click_dead_letter`).Scan(&said, &body))
 	require.EqualValues(t, 42, said)
-	require.Equal(t, waypost.AppendClickBatch(nil, twin), body)
+	require.Equal(t, clickbatch.Append(nil, twin), body)
 	require.Equal(t, controlplane.ClickReceipt{Watermark: 3, Clicks: 1}, ingest(t, db, batch(3, total("spring", 1))))
 }
 
@@ -206,7 +207,7 @@ func TestABatchThatGrowsBeyondBoundsWhenItIsTakenApartIsADeadLetter(t *testing.T
 	b := &waypost.ClickBatch{Node: "edge-1", Boot: someBoot, Seq: 1, Exact: true}
 	now := time.Now().UnixMilli()
 	var all []waypost.ClickRow
-	for i := range uint32(waypost.MaxClickRows / n) {
+	for i := range uint32(clickbatch.MaxRows / n) {
 		long := strings.Repeat(string(rune('a'+i%26)), waypost.MaxClickName-4)
 		name := fmt.Sprintf("%s%04d", long, i)
 		b.Profiles = append(b.Profiles, waypost.ClickProfile{Country: "DE", City: name, Device: "mobile", Browser: name, OS: name, Referrer: name})
@@ -215,7 +216,7 @@ func TestABatchThatGrowsBeyondBoundsWhenItIsTakenApartIsADeadLetter(t *testing.T
 	for i := range n {
 		b.Links = append(b.Links, waypost.LinkClicks{Domain: waypost.DefaultDomain, Code: waypost.Code(fmt.Sprintf("link-%d", i)), Last: now, Rows: all})
 	}
-	require.Less(t, len(waypost.AppendClickBatch(nil, b)), waypost.MaxClickBatch)
+	require.Less(t, len(clickbatch.Append(nil, b)), clickbatch.MaxBytes)
 	require.Equal(t, controlplane.ClickReceipt{Watermark: 1, DeadLetter: true}, ingest(t, db, b))
 	require.Contains(t, textOf(t, hand, `SELECT reason FROM click_dead_letter`), "more of its clicks than can be kept")
 	require.Zero(t, number(t, hand, `SELECT count(*) FROM click_part`))

@@ -4,6 +4,7 @@ import (
 	"hash/maphash"
 
 	"waypost"
+	"waypost/api/clickbatch"
 )
 
 // Audience tells who clicked, from what the journal holds. It is used by one goroutine
@@ -103,7 +104,7 @@ func (p *profiles) number(of *waypost.ClickProfile) (uint32, bool) {
 	n, known := p.numbers[*of]
 	if !known {
 		size := 7 + len(of.Country) + len(of.City) + len(of.Device) + len(of.Browser) + len(of.OS) + len(of.Referrer)
-		if len(p.list) == waypost.MaxClickProfiles || p.bytes+size > maxProfileBytes {
+		if len(p.list) == clickbatch.MaxProfiles || p.bytes+size > maxProfileBytes {
 			return 0, false
 		}
 		n = uint32(len(p.list))

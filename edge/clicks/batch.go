@@ -8,11 +8,12 @@ import (
 	"syscall"
 
 	"waypost"
+	"waypost/api/clickbatch"
 )
 
 // A batch's file is
 //
-//	"WPCLICKB", version 2, 3 bytes zero
+//	"WPCLICKB", version 1, 3 bytes zero
 //	boot, 16 bytes
 //	sequence, 8 bytes
 //	clicks, 8 bytes
@@ -21,18 +22,16 @@ import (
 //	the body of the request that ships it: a waypost.ClickBatch, zstd
 //	CRC-32C of all that, 4 bytes
 //
-// with little-endian numbers. Version 1 knew no folds, and is still read: see
-// decodeFoldless.
+// with little-endian numbers.
 const (
-	batchMagic    = "WPCLICKB"
-	batchVersion  = 2
-	batchFoldless = 1
-	batchHead     = 8 + 4 + 16 + 8 + 8 + 1
-	batchTail     = 4
+	batchMagic   = "WPCLICKB"
+	batchVersion = 1
+	batchHead    = 8 + 4 + 16 + 8 + 8 + 1
+	batchTail    = 4
 
 	// maxBatchFile bounds the file, in bytes: what zstd may add to the largest batch,
 	// and the segments and folds that a journal of any sensible size can have.
-	maxBatchFile = waypost.MaxClickBatch + 2<<20
+	maxBatchFile = clickbatch.MaxBytes + 2<<20
 )
 
 var errBatchFile = errors.New("it is no whole batch of this journal")
@@ -50,7 +49,7 @@ type batchFile struct {
 
 // newBatchFile fixes the bytes of a batch. They are good until the next one. The fixer is held.
 func (j *Journal) newBatchFile(b *waypost.ClickBatch, clicks uint64, c cover) batchFile {
-	j.fixer.plain = waypost.AppendClickBatch(j.fixer.plain[:0], b)
+	j.fixer.plain = clickbatch.Append(j.fixer.plain[:0], b)
 	j.fixer.packed = j.zstd.EncodeAll(j.fixer.plain, j.fixer.packed[:0])
 	return batchFile{boot: b.Boot, node: b.Node, seq: b.Seq, clicks: clicks, cover: c, body: j.fixer.packed}
 }
@@ -80,11 +79,7 @@ func decodeBatchFile(b []byte) (f batchFile, err error) {
 	if le.Uint32(b[end:]) != crc32.Checksum(b[:end], castagnoli) {
 		return batchFile{}, fmt.Errorf("%w: the checksum does not hold", errBatchFile)
 	}
-	switch [4]byte(b[8:]) {
-	case [4]byte{batchFoldless}:
-		return decodeFoldless(b[:end])
-	case [4]byte{batchVersion}:
-	default:
+	if [4]byte(b[8:]) != [4]byte{batchVersion} {
 		return batchFile{}, fmt.Errorf("%w: its version is unknown", errBatchFile)
 	}
 	f = batchFile{boot: waypost.BootID(b[12:28]), seq: le.Uint64(b[28:]), clicks: le.Uint64(b[36:])}
@@ -98,40 +93,6 @@ func decodeBatchFile(b []byte) (f batchFile, err error) {
 	if f.cover, f.body, err = cutCover(rest); err != nil {
 		return batchFile{}, fmt.Errorf("%w: %w", errBatchFile, err)
 	}
-	return f, nil
-}
-
-// decodeFoldless reads version 1, which is
-//
-//	"WPCLICKB", version 1, 3 bytes zero
-//	number of segments, 4 bytes
-//	boot, 16 bytes
-//	sequence, 8 bytes
-//	clicks, 8 bytes
-//	next segment, 8 bytes
-//	length of the node, 1 byte; the node
-//	for each segment: number, 8 bytes; end of what is covered, 8 bytes
-//	the body
-func decodeFoldless(b []byte) (batchFile, error) {
-	const head = 8 + 4 + 4 + 16 + 8 + 8 + 8 + 1
-	le := binary.LittleEndian
-	if len(b) < head || len(b) < head+int(b[head-1]) {
-		return batchFile{}, errBatchFile
-	}
-	f := batchFile{
-		boot: waypost.BootID(b[16:32]), seq: le.Uint64(b[32:]), clicks: le.Uint64(b[40:]),
-		cover: cover{next: le.Uint64(b[48:])},
-	}
-	segments, node, rest := uint64(le.Uint32(b[12:])), int(b[head-1]), b[head:]
-	f.node, rest = string(rest[:node]), rest[node:]
-	if segments > uint64(len(rest)/16) || !waypost.ValidNode(f.node) {
-		return batchFile{}, errBatchFile
-	}
-	var err error
-	if f.cover.segments, err = cutSegments(rest[:16*segments]); err != nil {
-		return batchFile{}, fmt.Errorf("%w: %w", errBatchFile, err)
-	}
-	f.body = rest[16*segments:]
 	return f, nil
 }
 

@@ -11,15 +11,12 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"waypost/api/clickbatch"
 )
 
-// The request that ships a batch.
-const (
-	batchesPath = "/clicks/v1/batches"
-	contentType = "application/vnd.waypost.clicks"
-
-	maxAnswer = 16 << 10 // bytes; more is not read
-)
+// maxAnswer bounds how much of an answer is read, in bytes.
+const maxAnswer = 16 << 10
 
 // verdict is what the control plane says about a batch.
 type verdict int
@@ -60,7 +57,7 @@ func newClient(cfg ShipConfig) *client {
 	c := *cfg.Client
 	// A redirect would make a GET of it, and perhaps take the token elsewhere.
 	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &client{http: &c, url: strings.TrimSuffix(cfg.URL, "/") + batchesPath, token: cfg.Token}
+	return &client{http: &c, url: strings.TrimSuffix(cfg.URL, "/") + clickbatch.Path, token: cfg.Token}
 }
 
 // post sends a batch. The error is a [*retryError] unless there was no answer.
@@ -69,7 +66,7 @@ func (c *client) post(ctx context.Context, body []byte) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	req.Header.Set("Content-Type", contentType)
+	req.Header.Set("Content-Type", clickbatch.ContentType)
 	req.Header.Set("Content-Encoding", "zstd")
 	if c.token != "" {
 		req.Header.Set("Authorization", "Bearer "+c.token)

@@ -5,7 +5,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"waypost"
+	"waypost/api/clickbatch"
 )
 
 // newEncoder compresses batches: at its fastest, because codes are as good as random.
@@ -20,7 +20,7 @@ func (j *Journal) newCoders() (err error) {
 	if j.mergeZstd, err = newEncoder(); err != nil {
 		return err
 	}
-	j.unzip, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(waypost.MaxClickBatch), zstd.WithDecoderLowmem(true))
+	j.unzip, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(clickbatch.MaxBytes), zstd.WithDecoderLowmem(true))
 	return err
 }
 

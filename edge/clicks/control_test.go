@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/api/clickbatch"
 	"waypost/edge/clicks"
 )
 
@@ -83,7 +84,7 @@ func (c *controlPlane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	b, err := waypost.DecodeClickBatch(body)
+	b, err := clickbatch.Decode(body)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusUnprocessableEntity)
 		return
@@ -108,7 +109,7 @@ func decode(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
 		panic(err)
 	}
 	defer z.Close()
-	body, err := io.ReadAll(io.LimitReader(z, waypost.MaxClickBatch+1))
+	body, err := io.ReadAll(io.LimitReader(z, clickbatch.MaxBytes+1))
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusUnprocessableEntity)
 		return nil, false

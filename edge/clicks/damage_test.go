@@ -2,9 +2,7 @@ package clicks_test
 
 import (
 	"bytes"
-	"encoding/binary"
 	"encoding/hex"
-	"hash/crc32"
 	"os"
 	"path/filepath"
 	"strings"
@@ -259,58 +257,14 @@ func TestTheBytesOfARecordNeverChange(t *testing.T) {
 	click := waypost.Click{
 		Domain: 1, Code: []byte("abc1234"), At: 1, Bot: true, Address: [16]byte{0: 0xaa, 15: 0xbb}, Agent: []byte("curl/8"), Referrer: []byte("https://a.b/"),
 	}
-	require.Equal(t, "5000"+"04"+"07"+"010000000000"+"0100"+"00000000"+"01000000"+ // length, version, length of the code, time, flags, segment, domain
+	require.Equal(t, "5000"+"01"+"07"+"010000000000"+"0100"+"00000000"+"01000000"+ // length, version, length of the code, time, flags, segment, domain
 		"aa0000000000000000000000000000bb"+"0600"+"0c00"+"00000000"+ // address, lengths, where
 		hex.EncodeToString([]byte("curl/8https://a.b/abc1234"))+"00000000000000",
 		hex.EncodeToString(clicks.AppendClick(nil, click)[4:]))
-	require.Equal(t, "3800"+"04"+"07"+"010000000000"+"0100"+"00000000"+"01000000"+
+	require.Equal(t, "3800"+"01"+"07"+"010000000000"+"0100"+"00000000"+"01000000"+
 		"aa0000000000000000000000000000bb"+"0600"+"0c00"+"80000000"+
 		hex.EncodeToString([]byte("abc1234"))+"00",
 		hex.EncodeToString(clicks.AppendReference(nil, click, 0x80)[4:]))
-}
-
-// What was recorded by the versions before lies in segments still.
-func TestAClickWithAllOfItsTextsIsStillRead(t *testing.T) {
-	b, err := hex.DecodeString("00000000" + "4800" + "03" + "07" + "010000000000" + "00000000" + "01000000" + // checksum, length, version, length of the code, time, segment, domain
-		"0100" + "0600" + "0c00" + "aa0000000000000000000000000000bb" + // flags, lengths, address
-		hex.EncodeToString([]byte("curl/8https://a.b/abc1234")) + "000000")
-	require.NoError(t, err)
-	binary.LittleEndian.PutUint32(b, crc32.Checksum(b[4:], crc32.MakeTable(crc32.Castagnoli)))
-	got, size := clicks.ReadClick(b)
-	require.Equal(t, 72, size)
-	require.Equal(t, waypost.Click{
-		Domain: 1, Code: []byte("abc1234"), At: 1, Bot: true, Address: [16]byte{0: 0xaa, 15: 0xbb}, Agent: []byte("curl/8"), Referrer: []byte("https://a.b/"),
-	}, got)
-	b[14] = 7
-	binary.LittleEndian.PutUint32(b, crc32.Checksum(b[4:], crc32.MakeTable(crc32.Castagnoli)))
-	codes, _, _ := clicks.Walk(b)
-	require.Empty(t, codes, "it is of another segment")
-}
-
-func TestAClickOfASegmentThatIsNotUsedAgainIsStillRead(t *testing.T) {
-	b, err := hex.DecodeString("00000000" + "4800" + "02" + "07" + "0100000000000000" + "01000000" + // checksum, length, version, length of the code, time, domain
-		"0100" + "0600" + "0c00" + "0000" + "aa0000000000000000000000000000bb" + // flags, lengths, address
-		hex.EncodeToString([]byte("curl/8https://a.b/abc1234")) + "000000")
-	require.NoError(t, err)
-	binary.LittleEndian.PutUint32(b, crc32.Checksum(b[4:], crc32.MakeTable(crc32.Castagnoli)))
-	got, size := clicks.ReadClick(b)
-	require.Equal(t, 72, size)
-	require.Equal(t, waypost.Click{
-		Domain: 1, Code: []byte("abc1234"), At: 1, Bot: true, Address: [16]byte{0: 0xaa, 15: 0xbb}, Agent: []byte("curl/8"), Referrer: []byte("https://a.b/"),
-	}, got)
-}
-
-func TestAClickOfWhomNothingWasRecordedIsStillRead(t *testing.T) {
-	bare := "b734d232" + "2000" + "01" + "07" + "0100000000000000" + "01000000" + hex.EncodeToString([]byte("abc1234")) + "0000000000"
-	b, err := hex.DecodeString(bare)
-	require.NoError(t, err)
-	got, size := clicks.ReadClick(b)
-	require.Equal(t, 32, size)
-	require.Equal(t, waypost.Click{Domain: 1, Code: []byte("abc1234"), At: 1}, got)
-	b[27] = 1
-	binary.LittleEndian.PutUint32(b, crc32.Checksum(b[4:], crc32.MakeTable(crc32.Castagnoli)))
-	got, _ = clicks.ReadClick(b)
-	require.True(t, got.Bot)
 }
 
 func TestAClickIsReadAsItWasRecorded(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"waypost"
+	"waypost/api/clickbatch"
 )
 
 // SetSync lets syncs of files and of the directory fail, or be seen.
@@ -169,7 +170,7 @@ func (t *Tally) Pack(part []byte) []byte {
 	}
 	b := t.sums.batch(false)
 	b.Node, b.Seq = "edge-1", 1
-	t.buf = waypost.AppendClickBatch(t.buf[:0], &b)
+	t.buf = clickbatch.Append(t.buf[:0], &b)
 	return t.zstd.EncodeAll(t.buf, nil)
 }
 

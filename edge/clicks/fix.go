@@ -86,7 +86,7 @@ func (j *Journal) fixSegments(l *lane) (more bool, err error) {
 		j.settle(l, s, results[i])
 	}
 	if l == j.current && !more {
-		j.progress.gathered = m.recorded
+		j.progress.gathered = max(m.recorded, j.progress.gathered+sums.clicks())
 		j.endMark(m)
 	}
 	return more, nil
@@ -121,7 +121,7 @@ func (j *Journal) foldSegments(l *lane) error {
 		j.settle(l, s, results[i])
 	}
 	if l == j.current && !more {
-		j.progress.gathered = recorded
+		j.progress.gathered = max(recorded, j.progress.gathered+sums.clicks())
 	}
 	return nil
 }

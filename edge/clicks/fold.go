@@ -12,6 +12,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"waypost"
+	"waypost/api/clickbatch"
 )
 
 // A fold keeps clicks of a boot that are in no batch yet, in less room than segments. It
@@ -203,7 +204,7 @@ func (f *fold) readBlock(file io.ReaderAt, z *zstd.Decoder, n int) (waypost.Clic
 	if err != nil {
 		return waypost.ClickBatch{}, fmt.Errorf("%w: block %d: %w", errFoldFile, n, err)
 	}
-	batch, err := waypost.DecodeClickBatch(plain)
+	batch, err := clickbatch.Decode(plain)
 	if err != nil {
 		return waypost.ClickBatch{}, fmt.Errorf("%w: block %d: %w", errFoldFile, n, err)
 	}

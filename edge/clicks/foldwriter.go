@@ -10,6 +10,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"waypost"
+	"waypost/api/clickbatch"
 )
 
 // foldWriter writes the blocks of a fold, link by link in their order.
@@ -80,7 +81,7 @@ func (w *foldWriter) full() bool {
 
 // crowded reports whether the dictionary has hardly room for another link's profiles.
 func (w *foldWriter) crowded() bool {
-	return w.profiles.bytes >= maxProfileBytes/2 || len(w.profiles.list) >= waypost.MaxClickProfiles/2
+	return w.profiles.bytes >= maxProfileBytes/2 || len(w.profiles.list) >= clickbatch.MaxProfiles/2
 }
 
 // begin makes room for a link. Its rows and visitors follow.
@@ -215,7 +216,7 @@ func (w *foldWriter) flush() error {
 		}
 		from = to
 	}
-	w.plain = waypost.AppendClickBatch(w.plain[:0], &b)
+	w.plain = clickbatch.Append(w.plain[:0], &b)
 	w.packed = w.zstd.EncodeAll(w.plain, w.packed[:0])
 	_, err := w.out.Write(w.packed)
 	w.blocks = append(w.blocks, foldBlock{w.size, uint32(len(w.packed)), crc32.Checksum(w.packed, castagnoli), clicks})

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/api/clickbatch"
 	"waypost/edge/clicks"
 )
 
@@ -101,7 +102,7 @@ func TestWhatABatchCannotHoldGoesIntoTheNext(t *testing.T) {
 	cfg := config(dir)
 	cfg.SegmentBytes, cfg.MaxBytes = 1<<20, 64<<20
 	j := open(t, cfg)
-	const links = waypost.MaxClickTotals + 1000
+	const links = clickbatch.MaxLinks + 1000
 	for i := range links {
 		code := fmt.Appendf(nil, "%08d", i)
 		for range 2 {

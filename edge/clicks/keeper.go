@@ -57,7 +57,6 @@ type keeper struct {
 	failing bool // the last batch could not be made
 	lately  pace // of segments
 	most    peak
-	clicks  uint64    // that were recorded when it last looked
 	dropped uint64    // of which the log knows
 	told    time.Time // when it was told
 }
@@ -66,9 +65,6 @@ type keeper struct {
 // batch, too, unless one waits.
 func (k *keeper) flush(due bool) {
 	j := k.j
-	if recorded := j.recorded(); recorded != k.clicks || !due {
-		k.clicks = recorded
-	}
 	before := j.counts.batches.Load()
 	j.fixing.Lock()
 	err := j.tendAll(due)

@@ -15,7 +15,6 @@ type mergeJob struct {
 	lane   *lane
 	inputs []*fold // not empty
 	grade  grade
-	urgent bool // segments may soon wait for the room that it makes
 }
 
 // merge makes one fold of several, and removes them once it is durable. Nobody but the

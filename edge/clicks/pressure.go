@@ -80,7 +80,6 @@ func (j *Journal) nextMerge() *mergeJob {
 	pressed := used > j.cfg.MaxBytes/100*pressedAt
 	job := j.pickMerge(sizes, free, pressed)
 	if job != nil {
-		job.urgent = pressed
 		for _, f := range job.inputs {
 			f.merging = true
 		}

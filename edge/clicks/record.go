@@ -30,13 +30,8 @@ import (
 // next one can be found behind one that is broken; and fields do not cross multiples of 8, so that the checksum is
 // made of what was just written without waiting for the memory. A record with the number of another segment
 // is a stale one, from before the file was used again, and counts for nothing.
-//
-// Earlier versions are still read. Version 3 had all texts in each record, the segment at 14, the domain at 18, flags at 22, the lengths
-// at 24 and 26, the address at 28 and the texts at 44. The others knew of no segments that are used again. Version 2 had the
-// time in 8 bytes, the domain at 16, the flags at 20, and the lengths at 22 and 24. Version 1, which knew
-// nothing of visitors, had the code at 20 and a byte of flags behind it, unless there were none.
 const (
-	recordVersion = 4
+	recordVersion = 1
 	recordFlags   = 14
 	recordNumber  = 16
 	recordDomain  = 20
@@ -45,22 +40,8 @@ const (
 	recordWhere   = 44
 	recordHead    = 48
 	recordAlign   = 8
-	maxRecord     = 2048 // of any version to come
-
-	recordWhole        = 3 // the version before
-	recordWholeNumber  = 14
-	recordWholeVisitor = 22
-
-	recordUnnumbered        = 2 // the one before that
-	recordUnnumberedVisitor = 20
-
-	recordWholeAddress = 28 // of both
-	recordWholeHead    = 44
-
-	recordBare     = 1 // the first
-	recordBareHead = 20
-
-	flagBot = 1
+	maxRecord     = 2048
+	flagBot       = 1
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -124,51 +105,38 @@ func putCode(dst, code []byte) {
 	le.PutUint64(dst, uint64(le.Uint32(code))|uint64(le.Uint32(code[len(code)-half:]))<<upper)
 }
 
-// getRecord reads the record with which b begins; size is 0 if there is none.
+// getRecord reads the record at the beginning of b; size is 0 if there is none.
 func getRecord(b []byte) (r record, size int) {
-	if len(b) < recordBareHead {
+	if len(b) < recordHead {
 		return record{}, 0
 	}
 	le := binary.LittleEndian
 	size = int(le.Uint16(b[4:]))
-	if size > len(b) || size > maxRecord || size%recordAlign != 0 || size < recordBareHead {
+	if size > len(b) || size > maxRecord || size%recordAlign != 0 || size < recordHead || b[6] != recordVersion {
 		return record{}, 0
 	}
 	if le.Uint32(b) != crc32.Checksum(b[4:size], castagnoli) {
 		return record{}, 0
 	}
 	b = b[:size:size]
-	var ok bool
-	switch b[6] {
-	case recordVersion:
-		if ok = size >= recordHead; ok {
-			r = record{
-				Domain: waypost.DomainID(le.Uint32(b[recordDomain:])), At: timeIn(b), Bot: b[recordFlags]&flagBot != 0,
-				Address: [16]byte(b[recordAddress:]),
-			}
-			agent, referrer := lengthsIn(b)
-			if whereIn(b) != 0 {
-				agent, referrer = 0, 0
-			}
-			ok = getTexts(&r, b, recordHead, agent, referrer)
-		}
-	case recordWhole:
-		r = record{Domain: waypost.DomainID(le.Uint32(b[18:])), At: timeIn(b)}
-		ok = size >= recordWholeHead && getVisitor(&r, b, b[recordWholeVisitor], le.Uint16(b[24:]), le.Uint16(b[26:]))
-	case recordUnnumbered:
-		r = record{Domain: waypost.DomainID(le.Uint32(b[16:])), At: int64(le.Uint64(b[8:]))}
-		ok = size >= recordWholeHead && getVisitor(&r, b, b[recordUnnumberedVisitor], le.Uint16(b[22:]), le.Uint16(b[24:]))
-	case recordBare:
-		r = record{Domain: waypost.DomainID(le.Uint32(b[16:])), At: int64(le.Uint64(b[8:]))}
-		flags := recordBareHead + int(b[7])
-		if ok = size >= flags; ok {
-			r.Code = b[recordBareHead:flags]
-			r.Bot = flags < size && b[flags]&flagBot != 0
-		}
+	r = record{
+		Domain: waypost.DomainID(le.Uint32(b[recordDomain:])), At: timeIn(b), Bot: b[recordFlags]&flagBot != 0,
+		Address: [16]byte(b[recordAddress:]),
 	}
-	if !ok {
+	agent, referrer := lengthsIn(b)
+	if agent > waypost.MaxAgent || referrer > waypost.MaxReferrer {
 		return record{}, 0
 	}
+	if whereIn(b) != 0 {
+		agent, referrer = 0, 0
+	}
+	referrerAt := recordHead + int(agent)
+	codeAt := referrerAt + int(referrer)
+	end := codeAt + int(b[7])
+	if size < end {
+		return record{}, 0
+	}
+	r.Agent, r.Referrer, r.Code = b[recordHead:referrerAt], b[referrerAt:codeAt], b[codeAt:end]
 	return r, size
 }
 
@@ -185,54 +153,13 @@ func lengthsIn(b []byte) (agent, referrer uint16) {
 
 func whereIn(b []byte) uint32 { return binary.LittleEndian.Uint32(b[recordWhere:]) }
 
-// getVisitor reads what lies from the address on in versions 2 and 3.
-func getVisitor(r *record, b []byte, flags byte, agent, referrer uint16) bool {
-	r.Bot = flags&flagBot != 0
-	r.Address = [16]byte(b[recordWholeAddress:])
-	return getTexts(r, b, recordWholeHead, agent, referrer)
-}
-
-// getTexts reads the agent, the referrer and the code, which begin at some place.
-func getTexts(r *record, b []byte, at int, agent, referrer uint16) bool {
-	referrerAt := at + int(agent)
-	codeAt := referrerAt + int(referrer)
-	end := codeAt + int(b[7])
-	if agent > waypost.MaxAgent || referrer > waypost.MaxReferrer || len(b) < end {
-		return false
-	}
-	r.Agent, r.Referrer, r.Code = b[at:referrerAt], b[referrerAt:codeAt], b[codeAt:end]
-	return true
-}
-
-// numberIn gives the number of the segment that a record was written to; ok is false for versions that did not tell.
-func numberIn(b []byte) (number uint32, ok bool) {
-	switch b[6] {
-	case recordVersion:
-		return binary.LittleEndian.Uint32(b[recordNumber:]), true
-	case recordWhole:
-		return binary.LittleEndian.Uint32(b[recordWholeNumber:]), true
-	}
-	return 0, false
-}
-
 // staleRecord reports whether a record was written to the file when it was another segment.
 func staleRecord(b []byte, number uint32) bool {
-	n, ok := numberIn(b)
-	return ok && n != number
+	return binary.LittleEndian.Uint32(b[recordNumber:]) != number
 }
 
-// visitorOf gives what a record has of the visitor. Where its texts are tells them as well as the texts, within a segment.
+// visitorOf returns the bytes of a record that describe the visitor. Within a segment, the
+// place of its texts identifies them as well as the texts do.
 func visitorOf(b []byte, r *record) []byte {
-	whole := recordWholeHead + len(r.Agent) + len(r.Referrer)
-	switch {
-	case b[6] == recordVersion:
-		return b[recordFlags : recordHead+len(r.Agent)+len(r.Referrer)]
-	case b[6] == recordWhole:
-		return b[recordWholeVisitor:whole]
-	case b[6] == recordUnnumbered:
-		return b[recordUnnumberedVisitor:whole]
-	case r.Bot:
-		return []byte{flagBot}
-	}
-	return nil
+	return b[recordFlags : recordHead+len(r.Agent)+len(r.Referrer)]
 }

@@ -47,7 +47,7 @@ func restOf(code []byte) []byte { return code[min(prefixLength, len(code)):] }
 // An entry of the index is 0, or the number of a link + 1 below and bits of its hash above: hardly ever is a link
 // looked at that is another one, which would be a miss of the processor's cache each time.
 const (
-	numberBits = 17 // waypost.MaxClickTotals is 1<<16
+	numberBits = 17 // clickbatch.MaxLinks is 1<<16
 	numberMask = 1<<numberBits - 1
 )
 

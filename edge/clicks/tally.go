@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"waypost"
+	"waypost/api/clickbatch"
 )
 
 // tally gathers clicks by link, as many as one batch may have. A busy edge does this
@@ -36,7 +37,7 @@ type hit struct {
 
 const (
 	maxHits       = 1 << 18
-	maxTallyBytes = waypost.MaxClickBatch - 64<<10 // leaves room for the head
+	maxTallyBytes = clickbatch.MaxBytes - 64<<10 // leaves room for the head
 
 	// What a link without its code, a click, and its visitor take at most, in bytes.
 	linkBytes    = 5 + 1 + 3 + 3 + 10
@@ -73,7 +74,7 @@ func (t *tally) add(c *record, from *scan) bool {
 	}
 	n, hash, ok := t.find(c.Domain, c.Code)
 	if !ok {
-		if len(t.links) == waypost.MaxClickTotals {
+		if len(t.links) == clickbatch.MaxLinks {
 			return false
 		}
 		n = t.insert(c.Domain, c.Code, hash)

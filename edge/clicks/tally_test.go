@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/api/clickbatch"
 )
 
 // Codes that begin alike, or differ in length or domain alone, are links of their
@@ -60,12 +61,12 @@ func TestATallyHasWhatAMapWouldHave(t *testing.T) {
 
 func TestATallyTakesAsManyLinksAsABatch(t *testing.T) {
 	sums := newTally(nil)
-	for n := range waypost.MaxClickTotals {
+	for n := range clickbatch.MaxLinks {
 		require.True(t, sums.add(&record{Domain: waypost.DomainID(n), Code: []byte("abcdefghi")}, nil))
 	}
-	require.False(t, sums.add(&record{Domain: waypost.MaxClickTotals, Code: []byte("abcdefghi")}, nil))
+	require.False(t, sums.add(&record{Domain: clickbatch.MaxLinks, Code: []byte("abcdefghi")}, nil))
 	require.True(t, sums.add(&record{Domain: 7, Code: []byte("abcdefghi")}, nil), "of a link that is in it")
-	require.EqualValues(t, waypost.MaxClickTotals+1, sums.clicks())
+	require.EqualValues(t, clickbatch.MaxLinks+1, sums.clicks())
 }
 
 func TestAddingUpDoesNotAllocateOnceTheTableHasGrown(t *testing.T) {

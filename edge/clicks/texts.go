@@ -68,7 +68,7 @@ func (t *texts) forget() { clear(t.entries[:]) }
 // the click has none: it counts, as one of which nothing is told.
 func (s *scan) textsOf(c *waypost.Click) {
 	b := s.buf[s.next:]
-	if b[6] != recordVersion || whereIn(b) == 0 {
+	if whereIn(b) == 0 {
 		return
 	}
 	agent, referrer := lengthsIn(b)
@@ -99,7 +99,7 @@ func (s *scan) textsOf(c *waypost.Click) {
 // textsIn gives the texts of the record with which b begins, if it has such and is of this segment.
 func (s *scan) textsIn(b []byte, agent, referrer uint16) (_, _ []byte) {
 	r, size := getRecord(b)
-	if size == 0 || b[6] != recordVersion || staleRecord(b, s.number) || binary.LittleEndian.Uint64(b[recordLengths:]) != uint64(agent)|uint64(referrer)<<16 {
+	if size == 0 || staleRecord(b, s.number) || binary.LittleEndian.Uint64(b[recordLengths:]) != uint64(agent)|uint64(referrer)<<16 {
 		return nil, nil
 	}
 	return r.Agent, r.Referrer

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/api/clickbatch"
 	"waypost/edge/audience"
 	"waypost/edge/clicks"
 	"waypost/edge/server"
@@ -34,7 +35,7 @@ func (i ingest) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		panic(err)
 	}
-	b, err := waypost.DecodeClickBatch(body)
+	b, err := clickbatch.Decode(body)
 	if err != nil {
 		panic(err)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/api/clickbatch"
 	"waypost/controlplane/httpapi"
 	"waypost/internal/pgserver/pgservertest"
 	"waypost/migrations"
@@ -60,7 +61,7 @@ func (e *edge) batch() []byte {
 			Visitors: []waypost.Visitor{{Day: int32(now / 86_400_000), Hash: (e.seq + 1) << 24}},
 		})
 	}
-	return e.packer.EncodeAll(waypost.AppendClickBatch(nil, b), nil)
+	return e.packer.EncodeAll(clickbatch.Append(nil, b), nil)
 }
 
 const clicksOfBatch = links*(links+1)/2 + links

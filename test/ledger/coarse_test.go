@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/api/clickbatch"
 )
 
 // coarse is what edges have sent of clicks without their times, which folds lose when room
@@ -35,7 +36,7 @@ func (c *coarse) note(body []byte) error {
 	if err != nil {
 		return err
 	}
-	b, err := waypost.DecodeClickBatch(plain)
+	b, err := clickbatch.Decode(plain)
 	if err != nil || b.Exact {
 		return err
 	}

@@ -1,4 +1,4 @@
-package waypost_test
+package clickbatch_test
 
 import (
 	"encoding/binary"
@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"waypost"
+	"waypost/api/clickbatch"
 )
 
 func clicks() waypost.ClickBatch {
@@ -36,11 +37,11 @@ func clicks() waypost.ClickBatch {
 	}
 }
 
-func TestTheBytesOfABatchOfClicksNeverChange(t *testing.T) {
+func TestAppend_BytesNeverChange(t *testing.T) {
 	b := clicks()
-	got := hex.EncodeToString(waypost.AppendClickBatch([]byte("x"), &b)[1:])
+	got := hex.EncodeToString(clickbatch.Append([]byte("x"), &b)[1:])
 	text := func(s string) string { return fmt.Sprintf("%02x", len(s)) + hex.EncodeToString([]byte(s)) }
-	want := "03010000" + "1000000000000000000000000000001f" + // version, exact; boot
+	want := "01010000" + "1000000000000000000000000000001f" + // version, exact; boot
 		"0504030201000000" + text("eu-1.a") + // sequence, node
 		"ac02" + hex.EncodeToString(binary.AppendVarint(nil, 1_700_000_000_000)) + // dropped, base time
 		"03" + "02" + "04" + "02" + // profiles, links, rows, visitors
@@ -56,55 +57,16 @@ func TestTheBytesOfABatchOfClicksNeverChange(t *testing.T) {
 	require.Equal(t, want+hex.EncodeToString(binary.LittleEndian.AppendUint32(nil, sum)), got)
 }
 
-// Batches of totals wait on the disks of edges.
-const (
-	botless = "01000000" + "1000000000000000000000000000001f" +
-		"0504030201000000" + "02000000" + "06" + "65752d312e61" +
-		"01000000" + "0300000000000000" + "0068e5cf8b010000" + "04" + "41424344" +
-		"07000000" + "0100000000000000" + "ffffffffffffffff" + "04" + "415f2d39"
-	withBots = "02000000" + "1000000000000000000000000000001f" +
-		"0504030201000000" + "02000000" + "06" + "65752d312e61" +
-		"01000000" + "0300000000000000" + "0068e5cf8b010000" + "0200000000000000" + "04" + "41424344" +
-		"07000000" + "0100000000000000" + "ffffffffffffffff" + "0100000000000000" + "04" + "415f2d39"
-)
-
-func TestABatchOfTotalsIsStillRead(t *testing.T) {
-	const at, quarter = 1_700_000_000_000, 1_699_999_200_000
-	for name, c := range map[string]struct {
-		hex   string
-		links []waypost.LinkClicks
-	}{
-		"from before there were bots": {botless, []waypost.LinkClicks{
-			{Domain: 1, Code: "ABCD", Last: at, Rows: []waypost.ClickRow{{At: quarter, Count: 3}}},
-			{Domain: 7, Code: "A_-9", Last: -1, Rows: []waypost.ClickRow{{At: -waypost.QuarterHour, Count: 1}}},
-		}},
-		"with bots": {withBots, []waypost.LinkClicks{
-			{Domain: 1, Code: "ABCD", Last: at, Rows: []waypost.ClickRow{{At: quarter, Count: 1}, {At: quarter, Profile: 1, Count: 2}}},
-			{Domain: 7, Code: "A_-9", Last: -1, Rows: []waypost.ClickRow{{At: -waypost.QuarterHour, Profile: 1, Count: 1}}},
-		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got, err := waypost.DecodeClickBatch(resum(append(unhex(t, c.hex), 0, 0, 0, 0)))
-			require.NoError(t, err)
-			want := clicks()
-			require.Equal(t, waypost.ClickBatch{
-				Node: want.Node, Boot: want.Boot, Seq: want.Seq,
-				Profiles: []waypost.ClickProfile{{}, {Bot: true}}, Links: c.links,
-			}, got)
-		})
-	}
-}
-
 func unhex(t *testing.T, s string) []byte {
 	b, err := hex.DecodeString(s)
 	require.NoError(t, err)
 	return b
 }
 
-func TestABatchOfClicksDecodesToWhatWasEncoded(t *testing.T) {
+func TestDecode_ReturnsTheEncodedBatch(t *testing.T) {
 	largest := clicks()
 	largest.Node = strings.Repeat("n", waypost.MaxNodeLength)
-	largest.Links = make([]waypost.LinkClicks, waypost.MaxClickTotals)
+	largest.Links = make([]waypost.LinkClicks, clickbatch.MaxLinks)
 	for i := range largest.Links {
 		largest.Links[i] = waypost.LinkClicks{
 			Domain: math.MaxUint32, Code: waypost.Code(fmt.Sprintf("%032d", i)), Last: int64(i),
@@ -115,9 +77,9 @@ func TestABatchOfClicksDecodesToWhatWasEncoded(t *testing.T) {
 	void.Links, void.Profiles = nil, nil
 	for name, want := range map[string]waypost.ClickBatch{"some": clicks(), "none": void, "as many as may be": largest} {
 		t.Run(name, func(t *testing.T) {
-			encoded := waypost.AppendClickBatch(nil, &want)
-			require.LessOrEqual(t, len(encoded), waypost.MaxClickBatch)
-			got, err := waypost.DecodeClickBatch(encoded)
+			encoded := clickbatch.Append(nil, &want)
+			require.LessOrEqual(t, len(encoded), clickbatch.MaxBytes)
+			got, err := clickbatch.Decode(encoded)
 			require.NoError(t, err)
 			require.Equal(t, want, got)
 		})
@@ -170,47 +132,27 @@ func someBatch(t *rapid.T) waypost.ClickBatch {
 	return b
 }
 
-func TestAnyBatchOfClicksDecodesToWhatWasEncoded(t *testing.T) {
+func TestDecode_ReturnsAnyEncodedBatch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := someBatch(t)
-		got, err := waypost.DecodeClickBatch(waypost.AppendClickBatch(nil, &want))
+		got, err := clickbatch.Decode(clickbatch.Append(nil, &want))
 		require.NoError(t, err)
 		require.Equal(t, want, got)
 	})
 }
 
-func TestClicksOfALinkAreSummedUpToTheGreatestNumber(t *testing.T) {
+func TestDecode_NoticesEveryFlippedBit(t *testing.T) {
 	b := clicks()
-	n, bots := b.Clicks(&b.Links[0])
-	require.EqualValues(t, 202, n)
-	require.EqualValues(t, 200, bots)
-	b.Links[1].Rows = append(b.Links[1].Rows, waypost.ClickRow{Profile: 2, Count: 5})
-	n, bots = b.Clicks(&b.Links[1])
-	require.EqualValues(t, uint64(math.MaxUint64), n)
-	require.EqualValues(t, 5, bots)
-}
-
-func TestAQuarterOfAnHourBeginsAtOrBeforeItsTimes(t *testing.T) {
-	for at, want := range map[int64]int64{
-		0: 0, 899_999: 0, 900_000: 900_000, -1: -900_000, -900_000: -900_000,
-		math.MaxInt64: math.MaxInt64 / 900_000 * 900_000, math.MinInt64: math.MinInt64 / 900_000 * 900_000,
-	} {
-		require.Equal(t, want, waypost.Quarter(at), "%d", at)
-	}
-}
-
-func TestEveryFlippedBitOfABatchOfClicksIsNoticed(t *testing.T) {
-	b := clicks()
-	encoded := waypost.AppendClickBatch(nil, &b)
+	encoded := clickbatch.Append(nil, &b)
 	for i := range len(encoded) * 8 {
 		encoded[i/8] ^= 1 << (i % 8)
-		_, err := waypost.DecodeClickBatch(encoded)
+		_, err := clickbatch.Decode(encoded)
 		require.Equal(t, waypost.EInvalid, waypost.CodeOf(err), "bit %d", i)
 		encoded[i/8] ^= 1 << (i % 8)
 	}
 }
 
-func TestABatchOfClicksBeyondItsBoundsIsRefused(t *testing.T) {
+func TestDecode_RefusesABatchBeyondItsBounds(t *testing.T) {
 	for name, change := range map[string]func(*waypost.ClickBatch){
 		"no node":                   func(b *waypost.ClickBatch) { b.Node = "" },
 		"a node too long":           func(b *waypost.ClickBatch) { b.Node = strings.Repeat("n", waypost.MaxNodeLength+1) },
@@ -240,16 +182,16 @@ func TestABatchOfClicksBeyondItsBoundsIsRefused(t *testing.T) {
 		"a system with a newline":   func(b *waypost.ClickBatch) { b.Profiles[1].OS = "a\nb" },
 		"a referrer that is cut":    func(b *waypost.ClickBatch) { b.Profiles[1].Referrer = "\xc3" },
 		"too many links": func(b *waypost.ClickBatch) {
-			b.Links = make([]waypost.LinkClicks, waypost.MaxClickTotals+1)
+			b.Links = make([]waypost.LinkClicks, clickbatch.MaxLinks+1)
 			for i := range b.Links {
 				b.Links[i] = waypost.LinkClicks{Code: waypost.Code(fmt.Sprintf("%08d", i)), Rows: []waypost.ClickRow{{Count: 1}}}
 			}
 		},
 		"too many rows": func(b *waypost.ClickBatch) {
-			b.Links[0].Rows = slices.Repeat([]waypost.ClickRow{{At: 1, Count: 1}}, waypost.MaxClickRows)
+			b.Links[0].Rows = slices.Repeat([]waypost.ClickRow{{At: 1, Count: 1}}, clickbatch.MaxRows)
 		},
 		"too many visitors": func(b *waypost.ClickBatch) {
-			b.Links[0].Visitors = make([]waypost.Visitor, waypost.MaxClickVisitors+1)
+			b.Links[0].Visitors = make([]waypost.Visitor, clickbatch.MaxVisitors+1)
 			for i := range b.Links[0].Visitors {
 				b.Links[0].Visitors[i].Day = int32(i)
 			}
@@ -258,7 +200,7 @@ func TestABatchOfClicksBeyondItsBoundsIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := clicks()
 			change(&b)
-			_, err := waypost.DecodeClickBatch(waypost.AppendClickBatch(nil, &b))
+			_, err := clickbatch.Decode(clickbatch.Append(nil, &b))
 			require.Equal(t, waypost.EInvalid, waypost.CodeOf(err))
 		})
 	}
@@ -270,22 +212,19 @@ func resum(b []byte) []byte {
 	return binary.LittleEndian.AppendUint32(body[:len(body):len(body)], crc32.Checksum(body, crc32.MakeTable(crc32.Castagnoli)))
 }
 
-func TestABatchOfClicksThatLiesAboutItsLengthIsRefused(t *testing.T) {
+func TestDecode_RefusesAWrongLength(t *testing.T) {
 	b := clicks()
-	encoded := waypost.AppendClickBatch(nil, &b)
-	old := resum(append(unhex(t, withBots), 0, 0, 0, 0))
-	for _, whole := range [][]byte{encoded, old} {
-		for cut := range whole {
-			_, err := waypost.DecodeClickBatch(whole[:cut])
-			require.Error(t, err)
-			if cut >= 4 {
-				_, err = waypost.DecodeClickBatch(resum(whole[:cut]))
-				require.Error(t, err, "cut at %d", cut)
-			}
-		}
-		_, err := waypost.DecodeClickBatch(resum(append(slices.Clone(whole[:len(whole)-4]), 0, 0, 0, 0, 0)))
+	encoded := clickbatch.Append(nil, &b)
+	for cut := range encoded {
+		_, err := clickbatch.Decode(encoded[:cut])
 		require.Error(t, err)
+		if cut >= 4 {
+			_, err = clickbatch.Decode(resum(encoded[:cut]))
+			require.Error(t, err, "cut at %d", cut)
+		}
 	}
+	_, err := clickbatch.Decode(resum(append(slices.Clone(encoded[:len(encoded)-4]), 0, 0, 0, 0, 0)))
+	require.Error(t, err)
 	numbers := 28 + 7 + 2 + 6 // behind the node, what was dropped, and the base time
 	for at := range 4 {
 		for n := range byte(0x80) {
@@ -294,52 +233,34 @@ func TestABatchOfClicksThatLiesAboutItsLengthIsRefused(t *testing.T) {
 				continue
 			}
 			lie[numbers+at] = n
-			_, err := waypost.DecodeClickBatch(resum(lie))
+			_, err := clickbatch.Decode(resum(lie))
 			require.Error(t, err, "%d in the place of number %d", n, at)
 		}
-	}
-	for _, n := range []uint32{1, 3, waypost.MaxClickTotals, math.MaxUint32} {
-		lie := slices.Clone(old)
-		binary.LittleEndian.PutUint32(lie[28:], n)
-		_, err := waypost.DecodeClickBatch(resum(lie))
-		require.Error(t, err, "%d totals", n)
 	}
 	for i, flip := range map[int]byte{0: 4, 1: 2, 3: 0x80} {
 		other := slices.Clone(encoded)
 		other[i] ^= flip
-		_, err := waypost.DecodeClickBatch(resum(other))
+		_, err := clickbatch.Decode(resum(other))
 		require.ErrorContains(t, err, "version")
 	}
 }
 
-func FuzzDecodeClickBatch(f *testing.F) {
+func FuzzDecode(f *testing.F) {
 	b := clicks()
-	f.Add(waypost.AppendClickBatch(nil, &b))
+	f.Add(clickbatch.Append(nil, &b))
 	b.Exact, b.Links[0].Rows, b.Links[1].Rows = false, []waypost.ClickRow{{At: 900_000, Count: 1}, {Profile: 2, Count: 300}}, []waypost.ClickRow{{Count: 1}}
-	f.Add(waypost.AppendClickBatch(nil, &b))
+	f.Add(clickbatch.Append(nil, &b))
 	b.Links = nil
-	f.Add(waypost.AppendClickBatch(nil, &b))
-	for _, text := range []string{botless, withBots} {
-		old, err := hex.DecodeString(text + "00000000")
-		require.NoError(f, err)
-		f.Add(old)
-	}
+	f.Add(clickbatch.Append(nil, &b))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		if len(raw) >= 4 {
 			raw = resum(raw) // past the checksum, or nothing is reached
 		}
-		batch, err := waypost.DecodeClickBatch(raw)
+		batch, err := clickbatch.Decode(raw)
 		if err != nil {
 			require.Equal(t, waypost.EInvalid, waypost.CodeOf(err))
 			return
 		}
-		again := waypost.AppendClickBatch(nil, &batch)
-		if raw[0] < 3 {
-			old, err := waypost.DecodeClickBatch(again)
-			require.NoError(t, err)
-			require.Equal(t, batch, old)
-			return
-		}
-		require.Equal(t, raw, again, "there is one encoding of a batch")
+		require.Equal(t, raw, clickbatch.Append(nil, &batch), "there is one encoding of a batch")
 	})
 }

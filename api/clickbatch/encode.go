@@ -1,25 +1,34 @@
-package waypost
+// Package clickbatch defines the wire format in which an edge sends its clicks to the
+// control plane: the bounds of a batch, its encoding and its decoding.
+//
+// It knows nothing of how clicks are recorded, shipped or counted.
+package clickbatch
 
 import (
 	"encoding/binary"
 	"hash/crc32"
-	"strings"
+
+	"waypost"
 )
 
-// Bounds of a [ClickBatch].
+// A batch is the body of a POST to Path, zstd-compressed.
 const (
-	MaxClickBatch    = 8 << 20 // bytes, as encoded and not compressed
-	MaxClickTotals   = 65_536  // links in one batch
-	MaxClickProfiles = 65_536
-	MaxClickRows     = 1 << 19 // of all links
-	MaxClickVisitors = 1 << 19 // of all links
-	MaxClickName     = 128     // bytes of a name in a profile
-	MaxNodeLength    = 64      // bytes
+	Path        = "/clicks/v1/batches"
+	ContentType = "application/vnd.waypost.clicks"
+)
+
+// Bounds of a batch.
+const (
+	MaxBytes    = 8 << 20 // encoded, before compression
+	MaxLinks    = 65_536
+	MaxProfiles = 65_536
+	MaxRows     = 1 << 19 // of all links
+	MaxVisitors = 1 << 19 // of all links
 )
 
 // A batch is encoded as
 //
-//	version 3; flags, 1 byte: 1 exact; 2 bytes zero
+//	version 1; flags, 1 byte: 1 exact; 2 bytes zero
 //	boot, 16 bytes
 //	sequence, 8 bytes
 //	length of the node, 1 byte; the node
@@ -30,46 +39,35 @@ const (
 //	         rows; visitors
 //	columns, one value for each row: time; profile; clicks
 //	one value for each link: last
-//	columns, one value for each visitor: twice the day, and one more for a bot;
-//	         the hash, 5 bytes, the upper ones first
+//	columns, one value for each visitor: twice the day, plus one for a bot;
+//	         the hash, 5 bytes, big-endian
 //	CRC-32C of all that, 4 bytes
 //
-// Fixed numbers are little-endian, the others varints of the least length, those that
-// may be negative in zigzag. A row's time is the difference to that of the row before it of
-// the same link, or to the base time, in milliseconds or else in quarters of an hour; last is the
-// difference to the time of the link's last row; a day the difference to that of the visitor
-// before it of the same link, or to the day of the base time. The base time is that of the first
-// row. Columns are kept apart because like values compress well together. Links are in no
-// order: to sort them costs an edge more than it would save on the wire, as their codes are as
-// good as random.
+// Fixed-size numbers are little-endian. The others are varints of the least length, in
+// zigzag where they may be negative. A row's time is the difference to the row before it
+// of the same link, or to the base time; its unit is a millisecond in an exact batch,
+// otherwise a quarter of an hour. Last is the difference to the time of the link's last
+// row. A day is the difference to the visitor before it of the same link, or to the day
+// of the base time. The base time is that of the first row.
 //
-// Versions 1 and 2, which knew of totals only, are still read: see decodeTotals.
+// The columns are separate because similar values compress well together. Links have no
+// order: sorting them costs an edge more than it saves on the wire, because codes look
+// random.
 const (
-	clickBatchVersion = 3
-	clickBatchHead    = 4 + 16 + 8 + 1
-	clickBatchTail    = 4
-	clickBatchExact   = 1
-
-	visitorBytes = 5
-	visitorShift = 64 - 8*visitorBytes
+	version    = 1
+	headBytes  = 4 + 16 + 8 + 1
+	tailBytes  = 4
+	exactFlag  = 1
+	hashBytes  = 5
+	hashShift  = 64 - 8*hashBytes
+	crowdedOut = MaxRows + 1 // a number of rows that Decode refuses
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// ValidNode reports whether s can be the name of a node: 1 to [MaxNodeLength]
-// letters, digits and -_.
-func ValidNode(s string) bool {
-	return len(s) >= 1 && len(s) <= MaxNodeLength && strings.IndexFunc(s, notInNode) < 0
-}
-
-func notInNode(r rune) bool {
-	return r != '.' && (r >= 0x80 || !codeByte[r])
-}
-
-// AppendClickBatch appends the encoding of b to dst. The same batch always gives
-// the same bytes. One that breaks a rule of [DecodeClickBatch] is encoded into
-// bytes that it refuses.
-func AppendClickBatch(dst []byte, b *ClickBatch) []byte {
+// Append appends the encoding of b to dst. The same batch always has the same bytes. A
+// batch that breaks a rule of [Decode] is encoded into bytes that Decode refuses.
+func Append(dst []byte, b *waypost.ClickBatch) []byte {
 	start := len(dst)
 	rows, visitors, sound := 0, 0, true
 	for i := range b.Links {
@@ -78,13 +76,13 @@ func AppendClickBatch(dst []byte, b *ClickBatch) []byte {
 		sound = sound && len(l.Rows) > 0 && (b.Exact || onQuarters(l.Rows)) && inBits(l.Visitors)
 	}
 	if !sound {
-		rows = MaxClickRows + 1
+		rows = crowdedOut
 	}
 	var flags byte
 	if b.Exact {
-		flags = clickBatchExact
+		flags = exactFlag
 	}
-	dst = append(dst, clickBatchVersion, flags, 0, 0)
+	dst = append(dst, version, flags, 0, 0)
 	dst = append(dst, b.Boot[:]...)
 	dst = binary.LittleEndian.AppendUint64(dst, b.Seq)
 	dst = appendShort(dst, b.Node)
@@ -103,41 +101,41 @@ func AppendClickBatch(dst []byte, b *ClickBatch) []byte {
 	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[start:], castagnoli))
 }
 
-// unitOf gives the unit in which a batch has its times, in milliseconds.
-func unitOf(b *ClickBatch) int64 {
+// unitOf returns the unit of a batch's times, in milliseconds.
+func unitOf(b *waypost.ClickBatch) int64 {
 	if b.Exact {
 		return 1
 	}
-	return QuarterHour
+	return waypost.QuarterHour
 }
 
-// baseTime gives the time to which the first row of each link is relative.
-func baseTime(b *ClickBatch) int64 {
+// baseTime returns the time to which the first row of each link is relative.
+func baseTime(b *waypost.ClickBatch) int64 {
 	if len(b.Links) == 0 || len(b.Links[0].Rows) == 0 {
 		return 0
 	}
 	return b.Links[0].Rows[0].At
 }
 
-func onQuarters(rows []ClickRow) bool {
+func onQuarters(rows []waypost.ClickRow) bool {
 	for _, r := range rows {
-		if r.At%QuarterHour != 0 {
+		if r.At%waypost.QuarterHour != 0 {
 			return false
 		}
 	}
 	return true
 }
 
-func inBits(visitors []Visitor) bool {
+func inBits(visitors []waypost.Visitor) bool {
 	for _, v := range visitors {
-		if v.Hash&^VisitorBits != 0 {
+		if v.Hash&^waypost.VisitorBits != 0 {
 			return false
 		}
 	}
 	return true
 }
 
-func appendProfile(dst []byte, p *ClickProfile) []byte {
+func appendProfile(dst []byte, p *waypost.ClickProfile) []byte {
 	var flags byte
 	if p.Bot {
 		flags = 1
@@ -149,7 +147,7 @@ func appendProfile(dst []byte, p *ClickProfile) []byte {
 	return dst
 }
 
-func appendLinks(dst []byte, links []LinkClicks) []byte {
+func appendLinks(dst []byte, links []waypost.LinkClicks) []byte {
 	for i := range links {
 		dst = binary.AppendUvarint(dst, uint64(links[i].Domain))
 	}
@@ -168,12 +166,12 @@ func appendLinks(dst []byte, links []LinkClicks) []byte {
 	return dst
 }
 
-func appendRows(dst []byte, b *ClickBatch, base int64) []byte {
+func appendRows(dst []byte, b *waypost.ClickBatch, base int64) []byte {
 	unit := unitOf(b)
 	for i := range b.Links {
 		before := base
 		for _, r := range b.Links[i].Rows {
-			// Of exact times the difference may wrap around, which it undoes when it is added.
+			// The difference of exact times may wrap around; the decoder's addition undoes that.
 			dst = binary.AppendVarint(dst, r.At/unit-before/unit)
 			before = r.At
 		}
@@ -196,12 +194,12 @@ func appendRows(dst []byte, b *ClickBatch, base int64) []byte {
 	return dst
 }
 
-func appendVisitors(dst []byte, links []LinkClicks, base int64) []byte {
-	today := int64(Day(base))
+func appendVisitors(dst []byte, links []waypost.LinkClicks, base int64) []byte {
+	today := int64(waypost.Day(base))
 	for i := range links {
 		before := today
 		for _, v := range links[i].Visitors {
-			// The lowest bit of a zigzag number is its sign: the bot's bit goes below it.
+			// The lowest bit of a zigzag number is its sign, so the bot's bit goes below it.
 			n := zigzag(int64(v.Day)-before) << 1
 			if v.Bot {
 				n |= 1
@@ -221,18 +219,9 @@ func appendVisitors(dst []byte, links []LinkClicks, base int64) []byte {
 func zigzag(n int64) uint64   { return uint64(n)<<1 ^ uint64(n>>63) }
 func unzigzag(n uint64) int64 { return int64(n>>1) ^ -int64(n&1) }
 
-// appendShort appends a length byte and s. What is longer than a length byte can
-// say is beyond all bounds, and is cut there.
+// appendShort appends a length byte and s, cut at 255 bytes. Decode refuses names that
+// long.
 func appendShort(dst []byte, s string) []byte {
 	s = s[:min(len(s), 255)]
 	return append(append(dst, byte(len(s))), s...)
-}
-
-// cutShort takes a length byte and as many bytes off b.
-func cutShort(b []byte) (s string, rest []byte, ok bool) {
-	if len(b) < 1 || len(b)-1 < int(b[0]) {
-		return "", nil, false
-	}
-	end := 1 + int(b[0])
-	return string(b[1:end]), b[end:], true
 }

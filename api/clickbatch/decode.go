@@ -1,52 +1,57 @@
-package waypost
+package clickbatch
 
 import (
 	"encoding/binary"
 	"hash/crc32"
 	"hash/maphash"
 	"math"
-	"unicode/utf8"
+
+	"waypost"
 )
 
-// DecodeClickBatch reads what [AppendClickBatch] wrote, which must fill b exactly.
-// The batch does not refer to b.
+// Decode reads the bytes that [Append] wrote; they must fill b exactly. The batch does
+// not refer to b.
 //
-// It answers EInvalid unless all of this holds: the checksum does, the version is
-// known, the node is a [ValidNode], the sequence is at least 1, nothing is beyond the
-// bounds of a batch, each profile is there once and has names of UTF-8 without control
-// characters, a country of two letters or none, a city only in a country, and a device that is known; each
-// link is there once, has a [ValidCode] and rows; each row has a profile that is there and a
-// count of at least 1, and where the batch is not exact the time of a quarter of an hour; each visitor of
-// a link is there once, in order. What the counts and times are beyond that is for whoever
-// counts them to judge. A batch without links is valid: it fills the place of one that is lost.
-func DecodeClickBatch(b []byte) (ClickBatch, error) {
-	batch, why := decodeClickBatch(b)
+// The error is EInvalid unless all of this holds. The checksum matches and the version is
+// known. The node is a [waypost.ValidNode], the sequence is at least 1, and no bound of a
+// batch is exceeded. Each profile is [waypost.ClickProfile.Valid] and occurs once. Each
+// link occurs once, and has a [waypost.ValidCode] and rows. Each row refers to a profile
+// and has a count of at least 1; unless the batch is exact, its time is that of a quarter
+// of an hour. Each visitor of a link occurs once, in order.
+//
+// The consumer judges whether counts and times are plausible. A batch without links is
+// valid: it takes the place of one that is lost.
+func Decode(b []byte) (waypost.ClickBatch, error) {
+	batch, why := decode(b)
 	if why != "" {
-		return ClickBatch{}, Errorf(EInvalid, "not a batch of clicks: %s", why)
+		return waypost.ClickBatch{}, waypost.Errorf(waypost.EInvalid, "not a batch of clicks: %s", why)
 	}
 	return batch, nil
 }
 
-func decodeClickBatch(b []byte) (batch ClickBatch, why string) {
-	if len(b) < clickBatchHead+clickBatchTail || len(b) > MaxClickBatch {
+func decode(b []byte) (batch waypost.ClickBatch, why string) {
+	if len(b) < headBytes+tailBytes || len(b) > MaxBytes {
 		return batch, "its length is out of bounds"
 	}
-	body, sum := b[:len(b)-clickBatchTail], b[len(b)-clickBatchTail:]
+	body, sum := b[:len(b)-tailBytes], b[len(b)-tailBytes:]
 	if binary.LittleEndian.Uint32(sum) != crc32.Checksum(body, castagnoli) {
-		return batch, "the checksum does not hold"
+		return batch, "the checksum does not match"
 	}
-	batch.Boot, batch.Seq = BootID(body[4:20]), binary.LittleEndian.Uint64(body[20:])
-	switch [4]byte(body) {
-	case [4]byte{clickBatchVersion}, [4]byte{clickBatchVersion, clickBatchExact}:
-		batch.Exact = body[1] == clickBatchExact
-		return batch, decodeColumns(&batch, body[28:])
-	case [4]byte{clickTotalsVersion}, [4]byte{clickTotalsBotless}:
-		return batch, decodeTotals(&batch, body)
+	if head := [4]byte(body); head != [4]byte{version} && head != [4]byte{version, exactFlag} {
+		return batch, "its version is unknown"
 	}
-	return batch, "its version is unknown"
+	batch.Exact = body[1] == exactFlag
+	batch.Boot, batch.Seq = waypost.BootID(body[4:20]), binary.LittleEndian.Uint64(body[20:])
+	return batch, decodeColumns(&batch, body[28:])
 }
 
-// columns reads the encoding from its beginning on, and remembers what was wrong first.
+// Quarters of an hour whose beginning an int64 of milliseconds can hold.
+const (
+	firstQuarter = math.MinInt64 / waypost.QuarterHour
+	lastQuarter  = math.MaxInt64 / waypost.QuarterHour
+)
+
+// columns reads the encoding from its beginning on, and remembers the first fault.
 type columns struct {
 	rest []byte
 	why  string
@@ -76,7 +81,7 @@ func (c *columns) uvarint() uint64 {
 
 func (c *columns) varint() int64 { return unzigzag(c.uvarint()) }
 
-// number reads how many there are of something of which each takes some bytes.
+// number reads a count of things that take at least that many bytes each.
 func (c *columns) number(most int, bytes int) int {
 	n := c.uvarint()
 	if n > uint64(most) || n > uint64(len(c.rest)/bytes) {
@@ -97,26 +102,24 @@ func (c *columns) take(n int) []byte {
 }
 
 func (c *columns) short() string {
-	s, rest, ok := cutShort(c.rest)
-	if !ok {
-		c.bad("it is cut")
+	n := c.take(1)
+	if n == nil {
 		return ""
 	}
-	c.rest = rest
-	return s
+	return string(c.take(int(n[0])))
 }
 
-func decodeColumns(b *ClickBatch, rest []byte) (why string) {
+func decodeColumns(b *waypost.ClickBatch, rest []byte) (why string) {
 	c := &columns{rest: rest}
-	if b.Node = c.short(); !ValidNode(b.Node) || b.Seq == 0 {
+	if b.Node = c.short(); !waypost.ValidNode(b.Node) || b.Seq == 0 {
 		return "it has no identity"
 	}
 	b.Dropped = c.uvarint()
 	base := c.time(0, unitOf(b))
-	profiles := c.number(MaxClickProfiles, 7)
-	links := c.number(MaxClickTotals, 8+MinCodeLength)
-	rows := c.number(MaxClickRows, 3)
-	visitors := c.number(MaxClickVisitors, 1+visitorBytes)
+	profiles := c.number(MaxProfiles, 7)
+	links := c.number(MaxLinks, 8+waypost.MinCodeLength)
+	rows := c.number(MaxRows, 3)
+	visitors := c.number(MaxVisitors, 1+hashBytes)
 	c.profiles(b, profiles)
 	if c.links(b, links, rows, visitors) {
 		c.rows(b, base)
@@ -128,7 +131,7 @@ func decodeColumns(b *ClickBatch, rest []byte) (why string) {
 	return c.why
 }
 
-// time reads a time that is relative to another, in units of so many milliseconds.
+// time reads a time relative to another, in units of that many milliseconds.
 func (c *columns) time(from, unit int64) int64 {
 	n := from/unit + c.varint()
 	if unit != 1 && (n < firstQuarter || n > lastQuarter) {
@@ -138,12 +141,12 @@ func (c *columns) time(from, unit int64) int64 {
 	return n * unit
 }
 
-func (c *columns) profiles(b *ClickBatch, n int) {
+func (c *columns) profiles(b *waypost.ClickBatch, n int) {
 	if n == 0 || c.why != "" {
 		return
 	}
-	b.Profiles = make([]ClickProfile, n)
-	known := make(map[ClickProfile]struct{}, n)
+	b.Profiles = make([]waypost.ClickProfile, n)
+	known := make(map[waypost.ClickProfile]struct{}, n)
 	for i := range b.Profiles {
 		p := &b.Profiles[i]
 		flags := c.take(1)
@@ -163,52 +166,20 @@ func (c *columns) profiles(b *ClickBatch, n int) {
 	}
 }
 
-// Valid reports whether a batch may have the profile.
-func (p *ClickProfile) Valid() bool {
-	if p.Country != "" && (len(p.Country) != 2 || !upper(p.Country[0]) || !upper(p.Country[1])) {
-		return false
-	}
-	if p.City != "" && p.Country == "" {
-		return false
-	}
-	switch p.Device {
-	case "", "desktop", "mobile", "tablet", "bot", "unknown":
-	default:
-		return false
-	}
-	return ValidClickName(p.City) && ValidClickName(p.Browser) && ValidClickName(p.OS) && ValidClickName(p.Referrer)
-}
-
-func upper(c byte) bool { return c >= 'A' && c <= 'Z' }
-
-// ValidClickName reports whether a profile may have a name: UTF-8 of at most
-// [MaxClickName] bytes without control characters.
-func ValidClickName(s string) bool {
-	if len(s) > MaxClickName || !utf8.ValidString(s) {
-		return false
-	}
-	for i := range len(s) {
-		if s[i] < ' ' || s[i] == 0x7f {
-			return false
-		}
-	}
-	return true
-}
-
-// links reads the columns of links and gives each its rows and visitors, still empty.
-func (c *columns) links(b *ClickBatch, n, rows, visitors int) bool {
+// links reads the columns of links and allocates their rows and visitors.
+func (c *columns) links(b *waypost.ClickBatch, n, rows, visitors int) bool {
 	if c.why != "" {
 		return false
 	}
 	if n > 0 {
-		b.Links = make([]LinkClicks, n)
+		b.Links = make([]waypost.LinkClicks, n)
 	}
 	for i := range b.Links {
 		d := c.uvarint()
 		if d > math.MaxUint32 {
 			c.bad("a domain is out of bounds")
 		}
-		b.Links[i].Domain = DomainID(d)
+		b.Links[i].Domain = waypost.DomainID(d)
 	}
 	lengths := c.take(n)
 	sum := 0
@@ -220,8 +191,8 @@ func (c *columns) links(b *ClickBatch, n, rows, visitors int) bool {
 		return false
 	}
 	for i, l := range lengths {
-		b.Links[i].Code, codes = Code(codes[:l]), codes[l:]
-		if !ValidCode(string(b.Links[i].Code)) {
+		b.Links[i].Code, codes = waypost.Code(codes[:l]), codes[l:]
+		if !waypost.ValidCode(string(b.Links[i].Code)) {
 			c.bad("a code is broken")
 			return false
 		}
@@ -229,7 +200,7 @@ func (c *columns) links(b *ClickBatch, n, rows, visitors int) bool {
 	if repeats(b.Links) {
 		c.bad("a link is there twice")
 	}
-	all := make([]ClickRow, rows)
+	all := make([]waypost.ClickRow, rows)
 	for i := range b.Links {
 		of := c.uvarint()
 		if of == 0 || of > uint64(len(all)) {
@@ -238,7 +209,7 @@ func (c *columns) links(b *ClickBatch, n, rows, visitors int) bool {
 		}
 		b.Links[i].Rows, all = all[:of:of], all[of:]
 	}
-	who := make([]Visitor, visitors)
+	who := make([]waypost.Visitor, visitors)
 	for i := range b.Links {
 		of := c.uvarint()
 		if of > uint64(len(who)) {
@@ -256,7 +227,7 @@ func (c *columns) links(b *ClickBatch, n, rows, visitors int) bool {
 }
 
 // repeats reports whether a link is among the links twice.
-func repeats(links []LinkClicks) bool {
+func repeats(links []waypost.LinkClicks) bool {
 	size := 8
 	for size < 2*len(links) {
 		size *= 2
@@ -278,7 +249,7 @@ func repeats(links []LinkClicks) bool {
 	return false
 }
 
-func (c *columns) rows(b *ClickBatch, base int64) {
+func (c *columns) rows(b *waypost.ClickBatch, base int64) {
 	unit := unitOf(b)
 	for i := range b.Links {
 		before := base
@@ -313,9 +284,9 @@ func (c *columns) rows(b *ClickBatch, base int64) {
 	}
 }
 
-func (c *columns) visitors(b *ClickBatch, base int64) {
+func (c *columns) visitors(b *waypost.ClickBatch, base int64) {
 	for i := range b.Links {
-		before := int64(Day(base))
+		before := int64(waypost.Day(base))
 		for k := range b.Links[i].Visitors {
 			n := c.uvarint()
 			before += unzigzag(n >> 1)
@@ -329,11 +300,11 @@ func (c *columns) visitors(b *ClickBatch, base int64) {
 	for i := range b.Links {
 		visitors := b.Links[i].Visitors
 		for k := range visitors {
-			h := c.take(visitorBytes)
+			h := c.take(hashBytes)
 			if c.why != "" {
 				return
 			}
-			visitors[k].Hash = uint64(binary.BigEndian.Uint32(h))<<32 | uint64(h[4])<<visitorShift
+			visitors[k].Hash = uint64(binary.BigEndian.Uint32(h))<<32 | uint64(h[4])<<hashShift
 			if k > 0 && visitors[k-1].Compare(visitors[k]) >= 0 {
 				c.bad("visitors are out of order")
 				return
