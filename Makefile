@@ -1,4 +1,4 @@
-# What a newcomer needs, in one word each. `make` alone explains.
+# `make` alone lists the targets.
 
 SHELL       := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -9,62 +9,58 @@ TOOLS := $(BIN)/tools
 
 # Arguments of `make run`, such as DEV="--data-dir /tmp/waypost".
 DEV ?=
-# Packages of `make test`.
-PKG ?= ./...
-# Time for each fuzz test.
+# Packages for `make test`, such as PKG=./keyrange. Without any it runs everything.
+PKG ?=
+# Time for each fuzz test of `make fuzz`.
 FUZZTIME ?= 10s
 
-# Found when it is used, which may be after it was installed.
-PROMTOOL = $(shell command -v promtool || echo $(TOOLS)/promtool)
-
-LDFLAGS = -X main.version=$(shell git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null | sed 's/^v//') \
-          -X main.revision=$(shell git rev-parse --short=12 HEAD 2>/dev/null)
+# These are looked up when a recipe runs: `make -n` starts no command.
+LDFLAGS  = -X main.version=$$(git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null | sed 's/^v//') \
+           -X main.revision=$$(git rev-parse --short=12 HEAD 2>/dev/null)
+PROMTOOL = $$(command -v promtool || echo $(TOOLS)/promtool)
 
 .PHONY: help
 help: ## Show this help
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: run
-run: install-postgres build ## Install what is missing, build, and run a whole system on this machine
+run: install-postgres build ## Build, and run a whole system on this machine until Ctrl-C
 	@exec $(BIN)/waypost dev $(DEV)
 
 .PHONY: build
-build: ## Build bin/waypost
-	go build -ldflags '$(LDFLAGS)' -o $(BIN)/waypost ./cmd/waypost
+build: ## Build bin/waypost (1 minute, then seconds)
+	go build -ldflags "$(LDFLAGS)" -o $(BIN)/waypost ./cmd/waypost
 
-# Many tests wait for other processes: twice as many packages as processors run at a time.
-TEST_PACKAGES = $(shell expr 2 \* $$(nproc))
-# The race detector holds each process up for a second when it ends.
-TEST_ENV = GORACE=atexit_sleep_ms=10
-# Those that count allocations.
-ALLOC_PACKAGES = $(shell grep -rlE --include='*_test.go' '^func Test\w*Alloc' . | xargs -n 1 dirname | sort -u)
-# How tests are run; see the script.
-GO_TEST = $(TEST_ENV) deploy/test-in-memory.sh go test
+.PHONY: quick
+quick: ## Run the tests that start no process and need no PostgreSQL (1 minute)
+	go test -short $$(go list ./... | grep -vE '^waypost/(bench|test)/')
 
 .PHONY: test
-test: install-postgres install-cc install-curl install-wrk ## Install what is missing and run all tests with the race detector
-	$(GO_TEST) -race -timeout 30m -p $(TEST_PACKAGES) $(PKG)
-	$(GO_TEST) -race -tags rlsonly ./test/tenancy # what row-level security alone lets through
-	$(GO_TEST) -run 'Alloc' $(ALLOC_PACKAGES) # allocations can be counted only without the race detector
-	$(GO_TEST) ./edge/server # without it sockets are read and written by other system calls, and locks take as long as they do
-	$(GO_TEST) -run 'UnderLoad' ./cmd/waypost
-	@if deploy/install-missing.sh promtool; then $(MAKE) --no-print-directory test-alerts; \
-		else echo "The alert rules were not tested." >&2; fi
+test: install-postgres install-cc install-curl install-wrk $(TOOLS)/gotestsum ## Run all tests with the race detector (8 minutes on 2 cores), or those of PKG=./x
+	@test/runner/run.sh $(or $(PKG),all)
+
+.PHONY: test-long
+test-long: install-postgres install-cc $(TOOLS)/gotestsum ## Run the long forms of tests and write docs/test-long.txt (1 hour)
+	@test/runner/run.sh long 2>&1 | tee docs/test-long.txt
 
 .PHONY: test-alerts
-test-alerts: install-promtool ## Test the alert rules
+test-alerts: install-promtool ## Test the alert rules (seconds; part of make test)
 	$(PROMTOOL) check rules deploy/alerts.yaml
 	$(PROMTOOL) test rules deploy/alerts_test.yaml
 
+.PHONY: fuzz
+fuzz: ## Run every fuzz test for FUZZTIME=10s (5 minutes on 2 cores)
+	@test/runner/fuzz.sh $(FUZZTIME)
+
 .PHONY: lint
-lint: $(TOOLS)/.built ## Run all linters
+lint: $(TOOLS)/.built ## Run all linters (2 minutes)
 	$(TOOLS)/golangci-lint run ./...
 
 .PHONY: format
 format: $(TOOLS)/.built ## Format all Go files
 	$(TOOLS)/gofumpt -w .
 
-# Sections of the benchmark, such as BENCH="-only latency-1m"; BENCH=-h tells them all.
+# Sections of the benchmark, such as BENCH="-only latency-1m". BENCH=-h lists them.
 BENCH ?=
 
 .PHONY: bench
@@ -98,14 +94,6 @@ LOAD ?=
 load: install-postgres $(TOOLS)/k6 ## Put the load of ten minutes on a whole system that every release must bear; writes bench/RESULTS.md
 	go run ./bench/load $(if $(filter short,$(LOAD)),-try)
 
-.PHONY: fuzz
-fuzz: ## Run every fuzz test for FUZZTIME (10s)
-	@grep -rl --include='*_test.go' '^func Fuzz' . | xargs -r -n1 dirname | sort -u | while read -r dir; do \
-		grep -hoE '^func Fuzz[A-Za-z0-9_]+' "$$dir"/*_test.go | cut -c6- | while read -r name; do \
-			go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "$$dir"; \
-		done; \
-	done
-
 .PHONY: install-postgres
 install-postgres: ## Install the PostgreSQL server binaries, if they are missing
 	@deploy/install-missing.sh postgres
@@ -135,16 +123,18 @@ install-rivals: ## Install nginx and Redis, which redirects are compared with, i
 	@deploy/install-missing.sh nginx redis
 
 .PHONY: clean
-clean: ## Remove what was built
+clean: ## Remove everything that was built
 	rm -rf $(BIN) coverage.out
 
-# The linters have a module of their own, so that they are no dependencies of the
-# product.
+# Tools have modules of their own so that the product does not depend on them.
 $(TOOLS)/.built: tools/go.mod tools/go.sum
 	GOBIN=$(abspath $(TOOLS)) go -C tools install tool
 	@touch $@
 
-# k6 has one of its own, too: it is large, and only `make load` needs it.
+$(TOOLS)/gotestsum: tools/gotestsum/go.mod tools/gotestsum/go.sum
+	GOBIN=$(abspath $(TOOLS)) go -C tools/gotestsum install tool
+	@touch $@
+
 $(TOOLS)/k6: tools/k6/go.mod tools/k6/go.sum
 	GOBIN=$(abspath $(TOOLS)) go -C tools/k6 install tool
 	@touch $@

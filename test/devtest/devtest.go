@@ -50,6 +50,9 @@ func Failing(t testing.TB) string {
 
 func built(t testing.TB, build func() (string, error)) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	path, err := build()
 	if err != nil {
 		t.Fatal(err)
@@ -190,6 +193,7 @@ type System struct {
 // ends, should it still run then.
 func Start(t testing.TB, cfg Config) *System {
 	t.Helper()
+	Binary(t)
 	if cfg.DataDir == "" {
 		cfg.DataDir = t.TempDir()
 		if !cfg.Anew {

@@ -109,9 +109,13 @@ func withQuery(address string, change func(url.Values)) string {
 	return u.String()
 }
 
-// Server gives the one server, starting it at the first call.
+// Server returns the one server and starts it at the first call. With -short it skips the
+// test.
 func (c *Cluster) Server(t testing.TB) *pgserver.Server {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("needs PostgreSQL")
+	}
 	c.once.Do(func() { c.err = c.start() })
 	if c.err != nil {
 		t.Fatal(c.err)

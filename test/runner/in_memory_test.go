@@ -1,4 +1,4 @@
-package main_test
+package main
 
 import (
 	"context"
@@ -52,7 +52,7 @@ func TestTestsRunAlsoWhereTheyCannotInMemory(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
-			cmd := exec.CommandContext(ctx, "bash", "../../deploy/test-in-memory.sh", "bash", "-c", `echo "at $TMPDIR${GOTMPDIR-}"; exit 7`)
+			cmd := exec.CommandContext(ctx, "bash", "./in-memory.sh", "bash", "-c", `echo "at $TMPDIR${GOTMPDIR-}"; exit 7`)
 			cmd.Env = append(os.Environ(), "SHM="+shm, "PATH="+path, "TMPDIR=/tmp", "GOTMPDIR=/tmp") // where tests would be
 			cmd.WaitDelay = time.Minute
 			said, err := cmd.CombinedOutput()

@@ -2,7 +2,7 @@
 # Runs a command, such as go test, with its temporary files in memory, where there is
 # room for them: tests make, copy and sync thousands of small ones.
 #
-#   deploy/test-in-memory.sh go test ./...
+#   test/runner/in-memory.sh go test ./...
 #
 #   SHM            a directory in memory; default /dev/shm
 set -euo pipefail

@@ -1,0 +1,126 @@
+#!/usr/bin/env bash
+# Runs the tests and reports at the end which failed and which are flaky. `make test` and
+# `make test-long` call it.
+#
+#   test/runner/run.sh all              everything that `make test` runs
+#   test/runner/run.sh long             the long forms of tests
+#   test/runner/run.sh PACKAGE ...      these packages with the race detector
+#
+# A failed test runs again, up to twice; one that passes then is flaky. A test that
+# writes nothing for two minutes is ended with the stacks of all goroutines.
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+began=$SECONDS
+out=bin/test
+reruns=$out/reruns
+failed=()
+mkdir -p "$out"
+rm -f "$reruns"*
+
+# The race detector holds each process up for a second when it ends.
+export GORACE=atexit_sleep_ms=10
+
+# step runs a command and remembers its name if it fails.
+step() {
+  local name=$1
+  shift
+  echo "== $name (after $((SECONDS - began)) s)"
+  "$@" || failed+=("$name")
+}
+
+# go_test NAME PACKAGES FLAG... runs go test; a failed test runs again, up to twice. Many
+# tests wait for other processes, so twice as many packages as processors run at a time.
+go_test() {
+  local name=$1 packages=$2
+  shift 2
+  echo "== $name (after $((SECONDS - began)) s)"
+  local report=$reruns.$RANDOM code=0
+  test/runner/in-memory.sh bin/tools/gotestsum --format pkgname --format-hide-empty-pkg --hide-summary skipped \
+    --rerun-fails=2 --rerun-fails-run-root-test --rerun-fails-report "$report" --packages "$packages" -- \
+    -exec "'$PWD/bin/tools/runner'" -timeout "${TEST_TIMEOUT:-8m}" -p $((2 * $(nproc))) "$@" || code=$?
+  # A package that fails without a failed test, such as for a goroutine that is left, is
+  # repeated without tests, and would pass.
+  if ((code == 0)) && [[ -f $report ]] && awk '$2 == $4 {bad = 1} END {exit !bad}' "$report"; then
+    code=1
+  fi
+  ((code == 0)) || failed+=("$name")
+  [[ ! -f $report ]] || cat "$report" >>"$reruns"
+}
+
+build() {
+  go build -o bin/tools/runner ./test/runner &&
+    go build -race -o $out/waypost ./cmd/waypost &&
+    go build -race -tags failpoints -o $out/waypost-failing ./cmd/waypost
+}
+
+fuzz_briefly() {
+  test/runner/fuzz.sh 1s
+}
+
+alerts() {
+  if deploy/install-missing.sh promtool; then
+    make --no-print-directory test-alerts
+  else
+    echo "The alert rules were not tested." >&2
+  fi
+}
+
+# with_tests REGEXP lists the packages that have a test function whose name fits.
+with_tests() {
+  grep -rlE --include='*_test.go' "^func Test\w*$1" . | xargs -r -n 1 dirname | sort -u | tr '\n' ' '
+}
+
+everything() {
+  step "build" build
+  go_test "all packages with the race detector" ./... -race
+  go_test "row-level security alone" ./test/tenancy -race -tags rlsonly
+  # Allocations can be counted, and a server loaded, only without the race detector.
+  go_test "allocations and load" "$(with_tests '(Alloc|UnderLoad)')" -run 'Alloc|UnderLoad'
+  # Without it sockets are read and written by other system calls, and locks take less time.
+  go_test "the redirect server without the race detector" ./edge/server
+  step "fuzz tests, a second each" fuzz_briefly
+  step "alert rules" alerts
+}
+
+long_forms() {
+  export TEST_SILENCE=60m TEST_TIMEOUT=90m
+  step "build" build
+  WAYPOST_LEDGER_TIME=10m go_test "clicks are counted for ten minutes of kills" ./test/ledger -race
+}
+
+# verdict prints the closing table.
+verdict() {
+  local test runs failures code=0
+  echo
+  if [[ -f $reruns ]]; then
+    while read -r test runs _ failures _; do
+      if ((runs == failures)); then
+        echo "FAILED  ${test%:}: $failures of $runs runs"
+      else
+        echo "FLAKY   ${test%:}: failed $failures of $runs runs"
+      fi
+    done < <(sort -u "$reruns")
+  fi
+  for name in "${failed[@]}"; do
+    echo "FAILED  $name"
+    code=1
+  done
+  local took=$((SECONDS - began))
+  printf '%s after %d:%02d minutes\n' "$( ((code == 0)) && echo PASSED || echo FAILED)" $((took / 60)) $((took % 60))
+  return "$code"
+}
+
+case ${1:-} in
+  all) everything ;;
+  long) long_forms ;;
+  '' | -*)
+    echo "usage: $0 all|long|PACKAGE ..." >&2
+    exit 2
+    ;;
+  *)
+    step "build" build
+    go_test "$*" "$*" -race
+    ;;
+esac
+verdict
