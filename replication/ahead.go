@@ -146,7 +146,7 @@ func (a *ahead) narrow(r *reading) {
 func (s *Server) mayReadAhead() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.snapshots.turns()+s.aheads >= s.snapshots.limit {
+	if s.snapshots.running()+s.aheads >= cap(s.snapshots.tokens) {
 		return false
 	}
 	s.aheads++

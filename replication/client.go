@@ -58,25 +58,53 @@ type dial struct {
 	whole   bool      // slots are asked for, and not the tail
 	word    []byte    // testimony that came before the present frame; nil: there was none
 	records uint64    // about how many a snapshot has; 0: not known
-	queue   int       // how many would go before a snapshot; 0: none, or not known
-	wait    func(at, of int)
+	busy    bool      // as many snapshots are under way at the source as may be
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 	timer   *time.Timer
 	silence time.Duration
 }
 
-// connect asks for path and reads the hello, for which it may have to wait in a queue. All waiting on the
-// source, from the first byte of the request on, is bounded by the silence.
+// connect asks for path and reads the hello. While the source is busy it asks again. All
+// waiting on the source, from the first byte of a request on, is bounded by the silence.
 func (f *Follower) connect(ctx context.Context, path string, query url.Values, at waypost.Position) (*dial, error) {
 	defer f.noteTurn()
 	return f.connectWhile(ctx, path, query, at, f.noteWaiting)
 }
 
-// connectWhile is connect with an ear for the place in a queue.
-func (f *Follower) connectWhile(ctx context.Context, path string, query url.Values, at waypost.Position, wait func(at, of int)) (_ *dial, err error) {
+// connectWhile is connect with a function that is called at each refusal.
+func (f *Follower) connectWhile(ctx context.Context, path string, query url.Values, at waypost.Position, wait func()) (*dial, error) {
+	for {
+		d, err := f.dial(ctx, path, query, at)
+		busy, ok := errors.AsType[*busyError](err)
+		if !ok {
+			return d, err
+		}
+		wait()
+		if err := sleep(ctx, jitter(2*busy.after)); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// busyError says that the source serves as many snapshots as it may, and when to ask again.
+type busyError struct{ after time.Duration }
+
+func (*busyError) Error() string { return "the source serves as many snapshots as it may" }
+
+// retryAfter reads the Retry-After of a refusal, within bounds.
+func retryAfter(res *http.Response) time.Duration {
+	seconds, err := strconv.Atoi(res.Header.Get("Retry-After"))
+	if err != nil {
+		seconds = 1
+	}
+	return time.Duration(min(max(seconds, 1), 60)) * time.Second
+}
+
+// dial makes one connection.
+func (f *Follower) dial(ctx context.Context, path string, query url.Values, at waypost.Position) (_ *dial, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	d := &dial{ctx: ctx, cancel: cancel, silence: f.cfg.Silence, whole: path != PathStream, wait: wait}
+	d := &dial{ctx: ctx, cancel: cancel, silence: f.cfg.Silence, whole: path != PathStream}
 	d.timer = time.AfterFunc(d.silence, func() { cancel(errSilent) })
 	defer func() {
 		if err != nil {
@@ -121,9 +149,7 @@ func (f *Follower) connectWhile(ctx context.Context, path string, query url.Valu
 	if d.records, err = strconv.ParseUint(res.Header.Get(HeaderRecords), 10, 62); err != nil {
 		d.records, err = 0, nil
 	}
-	if d.queue, err = strconv.Atoi(res.Header.Get(HeaderQueue)); err != nil {
-		d.queue, err = 0, nil
-	}
+	d.busy = res.Header.Get(HeaderBusy) != ""
 	return d, nil
 }
 
@@ -135,6 +161,9 @@ func checkAnswer(res *http.Response) error {
 	case http.StatusNotFound:
 		return errNoRoute
 	case http.StatusServiceUnavailable:
+		if res.Header.Get(HeaderBusy) != "" {
+			return &busyError{retryAfter(res)}
+		}
 		return fmt.Errorf("%w: %s", errBusy, refusalText(res))
 	case http.StatusNotAcceptable:
 		if res.Header.Get(HeaderProtocol) != "" {
@@ -213,12 +242,6 @@ func (d *dial) next() (frameType, byte, []byte, error) {
 			d.word = bytes.Clone(payload)
 		case frameKey:
 			d.key = bytes.Clone(payload)
-		case frameWait:
-			at, of, err := decodeWait(payload)
-			if err != nil {
-				return 0, 0, nil, err
-			}
-			d.wait(at, of)
 		case frameHello, frameBatch, frameHeartbeat, frameSlots, frameEnd, frameAsk, frameSums:
 			return t, flags, payload, nil
 		}

@@ -43,8 +43,6 @@ func ReadFrames(from io.Reader) (types []string, err error) {
 			_, err = decodeAnnouncement(payload)
 		case frameEnd:
 			_, err = decodeEnd(payload)
-		case frameWait:
-			_, _, err = decodeWait(payload)
 		}
 		if err != nil {
 			return types, err

@@ -14,7 +14,7 @@ type Status struct {
 	Err       error // why the last connection ended; nil while connected
 	Failures  int   // connections in a row that brought nothing
 	Held      *Held // what is held back until it is accepted; nil: nothing
-	Wait      Wait  // for a turn to take a snapshot, or what a repair needs; the old replica serves
+	Wait      Wait  // until the source serves fewer snapshots; the old replica serves
 
 	Head       Head      // the origin's, as last heard
 	HeardAt    time.Time // when the source was last heard (monotonic); zero: never
@@ -26,13 +26,15 @@ type Status struct {
 	Repaired   uint64 // slots that they have replaced
 }
 
-// Wait is a place in a source's queue; zero: there is none.
+// Wait describes a follower whose source serves as many snapshots as it may. The zero Wait
+// is of one that does not wait.
 type Wait struct {
-	Place   int       // from 1 on, for the one that goes next
-	Of      int       // how many wait
-	Since   time.Time // when this connection began to wait
-	HeardAt time.Time // when the source last said so
+	Since   time.Time // when the source first refused
+	HeardAt time.Time // when it last did
 }
+
+// Waits reports whether the follower waits.
+func (w Wait) Waits() bool { return !w.Since.IsZero() }
 
 // Lag is how many transactions the replica is behind the head last heard; false
 // when that cannot be said: nothing heard yet, another history, or a repair.
@@ -83,16 +85,16 @@ func (f *Follower) noteRestoring(restoring bool) {
 	f.status.Restoring = restoring
 }
 
-// noteWaiting says which place of how many there is in the source's queue.
-func (f *Follower) noteWaiting(at, of int) {
+// noteWaiting says that the source is busy.
+func (f *Follower) noteWaiting() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now, w := time.Now(), &f.status.Wait
-	if w.Place == 0 {
+	if !w.Waits() {
 		w.Since = now
-		f.cfg.Logger.Info("waiting for its turn: others go first", "url", f.base, "place", at, "of", of)
+		f.cfg.Logger.Info("waiting for a busy source", "url", f.base)
 	}
-	w.Place, w.Of, w.HeardAt = at, of, now
+	w.HeardAt = now
 }
 
 // noteTurn says that it waits no longer.

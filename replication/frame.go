@@ -26,14 +26,13 @@ const (
 	frameEnd       frameType = 7 // last of a snapshot
 	frameAsk       frameType = 8 // say where you stand, once all before this is on your disk
 	frameSums      frameType = 9
-	frameWait      frameType = 10 // before the hello: others go first
 	frameSignature frameType = 16 // of the hello, batch or heartbeat that comes next
 	frameKey       frameType = 17 // with which is signed; before the hello
 	frameTestimony frameType = 18 // for the position of the hello or heartbeat that comes next, which has no signature of its own
 )
 
 func (t frameType) String() string {
-	names := [...]string{"", "hello", "batch", "heartbeat", "reset", "bye", "slots", "end", "ask", "sums", "wait"}
+	names := [...]string{"", "hello", "batch", "heartbeat", "reset", "bye", "slots", "end", "ask", "sums"}
 	switch {
 	case int(t) < len(names) && t > 0:
 		return names[t]

@@ -150,7 +150,7 @@ type Probe struct {
 	Head   Head // how far it has come
 	Origin Head // the origin's, as it has heard of it
 	Via    []string
-	Queue  int // how many would take their snapshots first; 0: none, or it does not say
+	Busy   bool // a snapshot cannot begin at once
 }
 
 // Ask looks at the source that cfg names as a follower would, and leaves again. It fails when
@@ -169,7 +169,7 @@ func Ask(ctx context.Context, cfg FollowConfig) (p Probe, err error) {
 		return p, err
 	}
 	defer d.close()
-	p.Head, p.Origin, p.Via, p.Queue = d.hello, d.hello, f.Status().Via, max(0, d.queue)
+	p.Head, p.Origin, p.Via, p.Busy = d.hello, d.hello, f.Status().Via, d.busy
 	if at.IsZero() { // a reset comes next, and no heartbeat
 		return p, nil
 	}

@@ -129,11 +129,6 @@ func appendSums(dst []byte, p *sumsPart) []byte {
 	return dst
 }
 
-// appendWait says which place of how many somebody who waits has.
-func appendWait(dst []byte, at, of int) []byte {
-	return binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(dst, uint32(at)), uint32(of))
-}
-
 const headSize = 16 + 20 + 8 + 8 + 8 + 8
 
 // cursor reads fixed-width fields. Past the end it reads zeroes and remembers.
@@ -295,16 +290,6 @@ func decodeSums(b []byte, out *sumsPart) error {
 		out.sums = append(out.sums, Sum{Digest: c.u64(), Records: c.u64()})
 	}
 	return c.done(frameSums)
-}
-
-// decodeWait gives which place of how many it is.
-func decodeWait(b []byte) (at, of int, err error) {
-	c := cursor{b: b}
-	at, of = int(c.u32()), int(c.u32())
-	if !c.short && (at < 1 || at > of) {
-		return 0, 0, fmt.Errorf("%w: place %d of %d", errFrame, at, of)
-	}
-	return at, of, c.done(frameWait)
 }
 
 // decodeEnd gives the number of records, or of sums, that the connection brought.

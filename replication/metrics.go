@@ -17,8 +17,8 @@ type serverMetrics struct {
 	slow      prometheus.Counter
 	failures  prometheus.Counter
 
-	running, waiting *prometheus.GaugeVec   // by queue
-	refused          *prometheus.CounterVec // by queue
+	running *prometheus.GaugeVec   // by kind
+	refused *prometheus.CounterVec // by kind
 }
 
 func newServerMetrics(reg prometheus.Registerer) (*serverMetrics, error) {
@@ -43,14 +43,13 @@ func newServerMetrics(reg prometheus.Registerer) (*serverMetrics, error) {
 		sums:      counter("sums_total", "Comparisons of slots begun by followers."),
 		slow:      counter("followers_dropped_total", "Followers dropped because they took a frame too slowly."),
 		failures:  counter("source_failures_total", "Readings of the source that failed."),
-		running:   gauges("turns", "Snapshots, and comparisons of slots (sums), under way.", "of"),
-		waiting:   gauges("waiting", "Followers that wait for their turn to take a snapshot, or to compare slots (sums).", "of"),
-		refused:   vector("turned_away_total", "Followers that were asked to come again, because too many wait for their turn already.", "of"),
+		running:   gauges("transfers", "Snapshots, and comparisons of slots (sums), under way.", "of"),
+		refused:   vector("transfers_refused_total", "Requests for snapshots, or for sums, that were refused because too many were under way.", "of"),
 	}
 	if reg == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{m.followers, m.encoded, m.sent, m.bytes, m.resets, m.snapshots, m.sums, m.slow, m.failures, m.running, m.waiting, m.refused} {
+	for _, c := range []prometheus.Collector{m.followers, m.encoded, m.sent, m.bytes, m.resets, m.snapshots, m.sums, m.slow, m.failures, m.running, m.refused} {
 		if err := reg.Register(c); err != nil {
 			return nil, fmt.Errorf("register replication metrics: %w", err)
 		}
@@ -58,7 +57,7 @@ func newServerMetrics(reg prometheus.Registerer) (*serverMetrics, error) {
 	return m, nil
 }
 
-// queue gives the metrics of one queue.
-func (m *serverMetrics) queue(of string) queueMetrics {
-	return queueMetrics{m.running.WithLabelValues(of), m.waiting.WithLabelValues(of), m.refused.WithLabelValues(of)}
+// limiter returns the metrics of one limiter.
+func (m *serverMetrics) limiter(of string) limiterMetrics {
+	return limiterMetrics{m.running.WithLabelValues(of), m.refused.WithLabelValues(of)}
 }

@@ -155,6 +155,9 @@ func (r *restoring) persist(ctx context.Context, step func(context.Context) (boo
 	})
 }
 
+// byePause is the longest pause after a source has ended a snapshot in favour of others.
+const byePause = 2 * time.Second
+
 // hopeless is an error that trying the same again does not heal.
 type hopeless struct{ error }
 
@@ -181,7 +184,11 @@ func (f *Follower) persist(ctx context.Context, what string, step func(context.C
 			return err
 		}
 		f.cfg.Logger.Warn("the "+what+" was cut; going on", "error", err)
-		if err := sleep(ctx, jitter(min(f.cfg.BackoffMin<<min(idle-1, 16), f.cfg.BackoffMax))); err != nil {
+		pause := min(f.cfg.BackoffMin<<min(idle-1, 16), f.cfg.BackoffMax)
+		if errors.Is(err, errBye) { // others get as good a chance as this one
+			pause = max(pause, byePause)
+		}
+		if err := sleep(ctx, jitter(pause)); err != nil {
 			return err
 		}
 	}

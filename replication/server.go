@@ -19,9 +19,9 @@ type Server struct {
 	encoder *encoder
 	metrics *serverMetrics
 
-	snapshots *queue
+	snapshots *limiter
 	aheads    int // readings that snapshots have under way beside their first; guarded by mu
-	sums      *queue
+	sums      *limiter
 	catchUps  chan struct{} // one token for each reading by a follower
 	requests  sync.WaitGroup
 
@@ -53,8 +53,8 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 		speaks:    spoken,
 		encoder:   newEncoder(),
 		metrics:   metrics,
-		snapshots: newQueue(cfg.MaxSnapshots, cfg.MaxWaiting, cfg.Turn, metrics.queue("snapshots")),
-		sums:      newQueue(cfg.MaxSnapshots, cfg.MaxWaiting, cfg.Turn, metrics.queue("sums")),
+		snapshots: newLimiter(cfg.MaxSnapshots, metrics.limiter("snapshots")),
+		sums:      newLimiter(cfg.MaxSnapshots, metrics.limiter("sums")),
 		catchUps:  make(chan struct{}, 8),
 		ring:      ring{maxFrames: cfg.RingFrames, maxBytes: cfg.RingBytes},
 		wake:      make(chan struct{}),
@@ -118,13 +118,6 @@ func (s *Server) fit() (Head, error) {
 		return Head{}, errors.New("the changelog has not been read yet")
 	}
 	return s.head, nil
-}
-
-// present is fit for whoever was let in before.
-func (s *Server) present() (Head, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.fit()
 }
 
 func (s *Server) beginDrain() {

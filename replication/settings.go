@@ -33,9 +33,9 @@ const (
 const (
 	// HeaderRecords is about how many records a snapshot has, if the source knows.
 	HeaderRecords = "Waypost-Records"
-	// HeaderQueue is, on the answer that opens the stream, how many would take their snapshots
-	// before one that was asked for now; 0: it would begin at once.
-	HeaderQueue = "Waypost-Queue"
+	// HeaderBusy is "1" while as many snapshots are under way as may be: on the answer that
+	// opens the stream, and on the refusal of a snapshot or of sums.
+	HeaderBusy = "Waypost-Busy"
 	// HeaderVia tells through which nodes the changelog comes, the nearest first, with
 	// commas between. The origin leaves it out.
 	HeaderVia = "Waypost-Via"
@@ -68,8 +68,7 @@ type ServerConfig struct {
 
 	MaxFollowers int           // on the stream at once; 1000
 	MaxSnapshots int           // at once, and as many readings of sums; 4
-	MaxWaiting   int           // for a snapshot, and as many for sums; 1000
-	Turn         time.Duration // that a snapshot may take while others wait; 30 min
+	Turn         time.Duration // that a snapshot may take while others are refused; 30 min
 	HeldBytes    int           // of frames that a snapshot holds before it sends them; 64 MiB
 	RingBytes    int           // of frames kept for sharing; 32 MiB
 	RingFrames   int           // kept for sharing; 4096
@@ -87,7 +86,6 @@ func (c ServerConfig) withDefaults() ServerConfig {
 	setDefault(&c.Heartbeat, time.Second)
 	setDefault(&c.MaxFollowers, 1000)
 	setDefault(&c.MaxSnapshots, 4)
-	setDefault(&c.MaxWaiting, 1000)
 	setDefault(&c.Turn, 30*time.Minute)
 	setDefault(&c.HeldBytes, 64<<20)
 	setDefault(&c.RingBytes, 32<<20)

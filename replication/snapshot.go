@@ -26,7 +26,7 @@ func (s *Server) Snapshot(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set(HeaderRecords, strconv.FormatUint(n, 10))
 		}
 	}
-	s.serveSlots(w, r, s.snapshots, runs, func(c *connection) error {
+	s.serveSlots(w, r, s.snapshots, func(c *connection) error {
 		s.metrics.snapshots.Inc()
 		c.log.Info("snapshot begun", "first", runs[0].first, "ranges", len(runs))
 		return c.snapshot(r.Context(), runs)
@@ -48,8 +48,8 @@ func (s *Server) newest(ctx context.Context, known Head) Head {
 	return head
 }
 
-// serveSlots lets a request in that reads slots, when its turn in a queue comes.
-func (s *Server) serveSlots(w http.ResponseWriter, r *http.Request, q *queue, runs []run, serve func(*connection) error) {
+// serveSlots lets a request in that reads slots, when fewer are under way than may be.
+func (s *Server) serveSlots(w http.ResponseWriter, r *http.Request, l *limiter, serve func(*connection) error) {
 	if !s.agree(w, r) {
 		return
 	}
@@ -59,63 +59,22 @@ func (s *Server) serveSlots(w http.ResponseWriter, r *http.Request, q *queue, ru
 		return
 	}
 	defer s.requests.Done()
-	p, err := q.enter(bounded(r.Header.Get(HeaderNode)), runs[0] == run{0, waypost.Slots - 1})
-	if err != nil {
-		refuse(w, err)
+	t, ok := l.enter()
+	if !ok {
+		w.Header().Set(HeaderBusy, "1")
+		refuse(w, errTooMany)
 		return
 	}
-	leave := sync.OnceFunc(p.leave)
+	leave := sync.OnceFunc(t.leave)
 	defer leave()
-	c := s.open(w, r, head)
-	c.place = p
-	if err = c.awaitTurn(r.Context()); err == nil {
-		c.hello = s.newest(r.Context(), c.hello)
-		err = serve(c)
-	}
+	c := s.open(w, r, s.newest(r.Context(), head))
+	c.turn = t
+	err = serve(c)
 	leave() // before a follower is told why it is sent away, which may take long
 	c.close(r.Context(), err)
 }
 
-// awaitTurn waits until the turn of a request has come, and tells the follower so. The hello comes after that,
-// since what is read must be of its head or later.
-func (c *connection) awaitTurn(ctx context.Context) error {
-	select {
-	case <-c.place.turn:
-		return nil
-	default:
-	}
-	begun := time.Now()
-	at, of := c.place.standing()
-	c.log.Info("follower waits for its turn", "place", at, "of", of)
-	beat := time.NewTicker(c.server.cfg.Heartbeat)
-	defer beat.Stop()
-	for {
-		if at > 0 { // else the turn has come in this moment
-			if err := c.send(frameWait, plainFrame(frameWait, 0, appendWait(nil, at, of))); err != nil {
-				return err
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-c.place.turn:
-			head, err := c.server.present()
-			if err != nil {
-				return c.bye()
-			}
-			c.hello = head
-			c.log.Info("follower has its turn", "waited", time.Since(begun))
-			return nil
-		case <-c.place.taken:
-			return c.byeFor("another request of this node has its place")
-		case <-beat.C:
-			if _, err := c.server.present(); err != nil {
-				return c.bye()
-			}
-			at, of = c.place.standing()
-		}
-	}
-}
+var errTooMany = errors.New("as many snapshots are under way as may be")
 
 func (c *connection) snapshot(ctx context.Context, runs []run) error {
 	if err := c.sendHello(); err != nil {
@@ -138,14 +97,13 @@ func (c *connection) snapshot(ctx context.Context, runs []run) error {
 				return err
 			}
 		}
-		c.place.progress()
 		c.server.cfg.Points.Hit("send snapshot: range sent")
 		count += part.count
 		if c.server.view(waypost.Position{}).draining {
 			return c.bye()
 		}
-		if c.place.givesWay() {
-			return c.byeFor("others wait: it goes on behind them")
+		if c.turn.over(c.server.cfg.Turn) {
+			return c.byeFor("others wait for a snapshot: ask again")
 		}
 	}
 }
@@ -156,7 +114,6 @@ func (c *connection) end(what string, count uint64) error {
 		return err
 	}
 	c.log.Info(what, "count", count)
-	c.place.end(allSent)
 	return errEnded
 }
 

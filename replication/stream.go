@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
-	"strconv"
 	"time"
 
 	"waypost"
@@ -45,7 +44,9 @@ func (s *Server) Stream(w http.ResponseWriter, r *http.Request) {
 	}
 	defer s.leave()
 
-	w.Header().Set(HeaderQueue, strconv.Itoa(s.snapshots.before()))
+	if s.snapshots.busy() {
+		w.Header().Set(HeaderBusy, "1")
+	}
 	c := s.open(w, r, head)
 	c.log.Info("follower connected", "after", after)
 	err = c.follow(r.Context(), after)
@@ -84,8 +85,8 @@ type connection struct {
 	rc     *http.ResponseController
 	log    *slog.Logger
 	hello  Head
-	place  *place // in a queue; nil: there is none for what is asked
-	torn   bool   // a frame was not sent to its end
+	turn   *turn // to read slots; nil on the stream
+	torn   bool  // a frame was not sent to its end
 }
 
 func (s *Server) open(w http.ResponseWriter, r *http.Request, head Head) *connection {

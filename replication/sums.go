@@ -87,7 +87,7 @@ func (s *Server) Sums(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	s.serveSlots(w, r, s.sums, runs, func(c *connection) error {
+	s.serveSlots(w, r, s.sums, func(c *connection) error {
 		s.metrics.sums.Inc()
 		return c.sums(r.Context(), runs)
 	})
@@ -117,7 +117,6 @@ func (c *connection) sums(ctx context.Context, runs []run) error {
 			if err := c.send(frameSums, c.server.encoder.frame(frameSums, 0, appendSums(nil, &part))); err != nil {
 				return err
 			}
-			c.place.progress()
 			c.server.cfg.Points.Hit("send sums: range sent")
 			first, count = int(part.last)+1, count+uint64(len(part.sums))
 		}

@@ -201,7 +201,7 @@ func (v *verifying) sums(ctx context.Context, c Comparison, query url.Values, ea
 }
 
 // waitAside is for waiting that is not the replica's.
-func waitAside(int, int) {}
+func waitAside() {}
 
 // local tells what went wrong here from what passes.
 func local(err error) error {

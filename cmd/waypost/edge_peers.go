@@ -134,7 +134,6 @@ func (p *edgePeers) ask(at waypost.Position) {
 const (
 	edgeFollowers, relayFollowers = 16, 1000
 	edgeSnapshots, relaySnapshots = 1, 4
-	edgeWaiting, relayWaiting     = 16, 1000
 	peerConnections               = 2000
 	passedOn                      = 64 // requests at a time
 )
@@ -147,11 +146,11 @@ func (p *edgePeers) prepare() error {
 	}
 	cfg := replication.ServerConfig{
 		Source: relaySource{e.store}, Trust: e.store.trust, Logger: e.log, Registerer: e.registry,
-		MaxFollowers: edgeFollowers, MaxSnapshots: edgeSnapshots, MaxWaiting: edgeWaiting, RingBytes: 8 << 20,
+		MaxFollowers: edgeFollowers, MaxSnapshots: edgeSnapshots, RingBytes: 8 << 20,
 		Via: func() []string { return append([]string{e.store.node}, e.following.Status().Via...) },
 	}
 	if e.cfg.Relay {
-		cfg.MaxFollowers, cfg.MaxSnapshots, cfg.MaxWaiting, cfg.RingBytes = relayFollowers, relaySnapshots, relayWaiting, 0
+		cfg.MaxFollowers, cfg.MaxSnapshots, cfg.RingBytes = relayFollowers, relaySnapshots, 0
 	}
 	server, err := replication.NewServer(cfg)
 	if err != nil {

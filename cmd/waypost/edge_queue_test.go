@@ -29,7 +29,7 @@ func (s withheld) Snapshot(ctx context.Context, first, last uint16, visit func([
 	}
 }
 
-func TestAnEdgeThatWaitsForItsTurnTellsItsPlace(t *testing.T) {
+func TestEdgeNode_ReportsThatItsSourceIsBusy(t *testing.T) {
 	source := withheld{replicationtest.NewSource(), make(chan struct{})}
 	web := httptest.NewServer(changelogServer(t, replication.ServerConfig{Source: source, MaxSnapshots: 1}))
 	t.Cleanup(func() { web.CloseClientConnections(); web.Close() })
@@ -48,37 +48,36 @@ func TestAnEdgeThatWaitsForItsTurnTellsItsPlace(t *testing.T) {
 	e.following, err = newFollowing(false, replication.Status{}, func(replication.Status) (*replication.Follower, error) { return replication.NewFollower(home) })
 	require.NoError(t, err)
 	e.registerMetrics()
-	place := func() (place float64) {
+	waits := func() (waits float64) {
 		families, err := e.registry.Gather()
 		require.NoError(t, err)
 		for _, f := range families {
-			if f.GetName() == "waypost_replica_queue_place" {
-				place = f.GetMetric()[0].GetGauge().GetValue()
+			if f.GetName() == "waypost_replica_waits" {
+				waits = f.GetMetric()[0].GetGauge().GetValue()
 			}
 		}
-		return place
+		return waits
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- e.following.run(ctx) }()
-	until(func() bool { return e.following.Status().Wait.Place > 0 })
+	until(func() bool { return e.following.Status().Wait.Waits() })
 	detail, _ := e.ready(t.Context())
 	status, ok := detail.(edgeStatus)
 	require.True(t, ok)
 	require.True(t, status.Restoring)
-	require.Equal(t, 1, status.Queue.Place)
-	require.Equal(t, 1, status.Queue.Of)
+	require.Positive(t, status.WaitSeconds)
 	require.Equal(t, "waiting", e.replicaState().State)
-	require.EqualValues(t, 1, place())
+	require.EqualValues(t, 1, waits())
 
 	close(source.allowed)
 	until(func() bool { return e.following.Status().Connected })
 	detail, _ = e.ready(t.Context())
 	status, ok = detail.(edgeStatus)
 	require.True(t, ok)
-	require.Nil(t, status.Queue)
+	require.Zero(t, status.WaitSeconds)
 	require.Equal(t, "following", e.replicaState().State)
-	require.Zero(t, place())
+	require.Zero(t, waits())
 	cancel()
 	require.ErrorIs(t, <-done, context.Canceled)
 }

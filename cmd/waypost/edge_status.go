@@ -27,24 +27,17 @@ type edgeStatus struct {
 	Via          []string  `json:"via,omitempty"`        // nodes through which the changes come; left out: from the control plane itself
 	OriginTime   time.Time `json:"origin_time,omitzero"` // by PostgreSQL's clock: when the head was so
 	Restoring    bool      `json:"restoring"`
-	Queue        *inQueue  `json:"queue,omitempty"`  // where it waits for its turn to be filled or repaired; left out: it does not
-	Repairing    bool      `json:"repairing"`        // slots that differ are replaced: there is no position meanwhile
-	AgeSeconds   float64   `json:"age_seconds"`      // since the replica was last known to be at the head
-	Snapshots    int       `json:"snapshots"`        // taken since the start
-	Repairs      int       `json:"repairs"`          // that ended well since the start
-	Repaired     uint64    `json:"repaired_slots"`   // by them
-	Digest       string    `json:"digest,omitempty"` // at the position; left out while that moves
+	WaitSeconds  float64   `json:"wait_seconds,omitempty"` // since the source refuses a snapshot or a repair because it is busy
+	Repairing    bool      `json:"repairing"`              // slots that differ are replaced: there is no position meanwhile
+	AgeSeconds   float64   `json:"age_seconds"`            // since the replica was last known to be at the head
+	Snapshots    int       `json:"snapshots"`              // taken since the start
+	Repairs      int       `json:"repairs"`                // that ended well since the start
+	Repaired     uint64    `json:"repaired_slots"`         // by them
+	Digest       string    `json:"digest,omitempty"`       // at the position; left out while that moves
 	LastError    string    `json:"last_error,omitempty"`
 	Degraded     string    `json:"degraded,omitempty"` // why the replica takes no more changes
 	Held         string    `json:"held,omitempty"`     // what it holds back until somebody accepts it
 	HeldWhy      string    `json:"held_why,omitempty"`
-}
-
-// inQueue is a place in the queue of what is followed.
-type inQueue struct {
-	Place   int     `json:"place"` // 1: it goes next
-	Of      int     `json:"of"`
-	Seconds float64 `json:"seconds"` // that it has waited
 }
 
 // ready is true as soon as there is a replica, since a stale one still serves, and
@@ -80,8 +73,8 @@ func (e *edgeNode) ready(context.Context) (any, bool) {
 	if err := e.store.Degraded(); err != nil {
 		detail.Degraded = err.Error()
 	}
-	if w := st.Wait; w.Place > 0 {
-		detail.Queue = &inQueue{w.Place, w.Of, time.Since(w.Since).Seconds()}
+	if w := st.Wait; w.Waits() {
+		detail.WaitSeconds = time.Since(w.Since).Seconds()
 	}
 	if st.Held != nil {
 		detail.Held, detail.HeldWhy = string(st.Held.What), st.Held.Why
@@ -103,7 +96,7 @@ func (e *edgeNode) replicaState() report.Replica {
 	switch {
 	case st.Held != nil:
 		r.State, r.Held, r.Why = "held", string(st.Held.What), st.Held.Why
-	case st.Wait.Place > 0 && !e.store.Repairing() && degraded == nil:
+	case st.Wait.Waits() && !e.store.Repairing() && degraded == nil:
 		r.State = "waiting"
 	case st.Repairing || e.store.Repairing():
 		r.State = "repairing"
@@ -139,8 +132,12 @@ func (e *edgeNode) registerMetrics() {
 		}
 		return 0
 	})
-	gauge("waypost_replica_queue_place", "Place in the queue for a snapshot or a repair; 0 while it does not wait.",
-		func() float64 { return float64(e.following.Status().Wait.Place) })
+	gauge("waypost_replica_waits", "1 while the source is too busy for a snapshot or a repair.", func() float64 {
+		if e.following.Status().Wait.Waits() {
+			return 1
+		}
+		return 0
+	})
 	gauge("waypost_replica_follows_peer", "1 while a peer is followed because the control plane is away.", func() float64 {
 		if e.peers.chooser.Peer() != "" {
 			return 1

@@ -142,7 +142,7 @@ func (c *Chooser) quiet(st *replication.Status) time.Duration {
 func (c *Chooser) step(ctx context.Context, f Following, st replication.Status, quiet bool) bool {
 	if c.Peer() != "" {
 		begins := c.cfg.Home.Sink.Position().IsZero() && st.Failures == 0
-		if !quiet && st.Wait.Place == 0 && (st.Restoring || st.Repairing || begins) {
+		if !quiet && !st.Wait.Waits() && (st.Restoring || st.Repairing || begins) {
 			return false // what is under way would be for nothing
 		}
 		if c.homeIsBack(ctx, &st) {
@@ -154,7 +154,7 @@ func (c *Chooser) step(ctx context.Context, f Following, st replication.Status, 
 		return false // who is not let in at home has no business with peers
 	}
 	peer := c.best(ctx, st)
-	waits := st.Wait.Place > 0 && time.Since(st.Wait.HeardAt) < c.cfg.After
+	waits := st.Wait.Waits() && time.Since(st.Wait.HeardAt) < c.cfg.After
 	if peer == c.Peer() || peer == "" && waits {
 		return false
 	}
@@ -219,7 +219,7 @@ func (c *Chooser) best(ctx context.Context, st replication.Status) string {
 		at := p.Head.Position
 		// In another epoch it is a newer one, or it would not have answered: nothing else is compared.
 		news := at.Epoch != own.Epoch || at.Seq > own.Seq || p.Origin.At > st.Head.At
-		if !news || st.Wait.Place > 0 && p.Queue > 0 {
+		if !news || st.Wait.Waits() && p.Busy {
 			continue
 		}
 		if best < 0 || better(p, answers[best], own.IsZero()) {
@@ -235,8 +235,8 @@ func (c *Chooser) best(ctx context.Context, st replication.Status) string {
 // better reports whether a peer is the better one of two to follow, for a replica that holds something, or
 // that is empty.
 func better(p, q *replication.Probe, empty bool) bool {
-	if empty && p.Head.Position.Epoch == q.Head.Position.Epoch && p.Queue != q.Queue {
-		return p.Queue < q.Queue
+	if empty && p.Head.Position.Epoch == q.Head.Position.Epoch && p.Busy != q.Busy {
+		return q.Busy
 	}
 	return more(p, q)
 }

@@ -248,7 +248,7 @@ func TestAnEdgeThatWaitsAtAPeerGoesToOneWhereNobodyDoes(t *testing.T) {
 		return []string{taken}
 	}
 	chooser := fresh.run(t, cfg)
-	until(t, "it waits there", func() bool { return chooser.Peer() == taken && fresh.loop.Status().Wait.Place == 1 })
+	until(t, "it waits there", func() bool { return chooser.Peer() == taken && fresh.loop.Status().Wait.Waits() })
 
 	free.Store(true)
 	fresh.loop.well.Store(false)
@@ -266,7 +266,7 @@ func TestAnEdgeThatWaitsAtHomeStays(t *testing.T) {
 	cfg.Home.Silence, cfg.After = time.Minute, 20*time.Millisecond
 	fresh.loop.waits.Store(true)
 	chooser := fresh.run(t, cfg)
-	until(t, "it waits", func() bool { return fresh.loop.Status().Wait.Place == 1 })
+	until(t, "it waits", func() bool { return fresh.loop.Status().Wait.Waits() })
 	for range 3 {
 		began, looks := fresh.loop.Status().Wait.HeardAt, fresh.loop.looks.Load()
 		until(t, "it is not let in", func() bool {
@@ -310,6 +310,6 @@ func TestAPeerThatLetsOthersGoFirstIsNotQuiet(t *testing.T) {
 	n := newNode(t, o, "one", token)
 	chooser := peers.New(n.config())
 	soon := time.Now().Add(time.Hour)
-	require.Negative(t, chooser.Quiet(replication.Status{Wait: replication.Wait{Place: 1, Of: 1, HeardAt: soon}}))
+	require.Negative(t, chooser.Quiet(replication.Status{Wait: replication.Wait{Since: soon, HeardAt: soon}}))
 	require.Positive(t, chooser.Quiet(replication.Status{}))
 }

@@ -181,7 +181,7 @@ func (l patient) Status() replication.Status {
 	st := l.loop.Status()
 	l.looks.Add(1)
 	switch soon := time.Now().Add(time.Hour); {
-	case l.waits.Load() && st.Wait.Place > 0:
+	case l.waits.Load() && st.Wait.Waits():
 		st.HeardAt, st.AdvancedAt, st.Wait.HeardAt = time.Time{}, time.Time{}, soon
 	case l.waits.Load() || l.well.Load():
 		st.HeardAt, st.AdvancedAt = soon, soon
