@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -12,9 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"runtime"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -31,7 +28,6 @@ import (
 	"waypost/keyrange"
 	"waypost/migrations"
 	"waypost/replication"
-	"waypost/test/devtest"
 )
 
 // installation is a control plane with its API and stream on a database of its
@@ -419,21 +415,4 @@ func TestAReplicaOfAnotherHistoryIsRepairedAndServesAllTheWhile(t *testing.T) {
 	require.Empty(t, difference(want, got))
 }
 
-// Most tests of this package wait for processes: more of them than there are processors run
-// at a time, unless the command line says otherwise.
-func TestMain(m *testing.M) {
-	flag.Parse()
-	said := false
-	flag.Visit(func(f *flag.Flag) { said = said || f.Name == "test.parallel" })
-	if !said {
-		if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
-			panic(err)
-		}
-	}
-	code := testDatabases.Main(m)
-	if err := devtest.Cleanup(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { os.Exit(testDatabases.Main(m)) }
