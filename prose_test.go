@@ -54,7 +54,6 @@ var notYetPlain = []string{
 	"edge/server",
 	"internal/...",
 	"keyrange",
-	"migrations/...",
 	"replication",
 	"replication/replicationtest",
 	"test/...",

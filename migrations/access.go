@@ -15,13 +15,15 @@ import (
 //go:embed access/roles.sql
 var roles string
 
-// protectLock is the advisory lock of those who look after grants and policies.
+// protectLock is the advisory lock under which grants and policies are changed.
 const protectLock = 7306
 
-// ErrRoles says that the login has not the roles that it needs, and cannot get them.
+// ErrRoles says that the login lacks the roles that it needs, and cannot get them.
 var ErrRoles = errors.New("let a superuser run what 'waypost migrate --print-roles' prints, or give the login CREATEROLE for the migration")
 
-// Roles is the SQL by which a superuser makes the roles that Waypost's transactions
+var errURL = errors.New("the database URL cannot be read; it looks like postgres://user@host/name")
+
+// Roles returns the SQL by which a superuser makes the roles that Waypost's transactions
 // take on, and lets a login use them.
 func Roles(login string) (string, error) {
 	if !regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,62}$`).MatchString(login) {
@@ -30,7 +32,7 @@ func Roles(login string) (string, error) {
 	return "SET waypost.login = '" + login + "';\n" + roles + "RESET waypost.login;\n", nil
 }
 
-// Login is the user name in a database's URL.
+// Login returns the user name in a database's URL.
 func Login(databaseURL string) (string, error) {
 	cfg, err := pgx.ParseConfig(databaseURL)
 	if err != nil {
@@ -39,8 +41,7 @@ func Login(databaseURL string) (string, error) {
 	return cfg.User, nil
 }
 
-// ensureRoles makes the roles, which are the whole PostgreSQL cluster's, where they
-// are missing.
+// ensureRoles makes the missing roles, which belong to the whole PostgreSQL cluster.
 func ensureRoles(ctx context.Context, db *sql.DB) error {
 	_, err := db.ExecContext(ctx, roles)
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code == "WP003" {
@@ -52,8 +53,8 @@ func ensureRoles(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// protect sees to the grants and policies of all tables, also after a restore into a
-// cluster that did not have the roles.
+// protect makes the grants and policies of all tables what they should be, also after a
+// restore into a cluster that did not have the roles.
 func protect(ctx context.Context, db *sql.DB) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
@@ -68,5 +69,3 @@ func protect(ctx context.Context, db *sql.DB) error {
 	}
 	return tx.Commit()
 }
-
-var errURL = errors.New("the database URL cannot be read; it looks like postgres://user@host/name")

@@ -1,5 +1,6 @@
-// Package migrations holds the schema of the control plane's database and brings
-// a database up to it. It knows nothing of the tables' use.
+// Package migrations holds the schema of the control plane's database and brings a
+// database up to it. One file holds one topic, in the order in which one reads them;
+// docs/schema.md explains them. The package does not know how the tables are used.
 package migrations
 
 import (
@@ -7,8 +8,8 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -21,22 +22,33 @@ import (
 //go:embed *.sql
 var files embed.FS
 
-// Newest is the schema version that this program works with.
-const Newest = 19
+// Newest is the schema version that this program works with: the number of the last file.
+var Newest = newest()
 
 const insufficientPrivilege = "42501"
 
-// Up applies what is missing, one transaction a migration, under a session lock,
-// so that several instances may start at once. It fails, changing nothing, when
-// the database is of a newer version than this program knows, and with ErrRoles when
-// the login has no right to the roles of access/roles.sql. While a dump, or whoever else, holds a table that is
-// changed, it tries again for some minutes, and keeps nobody waiting meanwhile.
+func newest() int {
+	names, err := fs.Glob(files, "*.sql")
+	if err != nil {
+		panic(err)
+	}
+	version, err := goose.NumericComponent(names[len(names)-1])
+	if err != nil {
+		panic(err)
+	}
+	return int(version)
+}
+
+// Up applies the missing files, each in a transaction, under a session lock, so that
+// several instances may start at the same time. It fails, changing nothing, if the
+// database has a newer version than this program knows, and with ErrRoles if the login
+// has no right to the roles of access/roles.sql.
 func Up(ctx context.Context, databaseURL string) error {
 	cfg, err := pgx.ParseConfig(databaseURL)
 	if err != nil {
 		return errURL
 	}
-	// Those of the URL are for requests: an index takes longer.
+	// The URL's own timeouts are for requests; an index takes longer.
 	for _, limit := range []string{"statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"} {
 		cfg.RuntimeParams[limit] = "0"
 	}
@@ -52,48 +64,27 @@ func Up(ctx context.Context, databaseURL string) error {
 		return fmt.Errorf("read migrations: %w", err)
 	}
 	have, err := provider.GetDBVersion(ctx)
-	if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code == insufficientPrivilege {
+	if isPrivilege(err) {
 		return fmt.Errorf("the login may make no tables in this database; its owner may (ALTER DATABASE … OWNER TO …): %w", err)
 	}
 	if err != nil {
 		return fmt.Errorf("read the schema version: %w", err)
 	}
-	if have > Newest {
+	if have > int64(Newest) {
 		return fmt.Errorf("the database has schema version %d, this program knows up to %d: use a newer waypost", have, Newest)
 	}
 	if err := ensureRoles(ctx, db); err != nil {
 		return err
 	}
-	if err := apply(ctx, provider); err != nil {
+	if _, err := provider.Up(ctx); isPrivilege(err) {
+		return fmt.Errorf("migrate the database: %w: %w", err, ErrRoles)
+	} else if err != nil {
 		return fmt.Errorf("migrate the database: %w", err)
 	}
 	return protect(ctx, db)
 }
 
-// A migration of a table that is in use waits for a lock for a moment only, since all others wait
-// behind it, and then comes again.
-const (
-	lockNotAvailable = "55P03"
-	lockPause        = 2 * time.Second
-	lockTries        = 100
-)
-
-func apply(ctx context.Context, provider *goose.Provider) error {
-	for tries := 1; ; tries++ {
-		_, err := provider.Up(ctx)
-		e, ok := errors.AsType[*pgconn.PgError](err)
-		switch {
-		case ok && e.Code == insufficientPrivilege:
-			return fmt.Errorf("%w: %w", err, ErrRoles)
-		case !ok || e.Code != lockNotAvailable:
-			return err
-		case tries == lockTries:
-			return fmt.Errorf("a dump, or another long transaction, holds a table: come again when it has ended: %w", err)
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(lockPause):
-		}
-	}
+func isPrivilege(err error) bool {
+	e, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && e.Code == insufficientPrivilege
 }

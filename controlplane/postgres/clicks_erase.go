@@ -83,7 +83,6 @@ type erasure struct {
 	link      int64
 	days      map[int32]*erasedDay
 	hours     hourColumns // all with the workspace as their key
-	before    [2]int64    // clicks, and of these by bots, that were counted before there were days
 	done      controlplane.ForgottenClicks
 }
 
@@ -109,12 +108,7 @@ func (e *erasure) take(ctx context.Context, tx pgx.Tx) error {
 		return err
 	}
 	q.Queue(takePartsOf, e.workspace, e.link, areasOf([]int64{e.link})).Query(count)
-	q.Queue(`DELETE FROM link_click`+own+` RETURNING clicks, bot_clicks`, e.workspace, e.link).Query(func(rows pgx.Rows) error {
-		parts := e.done
-		err := count(rows)
-		e.before = [2]int64{e.done.Clicks - parts.Clicks, e.done.Bots - parts.Bots}
-		return err
-	})
+	q.Queue(`DELETE FROM link_click`+own+` RETURNING clicks, bot_clicks`, e.workspace, e.link).Query(count)
 	q.Queue(`DELETE FROM click_day`+own+` RETURNING day - date '1970-01-01', clicks, bot_clicks, breakdown`, e.workspace, e.link).Query(e.scanDays)
 	q.Queue(`DELETE FROM click_hour`+own+` RETURNING hour, q0, q1, q2, q3, b0, b1, b2, b3`, e.workspace, e.link).Query(e.scanHours)
 	q.Queue(`WITH gone AS (DELETE FROM click_event`+own+` RETURNING clicks) SELECT coalesce(sum(clicks), 0)::bigint FROM gone`, // that came meanwhile
@@ -142,7 +136,6 @@ func (e *erasure) scanDays(rows pgx.Rows) error {
 			d.breakdown.AddOther(countOf(d.clicks, d.bots))
 		}
 		e.days[n] = &d
-		e.before[0], e.before[1] = max(e.before[0]-d.clicks, 0), max(e.before[1]-d.bots, 0)
 	}
 	return rows.Err()
 }
@@ -172,19 +165,9 @@ FROM unnest($2::bigint[], $3::timestamptz[], $4::bigint[], $5::bigint[], $6::big
      AS s (key, hour, q0, q1, q2, q3, b0, b1, b2, b3)
 WHERE ` + ofWorkspace("h.workspace_id", "$1") + ` AND h.workspace_id = s.key AND h.hour = s.hour`
 
-var subtractBefore = `
-UPDATE click_workspace_before
-SET clicks = greatest(clicks - $2::bigint, 0), bot_clicks = least(greatest(bot_clicks - $3::bigint, 0), greatest(clicks - $2::bigint, 0))
-WHERE ` + ofWorkspace("workspace_id", "$1")
-
 // subtract takes the link's days out of the workspace's. Who holds the row of a day holds its
 // hours, too, as rollers have it. Visitors stay: a sketch cannot be subtracted from.
 func (e *erasure) subtract(ctx context.Context, tx pgx.Tx) error {
-	if e.before[0] > 0 {
-		if _, err := tx.Exec(ctx, subtractBefore, e.workspace, e.before[0], e.before[1]); err != nil {
-			return err
-		}
-	}
 	if len(e.days) == 0 && len(e.hours.at) == 0 {
 		return nil
 	}

@@ -122,8 +122,6 @@ func (db *DB) WorkspaceTotals(ctx context.Context, ws waypost.WorkspaceID) (clic
 		SELECT least(coalesce(sum(s.clicks), 0), 9223372036854775807)::bigint, least(coalesce(sum(s.bot_clicks), 0), 9223372036854775807)::bigint FROM (
 			SELECT clicks, bot_clicks FROM click_workspace_day WHERE `+ofWorkspace("workspace_id", "$1")+`
 			UNION ALL
-			SELECT clicks, bot_clicks FROM click_workspace_before WHERE `+ofWorkspace("workspace_id", "$1")+`
-			UNION ALL
 			SELECT clicks, bot_clicks FROM click_part WHERE `+ofWorkspace("workspace_id", "$1")+`) s`, []any{ws}, func(rows pgx.Rows) error {
 		for rows.Next() {
 			if err := rows.Scan(&clicks, &bots); err != nil {

@@ -440,7 +440,7 @@ func TestRowSecurityKeepsTheClicksOfTenantsApart(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, top, 1)
 	}
-	_, err := hand.Exec(t.Context(), `INSERT INTO link_click SELECT 1, 1, 1, now()`)
+	_, err := hand.Exec(t.Context(), `INSERT INTO link_click (link_id, workspace_id, clicks, last_accessed_at) SELECT 1, 1, 1, now()`)
 	require.ErrorContains(t, err, "permission denied")
 	_, err = hand.Exec(t.Context(), `INSERT INTO click_pack SELECT * FROM click_pack`)
 	require.ErrorContains(t, err, "permission denied")

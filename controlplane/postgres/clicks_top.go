@@ -59,12 +59,9 @@ func (in *folding) storeTops(ctx context.Context, tx pgx.Tx, log *slog.Logger) e
 
 const unreadableTop = "the links with the most clicks of a day are unknown: their list cannot be read"
 
-// unpackTop reads the list of a day with so many clicks. Of one that is not there, or
-// cannot be read, nothing is known but that no link has more than all.
+// unpackTop reads the list of a day with that many clicks. If the list cannot be read, it
+// returns one in which every link may have all of them.
 func unpackTop(packed []byte, clicks int64) (*rollup.Top, error) {
-	if len(packed) == 0 {
-		return rollup.UnknownTop(countOf(clicks, 0).Clicks), nil
-	}
 	top, err := rollup.UnpackTop(packed)
 	if err != nil {
 		return rollup.UnknownTop(countOf(clicks, 0).Clicks), err

@@ -29,7 +29,6 @@ click_pack: backup=r ingest=rawd operator=rawd reaper=r tenant=rwd
 click_progress: backup=r ingest=rawd operator=rawd
 click_set_aside: backup=r ingest=rawd operator=rawd
 click_watermark: backup=r ingest=rawd operator=rawd
-click_workspace_before: backup=r ingest=rawd operator=rawd tenant=rwd
 click_workspace_day: backup=r ingest=rawd operator=rawd tenant=rwd
 click_workspace_hour: backup=r ingest=rawd operator=rawd tenant=rwd
 cluster: backup=r ingest=r operator=rawd reaper=r stream=r tenant=r
@@ -148,7 +147,6 @@ func TestWithoutWorkspacesATenantSeesNothingInAnyTable(t *testing.T) {
 		`INSERT INTO click_day VALUES (1, current_date, 1, 1, 0, '', '')`,
 		`INSERT INTO click_workspace_hour VALUES (1, now(), 1, 0, 0, 0, 0, 0, 0, 0)`,
 		`INSERT INTO click_workspace_day VALUES (1, current_date, 1, 0, '', '')`,
-		`INSERT INTO click_workspace_before VALUES (1, 1, 0)`,
 		`INSERT INTO click_event VALUES (now(), 1, 1, 1, false, '', '', '', '', '', '')`,
 		`INSERT INTO click_set_aside (workspace_id, day, what, reason, body) VALUES (1, current_date, 'part', '', '')`,
 		`ALTER TABLE reserved_key ALTER COLUMN lease_id DROP NOT NULL`,

@@ -156,7 +156,7 @@ func TestALoginWithoutARightToTheRolesIsToldWhatToDoBeforeAnythingChanges(t *tes
 	require.Error(t, err)
 }
 
-func TestALoginWhoseRightsWereTakenBackIsToldWhatToDoForAnUpgrade(t *testing.T) {
+func TestUp_NeedsTheRoleOfSearch(t *testing.T) {
 	server := cluster.Server(t)
 	hand := psql(t, cluster.Database(t))
 	exec(t, hand, `CREATE ROLE tidy_login LOGIN`)
@@ -166,7 +166,6 @@ func TestALoginWhoseRightsWereTakenBackIsToldWhatToDoForAnUpgrade(t *testing.T) 
 	script, err := migrations.Roles("tidy_login")
 	require.NoError(t, err)
 	exec(t, hand, script)
-	migrateTo(t, url, 18)
 	exec(t, hand, `REVOKE waypost_search FROM tidy_login`)
 	require.ErrorIs(t, migrations.Up(t.Context(), url), migrations.ErrRoles)
 	exec(t, hand, script)

@@ -1,5 +1,5 @@
--- The roles that transactions of Waypost take on, and their grant to a login. It may be
--- run again and again, also from several databases of one cluster at the same time.
+-- Makes the roles that transactions of Waypost take on, and grants them to a login. It may be
+-- run repeatedly, and from several databases of one cluster at the same time.
 DO $$
 DECLARE
     login   CONSTANT text := coalesce(nullif(current_setting('waypost.login', true), ''), session_user);
@@ -13,7 +13,7 @@ BEGIN
         'waypost_stream',   -- the changelog and what is replicated, to read
         'waypost_ingest',   -- clicks
         'waypost_reaper',   -- what has expired
-        'waypost_search',   -- owns the functions that search and count for tenants; the login is in it while they are made
+        'waypost_search',   -- owns the functions that search and count for tenants; the login is in it only while they are made
         'waypost_operator', -- the installation: keys, authentication, workspaces, the audit log
         'waypost_backup'    -- everything, to read; for a login of the backup's own
     ] LOOP
@@ -27,7 +27,7 @@ BEGIN
                 END IF;
                 EXIT;
             EXCEPTION
-                -- Another database of the cluster does the same at this moment.
+                -- Another database of the cluster is doing the same.
                 WHEN duplicate_object OR unique_violation OR internal_error OR undefined_object THEN
                     IF attempt = 20 THEN
                         RAISE;

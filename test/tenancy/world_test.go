@@ -138,7 +138,6 @@ func (w *world) people() {
 		`INSERT INTO click_day VALUES ($1, current_date, 30, 987654321, 0, '', '')`,
 		`INSERT INTO click_workspace_hour SELECT workspace_id, hour, q0, q1, q2, q3, b0, b1, b2, b3 FROM click_hour WHERE link_id = $1`,
 		`INSERT INTO click_workspace_day SELECT workspace_id, day, clicks, bot_clicks, breakdown, visitors FROM click_day WHERE link_id = $1`,
-		`INSERT INTO click_workspace_before SELECT workspace_id, clicks, bot_clicks FROM click_day WHERE link_id = $1`,
 		`INSERT INTO click_event VALUES (now(), 30, $1, 987654321, false, '', '', '', '', '', '')`,
 		`INSERT INTO click_set_aside (workspace_id, link_id, day, what, reason, body) VALUES (30, $1, current_date, 'part', '', '')`,
 	} {

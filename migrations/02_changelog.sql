@@ -1,20 +1,13 @@
 -- +goose Up
+-- +goose StatementBegin
 
--- One installation, for ever. The row is written by the first control plane that
--- starts; the secret itself is never stored, only a check that tells a wrong one.
-CREATE TABLE cluster (
-    singleton     boolean     PRIMARY KEY DEFAULT true CHECK (singleton),
-    id            uuid        NOT NULL DEFAULT gen_random_uuid(),
-    code_length   smallint    NOT NULL CHECK (code_length BETWEEN 5 AND 10),
-    prefix_length smallint    NOT NULL CHECK (prefix_length BETWEEN 1 AND 3),
-    secret_check  bytea       NOT NULL,
-    created_at    timestamptz NOT NULL DEFAULT now()
-);
+-- The changelog: every change that edges need, in one order. docs/schema.md explains
+-- it.
 
--- The histories of the changelog. A new one is opened when PostgreSQL was failed
--- over or restored: sequence numbers may then mean other changes than before. Its
--- ordinal is the minute in which it was opened (since 1970), or more, so that it
--- is above every earlier one, also above those that a restore has forgotten.
+-- The histories of the changelog. A new epoch is opened when PostgreSQL was failed over
+-- or restored, because sequence numbers may then mean other changes than before. Its
+-- ordinal is the minute in which it was opened (since 1970), or more, so that it is
+-- above every earlier ordinal, including those that a restore has forgotten.
 CREATE TABLE changelog_epoch (
     ordinal           integer     PRIMARY KEY,
     id                uuid        NOT NULL UNIQUE DEFAULT gen_random_uuid(),
@@ -25,134 +18,153 @@ CREATE TABLE changelog_epoch (
     opened_at         timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
--- The one row that every replicated transaction locks first and keeps locked
--- until it commits. So sequence order is commit order, and a rollback leaves no gap.
+-- Every replicated transaction locks this one row first and keeps it locked until it
+-- commits. So sequence order is commit order, and a rollback leaves no gap. There is no
+-- foreign key on epoch, because the row is updated twice in every transaction.
 CREATE TABLE changelog_head (
     singleton boolean PRIMARY KEY DEFAULT true CHECK (singleton),
-    epoch     integer NOT NULL REFERENCES changelog_epoch,
+    epoch     integer NOT NULL,
     seq       bigint  NOT NULL,
-    ord       integer NOT NULL, -- next free place within the transaction
+    ord       integer NOT NULL, -- the next free number within the transaction
     stamp     bigint  NOT NULL, -- random number of the transaction at seq
     digest    bigint  NOT NULL, -- XOR of the stamps of all replicated rows
     writer    xid8    NOT NULL  -- the transaction that took seq
 ) WITH (fillfactor = 10, autovacuum_vacuum_threshold = 200, autovacuum_vacuum_scale_factor = 0);
 
--- What changed, with full images of what edges need. Kind 0 is a mark: it carries
--- the transaction's stamp and the root digest so far; the last mark of a
--- transaction holds the digest after it.
+-- The changes, with full images of what edges need. Kind 0 is a mark: it carries the
+-- transaction's stamp and the root digest so far; the last mark of a transaction holds
+-- the digest after the transaction.
 CREATE TABLE changelog (
     seq        bigint      NOT NULL,
     ord        integer     NOT NULL,
     epoch      integer     NOT NULL,
-    kind       smallint    NOT NULL,
+    kind       smallint    NOT NULL, -- 0 mark, 1 link, 2 domain, 3 key range, 4 key lease, 5 salt
     stamp      bigint      NOT NULL,
     digest     bigint,
     at         timestamptz NOT NULL DEFAULT clock_timestamp(),
     domain_id  integer,
     name       text COLLATE "C",
-    state      smallint,
+    state      smallint,             -- 3: the row is gone; of links see link_state
     status     smallint,
     expires_at timestamptz,
     payload    text,
+    flags      smallint,             -- waypost.LinkFlags of a link; NULL for other kinds
     PRIMARY KEY (seq, ord)
 ) PARTITION BY RANGE (seq);
+CREATE INDEX changelog_salt ON changelog (name) WHERE kind = 5;
 
--- A partition holds a million sequences and is named by its first. The control
--- plane makes them ahead of the head, and drops them by age. Writes never fail for
--- want of one: what no partition takes, the default does.
+-- The changelog holds every tenant's targets: writers add to it, and only the system
+-- reads it. The payload of a salt is emptied when the salt is destroyed.
+ALTER TABLE changelog ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+CREATE POLICY append ON changelog FOR INSERT WITH CHECK (true);
+CREATE POLICY system ON changelog FOR SELECT USING (waypost_system());
+CREATE POLICY scrub ON changelog FOR UPDATE
+    USING (kind = 5 AND waypost_system()) WITH CHECK (kind = 5 AND payload = '' AND waypost_system());
+
+-- Protects a partition, because it can be read by its own name, past the parent's
+-- policies.
+CREATE FUNCTION changelog_protect(partition regclass) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE format('ALTER TABLE %s ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY', partition);
+    EXECUTE format('CREATE POLICY system ON %s FOR SELECT USING (waypost_system())', partition);
+    PERFORM waypost_protect(partition);
+END $$;
+
+-- A partition holds a million sequence numbers and is named by its first. The control
+-- plane makes partitions ahead of the head and drops them by age. Writes never fail for
+-- want of one, because the default takes every other row.
 CREATE TABLE changelog_0 PARTITION OF changelog FOR VALUES FROM (0) TO (1000000);
 CREATE TABLE changelog_default PARTITION OF changelog DEFAULT;
+SELECT changelog_protect('changelog_0'), changelog_protect('changelog_default');
 
--- +goose StatementBegin
 CREATE FUNCTION waypost_stamp() RETURNS bigint LANGUAGE sql VOLATILE
     RETURN uuid_hash_extended(gen_random_uuid(), 0);
--- +goose StatementEnd
 
--- The first 12 bits of SHA-256 over 'KIND/DOMAIN/NAME'; waypost.Slot is its twin.
--- +goose StatementBegin
-CREATE FUNCTION waypost_slot(kind integer, domain integer, name text) RETURNS smallint LANGUAGE sql IMMUTABLE
-    RETURN ('x' || encode(substring(sha256(convert_to(kind || '/' || domain || '/' || name, 'UTF8')) FROM 1 FOR 2), 'hex'))::bit(12)::integer::smallint;
--- +goose StatementEnd
+-- Returns the first 12 bits of SHA-256 over 'KIND/DOMAIN/NAME', as waypost.Slot does.
+CREATE FUNCTION waypost_slot(kind integer, domain integer, name text) RETURNS smallint LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+DECLARE
+    hash bytea := sha256(convert_to(kind || '/' || domain || '/' || name, 'UTF8'));
+BEGIN
+    RETURN (get_byte(hash, 0) << 4) | (get_byte(hash, 1) >> 4);
+END $$;
 
--- PostgreSQL's own identity: another one means another history. The control file
--- still tells the old timeline for minutes after a promotion, the write position does not.
--- +goose StatementBegin
+-- Returns PostgreSQL's own identity: another identity means another history. The
+-- timeline is that of the write position, because the control file has the old one for
+-- minutes after a promotion.
 CREATE FUNCTION waypost_history(OUT system_identifier bigint, OUT timeline integer) LANGUAGE sql STABLE AS $$
     SELECT s.system_identifier,
            ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::integer
     FROM pg_control_system() s
 $$;
--- +goose StatementEnd
 
--- Takes the next sequence number for this transaction, once, and holds the head
--- until commit. Writers call it as a statement of its own before any other, so
--- that what they then read is newer than every earlier commit.
--- +goose StatementBegin
-CREATE FUNCTION changelog_begin(OUT epoch integer, OUT seq bigint, OUT stamp bigint) LANGUAGE plpgsql AS $$
-DECLARE
-    h changelog_head;
+-- Takes the next sequence number for this transaction, once, and holds the head until
+-- commit. The functions below that run as the owner call it.
+CREATE FUNCTION changelog_take(OUT epoch integer, OUT seq bigint, OUT stamp bigint) LANGUAGE plpgsql AS $$
 BEGIN
-    UPDATE changelog_head t
-       SET seq = t.seq + 1, ord = 1, stamp = waypost_stamp(), writer = pg_current_xact_id()
-     WHERE t.writer <> pg_current_xact_id()
-    RETURNING * INTO h;
-    IF FOUND THEN
+    WITH h AS (
+        UPDATE changelog_head t
+           SET seq = t.seq + 1, ord = 1, stamp = waypost_stamp(), writer = pg_current_xact_id()
+         WHERE t.writer <> pg_current_xact_id()
+        RETURNING t.epoch, t.seq, t.stamp, t.digest
+    ), opened AS (
         INSERT INTO changelog (seq, ord, epoch, kind, stamp, digest)
-        VALUES (h.seq, 0, h.epoch, 0, h.stamp, h.digest);
-    ELSE
-        SELECT * INTO STRICT h FROM changelog_head;
+        SELECT h.seq, 0, h.epoch, 0, h.stamp, h.digest FROM h
+    )
+    SELECT h.epoch, h.seq, h.stamp INTO epoch, seq, stamp FROM h;
+    IF NOT FOUND THEN
+        SELECT h.epoch, h.seq, h.stamp INTO STRICT epoch, seq, stamp FROM changelog_head h;
     END IF;
-    PERFORM set_config('waypost.epoch', h.epoch::text, true), set_config('waypost.seq', h.seq::text, true);
-    epoch := h.epoch;
-    seq := h.seq;
-    stamp := h.stamp;
+    PERFORM set_config('waypost.epoch', epoch::text, true), set_config('waypost.seq', seq::text, true),
+            set_config('waypost.writer', pg_current_xact_id()::text, true);
 END $$;
--- +goose StatementEnd
 
--- The same for writers that hold keys of an epoch, because leases end with their
--- epoch; 0 means any. It gives the position in full.
--- +goose StatementBegin
+-- Takes the next sequence number for a writer. Writers call it as a statement of its
+-- own before any other, so that their later reads are newer than every earlier commit.
+CREATE FUNCTION changelog_begin(OUT epoch integer, OUT seq bigint, OUT stamp bigint) LANGUAGE plpgsql AS $$
+BEGIN
+    SELECT t.epoch, t.seq, t.stamp INTO epoch, seq, stamp FROM changelog_take() t;
+END $$;
+
+-- Does the same for writers that hold keys of an epoch, because leases end with their
+-- epoch; 0 means any epoch. It returns the whole position.
 CREATE FUNCTION changelog_begin_in(expected integer, OUT epoch integer, OUT epoch_id uuid, OUT seq bigint, OUT stamp bigint) LANGUAGE plpgsql AS $$
 BEGIN
-    SELECT b.epoch, e.id, b.seq, b.stamp INTO STRICT epoch, epoch_id, seq, stamp
-    FROM changelog_begin() b JOIN changelog_epoch e ON e.ordinal = b.epoch;
+    SELECT t.epoch, t.seq, t.stamp INTO epoch, seq, stamp FROM changelog_take() t;
     IF expected NOT IN (0, epoch) THEN
         RAISE EXCEPTION 'the changelog is in epoch %, not %', epoch, expected USING ERRCODE = 'WP001';
     END IF;
+    SELECT e.id INTO STRICT epoch_id FROM changelog_epoch e WHERE e.ordinal = epoch;
 END $$;
--- +goose StatementEnd
 
--- Adds the digest of a statement's changes and its closing mark.
--- +goose StatementBegin
+-- Adds the digest of a statement's changes, and the closing mark. A transaction that
+-- has taken no sequence number is refused.
 CREATE FUNCTION changelog_mark(entries integer, change bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     h changelog_head;
 BEGIN
-    UPDATE changelog_head t SET digest = t.digest # change, ord = t.ord + entries + 1 RETURNING * INTO h;
+    UPDATE changelog_head t SET digest = t.digest # change, ord = t.ord + entries + 1
+    WHERE t.writer = pg_current_xact_id() RETURNING * INTO h;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'this transaction has no number in the changelog';
+    END IF;
     INSERT INTO changelog (seq, ord, epoch, kind, stamp, digest)
     VALUES (h.seq, h.ord - 1, h.epoch, 0, h.stamp, h.digest);
 END $$;
--- +goose StatementEnd
 
 -- BEFORE STATEMENT on every replicated table.
--- +goose StatementBegin
 CREATE FUNCTION changelog_before_statement() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM changelog_begin();
     RETURN NULL;
 END $$;
--- +goose StatementEnd
 
 -- BEFORE TRUNCATE: a table cannot be emptied behind the changelog's back.
--- +goose StatementBegin
 CREATE FUNCTION changelog_refuse_truncate() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION 'TRUNCATE of % is refused: edges would not learn of it; use DELETE', TG_TABLE_NAME;
 END $$;
--- +goose StatementEnd
 
 -- BEFORE ROW on replicated tables that are keyed by id; the argument is the kind.
--- +goose StatementBegin
 CREATE FUNCTION changelog_stamp_row() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF TG_OP = 'UPDATE' AND NEW.id <> OLD.id THEN
@@ -164,17 +176,14 @@ BEGIN
     NEW.stamp := waypost_stamp();
     RETURN NEW;
 END $$;
--- +goose StatementEnd
 
--- What edges need of such a row: all but the replication's own columns, and no
--- times, whose text would depend on the session's time zone.
--- +goose StatementBegin
+-- Returns the image of such a row for edges: everything except the columns of
+-- replication itself, and times, because their text would depend on the session's time
+-- zone.
 CREATE FUNCTION changelog_payload(image jsonb) RETURNS text LANGUAGE sql IMMUTABLE
     RETURN (image - '{slot,rev_epoch,rev_seq,stamp,created_at,taken_at}'::text[])::text;
--- +goose StatementEnd
 
 -- AFTER STATEMENT on replicated tables that are keyed by id; the argument is the kind.
--- +goose StatementBegin
 CREATE FUNCTION changelog_after_row() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     h      changelog_head;
@@ -202,10 +211,9 @@ BEGIN
     PERFORM changelog_mark(n, change);
     RETURN NULL;
 END $$;
--- +goose StatementEnd
 
--- Puts a table under the changelog. ENABLE ALWAYS: also for a session in replica role.
--- +goose StatementBegin
+-- Puts a table under the changelog. ENABLE ALWAYS makes the triggers fire in a session
+-- in replica role too. The table link has cheaper triggers of its own.
 CREATE FUNCTION changelog_replicate(target regclass, stamp_function text, after_function text, kind integer) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     t text;
@@ -220,7 +228,6 @@ BEGIN
         EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I', target, t);
     END LOOP;
 END $$;
--- +goose StatementEnd
 
 INSERT INTO changelog_epoch (ordinal, system_identifier, timeline, first_seq, reason)
 SELECT 1, h.system_identifier, h.timeline, 0, 'installed' FROM waypost_history() h;
@@ -230,3 +237,5 @@ VALUES (1, 0, 1, waypost_stamp(), 0, '0');
 
 INSERT INTO changelog (seq, ord, epoch, kind, stamp, digest)
 SELECT seq, 0, epoch, 0, stamp, digest FROM changelog_head;
+
+-- +goose StatementEnd

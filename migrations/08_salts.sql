@@ -1,16 +1,17 @@
 -- +goose Up
-
--- Made here, so that no salt is ever a parameter that PostgreSQL may log. Three
--- random UUIDs hold 366 bits.
 -- +goose StatementBegin
+
+-- The salts of days, by which visitors are told apart without keeping their addresses.
+
+-- Makes a salt here, so that no salt is ever a parameter that PostgreSQL may log. Three
+-- random UUIDs hold 366 bits.
 CREATE FUNCTION salt_new() RETURNS bytea LANGUAGE sql VOLATILE
     RETURN sha256(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()));
--- +goose StatementEnd
 
 -- The cluster's secret of each day, UTC, by which edges seal the addresses of that
--- day's visitors and tell visitors apart. It is made ahead, and destroyed when the
--- day has been over for some time. A row without a salt is a day whose salt was
--- destroyed before its time: it never gets another.
+-- day's visitors and distinguish visitors. It is made ahead, and destroyed some time
+-- after the day has ended. A row without a salt is a day whose salt was destroyed
+-- early; the day never gets another.
 CREATE TABLE visitor_salt (
     day       date     PRIMARY KEY CHECK (day >= '2000-01-01' AND day < '10000-01-01'),
     salt      bytea    DEFAULT salt_new() CHECK (octet_length(salt) = 32),
@@ -19,24 +20,18 @@ CREATE TABLE visitor_salt (
     rev_seq   bigint   NOT NULL,
     stamp     bigint   NOT NULL
 );
--- No tenant has anything to do with it.
-ALTER TABLE visitor_salt ENABLE ROW LEVEL SECURITY;
-ALTER TABLE visitor_salt FORCE ROW LEVEL SECURITY;
+ALTER TABLE visitor_salt ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
 CREATE POLICY system ON visitor_salt USING (waypost_system());
 
--- The name of a salt's record. It does not depend on the session's DateStyle.
--- +goose StatementBegin
+-- Returns the name of a salt's record, which does not depend on the session's
+-- DateStyle.
 CREATE FUNCTION salt_name(day date) RETURNS text LANGUAGE sql IMMUTABLE
     RETURN lpad(extract(year FROM day)::integer::text, 4, '0') || '-' || lpad(extract(month FROM day)::integer::text, 2, '0')
         || '-' || lpad(extract(day FROM day)::integer::text, 2, '0');
--- +goose StatementEnd
 
--- +goose StatementBegin
 CREATE FUNCTION salt_payload(salt bytea) RETURNS text LANGUAGE sql IMMUTABLE
     RETURN coalesce(encode(salt, 'hex'), '');
--- +goose StatementEnd
 
--- +goose StatementBegin
 CREATE FUNCTION changelog_stamp_salt() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF TG_OP = 'UPDATE' AND NEW.day <> OLD.day THEN
@@ -51,16 +46,9 @@ BEGIN
     NEW.stamp := waypost_stamp();
     RETURN NEW;
 END $$;
--- +goose StatementEnd
 
--- What an entry tells of a salt is emptied once the salt is destroyed. Digests rest
--- on stamps and do not change by that.
-CREATE INDEX changelog_salt ON changelog (name) WHERE kind = 5;
-CREATE POLICY scrub ON changelog FOR UPDATE
-    USING (kind = 5 AND waypost_system()) WITH CHECK (kind = 5 AND payload = '' AND waypost_system());
-
--- Whoever destroys a salt, by hand or not, destroys it in the log as well.
--- +goose StatementBegin
+-- Destroying a salt, even by hand, also empties its entries in the changelog. Digests
+-- are made of stamps, so they do not change.
 CREATE FUNCTION changelog_after_salt() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     h      changelog_head;
@@ -94,6 +82,7 @@ BEGIN
     END IF;
     RETURN NULL;
 END $$;
--- +goose StatementEnd
 
 SELECT changelog_replicate('visitor_salt', 'changelog_stamp_salt', 'changelog_after_salt', 5);
+
+-- +goose StatementEnd

@@ -1,0 +1,416 @@
+-- +goose Up
+-- +goose StatementBegin
+
+-- Links and what is kept with them. docs/schema.md describes the life of one INSERT
+-- into link.
+
+CREATE TABLE link (
+    id              bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    workspace_id    bigint      NOT NULL, -- checked by triggers, as domain_id is
+    domain_id       integer     NOT NULL,
+    code            text COLLATE "C" NOT NULL CHECK (code ~ '^[A-Za-z0-9_-]{4,32}$'),
+    custom          boolean     NOT NULL DEFAULT true,
+    original_url    text        NOT NULL CHECK (octet_length(original_url) <= 8192),
+    location        text,       -- NULL: original_url needs no escaping and is the Location itself
+    redirect_status smallint    NOT NULL DEFAULT 302 CHECK (redirect_status IN (301, 302, 307, 308)),
+    title           text        NOT NULL DEFAULT '',
+    description     text        NOT NULL DEFAULT '',
+    tags            text[]      NOT NULL DEFAULT '{}',
+    metadata        jsonb,
+    created_by      text        NOT NULL DEFAULT '',
+    active          boolean     NOT NULL DEFAULT true,
+    created_at      timestamptz NOT NULL DEFAULT now(),
+    updated_at      timestamptz NOT NULL DEFAULT now(),
+    expires_at      timestamptz,
+    deleted_at      timestamptz,
+    slot            smallint    NOT NULL,
+    rev_epoch       integer     NOT NULL,
+    rev_seq         bigint      NOT NULL,
+    stamp           bigint      NOT NULL,
+    forward_query   boolean     NOT NULL DEFAULT false, -- add the visitor's query to the target's
+    forward_path    boolean     NOT NULL DEFAULT false, -- add the rest of the visitor's path
+    UNIQUE (domain_id, code),
+    -- RFC 3339 can write these times, and cannot write infinity.
+    CONSTRAINT link_times_can_be_told CHECK (created_at >= '0001-01-01' AND created_at < '10000-01-01'
+                                         AND updated_at >= '0001-01-01' AND updated_at < '10000-01-01'
+                                         AND expires_at >= '0001-01-01' AND expires_at < '10000-01-01'),
+    -- An edge gets a header value of printable ASCII, even after a change by hand.
+    CONSTRAINT link_location_is_a_header CHECK (coalesce(location, original_url) ~* '^https?://[\x21-\x7e]+$'
+                                            AND octet_length(coalesce(location, original_url)) <= 24576)
+);
+ALTER TABLE link ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+-- The subquery makes PostgreSQL parse the setting once a statement, and not twice a
+-- row.
+CREATE POLICY tenant ON link USING (workspace_id = ANY ((SELECT waypost_workspaces())::bigint[]));
+CREATE POLICY system ON link USING (waypost_system());
+CREATE POLICY search ON link FOR SELECT TO waypost_search USING (true);
+GRANT SELECT ON link TO waypost_search;
+
+CREATE INDEX link_slot ON link (slot);
+-- Lists go by the time of creation; links of one transaction share it. Links that are
+-- disabled, about to expire, or on a domain of the workspace's own are few, and have
+-- partial indexes, which cost the other links nothing.
+CREATE INDEX link_created ON link (workspace_id, created_at, id) WHERE deleted_at IS NULL;
+CREATE INDEX link_inactive ON link (workspace_id, created_at, id) WHERE deleted_at IS NULL AND NOT active;
+CREATE INDEX link_expiring ON link (workspace_id, expires_at) WHERE deleted_at IS NULL AND expires_at IS NOT NULL;
+CREATE INDEX link_domain ON link (workspace_id, domain_id, created_at, id) WHERE deleted_at IS NULL AND domain_id <> 1;
+-- The reaper reads these.
+CREATE INDEX link_expiry ON link (expires_at) WHERE deleted_at IS NULL AND expires_at IS NOT NULL;
+CREATE INDEX link_gone ON link (deleted_at) WHERE deleted_at IS NOT NULL;
+
+-- 1. The changelog takes its number.
+
+-- Links ask for no number in a transaction that has one. Rolling back to a savepoint
+-- restores the setting together with the number.
+CREATE TRIGGER changelog_1_begin BEFORE INSERT OR UPDATE OR DELETE ON link FOR EACH STATEMENT
+    WHEN (current_setting('waypost.writer', true) IS DISTINCT FROM pg_current_xact_id()::text)
+    EXECUTE FUNCTION changelog_before_statement();
+CREATE TRIGGER changelog_4_truncate BEFORE TRUNCATE ON link FOR EACH STATEMENT EXECUTE FUNCTION changelog_refuse_truncate();
+
+-- 2. Each row gets its slot, revision and stamp.
+
+CREATE FUNCTION changelog_stamp_link() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF TG_OP = 'INSERT' THEN
+        NEW.slot := waypost_slot(1, NEW.domain_id, NEW.code);
+    ELSE
+        IF NEW.domain_id <> OLD.domain_id OR NEW.code <> OLD.code OR NEW.id <> OLD.id THEN
+            RAISE EXCEPTION 'the key of a link cannot change: delete it and create another';
+        END IF;
+        NEW.slot := OLD.slot;
+        -- A target that was changed by hand is its own Location, if the CHECK allows that.
+        IF NEW.original_url <> OLD.original_url AND NEW.location IS NOT DISTINCT FROM OLD.location THEN
+            NEW.location := NULL;
+        END IF;
+    END IF;
+    NEW.rev_epoch := current_setting('waypost.epoch')::integer;
+    NEW.rev_seq := current_setting('waypost.seq')::bigint;
+    NEW.stamp := waypost_stamp();
+    RETURN NEW;
+END $$;
+
+CREATE TRIGGER changelog_2_stamp BEFORE UPDATE ON link FOR EACH ROW EXECUTE FUNCTION changelog_stamp_link();
+-- The program stamps its links itself, in a tenth of the time, and names the sequence
+-- number of its transaction in waypost.stamped. Every other inserted row is stamped
+-- here, whatever it contains. The number alone decides, because
+-- changelog_after_new_link refuses a row of another epoch.
+CREATE TRIGGER changelog_2_stamp_new BEFORE INSERT ON link FOR EACH ROW
+    WHEN (NEW.rev_seq IS NULL OR NEW.rev_seq::text IS DISTINCT FROM current_setting('waypost.stamped', true))
+    EXECUTE FUNCTION changelog_stamp_link();
+
+-- Codes of purged links that must never name another link: custom codes, and all codes
+-- of domains other than the default one, because no counter stands behind those.
+CREATE TABLE retired_code (
+    domain_id  integer     NOT NULL,
+    code       text COLLATE "C" NOT NULL,
+    retired_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (domain_id, code)
+);
+
+-- Skips a link with a retired code, as ON CONFLICT DO NOTHING skips one with a taken
+-- code.
+CREATE FUNCTION link_refuse_retired() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN CASE WHEN EXISTS (SELECT FROM retired_code WHERE domain_id = NEW.domain_id AND code = NEW.code) THEN NULL ELSE NEW END;
+END $$;
+
+CREATE TRIGGER link_retired BEFORE INSERT ON link FOR EACH ROW WHEN (NEW.custom) EXECUTE FUNCTION link_refuse_retired();
+
+-- 3. The changelog gets an entry for each row, and the mark that closes the statement.
+
+-- Returns the state of a link on an edge: 0 redirects, 1 is disabled, 2 is deleted.
+CREATE FUNCTION link_state(active boolean, deleted_at timestamptz) RETURNS smallint LANGUAGE sql IMMUTABLE
+    RETURN (CASE WHEN deleted_at IS NOT NULL THEN 2 WHEN NOT active THEN 1 ELSE 0 END)::smallint;
+
+-- Returns the target that an edge stores for a link: none once the link is deleted.
+CREATE FUNCTION link_payload(location text, original_url text, deleted_at timestamptz) RETURNS text LANGUAGE sql IMMUTABLE
+    RETURN CASE WHEN deleted_at IS NULL THEN coalesce(location, original_url) ELSE '' END;
+
+-- Returns waypost.LinkFlags.
+CREATE FUNCTION link_flags(forward_query boolean, forward_path boolean) RETURNS smallint LANGUAGE sql IMMUTABLE
+    RETURN (forward_query::integer | (forward_path::integer << 1))::smallint;
+
+-- AFTER INSERT, in one statement. Entries are numbered by the ids of their links where
+-- these are close together, as they are unless a caller chooses them, because numbering
+-- rows takes a copy of each. Numbers may then be skipped.
+CREATE FUNCTION changelog_after_new_link() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    WITH a AS (
+        SELECT count(*) AS n, coalesce(bit_xor(r.stamp), 0) AS change, min(r.id) AS least, max(r.id) AS most,
+               min(r.rev_seq) AS low, max(r.rev_seq) AS high, min(r.rev_epoch) AS first, max(r.rev_epoch) AS last
+        FROM new_rows r
+    ), b AS (
+        SELECT a.*, coalesce(a.least > 0 AND a.most::float8 - a.least::float8 < 2 * a.n, false) AS near FROM a
+    ), c AS (
+        SELECT b.*, CASE WHEN near THEN most - least + 1 ELSE n END AS numbers, CASE WHEN near THEN least - 1 ELSE 0 END AS before FROM b
+    ), h AS (
+        UPDATE changelog_head t SET digest = t.digest # c.change, ord = t.ord + c.numbers + 1 FROM c
+        WHERE t.writer = pg_current_xact_id() AND (c.n = 0 OR (c.low, c.high, c.first, c.last) = (t.seq, t.seq, t.epoch, t.epoch))
+        RETURNING t.seq, t.ord - 1 AS last, t.ord - 2 - c.numbers - c.before AS shift, t.epoch, t.stamp, t.digest, c.near
+    )
+    INSERT INTO changelog (seq, ord, epoch, kind, stamp, digest, domain_id, name, state, status, flags, expires_at, payload)
+    SELECT h.seq, h.shift + r.id, h.epoch, 1, r.stamp, NULL::bigint, r.domain_id, r.code,
+           link_state(r.active, r.deleted_at), r.redirect_status, link_flags(r.forward_query, r.forward_path), r.expires_at,
+           link_payload(r.location, r.original_url, r.deleted_at)
+    FROM h, new_rows r WHERE h.near
+    UNION ALL
+    SELECT h.seq, h.shift + row_number() OVER (), h.epoch, 1, r.stamp, NULL::bigint, r.domain_id, r.code,
+           link_state(r.active, r.deleted_at), r.redirect_status, link_flags(r.forward_query, r.forward_path), r.expires_at,
+           link_payload(r.location, r.original_url, r.deleted_at)
+    FROM h, new_rows r WHERE NOT h.near
+    UNION ALL
+    SELECT h.seq, h.last, h.epoch, 0, h.stamp, h.digest, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM h;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'links bear a number that is not of this transaction';
+    END IF;
+    RETURN NULL;
+END $$;
+
+-- AFTER UPDATE and AFTER DELETE.
+CREATE FUNCTION changelog_after_link() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    h      changelog_head;
+    change bigint := (SELECT coalesce(bit_xor(o.stamp), 0) FROM old_rows o);
+    n      integer;
+BEGIN
+    SELECT * INTO STRICT h FROM changelog_head;
+    IF TG_OP = 'DELETE' THEN
+        INSERT INTO changelog (seq, ord, epoch, kind, stamp, domain_id, name, state)
+        SELECT h.seq, h.ord - 1 + row_number() OVER (), h.epoch, 1, o.stamp, o.domain_id, o.code, 3
+        FROM old_rows o;
+    ELSE
+        INSERT INTO changelog (seq, ord, epoch, kind, stamp, domain_id, name, state, status, flags, expires_at, payload)
+        SELECT h.seq, h.ord - 1 + row_number() OVER (), h.epoch, 1, r.stamp, r.domain_id, r.code,
+               link_state(r.active, r.deleted_at), r.redirect_status, link_flags(r.forward_query, r.forward_path), r.expires_at,
+               link_payload(r.location, r.original_url, r.deleted_at)
+        FROM new_rows r;
+    END IF;
+    GET DIAGNOSTICS n = ROW_COUNT;
+    IF TG_OP = 'UPDATE' THEN
+        change := change # (SELECT coalesce(bit_xor(r.stamp), 0) FROM new_rows r);
+    END IF;
+    PERFORM changelog_mark(n, change);
+    RETURN NULL;
+END $$;
+
+CREATE TRIGGER changelog_3_insert AFTER INSERT ON link REFERENCING NEW TABLE AS new_rows
+    FOR EACH STATEMENT EXECUTE FUNCTION changelog_after_new_link();
+CREATE TRIGGER changelog_3_update AFTER UPDATE ON link REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows
+    FOR EACH STATEMENT EXECUTE FUNCTION changelog_after_link();
+CREATE TRIGGER changelog_3_delete AFTER DELETE ON link REFERENCING OLD TABLE AS old_rows
+    FOR EACH STATEMENT EXECUTE FUNCTION changelog_after_link();
+
+-- 4. The workspace and domain exist, and the tags are counted.
+
+-- How many live links have a tag. Popular tags make no transaction wait that would not
+-- wait anyway, because every change of links holds the head of the changelog.
+CREATE TABLE link_tag (
+    workspace_id bigint NOT NULL REFERENCES workspace,
+    tag          text COLLATE "C" NOT NULL,
+    links        bigint NOT NULL CHECK (links > 0),
+    PRIMARY KEY (workspace_id, tag)
+) WITH (fillfactor = 50);
+ALTER TABLE link_tag ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+CREATE POLICY tenant ON link_tag FOR SELECT USING (workspace_id = ANY (waypost_workspaces()));
+CREATE POLICY system ON link_tag USING (waypost_system());
+CREATE POLICY search ON link_tag TO waypost_search USING (true);
+GRANT SELECT, INSERT, UPDATE, DELETE ON link_tag TO waypost_search;
+
+CREATE FUNCTION link_tag_change(workspace bigint, of_tag text, change bigint) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+    IF change > 0 THEN
+        INSERT INTO link_tag AS t (workspace_id, tag, links) VALUES (workspace, of_tag, change)
+        ON CONFLICT (workspace_id, tag) DO UPDATE SET links = t.links + EXCLUDED.links;
+        RETURN;
+    END IF;
+    UPDATE link_tag SET links = links + change WHERE workspace_id = workspace AND tag = of_tag AND links + change > 0;
+    IF NOT FOUND THEN
+        DELETE FROM link_tag WHERE workspace_id = workspace AND tag = of_tag;
+    END IF;
+END $$;
+
+-- AFTER UPDATE and AFTER DELETE. A tag that a link has twice counts once.
+CREATE FUNCTION link_count_tags() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+    IF TG_OP = 'DELETE' THEN
+        PERFORM link_tag_change(c.workspace_id, c.tag, -c.n)
+        FROM (SELECT o.workspace_id, u AS tag, count(*) AS n
+              FROM old_rows o CROSS JOIN LATERAL (SELECT DISTINCT unnest(o.tags)) x (u)
+              WHERE o.deleted_at IS NULL AND u <> '' GROUP BY 1, 2 ORDER BY 1, 2) c;
+    ELSIF EXISTS (SELECT FROM old_rows WHERE tags <> '{}') OR EXISTS (SELECT FROM new_rows WHERE tags <> '{}') THEN
+        PERFORM link_tag_change(c.workspace_id, c.tag, c.n::bigint)
+        FROM (SELECT workspace_id, tag, sum(n) AS n
+              FROM (SELECT o.workspace_id, u AS tag, -1 AS n FROM old_rows o CROSS JOIN LATERAL (SELECT DISTINCT unnest(o.tags)) x (u) WHERE o.deleted_at IS NULL
+                    UNION ALL
+                    SELECT r.workspace_id, u, 1 FROM new_rows r CROSS JOIN LATERAL (SELECT DISTINCT unnest(r.tags)) x (u) WHERE r.deleted_at IS NULL) b
+              WHERE tag <> '' GROUP BY 1, 2 HAVING sum(n) <> 0 ORDER BY 1, 2) c;
+    END IF;
+    RETURN NULL;
+END $$;
+
+-- AFTER UPDATE. Triggers check the workspace and domain of links once a statement;
+-- foreign keys, which check twice a link, took a quarter of the time of an INSERT. The
+-- triggers lock both rows as a foreign key would, and link_keep_owner refuses to delete
+-- a row that has links.
+CREATE FUNCTION link_check_owners() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+DECLARE
+    o record;
+BEGIN
+    FOR o IN SELECT DISTINCT workspace_id FROM new_rows ORDER BY 1 LOOP
+        PERFORM FROM workspace WHERE id = o.workspace_id FOR KEY SHARE;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'there is no workspace %', o.workspace_id USING ERRCODE = 'foreign_key_violation';
+        END IF;
+    END LOOP;
+    FOR o IN SELECT DISTINCT domain_id FROM new_rows ORDER BY 1 LOOP
+        PERFORM FROM domain WHERE id = o.domain_id FOR KEY SHARE;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'there is no domain %', o.domain_id USING ERRCODE = 'foreign_key_violation';
+        END IF;
+    END LOOP;
+    RETURN NULL;
+END $$;
+
+CREATE FUNCTION link_keep_owner() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+DECLARE
+    used boolean;
+BEGIN
+    IF TG_OP = 'UPDATE' AND NEW.id = OLD.id THEN
+        RETURN NEW;
+    END IF;
+    -- The row is locked by now, so a concurrent INSERT of a link has either committed, and is seen, or waits.
+    EXECUTE format('SELECT EXISTS (SELECT FROM link WHERE %I = $1)', TG_ARGV[0]) INTO used USING OLD.id;
+    IF used THEN
+        RAISE EXCEPTION 'the % % has links', TG_TABLE_NAME, OLD.id USING ERRCODE = 'foreign_key_violation';
+    END IF;
+    IF TG_OP = 'DELETE' THEN
+        RETURN OLD;
+    END IF;
+    RETURN NEW;
+END $$;
+
+-- AFTER INSERT: link_check_owners and link_count_tags with a single look at the new
+-- rows.
+CREATE FUNCTION link_after_new() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+DECLARE
+    r          record;
+    workspaces bigint[];
+    domains    integer[];
+    owner      bigint;
+BEGIN
+    SELECT min(workspace_id) AS workspace, max(workspace_id) AS last_workspace, min(domain_id) AS domain, max(domain_id) AS last_domain,
+           max(cardinality(tags)) > 0 AS tagged INTO r FROM new_rows;
+    IF r.workspace IS NULL THEN
+        RETURN NULL; -- no rows
+    END IF;
+    workspaces := ARRAY[r.workspace];
+    domains := ARRAY[r.domain];
+    IF r.workspace <> r.last_workspace THEN
+        workspaces := ARRAY(SELECT DISTINCT workspace_id FROM new_rows ORDER BY 1);
+    END IF;
+    IF r.domain <> r.last_domain THEN
+        domains := ARRAY(SELECT DISTINCT domain_id FROM new_rows ORDER BY 1);
+    END IF;
+    FOREACH owner IN ARRAY workspaces LOOP
+        PERFORM FROM workspace WHERE id = owner FOR KEY SHARE;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'there is no workspace %', owner USING ERRCODE = 'foreign_key_violation';
+        END IF;
+    END LOOP;
+    FOREACH owner IN ARRAY domains LOOP
+        PERFORM FROM domain WHERE id = owner FOR KEY SHARE;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'there is no domain %', owner USING ERRCODE = 'foreign_key_violation';
+        END IF;
+    END LOOP;
+    IF r.tagged THEN
+        PERFORM link_tag_change(c.workspace_id, c.tag, c.n)
+        FROM (SELECT l.workspace_id, u AS tag, count(*) AS n
+              FROM new_rows l CROSS JOIN LATERAL (SELECT DISTINCT unnest(l.tags)) x (u)
+              WHERE l.deleted_at IS NULL AND u <> '' GROUP BY 1, 2 ORDER BY 1, 2) c;
+    END IF;
+    RETURN NULL;
+END $$;
+
+CREATE TRIGGER link_new AFTER INSERT ON link REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION link_after_new();
+CREATE TRIGGER link_owners_update AFTER UPDATE ON link REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION link_check_owners();
+CREATE TRIGGER link_tags_update AFTER UPDATE ON link REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows
+    FOR EACH STATEMENT EXECUTE FUNCTION link_count_tags();
+CREATE TRIGGER link_tags_delete AFTER DELETE ON link REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION link_count_tags();
+CREATE TRIGGER link_owner_kept BEFORE UPDATE OR DELETE ON workspace FOR EACH ROW EXECUTE FUNCTION link_keep_owner('workspace_id');
+CREATE TRIGGER link_owner_kept BEFORE UPDATE OR DELETE ON domain FOR EACH ROW EXECUTE FUNCTION link_keep_owner('domain_id');
+
+-- The triggers fire in a session in replica role too.
+ALTER TABLE link
+    ENABLE ALWAYS TRIGGER changelog_1_begin,
+    ENABLE ALWAYS TRIGGER changelog_2_stamp,
+    ENABLE ALWAYS TRIGGER changelog_2_stamp_new,
+    ENABLE ALWAYS TRIGGER changelog_3_insert,
+    ENABLE ALWAYS TRIGGER changelog_3_update,
+    ENABLE ALWAYS TRIGGER changelog_3_delete,
+    ENABLE ALWAYS TRIGGER changelog_4_truncate,
+    ENABLE ALWAYS TRIGGER link_retired,
+    ENABLE ALWAYS TRIGGER link_new,
+    ENABLE ALWAYS TRIGGER link_tags_update,
+    ENABLE ALWAYS TRIGGER link_tags_delete;
+
+-- The one link that a workspace gets for a target under a domain unless it asks for a
+-- second one: target is SHA-256 of the target's normal form. Links that were made
+-- without asking for that are not here, and cost nothing. If the link was deleted,
+-- disabled or has expired, the next request replaces the row.
+CREATE TABLE link_dedupe (
+    workspace_id bigint  NOT NULL REFERENCES workspace,
+    domain_id    integer NOT NULL REFERENCES domain,
+    target       bytea   NOT NULL CHECK (octet_length(target) = 32),
+    link_id      bigint  NOT NULL UNIQUE REFERENCES link ON DELETE CASCADE,
+    PRIMARY KEY (workspace_id, domain_id, target)
+);
+ALTER TABLE link_dedupe ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+CREATE POLICY tenant ON link_dedupe USING (workspace_id = ANY (waypost_workspaces()));
+CREATE POLICY system ON link_dedupe USING (waypost_system());
+
+-- Finds the rows of targets one by one, each by the primary key, because PostgreSQL
+-- keeps the plan of that. For a join with arrays it takes other plans, some of which
+-- read all links.
+CREATE FUNCTION link_twins(workspaces bigint[], domains integer[], targets bytea[]) RETURNS TABLE (link_id bigint, target bytea)
+    LANGUAGE plpgsql STABLE ROWS 1 AS $$
+BEGIN
+    FOR i IN 1 .. cardinality(targets) LOOP
+        RETURN QUERY SELECT d.link_id, d.target FROM link_dedupe d
+            WHERE d.workspace_id = workspaces[i] AND d.domain_id = domains[i] AND d.target = targets[i];
+    END LOOP;
+END $$;
+
+-- Responses to requests with an Idempotency-Key, written in the transaction that made
+-- their links. The body is as it was sent, compressed by zstd.
+CREATE TABLE idempotency (
+    workspace_id bigint      NOT NULL REFERENCES workspace,
+    route        text        COLLATE "C" NOT NULL CHECK (length(route) BETWEEN 1 AND 100),
+    key          text        COLLATE "C" NOT NULL CHECK (octet_length(key) BETWEEN 1 AND 255),
+    request      bytea       NOT NULL CHECK (octet_length(request) = 32), -- SHA-256 of the request
+    status       smallint    NOT NULL,
+    header       jsonb       NOT NULL,
+    body         bytea       NOT NULL,
+    created_at   timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (workspace_id, route, key)
+);
+ALTER TABLE idempotency ALTER COLUMN body SET STORAGE EXTERNAL;
+CREATE INDEX idempotency_age ON idempotency (created_at);
+ALTER TABLE idempotency ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+CREATE POLICY tenant ON idempotency USING (workspace_id = ANY (waypost_workspaces()));
+CREATE POLICY system ON idempotency USING (waypost_system());
+
+-- Totals of the reapers of all instances.
+CREATE TABLE cleanup (
+    singleton           boolean     PRIMARY KEY DEFAULT true CHECK (singleton),
+    last_cleanup_time   timestamptz,
+    total_cleaned       bigint      NOT NULL DEFAULT 0,
+    last_batch_size     bigint      NOT NULL DEFAULT 0,
+    successful_runs     bigint      NOT NULL DEFAULT 0,
+    failed_runs         bigint      NOT NULL DEFAULT 0,
+    cleanup_ms          double precision NOT NULL DEFAULT 0, -- of all runs
+    running_until       timestamptz  -- a run under way counts as running until then
+);
+INSERT INTO cleanup DEFAULT VALUES;
+
+-- +goose StatementEnd

@@ -1,0 +1,200 @@
+-- +goose Up
+-- +goose StatementBegin
+
+-- How links are listed and searched.
+
+-- Returns the lexemes by which a link is found: the words of its title and description,
+-- its tags, and its workspace, so that a search reads no other workspace's links. Tags
+-- and workspace begin with a character that no word has.
+CREATE FUNCTION link_words(workspace bigint, title text, description text, tags text[]) RETURNS tsvector LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE COST 400 AS $$
+DECLARE
+    own    text := E'\x01' || workspace;
+    lexeme text := own || E'\x01';
+BEGIN
+    IF tags = '{}' THEN
+        RETURN to_tsvector('pg_catalog.simple', title || ' ' || description) || array_to_tsvector(ARRAY[own]);
+    END IF;
+    RETURN to_tsvector('pg_catalog.simple', title || ' ' || description)
+        || array_to_tsvector(string_to_array(own || E'\x02' || lexeme || array_to_string(tags, E'\x02' || lexeme), E'\x02'));
+END $$;
+
+-- New entries gather in a short list, which is quick to read.
+CREATE INDEX link_words ON link USING gin (link_words(workspace_id, title, description, tags))
+    WITH (gin_pending_list_limit = 1024)
+    WHERE deleted_at IS NULL AND (title <> '' OR description <> '' OR tags <> '{}');
+
+-- Returns the query on link_words for text as people type it into a search, and all of
+-- the tags. NULL: the text has nothing to search for.
+CREATE FUNCTION link_question(workspace bigint, words text, tags text[]) RETURNS tsquery LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    question tsquery := websearch_to_tsquery('pg_catalog.simple', coalesce(words, ''));
+    lexeme   text;
+BEGIN
+    IF coalesce(words, '') <> '' AND numnode(question) = 0 THEN
+        RETURN NULL;
+    END IF;
+    FOREACH lexeme IN ARRAY tsvector_to_array(link_words(workspace, '', '', coalesce(tags, '{}'))) LOOP
+        question := question && ('''' || replace(replace(lexeme, '\', '\\'), '''', '''''') || '''')::tsquery;
+    END LOOP;
+    RETURN question;
+END $$;
+
+-- Returns the query of a list. Its parameters: $1 workspace, $2 question, $3 domain, $4
+-- the present, $5 and $6 bounds of created_at, $7 created_at, $8 clicks and $9 id of
+-- the row to go on from, $10 how many rows at most, $11 how many rows to look at. It
+-- yields (n, id, clicks, found).
+--
+-- Conditions with an index narrow the walk; the others are checked row by row, on $11
+-- rows at most. If that limit ends the walk, its last row follows the others, as not
+-- found, as a row to go on from. Words and expiry are looked up in their indexes,
+-- without that limit, unless the caller asks for a quick walk.
+CREATE FUNCTION link_list_query(stage text, ascending boolean, words boolean, domain integer, active boolean, expired boolean,
+                                since boolean, until boolean, place boolean, quick boolean, ending boolean) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    bounded boolean := quick OR NOT words AND expired IS DISTINCT FROM true;
+    walk    text := 'l.workspace_id = $1 AND l.deleted_at IS NULL'; -- on an index
+    judged  text := 'true';                                        -- row by row
+    way     text := CASE WHEN ascending THEN 'ASC' ELSE 'DESC' END;
+    beyond  text := CASE WHEN ascending THEN '>' ELSE '<' END;
+    wanted  text;
+    newest  text;
+    outcome text;
+BEGIN
+    IF stage <> 'clicked' AND place THEN
+        walk := walk || format(' AND (l.created_at, l.id) %s ($7, $9)', beyond);
+    END IF;
+    IF since THEN
+        walk := walk || ' AND l.created_at >= $5';
+    END IF;
+    IF until THEN
+        walk := walk || ' AND l.created_at < $6';
+    END IF;
+    IF words THEN
+        wanted := ' AND (l.title <> '''' OR l.description <> '''' OR l.tags <> ''{}'') AND link_words(l.workspace_id, l.title, l.description, l.tags) @@ $2';
+        IF quick THEN
+            judged := judged || wanted;
+        ELSE
+            walk := walk || wanted;
+        END IF;
+    END IF;
+    IF domain <> 1 THEN
+        walk := walk || ' AND l.domain_id = $3 AND l.domain_id <> 1';
+    ELSIF domain = 1 THEN
+        judged := judged || ' AND l.domain_id = 1';
+    END IF;
+    IF NOT active AND coalesce(domain, 1) = 1 THEN
+        walk := walk || ' AND NOT l.active';
+    ELSIF NOT active THEN
+        judged := judged || ' AND NOT l.active';
+    ELSIF active THEN
+        judged := judged || ' AND l.active';
+    END IF;
+    IF expired AND quick THEN
+        judged := judged || ' AND l.expires_at <= $4';
+    ELSIF expired THEN
+        walk := walk || ' AND l.expires_at <= $4';
+    ELSIF NOT expired THEN
+        judged := judged || ' AND (l.expires_at IS NULL OR l.expires_at > $4)';
+    END IF;
+
+    IF stage = 'clicked' THEN
+        newest := 'c.workspace_id = $1' || CASE WHEN place THEN format(' AND (c.clicks, c.link_id) %s ($8, $9)', beyond) ELSE '' END;
+        IF NOT bounded THEN
+            RETURN format('SELECT row_number() OVER (), s.id, s.clicks, true FROM (SELECT l.id, c.clicks FROM link l JOIN link_click c ON c.link_id = l.id'
+                || ' WHERE %s AND %s AND %s ORDER BY c.clicks %s, c.link_id %4$s LIMIT $10) s', newest, walk, judged, way);
+        END IF;
+        outcome := format('SELECT c.link_id AS id, c.clicks FROM link_click c WHERE %s ORDER BY c.clicks %s, c.link_id %2$s', newest, way);
+        IF ending THEN
+            RETURN 'SELECT $10::bigint + 1, s.id, s.clicks, false FROM (' || outcome || ' OFFSET $11 - 1 LIMIT 1) s';
+        END IF;
+        -- OFFSET 0 keeps the planner from any other order than that of the walk.
+        RETURN format('SELECT row_number() OVER (), s.id, s.clicks, true FROM (SELECT w.id, w.clicks FROM (%s LIMIT $11) w'
+            || ' CROSS JOIN LATERAL (SELECT FROM link l WHERE l.id = w.id AND %s AND %s OFFSET 0) j LIMIT $10) s', outcome, walk, judged);
+    END IF;
+
+    IF stage = 'never' THEN
+        -- A scalar subquery is looked up row by row.
+        judged := judged || ' AND (SELECT c.clicks FROM link_click c WHERE c.link_id = l.id) IS NULL';
+    END IF;
+    IF NOT bounded THEN
+        RETURN format('SELECT row_number() OVER (), s.id, 0::bigint, true FROM (SELECT l.id FROM link l WHERE %s AND %s'
+            || ' ORDER BY l.created_at %s, l.id %3$s LIMIT $10) s', walk, judged, way);
+    END IF;
+    outcome := format('SELECT l.* FROM link l WHERE %s ORDER BY l.created_at %s, l.id %2$s', walk, way);
+    IF ending THEN
+        RETURN 'SELECT $10::bigint + 1, s.id, 0::bigint, false FROM (' || outcome || ' OFFSET $11 - 1 LIMIT 1) s';
+    END IF;
+    RETURN format('SELECT row_number() OVER (), s.id, 0::bigint, true FROM (SELECT l.id FROM (%s LIMIT $11) l WHERE %s LIMIT $10) s', outcome, judged);
+END $$;
+
+-- Lists links past row-level security, for one workspace, which must be one of the
+-- transaction's. It returns ids only; the caller reads the links under its own
+-- policies.
+--
+-- waypost_search owns it, because that role's policies let every row pass. With other
+-- policies PostgreSQL keeps @@ away from the index, since an operator might leak rows
+-- of other tenants. No session logs in as waypost_search.
+CREATE FUNCTION link_list(workspace bigint, stage text, ascending boolean, words text, tags text[], domain integer, active boolean, expired boolean,
+                          moment timestamptz, since timestamptz, until timestamptz,
+                          at_created timestamptz, at_clicks bigint, at_id bigint, most integer, budget integer)
+    RETURNS TABLE (n bigint, id bigint, clicks bigint, found boolean)
+    LANGUAGE plpgsql STABLE SECURITY DEFINER ROWS 50 SET search_path = pg_catalog, public, pg_temp
+    SET enable_hashjoin = off SET enable_mergejoin = off -- nested loops end early
+    -- Every list has its index. PostgreSQL does not know that links are stored in the order of their
+    -- creation, and overestimates the cost of a walk over some weeks.
+    SET enable_seqscan = off AS $$
+DECLARE
+    question tsquery;
+    wordy    boolean := coalesce(words, '') <> '' OR tags <> '{}';
+    got      bigint := 0;
+BEGIN
+    IF NOT coalesce(workspace = ANY (waypost_workspaces()), false) THEN
+        RAISE EXCEPTION 'this transaction may not look at workspace %', workspace USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    IF wordy THEN
+        question := link_question(workspace, words, tags);
+        IF question IS NULL THEN
+            RETURN;
+        END IF;
+    END IF;
+    -- PostgreSQL does not use its statistics of words for a role that is bound by policies, so it would
+    -- look up common words too, and sort millions of rows. If a short walk finds enough, the words are common.
+    IF wordy THEN
+        EXECUTE 'SELECT count(*) FROM (' || link_list_query(stage, ascending, wordy, domain, active, expired, since IS NOT NULL, until IS NOT NULL, at_id IS NOT NULL, true, false) || ') q'
+            INTO got USING workspace, question, domain, moment, since, until, at_created, at_clicks, at_id, most, 2000;
+    END IF;
+    RETURN QUERY EXECUTE link_list_query(stage, ascending, wordy, domain, active, expired, since IS NOT NULL, until IS NOT NULL, at_id IS NOT NULL, got >= most, false)
+        USING workspace, question, domain, moment, since, until, at_created, at_clicks, at_id, most, budget;
+    GET DIAGNOSTICS got = ROW_COUNT;
+    IF got < most AND NOT wordy AND expired IS DISTINCT FROM true THEN
+        RETURN QUERY EXECUTE link_list_query(stage, ascending, wordy, domain, active, expired, since IS NOT NULL, until IS NOT NULL, at_id IS NOT NULL, false, true)
+            USING workspace, question, domain, moment, since, until, at_created, at_clicks, at_id, most, budget;
+    END IF;
+END $$;
+
+-- Makes waypost_search the owner of the functions that search, and check and count, for
+-- all tenants.
+DO $$
+BEGIN
+    EXECUTE format('GRANT USAGE, CREATE ON SCHEMA %I TO waypost_search', current_schema());
+    BEGIN
+        EXECUTE format('GRANT waypost_search TO %I', current_user);
+    EXCEPTION
+        WHEN insufficient_privilege THEN NULL; -- it was granted before, see access/roles.sql
+    END;
+    ALTER FUNCTION link_check_owners OWNER TO waypost_search;
+    ALTER FUNCTION link_keep_owner OWNER TO waypost_search;
+    ALTER FUNCTION link_tag_change OWNER TO waypost_search;
+    ALTER FUNCTION link_count_tags OWNER TO waypost_search;
+    ALTER FUNCTION link_after_new OWNER TO waypost_search;
+    ALTER FUNCTION link_list OWNER TO waypost_search;
+    EXECUTE format('REVOKE CREATE ON SCHEMA %I FROM waypost_search', current_schema());
+    BEGIN
+        -- A role's policies apply to its members too: it should have none.
+        EXECUTE format('REVOKE waypost_search FROM %I', current_user);
+    EXCEPTION
+        WHEN insufficient_privilege THEN NULL;
+    END;
+END $$;
+
+-- +goose StatementEnd

@@ -1,0 +1,113 @@
+-- +goose Up
+-- +goose StatementBegin
+
+-- Counted clicks: totals of links, and rollups by hour and day.
+
+-- The totals of links. They are apart from link, so that a click takes no number in the
+-- changelog and reaches no edge. Pages keep room for updates. link_click_most makes an
+-- update of clicks leave its page, but clicks are updated many at a time.
+CREATE TABLE link_click (
+    link_id          bigint      PRIMARY KEY,
+    workspace_id     bigint      NOT NULL REFERENCES workspace,
+    clicks           bigint      NOT NULL CHECK (clicks > 0),
+    bot_clicks       bigint      NOT NULL DEFAULT 0, -- of clicks, those by software that says so
+    last_accessed_at timestamptz NOT NULL,
+    CONSTRAINT link_click_bots_are_clicks CHECK (bot_clicks BETWEEN 0 AND clicks)
+) WITH (fillfactor = 80);
+CREATE INDEX link_click_most ON link_click (workspace_id, clicks, link_id);
+ALTER TABLE link_click ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+CREATE POLICY tenant ON link_click USING (workspace_id = ANY (waypost_workspaces()));
+CREATE POLICY system ON link_click USING (waypost_system());
+CREATE POLICY search ON link_click FOR SELECT TO waypost_search USING (true);
+GRANT SELECT ON link_click TO waypost_search;
+
+-- Clicks by hour (UTC) and its quarters, so that the days of every time zone are exact:
+-- q0 to q3 are clicks, b0 to b3 those of bots among them.
+CREATE TABLE click_hour (
+    link_id      bigint      NOT NULL,
+    hour         timestamptz NOT NULL,
+    workspace_id bigint      NOT NULL,
+    q0 bigint NOT NULL, q1 bigint NOT NULL, q2 bigint NOT NULL, q3 bigint NOT NULL,
+    b0 bigint NOT NULL, b1 bigint NOT NULL, b2 bigint NOT NULL, b3 bigint NOT NULL,
+    PRIMARY KEY (link_id, hour)
+) WITH (fillfactor = 80);
+
+-- Clicks by day (UTC). breakdown holds clicks by country, city, device, browser, OS and
+-- referrer, and visitors the distinct visitors, as package controlplane/rollup packs
+-- them.
+CREATE TABLE click_day (
+    link_id      bigint NOT NULL,
+    day          date   NOT NULL,
+    workspace_id bigint NOT NULL,
+    clicks       bigint NOT NULL CHECK (clicks >= 0),
+    bot_clicks   bigint NOT NULL CHECK (bot_clicks BETWEEN 0 AND clicks),
+    breakdown    bytea  NOT NULL,
+    visitors     bytea  NOT NULL,
+    PRIMARY KEY (link_id, day)
+) WITH (fillfactor = 80);
+CREATE INDEX click_day_workspace ON click_day (workspace_id, day);
+
+-- The same for all links of a workspace together. top holds the links with the most
+-- clicks of a day.
+CREATE TABLE click_workspace_hour (
+    workspace_id bigint      NOT NULL,
+    hour         timestamptz NOT NULL,
+    q0 bigint NOT NULL, q1 bigint NOT NULL, q2 bigint NOT NULL, q3 bigint NOT NULL,
+    b0 bigint NOT NULL, b1 bigint NOT NULL, b2 bigint NOT NULL, b3 bigint NOT NULL,
+    PRIMARY KEY (workspace_id, hour)
+) WITH (fillfactor = 50);
+CREATE TABLE click_workspace_day (
+    workspace_id bigint NOT NULL,
+    day          date   NOT NULL,
+    clicks       bigint NOT NULL CHECK (clicks >= 0),
+    bot_clicks   bigint NOT NULL CHECK (bot_clicks BETWEEN 0 AND clicks),
+    breakdown    bytea  NOT NULL,
+    visitors     bytea  NOT NULL,
+    top          bytea  NOT NULL DEFAULT '\x010000', -- an empty list
+    PRIMARY KEY (workspace_id, day)
+) WITH (fillfactor = 50);
+SELECT click_protect(t) FROM unnest('{click_hour,click_day,click_workspace_hour,click_workspace_day}'::regclass[]) t;
+
+-- Parts, breakdowns and visitors that could not be read when they were to be folded.
+-- Their clicks stay counted; the bytes wait for an operator, and no other role reads
+-- them.
+CREATE TABLE click_set_aside (
+    id           bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    workspace_id bigint      NOT NULL,
+    link_id      bigint,     -- NULL: of the workspace
+    day          date        NOT NULL,
+    what         text        NOT NULL CHECK (what IN ('part', 'breakdown', 'visitors')),
+    reason       text        NOT NULL,
+    body         bytea       NOT NULL,
+    at           timestamptz NOT NULL DEFAULT now()
+);
+ALTER TABLE click_set_aside ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+CREATE POLICY system ON click_set_aside USING (waypost_system());
+
+-- Two views for SQL by hand, with clicks up to the newest. Row-level security binds the
+-- reader.
+CREATE VIEW v_active_short_links WITH (security_invoker = true) AS
+SELECT l.id, l.workspace_id, l.domain_id, d.host, l.code AS short_code, l.original_url, l.title, l.tags, l.created_at, l.expires_at,
+       (coalesce(c.clicks, 0) + coalesce(p.clicks, 0))::bigint AS click_count,
+       (coalesce(c.bot_clicks, 0) + coalesce(p.bot_clicks, 0))::bigint AS bot_clicks,
+       greatest(c.last_accessed_at, p.last_accessed_at) AS last_accessed_at
+FROM link l
+JOIN domain d ON d.id = l.domain_id
+LEFT JOIN link_click c ON c.link_id = l.id
+LEFT JOIN LATERAL (
+    SELECT sum(clicks) AS clicks, sum(bot_clicks) AS bot_clicks, max(last_accessed_at) AS last_accessed_at
+    FROM unnest(click_areas(l.id)) a
+    CROSS JOIN LATERAL (SELECT link_id, clicks, bot_clicks, last_accessed_at FROM click_part WHERE workspace_id = l.workspace_id AND area = a) p
+    WHERE p.link_id = l.id) p ON true
+WHERE l.active AND l.deleted_at IS NULL AND (l.expires_at IS NULL OR l.expires_at > now());
+
+CREATE VIEW v_daily_click_stats WITH (security_invoker = true) AS
+SELECT s.day, s.workspace_id, s.link_id, l.domain_id, l.code AS short_code,
+       sum(s.clicks)::bigint AS clicks, sum(s.bot_clicks)::bigint AS bot_clicks
+FROM (SELECT day, workspace_id, link_id, clicks, bot_clicks FROM click_day
+      UNION ALL
+      SELECT day, workspace_id, link_id, clicks, bot_clicks FROM click_part) s
+JOIN link l ON l.id = s.link_id
+GROUP BY s.day, s.workspace_id, s.link_id, l.domain_id, l.code;
+
+-- +goose StatementEnd
