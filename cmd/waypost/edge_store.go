@@ -40,7 +40,7 @@ type edgeStore struct {
 	verify  time.Duration // see replica.Config.VerifyInterval
 	free    replica.MinFree
 	peerLog int64         // bytes for the changes that are kept for other edges; 0: none
-	valve   replica.Valve // what is held back
+	valve   replica.DeletionGuard // what is held back
 
 	trust       *replication.Trust
 	untilOpened atomic.Pointer[[]byte] // what it keeps once there is a directory
@@ -64,7 +64,7 @@ func openEdgeStore(cfg config.Edge, lookup int64, log *slog.Logger, meters prome
 	if s.verify == 0 {
 		s.verify = -1
 	}
-	s.valve = replica.Valve{Share: float64(cfg.HoldDeletesPercent) / 100, Least: uint64(cfg.HoldDeletesLeast), Window: cfg.HoldDeletesWindow}
+	s.valve = replica.DeletionGuard{Share: float64(cfg.HoldDeletesPercent) / 100, Least: uint64(cfg.HoldDeletesLeast), Window: cfg.HoldDeletesWindow}
 	if cfg.HoldDeletesPercent == 0 {
 		s.valve.Share = -1
 	}
@@ -132,7 +132,7 @@ func (s *edgeStore) ensure() error {
 }
 
 func (s *edgeStore) replicaConfig(dir *datadir.Dir) replica.Config {
-	return replica.Config{Dir: dir.Path("replica"), LookupBytes: s.lookup, VerifyInterval: s.verify, MinFree: s.free, Valve: s.valve, LogBytes: s.peerLog, Logger: s.log, Registerer: s.meters}
+	return replica.Config{Dir: dir.Path("replica"), LookupBytes: s.lookup, VerifyInterval: s.verify, MinFree: s.free, DeletionGuard: s.valve, LogBytes: s.peerLog, Logger: s.log, Registerer: s.meters}
 }
 
 // nameNode keeps the name in the directory, and takes it from there when none is

@@ -1,299 +1,101 @@
 package replica
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"time"
 
-	"github.com/cockroachdb/pebble/v2"
-
-	"waypost"
 	"waypost/replication"
 )
 
-// writer puts records into one Pebble batch, on top of what a store holds.
-type writer struct {
-	st    *store
-	batch *pebble.Batch
-	next  state
-	*scratch
-
-	notes   []waypost.Record // records of domains, key ranges and salts that were taken, in order
-	records int
-	poison  int  // records taken that must not be served
-	sync    bool // a record disables or takes away: the batch must not be lost
-
-	log    *logIndex // that of the store once the batch is; nil: as it is
-	lastAt int64     // of the last transaction; 0: none
-	pruned bool      // the oldest entries of the log go with the batch
-
-	at      int64  // of the transaction that is being put, Unix milliseconds
-	deleted uint64 // links that it takes from visitors
-	tally   tally  // with those of this batch
-	tallied bool   // it is another than the store's
-
-	repair *repair                                       // nil: this is none
-	judge  func(*writer, *replication.Transaction) error // whether a transaction is held back; nil: none is
-}
-
-// scratch is memory of a writer that the next one uses again: what many small batches leave, the collector takes processors for that
-// redirects need.
-type scratch struct {
-	// written holds the keys that this batch has written, which the store does not
-	// show yet.
-	written map[string]held
-	key     []byte
-	value   []byte
-	links   []linkChange     // links that were taken, in order
-	sums    []numberedChange // what they change in the sums of slots
-}
-
-var scratches = sync.Pool{New: func() any { return &scratch{written: map[string]held{}} }}
-
-// release lets another writer have it, unless it is large. Nothing in it is used any more.
-func (s *scratch) release() {
-	const most = 4 * waypost.MaxBulk
-	if cap(s.links) > most || cap(s.sums) > most || len(s.written) > most || cap(s.value) > 1<<20 {
-		return
-	}
-	clear(s.written)
-	clear(s.links)
-	s.links, s.sums = s.links[:0], s.sums[:0]
-	scratches.Put(s)
-}
-
-// held is what is known of a key's present record.
-type held struct {
-	present  bool
-	revision waypost.Revision
-	stamp    uint64
-	seq      uint64 // of the transaction in this batch that wrote it; 0: none did
-	serves   bool   // it leads visitors somewhere
-}
-
-func newWriter(st *store) *writer {
-	return &writer{st: st, batch: st.pdb.NewBatch(), next: *st.applied.Load(), scratch: scratches.Get().(*scratch), tally: st.tally}
-}
-
-// put takes one record of the transaction seq, or of a snapshot when seq is 0. It
-// is kept only if it is newer than what is held; within a transaction, whose
-// writes share a revision, the later one wins.
-func (w *writer) put(raw []byte, seq uint64) error {
-	var r waypost.Record
-	poison, err := w.decode(raw, &r)
-	if err != nil {
+// Apply implements replication.Sink. It fails while the replica is degraded; when only a
+// fresh store can heal it, and the disk takes writes again, the error is ErrDiverged, so
+// that the follower takes one. [DeletionGuard] may hold a batch back.
+func (db *DB) Apply(ctx context.Context, b *replication.Batch) error {
+	start := time.Now()
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if err := db.writable(); err != nil {
 		return err
 	}
-	slot := waypost.Slot(r.Kind, r.Domain, r.Name)
-	if w.repair != nil && seq <= w.repair.at[slot] {
+	st := db.live.Load()
+	if st == nil {
+		return fmt.Errorf("%w: nothing is held yet", replication.ErrDiverged)
+	}
+	if err := db.checkHealth(st); err != nil {
+		return err
+	}
+	if len(b.Transactions) == 0 {
 		return nil
 	}
-	w.key = appendRecordKey(w.key[:0], slot, r.Kind, r.Domain, r.Name)
-	old, err := w.lookup(&r)
-	if err != nil {
+	if err := db.disk.low(); err != nil {
 		return err
 	}
-	if known := old.revision != (waypost.Revision{}); known && !r.Revision.Newer(old.revision) && (seq == 0 || old.seq != seq) {
+	if st.applied.Load().repairing {
+		return fmt.Errorf("%w: a repair is under way", replication.ErrDiverged)
+	}
+	w := newWriter(st)
+	w.judge = db.deletions.judge
+	err := w.take(b, 0)
+	if err == nil {
+		err = w.keep(b, st.applied.Load().position, &db.cfg)
+	}
+	if err == nil {
+		db.cfg.Points.Hit("apply changes: begun")
+		err = w.commit(ctx)
+	}
+	if err = errors.Join(err, w.close()); err != nil {
+		if errors.Is(err, replication.ErrDiverged) {
+			db.diverged.Store(true)
+		}
+		return err
+	}
+	db.cfg.Points.Hit("apply changes: committed")
+	db.diverged.Store(false)
+	db.moved()
+	if t := st.table.Load(); t != nil && t.NeedsFilter() {
+		db.filler.wake() // the table has just outgrown its budget
+	}
+	db.metrics.taken(w)
+	db.metrics.seconds.Observe(time.Since(start).Seconds())
+	if !w.sync {
+		db.touch()
+	}
+	return nil
+}
+
+// checkHealth returns the reason why a store may take no batch.
+func (db *DB) checkHealth(st *store) error {
+	f := st.health.current()
+	switch {
+	case f == nil:
+		return nil
+	case f.corrupt:
+		return fmt.Errorf("%w: the replica is degraded: %w", replication.ErrDiverged, f.err)
+	case st.health.failed() == nil:
+		return fmt.Errorf("the replica is degraded: %w", f.err)
+	}
+	if err := db.probe(); err != nil {
+		return fmt.Errorf("the replica is degraded: %w; and still: %w", f.err, err)
+	}
+	return fmt.Errorf("%w: the store has missed a write: %w", replication.ErrDiverged, f.err)
+}
+
+// Heartbeat implements replication.Sink.
+func (db *DB) Heartbeat(h replication.Head) error {
+	st := db.live.Load()
+	if st == nil {
 		return nil
 	}
-
-	w.next.digest ^= old.stamp
-	if old.present {
-		w.next.records--
+	if f := st.health.current(); f != nil && f.corrupt {
+		return fmt.Errorf("%w: the replica is degraded: %w", replication.ErrDiverged, f.err)
 	}
-	now := held{revision: r.Revision, seq: seq, serves: replication.Serves(&r, w.at)}
-	if old.serves && (r.State == waypost.Deleted || r.State == waypost.Purged) {
-		w.deleted++
+	if s := st.applied.Load(); s.position == h.Position && s.digest != h.Digest {
+		db.diverged.Store(true)
+		return fmt.Errorf("%w: the digest at sequence %d is %016x and not %016x", replication.ErrDiverged,
+			s.position.Seq, s.digest, h.Digest)
 	}
-	if r.State != waypost.Purged {
-		now.present, now.stamp = true, r.Stamp
-		w.next.digest ^= r.Stamp
-		w.next.records++
-	}
-	w.written[string(w.key)] = now
-	if w.st.round != nil || w.st.comparing != nil {
-		w.sums = append(w.sums, numberedChange{seq, slotChange{slot, old.stamp ^ now.stamp, count(now.present) - count(old.present)}})
-	}
-	w.sync = w.sync || r.State != waypost.Live
-	return w.write(&r, raw, poison, old.present)
-}
-
-func count(present bool) uint64 {
-	if present {
-		return 1
-	}
-	return 0
-}
-
-// decode reads a record that is to be held, and tells whether it must not be served.
-func (w *writer) decode(raw []byte, r *waypost.Record) (poison bool, err error) {
-	err = replication.DecodeRecord(raw, r)
-	if !errors.Is(err, replication.ErrContent) {
-		return false, err
-	}
-	// Held, so that the digest is right, and never served.
-	if w.st.health.noise.allow() {
-		w.st.health.log.Error("a record breaks the rules and will not be served", "error", err,
-			"kind", r.Kind, "domain", r.Domain, "revision", r.Revision)
-	}
-	return true, nil
-}
-
-// write puts a record under w.key, or takes away what is present there.
-func (w *writer) write(r *waypost.Record, raw []byte, poison, present bool) error {
-	w.records++
-	if r.State != waypost.Purged {
-		w.value = appendStored(w.value[:0], w.next.format, raw)
-		if err := w.batch.Set(w.key, w.value, nil); err != nil {
-			return fmt.Errorf("write a record: %w", err)
-		}
-	} else if present {
-		if err := w.batch.Delete(w.key, nil); err != nil {
-			return fmt.Errorf("delete a record: %w", err)
-		}
-	}
-	if poison {
-		w.poison++
-	}
-	switch r.Kind {
-	case waypost.KindLink:
-		if w.st.table.Load() == nil {
-			return nil
-		}
-		c := linkChange{record: *r, poison: poison}
-		if len(raw) > 0 { // else it goes because it should never have been there
-			c.extensions = replication.Extensions(raw)
-		}
-		w.links = append(w.links, c)
-	case waypost.KindDomain, waypost.KindRange, waypost.KindSalt:
-		note := *r
-		note.Name, note.Payload = bytes.Clone(r.Name), bytes.Clone(r.Payload)
-		w.notes = append(w.notes, note)
-	case waypost.KindLease: // stays where it is
-	}
-	return nil
-}
-
-// lookup finds what is held of a record, under w.key. Most links are new, and the table
-// knows that at a tenth of what Pebble takes for it.
-func (w *writer) lookup(r *waypost.Record) (held, error) {
-	if h, ok := w.written[string(w.key)]; ok {
-		return h, nil
-	}
-	if t := w.st.table.Load(); t != nil && r.Kind == waypost.KindLink && t.Lacks(r.Domain, r.Name) {
-		return held{}, nil
-	}
-	raw, closer, err := w.st.pdb.Get(w.key)
-	switch {
-	case errors.Is(err, pebble.ErrNotFound):
-		return held{}, nil
-	case err != nil:
-		return held{}, w.rotten(fmt.Errorf("read a record: %w", err))
-	}
-	var old waypost.Record
-	if w.value, err = appendRecord(w.value[:0], w.key, raw); err == nil {
-		err = replication.DecodeRecord(w.value, &old)
-	}
-	h := held{present: true, revision: old.Revision, stamp: old.Stamp, serves: replication.Serves(&old, w.at)}
-	if closeErr := closer.Close(); closeErr != nil {
-		return held{}, fmt.Errorf("read a record: %w", closeErr)
-	}
-	if err != nil && !errors.Is(err, replication.ErrContent) {
-		if w.repair != nil { // it is overwritten; what it counted for is added up later
-			return held{present: true}, nil
-		}
-		return held{}, w.rotten(fmt.Errorf("a record on disk: %w", err))
-	}
-	return h, nil
-}
-
-// rotten tells an error that a repair or a fresh store heals from one that may pass.
-func (w *writer) rotten(err error) error {
-	switch {
-	case pebble.IsCorruptionError(err):
-		w.st.health.fail(err, true)
-	case errors.Is(err, replication.ErrRecord):
-		w.st.health.rot(err)
-	default:
-		return err
-	}
-	return fmt.Errorf("%w: %w", replication.ErrDiverged, err)
-}
-
-// take puts the transactions of a batch, which must follow on the position, and
-// compares digests from judgeFrom on.
-func (w *writer) take(b *replication.Batch, judgeFrom uint64) error {
-	var pace pacer
-	for i := range b.Transactions {
-		t := &b.Transactions[i]
-		p := &w.next.position
-		if b.Epoch != p.Epoch || t.Seq != p.Seq+1 {
-			return fmt.Errorf("%w: sequence %d of epoch %d came after %d of epoch %d", replication.ErrDiverged,
-				t.Seq, b.Epoch.Ordinal, p.Seq, p.Epoch.Ordinal)
-		}
-		w.at = t.At
-		for _, raw := range t.Records {
-			if err := w.put(raw, t.Seq); err != nil {
-				return fmt.Errorf("sequence %d: %w", t.Seq, err)
-			}
-			pace.step()
-		}
-		if w.judge != nil {
-			if err := w.judge(w, t); err != nil {
-				return err
-			}
-		}
-		p.Seq, p.Stamp, w.lastAt = t.Seq, t.Stamp, t.At
-		if t.Seq >= judgeFrom && w.next.digest != t.Digest {
-			return fmt.Errorf("%w: the digest after sequence %d is %016x and not %016x", replication.ErrDiverged,
-				t.Seq, w.next.digest, t.Digest)
-		}
-	}
-	return nil
-}
-
-// commit makes it all part of the store, in one write.
-func (w *writer) commit(ctx context.Context) error {
-	next := w.next
-	if err := w.keepTally(); err != nil {
-		return err
-	}
-	if err := w.st.commit(ctx, w.batch, &next, w.sync, w.publish); err != nil {
-		return err
-	}
-	if w.log != nil {
-		w.st.log = *w.log
-	}
-	if w.pruned {
-		w.st.points.Hit("prune log: committed")
-	}
-	if w.lastAt != 0 {
-		w.st.lastAt.Store(w.lastAt)
-	}
-	w.st.tally = w.tally
-	if w.st.round != nil {
-		w.st.round.apply(w.sums)
-	}
-	if w.st.comparing != nil {
-		w.st.comparing.note(w.sums)
-	}
-	if len(w.notes) > 0 {
-		for i := range w.notes {
-			w.st.note(&w.notes[i])
-		}
-		w.st.publish()
-	}
-	return nil
-}
-
-// close gives the batch back. It comes after commit, or instead of it, and once.
-func (w *writer) close() error {
-	w.release()
-	w.scratch = nil
-	if err := w.batch.Close(); err != nil {
-		return fmt.Errorf("close a batch: %w", err)
-	}
+	db.heard(h)
 	return nil
 }

@@ -1,15 +1,13 @@
-// Package replica is a node's own copy of every link, on Pebble: the truth that
-// redirects are answered from, whatever else is reachable.
+// Package replica keeps a node's own copy of every link on Pebble. Redirects are answered
+// from it, whatever else is reachable.
 //
-// A [DB] is a replication.Sink. Rows, position and digest change in one batch;
-// a crash loses whole batches only, which the stream brings again. A snapshot
-// fills a fresh store in a directory of its own beside the live one, and is
-// swapped in by one rename; readers never wait for it.
+// A [DB] is a replication.Sink. Rows, position and digest change in one batch, so that a
+// crash loses whole batches only, which the stream sends again. A snapshot fills a fresh
+// store in its own directory and replaces the live one by one rename; readers never wait.
 //
-// A store that fails a write goes on serving reads, says so through
-// [DB.Degraded], and takes no more batches. Nothing that Pebble meets ends the
-// process.
+// A store that fails a write continues to serve reads, reports it through [DB.Degraded],
+// and takes no more batches. No error that Pebble meets ends the process.
 //
-// It does not know where changes come from, nor HTTP. The layout on disk is
-// described in DESIGN.md beside this file.
+// The package does not know where changes come from, nor HTTP. DESIGN.md in this directory
+// describes the layout on disk.
 package replica

@@ -1,9 +1,7 @@
 package replica
 
 import (
-	"bytes"
 	"context"
-	"io"
 	"sync/atomic"
 	"time"
 
@@ -13,51 +11,50 @@ import (
 	"waypost/replication"
 )
 
+// StoreFormat is the format that this version writes.
+const StoreFormat = storeFormat
+
 // Shrink makes the stores that are opened from now on small and impatient.
 func (db *DB) Shrink() { db.memTableSize, db.errorPause, db.saveBytes = 512<<10, time.Millisecond, 0 }
 
-// Hesitate has restores make nothing durable because time has passed.
-func (db *DB) Hesitate() { db.saveAfter = time.Hour }
+// NeverSaveByTime stops restores from making tables because time has passed.
+func (db *DB) NeverSaveByTime() { db.saveAfter = time.Hour }
 
-// SetSpace tells the replica how much room its disk has.
+// SetSpace sets the room on the disk.
 func (db *DB) SetSpace(free, total *atomic.Int64) {
-	db.space.look = func(string) (int64, int64, error) { return free.Load(), total.Load(), nil }
+	db.disk.look = func(string) (int64, int64, error) { return free.Load(), total.Load(), nil }
 }
 
-// LiveStore names the directory of the live store.
+// LiveStore returns the name of the live store's directory.
 func (db *DB) LiveStore() string { return db.live.Load().name }
 
-// Flush writes what is in memory into tables.
+// Flush writes the memtables into tables.
 func (db *DB) Flush() error { return db.live.Load().pdb.Flush() }
 
 // Overwrite writes raw bytes under a link's key, as a failing disk might.
 func (db *DB) Overwrite(code string, raw []byte) error {
-	st := db.live.Load()
-	return st.pdb.Set(linkKey(code), raw, nil)
+	return db.live.Load().pdb.Set(LinkKey(code), raw, nil)
 }
 
-// Remove takes a link's record away behind the replica's back, and Add brings one that was
-// never applied.
-func (db *DB) Remove(code string) error { return db.live.Load().pdb.Delete(linkKey(code), nil) }
+// Remove deletes a link's record from Pebble alone.
+func (db *DB) Remove(code string) error { return db.live.Load().pdb.Delete(LinkKey(code), nil) }
 
+// Add writes a record to Pebble alone.
 func (db *DB) Add(raw []byte) error {
 	var r waypost.Record
 	if err := replication.DecodeRecord(raw, &r); err != nil {
 		return err
 	}
-	st := db.live.Load()
-	return st.pdb.Set(linkKey(string(r.Name)), appendStored(nil, st.applied.Load().format, raw), nil)
+	return db.live.Load().pdb.Set(LinkKey(string(r.Name)), replication.Compact(nil, raw), nil)
 }
 
-// StoreFormat is the format that this version writes.
-const StoreFormat = storeFormat
-
-func linkKey(code string) []byte {
+// LinkKey returns the key of a link in the default domain.
+func LinkKey(code string) []byte {
 	slot := waypost.Slot(waypost.KindLink, waypost.DefaultDomain, []byte(code))
 	return appendRecordKey(nil, slot, waypost.KindLink, waypost.DefaultDomain, []byte(code))
 }
 
-// Get is Pebble's own reading of a link's record, and nothing else.
+// Get reads a link's record from Pebble and drops it.
 func (db *DB) Get(key []byte) error {
 	_, closer, err := db.live.Load().pdb.Get(key)
 	if err != nil {
@@ -66,17 +63,14 @@ func (db *DB) Get(key []byte) error {
 	return closer.Close()
 }
 
-// LinkKey is the key of a link in the default domain.
-func LinkKey(code string) []byte { return linkKey(code) }
-
-// HoldLive gives a function that pins the store that is live now, as a reader does
-// that has just seen it, and says whether that was still possible.
+// HoldLive returns a function that pins the store that is live now, as a reader does that
+// has just seen it, and reports whether that was still possible.
 func (db *DB) HoldLive() func() bool {
 	st := db.live.Load()
 	return func() bool { return db.hold(st, 7) }
 }
 
-// PutRaw gives the live store's table a record as it would be applied.
+// PutRaw puts a record into the live store's table as it would be applied.
 func (db *DB) PutRaw(raw []byte) error {
 	var r waypost.Record
 	if err := replication.DecodeRecord(raw, &r); err != nil {
@@ -89,58 +83,31 @@ func (db *DB) PutRaw(raw []byte) error {
 	return nil
 }
 
-// TableExtensions gives the extensions that the table has of a link.
+// TableExtensions returns the extensions of a link in the table.
 func (db *DB) TableExtensions(code string) string {
 	_, extensions, _, _ := db.table().Find(waypost.DefaultDomain, []byte(code), nil)
 	return string(extensions)
 }
 
-// DamageTable flips a bit of what the table holds of a link.
+// DamageTable flips a bit of a link's record in the table.
 func (db *DB) DamageTable(code string) { db.table().Damage(waypost.DefaultDomain, []byte(code)) }
 
-// WriteFormat makes the stores of restores from now on of an older format; 0: the
-// present one.
-func (db *DB) WriteFormat(format uint32) { db.format = format }
-
-// Stored gives CURRENT, and all values of records as they are on disk.
-func (db *DB) Stored() (current string, values [][]byte) {
-	f, err := db.fs.Open(db.path(currentName))
-	if err != nil {
-		panic(err)
-	}
-	text, err := io.ReadAll(f)
-	if err != nil {
-		panic(err)
-	}
-	it, err := db.live.Load().pdb.NewIter(&pebble.IterOptions{LowerBound: []byte{prefixRecord}, UpperBound: []byte{prefixRecord + 1}})
-	if err != nil {
-		panic(err)
-	}
-	for ok := it.First(); ok; ok = it.Next() {
-		values = append(values, bytes.Clone(it.Value()))
-	}
-	if err := it.Close(); err != nil {
-		panic(err)
-	}
-	return string(text), values
-}
-
-// Suspect says that a record is not what was written.
+// Suspect reports a damaged record.
 func (db *DB) Suspect(why error) { db.live.Load().health.rot(why) }
 
 // VerifySlot adds up a slot at once.
 func (db *DB) VerifySlot(ctx context.Context, slot uint16) error { return db.verifySlot(ctx, slot) }
 
-// ForgetLog takes the log away, as if it had become too old.
+// ForgetLog removes the log, as if it had become too old.
 func (db *DB) ForgetLog() error {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	st := db.live.Load()
-	st.log = logIndex{}
+	st.guarded.log = logIndex{}
 	return st.pdb.DeleteRange(logStart, logEnd, nil)
 }
 
-// LogSize is how many batches the log holds, and their bytes.
+// LogSize returns the number of batches in the log, and their bytes.
 func (db *DB) LogSize() (batches, size int) {
 	it, err := db.live.Load().pdb.NewIter(&pebble.IterOptions{LowerBound: logStart, UpperBound: logEnd})
 	if err != nil {
@@ -155,7 +122,8 @@ func (db *DB) LogSize() (batches, size int) {
 	return batches, size
 }
 
-// HoldWriters keeps all who write the live store or its lookup table waiting until the function that it gives is called.
+// HoldWriters blocks all writers of the live store or its lookup table until release is
+// called.
 func (db *DB) HoldWriters() (release func()) {
 	db.mu.Lock()
 	return db.mu.Unlock

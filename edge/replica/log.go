@@ -13,13 +13,14 @@ import (
 	"waypost/replication"
 )
 
-// The log of applied batches lies beside the records, under 'l' and the sequence of the batch's last
-// transaction. It is contiguous, of the state's epoch, and ends at the state's position, or
-// is empty. A store that is being filled or repaired has none.
+// A store keeps the log of applied batches under 'l' and the sequence of the batch's last
+// transaction. The log is contiguous, of the state's epoch, and ends at the state's
+// position, or is empty. A store that is being filled or repaired has none. An entry is,
+// little-endian:
 //
-//	bytes of the log up to and with this entry 8, time of the last transaction 8 (Unix
-//	milliseconds, by the origin's clock), first sequence 8, stamp of the transaction before it 8,
-//	and the batch's frame as it came; little-endian
+//	bytes of the log up to and with this entry (8), time of the last transaction (8; Unix
+//	milliseconds, by the origin's clock), first sequence (8), stamp of the transaction
+//	before it (8), and the batch's frame as it was received
 const (
 	prefixLog      = 'l'
 	logKeySize     = 1 + 8
@@ -41,7 +42,7 @@ type logEntry struct {
 	frame  []byte
 }
 
-var errLog = errors.New("an entry of the log is not what was written")
+var errLog = errors.New("an entry of the log is damaged")
 
 func parseLogEntry(value []byte) (e logEntry, err error) {
 	if len(value) < logEntryHeader {
@@ -54,17 +55,16 @@ func parseLogEntry(value []byte) (e logEntry, err error) {
 	}, nil
 }
 
-// logIndex is what the writer knows of a store's log.
+// logIndex describes a store's log to its writer.
 type logIndex struct {
 	last      uint64 // sequence; 0: the log is empty
 	total     uint64 // of the last entry
 	pruned    uint64 // total when it was last pruned
 	prunedAt  time.Time
-	remaining uint64 // total of what was pruned away at the most
+	remaining uint64 // total of the newest entry that was pruned
 }
 
-// loadLog finds out what there is of a log. One that does not end at the position was left by a
-// version that keeps none, and is done away with.
+// loadLog reads the index of the log. It clears a log that does not end at the position.
 func (st *store) loadLog(readOnly bool) error {
 	it, err := st.pdb.NewIter(&pebble.IterOptions{LowerBound: logStart, UpperBound: logEnd})
 	if err != nil {
@@ -100,20 +100,20 @@ func (st *store) loadLog(readOnly bool) error {
 		x, newest = logIndex{}, 0
 	}
 	x.pruned = x.remaining
-	st.log = x
+	st.guarded.log = x
 	st.lastAt.Store(newest)
 	return nil
 }
 
-// keep adds a batch, whose transactions were taken on top of before, to the log.
+// keep appends to the log a batch whose transactions were taken on top of before.
 func (w *writer) keep(b *replication.Batch, before waypost.Position, cfg *Config) error {
-	x := w.st.log
+	x := w.st.guarded.log
 	clear := x.last != 0 && x.last != before.Seq
 	frame := []byte(nil)
 	if cfg.LogBytes > 0 {
 		frame = replication.EncodeBatch(b)
 	}
-	if frame == nil || clear { // what does not fit, or is not kept, ends the log
+	if frame == nil || clear { // a batch that does not fit, or is not kept, ends the log
 		if x.last != 0 {
 			if err := w.batch.DeleteRange(logStart, logEnd, nil); err != nil {
 				return fmt.Errorf("clear the log: %w", err)
@@ -143,10 +143,10 @@ func (w *writer) keep(b *replication.Batch, before waypost.Position, cfg *Config
 	return nil
 }
 
-// pruneEvery is how often at least entries are looked at that may have become too old.
+// pruneEvery is the interval in which entries are checked for their age.
 const pruneEvery = time.Minute
 
-// prune takes away the oldest entries, a sixteenth of the limit at a time.
+// prune removes the oldest entries, a sixteenth of the limit at a time.
 func (w *writer) prune(x *logIndex, cfg *Config, now int64) error {
 	limit := uint64(cfg.LogBytes)
 	full := x.total-x.remaining > limit && x.total-x.pruned > limit/16
@@ -155,7 +155,7 @@ func (w *writer) prune(x *logIndex, cfg *Config, now int64) error {
 	}
 	oldest := now - cfg.LogAge.Milliseconds()
 	keepFrom := x.total - min(x.total, limit-limit/16)
-	// Entries are ordered by sequence, and so by size and, but for a clock that was set, by time.
+	// Entries are ordered by sequence, and so by size and, unless a clock was set, by time.
 	it, err := w.st.pdb.NewIter(&pebble.IterOptions{LowerBound: logStart, UpperBound: logEnd})
 	if err != nil {
 		return fmt.Errorf("prune the log: %w", err)
@@ -194,8 +194,8 @@ func (w *writer) prune(x *logIndex, cfg *Config, now int64) error {
 	return nil
 }
 
-// readLog gives the batch that follows after, which the position s is beyond.
-func (db *DB) readLog(ctx context.Context, st *store, s *state, after waypost.Position) (b replication.Batch, err error) {
+// readLog returns the batch that follows after, which is before the position of s.
+func (o *source) readLog(ctx context.Context, st *store, s *state, after waypost.Position) (b replication.Batch, err error) {
 	it, err := st.pdb.NewIterWithContext(ctx, &pebble.IterOptions{
 		LowerBound: appendLogKey(nil, after.Seq+1), UpperBound: appendLogKey(nil, s.position.Seq+1),
 	})
@@ -220,12 +220,12 @@ func (db *DB) readLog(ctx context.Context, st *store, s *state, after waypost.Po
 	if e.first > after.Seq+1 {
 		return b, replication.ErrTrimmed
 	}
-	b, err = db.decodeLog(append([]byte(nil), e.frame...))
+	b, err = o.decodeLog(append([]byte(nil), e.frame...))
 	if err != nil {
 		return b, fmt.Errorf("%w: %w: %w", replication.ErrNoSource, errLog, err)
 	}
-	// The frame may begin before the entry's first transaction, as one does that was passed on
-	// to a reader which had some of it.
+	// The frame may begin before the entry's first transaction, if this replica had some of it
+	// when the frame was received.
 	skip := after.Seq + 1 - min(b.Transactions[0].Seq, after.Seq+1)
 	before := e.before
 	if skip > uint64(len(b.Transactions)) {
@@ -241,14 +241,14 @@ func (db *DB) readLog(ctx context.Context, st *store, s *state, after waypost.Po
 	return b, nil
 }
 
-func (db *DB) decodeLog(frame []byte) (replication.Batch, error) {
-	d, _ := db.decoders.Get().(*replication.BatchDecoder)
+func (o *source) decodeLog(frame []byte) (replication.Batch, error) {
+	d, _ := o.decoders.Get().(*replication.BatchDecoder)
 	if d == nil {
 		var err error
 		if d, err = replication.NewBatchDecoder(); err != nil {
 			return replication.Batch{}, err
 		}
 	}
-	defer db.decoders.Put(d)
+	defer o.decoders.Put(d)
 	return d.Decode(frame)
 }

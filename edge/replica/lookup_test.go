@@ -341,41 +341,6 @@ func TestADamagedTableIsNotServedAndMends(t *testing.T) {
 	require.InDelta(t, damaged, value(t, reg, "lookup_damaged_total"), 0)
 }
 
-func TestAStoreOfTheFirstFormatIsReadAndWrittenAsItIs(t *testing.T) {
-	fs := vfs.NewMem()
-	db, err := replica.Open(config(fs))
-	require.NoError(t, err)
-	db.WriteFormat(1)
-	s := replicationtest.NewSource()
-	s.Commit(replicationtest.Link("code0001", "https://one.example/"), domain("7", "seven.example"))
-	replicationtest.Take(t, s, db)
-	require.NoError(t, db.Close())
-
-	db = open(t, config(fs))
-	_, found := db.Domain([]byte("seven.example"))
-	require.True(t, found)
-	s.Commit(replicationtest.Link("code0002", "https://two.example/"))
-	apply(t, s, db)
-	require.NoError(t, db.Sync())
-	current, values := db.Stored()
-	require.Contains(t, current, "waypost-replica 1 ")
-	for _, v := range values {
-		require.EqualValues(t, 1, v[0], "an older binary can read it")
-	}
-	replicationtest.RequireEqual(t, s, db)
-	location, _ := find(t, db, "code0002")
-	require.Equal(t, "https://two.example/", location)
-
-	db.WriteFormat(0)
-	replicationtest.Take(t, s, db)
-	current, values = db.Stored()
-	require.Contains(t, current, fmt.Sprintf("waypost-replica %d ", replica.StoreFormat))
-	for _, v := range values {
-		require.EqualValues(t, 2, v[0])
-	}
-	replicationtest.RequireEqual(t, s, db)
-}
-
 func TestAnAbortedRestoreGivesItsTablesMemoryBack(t *testing.T) {
 	cfg, reg := metered(vfs.NewMem())
 	db, _ := filled(t, cfg, 100)

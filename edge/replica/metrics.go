@@ -67,21 +67,21 @@ func newMetrics(db *DB) *metrics {
 	m.all = append(m.all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "waypost_replica_disk_low", Help: "1 while changes wait, because the disk is almost full.",
 	}, func() float64 {
-		if db.lowDisk() != nil {
+		if db.disk.low() != nil {
 			return 1
 		}
 		return 0
 	}), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "waypost_replica_cache_bytes", Help: "Memory of the blocks of the disk that are kept, outside of the Go heap.",
-	}, func() float64 { return float64(db.cache.Size()) }))
+		Name: "waypost_replica_cache_bytes", Help: "Memory of the cache of disk blocks, outside of the Go heap.",
+	}, func() float64 { return float64(db.storage.cache.Size()) }))
 	m.lookup(db)
-	m.quarantined = counter("quarantined_total", "Stores that could not be read and were set aside.")
-	m.unreadable = counter("unreadable_total", "Readings of a link that failed or gave what must not be served.")
+	m.quarantined = counter("quarantined_total", "Stores that could not be read and were quarantined.")
+	m.unreadable = counter("unreadable_total", "Reads of a link that failed or found a record that must not be served.")
 	m.poison = counter("poison_records_total", "Records applied that break the rules and are never served.")
 	m.records = counter("applied_records_total", "Records applied, by batches and by restores.")
-	m.verified = counter("verified_slots_total", "Slots whose records on disk were read and held against their checksums and sums.")
-	m.rounds = counter("verified_rounds_total", "Rounds of all slots that were held against the digest.")
-	m.rotten = counter("verify_failures_total", "Slots or rounds whose records on disk were not what was written; a repair follows.")
+	m.verified = counter("verified_slots_total", "Slots whose records on disk were compared with their checksums and sums.")
+	m.rounds = counter("verified_rounds_total", "Rounds of all slots that were compared with the digest.")
+	m.rotten = counter("verify_failures_total", "Slots or rounds with damaged records on disk; a repair follows.")
 	m.repaired = counter("repaired_slots_total", "Slots replaced because they differed from the source's.")
 	m.undone = counter("undone_deletions_total", "Deleted links that came back in a repair, because PostgreSQL had been restored to before their deletion.")
 	m.flushes = counter("flushes_total", "Flushes of changes from memory into tables on disk.")
@@ -95,12 +95,12 @@ func newMetrics(db *DB) *metrics {
 	return m
 }
 
-// lookup tells of the lookup table.
+// lookup adds the metrics of the lookup table.
 func (m *metrics) lookup(db *DB) {
 	gauge := func(name, help string, read func(lookup.Stats) float64) {
 		m.all = append(m.all, prometheus.NewGaugeFunc(
 			prometheus.GaugeOpts{Name: "waypost_replica_lookup_" + name, Help: help}, func() float64 {
-				if t := db.table(); t != nil {
+				if t := db.serving.table(); t != nil {
 					return read(t.Stats())
 				}
 				return 0
@@ -115,7 +115,7 @@ func (m *metrics) lookup(db *DB) {
 			return 0
 		})
 	m.all = append(m.all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "waypost_replica_lookup_bytes", Help: "Memory of the lookup table, outside of the Go heap; of two while a snapshot is installed.",
+		Name: "waypost_replica_lookup_bytes", Help: "Memory of the lookup table, outside of the Go heap. While a snapshot is installed there are two.",
 	}, func() float64 {
 		if db.budget == nil {
 			return 0
@@ -131,14 +131,14 @@ func (m *metrics) lookup(db *DB) {
 	}))
 	for i, c := range []prometheus.CounterOpts{
 		{Name: "hits_total", Help: "Links found in the lookup table."},
-		{Name: "misses_total", Help: "Codes that the lookup table knew not to be links."},
-		{Name: "fallbacks_total", Help: "Codes that the store was asked for, because the lookup table could not tell."},
-		{Name: "damaged_total", Help: "Records in the lookup table that were not what was written, and not served."},
+		{Name: "misses_total", Help: "Codes that the lookup table knew to be no links."},
+		{Name: "fallbacks_total", Help: "Codes that were looked up in the store, because the lookup table could not tell."},
+		{Name: "damaged_total", Help: "Damaged records in the lookup table, which were not served."},
 	} {
 		c.Name = "waypost_replica_lookup_" + c.Name
 		m.all = append(m.all, prometheus.NewCounterFunc(c, func() float64 {
 			n := db.ended[i].Load()
-			if t := db.table(); t != nil {
+			if t := db.serving.table(); t != nil {
 				n += answers(t)[i]
 			}
 			return float64(n)
@@ -146,20 +146,20 @@ func (m *metrics) lookup(db *DB) {
 	}
 }
 
-// answers are counted by kind: hits, misses, fallbacks, damaged.
+// answers counts the answers of a table by kind: hits, misses, fallbacks, damaged.
 func answers(t *lookup.Table) [4]uint64 {
 	s := t.Stats()
 	return [4]uint64{s.Hits, s.Absent, s.Unknown, s.Damaged}
 }
 
-// wrote counts tables that were made.
+// wrote counts the bytes of new tables.
 func (m *metrics) wrote(tables []pebble.TableInfo) {
 	for i := range tables {
 		m.written.Add(float64(tables[i].Size))
 	}
 }
 
-// taken counts what a writer has committed.
+// taken counts the records that a writer has committed.
 func (m *metrics) taken(w *writer) {
 	m.records.Add(float64(w.records))
 	m.poison.Add(float64(w.poison))

@@ -15,33 +15,35 @@ import (
 	"waypost/replication"
 )
 
-// repair replaces slots of the live store. One goroutine uses it.
+// repair replaces slots of the live store. One goroutine uses it and owns its fields; it
+// writes the store under serving.mu.
 //
-// With its first write, but for what Apply takes of its own history before Sums, the store has no
-// position any more, on disk as well, until the last one gives it a new one.
+// From its first write on the store has no position, on disk as well, until the last write
+// sets a new one. Batches of the store's own history that come before Sums are the
+// exception.
 type repair struct {
 	db   *DB
 	st   *store
-	next state // what is held, with the position that Apply has come to
+	next state // of the store, with the position that Apply has reached
 	from waypost.Epoch
 	to   waypost.Epoch
 	sums []slotSum // by slot; nil before Sums
 	held uint64    // links that served at Sums
-	left uint64    // of them, with what was replaced
+	left uint64    // links that serve after the replacements
 	at   [waypost.Slots]uint64
 
 	undone, lost noted
-	astray       bool // what Apply took of its own history did not come to the digest there
+	astray       bool // the digest after batches of the store's own history was wrong
 	ended        bool
 }
 
-// noted is a number of links, with the codes of some.
+// noted counts links, with the codes of some.
 type noted struct {
 	n     int
 	codes []string
 }
 
-// maxNoted bounds the codes that are noted for the log.
+// maxNoted bounds the codes in the log.
 const maxNoted = 20
 
 func (n *noted) add(code []byte) {
@@ -50,40 +52,29 @@ func (n *noted) add(code []byte) {
 	}
 }
 
-var _ replication.Repairer = (*DB)(nil)
-
-// Repairing implements replication.Repairer.
-func (db *DB) Repairing() bool {
-	st := db.live.Load()
-	return st != nil && st.applied.Load().repairing
-}
-
 // Repair implements replication.Repairer.
 func (db *DB) Repair(_ context.Context, c replication.Cluster, e waypost.Epoch) (replication.Repair, error) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
+	if err := db.writable(); err != nil {
+		return nil, err
+	}
 	st := db.live.Load()
 	switch {
-	case db.closed.Load():
-		return nil, errClosed
-	case db.frozen:
-		return nil, errFrozen
-	case db.detached:
-		return nil, errDetached
 	case st == nil:
 		return nil, fmt.Errorf("%w: nothing is held yet", replication.ErrDiverged)
-	case db.restoring != nil || db.repairing != nil:
+	case db.mu.restoring != nil || db.mu.repairing != nil:
 		return nil, errors.New("repair: one is under way already, or a restore")
 	case st.health.lasting.Load() != nil:
-		return nil, db.fit(st)
+		return nil, db.checkHealth(st)
 	}
 	held := st.applied.Load()
 	if held.cluster != c {
 		return nil, fmt.Errorf("repair: the replica is of cluster %x and not of %x", held.cluster, c)
 	}
 	db.repairs.Add(1)
-	db.repairing = &repair{db: db, st: st, next: *held, from: held.position.Epoch, to: e}
-	return db.repairing, nil
+	db.mu.repairing = &repair{db: db, st: st, next: *held, from: held.position.Epoch, to: e}
+	return db.mu.repairing, nil
 }
 
 // usable refuses a repair that has ended or whose store has failed.
@@ -103,7 +94,7 @@ func (r *repair) usable() error {
 func (r *repair) Apply(ctx context.Context, b *replication.Batch) error {
 	err := r.write(ctx, func(w *writer) error {
 		db, before := r.db, w.next.position
-		w.judge = func(w *writer, t *replication.Transaction) error { return w.countDeletions(db.valve, db.accepted, t) }
+		w.judge = db.deletions.judge
 		if err := w.take(b, math.MaxUint64); err != nil || !r.catchingUp() {
 			return err
 		}
@@ -119,24 +110,25 @@ func (r *repair) Apply(ctx context.Context, b *replication.Batch) error {
 	return err
 }
 
-// catchingUp reports whether the store still is at a position of its history: what is held back leaves it there,
-// and a position whose digest is another is none.
+// catchingUp reports whether the store still is at a position of its own history. A batch
+// that is held back leaves it there; a wrong digest ends it.
 func (r *repair) catchingUp() bool {
 	return r.sums == nil && r.from == r.to && !r.next.repairing && !r.astray
 }
 
-// write makes changes part of the store, which has no position from then on unless it is catching up.
+// write makes changes part of the store, which has no position from then on unless it is
+// catching up.
 func (r *repair) write(ctx context.Context, put func(*writer) error) error {
 	if err := r.usable(); err != nil {
 		return err
 	}
 	r.db.mu.Lock()
 	defer r.db.mu.Unlock()
-	if err := r.db.lowDisk(); err != nil {
+	if err := r.db.disk.low(); err != nil {
 		return fmt.Errorf("repair: %w", err)
 	}
-	r.st.round = nil // what was found so far says nothing of what comes
-	r.st.comparing.end(errCompared)
+	r.st.guarded.scrub = nil // the sums found so far are of no more use
+	r.st.guarded.comparing.end(errCompared)
 	w := newWriter(r.st)
 	w.next, w.repair = r.next, r
 	err := put(w)
@@ -175,17 +167,17 @@ func (r *repair) Sums(ctx context.Context) ([]replication.Sum, error) {
 		}
 		return nil, fmt.Errorf("repair: %w", err)
 	}
-	told := make([]replication.Sum, len(sums))
+	compared := make([]replication.Sum, len(sums))
 	r.next.digest, r.next.records, r.held = 0, 0, 0
 	for slot := range sums {
-		told[slot] = sums[slot].told()
+		compared[slot] = sums[slot].comparable()
 		r.next.digest ^= sums[slot].Digest
 		r.next.records += sums[slot].Records
 		r.held += sums[slot].serving
 	}
 	r.sums, r.left = sums, r.held
 	r.db.cfg.Points.Hit("compare slots: added up")
-	return told, nil
+	return compared, nil
 }
 
 // Follow implements replication.Repair.
@@ -206,9 +198,7 @@ func (r *repair) Judge(slots []uint16, serving uint64) error {
 	for _, slot := range slots {
 		left -= r.sums[slot].serving
 	}
-	r.db.mu.Lock()
-	defer r.db.mu.Unlock()
-	return r.db.judgeLeft(r.held, left)
+	return r.db.deletions.judgeLeft(r.held, left)
 }
 
 // Replace implements replication.Repair.
@@ -230,7 +220,7 @@ func (r *repair) Replace(ctx context.Context, first, last uint16, records [][]by
 			w.next.records += sum.Records - old.Records
 			left += sum.serving - old.serving
 		}
-		return r.db.judgeLeft(r.held, left) // it may be less by now than it was when that was judged
+		return r.db.deletions.judgeLeft(r.held, left) // fewer may be left than at Judge
 	})
 	if err != nil {
 		return err
@@ -245,14 +235,14 @@ func (r *repair) Replace(ctx context.Context, first, last uint16, records [][]by
 	return nil
 }
 
-// replace writes the records of slots that differ from what is there, takes away all
-// others, and adds up what the slots then hold.
+// replace writes the records of slots that differ from the present ones, removes all others,
+// and adds up the slots as they are then.
 func (w *writer) replace(first, last uint16, records [][]byte, fresh []slotSum) error {
 	type arrival struct {
 		record waypost.Record
 		raw    []byte
 		poison bool
-		same   bool // is held already, to the byte
+		same   bool // the store holds the same bytes
 	}
 	arrivals := make(map[string]*arrival, len(records))
 	now := time.Now().UnixMilli()
@@ -288,7 +278,7 @@ func (w *writer) replace(first, last uint16, records [][]byte, fresh []slotSum) 
 			err = w.drop(value)
 			continue
 		}
-		w.value = appendStored(w.value[:0], w.next.format, a.raw)
+		w.value = replication.Compact(w.value[:0], a.raw)
 		if a.same = bytes.Equal(value, w.value); !a.same {
 			w.repair.compare(w.key, value, &a.record)
 		}
@@ -308,11 +298,11 @@ func (w *writer) replace(first, last uint16, records [][]byte, fresh []slotSum) 
 	return nil
 }
 
-// drop takes away what the store has under w.key and the source has not.
+// drop removes the record under w.key, which the source does not have.
 func (w *writer) drop(value []byte) error {
 	kind, domain, name, ok := parseRecordKey(w.key)
 	if !ok || len(name) == 0 || waypost.Slot(kind, domain, name) != slotOf(w.key) {
-		// It is no record's key, and must not be taken for the one of the same name.
+		// This is no record's key, and must not be mistaken for the one of the same name.
 		return w.batch.Delete(w.key, nil)
 	}
 	w.repair.compare(w.key, value, nil)
@@ -320,7 +310,7 @@ func (w *writer) drop(value []byte) error {
 	return w.write(&gone, nil, false, true)
 }
 
-// compare notes for the operator what another history has brought back or taken away.
+// compare counts for the operator the links that another history has restored or removed.
 func (r *repair) compare(key, value []byte, now *waypost.Record) {
 	var old waypost.Record
 	if _, err := readRecord(nil, key, value, slotOf(key), &old); err != nil || old.Kind != waypost.KindLink || r.from == r.to {
@@ -358,14 +348,14 @@ func (r *repair) Commit(ctx context.Context, digest uint64) error {
 	}
 	db.cfg.Points.Hit("end repair: committed")
 	r.st.health.rotten.Store(nil)
-	r.ended, db.repairing = true, nil
-	db.mended(&db.repairs)
+	r.ended, db.mu.repairing = true, nil
+	db.recovered(&db.repairs)
 	db.metrics.undone.Add(float64(r.undone.n))
 	if r.undone.n+r.lost.n > 0 {
-		db.cfg.Logger.Warn("PostgreSQL is of another history than the replica was: deletions are undone, and links are gone",
+		db.cfg.Logger.Warn("PostgreSQL has another history than the replica had: deletions are undone, and links are gone",
 			"undone", r.undone.n, "undone_codes", r.undone.codes, "gone", r.lost.n, "gone_codes", r.lost.codes)
 	}
-	db.wakeFill()
+	db.filler.wake()
 	return nil
 }
 
@@ -374,22 +364,8 @@ func (r *repair) Abort() error {
 	r.db.mu.Lock()
 	defer r.db.mu.Unlock()
 	if !r.ended {
-		r.ended, r.db.repairing = true, nil
+		r.ended, r.db.mu.repairing = true, nil
 		r.db.repairs.Add(-1)
-	}
-	return nil
-}
-
-// markRepair writes, or takes away, the mark of a repair together with what begins or ends it.
-func markRepair(b *pebble.Batch, was, is bool) (err error) {
-	switch {
-	case is && !was:
-		err = errors.Join(b.Set(repairKey, nil, nil), b.DeleteRange(logStart, logEnd, nil))
-	case was && !is:
-		err = b.Delete(repairKey, nil)
-	}
-	if err != nil {
-		return fmt.Errorf("mark a repair: %w", err)
 	}
 	return nil
 }

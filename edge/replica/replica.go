@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -23,132 +22,129 @@ import (
 type Config struct {
 	Dir          string        // required: belongs to the replica alone
 	CacheBytes   int64         // of blocks in memory; 128 MiB
-	LookupBytes  int64         // of memory for the lookup table; a quarter of what lookup.Available gives; negative: no table
+	LookupBytes  int64         // memory of the lookup table; a quarter of lookup.Available; negative: no table
 	SyncInterval time.Duration // within which an applied batch is durable; 100 ms
-	// VerifyInterval is the time in which all records on disk are read once, slot by slot, and
-	// held against their checksums and the digest; 24 h; negative: never.
+	// VerifyInterval is the time in which all records on disk are read once, slot by slot,
+	// and compared with their checksums and the digest; 24 h; negative: never.
 	VerifyInterval time.Duration
-	// LogBytes and LogAge bound the applied batches that are kept for those who follow this
-	// replica; LogBytes 0: none are; LogAge default 72 h.
+	// LogBytes and LogAge bound the applied batches that are kept for the followers of this
+	// replica. LogBytes 0 keeps none; LogAge defaults to 72 h.
 	LogBytes int64
 	LogAge   time.Duration
-	// MinFree is what changes and snapshots leave free of the disk. It is not looked after on
-	// another file system than the operating system's.
-	MinFree    MinFree
-	Valve      Valve // what is held back
-	Logger     *slog.Logger
-	Registerer prometheus.Registerer // nil: metrics are kept but not registered
-	FS         vfs.FS                // nil: the operating system's
-	Points     *failpoint.Points     // nil: nothing is done at its places
+	// MinFree is the part of the disk that changes and snapshots leave free. It is checked on
+	// the operating system's file system only.
+	MinFree       MinFree
+	DeletionGuard DeletionGuard // which deletions are held back
+	Logger        *slog.Logger
+	Registerer    prometheus.Registerer // nil: metrics are kept but not registered
+	FS            vfs.FS                // nil: the operating system's
+	Points        *failpoint.Points     // nil: no test stops at its places
 }
 
-// DB is a replica. Link and Domain may be called by any number of goroutines; the
-// methods of replication.Sink by one.
+func (c Config) withDefaults() Config {
+	if c.CacheBytes == 0 {
+		c.CacheBytes = 128 << 20
+	}
+	if c.LookupBytes == 0 {
+		c.LookupBytes = lookup.Available() / 4
+	}
+	if c.SyncInterval == 0 {
+		c.SyncInterval = 100 * time.Millisecond
+	}
+	if c.VerifyInterval == 0 {
+		c.VerifyInterval = 24 * time.Hour
+	}
+	if c.LogAge == 0 {
+		c.LogAge = 72 * time.Hour
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	if c.FS == nil {
+		c.FS = vfs.Default
+	}
+	c.DeletionGuard = c.DeletionGuard.withDefaults()
+	return c
+}
+
+// DB is a replica. Any number of goroutines may call the methods that read it and those of
+// replication.Source; one goroutine calls those of replication.Sink.
+//
+// Each embedded part owns its fields. serving.mu is the one lock under which the live store
+// is written or replaced. The locks of the other parts are taken under it, never around it.
 type DB struct {
 	cfg     Config
-	fs      vfs.FS
-	cache   *pebble.Cache
-	dirLock *pebble.Lock
 	metrics *metrics
-	noise   limiter
 
-	format       uint32        // of the stores that are made; 0: the present one
-	memTableSize int           // bytes
-	saveBytes    int           // of a snapshot that are made durable at once
-	saveAfter    time.Duration // or at the latest
-	errorPause   time.Duration // for which a failed background write is held back
+	storage                 // the directory, and how stores in it are opened
+	serving                 // answers readers from the live store
+	source                  // answers followers
+	filler                  // fills the lookup table; owned by its goroutine
+	syncer                  // makes batches durable; owned by its goroutine
+	scrubber                // verifies the records on disk; owned by its goroutine
+	deletions deletionGuard // holds mass deletions back
+	disk      diskSpace     // free space
 
-	live   atomic.Pointer[store] // nil: nothing is held
-	closed atomic.Bool
-	frozen bool // takes no changes: see Freeze
+	saveBytes int           // of a snapshot that are made durable at once
+	saveAfter time.Duration // or at the latest
 
-	budget       *lookup.Budget // nil: there is no lookup table
-	enlargeCache func()         // nil: it has its size; owned by the filling
-	wanted       *wanted
-	space        space
-	ended        [4]atomic.Uint64 // what tables that are gone have answered
-
-	mu        sync.Mutex // held while the live store or its table is written or replaced
-	restoring *restore
-	repairing *repair
-	detached  bool
-
-	valve       Valve
-	accepted    waypost.Position // deletions up to there are not held back
-	shrinkUntil time.Time        // nor is a snapshot or repair that leaves little
-
-	dirty    chan struct{} // gets a token when something unsynced was applied
-	unfilled chan struct{} // gets a token when the lookup table may need filling
-	stop     context.CancelFunc
-	work     sync.WaitGroup // the syncing and the filling
-
-	// What makes a replica a source, or not: see source.go.
-	origin   atomic.Pointer[replication.Head] // as last heard; nil: never
-	diverged atomic.Bool                      // it differs from its own source
-	restores atomic.Int32                     // under way
-	repairs  atomic.Int32                     // under way
-	decoders sync.Pool                        // of *replication.BatchDecoder
-	hints    sync.Mutex
-	hint     chan struct{} // closed when the position moves next; nil: nobody waits
-
-	retirements sync.WaitGroup
-	retiring    atomic.Int64 // stores that are not closed yet
+	stop context.CancelFunc
+	work sync.WaitGroup // the goroutines of filler, syncer and scrubber
 }
 
-// Open opens the replica in a directory, or begins an empty one. A store that
-// cannot be read is set aside, and the replica is empty: that is no error. It is
-// one when the directory is in use, was written by a newer version, or cannot be
-// used at all; then nothing is changed.
+// newDB connects the parts of a replica. It starts no goroutine.
+func newDB(cfg Config, cache *pebble.Cache) *DB {
+	db := &DB{cfg: cfg, saveAfter: saveAfter, stop: func() {}}
+	c := &db.cfg
+	db.saveBytes = int(c.Points.Number("bytes of a snapshot that are made durable at once", saveBytes))
+	db.deletions.cfg = c.DeletionGuard
+	db.disk.dir, db.disk.minFree, db.disk.log = c.Dir, c.MinFree, c.Logger
+	m := newMetrics(db)
+	db.metrics = m
+	db.storage = storage{cfg: c, metrics: m, cache: cache, memTableSize: 16 << 20, errorPause: 100 * time.Millisecond}
+	db.serving = serving{cfg: c, metrics: m, storage: &db.storage, promotions: newPromotions(), wakeFill: db.filler.wake}
+	db.source = source{serving: &db.serving}
+	db.filler = filler{cfg: c, serving: &db.serving, cache: cache, unfilled: make(chan struct{}, 1)}
+	db.syncer = syncer{cfg: c, serving: &db.serving, dirty: make(chan struct{}, 1)}
+	db.scrubber = scrubber{cfg: c, metrics: m, serving: &db.serving}
+	return db
+}
+
+// Open opens the replica in a directory, or begins an empty one. A store that cannot be
+// read is quarantined, and the replica is empty; that is no error. Open fails, and changes
+// nothing, when the directory is in use, was written by a newer version, or cannot be used
+// at all.
 func Open(cfg Config) (_ *DB, err error) {
 	if cfg.Dir == "" {
 		return nil, errors.New("replica: a directory is required")
 	}
-	if cfg.CacheBytes == 0 {
-		cfg.CacheBytes = 128 << 20
-	}
-	if cfg.SyncInterval == 0 {
-		cfg.SyncInterval = 100 * time.Millisecond
-	}
-	if cfg.VerifyInterval == 0 {
-		cfg.VerifyInterval = 24 * time.Hour
-	}
-	if cfg.LogAge == 0 {
-		cfg.LogAge = 72 * time.Hour
-	}
-	if cfg.LookupBytes == 0 {
-		cfg.LookupBytes = lookup.Available() / 4
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.Default()
-	}
-	var look func(string) (free, total int64, err error)
-	if cfg.FS == nil {
-		cfg.FS = vfs.Default
-		look = diskSpace
-	}
-	db := &DB{
-		cfg: cfg, fs: cfg.FS, space: space{look: look}, dirty: make(chan struct{}, 1), unfilled: make(chan struct{}, 1), wanted: newWanted(), valve: cfg.Valve.withDefaults(),
-		memTableSize: 16 << 20, saveBytes: int(cfg.Points.Number("bytes of a snapshot that are made durable at once", saveBytes)), saveAfter: saveAfter, errorPause: 100 * time.Millisecond,
+	onDisk := cfg.FS == nil
+	cfg = cfg.withDefaults()
+	cache := pebble.NewCache(cfg.CacheBytes)
+	db := newDB(cfg, cache)
+	if onDisk {
+		db.disk.look = statfs
 	}
 	if cfg.LookupBytes >= lookup.MinBudget {
 		db.budget = lookup.NewBudget(cfg.LookupBytes)
 	}
-	db.metrics = newMetrics(db)
-	if err := db.lock(); err != nil {
+	if err := db.lockDir(); err != nil {
+		cache.Unref()
 		return nil, err
 	}
-	db.cache = pebble.NewCache(cfg.CacheBytes)
 	defer func() {
 		if err != nil {
-			db.cache.Unref()
-			err = errors.Join(err, db.dirLock.Close())
+			cache.Unref()
+			err = errors.Join(err, db.unlockDir())
 		}
 	}()
-	if err := db.findStore(); err != nil {
+	st, err := db.findStore()
+	if err != nil {
 		return nil, err
 	}
+	db.live.Store(st)
 	if err := db.metrics.register(cfg.Registerer); err != nil {
-		if st := db.live.Load(); st != nil {
+		if st != nil {
 			err = errors.Join(err, st.pdb.Close())
 		}
 		return nil, err
@@ -158,32 +154,31 @@ func Open(cfg Config) (_ *DB, err error) {
 	db.work.Go(func() { db.syncLoop(ctx) })
 	db.work.Go(func() { db.fillLoop(ctx) })
 	if cfg.VerifyInterval > 0 {
-		db.work.Go(func() { db.verifyLoop(ctx) })
+		db.work.Go(func() { db.scrubLoop(ctx) })
 	}
-	db.wakeFill()
+	db.filler.wake()
 	return db, nil
 }
 
-// Close makes what was applied durable, waits for readers to leave, and gives the
-// directory back. It is called once, after the follower has ended. Reads that
-// come later get an error.
+// Close makes all applied batches durable, waits for readers to leave, and releases the
+// directory. It is called once, after the follower has ended. Later reads get an error.
 func (db *DB) Close() error {
 	db.closed.Store(true)
 	db.stop()
 	db.mu.Lock()
-	restoring := db.restoring
+	restoring := db.mu.restoring
 	db.mu.Unlock()
 	var errs []error
 	if restoring != nil {
 		errs = append(errs, restoring.Suspend())
 	}
-	errs = append(errs, db.sync())
+	errs = append(errs, db.Sync())
 	db.work.Wait()
 	db.retirements.Wait()
 	db.mu.Lock()
 	st := db.live.Swap(nil)
 	if st != nil {
-		st.comparing.end(errCompared)
+		st.guarded.comparing.end(errCompared)
 	}
 	db.mu.Unlock()
 	if st != nil {
@@ -191,49 +186,53 @@ func (db *DB) Close() error {
 		errs = append(errs, db.end(st))
 	}
 	db.metrics.unregister(db.cfg.Registerer)
-	db.cache.Unref()
-	if db.dirLock != nil {
-		errs = append(errs, db.dirLock.Close())
-	}
+	db.storage.cache.Unref()
+	errs = append(errs, db.unlockDir())
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("close the replica: %w", err)
 	}
 	return nil
 }
 
-// Synced is the position that a crash cannot take back; zero when nothing is held, or a
-// repair is under way.
-func (db *DB) Synced() waypost.Position {
-	if st := db.live.Load(); st != nil && !st.applied.Load().repairing {
-		return *st.synced.Load()
-	}
-	return waypost.Position{}
-}
-
-// Digest is the XOR of the stamps of all records at the position.
-func (db *DB) Digest() uint64 {
-	if st := db.live.Load(); st != nil {
-		return st.applied.Load().digest
-	}
-	return 0
-}
-
-// Degraded says why the replica takes no changes at present, and nil while it
-// does. It serves reads all the same.
+// Degraded returns the reason why the replica takes no changes at present, and nil while it
+// takes them. A degraded replica continues to serve reads.
 func (db *DB) Degraded() error {
 	if err := db.failed(); err != nil {
 		return err
 	}
-	if db.closed.Load() || db.frozen {
+	if db.closed.Load() || db.readOnly {
 		return nil
 	}
-	return db.lowDisk()
+	return db.disk.low()
 }
 
-// failed is what is wrong with the store.
-func (db *DB) failed() error {
-	if st := db.live.Load(); st != nil {
-		return st.health.err()
+// writable reports why no store of the replica may be changed. The caller holds db.mu.
+func (db *DB) writable() error {
+	switch {
+	case db.closed.Load():
+		return errClosed
+	case db.readOnly:
+		return errFrozen
+	case db.mu.detached:
+		return errDetached
 	}
 	return nil
 }
+
+// Errors of a replica in which something is missing.
+var (
+	errClosed   = waypost.Errorf(waypost.EUnavailable, "the replica is closed")
+	errFrozen   = waypost.Errorf(waypost.EUnavailable, "the replica is frozen")
+	errDetached = waypost.Errorf(waypost.EUnavailable, "the replica is detached from its directory")
+	errEmpty    = waypost.Errorf(waypost.EUnavailable, "the replica has not taken its first snapshot yet")
+)
+
+// Interfaces by which a follower changes a replica, and others follow it.
+var (
+	_ replication.Sink     = (*DB)(nil)
+	_ replication.Repairer = (*DB)(nil)
+	_ replication.Comparer = (*DB)(nil)
+	_ replication.Accepter = (*DB)(nil)
+	_ replication.Relay    = (*DB)(nil)
+	_ replication.Counter  = (*DB)(nil)
+)

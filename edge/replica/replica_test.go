@@ -22,7 +22,7 @@ import (
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
 func config(fs vfs.FS) replica.Config {
-	return replica.Config{Valve: replica.Valve{Share: -1}, Dir: "/replica", FS: fs, CacheBytes: 1 << 20, Logger: slog.New(slog.DiscardHandler)}
+	return replica.Config{DeletionGuard: replica.DeletionGuard{Share: -1}, Dir: "/replica", FS: fs, CacheBytes: 1 << 20, Logger: slog.New(slog.DiscardHandler)}
 }
 
 // open opens a replica that is closed when the test ends.

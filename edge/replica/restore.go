@@ -1,49 +1,30 @@
 package replica
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"sync"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/sstable"
+	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"waypost"
-	"waypost/edge/lookup"
 	"waypost/replication"
 )
 
-// restore makes a fresh store beside the live one: first sorted tables of the slots, in a
-// directory of their own, then of these a store, which takes the tail. One goroutine uses it.
+// restore makes a fresh store next to the live one. It first makes sorted tables of the
+// slots in their own directory, then a store of these tables, which takes the tail. One
+// goroutine uses it and owns its fields.
 type restore struct {
 	db      *DB
 	number  int
 	cluster replication.Cluster
-	format  uint32
-	options sstable.WriterOptions
-	begun   replication.Progress // where it goes on
+	tables  tableBuilder
 
-	pending    gathered             // of the range that is being taken
-	ready      gathered             // of whole ranges, after those in tables
-	spilled    bool                 // there are tables of the range that is being taken
-	again      bool                 // some slots are taken again: PROGRESS stays as it was until all are
-	kept       replication.Progress // what Keep was last told
-	durable    bool                 // there is a file PROGRESS
-	savedAt    time.Time
-	writing    chan error      // the outcome of what goes on in the background; nil: nothing does
-	background context.Context //nolint:containedctx // ends what goes on in the background
-	stop       context.CancelFunc
-
-	// Owned by what goes on in the background, while something does:
-	tables []madeTable
-	whole  int // of them, those that make whole ranges of slots
-	next   int // number of the next table
-	notes  []waypost.Record
-	poison int
-	table  *lookup.Table // nil: there is none yet
+	begun   replication.Progress // where this restore continues
+	kept    replication.Progress // of the last Keep
+	durable bool                 // the file PROGRESS exists
+	again   bool                 // some slots are taken again: PROGRESS stays until all are there
 
 	st      *store // nil: before Begin
 	highest uint64
@@ -56,30 +37,17 @@ var (
 	_ replication.Retaker = (*restore)(nil)
 )
 
-const (
-	// Whole ranges of slots are made durable once there is so much of them, or after so long.
-	saveBytes = 4 << 20
-	saveAfter = time.Second
-)
-
-func storeName(number int) string { return fmt.Sprintf("%s%06d", storePrefix, number) }
-
 // Restore implements replication.Sink.
 func (db *DB) Restore(_ context.Context, c replication.Cluster) (replication.Restore, error) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	switch {
-	case db.closed.Load():
-		return nil, errClosed
-	case db.frozen:
-		return nil, errFrozen
-	case db.detached:
-		return nil, errDetached
+	if err := db.writable(); err != nil {
+		return nil, err
 	}
-	if db.restoring != nil || db.repairing != nil {
+	if db.mu.restoring != nil || db.mu.repairing != nil {
 		return nil, errors.New("restore: one is under way already, or a repair")
 	}
-	r := &restore{db: db, cluster: c, format: cmp.Or(db.format, storeFormat), options: db.tableOptions(), savedAt: time.Now()}
+	r := &restore{db: db, cluster: c}
 	resumed, err := r.resume()
 	if err != nil {
 		return nil, fmt.Errorf("restore: %w", err)
@@ -88,41 +56,27 @@ func (db *DB) Restore(_ context.Context, c replication.Cluster) (replication.Res
 		_, highest, err := db.stores()
 		if err == nil {
 			r.number = highest + 1
-			err = db.makeDir(db.path(r.dir()))
+			err = db.makeDir(r.dir())
 			db.cfg.Points.Hit("begin restore: made")
 		}
 		if err != nil {
 			return nil, fmt.Errorf("restore: %w", errors.Join(err, r.remove()))
 		}
-		// It has what the live store's table leaves, and is not to keep that from growing.
+		// The live store's table may grow while this one is filled.
 		if db.budget != nil {
-			r.table = db.newTable(db.budget.Limit() / 8)
+			r.tables.lookup = db.newTable(db.budget.Limit() / 8)
 		}
 	}
-	r.background, r.stop = context.WithCancel(context.Background())
+	r.tables.begin(db, r.dir())
 	db.restores.Add(1)
-	db.restoring = r
+	db.mu.restoring = r
 	return r, nil
 }
 
-// gather takes records into the range that is being taken.
-func (r *restore) gather(records [][]byte) error {
-	var rec waypost.Record
-	var pace pacer
-	for _, raw := range records {
-		pace.step()
-		err := replication.DecodeRecord(raw, &rec)
-		if err != nil && !errors.Is(err, replication.ErrContent) {
-			return err
-		}
-		if rec.State != waypost.Purged {
-			r.pending.add(&rec, raw, err != nil)
-		}
-	}
-	return nil
-}
+// dir returns the path of the directory of the tables.
+func (r *restore) dir() string { return r.db.path(restoreName(r.number)) }
 
-// usable refuses a restore that has ended or whose store has failed.
+// usable returns an error when the restore has ended or its store has failed.
 func (r *restore) usable() error {
 	if r.ended {
 		return errors.New("restore: it has ended")
@@ -138,6 +92,38 @@ func (r *restore) usable() error {
 // Progress implements replication.Restore.
 func (r *restore) Progress() replication.Progress { return r.begun }
 
+// recordBytes is the assumed size of a record on disk when no other is known.
+const recordBytes = 100
+
+// Fits implements replication.Fitter.
+func (r *restore) Fits(records uint64) error {
+	db := r.db
+	if err := db.disk.low(); err != nil {
+		return fmt.Errorf("restore: %w", err)
+	}
+	r.tables.reserve(records)
+	if db.disk.look == nil {
+		return nil
+	}
+	each := int64(recordBytes)
+	if st := db.live.Load(); st != nil && st.pdb != nil {
+		if held := st.applied.Load().records; held > 100_000 {
+			each = int64(st.pdb.Metrics().DiskSpaceUsage()/held) + 1
+		}
+		if records == 0 {
+			records = st.applied.Load().records
+		}
+	}
+	need := int64(records) * each
+	for i := range r.tables.made {
+		need -= r.tables.made[i].Bytes
+	}
+	if err := db.disk.fits(need, records); err != nil {
+		return fmt.Errorf("restore: %w", err)
+	}
+	return nil
+}
+
 // Slots implements replication.Restore.
 func (r *restore) Slots(ctx context.Context, records [][]byte) error {
 	if err := r.usable(); err != nil {
@@ -146,16 +132,11 @@ func (r *restore) Slots(ctx context.Context, records [][]byte) error {
 	if r.st != nil {
 		return errors.New("restore: slots come before Begin")
 	}
-	if err := r.gather(records); err != nil {
+	if err := r.tables.gather(records); err != nil {
 		return fmt.Errorf("restore: %w", err)
 	}
 	r.db.cfg.Points.Hit("take slots: gathered")
-	if r.pending.bytes < gatherLimit {
-		return nil
-	}
-	r.spilled = true
-	g := r.pending.take()
-	return r.later(ctx, func(ctx context.Context) error { return r.make(ctx, g) })
+	return r.tables.spill(ctx)
 }
 
 // Keep implements replication.Restore.
@@ -164,26 +145,25 @@ func (r *restore) Keep(ctx context.Context, p replication.Progress) error {
 		return err
 	}
 	r.kept = p
-	r.ready.join(&r.pending)
-	if r.ready.bytes < r.db.saveBytes && time.Since(r.savedAt) < r.db.saveAfter && !r.spilled {
+	g, due := r.tables.takeDue()
+	if !due {
 		return nil
 	}
-	r.savedAt, r.durable, r.spilled = time.Now(), true, false
-	g := r.ready.take()
-	return r.later(ctx, func(ctx context.Context) error {
-		if err := r.make(ctx, g); err != nil {
+	r.durable = true
+	return r.tables.later(ctx, func(ctx context.Context) error {
+		if err := r.tables.add(ctx, g); err != nil {
 			return err
 		}
 		if r.again {
-			r.whole = len(r.tables)
+			r.tables.whole = len(r.tables.made)
 			return nil
 		}
 		return r.save(p)
 	})
 }
 
-// Again implements replication.Retaker. The files of tables stay until all is there, since PROGRESS names
-// them.
+// Again implements replication.Retaker. The files of tables stay until all slots are there,
+// because PROGRESS names them.
 func (r *restore) Again(ctx context.Context, before int) (int, error) {
 	if err := r.usable(); err != nil {
 		return 0, err
@@ -191,108 +171,287 @@ func (r *restore) Again(ctx context.Context, before int) (int, error) {
 	if r.st != nil {
 		return 0, errors.New("restore: slots are taken again before Begin")
 	}
-	if err := r.wait(ctx); err != nil {
+	if err := r.tables.wait(ctx); err != nil {
 		return 0, err
 	}
-	for more := true; more; { // a table has whole ranges, and may have some that lie behind
-		more = false
-		for i := range r.tables {
-			if t := &r.tables[i]; t.First < before && before <= t.Last {
-				before, more = t.Last+1, true
-			}
-		}
-	}
-	r.pending.take()
-	r.ready.forget(before)
-	r.tables = slices.DeleteFunc(slices.Clone(r.tables), func(t madeTable) bool { return t.First < before })
-	r.whole, r.again = len(r.tables), true
-	r.dropTable() // it has links that may be gone; the store fills another
-	return before, nil
-}
-
-// dropTable gives the lookup table up.
-func (r *restore) dropTable() {
-	r.db.mu.Lock()
-	defer r.db.mu.Unlock()
-	if r.table != nil {
-		r.db.endTable(r.table, [4]uint64{})
-		r.table = nil
-	}
+	r.again = true
+	return r.tables.forget(before), nil
 }
 
 // Rewind implements replication.Restore.
 func (r *restore) Rewind() {
-	if r.usable() != nil || r.st != nil {
-		return
-	}
-	r.pending.take()
-	if r.spilled {
-		if r.writing != nil {
-			r.writing <- <-r.writing // it is told later
-		}
-		r.tables, r.spilled = r.tables[:r.whole], false
+	if r.usable() == nil && r.st == nil {
+		r.tables.rewind()
 	}
 }
 
-// later does something in the background, once what was there before has ended, whose error
-// it gives.
-func (r *restore) later(ctx context.Context, do func(context.Context) error) error {
-	if err := r.wait(ctx); err != nil {
+// Begin implements replication.Restore.
+func (r *restore) Begin(ctx context.Context, lowest, highest waypost.Position) error {
+	if err := r.usable(); err != nil {
 		return err
 	}
-	done := make(chan error, 1)
-	r.writing = done
-	go func() { done <- do(r.background) }()
+	if lowest.Epoch != highest.Epoch || lowest.Seq > highest.Seq {
+		return fmt.Errorf("restore: there is no tail from %v to %v", lowest, highest)
+	}
+	r.highest = highest.Seq
+	if r.st != nil { // an earlier restore made the store
+		return nil
+	}
+	g, durable := r.tables.takeAll(), r.durable
+	err := r.tables.later(ctx, func(ctx context.Context) error {
+		if err := r.tables.add(ctx, g); err != nil || !durable {
+			return err
+		}
+		return r.save(r.kept)
+	})
+	if err == nil {
+		err = r.tables.wait(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	if err := r.ingest(ctx, lowest); err != nil {
+		return fmt.Errorf("restore: %w", err)
+	}
 	return nil
 }
 
-// wait waits for what goes on in the background. After an error there is no more of it.
-func (r *restore) wait(ctx context.Context) error {
-	if r.writing == nil {
-		return nil
-	}
-	select {
-	case err := <-r.writing:
-		if err != nil {
-			r.writing <- err // for who asks again
-			return fmt.Errorf("restore: %w", err)
-		}
-		r.writing = nil
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("restore: %w", ctx.Err())
-	}
-}
-
-// make makes a table of some records.
-func (r *restore) make(ctx context.Context, g gathered) error {
-	items := g.sorted()
-	if len(items) == 0 {
-		return nil
-	}
-	if err := r.db.lowDisk(); err != nil {
+// ingest makes a store of the tables, whose files stay until the store serves.
+func (r *restore) ingest(ctx context.Context, lowest waypost.Position) error {
+	db, tables := r.db, &r.tables
+	st, err := db.openStore(storeName(r.number), true)
+	if err != nil {
 		return err
 	}
-	r.next++
-	var publishing sync.WaitGroup
-	if r.db.live.Load() == nil || workers() > 1 {
-		publishing.Go(func() { r.publishAll(ctx, items) })
+	r.st = st
+	db.cfg.Points.Hit("fill store: made")
+	next := state{cluster: r.cluster, position: lowest}
+	fs := db.cfg.FS
+	links := fs.PathJoin(r.dir(), "links")
+	if err := fs.MkdirAll(links, 0o700); err != nil {
+		return fmt.Errorf("make a directory: %w", err)
+	}
+	for layer, left := 0, len(tables.made); left > 0; layer++ {
+		var paths []string
+		for i := range tables.made {
+			if t := &tables.made[i]; t.Layer == layer {
+				left--
+				next.digest ^= t.Tally.Digest
+				next.records += t.Tally.Records
+				path := fs.PathJoin(links, tableName(t.Number))
+				if err := vfs.LinkOrCopy(fs, tables.path(t.Number), path); err != nil {
+					return fmt.Errorf("link a table: %w", err)
+				}
+				paths = append(paths, path)
+			}
+		}
+		if len(paths) == 0 {
+			continue
+		}
+		db.cfg.Points.Hit("fill store: linked")
+		if err := st.pdb.Ingest(ctx, paths); err != nil {
+			return fmt.Errorf("ingest tables: %w", err)
+		}
+		if err := st.health.err(); err != nil {
+			return fmt.Errorf("ingest tables: %w", err)
+		}
+	}
+	db.cfg.Points.Hit("fill store: ingested")
+	if r.begun.Next > 0 || r.again {
+		err = st.loadNotes()
 	} else {
-		r.publishAll(ctx, items)
+		for i := range tables.notes {
+			st.note(&tables.notes[i])
+		}
+		st.publishNotes()
 	}
-	t, err := r.writeTable(ctx, r.next, items)
-	publishing.Wait()
-	if err = cmp.Or(err, ctx.Err()); err != nil {
+	if err != nil {
 		return err
 	}
-	for i := range r.tables {
-		if old := &r.tables[i]; old.Layer >= t.Layer && old.First <= t.Last && t.First <= old.Last {
-			t.Layer = old.Layer + 1
-		}
+	st.applied.Store(&next)
+	st.synced.Store(&waypost.Position{})
+	if tables.lookup != nil {
+		tables.lookup.Finish() // a link that it lacks is known to be new from here on
 	}
-	r.tables = append(r.tables, t)
-	r.db.cfg.Points.Hit("make table: written")
-	r.db.metrics.records.Add(float64(len(items)))
-	r.db.metrics.written.Add(float64(t.Bytes))
+	st.table.Store(tables.lookup)
+	tables.lookup = nil
+	db.metrics.poison.Add(float64(tables.poison))
+	// With its state the store is complete: after a restart, the restore continues with the
+	// tail.
+	if err := r.write(ctx, func(w *writer) error { w.sync = true; return nil }); err != nil {
+		return err
+	}
+	db.cfg.Points.Hit("fill store: done")
 	return nil
 }
+
+// Apply implements replication.Restore.
+func (r *restore) Apply(ctx context.Context, b *replication.Batch) error {
+	if err := r.usable(); err != nil {
+		return err
+	}
+	if r.st == nil {
+		return errors.New("restore: the tail comes after Begin")
+	}
+	if err := r.db.disk.low(); err != nil {
+		return fmt.Errorf("restore: %w", err)
+	}
+	if err := r.write(ctx, func(w *writer) error { return w.take(b, r.highest) }); err != nil {
+		return err
+	}
+	r.db.cfg.Points.Hit("take tail: applied")
+	return nil
+}
+
+func (r *restore) write(ctx context.Context, put func(*writer) error) error {
+	w := newWriter(r.st)
+	err := put(w)
+	if err == nil {
+		err = w.commit(ctx)
+	}
+	if err = errors.Join(err, w.close()); err != nil {
+		return fmt.Errorf("restore: %w", err)
+	}
+	r.db.metrics.taken(w)
+	return nil
+}
+
+// Commit implements replication.Restore. Once it returns nil the fresh store serves, and
+// will after any crash.
+func (r *restore) Commit(ctx context.Context, digest uint64) error {
+	if err := r.usable(); err != nil {
+		return err
+	}
+	if r.st == nil {
+		return errors.New("restore: it ends after Begin")
+	}
+	s := r.st.applied.Load()
+	if s.position.Seq < r.highest || s.digest != digest {
+		return fmt.Errorf("restore: %w: at sequence %d of %d the digest is %016x and not %016x",
+			replication.ErrDiverged, s.position.Seq, r.highest, s.digest, digest)
+	}
+	if err := r.judge(ctx); err != nil {
+		return fmt.Errorf("restore: %w", err)
+	}
+	if err := r.write(ctx, func(w *writer) error { w.sync = true; return nil }); err != nil {
+		return err
+	}
+	r.db.cfg.Points.Hit("swap stores: begun")
+	return r.swap()
+}
+
+// judge reports why the fresh store may not replace the live one.
+func (r *restore) judge(ctx context.Context) error {
+	db := r.db
+	live := db.pin(0)
+	if live == nil {
+		return nil
+	}
+	defer live.unpin(0)
+	if live.pdb == nil || db.deletions.mayShrink() {
+		return nil
+	}
+	var left uint64
+	held, err := live.servingLinks(ctx)
+	if err == nil {
+		left, err = r.st.servingLinks(ctx)
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			return err
+		}
+		// The live store may be unreadable, and the snapshot taken because of that. The
+		// number of all records is known of both.
+		held, left = live.applied.Load().records, r.st.applied.Load().records
+	}
+	return db.deletions.judgeLeft(held, left)
+}
+
+// swap makes the fresh store the live one, first on disk and then for readers.
+func (r *restore) swap() error {
+	db := r.db
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if db.closed.Load() {
+		return errClosed
+	}
+	renamed, err := db.setCurrent(r.st.name)
+	r.keep = renamed
+	if err != nil {
+		return fmt.Errorf("restore: %w", err)
+	}
+	db.cfg.Points.Hit("swap stores: named")
+	if t := r.st.table.Load(); t != nil {
+		if r.st.guarded.loaded = t.Finish(); r.st.guarded.loaded { // else it is filled once the old table is gone
+			t.Resume(0)
+		}
+	}
+	old := db.live.Swap(r.st)
+	r.end()
+	db.recovered(&db.restores)
+	if old != nil {
+		old.guarded.comparing.end(errCompared)
+		db.retire(old)
+	}
+	db.cfg.Points.Hit("swap stores: done")
+	if err := db.cfg.FS.RemoveAll(r.dir()); err != nil {
+		db.cfg.Logger.Warn("cannot remove the tables of a restore before the next start", "error", err)
+	}
+	db.cfg.Points.Hit("swap stores: cleared")
+	db.filler.wake()
+	return nil
+}
+
+// end lets another restore begin. The caller holds db.mu.
+func (r *restore) end() {
+	r.tables.stop()
+	r.ended, r.db.mu.restoring = true, nil
+}
+
+// Suspend implements replication.Restore.
+func (r *restore) Suspend() error { return r.leave(true) }
+
+// Abort implements replication.Restore.
+func (r *restore) Abort() error { return r.leave(false) }
+
+func (r *restore) leave(keep bool) error {
+	r.db.mu.Lock()
+	defer r.db.mu.Unlock()
+	if r.ended {
+		return nil
+	}
+	if !keep {
+		r.tables.stop()
+	}
+	r.tables.finish()
+	r.end()
+	r.db.restores.Add(-1)
+	var err error
+	if r.st != nil {
+		err = r.st.closePebble()
+		if t := r.st.table.Swap(nil); t != nil {
+			r.tables.lookup = t
+		}
+	}
+	if r.tables.lookup != nil {
+		r.db.endTable(r.tables.lookup, [4]uint64{})
+		r.db.filler.wake()
+	}
+	if !keep || !r.durable {
+		err = errors.Join(err, r.remove())
+	}
+	if err != nil {
+		return fmt.Errorf("end a restore: %w", err)
+	}
+	return nil
+}
+
+// remove removes the files of the restore.
+func (r *restore) remove() error { return r.db.removeRestore(r.number, r.keep) }
+
+// Whole ranges of slots are made durable once there are that many bytes of them, or after
+// that time.
+const (
+	saveBytes = 4 << 20
+	saveAfter = time.Second
+)

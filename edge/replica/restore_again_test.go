@@ -97,7 +97,7 @@ func TestASnapshotWhoseLogIsTrimmedTakesOnlySomeSlotsAgain(t *testing.T) {
 
 func TestSlotsThatAreTakenAgainTakeTheirTablesAlong(t *testing.T) {
 	db := open(t, replica.Config{Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)})
-	db.Hesitate()
+	db.NeverSaveByTime()
 	s := replicationtest.NewSource()
 	for i := range 400 {
 		s.Commit(replicationtest.Link(fmt.Sprintf("code%04d", i), "https://example.com/"))

@@ -15,16 +15,15 @@ import (
 	"waypost/replication"
 )
 
-// The directory of a restore holds its tables, and the file PROGRESS, which says how far they
-// reach. It is replaced whenever more slots are durable. A table that it does not name
-// counts for nothing.
+// The directory of a restore holds its tables and the file PROGRESS, which names them. It is
+// replaced whenever more slots are durable. A table that it does not name is ignored.
 const progressName = "PROGRESS"
 
-// maxProgress bounds PROGRESS: it has a line of about 150 bytes for each table, of which
-// there are about as many as slots at the most.
+// maxProgress bounds PROGRESS, which has a line of about 150 bytes for each table. There are
+// about as many tables as slots at the most.
 const maxProgress = 16 << 20
 
-// progress is what PROGRESS says, behind a checksum in hex and a line feed.
+// progress is the content of PROGRESS after a checksum in hex and a line feed.
 type progress struct {
 	Format          uint32
 	Cluster         replication.Cluster
@@ -34,44 +33,36 @@ type progress struct {
 	Tables          []madeTable
 }
 
-// told is the part of it that a follower goes on from.
-func (p *progress) told() (replication.Progress, error) {
+// parse returns the part from which a follower continues.
+func (p *progress) parse() (replication.Progress, error) {
 	lowest, err1 := waypost.ParsePosition(p.Lowest)
 	highest, err2 := waypost.ParsePosition(p.Highest)
 	return replication.Progress{Next: p.Next, Lowest: lowest, Highest: highest, Digest: p.Digest}, errors.Join(err1, err2)
 }
 
-func (r *restore) dir() string { return fmt.Sprintf("%s%06d", restorePrefix, r.number) }
-
-func tableName(number int) string { return fmt.Sprintf("%06d.sst", number) }
-
-func (r *restore) tablePath(number int) string {
-	return r.db.fs.PathJoin(r.db.path(r.dir()), tableName(number))
-}
-
-// save makes the tables that there are, and what they hold, durable.
+// save makes the present tables, and the progress that they hold, durable.
 func (r *restore) save(p replication.Progress) error {
-	content, err := json.Marshal(progress{r.format, r.cluster, p.Next, p.Lowest.String(), p.Highest.String(), p.Digest, r.tables})
+	content, err := json.Marshal(progress{storeFormat, r.cluster, p.Next, p.Lowest.String(), p.Highest.String(), p.Digest, r.tables.made})
 	if err != nil {
 		return fmt.Errorf("write %s: %w", progressName, err)
 	}
-	dir := r.db.path(r.dir())
-	if err := r.db.syncDir(dir); err != nil { // no table comes later than its name
+	if err := r.db.syncDir(r.dir()); err != nil { // tables are durable before PROGRESS names them
 		return err
 	}
 	r.db.cfg.Points.Hit("keep progress: begun")
 	line := fmt.Appendf(nil, "%08x\n", crc32.Checksum(content, castagnoli))
-	if _, err := r.db.replaceFile(dir, progressName, append(line, content...)); err != nil {
+	if _, err := r.db.replaceFile(r.dir(), progressName, append(line, content...)); err != nil {
 		return err
 	}
-	r.whole = len(r.tables)
+	r.tables.whole = len(r.tables.made)
 	r.db.cfg.Points.Hit("keep progress: done")
 	return nil
 }
 
-// readProgress reads the PROGRESS of a restore. What makes no sense is none.
-func (db *DB) readProgress(dir string) (p progress, ok bool, err error) {
-	f, err := db.fs.Open(db.fs.PathJoin(db.path(dir), progressName))
+// readProgress reads the PROGRESS of a restore. It returns false for an unreadable one.
+func (s *storage) readProgress(restore string) (p progress, ok bool, err error) {
+	fs, dir := s.cfg.FS, s.path(restore)
+	f, err := fs.Open(fs.PathJoin(dir, progressName))
 	if oserror.IsNotExist(err) {
 		return p, false, nil
 	}
@@ -89,12 +80,12 @@ func (db *DB) readProgress(dir string) (p progress, ok bool, err error) {
 	if err := json.Unmarshal([]byte(content), &p); err != nil || p.Next < 1 || p.Next > waypost.Slots {
 		return p, false, nil
 	}
-	if _, err := p.told(); err != nil {
+	if _, err := p.parse(); err != nil {
 		return p, false, nil
 	}
 	for i := range p.Tables {
 		t := &p.Tables[i]
-		info, err := db.fs.Stat(db.fs.PathJoin(db.path(dir), tableName(t.Number)))
+		info, err := fs.Stat(fs.PathJoin(dir, tableName(t.Number)))
 		if err != nil && !oserror.IsNotExist(err) {
 			return p, false, fmt.Errorf("look for a table: %w", err)
 		}
@@ -105,49 +96,7 @@ func (db *DB) readProgress(dir string) (p progress, ok bool, err error) {
 	return p, true, nil
 }
 
-// restoreNumbers lists the directories of restores, by number.
-func (db *DB) restoreNumbers() (numbers []int, err error) {
-	all, err := db.fs.List(db.cfg.Dir)
-	if err != nil {
-		return nil, fmt.Errorf("list the replica's directory: %w", err)
-	}
-	for _, name := range all {
-		text, ok := strings.CutPrefix(name, restorePrefix)
-		if n, err := strconv.Atoi(text); ok && err == nil {
-			numbers = append(numbers, n)
-		}
-	}
-	return numbers, nil
-}
-
-// sweepRestores removes the files of restores on which none can go on, and gives the number
-// of the one that is left, or 0.
-func (db *DB) sweepRestores(live string) (unfinished int, err error) {
-	numbers, err := db.restoreNumbers()
-	if err != nil {
-		return 0, err
-	}
-	for _, n := range numbers {
-		r := restore{db: db, number: n}
-		_, ok, err := db.readProgress(r.dir())
-		if err != nil {
-			return 0, err
-		}
-		if ok && storeName(n) > live && n > unfinished {
-			n, unfinished = unfinished, n
-		}
-		if n == 0 {
-			continue
-		}
-		r = restore{db: db, number: n, keep: storeName(n) == live}
-		if err := r.remove(); err != nil {
-			return 0, fmt.Errorf("remove what a restore has left: %w", err)
-		}
-	}
-	return unfinished, nil
-}
-
-// resume goes on with a restore that was interrupted, if there is one that fits.
+// resume continues an interrupted restore, if there is one of the same cluster and format.
 func (r *restore) resume() (bool, error) {
 	db := r.db
 	live := ""
@@ -159,24 +108,23 @@ func (r *restore) resume() (bool, error) {
 		return false, err
 	}
 	r.number = n
-	p, ok, err := db.readProgress(r.dir())
+	p, ok, err := db.readProgress(restoreName(n))
 	if err != nil {
 		return false, err
 	}
-	if !ok || p.Cluster != r.cluster || p.Format != r.format {
+	if !ok || p.Cluster != r.cluster || p.Format != storeFormat {
 		return false, r.remove()
 	}
 	db.cfg.Points.Hit("resume restore: begun")
-	r.durable, r.tables, r.whole = true, p.Tables, len(p.Tables)
+	r.durable, r.tables.made, r.tables.whole = true, p.Tables, len(p.Tables)
 	for i := range p.Tables {
-		r.next = max(r.next, p.Tables[i].Number)
+		r.tables.next = max(r.tables.next, p.Tables[i].Number)
 	}
-	if r.begun, err = p.told(); err != nil {
+	if r.begun, err = p.parse(); err != nil {
 		return false, err
 	}
 	r.kept = r.begun
-	links := db.fs.PathJoin(db.path(r.dir()), "links")
-	if err := db.fs.RemoveAll(links); err != nil {
+	if err := db.cfg.FS.RemoveAll(db.cfg.FS.PathJoin(r.dir(), "links")); err != nil {
 		return false, fmt.Errorf("remove links: %w", err)
 	}
 	if p.Next < waypost.Slots {
@@ -185,21 +133,21 @@ func (r *restore) resume() (bool, error) {
 	return true, r.reopen()
 }
 
-// reopen opens the store that the tables were put into, if that was completed.
+// reopen opens the store that was made of the tables, if it was completed.
 func (r *restore) reopen() error {
 	st, err := r.db.openExisting(storeName(r.number))
 	if err != nil {
 		if !unreadable(err) {
 			return err
 		}
-		if err := r.db.fs.RemoveAll(r.db.path(storeName(r.number))); err != nil {
+		if err := r.db.cfg.FS.RemoveAll(r.db.path(storeName(r.number))); err != nil {
 			return fmt.Errorf("remove half a store: %w", err)
 		}
 		return nil
 	}
 	s := st.applied.Load()
 	if s.cluster != r.cluster || s.position.Epoch != r.begun.Lowest.Epoch || s.position.Seq < r.begun.Lowest.Seq {
-		return errors.Join(errors.New("the store of a restore is not of its tables"), st.closePebble())
+		return errors.Join(errors.New("the store of a restore does not fit its tables"), st.closePebble())
 	}
 	r.db.cfg.Points.Hit("resume restore: opened")
 	r.st, r.begun.Lowest = st, s.position

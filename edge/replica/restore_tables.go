@@ -5,54 +5,344 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
+	"sync"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/objstorage/objstorageprovider"
 	"github.com/cockroachdb/pebble/v2/sstable"
-	"github.com/cockroachdb/pebble/v2/sstable/block"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"waypost"
+	"waypost/edge/lookup"
 	"waypost/replication"
 )
 
-// gathered is records of a snapshot that are not in a table yet.
+// tableBuilder makes sorted tables of the records of a snapshot, in the background, and puts
+// their links into a lookup table.
+type tableBuilder struct {
+	db      *DB
+	dir     string // path
+	options sstable.WriterOptions
+
+	// Owned by the goroutine of the restore.
+	pending gathered // of the range of slots that is being taken
+	ready   gathered // of whole ranges that are in no table yet
+	spilled bool     // there are tables of the range that is being taken
+	savedAt time.Time
+
+	working    chan error      // result of the background work; nil: there is none
+	background context.Context //nolint:containedctx // ends the background work
+	stop       context.CancelFunc
+
+	// Owned by the background work while there is some, else by the goroutine of the
+	// restore.
+	made   []madeTable
+	whole  int // tables of whole ranges of slots, at the beginning of made
+	next   int // number of the last table
+	notes  []waypost.Record
+	poison int
+	lookup *lookup.Table // nil: there is none
+}
+
+// madeTable is a durable table of a restore.
+type madeTable struct {
+	Number int    `json:"number"` // of its file
+	First  int    `json:"first"`  // slots that it has records of
+	Last   int    `json:"last"`
+	Layer  int    `json:"layer"` // tables of one layer do not overlap
+	Bytes  int64  `json:"bytes"`
+	Tally  totals `json:"tally"`
+}
+
+// totals adds up records.
+type totals struct {
+	Digest  uint64 `json:"digest"`
+	Records uint64 `json:"records"`
+}
+
+func tableName(number int) string { return fmt.Sprintf("%06d.sst", number) }
+
+// begin readies a builder that has the tables of an earlier restore, or none.
+func (b *tableBuilder) begin(db *DB, dir string) {
+	b.db, b.dir, b.options, b.savedAt = db, dir, db.tableOptions(), time.Now()
+	b.background, b.stop = context.WithCancel(context.Background())
+}
+
+// path returns the path of a table.
+func (b *tableBuilder) path(number int) string {
+	return b.db.cfg.FS.PathJoin(b.dir, tableName(number))
+}
+
+// lookupBytes is the approximate size of a link in the lookup table.
+const lookupBytes = 120
+
+// reserve makes room in the lookup table for that many links at once, if it will hold them
+// all: growing it step by step takes as long as filling it.
+func (b *tableBuilder) reserve(records uint64) {
+	if b.lookup != nil && records > 0 && records < uint64(b.db.budget.Limit())/lookupBytes/2 {
+		b.lookup.Reserve(int(records))
+	}
+}
+
+// gather adds records to the range that is being taken.
+func (b *tableBuilder) gather(records [][]byte) error {
+	var rec waypost.Record
+	var pace pacer
+	for _, raw := range records {
+		pace.step()
+		err := replication.DecodeRecord(raw, &rec)
+		if err != nil && !errors.Is(err, replication.ErrContent) {
+			return err
+		}
+		if rec.State != waypost.Purged {
+			b.pending.add(&rec, raw, err != nil)
+		}
+	}
+	return nil
+}
+
+// spill makes a table of a part of the range when the range is too large for memory.
+func (b *tableBuilder) spill(ctx context.Context) error {
+	if b.pending.bytes < gatherLimit {
+		return nil
+	}
+	b.spilled = true
+	g := b.pending.take()
+	return b.later(ctx, func(ctx context.Context) error { return b.add(ctx, g) })
+}
+
+// takeDue ends the range, and returns all records for a table when it is time to make one.
+func (b *tableBuilder) takeDue() (g gathered, due bool) {
+	b.ready.join(&b.pending)
+	if b.ready.bytes < b.db.saveBytes && time.Since(b.savedAt) < b.db.saveAfter && !b.spilled {
+		return g, false
+	}
+	b.savedAt, b.spilled = time.Now(), false
+	return b.ready.take(), true
+}
+
+// takeAll returns all records.
+func (b *tableBuilder) takeAll() gathered {
+	b.ready.join(&b.pending)
+	return b.ready.take()
+}
+
+// rewind forgets the range that is being taken.
+func (b *tableBuilder) rewind() {
+	b.pending.take()
+	if b.spilled {
+		if b.working != nil {
+			b.working <- <-b.working // a later call returns the error
+		}
+		b.made, b.spilled = b.made[:b.whole], false
+	}
+}
+
+// forget drops the tables with slots before a given one, and returns the slot before which
+// all are gone. There is no background work.
+func (b *tableBuilder) forget(before int) int {
+	for more := true; more; { // a table has whole ranges, and perhaps some after the slot
+		more = false
+		for i := range b.made {
+			if t := &b.made[i]; t.First < before && before <= t.Last {
+				before, more = t.Last+1, true
+			}
+		}
+	}
+	b.pending.take()
+	b.ready.forget(before)
+	b.made = slices.DeleteFunc(slices.Clone(b.made), func(t madeTable) bool { return t.First < before })
+	b.whole = len(b.made)
+	b.db.mu.Lock()
+	defer b.db.mu.Unlock()
+	if b.lookup != nil { // it may have links that are gone; the store fills another
+		b.db.endTable(b.lookup, [4]uint64{})
+		b.lookup = nil
+	}
+	return before
+}
+
+// later starts background work, once the work before has ended, whose error it returns.
+func (b *tableBuilder) later(ctx context.Context, do func(context.Context) error) error {
+	if err := b.wait(ctx); err != nil {
+		return err
+	}
+	done := make(chan error, 1)
+	b.working = done
+	go func() { done <- do(b.background) }()
+	return nil
+}
+
+// wait waits for the background work. After an error there is no more of it.
+func (b *tableBuilder) wait(ctx context.Context) error {
+	if b.working == nil {
+		return nil
+	}
+	select {
+	case err := <-b.working:
+		if err != nil {
+			b.working <- err // for the next caller
+			return fmt.Errorf("restore: %w", err)
+		}
+		b.working = nil
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("restore: %w", ctx.Err())
+	}
+}
+
+// finish waits for the background work of a restore that ends.
+func (b *tableBuilder) finish() {
+	if b.working == nil {
+		return
+	}
+	if err := <-b.working; err != nil { // returned already, or not important any more
+		b.db.cfg.Logger.Debug("a restore has ended", "error", err)
+	}
+}
+
+// add makes a table of some records.
+func (b *tableBuilder) add(ctx context.Context, g gathered) error {
+	items := g.sorted()
+	if len(items) == 0 {
+		return nil
+	}
+	if err := b.db.disk.low(); err != nil {
+		return err
+	}
+	b.next++
+	var publishing sync.WaitGroup
+	if b.db.live.Load() == nil || workers() > 1 {
+		publishing.Go(func() { b.publish(ctx, items) })
+	} else {
+		b.publish(ctx, items)
+	}
+	t, err := b.write(ctx, b.next, items)
+	publishing.Wait()
+	if err = cmp.Or(err, ctx.Err()); err != nil {
+		return err
+	}
+	for i := range b.made {
+		if old := &b.made[i]; old.Layer >= t.Layer && old.First <= t.Last && t.First <= old.Last {
+			t.Layer = old.Layer + 1
+		}
+	}
+	b.made = append(b.made, t)
+	b.db.cfg.Points.Hit("make table: written")
+	b.db.metrics.records.Add(float64(len(items)))
+	b.db.metrics.written.Add(float64(t.Bytes))
+	return nil
+}
+
+// write writes a table of records in the order of their keys. The file is durable, the entry
+// in its directory is not.
+func (b *tableBuilder) write(ctx context.Context, number int, items []gatheredRecord) (made madeTable, err error) {
+	fs, name := b.db.cfg.FS, b.path(number)
+	f, err := fs.Create(name, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return made, fmt.Errorf("make a table: %w", err)
+	}
+	f = vfs.NewSyncingFile(f, vfs.SyncingFileOptions{BytesPerSync: 512 << 10}) // the disk begins at once
+	w := sstable.NewWriter(objstorageprovider.NewFileWritable(f), b.options)
+	defer func() {
+		if closeErr := w.Close(); closeErr != nil && err == nil {
+			err = fmt.Errorf("make a table: %w", closeErr)
+		}
+		if err == nil {
+			var info vfs.FileInfo
+			if info, err = fs.Stat(name); err == nil {
+				made.Bytes = info.Size()
+			}
+		}
+	}()
+	var key, value []byte
+	var sum totals
+	var rec waypost.Record
+	var pace pacer
+	for i := range items {
+		pace.step()
+		if i%4096 == 0 && ctx.Err() != nil {
+			return made, ctx.Err()
+		}
+		raw := items[i].raw
+		replication.RereadRecord(raw, &rec)
+		key = appendRecordKey(key[:0], uint16(items[i].order>>48), rec.Kind, rec.Domain, rec.Name)
+		value = replication.Compact(value[:0], raw)
+		if err := w.Set(key, value); err != nil {
+			return made, fmt.Errorf("write a table: %w", err)
+		}
+		sum.Digest ^= rec.Stamp
+		sum.Records++
+	}
+	made = madeTable{Number: number, First: int(items[0].order >> 48), Last: int(items[len(items)-1].order >> 48), Tally: sum}
+	return made, nil
+}
+
+// publish puts records into the lookup table and the notes. It ends early when ctx ends, and
+// the restore with it.
+func (b *tableBuilder) publish(ctx context.Context, items []gatheredRecord) {
+	var pace pacer
+	var rec waypost.Record
+	for i := range items {
+		pace.step()
+		if i%4096 == 0 && ctx.Err() != nil {
+			return
+		}
+		extensions, poison := replication.RereadRecord(items[i].raw, &rec), items[i].poison
+		if poison {
+			b.poison++
+		}
+		switch {
+		case rec.Kind != waypost.KindLink:
+			b.notes = append(b.notes, cloneNote(&rec))
+		case b.lookup == nil:
+		case poison:
+			b.lookup.Put(&waypost.Record{Domain: rec.Domain, Name: rec.Name}, nil)
+		default:
+			b.lookup.Put(&rec, extensions)
+		}
+	}
+}
+
+// gathered collects records of a snapshot that are not in a table yet.
 type gathered struct {
 	items []gatheredRecord
-	chunk []byte // in which the records lie that came last, and some before them that are another's now
+	chunk []byte // holds the newest records, and perhaps some before them that were taken
 	bytes int    // of all records
 }
 
 type gatheredRecord struct {
-	order  uint64 // the first bytes of its key, but for the prefix
-	then   uint64 // those that follow
+	order  uint64 // the first bytes of its key after the prefix
+	then   uint64 // the next bytes
 	raw    []byte
 	poison bool // it must not be served
 }
 
 const (
 	gatherChunk = 1 << 20
-	// gatherLimit bounds what is held in memory until it becomes a table, in bytes: there
-	// may be three times as much, as one table is written and one waits.
+	// gatherLimit bounds the records in memory that wait for a table, in bytes. There may be
+	// three times as many, because one table is written and one waits.
 	gatherLimit = 64 << 20
 )
 
-// orderOf is the part of a record's key that fits a word: slot, kind, domain, and a byte
+// orderOf returns the part of a record's key that fits a word: slot, kind, domain, and a byte
 // of the name.
 func orderOf(r *waypost.Record) uint64 {
 	slot := waypost.Slot(r.Kind, r.Domain, r.Name)
 	return uint64(slot)<<48 | uint64(r.Kind)<<40 | uint64(r.Domain)<<8 | uint64(r.Name[0])
 }
 
-// thenOf is what follows on that: eight bytes of the name, with zeroes behind.
+// thenOf returns the next eight bytes of the name, padded with zeroes.
 func thenOf(r *waypost.Record) uint64 {
 	var b [8]byte
 	copy(b[:], r.Name[1:])
 	return binary.BigEndian.Uint64(b[:])
 }
 
-// add takes a copy of a record.
+// add adds a copy of a record. Records lie in chunks, so that a restore makes little garbage.
 func (g *gathered) add(r *waypost.Record, raw []byte, poison bool) {
 	if cap(g.chunk)-len(g.chunk) < len(raw) {
 		g.chunk = make([]byte, 0, max(gatherChunk, len(raw)))
@@ -63,14 +353,14 @@ func (g *gathered) add(r *waypost.Record, raw []byte, poison bool) {
 	g.bytes += len(raw)
 }
 
-// take takes off all records. What room is left in the chunk is for those that come next.
+// take removes and returns all records. The room left in the chunk is for the next ones.
 func (g *gathered) take() gathered {
 	taken := *g
 	*g = gathered{items: make([]gatheredRecord, 0, len(taken.items)), chunk: taken.chunk[len(taken.chunk):]}
 	return taken
 }
 
-// join takes all records of another off it.
+// join moves all records of another here.
 func (g *gathered) join(other *gathered) {
 	g.items = append(g.items, other.items...)
 	g.bytes += other.bytes
@@ -78,7 +368,7 @@ func (g *gathered) join(other *gathered) {
 	other.items, other.chunk, other.bytes = other.items[:0], other.chunk[len(other.chunk):], 0
 }
 
-// forget takes off the records of the slots before one.
+// forget removes the records of the slots before a given one.
 func (g *gathered) forget(before int) {
 	g.items = slices.DeleteFunc(g.items, func(item gatheredRecord) bool { return int(item.order>>48) < before })
 	g.bytes = 0
@@ -97,10 +387,11 @@ func compareGathered(a, b gatheredRecord) int {
 	return bytes.Compare(replication.RecordName(a.raw), replication.RecordName(b.raw))
 }
 
-// sorted gives the records in the order of their keys, each key once: the newest of it.
+// sorted returns the records in the order of their keys. Of records with one key it returns
+// the newest.
 func (g *gathered) sorted() []gatheredRecord {
 	items := g.items
-	if !slices.IsSortedFunc(items, compareGathered) { // a replica gives them so
+	if !slices.IsSortedFunc(items, compareGathered) { // a replica sends them sorted
 		slices.SortFunc(items, compareGathered)
 	}
 	n := 0
@@ -115,120 +406,4 @@ func (g *gathered) sorted() []gatheredRecord {
 		n++
 	}
 	return items[:n]
-}
-
-// madeTable is a table of a restore that is durable.
-type madeTable struct {
-	Number int    `json:"number"` // of its file
-	First  int    `json:"first"`  // slots that it has records of
-	Last   int    `json:"last"`
-	Layer  int    `json:"layer"` // tables of one do not overlap
-	Bytes  int64  `json:"bytes"`
-	Tally  totals `json:"tally"`
-}
-
-// totals is what records add up to.
-type totals struct {
-	Digest  uint64 `json:"digest"`
-	Records uint64 `json:"records"`
-}
-
-// writeTable makes a table of records in the order of their keys, durably but for its
-// directory's entry.
-func (r *restore) writeTable(ctx context.Context, number int, items []gatheredRecord) (made madeTable, err error) {
-	name := r.tablePath(number)
-	f, err := r.db.fs.Create(name, vfs.WriteCategoryUnspecified)
-	if err != nil {
-		return made, fmt.Errorf("make a table: %w", err)
-	}
-	f = vfs.NewSyncingFile(f, vfs.SyncingFileOptions{BytesPerSync: 512 << 10}) // the disk begins at once
-	w := sstable.NewWriter(objstorageprovider.NewFileWritable(f), r.options)
-	defer func() {
-		if closeErr := w.Close(); closeErr != nil && err == nil {
-			err = fmt.Errorf("make a table: %w", closeErr)
-		}
-		if err == nil {
-			var info vfs.FileInfo
-			if info, err = r.db.fs.Stat(name); err == nil {
-				made.Bytes = info.Size()
-			}
-		}
-	}()
-	var key, value []byte
-	var sum totals
-	var rec waypost.Record
-	var pace pacer
-	for i := range items {
-		pace.step()
-		if i%4096 == 0 && ctx.Err() != nil {
-			return made, ctx.Err()
-		}
-		raw := items[i].raw
-		replication.RereadRecord(raw, &rec)
-		key = appendRecordKey(key[:0], uint16(items[i].order>>48), rec.Kind, rec.Domain, rec.Name)
-		value = appendStored(value[:0], r.format, raw)
-		if err := w.Set(key, value); err != nil {
-			return made, fmt.Errorf("write a table: %w", err)
-		}
-		sum.Digest ^= rec.Stamp
-		sum.Records++
-	}
-	made = madeTable{Number: number, First: int(items[0].order >> 48), Last: int(items[len(items)-1].order >> 48), Tally: sum}
-	return made, nil
-}
-
-// tableBytes is what a link takes in the lookup table, about.
-const tableBytes = 120
-
-// reserve makes room for so many links in the lookup table at once, if it will hold them all:
-// growing it as they come would take as long as putting them in.
-func (r *restore) reserve(records uint64) {
-	if r.table != nil && records > 0 && records < uint64(r.db.budget.Limit())/tableBytes/2 {
-		r.table.Reserve(int(records))
-	}
-}
-
-// publishAll gives records of a snapshot to those who are asked besides the store; not all when ctx ends, and with it the restore.
-func (r *restore) publishAll(ctx context.Context, items []gatheredRecord) {
-	var pace pacer
-	var rec waypost.Record
-	for i := range items {
-		pace.step()
-		if i%4096 == 0 && ctx.Err() != nil {
-			return
-		}
-		extensions := replication.RereadRecord(items[i].raw, &rec)
-		r.publish(&rec, extensions, items[i].poison)
-	}
-}
-
-func (r *restore) publish(rec *waypost.Record, extensions []byte, poison bool) {
-	if poison {
-		r.poison++
-	}
-	switch {
-	case rec.Kind != waypost.KindLink:
-		note := *rec
-		note.Name, note.Payload = bytes.Clone(rec.Name), bytes.Clone(rec.Payload)
-		r.notes = append(r.notes, note)
-	case r.table == nil:
-	case poison:
-		r.table.Put(&waypost.Record{Domain: rec.Domain, Name: rec.Name}, nil)
-	default:
-		r.table.Put(rec, extensions)
-	}
-}
-
-// tableOptions are those of the tables that a restore makes, which go to the last level. They
-// are packed with less effort than what compactions write there, which makes them larger by a
-// fiftieth and saves a third of the time.
-func (db *DB) tableOptions() sstable.WriterOptions {
-	opts := db.storeOptions()
-	opts.EnsureDefaults()
-	w := opts.MakeWriterOptions(len(opts.Levels)-1, opts.FormatMajorVersion.MaxTableFormat())
-	quick := *w.Compression
-	quick.Name = "Snapshot"
-	quick.DataBlocks, quick.ValueBlocks = block.BalancedCompression.DataBlocks, block.BalancedCompression.ValueBlocks
-	w.Compression = &quick
-	return w
 }

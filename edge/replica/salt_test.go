@@ -81,7 +81,7 @@ func TestASaltThatCannotBeReadIsNoneAndIsNotLogged(t *testing.T) {
 	apply(t, s, db)
 	require.Nil(t, db.Salt(1))
 	require.Nil(t, db.Salt(2))
-	require.Equal(t, 3, strings.Count(log.String(), "cannot be understood"), log.String())
+	require.Equal(t, 3, strings.Count(log.String(), "cannot read the record of a visitor salt"), log.String())
 	require.NotContains(t, log.String(), "abab")
 	require.NotContains(t, log.String(), "abcd")
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"sync"
 	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -13,15 +14,28 @@ import (
 	"waypost/replication"
 )
 
-// A replica passes on what it has applied, by the same protocol.
-var (
-	_ replication.Relay   = (*DB)(nil)
-	_ replication.Counter = (*DB)(nil)
-)
+// source passes on the batches that the replica has applied, by the same protocol. It
+// implements replication.Relay.
+type source struct {
+	serving *serving
 
-// source pins the live store and gives its state, while it is fit to be passed on.
-func (db *DB) source() (*store, *state, error) {
-	st := db.pin(0)
+	// Any goroutine reads these, and the follower's writes them.
+	origin   atomic.Pointer[replication.Head] // as last received; nil: never
+	diverged atomic.Bool                      // the replica differs from its own source
+	restores atomic.Int32                     // under way
+	repairs  atomic.Int32                     // under way
+
+	decoders sync.Pool // of *replication.BatchDecoder
+
+	waiting struct {
+		sync.Mutex
+		changed chan struct{} // closed when the position moves next; nil: no caller waits
+	}
+}
+
+// pinFit pins the live store and returns its state, while the store is fit to be passed on.
+func (o *source) pinFit() (*store, *state, error) {
+	st := o.serving.pin(0)
 	if st == nil {
 		return nil, nil, fmt.Errorf("%w: nothing is held", replication.ErrNoSource)
 	}
@@ -30,11 +44,11 @@ func (db *DB) source() (*store, *state, error) {
 	switch {
 	case st.pdb == nil:
 		why = errDetached
-	case s.repairing || db.repairs.Load() > 0:
+	case s.repairing || o.repairs.Load() > 0:
 		why = errors.New("it is being repaired")
-	case db.restores.Load() > 0:
+	case o.restores.Load() > 0:
 		why = errors.New("it is being replaced")
-	case db.diverged.Load():
+	case o.diverged.Load():
 		why = errors.New("it differs from its own source")
 	default:
 		why = st.health.err()
@@ -46,58 +60,58 @@ func (db *DB) source() (*store, *state, error) {
 	return st, s, nil
 }
 
-// headOf gives the head that a state of a store makes. It was the origin's when the origin said
-// so, or when its last transaction was committed there.
-func (db *DB) headOf(st *store, s *state) replication.Head {
+// headOf returns the head for a state of a store. Its time is the origin's: of its last
+// heartbeat at this position, or of the last transaction.
+func (o *source) headOf(st *store, s *state) replication.Head {
 	h := replication.Head{Cluster: s.cluster, Position: s.position, Digest: s.digest, At: st.lastAt.Load()}
-	if o := db.origin.Load(); o != nil && o.Position == s.position && o.Digest == s.digest && o.At >= h.At {
-		return *o // with its signature
+	if origin := o.origin.Load(); origin != nil && origin.Position == s.position && origin.Digest == s.digest && origin.At >= h.At {
+		return *origin // with its signature
 	}
 	return h
 }
 
 // Head implements replication.Source.
-func (db *DB) Head(context.Context) (replication.Head, error) {
-	st, s, err := db.source()
+func (o *source) Head(context.Context) (replication.Head, error) {
+	st, s, err := o.pinFit()
 	if err != nil {
 		return replication.Head{}, err
 	}
 	defer st.unpin(0)
-	return db.headOf(st, s), nil
+	return o.headOf(st, s), nil
 }
 
 // Origin implements replication.Relay.
-func (db *DB) Origin() replication.Head {
-	st := db.pin(0)
+func (o *source) Origin() replication.Head {
+	st := o.serving.pin(0)
 	if st == nil {
 		return replication.Head{}
 	}
 	defer st.unpin(0)
-	h := db.headOf(st, st.applied.Load())
-	if o := db.origin.Load(); o != nil && o.Position.Epoch == h.Position.Epoch && o.Position.Seq > h.Position.Seq {
-		return *o
+	h := o.headOf(st, st.applied.Load())
+	if origin := o.origin.Load(); origin != nil && origin.Position.Epoch == h.Position.Epoch && origin.Position.Seq > h.Position.Seq {
+		return *origin
 	}
 	return h
 }
 
-// mended says that a repair or a restore has ended well.
-func (db *DB) mended(underWay *atomic.Int32) {
-	underWay.Add(-1)
-	db.diverged.Store(false)
-	db.moved()
-}
-
 // heard keeps the newest head of the origin.
-func (db *DB) heard(h replication.Head) {
-	if o := db.origin.Load(); o == nil || h.Position.Epoch.Ordinal > o.Position.Epoch.Ordinal ||
-		h.Position.Epoch == o.Position.Epoch && h.At > o.At {
-		db.origin.Store(&h)
+func (o *source) heard(h replication.Head) {
+	if origin := o.origin.Load(); origin == nil || h.Position.Epoch.Ordinal > origin.Position.Epoch.Ordinal ||
+		h.Position.Epoch == origin.Position.Epoch && h.At > origin.At {
+		o.origin.Store(&h)
 	}
 }
 
+// recovered ends a successful repair or restore, which underWay counts.
+func (o *source) recovered(underWay *atomic.Int32) {
+	underWay.Add(-1)
+	o.diverged.Store(false)
+	o.moved()
+}
+
 // Read implements replication.Source.
-func (db *DB) Read(ctx context.Context, after waypost.Position, _ int) (replication.Batch, error) {
-	st, s, err := db.source()
+func (o *source) Read(ctx context.Context, after waypost.Position, _ int) (replication.Batch, error) {
+	st, s, err := o.pinFit()
 	if err != nil {
 		return replication.Batch{}, err
 	}
@@ -111,35 +125,46 @@ func (db *DB) Read(ctx context.Context, after waypost.Position, _ int) (replicat
 	case after.Seq > s.position.Seq:
 		return b, replication.ErrBehind
 	}
-	return db.readLog(ctx, st, s, after)
+	return o.readLog(ctx, st, s, after)
 }
 
-// frozenAt gives what a store holds at this moment, and reads the state from there.
-func (db *DB) frozenAt(st *store) (*pebble.Snapshot, *state, error) {
-	snapshot := st.pdb.NewSnapshot()
-	s, err := readState(snapshot)
-	if err == nil && s.repairing {
+// view is a Pebble snapshot of a pinned store with the state in it.
+type view struct {
+	*pebble.Snapshot
+	st    *store
+	state state
+}
+
+// open returns a view of the live store. close ends it.
+func (o *source) open() (v view, err error) {
+	st, _, err := o.pinFit()
+	if err != nil {
+		return v, err
+	}
+	v = view{Snapshot: st.pdb.NewSnapshot(), st: st}
+	v.state, err = readState(v.Snapshot)
+	if err == nil && v.state.repairing {
 		err = replication.ErrNoSource
 	}
 	if err != nil {
-		return nil, nil, errors.Join(err, snapshot.Close())
+		return v, errors.Join(err, v.close())
 	}
-	return snapshot, &s, nil
+	return v, nil
 }
 
-// Snapshot implements replication.Source. It passes on nothing that is not what was written.
-func (db *DB) Snapshot(ctx context.Context, first, last uint16, visit func(record []byte) error) (h replication.Head, err error) {
-	st, _, err := db.source()
+func (v *view) close() error {
+	defer v.st.unpin(0)
+	return v.Close()
+}
+
+// Snapshot implements replication.Source. It passes on no damaged record.
+func (o *source) Snapshot(ctx context.Context, first, last uint16, visit func(record []byte) error) (h replication.Head, err error) {
+	v, err := o.open()
 	if err != nil {
 		return h, err
 	}
-	defer st.unpin(0)
-	snapshot, s, err := db.frozenAt(st)
-	if err != nil {
-		return h, err
-	}
-	defer func() { err = errors.Join(err, snapshot.Close()) }()
-	it, err := snapshot.NewIterWithContext(ctx, &pebble.IterOptions{LowerBound: slotKey(int(first)), UpperBound: slotKey(int(last) + 1)})
+	defer func() { err = errors.Join(err, v.close()) }()
+	it, err := v.NewIterWithContext(ctx, &pebble.IterOptions{LowerBound: slotKey(int(first)), UpperBound: slotKey(int(last) + 1)})
 	if err != nil {
 		return h, fmt.Errorf("read slots: %w", err)
 	}
@@ -156,7 +181,7 @@ func (db *DB) Snapshot(ctx context.Context, first, last uint16, visit func(recor
 		}
 		key := it.Key()
 		if buf, err = readRecord(buf, key, value, slotOf(key), &r); err != nil {
-			return h, db.unfit(st, err)
+			return h, unfit(v.st, err)
 		}
 		if err := visit(buf); err != nil {
 			return h, err
@@ -165,47 +190,42 @@ func (db *DB) Snapshot(ctx context.Context, first, last uint16, visit func(recor
 	if err := it.Error(); err != nil {
 		return h, fmt.Errorf("read slots: %w", err)
 	}
-	return db.headOf(st, s), nil
+	return o.headOf(v.st, &v.state), nil
 }
 
-// unfit notes that a record is not what was written, which is for a repair.
-func (db *DB) unfit(st *store, err error) error {
+// unfit records a damaged record, for which the store needs a repair.
+func unfit(st *store, err error) error {
 	st.health.rot(err)
 	return fmt.Errorf("%w: %w", replication.ErrNoSource, err)
 }
 
 // Sums implements replication.Source.
-func (db *DB) Sums(ctx context.Context, first, last uint16) (told []replication.Sum, h replication.Head, err error) {
-	st, _, err := db.source()
+func (o *source) Sums(ctx context.Context, first, last uint16) (found []replication.Sum, h replication.Head, err error) {
+	v, err := o.open()
 	if err != nil {
 		return nil, h, err
 	}
-	defer st.unpin(0)
-	snapshot, s, err := db.frozenAt(st)
-	if err != nil {
-		return nil, h, err
-	}
-	defer func() { err = errors.Join(err, snapshot.Close()) }()
+	defer func() { err = errors.Join(err, v.close()) }()
 	sums := make([]slotSum, int(last)-int(first)+1)
-	if err := addUp(ctx, snapshot, first, last, sums); err != nil {
+	if err := addUp(ctx, v, first, last, sums); err != nil {
 		return nil, h, err
 	}
-	told = make([]replication.Sum, len(sums))
+	found = make([]replication.Sum, len(sums))
 	for i := range sums {
 		if sums[i].rotten != nil {
-			return nil, h, db.unfit(st, sums[i].rotten)
+			return nil, h, unfit(v.st, sums[i].rotten)
 		}
-		told[i] = sums[i].Sum
+		found[i] = sums[i].Sum
 	}
-	return told, db.headOf(st, s), nil
+	return found, o.headOf(v.st, &v.state), nil
 }
 
-// slotsAtOnce is how many records one reading of slots is meant to give.
+// slotsAtOnce is the number of records that one read of slots should return.
 const slotsAtOnce = 50_000
 
 // SnapshotWidth implements replication.Source.
-func (db *DB) SnapshotWidth(context.Context) (int, error) {
-	st, s, err := db.source()
+func (o *source) SnapshotWidth(context.Context) (int, error) {
+	st, s, err := o.pinFit()
 	if err != nil {
 		return 0, err
 	}
@@ -215,8 +235,8 @@ func (db *DB) SnapshotWidth(context.Context) (int, error) {
 }
 
 // Count implements replication.Counter.
-func (db *DB) Count(context.Context) (uint64, error) {
-	st, s, err := db.source()
+func (o *source) Count(context.Context) (uint64, error) {
+	st, s, err := o.pinFit()
 	if err != nil {
 		return 0, err
 	}
@@ -225,29 +245,29 @@ func (db *DB) Count(context.Context) (uint64, error) {
 }
 
 // Changed implements replication.Source.
-func (db *DB) Changed() <-chan struct{} {
-	db.hints.Lock()
-	defer db.hints.Unlock()
-	if db.hint == nil {
-		db.hint = make(chan struct{})
+func (o *source) Changed() <-chan struct{} {
+	o.waiting.Lock()
+	defer o.waiting.Unlock()
+	if o.waiting.changed == nil {
+		o.waiting.changed = make(chan struct{})
 	}
-	return db.hint
+	return o.waiting.changed
 }
 
-// moved tells those who wait that there is something new.
-func (db *DB) moved() {
-	db.hints.Lock()
-	defer db.hints.Unlock()
-	if db.hint != nil {
-		close(db.hint)
-		db.hint = nil
+// moved wakes the callers of Changed.
+func (o *source) moved() {
+	o.waiting.Lock()
+	defer o.waiting.Unlock()
+	if o.waiting.changed != nil {
+		close(o.waiting.changed)
+		o.waiting.changed = nil
 	}
 }
 
-// LastKept gives the batch that the log ends with, as [replication.EncodeBatch] made it; nil when there
-// is none.
-func (db *DB) LastKept() (c replication.Cluster, kept []byte, err error) {
-	st := db.pin(0)
+// LastKept returns the last batch of the log, as [replication.EncodeBatch] made it; nil when
+// there is none.
+func (o *source) LastKept() (c replication.Cluster, kept []byte, err error) {
+	st := o.serving.pin(0)
 	if st == nil {
 		return c, nil, nil
 	}
@@ -266,4 +286,31 @@ func (db *DB) LastKept() (c replication.Cluster, kept []byte, err error) {
 	e, err := parseLogEntry(value)
 	kept = append(kept, e.frame...)
 	return s.cluster, kept, errors.Join(err, closer.Close())
+}
+
+// Records visits every record that the live store holds, as encoded, at one position, which
+// it returns. A record is valid until visit returns.
+func (o *source) Records(ctx context.Context, visit func(record []byte) error) (waypost.Position, error) {
+	st := o.serving.pin(0)
+	if st == nil {
+		return waypost.Position{}, nil
+	}
+	defer st.unpin(0)
+	s, err := st.scan(ctx, visit)
+	return s.position, err
+}
+
+// Recompute reads every record and returns their digest and count, to be compared with the
+// state.
+func (o *source) Recompute(ctx context.Context) (digest, records uint64, err error) {
+	_, err = o.Records(ctx, func(raw []byte) error {
+		var r waypost.Record
+		if err := replication.DecodeRecord(raw, &r); err != nil && !errors.Is(err, replication.ErrContent) {
+			return err
+		}
+		digest ^= r.Stamp
+		records++
+		return nil
+	})
+	return digest, records, err
 }

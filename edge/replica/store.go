@@ -3,138 +3,199 @@ package replica
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/sstable"
+	"github.com/cockroachdb/pebble/v2/sstable/block"
 
 	"waypost"
 	"waypost/edge/lookup"
 	"waypost/internal/failpoint"
-	"waypost/replication"
 )
 
-// stripes is the number of counters that readers of a store are counted in.
-const stripes = 64
-
-const (
-	// Beyond these, writing waits for flushes and compactions in Go, where it can
-	// be given up. Pebble's own limits are set out of reach: its waiting cannot be
-	// ended, not even to close the store.
-	memTableLimit = 4
-	l0Limit       = 24
-)
-
-// store is one Pebble store: the live one, a fresh one that is being filled, or
-// an old one whose last readers are leaving.
+// store is one Pebble store: the live one, a fresh one that is being filled, or an old one
+// whose last readers are leaving.
 type store struct {
+	// Set when the store is opened.
 	name         string     // of its directory within the replica's
 	pdb          *pebble.DB // nil: the replica is detached
 	health       *health
 	memTableSize int // bytes
 	points       *failpoint.Points
 
-	applied atomic.Pointer[state]            // what reads see
-	synced  atomic.Pointer[waypost.Position] // what survives a crash
-	hosts   atomic.Pointer[domainMap]
-	table   atomic.Pointer[lookup.Table]        // nil: there is none
-	loaded  bool                                // the table was given everything; guarded by DB.mu
-	domains map[waypost.DomainID]waypost.Domain // owned by the writer
+	// Loaded by readers at any time, and replaced by the writer.
+	applied atomic.Pointer[state]
+	synced  atomic.Pointer[waypost.Position] // survives a crash
+	table   atomic.Pointer[lookup.Table]     // nil: there is none
+	lastAt  atomic.Int64                     // commit time of the last transaction, by the origin's clock; 0: unknown
+	notes                                    // domains and salts
+	pins                                     // counts the readers
 
-	salts  atomic.Pointer[saltTable]
-	byDays map[int32]*waypost.Salt // nil: destroyed; owned by the writer
+	// guarded belongs to the writer: serving.mu guards it in the live store, and the
+	// goroutine of a restore owns it in the store that it fills.
+	guarded struct {
+		loaded     bool // the lookup table was given everything
+		log        logIndex
+		tally      tally // of deletions
+		sinceCheck int   // bytes written since the limits were checked
+		scrub      *scrub
+		comparing  *comparison // with the source; nil: there is none
+	}
 
-	log    logIndex     // owned by the writer
-	lastAt atomic.Int64 // when the last transaction was committed, by the origin's clock; 0: unknown
+	counted servingCount // owned by the restore that compares stores
+}
 
-	round     *round      // of verifying; nil: none has begun; guarded by DB.mu
-	comparing *comparison // with the source; nil: there is none; guarded by DB.mu
+// stripes is the number of counters that readers of a store are spread over.
+const stripes = 64
 
-	tally   tally   // of deletions; guarded by DB.mu
-	counted counted // owned by the restore that judges
-
-	sinceCheck int // bytes written since the limits were looked at; owned by the writer
-
-	pins    [stripes]pinCount
+// pins counts the readers of a store, which must not be closed before they have left.
+type pins struct {
+	n       [stripes]pinCount
 	retired atomic.Bool
 	drained chan struct{} // gets a token when a retired store's stripe empties
 }
 
-// pinCount has a cache line to itself.
+// pinCount has a cache line of its own.
 type pinCount struct {
 	n atomic.Int64
 	_ [56]byte
 }
 
-// storeOptions are those of all stores, but for what belongs to one.
-func (db *DB) storeOptions() *pebble.Options {
+func (p *pins) pin(slot uint16) { p.n[slot%stripes].n.Add(1) }
+
+// unpin releases a store that serving.pin returned. The last reader of a retired store
+// signals that it has left.
+func (p *pins) unpin(slot uint16) {
+	if p.n[slot%stripes].n.Add(-1) == 0 && p.retired.Load() {
+		select {
+		case p.drained <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// awaitReaders returns when no reader is left. The store must not be live any more. It
+// suffices to see each stripe empty once, because a later reader sees that the store is not
+// live, and leaves without reading it.
+func (p *pins) awaitReaders() {
+	p.retired.Store(true)
+	for i := range p.n {
+		for p.n[i].n.Load() != 0 {
+			<-p.drained
+		}
+	}
+}
+
+const (
+	// Beyond these, writing waits in Go for flushes and compactions, where it can be
+	// canceled. Pebble's own limits are set out of reach, because its waiting cannot be
+	// ended, not even to close the store.
+	memTableLimit = 4
+	l0Limit       = 24
+
+	// blockSize is the size of the blocks that tables are compressed in. Larger ones take
+	// less space, and longer to read one link from.
+	blockSize = 16 << 10
+)
+
+// options returns the options of all stores, without those that belong to one.
+func (s *storage) options() *pebble.Options {
+	fs := s.cfg.FS
 	opts := &pebble.Options{
-		FS:                          db.fs,
-		WALDir:                      pebble.MakeStoreRelativePath(db.fs, "wal"), // apart, so that guard can tell
-		Cache:                       db.cache,
+		FS:                          fs,
+		WALDir:                      pebble.MakeStoreRelativePath(fs, "wal"), // so that diskGuard can tell its files
+		Cache:                       s.cache,
 		FormatMajorVersion:          pebble.FormatTableFormatV6, // pinned: see storeFormat
-		ReadOnly:                    db.frozen,
-		MemTableSize:                uint64(db.memTableSize),
+		ReadOnly:                    s.readOnly,
+		MemTableSize:                uint64(s.memTableSize),
 		MemTableStopWritesThreshold: 16 * memTableLimit,
 		L0CompactionThreshold:       4,
 		L0StopWritesThreshold:       1000,
 		MaxOpenFiles:                4096,
 		CompactionConcurrencyRange:  func() (int, int) { return 1, workers() },
 	}
-	compress(opts)
-	return opts
-}
-
-// openStore creates a store, or opens one that is there. Without that distinction Pebble
-// would take a store that has lost its manifest for a new one, and what is left in the WAL
-// for all of it.
-func (db *DB) openStore(name string, fresh bool) (_ *store, err error) {
-	log := db.cfg.Logger.With("store", name)
-	dir := db.fs.PathJoin(db.cfg.Dir, name)
-	h := newHealth(log)
-	opts := db.storeOptions()
-	opts.FS = &guard{FS: db.fs, health: h, walDir: db.fs.PathJoin(dir, "wal"), pause: db.errorPause}
-	opts.Logger, opts.EventListener = logger{health: h}, h.listener(db.metrics)
-	opts.ErrorIfExists, opts.ErrorIfNotExists = fresh, !fresh
-	pdb, err := pebble.Open(dir, opts)
-	if err != nil {
-		return nil, fmt.Errorf("open store %s: %w", name, err)
-	}
-	st := &store{
-		name: name, pdb: pdb, health: h, memTableSize: db.memTableSize, points: db.cfg.Points,
-		domains: map[waypost.DomainID]waypost.Domain{},
-		byDays:  map[int32]*waypost.Salt{}, drained: make(chan struct{}, 1),
-	}
-	if err := h.err(); err != nil { // the guard kept it from Pebble
-		return nil, errors.Join(fmt.Errorf("open store %s: %w", name, err), pdb.Close())
-	}
-	return st, nil
-}
-
-// blockSize is that of the blocks that tables are compressed in. Larger ones take less
-// space, and longer to read one link from.
-const blockSize = 16 << 10
-
-// compress chooses compression and filters. Get does not ask the filters of the last level.
-func compress(opts *pebble.Options) {
 	opts.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionGood })
 	for i := range opts.Levels {
 		opts.Levels[i].BlockSize = blockSize
 		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 	}
-	opts.Levels[len(opts.Levels)-1].FilterPolicy = pebble.NoFilterPolicy
+	opts.Levels[len(opts.Levels)-1].FilterPolicy = pebble.NoFilterPolicy // Get does not ask it
+	return opts
 }
 
-// load reads what a store that was filled before holds.
+// tableOptions returns the options of the tables that a restore makes, which go to the last
+// level. They are compressed with less effort than the tables of compactions, which makes
+// them larger by a fiftieth and saves a third of the time.
+func (s *storage) tableOptions() sstable.WriterOptions {
+	opts := s.options()
+	opts.EnsureDefaults()
+	w := opts.MakeWriterOptions(len(opts.Levels)-1, opts.FormatMajorVersion.MaxTableFormat())
+	quick := *w.Compression
+	quick.Name = "Snapshot"
+	quick.DataBlocks, quick.ValueBlocks = block.BalancedCompression.DataBlocks, block.BalancedCompression.ValueBlocks
+	w.Compression = &quick
+	return w
+}
+
+// openStore creates a store, or opens one that exists. Without that distinction Pebble
+// would take a store that has lost its manifest for a new one, and what is left in the WAL
+// for all of it.
+func (s *storage) openStore(name string, fresh bool) (_ *store, err error) {
+	log := s.cfg.Logger.With("store", name)
+	dir := s.path(name)
+	h := newHealth(log)
+	opts := s.options()
+	opts.FS = &diskGuard{FS: s.cfg.FS, health: h, walDir: s.cfg.FS.PathJoin(dir, "wal"), pause: s.errorPause}
+	opts.Logger, opts.EventListener = logger{health: h}, h.listener(s.metrics)
+	opts.ErrorIfExists, opts.ErrorIfNotExists = fresh, !fresh
+	pdb, err := pebble.Open(dir, opts)
+	if err != nil {
+		return nil, fmt.Errorf("open store %s: %w", name, err)
+	}
+	st := &store{name: name, pdb: pdb, health: h, memTableSize: s.memTableSize, points: s.cfg.Points}
+	st.log, st.domains, st.byDay = log, map[waypost.DomainID]waypost.Domain{}, map[int32]*waypost.Salt{}
+	st.drained = make(chan struct{}, 1)
+	if err := h.err(); err != nil { // diskGuard kept it from Pebble
+		return nil, errors.Join(fmt.Errorf("open store %s: %w", name, err), pdb.Close())
+	}
+	return st, nil
+}
+
+// openExisting opens a store that must exist and hold a state.
+func (s *storage) openExisting(name string) (*store, error) {
+	if _, err := s.cfg.FS.Stat(s.path(name)); err != nil {
+		return nil, fmt.Errorf("open store %s: %w", name, err)
+	}
+	st, err := s.openStore(name, false)
+	if err != nil {
+		return nil, err
+	}
+	err = st.load()
+	if err == nil {
+		err = st.loadLog(s.readOnly)
+	}
+	if err == nil {
+		if f := st.health.lasting.Load(); f != nil {
+			err = f.err
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, st.pdb.Close())
+	}
+	return st, nil
+}
+
+// load reads the state of a store that was filled before.
 func (st *store) load() error {
 	s, err := readState(st.pdb)
 	if err != nil {
 		return fmt.Errorf("read the state of store %s: %w", st.name, err)
 	}
-	if st.tally, err = loadTally(st.pdb); err != nil {
+	if st.guarded.tally, err = loadTally(st.pdb); err != nil {
 		return err
 	}
 	st.applied.Store(&s)
@@ -142,29 +203,19 @@ func (st *store) load() error {
 	return st.loadNotes()
 }
 
-// readState reads the state that a store, or a snapshot of it, holds.
-func readState(from pebble.Reader) (s state, err error) {
-	raw, closer, err := from.Get(stateKey)
-	if err != nil {
-		return s, err
+func (st *store) closePebble() error {
+	if st.pdb == nil {
+		return nil
 	}
-	s, err = decodeState(raw)
-	if err = errors.Join(err, closer.Close()); err != nil {
-		return s, err
+	if err := st.pdb.Close(); err != nil {
+		return fmt.Errorf("close store %s: %w", st.name, err)
 	}
-	switch _, closer, err := from.Get(repairKey); {
-	case err == nil:
-		s.repairing = true
-		return s, closer.Close()
-	case !errors.Is(err, pebble.ErrNotFound):
-		return s, err
-	}
-	return s, nil
+	return nil
 }
 
-// commit makes a batch, and the state after it, part of the store. With sync it
-// returns only when the batch is durable. After an error the store takes no more.
-// Once Pebble shows the batch, and before the position does, publish is called.
+// commit makes a batch, and the state after it, part of the store. With sync it returns
+// only when the batch is durable. After an error the store takes no more. Once Pebble shows
+// the batch, and before the position does, commit calls publish.
 func (st *store) commit(ctx context.Context, b *pebble.Batch, next *state, sync bool, publish func()) error {
 	if err := st.room(ctx, b.Len()); err != nil {
 		return err
@@ -177,8 +228,8 @@ func (st *store) commit(ctx context.Context, b *pebble.Batch, next *state, sync 
 		return err
 	}
 	st.points.Hit("commit batch: begun")
-	// Pebble gives no error here when the WAL cannot be written: it asks the
-	// logger's Fatalf to end the process. The health knows.
+	// Pebble returns no error here when the WAL cannot be written: it asks the logger's
+	// Fatalf to end the process. The health knows.
 	var err error
 	if sync {
 		err = st.pdb.ApplyNoSyncWait(b, pebble.Sync)
@@ -200,8 +251,8 @@ func (st *store) commit(ctx context.Context, b *pebble.Batch, next *state, sync 
 	}
 	st.points.Hit("commit batch: done")
 	if next.repairing {
-		st.log = logIndex{}
-		st.lastAt.Store(0) // it was of a transaction that may be of another history
+		st.guarded.log = logIndex{}
+		st.lastAt.Store(0) // that transaction may be of another history
 	}
 	st.applied.Store(next)
 	if sync {
@@ -210,18 +261,18 @@ func (st *store) commit(ctx context.Context, b *pebble.Batch, next *state, sync 
 	return nil
 }
 
-// room waits until flushes and compactions have kept up with the n bytes that
-// come next, or until that cannot be hoped for.
+// room waits until flushes and compactions have made room for the next n bytes, or until
+// the store has failed.
 func (st *store) room(ctx context.Context, n int) error {
-	if st.sinceCheck += n; st.sinceCheck < st.memTableSize/4 {
+	if st.guarded.sinceCheck += n; st.guarded.sinceCheck < st.memTableSize/4 {
 		return nil
 	}
 	for {
 		m := st.pdb.Metrics()
-		// By size and not by count: the first memtables are small, and Pebble lets
-		// several gather before it flushes any.
+		// By size and not by count, because the first memtables are small, and Pebble
+		// gathers several before it flushes any.
 		if m.MemTable.Size <= uint64(memTableLimit*st.memTableSize) && m.Levels[0].Sublevels <= l0Limit {
-			st.sinceCheck = 0
+			st.guarded.sinceCheck = 0
 			return nil
 		}
 		select {
@@ -237,37 +288,12 @@ func (st *store) room(ctx context.Context, n int) error {
 	}
 }
 
-// unpin lets a store go that DB.pin gave. The last reader of a retired store says
-// so.
-func (st *store) unpin(slot uint16) {
-	if st.pins[slot%stripes].n.Add(-1) == 0 && st.retired.Load() {
-		select {
-		case st.drained <- struct{}{}:
-		default:
-		}
-	}
-}
-
-// awaitReaders returns when no reader is left. The store must not be live any
-// more. It suffices to see each stripe empty once: who comes later sees that the
-// store is not live, and turns away without a look at it.
-func (st *store) awaitReaders() {
-	st.retired.Store(true)
-	for i := range st.pins {
-		for st.pins[i].n.Load() != 0 {
-			<-st.drained
-		}
-	}
-}
-
-// scan visits every record, and gives the state at which they were read.
+// scan visits every record, and returns the state at which they were read.
 func (st *store) scan(ctx context.Context, visit func(record []byte) error) (s state, err error) {
 	if st.pdb == nil {
 		return s, errDetached
 	}
-	it, err := st.pdb.NewIterWithContext(ctx, &pebble.IterOptions{
-		LowerBound: []byte{prefixMeta}, UpperBound: []byte{prefixRecord + 1},
-	})
+	it, err := st.pdb.NewIterWithContext(ctx, &pebble.IterOptions{LowerBound: []byte{prefixMeta}, UpperBound: recordEnd})
 	if err != nil {
 		return s, fmt.Errorf("scan: %w", err)
 	}
@@ -300,74 +326,4 @@ func (st *store) scan(ctx context.Context, visit func(record []byte) error) (s s
 		}
 	}
 	return s, nil
-}
-
-// loadNotes reads the records of domains, key ranges and salts, and skips all others:
-// within each slot links lie before them, and leases between ranges and salts.
-func (st *store) loadNotes() (err error) {
-	it, err := st.pdb.NewIter(&pebble.IterOptions{
-		LowerBound: []byte{prefixRecord}, UpperBound: []byte{prefixRecord + 1},
-	})
-	if err != nil {
-		return fmt.Errorf("read domains, ranges and salts: %w", err)
-	}
-	defer func() {
-		if closeErr := it.Close(); err == nil && closeErr != nil {
-			err = fmt.Errorf("read domains, ranges and salts: %w", closeErr)
-		}
-	}()
-	seek := func(slot uint16, kind waypost.Kind) bool {
-		return it.SeekGE(appendRecordKey(nil, slot, kind, 0, nil))
-	}
-	for ok := seek(0, waypost.KindDomain); ok; {
-		key := it.Key()
-		if len(key) < recordKeyHeader {
-			return fmt.Errorf("read domains, ranges and salts: a key of %d bytes", len(key))
-		}
-		slot, kind := binary.BigEndian.Uint16(key[1:]), waypost.Kind(key[3])
-		switch {
-		case kind < waypost.KindDomain:
-			ok = seek(slot, waypost.KindDomain)
-		case kind == waypost.KindLease:
-			ok = seek(slot, waypost.KindSalt)
-		case kind > waypost.KindSalt && slot >= waypost.Slots-1:
-			ok = false
-		case kind > waypost.KindSalt:
-			ok = seek(slot+1, waypost.KindDomain)
-		default:
-			value, err := it.ValueAndErr()
-			if err != nil {
-				return fmt.Errorf("read domains, ranges and salts: %w", err)
-			}
-			var r waypost.Record
-			record, err := appendRecord(nil, key, value)
-			if err == nil {
-				err = replication.DecodeRecord(record, &r)
-			}
-			if err != nil {
-				return fmt.Errorf("read domains, ranges and salts: %w", err)
-			}
-			st.note(&r)
-			ok = it.Next()
-		}
-	}
-	st.publish()
-	return nil
-}
-
-// note takes a record into the maps that readers ask besides the links.
-func (st *store) note(r *waypost.Record) {
-	switch r.Kind {
-	case waypost.KindDomain:
-		st.noteDomain(r)
-	case waypost.KindSalt:
-		st.noteSalt(r)
-	case waypost.KindLink, waypost.KindRange, waypost.KindLease: // stay where they are
-	}
-}
-
-// publish lets readers see what was noted.
-func (st *store) publish() {
-	st.publishDomains()
-	st.publishSalts()
 }

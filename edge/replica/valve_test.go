@@ -31,7 +31,7 @@ func (f *fleet) delete(from, to int) {
 // valved is a replica with a valve for a tenth of its records, but for ten.
 func valved(fs vfs.FS) replica.Config {
 	cfg := config(fs)
-	cfg.Valve = replica.Valve{Share: 0.1, Least: 10}
+	cfg.DeletionGuard = replica.DeletionGuard{Share: 0.1, Least: 10}
 	return cfg
 }
 

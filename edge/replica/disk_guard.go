@@ -9,18 +9,18 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// guard stands between Pebble and the disk, because Pebble cannot live with two
-// things that a disk does.
+// diskGuard is the file system of a store. It protects Pebble from two kinds of errors that
+// Pebble handles badly.
 //
-// A WAL that cannot be written, synced or created makes Pebble panic with locks
-// held, and in part beyond recovery. Here such an error is noted as a lasting
-// failure of the store and kept from Pebble; from then on nothing reaches the WAL,
-// so that it ends in a whole prefix. Whoever commits asks the health afterwards,
-// and never acknowledges what may not be on disk.
+// When a WAL cannot be written, synced or created, Pebble panics with locks held, in part
+// beyond recovery. diskGuard records such an error as a lasting failure of the store and
+// hides it from Pebble. From then on nothing reaches the WAL, so that it ends in a whole
+// prefix. Each commit checks the health afterwards, and never acknowledges a batch that may
+// not be on disk.
 //
-// A flush or compaction that fails is repeated at once and for ever. Here its
-// errors are held back for a moment, so that a full disk does not cost a core.
-type guard struct {
+// Pebble repeats a failed flush or compaction at once, and does not stop. diskGuard delays
+// its errors, so that a full disk does not cost a core.
+type diskGuard struct {
 	vfs.FS
 	health *health
 	walDir string
@@ -28,48 +28,48 @@ type guard struct {
 	walBad atomic.Bool // nothing more is written to the WAL
 }
 
-var _ vfs.FS = (*guard)(nil)
+var _ vfs.FS = (*diskGuard)(nil)
 
 // Unwrap implements vfs.FS.
-func (g *guard) Unwrap() vfs.FS { return g.FS }
+func (g *diskGuard) Unwrap() vfs.FS { return g.FS }
 
-func (g *guard) walFailed(what string, err error) {
+func (g *diskGuard) walFailed(what string, err error) {
 	g.walBad.Store(true)
 	g.health.fail(fmt.Errorf("%s: %w", what, err), false)
 }
 
-// held gives err back after a moment.
-func (g *guard) held(err error) error {
+// delayed returns err after a moment.
+func (g *diskGuard) delayed(err error) error {
 	if err != nil {
 		time.Sleep(g.pause)
 	}
 	return err
 }
 
-func (g *guard) isWAL(name string) bool { return g.PathDir(name) == g.walDir }
+func (g *diskGuard) isWAL(name string) bool { return g.PathDir(name) == g.walDir }
 
 // Create implements vfs.FS.
-func (g *guard) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+func (g *diskGuard) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	if !g.isWAL(name) {
 		f, err := g.FS.Create(name, category)
 		if err != nil {
-			return nil, g.held(err)
+			return nil, g.delayed(err)
 		}
-		return &pacedFile{File: f, guard: g}, nil
+		return &delayedFile{File: f, guard: g}, nil
 	}
 	return g.openWAL("create the WAL", func() (vfs.File, error) { return g.FS.Create(name, category) }), nil
 }
 
 // ReuseForWrite implements vfs.FS.
-func (g *guard) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
+func (g *diskGuard) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	if !g.isWAL(newname) {
 		f, err := g.FS.ReuseForWrite(oldname, newname, category)
-		return f, g.held(err)
+		return f, g.delayed(err)
 	}
 	return g.openWAL("recycle a WAL", func() (vfs.File, error) { return g.FS.ReuseForWrite(oldname, newname, category) }), nil
 }
 
-func (g *guard) openWAL(what string, open func() (vfs.File, error)) vfs.File {
+func (g *diskGuard) openWAL(what string, open func() (vfs.File, error)) vfs.File {
 	if g.walBad.Load() {
 		return &walFile{File: noFile{}, guard: g}
 	}
@@ -82,7 +82,7 @@ func (g *guard) openWAL(what string, open func() (vfs.File, error)) vfs.File {
 }
 
 // OpenDir implements vfs.FS.
-func (g *guard) OpenDir(name string) (vfs.File, error) {
+func (g *diskGuard) OpenDir(name string) (vfs.File, error) {
 	f, err := g.FS.OpenDir(name)
 	if err == nil && name == g.walDir {
 		f = &walFile{File: f, guard: g}
@@ -90,24 +90,24 @@ func (g *guard) OpenDir(name string) (vfs.File, error) {
 	return f, err
 }
 
-// pacedFile holds write errors back.
-type pacedFile struct {
+// delayedFile delays write errors.
+type delayedFile struct {
 	vfs.File
-	guard *guard
+	guard *diskGuard
 }
 
-func (f *pacedFile) Write(p []byte) (int, error) {
+func (f *delayedFile) Write(p []byte) (int, error) {
 	n, err := f.File.Write(p)
-	return n, f.guard.held(err)
+	return n, f.guard.delayed(err)
 }
 
-func (f *pacedFile) Sync() error     { return f.guard.held(f.File.Sync()) }
-func (f *pacedFile) SyncData() error { return f.guard.held(f.File.SyncData()) }
+func (f *delayedFile) Sync() error     { return f.guard.delayed(f.File.Sync()) }
+func (f *delayedFile) SyncData() error { return f.guard.delayed(f.File.SyncData()) }
 
-// walFile is a WAL, or the directory of WALs. It keeps its errors from Pebble.
+// walFile is a WAL, or the directory of WALs. It hides its errors from Pebble.
 type walFile struct {
 	vfs.File
-	guard *guard
+	guard *diskGuard
 }
 
 // do runs op unless the WAL has failed.
@@ -157,7 +157,7 @@ func (f *walFile) Close() error {
 	return nil
 }
 
-// noFile stands in for a WAL that could not be created.
+// noFile replaces a WAL that could not be created.
 type noFile struct{}
 
 func (noFile) Close() error                            { return nil }
@@ -173,7 +173,7 @@ func (noFile) SyncData() error                         { return nil }
 func (noFile) Prefetch(_, _ int64) error               { return nil }
 func (noFile) Fd() uintptr                             { return vfs.InvalidFd }
 
-// noInfo describes a noFile: nothing, of no size.
+// noInfo describes a noFile, which has no size.
 type noInfo struct{}
 
 func (noInfo) Name() string           { return "" }

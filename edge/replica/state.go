@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"hash/crc32"
 
+	"github.com/cockroachdb/pebble/v2"
+
 	"waypost"
 	"waypost/replication"
 )
 
-// Keys in a store begin with one byte that says what they are.
+// Keys in a store begin with one byte for their kind.
 const (
 	prefixMeta   = 'm'
 	prefixRecord = 'r' // slot (2), kind (1), domain (4), all big-endian, name
@@ -18,13 +20,15 @@ const (
 
 var (
 	stateKey  = []byte{prefixMeta, 's'}
-	repairKey = []byte{prefixMeta, 'r'} // is there while a repair is under way
+	repairKey = []byte{prefixMeta, 'r'} // present while a repair is under way
+
+	recordStart, recordEnd = []byte{prefixRecord}, []byte{prefixRecord + 1}
 )
 
 const recordKeyHeader = 1 + 2 + 1 + 4
 
-// appendRecordKey appends the key of a record. Records of a slot lie together, so
-// that a slot can be read, compared and replaced by itself.
+// appendRecordKey appends the key of a record. Records of a slot lie together, so that a
+// slot can be read, compared and replaced alone.
 func appendRecordKey(dst []byte, slot uint16, kind waypost.Kind, domain waypost.DomainID, name []byte) []byte {
 	dst = append(dst, prefixRecord)
 	dst = binary.BigEndian.AppendUint16(dst, slot)
@@ -33,20 +37,12 @@ func appendRecordKey(dst []byte, slot uint16, kind waypost.Kind, domain waypost.
 	return append(dst, name...)
 }
 
-// parseRecordKey takes the key of a record apart, and is false for all other keys.
+// parseRecordKey splits the key of a record, and returns false for all other keys.
 func parseRecordKey(key []byte) (kind waypost.Kind, domain waypost.DomainID, name []byte, ok bool) {
 	if len(key) < recordKeyHeader || key[0] != prefixRecord {
 		return 0, 0, nil, false
 	}
 	return waypost.Kind(key[3]), waypost.DomainID(binary.BigEndian.Uint32(key[4:])), key[recordKeyHeader:], true
-}
-
-// appendStored appends what a store of that format keeps of a record.
-func appendStored(dst []byte, format uint32, raw []byte) []byte {
-	if format < compactFormat {
-		return append(dst, raw...)
-	}
-	return replication.Compact(dst, raw)
 }
 
 // appendRecord appends the record that a store keeps as value under a key.
@@ -58,43 +54,37 @@ func appendRecord(dst, key, value []byte) ([]byte, error) {
 	return replication.Expand(dst, value, kind, domain, name)
 }
 
-// state is what a store holds, written in the same batch as the rows.
+// state describes the content of a store. It is written in the same batch as the rows.
 type state struct {
-	format   uint32
 	cluster  replication.Cluster
 	position waypost.Position
 	digest   uint64 // XOR of the stamps of all records
 	records  uint64 // how many there are
 
-	// A repair is under way, which the key repairKey says on disk: slots are of different
-	// positions. The position is the epoch alone, so that no source takes it for one.
+	// repairing means that slots are of different positions, because a repair is under way.
+	// On disk the key repairKey says so. The position is the epoch alone then, so that no
+	// source accepts it.
 	repairing bool
 }
 
-// storeFormat numbers the layout of a store. It also grows with Pebble's own
-// format, so that an older binary never opens what it cannot read. A store of an
-// older format is read and written as it is, until a snapshot replaces it.
-const (
-	firstFormat   = 1 // records in full
-	compactFormat = 2 // records in the compact form
-	storeFormat   = compactFormat
-)
+// storeFormat numbers the layout of a store. It also grows with Pebble's own format, so that
+// an older binary never opens what it cannot read.
+const storeFormat = 1
 
-// Format is the layout of the stores that this version writes, and the newest that it
-// reads.
+// Format is the layout of the stores that this version reads and writes.
 const Format = storeFormat
 
 const stateSize = 4 + 16 + 4 + 16 + 8 + 8 + 8 + 8 + 4
 
-// errNewerFormat says that the data were written by a newer version of this
-// program; nothing was touched.
+// errNewerFormat means that a newer version of this program wrote the data. Nothing was
+// changed.
 var errNewerFormat = errors.New("the replica was written by a newer version of waypost: run that version, or remove the directory to take a new snapshot")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 func (s *state) append(dst []byte) []byte {
 	start, le := len(dst), binary.LittleEndian
-	dst = le.AppendUint32(dst, s.format)
+	dst = le.AppendUint32(dst, storeFormat)
 	dst = append(dst, s.cluster[:]...)
 	dst = le.AppendUint32(dst, s.position.Epoch.Ordinal)
 	dst = append(dst, s.position.Epoch.ID[:]...)
@@ -110,10 +100,9 @@ func decodeState(b []byte) (s state, err error) {
 	if len(b) >= 4 && le.Uint32(b) > storeFormat {
 		return s, errNewerFormat
 	}
-	if len(b) != stateSize || le.Uint32(b) < firstFormat || le.Uint32(b[stateSize-4:]) != crc32.Checksum(b[:stateSize-4], castagnoli) {
-		return s, fmt.Errorf("the store's state of %d bytes is not one of format %d or older", len(b), storeFormat)
+	if len(b) != stateSize || le.Uint32(b) != storeFormat || le.Uint32(b[stateSize-4:]) != crc32.Checksum(b[:stateSize-4], castagnoli) {
+		return s, fmt.Errorf("the store's state of %d bytes is not of format %d", len(b), storeFormat)
 	}
-	s.format = le.Uint32(b)
 	copy(s.cluster[:], b[4:])
 	s.position.Epoch.Ordinal = le.Uint32(b[20:])
 	copy(s.position.Epoch.ID[:], b[24:])
@@ -122,4 +111,38 @@ func decodeState(b []byte) (s state, err error) {
 	s.digest = le.Uint64(b[56:])
 	s.records = le.Uint64(b[64:])
 	return s, nil
+}
+
+// readState reads the state of a store, or of a Pebble snapshot of one.
+func readState(from pebble.Reader) (s state, err error) {
+	raw, closer, err := from.Get(stateKey)
+	if err != nil {
+		return s, err
+	}
+	s, err = decodeState(raw)
+	if err = errors.Join(err, closer.Close()); err != nil {
+		return s, err
+	}
+	switch _, closer, err := from.Get(repairKey); {
+	case err == nil:
+		s.repairing = true
+		return s, closer.Close()
+	case !errors.Is(err, pebble.ErrNotFound):
+		return s, err
+	}
+	return s, nil
+}
+
+// markRepair writes, or removes, the mark of a repair in the batch that begins or ends it.
+func markRepair(b *pebble.Batch, was, is bool) (err error) {
+	switch {
+	case is && !was:
+		err = errors.Join(b.Set(repairKey, nil, nil), b.DeleteRange(logStart, logEnd, nil))
+	case was && !is:
+		err = b.Delete(repairKey, nil)
+	}
+	if err != nil {
+		return fmt.Errorf("mark a repair: %w", err)
+	}
+	return nil
 }

@@ -14,30 +14,32 @@ import (
 	"waypost/replication"
 )
 
-// slotSum is what a slot was found to hold.
+// slotSum describes the records of a slot.
 type slotSum struct {
-	replication.Sum        // of the records that are what was written
-	rotten          error  // why another is not; nil: all are
-	serving         uint64 // of them, links that lead visitors somewhere
+	replication.Sum        // of the intact records
+	rotten          error  // error of a damaged record; nil: there is none
+	serving         uint64 // of them, links that redirect visitors
 }
 
-// unlike is the sum of a slot with a record that is not what was written: no source has
-// that many.
-var unlike = replication.Sum{Records: ^uint64(0)}
+// errMisplaced means that a record lies under another record's key.
+var errMisplaced = errors.New("the record on disk is another link's")
 
-// told is the sum as it is compared with a source's.
-func (s *slotSum) told() replication.Sum {
+// damagedSum is the sum of a slot with a damaged record. No source has that many.
+var damagedSum = replication.Sum{Records: ^uint64(0)}
+
+// comparable returns the sum that is compared with a source's.
+func (s *slotSum) comparable() replication.Sum {
 	if s.rotten != nil {
-		return unlike
+		return damagedSum
 	}
 	return s.Sum
 }
 
-// slotOf is the slot that a key lies in, which slotKey bounds.
+// slotOf returns the slot of a key between those of slotKey.
 func slotOf(key []byte) uint16 { return binary.BigEndian.Uint16(key[1:]) }
 
 // readRecord reads the record that is kept as value under a key of a slot into buf, and
-// holds it against its checksum and its place.
+// compares it with its checksum and its place.
 func readRecord(buf, key, value []byte, slot uint16, r *waypost.Record) ([]byte, error) {
 	buf, err := appendRecord(buf[:0], key, value)
 	if err == nil {
@@ -48,12 +50,12 @@ func readRecord(buf, key, value []byte, slot uint16, r *waypost.Record) ([]byte,
 	}
 	kind, domain, name, _ := parseRecordKey(key)
 	if r.Kind != kind || r.Domain != domain || !bytes.Equal(r.Name, name) || waypost.Slot(kind, domain, name) != slot {
-		return buf, errMislaid
+		return buf, errMisplaced
 	}
 	return buf, nil
 }
 
-// addUp adds up the slots first to last as a reader shows them, into sums, one for each.
+// addUp adds up the records of the slots first to last into sums, one for each.
 func addUp(ctx context.Context, from pebble.Reader, first, last uint16, sums []slotSum) error {
 	it, err := from.NewIterWithContext(ctx, &pebble.IterOptions{LowerBound: slotKey(int(first)), UpperBound: slotKey(int(last) + 1)})
 	if err != nil {
@@ -90,7 +92,34 @@ func addUp(ctx context.Context, from pebble.Reader, first, last uint16, sums []s
 	return nil
 }
 
-// slotKey is where a slot's records begin.
+// visitSlot visits the records of a slot. rotten is the error of a damaged record, whose key
+// alone is known.
+func visitSlot(ctx context.Context, from pebble.Reader, slot uint16, visit func(*waypost.Record, error) error) error {
+	it, err := from.NewIterWithContext(ctx, &pebble.IterOptions{LowerBound: slotKey(int(slot)), UpperBound: slotKey(int(slot) + 1)})
+	if err != nil {
+		return fmt.Errorf("read a slot: %w", err)
+	}
+	var buf []byte
+	for ok := it.First(); ok && err == nil; ok = it.Next() {
+		var value []byte
+		if value, err = it.ValueAndErr(); err != nil {
+			break
+		}
+		var r waypost.Record
+		var rotten error
+		if buf, rotten = readRecord(buf, it.Key(), value, slot, &r); rotten != nil {
+			r = waypost.Record{}
+			r.Kind, r.Domain, r.Name, _ = parseRecordKey(it.Key())
+		}
+		err = visit(&r, rotten)
+	}
+	if err = errors.Join(err, it.Close()); err != nil {
+		return fmt.Errorf("read a slot: %w", err)
+	}
+	return nil
+}
+
+// slotKey returns the key at which a slot's records begin.
 func slotKey(slot int) []byte {
 	return binary.BigEndian.AppendUint16([]byte{prefixRecord}, uint16(slot))
 }

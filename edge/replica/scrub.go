@@ -13,32 +13,40 @@ import (
 	"waypost/replication"
 )
 
-// round is a store's sums by slot as its records on disk were found, one slot after
-// another, and as they have changed since. DB.mu guards it.
-type round struct {
+// scrubber verifies the records on disk, slot by slot, one round in each interval. A round
+// begins at a random slot, so that a replica that is often restarted is verified as a whole
+// too.
+type scrubber struct {
+	cfg     *Config
+	metrics *metrics
+	serving *serving
+	noise   limiter
+}
+
+// scrub holds a store's sums by slot as its records were found on disk, one slot after
+// another, and as writes have changed them since. serving.mu guards it.
+type scrub struct {
 	sums  [waypost.Slots]replication.Sum
 	known [waypost.Slots]bool
 	found int // slots that are known
 }
 
-// slotChange is what a write changes in a slot's sum.
+// slotChange is the change of a slot's sum by a write.
 type slotChange struct {
 	slot    uint16
 	digest  uint64
 	records uint64 // wraps below zero
 }
 
-func (r *round) apply(changes []numberedChange) {
+func (r *scrub) apply(changes []numberedChange) {
 	for _, c := range changes {
 		r.sums[c.slot].Digest ^= c.digest
 		r.sums[c.slot].Records += c.records
 	}
 }
 
-// verifyLoop adds up the records on disk, slot by slot, one round in each interval, from
-// anywhere on, so that a replica that is often restarted is gone through as well.
-func (db *DB) verifyLoop(ctx context.Context) {
-	pause := db.cfg.VerifyInterval / waypost.Slots
+func (s *scrubber) scrubLoop(ctx context.Context) {
+	pause := s.cfg.VerifyInterval / waypost.Slots
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	for slot := uint16(rand.N(waypost.Slots)); ; slot = (slot + 1) % waypost.Slots {
@@ -48,51 +56,52 @@ func (db *DB) verifyLoop(ctx context.Context) {
 		case <-timer.C:
 		}
 		timer.Reset(pause)
-		if err := db.verifySlot(ctx, slot); err != nil && ctx.Err() == nil && db.noise.allow() {
-			db.cfg.Logger.Error("a slot of the replica cannot be verified", "slot", slot, "error", err)
+		if err := s.verifySlot(ctx, slot); err != nil && ctx.Err() == nil && s.noise.allow() {
+			s.cfg.Logger.Error("cannot verify a slot of the replica", "slot", slot, "error", err)
 		}
 	}
 }
 
-// verifySlot adds up a slot from the disk. What it finds must be what a round before has
-// found, with the changes since; and once all slots are known, the whole must be what the
-// replica's digest says. If not, a repair is asked for.
-func (db *DB) verifySlot(ctx context.Context, slot uint16) error {
-	db.mu.Lock()
-	st := db.pin(slot)
+// verifySlot adds up a slot from the disk. The sum must be the one of an earlier round, with
+// the changes since; and once all slots are known, their total must be the digest of the
+// replica. Otherwise it asks for a repair.
+func (s *scrubber) verifySlot(ctx context.Context, slot uint16) error {
+	mu := &s.serving.mu
+	mu.Lock()
+	st := s.serving.pin(slot)
 	if st == nil {
-		db.mu.Unlock()
+		mu.Unlock()
 		return nil
 	}
 	defer st.unpin(slot)
-	if db.detached || db.repairing != nil || st.pdb == nil || st.applied.Load().repairing || st.health.failed() != nil {
-		db.mu.Unlock()
-		return nil // it is at work, or on its way to be replaced
+	if mu.detached || mu.repairing != nil || st.pdb == nil || st.applied.Load().repairing || st.health.failed() != nil {
+		mu.Unlock()
+		return nil // it is under repair, or will be replaced
 	}
-	if st.round == nil {
-		st.round = &round{}
+	if st.guarded.scrub == nil {
+		st.guarded.scrub = &scrub{}
 	}
-	r := st.round
+	r := st.guarded.scrub
 	expected, known := r.sums[slot], r.known[slot]
-	r.sums[slot] = replication.Sum{} // gathers what changes while the slot is read
+	r.sums[slot] = replication.Sum{} // collects the changes while the slot is read
 	snapshot := st.pdb.NewSnapshot()
-	db.mu.Unlock()
+	mu.Unlock()
 
 	sums := make([]slotSum, 1)
 	err := errors.Join(addUp(ctx, snapshot, slot, slot, sums), snapshot.Close())
 	found := &sums[0]
 
-	db.mu.Lock()
-	defer db.mu.Unlock()
+	mu.Lock()
+	defer mu.Unlock()
 	if err != nil {
 		if pebble.IsCorruptionError(err) {
 			st.health.fail(err, true)
 		}
-		st.round = nil
+		st.guarded.scrub = nil
 		return err
 	}
-	db.metrics.verified.Inc()
-	if st.round != r { // a repair came in between
+	s.metrics.verified.Inc()
+	if st.guarded.scrub != r { // a repair came in between
 		return nil
 	}
 	r.sums[slot].Digest ^= found.Digest
@@ -107,19 +116,19 @@ func (db *DB) verifySlot(ctx context.Context, slot uint16) error {
 		r.known[slot] = true
 		if r.found++; r.found == waypost.Slots {
 			err = r.judge(st.applied.Load())
-			db.metrics.rounds.Inc()
+			s.metrics.rounds.Inc()
 		}
 	}
 	if err != nil {
-		st.round = nil
-		db.metrics.rotten.Inc()
+		st.guarded.scrub = nil
+		s.metrics.rotten.Inc()
 		st.health.rot(err)
 	}
 	return nil
 }
 
-// judge holds the sums of all slots against what the store says of itself.
-func (r *round) judge(s *state) error {
+// judge compares the sums of all slots with the state of the store.
+func (r *scrub) judge(s *state) error {
 	var all replication.Sum
 	for i := range r.sums {
 		all.Digest ^= r.sums[i].Digest

@@ -1,0 +1,373 @@
+package replica
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/cockroachdb/errors/oserror"
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// storage is the directory of a replica, and opens stores in it. The file CURRENT names the
+// live store:
+//
+//	LOCK                         held by the process that has the directory open
+//	CURRENT                      "waypost-replica FORMAT store-000007\n"
+//	store-000007/                the live store
+//	restore-000008/              tables and progress of a snapshot that is being taken
+//	store-000008/                the store that is made of them; removed at Open without them
+//	quarantine-TIME-store-000006 could not be read; never removed by this package
+//
+// Its fields are set when it is made, and dirLock when the directory changes hands.
+type storage struct {
+	cfg          *Config
+	metrics      *metrics
+	cache        *pebble.Cache
+	dirLock      *pebble.Lock // nil: the directory is not locked
+	readOnly     bool         // the replica is frozen: see Freeze
+	memTableSize int          // bytes
+	errorPause   time.Duration
+}
+
+const (
+	currentName      = "CURRENT"
+	currentTemp      = currentName + tempSuffix
+	tempSuffix       = ".tmp"
+	currentMagic     = "waypost-replica"
+	storePrefix      = "store-"
+	restorePrefix    = "restore-"
+	quarantinePrefix = "quarantine-"
+)
+
+func storeName(number int) string { return fmt.Sprintf("%s%06d", storePrefix, number) }
+
+func restoreName(number int) string { return fmt.Sprintf("%s%06d", restorePrefix, number) }
+
+// errUnreadable means that CURRENT exists and cannot be parsed.
+var errUnreadable = errors.New("CURRENT cannot be read")
+
+// path returns the path of a name within the directory.
+func (s *storage) path(name string) string { return s.cfg.FS.PathJoin(s.cfg.Dir, name) }
+
+// lockDir keeps a second process out of the directory.
+func (s *storage) lockDir() error {
+	if err := s.makeDir(s.cfg.Dir); err != nil {
+		return fmt.Errorf("make the replica's directory: %w", err)
+	}
+	lock, err := pebble.LockDirectory(s.cfg.Dir, s.cfg.FS)
+	switch {
+	case err == nil:
+		s.dirLock = lock
+		return nil
+	case errors.Is(err, syscall.EAGAIN), !isErrno(err):
+		return fmt.Errorf("the replica in %s is in use by another process: stop that one first: %w", s.cfg.Dir, err)
+	default:
+		return fmt.Errorf("lock the replica in %s: %w", s.cfg.Dir, err)
+	}
+}
+
+// unlockDir releases the directory if it is locked.
+func (s *storage) unlockDir() error {
+	if s.dirLock == nil {
+		return nil
+	}
+	err := s.dirLock.Close()
+	s.dirLock = nil
+	return err
+}
+
+// makeDir makes a directory and its missing parents, each durably: a directory whose entry
+// is lost in a power cut takes its content along.
+func (s *storage) makeDir(dir string) error {
+	fs := s.cfg.FS
+	if _, err := fs.Stat(dir); !oserror.IsNotExist(err) {
+		return err
+	}
+	parent := fs.PathDir(dir)
+	if parent != dir {
+		if err := s.makeDir(parent); err != nil {
+			return err
+		}
+	}
+	if err := fs.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	return s.syncDir(parent)
+}
+
+// syncDir makes the entries of a directory durable.
+func (s *storage) syncDir(dir string) error {
+	d, err := s.cfg.FS.OpenDir(dir)
+	if err != nil {
+		return fmt.Errorf("open %s: %w", dir, err)
+	}
+	if err := errors.Join(d.Sync(), d.Close()); err != nil {
+		return fmt.Errorf("sync %s: %w", dir, err)
+	}
+	return nil
+}
+
+// probe checks that the disk takes writes.
+func (s *storage) probe() error {
+	name := s.path("PROBE")
+	f, err := s.cfg.FS.Create(name, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return fmt.Errorf("probe the disk: %w", err)
+	}
+	_, err = f.Write(make([]byte, 1<<20))
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close(), s.cfg.FS.Remove(name)); err != nil {
+		return fmt.Errorf("probe the disk: %w", err)
+	}
+	return nil
+}
+
+// isErrno separates refusals of the operating system from content that was read and is
+// wrong.
+func isErrno(err error) bool {
+	_, ok := errors.AsType[syscall.Errno](err)
+	return ok
+}
+
+// unreadable reports whether the content of a store's files keeps it from being opened,
+// now and later. A refusal of the system (no descriptors, no space, no permission) says
+// nothing about the files.
+func unreadable(err error) bool {
+	return !errors.Is(err, errNewerFormat) && (!isErrno(err) || oserror.IsNotExist(err))
+}
+
+// readCurrent returns the name of the live store, "" when there is none.
+func (s *storage) readCurrent() (string, error) {
+	f, err := s.cfg.FS.Open(s.path(currentName))
+	if oserror.IsNotExist(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("open %s: %w", currentName, err)
+	}
+	raw, err := io.ReadAll(io.LimitReader(f, 256))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return "", fmt.Errorf("read %s: %w", currentName, err)
+	}
+	fields := strings.Fields(string(raw))
+	var format uint64 // 0: none
+	if len(fields) >= 2 && fields[0] == currentMagic {
+		if format, err = strconv.ParseUint(fields[1], 10, 32); err == nil && format > storeFormat {
+			return "", errNewerFormat
+		}
+	}
+	if len(fields) != 3 || err != nil || format != storeFormat ||
+		!strings.HasPrefix(fields[2], storePrefix) || s.cfg.FS.PathBase(fields[2]) != fields[2] {
+		return "", errUnreadable
+	}
+	return fields[2], nil
+}
+
+// setCurrent makes name the live store, durably once it returns. When renamed is true with
+// an error, the next Open may find either store.
+func (s *storage) setCurrent(name string) (renamed bool, err error) {
+	return s.replaceFile(s.cfg.Dir, currentName, fmt.Appendf(nil, "%s %d %s\n", currentMagic, storeFormat, name))
+}
+
+// replaceFile replaces a file, durably once it returns. When renamed is true with an error,
+// either file may be found after a crash.
+func (s *storage) replaceFile(dir, name string, content []byte) (renamed bool, err error) {
+	fs := s.cfg.FS
+	temp := fs.PathJoin(dir, name+tempSuffix)
+	f, err := fs.Create(temp, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return false, fmt.Errorf("create %s: %w", name, err)
+	}
+	_, err = f.Write(content)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return false, fmt.Errorf("write %s: %w", name, err)
+	}
+	s.cfg.Points.Hit("replace file: written")
+	if err := fs.Rename(temp, fs.PathJoin(dir, name)); err != nil {
+		return true, fmt.Errorf("rename %s: %w", name, err)
+	}
+	s.cfg.Points.Hit("replace file: renamed")
+	return true, s.syncDir(dir)
+}
+
+// stores lists the store directories, and the highest number among all that are here,
+// those in quarantine included.
+func (s *storage) stores() (names []string, highest int, err error) {
+	all, err := s.cfg.FS.List(s.cfg.Dir)
+	if err != nil {
+		return nil, 0, fmt.Errorf("list the replica's directory: %w", err)
+	}
+	for _, name := range all {
+		at := strings.LastIndex(name, storePrefix)
+		if at < 0 {
+			continue
+		}
+		n, err := strconv.Atoi(name[at+len(storePrefix):])
+		if err != nil {
+			continue
+		}
+		highest = max(highest, n)
+		if at == 0 {
+			names = append(names, name)
+		}
+	}
+	return names, highest, nil
+}
+
+// findStore opens the live store, and returns nil when there is none. It leaves nothing
+// else behind except what is in quarantine.
+func (s *storage) findStore() (*store, error) {
+	name, err := s.readCurrent()
+	switch {
+	case errors.Is(err, errUnreadable):
+		return nil, s.quarantineAll(err)
+	case err != nil:
+		return nil, fmt.Errorf("replica in %s: %w", s.cfg.Dir, err)
+	case name == "":
+		return nil, s.sweep("")
+	}
+	st, err := s.openExisting(name)
+	switch {
+	case err == nil:
+	case unreadable(err):
+		return nil, s.quarantineAll(err)
+	default:
+		return nil, fmt.Errorf("replica in %s: %w", s.cfg.Dir, err)
+	}
+	if err := s.sweep(name); err != nil {
+		return nil, errors.Join(err, st.pdb.Close())
+	}
+	return st, nil
+}
+
+// sweep removes the remains of a swap, or of an interrupted restore that cannot be resumed.
+func (s *storage) sweep(keep string) error {
+	unfinished, err := s.sweepRestores(keep)
+	if err != nil {
+		return err
+	}
+	names, _, err := s.stores()
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if name == keep || unfinished > 0 && name == storeName(unfinished) {
+			continue
+		}
+		s.cfg.Logger.Info("remove a store that was left over", "store", name)
+		s.cfg.Points.Hit("sweep store: begun")
+		if err := s.cfg.FS.RemoveAll(s.path(name)); err != nil {
+			return fmt.Errorf("remove %s: %w", name, err)
+		}
+	}
+	if err := s.cfg.FS.Remove(s.path(currentTemp)); err != nil && !oserror.IsNotExist(err) {
+		return fmt.Errorf("remove %s: %w", currentTemp, err)
+	}
+	return nil
+}
+
+// sweepRestores removes the files of restores that cannot be resumed, and returns the
+// number of the one that is left, or 0.
+func (s *storage) sweepRestores(live string) (unfinished int, err error) {
+	all, err := s.cfg.FS.List(s.cfg.Dir)
+	if err != nil {
+		return 0, fmt.Errorf("list the replica's directory: %w", err)
+	}
+	for _, name := range all {
+		text, ok := strings.CutPrefix(name, restorePrefix)
+		n, err := strconv.Atoi(text)
+		if !ok || err != nil {
+			continue
+		}
+		_, ok, err = s.readProgress(restoreName(n))
+		if err != nil {
+			return 0, err
+		}
+		if ok && storeName(n) > live && n > unfinished {
+			n, unfinished = unfinished, n
+		}
+		if n == 0 {
+			continue
+		}
+		if err := s.removeRestore(n, storeName(n) == live); err != nil {
+			return 0, fmt.Errorf("remove the remains of a restore: %w", err)
+		}
+	}
+	return unfinished, nil
+}
+
+// removeRestore removes the files of a restore, and its store unless that is to stay.
+func (s *storage) removeRestore(number int, keepStore bool) error {
+	s.cfg.Points.Hit("remove restore: begun")
+	err := s.cfg.FS.RemoveAll(s.path(restoreName(number)))
+	s.cfg.Points.Hit("remove restore: tables removed")
+	if !keepStore {
+		err = errors.Join(err, s.cfg.FS.RemoveAll(s.path(storeName(number))))
+	}
+	return err
+}
+
+// quarantine moves a store away, and reports it as an error. This package never opens the
+// store again, and never removes it.
+func (s *storage) quarantine(name string, why error) error {
+	moved := quarantinePrefix + time.Now().UTC().Format("20060102T150405.000000000") + "-" + name
+	s.metrics.quarantined.Inc()
+	s.cfg.Logger.Error("the replica cannot be read: quarantine it and take a new one",
+		"store", name, "moved_to", s.path(moved), "error", why)
+	s.cfg.Points.Hit("set store aside: begun")
+	if err := s.cfg.FS.Rename(s.path(name), s.path(moved)); err != nil && !oserror.IsNotExist(err) {
+		return fmt.Errorf("quarantine %s: %w", name, err)
+	}
+	s.cfg.Points.Hit("set store aside: renamed")
+	return s.syncDir(s.cfg.Dir)
+}
+
+// quarantineAll leaves an empty replica.
+func (s *storage) quarantineAll(why error) error {
+	names, _, err := s.stores()
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := s.quarantine(name, why); err != nil {
+			return err
+		}
+	}
+	s.cfg.Points.Hit("forget stores: begun")
+	if err := s.cfg.FS.Remove(s.path(currentName)); err != nil && !oserror.IsNotExist(err) {
+		return fmt.Errorf("remove %s: %w", currentName, err)
+	}
+	s.cfg.Points.Hit("forget stores: done")
+	return s.syncDir(s.cfg.Dir)
+}
+
+// moveWAL moves the WAL of a checkpoint, which Pebble copies next to the tables, to the
+// directory where stores have it.
+func (s *storage) moveWAL(dir string) error {
+	fs := s.cfg.FS
+	names, err := fs.List(dir)
+	wal := fs.PathJoin(dir, "wal")
+	if err = cmp.Or(err, fs.MkdirAll(wal, 0o700)); err != nil {
+		return err
+	}
+	for _, name := range names {
+		if strings.HasSuffix(name, ".log") {
+			if err := fs.Rename(fs.PathJoin(dir, name), fs.PathJoin(wal, name)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,169 @@
+package replica
+
+import (
+	"encoding/binary"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync/atomic"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"waypost"
+	"waypost/replication"
+)
+
+// notes holds the domains and salts of a store in memory. The writer keeps maps, from which
+// it makes tables for readers. A table never changes.
+type notes struct {
+	log   *slog.Logger
+	hosts atomic.Pointer[domainTable]
+	salts atomic.Pointer[saltTable]
+
+	// Owned by the writer of the store.
+	domains map[waypost.DomainID]waypost.Domain
+	byDay   map[int32]*waypost.Salt // nil: destroyed
+}
+
+// domainTable is the readers' table of domains.
+type domainTable struct {
+	byHost  map[string]waypost.DomainID
+	targets map[waypost.DomainID]waypost.DomainTargets
+}
+
+// saltTable is the readers' table of salts. It has a handful, so that a linear search is
+// the fastest.
+type saltTable []daySalt
+
+type daySalt struct {
+	day  int32
+	salt *waypost.Salt
+}
+
+// note adds a record of a domain or a salt to the writer's maps.
+func (n *notes) note(r *waypost.Record) {
+	switch r.Kind {
+	case waypost.KindDomain:
+		n.noteDomain(r)
+	case waypost.KindSalt:
+		n.noteSalt(r)
+	case waypost.KindLink, waypost.KindRange, waypost.KindLease: // are read from the store
+	}
+}
+
+// noteDomain adds a domain. A record that cannot be read removes the domain, and is logged.
+func (n *notes) noteDomain(r *waypost.Record) {
+	id, err := strconv.ParseUint(string(r.Name), 10, 32)
+	if err != nil {
+		n.log.Error("skip a domain record whose name is no number", "name", strconv.QuoteToASCII(string(r.Name)))
+		return
+	}
+	domain := waypost.DomainID(id)
+	delete(n.domains, domain)
+	if r.State != waypost.Live {
+		return
+	}
+	d, err := waypost.DecodeDomain(r.Payload)
+	if err != nil {
+		n.log.Error("cannot use all of a domain record", "domain", domain, "host", d.Host, "error", err)
+	}
+	if d.Host != "" {
+		n.domains[domain] = d
+	}
+}
+
+// noteSalt adds the salt of a day. A record that cannot be read removes the salt, and is
+// logged without its content.
+func (n *notes) noteSalt(r *waypost.Record) {
+	day, salt, err := waypost.DecodeSalt(r.Name, r.Payload)
+	if err != nil {
+		n.log.Error("cannot read the record of a visitor salt", "name", strconv.QuoteToASCII(string(r.Name)), "error", err)
+	}
+	delete(n.byDay, day)
+	if r.State == waypost.Live && salt != nil {
+		n.byDay[day] = salt
+	}
+}
+
+// publishNotes makes tables for readers from the writer's maps. Of two domains that claim
+// one host, the older has it.
+func (n *notes) publishNotes() {
+	m := &domainTable{byHost: make(map[string]waypost.DomainID, len(n.domains)), targets: map[waypost.DomainID]waypost.DomainTargets{}}
+	for id, d := range n.domains {
+		if other, taken := m.byHost[d.Host]; !taken || id < other {
+			m.byHost[d.Host] = id
+		}
+		if len(d.Root)+len(d.NotFound) > 0 {
+			m.targets[id] = d.DomainTargets
+		}
+	}
+	n.hosts.Store(m)
+	t := make(saltTable, 0, len(n.byDay))
+	for day, salt := range n.byDay {
+		t = append(t, daySalt{day, salt})
+	}
+	n.salts.Store(&t)
+}
+
+// share makes n read what other does. Neither is written afterwards.
+func (n *notes) share(other *notes) {
+	n.log, n.domains, n.byDay = other.log, other.domains, other.byDay
+	n.hosts.Store(other.hosts.Load())
+	n.salts.Store(other.salts.Load())
+}
+
+// loadNotes reads the records of domains and salts, and skips all others. Within each slot
+// links lie before them, and ranges and leases between them.
+func (st *store) loadNotes() (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("read domains and salts: %w", err)
+		}
+	}()
+	it, err := st.pdb.NewIter(&pebble.IterOptions{LowerBound: recordStart, UpperBound: recordEnd})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if closeErr := it.Close(); err == nil {
+			err = closeErr
+		}
+	}()
+	seek := func(slot uint16, kind waypost.Kind) bool {
+		return it.SeekGE(appendRecordKey(nil, slot, kind, 0, nil))
+	}
+	for ok := seek(0, waypost.KindDomain); ok; {
+		key := it.Key()
+		if len(key) < recordKeyHeader {
+			return fmt.Errorf("a key of %d bytes", len(key))
+		}
+		slot, kind := binary.BigEndian.Uint16(key[1:]), waypost.Kind(key[3])
+		switch {
+		case kind < waypost.KindDomain:
+			ok = seek(slot, waypost.KindDomain)
+		case kind == waypost.KindRange, kind == waypost.KindLease:
+			ok = seek(slot, waypost.KindSalt)
+		case kind > waypost.KindSalt && slot >= waypost.Slots-1:
+			ok = false
+		case kind > waypost.KindSalt:
+			ok = seek(slot+1, waypost.KindDomain)
+		default:
+			value, err := it.ValueAndErr()
+			if err != nil {
+				return err
+			}
+			var r waypost.Record
+			record, err := appendRecord(nil, key, value)
+			if err == nil {
+				err = replication.DecodeRecord(record, &r)
+			}
+			if err != nil {
+				return err
+			}
+			st.note(&r)
+			ok = it.Next()
+		}
+	}
+	st.publishNotes()
+	return nil
+}

@@ -1,0 +1,375 @@
+package replica
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"waypost"
+	"waypost/edge/lookup"
+	"waypost/replication"
+)
+
+// serving answers readers from the live store, and replaces that store. Its readers take
+// no lock.
+type serving struct {
+	cfg        *Config
+	metrics    *metrics
+	storage    *storage
+	promotions *promotions
+	wakeFill   func()
+	noise      limiter
+
+	live   atomic.Pointer[store] // nil: nothing is held
+	closed atomic.Bool
+
+	// mu is held while the live store or its table is written or replaced.
+	mu struct {
+		sync.Mutex
+		restoring *restore // nil: none is under way
+		repairing *repair  // nil: none is under way
+		detached  bool     // another process has the directory
+	}
+
+	retirements sync.WaitGroup
+	retiring    atomic.Int64     // stores that are not closed yet
+	ended       [4]atomic.Uint64 // answers of tables that were closed
+}
+
+// Link finds the record of a code in the lookup table or, when the table cannot tell, in
+// the store. It copies the record behind buf, and rec refers to that copy; grown is the
+// larger buf, to be used again. It does not allocate once buf is large enough. Revision and
+// Stamp are set only when the store was read. An error means that the store could not be
+// read or holds a record that must not be served; it says nothing about the link.
+func (s *serving) Link(domain waypost.DomainID, code, buf []byte) (rec waypost.Record, grown []byte, found bool, err error) {
+	if len(code) == 0 || len(code) > waypost.MaxName {
+		return rec, buf, false, nil
+	}
+	for {
+		table := s.table()
+		if table != nil {
+			rec, extensions, grown, answer := table.Find(domain, code, buf)
+			switch answer {
+			case lookup.Found:
+				if len(extensions) > 0 {
+					if err := replication.DecodeExtensions(extensions, &rec); err != nil {
+						return waypost.Record{}, grown, false, fmt.Errorf("read a link: %w", err)
+					}
+				}
+				return rec, grown, true, nil
+			case lookup.Absent:
+				return rec, grown, false, nil
+			default:
+				buf = grown[:len(buf)]
+			}
+		}
+		slot := waypost.Slot(waypost.KindLink, domain, code)
+		st := s.pin(slot)
+		switch {
+		case st == nil && s.closed.Load():
+			return rec, buf, false, errClosed
+		case st == nil:
+			return rec, buf, false, errEmpty
+		case st.pdb != nil:
+			if rec, grown, found, err = s.stored(st, slot, domain, code, buf); found && table != nil && !table.IsComplete() {
+				s.promotions.add(domain, code)
+			}
+			return rec, grown, found, err
+		}
+		st.unpin(slot)
+		if st.table.Load() == table { // the table was asked, and a detached replica has no store
+			s.metrics.unreadable.Inc()
+			return rec, buf, false, errDetached
+		}
+	}
+}
+
+// stored finds the record of a code in a pinned store, and unpins the store. (In the loop
+// above, a deferred call would allocate.)
+func (s *serving) stored(st *store, slot uint16, domain waypost.DomainID, code, buf []byte) (rec waypost.Record, grown []byte, found bool, err error) {
+	defer st.unpin(slot)
+	// The key goes into buf as well, because on the stack it would escape.
+	grown = appendRecordKey(buf, slot, waypost.KindLink, domain, code)
+	raw, closer, err := st.pdb.Get(grown[len(buf):])
+	if err != nil {
+		if errors.Is(err, pebble.ErrNotFound) {
+			return rec, grown, false, nil
+		}
+		return rec, grown, false, s.unreadable(st, err, pebble.IsCorruptionError(err))
+	}
+	at := len(grown)
+	grown, err = replication.Expand(grown, raw, waypost.KindLink, domain, code)
+	if closeErr := closer.Close(); err == nil && closeErr != nil {
+		return rec, grown, false, s.unreadable(st, closeErr, false)
+	}
+	if err == nil {
+		err = replication.DecodeRecord(grown[at:], &rec)
+	}
+	if err != nil {
+		return waypost.Record{}, grown, false, s.unreadable(st, err, errors.Is(err, replication.ErrRecord))
+	}
+	if rec.Kind != waypost.KindLink || rec.Domain != domain || !bytes.Equal(rec.Name, code) {
+		return waypost.Record{}, grown, false, s.unreadable(st, errMisplaced, true)
+	}
+	return rec, grown, true, nil
+}
+
+// unreadable counts a record that cannot be served. When the disk is to blame, the store is
+// degraded, so that the follower takes a fresh one.
+func (s *serving) unreadable(st *store, err error, corrupt bool) error {
+	s.metrics.unreadable.Inc()
+	if corrupt {
+		st.health.fail(err, true)
+	}
+	if s.noise.allow() {
+		s.cfg.Logger.Error("cannot read a link", "error", err)
+	}
+	return fmt.Errorf("read a link: %w", err)
+}
+
+// Domain returns the domain of a host, which is in its canonical form as waypost.HostName
+// makes it. It neither allocates nor waits.
+func (s *serving) Domain(host []byte) (waypost.DomainID, bool) {
+	st := s.live.Load()
+	if st == nil {
+		return 0, false
+	}
+	id, ok := st.hosts.Load().byHost[string(host)]
+	return id, ok
+}
+
+// Targets returns the targets of a domain for visitors who follow none of its links. The
+// bytes must not be changed. It neither allocates nor waits.
+func (s *serving) Targets(domain waypost.DomainID) waypost.DomainTargets {
+	st := s.live.Load()
+	if st == nil {
+		return waypost.DomainTargets{}
+	}
+	return st.hosts.Load().targets[domain]
+}
+
+// Salt returns the salt of a day, in days since 1970, UTC; nil when there is none, or none
+// any more. The salt must not be changed. It neither allocates nor waits.
+func (s *serving) Salt(day int32) *waypost.Salt {
+	st := s.live.Load()
+	if st == nil {
+		return nil
+	}
+	for _, s := range *st.salts.Load() {
+		if s.day == day {
+			return s.salt
+		}
+	}
+	return nil
+}
+
+// table returns the lookup table of the live store, nil when there is none.
+func (s *serving) table() *lookup.Table {
+	if st := s.live.Load(); st != nil {
+		return st.table.Load()
+	}
+	return nil
+}
+
+// Cluster implements replication.Sink.
+func (s *serving) Cluster() (replication.Cluster, bool) {
+	if st := s.live.Load(); st != nil {
+		return st.applied.Load().cluster, true
+	}
+	return replication.Cluster{}, false
+}
+
+// Position implements replication.Sink.
+func (s *serving) Position() waypost.Position {
+	if st := s.live.Load(); st != nil {
+		return st.applied.Load().position
+	}
+	return waypost.Position{}
+}
+
+// Synced returns the position that a crash cannot take back; zero when nothing is held, or
+// a repair is under way.
+func (s *serving) Synced() waypost.Position {
+	if st := s.live.Load(); st != nil && !st.applied.Load().repairing {
+		return *st.synced.Load()
+	}
+	return waypost.Position{}
+}
+
+// Digest returns the XOR of the stamps of all records at the position.
+func (s *serving) Digest() uint64 {
+	if st := s.live.Load(); st != nil {
+		return st.applied.Load().digest
+	}
+	return 0
+}
+
+// Repairing implements replication.Repairer.
+func (s *serving) Repairing() bool {
+	st := s.live.Load()
+	return st != nil && st.applied.Load().repairing
+}
+
+// Detached reports whether the replica has released its directory.
+func (s *serving) Detached() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.detached
+}
+
+// failed returns the failure of the live store.
+func (s *serving) failed() error {
+	if st := s.live.Load(); st != nil {
+		return st.health.err()
+	}
+	return nil
+}
+
+// pin returns the live store, nil when there is none, and keeps it from being closed until
+// unpin is called with the same slot. It takes no lock.
+func (s *serving) pin(slot uint16) *store {
+	for {
+		st := s.live.Load()
+		if st == nil || s.hold(st, slot) {
+			return st
+		}
+	}
+}
+
+// hold pins a store that was the live one. It returns false when the store is live no
+// longer: the store may be closing, and must not be used.
+func (s *serving) hold(st *store, slot uint16) bool {
+	st.pins.pin(slot)
+	if s.live.Load() == st {
+		return true
+	}
+	st.unpin(slot)
+	return false
+}
+
+// retire closes and removes a store that is not live any more, once its readers have left.
+// The caller holds s.mu.
+func (s *serving) retire(st *store) {
+	s.retiring.Add(1)
+	var counted [4]uint64
+	table := st.table.Load()
+	if table != nil {
+		counted = s.count(table, counted)
+	}
+	s.retirements.Go(func() {
+		defer s.wakeFill() // the old table's memory is free then
+		defer s.retiring.Add(-1)
+		st.awaitReaders()
+		if table != nil {
+			st.table.Store(nil)
+			s.endTable(table, counted)
+		}
+		if err := st.closePebble(); err != nil {
+			s.cfg.Logger.Warn("cannot close the old store", "error", err)
+		}
+		if f := st.health.failed(); f != nil && f.corrupt {
+			if err := s.storage.quarantine(st.name, f.err); err != nil {
+				s.cfg.Logger.Error("cannot quarantine the old store", "error", err)
+			}
+			return
+		}
+		s.cfg.Points.Hit("remove store: begun")
+		if err := s.cfg.FS.RemoveAll(s.storage.path(st.name)); err != nil {
+			s.cfg.Logger.Warn("cannot remove the old store before the next start", "error", err)
+		}
+		s.cfg.Points.Hit("remove store: done")
+	})
+}
+
+// end closes a store that has no readers any more, and its table.
+func (s *serving) end(st *store) error {
+	if t := st.table.Swap(nil); t != nil {
+		s.endTable(t, s.count(t, [4]uint64{}))
+	}
+	return st.closePebble()
+}
+
+// count adds the answers of a table to the metrics, when the table is not the live store's
+// any more. The answers in before were counted already.
+func (s *serving) count(t *lookup.Table, before [4]uint64) [4]uint64 {
+	now := answers(t)
+	for i, n := range now {
+		s.ended[i].Add(n - before[i])
+	}
+	return now
+}
+
+// endTable closes a table of which some answers were counted.
+func (s *serving) endTable(t *lookup.Table, counted [4]uint64) {
+	t.Close()
+	s.count(t, counted)
+}
+
+// ErrNone means that a [Handle] has no replica yet.
+var ErrNone = waypost.Errorf(waypost.EUnavailable, "this node has no replica yet")
+
+// Handle answers from a replica that can be replaced while it is asked. The zero Handle has
+// none.
+type Handle struct{ db atomic.Pointer[DB] }
+
+// Load returns the present replica, nil when there is none.
+func (h *Handle) Load() *DB { return h.db.Load() }
+
+// Swap replaces the replica and returns the one before. The caller closes that one: reads
+// that it refuses are asked of the new one.
+func (h *Handle) Swap(db *DB) *DB { return h.db.Swap(db) }
+
+// Link is [DB.Link] of the present replica, and fails with [ErrNone] without one.
+func (h *Handle) Link(domain waypost.DomainID, code, buf []byte) (waypost.Record, []byte, bool, error) {
+	for {
+		db := h.db.Load()
+		if db == nil {
+			return waypost.Record{}, buf, false, ErrNone
+		}
+		rec, grown, found, err := db.Link(domain, code, buf)
+		if err == nil || db == h.db.Load() {
+			return rec, grown, found, err
+		}
+		// The replica was closed meanwhile, and another has taken its place.
+	}
+}
+
+// Domain is [DB.Domain] of the present replica. While nothing is held, every host is the
+// default domain's, so that Link then reports why it cannot answer.
+func (h *Handle) Domain(host []byte) (waypost.DomainID, bool) {
+	for {
+		db := h.db.Load()
+		if db == nil {
+			return waypost.DefaultDomain, true
+		}
+		id, known := db.Domain(host)
+		_, holds := db.Cluster()
+		if db != h.db.Load() {
+			continue
+		}
+		if !holds {
+			return waypost.DefaultDomain, true
+		}
+		return id, known
+	}
+}
+
+// Targets is [DB.Targets] of the present replica.
+func (h *Handle) Targets(domain waypost.DomainID) waypost.DomainTargets {
+	if db := h.db.Load(); db != nil {
+		return db.Targets(domain)
+	}
+	return waypost.DomainTargets{}
+}
+
+// Salt is [DB.Salt] of the present replica.
+func (h *Handle) Salt(day int32) *waypost.Salt {
+	if db := h.db.Load(); db != nil {
+		return db.Salt(day)
+	}
+	return nil
+}
