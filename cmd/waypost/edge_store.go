@@ -39,7 +39,7 @@ type edgeStore struct {
 	lookup  int64         // bytes for the replica's lookup table
 	verify  time.Duration // see replica.Config.VerifyInterval
 	free    replica.MinFree
-	peerLog int64         // bytes for the changes that are kept for other edges; 0: none
+	peerLog int64                 // bytes for the changes that are kept for other edges; 0: none
 	valve   replica.DeletionGuard // what is held back
 
 	trust       *replication.Trust
