@@ -2,130 +2,13 @@ package controlplane
 
 import (
 	"context"
+	"crypto/subtle"
+	"log/slog"
+	"sync"
 	"time"
 
 	"waypost"
 )
-
-// Role is what a user is in a workspace.
-type Role string
-
-// The roles of users.
-const (
-	RoleAdmin  Role = "admin"
-	RoleMember Role = "member"
-	RoleViewer Role = "viewer"
-)
-
-// Roles gives all roles, the mightiest first.
-func Roles() []Role { return []Role{RoleAdmin, RoleMember, RoleViewer} }
-
-// Scopes gives all scopes.
-func Scopes() []Scope { return []Scope{ScopeLinksRead, ScopeLinksWrite, ScopeAnalytics, ScopeAdmin} }
-
-// scopes gives what a role allows, nothing for an unknown one.
-func (r Role) scopes() []Scope {
-	switch r {
-	case RoleAdmin:
-		return []Scope{ScopeAdmin}
-	case RoleMember:
-		return []Scope{ScopeLinksRead, ScopeLinksWrite, ScopeAnalytics}
-	case RoleViewer:
-		return []Scope{ScopeLinksRead, ScopeAnalytics}
-	}
-	return nil
-}
-
-// within gives what both the scopes of a key and the role of its owner allow.
-func (r Role) within(key []Scope) []Scope {
-	owner, holder := Actor{Scopes: r.scopes()}, Actor{Scopes: key}
-	var both []Scope
-	for _, s := range Scopes() {
-		if owner.Can(s) && holder.Can(s) {
-			both = append(both, s)
-		}
-	}
-	return both
-}
-
-// StoredKey is an API key as authentication finds it.
-type StoredKey struct {
-	ID        int64
-	Workspace waypost.WorkspaceID
-	Slug      string // of the workspace
-	Name      string
-	Hash      [32]byte
-	Scopes    []Scope
-	ExpiresAt time.Time // zero: never
-	Owner     int64     // 0: nobody
-	Role      Role      // of the owner
-}
-
-// KeyStore finds API keys by the SHA-256 of their text. A revoked key is not found,
-// nor one of a deleted workspace or of an owner who is no longer a member.
-type KeyStore interface {
-	APIKey(ctx context.Context, hash [32]byte) (StoredKey, bool, error)
-}
-
-// Affiliation is a workspace that a user is in.
-type Affiliation struct {
-	Workspace waypost.WorkspaceID
-	Slug      string
-	Name      string
-	Role      Role
-}
-
-// Account is a user who may sign in.
-type Account struct {
-	UserID       int64
-	Email        string
-	Name         string
-	Password     string        // PHC string of argon2id; "": there is none
-	Affiliations []Affiliation // by slug; not with deleted workspaces
-}
-
-// StoredSession is a session as authentication finds it.
-type StoredSession struct {
-	ID        int64
-	Hash      [32]byte
-	ExpiresAt time.Time
-	Account   Account // without the password
-}
-
-// Uses tells when keys and sessions were used last.
-type Uses struct {
-	Keys, Sessions map[int64]time.Time
-}
-
-// SessionStore keeps sessions and the accounts behind them. Accounts that are
-// disabled or deleted are not found, nor are their sessions.
-type SessionStore interface {
-	// Account finds an account by its address, as [ParseEmail] gives it.
-	Account(ctx context.Context, email string) (Account, bool, error)
-
-	// AccountOf finds an account by its id.
-	AccountOf(ctx context.Context, user int64) (Account, bool, error)
-
-	// StartSession begins one that ends at a time, unless it is used before, of an account
-	// as it was found: EUnauthorized when it has another password by now, or may no longer
-	// sign in. The oldest of a user's sessions end when there are more than MaxSessions.
-	StartSession(ctx context.Context, account Account, hash [32]byte, until time.Time) error
-
-	// Session finds one that has not been ended.
-	Session(ctx context.Context, hash [32]byte) (StoredSession, bool, error)
-
-	// EndSession ends one; it is no error when there is none.
-	EndSession(ctx context.Context, id int64) error
-
-	// NoteUses writes last uses down, each only when the one that is written is a
-	// minute older, prolongs sessions, and forgets those that have long ended.
-	NoteUses(ctx context.Context, u Uses) error
-
-	// ChangeSelf changes the name and password of the actor's account, nil leaves
-	// them. With a password all sessions end but the actor's; ErrPassword when the account's is
-	// not any more what it was.
-	ChangeSelf(ctx context.Context, by Actor, name, password *string, was string) error
-}
 
 // Limits of access.
 const (
@@ -145,15 +28,206 @@ const (
 	MaxGrace = 7 * 24 * time.Hour
 )
 
-// AccessStore is all that access is kept in. Every act is in the audit log once it
-// is durable, in the actor's workspace and, where it is another, in that of the act too.
-// What is not of the workspace given is ENotFound.
-type AccessStore interface {
-	KeyStore
-	SessionStore
-	MemberStore
-	APIKeyStore
-	WorkspaceStore
-	InvitationStore
-	AccountStore
+// SessionStore keeps sessions and the accounts behind them. Accounts that are
+// disabled or deleted are not found, nor are their sessions.
+type SessionStore interface {
+	// Account finds an account by its address, as [ParseEmail] returns it.
+	Account(ctx context.Context, email string) (Account, bool, error)
+
+	// AccountOf finds an account by its id.
+	AccountOf(ctx context.Context, user int64) (Account, bool, error)
+
+	// StartSession begins a session that ends at a time, unless it is used before. The
+	// account is as it was found: EUnauthorized when it has another password now, or may no
+	// longer sign in. A user's oldest sessions end when there are more than MaxSessions.
+	StartSession(ctx context.Context, account Account, hash [32]byte, until time.Time) error
+
+	// Session finds a session that has not been ended.
+	Session(ctx context.Context, hash [32]byte) (StoredSession, bool, error)
+
+	// EndSession ends a session, if there is one.
+	EndSession(ctx context.Context, id int64) error
+
+	// NoteUses stores last uses, each only when the stored one is a minute older, extends
+	// sessions, and deletes those that ended long ago.
+	NoteUses(ctx context.Context, u Uses) error
+
+	// ChangeSelf changes the name and password of the actor's account; nil leaves them.
+	// With a password all sessions end except the actor's; ErrPassword when the stored
+	// password differs from was.
+	ChangeSelf(ctx context.Context, by Actor, name, password *string, was string) error
+
+	// Invited finds the account of an invitation, with its address and name alone.
+	Invited(ctx context.Context, hash [32]byte) (Account, bool, error)
+
+	// AcceptInvitation sets the account's password, and ends the invitation: false when it
+	// is no longer valid.
+	AcceptInvitation(ctx context.Context, hash [32]byte, password string) (bool, error)
+}
+
+// Access authenticates API keys and sessions, and manages them. The database's answers
+// are cached for a second, so that a revocation takes effect within that time on every
+// instance; a change that this instance makes takes effect at once.
+type Access struct {
+	keys     APIKeyStore
+	sessions SessionStore
+	now      func() time.Time
+	patience time.Duration
+	log      *slog.Logger
+
+	passwords     passwords
+	knownKeys     cache[[32]byte, StoredKey] // by the hash of a key
+	knownSessions cache[[32]byte, StoredSession]
+	used          uses
+}
+
+func newAccess(cfg *Config) *Access {
+	return &Access{keys: cfg.Stores.APIKeys, sessions: cfg.Stores.Sessions, now: cfg.Now, patience: cfg.Patience, log: cfg.Logger}
+}
+
+// forget clears the caches, because access has changed here.
+func (s *Access) forget() {
+	s.knownKeys.clear()
+	s.knownSessions.clear()
+}
+
+// Authenticate finds the actor of an API key; EUnauthorized when there is none.
+func (s *Access) Authenticate(ctx context.Context, key string) (Actor, error) {
+	wrong := waypost.Errorf(waypost.EUnauthorized, "the API key is not valid")
+	if !ValidKey(key) {
+		return Actor{}, wrong
+	}
+	hash, now := HashKey(key), s.now()
+	stored, ok, err := s.knownKeys.get(hash, now, func() (StoredKey, bool, error) {
+		k, ok, err := s.keys.APIKey(ctx, hash)
+		return k, ok && subtle.ConstantTimeCompare(k.Hash[:], hash[:]) == 1, err
+	})
+	switch {
+	case err != nil:
+		return Actor{}, err
+	case !ok:
+		return Actor{}, wrong
+	}
+	if !stored.ExpiresAt.IsZero() && !now.Before(stored.ExpiresAt) {
+		return Actor{}, waypost.Errorf(waypost.EUnauthorized, "the API key has expired")
+	}
+	actor := Actor{
+		Workspace: stored.Workspace, Slug: stored.Slug, KeyID: stored.ID, UserID: stored.Owner, Role: stored.Role,
+		Name: stored.Name, Scopes: stored.Scopes,
+	}
+	if stored.Owner != 0 {
+		actor.Scopes = stored.Role.within(stored.Scopes)
+	}
+	s.used.key(stored.ID, now)
+	return actor, nil
+}
+
+// AuthenticateSession finds the actor of a session's token, in the workspace of a
+// slug that the user is in, or, when that is "", in the user's only one. With several
+// workspaces and no slug the actor is in none and may only ask for Me. EUnauthorized
+// when there is no such session, EForbidden for a workspace that the user is not in.
+func (s *Access) AuthenticateSession(ctx context.Context, token, slug string) (Actor, error) {
+	wrong := waypost.Errorf(waypost.EUnauthorized, "the session has ended, or never was: sign in again")
+	if !validToken(sessionPrefix, token) {
+		return Actor{}, wrong
+	}
+	hash, now := HashKey(token), s.now()
+	stored, ok, err := s.knownSessions.get(hash, now, func() (StoredSession, bool, error) {
+		k, ok, err := s.sessions.Session(ctx, hash)
+		return k, ok && subtle.ConstantTimeCompare(k.Hash[:], hash[:]) == 1, err
+	})
+	switch {
+	case err != nil:
+		return Actor{}, err
+	case !ok:
+		return Actor{}, wrong
+	}
+	if !now.Before(stored.ExpiresAt) || len(stored.Account.Affiliations) == 0 {
+		return Actor{}, wrong
+	}
+	s.used.session(stored.ID, now)
+	actor := Actor{SessionID: stored.ID, UserID: stored.Account.UserID, Name: stored.Account.Name}
+	in := stored.Account.Affiliations
+	for i := range in {
+		if in[i].Slug == slug || slug == "" && len(in) == 1 {
+			actor.Workspace, actor.Slug, actor.Role, actor.Scopes = in[i].Workspace, in[i].Slug, in[i].Role, in[i].Role.scopes()
+			return actor, nil
+		}
+	}
+	if slug != "" {
+		return Actor{}, waypost.Errorf(waypost.EForbidden, "there is no workspace %q that you are in", slug)
+	}
+	return actor, nil
+}
+
+// Uses holds the times at which keys and sessions, by id, were last used.
+type Uses struct {
+	Keys, Sessions map[int64]time.Time
+}
+
+// uses collects the times at which keys and sessions were used, until they are stored.
+type uses struct {
+	mu             sync.Mutex
+	keys, sessions map[int64]time.Time // each bounded by maxCached: uses beyond are not stored
+}
+
+func (u *uses) key(id int64, at time.Time) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.keys = noteUse(u.keys, id, at)
+}
+
+func (u *uses) session(id int64, at time.Time) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.sessions = noteUse(u.sessions, id, at)
+}
+
+func noteUse(known map[int64]time.Time, id int64, at time.Time) map[int64]time.Time {
+	if known == nil {
+		known = make(map[int64]time.Time)
+	}
+	if _, there := known[id]; there || len(known) < maxCached {
+		known[id] = at
+	}
+	return known
+}
+
+// take returns the collected times and starts again.
+func (u *uses) take() Uses {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	taken := Uses{Keys: u.keys, Sessions: u.sessions}
+	u.keys, u.sessions = nil, nil
+	return taken
+}
+
+// usesInterval is the time between two writes of last uses.
+const usesInterval = 10 * time.Second
+
+// run stores last uses until ctx ends.
+func (s *Access) run(ctx context.Context) {
+	ticker := time.NewTicker(usesInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			s.storeUses(context.WithoutCancel(ctx))
+			return
+		case <-ticker.C:
+			s.storeUses(ctx)
+		}
+	}
+}
+
+func (s *Access) storeUses(ctx context.Context) {
+	used := s.used.take()
+	if len(used.Keys)+len(used.Sessions) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.patience)
+	defer cancel()
+	if err := s.sessions.NoteUses(ctx, used); err != nil {
+		s.log.Warn("cannot store last-used times", "error", err)
+	}
 }

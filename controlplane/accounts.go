@@ -29,6 +29,10 @@ type AccountStore interface {
 	// ChangeAccount changes one, whoever looks after it. EConflict when a workspace would
 	// lose its last administrator who can sign in.
 	ChangeAccount(ctx context.Context, by Actor, user int64, c AccountChange) (AccountInfo, error)
+
+	// InviteAccount removes the password of an account, ends its sessions, and stores the
+	// invitation.
+	InviteAccount(ctx context.Context, by Actor, user int64, i StoredInvitation) (AccountInfo, error)
 }
 
 // AccountChange is what is to change of an account: nil leaves it as it is. A new
@@ -40,7 +44,7 @@ type AccountChange struct {
 }
 
 // Accounts gives a page of all accounts, by id, or the one of an address, for operators.
-func (s *Service) Accounts(ctx context.Context, actor Actor, email string, limit int, cursor string) (all []AccountInfo, next string, err error) {
+func (s *Workspaces) Accounts(ctx context.Context, actor Actor, email string, limit int, cursor string) (all []AccountInfo, next string, err error) {
 	if err := actor.CheckOperator(); err != nil {
 		return nil, "", err
 	}
@@ -53,7 +57,7 @@ func (s *Service) Accounts(ctx context.Context, actor Actor, email string, limit
 			return nil, "", err
 		}
 	}
-	if all, err = s.access.Accounts(ctx, email, after, limit+1); err != nil {
+	if all, err = s.accounts.Accounts(ctx, email, after, limit+1); err != nil {
 		return nil, "", err
 	}
 	if len(all) > limit {
@@ -64,7 +68,7 @@ func (s *Service) Accounts(ctx context.Context, actor Actor, email string, limit
 }
 
 // ChangeAccount changes any account, for operators.
-func (s *Service) ChangeAccount(ctx context.Context, actor Actor, user int64, c AccountChange) (AccountInfo, error) {
+func (s *Workspaces) ChangeAccount(ctx context.Context, actor Actor, user int64, c AccountChange) (AccountInfo, error) {
 	if err := actor.CheckOperator(); err != nil {
 		return AccountInfo{}, err
 	}
@@ -74,12 +78,12 @@ func (s *Service) ChangeAccount(ctx context.Context, actor Actor, user int64, c 
 	if err := s.prepareChange(ctx, &c); err != nil {
 		return AccountInfo{}, err
 	}
-	defer s.auth.forget()
-	return s.access.ChangeAccount(ctx, actor, user, c)
+	defer s.access.forget()
+	return s.accounts.ChangeAccount(ctx, actor, user, c)
 }
 
 // prepareChange judges a change of an account, and hashes its password.
-func (s *Service) prepareChange(ctx context.Context, c *AccountChange) error {
+func (s *Workspaces) prepareChange(ctx context.Context, c *AccountChange) error {
 	if c.Name != nil {
 		if err := checkName(*c.Name); err != nil {
 			return err
@@ -91,14 +95,14 @@ func (s *Service) prepareChange(ctx context.Context, c *AccountChange) error {
 	if err := checkPassword(*c.Password); err != nil {
 		return err
 	}
-	hash, err := s.passwords.hash(ctx, *c.Password)
+	hash, err := s.access.passwords.hash(ctx, *c.Password)
 	c.Password = &hash
 	return err
 }
 
 // InviteAccount takes the password of any account away, and gives an invitation to set
 // another, for operators.
-func (s *Service) InviteAccount(ctx context.Context, actor Actor, user int64) (AccountInfo, Invitation, error) {
+func (s *Workspaces) InviteAccount(ctx context.Context, actor Actor, user int64) (AccountInfo, Invitation, error) {
 	if err := actor.CheckOperator(); err != nil {
 		return AccountInfo{}, Invitation{}, err
 	}
@@ -106,8 +110,8 @@ func (s *Service) InviteAccount(ctx context.Context, actor Actor, user int64) (A
 	if err != nil {
 		return AccountInfo{}, Invitation{}, err
 	}
-	defer s.auth.forget()
-	a, err := s.access.InviteAccount(ctx, actor, user, stored)
+	defer s.access.forget()
+	a, err := s.accounts.InviteAccount(ctx, actor, user, stored)
 	if err != nil {
 		return AccountInfo{}, Invitation{}, err
 	}

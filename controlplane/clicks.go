@@ -3,6 +3,7 @@ package controlplane
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"waypost"
 )
@@ -19,20 +20,20 @@ type ClickStore interface {
 	// dead letters; a watermark before it moves past it. A batch beyond
 	// watermark + 1 is a [*ClickGapError].
 	//
-	// EInvalid means that the batch has no identity that can be kept; EUnavailable
+	// EInvalid means that the batch has no identity that can be stored; EUnavailable
 	// that it should be sent again, whether or not it was counted.
 	IngestClicks(ctx context.Context, b *waypost.ClickBatch, hash [32]byte, body []byte) (ClickReceipt, error)
 }
 
-// ClickReceipt is what became of a batch of clicks.
+// ClickReceipt is the outcome of a batch of clicks.
 type ClickReceipt struct {
 	Watermark  uint64 // batches 1 to Watermark of this node and boot are settled
 	DeadLetter bool   // the batch was not counted, now or when it first came
 
-	// What was counted now: all zero for a batch that was counted before.
+	// Counts of this call: all zero for a batch that was counted before.
 	Clicks  uint64 // of links
 	Unknown uint64 // of codes that name no link; they are in the watermark's row only
-	Redated uint64 // of these, counted at the time of receipt because theirs cannot be
+	Redated uint64 // of these, counted at the time of receipt because their own is out of bounds
 	Voided  bool   // the batch stands for one that the edge has lost
 	Dropped uint64 // clicks that the edge had no room for; they are counted nowhere
 }
@@ -44,4 +45,163 @@ type ClickGapError struct {
 
 func (e *ClickGapError) Error() string {
 	return fmt.Sprintf("batches are missing after %d", e.Watermark)
+}
+
+// StatsStore reads and deletes counted clicks. Its numbers include all clicks that were
+// ingested, rolled up or not.
+type StatsStore interface {
+	// LinkClicks returns the clicks of one link of a workspace.
+	LinkClicks(ctx context.Context, ws waypost.WorkspaceID, link int64, s *Span) (Counted, error)
+
+	// WorkspaceClicks returns the clicks of all links of a workspace, and the top links
+	// by their clicks in the days that the span touches.
+	WorkspaceClicks(ctx context.Context, ws waypost.WorkspaceID, s *Span, top int) (Counted, TopLinks, error)
+
+	// WorkspaceTotals returns the clicks of a workspace in all time.
+	WorkspaceTotals(ctx context.Context, ws waypost.WorkspaceID) (clicks, bots int64, err error)
+
+	// ForgetClicks deletes the clicks of a link, which may be deleted itself, from every
+	// table; it is durable and in the audit log when it returns. ENotFound when the workspace
+	// has no such link. Clicks that arrive later count again, from zero.
+	ForgetClicks(ctx context.Context, by Actor, domain waypost.DomainID, code waypost.Code) (ForgottenClicks, error)
+}
+
+// SaltStore keeps the daily salts with which edges hash visitors. It creates them ahead
+// and destroys the old ones.
+type SaltStore interface {
+	// DestroySalt destroys the salt of a day, in days since 1970, UTC, before its time, and
+	// notes the actor in the audit log. Once the edges have reached the position, no one can
+	// tell the visitors of that day apart, nor read the addresses that the edges' journals
+	// still hold. The day never gets another salt: its clicks that arrive later count without
+	// a visitor. ENotFound when there is no salt of that day.
+	DestroySalt(ctx context.Context, by Actor, day int32) (waypost.Position, error)
+}
+
+// Clicks reads and deletes statistics.
+type Clicks struct {
+	links    *Links
+	stats    StatsStore
+	salts    SaltStore
+	progress ProgressStore
+	now      func() time.Time
+}
+
+func newClicks(cfg *Config, links *Links) *Clicks {
+	return &Clicks{links: links, stats: cfg.Stores.Stats, salts: cfg.Stores.Salts, progress: cfg.Stores.Progress, now: cfg.Now}
+}
+
+// ForgottenClicks counts the deleted clicks of a link.
+type ForgottenClicks struct {
+	Clicks, Bots int64 // that it had in all
+	Events       int64 // clicks that were stored one by one
+}
+
+// ForgetClicks deletes the clicks of a link of the actor's workspace, under the domain
+// of a host ("" for the default one). That needs the scope admin.
+func (s *Clicks) ForgetClicks(ctx context.Context, actor Actor, host, code string) (ForgottenClicks, error) {
+	if !actor.Can(ScopeAdmin) {
+		return ForgottenClicks{}, waypost.Errorf(waypost.EForbidden, "clicks are deleted with the scope admin only")
+	}
+	if !waypost.ValidCode(code) {
+		return ForgottenClicks{}, notFound()
+	}
+	domain, err := s.links.domains.named(ctx, actor, waypost.HostName(host))
+	if err != nil {
+		return ForgottenClicks{}, err
+	}
+	return s.stats.ForgetClicks(ctx, actor, domain.ID, waypost.Code(code))
+}
+
+// ForgetVisitors destroys the salt of a UTC day, so that no one can tell who clicked on
+// that day; its clicks that arrive later count without a visitor. That needs
+// [Actor.CheckOperator].
+func (s *Clicks) ForgetVisitors(ctx context.Context, actor Actor, day time.Time) (waypost.Position, error) {
+	if err := actor.CheckOperator(); err != nil {
+		return waypost.Position{}, err
+	}
+	return s.salts.DestroySalt(ctx, actor, int32(day.Unix()/(24*60*60)))
+}
+
+// GiveUpEdge declares that an edge is gone for good, with its disk, so that statistics no
+// longer wait for its clicks. If the edge returns, they wait again, and its clicks are
+// counted. That needs [Actor.CheckOperator].
+func (s *Clicks) GiveUpEdge(ctx context.Context, actor Actor, node string) error {
+	if err := actor.CheckOperator(); err != nil {
+		return err
+	}
+	if !waypost.ValidNode(node) {
+		return waypost.Errorf(waypost.ENotFound, "there is no such edge")
+	}
+	return s.progress.GiveUpEdge(ctx, actor, node, shortestSilence)
+}
+
+// Stats finds a link under the default domain for its clicks, also when it has expired.
+func (s *Clicks) Stats(ctx context.Context, actor Actor, code string) (waypost.Link, error) {
+	return s.links.present(ctx, actor, "", code)
+}
+
+// LinkStats returns the statistics of a link of the actor's workspace, also when it has
+// expired, under the domain of a host ("" for the default one). ENotFound when there is
+// none, EInvalid for an invalid span of time.
+func (s *Clicks) LinkStats(ctx context.Context, actor Actor, host, code string, q StatsQuery) (LinkStats, error) {
+	span, err := NewSpan(q, s.now())
+	if err != nil {
+		return LinkStats{}, err
+	}
+	l, err := s.links.present(ctx, actor, waypost.HostName(host), code)
+	if err != nil {
+		return LinkStats{}, err
+	}
+	counted, err := s.stats.LinkClicks(ctx, actor.Workspace, l.ID, &span)
+	if err != nil {
+		return LinkStats{}, err
+	}
+	stats, err := s.summarize(ctx, span, &counted)
+	stats.TotalClicks, stats.TotalBots = l.Clicks, l.BotClicks
+	return LinkStats{Link: l, Stats: stats}, err
+}
+
+// WorkspaceStats returns the statistics of all links of the actor's workspace.
+func (s *Clicks) WorkspaceStats(ctx context.Context, actor Actor, q StatsQuery) (WorkspaceStats, error) {
+	if q.Top < 0 || q.Top > MaxTopLinks {
+		return WorkspaceStats{}, waypost.Errorf(waypost.EInvalid, "top must be 0 to %d", MaxTopLinks)
+	}
+	span, err := NewSpan(q, s.now())
+	if err != nil {
+		return WorkspaceStats{}, err
+	}
+	counted, top, err := s.stats.WorkspaceClicks(ctx, actor.Workspace, &span, q.Top)
+	if err != nil {
+		return WorkspaceStats{}, err
+	}
+	stats, err := s.summarize(ctx, span, &counted)
+	if err == nil {
+		stats.TotalClicks, stats.TotalBots, err = s.stats.WorkspaceTotals(ctx, actor.Workspace)
+	}
+	return WorkspaceStats{Stats: stats, Top: top}, err
+}
+
+// summarize sorts counts into the steps of a span, and adds how complete they are.
+func (s *Clicks) summarize(ctx context.Context, span Span, c *Counted) (Stats, error) {
+	stats := Stats{Span: span, Visitors: c.Visitors, VisitorBots: c.Bots, Series: make([]QuarterClicks, len(span.Bounds)-1)}
+	for i := range stats.Series {
+		stats.Series[i].At = span.Bounds[i].Unix()
+	}
+	for _, q := range c.Quarters {
+		if i, ok := span.Step(time.Unix(q.At, 0)); ok {
+			stats.Series[i].Clicks += q.Clicks
+			stats.Series[i].Bots += q.Bots
+			stats.Clicks += q.Clicks
+			stats.Bots += q.Bots
+		}
+	}
+	for i := range c.Breakdowns {
+		stats.Breakdowns[i] = c.Breakdowns[i].top()
+	}
+	nodes, err := s.progress.Progress(ctx)
+	if err != nil {
+		return Stats{}, err
+	}
+	stats.Complete = completeness(nodes, span.To(), s.now())
+	return stats, nil
 }

@@ -80,7 +80,7 @@ func TestClicksOfABatchWhoseAnswerWasLostAreCountedOnceAndShown(t *testing.T) {
 	require.JSONEq(t, `{"watermark": 1}`, text)
 
 	s.now.Store(time.Now().Add(2 * time.Hour).UnixMilli())
-	_, err = s.Get(t.Context(), actor, "summer")
+	_, err = s.Find(t.Context(), actor, "", "summer")
 	require.Equal(t, waypost.EGone, waypost.CodeOf(err))
 	expired, err := s.Stats(t.Context(), actor, "summer")
 	require.NoError(t, err, "an expired link has statistics")

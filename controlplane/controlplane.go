@@ -8,111 +8,123 @@
 package controlplane
 
 import (
-	"encoding/json"
-	"fmt"
+	"context"
+	"log/slog"
+	"reflect"
+	"sync"
 	"time"
 
 	"waypost"
 )
 
-// Actor is who asks, as a credential on the connection says.
-type Actor struct {
-	Workspace waypost.WorkspaceID // 0: signed in, but in no workspace yet
-	Slug      string              // of the workspace
-	KeyID     int64               // 0: no key
-	SessionID int64               // 0: no session
-	UserID    int64               // who signed in, or owns the key; 0: nobody
-	Role      Role                // of the user in the workspace; "" without a user
-	Name      string              // of the key or user, for the audit log
-	Scopes    []Scope             // what the key allows, and the role, where there is one
+// Stores holds one store per kind of row. All fields are required; one value may be
+// several of them. Every write of a store is durable when it returns, and part of the
+// changelog at the position that it returns. An error with the code EUnavailable may
+// pass; when it interrupts a commit, the outcome is unknown.
+type Stores struct {
+	Links      LinkStore
+	Domains    DomainStore
+	Leases     LeaseStore
+	Ranges     RangeStore
+	Reserved   ReservedStore
+	Stats      StatsStore
+	Salts      SaltStore
+	Progress   ProgressStore
+	APIKeys    APIKeyStore
+	Sessions   SessionStore
+	Members    MemberStore
+	Workspaces WorkspaceStore
+	Accounts   AccountStore
+	Audit      AuditStore
 }
 
-// Scope is something that an API key allows.
-type Scope string
+// Config configures Services. Stores and Minter are required.
+type Config struct {
+	Stores Stores
+	Minter *Minter
+	Region waypost.Region
 
-// The scopes of API keys.
-const (
-	ScopeLinksRead  Scope = "links:read"
-	ScopeLinksWrite Scope = "links:write"
-	ScopeAnalytics  Scope = "analytics:read"
-	ScopeAdmin      Scope = "admin"
-)
+	AllowPrivateTargets bool
+	StrictHosts         bool              // Resolve answers for known hosts alone
+	OwnHosts            func(string) bool // hosts that links must not point at; default none
 
-// Can reports whether the actor's key allows s.
-func (a Actor) Can(s Scope) bool {
-	for _, have := range a.Scopes {
-		if have == s || have == ScopeAdmin {
-			return true
+	Patience time.Duration    // with the database, for one commit; default 4 s
+	Now      func() time.Time // default time.Now
+	Logger   *slog.Logger     // default: logs nothing
+}
+
+// Services groups the rules of the control plane by resource. Each service owns its
+// stores, caches and locks, and may be used by many goroutines at once.
+type Services struct {
+	Links      *Links
+	Domains    *Domains
+	KeyRanges  *KeyRanges
+	Clicks     *Clicks
+	Access     *Access
+	Workspaces *Workspaces
+}
+
+// New starts the services. It panics when a required field is missing. The caller runs
+// Run, and ends the services with Close.
+func New(cfg Config) *Services {
+	stores := reflect.ValueOf(cfg.Stores)
+	for i := range stores.NumField() {
+		if stores.Field(i).IsNil() {
+			panic("controlplane: Config.Stores." + stores.Type().Field(i).Name + " is nil")
 		}
 	}
-	return false
-}
-
-// Label names the actor in the audit log.
-func (a Actor) Label() string {
-	switch {
-	case a.KeyID == 0 && a.UserID != 0:
-		return fmt.Sprintf("%s (user %d)", a.Name, a.UserID)
-	case a.KeyID == 0 && a.Name != "":
-		return a.Name
-	case a.KeyID == 0:
-		return "development system"
-	case a.UserID != 0:
-		return fmt.Sprintf("%s (key %d of user %d)", a.Name, a.KeyID, a.UserID)
-	case a.Name == "":
-		return fmt.Sprintf("key %d", a.KeyID)
+	if cfg.Minter == nil {
+		panic("controlplane: Config.Minter is nil")
 	}
-	return fmt.Sprintf("%s (key %d)", a.Name, a.KeyID)
-}
-
-// CheckOperator says EForbidden to whoever may not look after the installation
-// itself: that is for administrators of the default workspace, and its keys with the
-// scope admin.
-func (a Actor) CheckOperator() error {
-	if a.Workspace != waypost.DefaultWorkspace || !a.Can(ScopeAdmin) {
-		return waypost.Errorf(waypost.EForbidden, "this needs a key of the default workspace with the scope admin, or an administrator of it")
+	if cfg.Now == nil {
+		cfg.Now = time.Now
 	}
-	return nil
-}
-
-// NewLink is a wish for a link. Zero fields mean the default.
-type NewLink struct {
-	OriginalURL    string // required; judged by the target rules
-	CustomCode     string
-	Domain         string // host of the domain; "": the default one
-	Dedupe         *bool  // the one link of the target, found or made; nil: as the workspace has it
-	ExpiresAt      time.Time
-	RedirectStatus int  // 301, 302, 307, 308; 0 means 302
-	ForwardQuery   bool // add the visitor's query to the target's
-	ForwardPath    bool // add what follows the code in the path to the target's
-	Title          string
-	Description    string
-	Tags           []string
-	Metadata       json.RawMessage // a JSON object
-	CreatedBy      string
-	Disabled       bool // the link answers 410 until it is enabled
-}
-
-func (n *NewLink) flags() (f waypost.LinkFlags) {
-	if n.ForwardQuery {
-		f |= waypost.ForwardQuery
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	if n.ForwardPath {
-		f |= waypost.ForwardPath
+	if cfg.Patience == 0 {
+		cfg.Patience = commitTimeout
 	}
-	return f
+	if cfg.OwnHosts == nil {
+		cfg.OwnHosts = func(string) bool { return false }
+	}
+	domains := newDomains(&cfg)
+	links := newLinks(&cfg, domains)
+	access := newAccess(&cfg)
+	return &Services{
+		Links: links, Domains: domains, KeyRanges: newKeyRanges(&cfg), Clicks: newClicks(&cfg, links),
+		Access: access, Workspaces: newWorkspaces(&cfg, access),
+	}
 }
 
-// Outcome is what became of one wish: a link, or the reason why not.
-type Outcome struct {
-	Link     waypost.Link
-	Found    bool      // the link was there before: the one of its target
-	Warnings []Warning // about a link that was made all the same
-	Err      error
+// Run does the background work of the services until ctx ends: it stores when keys and
+// sessions were last used, and deletes the links of deleted workspaces.
+func (s *Services) Run(ctx context.Context) {
+	var group sync.WaitGroup
+	group.Go(func() { s.Access.run(ctx) })
+	group.Go(func() { s.Workspaces.run(ctx) })
+	group.Wait()
 }
 
-// Health is what /health tells.
-type Health struct {
-	Database    bool
-	KeyPoolSize int64 // unissued counters of the region's live ranges
+// Close waits for the commit under way and returns the leased counters.
+func (s *Services) Close(ctx context.Context) error { return s.Links.Close(ctx) }
+
+// Service has the methods of all services.
+type Service struct {
+	*Links
+	*Clicks
+	*KeyRanges
+	*Access
+	*domains
+	*workspaces
+}
+
+type (
+	domains    = Domains
+	workspaces = Workspaces
+)
+
+// All returns the services as one value.
+func (s *Services) All() *Service {
+	return &Service{s.Links, s.Clicks, s.KeyRanges, s.Access, s.Domains, s.Workspaces}
 }

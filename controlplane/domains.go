@@ -2,48 +2,256 @@ package controlplane
 
 import (
 	"context"
+	"net/netip"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"waypost"
+	"waypost/controlplane/target"
 )
 
-// DomainStore keeps the hosts under which codes are unique.
+// DomainStore keeps the domains, under whose hosts codes are unique. Every change is in
+// the audit log.
 type DomainStore interface {
-	// Domains gives a workspace's own domains and those that all share, by id.
+	// Domains returns a workspace's own domains and the shared ones, by id.
 	Domains(ctx context.Context, ws waypost.WorkspaceID) ([]waypost.Domain, error)
 
-	// AllDomains gives the domains of all workspaces, without where they lead.
+	// AllDomains returns the domains of all workspaces, without their targets.
 	AllDomains(ctx context.Context) ([]waypost.Domain, error)
 
-	// DomainOf finds the domain that a host, as [waypost.HostName] makes it, belongs to.
+	// DomainOf finds the domain of a host, as [waypost.HostName] writes it.
 	DomainOf(ctx context.Context, host string) (d waypost.Domain, found bool, err error)
 
-	// DefaultTargets gives those of the default domain.
+	// DefaultTargets returns the targets of the default domain.
 	DefaultTargets(ctx context.Context) (waypost.DomainTargets, error)
 
-	// SetDomain changes where a domain of the workspace leads, or, for the default
-	// workspace, also a shared one; ENotFound for any other. The change is durable
-	// when it returns, in the audit log, and part of the changelog at the position
-	// given.
+	// SetDomain changes the targets of a domain of the workspace or, for the default
+	// workspace, of a shared one; ENotFound for any other.
 	SetDomain(ctx context.Context, by Actor, id waypost.DomainID, c DomainChange) (waypost.Domain, waypost.Position, error)
+
+	// CreateDomain adds a domain: EConflict when any workspace has one with the host, or
+	// the workspace has as many domains as it may have.
+	CreateDomain(ctx context.Context, by Actor, d waypost.Domain) (waypost.Domain, waypost.Position, error)
+
+	// RetireDomain removes a domain that the actor may change: ENotFound when there is none,
+	// EConflict when it has links and force is not set. With force its links become
+	// tombstones first, in as many transactions as needed; when ctx ends before the last,
+	// those that committed stay.
+	RetireDomain(ctx context.Context, by Actor, id waypost.DomainID, force bool) (waypost.Position, error)
 }
 
-// DomainChange says where a domain shall lead from now on: nil leaves a target as
-// it is, "" takes it away. As users write it they are URLs like those of links; a
-// store gets Locations.
+// MaxDomains bounds the domains of one workspace.
+const MaxDomains = 1000
+
+// NewDomain is a request for a domain.
+type NewDomain struct {
+	Host     string // as people write it
+	Shared   bool   // all workspaces have links under it; for operators alone
+	Root     string // target of its root; "": none
+	NotFound string // target of unknown codes; "": none
+}
+
+// DomainChange changes the targets of a domain: nil leaves a target as it is, "" removes
+// it. Users write URLs like those of links; the store gets Locations.
 type DomainChange struct {
-	Root     *string `json:"root_url,omitempty"`      // from the domain's root
-	NotFound *string `json:"not_found_url,omitempty"` // from what would answer 404
+	Root     *string `json:"root_url,omitempty"`      // of the domain's root
+	NotFound *string `json:"not_found_url,omitempty"` // of requests that would be answered 404
 }
 
-// Domains gives the domains that the actor's links can have, by id.
-func (s *Service) Domains(ctx context.Context, actor Actor) ([]waypost.Domain, error) {
-	return s.domains.Domains(ctx, actor.Workspace)
+// hostsMaxAge bounds the age of the table of hosts. For that long, a domain that another
+// control plane adds is accepted as a target here. No redirect loop can come of that,
+// because links of the new domain cannot lead to the old ones.
+const hostsMaxAge = 2 * time.Second
+
+// Domains keeps the hosts under which links are served.
+type Domains struct {
+	store DomainStore
+	rules target.Rules
+	owns  func(host string) bool // hosts of the cluster, besides those of domains
+
+	table atomic.Pointer[hostTable]
+	mu    sync.Mutex // held while the table is read
 }
 
-// ChangeDomain changes where a domain leads visitors who follow no link. ENotFound for
-// a domain that the actor does not see, EForbidden for a shared one unless the actor
-// is of the default workspace, and what the rules for targets say of the URLs.
-func (s *Service) ChangeDomain(ctx context.Context, actor Actor, id waypost.DomainID, c DomainChange) (waypost.Domain, waypost.Position, error) {
+// hostTable holds the hosts of all domains, against which every target is checked.
+type hostTable struct {
+	domains map[string]waypost.Domain
+	read    time.Time
+}
+
+func newDomains(cfg *Config) *Domains {
+	s := &Domains{store: cfg.Stores.Domains, owns: cfg.OwnHosts}
+	s.rules = target.Rules{AllowPrivate: cfg.AllowPrivateTargets, OwnHosts: s.isOwn}
+	return s
+}
+
+// isOwn reports whether a host is one of ours, so that a link to it could lead in a circle.
+func (s *Domains) isOwn(host string) bool {
+	if s.owns(host) {
+		return true
+	}
+	t := s.table.Load()
+	if t == nil {
+		return false
+	}
+	_, ok := t.domains[host]
+	return ok
+}
+
+// refresh reads the table of hosts when it is old. One caller reads at a time; the others
+// use the old table, as all do while the store does not answer.
+func (s *Domains) refresh(ctx context.Context) error {
+	t := s.table.Load()
+	switch {
+	case t == nil:
+		s.mu.Lock()
+	case time.Since(t.read) < hostsMaxAge || !s.mu.TryLock():
+		return nil
+	}
+	defer s.mu.Unlock()
+	if again := s.table.Load(); again != t && again != nil {
+		return nil // another caller was faster
+	}
+	err := s.readTable(ctx)
+	if t != nil {
+		return nil //nolint:nilerr // the old table will do
+	}
+	return err
+}
+
+// readTable reads the table of hosts. The caller holds s.mu.
+func (s *Domains) readTable(ctx context.Context) error {
+	now := time.Now()
+	all, err := s.store.AllDomains(ctx)
+	if err != nil {
+		return err
+	}
+	t := &hostTable{domains: make(map[string]waypost.Domain, len(all)), read: now}
+	for _, d := range all {
+		t.domains[d.Host] = d
+	}
+	s.table.Store(t)
+	return nil
+}
+
+// changed reads the table of hosts after a domain was added or removed here. The next
+// refresh tries again after a failure.
+func (s *Domains) changed(ctx context.Context) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.readTable(ctx) != nil {
+		s.table.Store(nil)
+	}
+}
+
+// named finds the domain that a client names by a host, "" for the default one:
+// ENotFound when there is none, or it belongs to another workspace.
+func (s *Domains) named(ctx context.Context, actor Actor, host string) (waypost.Domain, error) {
+	if host == "" {
+		return waypost.Domain{ID: waypost.DefaultDomain}, nil
+	}
+	none := waypost.Errorf(waypost.ENotFound, "there is no such domain")
+	name, err := target.HostName(host)
+	if err != nil {
+		// An address is no name, but the base URL may have one.
+		address, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"))
+		if err != nil || address.Zone() != "" {
+			return waypost.Domain{}, none
+		}
+		name = strings.ToLower(host)
+	}
+	d, found, err := s.find(ctx, name)
+	switch {
+	case err != nil:
+		return waypost.Domain{}, err
+	case !found || d.Workspace != 0 && d.Workspace != actor.Workspace:
+		return waypost.Domain{}, none
+	}
+	return d, nil
+}
+
+// find returns the domain of a host in its canonical form.
+func (s *Domains) find(ctx context.Context, host string) (waypost.Domain, bool, error) {
+	if t := s.table.Load(); t != nil && time.Since(t.read) < hostsMaxAge {
+		if d, ok := t.domains[host]; ok {
+			return d, true, nil
+		}
+	}
+	return s.store.DomainOf(ctx, host) // it may have been added a moment ago
+}
+
+// targets returns the targets of the domain of a host, as waypost.HostName writes it. An
+// unknown host has those of the default domain, or none when strict.
+func (s *Domains) targets(ctx context.Context, host string, strict bool) (waypost.DomainTargets, error) {
+	d, found, err := s.store.DomainOf(ctx, host)
+	if err != nil || found || strict {
+		return d.DomainTargets, err
+	}
+	return s.store.DefaultTargets(ctx)
+}
+
+// Root resolves the root of the domain of a host, as the client sent it. It returns false
+// when the host is no domain or its root has no target.
+func (s *Domains) Root(ctx context.Context, host string) (waypost.Resolution, bool, error) {
+	d, found, err := s.store.DomainOf(ctx, waypost.HostName(host))
+	if err != nil || !found {
+		return waypost.Resolution{}, false, err
+	}
+	res, ok := d.AtRoot()
+	return res, ok, nil
+}
+
+// Domains returns the domains that the actor's links can have, by id.
+func (s *Domains) Domains(ctx context.Context, actor Actor) ([]waypost.Domain, error) {
+	return s.store.Domains(ctx, actor.Workspace)
+}
+
+// AddDomain adds a domain of the actor's workspace or, for operators, a shared one. Nothing
+// checks who owns the host: it serves no link before its owner points it at the edges.
+// EInvalid says that the host can be no domain, EConflict that it is one already.
+func (s *Domains) AddDomain(ctx context.Context, actor Actor, n NewDomain) (waypost.Domain, waypost.Position, error) {
+	none := func(err error) (waypost.Domain, waypost.Position, error) {
+		return waypost.Domain{}, waypost.Position{}, err
+	}
+	d := waypost.Domain{Workspace: actor.Workspace}
+	if n.Shared {
+		if err := actor.CheckOperator(); err != nil {
+			return none(err)
+		}
+		d.Workspace = 0
+	}
+	host, err := target.DomainName(n.Host)
+	if err != nil {
+		return none(err)
+	}
+	d.Host = host
+	for _, field := range []struct {
+		name, url string
+		to        *[]byte
+	}{{"root_url", n.Root, &d.Root}, {"not_found_url", n.NotFound, &d.NotFound}} {
+		location, err := s.checkTarget(ctx, field.name, &field.url, host)
+		if err != nil {
+			return none(err)
+		}
+		*field.to = []byte(*location)
+	}
+	if s.isOwn(host) {
+		return none(waypost.Errorf(waypost.EConflict, "the host %s is in use", host))
+	}
+	d, at, err := s.store.CreateDomain(ctx, actor, d)
+	if err != nil {
+		return none(err)
+	}
+	s.changed(ctx)
+	return d, at, nil
+}
+
+// ChangeDomain changes the targets of a domain. ENotFound for a domain that the actor
+// does not see, EForbidden for a shared one unless the actor is in the default
+// workspace, and the errors of the rules for targets.
+func (s *Domains) ChangeDomain(ctx context.Context, actor Actor, id waypost.DomainID, c DomainChange) (waypost.Domain, waypost.Position, error) {
 	none := func(err error) (waypost.Domain, waypost.Position, error) {
 		return waypost.Domain{}, waypost.Position{}, err
 	}
@@ -58,20 +266,34 @@ func (s *Service) ChangeDomain(ctx context.Context, actor Actor, id waypost.Doma
 		name string
 		url  **string
 	}{{"root_url", &c.Root}, {"not_found_url", &c.NotFound}} {
-		if *field.url, err = s.domainTarget(ctx, field.name, *field.url, present.Host); err != nil {
+		if *field.url, err = s.checkTarget(ctx, field.name, *field.url, present.Host); err != nil {
 			return none(err)
 		}
 	}
-	d, at, err := s.domains.SetDomain(ctx, actor, id, c)
-	if err == nil {
-		s.wrote(ofDomain(id), at)
-	}
-	return d, at, err
+	return s.store.SetDomain(ctx, actor, id, c)
 }
 
-// domainTarget judges a URL like that of a link, for a domain with a host, and gives the
-// Location of it.
-func (s *Service) domainTarget(ctx context.Context, field string, url *string, host string) (*string, error) {
+// RemoveDomain removes a domain, whose host is free for another then: ENotFound for one
+// that the actor does not see, EForbidden for one that the actor may not change,
+// EConflict when it has links and force is not set. With force its links are deleted.
+func (s *Domains) RemoveDomain(ctx context.Context, actor Actor, id waypost.DomainID, force bool) (waypost.Position, error) {
+	if _, err := s.changeable(ctx, actor, id); err != nil {
+		return waypost.Position{}, err
+	}
+	if id == waypost.DefaultDomain {
+		return waypost.Position{}, waypost.Errorf(waypost.EForbidden, "the domain of the base URL cannot be removed")
+	}
+	at, err := s.store.RetireDomain(ctx, actor, id, force)
+	if err != nil {
+		return waypost.Position{}, err
+	}
+	s.changed(ctx)
+	return at, nil
+}
+
+// checkTarget checks a URL like that of a link, for a domain with a host, and returns its
+// Location.
+func (s *Domains) checkTarget(ctx context.Context, field string, url *string, host string) (*string, error) {
 	if url == nil || *url == "" {
 		return url, nil
 	}
@@ -80,9 +302,10 @@ func (s *Service) domainTarget(ctx context.Context, field string, url *string, h
 		return nil, waypost.WrapError(waypost.CodeOf(err), field+": "+waypost.MessageOf(err), err)
 	}
 	if len(t.Location) > waypost.MaxDomainURL {
-		return nil, waypost.Errorf(waypost.ETooLarge, "%s is %d bytes long once it is percent-encoded, but at most %d are allowed", field, len(t.Location), waypost.MaxDomainURL)
+		return nil, waypost.Errorf(waypost.ETooLarge, "%s is %d bytes long once it is percent-encoded, but at most %d are allowed",
+			field, len(t.Location), waypost.MaxDomainURL)
 	}
-	_, own, err := s.domains.DomainOf(ctx, t.Host)
+	_, own, err := s.store.DomainOf(ctx, t.Host)
 	if err != nil {
 		return nil, err
 	}
@@ -90,4 +313,22 @@ func (s *Service) domainTarget(ctx context.Context, field string, url *string, h
 		return nil, waypost.Errorf(waypost.EInvalid, "%s: the host is a domain of this service, so visitors could be sent in a circle", field)
 	}
 	return &t.Location, nil
+}
+
+// changeable finds a domain that the actor may change.
+func (s *Domains) changeable(ctx context.Context, actor Actor, id waypost.DomainID) (*waypost.Domain, error) {
+	seen, err := s.store.Domains(ctx, actor.Workspace)
+	if err != nil {
+		return nil, err
+	}
+	for i := range seen {
+		switch d := &seen[i]; {
+		case d.ID != id:
+		case d.Workspace == 0 && actor.Workspace != waypost.DefaultWorkspace:
+			return nil, waypost.Errorf(waypost.EForbidden, "a shared domain is changed with a key of the default workspace only")
+		default:
+			return d, nil
+		}
+	}
+	return nil, waypost.Errorf(waypost.ENotFound, "there is no such domain")
 }

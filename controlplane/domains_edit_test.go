@@ -63,7 +63,7 @@ func TestADomainIsItsWorkspacesOwn(t *testing.T) {
 	}
 	_, err = s.Remove(t.Context(), other, d.Host, "same")
 	require.NoError(t, err)
-	_, err = s.Get(t.Context(), actor, "same")
+	_, err = s.Find(t.Context(), actor, "", "same")
 	require.NoError(t, err, "the other domain's link is another")
 }
 

@@ -37,7 +37,7 @@ func TestADomainLeadsVisitorsWhoFollowNoLink(t *testing.T) {
 		require.Equal(t, location, string(res.Location), path)
 		require.Equal(t, location != lost, res.Link)
 	}
-	_, err = s.Delete(t.Context(), actor, string(l.Code))
+	_, err = s.Remove(t.Context(), actor, "", string(l.Code))
 	require.NoError(t, err)
 	res, err = s.Resolve(t.Context(), "", visit(string(l.Code)))
 	require.NoError(t, err)
@@ -117,7 +117,7 @@ func TestALinkForwardsAsItsOwnerChose(t *testing.T) {
 	l, _, err := s.Create(t.Context(), actor, wish(custom("both"), func(n *controlplane.NewLink) { n.ForwardQuery, n.ForwardPath = true, true }))
 	require.NoError(t, err)
 	require.Equal(t, waypost.ForwardQuery|waypost.ForwardPath, l.Flags)
-	shown, err := s.Get(t.Context(), actor, "both")
+	shown, err := s.Find(t.Context(), actor, "", "both")
 	require.NoError(t, err)
 	require.Equal(t, l.Flags, shown.Flags)
 	res, err := s.Resolve(t.Context(), "", visit("both/x?y=z"))

@@ -112,7 +112,7 @@ func (o Order) stages() []ListStage {
 
 // List gives a page of the workspace's links. EMalformed for a bad cursor, EInvalid for
 // one of another list, and for a filter that breaks a rule.
-func (s *Service) List(ctx context.Context, actor Actor, r ListRequest) (Page, error) {
+func (s *Links) List(ctx context.Context, actor Actor, r ListRequest) (Page, error) {
 	if r.Order == "" {
 		r.Order = NewestFirst
 	}
@@ -132,7 +132,7 @@ func (s *Service) List(ctx context.Context, actor Actor, r ListRequest) (Page, e
 		if from.Stage != stages[i] {
 			from = ListPlace{Stage: stages[i]}
 		}
-		got, err := s.links.ListLinks(ctx, actor.Workspace, r.LinkFilter, s.cfg.Now(), r.Order, from, r.Limit-len(page.Links))
+		got, err := s.store.ListLinks(ctx, actor.Workspace, r.LinkFilter, s.now(), r.Order, from, r.Limit-len(page.Links))
 		if err != nil {
 			return Page{}, err
 		}
@@ -184,14 +184,14 @@ func isText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune
 
 // Tags gives up to limit of the workspace's tags that begin with prefix, each with the
 // number of its links, and the tag to go on after, "" at the end.
-func (s *Service) Tags(ctx context.Context, actor Actor, prefix, after string, limit int) (tags []TagCount, next string, err error) {
+func (s *Links) Tags(ctx context.Context, actor Actor, prefix, after string, limit int) (tags []TagCount, next string, err error) {
 	if len(prefix) > waypost.MaxTag || len(after) > waypost.MaxTag || !isText(prefix) || !isText(after) {
 		return nil, "", waypost.Errorf(waypost.EInvalid, "a tag must be UTF-8 without NUL, at most %d bytes", waypost.MaxTag)
 	}
 	if limit < 1 || limit > MaxListed {
 		return nil, "", waypost.Errorf(waypost.EInvalid, "limit must be 1 to %d", MaxListed)
 	}
-	tags, err = s.links.ListTags(ctx, actor.Workspace, prefix, after, limit+1)
+	tags, err = s.store.ListTags(ctx, actor.Workspace, prefix, after, limit+1)
 	if len(tags) > limit {
 		tags = tags[:limit]
 		next = tags[limit-1].Tag

@@ -65,15 +65,20 @@ type MemberStore interface {
 	// RemoveMember ends a membership and the user's keys in the workspace, and the
 	// account, when it is the workspace's own.
 	RemoveMember(ctx context.Context, by Actor, ws waypost.WorkspaceID, user int64) error
+
+	// InviteMember removes the password of a member's account, ends its sessions, and stores
+	// the invitation. EForbidden for an account that belongs to another workspace, unless any
+	// may be invited.
+	InviteMember(ctx context.Context, by Actor, ws waypost.WorkspaceID, user int64, i StoredInvitation, any bool) (Member, error)
 }
 
 // Members gives a page of the actor's workspace's users, by id, after the cursor of an earlier page.
-func (s *Service) Members(ctx context.Context, actor Actor, limit int, cursor string) (members []Member, next string, err error) {
+func (s *Workspaces) Members(ctx context.Context, actor Actor, limit int, cursor string) (members []Member, next string, err error) {
 	after, err := s.administrator(actor, cursor)
 	if err != nil {
 		return nil, "", err
 	}
-	if members, err = s.access.Members(ctx, actor.Workspace, after, limit+1); err != nil {
+	if members, err = s.members.Members(ctx, actor.Workspace, after, limit+1); err != nil {
 		return nil, "", err
 	}
 	if len(members) > limit {
@@ -84,17 +89,17 @@ func (s *Service) Members(ctx context.Context, actor Actor, limit int, cursor st
 }
 
 // Member finds a user of the actor's workspace.
-func (s *Service) Member(ctx context.Context, actor Actor, user int64) (Member, error) {
+func (s *Workspaces) Member(ctx context.Context, actor Actor, user int64) (Member, error) {
 	if _, err := s.administrator(actor, ""); err != nil {
 		return Member{}, err
 	}
-	return s.access.Member(ctx, actor.Workspace, user)
+	return s.members.Member(ctx, actor.Workspace, user)
 }
 
 // AddMember makes a user of the actor's workspace, and gives an invitation for the
 // account's owner when there is no password. EConflict when the address has an account,
 // EForbidden for a password by who is no operator: an address may be anybody's.
-func (s *Service) AddMember(ctx context.Context, actor Actor, n NewMember) (Member, Invitation, error) {
+func (s *Workspaces) AddMember(ctx context.Context, actor Actor, n NewMember) (Member, Invitation, error) {
 	if _, err := s.administrator(actor, ""); err != nil {
 		return Member{}, Invitation{}, err
 	}
@@ -104,19 +109,19 @@ func (s *Service) AddMember(ctx context.Context, actor Actor, n NewMember) (Memb
 // AddMemberTo puts a user into any workspace, for operators: an account that there
 // is already keeps its name, and its password unless it is one that another workspace
 // than the operators' looked after: whoever set that up would be let in, too.
-func (s *Service) AddMemberTo(ctx context.Context, actor Actor, ws waypost.WorkspaceID, n NewMember) (Member, Invitation, error) {
+func (s *Workspaces) AddMemberTo(ctx context.Context, actor Actor, ws waypost.WorkspaceID, n NewMember) (Member, Invitation, error) {
 	none := func(err error) (Member, Invitation, error) { return Member{}, Invitation{}, err }
 	if err := actor.CheckOperator(); err != nil {
 		return none(err)
 	}
-	if _, err := s.access.Workspace(ctx, ws); err != nil {
+	if _, err := s.workspaces.Workspace(ctx, ws); err != nil {
 		return none(err)
 	}
 	email, err := ParseEmail(n.Email)
 	if err != nil {
 		return none(err)
 	}
-	known, err := s.access.Accounts(ctx, email, 0, 1)
+	known, err := s.accounts.Accounts(ctx, email, 0, 1)
 	if err != nil {
 		return none(err)
 	}
@@ -126,13 +131,13 @@ func (s *Service) AddMemberTo(ctx context.Context, actor Actor, ws waypost.Works
 	return s.addMember(ctx, actor, ws, n)
 }
 
-func (s *Service) addMember(ctx context.Context, actor Actor, ws waypost.WorkspaceID, n NewMember) (Member, Invitation, error) {
+func (s *Workspaces) addMember(ctx context.Context, actor Actor, ws waypost.WorkspaceID, n NewMember) (Member, Invitation, error) {
 	i, err := s.prepareMember(ctx, actor, &n)
 	if err != nil {
 		return Member{}, Invitation{}, err
 	}
-	defer s.auth.forget()
-	m, invited, err := s.access.AddMember(ctx, actor, ws, n)
+	defer s.access.forget()
+	m, invited, err := s.members.AddMember(ctx, actor, ws, n)
 	if err != nil || !invited {
 		i = Invitation{}
 	}
@@ -140,7 +145,7 @@ func (s *Service) addMember(ctx context.Context, actor Actor, ws waypost.Workspa
 }
 
 // prepareMember judges a wish for a user, and hashes its password or makes an invitation.
-func (s *Service) prepareMember(ctx context.Context, actor Actor, n *NewMember) (i Invitation, err error) {
+func (s *Workspaces) prepareMember(ctx context.Context, actor Actor, n *NewMember) (i Invitation, err error) {
 	if n.Email, err = ParseEmail(n.Email); err != nil {
 		return i, err
 	}
@@ -163,7 +168,7 @@ func (s *Service) prepareMember(ctx context.Context, actor Actor, n *NewMember) 
 	if err := checkPassword(n.Password); err != nil {
 		return i, err
 	}
-	n.Hash, err = s.passwords.hash(ctx, n.Password)
+	n.Hash, err = s.access.passwords.hash(ctx, n.Password)
 	n.Password = ""
 	return i, err
 }
@@ -186,7 +191,7 @@ func checkRole(r Role) error {
 // ChangeMember changes a user of the actor's workspace. EConflict for the last
 // administrator, EForbidden for the account of somebody who is in several
 // workspaces, unless the actor is an operator.
-func (s *Service) ChangeMember(ctx context.Context, actor Actor, user int64, c MemberChange) (Member, error) {
+func (s *Workspaces) ChangeMember(ctx context.Context, actor Actor, user int64, c MemberChange) (Member, error) {
 	if _, err := s.administrator(actor, ""); err != nil {
 		return Member{}, err
 	}
@@ -206,23 +211,67 @@ func (s *Service) ChangeMember(ctx context.Context, actor Actor, user int64, c M
 	if err := s.prepareChange(ctx, &c.AccountChange); err != nil {
 		return Member{}, err
 	}
-	defer s.auth.forget()
-	return s.access.ChangeMember(ctx, actor, actor.Workspace, user, c, actor.CheckOperator() == nil)
+	defer s.access.forget()
+	return s.members.ChangeMember(ctx, actor, actor.Workspace, user, c, actor.CheckOperator() == nil)
 }
 
 // RemoveMember takes a user out of the actor's workspace.
-func (s *Service) RemoveMember(ctx context.Context, actor Actor, user int64) error {
+func (s *Workspaces) RemoveMember(ctx context.Context, actor Actor, user int64) error {
 	if _, err := s.administrator(actor, ""); err != nil {
 		return err
 	}
-	defer s.auth.forget()
-	return s.access.RemoveMember(ctx, actor, actor.Workspace, user)
+	defer s.access.forget()
+	return s.members.RemoveMember(ctx, actor, actor.Workspace, user)
 }
 
 // administrator says EForbidden to who is none, and reads a cursor.
-func (s *Service) administrator(actor Actor, cursor string) (after int64, err error) {
+func (s *Workspaces) administrator(actor Actor, cursor string) (after int64, err error) {
 	if actor.Workspace == 0 || !actor.Can(ScopeAdmin) {
 		return 0, waypost.Errorf(waypost.EForbidden, "this is for administrators of the workspace")
 	}
 	return readCursor(cursor)
+}
+
+// InviteMember takes the password of a user of the actor's workspace away, and gives an
+// invitation to set another. EForbidden for the account of somebody who is in several
+// workspaces, unless the actor is an operator.
+func (s *Workspaces) InviteMember(ctx context.Context, actor Actor, user int64) (Member, Invitation, error) {
+	if _, err := s.administrator(actor, ""); err != nil {
+		return Member{}, Invitation{}, err
+	}
+	i, stored, err := s.newInvitation()
+	if err != nil {
+		return Member{}, Invitation{}, err
+	}
+	defer s.access.forget()
+	m, err := s.members.InviteMember(ctx, actor, actor.Workspace, user, stored, actor.CheckOperator() == nil)
+	if err != nil {
+		return Member{}, Invitation{}, err
+	}
+	return m, i, nil
+}
+
+// Invitation is with what the owner of an account sets its password, once: whoever made
+// the account does not know that.
+type Invitation struct {
+	Token     string // to be shown once, and never stored
+	ExpiresAt time.Time
+}
+
+// InvitationFor is how long an invitation is good.
+const InvitationFor = 7 * 24 * time.Hour
+
+// StoredInvitation is what is kept of an invitation.
+type StoredInvitation struct {
+	Hash  [32]byte
+	Until time.Time
+}
+
+func (s *Workspaces) newInvitation() (Invitation, StoredInvitation, error) {
+	token, err := newToken(invitationPrefix)
+	if err != nil {
+		return Invitation{}, StoredInvitation{}, err
+	}
+	until := s.now().Add(InvitationFor).UTC().Truncate(time.Second)
+	return Invitation{Token: token, ExpiresAt: until}, StoredInvitation{Hash: HashKey(token), Until: until}, nil
 }

@@ -32,7 +32,7 @@ func TestMetadataThatAreAcceptedAreKeptAndComeBackNoLonger(t *testing.T) {
 	} {
 		l, err := create(text)
 		require.NoError(t, err, text)
-		got, err := s.Get(t.Context(), actor, string(l.Code))
+		got, err := s.Find(t.Context(), actor, "", string(l.Code))
 		require.NoError(t, err)
 		require.Less(t, len(got.Metadata), 2*waypost.MaxMetadata)
 		if len(text) < 100 && !strings.Contains(text, "8000") {

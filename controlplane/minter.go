@@ -16,6 +16,44 @@ import (
 	"waypost/keyrange"
 )
 
+// Lease is a block of counters [Lo, Hi) of a prefix that one process may issue,
+// until its epoch ends or it is fenced.
+type Lease struct {
+	ID         int64
+	Range      int64
+	Prefix     int
+	Lo, Hi     int64
+	Epoch      uint32
+	Generation int64
+}
+
+// LeaseStore hands out blocks of counters. A lease is durable before it is
+// returned, and no counter is ever in two leases.
+type LeaseStore interface {
+	// TakeLease leases up to size counters of the region's ranges to node, a block
+	// that a clean stop gave back first, and notes that the finished leases were
+	// used up. A region that runs low takes a free prefix. EExhausted when no counter is
+	// left, EUnavailable when no key may be issued at present.
+	TakeLease(ctx context.Context, region waypost.Region, node string, size int64, finished []int64) (Lease, error)
+
+	// ReturnLease gives back the counters from next on, which were never issued.
+	ReturnLease(ctx context.Context, l Lease, next int64) error
+
+	// Unleased counts the counters of the region's live ranges that are in no held
+	// lease and not used up.
+	Unleased(ctx context.Context, region waypost.Region) (int64, error)
+}
+
+// ErrEpoch says that the changelog has moved to another epoch: keys leased in an
+// earlier one must not be used any more.
+var ErrEpoch = errors.New("the changelog is in another epoch")
+
+// FencedError says that keys of these leases must not be used any more: the lease
+// was burned, because its holder was silent for too long, or its range was moved.
+type FencedError struct{ Leases []int64 }
+
+func (e *FencedError) Error() string { return fmt.Sprintf("key leases are void: %v", e.Leases) }
+
 // Key is a code that was never given out before, the epoch in which it may be
 // used, and the lease that it is of.
 type Key struct {
@@ -236,6 +274,20 @@ func (m *Minter) Revoke(ids []int64) {
 	m.drop(func(l heldLease) bool { return slices.Contains(ids, l.ID) })
 }
 
+// dropRefused drops the leases for which a write was refused, and reports whether it was
+// refused for its leases: the epoch has ended, or some of them are fenced.
+func (m *Minter) dropRefused(err error, epoch uint32) bool {
+	if errors.Is(err, ErrEpoch) {
+		m.Discard(epoch + 1)
+		return true
+	}
+	fenced, ok := errors.AsType[*FencedError](err)
+	if ok {
+		m.Revoke(fenced.Leases)
+	}
+	return ok
+}
+
 // drop removes leases. The caller holds the lock.
 func (m *Minter) drop(dead func(heldLease) bool) {
 	var alive []heldLease
@@ -385,4 +437,40 @@ func (m *Minter) Close(ctx context.Context) error {
 		errs = append(errs, m.store.ReturnLease(ctx, l.Lease, l.Lo))
 	}
 	return errors.Join(errs...)
+}
+
+type minterMetrics struct {
+	allocations *prometheus.CounterVec
+}
+
+func newMinterMetrics(registerer prometheus.Registerer, region waypost.Region, m *Minter) *minterMetrics {
+	labels := prometheus.Labels{"region": string(region)}
+	generated := prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "kgs_generated_total", Help: "Keys that this control plane has minted.", ConstLabels: labels,
+	}, func() float64 { return float64(m.Minted()) })
+	metrics := &minterMetrics{
+		allocations: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kgs_allocations_total", Help: "Attempts of this control plane to lease counters: ok, exhausted (none are left), unavailable (the database is away, or keys are held back) or error.", ConstLabels: labels,
+		}, []string{"status"}),
+	}
+	for _, status := range []string{"ok", "exhausted", "unavailable", "error"} {
+		metrics.allocations.WithLabelValues(status)
+	}
+	if registerer != nil {
+		registerer.MustRegister(generated, metrics.allocations)
+	}
+	return metrics
+}
+
+func (m *minterMetrics) took(err error) {
+	status := "error"
+	switch {
+	case err == nil:
+		status = "ok"
+	case waypost.CodeOf(err) == waypost.EExhausted:
+		status = "exhausted"
+	case waypost.CodeOf(err) == waypost.EUnavailable:
+		status = "unavailable"
+	}
+	m.allocations.WithLabelValues(status).Inc()
 }

@@ -2,247 +2,321 @@ package controlplane
 
 import (
 	"context"
+	"crypto/subtle"
+	"log/slog"
+	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"waypost"
+	"waypost/replication"
 )
 
-// An edge proves who it is by a credential of its own, which it has made itself: the
-// control plane keeps its hash. It got there with a token, good once, that an operator
-// has made. Both look like an API key, but for their prefixes.
+// NodesConfig is what [Nodes] need. Zero fields mean the default.
+type NodesConfig struct {
+	Store  NodeStore        // required
+	Poll   time.Duration    // between looks whether those who are connected are revoked; default 200 ms
+	Note   time.Duration    // between writings of when credentials were used; default 1 min
+	Logger *slog.Logger     // default: nothing is logged
+	Now    func() time.Time // default time.Now
+
+	Patience time.Duration // with the database, about one credential; default 1 s
+}
+
+// Nodes judges who is at the other end of an edge's connection. What the database said
+// is believed for somewhat less than a second, so that a revocation takes effect within that time on every
+// instance, also for who connects by a belief just before it ends; while the database is away, for an hour: there is nothing new to be had from
+// this instance then. All methods may be called by many goroutines at once.
+type Nodes struct {
+	cfg  NodesConfig
+	wake chan struct{} // has a token when there is something to look at
+
+	mu     sync.Mutex
+	known  map[[32]byte]knownNode // bounded by maxCached
+	taken  map[string]knownName   // bounded by maxCached
+	rounds int                    // how often all was forgotten
+	held   map[int64]map[*hold]struct{}
+	seen   map[int64]time.Time
+}
+
+type knownNode struct {
+	StoredNode
+	at time.Time // when the database was asked
+}
+
+type knownName struct {
+	taken bool
+	at    time.Time
+}
+
+// hold is a request under way, by a node with a credential.
+type hold struct{ end context.CancelCauseFunc }
+
 const (
-	credentialPrefix = "wp_edge_"
-	enrolmentPrefix  = "wp_enrl_"
+	nodeBelief  = 700 * time.Millisecond
+	awayBelief  = time.Hour   // while the database does not answer
+	lookupLimit = time.Second // for its answer
 )
 
-// NewNodeCredential makes the text of a credential, on the node that it is for.
-func NewNodeCredential() (string, error) { return newToken(credentialPrefix) }
-
-// ValidNodeCredential reports whether a text has the form and checksum of a credential.
-func ValidNodeCredential(text string) bool { return validToken(credentialPrefix, text) }
-
-// ValidEnrolmentToken reports whether a text has the form and checksum of a token.
-func ValidEnrolmentToken(text string) bool { return validToken(enrolmentPrefix, text) }
-
-// NodeRole is what a node with a credential does.
-type NodeRole string
-
-// The roles of nodes.
-const (
-	RoleEdge  NodeRole = "edge"
-	RoleRelay NodeRole = "relay" // serves other edges as well
-)
-
-// MaxFormer bounds the names that a node may bring along when it enrols.
-const MaxFormer = 32
-
-// Limits of enrolment tokens.
-const (
-	DefaultEnrolment = time.Hour      // for which a token is good
-	LongestEnrolment = 24 * time.Hour // for which it can be
-	MaxEnrolments    = 1_000          // that are open at once
-)
-
-// Node is who is at the other end of a connection, by the credential on it.
-type Node struct {
-	Credential int64          // 0: the token that all share, which names nobody
-	Name       string         // "": nothing vouches for one
-	Region     waypost.Region // "" with the name
-	Role       NodeRole
-	Former     []string // names that its directory had before
-}
-
-// Own reports whether the node has a credential of its own.
-func (n *Node) Own() bool { return n.Credential != 0 }
-
-// speaksAs reports whether a name is the node's, now or formerly.
-func (n *Node) speaksAs(name string) bool {
-	return n.Name != "" && (n.Name == name || slices.Contains(n.Former, name))
-}
-
-// NewEnrolment is a wish for a token.
-type NewEnrolment struct {
-	Region string
-	Role   NodeRole      // default: RoleEdge
-	Node   string        // the only name that it is good for, also if an edge has it; "": any that is free
-	Label  string        // for the operators
-	For    time.Duration // default: DefaultEnrolment
-}
-
-// Enrolment is a token that was made.
-type Enrolment struct {
-	Token     string // to be shown once, and never stored
-	Region    waypost.Region
-	Role      NodeRole
-	Node      string
-	Label     string
-	ExpiresAt time.Time
-}
-
-// Enrolling is what a node sends with a token.
-type Enrolling struct {
-	Token    string
-	Hash     [32]byte // of the credential that the node has made
-	Node     string
-	Region   string
-	Previous string   // the credential that it had before; "": none
-	Former   []string // names under which it still has clicks
-}
-
-// NodeCredential is a credential as operators see it: a node's newest.
-type NodeCredential struct {
-	Node       string
-	Region     waypost.Region
-	Role       NodeRole
-	Former     []string
-	CreatedAt  time.Time
-	LastSeenAt time.Time // zero: never
-	RevokedAt  time.Time // zero: it is good
-}
-
-// StoredNode is a credential as it is judged.
-type StoredNode struct {
-	Node
-	Hash     [32]byte
-	Revoked  bool
-	Replaced bool // it is revoked, because the node has another
-}
-
-// NodeStore keeps credentials and tokens. What it changes is in the audit log.
-type NodeStore interface {
-	// CreateEnrolment keeps a token's hash. EConflict when too many are open.
-	CreateEnrolment(ctx context.Context, by Actor, e Enrolment, hash [32]byte) error
-
-	// Enrol exchanges a token, by its hash, for a credential, and revokes that which the
-	// node has. The same exchange once more changes nothing, for as long as the credential
-	// is good. EUnauthorized: there is no such token. EGone: it has expired, or was used by
-	// another. EForbidden: its credential is revoked. EInvalid: it is for another name or region.
-	// EConflict: a node of that name is there, and the token does not say that it may be replaced.
-	Enrol(ctx context.Context, token [32]byte, e EnrolNode) (Node, error)
-
-	// Node finds a credential by its hash, also one that is revoked.
-	Node(ctx context.Context, hash [32]byte) (StoredNode, bool, error)
-
-	// NodeNamed reports whether a name is, or was, that of a node with a credential.
-	NodeNamed(ctx context.Context, name string) (bool, error)
-
-	// RevokedNodes gives those of some credentials that are revoked.
-	RevokedNodes(ctx context.Context, ids []int64) ([]StoredNode, error)
-
-	// NoteNodesSeen keeps when credentials were last used.
-	NoteNodesSeen(ctx context.Context, seen map[int64]time.Time) error
-
-	// RevokeNode revokes the credential of a node, and the tokens that are for its name
-	// alone. ENotFound: there is neither, nor ever was.
-	RevokeNode(ctx context.Context, by Actor, node string) error
-
-	// NodeCredentials gives the newest credential of each node, by name.
-	NodeCredentials(ctx context.Context) ([]NodeCredential, error)
-}
-
-// EnrolNode is what a store needs of an [Enrolling].
-type EnrolNode struct {
-	Hash     [32]byte
-	Node     string
-	Region   waypost.Region
-	Previous *[32]byte
-	Former   []string // names that are the node's, too, unless another has one
-}
-
-// NewEnrolment makes a token for a node. That needs [Actor.CheckOperator].
-func (n *Nodes) NewEnrolment(ctx context.Context, actor Actor, e NewEnrolment) (Enrolment, error) {
-	if err := actor.CheckOperator(); err != nil {
-		return Enrolment{}, err
+// NewNodes makes a judge. Run has to be called for streams to end that are open when
+// their credential is revoked.
+func NewNodes(cfg NodesConfig) *Nodes {
+	if cfg.Poll <= 0 {
+		cfg.Poll = 200 * time.Millisecond
 	}
-	made := Enrolment{Role: e.Role, Node: e.Node, Label: e.Label}
-	var err error
-	if made.Region, err = waypost.ParseRegion(e.Region); err != nil {
-		return Enrolment{}, err
+	if cfg.Patience <= 0 {
+		cfg.Patience = lookupLimit
 	}
-	if made.Role == "" {
-		made.Role = RoleEdge
+	if cfg.Note <= 0 {
+		cfg.Note = time.Minute
 	}
-	if e.For == 0 {
-		e.For = DefaultEnrolment
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	return &Nodes{
+		cfg: cfg, wake: make(chan struct{}, 1), known: make(map[[32]byte]knownNode), taken: make(map[string]knownName),
+		held: make(map[int64]map[*hold]struct{}), seen: make(map[int64]time.Time),
+	}
+}
+
+// Authenticate finds the node that has a credential. EUnauthorized when none has, EForbidden
+// when it was revoked.
+func (n *Nodes) Authenticate(ctx context.Context, text string) (Node, error) {
+	if !ValidNodeCredential(text) {
+		return Node{}, errNoCredential
+	}
+	hash, now := HashKey(text), n.cfg.Now()
+	n.mu.Lock()
+	k, known := n.known[hash]
+	round := n.rounds
+	n.mu.Unlock()
+	if !known || now.Sub(k.at) >= nodeBelief {
+		limited, cancel := context.WithTimeout(ctx, n.cfg.Patience)
+		stored, found, err := n.cfg.Store.Node(limited, hash)
+		cancel()
+		switch {
+		case err != nil && known && now.Sub(k.at) < awayBelief:
+		case err != nil:
+			return Node{}, err
+		case !found || subtle.ConstantTimeCompare(stored.Hash[:], hash[:]) != 1:
+			return Node{}, errNoCredential
+		default:
+			k = knownNode{stored, now}
+			n.mu.Lock()
+			if n.rounds == round {
+				remember(n.known, hash, k)
+			}
+			n.mu.Unlock()
+		}
+	}
+	if k.Revoked {
+		return Node{}, refusal(&k.StoredNode)
+	}
+	n.mu.Lock()
+	n.seen[k.Credential] = now
+	n.mu.Unlock()
+	return k.Node, nil
+}
+
+var errNoCredential = waypost.Errorf(waypost.EUnauthorized, "a valid credential of an edge is required")
+
+// refusal tells the holder of a credential that was revoked what can be done.
+func refusal(n *StoredNode) error {
+	if n.Replaced {
+		return waypost.Errorf(waypost.EForbidden,
+			"node %s has enrolled again and has another credential: two edges must not have one name; give one of them another, with a token of its own", n.Name)
+	}
+	return waypost.Errorf(waypost.EForbidden,
+		"the credential of node %s was revoked: to let this edge in again, make a token with `waypost edges enrol --region %s --node %s` and start it with that", n.Name, n.Region, n.Name)
+}
+
+// doubt forgets what is believed of a node.
+func (n *Nodes) doubt(node string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	maps.DeleteFunc(n.known, func(_ [32]byte, k knownNode) bool { return k.Name == node })
+	n.rounds++
+}
+
+// remember puts what the database said into a bounded map.
+func remember[K comparable, V any](m map[K]V, key K, value V) {
+	if _, there := m[key]; !there && len(m) >= maxCached {
+		clear(m)
+	}
+	m[key] = value
+}
+
+// MayReport says EForbidden unless a node may tell how the edge of a name is. Without a
+// credential of its own it may do so for names that nobody has enrolled.
+func (n *Nodes) MayReport(ctx context.Context, node *Node, name string, region waypost.Region) error {
+	if node.Name != "" && node.Name != name {
+		return waypost.Errorf(waypost.EForbidden, "this is a report of node %s, and the credential that of %s", name, node.Name)
+	}
+	if node.Own() {
+		if node.Region != region {
+			return waypost.Errorf(waypost.EForbidden, "this is a report from region %s, and node %s is enrolled in %s", region, node.Name, node.Region)
+		}
+		return nil
+	}
+	return n.unclaimed(ctx, name)
+}
+
+// MayShip says EForbidden unless a node may bring the clicks of a name: its own, and those
+// that its directory had before. Without a credential of its own it may do so for names that nobody has enrolled.
+func (n *Nodes) MayShip(ctx context.Context, node *Node, name string) error {
 	switch {
-	case made.Role != RoleEdge && made.Role != RoleRelay:
-		return Enrolment{}, waypost.Errorf(waypost.EInvalid, "role must be edge or relay")
-	case e.Node != "" && !waypost.ValidNode(e.Node):
-		return Enrolment{}, waypost.Errorf(waypost.EInvalid, "node must be 1 to 64 of A-Z, a-z, 0-9, dot, _ and -")
-	case e.For < time.Second || e.For > LongestEnrolment:
-		return Enrolment{}, waypost.Errorf(waypost.EInvalid, "a token is good for a second to 24 hours")
-	case len([]rune(e.Label)) > MaxName:
-		return Enrolment{}, waypost.Errorf(waypost.EInvalid, "label must have at most %d characters", MaxName)
+	case node.Own() && node.speaksAs(name):
+		return nil
+	case node.Own():
+		return waypost.Errorf(waypost.EForbidden,
+			"these are clicks of node %s, and the credential is that of %s: if it is a name that this edge had, start it with another token of `waypost edges enrol --region %s --node %s`", name, node.Name, node.Region, node.Name)
+	case node.Name != "" && node.Name != name: // by its certificate
+		return waypost.Errorf(waypost.EForbidden, "these are clicks of node %s, and the certificate is that of %s", name, node.Name)
 	}
-	if err := checkPrintable("label", e.Label); err != nil {
-		return Enrolment{}, err
-	}
-	if made.Token, err = newToken(enrolmentPrefix); err != nil {
-		return Enrolment{}, err
-	}
-	made.ExpiresAt = n.cfg.Now().Add(e.For).UTC().Truncate(time.Second)
-	if err := n.cfg.Store.CreateEnrolment(ctx, actor, made, HashKey(made.Token)); err != nil {
-		return Enrolment{}, err
-	}
-	return made, nil
+	return n.unclaimed(ctx, name)
 }
 
-// Enrol exchanges a token for a credential; see [NodeStore].
-func (n *Nodes) Enrol(ctx context.Context, e Enrolling) (Node, error) {
-	if !ValidEnrolmentToken(e.Token) {
-		return Node{}, waypost.Errorf(waypost.EUnauthorized, "the enrolment token is not valid")
+func (n *Nodes) unclaimed(ctx context.Context, name string) error {
+	now := n.cfg.Now()
+	n.mu.Lock()
+	k, known := n.taken[name]
+	round := n.rounds
+	n.mu.Unlock()
+	if !known || !k.taken && now.Sub(k.at) >= cacheTime { // who has a name has it for ever
+		limited, cancel := context.WithTimeout(ctx, n.cfg.Patience)
+		taken, err := n.cfg.Store.NodeNamed(limited, name)
+		cancel()
+		if err != nil && (!known || now.Sub(k.at) >= awayBelief) {
+			return err
+		}
+		if err == nil {
+			k = knownName{taken, now}
+			n.mu.Lock()
+			if n.rounds == round {
+				remember(n.taken, name, k)
+			}
+			n.mu.Unlock()
+		}
 	}
-	region, err := waypost.ParseRegion(e.Region)
+	if k.taken {
+		return waypost.Errorf(waypost.EForbidden, "node %s has a credential of its own, and this is another", name)
+	}
+	return nil
+}
+
+// Hold gives the context of a request by a node, which ends, with a
+// [replication.EndError] as its cause, when the node's credential is revoked. The caller
+// calls release when the request is over.
+func (n *Nodes) Hold(ctx context.Context, node *Node) (_ context.Context, release func()) {
+	if !node.Own() {
+		return ctx, func() {}
+	}
+	ctx, end := context.WithCancelCause(ctx)
+	h := &hold{end}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.held[node.Credential] == nil {
+		n.held[node.Credential] = make(map[*hold]struct{})
+	}
+	n.held[node.Credential][h] = struct{}{}
+	return ctx, func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		delete(n.held[node.Credential], h)
+		if len(n.held[node.Credential]) == 0 {
+			delete(n.held, node.Credential)
+		}
+		end(context.Canceled)
+	}
+}
+
+// forget drops what is believed, because something has changed here.
+func (n *Nodes) forget() {
+	n.mu.Lock()
+	clear(n.known)
+	clear(n.taken)
+	n.rounds++
+	n.mu.Unlock()
+	select {
+	case n.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run ends the requests of nodes whose credentials are revoked, and keeps when credentials
+// were used, until ctx ends.
+func (n *Nodes) Run(ctx context.Context) {
+	look, note := time.NewTicker(n.cfg.Poll), time.NewTicker(n.cfg.Note)
+	defer look.Stop()
+	defer note.Stop()
+	failing := false
+	for {
+		err := n.look(ctx)
+		if err != nil && !failing && ctx.Err() == nil {
+			n.cfg.Logger.Warn("whether credentials of edges are revoked is not known; those that are connected stay so", slog.Any("error", err))
+		}
+		failing = err != nil
+		select {
+		case <-ctx.Done():
+			n.note(context.WithoutCancel(ctx))
+			return
+		case <-look.C:
+		case <-n.wake:
+		case <-note.C:
+			n.note(ctx)
+		}
+	}
+}
+
+func (n *Nodes) look(ctx context.Context) error {
+	n.mu.Lock()
+	ids := slices.Collect(maps.Keys(n.held))
+	n.mu.Unlock()
+	if len(ids) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	revoked, err := n.cfg.Store.RevokedNodes(ctx, ids)
 	if err != nil {
-		return Node{}, err
-	}
-	if !waypost.ValidNode(e.Node) {
-		return Node{}, waypost.Errorf(waypost.EInvalid, "node must be 1 to 64 of A-Z, a-z, 0-9, dot, _ and -")
-	}
-	if len(e.Former) > MaxFormer || slices.ContainsFunc(e.Former, func(name string) bool { return !waypost.ValidNode(name) }) {
-		return Node{}, waypost.Errorf(waypost.EInvalid, "former_names must be at most %d names of nodes", MaxFormer)
-	}
-	en := EnrolNode{Hash: e.Hash, Node: e.Node, Region: region, Former: e.Former}
-	if ValidNodeCredential(e.Previous) {
-		hash := HashKey(e.Previous)
-		en.Previous = &hash
-	}
-	node, err := n.cfg.Store.Enrol(ctx, HashKey(e.Token), en)
-	if err == nil {
-		n.forget()
-	}
-	return node, err
-}
-
-// Revoke ends a node's credential: within a second everywhere, streams that are open
-// included. That needs [Actor.CheckOperator].
-func (n *Nodes) Revoke(ctx context.Context, actor Actor, node string) error {
-	if err := actor.CheckOperator(); err != nil {
 		return err
 	}
-	if !waypost.ValidNode(node) {
-		return noNode()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for i := range revoked {
+		r := &revoked[i]
+		for hash, k := range n.known { // also while the database is away
+			if k.Credential == r.Credential {
+				k.StoredNode = *r
+				n.known[hash] = k
+			}
+		}
+		if len(n.held[r.Credential]) > 0 {
+			n.cfg.Logger.Warn("connections of an edge end: its credential is revoked", slog.String("node", r.Name), slog.Int("connections", len(n.held[r.Credential])))
+		}
+		for h := range n.held[r.Credential] {
+			h.end(&replication.EndError{Text: waypost.MessageOf(refusal(r))})
+		}
 	}
-	err := n.cfg.Store.RevokeNode(ctx, actor, node)
-	if err == nil {
-		n.forget()
-	} else { // what became of it is unknown: of this one nothing is believed any more
-		n.doubt(node)
-	}
-	return err
+	return nil
 }
 
-// Credentials gives the newest credential of each node, by name. That needs
-// [Actor.CheckOperator].
-func (n *Nodes) Credentials(ctx context.Context, actor Actor) ([]NodeCredential, error) {
-	if err := actor.CheckOperator(); err != nil {
-		return nil, err
+// note keeps when credentials were used. What cannot be kept is noted anew at the next use.
+func (n *Nodes) note(ctx context.Context) {
+	n.mu.Lock()
+	seen := n.seen
+	n.seen = make(map[int64]time.Time)
+	n.mu.Unlock()
+	if len(seen) == 0 {
+		return
 	}
-	return n.cfg.Store.NodeCredentials(ctx)
-}
-
-func noNode() error {
-	return waypost.Errorf(waypost.ENotFound, "no edge of that name has a credential")
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	if err := n.cfg.Store.NoteNodesSeen(ctx, seen); err != nil {
+		n.cfg.Logger.Debug("when edges were seen is not kept", slog.Any("error", err))
+	}
 }

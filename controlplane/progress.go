@@ -62,19 +62,6 @@ const (
 	shortestSilence = time.Minute
 )
 
-// GiveUpEdge says that an edge is gone for good, with its disk: its clicks are waited for no longer. Should
-// it come back all the same, they are again, and what it brings is counted. That needs
-// [Actor.CheckOperator].
-func (s *Service) GiveUpEdge(ctx context.Context, actor Actor, node string) error {
-	if err := actor.CheckOperator(); err != nil {
-		return err
-	}
-	if !waypost.ValidNode(node) {
-		return waypost.Errorf(waypost.ENotFound, "there is no such edge")
-	}
-	return s.progress.GiveUpEdge(ctx, actor, node, shortestSilence)
-}
-
 // completeness judges a span that ends at to. Edges that have stopped and have
 // shipped everything hold nothing back.
 func completeness(nodes []EdgeProgress, to, now time.Time) Completeness {

@@ -210,22 +210,3 @@ type RangeStore interface {
 	// Counter tells what has become of a counter. Its range is without leases and rate.
 	Counter(ctx context.Context, prefix int, counter int64, code waypost.Code) (Decoded, error)
 }
-
-// AuditEntry is an administrative act that was done.
-type AuditEntry struct {
-	ID      int64
-	At      time.Time
-	Actor   string // the name and number of the key or user
-	Action  string // such as ranges.move
-	Subject string // such as range 7
-	Detail  []byte // a JSON object; never holds a secret
-
-	Workspace string // slug
-}
-
-// AuditStore keeps what administrators did.
-type AuditStore interface {
-	// Audit gives up to limit entries of a workspace, or, when that is 0, of all, with an
-	// id below before (0: from the newest), newest first.
-	Audit(ctx context.Context, ws waypost.WorkspaceID, before int64, limit int) ([]AuditEntry, error)
-}

@@ -59,7 +59,7 @@ func start(t *testing.T, leases func(controlplane.LeaseStore) controlplane.Lease
 		Store: store, Coder: keyrange.NewCoder(space, [32]byte{}), Region: "eu", Node: "test/1", Size: 100, Patience: time.Minute, Logger: slog.New(slog.DiscardHandler),
 	})
 	s.Service = controlplane.New(controlplane.Config{
-		Links: db, Leases: db, Ranges: db, Reserved: db, Audit: db, Keys: db, Domains: db, Answers: db, Twins: db, Edits: db, DomainEdits: db, Stats: db, Progress: db, Minter: s.minter, Region: "eu",
+		Stores: db.Stores(), Minter: s.minter, Region: "eu",
 		OwnHosts: func(host string) bool { return host == "go.example.com" }, Patience: time.Minute,
 		Now: func() time.Time {
 			if ms := s.now.Load(); ms != 0 {
@@ -67,7 +67,7 @@ func start(t *testing.T, leases func(controlplane.LeaseStore) controlplane.Lease
 			}
 			return time.Now()
 		},
-	})
+	}).All()
 	t.Cleanup(func() { require.NoError(t, s.Close(context.Background())) })
 	byHand, err := pgx.ParseConfig(url)
 	require.NoError(t, err)
@@ -102,7 +102,7 @@ func TestACreatedLinkIsFoundResolvedAndDeleted(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, at.IsZero())
 	require.Len(t, l.Code, 7)
-	got, err := s.Get(t.Context(), actor, string(l.Code))
+	got, err := s.Find(t.Context(), actor, "", string(l.Code))
 	require.NoError(t, err)
 	require.Equal(t, l.OriginalURL, got.OriginalURL)
 
@@ -111,14 +111,14 @@ func TestACreatedLinkIsFoundResolvedAndDeleted(t *testing.T) {
 	require.Equal(t, 302, res.Status)
 	require.Equal(t, l.OriginalURL, string(res.Location))
 
-	_, err = s.Delete(t.Context(), actor, string(l.Code))
+	_, err = s.Remove(t.Context(), actor, "", string(l.Code))
 	require.NoError(t, err)
 	res, err = s.Resolve(t.Context(), "anything", visit(string(l.Code)))
 	require.NoError(t, err)
 	require.Equal(t, 410, res.Status)
-	_, err = s.Get(t.Context(), actor, string(l.Code))
+	_, err = s.Find(t.Context(), actor, "", string(l.Code))
 	require.Equal(t, waypost.ENotFound, waypost.CodeOf(err))
-	_, err = s.Get(t.Context(), actor, "../../etc/passwd' OR 1=1")
+	_, err = s.Find(t.Context(), actor, "", "../../etc/passwd' OR 1=1")
 	require.Equal(t, waypost.ENotFound, waypost.CodeOf(err))
 }
 
@@ -137,7 +137,7 @@ func TestALinkExpiresAtItsTimeAndNotBefore(t *testing.T) {
 		res, err := s.Resolve(t.Context(), "", visit(string(l.Code)))
 		require.NoError(t, err)
 		require.Equal(t, c.status, res.Status)
-		_, err = s.Get(t.Context(), actor, string(l.Code))
+		_, err = s.Find(t.Context(), actor, "", string(l.Code))
 		require.Equal(t, c.err, waypost.CodeOf(err))
 	}
 }
@@ -325,7 +325,7 @@ func TestWhenPostgreSQLIsAwayEveryAnswerSaysUnavailable(t *testing.T) {
 
 	_, _, err = s.Create(t.Context(), actor, wish())
 	require.Equal(t, waypost.EUnavailable, waypost.CodeOf(err), "%v", err)
-	_, err = s.Get(t.Context(), actor, string(l.Code))
+	_, err = s.Find(t.Context(), actor, "", string(l.Code))
 	require.Equal(t, waypost.EUnavailable, waypost.CodeOf(err), "%v", err)
 	_, err = s.Resolve(t.Context(), "", visit(string(l.Code)))
 	require.Equal(t, waypost.EUnavailable, waypost.CodeOf(err), "%v", err)

@@ -2,26 +2,10 @@ package controlplane
 
 import (
 	"cmp"
-	"context"
 	"slices"
-	"time"
 
 	"waypost"
 )
-
-// StatsStore reads what was counted, as it is at the moment. Numbers hold whatever
-// has been taken from edges, whether it is rolled up yet or not.
-type StatsStore interface {
-	// LinkClicks gives the clicks of one link of a workspace.
-	LinkClicks(ctx context.Context, ws waypost.WorkspaceID, link int64, s *Span) (Counted, error)
-
-	// WorkspaceClicks gives the clicks of all links of a workspace, and the top of
-	// these by their clicks in the days that the span touches.
-	WorkspaceClicks(ctx context.Context, ws waypost.WorkspaceID, s *Span, top int) (Counted, TopLinks, error)
-
-	// WorkspaceTotals gives the clicks of a workspace in all time.
-	WorkspaceTotals(ctx context.Context, ws waypost.WorkspaceID) (clicks, bots int64, err error)
-}
 
 // Counted is what was counted in a span.
 type Counted struct {
@@ -139,96 +123,3 @@ type WorkspaceStats struct {
 
 // MaxTopLinks bounds the list of links with the most clicks.
 const MaxTopLinks = 100
-
-// LinkStats gives the statistics of a link of the actor's workspace, also when it has
-// expired, under the domain of a host ("" for the default one). ENotFound when there is
-// none, EInvalid for a time that is none.
-func (s *Service) LinkStats(ctx context.Context, actor Actor, host, code string, q StatsQuery) (LinkStats, error) {
-	span, err := NewSpan(q, s.cfg.Now())
-	if err != nil {
-		return LinkStats{}, err
-	}
-	l, err := s.clickedLink(ctx, actor, host, code)
-	if err != nil {
-		return LinkStats{}, err
-	}
-	counted, err := s.stats.LinkClicks(ctx, actor.Workspace, l.ID, &span)
-	if err != nil {
-		return LinkStats{}, err
-	}
-	stats, err := s.judgeClicks(ctx, span, &counted)
-	stats.TotalClicks, stats.TotalBots = l.Clicks, l.BotClicks
-	return LinkStats{Link: l, Stats: stats}, err
-}
-
-// WorkspaceStats gives the statistics of all links of the actor's workspace.
-func (s *Service) WorkspaceStats(ctx context.Context, actor Actor, q StatsQuery) (WorkspaceStats, error) {
-	if q.Top < 0 || q.Top > MaxTopLinks {
-		return WorkspaceStats{}, waypost.Errorf(waypost.EInvalid, "top must be 0 to %d", MaxTopLinks)
-	}
-	span, err := NewSpan(q, s.cfg.Now())
-	if err != nil {
-		return WorkspaceStats{}, err
-	}
-	counted, top, err := s.stats.WorkspaceClicks(ctx, actor.Workspace, &span, q.Top)
-	if err != nil {
-		return WorkspaceStats{}, err
-	}
-	stats, err := s.judgeClicks(ctx, span, &counted)
-	if err == nil {
-		stats.TotalClicks, stats.TotalBots, err = s.stats.WorkspaceTotals(ctx, actor.Workspace)
-	}
-	return WorkspaceStats{Stats: stats, Top: top}, err
-}
-
-// clickedLink finds a link of the actor's workspace under the domain of a host.
-func (s *Service) clickedLink(ctx context.Context, actor Actor, host, code string) (waypost.Link, error) {
-	if !waypost.ValidCode(code) {
-		return waypost.Link{}, notFound()
-	}
-	domain, err := s.domainOfLinks(ctx, actor, host)
-	if err != nil {
-		return waypost.Link{}, err
-	}
-	return s.links.Link(ctx, actor.Workspace, domain, waypost.Code(code))
-}
-
-// domainOfLinks gives the domain of a host under which the actor's links may be.
-func (s *Service) domainOfLinks(ctx context.Context, actor Actor, host string) (waypost.DomainID, error) {
-	if host == "" {
-		return waypost.DefaultDomain, nil
-	}
-	if s.domains == nil {
-		return 0, notFound()
-	}
-	d, found, err := s.domains.DomainOf(ctx, waypost.HostName(host))
-	if err == nil && (!found || d.Workspace != 0 && d.Workspace != actor.Workspace) {
-		err = notFound()
-	}
-	return d.ID, err
-}
-
-// judgeClicks lays out what was counted in the steps of a span, and tells how complete it is.
-func (s *Service) judgeClicks(ctx context.Context, span Span, c *Counted) (Stats, error) {
-	stats := Stats{Span: span, Visitors: c.Visitors, VisitorBots: c.Bots, Series: make([]QuarterClicks, len(span.Bounds)-1)}
-	for i := range stats.Series {
-		stats.Series[i].At = span.Bounds[i].Unix()
-	}
-	for _, q := range c.Quarters {
-		if i, ok := span.Step(time.Unix(q.At, 0)); ok {
-			stats.Series[i].Clicks += q.Clicks
-			stats.Series[i].Bots += q.Bots
-			stats.Clicks += q.Clicks
-			stats.Bots += q.Bots
-		}
-	}
-	for i := range c.Breakdowns {
-		stats.Breakdowns[i] = c.Breakdowns[i].top()
-	}
-	nodes, err := s.progress.Progress(ctx)
-	if err != nil {
-		return Stats{}, err
-	}
-	stats.Complete = completeness(nodes, span.To(), s.cfg.Now())
-	return stats, nil
-}

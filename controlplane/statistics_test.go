@@ -15,6 +15,7 @@ import (
 
 // counts is a StatsStore and a ProgressStore that answers what it was told to.
 type counts struct {
+	controlplane.StatsStore
 	counted controlplane.Counted
 	top     []controlplane.TopLink
 	gone    []string
@@ -54,10 +55,10 @@ func (c *counts) Link(_ context.Context, ws waypost.WorkspaceID, domain waypost.
 	return waypost.Link{ID: 7, Workspace: ws, Domain: domain, Code: code, Clicks: 50, BotClicks: 5}, nil
 }
 
-// hosts knows a shared domain, one of workspace 1 and one of workspace 2.
-type hosts struct{ controlplane.DomainStore }
+// domains has a shared domain, one of workspace 1 and one of workspace 2.
+type domains struct{ controlplane.DomainStore }
 
-func (hosts) DomainOf(_ context.Context, host string) (waypost.Domain, bool, error) {
+func (domains) DomainOf(_ context.Context, host string) (waypost.Domain, bool, error) {
 	d, found := map[string]waypost.Domain{
 		"wp.example": {ID: 1}, "own.example": {ID: 2, Workspace: 1}, "theirs.example": {ID: 3, Workspace: 2},
 	}[host]
@@ -75,10 +76,10 @@ func (l onlyLink) Link(ctx context.Context, ws waypost.WorkspaceID, domain waypo
 
 var noon = time.Date(2026, 3, 31, 12, 0, 0, 0, time.UTC)
 
-func statsOf(c *counts) *controlplane.Service {
-	return controlplane.New(controlplane.Config{
-		Links: onlyLink{counts: c}, Domains: hosts{}, Stats: c, Progress: c, Now: func() time.Time { return noon },
-	})
+func statsOf(c *counts) *controlplane.Clicks {
+	return controlplane.NewClicks(controlplane.Stores{
+		Links: onlyLink{counts: c}, Domains: domains{}, Stats: c, Progress: c,
+	}, func() time.Time { return noon })
 }
 
 func TestClicksAreLaidOutInTheStepsOfTheTimeAsked(t *testing.T) {

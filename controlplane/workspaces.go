@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"context"
+	"log/slog"
 	"regexp"
 	"slices"
 	"time"
@@ -76,20 +77,99 @@ type WorkspaceStore interface {
 	CloseWorkspaces(ctx context.Context, limit int) (int, error)
 }
 
+// Workspaces manages workspaces, their members, and the accounts of all users.
+type Workspaces struct {
+	workspaces WorkspaceStore
+	members    MemberStore
+	accounts   AccountStore
+	audit      AuditStore
+	access     *Access // for its passwords, and its caches, which a change clears
+	now        func() time.Time
+	log        *slog.Logger
+
+	deleted chan struct{} // holds one token when a workspace may have links to delete
+}
+
+func newWorkspaces(cfg *Config, access *Access) *Workspaces {
+	return &Workspaces{
+		workspaces: cfg.Stores.Workspaces, members: cfg.Stores.Members, accounts: cfg.Stores.Accounts, audit: cfg.Stores.Audit,
+		access: access, now: cfg.Now, log: cfg.Logger, deleted: make(chan struct{}, 1),
+	}
+}
+
+// How the links of deleted workspaces are deleted.
+const (
+	closeInterval = 30 * time.Second // between searches for such links
+	closeBatch    = 1_000            // links a transaction
+)
+
+// run turns the links of deleted workspaces into tombstones until ctx ends, at most 1,000
+// links a transaction, so that creates get their turns. Several instances may run at
+// once; the next instance continues where one has stopped.
+func (s *Workspaces) run(ctx context.Context) {
+	ticker := time.NewTicker(closeInterval)
+	defer ticker.Stop()
+	s.wake() // an instance before this one may have stopped halfway
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		case <-s.deleted:
+		}
+		s.closeDeleted(ctx)
+	}
+}
+
+func (s *Workspaces) wake() {
+	select {
+	case s.deleted <- struct{}{}:
+	default: // it is awake
+	}
+}
+
+func (s *Workspaces) closeDeleted(ctx context.Context) {
+	total := 0
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	for {
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			return
+		}
+		began := time.Now()
+		n, err := s.workspaces.CloseWorkspaces(ctx, closeBatch)
+		pause.Reset(time.Since(began)) // others want to commit, too
+		if err != nil {
+			if ctx.Err() == nil {
+				s.log.Warn("cannot delete links of deleted workspaces, will try again", "error", err)
+			}
+			return
+		}
+		if total += n; n == 0 {
+			break
+		}
+	}
+	if total > 0 {
+		s.log.Info("deleted links of deleted workspaces", "links", total)
+	}
+}
+
 // Workspace gives the actor's workspace.
-func (s *Service) Workspace(ctx context.Context, actor Actor) (Workspace, error) {
-	return s.access.Workspace(ctx, actor.Workspace)
+func (s *Workspaces) Workspace(ctx context.Context, actor Actor) (Workspace, error) {
+	return s.workspaces.Workspace(ctx, actor.Workspace)
 }
 
 // ChangeWorkspace changes the actor's workspace.
-func (s *Service) ChangeWorkspace(ctx context.Context, actor Actor, c WorkspaceChange) (Workspace, error) {
+func (s *Workspaces) ChangeWorkspace(ctx context.Context, actor Actor, c WorkspaceChange) (Workspace, error) {
 	if _, err := s.administrator(actor, ""); err != nil {
 		return Workspace{}, err
 	}
 	return s.changeWorkspace(ctx, actor, actor.Workspace, c)
 }
 
-func (s *Service) changeWorkspace(ctx context.Context, actor Actor, ws waypost.WorkspaceID, c WorkspaceChange) (Workspace, error) {
+func (s *Workspaces) changeWorkspace(ctx context.Context, actor Actor, ws waypost.WorkspaceID, c WorkspaceChange) (Workspace, error) {
 	switch {
 	case c == WorkspaceChange{}:
 		return Workspace{}, waypost.Errorf(waypost.EInvalid, "say what to change: name, settings")
@@ -102,11 +182,11 @@ func (s *Service) changeWorkspace(ctx context.Context, actor Actor, ws waypost.W
 			return Workspace{}, err
 		}
 	}
-	return s.access.ChangeWorkspace(ctx, actor, ws, c)
+	return s.workspaces.ChangeWorkspace(ctx, actor, ws, c)
 }
 
 // Workspaces gives a page of all workspaces, by id, for operators.
-func (s *Service) Workspaces(ctx context.Context, actor Actor, limit int, cursor string) (all []Workspace, next string, err error) {
+func (s *Workspaces) Workspaces(ctx context.Context, actor Actor, limit int, cursor string) (all []Workspace, next string, err error) {
 	if err := actor.CheckOperator(); err != nil {
 		return nil, "", err
 	}
@@ -114,7 +194,7 @@ func (s *Service) Workspaces(ctx context.Context, actor Actor, limit int, cursor
 	if err != nil {
 		return nil, "", err
 	}
-	if all, err = s.access.Workspaces(ctx, waypost.WorkspaceID(after), limit+1); err != nil {
+	if all, err = s.workspaces.Workspaces(ctx, waypost.WorkspaceID(after), limit+1); err != nil {
 		return nil, "", err
 	}
 	if len(all) > limit {
@@ -127,7 +207,7 @@ func (s *Service) Workspaces(ctx context.Context, actor Actor, limit int, cursor
 var slugForm = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
 
 // CreateWorkspace makes a workspace, for operators.
-func (s *Service) CreateWorkspace(ctx context.Context, actor Actor, n NewWorkspace) (Workspace, error) {
+func (s *Workspaces) CreateWorkspace(ctx context.Context, actor Actor, n NewWorkspace) (Workspace, error) {
 	if err := actor.CheckOperator(); err != nil {
 		return Workspace{}, err
 	}
@@ -140,11 +220,11 @@ func (s *Service) CreateWorkspace(ctx context.Context, actor Actor, n NewWorkspa
 	if err := checkName(n.Name); err != nil {
 		return Workspace{}, err
 	}
-	return s.access.CreateWorkspace(ctx, actor, n)
+	return s.workspaces.CreateWorkspace(ctx, actor, n)
 }
 
 // ChangeWorkspaceOf changes any workspace, for operators.
-func (s *Service) ChangeWorkspaceOf(ctx context.Context, actor Actor, ws waypost.WorkspaceID, c WorkspaceChange) (Workspace, error) {
+func (s *Workspaces) ChangeWorkspaceOf(ctx context.Context, actor Actor, ws waypost.WorkspaceID, c WorkspaceChange) (Workspace, error) {
 	if err := actor.CheckOperator(); err != nil {
 		return Workspace{}, err
 	}
@@ -153,17 +233,17 @@ func (s *Service) ChangeWorkspaceOf(ctx context.Context, actor Actor, ws waypost
 
 // DeleteWorkspace ends a workspace, for operators: all access to it at once, its
 // links within minutes. EConflict for the default workspace.
-func (s *Service) DeleteWorkspace(ctx context.Context, actor Actor, ws waypost.WorkspaceID) (Workspace, error) {
+func (s *Workspaces) DeleteWorkspace(ctx context.Context, actor Actor, ws waypost.WorkspaceID) (Workspace, error) {
 	if err := actor.CheckOperator(); err != nil {
 		return Workspace{}, err
 	}
 	if ws == waypost.DefaultWorkspace {
 		return Workspace{}, waypost.Errorf(waypost.EConflict, "the default workspace cannot be deleted: it is that of the operators")
 	}
-	defer s.auth.forget()
-	w, err := s.access.DeleteWorkspace(ctx, actor, ws)
+	defer s.access.forget()
+	w, err := s.workspaces.DeleteWorkspace(ctx, actor, ws)
 	if err == nil {
-		s.wakeTender()
+		s.wake()
 	}
 	return w, err
 }

@@ -2,7 +2,9 @@ package controlplane
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,15 +13,15 @@ import (
 	"waypost"
 )
 
-// writer coalesces creates: while one transaction commits, what arrives meanwhile
-// gathers into the next. The head of the changelog allows one commit at a time,
-// so this is what makes many creates a second possible.
+// writer groups creates: while one transaction commits, the links that arrive gather into
+// the next. The head of the changelog allows one commit at a time, so that only groups
+// make many creates a second possible.
 type writer struct {
 	store    LinkStore
 	minter   *Minter
 	patience time.Duration // with the store, for one commit
 	log      *slog.Logger
-	seldom   rate.Sometimes // bounds what a database that is away writes into the log
+	seldom   rate.Sometimes // limits the warnings while the database is away
 	jobs     chan *job
 	stop     context.CancelFunc
 	done     chan struct{}
@@ -27,36 +29,40 @@ type writer struct {
 
 // job is the links of one request; each has its own outcome.
 type job struct {
-	ctx    context.Context
-	wishes []*wish
-	at     waypost.Position
-	done   chan struct{}
+	ctx     context.Context
+	pending []*pendingLink
+	at      waypost.Position
+	done    chan struct{}
 }
 
 const (
-	maxQueuedJobs = 4096
-	commitTimeout = 4 * time.Second
-	largeBatch    = waypost.MaxBulk / 2 // links
+	maxQueuedJobs   = 4096
+	commitTimeout   = 4 * time.Second
+	largeBatch      = waypost.MaxBulk / 2 // links
+	maxMintAttempts = 64
 )
 
 func newWriter(store LinkStore, minter *Minter, patience time.Duration, log *slog.Logger) *writer {
 	ctx, stop := context.WithCancel(context.Background())
-	w := &writer{store: store, minter: minter, patience: patience, log: log, seldom: rate.Sometimes{Interval: time.Second}, jobs: make(chan *job, maxQueuedJobs), stop: stop, done: make(chan struct{})}
+	w := &writer{
+		store: store, minter: minter, patience: patience, log: log, seldom: rate.Sometimes{Interval: time.Second},
+		jobs: make(chan *job, maxQueuedJobs), stop: stop, done: make(chan struct{}),
+	}
 	go w.run(ctx)
 	return w
 }
 
-// close refuses new jobs and waits for the one that is being committed.
+// close refuses new jobs and waits for the commit under way.
 func (w *writer) close() {
 	w.stop()
 	<-w.done
 }
 
-// insert gives each wish its outcome, and the position of the transaction. The
-// error is for all of them: the outcome is then unknown, unless the wishes were
-// never taken up; they stay the writer's and must not be looked at.
-func (w *writer) insert(ctx context.Context, wishes []*wish) (waypost.Position, error) {
-	j := &job{ctx: ctx, wishes: wishes, done: make(chan struct{})}
+// insert sets the outcome of each pending link, and returns the position of the
+// transaction. An error is for all of them: the outcome is then unknown, unless the job
+// was never taken up; the links stay the writer's and the caller must not read them.
+func (w *writer) insert(ctx context.Context, pending []*pendingLink) (waypost.Position, error) {
+	j := &job{ctx: ctx, pending: pending, done: make(chan struct{})}
 	select {
 	case w.jobs <- j:
 	case <-w.done:
@@ -75,19 +81,20 @@ func (w *writer) insert(ctx context.Context, wishes []*wish) (waypost.Position, 
 			return waypost.Position{}, waypost.Errorf(waypost.EUnavailable, "this control plane is shutting down")
 		}
 	case <-ctx.Done():
-		return waypost.Position{}, waypost.WrapError(waypost.EUnavailable, "the database did not answer in time; the link may or may not have been created", ctx.Err())
+		return waypost.Position{}, waypost.WrapError(waypost.EUnavailable,
+			"the database did not answer in time; the link may or may not have been created", ctx.Err())
 	}
 }
 
 // run gathers batches and commits them one after the other, so that small ones grow.
-// Of large ones two are under way at once: the next waits at the head of the changelog
-// already while the one before commits.
+// Two large batches are under way at once: the second waits at the head of the changelog
+// while the first commits.
 func (w *writer) run(ctx context.Context) {
 	defer close(w.done)
 	var large sync.WaitGroup
 	defer large.Wait()
-	turns := make(chan struct{}, 2)
-	var round rounds
+	slots := make(chan struct{}, 2)
+	var g grouping
 	var held *job // did not fit into the last transaction
 	for {
 		if ctx.Err() != nil {
@@ -103,80 +110,210 @@ func (w *writer) run(ctx context.Context) {
 		}
 		var batch []*job
 		var n int
-		batch, n, held = w.gather(ctx, first, &round)
-		turns <- struct{}{}
+		batch, n, held = w.gather(ctx, first, &g)
+		slots <- struct{}{}
 		if n < largeBatch {
 			start := time.Now()
 			waiting := w.commit(batch)
-			round.ended(len(batch)+waiting, time.Since(start))
-			<-turns
+			g.committed(len(batch)+waiting, time.Since(start))
+			<-slots
 			continue
 		}
-		round = rounds{}
+		g = grouping{}
 		large.Go(func() {
 			w.commit(batch)
-			<-turns
+			<-slots
 		})
 	}
 }
 
-// gather takes what waits behind first, as much as fits into one transaction; held is
-// what did not. Callers that were answered just now and are about to come back are
-// waited for, shortly: else those who came while they were committed would commit
-// without them, in turns for ever, at twice the number of commits.
-func (w *writer) gather(ctx context.Context, first *job, round *rounds) (batch []*job, n int, held *job) {
-	batch, n = []*job{first}, len(first.wishes)
+// gather takes the jobs that wait behind first, as many as fit into one transaction, and
+// returns the one that did not fit. It waits shortly for callers that were answered just
+// now and are about to return: without that, they and the callers who came meanwhile
+// would commit in turns, with twice the number of commits.
+func (w *writer) gather(ctx context.Context, first *job, g *grouping) (batch []*job, n int, held *job) {
+	batch, n = []*job{first}, len(first.pending)
 	var late <-chan time.Time
 	for n < waypost.MaxBulk {
 		var j *job
 		select {
 		case j = <-w.jobs:
 		default:
-			if n >= largeBatch || !round.worthwhile(len(batch)) {
+			if n >= largeBatch || !g.worthwhile(len(batch)) {
 				return batch, n, nil
 			}
 			if late == nil {
-				timer := time.NewTimer(round.patience)
+				timer := time.NewTimer(g.patience)
 				defer timer.Stop()
 				late = timer.C
 			}
 			select {
 			case j = <-w.jobs:
 			case <-late:
-				round.missed(len(batch))
+				g.missed(len(batch))
 				return batch, n, nil
 			case <-ctx.Done():
 				return batch, n, nil
 			}
 		}
-		if n+len(j.wishes) > waypost.MaxBulk {
+		if n+len(j.pending) > waypost.MaxBulk {
 			return batch, n, j
 		}
 		batch = append(batch, j)
-		n += len(j.wishes)
+		n += len(j.pending)
 	}
 	return batch, n, nil
 }
 
-// commit brings the jobs of a batch to their end, and tells how many have come meanwhile.
+// commit settles the jobs of a batch, and returns how many jobs have arrived meanwhile.
 func (w *writer) commit(batch []*job) (waiting int) {
-	var wishes []*wish
+	var pending []*pendingLink
 	for _, j := range batch {
-		if err := j.ctx.Err(); err != nil { // nobody waits any more
-			for _, x := range j.wishes {
+		if err := j.ctx.Err(); err != nil { // its caller has stopped waiting
+			for _, x := range j.pending {
 				x.err = waypost.WrapError(waypost.EUnavailable, "the time was up before the write began; nothing was created", err)
 			}
 			continue
 		}
-		wishes = append(wishes, j.wishes...)
+		pending = append(pending, j.pending...)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), w.patience)
 	defer cancel()
-	at := w.settle(ctx, wishes)
-	waiting = len(w.jobs) // before the callers of this batch come again
+	at := w.settle(ctx, pending)
+	waiting = len(w.jobs) // before the callers of this batch return
 	for _, j := range batch {
 		j.at = at
 		close(j.done)
 	}
 	return waiting
+}
+
+// settle sets the outcome of every pending link, in one transaction if that succeeds.
+// When the database refuses the data of one link, each half is tried alone, so that the
+// bad link does not fail the others.
+func (w *writer) settle(ctx context.Context, pending []*pendingLink) waypost.Position {
+	at, err := w.write(ctx, pending)
+	if half := splitAt(pending); waypost.CodeOf(err) == waypost.EInvalid && half > 0 {
+		for _, part := range [][]*pendingLink{pending[:half], pending[half:]} {
+			if later := w.settle(ctx, part); !later.IsZero() {
+				at = later
+			}
+		}
+		return at
+	}
+	if waypost.CodeOf(err) == waypost.EUnavailable || waypost.CodeOf(err) == waypost.EInternal {
+		w.seldom.Do(func() { w.log.Warn("cannot write links", "links", len(pending), "error", err) })
+	}
+	for _, x := range pending {
+		if err != nil && x.err == nil && !x.added {
+			x.err = err
+		}
+	}
+	return at
+}
+
+// write inserts links in one transaction. A minted code that a custom code has taken, or
+// that belongs to an earlier epoch, is replaced by a new one.
+func (w *writer) write(ctx context.Context, pending []*pendingLink) (at waypost.Position, err error) {
+	left := undecided(pending)
+	for range maxMintAttempts {
+		if left = refuseRepeated(left); len(left) == 0 {
+			return at, nil
+		}
+		if err := w.remint(ctx, left, clashing(left)); err != nil {
+			return at, err
+		}
+		epoch := newestEpoch(left)
+		if w.minter.Discard(epoch); !fresh(left, epoch) {
+			if err := w.remint(ctx, left, func(x *pendingLink) bool { return x.epoch < epoch }); err != nil {
+				return at, err
+			}
+			continue
+		}
+		placed, pos, err := w.store.InsertLinks(ctx, epoch, insertionsOf(left))
+		if refused := w.refused(err, epoch); refused != nil {
+			if err := w.remint(ctx, left, refused); err != nil {
+				return at, err
+			}
+			continue
+		}
+		if err != nil {
+			return at, err
+		}
+		at = pos
+		var again []*pendingLink
+		for i, x := range left {
+			if placed[i] == Taken && !x.link.Custom {
+				again = append(again, x)
+				continue
+			}
+			x.err = placementError(x.link, placed[i])
+			x.added, x.found = x.err == nil, placed[i] == Found
+		}
+		left = again
+		if err := w.remint(ctx, left, func(*pendingLink) bool { return true }); err != nil {
+			return at, err
+		}
+	}
+	if len(left) == 0 {
+		return at, nil
+	}
+	return at, waypost.Errorf(waypost.EUnavailable, "no free key was found")
+}
+
+// refused returns which codes a write was refused for; nil when it was refused for none.
+func (w *writer) refused(err error, epoch uint32) func(*pendingLink) bool {
+	if w.minter.dropRefused(err, epoch) {
+		fenced, ok := errors.AsType[*FencedError](err)
+		return func(x *pendingLink) bool { return !ok || slices.Contains(fenced.Leases, x.lease) }
+	}
+	if clash, ok := errors.AsType[*ClashError](err); ok {
+		return func(x *pendingLink) bool { return slices.Contains(clash.Links, x.link) }
+	}
+	return nil
+}
+
+// remint gives a new code to the minted links that which selects.
+func (w *writer) remint(ctx context.Context, pending []*pendingLink, which func(*pendingLink) bool) error {
+	for _, x := range pending {
+		if x.link.Custom || !which(x) {
+			continue
+		}
+		if err := x.mint(ctx, w.minter); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// grouping learns from the last commit how many callers there are, and how long it is
+// worth to wait for them.
+type grouping struct {
+	callers  int
+	patience time.Duration
+	idle     int // batches that do not wait, because the last wait was in vain
+}
+
+const (
+	maxPatience  = 3 * time.Millisecond
+	idleAfterAll = 16 // batches
+)
+
+// committed notes a commit: its jobs and those that arrived meanwhile, and its duration.
+func (g *grouping) committed(callers int, took time.Duration) {
+	g.callers, g.patience = callers, min(took/4, maxPatience)
+	g.idle = max(g.idle-1, 0)
+}
+
+// worthwhile reports whether more callers than those who are here can be expected.
+func (g *grouping) worthwhile(here int) bool {
+	return g.idle == 0 && here < g.callers && g.patience > 0
+}
+
+// missed notes that some expected callers did not arrive. When most of them did not, the
+// callers do not return at once after an answer.
+func (g *grouping) missed(here int) {
+	if here < g.callers*3/4 {
+		g.idle = idleAfterAll
+	}
 }

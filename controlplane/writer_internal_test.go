@@ -44,8 +44,8 @@ func create(t *testing.T, store *slowStore, callers, each int, pause func(caller
 		all.Go(func() {
 			for i := range each {
 				time.Sleep(pause(c))
-				x := &wish{link: &waypost.Link{Code: waypost.Code(fmt.Sprintf("c%d-%d", c, i)), Custom: true}}
-				if _, err := w.insert(t.Context(), []*wish{x}); err != nil || !x.added {
+				x := &pendingLink{link: &waypost.Link{Code: waypost.Code(fmt.Sprintf("c%d-%d", c, i)), Custom: true}}
+				if _, err := w.insert(t.Context(), []*pendingLink{x}); err != nil || !x.added {
 					t.Error(err, x.err)
 				}
 			}

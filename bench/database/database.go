@@ -84,11 +84,11 @@ func (d *Database) Stop() error {
 	return d.Server.Stop(ctx)
 }
 
-// Service gives the rules of the control plane over the database, with keys of the
-// lease store.
-func (d *Database) Service(leases controlplane.LeaseStore, node string) (*controlplane.Service, *controlplane.Minter) {
+// Service returns the control plane's service of links over the database, with keys of
+// the lease store.
+func (d *Database) Service(leases controlplane.LeaseStore, node string) (*controlplane.Links, *controlplane.Minter) {
 	minter := controlplane.NewMinter(controlplane.MinterConfig{Store: leases, Coder: d.Coder, Region: Region, Node: node})
-	return controlplane.New(controlplane.Config{
-		Links: d, Leases: leases, Ranges: d, Reserved: d, Audit: d, Keys: d, Minter: minter, Region: Region,
-	}), minter
+	stores := d.Stores()
+	stores.Leases = leases
+	return controlplane.New(controlplane.Config{Stores: stores, Minter: minter, Region: Region}).Links, minter
 }

@@ -33,7 +33,7 @@ const (
 // creator is a way to create links.
 type creator struct {
 	name, what string
-	service    *controlplane.Service
+	service    *controlplane.Links
 	spent      []spent
 	created    int64
 }
@@ -143,7 +143,7 @@ type createLoad struct {
 	created atomic.Int64
 }
 
-func (c *createLoad) round(ctx context.Context, service *controlplane.Service, length time.Duration) (spent, int64, error) {
+func (c *createLoad) round(ctx context.Context, service *controlplane.Links, length time.Duration) (spent, int64, error) {
 	actor := controlplane.Actor{Workspace: waypost.DefaultWorkspace}
 	errs := make([]error, c.callers)
 	var created atomic.Int64

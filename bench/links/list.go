@@ -185,10 +185,10 @@ func (l *lab) startAPI(ctx context.Context) (_ http.Handler, stop func() error, 
 		return nil, nil, err
 	}
 	minter := controlplane.NewMinter(controlplane.MinterConfig{Store: db, Coder: keyrange.NewCoder(space, cluster.Secret), Region: "eu", Node: "bench/1"})
-	service := controlplane.New(controlplane.Config{Links: db, Leases: db, Ranges: db, Reserved: db, Audit: db, Keys: db, Minter: minter, Region: "eu"})
+	service := controlplane.New(controlplane.Config{Stores: db.Stores(), Minter: minter, Region: "eu"})
 	closers = append(closers, func() error { return service.Close(context.WithoutCancel(ctx)) })
 	actor := &controlplane.Actor{Workspace: waypost.DefaultWorkspace, Scopes: []controlplane.Scope{controlplane.ScopeAdmin}}
-	api := httpapi.New(httpapi.Config{Links: service, BaseURL: "http://example.com", Anonymous: actor, Logger: slog.New(slog.DiscardHandler)})
+	api := httpapi.New(httpapi.Config{Links: service.All(), BaseURL: "http://example.com", Anonymous: actor, Logger: slog.New(slog.DiscardHandler)})
 	return api, stop, nil
 }
 

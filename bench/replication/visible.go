@@ -93,7 +93,7 @@ func (l *lab) measureVisible(ctx context.Context) (_ bench.Section, err error) {
 // watch creates links and looks for them.
 type watch struct {
 	lab     *lab
-	service *controlplane.Service
+	service *controlplane.Links
 	replica *follower
 	next    atomic.Uint64
 	created atomic.Int64

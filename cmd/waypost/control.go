@@ -176,11 +176,8 @@ func (c *control) serve(ctx context.Context, source *changelog, ln, adminLn net.
 		Node: c.boot, Size: int64(c.cfg.LeaseSize), Patience: patience, Logger: c.log, Metrics: c.registry,
 	})
 	ownHost := c.ownHost()
-	service := controlplane.New(controlplane.Config{
-		Links: c.db, Leases: c.db, Ranges: c.db, Reserved: c.db, Audit: c.db, Keys: c.db, Domains: c.db, Access: c.db,
-		Stats: c.db, Progress: c.db, Eraser: c.db, Salts: c.db,
-		Answers: c.db, Twins: c.db, Edits: c.db, DomainEdits: c.db, Replica: source.links(),
-		Region: waypost.Region(c.cfg.Region), Minter: minter,
+	services := controlplane.New(controlplane.Config{
+		Stores: c.db.Stores(), Region: waypost.Region(c.cfg.Region), Minter: minter,
 		AllowPrivateTargets: c.cfg.AllowPrivateTargets,
 		StrictHosts:         c.cfg.StrictHosts,
 		OwnHosts:            func(host string) bool { return strings.EqualFold(host, ownHost) },
@@ -192,14 +189,14 @@ func (c *control) serve(ctx context.Context, source *changelog, ln, adminLn net.
 		node: c.name(), region: waypost.Region(c.cfg.Region), role: gossip.RoleControl, boot: newBoot(), addr: ln.Addr().String(),
 	}, c.registry, c.log)
 	if err != nil {
-		return errors.Join(err, c.closeService(ctx, service))
+		return errors.Join(err, c.closeServices(ctx, services))
 	}
 	defer peers.leave(ctx, c.log)
 	stream, err := replication.NewServer(replication.ServerConfig{
 		Source: source, Signer: c.signer, Witness: c.hear, Logger: c.log, Registerer: c.registry,
 	})
 	if err != nil {
-		return errors.Join(err, c.closeService(ctx, service))
+		return errors.Join(err, c.closeServices(ctx, services))
 	}
 	fleet := controlplane.NewFleet(controlplane.FleetConfig{
 		Head: c.db, Hints: peers.hints, Ask: stream.Ask, Region: waypost.Region(c.cfg.Region), Logger: c.log,
@@ -207,7 +204,7 @@ func (c *control) serve(ctx context.Context, source *changelog, ln, adminLn net.
 	nodes := controlplane.NewNodes(controlplane.NodesConfig{Store: c.db, Logger: c.log})
 	orders := controlplane.NewOrders(c.db, fleet.Knows, stream.AskAll, c.log)
 	server := &http.Server{
-		Handler:           c.routes(service, stream, fleet, nodes, orders, proxies),
+		Handler:           c.routes(services.All(), stream, fleet, nodes, orders, proxies),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second, // of a whole request; also what nobody reads before an answer
 		WriteTimeout:      30 * time.Second, // of a whole answer; the stream sets its own
@@ -243,7 +240,7 @@ func (c *control) serve(ctx context.Context, source *changelog, ln, adminLn net.
 	if c.cleanup.Enabled {
 		group.Go(func() error { c.reaper().Run(ctx); return nil })
 	}
-	group.Go(func() error { service.Tend(ctx); return nil })
+	group.Go(func() error { services.Run(ctx); return nil })
 	group.Go(func() error {
 		defer closeAdmin()
 		return serveHTTP(ctx, server, c.secure.listen(netutil.LimitListener(ln, maxConnections)), c.cfg.ShutdownTimeout, c.log)
@@ -257,14 +254,14 @@ func (c *control) serve(ctx context.Context, source *changelog, ln, adminLn net.
 	} else {
 		c.log.Info("control plane is listening", "addr", ln.Addr().String(), "admin_addr", adminLn.Addr().String(), "version", productVersion())
 	}
-	return errors.Join(group.Wait(), c.closeService(ctx, service))
+	return errors.Join(group.Wait(), c.closeServices(ctx, services))
 }
 
-// closeService gives leased keys back, also when ctx has ended.
-func (c *control) closeService(ctx context.Context, service *controlplane.Service) error {
+// closeServices returns leased keys, also when ctx has ended.
+func (c *control) closeServices(ctx context.Context, services *controlplane.Services) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.cfg.ShutdownTimeout)
 	defer cancel()
-	if err := service.Close(ctx); err != nil {
+	if err := services.Close(ctx); err != nil {
 		return fmt.Errorf("give back leased keys: %w", err)
 	}
 	return nil

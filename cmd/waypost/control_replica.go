@@ -15,7 +15,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"waypost"
-	"waypost/controlplane"
 	"waypost/controlplane/postgres"
 	"waypost/edge/replica"
 	"waypost/internal/atomicfile"
@@ -24,8 +23,8 @@ import (
 )
 
 // controlReplica is a control plane's own copy of the links, which follows the changelog as an edge does.
-// It remembers on another disk what PostgreSQL held, edges take their snapshots from it, and visitors of
-// the API's listener are answered by it, at no cost to PostgreSQL. Whatever happens to it, the control plane goes on without.
+// It remembers on another disk what PostgreSQL held, and edges take their snapshots from it, at no cost to PostgreSQL. Whatever
+// happens to it, the control plane goes on without.
 type controlReplica struct {
 	db       *replica.DB
 	trust    *replication.Trust
@@ -96,29 +95,6 @@ func (r *controlReplica) current() bool {
 		!at.IsZero() && at.Epoch == st.Head.Position.Epoch && st.Head.Position.Seq-min(at.Seq, st.Head.Position.Seq) <= snapshotBehind
 }
 
-// Bounds within which visitors are answered from the copy alone.
-const (
-	freshBehind  = 1_000 // transactions
-	freshSilence = 3 * time.Second
-)
-
-// fresh reports whether the copy has what was committed a moment ago. The origin's clock
-// stands still while PostgreSQL does not answer.
-func (r *controlReplica) fresh() bool {
-	st := r.follower.Status()
-	lag, known := st.Lag()
-	return known && lag <= freshBehind && st.Connected && !st.Restoring && st.Held == nil && time.Since(st.AdvancedAt) < freshSilence
-}
-
-// visited is the copy as visitors of this control plane see it.
-type visited struct {
-	*replica.DB
-	fresh func() bool
-}
-
-// Fresh implements [controlplane.Replica].
-func (v visited) Fresh() bool { return v.fresh() }
-
 // changelog is what is streamed: PostgreSQL's, with snapshots from the copy while that is current.
 type changelog struct {
 	*postgres.DB
@@ -143,15 +119,6 @@ func (c *changelog) Snapshot(ctx context.Context, first, last uint16, visit func
 		r.given.Inc()
 	}
 	return head, err
-}
-
-// links gives what visitors are answered from, nil when there is no copy.
-func (c *changelog) links() controlplane.Replica {
-	r := c.own.Load()
-	if r == nil {
-		return nil
-	}
-	return visited{r.db, r.fresh}
 }
 
 // wire is a listener that only this process reaches.

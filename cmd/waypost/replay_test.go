@@ -236,8 +236,8 @@ func replayAPI(t *testing.T, links fewLinks) (api, ingest string, db *postgres.D
 		Store: db, Coder: keyrange.NewCoder(space, [32]byte{}), Region: "eu", Node: "test/1", Logger: slog.New(slog.DiscardHandler),
 	})
 	service := controlplane.New(controlplane.Config{
-		Links: db, Leases: db, Ranges: db, Reserved: db, Audit: db, Keys: db, Domains: db, Stats: db, Progress: db, Eraser: db, Salts: db, Minter: minter, Region: "eu",
-	})
+		Stores: db.Stores(), Minter: minter, Region: "eu",
+	}).All()
 	t.Cleanup(func() { require.NoError(t, service.Close(context.Background())) })
 	actor := controlplane.Actor{Workspace: waypost.DefaultWorkspace, Scopes: []controlplane.Scope{controlplane.ScopeAdmin}}
 	for _, code := range slices.Sorted(maps.Keys(links)) {

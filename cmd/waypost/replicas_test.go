@@ -57,11 +57,11 @@ func install(t *testing.T, source func(replication.Source) replication.Source) *
 	space, err := keyrange.NewSpace(7, 2)
 	require.NoError(t, err)
 	service := controlplane.New(controlplane.Config{
-		Links: db, Leases: db, Keys: db, Region: "eu-west-1",
+		Stores: db.Stores(), Region: "eu-west-1",
 		Minter: controlplane.NewMinter(controlplane.MinterConfig{
 			Store: db, Coder: keyrange.NewCoder(space, [32]byte{}), Region: "eu-west-1", Node: "test/1", Size: 500,
 		}),
-	})
+	}).All()
 	t.Cleanup(func() { require.NoError(t, service.Close(context.Background())) })
 	in := &installation{db: db, hand: hand, url: database, links: httpapi.New(httpapi.Config{
 		Links: service, BaseURL: "https://go.example.com", RequestTimeout: time.Minute,

@@ -110,7 +110,7 @@ func (s *server) createBulk(ctx context.Context, in *bulkInput) (*bulkOutput, er
 	if len(wishes) == 0 {
 		return out, nil
 	}
-	answer := func(outcomes []controlplane.Outcome, at waypost.Position) (controlplane.Answer, error) {
+	answer := func(outcomes []controlplane.Outcome, at waypost.Position) (controlplane.Response, error) {
 		kept := &bulkOutput{Body: bulkAnswer{Results: slices.Clone(results)}}
 		for j, i := range places {
 			kept.Body.Results[i] = result(&outcomes[j])

@@ -17,7 +17,7 @@ import (
 type LinkEditor interface {
 	// CreateOnce is CreateBulk for a request that may be sent again: EKeyReused when
 	// something else was asked under its key, EInProgress while it is being answered.
-	CreateOnce(ctx context.Context, actor controlplane.Actor, ns []controlplane.NewLink, o controlplane.Once) (controlplane.Made, error)
+	CreateOnce(ctx context.Context, actor controlplane.Actor, ns []controlplane.NewLink, o controlplane.Idempotency) (controlplane.Made, error)
 
 	// Find finds a link of the actor's workspace: ENotFound when it or the domain is
 	// unknown or deleted, EGone when it has expired.

@@ -51,7 +51,7 @@ func (f *links) Change(ctx context.Context, actor controlplane.Actor, domain, co
 	return controlplane.Outcome{Link: *l}, p, nil
 }
 
-func (f *links) CreateOnce(ctx context.Context, actor controlplane.Actor, ns []controlplane.NewLink, o controlplane.Once) (controlplane.Made, error) {
+func (f *links) CreateOnce(ctx context.Context, actor controlplane.Actor, ns []controlplane.NewLink, o controlplane.Idempotency) (controlplane.Made, error) {
 	f.mu.Lock()
 	name := o.Route + " " + o.Key
 	kept, ok := f.kept[name]
@@ -68,7 +68,7 @@ func (f *links) CreateOnce(ctx context.Context, actor controlplane.Actor, ns []c
 	if err != nil {
 		return controlplane.Made{}, err
 	}
-	answer, err := o.Answer(outcomes, at)
+	answer, err := o.Respond(outcomes, at)
 	if err != nil {
 		return controlplane.Made{}, err
 	}
@@ -85,7 +85,7 @@ func (f *links) CreateOnce(ctx context.Context, actor controlplane.Actor, ns []c
 
 type keptAnswer struct {
 	request [32]byte
-	answer  controlplane.Answer
+	answer  controlplane.Response
 }
 
 // waiter has one edge, which is late for positions of an odd sequence.

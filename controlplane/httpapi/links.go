@@ -91,7 +91,7 @@ func (s *server) create(ctx context.Context, in *createInput) (*createOutput, er
 	if err != nil {
 		return nil, err
 	}
-	answer := func(outcomes []controlplane.Outcome, at waypost.Position) (controlplane.Answer, error) {
+	answer := func(outcomes []controlplane.Outcome, at waypost.Position) (controlplane.Response, error) {
 		out := s.created(&outcomes[0], at)
 		return answerOf(out.Status, map[string]string{"Location": out.Location, "Waypost-Position": out.Position, "ETag": out.ETag}, out.Body)
 	}

@@ -21,7 +21,7 @@ const headerReplayed = "Idempotency-Replayed"
 // replayed is an answer that was given before. To huma it is an error that knows its
 // status, headers and content.
 type replayed struct {
-	answer *controlplane.Answer
+	answer *controlplane.Response
 	header http.Header
 }
 
@@ -31,7 +31,7 @@ func (r *replayed) GetHeaders() http.Header      { return r.header }
 func (r *replayed) ContentType(string) string    { return "application/json" }
 func (r *replayed) MarshalJSON() ([]byte, error) { return r.answer.Body, nil }
 
-func replay(a *controlplane.Answer) *replayed {
+func replay(a *controlplane.Response) *replayed {
 	r := &replayed{answer: a, header: http.Header{}}
 	for name, value := range a.Header {
 		r.header.Set(name, value)
@@ -41,29 +41,29 @@ func replay(a *controlplane.Answer) *replayed {
 }
 
 // answerOf makes what is kept of an answer: what huma would send, to the byte.
-func answerOf(status int, header map[string]string, body any) (controlplane.Answer, error) {
+func answerOf(status int, header map[string]string, body any) (controlplane.Response, error) {
 	var buf bytes.Buffer
 	if err := jsonFormat.Marshal(&buf, body); err != nil {
-		return controlplane.Answer{}, err
+		return controlplane.Response{}, err
 	}
 	for name, value := range header {
 		if value == "" {
 			delete(header, name)
 		}
 	}
-	return controlplane.Answer{Status: status, Header: header, Body: buf.Bytes()}, nil
+	return controlplane.Response{Status: status, Header: header, Body: buf.Bytes()}, nil
 }
 
 // make makes links, once if the request has a name. Answer makes what is kept for when it
 // is sent again; then the error is a *replayed.
 func (s *server) make(ctx context.Context, operation string, in *Repeatable, body []byte, ns []controlplane.NewLink,
-	answer func([]controlplane.Outcome, waypost.Position) (controlplane.Answer, error),
+	answer func([]controlplane.Outcome, waypost.Position) (controlplane.Response, error),
 ) ([]controlplane.Outcome, waypost.Position, error) {
 	if in.IdempotencyKey == "" {
 		return s.links.CreateBulk(ctx, actorFrom(ctx), ns)
 	}
-	made, err := s.links.CreateOnce(ctx, actorFrom(ctx), ns, controlplane.Once{
-		Route: operation, Key: in.IdempotencyKey, Request: sha256.Sum256(body), Answer: answer,
+	made, err := s.links.CreateOnce(ctx, actorFrom(ctx), ns, controlplane.Idempotency{
+		Route: operation, Key: in.IdempotencyKey, Request: sha256.Sum256(body), Respond: answer,
 	})
 	if err != nil {
 		return nil, waypost.Position{}, err

@@ -60,7 +60,7 @@ func (s *server) shorten(ctx context.Context, in *shortenInput) (*shortenOutput,
 	// A new code always, whatever the workspace has set: that is what this form promises.
 	always := false
 	wish := controlplane.NewLink{OriginalURL: req.URL, Dedupe: &always}
-	answer := func(outcomes []controlplane.Outcome, at waypost.Position) (controlplane.Answer, error) {
+	answer := func(outcomes []controlplane.Outcome, at waypost.Position) (controlplane.Response, error) {
 		out := s.shortened(&outcomes[0], at)
 		return answerOf(http.StatusCreated, map[string]string{"Location": out.Location, "Waypost-Position": out.Position}, out.Body)
 	}

@@ -141,12 +141,12 @@ func invite(ctx context.Context, tx pgx.Tx, user int64, i controlplane.StoredInv
 	return err
 }
 
-// InviteAccount implements controlplane.InvitationStore.
+// InviteAccount implements controlplane.SessionStore.
 func (db *DB) InviteAccount(ctx context.Context, by controlplane.Actor, user int64, i controlplane.StoredInvitation) (controlplane.AccountInfo, error) {
 	return db.changeAny(ctx, by, user, "users.invite", func(tx pgx.Tx, _ map[string]any) error { return invite(ctx, tx, user, i) })
 }
 
-// InviteMember implements controlplane.InvitationStore.
+// InviteMember implements controlplane.SessionStore.
 func (db *DB) InviteMember(ctx context.Context, by controlplane.Actor, ws waypost.WorkspaceID, user int64, i controlplane.StoredInvitation, anyAccount bool) (m controlplane.Member, err error) {
 	err = db.within(ctx, tenantOf(ws), "invite a user", func(tx pgx.Tx) error {
 		if m, _, err = lockMember(ctx, tx, ws, user); err != nil {
@@ -169,7 +169,7 @@ func (db *DB) InviteMember(ctx context.Context, by controlplane.Actor, ws waypos
 // invited is whose invitation is good: $1 its hash.
 const invited = `invitation = $1 AND invited_until > now() AND disabled_at IS NULL AND deleted_at IS NULL`
 
-// Invited implements controlplane.InvitationStore.
+// Invited implements controlplane.SessionStore.
 func (db *DB) Invited(ctx context.Context, hash [32]byte) (a controlplane.Account, found bool, err error) {
 	err = db.within(ctx, system, "look up an invitation", func(tx pgx.Tx) error {
 		err := tx.QueryRow(ctx, `SELECT id, email, name FROM app_user WHERE `+invited, hash[:]).Scan(&a.UserID, &a.Email, &a.Name)
@@ -182,7 +182,7 @@ func (db *DB) Invited(ctx context.Context, hash [32]byte) (a controlplane.Accoun
 	return a, found, err
 }
 
-// AcceptInvitation implements controlplane.InvitationStore.
+// AcceptInvitation implements controlplane.SessionStore.
 func (db *DB) AcceptInvitation(ctx context.Context, hash [32]byte, password string) (accepted bool, err error) {
 	n, err := db.execIn(ctx, system, `
 		UPDATE app_user SET password = $2, invitation = NULL, invited_until = NULL, valid_from = clock_timestamp() WHERE `+invited, hash[:], password)

@@ -13,7 +13,7 @@ import (
 	"waypost/controlplane"
 )
 
-var _ controlplane.AnswerStore = (*DB)(nil)
+var _ controlplane.LinkStore = (*DB)(nil)
 
 // maxAnswer bounds an answer that was kept, in bytes: a thousand links with all that
 // they may hold.
@@ -43,8 +43,8 @@ func unpacked(body []byte) ([]byte, error) {
 	return b, nil
 }
 
-// Answered implements controlplane.AnswerStore.
-func (db *DB) Answered(ctx context.Context, id controlplane.RequestID) (a controlplane.Answer, request [32]byte, found bool, err error) {
+// Response implements controlplane.LinkStore.
+func (db *DB) Response(ctx context.Context, id controlplane.RequestID) (a controlplane.Response, request [32]byte, found bool, err error) {
 	err = db.queryIn(ctx, tenantOf(id.Workspace), `
 		SELECT request, status, header, body FROM idempotency WHERE `+ofWorkspace("workspace_id", "$1")+` AND route = $2 AND key = $3`,
 		[]any{id.Workspace, id.Route, id.Key}, func(rows pgx.Rows) error {
@@ -83,10 +83,10 @@ func (db *DB) forgetAnswers(ctx context.Context) error {
 	}
 }
 
-var _ controlplane.TwinStore = (*DB)(nil)
+var _ controlplane.LinkStore = (*DB)(nil)
 
-// Twins implements controlplane.TwinStore. The position is read after the links.
-func (db *DB) Twins(ctx context.Context, ws waypost.WorkspaceID, twins []controlplane.Twin) (map[controlplane.Twin]waypost.Link, waypost.Position, error) {
+// Duplicates implements controlplane.LinkStore. The position is read after the links.
+func (db *DB) Duplicates(ctx context.Context, ws waypost.WorkspaceID, twins []controlplane.DedupeKey) (map[controlplane.DedupeKey]waypost.Link, waypost.Position, error) {
 	wanted := make([]twinKey, len(twins))
 	for i, t := range twins {
 		wanted[i] = twinKey{ws, t.Domain, t.Target}
@@ -100,14 +100,14 @@ func (db *DB) Twins(ctx context.Context, ws waypost.WorkspaceID, twins []control
 	if err := db.pool.SendBatch(ctx, &b).Close(); err != nil {
 		return nil, waypost.Position{}, classify("look for links of targets", err)
 	}
-	links := make(map[controlplane.Twin]waypost.Link, len(found))
+	links := make(map[controlplane.DedupeKey]waypost.Link, len(found))
 	for k, l := range found {
-		links[controlplane.Twin{Domain: k.domain, Target: k.target}] = l
+		links[controlplane.DedupeKey{Domain: k.domain, Target: k.target}] = l
 	}
 	return links, at.position(), nil
 }
 
-// DedupeByDefault implements controlplane.TwinStore.
+// DedupeByDefault implements controlplane.LinkStore.
 func (db *DB) DedupeByDefault(ctx context.Context, ws waypost.WorkspaceID) (dedupe bool, err error) {
 	err = db.queryIn(ctx, tenantOf(ws), `SELECT coalesce(settings -> 'dedupe' = 'true', false) FROM workspace WHERE `+ofWorkspace("id", "$1"),
 		[]any{ws}, func(rows pgx.Rows) error {

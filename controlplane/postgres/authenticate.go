@@ -10,9 +10,8 @@ import (
 	"waypost/controlplane"
 )
 
-var _ controlplane.AccessStore = (*DB)(nil)
 
-// APIKey implements controlplane.KeyStore.
+// APIKey implements controlplane.APIKeyStore.
 func (db *DB) APIKey(ctx context.Context, hash [32]byte) (controlplane.StoredKey, bool, error) {
 	k := controlplane.StoredKey{Hash: hash}
 	found := false

@@ -15,9 +15,9 @@ import (
 	"waypost/internal/failpoint"
 )
 
-var _ controlplane.ClickEraser = (*DB)(nil)
+var _ controlplane.StatsStore = (*DB)(nil)
 
-// ForgetClicks implements controlplane.ClickEraser: single clicks in steps, and then all
+// ForgetClicks implements controlplane.StatsStore: single clicks in steps, and then all
 // the rest in one transaction. It keeps rollers off the link's area; parts that come
 // meanwhile count from zero.
 func (db *DB) ForgetClicks(ctx context.Context, by controlplane.Actor, domain waypost.DomainID, code waypost.Code) (f controlplane.ForgottenClicks, err error) {

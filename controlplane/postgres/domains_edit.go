@@ -12,7 +12,7 @@ import (
 	"waypost/controlplane"
 )
 
-var _ controlplane.DomainEditStore = (*DB)(nil)
+var _ controlplane.DomainStore = (*DB)(nil)
 
 // scopeOf is what a change of domains may see: operators act as the system, since
 // row-level security lets nobody else change what is shared.
@@ -42,7 +42,7 @@ func (db *DB) changeAs(ctx context.Context, doing string, s scope, f func(tx pgx
 	return p, nil
 }
 
-// CreateDomain implements controlplane.DomainEditStore.
+// CreateDomain implements controlplane.DomainStore.
 func (db *DB) CreateDomain(ctx context.Context, by controlplane.Actor, d waypost.Domain) (waypost.Domain, waypost.Position, error) {
 	detail, err := json.Marshal(map[string]any{"host": d.Host, "shared": d.Workspace == 0, "root_url": string(d.Root), "not_found_url": string(d.NotFound)})
 	if err != nil {
@@ -74,7 +74,7 @@ func (db *DB) CreateDomain(ctx context.Context, by controlplane.Actor, d waypost
 	return d, p, err
 }
 
-// RetireDomain implements controlplane.DomainEditStore.
+// RetireDomain implements controlplane.DomainStore.
 func (db *DB) RetireDomain(ctx context.Context, by controlplane.Actor, id waypost.DomainID, force bool) (waypost.Position, error) {
 	r := retirement{by: by, domain: id, force: force}
 	for {

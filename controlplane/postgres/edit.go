@@ -11,13 +11,13 @@ import (
 	"waypost/controlplane"
 )
 
-var _ controlplane.LinkEditStore = (*DB)(nil)
+var _ controlplane.LinkStore = (*DB)(nil)
 
 // ofVersion is the condition that a link has the version in parameters $1 to $5: id,
 // workspace, epoch, sequence and stamp.
 var ofVersion = `id = $1 AND ` + ofWorkspace("workspace_id", "$2") + ` AND rev_epoch = $3 AND rev_seq = $4 AND stamp = $5 AND deleted_at IS NULL`
 
-// UpdateLink implements controlplane.LinkEditStore.
+// UpdateLink implements controlplane.LinkStore.
 func (db *DB) UpdateLink(ctx context.Context, at controlplane.Version, l *waypost.Link, twin *[32]byte) (waypost.Position, bool, error) {
 	tags, err := json.Marshal(l.Tags)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 )
 
 // needsLook tells the links that depend on what is there already.
-func needsLook(x controlplane.Insertion) bool { return x.Receipt != nil || x.Twin != nil }
+func needsLook(x controlplane.Insertion) bool { return x.Idempotency != nil || x.Dedupe != nil }
 
 // insertWithLook is InsertLinks for links that carry receipts, or are to be the only ones
 // of their targets. Under the head of the changelog nobody else can add such, so what is
@@ -56,7 +56,7 @@ func (db *DB) insertWithLook(ctx context.Context, epoch uint32, links []controlp
 type look struct {
 	links    []controlplane.Insertion
 	placed   []controlplane.Placement
-	receipts []*controlplane.Receipt // each once, in order
+	receipts []*controlplane.IdempotencyRecord // each once, in order
 	answered map[controlplane.RequestID]bool
 	twins    map[twinKey]waypost.Link
 	first    map[twinKey]int // the insertion that is to be the link of a target: the first that is live, if one is
@@ -71,7 +71,7 @@ type twinKey struct {
 }
 
 func keyOfTwin(x *controlplane.Insertion) twinKey {
-	return twinKey{x.Link.Workspace, x.Link.Domain, *x.Twin}
+	return twinKey{x.Link.Workspace, x.Link.Domain, *x.Dedupe}
 }
 
 func newLook(links []controlplane.Insertion) *look {
@@ -80,7 +80,7 @@ func newLook(links []controlplane.Insertion) *look {
 		twins: make(map[twinKey]waypost.Link), first: make(map[twinKey]int),
 	}
 	for i := range links {
-		if r := links[i].Receipt; r != nil && !slices.Contains(k.receipts, r) {
+		if r := links[i].Idempotency; r != nil && !slices.Contains(k.receipts, r) {
 			k.receipts = append(k.receipts, r)
 		}
 	}
@@ -105,7 +105,7 @@ func (k *look) queue(b *pgx.Batch) {
 	}
 	var wanted []twinKey
 	for i := range k.links {
-		if k.links[i].Twin != nil {
+		if k.links[i].Dedupe != nil {
 			wanted = append(wanted, keyOfTwin(&k.links[i]))
 		}
 	}
@@ -145,11 +145,11 @@ func queueTwins(b *pgx.Batch, wanted []twinKey, into map[twinKey]waypost.Link) {
 func (k *look) judge() {
 	for i := range k.links {
 		x := &k.links[i]
-		if x.Receipt != nil && k.answered[x.Receipt.ID] {
-			k.placed[i] = controlplane.Answered
+		if x.Idempotency != nil && k.answered[x.Idempotency.ID] {
+			k.placed[i] = controlplane.Replayed
 			continue
 		}
-		if x.Twin != nil {
+		if x.Dedupe != nil {
 			key := keyOfTwin(x)
 			if l, ok := k.twins[key]; ok {
 				*x.Link, k.placed[i] = l, controlplane.Found
@@ -213,7 +213,7 @@ func (k *look) noteTwins(ctx context.Context, tx pgx.Tx) error {
 		SELECT * FROM unnest($1::bigint[], $2::integer[], $3::bytea[], $4::bigint[])
 		ON CONFLICT (workspace_id, domain_id, target) DO UPDATE SET link_id = excluded.link_id`, workspaces, domains, targets, links)
 	for i := range k.links {
-		if x := &k.links[i]; x.Twin != nil && k.placed[i] == controlplane.Found && x.Link.ID == 0 {
+		if x := &k.links[i]; x.Dedupe != nil && k.placed[i] == controlplane.Found && x.Link.ID == 0 {
 			*x.Link = *k.links[k.first[keyOfTwin(x)]].Link
 		}
 	}
@@ -227,7 +227,7 @@ func (k *look) keep(ctx context.Context, tx pgx.Tx, at waypost.Position) error {
 		var placed []controlplane.Placement
 		worth := false
 		for i := range k.links {
-			if k.links[i].Receipt == r {
+			if k.links[i].Idempotency == r {
 				placed = append(placed, k.placed[i])
 				worth = worth || k.placed[i] == controlplane.Placed || k.placed[i] == controlplane.Found
 			}
@@ -235,7 +235,7 @@ func (k *look) keep(ctx context.Context, tx pgx.Tx, at waypost.Position) error {
 		if !worth {
 			continue
 		}
-		a, err := r.Answer(placed, at)
+		a, err := r.Respond(placed, at)
 		if err != nil {
 			return fmt.Errorf("make an answer to keep: %w", err)
 		}

@@ -42,6 +42,7 @@ type plane struct {
 	url        string
 	db         *postgres.DB
 	service    *controlplane.Service
+	services   *controlplane.Services
 	log        *logged
 	operations map[string]map[string]any // of the document, by method and path
 	schemas    map[string]any            // of the document, by name
@@ -95,11 +96,11 @@ func startOn(t *testing.T, database string, configure ...func(*httpapi.Config)) 
 	require.NoError(t, err)
 	now := func() time.Time { return time.Now().Add(time.Duration(p.ahead.Load())) }
 	minter := controlplane.NewMinter(controlplane.MinterConfig{Store: p.db, Coder: keyrange.NewCoder(space, [32]byte{}), Region: "eu", Node: fmt.Sprintf("%p", p), Size: 100, Patience: time.Minute, Logger: log})
-	p.service = controlplane.New(controlplane.Config{
-		Links: p.db, Leases: p.db, Ranges: p.db, Reserved: p.db, Audit: p.db, Keys: p.db, Domains: p.db, Access: p.db,
-		Minter: minter, Region: "eu", Now: now, Patience: time.Minute, Logger: log,
+	p.services = controlplane.New(controlplane.Config{
+		Stores: p.db.Stores(), Minter: minter, Region: "eu", Now: now, Patience: time.Minute, Logger: log,
 	})
-	t.Cleanup(func() { require.NoError(t, p.service.Close(context.Background())) })
+	p.service = p.services.All()
+	t.Cleanup(func() { require.NoError(t, p.services.Close(context.Background())) })
 	config := httpapi.Config{
 		Links: p.service, Domains: p.service, Keys: p.service, Access: p.service, BaseURL: "https://go.example.com", Logger: log, Now: now,
 		RequestTimeout: time.Minute, // passwords take their time

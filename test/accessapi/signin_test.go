@@ -80,7 +80,7 @@ func (p *plane) tendOnce() {
 	p.t.Helper()
 	ctx, cancel := contextWithCancel(p.t)
 	cancel()
-	p.service.Tend(ctx) // writes uses down at its end
+	p.services.Run(ctx) // writes uses down at its end
 }
 
 func TestSigningOutEndsOneSession(t *testing.T) {

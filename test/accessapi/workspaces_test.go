@@ -71,7 +71,7 @@ func TestLinksOfADeletedWorkspaceAnswer410WhateverStopsOnTheWay(t *testing.T) {
 	other := p.another()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
-	go func() { other.service.Tend(ctx); close(ended) }()
+	go func() { other.services.Run(ctx); close(ended) }()
 	require.Eventually(t, func() bool {
 		n, err := p.db.CloseWorkspaces(t.Context(), 1000)
 		return err == nil && n == 0

@@ -73,10 +73,8 @@ func newWorld(t *testing.T) *world {
 	require.NoError(t, db.Beat(t.Context(), "test/1", "eu", nil))
 	w := &world{t: t, db: db}
 	w.service = controlplane.New(controlplane.Config{
-		Links: db, Leases: db, Ranges: db, Reserved: db, Audit: db, Keys: db, Domains: db, Access: db,
-		Stats: db, Progress: db, Eraser: db, Salts: db, Answers: db, Twins: db, Edits: db, DomainEdits: db, Minter: minter, Region: "eu",
-		OwnHosts: func(string) bool { return false }, Patience: time.Minute,
-	})
+		Stores: db.Stores(), Minter: minter, Region: "eu", Patience: time.Minute,
+	}).All()
 	t.Cleanup(func() { require.NoError(t, w.service.Close(context.Background())) })
 	fleet := controlplane.NewFleet(controlplane.FleetConfig{Head: db})
 	server := httptest.NewServer(httpapi.New(httpapi.Config{

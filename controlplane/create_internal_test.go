@@ -21,7 +21,7 @@ func coderOf(t *testing.T) *keyrange.Coder {
 }
 
 func TestOnlyCodesOfTheDefaultDomainAreCounters(t *testing.T) {
-	s := &Service{minter: &Minter{coder: coderOf(t)}}
+	s := &Links{minter: &Minter{coder: coderOf(t)}}
 	code := s.minter.coder.Encode(5, 1234)
 	require.Equal(t, &Counter{Prefix: 5, N: 1234}, s.claim(&waypost.Link{Domain: waypost.DefaultDomain, Code: code}))
 	require.Nil(t, s.claim(&waypost.Link{Domain: 2, Code: code}), "a workspace's own domain burns nothing")

@@ -8,6 +8,19 @@ import (
 	"waypost"
 )
 
+// StoredKey is an API key as authentication finds it.
+type StoredKey struct {
+	ID        int64
+	Workspace waypost.WorkspaceID
+	Slug      string // of the workspace
+	Name      string
+	Hash      [32]byte
+	Scopes    []Scope
+	ExpiresAt time.Time // zero: never
+	Owner     int64     // 0: nobody
+	Role      Role      // of the owner
+}
+
 // KeyInfo is an API key as its workspace sees it.
 type KeyInfo struct {
 	ID          int64
@@ -55,6 +68,10 @@ type MadeKey struct {
 // have expired are, until they are dropped. With an owner other than 0, other keys than
 // that user's are not found.
 type APIKeyStore interface {
+	// APIKey finds a key by the SHA-256 of its text. It does not find a revoked key, nor one
+	// of a deleted workspace or of an owner who is no longer a member.
+	APIKey(ctx context.Context, hash [32]byte) (StoredKey, bool, error)
+
 	// APIKeys gives up to limit keys with an id below before (0: from the newest), newest first.
 	APIKeys(ctx context.Context, ws waypost.WorkspaceID, owner, before int64, limit int) ([]KeyInfo, error)
 
@@ -88,7 +105,7 @@ func keyring(actor Actor) (owner int64, err error) {
 }
 
 // APIKeys gives a page of the keys that the actor may manage, newest first.
-func (s *Service) APIKeys(ctx context.Context, actor Actor, limit int, cursor string) (keys []KeyInfo, next string, err error) {
+func (s *Access) APIKeys(ctx context.Context, actor Actor, limit int, cursor string) (keys []KeyInfo, next string, err error) {
 	owner, err := keyring(actor)
 	if err != nil {
 		return nil, "", err
@@ -97,7 +114,7 @@ func (s *Service) APIKeys(ctx context.Context, actor Actor, limit int, cursor st
 	if err != nil {
 		return nil, "", err
 	}
-	if keys, err = s.access.APIKeys(ctx, actor.Workspace, owner, before, limit+1); err != nil {
+	if keys, err = s.keys.APIKeys(ctx, actor.Workspace, owner, before, limit+1); err != nil {
 		return nil, "", err
 	}
 	if len(keys) > limit {
@@ -111,7 +128,7 @@ func (s *Service) APIKeys(ctx context.Context, actor Actor, limit int, cursor st
 // user, if there is one, and gives its text, which is to be shown once. EForbidden for
 // scopes that the actor has not, EConflict when there are too many keys, EKeyReused when
 // another key was asked for by a request of the same name.
-func (s *Service) CreateAPIKey(ctx context.Context, actor Actor, n NewAPIKey, r *KeyRequest) (MadeKey, error) {
+func (s *Access) CreateAPIKey(ctx context.Context, actor Actor, n NewAPIKey, r *KeyRequest) (MadeKey, error) {
 	if _, err := keyring(actor); err != nil {
 		return MadeKey{}, err
 	}
@@ -144,11 +161,11 @@ func (s *Service) CreateAPIKey(ctx context.Context, actor Actor, n NewAPIKey, r 
 	n.Scopes = scopes
 	if !n.ExpiresAt.IsZero() {
 		n.ExpiresAt = n.ExpiresAt.UTC().Truncate(time.Millisecond)
-		if !n.ExpiresAt.After(s.cfg.Now()) || n.ExpiresAt.Year() > 9999 {
+		if !n.ExpiresAt.After(s.now()) || n.ExpiresAt.Year() > 9999 {
 			return MadeKey{}, waypost.Errorf(waypost.EInvalid, "expires_at must be in the future, before the year 10000")
 		}
 	}
-	return named(func(m KeyMaterial) (MadeKey, error) { return s.access.CreateAPIKey(ctx, actor, n, m, r) })
+	return named(func(m KeyMaterial) (MadeKey, error) { return s.keys.CreateAPIKey(ctx, actor, n, m, r) })
 }
 
 // named makes a key of new text, and gives it with that.
@@ -169,7 +186,7 @@ func named(keep func(KeyMaterial) (MadeKey, error)) (MadeKey, error) {
 
 // RotateAPIKey makes a key in place of another, which goes on for grace, and gives
 // its text.
-func (s *Service) RotateAPIKey(ctx context.Context, actor Actor, id int64, grace time.Duration, r *KeyRequest) (MadeKey, error) {
+func (s *Access) RotateAPIKey(ctx context.Context, actor Actor, id int64, grace time.Duration, r *KeyRequest) (MadeKey, error) {
 	owner, err := keyring(actor)
 	if err != nil {
 		return MadeKey{}, err
@@ -177,18 +194,18 @@ func (s *Service) RotateAPIKey(ctx context.Context, actor Actor, id int64, grace
 	if grace < 0 || grace > MaxGrace {
 		return MadeKey{}, waypost.Errorf(waypost.EInvalid, "grace must be at most %d seconds", int(MaxGrace/time.Second))
 	}
-	defer s.auth.forget()
-	return named(func(m KeyMaterial) (MadeKey, error) { return s.access.RotateAPIKey(ctx, actor, owner, id, grace, m, r) })
+	defer s.forget()
+	return named(func(m KeyMaterial) (MadeKey, error) { return s.keys.RotateAPIKey(ctx, actor, owner, id, grace, m, r) })
 }
 
 // RevokeAPIKey ends a key: at once here, within a second on other instances.
-func (s *Service) RevokeAPIKey(ctx context.Context, actor Actor, id int64) error {
+func (s *Access) RevokeAPIKey(ctx context.Context, actor Actor, id int64) error {
 	owner, err := keyring(actor)
 	if err != nil {
 		return err
 	}
-	defer s.auth.forget()
-	return s.access.RevokeAPIKey(ctx, actor, owner, id)
+	defer s.forget()
+	return s.keys.RevokeAPIKey(ctx, actor, owner, id)
 }
 
 func newMaterial() (key string, m KeyMaterial, err error) {

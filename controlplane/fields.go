@@ -3,11 +3,88 @@ package controlplane
 import (
 	"encoding/json"
 	"strconv"
+	"strings"
+	"time"
+	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
 
 	"waypost"
 )
+
+// checkStatus checks the status of a redirect, and sets the default for none.
+func checkStatus(l *waypost.Link) error {
+	switch l.RedirectStatus {
+	case 0:
+		l.RedirectStatus = 302
+	case 301, 302, 307, 308:
+	default:
+		return waypost.Errorf(waypost.EInvalid, "redirect_status must be 301, 302, 307 or 308")
+	}
+	return nil
+}
+
+// checkExpiry checks the expiry of a link, and truncates it to milliseconds, the
+// resolution at which edges compare it.
+func checkExpiry(at, now time.Time) (time.Time, error) {
+	if at.IsZero() {
+		return at, nil
+	}
+	at = at.UTC().Truncate(time.Millisecond)
+	if !at.After(now) {
+		return at, waypost.Errorf(waypost.EInvalid, "expires_at must be in the future")
+	}
+	if at.Year() > 9999 {
+		return at, waypost.Errorf(waypost.EInvalid, "expires_at must be before the year 10000")
+	}
+	return at, nil
+}
+
+// checkTexts bounds the fields that are only kept, and refuses what PostgreSQL
+// cannot keep.
+func checkTexts(l *waypost.Link) error {
+	text := func(field, s string, most int) error {
+		if len(s) > most {
+			return waypost.Errorf(waypost.EInvalid, "%s must be at most %d bytes", field, most)
+		}
+		if !utf8.ValidString(s) || strings.ContainsRune(s, 0) {
+			return waypost.Errorf(waypost.EInvalid, "%s must be UTF-8 without NUL", field)
+		}
+		return nil
+	}
+	if len(l.Tags) > waypost.MaxTags {
+		return waypost.Errorf(waypost.EInvalid, "at most %d tags", waypost.MaxTags)
+	}
+	for _, tag := range l.Tags {
+		if tag == "" {
+			return waypost.Errorf(waypost.EInvalid, "a tag must not be empty")
+		}
+		if err := text("a tag", tag, waypost.MaxTag); err != nil {
+			return err
+		}
+		if strings.ContainsFunc(tag, unicode.IsControl) { // by which tags are kept apart in the index
+			return waypost.Errorf(waypost.EInvalid, "a tag must not hold control characters")
+		}
+	}
+	if len(l.Metadata) > 0 {
+		if err := checkMetadata(l.Metadata); err != nil {
+			return err
+		}
+	}
+	for _, f := range []struct {
+		name, text string
+		most       int
+	}{
+		{"title", l.Title, waypost.MaxTitle},
+		{"description", l.Description, waypost.MaxDescription},
+		{"created_by", l.CreatedBy, waypost.MaxTitle},
+	} {
+		if err := text(f.name, f.text, f.most); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // checkMetadata judges metadata that are not empty: a JSON object that PostgreSQL can
 // keep, and that is not longer when it gives it back. It writes out numbers in full:

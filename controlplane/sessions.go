@@ -7,6 +7,31 @@ import (
 	"waypost"
 )
 
+// Affiliation is a workspace that a user is in.
+type Affiliation struct {
+	Workspace waypost.WorkspaceID
+	Slug      string
+	Name      string
+	Role      Role
+}
+
+// Account is a user who may sign in.
+type Account struct {
+	UserID       int64
+	Email        string
+	Name         string
+	Password     string        // PHC string of argon2id; "": there is none
+	Affiliations []Affiliation // by slug; not with deleted workspaces
+}
+
+// StoredSession is a session as authentication finds it.
+type StoredSession struct {
+	ID        int64
+	Hash      [32]byte
+	ExpiresAt time.Time
+	Account   Account // without the password
+}
+
 // SignedIn is what a sign-in gives.
 type SignedIn struct {
 	Token     string // to be shown once, and never stored
@@ -17,11 +42,11 @@ type SignedIn struct {
 // SignIn begins a session of whoever knows a password. EUnauthorized, in the same
 // words and after the same work, when the address is unknown, the password wrong, or
 // the account disabled or in no workspace; EUnavailable when too many try at once.
-func (s *Service) SignIn(ctx context.Context, email, password string) (SignedIn, error) {
+func (s *Access) SignIn(ctx context.Context, email, password string) (SignedIn, error) {
 	wrong := waypost.Errorf(waypost.EUnauthorized, "the address or the password is wrong")
 	var account Account
 	if parsed, err := ParseEmail(email); err == nil {
-		if account, _, err = s.access.Account(ctx, parsed); err != nil {
+		if account, _, err = s.sessions.Account(ctx, parsed); err != nil {
 			return SignedIn{}, err
 		}
 	}
@@ -39,30 +64,21 @@ func (s *Service) SignIn(ctx context.Context, email, password string) (SignedIn,
 	if err != nil {
 		return SignedIn{}, err
 	}
-	until := s.cfg.Now().Add(SessionIdle)
-	if err := s.access.StartSession(ctx, account, HashKey(token), until); err != nil {
+	until := s.now().Add(SessionIdle)
+	if err := s.sessions.StartSession(ctx, account, HashKey(token), until); err != nil {
 		return SignedIn{}, err
 	}
 	account.Password = ""
 	return SignedIn{Token: token, ExpiresAt: until, Account: account}, nil
 }
 
-// AuthenticateSession finds the actor of a session's token, in the workspace of a
-// slug that the user is in, or, when that is "", in the user's only one. With several
-// and no slug the actor is in none and may do nothing but say who it is. EUnauthorized
-// when there is no such session, EForbidden for a workspace that the user is not in.
-func (s *Service) AuthenticateSession(ctx context.Context, token, slug string) (Actor, error) {
-	actor, _, err := s.auth.session(ctx, token, slug)
-	return actor, err
-}
-
 // SignOut ends the actor's session. EInvalid when the actor has none.
-func (s *Service) SignOut(ctx context.Context, actor Actor) error {
+func (s *Access) SignOut(ctx context.Context, actor Actor) error {
 	if actor.SessionID == 0 {
 		return waypost.Errorf(waypost.EInvalid, "this is no session: an API key is revoked, not signed out")
 	}
-	defer s.auth.forget()
-	return s.access.EndSession(ctx, actor.SessionID)
+	defer s.forget()
+	return s.sessions.EndSession(ctx, actor.SessionID)
 }
 
 // Me is who an actor is.
@@ -72,11 +88,11 @@ type Me struct {
 }
 
 // Me tells who the actor is.
-func (s *Service) Me(ctx context.Context, actor Actor) (Me, error) {
+func (s *Access) Me(ctx context.Context, actor Actor) (Me, error) {
 	if actor.UserID == 0 {
 		return Me{Actor: actor}, nil
 	}
-	account, found, err := s.access.AccountOf(ctx, actor.UserID)
+	account, found, err := s.sessions.AccountOf(ctx, actor.UserID)
 	if err != nil {
 		return Me{}, err
 	}
@@ -99,7 +115,7 @@ var ErrPassword = waypost.Errorf(waypost.EForbidden, "current_password is wrong"
 
 // ChangeMe changes the account of whoever signed in; a new password ends all other
 // sessions. EForbidden for API keys, and ErrPassword for a wrong present password.
-func (s *Service) ChangeMe(ctx context.Context, actor Actor, c SelfChange) (Me, error) {
+func (s *Access) ChangeMe(ctx context.Context, actor Actor, c SelfChange) (Me, error) {
 	if actor.SessionID == 0 {
 		return Me{}, waypost.Errorf(waypost.EForbidden, "only who has signed in changes the own account")
 	}
@@ -117,7 +133,7 @@ func (s *Service) ChangeMe(ctx context.Context, actor Actor, c SelfChange) (Me, 
 		if err := checkPassword(*c.Password); err != nil {
 			return Me{}, err
 		}
-		account, _, err := s.access.AccountOf(ctx, actor.UserID)
+		account, _, err := s.sessions.AccountOf(ctx, actor.UserID)
 		if err != nil {
 			return Me{}, err
 		}
@@ -134,9 +150,38 @@ func (s *Service) ChangeMe(ctx context.Context, actor Actor, c SelfChange) (Me, 
 		}
 		hash, was = &made, account.Password
 	}
-	defer s.auth.forget()
-	if err := s.access.ChangeSelf(ctx, actor, c.Name, hash, was); err != nil {
+	defer s.forget()
+	if err := s.sessions.ChangeSelf(ctx, actor, c.Name, hash, was); err != nil {
 		return Me{}, err
 	}
 	return s.Me(ctx, actor)
+}
+
+// AcceptInvitation lets the owner of an account set its password, and gives the account.
+// EUnauthorized for an invitation that is not good, EUnavailable when too many come at once.
+func (s *Access) AcceptInvitation(ctx context.Context, token, password string) (Account, error) {
+	bad := waypost.Errorf(waypost.EUnauthorized, "the invitation is not valid: it was used, has expired, or another took its place")
+	if !validToken(invitationPrefix, token) {
+		return Account{}, bad
+	}
+	hash := HashKey(token)
+	account, found, err := s.sessions.Invited(ctx, hash)
+	if err != nil {
+		return Account{}, err
+	}
+	if !found {
+		return Account{}, bad
+	}
+	if err := checkPassword(password); err != nil {
+		return Account{}, err
+	}
+	made, err := s.passwords.hash(ctx, password)
+	if err != nil {
+		return Account{}, err
+	}
+	ok, err := s.sessions.AcceptInvitation(ctx, hash, made)
+	if err == nil && !ok {
+		err = bad
+	}
+	return account, err
 }

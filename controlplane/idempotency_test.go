@@ -28,19 +28,19 @@ func (s *system) another(t *testing.T) *controlplane.Service {
 		Store: db, Coder: keyrange.NewCoder(space, [32]byte{}), Region: "eu", Node: "test/2", Size: 100, Patience: time.Minute,
 	})
 	other := controlplane.New(controlplane.Config{
-		Links: db, Leases: db, Ranges: db, Reserved: db, Audit: db, Keys: db, Domains: db, Answers: db, Twins: db, Edits: db, DomainEdits: db, Minter: minter, Region: "eu", Patience: time.Minute,
-	})
+		Stores: db.Stores(), Minter: minter, Region: "eu", Patience: time.Minute,
+	}).All()
 	t.Cleanup(func() { require.NoError(t, other.Close(context.Background())) })
 	return other
 }
 
 // once is a request that may be sent again. Its answer tells the outcomes.
-func once(key string, request byte) controlplane.Once {
-	return controlplane.Once{
+func once(key string, request byte) controlplane.Idempotency {
+	return controlplane.Idempotency{
 		Route: "test", Key: key, Request: [32]byte{request},
-		Answer: func(outcomes []controlplane.Outcome, at waypost.Position) (controlplane.Answer, error) {
+		Respond: func(outcomes []controlplane.Outcome, at waypost.Position) (controlplane.Response, error) {
 			body, err := json.Marshal([]any{codesOf(outcomes), at.String()})
-			return controlplane.Answer{Status: 201, Header: map[string]string{"Position": at.String()}, Body: body}, err
+			return controlplane.Response{Status: 201, Header: map[string]string{"Position": at.String()}, Body: body}, err
 		},
 	}
 }
@@ -74,7 +74,7 @@ func TestARequestThatIsSentSixtyFourTimesToTwoControlPlanesMakesOneLinkAndHasOne
 			}
 			a := made.Replayed
 			if a == nil {
-				first, err := o.Answer(made.Outcomes, made.At)
+				first, err := o.Respond(made.Outcomes, made.At)
 				if err != nil {
 					t.Error(err)
 					return
@@ -134,7 +134,7 @@ func TestInAKeptBulkEveryOutcomeIsKept(t *testing.T) {
 	o := once("k", 1)
 	made, err := s.CreateOnce(t.Context(), actor, bulk, o)
 	require.NoError(t, err)
-	want, err := o.Answer(made.Outcomes, made.At)
+	want, err := o.Respond(made.Outcomes, made.At)
 	require.NoError(t, err)
 	require.Contains(t, string(want.Body), `"taken conflict"," malformed","twice ","twice conflict"`)
 	again, err := s.CreateOnce(t.Context(), actor, bulk, once("k", 1))
@@ -187,7 +187,7 @@ func TestAMintedCodeThatIsTakenDoesNotPartALinkFromItsAnswer(t *testing.T) {
 	o := once("k", 1)
 	made, err := s.CreateOnce(t.Context(), actor, []controlplane.NewLink{wish(), wish(), wish()}, o)
 	require.NoError(t, err)
-	want, err := o.Answer(made.Outcomes, made.At)
+	want, err := o.Respond(made.Outcomes, made.At)
 	require.NoError(t, err)
 	for _, outcome := range made.Outcomes {
 		require.NoError(t, outcome.Err)

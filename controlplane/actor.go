@@ -1,0 +1,108 @@
+package controlplane
+
+import (
+	"fmt"
+
+	"waypost"
+)
+
+// Actor is who asks, as a credential on the connection says.
+type Actor struct {
+	Workspace waypost.WorkspaceID // 0: signed in, but in no workspace yet
+	Slug      string              // of the workspace
+	KeyID     int64               // 0: no key
+	SessionID int64               // 0: no session
+	UserID    int64               // who signed in, or owns the key; 0: nobody
+	Role      Role                // of the user in the workspace; "" without a user
+	Name      string              // of the key or user, for the audit log
+	Scopes    []Scope             // what the key allows, and the role, where there is one
+}
+
+// Scope is something that an API key allows.
+type Scope string
+
+// The scopes of API keys.
+const (
+	ScopeLinksRead  Scope = "links:read"
+	ScopeLinksWrite Scope = "links:write"
+	ScopeAnalytics  Scope = "analytics:read"
+	ScopeAdmin      Scope = "admin"
+)
+
+// Scopes gives all scopes.
+func Scopes() []Scope { return []Scope{ScopeLinksRead, ScopeLinksWrite, ScopeAnalytics, ScopeAdmin} }
+
+// Can reports whether the actor's key allows s.
+func (a Actor) Can(s Scope) bool {
+	for _, have := range a.Scopes {
+		if have == s || have == ScopeAdmin {
+			return true
+		}
+	}
+	return false
+}
+
+// Label names the actor in the audit log.
+func (a Actor) Label() string {
+	switch {
+	case a.KeyID == 0 && a.UserID != 0:
+		return fmt.Sprintf("%s (user %d)", a.Name, a.UserID)
+	case a.KeyID == 0 && a.Name != "":
+		return a.Name
+	case a.KeyID == 0:
+		return "development system"
+	case a.UserID != 0:
+		return fmt.Sprintf("%s (key %d of user %d)", a.Name, a.KeyID, a.UserID)
+	case a.Name == "":
+		return fmt.Sprintf("key %d", a.KeyID)
+	}
+	return fmt.Sprintf("%s (key %d)", a.Name, a.KeyID)
+}
+
+// CheckOperator says EForbidden to whoever may not look after the installation
+// itself: that is for administrators of the default workspace, and its keys with the
+// scope admin.
+func (a Actor) CheckOperator() error {
+	if a.Workspace != waypost.DefaultWorkspace || !a.Can(ScopeAdmin) {
+		return waypost.Errorf(waypost.EForbidden, "this needs a key of the default workspace with the scope admin, or an administrator of it")
+	}
+	return nil
+}
+
+// Role is what a user is in a workspace.
+type Role string
+
+// The roles of users.
+const (
+	RoleAdmin  Role = "admin"
+	RoleMember Role = "member"
+	RoleViewer Role = "viewer"
+)
+
+// Roles gives all roles, the mightiest first.
+func Roles() []Role { return []Role{RoleAdmin, RoleMember, RoleViewer} }
+
+// scopes gives what a role allows, nothing for an unknown one.
+func (r Role) scopes() []Scope {
+	switch r {
+	case RoleAdmin:
+		return []Scope{ScopeAdmin}
+	case RoleMember:
+		return []Scope{ScopeLinksRead, ScopeLinksWrite, ScopeAnalytics}
+	case RoleViewer:
+		return []Scope{ScopeLinksRead, ScopeAnalytics}
+	}
+	return nil
+}
+
+// within gives what both the scopes of a key and the role of its owner allow.
+func (r Role) within(key []Scope) []Scope {
+	owner, holder := Actor{Scopes: r.scopes()}, Actor{Scopes: key}
+	var both []Scope
+	for _, s := range Scopes() {
+		if owner.Can(s) && holder.Can(s) {
+			both = append(both, s)
+		}
+	}
+	return both
+}

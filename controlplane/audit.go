@@ -1,0 +1,82 @@
+package controlplane
+
+import (
+	"context"
+	"encoding/base64"
+	"strconv"
+	"strings"
+	"time"
+
+	"waypost"
+)
+
+// AuditEntry is an administrative act that was done.
+type AuditEntry struct {
+	ID      int64
+	At      time.Time
+	Actor   string // the name and number of the key or user
+	Action  string // such as ranges.move
+	Subject string // such as range 7
+	Detail  []byte // a JSON object; never holds a secret
+
+	Workspace string // slug
+}
+
+// AuditStore keeps what administrators did.
+type AuditStore interface {
+	// Audit gives up to limit entries of a workspace, or, when that is 0, of all, with an
+	// id below before (0: from the newest), newest first.
+	Audit(ctx context.Context, ws waypost.WorkspaceID, before int64, limit int) ([]AuditEntry, error)
+}
+
+// Audit gives a page of what administrators of the actor's workspace did, or, for
+// operators, those of all, newest first, beginning after the cursor of an earlier
+// page ("" for the first).
+func (s *Workspaces) Audit(ctx context.Context, actor Actor, all bool, limit int, cursor string) (entries []AuditEntry, next string, err error) {
+	if !actor.Can(ScopeAdmin) {
+		return nil, "", waypost.Errorf(waypost.EForbidden, "the audit log needs the scope admin")
+	}
+	of := actor.Workspace
+	if all {
+		if err := actor.CheckOperator(); err != nil {
+			return nil, "", err
+		}
+		of = 0
+	}
+	before, err := readCursor(cursor)
+	if err != nil {
+		return nil, "", err
+	}
+	if entries, err = s.audit.Audit(ctx, of, before, limit+1); err != nil {
+		return nil, "", err
+	}
+	if len(entries) > limit {
+		entries = entries[:limit]
+		next = writeCursor(entries[limit-1].ID)
+	}
+	return entries, next, nil
+}
+
+func writeCursor(id int64) string {
+	return base64.RawURLEncoding.EncodeToString([]byte("id:" + strconv.FormatInt(id, 10)))
+}
+
+func readCursor(s string) (int64, error) {
+	if s == "" {
+		return 0, nil
+	}
+	bad := waypost.Errorf(waypost.EMalformed, "the cursor is not one of ours")
+	if len(s) > 64 {
+		return 0, bad
+	}
+	b, err := base64.RawURLEncoding.DecodeString(s)
+	if err != nil {
+		return 0, bad
+	}
+	digits, ok := strings.CutPrefix(string(b), "id:")
+	id, err := strconv.ParseInt(digits, 10, 64)
+	if !ok || err != nil || id <= 0 {
+		return 0, bad
+	}
+	return id, nil
+}

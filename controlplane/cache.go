@@ -1,0 +1,88 @@
+package controlplane
+
+import (
+	"sync"
+	"time"
+)
+
+// Times and bounds of a cache.
+const (
+	cacheTime  = time.Second   // for which an answer of the database is used
+	cacheRenew = cacheTime / 2 // after which one caller asks the database again
+	maxCached  = 10_000        // keys
+)
+
+// cache holds answers of the database for cacheTime. Refresh-ahead: of many callers one
+// asks again in good time while the others use the cached answer, so that they do not all
+// ask at the moment it expires. The zero value is ready.
+type cache[K comparable, V any] struct {
+	mu       sync.Mutex
+	entries  map[K]cached[V] // bounded by maxCached
+	clearing int             // how often the cache was cleared
+}
+
+type cached[V any] struct {
+	value   V
+	asked   time.Time
+	renewed bool // a caller is asking again, or has failed to
+}
+
+// get returns the cached value of a key or asks. A false of ask is not cached. An error
+// of ask is returned only when no value is cached any more.
+func (c *cache[K, V]) get(key K, now time.Time, ask func() (V, bool, error)) (V, bool, error) {
+	value, left, renew, clearing := c.lookUp(key, now)
+	if left > 0 && !renew {
+		return value, true, nil
+	}
+	began := time.Now()
+	answer, ok, err := ask()
+	switch {
+	case err != nil && time.Since(began) < left:
+		return value, true, nil //nolint:nilerr // the cached value will do
+	case err == nil:
+		c.put(key, answer, ok, now, clearing)
+	}
+	return answer, ok, err
+}
+
+// lookUp returns a cached value, the time for which it is valid, and whether the caller is
+// to ask again. Clearing is an argument of put.
+func (c *cache[K, V]) lookUp(key K, now time.Time) (value V, left time.Duration, renew bool, clearing int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e, ok := c.entries[key]
+	age := now.Sub(e.asked)
+	if ok {
+		left = max(0, cacheTime-age)
+	}
+	if renew = left > 0 && age >= cacheRenew && !e.renewed; renew {
+		e.renewed = true
+		c.entries[key] = e
+	}
+	return e.value, left, renew, c.clearing
+}
+
+// put caches an answer, unless the cache was cleared after the question was asked. An
+// answer that is not ok removes the key.
+func (c *cache[K, V]) put(key K, value V, ok bool, asked time.Time, clearing int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if clearing != c.clearing {
+		return
+	}
+	if !ok {
+		delete(c.entries, key)
+		return
+	}
+	if c.entries == nil || len(c.entries) >= maxCached {
+		c.entries = make(map[K]cached[V])
+	}
+	c.entries[key] = cached[V]{value: value, asked: asked}
+}
+
+func (c *cache[K, V]) clear() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.entries = nil
+	c.clearing++
+}

@@ -1,0 +1,292 @@
+package controlplane
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"waypost"
+	"waypost/controlplane/target"
+)
+
+// NewLink is a request for a link. Zero fields mean the default.
+type NewLink struct {
+	OriginalURL    string // required; the rules for targets judge it
+	CustomCode     string
+	Domain         string // host of the domain; "": the default one
+	Dedupe         *bool  // return the existing link of the target; nil: as the workspace says
+	ExpiresAt      time.Time
+	RedirectStatus int  // 301, 302, 307, 308; 0 means 302
+	ForwardQuery   bool // add the visitor's query to that of the target
+	ForwardPath    bool // add the path after the code to that of the target
+	Title          string
+	Description    string
+	Tags           []string
+	Metadata       json.RawMessage // a JSON object
+	CreatedBy      string
+	Disabled       bool // the link answers 410 until it is enabled
+}
+
+func (n *NewLink) flags() (f waypost.LinkFlags) {
+	if n.ForwardQuery {
+		f |= waypost.ForwardQuery
+	}
+	if n.ForwardPath {
+		f |= waypost.ForwardPath
+	}
+	return f
+}
+
+// Outcome is the result of one request for a link.
+type Outcome struct {
+	Link     waypost.Link
+	Found    bool      // the link existed before
+	Warnings []Warning // about a link that was created
+	Err      error
+}
+
+// DedupeKey identifies a target within a workspace that deduplicates links.
+type DedupeKey struct {
+	Domain waypost.DomainID
+	Target [32]byte // hash of the normal form
+}
+
+// Create creates one link. Errors: EMalformed, EInvalid and ETooLarge for the
+// target and the fields, EConflict for a custom code that is taken, EExhausted
+// and EUnavailable.
+func (s *Links) Create(ctx context.Context, actor Actor, n NewLink) (waypost.Link, waypost.Position, error) {
+	outcomes, at, err := s.CreateBulk(ctx, actor, []NewLink{n})
+	if err != nil {
+		return waypost.Link{}, at, err
+	}
+	return outcomes[0].Link, at, outcomes[0].Err
+}
+
+// CreateBulk creates up to waypost.MaxBulk links in one transaction, each with its own
+// outcome, in the order of ns. The position is zero when no link was created. An error
+// means that the outcome of all is unknown, or that nothing happened.
+func (s *Links) CreateBulk(ctx context.Context, actor Actor, ns []NewLink) ([]Outcome, waypost.Position, error) {
+	return s.create(ctx, actor, ns, nil)
+}
+
+// create creates links. With an idempotency key their response is stored as well.
+func (s *Links) create(ctx context.Context, actor Actor, ns []NewLink, key *Idempotency) ([]Outcome, waypost.Position, error) {
+	none := waypost.Position{}
+	if len(ns) > waypost.MaxBulk {
+		return nil, none, waypost.Errorf(waypost.EInvalid, "at most %d links at once", waypost.MaxBulk)
+	}
+	prepared, err := s.prepare(ctx, actor)
+	if err != nil {
+		return nil, none, err
+	}
+	outcomes := make([]Outcome, len(ns))
+	var pending []*pendingLink
+	for i := range ns {
+		l, dedupe, err := prepared.link(ctx, &ns[i])
+		if err != nil {
+			outcomes[i].Err = err
+			continue
+		}
+		outcomes[i].Link, outcomes[i].Warnings = l, warningsOf(&l)
+		pending = append(pending, &pendingLink{link: &outcomes[i].Link, dedupe: dedupe, index: i})
+	}
+	all := pending
+	at := none
+	if key == nil {
+		if pending, at, err = s.findDuplicates(ctx, actor.Workspace, pending); err != nil {
+			return nil, none, err
+		}
+	}
+	if pending = s.mintAll(ctx, pending); len(pending) > 0 {
+		if key != nil {
+			r := newPendingResponse(actor, key, outcomes, all)
+			for _, x := range pending {
+				x.response = r
+			}
+		}
+		if at, err = s.writer.insert(ctx, pending); err != nil {
+			return nil, at, err
+		}
+	}
+	for _, x := range all {
+		outcomes[x.index].Err, outcomes[x.index].Found = x.err, x.found
+	}
+	return outcomes, at, nil
+}
+
+// mintAll sets the code of each pending link, or the error, and returns those with a code.
+func (s *Links) mintAll(ctx context.Context, pending []*pendingLink) (left []*pendingLink) {
+	for _, x := range pending {
+		if x.link.Custom {
+			x.claim = s.claim(x.link)
+		} else if x.err = x.mint(ctx, s.minter); x.err != nil {
+			continue
+		}
+		left = append(left, x)
+	}
+	return left
+}
+
+// claim returns the counter that a custom code encodes: nil when the code encodes none,
+// or the link is under a domain for which no codes are generated.
+func (s *Links) claim(l *waypost.Link) *Counter {
+	if l.Domain != waypost.DefaultDomain {
+		return nil // codes are generated from the same counters there; a clash means another try
+	}
+	prefix, n, ok := s.minter.coder.Decode(l.Code)
+	if !ok {
+		return nil
+	}
+	return &Counter{Prefix: prefix, N: n}
+}
+
+// findDuplicates settles the pending links whose target has a link, without a turn at the
+// head of the changelog, and returns the others. A link that another request creates at
+// this moment is found later, in the transaction.
+func (s *Links) findDuplicates(ctx context.Context, ws waypost.WorkspaceID, pending []*pendingLink) ([]*pendingLink, waypost.Position, error) {
+	var keys []DedupeKey
+	for _, x := range pending {
+		if x.dedupe != nil {
+			keys = append(keys, DedupeKey{x.link.Domain, *x.dedupe})
+		}
+	}
+	if len(keys) == 0 {
+		return pending, waypost.Position{}, nil
+	}
+	links, at, err := s.store.Duplicates(ctx, ws, keys)
+	if err != nil {
+		return nil, at, err
+	}
+	var left []*pendingLink
+	for _, x := range pending {
+		if x.dedupe != nil {
+			if l, ok := links[DedupeKey{x.link.Domain, *x.dedupe}]; ok {
+				*x.link, x.found, x.added = l, true, true
+				continue
+			}
+		}
+		left = append(left, x)
+	}
+	if len(links) == 0 {
+		at = waypost.Position{}
+	}
+	return left, at, nil
+}
+
+// prepared checks the links of one request.
+type prepared struct {
+	s       *Links
+	actor   Actor
+	dedupe  bool                      // unless a link says otherwise
+	domains map[string]waypost.Domain // looked up before
+}
+
+// prepare reads the settings that all links of a request share.
+func (s *Links) prepare(ctx context.Context, actor Actor) (*prepared, error) {
+	dedupe, _, err := s.dedupe.get(actor.Workspace, time.Now(), func() (bool, bool, error) {
+		dedupe, err := s.store.DedupeByDefault(ctx, actor.Workspace)
+		return dedupe, true, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &prepared{s: s, actor: actor, dedupe: dedupe}, s.domains.refresh(ctx)
+}
+
+// link makes the link of a request, without its minted code, and the hash of its target
+// when the link is to be deduplicated.
+func (p *prepared) link(ctx context.Context, n *NewLink) (waypost.Link, *[32]byte, error) {
+	none := func(err error) (waypost.Link, *[32]byte, error) { return waypost.Link{}, nil, err }
+	t, err := p.s.domains.rules.Check(n.OriginalURL)
+	if err != nil {
+		return none(err)
+	}
+	d, err := p.domain(ctx, n.Domain)
+	if err != nil {
+		return none(err)
+	}
+	l := waypost.Link{
+		Workspace: p.actor.Workspace, Domain: d.ID, OriginalURL: t.Original, Location: t.Location,
+		RedirectStatus: n.RedirectStatus, Flags: n.flags(), Title: n.Title, Description: n.Description, Tags: n.Tags,
+		Metadata: n.Metadata, CreatedBy: n.CreatedBy, Active: !n.Disabled,
+	}
+	if d.ID != waypost.DefaultDomain {
+		l.Host = d.Host
+	}
+	if n.CustomCode != "" {
+		if l.Code, err = waypost.ParseCustomCode(n.CustomCode); err != nil {
+			return none(err)
+		}
+		l.Custom = true
+	}
+	if l.ExpiresAt, err = checkExpiry(n.ExpiresAt, p.s.now()); err != nil {
+		return none(err)
+	}
+	if err := checkStatus(&l); err != nil {
+		return none(err)
+	}
+	if err := checkTexts(&l); err != nil {
+		return none(err)
+	}
+	if dedupe, err := n.deduplicates(p.dedupe); err != nil || !dedupe {
+		return l, nil, err
+	}
+	sum := t.Sum()
+	return l, &sum, nil
+}
+
+// domain finds the domain of a host once per request.
+func (p *prepared) domain(ctx context.Context, host string) (waypost.Domain, error) {
+	if d, ok := p.domains[host]; ok {
+		return d, nil
+	}
+	d, err := p.s.domains.named(ctx, p.actor, host)
+	if waypost.CodeOf(err) == waypost.ENotFound {
+		err = waypost.Errorf(waypost.EInvalid, "domain: there is no domain %.64q for this workspace", host)
+	}
+	if err != nil {
+		return d, err
+	}
+	if p.domains == nil {
+		p.domains = make(map[string]waypost.Domain)
+	}
+	p.domains[host] = d
+	return d, nil
+}
+
+// deduplicates reports whether a request accepts the existing link of its target. A
+// request for a custom code does not.
+func (n *NewLink) deduplicates(byDefault bool) (bool, error) {
+	switch {
+	case n.Dedupe == nil:
+		return byDefault && n.CustomCode == "", nil
+	case *n.Dedupe && n.CustomCode != "":
+		return false, waypost.Errorf(waypost.EInvalid, "dedupe finds the link of a target, and custom_code asks for another: give one of them")
+	}
+	return *n.Dedupe, nil
+}
+
+// Warning tells the creator of a link to look at its target again.
+type Warning struct {
+	Code    string // stays the same over time
+	Message string
+}
+
+// The codes of warnings.
+const (
+	WarnLookalike    = "host-looks-like-another"
+	WarnMixedScripts = "host-mixes-scripts"
+)
+
+// warningsOf returns the warnings about a link's target.
+func warningsOf(l *waypost.Link) []Warning {
+	like, ok := target.LooksLikeAnother(l.Location)
+	switch {
+	case !ok:
+		return nil
+	case like.Looks != "":
+		return []Warning{{WarnLookalike, fmt.Sprintf("the part %q of the host %q looks like %q, and is another name", like.Label, like.Host, like.Looks)}}
+	}
+	return []Warning{{WarnMixedScripts, fmt.Sprintf("the part %q of the host %q mixes letters of scripts that no language writes together", like.Label, like.Host)}}
+}

@@ -1,0 +1,153 @@
+package controlplane
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"waypost"
+)
+
+// RequestID identifies an idempotent request: the client chooses the key.
+type RequestID struct {
+	Workspace waypost.WorkspaceID
+	Route     string
+	Key       string // 1 to 255 bytes
+}
+
+// Response is a stored response, sent again byte for byte when its request is repeated.
+type Response struct {
+	Status int
+	Header map[string]string
+	Body   []byte
+}
+
+// IdempotencyRecord goes with the links of an idempotent request. The store writes it in
+// the same transaction, so that the links exist if and only if the response does.
+type IdempotencyRecord struct {
+	ID      RequestID
+	Request [32]byte // hash of the request
+
+	// Respond makes the response to store from the placements of the insertions that
+	// carry the record, in their order. The store calls it within the transaction.
+	Respond func(placed []Placement, at waypost.Position) (Response, error)
+}
+
+// Idempotency makes a request take effect once, however often it is sent.
+type Idempotency struct {
+	Route   string
+	Key     string
+	Request [32]byte // hash of the request
+
+	// Respond makes the response that is stored, and sent when the request is repeated.
+	Respond func(outcomes []Outcome, at waypost.Position) (Response, error)
+}
+
+// Made is the result of an idempotent request for links.
+type Made struct {
+	Outcomes []Outcome
+	At       waypost.Position
+	Replayed *Response // the response that the request got before; the rest is empty
+}
+
+// CreateOnce is CreateBulk for an idempotent request. Errors besides those of CreateBulk:
+// EKeyReused when the key was used for another request, EInProgress while the request is
+// still being answered. A request that created no link is not stored.
+func (s *Links) CreateOnce(ctx context.Context, actor Actor, ns []NewLink, key Idempotency) (Made, error) {
+	id := RequestID{Workspace: actor.Workspace, Route: key.Route, Key: key.Key}
+	leave, err := s.running.enter(ctx, id)
+	if err != nil {
+		return Made{}, err
+	}
+	defer leave()
+	made, err := s.replay(ctx, id, key.Request)
+	if err != nil || made.Replayed != nil {
+		return made, err
+	}
+	made.Outcomes, made.At, err = s.create(ctx, actor, ns, &key)
+	if err != nil {
+		return Made{}, err
+	}
+	for i := range made.Outcomes {
+		if made.Outcomes[i].Err == errReplayed { //nolint:errorlint // it is never wrapped
+			return s.replay(ctx, id, key.Request)
+		}
+	}
+	return made, nil
+}
+
+// replay returns the stored response to a request, if there is one.
+func (s *Links) replay(ctx context.Context, id RequestID, request [32]byte) (Made, error) {
+	response, stored, found, err := s.store.Response(ctx, id)
+	switch {
+	case err != nil || !found:
+		return Made{}, err
+	case stored != request:
+		return Made{}, waypost.Errorf(waypost.EKeyReused, "this Idempotency-Key was used for another request")
+	}
+	return Made{Replayed: &response}, nil
+}
+
+// errReplayed is the outcome of the links of a request that this control plane or
+// another one has answered since.
+var errReplayed = waypost.Errorf(waypost.EInProgress, "the request was answered a moment ago: send it again for the response")
+
+// pendingResponse is shared by the pending links of an idempotent request.
+type pendingResponse struct {
+	id      RequestID
+	request [32]byte
+	respond func(sent []*pendingLink, placed []Placement, at waypost.Position) (Response, error)
+}
+
+// newPendingResponse prepares the response of a request. The writer calls respond before
+// the transaction commits, so respond only reads the links.
+func newPendingResponse(actor Actor, key *Idempotency, outcomes []Outcome, all []*pendingLink) *pendingResponse {
+	return &pendingResponse{
+		id: RequestID{Workspace: actor.Workspace, Route: key.Route, Key: key.Key}, request: key.Request,
+		respond: func(sent []*pendingLink, placed []Placement, at waypost.Position) (Response, error) {
+			final := slices.Clone(outcomes)
+			for _, x := range all {
+				final[x.index].Err = x.err
+			}
+			for i, x := range sent {
+				final[x.index].Err, final[x.index].Found = placementError(x.link, placed[i]), placed[i] == Found
+			}
+			return key.Respond(final, at)
+		},
+	}
+}
+
+// requests tracks the idempotent requests under way in this process. The second of two
+// equal requests waits for the first, and then finds its response.
+type requests struct {
+	mu  sync.Mutex
+	ids map[RequestID]chan struct{} // closed when the request is over
+}
+
+// enter waits until no other goroutine handles the request. The caller calls leave.
+func (r *requests) enter(ctx context.Context, id RequestID) (leave func(), err error) {
+	for {
+		r.mu.Lock()
+		before := r.ids[id]
+		if before == nil {
+			if r.ids == nil {
+				r.ids = make(map[RequestID]chan struct{})
+			}
+			over := make(chan struct{})
+			r.ids[id] = over
+			r.mu.Unlock()
+			return func() {
+				r.mu.Lock()
+				defer r.mu.Unlock()
+				delete(r.ids, id)
+				close(over)
+			}, nil
+		}
+		r.mu.Unlock()
+		select {
+		case <-before:
+		case <-ctx.Done():
+			return nil, waypost.WrapError(waypost.EInProgress, "a request with this Idempotency-Key is still being answered", ctx.Err())
+		}
+	}
+}

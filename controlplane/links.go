@@ -1,0 +1,281 @@
+package controlplane
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"waypost"
+)
+
+// LinkStore keeps links.
+type LinkStore interface {
+	LinkLister
+
+	// InsertLinks adds links in one transaction and sets ID, CreatedAt and UpdatedAt of
+	// each that is placed. A custom code that lies ahead in a range is burned there.
+	// InsertLinks adds nothing and fails with ErrEpoch unless the changelog is in the given
+	// epoch, with a FencedError when one of the leases is void, and with a ClashError.
+	InsertLinks(ctx context.Context, epoch uint32, links []Insertion) ([]Placement, waypost.Position, error)
+
+	// UpdateLink writes a link that was read at a version, and sets its new version. It
+	// changes nothing and returns false when the link has another version or is gone. A
+	// dedupe hash, when it is not nil, replaces that of the link if the link has one.
+	UpdateLink(ctx context.Context, at Version, l *waypost.Link, dedupe *[32]byte) (p waypost.Position, changed bool, err error)
+
+	// DeleteLink turns a link into a tombstone; ENotFound when there is none.
+	DeleteLink(ctx context.Context, ws waypost.WorkspaceID, domain waypost.DomainID, code waypost.Code) (waypost.Position, error)
+
+	// Link finds a live or expired link, with its clicks; ENotFound when there is none.
+	Link(ctx context.Context, ws waypost.WorkspaceID, domain waypost.DomainID, code waypost.Code) (waypost.Link, error)
+
+	// Record returns the record that edges hold for a code under a host, as of now. An
+	// unknown host means the default domain, or no record when strict.
+	Record(ctx context.Context, host string, strict bool, code waypost.Code) (rec waypost.Record, found bool, err error)
+
+	// Duplicates finds the live links of a workspace that were created with these dedupe
+	// keys, and a position at which they exist.
+	Duplicates(ctx context.Context, ws waypost.WorkspaceID, keys []DedupeKey) (map[DedupeKey]waypost.Link, waypost.Position, error)
+
+	// DedupeByDefault reports whether requests of a workspace that say nothing about
+	// duplicates get the existing link of their target.
+	DedupeByDefault(ctx context.Context, ws waypost.WorkspaceID) (bool, error)
+
+	// Response finds the stored response to a request, and the hash of that request.
+	Response(ctx context.Context, id RequestID) (r Response, request [32]byte, found bool, err error)
+}
+
+// Insertion is a link that InsertLinks adds.
+type Insertion struct {
+	Link     *waypost.Link
+	Disabled bool     // the link is created but not active
+	Lease    int64    // lease of a minted code; 0 for a custom code
+	Claim    *Counter // counter that a custom code encodes; nil when no range can issue the code
+
+	Dedupe      *[32]byte          // hash of the target, which may have one such link; nil: any number
+	Idempotency *IdempotencyRecord // of the request that the link belongs to; nil: it is not stored
+}
+
+// Counter is one counter of a prefix.
+type Counter struct {
+	Prefix int // ordinal
+	N      int64
+}
+
+// Placement is the outcome of an insertion.
+type Placement uint8
+
+// The outcomes of insertions.
+const (
+	Taken    Placement = iota // another link has or had the code
+	Placed                    // the link was added
+	Issuable                  // the custom code is one that a range may issue, or has issued
+	Found                     // the target has a live link, to which the insertion's link is set
+	Replayed                  // the idempotent request was answered before
+)
+
+// ClashError says that nothing was added because minted codes are taken. InsertLinks
+// returns it only where links must be added together: those of an idempotent request,
+// and those that are deduplicated.
+type ClashError struct{ Links []*waypost.Link }
+
+func (e *ClashError) Error() string { return fmt.Sprintf("%d minted codes are taken", len(e.Links)) }
+
+// Links creates, finds, changes and deletes links.
+type Links struct {
+	store   LinkStore
+	domains *Domains
+	minter  *Minter
+	writer  *writer
+	strict  bool // hosts that are no domain have no links
+	now     func() time.Time
+
+	dedupe  cache[waypost.WorkspaceID, bool] // whether workspaces deduplicate by default
+	running requests                         // idempotent requests under way
+}
+
+func newLinks(cfg *Config, domains *Domains) *Links {
+	store := cfg.Stores.Links
+	return &Links{
+		store: store, domains: domains, minter: cfg.Minter, strict: cfg.StrictHosts, now: cfg.Now,
+		writer: newWriter(store, cfg.Minter, cfg.Patience, cfg.Logger),
+	}
+}
+
+// Close waits for the commit under way and returns the leased counters.
+func (s *Links) Close(ctx context.Context) error {
+	s.writer.close()
+	return s.minter.Close(ctx)
+}
+
+// Version is one version of a link among all that ever were.
+type Version struct {
+	Revision waypost.Revision
+	Stamp    uint64
+}
+
+// VersionOf returns the version of a link as it was read.
+func VersionOf(l *waypost.Link) Version { return Version{l.Revision, l.Stamp} }
+
+// LinkChange is a change to a link: nil fields stay as they are.
+type LinkChange struct {
+	Match []Version // the versions that may be changed; nil: any
+
+	OriginalURL    *string
+	ExpiresAt      *time.Time // zero: never
+	RedirectStatus *int       // 0: the default
+	ForwardQuery   *bool
+	ForwardPath    *bool
+	Title          *string
+	Description    *string
+	Tags           *[]string
+	Metadata       *json.RawMessage // replaces all metadata; empty: none
+	Active         *bool
+}
+
+// maxEdits bounds how often a change is tried against concurrent changes of the link.
+const maxEdits = 8
+
+// Find returns a link of the actor's workspace under a domain's host, "" for the default
+// domain: ENotFound when there is none or it was deleted, EGone when it has expired.
+func (s *Links) Find(ctx context.Context, actor Actor, domain, code string) (waypost.Link, error) {
+	l, err := s.present(ctx, actor, domain, code)
+	if err == nil && l.Expired(s.now()) {
+		return waypost.Link{}, waypost.Errorf(waypost.EGone, "the link has expired")
+	}
+	return l, err
+}
+
+// present finds a link like Find, also when it has expired.
+func (s *Links) present(ctx context.Context, actor Actor, domain, code string) (waypost.Link, error) {
+	if !waypost.ValidCode(code) {
+		return waypost.Link{}, notFound()
+	}
+	d, err := s.domains.named(ctx, actor, domain)
+	if err != nil {
+		return waypost.Link{}, err
+	}
+	return s.store.Link(ctx, actor.Workspace, d.ID, waypost.Code(code))
+}
+
+// Remove turns a link into a tombstone. Edges answer 410 once they reach the position.
+func (s *Links) Remove(ctx context.Context, actor Actor, domain, code string) (waypost.Position, error) {
+	if !waypost.ValidCode(code) {
+		return waypost.Position{}, notFound()
+	}
+	d, err := s.domains.named(ctx, actor, domain)
+	if err != nil {
+		return waypost.Position{}, err
+	}
+	return s.store.DeleteLink(ctx, actor.Workspace, d.ID, waypost.Code(code))
+}
+
+// Change changes a link. An expired link can be changed until the reaper has made it a
+// tombstone, and is live again with a later expiry. Errors besides those of Create:
+// ENotFound, and EStale when the link has none of the versions that may be changed.
+func (s *Links) Change(ctx context.Context, actor Actor, domain, code string, c LinkChange) (Outcome, waypost.Position, error) {
+	none := func(err error) (Outcome, waypost.Position, error) { return Outcome{}, waypost.Position{}, err }
+	if err := s.domains.refresh(ctx); err != nil {
+		return none(err)
+	}
+	for range maxEdits {
+		l, err := s.present(ctx, actor, domain, code)
+		if err != nil {
+			return none(err)
+		}
+		at := VersionOf(&l)
+		if c.Match != nil && !slices.Contains(c.Match, at) {
+			return none(waypost.Errorf(waypost.EStale, "the link has changed since: get it again, then decide"))
+		}
+		dedupe, err := s.apply(&l, &c)
+		if err != nil {
+			return none(err)
+		}
+		position, changed, err := s.store.UpdateLink(ctx, at, &l, dedupe)
+		if err != nil {
+			return none(err)
+		}
+		if changed {
+			o := Outcome{Link: l}
+			if c.OriginalURL != nil {
+				o.Warnings = warningsOf(&l)
+			}
+			return o, position, nil
+		}
+	}
+	return none(waypost.Errorf(waypost.EUnavailable, "too many others change the link"))
+}
+
+// apply makes a change to a link, and returns the hash of a new target.
+func (s *Links) apply(l *waypost.Link, c *LinkChange) (dedupe *[32]byte, err error) {
+	if c.OriginalURL != nil && *c.OriginalURL != l.OriginalURL {
+		t, err := s.domains.rules.Check(*c.OriginalURL)
+		if err != nil {
+			return nil, err
+		}
+		l.OriginalURL, l.Location = t.Original, t.Location
+		sum := t.Sum()
+		dedupe = &sum
+	}
+	if c.ExpiresAt != nil {
+		if l.ExpiresAt, err = checkExpiry(*c.ExpiresAt, s.now()); err != nil {
+			return nil, err
+		}
+	}
+	set(&l.RedirectStatus, c.RedirectStatus)
+	set(&l.Title, c.Title)
+	set(&l.Description, c.Description)
+	set(&l.Tags, c.Tags)
+	set(&l.Metadata, c.Metadata)
+	set(&l.Active, c.Active)
+	setFlag(&l.Flags, waypost.ForwardQuery, c.ForwardQuery)
+	setFlag(&l.Flags, waypost.ForwardPath, c.ForwardPath)
+	if err := checkStatus(l); err != nil {
+		return nil, err
+	}
+	return dedupe, checkTexts(l)
+}
+
+// Resolve answers a visit to a code from PostgreSQL, as an edge would answer it. Host is
+// as the client sent it.
+func (s *Links) Resolve(ctx context.Context, host string, v *waypost.Visit) (waypost.Resolution, error) {
+	host = waypost.HostName(host)
+	res := waypost.NotFound
+	if waypost.ValidCode(v.Code) {
+		rec, found, err := s.store.Record(ctx, host, s.strict, waypost.Code(v.Code))
+		if err != nil {
+			return waypost.NotFound, err
+		}
+		if found {
+			res, _ = waypost.Resolve(&rec, s.now().UnixMilli()).Follow(nil, v)
+		}
+	}
+	if res.Status != waypost.NotFound.Status {
+		return res, nil
+	}
+	targets, err := s.domains.targets(ctx, host, s.strict)
+	if err != nil {
+		return waypost.NotFound, err
+	}
+	return targets.InsteadOf(res), nil
+}
+
+func set[T any](field *T, to *T) {
+	if to != nil {
+		*field = *to
+	}
+}
+
+func setFlag(flags *waypost.LinkFlags, flag waypost.LinkFlags, to *bool) {
+	switch {
+	case to == nil:
+	case *to:
+		*flags |= flag
+	default:
+		*flags &^= flag
+	}
+}
+
+func notFound() error { return waypost.Errorf(waypost.ENotFound, "there is no such link") }

@@ -1,0 +1,149 @@
+package controlplane
+
+import (
+	"context"
+
+	"waypost"
+)
+
+// pendingLink is one link on its way into the database.
+type pendingLink struct {
+	link  *waypost.Link
+	index int // in the request
+
+	epoch    uint32           // of a minted code; 0 for a custom one
+	lease    int64            // of a minted code; 0 for a custom one
+	claim    *Counter         // counter that a custom code encodes
+	dedupe   *[32]byte        // hash of the target; nil: not deduplicated
+	response *pendingResponse // of the idempotent request; nil: it is not stored
+
+	added bool
+	found bool // the link existed before
+	err   error
+}
+
+// mint sets a new code.
+func (x *pendingLink) mint(ctx context.Context, m *Minter) error {
+	key, err := m.Mint(ctx)
+	if err == nil {
+		x.link.Code, x.epoch, x.lease = key.Code, key.Epoch, key.Lease
+	}
+	return err
+}
+
+// splitAt returns where to split links of which one is refused, 0 when they cannot be
+// split: the links of one idempotent request are stored together or not at all.
+func splitAt(pending []*pendingLink) int {
+	together := func(i int) bool { return pending[i].response != nil && pending[i].response == pending[i-1].response }
+	half := len(pending) / 2
+	for i := half; i > 0; i-- {
+		if !together(i) {
+			return i
+		}
+	}
+	for i := half + 1; i < len(pending); i++ {
+		if !together(i) {
+			return i
+		}
+	}
+	return 0
+}
+
+// undecided returns the links without an outcome.
+func undecided(pending []*pendingLink) (left []*pendingLink) {
+	for _, x := range pending {
+		if x.err == nil && !x.added {
+			left = append(left, x)
+		}
+	}
+	return left
+}
+
+func newestEpoch(pending []*pendingLink) (epoch uint32) {
+	for _, x := range pending {
+		epoch = max(epoch, x.epoch)
+	}
+	return epoch
+}
+
+// fresh reports whether all minted codes belong to the epoch.
+func fresh(pending []*pendingLink, epoch uint32) bool {
+	for _, x := range pending {
+		if !x.link.Custom && x.epoch < epoch {
+			return false
+		}
+	}
+	return true
+}
+
+func insertionsOf(pending []*pendingLink) []Insertion {
+	links := make([]Insertion, len(pending))
+	var records map[*pendingResponse]*IdempotencyRecord
+	var sent map[*pendingResponse][]*pendingLink
+	for i, x := range pending {
+		links[i] = Insertion{Link: x.link, Disabled: !x.link.Active, Lease: x.lease, Claim: x.claim, Dedupe: x.dedupe}
+		r := x.response
+		if r == nil {
+			continue
+		}
+		if records == nil {
+			records, sent = make(map[*pendingResponse]*IdempotencyRecord), make(map[*pendingResponse][]*pendingLink)
+		}
+		if records[r] == nil {
+			records[r] = &IdempotencyRecord{ID: r.id, Request: r.request, Respond: func(placed []Placement, at waypost.Position) (Response, error) {
+				return r.respond(sent[r], placed, at)
+			}}
+		}
+		links[i].Idempotency = records[r]
+		sent[r] = append(sent[r], x)
+	}
+	return links
+}
+
+// name is unique among links.
+type name struct {
+	domain waypost.DomainID
+	code   waypost.Code
+}
+
+func nameOf(x *pendingLink) name { return name{x.link.Domain, x.link.Code} }
+
+// refuseRepeated passes the first of several requests for one custom code.
+func refuseRepeated(pending []*pendingLink) (left []*pendingLink) {
+	seen := make(map[name]bool, len(pending))
+	for _, x := range pending {
+		if x.link.Custom && seen[nameOf(x)] {
+			x.err = placementError(x.link, Taken)
+			continue
+		}
+		seen[nameOf(x)] = seen[nameOf(x)] || x.link.Custom
+		left = append(left, x)
+	}
+	return left
+}
+
+// clashing returns which minted codes a custom code of the same batch asks for.
+func clashing(pending []*pendingLink) func(*pendingLink) bool {
+	custom := make(map[name]bool)
+	for _, x := range pending {
+		if x.link.Custom {
+			custom[nameOf(x)] = true
+		}
+	}
+	return func(x *pendingLink) bool { return custom[nameOf(x)] }
+}
+
+// placementError returns the error of a link that was not added, nil for one that was.
+func placementError(l *waypost.Link, p Placement) error {
+	switch p {
+	case Placed, Found:
+		return nil
+	case Issuable:
+		return waypost.Errorf(waypost.EConflict,
+			"the code %q has the form of a generated one and may be issued, or was: choose another, or one of another length", l.Code)
+	case Replayed:
+		return errReplayed
+	default:
+		return waypost.Errorf(waypost.EConflict, "the code %q is taken", l.Code)
+	}
+}
