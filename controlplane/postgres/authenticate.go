@@ -10,7 +10,6 @@ import (
 	"waypost/controlplane"
 )
 
-
 // APIKey implements controlplane.APIKeyStore.
 func (db *DB) APIKey(ctx context.Context, hash [32]byte) (controlplane.StoredKey, bool, error) {
 	k := controlplane.StoredKey{Hash: hash}

@@ -124,7 +124,7 @@ var (
 	_ controlplane.RangeStore    = (*DB)(nil)
 	_ controlplane.ReservedStore = (*DB)(nil)
 	_ controlplane.AuditStore    = (*DB)(nil)
-	_ controlplane.APIKeyStore      = (*DB)(nil)
+	_ controlplane.APIKeyStore   = (*DB)(nil)
 	_ controlplane.SaltStore     = (*DB)(nil)
 	_ replication.Source         = (*DB)(nil)
 )
