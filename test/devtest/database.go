@@ -25,12 +25,14 @@ var emptied = struct {
 	err  error
 }{}
 
-// Cleanup removes what all tests of this process had together. TestMain calls it at the end.
+// Cleanup stops the shared systems and removes what all tests of this process had together.
+// TestMain calls it at the end.
 func Cleanup() error {
-	if emptied.dir == "" {
-		return nil
+	err := stopShared()
+	if emptied.dir != "" {
+		err = errors.Join(err, os.RemoveAll(emptied.dir))
 	}
-	return os.RemoveAll(emptied.dir)
+	return err
 }
 
 func makeEmptied() (err error) {

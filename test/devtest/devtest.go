@@ -34,6 +34,9 @@ const (
 	patience   = time.Minute      // of a visitor
 )
 
+// Long reports whether tests run in their long form, as `make test-long` has it.
+func Long() bool { return os.Getenv("TEST_LONG") != "" }
+
 // Binary builds the program, with the race detector when the test has it, and
 // gives its path.
 func Binary(t testing.TB) string {

@@ -13,14 +13,11 @@ import (
 	"waypost/test/devtest"
 )
 
-// TestALinkThatHasExpiredIsGoneAtOnceAndInTheEndUnknown goes through the life of a
-// link behind its end: 410 from the expiry on, whatever the cleanup does, a tombstone,
-// and 404 once that is purged; its code never comes again.
-func TestALinkThatHasExpiredIsGoneAtOnceAndInTheEndUnknown(t *testing.T) {
+// An expired link is answered with 410 from its expiry on, then has a tombstone, and is
+// answered with 404 after the purge. Its code is never issued again.
+func TestCleanup_TombstonesAndPurgesAnExpiredLink(t *testing.T) {
 	t.Parallel()
-	s := devtest.Start(t, devtest.Config{Env: []string{
-		"WAYPOST_CLEANUP_INTERVAL=200ms", "WAYPOST_CLEANUP_BUFFER=1h", "WAYPOST_CLEANUP_PURGE_AFTER=1h",
-	}})
+	s := twoEdges.For(t)
 	env := []string{"WAYPOST_DATA_DIR=" + s.DataDir()}
 	r := devtest.Run(t, env, "links", "create", "https://example.com/spring", "--code", "spring", "--expires-in", "1h")
 	require.Zero(t, r.Code, r.Stderr)
@@ -66,7 +63,6 @@ func TestALinkThatHasExpiredIsGoneAtOnceAndInTheEndUnknown(t *testing.T) {
 	r = devtest.Run(t, env, "links", "create", "https://example.com/autumn", "--code", "spring")
 	require.Equal(t, 1, r.Code)
 	require.Contains(t, r.Stderr, "taken")
-	s.Stop()
 }
 
 type cleanupStats struct {

@@ -18,7 +18,7 @@ import (
 	"waypost/test/devtest"
 )
 
-func TestALinkIsCreatedAndEveryEdgeRedirectsItAcrossAStopAndAKill(t *testing.T) {
+func TestDev_KeepsLinksAcrossAStopAndAKill(t *testing.T) {
 	t.Parallel()
 	s := devtest.Start(t, devtest.Config{})
 	state := s.State()
@@ -51,90 +51,73 @@ func TestALinkIsCreatedAndEveryEdgeRedirectsItAcrossAStopAndAKill(t *testing.T) 
 	s.Stop()
 }
 
-func TestDevLeavesNoLinksOfItsOwn(t *testing.T) {
+func TestDev_RunsASystem(t *testing.T) {
 	t.Parallel()
 	s := devtest.Start(t, devtest.Config{Anew: true, Edges: "us-east-1=127.0.0.1:0"})
-	r := devtest.Run(t, nil, "links", "list", "--output=json", "--data-dir", s.DataDir())
-	require.Zero(t, r.Code, r.Stderr)
-	var page struct{ URLs []any }
-	require.NoError(t, json.Unmarshal([]byte(r.Stdout), &page))
-	require.Empty(t, page.URLs)
+	t.Run("without links of its own, in a directory of its own", func(t *testing.T) {
+		r := devtest.Run(t, nil, "links", "list", "--output=json", "--data-dir", s.DataDir())
+		require.Zero(t, r.Code, r.Stderr)
+		var page struct{ URLs []any }
+		require.NoError(t, json.Unmarshal([]byte(r.Stdout), &page))
+		require.Empty(t, page.URLs)
 
-	// The directory is taken, and says by whom.
-	second := devtest.Run(t, nil, "dev", "--data-dir", s.DataDir(), "--control-addr=127.0.0.1:0", "--edges=a=127.0.0.1:0")
-	require.Equal(t, 1, second.Code)
-	require.Contains(t, second.Stderr, fmt.Sprintf("is in use by process %d: stop that", s.State().PID))
+		// The directory is taken, and says by whom.
+		second := devtest.Run(t, nil, "dev", "--data-dir", s.DataDir(), "--control-addr=127.0.0.1:0", "--edges=a=127.0.0.1:0")
+		require.Equal(t, 1, second.Code)
+		require.Contains(t, second.Stderr, fmt.Sprintf("is in use by process %d: stop that", s.State().PID))
 
-	// Nobody without a key is locked out, but a wrong key is no key.
-	wrong := devtest.Run(t, []string{"WAYPOST_API=" + s.State().API, "WAYPOST_API_KEY=wrong"}, "links", "list")
-	require.Equal(t, 1, wrong.Code)
-	require.Contains(t, wrong.Stderr, "(401)")
-	require.Zero(t, devtest.Run(t, []string{"WAYPOST_API=" + s.State().API}, "links", "list").Code)
-}
-
-func TestWhatDiesIsStartedAgainAndDevJSONStaysTrue(t *testing.T) {
-	t.Parallel()
-	s := devtest.Start(t, devtest.Config{Edges: "us-east-1=127.0.0.1:0"})
-	before := s.State()
-	for name, pid := range map[string]func(devtest.State) int{
-		"edge":       func(st devtest.State) int { return int(st.Edges[0].PID) },
-		"control":    func(st devtest.State) int { return int(st.Control.PID) },
-		"PostgreSQL": func(st devtest.State) int { return int(st.Postgres.PID) },
-	} {
-		old := pid(s.State())
-		devtest.KillProcess(t, old)
-		s.Await("back with another "+name, func(st devtest.State) bool { return pid(st) > 0 && pid(st) != old })
-	}
-	after := s.State()
-	require.Equal(t, before.Edges[0].Node, after.Edges[0].Node)
-	require.Equal(t, before.Edges[0].URL, after.Edges[0].URL)
-	require.Equal(t, before.DatabaseURL, after.DatabaseURL)
-	for name, admin := range map[string]func(devtest.State) string{
-		"control": func(st devtest.State) string { return st.Control.AdminURL },
-		"edge":    func(st devtest.State) string { return st.Edges[0].AdminURL },
-	} {
-		for _, path := range []string{"/readyz", "/livez", "/metrics"} {
-			eventually(t, time.Minute, "well: "+name+path, func() bool { return status(t, admin(s.State())+path) == http.StatusOK })
+		// Nobody without a key is locked out, but a wrong key is no key.
+		wrong := devtest.Run(t, []string{"WAYPOST_API=" + s.State().API, "WAYPOST_API_KEY=wrong"}, "links", "list")
+		require.Equal(t, 1, wrong.Code)
+		require.Contains(t, wrong.Stderr, "(401)")
+		require.Zero(t, devtest.Run(t, []string{"WAYPOST_API=" + s.State().API}, "links", "list").Code)
+	})
+	t.Run("and starts again what dies", func(t *testing.T) {
+		before := s.State()
+		for name, pid := range map[string]func(devtest.State) int{
+			"edge":       func(st devtest.State) int { return int(st.Edges[0].PID) },
+			"control":    func(st devtest.State) int { return int(st.Control.PID) },
+			"PostgreSQL": func(st devtest.State) int { return int(st.Postgres.PID) },
+		} {
+			old := pid(s.State())
+			devtest.KillProcess(t, old)
+			s.Await("back with another "+name, func(st devtest.State) bool { return pid(st) > 0 && pid(st) != old })
 		}
-	}
-	s.Stop()
-}
-
-func TestWithoutRestartWhatDiesStaysDownAndIsNullInDevJSON(t *testing.T) {
-	t.Parallel()
-	s := devtest.Start(t, devtest.Config{Edges: "us-east-1=127.0.0.1:0", Args: []string{"--restart=false"}})
-	devtest.KillProcess(t, int(s.State().Control.PID))
-	state := s.Await("without a control plane", func(st devtest.State) bool { return st.Control.PID == 0 })
-	text, err := os.ReadFile(filepath.Join(s.DataDir(), "dev.json"))
-	require.NoError(t, err)
-	require.Contains(t, string(text), `"pid": null`)
-	eventually(t, time.Minute, "served on by the edge", func() bool { return status(t, state.Edges[0].AdminURL+"/readyz") == http.StatusOK })
-	s.Stop()
-}
-
-func TestClientsThatHoldConnectionsOpenDoNotKeepTheSystemFromStopping(t *testing.T) {
-	t.Parallel()
-	s := devtest.Start(t, devtest.Config{Edges: "us-east-1=127.0.0.1:0"})
-	state := s.State()
-	for _, base := range []string{state.API, state.Edges[0].URL, state.Control.AdminURL, state.Edges[0].AdminURL} {
-		for range 2 {
-			conn, err := net.Dial("tcp", strings.TrimPrefix(base, "http://"))
-			require.NoError(t, err)
-			defer conn.Close()
-			// Half a request, which stays under way.
-			_, err = conn.Write([]byte("GET / HTTP/1.1\r\nHost: x\r\n"))
-			require.NoError(t, err)
+		after := s.State()
+		require.Equal(t, before.Edges[0].Node, after.Edges[0].Node)
+		require.Equal(t, before.Edges[0].URL, after.Edges[0].URL)
+		require.Equal(t, before.DatabaseURL, after.DatabaseURL)
+		for name, admin := range map[string]func(devtest.State) string{
+			"control": func(st devtest.State) string { return st.Control.AdminURL },
+			"edge":    func(st devtest.State) string { return st.Edges[0].AdminURL },
+		} {
+			for _, path := range []string{"/readyz", "/livez", "/metrics"} {
+				eventually(t, time.Minute, "well: "+name+path, func() bool { return status(t, admin(s.State())+path) == http.StatusOK })
+			}
 		}
-		silent, err := net.Dial("tcp", strings.TrimPrefix(base, "http://"))
-		require.NoError(t, err)
-		defer silent.Close()
-	}
-	s.Stop()
+	})
+	t.Run("which stops though clients hold connections open", func(t *testing.T) {
+		state := s.State()
+		for _, base := range []string{state.API, state.Edges[0].URL, state.Control.AdminURL, state.Edges[0].AdminURL} {
+			for range 2 {
+				conn, err := net.Dial("tcp", strings.TrimPrefix(base, "http://"))
+				require.NoError(t, err)
+				defer conn.Close()
+				// Half a request, which stays under way.
+				_, err = conn.Write([]byte("GET / HTTP/1.1\r\nHost: x\r\n"))
+				require.NoError(t, err)
+			}
+			silent, err := net.Dial("tcp", strings.TrimPrefix(base, "http://"))
+			require.NoError(t, err)
+			defer silent.Close()
+		}
+		s.Stop()
+	})
 }
 
-func TestAnEdgeThatIsNotLetInEndsAndLeavesNothing(t *testing.T) {
+func TestEdge_EndsAndLeavesNothingWhenItIsRefused(t *testing.T) {
 	t.Parallel()
-	s := devtest.Start(t, devtest.Config{Edges: "us-east-1=127.0.0.1:0"})
+	s := oneEdge.For(t)
 	dir := filepath.Join(t.TempDir(), "edge")
 	env := []string{
 		"WAYPOST_EDGE_ADDR=127.0.0.1:0", "WAYPOST_EDGE_ADMIN_ADDR=127.0.0.1:0", "WAYPOST_EDGE_REGION=eu-west-1",

@@ -55,7 +55,7 @@ func inStep(t *testing.T, state devtest.State, fleet map[string]client.Edge) boo
 	return len(fleet) == len(state.Edges)
 }
 
-func TestTheFleetViewShowsWhoIsAliveWhereAndHowFarBehindAndAKillWithinSeconds(t *testing.T) {
+func TestFleet_ShowsEachEdgeAndAKillWithinSeconds(t *testing.T) {
 	s := devtest.Start(t, devtest.Config{Args: []string{"--restart=false"}})
 	state := s.State()
 	api, err := client.New(state.API, state.APIKey)
@@ -92,6 +92,14 @@ func TestTheFleetViewShowsWhoIsAliveWhereAndHowFarBehindAndAKillWithinSeconds(t 
 		return dead.LagChanges != nil && *dead.LagChanges >= 3 && dead.LagSeconds != nil && *dead.LagSeconds > 0 &&
 			alive.State == "alive" && alive.LagChanges != nil && *alive.LagChanges == 0
 	})
+
+	// Without a restart the control plane stays down, too, and is null in dev.json.
+	devtest.KillProcess(t, int(s.State().Control.PID))
+	down := s.Await("without a control plane", func(st devtest.State) bool { return st.Control.PID == 0 })
+	text, err := os.ReadFile(filepath.Join(s.DataDir(), "dev.json"))
+	require.NoError(t, err)
+	require.Contains(t, string(text), `"pid": null`)
+	eventually(t, time.Minute, "served on by the edge", func() bool { return status(t, down.Edges[0].AdminURL+"/readyz") == http.StatusOK })
 	s.Stop()
 }
 
@@ -131,7 +139,7 @@ func setting(t *testing.T, pid int, name string) string {
 	return ""
 }
 
-func TestEdgesWhoseStreamIsCutLearnWhoIsAliveAndWhereByGossipAlone(t *testing.T) {
+func TestGossip_ShowsTheFleetToEdgesWithoutAStream(t *testing.T) {
 	t.Parallel()
 	s := devtest.Start(t, devtest.Config{})
 	state := s.State()

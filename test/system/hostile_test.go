@@ -11,14 +11,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"waypost/test/devtest"
 )
 
-func TestAClientThatTricklesOrLiesIsAnsweredOrCutOff(t *testing.T) {
+func TestServers_AnswerOrCutOffClientsThatTrickleOrLie(t *testing.T) {
 	t.Parallel()
-	s := devtest.Start(t, devtest.Config{Edges: "us-east-1=127.0.0.1:0"})
-	state := s.State()
+	state := twoEdges.For(t).State()
 	begun := make(map[string]net.Conn) // all at once, since those who are cut off wait for it
 	for name, c := range map[string]struct {
 		url     string
@@ -56,9 +53,9 @@ func TestAClientThatTricklesOrLiesIsAnsweredOrCutOff(t *testing.T) {
 	}
 }
 
-func TestWithoutAKeyOnlyThisMachineIsLetIn(t *testing.T) {
+func TestDev_LetsOnlyThisMachineInWithoutAKey(t *testing.T) {
 	t.Parallel()
-	s := devtest.Start(t, devtest.Config{Edges: "us-east-1=127.0.0.1:0"})
+	s := twoEdges.For(t)
 	for host, want := range map[string]int{
 		"": http.StatusOK, "localhost:1": http.StatusOK, "[::1]:1": http.StatusOK,
 		"evil.example:8080": http.StatusUnauthorized, "127.0.0.1.evil.example": http.StatusUnauthorized,
@@ -71,5 +68,4 @@ func TestWithoutAKeyOnlyThisMachineIsLetIn(t *testing.T) {
 		require.NoError(t, res.Body.Close())
 		require.Equal(t, want, res.StatusCode, "Host: %s", host)
 	}
-	s.Stop()
 }

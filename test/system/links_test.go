@@ -184,7 +184,7 @@ func elsewhere(t *testing.T, method, addr string, links []created) (wrong []crea
 	return wrong
 }
 
-func TestEveryRealLinkIsImportedAndRedirectedByteForByteOnEveryEdge(t *testing.T) {
+func TestLinks_AreImportedAndRedirectedByteForByte(t *testing.T) {
 	t.Parallel()
 	s := devtest.Start(t, devtest.Config{})
 	env := []string{"WAYPOST_DATA_DIR=" + s.DataDir()}
@@ -287,11 +287,15 @@ func (l *load) run(ctx context.Context, state devtest.State, round int) {
 	}
 }
 
-func TestWhatWasAcknowledgedSurvivesAKillOfEverythingUnderLoad(t *testing.T) {
+func TestLinks_SurviveKillsOfEverythingUnderLoad(t *testing.T) {
 	t.Parallel()
 	s := devtest.Start(t, devtest.Config{})
 	l := &load{}
-	for round := range 3 {
+	rounds := 2
+	if devtest.Long() {
+		rounds = 50
+	}
+	for round := range rounds {
 		ctx, cancel := context.WithCancel(t.Context())
 		before := l.count.Load()
 		l.run(ctx, s.State(), round)
@@ -315,7 +319,7 @@ func TestWhatWasAcknowledgedSurvivesAKillOfEverythingUnderLoad(t *testing.T) {
 	s.Stop()
 }
 
-func TestEdgesServeOnAndRestartWhileControlPlaneAndPostgreSQLAreStopped(t *testing.T) {
+func TestEdges_ServeAndRestartWhileTheControlPlaneHangs(t *testing.T) {
 	t.Parallel()
 	s := devtest.Start(t, devtest.Config{})
 	r := devtest.Run(t, []string{"WAYPOST_DATA_DIR=" + s.DataDir()}, "links", "import", someLinks(t, 2000))

@@ -13,9 +13,18 @@ import (
 	"waypost/test/devtest"
 )
 
-func TestLinksAreFoundByWordsTagsAndStateFromTheCommandLine(t *testing.T) {
+// The commands of these tests show everything, so no other test may make links or clicks in
+// the system.
+func TestCommands_ShowLinksAndStatistics(t *testing.T) {
 	t.Parallel()
-	s := devtest.Start(t, devtest.Config{Edges: "us-east-1=127.0.0.1:0"})
+	s := devtest.Start(t, devtest.Config{})
+	t.Run("links by words, tags and state", func(t *testing.T) { requireLists(t, s) })
+	t.Run("statistics", func(t *testing.T) { requireStatistics(t, s) })
+	s.Stop()
+}
+
+func requireLists(t *testing.T, s *devtest.System) {
+	t.Helper()
 	env := []string{"WAYPOST_DATA_DIR=" + s.DataDir()}
 	file := filepath.Join(t.TempDir(), "links.jsonl")
 	require.NoError(t, os.WriteFile(file, []byte(`
@@ -68,25 +77,4 @@ func TestLinksAreFoundByWordsTagsAndStateFromTheCommandLine(t *testing.T) {
 	require.Zero(t, r.Code, r.Stderr)
 	require.Equal(t, 2, strings.Count(r.Stdout, "\n"))
 	require.Contains(t, r.Stdout, `"metadata":{"k":1}`)
-	s.Stop()
-}
-
-func TestFlagsOfListsAreCheckedAndCompleted(t *testing.T) {
-	for name, c := range map[string]struct {
-		args []string
-		want string
-	}{
-		"a truth":              {[]string{"links", "list", "--active", "maybe"}, `--active: "maybe" is neither true nor false`},
-		"a time":               {[]string{"links", "export", "--created-after", "yesterday"}, `--created-after: "yesterday" is no time`},
-		"a limit":              {[]string{"links", "search", "x", "--limit", "0"}, "--limit: 0 is not between 1 and 1000"},
-		"no words":             {[]string{"links", "search"}, "WORDS is missing"},
-		"a format":             {[]string{"links", "import", "x.csv", "--format", "xml"}, `--format: "xml" is neither csv nor jsonl`},
-		"too many at the time": {[]string{"links", "import", "x.csv", "--parallel", "17"}, "--parallel: 17 is not between 1 and 16"},
-	} {
-		r := devtest.Run(t, nil, c.args...)
-		require.Equal(t, 2, r.Code, "%s: %s", name, r.Stderr)
-		require.Contains(t, r.Stderr, c.want, name)
-	}
-	r := devtest.Run(t, nil, "__complete", "links", "list", "--sort", "")
-	require.Equal(t, []string{"-created", "created", "-clicks", "clicks"}, strings.Split(r.Stdout, "\n")[:4])
 }

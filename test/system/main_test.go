@@ -11,6 +11,15 @@ import (
 	"waypost/test/devtest"
 )
 
+var (
+	// twoEdges is for tests that change only links and domains of their own.
+	twoEdges = &devtest.Shared{Config: devtest.Config{Env: []string{
+		"WAYPOST_CLEANUP_INTERVAL=200ms", "WAYPOST_CLEANUP_BUFFER=1h", "WAYPOST_CLEANUP_PURGE_AFTER=1h",
+	}}}
+	// oneEdge is for tests that let edges of their own join it.
+	oneEdge = &devtest.Shared{Config: devtest.Config{Edges: "us-east-1=127.0.0.1:0"}}
+)
+
 // Most of these tests wait for processes, so more of them than there are processors run at a
 // time, unless the command line sets another number.
 func TestMain(m *testing.M) {

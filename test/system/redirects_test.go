@@ -11,11 +11,11 @@ import (
 	"waypost/test/devtest"
 )
 
-// TestWhatOwnersAndOperatorsChooseIsWhatVisitorsGet goes from the command line through
-// PostgreSQL and the stream to every edge, and back with the clicks.
-func TestWhatOwnersAndOperatorsChooseIsWhatVisitorsGet(t *testing.T) {
-	t.Parallel()
-	s := devtest.Start(t, devtest.Config{})
+// The choices of owners and operators go from the command line through PostgreSQL and the
+// stream to every edge, and the clicks go back. The test is not parallel, because it changes
+// the default domain of a shared system.
+func TestRedirects_FollowTheLinkAndTheDomain(t *testing.T) {
+	s := twoEdges.For(t)
 	env := []string{"WAYPOST_DATA_DIR=" + s.DataDir()}
 	waypost := func(args ...string) string {
 		t.Helper()
@@ -74,7 +74,6 @@ func TestWhatOwnersAndOperatorsChooseIsWhatVisitorsGet(t *testing.T) {
 			return err1 == nil && err2 == nil && lost == http.StatusNotFound && root == http.StatusOK
 		})
 	}
-	s.Stop()
 }
 
 type linkStats struct {

@@ -76,9 +76,9 @@ func (e *followerEdge) awaitLink(code string) {
 	})
 }
 
-func TestEdgesFollowARelayAndAPeerWhileTheControlPlaneIsAway(t *testing.T) {
+func TestEdges_FollowARelayAndAPeerWhileTheControlPlaneIsAway(t *testing.T) {
 	t.Parallel()
-	system := devtest.Start(t, devtest.Config{Edges: "us-east-1=127.0.0.1:0"})
+	system := oneEdge.For(t)
 	state := system.State()
 	api, err := client.New(state.API, state.APIKey)
 	require.NoError(t, err)

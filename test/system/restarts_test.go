@@ -37,9 +37,13 @@ import (
 	"waypost/test/devtest"
 )
 
-// soloEdge is an edge that runs by itself, beside a development system.
+// solos counts the edges of a process of tests, which have names of their own.
+var solos atomic.Int64
+
+// soloEdge is an edge that a test has started next to a shared system.
 type soloEdge struct {
 	t      *testing.T
+	name   string
 	system *devtest.System
 	api    *client.Client
 	env    []string
@@ -71,15 +75,15 @@ func (e *soloEdge) metric(prefix string) (sum float64) {
 
 func startSolo(t *testing.T, extra ...string) *soloEdge {
 	t.Helper()
-	s := devtest.Start(t, devtest.Config{Edges: "us-east-1=127.0.0.1:0"})
+	s := oneEdge.For(t)
 	state := s.State()
 	api, err := client.New(state.API, state.APIKey)
 	require.NoError(t, err)
 	t.Cleanup(api.Close)
-	dir := t.TempDir()
-	e := &soloEdge{t: t, system: s, api: api, dir: filepath.Join(dir, "edge"), links: make(map[string]answer), env: append([]string{
+	dir, name := t.TempDir(), "solo-"+strconv.FormatInt(solos.Add(1), 10)
+	e := &soloEdge{t: t, name: name, system: s, api: api, dir: filepath.Join(dir, "edge"), links: make(map[string]answer), env: append([]string{
 		"WAYPOST_EDGE_ADDR=127.0.0.1:0", "WAYPOST_EDGE_ADMIN_ADDR=127.0.0.1:0", "WAYPOST_EDGE_REGION=us-east-1",
-		"WAYPOST_EDGE_NODE=solo", "WAYPOST_EDGE_CONTROL_URL=" + state.API,
+		"WAYPOST_EDGE_NODE=" + name, "WAYPOST_EDGE_CONTROL_URL=" + state.API,
 		"WAYPOST_EDGE_TOKEN_FILE=" + filepath.Join(s.DataDir(), "secrets", "edge-token"),
 		"WAYPOST_EDGE_DATA_DIR=" + filepath.Join(dir, "edge"), "WAYPOST_EDGE_STATUS_FILE=" + filepath.Join(dir, "status"),
 	}, extra...)}
@@ -556,6 +560,7 @@ func TestHelperSuccessor(t *testing.T) {
 	if !ok {
 		t.Skip("runs only as a process of another test")
 	}
+	dir, name, _ := strings.Cut(dir, ":")
 	formats := fmt.Sprintf("replica %d, clicks %s", replica.Format, clicks.Format())
 	if step == "of other formats" {
 		formats = "replica 99"
@@ -571,7 +576,7 @@ func TestHelperSuccessor(t *testing.T) {
 			os.Exit(4)
 		}
 		lock := s.Take("click journal")
-		if _, err := clicks.Open(clicks.Config{Dir: filepath.Join(dir, "clicks"), Node: "solo", Beside: lock}); err != nil {
+		if _, err := clicks.Open(clicks.Config{Dir: filepath.Join(dir, "clicks"), Node: name, Beside: lock}); err != nil {
 			fmt.Println(err)
 			os.Exit(5)
 		}
@@ -585,7 +590,7 @@ func (e *soloEdge) successor(t *testing.T, step string) *exec.Cmd {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // which is waited for its words
 	t.Cleanup(cancel)
 	helper := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestHelperSuccessor$")
-	helper.Env = append(os.Environ(), successorStep+"="+step+":"+e.dir)
+	helper.Env = append(os.Environ(), successorStep+"="+step+":"+e.dir+":"+e.name)
 	return helper
 }
 

@@ -117,11 +117,9 @@ func (s *running) everywhere(t *testing.T, code string, status int, target strin
 
 // The scenarios that every release must pass, in the order and by the names of the
 // list of them.
-func TestTheFunctionalScenariosOfEveryRelease(t *testing.T) {
+func TestSystem_PassesTheScenariosOfEveryRelease(t *testing.T) {
 	t.Parallel()
-	d := devtest.Start(t, devtest.Config{})
-	s := &running{t, d.State()}
-	defer d.Stop()
+	s := &running{t, twoEdges.For(t).State()}
 
 	t.Run("health", func(t *testing.T) {
 		var got map[string]any

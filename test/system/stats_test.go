@@ -13,11 +13,10 @@ import (
 	"waypost/test/devtest"
 )
 
-// TestStatisticsOfARunningSystemAreCompleteAndCanBeForgotten goes from visits at two
-// edges to the command line, and shows what becomes of an edge's word when it has gone.
-func TestStatisticsOfARunningSystemAreCompleteAndCanBeForgotten(t *testing.T) {
-	t.Parallel()
-	s := devtest.Start(t, devtest.Config{})
+// requireStatistics follows visits of two edges to the command line, until the clicks are
+// deleted.
+func requireStatistics(t *testing.T, s *devtest.System) {
+	t.Helper()
 	env := []string{"WAYPOST_DATA_DIR=" + s.DataDir()}
 	run := func(args ...string) string {
 		t.Helper()
@@ -83,5 +82,4 @@ func TestStatisticsOfARunningSystemAreCompleteAndCanBeForgotten(t *testing.T) {
 	require.Equal(t, 1, r.Code)
 	require.Contains(t, r.Stderr, "there is no salt of that day (404)")
 	require.Equal(t, 1, strings.Count(r.Stderr, "\n"))
-	s.Stop()
 }

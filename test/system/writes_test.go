@@ -37,11 +37,10 @@ func send(t *testing.T, method, url, body string, header ...string) (int, http.H
 	return res.StatusCode, res.Header, string(text)
 }
 
-// TestWhoWaitsFindsTheChangeOnEveryEdge goes all the way: what the API says that edges have,
-// they have, at once.
-func TestWhoWaitsFindsTheChangeOnEveryEdge(t *testing.T) {
+// After the API has reported that the edges have a change, they answer by it at once.
+func TestWait_ReturnsWhenEveryEdgeHasTheChange(t *testing.T) {
 	t.Parallel()
-	s := devtest.Start(t, devtest.Config{})
+	s := twoEdges.For(t)
 	api := s.State().API
 	edges := s.State().Edges
 	require.Len(t, edges, 2)
@@ -97,9 +96,9 @@ func TestWhoWaitsFindsTheChangeOnEveryEdge(t *testing.T) {
 	require.Regexp(t, `^(region; edges=[012]|timeout; behind=.+)$`, header.Get("Waypost-Applied"), "an edge may stand still for long")
 }
 
-func TestSixtyFourConnectionsMakeOneLinkOfOneWish(t *testing.T) {
+func TestCreate_MakesOneLinkOf64EqualRequests(t *testing.T) {
 	t.Parallel()
-	s := devtest.Start(t, devtest.Config{})
+	s := twoEdges.For(t)
 	api := s.State().API
 	type reply struct {
 		status   int
@@ -136,14 +135,17 @@ func TestSixtyFourConnectionsMakeOneLinkOfOneWish(t *testing.T) {
 	for _, news := range codes {
 		require.Equal(t, 1, news, "one of all was told that it is new")
 	}
-	_, _, list := send(t, http.MethodGet, api+"/api/v1/urls?limit=1000", "")
-	require.Equal(t, 1, strings.Count(list, "example.com/once"))
-	require.Equal(t, 1, strings.Count(list, "example.com/dedupe"))
+	links := make(map[string]int)
+	for _, l := range listed(t, s.State()) {
+		links[l.Target]++
+	}
+	require.Equal(t, 1, links["https://example.com/once"])
+	require.Equal(t, 1, links["https://example.com/dedupe?utm_source=x"])
 }
 
-func TestLinksAndDomainsAreChangedFromTheCommandLine(t *testing.T) {
+func TestCommands_ChangeLinksAndDomains(t *testing.T) {
 	t.Parallel()
-	s := devtest.Start(t, devtest.Config{})
+	s := twoEdges.For(t)
 	env := []string{"WAYPOST_DATA_DIR=" + s.DataDir()}
 	run := func(args ...string) string {
 		t.Helper()
