@@ -25,7 +25,7 @@ type layer struct {
 
 // layers is the table of DESIGN.md: imports point down it.
 var layers = []layer{
-	{path: "cmd", mayUse: []string{"internal/config", "internal/dev", "internal/enrol", "internal/linkimport", "controlplane/httpapi", "controlplane/postgres", "controlplane/target", "controlplane/rollup", "controlplane", "edge", "edge/server", "edge/replica", "edge/lookup", "edge/clicks", "edge/audience", "edge/gossip", "edge/proxy", "edge/certs", "edge/handover", "edge/peers", "edge/report", "replication", "keyrange", "migrations", "controlplane/limit", "client", "internal", ""}},
+	{path: "cmd", mayUse: []string{"internal/config", "internal/dev", "internal/enrol", "internal/linkimport", "edge/node", "edge/server", "edge/replica", "edge/certs", "edge/gossip", "edge/handover", "controlplane/node", "controlplane/postgres", "controlplane/target", "controlplane", "migrations", "client", "internal", ""}},
 	{path: "bench", mayUse: []string{"api/clickbatch", "internal/dev", "internal/config", "cmd", "controlplane", "controlplane/rollup", "controlplane/postgres", "edge/server", "edge/replica", "edge/lookup", "edge/clicks", "replication", "keyrange", "migrations", "controlplane/httpapi", "edge/audience", "client", "internal", ""}},
 	{path: "test", mayUse: []string{"internal/dev", "internal/config", "migrations", "client", "internal", "edge/replica", "replication", "keyrange", "controlplane/postgres", ""}},
 	{path: "client", mayUse: []string{"internal", ""}},
@@ -36,6 +36,8 @@ var layers = []layer{
 	{path: "controlplane/target", mayUse: []string{""}},
 	{path: "controlplane/rollup", mayUse: []string{""}, stdOnly: true},
 	{path: "controlplane", mayUse: []string{"controlplane/target", "controlplane/rollup", "replication", "keyrange", ""}},
+	{path: "edge/node", mayUse: []string{"api/clickbatch", "edge/server", "edge/replica", "edge/lookup", "edge/clicks", "edge/audience", "edge/gossip", "edge/certs", "edge/handover", "edge/peers", "edge/report", "internal/enrol", "replication", "internal", ""}},
+	{path: "controlplane/node", mayUse: []string{"api/clickbatch", "controlplane", "controlplane/httpapi", "controlplane/limit", "controlplane/postgres", "edge/replica", "edge/gossip", "edge/certs", "edge/proxy", "replication", "keyrange", "internal", ""}},
 	{path: "edge/server", mayUse: []string{"edge/proxy", "internal", ""}},
 	{path: "edge/replica", mayUse: []string{"edge/lookup", "replication", "keyrange", "internal", ""}},
 	{path: "edge/lookup", mayUse: []string{""}},

@@ -15,6 +15,9 @@ import (
 const (
 	Path        = "/clicks/v1/batches"
 	ContentType = "application/vnd.waypost.clicks"
+
+	// HeaderCluster names, in hex, the cluster whose links were clicked.
+	HeaderCluster = "Waypost-Cluster"
 )
 
 // Bounds of a batch.

@@ -67,7 +67,7 @@ The password has at least 12 characters. It is typed on the terminal, or comes f
 			}
 			db, err := postgres.Open(c.Context(), postgres.Config{URL: url, Visitor: true})
 			if err != nil {
-				return whatToDo(err)
+				return withRemedy(err)
 			}
 			defer db.Close()
 			id, err := db.CreateAdministrator(c.Context(), n)

@@ -29,8 +29,8 @@ func databaseURL(cfg config.Config) (string, error) {
 	return state.DatabaseURL, err
 }
 
-// whatToDo adds advice to an error of a database that cannot be reached.
-func whatToDo(err error) error {
+// withRemedy adds a remedy to the error of a database that cannot be reached.
+func withRemedy(err error) error {
 	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 		return fmt.Errorf("%w: is PostgreSQL running there, and is the database URL right?", err)
 	}
@@ -73,7 +73,7 @@ what --print-roles prints.`,
 				return p.print(strings.TrimSuffix(script, "\n"), map[string]string{"sql": script})
 			}
 			if err := migrations.Up(c.Context(), url); err != nil {
-				return whatToDo(fmt.Errorf("migrate the database: %w", err))
+				return withRemedy(fmt.Errorf("migrate the database: %w", err))
 			}
 			return p.print(fmt.Sprintf("the database has schema version %d", migrations.Newest), map[string]int{"schema_version": migrations.Newest})
 		},

@@ -18,20 +18,20 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"waypost/edge/certs/acmetest"
+	"waypost/edge/node"
+	"waypost/internal/admin"
 	"waypost/internal/config"
-	"waypost/internal/node"
 )
 
 // runningEdge is a whole edge in this process.
 type runningEdge struct {
-	node.Status
+	admin.Status
 	stop context.CancelFunc
 	done chan error
 }
@@ -49,10 +49,12 @@ func startEdge(t *testing.T, in *installation, change func(*config.Config)) *run
 	change(&cfg)
 	require.NoError(t, e.Check())
 	require.NoError(t, cfg.TLS.Check())
+	settings, err := edgeSettings(cfg)
+	require.NoError(t, err)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	r := &runningEdge{stop: stop, done: make(chan error, 1)}
 	go func() {
-		r.done <- runEdge(ctx, cfg.Edge, cfg.TLS, config.Gossip{}, false, slog.New(slog.DiscardHandler))
+		r.done <- node.Run(ctx, settings, slog.New(slog.DiscardHandler))
 	}()
 	t.Cleanup(func() {
 		stop()
@@ -61,7 +63,7 @@ func startEdge(t *testing.T, in *installation, change func(*config.Config)) *run
 		}
 	})
 	require.Eventually(t, func() bool {
-		r.Status, err = node.ReadStatus(e.StatusFile)
+		r.Status, err = admin.ReadStatus(e.StatusFile)
 		return err == nil && r.readiness(t) == "ready"
 	}, 60*time.Second, 10*time.Millisecond)
 	return r
@@ -77,7 +79,7 @@ func (r *runningEdge) readiness(t *testing.T) string {
 		return err.Error()
 	}
 	defer func() { _ = res.Body.Close() }()
-	var detail edgeStatus
+	var detail struct{ Status string }
 	if err := json.NewDecoder(res.Body).Decode(&detail); err != nil { // it ends
 		return err.Error()
 	}
@@ -206,9 +208,11 @@ func drainsFor(t *testing.T, in *installation, delay time.Duration) (seen bool) 
 // which comes to the edge's own listener for the proof.
 func TestACertificateIsJudgedWithItsKey(t *testing.T) {
 	cert, key, _ := certificateFiles(t, "go.example.com")
-	require.NoError(t, checkCertificate(config.Config{}))
-	require.NoError(t, checkCertificate(config.Config{TLS: config.TLS{CertFile: cert, KeyFile: key}}))
-	require.ErrorContains(t, checkCertificate(config.Config{TLS: config.TLS{CertFile: cert, KeyFile: cert}}), "with key "+cert)
+	settings := node.Config{Control: node.Control{Token: "of no importance"}, DataDir: t.TempDir()}
+	settings.Certificates.CertFile, settings.Certificates.KeyFile = cert, key
+	require.NoError(t, node.Check(settings))
+	settings.Certificates.KeyFile = cert
+	require.ErrorContains(t, node.Check(settings), "with key "+cert)
 }
 
 func TestAnEdgeGetsCertificatesForTheDomainsOfItsReplicaOnly(t *testing.T) {
@@ -268,24 +272,4 @@ func TestAVisitorWhoWaitsForACertificateDoesNotHoldUpAStop(t *testing.T) {
 	e.done = nil
 	require.Less(t, time.Since(begin), 40*time.Second)
 	require.Error(t, <-failed)
-}
-
-func TestAnEdgeThatCannotOpenAListenerSaysWhichAndLeavesNothingOpen(t *testing.T) {
-	busy, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer func() { require.NoError(t, busy.Close()) }()
-	var opened []net.Listener
-	open := func(ctx context.Context, addr, flag string) (net.Listener, error) {
-		ln, err := node.Listen(ctx, addr, flag)
-		if err == nil {
-			opened = append(opened, ln)
-		}
-		return ln, err
-	}
-	_, err = listenMore(t.Context(), config.Edge{Listen: []string{"127.0.0.1:0"}}, config.TLS{Addr: []string{busy.Addr().String()}}, open)
-	require.ErrorContains(t, err, "is in use")
-	require.True(t, strings.HasSuffix(err.Error(), "--tls-addr"))
-	require.Len(t, opened, 1)
-	_, err = opened[0].Accept()
-	require.ErrorIs(t, err, net.ErrClosed)
 }

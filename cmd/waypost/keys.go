@@ -145,7 +145,7 @@ func (p *program) createKeyDirectly(ctx context.Context, cfg config.Config, name
 	}
 	db, err := postgres.Open(ctx, postgres.Config{URL: cfg.Control.DatabaseURL.Reveal(), Visitor: true})
 	if err != nil {
-		return whatToDo(err)
+		return withRemedy(err)
 	}
 	defer db.Close()
 	key, err := db.CreateKey(ctx, workspace, name, scopes)

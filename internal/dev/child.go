@@ -13,14 +13,14 @@ import (
 	"syscall"
 	"time"
 
+	"waypost/internal/admin"
 	"waypost/internal/config"
-	"waypost/internal/node"
 )
 
 // child is a waypost command that runs as a process of its own.
 type child struct {
 	cmd    *exec.Cmd
-	status node.Status
+	status admin.Status
 	done   chan struct{}
 	exit   error // written before done is closed
 }
@@ -160,7 +160,7 @@ func (c *child) awaitStatus(ctx context.Context, file string) error {
 	poll := time.NewTicker(10 * time.Millisecond)
 	defer poll.Stop()
 	for {
-		status, err := node.ReadStatus(file)
+		status, err := admin.ReadStatus(file)
 		if err == nil {
 			c.status = status
 			return nil

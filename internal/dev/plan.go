@@ -11,7 +11,7 @@ import (
 
 	"waypost"
 	"waypost/internal/config"
-	"waypost/internal/node"
+	"waypost/internal/listener"
 )
 
 // edge is one edge of the plan.
@@ -127,12 +127,12 @@ func claimPort(ctx context.Context, addr, flag string) (net.Listener, error) {
 	if host, port, err := net.SplitHostPort(addr); err == nil && port == "0" {
 		for range 100 {
 			pick := net.JoinHostPort(host, fmt.Sprint(lowestPicked+rand.IntN(highestPicked-lowestPicked+1)))
-			if ln, err := node.Listen(ctx, pick, flag); err == nil {
+			if ln, err := listener.Open(ctx, pick, flag); err == nil {
 				return ln, nil
 			}
 		}
 	}
-	return node.Listen(ctx, addr, flag)
+	return listener.Open(ctx, addr, flag)
 }
 
 func (p *plan) apiURL() string { return urlOf(p.control) }

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"waypost/internal/node"
+	"waypost/internal/admin"
 )
 
 // child is a node that was started as a process of its own.
@@ -53,12 +53,12 @@ func (c *child) start(t testing.TB, binary string, env []string, args ...string)
 }
 
 // ready waits until the process answers, and gives false when it ended instead.
-func (c *child) ready() (s node.Status, ok bool, err error) {
+func (c *child) ready() (s admin.Status, ok bool, err error) {
 	poll := time.NewTicker(5 * time.Millisecond)
 	defer poll.Stop()
 	limit := time.After(startLimit)
 	for {
-		status, err := node.ReadStatus(c.status)
+		status, err := admin.ReadStatus(c.status)
 		if err == nil && status.PID == c.cmd.Process.Pid {
 			return status, true, nil
 		}

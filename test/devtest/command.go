@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"waypost/internal/node"
+	"waypost/internal/admin"
 )
 
 // Process is one command under test that runs until it is told to stop, such as an
@@ -79,12 +79,12 @@ func (p *Process) Signal(sig syscall.Signal) {
 }
 
 // AwaitStatus waits until a status file is as a test wants it.
-func AwaitStatus(t testing.TB, file string, is func(node.Status) bool) node.Status {
+func AwaitStatus(t testing.TB, file string, is func(admin.Status) bool) admin.Status {
 	t.Helper()
 	poll := time.NewTicker(5 * time.Millisecond)
 	defer poll.Stop()
 	for end := time.Now().Add(startLimit); ; <-poll.C {
-		status, err := node.ReadStatus(file)
+		status, err := admin.ReadStatus(file)
 		if err == nil && is(status) {
 			return status
 		}

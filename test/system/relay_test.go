@@ -22,7 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost/client"
-	"waypost/internal/node"
+	"waypost/internal/admin"
 	"waypost/replication/replicationtest"
 	"waypost/test/devtest"
 )
@@ -31,7 +31,7 @@ import (
 type followerEdge struct {
 	t       *testing.T
 	process *devtest.Process
-	status  node.Status
+	status  admin.Status
 }
 
 // edgeState is what the tests want to know of /readyz.
@@ -55,7 +55,7 @@ func startFollower(t *testing.T, s *devtest.System, name, control string, extra 
 		"WAYPOST_EDGE_TOKEN_FILE=" + filepath.Join(s.DataDir(), "secrets", "edge-token"),
 		"WAYPOST_EDGE_DATA_DIR=" + filepath.Join(dir, "edge"), "WAYPOST_EDGE_STATUS_FILE=" + status,
 	}, extra...), "edge")
-	return &followerEdge{t, p, devtest.AwaitStatus(t, status, func(s node.Status) bool { return s.PID == p.PID() })}
+	return &followerEdge{t, p, devtest.AwaitStatus(t, status, func(s admin.Status) bool { return s.PID == p.PID() })}
 }
 
 func (e *followerEdge) state() (s edgeState) {

@@ -33,7 +33,7 @@ import (
 	"waypost/edge/clicks"
 	"waypost/edge/handover"
 	"waypost/edge/replica"
-	"waypost/internal/node"
+	"waypost/internal/admin"
 	"waypost/test/devtest"
 )
 
@@ -48,7 +48,7 @@ type soloEdge struct {
 	api    *client.Client
 	env    []string
 	dir    string
-	status node.Status
+	status admin.Status
 	now    *devtest.Process  // nil when another process than the test started it
 	links  map[string]answer // that a test has made
 }
@@ -88,14 +88,14 @@ func startSolo(t *testing.T, extra ...string) *soloEdge {
 		"WAYPOST_EDGE_DATA_DIR=" + filepath.Join(dir, "edge"), "WAYPOST_EDGE_STATUS_FILE=" + filepath.Join(dir, "status"),
 	}, extra...)}
 	e.now = devtest.Spawn(t, e.env, "edge")
-	e.await(func(s node.Status) bool { return s.PID == e.now.PID() })
+	e.await(func(s admin.Status) bool { return s.PID == e.now.PID() })
 	t.Cleanup(func() { // whoever serves last is no child of the test
 		_ = unix.Kill(e.status.PID, unix.SIGKILL)
 	})
 	return e
 }
 
-func (e *soloEdge) await(is func(node.Status) bool) {
+func (e *soloEdge) await(is func(admin.Status) bool) {
 	e.t.Helper()
 	e.status = devtest.AwaitStatus(e.t, filepath.Join(filepath.Dir(e.dir), "status"), is)
 }
@@ -160,7 +160,7 @@ func (e *soloEdge) takeOver() {
 	e.t.Helper()
 	before, old := e.status.PID, e.now
 	e.now = devtest.Spawn(e.t, e.env, "edge", "--takeover")
-	e.await(func(s node.Status) bool { return s.PID == e.now.PID() })
+	e.await(func(s admin.Status) bool { return s.PID == e.now.PID() })
 	require.NotEqual(e.t, before, e.status.PID)
 	require.Zero(e.t, old.Exited(), old.Output())
 }
@@ -350,7 +350,7 @@ func (e *soloEdge) requireCounted(answered map[string]int64) {
 		}
 		require.True(e.t, time.Now().Before(end), "%v are left", left)
 		e.now = devtest.Spawn(e.t, e.env, "edge")
-		e.await(func(s node.Status) bool { return s.PID == e.now.PID() })
+		e.await(func(s admin.Status) bool { return s.PID == e.now.PID() })
 		devtest.StopProcess(e.t, e.status.PID)
 	}
 	require.Empty(e.t, counts())
@@ -426,7 +426,7 @@ func TestThreeRestartsUnderLoadLoseNoRequestAndNoClick(t *testing.T) {
 	before := e.status.PID
 	r := devtest.Run(t, e.env[6:7], "edge", "restart", "--output", "json")
 	require.Zero(t, r.Code, r.Stderr)
-	e.await(func(s node.Status) bool { return s.PID != before })
+	e.await(func(s admin.Status) bool { return s.PID != before })
 	require.Contains(t, r.Stdout, strconv.Itoa(e.status.PID))
 	require.Zero(t, e.now.Exited())
 	e.now = nil
@@ -642,7 +642,7 @@ func TestASuccessorGoesOnWhenItsPredecessorIsKilled(t *testing.T) {
 	e.now = devtest.Spawn(t, e.env, "edge", "--takeover")
 	eventually(t, time.Minute, "taking over", func() bool { return strings.Contains(e.now.Output(), "taking over") })
 	devtest.KillProcess(t, old.PID())
-	e.await(func(s node.Status) bool { return s.PID == e.now.PID() })
+	e.await(func(s admin.Status) bool { return s.PID == e.now.PID() })
 	for _, code := range codes {
 		require.Equal(t, http.StatusFound, e.head(code))
 	}
@@ -662,7 +662,7 @@ func TestASuccessorFollowsTheStreamThoughItsPredecessorHangs(t *testing.T) {
 	old := e.now
 	// The new one waits for the old one for little more than this.
 	e.now = devtest.Spawn(t, append(slices.Clone(e.env), "WAYPOST_EDGE_SHUTDOWN_TIMEOUT=1s"), "edge", "--takeover")
-	e.await(func(s node.Status) bool { return s.PID == e.now.PID() })
+	e.await(func(s admin.Status) bool { return s.PID == e.now.PID() })
 	require.NoError(t, unix.Kill(old.PID(), unix.SIGSTOP))
 	visitor.CloseIdleConnections() // whom the old one had hang with it
 	e.create(1)                    // it comes to this edge with the stream
@@ -751,7 +751,7 @@ func TestWhateverIsKilledInATakeoverTheEdgeServesOnAndCountsClicksOnce(t *testin
 				require.Zero(t, survivor.Exited(), "round %d: %s", round, survivor.Output())
 				survivor = devtest.Spawn(t, e.env, "edge", "--takeover")
 			}
-			status, err := node.ReadStatus(filepath.Join(filepath.Dir(e.dir), "status"))
+			status, err := admin.ReadStatus(filepath.Join(filepath.Dir(e.dir), "status"))
 			if err != nil || status.PID != survivor.PID() || !redirects(status.Addr, fresh.ShortCode) {
 				return false
 			}
@@ -766,7 +766,7 @@ func TestWhateverIsKilledInATakeoverTheEdgeServesOnAndCountsClicksOnce(t *testin
 	cancel()
 	wait()
 	last := devtest.Spawn(t, e.env, "edge", "--takeover") // takes over what the killed ones left
-	e.await(func(s node.Status) bool { return s.PID == last.PID() })
+	e.await(func(s admin.Status) bool { return s.PID == last.PID() })
 	require.Zero(t, e.now.Exited())
 	eventually(t, time.Minute, "counted", func() bool {
 		for _, code := range codes {
@@ -821,5 +821,5 @@ func TestASecondEdgeIsToldHowToTakeOverAndOneThatFindsNobodyStarts(t *testing.T)
 	require.Equal(t, 1, r.Code)
 	require.Contains(t, r.Stderr, "no edge runs in this directory")
 	e.now = devtest.Spawn(t, e.env, "edge", "--takeover")
-	e.await(func(s node.Status) bool { return s.PID == e.now.PID() })
+	e.await(func(s admin.Status) bool { return s.PID == e.now.PID() })
 }

@@ -14,7 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"waypost/internal/node"
+	"waypost/internal/admin"
 	"waypost/replication/replicationtest"
 	"waypost/test/devtest"
 )
@@ -51,7 +51,7 @@ func (e *soloEdge) age() time.Duration {
 func (e *soloEdge) begin() {
 	e.t.Helper()
 	e.now = devtest.Spawn(e.t, e.env, "edge")
-	e.await(func(s node.Status) bool { return s.PID == e.now.PID() })
+	e.await(func(s admin.Status) bool { return s.PID == e.now.PID() })
 }
 
 func TestAStaleEdgeThatIsRestartedIsAsStaleAsBefore(t *testing.T) {

@@ -1,0 +1,310 @@
+package node
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/net/netutil"
+
+	"waypost"
+	"waypost/controlplane"
+	"waypost/controlplane/postgres"
+	"waypost/internal/admin"
+	"waypost/internal/datadir"
+	"waypost/internal/failpoint"
+	"waypost/internal/listener"
+	"waypost/internal/memlimit"
+	"waypost/internal/services"
+	"waypost/keyrange"
+	"waypost/replication"
+)
+
+const (
+	// collectAt is the growth of the heap, in percent, at which garbage is collected: a
+	// control plane keeps little and makes much garbage.
+	collectAt = 200
+
+	// maxConnections bounds the connections of the API and the stream.
+	maxConnections = 10_000
+)
+
+// Run runs a control plane until ctx ends. Listeners are opened first, so that a busy
+// address is reported before anything changes.
+func Run(ctx context.Context, cfg Config, log *slog.Logger) (err error) {
+	if cfg.Node == "" {
+		cfg.Node = "control-" + string(cfg.Region)
+	}
+	c := &control{cfg: cfg, log: log, registry: admin.NewRegistry(cfg.Version)}
+	defer func() { err = errors.Join(err, c.close()) }()
+	if err := c.open(ctx); err != nil {
+		return err
+	}
+	return services.Run(ctx, log, c.services()...)
+}
+
+// Check judges the files of the API's TLS, which may change while a control plane runs.
+func Check(cfg Config) error {
+	t, err := openTLS(cfg.TLS, slog.New(slog.DiscardHandler), nil)
+	return errors.Join(err, t.Close())
+}
+
+// control is a running control plane. Its fields are set by open; each part guards its own
+// state.
+type control struct {
+	cfg      Config
+	log      *slog.Logger
+	registry *prometheus.Registry
+	closers  []func() error
+
+	ln, adminLn net.Listener
+	secure      *apiTLS // nil: the API speaks no TLS
+
+	boot    string // this start of the process
+	db      *postgres.DB
+	coder   *keyrange.Coder
+	cluster replication.Cluster
+	signer  *replication.Signer
+	minter  *controlplane.Minter
+	core    *controlplane.Services
+	source  *changelog
+	stream  *replication.Server
+	gossip  *gossiper
+	fleet   *controlplane.Fleet
+	nodes   *controlplane.Nodes
+	orders  *controlplane.Orders
+}
+
+// open opens and connects all parts. Nothing runs yet.
+func (c *control) open(ctx context.Context) (err error) {
+	if c.ln, err = listener.Open(ctx, c.cfg.Addr, "--addr"); err != nil {
+		return err
+	}
+	c.closers = append(c.closers, func() error { return listener.Close(c.ln) })
+	if c.adminLn, err = listener.Open(ctx, c.cfg.AdminAddr, "--admin-addr"); err != nil {
+		return err
+	}
+	c.closers = append(c.closers, func() error { return listener.Close(c.adminLn) })
+	dir, err := datadir.Open(c.cfg.DataDir, datadir.Control, 0o700)
+	if err != nil {
+		return err
+	}
+	c.closers = append(c.closers, dir.Close)
+	memlimit.CollectLess(collectAt)
+
+	database := c.cfg.Database
+	database.Memory, database.Logger = keyMemory{dir}, c.log
+	if c.db, err = postgres.Open(ctx, database); err != nil {
+		return fmt.Errorf("control.database_url: %w", err)
+	}
+	c.closers = append(c.closers, func() error { c.db.Close(); return nil })
+	c.boot = c.cfg.Node + "/" + strings.ToLower(rand.Text()[:6])
+	if c.secure, err = openTLS(c.cfg.TLS, c.log, c.registry); err != nil {
+		return err
+	}
+	c.closers = append(c.closers, c.secure.Close)
+	if err := c.joinCluster(ctx); err != nil {
+		return err
+	}
+	if unclaimed, err := c.db.Unclaimed(ctx); err != nil {
+		return err
+	} else if unclaimed && !c.cfg.Anonymous {
+		c.log.Warn("the API has no user yet: make an administrator with `waypost admin create`")
+	}
+	c.source = &changelog{DB: c.db}
+	if c.cfg.Replica {
+		if c.source.own, err = openOwnReplica(dir, c.cfg.Node, c.cfg.Region, c.log, c.registry); err != nil {
+			c.log.Error("cannot open this control plane's own replica; continuing without", "error", err)
+		}
+	}
+	return c.connect()
+}
+
+// joinCluster agrees with the database on what is fixed per cluster, and gives the
+// configured regions their ranges.
+func (c *control) joinCluster(ctx context.Context) error {
+	space, err := keyrange.NewSpace(c.cfg.CodeLength, c.cfg.PrefixLength)
+	if err != nil {
+		return err
+	}
+	c.coder = keyrange.NewCoder(space, c.cfg.ClusterSecret)
+	c.cluster, err = c.db.EnsureCluster(ctx, postgres.ClusterConfig{
+		CodeLength: c.cfg.CodeLength, PrefixLength: c.cfg.PrefixLength, Secret: c.cfg.ClusterSecret, DefaultHost: c.ownHost(),
+	})
+	if err != nil {
+		return err
+	}
+	if c.signer, err = replication.NewSigner(c.cfg.ClusterSecret, c.cluster, c.cfg.SigningGeneration); err != nil {
+		return err
+	}
+	if err := c.db.EnsureRanges(ctx, append([]waypost.Region{c.cfg.Region}, c.cfg.Regions...)); err != nil {
+		return err
+	}
+	// A lease lapses unless its holder is seen.
+	return c.db.Beat(ctx, c.boot, c.cfg.Region, nil)
+}
+
+// connect builds the parts that use one another.
+func (c *control) connect() (err error) {
+	patience := failpoint.Limit("a write takes at most", 0)
+	c.minter = controlplane.NewMinter(controlplane.MinterConfig{
+		Store: c.db, Coder: c.coder, Region: c.cfg.Region,
+		Node: c.boot, Size: c.cfg.LeaseSize, Patience: patience, Logger: c.log, Metrics: c.registry,
+	})
+	ownHost := c.ownHost()
+	c.core = controlplane.New(controlplane.Config{
+		Stores: c.db.Stores(), Region: c.cfg.Region, Minter: c.minter,
+		AllowPrivateTargets: c.cfg.AllowPrivateTargets,
+		StrictHosts:         c.cfg.StrictHosts,
+		OwnHosts:            func(host string) bool { return strings.EqualFold(host, ownHost) },
+		Patience:            patience,
+		Logger:              c.log,
+	})
+	c.closers = append(c.closers, c.returnKeys)
+	c.registry.MustRegister(keyPool{c.db})
+	if c.gossip, err = c.startGossip(); err != nil {
+		return err
+	}
+	c.closers = append(c.closers, c.gossip.leave)
+	c.stream, err = replication.NewServer(replication.ServerConfig{
+		Source: c.source, Signer: c.signer, Witness: c.hear, Logger: c.log, Registerer: c.registry,
+	})
+	if err != nil {
+		return err
+	}
+	c.fleet = controlplane.NewFleet(controlplane.FleetConfig{
+		Head: c.db, Hints: c.gossip.hints, Ask: c.stream.Ask, Region: c.cfg.Region, Logger: c.log,
+	})
+	c.nodes = controlplane.NewNodes(controlplane.NodesConfig{Store: c.db, Logger: c.log})
+	c.orders = controlplane.NewOrders(c.db, c.fleet.Knows, c.stream.AskAll, c.log)
+	return nil
+}
+
+// close closes everything that is open, the newest first.
+func (c *control) close() error {
+	var errs []error
+	for _, f := range slices.Backward(c.closers) {
+		errs = append(errs, f())
+	}
+	return errors.Join(errs...)
+}
+
+// returnKeys returns leased keys to the database.
+func (c *control) returnKeys() error {
+	ctx, cancel := context.WithTimeout(context.Background(), c.cfg.ShutdownTimeout)
+	defer cancel()
+	if err := c.core.Close(ctx); err != nil {
+		return fmt.Errorf("give back leased keys: %w", err)
+	}
+	return nil
+}
+
+// services lists everything that runs. A stage stops when all stages below it have ended.
+func (c *control) services() []services.Stage {
+	job := func(name string, f func(context.Context)) services.Service {
+		return services.Service{Name: name, Run: func(ctx context.Context) error { f(ctx); return nil }}
+	}
+	main := services.Stage{
+		{Name: "API", Run: c.serveAPI},
+		{Name: "stream", Run: c.stream.Run},
+		job("database maintenance", c.db.Maintain),
+		job("click aggregation", c.db.NewRoller(postgres.RollerConfig{Metrics: c.registry}).Run),
+		job("click events", c.db.KeepEvents),
+		job("database watch", c.db.Watch),
+		job("changelog notifications", c.db.Herald),
+		job("heartbeat", func(ctx context.Context) {
+			c.db.Attend(ctx, postgres.Presence{Node: c.boot, Region: c.cfg.Region, Issued: c.minter.TakeIssued})
+		}),
+		job("fleet", c.fleet.Run),
+		job("fleet progress", func(ctx context.Context) { c.fleet.KeepProgress(ctx, c.db, 0) }),
+		job("edge credentials", c.nodes.Run),
+		job("orders", c.orders.Run),
+		job("core", c.core.Run),
+	}
+	if own := c.source.own; own != nil {
+		main = append(main, job("own replica", func(ctx context.Context) { own.run(ctx, c.stream) }))
+	}
+	if c.cfg.Cleanup {
+		main = append(main, job("cleanup", c.reaper().Run))
+	}
+	return []services.Stage{
+		{{Name: "admin listener", Run: func(ctx context.Context) error { // open while requests under way end
+			return admin.Listener{Ready: c.ready, Metrics: c.registry, Members: c.gossip.handler(), Logger: c.log}.Serve(ctx, c.adminLn)
+		}}},
+		main,
+		{{Name: "announcement", Run: c.announce}},
+	}
+}
+
+func (c *control) serveAPI(ctx context.Context) error {
+	web := &http.Server{
+		Handler:           c.routes(),
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second, // of a whole request
+		WriteTimeout:      30 * time.Second, // of a whole answer; the stream sets its own
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          slog.NewLogLogger(c.log.Handler(), slog.LevelDebug),
+	}
+	return listener.Serve(ctx, web, c.secure.listen(netutil.LimitListener(c.ln, maxConnections)), c.cfg.ShutdownTimeout, c.log)
+}
+
+// announce tells the starter of this process that it serves.
+func (c *control) announce(context.Context) error {
+	addr, adminAddr := c.ln.Addr().String(), c.adminLn.Addr().String()
+	err := admin.WriteStatus(c.cfg.StatusFile, admin.Status{
+		PID: os.Getpid(), Role: "control", Node: c.cfg.Node, Region: string(c.cfg.Region), Addr: addr, AdminAddr: adminAddr,
+	})
+	if err == nil {
+		c.log.Info("control plane is listening", "addr", addr, "admin_addr", adminAddr, "version", c.cfg.Version)
+	}
+	return err
+}
+
+func (c *control) reaper() *controlplane.Reaper {
+	r := c.cfg.Reaper
+	r.Store, r.Logger, r.Metrics = c.db, c.log, c.registry
+	return controlplane.NewReaper(r)
+}
+
+// ready reports whether PostgreSQL answers, and the head of its changelog.
+func (c *control) ready(ctx context.Context) (any, bool) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	detail := map[string]any{"status": "ready", "node": c.cfg.Node, "region": c.cfg.Region, "version": c.cfg.Version}
+	head, err := c.db.Head(ctx)
+	if err != nil {
+		detail["status"], detail["error"] = "unready", waypost.MessageOf(err)
+		return detail, false
+	}
+	detail["position"], detail["sequence"] = head.Position.String(), head.Position.Seq
+	detail["digest"] = fmt.Sprintf("%016x", head.Digest)
+	return detail, true
+}
+
+// ownHost returns the host of short URLs, without a port. Links must not point to it.
+func (c *control) ownHost() string {
+	u, err := url.Parse(c.cfg.BaseURL)
+	if err != nil {
+		return "" // the configuration was checked
+	}
+	return strings.ToLower(u.Hostname())
+}
+
+// hear compares what an edge has seen of the changelog with PostgreSQL, which may have
+// lost a part of it.
+func (c *control) hear(ctx context.Context, said replication.Testimony) {
+	if err := c.db.Hear(ctx, said); err != nil && ctx.Err() == nil {
+		c.log.Warn("cannot compare the testimony of an edge with PostgreSQL", "error", err)
+	}
+}

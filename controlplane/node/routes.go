@@ -1,0 +1,72 @@
+package node
+
+import (
+	"encoding/hex"
+	"net/http"
+
+	"waypost"
+	"waypost/api/clickbatch"
+	"waypost/controlplane"
+	"waypost/controlplane/httpapi"
+	"waypost/controlplane/limit"
+	"waypost/internal/failpoint"
+	"waypost/internal/listener"
+	"waypost/replication"
+)
+
+// routes returns the handler of the API, and of the paths that only edges may use.
+func (c *control) routes() http.Handler {
+	proxies, core := c.cfg.TrustedProxies, c.core.All()
+	guesses, client := limit.NewGuesses(c.cfg.Limits.Failures, nil), clientOf(proxies)
+	api := httpapi.Config{
+		Links: core, Fleet: c.fleet, Nodes: c.nodes, Orders: c.orders, Waiter: c.fleet, Domains: core,
+		Statistics: core, Cleanup: c.db, Keys: core, Access: core,
+		BaseURL: c.cfg.BaseURL, Version: c.cfg.Version, Logger: c.log, Metrics: c.registry,
+		RequestTimeout: failpoint.Limit("a request takes at most", 0),
+		Limits: httpapi.Limits{
+			Requests: limit.NewRequests(c.cfg.Limits.Requests, c.cfg.Limits.Burst, nil), Guesses: guesses, Client: client,
+		},
+	}
+	gate := httpapi.NewEdgeGate(httpapi.EdgeGateConfig{
+		Nodes: c.nodes, SharedToken: c.cfg.EdgeToken, Certificates: c.cfg.TLS.ClientCAFile != "", Guesses: guesses, Client: client, Logger: c.log,
+	})
+	edgesOnly := func(next http.HandlerFunc) http.Handler { return gate.Only(next) }
+	if c.cfg.Anonymous {
+		api.Anonymous = &controlplane.Actor{
+			Workspace: waypost.DefaultWorkspace, Slug: waypost.DefaultSlug, Scopes: []controlplane.Scope{controlplane.ScopeAdmin},
+		}
+	}
+	links := forwardedHost(proxies, httpapi.New(api))
+	edges := map[string]http.Handler{
+		replication.PathStream:   edgesOnly(listener.Endless(c.stream.Stream)),
+		replication.PathSnapshot: edgesOnly(listener.Endless(c.stream.Snapshot)),
+		replication.PathSums:     edgesOnly(listener.Endless(c.stream.Sums)),
+		replication.PathEnrol:    http.HandlerFunc(gate.Enrol),
+		httpapi.PathClickBatches: edgesOnly(c.ownClicks(httpapi.Ingest(c.db, c.log, c.registry))),
+		httpapi.PathEdgeReports:  edgesOnly(httpapi.EdgeReports(c.fleet, c.orders, c.log).ServeHTTP),
+		httpapi.PathEdgeOutcomes: edgesOnly(httpapi.EdgeOutcomes(c.orders, c.log).ServeHTTP),
+	}
+	// Not a ServeMux, which would redirect paths that are not clean: the API judges those
+	// itself.
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if h, ok := edges[r.URL.Path]; ok {
+			h.ServeHTTP(w, r)
+			return
+		}
+		links.ServeHTTP(w, r)
+	})
+}
+
+// ownClicks refuses the clicks of another cluster's links, which would be counted as
+// clicks of unknown links. The edge keeps them.
+func (c *control) ownClicks(next http.Handler) http.HandlerFunc {
+	own := hex.EncodeToString(c.cluster[:])
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get(clickbatch.HeaderCluster) != own {
+			w.Header().Set("Retry-After", "10")
+			http.Error(w, "these are clicks of another cluster's links; the edge keeps them", http.StatusServiceUnavailable)
+			return
+		}
+		next.ServeHTTP(w, r)
+	}
+}

@@ -1,0 +1,58 @@
+package node
+
+import (
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"net"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"waypost/edge/certs"
+)
+
+// apiTLS is the TLS of the API. A nil apiTLS means plain HTTP.
+type apiTLS struct {
+	certs   *certs.Certificates
+	clients *certs.Roots // nil: no client certificates
+}
+
+// openTLS reads the files, if there are any.
+func openTLS(cfg TLS, log *slog.Logger, meters prometheus.Registerer) (*apiTLS, error) {
+	if cfg.CertFile == "" {
+		return nil, nil //nolint:nilnil // plain HTTP
+	}
+	t := &apiTLS{}
+	var err error
+	if cfg.ClientCAFile != "" {
+		if t.clients, err = certs.OpenRoots(certs.RootsConfig{File: cfg.ClientCAFile, Logger: log}); err != nil {
+			return nil, fmt.Errorf("control.client_ca_file: %w", err)
+		}
+	}
+	t.certs, err = certs.New(certs.Config{CertFile: cfg.CertFile, KeyFile: cfg.KeyFile, Logger: log, Metrics: meters})
+	if err != nil {
+		return nil, fmt.Errorf("control.tls_cert_file: %w", err)
+	}
+	return t, nil
+}
+
+// listen returns a listener for TLS connections. Clients may show a certificate; the
+// routes decide whether they must.
+func (t *apiTLS) listen(ln net.Listener) net.Listener {
+	if t == nil {
+		return ln
+	}
+	cfg := t.certs.TLS()
+	if t.clients != nil {
+		t.clients.Judge(cfg, tls.VerifyClientCertIfGiven)
+	}
+	return tls.NewListener(ln, cfg)
+}
+
+// Close keeps open what connections need.
+func (t *apiTLS) Close() error {
+	if t == nil {
+		return nil
+	}
+	return t.certs.Close()
+}

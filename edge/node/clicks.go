@@ -1,0 +1,204 @@
+package node
+
+import (
+	"context"
+	"encoding/hex"
+	"log/slog"
+	"math"
+	"net/http"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"waypost"
+	"waypost/api/clickbatch"
+	"waypost/edge/audience"
+	"waypost/edge/clicks"
+	"waypost/replication"
+)
+
+// recorder records clicks in the journal, which is opened as soon as its directory is
+// there, before the first redirect. If that fails, redirects go on, clicks are lost and
+// counted as missed, and opening is tried again.
+type recorder struct {
+	config  clicks.Config // without what open adds
+	url     string        // of the control plane
+	log     *slog.Logger
+	through func(*http.Transport) http.RoundTripper // to the control plane
+	places  *audience.Places                        // nil: countries and cities are not known
+	cluster func() (replication.Cluster, bool)      // of the replica
+	beside  *os.File                                // lock of a predecessor's journal; nil: there is none
+
+	journal atomic.Pointer[clicks.Journal]
+	missed  atomic.Uint64
+	place   chan journalPlace // receives the directory, once
+	opened  chan struct{}     // closed when there is a journal
+	shipped chan struct{}     // closed when ship has returned
+}
+
+type journalPlace struct{ dir, node string }
+
+func newRecorder(cfg *Config, through func(*http.Transport) http.RoundTripper, log *slog.Logger, meters prometheus.Registerer) *recorder {
+	c := &recorder{
+		config: clicks.Config{MaxBytes: cfg.ClickJournal, Logger: log, Metrics: meters}, url: cfg.Control.URL, log: log, through: through,
+		place: make(chan journalPlace, 1), opened: make(chan struct{}), shipped: make(chan struct{}),
+	}
+	meters.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "waypost_clicks_missed_total", Help: "Clicks that were not recorded, because the journal could not be opened.",
+	}, func() float64 { return float64(c.missed.Load()) }))
+	if cfg.GeoIP != "" {
+		c.places = audience.OpenPlaces(audience.PlacesConfig{File: cfg.GeoIP, Logger: log, Metrics: meters})
+	}
+	return c
+}
+
+// know connects the recorder with the replica, which names the cluster and holds the salts
+// of visitors. It comes before open.
+func (c *recorder) know(store *store) {
+	c.cluster = store.Cluster
+	c.config.Audience = audience.New(audience.Config{Salts: store, Places: c.places, Logger: c.log, Metrics: c.config.Metrics})
+}
+
+// watchPlaces loads a new GeoIP database when the file changes, until ctx ends.
+func (c *recorder) watchPlaces(ctx context.Context) {
+	if c.places != nil {
+		c.places.Run(ctx)
+	}
+}
+
+// Record implements [server.Clicks].
+func (c *recorder) Record(click waypost.Click) {
+	if j := c.journal.Load(); j != nil {
+		j.Record(click)
+		return
+	}
+	c.missed.Add(1)
+}
+
+// progress returns the number of clicks that are not counted yet, -1 when it is unknown,
+// and the time up to which all are counted.
+func (c *recorder) progress() (pending int64, until time.Time) {
+	j := c.journal.Load()
+	if j == nil {
+		return -1, time.Time{}
+	}
+	p := j.Progress()
+	return int64(min(p.Pending, math.MaxInt64)), p.Until
+}
+
+// names returns the node names of the clicks that wait.
+func (c *recorder) names() []string {
+	if j := c.journal.Load(); j != nil {
+		return j.Nodes()
+	}
+	return nil
+}
+
+// adopt takes over the clicks of processes that have ended.
+func (c *recorder) adopt() {
+	if j := c.journal.Load(); j != nil {
+		if err := j.Adopt(); err != nil {
+			c.log.Error("cannot take over the clicks of another process; the next start tries again", "error", err)
+		}
+	}
+}
+
+// open is called when the directory is there, again each time after the replica in it
+// could not be opened.
+func (c *recorder) open(dir, node string) {
+	if c.journal.Load() != nil || c.tryOpen(dir, node) {
+		return
+	}
+	select {
+	case c.place <- journalPlace{dir, node}:
+	default:
+	}
+}
+
+func (c *recorder) tryOpen(dir, node string) bool {
+	cfg := c.config
+	cfg.Dir, cfg.Node, cfg.Beside = dir, node, c.beside
+	c.beside = nil // Open owns it now
+	j, err := clicks.Open(cfg)
+	if err != nil {
+		c.log.Error("cannot open the click journal; clicks are lost", "error", err, "missed", c.missed.Load())
+		return false
+	}
+	c.journal.Store(j)
+	close(c.opened)
+	return true
+}
+
+// ship sends recorded clicks to the control plane until ctx ends.
+func (c *recorder) ship(ctx context.Context) error {
+	defer close(c.shipped)
+	const pause = 10 * time.Second
+	var place journalPlace
+	var retry <-chan time.Time
+	for c.journal.Load() == nil {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-c.opened:
+		case place = <-c.place:
+			retry = time.After(pause)
+		case <-retry:
+			if !c.tryOpen(place.dir, place.node) {
+				retry = time.After(pause)
+			}
+		}
+	}
+	return c.journal.Load().Ship(ctx, clicks.ShipConfig{
+		URL: c.url,
+		Client: &http.Client{Timeout: shipTimeout, Transport: clusterStamp{c.cluster, c.through(&http.Transport{
+			Proxy: http.ProxyFromEnvironment, TLSHandshakeTimeout: 10 * time.Second, IdleConnTimeout: 90 * time.Second,
+		})}},
+	})
+}
+
+const shipTimeout = 30 * time.Second // for one batch
+
+// clusterStamp adds the replica's cluster to every request, and sends none before there is
+// a replica. The control plane of another cluster would count the clicks as clicks of
+// unknown links.
+type clusterStamp struct {
+	cluster func() (replication.Cluster, bool)
+	next    http.RoundTripper
+}
+
+func (s clusterStamp) RoundTrip(r *http.Request) (*http.Response, error) {
+	cluster, known := s.cluster()
+	if !known {
+		return nil, errNoReplica
+	}
+	r = r.Clone(r.Context())
+	r.Header.Set(clickbatch.HeaderCluster, hex.EncodeToString(cluster[:]))
+	return s.next.RoundTrip(r)
+}
+
+// seal follows the last redirect: it makes batches of all clicks, and gives ship a moment
+// to send them. The next start sends the rest.
+func (c *recorder) seal(context.Context) error {
+	j := c.journal.Load()
+	if j == nil {
+		return nil
+	}
+	if err := j.Seal(); err != nil {
+		c.log.Error("cannot seal the click journal; the next start takes it over", "error", err)
+	}
+	select {
+	case <-c.shipped:
+	case <-time.After(time.Second):
+	}
+	return nil
+}
+
+// close closes the journal after ship has returned.
+func (c *recorder) close() error {
+	if j := c.journal.Load(); j != nil {
+		return j.Close()
+	}
+	return nil
+}

@@ -1,0 +1,81 @@
+// Package node runs an edge: it opens the data directory, the listeners and the replica,
+// follows the control plane, answers redirects, ships clicks, and gives way to a
+// successor. The packages next to it do the work; this package connects them.
+package node
+
+import (
+	"time"
+
+	"waypost"
+	"waypost/edge/certs"
+	"waypost/edge/gossip"
+	"waypost/edge/replica"
+	"waypost/edge/server"
+)
+
+// Config describes an edge.
+type Config struct {
+	Version    string         // of the product
+	Region     waypost.Region // required
+	Node       string         // default: the name in the credential or the data directory, or else a random one
+	DataDir    string         // required; belongs to this edge alone
+	StatusFile string         // see [admin.Status]; "": none is written
+
+	Control Control
+	Listen  Listen
+	Peers   Peers
+
+	// Server, Replica, Certificates and Gossip hold settings only. The edge fills in
+	// what these parts need of one another.
+	Server       server.Config
+	Replica      replica.Config
+	Certificates certs.Config
+	Gossip       gossip.Config // without Bind there is no gossip
+
+	GeoIP        string // MaxMind database; "": countries and cities are not known
+	ClickJournal int64  // bytes on disk; 0: the journal chooses
+
+	Takeover        bool          // take the place of the edge that runs in DataDir, if one does
+	DrainDelay      time.Duration // between the end of readiness and the end of serving
+	ShutdownTimeout time.Duration // for requests under way at the end
+	TakeoverTimeout time.Duration // until a successor must be ready
+}
+
+// Control says how the control plane is reached.
+type Control struct {
+	URL               string // required
+	Token             string // of all edges; "": a credential is needed
+	EnrolToken        string // is exchanged for a credential, once
+	CAFile            string // roots of the control plane's certificate, PEM; default: the system's
+	CertFile, KeyFile string // client certificate, PEM; "": none is shown
+}
+
+// Listen holds addresses, HOST:PORT. The flag that belongs to an address is named in
+// errors, and to a successor.
+type Listen struct {
+	Addr  string   // of the redirects; --addr
+	Admin string   // --admin-addr
+	More  []string // also of the redirects; --listen
+	TLS   []string // of the redirects over TLS; --tls-addr
+	Peer  string   // for edges that follow this one; "": none do; --peer-addr
+}
+
+// Peers says how this edge follows others, and how others follow it.
+type Peers struct {
+	Relay     bool          // whether edges follow this one in place of the control plane
+	Token     string        // shared by edges; default: derived from Control.Token
+	URLs      []string      // may be followed while the control plane is away
+	After     time.Duration // silence of the control plane after which a peer is followed; 0: never
+	Bootstrap bool          // whether the first snapshot may come from a peer
+
+	CertFile, KeyFile, CAFile string // mutual TLS among edges, PEM; "": plain HTTP
+}
+
+// ConfigError is an error that only another configuration mends.
+type ConfigError struct{ Err error }
+
+// Error implements error.
+func (e *ConfigError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *ConfigError) Unwrap() error { return e.Err }

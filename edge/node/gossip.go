@@ -1,0 +1,73 @@
+package node
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"waypost/edge/gossip"
+)
+
+// gossiper is the edge's part in the gossip. It begins after the predecessor's part has
+// ended, because both have the same address.
+type gossiper struct {
+	cfg gossip.Config
+	log *slog.Logger
+	now atomic.Pointer[gossip.Gossip] // nil: there is no gossip, or not yet
+}
+
+func (e *edge) gossipConfig() gossip.Config {
+	c := e.cfg.Gossip
+	c.Node, c.Region, c.Role, c.Boot, c.Version = e.store.node, e.cfg.Region, gossip.RoleEdge, e.boot, e.cfg.Version
+	c.Addr, c.Peer, c.Position = e.listeners.addr.Addr().String(), e.listeners.peerAddr(), e.store.Synced
+	c.Logger, c.Metrics = e.log, e.registry
+	return c
+}
+
+// start joins the gossip. An edge that cannot join serves without it.
+func (g *gossiper) start() {
+	if g.cfg.Bind == "" {
+		return
+	}
+	now, err := gossip.Start(g.cfg)
+	if err != nil {
+		g.log.Error("cannot gossip; this edge serves without", "error", err)
+		return
+	}
+	g.now.Store(now)
+}
+
+// members returns the members that are known.
+func (g *gossiper) members() []gossip.Member {
+	if now := g.now.Load(); now != nil {
+		return now.Members()
+	}
+	return nil
+}
+
+// ServeHTTP answers with the members.
+func (g *gossiper) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if now := g.now.Load(); now != nil {
+		now.ServeHTTP(w, r)
+		return
+	}
+	http.NotFound(w, r)
+}
+
+// leave says goodbye, so that others do not take the end for a failure.
+func (g *gossiper) leave(ctx context.Context) {
+	now := g.now.Load()
+	if now == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if err := now.Leave(ctx); err != nil {
+		g.log.Debug("cannot leave the gossip", "error", err)
+	}
+	if err := now.Close(); err != nil {
+		g.log.Debug("cannot close the gossip", "error", err)
+	}
+}

@@ -1,0 +1,187 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"waypost"
+	"waypost/edge/replica"
+	"waypost/replication"
+)
+
+// errNoReplica is the answer of an edge that waits for its first snapshot.
+var errNoReplica = errors.New("this edge has no replica yet")
+
+// handle points to the replica, which may be missing, opened late, or swapped while it is
+// in use. Redirects and the follower use it at the same time.
+type handle struct {
+	live   atomic.Pointer[replica.DB] // takes changes; nil while there is none, or a successor has it
+	frozen atomic.Pointer[replica.DB] // answers in place of live during a takeover; see detach
+}
+
+// serving returns the replica that answers redirects; nil: there is none.
+func (h *handle) serving() *replica.DB {
+	if frozen := h.frozen.Load(); frozen != nil {
+		return frozen
+	}
+	return h.live.Load()
+}
+
+// current returns the replica that takes changes or, while there is none, the one that
+// answers.
+func (h *handle) current() *replica.DB {
+	if db := h.live.Load(); db != nil {
+		return db
+	}
+	return h.frozen.Load()
+}
+
+// Link implements [server.Links].
+func (h *handle) Link(domain waypost.DomainID, code, buf []byte) (waypost.Record, []byte, bool, error) {
+	for {
+		db := h.serving()
+		if db == nil {
+			return waypost.Record{}, buf, false, errNoReplica
+		}
+		rec, grown, found, err := db.Link(domain, code, buf)
+		if err == nil || db == h.serving() {
+			return rec, grown, found, err
+		}
+		// The replica was closed meanwhile, and another one has its place.
+	}
+}
+
+// Domain implements [server.Links].
+func (h *handle) Domain(host []byte) (waypost.DomainID, bool) {
+	for {
+		db := h.serving()
+		if db == nil {
+			return waypost.DefaultDomain, true // Link then reports the missing replica
+		}
+		id, known := db.Domain(host)
+		_, holds := db.Cluster()
+		if db != h.serving() {
+			continue
+		}
+		if !holds {
+			return waypost.DefaultDomain, true
+		}
+		return id, known
+	}
+}
+
+// Targets implements [server.Links].
+func (h *handle) Targets(domain waypost.DomainID) waypost.DomainTargets {
+	if db := h.serving(); db != nil {
+		return db.Targets(domain)
+	}
+	return waypost.DomainTargets{}
+}
+
+// Salt implements [audience.Salts].
+func (h *handle) Salt(day int32) *waypost.Salt {
+	if db := h.serving(); db != nil {
+		return db.Salt(day)
+	}
+	return nil
+}
+
+// knows reports whether a host, in its canonical form, is a domain of the replica.
+func (h *handle) knows(host string) bool {
+	if db := h.serving(); db != nil {
+		_, ok := db.Domain([]byte(host))
+		return ok
+	}
+	return false
+}
+
+// Cluster implements [replication.Sink].
+func (h *handle) Cluster() (replication.Cluster, bool) {
+	if db := h.current(); db != nil {
+		return db.Cluster()
+	}
+	return replication.Cluster{}, false
+}
+
+// Position implements [replication.Sink].
+func (h *handle) Position() waypost.Position {
+	if db := h.current(); db != nil {
+		return db.Position()
+	}
+	return waypost.Position{}
+}
+
+// reported returns the position that others see: none during a repair.
+func (h *handle) reported() waypost.Position {
+	if h.Repairing() {
+		return waypost.Position{}
+	}
+	return h.Position()
+}
+
+// Synced returns the position that survives a crash.
+func (h *handle) Synced() waypost.Position {
+	if db := h.current(); db != nil {
+		return db.Synced()
+	}
+	return waypost.Position{}
+}
+
+// Sync makes everything durable that is applied by now.
+func (h *handle) Sync() error {
+	if db := h.current(); db != nil {
+		return db.Sync()
+	}
+	return nil
+}
+
+// degraded returns the reason why the replica takes no more changes; nil: it takes them.
+func (h *handle) degraded() error {
+	if db := h.current(); db != nil {
+		return db.Degraded()
+	}
+	return nil
+}
+
+// digest returns the digest of the replica at a position, and false when the replica has
+// moved on.
+func (h *handle) digest(at waypost.Position) (uint64, bool) {
+	db := h.current()
+	if db == nil {
+		return 0, false
+	}
+	digest := db.Digest()
+	return digest, db.Position() == at
+}
+
+// Repairing implements [replication.Repairer].
+func (h *handle) Repairing() bool {
+	db := h.live.Load()
+	return db != nil && db.Repairing()
+}
+
+// Repair implements [replication.Repairer].
+func (h *handle) Repair(ctx context.Context, c replication.Cluster, e waypost.Epoch) (replication.Repair, error) {
+	db := h.live.Load()
+	if db == nil {
+		return nil, errNoReplica
+	}
+	return db.Repair(ctx, c, e)
+}
+
+// Compare implements [replication.Comparer].
+func (h *handle) Compare(ctx context.Context) (replication.Comparison, error) {
+	db := h.live.Load()
+	if db == nil {
+		return nil, errors.Join(replication.ErrUnsettled, errNoReplica)
+	}
+	return db.Compare(ctx)
+}
+
+// Accept implements [replication.Accepter].
+func (h *handle) Accept(what replication.HoldKind, upTo waypost.Position) {
+	if db := h.live.Load(); db != nil {
+		db.Accept(what, upTo)
+	}
+}

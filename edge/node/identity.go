@@ -1,0 +1,286 @@
+package node
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"waypost/internal/enrol"
+	"waypost/replication"
+)
+
+// identity proves this edge to the control plane: by a credential of its own, or by the
+// token that all edges share. Every request to the control plane carries the credential
+// of that moment.
+type identity struct {
+	cfg    *Config
+	log    *slog.Logger
+	secure *tls.Config // nil: the defaults
+	due    bool        // there is a token that is to be exchanged
+
+	mu      sync.Mutex
+	present *enrol.Credential // nil: none
+	why     error             // reason for having none
+	changed chan struct{}     // closed, and replaced, when present or why changes
+}
+
+// openIdentity reads the credential. Nothing is exchanged before run.
+func openIdentity(cfg *Config, log *slog.Logger) (*identity, error) {
+	id := &identity{cfg: cfg, log: log, changed: make(chan struct{})}
+	var err error
+	if id.secure, err = controlTLS(cfg.Control); err != nil {
+		return nil, err
+	}
+	if id.present, err = enrol.Read(cfg.DataDir); err != nil {
+		return nil, fmt.Errorf("credential: %w", err)
+	}
+	token := cfg.Control.EnrolToken
+	id.due = token != "" && !id.present.GotWith(token)
+	const remedy = "another token of `waypost edges enrol` changes that"
+	switch p := id.present; {
+	case id.due:
+	case p == nil && cfg.Control.Token == "":
+		return nil, &ConfigError{errors.New("edge.token is missing, and this edge is not enrolled: set WAYPOST_ENROL_TOKEN " +
+			"to a token of `waypost edges enrol`, or WAYPOST_EDGE_TOKEN to the control plane's edge token")}
+	case p != nil && p.Region != cfg.Region:
+		return nil, &ConfigError{fmt.Errorf("edge.region: this edge is enrolled in %s, and not in %s; %s", p.Region, cfg.Region, remedy)}
+	case p != nil && cfg.Node != "" && cfg.Node != p.Node:
+		return nil, &ConfigError{fmt.Errorf("edge.node: this edge is enrolled as %s, and not as %s; %s", p.Node, cfg.Node, remedy)}
+	}
+	return id, nil
+}
+
+// node returns the edge's name in its settings or its credential; "": it has none yet.
+func (id *identity) node() string {
+	if id.cfg.Node == "" && id.present != nil {
+		return id.present.Node
+	}
+	return id.cfg.Node
+}
+
+// controlTLS returns the TLS settings for the control plane; nil: the defaults.
+func controlTLS(cfg Control) (*tls.Config, error) {
+	if cfg.CAFile == "" && cfg.CertFile == "" {
+		return nil, nil //nolint:nilnil // the defaults
+	}
+	c := &tls.Config{MinVersion: tls.VersionTLS12}
+	var err error
+	if cfg.CAFile != "" {
+		if c.RootCAs, err = readRoots("edge.control_ca_file", cfg.CAFile); err != nil {
+			return nil, err
+		}
+	}
+	if cfg.CertFile != "" {
+		load := certificateFrom("edge.client_cert_file", cfg.CertFile, cfg.KeyFile)
+		if _, err := load(nil); err != nil {
+			return nil, err
+		}
+		c.GetClientCertificate = load
+	}
+	return c, nil
+}
+
+// readRoots reads the root certificates of a setting.
+func readRoots(setting, file string) (*x509.CertPool, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", setting, err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("%s: %s holds no certificate in PEM", setting, file)
+	}
+	return pool, nil
+}
+
+// certificateFrom returns a function that reads the certificate of a setting for each
+// connection.
+func certificateFrom(setting, certFile, keyFile string) func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+	return func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		pair, err := tls.LoadX509KeyPair(certFile, keyFile)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", setting, err)
+		}
+		return &pair, nil
+	}
+}
+
+// errNotEnrolled fails requests that have waited for a credential.
+var errNotEnrolled = errors.New("this edge is not enrolled yet")
+
+// credential returns the bearer token for a request. While an enrolment is under way it
+// waits for a moment.
+func (id *identity) credential(ctx context.Context) (string, error) {
+	const moment = time.Second
+	limit := time.NewTimer(moment)
+	defer limit.Stop()
+	for {
+		id.mu.Lock()
+		present, why, changed := id.present, id.why, id.changed
+		id.mu.Unlock()
+		switch {
+		case present != nil:
+			return present.Secret, nil
+		case id.cfg.Control.Token != "":
+			return id.cfg.Control.Token, nil
+		case why != nil:
+			return "", why
+		}
+		select {
+		case <-changed:
+		case <-limit.C:
+			return "", errNotEnrolled
+		case <-ctx.Done():
+			return "", ctx.Err()
+		}
+	}
+}
+
+// own reports whether the edge has a credential of its own.
+func (id *identity) own() bool {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	return id.present != nil
+}
+
+// through returns a transport that adds the credential to requests.
+func (id *identity) through(t *http.Transport) http.RoundTripper {
+	return &proven{id, id.introduced(id.securely(t))}
+}
+
+func (id *identity) securely(t *http.Transport) *http.Transport {
+	if id.secure != nil {
+		t.TLSClientConfig = id.secure.Clone()
+	}
+	return t
+}
+
+// follower returns the client for the replica's stream.
+func (id *identity) follower() *http.Client {
+	c := replication.NewClient(id.secure)
+	c.Transport = &proven{id, id.introduced(c.Transport)}
+	return c
+}
+
+// proven is a transport that adds the credential to each request.
+type proven struct {
+	id   *identity
+	next http.RoundTripper
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (p *proven) RoundTrip(r *http.Request) (*http.Response, error) {
+	credential, err := p.id.credential(r.Context())
+	if err != nil {
+		if r.Body != nil {
+			err = errors.Join(err, r.Body.Close())
+		}
+		return nil, err
+	}
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+credential)
+	return p.next.RoundTrip(r)
+}
+
+// CloseIdleConnections is called by [http.Client].
+func (p *proven) CloseIdleConnections() { closeIdle(p.next) }
+
+// introduced adds the token of peers, if there is one, because the other side may be a
+// relay.
+func (id *identity) introduced(next http.RoundTripper) http.RoundTripper {
+	if id.cfg.Peers.Token == "" {
+		return next
+	}
+	return &introduction{id.cfg.Peers.Token, next}
+}
+
+type introduction struct {
+	token string
+	next  http.RoundTripper
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (i *introduction) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set(headerPeer, i.token)
+	return i.next.RoundTrip(r)
+}
+
+// CloseIdleConnections is called by [http.Client].
+func (i *introduction) CloseIdleConnections() { closeIdle(i.next) }
+
+func closeIdle(t http.RoundTripper) {
+	if c, ok := t.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
+}
+
+// run exchanges the enrolment token, if one is due, for a credential. The directory is
+// there; former returns names that it had before. It fails when the token is refused and
+// the edge can do nothing without a credential.
+func (id *identity) run(ctx context.Context, node string, former func() []string, serves func() bool) error {
+	if !id.due {
+		return nil
+	}
+	//nolint:forcetypeassert // no package replaces the default transport
+	transport := id.introduced(id.securely(http.DefaultTransport.(*http.Transport).Clone()))
+	client := &http.Client{
+		Timeout: 10 * time.Second, Transport: transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	defer client.CloseIdleConnections()
+	const longest = 10 * time.Second
+	control := id.cfg.Control
+	for failures := 0; ; failures++ {
+		got, err := enrol.Enrol(ctx, enrol.Config{
+			Dir: id.cfg.DataDir, URL: control.URL, Token: control.EnrolToken, Node: node, Region: id.cfg.Region,
+			Present: id.present, Former: former(), Client: client,
+		})
+		if err == nil {
+			id.log.Info("this edge is enrolled, and has a credential of its own", "node", got.Node, "role", got.Role)
+			id.set(got, nil)
+			return nil
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if refused, ok := errors.AsType[*enrol.RefusedError](err); ok {
+			err = fmt.Errorf("the control plane at %s does not enrol this edge: %w", control.URL, refused)
+			if id.present == nil && control.Token == "" && !serves() {
+				return err
+			}
+			id.log.Error("the enrolment token is refused; this edge continues without", "error", err)
+			if id.present == nil {
+				id.set(nil, err)
+			}
+			return nil
+		}
+		level := slog.LevelDebug
+		if failures&(failures-1) == 0 {
+			level = slog.LevelWarn
+		}
+		id.log.Log(ctx, level, "cannot enrol this edge yet; trying again", "error", err, "failures", failures+1)
+		wait := min(200*time.Millisecond<<min(failures, 10), longest)
+		select {
+		case <-time.After(wait/2 + rand.N(wait/2)):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (id *identity) set(c *enrol.Credential, why error) {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	id.present, id.why = c, why
+	close(id.changed)
+	id.changed = make(chan struct{})
+}

@@ -1,0 +1,158 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"waypost/edge/certs"
+	"waypost/edge/handover"
+	"waypost/edge/server"
+	"waypost/internal/listener"
+	"waypost/internal/services"
+)
+
+// listeners are all listeners of an edge.
+type listeners struct {
+	all   []namedListener
+	addr  net.Listener
+	admin net.Listener
+	more  []net.Listener
+	tls   []net.Listener
+	peer  net.Listener        // for edges that follow this one; nil: none do
+	certs *certs.Certificates // nil: no TLS
+}
+
+// namedListener is a listener under the name that a successor asks for: the flag and the
+// configured address, which may differ from the listener's own.
+type namedListener struct {
+	name string
+	net.Listener
+}
+
+func listenerName(flag, addr string) string { return flag + " " + addr }
+
+// openListener opens a listener; errors name the flag.
+type openListener func(ctx context.Context, addr, flag string) (net.Listener, error)
+
+// listenerOf returns the way in which an edge opens its listeners. One that the
+// predecessor has is taken from there, with the connections that wait.
+func listenerOf(s *handover.Succession) openListener {
+	if s == nil {
+		return listener.Open
+	}
+	return func(ctx context.Context, addr, flag string) (net.Listener, error) {
+		name := listenerName(flag, addr)
+		f := s.Take(name)
+		if f == nil {
+			return listener.Open(ctx, addr, flag)
+		}
+		ln, err := net.FileListener(f)
+		if err = errors.Join(err, f.Close()); err != nil {
+			return nil, fmt.Errorf("take over %s: %w", name, err)
+		}
+		return ln, nil
+	}
+}
+
+// openListeners opens all listeners; after an error none stays open.
+func openListeners(ctx context.Context, cfg *Listen, open openListener) (*listeners, error) {
+	l := &listeners{}
+	var errs error
+	one := func(addr, flag string) net.Listener {
+		if errs != nil {
+			return nil
+		}
+		ln, err := open(ctx, addr, flag)
+		if err != nil {
+			errs = err
+			return nil
+		}
+		l.all = append(l.all, namedListener{listenerName(flag, addr), ln})
+		return ln
+	}
+	l.addr, l.admin = one(cfg.Addr, "--addr"), one(cfg.Admin, "--admin-addr")
+	for _, addr := range cfg.More {
+		l.more = append(l.more, one(addr, "--listen"))
+	}
+	for _, addr := range cfg.TLS {
+		l.tls = append(l.tls, one(addr, "--tls-addr"))
+	}
+	if cfg.Peer != "" {
+		l.peer = one(cfg.Peer, "--peer-addr")
+	}
+	if errs != nil {
+		return nil, errors.Join(errs, l.close())
+	}
+	return l, nil
+}
+
+// openCertificates comes after the replica, which knows the domains.
+func (l *listeners) openCertificates(cfg *Config, knows func(name string) bool, log *slog.Logger, meters prometheus.Registerer) error {
+	if len(l.tls) == 0 {
+		return nil
+	}
+	c := cfg.Certificates
+	if c.Storage == "" {
+		c.Storage = filepath.Join(cfg.DataDir, "tls")
+	}
+	c.Listen, c.Knows, c.Logger, c.Metrics = l.tls[0].Addr(), knows, log, meters
+	var err error
+	if l.certs, err = certs.New(c); err != nil {
+		return fmt.Errorf("tls: %w", err)
+	}
+	return nil
+}
+
+// services returns the services that answer redirects. The first one stops all of them.
+func (l *listeners) services(srv *server.Server, stop func(context.Context) error) services.Stage {
+	var list services.Stage
+	for _, ln := range append([]net.Listener{l.addr}, l.more...) {
+		list = append(list, services.Service{Name: "redirects", Run: func(context.Context) error { return srv.Serve(ln) }})
+	}
+	for _, ln := range l.tls {
+		list = append(list, services.Service{Name: "redirects over TLS", Run: func(context.Context) error { return srv.ServeTLS(ln, l.certs.TLS()) }})
+	}
+	list[0].Stop = stop
+	return list
+}
+
+// giveUpOrders ends the waiting for certificates, which would hold up a stop.
+// Certificates that are there stay in use.
+func (l *listeners) giveUpOrders() error {
+	if l.certs == nil {
+		return nil
+	}
+	return l.certs.Close()
+}
+
+// peerAddr returns the address at which others may follow this edge; "": there is none.
+func (l *listeners) peerAddr() string {
+	if l.peer == nil {
+		return ""
+	}
+	return l.peer.Addr().String()
+}
+
+// close closes all listeners, whether they were served or not.
+func (l *listeners) close() error {
+	var errs []error
+	for _, ln := range slices.Backward(l.all) {
+		errs = append(errs, listener.Close(ln))
+	}
+	return errors.Join(append(errs, l.giveUpOrders())...)
+}
+
+func addressesOf(list []net.Listener) []string {
+	var texts []string
+	for _, ln := range list {
+		texts = append(texts, ln.Addr().String())
+	}
+	return texts
+}

@@ -1,0 +1,370 @@
+package node
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"waypost"
+	"waypost/edge/audience"
+	"waypost/edge/certs"
+	"waypost/edge/handover"
+	"waypost/edge/lookup"
+	"waypost/edge/report"
+	"waypost/edge/server"
+	"waypost/internal/admin"
+	"waypost/internal/memlimit"
+	"waypost/internal/services"
+	"waypost/internal/systemd"
+	"waypost/replication"
+)
+
+// outsideHeap is the memory that an edge needs outside of Go's heap, in bytes, besides
+// its lookup table: for the block cache and the memtables of its replica.
+const outsideHeap = 256 << 20
+
+// Run runs an edge until ctx ends, or until a successor serves in its place.
+func Run(ctx context.Context, cfg Config, log *slog.Logger) (err error) {
+	e := &edge{cfg: cfg, log: log, departed: make(chan struct{})}
+	defer func() { err = errors.Join(err, e.close()) }()
+	if err := e.open(ctx); err != nil {
+		return err
+	}
+	if e.succession != nil {
+		if err := e.succession.Ready(ctx); err != nil {
+			return err
+		}
+	}
+	return services.Run(ctx, e.log, e.services()...)
+}
+
+// Check judges files that may change while an edge runs: its credential and certificates,
+// and the GeoIP database.
+func Check(cfg Config) error {
+	_, err := openIdentity(&cfg, slog.New(slog.DiscardHandler))
+	secure, tlsErr := openPeerTLS(cfg.Peers, slog.New(slog.DiscardHandler))
+	err = errors.Join(err, tlsErr, secure.Close())
+	if cfg.Certificates.CertFile != "" {
+		if fileErr := certs.CheckFiles(cfg.Certificates.CertFile, cfg.Certificates.KeyFile); fileErr != nil {
+			err = errors.Join(err, fmt.Errorf("tls: %w", fileErr))
+		}
+	}
+	if cfg.GeoIP != "" {
+		if fileErr := audience.CheckPlaces(cfg.GeoIP); fileErr != nil {
+			err = errors.Join(err, fmt.Errorf("edge.geoip: %w", fileErr))
+		}
+	}
+	return err
+}
+
+// edge is a running edge. Its fields are set by open; each part guards its own state.
+type edge struct {
+	cfg      Config
+	log      *slog.Logger
+	boot     waypost.BootID // this start of the edge
+	registry *prometheus.Registry
+	closers  []func() error
+
+	identity  *identity
+	listeners *listeners
+	store     *store
+	clicks    *recorder
+	server    *server.Server
+	freshness freshness
+	following *following
+	peers     *peering
+	gossip    *gossiper
+	reporter  *report.Reporter
+	orders    *orders
+
+	succession *handover.Succession // nil: this edge has no predecessor
+	departure  *handover.Departure  // to the successor; valid once departed is closed
+	departed   chan struct{}        // closed when a successor serves
+	stopping   atomic.Bool          // not ready any more
+}
+
+// open opens and connects all parts. Nothing runs yet.
+func (e *edge) open(ctx context.Context) (err error) {
+	cfg := &e.cfg
+	_, _ = rand.Read(e.boot[:]) // never fails, and ends the process where there is no randomness
+	if e.identity, err = openIdentity(cfg, e.log); err != nil {
+		return err
+	}
+	cfg.Node = e.identity.node()
+	if cfg.Replica.LookupBytes == 0 {
+		cfg.Replica.LookupBytes = lookup.Available() / 4
+	}
+	memlimit.Apply(outsideHeap+max(cfg.Replica.LookupBytes, 0), e.log)
+	if cfg.Takeover {
+		if e.succession, err = claim(ctx, cfg, e.log); err != nil {
+			return err
+		}
+		if e.succession != nil {
+			e.closers = append(e.closers, e.succession.Close)
+		}
+	}
+	if e.listeners, err = openListeners(ctx, &cfg.Listen, listenerOf(e.succession)); err != nil {
+		return err
+	}
+	e.closers = append(e.closers, e.listeners.close)
+	e.registry = admin.NewRegistry(cfg.Version)
+	e.clicks = newRecorder(cfg, e.identity.through, e.log, e.registry)
+	if e.store, err = openStore(cfg, e.log, e.registry, e.clicks, e.succession); err != nil {
+		return err
+	}
+	e.closers = append(e.closers, e.store.close, e.clicks.close)
+	e.log = e.log.With("node", e.store.node)
+	if e.identity.due { // the credential is kept in the directory
+		if err := e.store.ensure(); err != nil {
+			return err
+		}
+	}
+	if err := e.listeners.openCertificates(cfg, e.store.knows, e.log, e.registry); err != nil {
+		return err
+	}
+	return e.connect()
+}
+
+// connect builds the parts that use one another.
+func (e *edge) connect() error {
+	cfg, now, before := &e.cfg, time.Now(), e.store.recallHead()
+	e.freshness.begin(now, before)
+	secure, err := openPeerTLS(cfg.Peers, e.log)
+	if err != nil {
+		return err
+	}
+	e.closers = append(e.closers, secure.Close)
+	e.gossip = &gossiper{cfg: e.gossipConfig(), log: e.log}
+	e.peers = newPeering(e, secure, replication.FollowConfig{
+		URL: cfg.Control.URL, Client: e.identity.follower(), Node: e.store.node, Region: cfg.Region,
+		Sink: e.store, Trust: e.store.trust, Logger: e.log, Fatal: e.isFatal, Asked: e.reportNow,
+	})
+	if err := e.peers.prepare(); err != nil {
+		return err
+	}
+	e.following, err = newFollowing(e.succession != nil, before.heard(now), func(before replication.Status) (*replication.Follower, error) {
+		return replication.NewFollower(e.peers.chooser.Follow(before))
+	})
+	if err != nil {
+		return err
+	}
+	e.orders = newOrders(e.log, e.following.now.Load)
+	e.registerMetrics()
+	if e.reporter, err = report.New(e.reportConfig()); err != nil {
+		return err
+	}
+	e.orders.answer = e.reporter.Answer
+	e.server = server.New(e.serverConfig())
+	return nil
+}
+
+// close closes everything that is open, the newest first.
+func (e *edge) close() error {
+	var errs []error
+	for _, c := range slices.Backward(e.closers) {
+		errs = append(errs, c())
+	}
+	return errors.Join(errs...)
+}
+
+// services lists everything that runs. A stage stops when all stages below it have ended.
+func (e *edge) services() []services.Stage {
+	job := func(name string, f func(context.Context)) services.Service {
+		return services.Service{Name: name, Run: func(ctx context.Context) error { f(ctx); return nil }}
+	}
+	return []services.Stage{
+		{
+			{Name: "admin listener", Run: e.serveAdmin}, // open while requests under way end
+			{Name: "gossip", Stop: func(ctx context.Context) error { e.gossip.leave(ctx); return nil }},
+			job("reports", e.report), // until a successor reports
+		},
+		{
+			{Name: "click shipping", Run: e.clicks.ship, Stop: e.clicks.seal}, // until the last redirect's click
+			job("freshness", e.keepFreshness),
+		},
+		slices.Concat(e.listeners.services(e.server, e.stopServing), e.peers.services(), services.Stage{
+			{Name: "following", Run: func(ctx context.Context) error { return e.explain(e.following.run(ctx)) }},
+			{Name: "enrolment", Run: func(ctx context.Context) error {
+				return e.identity.run(ctx, e.store.node, e.clicks.names, e.serves)
+			}},
+			job("choice of a peer", func(ctx context.Context) { e.peers.chooser.Run(ctx, e.following) }),
+			job("age of the replica", func(ctx context.Context) { e.freshness.watch(ctx, e.following.Status) }),
+			job("verifications", func(ctx context.Context) { e.orders.run(ctx, e.orders.verifications, e.orders.verify) }),
+			job("acceptances", func(ctx context.Context) { e.orders.run(ctx, e.orders.acceptances, e.orders.accept) }),
+			job("places", e.clicks.watchPlaces),
+			{Name: "takeover", Run: func(ctx context.Context) error { e.succeed(ctx); return e.giveWay(ctx) }},
+		}),
+		{{Name: "announcement", Run: e.announce}},
+	}
+}
+
+// serveAdmin answers operators, until a successor does.
+func (e *edge) serveAdmin(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-e.departed:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return admin.Listener{Ready: e.ready, Metrics: e.registry, Members: e.gossip, Logger: e.log}.Serve(ctx, e.listeners.admin)
+}
+
+// report reports to the control plane, and says farewell if no successor reports.
+func (e *edge) report(ctx context.Context) {
+	e.reporter.Run(ctx)
+	if !e.hasDeparted() {
+		e.reporter.Farewell(context.WithoutCancel(ctx))
+	}
+}
+
+// keepFreshness keeps the age of the replica for the next process.
+func (e *edge) keepFreshness(ctx context.Context) {
+	e.freshness.run(ctx, func() { e.freshness.save(e.store, e.log) })
+	if e.hasDeparted() {
+		return
+	}
+	e.freshness.save(e.store, e.log)
+	if err := e.store.trust.Save(); err != nil {
+		e.log.Error("cannot save the newest signed position", "error", err)
+	}
+}
+
+// announce tells the starter of this process that it serves.
+func (e *edge) announce(ctx context.Context) error {
+	addr, adminAddr := e.listeners.addr.Addr().String(), e.listeners.admin.Addr().String()
+	err := admin.WriteStatus(e.cfg.StatusFile, admin.Status{
+		PID: os.Getpid(), Role: "edge", Node: e.store.node, Region: string(e.cfg.Region), Addr: addr, AdminAddr: adminAddr,
+		Listen: addressesOf(e.listeners.more), TLS: addressesOf(e.listeners.tls), Peer: e.listeners.peerAddr(),
+	})
+	if err != nil {
+		return err
+	}
+	if err := systemd.Ready(ctx); err != nil {
+		e.log.Error("cannot notify the service manager of readiness", "error", err)
+	}
+	e.log.Info("edge is listening", "addr", addr, "admin_addr", adminAddr, "version", e.cfg.Version)
+	return nil
+}
+
+func (e *edge) reportConfig() report.Config {
+	return report.Config{
+		URL: e.cfg.Control.URL, Through: e.identity.through, Node: e.store.node, Region: e.cfg.Region, Role: e.role(), Boot: e.boot,
+		Addr: e.listeners.addr.Addr().String(), AdminAddr: e.listeners.admin.Addr().String(), Version: e.cfg.Version,
+		Position: e.store.reported, Synced: e.store.Synced, Clicks: e.clicks.progress, Replica: e.replicaState, Order: e.orders.take,
+		Sync: func() {
+			if err := e.store.Sync(); err != nil {
+				e.log.Debug("cannot sync the replica", "error", err)
+			}
+		},
+		Logger: e.log, Metrics: e.registry,
+	}
+}
+
+func (e *edge) serverConfig() server.Config {
+	c := e.cfg.Server
+	c.Links, c.Clicks, c.Sealer = e.store, e.clicks, audience.NewSealer(e.store)
+	c.Version, c.Region, c.Node = e.cfg.Version, e.cfg.Region, e.store.node
+	c.Staleness, c.Logger, c.Metrics = e.freshness.age, e.log, e.registry
+	return c
+}
+
+// role returns the edge's role in the fleet view.
+func (e *edge) role() string {
+	if e.cfg.Peers.Relay {
+		return "relay"
+	}
+	return "edge"
+}
+
+// reportNow is called when the control plane asks for the position of the replica.
+func (e *edge) reportNow() {
+	e.reporter.Ask()
+	e.peers.ask(e.store.Position())
+}
+
+// stopServing stops the redirects. A successor, if there is one, answers already.
+func (e *edge) stopServing(ctx context.Context) error {
+	if !e.hasDeparted() {
+		if err := systemd.Stopping(ctx); err != nil {
+			e.log.Warn("cannot notify the service manager of the stop", "error", err)
+		}
+		return e.drain(ctx)
+	}
+	err := errors.Join(e.server.StopListening(), e.drain(ctx))
+	if err := e.departure.Drained(); err != nil {
+		e.log.Debug("cannot notify the successor", "error", err)
+	}
+	return errors.Join(err, e.departure.Close())
+}
+
+// drain lets load balancers turn away first, and then waits for requests under way, up to
+// a limit. Clients that keep connections open for longer do not make a stop fail.
+func (e *edge) drain(ctx context.Context) error {
+	e.stopping.Store(true)
+	if e.cfg.DrainDelay > 0 && !e.hasDeparted() {
+		e.log.Info("stopping soon, and not ready any more", "in", e.cfg.DrainDelay)
+		<-time.After(e.cfg.DrainDelay)
+	}
+	limit, cancel := context.WithTimeout(ctx, e.cfg.ShutdownTimeout)
+	defer cancel()
+	if err := e.listeners.giveUpOrders(); err != nil {
+		e.log.Warn("cannot close the certificates", "error", err)
+	}
+	err := e.server.Shutdown(limit)
+	if err != nil && limit.Err() != nil {
+		e.log.Warn("stopping with connections still open", "after", e.cfg.ShutdownTimeout)
+		return nil
+	}
+	return err
+}
+
+// isFatal ends an edge that can never do its work: one that has nothing to serve and is
+// not let in, or whose data belongs to another cluster. An edge that serves goes on
+// serving, whatever the control plane says later.
+func (e *edge) isFatal(err error) bool {
+	switch {
+	case errors.Is(err, replication.ErrOtherCluster):
+		return e.following.Status().HeardAt.IsZero()
+	case errors.Is(err, replication.ErrUnauthorized), errors.Is(err, replication.ErrProtocol):
+		serves := e.serves()
+		if serves {
+			e.log.Error("the control plane refuses this edge, which continues with the links it has", "error", err)
+		}
+		return !serves
+	}
+	return false
+}
+
+// serves reports whether there is a replica.
+func (e *edge) serves() bool {
+	_, serves := e.store.Cluster()
+	return serves
+}
+
+// explain adds the remedy to the error that ended the follower.
+func (e *edge) explain(err error) error {
+	url := e.cfg.Control.URL
+	switch {
+	case errors.Is(err, replication.ErrUnauthorized) && e.identity.own():
+		return fmt.Errorf("the control plane at %s refused the credential of this edge: %w", url, err)
+	case errors.Is(err, replication.ErrUnauthorized):
+		return fmt.Errorf("the control plane at %s refused the token: set WAYPOST_EDGE_TOKEN or --token-file to its edge token: %w", url, err)
+	case errors.Is(err, replication.ErrOtherCluster):
+		return fmt.Errorf("the data directory %s belongs to another cluster than %s: choose another --data-dir, or remove this one if it is not needed: %w",
+			e.cfg.DataDir, url, err)
+	case errors.Is(err, replication.ErrProtocol):
+		return fmt.Errorf("the control plane at %s speaks another version: run the same version of waypost on both: %w", url, err)
+	}
+	return err
+}

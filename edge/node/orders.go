@@ -1,0 +1,155 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"waypost"
+	"waypost/edge/report"
+	"waypost/replication"
+)
+
+const (
+	verifyTime  = 30 * time.Minute // for a comparison
+	answerTime  = 5 * time.Minute  // for the delivery of an answer
+	answerPause = time.Second      // between attempts to deliver
+	knownOrders = 1024             // are remembered, so that none is executed twice
+)
+
+// orders executes the orders of operators, one of each kind at a time.
+type orders struct {
+	log      *slog.Logger
+	follower func() *replication.Follower
+	answer   func(context.Context, int64, report.Outcome) (final bool, err error)
+
+	verifications, acceptances chan report.Order
+
+	mu   sync.Mutex
+	seen map[int64]bool
+}
+
+func newOrders(log *slog.Logger, follower func() *replication.Follower) *orders {
+	return &orders{
+		log: log, follower: follower, seen: map[int64]bool{},
+		verifications: make(chan report.Order, 4), acceptances: make(chan report.Order, 4),
+	}
+}
+
+// take queues an order, which is repeated until it is answered. It does not block.
+func (o *orders) take(order report.Order) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.seen[order.ID] {
+		return
+	}
+	var queue chan report.Order // nil for an unknown kind, which is ignored
+	switch order.What {
+	case "verify":
+		queue = o.verifications
+	case "accept":
+		queue = o.acceptances
+	}
+	select {
+	case queue <- order:
+		if len(o.seen) >= knownOrders {
+			clear(o.seen)
+		}
+		o.seen[order.ID] = true
+	default: // the order is repeated
+	}
+}
+
+// run executes the orders of a queue until ctx ends.
+func (o *orders) run(ctx context.Context, queue <-chan report.Order, do func(context.Context, report.Order) report.Outcome) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case order := <-queue:
+			outcome := do(ctx, order)
+			if ctx.Err() != nil { // the order is repeated at the next start
+				return
+			}
+			o.deliver(ctx, order.ID, outcome)
+		}
+	}
+}
+
+// deliver answers until the control plane has the answer.
+func (o *orders) deliver(ctx context.Context, id int64, outcome report.Outcome) {
+	for begun := time.Now(); time.Since(begun) < answerTime; {
+		final, err := o.answer(ctx, id, outcome)
+		if err == nil || final {
+			if err != nil {
+				o.log.Warn("the control plane refuses the outcome of an order", "error", err)
+			}
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(answerPause):
+		}
+	}
+	o.log.Warn("cannot deliver the outcome of an order", "order", id)
+}
+
+// verify compares the replica with the source.
+func (o *orders) verify(ctx context.Context, order report.Order) report.Outcome {
+	limited, cancel := context.WithTimeout(ctx, verifyTime)
+	defer cancel()
+	o.log.Info("comparing the replica with its source", "order", order.ID, "repair", order.Repair)
+	v, err := o.follower().Verify(limited, order.Repair)
+	outcome := report.Outcome{
+		Slots: v.Slots, Records: v.Records, Different: v.Different, Repaired: v.Repaired,
+		Epoch: v.Position.Epoch.Ordinal, Seq: v.Position.Seq, Seconds: v.Took.Seconds(),
+	}
+	now := time.Now()
+	for i := range v.Differences {
+		d := &v.Differences[i]
+		outcome.Differences = append(outcome.Differences, report.Difference{
+			Slot: d.Slot, Kind: uint8(d.Kind), Domain: uint32(d.Domain), Name: d.Name, What: string(d.What),
+			Edge: visitorGets(d.Kind, d.Held, d.What, now), Source: visitorGets(d.Kind, d.Source, "", now),
+		})
+	}
+	switch {
+	case err != nil:
+		outcome.Error = err.Error()
+		o.log.Warn("cannot compare the replica with its source", "order", order.ID, "error", err)
+	case v.Different > 0:
+		o.log.Error("replica differs from its source", "order", order.ID, "slots", v.Different, "repaired", v.Repaired)
+	}
+	return outcome
+}
+
+// accept lets the replica take the changes that it holds back.
+func (o *orders) accept(_ context.Context, order report.Order) report.Outcome {
+	what, err := o.follower().Accept(replication.HoldKind(order.Hold))
+	if err != nil {
+		return report.Outcome{Error: err.Error()}
+	}
+	o.log.Warn("accepting what the replica holds back", "order", order.ID, "what", what)
+	return report.Outcome{Accepted: string(what)}
+}
+
+// visitorGets describes the answer that a record leads to; of a record that is no link, its
+// revision.
+func visitorGets(kind waypost.Kind, r *waypost.Record, what replication.DifferenceKind, now time.Time) string {
+	switch {
+	case what == replication.Unreadable:
+		return "unreadable"
+	case r == nil && kind == waypost.KindLink:
+		return "404"
+	case r == nil:
+		return "none"
+	case kind != waypost.KindLink: // salts are secret
+		return fmt.Sprintf("revision %d.%d", r.Revision.Epoch, r.Revision.Seq)
+	case r.State != waypost.Live, r.ExpiresAt != 0 && r.ExpiresAt <= now.UnixMilli():
+		return fmt.Sprint(http.StatusGone)
+	}
+	return fmt.Sprintf("%d %s", r.Status, r.Payload)
+}

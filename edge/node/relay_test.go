@@ -1,0 +1,231 @@
+package node
+
+import (
+	"context"
+	"encoding/pem"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/stretchr/testify/require"
+
+	"waypost"
+	"waypost/api/clickbatch"
+	"waypost/edge/gossip"
+	"waypost/edge/replica"
+	"waypost/edge/report"
+	"waypost/replication"
+	"waypost/replication/replicationtest"
+)
+
+// relayed is a relay's replica, with what others follow it by.
+func relayed(t *testing.T) *store {
+	t.Helper()
+	db, err := replica.Open(replica.Config{Dir: "/replica", FS: vfs.NewMem(), CacheBytes: 1 << 20, LogBytes: 1 << 20, VerifyInterval: -1, Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	s := &store{}
+	s.trust, err = replication.NewTrust(nil, func([]byte) error { return nil })
+	require.NoError(t, err)
+	s.live.Store(db)
+	return s
+}
+
+// changelogServer serves a changelog until the test ends.
+func changelogServer(t *testing.T, cfg replication.ServerConfig) http.Handler {
+	t.Helper()
+	cfg.Logger, cfg.Heartbeat = slog.New(slog.DiscardHandler), 20*time.Millisecond
+	server, err := replication.NewServer(cfg)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ran := make(chan error, 1)
+	go func() { ran <- server.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		require.ErrorIs(t, <-ran, context.Canceled)
+	})
+	mux := http.NewServeMux()
+	mux.HandleFunc(replication.PathStream, server.Stream)
+	mux.HandleFunc(replication.PathSnapshot, server.Snapshot)
+	mux.HandleFunc(replication.PathSums, server.Sums)
+	return mux
+}
+
+// followerOf runs a follower of a URL until stop, and at the latest until the test ends.
+func followerOf(t *testing.T, url string, sink replication.Sink, trust *replication.Trust) (f *replication.Follower, stop func()) {
+	t.Helper()
+	f, err := replication.NewFollower(replication.FollowConfig{
+		URL: url, Sink: sink, Trust: trust, Logger: slog.New(slog.DiscardHandler), Silence: time.Minute, BackoffMin: time.Millisecond, BackoffMax: 20 * time.Millisecond,
+		SnapshotBackoffMin: time.Millisecond,
+	})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = f.Run(ctx) }() // nothing is fatal
+	stop = func() { cancel(); <-ended }
+	t.Cleanup(stop)
+	return f, stop
+}
+
+// What a relay has of before a rotation is signed with a key that those below do not take any more. They go on all
+// the same, whether they are at the head or far behind, and so do those that come anew.
+func TestARelaysFollowersGoOverToALaterSigningKeyWithIt(t *testing.T) {
+	source := replicationtest.NewSource()
+	put := func(n int) (at waypost.Position) {
+		for range n {
+			at = source.Commit(replicationtest.Link("code", "https://example.com/"))
+		}
+		return at
+	}
+	put(1)
+	head, err := source.Head(t.Context())
+	require.NoError(t, err)
+	var present atomic.Pointer[http.Handler]
+	generation := func(n uint32) {
+		signer, err := replication.NewSigner([32]byte{1: 7}, head.Cluster, n)
+		require.NoError(t, err)
+		h := changelogServer(t, replication.ServerConfig{Source: source, Signer: signer})
+		present.Store(&h)
+	}
+	generation(1)
+	control := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*present.Load()).ServeHTTP(w, r) }))
+	store := relayed(t)
+	relay := httptest.NewServer(changelogServer(t, replication.ServerConfig{
+		Source: relaySource{store}, Trust: store.trust, Via: func() []string { return []string{"relay"} },
+	}))
+	t.Cleanup(func() {
+		for _, web := range []*httptest.Server{relay, control} {
+			web.CloseClientConnections()
+			web.Close()
+		}
+	})
+	followerOf(t, control.URL, store.live.Load(), store.trust)
+
+	type leaf struct {
+		sink  *replicationtest.Sink
+		trust *replication.Trust
+	}
+	grow := func() leaf { return leaf{replicationtest.NewSink(), relayed(t).trust} }
+	await := func(l leaf, f *replication.Follower, at waypost.Position) {
+		t.Helper()
+		require.Eventually(t, func() bool { return l.sink.Position() == at && f.Status().Connected }, 60*time.Second, time.Millisecond, "%v", f.Status().Err)
+		replicationtest.RequireEqual(t, source, l.sink)
+	}
+	steady, late, fresh := grow(), grow(), grow()
+	first, _ := followerOf(t, relay.URL, steady.sink, steady.trust)
+	away, leave := followerOf(t, relay.URL, late.sink, late.trust)
+	at := put(1)
+	await(steady, first, at)
+	await(late, away, at)
+	leave()
+	for range 5 { // which the relay passes on from its memory and its log
+		await(steady, first, put(2))
+	}
+	require.EqualValues(t, 1, steady.trust.Generation())
+
+	generation(2)
+	control.CloseClientConnections()
+	at = put(3)
+	await(steady, first, at)
+	require.EqualValues(t, 2, store.trust.Generation())
+	require.EqualValues(t, 2, steady.trust.Generation())
+	require.Equal(t, 1, first.Status().Snapshots, "it was not behind")
+
+	away, _ = followerOf(t, relay.URL, late.sink, late.trust)
+	await(late, away, at)
+	require.Equal(t, 1, away.Status().Snapshots, "of what it missed the relay has nothing that it would take")
+	new, _ := followerOf(t, relay.URL, fresh.sink, fresh.trust)
+	await(fresh, new, at)
+	at = put(2)
+	await(steady, first, at)
+	await(late, away, at)
+	await(fresh, new, at)
+}
+
+func TestARelayPassesOnOverTLSForThoseWhoShowItsTokenAndForNobodyElse(t *testing.T) {
+	var asked atomic.Pointer[http.Request]
+	control := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Store(r.Clone(context.Background()))
+		w.WriteHeader(http.StatusTeapot)
+	}))
+	t.Cleanup(control.Close)
+	ca := filepath.Join(t.TempDir(), "ca.crt")
+	require.NoError(t, os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: control.Certificate().Raw}), 0o600))
+	const own, ofPeers = "the token that edges have", "the token of the peers"
+	cfg := Config{Control: Control{URL: control.URL, CAFile: ca, Token: own}, Peers: Peers{Relay: true, Token: ofPeers}, DataDir: t.TempDir(), Region: "us-east-1"}
+	log := slog.New(slog.DiscardHandler)
+	identity, err := openIdentity(&cfg, log)
+	require.NoError(t, err)
+	store := relayed(t)
+	source := replicationtest.NewSource()
+	replicationtest.Take(t, source, store.live.Load())
+	server, err := replication.NewServer(replication.ServerConfig{Source: relaySource{store}, Logger: log})
+	require.NoError(t, err)
+	peers := &peering{edge: &edge{cfg: cfg, identity: identity, store: store, log: log}, token: peerToken(&cfg)}
+	routes, err := peers.routes(server)
+	require.NoError(t, err)
+	relay := httptest.NewServer(routes)
+	t.Cleanup(relay.Close)
+
+	ask := func(path, authorization, peer string) int {
+		t.Helper()
+		asked.Store(nil)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, relay.URL+path, http.NoBody)
+		require.NoError(t, err)
+		if authorization != "" {
+			req.Header.Set("Authorization", "Bearer "+authorization)
+		}
+		if peer != "" {
+			req.Header.Set(headerPeer, peer)
+		}
+		res, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		return res.StatusCode
+	}
+	passed := []string{clickbatch.Path, report.Path, report.OutcomePath, replication.PathEnrol}
+	for _, path := range append([]string{replication.PathStream, replication.PathSnapshot, replication.PathSums, "/elsewhere"}, passed...) {
+		for _, wrong := range []string{"", "x", own + "x", ofPeers + "x"} {
+			require.Equal(t, http.StatusUnauthorized, ask(path, wrong, wrong), path)
+		}
+		require.Nil(t, asked.Load(), "nobody's word is passed on")
+	}
+	for _, path := range passed {
+		require.Equal(t, http.StatusTeapot, ask(path, "a credential of its own", ofPeers), path)
+		require.Equal(t, path, asked.Load().URL.Path)
+		require.Equal(t, "Bearer a credential of its own", asked.Load().Header.Get("Authorization"), "whose it is is judged there")
+		require.Empty(t, asked.Load().Header.Get(headerPeer), "the control plane does not hear of it")
+		require.Equal(t, http.StatusTeapot, ask(path, own, ""), path)
+	}
+	require.Equal(t, http.StatusNotFound, ask("/elsewhere", "", ofPeers))
+	require.Equal(t, http.StatusServiceUnavailable, ask(replication.PathStream, "", ofPeers), "it is let in; nothing runs yet")
+
+	control.Close()
+	require.Equal(t, http.StatusBadGateway, ask(report.Path, own, ""))
+}
+
+func TestPeersOfTheRegionAreAskedThoseFirstThatSeemToBeAhead(t *testing.T) {
+	at := func(epoch uint32, seq uint64) waypost.Position {
+		return waypost.Position{Epoch: waypost.Epoch{Ordinal: epoch, ID: waypost.EpochID{byte(epoch)}}, Seq: seq}
+	}
+	now := time.Now()
+	members := []gossip.Member{
+		{Peer: "old:1", Region: "eu", State: gossip.StateAlive, Position: at(1, 900), LastHeard: now},
+		{Peer: "behind:1", Region: "eu", State: gossip.StateAlive, Position: at(2, 5), LastHeard: now},
+		{Peer: "ahead:1", Region: "eu", State: gossip.StateAlive, Position: at(2, 7), LastHeard: now.Add(-time.Minute)},
+		{Peer: "lately:1", Region: "eu", State: gossip.StateAlive, Position: at(2, 7), LastHeard: now},
+		{Peer: "", Region: "eu", State: gossip.StateAlive, Position: at(2, 9)},
+		{Peer: "here:1", Region: "eu", State: gossip.StateAlive, Position: at(2, 9), Self: true},
+		{Peer: "elsewhere:1", Region: "us", State: gossip.StateAlive, Position: at(2, 9)},
+		{Peer: "gone:1", Region: "eu", State: gossip.StateDead, Position: at(2, 9)},
+	}
+	require.Equal(t, []string{"http://configured:1", "http://lately:1", "http://ahead:1", "http://behind:1", "http://old:1"},
+		withMembers([]string{"http://configured:1"}, members, "eu", "http://"))
+	require.Equal(t, []string{"http://ahead:1", "http://lately:1", "http://behind:1", "http://old:1"}, withMembers([]string{"http://ahead:1"}, members, "eu", "http://"))
+}

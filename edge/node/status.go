@@ -1,0 +1,147 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"waypost/edge/replica"
+	"waypost/edge/report"
+)
+
+// readiness is the answer of /readyz.
+type readiness struct {
+	Status       string    `json:"status"` // "ready" with a replica, however old; "unready" without; "stopping"
+	Node         string    `json:"node"`
+	Region       string    `json:"region"`
+	Version      string    `json:"version"`
+	Position     string    `json:"position,omitempty"`
+	Sequence     uint64    `json:"sequence"`
+	HeadSequence uint64    `json:"head_sequence"` // as last heard
+	Lag          *uint64   `json:"lag"`           // transactions; null when unknown
+	Connected    bool      `json:"connected"`
+	Source       string    `json:"source"`               // base URL that is followed
+	Via          []string  `json:"via,omitempty"`        // nodes that pass the changes on; left out: none
+	OriginTime   time.Time `json:"origin_time,omitzero"` // of the head, by PostgreSQL's clock
+	Restoring    bool      `json:"restoring"`
+	WaitSeconds  float64   `json:"wait_seconds,omitempty"` // since the source refuses a snapshot or a repair because it is busy
+	Repairing    bool      `json:"repairing"`              // slots are being replaced: there is no position meanwhile
+	AgeSeconds   float64   `json:"age_seconds"`            // since the replica was last known to be at the head
+	Snapshots    int       `json:"snapshots"`              // taken since the start
+	Repairs      int       `json:"repairs"`                // completed since the start
+	Repaired     uint64    `json:"repaired_slots"`         // by them
+	Digest       string    `json:"digest,omitempty"`       // at the position; left out while the position moves
+	LastError    string    `json:"last_error,omitempty"`
+	Degraded     string    `json:"degraded,omitempty"` // reason why the replica takes no more changes
+	Held         string    `json:"held,omitempty"`     // what waits for an operator to accept it
+	HeldWhy      string    `json:"held_why,omitempty"`
+}
+
+// ready reports true while there is a replica, because a stale one still serves, and
+// until this edge begins to stop.
+func (e *edge) ready(context.Context) (any, bool) {
+	st := e.following.Status()
+	_, serves := e.store.Cluster()
+	// The store's position, because the follower knows none before it connects.
+	at := e.store.Position()
+	detail := readiness{
+		Status: "unready", Node: e.store.node, Region: string(e.cfg.Region), Version: e.cfg.Version,
+		Sequence: at.Seq, HeadSequence: st.Head.Position.Seq,
+		Connected: st.Connected, Restoring: st.Restoring, Snapshots: st.Snapshots,
+		Repairing: st.Repairing || e.store.Repairing(), Repairs: st.Repairs, Repaired: st.Repaired,
+		AgeSeconds: e.freshness.age().Seconds(),
+	}
+	detail.Source, detail.Via = e.peers.source(), st.Via
+	if st.Head.At > 0 {
+		detail.OriginTime = time.UnixMilli(st.Head.At).UTC()
+	}
+	if serves {
+		detail.Status = "ready"
+	}
+	if !e.store.reported().IsZero() {
+		detail.Position = at.String()
+	}
+	if digest, still := e.store.digest(at); still {
+		detail.Digest = fmt.Sprintf("%016x", digest)
+	}
+	if lag, known := st.Lag(); known {
+		detail.Lag = &lag
+	}
+	if err := e.store.degraded(); err != nil {
+		detail.Degraded = err.Error()
+	}
+	if w := st.Wait; w.Waits() {
+		detail.WaitSeconds = time.Since(w.Since).Seconds()
+	}
+	if st.Held != nil {
+		detail.Held, detail.HeldWhy = string(st.Held.What), st.Held.Why
+	}
+	if st.Err != nil {
+		detail.LastError = st.Err.Error()
+	}
+	if e.stopping.Load() {
+		detail.Status, serves = "stopping", false
+	}
+	return detail, serves
+}
+
+// replicaState returns the replica's state for the fleet view.
+func (e *edge) replicaState() report.Replica {
+	st := e.following.Status()
+	degraded := e.store.degraded()
+	r := report.Replica{State: "following", DiskLow: errors.Is(degraded, replica.ErrLowDisk)}
+	switch {
+	case st.Held != nil:
+		r.State, r.Held, r.Why = "held", string(st.Held.What), st.Held.Why
+	case st.Wait.Waits() && !e.store.Repairing() && degraded == nil:
+		r.State = "waiting"
+	case st.Repairing || e.store.Repairing():
+		r.State = "repairing"
+	case st.Restoring:
+		r.State = "restoring"
+	case degraded != nil:
+		r.State = "degraded"
+	case !st.Connected:
+		r.State = "waiting"
+	}
+	return r
+}
+
+func (e *edge) registerMetrics() {
+	gauge := func(name, help string, value func() float64) {
+		e.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
+	}
+	gauge("waypost_replica_sequence", "Sequence up to which the replica has the changelog.",
+		func() float64 { return float64(e.store.Position().Seq) })
+	gauge("waypost_replica_head_sequence", "Sequence of the origin's head, as last heard.",
+		func() float64 { return float64(e.following.Status().Head.Position.Seq) })
+	gauge("waypost_replica_age_seconds", "Time since the replica was last known to be at the head.",
+		func() float64 { return e.freshness.age().Seconds() })
+	gauge("waypost_replica_held", "1 while the replica holds changes back until an operator accepts them.", func() float64 {
+		if e.following.Status().Held != nil {
+			return 1
+		}
+		return 0
+	})
+	gauge("waypost_replica_connected", "1 while the stream is connected.", func() float64 {
+		if e.following.Status().Connected {
+			return 1
+		}
+		return 0
+	})
+	gauge("waypost_replica_waits", "1 while the source is too busy for a snapshot or a repair.", func() float64 {
+		if e.following.Status().Wait.Waits() {
+			return 1
+		}
+		return 0
+	})
+	gauge("waypost_replica_follows_peer", "1 while a peer is followed because the control plane is away.", func() float64 {
+		if e.peers.chooser.Peer() != "" {
+			return 1
+		}
+		return 0
+	})
+}

@@ -1,0 +1,194 @@
+package node
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base32"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"strings"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"waypost/edge/handover"
+	"waypost/edge/replica"
+	"waypost/internal/atomicfile"
+	"waypost/internal/datadir"
+	"waypost/replication"
+)
+
+// store is the data directory of an edge with its replica. A fresh directory is made only
+// after a control plane has let this edge in, so that a wrong token or address leaves
+// nothing behind.
+//
+// The fields above the blank line do not change. The follower's goroutine opens the
+// directory; a takeover swaps the replica while the follower is held.
+type store struct {
+	handle
+	root       string
+	region     string
+	config     replica.Config // without its directory
+	log        *slog.Logger
+	clicks     *recorder
+	trust      *replication.Trust
+	succession *handover.Succession // holds the locks of a predecessor; nil: there is none
+
+	node        string                 // this edge's name; kept in the directory
+	untilOpened atomic.Pointer[[]byte] // pinned key that waits for the directory
+	dir         *datadir.Dir           // set before opened is closed
+	opened      chan struct{}          // closed when there is a directory
+}
+
+func openStore(cfg *Config, log *slog.Logger, meters prometheus.Registerer, clicks *recorder, succession *handover.Succession) (*store, error) {
+	s := &store{
+		root: cfg.DataDir, region: string(cfg.Region), node: cfg.Node, config: cfg.Replica, log: log, clicks: clicks,
+		opened: make(chan struct{}), succession: succession,
+	}
+	s.config.Logger, s.config.Registerer = log, meters
+	clicks.know(s)
+	if err := s.openTrust(); err != nil {
+		return nil, err
+	}
+	if succession != nil {
+		clicks.beside = succession.Take(clickFile)
+		return s, s.takeOver()
+	}
+	marked, err := datadir.Inspect(cfg.DataDir, datadir.Edge)
+	if err != nil {
+		return nil, orTakeOver(err)
+	}
+	if !marked {
+		if s.node == "" {
+			s.node = s.region + "-" + randomName()
+		}
+		return s, nil
+	}
+	return s, s.open()
+}
+
+// open locks the directory, making it where it is missing, and opens the replica. After
+// an error it can be tried again.
+func (s *store) open() error {
+	dir, err := s.openDirectory()
+	if err != nil {
+		return err
+	}
+	if err := s.nameNode(dir.Path("node")); err != nil {
+		return errors.Join(err, dir.Close())
+	}
+	if pinned := s.untilOpened.Load(); pinned != nil {
+		if err := atomicfile.Write(dir.Path(trustFile), *pinned, 0o600); err != nil {
+			return errors.Join(err, dir.Close())
+		}
+	}
+	db, err := replica.Open(s.replicaConfig(dir))
+	if err != nil {
+		return errors.Join(fmt.Errorf("open the replica in %s: %w", s.root, err), dir.Close())
+	}
+	s.recall(db)
+	s.dir = dir
+	s.clicks.open(dir.Path("clicks"), s.node) // before the first redirect
+	s.live.Store(db)
+	close(s.opened)
+	return nil
+}
+
+// ensure makes the directory if there is none.
+func (s *store) ensure() error {
+	if s.dir != nil || s.succession != nil {
+		return nil
+	}
+	return s.open()
+}
+
+func (s *store) replicaConfig(dir *datadir.Dir) replica.Config {
+	c := s.config
+	c.Dir = dir.Path("replica")
+	return c
+}
+
+// nameNode keeps the name in the directory, or takes it from there when none is
+// configured.
+func (s *store) nameNode(path string) error {
+	kept, err := readName(path)
+	switch {
+	case err == nil && (s.node == "" || s.node == kept):
+		s.node = kept
+		return nil // without a write: a full disk must not keep an edge from starting
+	case err != nil && s.node == "" && !errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("name of this edge: %w", err)
+	case s.node == "":
+		s.node = s.region + "-" + randomName()
+	}
+	return atomicfile.Write(path, []byte(s.node+"\n"), 0o600)
+}
+
+func readName(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	text, err := io.ReadAll(io.LimitReader(f, 256))
+	if err := errors.Join(err, f.Close()); err != nil {
+		return "", err
+	}
+	name := strings.TrimSpace(string(text))
+	if name == "" {
+		return "", fs.ErrNotExist
+	}
+	return name, nil
+}
+
+// randomName returns six random letters and digits in lower case.
+func randomName() string {
+	var b [5]byte
+	_, _ = rand.Read(b[:]) // never fails, and ends the process where there is no randomness
+	return strings.ToLower(base32.StdEncoding.EncodeToString(b[:]))[:6]
+}
+
+// close waits for calls of the replica that are under way.
+func (s *store) close() error {
+	var errs []error
+	if db := s.live.Swap(nil); db != nil {
+		errs = append(errs, db.Close())
+	}
+	errs = append(errs, s.thaw())
+	if s.dir != nil {
+		errs = append(errs, s.dir.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Apply implements [replication.Sink].
+func (s *store) Apply(ctx context.Context, b *replication.Batch) error {
+	db := s.live.Load()
+	if db == nil {
+		return errNoReplica
+	}
+	return errors.Join(db.Apply(ctx, b), s.preferFresh(db))
+}
+
+// Heartbeat implements [replication.Sink].
+func (s *store) Heartbeat(h replication.Head) error {
+	db := s.live.Load()
+	if db == nil {
+		return nil
+	}
+	return errors.Join(db.Heartbeat(h), s.preferFresh(db))
+}
+
+// Restore implements [replication.Sink]. The first call makes the directory: it follows
+// the hello of a control plane that has let this edge in.
+func (s *store) Restore(ctx context.Context, c replication.Cluster) (replication.Restore, error) {
+	if s.live.Load() == nil {
+		if err := s.open(); err != nil {
+			return nil, err
+		}
+	}
+	return s.live.Load().Restore(ctx, c)
+}

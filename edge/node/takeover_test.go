@@ -1,0 +1,17 @@
+package node
+
+import (
+	"bytes"
+	"log/slog"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestAStartWithNobodyToSucceedIsNoNews(t *testing.T) {
+	var said bytes.Buffer
+	s, err := claim(t.Context(), &Config{DataDir: t.TempDir()}, slog.New(slog.NewTextHandler(&said, nil)))
+	require.NoError(t, err)
+	require.Nil(t, s)
+	require.Empty(t, said.String())
+}

@@ -1,0 +1,77 @@
+package admin_test
+
+import (
+	"context"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"path/filepath"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"waypost/internal/admin"
+	"waypost/internal/listener"
+)
+
+func TestListener_ReportsReadiness(t *testing.T) {
+	ln, err := listener.Open(t.Context(), "127.0.0.1:0", "--admin-addr")
+	require.NoError(t, err)
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "waypost_test", Help: "A test."}))
+	ready := false
+	operators := admin.Listener{
+		Ready:   func(context.Context) (any, bool) { return map[string]bool{"ready": ready}, ready },
+		Metrics: registry, Logger: slog.New(slog.DiscardHandler),
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- operators.Serve(ctx, ln) }()
+	at := "http://" + ln.Addr().String()
+
+	require.Equal(t, answer{200, "{\"status\":\"alive\"}\n"}, get(t, at+"/livez"))
+	require.Equal(t, answer{503, "{\"ready\":false}\n"}, get(t, at+"/readyz"))
+	ready = true
+	require.Equal(t, answer{200, "{\"ready\":true}\n"}, get(t, at+"/readyz"))
+	require.Contains(t, get(t, at+"/metrics").body, "waypost_test 0\n")
+	require.Equal(t, 200, get(t, at+"/debug/pprof/").status)
+	require.Equal(t, 404, get(t, at+"/other").status)
+
+	cancel()
+	require.NoError(t, <-done)
+	again, err := listener.Open(t.Context(), ln.Addr().String(), "--admin-addr")
+	require.NoError(t, err, "the address is free again")
+	require.NoError(t, again.Close())
+}
+
+func TestStatus_IsReadAsWritten(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "status")
+	_, err := admin.ReadStatus(path)
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	want := admin.Status{PID: 7, Role: "edge", Node: "n", Region: "r", Addr: "127.0.0.1:1", AdminAddr: "127.0.0.1:2"}
+	require.NoError(t, admin.WriteStatus(path, want))
+	got, err := admin.ReadStatus(path)
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+	require.NoError(t, admin.WriteStatus("", want), "nobody wants it")
+}
+
+type answer struct {
+	status int
+	body   string
+}
+
+func get(t *testing.T, url string) answer {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	require.NoError(t, err)
+	req.Close = true
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	return answer{resp.StatusCode, string(body)}
+}

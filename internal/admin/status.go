@@ -1,0 +1,60 @@
+// Package admin is the operators' side of a server process: the admin listener, and the
+// status file with the addresses of the process.
+package admin
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"waypost/internal/atomicfile"
+)
+
+// Status describes a server process once all its listeners are open.
+type Status struct {
+	PID       int    `json:"pid"`
+	Role      string `json:"role"` // "control" or "edge"
+	Node      string `json:"node"`
+	Region    string `json:"region"`
+	Addr      string `json:"addr"`       // HOST:PORT of the service
+	AdminAddr string `json:"admin_addr"` // HOST:PORT of the admin listener
+
+	Listen []string `json:"listen,omitempty"`    // HOST:PORT of an edge's other listeners
+	TLS    []string `json:"tls,omitempty"`       // HOST:PORT of the TLS listeners
+	Peer   string   `json:"peer_addr,omitempty"` // HOST:PORT at which other edges may follow this one
+}
+
+// maxStatus bounds a status file, in bytes.
+const maxStatus = 64 << 10
+
+// WriteStatus renames the status into place; with an empty path it does nothing.
+func WriteStatus(path string, s Status) error {
+	if path == "" {
+		return nil
+	}
+	text, err := json.Marshal(s)
+	if err != nil {
+		return fmt.Errorf("encode the status: %w", err)
+	}
+	return atomicfile.Write(path, append(text, '\n'), 0o600)
+}
+
+// ReadStatus reads a file of WriteStatus. The error is fs.ErrNotExist while the process
+// has not written it.
+func ReadStatus(path string) (Status, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return Status{}, fmt.Errorf("status: %w", err)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxStatus))
+	if err := errors.Join(err, f.Close()); err != nil {
+		return Status{}, fmt.Errorf("status: %w", err)
+	}
+	var s Status
+	if err := json.Unmarshal(text, &s); err != nil {
+		return Status{}, fmt.Errorf("status in %s: %w", path, err)
+	}
+	return s, nil
+}
