@@ -8,53 +8,52 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"waypost"
+	"waypost/edge/fastpath"
 )
 
-// Config says how a Server answers. Zero fields mean the default.
+// Config configures a Server. A zero field means its default.
 type Config struct {
 	Links Links // required
 
-	// Clicks takes every GET that is answered with a link's redirect and is no
-	// prefetch, and nothing else. Default: none is recorded.
+	// Clicks takes every GET that is answered with a link's redirect and is no prefetch,
+	// and no other request. Default: none is recorded.
 	Clicks Clicks
 
-	// Sealer seals the addresses of visitors for the clicks. Default: clicks have none.
+	// Sealer encrypts the addresses of visitors. Default: clicks have no address.
 	Sealer Sealer
 
-	// StrictHosts makes a host that belongs to no domain answer 404. Otherwise it
+	// StrictHosts answers 404 for a host that belongs to no domain. Otherwise such a host
 	// means the default domain.
 	StrictHosts bool
 
-	// TrustedProxies are the peers whose X-Forwarded-* headers are believed. Those
-	// of anyone else are ignored.
+	// TrustedProxies are the peers whose X-Forwarded-* headers are believed. Those of
+	// other peers are ignored.
 	TrustedProxies []netip.Prefix
 
-	// ProxyProtocol says that trusted proxies begin every connection with a header
-	// of the PROXY protocol, version 1 or 2. One that does not is refused; anyone
-	// else must not send one.
+	// ProxyProtocol requires that trusted proxies begin every connection with a header of
+	// the PROXY protocol, version 1 or 2. Other peers must not send one.
 	ProxyProtocol bool
 
-	// Version, Region and Node are told at GET /.
+	// Version, Region and Node are shown at GET /.
 	Version string
 	Region  waypost.Region
 	Node    string
 
-	// MaxStaleness bounds the age of the replica, as Staleness gives it, above
-	// which redirects say so in the header Waypost-Stale, in whole seconds. They
-	// are served all the same. 0, or no Staleness: never. Staleness is asked at
-	// every redirect, by many goroutines at once.
+	// MaxStaleness is the age of the replica, as Staleness returns it, above which
+	// redirects carry the header Waypost-Stale, in whole seconds. They are still served.
+	// 0, or no Staleness: never. Staleness is called for every redirect, by many
+	// goroutines at once.
 	MaxStaleness time.Duration
 	Staleness    func() time.Duration
 
-	// Logger gets what an operator has to know; it never gets addresses of
-	// visitors. Default: discarded.
+	// Logger never gets addresses of visitors. Default: messages are discarded.
 	Logger *slog.Logger
 
-	// Metrics takes the server's collector; a second server on the same registerer
-	// is a mistake and panics. Default: none.
+	// Metrics takes the server's collector. A second server on the same registerer is a
+	// mistake and panics. Default: none.
 	Metrics prometheus.Registerer
 
-	// Clock judges expiry, and dates clicks. Default: time.Now.
+	// Clock decides expiry, and dates clicks. Default: time.Now.
 	Clock func() time.Time
 
 	ReadTimeout  time.Duration // for one whole request, and a handshake; default 5 s
@@ -71,8 +70,8 @@ type Config struct {
 
 // Limits on what a client may send, in bytes.
 const (
-	maxHead   = 16 << 10 // request line and header; 431 above
-	maxTarget = 8 << 10  // request target; 414 above
+	maxHead   = 16 << 10           // request line and header; 431 above
+	maxTarget = fastpath.MaxTarget // request target; 414 above
 	maxHost   = 255
 )
 

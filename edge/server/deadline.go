@@ -1,18 +1,15 @@
 package server
 
-import (
-	"net"
-	"time"
-)
+import "time"
 
-// deadline is one of a connection. fasthttp sets three for every request, and each is
-// a timer of the runtime's to move, which costs as much as finding the link. Here they
-// are only noted, and told to the connection when it has to read or write: a request
-// that has come whole needs none. One that is nearly right already is left: a
-// connection may be ended early by the slack, never late.
+// deadline is one of a connection's two deadlines. fasthttp sets three deadlines for
+// every request, and each costs as much as finding the link, because a runtime timer
+// moves. Here they are only noted, and armed when the connection has to wait. A request
+// that has arrived whole arms none. A deadline that is nearly right already is left as
+// it is: a connection may end early by the slack, never late.
 type deadline struct{ wanted, armed time.Time }
 
-// slackOf gives the slack for the shortest of the timeouts.
+// slackOf returns the slack that the shortest of the timeouts allows.
 func slackOf(timeouts ...time.Duration) time.Duration {
 	const part = 16
 	shortest := timeouts[0]
@@ -22,7 +19,7 @@ func slackOf(timeouts ...time.Duration) time.Duration {
 	return shortest / part
 }
 
-// due reports whether the connection has to be told.
+// due reports whether the deadline has to be armed.
 func (d *deadline) due(slack time.Duration) bool {
 	if d.wanted.IsZero() || d.armed.IsZero() {
 		return d.wanted.IsZero() != d.armed.IsZero()
@@ -31,39 +28,31 @@ func (d *deadline) due(slack time.Duration) bool {
 	return early < 0 || early > slack
 }
 
-// want notes deadlines. Like those of a connection that is closed, they fail once a
-// handshake has.
-func (v *visitor) want(reading, writing time.Time) error {
-	v.reading.wanted, v.writing.wanted = reading, writing
-	return v.over
+// want notes deadlines. It fails after a failed handshake, as on a closed connection.
+func (c *conn) want(reading, writing time.Time) error {
+	c.reading.wanted, c.writing.wanted = reading, writing
+	return c.failed
 }
 
-// armReading comes before a read. It keeps the deadline of a connection that was told
-// to end.
-func (v *visitor) armReading() error {
-	if !v.reading.due(v.slack) {
+// ArmRead comes before a read. It keeps the deadline of a connection that was told to
+// end.
+func (c *conn) ArmRead() error {
+	if !c.reading.due(c.slack) {
 		return nil
 	}
-	v.reading.armed = v.reading.wanted
-	err := v.raw.SetReadDeadline(v.reading.armed)
-	if v.phase.Load() == phaseEnding {
-		err = v.raw.SetReadDeadline(past)
+	c.reading.armed = c.reading.wanted
+	err := c.raw.SetReadDeadline(c.reading.armed)
+	if c.phase.Load() == phaseEnding {
+		err = c.raw.SetReadDeadline(past)
 	}
 	return err
 }
 
-// armWriting comes before a write.
-func (v *visitor) armWriting() error {
-	if !v.writing.due(v.slack) {
+// armWrite comes before a write that may wait.
+func (c *conn) armWrite() error {
+	if !c.writing.due(c.slack) {
 		return nil
 	}
-	v.writing.armed = v.writing.wanted
-	return v.raw.SetWriteDeadline(v.writing.armed)
-}
-
-func (v *visitor) write(to net.Conn, p []byte) (int, error) {
-	if err := v.armWriting(); err != nil {
-		return 0, err
-	}
-	return to.Write(p)
+	c.writing.armed = c.writing.wanted
+	return c.raw.SetWriteDeadline(c.writing.armed)
 }

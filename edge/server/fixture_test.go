@@ -143,7 +143,7 @@ func serveTLS(t *testing.T, cfg server.Config, tlsConfig *tls.Config) string {
 	return ln.Addr().String()
 }
 
-func start(t *testing.T, cfg server.Config, run func(*server.Server) error) *server.Server {
+func start(t testing.TB, cfg server.Config, run func(*server.Server) error) *server.Server {
 	t.Helper()
 	if cfg.Links == nil {
 		cfg.Links = newMemoryLinks()

@@ -127,7 +127,7 @@ func waits() map[string]int64 {
 			var f runtime.Frame
 			f, more = frames.Next()
 			stack = append(stack, f.Function)
-			answering = answering || strings.HasPrefix(f.Function, "waypost/edge.")
+			answering = answering || strings.HasPrefix(f.Function, "waypost/edge/server.")
 		}
 		if answering && strings.HasPrefix(stack[0], "sync.") {
 			counts[strings.Join(stack, "\n")] += r.Count

@@ -8,9 +8,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics counts answers without a lock or a cache line that all processors write:
-// connections are spread over stripes, and a stripe's counters are its own. It is
-// the collector that adds them up.
+// metrics counts answers without a lock, and without a cache line that all processors
+// write: connections are spread over stripes with counters of their own, which the
+// collector adds up.
 type metrics struct {
 	open    func() int64 // connections
 	refused [len(refusals)]atomic.Uint64
@@ -18,8 +18,8 @@ type metrics struct {
 	stripes []stripe
 }
 
-// stripe holds the counters of some connections. The padding keeps two stripes
-// off one cache line, and off the pair that processors fetch together.
+// stripe holds the counters of some connections. The padding keeps two stripes off the
+// pair of cache lines that processors fetch together.
 type stripe struct {
 	answers [len(countedStatuses)]atomic.Uint64
 	errors  atomic.Uint64
@@ -29,7 +29,7 @@ type stripe struct {
 // countedStatuses are the only values of the label status.
 var countedStatuses = [...]int{301, 302, 307, 308, 404, 410, 500, 503, 400, 405, 408, 413, 414, 431, 200}
 
-// statusIndex gives the place of a status in countedStatuses.
+// statusIndex maps a status to its index in countedStatuses.
 var statusIndex = func() (index [600]uint8) {
 	for i, status := range countedStatuses {
 		index[status] = uint8(i)
@@ -41,22 +41,22 @@ var statusIndex = func() (index [600]uint8) {
 const (
 	refusedTotal     = iota // too many in all
 	refusedAddress          // too many of one address
-	refusedHeader           // no PROXY header where one has to be
+	refusedHeader           // no PROXY header where one is required
 	refusedHandshake        // no TLS handshake
 )
 
 // refusals are the values of the label reason.
 var refusals = [...]string{refusedTotal: "total", refusedAddress: "address", refusedHeader: "proxy_header", refusedHandshake: "tls_handshake"}
 
-// count counts one answer; its status must be one of countedStatuses.
+// count counts one answer. Its status must be one of countedStatuses.
 func (s *stripe) count(status int) { s.answers[statusIndex[status]].Add(1) }
 
 func newMetrics() *metrics {
-	const perProcessor = 4 // so that two busy connections seldom meet
+	const perProcessor = 4 // two busy connections seldom share a stripe
 	return &metrics{stripes: make([]stripe, perProcessor*runtime.GOMAXPROCS(0))}
 }
 
-// nextStripe gives a new connection its stripe, in turn.
+// nextStripe returns the stripe of a new connection, in turn.
 func (m *metrics) nextStripe() *stripe {
 	return &m.stripes[m.next.Add(1)%uint64(len(m.stripes))]
 }

@@ -1,51 +1,122 @@
 package server
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"html"
+	"strings"
+	"time"
+
 	"github.com/valyala/fasthttp"
 
 	"waypost"
 )
 
-var (
-	headerETag = []byte("Etag")
-	assetAge   = []byte(waypost.AssetAge)
-	noneMatch  = []byte("If-None-Match")
-
-	previewHeaders = func() (all [len(waypost.PreviewHeaders)]struct{ name, value []byte }) {
-		for i, h := range waypost.PreviewHeaders {
-			all[i].name, all[i].value = []byte(h.Name), []byte(h.Value)
-		}
-		return all
-	}()
-)
-
-// sendPreview tells where a link leads. That is no visit to the link.
-func (s *Server) sendPreview(ctx *fasthttp.RequestCtx, v *visitor, code []byte, res *waypost.Resolution) {
+// sendPreview shows the target of a link. A preview is no visit to the link.
+func (s *Server) sendPreview(ctx *fasthttp.RequestCtx, c *conn, code []byte, res *waypost.Resolution) {
 	if !fitsHeader(res.Location) {
-		s.fail(ctx, v, errBadLocation)
+		s.fail(ctx, c, errBadLocation)
 		return
 	}
-	contentType, body := waypost.Preview(code, res, asksForPage(&ctx.Request.Header))
-	header := &ctx.Response.Header
 	for i := range previewHeaders {
-		header.SetCanonical(previewHeaders[i].name, previewHeaders[i].value)
+		ctx.Response.Header.Set(previewHeaders[i].name, previewHeaders[i].value)
 	}
-	header.SetContentType(contentType)
-	header.SetCanonical(headerCacheControl, noStore)
-	header.SetCanonical(headerVary, accept)
-	ctx.Response.SetBodyRaw(body)
-	v.stripe.count(fasthttp.StatusOK)
+	contentType, body := previewBody(code, res, wantsPage(&ctx.Request.Header))
+	s.send(ctx, c, &answer{status: fasthttp.StatusOK, contentType: contentType, body: body, cacheControl: noStore, vary: true, stale: -1})
 }
 
-// sendAsset gives a small file, or says that the client has it.
-func sendAsset(ctx *fasthttp.RequestCtx, a *waypost.Asset) {
-	header := &ctx.Response.Header
-	header.SetCanonical(headerCacheControl, assetAge)
-	header.SetCanonical(headerETag, []byte(a.ETag))
-	if a.Known(ctx.Request.Header.PeekCanonical(noneMatch)) {
-		ctx.Response.SetStatusCode(fasthttp.StatusNotModified)
-		return
-	}
-	header.SetContentType(a.ContentType)
-	ctx.Response.SetBodyRaw(a.Body)
+// previewHeaders make sure that the page loads nothing, runs nothing, and does not tell
+// the target where its visitor comes from.
+var previewHeaders = [...]struct{ name, value string }{
+	{"Content-Security-Policy", "default-src 'none'; style-src '" + styleHash + "'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"},
+	{"Referrer-Policy", "no-referrer"},
+	{"X-Content-Type-Options", "nosniff"},
+	{"X-Robots-Tag", "noindex, nofollow"},
 }
+
+// previewBody returns a page for browsers, and a JSON object for all other clients.
+func previewBody(code []byte, r *waypost.Resolution, page bool) (contentType string, body []byte) {
+	p := preview{
+		Code: string(code), Location: string(r.Location), Status: r.Status,
+		ForwardQuery: r.Flags&waypost.ForwardQuery != 0, ForwardPath: r.Flags&waypost.ForwardPath != 0,
+	}
+	if r.ExpiresAt != 0 {
+		at := time.UnixMilli(r.ExpiresAt).UTC()
+		p.ExpiresAt = &at
+	}
+	if page {
+		return "text/html; charset=utf-8", p.page()
+	}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(&p); err != nil { // a time beyond the year 9999
+		return errorBody(500, false)
+	}
+	return "application/json", b.Bytes()
+}
+
+type preview struct {
+	Code         string     `json:"short_code"`
+	Location     string     `json:"location"`
+	Status       int        `json:"redirect_status"`
+	ExpiresAt    *time.Time `json:"expires_at"`
+	ForwardQuery bool       `json:"forward_query"`
+	ForwardPath  bool       `json:"forward_path"`
+}
+
+// page shows the target as text and as a link, byte for byte. All text that a user chose
+// is escaped.
+func (p *preview) page() []byte {
+	notes := ""
+	if p.ExpiresAt != nil {
+		notes += "<p>Until " + p.ExpiresAt.Format("2006-01-02 15:04 MST") + ".</p>\n"
+	}
+	if p.ForwardQuery || p.ForwardPath {
+		notes += "<p>The part of a short address behind the code is added to this one.</p>\n"
+	}
+	location := html.EscapeString(p.Location)
+	link := `<a href="` + location + `" rel="noreferrer nofollow">` + location + `</a>`
+	if !waypost.ValidLocation(p.Location) { // a record that has gone bad is shown as text
+		link = location
+	}
+	return []byte(strings.NewReplacer(
+		"{code}", html.EscapeString(p.Code), "{host}", html.EscapeString(hostPart(p.Location)),
+		"{link}", link, "{notes}", notes,
+	).Replace(previewPage))
+}
+
+// hostPart returns the host of a Location.
+func hostPart(location string) string {
+	_, rest, _ := strings.Cut(location, "://")
+	if end := strings.IndexAny(rest, `/\?#`); end >= 0 {
+		rest = rest[:end]
+	}
+	return rest
+}
+
+var styleHash = func() string {
+	sum := sha256.Sum256([]byte(pageStyle))
+	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
+}()
+
+const previewPage = `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width,initial-scale=1">
+<meta name="robots" content="noindex,nofollow">
+<title>{code} leads to {host}</title>
+<style>` + pageStyle + `</style>
+</head>
+<body>
+<main>
+<small>{code} leads to</small>
+<h1>{host}</h1>
+<p>{link}</p>
+{notes}</main>
+</body>
+</html>
+`

@@ -7,17 +7,17 @@ import (
 )
 
 const (
-	// methodOfBody stands for GET and HEAD in a request that has a body. It is no
-	// token, so that nobody can send it.
+	// methodOfBody replaces GET and HEAD in a request that has a body. It is no token, so
+	// that no client can send it.
 	methodOfBody = "(body)"
 
-	// chunked is what fasthttp gives for the length of a body in chunks.
+	// chunked is the length that fasthttp reports for a body in chunks.
 	chunked = -1
 )
 
-// refuseBody looks at a header before its body is read. It marks a GET or HEAD that
-// has one with a method that fasthttp will not take: this hook has no better way to
-// refuse, and once a body is read, one of no chunks is no longer told from none.
+// refuseBody inspects a header before its body is read. It marks a GET or HEAD with a body
+// by a method that fasthttp refuses, because this hook has no other way to refuse, and
+// because a body of no chunks cannot be distinguished from no body once it is read.
 func refuseBody(header *fasthttp.RequestHeader) fasthttp.RequestConfig {
 	length := header.ContentLength()
 	if (length == chunked || length > 0) && (header.IsGet() || header.IsHead()) {
@@ -26,19 +26,19 @@ func refuseBody(header *fasthttp.RequestHeader) fasthttp.RequestConfig {
 	return fasthttp.RequestConfig{}
 }
 
-// speaksHTTP1 reports whether a request is of a version that there is: fasthttp takes
+// speaksHTTP1 reports whether a request has a version that exists, because fasthttp takes
 // HTTP/0.0 and HTTP/7.3 for HTTP/1.0.
 func speaksHTTP1(header *fasthttp.RequestHeader) bool {
 	return header.IsHTTP11() || string(header.Protocol()) == "HTTP/1.0"
 }
 
 // refuse answers a request that breaks the protocol, and ends the connection.
-func (s *Server) refuse(ctx *fasthttp.RequestCtx, v *visitor, status int) {
-	s.sendError(ctx, v, status)
+func (s *Server) refuse(ctx *fasthttp.RequestCtx, c *conn, status int) {
+	s.sendError(ctx, c, status)
 	ctx.SetConnectionClose()
 }
 
-// refuseBroken answers what fasthttp could not read as a GET or HEAD request, and
+// refuseBroken answers bytes that fasthttp could not read as a GET or HEAD request, and
 // closes the connection.
 func (s *Server) refuseBroken(ctx *fasthttp.RequestCtx, err error) {
 	var (
@@ -59,12 +59,12 @@ func (s *Server) refuseBroken(ctx *fasthttp.RequestCtx, err error) {
 	case errors.As(err, &timeout) && timeout.Timeout():
 		status = fasthttp.StatusRequestTimeout
 	}
-	s.refuse(ctx, visitorOf(ctx), status)
+	s.refuse(ctx, connOf(ctx), status)
 }
 
-// refuseExpectation answers who waits for 100 Continue before he sends a body that
-// no request here has: an answer before the answer is what proxies lose count by.
+// refuseExpectation answers a client that waits for 100 Continue before it sends a body.
+// No request here has a body, and proxies lose count over an interim answer.
 func (s *Server) refuseExpectation(ctx *fasthttp.RequestCtx) int {
-	s.refuse(ctx, visitorOf(ctx), fasthttp.StatusBadRequest)
+	s.refuse(ctx, connOf(ctx), fasthttp.StatusBadRequest)
 	return fasthttp.StatusBadRequest
 }

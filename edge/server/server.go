@@ -19,34 +19,36 @@ import (
 
 // Server answers redirects over HTTP/1.1.
 //
-// Whatever is wrong with a request, its framing above all, ends the connection:
-// a redirect needs no body and no second chance, and a proxy in front must never
-// see two requests where this server sees one.
+// Any fault in a request, above all in its framing, ends the connection: a redirect needs
+// no body and no second chance, and a proxy in front must never see two requests where
+// this server sees one.
 type Server struct {
-	cfg      Config
-	ownClock bool // cfg.Clock is not the system's
-	http     *fasthttp.Server
-	about    []byte // the body of GET /
-	metrics  *metrics
-	roster   *roster
-	trusted  proxy.Trusted
+	cfg        Config
+	ownClock   bool // cfg.Clock is not the system's
+	noFastPath bool // for tests
+	http       *fasthttp.Server
+	about      []byte // the body of GET /
+	metrics    *metrics
+	registry   *registry
+	trusted    proxy.Trusted
 
-	plain      bool // there is no express lane
 	draining   atomic.Bool
-	loggedFail atomic.Int64 // Unix seconds of the last failure that was logged
+	loggedFail atomic.Int64 // Unix seconds of the last logged failure
 
-	mu        sync.Mutex
-	listeners []net.Listener
-	closed    bool
+	mu struct {
+		sync.Mutex
+		listeners []net.Listener
+		closed    bool
+	}
 }
 
-// New makes a Server; it starts nothing.
+// New returns a Server, and starts nothing.
 func New(cfg Config) *Server {
 	ownClock := cfg.Clock != nil
 	cfg = cfg.withDefaults()
 	s := &Server{cfg: cfg, ownClock: ownClock, about: about(cfg), metrics: newMetrics(), trusted: proxy.Trusted(cfg.TrustedProxies)}
-	s.roster = newRoster(s.metrics, cfg.MaxConnections, cfg.MaxConnectionsPerAddress)
-	s.metrics.open = s.roster.open.Load
+	s.registry = newRegistry(s.metrics, cfg.MaxConnections, cfg.MaxConnectionsPerAddress)
+	s.metrics.open = s.registry.open.Load
 	if cfg.Metrics != nil {
 		cfg.Metrics.MustRegister(s.metrics)
 	}
@@ -61,7 +63,7 @@ func New(cfg Config) *Server {
 		ReadTimeout:  cfg.ReadTimeout,
 		WriteTimeout: cfg.WriteTimeout,
 		IdleTimeout:  cfg.IdleTimeout,
-		Concurrency:  2 * cfg.MaxConnections, // never reached: the roster keeps the limit
+		Concurrency:  2 * cfg.MaxConnections, // never reached: the registry keeps the limit
 
 		GetOnly:                      true, // and HEAD
 		MaxRequestBodySize:           1,    // 0 would mean 4 MB; none is read, see refuseBody
@@ -77,13 +79,13 @@ func New(cfg Config) *Server {
 	return s
 }
 
-// Serve answers the connections of ln, which it closes in the end, until Shutdown
-// (then nil) or until ln fails for good. It may be called for several listeners.
+// Serve answers the connections of ln until Shutdown, and then returns nil, or until ln
+// fails permanently. It closes ln. It may be called for several listeners.
 func (s *Server) Serve(ln net.Listener) error { return s.serve(ln, nil) }
 
-// ServeTLS is Serve for a listener whose clients speak TLS. Ln itself gives plain
-// connections: a PROXY header comes before the handshake. cfg must offer no protocol
-// but http/1.1 and, for the proofs that certificate authorities ask for, acme-tls/1.
+// ServeTLS is Serve for clients that speak TLS. ln accepts plain connections, because a
+// PROXY header comes before the handshake. cfg may offer two protocols: http/1.1 and, for
+// proofs to certificate authorities, acme-tls/1.
 func (s *Server) ServeTLS(ln net.Listener, cfg *tls.Config) error { return s.serve(ln, cfg) }
 
 func (s *Server) serve(ln net.Listener, cfg *tls.Config) error {
@@ -98,32 +100,30 @@ func (s *Server) serve(ln net.Listener, cfg *tls.Config) error {
 	return nil
 }
 
-// track notes a listener for Shutdown; false when that has begun already.
+// track keeps a listener for Shutdown. It reports false once Shutdown has begun.
 func (s *Server) track(ln net.Listener) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	if s.mu.closed {
 		return false
 	}
-	s.listeners = append(s.listeners, ln)
+	s.mu.listeners = append(s.mu.listeners, ln)
 	return true
 }
 
 // Shutdown ends the service without failing a request. For DrainTime, or until no
 // connection is left, it goes on serving and tells every client to close its
-// connection after the answer; then it stops listening, closes connections that
-// wait for a request, be it the first or the next, and waits for the requests in
-// flight. A connection that still stays when ctx ends is left to the end of the
-// process, and ctx's error is returned.
+// connection after the answer. Then it stops listening, closes connections that wait for
+// their first or next request, and waits for the requests in flight. When ctx ends first,
+// it returns ctx's error, and leaves the remaining connections to the end of the process.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.draining.Store(true)
 	s.drain(ctx)
 
-	// They are closed here as well, because fasthttp does not know yet one whose
-	// Serve has only just begun.
+	// fasthttp does not know a listener yet whose Serve has only just begun.
 	err := s.StopListening()
 	select {
-	case <-s.roster.end():
+	case <-s.registry.end():
 	case <-ctx.Done():
 	}
 	if err := errors.Join(err, s.http.ShutdownWithContext(ctx)); err != nil {
@@ -132,11 +132,11 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return nil
 }
 
-// StopListening closes the listeners. Connections that are open go on, until Shutdown.
+// StopListening closes the listeners. Open connections go on until Shutdown.
 func (s *Server) StopListening() error {
 	s.mu.Lock()
-	listeners := s.listeners
-	s.listeners, s.closed = nil, true
+	listeners := s.mu.listeners
+	s.mu.listeners, s.mu.closed = nil, true
 	s.mu.Unlock()
 	var errs []error
 	for _, ln := range listeners {
@@ -148,14 +148,14 @@ func (s *Server) StopListening() error {
 	return nil
 }
 
-// drain waits until no connection is open, DrainTime is over, or ctx has ended.
+// drain waits until no connection is open, or DrainTime or ctx has ended.
 func (s *Server) drain(ctx context.Context) {
 	const interval = 5 * time.Millisecond
 	over := time.NewTimer(s.cfg.DrainTime)
 	defer over.Stop()
 	look := time.NewTicker(interval)
 	defer look.Stop()
-	for s.roster.open.Load() > 0 {
+	for s.registry.open.Load() > 0 {
 		select {
 		case <-look.C:
 		case <-over.C:
@@ -180,8 +180,8 @@ func about(cfg Config) []byte {
 	return b
 }
 
-// quietLogger passes on what fasthttp has to say without its arguments, which
-// hold the addresses of visitors and what they sent.
+// quietLogger logs fasthttp's messages without their arguments, which hold the addresses of
+// visitors and parts of their requests.
 type quietLogger struct{ log *slog.Logger }
 
 func (l quietLogger) Printf(format string, _ ...any) {

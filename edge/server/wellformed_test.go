@@ -11,8 +11,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
-
-	"waypost/edge/server"
 )
 
 // wellFormed is a request without a body as RFC 9112 has it, with no room for two
@@ -30,10 +28,9 @@ func firstRequest(b []byte) []byte {
 	return b[:utf8.RuneCountInString(wellFormed.FindString(string(runes)))]
 }
 
-// FuzzOnlyWellFormedRequestsAreServed: whatever the bytes and wherever reads cut
-// them, the requests that are answered as such are those that anyone in front would
-// see as well, one after the other.
-func FuzzOnlyWellFormedRequestsAreServed(f *testing.F) {
+// FuzzServer_AnswersOnlyWellFormedRequests sends bytes, cut anywhere, and compares the
+// requests that are answered with those that any proxy in front would see.
+func FuzzServer_AnswersOnlyWellFormedRequests(f *testing.F) {
 	const host = "Host: wayp.example\r\n"
 	for _, seed := range []string{
 		goodRequest, goodRequest + goodRequest, "HEAD /found301 HTTP/1.1\r\n" + host + "Accept: */*\r\n\r\n" + goodRequest,
@@ -46,10 +43,10 @@ func FuzzOnlyWellFormedRequestsAreServed(f *testing.F) {
 	} {
 		f.Add([]byte(seed), uint8(3))
 	}
-	s := server.New(server.Config{Links: newMemoryLinks()})
+	s := newFuzzServer(f, false, false)
 	f.Fuzz(func(t *testing.T, sent []byte, cut uint8) {
-		answers := server.Answer(t, s, sent, int(cut)%50)
-		again := server.Answer(t, s, sent, 0)
+		answers, _ := s.exchange(t, sent, int(cut)%50)
+		again, _ := s.exchange(t, sent, 0)
 		require.Equal(t, statuses(t, again), statuses(t, answers), "cuts change nothing")
 		rest := sent
 		for _, status := range statuses(t, answers) {

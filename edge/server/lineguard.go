@@ -3,28 +3,29 @@ package server
 import (
 	"bytes"
 	"errors"
+
+	"waypost/edge/fastpath"
 )
 
-var errAmbiguousLine = errors.New("a line that ends in LF alone, is folded, is no header, or speaks of a transfer coding")
+var errAmbiguousLine = errors.New("a line ends in LF alone, is folded, is no header, or names a transfer coding")
 
-// lineGuard ends a connection at the first line that parsers read differently: one
-// that ends in LF without CR, one that begins with a space or tab and so goes on
-// with the line before, one whose name is no token or has no colon (RFC 9112,
-// sections 2.2, 5.1 and 5.2), and any Transfer-Encoding, of which fasthttp would pass
-// over "identity". Since no request has a body here, everything that is read is
-// lines, whose bytes come in whatever pieces.
+// lineGuard ends a connection at the first line that parsers read differently: a line that
+// ends in LF without CR, a line that begins with a space or tab and so continues the line
+// before, a name that is no token or has no colon (RFC 9112, sections 2.2, 5.1 and 5.2),
+// and any Transfer-Encoding, because fasthttp ignores "identity". No request has a body
+// here, so that all bytes belong to lines, and arrive in pieces of any size.
 type lineGuard struct {
 	state lineState
-	last  byte  // before the piece
-	coded uint8 // how much of transferEncoding the name is so far
+	last  byte  // of the piece before
+	coded uint8 // bytes of transferEncoding that the name has matched
 	bad   bool
 }
 
 type lineState uint8
 
 const (
-	beforeRequest lineState = iota // where an empty line may be
-	emptyLine                      // of which CR was there
+	beforeRequest lineState = iota // an empty line may come
+	emptyLine                      // its CR has come
 	inRequestLine
 	lineStart
 	inName
@@ -36,11 +37,8 @@ const (
 	anotherName      = uint8(len(transferEncoding) + 1)
 )
 
-// tokenBytes gives the lower case of the bytes that a header's name may have.
-var tokenBytes = lowerCase("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz")
-
-// check looks at what a read gave. It takes away what begins with the fault, so
-// that the request that holds it stays incomplete.
+// check inspects the bytes of a read. It cuts them off at a fault, so that the request
+// with the fault stays incomplete.
 func (g *lineGuard) check(p []byte, n int, err error) (int, error) {
 	if g.bad {
 		return 0, errAmbiguousLine
@@ -52,10 +50,10 @@ func (g *lineGuard) check(p []byte, n int, err error) (int, error) {
 	return n, err
 }
 
-// between reports whether what was read so far are whole requests, or nothing.
-func (g *lineGuard) between() bool { return g.state == beforeRequest && !g.bad }
+// betweenRequests reports whether the bytes so far are whole requests, or none.
+func (g *lineGuard) betweenRequests() bool { return g.state == beforeRequest && !g.bad }
 
-// fault gives the index of the byte at which b goes wrong, or -1.
+// fault returns the index of the first faulty byte of b, or -1.
 func (g *lineGuard) fault(b []byte) int {
 	for i := 0; i < len(b); {
 		switch g.state {
@@ -105,14 +103,14 @@ func (g *lineGuard) fault(b []byte) int {
 	return -1
 }
 
-// name passes over the bytes of a name and the colon behind it. When it stops at
-// the fault it is false.
+// name passes over the bytes of a name and the colon behind it. It reports false if it
+// stopped at a fault.
 func (g *lineGuard) name(b []byte) (n int, ok bool) {
-	for n < len(b) && tokenBytes[b[n]] != 0 {
+	for n < len(b) && fastpath.TokenBytes[b[n]] != 0 {
 		n++
 	}
 	if g.coded != 0 || n == len(b) {
-		g.follow(b[:n]) // one of the few names that a read has cut
+		g.follow(b[:n]) // the name was cut by a read
 	} else if n == len(transferEncoding) && bytes.EqualFold(b[:n], []byte(transferEncoding)) {
 		return n, false
 	}
@@ -126,10 +124,10 @@ func (g *lineGuard) name(b []byte) (n int, ok bool) {
 	return n + 1, true
 }
 
-// follow compares one more piece of a name.
+// follow compares one more piece of a name with transferEncoding.
 func (g *lineGuard) follow(piece []byte) {
 	for _, c := range piece {
-		if int(g.coded) < len(transferEncoding) && transferEncoding[g.coded] == tokenBytes[c] {
+		if int(g.coded) < len(transferEncoding) && transferEncoding[g.coded] == fastpath.TokenBytes[c] {
 			g.coded++
 		} else {
 			g.coded = anotherName

@@ -5,9 +5,11 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/netip"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -17,7 +19,7 @@ import (
 	"waypost/edge/server"
 )
 
-// takenClicks keeps what was recorded.
+// takenClicks keeps the recorded clicks.
 type takenClicks struct {
 	mu    sync.Mutex
 	taken []waypost.Click
@@ -31,10 +33,20 @@ func (c *takenClicks) Record(click waypost.Click) {
 	c.taken = append(c.taken, click)
 }
 
-// FuzzTheExpressLaneAnswersLikeTheHandler: whatever the bytes, whoever sends them and
-// wherever reads cut them, a server with the lane and one without give the same
-// answers, count the same clicks and end the connection at the same place.
-func FuzzTheExpressLaneAnswersLikeTheHandler(f *testing.F) {
+// take returns the clicks since the last call.
+func (c *takenClicks) take() []waypost.Click {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	taken := c.taken
+	c.taken = nil
+	return taken
+}
+
+// FuzzFastPath_AnswersLikeTheHandler sends bytes over real TCP connections to a server
+// with the fast path and to one without. Whatever the bytes, the trust in their sender
+// and the places where writes cut them, both servers give the same answers, count the
+// same clicks, and end the connection at the same place.
+func FuzzFastPath_AnswersLikeTheHandler(f *testing.F) {
 	const host = "Host: wayp.example\r\n"
 	for _, seed := range []string{
 		goodRequest, goodRequest + goodRequest, "GET /unknown1 HTTP/1.1\r\n" + host + "Accept: text/html\r\n\r\n",
@@ -58,28 +70,75 @@ func FuzzTheExpressLaneAnswersLikeTheHandler(f *testing.F) {
 		f.Add([]byte(seed), uint8(0), true)
 		f.Add([]byte(seed), uint8(7), false)
 	}
-	now := time.UnixMilli(expires - 90_000)
+	fast := map[bool]*fuzzServer{false: newFuzzServer(f, false, false), true: newFuzzServer(f, true, false)}
+	plain := map[bool]*fuzzServer{false: newFuzzServer(f, false, true), true: newFuzzServer(f, true, true)}
 	f.Fuzz(func(t *testing.T, sent []byte, cut uint8, trusted bool) {
-		links := newMemoryLinks()
-		links.targets[hostID] = waypost.DomainTargets{NotFound: []byte("https://example.org/lost")}
-		run := func(prepare func(*server.Server)) ([]byte, []waypost.Click) {
-			var clicks takenClicks
-			cfg := server.Config{
-				Links: links, Clicks: &clicks, Sealer: &openSealer{}, Clock: func() time.Time { return now },
-				MaxStaleness: time.Second, Staleness: func() time.Duration { return time.Minute },
-			}
-			if trusted {
-				cfg.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}
-			}
-			s := server.New(cfg)
-			prepare(s)
-			return server.Answer(t, s, sent, int(cut)%50), clicks.taken
-		}
-		express, expressClicks := run(func(*server.Server) {})
-		plain, plainClicks := run(server.WithoutExpress)
-		require.Equal(t, plainClicks, expressClicks)
-		require.Equal(t, answersOf(t, plain), answersOf(t, express))
+		fastAnswers, fastClicks := fast[trusted].exchange(t, sent, int(cut)%50)
+		plainAnswers, plainClicks := plain[trusted].exchange(t, sent, int(cut)%50)
+		require.Equal(t, plainClicks, fastClicks)
+		require.Equal(t, answersOf(t, plainAnswers), answersOf(t, fastAnswers))
 	})
+}
+
+// fuzzServer is a server on loopback with the clicks that it has recorded.
+type fuzzServer struct {
+	addr   string
+	clicks takenClicks
+}
+
+func newFuzzServer(f *testing.F, trusted, withoutFastPath bool) *fuzzServer {
+	f.Helper()
+	links := newMemoryLinks()
+	links.targets[hostID] = waypost.DomainTargets{NotFound: []byte("https://example.org/lost")}
+	now := time.UnixMilli(expires - 90_000)
+	s := &fuzzServer{}
+	cfg := server.Config{
+		Links: links, Clicks: &s.clicks, Sealer: &openSealer{}, Clock: func() time.Time { return now },
+		MaxStaleness: time.Second, Staleness: func() time.Duration { return time.Minute },
+		// A client that ends its connection together with a later request waits for this.
+		IdleTimeout: 100 * time.Millisecond,
+	}
+	if trusted {
+		cfg.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(f, err)
+	s.addr = ln.Addr().String()
+	start(f, cfg, func(srv *server.Server) error {
+		if withoutFastPath {
+			server.WithoutFastPath(srv)
+		}
+		return srv.Serve(ln)
+	})
+	return s
+}
+
+// exchange sends bytes on a new connection, in writes of cut bytes (0: all at once), ends
+// its side, and returns the answers and the clicks of them.
+func (s *fuzzServer) exchange(t *testing.T, sent []byte, cut int) ([]byte, []waypost.Click) {
+	t.Helper()
+	conn, err := net.DialTimeout("tcp", s.addr, waitLimit)
+	require.NoError(t, err)
+	defer conn.Close()
+	require.NoError(t, conn.SetDeadline(time.Now().Add(waitLimit)))
+	go func() {
+		for len(sent) > 0 {
+			n := len(sent)
+			if cut > 0 {
+				n = min(n, cut)
+			}
+			if _, err := conn.Write(sent[:n]); err != nil {
+				return // the server has ended the connection
+			}
+			sent = sent[n:]
+		}
+		_ = conn.(*net.TCPConn).CloseWrite() // likewise
+	}()
+	answers, err := io.ReadAll(conn)
+	if !errors.Is(err, syscall.ECONNRESET) { // bytes were left unread behind the last answer
+		require.NoError(t, err)
+	}
+	return answers, s.clicks.take()
 }
 
 type plainAnswer struct {
@@ -88,7 +147,7 @@ type plainAnswer struct {
 	body   string
 }
 
-// answersOf reads answers, but for their dates.
+// answersOf parses answers, and leaves out their dates.
 func answersOf(t *testing.T, b []byte) (all []plainAnswer) {
 	t.Helper()
 	r := bufio.NewReader(bytes.NewReader(b))

@@ -4,12 +4,13 @@ import (
 	"bytes"
 
 	"github.com/valyala/fasthttp"
+
+	"waypost/edge/fastpath"
 )
 
-// splitTarget takes a request target apart as it was sent, without decoding or
-// normalising anything: path is what follows the authority, with the query. A target
-// in absolute form (RFC 9112, section 3.2.2) names the authority as well; otherwise
-// that is nil.
+// splitTarget divides a request target without decoding or normalising it. path follows
+// the authority and includes the query. authority is nil unless the target is in absolute
+// form (RFC 9112, section 3.2.2).
 func splitTarget(target []byte) (authority, path []byte, ok bool) {
 	if len(target) > 0 && target[0] == '/' {
 		return nil, target, true
@@ -28,16 +29,16 @@ func splitTarget(target []byte) (authority, path []byte, ok bool) {
 	return rest[:end], rest[end:], true
 }
 
-// hostOf gives the host that the request is for, in lower case and without a port;
-// empty when an HTTP/1.0 client names none, and false when it is malformed. The
-// bytes are good until the connection's next request.
-func hostOf(ctx *fasthttp.RequestCtx, v *visitor, authority []byte) ([]byte, bool) {
+// hostOf returns the host of a request, in lower case and without a port. The host is
+// empty if an HTTP/1.0 client names none. False means that it is malformed. The bytes are
+// good until the connection's next request.
+func hostOf(ctx *fasthttp.RequestCtx, c *conn, authority []byte) ([]byte, bool) {
 	raw := authority
 	if raw == nil {
 		raw = ctx.Request.Header.Host()
 	}
-	host, ok := parseHost(v.host[:0], raw)
-	if !ok || !v.trusted {
+	host, ok := parseHost(c.host[:0], raw)
+	if !ok || !c.trusted {
 		return host, ok
 	}
 	switch forwarded := ctx.Request.Header.PeekAll("X-Forwarded-Host"); {
@@ -46,14 +47,13 @@ func hostOf(ctx *fasthttp.RequestCtx, v *visitor, authority []byte) ([]byte, boo
 	case len(forwarded) > 1:
 		return nil, false
 	default:
-		return v.forwardedHost(forwarded[0])
+		return c.forwardedHost(forwarded[0])
 	}
 }
 
-// forwardedHost gives the host that a trusted proxy says it was asked for. In a list
-// the last is what the proxy itself has seen; those before it may be the client's
-// invention.
-func (v *visitor) forwardedHost(list []byte) ([]byte, bool) {
+// forwardedHost returns the host that a trusted proxy was asked for. In a list the proxy
+// itself has added the last element. The client may have invented the others.
+func (c *conn) forwardedHost(list []byte) ([]byte, bool) {
 	if comma := bytes.LastIndexByte(list, ','); comma >= 0 {
 		list = list[comma+1:]
 	}
@@ -61,11 +61,11 @@ func (v *visitor) forwardedHost(list []byte) ([]byte, bool) {
 	if len(last) == 0 {
 		return nil, false
 	}
-	return parseHost(v.host[:0], last)
+	return parseHost(c.host[:0], last)
 }
 
-// parseHost appends the host of a Host header to dst: lower case, without a port
-// or the root's dot. It takes names as DNS has them, IPv4, and IPv6 in brackets.
+// parseHost appends the host of a Host header to dst, in lower case, without a port or the
+// dot of the DNS root. It accepts DNS names, IPv4, and IPv6 in brackets.
 func parseHost(dst, raw []byte) ([]byte, bool) {
 	if len(raw) == 0 {
 		return dst, true
@@ -92,24 +92,14 @@ func parseHost(dst, raw []byte) ([]byte, bool) {
 	return bytes.TrimSuffix(dst, []byte(".")), true
 }
 
-// nameBytes and literalBytes give the lower case of the bytes that a name or an
-// address in brackets may have, and 0 for all others.
+// nameBytes and literalBytes map the bytes that a name or an address in brackets may hold
+// to lower case, and all others to 0.
 var (
-	nameBytes    = lowerCase("abcdefghijklmnopqrstuvwxyz0123456789.-_")
-	literalBytes = lowerCase("abcdef0123456789:.[]")
+	nameBytes    = fastpath.LowerCase("abcdefghijklmnopqrstuvwxyz0123456789.-_")
+	literalBytes = fastpath.LowerCase("abcdef0123456789:.[]")
 )
 
-func lowerCase(allowed string) (lower [256]byte) {
-	for _, c := range []byte(allowed) {
-		lower[c] = c
-		if 'a' <= c && c <= 'z' {
-			lower[c-'a'+'A'] = c
-		}
-	}
-	return lower
-}
-
-// validPort takes nothing, or a colon and up to five digits.
+// validPort accepts nothing, or a colon and up to five digits.
 func validPort(s []byte) bool {
 	if len(s) == 0 {
 		return true

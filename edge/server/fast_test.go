@@ -13,9 +13,9 @@ import (
 	"waypost/edge/server"
 )
 
-// TestARequestIsAnsweredWhereverItIsCut: on one connection, after requests that came
-// whole. None may be overlooked, whenever its parts come.
-func TestARequestIsAnsweredWhereverItIsCut(t *testing.T) {
+// TestFastPath_AnswersRequestsCutAnywhere cuts requests on a connection that has sent
+// whole ones before.
+func TestFastPath_AnswersRequestsCutAnywhere(t *testing.T) {
 	_, addr := serve(t, server.Config{})
 	conn := dial(t, addr)
 	r := bufio.NewReader(conn)
@@ -28,8 +28,8 @@ func TestARequestIsAnsweredWhereverItIsCut(t *testing.T) {
 	}
 }
 
-// TestWhoTakesAnswersLateGetsAllOfThem asks for more than the kernel's buffers hold.
-func TestWhoTakesAnswersLateGetsAllOfThem(t *testing.T) {
+// TestFastPath_WritesAnswersToSlowReaders asks for more than the kernel's buffers hold.
+func TestFastPath_WritesAnswersToSlowReaders(t *testing.T) {
 	const requests = 1000
 	_, addr := serve(t, server.Config{})
 	conn := dial(t, addr)
@@ -45,7 +45,7 @@ func TestWhoTakesAnswersLateGetsAllOfThem(t *testing.T) {
 	}
 }
 
-func TestWhoEndsHisSideWithTheRequestIsAnsweredAndClosed(t *testing.T) {
+func TestFastPath_AnswersHalfClosedClients(t *testing.T) {
 	_, addr := serve(t, server.Config{})
 	conn := dial(t, addr)
 	_, err := io.WriteString(conn, goodRequest)

@@ -1,14 +1,15 @@
 //go:build linux && (amd64 || arm64) && race
 
-package server
+package fastpath
 
 import "syscall"
 
-// These tell the race detector what client and server in one process say to each other.
+// These calls let the race detector see the bytes that a client and a server in one
+// process exchange.
 
 func receive(fd uintptr, p []byte) (int, syscall.Errno) {
 	n, err := syscall.Read(int(fd), p)
-	errno, _ := err.(syscall.Errno) //nolint:errorlint // Read gives no other, and errors.As allocates
+	errno, _ := err.(syscall.Errno) //nolint:errorlint // Read returns no other, and errors.As allocates
 	return n, errno
 }
 

@@ -1,0 +1,178 @@
+// Package fastpath reads plain GET requests straight from a TCP socket and hands them to
+// a [Handler], before an HTTP library sees them.
+//
+// The contract: Parse accepts a strict subset of the requests that the library accepts,
+// and a handler that declines has had no effect. So every declined request can be read
+// again by the library, which answers it as if the fast path did not exist, and the fast
+// path never has to refuse anything. The package knows neither links nor answers.
+package fastpath
+
+import (
+	"encoding/binary"
+	"math/bits"
+)
+
+// MaxTarget bounds a request target, in bytes.
+const MaxTarget = 8 << 10
+
+// Request holds the parts of a plain GET that an answer may depend on. The slices refer
+// to the bytes that were parsed. A header that is absent is nil.
+type Request struct {
+	Target        []byte // in origin form
+	Host          []byte
+	Agent         []byte
+	Accept        []byte
+	Referrer      []byte
+	ForwardedFor  []byte // X-Forwarded-For
+	ForwardedHost []byte // X-Forwarded-Host
+}
+
+// Parse reports whether b is one whole plain GET and nothing else: HTTP/1.1, a target in
+// origin form of at most MaxTarget bytes, one non-empty Host, no body, and no header
+// that would change the answer. It makes one pass and does not allocate. After false
+// the fields have no meaning.
+func (r *Request) Parse(b []byte) bool {
+	const begin, version = "GET /", " HTTP/1.1\r\n"
+	if len(b) < len(begin)+len(version) || string(b[:len(begin)]) != begin {
+		return false
+	}
+	i := len(begin)
+	for i < len(b) && b[i] > ' ' && b[i] < 0x7f {
+		i++
+	}
+	if i > len("GET ")+MaxTarget || len(b)-i < len(version) || string(b[i:i+len(version)]) != version {
+		return false
+	}
+	r.Target = b[len(begin)-1 : i]
+	for i += len(version); ; {
+		if len(b)-i == len("\r\n") {
+			return b[i] == '\r' && b[i+1] == '\n' && r.Host != nil
+		}
+		name := i
+		for i < len(b) && TokenBytes[b[i]] != 0 {
+			i++
+		}
+		if i == name || i == len(b) || b[i] != ':' {
+			return false
+		}
+		value := i + 1
+		i = endOfText(b, value)
+		if len(b)-i < len("\r\n") || b[i] != '\r' || b[i+1] != '\n' || !r.header(b[name:value-1], trimSpaces(b[value:i])) {
+			return false
+		}
+		i += len("\r\n")
+	}
+}
+
+// header keeps the value of a header that matters. It reports false for a header that
+// only the library may judge. Names are told apart by their length first.
+func (r *Request) header(name, value []byte) bool {
+	switch len(name) {
+	case len("Host"):
+		// The library judges addresses in brackets.
+		return !EqualFold(name, "host") || keepOnce(&r.Host, value) && value[0] != '['
+	case len("X-Moz"):
+		return !EqualFold(name, "x-moz")
+	case len("Accept"):
+		if EqualFold(name, "accept") {
+			return keepOnce(&r.Accept, value)
+		}
+		return !EqualFold(name, "expect")
+	case len("Purpose"):
+		if EqualFold(name, "referer") {
+			return keepOnce(&r.Referrer, value)
+		}
+		return !EqualFold(name, "purpose") && !EqualFold(name, "trailer")
+	case len("X-Purpose"):
+		return !EqualFold(name, "x-purpose")
+	case len("User-Agent"):
+		if EqualFold(name, "user-agent") {
+			return keepOnce(&r.Agent, value)
+		}
+		return !EqualFold(name, "connection") || EqualFold(value, "keep-alive")
+	case len("Sec-Purpose"):
+		return !EqualFold(name, "sec-purpose")
+	case len("Content-Length"):
+		return !EqualFold(name, "content-length")
+	case len("X-Forwarded-For"):
+		return !EqualFold(name, "x-forwarded-for") || keepOnce(&r.ForwardedFor, value)
+	case len("X-Forwarded-Host"):
+		return !EqualFold(name, "x-forwarded-host") || keepOnce(&r.ForwardedHost, value)
+	case len("Transfer-Encoding"):
+		return !EqualFold(name, "transfer-encoding")
+	}
+	return true
+}
+
+// keepOnce keeps a value. It reports false for an empty one and for a second one.
+func keepOnce(field *[]byte, value []byte) bool {
+	if *field != nil || len(value) == 0 {
+		return false
+	}
+	*field = value
+	return true
+}
+
+// EqualFold reports whether s equals lower, which is ASCII in lower case, without regard
+// to the case of s. It does not allocate.
+func EqualFold(s []byte, lower string) bool {
+	if len(s) != len(lower) {
+		return false
+	}
+	for i, c := range s {
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		if c != lower[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// TokenBytes maps each byte that a header name may hold (RFC 9110, section 5.6.2) to its
+// lower case, and every other byte to 0.
+var TokenBytes = LowerCase("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz")
+
+// LowerCase returns a table that maps the allowed bytes, given in lower case, and their
+// upper case to lower case, and every other byte to 0.
+func LowerCase(allowed string) (lower [256]byte) {
+	for _, c := range []byte(allowed) {
+		lower[c] = c
+		if 'a' <= c && c <= 'z' {
+			lower[c-'a'+'A'] = c
+		}
+	}
+	return lower
+}
+
+// endOfText returns the index of the first control character from i on, or len(b). A tab
+// counts as one.
+//
+// It looks at eight bytes at a time. For bytes below 0x80, x-0x20 borrows from the
+// highest bit only if the byte is below 0x20 or a byte before it is, which is found
+// first.
+func endOfText(b []byte, i int) int {
+	const low, high = 0x0101010101010101, 0x8080808080808080
+	for ; i+8 <= len(b); i += 8 {
+		x := binary.LittleEndian.Uint64(b[i:])
+		deleted := x ^ 0x7f*low
+		if found := ((x-' '*low)&^x | (deleted-low)&^deleted) & high; found != 0 {
+			return i + bits.TrailingZeros64(found)/8
+		}
+	}
+	for i < len(b) && b[i] >= ' ' && b[i] != 0x7f {
+		i++
+	}
+	return i
+}
+
+func trimSpaces(s []byte) []byte {
+	for len(s) > 0 && s[0] == ' ' {
+		s = s[1:]
+	}
+	for len(s) > 0 && s[len(s)-1] == ' ' {
+		s = s[:len(s)-1]
+	}
+	return s
+}

@@ -1,0 +1,72 @@
+package server
+
+import (
+	"bytes"
+	"net/netip"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"waypost"
+)
+
+// clickTime dates a click, in Unix milliseconds. now is the system's time.
+func (s *Server) clickTime(now time.Time) int64 {
+	if s.ownClock {
+		now = s.cfg.Clock()
+	}
+	return now.UnixMilli()
+}
+
+// recordClick hands a click to the journal, which copies what it keeps. The client's
+// address is sealed first, and the referrer is cut behind its host. Whether the agent is
+// a bot is judged later, when the click is read.
+func (s *Server) recordClick(c *conn, domain waypost.DomainID, code, agent, referrer []byte, client netip.Addr, at int64) {
+	click := waypost.Click{
+		Domain: domain, Code: code, At: at,
+		Agent: agent[:min(len(agent), waypost.MaxAgent)], Referrer: originOf(referrer),
+	}
+	if s.cfg.Sealer != nil {
+		s.cfg.Sealer.Seal(&c.sealed, client, click.At)
+		click.Address = c.sealed
+	}
+	s.cfg.Clicks.Record(click)
+}
+
+var authorityMark = []byte("://")
+
+// originOf returns the beginning of a Referer up to the end of its host and port, because
+// paths and queries are private. It returns nothing for text that is no URL.
+func originOf(referrer []byte) []byte {
+	referrer = referrer[:min(len(referrer), waypost.MaxReferrer)]
+	i := bytes.Index(referrer, authorityMark)
+	if i < 0 {
+		return nil
+	}
+	for end := i + len(authorityMark); end < len(referrer); end++ {
+		switch referrer[end] {
+		case '/', '?', '#', '\\':
+			return referrer[:end]
+		}
+	}
+	return referrer
+}
+
+// clientOf returns the address of the client: the other end, or the address in the PROXY
+// header, or, behind a trusted proxy, the right-most untrusted address in
+// X-Forwarded-For. It does not allocate. The address must be neither logged nor kept.
+func (s *Server) clientOf(ctx *fasthttp.RequestCtx, c *conn) netip.Addr {
+	if !c.trusted {
+		return c.peer
+	}
+	return s.trusted.Client(c.peer, ctx.Request.Header.PeekAll("X-Forwarded-For"))
+}
+
+// forwardedClient is clientOf for a request with at most one X-Forwarded-For.
+func (s *Server) forwardedClient(c *conn, forwarded []byte) netip.Addr {
+	if !c.trusted {
+		return c.peer
+	}
+	c.forwarded[0] = forwarded
+	return s.trusted.Client(c.peer, c.forwarded[:])
+}

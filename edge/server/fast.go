@@ -1,0 +1,68 @@
+package server
+
+import (
+	"io"
+	"time"
+
+	"waypost"
+	"waypost/edge/fastpath"
+)
+
+// answerFast answers one plain GET of a code on the fast path, and reports whether it
+// did. It decides nothing that the handler does not decide in the same way: an unusual
+// request, and an unusual record, are declined before anything was done, and the handler
+// answers them (FuzzFastPath_AnswersLikeTheHandler). An error means that the answer could
+// not be written.
+func (c *conn) answerFast(to io.Writer, b []byte) (answered bool, err error) {
+	s := c.server
+	var r fastpath.Request
+	if s.noFastPath || s.draining.Load() || !r.Parse(b) {
+		return false, nil
+	}
+	visit := waypost.ParseVisit(r.Target)
+	if visit.Rest != nil || visit.Preview || !waypost.ValidCode(visit.Code) || isOwnPath(visit.Code) {
+		return false, nil
+	}
+	host, ok := parseHost(c.host[:0], r.Host)
+	if ok && c.trusted && r.ForwardedHost != nil {
+		host, ok = c.forwardedHost(r.ForwardedHost)
+	}
+	// A connection that was just told to end is left to fasthttp, whose hooks handle it.
+	if !ok || !c.phase.CompareAndSwap(phaseWaiting, phaseBusy) {
+		return false, nil
+	}
+	defer func() {
+		if recover() != nil { // the handler will panic again, and report it
+			answered = false
+		}
+		if !answered {
+			c.phase.Store(phaseWaiting) // fasthttp's hook will find the request begun
+		}
+	}()
+	domain, res, err := s.decide(c, host, &visit)
+	if err != nil {
+		return false, nil
+	}
+	var a answer
+	switch res.Status {
+	case 404, 410:
+		a = problem(res.Status, acceptsHTML(r.Accept))
+	default:
+		if a, err = s.redirect(&res); err != nil {
+			return false, nil
+		}
+	}
+	now := time.Now()
+	if res.Link && s.cfg.Clicks != nil {
+		s.recordClick(c, domain, visit.Code, r.Agent, r.Referrer, s.forwardedClient(c, r.ForwardedFor), s.clickTime(now))
+	}
+	out := a.appendTo(c.out[:0], now)
+	keep(&c.out, out)
+	c.stripe.count(res.Status)
+	c.writing.wanted = now.Add(s.cfg.WriteTimeout)
+	_, err = to.Write(out)
+	c.reading.wanted = now.Add(s.cfg.IdleTimeout)
+	c.fast = true
+	c.rest()
+	return true, err
+}

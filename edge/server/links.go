@@ -1,0 +1,45 @@
+// Package server answers redirects from a local replica: it calls no other process,
+// deletes nothing, and waits for no disk while it answers.
+//
+// It never imports the control plane. The replica is edge/replica, the stream that feeds
+// it is package replication, and the click journal is edge/clicks. Package edge/fastpath
+// reads plain requests straight from the socket.
+package server
+
+import (
+	"net/netip"
+
+	"waypost"
+)
+
+// Links is the replica, as the redirect path needs it. All methods may be called by many
+// goroutines at once.
+type Links interface {
+	// Link finds the record of a code. It appends a copy to buf, to which the record
+	// refers, and returns the grown buf for the next call. It does not allocate once buf
+	// is large enough. An error means that the store could not be read, and says nothing
+	// about the link.
+	Link(domain waypost.DomainID, code, buf []byte) (rec waypost.Record, grown []byte, found bool, err error)
+
+	// Domain returns the domain of a host, which is in lower case and without a port.
+	Domain(host []byte) (waypost.DomainID, bool)
+
+	// Targets returns where a domain leads visitors who follow no link of it, and nothing
+	// for an unknown domain. The bytes must not be changed. It does not allocate.
+	Targets(domain waypost.DomainID) waypost.DomainTargets
+}
+
+// Clicks takes the clicks that were redirected. Record may be called by many goroutines at
+// once, before the answer is written. It must neither keep the slices, nor allocate, nor
+// wait.
+type Clicks interface {
+	Record(c waypost.Click)
+}
+
+// Sealer encrypts the address of a visitor for the click journal, with the secret of the
+// day of at, in Unix milliseconds. Once that secret is destroyed, the address cannot be
+// recovered. Zero means that there is no address. Seal may be called by many goroutines at
+// once, and must neither allocate nor wait.
+type Sealer interface {
+	Seal(dst *[16]byte, addr netip.Addr, at int64)
+}

@@ -1,0 +1,156 @@
+package server
+
+import (
+	"net/netip"
+	"sync"
+	"sync/atomic"
+)
+
+// registry holds every open connection, so that limits are kept and waiting connections
+// can be ended. It is locked when a connection opens and closes, never for a request.
+type registry struct {
+	metrics    *metrics
+	limit      int // connections in all
+	perAddress int // connections of one address
+
+	open   atomic.Int64
+	ending atomic.Bool
+
+	mu struct {
+		sync.Mutex
+		first       *conn
+		byAddress   map[netip.Addr]int32 // has no more entries than there are connections
+		empty       chan struct{}        // closed when no connection is left after end
+		emptyClosed bool
+	}
+}
+
+// registryEntry is the place of a connection in the registry.
+type registryEntry struct {
+	in             bool
+	address        netip.Addr // the counted address; zero: none is counted
+	previous, next *conn
+}
+
+func newRegistry(m *metrics, limit, perAddress int) *registry {
+	r := &registry{metrics: m, limit: limit, perAddress: perAddress}
+	r.mu.byAddress, r.mu.empty = map[netip.Addr]int32{}, make(chan struct{})
+	return r
+}
+
+// add adds a connection, and reports false for one above a limit.
+func (r *registry) add(c *conn) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.open.Load() >= int64(r.limit) {
+		r.metrics.refused[refusedTotal].Add(1)
+		return false
+	}
+	if !r.count(c) {
+		return false
+	}
+	c.entry.in = true
+	if c.entry.next = r.mu.first; r.mu.first != nil {
+		r.mu.first.entry.previous = c
+	}
+	r.mu.first = c
+	r.open.Add(1)
+	if r.ending.Load() {
+		c.end() // it was accepted just before its listener was closed
+	}
+	return true
+}
+
+// count counts a connection by its address, and reports false if the address has too
+// many. Trusted proxies and peers without an address are not limited.
+func (r *registry) count(c *conn) bool {
+	address := network(c.peer)
+	if c.trusted || !address.IsValid() {
+		return true
+	}
+	if r.mu.byAddress[address] >= int32(r.perAddress) {
+		r.metrics.refused[refusedAddress].Add(1)
+		return false
+	}
+	r.mu.byAddress[address]++
+	c.entry.address = address
+	return true
+}
+
+// recount counts a connection again after its address has changed. After false the
+// connection has to be closed, because its new address has too many.
+func (r *registry) recount(c *conn) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !c.entry.in {
+		return false
+	}
+	r.uncount(c)
+	return r.count(c)
+}
+
+func (r *registry) uncount(c *conn) {
+	address := c.entry.address
+	if !address.IsValid() {
+		return
+	}
+	c.entry.address = netip.Addr{}
+	if r.mu.byAddress[address]--; r.mu.byAddress[address] == 0 {
+		delete(r.mu.byAddress, address)
+	}
+}
+
+// remove removes a connection. A second call does nothing.
+func (r *registry) remove(c *conn) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !c.entry.in {
+		return
+	}
+	c.entry.in = false
+	r.uncount(c)
+	if c.entry.previous != nil {
+		c.entry.previous.entry.next = c.entry.next
+	} else {
+		r.mu.first = c.entry.next
+	}
+	if c.entry.next != nil {
+		c.entry.next.entry.previous = c.entry.previous
+	}
+	c.entry.previous, c.entry.next = nil, nil
+	r.open.Add(-1)
+	r.closeEmpty()
+}
+
+// end ends all waiting connections, now and whenever one begins to wait. The channel is
+// closed when no connection is left.
+func (r *registry) end() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ending.Store(true)
+	for c := r.mu.first; c != nil; c = c.entry.next {
+		c.end()
+	}
+	r.closeEmpty()
+	return r.mu.empty
+}
+
+func (r *registry) closeEmpty() {
+	if r.ending.Load() && r.mu.first == nil && !r.mu.emptyClosed {
+		r.mu.emptyClosed = true
+		close(r.mu.empty)
+	}
+}
+
+// network returns the addresses that one subscriber has: an IPv4 address, or the /64 of
+// an IPv6 address.
+func network(addr netip.Addr) netip.Addr {
+	if !addr.Is6() {
+		return addr
+	}
+	prefix, err := addr.WithZone("").Prefix(64)
+	if err != nil {
+		return addr
+	}
+	return prefix.Addr()
+}
