@@ -11,9 +11,9 @@ const (
 	leastKeyBits = 4 // below that a filter is not worth its memory
 )
 
-// filter tells of most keys that the store does not have that it does not have
-// them: a Bloom filter in which all bits of a key lie in one cache line, one in each
-// word of it. Full, it goes on with another layer. Nothing is ever taken out.
+// filter recognises most keys that the store does not have. It is a Bloom filter in which
+// all bits of a key lie in one cache line, one in each word of it. When it is full, it gets
+// another layer. No key is ever removed.
 type filter struct {
 	ready  atomic.Bool // all keys of the store are in it
 	layers []layer
@@ -22,16 +22,16 @@ type filter struct {
 type layer struct {
 	mem      []byte
 	words    []uint64
-	capacity int // keys that it was made for
-	keys     int // the writer's own
+	capacity int // keys that it is made for
+	keys     int // owned by the writer
 }
 
-// mask gives the bit of word i of a block.
+// mask returns the bit in word i of a block.
 func mask(hash uint64, i int) uint64 {
 	return 1 << (hash >> (6 * i) & 63)
 }
 
-// block gives the words of a key and the hash that its bits are taken from.
+// block returns the words of a key and the hash from which its bits are taken.
 func (l *layer) block(hash uint64) (words []uint64, rest uint64) {
 	hash *= 0xd6e8feb86659fd93 // other bits than those of the slots
 	hash ^= hash >> 32
@@ -69,14 +69,14 @@ func (f *filter) has(hash uint64) bool {
 	return false
 }
 
-// NeedsFilter reports whether the table holds a part of the store only and has no
-// filter yet: then it is worth a call of StartFilter with all keys after it.
+// NeedsFilter reports whether the table holds a part of the store only and has no filter
+// yet. Then the caller should call StartFilter, and Note with all keys after it.
 func (t *Table) NeedsFilter() bool { return t.bounded && t.filter.Load() == nil && !t.noFilter }
 
-// StartFilter begins a filter for so many keys, which the caller adds by Note. It
-// has at most a quarter of the budget, and what the table holds makes way for it. It
-// is false when that makes none worth having, for good, or when readers are in the way
-// just now: then NeedsFilter still says so.
+// StartFilter begins a filter for that many keys, which the caller adds by Note. The filter
+// takes at most a quarter of the budget, and entries make way for it. StartFilter returns
+// false when no useful filter fits, or when readers still use the memory; then NeedsFilter
+// still returns true.
 func (t *Table) StartFilter(keys int) bool {
 	if t.closed() {
 		return false
@@ -92,12 +92,12 @@ func (t *Table) StartFilter(keys int) bool {
 	return ok
 }
 
-// layerSize is what a layer for so many keys has, in bytes.
+// layerSize returns the bytes of a layer for that many keys.
 func (t *Table) layerSize(keys int) int64 {
 	return min(int64(max(keys, 1<<12))*keyBits/8, t.budget.limit/4)
 }
 
-// FilterReady says that all keys of the store were noted.
+// FilterReady records that all keys of the store were noted.
 func (t *Table) FilterReady() {
 	if f := t.filter.Load(); f != nil {
 		f.ready.Store(true)
@@ -121,19 +121,6 @@ func (t *Table) newLayer(keys int) (l layer, ok bool) {
 	return layer{mem: mem, words: words(mem), capacity: keys}, true
 }
 
-// shrink gives one segment back to the budget, or tries to.
-func (t *Table) shrink() bool {
-	t.reclaim()
-	if len(t.free) <= spare && len(t.sealed) > 0 && !t.evacuate(0, false) {
-		return false
-	}
-	if len(t.free) > spare {
-		t.unmapSegment()
-		return true
-	}
-	return t.awaitReaders()
-}
-
 // note adds a key to the filter.
 func (t *Table) note(hash uint64) {
 	f := t.filter.Load()
@@ -148,7 +135,7 @@ func (t *Table) note(hash uint64) {
 			t.filter.Store(next)
 			last = &next.layers[len(next.layers)-1]
 		} else {
-			last.capacity *= 2 // it tells less from now on, but nothing wrong
+			last.capacity *= 2 // it recognises fewer keys from now on, and is never wrong
 		}
 	}
 	last.add(hash)

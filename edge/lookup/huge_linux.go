@@ -2,5 +2,5 @@ package lookup
 
 import "golang.org/x/sys/unix"
 
-// preferHuge asks for huge pages. Without them it is slower, and that is all.
+// preferHuge asks for huge pages. Without them the table is slower.
 func preferHuge(mem []byte) { _ = unix.Madvise(mem, unix.MADV_HUGEPAGE) }

@@ -2,19 +2,54 @@ package lookup
 
 import (
 	"os"
+	"sync/atomic"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// pageSize is what mapped memory is counted in.
+// Budget bounds the memory that the tables which share it map together, in bytes.
+type Budget struct {
+	limit int64
+	used  atomic.Int64
+}
+
+// NewBudget makes a budget of that many bytes.
+func NewBudget(bytes int64) *Budget { return &Budget{limit: bytes} }
+
+// Limit returns the bytes that may be mapped.
+func (b *Budget) Limit() int64 { return b.limit }
+
+// Used returns the bytes that are mapped now.
+func (b *Budget) Used() int64 { return b.used.Load() }
+
+// take claims n bytes, unless fewer than leave would then be left.
+func (b *Budget) take(n, leave int64) bool {
+	if b.used.Add(n) > b.limit-leave {
+		b.used.Add(-n)
+		return false
+	}
+	return true
+}
+
+func (b *Budget) give(n int64) { b.used.Add(-n) }
+
+// memory maps memory within a budget.
+type memory struct {
+	budget  *Budget
+	leave   int64        // bytes of the budget that are left to others; owned by the writer
+	mapped  atomic.Int64 // bytes
+	refused atomic.Int64 // times that the system refused to map or unmap memory
+}
+
+// pageSize is the unit of mapped memory.
 const pageSize = 4096
 
-// hugePage is what segments are as large as, or a whole part of: a reader of one that
-// lies in a huge page saves a walk through the page tables.
+// hugePage is the size of the largest segments, and a multiple of that of smaller ones. A
+// reader of a segment in a huge page saves a walk through the page tables.
 const hugePage = 2 << 20
 
-// mapMemory gives n bytes of zeroes that the Go runtime knows nothing of.
+// mapMemory returns n bytes of zeroes that are unknown to the Go runtime.
 func mapMemory(n int) ([]byte, error) {
 	spare := uintptr(0)
 	if n%hugePage == 0 {
@@ -35,7 +70,7 @@ func mapMemory(n int) ([]byte, error) {
 		}
 	}
 	mem := unsafe.Slice((*byte)(base), n)
-	preferHuge(mem) // what lies beside other such memory may share a page with it
+	preferHuge(mem) // neighbours may share a page
 	return mem, nil
 }
 
@@ -46,42 +81,42 @@ func trim(base unsafe.Pointer, n uintptr) error {
 	return os.NewSyscallError("munmap", unix.MunmapPtr(base, n))
 }
 
-// unmapMemory gives back what mapMemory gave. Nobody may look at it any more.
+// unmapMemory unmaps memory of mapMemory, which no goroutine reads any more.
 func unmapMemory(mem []byte) error {
 	return trim(unsafe.Pointer(unsafe.SliceData(mem)), uintptr(len(mem)))
 }
 
-// words looks at mapped memory, which begins at a page, as numbers.
+// words returns mapped memory, which begins at a page, as numbers.
 func words(mem []byte) []uint64 {
 	return unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(mem))), len(mem)/8)
 }
 
 // claim maps n bytes, rounded up to pages, within the budget; nil: there is no room.
-func (t *Table) claim(n int) []byte {
+func (m *memory) claim(n int) []byte {
 	n = (n + pageSize - 1) / pageSize * pageSize
-	if !t.budget.take(int64(n), t.leave) {
+	if !m.budget.take(int64(n), m.leave) {
 		return nil
 	}
 	mem, err := mapMemory(n)
 	if err != nil { // the machine has less than the budget
-		t.budget.give(int64(n))
-		t.unmapped.Add(1)
+		m.budget.give(int64(n))
+		m.refused.Add(1)
 		return nil
 	}
-	t.mapped.Add(int64(n))
+	m.mapped.Add(int64(n))
 	return mem
 }
 
-// release unmaps what claim gave.
-func (t *Table) release(mem []byte) {
+// release unmaps memory of claim.
+func (m *memory) release(mem []byte) {
 	if mem == nil {
 		return
 	}
 	n := int64(len(mem))
 	if err := unmapMemory(mem); err != nil {
-		t.unmapped.Add(1) // it stays mapped, and counted
+		m.refused.Add(1) // it stays mapped, and counted
 		return
 	}
-	t.mapped.Add(-n)
-	t.budget.give(n)
+	m.mapped.Add(-n)
+	m.budget.give(n)
 }

@@ -8,9 +8,9 @@ import (
 	"waypost"
 )
 
-// A record in the table is what an answer needs and no more:
+// A record in the table holds only what an answer needs:
 //
-//	0  CRC-32C of all that follows, as it is when the beginning is there
+//	0  CRC-32C of all that follows, with the payload's beginning
 //	4  flags
 //	5  length of the name less one (6 bits), beginning of the payload (2)
 //	6  length of the rest of the payload
@@ -20,17 +20,17 @@ import (
 // Numbers are little-endian. There is no padding.
 const recordHead = 8
 
-// nameMask is for the length of a name, which is at least 1, less one.
+// nameMask selects the length of a name less one. A name has at least one byte.
 const (
 	nameMask       = waypost.MaxName - 1
 	beginningShift = 6
 )
 
-// beginnings are what nearly all payloads begin with. It is not kept but added when a
-// record is read.
+// beginnings lists common beginnings of payloads. The table does not keep them; the reader
+// adds them.
 var beginnings = [...][]byte{nil, []byte("https://"), []byte("https://www."), []byte("http://")}
 
-// beginningOf gives the longest beginning that a payload has.
+// beginningOf returns the longest beginning of a payload.
 func beginningOf(payload []byte) (index byte) {
 	for i, b := range beginnings {
 		if len(b) > len(beginnings[index]) && bytes.HasPrefix(payload, b) {
@@ -41,7 +41,7 @@ func beginningOf(payload []byte) (index byte) {
 }
 
 const (
-	stateMask     = 0b11 // waypost.State; elsewhere: what there is, is in the store only
+	stateMask     = 0b11 // waypost.State; elsewhere: only the store has the record
 	elsewhere     = 0b11
 	statusShift   = 2 // index in statuses; otherStatus: flagged field
 	statusMask    = 0b111
@@ -61,7 +61,7 @@ const maxRecord = recordHead + 4 + 8 + 2 + 2 + waypost.MaxName + waypost.MaxPayl
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// flagsOf gives the flags of a record, and false when the table cannot hold it.
+// flagsOf returns the flags of a record, and false when the table cannot hold it.
 func flagsOf(r *waypost.Record, ext []byte) (flags byte, fits bool) {
 	if r.Kind != waypost.KindLink || len(r.Name) == 0 || len(r.Name) > waypost.MaxName ||
 		len(r.Payload) > waypost.MaxPayload || len(ext) > maxExtensions || r.State >= elsewhere {
@@ -85,8 +85,8 @@ func flagsOf(r *waypost.Record, ext []byte) (flags byte, fits bool) {
 	return flags, true
 }
 
-// appendRecord appends what the table keeps of a record. One that it cannot hold is
-// kept as a mark that there is something, which only the store can tell.
+// appendRecord appends a record as the table keeps it. A record that the table cannot hold
+// becomes a mark, for which readers ask the store.
 func appendRecord(dst []byte, r *waypost.Record, ext []byte) []byte {
 	flags, fits := flagsOf(r, ext)
 	payload := r.Payload
@@ -122,14 +122,14 @@ func appendRecord(dst []byte, r *waypost.Record, ext []byte) []byte {
 	return dst
 }
 
-// layout says where the parts of a record lie.
+// layout holds the offsets of the parts of a record.
 type layout struct {
 	name, payload, extension, end int
-	beginning                     byte // of the payload, which is not there: index in beginnings
+	beginning                     byte // of the payload, which is left out: index in beginnings
 }
 
-// layoutOf reads the layout of the record that b begins with, and false when that
-// does not lie within b. Of what it says, nothing is certain but that.
+// layoutOf reads the layout of the record at the beginning of b, and returns false when the
+// record does not lie within b. All else may still be damaged.
 func layoutOf(b []byte) (l layout, ok bool) {
 	if len(b) < recordHead {
 		return l, false
@@ -159,7 +159,7 @@ func layoutOf(b []byte) (l layout, ok bool) {
 	return l, l.end <= len(b)
 }
 
-// domainOf gives the domain of a record whose layout is known.
+// domainOf returns the domain of a record whose layout is known.
 func domainOf(b []byte) waypost.DomainID {
 	if b[4]&flagDomain == 0 {
 		return waypost.DefaultDomain
@@ -167,12 +167,12 @@ func domainOf(b []byte) waypost.DomainID {
 	return waypost.DomainID(binary.LittleEndian.Uint32(b[recordHead:]))
 }
 
-// has reports whether a record of that layout is the one of a key.
+// has reports whether a record of that layout has a key.
 func (l layout) has(b []byte, domain waypost.DomainID, name []byte) bool {
 	return bytes.Equal(b[l.name:l.payload], name) && domainOf(b) == domain
 }
 
-// checksum is the one that a record should have.
+// checksum computes the checksum of a record.
 func (l layout) checksum(b []byte) uint32 {
 	sum := crc32.Checksum(b[4:l.payload], castagnoli)
 	if l.beginning != 0 {
@@ -181,11 +181,11 @@ func (l layout) checksum(b []byte) uint32 {
 	return crc32.Update(sum, castagnoli, b[l.payload:l.end])
 }
 
-// intact reports whether a record of that layout is what was written.
+// intact reports whether the checksum of a record is right.
 func (l layout) intact(b []byte) bool { return binary.LittleEndian.Uint32(b) == l.checksum(b) }
 
-// expand appends a record with the beginning of its payload, and gives the layout that
-// it has then. Were it inlined, the search before it would be slower.
+// expand appends a record with the beginning of its payload, and returns its new layout.
+// Inlining it would slow down the search before it.
 //
 //go:noinline
 func (l layout) expand(dst, b []byte) ([]byte, layout) {
@@ -199,8 +199,8 @@ func (l layout) expand(dst, b []byte) ([]byte, layout) {
 	return dst, l
 }
 
-// decode fills in a record from one that is intact and has all of its payload, to whose bytes it then refers. It
-// is false for a mark.
+// decode fills in r from an intact record with all of its payload, to whose bytes r then
+// refers. It returns false for a mark.
 func (l layout) decode(b []byte, r *waypost.Record) (extensions []byte, ok bool) {
 	flags, at, le := b[4], recordHead, binary.LittleEndian
 	if flags&stateMask == elsewhere {
