@@ -45,7 +45,6 @@ var notYetPlain = []string{
 	"edge/clicks",
 	"edge/gossip",
 	"edge/handover",
-	"edge/lookup",
 	"edge/node",
 	"edge/peers",
 	"edge/proxy",

@@ -6,8 +6,8 @@ import (
 	"unsafe"
 )
 
-// arena holds the records in segments of mapped memory. Readers use at; all else belongs to
-// the writer of the table.
+// arena holds the records in segments of mapped memory. Readers use at; all else belongs
+// to the writer of the table.
 type arena struct {
 	readers
 	segmentBits int
@@ -149,8 +149,8 @@ func (a *arena) reclaim() {
 }
 
 // awaitReaders frees a part of the memory that readers may still reach, and returns false
-// when there is none. Readers stay for less than a microsecond, unless the system preempts
-// their thread; because of those, awaitReaders gives up after a while.
+// when there is none. Readers stay for less than a microsecond, unless the system
+// preempts their thread; because of those, awaitReaders stops after a while.
 func (a *arena) awaitReaders() bool {
 	waiting := len(a.limbo)
 	for range 200 {

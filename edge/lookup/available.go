@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Available returns the memory in bytes that this process may use: the least of the limits
-// of GOMEMLIMIT, its control groups and the machine.
+// Available returns the memory in bytes that this process may use: the least of the
+// limits of GOMEMLIMIT, its control groups and the machine.
 func Available() int64 { return availableAt("/") }
 
 // availableAt is Available with another root of the file system.
@@ -32,8 +32,8 @@ func availableAt(root string) int64 {
 }
 
 // groupFiles lists the files with the limits of the process's control group and of its
-// parents, of version 2 and 1. In a container the group may have its name on the host, and
-// the container's limits are those of the mount's root.
+// parents, of version 2 and 1. In a container the group may have its name on the host,
+// and the container's limits are those of the mount's root.
 func groupFiles(self, root string) (files []string) {
 	const two, one = "memory.max", "memory.limit_in_bytes"
 	rootOne := path.Join(root, "memory")
@@ -60,8 +60,8 @@ func groupFiles(self, root string) (files []string) {
 	return files
 }
 
-// parseLimit reads a limit: a number of bytes, or "max". Version 1 has a number beyond all
-// memory instead.
+// parseLimit reads a limit: a number of bytes, or "max". Version 1 has a number beyond
+// all memory instead.
 func parseLimit(text string) int64 {
 	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
 	if err != nil || n <= 0 {

@@ -11,7 +11,7 @@ import (
 	"waypost/edge/lookup"
 )
 
-func TestMemoryIsTheLeastOfWhatTheControlGroupsAndTheMachineAllow(t *testing.T) {
+func TestAvailable_IsTheLeastLimitOfControlGroupsAndMachine(t *testing.T) {
 	const machine = "MemTotal:       16777216 kB\nMemFree:        1024 kB\n"
 	for name, c := range map[string]struct {
 		files map[string]string
@@ -35,7 +35,7 @@ func TestMemoryIsTheLeastOfWhatTheControlGroupsAndTheMachineAllow(t *testing.T) 
 			"proc/meminfo": machine, "proc/self/cgroup": "2:memory:/docker/y\n",
 			"sys/fs/cgroup/memory/memory.limit_in_bytes": "2147483648\n",
 		}, 2 << 30},
-		"what cannot be read": {map[string]string{
+		"unreadable files": {map[string]string{
 			"proc/meminfo": machine, "proc/self/cgroup": "nonsense\n0::\n", "sys/fs/cgroup/memory.max": "-1\n",
 		}, 16 << 30},
 	} {
@@ -50,7 +50,7 @@ func TestMemoryIsTheLeastOfWhatTheControlGroupsAndTheMachineAllow(t *testing.T) 
 	}
 }
 
-func TestMemoryIsNoMoreThanTheLimitOfTheGoRuntime(t *testing.T) {
+func TestAvailable_IsAtMostTheGoRuntimesLimit(t *testing.T) {
 	before := debug.SetMemoryLimit(-1)
 	defer debug.SetMemoryLimit(before)
 	root := t.TempDir()
@@ -59,7 +59,7 @@ func TestMemoryIsNoMoreThanTheLimitOfTheGoRuntime(t *testing.T) {
 	for limit, want := range map[int64]int64{64 << 20: 64 << 20, 3 << 30: 3 << 30, 5 << 30: 4 << 30} {
 		debug.SetMemoryLimit(limit)
 		require.Equal(t, want, lookup.AvailableAt(root))
-		require.Equal(t, limit, debug.SetMemoryLimit(-1), "looking changes nothing")
+		require.Equal(t, limit, debug.SetMemoryLimit(-1), "Available changes nothing")
 	}
 	debug.SetMemoryLimit(64 << 20)
 	require.EqualValues(t, 64<<20, lookup.Available(), "on this machine")

@@ -8,8 +8,8 @@ import (
 	"waypost"
 )
 
-// BenchmarkFind is of links asked for uniformly, so that nothing is in the
-// processor's caches. CPU time is given too, for machines that are busy.
+// BenchmarkFind asks for links uniformly, so that none is in the processor's caches. It
+// also reports CPU time, for busy machines.
 func BenchmarkFind(b *testing.B) {
 	const n = 2_000_000
 	table := table(b, 1<<30)

@@ -10,8 +10,7 @@ import (
 	"waypost/edge/lookup"
 )
 
-// overfull is a bounded table over n links, of which it holds a few, with a filter
-// of all.
+// overfull returns a bounded table that holds a few of n links, and a filter of all.
 func overfull(t *testing.T, budget int64, n int) *lookup.Table {
 	t.Helper()
 	table := table(t, budget)
@@ -34,7 +33,7 @@ func overfull(t *testing.T, budget int64, n int) *lookup.Table {
 	return table
 }
 
-func TestABoundedTableStaysWithinItsBudgetAndIsNeverWrong(t *testing.T) {
+func TestTable_BoundedKeepsItsBudgetAndIsNeverWrong(t *testing.T) {
 	const budget, n = 2 << 20, 60_000
 	table := overfull(t, budget, n)
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -60,7 +59,7 @@ func TestABoundedTableStaysWithinItsBudgetAndIsNeverWrong(t *testing.T) {
 	}
 }
 
-func TestWhatIsReadOftenStays(t *testing.T) {
+func TestTable_BoundedKeepsLinksThatAreReadOften(t *testing.T) {
 	const n, hot = 60_000, 2000
 	table := overfull(t, 2<<20, n)
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -82,7 +81,7 @@ func TestWhatIsReadOftenStays(t *testing.T) {
 	require.Greater(t, hits, 36_000, "of about 40,000 times that something hot was asked for")
 }
 
-func TestABoundedTableTakesUpWhatIsAskedForHoweverOftenThatChanges(t *testing.T) {
+func TestTable_BoundedPromotesAsDemandChanges(t *testing.T) {
 	const budget, n = 2<<20 + 512<<10, 30_000
 	table := overfull(t, budget, n)
 	for round := range 4 {
@@ -98,7 +97,7 @@ func TestABoundedTableTakesUpWhatIsAskedForHoweverOftenThatChanges(t *testing.T)
 	}
 }
 
-func TestTheFilterTellsWhatTheStoreDoesNotHave(t *testing.T) {
+func TestFilter_RecognisesAbsentKeys(t *testing.T) {
 	const n = 30_000
 	table := overfull(t, 2<<20, n)
 	unknown, unsure := 0, 0
@@ -112,7 +111,7 @@ func TestTheFilterTellsWhatTheStoreDoesNotHave(t *testing.T) {
 	}
 	require.Less(t, unknown, 1000)
 	require.Less(t, unsure, 1000, "the writer asks the filter too")
-	for i := n; i < 3*n; i++ { // far more than the filter was made for
+	for i := n; i < 3*n; i++ { // far more than the filter is made for
 		table.Put(link(code(i), location(i, 0)), nil)
 		if _, a := find(t, table, code(i)); a == lookup.Absent {
 			t.Fatal("absent: ", i)
@@ -125,7 +124,7 @@ func TestTheFilterTellsWhatTheStoreDoesNotHave(t *testing.T) {
 	}
 }
 
-func TestACompleteTableThatOutgrowsItsBudgetSaysSo(t *testing.T) {
+func TestTable_ThatOutgrowsItsBudgetIsNotComplete(t *testing.T) {
 	table := table(t, 2<<20)
 	require.True(t, table.Finish())
 	for i := 0; table.IsComplete(); i++ {
@@ -138,7 +137,7 @@ func TestACompleteTableThatOutgrowsItsBudgetSaysSo(t *testing.T) {
 	require.False(t, table.Finish())
 }
 
-func TestATableThatGetsMoreRoomLoadsAgain(t *testing.T) {
+func TestTable_LoadsAgainAfterResume(t *testing.T) {
 	const n = 5000
 	budget := lookup.NewBudget(4 << 20)
 	old, err := lookup.New(lookup.Config{Budget: budget})

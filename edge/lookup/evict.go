@@ -21,8 +21,8 @@ func (t *Table) room(n int, evict bool) bool {
 	return t.fits(n) || t.nextSegment(spare)
 }
 
-// compact copies the records of the emptiest segments together when more than an eighth of
-// the memory is of replaced records.
+// compact copies the records of the emptiest segments together when more than an eighth
+// of the memory is of replaced records.
 func (t *Table) compact() {
 	for range 8 {
 		if t.used-t.live <= t.used/8 || len(t.sealed) == 0 {
@@ -121,8 +121,8 @@ func (t *Table) drop(p *place) {
 	t.forget(p.slot)
 }
 
-// disown removes the entries that still refer to a segment, whose records cannot be found by
-// their keys any more.
+// disown removes the entries that still refer to a segment, whose records cannot be found
+// by their keys any more.
 func (t *Table) disown(i int) {
 	t.lose()
 	for n := range t.shards {

@@ -5,8 +5,8 @@ import "waypost"
 // AvailableAt is Available with another root of the file system.
 func AvailableAt(root string) int64 { return availableAt(root) }
 
-// Look finds a record like Find, and stays: it gives the bytes in the table
-// themselves, until leave is called.
+// Look finds a record like Find, and stays: it returns the bytes in the table, which are
+// valid until leave is called.
 func (t *Table) Look(domain waypost.DomainID, code []byte) (raw []byte, leave func()) {
 	s, parity, ok := t.enter()
 	if !ok {
@@ -18,7 +18,7 @@ func (t *Table) Look(domain waypost.DomainID, code []byte) (raw []byte, leave fu
 	return raw[:l.end], func() { s.leave(parity) }
 }
 
-// DamageLength makes a record seem longer than what there is.
+// DamageLength makes a record seem longer than its segment.
 func (t *Table) DamageLength(domain waypost.DomainID, code []byte) {
 	p := t.seek(t.hash(domain, code), domain, code)
 	raw := t.at(offsetOf(p.slot))

@@ -12,8 +12,8 @@ const (
 )
 
 // filter recognises most keys that the store does not have. It is a Bloom filter in which
-// all bits of a key lie in one cache line, one in each word of it. When it is full, it gets
-// another layer. No key is ever removed.
+// all bits of a key lie in one cache line, one in each word of it. When it is full, it
+// gets another layer. No key is ever removed.
 type filter struct {
 	ready  atomic.Bool // all keys of the store are in it
 	layers []layer
@@ -73,10 +73,10 @@ func (f *filter) has(hash uint64) bool {
 // yet. Then the caller should call StartFilter, and Note with all keys after it.
 func (t *Table) NeedsFilter() bool { return t.bounded && t.filter.Load() == nil && !t.noFilter }
 
-// StartFilter begins a filter for that many keys, which the caller adds by Note. The filter
-// takes at most a quarter of the budget, and entries make way for it. StartFilter returns
-// false when no useful filter fits, or when readers still use the memory; then NeedsFilter
-// still returns true.
+// StartFilter begins a filter for that many keys, which the caller adds by Note. The
+// filter takes at most a quarter of the budget, and entries make way for it. StartFilter
+// returns false when no useful filter fits, or when readers still use the memory; then
+// NeedsFilter still returns true.
 func (t *Table) StartFilter(keys int) bool {
 	if t.closed() {
 		return false

@@ -31,25 +31,25 @@ func link(code, location string) *waypost.Record {
 func find(t testing.TB, table *lookup.Table, code string) (string, lookup.Answer) {
 	t.Helper()
 	rec, _, _, a := table.Find(waypost.DefaultDomain, []byte(code), nil)
-	if a == lookup.Found && string(rec.Name) != code { // quicker than require, and there are millions
+	if a == lookup.Found && string(rec.Name) != code { // faster than require for millions
 		t.Fatalf("%s is found for %s", rec.Name, code)
 	}
 	return string(rec.Payload), a
 }
 
-// code and location are made millions of times, and quicker than by fmt.
+// code is called millions of times, and is faster than fmt.
 func code(i int) string {
 	digits := strconv.Itoa(i)
 	return "code" + "000000"[min(len(digits), 6):] + digits
 }
 
-// location is of the usual length, and tells its code and version.
+// location returns a target of the usual length, with its code and version.
 func location(i, version int) string {
 	const rest = "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
 	return "https://example.com/" + strconv.Itoa(i) + "/" + strconv.Itoa(version) + "/" + rest[:60+i%20]
 }
 
-// same is require.Equal for loops of many rounds.
+// same is require.Equal for long loops.
 func same(t testing.TB, want, got string) {
 	t.Helper()
 	if got != want {

@@ -10,8 +10,8 @@ import (
 	"waypost/edge/lookup"
 )
 
-// FuzzOperations holds a table against a map, whatever its writer does in whatever
-// order: two bytes are one operation on one of 1,024 keys.
+// FuzzOperations compares a table with a map after any operations of its writer. Two
+// bytes are one operation on one of 1,024 keys.
 func FuzzOperations(f *testing.F) {
 	f.Add(uint8(1), []byte("\x00\x01\x10\x01\x20\x01\x30\x01"))
 	f.Add(uint8(4), []byte("put, remove and find in some order or other, all of it on a few keys, and again"))
@@ -20,7 +20,7 @@ func FuzzOperations(f *testing.F) {
 		table, err := lookup.New(lookup.Config{Budget: lookup.NewBudget(int64(max(megabytes%4, 1)) << 20)})
 		require.NoError(t, err)
 		defer table.Close()
-		store := map[string]waypost.Record{} // what a replica would hold
+		store := map[string]waypost.Record{} // the replica
 		for n := 0; n+1 < len(ops); n += 2 {
 			key := fmt.Sprintf("key%d", int(ops[n]&3)<<8|int(ops[n+1]))
 			r := waypost.Record{
@@ -41,7 +41,7 @@ func FuzzOperations(f *testing.F) {
 				}
 			case 11:
 				table.Reserve(int(ops[n+1]) * 100)
-			case 12: // what a replica does when its table may hold more
+			case 12: // as a replica does when its table may hold more
 				table.Resume(int64(ops[n+1]) << 10)
 				all := true
 				for _, r := range store {

@@ -10,7 +10,7 @@ import (
 	"waypost/edge/lookup"
 )
 
-func TestWhatWasPutIsFoundAsItWas(t *testing.T) {
+func TestTable_FindsRecordsAsTheyWerePut(t *testing.T) {
 	long := make([]byte, waypost.MaxPayload)
 	for i := range long {
 		long[i] = 'x'
@@ -58,7 +58,7 @@ func TestWhatWasPutIsFoundAsItWas(t *testing.T) {
 	}
 }
 
-func TestWhatTheTableCannotHoldIsLeftToTheStore(t *testing.T) {
+func TestTable_LeavesToTheStoreWhatItCannotHold(t *testing.T) {
 	for name, change := range map[string]func(*waypost.Record) []byte{
 		"an unknown state":         func(r *waypost.Record) []byte { r.State = 9; return nil },
 		"another kind":             func(r *waypost.Record) []byte { r.Kind = waypost.KindRange; return nil },
@@ -82,7 +82,7 @@ func TestWhatTheTableCannotHoldIsLeftToTheStore(t *testing.T) {
 	}
 }
 
-func TestOnlyACompleteTableKnowsThatThereIsNoLink(t *testing.T) {
+func TestTable_KnowsAbsentLinksOnlyWhenComplete(t *testing.T) {
 	table := table(t, lookup.MinBudget)
 	_, a := find(t, table, "no-such")
 	require.Equal(t, lookup.Unknown, a, "it is still loading")
@@ -95,7 +95,7 @@ func TestOnlyACompleteTableKnowsThatThereIsNoLink(t *testing.T) {
 	require.True(t, lacks("no-such"))
 	require.False(t, lacks("one"))
 	table.Damage(waypost.DefaultDomain, []byte("one"))
-	require.False(t, lacks("one"), "whatever is left of it: the store has it")
+	require.False(t, lacks("one"), "a trace of it is left")
 	table.Put(link("one", "https://one.example/"), nil)
 	table.Remove(waypost.DefaultDomain, []byte("one"))
 	table.Remove(waypost.DefaultDomain, []byte("no-such"))
@@ -104,7 +104,7 @@ func TestOnlyACompleteTableKnowsThatThereIsNoLink(t *testing.T) {
 	require.Zero(t, table.Stats().Entries)
 }
 
-func TestLoadingSaysNothingNewOfWhatIsHeld(t *testing.T) {
+func TestTable_LoadChangesNoHeldLink(t *testing.T) {
 	table := table(t, lookup.MinBudget)
 	table.Put(link("a-code", "https://new.example/"), nil)
 	require.True(t, table.Load(link("a-code", "https://old.example/"), nil))
@@ -116,7 +116,7 @@ func TestLoadingSaysNothingNewOfWhatIsHeld(t *testing.T) {
 	require.Equal(t, "https://newest.example/", got)
 }
 
-func TestATableGrowsAndKeepsEverything(t *testing.T) {
+func TestTable_GrowsAndKeepsAllLinks(t *testing.T) {
 	table := table(t, 64<<20)
 	const n = 100_000
 	for i := range n {
@@ -136,7 +136,7 @@ func TestATableGrowsAndKeepsEverything(t *testing.T) {
 	require.Zero(t, st.Unknown+st.Damaged)
 }
 
-func TestALinkTakesNoMoreMemoryThanItsRecordAndAFewBytes(t *testing.T) {
+func TestTable_NeedsFewBytesBesidesTheRecord(t *testing.T) {
 	const n = 150_000
 	table := table(t, 64<<20)
 	table.Reserve(n)
@@ -151,10 +151,10 @@ func TestALinkTakesNoMoreMemoryThanItsRecordAndAFewBytes(t *testing.T) {
 	require.Less(t, each, float64(name+target-len("https://www."))+33, "8 of them a head, 21 slots and free memory: a table as small as this one has spare room")
 }
 
-func TestReplacedRecordsGiveTheirMemoryBack(t *testing.T) {
+func TestTable_ReusesMemoryOfReplacedRecords(t *testing.T) {
 	table := table(t, 8<<20)
 	const n = 10_000
-	for version := range 20 { // many times what the budget holds
+	for version := range 20 { // many times the budget
 		for i := range n {
 			table.Put(link(code(i), location(i, version)), nil)
 		}
@@ -167,7 +167,7 @@ func TestReplacedRecordsGiveTheirMemoryBack(t *testing.T) {
 	require.Less(t, table.Stats().Bytes, int64(3<<20))
 }
 
-func TestAClosedTableSendsReadersToTheStore(t *testing.T) {
+func TestTable_ClosedAnswersUnknown(t *testing.T) {
 	table := table(t, lookup.MinBudget)
 	table.Put(link("a-code", "https://example.com/"), nil)
 	table.Finish()
@@ -175,14 +175,14 @@ func TestAClosedTableSendsReadersToTheStore(t *testing.T) {
 	table.Close()
 	_, a := find(t, table, "a-code")
 	require.Equal(t, lookup.Unknown, a)
-	table.Put(link("a-code", "https://example.com/"), nil) // a writer that comes too late
+	table.Put(link("a-code", "https://example.com/"), nil) // a late writer
 	table.Remove(waypost.DefaultDomain, []byte("a-code"))
 	table.Note(waypost.DefaultDomain, []byte("a-code"))
 	table.Reserve(10)
 	require.False(t, table.StartFilter(10))
 }
 
-func TestTooSmallABudgetIsRefused(t *testing.T) {
+func TestNew_RefusesASmallBudget(t *testing.T) {
 	_, err := lookup.New(lookup.Config{Budget: lookup.NewBudget(lookup.MinBudget - 1)})
 	require.Error(t, err)
 	shared := lookup.NewBudget(lookup.MinBudget)

@@ -11,7 +11,7 @@ import (
 	"waypost/edge/lookup"
 )
 
-func TestMemoryThatAReaderLooksAtIsNotUsedAgain(t *testing.T) {
+func TestTable_KeepsMemoryThatAReaderUses(t *testing.T) {
 	table := table(t, 4<<20)
 	const n = 5000
 	for i := range n {
@@ -32,9 +32,9 @@ func TestMemoryThatAReaderLooksAtIsNotUsedAgain(t *testing.T) {
 		}
 	}
 	for i := range seen {
-		require.True(t, bytes.Equal(was[i], seen[i]), "what a reader looks at was overwritten")
+		require.True(t, bytes.Equal(was[i], seen[i]), "the memory of a reader was overwritten")
 	}
-	require.True(t, table.Bounded(), "it had to do with the memory that nobody looked at")
+	require.True(t, table.Bounded(), "the rest of the memory did not suffice")
 	for _, left := range leave {
 		left()
 	}
@@ -46,7 +46,7 @@ func TestMemoryThatAReaderLooksAtIsNotUsedAgain(t *testing.T) {
 	}
 }
 
-func TestDamagedRecordsAreLeftToTheStore(t *testing.T) {
+func TestTable_LeavesDamagedRecordsToTheStore(t *testing.T) {
 	for name, damage := range map[string]func(*lookup.Table, []byte){
 		"in the payload":  func(table *lookup.Table, code []byte) { table.Damage(1, code) },
 		"in the name":     func(table *lookup.Table, code []byte) { table.DamageName(1, code) },
@@ -63,7 +63,7 @@ func TestDamagedRecordsAreLeftToTheStore(t *testing.T) {
 			_, a := find(t, table, code(5))
 			require.Equal(t, lookup.Unknown, a)
 			require.NotZero(t, table.Stats().Damaged)
-			for version := range 6 { // moves everything about, and makes the shards grow
+			for version := range 6 { // moves all records, and makes the shards grow
 				for i := range n {
 					if i != 5 {
 						table.Put(link(code(i), location(i, version)), nil)
@@ -86,11 +86,11 @@ func TestDamagedRecordsAreLeftToTheStore(t *testing.T) {
 	}
 }
 
-func TestTheCollectorHasNothingToLookAt(t *testing.T) {
+func TestTable_LeavesNothingToTheGarbageCollector(t *testing.T) {
 	const links = 200_000
 	held := func() (objects, bytes int64) {
 		runtime.GC()
-		runtime.GC() // what finalizers and pools let go
+		runtime.GC() // frees the memory of finalizers and pools
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
 		return int64(m.HeapObjects), int64(m.HeapAlloc)

@@ -14,7 +14,7 @@ import (
 //	4  flags
 //	5  length of the name less one (6 bits), beginning of the payload (2)
 //	6  length of the rest of the payload
-//	8  domain (4), expiry (8), status (2), length of the extensions (2): each only if flagged
+//	8  domain (4), expiry (8), status (2), length of extensions (2): each only if flagged
 //	   name, rest of the payload, extensions
 //
 // Numbers are little-endian. There is no padding.
@@ -26,8 +26,8 @@ const (
 	beginningShift = 6
 )
 
-// beginnings lists common beginnings of payloads. The table does not keep them; the reader
-// adds them.
+// beginnings lists common beginnings of payloads. The table does not keep them; the
+// reader adds them.
 var beginnings = [...][]byte{nil, []byte("https://"), []byte("https://www."), []byte("http://")}
 
 // beginningOf returns the longest beginning of a payload.
@@ -85,8 +85,8 @@ func flagsOf(r *waypost.Record, ext []byte) (flags byte, fits bool) {
 	return flags, true
 }
 
-// appendRecord appends a record as the table keeps it. A record that the table cannot hold
-// becomes a mark, for which readers ask the store.
+// appendRecord appends a record as the table keeps it. A record that the table cannot
+// hold becomes a mark, for which readers ask the store.
 func appendRecord(dst []byte, r *waypost.Record, ext []byte) []byte {
 	flags, fits := flagsOf(r, ext)
 	payload := r.Payload
@@ -128,8 +128,8 @@ type layout struct {
 	beginning                     byte // of the payload, which is left out: index in beginnings
 }
 
-// layoutOf reads the layout of the record at the beginning of b, and returns false when the
-// record does not lie within b. All else may still be damaged.
+// layoutOf reads the layout of the record at the beginning of b, and returns false when
+// the record does not lie within b. All else may still be damaged.
 func layoutOf(b []byte) (l layout, ok bool) {
 	if len(b) < recordHead {
 		return l, false

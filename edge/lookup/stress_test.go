@@ -15,27 +15,27 @@ import (
 	"waypost/edge/lookup"
 )
 
-// The race detector does not see mapped memory. What stands in for it: every record
-// tells its key and version, and repeats them to its end; readers see that they fit
-// together, and that no version comes after a later one.
-func TestReadersNeverSeeATornOrAnOlderRecord(t *testing.T) {
+// The race detector does not see mapped memory. Instead, every record repeats its key and
+// version to its end. Readers check that they agree, and that no version follows a later
+// one.
+func TestTable_FindNeverSeesATornOrAnOlderRecord(t *testing.T) {
 	for name, c := range map[string]struct {
 		budget int64
 		keys   int
 	}{
 		"while everything fits":    {8 << 20, 20_000},
-		"while others make way":    {2 << 20, 60_000},
+		"while some make way":    {2 << 20, 60_000},
 		"while one link is busy":   {lookup.MinBudget, 1},
 		"while a few links change": {lookup.MinBudget, 100},
 	} {
 		t.Run(name, func(t *testing.T) {
 			table := table(t, c.budget)
-			versions := make([]atomic.Int64, c.keys) // what a reader must see at least
+			versions := make([]atomic.Int64, c.keys) // the oldest version that a reader may see
 			for i := range c.keys {
 				table.Put(stamped(nil, i, 0), nil)
 			}
 			complete := table.Finish()
-			require.Equal(t, name != "while others make way", complete)
+			require.Equal(t, name != "while some make way", complete)
 			var done atomic.Bool
 			var readers, reading sync.WaitGroup
 			for r := range 3 {
@@ -45,7 +45,7 @@ func TestReadersNeverSeeATornOrAnOlderRecord(t *testing.T) {
 					defer begun()
 					rng := rand.New(rand.NewPCG(uint64(r), 7))
 					buf := make([]byte, 0, 1024)
-					for ; !done.Load(); runtime.Gosched() { // the writer has its turns
+					for ; !done.Load(); runtime.Gosched() { // lets the writer run
 						i := rng.IntN(c.keys)
 						least := versions[i].Load()
 						rec, _, _, a := table.Find(waypost.DefaultDomain, key(i), buf)
@@ -91,7 +91,7 @@ func TestReadersNeverSeeATornOrAnOlderRecord(t *testing.T) {
 
 func key(i int) []byte { return append([]byte("key"), strconv.Itoa(i)...) }
 
-// stamped makes a record of a length of its own that says its version all over.
+// stamped makes a record of its own length that repeats its version.
 func stamped(r *waypost.Record, i int, version int64) *waypost.Record {
 	if r == nil {
 		r = &waypost.Record{Kind: waypost.KindLink, Status: 302, Domain: waypost.DefaultDomain}
@@ -112,7 +112,7 @@ func read(r *waypost.Record, i int) (version int64, ok bool) {
 	return version, bytes.Equal(r.Payload, stamped(nil, i, version).Payload)
 }
 
-func TestClosingWaitsForReaders(t *testing.T) {
+func TestTable_CloseWaitsForReaders(t *testing.T) {
 	for range 40 {
 		budget := lookup.NewBudget(lookup.MinBudget)
 		table, err := lookup.New(lookup.Config{Budget: budget})

@@ -34,10 +34,10 @@ const (
 // Table holds records of links. Any number of goroutines may call Find, Stats and
 // IsComplete; all other methods belong to the writer, of which there is one at a time.
 //
-// A new table is loading: it takes the records of Put and Load. Finish says that there are
-// no more, so that a key that the table does not hold is Absent. When its budget does not
-// suffice, the table is bounded from then on: it holds what was read recently, and a filter
-// of all keys recognises most of the absent ones.
+// A new table is loading: it takes the records of Put and Load. Finish says that there
+// are no more, so that a key that the table does not hold is Absent. When its budget does
+// not suffice, the table is bounded from then on: it holds what was read recently, and a
+// filter of all keys recognises most of the absent ones.
 type Table struct {
 	// Never changed.
 	seed      maphash.Seed
@@ -162,8 +162,8 @@ func (t *Table) probe(s *stripe, hash uint64, domain waypost.DomainID, code, buf
 	return buf, l, Unknown
 }
 
-// hash returns the hash of a key. Each table has its own seed, so that no client can choose
-// codes that collide.
+// hash returns the hash of a key. Each table has its own seed, so that no client can
+// choose codes that collide.
 func (t *Table) hash(domain waypost.DomainID, name []byte) uint64 {
 	hi, lo := bits.Mul64(maphash.Bytes(t.seed, name)^uint64(domain)*0x9e3779b97f4a7c15, 0xd1342543de82ef95)
 	return hi ^ lo
@@ -230,8 +230,8 @@ type readers struct {
 }
 
 // stripe counts readers, in its own cache line. Readers of one epoch and of the next are
-// counted apart, and enters apart from leaves, because their difference could not be read at
-// one instant.
+// counted apart, and enters apart from leaves, because their difference could not be read
+// at one instant.
 type stripe struct {
 	enters  [2]atomic.Uint64
 	leaves  [2]atomic.Uint64
@@ -241,8 +241,8 @@ type stripe struct {
 	_       [8]byte
 }
 
-// enter counts a reader in. Until the reader leaves, no memory that it can reach is reused.
-// It returns false when the table is closed.
+// enter counts a reader in. Until the reader leaves, no memory that it can reach is
+// reused. It returns false when the table is closed.
 func (r *readers) enter() (s *stripe, parity uint64, ok bool) {
 	// The address of the goroutine's stack differs between connections, and the key would
 	// not when all ask for the same link.
@@ -266,8 +266,8 @@ func (r *readers) enter() (s *stripe, parity uint64, ok bool) {
 
 func (s *stripe) leave(parity uint64) { s.leaves[parity].Add(1) }
 
-// drained reports whether no reader is left that has entered in an epoch of that parity. The
-// epoch must have moved on.
+// drained reports whether no reader is left that has entered in an epoch of that parity.
+// The epoch must have moved on.
 func (r *readers) drained(parity uint64) bool {
 	for i := range r.stripes {
 		s := &r.stripes[i]
@@ -280,8 +280,8 @@ func (r *readers) drained(parity uint64) bool {
 	return true
 }
 
-// segment is a part of the memory in which records lie, one after another. Once written, its
-// bytes stay until no reader can reach them.
+// segment is a part of the memory in which records lie, one after another. Once written,
+// its bytes stay until no reader can reach them.
 type segment struct {
 	base atomic.Pointer[byte] // nil: not mapped
 
@@ -340,7 +340,8 @@ func (t *Table) Stats() Stats {
 	return st
 }
 
-// IsComplete reports whether a key that the table does not hold is not in the store either.
+// IsComplete reports whether a key that the table does not hold is not in the store
+// either.
 func (t *Table) IsComplete() bool { return t.phase.Load()&1 == 1 }
 
 // Close unmaps everything, once the readers have left. Later readers are told to ask the
@@ -367,8 +368,8 @@ func (t *Table) Close() {
 
 func (t *Table) closed() bool { return t.epoch.Load() == closedEpoch }
 
-// Damage flips a bit of a link's record in the table, as bad memory might. It is for tests,
-// and belongs to the writer.
+// Damage flips a bit of a link's record in the table, as bad memory might. It is for
+// tests, and belongs to the writer.
 func (t *Table) Damage(domain waypost.DomainID, code []byte) {
 	if p := t.seek(t.hash(domain, code), domain, code); p.slot != empty {
 		raw := t.at(offsetOf(p.slot))

@@ -24,8 +24,8 @@ func (t *Table) Reserve(entries int) {
 	}
 }
 
-// Put sets the record that the store holds for a key from now on. A bounded table keeps it
-// only if it had the key.
+// Put sets the record that the store holds for a key from now on. A bounded table keeps
+// it only if it had the key.
 func (t *Table) Put(r *waypost.Record, extensions []byte) { t.put(r, extensions, true, t.bounded) }
 
 // Load adds a record that the store held before; it changes no key that the table has. It
@@ -89,8 +89,8 @@ func (t *Table) Remove(domain waypost.DomainID, name []byte) {
 	t.forget(p.slot)
 }
 
-// Lacks reports whether the store certainly does not hold a key, like the answer Absent of
-// Find, but for the writer: it returns false when there is only a trace of the key.
+// Lacks reports whether the store certainly does not hold a key, like the answer Absent
+// of Find. It is for the writer, and returns false when there is only a trace of the key.
 func (t *Table) Lacks(domain waypost.DomainID, name []byte) bool {
 	if t.closed() || len(name) == 0 || len(name) > waypost.MaxName {
 		return false
@@ -113,14 +113,14 @@ func (t *Table) Note(domain waypost.DomainID, name []byte) {
 	}
 }
 
-// Resume lets a table load again, because the budget has more room than when it was used up.
-// The caller loads everything once more. Leave is as in Config.
+// Resume lets a table load again, because the budget has more room than when it was used
+// up. The caller loads everything once more. Leave is as in Config.
 func (t *Table) Resume(leave int64) {
 	t.bounded, t.leave, t.noFilter = false, leave, false
 }
 
-// Finish records that everything was loaded. It reports whether the table is complete, which
-// it is if all records did fit.
+// Finish records that everything was loaded. It reports whether the table is complete,
+// which it is if all records did fit.
 func (t *Table) Finish() bool {
 	if t.bounded {
 		return false
@@ -202,10 +202,10 @@ func slotsFor(entries int) int {
 	return (n + minSlots - 1) / minSlots * minSlots
 }
 
-// growable makes room for one more entry in a shard, and returns false when the budget has
-// none. Where the budget is used up, evict allows entries that were not read recently to make
-// way: a shard whose slots are full of removed entries needs a fresh array even to stay as
-// large as it is.
+// growable makes room for one more entry in a shard, and returns false when the budget
+// has none. Where the budget is used up, evict allows entries that were not read recently
+// to make way: a shard whose slots are full of removed entries needs a fresh array even
+// to stay as large as it is.
 func (t *Table) growable(sh *shard, evict bool) bool {
 	if sh.filled < maxFilled(len(sh.slots.Load().words)) || t.rebuild(sh, slotsFor(sh.entries+1)) {
 		return true

@@ -14,8 +14,9 @@ import (
 	"waypost/replication/replicationtest"
 )
 
-// BenchmarkLink is of links asked for in no order, found in the lookup table; and without one in the store, with its blocks in the
-// cache, or most of them to be read from the system's and decompressed.
+// BenchmarkLink is of links asked for in no order, found in the lookup table; and without
+// one in the store, with its blocks in the cache, or most of them to be read from the
+// system's and decompressed.
 func BenchmarkLink(b *testing.B) {
 	const n = 300_000
 	s := replicationtest.NewSource()

@@ -12,7 +12,8 @@ import (
 )
 
 // comparison records how the batches since its beginning have changed each slot, so that
-// sums that are read now can be reduced to an earlier position, where the source was read.
+// sums that are read now can be reduced to an earlier position, where the source was
+// read.
 type comparison struct {
 	serving *serving
 	st      *store

@@ -115,8 +115,9 @@ func (c *crasher) MaybeError(op errorfs.Op) error {
 	return nil
 }
 
-// left gives the file systems that crashes have left, one after the other, and what a crash leaves now. Those that hold
-// the same as the one before are left out: nobody could tell them from each other.
+// left gives the file systems that crashes have left, one after the other, and what a
+// crash leaves now. Those that hold the same as the one before are left out: nobody could
+// tell them from each other.
 func (c *crasher) left(t *testing.T) []*vfs.MemFS {
 	t.Helper()
 	var last [sha256.Size]byte

@@ -111,9 +111,9 @@ func (g *deletionGuard) judgeLeft(held, left uint64) error {
 }
 
 // tally counts the links that were deleted in each of the last minutes that had any. It
-// counts a link that led somewhere and leads nowhere any more, because visitors notice that.
-// It does not count expiry, the purge of tombstones, or disabling, which can be undone and
-// must not wait.
+// counts a link that led somewhere and leads nowhere any more, because visitors notice
+// that. It does not count expiry, the purge of tombstones, or disabling, which can be
+// undone and must not wait.
 type tally []minute
 
 type minute struct {

@@ -9,8 +9,8 @@ import (
 )
 
 // Detach releases the replica's directory with its lock, so that another process can open
-// it, and continues to answer from memory: Link, Domain, Position and the like stay as they
-// are, and nothing is applied any more. All that was applied is durable before.
+// it, and continues to answer from memory: Link, Domain, Position and the like stay as
+// they are, and nothing is applied any more. All that was applied is durable before.
 //
 // Detach fails, and changes nothing, when the lookup table does not hold all links, a
 // restore is under way, or the replica is degraded. It is called once Apply has returned,
@@ -83,8 +83,8 @@ func (db *DB) beginDetach() error {
 }
 
 // Attach takes the directory back after Detach, in the state in which another process has
-// left it, and changes are taken again. It fails, and the replica stays detached, while that
-// process has the directory, or when the store cannot be read.
+// left it, and changes are taken again. It fails, and the replica stays detached, while
+// that process has the directory, or when the store cannot be read.
 func (db *DB) Attach(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("attach the replica: %w", err)
@@ -131,10 +131,11 @@ func (db *DB) Attach(ctx context.Context) error {
 }
 
 // Freeze returns a second replica with the present content of this one. It answers, and
-// never changes. Its files are hard links in dir, which must not exist, must lie on the same
-// file system, and which the caller removes after Close. Meanwhile this replica can be
-// closed, so that another process opens it. Freeze fails, and leaves nothing behind, when
-// nothing is held yet, or when the store has failed and may lack batches that it has shown.
+// never changes. Its files are hard links in dir, which must not exist, must lie on the
+// same file system, and which the caller removes after Close. Meanwhile this replica can
+// be closed, so that another process opens it. Freeze fails, and leaves nothing behind,
+// when nothing is held yet, or when the store has failed and may lack batches that it has
+// shown.
 func (db *DB) Freeze(dir string) (_ *DB, err error) {
 	db.mu.Lock()
 	defer db.mu.Unlock()

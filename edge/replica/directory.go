@@ -15,8 +15,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// storage is the directory of a replica, and opens stores in it. The file CURRENT names the
-// live store:
+// storage is the directory of a replica, and opens stores in it. The file CURRENT names
+// the live store:
 //
 //	LOCK                         held by the process that has the directory open
 //	CURRENT                      "waypost-replica FORMAT store-000007\n"
@@ -83,8 +83,8 @@ func (s *storage) unlockDir() error {
 	return err
 }
 
-// makeDir makes a directory and its missing parents, each durably: a directory whose entry
-// is lost in a power cut takes its content along.
+// makeDir makes a directory and its missing parents, each durably: a directory whose
+// entry is lost in a power cut takes its content along.
 func (s *storage) makeDir(dir string) error {
 	fs := s.cfg.FS
 	if _, err := fs.Stat(dir); !oserror.IsNotExist(err) {
@@ -172,14 +172,14 @@ func (s *storage) readCurrent() (string, error) {
 	return fields[2], nil
 }
 
-// setCurrent makes name the live store, durably once it returns. When renamed is true with
-// an error, the next Open may find either store.
+// setCurrent makes name the live store, durably once it returns. When renamed is true
+// with an error, the next Open may find either store.
 func (s *storage) setCurrent(name string) (renamed bool, err error) {
 	return s.replaceFile(s.cfg.Dir, currentName, fmt.Appendf(nil, "%s %d %s\n", currentMagic, storeFormat, name))
 }
 
-// replaceFile replaces a file, durably once it returns. When renamed is true with an error,
-// either file may be found after a crash.
+// replaceFile replaces a file, durably once it returns. When renamed is true with an
+// error, either file may be found after a crash.
 func (s *storage) replaceFile(dir, name string, content []byte) (renamed bool, err error) {
 	fs := s.cfg.FS
 	temp := fs.PathJoin(dir, name+tempSuffix)
@@ -252,7 +252,8 @@ func (s *storage) findStore() (*store, error) {
 	return st, nil
 }
 
-// sweep removes the remains of a swap, or of an interrupted restore that cannot be resumed.
+// sweep removes the remains of a swap, or of an interrupted restore that cannot be
+// resumed.
 func (s *storage) sweep(keep string) error {
 	unfinished, err := s.sweepRestores(keep)
 	if err != nil {

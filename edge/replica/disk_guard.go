@@ -9,17 +9,17 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// diskGuard is the file system of a store. It protects Pebble from two kinds of errors that
-// Pebble handles badly.
+// diskGuard is the file system of a store. It protects Pebble from two kinds of errors
+// that Pebble handles badly.
 //
 // When a WAL cannot be written, synced or created, Pebble panics with locks held, in part
 // beyond recovery. diskGuard records such an error as a lasting failure of the store and
 // hides it from Pebble. From then on nothing reaches the WAL, so that it ends in a whole
-// prefix. Each commit checks the health afterwards, and never acknowledges a batch that may
-// not be on disk.
+// prefix. Each commit checks the health afterwards, and never acknowledges a batch that
+// may not be on disk.
 //
-// Pebble repeats a failed flush or compaction at once, and does not stop. diskGuard delays
-// its errors, so that a full disk does not cost a core.
+// Pebble repeats a failed flush or compaction at once, and does not stop. diskGuard
+// delays its errors, so that a full disk does not cost a core.
 type diskGuard struct {
 	vfs.FS
 	health *health

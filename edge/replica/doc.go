@@ -8,6 +8,6 @@
 // A store that fails a write continues to serve reads, reports it through [DB.Degraded],
 // and takes no more batches. No error that Pebble meets ends the process.
 //
-// The package does not know where changes come from, nor HTTP. DESIGN.md in this directory
-// describes the layout on disk.
+// The package does not know where changes come from, nor HTTP. DESIGN.md in this
+// directory describes the layout on disk.
 package replica

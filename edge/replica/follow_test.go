@@ -35,7 +35,8 @@ func run(t *testing.T, follow func(context.Context) error) (stop func()) {
 	}
 }
 
-// serve serves a source until the test ends, but requests to which admit, if there is one, gives a status.
+// serve serves a source until the test ends, but requests to which admit, if there is
+// one, gives a status.
 func serve(t *testing.T, s replication.Source, admit func(*http.Request) (status int), change ...func(*replication.ServerConfig)) (url string) {
 	t.Helper()
 	cfg := replication.ServerConfig{Source: s, Heartbeat: 50 * time.Millisecond}

@@ -25,7 +25,8 @@ import (
 	"waypost/replication/replicationtest"
 )
 
-// numbered is a source of many links, whose slots can be read without looking at all of them.
+// numbered is a source of many links, whose slots can be read without looking at all of
+// them.
 type numbered struct {
 	*replicationtest.Source
 	mu   sync.Mutex
@@ -81,7 +82,8 @@ const (
 	bootstrapNode = "WAYPOST_TEST_BOOTSTRAP_NODE"
 )
 
-// TestBootstrapOfAnotherProcess is what TestABootstrapThatIsKilledTenTimes starts, and kills.
+// TestBootstrapOfAnotherProcess is what TestABootstrapThatIsKilledTenTimes starts, and
+// kills.
 func TestBootstrapOfAnotherProcess(t *testing.T) {
 	dir := os.Getenv(bootstrapDir)
 	if dir == "" {

@@ -224,8 +224,8 @@ func (o *source) readLog(ctx context.Context, st *store, s *state, after waypost
 	if err != nil {
 		return b, fmt.Errorf("%w: %w: %w", replication.ErrNoSource, errLog, err)
 	}
-	// The frame may begin before the entry's first transaction, if this replica had some of it
-	// when the frame was received.
+	// The frame may begin before the entry's first transaction, if this replica had some of
+	// it when the frame was received.
 	skip := after.Seq + 1 - min(b.Transactions[0].Seq, after.Seq+1)
 	before := e.before
 	if skip > uint64(len(b.Transactions)) {

@@ -194,7 +194,8 @@ func TestMoreLinksThanTheBudgetHolds(t *testing.T) {
 	replicationtest.RequireEqual(t, s, db)
 }
 
-// What is read from disk again and again is kept in memory, unless the table has all of it.
+// What is read from disk again and again is kept in memory, unless the table has all of
+// it.
 func TestBlocksAreKeptForLinksThatTheTableDoesNotHold(t *testing.T) {
 	const n, cache = 4500, 4 << 20
 	fs, s := vfs.NewMem(), replicationtest.NewSource()

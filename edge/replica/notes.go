@@ -13,8 +13,8 @@ import (
 	"waypost/replication"
 )
 
-// notes holds the domains and salts of a store in memory. The writer keeps maps, from which
-// it makes tables for readers. A table never changes.
+// notes holds the domains and salts of a store in memory. The writer keeps maps, from
+// which it makes tables for readers. A table never changes.
 type notes struct {
 	log   *slog.Logger
 	hosts atomic.Pointer[domainTable]
@@ -51,7 +51,8 @@ func (n *notes) note(r *waypost.Record) {
 	}
 }
 
-// noteDomain adds a domain. A record that cannot be read removes the domain, and is logged.
+// noteDomain adds a domain. A record that cannot be read removes the domain, and is
+// logged.
 func (n *notes) noteDomain(r *waypost.Record) {
 	id, err := strconv.ParseUint(string(r.Name), 10, 32)
 	if err != nil {
@@ -112,8 +113,8 @@ func (n *notes) share(other *notes) {
 	n.salts.Store(other.salts.Load())
 }
 
-// loadNotes reads the records of domains and salts, and skips all others. Within each slot
-// links lie before them, and ranges and leases between them.
+// loadNotes reads the records of domains and salts, and skips all others. Within each
+// slot links lie before them, and ranges and leases between them.
 func (st *store) loadNotes() (err error) {
 	defer func() {
 		if err != nil {

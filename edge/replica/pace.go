@@ -8,9 +8,9 @@ import (
 // pacer keeps a long computation from holding a processor that redirects wait for. The
 // zero pacer is ready.
 //
-// The Go scheduler takes a processor from a goroutine after 10 ms only. Where there is one
-// processor, yielding is not enough: the scheduler looks for bytes from the network only
-// when nothing else can run, so that the computation has to sleep.
+// The Go scheduler takes a processor from a goroutine after 10 ms only. Where there is
+// one processor, yielding is not enough: the scheduler looks for bytes from the network
+// only when nothing else can run, so that the computation has to sleep.
 type pacer struct {
 	done  int       // records
 	since time.Time // of the last pause
@@ -44,6 +44,6 @@ func (p *pacer) pause() {
 	}
 }
 
-// workers bounds the goroutines that compute for a restore, and Pebble's compactions, while
-// redirects are answered: half of the processors, and two at the most.
+// workers bounds the goroutines that compute for a restore, and Pebble's compactions,
+// while redirects are answered: half of the processors, and two at the most.
 func workers() int { return min(2, max(1, runtime.NumCPU()/2)) }

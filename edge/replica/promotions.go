@@ -7,9 +7,9 @@ import (
 	"waypost"
 )
 
-// promotions is a queue of links that readers did not find in the lookup table. The filler
-// promotes them to it. No reader waits: a link for which there is no place is left out, and
-// will be asked for again if it matters.
+// promotions is a queue of links that readers did not find in the lookup table. The
+// filler promotes them to it. No reader waits: a link for which there is no place is left
+// out, and will be asked for again if it matters.
 type promotions struct {
 	seed  maphash.Seed
 	seen  [1 << 12]atomic.Uint32 // hashes of links that were asked for before
@@ -17,8 +17,8 @@ type promotions struct {
 	wake  chan struct{} // gets a token when a cell was filled
 }
 
-// cell holds one name. Its state says who owns the other fields: the reader that takes a free
-// cell, and the filler once it is full.
+// cell holds one name. Its state says who owns the other fields: the reader that takes a
+// free cell, and the filler once it is full.
 type cell struct {
 	state  atomic.Uint32
 	domain waypost.DomainID
@@ -36,8 +36,8 @@ func newPromotions() *promotions {
 	return &promotions{seed: maphash.MakeSeed(), wake: make(chan struct{}, 1)}
 }
 
-// add queues a link, if it was asked for before and few others since: the table has no use
-// for links that are asked for only once.
+// add queues a link, if it was asked for before and few others since: the table has no
+// use for links that are asked for only once.
 func (p *promotions) add(domain waypost.DomainID, name []byte) {
 	hash := maphash.Bytes(p.seed, name) + uint64(domain)
 	seen := &p.seen[hash%uint64(len(p.seen))]

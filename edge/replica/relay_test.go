@@ -20,7 +20,8 @@ import (
 	"waypost/replication/replicationtest"
 )
 
-// signed is a configuration of a server whose heartbeats and batches a control plane has signed.
+// signed is a configuration of a server whose heartbeats and batches a control plane has
+// signed.
 func signed(t *testing.T, s *replicationtest.Source, heartbeat time.Duration) replication.ServerConfig {
 	t.Helper()
 	head, err := s.Head(t.Context())
@@ -64,8 +65,9 @@ func (h *hearing) Heartbeat(head replication.Head) error {
 	return h.DB.Heartbeat(head)
 }
 
-// A relay that takes no changes goes on being what it was, for those below as well: what shows that its position was
-// signed is not pushed out by the heads that it hears of meanwhile.
+// A relay that takes no changes goes on being what it was, for those below as well: what
+// shows that its position was signed is not pushed out by the heads that it hears of
+// meanwhile.
 func TestARelayThatHoldsADeletionBackCanBeFollowedAllTheWhile(t *testing.T) {
 	for name, came := range map[string]func(*replicationtest.Source){
 		"by a snapshot": func(*replicationtest.Source) {},
@@ -104,7 +106,8 @@ func TestARelayThatHoldsADeletionBackCanBeFollowedAllTheWhile(t *testing.T) {
 	}
 }
 
-// What a source holds is compared as it is now, and not as its last heartbeat has told, also through a relay.
+// What a source holds is compared as it is now, and not as its last heartbeat has told,
+// also through a relay.
 func TestVerifyingWaitsForNoHeartbeat(t *testing.T) {
 	s := replicationtest.NewSource()
 	relay, leaf := open(t, keeping(vfs.NewMem())), open(t, config(vfs.NewMem()))

@@ -18,8 +18,8 @@ import (
 // repair replaces slots of the live store. One goroutine uses it and owns its fields; it
 // writes the store under serving.mu.
 //
-// From its first write on the store has no position, on disk as well, until the last write
-// sets a new one. Batches of the store's own history that come before Sums are the
+// From its first write on the store has no position, on disk as well, until the last
+// write sets a new one. Batches of the store's own history that come before Sums are the
 // exception.
 type repair struct {
 	db   *DB
@@ -235,8 +235,8 @@ func (r *repair) Replace(ctx context.Context, first, last uint16, records [][]by
 	return nil
 }
 
-// replace writes the records of slots that differ from the present ones, removes all others,
-// and adds up the slots as they are then.
+// replace writes the records of slots that differ from the present ones, removes all
+// others, and adds up the slots as they are then.
 func (w *writer) replace(first, last uint16, records [][]byte, fresh []slotSum) error {
 	type arrival struct {
 		record waypost.Record

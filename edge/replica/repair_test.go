@@ -88,7 +88,8 @@ func (f *fleet) follow(t *testing.T) {
 	t.Cleanup(f.stop)
 }
 
-// settle waits until the replica is as the source says, and its follower says so, and compares every record.
+// settle waits until the replica is as the source says, and its follower says so, and
+// compares every record.
 func (f *fleet) settle(t *testing.T) {
 	t.Helper()
 	head, err := f.Head(t.Context())
@@ -291,8 +292,8 @@ func TestAFollowerGoesOnWithARepairThatWasCutShort(t *testing.T) {
 	require.Equal(t, store, f.db.LiveStore())
 }
 
-// A repair first goes on in its own history. Where a change was left out of that, a position
-// would claim that the change is there.
+// A repair first goes on in its own history. Where a change was left out of that, a
+// position would claim that the change is there.
 func TestARepairHasNoPositionWhereAChangeWasLeftOut(t *testing.T) {
 	f := newFleet(t, config(vfs.NewMem()), 100)
 	before := f.db.Position()

@@ -31,8 +31,8 @@ type Config struct {
 	// replica. LogBytes 0 keeps none; LogAge defaults to 72 h.
 	LogBytes int64
 	LogAge   time.Duration
-	// MinFree is the part of the disk that changes and snapshots leave free. It is checked on
-	// the operating system's file system only.
+	// MinFree is the part of the disk that changes and snapshots leave free. It is checked
+	// on the operating system's file system only.
 	MinFree       MinFree
 	DeletionGuard DeletionGuard // which deletions are held back
 	Logger        *slog.Logger
@@ -67,11 +67,12 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// DB is a replica. Any number of goroutines may call the methods that read it and those of
-// replication.Source; one goroutine calls those of replication.Sink.
+// DB is a replica. Any number of goroutines may call the methods that read it and those
+// of replication.Source; one goroutine calls those of replication.Sink.
 //
-// Each embedded part owns its fields. serving.mu is the one lock under which the live store
-// is written or replaced. The locks of the other parts are taken under it, never around it.
+// Each embedded part owns its fields. serving.mu is the one lock under which the live
+// store is written or replaced. The locks of the other parts are taken under it, never
+// around it.
 type DB struct {
 	cfg     Config
 	metrics *metrics
@@ -111,9 +112,9 @@ func newDB(cfg Config, cache *pebble.Cache) *DB {
 }
 
 // Open opens the replica in a directory, or begins an empty one. A store that cannot be
-// read is quarantined, and the replica is empty; that is no error. Open fails, and changes
-// nothing, when the directory is in use, was written by a newer version, or cannot be used
-// at all.
+// read is quarantined, and the replica is empty; that is no error. Open fails, and
+// changes nothing, when the directory is in use, was written by a newer version, or
+// cannot be used at all.
 func Open(cfg Config) (_ *DB, err error) {
 	if cfg.Dir == "" {
 		return nil, errors.New("replica: a directory is required")
@@ -194,8 +195,8 @@ func (db *DB) Close() error {
 	return nil
 }
 
-// Degraded returns the reason why the replica takes no changes at present, and nil while it
-// takes them. A degraded replica continues to serve reads.
+// Degraded returns the reason why the replica takes no changes at present, and nil while
+// it takes them. A degraded replica continues to serve reads.
 func (db *DB) Degraded() error {
 	if err := db.failed(); err != nil {
 		return err

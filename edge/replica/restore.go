@@ -162,8 +162,8 @@ func (r *restore) Keep(ctx context.Context, p replication.Progress) error {
 	})
 }
 
-// Again implements replication.Retaker. The files of tables stay until all slots are there,
-// because PROGRESS names them.
+// Again implements replication.Retaker. The files of tables stay until all slots are
+// there, because PROGRESS names them.
 func (r *restore) Again(ctx context.Context, before int) (int, error) {
 	if err := r.usable(); err != nil {
 		return 0, err

@@ -15,12 +15,12 @@ import (
 	"waypost/replication"
 )
 
-// The directory of a restore holds its tables and the file PROGRESS, which names them. It is
-// replaced whenever more slots are durable. A table that it does not name is ignored.
+// The directory of a restore holds its tables and the file PROGRESS, which names them. It
+// is replaced whenever more slots are durable. A table that it does not name is ignored.
 const progressName = "PROGRESS"
 
-// maxProgress bounds PROGRESS, which has a line of about 150 bytes for each table. There are
-// about as many tables as slots at the most.
+// maxProgress bounds PROGRESS, which has a line of about 150 bytes for each table. There
+// are about as many tables as slots at the most.
 const maxProgress = 16 << 20
 
 // progress is the content of PROGRESS after a checksum in hex and a line feed.
@@ -96,7 +96,8 @@ func (s *storage) readProgress(restore string) (p progress, ok bool, err error) 
 	return p, true, nil
 }
 
-// resume continues an interrupted restore, if there is one of the same cluster and format.
+// resume continues an interrupted restore, if there is one of the same cluster and
+// format.
 func (r *restore) resume() (bool, error) {
 	db := r.db
 	live := ""

@@ -17,7 +17,8 @@ import (
 	"waypost/replication/replicationtest"
 )
 
-// taking is a snapshot as a follower takes it, which goes on where an earlier one has ended.
+// taking is a snapshot as a follower takes it, which goes on where an earlier one has
+// ended.
 type taking struct {
 	s        *replicationtest.Source
 	db       *replica.DB

@@ -20,8 +20,8 @@ import (
 	"waypost/replication"
 )
 
-// tableBuilder makes sorted tables of the records of a snapshot, in the background, and puts
-// their links into a lookup table.
+// tableBuilder makes sorted tables of the records of a snapshot, in the background, and
+// puts their links into a lookup table.
 type tableBuilder struct {
 	db      *DB
 	dir     string // path
@@ -79,8 +79,8 @@ func (b *tableBuilder) path(number int) string {
 // lookupBytes is the approximate size of a link in the lookup table.
 const lookupBytes = 120
 
-// reserve makes room in the lookup table for that many links at once, if it will hold them
-// all: growing it step by step takes as long as filling it.
+// reserve makes room in the lookup table for that many links at once, if it will hold
+// them all: growing it step by step takes as long as filling it.
 func (b *tableBuilder) reserve(records uint64) {
 	if b.lookup != nil && records > 0 && records < uint64(b.db.budget.Limit())/lookupBytes/2 {
 		b.lookup.Reserve(int(records))
@@ -114,7 +114,8 @@ func (b *tableBuilder) spill(ctx context.Context) error {
 	return b.later(ctx, func(ctx context.Context) error { return b.add(ctx, g) })
 }
 
-// takeDue ends the range, and returns all records for a table when it is time to make one.
+// takeDue ends the range, and returns all records for a table when it is time to make
+// one.
 func (b *tableBuilder) takeDue() (g gathered, due bool) {
 	b.ready.join(&b.pending)
 	if b.ready.bytes < b.db.saveBytes && time.Since(b.savedAt) < b.db.saveAfter && !b.spilled {
@@ -141,8 +142,8 @@ func (b *tableBuilder) rewind() {
 	}
 }
 
-// forget drops the tables with slots before a given one, and returns the slot before which
-// all are gone. There is no background work.
+// forget drops the tables with slots before a given one, and returns the slot before
+// which all are gone. There is no background work.
 func (b *tableBuilder) forget(before int) int {
 	for more := true; more; { // a table has whole ranges, and perhaps some after the slot
 		more = false
@@ -237,8 +238,8 @@ func (b *tableBuilder) add(ctx context.Context, g gathered) error {
 	return nil
 }
 
-// write writes a table of records in the order of their keys. The file is durable, the entry
-// in its directory is not.
+// write writes a table of records in the order of their keys. The file is durable, the
+// entry in its directory is not.
 func (b *tableBuilder) write(ctx context.Context, number int, items []gatheredRecord) (made madeTable, err error) {
 	fs, name := b.db.cfg.FS, b.path(number)
 	f, err := fs.Create(name, vfs.WriteCategoryUnspecified)
@@ -281,8 +282,8 @@ func (b *tableBuilder) write(ctx context.Context, number int, items []gatheredRe
 	return made, nil
 }
 
-// publish puts records into the lookup table and the notes. It ends early when ctx ends, and
-// the restore with it.
+// publish puts records into the lookup table and the notes. It ends early when ctx ends,
+// and the restore with it.
 func (b *tableBuilder) publish(ctx context.Context, items []gatheredRecord) {
 	var pace pacer
 	var rec waypost.Record
@@ -328,8 +329,8 @@ const (
 	gatherLimit = 64 << 20
 )
 
-// orderOf returns the part of a record's key that fits a word: slot, kind, domain, and a byte
-// of the name.
+// orderOf returns the part of a record's key that fits a word: slot, kind, domain, and a
+// byte of the name.
 func orderOf(r *waypost.Record) uint64 {
 	slot := waypost.Slot(r.Kind, r.Domain, r.Name)
 	return uint64(slot)<<48 | uint64(r.Kind)<<40 | uint64(r.Domain)<<8 | uint64(r.Name[0])
@@ -342,7 +343,8 @@ func thenOf(r *waypost.Record) uint64 {
 	return binary.BigEndian.Uint64(b[:])
 }
 
-// add adds a copy of a record. Records lie in chunks, so that a restore makes little garbage.
+// add adds a copy of a record. Records lie in chunks, so that a restore makes little
+// garbage.
 func (g *gathered) add(r *waypost.Record, raw []byte, poison bool) {
 	if cap(g.chunk)-len(g.chunk) < len(raw) {
 		g.chunk = make([]byte, 0, max(gatherChunk, len(raw)))
@@ -387,8 +389,8 @@ func compareGathered(a, b gatheredRecord) int {
 	return bytes.Compare(replication.RecordName(a.raw), replication.RecordName(b.raw))
 }
 
-// sorted returns the records in the order of their keys. Of records with one key it returns
-// the newest.
+// sorted returns the records in the order of their keys. Of records with one key it
+// returns the newest.
 func (g *gathered) sorted() []gatheredRecord {
 	items := g.items
 	if !slices.IsSortedFunc(items, compareGathered) { // a replica sends them sorted

@@ -13,9 +13,9 @@ import (
 	"waypost/replication"
 )
 
-// scrubber verifies the records on disk, slot by slot, one round in each interval. A round
-// begins at a random slot, so that a replica that is often restarted is verified as a whole
-// too.
+// scrubber verifies the records on disk, slot by slot, one round in each interval. A
+// round begins at a random slot, so that a replica that is often restarted is verified as
+// a whole too.
 type scrubber struct {
 	cfg     *Config
 	metrics *metrics
@@ -62,9 +62,9 @@ func (s *scrubber) scrubLoop(ctx context.Context) {
 	}
 }
 
-// verifySlot adds up a slot from the disk. The sum must be the one of an earlier round, with
-// the changes since; and once all slots are known, their total must be the digest of the
-// replica. Otherwise it asks for a repair.
+// verifySlot adds up a slot from the disk. The sum must be the one of an earlier round,
+// with the changes since; and once all slots are known, their total must be the digest of
+// the replica. Otherwise it asks for a repair.
 func (s *scrubber) verifySlot(ctx context.Context, slot uint16) error {
 	mu := &s.serving.mu
 	mu.Lock()

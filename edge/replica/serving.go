@@ -42,9 +42,9 @@ type serving struct {
 
 // Link finds the record of a code in the lookup table or, when the table cannot tell, in
 // the store. It copies the record behind buf, and rec refers to that copy; grown is the
-// larger buf, to be used again. It does not allocate once buf is large enough. Revision and
-// Stamp are set only when the store was read. An error means that the store could not be
-// read or holds a record that must not be served; it says nothing about the link.
+// larger buf, to be used again. It does not allocate once buf is large enough. Revision
+// and Stamp are set only when the store was read. An error means that the store could not
+// be read or holds a record that must not be served; it says nothing about the link.
 func (s *serving) Link(domain waypost.DomainID, code, buf []byte) (rec waypost.Record, grown []byte, found bool, err error) {
 	if len(code) == 0 || len(code) > waypost.MaxName {
 		return rec, buf, false, nil
@@ -118,8 +118,8 @@ func (s *serving) stored(st *store, slot uint16, domain waypost.DomainID, code, 
 	return rec, grown, true, nil
 }
 
-// unreadable counts a record that cannot be served. When the disk is to blame, the store is
-// degraded, so that the follower takes a fresh one.
+// unreadable counts a record that cannot be served. When the disk is to blame, the store
+// is degraded, so that the follower takes a fresh one.
 func (s *serving) unreadable(st *store, err error, corrupt bool) error {
 	s.metrics.unreadable.Inc()
 	if corrupt {
@@ -152,8 +152,8 @@ func (s *serving) Targets(domain waypost.DomainID) waypost.DomainTargets {
 	return st.hosts.Load().targets[domain]
 }
 
-// Salt returns the salt of a day, in days since 1970, UTC; nil when there is none, or none
-// any more. The salt must not be changed. It neither allocates nor waits.
+// Salt returns the salt of a day, in days since 1970, UTC; nil when there is none, or
+// none any more. The salt must not be changed. It neither allocates nor waits.
 func (s *serving) Salt(day int32) *waypost.Salt {
 	st := s.live.Load()
 	if st == nil {
@@ -191,8 +191,8 @@ func (s *serving) Position() waypost.Position {
 	return waypost.Position{}
 }
 
-// Synced returns the position that a crash cannot take back; zero when nothing is held, or
-// a repair is under way.
+// Synced returns the position that a crash cannot take back; zero when nothing is held,
+// or a repair is under way.
 func (s *serving) Synced() waypost.Position {
 	if st := s.live.Load(); st != nil && !st.applied.Load().repairing {
 		return *st.synced.Load()
@@ -229,8 +229,8 @@ func (s *serving) failed() error {
 	return nil
 }
 
-// pin returns the live store, nil when there is none, and keeps it from being closed until
-// unpin is called with the same slot. It takes no lock.
+// pin returns the live store, nil when there is none, and keeps it from being closed
+// until unpin is called with the same slot. It takes no lock.
 func (s *serving) pin(slot uint16) *store {
 	for {
 		st := s.live.Load()
@@ -251,8 +251,8 @@ func (s *serving) hold(st *store, slot uint16) bool {
 	return false
 }
 
-// retire closes and removes a store that is not live any more, once its readers have left.
-// The caller holds s.mu.
+// retire closes and removes a store that is not live any more, once its readers have
+// left. The caller holds s.mu.
 func (s *serving) retire(st *store) {
 	s.retiring.Add(1)
 	var counted [4]uint64
@@ -293,8 +293,8 @@ func (s *serving) end(st *store) error {
 	return st.closePebble()
 }
 
-// count adds the answers of a table to the metrics, when the table is not the live store's
-// any more. The answers in before were counted already.
+// count adds the answers of a table to the metrics, when the table is not the live
+// store's any more. The answers in before were counted already.
 func (s *serving) count(t *lookup.Table, before [4]uint64) [4]uint64 {
 	now := answers(t)
 	for i, n := range now {
@@ -312,8 +312,8 @@ func (s *serving) endTable(t *lookup.Table, counted [4]uint64) {
 // ErrNone means that a [Handle] has no replica yet.
 var ErrNone = waypost.Errorf(waypost.EUnavailable, "this node has no replica yet")
 
-// Handle answers from a replica that can be replaced while it is asked. The zero Handle has
-// none.
+// Handle answers from a replica that can be replaced while it is asked. The zero Handle
+// has none.
 type Handle struct{ db atomic.Pointer[DB] }
 
 // Load returns the present replica, nil when there is none.

@@ -92,8 +92,8 @@ func addUp(ctx context.Context, from pebble.Reader, first, last uint16, sums []s
 	return nil
 }
 
-// visitSlot visits the records of a slot. rotten is the error of a damaged record, whose key
-// alone is known.
+// visitSlot visits the records of a slot. rotten is the error of a damaged record, whose
+// key alone is known.
 func visitSlot(ctx context.Context, from pebble.Reader, slot uint16, visit func(*waypost.Record, error) error) error {
 	it, err := from.NewIterWithContext(ctx, &pebble.IterOptions{LowerBound: slotKey(int(slot)), UpperBound: slotKey(int(slot) + 1)})
 	if err != nil {

@@ -33,7 +33,8 @@ type source struct {
 	}
 }
 
-// pinFit pins the live store and returns its state, while the store is fit to be passed on.
+// pinFit pins the live store and returns its state, while the store is fit to be passed
+// on.
 func (o *source) pinFit() (*store, *state, error) {
 	st := o.serving.pin(0)
 	if st == nil {
@@ -264,8 +265,8 @@ func (o *source) moved() {
 	}
 }
 
-// LastKept returns the last batch of the log, as [replication.EncodeBatch] made it; nil when
-// there is none.
+// LastKept returns the last batch of the log, as [replication.EncodeBatch] made it; nil
+// when there is none.
 func (o *source) LastKept() (c replication.Cluster, kept []byte, err error) {
 	st := o.serving.pin(0)
 	if st == nil {
@@ -288,8 +289,8 @@ func (o *source) LastKept() (c replication.Cluster, kept []byte, err error) {
 	return s.cluster, kept, errors.Join(err, closer.Close())
 }
 
-// Records visits every record that the live store holds, as encoded, at one position, which
-// it returns. A record is valid until visit returns.
+// Records visits every record that the live store holds, as encoded, at one position,
+// which it returns. A record is valid until visit returns.
 func (o *source) Records(ctx context.Context, visit func(record []byte) error) (waypost.Position, error) {
 	st := o.serving.pin(0)
 	if st == nil {
@@ -300,8 +301,8 @@ func (o *source) Records(ctx context.Context, visit func(record []byte) error) (
 	return s.position, err
 }
 
-// Recompute reads every record and returns their digest and count, to be compared with the
-// state.
+// Recompute reads every record and returns their digest and count, to be compared with
+// the state.
 func (o *source) Recompute(ctx context.Context) (digest, records uint64, err error) {
 	_, err = o.Records(ctx, func(raw []byte) error {
 		var r waypost.Record

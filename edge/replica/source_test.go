@@ -22,7 +22,8 @@ func keeping(fs vfs.FS) replica.Config {
 	return cfg
 }
 
-// passedOn is a replica that the suite of sources reads, and the changelog that it has its own from.
+// passedOn is a replica that the suite of sources reads, and the changelog that it has
+// its own from.
 type passedOn struct {
 	*replica.DB
 	origin *replicationtest.Source
@@ -126,7 +127,8 @@ func TestARelayPassesFramesOnAsTheyCame(t *testing.T) {
 	}
 }
 
-// Whoever stands in the middle of a batch gets the whole of it, and passes over what it has.
+// Whoever stands in the middle of a batch gets the whole of it, and passes over what it
+// has.
 func TestAFollowerInTheMiddleOfABatchGoesOn(t *testing.T) {
 	s := replicationtest.NewSource()
 	relay, follower := open(t, keeping(vfs.NewMem())), open(t, config(vfs.NewMem()))

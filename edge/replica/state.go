@@ -67,8 +67,8 @@ type state struct {
 	repairing bool
 }
 
-// storeFormat numbers the layout of a store. It also grows with Pebble's own format, so that
-// an older binary never opens what it cannot read.
+// storeFormat numbers the layout of a store. It also grows with Pebble's own format, so
+// that an older binary never opens what it cannot read.
 const storeFormat = 1
 
 // Format is the layout of the stores that this version reads and writes.
@@ -133,7 +133,8 @@ func readState(from pebble.Reader) (s state, err error) {
 	return s, nil
 }
 
-// markRepair writes, or removes, the mark of a repair in the batch that begins or ends it.
+// markRepair writes, or removes, the mark of a repair in the batch that begins or ends
+// it.
 func markRepair(b *pebble.Batch, was, is bool) (err error) {
 	switch {
 	case is && !was:

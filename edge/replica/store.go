@@ -17,8 +17,8 @@ import (
 	"waypost/internal/failpoint"
 )
 
-// store is one Pebble store: the live one, a fresh one that is being filled, or an old one
-// whose last readers are leaving.
+// store is one Pebble store: the live one, a fresh one that is being filled, or an old
+// one whose last readers are leaving.
 type store struct {
 	// Set when the store is opened.
 	name         string     // of its directory within the replica's
@@ -79,8 +79,8 @@ func (p *pins) unpin(slot uint16) {
 }
 
 // awaitReaders returns when no reader is left. The store must not be live any more. It
-// suffices to see each stripe empty once, because a later reader sees that the store is not
-// live, and leaves without reading it.
+// suffices to see each stripe empty once, because a later reader sees that the store is
+// not live, and leaves without reading it.
 func (p *pins) awaitReaders() {
 	p.retired.Store(true)
 	for i := range p.n {
@@ -127,9 +127,9 @@ func (s *storage) options() *pebble.Options {
 	return opts
 }
 
-// tableOptions returns the options of the tables that a restore makes, which go to the last
-// level. They are compressed with less effort than the tables of compactions, which makes
-// them larger by a fiftieth and saves a third of the time.
+// tableOptions returns the options of the tables that a restore makes, which go to the
+// last level. They are compressed with less effort than the tables of compactions, which
+// makes them larger by a fiftieth and saves a third of the time.
 func (s *storage) tableOptions() sstable.WriterOptions {
 	opts := s.options()
 	opts.EnsureDefaults()
@@ -142,8 +142,8 @@ func (s *storage) tableOptions() sstable.WriterOptions {
 }
 
 // openStore creates a store, or opens one that exists. Without that distinction Pebble
-// would take a store that has lost its manifest for a new one, and what is left in the WAL
-// for all of it.
+// would take a store that has lost its manifest for a new one, and what is left in the
+// WAL for all of it.
 func (s *storage) openStore(name string, fresh bool) (_ *store, err error) {
 	log := s.cfg.Logger.With("store", name)
 	dir := s.path(name)
@@ -214,8 +214,8 @@ func (st *store) closePebble() error {
 }
 
 // commit makes a batch, and the state after it, part of the store. With sync it returns
-// only when the batch is durable. After an error the store takes no more. Once Pebble shows
-// the batch, and before the position does, commit calls publish.
+// only when the batch is durable. After an error the store takes no more. Once Pebble
+// shows the batch, and before the position does, commit calls publish.
 func (st *store) commit(ctx context.Context, b *pebble.Batch, next *state, sync bool, publish func()) error {
 	if err := st.room(ctx, b.Len()); err != nil {
 		return err

@@ -101,8 +101,8 @@ func (f *filler) fillLoop(ctx context.Context) {
 	}
 }
 
-// fill loads the live store into its table or, when that is too much, makes a filter of all
-// keys.
+// fill loads the live store into its table or, when that is too much, makes a filter of
+// all keys.
 func (f *filler) fill(ctx context.Context) error {
 	defer func() {
 		f.sizeCache()
@@ -163,8 +163,8 @@ func (f *filler) fill(ctx context.Context) error {
 	return err
 }
 
-// fillable returns the live store and its table when the table is not full. The caller holds
-// serving.mu.
+// fillable returns the live store and its table when the table is not full. The caller
+// holds serving.mu.
 func (f *filler) fillable() (*store, *lookup.Table) {
 	s := f.serving
 	st := s.live.Load()
@@ -190,10 +190,10 @@ const (
 	walkTime    = time.Millisecond
 )
 
-// walk visits all links of the live store. It holds serving.mu for a few links at a time, so
-// that visit sees what Pebble holds at that moment, and changes wait for a few links only.
-// It ends when visit returns false, or all were visited; then it calls atEnd under the lock.
-// It returns false when the store is not the live one any more.
+// walk visits all links of the live store. It holds serving.mu for a few links at a time,
+// so that visit sees what Pebble holds at that moment, and changes wait for a few links
+// only. It ends when visit returns false, or all were visited; then it calls atEnd under
+// the lock. It returns false when the store is not the live one any more.
 func (f *filler) walk(ctx context.Context, st *store, visit func(*pebble.Iterator, linkName) bool, atEnd func()) (bool, error) {
 	next := recordStart
 	s := f.serving
@@ -221,8 +221,8 @@ func (f *filler) walk(ctx context.Context, st *store, visit func(*pebble.Iterato
 	return true, nil
 }
 
-// visitSome visits links from a key on, and returns the key to continue from; more is false
-// at the end.
+// visitSome visits links from a key on, and returns the key to continue from; more is
+// false at the end.
 func (st *store) visitSome(ctx context.Context, from []byte, visit func(*pebble.Iterator, linkName) bool) (next []byte, more bool, err error) {
 	it, err := st.pdb.NewIterWithContext(ctx, &pebble.IterOptions{LowerBound: from, UpperBound: recordEnd})
 	if err != nil {
@@ -274,9 +274,9 @@ func (f *filler) promote(ctx context.Context) {
 	}
 }
 
-// sizeCache sets the size of Pebble's cache of blocks. While the table holds all links, few
-// blocks are read, and half of the cache suffices for the changes of links and the indexes
-// of tables.
+// sizeCache sets the size of Pebble's cache of blocks. While the table holds all links,
+// few blocks are read, and half of the cache suffices for the changes of links and the
+// indexes of tables.
 func (f *filler) sizeCache() {
 	f.serving.mu.Lock()
 	st := f.serving.live.Load()

@@ -24,7 +24,8 @@ func (f *fleet) deleteAtOnce() {
 	f.Commit(gone...)
 }
 
-// trim lets what was committed come by no stream any more: the server that is there may have it.
+// trim lets what was committed come by no stream any more: the server that is there may
+// have it.
 func (f *fleet) trim(t *testing.T) {
 	t.Helper()
 	f.Trim()

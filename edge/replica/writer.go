@@ -86,9 +86,9 @@ func newWriter(st *store) *writer {
 	return &writer{st: st, batch: st.pdb.NewBatch(), next: *st.applied.Load(), scratch: scratches.Get().(*scratch), tally: st.guarded.tally}
 }
 
-// put takes one record of the transaction seq, or of a snapshot when seq is 0. The record is
-// kept only if it is newer than the one held; within a transaction, whose writes share a
-// revision, the later one wins.
+// put takes one record of the transaction seq, or of a snapshot when seq is 0. The record
+// is kept only if it is newer than the one held; within a transaction, whose writes share
+// a revision, the later one wins.
 func (w *writer) put(raw []byte, seq uint64) error {
 	var r waypost.Record
 	poison, err := w.decode(raw, &r)
@@ -190,8 +190,8 @@ func cloneNote(r *waypost.Record) waypost.Record {
 	return note
 }
 
-// lookup finds the present record of a key, under w.key. Most links are new, and the lookup
-// table knows that in a tenth of the time that Pebble needs.
+// lookup finds the present record of a key, under w.key. Most links are new, and the
+// lookup table knows that in a tenth of the time that Pebble needs.
 func (w *writer) lookup(r *waypost.Record) (held, error) {
 	if h, ok := w.written[string(w.key)]; ok {
 		return h, nil
