@@ -24,7 +24,7 @@ func TestTable_FindNeverSeesATornOrAnOlderRecord(t *testing.T) {
 		keys   int
 	}{
 		"while everything fits":    {8 << 20, 20_000},
-		"while some make way":    {2 << 20, 60_000},
+		"while some make way":      {2 << 20, 60_000},
 		"while one link is busy":   {lookup.MinBudget, 1},
 		"while a few links change": {lookup.MinBudget, 100},
 	} {
