@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,23 +19,25 @@ import (
 	"waypost"
 )
 
-// Errors that a follower may meet for good: trying again does not help until
-// somebody changes something. [FollowConfig].Fatal decides whether they end it.
+// Errors that do not go away when a follower tries again: somebody has to change something.
+// [FollowConfig].Fatal decides whether they end the follower.
 var (
 	// ErrUnauthorized says that the source refused the credential (401 or 403).
 	ErrUnauthorized = errors.New("the source refused the token")
 	// ErrOtherCluster says that the source serves another installation.
 	ErrOtherCluster = errors.New("the source belongs to another cluster")
-	// ErrProtocol says that the source speaks no version of the protocol that the follower does.
+	// ErrProtocol says that the source speaks another version of the protocol.
 	ErrProtocol = errors.New("the source speaks another version of the protocol")
 )
 
 var (
-	errNoRoute   = errors.New("the source does not know the route: is its URL right, and its version not older?")
-	errBusy      = errors.New("the source answered 503")
+	errNoRoute   = errors.New("the source does not know the route: is its URL right?")
+	errRefused   = errors.New("the source answered 503")
 	errSilent    = errors.New("the source fell silent")
 	errBye       = errors.New("the source said bye")
 	errOlder     = errors.New("the source is in an older history than the replica")
+	errLoop      = errors.New("the source has its changelog through this node")
+	errBehindUs  = errors.New("the peer is not where this replica is, or is behind it")
 	errMisplaced = errors.New("the frame does not follow on what was received")
 )
 
@@ -48,63 +51,47 @@ func (e *resetError) Error() string {
 	return fmt.Sprintf("the source wants a snapshot taken (%s): %s", e.reason, e.text)
 }
 
-// dial is one HTTP connection to the source, past its hello.
-type dial struct {
-	body    io.ReadCloser
-	frames  *frameReader
-	hello   Head
-	signed  Signature // that came before the present frame; zero: there was none
-	key     []byte    // that the source announced
-	whole   bool      // slots are asked for, and not the tail
-	word    []byte    // testimony that came before the present frame; nil: there was none
-	records uint64    // about how many a snapshot has; 0: not known
-	busy    bool      // as many snapshots are under way at the source as may be
-	ctx     context.Context
-	cancel  context.CancelCauseFunc
-	timer   *time.Timer
-	silence time.Duration
-}
-
-// connect asks for path and reads the hello. While the source is busy it asks again. All
-// waiting on the source, from the first byte of a request on, is bounded by the silence.
-func (f *Follower) connect(ctx context.Context, path string, query url.Values, at waypost.Position) (*dial, error) {
-	defer f.noteTurn()
-	return f.connectWhile(ctx, path, query, at, f.noteWaiting)
-}
-
-// connectWhile is connect with a function that is called at each refusal.
-func (f *Follower) connectWhile(ctx context.Context, path string, query url.Values, at waypost.Position, wait func()) (*dial, error) {
-	for {
-		d, err := f.dial(ctx, path, query, at)
-		busy, ok := errors.AsType[*busyError](err)
-		if !ok {
-			return d, err
-		}
-		wait()
-		if err := sleep(ctx, jitter(2*busy.after)); err != nil {
-			return nil, err
-		}
-	}
-}
-
 // busyError says that the source serves as many snapshots as it may, and when to ask again.
 type busyError struct{ after time.Duration }
 
 func (*busyError) Error() string { return "the source serves as many snapshots as it may" }
 
-// retryAfter reads the Retry-After of a refusal, within bounds.
-func retryAfter(res *http.Response) time.Duration {
-	seconds, err := strconv.Atoi(res.Header.Get("Retry-After"))
-	if err != nil {
-		seconds = 1
-	}
-	return time.Duration(min(max(seconds, 1), 60)) * time.Second
+// client makes a follower's connections to its source, and judges the source at each hello.
+// Its fields do not change.
+type client struct {
+	cfg    *FollowConfig
+	base   string // URL of the source, without the route
+	http   *http.Client
+	status *statusBoard
 }
 
-// dial makes one connection.
-func (f *Follower) dial(ctx context.Context, path string, query url.Values, at waypost.Position) (_ *dial, err error) {
+// connect asks for path and reads the hello. While the source is busy it asks again. All
+// waiting on the source, from the first byte of a request on, is bounded by the silence.
+func (c *client) connect(ctx context.Context, path string, query url.Values, at waypost.Position) (*conn, error) {
+	defer c.status.admitted()
+	return c.connectQuietly(ctx, path, query, at, c.status.busy)
+}
+
+// connectQuietly is connect for a request that the status does not mention: busy is called
+// at each refusal.
+func (c *client) connectQuietly(ctx context.Context, path string, query url.Values, at waypost.Position, busy func()) (*conn, error) {
+	for {
+		d, err := c.dial(ctx, path, query, at)
+		refused, ok := errors.AsType[*busyError](err)
+		if !ok {
+			return d, err
+		}
+		busy()
+		if err := sleep(ctx, jitter(2*refused.after)); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// dial makes one connection and reads its hello.
+func (c *client) dial(ctx context.Context, path string, query url.Values, at waypost.Position) (_ *conn, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	d := &dial{ctx: ctx, cancel: cancel, silence: f.cfg.Silence, whole: path != PathStream}
+	d := &conn{client: c, ctx: ctx, cancel: cancel, silence: c.cfg.Silence, slots: path != PathStream}
 	d.timer = time.AfterFunc(d.silence, func() { cancel(errSilent) })
 	defer func() {
 		if err != nil {
@@ -112,24 +99,23 @@ func (f *Follower) dial(ctx context.Context, path string, query url.Values, at w
 		}
 	}()
 
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, f.base+path+"?"+query.Encode(), nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+path+"?"+query.Encode(), nil)
 	if err != nil {
 		return nil, fmt.Errorf("make a request: %w", err)
 	}
 	req.Header.Set("Accept", ContentType)
-	req.Header.Set(HeaderProtocol, versionList(f.speaks))
-	req.Header.Set(HeaderNode, f.cfg.Node)
-	req.Header.Set(HeaderRegion, string(f.cfg.Region))
+	req.Header.Set(HeaderNode, c.cfg.Node)
+	req.Header.Set(HeaderRegion, string(c.cfg.Region))
 	if !at.IsZero() {
 		req.Header.Set(HeaderPosition, at.String())
 	}
-	if witness := f.cfg.Trust.Witness(); witness != "" {
+	if witness := c.cfg.Trust.Witness(); witness != "" {
 		req.Header.Set(HeaderWitness, witness)
 	}
-	if f.cfg.Token != "" {
-		req.Header.Set("Authorization", "Bearer "+f.cfg.Token)
+	if c.cfg.Token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.cfg.Token)
 	}
-	res, err := f.client.Do(req) //nolint:bodyclose // dial.close does
+	res, err := c.http.Do(req) //nolint:bodyclose // conn.close does
 	if err != nil {
 		return nil, d.explain(fmt.Errorf("connect: %w", err))
 	}
@@ -140,10 +126,12 @@ func (f *Follower) dial(ctx context.Context, path string, query url.Values, at w
 	if d.frames, err = newFrameReader(d); err != nil {
 		return nil, err
 	}
-	if err := f.noteVia(parseVia(res.Header.Get(HeaderVia))); err != nil {
-		return nil, err
+	via := parseVia(res.Header.Get(HeaderVia))
+	if c.cfg.Node != "" && slices.Contains(via, c.cfg.Node) {
+		return nil, fmt.Errorf("%w: %s", errLoop, strings.Join(via, ", "))
 	}
-	if err := f.readHello(d); err != nil {
+	c.status.via(via)
+	if err := c.readHello(d); err != nil {
 		return nil, err
 	}
 	if d.records, err = strconv.ParseUint(res.Header.Get(HeaderRecords), 10, 62); err != nil {
@@ -161,15 +149,11 @@ func checkAnswer(res *http.Response) error {
 	case http.StatusNotFound:
 		return errNoRoute
 	case http.StatusServiceUnavailable:
+		text := refusalText(res) // which leaves the connection usable
 		if res.Header.Get(HeaderBusy) != "" {
 			return &busyError{retryAfter(res)}
 		}
-		return fmt.Errorf("%w: %s", errBusy, refusalText(res))
-	case http.StatusNotAcceptable:
-		if res.Header.Get(HeaderProtocol) != "" {
-			return fmt.Errorf("%w: %s", ErrProtocol, refusalText(res))
-		}
-		fallthrough
+		return fmt.Errorf("%w: %s", errRefused, text)
 	default:
 		return fmt.Errorf("the source answered %d: %s", res.StatusCode, refusalText(res))
 	}
@@ -179,9 +163,83 @@ func checkAnswer(res *http.Response) error {
 	return nil
 }
 
-// Read reads from the source, and gives up once nothing has come for the silence.
-// The clock runs only here: a replica that takes its time is not the source's fault.
-func (d *dial) Read(p []byte) (int, error) {
+// retryAfter reads the Retry-After of a refusal, within bounds.
+func retryAfter(res *http.Response) time.Duration {
+	seconds, err := strconv.Atoi(res.Header.Get("Retry-After"))
+	if err != nil {
+		seconds = 1
+	}
+	return time.Duration(min(max(seconds, 1), 60)) * time.Second
+}
+
+// readHello judges the source before anything else from it is believed.
+func (c *client) readHello(d *conn) error {
+	t, _, payload, err := d.next()
+	if err != nil {
+		return fmt.Errorf("read the hello: %w", err)
+	}
+	if t != frameHello {
+		return fmt.Errorf("%w: a %s where a hello must be", errFrame, t)
+	}
+	h, err := decodeHello(payload)
+	if err != nil {
+		return err
+	}
+	if h.protocol != ProtocolVersion {
+		return fmt.Errorf("%w: it speaks %d, this node %d", ErrProtocol, h.protocol, ProtocolVersion)
+	}
+	head, sink, trust := h.head, c.cfg.Sink, c.cfg.Trust
+	if own, ok := sink.Cluster(); ok && own != head.Cluster {
+		return fmt.Errorf("%w: %x, the replica holds %x", ErrOtherCluster, head.Cluster, own)
+	}
+	if p := sink.Position(); head.Position.Epoch.Ordinal < p.Epoch.Ordinal {
+		return fmt.Errorf("%w: epoch %d, the replica is in %d", errOlder, head.Position.Epoch.Ordinal, p.Epoch.Ordinal)
+	}
+	head.Signature = d.signed
+	if err := trust.meet(head.Cluster, d.key, c.cfg.Peer); err != nil {
+		return err
+	}
+	if err := trust.checkHead(&head, d.testimony); err != nil {
+		return fmt.Errorf("the hello: %w", err)
+	}
+	if d.slots {
+		if err := trust.notBefore(&head, sink); err != nil {
+			return err
+		}
+	}
+	if c.cfg.Peer {
+		if err := c.status.judgePeer(&head, sink.Position()); err != nil {
+			return err
+		}
+	}
+	d.hello = head
+	c.status.heard(head)
+	return nil
+}
+
+// conn is one HTTP connection to the source, after its hello. One goroutine uses it.
+type conn struct {
+	client    *client
+	body      io.ReadCloser
+	frames    *frameReader
+	hello     Head
+	signed    Signature // that came before the present frame; zero: none
+	testimony []byte    // that came before the present frame; nil: none
+	key       []byte    // that the source announced
+	slots     bool      // the request reads slots, and not the stream
+	records   uint64    // about how many a snapshot has; 0: not known
+	busy      bool      // as many snapshots are under way at the source as may be
+
+	// The timer ends ctx when the source falls silent.
+	ctx     context.Context //nolint:containedctx // of the request
+	cancel  context.CancelCauseFunc
+	timer   *time.Timer
+	silence time.Duration
+}
+
+// Read reads from the source, and fails when nothing has come for the silence. The clock
+// runs only here, because a slow replica is not the source's fault.
+func (d *conn) Read(p []byte) (int, error) {
 	d.timer.Reset(d.silence)
 	n, err := d.body.Read(p)
 	d.timer.Stop()
@@ -192,14 +250,14 @@ func (d *dial) Read(p []byte) (int, error) {
 }
 
 // explain puts the cause in place of "context canceled".
-func (d *dial) explain(err error) error {
+func (d *conn) explain(err error) error {
 	if cause := context.Cause(d.ctx); cause != nil {
 		return cause
 	}
 	return err
 }
 
-func (d *dial) close() {
+func (d *conn) close() {
 	d.timer.Stop()
 	d.cancel(context.Canceled)
 	if d.body != nil {
@@ -210,14 +268,14 @@ func (d *dial) close() {
 	}
 }
 
-// next gives the next frame that the caller has to judge: bye and reset have
-// become errors, and types that are not known are passed over.
-func (d *dial) next() (frameType, byte, []byte, error) {
-	d.signed, d.word = Signature{}, nil
+// next returns the next frame that the caller has to judge. Bye and reset become errors, and
+// unknown types are skipped.
+func (d *conn) next() (frameType, byte, []byte, error) {
+	d.signed, d.testimony = Signature{}, nil
 	for {
 		t, flags, payload, err := d.frames.next()
 		if errors.Is(err, io.EOF) {
-			err = io.ErrUnexpectedEOF // whoever ends a stream says why
+			err = io.ErrUnexpectedEOF // a source that ends a stream says why
 		}
 		if err != nil {
 			return 0, 0, nil, err
@@ -239,22 +297,165 @@ func (d *dial) next() (frameType, byte, []byte, error) {
 				return 0, 0, nil, err
 			}
 		case frameTestimony:
-			d.word = bytes.Clone(payload)
+			d.testimony = bytes.Clone(payload)
 		case frameKey:
 			d.key = bytes.Clone(payload)
-		case frameHello, frameBatch, frameHeartbeat, frameSlots, frameEnd, frameAsk, frameSums:
+		case frameHello, frameBatch, frameHeartbeat, frameSlots, frameEnd, frameReport, frameSums:
 			return t, flags, payload, nil
 		}
 	}
 }
 
-// readBuffer is what a follower takes off a connection at once, in bytes.
+// heartbeat decodes a heartbeat and verifies its signature.
+func (d *conn) heartbeat(payload []byte) (Head, error) {
+	h, err := decodeHeartbeat(payload)
+	if err != nil {
+		return h, err
+	}
+	if h.Cluster != d.hello.Cluster {
+		return h, fmt.Errorf("%w: a heartbeat of another cluster", errFrame)
+	}
+	h.Signature = d.signed
+	if err := d.client.cfg.Trust.checkHead(&h, d.testimony); err != nil {
+		return h, err
+	}
+	d.client.status.heard(h)
+	return h, nil
+}
+
+// batch decodes a batch that must follow on p, and verifies its signature if a key is
+// pinned. A source that passes a signed batch on cannot cut it, so that one may begin before
+// p; only the rest is kept. A batch that does not follow on p is the connection's fault and
+// not the replica's: a new connection is enough.
+func (d *conn) batch(payload []byte, b *Batch, p waypost.Position) error {
+	b.Frame, b.Signature = d.frames.raw(), Signature{}
+	if err := decodeBatch(payload, b); err != nil {
+		return err
+	}
+	signed, err := d.client.cfg.Trust.checkBatch(d.hello.Cluster, b, payload, &d.signed)
+	if err != nil {
+		return err
+	}
+	if signed {
+		b.Signature = d.signed
+	}
+	b.skip(p)
+	if b.Epoch != p.Epoch || b.Transactions[0].Seq != p.Seq+1 {
+		return fmt.Errorf("%w: sequence %d of epoch %d came after %d of epoch %d", errMisplaced,
+			b.Transactions[0].Seq, b.Epoch.Ordinal, p.Seq, p.Epoch.Ordinal)
+	}
+	return nil
+}
+
+// takeSlots passes the slots of the connection to take, until its end. It reports progress
+// once a range is complete.
+func (d *conn) takeSlots(take func(part *slotsPart, last bool) error) (progress bool, err error) {
+	var part slotsPart
+	received := uint64(0)
+	for {
+		t, flags, payload, err := d.next()
+		if err != nil {
+			return progress, err
+		}
+		switch t {
+		case frameHeartbeat:
+			if _, err := d.heartbeat(payload); err != nil {
+				return progress, err
+			}
+		case frameSlots:
+			if err := decodeSlots(payload, &part); err != nil {
+				return progress, err
+			}
+			last := flags&flagLastPart != 0
+			if err := take(&part, last); err != nil {
+				return progress, err
+			}
+			received += uint64(len(part.records))
+			progress = progress || last
+		case frameEnd:
+			stated, err := decodeEnd(payload)
+			if err == nil && stated != received {
+				err = fmt.Errorf("%w: the snapshot ended after %d records of %d", errFrame, received, stated)
+			}
+			return progress, err
+		default:
+			return progress, fmt.Errorf("%w: a %s in a snapshot", errFrame, t)
+		}
+	}
+}
+
+// takeSums passes the sums of the connection to take, until its end.
+func (d *conn) takeSums(take func(*sumsPart) error) error {
+	var part sumsPart
+	for {
+		t, _, payload, err := d.next()
+		if err != nil {
+			return err
+		}
+		switch t {
+		case frameHeartbeat:
+			_, err = d.heartbeat(payload)
+		case frameSums:
+			if err = decodeSums(payload, &part); err == nil {
+				err = take(&part)
+			}
+		case frameEnd:
+			_, err = decodeEnd(payload)
+			return err
+		default:
+			err = fmt.Errorf("%w: a %s among sums", errFrame, t)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// Probe describes a source.
+type Probe struct {
+	Head   Head // its own
+	Origin Head // the origin's, as the source has heard of it
+	Via    []string
+	Busy   bool // a snapshot cannot begin at once
+}
+
+// Look connects to the source of cfg like a follower, and leaves again. It fails when a
+// follower would not stay there either.
+func Look(ctx context.Context, cfg FollowConfig) (p Probe, err error) {
+	f, err := NewFollower(cfg)
+	if err != nil {
+		return p, err
+	}
+	if cfg.Client == nil {
+		defer f.source.http.CloseIdleConnections()
+	}
+	at := cfg.Sink.Position()
+	d, err := f.source.connect(ctx, PathStream, url.Values{"after": {at.String()}}, at)
+	if err != nil {
+		return p, err
+	}
+	defer d.close()
+	p.Head, p.Origin, p.Via, p.Busy = d.hello, d.hello, f.Status().Via, d.busy
+	if at.IsZero() { // a reset comes next, and no heartbeat
+		return p, nil
+	}
+	t, _, payload, err := d.next()
+	if err == nil && t != frameHeartbeat {
+		err = fmt.Errorf("%w: a %s where a heartbeat must be", errFrame, t)
+	}
+	if err == nil {
+		p.Origin, err = decodeHeartbeat(payload)
+	}
+	return p, err
+}
+
+// readBuffer is the size of one read from a connection, in bytes.
 const readBuffer = 64 << 10
 
-// NewClient makes the client of a follower; secure is for https, nil for the defaults.
-// It has no limit for a whole request: a stream lasts. It follows no
-// redirects, which would take the token elsewhere, and speaks HTTP/1.1, so that
-// each stream has a connection of its own.
+// NewClient makes the HTTP client of a follower; secure is for https, nil for the defaults.
+// It has no limit for a whole request, because a stream lasts. It follows no redirects, which
+// would take the token elsewhere, and speaks HTTP/1.1, so that each stream has a connection
+// of its own.
 func NewClient(secure *tls.Config) *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{

@@ -102,7 +102,7 @@ func ResetFrame(reason ResetReason, text string) []byte {
 // BatchFrames cuts a batch into frames as a server does.
 func BatchFrames(b *Batch) ([][]byte, error) {
 	var frames [][]byte
-	for _, entry := range newEncoder().frames(b, nil) {
+	for _, entry := range newEncoder().entries(b, nil) {
 		frames = append(frames, entry.frame)
 	}
 	return frames, nil
@@ -192,12 +192,6 @@ func Forged(frame []byte) []byte {
 	}
 	return SlotsFrame(part.first, part.last, part.head, flags&flagLastPart != 0, part.records...)
 }
-
-// Speak makes a follower, or a server, one of another version of the program.
-func (f *Follower) Speak(versions ...uint16) { f.speaks = versions }
-
-// Speak is that of a server.
-func (s *Server) Speak(versions ...uint16) { s.speaks = versions }
 
 // NotBefore judges the head of a source of slots.
 func NotBefore(t *Trust, h *Head, sink Sink) error { return t.notBefore(h, sink) }

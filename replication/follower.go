@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"time"
 
 	"waypost"
@@ -23,27 +22,27 @@ type FollowConfig struct {
 	Region waypost.Region
 	Sink   Sink // required
 
-	// Trust holds the key that this node has pinned. Nil: signatures are not looked at.
+	// Trust holds the key that this node has pinned. Nil: signatures are not verified.
 	Trust *Trust
 
-	// Peer says that the source is a replica like this one, which counts only while it is
-	// of the same history and not behind: see hello.go.
+	// Peer says that the source is a replica like this one. It is followed only while it is
+	// of the same history and not behind.
 	Peer bool
-	// Before is the status of the sink's last follower, so that what was heard of the origin is
-	// not forgotten with it.
+	// Before is the status of the sink's last follower, so that what it heard of the origin
+	// is kept.
 	Before Status
 
 	// Asked is called, by the goroutine that applies, when the source wants to know where the
-	// replica stands on disk, all that was applied before included. It must not block. Nil:
-	// the source is not told.
+	// replica stands on disk, including everything applied before. It must not block. Nil:
+	// the request is ignored.
 	Asked func()
 
 	Client *http.Client // without an overall timeout; nil: one made for streams
 	Logger *slog.Logger
 
-	// Fatal decides whether an error that repeating does not heal (ErrUnauthorized,
-	// ErrOtherCluster, ErrProtocol, or any other) ends the follower. Nil: none does;
-	// it tries on and reports through Status.
+	// Fatal decides whether an error that does not go away by repeating (ErrUnauthorized,
+	// ErrOtherCluster, ErrProtocol, or any other) ends the follower. Nil: none does, and the
+	// follower tries on and reports the error in its Status.
 	Fatal func(error) bool
 
 	Silence            time.Duration // without a byte until the source counts as dead; 5 s
@@ -68,21 +67,16 @@ func (c FollowConfig) withDefaults() FollowConfig {
 // Follower keeps a sink in step with a source over HTTP.
 type Follower struct {
 	cfg    FollowConfig
-	base   string
-	speaks []uint16 // versions of the protocol
-	client *http.Client
+	source *client
+	status *statusBoard
 
-	// Owned by Run.
-	diverged      error         // why the next connection must be a repair or a snapshot
-	beyondRepair  bool          // it must be a snapshot
-	repairs       int           // that failed in a row
-	snapshotPause time.Duration // until the snapshot, or repair, after the next
-	snapshotAt    time.Time     // when the last one began
+	accepted chan struct{} // has a token when what is held back is to be tried again
 
-	accepted chan struct{} // gets a token when what is held is to be tried again
-
-	mu     sync.Mutex
-	status Status
+	// The goroutine of Run owns the rest.
+	diverged     error // the reason for a repair or a snapshot; nil: the stream comes next
+	beyondRepair bool  // a snapshot is needed
+	repairs      int   // that failed in a row
+	pacer        pacer // of repairs and snapshots
 }
 
 // NewFollower checks the configuration. Nothing happens until Run.
@@ -95,10 +89,15 @@ func NewFollower(cfg FollowConfig) (*Follower, error) {
 		return nil, fmt.Errorf("follow: %q must be a base URL such as https://control.example.com", cfg.URL)
 	}
 	cfg = cfg.withDefaults()
-	f := &Follower{cfg: cfg, base: strings.TrimRight(cfg.URL, "/"), speaks: spoken, client: cfg.Client, status: cfg.Before, accepted: make(chan struct{}, 1)}
-	f.status.Connected, f.status.Restoring, f.status.Repairing, f.status.Failures, f.status.Wait = false, false, false, 0, Wait{}
-	if f.client == nil {
-		f.client = NewClient(nil)
+	f := &Follower{
+		cfg: cfg, accepted: make(chan struct{}, 1),
+		pacer: pacer{least: cfg.SnapshotBackoffMin, most: cfg.SnapshotBackoffMax},
+	}
+	base := strings.TrimRight(cfg.URL, "/")
+	f.status = newStatusBoard(cfg.Before, base, cfg.Logger)
+	f.source = &client{cfg: &f.cfg, base: base, http: cfg.Client, status: f.status}
+	if f.source.http == nil {
+		f.source.http = NewClient(nil)
 	}
 	return f, nil
 }
@@ -112,11 +111,14 @@ func Follow(ctx context.Context, cfg FollowConfig) error {
 	return f.Run(ctx)
 }
 
+// Status returns a copy of the present status. Any goroutine may call it.
+func (f *Follower) Status() Status { return f.status.get() }
+
 // Run follows until ctx ends, whose error it returns, or until an error that
 // FollowConfig.Fatal picks, which it returns. It is called once.
 func (f *Follower) Run(ctx context.Context) error {
 	if f.cfg.Client == nil {
-		defer f.client.CloseIdleConnections()
+		defer f.source.http.CloseIdleConnections()
 	}
 	backoff := f.cfg.BackoffMin
 	failures := 0
@@ -133,9 +135,9 @@ func (f *Follower) Run(ctx context.Context) error {
 		if err == nil {
 			continue // the replica is whole again, the stream is next
 		}
-		f.noteEnd(err, failures)
+		f.status.disconnected(err, failures, f.cfg.Sink.Position())
 		if held, ok := errors.AsType[*Held](err); ok { // by a repair or a snapshot
-			f.noteHeld(held)
+			f.status.held(held)
 			if err := f.awaitAcceptance(ctx); err != nil {
 				return err
 			}
@@ -152,10 +154,21 @@ func (f *Follower) Run(ctx context.Context) error {
 	}
 }
 
-// jitter spreads a herd: between half and all of d.
+// jitter spreads a herd: it returns between half and all of d.
 func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
 
-// logEnd says the first failure, and then each that is twice as many.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// logEnd logs the failures whose number is a power of two as warnings.
 func (f *Follower) logEnd(err error, failures int) {
 	level := slog.LevelWarn
 	if failures&(failures-1) != 0 {
@@ -164,14 +177,14 @@ func (f *Follower) logEnd(err error, failures int) {
 	f.cfg.Logger.Log(context.Background(), level, "the stream ended; following again", "error", err, "failures", failures)
 }
 
-// session is one connection, or one repair or snapshot, which alone end without an error.
-// It is fruitful when something came of it, so that the next may be tried soon.
+// session is one connection, or one repair or snapshot; only these end without an error. It
+// is fruitful when it brought something, so that the next may be tried soon.
 func (f *Follower) session(ctx context.Context) (fruitful bool, err error) {
 	p := f.cfg.Sink.Position()
 	if f.diverged == nil && !p.IsZero() && !f.midRepair() {
 		return f.stream(ctx, p)
 	}
-	if err := f.pace(ctx); err != nil {
+	if err := f.pacer.wait(ctx); err != nil {
 		return false, err
 	}
 	if f.repairable(p) {
@@ -185,66 +198,80 @@ func (f *Follower) session(ctx context.Context) (fruitful bool, err error) {
 	return f.snapshot(ctx)
 }
 
-// stream applies what the source sends, until something ends it.
+// stream applies the frames of the source until one of them, or the connection, ends it.
 func (f *Follower) stream(ctx context.Context, p waypost.Position) (fruitful bool, err error) {
-	d, err := f.connect(ctx, PathStream, url.Values{"after": {p.String()}}, p)
+	d, err := f.source.connect(ctx, PathStream, url.Values{"after": {p.String()}}, p)
 	if err != nil {
 		return false, err
 	}
 	defer d.close()
-	f.noteConnected(p)
+	f.status.connected(p)
 	var b Batch
 	for {
 		t, _, payload, err := d.next()
 		if err != nil {
-			if reset, ok := errors.AsType[*resetError](err); ok && !f.knowsBetter(d, reset, p) {
+			if reset, ok := errors.AsType[*resetError](err); ok && !f.contradicts(d, reset, p) {
 				f.diverged = reset
 			}
 			return fruitful, err
 		}
 		switch t {
 		case frameBatch:
-			err = f.applyBatch(ctx, d, payload, &b, p, f.cfg.Sink.Apply)
+			err = applyBatch(ctx, d, payload, &b, p, f.cfg.Sink.Apply)
 			p = f.cfg.Sink.Position()
 			if held, ok := heldBy(err); ok {
-				f.noteHeld(held)
-				return true, f.whileHeld(d)
+				f.status.held(held)
+				return true, f.readWhileHeld(d)
 			}
 			if err == nil {
 				f.cfg.Trust.settled(p)
-				f.noteApplied()
-			}
-		case frameHeartbeat:
-			err = f.beat(payload, d)
-		case frameAsk:
-			if f.cfg.Asked != nil {
-				f.cfg.Asked()
+				f.status.applied()
 			}
 		default:
-			err = fmt.Errorf("%w: a %s on the stream", errFrame, t)
+			err = f.takeOther(d, t, payload)
 		}
 		if errors.Is(err, ErrDiverged) {
 			f.diverged = err
 		}
 		if err != nil {
-			return false, err // it may well be the same again
+			return false, err // the next connection may well end alike
 		}
 		fruitful = true
-		f.notePosition(p)
+		f.status.moved(p)
 	}
 }
 
-// applyBatch hands on a batch that follows on p. One that does not is the
-// connection's fault and not the replica's: a new connection is enough.
-func (f *Follower) applyBatch(ctx context.Context, d *dial, payload []byte, b *Batch, p waypost.Position,
+// takeOther takes a frame of the stream that is not a batch.
+func (f *Follower) takeOther(d *conn, t frameType, payload []byte) error {
+	switch t {
+	case frameHeartbeat:
+		h, err := d.heartbeat(payload)
+		if err != nil {
+			return err
+		}
+		return f.cfg.Sink.Heartbeat(h)
+	case frameReport:
+		if f.cfg.Asked != nil {
+			f.cfg.Asked()
+		}
+		return nil
+	default:
+		return fmt.Errorf("%w: a %s on the stream", errFrame, t)
+	}
+}
+
+// contradicts reports whether a reset says more about a peer than about this replica: a peer
+// of the same epoch cannot know that this replica is of another history.
+func (f *Follower) contradicts(d *conn, reset *resetError, p waypost.Position) bool {
+	return f.cfg.Peer && reset.reason == ResetOtherHistory && d.hello.Position.Epoch == p.Epoch
+}
+
+// applyBatch applies a batch that follows on p.
+func applyBatch(ctx context.Context, d *conn, payload []byte, b *Batch, p waypost.Position,
 	apply func(context.Context, *Batch) error,
 ) error {
-	if err := f.takeBatch(d, payload, b, p); err != nil {
+	if err := d.batch(payload, b, p); err != nil {
 		return err
-	}
-	if b.Epoch != p.Epoch || b.Transactions[0].Seq != p.Seq+1 {
-		return fmt.Errorf("%w: sequence %d of epoch %d came after %d of epoch %d", errMisplaced,
-			b.Transactions[0].Seq, b.Epoch.Ordinal, p.Seq, p.Epoch.Ordinal)
 	}
 	if err := apply(ctx, b); err != nil {
 		return fmt.Errorf("apply sequence %d to %d: %w", b.Transactions[0].Seq, b.Last().Seq, err)
@@ -252,46 +279,139 @@ func (f *Follower) applyBatch(ctx context.Context, d *dial, payload []byte, b *B
 	return nil
 }
 
-func (f *Follower) beat(payload []byte, d *dial) error {
-	h, err := f.takeHeartbeat(d, payload)
-	if err != nil {
-		return err
-	}
-	return f.cfg.Sink.Heartbeat(h)
+// stretch is a part of the changelog that a snapshot or a repair needs after its slots, which
+// were read at various positions: from the lowest of these to past the highest.
+type stretch struct {
+	lowest, highest waypost.Position
+	digest          uint64 // at highest, then at the tail's end
 }
 
-// takeHeartbeat decodes a heartbeat, and takes its word when it is signed as it must be.
-func (f *Follower) takeHeartbeat(d *dial, payload []byte) (Head, error) {
-	h, err := decodeHeartbeat(payload)
-	if err != nil {
-		return h, err
+// read notes that slots were read at a head; false when the head is not of the stretch's
+// history.
+func (s *stretch) read(h *Head) bool {
+	at := h.Position
+	if at.Epoch != s.lowest.Epoch || at.Seq < s.lowest.Seq || at.Seq == s.lowest.Seq && at != s.lowest {
+		return false
 	}
-	if h.Cluster != d.hello.Cluster {
-		return h, fmt.Errorf("%w: a heartbeat of another cluster", errFrame)
+	if at.Seq > s.highest.Seq {
+		s.highest, s.digest = at, h.Digest
 	}
-	h.Signature = d.signed
-	if err := f.cfg.Trust.checkHead(&h, d.word); err != nil {
-		return h, err
-	}
-	f.noteHead(h)
-	return h, nil
+	return true
 }
 
-// takeBatch decodes a batch that must be signed, if a key is pinned. Of a signed one that
-// reaches back further than p only what follows is to be applied: a source that did not
-// sign it cannot cut it.
-func (f *Follower) takeBatch(d *dial, payload []byte, b *Batch, p waypost.Position) error {
-	b.Frame, b.Signature = d.frames.raw(), Signature{}
-	if err := decodeBatch(payload, b); err != nil {
-		return err
-	}
-	signed, err := f.cfg.Trust.checkBatch(d.hello.Cluster, b, payload, &d.signed)
+// tail applies a stretch of the changelog, and takes off what it has applied.
+func (f *Follower) tail(ctx context.Context, s *stretch, apply func(context.Context, *Batch) error) (progress bool, err error) {
+	p := s.lowest
+	d, err := f.source.connect(ctx, PathStream, url.Values{"after": {p.String()}}, f.cfg.Sink.Position())
 	if err != nil {
-		return err
+		return false, err
 	}
-	if signed {
-		b.Signature = d.signed
+	defer d.close()
+	var b Batch
+	for p.Seq < s.highest.Seq {
+		t, _, payload, err := d.next()
+		if err != nil {
+			return progress, err
+		}
+		switch t {
+		case frameHeartbeat:
+			if _, err := d.heartbeat(payload); err != nil {
+				return progress, err
+			}
+		case frameBatch:
+			if err := applyBatch(ctx, d, payload, &b, p, apply); err != nil {
+				if errors.Is(err, errMisplaced) || errors.Is(err, errFrame) || errors.Is(err, ErrSignature) {
+					return progress, err
+				}
+				return progress, fmt.Errorf("%w: %w", errLocal, err)
+			}
+			p = b.Last()
+			s.lowest, s.digest = p, b.Transactions[len(b.Transactions)-1].Digest
+			progress = true
+		case frameReport: // an unfinished replica has no position to report
+		default:
+			return progress, fmt.Errorf("%w: a %s on the stream", errFrame, t)
+		}
 	}
-	b.skip(p)
+	return progress, nil
+}
+
+var (
+	// errLocal marks an error of the replica, which another connection cannot heal.
+	errLocal = errors.New("the replica")
+	// errHistory says that the parts of a snapshot are not of one history.
+	errHistory = errors.New("the source changed its history during the snapshot")
+)
+
+// hopeless is an error that does not go away by repeating.
+type hopeless struct{ error }
+
+func (e *hopeless) Unwrap() error { return e.error }
+
+const (
+	// resumes is how often in a row a snapshot or a repair goes on after a cut that brought
+	// nothing.
+	resumes = 5
+	// byePause is the least pause after a source has ended a snapshot in favour of others.
+	byePause = 2 * time.Second
+)
+
+// persist repeats a step that a cut connection may have ended, as long as it makes progress.
+func (f *Follower) persist(ctx context.Context, what string, step func(context.Context) (bool, error)) error {
+	for idle := 0; ; {
+		progress, err := step(ctx)
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		if never, ok := errors.AsType[*hopeless](err); ok {
+			return never.error
+		}
+		if _, reset := errors.AsType[*resetError](err); reset || errors.Is(err, errLocal) || errors.Is(err, errHistory) {
+			return err
+		}
+		if progress {
+			idle = 0
+		}
+		if idle++; idle > resumes && !errors.Is(err, errRefused) {
+			return err
+		}
+		f.cfg.Logger.Warn("the "+what+" was cut; going on", "error", err)
+		pause := min(f.cfg.BackoffMin<<min(idle-1, 16), f.cfg.BackoffMax)
+		if errors.Is(err, errBye) { // others get as good a chance as this one
+			pause = max(pause, byePause)
+		}
+		if err := sleep(ctx, jitter(pause)); err != nil {
+			return err
+		}
+	}
+}
+
+// pacer spaces repairs and snapshots. One that soon follows another waits twice as long,
+// because a source and a replica that never agree must not use up the network.
+type pacer struct {
+	least, most time.Duration
+	pause       time.Duration // before the next
+	began       time.Time     // the last one; zero: none did
+}
+
+func (p *pacer) wait(ctx context.Context) error {
+	if !p.began.IsZero() && time.Since(p.began) > 2*p.most {
+		p.pause = 0 // the last one held
+	}
+	if p.pause > 0 {
+		return sleep(ctx, jitter(p.pause)-time.Since(p.began))
+	}
 	return nil
+}
+
+func (p *pacer) begun(at time.Time) {
+	p.began = at
+	p.pause = min(max(2*p.pause, p.least), p.most)
+}
+
+func reasonOf(err error) string {
+	if err == nil {
+		return "the replica is empty"
+	}
+	return err.Error()
 }

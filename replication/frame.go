@@ -24,7 +24,7 @@ const (
 	frameBye       frameType = 5 // last: come back, perhaps to another
 	frameSlots     frameType = 6
 	frameEnd       frameType = 7 // last of a snapshot
-	frameAsk       frameType = 8 // say where you stand, once all before this is on your disk
+	frameReport    frameType = 8 // report your position, once all before this is on your disk
 	frameSums      frameType = 9
 	frameSignature frameType = 16 // of the hello, batch or heartbeat that comes next
 	frameKey       frameType = 17 // with which is signed; before the hello
@@ -32,7 +32,7 @@ const (
 )
 
 func (t frameType) String() string {
-	names := [...]string{"", "hello", "batch", "heartbeat", "reset", "bye", "slots", "end", "ask", "sums"}
+	names := [...]string{"", "hello", "batch", "heartbeat", "reset", "bye", "slots", "end", "report", "sums"}
 	switch {
 	case int(t) < len(names) && t > 0:
 		return names[t]

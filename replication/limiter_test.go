@@ -247,7 +247,7 @@ func TestServer_SaysOnTheStreamThatItIsBusy(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w, _ := newBusy(t, 4096, nil)
 		for _, busy := range []bool{false, true} {
-			probe, err := replication.Ask(t.Context(), replication.FollowConfig{
+			probe, err := replication.Look(t.Context(), replication.FollowConfig{
 				URL: "http://source", Sink: replicationtest.NewSink(), Client: w.client(t), Logger: slog.New(slog.DiscardHandler),
 			})
 			require.NoError(t, err)

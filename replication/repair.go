@@ -10,52 +10,6 @@ import (
 	"waypost"
 )
 
-// Repairer is a Sink whose slots can be replaced one by one while it serves.
-type Repairer interface {
-	Sink
-
-	// Repairing reports that a repair has changed something and has not ended, also
-	// after a restart. Position then has the epoch alone, and nothing but another repair
-	// or a snapshot makes the replica whole.
-	Repairing() bool
-
-	// Repair begins to repair what is held, towards the history of an epoch. There is one
-	// at a time, and none beside a restore. ErrDiverged: only a snapshot can help.
-	Repair(ctx context.Context, c Cluster, e waypost.Epoch) (Repair, error)
-}
-
-// Repair makes a replica equal to its source slot by slot. Nothing has a position that
-// counts between its first change after Sums and Commit.
-type Repair interface {
-	// Apply takes transactions that follow on Position, without judging their digests.
-	// Of each slot it passes over what Follow or Replace say that it holds already.
-	Apply(ctx context.Context, b *Batch) error
-
-	// Sums reads every record and gives the sums of all slots, as they are now. A record
-	// that is not what was written, or that lies in another's place, makes its slot's sum
-	// one that no source has.
-	Sums(ctx context.Context) ([]Sum, error)
-
-	// Follow says at which sequence each slot was compared with the source, and
-	// where the changelog begins that Apply takes next.
-	Follow(at *[waypost.Slots]uint64, lowest waypost.Position) error
-
-	// Judge says whether slots may be replaced by records of which so many serve: nil, or [Held].
-	Judge(slots []uint16, serving uint64) error
-
-	// Replace makes the slots first to last hold these records, which are all that the
-	// source has of them at sequence at, and no others, whatever is newer. It is durable
-	// when it returns.
-	Replace(ctx context.Context, first, last uint16, records [][]byte, at uint64) error
-
-	// Commit ends the repair, durably, at the position that Apply has come to. When the
-	// digest is another there, it changes nothing and the error is ErrDiverged.
-	Commit(ctx context.Context, digest uint64) error
-
-	// Abort ends the repair as it is. It does nothing after Commit.
-	Abort() error
-}
-
 const (
 	// repairTries is how often in a row a repair may fail before a snapshot is taken.
 	repairTries = 3
@@ -94,19 +48,18 @@ func (f *Follower) repairable(p waypost.Position) bool {
 // repair compares the sink's slots with the source's, and replaces those that differ.
 func (f *Follower) repair(ctx context.Context) (fruitful bool, err error) {
 	begun := time.Now()
-	f.noteRepairing(true)
-	defer f.noteRepairing(false)
+	f.status.repairing(true)
+	defer f.status.repairing(false)
 	r := repairing{follower: f}
 	err = r.run(ctx)
 	if r.repair != nil {
-		f.paced(begun)
+		f.pacer.begun(begun)
 	}
 	if err != nil {
 		if _, held := errors.AsType[*Held](err); r.repair != nil && ctx.Err() == nil && !held {
 			f.repairs++
 		}
-		// An older source answers 404 or, before it looks at the path, 401.
-		if errors.Is(err, ErrDiverged) || errors.Is(err, errNoRoute) || errors.Is(err, ErrUnauthorized) {
+		if errors.Is(err, ErrDiverged) {
 			err = errors.Join(errBeyondRepair, err)
 		}
 		return false, fmt.Errorf("repair the replica: %w", err)
@@ -115,7 +68,7 @@ func (f *Follower) repair(ctx context.Context) (fruitful bool, err error) {
 	f.diverged, f.repairs = nil, 0
 	p := f.cfg.Sink.Position()
 	f.cfg.Trust.settled(p)
-	f.noteRepair(p, r.replaced)
+	f.status.repaired(p, r.replaced)
 	f.cfg.Logger.Info("the replica is repaired", "reason", reason, "position", p, "slots", r.replaced, "records", r.records,
 		"took", time.Since(begun))
 	return true, nil
@@ -188,7 +141,7 @@ func (r *repairing) catchUp(ctx context.Context, s *stretch) error {
 // sums takes the source's sums from r.next on.
 func (r *repairing) sums(ctx context.Context) (progress bool, err error) {
 	f := r.follower
-	d, err := f.connect(ctx, PathSums, url.Values{"first": {fmt.Sprint(r.next)}}, f.cfg.Sink.Position())
+	d, err := f.source.connect(ctx, PathSums, url.Values{"first": {fmt.Sprint(r.next)}}, f.cfg.Sink.Position())
 	if err != nil && r.repair == nil {
 		return false, &hopeless{err}
 	}
@@ -199,7 +152,7 @@ func (r *repairing) sums(ctx context.Context) (progress bool, err error) {
 	if err := r.greet(ctx, d.hello); err != nil {
 		return false, err
 	}
-	err = f.takeSums(d, func(part *sumsPart) error {
+	err = d.takeSums(func(part *sumsPart) error {
 		if int(part.first) != r.next {
 			return fmt.Errorf("%w: sums of slots %d to %d where %d was due", errMisplaced, part.first, part.last, r.next)
 		}
@@ -216,33 +169,6 @@ func (r *repairing) sums(ctx context.Context) (progress bool, err error) {
 		err = fmt.Errorf("%w: the sums ended at slot %d", errFrame, r.next)
 	}
 	return progress, err
-}
-
-// takeSums hands on the sums that come on a connection, until its end.
-func (f *Follower) takeSums(d *dial, take func(*sumsPart) error) error {
-	var part sumsPart
-	for {
-		t, _, payload, err := d.next()
-		if err != nil {
-			return err
-		}
-		switch t {
-		case frameHeartbeat:
-			_, err = f.takeHeartbeat(d, payload)
-		case frameSums:
-			if err = decodeSums(payload, &part); err == nil {
-				err = take(&part)
-			}
-		case frameEnd:
-			_, err = decodeEnd(payload)
-			return err
-		default:
-			err = fmt.Errorf("%w: a %s among sums", errFrame, t)
-		}
-		if err != nil {
-			return err
-		}
-	}
 }
 
 // greet begins the repair at the first hello, and holds later ones against it.
@@ -346,7 +272,7 @@ func (r *repairing) slots(ctx context.Context, take takeRange) error {
 func (r *repairing) someSlots(ctx context.Context, take takeRange) (progress bool, err error) {
 	f := r.follower
 	list, rest := slotList(r.differing)
-	d, err := f.connect(ctx, PathSnapshot, url.Values{"slots": {list}}, f.cfg.Sink.Position())
+	d, err := f.source.connect(ctx, PathSnapshot, url.Values{"slots": {list}}, f.cfg.Sink.Position())
 	if err != nil {
 		return false, err
 	}
@@ -356,7 +282,7 @@ func (r *repairing) someSlots(ctx context.Context, take takeRange) (progress boo
 	}
 	var records [][]byte
 	held := 0
-	progress, err = f.takeSlots(d, func(part *slotsPart, last bool) error {
+	progress, err = d.takeSlots(func(part *slotsPart, last bool) error {
 		n := int(part.last-part.first) + 1
 		if len(r.differing)-len(rest) < n || r.differing[0] != part.first || r.differing[n-1] != part.last {
 			return fmt.Errorf("%w: slots %d to %d, which were not due", errMisplaced, part.first, part.last)

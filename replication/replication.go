@@ -7,7 +7,6 @@
 package replication
 
 import (
-	"context"
 	"errors"
 
 	"waypost"
@@ -63,6 +62,14 @@ func (b *Batch) Last() waypost.Position {
 	return waypost.Position{Epoch: b.Epoch, Seq: t.Seq, Stamp: t.Stamp}
 }
 
+// Testimony is what a follower knows of a history that PostgreSQL may have forgotten, as the
+// control plane has signed it. What a follower could add has no signature, and could only be guessed at.
+type Testimony struct {
+	Position waypost.Position
+	Digest   uint64 // root digest there
+	At       int64  // when that was the head, by the origin's clock, Unix milliseconds
+}
+
 var (
 	// ErrTrimmed says that the log no longer holds what follows a position: the
 	// follower needs a snapshot.
@@ -81,139 +88,3 @@ var (
 	// repaired or replaced, or known to differ from its own source.
 	ErrNoSource = errors.New("this replica is no source at present")
 )
-
-// Source is a changelog that followers can read. All methods may be called by
-// many goroutines at once.
-type Source interface {
-	// Head gives the newest committed position.
-	Head(ctx context.Context) (Head, error)
-
-	// Read gives the transactions that follow after, at least one and at most
-	// about maxRecords records (always whole transactions, and a batch with a Frame is not
-	// cut); an empty batch when after is the head. It fails with ErrTrimmed, ErrOtherHistory or
-	// ErrBehind as above; any other error may pass by itself and is worth another try.
-	Read(ctx context.Context, after waypost.Position, maxRecords int) (Batch, error)
-
-	// Snapshot reads the slots first to last (inclusive) as they stand at one
-	// position, and gives that position. Records come in no particular order; the bytes that
-	// visit gets are its own only until it returns. An error of visit ends the
-	// reading and is returned.
-	Snapshot(ctx context.Context, first, last uint16, visit func(record []byte) error) (Head, error)
-
-	// Sums gives what the records of each of the slots first to last (inclusive) add up
-	// to, as they stand at one position, and gives that position.
-	Sums(ctx context.Context, first, last uint16) ([]Sum, Head, error)
-
-	// SnapshotWidth is how many slots a reader should ask for at once, a power of
-	// two, chosen so that one reading stays short.
-	SnapshotWidth(ctx context.Context) (int, error)
-
-	// Changed gives a channel that is closed at the next hint that the head moved.
-	// It is a hint only: followers poll as well.
-	Changed() <-chan struct{}
-}
-
-// Relay is a Source that has its changelog from another one. Its Head is how far it has
-// come. Any of its methods may fail with ErrNoSource.
-type Relay interface {
-	Source
-
-	// Origin is the origin's head as last heard of, which may be ahead of Head. Its time is
-	// the origin's and never moves because somebody else asks: two relays that follow each
-	// other look as old as they are.
-	Origin() Head
-}
-
-// ErrNoRoom says that the disk is too full for now. What was taken of a snapshot is kept for when there is room.
-var ErrNoRoom = errors.New("the disk is almost full")
-
-// Sink is a replica that a follower keeps. Its methods are called by one goroutine.
-type Sink interface {
-	// Cluster is that of the data held, and false when nothing is held yet.
-	Cluster() (Cluster, bool)
-
-	// Position is what was last applied, zero when nothing is held yet.
-	Position() waypost.Position
-
-	// Apply makes a batch part of the replica, rows and position in one atomic
-	// write, durable within the sink's sync interval (at once when it deletes or
-	// disables). The batch must begin at the position's sequence + 1 in the same
-	// epoch, and end in the digest it states; otherwise nothing is changed and the
-	// error is ErrDiverged, or [Held], with which it may be accepted later.
-	Apply(ctx context.Context, b *Batch) error
-
-	// Heartbeat notes the origin's head and clock, for freshness. When the head is
-	// the sink's own position, digests are compared: ErrDiverged.
-	Heartbeat(h Head) error
-
-	// Restore begins a fresh replica beside the present one, which goes on serving
-	// until Commit. There is one at a time.
-	Restore(ctx context.Context, c Cluster) (Restore, error)
-}
-
-// Progress is how far a restore has come.
-type Progress struct {
-	Next            int              // the first slot that is not held; waypost.Slots: all are
-	Lowest, Highest waypost.Position // what was read is of these positions; the tail goes on from Lowest
-	Digest          uint64           // at Highest
-}
-
-// Fitter is a Restore that knows how much it takes.
-type Fitter interface {
-	Restore
-	// Fits refuses a snapshot of about so many records, 0: not known, before it begins, when
-	// there is no room for it.
-	Fits(records uint64) error
-}
-
-// Retaker is a Restore of which slots can be taken again, when the log no longer reaches back to where
-// they were read.
-type Retaker interface {
-	Restore
-	// Again forgets the slots before one, and those behind it that it cannot keep without them;
-	// before Begin. It gives the slot before which all are gone: they come in order, from the first on.
-	Again(ctx context.Context, before int) (int, error)
-}
-
-// Counter is a Source that knows about how many records it has.
-type Counter interface {
-	Count(ctx context.Context) (uint64, error)
-}
-
-// Restore fills a fresh replica: first every slot, then the tail of the changelog
-// from the lowest position at which a slot was read.
-type Restore interface {
-	// Progress is where to go on, when an earlier restore was suspended or its process was
-	// killed, and zero when there was none. After Keep it is of no more use.
-	Progress() Progress
-
-	// Slots takes records read at one position. Of those of one key, the newest counts.
-	Slots(ctx context.Context, records [][]byte) error
-
-	// Keep says that all slots before p.Next were taken. They are made durable in the
-	// background, and what goes wrong there is told by a later call.
-	Keep(ctx context.Context, p Progress) error
-
-	// Rewind forgets what was taken since Keep, because it comes again.
-	Rewind()
-
-	// Begin says that all slots are there and that the tail comes next, from the
-	// lowest position on. From highest on the digest must hold.
-	Begin(ctx context.Context, lowest, highest waypost.Position) error
-
-	// Apply takes the tail like Sink.Apply, but judges the digest only once the
-	// highest position is reached.
-	Apply(ctx context.Context, b *Batch) error
-
-	// Commit makes the fresh replica durable and swaps it in, when the tail has
-	// reached the highest position and its digest equals digest; ErrDiverged otherwise. With
-	// [Held] it may be suspended, and accepted later.
-	Commit(ctx context.Context, digest uint64) error
-
-	// Suspend ends the restore and keeps what is durable, where the next one goes on.
-	// It does nothing after Commit or Abort.
-	Suspend() error
-
-	// Abort throws the fresh replica away. It does nothing after Commit or Suspend.
-	Abort() error
-}

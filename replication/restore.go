@@ -5,24 +5,21 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strconv"
 	"time"
 
 	"waypost"
 )
 
-// resumes is how often in a row a snapshot goes on after a cut that brought
-// nothing, before it is given up.
-const resumes = 5
-
 // snapshot fills a fresh replica and swaps it in.
 func (f *Follower) snapshot(ctx context.Context) (fruitful bool, err error) {
 	begun := time.Now()
-	f.noteRestoring(true)
-	defer f.noteRestoring(false)
+	f.status.restoring(true)
+	defer f.status.restoring(false)
 	r := restoring{follower: f, until: waypost.Slots}
 	err = r.run(ctx)
 	if r.restore != nil { // a source that cannot be reached costs it nothing
-		f.paced(begun)
+		f.pacer.begun(begun)
 	}
 	if err != nil && r.restore != nil {
 		f.beyondRepair, f.repairs = false, 0 // there may be no room for a second store
@@ -33,35 +30,9 @@ func (f *Follower) snapshot(ctx context.Context) (fruitful bool, err error) {
 	f.diverged, f.beyondRepair, f.repairs = nil, false, 0
 	p := f.cfg.Sink.Position()
 	f.cfg.Trust.settled(p)
-	f.noteSnapshot(p)
+	f.status.restored(p)
 	f.cfg.Logger.Info("the snapshot serves", "position", p, "records", r.count, "took", time.Since(begun))
 	return true, nil
-}
-
-// pace waits until the next repair or snapshot may begin. Each one
-// that soon follows another waits twice as long, because a source and a replica
-// that never agree must not eat the network.
-func (f *Follower) pace(ctx context.Context) error {
-	if !f.snapshotAt.IsZero() && time.Since(f.snapshotAt) > 2*f.cfg.SnapshotBackoffMax {
-		f.snapshotPause = 0 // the last one held
-	}
-	if f.snapshotPause > 0 {
-		return sleep(ctx, jitter(f.snapshotPause)-time.Since(f.snapshotAt))
-	}
-	return nil
-}
-
-// paced notes that one has begun.
-func (f *Follower) paced(begun time.Time) {
-	f.snapshotAt = begun
-	f.snapshotPause = min(max(2*f.snapshotPause, f.cfg.SnapshotBackoffMin), f.cfg.SnapshotBackoffMax)
-}
-
-func reasonOf(err error) string {
-	if err == nil {
-		return "the replica is empty"
-	}
-	return err.Error()
 }
 
 // restoring is one snapshot under way.
@@ -77,26 +48,6 @@ type restoring struct {
 	// Every slot was read at or after lowest, the head of the first hello.
 	stretch
 	cluster Cluster
-}
-
-// stretch is a part of the changelog that slots need which were read at its positions:
-// it begins at the lowest of them and must go past highest.
-type stretch struct {
-	lowest, highest waypost.Position
-	digest          uint64 // at highest, then at the tail's end
-}
-
-// read takes in that slots were read at a position; false when it is not of the
-// stretch's history.
-func (s *stretch) read(h *Head) bool {
-	at := h.Position
-	if at.Epoch != s.lowest.Epoch || at.Seq < s.lowest.Seq || at.Seq == s.lowest.Seq && at != s.lowest {
-		return false
-	}
-	if at.Seq > s.highest.Seq {
-		s.highest, s.digest = at, h.Digest
-	}
-	return true
 }
 
 func (r *restoring) run(ctx context.Context) (err error) {
@@ -141,9 +92,6 @@ func (r *restoring) end(ctx context.Context, err error) error {
 	return r.restore.Abort()
 }
 
-// errLocal marks an error of the replica, which another connection cannot heal.
-var errLocal = errors.New("the replica")
-
 // persist repeats a step of a snapshot.
 func (r *restoring) persist(ctx context.Context, step func(context.Context) (bool, error)) error {
 	return r.follower.persist(ctx, "snapshot", func(ctx context.Context) (bool, error) {
@@ -155,118 +103,122 @@ func (r *restoring) persist(ctx context.Context, step func(context.Context) (boo
 	})
 }
 
-// byePause is the longest pause after a source has ended a snapshot in favour of others.
-const byePause = 2 * time.Second
-
-// hopeless is an error that trying the same again does not heal.
-type hopeless struct{ error }
-
-func (e *hopeless) Unwrap() error { return e.error }
-
-// persist repeats a step that a cut connection may have ended, as long as it gets
-// on.
-func (f *Follower) persist(ctx context.Context, what string, step func(context.Context) (bool, error)) error {
-	for idle := 0; ; {
-		progress, err := step(ctx)
-		if err == nil || ctx.Err() != nil {
-			return err
-		}
-		if never, ok := errors.AsType[*hopeless](err); ok {
-			return never.error
-		}
-		if _, reset := errors.AsType[*resetError](err); reset || errors.Is(err, errLocal) || errors.Is(err, errHistory) {
-			return err
-		}
-		if progress {
-			idle = 0
-		}
-		if idle++; idle > resumes && !errors.Is(err, errBusy) {
-			return err
-		}
-		f.cfg.Logger.Warn("the "+what+" was cut; going on", "error", err)
-		pause := min(f.cfg.BackoffMin<<min(idle-1, 16), f.cfg.BackoffMax)
-		if errors.Is(err, errBye) { // others get as good a chance as this one
-			pause = max(pause, byePause)
-		}
-		if err := sleep(ctx, jitter(pause)); err != nil {
-			return err
-		}
+// slots takes slots from r.next on, up to r.until.
+func (r *restoring) slots(ctx context.Context) (progress bool, err error) {
+	f := r.follower
+	asked, query := r.next, url.Values{}
+	if r.until == waypost.Slots {
+		query.Set("first", strconv.Itoa(asked))
+	} else {
+		query.Set("slots", fmt.Sprintf("%d-%d", asked, r.until-1))
 	}
-}
-
-// errHistory says that the parts of a snapshot are not of one history.
-var errHistory = errors.New("the source changed its history during the snapshot")
-
-// takeSlots hands on the slots that come on a connection, until its end. There is
-// progress once a range is complete.
-func (f *Follower) takeSlots(d *dial, take func(part *slotsPart, last bool) error) (progress bool, err error) {
-	var part slotsPart
-	received := uint64(0)
-	for {
-		t, flags, payload, err := d.next()
-		if err != nil {
-			return progress, err
-		}
-		switch t {
-		case frameHeartbeat:
-			if _, err := f.takeHeartbeat(d, payload); err != nil {
-				return progress, err
-			}
-		case frameSlots:
-			if err := decodeSlots(payload, &part); err != nil {
-				return progress, err
-			}
-			last := flags&flagLastPart != 0
-			if err := take(&part, last); err != nil {
-				return progress, err
-			}
-			received += uint64(len(part.records))
-			progress = progress || last
-		case frameEnd:
-			stated, err := decodeEnd(payload)
-			if err == nil && stated != received {
-				err = fmt.Errorf("%w: the snapshot ended after %d records of %d", errFrame, received, stated)
-			}
-			return progress, err
-		default:
-			return progress, fmt.Errorf("%w: a %s in a snapshot", errFrame, t)
-		}
-	}
-}
-
-// tail applies a stretch of the changelog; what of it is applied is taken off.
-func (f *Follower) tail(ctx context.Context, s *stretch, apply func(context.Context, *Batch) error) (progress bool, err error) {
-	p := s.lowest
-	d, err := f.connect(ctx, PathStream, url.Values{"after": {p.String()}}, f.cfg.Sink.Position())
+	d, err := f.source.connect(ctx, PathSnapshot, query, f.cfg.Sink.Position())
 	if err != nil {
 		return false, err
 	}
 	defer d.close()
-	var b Batch
-	for p.Seq < s.highest.Seq {
-		t, _, payload, err := d.next()
-		if err != nil {
-			return progress, err
-		}
-		switch t {
-		case frameHeartbeat:
-			if _, err := f.takeHeartbeat(d, payload); err != nil {
-				return progress, err
-			}
-		case frameBatch:
-			if err := f.applyBatch(ctx, d, payload, &b, p, apply); err != nil {
-				if errors.Is(err, errMisplaced) || errors.Is(err, errFrame) || errors.Is(err, ErrSignature) {
-					return progress, err
-				}
-				return progress, fmt.Errorf("%w: %w", errLocal, err)
-			}
-			p = b.Last()
-			s.lowest, s.digest = p, b.Transactions[len(b.Transactions)-1].Digest
-			progress = true
-		case frameAsk: // what is not whole yet has no position to tell
-		default:
-			return progress, fmt.Errorf("%w: a %s on the stream", errFrame, t)
-		}
+	if err := r.greet(ctx, d); err != nil {
+		return false, err
 	}
-	return progress, nil
+	switch r.next {
+	case asked:
+		r.restore.Rewind()
+	case waypost.Slots: // nothing but the tail is missing
+		return true, nil
+	default: // an earlier process has come this far
+		d.close()
+		return r.slots(ctx)
+	}
+	progress, err = d.takeSlots(func(part *slotsPart, last bool) error { return r.take(ctx, part, last) })
+	if err == nil && r.next != r.until {
+		err = fmt.Errorf("%w: the snapshot ended at slot %d", errFrame, r.next)
+	}
+	return progress, err
+}
+
+// greet begins the restore at the first hello, and holds later ones against it.
+func (r *restoring) greet(ctx context.Context, d *conn) error {
+	h := d.hello
+	if r.restore == nil {
+		restore, err := r.follower.cfg.Sink.Restore(ctx, h.Cluster)
+		if err != nil {
+			return fmt.Errorf("%w: begin: %w", errLocal, err)
+		}
+		r.restore, r.cluster = restore, h.Cluster
+		r.stretch = stretch{h.Position, h.Position, h.Digest}
+		f := r.follower
+		f.cfg.Logger.Info("taking a snapshot", "reason", reasonOf(f.diverged), "position", f.cfg.Sink.Position())
+		if fitter, ok := restore.(Fitter); ok {
+			if err := fitter.Fits(d.records); err != nil {
+				return fmt.Errorf("%w: begin: %w", errLocal, err)
+			}
+		}
+		return r.resume(ctx)
+	}
+	if h.Cluster != r.cluster || h.Position.Epoch != r.lowest.Epoch {
+		return errHistory
+	}
+	if r.until < waypost.Slots && h.Position.Seq >= r.highest.Seq { // what comes is held against what was signed
+		r.highest, r.digest = h.Position, h.Digest
+	}
+	if h.Position.Seq < r.lowest.Seq && r.next < waypost.Slots { // another server, which is a little behind
+		r.lowest = h.Position
+	}
+	return nil
+}
+
+// resume goes on where an earlier restore has ended, if that was in the source's history.
+func (r *restoring) resume(ctx context.Context) error {
+	p := r.restore.Progress()
+	if p.Next == 0 {
+		return nil
+	}
+	f := r.follower
+	if p.Lowest.Epoch != r.lowest.Epoch || p.Lowest.Seq > r.lowest.Seq {
+		f.cfg.Logger.Warn("what was taken of a snapshot is of another history: it begins anew", "lowest", p.Lowest, "head", r.lowest)
+		if err := r.restore.Abort(); err != nil {
+			return fmt.Errorf("%w: abort: %w", errLocal, err)
+		}
+		restore, err := f.cfg.Sink.Restore(ctx, r.cluster)
+		if err != nil {
+			return fmt.Errorf("%w: begin: %w", errLocal, err)
+		}
+		r.restore = restore
+		return nil
+	}
+	head := Head{Position: r.highest, Digest: r.digest}
+	r.next, r.stretch = p.Next, stretch{p.Lowest, p.Highest, p.Digest}
+	if r.next == waypost.Slots { // what was held back may be put right by now
+		r.read(&head)
+		r.resumedWhole = true
+	}
+	f.cfg.Logger.Info("the snapshot goes on where it was interrupted", "slot", r.next, "lowest", r.lowest)
+	return nil
+}
+
+// take hands on one part of a range. Parts of a range that was cut come again
+// from its beginning: a record applies only when it is newer, and whatever went
+// away in between is in the tail.
+func (r *restoring) take(ctx context.Context, part *slotsPart, last bool) error {
+	if int(part.first) != r.next {
+		return fmt.Errorf("%w: slots %d to %d where %d was due", errMisplaced, part.first, part.last, r.next)
+	}
+	if len(part.records) > 0 {
+		if err := r.restore.Slots(ctx, part.records); err != nil {
+			return fmt.Errorf("%w: take slots %d to %d: %w", errLocal, part.first, part.last, err)
+		}
+		r.count += uint64(len(part.records))
+	}
+	if !last {
+		return nil
+	}
+	if part.head.Cluster != r.cluster || !r.read(&part.head) {
+		return errHistory
+	}
+	r.next = int(part.last) + 1
+	r.noteRead(int(part.first), part.head.Position)
+	if err := r.restore.Keep(ctx, Progress{r.next, r.lowest, r.highest, r.digest}); err != nil {
+		return fmt.Errorf("%w: keep the slots before %d: %w", errLocal, r.next, err)
+	}
+	return nil
 }

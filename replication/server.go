@@ -4,38 +4,86 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"net/http"
 	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"waypost"
+	"waypost/internal/failpoint"
 )
 
-// Server carries a source's changelog to followers. One goroutine, [Server.Run],
-// reads the live tail and makes each frame once; the followers' HTTP requests
-// take the frames from a shared ring, or read the source themselves while they
-// are behind it. It does not ask who follows: the caller wraps its handlers.
+// ServerConfig configures a [Server]. Zero fields mean the default.
+type ServerConfig struct {
+	Source     Source // required
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer // nil: metrics are kept but not registered
+
+	// Signer signs the source's batches and heads; nil: nothing is signed here. Trust is for
+	// a node that passes on batches signed elsewhere: it announces the key that it has pinned.
+	Signer *Signer
+	Trust  *Trust
+	// Witness is called with a position that a follower presents and that Signer has signed,
+	// before the follower is let in. Nil: such positions are ignored.
+	Witness func(context.Context, Testimony)
+
+	// Via returns the nodes between the origin and a follower of this server, this node
+	// first. Nil: the source is the origin.
+	Via func() []string
+
+	MinPoll   time.Duration // between looks at a moving source; 10 ms
+	MaxPoll   time.Duration // between looks at a quiet source; 100 ms
+	Heartbeat time.Duration // 1 s
+
+	MaxFollowers int           // on the stream at once; 1000
+	MaxSnapshots int           // at once, and as many readings of sums; 4
+	Turn         time.Duration // that a snapshot may take while others are refused; 30 min
+	HeldBytes    int           // of frames that a snapshot holds before it sends them; 64 MiB
+	RingBytes    int           // of frames kept for sharing; 32 MiB
+	RingFrames   int           // kept for sharing; 4096
+	// ReadRecords is how many records the source is asked for at once. What is cut is read
+	// twice, and 1,000 links are often committed together; 1024.
+	ReadRecords  int
+	WriteTimeout time.Duration // for a follower to take 256 KiB; 10 s
+	ReadTimeout  time.Duration // for one reading of the tail; 30 s
+
+	Points *failpoint.Points // nil: nothing is done at its places
+}
+
+func (c ServerConfig) withDefaults() ServerConfig {
+	setDefault(&c.Logger, slog.Default())
+	setDefault(&c.MinPoll, 10*time.Millisecond)
+	setDefault(&c.MaxPoll, 100*time.Millisecond)
+	setDefault(&c.Heartbeat, time.Second)
+	setDefault(&c.MaxFollowers, 1000)
+	setDefault(&c.MaxSnapshots, 4)
+	setDefault(&c.Turn, 30*time.Minute)
+	setDefault(&c.HeldBytes, 64<<20)
+	setDefault(&c.RingBytes, 32<<20)
+	setDefault(&c.RingFrames, 4096)
+	setDefault(&c.ReadRecords, 1024)
+	setDefault(&c.WriteTimeout, 10*time.Second)
+	setDefault(&c.ReadTimeout, 30*time.Second)
+	return c
+}
+
+// Server carries a source's changelog to followers. One goroutine, [Server.Run], reads the
+// live tail and makes each frame once. The followers' HTTP requests take the frames from a
+// shared ring, or read the source themselves while they are behind the ring. It does not
+// check who follows: the caller wraps its handlers.
 type Server struct {
 	cfg     ServerConfig
-	speaks  []uint16 // versions of the protocol, in order
-	encoder *encoder
 	metrics *serverMetrics
+	encoder *encoder
 
+	board     *board
+	slots     *slotReader
 	snapshots *limiter
-	aheads    int // readings that snapshots have under way beside their first; guarded by mu
 	sums      *limiter
+	followers chan struct{} // one token for each on the stream
 	catchUps  chan struct{} // one token for each reading by a follower
-	requests  sync.WaitGroup
-
-	mu        sync.Mutex
-	known     bool // head and ring are of the source
-	head      Head
-	heartbeat []byte // head as a frame
-	ring      ring
-	wake      chan struct{} // closed, and replaced, when anything here changes
-	followers int
-	draining  bool
-	unfit     bool             // the source is none at present: see ErrNoSource
-	asked     waypost.Position // that somebody waits for followers to have
-	again     uint64           // counts the questions for positions that were asked for before
 }
 
 // NewServer makes a Server that serves once Run runs.
@@ -48,20 +96,46 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Server{
-		cfg:       cfg,
-		speaks:    spoken,
-		encoder:   newEncoder(),
-		metrics:   metrics,
+	s := &Server{
+		cfg: cfg, metrics: metrics, encoder: newEncoder(),
 		snapshots: newLimiter(cfg.MaxSnapshots, metrics.limiter("snapshots")),
 		sums:      newLimiter(cfg.MaxSnapshots, metrics.limiter("sums")),
+		followers: make(chan struct{}, cfg.MaxFollowers),
 		catchUps:  make(chan struct{}, 8),
-		ring:      ring{maxFrames: cfg.RingFrames, maxBytes: cfg.RingBytes},
-		wake:      make(chan struct{}),
-	}, nil
+	}
+	s.board = newBoard(cfg.RingFrames, cfg.RingBytes)
+	s.slots = &slotReader{
+		source: cfg.Source, encoder: s.encoder, metrics: metrics, timeout: cfg.ReadTimeout, heldBytes: cfg.HeldBytes, limiter: s.snapshots,
+	}
+	return s, nil
 }
 
-// announced is what is told of the key with which is signed, nil for nothing.
+// Ask requests that the followers report their positions once they have p on their disks.
+// How they report is not the stream's business. Of several positions the newest counts. It
+// does not block.
+func (s *Server) Ask(p waypost.Position) { s.board.ask(p) }
+
+// AskAll requests a report of the followers that are at the head, or reach it.
+func (s *Server) AskAll() { s.board.ask(s.board.position()) }
+
+// Drain refuses new followers, says bye to those that are connected, and waits until they
+// have left or ctx ends. There is no way back.
+func (s *Server) Drain(ctx context.Context) error {
+	s.board.drain()
+	left := make(chan struct{})
+	go func() { // ends with the last request, which the write deadline bounds
+		s.board.requests.Wait()
+		close(left)
+	}()
+	select {
+	case <-left:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("wait for followers to leave: %w", ctx.Err())
+	}
+}
+
+// announced returns the announcement of the signing key, nil for none.
 func (s *Server) announced() []byte {
 	if s.cfg.Signer != nil {
 		return s.cfg.Signer.announced
@@ -69,10 +143,60 @@ func (s *Server) announced() []byte {
 	return s.cfg.Trust.announced()
 }
 
-// broadcast wakes all who wait. s.mu is held.
-func (s *Server) broadcast() {
-	close(s.wake)
-	s.wake = make(chan struct{})
+// attested puts the proof of a head before its frame: its signature, or a testimony.
+func (s *Server) attested(h *Head, frame []byte) []byte {
+	if h.Signature.IsZero() && s.cfg.Signer == nil {
+		if word := s.cfg.Trust.testimony(h.Position); word != nil {
+			return append(plainFrame(frameTestimony, 0, word), frame...)
+		}
+	}
+	return signed(&h.Signature, frame)
+}
+
+// hear takes in the newest position that a follower has seen signed. A position that this
+// cluster's key has not signed is ignored.
+func (s *Server) hear(r *http.Request) {
+	text := r.Header.Get(HeaderWitness)
+	if text == "" || s.cfg.Signer == nil || s.cfg.Witness == nil {
+		return
+	}
+	said, err := s.cfg.Signer.Witness(text)
+	if err != nil {
+		s.cfg.Logger.Warn("a follower's testimony is not believed", "node", bounded(r.Header.Get(HeaderNode)), "error", err)
+		return
+	}
+	s.cfg.Witness(r.Context(), said)
+}
+
+// board holds what Run has read of the source, for all connections to see.
+type board struct {
+	requests sync.WaitGroup // those let in
+
+	mu        sync.Mutex // guards the rest
+	known     bool       // head and ring are of the source
+	unfit     bool       // the source is none at present: see ErrNoSource
+	draining  bool
+	head      Head
+	heartbeat []byte // head as a frame
+	ring      ring
+	asked     reportRequest
+	wake      chan struct{} // closed, and replaced, when anything here changes
+}
+
+// reportRequest asks followers to report once they are at a position.
+type reportRequest struct {
+	at    waypost.Position
+	times uint64 // counts requests for positions that were asked for before
+}
+
+func newBoard(frames, bytes int) *board {
+	return &board{ring: ring{maxFrames: frames, maxBytes: bytes}, wake: make(chan struct{})}
+}
+
+// broadcast wakes all connections that wait. b.mu is held.
+func (b *board) broadcast() {
+	close(b.wake)
+	b.wake = make(chan struct{})
 }
 
 // view is what a follower at a position sees, taken under the lock.
@@ -83,65 +207,104 @@ type view struct {
 	onRing    bool
 	heartbeat []byte
 	wake      <-chan struct{}
-	asked     question
+	asked     reportRequest
 }
 
-func (s *Server) view(p waypost.Position) view {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	v := view{
-		draining: s.draining, unfit: s.unfit, heartbeat: s.heartbeat, wake: s.wake, asked: question{s.asked, s.again},
-	}
-	v.entries, v.onRing = s.ring.since(p, 16)
+func (b *board) view(p waypost.Position) view {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	v := view{draining: b.draining, unfit: b.unfit, heartbeat: b.heartbeat, wake: b.wake, asked: b.asked}
+	v.entries, v.onRing = b.ring.since(p, 16)
 	return v
 }
 
-// admit lets a request in, or says why not. Whoever is let in calls s.requests.Done.
-func (s *Server) admit() (Head, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	head, err := s.fit()
-	if err == nil {
-		s.requests.Add(1)
-	}
-	return head, err
-}
-
-// fit gives the head, or says why there is none to follow. s.mu is held.
-func (s *Server) fit() (Head, error) {
+// admit lets a request in, or returns why not. The caller ends it with requests.Done.
+func (b *board) admit() (Head, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	switch {
-	case s.draining:
+	case b.draining:
 		return Head{}, errors.New("draining")
-	case s.unfit:
+	case b.unfit:
 		return Head{}, ErrNoSource
-	case !s.known:
+	case !b.known:
 		return Head{}, errors.New("the changelog has not been read yet")
 	}
-	return s.head, nil
+	b.requests.Add(1)
+	return b.head, nil
 }
 
-func (s *Server) beginDrain() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.draining {
-		s.draining = true
-		s.broadcast()
+func (b *board) drain() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.draining {
+		b.draining = true
+		b.broadcast()
 	}
 }
 
-// Drain refuses new followers, says bye to those that are connected, and waits
-// until they have left or ctx ends. There is no way back.
-func (s *Server) Drain(ctx context.Context) error {
-	s.beginDrain()
-	left := make(chan struct{})
-	go func() { // ends with the last request, which the write deadline bounds
-		s.requests.Wait()
-		close(left)
-	}()
-	select {
-	case <-left:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("wait for followers to leave: %w", ctx.Err())
+func (b *board) ask(p waypost.Position) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if p.Epoch == b.asked.at.Epoch && p.Seq <= b.asked.at.Seq {
+		b.asked.times++ // followers that have reported may have done so too early
+	} else {
+		b.asked.at = p
 	}
+	b.broadcast()
+}
+
+func (b *board) position() waypost.Position {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.head.Position
+}
+
+// tail returns the newest position on the ring, and whether it is of the source.
+func (b *board) tail() (at waypost.Position, known bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.ring.tail(), b.known
+}
+
+// restart empties the ring at a head.
+func (b *board) restart(head Head, heartbeat []byte) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.known, b.unfit = true, false
+	b.ring.restart(head.Position)
+	b.head, b.heartbeat = head, heartbeat
+	b.broadcast()
+}
+
+// suspend turns followers away until restart, and reports whether it does so only now.
+func (b *board) suspend() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.unfit {
+		return false
+	}
+	b.known, b.unfit = false, true
+	b.broadcast()
+	return true
+}
+
+func (b *board) setHead(head Head, heartbeat []byte) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.head, b.heartbeat = head, heartbeat
+}
+
+func (b *board) add(es []ringEntry) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ring.add(es)
+	b.broadcast()
+}
+
+// boundary returns the first sequence within [from, to] at which the ring can take over.
+func (b *board) boundary(from, to uint64) (uint64, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.ring.boundary(from, to)
 }

@@ -13,12 +13,12 @@ import (
 	"waypost"
 )
 
-// errEnded says that the follower was told why, and that the connection is over.
+// errEnded says that the follower was told the reason, and that the connection is over.
 var errEnded = errors.New("the stream has ended")
 
-// Stream answers GET ?after=POSITION with the changelog from there on, for as
-// long as the follower takes it. The response writer must support write
-// deadlines and flushing (http.ResponseController).
+// Stream answers GET ?after=POSITION with the changelog from there on, for as long as the
+// follower takes it. The response writer must support write deadlines and flushing
+// (http.ResponseController).
 func (s *Server) Stream(w http.ResponseWriter, r *http.Request) {
 	var after waypost.Position
 	if text := r.URL.Query().Get("after"); text != "" {
@@ -28,22 +28,21 @@ func (s *Server) Stream(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	if !s.agree(w, r) {
-		return
-	}
-	head, err := s.admit()
+	head, err := s.board.admit()
 	if err != nil {
 		refuse(w, err)
 		return
 	}
-	defer s.requests.Done()
+	defer s.board.requests.Done()
 	s.hear(r)
-	if !s.join() {
+	select {
+	case s.followers <- struct{}{}:
+		s.metrics.followers.Inc()
+		defer func() { s.metrics.followers.Dec(); <-s.followers }()
+	default:
 		refuse(w, errors.New("too many followers"))
 		return
 	}
-	defer s.leave()
-
 	if s.snapshots.busy() {
 		w.Header().Set(HeaderBusy, "1")
 	}
@@ -59,28 +58,10 @@ func refuse(w http.ResponseWriter, why error) {
 	http.Error(w, why.Error(), http.StatusServiceUnavailable)
 }
 
-func (s *Server) join() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.followers >= s.cfg.MaxFollowers {
-		return false
-	}
-	s.followers++
-	s.metrics.followers.Inc()
-	return true
-}
-
-func (s *Server) leave() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.followers--
-	s.metrics.followers.Dec()
-}
-
 // connection is one follower's request. One goroutine uses it.
 type connection struct {
 	server *Server
-	ctx    context.Context // of the request
+	ctx    context.Context //nolint:containedctx // of the request
 	w      http.ResponseWriter
 	rc     *http.ResponseController
 	log    *slog.Logger
@@ -105,7 +86,7 @@ func (s *Server) open(w http.ResponseWriter, r *http.Request, head Head) *connec
 
 func bounded(s string) string { return s[:min(len(s), 64)] }
 
-// close notes how a connection ended.
+// close logs how a connection ended, and sends the reason to a follower that is sent away.
 func (c *connection) close(ctx context.Context, err error) {
 	end, sentAway := errors.AsType[*EndError](context.Cause(ctx))
 	switch {
@@ -123,11 +104,11 @@ func (c *connection) close(ctx context.Context, err error) {
 	}
 }
 
-// writeChunk is the most that a follower must take within WriteTimeout.
+// writeChunk is the most that a follower must take within WriteTimeout, in bytes.
 const writeChunk = 256 << 10
 
-// send writes one frame and flushes it. A follower that does not take it in time
-// is dropped: nothing is held for it. One that is sent away gets no more.
+// send writes one frame and flushes it. A follower that does not take it in time is dropped:
+// nothing is held for it. A follower that is sent away receives no more.
 func (c *connection) send(t frameType, frame []byte) error {
 	if err := c.ctx.Err(); err != nil {
 		return err
@@ -166,18 +147,18 @@ func (c *connection) flush() error {
 	return nil
 }
 
-// sendAway tells a follower why it is to go. That it cannot be told changes nothing.
+// sendAway sends a follower the reason why it has to go. A failure changes nothing.
 func (c *connection) sendAway(why string) {
 	if c.torn {
 		return
 	}
 	if err := errors.Join(c.write(byeFrame(why)), c.flush()); err != nil {
-		c.log.Debug("a follower is not told why it is sent away", "error", err)
+		c.log.Debug("cannot send the reason to a follower that is sent away", "error", err)
 	}
 }
 
 func (c *connection) sendHello() error {
-	hello := c.server.vouched(&c.hello, plainFrame(frameHello, 0, appendHello(nil, &c.hello)))
+	hello := c.server.attested(&c.hello, plainFrame(frameHello, 0, appendHello(nil, &c.hello)))
 	if key := c.server.announced(); key != nil {
 		hello = append(plainFrame(frameKey, 0, key), hello...)
 	}
@@ -193,10 +174,8 @@ func (c *connection) reset(reason ResetReason, text string) error {
 	return errEnded
 }
 
-func (c *connection) bye() error { return c.byeFor("") }
-
-// byeFor says why, too.
-func (c *connection) byeFor(why string) error {
+// bye ends the connection; why is "" when the server drains.
+func (c *connection) bye(why string) error {
 	if err := c.send(frameBye, byeFrame(why)); err != nil {
 		return err
 	}
@@ -207,7 +186,7 @@ func byeFrame(why string) []byte {
 	return plainFrame(frameBye, 0, []byte(why[:min(len(why), maxResetText)]))
 }
 
-// follow sends what comes after p until something ends it.
+// follow sends the changelog after p until something ends it.
 func (c *connection) follow(ctx context.Context, p waypost.Position) error {
 	if err := c.sendHello(); err != nil {
 		return err
@@ -218,19 +197,19 @@ func (c *connection) follow(ctx context.Context, p waypost.Position) error {
 	s := c.server
 	beat := time.NewTicker(s.cfg.Heartbeat)
 	defer beat.Stop()
-	// The first heartbeat comes at once: it tells a follower that is at the head.
-	if err := c.send(frameHeartbeat, s.view(p).heartbeat); err != nil {
+	// The first heartbeat comes at once, so that a follower at the head knows that it is.
+	if err := c.send(frameHeartbeat, s.board.view(p).heartbeat); err != nil {
 		return err
 	}
 	failures := 0
-	var told question
+	var asked reportRequest
 	for {
-		v := s.view(p)
-		if v.asked != told && v.asked.at.Epoch == p.Epoch && v.asked.at.Seq <= p.Seq {
-			if err := c.send(frameAsk, plainFrame(frameAsk, 0, nil)); err != nil {
+		v := s.board.view(p)
+		if v.asked != asked && v.asked.at.Epoch == p.Epoch && v.asked.at.Seq <= p.Seq {
+			if err := c.send(frameReport, plainFrame(frameReport, 0, nil)); err != nil {
 				return err
 			}
-			told = v.asked
+			asked = v.asked
 		}
 		select {
 		case <-beat.C:
@@ -242,20 +221,15 @@ func (c *connection) follow(ctx context.Context, p waypost.Position) error {
 		wait := time.Duration(-1) // until woken
 		switch {
 		case v.draining, v.unfit:
-			return c.bye()
+			return c.bye("")
 		case v.onRing && len(v.entries) > 0:
-			for _, e := range v.entries {
-				if e.frame == nil {
-					return c.reset(ResetTooLarge, "a transaction is too large to be sent")
-				}
-				if err := c.send(frameBatch, e.frame); err != nil {
-					return err
-				}
-				p = e.last
-				s.cfg.Points.Hit("send batch: sent")
+			next, err := c.sendEntries(v.entries, p, "send batch: sent")
+			if err != nil {
+				return err
 			}
+			p = next
 			continue
-		case !v.onRing: // behind it, ahead of it, or of another history: the source knows
+		case !v.onRing: // behind it, ahead of it, or of another history: ask the source
 			next, err := c.catchUp(ctx, p)
 			switch {
 			case errors.Is(err, errSource):
@@ -276,8 +250,23 @@ func (c *connection) follow(ctx context.Context, p waypost.Position) error {
 	}
 }
 
-// pause waits for news, for a heartbeat to be due, which it sends, or for as long
-// as is said; a negative wait has no end.
+// sendEntries sends batches, and returns the position that the follower then has.
+func (c *connection) sendEntries(es []ringEntry, p waypost.Position, point string) (waypost.Position, error) {
+	for _, e := range es {
+		if e.frame == nil {
+			return p, c.reset(ResetTooLarge, "a transaction is too large to be sent")
+		}
+		if err := c.send(frameBatch, e.frame); err != nil {
+			return p, err
+		}
+		p = e.last
+		c.server.cfg.Points.Hit(point)
+	}
+	return p, nil
+}
+
+// pause waits for news, for a heartbeat to be due, which it sends, or for the wait to end; a
+// negative wait has no end.
 func (c *connection) pause(ctx context.Context, v view, beat <-chan time.Time, wait time.Duration) error {
 	var expired <-chan time.Time
 	if wait >= 0 {
@@ -291,7 +280,7 @@ func (c *connection) pause(ctx context.Context, v view, beat <-chan time.Time, w
 	case <-expired:
 	case <-v.wake:
 	case <-beat:
-		return c.send(frameHeartbeat, c.server.view(waypost.Position{}).heartbeat)
+		return c.send(frameHeartbeat, c.server.board.view(waypost.Position{}).heartbeat)
 	}
 	return nil
 }
@@ -299,8 +288,8 @@ func (c *connection) pause(ctx context.Context, v view, beat <-chan time.Time, w
 // errSource says that the source did not answer; it may answer later.
 var errSource = errors.New("the source does not answer")
 
-// catchUp sends what follows p from the source itself, up to where the ring can
-// take over, and gives the position reached.
+// catchUp sends what follows p from the source itself, up to where the ring can take over,
+// and returns the position reached.
 func (c *connection) catchUp(ctx context.Context, p waypost.Position) (waypost.Position, error) {
 	entries, err := c.readSource(ctx, p)
 	switch {
@@ -309,7 +298,7 @@ func (c *connection) catchUp(ctx context.Context, p waypost.Position) (waypost.P
 	case errors.Is(err, ErrOtherHistory):
 		return p, c.reset(ResetOtherHistory, err.Error())
 	case errors.Is(err, ErrBehind), errors.Is(err, ErrNoSource):
-		return p, c.bye()
+		return p, c.bye("")
 	case ctx.Err() != nil:
 		return p, ctx.Err()
 	case err != nil:
@@ -317,21 +306,11 @@ func (c *connection) catchUp(ctx context.Context, p waypost.Position) (waypost.P
 		c.log.Warn("the changelog cannot be read for a follower that is behind", "error", err)
 		return p, errSource
 	}
-	for _, e := range entries {
-		if e.frame == nil {
-			return p, c.reset(ResetTooLarge, "a transaction is too large to be sent")
-		}
-		if err := c.send(frameBatch, e.frame); err != nil {
-			return p, err
-		}
-		p = e.last
-		c.server.cfg.Points.Hit("send batch: sent behind the others")
-	}
-	return p, nil
+	return c.sendEntries(entries, p, "send batch: sent behind the others")
 }
 
-// readSource holds one of few tokens, so that a herd of followers that are behind
-// neither floods the source nor fills the memory.
+// readSource holds one of few tokens, so that a herd of followers that are behind neither
+// floods the source nor fills the memory.
 func (c *connection) readSource(ctx context.Context, p waypost.Position) ([]ringEntry, error) {
 	s := c.server
 	select {
@@ -347,17 +326,15 @@ func (c *connection) readSource(ctx context.Context, p waypost.Position) ([]ring
 		return nil, err
 	}
 	if b.Epoch != p.Epoch || b.Transactions[0].Seq != p.Seq+1 {
-		return nil, fmt.Errorf("the source gave sequence %d after %d", b.Transactions[0].Seq, p.Seq)
+		return nil, fmt.Errorf("the source returned sequence %d after %d", b.Transactions[0].Seq, p.Seq)
 	}
-	// Stop where a shared frame begins, or this follower would stay between the
-	// frames of the ring and read for itself for ever.
-	s.mu.Lock()
-	end, ok := s.ring.boundary(b.Transactions[0].Seq, b.Last().Seq)
-	s.mu.Unlock()
-	if ok && b.Frame == nil { // what came as a frame ends where shared ones do
+	// Stop where a shared frame begins. Otherwise this follower would stay between the frames
+	// of the ring, and go on reading the source for itself.
+	end, ok := s.board.boundary(b.Transactions[0].Seq, b.Last().Seq)
+	if ok && b.Frame == nil { // a batch that came as a frame ends where a shared one does
 		b.Transactions = b.Transactions[:end-p.Seq]
 	}
-	return s.encoder.frames(&b, s.cfg.Signer), nil
+	return s.encoder.entries(&b, s.cfg.Signer), nil
 }
 
 // appendCount is the payload of an end frame.

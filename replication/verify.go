@@ -174,12 +174,12 @@ func (v *verifying) again(ctx context.Context, c Comparison, slots []uint16) (di
 // position of each.
 func (v *verifying) sums(ctx context.Context, c Comparison, query url.Values, each func(slots int, records uint64)) (differing []uint16, err error) {
 	f := v.follower
-	d, err := f.connectWhile(ctx, PathSums, query, f.cfg.Sink.Position(), waitAside)
+	d, err := f.source.connectQuietly(ctx, PathSums, query, f.cfg.Sink.Position(), waitAside)
 	if err != nil {
 		return nil, err
 	}
 	defer d.close()
-	err = f.takeSums(d, func(part *sumsPart) error {
+	err = d.takeSums(func(part *sumsPart) error {
 		reaching, cancel := context.WithTimeout(ctx, verifyReach)
 		defer cancel()
 		own, err := c.Sums(reaching, part.first, part.last, part.head.Position)
@@ -215,13 +215,13 @@ func local(err error) error {
 func (v *verifying) explain(ctx context.Context, c Comparison) error {
 	f := v.follower
 	list, _ := slotList(v.differing[:min(len(v.differing), maxExplained)])
-	d, err := f.connectWhile(ctx, PathSnapshot, url.Values{"slots": {list}}, f.cfg.Sink.Position(), waitAside)
+	d, err := f.source.connectQuietly(ctx, PathSnapshot, url.Values{"slots": {list}}, f.cfg.Sink.Position(), waitAside)
 	if err != nil {
 		return err
 	}
 	defer d.close()
 	source := map[string]*waypost.Record{}
-	_, err = f.takeSlots(d, func(part *slotsPart, last bool) error {
+	_, err = d.takeSlots(func(part *slotsPart, last bool) error {
 		for _, raw := range part.records {
 			var r waypost.Record
 			if err := DecodeRecord(raw, &r); err != nil && !errors.Is(err, ErrContent) {

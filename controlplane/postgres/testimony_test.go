@@ -233,7 +233,6 @@ func tellRanges(t *testing.T, url, word, ranges string) {
 	require.Eventually(t, func() bool { // a server that has just begun may not have read the head yet
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+replication.PathStream, nil)
 		require.NoError(t, err)
-		req.Header.Set(replication.HeaderProtocol, "1")
 		req.Header.Set(replication.HeaderWitness, word)
 		req.Header.Set("Waypost-Key-Ranges", ranges)
 		res, err := http.DefaultClient.Do(req)

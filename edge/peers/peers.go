@@ -177,7 +177,7 @@ func (c *Chooser) homeIsBack(ctx context.Context, st *replication.Status) bool {
 func (c *Chooser) ask(ctx context.Context, cfg replication.FollowConfig) (replication.Probe, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Limit)
 	defer cancel()
-	return replication.Ask(ctx, cfg)
+	return replication.Look(ctx, cfg)
 }
 
 // Bounds of one look for peers.

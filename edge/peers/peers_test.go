@@ -189,7 +189,7 @@ func TestAFirstSnapshotIsTakenFromAPeerAlsoWhileHomeIsThere(t *testing.T) {
 	require.Empty(t, chooser.Peer())
 	// Home pins its key, and then nothing but the peer has links.
 	until(t, "it is asked", func() bool {
-		_, err := replication.Ask(t.Context(), cfg.Home)
+		_, err := replication.Look(t.Context(), cfg.Home)
 		return err == nil
 	})
 	until(t, "the peer is chosen", func() bool { return chooser.Best(t.Context(), replication.Status{}) == full.url })

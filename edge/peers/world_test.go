@@ -157,7 +157,7 @@ func (n *node) at(t *testing.T, p waypost.Position) {
 func tells(t *testing.T, url, token string, sink replication.Sink, p waypost.Position) {
 	t.Helper()
 	until(t, "others are told so", func() bool {
-		said, err := replication.Ask(t.Context(), replication.FollowConfig{URL: url, Token: token, Sink: sink, Logger: quiet})
+		said, err := replication.Look(t.Context(), replication.FollowConfig{URL: url, Token: token, Sink: sink, Logger: quiet})
 		return err == nil && said.Head.Position == p
 	})
 }

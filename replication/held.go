@@ -9,18 +9,18 @@ import (
 	"waypost"
 )
 
-// HoldKind is a reason for which a replica does not take what it is asked to.
+// HoldKind is a reason for which a replica does not take a change.
 type HoldKind string
 
 // The reasons.
 const (
 	HoldMassDelete    HoldKind = "mass-delete"    // very many links would go at once
 	HoldEmptySnapshot HoldKind = "empty-snapshot" // a snapshot, or a repair, would leave far less than is held
-	HoldRecord        HoldKind = "record"         // a record is of an unknown version, too large, or not what was written
+	HoldRecord        HoldKind = "record"         // a record is of an unknown version, too large, or damaged
 )
 
-// Held is the error of what a sink does not take until it is accepted. Nothing is changed, and what
-// is held serves.
+// Held is the error of a sink that does not take a change until an operator accepts it.
+// Nothing is changed, and the replica serves its present state.
 type Held struct {
 	What HoldKind
 	Why  string
@@ -29,18 +29,19 @@ type Held struct {
 
 func (h *Held) Error() string { return fmt.Sprintf("held (%s): %s", h.What, h.Why) }
 
-// Accepter is a Sink that holds back what looks like an accident: its Apply, and that of its repairs, their Judge
-// and Replace, and Commit of its restores may fail with [Held].
+// Accepter is a Sink that holds back changes that look like an accident. These may fail with
+// [Held]: its Apply, Judge and Replace of its repairs, and Commit of its restores.
 type Accepter interface {
 	Sink
 
-	// Accept lets pass what is held back: of mass deletions those up to a position, of
-	// snapshots and repairs the next. Any goroutine may call it.
+	// Accept lets a held change pass: mass deletions up to a position, or the next snapshot
+	// or repair. Any goroutine may call it.
 	Accept(what HoldKind, upTo waypost.Position)
 }
 
-// heldBy finds out whether an error is a hold. A record that cannot be understood, in a frame whose checksum
-// holds, is one as well: passing it over would lose it, and asking again at once does not help.
+// heldBy returns the hold that an error is. A record that cannot be understood, in a frame
+// whose checksum holds, is one too: to skip it would lose it, and to ask again at once does
+// not help.
 func heldBy(err error) (*Held, bool) {
 	if h, ok := errors.AsType[*Held](err); ok {
 		return h, true
@@ -51,11 +52,11 @@ func heldBy(err error) (*Held, bool) {
 	return nil, false
 }
 
-// errNothingHeld answers who accepts what is not held.
 var errNothingHeld = errors.New("nothing is held")
 
-// Accept lets the sink take what is held back, which it names; what "" is anything. Of a record that cannot be
-// understood it only tries again. Any goroutine may call it.
+// Accept lets the sink take the change that it holds back, and returns its kind; what ""
+// accepts any. A record that cannot be understood is only tried again. Any goroutine may
+// call it.
 func (f *Follower) Accept(what HoldKind) (HoldKind, error) {
 	st := f.Status()
 	switch {
@@ -78,29 +79,9 @@ func (f *Follower) Accept(what HoldKind) (HoldKind, error) {
 	return st.Held.What, nil
 }
 
-// noteHeld says that the sink holds something back, in the log when that begins.
-func (f *Follower) noteHeld(h *Held) {
-	f.mu.Lock()
-	was := f.status.Held
-	f.status.Held = h
-	f.mu.Unlock()
-	if was == nil || was.What != h.What {
-		f.cfg.Logger.Error("the replica holds back what it is asked to do, and serves what it has, until somebody accepts it",
-			"what", h.What, "why", h.Why)
-	}
-}
-
-// noteTaken says that nothing is held back any more. f.mu is held.
-func (f *Follower) noteTaken() {
-	if f.status.Held != nil {
-		f.cfg.Logger.Info("nothing is held back any more", "what", f.status.Held.What)
-		f.status.Held = nil
-	}
-}
-
-// whileHeld reads on, and applies nothing, until what is held is accepted, or is to be tried again, or the
-// connection ends.
-func (f *Follower) whileHeld(d *dial) error {
+// readWhileHeld reads on and applies nothing, until the held change is accepted or is to be
+// tried again, or the connection ends.
+func (f *Follower) readWhileHeld(d *conn) error {
 	until := time.Now().Add(f.cfg.HoldRetry)
 	for {
 		t, _, payload, err := d.next()
@@ -110,14 +91,8 @@ func (f *Follower) whileHeld(d *dial) error {
 			}
 			return err
 		}
-		switch t {
-		case frameHeartbeat:
-			err = f.beat(payload, d)
-		case frameAsk:
-			if f.cfg.Asked != nil {
-				f.cfg.Asked()
-			}
-		default: // what follows on what is held
+		if t == frameHeartbeat || t == frameReport {
+			err = f.takeOther(d, t, payload)
 		}
 		if errors.Is(err, ErrDiverged) {
 			f.diverged = err
@@ -136,7 +111,8 @@ func (f *Follower) whileHeld(d *dial) error {
 	}
 }
 
-// awaitAcceptance waits, without a connection, until what is held is accepted or is to be tried again.
+// awaitAcceptance waits, without a connection, until the held change is accepted or is to be
+// tried again.
 func (f *Follower) awaitAcceptance(ctx context.Context) error {
 	timer := time.NewTimer(f.cfg.HoldRetry)
 	defer timer.Stop()
@@ -149,7 +125,7 @@ func (f *Follower) awaitAcceptance(ctx context.Context) error {
 	return nil
 }
 
-// Serves reports whether a record leads a visitor anywhere at a moment, Unix milliseconds.
+// Serves reports whether a record leads a visitor anywhere at a time, Unix milliseconds.
 func Serves(r *waypost.Record, at int64) bool {
 	return r.Kind == waypost.KindLink && r.State == waypost.Live && (r.ExpiresAt == 0 || r.ExpiresAt > at)
 }

@@ -125,7 +125,7 @@ func (r *restoring) rangeAt(slot int) int {
 // trimmed asks whether the log still reaches back to a position: nil when it does.
 func (r *restoring) trimmed(ctx context.Context, p waypost.Position) (why *resetError, err error) {
 	err = r.persist(ctx, func(ctx context.Context) (bool, error) {
-		d, err := r.follower.connect(ctx, PathStream, url.Values{"after": {p.String()}}, r.follower.cfg.Sink.Position())
+		d, err := r.follower.source.connect(ctx, PathStream, url.Values{"after": {p.String()}}, r.follower.cfg.Sink.Position())
 		if err != nil {
 			return false, err
 		}

@@ -1,0 +1,177 @@
+package replication
+
+import (
+	"context"
+	"errors"
+
+	"waypost"
+)
+
+// ErrNoRoom says that the disk is too full for now. What was taken of a snapshot is kept for when there is room.
+var ErrNoRoom = errors.New("the disk is almost full")
+
+// Sink is a replica that a follower keeps. Its methods are called by one goroutine.
+type Sink interface {
+	// Cluster is that of the data held, and false when nothing is held yet.
+	Cluster() (Cluster, bool)
+
+	// Position is what was last applied, zero when nothing is held yet.
+	Position() waypost.Position
+
+	// Apply makes a batch part of the replica, rows and position in one atomic
+	// write, durable within the sink's sync interval (at once when it deletes or
+	// disables). The batch must begin at the position's sequence + 1 in the same
+	// epoch, and end in the digest it states; otherwise nothing is changed and the
+	// error is ErrDiverged, or [Held], with which it may be accepted later.
+	Apply(ctx context.Context, b *Batch) error
+
+	// Heartbeat notes the origin's head and clock, for freshness. When the head is
+	// the sink's own position, digests are compared: ErrDiverged.
+	Heartbeat(h Head) error
+
+	// Restore begins a fresh replica beside the present one, which goes on serving
+	// until Commit. There is one at a time.
+	Restore(ctx context.Context, c Cluster) (Restore, error)
+}
+
+// Progress is how far a restore has come.
+type Progress struct {
+	Next            int              // the first slot that is not held; waypost.Slots: all are
+	Lowest, Highest waypost.Position // what was read is of these positions; the tail goes on from Lowest
+	Digest          uint64           // at Highest
+}
+
+// Fitter is a Restore that knows how much it takes.
+type Fitter interface {
+	Restore
+	// Fits refuses a snapshot of about so many records, 0: not known, before it begins, when
+	// there is no room for it.
+	Fits(records uint64) error
+}
+
+// Retaker is a Restore of which slots can be taken again, when the log no longer reaches back to where
+// they were read.
+type Retaker interface {
+	Restore
+	// Again forgets the slots before one, and those behind it that it cannot keep without them;
+	// before Begin. It gives the slot before which all are gone: they come in order, from the first on.
+	Again(ctx context.Context, before int) (int, error)
+}
+
+// Restore fills a fresh replica: first every slot, then the tail of the changelog
+// from the lowest position at which a slot was read.
+type Restore interface {
+	// Progress is where to go on, when an earlier restore was suspended or its process was
+	// killed, and zero when there was none. After Keep it is of no more use.
+	Progress() Progress
+
+	// Slots takes records read at one position. Of those of one key, the newest counts.
+	Slots(ctx context.Context, records [][]byte) error
+
+	// Keep says that all slots before p.Next were taken. They are made durable in the
+	// background, and what goes wrong there is told by a later call.
+	Keep(ctx context.Context, p Progress) error
+
+	// Rewind forgets what was taken since Keep, because it comes again.
+	Rewind()
+
+	// Begin says that all slots are there and that the tail comes next, from the
+	// lowest position on. From highest on the digest must hold.
+	Begin(ctx context.Context, lowest, highest waypost.Position) error
+
+	// Apply takes the tail like Sink.Apply, but judges the digest only once the
+	// highest position is reached.
+	Apply(ctx context.Context, b *Batch) error
+
+	// Commit makes the fresh replica durable and swaps it in, when the tail has
+	// reached the highest position and its digest equals digest; ErrDiverged otherwise. With
+	// [Held] it may be suspended, and accepted later.
+	Commit(ctx context.Context, digest uint64) error
+
+	// Suspend ends the restore and keeps what is durable, where the next one goes on.
+	// It does nothing after Commit or Abort.
+	Suspend() error
+
+	// Abort throws the fresh replica away. It does nothing after Commit or Suspend.
+	Abort() error
+}
+
+// Repairer is a Sink whose slots can be replaced one by one while it serves.
+type Repairer interface {
+	Sink
+
+	// Repairing reports that a repair has changed something and has not ended, also
+	// after a restart. Position then has the epoch alone, and nothing but another repair
+	// or a snapshot makes the replica whole.
+	Repairing() bool
+
+	// Repair begins to repair what is held, towards the history of an epoch. There is one
+	// at a time, and none beside a restore. ErrDiverged: only a snapshot can help.
+	Repair(ctx context.Context, c Cluster, e waypost.Epoch) (Repair, error)
+}
+
+// Repair makes a replica equal to its source slot by slot. Nothing has a position that
+// counts between its first change after Sums and Commit.
+type Repair interface {
+	// Apply takes transactions that follow on Position, without judging their digests.
+	// Of each slot it passes over what Follow or Replace say that it holds already.
+	Apply(ctx context.Context, b *Batch) error
+
+	// Sums reads every record and gives the sums of all slots, as they are now. A record
+	// that is not what was written, or that lies in another's place, makes its slot's sum
+	// one that no source has.
+	Sums(ctx context.Context) ([]Sum, error)
+
+	// Follow says at which sequence each slot was compared with the source, and
+	// where the changelog begins that Apply takes next.
+	Follow(at *[waypost.Slots]uint64, lowest waypost.Position) error
+
+	// Judge says whether slots may be replaced by records of which so many serve: nil, or [Held].
+	Judge(slots []uint16, serving uint64) error
+
+	// Replace makes the slots first to last hold these records, which are all that the
+	// source has of them at sequence at, and no others, whatever is newer. It is durable
+	// when it returns.
+	Replace(ctx context.Context, first, last uint16, records [][]byte, at uint64) error
+
+	// Commit ends the repair, durably, at the position that Apply has come to. When the
+	// digest is another there, it changes nothing and the error is ErrDiverged.
+	Commit(ctx context.Context, digest uint64) error
+
+	// Abort ends the repair as it is. It does nothing after Commit.
+	Abort() error
+}
+
+// Comparer is a Sink that can be compared with its source while it follows.
+type Comparer interface {
+	Sink
+
+	// Compare begins to compare what is held. From now on it is noted what changes, until Close.
+	// There is one comparison at a time, and it ends with whatever replaces slots or the
+	// whole replica. ErrUnsettled: not now. Any goroutine may call it.
+	Compare(ctx context.Context) (Comparison, error)
+}
+
+// Comparison tells what a replica held at positions of its source. One goroutine uses it.
+type Comparison interface {
+	// Sums waits until the replica has come to a position, and gives what the records on
+	// disk of the slots first to last added up to there. A record that is not what was written
+	// makes its slot's sum one that no source has. ErrUnsettled: the comparison has ended, or
+	// the position lies before its beginning.
+	Sums(ctx context.Context, first, last uint16, at waypost.Position) ([]Sum, error)
+
+	// Records waits as Sums does, and visits the records of a slot as they are then. What
+	// visit gets is its own until it returns; err says why a record is not what was written, of
+	// which kind, domain and name are then those of its key.
+	Records(ctx context.Context, slot uint16, at waypost.Position, visit func(r *waypost.Record, err error) error) error
+
+	// Suspect makes the replica ask for a repair, and says why.
+	Suspect(why error)
+
+	// Close ends the comparison.
+	Close()
+}
+
+// ErrUnsettled says that a replica cannot be compared at the moment: it is being repaired
+// or replaced, or has just been.
+var ErrUnsettled = errors.New("the replica is not settled")
