@@ -72,7 +72,8 @@ type APIKeyStore interface {
 	// of a deleted workspace or of an owner who is no longer a member.
 	APIKey(ctx context.Context, hash [32]byte) (StoredKey, bool, error)
 
-	// APIKeys gives up to limit keys with an id below before (0: from the newest), newest first.
+	// APIKeys gives up to limit keys with an id below before (0: from the newest), newest
+	// first.
 	APIKeys(ctx context.Context, ws waypost.WorkspaceID, owner, before int64, limit int) ([]KeyInfo, error)
 
 	// CreateAPIKey makes a key of the actor's workspace and user. EConflict when either has

@@ -32,7 +32,8 @@ type AuditStore interface {
 // Audit gives a page of what administrators of the actor's workspace did, or, for
 // operators, those of all, newest first, beginning after the cursor of an earlier
 // page ("" for the first).
-func (s *Workspaces) Audit(ctx context.Context, actor Actor, all bool, limit int, cursor string) (entries []AuditEntry, next string, err error) {
+func (s *Workspaces) Audit(ctx context.Context, actor Actor, all bool, limit int, cursor string) (entries []AuditEntry, next string,
+	err error) {
 	if !actor.Can(ScopeAdmin) {
 		return nil, "", waypost.Errorf(waypost.EForbidden, "the audit log needs the scope admin")
 	}

@@ -45,8 +45,8 @@ func (c *cache[K, V]) get(key K, now time.Time, ask func() (V, bool, error)) (V,
 	return answer, ok, err
 }
 
-// lookUp returns a cached value, the time for which it is valid, and whether the caller is
-// to ask again. Clearing is an argument of put.
+// lookUp returns a cached value, the time for which it is valid, and whether the caller
+// is to ask again. Clearing is an argument of put.
 func (c *cache[K, V]) lookUp(key K, now time.Time) (value V, left time.Duration, renew bool, clearing int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

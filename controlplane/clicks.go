@@ -61,8 +61,8 @@ type StatsStore interface {
 	WorkspaceTotals(ctx context.Context, ws waypost.WorkspaceID) (clicks, bots int64, err error)
 
 	// ForgetClicks deletes the clicks of a link, which may be deleted itself, from every
-	// table; it is durable and in the audit log when it returns. ENotFound when the workspace
-	// has no such link. Clicks that arrive later count again, from zero.
+	// table; it is durable and in the audit log when it returns. ENotFound when the
+	// workspace has no such link. Clicks that arrive later count again, from zero.
 	ForgetClicks(ctx context.Context, by Actor, domain waypost.DomainID, code waypost.Code) (ForgottenClicks, error)
 }
 
@@ -70,10 +70,10 @@ type StatsStore interface {
 // and destroys the old ones.
 type SaltStore interface {
 	// DestroySalt destroys the salt of a day, in days since 1970, UTC, before its time, and
-	// notes the actor in the audit log. Once the edges have reached the position, no one can
-	// tell the visitors of that day apart, nor read the addresses that the edges' journals
-	// still hold. The day never gets another salt: its clicks that arrive later count without
-	// a visitor. ENotFound when there is no salt of that day.
+	// notes the actor in the audit log. Once the edges have reached the position, no one
+	// can tell the visitors of that day apart, nor read the addresses that the edges'
+	// journals still hold. The day never gets another salt: its clicks that arrive later
+	// count without a visitor. ENotFound when there is no salt of that day.
 	DestroySalt(ctx context.Context, by Actor, day int32) (waypost.Position, error)
 }
 

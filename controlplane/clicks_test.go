@@ -43,7 +43,8 @@ func TestClicksOfABatchWhoseAnswerWasLostAreCountedOnceAndShown(t *testing.T) {
 	require.NoError(t, err)
 	clicked := time.Now().Truncate(time.Millisecond).UTC()
 	plain := clickbatch.Append(nil, &waypost.ClickBatch{
-		Node: "edge-1", Boot: waypost.BootID{1}, Seq: 1, Exact: true, Profiles: []waypost.ClickProfile{{}, {Bot: true}}, Links: []waypost.LinkClicks{
+		Node: "edge-1", Boot: waypost.BootID{1}, Seq: 1, Exact: true, Profiles: []waypost.ClickProfile{{}, {Bot: true}},
+		Links: []waypost.LinkClicks{
 			{Domain: 1, Code: "spring", Last: clicked.UnixMilli(), Rows: []waypost.ClickRow{
 				{At: clicked.UnixMilli(), Count: 1}, {At: clicked.UnixMilli(), Profile: 1, Count: 2},
 			}},
@@ -92,9 +93,10 @@ func TestClicksOfABatchWhoseAnswerWasLostAreCountedOnceAndShown(t *testing.T) {
 	_, err = s.Stats(t.Context(), controlplane.Actor{Workspace: 2}, "spring")
 	require.Equal(t, waypost.ENotFound, waypost.CodeOf(err), "another workspace's")
 
-	api := httpapi.New(httpapi.Config{Links: s.Service, Statistics: s.Service, BaseURL: "https://go.example.com", Anonymous: &controlplane.Actor{
-		Workspace: actor.Workspace, Scopes: []controlplane.Scope{controlplane.ScopeAnalytics},
-	}})
+	api := httpapi.New(httpapi.Config{Links: s.Service, Statistics: s.Service, BaseURL: "https://go.example.com",
+		Anonymous: &controlplane.Actor{
+			Workspace: actor.Workspace, Scopes: []controlplane.Scope{controlplane.ScopeAnalytics},
+		}})
 	res := httptest.NewRecorder()
 	api.ServeHTTP(res, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/api/v1/urls/spring/stats", nil))
 	var stats map[string]any

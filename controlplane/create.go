@@ -115,7 +115,8 @@ func (s *Links) create(ctx context.Context, actor Actor, ns []NewLink, key *Idem
 	return outcomes, at, nil
 }
 
-// mintAll sets the code of each pending link, or the error, and returns those with a code.
+// mintAll sets the code of each pending link, or the error, and returns those with a
+// code.
 func (s *Links) mintAll(ctx context.Context, pending []*pendingLink) (left []*pendingLink) {
 	for _, x := range pending {
 		if x.link.Custom {
@@ -144,7 +145,8 @@ func (s *Links) claim(l *waypost.Link) *Counter {
 // findDuplicates settles the pending links whose target has a link, without a turn at the
 // head of the changelog, and returns the others. A link that another request creates at
 // this moment is found later, in the transaction.
-func (s *Links) findDuplicates(ctx context.Context, ws waypost.WorkspaceID, pending []*pendingLink) ([]*pendingLink, waypost.Position, error) {
+func (s *Links) findDuplicates(ctx context.Context, ws waypost.WorkspaceID, pending []*pendingLink) ([]*pendingLink,
+	waypost.Position, error) {
 	var keys []DedupeKey
 	for _, x := range pending {
 		if x.dedupe != nil {
@@ -286,7 +288,8 @@ func warningsOf(l *waypost.Link) []Warning {
 	case !ok:
 		return nil
 	case like.Looks != "":
-		return []Warning{{WarnLookalike, fmt.Sprintf("the part %q of the host %q looks like %q, and is another name", like.Label, like.Host, like.Looks)}}
+		return []Warning{{WarnLookalike, fmt.Sprintf("the part %q of the host %q looks like %q, and is another name", like.Label,
+			like.Host, like.Looks)}}
 	}
 	return []Warning{{WarnMixedScripts, fmt.Sprintf("the part %q of the host %q mixes letters of scripts that no language writes together", like.Label, like.Host)}}
 }

@@ -39,7 +39,8 @@ func TestOneTargetFromSixtyFourConnectionsToTwoControlPlanesHasOneLink(t *testin
 	var wg sync.WaitGroup
 	for i := range codes {
 		wg.Go(func() {
-			outcomes, _, err := services[i%2].CreateBulk(t.Context(), actor, []controlplane.NewLink{deduped(fmt.Sprintf("HTTPS://Example.com:443/a/?utm_source=%d&b=1", i))})
+			outcomes, _, err := services[i%2].CreateBulk(t.Context(), actor,
+				[]controlplane.NewLink{deduped(fmt.Sprintf("HTTPS://Example.com:443/a/?utm_source=%d&b=1", i))})
 			if err == nil {
 				err = outcomes[0].Err
 			}
@@ -117,7 +118,8 @@ func TestInABulkOneTargetHasOneLink(t *testing.T) {
 	s := start(t, nil)
 	before := make1(t, s.Service, deduped("https://example.com/before"))
 	bulk := []controlplane.NewLink{
-		deduped("https://example.com/a"), deduped("https://example.com/before"), wish(), deduped("https://example.com/a/"), deduped("https://example.com/b"),
+		deduped("https://example.com/a"), deduped("https://example.com/before"), wish(), deduped("https://example.com/a/"),
+		deduped("https://example.com/b"),
 	}
 	for _, keep := range []bool{false, true} {
 		var outcomes []controlplane.Outcome

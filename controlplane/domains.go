@@ -87,7 +87,8 @@ func newDomains(cfg *Config) *Domains {
 	return s
 }
 
-// isOwn reports whether a host is one of ours, so that a link to it could lead in a circle.
+// isOwn reports whether a host is one of ours, so that a link to it could lead in a
+// circle.
 func (s *Domains) isOwn(host string) bool {
 	if s.owns(host) {
 		return true
@@ -208,9 +209,9 @@ func (s *Domains) Domains(ctx context.Context, actor Actor) ([]waypost.Domain, e
 	return s.store.Domains(ctx, actor.Workspace)
 }
 
-// AddDomain adds a domain of the actor's workspace or, for operators, a shared one. Nothing
-// checks who owns the host: it serves no link before its owner points it at the edges.
-// EInvalid says that the host can be no domain, EConflict that it is one already.
+// AddDomain adds a domain of the actor's workspace or, for operators, a shared one.
+// Nothing checks who owns the host: it serves no link before its owner points it at the
+// edges. EInvalid says that the host can be no domain, EConflict that it is one already.
 func (s *Domains) AddDomain(ctx context.Context, actor Actor, n NewDomain) (waypost.Domain, waypost.Position, error) {
 	none := func(err error) (waypost.Domain, waypost.Position, error) {
 		return waypost.Domain{}, waypost.Position{}, err
@@ -251,7 +252,8 @@ func (s *Domains) AddDomain(ctx context.Context, actor Actor, n NewDomain) (wayp
 // ChangeDomain changes the targets of a domain. ENotFound for a domain that the actor
 // does not see, EForbidden for a shared one unless the actor is in the default
 // workspace, and the errors of the rules for targets.
-func (s *Domains) ChangeDomain(ctx context.Context, actor Actor, id waypost.DomainID, c DomainChange) (waypost.Domain, waypost.Position, error) {
+func (s *Domains) ChangeDomain(ctx context.Context, actor Actor, id waypost.DomainID, c DomainChange) (waypost.Domain,
+	waypost.Position, error) {
 	none := func(err error) (waypost.Domain, waypost.Position, error) {
 		return waypost.Domain{}, waypost.Position{}, err
 	}

@@ -40,7 +40,8 @@ func TestADomainIsItsWorkspacesOwn(t *testing.T) {
 	require.NoError(t, err, "a code is unique per domain")
 	require.Empty(t, mine.Host)
 
-	for host, want := range map[string]string{"xn--bcher-kva.example": theirs.OriginalURL, "go.example.com": mine.OriginalURL, "anything": mine.OriginalURL} {
+	for host, want := range map[string]string{"xn--bcher-kva.example": theirs.OriginalURL, "go.example.com": mine.OriginalURL,
+		"anything": mine.OriginalURL} {
 		res, err := s.Resolve(t.Context(), host, visit("same"))
 		require.NoError(t, err)
 		require.Equal(t, want, string(res.Location), host)
@@ -133,7 +134,8 @@ func TestNoLinkLeadsToADomainOfOursWhosoeverItIs(t *testing.T) {
 	require.NoError(t, err)
 	_, _, err = s.Create(t.Context(), actor, controlplane.NewLink{OriginalURL: "https://theirs.example/back"})
 	require.Equal(t, waypost.EInvalid, waypost.CodeOf(err))
-	_, _, err = s.Create(t.Context(), other, wish(under("theirs.example"), func(n *controlplane.NewLink) { n.OriginalURL = "https://go.example.com/x" }))
+	_, _, err = s.Create(t.Context(), other, wish(under("theirs.example"),
+		func(n *controlplane.NewLink) { n.OriginalURL = "https://go.example.com/x" }))
 	require.Equal(t, waypost.EInvalid, waypost.CodeOf(err))
 	_, _, err = services["on another control plane"].Create(t.Context(), other, wish(under("theirs.example")))
 	require.NoError(t, err, "a domain can be used at once everywhere")
@@ -168,7 +170,8 @@ func TestADomainIsRemovedWithItsLinksOnlyIfThatIsMeant(t *testing.T) {
 	before := s.count(t, `SELECT seq FROM changelog_head`)
 	_, err = s.RemoveDomain(t.Context(), actor, d.ID, true)
 	require.NoError(t, err)
-	require.Equal(t, before+(1500+4000)/1000+1+1, s.count(t, `SELECT seq FROM changelog_head`), "a step for every thousand links, gone or not, and one for the domain")
+	require.Equal(t, before+(1500+4000)/1000+1+1, s.count(t, `SELECT seq FROM changelog_head`),
+		"a step for every thousand links, gone or not, and one for the domain")
 	require.Zero(t, s.count(t, `SELECT count(*) FROM link WHERE deleted_at IS NULL`))
 	_, err = s.RemoveDomain(t.Context(), actor, d.ID, true)
 	require.Equal(t, waypost.ENotFound, waypost.CodeOf(err))

@@ -66,7 +66,8 @@ func TestADomainLeadsOnlyWhereALinkMight(t *testing.T) {
 	require.NoError(t, err)
 	for url, code := range map[string]waypost.ErrorCode{
 		"javascript:alert(1)": waypost.EMalformed, "http://127.0.0.1/": waypost.EInvalid, "https://u@example.com/": waypost.EInvalid,
-		"https://go.example.com/welcome": waypost.EInvalid, "https://OWN.example.com/": waypost.EInvalid, "x": waypost.EMalformed, "https://example.com/\r\n": waypost.EMalformed,
+		"https://go.example.com/welcome": waypost.EInvalid, "https://OWN.example.com/": waypost.EInvalid, "x": waypost.EMalformed,
+		"https://example.com/\r\n": waypost.EMalformed,
 		"https://example.com/" + strings.Repeat("x", waypost.MaxDomainURL):   waypost.ETooLarge,
 		"https://example.com/" + strings.Repeat("ü", waypost.MaxDomainURL/6): waypost.ETooLarge,
 	} {
@@ -114,7 +115,10 @@ func TestADomainIsChangedByItsOwner(t *testing.T) {
 
 func TestALinkForwardsAsItsOwnerChose(t *testing.T) {
 	s := start(t, nil)
-	l, _, err := s.Create(t.Context(), actor, wish(custom("both"), func(n *controlplane.NewLink) { n.ForwardQuery, n.ForwardPath = true, true }))
+	l, _, err := s.Create(t.Context(), actor, wish(custom("both"), func(n *controlplane.NewLink) {
+		n.ForwardQuery, n.ForwardPath = true,
+			true
+	}))
 	require.NoError(t, err)
 	require.Equal(t, waypost.ForwardQuery|waypost.ForwardPath, l.Flags)
 	shown, err := s.Find(t.Context(), actor, "", "both")

@@ -85,7 +85,8 @@ func TestConcurrentChangesOfDifferentFieldsAllCount(t *testing.T) {
 	l, _, err := s.Create(t.Context(), actor, wish())
 	require.NoError(t, err)
 	title, description, status, yes := "t", "d", 307, true
-	changes := []controlplane.LinkChange{{Title: &title}, {Description: &description}, {RedirectStatus: &status}, {ForwardPath: &yes}, {Tags: &[]string{"x"}}}
+	changes := []controlplane.LinkChange{{Title: &title}, {Description: &description}, {RedirectStatus: &status}, {ForwardPath: &yes},
+		{Tags: &[]string{"x"}}}
 	var wg sync.WaitGroup
 	for i := range changes {
 		wg.Go(func() {
@@ -97,7 +98,8 @@ func TestConcurrentChangesOfDifferentFieldsAllCount(t *testing.T) {
 	wg.Wait()
 	got, err := s.Find(t.Context(), actor, "", string(l.Code))
 	require.NoError(t, err)
-	require.Equal(t, fmt.Sprint("t d 307 ", waypost.ForwardPath, " [x]"), fmt.Sprint(got.Title, " ", got.Description, " ", got.RedirectStatus, " ", got.Flags, " ", got.Tags))
+	require.Equal(t, fmt.Sprint("t d 307 ", waypost.ForwardPath, " [x]"), fmt.Sprint(got.Title, " ", got.Description, " ",
+		got.RedirectStatus, " ", got.Flags, " ", got.Tags))
 }
 
 func TestAnExpiredLinkLivesAgainWithALaterExpiryAndADeletedOneNever(t *testing.T) {

@@ -117,8 +117,9 @@ type NodeStore interface {
 	// Enrol exchanges a token, by its hash, for a credential, and revokes that which the
 	// node has. The same exchange once more changes nothing, for as long as the credential
 	// is good. EUnauthorized: there is no such token. EGone: it has expired, or was used by
-	// another. EForbidden: its credential is revoked. EInvalid: it is for another name or region.
-	// EConflict: a node of that name is there, and the token does not say that it may be replaced.
+	// another. EForbidden: its credential is revoked. EInvalid: it is for another name or
+	// region. EConflict: a node of that name is there, and the token does not say that it
+	// may be replaced.
 	Enrol(ctx context.Context, token [32]byte, e EnrolNode) (Node, error)
 
 	// Node finds a credential by its hash, also one that is revoked.

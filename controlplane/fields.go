@@ -160,8 +160,8 @@ func escapeIn(text []byte) (unit rune, is bool) {
 	return rune(v), err == nil
 }
 
-// numberIn gives the length of the number that valid JSON begins with, and how many digits
-// its exponent stands for at most.
+// numberIn gives the length of the number that valid JSON begins with, and how many
+// digits its exponent stands for at most.
 func numberIn(text []byte) (n, more int) {
 	exponent := 0
 	for ; n < len(text); n++ {

@@ -14,10 +14,10 @@ import (
 // that in memory: after a restart it is complete again as soon as every edge
 // has reported, which they do each second.
 //
-// What an edge reports itself, over a connection with a credential, counts. What
-// gossip tells fills in while an edge does not report, and is marked as such. Of an edge
-// that neither knows of, there is left what [Fleet.KeepProgress] has noted: that it was there, and when. All
-// methods may be called by many goroutines at once.
+// What an edge reports itself, over a connection with a credential, counts. What gossip
+// tells fills in while an edge does not report, and is marked as such. Of an edge that
+// neither knows of, there is left what [Fleet.KeepProgress] has noted: that it was
+// there, and when. All methods may be called by many goroutines at once.
 type Fleet struct {
 	cfg FleetConfig
 
@@ -92,7 +92,8 @@ const (
 	CredentialRevoked CredentialState = "revoked" // its own was
 )
 
-// ReplicaState is what an edge's replica does. It serves all the while, if it holds anything.
+// ReplicaState is what an edge's replica does. It serves all the while, if it holds
+// anything.
 type ReplicaState string
 
 // The states of replicas.

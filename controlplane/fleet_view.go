@@ -69,8 +69,9 @@ func (f *Fleet) status(n *fleetNode, h FleetHint, hinted bool, now time.Time) Ed
 	}
 	s := EdgeStatus{
 		Node: r.Node, Region: r.Region, Role: r.Role, Version: r.Version, Addr: r.Addr, AdminAddr: r.AdminAddr,
-		Position: r.Position, Synced: r.Synced, LastAppliedAt: r.LastAppliedAt, StartedAt: r.StartedAt, ClicksPending: r.ClicksPending, ClicksUntil: r.ClicksUntil,
-		Replica: r.Replica, Held: r.Held, HeldWhy: r.HeldWhy, DiskLow: r.DiskLow,
+		Position: r.Position, Synced: r.Synced, LastAppliedAt: r.LastAppliedAt, StartedAt: r.StartedAt, ClicksPending: r.ClicksPending,
+		ClicksUntil: r.ClicksUntil,
+		Replica:     r.Replica, Held: r.Held, HeldWhy: r.HeldWhy, DiskLow: r.DiskLow,
 		State: EdgeAlive, Since: n.since, LastSeen: n.seen, Via: ViaReport, Credential: r.Credential,
 	}
 	left := r.Leaving || hinted && h.Left && h.Boot == r.Boot
@@ -87,7 +88,8 @@ func (f *Fleet) status(n *fleetNode, h FleetHint, hinted bool, now time.Time) Ed
 // hinted judges an edge by gossip alone.
 func (f *Fleet) hinted(h FleetHint, now time.Time) EdgeStatus {
 	s := EdgeStatus{
-		Node: h.Node, Region: h.Region, Role: h.Role, Version: h.Version, Addr: h.Addr, Position: h.Position, Synced: h.Position, StartedAt: h.StartedAt,
+		Node: h.Node, Region: h.Region, Role: h.Role, Version: h.Version, Addr: h.Addr, Position: h.Position, Synced: h.Position,
+		StartedAt:     h.StartedAt,
 		ClicksPending: -1, State: EdgeAlive, Since: h.Since, LastSeen: h.LastHeard, Via: ViaGossip,
 	}
 	unheard := now.Sub(h.LastHeard)

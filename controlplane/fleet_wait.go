@@ -19,10 +19,11 @@ const maxWaiters = 1024
 // lookAgain is how often a waiter looks who is still alive.
 const lookAgain = 250 * time.Millisecond
 
-// WaitApplied returns once the live edges of this control plane's region, or of all regions,
-// have the change at a position on their disks, after most, or when ctx ends. An edge that is
-// silent is not waited for: it will have caught up before it serves as a fresh one. Edges that
-// report to another control plane are known by gossip, which is slower.
+// WaitApplied returns once the live edges of this control plane's region, or of all
+// regions, have the change at a position on their disks, after most, or when ctx ends.
+// An edge that is silent is not waited for: it will have caught up before it serves as a
+// fresh one. Edges that report to another control plane are known by gossip, which is
+// slower.
 func (f *Fleet) WaitApplied(ctx context.Context, at waypost.Position, everywhere bool, most time.Duration) Applied {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()

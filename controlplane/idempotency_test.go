@@ -231,7 +231,8 @@ func (s *system) waiting(t *testing.T) (n int) {
 	// In a transaction it would stay what it was when it was first read.
 	_, err := s.hand.Exec(t.Context(), `SELECT pg_stat_clear_snapshot()`)
 	require.NoError(t, err)
-	require.NoError(t, s.hand.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&n))
+	require.NoError(t, s.hand.QueryRow(t.Context(),
+		`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&n))
 	return n
 }
 

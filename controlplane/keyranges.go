@@ -85,7 +85,8 @@ func (s *KeyRanges) PlanRanges(ctx context.Context, actor Actor) (RangePlan, err
 		Before: suppliesOf(plan.Before), After: suppliesOf(plan.After),
 	}
 	for _, step := range plan.Steps {
-		result.Steps = append(result.Steps, RangeStep{Action: MoveRange, Range: step.Range, Region: step.To, At: step.At, Remainder: step.At == 0})
+		result.Steps = append(result.Steps, RangeStep{Action: MoveRange, Range: step.Range, Region: step.To, At: step.At,
+			Remainder: step.At == 0})
 	}
 	return result, nil
 }
@@ -176,8 +177,8 @@ func (s *KeyRanges) ReserveKeys(ctx context.Context, actor Actor, service string
 	return codes, nil
 }
 
-// mintReserved mints and reserves keys. It replaces keys whose lease is void or whose code
-// a link has. With an error it returns the keys that it has reserved.
+// mintReserved mints and reserves keys. It replaces keys whose lease is void or whose
+// code a link has. With an error it returns the keys that it has reserved.
 func (s *KeyRanges) mintReserved(ctx context.Context, ws waypost.WorkspaceID, service string, n int) (codes []waypost.Code, err error) {
 	for ctx.Err() == nil { // ranges may move at any time
 		keys, err := s.minter.MintMany(ctx, n-len(codes))

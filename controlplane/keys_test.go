@@ -88,7 +88,8 @@ func TestOnlyOperatorsSeeAndChangeRanges(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, err := s.KeySpace(t.Context(), a)
 			require.Equal(t, waypost.EForbidden, waypost.CodeOf(err))
-			_, err = s.ChangeRanges(t.Context(), a, controlplane.RangeChange{Steps: []controlplane.RangeStep{{Action: controlplane.DrainRange, Range: 1}}})
+			_, err = s.ChangeRanges(t.Context(), a, controlplane.RangeChange{Steps: []controlplane.RangeStep{{Action: controlplane.DrainRange,
+				Range: 1}}})
 			require.Equal(t, waypost.EForbidden, waypost.CodeOf(err))
 			_, err = s.PlanRanges(t.Context(), a)
 			require.Equal(t, waypost.EForbidden, waypost.CodeOf(err))

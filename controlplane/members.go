@@ -66,13 +66,14 @@ type MemberStore interface {
 	// account, when it is the workspace's own.
 	RemoveMember(ctx context.Context, by Actor, ws waypost.WorkspaceID, user int64) error
 
-	// InviteMember removes the password of a member's account, ends its sessions, and stores
-	// the invitation. EForbidden for an account that belongs to another workspace, unless any
-	// may be invited.
+	// InviteMember removes the password of a member's account, ends its sessions, and
+	// stores the invitation. EForbidden for an account that belongs to another workspace,
+	// unless any may be invited.
 	InviteMember(ctx context.Context, by Actor, ws waypost.WorkspaceID, user int64, i StoredInvitation, any bool) (Member, error)
 }
 
-// Members gives a page of the actor's workspace's users, by id, after the cursor of an earlier page.
+// Members gives a page of the actor's workspace's users, by id, after the cursor of an
+// earlier page.
 func (s *Workspaces) Members(ctx context.Context, actor Actor, limit int, cursor string) (members []Member, next string, err error) {
 	after, err := s.administrator(actor, cursor)
 	if err != nil {
@@ -176,7 +177,8 @@ func (s *Workspaces) prepareMember(ctx context.Context, actor Actor, n *NewMembe
 // mayChoose says EForbidden to who may not choose passwords of others.
 func mayChoose(actor Actor) error {
 	if actor.CheckOperator() != nil {
-		return waypost.Errorf(waypost.EForbidden, "only operators choose passwords of others: leave it out, and hand over the invitation that you get")
+		return waypost.Errorf(waypost.EForbidden,
+			"only operators choose passwords of others: leave it out, and hand over the invitation that you get")
 	}
 	return nil
 }

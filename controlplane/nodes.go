@@ -25,9 +25,10 @@ type NodesConfig struct {
 }
 
 // Nodes judges who is at the other end of an edge's connection. What the database said
-// is believed for somewhat less than a second, so that a revocation takes effect within that time on every
-// instance, also for who connects by a belief just before it ends; while the database is away, for an hour: there is nothing new to be had from
-// this instance then. All methods may be called by many goroutines at once.
+// is believed for somewhat less than a second, so that a revocation takes effect within
+// that time on every instance, also for who connects by a belief just before it ends;
+// while the database is away, for an hour: there is nothing new to be had from this
+// instance then. All methods may be called by many goroutines at once.
 type Nodes struct {
 	cfg  NodesConfig
 	wake chan struct{} // has a token when there is something to look at
@@ -83,8 +84,8 @@ func NewNodes(cfg NodesConfig) *Nodes {
 	}
 }
 
-// Authenticate finds the node that has a credential. EUnauthorized when none has, EForbidden
-// when it was revoked.
+// Authenticate finds the node that has a credential. EUnauthorized when none has,
+// EForbidden when it was revoked.
 func (n *Nodes) Authenticate(ctx context.Context, text string) (Node, error) {
 	if !ValidNodeCredential(text) {
 		return Node{}, errNoCredential
@@ -158,15 +159,17 @@ func (n *Nodes) MayReport(ctx context.Context, node *Node, name string, region w
 	}
 	if node.Own() {
 		if node.Region != region {
-			return waypost.Errorf(waypost.EForbidden, "this is a report from region %s, and node %s is enrolled in %s", region, node.Name, node.Region)
+			return waypost.Errorf(waypost.EForbidden, "this is a report from region %s, and node %s is enrolled in %s", region, node.Name,
+				node.Region)
 		}
 		return nil
 	}
 	return n.unclaimed(ctx, name)
 }
 
-// MayShip says EForbidden unless a node may bring the clicks of a name: its own, and those
-// that its directory had before. Without a credential of its own it may do so for names that nobody has enrolled.
+// MayShip says EForbidden unless a node may bring the clicks of a name: its own, and
+// those that its directory had before. Without a credential of its own it may do so for
+// names that nobody has enrolled.
 func (n *Nodes) MayShip(ctx context.Context, node *Node, name string) error {
 	switch {
 	case node.Own() && node.speaksAs(name):
@@ -247,8 +250,8 @@ func (n *Nodes) forget() {
 	}
 }
 
-// Run ends the requests of nodes whose credentials are revoked, and keeps when credentials
-// were used, until ctx ends.
+// Run ends the requests of nodes whose credentials are revoked, and keeps when
+// credentials were used, until ctx ends.
 func (n *Nodes) Run(ctx context.Context) {
 	look, note := time.NewTicker(n.cfg.Poll), time.NewTicker(n.cfg.Note)
 	defer look.Stop()
@@ -296,7 +299,8 @@ func (n *Nodes) look(ctx context.Context) error {
 			}
 		}
 		if len(n.held[r.Credential]) > 0 {
-			n.cfg.Logger.Warn("connections of an edge end: its credential is revoked", slog.String("node", r.Name), slog.Int("connections", len(n.held[r.Credential])))
+			n.cfg.Logger.Warn("connections of an edge end: its credential is revoked", slog.String("node", r.Name), slog.Int("connections",
+				len(n.held[r.Credential])))
 		}
 		for h := range n.held[r.Credential] {
 			h.end(&replication.EndError{Text: waypost.MessageOf(refusal(r))})
@@ -305,7 +309,8 @@ func (n *Nodes) look(ctx context.Context) error {
 	return nil
 }
 
-// note keeps when credentials were used. What cannot be kept is noted anew at the next use.
+// note keeps when credentials were used. What cannot be kept is noted anew at the next
+// use.
 func (n *Nodes) note(ctx context.Context) {
 	n.mu.Lock()
 	seen := n.seen

@@ -16,7 +16,8 @@ import (
 	"waypost/replication"
 )
 
-// slowNodes is a store of one node, which takes its time: what it answers was so some time before.
+// slowNodes is a store of one node, which takes its time: what it answers was so some
+// time before.
 type slowNodes struct {
 	controlplane.NodeStore
 	stored controlplane.StoredNode
@@ -60,15 +61,16 @@ func (s *slowNodes) RevokedNodes(context.Context, []int64) ([]controlplane.Store
 
 func (s *slowNodes) NoteNodesSeen(context.Context, map[int64]time.Time) error { return nil }
 
-// An edge that connects again and again while another instance revokes its credential: whatever comes
-// first, a second later nothing of it is open, and it is not let in.
+// An edge that connects again and again while another instance revokes its credential:
+// whatever comes first, a second later nothing of it is open, and it is not let in.
 func TestAStreamThatBeginsDuringItsRevocationEndsWithinASecond(t *testing.T) {
 	secret, err := controlplane.NewNodeCredential()
 	require.NoError(t, err)
 	for range 200 {
 		synctest.Test(t, func(t *testing.T) {
 			store := &slowNodes{takes: rand.N(50 * time.Millisecond)}
-			store.stored = controlplane.StoredNode{Node: controlplane.Node{Credential: 7, Name: "eu-1", Region: "eu"}, Hash: controlplane.HashKey(secret)}
+			store.stored = controlplane.StoredNode{Node: controlplane.Node{Credential: 7, Name: "eu-1", Region: "eu"},
+				Hash: controlplane.HashKey(secret)}
 			n := controlplane.NewNodes(controlplane.NodesConfig{Store: store})
 			ctx, cancel := context.WithCancel(t.Context())
 			var running sync.WaitGroup

@@ -11,8 +11,9 @@ import (
 
 // OrderStore keeps what is asked of edges, for all instances of the control plane.
 type OrderStore interface {
-	// OrderEdge keeps an order, with its number; it is in the audit log when it returns. ENotFound: no edge
-	// of that name has ever reported, and it is not known to be there otherwise.
+	// OrderEdge keeps an order, with its number; it is in the audit log when it returns.
+	// ENotFound: no edge of that name has ever reported, and it is not known to be there
+	// otherwise.
 	OrderEdge(ctx context.Context, by Actor, o EdgeOrder, known bool) (EdgeOrder, error)
 
 	// EdgeOrder gives an order to an edge by its number, ENotFound when there is none.
@@ -22,8 +23,8 @@ type OrderStore interface {
 	// verification of each edge that has an outcome.
 	EdgeOrders(ctx context.Context) (open, verified []EdgeOrder, err error)
 
-	// OrderDone keeps the outcome of an order. A second one changes nothing. ENotFound: there is no
-	// such order.
+	// OrderDone keeps the outcome of an order. A second one changes nothing. ENotFound:
+	// there is no such order.
 	OrderDone(ctx context.Context, node string, id int64, outcome EdgeOutcome) error
 }
 
@@ -81,8 +82,8 @@ const MaxDifferences = 20
 // orderTime is for how long an edge may take to answer.
 const orderTime = time.Hour
 
-// Orders gives edges their orders, and takes the outcomes. All methods may be called by many
-// goroutines at once.
+// Orders gives edges their orders, and takes the outcomes. All methods may be called by
+// many goroutines at once.
 type Orders struct {
 	store OrderStore
 	knows func(node string) bool
@@ -94,8 +95,9 @@ type Orders struct {
 	verified map[string]EdgeOrder   // by node
 }
 
-// NewOrders makes what Run keeps up to date. Knows tells whether there is an edge of a name, also one that the store has
-// not heard of yet; ask makes edges report soon. Neither must block.
+// NewOrders makes what Run keeps up to date. Knows tells whether there is an edge of a
+// name, also one that the store has not heard of yet; ask makes edges report soon.
+// Neither must block.
 func NewOrders(store OrderStore, knows func(node string) bool, ask func(), log *slog.Logger) *Orders {
 	return &Orders{store: store, knows: knows, ask: ask, log: log}
 }

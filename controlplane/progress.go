@@ -16,9 +16,9 @@ type ProgressStore interface {
 	// known one.
 	NoteProgress(ctx context.Context, nodes []EdgeProgress) error
 
-	// GiveUpEdge notes that no more clicks are to come from an edge, unless something was heard of it within a
-	// time: EConflict. It is durable and in the audit log when it returns. ENotFound: there was
-	// no such edge.
+	// GiveUpEdge notes that no more clicks are to come from an edge, unless something was
+	// heard of it within a time: EConflict. It is durable and in the audit log when it
+	// returns. ENotFound: there was no such edge.
 	GiveUpEdge(ctx context.Context, by Actor, node string, silent time.Duration) error
 
 	// Progress gives all edges that clicks may still come from, by node.
@@ -42,23 +42,25 @@ type Completeness struct {
 }
 
 const (
-	// reportSlack is by how much an edge's word is older than what it is about, when all is well.
+	// reportSlack is by how much an edge's word is older than what it is about, when all is
+	// well.
 	reportSlack = 15 * time.Second
 
 	// LongestProgress is after how long without a word an edge is no longer waited
 	// for. Clicks that are older when they come count at the time of their receipt.
 	LongestProgress = 30 * 24 * time.Hour
 
-	// noteSlack is by how much longer than it is an edge seems not to have been heard of, by what is noted, at most: a
-	// round of KeepProgress on a slow database.
+	// noteSlack is by how much longer than it is an edge seems not to have been heard of,
+	// by what is noted, at most: a round of KeepProgress on a slow database.
 	noteSlack = 17 * time.Second
 
-	// readNote is how many rounds of KeepProgress pass from one look at what is noted to the next, and staleNote
-	// how old that may be to be shown.
+	// readNote is how many rounds of KeepProgress pass from one look at what is noted to
+	// the next, and staleNote how old that may be to be shown.
 	readNote  = 5
 	staleNote = time.Minute
 
-	// shortestSilence is for how long nothing must have been heard of an edge that is given up.
+	// shortestSilence is for how long nothing must have been heard of an edge that is given
+	// up.
 	shortestSilence = time.Minute
 )
 
@@ -93,8 +95,8 @@ func completeness(nodes []EdgeProgress, to, now time.Time) Completeness {
 	return c
 }
 
-// KeepProgress notes every interval (2 s if it is 0) what edges have reported to the fleet, and reads what
-// was noted, until ctx ends.
+// KeepProgress notes every interval (2 s if it is 0) what edges have reported to the
+// fleet, and reads what was noted, until ctx ends.
 func (f *Fleet) KeepProgress(ctx context.Context, store ProgressStore, interval time.Duration) {
 	if interval <= 0 {
 		interval = 2 * time.Second
@@ -131,8 +133,8 @@ func noteProgress(ctx context.Context, store ProgressStore, nodes []EdgeProgress
 	return store.NoteProgress(ctx, nodes)
 }
 
-// readNoted learns which edges there are beside those that report here. While that cannot be
-// read, nothing is known of these: they may be well.
+// readNoted learns which edges there are beside those that report here. While that
+// cannot be read, nothing is known of these: they may be well.
 func (f *Fleet) readNoted(ctx context.Context, store ProgressStore) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

@@ -124,11 +124,13 @@ type RangeAction string
 const (
 	AssignPrefix RangeAction = "assign" // Region gets a prefix that was never used: Prefix, or any
 	SplitRange   RangeAction = "split"  // Range keeps [Lo, At), a new range of its region gets [At, Hi)
-	MoveRange    RangeAction = "move"   // Region gets all of Range; with Remainder what is not leased, with At its counters from there on, as a new range
-	DrainRange   RangeAction = "drain"  // nothing more is leased from Range
-	ReviveRange  RangeAction = "revive" // a draining Range is live again
-	RetireRange  RangeAction = "retire" // Range is over; with Force also the leases that are held
-	ResumeKeys   RangeAction = "resume" // keys are leased again after a history that nobody witnessed; every prefix skips Gap
+	// Region gets all of Range; with Remainder what is not leased, with At its counters
+	// from there on, as a new range
+	MoveRange   RangeAction = "move"
+	DrainRange  RangeAction = "drain"  // nothing more is leased from Range
+	ReviveRange RangeAction = "revive" // a draining Range is live again
+	RetireRange RangeAction = "retire" // Range is over; with Force also the leases that are held
+	ResumeKeys  RangeAction = "resume" // keys are leased again after a history that nobody witnessed; every prefix skips Gap
 )
 
 // RangeStep is one act with its arguments; what the action does not name is zero.
@@ -202,9 +204,9 @@ type RangeStore interface {
 	// KeySpace gives all ranges, with rates and leases, as of one moment.
 	KeySpace(ctx context.Context) (KeySpace, error)
 
-	// ChangeRanges does the steps in one transaction. It never waits for creates, nor
-	// they for more than its commit. EInvalid and EConflict say which step cannot be
-	// done and why; ENotFound that there is no such range; EExhausted that no prefix is free.
+	// ChangeRanges does the steps in one transaction. It never waits for creates, nor they
+	// for more than its commit. EInvalid and EConflict say which step cannot be done and
+	// why; ENotFound that there is no such range; EExhausted that no prefix is free.
 	ChangeRanges(ctx context.Context, c RangeChange) ([]StepDone, error)
 
 	// Counter tells what has become of a counter. Its range is without leases and rate.

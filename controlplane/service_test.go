@@ -56,7 +56,8 @@ func start(t *testing.T, leases func(controlplane.LeaseStore) controlplane.Lease
 		store = leases(db)
 	}
 	s.minter = controlplane.NewMinter(controlplane.MinterConfig{
-		Store: store, Coder: keyrange.NewCoder(space, [32]byte{}), Region: "eu", Node: "test/1", Size: 100, Patience: time.Minute, Logger: slog.New(slog.DiscardHandler),
+		Store: store, Coder: keyrange.NewCoder(space, [32]byte{}), Region: "eu", Node: "test/1", Size: 100, Patience: time.Minute,
+		Logger: slog.New(slog.DiscardHandler),
 	})
 	s.Service = controlplane.New(controlplane.Config{
 		Stores: db.Stores(), Minter: s.minter, Region: "eu",
@@ -270,7 +271,8 @@ type gate struct {
 	calls atomic.Int64
 }
 
-func (g *gate) TakeLease(ctx context.Context, region waypost.Region, node string, size int64, finished []int64) (controlplane.Lease, error) {
+func (g *gate) TakeLease(ctx context.Context, region waypost.Region, node string, size int64, finished []int64) (controlplane.Lease,
+	error) {
 	g.calls.Add(1)
 	if g.shut.Load() {
 		return controlplane.Lease{}, waypost.WrapError(waypost.EUnavailable, "no lease", errors.New("the gate is shut"))

@@ -158,7 +158,8 @@ func (s *Access) ChangeMe(ctx context.Context, actor Actor, c SelfChange) (Me, e
 }
 
 // AcceptInvitation lets the owner of an account set its password, and gives the account.
-// EUnauthorized for an invitation that is not good, EUnavailable when too many come at once.
+// EUnauthorized for an invitation that is not good, EUnavailable when too many come at
+// once.
 func (s *Access) AcceptInvitation(ctx context.Context, token, password string) (Account, error) {
 	bad := waypost.Errorf(waypost.EUnauthorized, "the invitation is not valid: it was used, has expired, or another took its place")
 	if !validToken(invitationPrefix, token) {

@@ -130,8 +130,8 @@ func (s *Span) begin(at time.Time, by Interval) time.Time {
 	return t
 }
 
-// BeginOfDay gives the first quarter of an hour of the date that a moment has in
-// its zone. That is not always midnight, which may be left out, or come twice, where clocks
+// BeginOfDay gives the first quarter of an hour of the date that a moment has in its
+// zone. That is not always midnight, which may be left out, or come twice, where clocks
 // change at night.
 func BeginOfDay(t time.Time) time.Time {
 	y, m, d := t.Date()

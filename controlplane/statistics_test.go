@@ -28,7 +28,8 @@ func (c *counts) LinkClicks(context.Context, waypost.WorkspaceID, int64, *contro
 	return c.counted, c.err
 }
 
-func (c *counts) WorkspaceClicks(_ context.Context, _ waypost.WorkspaceID, _ *controlplane.Span, top int) (controlplane.Counted, controlplane.TopLinks, error) {
+func (c *counts) WorkspaceClicks(_ context.Context, _ waypost.WorkspaceID, _ *controlplane.Span, top int) (controlplane.Counted,
+	controlplane.TopLinks, error) {
 	return c.counted, controlplane.TopLinks{Links: c.top[:min(top, len(c.top))], Exact: true}, c.err
 }
 
@@ -122,7 +123,8 @@ func TestABreakdownHasAThousandNamesAndTheRestAsOther(t *testing.T) {
 	require.NoError(t, err)
 	b := got.Breakdowns[controlplane.Referrers]
 	require.Len(t, b.Named, 1000)
-	require.Equal(t, []controlplane.NamedClicks{{Name: "host-0749", Clicks: 750}, {Name: "host-1499", Clicks: 750}, {Name: "host-0748", Clicks: 749}}, b.Named[:3])
+	require.Equal(t, []controlplane.NamedClicks{{Name: "host-0749", Clicks: 750}, {Name: "host-1499", Clicks: 750}, {Name: "host-0748",
+		Clicks: 749}}, b.Named[:3])
 	sum := b.Other
 	for _, n := range b.Named {
 		sum += n.Clicks
@@ -141,7 +143,8 @@ func TestStatsAreOfLinksUnderTheDomainsThatAWorkspaceHas(t *testing.T) {
 	for _, host := range []string{"theirs.example", "unknown.example", "\x00", "'"} {
 		_, err := s.LinkStats(t.Context(), actor, host, "spring", controlplane.StatsQuery{})
 		require.Equal(t, waypost.ENotFound, waypost.CodeOf(err), host)
-		_, err = s.ForgetClicks(t.Context(), controlplane.Actor{Workspace: 1, Scopes: []controlplane.Scope{controlplane.ScopeAdmin}}, host, "spring")
+		_, err = s.ForgetClicks(t.Context(), controlplane.Actor{Workspace: 1, Scopes: []controlplane.Scope{controlplane.ScopeAdmin}}, host,
+			"spring")
 		require.Equal(t, waypost.ENotFound, waypost.CodeOf(err), host)
 	}
 	_, err := s.LinkStats(t.Context(), controlplane.Actor{Workspace: 2}, "", "spring", controlplane.StatsQuery{})
@@ -176,17 +179,20 @@ func TestCompletenessIsThatOfTheEdgeFurthestBehind(t *testing.T) {
 		until  time.Time
 		behind []string
 	}{
-		"nobody is known":                   {},
-		"all is well":                       {nodes: []controlplane.EdgeProgress{good, fast}, until: good.Until},
-		"one is late":                       {nodes: []controlplane.EdgeProgress{good, late}, until: late.Until, behind: []string{"late"}},
-		"late, but not for that time":       {nodes: []controlplane.EdgeProgress{good, late}, to: ago(3 * time.Hour), until: late.Until},
-		"two are late, one for that time":   {nodes: []controlplane.EdgeProgress{later, late}, to: ago(3 * time.Hour), until: later.Until, behind: []string{"later"}},
-		"one has never told":                {nodes: []controlplane.EdgeProgress{silent, good}, behind: []string{"silent"}},
-		"one that has never told, long ago": {nodes: []controlplane.EdgeProgress{silent, later}, to: ago(90 * time.Hour), behind: []string{"silent"}},
-		"one has left":                      {nodes: []controlplane.EdgeProgress{left, good}, until: good.Until},
-		"all have left":                     {nodes: []controlplane.EdgeProgress{left}, until: noon},
-		"only a clock that is ahead":        {nodes: []controlplane.EdgeProgress{fast}, until: noon},
-		"the names are sorted":              {nodes: []controlplane.EdgeProgress{later, late}, until: later.Until, behind: []string{"late", "later"}},
+		"nobody is known":             {},
+		"all is well":                 {nodes: []controlplane.EdgeProgress{good, fast}, until: good.Until},
+		"one is late":                 {nodes: []controlplane.EdgeProgress{good, late}, until: late.Until, behind: []string{"late"}},
+		"late, but not for that time": {nodes: []controlplane.EdgeProgress{good, late}, to: ago(3 * time.Hour), until: late.Until},
+		"two are late, one for that time": {nodes: []controlplane.EdgeProgress{later, late}, to: ago(3 * time.Hour), until: later.Until,
+			behind: []string{"later"}},
+		"one has never told": {nodes: []controlplane.EdgeProgress{silent, good}, behind: []string{"silent"}},
+		"one that has never told, long ago": {nodes: []controlplane.EdgeProgress{silent, later}, to: ago(90 * time.Hour),
+			behind: []string{"silent"}},
+		"one has left":               {nodes: []controlplane.EdgeProgress{left, good}, until: good.Until},
+		"all have left":              {nodes: []controlplane.EdgeProgress{left}, until: noon},
+		"only a clock that is ahead": {nodes: []controlplane.EdgeProgress{fast}, until: noon},
+		"the names are sorted": {nodes: []controlplane.EdgeProgress{later, late}, until: later.Until, behind: []string{"late",
+			"later"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := controlplane.StatsQuery{To: c.to}

@@ -1,6 +1,14 @@
 package keyrange
 
 import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/bits"
 	"sync"
 	"sync/atomic"
 
@@ -10,9 +18,9 @@ import (
 // Coder turns counters into codes and back. It may be used by many goroutines at
 // once.
 //
-// The mapping is for ever: a code is decoded years after it was minted. It depends
-// on the cluster's secret, the two lengths of the space and the prefix, and on
-// nothing else, so it survives whatever happens to the ranges.
+// The mapping never changes, because a code is decoded years after it was minted. It
+// depends on the cluster's secret, the two lengths of the space and the prefix alone, so
+// changes of the ranges do not affect it.
 type Coder struct {
 	space  Space
 	secret [32]byte
@@ -26,7 +34,7 @@ type Coder struct {
 }
 
 // NewCoder makes a coder for a space from [NewSpace]. The secret must be uniformly
-// random; who has it can enumerate a cluster's codes.
+// random; with it one can enumerate a cluster's codes.
 func NewCoder(space Space, secret [32]byte) *Coder {
 	return &Coder{
 		space:        space,
@@ -37,10 +45,10 @@ func NewCoder(space Space, secret [32]byte) *Coder {
 	}
 }
 
-// Space gives the space that the coder works in.
+// Space returns the space of the coder.
 func (c *Coder) Space() Space { return c.space }
 
-// Encode gives the code of a prefix's counter. Different counters have different
+// Encode returns the code of a prefix's counter. Different counters have different
 // codes. It panics when the counter is outside of the space: see [Space.Holds].
 func (c *Coder) Encode(prefix int, counter int64) waypost.Code {
 	c.space.mustHold(prefix, counter)
@@ -54,9 +62,9 @@ func (c *Coder) Encode(prefix int, counter int64) waypost.Code {
 	return waypost.Code(text[:c.space.codeLength])
 }
 
-// Decode gives the prefix and counter of a code, issued or not. It is not ok for
-// text that Encode can never give. Decoding makes the key of the code's prefix, if
-// need be: see [Space.Split] for a cheap first look.
+// Decode returns the prefix and counter of a code, issued or not. It is not ok for text
+// that Encode can never return. Decoding may have to derive the key of the prefix: see
+// [Space.Split] for a cheap first look.
 func (c *Coder) Decode(code waypost.Code) (prefix int, counter int64, ok bool) {
 	prefix, suffix, ok := c.space.Split(code)
 	if !ok {
@@ -76,4 +84,116 @@ func (c *Coder) permutation(prefix int) *permutation {
 		slot.Store(p)
 	}
 	return p
+}
+
+// rounds of the Feistel network, as many as NIST's FF1 has. It is part of the
+// mapping and never changes.
+const rounds = 10
+
+// domain is the set 0 … left·right-1 that the network permutes. Its first size numbers
+// are the counters.
+type domain struct {
+	left, right uint64
+	size        uint64
+}
+
+// newDomain returns the domain whose left half is the root of size, rounded down, and
+// whose right half is the smallest that makes room for size numbers. It exceeds size by
+// fewer than √size numbers, and by none when size is a square.
+func newDomain(size int64) domain {
+	n := uint64(size)
+	left := uint64(math.Sqrt(float64(n)))
+	for left*left > n { // the floating point may be off by one, the mapping must not
+		left--
+	}
+	for (left+1)*(left+1) <= n {
+		left++
+	}
+	return domain{left: left, right: (n + left - 1) / left, size: n}
+}
+
+// permutation is the keyed bijection of one prefix. It may be used by many
+// goroutines at once.
+type permutation struct {
+	domain
+	block cipher.Block
+}
+
+// Key is the key of one prefix. With it one can decode the codes of that prefix, and tell
+// which codes follow a given one, but not those of other prefixes.
+type Key [16]byte
+
+// deriveKey derives the key of a prefix. The label holds everything else that the mapping
+// depends on; it must never change.
+func deriveKey(s Space, prefix int, secret [32]byte) Key {
+	mac := hmac.New(sha256.New, secret[:])
+	_, _ = fmt.Fprintf(mac, "waypost/keyrange/permutation/1/%d/%d/%s", s.codeLength, s.prefixLength, s.Prefix(prefix)) // a hash never fails
+	return Key(mac.Sum(nil)[:len(Key{})])
+}
+
+func newPermutation(d domain, k Key) *permutation {
+	block, err := aes.NewCipher(k[:])
+	if err != nil {
+		panic("keyrange: " + err.Error()) // 16 bytes are a key
+	}
+	return &permutation{domain: d, block: block}
+}
+
+// scratch is the input and output of the cipher. The coder reuses it, because the cipher
+// is behind an interface and the bytes would be allocated for every code. It belongs to
+// one goroutine at a time.
+type scratch struct{ in, out [aes.BlockSize]byte }
+
+// forward maps a counter to a suffix. A result outside of the counters is permuted again
+// until it falls inside (cycle walking), so that the mapping stays a bijection.
+func (p *permutation) forward(s *scratch, n uint64) uint64 {
+	for {
+		l, r := n/p.right, n%p.right
+		for i := 0; i < rounds; i += 2 {
+			l = add(l, p.round(s, i, r, p.left), p.left)
+			r = add(r, p.round(s, i+1, l, p.right), p.right)
+		}
+		if n = l*p.right + r; n < p.size {
+			return n
+		}
+	}
+}
+
+// backward is the inverse of forward.
+func (p *permutation) backward(s *scratch, n uint64) uint64 {
+	for {
+		l, r := n/p.right, n%p.right
+		for i := rounds - 2; i >= 0; i -= 2 {
+			r = subtract(r, p.round(s, i+1, l, p.right), p.right)
+			l = subtract(l, p.round(s, i, r, p.left), p.left)
+		}
+		if n = l*p.right + r; n < p.size {
+			return n
+		}
+	}
+}
+
+// round returns a pseudorandom number below modulus, from the round's number and one
+// half. Multiplying and keeping the upper word instead of dividing leaves a bias below
+// 2⁻³⁶, for the modulus is below 2²⁸.
+func (p *permutation) round(s *scratch, i int, half, modulus uint64) uint64 {
+	binary.BigEndian.PutUint64(s.in[:8], uint64(i))
+	binary.BigEndian.PutUint64(s.in[8:], half)
+	p.block.Encrypt(s.out[:], s.in[:])
+	n, _ := bits.Mul64(binary.BigEndian.Uint64(s.out[:8]), modulus)
+	return n
+}
+
+func add(a, b, modulus uint64) uint64 {
+	if a += b; a >= modulus {
+		a -= modulus
+	}
+	return a
+}
+
+func subtract(a, b, modulus uint64) uint64 {
+	if a < b {
+		a += modulus
+	}
+	return a - b
 }

@@ -54,7 +54,8 @@ func TestACounterComesBackFromItsCodeAtEveryLength(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		length := rapid.IntRange(keyrange.MinCodeLength, keyrange.MaxCodeLength).Draw(t, "code length")
-		prefixLength := rapid.IntRange(keyrange.MinPrefixLength, min(keyrange.MaxPrefixLength, length-keyrange.MinSuffixLength)).Draw(t, "prefix length")
+		prefixLength := rapid.IntRange(keyrange.MinPrefixLength, min(keyrange.MaxPrefixLength, length-keyrange.MinSuffixLength)).Draw(t,
+			"prefix length")
 		coder := coders[[2]int{length, prefixLength}]
 		prefix := rapid.IntRange(0, coder.Space().Prefixes()-1).Draw(t, "prefix")
 		counter := rapid.Int64Range(0, coder.Space().Suffixes()-1).Draw(t, "counter")

@@ -9,7 +9,7 @@ import (
 	"waypost"
 )
 
-// issued is how many codes are issued in a row.
+// issued codes are issued in a row.
 const issued = 10_000
 
 func issue(t *testing.T, first int64) []waypost.Code {
@@ -25,9 +25,10 @@ func issue(t *testing.T, first int64) []waypost.Code {
 	return codes
 }
 
-// withinChance reports whether n of trials is what chance gives, with six standard deviations
-// to either side: one sample of 500 million lies outside, and about as few are near it.
-// Rare events are Poisson distributed, which has a longer tail: hence the constant.
+// withinChance reports whether n of trials is likely by chance, within six standard
+// deviations to either side: one sample of 500 million lies outside, and about as few
+// are near it. Rare events are Poisson distributed, which has a longer tail: hence the
+// constant.
 func withinChance(n, trials int, chance float64) bool {
 	expected := float64(trials) * chance
 	return math.Abs(float64(n)-expected) <= 6*math.Sqrt(expected*(1-chance))+6

@@ -8,40 +8,41 @@ import (
 	"waypost"
 )
 
-// tolerance is by how much the region that lasts longest may outlast the one that is
-// exhausted first: 10 %, less what rounding to whole counters may add.
+// tolerance bounds the time of the region that lasts longest, relative to the one that is
+// exhausted first: 10 %, less the effect of rounding to whole counters.
 const tolerance = 1.0995
 
-// Rates are the keys that regions mint, per minute.
+// Rates holds the keys that regions mint per minute.
 type Rates map[waypost.Region]float64
 
-// Options of [Rebalance]. Zero means the default.
+// Options configures [Rebalance]. Zero means the default.
 type Options struct {
-	// Reserve is how many counters every region that mints is left with, or given;
-	// default 10,000, which is one lease.
+	// Reserve is the least number of counters of every region that mints; default 10,000,
+	// which is one lease.
 	Reserve int64
 
-	// Margin is how many counters of a range that is cut are kept between the first
-	// one that is not leased and the cut, so that a plan still applies when more has
-	// been leased meanwhile. It is never more than a tenth of the range's remainder, nor
-	// than what the region keeps, divided by the number of its ranges. Default: a tenth of what the region keeps, and at least Reserve.
+	// Margin is the number of counters between the first unleased one of a range and a
+	// cut, so that a plan still applies when more counters have been leased meanwhile. It
+	// is at most a tenth of the range's remainder, and at most what the region keeps,
+	// divided by the number of its ranges. Default: a tenth of what the region keeps, and
+	// at least Reserve.
 	Margin int64
 
-	// IdleRate is what a region without a measured rate is thought to mint per minute.
-	// It gives away what exceeds its share at that rate, and is given nothing. Default:
-	// 1 % of the measured rates together.
+	// IdleRate is the assumed rate, per minute, of a region without a measured rate. Such
+	// a region loses the counters beyond its share, and gets none. Default: 1 % of the sum
+	// of the measured rates.
 	IdleRate float64
 }
 
-// Forecast is how long a region's keys last.
+// Forecast says how long a region's keys last.
 type Forecast struct {
 	Region   waypost.Region
 	Unissued int64   // counters of its live ranges that no lease holds
 	Rate     float64 // measured keys per minute; 0 for an idle region
 }
 
-// MinutesLeft is the time until the region is exhausted, in minutes. It is infinite
-// for an idle region.
+// MinutesLeft returns the minutes until the region is exhausted. They are infinite for an
+// idle region.
 func (f Forecast) MinutesLeft() float64 {
 	if f.Rate <= 0 {
 		return math.Inf(1)
@@ -49,20 +50,20 @@ func (f Forecast) MinutesLeft() float64 {
 	return float64(f.Unissued) / f.Rate
 }
 
-// Plan is what makes all regions last equally long.
+// Plan lists the steps after which all regions last equally long.
 type Plan struct {
 	Steps         []Step     // in the order in which they must be done
 	Reason        string     // why there are no steps; empty when there are
 	Before, After []Forecast // ordered by region
 }
 
-// Rebalance plans how all regions come to be exhausted at the same time, within 10 %,
-// with as few transfers between regions as possible. Only counters of live ranges that
-// no lease holds count, and only they move. The same arguments give the same plan.
+// Rebalance plans transfers after which all regions are exhausted at the same time,
+// within 10 %, with as few transfers between regions as possible. Only unleased counters
+// of live ranges count, and only they move. The plan depends on the arguments alone.
 //
-// When there is nothing to do, or nothing can be done, the plan has no steps and a
-// reason. The error is waypost.EInvalid for ranges, rates or options that make no
-// sense, and waypost.EConflict for ranges that overlap. DESIGN.md has the formulas.
+// When nothing needs to be done or can be done, the plan has a reason and no steps. The
+// error is waypost.EInvalid for impossible ranges, rates or options, and
+// waypost.EConflict for ranges that overlap. DESIGN.md has the formulas.
 func Rebalance(ranges []Range, rates Rates, opts Options) (Plan, error) {
 	if opts.Reserve < 0 || opts.Margin < 0 || !isRate(opts.IdleRate) {
 		return Plan{}, waypost.Errorf(waypost.EInvalid, "reserve, margin and idle rate must be numbers that are not negative")
@@ -85,19 +86,19 @@ func Rebalance(ranges []Range, rates Rates, opts Options) (Plan, error) {
 	return plan, nil
 }
 
-// supply is a region in the course of planning.
+// supply is the planner's state of a region.
 type supply struct {
 	region   waypost.Region
 	unissued int64
 	rate     float64 // measured
-	weight   float64 // the rate that the plan counts with; 0 leaves the region out
+	weight   float64 // the rate that the plan assumes; 0 leaves the region out
 	ranges   []pile  // live, with a remainder, by ID
 }
 
-// lasts is how long the supply lasts at the rate that the plan counts with.
+// lasts returns the minutes that the supply lasts at the assumed rate.
 func (s *supply) lasts() float64 { return float64(s.unissued) / s.weight }
 
-// supplies gathers what every region has, ordered by region.
+// supplies sums up the counters of every region, ordered by region.
 func supplies(ranges []Range, rates Rates) ([]*supply, error) {
 	byRegion := map[waypost.Region]*supply{}
 	of := func(region waypost.Region) *supply {
@@ -154,7 +155,7 @@ func supplies(ranges []Range, rates Rates) ([]*supply, error) {
 	return regions, nil
 }
 
-// isRate refuses what is no number, and what would mint all codes there can be in a minute.
+// isRate refuses NaN, and rates that would mint all possible codes in a minute.
 func isRate(f float64) bool { return f >= 0 && f <= 1e18 }
 
 func forecasts(regions []*supply) []Forecast {
@@ -165,9 +166,9 @@ func forecasts(regions []*supply) []Forecast {
 	return all
 }
 
-// weigh sets the weights, or says why there is nothing to plan. A region's weight is
-// its share of all counters over the time that all regions are to last, so that
-// whoever has its share lasts as long as all, and the rest is plain proportion.
+// weigh sets the weights, or returns the reason why there is nothing to plan. A region's
+// weight is its share of all counters divided by the time that all regions are to last,
+// so that a region with its share lasts as long as all, and the rest is proportion.
 func weigh(regions []*supply, opts Options) (reason string) {
 	var all int64
 	var minted float64

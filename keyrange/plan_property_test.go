@@ -13,7 +13,7 @@ import (
 	"waypost/keyrange"
 )
 
-// drawRanges draws ranges of up to so many regions that lie side by side in their
+// drawRanges draws ranges of up to that many regions that lie side by side in their
 // prefixes, in all states, leased to all degrees.
 func drawRanges(t *rapid.T, regions int) []keyrange.Range {
 	const prefixes = 4
@@ -25,7 +25,8 @@ func drawRanges(t *rapid.T, regions int) []keyrange.Range {
 		r.Hi = r.Lo + rapid.OneOf(rapid.Int64Range(1, 30_000), rapid.Int64Range(1, suffixes)).Draw(t, "length")
 		r.Next = r.Lo + rapid.OneOf(rapid.Just[int64](0), rapid.Int64Range(0, r.Hi-r.Lo), rapid.Just(r.Hi-r.Lo)).Draw(t, "leased")
 		r.Region = waypost.Region(fmt.Sprintf("r%02d", rapid.IntRange(1, regions).Draw(t, "region")))
-		r.State = rapid.SampledFrom([]keyrange.State{keyrange.Live, keyrange.Live, keyrange.Live, keyrange.Draining, keyrange.Retired}).Draw(t, "state")
+		r.State = rapid.SampledFrom([]keyrange.State{keyrange.Live, keyrange.Live, keyrange.Live, keyrange.Draining,
+			keyrange.Retired}).Draw(t, "state")
 		end[prefix] = r.Hi
 		ranges = append(ranges, r)
 	}
@@ -36,7 +37,8 @@ func drawRates(t *rapid.T, regions int) keyrange.Rates {
 	rates := keyrange.Rates{}
 	for i := range regions {
 		if rapid.IntRange(0, 4).Draw(t, "measured") > 0 {
-			rates[waypost.Region(fmt.Sprintf("r%02d", i+1))] = rapid.OneOf(rapid.Just(0.0), rapid.Float64Range(1, 100), rapid.Float64Range(0.001, 100_000)).Draw(t, "rate")
+			rates[waypost.Region(fmt.Sprintf("r%02d", i+1))] = rapid.OneOf(rapid.Just(0.0), rapid.Float64Range(1, 100),
+				rapid.Float64Range(0.001, 100_000)).Draw(t, "rate")
 		}
 	}
 	return rates
@@ -49,7 +51,7 @@ type stretch struct {
 	owner  string
 }
 
-// owners tells who owns which counters, leased and not.
+// owners returns the owner of each stretch of counters, leased or not.
 func owners(ranges []keyrange.Range, leased bool) []stretch {
 	var all []stretch
 	for _, r := range ranges {
@@ -144,7 +146,7 @@ func checkEqual(t require.TestingT, plan keyrange.Plan, opts keyrange.Options) {
 	}
 }
 
-// margin is how much of a range must be kept when it is cut.
+// margin returns the counters of a range that a cut must leave.
 func margin(r keyrange.Range, ranges []keyrange.Range, plan keyrange.Plan, opts keyrange.Options) int64 {
 	var keeps, parts int64
 	for _, f := range plan.After {

@@ -126,16 +126,18 @@ func TestAPlan(t *testing.T) {
 			reason: "all regions last equally long, within 10 %",
 		},
 		"takes a whole range when it fits": {
-			ranges: []keyrange.Range{live(1, "eu", 0, 60e6), live(2, "eu", 1000, 41e6), live(3, "us", 0, 20e6)}, rates: keyrange.Rates{"eu": 2, "us": 2},
-			steps: steps{{Range: 2, Prefix: 2, At: 0, Hi: 41e6, Counters: 41e6 - 1000, From: "eu", To: "us"}},
+			ranges: []keyrange.Range{live(1, "eu", 0, 60e6), live(2, "eu", 1000, 41e6), live(3, "us", 0, 20e6)},
+			rates:  keyrange.Rates{"eu": 2, "us": 2},
+			steps:  steps{{Range: 2, Prefix: 2, At: 0, Hi: 41e6, Counters: 41e6 - 1000, From: "eu", To: "us"}},
 		},
 		"cuts a range when none fits": {
 			ranges: []keyrange.Range{live(1, "eu", 0, 80e6), live(2, "us", 0, 20e6)}, rates: keyrange.Rates{"eu": 2, "us": 2},
 			steps: steps{{Range: 1, Prefix: 1, At: 50e6, Hi: 80e6, Counters: 30e6, From: "eu", To: "us"}},
 		},
 		"takes several whole ranges when none is large enough": {
-			ranges: []keyrange.Range{live(1, "eu", 0, 20e6), live(2, "eu", 0, 20e6), live(3, "eu", 0, 20e6), live(4, "eu", 0, 20e6), live(5, "us", 0, 1e6)},
-			rates:  keyrange.Rates{"eu": 2, "us": 2},
+			ranges: []keyrange.Range{live(1, "eu", 0, 20e6), live(2, "eu", 0, 20e6), live(3, "eu", 0, 20e6), live(4, "eu", 0, 20e6), live(5,
+				"us", 0, 1e6)},
+			rates: keyrange.Rates{"eu": 2, "us": 2},
 			steps: steps{
 				{Range: 1, Prefix: 1, Hi: 20e6, Counters: 20e6, From: "eu", To: "us"},
 				{Range: 2, Prefix: 2, Hi: 20e6, Counters: 20e6, From: "eu", To: "us"},
@@ -151,9 +153,10 @@ func TestAPlan(t *testing.T) {
 			steps: steps{{Range: 1, Prefix: 1, At: 2e6, Hi: 101e6, Counters: 99e6, From: "ap", To: "eu"}},
 		},
 		"gives an idle region nothing where that would do": {
-			ranges: []keyrange.Range{live(1, "ap", 0, 101e6), live(2, "br", 0, 95e6), live(3, "eu", 0, 106_500_000)}, rates: keyrange.Rates{"br": 1, "eu": 1},
-			opts:  keyrange.Options{IdleRate: 1},
-			steps: steps{{Range: 3, Prefix: 3, At: 100_750_000, Hi: 106_500_000, Counters: 5_750_000, From: "eu", To: "br"}},
+			ranges: []keyrange.Range{live(1, "ap", 0, 101e6), live(2, "br", 0, 95e6), live(3, "eu", 0, 106_500_000)},
+			rates:  keyrange.Rates{"br": 1, "eu": 1},
+			opts:   keyrange.Options{IdleRate: 1},
+			steps:  steps{{Range: 3, Prefix: 3, At: 100_750_000, Hi: 106_500_000, Counters: 5_750_000, From: "eu", To: "br"}},
 		},
 		"gives an idle region nothing": {
 			ranges: []keyrange.Range{live(1, "ap", 0, 1000), live(2, "eu", 0, 50e6)}, rates: keyrange.Rates{"eu": 5, "ap": 0, "us": 0},
@@ -250,7 +253,8 @@ func TestExtremesMakeNoBadPlan(t *testing.T) {
 		{"a": 1e-9, "b": 1e18, "c": 1},
 	} {
 		ranges := []keyrange.Range{live(1, "a", 0, most), live(2, "b", 0, most), live(3, "c", most-1, most)}
-		for _, opts := range []keyrange.Options{{}, {Reserve: math.MaxInt64}, {Margin: math.MaxInt64}, {IdleRate: 1e18}, {IdleRate: math.SmallestNonzeroFloat64}, {Reserve: 1, Margin: 1}} {
+		for _, opts := range []keyrange.Options{{}, {Reserve: math.MaxInt64}, {Margin: math.MaxInt64}, {IdleRate: 1e18},
+			{IdleRate: math.SmallestNonzeroFloat64}, {Reserve: 1, Margin: 1}} {
 			plan := rebalance(t, ranges, rates, opts)
 			require.NoError(t, keyrange.Disjoint(apply(t, ranges, plan.Steps)))
 		}

@@ -7,7 +7,7 @@ import (
 	"waypost"
 )
 
-// State is what may be done with a range.
+// State says which operations a range allows.
 type State string
 
 // The states of a range.
@@ -17,9 +17,8 @@ const (
 	Retired  State = "retired"  // history: its counters may belong to other ranges
 )
 
-// Range is an interval of a prefix's counters that one region owns. Counters below
-// Next are leased, and whether they were issued is of no concern here: they never
-// change hands.
+// Range is an interval of a prefix's counters that one region owns. Counters below Next
+// are leased, issued or not, and never move to another region.
 type Range struct {
 	ID     int64 // 0 for a range that is not stored yet
 	Prefix int   // ordinal of the prefix
@@ -32,7 +31,7 @@ type Range struct {
 // Remainder is the number of counters that no lease holds.
 func (r Range) Remainder() int64 { return max(0, r.Hi-r.Next) }
 
-// Validate checks a range by itself. The error is waypost.EInvalid.
+// Validate checks a range alone. The error is waypost.EInvalid.
 func (r Range) Validate() error {
 	switch {
 	case r.Prefix < 0 || r.Lo < 0 || r.Lo >= r.Hi:
@@ -48,8 +47,8 @@ func (r Range) Validate() error {
 	return nil
 }
 
-// Split cuts a range in two before a counter, a below and b from it on; b has no
-// ID yet. Together they hold what r held, and what was leased stays in a. The error
+// Split cuts a range in two before a counter, a below and b from it on; b has no ID yet.
+// Together they hold the counters of r, and the leased ones stay in a. The error
 // is waypost.EInvalid when one part would be empty, and waypost.EConflict when the
 // counter is leased already or the range retired.
 func Split(r Range, at int64) (a, b Range, err error) {
@@ -63,7 +62,8 @@ func Split(r Range, at int64) (a, b Range, err error) {
 		return Range{}, Range{}, waypost.Errorf(waypost.EConflict, "range %d is retired", r.ID)
 	}
 	if at < r.Next {
-		return Range{}, Range{}, waypost.Errorf(waypost.EConflict, "range %d is leased up to counter %d already and cannot be split at %d", r.ID, r.Next, at)
+		return Range{}, Range{}, waypost.Errorf(waypost.EConflict, "range %d is leased up to counter %d already and cannot be split at %d",
+			r.ID, r.Next, at)
 	}
 	a, b = r, r
 	a.Hi = at
@@ -85,4 +85,69 @@ func Disjoint(ranges []Range) error {
 		}
 	}
 	return nil
+}
+
+// Block is the counters [Lo, Hi) of a prefix, leased to one node.
+type Block struct {
+	Prefix int // ordinal of the prefix
+	Lo, Hi int64
+}
+
+// Len is the number of counters in the block.
+func (b Block) Len() int64 { return max(0, b.Hi-b.Lo) }
+
+// Step moves the upper end of one live range to another region: the counters from
+// At up to Hi. It cuts the range in two where At lies within it.
+type Step struct {
+	Range    int64 // ID
+	Prefix   int   // of the range, for people who read the plan
+	At       int64 // 0: everything that is not leased when the step is done
+	Hi       int64 // end of the range before the step
+	Counters int64 // how many move; with At 0, how many would have at the time of planning
+	From, To waypost.Region
+}
+
+// Apply returns the part of r that stays, which is the zero Range when all of it moves,
+// and the part that moves, which has no ID when it was cut off. Leased counters always
+// stay, and the ID stays with them.
+//
+// The error is waypost.EConflict when r has changed since the step was planned: another
+// range, owner, end or state, or leased beyond At. Leases below At are no conflict.
+func (s Step) Apply(r Range) (stays, moves Range, err error) {
+	if err := r.Validate(); err != nil {
+		return Range{}, Range{}, err
+	}
+	if _, err := waypost.ParseRegion(string(s.To)); err != nil {
+		return Range{}, Range{}, err
+	}
+	switch {
+	case s.From == s.To:
+		err = waypost.Errorf(waypost.EInvalid, "region %s owns range %d already", s.To, r.ID)
+	case s.At < 0:
+		err = waypost.Errorf(waypost.EInvalid, "there is no counter %d", s.At)
+	case r.ID != s.Range || r.Prefix != s.Prefix:
+		err = waypost.Errorf(waypost.EConflict, "a step for range %d does not fit range %d", s.Range, r.ID)
+	case r.State != Live:
+		err = waypost.Errorf(waypost.EConflict, "range %d is %s", r.ID, r.State)
+	case r.Region != s.From:
+		err = waypost.Errorf(waypost.EConflict, "range %d belongs to region %s now, not to %s", r.ID, r.Region, s.From)
+	case r.Hi != s.Hi:
+		err = waypost.Errorf(waypost.EConflict, "range %d ends at counter %d now, not at %d", r.ID, r.Hi, s.Hi)
+	case r.Next == r.Hi:
+		err = waypost.Errorf(waypost.EConflict, "range %d has no counter left that is not leased", r.ID)
+	}
+	if err != nil {
+		return Range{}, Range{}, err
+	}
+	at := s.At
+	if at == 0 {
+		at = r.Next
+	}
+	if fresh := r.Next == r.Lo; fresh && at == r.Next {
+		moves = r
+	} else if stays, moves, err = Split(r, at); err != nil {
+		return Range{}, Range{}, err
+	}
+	moves.Region = s.To
+	return stays, moves, nil
 }

@@ -22,7 +22,7 @@ const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 
 const base = len(alphabet)
 
-// digit gives the value of an alphabet byte, and notDigit for every other.
+// digit holds the value of each alphabet byte, and notDigit for every other.
 var digit = func() (t [256]uint8) {
 	for i := range t {
 		t[i] = notDigit
@@ -35,9 +35,9 @@ var digit = func() (t [256]uint8) {
 
 const notDigit = 0xff
 
-// Space is the set of all generated codes of a cluster: a prefix, which ranges
-// are made of, and a suffix, which a counter is turned into. It is set once per
-// cluster. A useful one comes from [NewSpace].
+// Space is the set of all generated codes of a cluster. A code has a prefix, of whose
+// counters ranges consist, and a suffix, which encodes a counter. A cluster never changes
+// its space. Use [NewSpace].
 type Space struct {
 	codeLength   int
 	prefixLength int
@@ -51,7 +51,8 @@ func NewSpace(codeLength, prefixLength int) (Space, error) {
 		return Space{}, waypost.Errorf(waypost.EInvalid, "the code length must be %d to %d, not %d", MinCodeLength, MaxCodeLength, codeLength)
 	}
 	if prefixLength < MinPrefixLength || prefixLength > MaxPrefixLength {
-		return Space{}, waypost.Errorf(waypost.EInvalid, "the prefix length must be %d to %d, not %d", MinPrefixLength, MaxPrefixLength, prefixLength)
+		return Space{}, waypost.Errorf(waypost.EInvalid, "the prefix length must be %d to %d, not %d", MinPrefixLength, MaxPrefixLength,
+			prefixLength)
 	}
 	if codeLength-prefixLength < MinSuffixLength {
 		return Space{}, waypost.Errorf(waypost.EInvalid, "a prefix length of %d leaves fewer than %d of %d characters to count in",
@@ -85,7 +86,7 @@ func (s Space) Prefixes() int { return s.prefixes }
 // Suffixes is the number of codes of each prefix; counters are 0 to Suffixes-1.
 func (s Space) Suffixes() int64 { return s.suffixes }
 
-// Prefix gives the text of a prefix: its ordinal in base62, with leading zeros.
+// Prefix returns the text of a prefix: its ordinal in base62, with leading zeros.
 // It panics when there is no such prefix.
 func (s Space) Prefix(ordinal int) string {
 	s.mustHold(ordinal, 0)
@@ -94,15 +95,15 @@ func (s Space) Prefix(ordinal int) string {
 	return string(text[:s.prefixLength])
 }
 
-// Holds reports whether all of a block, which must not be empty, lies in the
-// space. Whoever reads a block from a database asks this before minting from it.
+// Holds reports whether all of a block, which must not be empty, lies in the space.
+// Callers check a block from a database with it before they mint from it.
 func (s Space) Holds(b Block) bool {
 	return b.Prefix >= 0 && b.Prefix < s.prefixes && b.Lo >= 0 && b.Lo < b.Hi && b.Hi <= s.suffixes
 }
 
-// Split takes a code apart without any key: its prefix's ordinal and its suffix
-// as a number, which is not its counter. A code that cannot have been generated
-// in this space is not ok.
+// Split returns the ordinal of a code's prefix and its suffix as a number, which is not
+// its counter. It needs no key. A code that cannot have been generated in this space is
+// not ok.
 func (s Space) Split(code waypost.Code) (prefix int, suffix int64, ok bool) {
 	if len(code) != s.codeLength || s.codeLength == 0 {
 		return 0, 0, false
@@ -118,8 +119,8 @@ func (s Space) Split(code waypost.Code) (prefix int, suffix int64, ok bool) {
 	return int(head), suffix, true
 }
 
-// mustHold panics when a prefix or counter is outside of the space. Anything else
-// would quietly name the code of another counter.
+// mustHold panics when a prefix or counter is outside of the space, because the code
+// would be that of another counter.
 func (s Space) mustHold(prefix int, counter int64) {
 	if prefix < 0 || prefix >= s.prefixes || counter < 0 || counter >= s.suffixes {
 		panic(fmt.Sprintf("keyrange: prefix %d, counter %d is outside of a space of %d prefixes with %d codes each",

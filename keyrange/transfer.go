@@ -3,16 +3,17 @@ package keyrange
 import (
 	"cmp"
 	"math"
+	"math/bits"
 	"slices"
 )
 
-// pile is a live range in the course of planning. Its Hi sinks as pieces are cut off.
+// pile is the planner's state of a live range. Its Hi sinks as pieces are cut off.
 type pile struct {
 	Range
 	margin int64 // kept between Next and a cut
 }
 
-// steps plans the transfers and does them on the supplies.
+// steps plans the transfers and applies them to the supplies.
 func steps(regions []*supply, opts Options) (all []Step) {
 	var sharing []*supply
 	for _, s := range regions {
@@ -25,8 +26,8 @@ func steps(regions []*supply, opts Options) (all []Step) {
 	for _, g := range groups {
 		shortest, longest = min(shortest, timeOf(g)), max(longest, timeOf(g))
 	}
-	// Any band as wide as the tolerance that holds all groups would do; in the middle
-	// one there is most room for taking ranges whole.
+	// Any band as wide as the tolerance that holds all groups would do; the middle one
+	// leaves the most room for whole ranges.
 	low := (shortest + longest/tolerance) / 2
 	for _, g := range groups {
 		if len(g) > 1 {
@@ -36,16 +37,16 @@ func steps(regions []*supply, opts Options) (all []Step) {
 	return all
 }
 
-// party is a region that gives or takes.
+// party is a region that loses or gets counters.
 type party struct {
 	*supply
-	target      int64 // what it is to have in the end
-	least, most int64 // what it may have instead
+	target      int64 // counters that it is to have
+	least, most int64 // bounds of the counters that it may have
 }
 
-// share plans the transfers within a group: the one who has most too much gives to
-// the one who lacks most, until the first has no more than it should have, or the
-// second no less. So each transfer settles a party, and the last one two.
+// share plans the transfers within a group: the party with the largest surplus transfers
+// to the one with the largest deficit, until one of them reaches its target. So each
+// transfer settles a party, and the last one two.
 func share(group []*supply, low float64, opts Options) (all []Step) {
 	parties := targets(group, low, opts)
 	var givers, takers []*party
@@ -86,7 +87,7 @@ func share(group []*supply, low float64, opts Options) (all []Step) {
 	return all
 }
 
-// targets divides what the group has by weight, to the last counter.
+// targets divides the counters of a group by weight, to the last counter.
 func targets(group []*supply, low float64, opts Options) []*party {
 	var all int64
 	var weight float64
@@ -102,12 +103,12 @@ func targets(group []*supply, low float64, opts Options) []*party {
 		p.least = max(opts.Reserve, int64(math.Ceil(s.weight*low)))
 		p.most = int64(s.weight * low * tolerance)
 		if s.rate == 0 {
-			p.most = min(p.most, s.unissued) // idle: it is given nothing
+			p.most = min(p.most, s.unissued) // idle: it gets nothing
 		}
 		left -= p.target
 		parties[i] = p
 	}
-	for i, p := range parties { // what rounding has left
+	for i, p := range parties { // the remainder of rounding
 		more := left / int64(len(parties)-i)
 		p.target += more
 		left -= more
@@ -115,8 +116,8 @@ func targets(group []*supply, low float64, opts Options) []*party {
 	return parties
 }
 
-// setMargins sets what is kept of the ranges that are cut. Together the margins are
-// no more than what the region keeps, or there could be nothing left to cut.
+// setMargins sets the margins of the ranges that are cut. Their sum is at most what the
+// region keeps, or there could be nothing left to cut.
 func (p *party) setMargins(opts Options) {
 	margin := opts.Margin
 	if margin == 0 {
@@ -127,8 +128,8 @@ func (p *party) setMargins(opts Options) {
 	}
 }
 
-// give cuts need counters off the ranges, in as few pieces as possible, or up to so
-// much less or more when a whole range can be had for it.
+// give cuts need counters off the ranges, in as few pieces as possible. It cuts up to
+// less fewer or more additional counters when that makes a whole range.
 func (s *supply) give(need, less, more int64) (pieces []Step) {
 	for need > 0 {
 		at, i := s.choose(need, less, more)
@@ -150,8 +151,8 @@ func (s *supply) give(need, less, more int64) (pieces []Step) {
 	return pieces
 }
 
-// choose picks the next piece: the range and where to cut it, 0 for not at all. The
-// range is -1 when nothing fits.
+// choose returns the range of the next piece and where to cut it, 0 for the whole range.
+// The range is -1 when none fits.
 func (s *supply) choose(need, less, more int64) (at int64, index int) {
 	whole, cut, large, largest := -1, -1, -1, -1
 	for i, r := range s.ranges {
@@ -159,7 +160,7 @@ func (s *supply) choose(need, less, more int64) (at int64, index int) {
 		if n == 0 {
 			continue
 		}
-		// The whole range that comes closest to the need.
+		// The whole range closest to the need.
 		if n >= need-less && n <= need+more && (whole < 0 || abs(n-need) < abs(s.ranges[whole].Remainder()-need)) {
 			whole = i
 		}
@@ -167,7 +168,7 @@ func (s *supply) choose(need, less, more int64) (at int64, index int) {
 		if n-r.margin >= need && (cut < 0 || n < s.ranges[cut].Remainder()) {
 			cut = i
 		}
-		// The largest range that is not enough by itself.
+		// The largest range that is not enough alone.
 		if n < need && (large < 0 || n > s.ranges[large].Remainder()) {
 			large = i
 		}
@@ -192,3 +193,178 @@ func (s *supply) choose(need, less, more int64) (at int64, index int) {
 }
 
 func abs(n int64) int64 { return max(n, -n) }
+
+// exactRegions bounds the regions for which the fewest transfers are searched. The work
+// grows with more than 3^n.
+const exactRegions = 12
+
+// rounding bounds the error of sums of floating point numbers.
+const rounding = 1 + 1e-9
+
+// partition divides the regions into as many groups as possible such that all last
+// equally long, within the tolerance, once each group has shared its counters. Sharing
+// takes one transfer less than the group has members. No set of transfers can do better,
+// because the regions that transfers connect are such groups.
+func partition(regions []*supply) [][]*supply {
+	all := timeOf(regions)
+	if len(regions) > exactRegions {
+		return partitionMany(regions, all)
+	}
+	times := lotTimes(regions)
+	atMost := len(mostGroups(times, all/tolerance, all*tolerance))
+	// A partition is allowed if all its groups last within the tolerance of the shortest
+	// one. So every group is tried as the shortest.
+	shortest := []float64{}
+	for _, t := range times[1:] {
+		if t >= all/tolerance/rounding && t <= all*rounding {
+			shortest = append(shortest, t)
+		}
+	}
+	slices.Sort(shortest)
+	var best []uint
+	for _, low := range slices.Compact(shortest) {
+		if groups := mostGroups(times, low, low*tolerance); len(groups) > len(best) {
+			best = groups
+		}
+		if len(best) == atMost {
+			break
+		}
+	}
+	return pick(regions, best)
+}
+
+// partitionMany is partition for many regions: a region within the tolerance stays alone,
+// and the others are divided as well as possible or share with one another.
+func partitionMany(regions []*supply, all float64) (best [][]*supply) {
+	best = [][]*supply{regions}
+	candidates := []float64{all}
+	for _, s := range regions {
+		if t := s.lasts(); t >= all/tolerance/rounding && t <= all*rounding {
+			candidates = append(candidates, t)
+		}
+	}
+	slices.Sort(candidates)
+	for _, low := range slices.Compact(candidates) {
+		var alone, rest []*supply
+		for _, s := range regions {
+			if within(s.lasts(), low, low*tolerance) {
+				alone = append(alone, s)
+			} else {
+				rest = append(rest, s)
+			}
+		}
+		var groups [][]*supply
+		if len(rest) <= exactRegions {
+			groups = pick(rest, mostGroups(lotTimes(rest), low, low*tolerance))
+		}
+		if groups == nil && len(rest) > 0 {
+			// The heaviest first: they can give or take most.
+			slices.SortStableFunc(alone, func(a, b *supply) int { return cmp.Compare(b.weight, a.weight) })
+			for !within(timeOf(rest), low, low*tolerance) && len(alone) > 0 {
+				rest, alone = append(rest, alone[0]), alone[1:]
+			}
+			groups = [][]*supply{rest}
+		}
+		for _, s := range alone {
+			groups = append(groups, []*supply{s})
+		}
+		if len(groups) > len(best) {
+			best = groups
+		}
+	}
+	return best
+}
+
+// mostGroups divides all regions into as many groups as possible that last low to high.
+// Times holds the time of each set of regions. Groups and sets are bits of regions. The
+// result is nil when there is no such division.
+func mostGroups(times []float64, low, high float64) []uint {
+	allowed := make([]bool, len(times))
+	for set, t := range times {
+		allowed[set] = within(t, low, high)
+	}
+	count := make([]int8, len(times)) // groups in a set, -1: it cannot be divided
+	group := make([]uint, len(times)) // one of them
+	for set := uint(1); set < uint(len(times)); set++ {
+		count[set] = -1
+		first := set & -set // belongs to one of the groups: try all
+		others := set ^ first
+		for some := others; ; some = (some - 1) & others {
+			if g := some | first; allowed[g] && count[set^g] >= max(0, count[set]) {
+				count[set], group[set] = count[set^g]+1, g
+			}
+			if some == 0 {
+				break
+			}
+		}
+	}
+	var groups []uint
+	if rest := uint(len(times) - 1); count[rest] > 0 {
+		for ; rest != 0; rest ^= group[rest] {
+			groups = append(groups, group[rest])
+		}
+	}
+	return groups
+}
+
+func within(t, low, high float64) bool { return t >= low/rounding && t <= high*rounding }
+
+// lot is a set of regions that share what they have.
+type lot struct {
+	unissued, weight float64
+	idle             float64 // time of the idle region that is exhausted first
+}
+
+func (l lot) with(s *supply) lot {
+	l.unissued += float64(s.unissued)
+	l.weight += s.weight
+	if s.rate == 0 {
+		l.idle = min(l.idle, s.lasts())
+	}
+	return l
+}
+
+// lasts returns the time of the set, or -1 when its regions should not share, because an
+// idle one would get counters.
+func (l lot) lasts() float64 {
+	t := l.unissued / l.weight
+	if t > l.idle*rounding {
+		return -1
+	}
+	return t
+}
+
+var noRegion = lot{idle: math.Inf(1)}
+
+// lotTimes returns the time of every set of regions; that of the empty set is -1.
+func lotTimes(regions []*supply) []float64 {
+	lots := make([]lot, 1<<len(regions))
+	times := make([]float64, len(lots))
+	lots[0], times[0] = noRegion, -1
+	for set := 1; set < len(lots); set++ {
+		last := bits.Len(uint(set)) - 1
+		lots[set] = lots[set^1<<last].with(regions[last])
+		times[set] = lots[set].lasts()
+	}
+	return times
+}
+
+// timeOf returns the time of one set.
+func timeOf(regions []*supply) float64 {
+	all := noRegion
+	for _, s := range regions {
+		all = all.with(s)
+	}
+	return all.lasts()
+}
+
+func pick(regions []*supply, groups []uint) (picked [][]*supply) {
+	for _, g := range groups {
+		var members []*supply
+		for ; g != 0; g &= g - 1 {
+			members = append(members, regions[bits.TrailingZeros(g)])
+		}
+		picked = append(picked, members)
+	}
+	return picked
+}

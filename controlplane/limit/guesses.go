@@ -8,11 +8,11 @@ import (
 	"github.com/maypok86/otter/v2"
 )
 
-// Guesses bounds failed attempts to authenticate, by address and by what the
-// credential begins with. Whoever is over the limit is refused before anybody looks the
-// credential up, but for credentials that were good lately: nobody can shut others out by
-// guessing from their network, or beside their key. A success gives nobody any
-// attempts back. Its methods may be called by many goroutines at once; nil allows everything.
+// Guesses limits failed attempts to authenticate, by address and by the prefix of the
+// credential. A client over the limit is refused before the credential is looked up,
+// except with a credential that was valid recently: guesses from a network, or of a
+// similar key, cannot lock its other users out. A success restores no attempts. Its
+// methods may be called by many goroutines at once; nil allows everything.
 type Guesses struct {
 	addresses *buckets[netip.Prefix]
 	prefixes  *buckets[string]
@@ -21,21 +21,21 @@ type Guesses struct {
 }
 
 const (
-	// PrefixLength is what a credential is known by, in bytes: as much of an API key as
-	// may be shown.
+	// PrefixLength is the length in bytes of the prefix that identifies a credential: as
+	// much of an API key as may be shown.
 	PrefixLength = 12
-	// prefixShare is how many times as many failures a prefix may have as an address:
-	// it may be guessed at from many.
+	// prefixShare multiplies the failures of an address for a prefix, because a prefix may
+	// be guessed at from many addresses.
 	prefixShare = 5
-	// goodFor is how long a credential that was good is let through, a minute more or less.
+	// goodFor bounds the time for which a valid credential passes, within a minute.
 	goodFor = time.Hour
-	// goodAgain is how long it is not noted that it was good again, which costs more than
-	// to look.
+	// goodAgain is the time between two writes that a credential was valid again, because a
+	// write costs more than a look.
 	goodAgain = time.Minute
 )
 
-// NewGuesses allows an address so many failures a minute. It is nil when that is 0.
-// Now is the clock; nil means time.Now.
+// NewGuesses allows an address perMinute failures a minute. It returns nil when that is
+// 0. Now is the clock; nil means time.Now.
 func NewGuesses(perMinute int, now func() time.Time) *Guesses {
 	addresses := newBuckets[netip.Prefix](float64(perMinute)/60, perMinute, now)
 	if addresses == nil {
@@ -55,14 +55,14 @@ func NewGuesses(perMinute int, now func() time.Time) *Guesses {
 	}
 }
 
-// Which limit was reached.
+// The limits that Check returns.
 const (
 	ByAddress = "address"
 	ByPrefix  = "prefix"
 )
 
-// Check says whether an attempt may be judged at all, and otherwise by which limit
-// not, and when again.
+// Check returns "" when an attempt may be judged, otherwise the limit that forbids it and
+// the time until the next attempt.
 func (g *Guesses) Check(from netip.Addr, credential string) (by string, retry time.Duration) {
 	if g == nil {
 		return "", 0
@@ -82,7 +82,7 @@ func (g *Guesses) Check(from netip.Addr, credential string) (by string, retry ti
 	return "", 0
 }
 
-// Failed counts an attempt that was judged, and failed.
+// Failed counts a failed attempt.
 func (g *Guesses) Failed(from netip.Addr, credential string) {
 	if g == nil {
 		return
@@ -94,7 +94,7 @@ func (g *Guesses) Failed(from netip.Addr, credential string) {
 	}
 }
 
-// Succeeded remembers a credential that was good.
+// Succeeded remembers a valid credential.
 func (g *Guesses) Succeeded(credential string) {
 	if g == nil {
 		return
@@ -107,8 +107,8 @@ func (g *Guesses) Succeeded(credential string) {
 
 func prefixOf(credential string) string { return credential[:min(len(credential), PrefixLength)] }
 
-// Network is what counts as one address: an IPv4 address, or the /64 of an IPv6
-// address, since a host has all of it.
+// Network returns the network that counts as one address: an IPv4 address, or the /64 of
+// an IPv6 address, because one host has all of it.
 func Network(addr netip.Addr) netip.Prefix {
 	addr = addr.Unmap().WithZone("")
 	bits := addr.BitLen()
@@ -117,7 +117,7 @@ func Network(addr netip.Addr) netip.Prefix {
 	}
 	p, err := addr.Prefix(bits)
 	if err != nil {
-		return netip.Prefix{} // of those who have none
+		return netip.Prefix{} // shared by clients without an address
 	}
 	return p
 }

@@ -1,9 +1,9 @@
-// Package limit bounds how often somebody may ask, and how often somebody may
-// guess. It keeps its counts in memory, of this process alone, and bounded: it knows no
-// HTTP, and nothing of who has a right to what.
+// Package limit bounds how often a client may ask, and how often it may guess. It keeps
+// bounded counts in the memory of this process. It knows nothing of HTTP or of rights.
 package limit
 
 import (
+	"crypto/sha256"
 	"math"
 	"time"
 
@@ -11,12 +11,12 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// maxBuckets bounds the buckets of one kind; each takes some 200 bytes. Of those who
-// come but once, most are forgotten first, so that a flood of names does not wash
-// away the counts of one who comes again and again.
+// maxBuckets bounds the buckets of one kind; each takes about 200 bytes. The cache evicts
+// buckets that were used only once first, so that a flood of names does not evict the
+// count of a frequent client.
 const maxBuckets = 100_000
 
-// Decision is what a bucket says.
+// Decision is the answer of a bucket.
 type Decision struct {
 	OK        bool
 	Limit     int           // requests that a full bucket allows
@@ -25,7 +25,7 @@ type Decision struct {
 	Retry     time.Duration // until the next request is allowed; 0 when it is
 }
 
-// buckets are token buckets by name. Nil: nothing is limited.
+// buckets holds token buckets by name. A nil *buckets limits nothing.
 type buckets[K comparable] struct {
 	rate  rate.Limit // tokens a second
 	burst int
@@ -43,7 +43,7 @@ func newBuckets[K comparable](perSecond float64, burst int, now func() time.Time
 	} else {
 		forgets = ticking(now)
 	}
-	// A bucket that nobody has touched for so long is full, as a new one is.
+	// After that time an unused bucket is full, like a new one.
 	full := time.Duration(math.Ceil(float64(burst)/perSecond)+1) * time.Second
 	return &buckets[K]{
 		rate: rate.Limit(perSecond), burst: burst, now: now,
@@ -53,10 +53,11 @@ func newBuckets[K comparable](perSecond float64, burst int, now func() time.Time
 	}
 }
 
-// ticking is a clock by which buckets are also forgotten.
+// ticking is the clock of the cache, so that tests control when buckets expire.
 type ticking func() time.Time
 
-func (c ticking) NowNano() int64                      { return c().UnixNano() }
+func (c ticking) NowNano() int64 { return c().UnixNano() }
+
 func (c ticking) Tick(time.Duration) <-chan time.Time { return nil }
 
 func (b *buckets[K]) of(key K) *rate.Limiter {
@@ -64,14 +65,14 @@ func (b *buckets[K]) of(key K) *rate.Limiter {
 	return l
 }
 
-// take uses up a token, if there is one.
+// take takes a token, if there is one.
 func (b *buckets[K]) take(key K) Decision {
 	l, now := b.of(key), b.now()
 	d := b.decide(l, now, l.AllowN(now, 1))
 	return d
 }
 
-// look tells what take would say, and takes nothing.
+// look returns the answer of take without taking a token.
 func (b *buckets[K]) look(key K) Decision {
 	now := b.now()
 	l, ok := b.known.GetIfPresent(key)
@@ -81,7 +82,7 @@ func (b *buckets[K]) look(key K) Decision {
 	return b.decide(l, now, l.TokensAt(now) >= 1)
 }
 
-// owe uses up n tokens, also those to come.
+// owe takes n tokens, future ones if needed.
 func (b *buckets[K]) owe(key K, n int) {
 	b.of(key).ReserveN(b.now(), min(n, b.burst))
 }
@@ -96,4 +97,34 @@ func (b *buckets[K]) decide(l *rate.Limiter, now time.Time, ok bool) Decision {
 		d.Retry = max(time.Second, seconds(1-tokens))
 	}
 	return d
+}
+
+// Requests limits the requests of a credential. Its methods may be called by many
+// goroutines at once; nil allows everything.
+type Requests struct{ by *buckets[[32]byte] }
+
+// NewRequests allows perSecond requests a second, and bursts of burst. It returns nil
+// when either is 0. Now is the clock; nil means time.Now.
+func NewRequests(perSecond, burst int, now func() time.Time) *Requests {
+	by := newBuckets[[32]byte](float64(perSecond), burst, now)
+	if by == nil {
+		return nil
+	}
+	return &Requests{by}
+}
+
+// Take counts a request of a credential, of which only a hash is stored. The second
+// result is false when nothing is limited.
+func (r *Requests) Take(credential string) (Decision, bool) {
+	if r == nil {
+		return Decision{OK: true}, false
+	}
+	return r.by.take(sha256.Sum256([]byte(credential))), true
+}
+
+// Owe counts n more requests, for one that turned out to be large.
+func (r *Requests) Owe(credential string, n int) {
+	if r != nil && n > 0 {
+		r.by.owe(sha256.Sum256([]byte(credential)), n)
+	}
 }

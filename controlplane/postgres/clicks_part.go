@@ -55,7 +55,7 @@ type partMaker struct {
 	out      *clickParts
 	rows     []quarterCount // of a link, used again
 	profiles []uint32       // of a part, in order, used again
-	part     rollup.Part
+	part     rollup.Delta
 	packed   []byte // details, one behind the other
 }
 

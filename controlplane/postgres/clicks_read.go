@@ -126,7 +126,7 @@ func (db *DB) mergeDay(d *rollup.Day, breakdown, visitors []byte) error {
 // foldPart adds a part of which the columns say how many clicks it has. One that cannot
 // be read, or says something else, is counted as others in the hour of its newest click.
 func foldPart(d *rollup.Day, detail []byte, said rollup.Count, hour int) error {
-	p, err := rollup.UnpackPart(detail)
+	p, err := rollup.UnpackDelta(detail)
 	if err == nil && p.Total() != said {
 		err = waypost.Errorf(waypost.EInvalid, "a part of clicks does not add up to its clicks")
 	}

@@ -8,10 +8,10 @@ import (
 	"waypost"
 )
 
-// MaxNames is how many names of a dimension are kept.
+// MaxNames bounds the names of a dimension.
 const MaxNames = 1_000
 
-// Dimension is something that clicks are told apart by.
+// Dimension is a property by which clicks are grouped.
 type Dimension uint8
 
 // The dimensions, in the order of the packed form.
@@ -37,8 +37,7 @@ type Breakdown struct {
 	other [dimensions]Count
 }
 
-// Add counts clicks of visitors with a profile. Whether they are bots is told by
-// the count.
+// Add counts clicks of visitors with a profile. The count says how many are bots.
 func (b *Breakdown) Add(p *waypost.ClickProfile, c Count) {
 	b.add(Country, p.Country, c)
 	b.add(City, CityName(p.Country, p.City), c)
@@ -48,7 +47,7 @@ func (b *Breakdown) Add(p *waypost.ClickProfile, c Count) {
 	b.add(Referrer, p.Referrer, c)
 }
 
-// CityName is the name of a city among those of all countries; SplitCity takes it apart.
+// CityName returns the name of a city that is unique among countries; see SplitCity.
 func CityName(country, city string) string {
 	if city == "" {
 		return ""
@@ -56,7 +55,7 @@ func CityName(country, city string) string {
 	return country + "/" + city
 }
 
-// SplitCity gives the country and the city of a [CityName].
+// SplitCity returns the country and the city of a [CityName].
 func SplitCity(name string) (country, city string) {
 	for i := range len(name) {
 		if name[i] == '/' {
@@ -68,16 +67,16 @@ func SplitCity(name string) (country, city string) {
 
 func (b *Breakdown) add(d Dimension, name string, c Count) { b.names[d].add(name, c) }
 
-// AddOther counts clicks of which no name is known any more.
+// AddOther counts clicks whose names are lost.
 func (b *Breakdown) AddOther(c Count) {
 	for d := range b.other {
 		b.other[d].Add(c)
 	}
 }
 
-// Merge adds all that o has. It does not matter in which order breakdowns are
-// merged, unless one was packed in between with more names than can be kept: then
-// the sums are the same, but not which names are among others.
+// Merge adds all clicks of o. The order of merges does not matter, unless a breakdown was
+// packed in between with more than MaxNames names: then the sums are the same, but other
+// names may be in "other".
 func (b *Breakdown) Merge(o *Breakdown) {
 	for d := range dimensions {
 		for _, n := range o.names[d].list {
@@ -87,7 +86,8 @@ func (b *Breakdown) Merge(o *Breakdown) {
 	}
 }
 
-// Names gives the [MaxNames] names with the most clicks, by clicks and then by name, and the sum of all others.
+// Names returns the [MaxNames] names with the most clicks, by clicks and then by name,
+// and the sum of all others.
 func (b *Breakdown) Names(d Dimension) (names []Named, other Count) {
 	names, other = b.names[d].most(), b.other[d]
 	for len(names) > MaxNames {
@@ -159,4 +159,143 @@ func UnpackBreakdown(p []byte) (*Breakdown, error) {
 		return nil, err
 	}
 	return b, nil
+}
+
+// names holds clicks by unique name, in no order. A few names, which nearly all links
+// have, are searched one by one; an index finds more.
+type names struct {
+	list  []Named
+	index map[string]int // of the list; nil while there are few
+}
+
+const fewNames = 16
+
+// find returns the index of a name; -1 if it is not there.
+func (n *names) find(name string) int {
+	if n.index != nil {
+		if i, ok := n.index[name]; ok {
+			return i
+		}
+		return -1
+	}
+	for i := range n.list {
+		if n.list[i].Name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+func (n *names) add(name string, c Count) {
+	if i := n.find(name); i >= 0 {
+		n.list[i].Add(c)
+		return
+	}
+	n.append(Named{name, c})
+}
+
+// append adds a name that is not there.
+func (n *names) append(x Named) {
+	n.list = append(n.list, x)
+	switch {
+	case n.index != nil:
+		n.index[x.Name] = len(n.list) - 1
+	case len(n.list) > fewNames:
+		n.index = make(map[string]int, 2*len(n.list))
+		for i := range n.list {
+			n.index[n.list[i].Name] = i
+		}
+	}
+}
+
+// get returns the clicks of a name; zero if it is not there.
+func (n *names) get(name string) Count {
+	if i := n.find(name); i >= 0 {
+		return n.list[i].Count
+	}
+	return Count{}
+}
+
+// keep sets the clicks of a name, and removes it when there are none.
+func (n *names) keep(name string, c Count) {
+	i := n.find(name)
+	if i < 0 {
+		return
+	}
+	if c.Clicks > 0 {
+		n.list[i].Count = c
+		return
+	}
+	last := len(n.list) - 1
+	if n.list[i] = n.list[last]; n.index != nil {
+		n.index[n.list[i].Name] = i
+		delete(n.index, name)
+	}
+	n.list[last] = Named{}
+	n.list = n.list[:last]
+}
+
+// most returns all names, those with the most clicks first.
+func (n *names) most() []Named {
+	list := slices.Clone(n.list)
+	slices.SortFunc(list, func(x, y Named) int { return cmp.Or(cmp.Compare(y.Clicks, x.Clicks), cmp.Compare(x.Name, y.Name)) })
+	return list
+}
+
+// minus subtracts o, at most to zero. The remaining bots are at most the remaining
+// clicks.
+func (c Count) minus(o Count) Count {
+	d := Count{Clicks: c.Clicks - min(c.Clicks, o.Clicks), Bots: c.Bots - min(c.Bots, o.Bots)}
+	d.Bots = min(d.Bots, d.Clicks)
+	return d
+}
+
+// Subtract removes the clicks of o, all of which were added before. In every dimension
+// the sum falls by that of o. Clicks of a name that b lacks are taken from the others of
+// b. When the others of o exceed those of b, because each has kept other names, the rest
+// is taken from the names with the fewest clicks.
+func (b *Breakdown) Subtract(o *Breakdown) {
+	for d := range dimensions {
+		rest := o.other[d]
+		for _, n := range o.names[d].list {
+			have := b.names[d].get(n.Name)
+			rest.Add(n.minus(have))
+			b.names[d].keep(n.Name, have.minus(n.Count))
+		}
+		have := b.other[d]
+		b.other[d] = have.minus(rest)
+		b.takeFewest(d, rest.minus(have))
+	}
+}
+
+// takeFewest takes clicks from the names with the fewest clicks.
+func (b *Breakdown) takeFewest(d Dimension, rest Count) {
+	if rest.Clicks == 0 {
+		return
+	}
+	names := slices.Clone(b.names[d].list)
+	slices.SortFunc(names, func(x, y Named) int {
+		return cmp.Or(cmp.Compare(x.Clicks, y.Clicks), cmp.Compare(x.Name, y.Name))
+	})
+	for _, n := range names {
+		if rest.Clicks == 0 {
+			return
+		}
+		b.names[d].keep(n.Name, n.minus(rest))
+		rest = rest.minus(n.Count)
+	}
+}
+
+// Trim keeps the most names with the most clicks in each dimension, and moves the rest to
+// the others.
+func (b *Breakdown) Trim(most int) {
+	for d := range dimensions {
+		if len(b.names[d].list) <= most {
+			continue
+		}
+		for _, n := range b.names[d].most()[most:] {
+			b.names[d].keep(n.Name, Count{})
+			b.other[d].Add(n.Count)
+		}
+	}
 }

@@ -1,15 +1,35 @@
 package rollup
 
-// Day is what is known of the clicks of a day (UTC), of a link or of many. The zero
-// value is a day without any.
+// MaxCount is the highest count: sums saturate at it. Twice MaxCount still fits a bigint
+// of PostgreSQL.
+const MaxCount = 1 << 61
+
+// Count is a number of clicks and, of these, of bots.
+type Count struct{ Clicks, Bots uint64 }
+
+// Add adds o.
+func (c *Count) Add(o Count) {
+	c.Clicks, c.Bots = plus(c.Clicks, o.Clicks), plus(c.Bots, o.Bots)
+}
+
+// plus adds numbers of which each is MaxCount at most.
+func plus(a, b uint64) uint64 { return min(min(a, MaxCount)+min(b, MaxCount), MaxCount) }
+
+// sound reports whether c can be the count of a name or quarter.
+func (c Count) sound() bool {
+	return c.Clicks >= 1 && c.Clicks <= MaxCount && c.Bots <= c.Clicks
+}
+
+// Day holds the clicks of a day (UTC), of one link or of many. The zero value is a day
+// without clicks.
 type Day struct {
 	Quarters  [Quarters]Count
 	Breakdown Breakdown
 	Visitors  Visitors
 }
 
-// Fold adds a part.
-func (d *Day) Fold(p *Part) {
+// Fold adds a delta.
+func (d *Day) Fold(p *Delta) {
 	for _, row := range p.Rows {
 		c := p.count(row)
 		d.Quarters[row.Quarter].Add(c)
@@ -38,7 +58,7 @@ func (d *Day) Total() Count {
 	return sum
 }
 
-// Complete puts clicks that a breakdown does not have, because it could not be read, among
+// Complete adds clicks that are missing in a breakdown, because it could not be read, to
 // the others, so that every dimension adds up to the quarters.
 func (d *Day) Complete() {
 	total := d.Total()

@@ -1,51 +1,55 @@
-// Package rollup adds clicks up: it packs what the control plane keeps of a link's
-// day, and merges it. It is arithmetic alone; where packed bytes lie and who folds
-// them is up to package controlplane/postgres.
+// Package rollup adds up the clicks of a link's day, and packs the sums for storage. It
+// is arithmetic alone; package controlplane/postgres stores the packed bytes and decides
+// when to merge them.
 //
-// A [Part] is what one batch of an edge says of one link and day, and a [Day] what
-// all of them say together: clicks by quarter of an hour, a [Breakdown] and
-// [Visitors]. Nothing is lost by merging: in every dimension of a breakdown the clicks
-// add up to those of the day.
+// A [Delta] holds the clicks of one link and day from one batch of an edge, and a [Day]
+// the sum of all batches: clicks by quarter of an hour, a [Breakdown] and [Visitors].
+// Merging loses no click: in every dimension of a breakdown the clicks add up to those of
+// the day.
 //
 // # Packed forms
 //
-// Numbers are unsigned varints, as encoding/binary has them, unless something else
-// is said; a text is its length and its bytes. A form fills its bytes exactly, and
-// is refused otherwise.
+// Numbers are unsigned varints, as encoding/binary writes them, unless noted; a text is
+// its length and its bytes. A form that does not fill its bytes exactly is refused.
 //
-// A part (click_part.detail, an element of click_pack.details):
+// A delta (click_part.detail, an element of click_pack.details):
 //
 //	version 1, one byte
-//	number of profiles; for each: bot (0 or 1), country, city, device, browser, OS, referrer
+//	number of profiles; for each: bot (0 or 1),
+//	    country, city, device, browser, OS, referrer
 //	number of rows, at least one; for each, in strict order of quarter and profile:
 //	    quarter of the day, one byte, 0 to 95; profile, counted from 0; clicks, at least 1
-//	number of visitors; for each: hash and bot, (hash << 1 | bot), 6 bytes, big-endian; strictly ascending
+//	number of visitors; for each, strictly ascending:
+//	    hash and bot, (hash << 1 | bot), 6 bytes, big-endian
 //
 // A breakdown (click_day.breakdown, click_workspace_day.breakdown):
 //
 //	version 1, one byte
 //	for country, city, device, browser, OS, referrer:
-//	    number of names, at most 1,000; for each, in strict order: name, clicks (at least 1), bots
+//	    number of names, at most 1,000;
+//	        for each, in strict order: name, clicks (at least 1), bots
 //	    clicks of all other names, bots of these
 //
-// The name "" is what nobody knows. A city's name is COUNTRY/CITY, "DE/Berlin", because there
-// are cities of the same name. What lies beyond 1,000 names is in "other", which is no name
-// but a place of its own, so that a referrer may be called so.
+// The name "" means unknown. A city's name is COUNTRY/CITY, "DE/Berlin", because cities
+// share names. Clicks beyond 1,000 names are in "other", which is a field and not a name,
+// so that a referrer may be called "other".
 //
 // Visitors (click_day.visitors, click_workspace_day.visitors):
 //
 //	version 1, one byte
 //	for people, then bots:
-//	    0, one byte; number of hashes, at most 2,048; each in 5 bytes, big-endian, strictly ascending
+//	    0, one byte; number of hashes, at most 2,048;
+//	        each in 5 bytes, big-endian, strictly ascending
 //	    or 1, one byte; 16,384 registers of 6 bits, the first in the upper bits
 //
 // The links with the most clicks (click_workspace_day.top):
 //
 //	version 1, one byte
-//	number of links, at most 1,000; for each, in strict order: its id, less that of the one before; clicks (at least 1), bots
-//	clicks that no other link has more than
+//	number of links, at most 1,000; for each, in strict order:
+//	    its id, less that of the one before; clicks (at least 1), bots
+//	upper bound of the clicks of any other link
 //
-// Up to 2,048 visitors are told exactly. More are a HyperLogLog sketch of precision
-// 14, whose standard error is 0.8 %. The same visitors give the same bytes, in
-// whatever order and however often they come.
+// Up to 2,048 visitors are counted exactly. More are a HyperLogLog sketch of precision
+// 14, whose standard error is 0.8 %. The bytes depend on the set of visitors alone, not
+// on the order of their clicks.
 package rollup

@@ -9,8 +9,8 @@ import (
 	"waypost/controlplane/rollup"
 )
 
-func somePart() *rollup.Part {
-	return &rollup.Part{
+func someDelta() *rollup.Delta {
+	return &rollup.Delta{
 		Profiles: []waypost.ClickProfile{{Country: "DE", City: "Köln", Device: "mobile", Referrer: "a.example"}, {Device: "bot", Bot: true}},
 		Rows:     []rollup.Row{{Quarter: 3, Profile: 0, Clicks: 300}, {Quarter: 3, Profile: 1, Clicks: 1}, {Quarter: 95, Profile: 0, Clicks: 2}},
 		Visitors: []rollup.Visitor{{Hash: 1 << 24}, {Hash: 1 << 63, Bot: true}},
@@ -26,13 +26,13 @@ func someTop() *rollup.Top {
 
 // What is read is written as the same bytes, so that nothing but the packed form is read.
 func FuzzUnpack(f *testing.F) {
-	p := somePart()
+	p := someDelta()
 	d := dayOf(p)
 	for _, seed := range [][]byte{nil, p.Append(nil), d.Breakdown.Append(nil), d.Visitors.Append(nil), someTop().Append(nil)} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if p, err := rollup.UnpackPart(b); err == nil {
+		if p, err := rollup.UnpackDelta(b); err == nil {
 			require.Equal(t, b, p.Append(nil))
 			d := dayOf(p)
 			require.Equal(t, p.Total(), d.Total())
@@ -46,7 +46,7 @@ func FuzzUnpack(f *testing.F) {
 		if v, err := rollup.UnpackVisitors(b); err == nil && len(b) > 0 {
 			all, bots := v.Count()
 			require.GreaterOrEqual(t, all, bots)
-			if len(b) < 12_000 { // a sketch of few is one that nobody writes, but can be read
+			if len(b) < 12_000 { // no code writes a sketch of few visitors, but it can be read
 				require.Equal(t, b, v.Append(nil))
 			}
 		}
@@ -54,7 +54,7 @@ func FuzzUnpack(f *testing.F) {
 }
 
 func TestNoPackedFormIsReadWhenItIsCutOrLonger(t *testing.T) {
-	p := somePart()
+	p := someDelta()
 	d := dayOf(p)
 	many := &rollup.Visitors{}
 	for i := range uint64(2_500) {
@@ -64,7 +64,7 @@ func TestNoPackedFormIsReadWhenItIsCutOrLonger(t *testing.T) {
 		packed []byte
 		read   func([]byte) error
 	}{
-		"part":      {p.Append(nil), func(b []byte) error { _, err := rollup.UnpackPart(b); return err }},
+		"part":      {p.Append(nil), func(b []byte) error { _, err := rollup.UnpackDelta(b); return err }},
 		"breakdown": {d.Breakdown.Append(nil), func(b []byte) error { _, err := rollup.UnpackBreakdown(b); return err }},
 		"visitors":  {d.Visitors.Append(nil), func(b []byte) error { _, err := rollup.UnpackVisitors(b); return err }},
 		"top":       {someTop().Append(nil), func(b []byte) error { _, err := rollup.UnpackTop(b); return err }},

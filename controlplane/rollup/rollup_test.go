@@ -15,12 +15,13 @@ import (
 
 var dimensions = []rollup.Dimension{rollup.Country, rollup.City, rollup.Device, rollup.Browser, rollup.OS, rollup.Referrer}
 
-// draw gives some part.
-func draw(t *rapid.T) *rollup.Part {
-	p := &rollup.Part{}
+// draw returns a random delta.
+func draw(t *rapid.T) *rollup.Delta {
+	p := &rollup.Delta{}
 	for i := range rapid.IntRange(1, 4).Draw(t, "profiles") {
 		p.Profiles = append(p.Profiles, waypost.ClickProfile{
-			Country: rapid.SampledFrom([]string{"", "DE", "FR"}).Draw(t, "country"), City: rapid.SampledFrom([]string{"", "Paris", "Köln"}).Draw(t, "city"),
+			Country: rapid.SampledFrom([]string{"", "DE", "FR"}).Draw(t, "country"), City: rapid.SampledFrom([]string{"", "Paris",
+				"Köln"}).Draw(t, "city"),
 			Device: "mobile", Browser: rapid.SampledFrom([]string{"", "Firefox"}).Draw(t, "browser"),
 			Referrer: rapid.SampledFrom([]string{"", "other", "www.example.com"}).Draw(t, "referrer"), Bot: i%2 == 1,
 		})
@@ -40,12 +41,12 @@ func draw(t *rapid.T) *rollup.Part {
 	return p
 }
 
-// bytes gives all that is stored of a day.
+// bytes returns the packed forms of a day.
 func bytes(d *rollup.Day) string {
 	return fmt.Sprintf("%v %x %x", d.Quarters, d.Breakdown.Append(nil), d.Visitors.Append(nil))
 }
 
-func dayOf(parts ...*rollup.Part) *rollup.Day {
+func dayOf(parts ...*rollup.Delta) *rollup.Day {
 	d := &rollup.Day{}
 	for _, p := range parts {
 		d.Fold(p)
@@ -77,7 +78,7 @@ func TestEveryDimensionAddsUpToTheClicksAlsoAfterPacking(t *testing.T) {
 		for range rapid.IntRange(1, 5).Draw(t, "parts") {
 			p := draw(t)
 			sum.Add(p.Total())
-			unpacked, err := rollup.UnpackPart(p.Append(nil))
+			unpacked, err := rollup.UnpackDelta(p.Append(nil))
 			require.NoError(t, err)
 			require.Equal(t, fmt.Sprint(p), fmt.Sprint(unpacked))
 			day.Fold(unpacked)
@@ -118,14 +119,15 @@ func TestCitiesOfOneNameInTwoCountriesAreTwo(t *testing.T) {
 	b.Add(&waypost.ClickProfile{Country: "US", City: "Paris"}, rollup.Count{Clicks: 1})
 	b.Add(&waypost.ClickProfile{Country: "US"}, rollup.Count{Clicks: 4})
 	names, _ := b.Names(rollup.City)
-	require.Equal(t, []rollup.Named{{"", rollup.Count{Clicks: 4}}, {"FR/Paris", rollup.Count{Clicks: 2}}, {"US/Paris", rollup.Count{Clicks: 1}}}, names)
+	require.Equal(t, []rollup.Named{{"", rollup.Count{Clicks: 4}}, {"FR/Paris", rollup.Count{Clicks: 2}}, {"US/Paris",
+		rollup.Count{Clicks: 1}}}, names)
 	country, city := rollup.SplitCity("FR/Paris")
 	require.Equal(t, []string{"FR", "Paris"}, []string{country, city})
 	country, city = rollup.SplitCity(rollup.CityName("US", ""))
 	require.Equal(t, []string{"", ""}, []string{country, city})
 }
 
-// hash gives 40 bits of a hash, as an edge sends them.
+// hash returns 40 bits of a hash, as an edge sends them.
 func hash(r *rand.Rand) uint64 { return r.Uint64() & waypost.VisitorBits }
 
 func TestUpToTwoThousandVisitorsAreToldExactly(t *testing.T) {

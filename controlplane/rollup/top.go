@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// MaxTop is how many links of a day are kept.
+// MaxTop bounds the links of a day.
 const MaxTop = 1_000
 
-// LinkCount is the clicks of a link.
+// LinkCount holds the clicks of a link.
 type LinkCount struct {
 	Link int64
 	Count
@@ -20,31 +20,33 @@ func compareMost(x, y LinkCount) int {
 	return cmp.Or(cmp.Compare(y.Clicks, x.Clicks), cmp.Compare(x.Link, y.Link))
 }
 
-// Top is the links of a workspace with the most clicks on a day. As long as counts
-// only grow, it has the first [MaxTop] of all links that it was told of. The zero value
-// is of a day without clicks.
+// Top holds the links of a workspace with the most clicks on a day. As long as counts
+// only grow, it has the first [MaxTop] of all links that Set got. The zero value is a
+// day without clicks.
 type Top struct {
 	links []LinkCount // in order of the links
 	floor uint64
 }
 
-// UnknownTop is of a day of which the links are not known, and no one has more than
-// so many clicks.
+// UnknownTop returns the Top of a day whose links are unknown, none of which has more
+// than floor clicks.
 func UnknownTop(floor uint64) *Top { return &Top{floor: min(floor, MaxCount)} }
 
-// Links gives the links, in their order.
+// Links returns the links, by id.
 func (t *Top) Links() []LinkCount { return t.links }
 
-// Floor gives the clicks that no other link has more than.
+// Floor returns an upper bound of the clicks of any other link.
 func (t *Top) Floor() uint64 { return t.floor }
 
-// Set says how many clicks links now have, each once. Without clicks one is no
-// longer there.
+// Set sets the clicks of links, each once. A link without clicks is removed.
 func (t *Top) Set(links ...LinkCount) {
 	now := slices.Clone(links)
 	slices.SortFunc(now, func(x, y LinkCount) int { return cmp.Compare(x.Link, y.Link) })
 	for _, l := range t.links {
-		if _, told := slices.BinarySearchFunc(now[:len(links)], l.Link, func(x LinkCount, link int64) int { return cmp.Compare(x.Link, link) }); !told {
+		if _, told := slices.BinarySearchFunc(now[:len(links)], l.Link, func(x LinkCount, link int64) int {
+			return cmp.Compare(x.Link,
+				link)
+		}); !told {
 			now = append(now, l)
 		}
 	}
@@ -80,7 +82,7 @@ func (t *Top) Append(dst []byte) []byte {
 	return binary.AppendUvarint(dst, t.floor)
 }
 
-// UnpackTop reads the packed form. EInvalid: it is not one.
+// UnpackTop reads the packed form; EInvalid for other bytes.
 func UnpackTop(p []byte) (*Top, error) {
 	r := &reader{rest: p}
 	r.begin()
@@ -105,19 +107,19 @@ func UnpackTop(p []byte) (*Top, error) {
 	return t, nil
 }
 
-// TopSum adds up the lists of several days, to find the links that have the most
-// clicks in all of them. It is the threshold algorithm of Fagin, Lotem and Naor ("Optimal
-// aggregation algorithms for middleware", 2003): a link can have no more than what lists
-// tell of it and, for days whose list it is not in, what is the floor of these. When
-// enough links are known to have more than all others can have, they are the ones.
+// TopSum adds up the lists of several days, to find the links with the most clicks in all
+// of them. It is the threshold algorithm of Fagin, Lotem and Naor ("Optimal aggregation
+// algorithms for middleware", 2003): a link has at most the clicks of the lists that hold
+// it plus the floors of the others. The search ends when enough links have more clicks
+// than all others can have.
 type TopSum struct {
 	links map[int64]*sumOfLink
 	floor uint64 // of all days together
 }
 
 type sumOfLink struct {
-	told   uint64 // clicks
-	floors uint64 // of the days of which these are
+	listed uint64 // clicks in lists
+	floors uint64 // of the days of these lists
 }
 
 // AddDay adds the list of a day.
@@ -125,14 +127,14 @@ func (s *TopSum) AddDay(t *Top) {
 	s.floor = plus(s.floor, t.floor)
 	for _, l := range t.links {
 		of := s.of(l.Link)
-		of.told, of.floors = plus(of.told, l.Clicks), plus(of.floors, t.floor)
+		of.listed, of.floors = plus(of.listed, l.Clicks), plus(of.floors, t.floor)
 	}
 }
 
-// AddClicks adds clicks that no list has.
+// AddClicks adds clicks that are in no list.
 func (s *TopSum) AddClicks(link int64, clicks uint64) {
 	of := s.of(link)
-	of.told = plus(of.told, clicks)
+	of.listed = plus(of.listed, clicks)
 }
 
 func (s *TopSum) of(link int64) *sumOfLink {
@@ -147,25 +149,25 @@ func (s *TopSum) of(link int64) *sumOfLink {
 	return of
 }
 
-// Bound is the most clicks that a link can have.
+// Bound is an upper bound of the clicks of a link.
 type Bound struct {
-	Link int64 // 0 for all that were not told of
+	Link int64 // 0 for all links that are in no list
 	Most uint64
 }
 
-// Bounds gives all links by the most clicks that each can have, in falling order, and
-// as the last one that of any other link.
+// Bounds returns the bounds of all links, highest first, and as the last element the
+// bound of any other link.
 func (s *TopSum) Bounds() []Bound {
 	all := make([]Bound, 0, len(s.links)+1)
 	for link, of := range s.links {
-		all = append(all, Bound{link, plus(of.told, s.floor-min(s.floor, of.floors))})
+		all = append(all, Bound{link, plus(of.listed, s.floor-min(s.floor, of.floors))})
 	}
 	slices.SortFunc(all, func(x, y Bound) int { return cmp.Or(cmp.Compare(y.Most, x.Most), cmp.Compare(x.Link, y.Link)) })
 	return append(all, Bound{Most: s.floor})
 }
 
-// Best gives the first links of those that were counted, by their clicks, and whether no
-// link that was not counted, which has rest at most, can have more.
+// Best returns the first of the counted links by their clicks, and whether no other link,
+// which has at most rest clicks, can have more.
 func Best(counted []LinkCount, limit int, rest uint64) (best []LinkCount, exact bool) {
 	best = slices.DeleteFunc(slices.Clone(counted), func(l LinkCount) bool { return l.Clicks == 0 })
 	slices.SortFunc(best, compareMost)

@@ -15,7 +15,7 @@ func counted(link int64, clicks uint64) rollup.LinkCount {
 	return rollup.LinkCount{Link: link, Count: rollup.Count{Clicks: clicks}}
 }
 
-// mostOf is what a Top of all counts has to be.
+// mostOf returns the links that a Top of all counts must have.
 func mostOf(counts map[int64]uint64, most int) (links []rollup.LinkCount) {
 	for link, n := range counts {
 		if n > 0 {

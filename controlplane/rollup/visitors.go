@@ -2,15 +2,17 @@ package rollup
 
 import (
 	"encoding/binary"
+	"math"
+	"math/bits"
 	"slices"
 )
 
-// Visitors is who clicked on a day, people and bots apart. The zero value is nobody.
-// They are told by the upper 40 bits of a hash that is another one every day, so the
-// visitors of several days are the sum of each day's.
+// Visitors counts the unique visitors of a day, people and bots separately. The zero
+// value has none. The upper 40 bits of a hash identify a visitor. The hash changes every
+// day, so the visitors of several days are the sum of each day's.
 type Visitors struct{ people, bots set }
 
-// hashBits is how much is known of a visitor.
+// Sizes of the stored part of a hash.
 const (
 	hashBits  = 40
 	hashBytes = hashBits / 8
@@ -18,7 +20,7 @@ const (
 	hashMask  = 1<<hashBits - 1
 )
 
-// Add adds a visitor, by the upper 40 bits of hash, as [waypost.Visitor] has it.
+// Add adds a visitor by the upper 40 bits of its hash.
 func (v *Visitors) Add(hash uint64, bot bool) {
 	if bot {
 		v.bots.add(hash >> hashShift)
@@ -27,14 +29,14 @@ func (v *Visitors) Add(hash uint64, bot bool) {
 	}
 }
 
-// Merge adds all that o has. The order does not matter.
+// Merge adds the visitors of o, in any order.
 func (v *Visitors) Merge(o *Visitors) {
 	v.people.merge(&o.people)
 	v.bots.merge(&o.bots)
 }
 
-// Count tells how many visitors there were, and how many of these were bots. It is
-// exact up to 2,048 of either.
+// Count returns the number of visitors, and of bots among them. It is exact up to 2,048
+// of either.
 func (v *Visitors) Count() (all, bots uint64) {
 	people, bots := v.people.count(), v.bots.count()
 	if v.people.sketch == nil && v.bots.sketch == nil {
@@ -45,7 +47,7 @@ func (v *Visitors) Count() (all, bots uint64) {
 	both := set{}
 	both.merge(&v.people)
 	both.merge(&v.bots)
-	// A merged sketch is never less than each of the two, but what is exact may be.
+	// A merged sketch never counts less than each of the two, but an exact set may.
 	return max(both.count(), people, bots), bots
 }
 
@@ -54,7 +56,8 @@ func (v *Visitors) Append(dst []byte) []byte {
 	return v.bots.append(v.people.append(append(dst, version)))
 }
 
-// UnpackVisitors reads the packed form; no bytes are nobody. EInvalid: it is not one.
+// UnpackVisitors reads the packed form; no bytes mean no visitors. EInvalid for other
+// bytes.
 func UnpackVisitors(p []byte) (*Visitors, error) {
 	v := &Visitors{}
 	if len(p) == 0 {
@@ -70,11 +73,11 @@ func UnpackVisitors(p []byte) (*Visitors, error) {
 	return v, nil
 }
 
-// maxExact is how many hashes of a set are kept as they are.
+// maxExact bounds the hashes of a set before it becomes a sketch.
 const maxExact = 2_048
 
-// set is a set of hashes, or once there are more than maxExact a sketch of it. Hashes are
-// in order and each once when sorted is their number.
+// set is a set of hashes, or a sketch once there are more than maxExact. The hashes are
+// in order and unique when sorted is their number.
 type set struct {
 	hashes []uint64
 	sorted int
@@ -91,7 +94,7 @@ func (s *set) add(hash uint64) {
 	}
 }
 
-// settle brings hashes in order, or makes a sketch of them.
+// settle sorts the hashes, or makes a sketch of them.
 func (s *set) settle() {
 	if s.sorted == len(s.hashes) {
 		return
@@ -165,5 +168,119 @@ func (s *set) unpack(r *reader) {
 		s.sketch.unpack(r)
 	default:
 		r.fail("its form is unknown")
+	}
+}
+
+// A sketch has 2^precision registers. The upper bits of a hash choose the register, and
+// the bits below determine its rank.
+const (
+	precision    = 14
+	registers    = 1 << precision
+	maxRank      = 64 - precision + 1
+	sketchLength = registers * 6 / 8
+)
+
+// sketch is a HyperLogLog: each register holds the highest rank of its hashes.
+type sketch [registers]uint8
+
+// add adds a hash of 40 bits, spread to 64, because register and rank need more than 40.
+func (s *sketch) add(hash uint64) {
+	x := spread(hash)
+	rank := uint8(min(bits.LeadingZeros64(x<<precision)+1, maxRank))
+	if r := &s[x>>(64-precision)]; rank > *r {
+		*r = rank
+	}
+}
+
+// spread is a bijection of 64 bits, the finaliser of SplitMix64 (Steele, Lea and
+// Flood 2014).
+func spread(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+func (s *sketch) merge(o *sketch) {
+	for i, rank := range o {
+		s[i] = max(s[i], rank)
+	}
+}
+
+// count estimates the number of different hashes, by the improved estimator of Ertl,
+// "New cardinality estimation algorithms for HyperLogLog sketches" (2017), algorithm
+// 6. It needs no tables and is unbiased for small sets, too.
+func (s *sketch) count() uint64 {
+	var ranks [maxRank + 1]int
+	for _, rank := range s {
+		ranks[rank]++
+	}
+	const m = float64(registers)
+	z := m * tau(1-float64(ranks[maxRank])/m)
+	for k := maxRank - 1; k >= 1; k-- {
+		z = (z + float64(ranks[k])) / 2
+	}
+	z += m * sigma(float64(ranks[0])/m)
+	estimate := m * m / (2 * math.Ln2 * z)
+	// No registers can stand for more hashes than exist.
+	return uint64(math.Round(min(estimate, 1<<hashBits)))
+}
+
+func sigma(x float64) float64 {
+	if x == 1 {
+		return math.Inf(1)
+	}
+	y, z := 1.0, x
+	for {
+		x *= x
+		before := z
+		z += x * y
+		y += y
+		if z == before {
+			return z
+		}
+	}
+}
+
+func tau(x float64) float64 {
+	if x == 0 || x == 1 {
+		return 0
+	}
+	y, z := 1.0, 1-x
+	for {
+		x = math.Sqrt(x)
+		before := z
+		y /= 2
+		z -= (1 - x) * (1 - x) * y
+		if z == before {
+			return z / 3
+		}
+	}
+}
+
+func (s *sketch) append(dst []byte) []byte {
+	for i := 0; i < registers; i += 4 {
+		v := uint32(s[i])<<18 | uint32(s[i+1])<<12 | uint32(s[i+2])<<6 | uint32(s[i+3])
+		dst = append(dst, byte(v>>16), byte(v>>8), byte(v))
+	}
+	return dst
+}
+
+func (s *sketch) unpack(r *reader) {
+	b := r.bytes(sketchLength)
+	if b == nil {
+		return
+	}
+	for i := 0; i < registers; i += 4 {
+		v := uint32(b[0])<<16 | uint32(b[1])<<8 | uint32(b[2])
+		b = b[3:]
+		for j := range 4 {
+			rank := uint8(v>>(18-6*j)) & 63
+			if rank > maxRank {
+				r.fail("a register is out of bounds")
+				return
+			}
+			s[i+j] = rank
+		}
 	}
 }

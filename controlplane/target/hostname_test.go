@@ -14,7 +14,8 @@ import (
 // URL of it, and by its own name.
 func FuzzADomainsNameIsTheHostOfItsURLs(f *testing.F) {
 	for _, seed := range []string{
-		"go.example.org", "Bücher.Example.", "例え。テスト", "xn--bcher-kva.example", "a_b.example", "192.0.2.1", "[::1]", "[", "", "co.uk", "localhost",
+		"go.example.org", "Bücher.Example.", "例え。テスト", "xn--bcher-kva.example", "a_b.example", "192.0.2.1", "[::1]", "[", "", "co.uk",
+		"localhost",
 		"a.example:80", "ｅｘａｍｐｌｅ.com", "-a.example", "a..b", "\x00", "0x7f.1", "faß.de", "domain-1.invalid",
 	} {
 		f.Add(seed)

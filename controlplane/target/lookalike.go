@@ -8,17 +8,17 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// Likeness is why a host may be taken for another.
+// Likeness describes why a host may be taken for another.
 type Likeness struct {
 	Host  string // as people see it
-	Label string // the part that is at fault
+	Label string // the suspicious part
 	Looks string // an ASCII text that it looks like; "" for one that only mixes scripts
 }
 
-// LooksLikeAnother judges the host of a Location by its internationalised parts, as
-// UTS #39 does: one that looks like ASCII but is not, and one in letters of scripts
-// that no language writes together. It is a hint for people, and never a reason to refuse:
-// a name of one's own language may look like another by chance.
+// LooksLikeAnother checks the internationalised parts of a Location's host by UTS #39. It
+// finds a part that looks like ASCII but is not, and a part that mixes scripts that no
+// language writes together. The result is a hint for people, and never a reason to refuse
+// a link, because a name may look like another by chance.
 func LooksLikeAnother(location string) (Likeness, bool) {
 	start, end, err := findHost(location)
 	if err != nil || !hasPunycode(location[start:end]) {
@@ -42,15 +42,15 @@ func LooksLikeAnother(location string) (Likeness, bool) {
 	return Likeness{}, false
 }
 
-// scriptsTogether are scripts that one language writes together, and any of them with
-// Latin letters beside (UTS #39, "highly restrictive").
+// scriptsTogether lists scripts that one language writes together. Each may be mixed with
+// Latin letters (UTS #39, "highly restrictive").
 var scriptsTogether = [][]*unicode.RangeTable{
 	{unicode.Han, unicode.Hiragana, unicode.Katakana},
 	{unicode.Han, unicode.Hangul},
 	{unicode.Han, unicode.Bopomofo},
 }
 
-// mixesScripts reports whether letters are of scripts that do not belong together.
+// mixesScripts reports whether a label mixes scripts that no language writes together.
 func mixesScripts(label string) bool {
 	tables := map[*unicode.RangeTable]bool{}
 	for _, r := range label {

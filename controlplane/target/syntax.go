@@ -9,8 +9,8 @@ import (
 	"waypost"
 )
 
-// checkText refuses what a URL may not hold anywhere: browsers drop tabs, line
-// breaks and outer white space and read a backslash as a slash, others do not.
+// checkText refuses characters that no URL may hold: browsers drop tabs, line breaks and
+// outer white space and read a backslash as a slash, other programs do not.
 func checkText(s string) error {
 	if s == "" {
 		return waypost.Errorf(waypost.EMalformed, "the URL is empty")
@@ -51,8 +51,8 @@ func checkUnicode(s string) error {
 	return nil
 }
 
-// findHost checks everything up to the path and says where the host is:
-// s[start:end], an IPv6 address with its brackets.
+// findHost checks a URL up to its path and returns the position of the host,
+// s[start:end], with the brackets of an IPv6 address.
 func findHost(s string) (start, end int, err error) {
 	colon := strings.IndexByte(s, ':')
 	if colon < 0 || !isWebScheme(s[:colon]) {
@@ -75,7 +75,7 @@ func findHost(s string) (start, end int, err error) {
 		authority = authority[:i]
 	}
 	if strings.IndexByte(authority, '@') >= 0 {
-		return 0, 0, waypost.Errorf(waypost.EInvalid, "the URL must not hold a user name or password, which is what stands before an @")
+		return 0, 0, waypost.Errorf(waypost.EInvalid, "the URL must not hold a user name or password before an @")
 	}
 	length, err := hostLength(authority)
 	if err != nil {
@@ -99,7 +99,7 @@ func isWebScheme(s string) bool {
 }
 
 // hostLength divides an authority without user information into host and port,
-// and checks the port. An empty port is the default one to everybody.
+// and checks the port. An empty port is the default one.
 func hostLength(authority string) (int, error) {
 	length := len(authority)
 	if strings.HasPrefix(authority, "[") {
@@ -121,14 +121,13 @@ func hostLength(authority string) (int, error) {
 		return 0, waypost.Errorf(waypost.EMalformed, "after the host's ] only a port may follow, not %s", quote(after))
 	}
 	port := after[1:]
-	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 { // it takes ASCII digits only, and no sign
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 { // ParseUint accepts ASCII digits only, and no sign
 		return 0, waypost.Errorf(waypost.EMalformed, "the port %s is not a number from 1 to 65535", quote(port))
 	}
 	return length, nil
 }
 
-// quote shows a little of what a user sent: at most 64 bytes of it, with anything
-// that does not print escaped.
+// quote shows the first 64 bytes of a user's text, with unprintable characters escaped.
 func quote(s string) string {
 	const most = 64
 	if len(s) > most {

@@ -1,13 +1,28 @@
+// Package target checks the URLs that links point at, and prepares the Location that a
+// redirect answers.
+//
+// A target is accepted only when RFC 3986, the WHATWG URL standard that browsers follow,
+// and a human reader understand the same URL. A target that they read differently is
+// refused, and never repaired. Location is the target as it was sent, made fit for a
+// header: non-ASCII text and spaces are percent-encoded, an internationalised host is in
+// punycode, and nothing else is altered.
+//
+// The package looks at the text alone. It resolves no names and fetches nothing, so it
+// accepts a public name that leads to a private address; that is harmless to Waypost,
+// which never follows a target.
 package target
 
 import (
+	"crypto/sha256"
+	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"waypost"
 )
 
-// Rules are what an operator can decide about targets. The zero value is the
-// strictest, without domains of our own. Rules may be used by many goroutines at
+// Rules holds the choices of an operator about targets. The zero value is the strictest,
+// without own hosts. Rules may be used by many goroutines at
 // once if OwnHosts may.
 type Rules struct {
 	// AllowPrivate accepts local names and addresses that are not public, for
@@ -15,7 +30,7 @@ type Rules struct {
 	AllowPrivate bool
 
 	// OwnHosts reports whether a host is one of ours, so that a link to it could
-	// redirect in a circle. The host is as in [Target]. Nil means that none is.
+	// redirect in a circle. The host is as in [Target]. Nil means that no host is.
 	OwnHosts func(host string) bool
 
 	// MaxLength bounds the original, in bytes; 0 means waypost.MaxURLLength.
@@ -34,7 +49,7 @@ type Target struct {
 	// Original is the text as it was sent, byte for byte.
 	Original string
 
-	// Location is what the redirect answers: printable ASCII without a space, at
+	// Location is the header of the redirect: printable ASCII without a space, at
 	// most waypost.MaxPayload bytes. A browser reads it as the same URL as Original.
 	Location string
 
@@ -43,11 +58,10 @@ type Target struct {
 	Host string
 }
 
-// Check judges a URL. The error is a *waypost.Error whose message says in one
-// sentence what is wrong: EMalformed for text that is no http or https URL, or that
-// not everyone would read as the same one; EInvalid for a URL that must not be a
-// target; ETooLarge for one that is too long. Messages quote only a little of the
-// URL, and no control characters.
+// Check checks a URL. The error is a *waypost.Error whose message names the fault in one
+// sentence: EMalformed for text that is no http or https URL, or that readers understand
+// differently; EInvalid for a URL that must not be a target; ETooLarge for one that is
+// too long. Messages quote only a little of the URL, and no control characters.
 func (r Rules) Check(original string) (Target, error) {
 	if len(original) > r.maxLength() {
 		return Target{}, waypost.Errorf(waypost.ETooLarge, "the URL is %d bytes long, but at most %d are allowed", len(original), r.maxLength())
@@ -68,7 +82,8 @@ func (r Rules) Check(original string) (Target, error) {
 	}
 	location := locate(original, start, end, h.written)
 	if len(location) > waypost.MaxPayload {
-		return Target{}, waypost.Errorf(waypost.ETooLarge, "the URL is %d bytes long once it is percent-encoded, but at most %d are allowed", len(location), waypost.MaxPayload)
+		return Target{}, waypost.Errorf(waypost.ETooLarge,
+			"the URL is %d bytes long once it is percent-encoded, but at most %d are allowed", len(location), waypost.MaxPayload)
 	}
 	return Target{Original: original, Location: location, Host: h.name}, nil
 }
@@ -92,10 +107,136 @@ func (r Rules) checkHost(h host) error {
 	return nil
 }
 
-// localName knows the names that RFC 6761 and RFC 6762 keep for one's own machine
-// and network, and the one that Unix systems give themselves.
+// localName reports whether RFC 6761 or RFC 6762 reserves a name for the own machine or
+// network, or Unix systems use it for themselves.
 func localName(name string) bool {
 	return name == "localhost" || strings.HasSuffix(name, ".localhost") ||
 		name == "localdomain" || strings.HasSuffix(name, ".localdomain") ||
 		name == "local" || strings.HasSuffix(name, ".local")
+}
+
+// locate returns the Location of a URL whose host is original[start:end]: the host as
+// written, and the rest escaped. It allocates only when they differ.
+func locate(original string, start, end int, written string) string {
+	extra := 0
+	for i := end; i < len(original); i++ {
+		if escaped(original[i]) {
+			extra += len("%20") - 1
+		}
+	}
+	if extra == 0 && written == original[start:end] {
+		return original
+	}
+	var b strings.Builder
+	b.Grow(start + len(written) + len(original) - end + extra)
+	b.WriteString(original[:start])
+	b.WriteString(written)
+	for i := end; i < len(original); i++ {
+		c := original[i]
+		if !escaped(c) {
+			b.WriteByte(c)
+			continue
+		}
+		const hex = "0123456789ABCDEF"
+		b.WriteByte('%')
+		b.WriteByte(hex[c>>4])
+		b.WriteByte(hex[c&15])
+	}
+	return b.String()
+}
+
+// escaped reports whether a byte of a URL without control characters must not stand
+// in a header as it is.
+func escaped(c byte) bool { return c == ' ' || c >= utf8.RuneSelf }
+
+// Normal returns the form by which two targets count as the same one: scheme and host in
+// lower case, without the scheme's own port, without slashes at the end of the path,
+// query parameters in the order of their names, without those that only track visitors.
+// Everything else is as in Location: a browser may be shown another page for it, and so
+// the order of parameters of one name stays, and the fragment.
+//
+// It is for comparison alone: no visitor is redirected to it. The normal form of a normal
+// form is itself.
+func (t Target) Normal() string {
+	scheme, rest, _ := strings.Cut(t.Location, "://")
+	scheme = strings.ToLower(scheme)
+	rest, fragment, hasFragment := strings.Cut(rest, "#")
+	rest, query, _ := strings.Cut(rest, "?")
+	host, path, _ := strings.Cut(rest, "/")
+
+	var b strings.Builder
+	b.Grow(len(t.Location))
+	b.WriteString(scheme)
+	b.WriteString("://")
+	b.WriteString(withoutPort(strings.ToLower(host), scheme))
+	if path = strings.TrimRight(path, "/"); path != "" {
+		b.WriteByte('/')
+		b.WriteString(path)
+	}
+	separator := byte('?')
+	for _, p := range parameters(query) {
+		b.WriteByte(separator)
+		b.WriteString(p)
+		separator = '&'
+	}
+	if hasFragment {
+		b.WriteByte('#')
+		b.WriteString(fragment)
+	}
+	return b.String()
+}
+
+// Sum is the SHA-256 of the normal form.
+func (t Target) Sum() [32]byte { return sha256.Sum256([]byte(t.Normal())) }
+
+// withoutPort drops the default port of the scheme, also with leading zeros, and an empty
+// one.
+func withoutPort(host, scheme string) string {
+	colon := strings.LastIndexByte(host, ':')
+	if colon < 0 || strings.IndexByte(host[colon:], ']') >= 0 {
+		return host
+	}
+	usual := "80"
+	if scheme == "https" {
+		usual = "443"
+	}
+	switch port := strings.TrimLeft(host[colon+1:], "0"); port {
+	case "", usual:
+		return host[:colon]
+	default:
+		return host[:colon+1] + port
+	}
+}
+
+// parameters returns the parameters of a query, sorted by name, without empty ones and
+// trackers.
+func parameters(query string) []string {
+	if query == "" {
+		return nil
+	}
+	all := strings.Split(query, "&")
+	all = slices.DeleteFunc(all, func(p string) bool { return p == "" || tracking(nameOf(p)) })
+	slices.SortStableFunc(all, func(a, b string) int { return strings.Compare(nameOf(a), nameOf(b)) })
+	return all
+}
+
+func nameOf(parameter string) string {
+	name, _, _ := strings.Cut(parameter, "=")
+	return name
+}
+
+// trackers holds the parameters that only report where a visitor came from, as their
+// vendors document. Those of campaigns (utm_ and similar) are known by their beginning.
+var trackers = map[string]bool{
+	"_ga": true, "_gl": true, "_hsenc": true, "_hsmi": true, "_openstat": true, "dclid": true, "epik": true,
+	"fb_action_ids": true, "fb_action_types": true, "fb_source": true, "fbclid": true, "gad_source": true,
+	"gbraid": true, "gclid": true, "gclsrc": true, "igsh": true, "igshid": true, "li_fat_id": true, "mc_cid": true,
+	"mc_eid": true, "mkt_tok": true, "msclkid": true, "oly_anon_id": true, "oly_enc_id": true, "rdt_cid": true,
+	"s_kwcid": true, "sccid": true, "srsltid": true, "ttclid": true, "twclid": true, "vero_conv": true,
+	"vero_id": true, "wbraid": true, "wickedid": true, "yclid": true, "ysclid": true,
+}
+
+func tracking(name string) bool {
+	return strings.HasPrefix(name, "utm_") || strings.HasPrefix(name, "hsa_") || strings.HasPrefix(name, "mtm_") ||
+		strings.HasPrefix(name, "pk_") || trackers[name]
 }

@@ -216,7 +216,8 @@ func TestALocationThatNoRecordCouldHoldIsRefused(t *testing.T) {
 
 func TestMessagesQuoteOnlyALittleOfWhatWasSent(t *testing.T) {
 	long := strings.Repeat("ä\u202e", 2000)
-	for _, u := range []string{long, long + ":", "https://" + long + "/", "https://example.com:" + long, "https://[::1]" + long, "https://[" + long + "]", "https://%" + long} {
+	for _, u := range []string{long, long + ":", "https://" + long + "/", "https://example.com:" + long, "https://[::1]" + long,
+		"https://[" + long + "]", "https://%" + long} {
 		_, err := target.Rules{}.Check(u)
 		requireRefusal(t, err, waypost.CodeOf(err), "the ", u)
 	}

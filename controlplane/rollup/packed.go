@@ -13,8 +13,7 @@ const MaxNameLength = 2*128 + 1
 // version is the first byte of every packed form.
 const version = 1
 
-// reader takes a packed form apart. Once something is not as it should be, why says
-// so and all that is read is zero.
+// reader decodes a packed form. After a fault, which why describes, it returns zeros.
 type reader struct {
 	rest []byte
 	why  string
@@ -45,7 +44,7 @@ func (r *reader) byte() byte {
 	return b[0]
 }
 
-// number takes a varint of the shortest form.
+// number reads a varint of the shortest form.
 func (r *reader) number() uint64 {
 	v, n := binary.Uvarint(r.rest)
 	if n <= 0 || n > 1 && r.rest[n-1] == 0 {
@@ -56,11 +55,11 @@ func (r *reader) number() uint64 {
 	return v
 }
 
-// length takes the number of things that follow, of at least size bytes each.
+// length reads the number of elements that follow, of at least size bytes each.
 func (r *reader) length(most, size int) int {
 	n := r.number()
 	if n > uint64(most) || n > uint64(len(r.rest)/size) {
-		r.fail("it states more than it can hold")
+		r.fail("it states more elements than it can hold")
 		return 0
 	}
 	return int(n)
@@ -75,14 +74,14 @@ func (r *reader) text() string {
 	return string(b)
 }
 
-// begin takes the version.
+// begin reads the version.
 func (r *reader) begin() {
 	if r.byte() != version {
 		r.fail("its version is unknown")
 	}
 }
 
-// end gives the error of a form that is not as it should be.
+// end returns the error of a broken form.
 func (r *reader) end(what string) error {
 	if r.why == "" && len(r.rest) > 0 {
 		r.fail("it is longer than it states")

@@ -10,14 +10,14 @@ import (
 // Quarters is the number of quarters of an hour in a day.
 const Quarters = 96
 
-// Row is clicks alike within a quarter of an hour.
+// Row counts the clicks of one profile within a quarter of an hour.
 type Row struct {
 	Quarter uint8  // of the day, UTC
 	Profile uint32 // index
 	Clicks  uint64 // at least 1
 }
 
-// Visitor is who clicked, by the upper 40 bits of a hash.
+// Visitor identifies a visitor by the upper 40 bits of a hash.
 type Visitor struct {
 	Hash uint64
 	Bot  bool
@@ -31,18 +31,18 @@ func (v Visitor) packed() uint64 {
 	return p
 }
 
-// Compare is the order of visitors in a part.
+// Compare orders visitors as in a delta.
 func (v Visitor) Compare(o Visitor) int { return cmp.Compare(v.packed(), o.packed()) }
 
-// Part is what one batch says of one link and day.
-type Part struct {
+// Delta holds the clicks of one link and day from one batch.
+type Delta struct {
 	Profiles []waypost.ClickProfile
 	Rows     []Row     // in strict order of quarter and profile
 	Visitors []Visitor // in strict order
 }
 
 // Total is the clicks of all rows.
-func (p *Part) Total() Count {
+func (p *Delta) Total() Count {
 	var sum Count
 	for _, row := range p.Rows {
 		sum.Add(p.count(row))
@@ -50,7 +50,7 @@ func (p *Part) Total() Count {
 	return sum
 }
 
-func (p *Part) count(row Row) Count {
+func (p *Delta) count(row Row) Count {
 	c := Count{Clicks: row.Clicks}
 	if p.Profiles[row.Profile].Bot {
 		c.Bots = row.Clicks
@@ -58,9 +58,9 @@ func (p *Part) count(row Row) Count {
 	return c
 }
 
-// Append appends the packed form. One that breaks a rule is packed into bytes that
-// [UnpackPart] refuses.
-func (p *Part) Append(dst []byte) []byte {
+// Append appends the packed form. UnpackDelta refuses the bytes of a delta that breaks a
+// rule.
+func (p *Delta) Append(dst []byte) []byte {
 	dst = append(dst, version)
 	dst = binary.AppendUvarint(dst, uint64(len(p.Profiles)))
 	for i := range p.Profiles {
@@ -88,15 +88,15 @@ func (p *Part) Append(dst []byte) []byte {
 	return dst
 }
 
-// Bounds of what a part can hold, far above what a batch can.
-const maxOfPart = 1 << 24
+// maxOfDelta bounds each list of a delta, far above the bounds of a batch.
+const maxOfDelta = 1 << 24
 
-// UnpackPart reads the packed form. EInvalid: it is not one.
-func UnpackPart(b []byte) (*Part, error) {
-	p := &Part{}
+// UnpackDelta reads the packed form; EInvalid for other bytes.
+func UnpackDelta(b []byte) (*Delta, error) {
+	p := &Delta{}
 	r := &reader{rest: b}
 	r.begin()
-	if n := r.length(maxOfPart, 7); n > 0 {
+	if n := r.length(maxOfDelta, 7); n > 0 {
 		p.Profiles = make([]waypost.ClickProfile, n)
 	}
 	for i := range p.Profiles {
@@ -111,7 +111,7 @@ func UnpackPart(b []byte) (*Part, error) {
 			break
 		}
 	}
-	n := r.length(maxOfPart, 3)
+	n := r.length(maxOfDelta, 3)
 	if n == 0 {
 		r.fail("it has no clicks")
 	}
@@ -129,7 +129,7 @@ func UnpackPart(b []byte) (*Part, error) {
 		}
 		p.Rows = append(p.Rows, row)
 	}
-	n = r.length(maxOfPart, hashBytes+1)
+	n = r.length(maxOfDelta, hashBytes+1)
 	p.Visitors = make([]Visitor, 0, n)
 	last := uint64(0)
 	for i := range n {
@@ -141,13 +141,13 @@ func UnpackPart(b []byte) (*Part, error) {
 		}
 		p.Visitors, last = append(p.Visitors, Visitor{Hash: x >> 1 << hashShift, Bot: x&1 == 1}), x
 	}
-	if err := r.end("a part of clicks"); err != nil {
+	if err := r.end("a delta of clicks"); err != nil {
 		return nil, err
 	}
 	return p, nil
 }
 
-// Before reports whether the row comes before o in a part.
+// Before reports whether the row comes before o in a delta.
 func (row Row) Before(o Row) bool {
 	return row.Quarter < o.Quarter || row.Quarter == o.Quarter && row.Profile < o.Profile
 }
