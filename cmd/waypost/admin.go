@@ -12,11 +12,11 @@ import (
 	"waypost/controlplane/postgres"
 )
 
-func (p *program) adminCommand() *cobra.Command {
+func (p serverCommands) adminCommand() *cobra.Command {
 	return group("admin", "Make administrators at the database itself", p.adminCreateCommand())
 }
 
-func (p *program) adminCreateCommand() *cobra.Command {
+func (p serverCommands) adminCreateCommand() *cobra.Command {
 	n := postgres.NewAdministrator{}
 	var file string
 	c := &cobra.Command{

@@ -16,7 +16,10 @@ import (
 	"waypost/internal/config"
 )
 
-func (p *program) controlCommand() *cobra.Command {
+// serverCommands makes the commands that run servers or use the database.
+type serverCommands struct{ *program }
+
+func (p serverCommands) controlCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "control",
 		Short: "Run a control plane",

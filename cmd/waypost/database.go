@@ -37,7 +37,7 @@ func withRemedy(err error) error {
 	return err
 }
 
-func (p *program) migrateCommand() *cobra.Command {
+func (p serverCommands) migrateCommand() *cobra.Command {
 	var printRoles bool
 	c := &cobra.Command{
 		Use:   "migrate",

@@ -17,7 +17,7 @@ import (
 	"waypost/migrations"
 )
 
-func (p *program) devCommand() *cobra.Command {
+func (p serverCommands) devCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "dev",
 		Short: "Run a whole system on this machine, for development",
@@ -37,7 +37,7 @@ the program as it is on the disk by then, without losing a request.`,
 	return p.node(c, dev.Plan, nil, p.runDev)
 }
 
-func (p *program) runDev(ctx context.Context, cfg config.Config) error {
+func (p serverCommands) runDev(ctx context.Context, cfg config.Config) error {
 	executable, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)

@@ -13,8 +13,11 @@ import (
 	"waypost/client"
 )
 
-func (p *program) domainsCommand() *cobra.Command {
-	c := group("domains", "Add, show, change and remove the domains of short links", p.domainsListCommand(), p.domainsAddCommand(), p.domainsSetCommand(), p.domainsRemoveCommand())
+// domainsCommands makes the commands for domains.
+type domainsCommands struct{ *program }
+
+func (p domainsCommands) command() *cobra.Command {
+	c := group("domains", "Add, show, change and remove the domains of short links", p.listCommand(), p.addCommand(), p.setCommand(), p.removeCommand())
 	c.Long = `Show the domains that links can have, and say where each leads visitors who follow
 no link: those of its root, and those of a code that is not known.
 
@@ -26,7 +29,7 @@ the scope admin, or else the development system that runs in --data-dir.`
 	return c
 }
 
-func (p *program) domainsListCommand() *cobra.Command {
+func (p domainsCommands) listCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List the domains that links can have",
@@ -73,7 +76,7 @@ func orNone(url string) string {
 	return url
 }
 
-func (p *program) domainsSetCommand() *cobra.Command {
+func (p domainsCommands) setCommand() *cobra.Command {
 	var root, notFound string
 	c := &cobra.Command{
 		Use:   "set DOMAIN",

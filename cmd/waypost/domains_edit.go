@@ -10,7 +10,7 @@ import (
 	"waypost/client"
 )
 
-func (p *program) domainsAddCommand() *cobra.Command {
+func (p domainsCommands) addCommand() *cobra.Command {
 	var n client.NewDomain
 	c := &cobra.Command{
 		Use:   "add HOST",
@@ -41,7 +41,7 @@ theirs; one that is in use already cannot be added.`,
 	return c
 }
 
-func (p *program) domainsRemoveCommand() *cobra.Command {
+func (p domainsCommands) removeCommand() *cobra.Command {
 	var force bool
 	c := &cobra.Command{
 		Use:   "remove DOMAIN",

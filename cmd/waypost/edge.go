@@ -16,7 +16,7 @@ import (
 	"waypost/internal/config"
 )
 
-func (p *program) edgeCommand() *cobra.Command {
+func (p serverCommands) edgeCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "edge",
 		Short: "Run an edge",
@@ -125,7 +125,7 @@ func orNever[T ~int | ~int64](setting T) T {
 	return setting
 }
 
-func (p *program) edgeRestartCommand() *cobra.Command {
+func (p serverCommands) edgeRestartCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "restart",
 		Short: "Replace the edge that runs in a data directory without losing a request",

@@ -12,7 +12,10 @@ import (
 	"waypost/client"
 )
 
-func (p *program) edgesCommand() *cobra.Command {
+// edgesCommands makes the commands for edges.
+type edgesCommands struct{ *program }
+
+func (p edgesCommands) command() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "edges",
 		Short: "List the edges: who is alive, where, and how far behind",
@@ -41,13 +44,13 @@ the scope admin, or else the development system that runs in --data-dir.`,
 			return p.print(edgeTable(edges, time.Now()), map[string][]client.Edge{"edges": edges})
 		},
 	}
-	for _, more := range []*cobra.Command{p.edgesEnrolCommand(), p.edgesRevokeCommand(), p.edgesCredentialsCommand(), p.edgesGoneCommand(), p.edgesAcceptCommand()} {
+	for _, more := range []*cobra.Command{p.enrolCommand(), p.revokeCommand(), p.credentialsCommand(), p.goneCommand(), p.acceptCommand()} {
 		c.AddCommand(p.bind(more, "client", "dev.data_dir"))
 	}
 	return p.bind(c, "client", "dev.data_dir")
 }
 
-func (p *program) edgesGoneCommand() *cobra.Command {
+func (p edgesCommands) goneCommand() *cobra.Command {
 	var yes bool
 	c := &cobra.Command{
 		Use:   "gone NODE",
@@ -74,7 +77,7 @@ terminal it asks for the name; elsewhere it needs --yes.`,
 	return c
 }
 
-func (p *program) edgesAcceptCommand() *cobra.Command {
+func (p edgesCommands) acceptCommand() *cobra.Command {
 	var yes bool
 	var what string
 	c := &cobra.Command{

@@ -12,7 +12,7 @@ import (
 	"waypost/client"
 )
 
-func (p *program) edgesEnrolCommand() *cobra.Command {
+func (p edgesCommands) enrolCommand() *cobra.Command {
 	var n client.NewEnrolment
 	var expires time.Duration
 	c := &cobra.Command{
@@ -68,7 +68,7 @@ Its credential is kept in the data directory: later starts need no token.`,
 		e.Token, e.ExpiresAt.Local().Format(time.DateTime), e.Token, base, e.Region, node)
 }
 
-func (p *program) edgesRevokeCommand() *cobra.Command {
+func (p edgesCommands) revokeCommand() *cobra.Command {
 	var yes bool
 	c := &cobra.Command{
 		Use:   "revoke NODE",
@@ -96,7 +96,7 @@ elsewhere it needs --yes.`,
 	return c
 }
 
-func (p *program) edgesCredentialsCommand() *cobra.Command {
+func (p edgesCommands) credentialsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "credentials",
 		Short:   "List the credentials of edges, also of such as are revoked",

@@ -25,7 +25,7 @@ func edges(t *testing.T, output string, answer http.HandlerFunc) (string, error)
 	defer server.Close()
 	var out bytes.Buffer
 	p := &program{stdout: &out, stderr: io.Discard, output: output, environ: []string{"WAYPOST_API=" + server.URL, "WAYPOST_API_KEY=wp_live_key"}}
-	c := p.edgesCommand()
+	c := edgesCommands{p}.command()
 	c.SilenceErrors, c.SilenceUsage = true, true
 	c.SetArgs(nil)
 	err := c.ExecuteContext(t.Context())

@@ -9,7 +9,7 @@ import (
 	"waypost/client"
 )
 
-func (p *program) linksForgetClicksCommand() *cobra.Command {
+func (p clicksCommands) forgetLinkCommand() *cobra.Command {
 	var domain string
 	var yes bool
 	c := &cobra.Command{
@@ -40,7 +40,7 @@ is in the audit log. On a terminal it asks for the code; elsewhere it needs --ye
 	return c
 }
 
-func (p *program) clicksCommand() *cobra.Command {
+func (p clicksCommands) command() *cobra.Command {
 	c := group("clicks", "Look after what was counted", p.forgetVisitorsCommand())
 	c.Long = `Look after what was counted, through the API: the one of --api or WAYPOST_API with the
 key in WAYPOST_API_KEY, which needs the scope admin in the default workspace, or else the
@@ -51,7 +51,7 @@ development system that runs in --data-dir.`
 	return c
 }
 
-func (p *program) forgetVisitorsCommand() *cobra.Command {
+func (p clicksCommands) forgetVisitorsCommand() *cobra.Command {
 	var yes bool
 	c := &cobra.Command{
 		Use:   "forget-visitors DAY",

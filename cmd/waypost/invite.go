@@ -12,7 +12,7 @@ import (
 	"waypost/client"
 )
 
-func (p *program) usersInviteCommand() *cobra.Command {
+func (p usersCommands) inviteCommand() *cobra.Command {
 	var everywhere bool
 	c := &cobra.Command{
 		Use:   "invite USER",
@@ -93,7 +93,7 @@ func accountTable(all []client.Account) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-func (p *program) acceptCommand() *cobra.Command {
+func (p sessionCommands) acceptCommand() *cobra.Command {
 	var file string
 	c := &cobra.Command{
 		Use:   "accept [INVITATION]",

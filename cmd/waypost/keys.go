@@ -19,8 +19,11 @@ import (
 	"waypost/internal/config"
 )
 
-func (p *program) keysCommand() *cobra.Command {
-	c := group("keys", "Manage API keys", p.keysListCommand(), p.keysCreateCommand(), p.keysRotateCommand(), p.keysRevokeCommand())
+// keysCommands makes the commands for API keys.
+type keysCommands struct{ *program }
+
+func (p keysCommands) command() *cobra.Command {
+	c := group("keys", "Manage API keys", p.listCommand(), p.createCommand(), p.rotateCommand(), p.revokeCommand())
 	c.Long = `Manage API keys: all of the workspace with the scope admin, and the own ones for
 everybody else who has signed in. It asks the API as ` + "`waypost links`" + ` does.`
 	for _, sub := range c.Commands() {
@@ -34,7 +37,7 @@ everybody else who has signed in. It asks the API as ` + "`waypost links`" + ` d
 	return c
 }
 
-func (p *program) keysListCommand() *cobra.Command {
+func (p keysCommands) listCommand() *cobra.Command {
 	var page pageFlags
 	c := &cobra.Command{
 		Use:   "list",
@@ -80,7 +83,7 @@ func momentText(t *time.Time) string {
 	return t.Local().Format(time.DateTime)
 }
 
-func (p *program) keysCreateCommand() *cobra.Command {
+func (p keysCommands) createCommand() *cobra.Command {
 	var n client.NewKey
 	var expiry config.Duration
 	c := &cobra.Command{
@@ -138,7 +141,7 @@ is given, the key is made there directly and has no owner: that needs no other k
 }
 
 // createKeyDirectly makes a key in the database itself.
-func (p *program) createKeyDirectly(ctx context.Context, cfg config.Config, name string, scopes []controlplane.Scope) error {
+func (p keysCommands) createKeyDirectly(ctx context.Context, cfg config.Config, name string, scopes []controlplane.Scope) error {
 	workspace := cfg.Client.Workspace
 	if workspace == "" {
 		workspace = waypost.DefaultSlug
@@ -166,7 +169,7 @@ func parseScopes(texts []string) ([]controlplane.Scope, error) {
 	return scopes, nil
 }
 
-func (p *program) keysRotateCommand() *cobra.Command {
+func (p keysCommands) rotateCommand() *cobra.Command {
 	var given config.Duration
 	c := &cobra.Command{
 		Use:   "rotate KEY",
@@ -199,7 +202,7 @@ show it. The old one ends after --grace, or at once; revoking it then is not nee
 	return c
 }
 
-func (p *program) keysRevokeCommand() *cobra.Command {
+func (p keysCommands) revokeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "revoke KEY...",
 		Short:             "Revoke API keys, on all control planes within a second",

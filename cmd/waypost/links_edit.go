@@ -37,7 +37,7 @@ func (w *writeFlags) check() error {
 }
 
 // tell says on standard error what came of waiting, and what to look at.
-func (p *program) tell(r client.Receipt, warnings []client.Warning) error {
+func (p linksCommands) tell(r client.Receipt, warnings []client.Warning) error {
 	for _, w := range warnings {
 		if _, err := fmt.Fprintf(p.stderr, "waypost: warning: %s\n", printable(w.Message)); err != nil {
 			return err
@@ -50,7 +50,7 @@ func (p *program) tell(r client.Receipt, warnings []client.Warning) error {
 	return nil
 }
 
-func (p *program) linksCreateCommand() *cobra.Command {
+func (p linksCommands) createCommand() *cobra.Command {
 	var n client.NewLink
 	var w writeFlags
 	var expires config.Duration
@@ -115,7 +115,7 @@ sent again when its answer is lost, and makes one link all the same. With
 	return c
 }
 
-func (p *program) linksUpdateCommand() *cobra.Command {
+func (p linksCommands) updateCommand() *cobra.Command {
 	var w writeFlags
 	var target, title, description, metadata, expiresAt string
 	var tags []string
@@ -197,7 +197,7 @@ a later expiry, until it is cleaned up.`,
 	return c
 }
 
-func (p *program) linksGetCommand() *cobra.Command {
+func (p linksCommands) getCommand() *cobra.Command {
 	var domain string
 	c := &cobra.Command{
 		Use:     "get CODE",
@@ -221,7 +221,7 @@ func (p *program) linksGetCommand() *cobra.Command {
 	return c
 }
 
-func (p *program) linksDeleteCommand() *cobra.Command {
+func (p linksCommands) deleteCommand() *cobra.Command {
 	var w writeFlags
 	c := &cobra.Command{
 		Use:   "delete CODE...",

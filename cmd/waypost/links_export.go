@@ -31,7 +31,7 @@ type exporting struct {
 	after  string
 }
 
-func (p *program) linksExportCommand() *cobra.Command {
+func (p linksCommands) exportCommand() *cobra.Command {
 	var e exporting
 	c := &cobra.Command{
 		Use:   "export [FILE|-]",
@@ -65,7 +65,7 @@ the links as the API shows them, with everything that they hold, and can be impo
 	return c
 }
 
-func (p *program) exportLinks(ctx context.Context, name string, e exporting) error {
+func (p linksCommands) exportLinks(ctx context.Context, name string, e exporting) error {
 	filter, err := e.filter.filter()
 	if err != nil {
 		return err

@@ -64,7 +64,7 @@ func export(t *testing.T, api string, args ...string) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
 	p := &program{stdout: &out, stderr: io.Discard, output: "text", environ: []string{"WAYPOST_API=" + api}}
-	c := p.linksExportCommand()
+	c := linksCommands{p}.exportCommand()
 	c.SilenceErrors, c.SilenceUsage = true, true
 	c.SetArgs(args)
 	err := c.ExecuteContext(t.Context())

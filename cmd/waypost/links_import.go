@@ -30,7 +30,7 @@ type importing struct {
 	dedupe       bool
 }
 
-func (p *program) linksImportCommand() *cobra.Command {
+func (p linksCommands) importCommand() *cobra.Command {
 	var i importing
 	c := &cobra.Command{
 		Use:   "import FILE",
@@ -94,7 +94,7 @@ other target of a URL. Rows with a custom code, and those that are not active, a
 	return c
 }
 
-func (p *program) importLinks(c *cobra.Command, i importing) (err error) {
+func (p linksCommands) importLinks(c *cobra.Command, i importing) (err error) {
 	file, size, err := p.openInput(i.file)
 	if err != nil {
 		return err
@@ -212,7 +212,7 @@ func verdict(report linkimport.Report, runErr error) error {
 
 // openInput gives the file and its size, 0 when that is unknown. Only what can be
 // read again is an *os.File.
-func (p *program) openInput(name string) (io.ReadCloser, int64, error) {
+func (p linksCommands) openInput(name string) (io.ReadCloser, int64, error) {
 	if name == "-" {
 		return io.NopCloser(p.stdin), 0, nil
 	}

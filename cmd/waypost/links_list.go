@@ -85,7 +85,7 @@ func (l *listing) add(c *cobra.Command) {
 	completeWith(c, "sort", sorts...)
 }
 
-func (p *program) linksListCommand() *cobra.Command {
+func (p linksCommands) listCommand() *cobra.Command {
 	var l listing
 	c := &cobra.Command{
 		Use:   "list",
@@ -100,7 +100,7 @@ func (p *program) linksListCommand() *cobra.Command {
 	return c
 }
 
-func (p *program) linksSearchCommand() *cobra.Command {
+func (p linksCommands) searchCommand() *cobra.Command {
 	var l listing
 	c := &cobra.Command{
 		Use:   "search WORDS...",
@@ -118,7 +118,7 @@ minus sign before a word leaves out links that have it (put -- before the words 
 	return c
 }
 
-func (p *program) listLinks(c *cobra.Command, l listing, words string) error {
+func (p linksCommands) listLinks(c *cobra.Command, l listing, words string) error {
 	if l.limit < 1 || l.limit > 1000 {
 		return &usageError{fmt.Errorf("--limit: %d is not between 1 and 1000; what comes after is listed with --cursor", l.limit)}
 	}
@@ -149,7 +149,7 @@ func (p *program) listLinks(c *cobra.Command, l listing, words string) error {
 	return p.print(table(page), page)
 }
 
-func (p *program) linksTagsCommand() *cobra.Command {
+func (p linksCommands) tagsCommand() *cobra.Command {
 	var prefix string
 	c := &cobra.Command{
 		Use:   "tags",

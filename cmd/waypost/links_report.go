@@ -29,8 +29,8 @@ type telling struct {
 	rows  int // in JSON
 }
 
-func (p *program) newTelling(report string) (*telling, error) {
-	t := &telling{p: p, lines: p.stderr}
+func (p linksCommands) newTelling(report string) (*telling, error) {
+	t := &telling{p: p.program, lines: p.stderr}
 	if p.output == "json" {
 		t.json = bufio.NewWriter(p.stdout)
 	}

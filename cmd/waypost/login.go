@@ -14,8 +14,11 @@ import (
 	"waypost/internal/dev"
 )
 
+// sessionCommands makes the commands for logins.
+type sessionCommands struct{ *program }
+
 // nobody asks the server that commands go to without any credential.
-func (p *program) nobody() (cfg config.Config, base string, api *client.Client, err error) {
+func (p sessionCommands) nobody() (cfg config.Config, base string, api *client.Client, err error) {
 	if cfg, err = p.settings(nil); err != nil {
 		return cfg, "", nil, err
 	}
@@ -30,7 +33,7 @@ func (p *program) nobody() (cfg config.Config, base string, api *client.Client, 
 
 // tellWinner says on standard error what commands use before the session of a login at
 // base, if there is something.
-func (p *program) tellWinner(c *cobra.Command, cfg config.Config, base string) error {
+func (p sessionCommands) tellWinner(c *cobra.Command, cfg config.Config, base string) error {
 	state, err := dev.ReadState(cfg.Dev.DataDir)
 	running := err == nil
 	var what string
@@ -48,7 +51,7 @@ func (p *program) tellWinner(c *cobra.Command, cfg config.Config, base string) e
 	return err
 }
 
-func (p *program) loginCommand() *cobra.Command {
+func (p sessionCommands) loginCommand() *cobra.Command {
 	var email, file string
 	c := &cobra.Command{
 		Use:   "login",
@@ -143,7 +146,7 @@ func signOut(c *cobra.Command, base, token string) error {
 	return api.SignOut(c.Context())
 }
 
-func (p *program) logoutCommand() *cobra.Command {
+func (p sessionCommands) logoutCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "logout",
 		Short: "End the session that `waypost login` began",
@@ -193,7 +196,7 @@ func (p *program) logoutCommand() *cobra.Command {
 	return p.bind(c, apiSettings...)
 }
 
-func (p *program) whoamiCommand() *cobra.Command {
+func (p sessionCommands) whoamiCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "whoami",
 		Short:   "Show who the commands act as, where, and what that may do",
@@ -240,7 +243,7 @@ func whoText(base string, me *client.Me) string {
 	return text
 }
 
-func (p *program) passwordCommand() *cobra.Command {
+func (p sessionCommands) passwordCommand() *cobra.Command {
 	var current, file string
 	c := &cobra.Command{
 		Use:   "password",

@@ -121,9 +121,12 @@ over it, and flags over both. Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 	root.PersistentFlags().StringVar(&p.configFile, "config", "", "configuration file, YAML (WAYPOST_CONFIG)")
 	root.PersistentFlags().StringVarP(&p.output, "output", "o", "text", "format of what is printed: text or json")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{flagError(err)} })
-	root.AddCommand(p.devCommand(), p.controlCommand(), p.edgeCommand(), p.migrateCommand(),
-		p.linksCommand(), p.statsCommand(), p.clicksCommand(), p.domainsCommand(), p.edgesCommand(), p.verifyCommand(), p.rangesCommand(), p.keysCommand(), p.workspacesCommand(), p.usersCommand(),
-		p.auditCommand(), p.loginCommand(), p.acceptCommand(), p.logoutCommand(), p.whoamiCommand(), p.passwordCommand(), p.adminCommand(), p.versionCommand())
+	servers, session, clicks := serverCommands{p}, sessionCommands{p}, clicksCommands{p}
+	root.AddCommand(servers.devCommand(), servers.controlCommand(), servers.edgeCommand(), servers.migrateCommand(),
+		linksCommands{p}.command(), clicks.statsCommand(), clicks.command(), domainsCommands{p}.command(), edgesCommands{p}.command(),
+		edgesCommands{p}.verifyCommand(), rangesCommands{p}.command(), keysCommands{p}.command(), workspacesCommands{p}.command(),
+		usersCommands{p}.command(), p.auditCommand(), session.loginCommand(), session.acceptCommand(), session.logoutCommand(),
+		session.whoamiCommand(), session.passwordCommand(), servers.adminCommand(), p.versionCommand())
 	root.CompletionOptions.HiddenDefaultCmd = false
 	polish(root)
 	return root

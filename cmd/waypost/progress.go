@@ -15,7 +15,7 @@ import (
 // importProgress shows how much of a file of so many bytes, 0 for unknown, is read: as a bar on a terminal, and elsewhere by a line now and
 // then. Lines takes what else there is to say until finish is called, a line in each write, by several goroutines at once: a bar stays
 // below it.
-func (p *program) importProgress(size int64) (progress func(rows int, bytes int64), lines io.Writer, finish func()) {
+func (p linksCommands) importProgress(size int64) (progress func(rows int, bytes int64), lines io.Writer, finish func()) {
 	if !onTerminal(p.stderr) || size == 0 {
 		lines = &oneByOne{to: p.stderr}
 		l := &progressLines{to: lines, last: time.Now()}
@@ -39,7 +39,7 @@ func (p *program) importProgress(size int64) (progress func(rows int, bytes int6
 
 // exportProgress shows how many links are done, on a terminal by a bar, and elsewhere by a line now and then. How many
 // there are is not known.
-func (p *program) exportProgress() (count func(links int), finish func()) {
+func (p linksCommands) exportProgress() (count func(links int), finish func()) {
 	if !onTerminal(p.stderr) {
 		l := &progressLines{to: p.stderr, last: time.Now()}
 		return func(n int) { l.note(time.Now(), "%d links so far", n) }, func() {}

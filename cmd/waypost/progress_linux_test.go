@@ -16,7 +16,7 @@ func TestRefusedRowsStandAboveTheBar(t *testing.T) {
 	screen, stderr := terminal(t)
 	require.NoError(t, unix.IoctlSetWinsize(int(stderr.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 100}))
 	p := &program{stderr: stderr}
-	progress, lines, finish := p.importProgress(1000)
+	progress, lines, finish := linksCommands{p}.importProgress(1000)
 	tell := &telling{p: p, lines: lines}
 	require.NoError(t, screen.SetReadDeadline(time.Now().Add(time.Minute)))
 	buf, text := make([]byte, 4096), ""

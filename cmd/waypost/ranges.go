@@ -11,11 +11,14 @@ import (
 	"waypost/client"
 )
 
-func (p *program) rangesCommand() *cobra.Command {
+// rangesCommands makes the commands for key ranges.
+type rangesCommands struct{ *program }
+
+func (p rangesCommands) command() *cobra.Command {
 	c := group("ranges", "Look after the key ranges that codes are made from",
-		p.rangesListCommand(), p.rangesShowCommand(), p.rangesAssignCommand(), p.rangesSplitCommand(), p.rangesMoveCommand(),
-		p.rangesDrainCommand(), p.rangesReviveCommand(), p.rangesRetireCommand(), p.rangesPlanCommand(), p.rangesApplyCommand(),
-		p.rangesResumeCommand(), p.rangesDecodeCommand())
+		p.listCommand(), p.showCommand(), p.assignCommand(), p.splitCommand(), p.moveCommand(),
+		p.drainCommand(), p.reviveCommand(), p.retireCommand(), p.planCommand(), p.applyCommand(),
+		p.resumeCommand(), p.decodeCommand())
 	c.Long = `A code is a prefix and a scrambled counter. A key range is some of a prefix's counters,
 and belongs to one region; its control planes lease blocks from it and mint codes
 without asking anybody. Nothing needs doing by hand as long as prefixes are free: a
@@ -46,7 +49,7 @@ func (p *program) withAPI(do func(*client.Client) error) error {
 	return do(api)
 }
 
-func (p *program) rangesListCommand() *cobra.Command {
+func (p rangesCommands) listCommand() *cobra.Command {
 	var all bool
 	c := &cobra.Command{
 		Use:   "list",
@@ -80,7 +83,7 @@ all ranges, retired ones too.`,
 	return c
 }
 
-func (p *program) rangesShowCommand() *cobra.Command {
+func (p rangesCommands) showCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "show ID",
 		Short:   "Show a range with its leases",
@@ -126,7 +129,7 @@ func statusOf(err error) int {
 	return 0
 }
 
-func (p *program) rangesDecodeCommand() *cobra.Command {
+func (p rangesCommands) decodeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "decode CODE",
 		Short: "Tell a generated code's range, counter and region, and whether it was issued",

@@ -19,7 +19,7 @@ func dryRunFlag(c *cobra.Command) *bool {
 }
 
 // changeRanges has the steps done and prints what they did.
-func (p *program) changeRanges(ctx context.Context, change client.RangeChange) error {
+func (p rangesCommands) changeRanges(ctx context.Context, change client.RangeChange) error {
 	return p.withAPI(func(api *client.Client) error {
 		changed, err := api.ChangeRanges(ctx, change)
 		if err != nil {
@@ -64,7 +64,7 @@ func changedText(changed *client.RangesChanged) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-func (p *program) rangesAssignCommand() *cobra.Command {
+func (p rangesCommands) assignCommand() *cobra.Command {
 	step := client.RangeStep{Action: "assign"}
 	c := &cobra.Command{
 		Use:   "assign --region REGION",
@@ -105,7 +105,7 @@ func checkAt(c *cobra.Command, at int64) error {
 	return nil
 }
 
-func (p *program) rangesSplitCommand() *cobra.Command {
+func (p rangesCommands) splitCommand() *cobra.Command {
 	step := client.RangeStep{Action: "split"}
 	c := &cobra.Command{
 		Use:   "split ID",
@@ -130,7 +130,7 @@ be cut only where nothing was leased yet.`,
 	return c
 }
 
-func (p *program) rangesMoveCommand() *cobra.Command {
+func (p rangesCommands) moveCommand() *cobra.Command {
 	step := client.RangeStep{Action: "move"}
 	c := &cobra.Command{
 		Use:   "move ID --to REGION",
@@ -166,7 +166,7 @@ keeps what it has leased, and nothing becomes void.`,
 	return c
 }
 
-func (p *program) rangesDrainCommand() *cobra.Command {
+func (p rangesCommands) drainCommand() *cobra.Command {
 	return p.stateCommand(&cobra.Command{
 		Use:   "drain ID",
 		Short: "Lease nothing more from a range",
@@ -176,7 +176,7 @@ with revive; end it with retire.`,
 	}, client.RangeStep{Action: "drain"})
 }
 
-func (p *program) rangesReviveCommand() *cobra.Command {
+func (p rangesCommands) reviveCommand() *cobra.Command {
 	return p.stateCommand(&cobra.Command{
 		Use:     "revive ID",
 		Short:   "Lease from a drained range again",
@@ -184,7 +184,7 @@ func (p *program) rangesReviveCommand() *cobra.Command {
 	}, client.RangeStep{Action: "revive"})
 }
 
-func (p *program) rangesRetireCommand() *cobra.Command {
+func (p rangesCommands) retireCommand() *cobra.Command {
 	var force bool
 	c := &cobra.Command{
 		Use:   "retire ID",
@@ -201,7 +201,7 @@ of it, it is retired by force only, and the leases become void.`,
 
 // stateCommand completes a command that does a step with one range. Late fills in
 // what flags say.
-func (p *program) stateCommand(c *cobra.Command, step client.RangeStep, late ...func(*client.RangeStep)) *cobra.Command {
+func (p rangesCommands) stateCommand(c *cobra.Command, step client.RangeStep, late ...func(*client.RangeStep)) *cobra.Command {
 	dryRun := dryRunFlag(c)
 	c.Args = arguments(cobra.ExactArgs(1))
 	c.RunE = func(c *cobra.Command, args []string) (err error) {
@@ -216,7 +216,7 @@ func (p *program) stateCommand(c *cobra.Command, step client.RangeStep, late ...
 	return c
 }
 
-func (p *program) rangesResumeCommand() *cobra.Command {
+func (p rangesCommands) resumeCommand() *cobra.Command {
 	var gap int64
 	c := &cobra.Command{
 		Use:   "resume",

@@ -18,7 +18,7 @@ import (
 	"waypost/internal/atomicfile"
 )
 
-func (p *program) rangesPlanCommand() *cobra.Command {
+func (p rangesCommands) planCommand() *cobra.Command {
 	var out string
 	c := &cobra.Command{
 		Use:   "plan",
@@ -42,7 +42,7 @@ the JSON that --output json prints.`,
 	return c
 }
 
-func (p *program) planRanges(ctx context.Context, api *client.Client, out string) error {
+func (p rangesCommands) planRanges(ctx context.Context, api *client.Client, out string) error {
 	plan, err := api.PlanRanges(ctx)
 	if err != nil {
 		return err
@@ -133,7 +133,7 @@ func stepText(s *client.RangeStep) string {
 	return printable(s.Action)
 }
 
-func (p *program) rangesApplyCommand() *cobra.Command {
+func (p rangesCommands) applyCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "apply FILE",
 		Short: "Carry out a plan, unless the ranges have changed since it was made",
@@ -164,7 +164,7 @@ the plan found them, none. FILE is - for standard input. Links are created all t
 // maxPlan bounds a plan file in bytes: 1,000 steps and 1,000 regions fit well.
 const maxPlan = 4 << 20
 
-func (p *program) readPlan(name string) (plan client.RangePlan, err error) {
+func (p rangesCommands) readPlan(name string) (plan client.RangePlan, err error) {
 	from := p.stdin
 	if name != "-" {
 		f, err := os.Open(name)

@@ -38,7 +38,10 @@ breakdown; json has everything. With csv it is the series, or what --breakdown n
 Days and hours are those of --tz. Breakdowns and unique visitors are kept by whole days in
 UTC, and may hold a little more than the time asked for.`
 
-func (p *program) linksStatsCommand() *cobra.Command {
+// clicksCommands makes the commands for clicks and statistics.
+type clicksCommands struct{ *program }
+
+func (p clicksCommands) linkCommand() *cobra.Command {
 	var q statsQuery
 	var domain string
 	c := &cobra.Command{
@@ -62,7 +65,7 @@ func (p *program) linksStatsCommand() *cobra.Command {
 	return c
 }
 
-func (p *program) statsCommand() *cobra.Command {
+func (p clicksCommands) statsCommand() *cobra.Command {
 	var q statsQuery
 	var top int
 	c := &cobra.Command{
@@ -87,7 +90,7 @@ the scope analytics:read, or else the development system that runs in --data-dir
 }
 
 // showStats prints what is at a path of the API.
-func (p *program) showStats(c *cobra.Command, path string) error {
+func (p clicksCommands) showStats(c *cobra.Command, path string) error {
 	return p.withAPI(func(api *client.Client) error {
 		if p.output == "csv" {
 			text, err := api.StatsCSV(c.Context(), path)

@@ -14,9 +14,12 @@ import (
 	"waypost/client"
 )
 
-func (p *program) usersCommand() *cobra.Command {
-	c := group("users", "Manage the users of a workspace", p.usersListCommand(), p.usersAddCommand(), p.usersSetCommand(),
-		p.usersInviteCommand(), p.usersRemoveCommand())
+// usersCommands makes the commands for users.
+type usersCommands struct{ *program }
+
+func (p usersCommands) command() *cobra.Command {
+	c := group("users", "Manage the users of a workspace", p.listCommand(), p.addCommand(), p.setCommand(),
+		p.inviteCommand(), p.removeCommand())
 	c.Long = `Manage who may sign in to a workspace, and as what: a viewer reads, a member also
 creates and changes links, an admin does all. It needs the scope admin, and asks the
 API as ` + "`waypost links`" + ` does. With --all, operators list, change and invite the users
@@ -27,7 +30,7 @@ of all workspaces.`
 	return c
 }
 
-func (p *program) usersListCommand() *cobra.Command {
+func (p usersCommands) listCommand() *cobra.Command {
 	var page pageFlags
 	var everywhere bool
 	c := &cobra.Command{
@@ -109,7 +112,7 @@ func userTable(users []client.Member) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-func (p *program) usersAddCommand() *cobra.Command {
+func (p usersCommands) addCommand() *cobra.Command {
 	var n client.NewMember
 	var file, to string
 	c := &cobra.Command{
@@ -161,7 +164,7 @@ func roleCompletion(c *cobra.Command) {
 	_ = c.RegisterFlagCompletionFunc("role", cobra.FixedCompletions([]string{"admin", "member", "viewer"}, cobra.ShellCompDirectiveNoFileComp))
 }
 
-func (p *program) usersSetCommand() *cobra.Command {
+func (p usersCommands) setCommand() *cobra.Command {
 	var role, name, file string
 	var disable, enable, everywhere bool
 	c := &cobra.Command{
@@ -233,7 +236,7 @@ and passwords are chosen by operators only: see ` + "`waypost users invite`" + `
 	return c
 }
 
-func (p *program) usersRemoveCommand() *cobra.Command {
+func (p usersCommands) removeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "remove USER...",
 		Short:             "Take users out of the workspace, with their keys",

@@ -14,7 +14,7 @@ import (
 	"waypost/client"
 )
 
-func (p *program) verifyCommand() *cobra.Command {
+func (p edgesCommands) verifyCommand() *cobra.Command {
 	var node string
 	var all, repair bool
 	var timeout time.Duration
@@ -75,7 +75,7 @@ func aliveEdges(ctx context.Context, api *client.Client) (nodes []string, err er
 
 // tellSilence says on standard error that an edge will not answer before it is back. Who
 // cannot be asked about it is no reason not to wait.
-func (p *program) tellSilence(ctx context.Context, api *client.Client, node string, timeout time.Duration) {
+func (p edgesCommands) tellSilence(ctx context.Context, api *client.Client, node string, timeout time.Duration) {
 	edges, err := api.Edges(ctx)
 	if err != nil {
 		return
@@ -100,7 +100,7 @@ func (v *verification) bad() bool {
 }
 
 // verify asks all nodes at once and waits for them.
-func (p *program) verify(ctx context.Context, api *client.Client, nodes []string, repair bool, timeout time.Duration) error {
+func (p edgesCommands) verify(ctx context.Context, api *client.Client, nodes []string, repair bool, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	found := make([]verification, len(nodes))

@@ -14,9 +14,12 @@ import (
 	"waypost/client"
 )
 
-func (p *program) workspacesCommand() *cobra.Command {
-	c := group("workspaces", "Show and change workspaces", p.workspacesShowCommand(), p.workspacesListCommand(), p.workspacesCreateCommand(),
-		p.workspacesSetCommand(), p.workspacesDeleteCommand())
+// workspacesCommands makes the commands for workspaces.
+type workspacesCommands struct{ *program }
+
+func (p workspacesCommands) command() *cobra.Command {
+	c := group("workspaces", "Show and change workspaces", p.showCommand(), p.listCommand(), p.createCommand(),
+		p.setCommand(), p.deleteCommand())
 	c.Long = `Show and change the own workspace, as its administrator, or, as an operator, any:
 operators are the administrators of the workspace "default". It asks the API as
 ` + "`waypost links`" + ` does.`
@@ -26,7 +29,7 @@ operators are the administrators of the workspace "default". It asks the API as
 	return c
 }
 
-func (p *program) workspacesShowCommand() *cobra.Command {
+func (p workspacesCommands) showCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "show",
 		Short:   "Show the workspace that commands act in",
@@ -44,7 +47,7 @@ func (p *program) workspacesShowCommand() *cobra.Command {
 	}
 }
 
-func (p *program) workspacesListCommand() *cobra.Command {
+func (p workspacesCommands) listCommand() *cobra.Command {
 	var page pageFlags
 	c := &cobra.Command{
 		Use:     "list",
@@ -89,7 +92,7 @@ func workspaceTable(all []client.Workspace) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-func (p *program) workspacesCreateCommand() *cobra.Command {
+func (p workspacesCommands) createCommand() *cobra.Command {
 	var name, admin string
 	c := &cobra.Command{
 		Use:   "create SLUG",
@@ -123,7 +126,7 @@ shown, once, unless the address has an account that operators look after.`,
 	return c
 }
 
-func (p *program) workspacesSetCommand() *cobra.Command {
+func (p workspacesCommands) setCommand() *cobra.Command {
 	var name, events string
 	var dedupe bool
 	var sample int
@@ -179,7 +182,7 @@ func (p *program) workspacesSetCommand() *cobra.Command {
 	return c
 }
 
-func (p *program) workspacesDeleteCommand() *cobra.Command {
+func (p workspacesCommands) deleteCommand() *cobra.Command {
 	var yes bool
 	c := &cobra.Command{
 		Use:   "delete WORKSPACE",
