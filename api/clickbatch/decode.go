@@ -21,15 +21,18 @@ import (
 //
 // The consumer judges whether counts and times are plausible. A batch without links is
 // valid: it takes the place of one that is lost.
-func Decode(b []byte) (waypost.ClickBatch, error) {
-	batch, why := decode(b)
+func Decode(b []byte) (waypost.ClickBatch, error) { return Codec{}.Decode(b) }
+
+// Decode is [Decode] with pauses.
+func (c Codec) Decode(b []byte) (waypost.ClickBatch, error) {
+	batch, why := decode(b, &columns{ticker: ticker{pause: c.Pause}})
 	if why != "" {
 		return waypost.ClickBatch{}, waypost.Errorf(waypost.EInvalid, "not a batch of clicks: %s", why)
 	}
 	return batch, nil
 }
 
-func decode(b []byte) (batch waypost.ClickBatch, why string) {
+func decode(b []byte, c *columns) (batch waypost.ClickBatch, why string) {
 	if len(b) < headBytes+tailBytes || len(b) > MaxBytes {
 		return batch, "its length is out of bounds"
 	}
@@ -42,7 +45,7 @@ func decode(b []byte) (batch waypost.ClickBatch, why string) {
 	}
 	batch.Exact = body[1] == exactFlag
 	batch.Boot, batch.Seq = waypost.BootID(body[4:20]), binary.LittleEndian.Uint64(body[20:])
-	return batch, decodeColumns(&batch, body[28:])
+	return batch, decodeColumns(&batch, body[28:], c)
 }
 
 // Quarters of an hour whose beginning an int64 of milliseconds can hold.
@@ -53,6 +56,8 @@ const (
 
 // columns reads the encoding from its beginning on, and remembers the first fault.
 type columns struct {
+	ticker
+
 	rest []byte
 	why  string
 }
@@ -65,6 +70,7 @@ func (c *columns) bad(why string) {
 
 // uvarint reads a number of the least length.
 func (c *columns) uvarint() uint64 {
+	c.tick()
 	if len(c.rest) > 0 && c.rest[0] < 0x80 { // as most are
 		v := c.rest[0]
 		c.rest = c.rest[1:]
@@ -92,6 +98,7 @@ func (c *columns) number(most int, bytes int) int {
 }
 
 func (c *columns) take(n int) []byte {
+	c.tick()
 	if n > len(c.rest) {
 		c.bad("it is cut")
 		return nil
@@ -109,8 +116,8 @@ func (c *columns) short() string {
 	return string(c.take(int(n[0])))
 }
 
-func decodeColumns(b *waypost.ClickBatch, rest []byte) (why string) {
-	c := &columns{rest: rest}
+func decodeColumns(b *waypost.ClickBatch, rest []byte, c *columns) (why string) {
+	c.rest = rest
 	if b.Node = c.short(); !waypost.ValidNode(b.Node) || b.Seq == 0 {
 		return "it has no identity"
 	}

@@ -68,14 +68,26 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
+// Codec encodes and decodes batches. The zero Codec is ready.
+type Codec struct {
+	// Pause, if set, is called now and then, so that work on a large batch can let other
+	// goroutines have the processor.
+	Pause func()
+}
+
 // Append appends the encoding of b to dst. The same batch always has the same bytes. A
 // batch that breaks a rule of [Decode] is encoded into bytes that Decode refuses.
-func Append(dst []byte, b *waypost.ClickBatch) []byte {
+func Append(dst []byte, b *waypost.ClickBatch) []byte { return Codec{}.Append(dst, b) }
+
+// Append is [Append] with pauses.
+func (c Codec) Append(dst []byte, b *waypost.ClickBatch) []byte {
+	t := &ticker{pause: c.Pause}
 	start := len(dst)
 	rows, visitors, sound := 0, 0, true
 	for i := range b.Links {
 		l := &b.Links[i]
 		rows, visitors = rows+len(l.Rows), visitors+len(l.Visitors)
+		t.tick()
 		sound = sound && len(l.Rows) > 0 && (b.Exact || onQuarters(l.Rows)) && inBits(l.Visitors)
 	}
 	if !sound {
@@ -97,10 +109,11 @@ func Append(dst []byte, b *waypost.ClickBatch) []byte {
 	}
 	for i := range b.Profiles {
 		dst = appendProfile(dst, &b.Profiles[i])
+		t.tick()
 	}
-	dst = appendLinks(dst, b.Links)
-	dst = appendRows(dst, b, base)
-	dst = appendVisitors(dst, b.Links, base)
+	dst = t.appendLinks(dst, b.Links)
+	dst = t.appendRows(dst, b, base)
+	dst = t.appendVisitors(dst, b.Links, base)
 	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[start:], castagnoli))
 }
 
@@ -150,26 +163,31 @@ func appendProfile(dst []byte, p *waypost.ClickProfile) []byte {
 	return dst
 }
 
-func appendLinks(dst []byte, links []waypost.LinkClicks) []byte {
+func (t *ticker) appendLinks(dst []byte, links []waypost.LinkClicks) []byte {
 	for i := range links {
 		dst = binary.AppendUvarint(dst, uint64(links[i].Domain))
+		t.tick()
 	}
 	for i := range links {
 		dst = append(dst, byte(min(len(links[i].Code), 255)))
+		t.tick()
 	}
 	for i := range links {
 		dst = append(dst, links[i].Code...)
+		t.tick()
 	}
 	for i := range links {
 		dst = binary.AppendUvarint(dst, uint64(len(links[i].Rows)))
+		t.tick()
 	}
 	for i := range links {
 		dst = binary.AppendUvarint(dst, uint64(len(links[i].Visitors)))
+		t.tick()
 	}
 	return dst
 }
 
-func appendRows(dst []byte, b *waypost.ClickBatch, base int64) []byte {
+func (t *ticker) appendRows(dst []byte, b *waypost.ClickBatch, base int64) []byte {
 	unit := unitOf(b)
 	for i := range b.Links {
 		before := base
@@ -177,19 +195,23 @@ func appendRows(dst []byte, b *waypost.ClickBatch, base int64) []byte {
 			// The difference of exact times may wrap around; the decoder's addition undoes that.
 			dst = binary.AppendVarint(dst, r.At/unit-before/unit)
 			before = r.At
+			t.tick()
 		}
 	}
 	for i := range b.Links {
 		for _, r := range b.Links[i].Rows {
 			dst = binary.AppendUvarint(dst, uint64(r.Profile))
+			t.tick()
 		}
 	}
 	for i := range b.Links {
 		for _, r := range b.Links[i].Rows {
 			dst = binary.AppendUvarint(dst, r.Count)
+			t.tick()
 		}
 	}
 	for i := range b.Links {
+		t.tick()
 		if rows := b.Links[i].Rows; len(rows) > 0 {
 			dst = binary.AppendVarint(dst, b.Links[i].Last-rows[len(rows)-1].At)
 		}
@@ -197,7 +219,7 @@ func appendRows(dst []byte, b *waypost.ClickBatch, base int64) []byte {
 	return dst
 }
 
-func appendVisitors(dst []byte, links []waypost.LinkClicks, base int64) []byte {
+func (t *ticker) appendVisitors(dst []byte, links []waypost.LinkClicks, base int64) []byte {
 	today := int64(waypost.Day(base))
 	for i := range links {
 		before := today
@@ -208,12 +230,14 @@ func appendVisitors(dst []byte, links []waypost.LinkClicks, base int64) []byte {
 				n |= 1
 			}
 			dst, before = binary.AppendUvarint(dst, n), int64(v.Day)
+			t.tick()
 		}
 	}
 	for i := range links {
 		for _, v := range links[i].Visitors {
 			h := v.Hash
 			dst = append(dst, byte(h>>56), byte(h>>48), byte(h>>40), byte(h>>32), byte(h>>24))
+			t.tick()
 		}
 	}
 	return dst
@@ -227,4 +251,17 @@ func unzigzag(n uint64) int64 { return int64(n>>1) ^ -int64(n&1) }
 func appendShort(dst []byte, s string) []byte {
 	s = s[:min(len(s), 255)]
 	return append(append(dst, byte(len(s))), s...)
+}
+
+// ticker calls pause after some steps of up to 20 ns.
+type ticker struct {
+	pause func()
+	steps uint
+}
+
+func (t *ticker) tick() {
+	const perPause = 512
+	if t.steps++; t.steps%perPause == 0 && t.pause != nil {
+		t.pause()
+	}
 }

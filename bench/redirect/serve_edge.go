@@ -39,7 +39,7 @@ func newEdge(o serveOptions) (_ app, err error) {
 	cfg.Links = e.replica
 	if o.Journal != "" {
 		who := audience.New(audience.Config{Salts: oneSalt{}, Metrics: e.meters})
-		if e.journal, err = clicks.Open(clicks.Config{Dir: o.Journal, Node: "bench", Audience: who, Metrics: e.meters}); err != nil {
+		if e.journal, err = clicks.Open(clicks.Config{Dir: o.Journal, Node: "bench", Profiler: who, Metrics: e.meters}); err != nil {
 			return app{}, errors.Join(err, e.replica.Close())
 		}
 		cfg.Clicks, cfg.Sealer = e.journal, audience.NewSealer(oneSalt{})

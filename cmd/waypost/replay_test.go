@@ -175,7 +175,7 @@ func startReplayEdge(t *testing.T, node string, links fewLinks, clock func() tim
 	salts := &dailySalts{}
 	journal, err := clicks.Open(clicks.Config{
 		Dir: t.TempDir(), Node: node, FlushInterval: 20 * time.Millisecond,
-		Audience: audience.New(audience.Config{Salts: salts, Places: places(t)}),
+		Profiler: audience.New(audience.Config{Salts: salts, Places: places(t)}),
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, journal.Close()) })

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// allocate gives a new file its size and the disk space for it, so that writing to
-// its mapping cannot run out of space.
+// allocate sets a new file's size and reserves its disk space, so that writing to its
+// mapping cannot run out of space.
 func allocate(f *os.File, size int64) error {
 	for {
 		err := unix.Fallocate(int(f.Fd()), 0, 0, size)

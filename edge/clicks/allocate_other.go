@@ -4,6 +4,6 @@ package clicks
 
 import "os"
 
-// allocate gives a new file its size and the disk space for it, so that writing to
-// its mapping cannot run out of space.
+// allocate sets a new file's size and reserves its disk space, so that writing to its
+// mapping cannot run out of space.
 func allocate(f *os.File, size int64) error { return writeZeros(f, size) }

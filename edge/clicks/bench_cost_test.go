@@ -24,7 +24,7 @@ func BenchmarkClick(b *testing.B) {
 		"browser": {Address: [16]byte{1}, Agent: agent, Referrer: referrer},
 	} {
 		b.Run(name, func(b *testing.B) {
-			j, err := clicks.Open(clicks.Config{Dir: b.TempDir(), Node: "edge-1", Audience: crowd{}})
+			j, err := clicks.Open(clicks.Config{Dir: b.TempDir(), Node: "edge-1", Profiler: crowd{}})
 			if err != nil {
 				b.Fatal(err)
 			}

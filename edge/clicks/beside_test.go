@@ -17,7 +17,7 @@ func beside(t *testing.T, j *clicks.Journal, cfg clicks.Config) *clicks.Journal 
 	t.Helper()
 	fd, err := unix.FcntlInt(j.Lock().Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	require.NoError(t, err)
-	cfg.Beside = os.NewFile(uintptr(fd), "lock")
+	cfg.Shared = os.NewFile(uintptr(fd), "lock")
 	return open(t, cfg)
 }
 
@@ -87,7 +87,7 @@ func TestAForeignLockIsRefused(t *testing.T) {
 	old := open(t, cfg)
 	fd, err := unix.FcntlInt(old.Lock().Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	require.NoError(t, err)
-	other.Beside = os.NewFile(uintptr(fd), "lock")
+	other.Shared = os.NewFile(uintptr(fd), "lock")
 	_, err = clicks.Open(other)
 	require.ErrorContains(t, err, "is not that of")
 	_, err = clicks.Open(cfg)

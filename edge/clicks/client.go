@@ -18,7 +18,7 @@ import (
 // maxAnswer bounds how much of an answer is read, in bytes.
 const maxAnswer = 16 << 10
 
-// verdict is what the control plane says about a batch.
+// verdict is the control plane's decision about a batch.
 type verdict int
 
 const (
@@ -27,7 +27,7 @@ const (
 	refused                    // it can never be counted
 )
 
-// answer is a verdict and what comes with it.
+// answer is a verdict with its details.
 type answer struct {
 	verdict    verdict
 	watermark  uint64

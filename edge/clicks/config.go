@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"runtime"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sys/unix"
 
 	"waypost"
 	"waypost/internal/failpoint"
@@ -29,7 +31,7 @@ type Config struct {
 	// which is 10,000 clicks whose agents all differ, and 37,000 whose agents are few.
 	SegmentBytes int64
 
-	// MaxBytes bounds what Dir holds, dead letters and quarantine included; at least
+	// MaxBytes bounds the files in Dir, dead letters and quarantine included; at least
 	// four segments. As it fills, clicks that wait lose detail, and at the bound they are
 	// dropped and counted. Default: 2 GiB, which is a week at 500 clicks a second,
 	// but at most half of the disk that is free or the journal's own, and at least eight
@@ -40,31 +42,31 @@ type Config struct {
 	// one for each processor, at most 8, and at most half of what MaxBytes holds.
 	Shards int
 
-	// FlushInterval is how often what was recorded is fixed as a batch while the
-	// control plane keeps up with them. Default: 500 ms.
+	// FlushInterval is how often the recorded clicks become a batch while the control plane
+	// keeps up. Default: 500 ms.
 	FlushInterval time.Duration
 
-	// SyncInterval bounds what a power cut loses, together with the time that the
-	// disk takes for a sync: what was recorded before is then on the disk, in a
-	// segment or in a batch. A killed process loses nothing. Default: 1 s.
+	// SyncInterval, plus the time of a sync, bounds the clicks that a power cut loses:
+	// older ones are on the disk, in a segment or in a batch. A killed process loses none.
+	// Default: 1 s.
 	SyncInterval time.Duration
 
-	// KeepAcknowledged is how long batches that the control plane has counted are kept, to be
-	// sent again should it lose them in a failover; they take at most an eighth of MaxBytes, and
-	// are the first to go when there is no room. Default: 24 h; less than 0: they are not
-	// kept.
+	// KeepAcknowledged is how long batches that the control plane has counted are retained,
+	// to be sent again if it loses them in a failover. They take at most an eighth of
+	// MaxBytes, and are removed first when there is no room. Default: 24 h; less than 0: they
+	// are not retained.
 	KeepAcknowledged time.Duration
 
-	// Beside is the lock of a journal in Dir that another process has open, as that
-	// one gave it away with [Journal.Lock]. Each of the two then keeps to the files of
-	// its own boots, until Adopt. Open takes the file, whatever comes of it. Default:
-	// this journal is alone, and takes over what earlier boots left.
-	Beside *os.File
+	// Shared is the lock of a journal in Dir that another process has open, as returned by
+	// its [Journal.Lock]. Each of the two then keeps to the files of its own boots, until
+	// Adopt. Open takes the file even if it fails. Default: this journal is alone, and takes
+	// over the files of earlier boots.
+	Shared *os.File
 
-	// Audience tells who clicked. Default: nobody is told, only bots from people.
-	Audience Audience
+	// Profiler describes visitors. Default: only bots are told from people.
+	Profiler Profiler
 
-	// Logger gets what an operator has to know. Default: discarded.
+	// Logger gets events that an operator has to know. Default: discarded.
 	Logger *slog.Logger
 
 	// Metrics takes the journal's collector. Default: none.
@@ -73,11 +75,11 @@ type Config struct {
 	disk        disk
 	packBatches int   // acknowledged batches in a pack
 	packBytes   int64 // of them
-	exactBytes  int64 // that folds may take while clicks have their time
-	wearing     time.Duration
+	exactBytes  int64 // that compacted segments may take while clicks have their time
+	reuseFor    time.Duration
 }
 
-// disk is what tests let fail.
+// disk holds the operations that tests let fail.
 type disk struct {
 	allocate func(f *os.File, size int64) error
 	sync     func(f *os.File) error
@@ -111,8 +113,8 @@ func (c Config) withDefaults() (Config, error) {
 	if c.packBatches == 0 {
 		c.packBatches = int(failpoint.Number("batches of a pack", packBatches))
 	}
-	if c.wearing == 0 {
-		c.wearing = wearing
+	if c.reuseFor == 0 {
+		c.reuseFor = reuseFor
 	}
 	if c.disk.allocate == nil {
 		c.disk.allocate = allocate
@@ -133,9 +135,41 @@ func (c Config) withDefaults() (Config, error) {
 	if c.MaxBytes == 0 {
 		c.MaxBytes = defaultQuota(c.Dir, c.SegmentBytes)
 	}
-	c.exactBytes = failpoint.Number("bytes of exact folds", c.MaxBytes/exactShare)
+	c.exactBytes = failpoint.Number("bytes of exact compacted segments", c.MaxBytes/exactShare)
 	if c.Shards <= 0 {
 		c.Shards = min(runtime.GOMAXPROCS(0), maxShards, int(c.MaxBytes/c.SegmentBytes/2))
 	}
 	return c, nil
+}
+
+// retains reports whether acknowledged batches are retained at all.
+func (c *Config) retains() bool { return c.KeepAcknowledged > 0 }
+
+// defaultQuota is a week of clicks, if the disk has room for that and everything else.
+func defaultQuota(dir string, segment int64) int64 {
+	const week = 2 << 30
+	free, err := freeBytes(dir)
+	if err != nil {
+		return week // opening the directory reports the error
+	}
+	if own, err := (&directory{root: dir}).used(); err == nil {
+		free += own
+	}
+	return max(min(week, free/2), 8*segment)
+}
+
+// freeBytes is the room on the disk of a directory, or of the parent it will be made in.
+func freeBytes(dir string) (int64, error) {
+	for {
+		var s unix.Statfs_t
+		err := unix.Statfs(dir, &s)
+		if err == nil {
+			return int64(s.Bavail) * s.Bsize, nil
+		}
+		up := filepath.Dir(dir)
+		if !os.IsNotExist(err) || up == dir {
+			return 0, os.NewSyscallError("statfs", err)
+		}
+		dir = up
+	}
 }

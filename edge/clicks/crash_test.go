@@ -39,7 +39,7 @@ func busy(dir string) clicks.Config {
 func victim(dir, url string) error {
 	cfg := busy(dir)
 	if url == "" {
-		cfg.MaxBytes, cfg.Audience = 400<<10, crowd{} // which is soon too little for all details
+		cfg.MaxBytes, cfg.Profiler = 400<<10, crowd{} // which is soon too little for all details
 	}
 	j, err := clicks.Open(cfg)
 	if err != nil {
@@ -134,7 +134,7 @@ func TestAProcessKilledWhileClicksAreFoldedLosesNoneAndCountsNoneTwice(t *testin
 			recorded[r] += n
 		}
 	}
-	require.NotEmpty(t, files(t, dir, "fold"))
+	require.NotEmpty(t, files(t, dir, "compacted"))
 	shipAll(t, open(t, config(dir)), control)
 	got, _ := control.totals()
 	for r, n := range recorded {

@@ -2,6 +2,8 @@ package clicks
 
 import (
 	"bytes"
+	"cmp"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -13,12 +15,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"waypost"
 	"waypost/internal/failpoint"
 )
 
-// directory is where a journal lives. Beside its segments and batches there are
-// two directories for what is no longer shipped and never wiped: batches that the
-// control plane will not count, and files that could not be read.
+// directory holds the files of a journal. Two directories in it hold files that are no
+// longer shipped and never removed: batches that the control plane will not count, and
+// files that could not be read.
 type directory struct {
 	root string
 	self *os.File // locked
@@ -30,10 +33,9 @@ const (
 	quarantineDir = "quarantine"
 )
 
-// openDirectory makes the directory where it is missing and locks it, or takes part
-// in the lock that beside is. The kernel lets go of the lock when the last process
-// that has a part in it ends, however it does.
-func openDirectory(root string, beside *os.File, d disk) (*directory, error) {
+// openDirectory makes the directory if it is missing and locks it, or shares another
+// process's lock. The kernel releases the lock when the last process that shares it ends.
+func openDirectory(root string, shared *os.File, d disk) (*directory, error) {
 	for _, dir := range []string{root, filepath.Join(root, deadDir), filepath.Join(root, quarantineDir)} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, err
@@ -43,16 +45,16 @@ func openDirectory(root string, beside *os.File, d disk) (*directory, error) {
 	if err != nil {
 		return nil, err
 	}
-	if beside != nil {
+	if shared != nil {
 		own, err := self.Stat()
-		others, err2 := beside.Stat()
+		others, err2 := shared.Stat()
 		if err := errors.Join(err, err2, self.Close()); err != nil {
 			return nil, err
 		}
 		if !os.SameFile(own, others) {
 			return nil, fmt.Errorf("the lock that was handed over is not that of %s", root)
 		}
-		self = beside
+		self = shared
 	}
 	err = unix.Flock(int(self.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
@@ -68,11 +70,11 @@ func (d *directory) close() error { return d.self.Close() }
 
 func (d *directory) path(file string) string { return filepath.Join(d.root, file) }
 
-// sync makes durable which names the directory has.
+// sync makes the names in the directory durable.
 func (d *directory) sync() error { return d.disk.sync(d.self) }
 
-// create makes a file that is there as a whole, and durable, or not at all. What
-// fill gets is a new file under another name. The file comes back open.
+// create makes a file that exists as a whole, and durably, or not at all. Fill gets a new
+// file under a temporary name. The returned file is open.
 func (d *directory) create(file string, fill func(*os.File) error) (*os.File, error) {
 	f, err := d.begin(file)
 	if err != nil {
@@ -87,12 +89,12 @@ func (d *directory) create(file string, fill func(*os.File) error) (*os.File, er
 	return f, nil
 }
 
-// begin makes a file that is not there yet. It ends with finish or abandon.
+// begin opens a temporary file. It ends with finish or abandon.
 func (d *directory) begin(file string) (*os.File, error) {
 	return os.OpenFile(d.path(temporary+file), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 }
 
-// finish makes it durable under a name.
+// finish makes the file durable under its name.
 func (d *directory) finish(f *os.File, file string) error {
 	kind := kindOf(file)
 	failpoint.Hit("make " + kind + ": written")
@@ -109,13 +111,13 @@ func (d *directory) finish(f *os.File, file string) error {
 	return err
 }
 
-// kindOf gives the first word of a file's name.
+// kindOf returns the first word of a file's name.
 func kindOf(file string) string {
 	kind, _, _ := strings.Cut(file, "-")
 	return kind
 }
 
-// abandon takes a file away that was begun.
+// abandon removes a file that was begun.
 func (d *directory) abandon(f *os.File) error {
 	return errors.Join(f.Close(), ignoreMissing(os.Remove(f.Name())))
 }
@@ -124,8 +126,7 @@ func (d *directory) rename(from, to string) error {
 	return os.Rename(d.path(from), d.path(to))
 }
 
-// remove takes a file away; one that is gone already is no error. It is not
-// durable before the next sync.
+// remove removes a file; a missing file is no error. It is durable after the next sync.
 func (d *directory) remove(file string) error {
 	kind := kindOf(file)
 	failpoint.Hit("remove " + kind + ": begun")
@@ -141,7 +142,7 @@ func ignoreMissing(err error) error {
 	return err
 }
 
-// read gives a whole file, or a little more than limit bytes of one that is larger.
+// read returns a whole file, or slightly more than limit bytes of a larger one.
 func (d *directory) read(file string, limit int64) ([]byte, error) {
 	f, err := os.Open(d.path(file))
 	if err != nil {
@@ -155,8 +156,7 @@ func (d *directory) read(file string, limit int64) ([]byte, error) {
 	return buf.Bytes(), errors.Join(err, f.Close())
 }
 
-// moveTo puts a file into one of the directories beside, under a name that is free
-// there.
+// moveTo puts a file into one of the inner directories, under a name that is free there.
 func (d *directory) moveTo(dir, file string) error {
 	to := filepath.Join(dir, file)
 	for n := 2; ; n++ {
@@ -171,7 +171,7 @@ func (d *directory) moveTo(dir, file string) error {
 	}
 }
 
-// used is the number of bytes that the directory's files have.
+// used sums up the sizes of the directory's files, in bytes.
 func (d *directory) used() (int64, error) {
 	var sum int64
 	err := filepath.WalkDir(d.root, func(_ string, e fs.DirEntry, err error) error {
@@ -185,4 +185,94 @@ func (d *directory) used() (int64, error) {
 		return ignoreMissing(err) // it was shipped meanwhile
 	})
 	return sum, err
+}
+
+// A file's name says its boot and its state:
+//
+//	segment-ORDINAL-BOOT-NUMBER.active    is written to
+//	segment-ORDINAL-BOOT-NUMBER.sealed    takes no more clicks
+//	compacted-ORDINAL-BOOT-NUMBER.sealed  clicks of segments, in less room
+//	batch-ORDINAL-BOOT-SEQUENCE.fixed     is still to be acknowledged
+//	batch-ORDINAL-BOOT-SEQUENCE.shipped   is acknowledged, and kept: the newest of its boot
+//	                                      for its checkpoint, and all to be sent again
+//	pack-ORDINAL-BOOT-SEQUENCE.shipped    many of these, from a sequence on
+//
+// The ordinal puts the boots in order; numbers and sequences begin at 1.
+type name struct {
+	kind  kind
+	boot  bootName
+	n     uint64
+	state state
+}
+
+type (
+	kind  string
+	state string
+)
+
+const (
+	segmentKind   kind = "segment"
+	compactedKind kind = "compacted"
+	batchKind     kind = "batch"
+	packKind      kind = "pack"
+
+	active  state = "active"
+	sealed  state = "sealed"
+	fixed   state = "fixed"
+	shipped state = "shipped"
+
+	temporary = ".new-" // begins the name of a file that is still being made
+)
+
+// bootName identifies a start of an edge, and orders it among the others.
+type bootName struct {
+	ordinal uint32
+	id      waypost.BootID
+}
+
+func (b bootName) String() string { return fmt.Sprintf("%08x-%x", b.ordinal, b.id[:]) }
+
+func (b bootName) compare(o bootName) int {
+	return cmp.Or(cmp.Compare(b.ordinal, o.ordinal), cmp.Compare(string(b.id[:]), string(o.id[:])))
+}
+
+func (n name) String() string {
+	return fmt.Sprintf("%s-%s-%016x.%s", n.kind, n.boot, n.n, n.state)
+}
+
+// in returns the same file's name in another state.
+func (n name) in(s state) name {
+	n.state = s
+	return n
+}
+
+// parseName reads the names that [name.String] writes, and no others.
+func parseName(text string) (name, bool) {
+	base, end, _ := strings.Cut(text, ".")
+	parts := strings.Split(base, "-")
+	if len(parts) != 4 {
+		return name{}, false
+	}
+	n := name{kind: kind(parts[0]), state: state(end)}
+	ordinal, err1 := strconv.ParseUint(parts[1], 16, 32)
+	id, err2 := hex.DecodeString(parts[2])
+	number, err3 := strconv.ParseUint(parts[3], 16, 64)
+	if err1 != nil || err2 != nil || err3 != nil || len(id) != len(n.boot.id) || number == 0 {
+		return name{}, false
+	}
+	n.boot, n.n = bootName{uint32(ordinal), waypost.BootID(id)}, number
+	known := n.kind == segmentKind && (n.state == active || n.state == sealed) || n.kind == compactedKind && n.state == sealed ||
+		n.kind == packKind && n.state == shipped || n.kind == batchKind && (n.state == fixed || n.state == shipped)
+	return n, known && n.String() == text
+}
+
+// writeZeros allocates space if the system can do so only by writing.
+func writeZeros(f *os.File, size int64) error {
+	zeros := make([]byte, min(size, 1<<20))
+	for at := int64(0); at < size; at += int64(len(zeros)) {
+		if _, err := f.WriteAt(zeros[:min(int64(len(zeros)), size-at)], at); err != nil {
+			return err
+		}
+	}
+	return nil
 }

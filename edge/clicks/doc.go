@@ -1,11 +1,11 @@
-// Package clicks is an edge's journal of clicks and the way from there to the
-// control plane: a click is recorded by copying it into a mapped file, gathered with
-// others into a batch whose identity and bytes are fixed on disk before it is first
-// sent. While the control plane is away, clicks lose detail before any is dropped.
-// Batches are kept for a day after they were acknowledged, and then forgotten.
+// Package clicks is an edge's journal of clicks, and ships them to the control plane. It
+// records a click by copying it into a mapped file, and gathers clicks into batches whose
+// identity and bytes are on the disk before they are first sent. While the control plane is
+// away, clicks lose detail before any is dropped. Batches are retained for a day after they
+// were acknowledged.
 //
-// It neither counts nor keeps clicks for reading, and decides nothing about a
-// redirect: when it cannot take a click it counts a dropped one and says so, and the
-// visitor is redirected all the same. DESIGN.md has the formats, the states and what
-// a crash leaves at each of them.
+// The package neither counts nor keeps clicks for reading, and decides nothing about a
+// redirect: a click for which there is no room is counted as dropped, and the visitor is
+// still redirected. DESIGN.md has the formats, the states, and the files that a crash
+// leaves in each of them.
 package clicks

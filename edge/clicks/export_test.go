@@ -10,7 +10,6 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"waypost"
-	"waypost/api/clickbatch"
 )
 
 // SetSync lets syncs of files and of the directory fail, or be seen.
@@ -22,17 +21,17 @@ func (c *Config) SetPackBatches(n int) { c.packBatches = n }
 // ToPack gives which of acknowledged batches of these sizes, numbered from 1 on, make the next pack of at most so many batches or
 // so many bytes.
 func ToPack(sizes []int64, batches int, bytes int64) (numbers []uint64) {
-	j := &Journal{cfg: Config{packBatches: batches, packBytes: bytes}}
-	l := &lane{seq: uint64(len(sizes))}
+	r := &retention{shared: &shared{cfg: Config{packBatches: batches, packBytes: bytes}}, catalog: &catalog{}}
+	st := &stream{seq: uint64(len(sizes))}
 	for i, size := range sizes {
 		n := uint64(i + 1)
 		kind := batchKind
 		if size == 0 {
 			kind = packKind
 		}
-		l.kept = append(l.kept, kept{name: name{kind: kind, n: n}, first: n, last: n, size: size})
+		st.retained = append(st.retained, retained{name: name{kind: kind, n: n}, first: n, last: n, size: size})
 	}
-	some, _ := j.toPack(l)
+	some, _ := r.toPack(st)
 	for _, k := range some {
 		numbers = append(numbers, k.first)
 	}
@@ -42,16 +41,16 @@ func ToPack(sizes []int64, batches int, bytes int64) (numbers []uint64) {
 // SetAllocate lets the disk be full.
 func (c *Config) SetAllocate(allocate func(*os.File, int64) error) { c.disk.allocate = allocate }
 
-// SetWearing lets segments be kept to be used again for another time.
-func (c *Config) SetWearing(d time.Duration) { c.wearing = d }
+// SetReuseFor lets segments be kept to be used again for another time.
+func (c *Config) SetReuseFor(d time.Duration) { c.reuseFor = d }
 
 // TryRecord records a click, or reports that it would be dropped.
 func (j *Journal) TryRecord(domain waypost.DomainID, code []byte, at int64) bool {
-	return j.record(&waypost.Click{Domain: domain, Code: code, At: at})
+	return j.recorder.record(&waypost.Click{Domain: domain, Code: code, At: at})
 }
 
 // Dropped is the number of clicks dropped.
-func (j *Journal) Dropped() uint64 { return j.dropped.Load() }
+func (j *Journal) Dropped() uint64 { return j.recorder.dropped.Load() }
 
 // Walk gives the codes of the records in a part of a segment.
 func Walk(b []byte) (codes []string, tail int, hole bool) {
@@ -143,18 +142,17 @@ func ReencodeBatchFile(b []byte) ([]byte, error) {
 
 // Tally adds clicks up.
 type Tally struct {
-	sums *tally
-	zstd *zstd.Encoder
-	buf  []byte
+	sums   *tally
+	packer *packer
 }
 
 // NewTally makes a Tally.
-func NewTally(a Audience) *Tally {
-	z, err := newEncoder()
+func NewTally(with Profiler) *Tally {
+	p, err := newPacker(nil)
 	if err != nil {
 		panic(err)
 	}
-	return &Tally{sums: newTally(a), zstd: z}
+	return &Tally{sums: newTally(with, nil), packer: p}
 }
 
 // Pack gives the body of the batch of the clicks in a part of a segment.
@@ -170,35 +168,34 @@ func (t *Tally) Pack(part []byte) []byte {
 	}
 	b := t.sums.batch(false)
 	b.Node, b.Seq = "edge-1", 1
-	t.buf = clickbatch.Append(t.buf[:0], &b)
-	return t.zstd.EncodeAll(t.buf, nil)
+	return bytes.Clone(t.packer.pack(&b))
 }
 
 // TryClick is TryRecord of any click.
-func (j *Journal) TryClick(c waypost.Click) bool { return j.record(&c) }
+func (j *Journal) TryClick(c waypost.Click) bool { return j.recorder.record(&c) }
 
-// FoldReader reads folds, one after the other.
-type FoldReader struct{ zstd *zstd.Decoder }
+// CompactedReader reads folds, one after the other.
+type CompactedReader struct{ zstd *zstd.Decoder }
 
-// NewFoldReader makes a FoldReader.
-func NewFoldReader() (*FoldReader, error) {
+// NewCompactedReader makes a CompactedReader.
+func NewCompactedReader() (*CompactedReader, error) {
 	z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1))
-	return &FoldReader{z}, err
+	return &CompactedReader{z}, err
 }
 
 // Close ends it.
-func (r *FoldReader) Close() { r.zstd.Close() }
+func (r *CompactedReader) Close() { r.zstd.Close() }
 
 // Check reads what follows the blocks of a fold, and of these that which has a byte; -1: all.
-func (r *FoldReader) Check(b []byte, at int) error {
+func (r *CompactedReader) Check(b []byte, at int) error {
 	var magic [4]byte
 	if len(b) < 4 {
-		return errFoldFile
+		return errCompacted
 	}
 	copy(magic[:], b[len(b)-4:])
 	length := int(binary.LittleEndian.Uint32(magic[:]))
 	if length > len(b)-4 {
-		return errFoldFile
+		return errCompacted
 	}
 	f, _, err := decodeFoot(b[len(b)-4-length:len(b)-4], int64(len(b)-4-length))
 	if err != nil {
@@ -208,7 +205,7 @@ func (r *FoldReader) Check(b []byte, at int) error {
 		if at >= 0 && (int64(at) < block.at || int64(at) >= block.at+int64(block.length)) {
 			continue
 		}
-		if _, err := f.readBlock(bytes.NewReader(b), r.zstd, n); err != nil {
+		if _, err := f.readBlock(bytes.NewReader(b), r.zstd, n, nil); err != nil {
 			return err
 		}
 	}
@@ -219,7 +216,7 @@ func (r *FoldReader) Check(b []byte, at int) error {
 // written.
 func ReencodeFoot(b []byte) ([]byte, error) {
 	var before int64
-	if len(b) > foldHead {
+	if len(b) > compactedHead {
 		before = blocksOf(b)
 	}
 	f, c, err := decodeFoot(b, before)
@@ -232,7 +229,7 @@ func ReencodeFoot(b []byte) ([]byte, error) {
 
 // blocksOf guesses the length of the blocks from the lengths that are stated.
 func blocksOf(b []byte) (sum int64) {
-	for at := len(b) - 4 - 16; at > foldHead; at -= 16 {
+	for at := len(b) - 4 - 16; at > compactedHead; at -= 16 {
 		sum += int64(binary.LittleEndian.Uint32(b[at:]))
 		if f, _, err := decodeFoot(b, sum); err == nil && f != nil {
 			return sum
@@ -243,8 +240,8 @@ func blocksOf(b []byte) (sum int64) {
 
 // SampleFoot gives what might follow the blocks of a fold.
 func SampleFoot() []byte {
-	f := fold{name: name{n: 3}, node: "edge-1", grade: quarterGrade, seq: 7, blocks: []foldBlock{{0, 10, 1, 5}, {10, 20, 2, 6}}}
-	b := f.foot(&cover{next: 9, segments: []coveredSegment{{8, 200}}, nextFold: 3, folds: []coveredFold{{2, 1}}})
+	f := compacted{name: name{n: 3}, node: "edge-1", grade: quarterGrade, seq: 7, blocks: []block{{0, 10, 1, 5}, {10, 20, 2, 6}}}
+	b := f.foot(&checkpoint{next: 9, segments: []coveredSegment{{8, 200}}, nextCompacted: 3, compacted: []coveredCompacted{{2, 1}}})
 	return b[:len(b)-4]
 }
 
@@ -260,10 +257,10 @@ func SamplePack(batch []byte) []byte {
 func Unpack(b []byte, seq uint64) ([]byte, error) { return unpack(b, name{}, seq) }
 
 // Spares is how many segments are ready.
-func (j *Journal) Spares() int { return len(j.spares) }
+func (j *Journal) Spares() int { return len(j.spares.ready) }
 
 // Worn is how many segments wait to be used again.
-func (j *Journal) Worn() int { return j.wornNow() }
+func (j *Journal) Worn() int { return j.spares.reusable() }
 
 // Recorded is the number of clicks recorded.
-func (j *Journal) Recorded() uint64 { return j.recorded() }
+func (j *Journal) Recorded() uint64 { return j.recorder.recorded() }

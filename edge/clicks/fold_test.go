@@ -24,7 +24,7 @@ import (
 func cutOff(dir string) clicks.Config {
 	cfg := config(dir)
 	cfg.SegmentBytes, cfg.MaxBytes, cfg.Shards = 32<<10, 2<<20, 2
-	cfg.FlushInterval, cfg.Audience = time.Millisecond, crowd{}
+	cfg.FlushInterval, cfg.Profiler = time.Millisecond, crowd{}
 	return cfg
 }
 
@@ -98,12 +98,12 @@ func TestWhileTheControlPlaneIsAwayDetailIsFoldedBeforeAClickIsDropped(t *testin
 		clicked.clickAround(t, j, 5_000, 500)
 		require.LessOrEqual(t, used(t, cfg.Dir), cfg.MaxBytes)
 	}
-	require.NotEmpty(t, files(t, cfg.Dir, "fold"))
+	require.NotEmpty(t, files(t, cfg.Dir, "compacted"))
 	require.LessOrEqual(t, len(files(t, cfg.Dir, "batch")), 4, "what nobody has seen has no identity yet")
 	shipAll(t, j, control)
 	clicked.equals(t, control)
 	require.Empty(t, files(t, filepath.Join(cfg.Dir, "quarantine"), ""))
-	require.Empty(t, files(t, cfg.Dir, "fold"))
+	require.Empty(t, files(t, cfg.Dir, "compacted"))
 	require.Zero(t, metric(t, registry, "waypost_clicks_waiting"))
 	require.NotContains(t, log.String(), "level=ERROR")
 }
@@ -147,7 +147,7 @@ func TestClicksThatWereOnlyFoldedKeepTimesProfilesAndVisitors(t *testing.T) {
 		clicked.clickSome(t, j, n, n+1_000, 10_000, 400)
 		awaitFolds(t, j, cfg) // or they would all become one batch
 	}
-	require.NotEmpty(t, files(t, cfg.Dir, "fold"))
+	require.NotEmpty(t, files(t, cfg.Dir, "compacted"))
 	shipAll(t, j, control)
 	clicked.equals(t, control)
 	require.Len(t, times, 10_000)
@@ -210,7 +210,7 @@ func TestACrashWhileClicksAreFoldedLosesNoneAndCountsNoneTwice(t *testing.T) {
 			runtime.Gosched() // until there is room
 		}
 	}, func() bool {
-		now := slices.ContainsFunc(files(t, cfg.Dir, ".new-fold"), func(n string) bool { return strings.Contains(n, "-ffffffffffffffff.") })
+		now := slices.ContainsFunc(files(t, cfg.Dir, ".new-compacted"), func(n string) bool { return strings.Contains(n, "-ffffffffffffffff.") })
 		seen++
 		switch {
 		case merging && !now: // it has its name, and what it was made of is there still
@@ -268,7 +268,7 @@ func folded(t *testing.T) (dir string, sum uint64) {
 		cfg := cutOff(t.TempDir())
 		cfg.MaxBytes = 64 << 20
 		j := open(t, cfg)
-		for clicked := (ledger{}); len(files(t, cfg.Dir, "fold")) < 4; folds.clicks += 1_000 {
+		for clicked := (ledger{}); len(files(t, cfg.Dir, "compacted")) < 4; folds.clicks += 1_000 {
 			clicked.clickAround(t, j, 1_000, 50)
 			awaitFolds(t, j, cfg)
 		}
@@ -290,7 +290,7 @@ func TestAFoldThatRottedIsQuarantinedAndTheOthersAreShipped(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir, sum := folded(t)
-			second := files(t, dir, "fold")[1]
+			second := files(t, dir, "compacted")[1]
 			change(t, filepath.Join(dir, second), func(b []byte) { b[at(len(b))] ^= 1 })
 			counted, registry := shipLeftovers(t, dir)
 			require.Equal(t, []string{second}, files(t, filepath.Join(dir, "quarantine"), ""))
@@ -304,19 +304,19 @@ func TestAFoldThatRottedIsQuarantinedAndTheOthersAreShipped(t *testing.T) {
 // What the newest file says of the others is lost with it.
 func TestWithoutTheNewestFoldNothingOfItsBootIsCountedTwice(t *testing.T) {
 	dir, _ := folded(t)
-	all := files(t, dir, "fold")
+	all := files(t, dir, "compacted")
 	newest := all[len(all)-1]
 	change(t, filepath.Join(dir, newest), func(b []byte) { b[len(b)-40] ^= 1 })
 	shipLeftovers(t, dir)
-	require.Equal(t, all, files(t, filepath.Join(dir, "quarantine"), "fold"))
-	require.Empty(t, files(t, dir, "fold"))
+	require.Equal(t, all, files(t, filepath.Join(dir, "quarantine"), "compacted"))
+	require.Empty(t, files(t, dir, "compacted"))
 }
 
 func TestEveryFlippedByteOfAFoldIsNoticed(t *testing.T) {
 	dir, _ := folded(t)
-	name := files(t, dir, "fold")[0]
+	name := files(t, dir, "compacted")[0]
 	whole := read(t, filepath.Join(dir, name))
-	reader, err := clicks.NewFoldReader()
+	reader, err := clicks.NewCompactedReader()
 	require.NoError(t, err)
 	defer reader.Close()
 	require.NoError(t, reader.Check(whole, -1))
@@ -354,7 +354,7 @@ func TestAWeekOfClicksFitsTheQuota(t *testing.T) {
 	control, registry := newControlPlane(t), prometheus.NewPedanticRegistry()
 	cfg := clicks.Config{
 		Dir: t.TempDir(), Node: "edge-1", SegmentBytes: 1 << 20, MaxBytes: 2 << 30 / 302 * 30, SyncInterval: time.Minute,
-		FlushInterval: 10 * time.Millisecond, Audience: crowd{}, Metrics: registry,
+		FlushInterval: 10 * time.Millisecond, Profiler: crowd{}, Metrics: registry,
 	}
 	j := open(t, cfg)
 	random := rand.New(rand.NewPCG(1, 2))
@@ -382,7 +382,7 @@ func TestAWeekOfClicksFitsTheQuota(t *testing.T) {
 		want[link]++
 		if i%1_000_000 == 0 {
 			most = max(most, used(t, cfg.Dir))
-			t.Logf("%d clicks after %s: %d MB of %d, %d folds", i, time.Since(started).Round(time.Second), used(t, cfg.Dir)>>20, cfg.MaxBytes>>20, len(files(t, cfg.Dir, "fold")))
+			t.Logf("%d clicks after %s: %d MB of %d, %d folds", i, time.Since(started).Round(time.Second), used(t, cfg.Dir)>>20, cfg.MaxBytes>>20, len(files(t, cfg.Dir, "compacted")))
 		}
 	}
 	t.Logf("recorded in %s, %d MB at most, of %d", time.Since(started).Round(time.Second), most>>20, cfg.MaxBytes>>20)

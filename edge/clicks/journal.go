@@ -4,94 +4,89 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"log/slog"
+	"os"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/klauspost/compress/zstd"
+
+	"waypost/api/clickbatch"
 )
 
 // Journal is open on one directory, for one start of an edge.
 //
-//	Record ─▶ shards ─▶ segments ──keeper──▶ batches ──Ship──▶ control plane
-//	             ▲              └──keeper──▶ folds ──▲ keeper
-//	             │ a spare one, when one is full ▲ └─┘
-//	             └──── maker                     └── merger
+//	Record ─▶ recorder ─▶ segments ──batcher──▶ batches ──shipper──▶ control plane
+//	              ▲              └───batcher──▶ compacted ──▲ batcher
+//	              │ spare segments                 ▲ └─┘
+//	              └── spares                       └── compactor
 //
-// The keeper, the maker and the merger are goroutines of the journal's own, Ship is the
-// caller's.
+// Each part owns its fields, its lock and its goroutine; the caller runs the shipper. The
+// catalog, under a lock of its own, knows which files there are.
 type Journal struct {
-	cfg Config
-	log *slog.Logger
-	dir *directory
+	*shared
+	catalog   *catalog
+	retention *retention
+	spares    *spares
+	recorder  *recorder
+	batcher   *batcher
+	compactor *compactor
+	shipper   *shipper
 
-	zstd, mergeZstd *zstd.Encoder // the fixer's, the merger's
-	unzip           *zstd.Decoder // anybody's
+	seal   func() error // once
+	close  func() error // once
+	work   sync.WaitGroup
+	sealed chan struct{} // closed when nothing is recorded or batched any more
 
-	shards  []shard
-	seed    maphash.Seed  // of the shards' texts
-	spares  chan *segment // what the maker has ready
-	dropped atomic.Uint64
-
-	mu       sync.Mutex // of the lanes; never taken while a click is recorded
-	lanes    []*lane    // in the order of their boots
-	current  *lane
-	progress progressState // guarded by mu
-	worn     []*segment    // to be used again; guarded by mu
-	likely   int           // how many of them; guarded by mu
-
-	wake   chan struct{} // has a token when a batch may wait to be shipped
-	turn   chan struct{} // has a token when another batch may be made
-	folded chan struct{} // has a token when there is another fold
-	freed  chan struct{} // has a token when there may be room for a segment
-	taken  chan struct{} // has a token when a spare segment was taken
-	hold   atomic.Bool   // the disk is full: no spares
-	plenty time.Time     // when there was room for many segments; the maker's own
-	takes  atomic.Uint64 // of spares
-	counts counts
-
-	fixing sync.Mutex // held while batches and folds are made; taken before mu
-	fixer  fixer
-
-	adopting sync.Mutex // held by Adopt, and to seal
-	over     bool       // nothing more is adopted
-
-	seal    func() error // once
-	close   func() error // once
-	stop    chan struct{}
-	work    sync.WaitGroup
-	sealed  chan struct{} // closed when nothing is recorded or fixed any more
-	closing chan struct{}
-	ship    chan struct{} // has a token while Ship runs, and for good once closed
+	adopting struct {
+		sync.Mutex
+		over bool // nothing more is adopted
+	}
 }
 
-// Open opens the journal of a new boot, and takes over what earlier ones left: it
-// becomes batches of the boots that recorded it. A full disk is no error: clicks
-// are dropped, and counted, until there is room.
+// shared is common to the parts of a journal. Its fields do not change after Open.
+type shared struct {
+	cfg    Config
+	log    *slog.Logger
+	dir    *directory
+	unzip  *zstd.Decoder
+	counts counts
+	stop   chan struct{} // closed when the parts should end
+
+	batchWaits signal // a batch may wait to be shipped
+	mayBatch   signal // another batch may be made
+	compacted  signal // there is another compacted segment
+	freed      signal // there may be room for a segment
+	taken      signal // a spare segment was taken
+}
+
+// signal holds at most one token.
+type signal chan struct{}
+
+func newSignal() signal { return make(signal, 1) }
+
+// set leaves a token, unless there is one.
+func (s signal) set() {
+	select {
+	case s <- struct{}{}:
+	default:
+	}
+}
+
+// Open opens the journal of a new boot, and takes over the files of earlier boots: they
+// become batches of the boots that recorded them. A full disk is no error: clicks are
+// dropped, and counted, until there is room.
 func Open(cfg Config) (_ *Journal, err error) {
 	defer func() {
-		if err != nil && cfg.Beside != nil {
-			err = errors.Join(err, ignoreClosed(cfg.Beside.Close()))
+		if err != nil && cfg.Shared != nil {
+			err = errors.Join(err, ignoreClosed(cfg.Shared.Close()))
 		}
 	}()
 	cfg, err = cfg.withDefaults()
 	if err != nil {
 		return nil, fmt.Errorf("click journal: %w", err)
 	}
-	j := &Journal{
-		cfg: cfg, log: cfg.Logger,
-		shards: make([]shard, cfg.Shards), seed: maphash.MakeSeed(), spares: make(chan *segment, mostSpares(&cfg)),
-		wake: make(chan struct{}, 1), freed: make(chan struct{}, 1), taken: make(chan struct{}, 1), turn: make(chan struct{}, 1), folded: make(chan struct{}, 1),
-		stop: make(chan struct{}), sealed: make(chan struct{}), closing: make(chan struct{}), ship: make(chan struct{}, 1),
-	}
-	j.fixer.sums = newTally(cfg.Audience)
-	j.seal, j.close = sync.OnceValue(j.sealNow), sync.OnceValue(j.closeNow)
-	if err := j.newCoders(); err != nil {
-		return nil, fmt.Errorf("click journal: %w", err)
-	}
-	if j.dir, err = openDirectory(cfg.Dir, cfg.Beside, cfg.disk); err != nil {
+	j, err := newJournal(cfg)
+	if err != nil {
 		return nil, fmt.Errorf("click journal: %w", err)
 	}
 	if err := j.start(); err != nil {
@@ -100,113 +95,172 @@ func Open(cfg Config) (_ *Journal, err error) {
 	return j, nil
 }
 
-func (j *Journal) start() error {
-	find := j.recover
-	if j.cfg.Beside != nil {
-		find, j.progress.shared = j.lastOrdinal, true
+func newJournal(cfg Config) (*Journal, error) {
+	b := &shared{
+		cfg: cfg, log: cfg.Logger, stop: make(chan struct{}),
+		batchWaits: newSignal(), mayBatch: newSignal(), compacted: newSignal(), freed: newSignal(), taken: newSignal(),
 	}
-	ordinal, err := find()
+	j := &Journal{shared: b, sealed: make(chan struct{})}
+	j.seal, j.close = sync.OnceValue(j.sealNow), sync.OnceValue(j.closeNow)
+	var err error
+	b.unzip, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(clickbatch.MaxBytes), zstd.WithDecoderLowmem(true))
+	if err != nil {
+		return nil, err
+	}
+	j.spares = newSpares(b)
+	j.recorder = newRecorder(b, j.spares)
+	j.catalog = &catalog{shared: b, spares: j.spares, recorder: j.recorder}
+	j.retention = &retention{shared: b, catalog: j.catalog}
+	j.spares.catalog, j.spares.retention = j.catalog, j.retention
+	if j.batcher, err = newBatcher(b, j.catalog, j.retention, j.spares, j.recorder); err != nil {
+		return nil, err
+	}
+	if j.compactor, err = newCompactor(b, j.catalog, j.retention, j.batcher); err != nil {
+		return nil, err
+	}
+	j.shipper = newShipper(b, j.catalog, j.retention, j.batcher, j.sealed)
+	b.dir, err = openDirectory(cfg.Dir, cfg.Shared, cfg.disk)
+	return j, err
+}
+
+func (j *Journal) start() error {
+	var ordinal uint32
+	var err error
+	if j.cfg.Shared != nil {
+		j.catalog.sharedMode = true
+		ordinal, err = j.lastOrdinal()
+	} else {
+		ordinal, err = j.recoverAll()
+	}
 	if err != nil {
 		return err
 	}
 	boot := bootName{ordinal: ordinal + 1}
 	rand.Read(boot.id[:]) // which does not fail
-	j.current = &lane{boot: boot, node: j.cfg.Node, next: 1, nextFold: 1}
-	j.lanes = append(j.lanes, j.current)
+	j.catalog.begin(&stream{boot: boot, node: j.cfg.Node, next: 1, nextCompacted: 1})
 	if j.cfg.Metrics != nil {
 		if err := j.cfg.Metrics.Register(collector{j}); err != nil {
-			return errors.Join(err, j.closeSegments())
+			return errors.Join(err, j.catalog.close())
 		}
 	}
-	// One segment is enough to begin with; the rest comes in time.
-	first, err := j.newSegment(false)
+	// One segment is enough to begin with; the others follow in time.
+	first, err := j.spares.newSegment(false)
 	if errors.Is(err, errQuota) {
-		if err = j.tendAll(false); err == nil { // batches are smaller
-			first, err = j.newSegment(false)
+		if err = j.batcher.advanceNow(false); err == nil { // batches are smaller
+			first, err = j.spares.newSegment(false)
 		}
 	}
 	if err != nil {
-		j.diskFailed("a segment of the click journal could not be made", err)
+		j.diskFailed("cannot make a segment of the click journal", err)
 	}
-	j.shards[0].segment = first
-	j.signal(j.wake)
-	j.signal(j.folded)
-	j.work.Go(j.keepSegments)
-	j.work.Go(j.makeSegments)
-	j.work.Go(j.mergeFolds)
+	j.recorder.shards[0].segment = first
+	j.batchWaits.set()
+	j.compacted.set()
+	j.work.Go(j.batcher.run)
+	j.work.Go(j.spares.run)
+	j.work.Go(j.compactor.run)
 	return nil
 }
 
-// Seal ends the recording: clicks that come later are dropped and counted. What was
-// recorded is in batches or folds then, durably; when that fails it stays in the journal for
-// the next start. Ship ends once it has shipped all of that.
+// Seal ends the recording: later clicks are dropped and counted. All recorded clicks are
+// then in batches or compacted segments, durably; if that fails they stay in the journal
+// for the next start. Ship ends once it has shipped all of them.
 func (j *Journal) Seal() error { return j.seal() }
 
 func (j *Journal) sealNow() error {
 	j.adopting.Lock()
-	j.over = true
+	j.adopting.over = true
 	j.adopting.Unlock()
-	for i := range j.shards {
-		j.shards[i].close()
-	}
+	j.recorder.close()
 	close(j.stop)
 	j.work.Wait()
-	j.mu.Lock()
-	for _, s := range j.current.segments {
-		s.done.Store(true) // the spare ones too
-	}
-	j.mu.Unlock()
-	j.fixing.Lock()
-	err := j.tendAll(true)
-	j.fixing.Unlock()
-	j.discardWorn(0)
+	j.catalog.sealCurrent()
+	err := j.batcher.advanceNow(true)
+	j.spares.keepReusable(0)
 	if err != nil {
-		j.syncSegments(true)
+		j.batcher.syncSegments(true)
 		err = fmt.Errorf("seal the click journal: %w", err)
 	}
 	close(j.sealed)
-	j.signal(j.wake)
+	j.batchWaits.set()
 	return err
 }
 
-// Close seals the journal, ends Ship, and lets go of the directory.
+// Close seals the journal, ends Ship, and releases the directory.
 func (j *Journal) Close() error { return j.close() }
 
 func (j *Journal) closeNow() error {
 	err := j.Seal()
-	close(j.closing)
-	j.ship <- struct{}{}
-	return errors.Join(err, j.closeSegments(), j.closeCoders(), j.dir.close())
+	j.shipper.close()
+	j.unzip.Close()
+	return errors.Join(err, j.catalog.close(), j.batcher.close(), j.compactor.close(), j.dir.close())
 }
 
-func (j *Journal) closeSegments() error {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.progress.shared = true // nobody can tell any more
-	return closeSegments(j.lanes)
+// Lock returns the journal's share in the lock of its directory. Another process that
+// receives it may open a journal there in shared mode: see [Config].Shared. The file
+// remains the journal's own.
+func (j *Journal) Lock() *os.File { return j.dir.self }
+
+// Adopt takes over the files of every other boot in the directory, as Open does when it is
+// alone. The caller ensures that no other process has a journal there any more: boots have
+// one writer, and their batches one sender. Adopt may run while clicks are recorded and
+// shipped. After Seal it does nothing: the next start will.
+func (j *Journal) Adopt() error {
+	j.adopting.Lock()
+	defer j.adopting.Unlock()
+	if j.adopting.over {
+		return nil
+	}
+	boots, err := j.survey(j.catalog.boots())
+	if err != nil {
+		return fmt.Errorf("take over clicks in %s: %w", j.cfg.Dir, err)
+	}
+	streams, err := j.reviveAll(boots)
+	if err != nil {
+		return fmt.Errorf("take over clicks in %s: %w", j.cfg.Dir, err)
+	}
+	j.catalog.adopt(streams)
+	j.batchWaits.set()
+	j.mayBatch.set()
+	j.compacted.set()
+	return nil
 }
 
-func closeSegments(lanes []*lane) error {
-	var errs []error
-	for _, l := range lanes {
-		for _, s := range l.segments {
-			errs = append(errs, s.unmap(), s.file.Close())
+// lastOrdinal finds the ordinal of the last boot without changing the directory.
+func (j *Journal) lastOrdinal() (ordinal uint32, err error) {
+	entries, err := os.ReadDir(j.dir.root)
+	for _, e := range entries {
+		if n, ok := parseName(e.Name()); ok {
+			ordinal = max(ordinal, n.boot.ordinal)
 		}
-		l.segments = nil
 	}
-	return errors.Join(errs...)
+	return ordinal, err
 }
 
-// signal leaves a token, unless there is one.
-func (j *Journal) signal(ch chan<- struct{}) {
-	select {
-	case ch <- struct{}{}:
-	default:
+func ignoreClosed(err error) error {
+	if errors.Is(err, os.ErrClosed) {
+		return nil
 	}
+	return err
 }
 
-// diskFailed notes that the disk did not do what it should.
-func (j *Journal) diskFailed(what string, err error) {
-	j.counts.diskErrors.Add(1)
-	j.log.Error(what, slog.Any("error", err))
+// diskFailed counts and logs a failure of the disk.
+func (b *shared) diskFailed(what string, err error) {
+	b.counts.diskErrors.Add(1)
+	b.log.Error(what, slog.Any("error", err))
+}
+
+// quarantine puts a file away that cannot be read.
+func (b *shared) quarantine(file string) error {
+	b.counts.quarantined.Add(1)
+	b.log.Error("a file of the click journal is quarantined", slog.String("file", file))
+	return b.dir.moveTo(quarantineDir, file)
+}
+
+// lose counts clicks of a block that cannot be read.
+func (b *shared) lose(c *compacted, block int, err error) {
+	clicks := c.blocks[block].clicks
+	b.counts.lost.Add(clicks)
+	b.log.Error("cannot read a part of a compacted segment of clicks", slog.String("file", c.name.String()),
+		slog.Uint64("clicks", clicks), slog.Any("error", err))
 }

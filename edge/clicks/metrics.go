@@ -7,18 +7,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// counts are what happened since the journal was opened. Recorded clicks are
-// counted by the shards.
+// counts are the events since the journal was opened. The shards count recorded clicks.
 type counts struct {
 	batches, shipped, voided, dead   atomic.Uint64
 	resent                           atomic.Uint64
 	torn, quarantined, diskErrors    atomic.Uint64
-	lost                             atomic.Uint64                 // in folds that cannot be read
-	folded                           [totalGrade + 1]atomic.Uint64 // by the grade that they got
+	lost                             atomic.Uint64                 // in compacted segments that cannot be read
+	coarsened                        [totalGrade + 1]atomic.Uint64 // by their new grade
 	refused, unavailable, unanswered atomic.Uint64
 }
 
-// collector tells a journal's numbers to Prometheus.
+// collector exports a journal's numbers to Prometheus.
 type collector struct{ j *Journal }
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -37,9 +36,9 @@ var (
 	quarantinedDesc = desc("quarantined_files_total", "Files of the journal that could not be read and are in the directory quarantine.")
 	diskErrorsDesc  = desc("disk_errors_total", "Reads, writes and syncs of the journal that failed.")
 	failuresDesc    = desc("ship_failures_total", "Batches that were sent and neither acknowledged nor given up, by reason.", "reason")
-	lostDesc        = desc("lost_total", "Clicks in files of the journal that could not be read and are in the directory quarantine, as far as their number is known.")
-	foldedDesc      = desc("folded_total", "Clicks that lost detail to make room while they waited, by what is left of it; once for each loss.", "detail")
-	waitingDesc     = desc("waiting", "Clicks in batches and folds that wait to be acknowledged.")
+	lostDesc        = desc("lost_total", "Clicks in unreadable files in the directory quarantine, as far as their number is known.")
+	foldedDesc      = desc("folded_total", "Clicks that lost detail to make room while they waited, by the detail that is left; once for each loss.", "detail")
+	waitingDesc     = desc("waiting", "Clicks in batches and compacted segments that wait to be acknowledged.")
 	ageDesc         = desc("waiting_seconds", "Age of the oldest batch that waits to be acknowledged; 0 if there is none.")
 	bytesDesc       = desc("journal_bytes", "Size of the journal's directory.")
 )
@@ -63,8 +62,8 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v)
 	}
 	n := &c.j.counts
-	counter(recordedDesc, c.j.recorded())
-	counter(droppedDesc, c.j.dropped.Load())
+	counter(recordedDesc, c.j.recorder.recorded())
+	counter(droppedDesc, c.j.recorder.dropped.Load())
 	counter(batchesDesc, n.batches.Load())
 	counter(shippedDesc, n.shipped.Load())
 	counter(voidedDesc, n.voided.Load())
@@ -77,9 +76,9 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	counter(failuresDesc, n.unavailable.Load(), "unavailable")
 	counter(failuresDesc, n.unanswered.Load(), "unanswered")
 	counter(lostDesc, n.lost.Load())
-	counter(foldedDesc, n.folded[quarterGrade].Load(), "quarters")
-	counter(foldedDesc, n.folded[totalGrade].Load(), "totals")
-	waiting, age := c.j.waiting(time.Now())
+	counter(foldedDesc, n.coarsened[quarterGrade].Load(), "quarters")
+	counter(foldedDesc, n.coarsened[totalGrade].Load(), "totals")
+	waiting, age := c.j.catalog.waiting(time.Now())
 	gauge(waitingDesc, float64(waiting))
 	gauge(ageDesc, age.Seconds())
 	if used, err := c.j.dir.used(); err != nil {
@@ -87,32 +86,4 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	} else {
 		gauge(bytesDesc, float64(used))
 	}
-}
-
-func (j *Journal) recorded() uint64 {
-	var sum uint64
-	for i := range j.shards {
-		s := &j.shards[i]
-		s.mu.Lock()
-		sum += s.recorded
-		s.mu.Unlock()
-	}
-	return sum
-}
-
-// waiting gives the clicks in batches that are not acknowledged and in folds, and the age
-// of the oldest of these batches.
-func (j *Journal) waiting(now time.Time) (clicks uint64, age time.Duration) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	for _, l := range j.lanes {
-		for _, b := range l.waiting {
-			clicks += b.clicks
-			age = max(age, now.Sub(b.since))
-		}
-		for _, f := range l.folds {
-			clicks += f.clicks()
-		}
-	}
-	return clicks, age
 }

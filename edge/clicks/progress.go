@@ -1,23 +1,20 @@
 package clicks
 
-import (
-	"time"
-)
+import "time"
 
-// Progress is how much of what was recorded the control plane has counted.
+// Progress says how many of the recorded clicks the control plane has counted.
 type Progress struct {
-	// Pending are clicks that are not acknowledged. Of what an earlier boot left, those
-	// that are in no batch yet are missing.
+	// Pending counts clicks that are not acknowledged. It misses those that an earlier boot
+	// left and that are in no batch yet.
 	Pending uint64
 
-	// Until is a time before which all clicks are acknowledged. It is zero when there is
-	// none to tell: while clicks of earlier boots wait, and those of a process beside
-	// this one.
+	// Until is a time before which all clicks are acknowledged. It is zero when it is
+	// unknown: while clicks of earlier boots wait, or of another process in shared mode.
 	Until time.Time
 }
 
-// mark says that all that was recorded before a time is in batches up to a sequence
-// of the current boot.
+// mark says that all clicks recorded before a time are in batches up to a sequence of the
+// current boot.
 type mark struct {
 	seq      uint64
 	at       time.Time
@@ -25,74 +22,89 @@ type mark struct {
 }
 
 const (
-	// underWay is for redirects whose click has its time and is not recorded yet.
+	// underWay allows for redirects whose click has its time and is not recorded yet.
 	underWay = time.Second
 
 	maxMarks = 1024
 )
 
-// progressState is guarded by the journal's mu.
-type progressState struct {
-	marks    []mark // by rising sequence, the first acknowledged, if one is
-	gathered uint64 // clicks of this boot that are in batches or folds, or were lost
-	shared   bool   // another process may have a journal in the directory
+// beginMark notes when gathering begins.
+func (c *catalog) beginMark() mark {
+	return mark{at: time.Now().Add(-underWay), recorded: c.recorder.recorded()}
 }
 
-// beginMark notes when what is recorded begins to be gathered for batches.
-func (j *Journal) beginMark() mark {
-	return mark{at: time.Now().Add(-underWay), recorded: j.recorded()}
+// leaveSegments notes that the clicks recorded until a mark have left the segments of the
+// current boot; of these, the last gathering took so many. The lock is held.
+func (c *catalog) leaveSegments(m mark, clicks uint64) {
+	c.gathered = max(m.recorded, c.gathered+clicks)
 }
 
-// endMark notes that all of it is in batches. The lock is held.
-func (j *Journal) endMark(m mark) {
-	p := &j.progress
-	m.seq = j.current.seq
-	n := len(p.marks)
-	if n > 0 && (p.marks[n-1].seq == m.seq || n == maxMarks) { // the newest one says less than this
-		p.marks[n-1] = m
+// endMark notes that these clicks are all in batches. The lock is held.
+func (c *catalog) endMark(m mark) {
+	m.seq = c.current.seq
+	n := len(c.marks)
+	if n > 0 && (c.marks[n-1].seq == m.seq || n == maxMarks) { // the newest one says less than this
+		c.marks[n-1] = m
 	} else {
-		p.marks = append(p.marks, m)
+		c.marks = append(c.marks, m)
 	}
-	j.passMarks()
+	c.passMarks()
 }
 
-// passMarks forgets marks that a later one makes worthless, and gives the newest that
-// is acknowledged. The lock is held.
-func (j *Journal) passMarks() (passed mark, ok bool) {
-	p := &j.progress
-	done := j.current.seq
-	if len(j.current.waiting) > 0 {
-		done = j.current.waiting[0].seq - 1
+// passMarks drops marks that a later one supersedes, and returns the newest acknowledged
+// one. The lock is held.
+func (c *catalog) passMarks() (passed mark, ok bool) {
+	done := c.current.seq
+	if len(c.current.waiting) > 0 {
+		done = c.current.waiting[0].seq - 1
 	}
 	i := 0
-	for i+1 < len(p.marks) && p.marks[i+1].seq <= done {
+	for i+1 < len(c.marks) && c.marks[i+1].seq <= done {
 		i++
 	}
-	p.marks = append(p.marks[:0], p.marks[i:]...)
-	if len(p.marks) == 0 || p.marks[0].seq > done {
+	c.marks = append(c.marks[:0], c.marks[i:]...)
+	if len(c.marks) == 0 || c.marks[0].seq > done {
 		return mark{}, false
 	}
-	return p.marks[0], true
+	return c.marks[0], true
 }
 
-// Progress tells how much of what was recorded is acknowledged.
+// Progress reports how many of the recorded clicks are acknowledged.
 func (j *Journal) Progress() Progress {
-	recorded := j.recorded() // which takes the locks of the shards
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	old := j.progress.shared
-	out := Progress{Pending: recorded - min(recorded, j.progress.gathered)}
-	for _, l := range j.lanes {
-		old = old || l != j.current && len(l.segments)+len(l.folds)+len(l.waiting) > 0
-		for _, b := range l.waiting {
+	recorded := j.recorder.recorded() // takes the shards' locks
+	c := j.catalog
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	old := c.sharedMode
+	out := Progress{Pending: recorded - min(recorded, c.gathered)}
+	for _, s := range c.streams {
+		old = old || s != c.current && !s.empty()
+		for _, b := range s.waiting {
 			out.Pending += b.clicks
 		}
-		for _, f := range l.folds {
+		for _, f := range s.compacted {
 			out.Pending += f.clicks()
 		}
 	}
-	if m, ok := j.passMarks(); ok && !old {
+	if m, ok := c.passMarks(); ok && !old {
 		out.Until = m.at
 	}
 	return out
+}
+
+// waiting counts the clicks in batches and compacted segments that are not acknowledged, and
+// returns the age of the oldest of these batches.
+func (c *catalog) waiting(now time.Time) (clicks uint64, age time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.streams {
+		for _, b := range s.waiting {
+			clicks += b.clicks
+			age = max(age, now.Sub(b.since))
+		}
+		for _, f := range s.compacted {
+			clicks += f.clicks()
+		}
+	}
+	return clicks, age
 }

@@ -1,8 +1,11 @@
 package clicks
 
 import (
+	"bytes"
 	"encoding/binary"
 	"hash/crc32"
+	"hash/maphash"
+	"math/bits"
 
 	"waypost"
 	"waypost/internal/failpoint"
@@ -24,12 +27,13 @@ import (
 //	44  where in the file an earlier record begins that has both, 4 bytes; 0 when this one has them
 //	48  the user agent and the referrer, unless an earlier record has them; the code
 //
-// with little-endian numbers. What is told of a visitor depends on what lies from 14 to the
-// code but for the domain, and on nothing else in the file. What follows the code is room for later fields: it is under the
-// checksum, and passed over by those who do not know it. Records begin at multiples of 8, so that the
-// next one can be found behind one that is broken; and fields do not cross multiples of 8, so that the checksum is
-// made of what was just written without waiting for the memory. A record with the number of another segment
-// is a stale one, from before the file was used again, and counts for nothing.
+// with little-endian numbers. The profile of a visitor depends on the bytes from 14 to the
+// code, except the domain, and on nothing else in the file. The bytes after the code are
+// room for later fields: the checksum includes them, and readers that do not know them skip
+// them. Records begin at multiples of 8, so that the next one can be found after a broken
+// one. Fields do not cross multiples of 8, so that the checksum reads just-written words
+// without waiting for memory. A record with the number of another segment is stale, from
+// before the file was reused, and does not count.
 const (
 	recordVersion = 1
 	recordFlags   = 14
@@ -49,15 +53,15 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // record is a click as it lies in a segment; the slices refer to the bytes there.
 type record = waypost.Click
 
-// agentOf and referrerOf cut what is longer than a record has room for.
+// agentOf and referrerOf return the texts as far as a record has room for them.
 func agentOf(c *waypost.Click) []byte { return c.Agent[:min(len(c.Agent), waypost.MaxAgent)] }
 
 func referrerOf(c *waypost.Click) []byte {
 	return c.Referrer[:min(len(c.Referrer), waypost.MaxReferrer)]
 }
 
-// recordSize is the length of the record of a click; of one whose texts an earlier record has, when where
-// is not 0.
+// recordSize returns the length of a click's record. If where is not 0, an earlier record
+// has its texts.
 func recordSize(c *waypost.Click, where uint32) int {
 	size := recordHead + len(c.Code)
 	if where == 0 {
@@ -66,7 +70,7 @@ func recordSize(c *waypost.Click, where uint32) int {
 	return (size + recordAlign - 1) &^ (recordAlign - 1)
 }
 
-// putRecord fills dst, which is zero and has the record's size, in the segment of that number.
+// putRecord fills dst, which is zero and has the record's size. Number is the segment's.
 func putRecord(dst []byte, c *waypost.Click, number, where uint32) {
 	const timeBits = 48
 	le := binary.LittleEndian
@@ -88,12 +92,12 @@ func putRecord(dst []byte, c *waypost.Click, number, where uint32) {
 	}
 	putCode(rest, c.Code)
 	failpoint.Hit("append click: half")
-	// The length and the rest of the first word must be there before the checksum, which is what makes it a record.
+	// The rest of the first word precedes the checksum, which completes the record.
 	le.PutUint32(dst[4:], uint32(len(dst))|recordVersion<<16|uint32(len(c.Code))<<24)
 	le.PutUint32(dst, crc32.Checksum(dst[4:], castagnoli))
 }
 
-// putCode copies a code, in one piece if it is one that is made.
+// putCode copies a code; the lengths that Waypost issues take a single store.
 func putCode(dst, code []byte) {
 	const half, word = 4, 8
 	if n := len(code); n < half || n > word || len(dst) != word {
@@ -101,7 +105,7 @@ func putCode(dst, code []byte) {
 		return
 	}
 	le := binary.LittleEndian
-	upper := 8 * (len(code) - half) // what both halves have is the same in both
+	upper := 8 * (len(code) - half) // where the halves overlap they are equal
 	le.PutUint64(dst, uint64(le.Uint32(code))|uint64(le.Uint32(code[len(code)-half:]))<<upper)
 }
 
@@ -140,13 +144,13 @@ func getRecord(b []byte) (r record, size int) {
 	return r, size
 }
 
-// timeIn gives the time of a record, of which the upper bytes are left out.
+// timeIn returns the time of a record, which omits the upper bytes.
 func timeIn(b []byte) int64 {
 	const upper = 64 - 48
 	return int64(binary.LittleEndian.Uint64(b[8:])<<upper) >> upper
 }
 
-// lengthsIn and whereIn say of a record of the present version how long its texts are and where.
+// lengthsIn and whereIn return the lengths of a record's texts and where they are.
 func lengthsIn(b []byte) (agent, referrer uint16) {
 	return binary.LittleEndian.Uint16(b[recordLengths:]), binary.LittleEndian.Uint16(b[recordLengths+2:])
 }
@@ -163,3 +167,56 @@ func staleRecord(b []byte, number uint32) bool {
 func visitorOf(b []byte, r *record) []byte {
 	return b[recordFlags : recordHead+len(r.Agent)+len(r.Referrer)]
 }
+
+// Most clicks share few agents and referrers. So a segment has a pair once, in the first
+// record with both, and later records say where that is. A record refers only to an earlier
+// one of its own file, so that a sync that makes it durable makes its texts durable too.
+
+// maxTexts is how many pairs a shard remembers. It writes a forgotten pair again.
+const maxTexts = 1 << 10
+
+// leastTexts is the least number of bytes that is worth a lookup.
+const leastTexts = 8
+
+// texts remembers where a shard's segment has agents and referrers. Pairs that share an
+// entry displace each other. The shard's lock guards it.
+type texts struct {
+	entries [maxTexts]textsEntry
+}
+
+type textsEntry struct {
+	hash uint32
+	at   uint32 // 0: nothing
+}
+
+// find returns where a record of the segment begins that has the texts of a click, 0 if none
+// is remembered, and the entry that should remember one.
+func (t *texts) find(mem []byte, c *waypost.Click, seed maphash.Seed) (where uint32, e *textsEntry, hash uint32) {
+	agent, referrer := agentOf(c), referrerOf(c)
+	if len(agent)+len(referrer) < leastTexts {
+		return 0, nil, 0
+	}
+	sum := maphash.Bytes(seed, agent)
+	if len(referrer) > 0 {
+		sum = bits.RotateLeft64(sum, 1) ^ maphash.Bytes(seed, referrer)
+	}
+	e, hash = &t.entries[sum%maxTexts], uint32(sum>>32)
+	if e.at == 0 || e.hash != hash {
+		return 0, e, hash
+	}
+	// The hash is a hint; the bytes decide.
+	b := mem[min(int(e.at), len(mem)):]
+	end := recordHead + len(agent) + len(referrer)
+	if len(b) < end {
+		return 0, e, hash
+	}
+	n, m := lengthsIn(b)
+	b = b[recordHead:end]
+	if int(n) != len(agent) || int(m) != len(referrer) || !bytes.Equal(b[:n], agent) || !bytes.Equal(b[n:], referrer) {
+		return 0, e, hash
+	}
+	return e.at, e, hash
+}
+
+// forget makes room for the texts of another segment.
+func (t *texts) forget() { clear(t.entries[:]) }

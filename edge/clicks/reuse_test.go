@@ -52,7 +52,7 @@ func TestFilesAreNotKeptToBeUsedAgainWhenNothingIsRecorded(t *testing.T) {
 	control, dir := newControlPlane(t), t.TempDir()
 	cfg := config(dir)
 	cfg.FlushInterval, cfg.SegmentBytes, cfg.Shards = time.Millisecond, 8<<10, 1
-	cfg.SetWearing(time.Millisecond)
+	cfg.SetReuseFor(time.Millisecond)
 	j := open(t, cfg)
 	shipInBackground(t, j, control.shipping())
 	recordAll(t, j, "abcd", 5000)

@@ -7,35 +7,36 @@ import (
 	"waypost"
 )
 
-// scan is a walk over the records in a part of a segment. It goes on behind bytes
-// that are no record, and notes them.
+// scan walks over the records in a part of a segment. It skips bytes that are no record, and
+// notes them.
 type scan struct {
 	buf    []byte
 	number uint32 // of the segment
 	base   int64  // where in the file buf begins
 
-	file   io.ReaderAt             // has what lies before, and what is not read yet; nil: all is in buf
-	read   int                     // so much of buf is read
-	err    error                   // no more can be
-	before map[int64]waypost.Click // texts of records that lie before buf, by where they are
+	file   io.ReaderAt             // has the bytes before and after; nil: all are in buf
+	read   int                     // bytes of buf that are read
+	err    error                   // of the file
+	before map[int64]waypost.Click // texts of records before buf, by their places
 
 	next  int  // where to look
 	end   int  // behind the last record
-	torn  int  // behind the last byte that is neither zero nor a stale record's, of those behind end
-	hole  bool // a record came behind bytes that are none
-	junk  bool // there was something, and no record
+	torn  int  // behind the last byte after end that is neither zero nor a stale record's
+	hole  bool // a record followed bytes that are none
+	junk  bool // there were bytes that are no record
 	stale bool // there were records of an earlier use of the file
 
-	piece, pieceEnd int  // the last piece of what is no record
+	piece, pieceEnd int  // the last piece of junk
 	large           bool // some piece was larger than a record
 }
 
-// scanOf walks over a part of a file, which is read as it is needed: by then it is in the processor's cache.
+// scanOf walks over a part of a file, and reads it as needed, so that each piece is still in
+// the processor's cache when its records are read.
 func scanOf(file io.ReaderAt, buf []byte, base int64, number uint32) scan {
 	return scan{buf: buf, number: number, base: base, file: file}
 }
 
-// fill reads on, so that a record that begins at next is there as a whole.
+// fill reads further, so that a record that begins at next is in buf as a whole.
 func (s *scan) fill() {
 	const step = 64 << 10
 	for s.read < min(s.next+maxRecord, len(s.buf)) {
@@ -47,7 +48,7 @@ func (s *scan) fill() {
 	}
 }
 
-// record gives the next one. It stays the next one until accept.
+// record returns the next record, which stays the next one until accept.
 func (s *scan) record() (record, bool) {
 	for ; s.next+recordAlign <= len(s.buf); s.next += recordAlign {
 		if s.file != nil && s.read < min(s.next+maxRecord, len(s.buf)) {
@@ -74,7 +75,7 @@ func (s *scan) record() (record, bool) {
 	return record{}, false
 }
 
-// addPiece notes that there is no record before end.
+// addPiece notes junk that ends at end.
 func (s *scan) addPiece(end int) {
 	if s.pieceEnd != end-recordAlign {
 		s.piece = end - recordAlign
@@ -83,24 +84,68 @@ func (s *scan) addPiece(end int) {
 	s.large = s.large || s.pieceEnd-s.piece > maxRecord
 }
 
-// who gives what the record that was given has of the visitor.
+// who returns the bytes of the current record that describe the visitor.
 func (s *scan) who(r *record) []byte { return visitorOf(s.buf[s.next:], r) }
 
-// accept moves behind the record that was given.
+// accept moves behind the current record.
 func (s *scan) accept() {
 	s.hole = s.hole || s.next != s.end
 	s.next += int(binary.LittleEndian.Uint16(s.buf[s.next+4:]))
 	s.end, s.torn = s.next, 0
 }
 
-// tail is the number of bytes behind the last record that should be zero and are not.
+// tail counts the bytes behind the last record that should be zero and are not.
 func (s *scan) tail() int { return max(s.torn-s.end, 0) }
 
-// cut reports whether what is behind the last record may be what a crash left of one. After a power
-// cut, pages of an earlier use of the file may be among the others, and pieces of records at their ends.
+// cut reports whether the bytes behind the last record may be one that a crash cut off.
+// After a power cut, pages of an earlier use of the file may be among the others, with
+// pieces of records at their ends.
 func (s *scan) cut() bool {
 	return s.tail() > 0 && (s.tail() <= maxRecord || s.stale && !s.large)
 }
 
-// damaged reports whether there is what no crash leaves before the end of the part.
+// damaged reports whether there is junk that no crash leaves.
 func (s *scan) damaged() bool { return s.junk && (!s.stale || s.large) }
+
+// textsOf sets the texts of a click that an earlier record has, if the current record says
+// so. If that one cannot be read, the click has no texts, and counts without a profile.
+func (s *scan) textsOf(c *waypost.Click) {
+	b := s.buf[s.next:]
+	if whereIn(b) == 0 {
+		return
+	}
+	agent, referrer := lengthsIn(b)
+	at := int64(whereIn(b))
+	if at%recordAlign != 0 || at >= s.base+int64(s.next) {
+		return
+	}
+	if in := at - s.base; in >= 0 {
+		c.Agent, c.Referrer = s.textsIn(s.buf[in:s.next], agent, referrer)
+		return
+	}
+	known, ok := s.before[at]
+	if !ok && s.file != nil {
+		b := make([]byte, min(maxRecord, s.base-at))
+		if n, err := s.file.ReadAt(b, at); err == nil || err == io.EOF {
+			known.Agent, known.Referrer = s.textsIn(b[:n], agent, referrer)
+		}
+		if s.before == nil {
+			s.before = make(map[int64]waypost.Click)
+		}
+		s.before[at] = known
+	}
+	if len(known.Agent) == int(agent) && len(known.Referrer) == int(referrer) {
+		c.Agent, c.Referrer = known.Agent, known.Referrer
+	}
+}
+
+// textsIn returns the texts of the record at the beginning of b, if it has texts of these
+// lengths and is of this segment.
+func (s *scan) textsIn(b []byte, agent, referrer uint16) (_, _ []byte) {
+	le := binary.LittleEndian
+	r, size := getRecord(b)
+	if size == 0 || staleRecord(b, s.number) || le.Uint64(b[recordLengths:]) != uint64(agent)|uint64(referrer)<<16 {
+		return nil, nil
+	}
+	return r.Agent, r.Referrer
+}

@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"hash/maphash"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"sync/atomic"
 
@@ -25,43 +26,50 @@ import (
 //	 40  length of the node, 1 byte; the node
 //	124  CRC-32C of all that
 //
-// and goes on with records from 128 on; what is not written yet is zero. A file all of whose clicks
-// are in batches becomes another segment of its boot: see reuse.go.
+// and continues with records from 128 on. Bytes that are not written yet are zero.
+//
+// A file whose clicks are all in batches is reused: its space is allocated, and its pages are
+// mapped and need no writeback before they are written again. A new file would cost the
+// redirects a page fault for each page, and its removal the same again.
+//
+// An old click is never read as a new one. A file takes a temporary name before anything in
+// it changes. After a kill, its memory is as it was zeroed and written since. After a power
+// cut it may have any page of any of its uses; but each record has the number of its
+// segment, and counts in that one only.
 const (
 	segmentMagic   = "WPCLICKS"
 	segmentVersion = 1
 	segmentHead    = 128
 )
 
-// Format names the versions of the files that this version of the program writes, and
-// reads.
+// Format names the versions of the journal's files.
 func Format() string {
-	return fmt.Sprintf("%d.%d.%d.%d", segmentVersion, recordVersion, batchVersion, foldVersion)
+	return fmt.Sprintf("%d.%d.%d.%d", segmentVersion, recordVersion, batchVersion, compactedVersion)
 }
 
 var errSegmentHead = errors.New("it does not begin like a segment of this journal")
 
-// segment is one file of the journal. A shard writes to it through mem, one click
-// after the other; everyone else reads it through the file, which tells what is
-// wrong with a disk by an error instead of a signal.
+// segment is one file of the journal. A shard writes to it through mem, one click after the
+// other. All others read it through the file, because that reports a fault of the disk as
+// an error instead of a signal.
 type segment struct {
-	name   name // its state is the keeper's
+	name   name // its state is the batcher's
 	number uint32
 	file   *os.File
 	size   int64
 
-	mem  []byte       // the mapping; the shard's until sealed is set, and the keeper's then
-	tail atomic.Int64 // what lies before is written
-	done atomic.Bool  // sealed: tail is final, and nobody writes to mem any more
+	mem  []byte       // the mapping; the shard's until done is set, and the batcher's then
+	tail atomic.Int64 // the bytes before it are written
+	done atomic.Bool  // sealed: tail is final, and mem is not written any more
 	bad  atomic.Bool  // writing to mem failed
 
-	// The keeper's own:
-	covered int64 // what lies before is in batches
-	synced  int64 // what lies before is on the disk
-	seen    int64 // where the tail was when it was last looked at whether to sync it
+	// The batcher's own:
+	covered int64 // the bytes before it are in batches or compacted segments
+	synced  int64 // the bytes before it are on the disk
+	seen    int64 // the tail at the last round of syncs
 	unsound bool  // a sync failed
-	found   bool  // it was left by an earlier boot: where its records end is not known
-	damaged bool  // it holds what is no record, or cannot be read
+	found   bool  // an earlier boot left it, so the end of its records is unknown
+	damaged bool  // it holds bytes that are no record, or cannot be read
 }
 
 func newSegment(boot bootName, number uint64, size int64) *segment {
@@ -93,8 +101,8 @@ func createSegment(d *directory, boot bootName, node string, number uint64, size
 	return s, nil
 }
 
-// openSegment opens one that an earlier boot left. The error wraps errSegmentHead
-// when it is none.
+// openSegment opens a segment of an earlier boot. The error wraps errSegmentHead if the file
+// is none.
 func openSegment(d *directory, n name) (_ *segment, node string, err error) {
 	f, err := os.Open(d.path(n.String()))
 	if err != nil {
@@ -137,8 +145,8 @@ func encodeSegmentHead(boot waypost.BootID, node string, number uint64) []byte {
 	return b
 }
 
-// decodeSegmentHead gives the node, if the head is that of the file's name, or of an earlier use of
-// the file: a power cut may have left that one.
+// decodeSegmentHead returns the node, if the head fits the file's name, or an earlier use of
+// the file, which a power cut may have left.
 func decodeSegmentHead(b []byte, n name) (node string, err error) {
 	length, number := int(b[40]), binary.LittleEndian.Uint64(b[32:])
 	if number == 0 || number > n.n || length > waypost.MaxNodeLength || binary.LittleEndian.Uint32(b[124:]) != crc32.Checksum(b[:124], castagnoli) {
@@ -151,12 +159,12 @@ func decodeSegmentHead(b []byte, n name) (node string, err error) {
 	return node, nil
 }
 
-// append records a click; false when there is no room for it, or its memory cannot
-// be written. It belongs to whoever holds the segment's shard, as do the texts.
+// append records a click; false if there is no room for it, or its memory cannot be written.
+// The caller holds the lock of the segment's shard.
 func (s *segment) append(c *waypost.Click, t *texts, seed maphash.Seed) (ok bool) {
-	// A page may turn out to have no disk behind it, where a file system does not
-	// keep the promise of fallocate, or a disk fails. That is a fault in memory, which
-	// would end the process.
+	// A page may turn out to have no disk behind it, if a file system does not keep the
+	// promise of fallocate, or a disk fails. That is a memory fault, which would end the
+	// process.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if p := recover(); p != nil {
@@ -183,9 +191,9 @@ func (s *segment) append(c *waypost.Click, t *texts, seed maphash.Seed) (ok bool
 	return true
 }
 
-// junkBefore reports whether there is damage in what was covered before a crash, so
-// that it is still known after it. Zeros are none: what is in a batch need not be on
-// the disk a second time when the power fails. Neither is a last record that the crash before that one cut off.
+// junkBefore reports whether there is damage in the part that was covered before a crash, so
+// that it is known after the crash too. Zeros are no damage: clicks in a batch need not be
+// on the disk a second time. Neither is a last record that an earlier crash cut off.
 func (s *segment) junkBefore(end int64) bool {
 	buf := make([]byte, end-segmentHead)
 	if _, err := s.file.ReadAt(buf, segmentHead); err != nil {
@@ -202,7 +210,7 @@ func (s *segment) junkBefore(end int64) bool {
 	}
 }
 
-// unmap gives the memory back, once the segment is sealed.
+// unmap releases the memory, once the segment is sealed.
 func (s *segment) unmap() error {
 	if s.mem == nil {
 		return nil
@@ -210,4 +218,73 @@ func (s *segment) unmap() error {
 	mem := s.mem
 	s.mem = nil
 	return os.NewSyscallError("munmap", unix.Munmap(mem))
+}
+
+var errMemory = errors.New("the memory of a segment cannot be written")
+
+// isFault reports whether a panic is that memory could not be written.
+func isFault(p any) bool {
+	_, fault := p.(interface{ Addr() uintptr })
+	return fault
+}
+
+// reuse makes another segment of one that is not used any more. If that fails, the file is
+// gone.
+func (d *directory) reuse(old *segment, node string, number uint64) (*segment, error) {
+	s := newSegment(old.name.boot, number, old.size)
+	making, file := temporary+s.name.String(), s.name.String()
+	failpoint.Hit("remove segment: begun")
+	err := d.rename(old.name.String(), making)
+	failpoint.Hit("remove segment: done")
+	if err != nil {
+		return nil, errors.Join(err, d.discard(old))
+	}
+	// Opened again, so that errors show its current name.
+	s.file, err = os.OpenFile(d.path(making), os.O_RDWR, 0)
+	if err != nil {
+		return nil, errors.Join(err, d.remove(making), old.unmap(), old.file.Close())
+	}
+	s.mem, old.mem = old.mem, nil
+	if err = old.file.Close(); err == nil {
+		err = s.clear(old.tail.Load(), encodeSegmentHead(s.name.boot.id, node, number))
+	}
+	if err == nil {
+		failpoint.Hit("make segment: written")
+		failpoint.Hit("make segment: synced") // no sync is needed
+		err = d.rename(making, file)
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.unmap(), s.file.Close(), d.remove(making))
+	}
+	failpoint.Hit("make segment: renamed")
+	if err = d.sync(); err != nil {
+		return nil, errors.Join(err, s.unmap(), s.file.Close(), d.remove(file))
+	}
+	failpoint.Hit("make segment: durable")
+	return s, nil
+}
+
+// clear empties the memory of a segment.
+func (s *segment) clear(tail int64, head []byte) (err error) {
+	const step = 64 << 10 // yields to the garbage collector and to redirects in between
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if p := recover(); p != nil {
+			if !isFault(p) {
+				panic(p)
+			}
+			err = errMemory
+		}
+	}()
+	for used := s.mem[:tail]; len(used) > 0; used = used[min(step, len(used)):] {
+		clear(used[:min(step, len(used))])
+		runtime.Gosched()
+	}
+	copy(s.mem, head)
+	return nil
+}
+
+// discard removes a segment that is not used any more.
+func (d *directory) discard(s *segment) error {
+	return errors.Join(s.unmap(), s.file.Close(), d.remove(s.name.String()))
 }

@@ -1,29 +1,35 @@
 package clicks
 
 import (
+	"bytes"
+	"encoding/binary"
+	"math/bits"
 	"math/rand/v2"
 	"slices"
+	"unsafe"
 
 	"waypost"
 	"waypost/api/clickbatch"
 )
 
-// tally gathers clicks by link, as many as one batch may have. A busy edge does this
-// for every click, and has to answer redirects beside it: so it is a table of its own
-// without pointers, which is emptied and used again, and sorts nothing.
+// tally gathers clicks by link, as many as one batch may have. A busy edge does this for
+// every click, on the same processors as redirects. So it is a table without pointers, which
+// is emptied and reused, and sorts as little as possible.
 type tally struct {
+	pace  *pacer
 	faces faces
 	links []tallied // in the order of their first clicks
 	codes []byte    // theirs, one behind the other
-	index []uint32  // entries where the hash of a link points, or behind
+	index []uint32  // entries where the hash of a link points, or after
 	hits  []hit
 	seeds [2]uint64
 	bytes int // of the batch, at most
 
-	// What links gives, used again:
+	// The memory of batch:
 	out      []waypost.LinkClicks
 	rows     []waypost.ClickRow
 	who      []waypost.Visitor
+	whoBuf   []waypost.Visitor
 	from, to []place
 }
 
@@ -39,15 +45,15 @@ const (
 	maxHits       = 1 << 18
 	maxTallyBytes = clickbatch.MaxBytes - 64<<10 // leaves room for the head
 
-	// What a link without its code, a click, and its visitor take at most, in bytes.
+	// A link without its code, a click, and its visitor take at most that many bytes.
 	linkBytes    = 5 + 1 + 3 + 3 + 10
 	rowBytes     = 10 + 3 + 3
 	visitorBytes = 5 + 5
 )
 
-func newTally(a Audience) *tally {
+func newTally(with Profiler, p *pacer) *tally {
 	const links = 512
-	return &tally{faces: newFaces(a), index: make([]uint32, 2*links), seeds: [2]uint64{rand.Uint64(), rand.Uint64()}}
+	return &tally{pace: p, faces: newFaces(with), index: make([]uint32, 2*links), seeds: [2]uint64{rand.Uint64(), rand.Uint64()}}
 }
 
 // reset forgets all clicks, and keeps the memory.
@@ -57,10 +63,11 @@ func (t *tally) reset() {
 	clear(t.index)
 }
 
-// clicks is their number.
+// clicks counts them.
 func (t *tally) clicks() uint64 { return uint64(len(t.hits)) }
 
-// add takes the click that a scan gave; false when it would be one too many. What no batch may hold is passed over.
+// add takes the current click of a scan; false if it would be one too many. It skips clicks
+// that no batch may hold.
 func (t *tally) add(c *record, from *scan) bool {
 	if !waypost.ValidCode(c.Code) {
 		return true
@@ -89,25 +96,27 @@ func (t *tally) add(c *record, from *scan) bool {
 	return true
 }
 
-// batch gives the clicks as a batch has them, in the order of the links when they are to
-// be sorted. It is good until the next reset.
+// batch returns the clicks as a batch, which is valid until the next reset. Sorted puts the
+// links in order.
 func (t *tally) batch(sorted bool) waypost.ClickBatch {
 	t.spread()
-	codes := string(t.codes)
+	codes := unsafe.String(unsafe.SliceData(t.codes), len(t.codes)) // valid as long as the batch
 	t.out = slices.Grow(t.out[:0], len(t.links))[:len(t.links)]
 	if sorted {
 		for i, p := range t.order() {
 			t.put(i, int(p.n), codes)
+			t.pace.step()
 		}
 	} else {
 		for i := range t.links {
 			t.put(i, i, codes)
+			t.pace.step()
 		}
 	}
 	return waypost.ClickBatch{Exact: true, Profiles: t.faces.profiles.list, Links: t.out}
 }
 
-// spread puts the clicks of each link together, one link behind the other.
+// spread puts the clicks of each link together, one link after the other.
 func (t *tally) spread() {
 	n := len(t.hits)
 	t.rows, t.who = slices.Grow(t.rows[:0], n)[:n], slices.Grow(t.who[:0], n)[:n]
@@ -119,6 +128,7 @@ func (t *tally) spread() {
 	}
 	profiles := t.faces.profiles.list
 	for i := range t.hits {
+		t.pace.step()
 		h := &t.hits[i]
 		l := &t.links[h.link]
 		if k := l.rows; k > l.begin && t.rows[k-1].At == h.at && t.rows[k-1].Profile == h.profile {
@@ -143,7 +153,8 @@ func (t *tally) put(i, n int, codes string) {
 	l := &t.links[n]
 	who := t.who[l.begin:l.who:l.who]
 	if len(who) > 1 {
-		who = eachOnce(who)
+		t.whoBuf = slices.Grow(t.whoBuf[:0], len(who))
+		who = eachOnce(t.pace, who, t.whoBuf[:len(who)])
 	}
 	t.out[i] = waypost.LinkClicks{
 		Domain: l.domain, Code: waypost.Code(codes[l.at : l.at+uint32(l.length)]), Last: l.last,
@@ -151,8 +162,163 @@ func (t *tally) put(i, n int, codes string) {
 	}
 }
 
-// eachOnce puts visitors in order, and leaves out those that are there already.
-func eachOnce(who []waypost.Visitor) []waypost.Visitor {
-	slices.SortFunc(who, waypost.Visitor.Compare)
+// eachOnce puts visitors in order, and leaves out duplicates.
+func eachOnce(p *pacer, who, scratch []waypost.Visitor) []waypost.Visitor {
+	sortPaced(p, who, scratch, waypost.Visitor.Compare)
 	return slices.Compact(who)
+}
+
+// tallied is one link of a tally.
+type tallied struct {
+	prefix uint64 // the code's first 8 bytes as a number, which compares like them
+	at     uint32 // where the code is
+	domain waypost.DomainID
+	last   int64
+	hits   uint32
+	begin  uint32 // where its rows and visitors begin
+	rows   uint32 // where the next of its rows goes
+	who    uint32 // where the next of its visitors goes
+	length uint8
+}
+
+// prefixLength is how many bytes of a code are in a tallied directly.
+const prefixLength = 8
+
+func prefixOf(code []byte) uint64 {
+	if len(code) >= prefixLength {
+		return binary.BigEndian.Uint64(code)
+	}
+	var padded [prefixLength]byte
+	copy(padded[:], code)
+	return binary.BigEndian.Uint64(padded[:])
+}
+
+// hash is unpredictable, so that an attacker cannot choose codes that collide.
+func (t *tally) hash(prefix uint64, domain waypost.DomainID, rest []byte) uint64 {
+	hi, lo := bits.Mul64(prefix^t.seeds[0], uint64(domain)^t.seeds[1])
+	for ; len(rest) > 0; rest = rest[min(prefixLength, len(rest)):] {
+		hi, lo = bits.Mul64(prefixOf(rest)^hi^lo^t.seeds[0], uint64(len(rest))^t.seeds[1])
+	}
+	return hi ^ lo
+}
+
+func restOf(code []byte) []byte { return code[min(prefixLength, len(code)):] }
+
+// An entry of the index is 0, or the number of a link + 1 in its lower bits and a part of
+// the link's hash above. The hash avoids looking at other links, each of which would miss
+// the processor's cache.
+const (
+	numberBits = 17 // clickbatch.MaxLinks is 1<<16
+	numberMask = 1<<numberBits - 1
+)
+
+func entryOf(hash uint64, number int) uint32 {
+	return uint32(hash>>32)&^numberMask | uint32(number)
+}
+
+// find returns the number of a link, if the tally has it, and its hash.
+func (t *tally) find(domain waypost.DomainID, code []byte) (number int, hash uint64, ok bool) {
+	prefix, rest, mask := prefixOf(code), restOf(code), uint64(len(t.index)-1)
+	hash = t.hash(prefix, domain, rest)
+	upper := entryOf(hash, 0)
+	for h := hash; ; h++ {
+		entry := t.index[h&mask]
+		if entry == 0 {
+			return 0, hash, false
+		}
+		if entry&^numberMask != upper {
+			continue
+		}
+		number = int(entry&numberMask) - 1
+		e := &t.links[number]
+		if e.prefix == prefix && e.domain == domain && int(e.length) == len(code) && bytes.Equal(t.restOf(e), rest) {
+			return number, hash, true
+		}
+	}
+}
+
+// code and restOf return the bytes of a link.
+func (t *tally) code(e *tallied) []byte   { return t.codes[e.at : e.at+uint32(e.length)] }
+func (t *tally) restOf(e *tallied) []byte { return restOf(t.code(e)) }
+
+// insert adds a link that the tally does not have, and returns its number.
+func (t *tally) insert(domain waypost.DomainID, code []byte, hash uint64) int {
+	t.links = append(t.links, tallied{prefix: prefixOf(code), at: uint32(len(t.codes)), domain: domain, length: uint8(len(code))})
+	t.codes = append(t.codes, code...)
+	if 2*len(t.links) > len(t.index) {
+		t.index = make([]uint32, 2*len(t.index))
+		for i := range t.links {
+			e := &t.links[i]
+			t.point(i, t.hash(e.prefix, e.domain, t.restOf(e)))
+		}
+	} else {
+		t.point(len(t.links)-1, hash)
+	}
+	return len(t.links) - 1
+}
+
+// point puts link i into the index.
+func (t *tally) point(i int, hash uint64) {
+	h, mask := hash, uint64(len(t.index)-1)
+	for t.index[h&mask] != 0 {
+		h++
+	}
+	t.index[h&mask] = entryOf(hash, i+1)
+}
+
+// place orders a link in a compacted segment: by domain, then by code.
+type place struct {
+	prefix uint64
+	domain waypost.DomainID
+	n      uint32 // of the link
+}
+
+// order returns the links' places in order. It sorts by one byte after the other, from the
+// last one of the prefix to the first one of the domain, and skips bytes that are equal in
+// all of them. Codes with the same prefix remain to be compared.
+func (t *tally) order() []place {
+	n := len(t.links)
+	t.from, t.to = slices.Grow(t.from[:0], n), slices.Grow(t.to[:0], n)
+	from, to := t.from[:n], t.to[:n]
+	for i := range t.links {
+		from[i] = place{t.links[i].prefix, t.links[i].domain, uint32(i)}
+	}
+	for shift := 0; shift < 96; shift += 8 {
+		var begins [257]int
+		for i := range from {
+			begins[1+from[i].byteAt(shift)]++
+		}
+		if slices.Contains(begins[1:], len(from)) {
+			continue
+		}
+		for i := range 255 {
+			begins[i+1] += begins[i]
+		}
+		for i := range from {
+			b := from[i].byteAt(shift)
+			to[begins[b]] = from[i]
+			begins[b]++
+		}
+		from, to = to, from
+		t.pace.pause()
+	}
+	for begin := 0; begin < len(from); {
+		end := begin + 1
+		for end < len(from) && from[end].prefix == from[begin].prefix && from[end].domain == from[begin].domain {
+			end++
+		}
+		slices.SortFunc(from[begin:end], func(a, b place) int {
+			return bytes.Compare(t.restOf(&t.links[a.n]), t.restOf(&t.links[b.n]))
+		})
+		begin = end
+	}
+	return from
+}
+
+// byteAt returns a byte of the domain and the prefix together, taken as one number.
+func (p *place) byteAt(shift int) byte {
+	if shift < 64 {
+		return byte(p.prefix >> shift)
+	}
+	return byte(p.domain >> (shift - 64))
 }

@@ -15,7 +15,7 @@ import (
 // own, however many there are; and what was there before reset is gone.
 func TestATallyHasWhatAMapWouldHave(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
-	sums := newTally(nil)
+	sums := newTally(nil, nil)
 	for round, links := range []int{3000, 10, 20_000, 500} {
 		sums.reset()
 		type key struct {
@@ -60,7 +60,7 @@ func TestATallyHasWhatAMapWouldHave(t *testing.T) {
 }
 
 func TestATallyTakesAsManyLinksAsABatch(t *testing.T) {
-	sums := newTally(nil)
+	sums := newTally(nil, nil)
 	for n := range clickbatch.MaxLinks {
 		require.True(t, sums.add(&record{Domain: waypost.DomainID(n), Code: []byte("abcdefghi")}, nil))
 	}
@@ -70,7 +70,7 @@ func TestATallyTakesAsManyLinksAsABatch(t *testing.T) {
 }
 
 func TestAddingUpDoesNotAllocateOnceTheTableHasGrown(t *testing.T) {
-	sums, codes := newTally(nil), make([][]byte, 1000)
+	sums, codes := newTally(nil, nil), make([][]byte, 1000)
 	for i := range codes {
 		codes[i] = []byte{'a', 'b', "0123456789"[i%10], "0123456789"[i/10%10], "0123456789"[i/100]}
 	}

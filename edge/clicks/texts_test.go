@@ -67,7 +67,7 @@ func TestEveryClickHasItsOwnAgentAndReferrer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			control := newControlPlane(t)
 			cfg := config(t.TempDir())
-			cfg.FlushInterval, cfg.SegmentBytes, cfg.Shards, cfg.Audience = time.Millisecond, 64<<10, shards, listener{}
+			cfg.FlushInterval, cfg.SegmentBytes, cfg.Shards, cfg.Profiler = time.Millisecond, 64<<10, shards, listener{}
 			j := open(t, cfg)
 			shipInBackground(t, j, control.shipping())
 			want, recorded, late := map[string][]string{}, 0, time.Now().Add(3*time.Minute)
@@ -106,7 +106,7 @@ func TestWhatIsSaidOftenIsInASegmentOnce(t *testing.T) {
 // The record that has the texts is in a batch, and the segment has one more that refers to it.
 func TestTheTextsOfAnEarlierBatchAreKnownAfterACrash(t *testing.T) {
 	control, cfg := newControlPlane(t), config(t.TempDir())
-	cfg.Shards, cfg.Audience, cfg.FlushInterval = 1, listener{}, time.Millisecond
+	cfg.Shards, cfg.Profiler, cfg.FlushInterval = 1, listener{}, time.Millisecond
 	var broken atomic.Bool
 	cfg.SetSync(func(f *os.File) error {
 		if broken.Load() {
@@ -126,7 +126,7 @@ func TestTheTextsOfAnEarlierBatchAreKnownAfterACrash(t *testing.T) {
 	require.Error(t, j.Close())
 
 	again := config(left)
-	again.Audience = listener{}
+	again.Profiler = listener{}
 	shipAll(t, open(t, again), control)
 	texts := string(agent) + " from " + string(referrer)
 	require.Equal(t, map[string][]string{"abcd": {texts}, "efgh": {texts}}, control.told())

@@ -58,7 +58,7 @@ func newRecorder(cfg *Config, through func(*http.Transport) http.RoundTripper, l
 // of visitors. It comes before open.
 func (c *recorder) know(store *store) {
 	c.cluster = store.Cluster
-	c.config.Audience = audience.New(audience.Config{Salts: store, Places: c.places, Logger: c.log, Metrics: c.config.Metrics})
+	c.config.Profiler = audience.New(audience.Config{Salts: store, Places: c.places, Logger: c.log, Metrics: c.config.Metrics})
 }
 
 // watchPlaces loads a new GeoIP database when the file changes, until ctx ends.
@@ -119,7 +119,7 @@ func (c *recorder) open(dir, node string) {
 
 func (c *recorder) tryOpen(dir, node string) bool {
 	cfg := c.config
-	cfg.Dir, cfg.Node, cfg.Beside = dir, node, c.beside
+	cfg.Dir, cfg.Node, cfg.Shared = dir, node, c.beside
 	c.beside = nil // Open owns it now
 	j, err := clicks.Open(cfg)
 	if err != nil {

@@ -47,7 +47,7 @@ func (i ingest) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func counting(t *testing.T, node, url string) (addr string) {
 	t.Helper()
 	journal, err := clicks.Open(clicks.Config{
-		Dir: t.TempDir(), Node: node, FlushInterval: time.Millisecond, Audience: audience.New(audience.Config{Salts: oneSalt{}}),
+		Dir: t.TempDir(), Node: node, FlushInterval: time.Millisecond, Profiler: audience.New(audience.Config{Salts: oneSalt{}}),
 	})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())

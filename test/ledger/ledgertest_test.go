@@ -37,7 +37,7 @@ type way struct {
 const (
 	always = "clicks become a batch after@20ms;batches of a pack@4;clicks are sent again within@300ms"
 	large  = always + ";bytes of a click segment@262144"
-	small  = always + ";bytes of a click segment@16384;bytes of exact folds@4096"
+	small  = always + ";bytes of a click segment@16384;bytes of exact compacted segments@4096"
 	kept   = ";acknowledged clicks are kept@1m"
 )
 
@@ -75,14 +75,14 @@ var edgePlaces = []place{
 	{"seal segment: done", 3, filling},
 	{"remove segment: begun", 2, filling},
 	{"remove segment: done", 2, filling},
-	{"make fold: written", 2, folding},
-	{"make fold: synced", 2, folding},
-	{"make fold: renamed", 2, folding},
-	{"make fold: durable", 2, folding},
-	{"merge folds: begun", 0, folding},
-	{"merge folds: durable", 0, folding},
-	{"remove fold: begun", 3, folding},
-	{"remove fold: done", 3, folding},
+	{"make compacted: written", 2, folding},
+	{"make compacted: synced", 2, folding},
+	{"make compacted: renamed", 2, folding},
+	{"make compacted: durable", 2, folding},
+	{"merge compacted: begun", 0, folding},
+	{"merge compacted: durable", 0, folding},
+	{"remove compacted: begun", 3, folding},
+	{"remove compacted: done", 3, folding},
 	{"remove pack: begun", 0, forgetting},
 	{"remove pack: done", 0, forgetting},
 	{"recover boot: begun", 1, shipping},

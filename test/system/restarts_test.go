@@ -576,7 +576,7 @@ func TestHelperSuccessor(t *testing.T) {
 			os.Exit(4)
 		}
 		lock := s.Take("click journal")
-		if _, err := clicks.Open(clicks.Config{Dir: filepath.Join(dir, "clicks"), Node: name, Beside: lock}); err != nil {
+		if _, err := clicks.Open(clicks.Config{Dir: filepath.Join(dir, "clicks"), Node: name, Shared: lock}); err != nil {
 			fmt.Println(err)
 			os.Exit(5)
 		}

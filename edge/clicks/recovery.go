@@ -12,13 +12,13 @@ import (
 	"waypost/internal/failpoint"
 )
 
-// recover makes lanes of what earlier boots left, and gives the ordinal of the last
-// boot. It fails only when the directory cannot be read or changed: whatever is wrong
-// with a file is the file's matter.
-func (j *Journal) recover() (ordinal uint32, err error) {
+// recoverAll makes streams of the files of earlier boots, and returns the ordinal of the
+// last boot. It fails only if the directory cannot be read or changed; a damaged file goes
+// to quarantine.
+func (j *Journal) recoverAll() (ordinal uint32, err error) {
 	boots, err := j.survey(nil)
 	if err == nil {
-		j.lanes, err = j.reviveAll(boots)
+		j.catalog.streams, err = j.reviveAll(boots)
 	}
 	for boot := range boots {
 		ordinal = max(ordinal, boot.ordinal)
@@ -26,9 +26,8 @@ func (j *Journal) recover() (ordinal uint32, err error) {
 	return ordinal, err
 }
 
-// survey sorts the directory's files by boot, but for those of boots that are known.
-// What is no file of a journal goes to quarantine, and what never became one is
-// removed, unless a known boot may be making it.
+// survey sorts the directory's files by boot, except those of known boots. Foreign files go
+// to quarantine. Unfinished files are removed, unless a known boot may be making them.
 func (j *Journal) survey(known map[bootName]bool) (map[bootName]*remains, error) {
 	entries, err := os.ReadDir(j.dir.root)
 	if err != nil {
@@ -45,7 +44,7 @@ func (j *Journal) survey(known map[bootName]bool) (map[bootName]*remains, error)
 		case ok:
 			r := boots[n.boot]
 			if r == nil {
-				r = &remains{lane: &lane{boot: n.boot}}
+				r = &remains{stream: &stream{boot: n.boot}}
 				boots[n.boot] = r
 			}
 			r.add(n)
@@ -59,32 +58,32 @@ func (j *Journal) survey(known map[bootName]bool) (map[bootName]*remains, error)
 	return boots, nil
 }
 
-// reviveAll makes lanes of boots, in order.
-func (j *Journal) reviveAll(boots map[bootName]*remains) ([]*lane, error) {
-	var lanes []*lane
+// reviveAll makes streams of boots, in order.
+func (j *Journal) reviveAll(boots map[bootName]*remains) ([]*stream, error) {
+	var streams []*stream
 	for _, r := range boots {
-		lanes = append(lanes, r.lane)
+		streams = append(streams, r.stream)
 		if err := j.revive(r); err != nil {
-			return nil, fmt.Errorf("recover boot %s: %w", r.lane.boot, errors.Join(err, closeSegments(lanes)))
+			return nil, fmt.Errorf("recover boot %s: %w", r.stream.boot, errors.Join(err, closeSegments(streams)))
 		}
 	}
-	slices.SortFunc(lanes, func(a, b *lane) int { return a.boot.compare(b.boot) })
-	return lanes, nil
+	slices.SortFunc(streams, func(a, b *stream) int { return a.boot.compare(b.boot) })
+	return streams, nil
 }
 
 // remains are the files of one boot.
 type remains struct {
-	lane                     *lane
-	segments, folds, batches []name
-	packs, shipped           []name // of the batches, those that are acknowledged
+	stream                       *stream
+	segments, compacted, batches []name
+	packs, shipped               []name // shipped: the acknowledged ones of batches
 }
 
 func (r *remains) add(n name) {
 	switch n.kind {
 	case segmentKind:
 		r.segments = append(r.segments, n)
-	case foldKind:
-		r.folds = append(r.folds, n)
+	case compactedKind:
+		r.compacted = append(r.compacted, n)
 	case batchKind:
 		r.batches = append(r.batches, n)
 		if n.state == shipped {
@@ -99,14 +98,14 @@ func byNumber(a, b name) int {
 	return cmp.Or(cmp.Compare(a.n, b.n), cmp.Compare(a.state, b.state))
 }
 
-// revive makes a lane of a boot's files. The newest of its batches and folds says where
-// the clicks are. If that cannot be read nobody knows, and the segments and folds go to
-// quarantine with it: a click is rather lost in sight than counted twice.
+// revive makes a stream of a boot's files. The newest of its batches and compacted segments
+// says where the clicks are. If it cannot be read, the segments and compacted segments go to
+// quarantine too: a visibly lost click is better than one that is counted twice.
 func (j *Journal) revive(r *remains) error {
 	failpoint.Hit("recover boot: begun")
 	defer failpoint.Hit("recover boot: done")
 	slices.SortFunc(r.segments, byNumber)
-	slices.SortFunc(r.folds, byNumber)
+	slices.SortFunc(r.compacted, byNumber)
 	slices.SortFunc(r.batches, byNumber)
 	slices.SortFunc(r.packs, byNumber)
 	slices.SortFunc(r.shipped, byNumber)
@@ -114,7 +113,7 @@ func (j *Journal) revive(r *remains) error {
 	if err != nil {
 		return err
 	}
-	covered, known := read.cover()
+	covered, known := read.checkpoint()
 	if !known {
 		return j.giveUpBoot(r, read)
 	}
@@ -125,41 +124,41 @@ func (j *Journal) revive(r *remains) error {
 		case b.err != nil:
 			err = j.giveUp(n, b.err)
 		case n.state == fixed:
-			err = j.await(r.lane, n, &b.batchFile)
+			err = j.await(r.stream, n, &b.batchFile)
 		default:
-			r.lane.newest = last
+			r.stream.newestKept = last
 		}
 		if err != nil {
 			return err
 		}
-		r.lane.node = cmp.Or(b.node, r.lane.node)
+		r.stream.node = cmp.Or(b.node, r.stream.node)
 		if last {
-			r.lane.seq = n.n
+			r.stream.seq = n.n
 		}
 	}
-	if err := j.reviveKept(r); err != nil {
+	if err := j.reviveRetained(r); err != nil {
 		return err
 	}
-	if err := j.reviveFolds(r, read, &covered); err != nil {
+	if err := j.reviveCompacted(r, read, &covered); err != nil {
 		return err
 	}
 	for _, n := range r.segments {
-		r.lane.next = max(r.lane.next, n.n+1)
-		if err := j.reviveSegment(r.lane, n, &covered); err != nil {
+		r.stream.next = max(r.stream.next, n.n+1)
+		if err := j.reviveSegment(r.stream, n, &covered); err != nil {
 			return err
 		}
 	}
-	if l := r.lane; len(l.segments)+len(l.folds)+len(l.waiting) > 0 {
-		j.log.Info("clicks of an earlier start were found", slog.String("boot", l.boot.String()),
-			slog.Int("segments", len(l.segments)), slog.Int("folds", len(l.folds)), slog.Int("batches", len(l.waiting)))
+	if l := r.stream; len(l.segments)+len(l.compacted)+len(l.waiting) > 0 {
+		j.log.Info("found clicks of an earlier start", slog.String("boot", l.boot.String()),
+			slog.Int("segments", len(l.segments)), slog.Int("compacted", len(l.compacted)), slog.Int("batches", len(l.waiting)))
 	}
 	return nil
 }
 
-// readable are a boot's batches and folds, as far as they can be read.
+// readable are a boot's batches and compacted segments, as far as they can be read.
 type readable struct {
-	batches []readBatchFile
-	folds   []readFoldFile
+	batches   []readBatchFile
+	compacted []readCompactedFile
 }
 
 type readBatchFile struct {
@@ -168,11 +167,11 @@ type readBatchFile struct {
 	err error
 }
 
-type readFoldFile struct {
-	*fold
-	cover cover
-	n     uint64
-	err   error
+type readCompactedFile struct {
+	*compacted
+	checkpoint checkpoint
+	n          uint64
+	err        error
 }
 
 func (j *Journal) readRemains(r *remains) (*readable, error) {
@@ -185,47 +184,47 @@ func (j *Journal) readRemains(r *remains) (*readable, error) {
 		b.body = nil
 		out.batches = append(out.batches, readBatchFile{b, n.n, err})
 	}
-	for _, n := range r.folds {
-		f, c, err := openFold(j.dir, n)
+	for _, n := range r.compacted {
+		f, c, err := openCompacted(j.dir, n)
 		if err != nil && !unreadable(err) {
 			return nil, err
 		}
-		out.folds = append(out.folds, readFoldFile{f, c, n.n, err})
+		out.compacted = append(out.compacted, readCompactedFile{f, c, n.n, err})
 	}
 	return out, nil
 }
 
-// cover gives what the newest file says of the others; false if nobody knows.
-func (r *readable) cover() (cover, bool) {
-	if len(r.folds) == 0 {
+// checkpoint returns the checkpoint of the newest file; false if it cannot be read.
+func (r *readable) checkpoint() (checkpoint, bool) {
+	if len(r.compacted) == 0 {
 		if len(r.batches) == 0 {
-			return cover{}, true
+			return checkpoint{}, true
 		}
 		b := r.batches[len(r.batches)-1]
-		return b.cover, b.err == nil
+		return b.checkpoint, b.err == nil
 	}
-	f := r.folds[len(r.folds)-1]
+	f := r.compacted[len(r.compacted)-1]
 	if len(r.batches) == 0 {
-		return f.cover, f.err == nil
+		return f.checkpoint, f.err == nil
 	}
-	// Each of the two knows how far the other kind was when it was made.
+	// Each of the two says how far the other kind was when it was made.
 	b := r.batches[len(r.batches)-1]
 	switch {
-	case b.err == nil && b.cover.nextFold > f.n:
-		return b.cover, true
+	case b.err == nil && b.checkpoint.nextCompacted > f.n:
+		return b.checkpoint, true
 	case f.err == nil && (b.err == nil || f.seq >= b.n):
-		return f.cover, true
+		return f.checkpoint, true
 	}
-	return cover{}, false
+	return checkpoint{}, false
 }
 
-func (j *Journal) reviveFolds(r *remains, read *readable, covered *cover) error {
-	l := r.lane
-	l.nextFold = max(covered.nextFold, 1)
-	for i, n := range r.folds {
-		l.nextFold = max(l.nextFold, n.n+1)
-		f := read.folds[i]
-		used, whole := covered.ofFold(n.n)
+func (j *Journal) reviveCompacted(r *remains, read *readable, covered *checkpoint) error {
+	l := r.stream
+	l.nextCompacted = max(covered.nextCompacted, 1)
+	for i, n := range r.compacted {
+		l.nextCompacted = max(l.nextCompacted, n.n+1)
+		f := read.compacted[i]
+		used, whole := covered.ofCompacted(n.n)
 		var err error
 		switch {
 		case whole || f.err == nil && used >= len(f.blocks):
@@ -233,10 +232,10 @@ func (j *Journal) reviveFolds(r *remains, read *readable, covered *cover) error 
 		case f.err == nil && (l.node == "" || l.node == f.node):
 			l.node, l.seq = f.node, max(l.seq, f.seq)
 			f.used = used
-			l.folds = append(l.folds, f.fold)
+			l.compacted = append(l.compacted, f.compacted)
 		default:
 			if f.err == nil {
-				f.err = fmt.Errorf("%w: it is of another node", errFoldFile)
+				f.err = fmt.Errorf("%w: it is of another node", errCompacted)
 			}
 			err = j.giveUp(n, f.err)
 		}
@@ -247,8 +246,8 @@ func (j *Journal) reviveFolds(r *remains, read *readable, covered *cover) error 
 	return nil
 }
 
-// await takes a batch that was fixed before.
-func (j *Journal) await(l *lane, n name, b *batchFile) error {
+// await takes a batch that an earlier boot made.
+func (j *Journal) await(l *stream, n name, b *batchFile) error {
 	info, err := os.Stat(j.dir.path(n.String()))
 	if err != nil {
 		return err
@@ -258,20 +257,20 @@ func (j *Journal) await(l *lane, n name, b *batchFile) error {
 }
 
 func (j *Journal) giveUp(n name, why error) error {
-	j.log.Error("clicks cannot be read", slog.String("file", n.String()), slog.Any("error", why))
+	j.log.Error("cannot read clicks", slog.String("file", n.String()), slog.Any("error", why))
 	return j.quarantine(n.String())
 }
 
-// giveUpBoot puts segments and folds away before the files without which they mean
-// nothing. Batches that can be read are shipped all the same.
+// giveUpBoot quarantines segments and compacted segments first, and then the files without
+// which they mean nothing. Batches that can be read are still shipped.
 func (j *Journal) giveUpBoot(r *remains, read *readable) error {
 	for _, n := range r.segments {
 		if err := j.quarantine(n.String()); err != nil {
 			return err
 		}
 	}
-	for i, n := range r.folds {
-		if f := read.folds[i]; f.err == nil {
+	for i, n := range r.compacted {
+		if f := read.compacted[i]; f.err == nil {
 			j.counts.lost.Add(f.clicks())
 			if err := j.quarantine(n.String()); err != nil {
 				return err
@@ -281,8 +280,8 @@ func (j *Journal) giveUpBoot(r *remains, read *readable) error {
 	if err := j.dir.sync(); err != nil {
 		return err
 	}
-	for i, n := range r.folds {
-		if err := read.folds[i].err; err != nil {
+	for i, n := range r.compacted {
+		if err := read.compacted[i].err; err != nil {
 			if err := j.giveUp(n, err); err != nil {
 				return err
 			}
@@ -295,20 +294,20 @@ func (j *Journal) giveUpBoot(r *remains, read *readable) error {
 		case b.err != nil:
 			err = j.giveUp(n, b.err)
 		case n.state == fixed:
-			r.lane.node = b.node
-			err = j.await(r.lane, n, &b.batchFile)
+			r.stream.node = b.node
+			err = j.await(r.stream, n, &b.batchFile)
 		}
 		if err != nil {
 			return err
 		}
 	}
 	if n := len(read.batches); n > 0 {
-		r.lane.seq = read.batches[n-1].n
+		r.stream.seq = read.batches[n-1].n
 	}
-	return j.reviveKept(r)
+	return j.reviveRetained(r)
 }
 
-func (j *Journal) reviveSegment(l *lane, n name, c *cover) error {
+func (j *Journal) reviveSegment(l *stream, n name, c *checkpoint) error {
 	end, whole := c.of(n.n)
 	if whole {
 		return j.dir.remove(n.String())
@@ -324,14 +323,14 @@ func (j *Journal) reviveSegment(l *lane, n name, c *cover) error {
 		return err
 	}
 	if err != nil {
-		j.log.Error("a segment of the click journal cannot be read", slog.String("segment", n.String()), slog.Any("error", err))
+		j.log.Error("cannot read a segment of the click journal", slog.String("segment", n.String()), slog.Any("error", err))
 		return j.quarantine(n.String())
 	}
 	s.covered = end
 	s.damaged = s.junkBefore(end)
 	l.segments = append(l.segments, s)
 	if n.state == active {
-		j.rename(s)
+		j.renameSealed(s)
 	}
 	return nil
 }

@@ -7,20 +7,18 @@ import (
 	"os"
 	"slices"
 
-	"github.com/klauspost/compress/zstd"
-
 	"waypost"
 	"waypost/api/clickbatch"
 )
 
-// foldWriter writes the blocks of a fold, link by link in their order.
-type foldWriter struct {
+// compactedWriter writes the blocks of a compacted segment, link by link in their order.
+type compactedWriter struct {
 	out    *bufio.Writer
-	zstd   *zstd.Encoder
+	packer *packer
 	grade  grade
 	boot   waypost.BootID
 	node   string
-	blocks []foldBlock
+	blocks []block
 	size   int64
 
 	// The block that is being filled:
@@ -31,22 +29,37 @@ type foldWriter struct {
 	profiles profiles
 	round    uint32 // of the dictionary
 
-	plain, packed []byte
+	rowsBuf []waypost.ClickRow // to sort with
+	whoBuf  []waypost.Visitor
 }
 
-// span is where a link's rows and visitors end.
+// span says where a link's rows and visitors end.
 type span struct{ rows, who int }
 
-func newFoldWriter(f *os.File, z *zstd.Encoder, l *lane, g grade) *foldWriter {
-	w := &foldWriter{out: bufio.NewWriterSize(f, 1<<20), zstd: z, grade: g, boot: l.boot.id, node: l.node}
-	w.profiles.reset()
-	return w
+func newCompactedWriter(p *packer) *compactedWriter {
+	return &compactedWriter{out: bufio.NewWriterSize(nil, 128<<10), packer: p}
 }
 
-// dictionary tells which profile of a block that is written is that of one that is read.
+// reset begins a file.
+func (w *compactedWriter) reset(f *os.File, s *stream, g grade) {
+	w.out.Reset(f)
+	w.grade, w.boot, w.node = g, s.boot.id, s.node
+	w.blocks, w.size = w.blocks[:0], 0
+	w.clear()
+}
+
+// clear empties the block.
+func (w *compactedWriter) clear() {
+	clear(w.links)
+	w.links, w.spans, w.rows, w.who = w.links[:0], w.spans[:0], w.rows[:0], w.who[:0]
+	w.profiles.reset()
+	w.round++
+}
+
+// dictionary maps profiles of a block that is read to those of the block that is written.
 type dictionary struct {
 	of      []waypost.ClickProfile
-	numbers []uint32 // + 1; 0: not asked for yet
+	numbers []uint32 // + 1; 0: not known yet
 	round   uint32
 }
 
@@ -54,8 +67,8 @@ func newDictionary(of []waypost.ClickProfile) dictionary {
 	return dictionary{of: of, numbers: make([]uint32, len(of)), round: ^uint32(0)}
 }
 
-// number translates a profile, of which the fold may keep less.
-func (w *foldWriter) number(d *dictionary, profile uint32) (uint32, bool) {
+// number translates a profile, of which the grade may keep less.
+func (w *compactedWriter) number(d *dictionary, profile uint32) (uint32, bool) {
 	if d.round != w.round {
 		clear(d.numbers)
 		d.round = w.round
@@ -75,17 +88,17 @@ func (w *foldWriter) number(d *dictionary, profile uint32) (uint32, bool) {
 }
 
 // full reports whether the block should take no other link.
-func (w *foldWriter) full() bool {
+func (w *compactedWriter) full() bool {
 	return len(w.links) >= maxBlockLinks || len(w.rows) >= maxBlockRows || len(w.who) >= maxBlockRows || w.crowded()
 }
 
 // crowded reports whether the dictionary has hardly room for another link's profiles.
-func (w *foldWriter) crowded() bool {
+func (w *compactedWriter) crowded() bool {
 	return w.profiles.bytes >= maxProfileBytes/2 || len(w.profiles.list) >= clickbatch.MaxProfiles/2
 }
 
-// begin makes room for a link. Its rows and visitors follow.
-func (w *foldWriter) begin(l *waypost.LinkClicks) error {
+// begin makes room for a link, whose rows and visitors follow.
+func (w *compactedWriter) begin(l *waypost.LinkClicks) error {
 	if w.full() {
 		if err := w.flush(); err != nil {
 			return err
@@ -96,7 +109,7 @@ func (w *foldWriter) begin(l *waypost.LinkClicks) error {
 }
 
 // row adds clicks to the link that was begun.
-func (w *foldWriter) row(d *dictionary, r waypost.ClickRow) error {
+func (w *compactedWriter) row(d *dictionary, r waypost.ClickRow) error {
 	if len(w.rows) >= 2*maxBlockRows {
 		if err := w.goOn(); err != nil {
 			return err
@@ -118,7 +131,7 @@ func (w *foldWriter) row(d *dictionary, r waypost.ClickRow) error {
 }
 
 // visitor adds one to the link that was begun, behind its rows.
-func (w *foldWriter) visitor(v waypost.Visitor) error {
+func (w *compactedWriter) visitor(v waypost.Visitor) error {
 	if w.grade == totalGrade {
 		return nil
 	}
@@ -130,10 +143,10 @@ func (w *foldWriter) visitor(v waypost.Visitor) error {
 }
 
 // spill completes the block with many visitors of the link that was begun, and a click of
-// one of them: that many are never more than the clicks.
-func (w *foldWriter) spill() error {
+// one of them: a link never has more visitors than clicks.
+func (w *compactedWriter) spill() error {
 	first := w.last()
-	if w.who = append(w.who[:first.who], eachOnce(w.who[first.who:])...); len(w.who)-first.who < 2*maxBlockRows {
+	if w.who = append(w.who[:first.who], w.eachOnce(w.who[first.who:])...); len(w.who)-first.who < 2*maxBlockRows {
 		return nil
 	}
 	rest, was := slices.Clone(w.rows[first.rows:]), newDictionary(slices.Clone(w.profiles.list))
@@ -144,7 +157,7 @@ func (w *foldWriter) spill() error {
 		rest = rest[:len(rest)-1]
 	}
 	if len(rest) == 0 {
-		w.who = w.who[:first.who] // more visitors than clicks: it is not true
+		w.who = w.who[:first.who] // more visitors than clicks cannot be true
 		return nil
 	}
 	one.Count = 1
@@ -164,33 +177,33 @@ func (w *foldWriter) spill() error {
 }
 
 // end completes the link that was begun.
-func (w *foldWriter) end() {
+func (w *compactedWriter) end() {
 	first := w.last()
-	w.rows = append(w.rows[:first.rows], alike(w.rows[first.rows:], w.grade)...)
-	w.who = append(w.who[:first.who], eachOnce(w.who[first.who:])...)
+	w.rows = append(w.rows[:first.rows], w.alike(w.rows[first.rows:])...)
+	w.who = append(w.who[:first.who], w.eachOnce(w.who[first.who:])...)
 	w.spans = append(w.spans, span{len(w.rows), len(w.who)})
 }
 
-// last is where the rows and visitors of the link before end.
-func (w *foldWriter) last() span {
+// last returns where the rows and visitors of the previous link end.
+func (w *compactedWriter) last() span {
 	if len(w.spans) == 0 {
 		return span{}
 	}
 	return w.spans[len(w.spans)-1]
 }
 
-// goOn completes the block within a link, which goes on in the next one.
-func (w *foldWriter) goOn() error {
+// goOn completes the block within a link, which continues in the next one.
+func (w *compactedWriter) goOn() error {
 	if first := w.last(); len(w.rows) > first.rows {
-		if w.rows = append(w.rows[:first.rows], alike(w.rows[first.rows:], w.grade)...); len(w.rows) < maxBlockRows && !w.crowded() {
-			return nil // that was enough
+		if w.rows = append(w.rows[:first.rows], w.alike(w.rows[first.rows:])...); len(w.rows) < maxBlockRows && !w.crowded() {
+			return nil // which was enough
 		}
 	}
 	l := w.links[len(w.links)-1]
 	if len(w.rows) > w.last().rows {
 		w.end()
 	} else {
-		w.links = w.links[:len(w.links)-1] // nothing of it is in this block
+		w.links = w.links[:len(w.links)-1] // it has no click in this block
 	}
 	if err := w.flush(); err != nil {
 		return err
@@ -199,8 +212,8 @@ func (w *foldWriter) goOn() error {
 	return nil
 }
 
-// flush writes the block, if there is something in it.
-func (w *foldWriter) flush() error {
+// flush writes the block, unless it is empty.
+func (w *compactedWriter) flush() error {
 	if len(w.links) == 0 {
 		return nil
 	}
@@ -216,20 +229,16 @@ func (w *foldWriter) flush() error {
 		}
 		from = to
 	}
-	w.plain = clickbatch.Append(w.plain[:0], &b)
-	w.packed = w.zstd.EncodeAll(w.plain, w.packed[:0])
-	_, err := w.out.Write(w.packed)
-	w.blocks = append(w.blocks, foldBlock{w.size, uint32(len(w.packed)), crc32.Checksum(w.packed, castagnoli), clicks})
-	w.size += int64(len(w.packed))
-	clear(w.links)
-	w.links, w.spans, w.rows, w.who = w.links[:0], w.spans[:0], w.rows[:0], w.who[:0]
-	w.profiles.reset()
-	w.round++
+	packed := w.packer.pack(&b)
+	_, err := w.out.Write(packed)
+	w.blocks = append(w.blocks, block{w.size, uint32(len(packed)), crc32.Checksum(packed, castagnoli), clicks})
+	w.size += int64(len(packed))
+	w.clear()
 	return err
 }
 
-// close writes what is left of the blocks.
-func (w *foldWriter) close() error {
+// close writes the last block.
+func (w *compactedWriter) close() error {
 	if err := w.flush(); err != nil {
 		return err
 	}
@@ -237,7 +246,7 @@ func (w *foldWriter) close() error {
 }
 
 // writeTally writes all clicks of a tally.
-func (w *foldWriter) writeTally(t *tally) error {
+func (w *compactedWriter) writeTally(t *tally) error {
 	b := t.batch(true)
 	d := newDictionary(b.Profiles)
 	for i := range b.Links {
@@ -256,16 +265,18 @@ func (w *foldWriter) writeTally(t *tally) error {
 			}
 		}
 		w.end()
+		w.packer.pace.step()
 	}
 	return w.close()
 }
 
-// alike puts rows together that are alike, unless each click is to have its time.
-func alike(rows []waypost.ClickRow, g grade) []waypost.ClickRow {
-	if g == exactGrade || len(rows) < 2 {
+// alike joins rows that are alike, unless each click keeps its time.
+func (w *compactedWriter) alike(rows []waypost.ClickRow) []waypost.ClickRow {
+	if w.grade == exactGrade || len(rows) < 2 {
 		return rows
 	}
-	slices.SortFunc(rows, func(a, b waypost.ClickRow) int {
+	w.rowsBuf = slices.Grow(w.rowsBuf[:0], len(rows))
+	sortPaced(w.packer.pace, rows, w.rowsBuf[:len(rows)], func(a, b waypost.ClickRow) int {
 		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Profile, b.Profile))
 	})
 	n := 0
@@ -278,4 +289,10 @@ func alike(rows []waypost.ClickRow, g grade) []waypost.ClickRow {
 		}
 	}
 	return rows[:n+1]
+}
+
+// eachOnce puts visitors in order, and leaves out duplicates.
+func (w *compactedWriter) eachOnce(who []waypost.Visitor) []waypost.Visitor {
+	w.whoBuf = slices.Grow(w.whoBuf[:0], len(who))
+	return eachOnce(w.packer.pace, who, w.whoBuf[:len(who)])
 }

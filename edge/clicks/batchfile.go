@@ -18,8 +18,8 @@ import (
 //	sequence, 8 bytes
 //	clicks, 8 bytes
 //	length of the node, 1 byte; the node
-//	the cover
-//	the body of the request that ships it: a waypost.ClickBatch, zstd
+//	the checkpoint
+//	the body of the request that ships it: a batch of api/clickbatch, zstd
 //	CRC-32C of all that, 4 bytes
 //
 // with little-endian numbers.
@@ -29,32 +29,25 @@ const (
 	batchHead    = 8 + 4 + 16 + 8 + 8 + 1
 	batchTail    = 4
 
-	// maxBatchFile bounds the file, in bytes: what zstd may add to the largest batch,
-	// and the segments and folds that a journal of any sensible size can have.
+	// maxBatchFile bounds the file, in bytes. It allows for what zstd adds to the largest
+	// batch, and for the segments of a journal of any sensible size.
 	maxBatchFile = clickbatch.MaxBytes + 2<<20
 )
 
 var errBatchFile = errors.New("it is no whole batch of this journal")
 
-// batchFile is a batch as it is kept: with what ships it, and with what it says
-// about the journal.
+// batchFile is a batch on the disk: the body that ships it, and a checkpoint.
 type batchFile struct {
 	boot   waypost.BootID
 	node   string
 	seq    uint64
 	clicks uint64
-	cover  cover
 	body   []byte
+
+	checkpoint checkpoint
 }
 
-// newBatchFile fixes the bytes of a batch. They are good until the next one. The fixer is held.
-func (j *Journal) newBatchFile(b *waypost.ClickBatch, clicks uint64, c cover) batchFile {
-	j.fixer.plain = clickbatch.Append(j.fixer.plain[:0], b)
-	j.fixer.packed = j.zstd.EncodeAll(j.fixer.plain, j.fixer.packed[:0])
-	return batchFile{boot: b.Boot, node: b.Node, seq: b.Seq, clicks: clicks, cover: c, body: j.fixer.packed}
-}
-
-// size is about that of the file, in bytes.
+// size is about the size of the file, in bytes.
 func (b *batchFile) size() int64 { return int64(batchHead + len(b.body) + batchTail) }
 
 // append encodes the file behind out.
@@ -65,11 +58,11 @@ func (b *batchFile) append(out []byte) []byte {
 	out = le.AppendUint64(out, b.seq)
 	out = le.AppendUint64(out, b.clicks)
 	out = append(append(out, byte(len(b.node))), b.node...)
-	out = append(b.cover.append(out), b.body...)
+	out = append(b.checkpoint.append(out), b.body...)
 	return le.AppendUint32(out, crc32.Checksum(out[start:], castagnoli))
 }
 
-// decodeBatchFile reads what append wrote. The body refers to b.
+// decodeBatchFile reads the bytes that append wrote. The body refers to b.
 func decodeBatchFile(b []byte) (f batchFile, err error) {
 	le := binary.LittleEndian
 	if len(b) < batchHead+batchTail || string(b[:8]) != batchMagic {
@@ -77,7 +70,7 @@ func decodeBatchFile(b []byte) (f batchFile, err error) {
 	}
 	end := len(b) - batchTail
 	if le.Uint32(b[end:]) != crc32.Checksum(b[:end], castagnoli) {
-		return batchFile{}, fmt.Errorf("%w: the checksum does not hold", errBatchFile)
+		return batchFile{}, fmt.Errorf("%w: the checksum does not match", errBatchFile)
 	}
 	if [4]byte(b[8:]) != [4]byte{batchVersion} {
 		return batchFile{}, fmt.Errorf("%w: its version is unknown", errBatchFile)
@@ -90,7 +83,7 @@ func decodeBatchFile(b []byte) (f batchFile, err error) {
 	if f.node, rest = string(rest[:node]), rest[node:]; !waypost.ValidNode(f.node) {
 		return batchFile{}, errBatchFile
 	}
-	if f.cover, f.body, err = cutCover(rest); err != nil {
+	if f.checkpoint, f.body, err = cutCheckpoint(rest); err != nil {
 		return batchFile{}, fmt.Errorf("%w: %w", errBatchFile, err)
 	}
 	return f, nil
@@ -109,9 +102,9 @@ func readBatch(d *directory, n name) (batchFile, error) {
 	return f, err
 }
 
-// unreadable reports whether an error of readBatch, openFold, openPack or openSegment is the file's own,
-// and not that of a system that may do better later.
+// unreadable reports whether an error of reading one of the journal's files is due to the
+// file. Otherwise it is due to the system, which may succeed later.
 func unreadable(err error) bool {
-	return errors.Is(err, errBatchFile) || errors.Is(err, errSegmentHead) || errors.Is(err, errFoldFile) ||
+	return errors.Is(err, errBatchFile) || errors.Is(err, errSegmentHead) || errors.Is(err, errCompacted) ||
 		errors.Is(err, errPack) || errors.Is(err, syscall.EIO)
 }

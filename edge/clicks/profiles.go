@@ -7,24 +7,23 @@ import (
 	"waypost/api/clickbatch"
 )
 
-// Audience tells who clicked, from what the journal holds. It is used by one goroutine
-// at a time, off the redirect path.
-type Audience interface {
-	// Profile describes the visitor of a click. Visitor is who it was, as a hash that
-	// has the day's secret in it; 0 when nobody can be told, for there is no address, or
-	// the secret is gone. It does not keep the click.
+// Profiler describes visitors. One goroutine at a time uses it, off the redirect path.
+type Profiler interface {
+	// Profile describes the visitor of a click. Visitor identifies the visitor, as a hash
+	// that is keyed with the day's secret; 0 if there is no address, or the secret is gone.
+	// Profile does not keep the click.
 	Profile(c *waypost.Click) (p waypost.ClickProfile, visitor uint64)
 }
 
-// faces remembers what the audience said of the visitors of one tally. What is told of a
-// visitor is found by a hash of what the record has of it, under a seed of this
-// process: two visitors that meet in 64 bits count as one.
+// faces remembers the profiles of the visitors of one tally. It finds them by a hash of the
+// record's bytes, under a seed of this process: two visitors that collide in 64 bits count
+// as one.
 type faces struct {
-	audience Audience
+	profiler Profiler
 	seed     maphash.Seed
-	round    uint32 // entries of other rounds are forgotten
+	round    uint32 // entries of other rounds are void
 	entries  []face
-	click    waypost.Click // what the audience sees, so that no click has to be allocated
+	click    waypost.Click // the profiler's argument, so that it is not allocated
 	profiles profiles
 }
 
@@ -35,10 +34,10 @@ type face struct {
 	round   uint32
 }
 
-const maxFaces = 1 << 12 // as much as a processor's second cache takes beside a tally
+const maxFaces = 1 << 12 // fits a processor's second-level cache next to a tally
 
-func newFaces(a Audience) faces {
-	f := faces{audience: a, seed: maphash.MakeSeed(), entries: make([]face, maxFaces)}
+func newFaces(p Profiler) faces {
+	f := faces{profiler: p, seed: maphash.MakeSeed(), entries: make([]face, maxFaces)}
 	f.reset()
 	return f
 }
@@ -48,10 +47,10 @@ func (f *faces) reset() {
 	f.profiles.reset()
 }
 
-// of gives the number of a click's profile, and its visitor. The click is the one that a scan gave. It reports false when
+// of returns the number of the profile of a scan's current click, and its visitor; false if
 // there is no room for another profile.
 func (f *faces) of(c *waypost.Click, from *scan) (profile uint32, visitor uint64, ok bool) {
-	if f.audience == nil {
+	if f.profiler == nil {
 		profile, ok = f.profiles.number(&waypost.ClickProfile{Bot: c.Bot})
 		return profile, 0, ok
 	}
@@ -62,8 +61,8 @@ func (f *faces) of(c *waypost.Click, from *scan) (profile uint32, visitor uint64
 	}
 	f.click = *c
 	from.textsOf(&f.click)
-	p, visitor := f.audience.Profile(&f.click)
-	if !p.Valid() { // one that no batch may have must not cost the batch
+	p, visitor := f.profiler.Profile(&f.click)
+	if !p.Valid() { // an invalid profile must not cost the batch
 		p = waypost.ClickProfile{Bot: p.Bot}
 	}
 	if profile, ok = f.profiles.number(&p); !ok {
@@ -73,33 +72,33 @@ func (f *faces) of(c *waypost.Click, from *scan) (profile uint32, visitor uint64
 	return profile, visitor, true
 }
 
-// profiles is a dictionary.
+// profiles is a dictionary of profiles.
 type profiles struct {
 	list    []waypost.ClickProfile
 	numbers map[waypost.ClickProfile]uint32
 	bytes   int      // as encoded
-	anybody [2]int64 // number + 1 of the profiles of people and of bots of whom nothing is known
+	unknown [2]int64 // number + 1 of the profiles of unknown people and unknown bots
 }
 
 const maxProfileBytes = 2 << 20
 
 func (p *profiles) reset() {
-	p.list, p.bytes, p.anybody = p.list[:0], 0, [2]int64{}
+	p.list, p.bytes, p.unknown = p.list[:0], 0, [2]int64{}
 	if p.numbers == nil {
 		p.numbers = make(map[waypost.ClickProfile]uint32)
 	}
 	clear(p.numbers)
 }
 
-// number gives that of a profile; false if there are too many.
+// number returns the number of a profile; false if there are too many.
 func (p *profiles) number(of *waypost.ClickProfile) (uint32, bool) {
 	bot := 0
 	if of.Bot {
 		bot = 1
 	}
 	unknown := *of == waypost.ClickProfile{Bot: of.Bot}
-	if unknown && p.anybody[bot] > 0 {
-		return uint32(p.anybody[bot] - 1), true
+	if unknown && p.unknown[bot] > 0 {
+		return uint32(p.unknown[bot] - 1), true
 	}
 	n, known := p.numbers[*of]
 	if !known {
@@ -112,7 +111,7 @@ func (p *profiles) number(of *waypost.ClickProfile) (uint32, bool) {
 		p.numbers[*of] = n
 	}
 	if unknown {
-		p.anybody[bot] = int64(n) + 1
+		p.unknown[bot] = int64(n) + 1
 	}
 	return n, true
 }

@@ -1,0 +1,396 @@
+package clicks
+
+import (
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"waypost/internal/failpoint"
+)
+
+// stream holds the files of one boot: its segments, compacted segments and batches. The
+// current stream grows; those of earlier boots only shrink.
+type stream struct {
+	boot bootName
+	node string
+
+	// doubtful is a file whose making failed and that may exist. Guarded by the batcher's
+	// lock.
+	doubtful name
+
+	// Guarded by the catalog's lock:
+	next          uint64 // number of the next segment
+	segments      []*segment
+	nextCompacted uint64
+	compacted     []*compacted // the oldest first
+	seq           uint64       // of the newest batch; 0 if there is none
+	waiting       []waitingBatch
+	newestKept    bool       // the newest batch is acknowledged, and kept for its checkpoint
+	retained      []retained // acknowledged batches, the oldest first
+
+	// When the control plane last had every batch that it has acknowledged.
+	confirmed time.Time
+	// How often in a row the control plane refused the node's clicks, and until when the
+	// shipper does not try again.
+	refusals int
+	backoff  time.Time
+}
+
+// waitingBatch has an identity and is not acknowledged.
+type waitingBatch struct {
+	seq, clicks uint64
+	size        int64
+	since       time.Time
+}
+
+func (s *stream) batch(seq uint64, st state) name { return name{batchKind, s.boot, seq, st} }
+
+// empty reports whether all clicks of the stream are acknowledged. The lock is held.
+func (s *stream) empty() bool { return len(s.segments)+len(s.compacted)+len(s.waiting) == 0 }
+
+// needs reports whether a file is the newest batch, which is kept for its checkpoint too.
+func (s *stream) needs(r retained) bool { return r.name.kind == batchKind && r.first == s.seq }
+
+// checkpoint says where the clicks are now. The catalog's lock is held.
+func (s *stream) checkpoint() checkpoint {
+	c := checkpoint{next: s.next, nextCompacted: s.nextCompacted}
+	for _, seg := range s.segments {
+		c.segments = append(c.segments, coveredSegment{seg.name.n, seg.covered})
+	}
+	for _, f := range s.compacted {
+		c.compacted = append(c.compacted, coveredCompacted{f.name.n, uint32(f.used)})
+	}
+	return c
+}
+
+// catalog knows the files of the journal by their boots. Its lock is never taken while a
+// click is recorded, and never held during a long piece of work.
+type catalog struct {
+	*shared
+	spares   *spares
+	recorder *recorder
+	current  *stream // set once, before the goroutines start
+
+	mu         sync.Mutex
+	streams    []*stream // in the order of their boots
+	sharedMode bool      // another process may have a journal in the directory
+	marks      []mark    // by rising sequence; the first one is acknowledged, if any is
+	gathered   uint64    // clicks of this boot that left the segments, or were lost
+}
+
+// begin adds the stream of the current boot.
+func (c *catalog) begin(s *stream) {
+	c.current = s
+	c.streams = append(c.streams, s)
+}
+
+// adopt adds streams that another process has left.
+func (c *catalog) adopt(streams []*stream) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sharedMode = false
+	c.streams = slices.Concat(streams, c.streams)
+	slices.SortFunc(c.streams, func(a, b *stream) int { return a.boot.compare(b.boot) })
+}
+
+// all returns the streams in the order of their boots.
+func (c *catalog) all() []*stream {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.streams)
+}
+
+func (c *catalog) boots() map[bootName]bool {
+	boots := make(map[bootName]bool)
+	for _, s := range c.all() {
+		boots[s.boot] = true
+	}
+	return boots
+}
+
+// nextSegment returns the number of the next segment of the current boot.
+func (c *catalog) nextSegment() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.current.next
+}
+
+// addSegment adds the next segment of the current boot.
+func (c *catalog) addSegment(seg *segment) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.current.segments = append(c.current.segments, seg)
+	c.current.next++
+}
+
+// currentSegments returns the segments of the current boot.
+func (c *catalog) currentSegments() []*segment {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.current.segments)
+}
+
+// sealCurrent ends all segments of the current boot, the spare ones too.
+func (c *catalog) sealCurrent() {
+	for _, seg := range c.currentSegments() {
+		seg.done.Store(true)
+	}
+}
+
+// close closes the files of all segments.
+func (c *catalog) close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sharedMode = true // progress is unknown from now on
+	return closeSegments(c.streams)
+}
+
+func closeSegments(streams []*stream) error {
+	var errs []error
+	for _, s := range streams {
+		for _, seg := range s.segments {
+			errs = append(errs, seg.unmap(), seg.file.Close())
+		}
+		s.segments = nil
+	}
+	return errors.Join(errs...)
+}
+
+// putBatch makes a batch the newest one of its stream. The lock is held.
+func (c *catalog) putBatch(s *stream, b waitingBatch) {
+	if s.newestKept && !c.cfg.retains() {
+		if err := c.dir.remove(s.batch(s.seq, shipped).String()); err != nil {
+			c.diskFailed("cannot remove a shipped batch", err)
+		}
+	}
+	s.seq, s.newestKept = b.seq, false
+	s.waiting = append(s.waiting, b)
+	c.batchWaits.set()
+}
+
+// settle records how far a segment was read, once that is durable. The lock is held.
+func (c *catalog) settle(s *stream, seg *segment, g gathered) {
+	seg.covered = g.end
+	if g.torn {
+		c.counts.torn.Add(1)
+		c.log.Warn("a click that a crash cut off is lost", slog.String("segment", seg.name.String()))
+	}
+	if g.err != nil {
+		c.diskFailed("cannot read a segment of the click journal", g.err)
+	}
+	if (g.damaged || g.err != nil) && !seg.damaged {
+		seg.damaged = true
+		c.log.Error("a segment of the click journal is damaged: clicks in it may be lost", slog.String("segment", seg.name.String()))
+	}
+	if g.done {
+		c.retireSegment(s, seg)
+	} else if seg.done.Load() && seg.name.state == active {
+		c.renameSealed(seg)
+	}
+}
+
+// renameSealed says in the file's name that the segment takes no more clicks. A failure is
+// harmless: no process records to the segments of an earlier boot.
+func (b *shared) renameSealed(seg *segment) {
+	to := seg.name.in(sealed)
+	failpoint.Hit("seal segment: begun")
+	defer failpoint.Hit("seal segment: done")
+	if err := b.dir.rename(seg.name.String(), to.String()); err != nil {
+		b.diskFailed("cannot rename a segment of the click journal", err)
+		return
+	}
+	seg.name = to
+}
+
+// retireSpare removes a segment that was never used.
+func (c *catalog) retireSpare(seg *segment) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.retireSegment(c.current, seg)
+}
+
+// retireSegment ends a segment that is sealed and covered as a whole. The lock is held.
+func (c *catalog) retireSegment(s *stream, seg *segment) {
+	if seg.bad.Load() {
+		c.counts.diskErrors.Add(1)
+		c.log.Error("cannot write the memory of a segment", slog.String("segment", seg.name.String()))
+	}
+	s.segments = slices.DeleteFunc(s.segments, func(o *segment) bool { return o == seg })
+	if s == c.current && c.spares.offer(seg) {
+		return
+	}
+	var err error
+	if seg.damaged {
+		err = errors.Join(seg.unmap(), seg.file.Close(), c.quarantine(seg.name.String()))
+	} else {
+		err = c.dir.discard(seg)
+	}
+	if err != nil {
+		c.diskFailed("cannot remove a segment of the click journal", err)
+	}
+	c.freed.set()
+}
+
+// retireCompacted ends a file all of which is in batches or in another compacted segment.
+// The lock is held.
+func (c *catalog) retireCompacted(s *stream, f *compacted) {
+	var err error
+	if f.damaged {
+		err = c.quarantine(f.name.String())
+	} else {
+		err = c.dir.remove(f.name.String())
+	}
+	if err != nil {
+		c.diskFailed("cannot remove a compacted segment of clicks", err)
+	}
+	s.compacted = slices.DeleteFunc(s.compacted, func(o *compacted) bool { return o == f })
+	c.freed.set()
+}
+
+// useBlock notes that the next block of a compacted segment is in a batch or unreadable. The
+// lock is held.
+func (c *catalog) useBlock(s *stream, f *compacted) {
+	if f.used++; f.used == len(f.blocks) {
+		c.retireCompacted(s, f)
+	}
+}
+
+// end removes a stream of an earlier boot that holds no clicks and retains no batches. Its
+// newest batch goes last: without it, a segment that came back after a power cut would look
+// as if it were in no batch. The lock is held.
+func (c *catalog) end(s *stream) error {
+	if s == c.current || !s.empty() {
+		return nil
+	}
+	if n := len(s.retained); c.cfg.retains() && n > 0 {
+		if n > 1 || time.Since(s.retained[0].since) <= c.cfg.KeepAcknowledged {
+			return nil
+		}
+	}
+	if s.newestKept {
+		if err := c.dir.sync(); err != nil {
+			return err
+		}
+		if err := c.dir.remove(s.batch(s.seq, shipped).String()); err != nil {
+			return err
+		}
+	}
+	c.streams = slices.DeleteFunc(c.streams, func(o *stream) bool { return o == s })
+	return nil
+}
+
+// acknowledge takes the oldest batch of a stream off those that wait. Counted says that the
+// control plane counted it; otherwise it never will.
+func (c *catalog) acknowledge(s *stream, counted bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b := s.waiting[0]
+	file := s.batch(b.seq, fixed)
+	retain := c.cfg.retains() && counted
+	var err error
+	failpoint.Hit("acknowledge batch: begun")
+	if b.seq == s.seq || retain {
+		err = c.dir.rename(file.String(), file.in(shipped).String())
+		s.newestKept = s.newestKept || b.seq == s.seq
+	} else {
+		err = c.dir.remove(file.String())
+	}
+	failpoint.Hit("acknowledge batch: done")
+	if retain && err == nil {
+		s.retained = append(s.retained, retained{file.in(shipped), b.seq, b.seq, b.size, time.Now()})
+	}
+	s.waiting = s.waiting[1:]
+	s.confirmed = time.Now()
+	c.freed.set()
+	c.mayBatch.set()
+	if err = errors.Join(err, c.end(s)); err != nil {
+		// The next boot will send the batch again, which changes nothing.
+		c.diskFailed("cannot put an acknowledged batch away", err)
+	}
+}
+
+// oldest returns the batch to send next: of the oldest boot that is not backed off.
+func (c *catalog) oldest(now time.Time) (*stream, waitingBatch, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.streams {
+		if len(s.waiting) > 0 && !s.backoff.After(now) {
+			return s, s.waiting[0], true
+		}
+	}
+	return nil, waitingBatch{}, false
+}
+
+// waits reports whether any batch is not acknowledged.
+func (c *catalog) waits() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.ContainsFunc(c.streams, func(s *stream) bool { return len(s.waiting) > 0 })
+}
+
+// unconfirmed returns a boot that ships nothing and was last confirmed before a time.
+func (c *catalog) unconfirmed(before time.Time) *stream {
+	now := time.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.streams {
+		if len(s.retained) > 0 && len(s.waiting) == 0 && s.confirmed.Before(before) && !s.backoff.After(now) {
+			return s
+		}
+	}
+	return nil
+}
+
+// backoffEnds returns when the first backed-off boot may ship again; zero if there is none.
+func (c *catalog) backoffEnds(now time.Time) (until time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.streams {
+		if s.backoff.After(now) && (until.IsZero() || s.backoff.Before(until)) {
+			until = s.backoff
+		}
+	}
+	return until
+}
+
+// backOff lets the boots of a stream's node wait for a pause that depends on the refusals.
+func (c *catalog) backOff(of *stream, pause func(refusals int) time.Duration) (refusals int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	refusals = of.refusals + 1
+	until := time.Now().Add(pause(refusals))
+	for _, s := range c.streams {
+		if s.node == of.node {
+			s.refusals, s.backoff = refusals, until
+		}
+	}
+	return refusals
+}
+
+// accepted ends the backoff of a stream's node.
+func (c *catalog) accepted(of *stream) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if of.refusals == 0 {
+		return
+	}
+	for _, s := range c.streams {
+		if s.node == of.node {
+			s.refusals, s.backoff = 0, time.Time{}
+		}
+	}
+	of.refusals = 0 // it may have ended, and be in no list
+}
+
+// Nodes returns the names under which there are clicks that the control plane may be sent.
+func (j *Journal) Nodes() []string {
+	var names []string
+	for _, s := range j.catalog.all() {
+		if s.node != "" && !slices.Contains(names, s.node) { // "" if the boot cannot be read
+			names = append(names, s.node)
+		}
+	}
+	return names
+}

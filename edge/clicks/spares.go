@@ -1,0 +1,245 @@
+package clicks
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+var (
+	errQuota = errors.New("the click journal is as large as it may be")
+	errHeld  = errors.New("the disk is full")
+)
+
+// spares has the next segments ready before those in use are full, so that recording makes
+// no system call. It reuses segments whose clicks are all in batches: see segment.go.
+type spares struct {
+	*shared
+	catalog   *catalog
+	retention *retention
+
+	ready chan *segment
+	takes atomic.Uint64 // of ready segments
+	held  atomic.Bool   // the disk is full: no spares
+
+	plenty time.Time // when there was room for many segments; its goroutine's own
+
+	mu struct {
+		sync.Mutex
+		reusable []*segment
+		likely   int // how many of them are likely to be used soon
+	}
+}
+
+func newSpares(b *shared) *spares {
+	// At most 32, and a sixteenth of the quota.
+	most := min(max(b.cfg.MaxBytes/b.cfg.SegmentBytes/16, 1), 32)
+	return &spares{shared: b, ready: make(chan *segment, most)}
+}
+
+// take returns a ready segment; nil if there is none.
+func (s *spares) take() *segment {
+	select {
+	case seg := <-s.ready:
+		s.takes.Add(1)
+		s.taken.set()
+		return seg
+	default:
+		return nil
+	}
+}
+
+// run keeps one segment ready for each shard, because they fill up at the same time, and as
+// many as were taken in a second, less those that only need to be reused. A small number
+// stays in the processor's cache.
+func (s *spares) run() {
+	const pause = time.Second
+	recent := rate{began: time.Now()}
+	for {
+		more := max(int(recent.of(s.takes.Load(), time.Now()))-s.reusable(), 0)
+		wanted := min(s.cfg.Shards+more, cap(s.ready))
+		if len(s.ready) >= wanted {
+			select {
+			case <-s.taken:
+			case <-s.freed: // the batcher may have removed them
+			case <-s.stop:
+				return
+			}
+			continue
+		}
+		seg, err := s.newSegment(len(s.ready) > 0)
+		if err != nil {
+			if !errors.Is(err, errQuota) && !errors.Is(err, errHeld) {
+				s.diskFailed("cannot make a segment of the click journal", err)
+			}
+			select {
+			case <-time.After(pause):
+			case <-s.taken:
+			case <-s.freed:
+			case <-s.stop:
+				return
+			}
+			continue
+		}
+		s.ready <- seg // which has room: this goroutine alone fills it
+	}
+}
+
+// newSegment adds a segment to the current boot, if the bounds allow it. A second spare one
+// is not worth any file that would make room for it. There is one caller at a time.
+func (s *spares) newSegment(second bool) (seg *segment, err error) {
+	if s.held.Load() {
+		return nil, errHeld
+	}
+	old := s.reuse()
+	if err := s.allow(second, old != nil); err != nil {
+		if old != nil {
+			err = errors.Join(err, s.dir.discard(old))
+		}
+		return nil, err
+	}
+	current := s.catalog.current
+	number := s.catalog.nextSegment()
+	if old != nil {
+		seg, err = s.dir.reuse(old, current.node, number)
+	} else {
+		seg, err = createSegment(s.dir, current.boot, current.node, number, s.cfg.SegmentBytes)
+	}
+	if err != nil {
+		return nil, err
+	}
+	// The number counts only now that the file is there: a checkpoint that knew the number,
+	// and not the segment, would say that all of it is covered.
+	s.catalog.addSegment(seg)
+	return seg, nil
+}
+
+// allow reports whether the bounds allow another segment. Room for one more is left for
+// batches, and some for compaction. A reused file takes no more room, so the directory is
+// measured for it at most once a second while there is plenty.
+func (s *spares) allow(second, reused bool) error {
+	if reused && time.Since(s.plenty) < time.Second {
+		return nil
+	}
+	used, err := s.dir.used()
+	if err != nil {
+		return fmt.Errorf("measure the click journal: %w", err)
+	}
+	missing := used + 2*s.cfg.SegmentBytes - (s.cfg.MaxBytes - s.cfg.MaxBytes/compactionReserve)
+	if reused {
+		missing -= s.cfg.SegmentBytes
+	}
+	if missing < -s.cfg.MaxBytes/4 {
+		s.plenty = time.Now()
+	} else if second {
+		return errQuota
+	}
+	if missing > 0 && s.retention.makeRoom(missing) < missing {
+		s.compacted.set() // compacted segments could perhaps be smaller
+		return errQuota
+	}
+	return nil
+}
+
+// release removes the ready segments, which gives a full disk their space back.
+func (s *spares) release() {
+	s.keepReusable(0)
+	for {
+		select {
+		case seg := <-s.ready:
+			seg.done.Store(true)
+			s.catalog.retireSpare(seg)
+		default:
+			return
+		}
+	}
+}
+
+// offer keeps a segment to be reused, if that is likely to be soon.
+func (s *spares) offer(seg *segment) bool {
+	select {
+	case <-s.stop:
+		return false
+	default:
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fit := seg.mem != nil && !seg.damaged && !seg.unsound && !seg.bad.Load()
+	if !fit || s.held.Load() || len(s.mu.reusable) >= s.mu.likely {
+		return false
+	}
+	s.mu.reusable = append(s.mu.reusable, seg)
+	s.freed.set()
+	return true
+}
+
+// reuse takes a segment that may be reused; nil if there is none.
+func (s *spares) reuse() *segment {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := len(s.mu.reusable) - 1
+	if n < 0 {
+		return nil
+	}
+	seg := s.mu.reusable[n]
+	s.mu.reusable = s.mu.reusable[:n]
+	return seg
+}
+
+// reusable counts the segments that wait to be reused.
+func (s *spares) reusable() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.mu.reusable)
+}
+
+// keepReusable sets how many segments are kept to be reused, and removes the others.
+func (s *spares) keepReusable(n int) {
+	s.mu.Lock()
+	s.mu.likely = n
+	var over []*segment
+	if len(s.mu.reusable) > n {
+		over, s.mu.reusable = slices.Clone(s.mu.reusable[n:]), s.mu.reusable[:n]
+	}
+	s.mu.Unlock()
+	for _, seg := range over {
+		if err := s.dir.discard(seg); err != nil {
+			s.diskFailed("cannot remove a segment of the click journal", err)
+		}
+	}
+}
+
+// rate counts events in a second.
+type rate struct {
+	began        time.Time
+	before, last uint64
+}
+
+// of returns the number of events in the last full second, or in this one if it has more
+// already. Total counts all events until now.
+func (r *rate) of(total uint64, now time.Time) uint64 {
+	if now.Sub(r.began) > time.Second {
+		r.began, r.before, r.last = now, total, total-r.before
+	}
+	return max(r.last, total-r.before)
+}
+
+// reuseFor is for how long segments are kept to be reused, as many as were taken in a second.
+const reuseFor = 30 * time.Second
+
+// peak is the maximum of a figure within a time.
+type peak struct {
+	most uint64
+	at   time.Time
+}
+
+// of returns the maximum including another figure.
+func (p *peak) of(n uint64, now time.Time, within time.Duration) uint64 {
+	if n >= p.most || now.Sub(p.at) > within {
+		p.most, p.at = n, now
+	}
+	return p.most
+}
