@@ -46,7 +46,6 @@ var notYetPlain = []string{
 	"edge/peers",
 	"edge/proxy",
 	"edge/replica",
-	"edge/server",
 	"edge/report",
 	"internal/...",
 	"replication",

@@ -78,10 +78,9 @@ func answerWithoutAllocating(t *testing.T, links server.Links) {
 	}
 }
 
-// requireNoAllocation says that among a thousand runs none allocates. The count is of
-// the whole process, in which somebody else may do something now and then, as whoever
-// makes the Date of the next second: it is zero in one of a few tries, or the runs are
-// to blame.
+// requireNoAllocation requires that none of a thousand runs allocates. The runtime counts
+// for the whole process, in which other goroutines allocate now and then, for example for
+// the Date of the next second. So the count has to be zero in one of a few tries.
 func requireNoAllocation(t *testing.T, run func()) {
 	t.Helper()
 	const runs, tries = 1000, 10
@@ -101,7 +100,7 @@ func requireNoAllocation(t *testing.T, run func()) {
 	require.Fail(t, "it allocates", "in each %d runs so often: %v", runs, counts)
 }
 
-// newReplica gives a replica with the links of newMemoryLinks.
+// newReplica returns a replica with the links of newMemoryLinks.
 func newReplica(t *testing.T) *replica.DB {
 	t.Helper()
 	db, err := replica.Open(replica.Config{Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)})
@@ -122,8 +121,8 @@ func newReplica(t *testing.T) *replica.DB {
 	return db
 }
 
-// exchange sends a request and reads its answer of known length; 0: whatever one
-// read gives.
+// exchange sends a request and reads an answer of known length, or (0) the bytes of one
+// read.
 func exchange(t *testing.T, conn net.Conn, request, answer []byte, length int) int {
 	if _, err := conn.Write(request); err != nil {
 		t.Fatal(err)

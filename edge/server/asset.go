@@ -64,7 +64,8 @@ var (
 	headerIfNoneMatch = []byte("If-None-Match")
 )
 
-// isIn reports whether an If-None-Match header (RFC 9110, section 13.1.2) names the asset.
+// isIn reports whether an If-None-Match header (RFC 9110, section 13.1.2) names the
+// asset.
 func (a *asset) isIn(ifNoneMatch []byte) bool {
 	for len(ifNoneMatch) > 0 {
 		tag, rest, _ := bytes.Cut(ifNoneMatch, []byte(","))

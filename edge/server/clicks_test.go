@@ -79,7 +79,9 @@ func TestAPrefetchIsRedirectedAndIsNoClick(t *testing.T) {
 	recorded := &memoryClicks{}
 	_, addr := serve(t, server.Config{Clicks: recorded})
 	for _, header := range []string{
-		"Sec-Purpose: prefetch", "Sec-Purpose: prefetch;prerender", "Purpose: prefetch", "X-Purpose: prefetch", "x-purpose: prefetch", "X-Moz: prefetch", "X-Purpose: preview", "PURPOSE: Preview", "Sec-Purpose: Prefetch",
+		"Sec-Purpose: prefetch", "Sec-Purpose: prefetch;prerender", "Purpose: prefetch",
+		"X-Purpose: prefetch", "x-purpose: prefetch", "X-Moz: prefetch",
+		"X-Purpose: preview", "PURPOSE: Preview", "Sec-Purpose: Prefetch",
 	} {
 		res := get(t, addr, "/found302", "wayp.example", header)
 		require.Equal(t, 302, res.StatusCode, header)

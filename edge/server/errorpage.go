@@ -7,9 +7,9 @@ import (
 	"waypost"
 )
 
-// errorBody returns the body of an error: a small page for browsers, or a problem document
-// (RFC 9457) for all other clients. The bytes are prepared once and must not be changed.
-// An unknown status has the body of 500.
+// errorBody returns the body of an error: a small page for browsers, or a problem
+// document (RFC 9457) for all other clients. The bytes are prepared once and must not be
+// changed. An unknown status has the body of 500.
 func errorBody(status int, html bool) (contentType string, body []byte) {
 	b, ok := errorBodies[status]
 	if !ok {
@@ -78,7 +78,8 @@ const errorPage = `<!doctype html>
 const pageStyle = `
 :root{color-scheme:light dark;--paper:#faf9f6;--ink:#1d1c1a;--soft:#66635c}
 @media(prefers-color-scheme:dark){:root{--paper:#171614;--ink:#eeece7;--soft:#a5a198}}
-body{margin:0;min-height:100vh;display:grid;place-items:center;background:var(--paper);color:var(--ink);font:1.0625rem/1.6 system-ui,sans-serif}
+body{margin:0;min-height:100vh;display:grid;place-items:center;background:var(--paper);color:var(--ink);
+  font:1.0625rem/1.6 system-ui,sans-serif}
 main{max-width:28rem;min-width:0;padding:2rem}
 h1{margin:0 0 .5rem;font-size:1.75rem;line-height:1.2;overflow-wrap:anywhere}
 p{margin:0}

@@ -40,8 +40,8 @@ func GuardLines(b []byte) func() bool {
 	return func() bool { return g.fault(b) < 0 }
 }
 
-// Recorder returns a func that records a click. With forwardedFor the request came through
-// a trusted proxy.
+// Recorder returns a func that records a click. With forwardedFor the request came
+// through a trusted proxy.
 func Recorder(clicks Clicks, sealer Sealer, agent, referrer, forwardedFor string) func() {
 	s := New(Config{Clicks: clicks, Sealer: sealer, TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
 	c := &conn{peer: netip.MustParseAddr("10.0.0.1"), trusted: forwardedFor != ""}

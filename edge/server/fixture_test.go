@@ -100,7 +100,7 @@ func (m *memoryLinks) Domain(host []byte) (waypost.DomainID, bool) {
 	return 0, false
 }
 
-// What waits for something looks again and again, and gives up in the end.
+// Waits poll until their limit.
 const (
 	waitLimit = 60 * time.Second
 	pollEvery = time.Millisecond
@@ -161,8 +161,7 @@ func start(t testing.TB, cfg server.Config, run func(*server.Server) error) *ser
 	return s
 }
 
-// patient gives everybody the time that a machine may stand still, but where a test
-// says how much it is.
+// patient sets timeouts that outlast a stall of the machine, unless a test sets its own.
 func patient(cfg server.Config) server.Config {
 	cfg.ReadTimeout = cmp.Or(cfg.ReadTimeout, time.Hour)
 	cfg.WriteTimeout = cmp.Or(cfg.WriteTimeout, time.Hour)
@@ -170,7 +169,8 @@ func patient(cfg server.Config) server.Config {
 	return cfg
 }
 
-// certificate gives a server's and a client's side of one for example.com.
+// certificate returns the server's and the client's side of a certificate for
+// example.com.
 func certificate(t *testing.T) (srv, client *tls.Config) {
 	t.Helper()
 	issuer := httptest.NewUnstartedServer(http.NotFoundHandler())

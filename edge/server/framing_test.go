@@ -153,7 +153,9 @@ func TestACRLFMayBeCutByAnything(t *testing.T) {
 
 func TestNamesThatAreLikeATransferEncodingAreNone(t *testing.T) {
 	_, addr := serve(t, server.Config{})
-	for _, name := range []string{"Transfer-Encodin", "Transfer-Encodings", "X-Transfer-Encoding", "TE", "Transfer-Encodinx", "!#$%&'*+-.^_`|~0"} {
+	for _, name := range []string{
+		"Transfer-Encodin", "Transfer-Encodings", "X-Transfer-Encoding", "TE", "Transfer-Encodinx", "!#$%&'*+-.^_`|~0",
+	} {
 		require.Equal(t, 302, get(t, addr, "/found302", "a", name+": chunked").StatusCode, name)
 	}
 }

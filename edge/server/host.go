@@ -64,8 +64,8 @@ func (c *conn) forwardedHost(list []byte) ([]byte, bool) {
 	return parseHost(c.host[:0], last)
 }
 
-// parseHost appends the host of a Host header to dst, in lower case, without a port or the
-// dot of the DNS root. It accepts DNS names, IPv4, and IPv6 in brackets.
+// parseHost appends the host of a Host header to dst, in lower case, without a port or
+// the dot of the DNS root. It accepts DNS names, IPv4, and IPv6 in brackets.
 func parseHost(dst, raw []byte) ([]byte, bool) {
 	if len(raw) == 0 {
 		return dst, true

@@ -9,11 +9,11 @@ import (
 
 var errAmbiguousLine = errors.New("a line ends in LF alone, is folded, is no header, or names a transfer coding")
 
-// lineGuard ends a connection at the first line that parsers read differently: a line that
-// ends in LF without CR, a line that begins with a space or tab and so continues the line
-// before, a name that is no token or has no colon (RFC 9112, sections 2.2, 5.1 and 5.2),
-// and any Transfer-Encoding, because fasthttp ignores "identity". No request has a body
-// here, so that all bytes belong to lines, and arrive in pieces of any size.
+// lineGuard ends a connection at the first line that parsers read differently: a line
+// that ends in LF without CR, a line that begins with a space or tab and so continues the
+// line before, a name that is no token or has no colon (RFC 9112, sections 2.2, 5.1 and
+// 5.2), and any Transfer-Encoding, because fasthttp ignores "identity". No request has a
+// body here, so that all bytes belong to lines, and arrive in pieces of any size.
 type lineGuard struct {
 	state lineState
 	last  byte  // of the piece before

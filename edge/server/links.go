@@ -29,17 +29,17 @@ type Links interface {
 	Targets(domain waypost.DomainID) waypost.DomainTargets
 }
 
-// Clicks takes the clicks that were redirected. Record may be called by many goroutines at
-// once, before the answer is written. It must neither keep the slices, nor allocate, nor
-// wait.
+// Clicks takes the clicks that were redirected. Record may be called by many goroutines
+// at once, before the answer is written. It must neither keep the slices, nor allocate,
+// nor wait.
 type Clicks interface {
 	Record(c waypost.Click)
 }
 
 // Sealer encrypts the address of a visitor for the click journal, with the secret of the
 // day of at, in Unix milliseconds. Once that secret is destroyed, the address cannot be
-// recovered. Zero means that there is no address. Seal may be called by many goroutines at
-// once, and must neither allocate nor wait.
+// recovered. Zero means that there is no address. Seal may be called by many goroutines
+// at once, and must neither allocate nor wait.
 type Sealer interface {
 	Seal(dst *[16]byte, addr netip.Addr, at int64)
 }

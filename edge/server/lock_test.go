@@ -1,7 +1,7 @@
 //go:build !race
 
-// Only without the race detector: it makes whoever holds a lock hold it for longer, and
-// so others wait who would not.
+// Without the race detector only, because it makes goroutines hold their locks for
+// longer, so that others wait that would not.
 
 package server_test
 
@@ -21,17 +21,17 @@ import (
 	"waypost/edge/server"
 )
 
-// TestRedirectsWaitForNoLock asks on many connections at once, with clicks that are
-// journaled, and looks at the locks that somebody has waited for while a redirect held
-// them. Some twenty thousand redirects meet at any lock but one that is held for so short a
-// time that whoever finds it taken only turns round. What is let be:
+// TestRedirectsWaitForNoLock asks on many connections at once, with journaled clicks, and
+// looks for locks that other goroutines have waited for while a redirect held them.
+// Twenty thousand redirects would meet at any lock that is held for more than a few
+// instructions. Allowed are:
 //
-//   - the journal's background, that is what keeps, makes and ships batches: it may wait
-//     for itself, and a redirect takes none of its locks;
-//   - locks of the runtime, as those of its scheduler;
-//   - where there are no more shards than processors, and flushes take their segments
-//     away, the lock of a shard. A click takes one that is free, and waits only when none
-//     is: when whoever holds one has lost its processor, or waits for the disk.
+//     take segments away. A click waits only if no shard is free, that is when a holder
+//     has lost its processor, or waits for the disk.
+//   - locks of the runtime, such as the scheduler's;
+//   - the lock of a shard, where there are no more shards than processors, and flushes
+//     take segments away. A click waits only if no shard is free: when the holder has
+//     lost its processor, or waits for the disk.
 func TestRedirectsWaitForNoLock(t *testing.T) {
 	const shardLock = "waypost/edge/clicks.(*shard).recordAndUnlock"
 	for name, c := range map[string]struct {
@@ -57,7 +57,7 @@ func TestRedirectsWaitForNoLock(t *testing.T) {
 	}
 }
 
-// redirectedByJournal gives connections to an edge that keeps a journal of clicks.
+// redirectedByJournal returns connections to an edge that journals clicks.
 func redirectedByJournal(t *testing.T, shards int, flush time.Duration) (conns []net.Conn) {
 	t.Helper()
 	dir := t.TempDir()
@@ -80,7 +80,7 @@ func redirectedByJournal(t *testing.T, shards int, flush time.Duration) (conns [
 	return conns
 }
 
-// askOnAll follows links so many times on each connection.
+// askOnAll follows links several times on each connection.
 func askOnAll(t *testing.T, conns []net.Conn, times int) {
 	t.Helper()
 	var requests, answers [][]byte
@@ -113,8 +113,8 @@ func askOnAll(t *testing.T, conns []net.Conn, times int) {
 	}
 }
 
-// waits gives how often somebody has waited for a lock that the answering of a request
-// held, by who held it.
+// waits counts by stack how often goroutines have waited for a lock that the answering of
+// a request held.
 func waits() map[string]int64 {
 	records := make([]runtime.BlockProfileRecord, 10_000)
 	n, _ := runtime.MutexProfile(records)

@@ -12,7 +12,7 @@ func TestMain(m *testing.M) {
 	leaktest.Main(m,
 		// One goroutine renews the Date header for as long as the process lives.
 		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"),
-		// That which retires a server's idle workers looks every ten seconds whether it should end.
+		// The goroutine that retires idle workers checks every ten seconds if it should end.
 		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"),
 	)
 }

@@ -12,9 +12,9 @@ import (
 	"waypost/edge/server"
 )
 
-// TestAnIdleConnectionCostsLittleMemory holds what docs/operations.md says: so many
-// bytes for a connection that waits for its next request, the client's side in this
-// process included.
+// TestAnIdleConnectionCostsLittleMemory checks the figure in the documentation: the bytes
+// of a connection that waits for its next request, including the client's side in this
+// process.
 func TestAnIdleConnectionCostsLittleMemory(t *testing.T) {
 	const connections = 500
 	cfg := server.Config{MaxConnectionsPerAddress: connections}
@@ -50,7 +50,7 @@ func TestAnIdleConnectionCostsLittleMemory(t *testing.T) {
 	}
 }
 
-// memoryInUse is what the heap and the stacks hold after a collection.
+// memoryInUse returns the bytes of heap and stacks after a collection.
 func memoryInUse() int64 {
 	runtime.GC()
 	runtime.GC() // pools are emptied by the second

@@ -46,7 +46,12 @@ const (
 )
 
 // refusals are the values of the label reason.
-var refusals = [...]string{refusedTotal: "total", refusedAddress: "address", refusedHeader: "proxy_header", refusedHandshake: "tls_handshake"}
+var refusals = [...]string{
+	refusedTotal:     "total",
+	refusedAddress:   "address",
+	refusedHeader:    "proxy_header",
+	refusedHandshake: "tls_handshake",
+}
 
 // count counts one answer. Its status must be one of countedStatuses.
 func (s *stripe) count(status int) { s.answers[statusIndex[status]].Add(1) }

@@ -22,7 +22,10 @@ func TestEveryAnswerIsCountedByItsStatus(t *testing.T) {
 	var clients sync.WaitGroup
 	for range 8 {
 		clients.Go(func() {
-			for _, path := range []string{"/found302", "/found302", "/found301", "/unknown1", "/nocode!", "/deleted1", "/failing1", "/badCRLF1", "/health", "/found302+"} {
+			for _, path := range []string{
+				"/found302", "/found302", "/found301", "/unknown1", "/nocode!",
+				"/deleted1", "/failing1", "/badCRLF1", "/health", "/found302+",
+			} {
 				get(t, addr, path, "wayp.example")
 			}
 			say(t, addr, "POST / HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -49,7 +52,7 @@ func TestEveryAnswerIsCountedByItsStatus(t *testing.T) {
 	}, gather(t, registry, "waypost_redirects_total", "waypost_redirect_errors_total"))
 }
 
-// gather gives the values of the metrics named, by name and label.
+// gather returns the values of the named metrics, by name and label.
 func gather(t *testing.T, registry *prometheus.Registry, names ...string) map[string]float64 {
 	t.Helper()
 	families, err := registry.Gather()

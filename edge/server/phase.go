@@ -8,7 +8,7 @@ import (
 )
 
 // The phases of a connection. Shutdown ends only connections that wait. A busy one ends
-// after its answer, which tells the client to close.
+// after its answer, which asks the client to close.
 const (
 	phaseWaiting uint32 = iota // for the first byte of a request, or for a handshake
 	phaseBusy                  // with a request

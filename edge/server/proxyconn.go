@@ -14,8 +14,8 @@ var errHeader = errors.Join(proxy.ErrHeader, net.ErrClosed)
 // errTooMany ends a connection whose PROXY header names an address above its limit.
 var errTooMany = errors.Join(errors.New("too many connections of one address"), net.ErrClosed)
 
-// proxyConn removes the PROXY header from the stream of a trusted proxy. It does so at the
-// first read and within its deadline, and lets no byte through before.
+// proxyConn removes the PROXY header from the stream of a trusted proxy. It does so at
+// the first read and within its deadline, and lets no byte through before.
 type proxyConn struct {
 	net.Conn
 	conn    *conn

@@ -63,8 +63,11 @@ func TestAClickTellsTheVisitorsAddressSealedAndAgentAndReferrersHost(t *testing.
 	require.Len(t, c.Agent, waypost.MaxAgent)
 	require.Len(t, c.Referrer, waypost.MaxReferrer)
 	for referrer, want := range map[string]string{
-		"https://example.com?q": "https://example.com", "https://example.com#f": "https://example.com", "https://example.com": "https://example.com",
-		`https://example.com\x`: "https://example.com", "example.com/private": "", "://": "://", "about:blank": "", "android-app://com.example/x": "android-app://com.example",
+		"https://example.com?q": "https://example.com",
+		"https://example.com#f": "https://example.com",
+		"https://example.com":   "https://example.com",
+		`https://example.com\x`: "https://example.com", "example.com/private": "", "://": "://", "about:blank": "",
+		"android-app://com.example/x": "android-app://com.example",
 	} {
 		require.Equal(t, want, string(visit("Referer: "+referrer).Referrer), referrer)
 	}

@@ -15,9 +15,9 @@ const (
 	chunked = -1
 )
 
-// refuseBody inspects a header before its body is read. It marks a GET or HEAD with a body
-// by a method that fasthttp refuses, because this hook has no other way to refuse, and
-// because a body of no chunks cannot be distinguished from no body once it is read.
+// refuseBody inspects a header before its body is read. It marks a GET or HEAD with a
+// body by a method that fasthttp refuses, because this hook has no other way to refuse,
+// and because a body of no chunks cannot be distinguished from no body once it is read.
 func refuseBody(header *fasthttp.RequestHeader) fasthttp.RequestConfig {
 	length := header.ContentLength()
 	if (length == chunked || length > 0) && (header.IsGet() || header.IsHead()) {

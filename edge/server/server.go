@@ -112,7 +112,7 @@ func (s *Server) track(ln net.Listener) bool {
 }
 
 // Shutdown ends the service without failing a request. For DrainTime, or until no
-// connection is left, it goes on serving and tells every client to close its
+// connection is left, it goes on serving and asks every client to close its
 // connection after the answer. Then it stops listening, closes connections that wait for
 // their first or next request, and waits for the requests in flight. When ctx ends first,
 // it returns ctx's error, and leaves the remaining connections to the end of the process.
@@ -180,8 +180,8 @@ func about(cfg Config) []byte {
 	return b
 }
 
-// quietLogger logs fasthttp's messages without their arguments, which hold the addresses of
-// visitors and parts of their requests.
+// quietLogger logs fasthttp's messages without their arguments, which hold the addresses
+// of visitors and parts of their requests.
 type quietLogger struct{ log *slog.Logger }
 
 func (l quietLogger) Printf(format string, _ ...any) {

@@ -143,7 +143,7 @@ func TestServeAfterShutdownServesNothing(t *testing.T) {
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
 }
 
-// oneListener gives what is in conns, after the errors in first.
+// oneListener accepts the connections in conns, after the errors in first.
 type oneListener struct {
 	first []error
 	conns chan net.Conn
@@ -329,7 +329,7 @@ func askUntilClosed(conn net.Conn, pause time.Duration, begun chan<- struct{}) e
 	}
 }
 
-// gatedListener gives connections that tell when a wait for a request begins.
+// gatedListener accepts connections that report when a wait for a request begins.
 type gatedListener struct {
 	net.Listener
 	wait     func(nth int)

@@ -76,8 +76,8 @@ func TestATargetInAbsoluteFormNamesTheDomain(t *testing.T) {
 	}
 }
 
-// TestAnEncodedPathIsNotDecoded: whoever stands in front may decode it or not; here
-// it is never a code, so that both read the same.
+// TestAnEncodedPathIsNotDecoded: a proxy in front may decode a path. Here an encoded path
+// is never a code, so that both read the same.
 func TestAnEncodedPathIsNotDecoded(t *testing.T) {
 	links := newMemoryLinks()
 	_, addr := serve(t, server.Config{Links: links})

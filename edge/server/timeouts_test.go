@@ -18,8 +18,8 @@ import (
 	"waypost/edge/server"
 )
 
-// lateListener gives connections whose time to read begins only when so many bytes
-// have come: a test that is held up before is not taken for a slow client.
+// lateListener accepts connections whose read timeout begins only after a number of
+// bytes, so that a test that is held up before is not taken for a slow client.
 type lateListener struct {
 	net.Listener
 	mu    sync.Mutex
@@ -45,7 +45,7 @@ func (l *lateListener) Accept() (net.Conn, error) {
 	return l.last, nil
 }
 
-// begin says after how many bytes the time begins, also for the connection that came last.
+// begin sets after how many bytes the timeout begins, also for the last connection.
 func (l *lateListener) begin(after int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -80,7 +80,7 @@ func (c *lateConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// sentListener gives a connection when its first request has been sent.
+// sentListener accepts a connection when its first request has been sent.
 type sentListener struct {
 	net.Listener
 	sent <-chan struct{}
@@ -94,8 +94,8 @@ func (l sentListener) Accept() (net.Conn, error) {
 	return c, err
 }
 
-// served gives a connection to a server, on which a request was answered: in time,
-// however long it took to send it.
+// served returns a connection to a server on which a request was answered in time,
+// however long the client took to send it.
 func served(t *testing.T, listen string, cfg server.Config) net.Conn {
 	t.Helper()
 	ln, err := net.Listen("tcp", listen)
@@ -153,7 +153,7 @@ func TestWhoeverIsSlowIsEndedInTime(t *testing.T) {
 					conn := dial(t, addr)
 					c.send(conn)
 					require.Equal(t, c.status, read(t, bufio.NewReader(conn), false).StatusCode)
-					_, err := io.ReadAll(conn) // it is closed, or reset where bytes came that nobody read
+					_, err := io.ReadAll(conn) // closed, or reset if bytes were left unread
 					require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
 				})
 			}
@@ -213,7 +213,7 @@ func takeNoAnswers(t *testing.T, listen string) {
 	conn := dial(t, addr)
 	require.NoError(t, conn.(*net.TCPConn).SetReadBuffer(4<<10))
 	var err error
-	for err == nil { // until the server gives up and resets
+	for err == nil { // until the server resets the connection
 		_, err = io.WriteString(conn, "GET /longlink HTTP/1.1\r\nHost: a\r\n\r\n")
 	}
 	require.NotErrorIs(t, err, os.ErrDeadlineExceeded)

@@ -19,7 +19,7 @@ import (
 var wellFormed = regexp.MustCompile(`^(\r\n)*(GET|HEAD) [\x21-\x7e\x{80}-\x{ff}]+ HTTP/1\.[01]\r\n` +
 	"([!#$%&'*+.^_`|~0-9A-Za-z-]+:" + `[\t\x20-\x7e\x{80}-\x{ff}]*\r\n)*\r\n`)
 
-// firstRequest gives the well-formed request that b begins with, or nil.
+// firstRequest returns the well-formed request that b begins with, or nil.
 func firstRequest(b []byte) []byte {
 	runes := make([]rune, len(b)) // one for each byte, as regexp knows no bytes
 	for i, c := range b {
@@ -66,7 +66,7 @@ func FuzzServer_AnswersOnlyWellFormedRequests(f *testing.F) {
 	})
 }
 
-// statuses gives those of the answers; each must be whole.
+// statuses returns the statuses of the answers, each of which must be whole.
 func statuses(t *testing.T, answers []byte) []int {
 	t.Helper()
 	var all []int
