@@ -51,3 +51,17 @@ func Recorder(clicks Clicks, sealer Sealer, agent, referrer, forwardedFor string
 
 // OriginOf lets tests cut a referrer without a server.
 func OriginOf(referrer []byte) []byte { return originOf(referrer) }
+
+// ErrorBody returns the body of an error.
+func ErrorBody(status int, page bool) (contentType string, body []byte) {
+	return errorBody(status, page)
+}
+
+// PreviewHeaders returns the headers of previews by name.
+func PreviewHeaders() map[string]string {
+	headers := map[string]string{}
+	for _, h := range previewHeaders {
+		headers[h.name] = h.value
+	}
+	return headers
+}

@@ -26,12 +26,12 @@ import (
 // Twenty thousand redirects would meet at any lock that is held for more than a few
 // instructions. Allowed are:
 //
-//     take segments away. A click waits only if no shard is free, that is when a holder
-//     has lost its processor, or waits for the disk.
+//   - the journal's background work, which may wait for its own locks, because no
+//     redirect takes them;
 //   - locks of the runtime, such as the scheduler's;
 //   - the lock of a shard, where there are no more shards than processors, and flushes
-//     take segments away. A click waits only if no shard is free: when the holder has
-//     lost its processor, or waits for the disk.
+//     take segments away. A click waits only if no shard is free: when a holder has lost
+//     its processor, or waits for the disk.
 func TestRedirectsWaitForNoLock(t *testing.T) {
 	const shardLock = "waypost/edge/clicks.(*shard).recordAndUnlock"
 	for name, c := range map[string]struct {

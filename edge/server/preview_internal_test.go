@@ -60,18 +60,19 @@ func TestPreviewBody_IsAnObjectForPrograms(t *testing.T) {
 	}
 }
 
-func TestAnAssetIsKnownByItsTagAlone(t *testing.T) {
-	robots, icon := waypost.AssetAt("robots.txt"), waypost.AssetAt([]byte("favicon.ico"))
-	require.Equal(t, "User-agent: *\nDisallow:\n", string(robots.Body))
-	require.Equal(t, "\x89PNG", string(icon.Body[:4]))
-	require.Less(t, len(icon.Body), 512)
-	require.NotEqual(t, robots.ETag, icon.ETag)
-	require.Nil(t, waypost.AssetAt("robots"))
+func TestAsset_IsKnownByItsTag(t *testing.T) {
+	robots, icon := assetAt([]byte("robots.txt")), assetAt([]byte("favicon.ico"))
+	require.Equal(t, "User-agent: *\nDisallow:\n", string(robots.body))
+	require.Equal(t, "\x89PNG", string(icon.body[:4]))
+	require.Less(t, len(icon.body), 512)
+	tag := string(robots.etag)
+	require.NotEqual(t, tag, string(icon.etag))
+	require.Nil(t, assetAt([]byte("robots")))
 	for header, known := range map[string]bool{
-		robots.ETag: true, "W/" + robots.ETag: true, "*": true, ` "x" ,` + robots.ETag: true,
-		"": false, icon.ETag: false, strings.Trim(robots.ETag, `"`): false, robots.ETag + "x": false, `"x", "y"`: false, ",,": false,
+		tag: true, "W/" + tag: true, "*": true, ` "x" ,` + tag: true,
+		"": false, string(icon.etag): false, strings.Trim(tag, `"`): false, tag + "x": false, `"x", "y"`: false, ",,": false,
 	} {
-		require.Equal(t, known, robots.Known([]byte(header)), header)
+		require.Equal(t, known, robots.isIn([]byte(header)), header)
 	}
 	require.False(t, waypost.ValidCode("robots.txt"), "no code can hide it")
 	require.False(t, waypost.ValidCode("favicon.ico"))

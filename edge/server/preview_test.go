@@ -38,8 +38,8 @@ func TestAPlusSignBehindACodeTellsWhereItLeads(t *testing.T) {
 		require.Equal(t, "Accept", res.Header.Get("Vary"))
 		require.NotContains(t, res.Header, "Location")
 		require.NotContains(t, res.Header, "Etag")
-		for _, h := range waypost.PreviewHeaders {
-			require.Equal(t, []string{h.Value}, res.Header[h.Name])
+		for name, value := range server.PreviewHeaders() {
+			require.Equal(t, []string{value}, res.Header[name])
 		}
 	}
 	require.Empty(t, recorded.take(), "nobody has followed the link")

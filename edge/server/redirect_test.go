@@ -104,7 +104,7 @@ func TestNoRedirect(t *testing.T) {
 				"*/*\r\nAccept: text/html": true, "text/html;q=0.5\r\nAccept: application/json": false, // lines are one list
 			} {
 				res := say(t, addr, "GET "+c.path+" HTTP/1.1\r\nHost: wayp.example\r\nAccept: "+accept+"\r\n\r\n")
-				contentType, body := waypost.ErrorBody(c.status, html)
+				contentType, body := server.ErrorBody(c.status, html)
 				require.Equal(t, c.status, res.StatusCode)
 				require.Equal(t, string(body), res.body)
 				require.Equal(t, contentType, res.Header.Get("Content-Type"))
