@@ -65,7 +65,7 @@ The password has at least 12 characters. It is typed on the terminal, or comes f
 			if n.Hash, err = controlplane.HashPassword(word); err != nil {
 				return err
 			}
-			db, err := postgres.Open(c.Context(), postgres.Config{URL: url, Visitor: true})
+			db, err := postgres.Open(c.Context(), postgres.Config{URL: url, ReadOnly: true})
 			if err != nil {
 				return withRemedy(err)
 			}

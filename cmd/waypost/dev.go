@@ -66,7 +66,7 @@ func prepareDatabase(ctx context.Context, url, key string) error {
 	if err := migrations.Up(ctx, url); err != nil {
 		return fmt.Errorf("migrate the database: %w", err)
 	}
-	db, err := postgres.Open(ctx, postgres.Config{URL: url, Visitor: true})
+	db, err := postgres.Open(ctx, postgres.Config{URL: url, ReadOnly: true})
 	if err != nil {
 		return err
 	}

@@ -146,7 +146,7 @@ func (p keysCommands) createKeyDirectly(ctx context.Context, cfg config.Config, 
 	if workspace == "" {
 		workspace = waypost.DefaultSlug
 	}
-	db, err := postgres.Open(ctx, postgres.Config{URL: cfg.Control.DatabaseURL.Reveal(), Visitor: true})
+	db, err := postgres.Open(ctx, postgres.Config{URL: cfg.Control.DatabaseURL.Reveal(), ReadOnly: true})
 	if err != nil {
 		return withRemedy(err)
 	}

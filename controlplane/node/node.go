@@ -221,7 +221,7 @@ func (c *control) services() []services.Stage {
 		job("click aggregation", c.db.NewRoller(postgres.RollerConfig{Metrics: c.registry}).Run),
 		job("click events", c.db.KeepEvents),
 		job("database watch", c.db.Watch),
-		job("changelog notifications", c.db.Herald),
+		job("changelog notifications", c.db.Notify),
 		job("heartbeat", func(ctx context.Context) {
 			c.db.Attend(ctx, postgres.Presence{Node: c.boot, Region: c.cfg.Region, Issued: c.minter.TakeIssued})
 		}),

@@ -11,9 +11,16 @@ import (
 	"waypost/controlplane"
 )
 
+// AccessStore keeps workspaces, accounts and their members, sessions, API keys, and the
+// audit log.
+type AccessStore struct {
+	pool        *pool
+	eventSample int // of workspaces that do not set their own
+}
+
 // Accounts implements controlplane.AccountStore.
-func (db *DB) Accounts(ctx context.Context, email string, after int64, limit int) (all []controlplane.AccountInfo, err error) {
-	err = db.within(ctx, system, "list accounts", func(tx pgx.Tx) error {
+func (db *AccessStore) Accounts(ctx context.Context, email string, after int64, limit int) (all []controlplane.AccountInfo, err error) {
+	err = db.pool.within(ctx, system, "list accounts", func(tx pgx.Tx) error {
 		all, err = accounts(ctx, tx, `u.deleted_at IS NULL AND ($1 = '' OR u.email = $1) AND u.id > $2 ORDER BY u.id LIMIT $3`, email, after, limit)
 		return err
 	})
@@ -41,7 +48,7 @@ func accounts(ctx context.Context, tx pgx.Tx, which string, args ...any) ([]cont
 		if err := row.Scan(&a.UserID, &a.Email, &a.Name, &a.Home, &a.Disabled, &a.HasPassword, &until, &a.CreatedAt, &slugs, &names, &roles, &ids); err != nil {
 			return a, err
 		}
-		a.CreatedAt, a.InvitedUntil = a.CreatedAt.UTC(), told(until)
+		a.CreatedAt, a.InvitedUntil = a.CreatedAt.UTC(), utc(until)
 		for i := range ids {
 			a.Affiliations = append(a.Affiliations, controlplane.Affiliation{
 				Workspace: waypost.WorkspaceID(ids[i]), Slug: slugs[i], Name: names[i], Role: controlplane.Role(roles[i]),
@@ -64,8 +71,8 @@ func oneAccount(ctx context.Context, tx pgx.Tx, user int64) (controlplane.Accoun
 
 // changeAny does f with an account, and gives what has become of it. The workspaces that
 // it is an administrator of are locked, and must have one in the end.
-func (db *DB) changeAny(ctx context.Context, by controlplane.Actor, user int64, action string, f func(tx pgx.Tx, detail map[string]any) error) (a controlplane.AccountInfo, err error) {
-	err = db.within(ctx, system, "change an account", func(tx pgx.Tx) error {
+func (db *AccessStore) changeAny(ctx context.Context, by controlplane.Actor, user int64, action string, f func(tx pgx.Tx, detail map[string]any) error) (a controlplane.AccountInfo, err error) {
+	err = db.pool.within(ctx, system, "change an account", func(tx pgx.Tx) error {
 		governed, err := lockGoverned(ctx, tx, user, 0)
 		if err != nil {
 			return err
@@ -89,7 +96,7 @@ func (db *DB) changeAny(ctx context.Context, by controlplane.Actor, user int64, 
 }
 
 // ChangeAccount implements controlplane.AccountStore.
-func (db *DB) ChangeAccount(ctx context.Context, by controlplane.Actor, user int64, c controlplane.AccountChange) (controlplane.AccountInfo, error) {
+func (db *AccessStore) ChangeAccount(ctx context.Context, by controlplane.Actor, user int64, c controlplane.AccountChange) (controlplane.AccountInfo, error) {
 	return db.changeAny(ctx, by, user, "users.change", func(tx pgx.Tx, detail map[string]any) error {
 		return updateAccount(ctx, tx, user, c, detail)
 	})
@@ -142,13 +149,13 @@ func invite(ctx context.Context, tx pgx.Tx, user int64, i controlplane.StoredInv
 }
 
 // InviteAccount implements controlplane.SessionStore.
-func (db *DB) InviteAccount(ctx context.Context, by controlplane.Actor, user int64, i controlplane.StoredInvitation) (controlplane.AccountInfo, error) {
+func (db *AccessStore) InviteAccount(ctx context.Context, by controlplane.Actor, user int64, i controlplane.StoredInvitation) (controlplane.AccountInfo, error) {
 	return db.changeAny(ctx, by, user, "users.invite", func(tx pgx.Tx, _ map[string]any) error { return invite(ctx, tx, user, i) })
 }
 
 // InviteMember implements controlplane.SessionStore.
-func (db *DB) InviteMember(ctx context.Context, by controlplane.Actor, ws waypost.WorkspaceID, user int64, i controlplane.StoredInvitation, anyAccount bool) (m controlplane.Member, err error) {
-	err = db.within(ctx, tenantOf(ws), "invite a user", func(tx pgx.Tx) error {
+func (db *AccessStore) InviteMember(ctx context.Context, by controlplane.Actor, ws waypost.WorkspaceID, user int64, i controlplane.StoredInvitation, anyAccount bool) (m controlplane.Member, err error) {
+	err = db.pool.within(ctx, tenantOf(ws), "invite a user", func(tx pgx.Tx) error {
 		if m, _, err = lockMember(ctx, tx, ws, user); err != nil {
 			return err
 		}
@@ -170,8 +177,8 @@ func (db *DB) InviteMember(ctx context.Context, by controlplane.Actor, ws waypos
 const invited = `invitation = $1 AND invited_until > now() AND disabled_at IS NULL AND deleted_at IS NULL`
 
 // Invited implements controlplane.SessionStore.
-func (db *DB) Invited(ctx context.Context, hash [32]byte) (a controlplane.Account, found bool, err error) {
-	err = db.within(ctx, system, "look up an invitation", func(tx pgx.Tx) error {
+func (db *AccessStore) Invited(ctx context.Context, hash [32]byte) (a controlplane.Account, found bool, err error) {
+	err = db.pool.within(ctx, system, "look up an invitation", func(tx pgx.Tx) error {
 		err := tx.QueryRow(ctx, `SELECT id, email, name FROM app_user WHERE `+invited, hash[:]).Scan(&a.UserID, &a.Email, &a.Name)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
@@ -183,8 +190,8 @@ func (db *DB) Invited(ctx context.Context, hash [32]byte) (a controlplane.Accoun
 }
 
 // AcceptInvitation implements controlplane.SessionStore.
-func (db *DB) AcceptInvitation(ctx context.Context, hash [32]byte, password string) (accepted bool, err error) {
-	n, err := db.execIn(ctx, system, `
+func (db *AccessStore) AcceptInvitation(ctx context.Context, hash [32]byte, password string) (accepted bool, err error) {
+	n, err := db.pool.execIn(ctx, system, `
 		UPDATE app_user SET password = $2, invitation = NULL, invited_until = NULL, valid_from = clock_timestamp() WHERE `+invited, hash[:], password)
 	return n == 1, classify("accept an invitation", err)
 }

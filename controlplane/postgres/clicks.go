@@ -14,7 +14,13 @@ import (
 	"waypost/internal/failpoint"
 )
 
-var _ controlplane.ClickStore = (*DB)(nil)
+// ClickStore counts batches of clicks, folds them into statistics, and keeps single
+// clicks of workspaces that want them.
+type ClickStore struct {
+	pool  *pool
+	cfg   Config
+	links linkCache // has a lock of its own
+}
 
 const (
 	// ingestTimeLimit, in milliseconds, is for the largest batch on a busy disk. The
@@ -85,7 +91,7 @@ SELECT coalesce((SELECT seq FROM click_watermark WHERE node = $1 AND boot = $2),
 // IngestClicks implements controlplane.ClickStore: its links and who wants events are
 // looked up, and then the batch is counted in one round trip, one transaction; another for
 // a dead letter.
-func (db *DB) IngestClicks(ctx context.Context, b *waypost.ClickBatch, hash [32]byte, body []byte) (controlplane.ClickReceipt, error) {
+func (db *ClickStore) IngestClicks(ctx context.Context, b *waypost.ClickBatch, hash [32]byte, body []byte) (controlplane.ClickReceipt, error) {
 	if b.Seq == 0 || b.Seq > math.MaxInt64 {
 		return controlplane.ClickReceipt{}, waypost.Errorf(waypost.EInvalid, "the batch's sequence number is out of range")
 	}
@@ -94,19 +100,19 @@ func (db *DB) IngestClicks(ctx context.Context, b *waypost.ClickBatch, hash [32]
 		return db.buryClicks(ctx, b, hash, body, err)
 	}
 	if r.Unknown > 0 {
-		db.log.Warn("clicks of codes that name no link were counted apart", "node", b.Node, "seq", b.Seq, "clicks", r.Unknown)
+		db.pool.log.Warn("clicks of codes that name no link were counted apart", "node", b.Node, "seq", b.Seq, "clicks", r.Unknown)
 	}
 	if r.Redated > 0 {
-		db.log.Warn("clicks with impossible times were counted at the time of receipt", "node", b.Node, "seq", b.Seq, "clicks", r.Redated)
+		db.pool.log.Warn("clicks with impossible times were counted at the time of receipt", "node", b.Node, "seq", b.Seq, "clicks", r.Redated)
 	}
 	if r.Voided || r.Dropped > 0 {
-		db.log.Error("an edge has lost clicks", "node", b.Node, "seq", b.Seq, "batch_lost", r.Voided, "clicks_dropped", r.Dropped)
+		db.pool.log.Error("an edge has lost clicks", "node", b.Node, "seq", b.Seq, "batch_lost", r.Voided, "clicks_dropped", r.Dropped)
 	}
 	return r, err
 }
 
 // countClicks counts a batch. EInvalid: it can never be counted.
-func (db *DB) countClicks(ctx context.Context, b *waypost.ClickBatch, hash [32]byte) (controlplane.ClickReceipt, error) {
+func (db *ClickStore) countClicks(ctx context.Context, b *waypost.ClickBatch, hash [32]byte) (controlplane.ClickReceipt, error) {
 	targets, err := db.targetsOf(ctx, b)
 	if err != nil {
 		return controlplane.ClickReceipt{}, err
@@ -125,7 +131,7 @@ func (db *DB) countClicks(ctx context.Context, b *waypost.ClickBatch, hash [32]b
 
 // buryClicks keeps a batch as a dead letter. What the database refuses now it
 // would refuse again, so the queue goes on without it.
-func (db *DB) buryClicks(ctx context.Context, b *waypost.ClickBatch, hash [32]byte, body []byte, why error) (controlplane.ClickReceipt, error) {
+func (db *ClickStore) buryClicks(ctx context.Context, b *waypost.ClickBatch, hash [32]byte, body []byte, why error) (controlplane.ClickReceipt, error) {
 	said := new(big.Int)
 	for i := range b.Links {
 		for _, r := range b.Links[i].Rows {
@@ -136,7 +142,7 @@ func (db *DB) buryClicks(ctx context.Context, b *waypost.ClickBatch, hash [32]by
 	if err != nil {
 		return r, err
 	}
-	db.log.Error("a batch of clicks was not counted and is kept as a dead letter", "node", b.Node, "seq", b.Seq, "clicks", said.String(), "error", why)
+	db.pool.log.Error("a batch of clicks was not counted and is kept as a dead letter", "node", b.Node, "seq", b.Seq, "clicks", said.String(), "error", why)
 	return controlplane.ClickReceipt{Watermark: r.Watermark, DeadLetter: true}, nil
 }
 
@@ -150,7 +156,7 @@ type deadLetter struct {
 // takeClicks moves the watermark past the batch, if it is the next one, and counts
 // its parts. A batch that was taken before changes nothing; another one under its
 // identity is EInvalid, unless it is to be kept as a dead letter.
-func (db *DB) takeClicks(ctx context.Context, b *waypost.ClickBatch, hash [32]byte, parts *clickParts, events *clickEvents, letter *deadLetter) (controlplane.ClickReceipt, error) {
+func (db *ClickStore) takeClicks(ctx context.Context, b *waypost.ClickBatch, hash [32]byte, parts *clickParts, events *clickEvents, letter *deadLetter) (controlplane.ClickReceipt, error) {
 	var watermark int64
 	var taken, buried bool
 	var stored []byte

@@ -1,28 +1,28 @@
-// Package postgres keeps the control plane's data in PostgreSQL and is the only
-// place with SQL, but for the schema itself (package migrations). It implements
-// the stores of package controlplane and the replication source.
+// Package postgres keeps the control plane's data in PostgreSQL and is the only package
+// with SQL, except for the schema (package migrations). It implements the stores of
+// package controlplane and the replication source.
 //
-// The database holds the invariants: triggers write the changelog, constraints
-// keep ranges and leases disjoint, and row-level security keeps tenants apart.
+// The database holds the invariants: triggers write the changelog, constraints keep
+// ranges and leases disjoint, and row-level security keeps tenants apart. docs/schema.md
+// explains the tables.
+//
+// DB is made of one store per kind of row. All stores share a pool of connections, whose
+// transactions each run in one scope: a role and the workspaces that it may see.
 package postgres
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"slices"
-	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"waypost"
 	"waypost/controlplane"
 	"waypost/migrations"
 	"waypost/replication"
@@ -30,40 +30,40 @@ import (
 
 // Config of a database. Zero fields mean the default.
 type Config struct {
-	// URL may have timeouts of its own: connect_timeout, statement_timeout, lock_timeout and
+	// URL may set connect_timeout, statement_timeout, lock_timeout and
 	// idle_in_transaction_session_timeout.
 	URL      string
 	MaxConns int32 // default 10
-	// PeakRate is the most keys a second that the cluster may ever issue, or more:
-	// by it a new epoch skips what may have been issued while nobody was looking.
+	// PeakRate is an upper bound of the keys that the cluster issues in a second. A new
+	// epoch skips the keys that may have been issued while no process was watching.
 	PeakRate float64 // default 10,000, or less in a small key space
-	// Memory keeps on disk what this process has seen of the changelog and of the
-	// keys, so that a database that went back in time is noticed. Nil: the memory
-	// lasts as long as the process.
+	// Memory keeps the high-water mark of the changelog and the keys on disk, so that
+	// this process notices a database that went back in time. Nil: the mark lasts as
+	// long as the process.
 	Memory Memory
-	// Visitor is for commands that only look in: it opens no epoch, because it
-	// remembers nothing that could be told to it.
-	Visitor bool
-	// Retention is how long the changelog is kept; a follower that was away for
-	// longer takes a snapshot.
+	// ReadOnly is for commands, which have no high-water mark: it opens no epoch.
+	ReadOnly bool
+	// Retention is how long the changelog is kept. A follower that was away for longer
+	// takes a snapshot.
 	Retention time.Duration // default 72 h
-	// RetentionBytes is how large the changelog may become, with its indexes: the oldest million transactions go while it
-	// is larger. Those that the head belongs to stay.
+	// RetentionBytes bounds the changelog with its indexes: the oldest million
+	// transactions go while it is larger. The million with the head stays.
 	RetentionBytes int64 // default 64 GiB
-	// SaltRetention is how long the salt of visitors of a day is kept when the day is
-	// over. Clicks that come later count without a visitor.
+	// SaltRetention is how long the salt of a day is kept after the day. Clicks that
+	// arrive later count without a visitor.
 	SaltRetention time.Duration // default 48 h
-	// KeepAnswers is for how long requests with an Idempotency-Key are remembered.
+	// KeepAnswers is how long responses to requests with an Idempotency-Key are kept.
 	KeepAnswers time.Duration // default 24 h
 	// MaxTransaction is the number of records above which a transaction is not
 	// streamed: followers take a snapshot instead.
 	MaxTransaction int // default 100,000
-	// HearTimeout is how long a follower is kept waiting while what it has seen is held
-	// against PostgreSQL; far below the silence after which a follower gives up.
+	// HearTimeout bounds the wait of a follower while its position is compared with
+	// PostgreSQL. It is far below the silence after which a follower gives up.
 	HearTimeout time.Duration // default 1 s
-	// EventSample is of how many clicks one is kept, in workspaces that want a sample.
+	// EventSample: one of that many clicks is kept as an event, in workspaces that want
+	// a sample.
 	EventSample int // default 100
-	// EventMonths is how many whole months single clicks are kept.
+	// EventMonths is the number of whole months for which single clicks are kept.
 	EventMonths int // default 13
 	// ExportEvents is a directory that gets the single clicks of a month before they
 	// are dropped. Empty: they are dropped.
@@ -107,38 +107,71 @@ func (c Config) withDefaults() Config {
 
 // DB is the control plane's database.
 type DB struct {
-	pool    *pgxpool.Pool
-	cfg     Config
-	log     *slog.Logger
-	changed *hint
-	news    news // for other control planes
-	links   linkCache
+	*LinkStore
+	*DomainStore
+	*KeyRangeStore
+	*AccessStore
+	*FleetStore
+	*ClickStore
+	*ReaperStore
+	*SaltStore
+	*Changelog
+	*History
+	*Notifier
 
-	witness *witness
-	unheard unheard
+	pool *pool
 }
 
-var (
-	_ controlplane.LinkStore     = (*DB)(nil)
-	_ controlplane.LeaseStore    = (*DB)(nil)
-	_ controlplane.RangeStore    = (*DB)(nil)
-	_ controlplane.ReservedStore = (*DB)(nil)
-	_ controlplane.AuditStore    = (*DB)(nil)
-	_ controlplane.APIKeyStore   = (*DB)(nil)
-	_ controlplane.SaltStore     = (*DB)(nil)
-	_ replication.Source         = (*DB)(nil)
-)
-
-// Open connects, and refuses a standby and a schema that is not this program's.
-// Every new connection checks PostgreSQL's identity: when it is not that of the
-// current epoch, or has forgotten commits that this process has seen, a new epoch is opened.
+// Open connects, and refuses a standby and a schema that is not this program's. Every new
+// connection checks PostgreSQL's identity. A new epoch is opened if the identity is not
+// that of the current epoch, or if PostgreSQL has forgotten commits that this process has
+// seen.
 func Open(ctx context.Context, cfg Config) (*DB, error) {
 	cfg = cfg.withDefaults()
-	w, err := newWitness(cfg.Memory, cfg.Logger)
+	mark, err := loadMark(cfg.Memory, cfg.Logger)
 	if err != nil {
 		return nil, err
 	}
-	db := &DB{cfg: cfg, log: cfg.Logger, changed: newHint(), witness: w}
+	pc, err := poolConfig(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkSchema(ctx, pc.ConnConfig); err != nil {
+		return nil, err
+	}
+	p := &pool{log: cfg.Logger, mark: mark, changed: newHint()}
+	history := &History{pool: p, cfg: cfg}
+	clicks := &ClickStore{pool: p, cfg: cfg}
+	db := &DB{
+		LinkStore:     &LinkStore{pool: p, keepAnswers: cfg.KeepAnswers},
+		DomainStore:   &DomainStore{pool: p},
+		KeyRangeStore: &KeyRangeStore{pool: p, history: history},
+		AccessStore:   &AccessStore{pool: p, eventSample: cfg.EventSample},
+		FleetStore:    &FleetStore{pool: p},
+		ClickStore:    clicks,
+		ReaperStore:   &ReaperStore{pool: p, clicks: clicks},
+		SaltStore:     &SaltStore{pool: p, retention: cfg.SaltRetention},
+		Changelog:     &Changelog{pool: p, cfg: cfg},
+		History:       history,
+		Notifier:      &Notifier{pool: p},
+		pool:          p,
+	}
+	pc.ConnConfig.RuntimeParams["role"] = nobody
+	pc.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		clicks.links.forget() // the server may be another one, which was behind
+		return history.checkHistory(ctx, conn)
+	}
+	if p.Pool, err = pgxpool.NewWithConfig(ctx, pc); err != nil {
+		return nil, err
+	}
+	if err := p.Ping(ctx); err != nil {
+		p.Close()
+		return nil, classify("connect", err)
+	}
+	return db, nil
+}
+
+func poolConfig(cfg Config) (*pgxpool.Config, error) {
 	pc, err := pgxpool.ParseConfig(cfg.URL)
 	if err != nil {
 		return nil, errors.New("the database URL cannot be read; it looks like postgres://user@host/name")
@@ -152,32 +185,29 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 		"statement_timeout":                   "4500",
 		"lock_timeout":                        "4000",
 		"idle_in_transaction_session_timeout": "2000",
-		"default_transaction_isolation":       "read committed", // each statement sees what was committed before the head was locked
-		"TimeZone":                            "UTC",
+		// Each statement sees the commits from before the head was locked.
+		"default_transaction_isolation": "read committed",
+		"TimeZone":                      "UTC",
 	} {
 		if _, own := pc.ConnConfig.RuntimeParams[name]; !own || !strings.HasSuffix(name, "_timeout") {
 			pc.ConnConfig.RuntimeParams[name] = value
 		}
 	}
-	if err := checkSchema(ctx, pc.ConnConfig); err != nil {
-		return nil, err
-	}
-	pc.ConnConfig.RuntimeParams["role"] = nobody
-	pc.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
-		db.links.forget() // it may be another server, which was behind
-		return db.checkHistory(ctx, conn)
-	}
-	if db.pool, err = pgxpool.NewWithConfig(ctx, pc); err != nil {
-		return nil, err
-	}
-	if err := db.pool.Ping(ctx); err != nil {
-		db.pool.Close()
-		return nil, classify("connect", err)
-	}
-	return db, nil
+	return pc, nil
 }
 
-// Close waits for what is under way and ends all connections.
+// Stores returns the stores of the control plane's services.
+func (db *DB) Stores() controlplane.Stores {
+	return controlplane.Stores{
+		Links: db.LinkStore, Domains: db.DomainStore, Salts: db.SaltStore,
+		Leases: db.KeyRangeStore, Ranges: db.KeyRangeStore, Reserved: db.KeyRangeStore,
+		Stats: db.ClickStore, Progress: db.FleetStore,
+		APIKeys: db.AccessStore, Sessions: db.AccessStore, Members: db.AccessStore,
+		Workspaces: db.AccessStore, Accounts: db.AccessStore, Audit: db.AccessStore,
+	}
+}
+
+// Close waits for running transactions and ends all connections.
 func (db *DB) Close() { db.pool.Close() }
 
 func checkSchema(ctx context.Context, cc *pgx.ConnConfig) error {
@@ -203,100 +233,61 @@ func checkSchema(ctx context.Context, cc *pgx.ConnConfig) error {
 	return nil
 }
 
-// begun is where a write stands in the changelog, as changelog_begin_in tells.
-type begun struct {
-	epoch      int32
-	id         [16]byte
-	seq, stamp int64
+// ClusterConfig holds the settings that never change after the first start.
+type ClusterConfig struct {
+	CodeLength, PrefixLength int
+	Secret                   [32]byte // keys the permutation of codes; never stored
+	DefaultHost              string   // of the shared domain; may change
 }
 
-func (b *begun) scan(row pgx.Row) error { return row.Scan(&b.epoch, &b.id, &b.seq, &b.stamp) }
+// EnsureCluster writes the cluster's settings at the first start, and at every later start
+// refuses a configuration that contradicts them, because another secret or length would
+// repeat codes. It returns the cluster's identity.
+func (db *DB) EnsureCluster(ctx context.Context, cfg ClusterConfig) (replication.Cluster, error) {
+	mac := hmac.New(sha256.New, cfg.Secret[:])
+	mac.Write([]byte("waypost cluster secret check"))
+	check := mac.Sum(nil)
 
-func (b *begun) position() waypost.Position {
-	return waypost.Position{
-		Epoch: waypost.Epoch{Ordinal: uint32(b.epoch), ID: b.id}, Seq: uint64(b.seq), Stamp: uint64(b.stamp),
-	}
-}
-
-const selectBegin = `SELECT epoch, epoch_id, seq, stamp FROM changelog_begin_in($1)`
-
-// pgCode gives PostgreSQL's error code, "" when err is not from it.
-func pgCode(err error) string {
-	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
-		return e.Code
-	}
-	return ""
-}
-
-// passing are the classes of PostgreSQL's errors that say nothing of the request:
-// connection, invalid transaction state, authorization, database missing, rollback,
-// resources, object state, operator intervention, system error, internal error.
-var passing = []string{"08", "25", "28", "3D", "40", "53", "55", "57", "58", "XX"}
-
-// fenced tells the leases that key_check_leases found void.
-func fenced(err error) error {
-	e, _ := errors.AsType[*pgconn.PgError](err)
-	var ids []int64
-	for _, text := range strings.Split(e.Detail, ",") {
-		if id, err := strconv.ParseInt(text, 10, 64); err == nil {
-			ids = append(ids, id)
-		}
-	}
-	return &controlplane.FencedError{Leases: ids}
-}
-
-// classify makes an error of the domain out of one of the database. What may
-// pass by itself is EUnavailable; data that the database refuses is EInvalid.
-func classify(doing string, err error) error {
+	var id replication.Cluster
+	var code, prefix int
+	var stored []byte
+	_, err := db.pool.execIn(ctx, system, `INSERT INTO cluster (code_length, prefix_length, secret_check) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`,
+		cfg.CodeLength, cfg.PrefixLength, check)
 	if err == nil {
-		return nil
+		err = db.pool.queryRowIn(ctx, system, `SELECT id, code_length, prefix_length, secret_check FROM cluster`, nil,
+			(*[16]byte)(&id), &code, &prefix, &stored)
 	}
-	if e, ok := errors.AsType[*waypost.Error](err); ok {
-		return e
+	if err != nil {
+		return id, classify("read the cluster's settings", err)
 	}
-	if e, ok := errors.AsType[*controlplane.ClashError](err); ok {
-		return e
+	if code != cfg.CodeLength || prefix != cfg.PrefixLength {
+		return id, fmt.Errorf("this cluster has code length %d and prefix length %d, the configuration says %d and %d: set once, they cannot change",
+			code, prefix, cfg.CodeLength, cfg.PrefixLength)
 	}
-	wrapped := fmt.Errorf("%s: %w", doing, err)
-	code := pgCode(err)
-	var netErr net.Error
-	_, connecting := errors.AsType[*pgconn.ConnectError](err)
-	switch {
-	case connecting:
-		return waypost.WrapError(waypost.EUnavailable, "the database is out of reach", wrapped)
-	case code == "WP001":
-		return controlplane.ErrEpoch
-	case code == "WP002":
-		return fenced(err)
-	case len(code) == 5 && (code[:2] == "22" || code[:2] == "23" || code[:2] == "54"): // data exception, integrity violation, limit exceeded
-		return waypost.WrapError(waypost.EInvalid, "the database refuses this value", wrapped)
-	case len(code) == 5 && slices.Contains(passing, code[:2]):
-		return waypost.WrapError(waypost.EUnavailable, "the database is not available at the moment", wrapped)
-	case code != "":
-		return wrapped
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), errors.As(err, &netErr):
-		return waypost.WrapError(waypost.EUnavailable, "the database did not answer in time", wrapped)
+	if !hmac.Equal(stored, check) {
+		return id, fmt.Errorf("the cluster secret is not the one that this database was set up with: configure that one, or codes would repeat")
 	}
-	return waypost.WrapError(waypost.EUnavailable, "the database is out of reach", wrapped)
+	if err := db.ensureDefaultHost(ctx, cfg.DefaultHost); err != nil {
+		return id, err
+	}
+	return id, db.WatchOnce(ctx)
 }
 
-// hint wakes everybody who waits for the head to move.
-type hint struct {
-	mu sync.Mutex
-	ch chan struct{}
+const (
+	maintenanceInterval  = time.Minute
+	maintenanceTimeLimit = 30 * time.Second
+)
+
+// Maintain does the periodic work of all stores until ctx ends: it makes partitions of the
+// changelog ahead of the head and drops old ones, makes salts ahead and destroys old
+// ones, and deletes old click batches, responses and key rates.
+func (db *DB) Maintain(ctx context.Context) {
+	db.pool.every(ctx, maintenanceInterval, "maintenance", db.MaintainOnce)
 }
 
-func newHint() *hint { return &hint{ch: make(chan struct{})} }
-
-func (h *hint) wait() <-chan struct{} {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.ch
-}
-
-func (h *hint) tell() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	close(h.ch)
-	h.ch = make(chan struct{})
+// MaintainOnce does one round of Maintain. Several instances may do it at the same time.
+func (db *DB) MaintainOnce(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, maintenanceTimeLimit)
+	defer cancel()
+	return errors.Join(db.keepSalts(ctx), db.keepPartitions(ctx), db.forgetClickBatches(ctx), db.forgetAnswers(ctx), db.forgetIssues(ctx))
 }

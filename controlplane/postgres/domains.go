@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
@@ -11,7 +12,8 @@ import (
 	"waypost/controlplane"
 )
 
-var _ controlplane.DomainStore = (*DB)(nil)
+// DomainStore keeps the hosts under which links live, and where their roots lead.
+type DomainStore struct{ pool *pool }
 
 const domainColumns = `id, coalesce(workspace_id, 0), host, coalesce(root_url, ''), coalesce(not_found_url, '')`
 
@@ -23,9 +25,9 @@ func scanDomain(row pgx.Row) (d waypost.Domain, err error) {
 }
 
 // Domains implements controlplane.DomainStore.
-func (db *DB) Domains(ctx context.Context, ws waypost.WorkspaceID) ([]waypost.Domain, error) {
+func (db *DomainStore) Domains(ctx context.Context, ws waypost.WorkspaceID) ([]waypost.Domain, error) {
 	var all []waypost.Domain
-	err := db.queryIn(ctx, tenantOf(ws), `
+	err := db.pool.queryIn(ctx, tenantOf(ws), `
 		SELECT `+domainColumns+` FROM domain WHERE NOT retired AND (`+ofWorkspace("workspace_id", "$1")+` OR workspace_id IS NULL) ORDER BY id`,
 		[]any{ws}, func(rows pgx.Rows) error {
 			for rows.Next() {
@@ -41,9 +43,9 @@ func (db *DB) Domains(ctx context.Context, ws waypost.WorkspaceID) ([]waypost.Do
 }
 
 // AllDomains implements controlplane.DomainStore.
-func (db *DB) AllDomains(ctx context.Context) ([]waypost.Domain, error) {
+func (db *DomainStore) AllDomains(ctx context.Context) ([]waypost.Domain, error) {
 	var all []waypost.Domain
-	err := db.queryIn(ctx, system, `SELECT id, coalesce(workspace_id, 0), host FROM domain WHERE NOT retired`, nil, func(rows pgx.Rows) error {
+	err := db.pool.queryIn(ctx, system, `SELECT id, coalesce(workspace_id, 0), host FROM domain WHERE NOT retired`, nil, func(rows pgx.Rows) error {
 		var d waypost.Domain
 		_, err := pgx.ForEachRow(rows, []any{&d.ID, &d.Workspace, &d.Host}, func() error { all = append(all, d); return nil })
 		return err
@@ -52,8 +54,8 @@ func (db *DB) AllDomains(ctx context.Context) ([]waypost.Domain, error) {
 }
 
 // DomainOf implements controlplane.DomainStore.
-func (db *DB) DomainOf(ctx context.Context, host string) (d waypost.Domain, found bool, err error) {
-	err = db.queryIn(ctx, stream, `SELECT `+domainColumns+` FROM domain WHERE host = $1`, []any{host}, func(rows pgx.Rows) (err error) {
+func (db *DomainStore) DomainOf(ctx context.Context, host string) (d waypost.Domain, found bool, err error) {
+	err = db.pool.queryIn(ctx, stream, `SELECT `+domainColumns+` FROM domain WHERE host = $1`, []any{host}, func(rows pgx.Rows) (err error) {
 		for rows.Next() {
 			if d, err = scanDomain(rows); err != nil {
 				return err
@@ -66,8 +68,8 @@ func (db *DB) DomainOf(ctx context.Context, host string) (d waypost.Domain, foun
 }
 
 // DefaultTargets implements controlplane.DomainStore.
-func (db *DB) DefaultTargets(ctx context.Context) (t waypost.DomainTargets, err error) {
-	err = db.queryIn(ctx, stream, `SELECT `+domainColumns+` FROM domain WHERE id = $1`, []any{waypost.DefaultDomain}, func(rows pgx.Rows) error {
+func (db *DomainStore) DefaultTargets(ctx context.Context) (t waypost.DomainTargets, err error) {
+	err = db.pool.queryIn(ctx, stream, `SELECT `+domainColumns+` FROM domain WHERE id = $1`, []any{waypost.DefaultDomain}, func(rows pgx.Rows) error {
 		for rows.Next() {
 			d, err := scanDomain(rows)
 			if err != nil {
@@ -82,17 +84,12 @@ func (db *DB) DefaultTargets(ctx context.Context) (t waypost.DomainTargets, err 
 
 // SetDomain implements controlplane.DomainStore. Row-level security lets nobody but
 // the system change a shared domain, so that the default workspace acts as that.
-func (db *DB) SetDomain(ctx context.Context, by controlplane.Actor, id waypost.DomainID, c controlplane.DomainChange) (d waypost.Domain, p waypost.Position, err error) {
+func (db *DomainStore) SetDomain(ctx context.Context, by controlplane.Actor, id waypost.DomainID, c controlplane.DomainChange) (d waypost.Domain, p waypost.Position, err error) {
 	detail, err := json.Marshal(c)
 	if err != nil {
 		return d, p, err
 	}
-	err = db.change(ctx, "change a domain", func(tx pgx.Tx, _ uint32) error {
-		var at begun
-		if err := at.scan(tx.QueryRow(ctx, selectBegin, 0)); err != nil { // which change has taken
-			return err
-		}
-		p = at.position()
+	p, err = db.pool.changeAt(ctx, "change a domain", func(tx pgx.Tx, _ uint32) error {
 		whose := ofWorkspace("workspace_id", "$2")
 		var shared bool
 		if by.Workspace == waypost.DefaultWorkspace {
@@ -127,4 +124,167 @@ func (db *DB) SetDomain(ctx context.Context, by controlplane.Actor, id waypost.D
 		return waypost.Domain{}, waypost.Position{}, err
 	}
 	return d, p, nil
+}
+
+// scopeOf is what a change of domains may see: operators act as the system, since
+// row-level security lets nobody else change what is shared.
+func scopeOf(by controlplane.Actor) scope {
+	if by.Workspace == waypost.DefaultWorkspace {
+		return system
+	}
+	return tenantOf(by.Workspace)
+}
+
+// CreateDomain implements controlplane.DomainStore.
+func (db *DomainStore) CreateDomain(ctx context.Context, by controlplane.Actor, d waypost.Domain) (waypost.Domain, waypost.Position, error) {
+	detail, err := json.Marshal(map[string]any{"host": d.Host, "shared": d.Workspace == 0, "root_url": string(d.Root), "not_found_url": string(d.NotFound)})
+	if err != nil {
+		return waypost.Domain{}, waypost.Position{}, err
+	}
+	p, err := db.changeAs(ctx, "add a domain", scopeOf(by), func(tx pgx.Tx) error {
+		var have int
+		if err := tx.QueryRow(ctx, `SELECT count(*) FROM domain WHERE NOT retired AND `+ofWorkspace("workspace_id", "$1"), int64(d.Workspace)).Scan(&have); err != nil {
+			return err
+		}
+		if have >= controlplane.MaxDomains {
+			return waypost.Errorf(waypost.EConflict, "a workspace has at most %d domains", controlplane.MaxDomains)
+		}
+		rows, err := tx.Query(ctx, `
+			INSERT INTO domain (workspace_id, host, root_url, not_found_url) VALUES (nullif($1, 0), $2, nullif($3, ''), nullif($4, ''))
+			ON CONFLICT (host) DO NOTHING RETURNING `+domainColumns, int64(d.Workspace), d.Host, string(d.Root), string(d.NotFound))
+		if err != nil {
+			return err
+		}
+		d, err = pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (waypost.Domain, error) { return scanDomain(row) })
+		if errors.Is(err, pgx.ErrNoRows) {
+			return waypost.Errorf(waypost.EConflict, "the host is in use")
+		}
+		if err != nil {
+			return err
+		}
+		return audit(ctx, tx, by, "domains.add", d.Host, detail)
+	})
+	return d, p, err
+}
+
+// RetireDomain implements controlplane.DomainStore.
+func (db *DomainStore) RetireDomain(ctx context.Context, by controlplane.Actor, id waypost.DomainID, force bool) (waypost.Position, error) {
+	r := retirement{by: by, domain: id, force: force}
+	for {
+		done := false
+		p, err := db.changeAs(ctx, "remove a domain", scopeOf(by), func(tx pgx.Tx) (err error) {
+			done, err = r.step(ctx, tx)
+			return err
+		})
+		if err != nil || done {
+			return p, err
+		}
+	}
+}
+
+// retirement takes the host from a domain that has no live links, in steps that each read
+// and change a bounded number of links.
+type retirement struct {
+	by     controlplane.Actor
+	domain waypost.DomainID
+	force  bool
+
+	after string // the code up to which links have been deleted
+	swept bool   // that is all of them
+}
+
+// step is one transaction's. With force it deletes the next links, and is not done when
+// there may be more.
+func (r *retirement) step(ctx context.Context, tx pgx.Tx) (done bool, err error) {
+	var host string
+	var owned bool
+	err = tx.QueryRow(ctx, `
+		SELECT host, workspace_id IS NOT NULL FROM domain
+		WHERE id = $1 AND NOT retired AND (`+ofWorkspace("workspace_id", "$2")+` OR workspace_id IS NULL AND $2 = $3)`,
+		r.domain, r.by.Workspace, waypost.DefaultWorkspace).Scan(&host, &owned)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, waypost.Errorf(waypost.ENotFound, "there is no such domain")
+	}
+	if err != nil {
+		return false, err
+	}
+	if r.force && !r.swept {
+		return false, r.sweep(ctx, tx)
+	}
+	// Links of a domain that is a workspace's own have an index of those that live.
+	used, args := `SELECT EXISTS (SELECT FROM link WHERE domain_id = $1 AND deleted_at IS NULL)`, []any{r.domain}
+	if owned {
+		used, args = `SELECT EXISTS (SELECT FROM link WHERE workspace_id = $2 AND domain_id = $1 AND domain_id <> 1 AND deleted_at IS NULL)`, append(args, r.by.Workspace)
+	}
+	var is bool
+	if err := tx.QueryRow(ctx, used, args...).Scan(&is); err != nil {
+		return false, err
+	}
+	if is && r.force { // some came meanwhile
+		r.after, r.swept = "", false
+		return false, nil
+	}
+	if is {
+		return false, waypost.Errorf(waypost.EConflict, "the domain has links: delete them first, or use force, which deletes them with it")
+	}
+	_, err = tx.Exec(ctx, `UPDATE domain SET host = $2, retired = true, root_url = NULL, not_found_url = NULL WHERE id = $1`, r.domain, fmt.Sprintf("domain-%d.invalid", r.domain))
+	if err != nil {
+		return false, err
+	}
+	return true, audit(ctx, tx, r.by, "domains.remove", host, []byte(`{}`))
+}
+
+// sweep deletes the links among the next codes, the gone ones counted: looking for those
+// that live from the beginning would pass ever more that are gone.
+func (r *retirement) sweep(ctx context.Context, tx pgx.Tx) error {
+	var last *string
+	var seen int
+	err := tx.QueryRow(ctx, `
+		WITH next AS (SELECT id, code, deleted_at FROM link WHERE domain_id = $1 AND code > $2 ORDER BY code LIMIT $3),
+		     gone AS (UPDATE link SET deleted_at = now(), updated_at = now() WHERE id IN (SELECT id FROM next WHERE deleted_at IS NULL))
+		SELECT max(code), count(*) FROM next`, r.domain, r.after, waypost.MaxBulk).Scan(&last, &seen)
+	if err != nil {
+		return err
+	}
+	if r.swept = seen < waypost.MaxBulk; !r.swept {
+		r.after = *last
+	}
+	return nil
+}
+
+// changeAs changes domains in a scope.
+func (db *DomainStore) changeAs(ctx context.Context, doing string, s scope, f func(tx pgx.Tx) error) (waypost.Position, error) {
+	return db.pool.changeAt(ctx, doing, func(tx pgx.Tx, _ uint32) error {
+		if err := s.enter(ctx, tx); err != nil {
+			return err
+		}
+		return f(tx)
+	})
+}
+
+// ensureDefaultHost makes the host that of the shared domain.
+func (db *DomainStore) ensureDefaultHost(ctx context.Context, host string) error {
+	var have string
+	err := db.pool.queryIn(ctx, system, `SELECT host FROM domain WHERE id = $1`, []any{waypost.DefaultDomain}, func(rows pgx.Rows) error {
+		for rows.Next() {
+			if err := rows.Scan(&have); err != nil {
+				return err
+			}
+		}
+		return rows.Err()
+	})
+	if err != nil {
+		return classify("read the default domain", err)
+	}
+	if have == host {
+		return nil
+	}
+	err = db.pool.change(ctx, "set the default domain", func(tx pgx.Tx, _ uint32) error {
+		_, err := tx.Exec(ctx, `UPDATE domain SET host = $1 WHERE id = $2`, host, waypost.DefaultDomain)
+		return err
+	})
+	if waypost.CodeOf(err) == waypost.EInvalid {
+		return fmt.Errorf("the base URL's host %q belongs to another domain of this cluster", host)
+	}
+	return err
 }

@@ -5,9 +5,9 @@ import "context"
 // Sealed is what is kept of a document in a Memory.
 var Sealed = sealed
 
-// CountIn gives the one number of a query in the scope of workspaces.
+// CountIn returns the one number of a query in the scope of workspaces.
 func (db *DB) CountIn(ctx context.Context, workspaces, sql string) (n int64, err error) {
-	err = db.queryRowIn(ctx, tenant(workspaces), sql, nil, &n)
+	err = db.pool.queryRowIn(ctx, tenant(workspaces), sql, nil, &n)
 	return n, err
 }
 
@@ -17,5 +17,5 @@ func (db *DB) Unscoped(ctx context.Context, sql string) (n int64, err error) {
 	return n, err
 }
 
-// FoldLock gives the keys of the lock under which a link's parts are folded.
+// FoldLock returns the keys of the lock under which a link's parts are folded.
 func FoldLock(workspace, link int64) (int, int32) { return foldLocks, place{workspace, link}.lock() }

@@ -3,17 +3,27 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"waypost"
+	"waypost/replication"
 )
+
+// History notices that PostgreSQL went back in time, and then opens a new epoch of the
+// changelog.
+type History struct {
+	pool    *pool
+	cfg     Config
+	unheard unheard
+}
 
 // checkHistory runs on every new connection, before anything else does. It looks
 // without the head lock first; changelog_open_epoch looks again under it. What
 // keeps a connection from being made is never the fault of a request's data.
-func (db *DB) checkHistory(ctx context.Context, conn *pgx.Conn) error {
+func (db *History) checkHistory(ctx context.Context, conn *pgx.Conn) error {
 	err := db.history(ctx, conn)
 	if err != nil && waypost.CodeOf(err) != waypost.EUnavailable {
 		return waypost.WrapError(waypost.EUnavailable, "the database cannot be used at the moment", err)
@@ -24,7 +34,7 @@ func (db *DB) checkHistory(ctx context.Context, conn *pgx.Conn) error {
 // history compares the database with itself, as it was when its epoch began, and
 // with what the witness has seen. A database that went back in time gets a new
 // epoch; one that got it from somebody else learns what this witness remembers.
-func (db *DB) history(ctx context.Context, conn *pgx.Conn) error {
+func (db *History) history(ctx context.Context, conn *pgx.Conn) error {
 	var standby, same, forked bool
 	if err := conn.QueryRow(ctx, `SELECT pg_is_in_recovery()`).Scan(&standby); err != nil {
 		return err
@@ -32,10 +42,10 @@ func (db *DB) history(ctx context.Context, conn *pgx.Conn) error {
 	if standby {
 		return waypost.Errorf(waypost.EUnavailable, "this PostgreSQL is a standby: point the control plane at the primary")
 	}
-	if db.cfg.Visitor {
+	if db.cfg.ReadOnly {
 		return nil
 	}
-	seen := db.witness.look() // before the head is read, which others go on moving
+	seen := db.pool.mark.look() // before the head is read, which others go on moving
 	var head waypost.Revision
 	var cluster *string
 	var b pgx.Batch
@@ -81,7 +91,7 @@ const witnessedWithin = 10 * time.Minute
 // unwitnessed reports whether keys were issued that nobody remembers: this process
 // should have a memory and has none, and no other was there lately. A copy that was put
 // back in place has the identity of PostgreSQL itself, so nothing else could tell.
-func (db *DB) unwitnessed(ctx context.Context, conn *pgx.Conn, seen sight) (silent bool, err error) {
+func (db *History) unwitnessed(ctx context.Context, conn *pgx.Conn, seen sight) (silent bool, err error) {
 	if db.cfg.Memory == nil || seen.cluster != "" || seen.epoch != 0 {
 		return false, nil
 	}
@@ -100,7 +110,7 @@ func (db *DB) unwitnessed(ctx context.Context, conn *pgx.Conn, seen sight) (sile
 	return silent, nil
 }
 
-func (db *DB) openEpoch(ctx context.Context, conn *pgx.Conn, epoch uint32, reason string, seen sight) error {
+func (db *History) openEpoch(ctx context.Context, conn *pgx.Conn, epoch uint32, reason string, seen sight) error {
 	var opened bool
 	var skipped *int64
 	var held *string
@@ -114,9 +124,9 @@ func (db *DB) openEpoch(ctx context.Context, conn *pgx.Conn, epoch uint32, reaso
 	}
 	switch {
 	case opened && held != nil:
-		db.log.Error("opened a new epoch of the changelog; no key is issued until 'waypost ranges resume'", "reason", *held)
+		db.pool.log.Error("opened a new epoch of the changelog; no key is issued until 'waypost ranges resume'", "reason", *held)
 	case opened:
-		db.log.Warn("opened a new epoch of the changelog", "reason", reason, "skipped_counters", deref(skipped))
+		db.pool.log.Warn("opened a new epoch of the changelog", "reason", reason, "skipped_counters", deref(skipped))
 	default:
 		return db.history(ctx, conn) // somebody else was faster: what we remember counts all the same
 	}
@@ -126,11 +136,11 @@ func (db *DB) openEpoch(ctx context.Context, conn *pgx.Conn, epoch uint32, reaso
 
 // begin starts a new memory in an epoch that knows what was seen, with a whole look.
 // Without one the next change of history holds the keys back.
-func (db *DB) begin(ctx context.Context, conn *pgx.Conn, seen sight) {
-	db.witness.begin(seen)
-	db.moved()
+func (db *History) begin(ctx context.Context, conn *pgx.Conn, seen sight) {
+	db.pool.mark.begin(seen)
+	db.pool.moved()
 	if err := db.look(ctx, conn); err != nil {
-		db.log.Warn("the key ranges of a new epoch are looked at a little later", "error", err)
+		db.pool.log.Warn("the key ranges of a new epoch are looked at a little later", "error", err)
 	}
 }
 
@@ -140,11 +150,11 @@ const leasesUnseen = 20
 
 // tell lets an epoch that somebody else has opened know what this witness
 // remembers of the one before.
-func (db *DB) tell(ctx context.Context, conn *pgx.Conn, seen sight) error {
+func (db *History) tell(ctx context.Context, conn *pgx.Conn, seen sight) error {
 	if err := tellRanges(ctx, conn, seen.ranges()); err != nil {
 		return fmt.Errorf("tell the new epoch which keys were issued before: %w", err)
 	}
-	db.log.Info("told the new epoch which keys were issued before it")
+	db.pool.log.Info("told the new epoch which keys were issued before it")
 	db.begin(ctx, conn, seen)
 	return nil
 }
@@ -159,26 +169,14 @@ func tellRanges(ctx context.Context, conn *pgx.Conn, ranges []byte) error {
 	})
 }
 
-// note remembers a committed position and wakes the followers.
-func (db *DB) note(p waypost.Position) {
-	db.witness.saw(p)
-	db.moved()
-}
-
-// moved wakes the followers, here and at other control planes.
-func (db *DB) moved() {
-	db.changed.tell()
-	db.news.tell()
-}
-
 // Watch keeps the witness up to date, with what other control planes do as well,
 // until ctx is over.
-func (db *DB) Watch(ctx context.Context) {
-	db.every(ctx, watchInterval, "look at the key ranges", db.WatchOnce)
+func (db *History) Watch(ctx context.Context) {
+	db.pool.every(ctx, watchInterval, "look at the key ranges", db.WatchOnce)
 }
 
 // WatchOnce does one round of Watch.
-func (db *DB) WatchOnce(ctx context.Context) error {
+func (db *History) WatchOnce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, roundTimeout)
 	defer cancel()
 	if err := db.hearLate(ctx); err != nil {
@@ -196,7 +194,7 @@ func (db *DB) WatchOnce(ctx context.Context) error {
 }
 
 // look takes the key ranges into the witness's memory.
-func (db *DB) look(ctx context.Context, conn *pgx.Conn) error {
+func (db *History) look(ctx context.Context, conn *pgx.Conn) error {
 	var now float64
 	var head begun
 	var ranges []rememberedRange
@@ -207,7 +205,7 @@ func (db *DB) look(ctx context.Context, conn *pgx.Conn) error {
 	b.Queue(`SELECT CASE WHEN k.held = '' THEN extract(epoch FROM clock_timestamp())::float8 ELSE 0 END, c.id::text FROM cluster c, key_state k`).QueryRow(func(row pgx.Row) error {
 		return row.Scan(&now, &cluster)
 	})
-	b.Queue(`SELECT h.epoch, e.id, h.seq, h.stamp FROM changelog_head h JOIN changelog_epoch e ON e.ordinal = h.epoch`).QueryRow(head.scan)
+	b.Queue(selectPosition).QueryRow(head.scan)
 	b.Queue(`SELECT prefix, region, lo, hi, next FROM key_range`).Query(func(rows pgx.Rows) (err error) {
 		ranges, err = pgx.CollectRows(rows, pgx.RowToStructByPos[rememberedRange])
 		return err
@@ -215,12 +213,78 @@ func (db *DB) look(ctx context.Context, conn *pgx.Conn) error {
 	if err := conn.SendBatch(ctx, &b).Close(); err != nil {
 		return classify("look at the key ranges", err)
 	}
-	return db.witness.learn(cluster, head.position(), ranges, now)
+	return db.pool.mark.learn(cluster, head.position(), ranges, now)
 }
 
-func deref[T any](p *T) (v T) {
-	if p != nil {
-		v = *p
+// Hear takes in what a follower has seen, at a position that this cluster has signed. A
+// database that is behind it, or has another transaction there, went back in time, though no
+// control plane has noticed: it gets a new epoch, in which keys are held back. It takes no
+// longer than a follower may be kept waiting: when PostgreSQL does not answer in time,
+// [History.Watch] sees to it later.
+func (db *History) Hear(ctx context.Context, said replication.Testimony) error {
+	ctx, cancel := context.WithTimeout(ctx, db.cfg.HearTimeout)
+	defer cancel()
+	err := db.hear(ctx, said)
+	if err != nil {
+		db.unheard.keep(&said)
 	}
-	return v
+	return err
+}
+
+// unheard is the newest testimony that could not be held against PostgreSQL yet.
+type unheard struct {
+	atomic.Pointer[replication.Testimony]
+}
+
+func (u *unheard) keep(said *replication.Testimony) {
+	for {
+		kept := u.Load()
+		if kept != nil && kept.Position.Revision().Newer(said.Position.Revision()) || u.CompareAndSwap(kept, said) {
+			return
+		}
+	}
+}
+
+// hearLate takes in what could not be at its time.
+func (db *History) hearLate(ctx context.Context) error {
+	said := db.unheard.Load()
+	if said == nil {
+		return nil
+	}
+	err := db.hear(ctx, *said)
+	if err == nil {
+		db.unheard.CompareAndSwap(said, nil)
+	}
+	return err
+}
+
+func (db *History) hear(ctx context.Context, said replication.Testimony) error {
+	conn, err := db.pool.Acquire(ctx)
+	if err != nil {
+		return classify("connect", err)
+	}
+	defer conn.Release()
+	// What this process remembers itself comes first: it knows the keys.
+	if err := db.checkHistory(ctx, conn.Conn()); err != nil {
+		return err
+	}
+	seen := db.pool.mark.look()
+	p := said.Position
+	var epoch uint32
+	var forgotten bool
+	var b pgx.Batch
+	system.first(&b)
+	b.Queue(`SELECT h.epoch, (h.epoch, h.seq) < ($1::integer, $2::bigint) OR changelog_forked($1, $2, $3) FROM changelog_head h`,
+		int32(p.Epoch.Ordinal), int64(p.Seq), int64(p.Stamp)).QueryRow(func(row pgx.Row) error { return row.Scan(&epoch, &forgotten) })
+	if err := conn.Conn().SendBatch(ctx, &b).Close(); err != nil {
+		return classify("hold a follower's position against the history", err)
+	}
+	if !forgotten {
+		return nil
+	}
+	// A follower cannot tell which keys were issued before, in a way that could be believed. This process does
+	// not reach as far, or it would have noticed: its memory may be of the database after that went back. So
+	// the epoch has no witness of the keys, and an operator decides.
+	seen.position, seen.epoch, seen.at = p, 0, 0
+	return db.openEpoch(ctx, conn.Conn(), epoch, "PostgreSQL has forgotten commits that an edge has seen", seen)
 }

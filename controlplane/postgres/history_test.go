@@ -356,7 +356,7 @@ func TestACommandThatOnlyLooksInOpensNoEpoch(t *testing.T) {
 	require.NoError(t, err)
 	db.Close()
 	exec(t, psql(t, url), otherIdentity)
-	visitor, err := postgres.Open(t.Context(), postgres.Config{URL: url, Visitor: true})
+	visitor, err := postgres.Open(t.Context(), postgres.Config{URL: url, ReadOnly: true})
 	require.NoError(t, err)
 	_, err = visitor.CreateKey(t.Context(), "default", "test", []controlplane.Scope{controlplane.ScopeAdmin})
 	require.NoError(t, err)

@@ -2,8 +2,12 @@ package postgres
 
 import (
 	"context"
-	"fmt"
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -12,238 +16,247 @@ import (
 	"waypost/internal/failpoint"
 )
 
-// needsLook tells the links that depend on what is there already.
-func needsLook(x controlplane.Insertion) bool { return x.Idempotency != nil || x.Dedupe != nil }
+// insertLinks stamps its links itself, see the trigger changelog_2_stamp_new. An unnest in
+// the list of columns gives row by row what one in FROM would gather first, array by array.
+const insertLinks = insertRows + ` ON CONFLICT (domain_id, code) DO NOTHING` + returnRows
 
-// insertWithLook is InsertLinks for links that carry receipts, or are to be the only ones
-// of their targets. Under the head of the changelog nobody else can add such, so what is
-// found there holds until the commit. That takes some round trips more, which other links of
-// the batch wait for.
-func (db *DB) insertWithLook(ctx context.Context, epoch uint32, links []controlplane.Insertion) (placed []controlplane.Placement, _ waypost.Position, err error) {
-	wished := make([]waypost.Link, len(links))
+// insertFree is for links whose codes should all be free: it fails when one is not. To look
+// first, and to take a code with a lock of its own, costs a seventh of what a link does.
+const insertFree = insertRows + returnRows
+
+const insertRows = `
+INSERT INTO link (workspace_id, domain_id, code, custom, original_url, location, redirect_status,
+                  title, description, tags, metadata, created_by, expires_at, forward_query, forward_path, active,
+                  slot, rev_epoch, rev_seq, stamp)
+SELECT w, d, c, cu, o, lo, s, t, de, CASE WHEN tg IS NULL THEN '{}' ELSE ARRAY(SELECT jsonb_array_elements_text(tg::jsonb)) END,
+       m::jsonb, cb, e, fq, fp, ac,
+       sl, (SELECT current_setting('waypost.epoch')::integer), (SELECT set_config('waypost.stamped', current_setting('waypost.seq'), true)::bigint), st
+FROM (SELECT unnest($1::bigint[]), unnest($2::integer[]), unnest($3::text[]), unnest($4::boolean[]), unnest($5::text[]), unnest($6::text[]),
+             unnest($7::smallint[]), unnest($8::text[]), unnest($9::text[]), unnest($10::text[]), unnest($11::text[]), unnest($12::text[]),
+             unnest($13::timestamptz[]), unnest($14::boolean[]), unnest($15::boolean[]), unnest($16::boolean[]), unnest($17::smallint[]), unnest($18::bigint[]))
+     AS n (w, d, c, cu, o, lo, s, t, de, tg, m, cb, e, fq, fp, ac, sl, st)
+WHERE NOT (cu AND d = 1 AND c = ANY (string_to_array(coalesce(current_setting('waypost.refused', true), ''), ',')))`
+
+const returnRows = ` RETURNING id, domain_id, code, created_at`
+
+// linkColumns are the parallel arrays of insertLinks.
+type linkColumns struct {
+	workspaces                                  []int64
+	domains                                     []int32
+	codes, originals, titles, descriptions, bys []string
+	customs                                     []bool
+	locations, tags, metadata                   []*string
+	statuses                                    []int16
+	expiries                                    []*time.Time
+	forwardQueries, forwardPaths, actives       []bool
+	slots                                       []int16
+	stamps                                      []int64
+}
+
+func makeColumns(n int) *linkColumns {
+	return &linkColumns{
+		workspaces: make([]int64, 0, n), domains: make([]int32, 0, n), codes: make([]string, 0, n), customs: make([]bool, 0, n),
+		originals: make([]string, 0, n), locations: make([]*string, 0, n), statuses: make([]int16, 0, n),
+		titles: make([]string, 0, n), descriptions: make([]string, 0, n), tags: make([]*string, 0, n), metadata: make([]*string, 0, n),
+		bys: make([]string, 0, n), expiries: make([]*time.Time, 0, n), forwardQueries: make([]bool, 0, n), forwardPaths: make([]bool, 0, n), actives: make([]bool, 0, n),
+		slots: make([]int16, 0, n), stamps: make([]int64, 0, n),
+	}
+}
+
+func columnsOf(links []controlplane.Insertion) (*linkColumns, error) {
+	c := makeColumns(len(links))
+	random := make([]byte, 8*len(links))
+	_, _ = rand.Read(random) // never fails
 	for i := range links {
-		wished[i] = *links[i].Link
-	}
-	var at begun
-	err = pgx.BeginTxFunc(ctx, db.pool, tenant(workspaceList(links)).begin(), func(tx pgx.Tx) error {
-		look := newLook(links)
-		var b pgx.Batch
-		b.Queue(selectBegin, int32(epoch)).QueryRow(at.scan)
-		look.queue(&b)
-		failpoint.Hit("insert links: begun")
-		if err := tx.SendBatch(ctx, &b).Close(); err != nil {
-			return err
+		l := links[i].Link
+		c.workspaces = append(c.workspaces, int64(l.Workspace))
+		c.domains = append(c.domains, int32(l.Domain))
+		c.codes = append(c.codes, string(l.Code))
+		c.customs = append(c.customs, l.Custom)
+		c.originals = append(c.originals, l.OriginalURL)
+		var location, tags, metadata *string
+		if l.Location != l.OriginalURL {
+			location = &l.Location
 		}
-		look.judge()
-		if err := look.insert(ctx, tx, &at); err != nil {
-			return err
-		}
-		placed = look.placed
-		return look.keep(ctx, tx, at.position())
-	})
-	if err != nil {
-		for i := range links { // somebody may try again with what was wished for
-			*links[i].Link = wished[i]
-		}
-		return nil, waypost.Position{}, classify("insert links", err)
-	}
-	failpoint.Hit("insert links: committed")
-	db.note(at.position())
-	return placed, at.position(), nil
-}
-
-// look is what is there already for a batch of links.
-type look struct {
-	links    []controlplane.Insertion
-	placed   []controlplane.Placement
-	receipts []*controlplane.IdempotencyRecord // each once, in order
-	answered map[controlplane.RequestID]bool
-	twins    map[twinKey]waypost.Link
-	first    map[twinKey]int // the insertion that is to be the link of a target: the first that is live, if one is
-	rest     []int           // the insertions that are to be written
-}
-
-// twinKey names a target under a domain of a workspace.
-type twinKey struct {
-	workspace waypost.WorkspaceID
-	domain    waypost.DomainID
-	target    [32]byte
-}
-
-func keyOfTwin(x *controlplane.Insertion) twinKey {
-	return twinKey{x.Link.Workspace, x.Link.Domain, *x.Dedupe}
-}
-
-func newLook(links []controlplane.Insertion) *look {
-	k := &look{
-		links: links, placed: make([]controlplane.Placement, len(links)), answered: make(map[controlplane.RequestID]bool),
-		twins: make(map[twinKey]waypost.Link), first: make(map[twinKey]int),
-	}
-	for i := range links {
-		if r := links[i].Idempotency; r != nil && !slices.Contains(k.receipts, r) {
-			k.receipts = append(k.receipts, r)
-		}
-	}
-	return k
-}
-
-// queue asks for answers that were given, and for live links of targets.
-func (k *look) queue(b *pgx.Batch) {
-	if len(k.receipts) > 0 {
-		var workspaces []int64
-		var routes, keys []string
-		for _, r := range k.receipts {
-			workspaces, routes, keys = append(workspaces, int64(r.ID.Workspace)), append(routes, r.ID.Route), append(keys, r.ID.Key)
-		}
-		b.Queue(`
-			SELECT i.workspace_id, i.route, i.key FROM unnest($1::bigint[], $2::text[], $3::text[]) n (w, r, k)
-			JOIN idempotency i ON `+ofWorkspace("i.workspace_id", "n.w")+` AND i.route = n.r AND i.key = n.k`, workspaces, routes, keys).Query(func(rows pgx.Rows) error {
-			var id controlplane.RequestID
-			_, err := pgx.ForEachRow(rows, []any{&id.Workspace, &id.Route, &id.Key}, func() error { k.answered[id] = true; return nil })
-			return err
-		})
-	}
-	var wanted []twinKey
-	for i := range k.links {
-		if k.links[i].Dedupe != nil {
-			wanted = append(wanted, keyOfTwin(&k.links[i]))
-		}
-	}
-	if len(wanted) > 0 {
-		queueTwins(b, wanted, k.twins)
-	}
-}
-
-// selectTwins finds the live links that are the ones of targets, which are of the
-// workspaces that the parameters name.
-const selectTwins = `
-SELECT l.*, t.target FROM link_twins($1, $2, $3) t
-JOIN LATERAL (` + selectLink + ` WHERE l.id = t.link_id AND l.deleted_at IS NULL AND l.active
-	AND (l.expires_at IS NULL OR l.expires_at > clock_timestamp())) l ON true`
-
-func queueTwins(b *pgx.Batch, wanted []twinKey, into map[twinKey]waypost.Link) {
-	var workspaces []int64
-	var domains []int32
-	var targets [][]byte
-	for _, w := range wanted {
-		workspaces, domains, targets = append(workspaces, int64(w.workspace)), append(domains, int32(w.domain)), append(targets, w.target[:])
-	}
-	b.Queue(selectTwins, workspaces, domains, targets).Query(func(rows pgx.Rows) error {
-		for rows.Next() {
-			var target []byte
-			l, err := scanLink(rows, &target)
+		if len(l.Tags) > 0 {
+			b, err := json.Marshal(l.Tags)
 			if err != nil {
-				return err
+				return nil, err
 			}
-			into[twinKey{l.Workspace, l.Domain, [32]byte(target)}] = l
+			s := string(b)
+			tags = &s
 		}
-		return rows.Err()
-	})
+		if len(l.Metadata) > 0 {
+			s := string(l.Metadata)
+			metadata = &s
+		}
+		var expiry *time.Time
+		if !l.ExpiresAt.IsZero() {
+			expiry = &l.ExpiresAt
+		}
+		c.locations = append(c.locations, location)
+		c.statuses = append(c.statuses, int16(l.RedirectStatus))
+		c.titles = append(c.titles, l.Title)
+		c.descriptions = append(c.descriptions, l.Description)
+		c.tags = append(c.tags, tags)
+		c.metadata = append(c.metadata, metadata)
+		c.bys = append(c.bys, l.CreatedBy)
+		c.expiries = append(c.expiries, expiry)
+		c.forwardQueries = append(c.forwardQueries, l.Flags&waypost.ForwardQuery != 0)
+		c.forwardPaths = append(c.forwardPaths, l.Flags&waypost.ForwardPath != 0)
+		c.actives = append(c.actives, !links[i].Disabled)
+		c.slots = append(c.slots, int16(waypost.Slot(waypost.KindLink, l.Domain, []byte(l.Code))))
+		c.stamps = append(c.stamps, int64(binary.LittleEndian.Uint64(random[8*i:])))
+	}
+	return c, nil
 }
 
-// judge settles what needs no writing.
-func (k *look) judge() {
-	for i := range k.links {
-		x := &k.links[i]
-		if x.Idempotency != nil && k.answered[x.Idempotency.ID] {
-			k.placed[i] = controlplane.Replayed
-			continue
-		}
-		if x.Dedupe != nil {
-			key := keyOfTwin(x)
-			if l, ok := k.twins[key]; ok {
-				*x.Link, k.placed[i] = l, controlplane.Found
-				continue
-			}
-			if first, ok := k.first[key]; ok && !k.links[first].Disabled {
-				k.placed[i] = controlplane.Found // the first one's, once that is there
-				continue
-			}
-			k.first[key] = i
-		}
-		k.rest = append(k.rest, i)
+// workspaceList is the value of waypost.workspaces for a batch of links.
+func workspaceList(links []controlplane.Insertion) string {
+	ids := make([]int64, len(links))
+	for i := range links {
+		ids[i] = int64(links[i].Link.Workspace)
 	}
+	return listOf(ids)
 }
 
-// insert writes the links that are left, and which of them are the ones of their targets.
-func (k *look) insert(ctx context.Context, tx pgx.Tx, at *begun) error {
-	if len(k.rest) == 0 {
-		return nil
+// claimColumns are the parallel arrays of key_claim, and leases those of key_check_leases.
+type claimColumns struct {
+	codes                []string
+	prefixes             []int32
+	counters, workspaces []int64
+}
+
+func claimsOf(links []controlplane.Insertion) (c claimColumns, leases []int64) {
+	for i := range links {
+		x := &links[i]
+		if x.Claim != nil {
+			c.codes = append(c.codes, string(x.Link.Code))
+			c.prefixes = append(c.prefixes, int32(x.Claim.Prefix))
+			c.counters = append(c.counters, x.Claim.N)
+			c.workspaces = append(c.workspaces, int64(x.Link.Workspace))
+		}
+		if x.Lease != 0 && (len(leases) == 0 || leases[len(leases)-1] != x.Lease) {
+			leases = append(leases, x.Lease)
+		}
 	}
-	links := make([]controlplane.Insertion, len(k.rest))
-	for j, i := range k.rest {
-		links[j] = k.links[i]
+	slices.Sort(leases)
+	return c, slices.Compact(leases)
+}
+
+// InsertLinks implements controlplane.LinkStore: one round trip, one transaction, unless
+// links carry receipts or are to be the only ones of their targets. Epoch 0 means any: no
+// link of the batch has a minted code.
+func (db *LinkStore) InsertLinks(ctx context.Context, epoch uint32, links []controlplane.Insertion) ([]controlplane.Placement, waypost.Position, error) {
+	if slices.ContainsFunc(links, needsLook) {
+		return db.insertWithLook(ctx, epoch, links)
 	}
 	in, err := newInserting(links)
 	if err != nil {
-		return err
+		return nil, waypost.Position{}, err
 	}
-	var b pgx.Batch
-	in.queue(&b, at)
-	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
-		return err
+	// A code that was minted is free, unless somebody chose it before its range was made.
+	in.free = !slices.ContainsFunc(links, func(x controlplane.Insertion) bool { return x.Link.Custom })
+	at, err := in.send(ctx, db.pool, epoch)
+	if in.free && pgCode(err) == uniqueViolation { // nothing was written
+		in.free = false
+		clear(in.placed)
+		at, err = in.send(ctx, db.pool, epoch)
 	}
-	var clash controlplane.ClashError
-	for j, i := range k.rest {
-		if k.placed[i] = in.placed[j]; k.placed[i] == controlplane.Taken && !k.links[i].Link.Custom {
-			clash.Links = append(clash.Links, k.links[i].Link)
-		}
+	if err != nil {
+		return nil, waypost.Position{}, classify("insert links", err)
 	}
-	if len(clash.Links) > 0 {
-		return &clash
-	}
-	return k.noteTwins(ctx, tx)
+	failpoint.Hit("insert links: committed")
+	db.pool.note(at)
+	return in.placed, at, nil
 }
 
-// noteTwins writes down the new links of targets, in the place of those that are no
-// longer live, and gives them to those that wished for the same.
-func (k *look) noteTwins(ctx context.Context, tx pgx.Tx) error {
-	if len(k.first) == 0 {
-		return nil
-	}
-	var workspaces, links []int64
-	var domains []int32
-	var targets [][]byte
-	for key, i := range k.first {
-		workspaces, domains = append(workspaces, int64(key.workspace)), append(domains, int32(key.domain))
-		targets, links = append(targets, key.target[:]), append(links, k.links[i].Link.ID)
-	}
-	_, err := tx.Exec(ctx, `
-		INSERT INTO link_dedupe (workspace_id, domain_id, target, link_id)
-		SELECT * FROM unnest($1::bigint[], $2::integer[], $3::bytea[], $4::bigint[])
-		ON CONFLICT (workspace_id, domain_id, target) DO UPDATE SET link_id = excluded.link_id`, workspaces, domains, targets, links)
-	for i := range k.links {
-		if x := &k.links[i]; x.Dedupe != nil && k.placed[i] == controlplane.Found && x.Link.ID == 0 {
-			*x.Link = *k.links[k.first[keyOfTwin(x)]].Link
-		}
-	}
-	return err
+// send inserts the links in a transaction.
+func (in *inserting) send(ctx context.Context, p *pool, epoch uint32) (waypost.Position, error) {
+	var at begun
+	var b pgx.Batch
+	tenant(workspaceList(in.links)).first(&b)
+	b.Queue(selectBegin, int32(epoch)).QueryRow(at.scan)
+	in.queue(&b, &at)
+	failpoint.Hit("insert links: begun")
+	err := p.SendBatch(ctx, &b).Close()
+	return at.position(), err
 }
 
-// keep writes the answers to the requests of which a link has come.
-func (k *look) keep(ctx context.Context, tx pgx.Tx, at waypost.Position) error {
-	var b pgx.Batch
-	for _, r := range k.receipts {
-		var placed []controlplane.Placement
-		worth := false
-		for i := range k.links {
-			if k.links[i].Idempotency == r {
-				placed = append(placed, k.placed[i])
-				worth = worth || k.placed[i] == controlplane.Placed || k.placed[i] == controlplane.Found
+// inserting is the insertion of some links.
+type inserting struct {
+	links  []controlplane.Insertion
+	placed []controlplane.Placement
+	index  map[linkKey]int
+	free   bool // the codes are expected to be
+	*linkColumns
+}
+
+type linkKey struct {
+	domain waypost.DomainID
+	code   waypost.Code
+}
+
+func newInserting(links []controlplane.Insertion) (*inserting, error) {
+	c, err := columnsOf(links)
+	if err != nil {
+		return nil, waypost.WrapError(waypost.EInvalid, "tags cannot be encoded", err)
+	}
+	in := &inserting{links: links, linkColumns: c, placed: make([]controlplane.Placement, len(links)), index: make(map[linkKey]int, len(links))}
+	for i := range links {
+		in.index[linkKey{links[i].Link.Domain, links[i].Link.Code}] = i
+	}
+	return in, nil
+}
+
+// queue adds the statements to a transaction that holds the head of the changelog, whose
+// position is in at once they are run.
+func (in *inserting) queue(b *pgx.Batch, at *begun) {
+	claims, leases := claimsOf(in.links)
+	// With the plan of the first time: to plan the INSERT anew takes as long as five links.
+	b.Queue(`SELECT key_check_leases($1), set_config('plan_cache_mode', 'force_generic_plan', true)`, leases)
+	if len(claims.codes) > 0 {
+		b.Queue(`SELECT key_claim($1, $2, $3, $4)`, claims.codes, claims.prefixes, claims.counters, claims.workspaces).Query(func(rows pgx.Rows) error {
+			for rows.Next() {
+				var code waypost.Code
+				if err := rows.Scan(&code); err != nil {
+					return err
+				}
+				if i, ok := in.index[linkKey{waypost.DefaultDomain, code}]; ok {
+					in.placed[i] = controlplane.Issuable
+				}
 			}
-		}
-		if !worth {
-			continue
-		}
-		a, err := r.Respond(placed, at)
-		if err != nil {
-			return fmt.Errorf("make an answer to keep: %w", err)
-		}
-		b.Queue(`INSERT INTO idempotency (workspace_id, route, key, request, status, header, body) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
-			r.ID.Workspace, r.ID.Route, r.ID.Key, r.Request[:], a.Status, a.Header, packed(a.Body))
+			return rows.Err()
+		})
 	}
-	if b.Len() == 0 {
-		return nil
+	c, insert := in.linkColumns, insertLinks
+	if in.free {
+		insert = insertFree
 	}
-	return tx.SendBatch(ctx, &b).Close()
+	b.Queue(insert, c.workspaces, c.domains, c.codes, c.customs, c.originals, c.locations, c.statuses,
+		c.titles, c.descriptions, c.tags, c.metadata, c.bys, c.expiries, c.forwardQueries, c.forwardPaths, c.actives, c.slots, c.stamps).Query(func(rows pgx.Rows) error {
+		return in.read(rows, at.position())
+	})
+}
+
+// read takes what was placed in the transaction at a position.
+func (in *inserting) read(rows pgx.Rows, at waypost.Position) error {
+	revision := waypost.Revision{Epoch: at.Epoch.Ordinal, Seq: at.Seq}
+	for rows.Next() {
+		var id int64
+		var k linkKey
+		var created time.Time
+		if err := rows.Scan(&id, &k.domain, &k.code, &created); err != nil {
+			return err
+		}
+		i, ok := in.index[k]
+		if !ok {
+			return errors.New("the database returned a link that was not sent")
+		}
+		in.placed[i] = controlplane.Placed
+		l := in.links[i].Link
+		l.ID, l.CreatedAt, l.UpdatedAt = id, created.UTC(), created.UTC()
+		l.Revision, l.Stamp = revision, uint64(in.stamps[i])
+	}
+	return rows.Err()
 }

@@ -8,41 +8,20 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
-	"waypost/internal/failpoint"
 )
 
-// change runs f in a transaction of the system that holds the head of the changelog,
-// and notes the new head when it has committed. What f does for a tenant it does in the
-// tenant's scope.
-func (db *DB) change(ctx context.Context, doing string, f func(tx pgx.Tx, epoch uint32) error) error {
-	failpoint.Hit(doing + ": asked")
-	var at begun
-	err := pgx.BeginTxFunc(ctx, db.pool, system.begin(), func(tx pgx.Tx) error {
-		if err := at.scan(tx.QueryRow(ctx, selectBegin, 0)); err != nil {
-			return err
-		}
-		// Nobody else commits meanwhile, so whatever was seen lies before.
-		if seen := db.witness.look(); !at.position().Revision().Newer(seen.revision()) {
-			return waypost.Errorf(waypost.EUnavailable, "the database went back in time under an open connection: a new epoch of the changelog begins in a moment")
-		}
-		failpoint.Hit(doing + ": begun")
-		err := f(tx, uint32(at.epoch))
-		failpoint.Hit(doing + ": before commit")
-		return err
-	})
-	if err != nil {
-		return classify(doing, err)
-	}
-	failpoint.Hit(doing + ": committed")
-	db.note(at.position())
-	return nil
+// KeyRangeStore keeps the key ranges of regions, the leases and reserved keys made of
+// them, and the heartbeats of control planes on which leases depend.
+type KeyRangeStore struct {
+	pool    *pool
+	history *History
 }
 
 // TakeLease implements controlplane.LeaseStore. The lease is also remembered on
 // this machine before it is returned, see witness.
-func (db *DB) TakeLease(ctx context.Context, region waypost.Region, node string, size int64, finished []int64) (controlplane.Lease, error) {
+func (db *KeyRangeStore) TakeLease(ctx context.Context, region waypost.Region, node string, size int64, finished []int64) (controlplane.Lease, error) {
 	var l controlplane.Lease
-	err := db.change(ctx, "lease keys", func(tx pgx.Tx, epoch uint32) (err error) {
+	err := db.pool.change(ctx, "lease keys", func(tx pgx.Tx, epoch uint32) (err error) {
 		if len(finished) > 0 {
 			if _, err := tx.Exec(ctx, `UPDATE key_lease SET state = 'closed' WHERE id = ANY($1) AND node = $2 AND state = 'held'`, finished, node); err != nil {
 				return err
@@ -54,23 +33,23 @@ func (db *DB) TakeLease(ctx context.Context, region waypost.Region, node string,
 	if err != nil {
 		return l, err
 	}
-	if seen := db.witness.look(); seen.foreign(l.Epoch) {
-		if err := db.WatchOnce(ctx); err != nil { // the new epoch has to hear of the old one's keys first
+	if seen := db.pool.mark.look(); seen.foreign(l.Epoch) {
+		if err := db.history.WatchOnce(ctx); err != nil { // the new epoch has to hear of the old one's keys first
 			if err := db.ReturnLease(ctx, l, l.Lo); err != nil { // or every attempt would cost a lease
-				db.log.Warn("a lease that cannot be used yet was not given back", "error", err)
+				db.pool.log.Warn("a lease that cannot be used yet was not given back", "error", err)
 			}
 			return controlplane.Lease{}, err
 		}
 	}
-	err = db.witness.leased(rememberedRange{Prefix: l.Prefix, Region: string(region), Lo: l.Lo, Hi: l.Hi, Next: l.Hi}, l.Epoch)
+	err = db.pool.mark.leased(rememberedRange{Prefix: l.Prefix, Region: string(region), Lo: l.Lo, Hi: l.Hi, Next: l.Hi}, l.Epoch)
 	if err != nil { // the database remembers, which is what counts until it is lost
-		db.log.Error("a lease is not remembered on this machine", "error", err)
+		db.pool.log.Error("a lease is not remembered on this machine", "error", err)
 	}
 	return l, nil
 }
 
 // leaseKeys finds a block for a node, and sees to it that the region does not run dry.
-func (db *DB) leaseKeys(ctx context.Context, tx pgx.Tx, region waypost.Region, node string, size int64, epoch uint32) (l controlplane.Lease, err error) {
+func (db *KeyRangeStore) leaseKeys(ctx context.Context, tx pgx.Tx, region waypost.Region, node string, size int64, epoch uint32) (l controlplane.Lease, err error) {
 	var held string
 	var most int64
 	if err := tx.QueryRow(ctx, `SELECT held, greatest(1, least(1000000, key_prefix_size() / 1000)) FROM key_state`).Scan(&held, &most); err != nil {
@@ -116,7 +95,7 @@ func scanLease(l *controlplane.Lease, row pgx.Row) error {
 // replenish gives a region below its low-water mark a free prefix, as long as there
 // is one. The mark is a tenth of a prefix, or less where that would last for a month:
 // a plan may leave a region that issues little with little.
-func (db *DB) replenish(ctx context.Context, tx pgx.Tx, region waypost.Region, most int64) error {
+func (db *KeyRangeStore) replenish(ctx context.Context, tx pgx.Tx, region waypost.Region, most int64) error {
 	var low bool
 	err := tx.QueryRow(ctx, `
 		SELECT coalesce(sum(hi - next), 0) < least(key_prefix_size() / 10, greatest($2, 30 * 24 * (
@@ -133,10 +112,10 @@ func (db *DB) replenish(ctx context.Context, tx pgx.Tx, region waypost.Region, m
 }
 
 // grow gives the region a free prefix, and tells.
-func (db *DB) grow(ctx context.Context, tx pgx.Tx, region waypost.Region) error {
+func (db *KeyRangeStore) grow(ctx context.Context, tx pgx.Tx, region waypost.Region) error {
 	id, err := assignPrefix(ctx, tx, region, nil)
 	if err == nil {
-		db.log.Info("assigned a free prefix", "region", region, "range", id)
+		db.pool.log.Info("assigned a free prefix", "region", region, "range", id)
 	}
 	return err
 }
@@ -155,17 +134,17 @@ func assignPrefix(ctx context.Context, tx pgx.Tx, region waypost.Region, wanted 
 }
 
 // EnsureRanges gives every region that has no live range a free prefix.
-func (db *DB) EnsureRanges(ctx context.Context, regions []waypost.Region) error {
+func (db *KeyRangeStore) EnsureRanges(ctx context.Context, regions []waypost.Region) error {
 	for _, region := range regions {
 		var has bool
 		const live = `SELECT EXISTS (SELECT FROM key_range WHERE region = $1 AND state = 'live')`
-		if err := db.queryRowIn(ctx, system, live, []any{region}, &has); err != nil {
+		if err := db.pool.queryRowIn(ctx, system, live, []any{region}, &has); err != nil {
 			return classify("look for ranges", err)
 		}
 		if has {
 			continue
 		}
-		err := db.change(ctx, "assign a prefix", func(tx pgx.Tx, _ uint32) error {
+		err := db.pool.change(ctx, "assign a prefix", func(tx pgx.Tx, _ uint32) error {
 			if err := tx.QueryRow(ctx, live, region).Scan(&has); err != nil || has {
 				return err
 			}
@@ -179,8 +158,8 @@ func (db *DB) EnsureRanges(ctx context.Context, regions []waypost.Region) error 
 }
 
 // ReturnLease implements controlplane.LeaseStore.
-func (db *DB) ReturnLease(ctx context.Context, l controlplane.Lease, next int64) error {
-	return db.change(ctx, "return a lease", func(tx pgx.Tx, epoch uint32) error {
+func (db *KeyRangeStore) ReturnLease(ctx context.Context, l controlplane.Lease, next int64) error {
+	return db.pool.change(ctx, "return a lease", func(tx pgx.Tx, epoch uint32) error {
 		if epoch != l.Epoch {
 			return nil // burned with its epoch
 		}
@@ -207,8 +186,8 @@ func (db *DB) ReturnLease(ctx context.Context, l controlplane.Lease, next int64)
 }
 
 // Unleased implements controlplane.LeaseStore.
-func (db *DB) Unleased(ctx context.Context, region waypost.Region) (n int64, err error) {
-	err = db.queryRowIn(ctx, system, `
+func (db *KeyRangeStore) Unleased(ctx context.Context, region waypost.Region) (n int64, err error) {
+	err = db.pool.queryRowIn(ctx, system, `
 		SELECT coalesce((SELECT sum(hi - next) FROM key_range WHERE region = $1 AND state = 'live'), 0)::bigint
 		     + coalesce((SELECT sum(l.hi - l.lo) FROM key_lease l JOIN changelog_head h ON h.epoch = l.epoch
 		                 WHERE l.region = $1 AND l.state = 'free'), 0)::bigint`, []any{region}, &n)

@@ -2,263 +2,87 @@ package postgres
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/binary"
 	"encoding/json"
-	"errors"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"waypost"
 	"waypost/controlplane"
-	"waypost/internal/failpoint"
 )
 
-// insertLinks stamps its links itself, see the trigger changelog_2_stamp_new. An unnest in
-// the list of columns gives row by row what one in FROM would gather first, array by array.
-const insertLinks = insertRows + ` ON CONFLICT (domain_id, code) DO NOTHING` + returnRows
-
-// insertFree is for links whose codes should all be free: it fails when one is not. To look
-// first, and to take a code with a lock of its own, costs a seventh of what a link does.
-const insertFree = insertRows + returnRows
-
-const insertRows = `
-INSERT INTO link (workspace_id, domain_id, code, custom, original_url, location, redirect_status,
-                  title, description, tags, metadata, created_by, expires_at, forward_query, forward_path, active,
-                  slot, rev_epoch, rev_seq, stamp)
-SELECT w, d, c, cu, o, lo, s, t, de, CASE WHEN tg IS NULL THEN '{}' ELSE ARRAY(SELECT jsonb_array_elements_text(tg::jsonb)) END,
-       m::jsonb, cb, e, fq, fp, ac,
-       sl, (SELECT current_setting('waypost.epoch')::integer), (SELECT set_config('waypost.stamped', current_setting('waypost.seq'), true)::bigint), st
-FROM (SELECT unnest($1::bigint[]), unnest($2::integer[]), unnest($3::text[]), unnest($4::boolean[]), unnest($5::text[]), unnest($6::text[]),
-             unnest($7::smallint[]), unnest($8::text[]), unnest($9::text[]), unnest($10::text[]), unnest($11::text[]), unnest($12::text[]),
-             unnest($13::timestamptz[]), unnest($14::boolean[]), unnest($15::boolean[]), unnest($16::boolean[]), unnest($17::smallint[]), unnest($18::bigint[]))
-     AS n (w, d, c, cu, o, lo, s, t, de, tg, m, cb, e, fq, fp, ac, sl, st)
-WHERE NOT (cu AND d = 1 AND c = ANY (string_to_array(coalesce(current_setting('waypost.refused', true), ''), ',')))`
-
-const returnRows = ` RETURNING id, domain_id, code, created_at`
-
-// linkColumns are the parallel arrays of insertLinks.
-type linkColumns struct {
-	workspaces                                  []int64
-	domains                                     []int32
-	codes, originals, titles, descriptions, bys []string
-	customs                                     []bool
-	locations, tags, metadata                   []*string
-	statuses                                    []int16
-	expiries                                    []*time.Time
-	forwardQueries, forwardPaths, actives       []bool
-	slots                                       []int16
-	stamps                                      []int64
+// LinkStore keeps links: it inserts, reads, changes, lists and deletes them, and keeps the
+// responses to requests with an Idempotency-Key.
+type LinkStore struct {
+	pool        *pool
+	keepAnswers time.Duration
 }
 
-func makeColumns(n int) *linkColumns {
-	return &linkColumns{
-		workspaces: make([]int64, 0, n), domains: make([]int32, 0, n), codes: make([]string, 0, n), customs: make([]bool, 0, n),
-		originals: make([]string, 0, n), locations: make([]*string, 0, n), statuses: make([]int16, 0, n),
-		titles: make([]string, 0, n), descriptions: make([]string, 0, n), tags: make([]*string, 0, n), metadata: make([]*string, 0, n),
-		bys: make([]string, 0, n), expiries: make([]*time.Time, 0, n), forwardQueries: make([]bool, 0, n), forwardPaths: make([]bool, 0, n), actives: make([]bool, 0, n),
-		slots: make([]int16, 0, n), stamps: make([]int64, 0, n),
-	}
-}
+// ofVersion is the condition that a link has the version in parameters $1 to $5: id,
+// workspace, epoch, sequence and stamp.
+var ofVersion = `id = $1 AND ` + ofWorkspace("workspace_id", "$2") + ` AND rev_epoch = $3 AND rev_seq = $4 AND stamp = $5 AND deleted_at IS NULL`
 
-func columnsOf(links []controlplane.Insertion) (*linkColumns, error) {
-	c := makeColumns(len(links))
-	random := make([]byte, 8*len(links))
-	_, _ = rand.Read(random) // never fails
-	for i := range links {
-		l := links[i].Link
-		c.workspaces = append(c.workspaces, int64(l.Workspace))
-		c.domains = append(c.domains, int32(l.Domain))
-		c.codes = append(c.codes, string(l.Code))
-		c.customs = append(c.customs, l.Custom)
-		c.originals = append(c.originals, l.OriginalURL)
-		var location, tags, metadata *string
-		if l.Location != l.OriginalURL {
-			location = &l.Location
-		}
-		if len(l.Tags) > 0 {
-			b, err := json.Marshal(l.Tags)
-			if err != nil {
-				return nil, err
-			}
-			s := string(b)
-			tags = &s
-		}
-		if len(l.Metadata) > 0 {
-			s := string(l.Metadata)
-			metadata = &s
-		}
-		var expiry *time.Time
-		if !l.ExpiresAt.IsZero() {
-			expiry = &l.ExpiresAt
-		}
-		c.locations = append(c.locations, location)
-		c.statuses = append(c.statuses, int16(l.RedirectStatus))
-		c.titles = append(c.titles, l.Title)
-		c.descriptions = append(c.descriptions, l.Description)
-		c.tags = append(c.tags, tags)
-		c.metadata = append(c.metadata, metadata)
-		c.bys = append(c.bys, l.CreatedBy)
-		c.expiries = append(c.expiries, expiry)
-		c.forwardQueries = append(c.forwardQueries, l.Flags&waypost.ForwardQuery != 0)
-		c.forwardPaths = append(c.forwardPaths, l.Flags&waypost.ForwardPath != 0)
-		c.actives = append(c.actives, !links[i].Disabled)
-		c.slots = append(c.slots, int16(waypost.Slot(waypost.KindLink, l.Domain, []byte(l.Code))))
-		c.stamps = append(c.stamps, int64(binary.LittleEndian.Uint64(random[8*i:])))
-	}
-	return c, nil
-}
-
-// workspaceList is the value of waypost.workspaces for a batch of links.
-func workspaceList(links []controlplane.Insertion) string {
-	ids := make([]int64, len(links))
-	for i := range links {
-		ids[i] = int64(links[i].Link.Workspace)
-	}
-	return listOf(ids)
-}
-
-// claimColumns are the parallel arrays of key_claim, and leases those of key_check_leases.
-type claimColumns struct {
-	codes                []string
-	prefixes             []int32
-	counters, workspaces []int64
-}
-
-func claimsOf(links []controlplane.Insertion) (c claimColumns, leases []int64) {
-	for i := range links {
-		x := &links[i]
-		if x.Claim != nil {
-			c.codes = append(c.codes, string(x.Link.Code))
-			c.prefixes = append(c.prefixes, int32(x.Claim.Prefix))
-			c.counters = append(c.counters, x.Claim.N)
-			c.workspaces = append(c.workspaces, int64(x.Link.Workspace))
-		}
-		if x.Lease != 0 && (len(leases) == 0 || leases[len(leases)-1] != x.Lease) {
-			leases = append(leases, x.Lease)
-		}
-	}
-	slices.Sort(leases)
-	return c, slices.Compact(leases)
-}
-
-// InsertLinks implements controlplane.LinkStore: one round trip, one transaction, unless
-// links carry receipts or are to be the only ones of their targets. Epoch 0 means any: no
-// link of the batch has a minted code.
-func (db *DB) InsertLinks(ctx context.Context, epoch uint32, links []controlplane.Insertion) ([]controlplane.Placement, waypost.Position, error) {
-	if slices.ContainsFunc(links, needsLook) {
-		return db.insertWithLook(ctx, epoch, links)
-	}
-	in, err := newInserting(links)
+// UpdateLink implements controlplane.LinkStore.
+func (db *LinkStore) UpdateLink(ctx context.Context, at controlplane.Version, l *waypost.Link, twin *[32]byte) (waypost.Position, bool, error) {
+	tags, err := json.Marshal(l.Tags)
 	if err != nil {
-		return nil, waypost.Position{}, err
+		return waypost.Position{}, false, waypost.WrapError(waypost.EInvalid, "tags cannot be encoded", err)
 	}
-	// A code that was minted is free, unless somebody chose it before its range was made.
-	in.free = !slices.ContainsFunc(links, func(x controlplane.Insertion) bool { return x.Link.Custom })
-	at, err := in.send(ctx, db, epoch)
-	if in.free && pgCode(err) == uniqueViolation { // nothing was written
-		in.free = false
-		clear(in.placed)
-		at, err = in.send(ctx, db, epoch)
+	var location, metadata *string
+	if l.Location != l.OriginalURL {
+		location = &l.Location
 	}
-	if err != nil {
-		return nil, waypost.Position{}, classify("insert links", err)
+	if len(l.Metadata) > 0 {
+		s := string(l.Metadata)
+		metadata = &s
 	}
-	failpoint.Hit("insert links: committed")
-	db.note(at)
-	return in.placed, at, nil
-}
-
-// send inserts the links in a transaction.
-func (in *inserting) send(ctx context.Context, db *DB, epoch uint32) (waypost.Position, error) {
-	var at begun
+	var expiry *time.Time
+	if !l.ExpiresAt.IsZero() {
+		expiry = &l.ExpiresAt
+	}
+	version := []any{l.ID, l.Workspace, at.Revision.Epoch, int64(at.Revision.Seq), int64(at.Stamp)}
+	var head begun
 	var b pgx.Batch
-	tenant(workspaceList(in.links)).first(&b)
-	b.Queue(selectBegin, int32(epoch)).QueryRow(at.scan)
-	in.queue(&b, &at)
-	failpoint.Hit("insert links: begun")
-	err := db.pool.SendBatch(ctx, &b).Close()
-	return at.position(), err
-}
-
-// inserting is the insertion of some links.
-type inserting struct {
-	links  []controlplane.Insertion
-	placed []controlplane.Placement
-	index  map[linkKey]int
-	free   bool // the codes are expected to be
-	*linkColumns
-}
-
-type linkKey struct {
-	domain waypost.DomainID
-	code   waypost.Code
-}
-
-func newInserting(links []controlplane.Insertion) (*inserting, error) {
-	c, err := columnsOf(links)
-	if err != nil {
-		return nil, waypost.WrapError(waypost.EInvalid, "tags cannot be encoded", err)
+	tenantOf(l.Workspace).first(&b)
+	b.Queue(selectBegin, 0).QueryRow(head.scan)
+	if twin != nil {
+		// Another text may have the same Location, which the trigger would take for one that
+		// was left behind: so the old one goes first.
+		b.Queue(`UPDATE link SET original_url = location, location = NULL WHERE location = $6 AND original_url <> $7 AND `+ofVersion, append(version, l.Location, l.OriginalURL)...)
 	}
-	in := &inserting{links: links, linkColumns: c, placed: make([]controlplane.Placement, len(links)), index: make(map[linkKey]int, len(links))}
-	for i := range links {
-		in.index[linkKey{links[i].Link.Domain, links[i].Link.Code}] = i
-	}
-	return in, nil
-}
-
-// queue adds the statements to a transaction that holds the head of the changelog, whose
-// position is in at once they are run.
-func (in *inserting) queue(b *pgx.Batch, at *begun) {
-	claims, leases := claimsOf(in.links)
-	// With the plan of the first time: to plan the INSERT anew takes as long as five links.
-	b.Queue(`SELECT key_check_leases($1), set_config('plan_cache_mode', 'force_generic_plan', true)`, leases)
-	if len(claims.codes) > 0 {
-		b.Queue(`SELECT key_claim($1, $2, $3, $4)`, claims.codes, claims.prefixes, claims.counters, claims.workspaces).Query(func(rows pgx.Rows) error {
-			for rows.Next() {
-				var code waypost.Code
-				if err := rows.Scan(&code); err != nil {
-					return err
-				}
-				if i, ok := in.index[linkKey{waypost.DefaultDomain, code}]; ok {
-					in.placed[i] = controlplane.Issuable
-				}
-			}
-			return rows.Err()
+	changed := false
+	b.Queue(`
+		UPDATE link SET original_url = $6, location = $7, redirect_status = $8, title = $9, description = $10,
+			tags = ARRAY(SELECT jsonb_array_elements_text(coalesce(nullif($11, 'null'), '[]')::jsonb)), metadata = $12::text::jsonb, active = $13,
+			expires_at = $14, forward_query = $15, forward_path = $16, updated_at = now()
+		WHERE `+ofVersion+` OR id = $1 AND `+ofWorkspace("workspace_id", "$2")+` AND deleted_at IS NULL
+			AND rev_epoch = current_setting('waypost.epoch')::integer AND rev_seq = current_setting('waypost.seq')::bigint
+		RETURNING updated_at, rev_epoch, rev_seq, stamp`,
+		append(version, l.OriginalURL, location, l.RedirectStatus, l.Title, l.Description, string(tags), metadata, l.Active,
+			expiry, l.Flags&waypost.ForwardQuery != 0, l.Flags&waypost.ForwardPath != 0)...).Query(func(rows pgx.Rows) error {
+		var stamp int64
+		_, err := pgx.ForEachRow(rows, []any{&l.UpdatedAt, &l.Revision.Epoch, &l.Revision.Seq, &stamp}, func() error {
+			changed, l.Stamp, l.UpdatedAt = true, uint64(stamp), l.UpdatedAt.UTC()
+			return nil
 		})
-	}
-	c, insert := in.linkColumns, insertLinks
-	if in.free {
-		insert = insertFree
-	}
-	b.Queue(insert, c.workspaces, c.domains, c.codes, c.customs, c.originals, c.locations, c.statuses,
-		c.titles, c.descriptions, c.tags, c.metadata, c.bys, c.expiries, c.forwardQueries, c.forwardPaths, c.actives, c.slots, c.stamps).Query(func(rows pgx.Rows) error {
-		return in.read(rows, at.position())
+		return err
 	})
-}
-
-// read takes what was placed in the transaction at a position.
-func (in *inserting) read(rows pgx.Rows, at waypost.Position) error {
-	revision := waypost.Revision{Epoch: at.Epoch.Ordinal, Seq: at.Seq}
-	for rows.Next() {
-		var id int64
-		var k linkKey
-		var created time.Time
-		if err := rows.Scan(&id, &k.domain, &k.code, &created); err != nil {
-			return err
-		}
-		i, ok := in.index[k]
-		if !ok {
-			return errors.New("the database returned a link that was not sent")
-		}
-		in.placed[i] = controlplane.Placed
-		l := in.links[i].Link
-		l.ID, l.CreatedAt, l.UpdatedAt = id, created.UTC(), created.UTC()
-		l.Revision, l.Stamp = revision, uint64(in.stamps[i])
+	if twin != nil {
+		// Another link may be the one of the new target; then it stays that.
+		b.Queue(`
+			WITH was AS (
+				DELETE FROM link_dedupe d USING link l
+				WHERE d.link_id = $1 AND `+ofWorkspace("d.workspace_id", "$2")+` AND l.id = d.link_id
+				  AND l.rev_epoch = current_setting('waypost.epoch')::integer AND l.rev_seq = current_setting('waypost.seq')::bigint
+				RETURNING d.workspace_id, d.domain_id)
+			INSERT INTO link_dedupe (workspace_id, domain_id, target, link_id) SELECT workspace_id, domain_id, $3, $1 FROM was
+			ON CONFLICT (workspace_id, domain_id, target) DO NOTHING`, l.ID, l.Workspace, twin[:])
 	}
-	return rows.Err()
+	if err := db.pool.SendBatch(ctx, &b).Close(); err != nil {
+		return waypost.Position{}, false, classify("change a link", err)
+	}
+	db.pool.note(head.position())
+	return head.position(), changed, nil
 }
 
 // selectLink gives the columns that scanLink reads. Hosts are those of other domains than
@@ -297,10 +121,10 @@ func scanLink(row pgx.Rows, more ...any) (l waypost.Link, err error) {
 }
 
 // Link implements controlplane.LinkStore.
-func (db *DB) Link(ctx context.Context, ws waypost.WorkspaceID, domain waypost.DomainID, code waypost.Code) (waypost.Link, error) {
+func (db *LinkStore) Link(ctx context.Context, ws waypost.WorkspaceID, domain waypost.DomainID, code waypost.Code) (waypost.Link, error) {
 	var l waypost.Link
 	found := false
-	err := db.queryIn(ctx, tenantOf(ws), selectLink+`
+	err := db.pool.queryIn(ctx, tenantOf(ws), selectLink+`
 		WHERE `+ofWorkspace("l.workspace_id", "$1")+` AND l.domain_id = $2 AND l.code = $3 AND l.deleted_at IS NULL`,
 		[]any{ws, domain, code}, func(rows pgx.Rows) (err error) {
 			for rows.Next() {
@@ -319,7 +143,7 @@ func (db *DB) Link(ctx context.Context, ws waypost.WorkspaceID, domain waypost.D
 
 // DeleteLink implements controlplane.LinkStore. A link that is not there is told
 // without a turn at the head of the changelog.
-func (db *DB) DeleteLink(ctx context.Context, ws waypost.WorkspaceID, domain waypost.DomainID, code waypost.Code) (waypost.Position, error) {
+func (db *LinkStore) DeleteLink(ctx context.Context, ws waypost.WorkspaceID, domain waypost.DomainID, code waypost.Code) (waypost.Position, error) {
 	if _, err := db.Link(ctx, ws, domain, code); err != nil {
 		return waypost.Position{}, err
 	}
@@ -339,7 +163,7 @@ func (db *DB) DeleteLink(ctx context.Context, ws waypost.WorkspaceID, domain way
 	if err := db.pool.SendBatch(ctx, &b).Close(); err != nil {
 		return waypost.Position{}, classify("delete a link", err)
 	}
-	db.note(at.position())
+	db.pool.note(at.position())
 	if deleted == 0 {
 		return waypost.Position{}, waypost.Errorf(waypost.ENotFound, "there is no such link")
 	}
@@ -347,10 +171,10 @@ func (db *DB) DeleteLink(ctx context.Context, ws waypost.WorkspaceID, domain way
 }
 
 // Record implements controlplane.LinkStore.
-func (db *DB) Record(ctx context.Context, host string, strict bool, code waypost.Code) (waypost.Record, bool, error) {
+func (db *LinkStore) Record(ctx context.Context, host string, strict bool, code waypost.Code) (waypost.Record, bool, error) {
 	rec := waypost.Record{Kind: waypost.KindLink, Name: []byte(code)}
 	found := false
-	err := db.queryIn(ctx, stream, `
+	err := db.pool.queryIn(ctx, stream, `
 		SELECT domain_id, link_state(active, deleted_at), redirect_status, link_flags(forward_query, forward_path), expires_at,
 		       link_payload(location, original_url, deleted_at), rev_epoch, rev_seq, stamp
 		FROM link

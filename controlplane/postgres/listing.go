@@ -27,7 +27,7 @@ var stageNames = map[controlplane.ListStage]string{
 }
 
 // ListLinks implements controlplane.LinkLister.
-func (db *DB) ListLinks(ctx context.Context, ws waypost.WorkspaceID, f controlplane.LinkFilter, now time.Time, o controlplane.Order, from controlplane.ListPlace, limit int) (controlplane.LinkPage, error) {
+func (db *LinkStore) ListLinks(ctx context.Context, ws waypost.WorkspaceID, f controlplane.LinkFilter, now time.Time, o controlplane.Order, from controlplane.ListPlace, limit int) (controlplane.LinkPage, error) {
 	ascending := o == controlplane.OldestFirst || o == controlplane.LeastClicked
 	var domain *string
 	if f.Domain != "" {
@@ -45,7 +45,7 @@ func (db *DB) ListLinks(ctx context.Context, ws waypost.WorkspaceID, f controlpl
 	}
 	var page controlplane.LinkPage
 	var last controlplane.ListPlace // of the last link that fits
-	err := db.queryIn(ctx, tenantOf(ws), selectPage, []any{
+	err := db.pool.queryIn(ctx, tenantOf(ws), selectPage, []any{
 		ws, stageNames[from.Stage], ascending, f.Words, tags, domain, f.Active, f.Expired,
 		now, orNull(f.CreatedAfter), orNull(f.CreatedBefore), created, clicks, id, limit + 1, listBudget,
 	}, func(rows pgx.Rows) error {
@@ -88,8 +88,8 @@ type wider struct {
 func (w wider) Scan(dest ...any) error { return w.Rows.Scan(append(dest, w.more...)...) }
 
 // ListTags implements controlplane.LinkLister.
-func (db *DB) ListTags(ctx context.Context, ws waypost.WorkspaceID, prefix, after string, limit int) (tags []controlplane.TagCount, err error) {
-	err = db.queryIn(ctx, tenantOf(ws), `
+func (db *LinkStore) ListTags(ctx context.Context, ws waypost.WorkspaceID, prefix, after string, limit int) (tags []controlplane.TagCount, err error) {
+	err = db.pool.queryIn(ctx, tenantOf(ws), `
 		SELECT tag, links FROM link_tag
 		WHERE `+ofWorkspace("workspace_id", "$1")+` AND tag > $2 AND tag >= $3 AND tag < $3 || repeat(chr(1114111), 2) ORDER BY tag LIMIT $4`,
 		[]any{ws, after, prefix, limit}, func(rows pgx.Rows) error {

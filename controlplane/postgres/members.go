@@ -19,13 +19,13 @@ const selectMember = `
 func scanMember(row pgx.CollectableRow) (m controlplane.Member, err error) {
 	var until *time.Time
 	err = row.Scan(&m.UserID, &m.Email, &m.Name, &m.Role, &m.Disabled, &m.Own, &m.CreatedAt, &m.HasPassword, &until)
-	m.CreatedAt, m.InvitedUntil = m.CreatedAt.UTC(), told(until)
+	m.CreatedAt, m.InvitedUntil = m.CreatedAt.UTC(), utc(until)
 	return m, err
 }
 
 // Members implements controlplane.MemberStore.
-func (db *DB) Members(ctx context.Context, ws waypost.WorkspaceID, after int64, limit int) (all []controlplane.Member, err error) {
-	err = db.queryIn(ctx, tenantOf(ws), selectMember+` WHERE `+ofWorkspace("m.workspace_id", "$1")+` AND m.user_id > $2 ORDER BY m.user_id LIMIT $3`,
+func (db *AccessStore) Members(ctx context.Context, ws waypost.WorkspaceID, after int64, limit int) (all []controlplane.Member, err error) {
+	err = db.pool.queryIn(ctx, tenantOf(ws), selectMember+` WHERE `+ofWorkspace("m.workspace_id", "$1")+` AND m.user_id > $2 ORDER BY m.user_id LIMIT $3`,
 		[]any{ws, after, limit}, func(rows pgx.Rows) (err error) {
 			all, err = pgx.CollectRows(rows, scanMember)
 			return err
@@ -34,8 +34,8 @@ func (db *DB) Members(ctx context.Context, ws waypost.WorkspaceID, after int64, 
 }
 
 // Member implements controlplane.MemberStore.
-func (db *DB) Member(ctx context.Context, ws waypost.WorkspaceID, user int64) (m controlplane.Member, err error) {
-	err = db.within(ctx, tenantOf(ws), "find a user", func(tx pgx.Tx) error {
+func (db *AccessStore) Member(ctx context.Context, ws waypost.WorkspaceID, user int64) (m controlplane.Member, err error) {
+	err = db.pool.within(ctx, tenantOf(ws), "find a user", func(tx pgx.Tx) error {
 		m, err = member(ctx, tx, ws, user)
 		return err
 	})
@@ -55,8 +55,8 @@ func member(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, user int64) 
 }
 
 // AddMember implements controlplane.MemberStore.
-func (db *DB) AddMember(ctx context.Context, by controlplane.Actor, ws waypost.WorkspaceID, n controlplane.NewMember) (m controlplane.Member, invited bool, err error) {
-	err = db.within(ctx, tenantOf(ws), "add a user", func(tx pgx.Tx) error {
+func (db *AccessStore) AddMember(ctx context.Context, by controlplane.Actor, ws waypost.WorkspaceID, n controlplane.NewMember) (m controlplane.Member, invited bool, err error) {
+	err = db.pool.within(ctx, tenantOf(ws), "add a user", func(tx pgx.Tx) error {
 		if err := lockWorkspace(ctx, tx, ws); err != nil {
 			return err
 		}
@@ -121,8 +121,6 @@ func accountFor(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, n contro
 	return id, invited, tenantOf(ws).enter(ctx, tx)
 }
 
-const uniqueViolation = "23505"
-
 // lockWorkspace keeps what depends on several rows of a workspace true until the
 // transaction ends: ENotFound when it is deleted. Links can be created meanwhile.
 func lockWorkspace(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID) error {
@@ -151,8 +149,8 @@ func checkAdministrators(ctx context.Context, tx pgx.Tx, ids []waypost.Workspace
 }
 
 // ChangeMember implements controlplane.MemberStore.
-func (db *DB) ChangeMember(ctx context.Context, by controlplane.Actor, ws waypost.WorkspaceID, user int64, c controlplane.MemberChange, anyAccount bool) (m controlplane.Member, err error) {
-	err = db.within(ctx, tenantOf(ws), "change a user", func(tx pgx.Tx) error {
+func (db *AccessStore) ChangeMember(ctx context.Context, by controlplane.Actor, ws waypost.WorkspaceID, user int64, c controlplane.MemberChange, anyAccount bool) (m controlplane.Member, err error) {
+	err = db.pool.within(ctx, tenantOf(ws), "change a user", func(tx pgx.Tx) error {
 		var governed []waypost.WorkspaceID
 		if m, governed, err = lockMember(ctx, tx, ws, user); err != nil {
 			return err
@@ -225,8 +223,8 @@ func lookAfter(ctx context.Context, tx pgx.Tx, m *controlplane.Member, anyAccoun
 }
 
 // RemoveMember implements controlplane.MemberStore.
-func (db *DB) RemoveMember(ctx context.Context, by controlplane.Actor, ws waypost.WorkspaceID, user int64) error {
-	return db.within(ctx, tenantOf(ws), "remove a user", func(tx pgx.Tx) error {
+func (db *AccessStore) RemoveMember(ctx context.Context, by controlplane.Actor, ws waypost.WorkspaceID, user int64) error {
+	return db.pool.within(ctx, tenantOf(ws), "remove a user", func(tx pgx.Tx) error {
 		m, governed, err := lockMember(ctx, tx, ws, user)
 		if err != nil {
 			return err
@@ -263,8 +261,8 @@ type NewAdministrator struct {
 // CreateAdministrator makes a user an administrator of a workspace. An account
 // that the address has gets the password, is enabled, and its sessions end. EConflict when
 // there is an administrator, unless another is wanted; ENotFound for the workspace.
-func (db *DB) CreateAdministrator(ctx context.Context, n NewAdministrator) (id int64, err error) {
-	err = db.within(ctx, system, "make an administrator", func(tx pgx.Tx) error {
+func (db *AccessStore) CreateAdministrator(ctx context.Context, n NewAdministrator) (id int64, err error) {
+	err = db.pool.within(ctx, system, "make an administrator", func(tx pgx.Tx) error {
 		var ws waypost.WorkspaceID
 		err := tx.QueryRow(ctx, `SELECT id FROM workspace WHERE slug = $1 AND deleted_at IS NULL FOR NO KEY UPDATE`, n.Workspace).Scan(&ws)
 		if errors.Is(err, pgx.ErrNoRows) {

@@ -4,81 +4,34 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 )
 
 const (
-	partitionWidth       = 1_000_000 // sequences
-	partitionsAhead      = 3
-	maintenanceInterval  = time.Minute
-	maintenanceTimeLimit = 30 * time.Second
+	partitionWidth  = 1_000_000 // sequences
+	partitionsAhead = 3
 )
 
-// Maintain keeps partitions of the changelog ready ahead of the head, drops those
-// that are older than the retention, makes the salts of visitors ahead and destroys
-// old ones, and forgets old batches of clicks, until ctx is over.
-func (db *DB) Maintain(ctx context.Context) {
-	db.every(ctx, maintenanceInterval, "maintenance", db.MaintainOnce)
-}
-
-// every does something now and at every interval, until ctx is over.
-func (db *DB) every(ctx context.Context, interval time.Duration, doing string, f func(context.Context) error) {
-	failing := false
-	for {
-		err := f(ctx)
-		if err != nil && ctx.Err() == nil && !failing {
-			db.log.Warn("a round failed, will try again", "doing", doing, "error", err)
-		}
-		failing = err != nil
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(interval):
-		}
-	}
-}
-
-// MaintainOnce does one round of Maintain. Several instances may do it at once.
-func (db *DB) MaintainOnce(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, maintenanceTimeLimit)
-	defer cancel()
+// keepPartitions makes partitions ahead of the head, and drops old ones.
+func (db *Changelog) keepPartitions(ctx context.Context) error {
 	var head int64
-	if err := db.queryRowIn(ctx, system, `SELECT seq FROM changelog_head`, nil, &head); err != nil {
+	if err := db.pool.queryRowIn(ctx, system, `SELECT seq FROM changelog_head`, nil, &head); err != nil {
 		return classify("read the head", err)
 	}
-	errs := []error{db.keepSalts(ctx)}
+	var errs []error
 	for n := head/partitionWidth + 1; n <= head/partitionWidth+partitionsAhead; n++ {
 		errs = append(errs, db.createPartition(ctx, n*partitionWidth))
 	}
-	errs = append(errs, db.dropPartitions(ctx), db.forgetClickBatches(ctx), db.forgetAnswers(ctx), db.forgetIssues(ctx))
-	return errors.Join(errs...)
-}
-
-// alter runs f in a transaction that gives up at once when somebody, such as a
-// backup, holds the changelog: writers and readers would queue up behind it. The
-// next round tries again.
-func (db *DB) alter(ctx context.Context, f func(tx pgx.Tx) error) error {
-	err := pgx.BeginTxFunc(ctx, db.pool, owner.begin(), func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `SET LOCAL lock_timeout = '100ms'`); err != nil {
-			return err
-		}
-		return f(tx)
-	})
-	if pgCode(err) == "55P03" { // lock_not_available
-		db.log.Info("the changelog is in use; its partitions wait for the next round")
-		return nil
-	}
-	return err
+	return errors.Join(append(errs, db.dropPartitions(ctx))...)
 }
 
 // createPartition makes the partition that begins at from, unless it is there. It
 // is made apart and then attached, which needs the default partition, always
 // empty, for itself, but not the changelog.
-func (db *DB) createPartition(ctx context.Context, from int64) error {
+func (db *Changelog) createPartition(ctx context.Context, from int64) error {
 	name := fmt.Sprintf("changelog_%d", from)
-	err := db.alter(ctx, func(tx pgx.Tx) error {
+	err := db.pool.alter(ctx, func(tx pgx.Tx) error {
 		var exists bool
 		if err := tx.QueryRow(ctx, `SELECT pg_advisory_xact_lock(7305, 1)::text IS NOT NULL AND to_regclass($1) IS NOT NULL`, name).Scan(&exists); err != nil || exists {
 			return err
@@ -100,7 +53,7 @@ func (db *DB) createPartition(ctx context.Context, from int64) error {
 // dropPartitions drops the numbered partitions whose newest transaction is older
 // than the retention, and the oldest while all together are larger than they may be. The head's own
 // partition is always kept, and none is dropped before an older one.
-func (db *DB) dropPartitions(ctx context.Context) error {
+func (db *Changelog) dropPartitions(ctx context.Context) error {
 	type partition struct {
 		name string
 		from int64
@@ -108,7 +61,7 @@ func (db *DB) dropPartitions(ctx context.Context) error {
 	}
 	var head, total int64
 	var found []partition
-	err := db.queryIn(ctx, system, `
+	err := db.pool.queryIn(ctx, system, `
 		SELECT c.relname, substr(c.relname, 11)::bigint, coalesce(pg_total_relation_size(c.oid), 0), h.seq
 		FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid, changelog_head h
 		WHERE i.inhparent = 'changelog'::regclass AND c.relname ~ '^changelog_[0-9]+$' ORDER BY 2`, nil, func(rows pgx.Rows) error {
@@ -127,7 +80,7 @@ func (db *DB) dropPartitions(ctx context.Context) error {
 			return nil
 		}
 		var old, dropped bool
-		err := db.queryIn(ctx, system, fmt.Sprintf(`
+		err := db.pool.queryIn(ctx, system, fmt.Sprintf(`
 			SELECT coalesce((SELECT at FROM %s ORDER BY seq DESC, ord DESC LIMIT 1) < now() - $1::interval, true)`, pgx.Identifier{p.name}.Sanitize()),
 			[]any{db.cfg.Retention}, func(rows pgx.Rows) error {
 				for rows.Next() {
@@ -143,7 +96,7 @@ func (db *DB) dropPartitions(ctx context.Context) error {
 		if !old && total <= db.cfg.RetentionBytes {
 			return nil
 		}
-		if err := db.alter(ctx, func(tx pgx.Tx) error {
+		if err := db.pool.alter(ctx, func(tx pgx.Tx) error {
 			_, err := tx.Exec(ctx, fmt.Sprintf(`DROP TABLE %s`, pgx.Identifier{p.name}.Sanitize()))
 			dropped = err == nil
 			return err
@@ -151,7 +104,7 @@ func (db *DB) dropPartitions(ctx context.Context) error {
 			return classify("drop a partition", err)
 		}
 		total -= p.size
-		db.log.Info("dropped a partition of the changelog", "first_seq", p.from, "bytes", p.size, "older_than_kept", old)
+		db.pool.log.Info("dropped a partition of the changelog", "first_seq", p.from, "bytes", p.size, "older_than_kept", old)
 	}
 	return nil
 }

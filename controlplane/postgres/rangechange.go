@@ -17,9 +17,9 @@ import (
 
 // ChangeRanges implements controlplane.RangeStore. Creates wait for it as long as
 // for any other commit. A dry run does everything and takes it back.
-func (db *DB) ChangeRanges(ctx context.Context, c controlplane.RangeChange) ([]controlplane.StepDone, error) {
+func (db *KeyRangeStore) ChangeRanges(ctx context.Context, c controlplane.RangeChange) ([]controlplane.StepDone, error) {
 	var done []controlplane.StepDone
-	err := db.change(ctx, "change ranges", func(tx pgx.Tx, _ uint32) error {
+	err := db.pool.change(ctx, "change ranges", func(tx pgx.Tx, _ uint32) error {
 		before, err := keySpace(ctx, tx)
 		if err != nil {
 			return err
@@ -58,8 +58,8 @@ func (db *DB) ChangeRanges(ctx context.Context, c controlplane.RangeChange) ([]c
 		return nil, err
 	}
 	if !c.DryRun {
-		if err := db.WatchOnce(ctx); err != nil {
-			db.log.Warn("a change of the ranges is remembered a little later", "error", err)
+		if err := db.history.WatchOnce(ctx); err != nil {
+			db.pool.log.Warn("a change of the ranges is remembered a little later", "error", err)
 		}
 	}
 	return done, nil

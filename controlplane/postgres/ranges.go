@@ -14,7 +14,7 @@ import (
 )
 
 // KeySpace implements controlplane.RangeStore.
-func (db *DB) KeySpace(ctx context.Context) (controlplane.KeySpace, error) {
+func (db *KeyRangeStore) KeySpace(ctx context.Context) (controlplane.KeySpace, error) {
 	var space controlplane.KeySpace
 	err := pgx.BeginTxFunc(ctx, db.pool, system.beginReading(), func(tx pgx.Tx) (err error) {
 		space, err = keySpace(ctx, tx)
@@ -135,7 +135,7 @@ func addRates(ctx context.Context, tx pgx.Tx, s *controlplane.KeySpace, byID map
 }
 
 // Counter implements controlplane.RangeStore.
-func (db *DB) Counter(ctx context.Context, prefix int, counter int64, code waypost.Code) (controlplane.Decoded, error) {
+func (db *KeyRangeStore) Counter(ctx context.Context, prefix int, counter int64, code waypost.Code) (controlplane.Decoded, error) {
 	d := controlplane.Decoded{Code: code, Prefix: prefix, Counter: counter}
 	var r controlplane.Range
 	var rangeID, leaseID, lo, hi, generation *int64

@@ -6,23 +6,28 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"waypost"
 	"waypost/controlplane"
 	"waypost/internal/failpoint"
 )
 
-var _ controlplane.ReaperStore = (*DB)(nil)
+// ReaperStore removes expired and deleted links, and old API keys.
+type ReaperStore struct {
+	pool   *pool
+	clicks *ClickStore
+}
 
 // ClaimCleanup implements controlplane.ReaperStore.
-func (db *DB) ClaimCleanup(ctx context.Context, limit time.Duration) (bool, error) {
-	n, err := db.execIn(ctx, reaper, `
+func (db *ReaperStore) ClaimCleanup(ctx context.Context, limit time.Duration) (bool, error) {
+	n, err := db.pool.execIn(ctx, reaper, `
 		UPDATE cleanup SET running_until = clock_timestamp() + $1::interval
 		WHERE running_until IS NULL OR running_until < clock_timestamp()`, limit)
 	return n > 0, classify("begin a cleanup", err)
 }
 
 // EndCleanup implements controlplane.ReaperStore.
-func (db *DB) EndCleanup(ctx context.Context, failed bool, took time.Duration) error {
-	_, err := db.execIn(ctx, reaper, `
+func (db *ReaperStore) EndCleanup(ctx context.Context, failed bool, took time.Duration) error {
+	_, err := db.pool.execIn(ctx, reaper, `
 		UPDATE cleanup SET
 			last_cleanup_time = clock_timestamp(),
 			successful_runs   = successful_runs + (NOT $1::boolean)::integer,
@@ -33,9 +38,9 @@ func (db *DB) EndCleanup(ctx context.Context, failed bool, took time.Duration) e
 }
 
 // CleanupStats implements controlplane.ReaperStore.
-func (db *DB) CleanupStats(ctx context.Context) (s controlplane.CleanupStats, err error) {
+func (db *ReaperStore) CleanupStats(ctx context.Context) (s controlplane.CleanupStats, err error) {
 	var last *time.Time
-	err = db.queryRowIn(ctx, reaper, `
+	err = db.pool.queryRowIn(ctx, reaper, `
 		SELECT last_cleanup_time, total_cleaned, last_batch_size, successful_runs, failed_runs,
 		       coalesce(cleanup_ms / nullif(successful_runs + failed_runs, 0), 0), coalesce(running_until > clock_timestamp(), false),
 		       (SELECT count(*) FROM (SELECT FROM link WHERE deleted_at IS NULL AND expires_at < now() LIMIT $1) l)
@@ -49,7 +54,7 @@ func (db *DB) CleanupStats(ctx context.Context) (s controlplane.CleanupStats, er
 
 // ExpireLinks implements controlplane.ReaperStore. What is found is judged again under
 // the head of the changelog: an expiry may have been put off meanwhile.
-func (db *DB) ExpireLinks(ctx context.Context, buffer time.Duration, limit int) (int, error) {
+func (db *ReaperStore) ExpireLinks(ctx context.Context, buffer time.Duration, limit int) (int, error) {
 	const due = `deleted_at IS NULL AND expires_at < now() - $1::interval`
 	return db.reap(ctx, "expire links",
 		`SELECT id FROM link WHERE `+due+` ORDER BY expires_at LIMIT $2`,
@@ -60,16 +65,16 @@ func (db *DB) ExpireLinks(ctx context.Context, buffer time.Duration, limit int) 
 }
 
 // reap looks for links without the head, and changes those that it finds under it.
-func (db *DB) reap(ctx context.Context, doing, find, change string, age time.Duration, limit int) (int, error) {
+func (db *ReaperStore) reap(ctx context.Context, doing, find, change string, age time.Duration, limit int) (int, error) {
 	var ids []int64
-	if err := db.queryIn(ctx, reaper, find, []any{age, limit}, collect(&ids)); err != nil || len(ids) == 0 {
+	if err := db.pool.queryIn(ctx, reaper, find, []any{age, limit}, collect(&ids)); err != nil || len(ids) == 0 {
 		return 0, classify(doing, err)
 	}
 	return db.reapThese(ctx, doing, change, age, ids)
 }
 
 // reapThese changes links under the head of the changelog, and gives how many there were.
-func (db *DB) reapThese(ctx context.Context, doing, change string, age time.Duration, ids []int64) (n int, err error) {
+func (db *ReaperStore) reapThese(ctx context.Context, doing, change string, age time.Duration, ids []int64) (n int, err error) {
 	failpoint.Hit(doing + ": asked")
 	var at begun
 	var b pgx.Batch
@@ -80,15 +85,135 @@ func (db *DB) reapThese(ctx context.Context, doing, change string, age time.Dura
 		return 0, classify(doing, err)
 	}
 	failpoint.Hit(doing + ": committed")
-	db.note(at.position())
+	db.pool.note(at.position())
 	return n, nil
 }
 
 // DeleteKeys implements controlplane.ReaperStore.
-func (db *DB) DeleteKeys(ctx context.Context, after time.Duration, limit int) (int, error) {
-	n, err := db.execIn(ctx, reaper, `
+func (db *ReaperStore) DeleteKeys(ctx context.Context, after time.Duration, limit int) (int, error) {
+	n, err := db.pool.execIn(ctx, reaper, `
 		DELETE FROM api_key WHERE id IN (
 			SELECT id FROM api_key WHERE least(expires_at, revoked_at) < now() - $1::interval
 			ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED)`, after, limit)
 	return int(n), classify("delete old API keys", err)
+}
+
+// Which tombstones are to go, and the way in which they go. What is found is judged again under the
+// head of the changelog. One with parts of clicks stays until they are in the rollups of its workspace,
+// which keep the clicks of links that are no more, and one with clicks that were folded meanwhile until the next time.
+const (
+	purgeDue = `deleted_at < now() - $1::interval`
+
+	findPurged = `
+		SELECT workspace_id, id, ` + hasParts + `
+		FROM link l WHERE ` + purgeDue + ` ORDER BY deleted_at LIMIT $2`
+
+	// Rows of link_dedupe go with their links, by their foreign key.
+	purge = `
+		WITH gone AS (DELETE FROM link l WHERE ` + purgeDue + ` AND id = ANY ($2)
+		              AND NOT ` + hasParts + ` AND NOT EXISTS (SELECT FROM link_click c WHERE c.link_id = l.id)
+		              RETURNING domain_id, code, custom),
+		     retired AS (INSERT INTO retired_code (domain_id, code)
+		                 SELECT domain_id, code FROM gone WHERE custom OR domain_id <> 1 ON CONFLICT DO NOTHING)
+		SELECT count(*) FROM gone`
+
+	hasParts = `EXISTS (SELECT FROM unnest(click_areas(l.id)) a
+		CROSS JOIN LATERAL (SELECT links FROM click_pack WHERE workspace_id = l.workspace_id AND area = a) p WHERE l.id = ANY (p.links))`
+
+	purging = "purge links"
+)
+
+// PurgeLinks implements controlplane.ReaperStore. The clicks go before the links, so that one that is
+// killed in between leaves nothing that nobody finds any more, and not under the head, which would wait
+// for whoever counts them.
+func (db *ReaperStore) PurgeLinks(ctx context.Context, after time.Duration, limit int) (int, error) {
+	var all []place
+	var waiting []place // with parts of clicks
+	err := db.pool.queryIn(ctx, reaper, findPurged, []any{after, limit}, func(rows pgx.Rows) error {
+		var p place
+		var parts bool
+		_, err := pgx.ForEachRow(rows, []any{&p.workspace, &p.link, &parts}, func() error {
+			if all = append(all, p); parts {
+				waiting = append(waiting, p)
+			}
+			return nil
+		})
+		return err
+	})
+	if err != nil || len(all) == 0 {
+		return 0, classify(purging, err)
+	}
+	if err := db.foldThese(ctx, waiting); err != nil {
+		return 0, err
+	}
+	areas := make(map[place][]int64)
+	ids := make([]int64, len(all))
+	for i, p := range all {
+		ids[i] = p.link
+		area := place{p.workspace, p.link >> areaBits << areaBits}
+		areas[area] = append(areas[area], p.link)
+	}
+	for area, links := range areas {
+		if err := db.purgeClicks(ctx, area, links, after); err != nil {
+			return 0, classify("purge clicks of links", err)
+		}
+	}
+	failpoint.Hit(purging + ": clicks")
+	return db.reapThese(ctx, purging, purge, after, ids)
+}
+
+// foldThese folds the parts of links, unless another roller has their area at hand: they are then
+// purged another time.
+func (db *ReaperStore) foldThese(ctx context.Context, links []place) error {
+	if len(links) == 0 {
+		return nil
+	}
+	r := db.clicks.NewRoller(RollerConfig{})
+	for _, p := range links {
+		area := place{p.workspace, p.link >> areaBits << areaBits}
+		for {
+			f, err := r.round(ctx, area)
+			if err != nil {
+				return err
+			}
+			if !f.found || f.at.next() != area.next() || f.busy {
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// purgedAtOnce bounds the rows of each table that one transaction of purgeClicks deletes.
+const purgedAtOnce = 10_000
+
+// purgeClicks deletes the rollups of links of an area, as long as these are tombstones that are to go and have
+// no parts, while it keeps rollers off the area.
+func (db *ReaperStore) purgeClicks(ctx context.Context, area place, links []int64, after time.Duration) error {
+	const due = `link_id = ANY (ARRAY(
+		SELECT l.id FROM link l WHERE l.id = ANY ($2) AND l.` + purgeDue + `
+		AND NOT ` + hasParts + `))`
+	for {
+		var more bool
+		var b pgx.Batch
+		reaper.first(&b)
+		b.Queue(`SELECT pg_advisory_xact_lock($1, $2)`, foldLocks, area.lock())
+		for _, table := range []struct{ name, key string }{{"click_hour", "link_id, hour"}, {"click_day", "link_id, day"}, {"link_click", "link_id"}} {
+			b.Queue(`WITH gone AS (
+					DELETE FROM `+table.name+` WHERE (`+table.key+`) IN (SELECT `+table.key+` FROM `+table.name+` WHERE `+due+` LIMIT $3) RETURNING 1)
+				SELECT count(*) = $3 FROM gone`, after, links, purgedAtOnce).QueryRow(func(row pgx.Row) error {
+				var full bool
+				err := row.Scan(&full)
+				more = more || full
+				return err
+			})
+		}
+		if err := db.pool.SendBatch(ctx, &b).Close(); err != nil {
+			return err
+		}
+		if !more {
+			_, err := db.clicks.deleteSingles(ctx, reaper, waypost.WorkspaceID(area.workspace), links)
+			return err
+		}
+	}
 }

@@ -11,16 +11,16 @@ import (
 )
 
 // ReuseKeys implements controlplane.ReservedStore.
-func (db *DB) ReuseKeys(ctx context.Context, ws waypost.WorkspaceID, service string, n int) ([]waypost.Code, error) {
+func (db *KeyRangeStore) ReuseKeys(ctx context.Context, ws waypost.WorkspaceID, service string, n int) ([]waypost.Code, error) {
 	free := `SELECT code FROM reserved_key WHERE ` + ofWorkspace("workspace_id", "$1") + ` AND state = 'free'`
 	var some []waypost.Code
-	err := db.queryIn(ctx, tenantOf(ws), free+` LIMIT 1`, []any{ws}, collect(&some))
+	err := db.pool.queryIn(ctx, tenantOf(ws), free+` LIMIT 1`, []any{ws}, collect(&some))
 	if err != nil || len(some) == 0 {
 		return nil, classify("look for keys that were given back", err)
 	}
 	// Under the head, because a new epoch burns what is free.
 	var codes []waypost.Code
-	err = db.change(ctx, "reuse keys", func(tx pgx.Tx, _ uint32) error {
+	err = db.pool.change(ctx, "reuse keys", func(tx pgx.Tx, _ uint32) error {
 		if err := setTenant(ctx, tx, ws); err != nil {
 			return err
 		}
@@ -35,20 +35,8 @@ func (db *DB) ReuseKeys(ctx context.Context, ws waypost.WorkspaceID, service str
 	return codes, err
 }
 
-// collect reads the one column of all rows.
-func collect[T any](into *[]T) func(pgx.Rows) error {
-	return func(rows pgx.Rows) (err error) {
-		*into, err = pgx.CollectRows(rows, pgx.RowTo[T])
-		return err
-	}
-}
-
-func setTenant(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID) error {
-	return tenantOf(ws).enter(ctx, tx)
-}
-
 // ReserveKeys implements controlplane.ReservedStore: one round trip.
-func (db *DB) ReserveKeys(ctx context.Context, ws waypost.WorkspaceID, service string, epoch uint32, keys []controlplane.Reservation) (noted []waypost.Code, err error) {
+func (db *KeyRangeStore) ReserveKeys(ctx context.Context, ws waypost.WorkspaceID, service string, epoch uint32, keys []controlplane.Reservation) (noted []waypost.Code, err error) {
 	codes, leases := make([]string, len(keys)), make([]int64, len(keys))
 	for i, k := range keys {
 		codes[i], leases[i] = string(k.Code), k.Lease
@@ -68,14 +56,14 @@ func (db *DB) ReserveKeys(ctx context.Context, ws waypost.WorkspaceID, service s
 		return nil, classify("reserve keys", err)
 	}
 	failpoint.Hit("reserve keys: committed")
-	db.note(at.position())
+	db.pool.note(at.position())
 	return noted, nil
 }
 
 // ReturnKeys implements controlplane.ReservedStore.
-func (db *DB) ReturnKeys(ctx context.Context, ws waypost.WorkspaceID, service string, codes []waypost.Code) ([]controlplane.Returned, error) {
+func (db *KeyRangeStore) ReturnKeys(ctx context.Context, ws waypost.WorkspaceID, service string, codes []waypost.Code) ([]controlplane.Returned, error) {
 	var published, back []waypost.Code
-	err := db.change(ctx, "return keys", func(tx pgx.Tx, _ uint32) error {
+	err := db.pool.change(ctx, "return keys", func(tx pgx.Tx, _ uint32) error {
 		// A link of any workspace counts.
 		rows, err := tx.Query(ctx, `SELECT code FROM link WHERE domain_id = $1 AND code = ANY($2)`, waypost.DefaultDomain, codes)
 		if err == nil {
@@ -126,9 +114,9 @@ func setOf(codes []waypost.Code) map[waypost.Code]bool {
 }
 
 // CountReserved implements controlplane.ReservedStore.
-func (db *DB) CountReserved(ctx context.Context, ws waypost.WorkspaceID) (map[string]int64, error) {
+func (db *KeyRangeStore) CountReserved(ctx context.Context, ws waypost.WorkspaceID) (map[string]int64, error) {
 	counts := make(map[string]int64)
-	err := db.queryIn(ctx, tenantOf(ws), `
+	err := db.pool.queryIn(ctx, tenantOf(ws), `
 		SELECT service, count(*) FROM reserved_key WHERE `+ofWorkspace("workspace_id", "$1")+` AND state = 'reserved' GROUP BY service`,
 		[]any{ws}, func(rows pgx.Rows) error {
 			var service string
@@ -137,28 +125,4 @@ func (db *DB) CountReserved(ctx context.Context, ws waypost.WorkspaceID) (map[st
 			return err
 		})
 	return counts, classify("count reserved keys", err)
-}
-
-// Audit implements controlplane.AuditStore.
-func (db *DB) Audit(ctx context.Context, ws waypost.WorkspaceID, before int64, limit int) ([]controlplane.AuditEntry, error) {
-	var entries []controlplane.AuditEntry
-	as, of := tenantOf(ws), ofWorkspace("a.workspace_id", "$1")
-	if ws == 0 {
-		as, of = system, "$1::bigint = 0"
-	}
-	err := db.queryIn(ctx, as, `
-		SELECT a.id, a.at, a.actor, a.action, a.subject, convert_to(a.detail::text, 'UTF8'), w.slug FROM audit a JOIN workspace w ON w.id = a.workspace_id
-		WHERE `+of+` AND ($2 = 0 OR a.id < $2) ORDER BY a.id DESC LIMIT $3`, []any{ws, before, limit}, func(rows pgx.Rows) (err error) {
-		entries, err = pgx.CollectRows(rows, pgx.RowToStructByPos[controlplane.AuditEntry])
-		return err
-	})
-	return entries, classify("read the audit log", err)
-}
-
-// audit notes an act in the transaction that it is part of, whose scope is the
-// system's or the actor's own workspace.
-func audit(ctx context.Context, tx pgx.Tx, by controlplane.Actor, action, subject string, detail []byte) error {
-	_, err := tx.Exec(ctx, `INSERT INTO audit (workspace_id, actor, action, subject, detail) VALUES ($1, $2, $3, $4, $5::text::jsonb)`,
-		by.Workspace, by.Label(), action, subject, string(detail))
-	return err
 }

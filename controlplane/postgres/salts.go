@@ -3,12 +3,19 @@ package postgres
 import (
 	"context"
 	"encoding/json"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"waypost"
 	"waypost/controlplane"
 )
+
+// SaltStore keeps the daily salts by which edges tell visitors apart.
+type SaltStore struct {
+	pool      *pool
+	retention time.Duration
+}
 
 // saltDays is for how many days there are salts ahead, today's among them: an edge
 // that is cut off for two days goes on telling visitors apart.
@@ -24,10 +31,10 @@ FROM (SELECT now() AT TIME ZONE 'UTC' AS now, (now() AT TIME ZONE 'UTC')::date A
 // keepSalts makes the salts of today and the next days, and destroys those whose day
 // has been over for long enough. Several instances may do it at once: who comes second
 // changes nothing. Mostly there is nothing to do, and then nothing is locked.
-func (db *DB) keepSalts(ctx context.Context) error {
+func (db *SaltStore) keepSalts(ctx context.Context) error {
 	var missing, over int64
-	retention := db.cfg.SaltRetention.Seconds()
-	err := db.queryIn(ctx, system, selectSaltsDue, []any{saltDays, retention}, func(rows pgx.Rows) error {
+	retention := db.retention.Seconds()
+	err := db.pool.queryIn(ctx, system, selectSaltsDue, []any{saltDays, retention}, func(rows pgx.Rows) error {
 		for rows.Next() {
 			if err := rows.Scan(&missing, &over); err != nil {
 				return err
@@ -41,7 +48,7 @@ func (db *DB) keepSalts(ctx context.Context) error {
 	if missing <= 0 && over == 0 {
 		return nil
 	}
-	return db.change(ctx, "keep the salts of visitors", func(tx pgx.Tx, _ uint32) error {
+	return db.pool.change(ctx, "keep the salts of visitors", func(tx pgx.Tx, _ uint32) error {
 		if missing > 0 {
 			// Another may have made them meanwhile: what is there stays.
 			if _, err := tx.Exec(ctx, `
@@ -55,19 +62,19 @@ func (db *DB) keepSalts(ctx context.Context) error {
 		}
 		tag, err := tx.Exec(ctx, `DELETE FROM visitor_salt WHERE day + 1 + make_interval(secs => $1::float8) <= now() AT TIME ZONE 'UTC'`, retention)
 		if err == nil {
-			db.log.Info("destroyed salts of visitors", "days", tag.RowsAffected())
+			db.pool.log.Info("destroyed salts of visitors", "days", tag.RowsAffected())
 		}
 		return err
 	})
 }
 
 // DestroySalt implements controlplane.SaltStore.
-func (db *DB) DestroySalt(ctx context.Context, by controlplane.Actor, day int32) (p waypost.Position, err error) {
+func (db *SaltStore) DestroySalt(ctx context.Context, by controlplane.Actor, day int32) (p waypost.Position, err error) {
 	detail, err := json.Marshal(map[string]string{"what": "destroyed the salt of the visitors of " + waypost.DayText(day)})
 	if err != nil {
 		return p, err
 	}
-	err = db.change(ctx, "destroy the salt of a day", func(tx pgx.Tx, _ uint32) error {
+	err = db.pool.change(ctx, "destroy the salt of a day", func(tx pgx.Tx, _ uint32) error {
 		var at begun
 		if err := at.scan(tx.QueryRow(ctx, selectBegin, 0)); err != nil { // which change has taken
 			return err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -16,19 +15,19 @@ import (
 
 const workspaceColumns = `id, slug, name, settings::text, created_at, deleted_at, closed_at`
 
-func (db *DB) scanWorkspace(row pgx.CollectableRow) (w controlplane.Workspace, err error) {
+func (db *AccessStore) scanWorkspace(row pgx.CollectableRow) (w controlplane.Workspace, err error) {
 	var settings string
 	var deleted, closed *time.Time
 	err = row.Scan(&w.ID, &w.Slug, &w.Name, &settings, &w.CreatedAt, &deleted, &closed)
-	w.CreatedAt, w.DeletedAt, w.ClosedAt = w.CreatedAt.UTC(), told(deleted), told(closed)
-	w.Settings = db.readSettings(settings)
+	w.CreatedAt, w.DeletedAt, w.ClosedAt = w.CreatedAt.UTC(), utc(deleted), utc(closed)
+	w.Settings = readSettings(settings, db.eventSample)
 	return w, err
 }
 
 // readSettings takes what it can use: settings that were changed by hand count as
 // long as they are what they should be.
-func (db *DB) readSettings(text string) controlplane.Settings {
-	s := controlplane.Settings{Events: controlplane.EventModes()[0], EventsSample: db.cfg.EventSample}
+func readSettings(text string, sample int) controlplane.Settings {
+	s := controlplane.Settings{Events: controlplane.EventModes()[0], EventsSample: sample}
 	var all map[string]json.RawMessage
 	_ = json.Unmarshal([]byte(text), &all) // jsonb; what is no object sets nothing
 	var dedupe bool
@@ -39,15 +38,15 @@ func (db *DB) readSettings(text string) controlplane.Settings {
 	if json.Unmarshal(all["events"], &events) == nil && slices.Contains(controlplane.EventModes(), events) {
 		s.Events = events
 	}
-	var sample int
-	if json.Unmarshal(all["events_sample"], &sample) == nil && sample >= 1 && sample <= controlplane.MaxEventsSample {
-		s.EventsSample = sample
+	var own int
+	if json.Unmarshal(all["events_sample"], &own) == nil && own >= 1 && own <= controlplane.MaxEventsSample {
+		s.EventsSample = own
 	}
 	return s
 }
 
 // oneWorkspace runs a query that gives the columns of one workspace.
-func (db *DB) oneWorkspace(ctx context.Context, tx pgx.Tx, sql string, args ...any) (controlplane.Workspace, error) {
+func (db *AccessStore) oneWorkspace(ctx context.Context, tx pgx.Tx, sql string, args ...any) (controlplane.Workspace, error) {
 	rows, err := tx.Query(ctx, sql, args...)
 	if err != nil {
 		return controlplane.Workspace{}, err
@@ -60,8 +59,8 @@ func (db *DB) oneWorkspace(ctx context.Context, tx pgx.Tx, sql string, args ...a
 }
 
 // Workspace implements controlplane.WorkspaceStore.
-func (db *DB) Workspace(ctx context.Context, ws waypost.WorkspaceID) (w controlplane.Workspace, err error) {
-	err = db.within(ctx, tenantOf(ws), "find a workspace", func(tx pgx.Tx) error {
+func (db *AccessStore) Workspace(ctx context.Context, ws waypost.WorkspaceID) (w controlplane.Workspace, err error) {
+	err = db.pool.within(ctx, tenantOf(ws), "find a workspace", func(tx pgx.Tx) error {
 		w, err = db.oneWorkspace(ctx, tx, `SELECT `+workspaceColumns+` FROM workspace WHERE `+ofWorkspace("id", "$1")+` AND deleted_at IS NULL`, ws)
 		return err
 	})
@@ -69,12 +68,12 @@ func (db *DB) Workspace(ctx context.Context, ws waypost.WorkspaceID) (w controlp
 }
 
 // ChangeWorkspace implements controlplane.WorkspaceStore.
-func (db *DB) ChangeWorkspace(ctx context.Context, by controlplane.Actor, ws waypost.WorkspaceID, c controlplane.WorkspaceChange) (w controlplane.Workspace, err error) {
+func (db *AccessStore) ChangeWorkspace(ctx context.Context, by controlplane.Actor, ws waypost.WorkspaceID, c controlplane.WorkspaceChange) (w controlplane.Workspace, err error) {
 	settings, err := json.Marshal(controlplane.WorkspaceChange{Dedupe: c.Dedupe, Events: c.Events, EventsSample: c.EventsSample})
 	if err != nil {
 		return w, err
 	}
-	err = db.within(ctx, tenantOf(ws), "change a workspace", func(tx pgx.Tx) error {
+	err = db.pool.within(ctx, tenantOf(ws), "change a workspace", func(tx pgx.Tx) error {
 		w, err = db.oneWorkspace(ctx, tx, `
 			UPDATE workspace SET name = coalesce($2, name), settings = settings || $3::text::jsonb
 			WHERE `+ofWorkspace("id", "$1")+` AND deleted_at IS NULL RETURNING `+workspaceColumns, ws, c.Name, string(settings))
@@ -87,8 +86,8 @@ func (db *DB) ChangeWorkspace(ctx context.Context, by controlplane.Actor, ws way
 }
 
 // Workspaces implements controlplane.WorkspaceStore.
-func (db *DB) Workspaces(ctx context.Context, after waypost.WorkspaceID, limit int) (all []controlplane.Workspace, err error) {
-	err = db.queryIn(ctx, system, `SELECT `+workspaceColumns+` FROM workspace WHERE id > $1 ORDER BY id LIMIT $2`, []any{after, limit}, func(rows pgx.Rows) (err error) {
+func (db *AccessStore) Workspaces(ctx context.Context, after waypost.WorkspaceID, limit int) (all []controlplane.Workspace, err error) {
+	err = db.pool.queryIn(ctx, system, `SELECT `+workspaceColumns+` FROM workspace WHERE id > $1 ORDER BY id LIMIT $2`, []any{after, limit}, func(rows pgx.Rows) (err error) {
 		all, err = pgx.CollectRows(rows, db.scanWorkspace)
 		return err
 	})
@@ -96,8 +95,8 @@ func (db *DB) Workspaces(ctx context.Context, after waypost.WorkspaceID, limit i
 }
 
 // CreateWorkspace implements controlplane.WorkspaceStore.
-func (db *DB) CreateWorkspace(ctx context.Context, by controlplane.Actor, n controlplane.NewWorkspace) (w controlplane.Workspace, err error) {
-	err = db.within(ctx, system, "make a workspace", func(tx pgx.Tx) error {
+func (db *AccessStore) CreateWorkspace(ctx context.Context, by controlplane.Actor, n controlplane.NewWorkspace) (w controlplane.Workspace, err error) {
+	err = db.pool.within(ctx, system, "make a workspace", func(tx pgx.Tx) error {
 		w, err = db.oneWorkspace(ctx, tx, `INSERT INTO workspace (slug, name) VALUES ($1, $2) RETURNING `+workspaceColumns, n.Slug, n.Name)
 		if pgCode(err) == uniqueViolation {
 			return waypost.Errorf(waypost.EConflict, "the slug %s is taken", n.Slug)
@@ -111,8 +110,8 @@ func (db *DB) CreateWorkspace(ctx context.Context, by controlplane.Actor, n cont
 }
 
 // DeleteWorkspace implements controlplane.WorkspaceStore.
-func (db *DB) DeleteWorkspace(ctx context.Context, by controlplane.Actor, ws waypost.WorkspaceID) (w controlplane.Workspace, err error) {
-	err = db.within(ctx, system, "delete a workspace", func(tx pgx.Tx) error {
+func (db *AccessStore) DeleteWorkspace(ctx context.Context, by controlplane.Actor, ws waypost.WorkspaceID) (w controlplane.Workspace, err error) {
+	err = db.pool.within(ctx, system, "delete a workspace", func(tx pgx.Tx) error {
 		if w, err = db.oneWorkspace(ctx, tx, `SELECT `+workspaceColumns+` FROM workspace WHERE id = $1 FOR NO KEY UPDATE`, ws); err != nil || !w.DeletedAt.IsZero() {
 			return err
 		}
@@ -138,14 +137,14 @@ const closeDelay = time.Minute
 
 // CloseWorkspaces implements controlplane.WorkspaceStore. The turn at the head of the
 // changelog is taken only when there is something to do.
-func (db *DB) CloseWorkspaces(ctx context.Context, limit int) (int, error) {
+func (db *AccessStore) CloseWorkspaces(ctx context.Context, limit int) (int, error) {
 	type closing struct {
 		ID    waypost.WorkspaceID
 		Links bool
 		Leads bool // a domain of it leads somewhere
 	}
 	var all []closing
-	err := db.queryIn(ctx, system, `
+	err := db.pool.queryIn(ctx, system, `
 		SELECT w.id, EXISTS (SELECT FROM link l WHERE l.workspace_id = w.id AND l.deleted_at IS NULL),
 		       EXISTS (SELECT FROM domain d WHERE d.workspace_id = w.id AND coalesce(d.root_url, d.not_found_url) IS NOT NULL)
 		FROM workspace w WHERE w.deleted_at IS NOT NULL AND w.closed_at IS NULL ORDER BY w.id LIMIT 100`, nil, func(rows pgx.Rows) (err error) {
@@ -159,7 +158,7 @@ func (db *DB) CloseWorkspaces(ctx context.Context, limit int) (int, error) {
 		if w.Links || w.Leads {
 			return db.takeDown(ctx, w.ID, limit)
 		}
-		err := db.within(ctx, system, "close a workspace", func(tx pgx.Tx) error {
+		err := db.pool.within(ctx, system, "close a workspace", func(tx pgx.Tx) error {
 			_, err := tx.Exec(ctx, `
 				UPDATE workspace SET closed_at = now() WHERE id = $1 AND deleted_at < now() - $2::interval AND closed_at IS NULL`, w.ID, closeDelay)
 			return err
@@ -172,8 +171,8 @@ func (db *DB) CloseWorkspaces(ctx context.Context, limit int) (int, error) {
 }
 
 // takeDown turns links of a workspace into tombstones, and lets its domains lead nowhere.
-func (db *DB) takeDown(ctx context.Context, ws waypost.WorkspaceID, limit int) (n int, err error) {
-	err = db.change(ctx, "take down a workspace", func(tx pgx.Tx, _ uint32) error {
+func (db *AccessStore) takeDown(ctx context.Context, ws waypost.WorkspaceID, limit int) (n int, err error) {
+	err = db.pool.change(ctx, "take down a workspace", func(tx pgx.Tx, _ uint32) error {
 		if err := system.enter(ctx, tx); err != nil {
 			return err
 		}
@@ -191,27 +190,4 @@ func (db *DB) takeDown(ctx context.Context, ws waypost.WorkspaceID, limit int) (
 		return err
 	})
 	return n, err
-}
-
-// auditBoth notes an act in the actor's workspace, and in the one that it was done
-// to where that is another; each entry is made by its own workspace, in whose scope the
-// transaction is left. It is the last thing that a transaction does.
-func auditBoth(ctx context.Context, tx pgx.Tx, by controlplane.Actor, ws waypost.WorkspaceID, action, subject string, detail any) error {
-	text, err := json.Marshal(detail)
-	if err != nil {
-		return fmt.Errorf("encode the detail of an act: %w", err)
-	}
-	if by.Workspace != ws && by.Workspace != 0 {
-		if err := tenantOf(by.Workspace).enter(ctx, tx); err != nil {
-			return err
-		}
-		if err := audit(ctx, tx, by, action, subject, text); err != nil {
-			return err
-		}
-		if err := tenantOf(ws).enter(ctx, tx); err != nil {
-			return err
-		}
-	}
-	by.Workspace = ws
-	return audit(ctx, tx, by, action, subject, text)
 }

@@ -28,13 +28,13 @@ const maintenanceLocks = 7305
 
 // KeepEvents keeps months of single clicks ready ahead of time, and exports and drops
 // those that are old enough, until ctx is over.
-func (db *DB) KeepEvents(ctx context.Context) {
-	db.every(ctx, eventsInterval, "months of clicks", func(ctx context.Context) error { return db.KeepEventsOnce(ctx, time.Now()) })
+func (db *ClickStore) KeepEvents(ctx context.Context) {
+	db.pool.every(ctx, eventsInterval, "months of clicks", func(ctx context.Context) error { return db.KeepEventsOnce(ctx, time.Now()) })
 }
 
 // KeepEventsOnce does one round of KeepEvents, as of a moment. Several instances may
 // do it at once: one of them does the work.
-func (db *DB) KeepEventsOnce(ctx context.Context, now time.Time) error {
+func (db *ClickStore) KeepEventsOnce(ctx context.Context, now time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, eventsTimeLimit)
 	defer cancel()
 	now = now.UTC()
@@ -58,8 +58,8 @@ func (db *DB) KeepEventsOnce(ctx context.Context, now time.Time) error {
 }
 
 // strayMonths gives the months of clicks that came when there was no table for them.
-func (db *DB) strayMonths(ctx context.Context) (months []time.Time, err error) {
-	err = db.queryIn(ctx, system, `SELECT DISTINCT date_trunc('month', at AT TIME ZONE 'UTC')::timestamptz FROM click_event_default LIMIT 100`, nil,
+func (db *ClickStore) strayMonths(ctx context.Context) (months []time.Time, err error) {
+	err = db.pool.queryIn(ctx, system, `SELECT DISTINCT date_trunc('month', at AT TIME ZONE 'UTC')::timestamptz FROM click_event_default LIMIT 100`, nil,
 		func(rows pgx.Rows) (err error) {
 			months, err = pgx.CollectRows(rows, pgx.RowTo[time.Time])
 			return err
@@ -69,9 +69,9 @@ func (db *DB) strayMonths(ctx context.Context) (months []time.Time, err error) {
 
 // makeEventMonth makes the table of a month, unless it is there. Clicks of the month that
 // came before it move into it.
-func (db *DB) makeEventMonth(ctx context.Context, month time.Time) error {
+func (db *ClickStore) makeEventMonth(ctx context.Context, month time.Time) error {
 	month = month.UTC()
-	err := db.alter(ctx, func(tx pgx.Tx) error {
+	err := db.pool.alter(ctx, func(tx pgx.Tx) error {
 		var there bool
 		if err := tx.QueryRow(ctx, `SELECT pg_advisory_xact_lock($1, $2)::text IS NOT NULL AND to_regclass($3) IS NOT NULL`,
 			maintenanceLocks, eventsLock, "click_event_"+month.Format("2006_01")).Scan(&there); err != nil || there {
@@ -107,7 +107,7 @@ func (db *DB) makeEventMonth(ctx context.Context, month time.Time) error {
 // dropEventMonths drops the months before first. A month is first taken out of
 // click_event, so that nothing comes to it while it is exported; one that was taken out by a
 // process that then died is found by its name.
-func (db *DB) dropEventMonths(ctx context.Context, first time.Time) error {
+func (db *ClickStore) dropEventMonths(ctx context.Context, first time.Time) error {
 	conn, err := db.pool.Acquire(ctx)
 	if err != nil {
 		return classify("drop months of clicks", err)
@@ -122,7 +122,7 @@ func (db *DB) dropEventMonths(ctx context.Context, first time.Time) error {
 		_, _ = conn.Exec(context.WithoutCancel(ctx), `SELECT pg_advisory_unlock($1, $2)`, maintenanceLocks, eventsLock+1)
 	}()
 	var months []eventMonth
-	err = db.queryIn(ctx, owner, `
+	err = db.pool.queryIn(ctx, owner, `
 		SELECT c.relname, to_date(right(c.relname, 7), 'YYYY_MM')::timestamptz, c.relispartition
 		FROM pg_class c JOIN pg_class parent ON parent.oid = 'click_event'::regclass AND parent.relnamespace = c.relnamespace
 		WHERE c.relkind = 'r' AND c.relname ~ '^click_event_[0-9]{4}_(0[1-9]|1[0-2])$' AND to_date(right(c.relname, 7), 'YYYY_MM') < $1::date
@@ -151,10 +151,10 @@ type eventMonth struct {
 
 // dropEventMonth takes a month out, exports it if that is configured, and drops it. It is
 // false when somebody reads it: the next round tries again.
-func (db *DB) dropEventMonth(ctx context.Context, m eventMonth) (done bool, err error) {
+func (db *ClickStore) dropEventMonth(ctx context.Context, m eventMonth) (done bool, err error) {
 	table, month := pgx.Identifier{m.Name}.Sanitize(), m.Month.UTC().Format("2006-01")
 	alter := func(statements ...string) (done bool, err error) {
-		err = db.alter(ctx, func(tx pgx.Tx) error {
+		err = db.pool.alter(ctx, func(tx pgx.Tx) error {
 			for _, sql := range statements {
 				if _, err := tx.Exec(ctx, sql); err != nil {
 					return err
@@ -179,7 +179,7 @@ func (db *DB) dropEventMonth(ctx context.Context, m eventMonth) (done bool, err 
 	}
 	failpoint.Hit("drop clicks: exported")
 	if done, err = alter(`DROP TABLE ` + table); done && err == nil {
-		db.log.Info("dropped a month of clicks", "month", month, "exported_to", db.cfg.ExportEvents)
+		db.pool.log.Info("dropped a month of clicks", "month", month, "exported_to", db.cfg.ExportEvents)
 	}
 	return done, err
 }
@@ -187,7 +187,7 @@ func (db *DB) dropEventMonth(ctx context.Context, m eventMonth) (done bool, err 
 // exportMonth writes a table to clicks-YYYY-MM.jsonl.gz, synced before it gets that
 // name, and its name synced, too. It replaces a file of an earlier try, which has the
 // same clicks.
-func (db *DB) exportMonth(ctx context.Context, dir, table, month string) (err error) {
+func (db *ClickStore) exportMonth(ctx context.Context, dir, table, month string) (err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
@@ -237,9 +237,9 @@ SELECT row_to_json(e)::text FROM (
 // copyEvents writes a JSON object a line. It reads a table to which nothing comes any more by its places
 // on the disk, a part at a time, which is written once its transaction is over: one that is as long as the export
 // would keep every table of the database from being cleaned up. The scope sees all tenants' rows.
-func (db *DB) copyEvents(ctx context.Context, w io.Writer, table string) error {
+func (db *ClickStore) copyEvents(ctx context.Context, w io.Writer, table string) error {
 	var blocks int64
-	if err := db.queryRowIn(ctx, system, `SELECT pg_relation_size($1::regclass) / current_setting('block_size')::bigint`, []any{table}, &blocks); err != nil {
+	if err := db.pool.queryRowIn(ctx, system, `SELECT pg_relation_size($1::regclass) / current_setting('block_size')::bigint`, []any{table}, &blocks); err != nil {
 		return err
 	}
 	var lines []byte

@@ -15,14 +15,12 @@ import (
 	"waypost/internal/failpoint"
 )
 
-var _ controlplane.StatsStore = (*DB)(nil)
-
 // ForgetClicks implements controlplane.StatsStore: single clicks in steps, and then all
 // the rest in one transaction. It keeps rollers off the link's area; parts that come
 // meanwhile count from zero.
-func (db *DB) ForgetClicks(ctx context.Context, by controlplane.Actor, domain waypost.DomainID, code waypost.Code) (f controlplane.ForgottenClicks, err error) {
+func (db *ClickStore) ForgetClicks(ctx context.Context, by controlplane.Actor, domain waypost.DomainID, code waypost.Code) (f controlplane.ForgottenClicks, err error) {
 	e := erasure{workspace: by.Workspace}
-	err = db.queryIn(ctx, tenantOf(by.Workspace), `
+	err = db.pool.queryIn(ctx, tenantOf(by.Workspace), `
 		SELECT id FROM link WHERE `+ofWorkspace("workspace_id", "$1")+` AND domain_id = $2 AND code = $3`,
 		[]any{by.Workspace, domain, code}, func(rows pgx.Rows) (err error) {
 			e.link, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[int64])
@@ -219,4 +217,26 @@ func (e *erasure) subtract(ctx context.Context, tx pgx.Tx) error {
 	q.Queue(subtractHours, e.workspace, e.hours.keys, e.hours.at, e.hours.n[0], e.hours.n[1], e.hours.n[2], e.hours.n[3],
 		e.hours.n[4], e.hours.n[5], e.hours.n[6], e.hours.n[7])
 	return tx.SendBatch(ctx, &q).Close()
+}
+
+// forgottenAtOnce bounds one statement of forgetClickBatches.
+const forgottenAtOnce = 10_000
+
+// forgetClickBatches removes what is known of batches that were taken more than a
+// day ago. Their clicks stay counted, and by the watermark they are still known as
+// counted when they are sent again; only another batch under the same identity is
+// then no longer told apart from them.
+func (db *ClickStore) forgetClickBatches(ctx context.Context) error {
+	for {
+		n, err := db.pool.execIn(ctx, ingest, `
+			DELETE FROM click_batch WHERE (node, boot, seq) IN (
+				SELECT node, boot, seq FROM click_batch WHERE received_at < now() - interval '24 hours'
+				ORDER BY received_at LIMIT $1 FOR UPDATE SKIP LOCKED)`, forgottenAtOnce)
+		if err != nil {
+			return classify("forget batches of clicks", err)
+		}
+		if n < forgottenAtOnce {
+			return nil
+		}
+	}
 }

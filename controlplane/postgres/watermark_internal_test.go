@@ -14,7 +14,7 @@ func at(epoch uint32, seq uint64) waypost.Position {
 }
 
 func TestABlockThatCameDuringALookIsStillRemembered(t *testing.T) {
-	w, err := newWitness(nil, slog.New(slog.DiscardHandler))
+	m, err := loadMark(nil, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	look := func() []rememberedRange {
 		return []rememberedRange{
@@ -23,31 +23,31 @@ func TestABlockThatCameDuringALookIsStillRemembered(t *testing.T) {
 			{Prefix: 2, Region: "eu", Lo: 0, Hi: 1000, Next: 1000},
 		}
 	}
-	require.NoError(t, w.learn("c", at(7, 1), look(), 1))
-	require.NoError(t, w.leased(rememberedRange{Prefix: 1, Region: "eu", Lo: 100, Hi: 200, Next: 200}, 7))
-	require.NoError(t, w.leased(rememberedRange{Prefix: 3, Region: "ap", Lo: 0, Hi: 50, Next: 50}, 7))
-	require.NoError(t, w.learn("c", at(7, 1), look(), 2)) // was read before they were committed
+	require.NoError(t, m.learn("c", at(7, 1), look(), 1))
+	require.NoError(t, m.leased(rememberedRange{Prefix: 1, Region: "eu", Lo: 100, Hi: 200, Next: 200}, 7))
+	require.NoError(t, m.leased(rememberedRange{Prefix: 3, Region: "ap", Lo: 0, Hi: 50, Next: 50}, 7))
+	require.NoError(t, m.learn("c", at(7, 1), look(), 2)) // was read before they were committed
 	require.Equal(t, []rememberedRange{
 		{Prefix: 1, Region: "eu", Lo: 0, Hi: 500, Next: 200},
 		{Prefix: 1, Region: "us", Lo: 500, Hi: 1000, Next: 500},
 		{Prefix: 2, Region: "eu", Lo: 0, Hi: 1000, Next: 1000},
 		{Prefix: 3, Region: "ap", Lo: 0, Hi: 50, Next: 50},
-	}, w.look().keys)
+	}, m.look().keys)
 }
 
 func TestAnEpochThatBeganDuringALookIsToldBeforeItIsLearnt(t *testing.T) {
-	w, err := newWitness(nil, slog.New(slog.DiscardHandler))
+	m, err := loadMark(nil, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	known := []rememberedRange{{Prefix: 1, Region: "eu", Lo: 0, Hi: 1000, Next: 900}}
-	require.NoError(t, w.learn("c", at(7, 9), known, 1))
-	require.NoError(t, w.learn("c", at(8, 5), []rememberedRange{{Prefix: 1, Region: "eu", Lo: 0, Hi: 1000, Next: 100}}, 2))
-	seen := w.look()
+	require.NoError(t, m.learn("c", at(7, 9), known, 1))
+	require.NoError(t, m.learn("c", at(8, 5), []rememberedRange{{Prefix: 1, Region: "eu", Lo: 0, Hi: 1000, Next: 100}}, 2))
+	seen := m.look()
 	require.Equal(t, known, seen.keys)
 	require.True(t, seen.foreign(8))
 
-	w.begin(seen)
-	require.NoError(t, w.leased(rememberedRange{Prefix: 1, Region: "eu", Lo: 900, Hi: 950, Next: 950}, 8))
-	require.Zero(t, w.look().at, "a block is no whole look")
-	w.begin(seen) // another connection told the same
-	require.NotEmpty(t, w.look().keys)
+	m.begin(seen)
+	require.NoError(t, m.leased(rememberedRange{Prefix: 1, Region: "eu", Lo: 900, Hi: 950, Next: 950}, 8))
+	require.Zero(t, m.look().at, "a block is no whole look")
+	m.begin(seen) // another connection told the same
+	require.NotEmpty(t, m.look().keys)
 }

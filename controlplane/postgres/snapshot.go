@@ -14,7 +14,7 @@ import (
 
 // Snapshot implements replication.Source, in a transaction of its own that reads
 // the head and the rows as of one moment.
-func (db *DB) Snapshot(ctx context.Context, first, last uint16, visit func(record []byte) error) (replication.Head, error) {
+func (db *Changelog) Snapshot(ctx context.Context, first, last uint16, visit func(record []byte) error) (replication.Head, error) {
 	rows := copiedRecords{visit: visit}
 	head, err := db.readSlots(ctx, func(tx pgx.Tx) error {
 		query := strings.NewReplacer("$1", strconv.Itoa(int(first)), "$2", strconv.Itoa(int(last))).Replace(selectRecords)
@@ -33,7 +33,7 @@ func (db *DB) Snapshot(ctx context.Context, first, last uint16, visit func(recor
 }
 
 // readSlots reads the head, and then whatever read does as of the same moment.
-func (db *DB) readSlots(ctx context.Context, read func(pgx.Tx) error) (head replication.Head, err error) {
+func (db *Changelog) readSlots(ctx context.Context, read func(pgx.Tx) error) (head replication.Head, err error) {
 	err = pgx.BeginTxFunc(ctx, db.pool, stream.beginReading(), func(tx pgx.Tx) (err error) {
 		if _, err := tx.Exec(ctx, `SET LOCAL statement_timeout = '60s'`); err != nil {
 			return err
@@ -57,7 +57,7 @@ SELECT slot, bit_xor(stamp), count(*) FROM (
 GROUP BY slot`
 
 // Sums implements replication.Source.
-func (db *DB) Sums(ctx context.Context, first, last uint16) ([]replication.Sum, replication.Head, error) {
+func (db *Changelog) Sums(ctx context.Context, first, last uint16) ([]replication.Sum, replication.Head, error) {
 	sums := make([]replication.Sum, int(last)-int(first)+1)
 	head, err := db.readSlots(ctx, func(tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, selectSums, int16(first), int16(last))
@@ -79,13 +79,13 @@ func (db *DB) Sums(ctx context.Context, first, last uint16) ([]replication.Sum, 
 }
 
 // Count implements replication.Counter by the planner's estimate.
-func (db *DB) Count(ctx context.Context) (uint64, error) {
+func (db *Changelog) Count(ctx context.Context) (uint64, error) {
 	rows, err := db.estimate(ctx)
 	return uint64(max(rows, 0)), err
 }
 
 // estimate is about how many links there are; below 0: nobody has counted yet.
-func (db *DB) estimate(ctx context.Context) (rows float64, err error) {
+func (db *Changelog) estimate(ctx context.Context) (rows float64, err error) {
 	if err := db.pool.QueryRow(ctx, `SELECT reltuples FROM pg_class WHERE oid = 'link'::regclass`).Scan(&rows); err != nil {
 		return 0, classify("estimate the size", err)
 	}
@@ -98,7 +98,7 @@ func (db *DB) estimate(ctx context.Context) (rows float64, err error) {
 const snapshotRows = 300_000
 
 // SnapshotWidth implements replication.Source by the planner's estimate of the table.
-func (db *DB) SnapshotWidth(ctx context.Context) (int, error) {
+func (db *Changelog) SnapshotWidth(ctx context.Context) (int, error) {
 	rows, err := db.estimate(ctx)
 	if err != nil {
 		return 0, err
@@ -108,4 +108,35 @@ func (db *DB) SnapshotWidth(ctx context.Context) (int, error) {
 		width /= 2
 	}
 	return width, nil
+}
+
+// selectRecord is one link as selectRecords has it.
+const selectRecord = `SELECT * FROM (` + selectRecords + `) AS r(kind, domain, name) WHERE kind = 1 AND domain = $3 AND name = $4`
+
+// RecordAt implements replication.RecordSource. Record and head are of one moment: the
+// transaction that reads them takes no lock.
+func (db *Changelog) RecordAt(ctx context.Context, domain waypost.DomainID, code []byte) (record []byte, head replication.Head, err error) {
+	slot := int16(waypost.Slot(waypost.KindLink, domain, code))
+	err = pgx.BeginTxFunc(ctx, db.pool, stream.beginReading(), func(tx pgx.Tx) error {
+		var q pgx.Batch
+		q.Queue(selectHead).QueryRow(func(row pgx.Row) (err error) {
+			head, err = scanHead(row)
+			return err
+		})
+		q.Queue(selectRecord, slot, slot, int32(domain), string(code)).Query(func(rows pgx.Rows) error {
+			var rec waypost.Record
+			for rows.Next() {
+				if err := scanRecord(rows, &rec); err != nil {
+					return err
+				}
+				record = encode(nil, &rec)
+			}
+			return rows.Err()
+		})
+		return tx.SendBatch(ctx, &q).Close()
+	})
+	if err != nil {
+		return nil, head, classify("read a record", err)
+	}
+	return record, head, nil
 }

@@ -26,7 +26,7 @@ type RollerConfig struct {
 // processes, may run at once: one works in an area of a workspace's links at a time.
 // What it does is one transaction for each round, so that it may end at any moment.
 type Roller struct {
-	db      *DB
+	db      *ClickStore
 	cfg     RollerConfig
 	metrics rollerMetrics
 
@@ -34,7 +34,7 @@ type Roller struct {
 }
 
 // NewRoller makes a roller. It panics when its metrics are already registered.
-func (db *DB) NewRoller(cfg RollerConfig) *Roller {
+func (db *ClickStore) NewRoller(cfg RollerConfig) *Roller {
 	if cfg.Interval <= 0 {
 		cfg.Interval = 2 * time.Second
 	}
@@ -50,7 +50,7 @@ func (db *DB) NewRoller(cfg RollerConfig) *Roller {
 // Run folds until ctx is over. What fails is tried again after a rest; meanwhile
 // clicks are taken and told as always.
 func (r *Roller) Run(ctx context.Context) {
-	r.db.every(ctx, r.cfg.Interval, "folding clicks", func(ctx context.Context) error {
+	r.db.pool.every(ctx, r.cfg.Interval, "folding clicks", func(ctx context.Context) error {
 		return errors.Join(r.Fold(ctx), r.measure(ctx))
 	})
 }
@@ -181,7 +181,7 @@ func (r *Roller) measure(ctx context.Context) error {
 	var waiting int64
 	var oldest *time.Time
 	var now time.Time
-	err := r.db.queryIn(ctx, ingest, `
+	err := r.db.pool.queryIn(ctx, ingest, `
 		SELECT (SELECT count(*) FROM (SELECT FROM click_pack LIMIT 100000) p), (SELECT min(received_at) FROM click_pack), now()`, nil,
 		func(rows pgx.Rows) error {
 			for rows.Next() {

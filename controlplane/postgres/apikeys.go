@@ -23,13 +23,13 @@ const selectKey = `
 func scanKey(row pgx.CollectableRow) (k controlplane.KeyInfo, err error) {
 	var expires, used *time.Time
 	err = row.Scan(&k.ID, &k.Name, &k.Description, &k.Prefix, &k.Scopes, &k.Owner, &k.OwnerEmail, &k.RotatedFrom, &k.CreatedAt, &expires, &used)
-	k.CreatedAt, k.ExpiresAt, k.LastUsedAt = k.CreatedAt.UTC(), told(expires), told(used)
+	k.CreatedAt, k.ExpiresAt, k.LastUsedAt = k.CreatedAt.UTC(), utc(expires), utc(used)
 	return k, err
 }
 
 // APIKeys implements controlplane.APIKeyStore.
-func (db *DB) APIKeys(ctx context.Context, ws waypost.WorkspaceID, owner, before int64, limit int) (all []controlplane.KeyInfo, err error) {
-	err = db.queryIn(ctx, tenantOf(ws), selectKey+`
+func (db *AccessStore) APIKeys(ctx context.Context, ws waypost.WorkspaceID, owner, before int64, limit int) (all []controlplane.KeyInfo, err error) {
+	err = db.pool.queryIn(ctx, tenantOf(ws), selectKey+`
 		WHERE `+ofWorkspace("k.workspace_id", "$1")+` AND ($2 = 0 OR k.created_by = $2) AND ($3 = 0 OR k.id < $3) AND k.revoked_at IS NULL
 		ORDER BY k.id DESC LIMIT $4`,
 		[]any{ws, owner, before, limit}, func(rows pgx.Rows) (err error) {
@@ -40,7 +40,7 @@ func (db *DB) APIKeys(ctx context.Context, ws waypost.WorkspaceID, owner, before
 }
 
 // CreateAPIKey implements controlplane.APIKeyStore.
-func (db *DB) CreateAPIKey(ctx context.Context, by controlplane.Actor, n controlplane.NewAPIKey, m controlplane.KeyMaterial, r *controlplane.KeyRequest) (controlplane.MadeKey, error) {
+func (db *AccessStore) CreateAPIKey(ctx context.Context, by controlplane.Actor, n controlplane.NewAPIKey, m controlplane.KeyMaterial, r *controlplane.KeyRequest) (controlplane.MadeKey, error) {
 	return db.makeKey(ctx, by, "create-key", r, func(tx pgx.Tx) (controlplane.KeyInfo, error) {
 		if err := checkKeyCount(ctx, tx, by.Workspace, by.UserID); err != nil {
 			return controlplane.KeyInfo{}, err
@@ -55,11 +55,11 @@ func (db *DB) CreateAPIKey(ctx context.Context, by controlplane.Actor, n control
 
 // makeKey makes a key in a transaction that holds the workspace, once if the request has
 // a name.
-func (db *DB) makeKey(ctx context.Context, by controlplane.Actor, route string, r *controlplane.KeyRequest,
+func (db *AccessStore) makeKey(ctx context.Context, by controlplane.Actor, route string, r *controlplane.KeyRequest,
 	f func(tx pgx.Tx) (controlplane.KeyInfo, error),
 ) (made controlplane.MadeKey, err error) {
 	ws := by.Workspace
-	err = db.within(ctx, tenantOf(ws), "make an API key", func(tx pgx.Tx) error {
+	err = db.pool.within(ctx, tenantOf(ws), "make an API key", func(tx pgx.Tx) error {
 		if err := lockWorkspace(ctx, tx, ws); err != nil {
 			return err
 		}
@@ -155,7 +155,7 @@ func liveKey() string {
 }
 
 // RotateAPIKey implements controlplane.APIKeyStore.
-func (db *DB) RotateAPIKey(ctx context.Context, by controlplane.Actor, owner, id int64, grace time.Duration, m controlplane.KeyMaterial, r *controlplane.KeyRequest) (controlplane.MadeKey, error) {
+func (db *AccessStore) RotateAPIKey(ctx context.Context, by controlplane.Actor, owner, id int64, grace time.Duration, m controlplane.KeyMaterial, r *controlplane.KeyRequest) (controlplane.MadeKey, error) {
 	ws := by.Workspace
 	return db.makeKey(ctx, by, "rotate-key", r, func(tx pgx.Tx) (k controlplane.KeyInfo, err error) {
 		var n controlplane.NewAPIKey
@@ -184,7 +184,7 @@ func (db *DB) RotateAPIKey(ctx context.Context, by controlplane.Actor, owner, id
 		if rotated {
 			return k, waypost.Errorf(waypost.EConflict, "the key has been rotated already: rotate or revoke the one that took its place")
 		}
-		n.ExpiresAt = told(expires)
+		n.ExpiresAt = utc(expires)
 		if k, err = insertKey(ctx, tx, ws, n, keeper, id, m); err != nil {
 			return k, err
 		}
@@ -212,8 +212,8 @@ func replacedName(name string, by int64) string {
 }
 
 // RevokeAPIKey implements controlplane.APIKeyStore.
-func (db *DB) RevokeAPIKey(ctx context.Context, by controlplane.Actor, owner, id int64) error {
-	return db.within(ctx, tenantOf(by.Workspace), "revoke an API key", func(tx pgx.Tx) error {
+func (db *AccessStore) RevokeAPIKey(ctx context.Context, by controlplane.Actor, owner, id int64) error {
+	return db.pool.within(ctx, tenantOf(by.Workspace), "revoke an API key", func(tx pgx.Tx) error {
 		var name string
 		err := tx.QueryRow(ctx, `UPDATE api_key SET revoked_at = now() WHERE `+liveKey()+` RETURNING name`, by.Workspace, id, owner).Scan(&name)
 		if errors.Is(err, pgx.ErrNoRows) {
@@ -229,13 +229,13 @@ func (db *DB) RevokeAPIKey(ctx context.Context, by controlplane.Actor, owner, id
 // CreateKey makes a key without an owner in the workspace of a slug, for who is at
 // the database itself, and gives its text, which is to be shown once. ENotFound when
 // there is no such workspace.
-func (db *DB) CreateKey(ctx context.Context, slug, name string, scopes []controlplane.Scope) (string, error) {
+func (db *AccessStore) CreateKey(ctx context.Context, slug, name string, scopes []controlplane.Scope) (string, error) {
 	key, err := controlplane.NewKey()
 	if err != nil {
 		return "", err
 	}
 	m := controlplane.KeyMaterial{Prefix: key[:controlplane.KeyDisplay], Hash: controlplane.HashKey(key)}
-	err = db.within(ctx, system, "make an API key", func(tx pgx.Tx) error {
+	err = db.pool.within(ctx, system, "make an API key", func(tx pgx.Tx) error {
 		var ws waypost.WorkspaceID
 		err := tx.QueryRow(ctx, `SELECT id FROM workspace WHERE slug = $1 AND deleted_at IS NULL FOR NO KEY UPDATE`, slug).Scan(&ws)
 		if errors.Is(err, pgx.ErrNoRows) {

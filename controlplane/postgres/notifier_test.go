@@ -43,7 +43,7 @@ func heralds(t *testing.T, n int) (all []*postgres.DB, hand *pgx.Conn) {
 
 func herald(t *testing.T, db *postgres.DB) {
 	t.Helper()
-	during(t, db.Herald)
+	during(t, db.Notify)
 }
 
 // during runs f until the test ends.

@@ -79,7 +79,7 @@ func (s *sight) testimony() []byte {
 // witness remembers what this control plane has seen of the changelog and of the
 // key ranges, so that a database that went back in time is noticed and issues no
 // key again. It may be used by many goroutines at once.
-type witness struct {
+type highWaterMark struct {
 	memory Memory
 	log    *slog.Logger
 
@@ -109,27 +109,27 @@ const (
 	maxPrefixes     = 62 * 62 * 62
 )
 
-// newWitness recalls what was saved. A document that cannot be read is set aside:
+// loadMark recalls what was saved. A document that cannot be read is set aside:
 // then nothing is remembered, as on the first start.
-func newWitness(memory Memory, log *slog.Logger) (*witness, error) {
-	w := &witness{memory: memory, log: log}
+func loadMark(memory Memory, log *slog.Logger) (*highWaterMark, error) {
+	m := &highWaterMark{memory: memory, log: log}
 	if memory == nil {
-		return w, nil
+		return m, nil
 	}
 	text, err := memory.Load()
 	if err != nil {
 		return nil, fmt.Errorf("recall which keys were issued: %w", err)
 	}
 	if text == nil {
-		return w, nil
+		return m, nil
 	}
-	if w.seen, err = readDocument(text); err != nil {
+	if m.seen, err = readDocument(text); err != nil {
 		log.Error("what was remembered of the keys cannot be read; it is set aside", "error", err)
 		if err := memory.SetAside(); err != nil {
 			return nil, fmt.Errorf("set aside what cannot be read: %w", err)
 		}
 	}
-	return w, nil
+	return m, nil
 }
 
 // sealed adds a line with the document's checksum: a digit that has flipped could
@@ -171,43 +171,43 @@ func readDocument(kept []byte) (sight, error) {
 }
 
 // look gives what was seen so far.
-func (w *witness) look() sight {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.seen
+func (m *highWaterMark) look() sight {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.seen
 }
 
 // begin forgets what the database has been told of, unless another epoch's keys
 // were seen since.
-func (w *witness) begin(told sight) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.seen.epoch == told.epoch {
-		w.seen = sight{cluster: w.seen.cluster}
+func (m *highWaterMark) begin(told sight) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.seen.epoch == told.epoch {
+		m.seen = sight{cluster: m.seen.cluster}
 	}
 }
 
 // saw notes a position that is committed.
-func (w *witness) saw(p waypost.Position) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if p.Revision().Newer(w.seen.revision()) {
-		w.seen.position = p
+func (m *highWaterMark) saw(p waypost.Position) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if p.Revision().Newer(m.seen.revision()) {
+		m.seen.position = p
 	}
 }
 
 // leased notes a block that is about to be issued, and makes that durable. An
 // error means that it is not; the block is in the database all the same.
-func (w *witness) leased(r rememberedRange, epoch uint32) error {
-	w.mu.Lock()
-	if w.seen.epoch != 0 && w.seen.epoch != epoch {
-		w.mu.Unlock()
+func (m *highWaterMark) leased(r rememberedRange, epoch uint32) error {
+	m.mu.Lock()
+	if m.seen.epoch != 0 && m.seen.epoch != epoch {
+		m.mu.Unlock()
 		return nil // Watch has to tell the new epoch first, and learns of the block then
 	}
-	w.seen.epoch = epoch
-	keys := make([]rememberedRange, 0, len(w.seen.keys)+1) // others may hold the old slice
+	m.seen.epoch = epoch
+	keys := make([]rememberedRange, 0, len(m.seen.keys)+1) // others may hold the old slice
 	known := false
-	for _, k := range w.seen.keys {
+	for _, k := range m.seen.keys {
 		if k.Prefix == r.Prefix && k.Lo <= r.Lo && r.Next <= k.Hi {
 			k.Next, known = max(k.Next, r.Next), true
 		}
@@ -216,29 +216,29 @@ func (w *witness) leased(r rememberedRange, epoch uint32) error {
 	if !known {
 		keys = append(keys, r)
 	}
-	w.seen.keys = keys
-	w.mu.Unlock()
-	return w.save()
+	m.seen.keys = keys
+	m.mu.Unlock()
+	return m.save()
 }
 
 // learn takes in a whole look at the database. A look at another epoch is not
 // taken in: that one has to hear first what is remembered of this one.
-func (w *witness) learn(cluster string, p waypost.Position, keys []rememberedRange, at float64) error {
-	w.mu.Lock()
-	if w.seen.epoch != 0 && w.seen.epoch != p.Epoch.Ordinal {
-		w.mu.Unlock()
+func (m *highWaterMark) learn(cluster string, p waypost.Position, keys []rememberedRange, at float64) error {
+	m.mu.Lock()
+	if m.seen.epoch != 0 && m.seen.epoch != p.Epoch.Ordinal {
+		m.mu.Unlock()
 		return nil
 	}
-	keys = remembering(keys, w.seen.keys)
-	if p.Revision().Newer(w.seen.revision()) {
-		w.seen.position = p
+	keys = remembering(keys, m.seen.keys)
+	if p.Revision().Newer(m.seen.revision()) {
+		m.seen.position = p
 	}
-	w.seen.cluster, w.seen.keys, w.seen.epoch, w.seen.at = cluster, keys, p.Epoch.Ordinal, at
-	w.mu.Unlock()
-	if w.fresh(p) {
+	m.seen.cluster, m.seen.keys, m.seen.epoch, m.seen.at = cluster, keys, p.Epoch.Ordinal, at
+	m.mu.Unlock()
+	if m.fresh(p) {
 		return nil
 	}
-	return w.save()
+	return m.save()
 }
 
 // remembering adds to a look what is known to be leased beyond it: blocks come
@@ -262,19 +262,19 @@ func remembering(look, known []rememberedRange) []rememberedRange {
 }
 
 // fresh reports whether the document need not be written for a position.
-func (w *witness) fresh(p waypost.Position) bool {
-	w.saving.Lock()
-	defer w.saving.Unlock()
-	return p == w.saved && time.Since(w.savedAt) < savedAtLeast
+func (m *highWaterMark) fresh(p waypost.Position) bool {
+	m.saving.Lock()
+	defer m.saving.Unlock()
+	return p == m.saved && time.Since(m.savedAt) < savedAtLeast
 }
 
-func (w *witness) save() error {
-	if w.memory == nil {
+func (m *highWaterMark) save() error {
+	if m.memory == nil {
 		return nil
 	}
-	w.saving.Lock()
-	defer w.saving.Unlock()
-	seen := w.look()
+	m.saving.Lock()
+	defer m.saving.Unlock()
+	seen := m.look()
 	if seen.cluster == "" {
 		return nil // the first look has it
 	}
@@ -282,11 +282,11 @@ func (w *witness) save() error {
 		Version: documentVersion, Cluster: seen.cluster, Position: seen.position.String(), At: seen.at, Epoch: seen.epoch, Ranges: seen.keys,
 	})
 	if err == nil {
-		err = w.memory.Save(sealed(text))
+		err = m.memory.Save(sealed(text))
 	}
 	if err != nil {
 		return fmt.Errorf("remember which keys were issued: %w", err)
 	}
-	w.saved, w.savedAt = seen.position, time.Now()
+	m.saved, m.savedAt = seen.position, time.Now()
 	return nil
 }

@@ -11,26 +11,29 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-const (
-	heraldChannel = "waypost_moved"
-	heraldName    = "waypost hints" // application_name of the connection
-	// heraldHello asks the others to say something. Any other word is that the head
-	// moved, or that there is somebody at all.
-	heraldHello = "hello"
+// Notifier carries hints of commits between control planes.
+type Notifier struct{ pool *pool }
 
-	// heraldGap lies between two words to the others, and between two hints to the own
+const (
+	hintChannel = "waypost_moved"
+	hintName    = "waypost hints" // application_name of the connection
+	// hintHello asks the others to say something. Any other word is that the head
+	// moved, or that there is somebody at all.
+	hintHello = "hello"
+
+	// hintGap lies between two words to the others, and between two hints to the own
 	// followers. Followers of a changelog that moves look as often by themselves.
-	heraldGap = 10 * time.Millisecond
-	// heraldPresence is the time between words when nothing happens, by which a
+	hintGap = 10 * time.Millisecond
+	// hintPresence is the time between words when nothing happens, by which a
 	// connection that is dead is noticed. Who was silent for three times as long is
 	// gone, and who is alone tells nobody of commits.
-	heraldPresence = 30 * time.Second
-	// heraldLife is that of a connection, as of those in the pool: the URL may lead to
+	hintPresence = 30 * time.Second
+	// hintLife is that of a connection, as of those in the pool: the URL may lead to
 	// another server by then.
-	heraldLife = time.Hour
+	hintLife = time.Hour
 
-	heraldRetry    = 250 * time.Millisecond // twice as long at every failure
-	heraldRetryMax = 30 * time.Second
+	hintRetry    = 250 * time.Millisecond // twice as long at every failure
+	hintRetryMax = 30 * time.Second
 )
 
 var errPooler = errors.New("between here and PostgreSQL is a pooler, which may lose notifications")
@@ -39,21 +42,21 @@ var errPooler = errors.New("between here and PostgreSQL is a pooler, which may l
 // wake the followers of the others, and theirs those of this one. It has one connection of its own,
 // and no transaction of a writer's ever notifies: all who do wait for one lock of the whole cluster.
 // Hints may be lost. Followers poll as well, and without that connection they only poll.
-func (db *DB) Herald(ctx context.Context) {
+func (db *Notifier) Notify(ctx context.Context) {
 	failures := 0
 	for ctx.Err() == nil {
 		begun := time.Now()
-		err := db.heraldOnce(ctx)
-		if time.Since(begun) > heraldRetryMax {
+		err := db.serveConnection(ctx)
+		if time.Since(begun) > hintRetryMax {
 			failures = 0
 		}
 		if err == nil || ctx.Err() != nil {
 			continue
 		}
 		if failures++; failures == 1 {
-			db.log.Info("for now commits of other control planes are found by polling alone", "error", err)
+			db.pool.log.Info("for now commits of other control planes are found by polling alone", "error", err)
 		}
-		wait := min(heraldRetry<<min(failures-1, 10), heraldRetryMax)
+		wait := min(hintRetry<<min(failures-1, 10), hintRetryMax)
 		select {
 		case <-ctx.Done():
 		case <-time.After(wait/2 + rand.N(wait/2)): // not all at the same moment
@@ -61,9 +64,9 @@ func (db *DB) Herald(ctx context.Context) {
 	}
 }
 
-// heraldOnce is the life of one connection.
-func (db *DB) heraldOnce(ctx context.Context) error {
-	conn, err := db.heraldConnect(ctx)
+// serveConnection is the life of one connection.
+func (db *Notifier) serveConnection(ctx context.Context) error {
+	conn, err := db.connect(ctx)
 	if err != nil {
 		return err
 	}
@@ -72,27 +75,27 @@ func (db *DB) heraldOnce(ctx context.Context) error {
 		defer cancel()
 		_ = conn.Close(ctx) // nothing is lost with it
 	}()
-	h := hearing{db: db, conn: conn}
-	if err := h.exec(ctx, `LISTEN `+heraldChannel); err != nil {
+	l := listener{pool: db.pool, conn: conn}
+	if err := l.exec(ctx, `LISTEN `+hintChannel); err != nil {
 		return err
 	}
-	h.hint() // of what came before
-	if err := h.say(ctx, heraldHello); err != nil {
+	l.hint() // of what came before
+	if err := l.say(ctx, hintHello); err != nil {
 		return err
 	}
-	for end := time.Now().Add(heraldLife); ctx.Err() == nil && time.Now().Before(end); {
-		if err := h.turn(ctx); err != nil {
+	for end := time.Now().Add(hintLife); ctx.Err() == nil && time.Now().Before(end); {
+		if err := l.turn(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (db *DB) heraldConnect(ctx context.Context) (*pgx.Conn, error) {
+func (db *Notifier) connect(ctx context.Context) (*pgx.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, roundTimeout)
 	defer cancel()
 	cc := db.pool.Config().ConnConfig
-	cc.RuntimeParams["application_name"] = heraldName
+	cc.RuntimeParams["application_name"] = hintName
 	cc.RuntimeParams["synchronous_commit"] = "off" // a hint need not survive anything
 	conn, err := pgx.ConnectConfig(ctx, cc)
 	if err != nil {
@@ -109,9 +112,9 @@ func (db *DB) heraldConnect(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// hearing is a connection on which hints come and go.
-type hearing struct {
-	db   *DB
+// listener is a connection on which hints come and go.
+type listener struct {
+	*pool
 	conn *pgx.Conn
 
 	heard  time.Time // when another control plane last said something; zero: never
@@ -121,90 +124,90 @@ type hearing struct {
 }
 
 // turn does what is due, or waits for something to do.
-func (h *hearing) turn(ctx context.Context) error {
+func (l *listener) turn(ctx context.Context) error {
 	now := time.Now()
-	company := now.Sub(h.heard) < 3*heraldPresence
-	due := h.said.Add(heraldPresence)
-	news := h.db.news.pending()
+	company := now.Sub(l.heard) < 3*hintPresence
+	due := l.said.Add(hintPresence)
+	news := l.news.pending()
 	if news && company {
-		due = h.said.Add(heraldGap)
+		due = l.said.Add(hintGap)
 	}
 	if !due.After(now) {
-		return h.say(ctx, "")
+		return l.say(ctx, "")
 	}
-	if h.owed {
-		wake := h.hinted.Add(heraldGap)
+	if l.owed {
+		wake := l.hinted.Add(hintGap)
 		if !wake.After(now) {
-			h.hint()
+			l.hint()
 			return nil
 		}
 		if wake.Before(due) {
 			due = wake
 		}
 	}
-	return h.wait(ctx, due, company && !news)
+	return l.wait(ctx, due, company && !news)
 }
 
 // wait ends at a word of another, when it is due or, if it may be interrupted, when
 // there is news.
-func (h *hearing) wait(ctx context.Context, due time.Time, interruptible bool) error {
+func (l *listener) wait(ctx context.Context, due time.Time, interruptible bool) error {
 	ctx, cancel := context.WithDeadline(ctx, due)
 	defer cancel()
 	if interruptible {
-		if !h.db.news.interrupts(cancel) {
+		if !l.news.interrupts(cancel) {
 			return nil
 		}
-		defer h.db.news.interrupts(nil)
+		defer l.news.interrupts(nil)
 	}
-	n, err := h.conn.WaitForNotification(ctx)
+	n, err := l.conn.WaitForNotification(ctx)
 	switch {
-	case n != nil && n.PID == h.conn.PgConn().PID(): // our own: to pass it on would never end
+	case n != nil && n.PID == l.conn.PgConn().PID(): // our own: to pass it on would never end
 	case n != nil:
-		h.heard, h.owed = time.Now(), true
-		if n.Payload == heraldHello {
-			h.db.news.tell()
+		l.heard, l.owed = time.Now(), true
+		if n.Payload == hintHello {
+			l.news.add()
 		}
 	}
-	if err != nil && (ctx.Err() == nil || h.conn.IsClosed()) {
+	if err != nil && (ctx.Err() == nil || l.conn.IsClosed()) {
 		return fmt.Errorf("wait for a notification: %w", err)
 	}
 	return nil
 }
 
-func (h *hearing) hint() {
-	h.owed, h.hinted = false, time.Now()
-	h.db.changed.tell()
+func (l *listener) hint() {
+	l.owed, l.hinted = false, time.Now()
+	l.changed.wake()
 }
 
 // say tells all others that the head may have moved.
-func (h *hearing) say(ctx context.Context, word string) error {
-	told := h.db.news.take() // before the word, so that what is committed meanwhile gets another
-	if err := h.exec(ctx, `NOTIFY `+heraldChannel+`, '`+word+`'`); err != nil {
+func (l *listener) say(ctx context.Context, word string) error {
+	told := l.news.take() // before the word, so that what is committed meanwhile gets another
+	if err := l.exec(ctx, `NOTIFY `+hintChannel+`, '`+word+`'`); err != nil {
 		if told {
-			h.db.news.tell()
+			l.news.add()
 		}
 		return err
 	}
-	h.said = time.Now()
+	l.said = time.Now()
 	return nil
 }
 
-func (h *hearing) exec(ctx context.Context, sql string) error {
+func (l *listener) exec(ctx context.Context, sql string) error {
 	ctx, cancel := context.WithTimeout(ctx, roundTimeout)
 	defer cancel()
-	_, err := h.conn.Exec(ctx, sql)
+	_, err := l.conn.Exec(ctx, sql)
 	return err
 }
 
 // news is whether there are commits of which the others were not told. Telling costs
 // a writer no more than a lock that nobody holds for long.
-type news struct {
+type unsentHints struct {
 	mu        sync.Mutex
 	some      bool
 	interrupt context.CancelFunc // of who waits for some
 }
 
-func (n *news) tell() {
+func (n *unsentHints) add() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.some = true
@@ -214,13 +217,13 @@ func (n *news) tell() {
 	}
 }
 
-func (n *news) pending() bool {
+func (n *unsentHints) pending() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.some
 }
 
-func (n *news) take() bool {
+func (n *unsentHints) take() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	some := n.some
@@ -229,7 +232,7 @@ func (n *news) take() bool {
 }
 
 // interrupts sets what is called at the next news, and reports whether there is none yet.
-func (n *news) interrupts(f context.CancelFunc) bool {
+func (n *unsentHints) interrupts(f context.CancelFunc) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.some && f != nil {
@@ -237,4 +240,25 @@ func (n *news) interrupts(f context.CancelFunc) bool {
 	}
 	n.interrupt = f
 	return true
+}
+
+// hint wakes everybody who waits for the head to move.
+type hint struct {
+	mu sync.Mutex
+	ch chan struct{}
+}
+
+func newHint() *hint { return &hint{ch: make(chan struct{})} }
+
+func (h *hint) wait() <-chan struct{} {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.ch
+}
+
+func (h *hint) wake() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	close(h.ch)
+	h.ch = make(chan struct{})
 }

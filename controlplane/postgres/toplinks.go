@@ -108,7 +108,7 @@ GROUP BY s.id`
 // TopLinks gives the links of a workspace with the most clicks in days [first, end), with
 // all their clicks of these days. What it reads is bounded, however many links there are; it is exact
 // when no other link can have more clicks than the last of them.
-func (db *DB) TopLinks(ctx context.Context, ws waypost.WorkspaceID, first, end int32, limit int) (top []rollup.LinkCount, exact bool, err error) {
+func (db *ClickStore) TopLinks(ctx context.Context, ws waypost.WorkspaceID, first, end int32, limit int) (top []rollup.LinkCount, exact bool, err error) {
 	var sum rollup.TopSum
 	allParts, err := db.addTops(ctx, &sum, ws, first, end)
 	if err != nil {
@@ -135,9 +135,9 @@ func (db *DB) TopLinks(ctx context.Context, ws waypost.WorkspaceID, first, end i
 
 // addTops adds the lists of days up, and the clicks that are in parts. It is false when
 // there are more parts than are looked through.
-func (db *DB) addTops(ctx context.Context, sum *rollup.TopSum, ws waypost.WorkspaceID, first, end int32) (allParts bool, err error) {
+func (db *ClickStore) addTops(ctx context.Context, sum *rollup.TopSum, ws waypost.WorkspaceID, first, end int32) (allParts bool, err error) {
 	most := max(linksInHand/int(end-first), 100)
-	err = db.queryIn(ctx, tenantOf(ws), selectTopDays, []any{ws, first, end, partsOfTops}, func(rows pgx.Rows) error {
+	err = db.pool.queryIn(ctx, tenantOf(ws), selectTopDays, []any{ws, first, end, partsOfTops}, func(rows pgx.Rows) error {
 		var kind int
 		var link, clicks int64
 		var packed []byte
@@ -146,7 +146,7 @@ func (db *DB) addTops(ctx context.Context, sum *rollup.TopSum, ws waypost.Worksp
 			case 0:
 				top, why := unpackTop(packed, clicks)
 				if why != nil {
-					db.log.Error(unreadableTop, "workspace", ws, "error", why)
+					db.pool.log.Error(unreadableTop, "workspace", ws, "error", why)
 				}
 				top.Cut(most)
 				sum.AddDay(top)
@@ -162,7 +162,7 @@ func (db *DB) addTops(ctx context.Context, sum *rollup.TopSum, ws waypost.Worksp
 	return allParts, err
 }
 
-func (db *DB) countTops(ctx context.Context, known []rollup.LinkCount, ws waypost.WorkspaceID, first, end int32, links []rollup.Bound) ([]rollup.LinkCount, error) {
+func (db *ClickStore) countTops(ctx context.Context, known []rollup.LinkCount, ws waypost.WorkspaceID, first, end int32, links []rollup.Bound) ([]rollup.LinkCount, error) {
 	if len(links) == 0 {
 		return known, nil
 	}
@@ -170,7 +170,7 @@ func (db *DB) countTops(ctx context.Context, known []rollup.LinkCount, ws waypos
 	for i := range links {
 		ids[i] = links[i].Link
 	}
-	err := db.queryIn(ctx, tenantOf(ws), countTops, []any{ws, first, end, ids}, func(rows pgx.Rows) error {
+	err := db.pool.queryIn(ctx, tenantOf(ws), countTops, []any{ws, first, end, ids}, func(rows pgx.Rows) error {
 		var link, clicks, bots int64
 		_, err := pgx.ForEachRow(rows, []any{&link, &clicks, &bots}, func() error {
 			known = append(known, rollup.LinkCount{Link: link, Count: countOf(clicks, bots)})

@@ -12,11 +12,9 @@ import (
 	"waypost/controlplane"
 )
 
-var _ controlplane.NodeStore = (*DB)(nil)
-
 // CreateEnrolment implements controlplane.NodeStore.
-func (db *DB) CreateEnrolment(ctx context.Context, by controlplane.Actor, e controlplane.Enrolment, hash [32]byte) error {
-	return db.within(ctx, system, "make an enrolment token", func(tx pgx.Tx) error {
+func (db *FleetStore) CreateEnrolment(ctx context.Context, by controlplane.Actor, e controlplane.Enrolment, hash [32]byte) error {
+	return db.pool.within(ctx, system, "make an enrolment token", func(tx pgx.Tx) error {
 		var open int
 		if err := tx.QueryRow(ctx, `
 			WITH old AS (DELETE FROM node_enrolment WHERE expires_at < now() - interval '30 days')
@@ -58,8 +56,8 @@ func scanNode(row pgx.CollectableRow) (n controlplane.StoredNode, err error) {
 }
 
 // nodes runs a query of selectNode.
-func (db *DB) nodes(ctx context.Context, doing, condition string, args ...any) (all []controlplane.StoredNode, err error) {
-	err = db.queryIn(ctx, system, selectNode+" WHERE "+condition, args, func(rows pgx.Rows) (err error) {
+func (db *FleetStore) nodes(ctx context.Context, doing, condition string, args ...any) (all []controlplane.StoredNode, err error) {
+	err = db.pool.queryIn(ctx, system, selectNode+" WHERE "+condition, args, func(rows pgx.Rows) (err error) {
 		all, err = pgx.CollectRows(rows, scanNode)
 		return err
 	})
@@ -75,7 +73,7 @@ func nodesIn(ctx context.Context, tx pgx.Tx, condition string, args ...any) ([]c
 }
 
 // Node implements controlplane.NodeStore.
-func (db *DB) Node(ctx context.Context, hash [32]byte) (n controlplane.StoredNode, found bool, err error) {
+func (db *FleetStore) Node(ctx context.Context, hash [32]byte) (n controlplane.StoredNode, found bool, err error) {
 	all, err := db.nodes(ctx, "look up a credential of an edge", "c.hash = $1", hash[:])
 	if err != nil || len(all) == 0 {
 		return n, false, err
@@ -84,24 +82,24 @@ func (db *DB) Node(ctx context.Context, hash [32]byte) (n controlplane.StoredNod
 }
 
 // RevokedNodes implements controlplane.NodeStore.
-func (db *DB) RevokedNodes(ctx context.Context, ids []int64) ([]controlplane.StoredNode, error) {
+func (db *FleetStore) RevokedNodes(ctx context.Context, ids []int64) ([]controlplane.StoredNode, error) {
 	return db.nodes(ctx, "look for revoked credentials of edges", "c.id = ANY ($1) AND c.revoked_at IS NOT NULL", ids)
 }
 
 // NodeNamed implements controlplane.NodeStore.
-func (db *DB) NodeNamed(ctx context.Context, name string) (taken bool, err error) {
-	err = db.queryRowIn(ctx, system, `SELECT EXISTS (SELECT FROM node_credential WHERE node = $1)`, []any{name}, &taken)
+func (db *FleetStore) NodeNamed(ctx context.Context, name string) (taken bool, err error) {
+	err = db.pool.queryRowIn(ctx, system, `SELECT EXISTS (SELECT FROM node_credential WHERE node = $1)`, []any{name}, &taken)
 	return taken, classify("look up the name of an edge", err)
 }
 
 // NoteNodesSeen implements controlplane.NodeStore.
-func (db *DB) NoteNodesSeen(ctx context.Context, seen map[int64]time.Time) error {
+func (db *FleetStore) NoteNodesSeen(ctx context.Context, seen map[int64]time.Time) error {
 	ids, at := make([]int64, 0, len(seen)), make([]time.Time, 0, len(seen))
 	for id, t := range seen {
 		ids, at = append(ids, id), append(at, t)
 	}
 	// Several instances must not wait for one another in a circle.
-	_, err := db.execIn(ctx, system, `
+	_, err := db.pool.execIn(ctx, system, `
 		WITH s AS (SELECT * FROM unnest($1::bigint[], $2::timestamptz[]) AS s (id, at)),
 		     l AS (SELECT c.id FROM node_credential c JOIN s USING (id) ORDER BY c.id FOR NO KEY UPDATE OF c)
 		UPDATE node_credential c SET last_seen_at = greatest(c.last_seen_at, s.at) FROM s JOIN l USING (id) WHERE c.id = s.id`, ids, at)
@@ -109,8 +107,8 @@ func (db *DB) NoteNodesSeen(ctx context.Context, seen map[int64]time.Time) error
 }
 
 // RevokeNode implements controlplane.NodeStore.
-func (db *DB) RevokeNode(ctx context.Context, by controlplane.Actor, node string) error {
-	return db.within(ctx, system, "revoke the credential of an edge", func(tx pgx.Tx) error {
+func (db *FleetStore) RevokeNode(ctx context.Context, by controlplane.Actor, node string) error {
+	return db.pool.within(ctx, system, "revoke the credential of an edge", func(tx pgx.Tx) error {
 		var known bool
 		var revoked, tokens int
 		// An enrolment of that name that is under way is waited for, and then seen.
@@ -135,14 +133,14 @@ func (db *DB) RevokeNode(ctx context.Context, by controlplane.Actor, node string
 }
 
 // NodeCredentials implements controlplane.NodeStore.
-func (db *DB) NodeCredentials(ctx context.Context) (all []controlplane.NodeCredential, err error) {
-	err = db.queryIn(ctx, system, `
+func (db *FleetStore) NodeCredentials(ctx context.Context) (all []controlplane.NodeCredential, err error) {
+	err = db.pool.queryIn(ctx, system, `
 		SELECT DISTINCT ON (node) node, region, role, former, created_at, last_seen_at, revoked_at FROM node_credential ORDER BY node, id DESC`,
 		nil, func(rows pgx.Rows) (err error) {
 			all, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (c controlplane.NodeCredential, err error) {
 				var seen, revoked *time.Time
 				err = row.Scan(&c.Node, &c.Region, &c.Role, &c.Former, &c.CreatedAt, &seen, &revoked)
-				c.CreatedAt, c.LastSeenAt, c.RevokedAt = c.CreatedAt.UTC(), told(seen), told(revoked)
+				c.CreatedAt, c.LastSeenAt, c.RevokedAt = c.CreatedAt.UTC(), utc(seen), utc(revoked)
 				return c, err
 			})
 			return err
@@ -162,8 +160,8 @@ type enrolment struct {
 }
 
 // Enrol implements controlplane.NodeStore.
-func (db *DB) Enrol(ctx context.Context, token [32]byte, n controlplane.EnrolNode) (made controlplane.Node, err error) {
-	err = db.within(ctx, system, "enrol an edge", func(tx pgx.Tx) error {
+func (db *FleetStore) Enrol(ctx context.Context, token [32]byte, n controlplane.EnrolNode) (made controlplane.Node, err error) {
+	err = db.pool.within(ctx, system, "enrol an edge", func(tx pgx.Tx) error {
 		if err := lockNode(ctx, tx, n.Node); err != nil {
 			return err
 		}

@@ -32,10 +32,10 @@ type Presence struct {
 
 // Attend shows the presence, and burns the leases of control planes that are
 // gone, until ctx is over.
-func (db *DB) Attend(ctx context.Context, p Presence) {
+func (db *KeyRangeStore) Attend(ctx context.Context, p Presence) {
 	deadAfter := failpoint.Limit("a control plane is dead after", deadAfter)
 	seen := attendance{start: time.Now()}
-	db.every(ctx, presenceInterval, "show presence", func(ctx context.Context) error {
+	db.pool.every(ctx, presenceInterval, "show presence", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, roundTimeout)
 		defer cancel()
 		theirs, err := db.beat(ctx, p.Node, p.Region, p.Issued())
@@ -75,13 +75,13 @@ func (a *attendance) round(now, theirs time.Time) time.Duration {
 }
 
 // Beat shows that a control plane is alive, and adds to what was issued.
-func (db *DB) Beat(ctx context.Context, node string, region waypost.Region, issued map[int64]int64) error {
+func (db *KeyRangeStore) Beat(ctx context.Context, node string, region waypost.Region, issued map[int64]int64) error {
 	_, err := db.beat(ctx, node, region, issued)
 	return err
 }
 
 // beat is Beat, and gives the database's time.
-func (db *DB) beat(ctx context.Context, node string, region waypost.Region, issued map[int64]int64) (now time.Time, err error) {
+func (db *KeyRangeStore) beat(ctx context.Context, node string, region waypost.Region, issued map[int64]int64) (now time.Time, err error) {
 	var b pgx.Batch
 	system.first(&b)
 	b.Queue(`
@@ -97,28 +97,28 @@ func (db *DB) beat(ctx context.Context, node string, region waypost.Region, issu
 }
 
 // BurnSilent ends the leases of control planes that were not seen for so long.
-func (db *DB) BurnSilent(ctx context.Context, silent time.Duration) error {
+func (db *KeyRangeStore) BurnSilent(ctx context.Context, silent time.Duration) error {
 	const dead = `
 		FROM key_lease l LEFT JOIN control_node n ON n.node = l.node
 		WHERE l.state = 'held' AND coalesce(n.seen_at, l.taken_at) < clock_timestamp() - $1::interval`
 	var found bool
-	if err := db.queryRowIn(ctx, system, `SELECT EXISTS (SELECT `+dead+`)`, []any{silent}, &found); err != nil {
+	if err := db.pool.queryRowIn(ctx, system, `SELECT EXISTS (SELECT `+dead+`)`, []any{silent}, &found); err != nil {
 		return classify("look for leases of the dead", err)
 	}
 	if !found {
 		return nil
 	}
-	return db.change(ctx, "burn leases", func(tx pgx.Tx, _ uint32) error {
+	return db.pool.change(ctx, "burn leases", func(tx pgx.Tx, _ uint32) error {
 		tag, err := tx.Exec(ctx, `UPDATE key_lease SET state = 'burned' WHERE id IN (SELECT l.id `+dead+`)`, silent)
 		if err == nil {
-			db.log.Warn("burned the leases of control planes that are gone", "leases", tag.RowsAffected())
+			db.pool.log.Warn("burned the leases of control planes that are gone", "leases", tag.RowsAffected())
 		}
 		return err
 	})
 }
 
 // forgetIssues drops what is too old for any rate, and control planes of long ago.
-func (db *DB) forgetIssues(ctx context.Context) error {
+func (db *KeyRangeStore) forgetIssues(ctx context.Context) error {
 	var b pgx.Batch
 	system.first(&b)
 	b.Queue(`DELETE FROM key_issue WHERE minute < clock_timestamp() - interval '8 days'`)

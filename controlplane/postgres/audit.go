@@ -1,0 +1,59 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"waypost"
+	"waypost/controlplane"
+)
+
+// Audit implements controlplane.AuditStore.
+func (db *AccessStore) Audit(ctx context.Context, ws waypost.WorkspaceID, before int64, limit int) ([]controlplane.AuditEntry, error) {
+	var entries []controlplane.AuditEntry
+	as, of := tenantOf(ws), ofWorkspace("a.workspace_id", "$1")
+	if ws == 0 {
+		as, of = system, "$1::bigint = 0"
+	}
+	err := db.pool.queryIn(ctx, as, `
+		SELECT a.id, a.at, a.actor, a.action, a.subject, convert_to(a.detail::text, 'UTF8'), w.slug FROM audit a JOIN workspace w ON w.id = a.workspace_id
+		WHERE `+of+` AND ($2 = 0 OR a.id < $2) ORDER BY a.id DESC LIMIT $3`, []any{ws, before, limit}, func(rows pgx.Rows) (err error) {
+		entries, err = pgx.CollectRows(rows, pgx.RowToStructByPos[controlplane.AuditEntry])
+		return err
+	})
+	return entries, classify("read the audit log", err)
+}
+
+// audit notes an act in the transaction that it is part of, whose scope is the
+// system's or the actor's own workspace.
+func audit(ctx context.Context, tx pgx.Tx, by controlplane.Actor, action, subject string, detail []byte) error {
+	_, err := tx.Exec(ctx, `INSERT INTO audit (workspace_id, actor, action, subject, detail) VALUES ($1, $2, $3, $4, $5::text::jsonb)`,
+		by.Workspace, by.Label(), action, subject, string(detail))
+	return err
+}
+
+// auditBoth notes an act in the actor's workspace, and in the one that it was done
+// to where that is another; each entry is made by its own workspace, in whose scope the
+// transaction is left. It is the last thing that a transaction does.
+func auditBoth(ctx context.Context, tx pgx.Tx, by controlplane.Actor, ws waypost.WorkspaceID, action, subject string, detail any) error {
+	text, err := json.Marshal(detail)
+	if err != nil {
+		return fmt.Errorf("encode the detail of an act: %w", err)
+	}
+	if by.Workspace != ws && by.Workspace != 0 {
+		if err := tenantOf(by.Workspace).enter(ctx, tx); err != nil {
+			return err
+		}
+		if err := audit(ctx, tx, by, action, subject, text); err != nil {
+			return err
+		}
+		if err := tenantOf(ws).enter(ctx, tx); err != nil {
+			return err
+		}
+	}
+	by.Workspace = ws
+	return audit(ctx, tx, by, action, subject, text)
+}

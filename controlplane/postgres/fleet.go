@@ -1,0 +1,238 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"waypost"
+	"waypost/controlplane"
+)
+
+// FleetStore keeps edges and relays: their credentials, their progress, and the orders of
+// operators to them.
+type FleetStore struct{ pool *pool }
+
+const edgeOrderColumns = `id, node, what, repair, hold, ordered_by, ordered_at, until, done_at, outcome`
+
+// keptOrders is how many orders of an edge are kept.
+const keptOrders = 50
+
+const (
+	insertEdgeOrder = `
+		INSERT INTO edge_order (node, what, repair, hold, ordered_by, until)
+		SELECT $1, $2, $3, $4, $5, $6 WHERE $7 OR EXISTS (SELECT FROM click_progress WHERE node = $1)
+		RETURNING ` + edgeOrderColumns
+
+	trimEdgeOrders = `
+		DELETE FROM edge_order WHERE node = $1 AND id <= (SELECT id FROM edge_order WHERE node = $1 ORDER BY id DESC OFFSET $2 LIMIT 1)
+		  AND (done_at IS NOT NULL OR until < now())`
+
+	selectEdgeOrder = `SELECT ` + edgeOrderColumns + ` FROM edge_order WHERE node = $1 AND id = $2`
+
+	// The last verification of each edge, and all orders that are open.
+	selectEdgeOrders = `
+		SELECT ` + edgeOrderColumns + ` FROM edge_order WHERE done_at IS NULL AND until > now()
+		UNION ALL (SELECT DISTINCT ON (node) ` + edgeOrderColumns + ` FROM edge_order
+			WHERE done_at IS NOT NULL AND what = 'verify' ORDER BY node, id DESC)
+		ORDER BY id`
+
+	finishEdgeOrder = `
+		WITH found AS (SELECT id, done_at FROM edge_order WHERE node = $1 AND id = $2 FOR UPDATE),
+		     done AS (UPDATE edge_order o SET done_at = now(), outcome = $3::text::jsonb FROM found f WHERE o.id = f.id AND f.done_at IS NULL)
+		SELECT count(*) FROM found`
+)
+
+func scanEdgeOrder(row pgx.CollectableRow) (o controlplane.EdgeOrder, err error) {
+	var done *time.Time
+	var outcome []byte
+	if err := row.Scan(&o.ID, &o.Node, &o.What, &o.Repair, &o.Hold, &o.By, &o.At, &o.Until, &done, &outcome); err != nil {
+		return o, err
+	}
+	if done != nil {
+		o.DoneAt = *done
+		err = json.Unmarshal(outcome, &o.Outcome)
+	}
+	return o, err
+}
+
+// OrderEdge implements controlplane.OrderStore.
+func (db *FleetStore) OrderEdge(ctx context.Context, by controlplane.Actor, o controlplane.EdgeOrder, known bool) (given controlplane.EdgeOrder, err error) {
+	err = pgx.BeginTxFunc(ctx, db.pool, system.begin(), func(tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, insertEdgeOrder, o.Node, o.What, o.Repair, o.Hold, o.By, o.Until, known)
+		if err != nil {
+			return err
+		}
+		if given, err = pgx.CollectExactlyOneRow(rows, scanEdgeOrder); errors.Is(err, pgx.ErrNoRows) {
+			return waypost.Errorf(waypost.ENotFound, "no edge of that name has ever reported")
+		}
+		if err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, trimEdgeOrders, o.Node, keptOrders); err != nil {
+			return err
+		}
+		detail, err := json.Marshal(map[string]any{"order": given.ID, "repair": o.Repair, "hold": o.Hold})
+		if err != nil {
+			return err
+		}
+		return audit(ctx, tx, by, "edges."+string(o.What), o.Node, detail)
+	})
+	return given, classify("order an edge", err)
+}
+
+// EdgeOrder implements controlplane.OrderStore.
+func (db *FleetStore) EdgeOrder(ctx context.Context, node string, id int64) (o controlplane.EdgeOrder, err error) {
+	err = db.pool.queryIn(ctx, system, selectEdgeOrder, []any{node, id}, func(rows pgx.Rows) (err error) {
+		if o, err = pgx.CollectExactlyOneRow(rows, scanEdgeOrder); errors.Is(err, pgx.ErrNoRows) {
+			return waypost.Errorf(waypost.ENotFound, "the edge has no such order")
+		}
+		return err
+	})
+	return o, classify("find an order", err)
+}
+
+// EdgeOrders implements controlplane.OrderStore.
+func (db *FleetStore) EdgeOrders(ctx context.Context) (open, verified []controlplane.EdgeOrder, err error) {
+	err = db.pool.queryIn(ctx, system, selectEdgeOrders, nil, func(rows pgx.Rows) error {
+		all, err := pgx.CollectRows(rows, scanEdgeOrder)
+		for _, o := range all {
+			if o.DoneAt.IsZero() {
+				open = append(open, o)
+			} else {
+				verified = append(verified, o)
+			}
+		}
+		return err
+	})
+	return open, verified, classify("read orders of edges", err)
+}
+
+// OrderDone implements controlplane.OrderStore.
+func (db *FleetStore) OrderDone(ctx context.Context, node string, id int64, outcome controlplane.EdgeOutcome) error {
+	text, err := json.Marshal(outcome)
+	if err != nil {
+		return err
+	}
+	var found int64
+	err = db.pool.queryRowIn(ctx, system, finishEdgeOrder, []any{node, id, string(text)}, &found)
+	if err == nil && found == 0 {
+		err = waypost.Errorf(waypost.ENotFound, "the edge has no such order")
+	}
+	return classify("keep what came of an order", err)
+}
+
+// noteProgress keeps what is known while an edge does not tell. Rows are taken in the
+// order of their keys, so that several instances wait for each other and never in a
+// circle.
+const noteProgress = `
+INSERT INTO click_progress AS p (node, region, complete_until, pending, has_left, reported_at)
+SELECT s.node, s.region, s.until, s.pending, s.has_left, now() - s.age * interval '1 second'
+FROM unnest($1::text[], $2::text[], $3::timestamptz[], $4::bigint[], $5::boolean[], $6::float8[]) AS s (node, region, until, pending, has_left, age)
+ORDER BY s.node COLLATE "C"
+ON CONFLICT (node) DO UPDATE
+SET region = excluded.region, complete_until = coalesce(excluded.complete_until, p.complete_until),
+    pending = excluded.pending, has_left = excluded.has_left, reported_at = greatest(p.reported_at, excluded.reported_at)`
+
+// NoteProgress implements controlplane.ProgressStore.
+func (db *FleetStore) NoteProgress(ctx context.Context, nodes []controlplane.EdgeProgress) error {
+	names, regions := make([]string, len(nodes)), make([]string, len(nodes))
+	until, pending, left := make([]*time.Time, len(nodes)), make([]*int64, len(nodes)), make([]bool, len(nodes))
+	ages, now := make([]float64, len(nodes)), time.Now()
+	for i := range nodes {
+		n := &nodes[i]
+		names[i], regions[i], left[i] = n.Node, string(n.Region), n.Left
+		if !n.Until.IsZero() {
+			until[i] = &n.Until
+		}
+		if !n.At.IsZero() {
+			ages[i] = max(now.Sub(n.At), 0).Seconds()
+		}
+		if n.Pending >= 0 {
+			pending[i] = &n.Pending
+		}
+	}
+	err := db.pool.queryIn(ctx, system, noteProgress, []any{names, regions, until, pending, left, ages}, func(rows pgx.Rows) error {
+		rows.Close()
+		return rows.Err()
+	})
+	return classify("note up to when clicks are counted", err)
+}
+
+// heardOf tells when something was last heard of an edge, and whether that is so short ago that it
+// is not gone.
+const heardOf = `
+SELECT max(at) IS NOT NULL, coalesce(max(at) > now() - $2::interval, false), coalesce(bool_or(has_left), false), coalesce(max(pending), -1) FROM (
+	SELECT reported_at, has_left, pending FROM click_progress WHERE node = $1
+	UNION ALL
+	SELECT updated_at, false, NULL FROM click_watermark WHERE node = $1) h (at, has_left, pending)`
+
+// giveUp keeps when the edge was last heard of, so that it is forgotten in due time.
+const giveUp = `
+INSERT INTO click_progress (node, region, has_left, reported_at)
+SELECT $1, '', true, coalesce(max(updated_at), now()) FROM click_watermark WHERE node = $1
+ON CONFLICT (node) DO UPDATE SET has_left = true`
+
+// GiveUpEdge implements controlplane.ProgressStore.
+func (db *FleetStore) GiveUpEdge(ctx context.Context, by controlplane.Actor, node string, silent time.Duration) error {
+	err := pgx.BeginTxFunc(ctx, db.pool, system.begin(), func(tx pgx.Tx) error {
+		var known, heard, left bool
+		var pending int64
+		if err := tx.QueryRow(ctx, heardOf, node, silent).Scan(&known, &heard, &left, &pending); err != nil || left {
+			return err
+		}
+		if !known {
+			return waypost.Errorf(waypost.ENotFound, "no edge of that name has ever sent clicks, or told of any")
+		}
+		if heard {
+			return waypost.Errorf(waypost.EConflict, "the edge is not gone: it was heard of within the last %v", silent)
+		}
+		if _, err := tx.Exec(ctx, giveUp, node); err != nil {
+			return err
+		}
+		detail, err := json.Marshal(map[string]any{"what": "its clicks are waited for no longer", "pending": pending})
+		if err != nil {
+			return err
+		}
+		return audit(ctx, tx, by, "edges.gone", node, detail)
+	})
+	return classify("give up an edge", err)
+}
+
+// selectProgress has those, too, that have sent clicks and told nothing of themselves, as
+// edges of earlier versions.
+const selectProgress = `
+SELECT node, region, complete_until, coalesce(pending, -1), has_left, extract(epoch FROM now() - reported_at)
+FROM click_progress WHERE reported_at > now() - $1::interval
+UNION ALL
+SELECT w.node, '', NULL, -1, false, extract(epoch FROM now() - max(w.updated_at))
+FROM click_watermark w
+WHERE w.updated_at > now() - $1::interval AND NOT EXISTS (SELECT FROM click_progress p WHERE p.node = w.node)
+GROUP BY w.node
+ORDER BY 1`
+
+// Progress implements controlplane.ProgressStore.
+func (db *FleetStore) Progress(ctx context.Context) ([]controlplane.EdgeProgress, error) {
+	var all []controlplane.EdgeProgress
+	began := time.Now()
+	err := db.pool.queryIn(ctx, system, selectProgress, []any{controlplane.LongestProgress}, func(rows pgx.Rows) error {
+		for rows.Next() {
+			var p controlplane.EdgeProgress
+			var until *time.Time
+			var age float64 // by PostgreSQL's clock, which may differ from ours
+			if err := rows.Scan(&p.Node, &p.Region, &until, &p.Pending, &p.Left, &age); err != nil {
+				return err
+			}
+			p.At = began.Add(-time.Duration(age * float64(time.Second)))
+			if until != nil {
+				p.Until = *until
+			}
+			all = append(all, p)
+		}
+		return rows.Err()
+	})
+	return all, classify("read up to when clicks are counted", err)
+}

@@ -1,0 +1,356 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/klauspost/compress/zstd"
+
+	"waypost"
+	"waypost/controlplane"
+	"waypost/internal/failpoint"
+)
+
+// needsLook tells the links that depend on what is there already.
+func needsLook(x controlplane.Insertion) bool { return x.Idempotency != nil || x.Dedupe != nil }
+
+// insertWithLook is InsertLinks for links that carry receipts, or are to be the only ones
+// of their targets. Under the head of the changelog nobody else can add such, so what is
+// found there holds until the commit. That takes some round trips more, which other links of
+// the batch wait for.
+func (db *LinkStore) insertWithLook(ctx context.Context, epoch uint32, links []controlplane.Insertion) (placed []controlplane.Placement, _ waypost.Position, err error) {
+	wished := make([]waypost.Link, len(links))
+	for i := range links {
+		wished[i] = *links[i].Link
+	}
+	var at begun
+	err = pgx.BeginTxFunc(ctx, db.pool, tenant(workspaceList(links)).begin(), func(tx pgx.Tx) error {
+		look := newLook(links)
+		var b pgx.Batch
+		b.Queue(selectBegin, int32(epoch)).QueryRow(at.scan)
+		look.queue(&b)
+		failpoint.Hit("insert links: begun")
+		if err := tx.SendBatch(ctx, &b).Close(); err != nil {
+			return err
+		}
+		look.judge()
+		if err := look.insert(ctx, tx, &at); err != nil {
+			return err
+		}
+		placed = look.placed
+		return look.keep(ctx, tx, at.position())
+	})
+	if err != nil {
+		for i := range links { // somebody may try again with what was wished for
+			*links[i].Link = wished[i]
+		}
+		return nil, waypost.Position{}, classify("insert links", err)
+	}
+	failpoint.Hit("insert links: committed")
+	db.pool.note(at.position())
+	return placed, at.position(), nil
+}
+
+// look is what is there already for a batch of links.
+type look struct {
+	links    []controlplane.Insertion
+	placed   []controlplane.Placement
+	receipts []*controlplane.IdempotencyRecord // each once, in order
+	answered map[controlplane.RequestID]bool
+	twins    map[twinKey]waypost.Link
+	first    map[twinKey]int // the insertion that is to be the link of a target: the first that is live, if one is
+	rest     []int           // the insertions that are to be written
+}
+
+// twinKey names a target under a domain of a workspace.
+type twinKey struct {
+	workspace waypost.WorkspaceID
+	domain    waypost.DomainID
+	target    [32]byte
+}
+
+func keyOfTwin(x *controlplane.Insertion) twinKey {
+	return twinKey{x.Link.Workspace, x.Link.Domain, *x.Dedupe}
+}
+
+func newLook(links []controlplane.Insertion) *look {
+	k := &look{
+		links: links, placed: make([]controlplane.Placement, len(links)), answered: make(map[controlplane.RequestID]bool),
+		twins: make(map[twinKey]waypost.Link), first: make(map[twinKey]int),
+	}
+	for i := range links {
+		if r := links[i].Idempotency; r != nil && !slices.Contains(k.receipts, r) {
+			k.receipts = append(k.receipts, r)
+		}
+	}
+	return k
+}
+
+// queue asks for answers that were given, and for live links of targets.
+func (k *look) queue(b *pgx.Batch) {
+	if len(k.receipts) > 0 {
+		var workspaces []int64
+		var routes, keys []string
+		for _, r := range k.receipts {
+			workspaces, routes, keys = append(workspaces, int64(r.ID.Workspace)), append(routes, r.ID.Route), append(keys, r.ID.Key)
+		}
+		b.Queue(`
+			SELECT i.workspace_id, i.route, i.key FROM unnest($1::bigint[], $2::text[], $3::text[]) n (w, r, k)
+			JOIN idempotency i ON `+ofWorkspace("i.workspace_id", "n.w")+` AND i.route = n.r AND i.key = n.k`, workspaces, routes, keys).Query(func(rows pgx.Rows) error {
+			var id controlplane.RequestID
+			_, err := pgx.ForEachRow(rows, []any{&id.Workspace, &id.Route, &id.Key}, func() error { k.answered[id] = true; return nil })
+			return err
+		})
+	}
+	var wanted []twinKey
+	for i := range k.links {
+		if k.links[i].Dedupe != nil {
+			wanted = append(wanted, keyOfTwin(&k.links[i]))
+		}
+	}
+	if len(wanted) > 0 {
+		queueTwins(b, wanted, k.twins)
+	}
+}
+
+// selectTwins finds the live links that are the ones of targets, which are of the
+// workspaces that the parameters name.
+const selectTwins = `
+SELECT l.*, t.target FROM link_twins($1, $2, $3) t
+JOIN LATERAL (` + selectLink + ` WHERE l.id = t.link_id AND l.deleted_at IS NULL AND l.active
+	AND (l.expires_at IS NULL OR l.expires_at > clock_timestamp())) l ON true`
+
+func queueTwins(b *pgx.Batch, wanted []twinKey, into map[twinKey]waypost.Link) {
+	var workspaces []int64
+	var domains []int32
+	var targets [][]byte
+	for _, w := range wanted {
+		workspaces, domains, targets = append(workspaces, int64(w.workspace)), append(domains, int32(w.domain)), append(targets, w.target[:])
+	}
+	b.Queue(selectTwins, workspaces, domains, targets).Query(func(rows pgx.Rows) error {
+		for rows.Next() {
+			var target []byte
+			l, err := scanLink(rows, &target)
+			if err != nil {
+				return err
+			}
+			into[twinKey{l.Workspace, l.Domain, [32]byte(target)}] = l
+		}
+		return rows.Err()
+	})
+}
+
+// judge settles what needs no writing.
+func (k *look) judge() {
+	for i := range k.links {
+		x := &k.links[i]
+		if x.Idempotency != nil && k.answered[x.Idempotency.ID] {
+			k.placed[i] = controlplane.Replayed
+			continue
+		}
+		if x.Dedupe != nil {
+			key := keyOfTwin(x)
+			if l, ok := k.twins[key]; ok {
+				*x.Link, k.placed[i] = l, controlplane.Found
+				continue
+			}
+			if first, ok := k.first[key]; ok && !k.links[first].Disabled {
+				k.placed[i] = controlplane.Found // the first one's, once that is there
+				continue
+			}
+			k.first[key] = i
+		}
+		k.rest = append(k.rest, i)
+	}
+}
+
+// insert writes the links that are left, and which of them are the ones of their targets.
+func (k *look) insert(ctx context.Context, tx pgx.Tx, at *begun) error {
+	if len(k.rest) == 0 {
+		return nil
+	}
+	links := make([]controlplane.Insertion, len(k.rest))
+	for j, i := range k.rest {
+		links[j] = k.links[i]
+	}
+	in, err := newInserting(links)
+	if err != nil {
+		return err
+	}
+	var b pgx.Batch
+	in.queue(&b, at)
+	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
+		return err
+	}
+	var clash controlplane.ClashError
+	for j, i := range k.rest {
+		if k.placed[i] = in.placed[j]; k.placed[i] == controlplane.Taken && !k.links[i].Link.Custom {
+			clash.Links = append(clash.Links, k.links[i].Link)
+		}
+	}
+	if len(clash.Links) > 0 {
+		return &clash
+	}
+	return k.noteTwins(ctx, tx)
+}
+
+// noteTwins writes down the new links of targets, in the place of those that are no
+// longer live, and gives them to those that wished for the same.
+func (k *look) noteTwins(ctx context.Context, tx pgx.Tx) error {
+	if len(k.first) == 0 {
+		return nil
+	}
+	var workspaces, links []int64
+	var domains []int32
+	var targets [][]byte
+	for key, i := range k.first {
+		workspaces, domains = append(workspaces, int64(key.workspace)), append(domains, int32(key.domain))
+		targets, links = append(targets, key.target[:]), append(links, k.links[i].Link.ID)
+	}
+	_, err := tx.Exec(ctx, `
+		INSERT INTO link_dedupe (workspace_id, domain_id, target, link_id)
+		SELECT * FROM unnest($1::bigint[], $2::integer[], $3::bytea[], $4::bigint[])
+		ON CONFLICT (workspace_id, domain_id, target) DO UPDATE SET link_id = excluded.link_id`, workspaces, domains, targets, links)
+	for i := range k.links {
+		if x := &k.links[i]; x.Dedupe != nil && k.placed[i] == controlplane.Found && x.Link.ID == 0 {
+			*x.Link = *k.links[k.first[keyOfTwin(x)]].Link
+		}
+	}
+	return err
+}
+
+// keep writes the answers to the requests of which a link has come.
+func (k *look) keep(ctx context.Context, tx pgx.Tx, at waypost.Position) error {
+	var b pgx.Batch
+	for _, r := range k.receipts {
+		var placed []controlplane.Placement
+		worth := false
+		for i := range k.links {
+			if k.links[i].Idempotency == r {
+				placed = append(placed, k.placed[i])
+				worth = worth || k.placed[i] == controlplane.Placed || k.placed[i] == controlplane.Found
+			}
+		}
+		if !worth {
+			continue
+		}
+		a, err := r.Respond(placed, at)
+		if err != nil {
+			return fmt.Errorf("make an answer to keep: %w", err)
+		}
+		b.Queue(`INSERT INTO idempotency (workspace_id, route, key, request, status, header, body) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
+			r.ID.Workspace, r.ID.Route, r.ID.Key, r.Request[:], a.Status, a.Header, packed(a.Body))
+	}
+	if b.Len() == 0 {
+		return nil
+	}
+	return tx.SendBatch(ctx, &b).Close()
+}
+
+// maxAnswer bounds an answer that was kept, in bytes: a thousand links with all that
+// they may hold.
+const maxAnswer = 64 << 20
+
+// packer compresses answers; both halves may be used by many goroutines at once.
+var packer = sync.OnceValues(func() (*zstd.Encoder, *zstd.Decoder) {
+	e, err1 := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithLowerEncoderMem(true))
+	d, err2 := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxMemory(maxAnswer))
+	if err := errors.Join(err1, err2); err != nil {
+		panic("postgres: zstd: " + err.Error()) // the options above are wrong
+	}
+	return e, d
+})
+
+func packed(body []byte) []byte {
+	e, _ := packer()
+	return e.EncodeAll(body, nil)
+}
+
+func unpacked(body []byte) ([]byte, error) {
+	_, d := packer()
+	b, err := d.DecodeAll(body, nil)
+	if err != nil {
+		return nil, fmt.Errorf("a kept answer cannot be read: %w", err)
+	}
+	return b, nil
+}
+
+// Response implements controlplane.LinkStore.
+func (db *LinkStore) Response(ctx context.Context, id controlplane.RequestID) (a controlplane.Response, request [32]byte, found bool, err error) {
+	err = db.pool.queryIn(ctx, tenantOf(id.Workspace), `
+		SELECT request, status, header, body FROM idempotency WHERE `+ofWorkspace("workspace_id", "$1")+` AND route = $2 AND key = $3`,
+		[]any{id.Workspace, id.Route, id.Key}, func(rows pgx.Rows) error {
+			for rows.Next() {
+				var hash, body []byte
+				if err := rows.Scan(&hash, &a.Status, &a.Header, &body); err != nil {
+					return err
+				}
+				if a.Body, err = unpacked(body); err != nil {
+					return err
+				}
+				request, found = [32]byte(hash), true
+			}
+			return rows.Err()
+		})
+	return a, request, found, classify("look for an answer", err)
+}
+
+// forgetAnswers removes the answers that were kept for long enough.
+func (db *LinkStore) forgetAnswers(ctx context.Context) error {
+	for {
+		var gone int64
+		var b pgx.Batch
+		system.first(&b)
+		b.Queue(`
+			WITH gone AS (DELETE FROM idempotency WHERE (workspace_id, route, key) IN (
+				SELECT workspace_id, route, key FROM idempotency WHERE created_at < now() - $1::interval
+				ORDER BY created_at LIMIT $2 FOR UPDATE SKIP LOCKED) RETURNING 1)
+			SELECT count(*) FROM gone`, db.keepAnswers, forgottenAtOnce).QueryRow(func(row pgx.Row) error { return row.Scan(&gone) })
+		if err := db.pool.SendBatch(ctx, &b).Close(); err != nil {
+			return classify("forget answers", err)
+		}
+		if gone < forgottenAtOnce {
+			return nil
+		}
+	}
+}
+
+// Duplicates implements controlplane.LinkStore. The position is read after the links.
+func (db *LinkStore) Duplicates(ctx context.Context, ws waypost.WorkspaceID, twins []controlplane.DedupeKey) (map[controlplane.DedupeKey]waypost.Link, waypost.Position, error) {
+	wanted := make([]twinKey, len(twins))
+	for i, t := range twins {
+		wanted[i] = twinKey{ws, t.Domain, t.Target}
+	}
+	found := make(map[twinKey]waypost.Link)
+	var at begun
+	var b pgx.Batch
+	tenantOf(ws).first(&b)
+	queueTwins(&b, wanted, found)
+	b.Queue(selectPosition).QueryRow(at.scan)
+	if err := db.pool.SendBatch(ctx, &b).Close(); err != nil {
+		return nil, waypost.Position{}, classify("look for links of targets", err)
+	}
+	links := make(map[controlplane.DedupeKey]waypost.Link, len(found))
+	for k, l := range found {
+		links[controlplane.DedupeKey{Domain: k.domain, Target: k.target}] = l
+	}
+	return links, at.position(), nil
+}
+
+// DedupeByDefault implements controlplane.LinkStore.
+func (db *LinkStore) DedupeByDefault(ctx context.Context, ws waypost.WorkspaceID) (dedupe bool, err error) {
+	err = db.pool.queryIn(ctx, tenantOf(ws), `SELECT coalesce(settings -> 'dedupe' = 'true', false) FROM workspace WHERE `+ofWorkspace("id", "$1"),
+		[]any{ws}, func(rows pgx.Rows) error {
+			for rows.Next() {
+				if err := rows.Scan(&dedupe); err != nil {
+					return err
+				}
+			}
+			return rows.Err()
+		})
+	return dedupe, classify("read a workspace's settings", err)
+}

@@ -1,0 +1,270 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"waypost"
+	"waypost/controlplane"
+	"waypost/controlplane/rollup"
+)
+
+const (
+	// daysAtOnce bounds what is in memory of a long time. Each day is seen whole.
+	daysAtOnce = 31
+
+	// namesInHand bounds what is in memory of names, of which a thousand are shown.
+	namesInHand = 50_000
+)
+
+// LinkClicks implements controlplane.StatsStore.
+func (db *ClickStore) LinkClicks(ctx context.Context, ws waypost.WorkspaceID, link int64, s *controlplane.Span) (controlplane.Counted, error) {
+	return db.counted(ctx, ws, []int64{link}, s)
+}
+
+// counted adds up the days that a span touches.
+func (db *ClickStore) counted(ctx context.Context, ws waypost.WorkspaceID, links []int64, s *controlplane.Span) (controlplane.Counted, error) {
+	var c controlplane.Counted
+	var all rollup.Breakdown
+	first, end := s.Days()
+	for ; first < end; first += daysAtOnce {
+		days, err := db.ClicksByDay(ctx, ws, ClickDays{Links: links, First: first, End: min(first+daysAtOnce, end)})
+		if err != nil {
+			return controlplane.Counted{}, err
+		}
+		for n, d := range days {
+			for q, count := range d.Quarters {
+				if count.Clicks > 0 {
+					c.Quarters = append(c.Quarters, controlplane.QuarterClicks{
+						At: midnight(n).Unix() + int64(q)*15*60, Clicks: int64(count.Clicks), Bots: int64(count.Bots),
+					})
+				}
+			}
+			all.Merge(&d.Breakdown)
+			visitors, bots := d.Visitors.Count()
+			c.Visitors += int64(visitors)
+			c.Bots += int64(bots)
+		}
+		all.Trim(namesInHand)
+	}
+	for d, from := range [controlplane.Dimensions]rollup.Dimension{
+		controlplane.Countries: rollup.Country, controlplane.Cities: rollup.City, controlplane.Devices: rollup.Device,
+		controlplane.Browsers: rollup.Browser, controlplane.Systems: rollup.OS, controlplane.Referrers: rollup.Referrer,
+	} {
+		names, other := all.Names(from)
+		b := &c.Breakdowns[d]
+		b.Other = int64(other.Clicks)
+		for _, n := range names {
+			if from == rollup.City && n.Name != "" {
+				country, city := rollup.SplitCity(n.Name)
+				n.Name = city + ", " + country
+			}
+			b.Named = append(b.Named, controlplane.NamedClicks{Name: n.Name, Clicks: int64(n.Clicks)})
+		}
+	}
+	return c, nil
+}
+
+// WorkspaceClicks implements controlplane.StatsStore.
+func (db *ClickStore) WorkspaceClicks(ctx context.Context, ws waypost.WorkspaceID, s *controlplane.Span, top int) (controlplane.Counted, controlplane.TopLinks, error) {
+	c, err := db.counted(ctx, ws, nil, s)
+	if err != nil || top == 0 {
+		return c, controlplane.TopLinks{Exact: true}, err
+	}
+	first, end := s.Days()
+	most, exact, err := db.TopLinks(ctx, ws, first, end, top)
+	if err != nil {
+		return controlplane.Counted{}, controlplane.TopLinks{}, err
+	}
+	named, err := db.nameLinks(ctx, ws, most)
+	return c, controlplane.TopLinks{Links: named, Exact: exact}, err
+}
+
+// nameLinks tells what links are. Those that were purged are left out; deleted ones are
+// there, since their clicks were counted.
+func (db *ClickStore) nameLinks(ctx context.Context, ws waypost.WorkspaceID, counts []rollup.LinkCount) ([]controlplane.TopLink, error) {
+	ids := make([]int64, len(counts))
+	for i := range counts {
+		ids[i] = counts[i].Link
+	}
+	byID := make(map[int64]controlplane.TopLink, len(ids))
+	err := db.pool.queryIn(ctx, tenantOf(ws), `
+		SELECT l.id, l.domain_id, CASE WHEN d.id = $3 THEN '' ELSE d.host END, l.code, l.original_url, l.title
+		FROM link l JOIN domain d ON d.id = l.domain_id
+		WHERE `+ofWorkspace("l.workspace_id", "$1")+` AND l.id = ANY($2::bigint[])`, []any{ws, ids, waypost.DefaultDomain}, func(rows pgx.Rows) error {
+		for rows.Next() {
+			var id int64
+			var l controlplane.TopLink
+			if err := rows.Scan(&id, &l.Domain, &l.Host, &l.Code, &l.OriginalURL, &l.Title); err != nil {
+				return err
+			}
+			byID[id] = l
+		}
+		return rows.Err()
+	})
+	named := make([]controlplane.TopLink, 0, len(counts))
+	for _, c := range counts {
+		if l, found := byID[c.Link]; found {
+			l.Clicks, l.Bots = int64(c.Clicks), int64(c.Bots)
+			named = append(named, l)
+		}
+	}
+	return named, classify("name links", err)
+}
+
+// WorkspaceTotals implements controlplane.StatsStore, in one statement, so that no click
+// is seen twice or not at all.
+func (db *ClickStore) WorkspaceTotals(ctx context.Context, ws waypost.WorkspaceID) (clicks, bots int64, err error) {
+	err = db.pool.queryIn(ctx, tenantOf(ws), `
+		SELECT least(coalesce(sum(s.clicks), 0), 9223372036854775807)::bigint, least(coalesce(sum(s.bot_clicks), 0), 9223372036854775807)::bigint FROM (
+			SELECT clicks, bot_clicks FROM click_workspace_day WHERE `+ofWorkspace("workspace_id", "$1")+`
+			UNION ALL
+			SELECT clicks, bot_clicks FROM click_part WHERE `+ofWorkspace("workspace_id", "$1")+`) s`, []any{ws}, func(rows pgx.Rows) error {
+		for rows.Next() {
+			if err := rows.Scan(&clicks, &bots); err != nil {
+				return err
+			}
+		}
+		return rows.Err()
+	})
+	return clicks, bots, classify("count the clicks of a workspace", err)
+}
+
+// The clicks of a link l are in its row of link_click, c, and in parts, p, that are
+// not folded into it yet. One statement sees each click in one of them.
+const (
+	clickCounts = `least(coalesce(c.clicks, 0) + coalesce(p.clicks, 0), 9223372036854775807)::bigint,
+       least(coalesce(c.bot_clicks, 0) + coalesce(p.bots, 0), 9223372036854775807)::bigint, greatest(c.last_accessed_at, p.at)`
+	joinParts = `LEFT JOIN LATERAL (
+	SELECT sum(p.clicks) AS clicks, sum(p.bot_clicks) AS bots, max(p.last_accessed_at) AS at
+	FROM unnest(click_areas(l.id)) a
+	CROSS JOIN LATERAL (SELECT link_id, clicks, bot_clicks, last_accessed_at FROM click_part WHERE workspace_id = l.workspace_id AND area = a) p
+	WHERE p.link_id = l.id) p ON true`
+)
+
+// ClickDays says of which days (UTC, since 1970) clicks are asked: [First, End), and of
+// which links of a workspace; nil means all.
+type ClickDays struct {
+	Links      []int64
+	First, End int32
+}
+
+// kinds of rows of a click query.
+const (
+	hourRow = iota
+	dayRow
+	partRow
+)
+
+// selectDays gives hours, days and parts in one statement, so that no click is seen
+// twice or not at all while parts are folded.
+func selectDays(hours, days, which, areas string) string {
+	return `
+SELECT 0, (h.hour AT TIME ZONE 'UTC')::date - date '1970-01-01', extract(hour FROM h.hour AT TIME ZONE 'UTC')::integer,
+       ARRAY[h.q0, h.q1, h.q2, h.q3], ARRAY[h.b0, h.b1, h.b2, h.b3], NULL::bytea, NULL::bytea
+FROM ` + hours + ` h
+WHERE ` + ofWorkspace("h.workspace_id", "$1") + ` AND h.hour >= $4::timestamptz AND h.hour < $5::timestamptz` + which + `
+UNION ALL
+SELECT 1, d.day - date '1970-01-01', 0, NULL, NULL, d.breakdown, d.visitors
+FROM ` + days + ` d
+WHERE ` + ofWorkspace("d.workspace_id", "$1") + ` AND d.day >= date '1970-01-01' + $2::integer AND d.day < date '1970-01-01' + $3::integer` + which + `
+UNION ALL
+SELECT 2, p.day - date '1970-01-01', extract(hour FROM p.last_accessed_at AT TIME ZONE 'UTC')::integer, ARRAY[p.clicks], ARRAY[p.bot_clicks], p.detail, NULL
+FROM click_part p
+WHERE ` + ofWorkspace("p.workspace_id", "$1") + ` AND p.day >= date '1970-01-01' + $2::integer AND p.day < date '1970-01-01' + $3::integer` + which + areas
+}
+
+// ClicksByDay gives what is known of the clicks of links, or of all of a workspace, to
+// the newest, by day (UTC, since 1970). Days without clicks are not there. A
+// breakdown that cannot be read is in it as others.
+func (db *ClickStore) ClicksByDay(ctx context.Context, ws waypost.WorkspaceID, q ClickDays) (map[int32]*rollup.Day, error) {
+	sql, args := selectDays("click_workspace_hour", "click_workspace_day", "", ""), []any{ws, q.First, q.End, midnight(q.First), midnight(q.End)}
+	if q.Links != nil {
+		sql = selectDays("click_hour", "click_day", " AND link_id = ANY($6::bigint[])", " AND area = ANY($7::bigint[])")
+		args = append(args, q.Links, areasOf(q.Links))
+	}
+	days := make(map[int32]*rollup.Day)
+	err := db.pool.queryIn(ctx, tenantOf(ws), sql, args, func(rows pgx.Rows) error {
+		var kind, hour int
+		var n int32
+		var clicks, bots []int64
+		var packed, visitors []byte
+		for rows.Next() {
+			if err := rows.Scan(&kind, &n, &hour, &clicks, &bots, &packed, &visitors); err != nil {
+				return err
+			}
+			d := days[n]
+			if d == nil {
+				d = &rollup.Day{}
+				days[n] = d
+			}
+			switch kind {
+			case hourRow:
+				for q := range clicks {
+					d.Quarters[4*hour+q].Add(countOf(clicks[q], bots[q]))
+				}
+			case dayRow:
+				if err := db.mergeDay(d, packed, visitors); err != nil {
+					return err
+				}
+			case partRow:
+				if len(clicks) != 1 || len(bots) != 1 {
+					continue
+				}
+				if why := foldPart(d, packed, countOf(clicks[0], bots[0]), hour); why != nil {
+					db.pool.log.Error("a part of clicks cannot be read; its clicks are told, and no more of it", "error", why)
+				}
+			}
+		}
+		return rows.Err()
+	})
+	// Days that only have quarters, or the other way round, are whole all the same.
+	for _, d := range days {
+		d.Complete()
+	}
+	return days, classify("read clicks by day", err)
+}
+
+// mergeDay adds a packed day. What cannot be read is logged and left out: the clicks are
+// still told by the hours.
+func (db *ClickStore) mergeDay(d *rollup.Day, breakdown, visitors []byte) error {
+	b, err := rollup.UnpackBreakdown(breakdown)
+	if err == nil {
+		d.Breakdown.Merge(b)
+	} else {
+		db.pool.log.Error("a breakdown of clicks cannot be read", "error", err)
+	}
+	v, err := rollup.UnpackVisitors(visitors)
+	if err == nil {
+		d.Visitors.Merge(v)
+	} else {
+		db.pool.log.Error("a set of visitors cannot be read", "error", err)
+	}
+	return nil
+}
+
+// foldPart adds a part of which the columns say how many clicks it has. One that cannot
+// be read, or says something else, is counted as others in the hour of its newest click.
+func foldPart(d *rollup.Day, detail []byte, said rollup.Count, hour int) error {
+	p, err := rollup.UnpackDelta(detail)
+	if err == nil && p.Total() != said {
+		err = waypost.Errorf(waypost.EInvalid, "a part of clicks does not add up to its clicks")
+	}
+	if err != nil {
+		d.Quarters[4*hour].Add(said)
+		d.Breakdown.AddOther(said)
+		return err
+	}
+	d.Fold(p)
+	return nil
+}
+
+func countOf(clicks, bots int64) rollup.Count {
+	c := rollup.Count{Clicks: min(uint64(max(clicks, 0)), rollup.MaxCount)}
+	c.Bots = min(uint64(max(bots, 0)), c.Clicks)
+	return c
+}
+
+func midnight(day int32) time.Time { return time.Unix(int64(day)*24*60*60, 0).UTC() }
