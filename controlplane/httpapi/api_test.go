@@ -15,8 +15,8 @@ import (
 	"waypost/controlplane/httpapi"
 )
 
-// api is the API on a real listener, with its links in memory.
-type api struct {
+// testAPI is the API on a real listener, with its links in memory.
+type testAPI struct {
 	t     *testing.T
 	links *links
 	url   string
@@ -26,10 +26,11 @@ type api struct {
 
 // start serves the API until the test ends. Changes may spoil the links and the
 // configuration before.
-func start(t *testing.T, changes ...func(*links, *httpapi.Config)) *api {
+func start(t *testing.T, changes ...func(*links, *httpapi.Config)) *testAPI {
 	t.Helper()
 	f := newLinks()
-	cfg := httpapi.Config{Links: f, BaseURL: "https://wp.example", Version: "1.2.3", RequestTimeout: time.Minute}
+	cfg := services(f)
+	cfg.Version, cfg.RequestTimeout = "1.2.3", time.Minute
 	for _, change := range changes {
 		change(f, &cfg)
 	}
@@ -37,7 +38,7 @@ func start(t *testing.T, changes ...func(*links, *httpapi.Config)) *api {
 	t.Cleanup(server.Close)
 	client := server.Client()
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &api{t: t, links: f, url: server.URL, client: client}
+	return &testAPI{t: t, links: f, url: server.URL, client: client}
 }
 
 // answer is a response that has been read to its end.
@@ -56,7 +57,7 @@ type call struct {
 	host   string
 }
 
-func (a *api) do(c call) answer {
+func (a *testAPI) do(c call) answer {
 	a.t.Helper()
 	req, err := http.NewRequestWithContext(a.t.Context(), c.method, a.url+c.path, strings.NewReader(c.body))
 	require.NoError(a.t, err)
@@ -82,15 +83,15 @@ func (a *api) do(c call) answer {
 	return answer{res, string(text)}
 }
 
-func (a *api) get(path string) answer { a.t.Helper(); return a.do(call{path: path}) }
+func (a *testAPI) get(path string) answer { a.t.Helper(); return a.do(call{path: path}) }
 
-func (a *api) post(path, body string) answer {
+func (a *testAPI) post(path, body string) answer {
 	a.t.Helper()
 	return a.do(call{method: http.MethodPost, path: path, body: body})
 }
 
 // create makes a link and gives it as it was answered.
-func (a *api) create(body string) map[string]any {
+func (a *testAPI) create(body string) map[string]any {
 	a.t.Helper()
 	res := a.post("/api/v1/urls", body)
 	require.Equal(a.t, http.StatusCreated, res.StatusCode, res.text)

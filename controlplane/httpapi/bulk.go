@@ -3,202 +3,212 @@ package httpapi
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/danielgtaylor/huma/v2"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 )
 
-// bulkRequest is a body of many wishes. It is read by bulkItems and never as a
-// whole, so that one bad link refuses only itself.
-type bulkRequest struct {
-	Links []newLink `json:"links" nullable:"false" minItems:"1" maxItems:"1000"`
-}
-
 type bulkInput struct {
-	Repeatable
-	Waiting
-	Prefer string `header:"Prefer" doc:"return=minimal (RFC 7240): of each link that was created, only its code is answered."`
-	Body   body[bulkRequest]
+	repeatable
+	waiting
+	Prefer string       `header:"Prefer" doc:"return=minimal (RFC 7240): of each created link, the answer holds the code only."`
+	Body   api.NewLinks `raw:"true"` // decoded link by link, so that a bad link refuses only itself
+	Raw    []byte
 }
 
 type bulkOutput struct {
-	Applied  string `header:"Waypost-Applied" doc:"What came of waiting; see wait."`
+	Applied  string `header:"Waypost-Applied" doc:"Outcome of waiting; see wait."`
 	Position string `header:"Waypost-Position" doc:"Position of the last change; absent when no link was created."`
-	Minimal  string `header:"Preference-Applied" doc:"return=minimal, when that was asked for."`
-	Body     bulkAnswer
-}
-
-type bulkAnswer struct {
-	Results []bulkResult `json:"results" nullable:"false" doc:"One for each link of the request, in its order."`
-}
-
-// bulkResult is the outcome of one wish: a link or a problem.
-type bulkResult struct {
-	Status int      `json:"status" example:"201" doc:"The status that this link alone would have got."`
-	Link   *link    `json:"link,omitempty" doc:"The link, when there is one."`
-	Code   string   `json:"short_code,omitempty" doc:"The code of the link, in a minimal answer."`
-	Error  *problem `json:"error,omitempty" doc:"Why it was not."`
-}
-
-func (s *server) registerBulk() {
-	direct(s, withBody(huma.Operation{
-		OperationID: "create-links",
-		Method:      http.MethodPost,
-		Path:        linksPath + "/bulk",
-		Summary:     "Create many links, each with its own outcome",
-		Security:    s.needs(controlplane.ScopeLinksWrite),
-		Responses:   withReplay(problems(400, 401, 403, 408, 409, 413, 415, 422), "200"),
-	}, maxBulkBody), s.createBulk, func(h http.Header, data []byte) *bulkInput {
-		return &bulkInput{Prefer: h.Get("Prefer"), Body: body[bulkRequest]{raw: data, unchecked: true}}
-	}, (*bulkOutput).show)
-}
-
-func (s *server) createBulk(ctx context.Context, in *bulkInput) (*bulkOutput, error) {
-	items, err := itemsOf(&in.Body)
-	if err != nil {
-		return nil, err
-	}
-	minimal := strings.TrimSpace(in.Prefer) == minimalAnswer
-	results := make([]bulkResult, len(items))
-	refuse := func(i int, err error) { results[i] = s.bulkResult(ctx, &controlplane.Outcome{Err: err}) }
-
-	now := s.now()
-	var wishes []controlplane.NewLink
-	var places []int // of the wishes among the items
-	for i, raw := range items {
-		n, quick := quickLink(raw)
-		at := ""
-		if !quick {
-			if err := in.Body.check(); err != nil {
-				return nil, err
-			}
-			at = "body.links[" + strconv.Itoa(i) + "]"
-			if n, err = decode[newLink](s, raw, at); err != nil {
-				refuse(i, err)
-				continue
-			}
-		}
-		wish, err := n.wish(now, at)
-		if err != nil {
-			refuse(i, err)
-			continue
-		}
-		wishes, places = append(wishes, wish), append(places, i)
-	}
-
-	s.large(ctx, len(items))
-
-	out, header := &bulkOutput{Body: bulkAnswer{Results: results}}, map[string]string{}
-	result := func(o *controlplane.Outcome) bulkResult { return s.bulkResult(ctx, o) }
-	if minimal {
-		out.Minimal, header["Preference-Applied"] = minimalAnswer, minimalAnswer
-		result = func(o *controlplane.Outcome) bulkResult {
-			if o.Err != nil {
-				return s.bulkResult(ctx, o)
-			}
-			return bulkResult{Status: statusOf(o), Code: string(o.Link.Code)}
-		}
-	}
-	if len(wishes) == 0 {
-		return out, nil
-	}
-	answer := func(outcomes []controlplane.Outcome, at waypost.Position) (controlplane.Response, error) {
-		kept := &bulkOutput{Body: bulkAnswer{Results: slices.Clone(results)}}
-		for j, i := range places {
-			kept.Body.Results[i] = result(&outcomes[j])
-		}
-		header["Waypost-Position"] = at.String()
-		return answerOf(http.StatusOK, header, kept.Body)
-	}
-	outcomes, position, err := s.make(ctx, "create-links", &in.Repeatable, in.Body.raw, wishes, answer)
-	if err != nil {
-		return nil, s.awaitReplay(ctx, &in.Waiting, err)
-	}
-	if len(outcomes) != len(wishes) {
-		return nil, fmt.Errorf("%d outcomes of %d links", len(outcomes), len(wishes))
-	}
-	for j, i := range places {
-		results[i] = result(&outcomes[j])
-	}
-	if !position.IsZero() {
-		out.Position, out.Applied = position.String(), s.await(ctx, &in.Waiting, position)
-	}
-	return out, nil
+	Minimal  string `header:"Preference-Applied" doc:"return=minimal, when that was requested."`
+	Body     api.LinkOutcomes
 }
 
 const minimalAnswer = "return=minimal"
 
-// itemsOf takes the links out of a bulk body.
-func itemsOf(b *body[bulkRequest]) ([][]byte, error) {
-	if items, ok := quickItems(b.raw); ok {
-		return items, nil
-	}
-	if err := b.check(); err != nil {
-		return nil, err
-	}
-	items, err := bulkItems(b.raw)
-	texts := make([][]byte, len(items))
-	for i := range items {
-		texts[i] = items[i]
-	}
-	return texts, err
+func registerBulk(rt *router, a *linksAPI) {
+	done := rt.document.success(&binding{out: outputOf(typeOf[bulkOutput]())}, http.StatusOK)
+	item := rt.document.schemas.of(typeOf[api.NewLink](), "")
+	handle(rt, operation{
+		id: "create-links", method: http.MethodPost, path: api.PathLinks + "/bulk", summary: "Create many links, each with its own outcome",
+		scopes: []controlplane.Scope{controlplane.ScopeLinksWrite}, problems: []int{http.StatusConflict}, maxBody: maxLinksBody,
+		answers: map[int]answer{http.StatusOK: withReplay(done)},
+	}, func(ctx context.Context, in *bulkInput) (*bulkOutput, error) {
+		b := bulk{a: a, rt: rt, minimal: strings.TrimSpace(in.Prefer) == minimalAnswer}
+		if err := b.read(ctx, item, in.Raw); err != nil {
+			return nil, err
+		}
+		return b.create(ctx, in)
+	})
 }
 
-func (s *server) bulkResult(ctx context.Context, o *controlplane.Outcome) bulkResult {
-	if o.Err != nil {
-		p := s.problem(ctx, "create-links", o.Err)
-		return bulkResult{Status: p.Status, Error: p}
-	}
-	l := s.showOutcome(o)
-	return bulkResult{Status: statusOf(o), Link: &l}
+// bulk is a request for many links.
+type bulk struct {
+	a       *linksAPI
+	rt      *router
+	minimal bool
+
+	results []api.LinkOutcome // by place in the request
+	links   []controlplane.NewLink
+	places  []int // of the links in the request
 }
 
-// bulkItems takes the links out of a bulk body without judging them. It stops at
-// the first that is too many, whatever the body holds beyond.
-func bulkItems(raw []byte) ([]json.RawMessage, error) {
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
-		return nil, fieldErrors{{Location: "body", Message: "expected object"}}
+// read decodes the links. Those that cannot be created get their results.
+func (b *bulk) read(ctx context.Context, item *schema, text []byte) error {
+	items, err := itemsOf(text)
+	if err != nil {
+		return err
 	}
-	var items []json.RawMessage
-	for seen := false; dec.More(); seen = true {
-		name, err := dec.Token()
-		if err != nil {
-			return nil, waypost.WrapError(waypost.EMalformed, "the body is no JSON", err)
-		}
-		if name != "links" {
-			return nil, fieldErrorsOf([]error{unexpected("body", fmt.Sprint(name), unknownField)})
-		}
-		if seen {
-			return nil, waypost.Errorf(waypost.EMalformed, "the name links occurs twice")
-		}
-		if t, err := dec.Token(); err != nil || t != json.Delim('[') {
-			return nil, fieldErrors{{Location: "body.links", Message: "expected array"}}
-		}
-		for dec.More() {
-			if len(items) == waypost.MaxBulk {
-				return nil, fieldErrors{{Location: "body.links", Message: fmt.Sprintf("expected at most %d links", waypost.MaxBulk)}}
+	b.a.auth.charge(ctx, len(items))
+	b.results = make([]api.LinkOutcome, len(items))
+	b.links, b.places = make([]controlplane.NewLink, 0, len(items)), make([]int, 0, len(items))
+	now := b.a.now()
+	for i, text := range items {
+		at := "body.links[" + strconv.Itoa(i) + "]"
+		var n api.NewLink
+		err := item.decode(text, &n, at)
+		if err == nil {
+			var link controlplane.NewLink
+			if link, err = newLinkOf(&n, now, at); err == nil {
+				b.links, b.places = append(b.links, link), append(b.places, i)
+				continue
 			}
-			var item json.RawMessage
-			if err := dec.Decode(&item); err != nil {
-				return nil, waypost.WrapError(waypost.EMalformed, "the body is no JSON", err)
-			}
-			items = append(items, item)
 		}
-		if _, err := dec.Token(); err != nil { // the closing bracket
-			return nil, waypost.WrapError(waypost.EMalformed, "the body is no JSON", err)
+		b.results[i] = b.result(ctx, &controlplane.Outcome{Err: err})
+	}
+	return nil
+}
+
+func (b *bulk) create(ctx context.Context, in *bulkInput) (*bulkOutput, error) {
+	out, header := &bulkOutput{}, map[string]string{}
+	if b.minimal {
+		out.Minimal, header["Preference-Applied"] = minimalAnswer, minimalAnswer
+	}
+	if len(b.links) == 0 {
+		out.Body.Results = b.results
+		return out, nil
+	}
+	answer := func(outcomes []controlplane.Outcome, at waypost.Position) (controlplane.Response, error) {
+		header[api.HeaderPosition] = at.String()
+		return answerOf(http.StatusOK, header, &api.LinkOutcomes{Results: b.with(ctx, outcomes)})
+	}
+	outcomes, position, err := b.a.createAll(ctx, "create-links", in.IdempotencyKey, in.Raw, b.links, answer)
+	if err != nil {
+		return nil, b.a.awaitReplay(ctx, &in.waiting, err)
+	}
+	if len(outcomes) != len(b.links) {
+		return nil, fmt.Errorf("%d outcomes of %d links", len(outcomes), len(b.links))
+	}
+	out.Body.Results = b.with(ctx, outcomes)
+	if !position.IsZero() {
+		out.Position, out.Applied = position.String(), await(ctx, b.a.waiter, &in.waiting, position)
+	}
+	return out, nil
+}
+
+// with returns the results with those of the links that were to be created.
+func (b *bulk) with(ctx context.Context, outcomes []controlplane.Outcome) []api.LinkOutcome {
+	results := slices.Clone(b.results)
+	for j, i := range b.places {
+		results[i] = b.result(ctx, &outcomes[j])
+	}
+	return results
+}
+
+func (b *bulk) result(ctx context.Context, o *controlplane.Outcome) api.LinkOutcome {
+	switch {
+	case o.Err != nil:
+		p := b.rt.problem(ctx, "create-links", o.Err)
+		return api.LinkOutcome{Status: p.Status, Error: &p.Problem}
+	case b.minimal:
+		return api.LinkOutcome{Status: statusOf(o), ShortCode: string(o.Link.Code)}
+	}
+	l := b.a.outcome(o)
+	return api.LinkOutcome{Status: statusOf(o), Link: &l}
+}
+
+// itemsOf takes the links out of a body without judging them. Their text is JSON, although
+// names may occur twice in it and it may not be UTF-8.
+func itemsOf(text []byte) ([][]byte, error) {
+	d := decoder{dec: jsontext.NewDecoder(bytes.NewBuffer(text), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))}
+	items, err := d.items(text, &location{name: "body"})
+	if err == nil {
+		if _, err = d.dec.ReadToken(); err == io.EOF { //nolint:errorlint // never wrapped
+			err = nil
 		}
 	}
-	if len(items) == 0 {
-		return nil, fieldErrors{{Location: "body.links", Message: "expected at least 1 link"}}
+	switch {
+	case err != nil:
+		return nil, malformed(err)
+	case len(d.wrong) > 0:
+		return nil, d.wrong.sorted()
 	}
 	return items, nil
+}
+
+func (d *decoder) items(text []byte, at *location) (items [][]byte, err error) {
+	if ok, err := d.expect('{', "object", at); err != nil || !ok {
+		return nil, err
+	}
+	if _, err := d.dec.ReadToken(); err != nil {
+		return nil, err
+	}
+	links, seen := &location{outer: at, name: "links"}, false
+	for d.dec.PeekKind() == '"' {
+		token, err := d.dec.ReadToken()
+		if err != nil {
+			return nil, err
+		}
+		switch name := token.String(); {
+		case name != "links":
+			d.fault(&location{outer: at, name: shortened(name)}, unknownField)
+			err = d.dec.SkipValue()
+		case seen:
+			err = &jsontext.SyntacticError{ByteOffset: d.dec.InputOffset(), Err: jsontext.ErrDuplicateName}
+		default:
+			seen = true
+			items, err = d.list(text, links)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if len(items) == 0 && len(d.wrong) == 0 {
+		d.fault(links, "expected at least 1 link")
+	}
+	_, err = d.dec.ReadToken()
+	return items, err
+}
+
+func (d *decoder) list(text []byte, at *location) (items [][]byte, err error) {
+	if ok, err := d.expect('[', "array", at); err != nil || !ok {
+		return nil, err
+	}
+	if _, err := d.dec.ReadToken(); err != nil {
+		return nil, err
+	}
+	n := 0
+	for ; d.dec.PeekKind() != ']' && d.dec.PeekKind() != 0; n++ {
+		value, err := d.dec.ReadValue()
+		if err != nil {
+			return nil, err
+		}
+		if n < waypost.MaxBulk {
+			end := int(d.dec.InputOffset())
+			items = append(items, text[end-len(value):end])
+		}
+	}
+	if n > waypost.MaxBulk {
+		d.fault(at, fmt.Sprintf("expected at most %d links", waypost.MaxBulk))
+	}
+	_, err = d.dec.ReadToken()
+	return items, err
 }

@@ -88,8 +88,8 @@ func TestBulkRefusesABadEnvelope(t *testing.T) {
 		says       string
 	}{
 		{"an empty body", "", 400, "empty"},
-		{"cut JSON", `{"links": [` + item, 400, "no JSON"},
-		{"text after the JSON", `{"links": [` + item + `]}]`, 400, "no JSON"},
+		{"cut JSON", `{"links": [` + item, 400, "not JSON"},
+		{"text after the JSON", `{"links": [` + item + `]}]`, 400, "not JSON"},
 		{"an array", `[` + item + `]`, 422, "expected object"},
 		{"no links", `{}`, 422, "at least 1"},
 		{"empty links", `{"links": []}`, 422, "at least 1"},

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost/controlplane"
-	"waypost/controlplane/httpapi"
 )
 
 // cleanup is a Cleanup that never changes.
@@ -21,7 +20,7 @@ func (cleanup) CleanupStats(context.Context) (controlplane.CleanupStats, error) 
 }
 
 func TestOperatorsSeeWhatTheCleanupDid(t *testing.T) {
-	a := start(t, func(_ *links, c *httpapi.Config) { c.Cleanup = cleanup{} })
+	a := start(t)
 	res := a.do(call{path: "/api/admin/cleanup/stats", key: operatorKey})
 	require.Equal(t, 200, res.StatusCode)
 	require.JSONEq(t, `{"last_cleanup_time": "2031-05-06T07:08:09Z", "total_cleaned": 7, "last_batch_size": 3, "successful_runs": 2,
@@ -30,12 +29,11 @@ func TestOperatorsSeeWhatTheCleanupDid(t *testing.T) {
 }
 
 func TestEveryOperationThatNeedsAKeyDocumentsItsLimits(t *testing.T) {
-	a := start(t, func(_ *links, c *httpapi.Config) { c.Cleanup = cleanup{} })
+	a := start(t)
 	limited := 0
 	for name, op := range operations(t, object(t, a.get("/openapi.json").text)) {
 		answers := op["responses"].(map[string]any)
-		if op["security"] == nil {
-			require.NotContains(t, answers, "429", name)
+		if len(op["security"].([]any)) == 0 {
 			continue
 		}
 		limited++

@@ -4,16 +4,54 @@ import (
 	"bytes"
 	"encoding/csv"
 	"mime"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"waypost/api"
 	"waypost/controlplane"
 )
 
-// acceptsCSV reports whether an Accept header names CSV, with a weight that is no
-// lower than that of JSON, where that is named.
+// table is an answer in JSON or CSV, as the client prefers.
+type table struct {
+	json  any
+	file  string // name of the CSV file, without its ending
+	name  string // of the breakdown in CSV; "": the series
+	stats *controlplane.Stats
+	top   []api.TopLink
+}
+
+// tables documents an operation that answers with a [table].
+func tables(s *schema) map[int]answer {
+	return map[int]answer{http.StatusOK: {
+		Description: "OK",
+		Headers: map[string]header{
+			"Content-Disposition": textHeader("The name of a CSV file."),
+			"Vary":                textHeader("The answer depends on Accept."),
+		},
+		Content: map[string]media{jsonType: {s}, "text/csv": {textSchema}},
+	}}
+}
+
+func (t *table) respond(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Vary", "Accept")
+	if acceptsCSV(strings.Join(r.Header["Accept"], ",")) {
+		file, body := t.csv()
+		w.Header().Set("Content-Disposition", `attachment; filename="`+file+`.csv"`)
+		writeBody(w, http.StatusOK, "text/csv; charset=utf-8", body)
+		return
+	}
+	text, err := encode(nil, t.json)
+	if err != nil {
+		panic("httpapi: " + err.Error()) // numbers and texts can be encoded
+	}
+	writeBody(w, http.StatusOK, jsonType, text)
+}
+
+// acceptsCSV reports whether an Accept header names CSV, with a weight that is no lower
+// than that of JSON.
 func acceptsCSV(accept string) bool {
 	weights := map[string]float64{}
 	for part := range strings.SplitSeq(accept, ",") {
@@ -27,40 +65,37 @@ func acceptsCSV(accept string) bool {
 		}
 		weights[name] = max(weights[name], weight)
 	}
-	return weights["text/csv"] > 0 && weights["text/csv"] >= weights["application/json"]
+	return weights["text/csv"] > 0 && weights["text/csv"] >= weights[jsonType]
 }
 
-// csvOf gives the series, or the table that is named instead.
-func csvOf(file, table string, s *controlplane.Stats, top []controlplane.TopLink) *tableOutput {
+// csv renders the series, or the chosen breakdown.
+func (t *table) csv() (file string, body []byte) {
 	var rows [][]string
-	if d := slices.Index(breakdownNames[:], table); d >= 0 {
+	file = t.file
+	if d := slices.Index(breakdownNames[:], t.name); d >= 0 {
 		rows = append(rows, []string{"name", "clicks"})
-		for _, n := range showBreakdown(controlplane.Dimension(d), &s.Breakdowns[d]) {
+		for _, n := range breakdownOf(controlplane.Dimension(d), &t.stats.Breakdowns[d]) {
 			rows = append(rows, []string{n.Name, number(n.Clicks)})
 		}
-		file += "-" + table
-	} else if table == "top" {
+		file += "-" + t.name
+	} else if t.name == "top" {
 		rows = append(rows, []string{"short_code", "domain", "original_url", "title", "clicks", "bot_clicks"})
-		for i := range top {
-			l := showTop(&top[i])
+		for _, l := range t.top {
 			rows = append(rows, []string{l.ShortCode, l.Domain, l.OriginalURL, l.Title, number(l.Clicks), number(l.BotClicks)})
 		}
-		file += "-" + table
+		file += "-" + t.name
 	} else {
 		rows = append(rows, []string{"t", "clicks", "bot_clicks"})
-		for i, q := range s.Series {
-			rows = append(rows, []string{s.Span.Bounds[i].Format(time.RFC3339), number(q.Clicks), number(q.Bots)})
+		for i, q := range t.stats.Series {
+			rows = append(rows, []string{t.stats.Span.Bounds[i].Format(time.RFC3339), number(q.Clicks), number(q.Bots)})
 		}
 	}
-	return &tableOutput{
-		ContentType: "text/csv; charset=utf-8", ContentDisposition: `attachment; filename="` + file + `.csv"`, Vary: "Accept",
-		Body: csvText(rows),
-	}
+	return file, csvText(rows)
 }
 
 func number(n int64) string { return strconv.FormatInt(n, 10) }
 
-// csvText writes rows, so that no cell is a formula to a spreadsheet.
+// csvText writes rows in which no cell is a formula to a spreadsheet.
 func csvText(rows [][]string) []byte {
 	var b bytes.Buffer
 	w := csv.NewWriter(&b)
@@ -77,12 +112,12 @@ func csvText(rows [][]string) []byte {
 }
 
 // noFormula puts an apostrophe before a text that a spreadsheet could run, as OWASP
-// advises (CSV Injection). White space before it is passed over by some.
+// advises (CSV Injection). Some spreadsheets ignore white space before the sign.
 func noFormula(cell string) string {
 	if cell != "" && strings.ContainsRune("\t\r\n", rune(cell[0])) {
 		return "'" + cell
 	}
-	// Full-width signs are signs to some spreadsheets, too.
+	// Some spreadsheets accept full-width signs, too.
 	for _, sign := range []string{"=", "+", "-", "@", "＝", "＋", "－", "＠"} {
 		if strings.HasPrefix(strings.TrimLeft(cell, " \u00a0\u3000"), sign) {
 			return "'" + cell

@@ -4,112 +4,136 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 )
 
-// Domains answers what the API is asked about hosts. All methods may be called by
-// many goroutines at once; errors are as those of [Links].
+// Domains manages domains. ENotFound: the actor does not see the domain. EForbidden: the
+// actor may not change it.
 type Domains interface {
-	DomainEditor
-
-	// Domains gives the domains that the actor's links can have.
+	// Domains returns the domains that the actor's links can have.
 	Domains(ctx context.Context, actor controlplane.Actor) ([]waypost.Domain, error)
 
-	// ChangeDomain changes where a domain leads, and gives the position of the change:
-	// ENotFound for a domain that the actor does not see, EForbidden for one that is
-	// not the actor's to change.
+	// AddDomain adds a domain: EInvalid when the host is not allowed, EConflict when it is
+	// in use.
+	AddDomain(ctx context.Context, actor controlplane.Actor, n controlplane.NewDomain) (waypost.Domain, waypost.Position, error)
+
+	// ChangeDomain changes the targets of a domain.
 	ChangeDomain(ctx context.Context, actor controlplane.Actor, id waypost.DomainID, c controlplane.DomainChange) (waypost.Domain, waypost.Position, error)
 
-	// Root gives where the root of the domain of a host leads, as the client sent the
-	// host, and false when it leads nowhere.
+	// RemoveDomain removes a domain: EConflict when it has links and force is not set.
+	RemoveDomain(ctx context.Context, actor controlplane.Actor, id waypost.DomainID, force bool) (waypost.Position, error)
+
+	// Root returns the redirect of the root of a host's domain, and false when it has no
+	// target. The host is as the client sent it.
 	Root(ctx context.Context, host string) (waypost.Resolution, bool, error)
 }
 
-type domainsOutput struct{ Body domainList }
-
-type domainList struct {
-	Domains []domain `json:"domains" nullable:"false" doc:"Ordered by id."`
+// domainsAPI serves domains.
+type domainsAPI struct {
+	domains Domains
+	waiter  Waiter
 }
 
-type domain struct {
-	ID          uint32 `json:"id"`
-	Host        string `json:"host"`
-	Shared      bool   `json:"shared" doc:"All workspaces have links under it; the default workspace changes it."`
-	RootURL     string `json:"root_url" doc:"Where the root of the domain leads; empty: it tells which service it is."`
-	NotFoundURL string `json:"not_found_url" doc:"Where everything leads that would answer 404; empty: it answers 404."`
+type domainsOutput struct{ Body api.DomainList }
+
+type addDomainInput struct {
+	waiting
+	Body api.NewDomain
 }
 
 type changeDomainInput struct {
 	ID int64 `path:"id" minimum:"1" maximum:"2147483647"`
-	Waiting
-	Body body[domainChange]
-}
-
-// domainChange is what is to change. Null is as good as leaving a field out.
-type domainChange struct {
-	RootURL     *string `json:"root_url,omitempty" nullable:"true" example:"https://example.com/" doc:"Where the root of the domain is to lead: a URL as that of a link, of at most 4,096 bytes once it is percent-encoded. Empty: nowhere. It is shown as it stands in Location."`
-	NotFoundURL *string `json:"not_found_url,omitempty" nullable:"true" example:"https://example.com/not-found" doc:"Where unknown codes are to lead, likewise."`
+	waiting
+	Body api.DomainChange
 }
 
 type domainOutput struct {
-	Position string `header:"Waypost-Position" doc:"Position of the change: a replica that has reached it follows it."`
-	Applied  string `header:"Waypost-Applied" doc:"What came of waiting; see wait."`
-	Body     domain
+	changedOutput
+	Body api.Domain
 }
 
-func (s *server) registerDomains() {
-	if s.domains == nil {
-		return
-	}
-	handle(s, huma.Operation{
-		OperationID: "list-domains",
-		Method:      http.MethodGet,
-		Path:        "/api/admin/domains",
-		Summary:     "List the domains that links can have, and where they lead",
-		Security:    s.needs(controlplane.ScopeAdmin),
-		Responses:   problems(401, 403),
-	}, s.listDomains)
-
-	handle(s, withBody(huma.Operation{
-		OperationID: "change-domain",
-		Method:      http.MethodPatch,
-		Path:        "/api/admin/domains/{id}",
-		Summary:     "Change where a domain leads",
-		Security:    s.needs(controlplane.ScopeAdmin),
-		Responses:   problems(400, 401, 403, 404, 408, 413, 415, 422),
-	}, maxBody), s.changeDomain)
+type removeDomainInput struct {
+	ID    int64 `path:"id" minimum:"1" maximum:"2147483647"`
+	Force bool  `query:"force" doc:"Delete the domain's links, too. With very many links the answer may be 503 before it is done: then send the request again."`
+	waiting
 }
 
-func (s *server) listDomains(ctx context.Context, _ *struct{}) (*domainsOutput, error) {
-	all, err := s.domains.Domains(ctx, actorFrom(ctx))
+func registerDomains(rt *router, a *domainsAPI) {
+	admin := []controlplane.Scope{controlplane.ScopeAdmin}
+	handle(rt, operation{
+		id: "list-domains", method: http.MethodGet, path: api.PathDomains, summary: "List the domains that links can have, and their targets",
+		scopes: []controlplane.Scope{controlplane.ScopeLinksRead},
+	}, a.list)
+	handle(rt, operation{
+		id: "add-domain", method: http.MethodPost, path: api.PathDomains, summary: "Add a domain",
+		description: "No proof of ownership is needed: a domain serves nothing before its owner points it at the edges. " +
+			"A host that is in use, in any workspace, answers 409.",
+		status: http.StatusCreated, scopes: admin, problems: []int{http.StatusConflict},
+	}, a.add)
+	handle(rt, operation{
+		id: "change-domain", method: http.MethodPatch, path: api.PathDomains + "/{id}", summary: "Change the targets of a domain",
+		scopes: admin, problems: []int{http.StatusNotFound},
+	}, a.change)
+	// The same under the paths of administration.
+	handle(rt, operation{
+		id: "list-all-domains", method: http.MethodGet, path: "/api/admin/domains",
+		summary: "List the domains that links can have, and their targets", scopes: admin,
+	}, a.list)
+	handle(rt, operation{
+		id: "change-any-domain", method: http.MethodPatch, path: "/api/admin/domains/{id}", summary: "Change the targets of a domain",
+		scopes: admin, problems: []int{http.StatusNotFound},
+	}, a.change)
+	handle(rt, operation{
+		id: "remove-domain", method: http.MethodDelete, path: api.PathDomains + "/{id}", summary: "Remove a domain",
+		description: "Afterwards its host is free for another domain, which begins without any links.",
+		scopes:      admin, problems: []int{http.StatusNotFound, http.StatusConflict},
+	}, a.remove)
+}
+
+func (a *domainsAPI) list(ctx context.Context, _ *struct{}) (*domainsOutput, error) {
+	all, err := a.domains.Domains(ctx, actorFrom(ctx))
 	if err != nil {
 		return nil, err
 	}
-	out := &domainsOutput{Body: domainList{Domains: make([]domain, len(all))}}
+	shown := make([]api.Domain, len(all))
 	for i := range all {
-		out.Body.Domains[i] = showDomain(&all[i])
+		shown[i] = domainOf(&all[i])
 	}
-	return out, nil
+	return &domainsOutput{api.DomainList{Domains: shown}}, nil
 }
 
-func (s *server) changeDomain(ctx context.Context, in *changeDomainInput) (*domainOutput, error) {
-	c, err := decode[domainChange](s, in.Body.raw, "body")
+func (a *domainsAPI) add(ctx context.Context, in *addDomainInput) (*domainOutput, error) {
+	n := &in.Body
+	d, position, err := a.domains.AddDomain(ctx, actorFrom(ctx), controlplane.NewDomain{Host: n.Host, Shared: n.Shared, Root: n.RootURL, NotFound: n.NotFoundURL})
 	if err != nil {
 		return nil, err
 	}
-	d, position, err := s.domains.ChangeDomain(ctx, actorFrom(ctx), waypost.DomainID(in.ID), controlplane.DomainChange{Root: c.RootURL, NotFound: c.NotFoundURL})
+	return a.changed(ctx, &d, &in.waiting, position), nil
+}
+
+func (a *domainsAPI) change(ctx context.Context, in *changeDomainInput) (*domainOutput, error) {
+	c := controlplane.DomainChange{Root: in.Body.RootURL, NotFound: in.Body.NotFoundURL}
+	d, position, err := a.domains.ChangeDomain(ctx, actorFrom(ctx), waypost.DomainID(in.ID), c)
 	if err != nil {
 		return nil, err
 	}
-	return &domainOutput{Position: position.String(), Applied: s.await(ctx, &in.Waiting, position), Body: showDomain(&d)}, nil
+	return a.changed(ctx, &d, &in.waiting, position), nil
 }
 
-func showDomain(d *waypost.Domain) domain {
-	return domain{
-		ID: uint32(d.ID), Host: d.Host, Shared: d.Workspace == 0,
-		RootURL: string(d.Root), NotFoundURL: string(d.NotFound),
+func (a *domainsAPI) remove(ctx context.Context, in *removeDomainInput) (*changedOutput, error) {
+	position, err := a.domains.RemoveDomain(ctx, actorFrom(ctx), waypost.DomainID(in.ID), in.Force)
+	if err != nil {
+		return nil, err
 	}
+	return &changedOutput{Position: position.String(), Applied: await(ctx, a.waiter, &in.waiting, position)}, nil
+}
+
+func (a *domainsAPI) changed(ctx context.Context, d *waypost.Domain, in *waiting, at waypost.Position) *domainOutput {
+	return &domainOutput{changedOutput{Position: at.String(), Applied: await(ctx, a.waiter, in, at)}, domainOf(d)}
+}
+
+func domainOf(d *waypost.Domain) api.Domain {
+	return api.Domain{ID: uint32(d.ID), Host: d.Host, Shared: d.Workspace == 0, RootURL: string(d.Root), NotFoundURL: string(d.NotFound)}
 }

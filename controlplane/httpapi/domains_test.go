@@ -70,7 +70,7 @@ func (d *domains) Root(_ context.Context, host string) (waypost.Resolution, bool
 	return res, ok && waypost.HostName(host) == "wp.example", d.down
 }
 
-func startDomains(t *testing.T) (*api, *domains) {
+func startDomains(t *testing.T) (*testAPI, *domains) {
 	t.Helper()
 	d := &domains{}
 	return start(t, func(_ *links, c *httpapi.Config) { c.Domains = d }), d

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"crypto/tls"
+	"encoding/hex"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -13,38 +14,39 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 	"waypost/controlplane/limit"
 )
 
-// EdgeNodes judges credentials of edges. All methods may be called by many goroutines
-// at once.
+// EdgeNodes judges the credentials of edges. Many goroutines call its methods at once.
 type EdgeNodes interface {
 	Enrol(ctx context.Context, e controlplane.Enrolling) (controlplane.Node, error)
 
-	// Authenticate says EUnauthorized for an unknown credential, EForbidden for one that was revoked.
+	// Authenticate is EUnauthorized for an unknown credential, EForbidden for a revoked one.
 	Authenticate(ctx context.Context, credential string) (controlplane.Node, error)
 
-	// Hold gives a context that ends when the node's credential is revoked.
+	// Hold returns a context that ends when the node's credential is revoked.
 	Hold(ctx context.Context, node *controlplane.Node) (held context.Context, release func())
 
-	// MayReport and MayShip say EForbidden when a node may not speak for a name.
+	// MayReport and MayShip are EForbidden when a node may not use a name.
 	MayReport(ctx context.Context, node *controlplane.Node, name string, region waypost.Region) error
 	MayShip(ctx context.Context, node *controlplane.Node, name string) error
 }
 
-// EdgeGateConfig says who is let in at the routes that are for edges.
+// EdgeGateConfig configures the gate of the routes for edges.
 type EdgeGateConfig struct {
 	Nodes        EdgeNodes
-	SharedToken  string // that all edges may have; "": none
+	SharedToken  string // of all edges; "": none
 	Certificates bool   // a client certificate with the node's name is needed as well
 
 	Guesses *limit.Guesses                 // nil: no limit
 	Client  func(*http.Request) netip.Addr // default: the peer of the connection
 	Logger  *slog.Logger                   // default: nothing is logged
 
-	// Patience is how long a credential waits to be looked up where too many attempts have failed.
-	Patience time.Duration // default 5 s
+	// Patience bounds the wait of a credential from an address with too many failed
+	// attempts; default 5 s.
+	Patience time.Duration
 }
 
 // Headers in which a follower describes itself: see package replication.
@@ -53,16 +55,15 @@ const (
 	headerRegion = "Waypost-Region"
 )
 
-// EdgeGate lets edges in, and nobody else. Who an edge is comes from its credential:
-// what a request says of it in headers is put right.
+// EdgeGate admits edges only. An edge is identified by its credential: the gate corrects
+// the headers in which a request describes its sender.
 type EdgeGate struct {
 	cfg    EdgeGateConfig
 	shared [sha256.Size]byte
-	late   *limit.Turns // of those to whom attempts of others are counted
+	late   *limit.Turns // of credentials from addresses with too many failed attempts
 }
 
-// Credentials that come from where too many attempts have failed are looked up so many at a
-// time, and wait so long for it.
+// Credentials from addresses with too many failed attempts wait for one of few look-ups.
 const (
 	lateAtOnce   = 2
 	latePatience = 5 * time.Second
@@ -82,8 +83,7 @@ func NewEdgeGate(cfg EdgeGateConfig) *EdgeGate {
 	return &EdgeGate{cfg: cfg, shared: sha256.Sum256([]byte(cfg.SharedToken)), late: limit.NewTurns(lateAtOnce, cfg.Patience)}
 }
 
-// Only lets requests of edges through to next. Their context ends when the credential is
-// revoked.
+// Only passes requests of edges to next. Their context ends when the credential is revoked.
 func (g *EdgeGate) Only(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		node, err := g.admit(r)
@@ -99,7 +99,7 @@ func (g *EdgeGate) Only(next http.Handler) http.Handler {
 		}
 		ctx, release := g.cfg.Nodes.Hold(r.Context(), &node)
 		defer release()
-		ctx = context.WithValue(ctx, speakerKey{}, &speaker{g.cfg.Nodes, node})
+		ctx = context.WithValue(ctx, edgeKey{}, &edgeSender{g.cfg.Nodes, node})
 		next.ServeHTTP(w, r.WithContext(ctx))
 	})
 }
@@ -107,7 +107,7 @@ func (g *EdgeGate) Only(next http.Handler) http.Handler {
 // admit finds out who sent r.
 func (g *EdgeGate) admit(r *http.Request) (node controlplane.Node, err error) {
 	credential, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if !g.sharedBy(credential) { // which costs less than to count
+	if !g.isShared(credential) { // cheaper than counting
 		err = g.judge(r, credential, controlplane.ValidNodeCredential(credential), func() error {
 			node, err = g.cfg.Nodes.Authenticate(r.Context(), credential)
 			return err
@@ -127,16 +127,18 @@ func (g *EdgeGate) admit(r *http.Request) (node controlplane.Node, err error) {
 	return node, certifies(names, node.Name)
 }
 
-// sharedBy reports whether a credential is the token that all edges may have.
-func (g *EdgeGate) sharedBy(credential string) bool {
-	sent := sha256.Sum256([]byte(credential)) // so that its length cannot be learned from the time it takes
+// isShared reports whether a credential is the token of all edges.
+func (g *EdgeGate) isShared(credential string) bool {
+	sent := sha256.Sum256([]byte(credential)) // hides its length, which the duration would reveal
 	return g.cfg.SharedToken != "" && subtle.ConstantTimeCompare(sent[:], g.shared[:]) == 1
 }
 
-// judge is for credentials that may be guessed at: of the kind that is meant, also beside one another.
-// Many edges may have one address, and one that is good is not refused for what others there have
-// tried. So beyond the limit what can be a credential is looked up all the same, in its turn: guesses
-// among 160 bits need no limit, but the database does.
+// judge checks a credential within the limits on guesses. Kind means that it has the form
+// of a credential.
+//
+// Many edges may share one address, and a valid credential is not refused because of the
+// attempts of others there. So beyond the limit a text of the right form is still looked
+// up, when its turn comes: guesses among 160 bits need no limit, but the database does.
 func (g *EdgeGate) judge(r *http.Request, credential string, kind bool, check func() error) error {
 	from := g.cfg.Client(r)
 	by, retry := g.cfg.Guesses.Check(from, credential)
@@ -173,7 +175,8 @@ func tooManyFailed(retry time.Duration) error {
 	return tooMany("too many attempts to authenticate have failed", retry)
 }
 
-var errNoCertificate = waypost.Errorf(waypost.EForbidden, "this needs a client certificate that names the node, by its common name or as waypost://node/NAME")
+var errNoCertificate = waypost.Errorf(waypost.EForbidden,
+	"this needs a client certificate that names the node, by its common name or as waypost://node/NAME")
 
 func certifies(names []string, node string) error {
 	for _, name := range names {
@@ -181,10 +184,10 @@ func certifies(names []string, node string) error {
 			return nil
 		}
 	}
-	return waypost.Errorf(waypost.EForbidden, "the client certificate is of %s, and the credential of node %s", strings.Join(names, ", "), node)
+	return waypost.Errorf(waypost.EForbidden, "the client certificate belongs to %s, and the credential to node %s", strings.Join(names, ", "), node)
 }
 
-// certified gives the names of nodes that a verified client certificate has.
+// certified returns the names of nodes in a verified client certificate.
 func certified(state *tls.ConnectionState) (names []string) {
 	if state == nil || len(state.VerifiedChains) == 0 {
 		return nil
@@ -201,63 +204,64 @@ func certified(state *tls.ConnectionState) (names []string) {
 	return names
 }
 
-// refuse answers with a problem, and logs what only we may know.
+// refuse answers with a problem, and logs the cause.
 func (g *EdgeGate) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	p, ok := errors.AsType[*problem](err)
 	if !ok {
 		code := waypost.CodeOf(err)
 		if code == waypost.EInternal {
 			code = waypost.EUnavailable // an edge tries again
-			g.cfg.Logger.ErrorContext(r.Context(), "an edge cannot be judged", slog.Any("error", err))
+			g.cfg.Logger.ErrorContext(r.Context(), "cannot judge an edge", slog.Any("error", err))
 		}
 		if p = newProblem(code, waypost.MessageOf(err)); code == waypost.EUnavailable {
 			p.header.Set("Retry-After", "1")
 		}
 	}
 	if p.Status == http.StatusForbidden {
-		g.cfg.Logger.WarnContext(r.Context(), "an edge is refused", slog.String("path", r.URL.Path), slog.String("why", p.Detail))
+		g.cfg.Logger.WarnContext(r.Context(), "refused an edge", slog.String("path", r.URL.Path), slog.String("reason", p.Detail))
 	}
 	writeProblem(w, p)
 }
 
-// speaker is the edge that sent a request.
-type speaker struct {
+// edgeSender is the edge that sent a request. Its methods allow everything for nil: there
+// is no gate.
+type edgeSender struct {
 	nodes EdgeNodes
 	node  controlplane.Node
 }
 
-type speakerKey struct{}
+type edgeKey struct{}
 
-// speakerOf gives who sent a request; nil when nobody has asked.
-func speakerOf(ctx context.Context) *speaker {
-	s, _ := ctx.Value(speakerKey{}).(*speaker)
+// edgeFrom returns the sender of a request; nil without a gate.
+func edgeFrom(ctx context.Context) *edgeSender {
+	s, _ := ctx.Value(edgeKey{}).(*edgeSender)
 	return s
 }
 
-func (s *speaker) mayReport(ctx context.Context, name string, region waypost.Region) error {
+func (s *edgeSender) mayReport(ctx context.Context, name string, region waypost.Region) error {
 	if s == nil {
 		return nil
 	}
 	return s.nodes.MayReport(ctx, &s.node, name, region)
 }
 
-// maySpeak is mayReport for what names no region.
-func (s *speaker) maySpeak(ctx context.Context, name string) error {
+// maySpeak is mayReport for messages that name no region.
+func (s *edgeSender) maySpeak(ctx context.Context, name string) error {
 	if s == nil {
 		return nil
 	}
 	return s.nodes.MayReport(ctx, &s.node, name, s.node.Region)
 }
 
-func (s *speaker) mayShip(ctx context.Context, name string) error {
+func (s *edgeSender) mayShip(ctx context.Context, name string) error {
 	if s == nil {
 		return nil
 	}
 	return s.nodes.MayShip(ctx, &s.node, name)
 }
 
-// credential tells by what kind of credential an edge was let in.
-func (s *speaker) credential() controlplane.CredentialState {
+// credential returns the kind of credential with which the edge was admitted.
+func (s *edgeSender) credential() controlplane.CredentialState {
 	switch {
 	case s == nil:
 		return ""
@@ -265,4 +269,45 @@ func (s *speaker) credential() controlplane.CredentialState {
 		return controlplane.CredentialOwn
 	}
 	return controlplane.CredentialShared
+}
+
+const maxEnrol = 4 << 10 // bytes of a body
+
+// Enrol exchanges a token for a credential, of which the node sends the SHA-256. The same
+// request gets the same answer again.
+func (g *EdgeGate) Enrol(w http.ResponseWriter, r *http.Request) {
+	node, err := g.enrol(w, r)
+	if err != nil {
+		g.refuse(w, r, err)
+		return
+	}
+	g.cfg.Logger.InfoContext(r.Context(), "enrolled an edge", slog.String("node", node.Name), slog.String("region", string(node.Region)))
+	writeJSON(w, http.StatusOK, &api.Enrolled{Node: node.Name, Region: string(node.Region), Role: string(node.Role)})
+}
+
+func (g *EdgeGate) enrol(w http.ResponseWriter, r *http.Request) (node controlplane.Node, err error) {
+	var body api.Enrol
+	if err := readPosted(w, r, maxEnrol, &body); err != nil {
+		return node, err
+	}
+	e := controlplane.Enrolling{Token: body.Token, Node: body.Node, Region: body.Region, Previous: body.Previous, Former: body.Former}
+	hash, err := hex.DecodeString(body.Hash)
+	if err != nil || len(hash) != len(e.Hash) {
+		return node, waypost.Errorf(waypost.EInvalid, "credential_sha256 must be 64 hex digits")
+	}
+	e.Hash = [32]byte(hash)
+	if g.cfg.Certificates {
+		names := certified(r.TLS)
+		if len(names) == 0 {
+			return node, errNoCertificate
+		}
+		if err := certifies(names, body.Node); err != nil {
+			return node, err
+		}
+	}
+	err = g.judge(r, body.Token, controlplane.ValidEnrolmentToken(body.Token), func() error {
+		node, err = g.cfg.Nodes.Enrol(r.Context(), e)
+		return err
+	})
+	return node, err
 }

@@ -13,7 +13,7 @@ import (
 	"waypost/controlplane/httpapi"
 )
 
-func (a *api) patch(path, body string, header ...string) answer {
+func (a *testAPI) patch(path, body string, header ...string) answer {
 	a.t.Helper()
 	c := call{method: http.MethodPatch, path: path, body: body, header: map[string]string{}}
 	for i := 0; i < len(header); i += 2 {

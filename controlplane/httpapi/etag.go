@@ -11,11 +11,9 @@ import (
 	"waypost/controlplane"
 )
 
-// A link's entity tag is "EPOCH-SEQUENCE-STAMP.CLICKS": the version, which a change must
-// be based on, and the clicks, which are shown as well. If-Match compares the version
-// alone, or every click would make a change stale.
-
-const etagDoc = "Names this state of the link, for If-Match and If-None-Match."
+// A link's entity tag is "EPOCH-SEQUENCE-STAMP.CLICKS": its version, on which a change must
+// be based, and its clicks, which are part of the answer. If-Match compares versions only,
+// because otherwise every click would make a change stale.
 
 func etag(l *waypost.Link) string {
 	b := append(make([]byte, 0, 64), '"')
@@ -29,8 +27,8 @@ func etag(l *waypost.Link) string {
 // maxTags bounds the entity tags of one header.
 const maxTags = 32
 
-// versionsOf reads If-Match: the versions that are named, nil for any. A tag that is not
-// ours, or a weak one, is no version of anything.
+// versionsOf reads the versions in If-Match, nil for any. A foreign tag, or a weak one, is
+// not a version.
 func versionsOf(header string) ([]controlplane.Version, error) {
 	tags, anyTag, err := readTags(header)
 	if err != nil || anyTag || tags == nil {
@@ -102,10 +100,13 @@ func readTags(header string) (tags []string, anyTag bool, err error) {
 	return tags, false, nil
 }
 
-// notModified is the answer to a client that has this state. To huma it is an error
-// that knows its status and headers.
-type notModified struct{ tag string }
+// notModified is the answer to a client that has the present state, with the given tag.
+// It travels as an error, because it is no output of the operation.
+type notModified string
 
-func (n *notModified) Error() string           { return "not modified" }
-func (n *notModified) GetStatus() int          { return http.StatusNotModified }
-func (n *notModified) GetHeaders() http.Header { return http.Header{"Etag": {n.tag}} }
+func (notModified) Error() string { return "not modified" }
+
+func (tag notModified) respond(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("ETag", string(tag))
+	w.WriteHeader(http.StatusNotModified)
+}

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/csv"
-	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -13,89 +12,68 @@ import (
 	"sync"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humago"
-
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 )
 
 const (
-	exportPath   = linksPath + "/export"
-	maxExports   = 4                // under way at once
-	maxTheirs    = 2                // of them, of one workspace
-	exportWrite  = 30 * time.Second // for a client to take a page
-	exportTries  = 5                // of a page, while the database is away
-	exportPause  = 500 * time.Millisecond
-	cursorHeader = "Waypost-Cursor"
-	countHeader  = "Waypost-Links"
+	maxExports  = 4                // under way at once
+	maxTheirs   = 2                // of them, of one workspace
+	exportWrite = 30 * time.Second // for a client to take a page
+	exportTries = 5                // of a page, while the database is away
+	exportPause = 500 * time.Millisecond
 )
 
 type exportInput struct {
-	Narrowing
-	Format string `query:"format" enum:"csv,jsonl" default:"jsonl" doc:"JSON lines hold everything that a link holds, CSV what an import takes."`
-	After  string `query:"after" maxLength:"256" doc:"The Waypost-Cursor of an earlier export with the same filters, to go on from there."`
-	Limit  int    `query:"limit" minimum:"1" maximum:"1000000000" doc:"How many links at most. Left out: all."`
+	linkFilter
+	Format string `query:"format" enum:"csv,jsonl" default:"jsonl" doc:"JSON lines hold all fields of a link, CSV those that an import takes."`
+	After  string `query:"after" maxLength:"256" doc:"The Waypost-Cursor of an earlier export with the same filters, to continue from there."`
+	Limit  int    `query:"limit" minimum:"1" maximum:"1000000000" doc:"How many links at most. Default: all."`
 }
 
-func (s *server) registerExport() {
-	answers := problems(400, 401, 403, 422)
-	text := &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString}}
-	answers["200"] = &huma.Response{
-		Description: "The links, newest first, as they are found. An answer that is cut off was not complete.",
-		Content:     map[string]*huma.MediaType{"application/jsonl": text, "text/csv": text},
-		Headers: map[string]*huma.Param{
-			"Content-Disposition": textHeader("A name for the file."),
-			"Trailer":             textHeader("Waypost-Cursor and Waypost-Links, which follow the body."),
-			cursorHeader:          textHeader("A trailer: where the next export goes on, empty when there is nothing more."),
-			countHeader:           textHeader("A trailer: how many links were written."),
-		},
-	}
-	handle(s, huma.Operation{
-		OperationID: "export-links",
-		Method:      http.MethodGet,
-		Path:        exportPath,
-		Summary:     "Export links as CSV or JSON lines",
-		Security:    s.needs(controlplane.ScopeLinksRead),
-		Responses:   answers,
-	}, s.export)
+func registerExport(rt *router, a *linksAPI) {
+	handle(rt, operation{
+		id: "export-links", method: http.MethodGet, path: api.PathLinks + "/export", summary: "Export links as CSV or JSON lines",
+		scopes: []controlplane.Scope{controlplane.ScopeLinksRead}, unbounded: true,
+		answers: map[int]answer{http.StatusOK: {
+			Description: "The links, newest first. An answer that is cut off is incomplete.",
+			Content:     map[string]media{"application/jsonl": {textSchema}, "text/csv": {textSchema}},
+			Headers: map[string]header{
+				"Content-Disposition": textHeader("A name for the file."),
+				"Trailer":             textHeader("Waypost-Cursor and Waypost-Links, which follow the body."),
+				api.HeaderCursor:      textHeader("A trailer: where the next export continues, empty at the end."),
+				api.HeaderLinks:       textHeader("A trailer: how many links were written."),
+			},
+		}},
+	}, a.export)
 }
 
-// export finds the first page, so that whatever is wrong with the request is told as
-// a problem, and leaves the rest to the answer's body.
-func (s *server) export(ctx context.Context, in *exportInput) (*huma.StreamResponse, error) {
-	e := &exporter{s: s, actor: actorFrom(ctx), left: in.Limit, endless: in.Limit == 0, format: in.Format}
+// export reads the first page, so that every fault of the request is answered with a
+// problem, and leaves the rest to the answer's body.
+func (a *linksAPI) export(ctx context.Context, in *exportInput) (*exporter, error) {
+	e := &exporter{a: a, actor: actorFrom(ctx), left: in.Limit, endless: in.Limit == 0, format: in.Format}
 	e.request = controlplane.ListRequest{LinkFilter: in.filter(), Order: controlplane.NewestFirst, Cursor: in.After}
-	if err := s.exports.begin(e.actor.Workspace); err != nil {
+	if err := a.exports.begin(e.actor.Workspace); err != nil {
 		return nil, err
 	}
-	first, err := e.page(ctx)
-	if err != nil {
-		s.exports.end(e.actor.Workspace)
+	var err error
+	if e.first, err = e.page(ctx); err != nil {
+		a.exports.end(e.actor.Workspace)
 		return nil, err
 	}
-	return &huma.StreamResponse{Body: func(ctx huma.Context) {
-		defer s.exports.end(e.actor.Workspace)
-		r, w := humago.Unwrap(ctx)
-		e.asked = r
-		if r.Method == http.MethodHead { // nobody would see what was read
-			first = controlplane.Page{}
-		}
-		if err := e.write(ctx.Context(), w, first); err != nil {
-			panic(http.ErrAbortHandler) // the client sees that the answer is not complete
-		}
-	}}, nil
+	return e, nil
 }
 
-// exports counts those under way. Zero is ready to use.
+// exports counts the exports under way. Its zero value is ready to use.
 type exports struct {
 	mu  sync.Mutex
 	all int
-	of  map[waypost.WorkspaceID]int // those that have none are not there
+	of  map[waypost.WorkspaceID]int // of workspaces with any
 }
 
-// begin counts one more, unless there are enough: of all, or of the workspace, so that no
-// tenant keeps the others from theirs by reading slowly.
+// begin counts one more, unless there are enough in all or in the workspace, so that no
+// tenant can block the others by reading slowly.
 func (x *exports) begin(ws waypost.WorkspaceID) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -121,9 +99,10 @@ func (x *exports) end(ws waypost.WorkspaceID) {
 
 // exporter writes links page by page, each in a transaction of its own.
 type exporter struct {
-	s       *server
+	a       *linksAPI
 	actor   controlplane.Actor
 	asked   *http.Request
+	first   controlplane.Page
 	request controlplane.ListRequest // Cursor: of the next page
 	format  string
 	left    int
@@ -131,21 +110,32 @@ type exporter struct {
 	written int
 }
 
+// respond writes the export. HEAD gets the headers of one without links.
+func (e *exporter) respond(w http.ResponseWriter, r *http.Request) {
+	defer e.a.exports.end(e.actor.Workspace)
+	if e.asked = r; r.Method == http.MethodHead {
+		e.first = controlplane.Page{}
+	}
+	if err := e.write(r.Context(), w, e.first); err != nil {
+		panic(http.ErrAbortHandler) // shows the client that the answer is incomplete
+	}
+}
+
 // page reads the next page, within the time of a request.
 func (e *exporter) page(ctx context.Context) (controlplane.Page, error) {
-	ctx, cancel := context.WithTimeout(ctx, e.s.timeout)
+	ctx, cancel := context.WithTimeout(ctx, e.a.timeout)
 	defer cancel()
 	e.request.Limit = controlplane.MaxListed
 	if !e.endless {
 		e.request.Limit = min(e.left, controlplane.MaxListed)
 	}
-	return e.s.links.List(ctx, e.actor, e.request)
+	return e.a.links.List(ctx, e.actor, e.request)
 }
 
 func (e *exporter) write(ctx context.Context, w http.ResponseWriter, page controlplane.Page) error {
 	h := w.Header()
-	h.Set("Trailer", cursorHeader+", "+countHeader)
-	rows, contentType := newLinkRows(e.format, e.s, bufio.NewWriterSize(w, 32<<10))
+	h.Set("Trailer", api.HeaderCursor+", "+api.HeaderLinks)
+	rows, contentType := newLinkRows(e.format, e.a, bufio.NewWriterSize(w, 32<<10))
 	h.Set("Content-Type", contentType)
 	h.Set("Content-Disposition", `attachment; filename="links.`+e.format+`"`)
 	connection := http.NewResponseController(w)
@@ -172,17 +162,17 @@ func (e *exporter) write(ctx context.Context, w http.ResponseWriter, page contro
 	if err := rows.end(); err != nil {
 		return err
 	}
-	h.Set(cursorHeader, e.request.Cursor)
-	h.Set(countHeader, strconv.Itoa(e.written))
+	h.Set(api.HeaderCursor, e.request.Cursor)
+	h.Set(api.HeaderLinks, strconv.Itoa(e.written))
 	return nil
 }
 
-// allowed sees that who asked may still read the links: an export takes minutes, and a key
-// that is revoked ends within a second.
+// allowed checks that the sender may still read the links: an export takes minutes, and a
+// revoked key ends within a second.
 func (e *exporter) allowed(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, e.s.timeout)
+	ctx, cancel := context.WithTimeout(ctx, e.a.timeout)
 	defer cancel()
-	now, err := e.s.actor(ctx, e.asked, false)
+	now, err := e.a.auth.actor(ctx, e.asked, false)
 	if err == nil && (now.Workspace != e.actor.Workspace || !now.Can(controlplane.ScopeLinksRead)) {
 		err = waypost.Errorf(waypost.EForbidden, "this needs the scope %s", controlplane.ScopeLinksRead)
 	}
@@ -214,32 +204,41 @@ type linkRows interface {
 	end() error
 }
 
-func newLinkRows(format string, s *server, to *bufio.Writer) (rows linkRows, contentType string) {
+func newLinkRows(format string, a *linksAPI, to *bufio.Writer) (rows linkRows, contentType string) {
 	if format == "csv" {
 		return &csvRows{w: csv.NewWriter(to), to: to}, "text/csv; charset=utf-8; header=present"
 	}
-	enc := json.NewEncoder(to)
-	enc.SetEscapeHTML(false)
-	return &jsonRows{s: s, enc: enc, to: to}, "application/jsonl"
+	return &jsonRows{a: a, to: to}, "application/jsonl"
 }
 
 type jsonRows struct {
-	s   *server
-	enc *json.Encoder
-	to  *bufio.Writer
+	a    *linksAPI
+	to   *bufio.Writer
+	text []byte
 }
 
-func (j *jsonRows) row(l *waypost.Link) error { return j.enc.Encode(j.s.show(l)) }
-func (j *jsonRows) end() error                { return j.to.Flush() }
+func (j *jsonRows) row(l *waypost.Link) (err error) {
+	shown := j.a.link(l)
+	if j.text, err = encode(j.text[:0], &shown); err != nil {
+		return err
+	}
+	_, err = j.to.Write(j.text)
+	return err
+}
 
-// csvRows has the columns that an import takes, and three that it passes over.
+func (j *jsonRows) end() error { return j.to.Flush() }
+
+// csvRows has the columns that an import takes, and three that it ignores.
 type csvRows struct {
 	w     *csv.Writer
 	to    io.Writer
 	begun bool
 }
 
-var exportColumns = []string{"short_code", "original_url", "title", "description", "tags", "redirect_status", "forward_query", "forward_path", "expires_at", "click_count", "created_at", "domain", "active", "metadata"}
+var exportColumns = []string{
+	"short_code", "original_url", "title", "description", "tags", "redirect_status", "forward_query", "forward_path",
+	"expires_at", "click_count", "created_at", "domain", "active", "metadata",
+}
 
 func (c *csvRows) begin() error {
 	if c.begun {
@@ -261,7 +260,7 @@ func (c *csvRows) row(l *waypost.Link) error {
 	return errors.Join(c.begin(), c.w.Write([]string{
 		string(l.Code), l.OriginalURL, l.Title, l.Description, tags, strconv.Itoa(l.RedirectStatus),
 		strconv.FormatBool(l.Flags&waypost.ForwardQuery != 0), strconv.FormatBool(l.Flags&waypost.ForwardPath != 0), expires,
-		strconv.FormatInt(l.Clicks, 10), l.CreatedAt.UTC().Format(time.RFC3339Nano), l.Host, // "": the domain that all share
+		strconv.FormatInt(l.Clicks, 10), l.CreatedAt.UTC().Format(time.RFC3339Nano), l.Host, // "": the shared default domain
 		strconv.FormatBool(l.Active), string(l.Metadata),
 	}))
 }
@@ -276,7 +275,7 @@ func (c *csvRows) end() error {
 	return err
 }
 
-// joinTags makes a cell that is a line of CSV itself, so that a tag may hold a comma.
+// joinTags makes a cell that is itself a line of CSV, so that a tag may hold a comma.
 func joinTags(tags []string) (string, error) {
 	if len(tags) == 0 {
 		return "", nil

@@ -31,8 +31,8 @@ type keys struct {
 }
 
 // startWithKeys serves an API that looks after key ranges.
-func startWithKeys(t *testing.T, f *keys, changes ...func(*links, *httpapi.Config)) *api {
-	return start(t, append(changes, func(_ *links, c *httpapi.Config) { c.Keys = f })...)
+func startWithKeys(t *testing.T, f *keys, changes ...func(*links, *httpapi.Config)) *testAPI {
+	return start(t, append(changes, func(l *links, c *httpapi.Config) { c.Keys, c.Workspaces = supply{f, l}, workspaces{keys: f} })...)
 }
 
 func (f *keys) ReserveKeys(_ context.Context, _ controlplane.Actor, service string, n int) ([]waypost.Code, error) {

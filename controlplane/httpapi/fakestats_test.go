@@ -26,9 +26,9 @@ type statistics struct {
 }
 
 // startWithStats serves an API that knows of clicks.
-func startWithStats(t *testing.T, f *statistics, changes ...func(*links, *httpapi.Config)) *api {
+func startWithStats(t *testing.T, f *statistics, changes ...func(*links, *httpapi.Config)) *testAPI {
 	return start(t, append(changes, func(l *links, c *httpapi.Config) {
-		f.links, c.Statistics = l, f
+		f.links, c.Clicks = l, f
 		if f.now.IsZero() {
 			f.now = time.Date(2026, 3, 31, 12, 0, 0, 0, time.UTC)
 		}

@@ -6,136 +6,244 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 )
 
-// Fleet tells which edges there are. It must not block.
+// Fleet knows the edges.
 type Fleet interface {
+	Waiter
+
+	// Edges lists the edges. It must not block.
 	Edges() []controlplane.EdgeStatus
 }
 
-type edgesOutput struct{ Body edgeList }
-
-type edgeList struct {
-	Edges []edge `json:"edges" nullable:"false" doc:"By region and node."`
+// Nodes manages the credentials of edges. EForbidden: the actor is not an operator.
+type Nodes interface {
+	NewEnrolment(ctx context.Context, actor controlplane.Actor, e controlplane.NewEnrolment) (controlplane.Enrolment, error)
+	Revoke(ctx context.Context, actor controlplane.Actor, node string) error
+	Credentials(ctx context.Context, actor controlplane.Actor) ([]controlplane.NodeCredential, error)
 }
 
-type edge struct {
-	Node          string     `json:"node"`
-	Region        string     `json:"region"`
-	Role          string     `json:"role" enum:"edge,relay," doc:"Relay: an edge that others follow instead of the control plane. Empty when unknown."`
-	State         string     `json:"state" enum:"alive,silent,gone" doc:"Silent: not seen for more than 3 seconds. Gone: left on purpose, or not seen for more than 10 minutes."`
-	Since         time.Time  `json:"since" doc:"When the state began. For an edge that is not seen, since when."`
-	LastSeen      time.Time  `json:"last_seen"`
-	Via           string     `json:"via" enum:"report,gossip,record" doc:"How this is known: from the edge itself; while it does not reach the control plane, as a hint from other nodes; or from what was noted when it last reported, to another control plane or before this one was started."`
-	Position      *seqInLog  `json:"position" doc:"Up to where the edge has the changelog; null without a replica, and when unknown."`
-	LagChanges    *uint64    `json:"lag_changes" doc:"Transactions that the edge does not have yet; null when unknown."`
-	LagSeconds    *float64   `json:"lag_seconds" doc:"For how long it has not had the oldest of them, at least; null when unknown."`
-	LastAppliedAt *time.Time `json:"last_applied_at" doc:"When the position was reached, by the edge's clock; null when unknown."`
-	StartedAt     *time.Time `json:"started_at" doc:"By the edge's clock; null when unknown."`
-	ClicksPending *int64     `json:"clicks_pending" doc:"Clicks in the edge's journal that are not counted here yet; null when unknown."`
-	ClicksUntil   *time.Time `json:"clicks_until" doc:"The edge's clicks before that, by its clock, are counted here; null when unknown."`
-	Replica       string     `json:"replica" enum:"following,waiting,restoring,repairing,held,degraded," doc:"What the replica does: follows; waits for a source, or for its turn to take a snapshot; is filled by a snapshot; has slots replaced; holds back what it was asked to do; takes no changes, as its disk has failed or is almost full. It serves all the while. Empty when unknown."`
-	Held          string     `json:"held" doc:"What is held until it is accepted: mass-delete, empty-snapshot or record. Empty when nothing is."`
-	HeldWhy       string     `json:"held_why" doc:"In words; may be empty."`
-	DiskLow       bool       `json:"disk_low" doc:"Changes of links wait until the edge's disk has room: see edge.min_free_disk. Redirects and clicks go on."`
-	Verified      *verified  `json:"verified" doc:"The last comparison with PostgreSQL; null when there was none."`
-	Version       string     `json:"version" doc:"Of the software."`
-	Addr          string     `json:"addr" doc:"HOST:PORT of the redirects; may be empty."`
-	AdminAddr     string     `json:"admin_addr" doc:"HOST:PORT of the admin listener; may be empty."`
-	Credential    *string    `json:"credential" enum:"own,shared,revoked" doc:"How the edge proves who it is: by a credential of its own, or by the token that all may have; or its own was revoked. Null when unknown."`
+// Orders passes orders of operators on to edges.
+type Orders interface {
+	// Give gives an order, and Find finds one: ENotFound when there is no such edge, or
+	// order.
+	Give(ctx context.Context, actor controlplane.Actor, order controlplane.EdgeOrder) (controlplane.EdgeOrder, error)
+	Find(ctx context.Context, actor controlplane.Actor, node string, id int64) (controlplane.EdgeOrder, error)
+
+	// Verified returns the last verification of an edge with an outcome. It must not block.
+	Verified(node string) (controlplane.EdgeOrder, bool)
 }
 
-type verified struct {
-	At        time.Time `json:"at"`
-	Different int       `json:"different" doc:"Slots that were different."`
-	Repaired  int       `json:"repaired" doc:"Of these, that are so no more."`
-	Error     string    `json:"error" doc:"Why it was not done, or not to the end; may be empty."`
+// fleetAPI serves the edges, their credentials and their orders to operators.
+type fleetAPI struct {
+	fleet  Fleet
+	nodes  Nodes
+	orders Orders
+	clicks Clicks
+	log    *slog.Logger
 }
 
-type seqInLog struct {
-	Epoch uint32 `json:"epoch" doc:"Ordinal of the history. Positions of different epochs cannot be compared."`
-	Seq   uint64 `json:"seq"`
+type edgesOutput struct{ Body api.EdgeList }
+
+type nodeInput struct {
+	Node string `path:"node" maxLength:"64" example:"eu-1" doc:"The name of an edge."`
 }
 
-func (s *server) registerFleet() {
-	if s.fleet == nil {
-		return
-	}
-	handle(s, huma.Operation{
-		OperationID: "list-edges",
-		Method:      http.MethodGet,
-		Path:        "/api/admin/edges",
-		Summary:     "List the edges: who is alive, where, and how far behind",
-		Security:    s.needs(controlplane.ScopeAdmin),
-		Responses:   problems(401, 403),
-	}, s.edges)
+type enrolInput struct{ Body api.NewEnrolment }
+
+type enrolmentOutput struct{ Body api.Enrolment }
+
+type credentialsOutput struct{ Body api.EdgeCredentialList }
+
+type verifyInput struct {
+	nodeInput
+	Body api.VerifyEdge
 }
 
-func (s *server) edges(ctx context.Context, _ *struct{}) (*edgesOutput, error) {
-	// The fleet is the installation's, and no tenant's.
+type acceptHeldInput struct {
+	nodeInput
+	Body api.AcceptHeld
+}
+
+type findOrderInput struct {
+	nodeInput
+	ID int64 `path:"id" minimum:"1" doc:"The order's number."`
+}
+
+type orderOutput struct{ Body api.EdgeOrder }
+
+func registerFleet(rt *router, a *fleetAPI) {
+	admin := []controlplane.Scope{controlplane.ScopeAdmin}
+	handle(rt, operation{
+		id: "list-edges", method: http.MethodGet, path: api.PathEdges, summary: "List the edges with their states and lags", scopes: admin,
+	}, a.edges)
+	handle(rt, operation{
+		id: "give-up-edge", method: http.MethodDelete, path: api.PathEdges + "/{node}", summary: "Declare an edge as lost for good, with its disk",
+		description: "Statistics no longer wait for its clicks: it neither holds `complete_until` back nor is among those `behind`. " +
+			"Nothing is deleted; if the edge returns, statistics wait for it again, and its clicks are counted. " +
+			"409 for an edge that was heard of within the last minute. It is in the audit log.",
+		scopes: admin, problems: []int{http.StatusNotFound, http.StatusConflict},
+	}, func(ctx context.Context, in *nodeInput) (*struct{}, error) {
+		return &struct{}{}, a.clicks.GiveUpEdge(ctx, actorFrom(ctx), in.Node)
+	})
+	handle(rt, operation{
+		id: "enrol-edge", method: http.MethodPost, path: api.PathEdgeEnrolments, summary: "Create a token with which an edge enrols, once",
+		description: "The edge makes a credential of its own and exchanges the token for it (POST /replication/v1/enrol); the control plane " +
+			"keeps its hash. At most 1,000 tokens are open at once. It is in the audit log.",
+		status: http.StatusCreated, scopes: admin, problems: []int{http.StatusConflict},
+	}, a.enrol)
+	handle(rt, operation{
+		id: "list-edge-credentials", method: http.MethodGet, path: api.PathEdgeCredentials,
+		summary: "List the credentials of edges, including revoked ones", scopes: admin,
+	}, a.credentials)
+	handle(rt, operation{
+		id: "revoke-edge", method: http.MethodDelete, path: api.PathEdgeCredentials + "/{node}", summary: "Revoke an edge's credential",
+		description: "Within a second all control planes refuse the edge, and its streams end. It continues to serve its links. " +
+			"Tokens for its name alone are void. It is in the audit log.",
+		scopes: admin, problems: []int{http.StatusNotFound},
+	}, func(ctx context.Context, in *nodeInput) (*struct{}, error) {
+		return &struct{}{}, a.nodes.Revoke(ctx, actorFrom(ctx), in.Node)
+	})
+	handle(rt, operation{
+		id: "verify-edge", method: http.MethodPost, path: api.PathEdges + "/{node}/verifications",
+		summary: "Compare an edge with PostgreSQL, slot by slot",
+		description: "Orders the edge to compare its replica with PostgreSQL while it serves, and with repair to replace slots that differ. " +
+			"The answer is an order, which later has an outcome. It is in the audit log.",
+		scopes: admin, problems: []int{http.StatusNotFound},
+	}, func(ctx context.Context, in *verifyInput) (*orderOutput, error) {
+		return a.give(ctx, controlplane.EdgeOrder{Node: in.Node, What: controlplane.OrderVerify, Repair: in.Body.Repair})
+	})
+	handle(rt, operation{
+		id: "accept-edge", method: http.MethodPost, path: api.PathEdges + "/{node}/acceptances",
+		summary: "Let an edge take a change that it holds back",
+		description: "An edge holds a change back that would delete very many links at once, or replace nearly all of them by nothing, and serves " +
+			"the former state. This order confirms the change. The answer is an order, which later has an outcome. It is in the audit log.",
+		scopes: admin, problems: []int{http.StatusNotFound},
+	}, func(ctx context.Context, in *acceptHeldInput) (*orderOutput, error) {
+		return a.give(ctx, controlplane.EdgeOrder{Node: in.Node, What: controlplane.OrderAccept, Hold: in.Body.What})
+	})
+	handle(rt, operation{
+		id: "get-edge-order", method: http.MethodGet, path: api.PathEdges + "/{node}/orders/{id}", summary: "Get an order to an edge, and its outcome",
+		scopes: admin, problems: []int{http.StatusNotFound},
+	}, func(ctx context.Context, in *findOrderInput) (*orderOutput, error) {
+		o, err := a.orders.Find(ctx, actorFrom(ctx), in.Node, in.ID)
+		return &orderOutput{orderOf(&o)}, err
+	})
+}
+
+func (a *fleetAPI) edges(ctx context.Context, _ *struct{}) (*edgesOutput, error) {
+	// The fleet belongs to the installation, not to a tenant.
 	if actorFrom(ctx).Workspace != waypost.DefaultWorkspace {
-		return nil, waypost.Errorf(waypost.EForbidden, "the fleet is shown to keys of the default workspace only")
+		return nil, waypost.Errorf(waypost.EForbidden, "only keys of the default workspace may list the fleet")
 	}
-	all := s.fleet.Edges()
-	out := &edgesOutput{Body: edgeList{Edges: make([]edge, len(all))}}
-	revoked := s.revokedEdges(ctx)
+	all := a.fleet.Edges()
+	out := &edgesOutput{api.EdgeList{Edges: make([]api.Edge, len(all))}}
+	revoked := a.revoked(ctx)
 	for i := range all {
 		if revoked[all[i].Node] {
 			all[i].Credential = controlplane.CredentialRevoked
 		}
-		out.Body.Edges[i] = showEdge(&all[i])
-		if s.orders == nil {
-			continue
-		}
-		if o, ok := s.orders.Verified(all[i].Node); ok {
-			out.Body.Edges[i].Verified = &verified{At: o.DoneAt.UTC(), Different: o.Outcome.Different, Repaired: o.Outcome.Repaired, Error: o.Outcome.Error}
+		out.Body.Edges[i] = edgeOf(&all[i])
+		if o, ok := a.orders.Verified(all[i].Node); ok {
+			out.Body.Edges[i].Verified = &api.Verified{
+				At: o.DoneAt.UTC(), Different: o.Outcome.Different, Repaired: o.Outcome.Repaired, Error: o.Outcome.Error,
+			}
 		}
 	}
 	return out, nil
 }
 
-// revokedEdges gives the edges whose credentials are revoked, as far as is known: the
-// fleet is shown also while the database is away.
-func (s *server) revokedEdges(ctx context.Context) map[string]bool {
-	revoked := map[string]bool{}
-	if s.nodes == nil {
-		return revoked
-	}
+// revoked returns the edges with revoked credentials, as far as is known: the fleet can be
+// listed also while the database is away.
+func (a *fleetAPI) revoked(ctx context.Context) map[string]bool {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	all, err := s.nodes.Credentials(ctx, actorFrom(ctx))
+	all, err := a.nodes.Credentials(ctx, actorFrom(ctx))
 	if err != nil {
-		s.log.WarnContext(ctx, "which credentials of edges are revoked is not known", slog.Any("error", err))
+		a.log.WarnContext(ctx, "cannot read which edges are revoked", slog.Any("error", err))
 	}
+	revoked := make(map[string]bool, len(all))
 	for i := range all {
 		revoked[all[i].Node] = !all[i].RevokedAt.IsZero()
 	}
 	return revoked
 }
 
-func showEdge(e *controlplane.EdgeStatus) edge {
-	shown := edge{
-		Node: e.Node, Region: string(e.Region), Role: e.Role, State: string(e.State), Since: e.Since.UTC(), LastSeen: e.LastSeen.UTC(),
-		Via: string(e.Via), LastAppliedAt: momentOf(e.LastAppliedAt), StartedAt: momentOf(e.StartedAt), ClicksUntil: momentOf(e.ClicksUntil),
-		Replica: string(e.Replica), Held: e.Held, HeldWhy: e.HeldWhy, DiskLow: e.DiskLow, Version: e.Version, Addr: e.Addr, AdminAddr: e.AdminAddr,
+func edgeOf(e *controlplane.EdgeStatus) api.Edge {
+	shown := api.Edge{
+		EdgeState: api.EdgeState{
+			Node: e.Node, Region: string(e.Region), Role: e.Role, Version: e.Version, Addr: e.Addr, AdminAddr: e.AdminAddr,
+			Replica: string(e.Replica), Held: e.Held, HeldWhy: e.HeldWhy, DiskLow: e.DiskLow,
+		},
+		State: string(e.State), Since: e.Since.UTC(), LastSeen: e.LastSeen.UTC(), Via: string(e.Via),
+		LastAppliedAt: moment(e.LastAppliedAt), StartedAt: moment(e.StartedAt), ClicksUntil: moment(e.ClicksUntil),
+		Credential: textOrNull(string(e.Credential)), ClicksPending: known(e.ClicksPending, e.ClicksPending >= 0),
+		LagChanges: known(e.Lag.Changes, e.LagKnown), LagSeconds: known(e.Lag.Age.Seconds(), e.LagKnown),
 	}
 	if !e.Position.IsZero() {
-		shown.Position = &seqInLog{Epoch: e.Position.Epoch.Ordinal, Seq: e.Position.Seq}
+		shown.Position = &api.Sequence{Epoch: e.Position.Epoch.Ordinal, Seq: e.Position.Seq}
 	}
-	if e.LagKnown {
-		seconds := e.Lag.Age.Seconds()
-		shown.LagChanges, shown.LagSeconds = &e.Lag.Changes, &seconds
+	return shown
+}
+
+func (a *fleetAPI) enrol(ctx context.Context, in *enrolInput) (*enrolmentOutput, error) {
+	n := &in.Body
+	e, err := a.nodes.NewEnrolment(ctx, actorFrom(ctx), controlplane.NewEnrolment{
+		Region: n.Region, Role: controlplane.NodeRole(n.Role), Node: n.Node, Label: n.Label, For: time.Duration(n.ExpiresIn) * time.Second,
+	})
+	if err != nil {
+		return nil, err
 	}
-	if e.Credential != "" {
-		state := string(e.Credential)
-		shown.Credential = &state
+	return &enrolmentOutput{api.Enrolment{
+		Token: e.Token, Region: string(e.Region), Role: string(e.Role), Node: e.Node, Label: e.Label, ExpiresAt: e.ExpiresAt.UTC(),
+	}}, nil
+}
+
+func (a *fleetAPI) credentials(ctx context.Context, _ *struct{}) (*credentialsOutput, error) {
+	all, err := a.nodes.Credentials(ctx, actorFrom(ctx))
+	if err != nil {
+		return nil, err
 	}
-	if e.ClicksPending >= 0 {
-		shown.ClicksPending = &e.ClicksPending
+	shown := make([]api.EdgeCredential, len(all))
+	for i := range all {
+		c := &all[i]
+		shown[i] = api.EdgeCredential{
+			Node: c.Node, Region: string(c.Region), Role: string(c.Role), State: "good", Former: append([]string{}, c.Former...),
+			CreatedAt: c.CreatedAt.UTC(), LastSeenAt: moment(c.LastSeenAt), RevokedAt: moment(c.RevokedAt),
+		}
+		if !c.RevokedAt.IsZero() {
+			shown[i].State = "revoked"
+		}
+	}
+	return &credentialsOutput{api.EdgeCredentialList{Credentials: shown}}, nil
+}
+
+func (a *fleetAPI) give(ctx context.Context, o controlplane.EdgeOrder) (*orderOutput, error) {
+	given, err := a.orders.Give(ctx, actorFrom(ctx), o)
+	return &orderOutput{orderOf(&given)}, err
+}
+
+func orderOf(o *controlplane.EdgeOrder) api.EdgeOrder {
+	shown := api.EdgeOrder{
+		ID: o.ID, Node: o.Node, What: string(o.What), Repair: o.Repair, Hold: o.Hold, OrderedBy: o.By,
+		OrderedAt: o.At.UTC(), Until: o.Until.UTC(), DoneAt: moment(o.DoneAt),
+	}
+	if o.DoneAt.IsZero() {
+		return shown
+	}
+	c := &o.Outcome
+	shown.Outcome = &api.EdgeOutcome{
+		Error: c.Error, Accepted: c.Accepted, Slots: c.Slots, Records: c.Records, Different: c.Different, Repaired: c.Repaired, Seconds: c.Seconds,
+		Differences: make([]api.Difference, len(c.Differences)),
+	}
+	if c.Epoch > 0 {
+		shown.Outcome.Position = &api.Sequence{Epoch: c.Epoch, Seq: c.Seq}
+	}
+	for i := range c.Differences {
+		shown.Outcome.Differences[i] = api.Difference(c.Differences[i])
 	}
 	return shown
 }

@@ -5,232 +5,152 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 )
 
-// Keys looks after key ranges, and gives keys to services outside of Waypost. All
-// methods may be called by many goroutines at once, and must return soon after
-// their context has ended. Errors are as those of [Links]; EForbidden says that
-// the actor is no operator of the installation.
+// Keys manages key ranges, and reserves keys for services outside of Waypost. EForbidden:
+// the actor is not an operator of the installation.
 type Keys interface {
-	// ReserveKeys gives a service n keys, 1 to [controlplane.MaxReserved], that nobody
-	// else will ever get. They are durable when it returns. EExhausted says that the
-	// region has no key left.
+	// ReserveKeys reserves n keys for a service, 1 to [controlplane.MaxReserved], that are
+	// never issued to another. They are durable when it returns. EExhausted: the region
+	// has no key left.
 	ReserveKeys(ctx context.Context, actor controlplane.Actor, service string, n int) ([]waypost.Code, error)
 
-	// ReturnKeys takes back up to [controlplane.MaxReserved] keys that the service
-	// never published, each with its own outcome, in the order of keys.
+	// ReturnKeys takes back up to [controlplane.MaxReserved] keys that the service never
+	// published, each with its own outcome, in the order of keys.
 	ReturnKeys(ctx context.Context, actor controlplane.Actor, service string, keys []string) ([]controlplane.Returned, error)
 
-	// KeyStats tells how this control plane's region stands for keys.
+	// KeyStats describes the supply of this control plane's region.
 	KeyStats(ctx context.Context, actor controlplane.Actor) (controlplane.KeyStats, error)
 
-	// KeySpace gives all ranges, for operators.
+	// KeySpace returns all ranges, for operators.
 	KeySpace(ctx context.Context, actor controlplane.Actor) (controlplane.KeySpace, error)
 
-	// ChangeRanges does what an operator asks: all steps, which are at most
-	// [controlplane.MaxRangeSteps], or none. EConflict says that the ranges are not as
-	// the change takes them to be.
+	// ChangeRanges carries out all steps of a change, at most
+	// [controlplane.MaxRangeSteps], or none. EConflict: the ranges differ from those that
+	// the change was made for.
 	ChangeRanges(ctx context.Context, actor controlplane.Actor, c controlplane.RangeChange) ([]controlplane.StepDone, error)
 
-	// PlanRanges works out a change after which all regions last equally long, and
-	// makes none.
+	// PlanRanges plans a change after which all regions last equally long. It changes
+	// nothing.
 	PlanRanges(ctx context.Context, actor controlplane.Actor) (controlplane.RangePlan, error)
 
-	// Decode takes a generated code apart, for operators: EInvalid when it cannot be one.
+	// Decode takes a generated code apart, for operators: EInvalid when it is not one.
 	Decode(ctx context.Context, actor controlplane.Actor, code string) (controlplane.Decoded, error)
 
-	// Audit gives a page of what administrators of the actor's workspace did, or, for
-	// operators, those of all, newest first. A cursor that Audit did not give is EMalformed.
-	Audit(ctx context.Context, actor controlplane.Actor, all bool, limit int, cursor string) (entries []controlplane.AuditEntry, next string, err error)
+	// Health describes the control plane. It never fails.
+	Health(ctx context.Context) controlplane.Health
 }
 
-const keysPath = "/api/v1/kgs"
+// keysAPI reserves keys for services outside of Waypost.
+type keysAPI struct{ keys Keys }
 
 type keyInput struct {
-	Service string `query:"service" minLength:"1" maxLength:"100" doc:"Who holds the key: 1 to 100 printable ASCII characters. Left out: the API key's name, or \"default\" where that will not do."`
+	Service string `query:"service" minLength:"1" maxLength:"100" doc:"The service that holds the key: 1 to 100 printable ASCII characters. Default: the API key's name, or \"default\" where that is not a valid name."`
 }
 
-type keyOutput struct{ Body reservedKey }
+type keyOutput struct{ Body api.ReservedKey }
 
-type reservedKey struct {
-	Key     string `json:"key" example:"r7Qx0aZ" doc:"A code that nothing else in this cluster will ever have."`
-	Service string `json:"service" doc:"Who holds it."`
+type reserveInput struct{ Body api.ReserveKeys }
+
+type reserveOutput struct{ Body api.ReservedKeys }
+
+type returnInput struct{ Body api.ReturnKeys }
+
+type returnOutput struct{ Body api.ReturnedKeys }
+
+type keyStatsOutput struct{ Body api.KeyStats }
+
+func registerKeys(rt *router, a *keysAPI) {
+	write := []controlplane.Scope{controlplane.ScopeLinksWrite}
+	handle(rt, operation{
+		id: "reserve-key", method: http.MethodGet, path: api.PathKeys + "/key", summary: "Reserve one key for a service",
+		description: "Every request reserves another key.", scopes: write,
+	}, a.reserveOne)
+	handle(rt, operation{
+		id: "reserve-keys", method: http.MethodPost, path: api.PathKeys + "/keys/bulk",
+		summary: "Reserve up to 10,000 keys for a service", scopes: write,
+	}, a.reserve)
+	handle(rt, operation{
+		id: "return-keys", method: http.MethodPost, path: api.PathKeys + "/keys/return",
+		summary: "Return keys that were never published", scopes: write,
+	}, func(ctx context.Context, in *returnInput) (*returnOutput, error) {
+		actor := actorFrom(ctx)
+		outcomes, err := a.keys.ReturnKeys(ctx, actor, serviceOf(actor, in.Body.Service), in.Body.Keys)
+		if err != nil {
+			return nil, err
+		}
+		out := &returnOutput{api.ReturnedKeys{Refused: []api.RefusedKey{}}}
+		for i := range outcomes {
+			if outcomes[i].Err == nil {
+				out.Body.Returned++
+				continue
+			}
+			p := rt.problem(ctx, "return-keys", outcomes[i].Err)
+			out.Body.Refused = append(out.Body.Refused, api.RefusedKey{Key: string(outcomes[i].Code), Code: p.code(), Detail: p.Detail})
+		}
+		return out, nil
+	})
+	handle(rt, operation{
+		id: "key-stats", method: http.MethodGet, path: api.PathKeys + "/stats", summary: "Get the supply of keys in this region",
+		scopes: []controlplane.Scope{controlplane.ScopeLinksRead},
+	}, a.stats)
 }
 
-// keysWish is a wish for many keys.
-type keysWish struct {
-	Count   int    `json:"count" minimum:"1" maximum:"10000" doc:"How many keys."`
-	Service string `json:"service,omitempty" minLength:"1" maxLength:"100" doc:"Who holds the keys: 1 to 100 printable ASCII characters. Left out: the API key's name, or \"default\" where that will not do."`
-}
-
-type keysInput struct{ Body body[keysWish] }
-
-type keysOutput struct{ Body reservedKeys }
-
-type reservedKeys struct {
-	Keys    []string `json:"keys" nullable:"false" doc:"As many as were asked for."`
-	Service string   `json:"service" doc:"Who holds them."`
-}
-
-// keysBack is keys that a service gives back.
-type keysBack struct {
-	Keys    []string `json:"keys" nullable:"false" minItems:"1" maxItems:"10000" maxLength:"32" doc:"Keys that were never published."`
-	Service string   `json:"service,omitempty" minLength:"1" maxLength:"100" doc:"Who holds the keys. Left out: as when they were reserved without one."`
-}
-
-type keysBackInput struct{ Body body[keysBack] }
-
-type keysBackOutput struct{ Body keysTaken }
-
-type keysTaken struct {
-	Returned int          `json:"returned" minimum:"0" doc:"How many were taken back, and will be given out again."`
-	Refused  []refusedKey `json:"refused" nullable:"false" doc:"The others."`
-}
-
-type refusedKey struct {
-	Key    string `json:"key"`
-	Code   string `json:"code" example:"not-found" doc:"Ends the type of the problem that this key alone would have got: not-found when the service does not hold it, conflict when a link has it."`
-	Detail string `json:"detail"`
-}
-
-type keyStatsOutput struct{ Body keyStats }
-
-type keyStats struct {
-	Region       string           `json:"region" doc:"Of the control plane that answers."`
-	PoolSize     int64            `json:"pool_size" minimum:"0" doc:"All counters that can still be leased from the region's live ranges."`
-	Leased       int64            `json:"leased" minimum:"0" doc:"Counters that this control plane has leased beside that, and not issued yet."`
-	Rate         float64          `json:"rate_per_minute" minimum:"0" doc:"Keys issued in the region, over the last hour."`
-	MinutesLeft  *float64         `json:"minutes_left" doc:"How long the pool lasts at that rate; null when no key is issued."`
-	FreePrefixes int              `json:"free_prefixes" minimum:"0" doc:"Prefixes that no region has. One is taken by itself when a region runs low."`
-	Held         *string          `json:"held" doc:"Why no key is leased until an operator resumes; null when keys are."`
-	Reserved     map[string]int64 `json:"reserved" doc:"How many keys the workspace's services hold, by service."`
-}
-
-func (s *server) registerKeys() {
-	if s.keys == nil {
-		return
-	}
-	handle(s, huma.Operation{
-		OperationID: "reserve-key",
-		Method:      http.MethodGet,
-		Path:        keysPath + "/key",
-		Summary:     "Reserve one key for a service",
-		Description: "Every request gives another key.",
-		Security:    s.needs(controlplane.ScopeLinksWrite),
-		Responses:   problems(401, 403, 422),
-	}, s.reserveKey)
-
-	handle(s, withBody(huma.Operation{
-		OperationID: "reserve-keys",
-		Method:      http.MethodPost,
-		Path:        keysPath + "/keys/bulk",
-		Summary:     "Reserve up to 10,000 keys for a service",
-		Security:    s.needs(controlplane.ScopeLinksWrite),
-		Responses:   problems(400, 401, 403, 408, 413, 415, 422),
-	}, maxBody), s.reserveKeys)
-
-	handle(s, withBody(huma.Operation{
-		OperationID: "return-keys",
-		Method:      http.MethodPost,
-		Path:        keysPath + "/keys/return",
-		Summary:     "Give back keys that were never published",
-		Security:    s.needs(controlplane.ScopeLinksWrite),
-		Responses:   problems(400, 401, 403, 408, 413, 415, 422),
-	}, maxBody), s.returnKeys)
-
-	handle(s, huma.Operation{
-		OperationID: "key-stats",
-		Method:      http.MethodGet,
-		Path:        keysPath + "/stats",
-		Summary:     "How this region stands for keys",
-		Security:    s.needs(controlplane.ScopeLinksRead),
-		Responses:   problems(401, 403),
-	}, s.keyStats)
-}
-
-func (s *server) reserveKey(ctx context.Context, in *keyInput) (*keyOutput, error) {
-	codes, service, err := s.reserve(ctx, in.Service, 1)
+func (a *keysAPI) reserveOne(ctx context.Context, in *keyInput) (*keyOutput, error) {
+	keys, service, err := a.take(ctx, in.Service, 1)
 	if err != nil {
 		return nil, err
 	}
-	return &keyOutput{Body: reservedKey{Key: string(codes[0]), Service: service}}, nil
+	return &keyOutput{api.ReservedKey{Key: keys[0], Service: service}}, nil
 }
 
-func (s *server) reserveKeys(ctx context.Context, in *keysInput) (*keysOutput, error) {
-	wish, err := decode[keysWish](s, in.Body.raw, "body")
+func (a *keysAPI) reserve(ctx context.Context, in *reserveInput) (*reserveOutput, error) {
+	keys, service, err := a.take(ctx, in.Body.Service, in.Body.Count)
 	if err != nil {
 		return nil, err
 	}
-	codes, service, err := s.reserve(ctx, wish.Service, wish.Count)
-	if err != nil {
-		return nil, err
-	}
-	out := &keysOutput{Body: reservedKeys{Keys: make([]string, len(codes)), Service: service}}
-	for i, code := range codes {
-		out.Body.Keys[i] = string(code)
-	}
-	return out, nil
+	return &reserveOutput{api.ReservedKeys{Keys: keys, Service: service}}, nil
 }
 
-func (s *server) reserve(ctx context.Context, service string, n int) ([]waypost.Code, string, error) {
+func (a *keysAPI) take(ctx context.Context, service string, n int) (keys []string, holder string, err error) {
 	actor := actorFrom(ctx)
 	service = serviceOf(actor, service)
-	codes, err := s.keys.ReserveKeys(ctx, actor, service, n)
+	codes, err := a.keys.ReserveKeys(ctx, actor, service, n)
 	if err == nil && len(codes) != n {
-		err = fmt.Errorf("%d keys where %d were asked for", len(codes), n)
+		err = fmt.Errorf("%d keys where %d were requested", len(codes), n)
 	}
-	return codes, service, err
+	keys = make([]string, len(codes))
+	for i, code := range codes {
+		keys[i] = string(code)
+	}
+	return keys, service, err
 }
 
-func (s *server) returnKeys(ctx context.Context, in *keysBackInput) (*keysBackOutput, error) {
-	back, err := decode[keysBack](s, in.Body.raw, "body")
+func (a *keysAPI) stats(ctx context.Context, _ *struct{}) (*keyStatsOutput, error) {
+	stats, err := a.keys.KeyStats(ctx, actorFrom(ctx))
 	if err != nil {
 		return nil, err
 	}
-	actor := actorFrom(ctx)
-	outcomes, err := s.keys.ReturnKeys(ctx, actor, serviceOf(actor, back.Service), back.Keys)
-	if err != nil {
-		return nil, err
+	if stats.Reserved == nil {
+		stats.Reserved = map[string]int64{}
 	}
-	out := &keysBackOutput{Body: keysTaken{Refused: []refusedKey{}}}
-	for i := range outcomes {
-		if outcomes[i].Err == nil {
-			out.Body.Returned++
-			continue
-		}
-		p := s.problem(ctx, "return-keys", outcomes[i].Err)
-		out.Body.Refused = append(out.Body.Refused, refusedKey{Key: string(outcomes[i].Code), Code: p.code(), Detail: p.Detail})
-	}
-	return out, nil
-}
-
-func (s *server) keyStats(ctx context.Context, _ *struct{}) (*keyStatsOutput, error) {
-	stats, err := s.keys.KeyStats(ctx, actorFrom(ctx))
-	if err != nil {
-		return nil, err
-	}
-	out := &keyStatsOutput{Body: keyStats{
+	return &keyStatsOutput{api.KeyStats{
 		Region: string(stats.Region), PoolSize: stats.PoolSize, Leased: stats.Leased, Rate: stats.Rate,
 		MinutesLeft:  known(controlplane.Supply{Unissued: stats.PoolSize, Rate: stats.Rate}.MinutesLeft()),
 		FreePrefixes: stats.FreePrefixes, Held: textOrNull(stats.Held), Reserved: stats.Reserved,
-	}}
-	if out.Body.Reserved == nil {
-		out.Body.Reserved = map[string]int64{}
-	}
-	return out, nil
+	}}, nil
 }
 
-// serviceOf gives the service that a request is for: the one that it names, or
-// else the API key's name, unless that is none that a service may have.
+// serviceOf returns the service of a request: the named one, or else the API key's name,
+// unless a service cannot have that name.
 func serviceOf(actor controlplane.Actor, named string) string {
 	if named != "" {
 		return named
 	}
-	const most = 100 // as for a service that is named
+	const most = 100 // as for a named service
 	for i := range len(actor.Name) {
 		if c := actor.Name[i]; c < ' ' || c > '~' {
 			return "default"
@@ -241,14 +161,3 @@ func serviceOf(actor controlplane.Actor, named string) string {
 	}
 	return actor.Name
 }
-
-// known gives v as a client reads it, nil when it is not known.
-func known[T any](v T, ok bool) *T {
-	if !ok {
-		return nil
-	}
-	return &v
-}
-
-// textOrNull gives a text as a client reads it, nil for none.
-func textOrNull(text string) *string { return known(text, text != "") }

@@ -1,22 +1,85 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"net/http"
 	"net/url"
-
-	"github.com/danielgtaylor/huma/v2"
+	"strconv"
+	"time"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 )
 
-const linksPath = "/api/v1/urls"
+// Links finds, creates, changes and lists links. A domain is named by its host; "" is the
+// default one.
+type Links interface {
+	// CreateBulk creates up to [waypost.MaxBulk] links, each with its own outcome, in the
+	// order of ns. An error is one of all: nothing happened, or the outcome is unknown.
+	// The position is that of the last change, zero without one. When it returns without
+	// an error the links are durable. EMalformed: a target is not a URL. EInvalid: a rule
+	// forbids it. EConflict: a custom code is taken. EExhausted: the region has no key left.
+	CreateBulk(ctx context.Context, actor controlplane.Actor, ns []controlplane.NewLink) ([]controlplane.Outcome, waypost.Position, error)
+
+	// CreateOnce is CreateBulk for a request that may be sent again: EKeyReused when its
+	// key came with another request, EInProgress while that is being answered.
+	CreateOnce(ctx context.Context, actor controlplane.Actor, ns []controlplane.NewLink, o controlplane.Idempotency) (controlplane.Made, error)
+
+	// Find finds a link of the actor's workspace: ENotFound when it or the domain is
+	// unknown or deleted, EGone when it has expired.
+	Find(ctx context.Context, actor controlplane.Actor, domain, code string) (waypost.Link, error)
+
+	// Change changes a link, also an expired one: ENotFound, EStale when it has none of
+	// the versions that may be changed, and the errors of CreateBulk.
+	Change(ctx context.Context, actor controlplane.Actor, domain, code string, c controlplane.LinkChange) (controlplane.Outcome, waypost.Position, error)
+
+	// Remove removes a link: ENotFound when there is none.
+	Remove(ctx context.Context, actor controlplane.Actor, domain, code string) (waypost.Position, error)
+
+	// List returns a page of the actor's links. A cursor of another origin is EMalformed;
+	// one of a list with other filters is EInvalid, and so is a filter that breaks a rule.
+	// A page may be short, or empty, and yet not the last.
+	List(ctx context.Context, actor controlplane.Actor, r controlplane.ListRequest) (controlplane.Page, error)
+
+	// Tags returns tags of the actor's links, in the order of their bytes, and the one
+	// after which the next page begins.
+	Tags(ctx context.Context, actor controlplane.Actor, prefix, after string, limit int) (tags []controlplane.TagCount, next string, err error)
+
+	// Resolve returns the answer to a visit. The host is as the client sent it. Unknown,
+	// deleted and expired codes are resolutions, not errors.
+	Resolve(ctx context.Context, host string, v *waypost.Visit) (waypost.Resolution, error)
+}
+
+// linksAPI serves links.
+type linksAPI struct {
+	links   Links
+	urls    shortURLs
+	waiter  Waiter
+	auth    *authenticator
+	timeout time.Duration
+	now     func() time.Time
+	exports exports
+}
+
+// repeatable is for requests that may be sent again without a second effect.
+type repeatable struct {
+	IdempotencyKey string `header:"Idempotency-Key" minLength:"1" maxLength:"255" pattern:"^[!-~]([ -~]*[!-~])?$" doc:"A name for this request, of 1 to 255 printable ASCII characters, such as a UUID. The same request with the same body, sent again within 24 hours, has no further effect and gets the same answer, with Idempotency-Replayed: true. A request that created nothing is not remembered."`
+}
+
+// inDomain is for requests about one code.
+type inDomain struct {
+	Domain string `query:"domain" maxLength:"253" example:"go.example.com" doc:"Host of the link's domain. Default: the shared default domain."`
+}
 
 type createInput struct {
-	Repeatable
-	Waiting
-	Body body[newLink]
+	repeatable
+	waiting
+	Body api.NewLink
+	Raw  []byte
 }
 
 type createOutput struct {
@@ -24,107 +87,198 @@ type createOutput struct {
 	Location string `header:"Location" doc:"Path of the link in this API."`
 	Position string `header:"Waypost-Position" doc:"Position of the change: a replica that has reached it has the link."`
 	ETag     string `header:"ETag" doc:"Names this state of the link, for If-Match and If-None-Match."`
-	Applied  string `header:"Waypost-Applied" doc:"What came of waiting; see wait."`
-	Body     link
+	Applied  string `header:"Waypost-Applied" doc:"Outcome of waiting; see wait."`
+	Body     api.Link
 }
 
-type codeInput struct {
+type shortenInput struct {
+	repeatable
+	waiting
+	Body api.ShortenRequest
+	Raw  []byte
+}
+
+type shortenOutput struct {
+	Location string `header:"Location" doc:"Path of the link in this API."`
+	Position string `header:"Waypost-Position" doc:"Position of the change: a replica that has reached it has the link."`
+	Applied  string `header:"Waypost-Applied" doc:"Outcome of waiting; see wait."`
+	Body     api.Shortened
+}
+
+type getInput struct {
 	Code string `path:"code" doc:"The link's short code."`
+	inDomain
+	NoneMatch string `header:"If-None-Match" maxLength:"4096" doc:"ETags of states that the client has: 304 when the link is in one of them."`
 }
 
 type linkOutput struct {
 	ETag string `header:"ETag" doc:"Names this state of the link, for If-Match and If-None-Match."`
-	Body link
+	Body api.Link
 }
 
-type deleteOutput struct {
-	Applied  string `header:"Waypost-Applied" doc:"What came of waiting; see wait."`
-	Position string `header:"Waypost-Position" doc:"Position of the change: a replica that has reached it no longer redirects the link."`
+type changeLinkInput struct {
+	Code string `path:"code" doc:"The link's short code."`
+	inDomain
+	waiting
+	Match string `header:"If-Match" maxLength:"4096" doc:"ETags of the states that may be changed: 412 when the link is in none of them. Clicks do not count. Default: any."`
+	Body  api.LinkChange
 }
 
-func (s *server) registerLinks() {
-	direct(s, withBody(huma.Operation{
-		OperationID:   "create-link",
-		Method:        http.MethodPost,
-		Path:          linksPath,
-		Summary:       "Create a link",
-		Description:   "Every request makes a new link, unless dedupe asks for the one link of a target: then 200 gives the one that is there.",
-		DefaultStatus: http.StatusCreated,
-		Security:      s.needs(controlplane.ScopeLinksWrite),
-		Responses:     created(problems(400, 401, 403, 408, 409, 413, 415, 422), "Link", "The link that the target has already"),
-	}, maxBody), s.create, func(_ http.Header, data []byte) *createInput {
-		return &createInput{Body: body[newLink]{raw: data, unchecked: true}}
-	}, (*createOutput).show)
-
-	handle(s, huma.Operation{
-		OperationID: "get-link",
-		Method:      http.MethodGet,
-		Path:        linksPath + "/{code}",
-		Summary:     "Get a link",
-		Security:    s.needs(controlplane.ScopeLinksRead),
-		Responses:   withNotModified(problems(400, 401, 403, 404, 410, 422)),
-	}, s.get)
-
-	handle(s, huma.Operation{
-		OperationID:   "delete-link",
-		Method:        http.MethodDelete,
-		Path:          linksPath + "/{code}",
-		Summary:       "Delete a link",
-		DefaultStatus: http.StatusNoContent,
-		Security:      s.needs(controlplane.ScopeLinksWrite),
-		Responses:     problems(401, 403, 404, 422),
-	}, s.delete)
+type changeLinkOutput struct {
+	Position string `header:"Waypost-Position" doc:"Position of the change: a replica that has reached it redirects accordingly."`
+	ETag     string `header:"ETag" doc:"Names this state of the link, for If-Match and If-None-Match."`
+	Applied  string `header:"Waypost-Applied" doc:"Outcome of waiting; see wait."`
+	Body     api.Link
 }
 
-func (s *server) create(ctx context.Context, in *createInput) (*createOutput, error) {
-	n, quick := quickLink(in.Body.raw)
-	if !quick {
-		err := in.Body.check()
-		if err == nil {
-			n, err = decode[newLink](s, in.Body.raw, "body")
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	wish, err := n.wish(s.now(), "body")
+type deleteInput struct {
+	Code string `path:"code" doc:"The link's short code."`
+	inDomain
+	waiting
+}
+
+type changedOutput struct {
+	Position string `header:"Waypost-Position" doc:"Position of the change in the changelog: a replica that has reached it has the change."`
+	Applied  string `header:"Waypost-Applied" doc:"Outcome of waiting; see wait."`
+}
+
+func registerLinks(rt *router, l *linksAPI) {
+	write := []controlplane.Scope{controlplane.ScopeLinksWrite}
+	read := []controlplane.Scope{controlplane.ScopeLinksRead}
+
+	found := rt.document.success(&binding{out: outputOf(typeOf[createOutput]())}, http.StatusOK)
+	found.Description = "The existing link of the target"
+	made := rt.document.success(&binding{out: outputOf(typeOf[createOutput]())}, http.StatusCreated)
+	handle(rt, operation{
+		id: "create-link", method: http.MethodPost, path: api.PathLinks, summary: "Create a link",
+		description: "Every request creates a new link, unless dedupe asks for the one link of a target: then 200 returns an existing one.",
+		status:      http.StatusCreated, scopes: write, problems: []int{http.StatusConflict},
+		answers: map[int]answer{http.StatusOK: withReplay(found), http.StatusCreated: withReplay(made)},
+	}, l.create)
+	shortened := rt.document.success(&binding{out: outputOf(typeOf[shortenOutput]())}, http.StatusCreated)
+	handle(rt, operation{
+		id: "shorten", method: http.MethodPost, path: "/shorten", summary: "Create a link, in a short form",
+		description: "Every request creates a new code, also for a URL that has one.",
+		status:      http.StatusCreated, scopes: write, problems: []int{http.StatusConflict},
+		answers: map[int]answer{http.StatusCreated: withReplay(shortened)},
+	}, l.shorten)
+	handle(rt, operation{
+		id: "get-link", method: http.MethodGet, path: api.PathLinks + "/{code}", summary: "Get a link",
+		scopes: read, problems: []int{http.StatusNotFound, http.StatusGone},
+		answers: map[int]answer{http.StatusNotModified: {
+			Description: "The link is in a state that the client has", Headers: map[string]header{"ETag": textHeader(etagDoc)},
+		}},
+	}, l.get)
+	handle(rt, operation{
+		id: "change-link", method: http.MethodPatch, path: api.PathLinks + "/{code}", summary: "Change a link",
+		description: "Changes the fields in the body, and keeps the others. Codes and domains of links do not change. " +
+			"An expired link can be changed until it is cleaned up, some time later.",
+		scopes: write, problems: []int{http.StatusNotFound, http.StatusPreconditionFailed},
+	}, l.change)
+	handle(rt, operation{
+		id: "delete-link", method: http.MethodDelete, path: api.PathLinks + "/{code}", summary: "Delete a link",
+		scopes: write, problems: []int{http.StatusNotFound},
+	}, l.delete)
+	registerBulk(rt, l)
+	registerListing(rt, l)
+	registerExport(rt, l)
+	registerRedirect(rt, l.links)
+}
+
+// withReplay documents that an answer may be a repeated one.
+func withReplay(a answer) answer {
+	a.Headers[api.HeaderReplayed] = textHeader(replayedDoc)
+	return a
+}
+
+// errNoLink answers for a text that cannot be a code, without asking the database.
+var errNoLink = waypost.Errorf(waypost.ENotFound, "there is no such link")
+
+func (a *linksAPI) create(ctx context.Context, in *createInput) (*createOutput, error) {
+	n, err := newLinkOf(&in.Body, a.now(), "body")
 	if err != nil {
 		return nil, err
 	}
-	answer := func(outcomes []controlplane.Outcome, at waypost.Position) (controlplane.Response, error) {
-		out := s.created(&outcomes[0], at)
-		return answerOf(out.Status, map[string]string{"Location": out.Location, "Waypost-Position": out.Position, "ETag": out.ETag}, out.Body)
-	}
-	outcomes, position, err := s.make(ctx, "create-link", &in.Repeatable, in.Body.raw, []controlplane.NewLink{wish}, answer)
+	o, position, err := a.createOne(ctx, "create-link", in.IdempotencyKey, in.Raw, n, func(o *controlplane.Outcome, at waypost.Position) (controlplane.Response, error) {
+		out := a.created(o, at)
+		return answerOf(out.Status, map[string]string{"Location": out.Location, api.HeaderPosition: out.Position, "ETag": out.ETag}, &out.Body)
+	})
 	if err != nil {
-		return nil, s.awaitReplay(ctx, &in.Waiting, err)
+		return nil, a.awaitReplay(ctx, &in.waiting, err)
 	}
-	if err := outcomes[0].Err; err != nil {
-		return nil, err
-	}
-	out := s.created(&outcomes[0], position)
-	out.Applied = s.await(ctx, &in.Waiting, position)
+	out := a.created(&o, position)
+	out.Applied = await(ctx, a.waiter, &in.waiting, position)
 	return out, nil
 }
 
-// created is the answer to a wish that was fulfilled.
-func (s *server) created(o *controlplane.Outcome, at waypost.Position) *createOutput {
-	return &createOutput{Status: statusOf(o), Location: pathOf(&o.Link), Position: at.String(), ETag: etag(&o.Link), Body: s.showOutcome(o)}
+func (a *linksAPI) created(o *controlplane.Outcome, at waypost.Position) *createOutput {
+	return &createOutput{Status: statusOf(o), Location: pathOf(&o.Link), Position: at.String(), ETag: etag(&o.Link), Body: a.outcome(o)}
 }
 
-// statusOf tells a new link from one that was there.
-func statusOf(o *controlplane.Outcome) int {
-	if o.Found {
-		return http.StatusOK
+func (a *linksAPI) shorten(ctx context.Context, in *shortenInput) (*shortenOutput, error) {
+	if len(in.Body.URL) > waypost.MaxShortURLLength {
+		return nil, waypost.Errorf(waypost.ETooLarge, "url must be at most %d bytes", waypost.MaxShortURLLength)
 	}
-	return http.StatusCreated
+	// This form always creates a new code, whatever the setting of the workspace.
+	dedupe := false
+	n := controlplane.NewLink{OriginalURL: in.Body.URL, Dedupe: &dedupe}
+	o, position, err := a.createOne(ctx, "shorten", in.IdempotencyKey, in.Raw, n, func(o *controlplane.Outcome, at waypost.Position) (controlplane.Response, error) {
+		out := a.shortened(o, at)
+		return answerOf(http.StatusCreated, map[string]string{"Location": out.Location, api.HeaderPosition: out.Position}, &out.Body)
+	})
+	if err != nil {
+		return nil, a.awaitReplay(ctx, &in.waiting, err)
+	}
+	out := a.shortened(&o, position)
+	out.Applied = await(ctx, a.waiter, &in.waiting, position)
+	return out, nil
 }
 
-func (s *server) get(ctx context.Context, in *getInput) (*linkOutput, error) {
+func (a *linksAPI) shortened(o *controlplane.Outcome, at waypost.Position) *shortenOutput {
+	l := a.link(&o.Link)
+	return &shortenOutput{Location: pathOf(&o.Link), Position: at.String(), Body: api.Shortened{
+		ShortCode: l.ShortCode, ShortURL: l.ShortURL, OriginalURL: l.OriginalURL, CreatedAt: l.CreatedAt,
+	}}
+}
+
+// createOne creates one link. Answer makes the answer to keep for a repeated request.
+func (a *linksAPI) createOne(ctx context.Context, operation, key string, body []byte, n controlplane.NewLink,
+	answer func(*controlplane.Outcome, waypost.Position) (controlplane.Response, error),
+) (o controlplane.Outcome, at waypost.Position, err error) {
+	outcomes, at, err := a.createAll(ctx, operation, key, body, []controlplane.NewLink{n}, func(all []controlplane.Outcome, at waypost.Position) (controlplane.Response, error) {
+		return answer(&all[0], at)
+	})
+	if err != nil {
+		return o, at, err
+	}
+	return outcomes[0], at, outcomes[0].Err
+}
+
+// createAll creates links, once if the request has a key. Answer makes the answer to keep
+// for a repeated request, for which the error is a *replayed.
+func (a *linksAPI) createAll(ctx context.Context, operation, key string, body []byte, ns []controlplane.NewLink,
+	answer func([]controlplane.Outcome, waypost.Position) (controlplane.Response, error),
+) ([]controlplane.Outcome, waypost.Position, error) {
+	if key == "" {
+		return a.links.CreateBulk(ctx, actorFrom(ctx), ns)
+	}
+	made, err := a.links.CreateOnce(ctx, actorFrom(ctx), ns, controlplane.Idempotency{
+		Route: operation, Key: key, Request: sha256.Sum256(body), Respond: answer,
+	})
+	if err != nil {
+		return nil, waypost.Position{}, err
+	}
+	if made.Replayed != nil {
+		return nil, waypost.Position{}, replay(made.Replayed)
+	}
+	return made.Outcomes, made.At, nil
+}
+
+func (a *linksAPI) get(ctx context.Context, in *getInput) (*linkOutput, error) {
 	if !waypost.ValidCode(in.Code) {
 		return nil, errNoLink
 	}
-	l, err := s.links.Find(ctx, actorFrom(ctx), in.Domain, in.Code)
+	l, err := a.links.Find(ctx, actorFrom(ctx), in.Domain, in.Code)
 	if err != nil {
 		return nil, err
 	}
@@ -134,28 +288,139 @@ func (s *server) get(ctx context.Context, in *getInput) (*linkOutput, error) {
 		return nil, err
 	}
 	if same {
-		return nil, &notModified{tag}
+		return nil, notModified(tag)
 	}
-	return &linkOutput{ETag: tag, Body: s.show(&l)}, nil
+	return &linkOutput{ETag: tag, Body: a.link(&l)}, nil
 }
 
-func (s *server) delete(ctx context.Context, in *removeInput) (*deleteOutput, error) {
+func (a *linksAPI) change(ctx context.Context, in *changeLinkInput) (*changeLinkOutput, error) {
 	if !waypost.ValidCode(in.Code) {
 		return nil, errNoLink
 	}
-	position, err := s.links.Remove(ctx, actorFrom(ctx), in.Domain, in.Code)
+	match, err := versionsOf(in.Match)
 	if err != nil {
 		return nil, err
 	}
-	return &deleteOutput{Position: position.String(), Applied: s.await(ctx, &in.Waiting, position)}, nil
+	c, err := linkChangeOf(&in.Body, a.now())
+	if err != nil {
+		return nil, err
+	}
+	c.Match = match
+	o, position, err := a.links.Change(ctx, actorFrom(ctx), in.Domain, in.Code, c)
+	if err != nil {
+		return nil, err
+	}
+	return &changeLinkOutput{Position: position.String(), ETag: etag(&o.Link), Applied: await(ctx, a.waiter, &in.waiting, position), Body: a.outcome(&o)}, nil
 }
 
-// errNoLink answers for a text that can be no code, without asking anybody.
-var errNoLink = waypost.Errorf(waypost.ENotFound, "no such link")
+func (a *linksAPI) delete(ctx context.Context, in *deleteInput) (*changedOutput, error) {
+	if !waypost.ValidCode(in.Code) {
+		return nil, errNoLink
+	}
+	position, err := a.links.Remove(ctx, actorFrom(ctx), in.Domain, in.Code)
+	if err != nil {
+		return nil, err
+	}
+	return &changedOutput{Position: position.String(), Applied: await(ctx, a.waiter, &in.waiting, position)}, nil
+}
 
-// pathOf is where the API shows a link.
+// newLinkOf converts a request for a link. At is its location in the body.
+func newLinkOf(n *api.NewLink, now time.Time, at string) (controlplane.NewLink, error) {
+	expires, given := n.ExpiresAt, 0
+	if !n.ExpiresAt.IsZero() {
+		given++
+	}
+	if n.ExpiresInSeconds != 0 {
+		given++
+		expires = now.Add(time.Duration(n.ExpiresInSeconds) * time.Second).UTC()
+	}
+	if n.ExpiresInHours != 0 {
+		given++
+		expires = now.Add(time.Duration(n.ExpiresInHours) * time.Hour).UTC()
+	}
+	if given > 1 {
+		return controlplane.NewLink{}, severalExpiries(at)
+	}
+	return controlplane.NewLink{
+		OriginalURL: n.OriginalURL, CustomCode: n.CustomCode, Domain: n.Domain, Dedupe: n.Dedupe, ExpiresAt: expires,
+		RedirectStatus: n.RedirectStatus, ForwardQuery: n.ForwardQuery, ForwardPath: n.ForwardPath,
+		Title: n.Title, Description: n.Description, Tags: n.Tags, Metadata: n.Metadata, CreatedBy: n.CreatedBy,
+		Disabled: n.Active != nil && !*n.Active,
+	}, nil
+}
+
+func severalExpiries(at string) error {
+	return waypost.Errorf(waypost.EInvalid, "%s: give at most one of expires_in_seconds, expires_in_hours and expires_at", at)
+}
+
+// linkChangeOf converts a change.
+func linkChangeOf(c *api.LinkChange, now time.Time) (controlplane.LinkChange, error) {
+	expires, given := c.ExpiresAt.Change(), 0
+	if c.ExpiresAt.Given {
+		given++
+		if c.ExpiresAt.Value != nil && expires.IsZero() {
+			return controlplane.LinkChange{}, waypost.Errorf(waypost.EInvalid, "expires_at must be in the future")
+		}
+	}
+	for _, in := range []struct {
+		api.Field[int64]
+		unit time.Duration
+	}{{c.ExpiresInSeconds, time.Second}, {c.ExpiresInHours, time.Hour}} {
+		if !in.Given {
+			continue
+		}
+		given++
+		expires = &time.Time{}
+		if in.Value != nil {
+			*expires = now.Add(time.Duration(*in.Value) * in.unit).UTC()
+		}
+	}
+	if given > 1 {
+		return controlplane.LinkChange{}, severalExpiries("body")
+	}
+	return controlplane.LinkChange{
+		OriginalURL: c.OriginalURL.Change(), Active: c.Active.Change(), ExpiresAt: expires, RedirectStatus: c.RedirectStatus.Change(),
+		ForwardQuery: c.ForwardQuery.Change(), ForwardPath: c.ForwardPath.Change(), Title: c.Title.Change(),
+		Description: c.Description.Change(), Tags: c.Tags.Change(), Metadata: c.Metadata.Change(),
+	}, nil
+}
+
+// link returns a link as a client sees it.
+func (a *linksAPI) link(l *waypost.Link) api.Link {
+	tags := l.Tags
+	if tags == nil {
+		tags = []string{}
+	}
+	return api.Link{
+		ID: strconv.FormatInt(l.ID, 10), ShortCode: string(l.Code), ShortURL: a.urls.of(l), Domain: cmp.Or(l.Host, a.urls.host),
+		OriginalURL: l.OriginalURL, RedirectStatus: l.RedirectStatus,
+		ForwardQuery: l.Flags&waypost.ForwardQuery != 0, ForwardPath: l.Flags&waypost.ForwardPath != 0,
+		Title: l.Title, Description: l.Description, Tags: tags, Metadata: json.RawMessage(l.Metadata), CreatedBy: l.CreatedBy,
+		Active: l.Active, ClickCount: l.Clicks, LastAccessedAt: moment(l.LastAccessedAt),
+		CreatedAt: l.CreatedAt.UTC(), UpdatedAt: l.UpdatedAt.UTC(), ExpiresAt: moment(l.ExpiresAt),
+	}
+}
+
+// outcome returns the link of an outcome, with its warnings.
+func (a *linksAPI) outcome(o *controlplane.Outcome) api.Link {
+	shown := a.link(&o.Link)
+	for _, w := range o.Warnings {
+		shown.Warnings = append(shown.Warnings, api.Warning(w))
+	}
+	return shown
+}
+
+// statusOf distinguishes a new link from an existing one.
+func statusOf(o *controlplane.Outcome) int {
+	if o.Found {
+		return http.StatusOK
+	}
+	return http.StatusCreated
+}
+
+// pathOf returns the path of a link in the API.
 func pathOf(l *waypost.Link) string {
-	path := linksPath + "/" + string(l.Code)
+	path := api.PathLinks + "/" + string(l.Code)
 	if l.Host != "" {
 		path += "?" + url.Values{"domain": {l.Host}}.Encode()
 	}

@@ -54,7 +54,7 @@ func TestTagsAreListedWithTheirCounts(t *testing.T) {
 }
 
 // trailer reads an answer to its end, and gives what follows it.
-func (a *api) trailer(path string) (text string, trailer http.Header, err error) {
+func (a *testAPI) trailer(path string) (text string, trailer http.Header, err error) {
 	req, err := http.NewRequestWithContext(a.t.Context(), http.MethodGet, a.url+path, http.NoBody)
 	require.NoError(a.t, err)
 	req.Header.Set("X-Api-Key", fullKey)

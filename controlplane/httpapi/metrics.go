@@ -33,16 +33,17 @@ func newMetrics(r prometheus.Registerer) metrics {
 		}, []string{"route", "method"}),
 		limited: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "waypost_http_rate_limited_total",
-			Help: "Requests refused with 429: by the limit of their key (requests), or because of failed attempts to authenticate (address, prefix), or because too many are signing in from one network (sign-ins).",
+			Help: "Requests refused with 429: by the limit of their key (requests), because of failed attempts to authenticate (address, prefix), " +
+				"or because too many are signing in from one network (sign-ins).",
 		}, []string{"limit"}),
 		judged: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "waypost_authentications_total",
-			Help: "Credentials that were judged: an API key, a session's token or a password; accepted, refused, or not to be judged at the moment.",
+			Help: "Credentials that were judged: API keys, session tokens and passwords; accepted, refused, or failed for another reason.",
 		}, []string{"credential", "outcome"}),
 	}
 }
 
-// authenticated counts a credential that was judged.
+// authenticated counts a judged credential.
 func (m metrics) authenticated(kind string, err error) {
 	outcome := "accepted"
 	switch waypost.CodeOf(err) {
@@ -55,8 +56,8 @@ func (m metrics) authenticated(kind string, err error) {
 	m.judged.WithLabelValues(kind, outcome).Inc()
 }
 
-// observe counts a request. No label holds what a client chose: the route is a
-// pattern of ours, and methods that no route knows are one.
+// observe counts a request. No label holds text of a client: the route is a pattern, and
+// all methods without a route share one label.
 func (m metrics) observe(r *http.Request, status int, took time.Duration) {
 	_, route, ok := strings.Cut(r.Pattern, " ")
 	if !ok {
@@ -68,7 +69,7 @@ func (m metrics) observe(r *http.Request, status int, took time.Duration) {
 		method = r.Method
 	}
 	if status == 0 {
-		status = http.StatusOK // what net/http sends for a handler that says nothing
+		status = http.StatusOK // as net/http sends for a silent handler
 	}
 	m.requests.WithLabelValues(route, method, strconv.Itoa(status)).Inc()
 	m.duration.WithLabelValues(route, method).Observe(took.Seconds())

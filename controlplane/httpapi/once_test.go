@@ -40,7 +40,7 @@ func TestARequestThatIsSentAgainIsAnsweredAgainToTheByte(t *testing.T) {
 func TestAnEmptyNameOfARequestIsRefusedAndNothingIsMade(t *testing.T) {
 	a := start(t)
 	p := requireProblem(t, a.do(keyed("/api/v1/urls", "", `{"original_url": "https://example.com/", "custom_code": "mine"}`)), 422, "invalid")
-	require.Contains(t, p["detail"], "Idempotency-Key is empty")
+	require.Contains(t, p["detail"], "header.Idempotency-Key")
 	require.Equal(t, 404, a.get("/api/v1/urls/mine").StatusCode)
 }
 
@@ -109,7 +109,7 @@ func TestALinkOfAnotherDomainIsShownUnderItsHost(t *testing.T) {
 }
 
 func TestWhoWaitsLearnsWhatCameOfIt(t *testing.T) {
-	a := start(t, func(_ *links, c *httpapi.Config) { c.Waiter = waiter{} })
+	a := start(t)
 	const body = `{"original_url": "https://example.com/", "custom_code": "mine"}`
 	res := a.do(keyed("/api/v1/urls?wait=region", "k", body))
 	require.Equal(t, "region; edges=1", res.Header.Get("Waypost-Applied"))

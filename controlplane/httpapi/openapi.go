@@ -1,212 +1,257 @@
 package httpapi
 
 import (
-	"encoding/json"
 	"net/http"
 	"reflect"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
-	"github.com/danielgtaylor/huma/v2"
+	jsonv2 "github.com/go-json-experiment/json"
 
-	"waypost/controlplane"
+	"waypost/api"
 )
 
 // Names of the security schemes.
 const (
 	bearerScheme = "bearer"
 	headerScheme = "apiKey"
-	cookieScheme = "session" // where there are sessions
+	cookieScheme = "session"
 )
 
-// describe configures huma: the frame of the document, and JSON as the only
-// format. Huma's own pages are left out, since they load from elsewhere.
-func describe(version string) huma.Config {
-	return huma.Config{
-		OpenAPI: &huma.OpenAPI{
-			OpenAPI: "3.1.0",
-			Info: &huma.Info{
-				Title:       "Waypost",
-				Version:     version,
-				Description: "Creates, shows and deletes short links. Errors are problem documents (RFC 9457), times are RFC 3339 in UTC.",
-			},
-			Components: &huma.Components{
-				Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer),
-				SecuritySchemes: map[string]*huma.SecurityScheme{
-					bearerScheme: {Type: "http", Scheme: "bearer", Description: "An API key."},
-					headerScheme: {Type: "apiKey", In: "header", Name: "X-Api-Key", Description: "An API key."},
-				},
-			},
-		},
-		// "json" is how huma looks up the format of application/problem+json.
-		Formats:       map[string]huma.Format{"application/json": jsonFormat, "json": jsonFormat},
-		DefaultFormat: "application/json",
-		Transformers:  []huma.Transformer{redact},
-	}
+// document is the OpenAPI document of the API, which grows with each operation.
+type document struct {
+	version, server string
+	anonymous       bool // operations accept requests without a credential
+	schemas         schemas
+	paths           map[string]map[string]any
 }
 
-// needs documents that an operation is for actors with any of the scopes;
-// authenticate reads them from there.
-func (s *server) needs(anyOf ...controlplane.Scope) []map[string][]string {
-	var security []map[string][]string
-	for _, scope := range anyOf {
-		scopes := []string{string(scope)}
-		security = append(security, s.credentials(scopes)...)
-	}
-	if s.anonymous != nil {
-		security = append(security, map[string][]string{})
-	}
-	return security
+// answer describes an answer of an operation.
+type answer struct {
+	Description string            `json:"description"`
+	Headers     map[string]header `json:"headers,omitzero"`
+	Content     map[string]media  `json:"content,omitzero"`
 }
 
-// needsAnybody documents that an operation is for whoever has a valid credential.
-func (s *server) needsAnybody() []map[string][]string {
-	security := s.credentials([]string{})
-	if s.anonymous != nil {
-		security = append(security, map[string][]string{})
-	}
-	return security
+type header struct {
+	Description string  `json:"description,omitzero"`
+	Schema      *schema `json:"schema"`
 }
 
-func (s *server) credentials(scopes []string) []map[string][]string {
-	all := []map[string][]string{{bearerScheme: scopes}, {headerScheme: scopes}}
-	if s.access != nil {
-		all = append(all, map[string][]string{cookieScheme: scopes})
+type media struct {
+	Schema *schema `json:"schema"`
+}
+
+var textSchema = &schema{Type: "string"}
+
+func textHeader(description string) header { return header{description, textSchema} }
+
+func newDocument(version, server string, anonymous bool) *document {
+	d := &document{version: version, server: server, anonymous: anonymous, schemas: schemas{}, paths: map[string]map[string]any{}}
+	return d
+}
+
+// described is an operation in the document.
+type described struct {
+	OperationID string                `json:"operationId"`
+	Summary     string                `json:"summary"`
+	Description string                `json:"description,omitzero"`
+	Security    []map[string][]string `json:"security"`
+	Parameters  []parameter           `json:"parameters,omitzero"`
+	RequestBody *requestBody          `json:"requestBody,omitzero"`
+	Responses   map[string]answer     `json:"responses"`
+}
+
+type requestBody struct {
+	Required bool             `json:"required"`
+	Content  map[string]media `json:"content"`
+}
+
+func (d *document) add(b *binding) {
+	op := &b.op
+	shown := described{
+		OperationID: op.id, Summary: op.summary, Description: op.description,
+		Security: d.security(op), Parameters: slices.Clone(b.parameters), Responses: map[string]answer{},
+	}
+	if b.body != nil {
+		shown.RequestBody = &requestBody{true, map[string]media{jsonType: {b.body}}}
+	}
+	if op.needsCredential() {
+		shown.Parameters = append(shown.Parameters, workspaceParameter())
+	}
+	for _, status := range d.problemsOf(b) {
+		shown.Responses[strconv.Itoa(status)] = d.problemAnswer(status)
+	}
+	if status := op.status; !d.replaces(op, status) {
+		if status == 0 && b.out.body == nil {
+			status = http.StatusNoContent
+		} else if status == 0 {
+			status = http.StatusOK
+		}
+		shown.Responses[strconv.Itoa(status)] = d.success(b, status)
+	}
+	for status, a := range op.answers {
+		shown.Responses[strconv.Itoa(status)] = a
+	}
+	if op.needsCredential() {
+		for status, a := range shown.Responses {
+			if status != "401" {
+				shown.Responses[status] = withLimits(a)
+			}
+		}
+	}
+	if d.paths[op.path] == nil {
+		d.paths[op.path] = map[string]any{}
+	}
+	d.paths[op.path][strings.ToLower(op.method)] = shown
+}
+
+// replaces reports whether an operation describes its success itself.
+func (d *document) replaces(op *operation, status int) bool {
+	if status == 0 {
+		status = http.StatusOK
+	}
+	for given := range op.answers {
+		if given == status || status == http.StatusOK && given/100 == 3 && given != http.StatusNotModified {
+			return true
+		}
+	}
+	return false
+}
+
+func (d *document) success(b *binding, status int) answer {
+	a := answer{Description: http.StatusText(status), Headers: map[string]header{}}
+	for _, h := range b.out.headers {
+		a.Headers[h.name] = textHeader(h.description)
+	}
+	if b.out.body != nil {
+		a.Content = map[string]media{jsonType: {d.schemas.of(b.out.body, "")}}
+	}
+	return a
+}
+
+// problemsOf lists the statuses of the problems that an operation can answer with.
+func (d *document) problemsOf(b *binding) []int {
+	all := append([]int{http.StatusInternalServerError, http.StatusServiceUnavailable}, b.op.problems...)
+	if b.op.needsCredential() {
+		all = append(all, http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests)
+	}
+	if !b.op.anyQuery {
+		all = append(all, http.StatusBadRequest, http.StatusUnprocessableEntity)
+	}
+	if b.body != nil {
+		all = append(all, http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
 	}
 	return all
 }
 
-// workspaceHeader documents how who is in several workspaces says which is meant.
-func workspaceHeader() *huma.Param {
-	return &huma.Param{
-		Name: headerWorkspace, In: "header",
-		Description: "Slug of the workspace that is meant. A session needs it when its user is in several; an API key has only its own.",
-		Schema:      &huma.Schema{Type: huma.TypeString, MaxLength: new(63)},
+func (d *document) problemAnswer(status int) answer {
+	a := answer{
+		Description: http.StatusText(status), Headers: map[string]header{},
+		Content: map[string]media{problemType: {&schema{Ref: "#/components/schemas/Problem"}}},
 	}
+	switch status {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		a.Headers["WWW-Authenticate"] = textHeader("How to authenticate (RFC 6750).")
+	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
+		a.Headers["Retry-After"] = textHeader("Seconds to wait before another try.")
+	case http.StatusConflict:
+		a.Headers["Retry-After"] = textHeader("Seconds to wait before another try, when the same request is in progress.")
+	}
+	return a
 }
 
-// scopesOf gives the scopes of which an operation needs one, none when it is public
-// or for anybody with a credential.
-func scopesOf(op *huma.Operation) (anyOf []controlplane.Scope) {
-	for _, alternative := range op.Security {
-		for _, scope := range alternative[bearerScheme] {
-			anyOf = append(anyOf, controlplane.Scope(scope))
+// withLimits adds the headers of rate limits, which are set where the installation has a
+// limit.
+func withLimits(a answer) answer {
+	headers := map[string]header{
+		"RateLimit-Limit":     textHeader("Requests that the credential may send at once, when the installation limits them."),
+		"RateLimit-Remaining": textHeader("How many of them are left."),
+		"RateLimit-Reset":     textHeader("Seconds until all of them are available again."),
+	}
+	for name, h := range a.Headers {
+		headers[name] = h
+	}
+	a.Headers = headers
+	return a
+}
+
+func (d *document) security(op *operation) []map[string][]string {
+	all := []map[string][]string{}
+	if !op.needsCredential() {
+		return all // which says that none is needed
+	}
+	scopes := [][]string{{}}
+	if len(op.scopes) > 0 {
+		scopes = nil
+		for _, scope := range op.scopes {
+			scopes = append(scopes, []string{string(scope)})
 		}
 	}
-	return anyOf
+	for _, needed := range scopes {
+		all = append(all, map[string][]string{bearerScheme: needed}, map[string][]string{headerScheme: needed}, map[string][]string{cookieScheme: needed})
+	}
+	if d.anonymous {
+		all = append(all, map[string][]string{})
+	}
+	return all
 }
 
-// problems documents the errors that an operation may answer with, beside those
-// that any may.
-func problems(statuses ...int) map[string]*huma.Response {
-	responses := map[string]*huma.Response{}
-	for _, status := range append(statuses, http.StatusInternalServerError, http.StatusServiceUnavailable) {
-		response := &huma.Response{
-			Description: http.StatusText(status),
-			Headers:     map[string]*huma.Param{},
-			Content:     map[string]*huma.MediaType{problemType: {Schema: &huma.Schema{Ref: "#/components/schemas/Problem"}}},
-		}
-		switch status {
-		case http.StatusUnauthorized, http.StatusForbidden:
-			response.Headers["WWW-Authenticate"] = textHeader("How to authenticate (RFC 6750).")
-		case http.StatusServiceUnavailable, http.StatusTooManyRequests:
-			response.Headers["Retry-After"] = textHeader("Seconds to wait before another try.")
-		case http.StatusConflict:
-			response.Headers["Retry-After"] = textHeader("Seconds to wait before another try, when the same request is being answered.")
-		}
-		responses[strconv.Itoa(status)] = response
+// workspaceParameter documents how a user of several workspaces chooses one.
+func workspaceParameter() parameter {
+	most := 63
+	return parameter{
+		Name: api.HeaderWorkspace, In: "header", Schema: &schema{Type: "string", MaxLength: &most},
+		Description: "Slug of the workspace to act in. A session needs it when its user is in several workspaces; an API key has only its own.",
 	}
-	return responses
 }
 
-// created documents the answers to a wish for a link, which may have been given before:
-// 201, and 200 with a body when a link may be found. Huma adds the rest of 201.
-func created(responses map[string]*huma.Response, schema, found string) map[string]*huma.Response {
-	if found != "" {
-		responses["200"] = &huma.Response{
-			Description: found,
-			Headers: map[string]*huma.Param{
-				"Location": textHeader("Path of the link in this API."), "ETag": textHeader(etagDoc),
-				"Waypost-Position": textHeader("A position at which the link is there."), "Waypost-Applied": textHeader(appliedDoc),
-			},
-			Content: map[string]*huma.MediaType{"application/json": {Schema: &huma.Schema{Ref: "#/components/schemas/" + schema}}},
-		}
-		withReplay(responses, "200")
-	}
-	return withReplay(responses, "201")
-}
-
-// withReplay documents that an answer may be one that was given before.
-func withReplay(responses map[string]*huma.Response, status string) map[string]*huma.Response {
-	if responses[status] == nil {
-		responses[status] = &huma.Response{}
-	}
-	if responses[status].Headers == nil {
-		responses[status].Headers = map[string]*huma.Param{}
-	}
-	responses[status].Headers[headerReplayed] = textHeader("\"true\" when the request was answered before, and this is that answer.")
-	return responses
-}
-
-// withNotModified documents the answer to a client that has what it asks for.
-func withNotModified(responses map[string]*huma.Response) map[string]*huma.Response {
-	responses["304"] = &huma.Response{Description: "The link is in a state that the client has", Headers: map[string]*huma.Param{"ETag": textHeader(etagDoc)}}
-	return responses
-}
-
-// redirects documents the answers to a visitor.
-func redirects() map[string]*huma.Response {
-	responses := problems(400, 404, 410, 414)
-	for _, status := range []string{"400", "404", "410", "414", "500", "503"} {
-		r := responses[status]
-		r.Content["text/html"] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString}}
-		r.Headers["Vary"] = textHeader("The answer depends on Accept.")
-	}
-	responses["200"] = &huma.Response{
-		Description: "With a plus sign behind the code: where the link leads",
-		Headers:     map[string]*huma.Param{"Vary": textHeader("The answer depends on Accept.")},
-		Content: map[string]*huma.MediaType{
-			"application/json": {Schema: &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true}},
-			"text/html":        {Schema: &huma.Schema{Type: huma.TypeString}},
+// text renders the document.
+func (d *document) text() ([]byte, error) {
+	d.schemas.component(reflect.TypeFor[api.Problem]())
+	type object = map[string]any
+	return jsonv2.Marshal(object{
+		"openapi": "3.1.0",
+		"info": object{
+			"title": "Waypost", "version": d.version, "license": object{"name": "Apache 2.0", "identifier": "Apache-2.0"},
+			"description": "Creates, changes, lists and deletes short links, and counts their clicks. " +
+				"Errors are problem documents (RFC 9457), times are RFC 3339 in UTC. " +
+				"In requests, null means the same as leaving a field out, except where a field says otherwise.",
 		},
-	}
-	for _, status := range []int{301, 302, 307, 308} {
-		responses[strconv.Itoa(status)] = &huma.Response{
-			Description: http.StatusText(status),
-			Headers: map[string]*huma.Param{
-				"Location":      textHeader("The target."),
-				"Cache-Control": textHeader("How long a browser may keep the redirect."),
+		"servers": []object{{"url": d.server}},
+		"paths":   d.paths,
+		"components": object{
+			"schemas": d.schemas,
+			"securitySchemes": object{
+				bearerScheme: object{"type": "http", "scheme": "bearer", "description": "An API key, or the token of a session."},
+				headerScheme: object{"type": "apiKey", "in": "header", "name": "X-Api-Key", "description": "An API key."},
+				cookieScheme: object{
+					"type": "apiKey", "in": "cookie", "name": sessionCookie,
+					"description": "A session that was begun with a cookie. Pages of other origins cannot use it.",
+				},
 			},
-		}
-	}
-	return responses
+		},
+	}, jsonv2.Deterministic(true))
 }
 
-func textHeader(description string) *huma.Param {
-	return &huma.Param{Description: description, Schema: &huma.Schema{Type: huma.TypeString}}
-}
-
-// serveDocument finishes the document, once all operations are registered, and
-// serves it. Its text is made when it is asked for first: that takes two thirds of a
-// control plane's start.
-func (s *server) serveDocument() {
-	document := s.api.OpenAPI()
-	schemas := document.Components.Schemas
-	schemas.Schema(reflect.TypeFor[problem](), true, "")
-	// Huma describes its own errors, which redact lets nobody see.
-	delete(schemas.Map(), "ErrorModel")
-	delete(schemas.Map(), "ErrorDetail")
-	documentLimits(document)
+// serve answers GET /openapi.json. The text is rendered once, for the first request.
+func (d *document) serve(mux *http.ServeMux) {
 	text := sync.OnceValue(func() []byte {
-		text, err := json.Marshal(document)
+		text, err := d.text()
 		if err != nil {
 			panic("httpapi: the OpenAPI document: " + err.Error())
 		}
 		return text
 	})
-	s.mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		// An error means that the client has left.
-		_, _ = w.Write(text())
+	mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) {
+		writeBody(w, http.StatusOK, jsonType, text())
 	})
 }
+
+// Descriptions that several operations share.
+const (
+	etagDoc     = "Names this state of the link, for If-Match and If-None-Match."
+	replayedDoc = "\"true\" when the request was answered before, and this is that answer."
+)

@@ -40,16 +40,15 @@ func TestEveryDocumentedRouteAnswersAsDocumented(t *testing.T) {
 	spoilt := map[string]string{"Content-Type": text}
 	a := startWithKeys(t, &keys{space: aSpace()}, func(l *links, c *httpapi.Config) {
 		c.Cleanup = cleanup{}
-		c.Waiter, c.Fleet, c.Domains = waiter{}, fleet{}, &domains{targets: waypost.DomainTargets{Root: []byte("https://example.com/")}}
+		c.Domains = &domains{targets: waypost.DomainTargets{Root: []byte("https://example.com/")}}
 		c.Nodes = &edgeNodes{}
-		c.Statistics = &statistics{links: l, now: time.Now(), salts: map[string]bool{"2026-03-30": true}}
+		c.Clicks = &statistics{links: l, now: time.Now(), salts: map[string]bool{"2026-03-30": true}}
 	})
 	a.links.all = []waypost.Link{{Code: "lives", Location: "https://example.com/", RedirectStatus: 307, Workspace: 1}}
 	calls := map[string][]call{
 		"GET /":                   {{}, {host: "wp.example"}},
 		"GET /health":             {{}},
-		"GET /{code}":             {{path: "/lives"}, {path: "/lives+"}, {path: "/lives+", header: map[string]string{"Accept": browser}}, {path: "/unknown"}, {path: "/unknown", header: map[string]string{"Accept": browser}}},
-		"HEAD /{code}":            {{path: "/lives"}, {path: "/unknown"}},
+		"GET /{code}":             {{path: "/lives"}, {path: "/unknown"}, {method: http.MethodHead, path: "/lives"}},
 		"GET /api/v1/urls":        {{}, {path: "/api/v1/urls?limit=0"}, {path: "/api/v1/urls?cursor=x"}, {key: "none"}, {key: writeKey}},
 		"GET /api/v1/urls/export": {{}, {path: "/api/v1/urls/export?format=csv"}, {path: "/api/v1/urls/export?format=xml"}, {path: "/api/v1/urls/export?after=x"}, {key: "none"}, {key: writeKey}},
 		"GET /api/v1/tags":        {{}, {path: "/api/v1/tags?limit=0"}, {key: "none"}, {key: writeKey}},
@@ -183,15 +182,21 @@ func TestEveryDocumentedRouteAnswersAsDocumented(t *testing.T) {
 	require.Equal(t, 200, documented.StatusCode)
 	require.Equal(t, "application/json", documented.Header.Get("Content-Type"))
 	all := operations(t, object(t, documented.text))
-	require.Len(t, all, len(calls), "every operation is called")
+	for name := range calls {
+		require.Contains(t, all, name)
+	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		operation := all[name]
-		require.NotEmpty(t, calls[name], name)
 		require.NotEmpty(t, operation["operationId"], name)
 		require.NotEmpty(t, operation["summary"], name)
 		method, path, _ := strings.Cut(name, " ")
+		if calls[name] == nil { // of access, edges and orders: suites of their own show what these do
+			calls[name] = []call{{key: "none", body: "{"}, {key: readKey}, {key: "none", path: path + "?unheard=of"}}
+		}
 		for _, c := range calls[name] {
-			c.method = method
+			if c.method == "" {
+				c.method = method
+			}
 			if c.path == "" {
 				c.path = path
 			}
@@ -244,23 +249,31 @@ func requireDocumented(t *testing.T, operation map[string]any, res answer, name 
 }
 
 func TestTheDocumentSaysWhatNeedsAKey(t *testing.T) {
-	public := []string{"GET /", "GET /health", "GET /{code}", "HEAD /{code}"}
+	public := []string{"GET /", "GET /health", "GET /{code}", "POST /api/v1/session", "POST /api/v1/invitation"}
+	signed := []string{"/api/v1/me", "/api/v1/session", "/api/v1/keys"}
+	admin := []string{"/admin/", "/api/v1/users", "/clicks"}
 	for name, anonymous := range map[string]*controlplane.Actor{"always": nil, "or none": {}} {
-		a := startWithKeys(t, &keys{}, func(_ *links, c *httpapi.Config) { c.Anonymous, c.Statistics = anonymous, &statistics{} })
+		a := startWithKeys(t, &keys{}, func(_ *links, c *httpapi.Config) { c.Anonymous = anonymous })
 		document := object(t, a.get("/openapi.json").text)
 		require.Equal(t, "3.1.0", document["openapi"])
 		require.Equal(t, "1.2.3", document["info"].(map[string]any)["version"])
 		schemes := document["components"].(map[string]any)["securitySchemes"].(map[string]any)
-		require.Len(t, schemes, 2, name)
+		require.Len(t, schemes, 3, name)
 		for operation, description := range operations(t, document) {
 			if slices.Contains(public, operation) {
-				require.NotContains(t, description, "security", operation)
+				require.Empty(t, description["security"], operation)
+				require.Contains(t, description, "security", operation)
 				continue
 			}
 			scopes := []string{"links:write"}
 			switch {
-			case strings.Contains(operation, "/admin/"), strings.HasSuffix(operation, "/clicks"):
+			case slices.ContainsFunc(signed, func(path string) bool { return strings.Contains(operation, " "+path) }):
+				scopes = nil
+			case slices.ContainsFunc(admin, func(path string) bool { return strings.Contains(operation, path) }),
+				strings.HasSuffix(operation, "PATCH /api/v1/workspace"), strings.Contains(operation, "/api/v1/domains") && !strings.HasPrefix(operation, "GET"):
 				scopes = []string{"admin"}
+			case strings.HasSuffix(operation, "GET /api/v1/workspace"):
+				scopes = []string{"links:read", "analytics:read"}
 			case strings.HasSuffix(operation, " /api/v1/stats"):
 				scopes = []string{"analytics:read"}
 			case strings.HasSuffix(operation, "/kgs/key"):
@@ -271,7 +284,10 @@ func TestTheDocumentSaysWhatNeedsAKey(t *testing.T) {
 			}
 			var want []any
 			for _, scope := range scopes {
-				want = append(want, map[string]any{"bearer": []any{scope}}, map[string]any{"apiKey": []any{scope}})
+				want = append(want, map[string]any{"bearer": []any{scope}}, map[string]any{"apiKey": []any{scope}}, map[string]any{"session": []any{scope}})
+			}
+			if scopes == nil {
+				want = append(want, map[string]any{"bearer": []any{}}, map[string]any{"apiKey": []any{}}, map[string]any{"session": []any{}})
 			}
 			if anonymous != nil {
 				want = append(want, map[string]any{})
@@ -282,7 +298,7 @@ func TestTheDocumentSaysWhatNeedsAKey(t *testing.T) {
 }
 
 func TestTheDocumentRefersToNothingThatIsMissing(t *testing.T) {
-	a := startWithKeys(t, &keys{}, func(_ *links, c *httpapi.Config) { c.Statistics = &statistics{} })
+	a := startWithKeys(t, &keys{})
 	document := object(t, a.get("/openapi.json").text)
 	schemas := document["components"].(map[string]any)["schemas"].(map[string]any)
 	used := map[string]bool{}

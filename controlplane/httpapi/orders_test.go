@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 	"waypost/controlplane/httpapi"
 )
@@ -80,33 +82,37 @@ func TestWhatIsAskedOfAnEdgeIsToldToItAndItsAnswerIsShown(t *testing.T) {
 	open := object(t, do(200, "GET /api/admin/edges/{node}/orders/{id}", "/api/admin/edges/eu-1/orders/1", "").text)
 	require.Nil(t, open["outcome"])
 
-	report := httptest.NewRequest(http.MethodPost, httpapi.PathEdgeReports, strings.NewReader(`{"node": "eu-1", "region": "eu", "role": "edge",
+	report := httptest.NewRequest(http.MethodPost, api.PathEdgeReports, strings.NewReader(`{"node": "eu-1", "region": "eu", "role": "edge",
 		"boot": "`+strings.Repeat("0a", 16)+`", "clicks_pending": -1, "replica": "held", "held": "mass-delete", "held_why": "too many at once", "disk_low": true}`))
 	report.Header.Set("Content-Type", "application/json")
 	w, arrived := httptest.NewRecorder(), &reports{}
-	httpapi.EdgeReports(arrived, o, nil).ServeHTTP(w, report)
+	httpapi.EdgeReports(arrived, o, slog.New(slog.DiscardHandler)).ServeHTTP(w, report)
 	require.Equal(t, 200, w.Code)
 	require.True(t, arrived.got[0].DiskLow)
-	require.JSONEq(t, `{"orders": [{"id": 1, "what": "verify", "repair": true}, {"id": 2, "what": "accept", "hold": "mass-delete"}]}`, w.Body.String())
+	var told api.EdgeOrders
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &told))
+	require.Len(t, told.Orders, 2)
+	require.Equal(t, []any{"verify", true, "accept", "mass-delete"}, []any{told.Orders[0].What, told.Orders[0].Repair, told.Orders[1].What, told.Orders[1].Hold})
 
 	send := func(status int, body string) {
 		t.Helper()
-		req, w := httptest.NewRequest(http.MethodPost, httpapi.PathEdgeOutcomes, strings.NewReader(body)), httptest.NewRecorder()
+		req, w := httptest.NewRequest(http.MethodPost, api.PathEdgeOutcomes, strings.NewReader(body)), httptest.NewRecorder()
 		req.Header.Set("Content-Type", "application/json")
 		httpapi.EdgeOutcomes(o, slog.New(slog.DiscardHandler)).ServeHTTP(w, req)
 		require.Equal(t, status, w.Code, w.Body.String())
 	}
 	difference := `{"slot": 3, "kind": 1, "domain": 1, "name": "a", "what": "missing", "edge": "404", "source": "302 https://example.com/"}`
 	for _, wrong := range []string{
-		`{"node": "eu-1", "order": 0}`, `{"node": "", "order": 1}`, `{"node": "eu-1", "order": 1, "slots": 5000}`, `{"node": "eu-1", "order": 1, "error": "a\nb"}`,
-		fmt.Sprintf(`{"node": "eu-1", "order": 1, "differences": [%s%s]}`, difference, strings.Repeat(","+difference, 20)),
+		`{"node": "eu-1", "order": 0}`, `{"node": "", "order": 1}`, `{"node": "eu-1", "order": 1, "outcome": {"slots": 5000}}`, `{"node": "eu-1", "order": 1, "outcome": {"error": "a\nb"}}`,
+		fmt.Sprintf(`{"node": "eu-1", "order": 1, "outcome": {"differences": [%s%s]}}`, difference, strings.Repeat(","+difference, 20)),
 	} {
 		send(422, wrong)
 	}
 	send(400, `{`)
 	send(413, `{"error": "`+strings.Repeat("x", 64<<10)+`"}`)
 	send(404, `{"node": "eu-2", "order": 1}`)
-	send(204, `{"node": "eu-1", "order": 1, "slots": 4096, "records": 10, "different": 2, "repaired": 1, "epoch": 1, "seq": 7, "seconds": 0.5, "differences": [`+difference+`]}`)
+	send(204, `{"node": "eu-1", "order": 1, "outcome": {"slots": 4096, "records": 10, "different": 2, "repaired": 1,
+		"position": {"epoch": 1, "seq": 7}, "seconds": 0.5, "differences": [`+difference+`]}}`)
 	done := object(t, do(200, "GET /api/admin/edges/{node}/orders/{id}", "/api/admin/edges/eu-1/orders/1", "").text)
 	require.Equal(t, map[string]any{
 		"error": "", "accepted": "", "slots": 4096.0, "records": 10.0, "different": 2.0, "repaired": 1.0, "seconds": 0.5,

@@ -4,19 +4,14 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"waypost"
-	"waypost/controlplane/httpapi"
 )
 
 func TestAParameterThatNobodyKnowsIsRefusedOnEveryRouteOfPrograms(t *testing.T) {
-	a := startWithKeys(t, &keys{space: aSpace()}, func(l *links, c *httpapi.Config) {
-		c.Cleanup, c.Waiter, c.Fleet, c.Domains = cleanup{}, waiter{}, fleet{}, &domains{}
-		c.Statistics = &statistics{links: l, now: time.Now()}
-	})
+	a := startWithKeys(t, &keys{space: aSpace()})
 	all := operations(t, object(t, a.get("/openapi.json").text))
 	fields := strings.NewReplacer("{code}", "lives", "{id}", "1", "{day}", "2026-03-30")
 	for name, operation := range all {

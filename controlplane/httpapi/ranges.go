@@ -3,169 +3,233 @@ package httpapi
 import (
 	"context"
 	"net/http"
-	"time"
-
-	"github.com/danielgtaylor/huma/v2"
+	"strconv"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 )
 
-const rangesPath = "/api/admin/ranges"
+// rangesAPI manages key ranges.
+type rangesAPI struct{ keys Keys }
 
-type rangesOutput struct{ Body keySpace }
-
-// keySpace is all that is known of the cluster's keys.
-type keySpace struct {
-	Ranges       []keyRange  `json:"ranges" nullable:"false" doc:"By id, retired ones too."`
-	Regions      []keySupply `json:"regions" nullable:"false" doc:"What each region has left."`
-	Prefixes     int         `json:"prefixes" doc:"How many there are."`
-	FreePrefixes int         `json:"free_prefixes" doc:"How many no range was ever made of."`
-	PrefixSize   int64       `json:"prefix_size" doc:"Counters in a prefix."`
-	Held         *string     `json:"held" doc:"Why no key is leased until an operator resumes; null when keys are."`
-	HeldSince    *time.Time  `json:"held_since" doc:"Null when keys are leased."`
-	ResumeGap    int64       `json:"resume_gap" doc:"How many counters every prefix would skip when an operator resumes; 0 when the operator has to say."`
-}
-
-// keyRange is a range as a client reads it.
-type keyRange struct {
-	rangeBounds
-
-	Leases      []keyLease `json:"leases" nullable:"false" doc:"Blocks that control planes issue from at present, by node."`
-	Rate        float64    `json:"rate_per_minute" minimum:"0" doc:"Keys issued from it, over the last hour."`
-	MinutesLeft *float64   `json:"minutes_left" doc:"How long it lasts at that rate; null when no key is issued from it."`
-}
-
-// rangeBounds is a range without what changes from minute to minute.
-type rangeBounds struct {
-	ID         int64     `json:"id"`
-	Prefix     string    `json:"prefix" example:"4k" doc:"What its codes begin with."`
-	Lo         int64     `json:"lo" minimum:"0" doc:"The first counter."`
-	Hi         int64     `json:"hi" doc:"The counter after the last."`
-	Next       int64     `json:"next" doc:"Counters below it have been leased."`
-	Region     string    `json:"region"`
-	State      string    `json:"state" enum:"live,draining,retired" doc:"Draining: what is leased is used up, nothing more is leased. Retired: nothing is ever issued from it again."`
-	Generation int64     `json:"generation" doc:"Leases of an earlier one are fenced."`
-	Returned   int64     `json:"returned" minimum:"0" doc:"Counters below next that were given back, and will be leased again."`
-	CreatedAt  time.Time `json:"created_at"`
-}
-
-// keyLease is a block that a control plane holds.
-type keyLease struct {
-	Node       string `json:"node"`
-	Lo         int64  `json:"lo" minimum:"0"`
-	Hi         int64  `json:"hi"`
-	Generation int64  `json:"generation"`
-}
-
-// keySupply is a region's share of the keys.
-type keySupply struct {
-	Region      string   `json:"region"`
-	Unissued    int64    `json:"unissued" minimum:"0" doc:"Counters that can still be leased from its live ranges."`
-	Rate        float64  `json:"rate_per_minute" minimum:"0" doc:"Keys issued, over the last hour."`
-	MinutesLeft *float64 `json:"minutes_left" doc:"How long they last at that rate; null when no key is issued."`
-}
+type rangesOutput struct{ Body api.KeySpace }
 
 type rangeInput struct {
 	ID int64 `path:"id" minimum:"1"`
 }
 
-type rangeOutput struct{ Body keyRange }
+type rangeOutput struct{ Body api.Range }
 
-func (s *server) registerRanges() {
-	if s.keys == nil {
-		return
-	}
-	handle(s, huma.Operation{
-		OperationID: "list-ranges",
-		Method:      http.MethodGet,
-		Path:        rangesPath,
-		Summary:     "List the key ranges: whose they are, how fast they are used, and what is left",
-		Security:    s.needs(controlplane.ScopeAdmin),
-		Responses:   problems(401, 403),
-	}, s.ranges)
+type changeRangesInput struct{ Body api.RangeChange }
 
-	handle(s, huma.Operation{
-		OperationID: "get-range",
-		Method:      http.MethodGet,
-		Path:        rangesPath + "/{id}",
-		Summary:     "Get a key range",
-		Security:    s.needs(controlplane.ScopeAdmin),
-		Responses:   problems(401, 403, 404, 422),
-	}, s.keyRange)
+type changeRangesOutput struct{ Body api.RangesChanged }
 
-	handle(s, withBody(huma.Operation{
-		OperationID: "change-ranges",
-		Method:      http.MethodPost,
-		Path:        rangesPath + "/changes",
-		Summary:     "Assign, split, move, drain, revive or retire key ranges, or resume",
-		Description: "All steps are done, in their order, or none. With dry_run everything is judged and shown, and nothing is kept.",
-		Security:    s.needs(controlplane.ScopeAdmin),
-		Responses:   problems(400, 401, 403, 404, 408, 409, 413, 415, 422),
-	}, maxBody), s.changeRanges)
+type planOutput struct{ Body api.RangePlan }
+
+type decodeOutput struct{ Body api.DecodedKey }
+
+func registerRanges(rt *router, a *rangesAPI) {
+	admin := []controlplane.Scope{controlplane.ScopeAdmin}
+	handle(rt, operation{
+		id: "list-ranges", method: http.MethodGet, path: api.PathRanges,
+		summary: "List the key ranges: their regions, rates of use and supply", scopes: admin,
+	}, a.list)
+	handle(rt, operation{
+		id: "get-range", method: http.MethodGet, path: api.PathRanges + "/{id}", summary: "Get a key range",
+		scopes: admin, problems: []int{http.StatusNotFound},
+	}, a.get)
+	handle(rt, operation{
+		id: "change-ranges", method: http.MethodPost, path: api.PathRanges + "/changes",
+		summary:     "Assign, split, move, drain, revive or retire key ranges, or resume",
+		description: "All steps are done, in order, or none. With dry_run everything is checked and shown, and nothing is kept.",
+		scopes:      admin, problems: []int{http.StatusNotFound, http.StatusConflict},
+	}, a.change)
+	handle(rt, operation{
+		id: "plan-ranges", method: http.MethodGet, path: api.PathRanges + "/plan",
+		summary:     "Plan the fewest moves after which all regions last equally long",
+		description: "Nothing is changed. To carry out the plan, send its steps and fingerprint as a change.", scopes: admin,
+	}, a.plan)
+	handle(rt, operation{
+		id: "decode-key", method: http.MethodGet, path: api.PathRanges + "/decode/{code}",
+		summary: "Get a generated code's range and counter, and whether it was issued", scopes: admin,
+	}, a.decode)
 }
 
-func (s *server) ranges(ctx context.Context, _ *struct{}) (*rangesOutput, error) {
-	space, err := s.keys.KeySpace(ctx, actorFrom(ctx))
+func (a *rangesAPI) list(ctx context.Context, _ *struct{}) (*rangesOutput, error) {
+	space, err := a.keys.KeySpace(ctx, actorFrom(ctx))
 	if err != nil {
 		return nil, err
 	}
-	return &rangesOutput{Body: keySpace{
-		Ranges: showRanges(space.Ranges), Regions: showSupplies(space.Supplies()),
+	return &rangesOutput{api.KeySpace{
+		Ranges: rangesOf(space.Ranges), Regions: suppliesOf(space.Supplies()),
 		Prefixes: space.Prefixes, FreePrefixes: space.FreePrefixes, PrefixSize: space.PrefixSize,
-		Held: textOrNull(space.Held), HeldSince: momentOf(space.HeldSince), ResumeGap: space.ResumeGap,
+		Held: textOrNull(space.Held), HeldSince: moment(space.HeldSince), ResumeGap: space.ResumeGap,
 	}}, nil
 }
 
-func (s *server) keyRange(ctx context.Context, in *rangeInput) (*rangeOutput, error) {
-	space, err := s.keys.KeySpace(ctx, actorFrom(ctx))
+func (a *rangesAPI) get(ctx context.Context, in *rangeInput) (*rangeOutput, error) {
+	space, err := a.keys.KeySpace(ctx, actorFrom(ctx))
 	if err != nil {
 		return nil, err
 	}
 	for i := range space.Ranges {
 		if space.Ranges[i].ID == in.ID {
-			return &rangeOutput{Body: showRange(&space.Ranges[i])}, nil
+			return &rangeOutput{rangeOf(&space.Ranges[i])}, nil
 		}
 	}
 	return nil, waypost.Errorf(waypost.ENotFound, "there is no range %d", in.ID)
 }
 
-func showRanges(all []controlplane.Range) []keyRange {
-	shown := make([]keyRange, len(all))
+func (a *rangesAPI) change(ctx context.Context, in *changeRangesInput) (*changeRangesOutput, error) {
+	change := &in.Body
+	steps := make([]controlplane.RangeStep, len(change.Steps))
+	for i := range change.Steps {
+		var err error
+		if steps[i], err = stepOf(&change.Steps[i], "body.steps["+strconv.Itoa(i)+"]"); err != nil {
+			return nil, err
+		}
+	}
+	done, err := a.keys.ChangeRanges(ctx, actorFrom(ctx), controlplane.RangeChange{Steps: steps, Fingerprint: change.Fingerprint, DryRun: change.DryRun})
+	if err != nil {
+		return nil, err
+	}
+	out := &changeRangesOutput{api.RangesChanged{Done: make([]api.StepDone, len(done)), DryRun: change.DryRun}}
+	for i := range done {
+		out.Body.Done[i] = api.StepDone{Step: showStep(done[i].Step), What: done[i].What, Fenced: done[i].Fenced, Ranges: rangesOf(done[i].Ranges)}
+	}
+	return out, nil
+}
+
+func (a *rangesAPI) plan(ctx context.Context, _ *struct{}) (*planOutput, error) {
+	plan, err := a.keys.PlanRanges(ctx, actorFrom(ctx))
+	if err != nil {
+		return nil, err
+	}
+	steps := make([]api.RangeStep, len(plan.Steps))
+	for i := range plan.Steps {
+		steps[i] = showStep(plan.Steps[i])
+	}
+	return &planOutput{api.RangePlan{
+		MadeAt: plan.MadeAt.UTC(), Fingerprint: plan.Fingerprint, Steps: steps,
+		Before: suppliesOf(plan.Before), After: suppliesOf(plan.After), Reason: plan.Reason,
+	}}, nil
+}
+
+func (a *rangesAPI) decode(ctx context.Context, in *codeInput) (*decodeOutput, error) {
+	d, err := a.keys.Decode(ctx, actorFrom(ctx), in.Code)
+	if err != nil {
+		return nil, err
+	}
+	out := &decodeOutput{api.DecodedKey{
+		Code: string(d.Code), Prefix: d.Text, Counter: d.Counter, State: string(d.State), Issued: d.State == controlplane.CounterIssued,
+	}}
+	if d.Range != nil {
+		bounds := boundsOf(d.Range)
+		out.Body.Range, out.Body.Region = &bounds, &bounds.Region
+		if bounds.Prefix == "" { // stores know prefixes by number
+			bounds.Prefix = d.Text
+		}
+	}
+	if d.Lease != nil {
+		lease := leaseOf(d.Lease)
+		out.Body.Lease = &lease
+	}
+	return out, nil
+}
+
+// arguments lists the needed and the optional arguments of each action.
+var arguments = map[controlplane.RangeAction]struct{ needs, takes []string }{
+	controlplane.AssignPrefix: {needs: []string{"region"}, takes: []string{"prefix"}},
+	controlplane.SplitRange:   {needs: []string{"range"}, takes: []string{"at"}},
+	controlplane.MoveRange:    {needs: []string{"range", "region"}, takes: []string{"at", "remainder"}},
+	controlplane.DrainRange:   {needs: []string{"range"}},
+	controlplane.ReviveRange:  {needs: []string{"range"}},
+	controlplane.RetireRange:  {needs: []string{"range"}, takes: []string{"force"}},
+	controlplane.ResumeKeys:   {takes: []string{"gap"}},
+}
+
+// stepOf converts a step, if it has all the arguments of its action and no other. At is
+// its location in the body.
+func stepOf(st *api.RangeStep, at string) (controlplane.RangeStep, error) {
+	action := controlplane.RangeAction(st.Action)
+	has := map[string]bool{
+		"range": st.Range != 0, "region": st.Region != "", "prefix": st.Prefix != "", "at": st.At != 0, "remainder": st.Remainder,
+		"force": st.Force, "gap": st.Gap != nil,
+	}
+	var wrong fieldErrors
+	fault := func(name, message string) {
+		wrong = append(wrong, api.FieldError{Location: at + "." + name, Message: message})
+	}
+	for _, name := range arguments[action].needs {
+		if !has[name] {
+			fault(name, "expected for the action "+st.Action)
+		}
+		delete(has, name)
+	}
+	for _, name := range arguments[action].takes {
+		delete(has, name)
+	}
+	for _, name := range []string{"range", "region", "prefix", "at", "remainder", "force", "gap"} {
+		if has[name] {
+			fault(name, "not an argument of the action "+st.Action)
+		}
+	}
+	if st.At != 0 && st.Remainder {
+		fault("remainder", "not together with at")
+	}
+	if len(wrong) > 0 {
+		return controlplane.RangeStep{}, wrong
+	}
+	step := controlplane.RangeStep{Action: action, Range: st.Range, Prefix: st.Prefix, At: st.At, Remainder: st.Remainder, Force: st.Force, Gap: st.Gap}
+	if st.Region != "" {
+		region, err := waypost.ParseRegion(st.Region)
+		if err != nil {
+			return controlplane.RangeStep{}, invalid(at+".region", waypost.MessageOf(err))
+		}
+		step.Region = region
+	}
+	return step, nil
+}
+
+func showStep(st controlplane.RangeStep) api.RangeStep {
+	return api.RangeStep{
+		Action: string(st.Action), Range: st.Range, Region: string(st.Region), Prefix: st.Prefix, At: st.At, Remainder: st.Remainder,
+		Force: st.Force, Gap: st.Gap,
+	}
+}
+
+func rangesOf(all []controlplane.Range) []api.Range {
+	shown := make([]api.Range, len(all))
 	for i := range all {
-		shown[i] = showRange(&all[i])
+		shown[i] = rangeOf(&all[i])
 	}
 	return shown
 }
 
-func showRange(r *controlplane.Range) keyRange {
-	shown := keyRange{
-		rangeBounds: boundsOf(r),
-		Leases:      make([]keyLease, len(r.Leases)),
-		Rate:        r.Rate,
-		MinutesLeft: known(r.MinutesLeft()),
-	}
+func rangeOf(r *controlplane.Range) api.Range {
+	shown := api.Range{RangeBounds: boundsOf(r), Leases: make([]api.Lease, len(r.Leases)), Rate: r.Rate, MinutesLeft: known(r.MinutesLeft())}
 	for i := range r.Leases {
-		shown.Leases[i] = showLease(&r.Leases[i])
+		shown.Leases[i] = leaseOf(&r.Leases[i])
 	}
 	return shown
 }
 
-func boundsOf(r *controlplane.Range) rangeBounds {
-	return rangeBounds{
+func boundsOf(r *controlplane.Range) api.RangeBounds {
+	return api.RangeBounds{
 		ID: r.ID, Prefix: r.Text, Lo: r.Lo, Hi: r.Hi, Next: r.Next, Region: string(r.Region), State: string(r.State),
 		Generation: r.Generation, Returned: r.Returned, CreatedAt: r.CreatedAt.UTC(),
 	}
 }
 
-func showLease(l *controlplane.HeldLease) keyLease {
-	return keyLease{Node: l.Node, Lo: l.Lo, Hi: l.Hi, Generation: l.Generation}
+func leaseOf(l *controlplane.HeldLease) api.Lease {
+	return api.Lease{Node: l.Node, Lo: l.Lo, Hi: l.Hi, Generation: l.Generation}
 }
 
-func showSupplies(all []controlplane.Supply) []keySupply {
-	shown := make([]keySupply, len(all))
+func suppliesOf(all []controlplane.Supply) []api.Supply {
+	shown := make([]api.Supply, len(all))
 	for i, supply := range all {
-		shown[i] = keySupply{Region: string(supply.Region), Unissued: supply.Unissued, Rate: supply.Rate, MinutesLeft: known(supply.MinutesLeft())}
+		shown[i] = api.Supply{Region: string(supply.Region), Unissued: supply.Unissued, Rate: supply.Rate, MinutesLeft: known(supply.MinutesLeft())}
 	}
 	return shown
 }

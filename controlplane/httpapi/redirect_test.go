@@ -17,11 +17,6 @@ import (
 	"waypost/controlplane/httpapi"
 )
 
-const (
-	browser = "text/html,application/xhtml+xml;q=0.9,*/*;q=0.8"
-	page    = "text/html; charset=utf-8"
-)
-
 func TestRedirectSendsTheTargetUnchangedAndUncached(t *testing.T) {
 	a := start(t)
 	const target = `HTTPS://Example.com:443/a/../b//%7e?q=a+b&q="<>"&{}|#f#g`
@@ -53,25 +48,51 @@ func TestAPermanentRedirectIsNeverCachedPastItsExpiry(t *testing.T) {
 	requireProblem(t, a.get("/soon"), 410, "gone")
 }
 
-func TestWhereThereIsNoRedirectBrowsersGetAPageAndOthersAProblem(t *testing.T) {
+func TestRedirect_UnknownAndDeletedCodesAreProblems(t *testing.T) {
 	a := start(t)
 	a.create(`{"original_url": "https://example.com/", "custom_code": "dies"}`)
 	a.do(call{method: http.MethodDelete, path: "/api/v1/urls/dies"})
-	for path, status := range map[string]int{"/unknown": 404, "/dies": 410, "/x": 404, "/no/such/path": 404, "/dies/": 404} {
-		for accept, html := range map[string]bool{browser: true, "*/*": false, "application/json": false, "": false} {
-			contentType, body := waypost.ErrorBody(status, html)
-			res := a.do(call{path: path, key: "none", header: map[string]string{"Accept": accept}})
-			require.Equal(t, status, res.StatusCode, path)
-			require.Equal(t, contentType, res.Header.Get("Content-Type"))
-			require.Equal(t, string(body), res.text)
-			require.Equal(t, "Accept", res.Header.Get("Vary"))
-			require.Equal(t, "no-store", res.Header.Get("Cache-Control"))
+	for path, want := range map[string]struct {
+		status int
+		code   string
+	}{
+		"/unknown": {404, "not-found"}, "/dies": {410, "gone"}, "/x": {404, "not-found"}, "/dies/": {404, "not-found"}, "/dies+": {404, "not-found"},
+	} {
+		res := a.do(call{path: path, key: "none", header: map[string]string{"Accept": "text/html"}})
+		requireProblem(t, res, want.status, want.code)
+		require.Equal(t, "no-store", res.Header.Get("Cache-Control"))
 
-			head := a.do(call{method: http.MethodHead, path: path, key: "none", header: map[string]string{"Accept": accept}})
-			require.Equal(t, status, head.StatusCode)
-			require.Empty(t, head.text)
-			require.EqualValues(t, len(body), head.ContentLength)
-		}
+		head := a.do(call{method: http.MethodHead, path: path, key: "none"})
+		require.Equal(t, want.status, head.StatusCode)
+		require.Empty(t, head.text)
+	}
+}
+
+func TestRedirect_ForwardsTheQuery(t *testing.T) {
+	a := start(t)
+	a.create(`{"original_url": "https://example.com/x?a=b#c", "custom_code": "query", "forward_query": true}`)
+	a.create(`{"original_url": "https://example.com/x?a=b#c", "custom_code": "none"}`)
+	for path, location := range map[string]string{
+		"/query":                    "https://example.com/x?a=b#c",
+		"/query?q=1":                "https://example.com/x?a=b&q=1#c",
+		"/none?q=1":                 "https://example.com/x?a=b#c",
+		"http://wp.example/query?q": "https://example.com/x?a=b&q#c",
+	} {
+		require.Equal(t, 302, a.locate(path, location), path)
+	}
+	require.Equal(t, 404, a.raw("GET /%71uery HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"), "a code has one spelling")
+	require.Equal(t, 405, a.do(call{method: http.MethodDelete, path: "/query"}).StatusCode)
+}
+
+func TestRedirect_IgnoresConditions(t *testing.T) {
+	a := start(t)
+	a.create(`{"original_url": "https://example.com/", "custom_code": "mine"}`)
+	for _, header := range []map[string]string{
+		{"If-None-Match": "*"}, {"If-Match": `"x"`}, {"If-Unmodified-Since": "Thu, 01 Jan 1970 00:00:00 GMT"}, {"Range": "bytes=0-0"},
+	} {
+		res := a.do(call{path: "/mine", header: header})
+		require.Equal(t, 302, res.StatusCode)
+		require.Equal(t, "https://example.com/", res.Header.Get("Location"))
 	}
 }
 
@@ -84,9 +105,6 @@ func TestRedirectWithoutADatabaseIsUnavailable(t *testing.T) {
 	res := a.get("/code000")
 	requireProblem(t, res, 503, "unavailable")
 	require.Equal(t, "5", res.Header.Get("Retry-After"))
-	res = a.do(call{path: "/code000", header: map[string]string{"Accept": browser}})
-	require.Equal(t, 503, res.StatusCode)
-	require.Equal(t, page, res.Header.Get("Content-Type"))
 }
 
 func TestRedirectNeverLetsALocationSplitTheHeader(t *testing.T) {
@@ -115,7 +133,7 @@ func TestRedirectAsksForTheHostOfTheRequest(t *testing.T) {
 }
 
 // raw sends text as it is, which http.Client would clean up, and gives the status.
-func (a *api) raw(text string) int {
+func (a *testAPI) raw(text string) int {
 	a.t.Helper()
 	conn, err := (&net.Dialer{}).DialContext(a.t.Context(), "tcp", strings.TrimPrefix(a.url, "http://"))
 	require.NoError(a.t, err)
@@ -139,7 +157,7 @@ func TestPathsThatClimbAreNeitherFollowedNorRedirected(t *testing.T) {
 
 // locate asks for a target as it is, and gives the status of a redirect to where it
 // should lead.
-func (a *api) locate(target, location string) int {
+func (a *testAPI) locate(target, location string) int {
 	a.t.Helper()
 	conn, err := (&net.Dialer{}).DialContext(a.t.Context(), "tcp", strings.TrimPrefix(a.url, "http://"))
 	require.NoError(a.t, err)

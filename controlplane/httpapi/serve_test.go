@@ -110,7 +110,9 @@ func TestARequestIsAnsweredWithinItsTime(t *testing.T) {
 		f.onResolve = func(ctx context.Context, _ string) (waypost.Resolution, error) {
 			return waypost.Resolution{}, stuck(ctx)
 		}
-		server := httpapi.New(httpapi.Config{Links: f, BaseURL: "https://wp.example", RequestTimeout: timeout})
+		cfg := services(f)
+		cfg.RequestTimeout = timeout
+		server := httpapi.New(cfg)
 		for _, c := range []call{
 			{method: http.MethodPost, path: "/api/v1/urls", body: create},
 			{method: http.MethodPost, path: "/api/v1/urls/bulk", body: `{"links": [` + create + `]}`},
@@ -225,5 +227,6 @@ func TestAPathThatTheAPIDoesNotHaveIsNoMissingLink(t *testing.T) {
 		p := requireProblem(t, a.get(path), 404, "not-found")
 		require.Contains(t, p["detail"], "the API has no such path", path)
 	}
-	require.Contains(t, requireProblem(t, a.get("/no/link"), 404, "not-found")["detail"], "There is no link")
+	require.Contains(t, requireProblem(t, a.get("/no/link"), 404, "not-found")["detail"], "there is no such path")
+	require.Contains(t, requireProblem(t, a.get("/nolink"), 404, "not-found")["detail"], "there is no such link")
 }

@@ -2,121 +2,189 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humago"
-
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 )
 
-type signInInput struct {
-	Body body[signIn]
+// Access authenticates the senders of requests, and manages sessions and API keys.
+type Access interface {
+	// Authenticate finds the actor of an API key, a text of up to 512 bytes: EUnauthorized
+	// when it is not valid.
+	Authenticate(ctx context.Context, key string) (controlplane.Actor, error)
+
+	// AuthenticateSession finds the actor of a session's token in a workspace, "" for the
+	// user's only one: EUnauthorized when there is no such session, EForbidden for a
+	// workspace that the user is not in.
+	AuthenticateSession(ctx context.Context, token, workspace string) (controlplane.Actor, error)
+
+	// SignIn begins a session: EUnauthorized when the address or the password is wrong,
+	// EUnavailable when too many try at once.
+	SignIn(ctx context.Context, email, password string) (controlplane.SignedIn, error)
+
+	// AcceptInvitation lets the owner of an account set its password: EUnauthorized when
+	// the invitation is not valid, EUnavailable when too many come at once.
+	AcceptInvitation(ctx context.Context, token, password string) (controlplane.Account, error)
+
+	// SignOut ends the actor's session: EInvalid without one.
+	SignOut(ctx context.Context, actor controlplane.Actor) error
+
+	// Me describes the actor.
+	Me(ctx context.Context, actor controlplane.Actor) (controlplane.Me, error)
+
+	// ChangeMe changes the account of the user who has signed in.
+	ChangeMe(ctx context.Context, actor controlplane.Actor, c controlplane.SelfChange) (controlplane.Me, error)
+
+	// APIKeys returns a page of the API keys that the actor may see.
+	APIKeys(ctx context.Context, actor controlplane.Actor, limit int, cursor string) (keys []controlplane.KeyInfo, next string, err error)
+
+	// CreateAPIKey and RotateAPIKey return the text of the key, unless the request has
+	// created it before: EForbidden for scopes that the actor lacks, EConflict when a key
+	// was rotated before or there are too many.
+	CreateAPIKey(ctx context.Context, actor controlplane.Actor, n controlplane.NewAPIKey, r *controlplane.KeyRequest) (controlplane.MadeKey, error)
+	RotateAPIKey(ctx context.Context, actor controlplane.Actor, id int64, grace time.Duration, r *controlplane.KeyRequest) (controlplane.MadeKey, error)
+
+	// RevokeAPIKey ends a key.
+	RevokeAPIKey(ctx context.Context, actor controlplane.Actor, id int64) error
 }
 
-type signIn struct {
-	Email    string `json:"email" minLength:"1" maxLength:"254" example:"ann@example.com"`
-	Password string `json:"password" minLength:"1" maxLength:"256" format:"password" writeOnly:"true"`
-	Cookie   bool   `json:"cookie,omitempty" doc:"Give the token as a cookie that scripts cannot read, and not in the answer."`
+// sessionAPI serves sessions and the account of the user who has signed in.
+type sessionAPI struct {
+	access Access
+	auth   *authenticator
 }
+
+type signInInput struct{ Body api.SignIn }
 
 type signInOutput struct {
-	SetCookie string `header:"Set-Cookie" doc:"The session, when a cookie was asked for."`
-	Body      session
-}
-
-type session struct {
-	Token      string        `json:"token,omitempty" doc:"To be sent as Authorization: Bearer. It is shown once; left out when a cookie holds it."`
-	ExpiresAt  time.Time     `json:"expires_at" doc:"When the session ends unless it is used; every use prolongs it to twelve hours from then, thirty days at most."`
-	User       user          `json:"user"`
-	Workspaces []affiliation `json:"workspaces" nullable:"false"`
-}
-
-type user struct {
-	ID    int64  `json:"id"`
-	Email string `json:"email"`
-	Name  string `json:"name"`
-}
-
-type affiliation struct {
-	Slug string `json:"slug" doc:"What the header Waypost-Workspace names."`
-	Name string `json:"name"`
-	Role string `json:"role" enum:"admin,member,viewer"`
+	SetCookie string `header:"Set-Cookie" doc:"The session, when a cookie was requested."`
+	Body      api.Session
 }
 
 type signOutOutput struct {
-	SetCookie string `header:"Set-Cookie" doc:"Takes the cookie away."`
+	SetCookie string `header:"Set-Cookie" doc:"Removes the cookie."`
 }
 
-func (s *server) registerSession() {
-	handle(s, withBody(huma.Operation{
-		OperationID:   "sign-in",
-		Method:        http.MethodPost,
-		Path:          "/api/v1/session",
-		Summary:       "Begin a session",
-		Description:   "Takes as long for an address that is not known as for a password that is wrong. 429 when too many attempts from the network have failed, or are under way.",
-		DefaultStatus: http.StatusCreated,
-		Responses:     problems(400, 401, 403, 408, 413, 415, 422, 429),
-		Middlewares:   huma.Middlewares{s.fromOwnPages},
-	}, maxBody), s.signIn)
+type meOutput struct{ Body api.Me }
 
-	handle(s, huma.Operation{
-		OperationID:   "sign-out",
-		Method:        http.MethodDelete,
-		Path:          "/api/v1/session",
-		Summary:       "End the session",
-		DefaultStatus: http.StatusNoContent,
-		Security:      s.needsAnybody(),
-		Responses:     problems(401, 403, 422),
-	}, s.signOut)
+type changeMeInput struct{ Body api.MeChange }
+
+type acceptInput struct{ Body api.AcceptInvitation }
+
+type acceptOutput struct{ Body api.User }
+
+func registerSession(rt *router, a *sessionAPI) {
+	handle(rt, operation{
+		id: "sign-in", method: http.MethodPost, path: api.PathSession, summary: "Begin a session", status: http.StatusCreated,
+		description: "Takes as long for an unknown address as for a wrong password. 429: too many attempts from the network have failed, or are under way.",
+		problems:    []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests}, ownPages: true,
+	}, a.signIn)
+	handle(rt, operation{
+		id: "sign-out", method: http.MethodDelete, path: api.PathSession, summary: "End the session", signed: true,
+	}, func(ctx context.Context, _ *struct{}) (*signOutOutput, error) {
+		return &signOutOutput{SetCookie: cookie("", -1)}, a.access.SignOut(ctx, actorFrom(ctx))
+	})
+	handle(rt, operation{
+		id: "me", method: http.MethodGet, path: api.PathMe, summary: "Get the sender of the request, and its permissions", signed: true,
+	}, a.me)
+	handle(rt, operation{
+		id: "change-me", method: http.MethodPatch, path: api.PathMe, summary: "Change the name or password of the user who has signed in", signed: true,
+	}, a.changeMe)
+	handle(rt, operation{
+		id: "accept-invitation", method: http.MethodPost, path: api.PathInvitation, summary: "Set the password of an account, with an invitation",
+		problems: []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests}, ownPages: true,
+	}, a.acceptInvitation)
 }
 
-// fromOwnPages keeps pages of other origins from signing somebody in.
-func (s *server) fromOwnPages(ctx huma.Context, next func(huma.Context)) {
-	r, w := humago.Unwrap(ctx)
-	if err := s.sameOrigin(ctx.Context(), r, true); err != nil {
-		s.refuse(ctx, w, err)
-		return
-	}
-	next(ctx)
-}
-
-func (s *server) signIn(ctx context.Context, in *signInInput) (*signInOutput, error) {
-	asked, err := decode[signIn](s, in.Body.raw, "body")
-	if err != nil {
-		return nil, err
-	}
+func (a *sessionAPI) signIn(ctx context.Context, in *signInInput) (*signInOutput, error) {
 	var got controlplane.SignedIn
-	err = s.judge(ctx, presented{kind: "password", from: clientFrom(ctx)}, func(ctx context.Context) (err error) {
-		got, err = s.access.SignIn(ctx, asked.Email, asked.Password)
+	err := a.withPassword(ctx, func(ctx context.Context) (err error) {
+		got, err = a.access.SignIn(ctx, in.Body.Email, in.Body.Password)
 		return err
 	})
-	if waypost.CodeOf(err) == waypost.EUnauthorized {
-		return nil, challenge(err, "")
-	}
 	if err != nil {
 		return nil, err
 	}
-	out := &signInOutput{Body: session{
-		Token: got.Token, ExpiresAt: got.ExpiresAt.UTC(), User: showUser(&got.Account), Workspaces: showAffiliations(got.Account.Affiliations),
+	out := &signInOutput{Body: api.Session{
+		Token: got.Token, ExpiresAt: got.ExpiresAt.UTC(), User: userOf(&got.Account), Workspaces: affiliationsOf(got.Account.Affiliations),
 	}}
-	if asked.Cookie {
+	if in.Body.Cookie {
 		out.Body.Token = ""
 		out.SetCookie = cookie(got.Token, int(controlplane.SessionMost/time.Second))
 	}
 	return out, nil
 }
 
-func (s *server) signOut(ctx context.Context, _ *struct{}) (*signOutOutput, error) {
-	if err := s.access.SignOut(ctx, actorFrom(ctx)); err != nil {
+func (a *sessionAPI) acceptInvitation(ctx context.Context, in *acceptInput) (*acceptOutput, error) {
+	var account controlplane.Account
+	err := a.withPassword(ctx, func(ctx context.Context) (err error) {
+		account, err = a.access.AcceptInvitation(ctx, in.Body.Token, in.Body.Password)
+		return err
+	})
+	if err != nil {
 		return nil, err
 	}
-	return &signOutOutput{SetCookie: cookie("", -1)}, nil
+	return &acceptOutput{userOf(&account)}, nil
 }
 
-// cookie is the header that sets the session's cookie. It may outlive the session.
+// withPassword checks a password or an invitation, within the limits on guesses.
+func (a *sessionAPI) withPassword(ctx context.Context, check func(context.Context) error) error {
+	err := a.auth.judge(ctx, presented{kind: "password", from: callFrom(ctx).client}, check)
+	if waypost.CodeOf(err) == waypost.EUnauthorized {
+		return challenge(err, "")
+	}
+	return err
+}
+
+func (a *sessionAPI) me(ctx context.Context, _ *struct{}) (*meOutput, error) {
+	m, err := a.access.Me(ctx, actorFrom(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return &meOutput{meOf(&m)}, nil
+}
+
+func (a *sessionAPI) changeMe(ctx context.Context, in *changeMeInput) (*meOutput, error) {
+	var m controlplane.Me
+	change := func(ctx context.Context) (err error) {
+		m, err = a.access.ChangeMe(ctx, actorFrom(ctx), controlplane.SelfChange{
+			Name: in.Body.Name, Password: in.Body.Password, CurrentPassword: in.Body.CurrentPassword,
+		})
+		return err
+	}
+	var err error
+	if in.Body.Password == nil {
+		err = change(ctx)
+	} else {
+		err = a.prove(ctx, change)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &meOutput{meOf(&m)}, nil
+}
+
+// prove checks the password of a user who has signed in: the thief of a session guesses
+// no faster than others.
+func (a *sessionAPI) prove(ctx context.Context, check func(context.Context) error) error {
+	var outcome error
+	err := a.auth.judge(ctx, presented{kind: "password", from: callFrom(ctx).client}, func(ctx context.Context) error {
+		if outcome = check(ctx); errors.Is(outcome, controlplane.ErrPassword) {
+			return waypost.WrapError(waypost.EUnauthorized, "wrong", outcome)
+		}
+		return outcome
+	})
+	if outcome != nil {
+		return outcome
+	}
+	return err
+}
+
+// cookie returns the header that sets the session's cookie. It may outlive the session.
 func cookie(token string, maxAge int) string {
 	c := http.Cookie{
 		Name: sessionCookie, Value: token, Path: "/", MaxAge: maxAge,
@@ -125,12 +193,38 @@ func cookie(token string, maxAge int) string {
 	return c.String()
 }
 
-func showUser(a *controlplane.Account) user { return user{ID: a.UserID, Email: a.Email, Name: a.Name} }
+func meOf(m *controlplane.Me) api.Me {
+	a := &m.Actor
+	shown := api.Me{Credential: "none", Scopes: []string{}, Workspaces: []api.Affiliation{}}
+	switch {
+	case a.SessionID != 0:
+		shown.Credential = "session"
+	case a.KeyID != 0:
+		shown.Credential, shown.Key = "key", &api.MeKey{ID: a.KeyID, Name: a.Name}
+	}
+	if m.Account != nil {
+		u := userOf(m.Account)
+		shown.User, shown.Workspaces = &u, affiliationsOf(m.Account.Affiliations)
+	}
+	if a.Workspace != 0 {
+		shown.Workspace = &api.MeWorkspace{ID: int64(a.Workspace), Slug: a.Slug, Role: string(a.Role)}
+	}
+	for _, scope := range controlplane.Scopes() {
+		if a.Can(scope) {
+			shown.Scopes = append(shown.Scopes, string(scope))
+		}
+	}
+	return shown
+}
 
-func showAffiliations(all []controlplane.Affiliation) []affiliation {
-	shown := make([]affiliation, len(all))
+func userOf(a *controlplane.Account) api.User {
+	return api.User{ID: a.UserID, Email: a.Email, Name: a.Name}
+}
+
+func affiliationsOf(all []controlplane.Affiliation) []api.Affiliation {
+	shown := make([]api.Affiliation, len(all))
 	for i, a := range all {
-		shown[i] = affiliation{Slug: a.Slug, Name: a.Name, Role: string(a.Role)}
+		shown[i] = api.Affiliation{Slug: a.Slug, Name: a.Name, Role: string(a.Role)}
 	}
 	return shown
 }

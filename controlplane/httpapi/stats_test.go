@@ -14,7 +14,7 @@ import (
 )
 
 // clicked is an API with a link that was followed and one that never was.
-func clicked(t *testing.T, f *statistics) *api {
+func clicked(t *testing.T, f *statistics) *testAPI {
 	a := startWithStats(t, f)
 	a.links.all = []waypost.Link{
 		{

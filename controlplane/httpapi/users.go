@@ -3,154 +3,183 @@ package httpapi
 import (
 	"context"
 	"net/http"
-	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-
+	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 )
 
-type usersOutput struct{ Body userList }
+// usersAPI serves the users of a workspace and, to operators, all accounts.
+type usersAPI struct{ workspaces Workspaces }
 
-type userList struct {
-	Users      []member `json:"users" nullable:"false" doc:"By id."`
-	NextCursor string   `json:"next_cursor" doc:"Empty on the last page."`
-}
+type usersOutput struct{ Body api.MemberPage }
 
-type member struct {
-	ID        int64     `json:"id"`
-	Email     string    `json:"email"`
-	Name      string    `json:"name"`
-	Role      string    `json:"role" enum:"admin,member,viewer"`
-	Disabled  bool      `json:"disabled" doc:"Cannot sign in, and neither can the user's keys be used."`
-	Shared    bool      `json:"shared" doc:"Operators look after the account, because it is in several workspaces, or was."`
-	CreatedAt time.Time `json:"created_at" doc:"When the user came into the workspace."`
+type newUserInput struct{ Body api.NewMember }
 
-	HasPassword  bool       `json:"has_password" doc:"Without one nobody can sign in until an invitation is accepted."`
-	InvitedUntil *time.Time `json:"invited_until" nullable:"true" doc:"Until when an invitation is good that nobody has accepted. Null: there is none."`
-
-	Invitation *invitation `json:"invitation,omitempty" doc:"In the answer to the call that made it."`
-}
-
-type newUserInput struct{ Body body[newUser] }
-
-type newUser struct {
-	Email    string `json:"email" minLength:"3" maxLength:"254" example:"ann@example.com" doc:"What the user signs in with. No mail is sent there."`
-	Name     string `json:"name,omitempty" maxLength:"100" doc:"Default: the address."`
-	Role     string `json:"role" enum:"admin,member,viewer" doc:"A viewer reads, a member also creates and changes links, an admin does all."`
-	Password string `json:"password,omitempty" maxLength:"256" format:"password" writeOnly:"true" doc:"For operators alone, at least 12 characters. Left out, the answer has an invitation, with which the account's owner sets it."`
+type newUserOfInput struct {
+	ID   int64 `path:"id" minimum:"1"`
+	Body api.NewMember
 }
 
 type userInput struct {
 	ID int64 `path:"id" minimum:"1"`
 }
 
-type userOutput struct{ Body member }
+type userOutput struct{ Body api.Member }
 
 type changeUserInput struct {
 	ID   int64 `path:"id" minimum:"1"`
-	Body body[userChange]
+	Body api.MemberChange
 }
 
-// userChange is what is to change. Null is as good as leaving a field out.
-type userChange struct {
-	AccountChange
-	Role *string `json:"role,omitempty" nullable:"true" enum:"admin,member,viewer"`
+type accountsInput struct {
+	paging
+	Email string `query:"email" maxLength:"254" doc:"Only the account of this address."`
 }
 
-func (s *server) registerUsers() {
-	admin := s.needs(controlplane.ScopeAdmin)
-	handle(s, huma.Operation{
-		OperationID: "list-users", Method: http.MethodGet, Path: "/api/v1/users",
-		Summary: "List the users of the workspace", Security: admin, Responses: problems(400, 401, 403, 422),
-	}, s.listUsers)
-	handle(s, withBody(huma.Operation{
-		OperationID: "create-user", Method: http.MethodPost, Path: "/api/v1/users", DefaultStatus: http.StatusCreated,
-		Summary: "Make a user of the workspace", Security: admin, Responses: problems(400, 401, 403, 404, 408, 409, 413, 415, 422),
-	}, maxBody), s.createUser)
-	handle(s, huma.Operation{
-		OperationID: "get-user", Method: http.MethodGet, Path: "/api/v1/users/{id}",
-		Summary: "Find a user of the workspace", Security: admin, Responses: problems(401, 403, 404, 422),
-	}, s.getUser)
-	handle(s, withBody(huma.Operation{
-		OperationID: "change-user", Method: http.MethodPatch, Path: "/api/v1/users/{id}",
-		Summary: "Change a user's role, name or password, or disable the account", Security: admin,
-		Description: "The account, which is all but the role, of a user who is in several workspaces is changed by operators only.",
-		Responses:   problems(400, 401, 403, 404, 408, 409, 413, 415, 422),
-	}, maxBody), s.changeUser)
-	handle(s, huma.Operation{
-		OperationID: "delete-user", Method: http.MethodDelete, Path: "/api/v1/users/{id}", DefaultStatus: http.StatusNoContent,
-		Summary: "Take a user out of the workspace, with the user's keys", Security: admin,
-		Description: "The account ends, too, unless it is shared between workspaces.",
-		Responses:   problems(401, 403, 404, 409, 422),
-	}, s.deleteUser)
+type accountsOutput struct{ Body api.AccountPage }
+
+type accountOutput struct{ Body api.Account }
+
+type changeAccountInput struct {
+	ID   int64 `path:"id" minimum:"1"`
+	Body api.AccountChange
 }
 
-func (s *server) listUsers(ctx context.Context, in *Paging) (*usersOutput, error) {
-	all, next, err := s.access.Members(ctx, actorFrom(ctx), in.Limit, in.Cursor)
+const inviteDoc = "The old password is no longer valid, all sessions of the user end, and an earlier invitation is void. The user's API keys stay valid."
+
+func registerUsers(rt *router, a *usersAPI) {
+	admin := []controlplane.Scope{controlplane.ScopeAdmin}
+	handle(rt, operation{
+		id: "list-users", method: http.MethodGet, path: api.PathUsers, summary: "List the users of the workspace", scopes: admin,
+	}, a.list)
+	handle(rt, operation{
+		id: "create-user", method: http.MethodPost, path: api.PathUsers, summary: "Create a user of the workspace",
+		status: http.StatusCreated, scopes: admin, problems: []int{http.StatusNotFound, http.StatusConflict},
+	}, func(ctx context.Context, in *newUserInput) (*userOutput, error) {
+		m, i, err := a.workspaces.AddMember(ctx, actorFrom(ctx), newMemberOf(&in.Body))
+		return invited(&m, i), err
+	})
+	handle(rt, operation{
+		id: "get-user", method: http.MethodGet, path: api.PathUsers + "/{id}", summary: "Get a user of the workspace",
+		scopes: admin, problems: []int{http.StatusNotFound},
+	}, func(ctx context.Context, in *userInput) (*userOutput, error) {
+		m, err := a.workspaces.Member(ctx, actorFrom(ctx), in.ID)
+		return invited(&m, controlplane.Invitation{}), err
+	})
+	handle(rt, operation{
+		id: "change-user", method: http.MethodPatch, path: api.PathUsers + "/{id}",
+		summary:     "Change a user's role, name or password, or disable the account",
+		description: "Only operators change the account, that is all except the role, of a user of several workspaces.",
+		scopes:      admin, problems: []int{http.StatusNotFound, http.StatusConflict},
+	}, a.change)
+	handle(rt, operation{
+		id: "delete-user", method: http.MethodDelete, path: api.PathUsers + "/{id}", summary: "Remove a user from the workspace, with the user's keys",
+		description: "The account ends, too, unless several workspaces share it.",
+		scopes:      admin, problems: []int{http.StatusNotFound, http.StatusConflict},
+	}, func(ctx context.Context, in *userInput) (*struct{}, error) {
+		return &struct{}{}, a.workspaces.RemoveMember(ctx, actorFrom(ctx), in.ID)
+	})
+	handle(rt, operation{
+		id: "invite-user", method: http.MethodPost, path: api.PathUsers + "/{id}/invitation", summary: "Let a user set a new password",
+		description: inviteDoc, status: http.StatusCreated, scopes: admin, problems: []int{http.StatusNotFound},
+	}, func(ctx context.Context, in *userInput) (*userOutput, error) {
+		m, i, err := a.workspaces.InviteMember(ctx, actorFrom(ctx), in.ID)
+		return invited(&m, i), err
+	})
+	handle(rt, operation{
+		id: "add-user-to-workspace", method: http.MethodPost, path: api.PathAllWorkspaces + "/{id}/users", summary: "Add a user to any workspace",
+		description: "An address with an account keeps that account; leave out name and password in this case. From then on operators manage " +
+			"the account. When another workspace than theirs managed it before, its password and sessions end and the answer has an " +
+			"invitation, because otherwise its creator would get access, too.",
+		status: http.StatusCreated, scopes: admin, problems: []int{http.StatusNotFound, http.StatusConflict},
+	}, func(ctx context.Context, in *newUserOfInput) (*userOutput, error) {
+		m, i, err := a.workspaces.AddMemberTo(ctx, actorFrom(ctx), waypost.WorkspaceID(in.ID), newMemberOf(&in.Body))
+		return invited(&m, i), err
+	})
+	handle(rt, operation{
+		id: "list-accounts", method: http.MethodGet, path: api.PathAllUsers, summary: "List the users of all workspaces", scopes: admin,
+	}, a.accounts)
+	handle(rt, operation{
+		id: "change-account", method: http.MethodPatch, path: api.PathAllUsers + "/{id}",
+		summary: "Change any user's name or password, or disable or enable the account",
+		scopes:  admin, problems: []int{http.StatusNotFound, http.StatusConflict},
+	}, func(ctx context.Context, in *changeAccountInput) (*accountOutput, error) {
+		info, err := a.workspaces.ChangeAccount(ctx, actorFrom(ctx), in.ID, controlplane.AccountChange(in.Body))
+		return &accountOutput{accountOf(&info)}, err
+	})
+	handle(rt, operation{
+		id: "invite-account", method: http.MethodPost, path: api.PathAllUsers + "/{id}/invitation", summary: "Let any user set a new password",
+		description: inviteDoc, status: http.StatusCreated, scopes: admin, problems: []int{http.StatusNotFound, http.StatusConflict},
+	}, func(ctx context.Context, in *userInput) (*accountOutput, error) {
+		info, i, err := a.workspaces.InviteAccount(ctx, actorFrom(ctx), in.ID)
+		out := &accountOutput{accountOf(&info)}
+		out.Body.Invitation = invitationOf(i)
+		return out, err
+	})
+}
+
+func (a *usersAPI) list(ctx context.Context, in *paging) (*usersOutput, error) {
+	all, next, err := a.workspaces.Members(ctx, actorFrom(ctx), in.Limit, in.Cursor)
 	if err != nil {
 		return nil, err
 	}
-	out := &usersOutput{Body: userList{Users: make([]member, len(all)), NextCursor: next}}
+	shown := make([]api.Member, len(all))
 	for i := range all {
-		out.Body.Users[i] = showMember(&all[i])
+		shown[i] = memberOf(&all[i])
 	}
-	return out, nil
+	return &usersOutput{api.MemberPage{Users: shown, Next: next}}, nil
 }
 
-func (s *server) createUser(ctx context.Context, in *newUserInput) (*userOutput, error) {
-	n, err := decode[newUser](s, in.Body.raw, "body")
+func (a *usersAPI) change(ctx context.Context, in *changeUserInput) (*userOutput, error) {
+	change := controlplane.MemberChange{AccountChange: controlplane.AccountChange(in.Body.AccountChange)}
+	if in.Body.Role != nil {
+		change.Role = new(controlplane.Role(*in.Body.Role))
+	}
+	m, err := a.workspaces.ChangeMember(ctx, actorFrom(ctx), in.ID, change)
+	return invited(&m, controlplane.Invitation{}), err
+}
+
+func (a *usersAPI) accounts(ctx context.Context, in *accountsInput) (*accountsOutput, error) {
+	all, next, err := a.workspaces.Accounts(ctx, actorFrom(ctx), in.Email, in.Limit, in.Cursor)
 	if err != nil {
 		return nil, err
 	}
-	m, i, err := s.access.AddMember(ctx, actorFrom(ctx), n.wish())
-	if err != nil {
-		return nil, err
+	shown := make([]api.Account, len(all))
+	for i := range all {
+		shown[i] = accountOf(&all[i])
 	}
-	return showNewUser(&m, i), nil
+	return &accountsOutput{api.AccountPage{Users: shown, Next: next}}, nil
 }
 
-func showNewUser(m *controlplane.Member, i controlplane.Invitation) *userOutput {
-	out := &userOutput{Body: showMember(m)}
-	out.Body.Invitation = showInvitation(i)
-	return out
-}
-
-func (n *newUser) wish() controlplane.NewMember {
+func newMemberOf(n *api.NewMember) controlplane.NewMember {
 	return controlplane.NewMember{Email: n.Email, Name: n.Name, Role: controlplane.Role(n.Role), Password: n.Password}
 }
 
-func (s *server) getUser(ctx context.Context, in *userInput) (*userOutput, error) {
-	m, err := s.access.Member(ctx, actorFrom(ctx), in.ID)
-	if err != nil {
-		return nil, err
-	}
-	return &userOutput{Body: showMember(&m)}, nil
+// invited returns a member with an invitation, if there is one.
+func invited(m *controlplane.Member, i controlplane.Invitation) *userOutput {
+	out := &userOutput{memberOf(m)}
+	out.Body.Invitation = invitationOf(i)
+	return out
 }
 
-func (s *server) changeUser(ctx context.Context, in *changeUserInput) (*userOutput, error) {
-	c, err := decode[userChange](s, in.Body.raw, "body")
-	if err != nil {
-		return nil, err
-	}
-	change := controlplane.MemberChange{AccountChange: c.change()}
-	if c.Role != nil {
-		change.Role = new(controlplane.Role(*c.Role))
-	}
-	m, err := s.access.ChangeMember(ctx, actorFrom(ctx), in.ID, change)
-	if err != nil {
-		return nil, err
-	}
-	return &userOutput{Body: showMember(&m)}, nil
-}
-
-func (s *server) deleteUser(ctx context.Context, in *userInput) (*struct{}, error) {
-	return nil, s.access.RemoveMember(ctx, actorFrom(ctx), in.ID)
-}
-
-func showMember(m *controlplane.Member) member {
-	return member{
+func memberOf(m *controlplane.Member) api.Member {
+	return api.Member{
 		ID: m.UserID, Email: m.Email, Name: m.Name, Role: string(m.Role), Disabled: m.Disabled, Shared: !m.Own, CreatedAt: m.CreatedAt.UTC(),
 		HasPassword: m.HasPassword, InvitedUntil: moment(m.InvitedUntil),
 	}
+}
+
+func accountOf(a *controlplane.AccountInfo) api.Account {
+	return api.Account{
+		ID: a.UserID, Email: a.Email, Name: a.Name, Home: a.Home, Disabled: a.Disabled, HasPassword: a.HasPassword,
+		InvitedUntil: moment(a.InvitedUntil), CreatedAt: a.CreatedAt.UTC(), Workspaces: affiliationsOf(a.Affiliations),
+	}
+}
+
+func invitationOf(i controlplane.Invitation) *api.Invitation {
+	if i.Token == "" {
+		return nil
+	}
+	return &api.Invitation{Token: i.Token, ExpiresAt: i.ExpiresAt.UTC()}
 }

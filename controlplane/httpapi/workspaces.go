@@ -3,67 +3,61 @@ package httpapi
 import (
 	"context"
 	"net/http"
-	"time"
-
-	"github.com/danielgtaylor/huma/v2"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 )
 
-type workspaceOutput struct{ Body workspace }
+// Workspaces manages workspaces, their users and the audit log. What belongs to another
+// workspace is ENotFound. Operators manage all workspaces and accounts.
+type Workspaces interface {
+	Workspace(ctx context.Context, actor controlplane.Actor) (controlplane.Workspace, error)
+	ChangeWorkspace(ctx context.Context, actor controlplane.Actor, c controlplane.WorkspaceChange) (controlplane.Workspace, error)
 
-type workspace struct {
-	ID        int64             `json:"id"`
-	Slug      string            `json:"slug"`
-	Name      string            `json:"name"`
-	Settings  workspaceSettings `json:"settings"`
-	State     string            `json:"state" enum:"active,closing,closed" doc:"A deleted workspace is closing until none of its links redirects any more."`
-	CreatedAt time.Time         `json:"created_at"`
-	DeletedAt *time.Time        `json:"deleted_at" nullable:"true"`
+	Workspaces(ctx context.Context, actor controlplane.Actor, limit int, cursor string) (all []controlplane.Workspace, next string, err error)
+	CreateWorkspace(ctx context.Context, actor controlplane.Actor, n controlplane.NewWorkspace) (controlplane.Workspace, error)
+	ChangeWorkspaceOf(ctx context.Context, actor controlplane.Actor, ws waypost.WorkspaceID, c controlplane.WorkspaceChange) (controlplane.Workspace, error)
+
+	// DeleteWorkspace is EConflict for the default workspace.
+	DeleteWorkspace(ctx context.Context, actor controlplane.Actor, ws waypost.WorkspaceID) (controlplane.Workspace, error)
+
+	Members(ctx context.Context, actor controlplane.Actor, limit int, cursor string) (members []controlplane.Member, next string, err error)
+	Member(ctx context.Context, actor controlplane.Actor, user int64) (controlplane.Member, error)
+
+	// AddMember creates a user, and an invitation unless there is a password: EConflict
+	// when the address has an account, EForbidden for a password from a non-operator.
+	AddMember(ctx context.Context, actor controlplane.Actor, n controlplane.NewMember) (controlplane.Member, controlplane.Invitation, error)
+
+	// AddMemberTo adds a user to any workspace, also one with an account.
+	AddMemberTo(ctx context.Context, actor controlplane.Actor, ws waypost.WorkspaceID, n controlplane.NewMember) (controlplane.Member, controlplane.Invitation, error)
+
+	// InviteMember creates an invitation to set a new password.
+	InviteMember(ctx context.Context, actor controlplane.Actor, user int64) (controlplane.Member, controlplane.Invitation, error)
+
+	// ChangeMember and RemoveMember are EConflict for the last administrator.
+	ChangeMember(ctx context.Context, actor controlplane.Actor, user int64, c controlplane.MemberChange) (controlplane.Member, error)
+	RemoveMember(ctx context.Context, actor controlplane.Actor, user int64) error
+
+	Accounts(ctx context.Context, actor controlplane.Actor, email string, limit int, cursor string) (all []controlplane.AccountInfo, next string, err error)
+	ChangeAccount(ctx context.Context, actor controlplane.Actor, user int64, c controlplane.AccountChange) (controlplane.AccountInfo, error)
+	InviteAccount(ctx context.Context, actor controlplane.Actor, user int64) (controlplane.AccountInfo, controlplane.Invitation, error)
+
+	// Audit returns a page of the acts of the administrators of the actor's workspace, or,
+	// for operators, of all, newest first. A cursor of another origin is EMalformed.
+	Audit(ctx context.Context, actor controlplane.Actor, all bool, limit int, cursor string) (entries []controlplane.AuditEntry, next string, err error)
 }
 
-type workspaceSettings struct {
-	Dedupe       bool   `json:"dedupe" doc:"The same URL gives the same link, unless a request says otherwise."`
-	Events       string `json:"events" enum:"off,sampled,all" doc:"Which clicks are kept one by one, beside the sums of all."`
-	EventsSample int    `json:"events_sample" doc:"When they are sampled: one of so many."`
-}
+// workspacesAPI serves workspaces.
+type workspacesAPI struct{ workspaces Workspaces }
 
-type changeWorkspaceInput struct{ Body body[workspaceChange] }
+type workspaceOutput struct{ Body api.Workspace }
 
-// workspaceChange is what is to change. Null is as good as leaving a field out.
-type workspaceChange struct {
-	Name     *string         `json:"name,omitempty" nullable:"true" minLength:"1" maxLength:"100"`
-	Settings *settingsChange `json:"settings,omitempty"`
-}
+type changeWorkspaceInput struct{ Body api.WorkspaceChange }
 
-type settingsChange struct {
-	Dedupe       *bool   `json:"dedupe,omitempty" nullable:"true"`
-	Events       *string `json:"events,omitempty" nullable:"true" enum:"off,sampled,all"`
-	EventsSample *int    `json:"events_sample,omitempty" nullable:"true" minimum:"1" maximum:"1000000"`
-}
+type workspacesOutput struct{ Body api.WorkspacePage }
 
-func (c *workspaceChange) change() controlplane.WorkspaceChange {
-	change := controlplane.WorkspaceChange{Name: c.Name}
-	if c.Settings != nil {
-		change.Dedupe, change.Events, change.EventsSample = c.Settings.Dedupe, c.Settings.Events, c.Settings.EventsSample
-	}
-	return change
-}
-
-type workspacesOutput struct{ Body workspaceList }
-
-type workspaceList struct {
-	Workspaces []workspace `json:"workspaces" nullable:"false" doc:"By id, the deleted ones among them."`
-	NextCursor string      `json:"next_cursor" doc:"Empty on the last page."`
-}
-
-type newWorkspaceInput struct{ Body body[newWorkspace] }
-
-type newWorkspace struct {
-	Slug string `json:"slug" minLength:"1" maxLength:"63" pattern:"^[a-z0-9][a-z0-9-]*$" example:"marketing" doc:"Stays, and is not given to another."`
-	Name string `json:"name,omitempty" maxLength:"100" doc:"Default: the slug."`
-}
+type newWorkspaceInput struct{ Body api.NewWorkspace }
 
 type anyWorkspaceInput struct {
 	ID int64 `path:"id" minimum:"1"`
@@ -71,119 +65,75 @@ type anyWorkspaceInput struct {
 
 type changeAnyWorkspaceInput struct {
 	ID   int64 `path:"id" minimum:"1"`
-	Body body[workspaceChange]
+	Body api.WorkspaceChange
 }
 
-type newUserOfInput struct {
-	ID   int64 `path:"id" minimum:"1"`
-	Body body[newUser]
+func registerWorkspaces(rt *router, a *workspacesAPI) {
+	admin := []controlplane.Scope{controlplane.ScopeAdmin}
+	handle(rt, operation{
+		id: "get-workspace", method: http.MethodGet, path: api.PathWorkspace, summary: "Get the workspace in which the request acts",
+		scopes: []controlplane.Scope{controlplane.ScopeLinksRead, controlplane.ScopeAnalytics}, problems: []int{http.StatusNotFound},
+	}, func(ctx context.Context, _ *struct{}) (*workspaceOutput, error) {
+		w, err := a.workspaces.Workspace(ctx, actorFrom(ctx))
+		return workspaceOf(&w), err
+	})
+	handle(rt, operation{
+		id: "change-workspace", method: http.MethodPatch, path: api.PathWorkspace, summary: "Change the name or settings of the workspace",
+		scopes: admin, problems: []int{http.StatusNotFound},
+	}, func(ctx context.Context, in *changeWorkspaceInput) (*workspaceOutput, error) {
+		w, err := a.workspaces.ChangeWorkspace(ctx, actorFrom(ctx), workspaceChangeOf(&in.Body))
+		return workspaceOf(&w), err
+	})
+	handle(rt, operation{
+		id: "list-workspaces", method: http.MethodGet, path: api.PathAllWorkspaces, summary: "List all workspaces", scopes: admin,
+	}, a.list)
+	handle(rt, operation{
+		id: "create-workspace", method: http.MethodPost, path: api.PathAllWorkspaces, summary: "Create a workspace",
+		status: http.StatusCreated, scopes: admin, problems: []int{http.StatusConflict},
+	}, func(ctx context.Context, in *newWorkspaceInput) (*workspaceOutput, error) {
+		w, err := a.workspaces.CreateWorkspace(ctx, actorFrom(ctx), controlplane.NewWorkspace{Slug: in.Body.Slug, Name: in.Body.Name})
+		return workspaceOf(&w), err
+	})
+	handle(rt, operation{
+		id: "change-any-workspace", method: http.MethodPatch, path: api.PathAllWorkspaces + "/{id}",
+		summary: "Change the name or settings of any workspace", scopes: admin, problems: []int{http.StatusNotFound},
+	}, func(ctx context.Context, in *changeAnyWorkspaceInput) (*workspaceOutput, error) {
+		w, err := a.workspaces.ChangeWorkspaceOf(ctx, actorFrom(ctx), waypost.WorkspaceID(in.ID), workspaceChangeOf(&in.Body))
+		return workspaceOf(&w), err
+	})
+	handle(rt, operation{
+		id: "delete-workspace", method: http.MethodDelete, path: api.PathAllWorkspaces + "/{id}", summary: "Delete a workspace",
+		description: deleteWorkspaceDoc, scopes: admin, problems: []int{http.StatusNotFound, http.StatusConflict},
+	}, func(ctx context.Context, in *anyWorkspaceInput) (*workspaceOutput, error) {
+		w, err := a.workspaces.DeleteWorkspace(ctx, actorFrom(ctx), waypost.WorkspaceID(in.ID))
+		return workspaceOf(&w), err
+	})
 }
 
-func (s *server) registerWorkspace() {
-	handle(s, huma.Operation{
-		OperationID: "get-workspace", Method: http.MethodGet, Path: "/api/v1/workspace",
-		Summary:  "The workspace that the request acts in",
-		Security: s.needs(controlplane.ScopeLinksRead, controlplane.ScopeAnalytics), Responses: problems(401, 403, 404),
-	}, s.getWorkspace)
-	handle(s, withBody(huma.Operation{
-		OperationID: "change-workspace", Method: http.MethodPatch, Path: "/api/v1/workspace",
-		Summary:  "Change the name or settings of the workspace",
-		Security: s.needs(controlplane.ScopeAdmin), Responses: problems(400, 401, 403, 404, 408, 413, 415, 422),
-	}, maxBody), s.changeWorkspace)
-}
+const deleteWorkspaceDoc = "Its keys and sessions end at once. Its links become tombstones, which answer 410 on every edge, a thousand at a time; " +
+	"then the workspace is closed. Its slug and its codes are never issued again."
 
-func (s *server) registerWorkspaces() {
-	admin := s.needs(controlplane.ScopeAdmin)
-	handle(s, huma.Operation{
-		OperationID: "list-workspaces", Method: http.MethodGet, Path: "/api/admin/workspaces",
-		Summary: "List all workspaces", Security: admin, Responses: problems(400, 401, 403, 422),
-	}, s.listWorkspaces)
-	handle(s, withBody(huma.Operation{
-		OperationID: "create-workspace", Method: http.MethodPost, Path: "/api/admin/workspaces", DefaultStatus: http.StatusCreated,
-		Summary: "Make a workspace", Security: admin, Responses: problems(400, 401, 403, 408, 409, 413, 415, 422),
-	}, maxBody), s.createWorkspace)
-	handle(s, withBody(huma.Operation{
-		OperationID: "change-any-workspace", Method: http.MethodPatch, Path: "/api/admin/workspaces/{id}",
-		Summary: "Change the name or settings of any workspace", Security: admin, Responses: problems(400, 401, 403, 404, 408, 413, 415, 422),
-	}, maxBody), s.changeAnyWorkspace)
-	handle(s, huma.Operation{
-		OperationID: "delete-workspace", Method: http.MethodDelete, Path: "/api/admin/workspaces/{id}",
-		Summary: "Delete a workspace", Security: admin,
-		Description: "Its keys and sessions end at once. Its links turn into tombstones, which answer 410 on every edge, a thousand at a time; " +
-			"the workspace is closed when that is done. Its slug and its codes are never given out again.",
-		Responses: problems(401, 403, 404, 409, 422),
-	}, s.deleteWorkspace)
-	handle(s, withBody(huma.Operation{
-		OperationID: "add-user-to-workspace", Method: http.MethodPost, Path: "/api/admin/workspaces/{id}/users", DefaultStatus: http.StatusCreated,
-		Summary: "Put a user into any workspace", Security: admin,
-		Description: "An address that has an account gets in with that; leave out name and password then. Operators look after the account from then on, and when " +
-			"another workspace than theirs did before, its password and sessions end and the answer has an invitation: whoever set it up would be let in, too.",
-		Responses: problems(400, 401, 403, 404, 408, 409, 413, 415, 422),
-	}, maxBody), s.addUserTo)
-}
-
-func (s *server) getWorkspace(ctx context.Context, _ *struct{}) (*workspaceOutput, error) {
-	w, err := s.access.Workspace(ctx, actorFrom(ctx))
-	return showWorkspace(&w), err
-}
-
-func (s *server) changeWorkspace(ctx context.Context, in *changeWorkspaceInput) (*workspaceOutput, error) {
-	c, err := decode[workspaceChange](s, in.Body.raw, "body")
+func (a *workspacesAPI) list(ctx context.Context, in *paging) (*workspacesOutput, error) {
+	all, next, err := a.workspaces.Workspaces(ctx, actorFrom(ctx), in.Limit, in.Cursor)
 	if err != nil {
 		return nil, err
 	}
-	w, err := s.access.ChangeWorkspace(ctx, actorFrom(ctx), c.change())
-	return showWorkspace(&w), err
-}
-
-func (s *server) listWorkspaces(ctx context.Context, in *Paging) (*workspacesOutput, error) {
-	all, next, err := s.access.Workspaces(ctx, actorFrom(ctx), in.Limit, in.Cursor)
-	if err != nil {
-		return nil, err
-	}
-	out := &workspacesOutput{Body: workspaceList{Workspaces: make([]workspace, len(all)), NextCursor: next}}
+	shown := make([]api.Workspace, len(all))
 	for i := range all {
-		out.Body.Workspaces[i] = showWorkspace(&all[i]).Body
+		shown[i] = workspaceOf(&all[i]).Body
 	}
-	return out, nil
+	return &workspacesOutput{api.WorkspacePage{Workspaces: shown, Next: next}}, nil
 }
 
-func (s *server) createWorkspace(ctx context.Context, in *newWorkspaceInput) (*workspaceOutput, error) {
-	n, err := decode[newWorkspace](s, in.Body.raw, "body")
-	if err != nil {
-		return nil, err
+func workspaceChangeOf(c *api.WorkspaceChange) controlplane.WorkspaceChange {
+	change := controlplane.WorkspaceChange{Name: c.Name}
+	if c.Settings != nil {
+		change.Dedupe, change.Events, change.EventsSample = c.Settings.Dedupe, c.Settings.Events, c.Settings.EventsSample
 	}
-	w, err := s.access.CreateWorkspace(ctx, actorFrom(ctx), controlplane.NewWorkspace{Slug: n.Slug, Name: n.Name})
-	return showWorkspace(&w), err
+	return change
 }
 
-func (s *server) changeAnyWorkspace(ctx context.Context, in *changeAnyWorkspaceInput) (*workspaceOutput, error) {
-	c, err := decode[workspaceChange](s, in.Body.raw, "body")
-	if err != nil {
-		return nil, err
-	}
-	w, err := s.access.ChangeWorkspaceOf(ctx, actorFrom(ctx), waypost.WorkspaceID(in.ID), c.change())
-	return showWorkspace(&w), err
-}
-
-func (s *server) deleteWorkspace(ctx context.Context, in *anyWorkspaceInput) (*workspaceOutput, error) {
-	w, err := s.access.DeleteWorkspace(ctx, actorFrom(ctx), waypost.WorkspaceID(in.ID))
-	return showWorkspace(&w), err
-}
-
-func (s *server) addUserTo(ctx context.Context, in *newUserOfInput) (*userOutput, error) {
-	n, err := decode[newUser](s, in.Body.raw, "body")
-	if err != nil {
-		return nil, err
-	}
-	m, i, err := s.access.AddMemberTo(ctx, actorFrom(ctx), waypost.WorkspaceID(in.ID), n.wish())
-	if err != nil {
-		return nil, err
-	}
-	return showNewUser(&m, i), nil
-}
-
-func showWorkspace(w *controlplane.Workspace) *workspaceOutput {
+func workspaceOf(w *controlplane.Workspace) *workspaceOutput {
 	state := "active"
 	switch {
 	case !w.ClosedAt.IsZero():
@@ -191,8 +141,8 @@ func showWorkspace(w *controlplane.Workspace) *workspaceOutput {
 	case !w.DeletedAt.IsZero():
 		state = "closing"
 	}
-	return &workspaceOutput{Body: workspace{
+	return &workspaceOutput{api.Workspace{
 		ID: int64(w.ID), Slug: w.Slug, Name: w.Name, State: state, CreatedAt: w.CreatedAt, DeletedAt: moment(w.DeletedAt),
-		Settings: workspaceSettings{Dedupe: w.Settings.Dedupe, Events: w.Settings.Events, EventsSample: w.Settings.EventsSample},
+		Settings: api.WorkspaceSettings{Dedupe: w.Settings.Dedupe, Events: w.Settings.Events, EventsSample: w.Settings.EventsSample},
 	}}
 }

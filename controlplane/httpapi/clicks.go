@@ -1,10 +1,8 @@
 package httpapi
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
@@ -14,24 +12,22 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"waypost"
 	"waypost/api/clickbatch"
 	"waypost/controlplane"
 )
 
-// PathClickBatches is where edges send their batches of clicks.
-const PathClickBatches = "/clicks/v1/batches"
-
 const (
 	clicksType = "application/vnd.waypost.clicks"
 
-	// maxPackedBatch bounds a body, in bytes: zstd makes what cannot be compressed a
-	// little longer, and a batch that an edge may make must not be refused for good.
+	// maxPackedBatch bounds a body, in bytes. Zstd makes incompressible data a little
+	// longer, and a batch of the allowed size must not be refused.
 	maxPackedBatch = clickbatch.MaxBytes + clickbatch.MaxBytes/256 + 1<<10
 
-	// maxIngests bounds the batches that are unpacked and counted at once, and with
-	// them memory and connections to the database. Others wait.
+	// maxIngests bounds the batches that are unpacked and counted at once, and so memory
+	// and connections to the database. Others wait.
 	maxIngests = 4
 
 	batchReadTimeout = 30 * time.Second
@@ -48,19 +44,19 @@ type ingest struct {
 	slots   chan struct{}
 }
 
-// ingestAnswer is how far a boot of an edge has been counted.
+// ingestAnswer tells an edge up to which batch of its boot the clicks are counted.
 type ingestAnswer struct {
 	Watermark  uint64 `json:"watermark"`
-	DeadLetter bool   `json:"dead_letter,omitempty"`
+	DeadLetter bool   `json:"dead_letter,omitzero"`
 }
 
 // Ingest takes batches of clicks, one encoded [waypost.ClickBatch] a POST, compressed
-// with zstd. Behind an [EdgeGate] it takes only those that the sender may bring; without one
-// it does not ask who sends them.
+// with zstd. Behind an [EdgeGate] it takes only batches that the sender may bring, and any
+// batch without a gate.
 //
 // It answers 200 and the watermark when the batch is settled, now or earlier, 409 and the
-// watermark when batches before it are missing, and a problem otherwise: 422 for
-// what is no batch and never will be, 503 for what is worth another try.
+// watermark when batches before it are missing, and a problem otherwise: 422 for an
+// invalid batch, 503 when another try is of use.
 //
 // A nil logger logs nothing, a nil registerer registers no metrics. Ingest panics
 // when the metrics are already registered.
@@ -84,7 +80,7 @@ func (in *ingest) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case isGap:
 		outcome = "gap"
-		writeAnswer(w, http.StatusConflict, ingestAnswer{Watermark: gap.Watermark})
+		writeJSON(w, http.StatusConflict, &ingestAnswer{Watermark: gap.Watermark})
 	case err != nil:
 		p := in.problem(r.Context(), err)
 		if outcome = "refused"; p.Status >= http.StatusInternalServerError {
@@ -98,12 +94,12 @@ func (in *ingest) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		case receipt.Voided:
 			outcome = "void"
 		}
-		writeAnswer(w, http.StatusOK, ingestAnswer{Watermark: receipt.Watermark, DeadLetter: receipt.DeadLetter})
+		writeJSON(w, http.StatusOK, &ingestAnswer{Watermark: receipt.Watermark, DeadLetter: receipt.DeadLetter})
 	}
 	in.metrics.observe(outcome, receipt, time.Since(started))
 }
 
-// take brings a request's batch to the store.
+// take passes a request's batch to the store.
 func (in *ingest) take(w http.ResponseWriter, r *http.Request) (none controlplane.ClickReceipt, err error) {
 	select {
 	case in.bodies <- struct{}{}:
@@ -125,20 +121,20 @@ func (in *ingest) take(w http.ResponseWriter, r *http.Request) (none controlplan
 	}
 	body, err := in.zstd.DecodeAll(packed, nil)
 	if err != nil {
-		return none, waypost.WrapError(waypost.EInvalid, "the body cannot be decompressed, or not to "+strconv.Itoa(clickbatch.MaxBytes)+" bytes or fewer", err)
+		return none, waypost.WrapError(waypost.EInvalid, "the body cannot be decompressed to at most "+strconv.Itoa(clickbatch.MaxBytes)+" bytes", err)
 	}
 	b, err := clickbatch.Decode(body)
 	if err != nil {
 		return none, err
 	}
-	if err := speakerOf(r.Context()).mayShip(ctx, b.Node); err != nil {
+	if err := edgeFrom(r.Context()).mayShip(ctx, b.Node); err != nil {
 		return none, err
 	}
 	return in.store.IngestClicks(ctx, &b, sha256.Sum256(body), body)
 }
 
-// readBatch reads the body of a request that says of itself what it should. One
-// that is too long can never be taken, and is refused like one that is broken.
+// readBatch reads the body of a request that declares it as a batch. A body that is too
+// long can never be taken, and is refused like a broken one.
 func readBatch(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if r.Method != http.MethodPost {
 		p := newProblem(codeMethodNotAllowed, "send batches with POST")
@@ -150,8 +146,8 @@ func readBatch(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 		p.Title = "The body must be a batch of clicks"
 		return nil, p
 	}
-	// Not every ResponseWriter has a deadline. One that is left on the connection
-	// would end the counting.
+	// Not every ResponseWriter has a deadline. It must not stay on the connection, because
+	// it would end the counting.
 	conn := http.NewResponseController(w)
 	if err := conn.SetReadDeadline(time.Now().Add(batchReadTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return nil, waypost.WrapError(waypost.EUnavailable, "the connection is broken", err)
@@ -170,29 +166,70 @@ func readBatch(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return nil, err
 }
 
-// problem is what an edge may know of an error; the log has the rest.
+// problem turns an error into the part that an edge may see, and logs the rest.
 func (in *ingest) problem(ctx context.Context, err error) *problem {
 	if p, ok := errors.AsType[*problem](err); ok {
 		return p
 	}
 	p := newProblem(waypost.CodeOf(err), waypost.MessageOf(err))
 	if p.Status == http.StatusInternalServerError {
-		in.log.ErrorContext(ctx, "a batch of clicks could not be taken", slog.Any("error", err))
+		in.log.ErrorContext(ctx, "cannot take a batch of clicks", slog.Any("error", err))
 		return newProblem(waypost.EInternal, "internal error")
 	}
-	in.log.WarnContext(ctx, "a batch of clicks was not taken", slog.Int("status", p.Status), slog.Any("error", err))
+	in.log.WarnContext(ctx, "refused a batch of clicks", slog.Int("status", p.Status), slog.Any("error", err))
 	return p
 }
 
-func writeAnswer(w http.ResponseWriter, status int, a ingestAnswer) {
-	var body bytes.Buffer
-	if err := json.NewEncoder(&body).Encode(a); err != nil {
-		panic("httpapi: " + err.Error()) // a number and a truth can be encoded
+// ingestMetrics counts batches of clicks by outcome. A repeated batch is counted again,
+// its clicks are not.
+type ingestMetrics struct {
+	batches  *prometheus.CounterVec
+	clicks   *prometheus.CounterVec
+	redated  prometheus.Counter
+	dropped  prometheus.Counter
+	duration prometheus.Histogram
+}
+
+func newIngestMetrics(r prometheus.Registerer) ingestMetrics {
+	f := promauto.With(r)
+	m := ingestMetrics{
+		batches: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "waypost_click_batches_total",
+			Help: "Batches of clicks that edges have sent, by outcome.",
+		}, []string{"outcome"}),
+		clicks: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "waypost_clicks_ingested_total",
+			Help: "Clicks that were counted, for links or for codes without a link.",
+		}, []string{"of"}),
+		redated: f.NewCounter(prometheus.CounterOpts{
+			Name: "waypost_clicks_redated_total",
+			Help: "Clicks with an impossible time, which are counted at the time of receipt.",
+		}),
+		dropped: f.NewCounter(prometheus.CounterOpts{
+			Name: "waypost_clicks_reported_dropped_total",
+			Help: "Clicks that edges report as dropped for lack of room; they are counted nowhere else.",
+		}),
+		duration: f.NewHistogram(prometheus.HistogramOpts{
+			Name:    "waypost_click_batch_duration_seconds",
+			Help:    "Time from a batch's headers to the end of its answer.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 25},
+		}),
 	}
-	h := w.Header()
-	h.Set("Content-Type", "application/json")
-	h.Set("Cache-Control", "no-store")
-	w.WriteHeader(status)
-	// An error means that the edge has left; it will send the batch again.
-	_, _ = w.Write(body.Bytes())
+	// Outcomes begin at zero, so that an alert sees the first of them.
+	for _, outcome := range []string{"taken", "void", "gap", "dead-letter", "refused", "failed"} {
+		m.batches.WithLabelValues(outcome)
+	}
+	for _, of := range []string{"links", "unknown"} {
+		m.clicks.WithLabelValues(of)
+	}
+	return m
+}
+
+func (m *ingestMetrics) observe(outcome string, r controlplane.ClickReceipt, took time.Duration) {
+	m.batches.WithLabelValues(outcome).Inc()
+	m.clicks.WithLabelValues("links").Add(float64(r.Clicks))
+	m.clicks.WithLabelValues("unknown").Add(float64(r.Unknown))
+	m.redated.Add(float64(r.Redated))
+	m.dropped.Add(float64(r.Dropped))
+	m.duration.Observe(took.Seconds())
 }

@@ -1,0 +1,211 @@
+package api
+
+import "time"
+
+// SignIn asks for a session.
+type SignIn struct {
+	Email    string `json:"email" minLength:"1" maxLength:"254" example:"ann@example.com"`
+	Password string `json:"password" minLength:"1" maxLength:"256" format:"password" writeOnly:"true"`
+	Cookie   bool   `json:"cookie,omitzero" doc:"Return the token in a cookie that scripts cannot read, and not in the answer."`
+}
+
+// Session is a session that has begun.
+type Session struct {
+	Token      string        `json:"token,omitzero" doc:"Send it as Authorization: Bearer. It is shown once; left out when a cookie holds it."`
+	ExpiresAt  time.Time     `json:"expires_at" doc:"When the session ends unless it is used; every use prolongs it to twelve hours from then, up to thirty days in all."`
+	User       User          `json:"user"`
+	Workspaces []Affiliation `json:"workspaces"`
+}
+
+// User is a person who signs in.
+type User struct {
+	ID    int64  `json:"id"`
+	Email string `json:"email"`
+	Name  string `json:"name"`
+}
+
+// Affiliation is a user's membership of a workspace.
+type Affiliation struct {
+	Slug string `json:"slug" doc:"Value of the header Waypost-Workspace."`
+	Name string `json:"name"`
+	Role string `json:"role" enum:"admin,member,viewer"`
+}
+
+// Me describes the sender of a request.
+type Me struct {
+	Credential string        `json:"credential" enum:"session,key,none" doc:"Kind of credential of the request; none is for the development system."`
+	User       *User         `json:"user,omitzero" doc:"The user who has signed in, or owns the key; left out without one."`
+	Key        *MeKey        `json:"key,omitzero"`
+	Workspace  *MeWorkspace  `json:"workspace,omitzero" doc:"Workspace in which the request acts; left out until one of several is chosen."`
+	Scopes     []string      `json:"scopes" doc:"Permissions in that workspace."`
+	Workspaces []Affiliation `json:"workspaces" doc:"All workspaces of the user."`
+}
+
+// MeKey names the API key of a request.
+type MeKey struct {
+	ID   int64  `json:"id"`
+	Name string `json:"name"`
+}
+
+// MeWorkspace names the workspace of a request.
+type MeWorkspace struct {
+	ID   int64  `json:"id"`
+	Slug string `json:"slug"`
+	Role string `json:"role" doc:"Role of the user; empty without a user."`
+}
+
+// MeChange names the fields of the own account to change.
+type MeChange struct {
+	Name            *string `json:"name,omitzero" minLength:"1" maxLength:"100"`
+	Password        *string `json:"password,omitzero" minLength:"12" maxLength:"256" format:"password" writeOnly:"true" doc:"Ends all other sessions of the user."`
+	CurrentPassword string  `json:"current_password,omitzero" maxLength:"256" format:"password" writeOnly:"true" doc:"Needed for a new password."`
+}
+
+// Invitation lets the owner of an account set its password.
+type Invitation struct {
+	Token     string    `json:"token" doc:"With it the account's owner sets the password, once (POST /api/v1/invitation). It is not shown again."`
+	ExpiresAt time.Time `json:"expires_at"`
+}
+
+// AcceptInvitation sets the password of an account.
+type AcceptInvitation struct {
+	Token    string `json:"token" minLength:"1" maxLength:"256" writeOnly:"true"`
+	Password string `json:"password" minLength:"12" maxLength:"256" format:"password" writeOnly:"true"`
+}
+
+// MemberPage is a page of a workspace's users.
+type MemberPage struct {
+	Users []Member `json:"users" doc:"By id."`
+	Next  string   `json:"next_cursor" doc:"Empty on the last page."`
+}
+
+// Member is a user of a workspace.
+type Member struct {
+	ID        int64     `json:"id"`
+	Email     string    `json:"email"`
+	Name      string    `json:"name"`
+	Role      string    `json:"role" enum:"admin,member,viewer"`
+	Disabled  bool      `json:"disabled" doc:"The user cannot sign in, and the user's keys do not work."`
+	Shared    bool      `json:"shared" doc:"Operators manage the account, because it is or was in several workspaces."`
+	CreatedAt time.Time `json:"created_at" doc:"When the user joined the workspace."`
+
+	HasPassword  bool       `json:"has_password" doc:"False: the user cannot sign in before accepting an invitation."`
+	InvitedUntil *time.Time `json:"invited_until" doc:"When the open invitation expires; null without one."`
+
+	Invitation *Invitation `json:"invitation,omitzero" doc:"In the answer to the request that created it."`
+}
+
+// NewMember asks for a user of a workspace.
+type NewMember struct {
+	Email    string `json:"email" minLength:"3" maxLength:"254" example:"ann@example.com" doc:"The user signs in with it. No mail is sent there."`
+	Name     string `json:"name,omitzero" maxLength:"100" doc:"Default: the address."`
+	Role     string `json:"role" enum:"admin,member,viewer" doc:"A viewer reads, a member also creates and changes links, an admin does all."`
+	Password string `json:"password,omitzero" maxLength:"256" format:"password" writeOnly:"true" doc:"For operators only, at least 12 characters. Without it, the answer has an invitation with which the account's owner sets the password."`
+}
+
+// AccountChange names the fields of an account to change; nil leaves a field as it is.
+type AccountChange struct {
+	Name     *string `json:"name,omitzero" minLength:"1" maxLength:"100"`
+	Disabled *bool   `json:"disabled,omitzero" doc:"True ends the user's sessions; the keys work again once the user is enabled."`
+	Password *string `json:"password,omitzero" minLength:"12" maxLength:"256" format:"password" writeOnly:"true" doc:"For operators only. Ends the user's sessions."`
+}
+
+// MemberChange names the fields of a member to change; nil leaves a field as it is.
+type MemberChange struct {
+	AccountChange
+	Role *string `json:"role,omitzero" enum:"admin,member,viewer"`
+}
+
+// AccountPage is a page of the users of all workspaces.
+type AccountPage struct {
+	Users []Account `json:"users" doc:"By id."`
+	Next  string    `json:"next_cursor" doc:"Empty on the last page."`
+}
+
+// Account is a user as operators see one.
+type Account struct {
+	ID           int64         `json:"id"`
+	Email        string        `json:"email"`
+	Name         string        `json:"name"`
+	Home         string        `json:"home" doc:"Slug of the workspace that manages the account; empty when operators do."`
+	Disabled     bool          `json:"disabled"`
+	HasPassword  bool          `json:"has_password" doc:"False: the user cannot sign in before accepting an invitation."`
+	InvitedUntil *time.Time    `json:"invited_until" doc:"When the open invitation expires; null without one."`
+	CreatedAt    time.Time     `json:"created_at"`
+	Workspaces   []Affiliation `json:"workspaces" doc:"All workspaces of the user."`
+	Invitation   *Invitation   `json:"invitation,omitzero" doc:"In the answer to the request that created it."`
+}
+
+// APIKeyPage is a page of API keys.
+type APIKeyPage struct {
+	Keys []APIKey `json:"keys" doc:"Newest first. Expired keys are listed for a while."`
+	Next string   `json:"next_cursor" doc:"Empty on the last page."`
+}
+
+// APIKey is an API key.
+type APIKey struct {
+	ID          int64      `json:"id"`
+	Name        string     `json:"name"`
+	Description string     `json:"description"`
+	Prefix      string     `json:"prefix" example:"wp_live_4fGh" doc:"First characters of the key, to recognise it by."`
+	Scopes      []string   `json:"scopes"`
+	OwnerID     *int64     `json:"owner_id" doc:"The user whose role bounds the key, and with whose membership it ends. Null: no owner."`
+	OwnerEmail  string     `json:"owner_email" doc:"Empty without an owner."`
+	RotatedFrom *int64     `json:"rotated_from" doc:"The key that this one replaces."`
+	CreatedAt   time.Time  `json:"created_at"`
+	ExpiresAt   *time.Time `json:"expires_at" doc:"Null: never."`
+	LastUsedAt  *time.Time `json:"last_used_at" doc:"Accurate to a minute. Null: never."`
+	Key         string     `json:"key,omitzero" doc:"The key itself, in the answer to the request that created it. It is not shown again."`
+}
+
+// NewAPIKey asks for an API key.
+type NewAPIKey struct {
+	Name             string     `json:"name" minLength:"1" maxLength:"100"`
+	Description      string     `json:"description,omitzero" maxLength:"500"`
+	Scopes           []string   `json:"scopes" minItems:"1" maxItems:"4" uniqueItems:"true" enum:"links:read,links:write,analytics:read,admin" doc:"Only scopes that the creator has."`
+	ExpiresAt        *time.Time `json:"expires_at,omitzero" doc:"Default: never."`
+	ExpiresInSeconds *int64     `json:"expires_in_seconds,omitzero" minimum:"1" maximum:"315360000" doc:"Instead of expires_at."`
+}
+
+// WorkspacePage is a page of all workspaces.
+type WorkspacePage struct {
+	Workspaces []Workspace `json:"workspaces" doc:"By id, deleted ones included."`
+	Next       string      `json:"next_cursor" doc:"Empty on the last page."`
+}
+
+// Workspace is a workspace.
+type Workspace struct {
+	ID        int64             `json:"id"`
+	Slug      string            `json:"slug"`
+	Name      string            `json:"name"`
+	Settings  WorkspaceSettings `json:"settings"`
+	State     string            `json:"state" enum:"active,closing,closed" doc:"A deleted workspace is closing until none of its links redirects any more."`
+	CreatedAt time.Time         `json:"created_at"`
+	DeletedAt *time.Time        `json:"deleted_at"`
+}
+
+// WorkspaceSettings are the settings of a workspace.
+type WorkspaceSettings struct {
+	Dedupe       bool   `json:"dedupe" doc:"The same URL returns the same link, unless a request says otherwise."`
+	Events       string `json:"events" enum:"off,sampled,all" doc:"Which clicks are kept one by one, besides the sums of all."`
+	EventsSample int    `json:"events_sample" doc:"With sampled: one click of this many is kept."`
+}
+
+// NewWorkspace asks for a workspace.
+type NewWorkspace struct {
+	Slug string `json:"slug" minLength:"1" maxLength:"63" pattern:"^[a-z0-9][a-z0-9-]*$" example:"marketing" doc:"Never changes, and is never given to another workspace."`
+	Name string `json:"name,omitzero" maxLength:"100" doc:"Default: the slug."`
+}
+
+// WorkspaceChange names the fields of a workspace to change; nil leaves a field as it is.
+type WorkspaceChange struct {
+	Name     *string         `json:"name,omitzero" minLength:"1" maxLength:"100"`
+	Settings *SettingsChange `json:"settings,omitzero"`
+}
+
+// SettingsChange names the settings of a workspace to change.
+type SettingsChange struct {
+	Dedupe       *bool   `json:"dedupe,omitzero"`
+	Events       *string `json:"events,omitzero" enum:"off,sampled,all"`
+	EventsSample *int    `json:"events_sample,omitzero" minimum:"1" maximum:"1000000"`
+}

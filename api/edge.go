@@ -1,0 +1,180 @@
+package api
+
+import "time"
+
+// EdgeList holds the edges that the control plane knows.
+type EdgeList struct {
+	Edges []Edge `json:"edges" doc:"By region and node."`
+}
+
+// EdgeState is the part of an edge's state that the edge itself reports and operators see.
+type EdgeState struct {
+	Node      string `json:"node"`
+	Region    string `json:"region"`
+	Role      string `json:"role" enum:"edge,relay," doc:"Relay: an edge that others follow instead of the control plane. Empty when unknown."`
+	Version   string `json:"version" doc:"Version of the software."`
+	Addr      string `json:"addr" doc:"HOST:PORT of the redirects; may be empty."`
+	AdminAddr string `json:"admin_addr" doc:"HOST:PORT of the admin listener; may be empty."`
+	Replica   string `json:"replica" enum:"following,waiting,restoring,repairing,held,degraded," doc:"State of the replica. following: it follows the changelog. waiting: it waits for a source, or for its turn to take a snapshot. restoring: a snapshot fills it. repairing: slots are replaced. held: it holds back a change until an operator accepts it. degraded: it takes no changes, because its disk has failed or is almost full. The edge serves in every state. Empty when unknown."`
+	Held      string `json:"held" doc:"The change that is held until it is accepted: mass-delete, empty-snapshot or record. Empty for none."`
+	HeldWhy   string `json:"held_why" doc:"The reason in words; may be empty."`
+	DiskLow   bool   `json:"disk_low" doc:"Changes of links wait until the edge's disk has room: see edge.min_free_disk. Redirects and clicks continue."`
+}
+
+// Edge describes an edge to operators.
+type Edge struct {
+	EdgeState
+	State         string     `json:"state" enum:"alive,silent,gone" doc:"Silent: not seen for more than 3 seconds. Gone: left on purpose, or not seen for more than 10 minutes."`
+	Since         time.Time  `json:"since" doc:"When the state began; for an edge that is not seen, since when."`
+	LastSeen      time.Time  `json:"last_seen"`
+	Via           string     `json:"via" enum:"report,gossip,record" doc:"Source of this state. report: the edge itself. gossip: a hint from other nodes, while the edge does not reach the control plane. record: the last report to another control plane, or before this one was started."`
+	Position      *Sequence  `json:"position" doc:"Up to which position the edge has the changelog; null without a replica, and when unknown."`
+	LagChanges    *uint64    `json:"lag_changes" doc:"Transactions that the edge does not have yet; null when unknown."`
+	LagSeconds    *float64   `json:"lag_seconds" doc:"For how long it has lacked the oldest of them, at least; null when unknown."`
+	LastAppliedAt *time.Time `json:"last_applied_at" doc:"When the position was reached, by the edge's clock; null when unknown."`
+	StartedAt     *time.Time `json:"started_at" doc:"By the edge's clock; null when unknown."`
+	ClicksPending *int64     `json:"clicks_pending" doc:"Clicks in the edge's journal that are not counted here yet; null when unknown."`
+	ClicksUntil   *time.Time `json:"clicks_until" doc:"The edge's clicks before this time, by its clock, are counted here; null when unknown."`
+	Verified      *Verified  `json:"verified" doc:"The last comparison with PostgreSQL; null without one."`
+	Credential    *string    `json:"credential" enum:"own,shared,revoked" doc:"Credential of the edge: its own, or the token that all edges share; or its own was revoked. Null when unknown."`
+}
+
+// EdgeReport is the report that an edge sends once a second.
+type EdgeReport struct {
+	EdgeState
+	Boot          string    `json:"boot" doc:"This start of the edge: 32 hex digits."`
+	Position      string    `json:"position" doc:"Empty without a replica."`
+	Synced        string    `json:"synced" doc:"The part of the position that survives a crash; empty when unknown."`
+	LastAppliedAt time.Time `json:"last_applied_at,omitzero"`
+	StartedAt     time.Time `json:"started_at"`
+	ClicksPending int64     `json:"clicks_pending" doc:"-1 when unknown."`
+	ClicksUntil   time.Time `json:"clicks_until,omitzero"`
+	Leaving       bool      `json:"leaving" doc:"The edge is about to stop."`
+}
+
+// EdgeOrders is the answer to a report: orders that the edge has not answered yet.
+type EdgeOrders struct {
+	Orders []EdgeOrder `json:"orders"`
+}
+
+// Verified is the result of the last comparison of an edge with PostgreSQL.
+type Verified struct {
+	At        time.Time `json:"at"`
+	Different int       `json:"different" doc:"Slots that differed."`
+	Repaired  int       `json:"repaired" doc:"Of these, slots that no longer differ."`
+	Error     string    `json:"error" doc:"Why it was not done, or not completed; may be empty."`
+}
+
+// Sequence is a position in the changelog.
+type Sequence struct {
+	Epoch uint32 `json:"epoch" doc:"Ordinal of the history. Positions of different epochs cannot be compared."`
+	Seq   uint64 `json:"seq"`
+}
+
+// VerifyEdge orders a comparison of an edge with PostgreSQL.
+type VerifyEdge struct {
+	Repair bool `json:"repair,omitzero" doc:"Repair slots that differ."`
+}
+
+// AcceptHeld orders an edge to take a change that it holds back.
+type AcceptHeld struct {
+	What string `json:"what,omitzero" enum:"mass-delete,empty-snapshot,record" doc:"The held change. Default: any."`
+}
+
+// EdgeOrder is an order of an operator to an edge.
+type EdgeOrder struct {
+	ID        int64        `json:"id"`
+	Node      string       `json:"node"`
+	What      string       `json:"what" enum:"verify,accept"`
+	Repair    bool         `json:"repair" doc:"For verify: slots that differ are repaired."`
+	Hold      string       `json:"hold" doc:"For accept: the held change; empty for any."`
+	OrderedBy string       `json:"ordered_by"`
+	OrderedAt time.Time    `json:"ordered_at"`
+	Until     time.Time    `json:"until" doc:"An edge that has not answered by then does not carry it out any more."`
+	DoneAt    *time.Time   `json:"done_at" doc:"When the edge answered; null before."`
+	Outcome   *EdgeOutcome `json:"outcome" doc:"Outcome of the order; null before."`
+}
+
+// EdgeOutcome is the outcome of an order.
+type EdgeOutcome struct {
+	Error       string       `json:"error" doc:"Why it was not done, or not completed; may be empty."`
+	Accepted    string       `json:"accepted" doc:"The held change that is accepted; empty for none."`
+	Slots       int          `json:"slots" doc:"Number of parts of the key space that were compared."`
+	Records     uint64       `json:"records" doc:"Records in them, by PostgreSQL."`
+	Different   int          `json:"different" doc:"Slots that differed."`
+	Repaired    int          `json:"repaired" doc:"Of these, slots that no longer differ."`
+	Position    *Sequence    `json:"position" doc:"Position of the comparison; null without one."`
+	Seconds     float64      `json:"seconds" doc:"Duration."`
+	Differences []Difference `json:"differences" doc:"Records that differ, at most 20."`
+}
+
+// Difference is a record of an edge that differs from PostgreSQL's.
+type Difference struct {
+	Slot   uint16 `json:"slot"`
+	Kind   uint8  `json:"kind" doc:"Kind of the record; 1 is a link."`
+	Domain uint32 `json:"domain" doc:"Number of the link's domain; 0 for other records."`
+	Name   string `json:"name" doc:"Code of the link."`
+	What   string `json:"what" doc:"missing, extra, different or unreadable"`
+	Edge   string `json:"edge" doc:"The answer of the edge to a visitor."`
+	Source string `json:"source" doc:"The correct answer."`
+}
+
+// EdgeAnswer is the answer of an edge to an order.
+type EdgeAnswer struct {
+	Node    string      `json:"node"`
+	Order   int64       `json:"order"`
+	Outcome EdgeOutcome `json:"outcome"`
+}
+
+// NewEnrolment asks for a token with which an edge enrols.
+type NewEnrolment struct {
+	Region    string `json:"region" minLength:"1" maxLength:"32" example:"eu-west-1" doc:"Region of the edge."`
+	Role      string `json:"role,omitzero" enum:"edge,relay" default:"edge"`
+	Node      string `json:"node,omitzero" maxLength:"64" example:"eu-1" doc:"The only name that the token is valid for, even if an edge has it, whose credential is then replaced. Default: any unused name."`
+	Label     string `json:"label,omitzero" maxLength:"100" doc:"For operators, in the audit log."`
+	ExpiresIn int64  `json:"expires_in_seconds,omitzero" minimum:"1" maximum:"86400" default:"3600"`
+}
+
+// Enrolment is a token with which an edge enrols.
+type Enrolment struct {
+	Token     string    `json:"token" doc:"With it an edge gets a credential of its own, once. It is not shown again."`
+	Region    string    `json:"region"`
+	Role      string    `json:"role" enum:"edge,relay"`
+	Node      string    `json:"node" doc:"Empty: any unused name."`
+	Label     string    `json:"label"`
+	ExpiresAt time.Time `json:"expires_at"`
+}
+
+// Enrol exchanges an enrolment token for a credential.
+type Enrol struct {
+	Token    string   `json:"token"`
+	Hash     string   `json:"credential_sha256" doc:"SHA-256 of the credential: 64 hex digits."`
+	Node     string   `json:"node"`
+	Region   string   `json:"region"`
+	Previous string   `json:"previous,omitzero" doc:"Earlier credential of the node; empty for none."`
+	Former   []string `json:"former_names,omitzero" doc:"Earlier names under which the node still has clicks."`
+}
+
+// Enrolled is the answer to [Enrol].
+type Enrolled struct {
+	Node   string `json:"node"`
+	Region string `json:"region"`
+	Role   string `json:"role"`
+}
+
+// EdgeCredentialList holds the credentials of edges.
+type EdgeCredentialList struct {
+	Credentials []EdgeCredential `json:"credentials" doc:"The newest of each edge, by name."`
+}
+
+// EdgeCredential describes the newest credential of an edge.
+type EdgeCredential struct {
+	Node       string     `json:"node"`
+	Region     string     `json:"region"`
+	Role       string     `json:"role" enum:"edge,relay"`
+	State      string     `json:"state" enum:"good,revoked"`
+	Former     []string   `json:"former_names" doc:"Earlier names of the edge, whose clicks it may still bring."`
+	CreatedAt  time.Time  `json:"created_at"`
+	LastSeenAt *time.Time `json:"last_seen_at" doc:"Accurate to a minute; null: never."`
+	RevokedAt  *time.Time `json:"revoked_at"`
+}

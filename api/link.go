@@ -1,0 +1,122 @@
+package api
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// NewLink asks for a link.
+type NewLink struct {
+	OriginalURL      string          `json:"original_url" example:"https://example.com/a?b=c" doc:"The target: an http or https URL of at most 8,192 bytes. It is kept byte for byte."`
+	CustomCode       string          `json:"custom_code,omitzero" example:"spring-sale" doc:"4 to 32 characters of A-Z, a-z, 0-9, _ and -. Default: a generated code."`
+	Domain           string          `json:"domain,omitzero" maxLength:"253" example:"go.example.com" doc:"Host of a domain of the workspace, or of a shared one. Default: the shared default domain."`
+	Dedupe           *bool           `json:"dedupe,omitzero" doc:"True: return the one link of this target in the domain. An existing live link is returned with 200, and the other fields are ignored. Two targets are the same when their normal forms are. Not allowed together with custom_code. Default: the setting of the workspace, which is usually false."`
+	ExpiresInSeconds int64           `json:"expires_in_seconds,omitzero" minimum:"1" maximum:"3155760000" doc:"Time to live in seconds. Give at most one of the three expiry fields."`
+	ExpiresInHours   int64           `json:"expires_in_hours,omitzero" minimum:"1" maximum:"8760" doc:"Time to live in hours."`
+	ExpiresAt        time.Time       `json:"expires_at,omitzero" doc:"When the link expires: RFC 3339, in the future, before the year 10000."`
+	RedirectStatus   int             `json:"redirect_status,omitzero" enum:"301,302,307,308" default:"302" doc:"Status of the redirect."`
+	ForwardQuery     bool            `json:"forward_query,omitzero" doc:"Append the query of the request to that of the target. The target's own parameters stay first."`
+	ForwardPath      bool            `json:"forward_path,omitzero" doc:"Append the path behind the code to the path of the target. Otherwise such paths answer 404."`
+	Title            string          `json:"title,omitzero" maxLength:"512" doc:"At most 512 bytes."`
+	Description      string          `json:"description,omitzero" maxLength:"4096" doc:"At most 4,096 bytes."`
+	Tags             []string        `json:"tags,omitzero" maxItems:"32" minLength:"1" maxLength:"64" doc:"At most 32, each of 1 to 64 bytes, without control characters."`
+	Metadata         json.RawMessage `json:"metadata,omitzero" doc:"A JSON object of at most 8,192 bytes, also with its numbers written out in full."`
+	Active           *bool           `json:"active,omitzero" default:"true" doc:"False: the link answers 410 until it is activated."`
+	CreatedBy        string          `json:"created_by,omitzero" maxLength:"512" doc:"Free text that names the creator, at most 512 bytes."`
+}
+
+// Link is a link.
+type Link struct {
+	ID             string          `json:"id"`
+	ShortCode      string          `json:"short_code"`
+	ShortURL       string          `json:"short_url" format:"uri"`
+	Domain         string          `json:"domain" doc:"Host of the link's domain."`
+	OriginalURL    string          `json:"original_url" doc:"The target, byte for byte as it was sent."`
+	RedirectStatus int             `json:"redirect_status" enum:"301,302,307,308"`
+	ForwardQuery   bool            `json:"forward_query" doc:"Whether the query of a request is appended to the target's."`
+	ForwardPath    bool            `json:"forward_path" doc:"Whether the path behind the code is appended to the target's."`
+	Title          string          `json:"title"`
+	Description    string          `json:"description"`
+	Tags           []string        `json:"tags"`
+	Metadata       json.RawMessage `json:"metadata"`
+	CreatedBy      string          `json:"created_by"`
+	Active         bool            `json:"active"`
+	ClickCount     int64           `json:"click_count" minimum:"0" doc:"Redirects by edges; see the statistics."`
+	LastAccessedAt *time.Time      `json:"last_accessed_at" doc:"Time of the newest click; null without one."`
+	CreatedAt      time.Time       `json:"created_at"`
+	UpdatedAt      time.Time       `json:"updated_at"`
+	ExpiresAt      *time.Time      `json:"expires_at" doc:"Null when the link never expires."`
+	Warnings       []Warning       `json:"warnings,omitzero" doc:"Doubts about the target, in the answer to the request that set it."`
+}
+
+// Warning describes a doubt about a link that does not prevent its creation.
+type Warning struct {
+	Code    string `json:"code" enum:"host-looks-like-another,host-mixes-scripts" doc:"Names the kind of warning. It never changes."`
+	Message string `json:"message"`
+}
+
+// LinkChange names the fields of a link to change (RFC 7396, except that metadata are
+// replaced as a whole). Fields that are left out keep their values.
+type LinkChange struct {
+	OriginalURL      Field[string]          `json:"original_url,omitzero" nullable:"false" example:"https://example.com/a?b=c" doc:"The new target."`
+	Active           Field[bool]            `json:"active,omitzero" nullable:"false" doc:"False: the link answers 410 until it is activated."`
+	ExpiresInSeconds Field[int64]           `json:"expires_in_seconds,omitzero" minimum:"1" maximum:"3155760000" doc:"New time to live in seconds, from now. Give at most one of the three expiry fields; null in any of them means that the link never expires. An expired link works again."`
+	ExpiresInHours   Field[int64]           `json:"expires_in_hours,omitzero" minimum:"1" maximum:"8760" doc:"New time to live in hours, from now."`
+	ExpiresAt        Field[time.Time]       `json:"expires_at,omitzero" doc:"When the link expires: RFC 3339, in the future, before the year 10000."`
+	RedirectStatus   Field[int]             `json:"redirect_status,omitzero" enum:"301,302,307,308" doc:"Status of the redirect. Null: 302."`
+	ForwardQuery     Field[bool]            `json:"forward_query,omitzero" doc:"Append the query of the request to that of the target. Null: no."`
+	ForwardPath      Field[bool]            `json:"forward_path,omitzero" doc:"Append the path behind the code to the path of the target. Null: no."`
+	Title            Field[string]          `json:"title,omitzero" maxLength:"512" doc:"At most 512 bytes. Null: none."`
+	Description      Field[string]          `json:"description,omitzero" maxLength:"4096" doc:"At most 4,096 bytes. Null: none."`
+	Tags             Field[[]string]        `json:"tags,omitzero" maxItems:"32" doc:"All tags: at most 32, each of 1 to 64 bytes, without control characters. Null: none."`
+	Metadata         Field[json.RawMessage] `json:"metadata,omitzero" doc:"All metadata: a JSON object of at most 8,192 bytes, also with its numbers written out in full. Null: none."`
+}
+
+// LinkPage is a page of a list of links.
+type LinkPage struct {
+	Links []Link `json:"urls" doc:"In the requested order. Can hold fewer than the limit, or none, on a page that is not the last: a filter that matches few links is answered in parts."`
+	Next  string `json:"next_cursor" doc:"Empty on the last page."`
+}
+
+// TagPage is a page of tags.
+type TagPage struct {
+	Tags []TagCount `json:"tags" doc:"In the order of their bytes."`
+	Next string     `json:"next_after" doc:"Empty on the last page."`
+}
+
+// TagCount counts the links with a tag.
+type TagCount struct {
+	Tag   string `json:"tag"`
+	Links int64  `json:"links" minimum:"1" doc:"How many links have it; deleted ones do not count."`
+}
+
+// NewLinks asks for up to 1,000 links, each with its own outcome.
+type NewLinks struct {
+	Links []NewLink `json:"links" minItems:"1" maxItems:"1000"`
+}
+
+// LinkOutcomes is the answer to [NewLinks].
+type LinkOutcomes struct {
+	Results []LinkOutcome `json:"results" doc:"One for each link of the request, in its order."`
+}
+
+// LinkOutcome is the outcome of one link of many: a link or a problem.
+type LinkOutcome struct {
+	Status    int      `json:"status" example:"201" doc:"The status that this link alone would have got."`
+	Link      *Link    `json:"link,omitzero" doc:"The link, if it exists."`
+	ShortCode string   `json:"short_code,omitzero" doc:"The code of the link, in a minimal answer."`
+	Error     *Problem `json:"error,omitzero" doc:"Why the link was not created."`
+}
+
+// ShortenRequest is the short form of [NewLink].
+type ShortenRequest struct {
+	URL string `json:"url" example:"https://example.com/a?b=c" doc:"The target: an http or https URL of at most 2,048 bytes."`
+}
+
+// Shortened is the short form of [Link].
+type Shortened struct {
+	ShortCode   string    `json:"short_code"`
+	ShortURL    string    `json:"short_url" format:"uri"`
+	OriginalURL string    `json:"original_url"`
+	CreatedAt   time.Time `json:"created_at"`
+}

@@ -1,0 +1,88 @@
+package api
+
+import "time"
+
+// ShortStats counts the clicks of a link in all time.
+type ShortStats struct {
+	ShortCode      string     `json:"short_code"`
+	OriginalURL    string     `json:"original_url"`
+	ClickCount     int64      `json:"click_count" minimum:"0"`
+	BotClicks      int64      `json:"bot_clicks" minimum:"0" doc:"Of these, by software that identifies itself as such, for example link previews and search engines."`
+	CreatedAt      time.Time  `json:"created_at"`
+	LastAccessedAt *time.Time `json:"last_accessed_at" doc:"Time of the newest click; null without one."`
+}
+
+// LinkStats are the statistics of a link.
+type LinkStats struct {
+	ShortCode      string     `json:"short_code"`
+	OriginalURL    string     `json:"original_url"`
+	CreatedAt      time.Time  `json:"created_at"`
+	LastAccessedAt *time.Time `json:"last_accessed_at" doc:"Time of the newest click ever; null without one."`
+	ClickStats
+}
+
+// WorkspaceStats are the statistics of all links of a workspace.
+type WorkspaceStats struct {
+	ClickStats
+	Top      []TopLink `json:"top" doc:"The links with the most clicks from breakdown_from to breakdown_to, most first. Their numbers are exact."`
+	TopExact bool      `json:"top_exact" doc:"True when no other link has more clicks than the last of top. The 1,000 links with the most clicks are known for each day; the value is false only where clicks are spread so evenly over more links that others may have as many."`
+}
+
+// ClickStats are the statistics of a link or a workspace in a time range.
+type ClickStats struct {
+	From     time.Time `json:"from" doc:"Start of the range, in its time zone."`
+	To       time.Time `json:"to" doc:"End of the range, exclusive."`
+	Interval string    `json:"interval" enum:"hour,day"`
+	TZ       string    `json:"tz" example:"Europe/Berlin"`
+
+	Clicks         int64 `json:"clicks" minimum:"0" doc:"Counted GET requests in the range."`
+	BotClicks      int64 `json:"bot_clicks" minimum:"0" doc:"Of these, by software that identifies itself as such, for example link previews and search engines."`
+	UniqueVisitors int64 `json:"unique_visitors" minimum:"0" doc:"Number of different visitors from breakdown_from to breakdown_to, bots included, estimated within about 2 %. Visitors are distinguished within a UTC day only: a visitor who returns on another day counts again."`
+	UniqueBots     int64 `json:"unique_bots" minimum:"0" doc:"Of these, bots."`
+	TotalClicks    int64 `json:"total_clicks" minimum:"0" doc:"In all time."`
+	TotalBotClicks int64 `json:"total_bot_clicks" minimum:"0" doc:"Of these, by bots."`
+
+	CompleteUntil *time.Time `json:"complete_until" doc:"All clicks before this time are counted; null when unknown."`
+	Behind        []string   `json:"behind" doc:"Nodes whose clicks may be missing in the range."`
+
+	Series []Bucket `json:"series" doc:"One entry for each hour or day, in order, also without clicks."`
+
+	BreakdownFrom time.Time `json:"breakdown_from" doc:"Start of the first UTC day in the breakdowns."`
+	BreakdownTo   time.Time `json:"breakdown_to" doc:"End of the last one."`
+	Countries     []Named   `json:"countries" doc:"By ISO 3166-1 alpha-2 code; unknown without a database of places, or where it has no entry."`
+	Cities        []Named   `json:"cities" doc:"By English name and country, such as Paris, FR."`
+	Devices       []Named   `json:"devices" doc:"desktop, mobile, tablet, bot and unknown."`
+	Browsers      []Named   `json:"browsers"`
+	Systems       []Named   `json:"os" doc:"Operating systems."`
+	Referrers     []Named   `json:"referrers" doc:"By host, including www.; direct without a referrer."`
+}
+
+// Bucket counts the clicks of one step of a series.
+type Bucket struct {
+	T         time.Time `json:"t" doc:"Start of the step, in the time zone."`
+	Clicks    int64     `json:"clicks" minimum:"0"`
+	BotClicks int64     `json:"bot_clicks" minimum:"0"`
+}
+
+// Named is one entry of a breakdown.
+type Named struct {
+	Name   string `json:"name"`
+	Clicks int64  `json:"clicks" minimum:"0"`
+}
+
+// TopLink is one of the links with the most clicks.
+type TopLink struct {
+	ShortCode   string `json:"short_code"`
+	Domain      string `json:"domain" doc:"Host of the link's domain; empty for the shared default domain."`
+	OriginalURL string `json:"original_url"`
+	Title       string `json:"title"`
+	Clicks      int64  `json:"clicks" minimum:"0"`
+	BotClicks   int64  `json:"bot_clicks" minimum:"0"`
+}
+
+// ForgottenClicks counts the deleted clicks of a link.
+type ForgottenClicks struct {
+	Clicks    int64 `json:"clicks" minimum:"0" doc:"How many the link had in all time."`
+	BotClicks int64 `json:"bot_clicks" minimum:"0" doc:"Of these, by bots."`
+	Events    int64 `json:"events" minimum:"0" doc:"Of these, how many were kept one by one."`
+}

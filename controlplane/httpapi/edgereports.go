@@ -1,0 +1,258 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"waypost"
+	"waypost/api"
+	"waypost/controlplane"
+)
+
+const (
+	maxReport  = 4 << 10  // bytes of a body
+	maxOutcome = 64 << 10 // bytes of a body
+
+	reportReadTimeout = 5 * time.Second
+
+	maxReportAddr    = 128
+	maxReportVersion = 64
+	maxHeldWhy       = 512
+	maxOutcomeText   = 1024
+	maxOpenOrders    = 16 // in an answer; further ones come later
+)
+
+// ReportTaker takes the reports of edges. EUnavailable: there are too many.
+type ReportTaker interface {
+	Report(controlplane.EdgeReport) error
+}
+
+// OrderGiver has the orders for edges. For must not block.
+type OrderGiver interface {
+	For(node string) []controlplane.EdgeOrder
+}
+
+// OutcomeTaker takes the answers of edges. ENotFound: there is no such order.
+type OutcomeTaker interface {
+	Done(ctx context.Context, node string, id int64, outcome controlplane.EdgeOutcome) error
+}
+
+// EdgeReports takes the reports of edges, one [api.EdgeReport] a POST of at most 4 KiB, and
+// answers 204, or 200 with [api.EdgeOrders]. It takes only reports that the sender may make
+// by its [EdgeGate], and any report without a gate.
+func EdgeReports(fleet ReportTaker, orders OrderGiver, log *slog.Logger) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var body api.EdgeReport
+		report, err := controlplane.EdgeReport{}, readPosted(w, r, maxReport, &body)
+		if err == nil {
+			report, err = reportOf(&body)
+		}
+		from := edgeFrom(r.Context())
+		if err == nil {
+			err = from.mayReport(r.Context(), report.Node, report.Region)
+		}
+		if err == nil {
+			report.Credential = from.credential()
+			err = fleet.Report(report)
+		}
+		if err != nil {
+			refuseEdge(w, r, log, "refused an edge's report", err)
+			return
+		}
+		if open := orders.For(report.Node); len(open) > 0 && !report.Leaving {
+			var shown api.EdgeOrders
+			for i := range open[:min(len(open), maxOpenOrders)] {
+				shown.Orders = append(shown.Orders, orderOf(&open[i]))
+			}
+			writeJSON(w, http.StatusOK, &shown) // a lost answer is sent again
+			return
+		}
+		w.WriteHeader(http.StatusNoContent)
+	})
+}
+
+// EdgeOutcomes takes the outcomes of orders, one [api.EdgeAnswer] a POST of at most 64 KiB,
+// and answers 204.
+func EdgeOutcomes(orders OutcomeTaker, log *slog.Logger) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var body api.EdgeAnswer
+		outcome, err := controlplane.EdgeOutcome{}, readPosted(w, r, maxOutcome, &body)
+		if err == nil {
+			outcome, err = outcomeOf(&body)
+		}
+		if err == nil {
+			err = edgeFrom(r.Context()).maySpeak(r.Context(), body.Node)
+		}
+		if err == nil {
+			err = orders.Done(r.Context(), body.Node, body.Order, outcome)
+		}
+		if err != nil {
+			refuseEdge(w, r, log, "refused an edge's answer to an order", err)
+			return
+		}
+		w.WriteHeader(http.StatusNoContent)
+	})
+}
+
+// readPosted reads a JSON body that was sent with POST. Unknown fields are ignored, because
+// a newer edge may send them.
+func readPosted(w http.ResponseWriter, r *http.Request, most int64, v any) error {
+	if r.Method != http.MethodPost {
+		p := newProblem(codeMethodNotAllowed, "send it with POST")
+		p.header.Set("Allow", http.MethodPost)
+		return p
+	}
+	text, err := readJSON(w, r, most, time.Now().Add(reportReadTimeout))
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, v); err != nil {
+		return waypost.WrapError(waypost.EMalformed, "the body does not fit its type", err)
+	}
+	return nil
+}
+
+// writeJSON answers an edge. An edge that has left asks again.
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	text, err := encode(nil, v)
+	if err != nil {
+		panic("httpapi: " + err.Error()) // texts and numbers can be encoded
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	writeBody(w, status, jsonType, text)
+}
+
+// refuseEdge answers an edge with a problem, and logs it.
+func refuseEdge(w http.ResponseWriter, r *http.Request, log *slog.Logger, message string, err error) {
+	p, ok := errors.AsType[*problem](err)
+	if !ok {
+		p = newProblem(waypost.CodeOf(err), waypost.MessageOf(err))
+	}
+	log.WarnContext(r.Context(), message, slog.Int("status", p.Status), slog.Any("error", err))
+	writeProblem(w, p)
+}
+
+// reportOf accepts only reports that can be shown to an operator as they are.
+func reportOf(b *api.EdgeReport) (report controlplane.EdgeReport, err error) {
+	region, err := waypost.ParseRegion(b.Region)
+	if err != nil {
+		return report, err
+	}
+	position, err := positionOf(b.Position)
+	if err != nil {
+		return report, err
+	}
+	synced, err := positionOf(b.Synced)
+	if err != nil {
+		return report, err
+	}
+	var boot waypost.BootID
+	if n, err := hex.Decode(boot[:], []byte(b.Boot[:min(len(b.Boot), 2*len(boot))])); err != nil || n != len(boot) || len(b.Boot) != 2*n {
+		return report, waypost.Errorf(waypost.EInvalid, "boot must be 32 hex digits")
+	}
+	if fault := faultOfReport(b); fault != "" {
+		return report, waypost.Errorf(waypost.EInvalid, "%s", fault)
+	}
+	return controlplane.EdgeReport{
+		Node: b.Node, Region: region, Role: b.Role, Boot: boot, Addr: b.Addr, AdminAddr: b.AdminAddr, Version: b.Version, Position: position, Synced: synced,
+		LastAppliedAt: b.LastAppliedAt, StartedAt: b.StartedAt, ClicksPending: b.ClicksPending, ClicksUntil: b.ClicksUntil, Leaving: b.Leaving,
+		Replica: controlplane.ReplicaState(b.Replica), Held: b.Held, HeldWhy: b.HeldWhy, DiskLow: b.DiskLow,
+	}, nil
+}
+
+func positionOf(text string) (waypost.Position, error) {
+	if text == "" {
+		return waypost.Position{}, nil
+	}
+	return waypost.ParsePosition(text)
+}
+
+func faultOfReport(b *api.EdgeReport) string {
+	switch {
+	case !waypost.ValidNode(b.Node):
+		return "node must be 1 to 64 of A-Z, a-z, 0-9, dot, _ and -"
+	case b.Role != "edge" && b.Role != "relay":
+		return "role must be edge or relay"
+	case !hostPort(b.Addr):
+		return "addr must be HOST:PORT, or empty"
+	case !hostPort(b.AdminAddr):
+		return "admin_addr must be HOST:PORT, or empty"
+	case len(b.Version) > maxReportVersion || !printable(b.Version):
+		return "version must be at most 64 printable characters"
+	case !plausible(b.LastAppliedAt), !plausible(b.StartedAt), !plausible(b.ClicksUntil):
+		return "last_applied_at, started_at and clicks_until must be between 1970 and 9999, or left out"
+	case !slices.Contains(replicaStates, controlplane.ReplicaState(b.Replica)):
+		return "replica must be following, waiting, restoring, repairing, held or degraded, or left out"
+	case len(b.Held) > maxReportVersion || !printable(b.Held) || len(b.HeldWhy) > maxHeldWhy || !printable(strings.ReplaceAll(b.HeldWhy, " ", "")):
+		return "held must be at most 64 printable characters, and held_why 512"
+	case b.ClicksPending < -1:
+		return "clicks_pending must be a number of clicks, or -1 when unknown"
+	}
+	return ""
+}
+
+// replicaStates lists the states that an edge may report.
+var replicaStates = []controlplane.ReplicaState{
+	"", controlplane.ReplicaFollowing, controlplane.ReplicaWaiting, controlplane.ReplicaRestoring, controlplane.ReplicaRepairing,
+	controlplane.ReplicaHeld, controlplane.ReplicaDegraded,
+}
+
+// outcomeOf accepts only outcomes that can be shown to an operator as they are.
+func outcomeOf(a *api.EdgeAnswer) (outcome controlplane.EdgeOutcome, err error) {
+	o := &a.Outcome
+	texts := []string{o.Error, o.Accepted}
+	for _, d := range o.Differences {
+		texts = append(texts, d.Name, d.What, d.Edge, d.Source)
+	}
+	for _, text := range texts {
+		if len(text) > maxOutcomeText || !printable(strings.ReplaceAll(text, " ", "")) {
+			return outcome, waypost.Errorf(waypost.EInvalid, "texts must be at most %d printable characters", maxOutcomeText)
+		}
+	}
+	at := api.Sequence{}
+	if o.Position != nil {
+		at = *o.Position
+	}
+	if !waypost.ValidNode(a.Node) || a.Order < 1 || len(o.Differences) > controlplane.MaxDifferences ||
+		o.Slots < 0 || o.Slots > waypost.Slots || o.Different < 0 || o.Repaired < 0 || o.Records > 1<<62 || at.Seq > 1<<62 || o.Seconds < 0 {
+		return outcome, waypost.Errorf(waypost.EInvalid, "the outcome is out of bounds")
+	}
+	outcome = controlplane.EdgeOutcome{
+		Error: o.Error, Accepted: o.Accepted, Slots: o.Slots, Records: o.Records, Different: o.Different, Repaired: o.Repaired,
+		Epoch: at.Epoch, Seq: at.Seq, Seconds: o.Seconds,
+	}
+	for _, d := range o.Differences {
+		outcome.Differences = append(outcome.Differences, controlplane.EdgeDifference(d))
+	}
+	return outcome, nil
+}
+
+// hostPort allows an address that is shown to operators, or none.
+func hostPort(s string) bool {
+	_, _, err := net.SplitHostPort(s)
+	return s == "" || err == nil && len(s) <= maxReportAddr && printable(s)
+}
+
+// plausible allows a time that can be encoded again, or none.
+func plausible(t time.Time) bool {
+	const year10000 = 253402300800 // Unix seconds
+	return t.IsZero() || t.Unix() >= 0 && t.Unix() < year10000
+}
+
+// printable reports whether s is ASCII without spaces and control characters.
+func printable(s string) bool {
+	for i := range len(s) {
+		if s[i] <= ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
+}

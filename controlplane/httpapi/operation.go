@@ -1,0 +1,366 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"reflect"
+	"time"
+
+	"waypost"
+	"waypost/api"
+	"waypost/controlplane"
+)
+
+// Limits of bodies in bytes. A body with many links has room for 1,000 of the longest
+// URLs and as much again for their other fields.
+const (
+	maxBody      = 1 << 20
+	maxLinksBody = 12 << 20
+	maxLarge     = 16        // large bodies in memory at once
+	maxTrusted   = 256 << 10 // of the announced length, before the body has arrived
+)
+
+// operation describes one operation of the API. The rest of its description follows from
+// the types of its input and output.
+type operation struct {
+	id, method, path     string
+	summary, description string
+
+	scopes []controlplane.Scope // one of them is needed; the first is the one to ask for
+	signed bool                 // any valid credential is enough
+
+	status   int            // of success; default 200, or 204 without a body
+	problems []int          // besides those that every such operation can answer
+	answers  map[int]answer // besides, or instead of, those that follow from the output
+	maxBody  int64          // default maxBody
+
+	anyQuery  bool // parameters that the operation does not know are ignored
+	ownPages  bool // pages of other origins are refused
+	unbounded bool // takes as long as it takes
+}
+
+// handle registers an operation. An input is a struct whose fields hold parameters, by the
+// tags path, query and header. A field Body holds the decoded body, and a field Raw its
+// text; with the tag raw:"true" on Body the operation decodes the text itself. An output
+// is a struct whose fields with the tag header become headers, and whose fields Status
+// and Body the status and body. An output or an error that is a [responder] writes itself.
+func handle[I, O any](rt *router, op operation, h func(context.Context, *I) (*O, error)) {
+	in, out := reflect.TypeFor[I](), reflect.TypeFor[O]()
+	b := binding{op: op, parameters: rt.document.schemas.parametersOf(in), out: outputOf(out)}
+	if f, ok := in.FieldByName("Body"); ok {
+		b.body = rt.document.schemas.of(f.Type, "")
+		b.bodyIndex, b.decodes = f.Index, f.Tag.Get("raw") != "true"
+		if b.op.maxBody == 0 {
+			b.op.maxBody = maxBody
+		}
+	}
+	if f, ok := in.FieldByName("Raw"); ok {
+		b.rawIndex = f.Index
+	}
+	rt.document.add(&b)
+	pattern := op.path
+	if pattern == "/" {
+		pattern = "/{$}" // the root only
+	}
+	rt.mux.HandleFunc(op.method+" "+pattern, func(w http.ResponseWriter, r *http.Request) {
+		err := rt.run(w, r, &b, func(ctx context.Context, v reflect.Value) (any, error) {
+			out, err := h(ctx, v.Addr().Interface().(*I))
+			if err != nil {
+				return nil, err
+			}
+			return out, nil
+		}, in)
+		if err != nil {
+			writeProblem(w, rt.problem(r.Context(), op.id, err))
+		}
+	})
+}
+
+// binding connects an operation to HTTP.
+type binding struct {
+	op         operation
+	parameters []parameter
+	body       *schema // nil: there is none
+	bodyIndex  []int
+	rawIndex   []int // nil: the text is not kept
+	decodes    bool
+	out        output
+}
+
+// call is the request that an operation answers.
+type call struct {
+	sender
+	request *http.Request // its context has no bound in time
+}
+
+type callKey struct{}
+
+func callFrom(ctx context.Context) *call {
+	if c, ok := ctx.Value(callKey{}).(*call); ok {
+		return c
+	}
+	return &call{}
+}
+
+// actorFrom returns the actor of an operation that is not public.
+func actorFrom(ctx context.Context) controlplane.Actor { return callFrom(ctx).actor }
+
+// run answers one request: it admits the sender, reads the input, and writes the output.
+func (rt *router) run(w http.ResponseWriter, r *http.Request, b *binding, h func(context.Context, reflect.Value) (any, error), in reflect.Type) error {
+	// A tenth of the time is kept back, so that the answer to a request whose time is up
+	// still arrives within it.
+	ctx, cancel := context.WithTimeout(r.Context(), rt.timeout-rt.timeout/10)
+	defer cancel()
+	if b.op.ownPages {
+		if err := rt.auth.sameOrigin(r, true); err != nil {
+			return err
+		}
+	}
+	c := &call{request: r}
+	var err error
+	if c.sender, err = rt.auth.admit(ctx, w, r, &b.op); err != nil {
+		return err
+	}
+	v := reflect.New(in).Elem()
+	if err := b.readParameters(v, r); err != nil {
+		return err
+	}
+	leave, err := rt.readBody(ctx, w, r, b, v)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if b.op.unbounded {
+		ctx = r.Context()
+	}
+	out, err := h(context.WithValue(ctx, callKey{}, c), v)
+	if writes := responder(nil); errors.As(err, &writes) {
+		writes.respond(w, r)
+		return nil
+	}
+	if err != nil {
+		return rt.problem(ctx, b.op.id, err) // while ctx tells whether its time was up
+	}
+	return b.out.write(w, r, out, b.op.status)
+}
+
+// readParameters refuses parameters that the operation does not have, because a misspelt
+// filter would select everything.
+func (b *binding) readParameters(v reflect.Value, r *http.Request) error {
+	var query url.Values
+	if r.URL.RawQuery != "" && !b.op.anyQuery {
+		var err error
+		if query, err = url.ParseQuery(r.URL.RawQuery); err != nil {
+			return waypost.Errorf(waypost.EMalformed,
+				"the query cannot be read: it has a percent sign without two hexadecimal digits, or a semicolon")
+		}
+	}
+	wrong := readParameters(b.parameters, v, query, r.Header, r.PathValue)
+	for name := range query {
+		if !b.hasQuery(name) {
+			wrong = append(wrong, api.FieldError{Location: "query." + shortened(name), Message: "unknown parameter"})
+		}
+	}
+	if len(wrong) > 0 {
+		return wrong.sorted()
+	}
+	return nil
+}
+
+func (b *binding) hasQuery(name string) bool {
+	for i := range b.parameters {
+		if b.parameters[i].In == "query" && b.parameters[i].Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// readBody reads the body of an operation that takes one. The caller calls leave.
+func (rt *router) readBody(ctx context.Context, w http.ResponseWriter, r *http.Request, b *binding, v reflect.Value) (leave func(), err error) {
+	leave = func() {}
+	if b.body == nil {
+		return leave, nil
+	}
+	if b.op.maxBody > maxBody {
+		select {
+		case rt.large <- struct{}{}:
+			leave = func() { <-rt.large }
+		case <-ctx.Done():
+			return leave, waypost.Errorf(waypost.EUnavailable, "too many large requests at once; nothing was created")
+		}
+	}
+	deadline, _ := ctx.Deadline()
+	text, err := readJSON(w, r, b.op.maxBody, deadline)
+	if err == nil && b.decodes {
+		err = b.body.decode(text, v.FieldByIndex(b.bodyIndex).Addr().Interface(), "body")
+	}
+	if err != nil {
+		leave()
+		return nil, err
+	}
+	if b.rawIndex != nil {
+		v.FieldByIndex(b.rawIndex).SetBytes(text)
+	}
+	return leave, nil
+}
+
+// readJSON reads the body of a request that declares it as JSON. The body has until the
+// deadline; the connection keeps none.
+func readJSON(w http.ResponseWriter, r *http.Request, limit int64, deadline time.Time) ([]byte, error) {
+	// The context does not end a read of the connection, but a deadline there does. Not
+	// every ResponseWriter has one.
+	connection := http.NewResponseController(w)
+	if err := connection.SetReadDeadline(deadline); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return nil, waypost.WrapError(waypost.EUnavailable, "the connection is broken", err)
+	}
+	var buf bytes.Buffer
+	buf.Grow(int(min(max(r.ContentLength, 0), limit, maxTrusted)) + bytes.MinRead)
+	if _, err := buf.ReadFrom(http.MaxBytesReader(w, r.Body, limit)); err != nil {
+		return nil, unreadable(err, limit)
+	}
+	if err := connection.SetReadDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return nil, waypost.WrapError(waypost.EUnavailable, "the connection is broken", err)
+	}
+	text := buf.Bytes()
+	if len(bytes.TrimSpace(text)) == 0 {
+		return nil, waypost.Errorf(waypost.EMalformed, "the body is empty; send a JSON object")
+	}
+	if !isJSON(r.Header.Get("Content-Type")) {
+		return nil, waypost.Errorf(codeUnsupportedMedia, "send Content-Type: application/json")
+	}
+	return text, nil
+}
+
+// unreadable explains why a body could not be read to its end.
+func unreadable(err error, limit int64) error {
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return waypost.Errorf(waypost.ETooLarge, "the body must be at most %d bytes", limit)
+	}
+	if e, ok := errors.AsType[net.Error](err); ok && e.Timeout() {
+		return waypost.Errorf(codeRequestTimeout, "the body did not arrive in time")
+	}
+	return waypost.WrapError(waypost.EMalformed, "the body could not be read to its end", err)
+}
+
+// isJSON reports whether a body of this content type is read as JSON. A body without a
+// type is.
+func isJSON(contentType string) bool {
+	if contentType == "" || contentType == jsonType {
+		return true
+	}
+	media, params, err := mime.ParseMediaType(contentType)
+	if err != nil || media != jsonType {
+		return false
+	}
+	charset, ok := params["charset"]
+	return !ok || charset == "utf-8" || charset == "UTF-8"
+}
+
+const jsonType = "application/json"
+
+// responder is an output, or an error, that writes itself.
+type responder interface {
+	respond(w http.ResponseWriter, r *http.Request)
+}
+
+// output is the shape of an operation's output.
+type output struct {
+	headers []outputHeader
+	body    reflect.Type // nil: there is none
+	status  []int        // index of the field; nil: there is none
+	bodyAt  []int
+}
+
+type outputHeader struct {
+	name, description string
+	key               string // canonical
+	index             []int
+}
+
+func outputOf(t reflect.Type) (o output) {
+	for _, f := range reflect.VisibleFields(t) {
+		switch name, isHeader := f.Tag.Lookup("header"); {
+		case isHeader:
+			o.headers = append(o.headers, outputHeader{name, f.Tag.Get("doc"), http.CanonicalHeaderKey(name), f.Index})
+		case f.Name == "Body":
+			o.body, o.bodyAt = f.Type, f.Index
+		case f.Name == "Status":
+			o.status = f.Index
+		}
+	}
+	return o
+}
+
+func (o *output) write(w http.ResponseWriter, r *http.Request, out any, status int) error {
+	if writes, ok := out.(responder); ok {
+		writes.respond(w, r)
+		return nil
+	}
+	v := reflect.ValueOf(out).Elem()
+	for i := range o.headers {
+		if value := v.FieldByIndex(o.headers[i].index).String(); value != "" {
+			w.Header()[o.headers[i].key] = []string{value}
+		}
+	}
+	if o.status != nil {
+		status = int(v.FieldByIndex(o.status).Int())
+	}
+	if o.body == nil {
+		if status == 0 {
+			status = http.StatusNoContent
+		}
+		w.WriteHeader(status)
+		return nil
+	}
+	text, err := encode(nil, v.FieldByIndex(o.bodyAt).Addr().Interface())
+	if err != nil {
+		return err
+	}
+	if status == 0 {
+		status = http.StatusOK
+	}
+	writeBody(w, status, jsonType, text)
+	return nil
+}
+
+// writeBody writes an answer. An error means that the client has left.
+func writeBody(w http.ResponseWriter, status int, contentType string, body []byte) {
+	w.Header()["Content-Type"] = []string{contentType}
+	w.WriteHeader(status)
+	_, _ = w.Write(body)
+}
+
+// problem turns any error into the part that the client may see, and logs the rest.
+func (rt *router) problem(ctx context.Context, operation string, err error) *problem {
+	return problemOf(ctx, rt.log, operation, err)
+}
+
+// problemOf is problem for handlers without a router.
+func problemOf(ctx context.Context, log *slog.Logger, operation string, err error) *problem {
+	if p, ok := errors.AsType[*problem](err); ok {
+		return p
+	}
+	if fields, ok := errors.AsType[fieldErrors](err); ok {
+		p := newProblem(waypost.EInvalid, fields.Error())
+		p.Errors = fields[:min(len(fields), maxFieldErrors)]
+		return p
+	}
+	code := waypost.CodeOf(err)
+	if known := kinds[code].status; known != 0 && known != http.StatusInternalServerError {
+		return newProblem(code, waypost.MessageOf(err))
+	}
+	// A failure because the time is up, or because the client has left, is not a fault of
+	// the control plane.
+	if ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return newProblem(waypost.EUnavailable, "the answer took too long; the request may or may not have had an effect")
+	}
+	log.ErrorContext(ctx, "request failed", slog.String("operation", operation), slog.Any("error", err))
+	return newProblem(waypost.EInternal, "internal error")
+}

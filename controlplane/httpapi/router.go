@@ -1,0 +1,122 @@
+package httpapi
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"path"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"waypost"
+)
+
+// router finds the operation for a request, and answers requests that have none.
+type router struct {
+	mux      *http.ServeMux
+	document *document
+	auth     *authenticator
+	timeout  time.Duration // from a request's headers to its answer
+	large    chan struct{} // one token for each large body in memory
+	log      *slog.Logger
+	metrics  metrics
+}
+
+// ServeHTTP answers every request: counted, and without ending the process when a handler
+// panics.
+func (rt *router) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
+	w := &response{ResponseWriter: writer}
+	// Answers are for their client alone, and true only now. A redirect may say otherwise.
+	w.Header()["Cache-Control"] = []string{"no-store"}
+	w.Header()["X-Content-Type-Options"] = []string{"nosniff"}
+	started := time.Now()
+	defer func() {
+		rt.rescue(w, r, recover())
+		rt.metrics.observe(r, w.status, time.Since(started))
+	}()
+	rt.route(w, r)
+}
+
+// route passes a request to its operation. Requests without one get a problem where
+// ServeMux would answer in plain text, or redirect paths such as /a/../b.
+func (rt *router) route(w http.ResponseWriter, r *http.Request) {
+	noRoute := "there is no such path"
+	if strings.HasPrefix(r.URL.Path, "/api/") {
+		noRoute = "the API has no such path; GET /openapi.json lists its paths"
+	}
+	if path.Clean(r.URL.Path) != r.URL.Path {
+		writeProblem(w, newProblem(waypost.ENotFound, noRoute))
+		return
+	}
+	h, pattern := rt.mux.Handler(r)
+	if pattern != "" {
+		rt.mux.ServeHTTP(w, r)
+		return
+	}
+	var refusal refusal
+	h.ServeHTTP(&refusal, r)
+	if refusal.status != http.StatusMethodNotAllowed {
+		writeProblem(w, newProblem(waypost.ENotFound, noRoute))
+		return
+	}
+	p := newProblem(codeMethodNotAllowed, "the header Allow lists the allowed methods")
+	p.header.Set("Allow", refusal.Header().Get("Allow"))
+	writeProblem(w, p)
+}
+
+// rescue answers a request whose handler panicked with cause; nil when it did not panic.
+func (rt *router) rescue(w *response, r *http.Request, cause any) {
+	if cause == nil {
+		return
+	}
+	if err, ok := cause.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+		panic(cause) // tells net/http to close the connection
+	}
+	rt.log.ErrorContext(r.Context(), "handler panicked", slog.String("route", r.Pattern),
+		slog.String("panic", fmt.Sprint(cause)), slog.String("stack", string(debug.Stack())))
+	if w.status == 0 {
+		writeProblem(w, newProblem(waypost.EInternal, "internal error"))
+	}
+}
+
+// response remembers the status of an answer.
+type response struct {
+	http.ResponseWriter
+	status int // 0: none yet
+}
+
+func (w *response) WriteHeader(status int) {
+	if w.status == 0 {
+		w.status = status
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *response) Write(b []byte) (int, error) {
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	return w.ResponseWriter.Write(b)
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// refusal records how ServeMux answers a request without a route.
+type refusal struct {
+	header http.Header
+	status int
+}
+
+func (w *refusal) Header() http.Header {
+	if w.header == nil {
+		w.header = http.Header{}
+	}
+	return w.header
+}
+
+func (w *refusal) WriteHeader(status int) { w.status = status }
+
+func (w *refusal) Write(b []byte) (int, error) { return len(b), nil }

@@ -1,0 +1,313 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	"waypost"
+	"waypost/api"
+	"waypost/controlplane"
+)
+
+// Clicks counts clicks. A link is found by the host of its domain, "" for the default one,
+// and its code, also when it has expired.
+type Clicks interface {
+	// Stats finds a link of the actor's workspace with its clicks: ENotFound when it is
+	// unknown or deleted.
+	Stats(ctx context.Context, actor controlplane.Actor, code string) (waypost.Link, error)
+
+	// LinkStats returns the statistics of a link of the actor's workspace: ENotFound when
+	// there is none, EInvalid for an impossible or too long range.
+	LinkStats(ctx context.Context, actor controlplane.Actor, host, code string, q controlplane.StatsQuery) (controlplane.LinkStats, error)
+
+	// WorkspaceStats returns the statistics of all links of the actor's workspace.
+	WorkspaceStats(ctx context.Context, actor controlplane.Actor, q controlplane.StatsQuery) (controlplane.WorkspaceStats, error)
+
+	// ForgetClicks deletes the clicks of a link of the actor's workspace, which may itself
+	// be deleted.
+	ForgetClicks(ctx context.Context, actor controlplane.Actor, host, code string) (controlplane.ForgottenClicks, error)
+
+	// ForgetVisitors destroys the salt of a UTC day: ENotFound when the day has none.
+	ForgetVisitors(ctx context.Context, actor controlplane.Actor, day time.Time) (waypost.Position, error)
+
+	// GiveUpEdge declares an edge as lost: ENotFound when there was none, EConflict when
+	// it was just heard of.
+	GiveUpEdge(ctx context.Context, actor controlplane.Actor, node string) error
+}
+
+// statisticsAPI serves statistics.
+type statisticsAPI struct{ clicks Clicks }
+
+const (
+	statsDescription = "Counts the GET requests that edges have answered with a redirect; prefetches and HEAD do not count. " +
+		"Edges report theirs within seconds, and after an interruption as soon as they can; each click is counted once. " +
+		"Expired links have statistics, deleted ones have none."
+
+	rangeDescription = "\n\nThe range is widened to whole hours or days of the time zone, of which `series` has one entry each; " +
+		"`clicks` is their sum. Breakdowns and unique visitors are kept by whole UTC days: they cover `breakdown_from` to " +
+		"`breakdown_to`, and add up to the clicks of that time. Each breakdown has the 1,000 names with the most clicks, and " +
+		"the rest under `other`."
+)
+
+// timeRange is the range of statistics.
+type timeRange struct {
+	From     string `query:"from" maxLength:"40" example:"2026-03-01" doc:"Start of the range: a date, for its start in the time zone, or a time (RFC 3339). Default: 30 days, including the last."`
+	To       string `query:"to" maxLength:"40" example:"2026-03-31" doc:"End of the range: a date, which is included as a whole, or a time (RFC 3339), which is excluded. Default: now."`
+	Interval string `query:"interval" enum:"hour,day" default:"day" doc:"Step of the series. At most 750 hours or 1,830 days."`
+	TZ       string `query:"tz" maxLength:"64" default:"UTC" example:"Europe/Berlin" doc:"Time zone of the hours and days: a name of the IANA database."`
+}
+
+type linkStatsInput struct {
+	Code string `path:"code" doc:"The link's short code."`
+	inDomain
+	timeRange
+	Breakdown string `query:"breakdown" enum:"countries,cities,devices,browsers,os,referrers" doc:"For CSV: this breakdown instead of the series."`
+}
+
+type workspaceStatsInput struct {
+	Top int `query:"top" minimum:"0" maximum:"100" default:"10" doc:"How many of the links with the most clicks are listed."`
+	timeRange
+	Breakdown string `query:"breakdown" enum:"countries,cities,devices,browsers,os,referrers,top" doc:"For CSV: this breakdown, or the links with the most clicks, instead of the series."`
+}
+
+type codeInput struct {
+	Code string `path:"code" doc:"The link's short code."`
+}
+
+type shortStatsOutput struct{ Body api.ShortStats }
+
+type forgetClicksInput struct {
+	Code string `path:"code" doc:"The link's short code."`
+	inDomain
+}
+
+type forgottenOutput struct{ Body api.ForgottenClicks }
+
+type forgetVisitorsInput struct {
+	Day string `path:"day" maxLength:"10" example:"2026-03-31" doc:"A UTC day."`
+}
+
+type forgetVisitorsOutput struct {
+	Position string `header:"Waypost-Position" doc:"Position of the change: an edge that has reached it no longer has the salt."`
+}
+
+func registerStatistics(rt *router, a *statisticsAPI) {
+	reader := []controlplane.Scope{controlplane.ScopeAnalytics, controlplane.ScopeLinksRead}
+	admin := []controlplane.Scope{controlplane.ScopeAdmin}
+	handle(rt, operation{
+		id: "stats", method: http.MethodGet, path: "/stats/{code}", summary: "Count a link's clicks of all time, in a short form",
+		description: statsDescription, scopes: reader, problems: []int{http.StatusNotFound},
+	}, a.short)
+	handle(rt, operation{
+		id: "link-stats", method: http.MethodGet, path: api.PathLinks + "/{code}/stats", summary: "Get a link's statistics",
+		description: statsDescription + rangeDescription, scopes: reader, problems: []int{http.StatusNotFound},
+		answers: tables(rt.document.schemas.of(typeOf[api.LinkStats](), "")),
+	}, a.link)
+	handle(rt, operation{
+		id: "workspace-stats", method: http.MethodGet, path: api.PathStats, summary: "Get the statistics of all links of the workspace",
+		description: "Of all links together, deleted ones included, because their clicks were counted. " + statsDescription + rangeDescription,
+		scopes:      []controlplane.Scope{controlplane.ScopeAnalytics},
+		answers:     tables(rt.document.schemas.of(typeOf[api.WorkspaceStats](), "")),
+	}, a.workspace)
+	handle(rt, operation{
+		id: "forget-clicks", method: http.MethodDelete, path: api.PathLinks + "/{code}/clicks", summary: "Delete a link's clicks",
+		description: "Deletes all counts of a link, whether it is live, expired or deleted, and subtracts them from the clicks and " +
+			"breakdowns of the workspace. The workspace's estimates of unique visitors stay, because they hold no link and nothing can " +
+			"be subtracted from them; so do the totals by edge, and an entry in the audit log. Later clicks, also those that edges had " +
+			"not sent yet, count again from zero.",
+		scopes: admin, problems: []int{http.StatusNotFound},
+	}, a.forgetClicks)
+	handle(rt, operation{
+		id: "forget-visitors", method: http.MethodDelete, path: api.PathVisitorSalts + "/{day}",
+		summary: "Destroy the salt that distinguishes the visitors of a day",
+		description: "Without it no stored data leads back to a visitor of that day. Later clicks of the day count without a visitor. " +
+			"The salt of a day is destroyed automatically two days later; this does it earlier. It is in the audit log.",
+		scopes: admin, problems: []int{http.StatusNotFound},
+	}, a.forgetVisitors)
+}
+
+func (a *statisticsAPI) short(ctx context.Context, in *codeInput) (*shortStatsOutput, error) {
+	if !waypost.ValidCode(in.Code) {
+		return nil, errNoLink
+	}
+	l, err := a.clicks.Stats(ctx, actorFrom(ctx), in.Code)
+	if err != nil {
+		return nil, err
+	}
+	return &shortStatsOutput{api.ShortStats{
+		ShortCode: string(l.Code), OriginalURL: l.OriginalURL, ClickCount: l.Clicks, BotClicks: l.BotClicks,
+		CreatedAt: l.CreatedAt.UTC(), LastAccessedAt: moment(l.LastAccessedAt),
+	}}, nil
+}
+
+func (a *statisticsAPI) link(ctx context.Context, in *linkStatsInput) (*table, error) {
+	q, err := in.query()
+	if err != nil {
+		return nil, err
+	}
+	if !waypost.ValidCode(in.Code) {
+		return nil, errNoLink
+	}
+	stats, err := a.clicks.LinkStats(ctx, actorFrom(ctx), in.Domain, in.Code, q)
+	if err != nil {
+		return nil, err
+	}
+	return &table{
+		json: api.LinkStats{
+			ShortCode: string(stats.Link.Code), OriginalURL: stats.Link.OriginalURL,
+			CreatedAt: stats.Link.CreatedAt.UTC(), LastAccessedAt: moment(stats.Link.LastAccessedAt),
+			ClickStats: clickStatsOf(&stats.Stats),
+		},
+		file: "clicks-" + in.Code, name: in.Breakdown, stats: &stats.Stats,
+	}, nil
+}
+
+func (a *statisticsAPI) workspace(ctx context.Context, in *workspaceStatsInput) (*table, error) {
+	q, err := in.query()
+	if err != nil {
+		return nil, err
+	}
+	q.Top = in.Top
+	stats, err := a.clicks.WorkspaceStats(ctx, actorFrom(ctx), q)
+	if err != nil {
+		return nil, err
+	}
+	shown := api.WorkspaceStats{ClickStats: clickStatsOf(&stats.Stats), Top: make([]api.TopLink, len(stats.Top.Links)), TopExact: stats.Top.Exact}
+	for i := range stats.Top.Links {
+		l := &stats.Top.Links[i]
+		shown.Top[i] = api.TopLink{
+			ShortCode: string(l.Code), Domain: l.Host, OriginalURL: l.OriginalURL, Title: l.Title, Clicks: l.Clicks, BotClicks: l.Bots,
+		}
+	}
+	return &table{json: shown, file: "clicks", name: in.Breakdown, stats: &stats.Stats, top: shown.Top}, nil
+}
+
+func (a *statisticsAPI) forgetClicks(ctx context.Context, in *forgetClicksInput) (*forgottenOutput, error) {
+	if !waypost.ValidCode(in.Code) {
+		return nil, errNoLink
+	}
+	f, err := a.clicks.ForgetClicks(ctx, actorFrom(ctx), in.Domain, in.Code)
+	if err != nil {
+		return nil, err
+	}
+	return &forgottenOutput{api.ForgottenClicks{Clicks: f.Clicks, BotClicks: f.Bots, Events: f.Events}}, nil
+}
+
+func (a *statisticsAPI) forgetVisitors(ctx context.Context, in *forgetVisitorsInput) (*forgetVisitorsOutput, error) {
+	day, err := time.Parse(time.DateOnly, in.Day)
+	if err != nil {
+		return nil, invalid("path.day", "must be a date such as 2026-03-31")
+	}
+	position, err := a.clicks.ForgetVisitors(ctx, actorFrom(ctx), day)
+	if err != nil {
+		return nil, err
+	}
+	return &forgetVisitorsOutput{Position: position.String()}, nil
+}
+
+// breakdownNames are the values of the parameter, in the order of the dimensions.
+var breakdownNames = [controlplane.Dimensions]string{"countries", "cities", "devices", "browsers", "os", "referrers"}
+
+func clickStatsOf(s *controlplane.Stats) api.ClickStats {
+	first, end := s.Span.Days()
+	shown := api.ClickStats{
+		From: s.Span.From(), To: s.Span.To(), Interval: string(s.Span.Interval), TZ: s.Span.Zone.String(),
+		Clicks: s.Clicks, BotClicks: s.Bots, UniqueVisitors: s.Visitors, UniqueBots: s.VisitorBots,
+		TotalClicks: s.TotalClicks, TotalBotClicks: s.TotalBots,
+		CompleteUntil: moment(s.Complete.Until), Behind: append([]string{}, s.Complete.Behind...),
+		Series: make([]api.Bucket, len(s.Series)), BreakdownFrom: dayOf(first), BreakdownTo: dayOf(end),
+	}
+	for i, q := range s.Series {
+		shown.Series[i] = api.Bucket{T: s.Span.Bounds[i], Clicks: q.Clicks, BotClicks: q.Bots}
+	}
+	for d, to := range [controlplane.Dimensions]*[]api.Named{
+		&shown.Countries, &shown.Cities, &shown.Devices, &shown.Browsers, &shown.Systems, &shown.Referrers,
+	} {
+		*to = breakdownOf(controlplane.Dimension(d), &s.Breakdowns[d])
+	}
+	return shown
+}
+
+// breakdownOf names all entries of a breakdown. It keeps the names unique, because a
+// referrer may be called like an entry that stands for others.
+func breakdownOf(d controlplane.Dimension, b *controlplane.Breakdown) []api.Named {
+	shown := make([]api.Named, 0, len(b.Named)+1)
+	places := map[string]int{}
+	add := func(name string, clicks int64) {
+		if i, known := places[name]; known {
+			shown[i].Clicks += clicks
+			return
+		}
+		places[name] = len(shown)
+		shown = append(shown, api.Named{Name: name, Clicks: clicks})
+	}
+	nameless := "unknown"
+	if d == controlplane.Referrers {
+		nameless = "direct"
+	}
+	for _, n := range b.Named {
+		if n.Name == "" {
+			n.Name = nameless
+		}
+		add(n.Name, n.Clicks)
+	}
+	if b.Other > 0 {
+		add("other", b.Other)
+	}
+	return shown
+}
+
+// dayOf returns the start of a day that is counted from 1970.
+func dayOf(n int32) time.Time { return time.Unix(int64(n)*24*60*60, 0).UTC() }
+
+func (in *timeRange) query() (q controlplane.StatsQuery, err error) {
+	q.Interval = controlplane.Interval(in.Interval)
+	if q.Zone, err = zoneOf(in.TZ); err != nil {
+		return q, err
+	}
+	if q.From, err = timeIn(q.Zone, "from", in.From, 0); err != nil {
+		return q, err
+	}
+	q.To, err = timeIn(q.Zone, "to", in.To, 1)
+	return q, err
+}
+
+// zoneOf finds a time zone of the IANA database. Their names begin with a capital; other
+// names are files of the system.
+func zoneOf(name string) (*time.Location, error) {
+	bad := invalid("query.tz", "must be the name of a time zone in the IANA database, such as Europe/Berlin")
+	if name == "" || name == "Local" || name[0] < 'A' || name[0] > 'Z' {
+		return nil, bad
+	}
+	for i := range len(name) {
+		c := name[i]
+		if (c|0x20 < 'a' || c|0x20 > 'z') && (c < '0' || c > '9') && !strings.ContainsRune("/_+-", rune(c)) {
+			return nil, bad
+		}
+	}
+	zone, err := time.LoadLocation(name)
+	if err != nil {
+		return nil, bad
+	}
+	return zone, nil
+}
+
+// timeIn reads a date or a time, zero when there is none. To a date it adds days.
+func timeIn(zone *time.Location, field, text string, days int) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if day, err := time.ParseInLocation(time.DateOnly, text, time.UTC); err == nil {
+		// Midnight may be missing, or occur twice, in the zone.
+		y, m, d := day.AddDate(0, 0, days).Date()
+		return controlplane.BeginOfDay(time.Date(y, m, d, 12, 0, 0, 0, zone)), nil
+	}
+	// A plus sign that was not escaped in the URL arrives as a space.
+	at, err := time.Parse(time.RFC3339, strings.Replace(text, " ", "+", 1))
+	if err != nil {
+		return time.Time{}, invalid("query."+field, "must be a date such as 2026-03-31, or a time such as 2026-03-31T12:00:00Z")
+	}
+	return at, nil
+}
