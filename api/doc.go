@@ -36,9 +36,8 @@ const (
 	PathAllUsers        = "/api/admin/users"
 )
 
-// Paths that only edges use.
+// Paths that only edges use. Package api/clickbatch has that of their clicks.
 const (
-	PathClickBatches = "/clicks/v1/batches"
 	PathEdgeReports  = "/fleet/v1/report"
 	PathEdgeOutcomes = "/fleet/v1/outcome"
 )

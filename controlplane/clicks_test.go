@@ -93,10 +93,13 @@ func TestClicksOfABatchWhoseAnswerWasLostAreCountedOnceAndShown(t *testing.T) {
 	_, err = s.Stats(t.Context(), controlplane.Actor{Workspace: 2}, "spring")
 	require.Equal(t, waypost.ENotFound, waypost.CodeOf(err), "another workspace's")
 
-	api := httpapi.New(httpapi.Config{Links: s.Service, Statistics: s.Service, BaseURL: "https://go.example.com",
+	api := httpapi.New(httpapi.Config{
+		Links: s.Service, Domains: s.Service, Keys: s.Service, Clicks: s.Service, Access: s.Service, Workspaces: s.Service,
+		BaseURL: "https://go.example.com",
 		Anonymous: &controlplane.Actor{
 			Workspace: actor.Workspace, Scopes: []controlplane.Scope{controlplane.ScopeAnalytics},
-		}})
+		},
+	})
 	res := httptest.NewRecorder()
 	api.ServeHTTP(res, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/api/v1/urls/spring/stats", nil))
 	var stats map[string]any

@@ -188,7 +188,7 @@ func (l *lab) startAPI(ctx context.Context) (_ http.Handler, stop func() error, 
 	service := controlplane.New(controlplane.Config{Stores: db.Stores(), Minter: minter, Region: "eu"})
 	closers = append(closers, func() error { return service.Close(context.WithoutCancel(ctx)) })
 	actor := &controlplane.Actor{Workspace: waypost.DefaultWorkspace, Scopes: []controlplane.Scope{controlplane.ScopeAdmin}}
-	api := httpapi.New(httpapi.Config{Links: service.All(), BaseURL: "http://example.com", Anonymous: actor, Logger: slog.New(slog.DiscardHandler)})
+	api := httpapi.New(httpapi.Config{Links: service.Links, Access: service.Access, Domains: service.Domains, Keys: service.KeyRanges, BaseURL: "http://example.com", Anonymous: actor, Logger: slog.New(slog.DiscardHandler)})
 	return api, stop, nil
 }
 

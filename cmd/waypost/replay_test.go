@@ -244,7 +244,7 @@ func replayAPI(t *testing.T, links fewLinks) (api, ingest string, db *postgres.D
 		_, _, err := service.Create(t.Context(), actor, controlplane.NewLink{OriginalURL: "https://example.com/", CustomCode: code})
 		require.NoError(t, err)
 	}
-	srv := httptest.NewServer(httpapi.New(httpapi.Config{Links: service, Statistics: service, BaseURL: "https://go.example.com", RequestTimeout: time.Minute, Anonymous: &actor}))
+	srv := httptest.NewServer(httpapi.New(httpapi.Config{Links: service, Domains: service, Keys: service, Clicks: service, Access: service, Workspaces: service, BaseURL: "https://go.example.com", RequestTimeout: time.Minute, Anonymous: &actor}))
 	t.Cleanup(srv.Close)
 	takes := httptest.NewServer(httpapi.Ingest(db, nil, nil))
 	t.Cleanup(takes.Close)

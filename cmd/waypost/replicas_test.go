@@ -64,7 +64,7 @@ func install(t *testing.T, source func(replication.Source) replication.Source) *
 	}).All()
 	t.Cleanup(func() { require.NoError(t, service.Close(context.Background())) })
 	in := &installation{db: db, hand: hand, url: database, links: httpapi.New(httpapi.Config{
-		Links: service, BaseURL: "https://go.example.com", RequestTimeout: time.Minute,
+		Links: service, Domains: service, Keys: service, Clicks: service, Access: service, Workspaces: service, BaseURL: "https://go.example.com", RequestTimeout: time.Minute,
 		Anonymous: &controlplane.Actor{Workspace: waypost.DefaultWorkspace, Scopes: []controlplane.Scope{controlplane.ScopeAdmin}},
 	})}
 	var src replication.Source = db

@@ -19,7 +19,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
-	"waypost/api"
 	"waypost/api/clickbatch"
 	"waypost/controlplane"
 	"waypost/controlplane/httpapi"
@@ -77,7 +76,7 @@ func startIngest(t *testing.T, log *slog.Logger, metrics prometheus.Registerer) 
 	e := &edge{t: t, store: &tally{}}
 	server := httptest.NewServer(httpapi.Ingest(e.store, log, metrics))
 	t.Cleanup(server.Close)
-	e.url = server.URL + api.PathClickBatches
+	e.url = server.URL + clickbatch.Path
 	return e
 }
 
@@ -361,7 +360,7 @@ func FuzzIngest(f *testing.F) {
 			}
 			body = z.EncodeAll(body, nil)
 		}
-		req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, api.PathClickBatches, bytes.NewReader(body))
+		req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, clickbatch.Path, bytes.NewReader(body))
 		req.Header.Set("Content-Type", "application/vnd.waypost.clicks")
 		req.Header.Set("Content-Encoding", "zstd")
 		res := httptest.NewRecorder()

@@ -41,7 +41,7 @@ func TestEdgesAreShownWithWhatIsKnownOfThem(t *testing.T) {
 			Replica: controlplane.ReplicaHeld, Held: "mass-delete", HeldWhy: "too many", DiskLow: true,
 			State: controlplane.EdgeSilent, Since: seen, LastSeen: seen, Via: controlplane.ViaReport, Credential: controlplane.CredentialOwn,
 		},
-		{Node: "edge-c", Region: "us-east-1", Role: "edge", ClicksPending: -1, State: controlplane.EdgeAlive, Since: seen, LastSeen: seen, Via: controlplane.ViaGossip},
+		{Node: "edge-z", Region: "us-east-1", Role: "edge", ClicksPending: -1, State: controlplane.EdgeAlive, Since: seen, LastSeen: seen, Via: controlplane.ViaGossip},
 	})
 	res := a.do(call{path: "/api/admin/edges", key: "none"})
 	require.Equal(t, http.StatusOK, res.StatusCode, res.text)
@@ -50,7 +50,7 @@ func TestEdgesAreShownWithWhatIsKnownOfThem(t *testing.T) {
 		{"node": "edge-a", "region": "eu-west-1", "role": "edge", "state": "silent", "since": `+at+`, "last_seen": `+at+`, "via": "report",
 		 "position": {"epoch": 2, "seq": 40}, "lag_changes": 3, "lag_seconds": 1.5, "last_applied_at": `+at+`, "started_at": `+at+`,
 		 "clicks_pending": 7, "clicks_until": `+at+`, "replica": "held", "held": "mass-delete", "held_why": "too many", "disk_low": true, "verified": null, "version": "1.2.3", "addr": "10.0.0.2:8081", "admin_addr": "10.0.0.2:9081", "credential": "own"},
-		{"node": "edge-b", "region": "us-east-1", "role": "edge", "state": "alive", "since": `+at+`, "last_seen": `+at+`, "via": "gossip",
+		{"node": "edge-z", "region": "us-east-1", "role": "edge", "state": "alive", "since": `+at+`, "last_seen": `+at+`, "via": "gossip",
 		 "position": null, "lag_changes": null, "lag_seconds": null, "last_applied_at": null, "started_at": null,
 		 "clicks_pending": null, "clicks_until": null, "replica": "", "held": "", "held_why": "", "disk_low": false, "verified": null, "version": "", "addr": "", "admin_addr": "", "credential": null}]}`, res.text)
 

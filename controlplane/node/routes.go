@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"waypost"
+	"waypost/api"
 	"waypost/api/clickbatch"
 	"waypost/controlplane"
 	"waypost/controlplane/httpapi"
@@ -16,11 +17,11 @@ import (
 
 // routes returns the handler of the API, and of the paths that only edges may use.
 func (c *control) routes() http.Handler {
-	proxies, core := c.cfg.TrustedProxies, c.core.All()
+	proxies, core := c.cfg.TrustedProxies, c.core
 	guesses, client := limit.NewGuesses(c.cfg.Limits.Failures, nil), clientOf(proxies)
-	api := httpapi.Config{
-		Links: core, Fleet: c.fleet, Nodes: c.nodes, Orders: c.orders, Waiter: c.fleet, Domains: core,
-		Statistics: core, Cleanup: c.db, Keys: core, Access: core,
+	cfg := httpapi.Config{
+		Links: core.Links, Domains: core.Domains, Keys: core.KeyRanges, Clicks: core.Clicks, Access: core.Access,
+		Workspaces: core.Workspaces, Fleet: c.fleet, Nodes: c.nodes, Orders: c.orders, Cleanup: c.db,
 		BaseURL: c.cfg.BaseURL, Version: c.cfg.Version, Logger: c.log, Metrics: c.registry,
 		RequestTimeout: failpoint.Limit("a request takes at most", 0),
 		Limits: httpapi.Limits{
@@ -32,19 +33,19 @@ func (c *control) routes() http.Handler {
 	})
 	edgesOnly := func(next http.HandlerFunc) http.Handler { return gate.Only(next) }
 	if c.cfg.Anonymous {
-		api.Anonymous = &controlplane.Actor{
+		cfg.Anonymous = &controlplane.Actor{
 			Workspace: waypost.DefaultWorkspace, Slug: waypost.DefaultSlug, Scopes: []controlplane.Scope{controlplane.ScopeAdmin},
 		}
 	}
-	links := forwardedHost(proxies, httpapi.New(api))
+	links := forwardedHost(proxies, httpapi.New(cfg))
 	edges := map[string]http.Handler{
 		replication.PathStream:   edgesOnly(listener.Endless(c.stream.Stream)),
 		replication.PathSnapshot: edgesOnly(listener.Endless(c.stream.Snapshot)),
 		replication.PathSums:     edgesOnly(listener.Endless(c.stream.Sums)),
 		replication.PathEnrol:    http.HandlerFunc(gate.Enrol),
-		httpapi.PathClickBatches: edgesOnly(c.ownClicks(httpapi.Ingest(c.db, c.log, c.registry))),
-		httpapi.PathEdgeReports:  edgesOnly(httpapi.EdgeReports(c.fleet, c.orders, c.log).ServeHTTP),
-		httpapi.PathEdgeOutcomes: edgesOnly(httpapi.EdgeOutcomes(c.orders, c.log).ServeHTTP),
+		clickbatch.Path:          edgesOnly(c.ownClicks(httpapi.Ingest(c.db, c.log, c.registry))),
+		api.PathEdgeReports:      edgesOnly(httpapi.EdgeReports(c.fleet, c.orders, c.log).ServeHTTP),
+		api.PathEdgeOutcomes:     edgesOnly(httpapi.EdgeOutcomes(c.orders, c.log).ServeHTTP),
 	}
 	// Not a ServeMux, which would redirect paths that are not clean: the API judges those
 	// itself.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"waypost"
-	"waypost/edge/report"
+	"waypost/api"
 	"waypost/replication"
 )
 
@@ -24,9 +24,9 @@ const (
 type orders struct {
 	log      *slog.Logger
 	follower func() *replication.Follower
-	answer   func(context.Context, int64, report.Outcome) (final bool, err error)
+	answer   func(context.Context, int64, api.EdgeOutcome) (final bool, err error)
 
-	verifications, acceptances chan report.Order
+	verifications, acceptances chan api.EdgeOrder
 
 	mu   sync.Mutex
 	seen map[int64]bool
@@ -35,18 +35,18 @@ type orders struct {
 func newOrders(log *slog.Logger, follower func() *replication.Follower) *orders {
 	return &orders{
 		log: log, follower: follower, seen: map[int64]bool{},
-		verifications: make(chan report.Order, 4), acceptances: make(chan report.Order, 4),
+		verifications: make(chan api.EdgeOrder, 4), acceptances: make(chan api.EdgeOrder, 4),
 	}
 }
 
 // take queues an order, which is repeated until it is answered. It does not block.
-func (o *orders) take(order report.Order) {
+func (o *orders) take(order api.EdgeOrder) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.seen[order.ID] {
 		return
 	}
-	var queue chan report.Order // nil for an unknown kind, which is ignored
+	var queue chan api.EdgeOrder // nil for an unknown kind, which is ignored
 	switch order.What {
 	case "verify":
 		queue = o.verifications
@@ -64,7 +64,7 @@ func (o *orders) take(order report.Order) {
 }
 
 // run executes the orders of a queue until ctx ends.
-func (o *orders) run(ctx context.Context, queue <-chan report.Order, do func(context.Context, report.Order) report.Outcome) {
+func (o *orders) run(ctx context.Context, queue <-chan api.EdgeOrder, do func(context.Context, api.EdgeOrder) api.EdgeOutcome) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -80,7 +80,7 @@ func (o *orders) run(ctx context.Context, queue <-chan report.Order, do func(con
 }
 
 // deliver answers until the control plane has the answer.
-func (o *orders) deliver(ctx context.Context, id int64, outcome report.Outcome) {
+func (o *orders) deliver(ctx context.Context, id int64, outcome api.EdgeOutcome) {
 	for begun := time.Now(); time.Since(begun) < answerTime; {
 		final, err := o.answer(ctx, id, outcome)
 		if err == nil || final {
@@ -99,19 +99,22 @@ func (o *orders) deliver(ctx context.Context, id int64, outcome report.Outcome) 
 }
 
 // verify compares the replica with the source.
-func (o *orders) verify(ctx context.Context, order report.Order) report.Outcome {
+func (o *orders) verify(ctx context.Context, order api.EdgeOrder) api.EdgeOutcome {
 	limited, cancel := context.WithTimeout(ctx, verifyTime)
 	defer cancel()
 	o.log.Info("comparing the replica with its source", "order", order.ID, "repair", order.Repair)
 	v, err := o.follower().Verify(limited, order.Repair)
-	outcome := report.Outcome{
+	outcome := api.EdgeOutcome{
 		Slots: v.Slots, Records: v.Records, Different: v.Different, Repaired: v.Repaired,
-		Epoch: v.Position.Epoch.Ordinal, Seq: v.Position.Seq, Seconds: v.Took.Seconds(),
+		Seconds: v.Took.Seconds(),
+	}
+	if !v.Position.IsZero() {
+		outcome.Position = &api.Sequence{Epoch: v.Position.Epoch.Ordinal, Seq: v.Position.Seq}
 	}
 	now := time.Now()
 	for i := range v.Differences {
 		d := &v.Differences[i]
-		outcome.Differences = append(outcome.Differences, report.Difference{
+		outcome.Differences = append(outcome.Differences, api.Difference{
 			Slot: d.Slot, Kind: uint8(d.Kind), Domain: uint32(d.Domain), Name: d.Name, What: string(d.What),
 			Edge: visitorGets(d.Kind, d.Held, d.What, now), Source: visitorGets(d.Kind, d.Source, "", now),
 		})
@@ -127,13 +130,13 @@ func (o *orders) verify(ctx context.Context, order report.Order) report.Outcome 
 }
 
 // accept lets the replica take the changes that it holds back.
-func (o *orders) accept(_ context.Context, order report.Order) report.Outcome {
+func (o *orders) accept(_ context.Context, order api.EdgeOrder) api.EdgeOutcome {
 	what, err := o.follower().Accept(replication.HoldKind(order.Hold))
 	if err != nil {
-		return report.Outcome{Error: err.Error()}
+		return api.EdgeOutcome{Error: err.Error()}
 	}
 	o.log.Warn("accepting what the replica holds back", "order", order.ID, "what", what)
-	return report.Outcome{Accepted: string(what)}
+	return api.EdgeOutcome{Accepted: string(what)}
 }
 
 // visitorGets describes the answer that a record leads to; of a record that is no link, its

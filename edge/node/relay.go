@@ -10,9 +10,9 @@ import (
 	"net/url"
 
 	"waypost"
+	"waypost/api"
 	"waypost/api/clickbatch"
 	"waypost/edge/replica"
-	"waypost/edge/report"
 	"waypost/internal/listener"
 	"waypost/replication"
 )
@@ -34,7 +34,7 @@ func (p *peering) routes(server *replication.Server) (http.Handler, error) {
 		}
 		//nolint:forcetypeassert // no package replaces the default transport
 		pass := passOn(control, p.edge.identity.securely(http.DefaultTransport.(*http.Transport).Clone()))
-		for _, path := range []string{clickbatch.Path, report.Path, report.OutcomePath, replication.PathEnrol} {
+		for _, path := range []string{clickbatch.Path, api.PathEdgeReports, api.PathEdgeOutcomes, replication.PathEnrol} {
 			routes[path] = pass
 		}
 	}

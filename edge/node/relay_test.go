@@ -16,10 +16,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/api"
 	"waypost/api/clickbatch"
 	"waypost/edge/gossip"
 	"waypost/edge/replica"
-	"waypost/edge/report"
 	"waypost/replication"
 	"waypost/replication/replicationtest"
 )
@@ -189,7 +189,7 @@ func TestARelayPassesOnOverTLSForThoseWhoShowItsTokenAndForNobodyElse(t *testing
 		require.NoError(t, res.Body.Close())
 		return res.StatusCode
 	}
-	passed := []string{clickbatch.Path, report.Path, report.OutcomePath, replication.PathEnrol}
+	passed := []string{clickbatch.Path, api.PathEdgeReports, api.PathEdgeOutcomes, replication.PathEnrol}
 	for _, path := range append([]string{replication.PathStream, replication.PathSnapshot, replication.PathSums, "/elsewhere"}, passed...) {
 		for _, wrong := range []string{"", "x", own + "x", ofPeers + "x"} {
 			require.Equal(t, http.StatusUnauthorized, ask(path, wrong, wrong), path)
@@ -207,7 +207,7 @@ func TestARelayPassesOnOverTLSForThoseWhoShowItsTokenAndForNobodyElse(t *testing
 	require.Equal(t, http.StatusServiceUnavailable, ask(replication.PathStream, "", ofPeers), "it is let in; nothing runs yet")
 
 	control.Close()
-	require.Equal(t, http.StatusBadGateway, ask(report.Path, own, ""))
+	require.Equal(t, http.StatusBadGateway, ask(api.PathEdgeReports, own, ""))
 }
 
 func TestPeersOfTheRegionAreAskedThoseFirstThatSeemToBeAhead(t *testing.T) {

@@ -28,10 +28,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"waypost"
+	"waypost/api"
 )
-
-// Path is where the control plane takes reports.
-const Path = "/fleet/v1/report"
 
 // Config says who reports what to whom. Zero fields mean the default.
 type Config struct {
@@ -62,7 +60,7 @@ type Config struct {
 
 	// Order is called with what the control plane wants done, at every report until an answer has
 	// come to it. It must not block. Nil: nothing is done.
-	Order func(Order)
+	Order func(api.EdgeOrder)
 
 	// Sync makes the position durable before a report that was asked for. What fails is
 	// seen by what Synced tells.
@@ -88,28 +86,6 @@ type Reporter struct {
 	reached atomic.Bool // by the last report of Run
 }
 
-// body is a report as it is sent.
-type body struct {
-	Node          string         `json:"node"`
-	Region        waypost.Region `json:"region"`
-	Role          string         `json:"role"`
-	Boot          string         `json:"boot"`
-	Addr          string         `json:"addr"`
-	AdminAddr     string         `json:"admin_addr"`
-	Version       string         `json:"version"`
-	Position      string         `json:"position"`
-	Synced        string         `json:"synced,omitempty"`
-	LastAppliedAt time.Time      `json:"last_applied_at,omitzero"`
-	StartedAt     time.Time      `json:"started_at"`
-	ClicksPending int64          `json:"clicks_pending"`
-	ClicksUntil   time.Time      `json:"clicks_until,omitzero"`
-	Leaving       bool           `json:"leaving,omitempty"`
-	Replica       string         `json:"replica,omitempty"`
-	Held          string         `json:"held,omitempty"`
-	HeldWhy       string         `json:"held_why,omitempty"`
-	DiskLow       bool           `json:"disk_low,omitempty"`
-}
-
 // New makes a reporter. It sends nothing before Run.
 func New(cfg Config) (*Reporter, error) {
 	u, err := url.Parse(cfg.URL)
@@ -129,7 +105,7 @@ func New(cfg Config) (*Reporter, error) {
 		cfg.Replica = func() Replica { return Replica{} }
 	}
 	if cfg.Order == nil {
-		cfg.Order = func(Order) {}
+		cfg.Order = func(api.EdgeOrder) {}
 	}
 	if cfg.Sync == nil {
 		cfg.Sync = func() {}
@@ -160,8 +136,8 @@ func New(cfg Config) (*Reporter, error) {
 	}
 	return &Reporter{
 		cfg:     cfg,
-		url:     strings.TrimSuffix(cfg.URL, "/") + Path,
-		outcome: strings.TrimSuffix(cfg.URL, "/") + OutcomePath,
+		url:     strings.TrimSuffix(cfg.URL, "/") + api.PathEdgeReports,
+		outcome: strings.TrimSuffix(cfg.URL, "/") + api.PathEdgeOutcomes,
 		started: time.Now(),
 		asked:   make(chan struct{}, 1),
 		client: &http.Client{
@@ -293,7 +269,7 @@ func (r *Reporter) exchange(ctx context.Context, to string, what any) ([]byte, e
 		return nil, err
 	}
 	// To its end, which keeps the connection usable.
-	answer, err := io.ReadAll(io.LimitReader(res.Body, 4<<10))
+	answer, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
 	if err = errors.Join(err, res.Body.Close()); err != nil {
 		return nil, fmt.Errorf("read the answer: %w", err)
 	}
@@ -303,12 +279,17 @@ func (r *Reporter) exchange(ctx context.Context, to string, what any) ([]byte, e
 	return answer, nil
 }
 
-func (r *Reporter) report(leaving bool) body {
+func (r *Reporter) report(leaving bool) api.EdgeReport {
 	c := &r.cfg
 	pending, until := c.Clicks()
-	b := body{
-		Node: c.Node, Region: c.Region, Role: c.Role, Boot: hex.EncodeToString(c.Boot[:]), Addr: c.Addr, AdminAddr: c.AdminAddr,
-		Version: c.Version, LastAppliedAt: c.AppliedAt().UTC(), StartedAt: r.started.UTC(), ClicksPending: max(pending, -1), ClicksUntil: until.UTC(), Leaving: leaving,
+	state := c.Replica()
+	b := api.EdgeReport{
+		EdgeState: api.EdgeState{
+			Node: c.Node, Region: string(c.Region), Role: c.Role, Version: c.Version, Addr: c.Addr, AdminAddr: c.AdminAddr,
+			Replica: state.State, Held: state.Held, HeldWhy: plain(state.Why, maxWhy), DiskLow: state.DiskLow,
+		},
+		Boot: hex.EncodeToString(c.Boot[:]), LastAppliedAt: c.AppliedAt().UTC(), StartedAt: r.started.UTC(),
+		ClicksPending: max(pending, -1), ClicksUntil: until.UTC(), Leaving: leaving,
 	}
 	// In this order, or it could tell that more is durable than it has.
 	synced := c.Synced()
@@ -318,7 +299,5 @@ func (r *Reporter) report(leaving bool) body {
 	if !synced.IsZero() {
 		b.Synced = synced.String()
 	}
-	state := c.Replica()
-	b.Replica, b.Held, b.HeldWhy, b.DiskLow = state.State, state.Held, plain(state.Why, maxWhy), state.DiskLow
 	return b
 }

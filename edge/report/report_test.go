@@ -3,6 +3,7 @@ package report_test
 import (
 	"context"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 	"waypost/controlplane/httpapi"
 	"waypost/edge/report"
@@ -20,6 +22,11 @@ import (
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
+
+// noOrders has no orders.
+type noOrders struct{}
+
+func (noOrders) For(string) []controlplane.EdgeOrder { return nil }
 
 // desk takes reports as the control plane does.
 type desk chan controlplane.EdgeReport
@@ -57,8 +64,8 @@ func run(t *testing.T, cfg report.Config) (r *report.Reporter, stop func()) {
 func TestTheControlPlaneUnderstandsWhatAnEdgeReports(t *testing.T) {
 	arrived := make(desk, 1000)
 	mux := http.NewServeMux()
-	handler := httpapi.EdgeReports(arrived, nil, nil)
-	mux.HandleFunc("POST "+httpapi.PathEdgeReports, func(w http.ResponseWriter, r *http.Request) {
+	handler := httpapi.EdgeReports(arrived, noOrders{}, slog.New(slog.DiscardHandler))
+	mux.HandleFunc("POST "+api.PathEdgeReports, func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") == "Bearer secret" {
 			handler.ServeHTTP(w, r)
 		}
@@ -163,7 +170,7 @@ func TestAReporterNeedsToKnowWhoReportsToWhom(t *testing.T) {
 
 func TestAnEdgeThatIsAskedMakesWhatItHasDurableAndReportsAtOnce(t *testing.T) {
 	arrived := make(desk, 1000)
-	url := serve(t, httpapi.EdgeReports(arrived, nil, nil))
+	url := serve(t, httpapi.EdgeReports(arrived, noOrders{}, slog.New(slog.DiscardHandler)))
 	var applied, synced atomic.Uint64
 	at := func(seq *atomic.Uint64) func() waypost.Position {
 		return func() waypost.Position {

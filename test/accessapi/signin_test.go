@@ -21,7 +21,7 @@ func TestNothingIsOpenBeforeTheFirstAdministrator(t *testing.T) {
 	session := strings.Replace(key, "wp_live_", "wp_sess_", 1)
 	closed := 0
 	for name, operation := range p.operations {
-		if operation["security"] == nil {
+		if security, _ := operation["security"].([]any); len(security) == 0 {
 			continue
 		}
 		closed++
@@ -173,7 +173,7 @@ func TestTheDocumentTellsHowToSayWhoOneIs(t *testing.T) {
 	p := start(t)
 	for name, operation := range p.operations {
 		security, _ := operation["security"].([]any)
-		if security == nil {
+		if len(security) == 0 {
 			continue
 		}
 		schemes := map[string]bool{}
@@ -189,8 +189,8 @@ func TestTheDocumentTellsHowToSayWhoOneIs(t *testing.T) {
 		}
 		require.True(t, header, name)
 	}
-	require.NotContains(t, p.operations["POST /api/v1/session"], "security")
-	for _, schema := range []string{"SignIn", "NewUser"} {
+	require.Empty(t, p.operations["POST /api/v1/session"]["security"])
+	for _, schema := range []string{"SignIn", "NewMember"} {
 		word := p.schemas[schema].(map[string]any)["properties"].(map[string]any)["password"].(map[string]any)
 		require.Equal(t, "password", word["format"], schema)
 		require.Equal(t, true, word["writeOnly"], schema)

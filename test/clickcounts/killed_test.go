@@ -21,7 +21,6 @@ import (
 
 	"waypost"
 	"waypost/api/clickbatch"
-	"waypost/controlplane/httpapi"
 	"waypost/internal/pgserver/pgservertest"
 	"waypost/migrations"
 	"waypost/test/devtest"
@@ -69,7 +68,7 @@ const clicksOfBatch = links*(links+1)/2 + links
 // send sends a batch until it is acknowledged or the control plane is gone.
 func (e *edge) send(ctx context.Context, t *testing.T, c *devtest.Control, body []byte) (settled bool) {
 	for {
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.API+httpapi.PathClickBatches, bytes.NewReader(body))
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.API+clickbatch.Path, bytes.NewReader(body))
 		require.NoError(t, err)
 		req.Header.Set("Content-Type", "application/vnd.waypost.clicks")
 		req.Header.Set("Content-Encoding", "zstd")

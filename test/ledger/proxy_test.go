@@ -17,7 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"waypost/controlplane/httpapi"
+	"waypost/api/clickbatch"
 )
 
 // proxy stands between an edge and the control plane, wherever that is now. It passes
@@ -72,7 +72,7 @@ func startProxy(t *testing.T, control *atomic.Pointer[url.URL]) *proxy {
 }
 
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path != httpapi.PathClickBatches {
+	if r.URL.Path != clickbatch.Path {
 		p.pass.ServeHTTP(w, r)
 		return
 	}
@@ -122,7 +122,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (p *proxy) deliver(ctx context.Context, b batch) (status int, header http.Header, answer []byte) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, p.control.Load().JoinPath(httpapi.PathClickBatches).String(), bytes.NewReader(b.body))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, p.control.Load().JoinPath(clickbatch.Path).String(), bytes.NewReader(b.body))
 	if err != nil {
 		return 0, nil, nil
 	}

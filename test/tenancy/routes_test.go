@@ -137,7 +137,6 @@ var routes = map[string]route{
 	"GET /":         {public: true, own: plain},
 	"GET /health":   {public: true, own: plain},
 	"GET /{code}":   {public: true, own: path("/%s")},
-	"HEAD /{code}":  {public: true, own: path("/%s")},
 	"POST /shorten": {scopes: []controlplane.Scope{write}, own: body(`{"url": "https://example.com/"}`)},
 	"GET /stats/{code}": {
 		scopes: []controlplane.Scope{read, analytics}, own: path("/stats/%s"), foreign: func(w *world) []request { return victims("/stats/%s", "")(w)[:1] }, // the old form knows no domain

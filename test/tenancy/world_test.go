@@ -78,7 +78,8 @@ func newWorld(t *testing.T) *world {
 	t.Cleanup(func() { require.NoError(t, w.service.Close(context.Background())) })
 	fleet := controlplane.NewFleet(controlplane.FleetConfig{Head: db})
 	server := httptest.NewServer(httpapi.New(httpapi.Config{
-		Links: w.service, Fleet: fleet, Nodes: controlplane.NewNodes(controlplane.NodesConfig{Store: db, Patience: time.Minute}), Orders: controlplane.NewOrders(db, fleet.Knows, func() {}, slog.New(slog.DiscardHandler)), Waiter: fleet, Domains: w.service, Statistics: w.service, Cleanup: db, Keys: w.service, Access: w.service,
+		Links: w.service, Domains: w.service, Keys: w.service, Clicks: w.service, Access: w.service, Workspaces: w.service,
+		Fleet: fleet, Nodes: controlplane.NewNodes(controlplane.NodesConfig{Store: db, Patience: time.Minute}), Orders: controlplane.NewOrders(db, fleet.Knows, func() {}, slog.New(slog.DiscardHandler)), Cleanup: db,
 		BaseURL: "https://go.example.com", RequestTimeout: time.Minute,
 	}))
 	t.Cleanup(server.Close)
