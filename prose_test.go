@@ -45,7 +45,6 @@ var notYetPlain = []string{
 	"edge/node",
 	"edge/peers",
 	"edge/proxy",
-	"edge/replica",
 	"edge/report",
 	"internal/...",
 	"replication",

@@ -1,7 +1,7 @@
 //go:build !race
 
-// The race detector empties the pools that reading draws on, so that allocations
-// can be counted only without it.
+// The race detector empties the pools that reads use, so that allocations can be counted
+// only without it.
 
 package replica_test
 
@@ -15,7 +15,7 @@ import (
 	"waypost/edge/replica"
 )
 
-func TestFindingALinkAllocatesNothing(t *testing.T) {
+func TestDB_LinkAllocatesNothing(t *testing.T) {
 	db, _ := filled(t, replica.Config{Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)}, 1000)
 	buf := make([]byte, 0, 1024)
 	for _, code := range []string{"code0123", "no-such1"} {
@@ -29,7 +29,7 @@ func TestFindingALinkAllocatesNothing(t *testing.T) {
 	}
 }
 
-func TestWithoutATableFindingALinkAllocatesNothingBesidePebble(t *testing.T) {
+func TestDB_LinkWithoutTableAllocatesAsPebble(t *testing.T) {
 	db, _ := filled(t, replica.Config{Dir: t.TempDir(), LookupBytes: -1, Logger: slog.New(slog.DiscardHandler)}, 1000)
 	require.NoError(t, db.Flush())
 	buf := make([]byte, 0, 1024)
@@ -43,6 +43,6 @@ func TestWithoutATableFindingALinkAllocatesNothingBesidePebble(t *testing.T) {
 			}
 		})
 		require.InDelta(t, bare, ours, 0, "%s", code)
-		require.LessOrEqual(t, bare, 1.0, "Pebble's own")
+		require.LessOrEqual(t, bare, 1.0, "Pebble allocates")
 	}
 }

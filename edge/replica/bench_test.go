@@ -14,19 +14,24 @@ import (
 	"waypost/replication/replicationtest"
 )
 
-// BenchmarkLink is of links asked for in no order, found in the lookup table; and without
-// one in the store, with its blocks in the cache, or most of them to be read from the
-// system's and decompressed.
+// BenchmarkLink asks for links in random order. They are found in the lookup table or,
+// without one, in the store, whose blocks are in Pebble's cache, or mostly in the
+// system's.
 func BenchmarkLink(b *testing.B) {
 	const n = 300_000
 	s := replicationtest.NewSource()
 	rs := make([]waypost.Record, n)
 	for i := range rs {
-		rs[i] = replicationtest.Link(fmt.Sprintf("code%06d", i), fmt.Sprintf("https://example.com/some/longer/path?with=%016x&query", rand.Uint64()))
+		rs[i] = replicationtest.Link(fmt.Sprintf("code%06d", i),
+			fmt.Sprintf("https://example.com/some/longer/path?with=%016x&query", rand.Uint64()))
 	}
 	s.Commit(rs...)
-	for where, size := range map[string]struct{ table, cache int64 }{"table": {1 << 30, 0}, "cached blocks": {-1, 0}, "read blocks": {-1, 1 << 20}} {
-		db, err := replica.Open(replica.Config{Dir: b.TempDir(), LookupBytes: size.table, CacheBytes: size.cache, Logger: slog.New(slog.DiscardHandler)})
+	for where, size := range map[string]struct{ table, cache int64 }{
+		"table": {1 << 30, 0}, "cached blocks": {-1, 0}, "read blocks": {-1, 1 << 20},
+	} {
+		db, err := replica.Open(replica.Config{
+			Dir: b.TempDir(), LookupBytes: size.table, CacheBytes: size.cache, Logger: slog.New(slog.DiscardHandler),
+		})
 		require.NoError(b, err)
 		replicationtest.Take(b, s, db)
 		for name, format := range map[string]string{"hit": "code%06d", "miss": "none%06d"} {
@@ -45,11 +50,15 @@ func BenchmarkLink(b *testing.B) {
 	}
 }
 
-// Links that were never seen, a thousand in a transaction, as an import brings them.
+// BenchmarkApplyNewLinks applies new links, a thousand in a transaction, like an import.
 func BenchmarkApplyNewLinks(b *testing.B) {
-	for name, sizes := range map[string]struct{ table, log int64 }{"table": {64 << 20, 0}, "no table": {-1, 0}, "table and log": {64 << 20, 256 << 20}} {
+	for name, sizes := range map[string]struct{ table, log int64 }{
+		"table": {64 << 20, 0}, "no table": {-1, 0}, "table and log": {64 << 20, 256 << 20},
+	} {
 		b.Run(name, func(b *testing.B) {
-			db, err := replica.Open(replica.Config{Dir: b.TempDir(), LookupBytes: sizes.table, LogBytes: sizes.log, Logger: slog.New(slog.DiscardHandler)})
+			db, err := replica.Open(replica.Config{
+				Dir: b.TempDir(), LookupBytes: sizes.table, LogBytes: sizes.log, Logger: slog.New(slog.DiscardHandler),
+			})
 			require.NoError(b, err)
 			defer func() { require.NoError(b, db.Close()) }()
 			s := replicationtest.NewSource()
@@ -65,7 +74,7 @@ func BenchmarkApplyNewLinks(b *testing.B) {
 				s.Commit(rs...)
 				batch := replicationtest.Next(b, s, db)
 				frame := replication.EncodeBatch(&batch)
-				batch.Frame = frame[:len(frame)/4] // about what it has over the wire
+				batch.Frame = frame[:len(frame)/4] // about its size over the wire
 				b.StartTimer()
 				require.NoError(b, db.Apply(b.Context(), &batch))
 			}

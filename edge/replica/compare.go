@@ -90,7 +90,9 @@ func (c *comparison) Suspect(why error) { c.st.health.rot(why) }
 
 // reach waits for a position, and returns a view of the store there or later, with the
 // changes since. leave closes the view and unpins the store.
-func (c *comparison) reach(ctx context.Context, first, last uint16, at waypost.Position) (view *pebble.Snapshot, since []slotChange, leave func() error, err error) {
+func (c *comparison) reach(
+	ctx context.Context, first, last uint16, at waypost.Position,
+) (view *pebble.Snapshot, since []slotChange, leave func() error, err error) {
 	for {
 		c.serving.mu.Lock()
 		p := c.st.applied.Load().position

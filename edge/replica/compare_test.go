@@ -27,7 +27,7 @@ func (f *fleet) compare(t *testing.T, repair bool) replication.Verification {
 	return v
 }
 
-func TestVerifyingFindsWhatHappenedBehindTheReplicasBackAndRepairsIt(t *testing.T) {
+func TestComparison_FindsAndRepairsDamage(t *testing.T) {
 	for name, spoil := range spoilt() {
 		t.Run(name, func(t *testing.T) {
 			f := newFleet(t, config(vfs.NewMem()), 500)
@@ -39,7 +39,7 @@ func TestVerifyingFindsWhatHappenedBehindTheReplicasBackAndRepairsIt(t *testing.
 			found := f.compare(t, false)
 			require.Equal(t, 1, found.Different)
 			require.Zero(t, found.Repaired)
-			require.NoError(t, f.db.Degraded(), "looking changes nothing")
+			require.NoError(t, f.db.Degraded(), "a comparison changes nothing")
 			require.Len(t, found.Differences, 1)
 			d := found.Differences[0]
 			switch name {
@@ -68,7 +68,7 @@ func TestVerifyingFindsWhatHappenedBehindTheReplicasBackAndRepairsIt(t *testing.
 	}
 }
 
-func TestVerifyingFindsNoDifferenceInWhatIsWrittenMeanwhile(t *testing.T) {
+func TestComparison_FindsNoDifferenceUnderWrites(t *testing.T) {
 	f := newFleet(t, config(vfs.NewMem()), 500)
 	f.Commit(replicationtest.Link("steady", "https://example.com/steady"))
 	f.follow(t)
@@ -88,7 +88,7 @@ func TestVerifyingFindsNoDifferenceInWhatIsWrittenMeanwhile(t *testing.T) {
 			}
 			f.Commit(records...)
 			for head, _ := f.Head(ctx); f.db.Position() != head.Position && ctx.Err() == nil; {
-				runtime.Gosched() // as fast as the replica takes them, and no faster
+				runtime.Gosched() // no faster than the replica takes them
 			}
 		}
 	})
@@ -97,7 +97,7 @@ func TestVerifyingFindsNoDifferenceInWhatIsWrittenMeanwhile(t *testing.T) {
 	}
 	require.NoError(t, f.db.Remove("steady"))
 	found := f.compare(t, false)
-	require.Equal(t, 1, found.Different, "what is there is found all the same")
+	require.Equal(t, 1, found.Different, "the real difference is found")
 	require.Equal(t, "steady", found.Differences[0].Name)
 	stop()
 	writing.Wait()
@@ -105,7 +105,7 @@ func TestVerifyingFindsNoDifferenceInWhatIsWrittenMeanwhile(t *testing.T) {
 	f.settle(t)
 }
 
-func TestAComparisonTellsWhatWasHeldAtAnEarlierPosition(t *testing.T) {
+func TestComparison_ReportsAnEarlierPosition(t *testing.T) {
 	f := newFleet(t, config(vfs.NewMem()), 100)
 	f.follow(t)
 	f.settle(t)
@@ -114,7 +114,8 @@ func TestAComparisonTellsWhatWasHeldAtAnEarlierPosition(t *testing.T) {
 	defer c.Close()
 	want, head, err := f.Sums(t.Context(), 0, waypost.Slots-1)
 	require.NoError(t, err)
-	f.Commit(replicationtest.Link(linkCode(3), "https://changed.example/"), replicationtest.Link("added", "https://added.example/"), replicationtest.Purge(linkCode(4)))
+	f.Commit(replicationtest.Link(linkCode(3), "https://changed.example/"), replicationtest.Link("added", "https://added.example/"),
+		replicationtest.Purge(linkCode(4)))
 	f.settle(t)
 	got, err := c.Sums(t.Context(), 0, waypost.Slots-1, head.Position)
 	require.NoError(t, err)

@@ -21,7 +21,7 @@ import (
 	"waypost/replication/replicationtest"
 )
 
-// rows gives all records of a replica, sorted.
+// rows returns all records of a replica, sorted.
 func rows(t *testing.T, db *replica.DB) [][]byte {
 	t.Helper()
 	all := [][]byte(nil)
@@ -35,15 +35,15 @@ func rows(t *testing.T, db *replica.DB) [][]byte {
 	return all
 }
 
-// crash gives the file system as it is found after a crash now: all that was
-// synced, and the given share of what was not.
+// crash returns the file system as it is after a crash now: with all synced writes, and
+// the given share of the others.
 func crash(fs *vfs.MemFS, percent int, seed uint64) *vfs.MemFS {
 	return fs.CrashClone(vfs.CrashCloneCfg{
 		UnsyncedDataPercent: percent, RNG: rand.New(rand.NewPCG(seed, 1)),
 	})
 }
 
-func TestACrashLosesWholeBatchesAndNothingThatWasSynced(t *testing.T) {
+func TestDB_CrashLosesWholeUnsyncedBatches(t *testing.T) {
 	fs := vfs.NewCrashableMem()
 	cfg := config(fs)
 	cfg.SyncInterval = time.Hour // the test syncs
@@ -65,7 +65,7 @@ func TestACrashLosesWholeBatchesAndNothingThatWasSynced(t *testing.T) {
 		history[s.Commit(rs...)] = s.Rows()
 		apply(t, s, db)
 		if deletes {
-			require.Equal(t, db.Position(), db.Synced(), "what takes a link away is durable at once")
+			require.Equal(t, db.Position(), db.Synced(), "a purge is durable at once")
 		}
 		if rng.IntN(8) == 0 {
 			require.NoError(t, db.Sync())
@@ -85,7 +85,7 @@ func TestACrashLosesWholeBatchesAndNothingThatWasSynced(t *testing.T) {
 		require.LessOrEqual(t, p.Seq, applied.Seq)
 		require.Equal(t, history[p], rows(t, after), "round %d", round)
 		requireDigest(t, after)
-		if p != applied { // the stream brings again what was lost
+		if p != applied { // the stream sends the lost batches again
 			apply(t, s, after)
 		}
 		replicationtest.RequireEqual(t, s, after)
@@ -93,7 +93,7 @@ func TestACrashLosesWholeBatchesAndNothingThatWasSynced(t *testing.T) {
 	}
 }
 
-// crasher keeps the file system as a crash before each write would leave it.
+// crasher keeps copies of the file system as crashes before each write would leave it.
 type crasher struct {
 	fs      *vfs.MemFS
 	percent int
@@ -115,9 +115,8 @@ func (c *crasher) MaybeError(op errorfs.Op) error {
 	return nil
 }
 
-// left gives the file systems that crashes have left, one after the other, and what a
-// crash leaves now. Those that hold the same as the one before are left out: nobody could
-// tell them from each other.
+// left returns the file systems of crashes, one after another, and that of a crash now.
+// It leaves out those that are equal to the one before.
 func (c *crasher) left(t *testing.T) []*vfs.MemFS {
 	t.Helper()
 	var last [sha256.Size]byte
@@ -128,7 +127,7 @@ func (c *crasher) left(t *testing.T) []*vfs.MemFS {
 	})
 }
 
-// fingerprint is the same for file systems that hold the same.
+// fingerprint returns a hash of all files.
 func fingerprint(t *testing.T, fs vfs.FS) [sha256.Size]byte {
 	t.Helper()
 	hash := sha256.New()
@@ -162,7 +161,7 @@ func (c *crasher) watch(on bool) {
 	c.on = on
 }
 
-func TestACrashAnywhereInARestoreLeavesTheOldOrTheNewStore(t *testing.T) {
+func TestRestore_CrashLeavesTheOldOrTheNewStore(t *testing.T) {
 	for _, percent := range []int{0, 60} {
 		c := &crasher{fs: vfs.NewCrashableMem(), percent: percent}
 		db, err := replica.Open(config(errorfs.Wrap(c.fs, c)))
@@ -194,7 +193,7 @@ func TestACrashAnywhereInARestoreLeavesTheOldOrTheNewStore(t *testing.T) {
 			require.True(t, known, "crash %d: %v", i, after.Position())
 			require.Equal(t, want, rows(t, after), "crash %d", i)
 			requireDigest(t, after)
-			if percent == 0 { // what is synced stays so
+			if percent == 0 { // synced files stay
 				require.False(t, swapped && after.Position() == before, "crash %d", i)
 			}
 			swapped = after.Position() != before
@@ -207,7 +206,7 @@ func TestACrashAnywhereInARestoreLeavesTheOldOrTheNewStore(t *testing.T) {
 	}
 }
 
-func TestReadersAreServedThroughEverySwap(t *testing.T) {
+func TestDB_ServesReadersThroughSwaps(t *testing.T) {
 	db, s := filled(t, config(vfs.NewMem()), 200)
 	stop := make(chan struct{})
 	var readers sync.WaitGroup
@@ -215,7 +214,7 @@ func TestReadersAreServedThroughEverySwap(t *testing.T) {
 		readers.Go(func() {
 			buf := make([]byte, 0, 1024)
 			for i := 0; ; i++ {
-				runtime.Gosched() // the writer has its turns
+				runtime.Gosched() // lets the writer run
 				select {
 				case <-stop:
 					return
@@ -245,7 +244,7 @@ func TestReadersAreServedThroughEverySwap(t *testing.T) {
 	replicationtest.RequireEqual(t, s, db)
 }
 
-func TestTheOldStoreIsRemovedWhenItsReadersHaveLeft(t *testing.T) {
+func TestDB_RemovesTheOldStoreAfterItsReaders(t *testing.T) {
 	fs := vfs.NewMem()
 	db, s := filled(t, config(fs), 20)
 	old := db.LiveStore()
@@ -268,9 +267,9 @@ func TestTheOldStoreIsRemovedWhenItsReadersHaveLeft(t *testing.T) {
 	}, 60*time.Second, time.Millisecond)
 }
 
-func TestAReaderThatComesTooLateTurnsAway(t *testing.T) {
+func TestDB_LateReaderCannotPin(t *testing.T) {
 	db, s := filled(t, config(vfs.NewMem()), 20)
 	late := db.HoldLive()
 	replicationtest.Take(t, s, db)
-	require.False(t, late(), "the store may be closed by now")
+	require.False(t, late(), "the store may be closed")
 }

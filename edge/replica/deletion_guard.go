@@ -190,7 +190,7 @@ func (w *writer) keepTally() error {
 	return nil
 }
 
-// countedFor is how long the count of an unchanged store is used, because links expire.
+// countedFor bounds the age of the count of an unchanged store, because links expire.
 const countedFor = time.Hour
 
 // servingCount is the number of links of a store that served at a position.

@@ -18,7 +18,7 @@ import (
 	"waypost/replication/replicationtest"
 )
 
-func TestADetachedReplicaAnswersWhileAnotherHasTheDirectory(t *testing.T) {
+func TestDB_DetachedAnswersWhileAnotherHasTheDirectory(t *testing.T) {
 	for name, cfg := range map[string]replica.Config{
 		"in memory": config(vfs.NewMem()),
 		"on disk":   {Dir: t.TempDir(), Logger: config(nil).Logger},
@@ -65,13 +65,13 @@ func TestADetachedReplicaAnswersWhileAnotherHasTheDirectory(t *testing.T) {
 
 			moved := next.Position()
 			require.NoError(t, next.Close())
-			require.NoError(t, db.Attach(t.Context())) // the other one did not last
+			require.NoError(t, db.Attach(t.Context())) // the other one has ended
 			require.False(t, db.Detached())
-			require.Equal(t, moved, db.Position(), "what the other one applied is not lost")
+			require.Equal(t, moved, db.Position(), "the other one's batches are not lost")
 			rec, _, found, err := db.Link(waypost.DefaultDomain, []byte("code0002"), nil)
 			require.NoError(t, err)
 			require.True(t, found)
-			require.Equal(t, waypost.Deleted, rec.State, "nor does the table say otherwise")
+			require.Equal(t, waypost.Deleted, rec.State, "the table says so too")
 			s.Commit(replicationtest.Link("code0003", "https://after.example/"))
 			apply(t, s, db)
 			replicationtest.RequireEqual(t, s, db)
@@ -80,7 +80,7 @@ func TestADetachedReplicaAnswersWhileAnotherHasTheDirectory(t *testing.T) {
 	}
 }
 
-func TestAReplicaThatIsDetachedAndAttachedUnchangedKeepsItsTable(t *testing.T) {
+func TestDB_AttachedUnchangedKeepsItsTable(t *testing.T) {
 	db, s := filled(t, config(vfs.NewMem()), 100)
 	require.NoError(t, db.Detach(t.Context()))
 	require.NoError(t, db.Attach(t.Context()))
@@ -92,7 +92,7 @@ func TestAReplicaThatIsDetachedAndAttachedUnchangedKeepsItsTable(t *testing.T) {
 	require.Equal(t, "https://after.example/", location)
 }
 
-func TestReadersAreAnsweredWhileTheReplicaIsDetachedAndAttached(t *testing.T) {
+func TestDB_AnswersReadersDuringDetachAndAttach(t *testing.T) {
 	db, s := filled(t, config(vfs.NewMem()), 200)
 	var done atomic.Bool
 	var readers sync.WaitGroup
@@ -100,7 +100,7 @@ func TestReadersAreAnsweredWhileTheReplicaIsDetachedAndAttached(t *testing.T) {
 		readers.Go(func() {
 			buf := make([]byte, 0, 1024)
 			for i := 0; !done.Load(); i++ {
-				runtime.Gosched() // the writer has its turns
+				runtime.Gosched() // lets the writer run
 				code := fmt.Appendf(nil, "code%04d", i%200)
 				rec, _, found, err := db.Link(waypost.DefaultDomain, code, buf)
 				if err != nil || !found || string(rec.Name) != string(code) {
@@ -124,7 +124,7 @@ func TestReadersAreAnsweredWhileTheReplicaIsDetachedAndAttached(t *testing.T) {
 	replicationtest.RequireEqual(t, s, db)
 }
 
-func TestAReplicaThatDoesNotKnowAllLinksIsNotDetached(t *testing.T) {
+func TestDB_DetachNeedsACompleteTable(t *testing.T) {
 	cfg := config(vfs.NewMem())
 	cfg.LookupBytes = -1
 	db, s := filled(t, cfg, 10)
@@ -140,7 +140,7 @@ func TestAReplicaThatDoesNotKnowAllLinksIsNotDetached(t *testing.T) {
 	require.NoError(t, r.Abort())
 }
 
-func TestADetachedReplicaIsClosedLikeAnyOther(t *testing.T) {
+func TestDB_DetachedCanBeClosed(t *testing.T) {
 	cfg := config(vfs.NewMem())
 	db, err := replica.Open(cfg)
 	require.NoError(t, err)

@@ -22,8 +22,8 @@ import (
 //	CURRENT                      "waypost-replica FORMAT store-000007\n"
 //	store-000007/                the live store
 //	restore-000008/              tables and progress of a snapshot that is being taken
-//	store-000008/                the store that is made of them; removed at Open without them
-//	quarantine-TIME-store-000006 could not be read; never removed by this package
+//	store-000008/                made of them; removed at Open without them
+//	quarantine-TIME-store-000006 could not be read; never removed
 //
 // Its fields are set when it is made, and dirLock when the directory changes hands.
 type storage struct {

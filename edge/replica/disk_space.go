@@ -20,7 +20,7 @@ const (
 	// The default part of a disk that must stay free; of a small one the share.
 	defaultMinFree      = 512 << 20
 	defaultMinFreeShare = 0.02
-	// spacePause is how long a measurement is used.
+	// spacePause bounds the age of a measurement.
 	spacePause = 100 * time.Millisecond
 )
 

@@ -1,5 +1,5 @@
 // Package replica keeps a node's own copy of every link on Pebble. Redirects are answered
-// from it, whatever else is reachable.
+// from it, even when nothing else is reachable.
 //
 // A [DB] is a replication.Sink. Rows, position and digest change in one batch, so that a
 // crash loses whole batches only, which the stream sends again. A snapshot fills a fresh

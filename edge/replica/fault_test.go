@@ -21,7 +21,7 @@ import (
 	"waypost/replication/replicationtest"
 )
 
-// disk is a file system whose writes fail while it is broken.
+// disk makes the writes of a file system fail while it is broken.
 type disk struct {
 	broken atomic.Bool
 	err    error
@@ -51,7 +51,7 @@ func big(n, round int) (rs []waypost.Record) {
 	return rs
 }
 
-func TestADiskThatFailsWritesLeavesReadsAndHeals(t *testing.T) {
+func TestDB_ServesAndHealsWhenWritesFail(t *testing.T) {
 	for name, d := range map[string]*disk{
 		"full":             {err: syscall.ENOSPC},
 		"broken":           {err: syscall.EIO},
@@ -68,7 +68,7 @@ func TestADiskThatFailsWritesLeavesReadsAndHeals(t *testing.T) {
 			cfg.SyncInterval = time.Millisecond
 			db, s := filled(t, cfg, 100)
 			db.Shrink()
-			replicationtest.Take(t, s, db) // such a store
+			replicationtest.Take(t, s, db) // a new store
 			d.broken.Store(true)
 
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -80,7 +80,7 @@ func TestADiskThatFailsWritesLeavesReadsAndHeals(t *testing.T) {
 				err = db.Apply(ctx, &b)
 				require.Less(t, round, 200, "a disk like this must be noticed")
 			}
-			require.NoError(t, ctx.Err(), "it must not take until the caller gives up")
+			require.NoError(t, ctx.Err(), "the caller does not wait in vain")
 			require.Error(t, db.Degraded())
 			for i := range 100 {
 				location, found := find(t, db, fmt.Sprintf("code%04d", i))
@@ -107,7 +107,7 @@ func TestADiskThatFailsWritesLeavesReadsAndHeals(t *testing.T) {
 	}
 }
 
-func TestAFailedSyncIsNeverAcknowledged(t *testing.T) {
+func TestDB_NeverAcknowledgesAFailedSync(t *testing.T) {
 	d := &disk{err: syscall.EIO, only: func(op errorfs.Op) bool { return isWAL(op) && op.Kind >= errorfs.OpFileSync }}
 	fs := vfs.NewCrashableMem()
 	cfg := config(errorfs.Wrap(fs, d))
@@ -119,7 +119,7 @@ func TestAFailedSyncIsNeverAcknowledged(t *testing.T) {
 	d.broken.Store(true)
 	require.ErrorIs(t, db.Sync(), syscall.EIO)
 	d.broken.Store(false)
-	require.NoError(t, db.Sync(), "there is nothing more to be tried")
+	require.NoError(t, db.Sync(), "nothing is retried")
 	require.Equal(t, synced, db.Synced(), "a sync that failed is not retried into success")
 
 	gone := replicationtest.Link("code0002", "https://example.com/2")
@@ -135,7 +135,7 @@ func TestAFailedSyncIsNeverAcknowledged(t *testing.T) {
 	require.NoError(t, after.Close())
 }
 
-func TestADeleteThatCannotBeSyncedIsNotApplied(t *testing.T) {
+func TestDB_DoesNotApplyAnUnsyncedDelete(t *testing.T) {
 	d := &disk{err: syscall.ENOSPC}
 	db, s := filled(t, config(errorfs.Wrap(vfs.NewMem(), d)), 10)
 	gone := replicationtest.Link("code0002", "https://example.com/2")
@@ -151,7 +151,7 @@ func TestADeleteThatCannotBeSyncedIsNotApplied(t *testing.T) {
 	d.broken.Store(false)
 }
 
-func TestARestoreOnAFullDiskFailsAndLeavesNothing(t *testing.T) {
+func TestRestore_OnAFullDiskLeavesNothing(t *testing.T) {
 	for name, only := range map[string]func(errorfs.Op) bool{
 		"everything":  nil,
 		"tables":      func(op errorfs.Op) bool { return strings.HasSuffix(op.Path, ".sst") },
@@ -172,7 +172,7 @@ func TestARestoreOnAFullDiskFailsAndLeavesNothing(t *testing.T) {
 					return err
 				}
 				defer func() {
-					d.broken.Store(false) // or nothing could be removed either
+					d.broken.Store(false) // else nothing could be removed
 					require.NoError(t, r.Abort())
 				}()
 				if _, err := s.Snapshot(t.Context(), 0, waypost.Slots-1, func(raw []byte) error {
@@ -218,7 +218,7 @@ func files(t *testing.T, pattern string) []string {
 	return names
 }
 
-func TestAStoreThatCannotBeReadIsSetAside(t *testing.T) {
+func TestOpen_QuarantinesAnUnreadableStore(t *testing.T) {
 	for name, spoil := range map[string]func(t *testing.T, dir, store string){
 		"a rotten manifest": func(t *testing.T, _, store string) {
 			for _, f := range files(t, store+"/MANIFEST-*") {
@@ -258,12 +258,12 @@ func TestAStoreThatCannotBeReadIsSetAside(t *testing.T) {
 			}
 			replicationtest.Take(t, s, db)
 			replicationtest.RequireEqual(t, s, db)
-			require.NoFileExists(t, store, "a name is not given twice")
+			require.NoFileExists(t, store, "a name is not used twice")
 		})
 	}
 }
 
-func TestABitFlipInATableIsNeverServedAndHeals(t *testing.T) {
+func TestDB_NeverServesABitFlipInATable(t *testing.T) {
 	cfg, s, store := stored(t)
 	for _, f := range files(t, store+"/*.sst") {
 		raw, err := os.ReadFile(f)
@@ -298,10 +298,10 @@ func TestABitFlipInATableIsNeverServedAndHeals(t *testing.T) {
 	replicationtest.RequireEqual(t, s, db)
 	require.NoError(t, db.Degraded())
 	require.Eventually(t, func() bool { return len(files(t, cfg.Dir+"/quarantine-*")) == 1 }, 60*time.Second, time.Millisecond,
-		"a store with rotten files is set aside and not wiped")
+		"a store with damaged files is quarantined and not removed")
 }
 
-func TestANewerFormatIsRefusedAndNotTouched(t *testing.T) {
+func TestOpen_RefusesANewerFormat(t *testing.T) {
 	cfg, _, store := stored(t)
 	current := fmt.Sprintf("waypost-replica %d store-000077 and more\n", replica.StoreFormat+1)
 	require.NoError(t, os.WriteFile(cfg.Dir+"/CURRENT", []byte(current), 0o600))
@@ -313,7 +313,7 @@ func TestANewerFormatIsRefusedAndNotTouched(t *testing.T) {
 	require.Equal(t, current, string(raw))
 }
 
-func TestADirectoryThatCannotBeUsedIsAnErrorAndNotAQuarantine(t *testing.T) {
+func TestOpen_FailsOnAnUnusableDirectory(t *testing.T) {
 	cfg, _, store := stored(t)
 	d := &disk{err: syscall.ENOSPC}
 	d.broken.Store(true)

@@ -16,7 +16,7 @@ import (
 	"waypost/replication/replicationtest"
 )
 
-// following runs a follower of url into db until the function it gives is called.
+// following runs a follower of url into db until stop is called.
 func following(t *testing.T, url string, db *replica.DB) (stop func()) {
 	t.Helper()
 	return run(t, func(ctx context.Context) error {
@@ -35,9 +35,11 @@ func run(t *testing.T, follow func(context.Context) error) (stop func()) {
 	}
 }
 
-// serve serves a source until the test ends, but requests to which admit, if there is
-// one, gives a status.
-func serve(t *testing.T, s replication.Source, admit func(*http.Request) (status int), change ...func(*replication.ServerConfig)) (url string) {
+// serve serves a source until the test ends. Requests for which admit returns a status
+// get that status.
+func serve(
+	t *testing.T, s replication.Source, admit func(*http.Request) (status int), change ...func(*replication.ServerConfig),
+) (url string) {
 	t.Helper()
 	cfg := replication.ServerConfig{Source: s, Heartbeat: 50 * time.Millisecond}
 	for _, c := range change {
@@ -58,7 +60,7 @@ func serveWith(t *testing.T, cfg replication.ServerConfig, admit func(*http.Requ
 	ctx, cancel := context.WithCancel(t.Context())
 	ran := make(chan error, 1)
 	go func() { ran <- server.Run(ctx) }()
-	if !relays { // which may hold nothing yet; all others are ready before anybody asks
+	if !relays { // which may hold nothing yet; all others are ready before the first request
 		until(t, "the server is ready", func() bool {
 			w := httptest.NewRecorder()
 			server.Sums(w, httptest.NewRequestWithContext(ctx, http.MethodGet, replication.PathSums+"?first=4095", http.NoBody))
@@ -89,7 +91,7 @@ func serveWith(t *testing.T, cfg replication.ServerConfig, admit func(*http.Requ
 	return web.URL
 }
 
-func TestAReplicaFollowsOverHTTPAndGoesOnAfterARestart(t *testing.T) {
+func TestDB_FollowsOverHTTPAcrossRestarts(t *testing.T) {
 	s := replicationtest.NewSource()
 	web := serve(t, s, nil)
 
@@ -111,14 +113,14 @@ func TestAReplicaFollowsOverHTTPAndGoesOnAfterARestart(t *testing.T) {
 		require.Eventually(t, func() bool { return db.Position() == head.Position }, 60*time.Second, time.Millisecond)
 		replicationtest.RequireEqual(t, s, db)
 		if run > 0 {
-			require.Equal(t, store, db.LiveStore(), "it went on from its position")
+			require.Equal(t, store, db.LiveStore(), "it continued from its position")
 		}
 		stop()
 		require.NoError(t, db.Close())
 	}
 }
 
-func TestWritingMuchAtOnceNeverStops(t *testing.T) {
+func TestDB_TakesManyLargeBatches(t *testing.T) {
 	db, s := filled(t, replica.Config{Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)}, 1)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()

@@ -14,12 +14,12 @@ import (
 	"waypost/replication/replicationtest"
 )
 
-// onDisk is the configuration of a replica on the real file system.
+// onDisk configures a replica on the real file system.
 func onDisk(dir string) replica.Config {
 	return replica.Config{Dir: dir, CacheBytes: 1 << 20, Logger: slog.New(slog.DiscardHandler)}
 }
 
-func TestAFrozenReplicaAnswersWhileAnotherOpensTheDirectoryAndGoesOn(t *testing.T) {
+func TestDB_FrozenAnswersWhileAnotherHasTheDirectory(t *testing.T) {
 	root := t.TempDir()
 	cfg := onDisk(filepath.Join(root, "replica"))
 	s := replicationtest.NewSource()
@@ -60,7 +60,7 @@ func TestAFrozenReplicaAnswersWhileAnotherOpensTheDirectoryAndGoesOn(t *testing.
 	require.Equal(t, waypost.EUnavailable, waypost.CodeOf(err))
 }
 
-func TestAReplicaThatHoldsNothingCannotBeFrozen(t *testing.T) {
+func TestDB_FreezeNeedsAStore(t *testing.T) {
 	root := t.TempDir()
 	db := open(t, onDisk(filepath.Join(root, "replica")))
 	_, err := db.Freeze(filepath.Join(root, "frozen"))

@@ -11,30 +11,31 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// health is what has gone wrong with one store. The first lasting failure stays
-// until the store is replaced; a passing one until a background write succeeds.
+// health records the failures of one store. The first lasting failure stays until the
+// store is replaced, a damaged record until a repair, and a passing failure until a
+// background write succeeds. Any goroutine may use it.
 type health struct {
 	log     *slog.Logger
-	mu      sync.Mutex
+	mu      sync.Mutex // held while the first lasting failure is set
 	lasting atomic.Pointer[failure]
-	rotten  atomic.Pointer[failure] // a record that is not what was written; a repair heals it
+	rotten  atomic.Pointer[failure] // a damaged record in intact files
 	passing atomic.Pointer[failure]
 	broken  chan struct{} // closed at the first lasting failure
 	noise   limiter
 	moved   chan struct{} // gets a token when a flush or compaction ends
 }
 
-// failure is one thing that went wrong.
+// failure is the reason why a store takes no writes.
 type failure struct {
 	err     error
-	corrupt bool // bytes on disk are not what was written
+	corrupt bool // bytes on disk are damaged
 }
 
 func newHealth(log *slog.Logger) *health {
 	return &health{log: log, broken: make(chan struct{}), moved: make(chan struct{}, 1)}
 }
 
-// current is what keeps the store from taking writes, or nil.
+// current returns the present failure, or nil.
 func (h *health) current() *failure {
 	if f := h.failed(); f != nil {
 		return f
@@ -42,7 +43,7 @@ func (h *health) current() *failure {
 	return h.passing.Load()
 }
 
-// failed is what does not pass by itself, or nil.
+// failed returns the failure that does not pass alone, or nil.
 func (h *health) failed() *failure {
 	if f := h.lasting.Load(); f != nil {
 		return f
@@ -50,10 +51,10 @@ func (h *health) failed() *failure {
 	return h.rotten.Load()
 }
 
-// rot notes that a record is not what was written, in files that are sound.
+// rot records a damaged record in intact files.
 func (h *health) rot(err error) {
 	if h.rotten.CompareAndSwap(nil, &failure{err: err, corrupt: true}) {
-		h.log.Error("a record of the replica is not what was written: it waits for a repair, and serves the others", "error", err)
+		h.log.Error("a record of the replica is damaged: wait for a repair, and serve the others", "error", err)
 	}
 }
 
@@ -64,8 +65,7 @@ func (h *health) err() error {
 	return nil
 }
 
-// fail notes a lasting failure. It does no I/O but for the log, and may be called
-// from anywhere.
+// fail records a lasting failure. Apart from the log it does no I/O.
 func (h *health) fail(err error, corrupt bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -84,8 +84,8 @@ func (h *health) step() {
 	}
 }
 
-// listener hears of Pebble's background work. Without DataCorruption of our own,
-// Pebble would end the process. What is written is counted.
+// listener watches Pebble's background work, and counts the written bytes. Without its
+// own DataCorruption, Pebble would end the process.
 func (h *health) listener(m *metrics) *pebble.EventListener {
 	ended := func(err error) {
 		if err == nil && h.passing.Swap(nil) != nil {
@@ -101,7 +101,7 @@ func (h *health) listener(m *metrics) *pebble.EventListener {
 			}
 			h.passing.Store(&failure{err: fmt.Errorf("background write: %w", err)})
 			if h.noise.allow() {
-				h.log.Error("a background write failed and is tried again", "error", err)
+				h.log.Error("retry a background write that failed", "error", err)
 			}
 			h.step()
 		},
@@ -116,7 +116,7 @@ func (h *health) listener(m *metrics) *pebble.EventListener {
 			ended(info.Err)
 		},
 		CompactionEnd: func(info pebble.CompactionInfo) {
-			if info.Err == nil && info.Reason != "move" { // which only gives tables another level
+			if info.Err == nil && info.Reason != "move" { // a move changes only the level of a table
 				m.compactions.Inc()
 				m.wrote(info.Output.Tables)
 			}
@@ -130,8 +130,8 @@ func (h *health) listener(m *metrics) *pebble.EventListener {
 	}
 }
 
-// logger takes Pebble's log lines. Its Fatalf does not end the process: Pebble
-// goes on after it, and the store takes no further write.
+// logger takes Pebble's log lines. Its Fatalf does not end the process: Pebble continues
+// after it, and the store takes no further write.
 type logger struct{ health *health }
 
 var errFatal = errors.New("pebble cannot go on")

@@ -25,7 +25,7 @@ import (
 	"waypost/replication/replicationtest"
 )
 
-// numbered is a source of many links, whose slots can be read without looking at all of
+// numbered is a source of many links, whose slots can be read without reading all of
 // them.
 type numbered struct {
 	*replicationtest.Source
@@ -45,7 +45,7 @@ func newNumbered(t testing.TB, n int) *numbered {
 	return s
 }
 
-// commit adds links that are new.
+// commit adds new links.
 func (s *numbered) commit(t testing.TB, rs ...waypost.Record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,9 +82,9 @@ const (
 	bootstrapNode = "WAYPOST_TEST_BOOTSTRAP_NODE"
 )
 
-// TestBootstrapOfAnotherProcess is what TestABootstrapThatIsKilledTenTimes starts, and
+// TestBootstrap_ChildProcess runs in a process that TestBootstrap_ResumesAfterTenKills
 // kills.
-func TestBootstrapOfAnotherProcess(t *testing.T) {
+func TestBootstrap_ChildProcess(t *testing.T) {
 	dir := os.Getenv(bootstrapDir)
 	if dir == "" {
 		t.Skip("it is started by another test")
@@ -92,7 +92,7 @@ func TestBootstrapOfAnotherProcess(t *testing.T) {
 	db, err := replica.Open(replica.Config{Dir: dir, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	if os.Getenv("WAYPOST_BOOTSTRAP_LINKS") == "" {
-		db.Shrink() // so that there is something to keep at any moment
+		db.Shrink() // so that it always has something to keep
 	}
 	stop := run(t, func(ctx context.Context) error {
 		return replication.Follow(ctx, replication.FollowConfig{
@@ -104,7 +104,7 @@ func TestBootstrapOfAnotherProcess(t *testing.T) {
 	require.NoError(t, db.Close())
 }
 
-// slotKept is the slot from which an edge that is not running has to go on.
+// slotKept returns the slot from which a stopped edge has to resume.
 func slotKept(t *testing.T, dir string) int {
 	for _, name := range files(t, dir+"/restore-*/PROGRESS") {
 		raw, err := os.ReadFile(name)
@@ -117,7 +117,7 @@ func slotKept(t *testing.T, dir string) int {
 	return 0
 }
 
-func TestABootstrapThatIsKilledTenTimesDoesNotBeginAnew(t *testing.T) {
+func TestBootstrap_ResumesAfterTenKills(t *testing.T) {
 	links := 20_000
 	if text := os.Getenv("WAYPOST_BOOTSTRAP_LINKS"); text != "" {
 		var err error
@@ -143,7 +143,7 @@ func TestABootstrapThatIsKilledTenTimesDoesNotBeginAnew(t *testing.T) {
 		node := "edge-" + strconv.Itoa(processes)
 		slots = make(chan int, 100)
 		asked.Store(node, slots)
-		cmd = exec.Command(os.Args[0], "-test.run=^TestBootstrapOfAnotherProcess$") //nolint:gosec // itself
+		cmd = exec.Command(os.Args[0], "-test.run=^TestBootstrap_ChildProcess$") //nolint:gosec // itself
 		cmd.Env = append(os.Environ(), bootstrapDir+"="+dir, bootstrapURL+"="+url, bootstrapNode+"="+node)
 		cmd.Stdout, cmd.Stderr = io.Discard, os.Stderr
 		require.NoError(t, cmd.Start())
@@ -158,7 +158,7 @@ func TestABootstrapThatIsKilledTenTimesDoesNotBeginAnew(t *testing.T) {
 		case err := <-ended:
 			require.Fail(t, "it has ended without a snapshot", "%v", err)
 		case <-time.After(time.Minute):
-			require.Fail(t, "nobody asks for a snapshot")
+			require.Fail(t, "no request for a snapshot came")
 		}
 		return 0
 	}
@@ -184,7 +184,7 @@ func TestABootstrapThatIsKilledTenTimesDoesNotBeginAnew(t *testing.T) {
 			require.Zero(t, first(slots, ended), "what is kept is looked for once a source is there")
 			s.commit(t, replicationtest.Link(fmt.Sprintf("late%04d", rand.N(10_000)+10_000*(runs*100+kills)), "https://late.example/"))
 			if kept > 0 && kept < waypost.Slots {
-				require.Equal(t, kept, first(slots, ended), "it goes on where it was")
+				require.Equal(t, kept, first(slots, ended), "the snapshot is resumed")
 				resumed++
 			}
 			kill := time.NewTimer(rand.N(whole * 2 / 3))

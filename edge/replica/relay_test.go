@@ -20,8 +20,7 @@ import (
 	"waypost/replication/replicationtest"
 )
 
-// signed is a configuration of a server whose heartbeats and batches a control plane has
-// signed.
+// signed configures a server whose heartbeats and batches a control plane has signed.
 func signed(t *testing.T, s *replicationtest.Source, heartbeat time.Duration) replication.ServerConfig {
 	t.Helper()
 	head, err := s.Head(t.Context())
@@ -31,7 +30,7 @@ func signed(t *testing.T, s *replicationtest.Source, heartbeat time.Duration) re
 	return replication.ServerConfig{Source: s, Signer: signer, Heartbeat: heartbeat}
 }
 
-// pinning is a trust that has pinned nothing, and whose disk is never full.
+// pinning returns a trust that has pinned nothing, and whose disk is never full.
 func pinning(t *testing.T) *replication.Trust {
 	t.Helper()
 	trust, err := replication.NewTrust(nil, func([]byte) error { return nil })
@@ -42,7 +41,8 @@ func pinning(t *testing.T) *replication.Trust {
 // follows runs a follower until the test ends.
 func follows(t *testing.T, cfg replication.FollowConfig) *replication.Follower {
 	t.Helper()
-	cfg.Logger, cfg.BackoffMin, cfg.SnapshotBackoffMin, cfg.Silence = slog.New(slog.DiscardHandler), time.Millisecond, time.Millisecond, time.Hour
+	cfg.Logger, cfg.Silence = slog.New(slog.DiscardHandler), time.Hour
+	cfg.BackoffMin, cfg.SnapshotBackoffMin = time.Millisecond, time.Millisecond
 	f, err := replication.NewFollower(cfg)
 	require.NoError(t, err)
 	t.Cleanup(run(t, f.Run))
@@ -65,10 +65,9 @@ func (h *hearing) Heartbeat(head replication.Head) error {
 	return h.DB.Heartbeat(head)
 }
 
-// A relay that takes no changes goes on being what it was, for those below as well: what
-// shows that its position was signed is not pushed out by the heads that it hears of
-// meanwhile.
-func TestARelayThatHoldsADeletionBackCanBeFollowedAllTheWhile(t *testing.T) {
+// A relay that takes no changes stays a source for the followers below it. The heads that
+// it receives meanwhile do not replace the signature of its position.
+func TestRelay_IsFollowedWhileItHoldsDeletions(t *testing.T) {
 	for name, came := range map[string]func(*replicationtest.Source){
 		"by a snapshot": func(*replicationtest.Source) {},
 		"by a batch":    func(s *replicationtest.Source) { s.Commit(replicationtest.Link("more", "https://more.example/")) },
@@ -78,7 +77,7 @@ func TestARelayThatHoldsADeletionBackCanBeFollowedAllTheWhile(t *testing.T) {
 			for i := range 100 {
 				s.Commit(replicationtest.Link(linkCode(i), "https://example.com/"))
 			}
-			cfg := valved(vfs.NewMem())
+			cfg := guarded(vfs.NewMem())
 			cfg.LogBytes = 8 << 20
 			relay, trust := &hearing{DB: open(t, cfg)}, pinning(t)
 			up := follows(t, replication.FollowConfig{URL: serveWith(t, signed(t, s, time.Millisecond), nil), Sink: relay, Trust: trust})
@@ -100,15 +99,16 @@ func TestARelayThatHoldsADeletionBackCanBeFollowedAllTheWhile(t *testing.T) {
 				URL:  serveWith(t, replication.ServerConfig{Source: relay.DB, Trust: trust, Heartbeat: 10 * time.Millisecond}, nil),
 				Sink: below, Trust: pinning(t),
 			})
-			require.Eventually(t, func() bool { return below.Position() == position && down.Status().Connected }, 60*time.Second, time.Millisecond, "%v", down)
+			require.Eventually(t, func() bool { return below.Position() == position && down.Status().Connected },
+				60*time.Second, time.Millisecond, "%v", down)
 			require.Equal(t, 1, down.Status().Snapshots)
 		})
 	}
 }
 
-// What a source holds is compared as it is now, and not as its last heartbeat has told,
-// also through a relay.
-func TestVerifyingWaitsForNoHeartbeat(t *testing.T) {
+// A comparison reads the source as it is now, not as its last heartbeat reported it, also
+// through a relay.
+func TestRelay_ComparesWithoutAHeartbeat(t *testing.T) {
 	s := replicationtest.NewSource()
 	relay, leaf := open(t, keeping(vfs.NewMem())), open(t, config(vfs.NewMem()))
 	trust := pinning(t)
@@ -129,7 +129,7 @@ func TestVerifyingWaitsForNoHeartbeat(t *testing.T) {
 	}
 }
 
-// filling is a source during whose snapshot the follower's disk runs full.
+// filling is a source that fills the follower's disk during a snapshot.
 type filling struct {
 	*replicationtest.Source
 	once sync.Once
@@ -143,7 +143,7 @@ func (s *filling) Snapshot(ctx context.Context, first, last uint16, visit func([
 	return s.Source.Snapshot(ctx, first, last, visit)
 }
 
-func TestWhileTheDiskIsAlmostFullTheReplicaServesAndThenGoesOnByItselfWhereItWas(t *testing.T) {
+func TestFollower_ResumesWhenTheDiskHasRoom(t *testing.T) {
 	fs := vfs.NewMem()
 	cfg := config(fs)
 	cfg.MinFree = replica.MinFree{Bytes: 1 << 30}
@@ -171,7 +171,7 @@ func TestWhileTheDiskIsAlmostFullTheReplicaServesAndThenGoesOnByItselfWhereItWas
 	require.Equal(t, store, f.db.LiveStore())
 	f.stop()
 
-	// A snapshot keeps what it has.
+	// A snapshot keeps its tables.
 	f.Commit(replicationtest.Link("more", "https://more.example/"))
 	f.Trim()
 	progress := func() bool {
@@ -222,5 +222,5 @@ func TestWhileTheDiskIsAlmostFullTheReplicaServesAndThenGoesOnByItselfWhereItWas
 			furthest = max(furthest, first)
 		}
 	}
-	require.GreaterOrEqual(t, furthest, 256, "it goes on where it was")
+	require.GreaterOrEqual(t, furthest, 256, "the snapshot is resumed")
 }

@@ -18,7 +18,7 @@ import (
 // repair replaces slots of the live store. One goroutine uses it and owns its fields; it
 // writes the store under serving.mu.
 //
-// From its first write on the store has no position, on disk as well, until the last
+// From its first write on the store has no position, on disk too, until the last
 // write sets a new one. Batches of the store's own history that come before Sums are the
 // exception.
 type repair struct {

@@ -14,7 +14,8 @@ import (
 	"waypost/replication/replicationtest"
 )
 
-// repairByHand does what a follower does in a repair, so that a test can look in between.
+// repairByHand makes the calls of a follower in a repair, so that a test can stop between
+// them.
 func (f *fleet) repairByHand(t *testing.T, db *replica.DB, step func()) {
 	t.Helper()
 	head, err := f.Head(t.Context())
@@ -48,7 +49,7 @@ func (f *fleet) repairByHand(t *testing.T, db *replica.DB, step func()) {
 	step()
 }
 
-func TestACrashInTheMiddleOfARepairBeginsItAgain(t *testing.T) {
+func TestRepair_BeginsAgainAfterACrash(t *testing.T) {
 	for _, percent := range []int{0, 50, 100} {
 		fs := vfs.NewCrashableMem()
 		f := newFleet(t, config(fs), 200)

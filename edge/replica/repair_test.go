@@ -46,7 +46,7 @@ func newFleet(t *testing.T, cfg replica.Config, links int) *fleet {
 	return f
 }
 
-// serve begins a server, which has seen nothing of the source yet.
+// serve starts a server, which knows nothing of the source yet.
 func (f *fleet) serve(t *testing.T) {
 	t.Helper()
 	f.serveSource(t, f.Source)
@@ -88,8 +88,8 @@ func (f *fleet) follow(t *testing.T) {
 	t.Cleanup(f.stop)
 }
 
-// settle waits until the replica is as the source says, and its follower says so, and
-// compares every record.
+// settle waits until the replica and its follower report the source's state, and compares
+// every record.
 func (f *fleet) settle(t *testing.T) {
 	t.Helper()
 	head, err := f.Head(t.Context())
@@ -103,7 +103,7 @@ func (f *fleet) settle(t *testing.T) {
 	require.Eventually(t, func() bool { return f.db.Synced() == head.Position }, 60*time.Second, time.Millisecond)
 }
 
-// requests gives what was asked for since the last call.
+// requests returns the requests since the last call.
 func (f *fleet) requests() (asked []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -111,7 +111,7 @@ func (f *fleet) requests() (asked []string) {
 	return asked
 }
 
-// target is where the replica leads a visitor of a link, "" when it is not live.
+// target returns the target of a link, "" when the link is not live.
 func (f *fleet) target(t *testing.T, code string) string {
 	t.Helper()
 	r, _, found, err := f.db.Link(waypost.DefaultDomain, []byte(code), nil)
@@ -128,20 +128,20 @@ func deleted(code string) waypost.Record {
 	return r
 }
 
-func TestAfterALostTailOnlySlotsThatDifferAreReplaced(t *testing.T) {
+func TestRepair_ReplacesOnlyDifferingSlots(t *testing.T) {
 	f := newFleet(t, config(vfs.NewMem()), 3000)
 	f.follow(t)
 	f.settle(t)
 	store := f.db.LiveStore()
 	restore := f.Backup()
-	for i := range 5 { // newer in the history that is lost than anything will be in the next one
+	for i := range 5 { // newer in the lost history than any change of the next one
 		f.Commit(replicationtest.Link(linkCode(7), fmt.Sprintf("https://lost.example/%d", i)))
 	}
 	f.Commit(replicationtest.Link("onlylost", "https://lost.example/"), deleted(linkCode(8)), replicationtest.Purge(linkCode(9)))
 	f.settle(t)
 
 	done, reading := make(chan struct{}), sync.WaitGroup{}
-	reading.Go(func() { // serves all the while
+	reading.Go(func() { // the replica serves during the repair
 		buf := make([]byte, 0, 1024)
 		for i := 0; ; i++ {
 			select {
@@ -184,7 +184,7 @@ func TestAfterALostTailOnlySlotsThatDifferAreReplaced(t *testing.T) {
 	require.Contains(t, asked[1], "slots=")
 }
 
-// spoilt is what happens behind a replica's back.
+// spoilt returns ways to damage a store.
 func spoilt() map[string]func(*fleet) error {
 	return map[string]func(*fleet) error{
 		"a byte of a record": func(f *fleet) error { return f.db.Overwrite(linkCode(7), []byte("not a record")) },
@@ -198,7 +198,7 @@ func spoilt() map[string]func(*fleet) error {
 	}
 }
 
-func TestWhatHappenedBehindTheReplicasBackIsRepaired(t *testing.T) {
+func TestRepair_MendsDamage(t *testing.T) {
 	for name, spoil := range spoilt() {
 		t.Run(name, func(t *testing.T) {
 			f := newFleet(t, config(vfs.NewMem()), 500)
@@ -217,7 +217,7 @@ func TestWhatHappenedBehindTheReplicasBackIsRepaired(t *testing.T) {
 	}
 }
 
-func TestTooMuchThatDiffersIsASnapshot(t *testing.T) {
+func TestRepair_OfTooMuchBecomesASnapshot(t *testing.T) {
 	f := newFleet(t, config(vfs.NewMem()), 10)
 	restore := f.Backup()
 	for range 8 {
@@ -236,7 +236,7 @@ func TestTooMuchThatDiffersIsASnapshot(t *testing.T) {
 	require.Zero(t, f.follower.Status().Repairs)
 }
 
-func TestASourceThatHasNoSumsGivesASnapshot(t *testing.T) {
+func TestRepair_WithoutSumsBecomesASnapshot(t *testing.T) {
 	for _, status := range []int{http.StatusNotFound, http.StatusUnauthorized} {
 		f := newFleet(t, config(vfs.NewMem()), 10)
 		f.noSums = status
@@ -251,7 +251,7 @@ func TestASourceThatHasNoSumsGivesASnapshot(t *testing.T) {
 	}
 }
 
-func TestARepairThatEndsInAnotherDigestIsASnapshot(t *testing.T) {
+func TestRepair_WithAnotherDigestBecomesASnapshot(t *testing.T) {
 	f := newFleet(t, config(vfs.NewMem()), 100)
 	restore := f.Backup()
 	f.Commit(replicationtest.Link(linkCode(7), "https://lost.example/"))
@@ -270,7 +270,7 @@ func TestARepairThatEndsInAnotherDigestIsASnapshot(t *testing.T) {
 	f.settle(t)
 }
 
-func TestAFollowerGoesOnWithARepairThatWasCutShort(t *testing.T) {
+func TestRepair_IsResumedByTheFollower(t *testing.T) {
 	f := newFleet(t, replica.Config{Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)}, 300)
 	restore := f.Backup()
 	f.Commit(replicationtest.Link(linkCode(1), "https://lost.example/"), replicationtest.Link(linkCode(2), "https://lost.example/"))
@@ -292,9 +292,9 @@ func TestAFollowerGoesOnWithARepairThatWasCutShort(t *testing.T) {
 	require.Equal(t, store, f.db.LiveStore())
 }
 
-// A repair first goes on in its own history. Where a change was left out of that, a
-// position would claim that the change is there.
-func TestARepairHasNoPositionWhereAChangeWasLeftOut(t *testing.T) {
+// A repair first applies batches of its own history. If one of their changes was left
+// out, a position would claim that the change is there.
+func TestRepair_HasNoPositionAfterAnOmittedChange(t *testing.T) {
 	f := newFleet(t, config(vfs.NewMem()), 100)
 	before := f.db.Position()
 	f.Commit(replicationtest.Link("missing", "https://example.com/"))
@@ -315,7 +315,7 @@ func TestARepairHasNoPositionWhereAChangeWasLeftOut(t *testing.T) {
 	require.Equal(t, "https://example.com/", f.target(t, "missing"))
 }
 
-func TestRandomHistoriesThatAreLostAreRepaired(t *testing.T) {
+func TestRepair_MendsRandomLostHistories(t *testing.T) {
 	f := newFleet(t, config(vfs.NewMem()), 50)
 	f.follow(t)
 	rng := rand.New(rand.NewPCG(5, 6))
@@ -344,7 +344,7 @@ func TestRandomHistoriesThatAreLostAreRepaired(t *testing.T) {
 	require.Zero(t, f.follower.Status().Snapshots)
 }
 
-func TestTheTailTakesNothingBackOfASlotThatWasReadLater(t *testing.T) {
+func TestRepair_TailUndoesNoLaterSlot(t *testing.T) {
 	f := newFleet(t, config(vfs.NewMem()), 20)
 	f.Commit(replicationtest.Link("before", "https://lost.example/"))
 	restore := f.Backup()
@@ -383,7 +383,7 @@ func TestTheTailTakesNothingBackOfASlotThatWasReadLater(t *testing.T) {
 	last := tail
 	last.Transactions, tail.Transactions = tail.Transactions[1:], tail.Transactions[:1]
 	require.NoError(t, r.Apply(t.Context(), &tail))
-	require.Empty(t, f.target(t, "shortly"), "it was seen to be gone")
+	require.Empty(t, f.target(t, "shortly"), "its deletion was seen")
 	require.Equal(t, "https://now.example/", f.target(t, "before"))
 	require.ErrorIs(t, r.Commit(t.Context(), head.Digest^1), replication.ErrDiverged)
 	require.NoError(t, r.Apply(t.Context(), &last))

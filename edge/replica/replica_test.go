@@ -22,7 +22,10 @@ import (
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
 func config(fs vfs.FS) replica.Config {
-	return replica.Config{DeletionGuard: replica.DeletionGuard{Share: -1}, Dir: "/replica", FS: fs, CacheBytes: 1 << 20, Logger: slog.New(slog.DiscardHandler)}
+	return replica.Config{
+		Dir: "/replica", FS: fs, CacheBytes: 1 << 20,
+		DeletionGuard: replica.DeletionGuard{Share: -1}, Logger: slog.New(slog.DiscardHandler),
+	}
 }
 
 // open opens a replica that is closed when the test ends.
@@ -34,7 +37,7 @@ func open(t *testing.T, cfg replica.Config) *replica.DB {
 	return db
 }
 
-func TestTheReplicaIsASink(t *testing.T) {
+func TestDB_IsASink(t *testing.T) {
 	replicationtest.TestSink(t, func(t *testing.T) replicationtest.Replica {
 		db := open(t, config(vfs.NewMem()))
 		t.Cleanup(func() { requireDigest(t, db) })
@@ -42,15 +45,15 @@ func TestTheReplicaIsASink(t *testing.T) {
 	})
 }
 
-// requireDigest holds what is kept along against what the rows make.
+// requireDigest compares the stored digest with that of the rows.
 func requireDigest(t *testing.T, db *replica.DB) {
 	t.Helper()
-	digest, _, err := db.Recompute(context.WithoutCancel(t.Context())) // also while cleaning up
+	digest, _, err := db.Recompute(context.WithoutCancel(t.Context())) // also in a cleanup
 	require.NoError(t, err)
 	require.Equal(t, digest, db.Digest())
 }
 
-// filled is a replica on the real file system that holds n links, code0000 on.
+// filled returns a replica that holds n links, from code0000 on.
 func filled(t *testing.T, cfg replica.Config, n int) (*replica.DB, *replicationtest.Source) {
 	t.Helper()
 	s := replicationtest.NewSource()
@@ -77,7 +80,7 @@ func find(t *testing.T, db *replica.DB, code string) (string, bool) {
 	return string(rec.Payload), found
 }
 
-func TestALinkIsFoundByDomainAndCode(t *testing.T) {
+func TestDB_LinkFindsByDomainAndCode(t *testing.T) {
 	db, _ := filled(t, replica.Config{Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)}, 1000)
 	require.NoError(t, db.Flush())
 	location, found := find(t, db, "code0123")
@@ -92,7 +95,7 @@ func TestALinkIsFoundByDomainAndCode(t *testing.T) {
 	require.False(t, found, "another domain's")
 }
 
-func TestARecordBelongsToTheCallersBuffer(t *testing.T) {
+func TestDB_LinkCopiesToTheCallersBuffer(t *testing.T) {
 	db, s := filled(t, config(vfs.NewMem()), 10)
 	rec, buf, found, err := db.Link(waypost.DefaultDomain, []byte("code0001"), []byte("kept"))
 	require.NoError(t, err)
@@ -106,7 +109,7 @@ func TestARecordBelongsToTheCallersBuffer(t *testing.T) {
 	require.Equal(t, "https://changed.example/", location)
 }
 
-func TestARottenRecordIsNeverServedAndHeals(t *testing.T) {
+func TestDB_NeverServesADamagedRecord(t *testing.T) {
 	cfg := config(vfs.NewMem())
 	cfg.LookupBytes = -1 // which would answer from memory
 	db, s := filled(t, cfg, 10)
@@ -139,7 +142,7 @@ func TestARottenRecordIsNeverServedAndHeals(t *testing.T) {
 	}
 }
 
-func TestARottenRecordIsNoticedWhenItIsOverwritten(t *testing.T) {
+func TestDB_ApplyNoticesADamagedRecord(t *testing.T) {
 	db, s := filled(t, config(vfs.NewMem()), 10)
 	require.NoError(t, db.Overwrite("code0001", []byte("rubbish")))
 	s.Commit(replicationtest.Link("code0001", "https://changed.example/"))
@@ -147,7 +150,7 @@ func TestARottenRecordIsNoticedWhenItIsOverwritten(t *testing.T) {
 	require.ErrorIs(t, db.Apply(t.Context(), &b), replication.ErrDiverged)
 }
 
-func TestPoisonIsHeldAndNotServed(t *testing.T) {
+func TestDB_HoldsPoisonAndDoesNotServeIt(t *testing.T) {
 	db, s := filled(t, config(vfs.NewMem()), 10)
 	s.Commit(replicationtest.Link("evil", "https://a.example/\r\nX: y"))
 	apply(t, s, db)
@@ -165,7 +168,7 @@ func domain(id, host string) waypost.Record {
 	return waypost.Record{Kind: waypost.KindDomain, Name: []byte(id), Payload: []byte(`{"host":"` + host + `"}`)}
 }
 
-func TestDomainsAreFoundByHost(t *testing.T) {
+func TestDB_DomainFindsByHost(t *testing.T) {
 	fs := vfs.NewMem()
 	cfg := config(fs)
 	db, err := replica.Open(cfg)
@@ -174,7 +177,7 @@ func TestDomainsAreFoundByHost(t *testing.T) {
 	require.False(t, found)
 	s := replicationtest.NewSource()
 	var links []waypost.Record
-	for i := range 500 { // around the domains, in all slots
+	for i := range 500 { // in all slots, next to the domains
 		links = append(links, replicationtest.Link(fmt.Sprintf("code%d", i), "https://example.com/"))
 		other := replicationtest.Link(fmt.Sprintf("%d", i), "{}")
 		other.Kind = waypost.KindRange
@@ -209,7 +212,7 @@ func TestDomainsAreFoundByHost(t *testing.T) {
 	check(map[string]waypost.DomainID{"new.example": 1})
 }
 
-func TestADomainLeadsWhereItsNewestRecordSays(t *testing.T) {
+func TestDB_TargetsFollowTheNewestRecord(t *testing.T) {
 	cfg := config(vfs.NewMem())
 	db, err := replica.Open(cfg)
 	require.NoError(t, err)
@@ -240,7 +243,7 @@ func TestADomainLeadsWhereItsNewestRecordSays(t *testing.T) {
 	require.Equal(t, waypost.DomainTargets{Root: []byte("https://example.com/")}, db.Targets(7))
 }
 
-func TestAnAppliedBatchIsDurableWithinTheInterval(t *testing.T) {
+func TestDB_SyncsWithinTheInterval(t *testing.T) {
 	cfg := config(vfs.NewMem())
 	cfg.SyncInterval = 5 * time.Millisecond
 	db, s := filled(t, cfg, 10)
@@ -252,7 +255,7 @@ func TestAnAppliedBatchIsDurableWithinTheInterval(t *testing.T) {
 	}
 }
 
-func TestOneDirectoryHasOneProcess(t *testing.T) {
+func TestOpen_LocksTheDirectory(t *testing.T) {
 	for name, cfg := range map[string]replica.Config{
 		"in memory": config(vfs.NewMem()),
 		"on disk":   {Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)},
@@ -263,7 +266,7 @@ func TestOneDirectoryHasOneProcess(t *testing.T) {
 	}
 }
 
-func TestAClosedReplicaSaysSo(t *testing.T) {
+func TestDB_ClosedReturnsErrors(t *testing.T) {
 	cfg := config(vfs.NewMem())
 	db, err := replica.Open(cfg)
 	require.NoError(t, err)
@@ -279,7 +282,7 @@ func TestAClosedReplicaSaysSo(t *testing.T) {
 	require.ErrorContains(t, err, "closed")
 }
 
-func TestClosingAbandonsARestore(t *testing.T) {
+func TestDB_CloseEndsARestore(t *testing.T) {
 	fs := vfs.NewMem()
 	db, err := replica.Open(config(fs))
 	require.NoError(t, err)
@@ -294,7 +297,7 @@ func TestClosingAbandonsARestore(t *testing.T) {
 	require.NotContains(t, names, "store-000001")
 }
 
-func TestMetricsTellWhereTheReplicaIs(t *testing.T) {
+func TestMetrics_ReportThePosition(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	cfg := config(vfs.NewMem())
 	cfg.Registerer = reg

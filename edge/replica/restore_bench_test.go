@@ -13,7 +13,8 @@ import (
 	"waypost/replication"
 )
 
-// A snapshot as it comes from another replica: in the order of the keys.
+// BenchmarkRestore takes a snapshot in the order of the keys, as another replica sends
+// it.
 func BenchmarkRestore(b *testing.B) {
 	const links = 200_000
 	s := newNumbered(b, links)
@@ -39,7 +40,9 @@ func BenchmarkRestore(b *testing.B) {
 		require.NoError(b, err)
 		for i, part := range parts {
 			require.NoError(b, r.Slots(b.Context(), part))
-			require.NoError(b, r.Keep(b.Context(), replication.Progress{Next: (i + 1) * width, Lowest: head.Position, Highest: head.Position, Digest: head.Digest}))
+			require.NoError(b, r.Keep(b.Context(), replication.Progress{
+				Next: (i + 1) * width, Lowest: head.Position, Highest: head.Position, Digest: head.Digest,
+			}))
 		}
 		require.NoError(b, r.Begin(b.Context(), head.Position, head.Position))
 		require.NoError(b, r.Commit(b.Context(), head.Digest))

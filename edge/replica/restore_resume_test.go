@@ -17,8 +17,7 @@ import (
 	"waypost/replication/replicationtest"
 )
 
-// taking is a snapshot as a follower takes it, which goes on where an earlier one has
-// ended.
+// taking takes a snapshot like a follower, and resumes an earlier one.
 type taking struct {
 	s        *replicationtest.Source
 	db       *replica.DB
@@ -73,7 +72,7 @@ func (k *taking) run(t *testing.T) error {
 	return k.restore.Commit(t.Context(), p.Digest)
 }
 
-func TestARestoreGoesOnAfterACrashAnywhere(t *testing.T) {
+func TestRestore_ResumesAfterACrash(t *testing.T) {
 	for _, percent := range []int{0, 60, 100} {
 		c := &crasher{fs: vfs.NewCrashableMem(), percent: percent}
 		db, err := replica.Open(config(errorfs.Wrap(c.fs, c)))
@@ -86,7 +85,7 @@ func TestARestoreGoesOnAfterACrashAnywhere(t *testing.T) {
 		}
 		s.Commit(rs...)
 		c.watch(true)
-		k := taking{s: s, db: db, between: func(next int) { // a tail that changes, adds and takes away what was taken
+		k := taking{s: s, db: db, between: func(next int) { // the tail changes, adds and removes links that were taken
 			s.Commit(replicationtest.Link(fmt.Sprintf("code%04d", next%200), "https://changed.example/"),
 				replicationtest.Link(fmt.Sprintf("new%04d", next), "https://new.example/"),
 				replicationtest.Purge(fmt.Sprintf("code%04d", next%200+1)))
@@ -104,7 +103,7 @@ func TestARestoreGoesOnAfterACrashAnywhere(t *testing.T) {
 			if after.Position().IsZero() {
 				k := taking{s: s, db: after}
 				require.NoError(t, k.run(t), "crash %d", i)
-				if percent == 0 { // what was durable stays so
+				if percent == 0 { // durable files stay
 					require.GreaterOrEqual(t, k.progress.Next, furthest, "crash %d", i)
 				}
 				furthest = max(furthest, k.progress.Next)
@@ -120,11 +119,11 @@ func TestARestoreGoesOnAfterACrashAnywhere(t *testing.T) {
 			require.NoError(t, after.Close())
 		}
 		require.Equal(t, waypost.Slots, furthest)
-		require.Positive(t, tails, "some have ended in the tail, and go on there")
+		require.Positive(t, tails, "some have ended in the tail, and are resumed there")
 	}
 }
 
-func TestASuspendedRestoreGoesOnAndAnAbortedOneDoesNot(t *testing.T) {
+func TestRestore_ResumesSuspendedAndNotAborted(t *testing.T) {
 	db, s := filled(t, config(vfs.NewMem()), 100)
 	db.Shrink()
 	begin := func(end func(replication.Restore) error) {
@@ -154,7 +153,7 @@ func TestASuspendedRestoreGoesOnAndAnAbortedOneDoesNot(t *testing.T) {
 	require.Zero(t, k.progress.Next)
 }
 
-func TestARangeThatComesAgainIsTakenOnce(t *testing.T) {
+func TestRestore_TakesARepeatedRangeOnce(t *testing.T) {
 	db, s := filled(t, config(vfs.NewMem()), 100)
 	for _, saved := range []bool{false, true} {
 		if saved {
@@ -170,7 +169,7 @@ func TestARangeThatComesAgainIsTakenOnce(t *testing.T) {
 	}
 }
 
-func TestTablesThatAreGoneMakeARestoreBeginAnew(t *testing.T) {
+func TestRestore_BeginsAgainWithoutItsTables(t *testing.T) {
 	fs := vfs.NewMem()
 	db, s := filled(t, config(fs), 100)
 	db.Shrink()
@@ -191,7 +190,7 @@ func TestTablesThatAreGoneMakeARestoreBeginAnew(t *testing.T) {
 	replicationtest.RequireEqual(t, s, db)
 }
 
-func TestAFileSystemWithoutLinksTakesSnapshots(t *testing.T) {
+func TestRestore_WorksWithoutHardLinks(t *testing.T) {
 	d := &disk{err: syscall.EOPNOTSUPP, only: func(op errorfs.Op) bool { return op.Kind == errorfs.OpLink }}
 	db, s := filled(t, config(errorfs.Wrap(vfs.NewMem(), d)), 50)
 	d.broken.Store(true)
@@ -199,7 +198,7 @@ func TestAFileSystemWithoutLinksTakesSnapshots(t *testing.T) {
 	replicationtest.RequireEqual(t, s, db)
 }
 
-func TestADiskThatFailsWhileTablesArePutInPlaceFailsTheRestoreAlone(t *testing.T) {
+func TestRestore_FailsAloneWhenLinkingFails(t *testing.T) {
 	for name, only := range map[string]func(errorfs.Op) bool{
 		"PROGRESS":     func(op errorfs.Op) bool { return strings.Contains(op.Path, "PROGRESS") },
 		"the manifest": func(op errorfs.Op) bool { return strings.Contains(op.Path, "MANIFEST") },

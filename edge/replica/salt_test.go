@@ -19,7 +19,7 @@ func saltRecord(day int32, payload string) waypost.Record {
 	return waypost.Record{Kind: waypost.KindSalt, Name: []byte(waypost.DayText(day)), Payload: []byte(payload)}
 }
 
-func TestTheSaltOfADayIsThereAtOnceAndAfterARestartWithoutTheControlPlane(t *testing.T) {
+func TestDB_SaltSurvivesARestart(t *testing.T) {
 	fs := vfs.NewMem()
 	db, err := replica.Open(config(fs))
 	require.NoError(t, err)
@@ -67,7 +67,7 @@ func TestTheSaltOfADayIsThereAtOnceAndAfterARestartWithoutTheControlPlane(t *tes
 	check(db, 7)
 }
 
-func TestASaltThatCannotBeReadIsNoneAndIsNotLogged(t *testing.T) {
+func TestDB_SaltIgnoresAndDoesNotLogBadRecords(t *testing.T) {
 	var log bytes.Buffer
 	cfg := config(vfs.NewMem())
 	cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
@@ -86,7 +86,7 @@ func TestASaltThatCannotBeReadIsNoneAndIsNotLogged(t *testing.T) {
 	require.NotContains(t, log.String(), "abcd")
 }
 
-func TestLookingForASaltDoesNotAllocate(t *testing.T) {
+func TestDB_SaltAllocatesNothing(t *testing.T) {
 	db, s := filled(t, config(vfs.NewMem()), 1)
 	s.Commit(saltRecord(1, strings.Repeat("ab", 32)))
 	apply(t, s, db)

@@ -90,9 +90,11 @@ func (s *serving) Link(domain waypost.DomainID, code, buf []byte) (rec waypost.R
 
 // stored finds the record of a code in a pinned store, and unpins the store. (In the loop
 // above, a deferred call would allocate.)
-func (s *serving) stored(st *store, slot uint16, domain waypost.DomainID, code, buf []byte) (rec waypost.Record, grown []byte, found bool, err error) {
+func (s *serving) stored(
+	st *store, slot uint16, domain waypost.DomainID, code, buf []byte,
+) (rec waypost.Record, grown []byte, found bool, err error) {
 	defer st.unpin(slot)
-	// The key goes into buf as well, because on the stack it would escape.
+	// The key goes into buf too, because on the stack it would escape.
 	grown = appendRecordKey(buf, slot, waypost.KindLink, domain, code)
 	raw, closer, err := st.pdb.Get(grown[len(buf):])
 	if err != nil {

@@ -15,19 +15,19 @@ import (
 	"waypost/replication/replicationtest"
 )
 
-// keeping is the configuration of a replica that others may follow.
+// keeping configures a replica that others may follow.
 func keeping(fs vfs.FS) replica.Config {
 	cfg := config(fs)
 	cfg.LogBytes = 8 << 20
 	return cfg
 }
 
-// passedOn is a replica that the suite of sources reads, and the changelog that it has
-// its own from.
+// passedOn is a replica that the suite of sources reads, and the changelog that it
+// follows.
 type passedOn struct {
 	*replica.DB
 	origin *replicationtest.Source
-	settle func(t testing.TB) // brings the replica to where the origin is
+	settle func(t testing.TB) // waits until the replica has the origin's position
 }
 
 func (p *passedOn) Put(t testing.TB, codes ...string) {
@@ -53,7 +53,7 @@ func (p *passedOn) Fork(t testing.TB) {
 	p.settle(t)
 }
 
-func TestAReplicaIsASource(t *testing.T) {
+func TestDB_IsASource(t *testing.T) {
 	replicationtest.TestSource(t, func(t *testing.T) replicationtest.Changelog {
 		p := &passedOn{DB: open(t, keeping(vfs.NewMem())), origin: replicationtest.NewSource()}
 		replicationtest.Take(t, p.origin, p.DB)
@@ -72,8 +72,8 @@ func TestAReplicaIsASource(t *testing.T) {
 	})
 }
 
-// A tree: the source, a replica that follows it, and one that follows that, over HTTP.
-func TestAReplicaOfARelayIsASource(t *testing.T) {
+// A tree has a source, a replica that follows it, and one that follows that, over HTTP.
+func TestDB_BehindARelayIsASource(t *testing.T) {
 	replicationtest.TestSource(t, func(t *testing.T) replicationtest.Changelog {
 		tree := newTree(t)
 		return &passedOn{DB: tree.leaf, origin: tree.origin, settle: tree.settle}
@@ -107,7 +107,7 @@ func (r *tree) settle(t testing.TB) {
 	}, 60*time.Second, time.Millisecond)
 }
 
-func TestARelayPassesFramesOnAsTheyCame(t *testing.T) {
+func TestSource_PassesFramesUnchanged(t *testing.T) {
 	r := newTree(t)
 	from := r.leaf.Position()
 	for i := range 20 {
@@ -127,9 +127,9 @@ func TestARelayPassesFramesOnAsTheyCame(t *testing.T) {
 	}
 }
 
-// Whoever stands in the middle of a batch gets the whole of it, and passes over what it
+// A follower in the middle of a batch gets the whole batch, and skips the part that it
 // has.
-func TestAFollowerInTheMiddleOfABatchGoesOn(t *testing.T) {
+func TestSource_ServesFollowersInsideABatch(t *testing.T) {
 	s := replicationtest.NewSource()
 	relay, follower := open(t, keeping(vfs.NewMem())), open(t, config(vfs.NewMem()))
 	replicationtest.Take(t, s, relay)
@@ -158,7 +158,7 @@ func TestAFollowerInTheMiddleOfABatchGoesOn(t *testing.T) {
 	replicationtest.RequireEqual(t, s, follower)
 }
 
-func TestTheLogIsBoundedInBytesAndAge(t *testing.T) {
+func TestLog_IsBoundedInBytesAndAge(t *testing.T) {
 	cfg := keeping(vfs.NewMem())
 	cfg.LogBytes = 64 << 10
 	db, s := filled(t, cfg, 1)
@@ -176,10 +176,10 @@ func TestTheLogIsBoundedInBytesAndAge(t *testing.T) {
 	at := db.Position()
 	at.Seq -= uint64(batches) / 2
 	_, err = db.Read(t.Context(), at, 10)
-	require.ErrorIs(t, err, replication.ErrOtherHistory, "its stamp is not known here, and judged")
+	require.ErrorIs(t, err, replication.ErrOtherHistory, "its stamp is checked")
 }
 
-func TestTheLogSurvivesARestartAndEndsWhereNoneIsKept(t *testing.T) {
+func TestLog_SurvivesARestart(t *testing.T) {
 	fs := vfs.NewMem()
 	db, s := filledOn(t, fs, 10)
 	from := db.Position()
@@ -197,7 +197,7 @@ func TestTheLogSurvivesARestartAndEndsWhereNoneIsKept(t *testing.T) {
 	require.Equal(t, b.Transactions[0].At, head.At, "the time of the last transaction is known from the log")
 	require.NoError(t, db.Close())
 
-	db, err = replica.Open(config(fs)) // keeps none
+	db, err = replica.Open(config(fs)) // which keeps no log
 	require.NoError(t, err)
 	s.Put(t, "after2")
 	apply(t, s, db)
@@ -226,7 +226,7 @@ func filledOn(t *testing.T, fs vfs.FS, n int) (*replica.DB, *replicationtest.Sou
 	return db, s
 }
 
-func TestAReplicaThatIsNotWholeIsNoSource(t *testing.T) {
+func TestSource_RefusesAnIncompleteReplica(t *testing.T) {
 	s := replicationtest.NewSource()
 	db := open(t, keeping(vfs.NewMem()))
 	requireNoSource := func(why string) {
@@ -263,11 +263,11 @@ func TestAReplicaThatIsNotWholeIsNoSource(t *testing.T) {
 	s.Put(t, "code1")
 	apply(t, s, db)
 	_, err = db.Head(t.Context())
-	require.NoError(t, err, "the digest of what came after says otherwise")
+	require.NoError(t, err, "the digest of later batches is right")
 }
 
-// Two that follow each other do not make each other young.
-func TestTheTimeOfAHeadIsTheOrigins(t *testing.T) {
+// Two relays that follow each other do not make each other look fresh.
+func TestSource_HeadHasTheOriginsTime(t *testing.T) {
 	s := replicationtest.NewSource()
 	a, b := open(t, keeping(vfs.NewMem())), open(t, keeping(vfs.NewMem()))
 	replicationtest.Take(t, s, a)

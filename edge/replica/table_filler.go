@@ -223,7 +223,9 @@ func (f *filler) walk(ctx context.Context, st *store, visit func(*pebble.Iterato
 
 // visitSome visits links from a key on, and returns the key to continue from; more is
 // false at the end.
-func (st *store) visitSome(ctx context.Context, from []byte, visit func(*pebble.Iterator, linkName) bool) (next []byte, more bool, err error) {
+func (st *store) visitSome(
+	ctx context.Context, from []byte, visit func(*pebble.Iterator, linkName) bool,
+) (next []byte, more bool, err error) {
 	it, err := st.pdb.NewIterWithContext(ctx, &pebble.IterOptions{LowerBound: from, UpperBound: recordEnd})
 	if err != nil {
 		return nil, false, fmt.Errorf("read the links: %w", err)

@@ -7,6 +7,6 @@ package replica
 // static void trim(void) { if (malloc_trim) malloc_trim(0); }
 import "C"
 
-// trimMemory gives back what Pebble has freed. Reading all links takes and frees a block
-// at a time, in turns in each of the allocator's arenas, which keep most of it.
+// trimMemory returns memory that Pebble has freed to the system. Reading all links takes
+// and frees a block at a time, in each of the allocator's arenas, which keep most of it.
 func trimMemory() { C.trim() }

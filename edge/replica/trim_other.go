@@ -2,6 +2,6 @@
 
 package replica
 
-// trimMemory has nothing to do: Pebble's memory is Go's, or the system's allocator gives
-// it back by itself.
+// trimMemory does nothing: Pebble's memory is Go's, or the system's allocator returns it
+// automatically.
 func trimMemory() {}

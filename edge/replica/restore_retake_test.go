@@ -19,7 +19,7 @@ import (
 	"waypost/replication/replicationtest"
 )
 
-// watched is a source that tells of each range before it is read.
+// watched is a source that reports each range before it is read.
 type watched struct {
 	*replicationtest.Source
 	before func(first int)
@@ -35,7 +35,7 @@ func (s *watched) Snapshot(ctx context.Context, first, last uint16, visit func([
 	return s.Source.Snapshot(ctx, first, last, visit)
 }
 
-func TestASnapshotWhoseLogIsTrimmedTakesOnlySomeSlotsAgain(t *testing.T) {
+func TestRestore_RetakesSomeSlotsAfterATrim(t *testing.T) {
 	for _, inTables := range []bool{false, true} {
 		for _, writes := range []bool{false, true} {
 			t.Run(fmt.Sprintf("in tables %v, writes afterwards %v", inTables, writes), func(t *testing.T) {
@@ -87,7 +87,7 @@ func TestASnapshotWhoseLogIsTrimmedTakesOnlySomeSlotsAgain(t *testing.T) {
 				replicationtest.RequireEqual(t, s.Source, db)
 				requireDigest(t, db)
 				_, found := find(t, db, early[0])
-				require.False(t, found, "what was gone from the log is gone")
+				require.False(t, found, "a deletion that the log has lost is known")
 				_, found = find(t, db, "late")
 				require.True(t, found)
 			})
@@ -95,7 +95,7 @@ func TestASnapshotWhoseLogIsTrimmedTakesOnlySomeSlotsAgain(t *testing.T) {
 	}
 }
 
-func TestSlotsThatAreTakenAgainTakeTheirTablesAlong(t *testing.T) {
+func TestRestore_AgainForgetsWholeTables(t *testing.T) {
 	db := open(t, replica.Config{Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)})
 	db.NeverSaveByTime()
 	s := replicationtest.NewSource()
@@ -114,7 +114,9 @@ func TestSlotsThatAreTakenAgainTakeTheirTablesAlong(t *testing.T) {
 		})
 		require.NoError(t, err)
 		require.NoError(t, r.Slots(t.Context(), records))
-		require.NoError(t, r.Keep(t.Context(), replication.Progress{Next: last + 1, Lowest: head.Position, Highest: head.Position, Digest: head.Digest}))
+		require.NoError(t, r.Keep(t.Context(), replication.Progress{
+			Next: last + 1, Lowest: head.Position, Highest: head.Position, Digest: head.Digest,
+		}))
 	}
 	take(0, 1023) // both in memory
 	db.Shrink()
@@ -122,7 +124,7 @@ func TestSlotsThatAreTakenAgainTakeTheirTablesAlong(t *testing.T) {
 	take(2048, 4095)
 	before, err := r.(replication.Retaker).Again(t.Context(), 100)
 	require.NoError(t, err)
-	require.Greater(t, before, 1024, "what a table has besides comes again")
+	require.Greater(t, before, 1024, "the other slots of a table come again")
 	require.LessOrEqual(t, before, 2048)
 	take(0, 2047)
 	require.NoError(t, r.Begin(t.Context(), head.Position, head.Position))

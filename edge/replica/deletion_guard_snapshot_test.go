@@ -24,15 +24,15 @@ func (f *fleet) deleteAtOnce() {
 	f.Commit(gone...)
 }
 
-// trim lets what was committed come by no stream any more: the server that is there may
-// have it.
+// trim removes the log, so that committed changes come by no stream any more. A new
+// server replaces the one that may have them in memory.
 func (f *fleet) trim(t *testing.T) {
 	t.Helper()
 	f.Trim()
 	f.serve(t)
 }
 
-// refused waits until a repair or a snapshot has ended by being held back.
+// refused waits until a repair or a snapshot is held back.
 func (f *fleet) refused(t *testing.T, what replication.HoldKind) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -42,9 +42,9 @@ func (f *fleet) refused(t *testing.T, what replication.HoldKind) {
 	}, 60*time.Second, time.Millisecond)
 }
 
-func TestDeletionsThatComeBySnapshotAreHeldUntilTheyAreAccepted(t *testing.T) {
-	f := newFleet(t, valved(vfs.NewMem()), 500)
-	f.db.Shrink() // what is taken of a snapshot is durable at once
+func TestDeletionGuard_HoldsDeletionsOfASnapshot(t *testing.T) {
+	f := newFleet(t, guarded(vfs.NewMem()), 500)
+	f.db.Shrink() // the parts of a snapshot are durable at once
 	store := f.db.LiveStore()
 	f.deleteAtOnce()
 	f.trim(t)
@@ -60,7 +60,7 @@ func TestDeletionsThatComeBySnapshotAreHeldUntilTheyAreAccepted(t *testing.T) {
 	}
 	f.Commit(back...)
 	f.follow(t)
-	f.settle(t) // put right at the source, it needs nobody
+	f.settle(t) // corrected at the source, it needs no operator
 	require.Nil(t, f.follower.Status().Held)
 	require.Equal(t, "https://example.com/back", f.target(t, linkCode(100)))
 
@@ -77,8 +77,8 @@ func TestDeletionsThatComeBySnapshotAreHeldUntilTheyAreAccepted(t *testing.T) {
 	require.Equal(t, "https://later.example/", f.target(t, "later"))
 }
 
-func TestASnapshotThatGoesOnIsJudgedAsAWhole(t *testing.T) {
-	f := newFleet(t, valved(vfs.NewMem()), 500)
+func TestDeletionGuard_JudgesAResumedSnapshotAsAWhole(t *testing.T) {
+	f := newFleet(t, guarded(vfs.NewMem()), 500)
 	f.db.Shrink()
 	f.Commit(replicationtest.Link("later", "https://later.example/"))
 	f.trim(t)
@@ -96,15 +96,15 @@ func TestASnapshotThatGoesOnIsJudgedAsAWhole(t *testing.T) {
 	require.Contains(t, f.requests(), replication.PathSnapshot+"?first=2048")
 }
 
-func TestARepairDoesNotTakeDeletionsThatAreHeld(t *testing.T) {
-	f := newFleet(t, valved(vfs.NewMem()), 500)
+func TestDeletionGuard_HoldsDeletionsDuringARepair(t *testing.T) {
+	f := newFleet(t, guarded(vfs.NewMem()), 500)
 	f.follow(t)
 	f.settle(t)
 	f.deleteAtOnce()
 	f.held(t, replication.HoldMassDelete)
 	at := f.db.Position()
-	f.stop() // and meanwhile a record rots, which the stream finds
-	f.db.Suspect(errors.New("not what was written"))
+	f.stop() // meanwhile a record is damaged, which the stream finds
+	f.db.Suspect(errors.New("damaged"))
 	f.requests()
 	f.follow(t)
 	f.refused(t, replication.HoldMassDelete)
@@ -120,8 +120,8 @@ func TestARepairDoesNotTakeDeletionsThatAreHeld(t *testing.T) {
 	require.Empty(t, f.target(t, linkCode(100)))
 }
 
-func TestARepairIsJudgedByTheLinksThatItLeavesBeforeItWrites(t *testing.T) {
-	f := newFleet(t, valved(vfs.NewMem()), 500)
+func TestDeletionGuard_JudgesARepairBeforeItWrites(t *testing.T) {
+	f := newFleet(t, guarded(vfs.NewMem()), 500)
 	f.follow(t)
 	f.settle(t)
 	store := f.db.LiveStore()
@@ -132,7 +132,7 @@ func TestARepairIsJudgedByTheLinksThatItLeavesBeforeItWrites(t *testing.T) {
 	f.settle(t)
 	restore()
 	f.Commit(replicationtest.Link("newone", "https://new.example/"))
-	f.settle(t) // many differ, and all lead somewhere
+	f.settle(t) // many differ, and all redirect
 	require.Nil(t, f.follower.Status().Held)
 	require.Equal(t, 1, f.follower.Status().Repairs)
 
@@ -140,7 +140,7 @@ func TestARepairIsJudgedByTheLinksThatItLeavesBeforeItWrites(t *testing.T) {
 	f.Commit(replicationtest.Link("lost", "https://lost.example/"))
 	f.settle(t)
 	at := f.db.Position()
-	f.stop() // so that it sees both at once
+	f.stop() // both come at once
 	restore()
 	f.deleteAtOnce()
 	f.follow(t)

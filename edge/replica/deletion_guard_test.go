@@ -13,7 +13,7 @@ import (
 	"waypost/replication/replicationtest"
 )
 
-// held waits until the replica holds something back.
+// held waits until the replica holds a change back.
 func (f *fleet) held(t *testing.T, what replication.HoldKind) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -28,20 +28,21 @@ func (f *fleet) delete(from, to int) {
 	}
 }
 
-// valved is a replica with a valve for a tenth of its records, but for ten.
-func valved(fs vfs.FS) replica.Config {
+// guarded configures a replica that holds back deletions of a tenth of its records, and
+// never of ten.
+func guarded(fs vfs.FS) replica.Config {
 	cfg := config(fs)
 	cfg.DeletionGuard = replica.DeletionGuard{Share: 0.1, Least: 10}
 	return cfg
 }
 
-func TestMassDeletionsAreHeldUntilTheyAreAccepted(t *testing.T) {
-	f := newFleet(t, valved(vfs.NewMem()), 500)
+func TestDeletionGuard_HoldsMassDeletions(t *testing.T) {
+	f := newFleet(t, guarded(vfs.NewMem()), 500)
 	f.follow(t)
 	f.settle(t)
 	f.delete(0, 40)
 	f.settle(t)
-	require.Nil(t, f.follower.Status().Held, "that many are normal life")
+	require.Nil(t, f.follower.Status().Held, "that many are normal")
 	_, err := f.follower.Accept("")
 	require.Error(t, err)
 
@@ -55,13 +56,13 @@ func TestMassDeletionsAreHeldUntilTheyAreAccepted(t *testing.T) {
 	_, err = f.follower.Verify(t.Context(), false)
 	require.ErrorContains(t, err, "mass-delete")
 
-	f.stop() // and a restart makes no room for as many again
+	f.stop() // a restart allows no more
 	f.follow(t)
 	f.held(t, replication.HoldMassDelete)
 	require.Equal(t, at, f.db.Position())
 
 	_, err = f.follower.Accept(replication.HoldEmptySnapshot)
-	require.Error(t, err, "that is not what is held")
+	require.Error(t, err, "another kind is held")
 	head, err := f.Head(t.Context())
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return f.follower.Status().Head.Position == head.Position }, 60*time.Second, time.Millisecond)
@@ -73,25 +74,25 @@ func TestMassDeletionsAreHeldUntilTheyAreAccepted(t *testing.T) {
 	require.Empty(t, f.target(t, linkCode(100)))
 	require.Equal(t, "https://later.example/", f.target(t, "later"))
 
-	f.delete(200, 280) // what comes after counts anew
+	f.delete(200, 280) // later ones are counted from zero
 	f.held(t, replication.HoldMassDelete)
 }
 
-func TestATallyOfDeletionsOutlivesAPowerCut(t *testing.T) {
+func TestDeletionGuard_TallySurvivesAPowerCut(t *testing.T) {
 	fs := vfs.NewCrashableMem()
-	f := newFleet(t, valved(fs), 500)
+	f := newFleet(t, guarded(fs), 500)
 	f.follow(t)
 	f.delete(0, 40)
 	f.settle(t)
 	f.stop()
-	f.db = open(t, valved(fs.CrashClone(vfs.CrashCloneCfg{})))
+	f.db = open(t, guarded(fs.CrashClone(vfs.CrashCloneCfg{})))
 	f.delete(40, 60)
 	f.follow(t)
 	f.held(t, replication.HoldMassDelete)
 }
 
-func TestWhatVisitorsDoNotNoticeIsNeverHeld(t *testing.T) {
-	f := newFleet(t, valved(vfs.NewMem()), 500)
+func TestDeletionGuard_IgnoresExpiryAndTakedowns(t *testing.T) {
+	f := newFleet(t, guarded(vfs.NewMem()), 500)
 	f.follow(t)
 	past := time.Now().Add(-time.Hour).UnixMilli()
 	for i := range 400 {
@@ -116,8 +117,8 @@ func TestWhatVisitorsDoNotNoticeIsNeverHeld(t *testing.T) {
 	require.Nil(t, f.follower.Status().Held)
 }
 
-func TestASnapshotThatLeavesNextToNothingIsHeldUntilItIsAccepted(t *testing.T) {
-	f := newFleet(t, valved(vfs.NewMem()), 500)
+func TestDeletionGuard_HoldsANearlyEmptySnapshot(t *testing.T) {
+	f := newFleet(t, guarded(vfs.NewMem()), 500)
 	f.follow(t)
 	f.settle(t)
 	store := f.db.LiveStore()
@@ -132,18 +133,18 @@ func TestASnapshotThatLeavesNextToNothingIsHeldUntilItIsAccepted(t *testing.T) {
 	require.Nil(t, f.follower.Status().Held)
 }
 
-func TestARecordThatCannotBeUnderstoodIsHeldAndTheRestServes(t *testing.T) {
-	f := newFleet(t, valved(vfs.NewMem()), 100)
+func TestDB_HoldsAnUnknownRecordAndServesTheRest(t *testing.T) {
+	f := newFleet(t, guarded(vfs.NewMem()), 100)
 	f.follow(t)
 	f.settle(t)
 	restore := f.Backup()
 	r := replicationtest.Link("newer", "https://newer.example/")
-	f.CommitSpoilt(r, func(raw []byte) { raw[0] = 9 }) // of a version to come
+	f.CommitSpoilt(r, func(raw []byte) { raw[0] = 9 }) // of a later version
 	f.held(t, replication.HoldRecord)
 	require.Equal(t, "https://example.com/7", f.target(t, linkCode(7)))
 	_, err := f.follower.Accept("") // which only tries again
 	require.NoError(t, err)
-	restore() // the source no longer asks for it
+	restore() // the source no longer sends it
 	f.settle(t)
 	require.Nil(t, f.follower.Status().Held)
 }

@@ -22,7 +22,7 @@ func (f *fleet) verify(t *testing.T) {
 	}
 }
 
-// verifyLinks adds up the slots of the links that the tests know.
+// verifyLinks adds up the slots of the test's links.
 func (f *fleet) verifyLinks(t *testing.T) {
 	t.Helper()
 	codes := []string{"another", "added"}
@@ -34,7 +34,7 @@ func (f *fleet) verifyLinks(t *testing.T) {
 	}
 }
 
-func TestAReplicaFindsByItselfWhatHappenedBehindItsBack(t *testing.T) {
+func TestScrubber_FindsDamage(t *testing.T) {
 	for name, spoil := range spoilt() {
 		for _, rounds := range []int{0, 1} { // before the first round, or after one
 			t.Run(fmt.Sprintf("%s after %d rounds", name, rounds), func(t *testing.T) {
@@ -49,7 +49,7 @@ func TestAReplicaFindsByItselfWhatHappenedBehindItsBack(t *testing.T) {
 				require.NoError(t, spoil(f))
 				if rounds == 0 {
 					f.verify(t)
-				} else { // what is in one slot need not wait for the others
+				} else { // damage within one slot is found at once
 					f.verifyLinks(t)
 				}
 				require.Error(t, f.db.Degraded())
@@ -71,7 +71,7 @@ func TestAReplicaFindsByItselfWhatHappenedBehindItsBack(t *testing.T) {
 	}
 }
 
-func TestVerifyingUnderWritesFindsNothing(t *testing.T) {
+func TestScrubber_FindsNothingUnderWrites(t *testing.T) {
 	f := newFleet(t, config(vfs.NewMem()), 200)
 	stop, writing := make(chan struct{}), sync.WaitGroup{}
 	writing.Go(func() {
@@ -95,16 +95,16 @@ func TestVerifyingUnderWritesFindsNothing(t *testing.T) {
 			}
 		}
 	})
-	f.verify(t) // which is judged as a whole
+	f.verify(t) // the round is judged as a whole
 	for range 5 {
-		f.verifyLinks(t) // which are compared with what was found before; nothing is written to other slots
+		f.verifyLinks(t) // slots are compared with those of the first round; no other slot was written
 	}
 	close(stop)
 	writing.Wait()
 	require.NoError(t, f.db.Degraded())
 }
 
-func TestRoundsGoOnInTheBackground(t *testing.T) {
+func TestScrubber_RunsInTheBackground(t *testing.T) {
 	cfg := config(vfs.NewMem())
 	cfg.VerifyInterval = 200 * time.Millisecond
 	f := newFleet(t, cfg, 100)

@@ -24,7 +24,7 @@ import (
 	"waypost/replication/replicationtest"
 )
 
-// metered is a configuration whose metrics are looked at.
+// metered returns a configuration and its metrics.
 func metered(fs vfs.FS) (replica.Config, *prometheus.Registry) {
 	cfg, reg := config(fs), prometheus.NewRegistry()
 	cfg.Registerer = reg
@@ -36,7 +36,7 @@ func awaitMetric(t *testing.T, reg *prometheus.Registry, name string, want float
 	require.Eventually(t, func() bool { return value(t, reg, name) == want }, 60*time.Second, time.Millisecond, name)
 }
 
-// long makes links that fill a small table: 1,000 of them have a megabyte.
+// long makes links that fill a small table: 1,000 of them take a megabyte.
 func long(n int) (rs []waypost.Record) {
 	for i := range n {
 		rs = append(rs, replicationtest.Link(fmt.Sprintf("long%05d", i), fmt.Sprintf("https://example.com/%d?%s", i, strings.Repeat("x", 1000))))
@@ -44,7 +44,7 @@ func long(n int) (rs []waypost.Record) {
 	return rs
 }
 
-func TestASnapshotComesWithItsTable(t *testing.T) {
+func TestFiller_SnapshotBringsItsTable(t *testing.T) {
 	cfg, reg := metered(vfs.NewMem())
 	db, s := filled(t, cfg, 1000)
 	require.InDelta(t, 1, value(t, reg, "lookup_complete"), 0)
@@ -65,12 +65,12 @@ func TestASnapshotComesWithItsTable(t *testing.T) {
 	replicationtest.Take(t, s, db)
 	require.InDelta(t, 1, value(t, reg, "lookup_complete"), 0, "the fresh store's table is, from its first moment on")
 	find(t, db, "code0123")
-	require.InDelta(t, 0, value(t, reg, "lookup_fallbacks_total"), 0, "Pebble was asked for nothing")
-	require.InDelta(t, 3, value(t, reg, "lookup_hits_total"), 0, "what the old one has answered still counts")
+	require.InDelta(t, 0, value(t, reg, "lookup_fallbacks_total"), 0, "Pebble was not asked")
+	require.InDelta(t, 3, value(t, reg, "lookup_hits_total"), 0, "the old table's answers still count")
 	require.Greater(t, value(t, reg, "lookup_budget_bytes"), value(t, reg, "lookup_bytes"))
 }
 
-func TestARestartFillsTheTableWhileChangesArrive(t *testing.T) {
+func TestFiller_FillsWhileChangesArrive(t *testing.T) {
 	fs := vfs.NewMem()
 	cfg := config(fs)
 	db, err := replica.Open(cfg)
@@ -116,7 +116,7 @@ func TestARestartFillsTheTableWhileChangesArrive(t *testing.T) {
 	require.InDelta(t, fallbacks, value(t, reg, "lookup_fallbacks_total"), 0)
 }
 
-func TestLinksAreAnsweredBeforeTheTableIsFilled(t *testing.T) {
+func TestFiller_LinksAreServedWhileFilling(t *testing.T) {
 	fs, n := vfs.NewMem(), 6000
 	db, err := replica.Open(config(fs))
 	require.NoError(t, err)
@@ -150,7 +150,7 @@ func TestLinksAreAnsweredBeforeTheTableIsFilled(t *testing.T) {
 	awaitMetric(t, reg, "lookup_complete", 1)
 }
 
-func TestMoreLinksThanTheBudgetHolds(t *testing.T) {
+func TestFiller_MoreLinksThanTheBudget(t *testing.T) {
 	cfg, reg := metered(vfs.NewMem())
 	cfg.LookupBytes = 2 << 20
 	db := open(t, cfg)
@@ -176,7 +176,7 @@ func TestMoreLinksThanTheBudgetHolds(t *testing.T) {
 		return value(t, reg, "lookup_misses_total")-before > 90
 	}, 60*time.Second, 10*time.Millisecond, "codes that are no links are not looked for on disk")
 
-	for i := range 50 { // what is asked for often comes into the table
+	for i := range 50 { // links that are asked for often are promoted
 		code := fmt.Sprintf("long%05d", i)
 		require.Eventually(t, func() bool {
 			before := value(t, reg, "lookup_hits_total")
@@ -194,9 +194,8 @@ func TestMoreLinksThanTheBudgetHolds(t *testing.T) {
 	replicationtest.RequireEqual(t, s, db)
 }
 
-// What is read from disk again and again is kept in memory, unless the table has all of
-// it.
-func TestBlocksAreKeptForLinksThatTheTableDoesNotHold(t *testing.T) {
+// Blocks that are read often stay in Pebble's cache, unless the table has all links.
+func TestFiller_SizesTheBlockCache(t *testing.T) {
 	const n, cache = 4500, 4 << 20
 	fs, s := vfs.NewMem(), replicationtest.NewSource()
 	s.Commit(long(n)...)
@@ -230,7 +229,7 @@ func TestBlocksAreKeptForLinksThatTheTableDoesNotHold(t *testing.T) {
 	}
 }
 
-func TestALinkThatWasSeenDeletedNeverReturns(t *testing.T) {
+func TestDB_DeletedLinkNeverReturns(t *testing.T) {
 	for name, budget := range map[string]int64{"with all links in the table": 64 << 20, "with few": lookup.MinBudget, "with none": -1} {
 		t.Run(name, func(t *testing.T) {
 			cfg := config(vfs.NewMem())
@@ -248,7 +247,7 @@ func TestALinkThatWasSeenDeletedNeverReturns(t *testing.T) {
 					rng := rand.New(rand.NewPCG(uint64(r), 1))
 					var seen [n]int64
 					buf := make([]byte, 0, 4096)
-					for ; !done.Load(); runtime.Gosched() { // the writer has its turns
+					for ; !done.Load(); runtime.Gosched() { // lets the writer run
 						i := rng.IntN(n)
 						least := max(seen[i], applied[i].Load())
 						rec, _, found, err := db.Link(waypost.DefaultDomain, fmt.Appendf(nil, "long%05d", i), buf)
@@ -292,7 +291,7 @@ func TestALinkThatWasSeenDeletedNeverReturns(t *testing.T) {
 	}
 }
 
-func TestTheTableKeepsExtensionsAndExpiry(t *testing.T) {
+func TestFiller_KeepsExtensionsAndExpiry(t *testing.T) {
 	db, s := filled(t, config(vfs.NewMem()), 1)
 	r := replicationtest.Link("expires1", "https://example.com/")
 	r.ExpiresAt, r.Status = 1_800_000_000_000, 308
@@ -312,7 +311,7 @@ func TestTheTableKeepsExtensionsAndExpiry(t *testing.T) {
 	require.Equal(t, "https://example.com/", location)
 }
 
-// extend gives a record an extension block.
+// extend adds an extension block to a record.
 func extend(raw []byte, block string) []byte {
 	raw = append(raw, block...)
 	binary.LittleEndian.PutUint16(raw[6:], uint16(len(block)))
@@ -321,7 +320,7 @@ func extend(raw []byte, block string) []byte {
 	return raw
 }
 
-func TestADamagedTableIsNotServedAndMends(t *testing.T) {
+func TestDB_DoesNotServeADamagedTable(t *testing.T) {
 	cfg, reg := metered(vfs.NewMem())
 	db, s := filled(t, cfg, 100)
 	db.DamageTable("code0007")
@@ -342,7 +341,7 @@ func TestADamagedTableIsNotServedAndMends(t *testing.T) {
 	require.InDelta(t, damaged, value(t, reg, "lookup_damaged_total"), 0)
 }
 
-func TestAnAbortedRestoreGivesItsTablesMemoryBack(t *testing.T) {
+func TestRestore_AbortReleasesTableMemory(t *testing.T) {
 	cfg, reg := metered(vfs.NewMem())
 	db, _ := filled(t, cfg, 100)
 	before := value(t, reg, "lookup_bytes")

@@ -14,7 +14,7 @@ import (
 	"waypost/replication/replicationtest"
 )
 
-func TestChangesWaitWhileTheDiskIsAlmostFull(t *testing.T) {
+func TestDiskSpace_ChangesWaitWhileTheDiskIsAlmostFull(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	cfg := config(vfs.NewMem())
 	cfg.MinFree, cfg.Registerer = replica.MinFree{Bytes: 1 << 30}, reg
@@ -33,7 +33,7 @@ func TestChangesWaitWhileTheDiskIsAlmostFull(t *testing.T) {
 	b := replicationtest.Next(t, s, db)
 	err := db.Apply(t.Context(), &b)
 	require.ErrorIs(t, err, replica.ErrLowDisk)
-	require.NotErrorIs(t, err, replication.ErrDiverged, "no snapshot would help")
+	require.NotErrorIs(t, err, replication.ErrDiverged, "a snapshot would not help")
 	require.InDelta(t, 1, value(t, reg, "disk_low"), 0)
 	location, found := find(t, db, "code0001")
 	require.True(t, found)
@@ -46,7 +46,7 @@ func TestChangesWaitWhileTheDiskIsAlmostFull(t *testing.T) {
 	require.NoError(t, r.Abort())
 
 	free.Store(1<<30 + 1)
-	time.Sleep(150 * time.Millisecond) // longer than what was found counts
+	time.Sleep(150 * time.Millisecond) // longer than a measurement is used
 	require.ErrorIs(t, db.Degraded(), replica.ErrLowDisk, "it does not flutter")
 	free.Store(2 << 30)
 	require.Eventually(t, func() bool { return db.Degraded() == nil }, 60*time.Second, time.Millisecond)
@@ -54,7 +54,7 @@ func TestChangesWaitWhileTheDiskIsAlmostFull(t *testing.T) {
 	replicationtest.RequireEqual(t, s, db)
 }
 
-func TestASnapshotThatDoesNotFitIsRefusedBeforeItBegins(t *testing.T) {
+func TestRestore_RefusesASnapshotThatDoesNotFit(t *testing.T) {
 	cfg := config(vfs.NewMem())
 	cfg.MinFree = replica.MinFree{Share: 0.1}
 	db, s := filled(t, cfg, 100)
