@@ -30,7 +30,6 @@ var notYetPlain = []string{
 	"bench/...",
 	"client",
 	"cmd/...",
-	"controlplane",
 	"controlplane/httpapi",
 	"controlplane/node",
 	"controlplane/postgres",

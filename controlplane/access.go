@@ -13,7 +13,7 @@ import (
 // Limits of access.
 const (
 	MaxSessions    = 100  // of a user
-	MaxKeys        = 1000 // of a workspace, beside those that have expired
+	MaxKeys        = 1000 // of a workspace, besides expired ones
 	MaxOwnKeys     = 100  // of a user in a workspace, likewise
 	MaxName        = 100  // characters of a name of a user, a key or a workspace
 	MaxDescription = 500  // characters of the description of a key

@@ -7,12 +7,12 @@ import (
 	"waypost"
 )
 
-// AccountInfo is an account as operators see it.
+// AccountInfo describes an account to operators.
 type AccountInfo struct {
 	UserID       int64
 	Email        string
 	Name         string
-	Home         string // slug of the workspace that looks after it; "": operators do
+	Home         string // slug of the workspace that manages it; "": operators do
 	Disabled     bool
 	HasPassword  bool
 	InvitedUntil time.Time // zero: there is no invitation
@@ -20,13 +20,13 @@ type AccountInfo struct {
 	Affiliations []Affiliation // by slug; not with deleted workspaces
 }
 
-// AccountStore keeps the accounts of all workspaces, but for those that were deleted.
+// AccountStore keeps the accounts of all workspaces that are not deleted.
 type AccountStore interface {
-	// Accounts gives up to limit accounts with an id above after, by id; with an address
-	// only that one's.
+	// Accounts returns up to limit accounts with an id above after, by id; with an address
+	// only its account.
 	Accounts(ctx context.Context, email string, after int64, limit int) ([]AccountInfo, error)
 
-	// ChangeAccount changes one, whoever looks after it. EConflict when a workspace would
+	// ChangeAccount changes an account of any workspace. EConflict when a workspace would
 	// lose its last administrator who can sign in.
 	ChangeAccount(ctx context.Context, by Actor, user int64, c AccountChange) (AccountInfo, error)
 
@@ -35,15 +35,16 @@ type AccountStore interface {
 	InviteAccount(ctx context.Context, by Actor, user int64, i StoredInvitation) (AccountInfo, error)
 }
 
-// AccountChange is what is to change of an account: nil leaves it as it is. A new
-// password and disabling end the user's sessions.
+// AccountChange changes an account: nil fields stay as they are. A new password and
+// disabling end the user's sessions.
 type AccountChange struct {
 	Name     *string
 	Disabled *bool
 	Password *string // for the store, its hash
 }
 
-// Accounts gives a page of all accounts, by id, or the one of an address, for operators.
+// Accounts returns a page of all accounts, by id, or the account of an address, for
+// operators.
 func (s *Workspaces) Accounts(ctx context.Context, actor Actor, email string, limit int, cursor string) (all []AccountInfo,
 	next string, err error) {
 	if err := actor.CheckOperator(); err != nil {
@@ -83,7 +84,7 @@ func (s *Workspaces) ChangeAccount(ctx context.Context, actor Actor, user int64,
 	return s.accounts.ChangeAccount(ctx, actor, user, c)
 }
 
-// prepareChange judges a change of an account, and hashes its password.
+// prepareChange checks a change of an account, and hashes its password.
 func (s *Workspaces) prepareChange(ctx context.Context, c *AccountChange) error {
 	if c.Name != nil {
 		if err := checkName(*c.Name); err != nil {
@@ -101,7 +102,7 @@ func (s *Workspaces) prepareChange(ctx context.Context, c *AccountChange) error 
 	return err
 }
 
-// InviteAccount takes the password of any account away, and gives an invitation to set
+// InviteAccount removes the password of any account, and returns an invitation to set
 // another, for operators.
 func (s *Workspaces) InviteAccount(ctx context.Context, actor Actor, user int64) (AccountInfo, Invitation, error) {
 	if err := actor.CheckOperator(); err != nil {

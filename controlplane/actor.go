@@ -6,19 +6,19 @@ import (
 	"waypost"
 )
 
-// Actor is who asks, as a credential on the connection says.
+// Actor identifies a caller by the credential of the request.
 type Actor struct {
 	Workspace waypost.WorkspaceID // 0: signed in, but in no workspace yet
 	Slug      string              // of the workspace
 	KeyID     int64               // 0: no key
 	SessionID int64               // 0: no session
-	UserID    int64               // who signed in, or owns the key; 0: nobody
+	UserID    int64               // user who signed in, or owns the key; 0: none
 	Role      Role                // of the user in the workspace; "" without a user
 	Name      string              // of the key or user, for the audit log
 	Scopes    []Scope             // what the key allows, and the role, where there is one
 }
 
-// Scope is something that an API key allows.
+// Scope is a permission of an API key.
 type Scope string
 
 // The scopes of API keys.
@@ -29,7 +29,7 @@ const (
 	ScopeAdmin      Scope = "admin"
 )
 
-// Scopes gives all scopes.
+// Scopes returns all scopes.
 func Scopes() []Scope { return []Scope{ScopeLinksRead, ScopeLinksWrite, ScopeAnalytics, ScopeAdmin} }
 
 // Can reports whether the actor's key allows s.
@@ -59,9 +59,8 @@ func (a Actor) Label() string {
 	return fmt.Sprintf("%s (key %d)", a.Name, a.KeyID)
 }
 
-// CheckOperator says EForbidden to whoever may not look after the installation
-// itself: that is for administrators of the default workspace, and its keys with the
-// scope admin.
+// CheckOperator returns EForbidden unless the actor may operate the installation:
+// administrators of the default workspace may, and its keys with the scope admin.
 func (a Actor) CheckOperator() error {
 	if a.Workspace != waypost.DefaultWorkspace || !a.Can(ScopeAdmin) {
 		return waypost.Errorf(waypost.EForbidden, "this needs a key of the default workspace with the scope admin, or an administrator of it")
@@ -69,7 +68,7 @@ func (a Actor) CheckOperator() error {
 	return nil
 }
 
-// Role is what a user is in a workspace.
+// Role grants a user scopes in a workspace.
 type Role string
 
 // The roles of users.
@@ -79,10 +78,10 @@ const (
 	RoleViewer Role = "viewer"
 )
 
-// Roles gives all roles, the mightiest first.
+// Roles returns all roles, the most powerful first.
 func Roles() []Role { return []Role{RoleAdmin, RoleMember, RoleViewer} }
 
-// scopes gives what a role allows, nothing for an unknown one.
+// scopes returns the scopes of a role, none for an unknown one.
 func (r Role) scopes() []Scope {
 	switch r {
 	case RoleAdmin:
@@ -95,7 +94,7 @@ func (r Role) scopes() []Scope {
 	return nil
 }
 
-// within gives what both the scopes of a key and the role of its owner allow.
+// within returns the scopes that both a key and the role of its owner allow.
 func (r Role) within(key []Scope) []Scope {
 	owner, holder := Actor{Scopes: r.scopes()}, Actor{Scopes: key}
 	var both []Scope

@@ -8,7 +8,7 @@ import (
 	"waypost"
 )
 
-// StoredKey is an API key as authentication finds it.
+// StoredKey is the record that authenticates an API key.
 type StoredKey struct {
 	ID        int64
 	Workspace waypost.WorkspaceID
@@ -17,18 +17,18 @@ type StoredKey struct {
 	Hash      [32]byte
 	Scopes    []Scope
 	ExpiresAt time.Time // zero: never
-	Owner     int64     // 0: nobody
+	Owner     int64     // 0: none
 	Role      Role      // of the owner
 }
 
-// KeyInfo is an API key as its workspace sees it.
+// KeyInfo describes an API key to its workspace.
 type KeyInfo struct {
 	ID          int64
 	Name        string
 	Description string
-	Prefix      string // what may be shown of its text
+	Prefix      string // the part of its text that may be shown
 	Scopes      []Scope
-	Owner       int64  // 0: nobody
+	Owner       int64  // 0: none
 	OwnerEmail  string // "" without an owner
 	RotatedFrom int64  // 0: it took no other key's place
 	CreatedAt   time.Time
@@ -36,7 +36,7 @@ type KeyInfo struct {
 	LastUsedAt  time.Time // zero: never; true to a minute
 }
 
-// NewAPIKey is a wish for a key.
+// NewAPIKey is a request for a key.
 type NewAPIKey struct {
 	Name        string
 	Description string
@@ -44,56 +44,55 @@ type NewAPIKey struct {
 	ExpiresAt   time.Time // zero: never
 }
 
-// KeyMaterial is what the store keeps of the text of a key.
+// KeyMaterial is the stored part of the text of a key.
 type KeyMaterial struct {
 	Prefix string
 	Hash   [32]byte
 }
 
-// KeyRequest names a request for a key that may be sent again; nil: it has no name.
-// Unlike other answers, its answer is not kept: the text of a key is told once.
+// KeyRequest identifies an idempotent request for a key; nil: it is not idempotent. Its
+// response is not stored, because the text of a key is shown once.
 type KeyRequest struct {
-	Key  string   // the client's own name for it
-	Hash [32]byte // of what is asked
+	Key  string   // chosen by the client
+	Hash [32]byte // of the request
 }
 
-// MadeKey is a key that was made now, or before by the same request.
+// MadeKey is a key that this request, or an earlier copy of it, created.
 type MadeKey struct {
 	KeyInfo
-	Text   string // of the key, by the service; "" when it was made before
+	Text   string // of the key, set by the service; "" when it was created before
 	Before bool
 }
 
-// APIKeyStore keeps the keys of workspaces. Revoked ones are not found; those that
-// have expired are, until they are dropped. With an owner other than 0, other keys than
-// that user's are not found.
+// APIKeyStore keeps the keys of workspaces. It does not find revoked keys; it finds
+// expired ones until they are deleted. With an owner other than 0 it finds keys of that
+// user alone.
 type APIKeyStore interface {
 	// APIKey finds a key by the SHA-256 of its text. It does not find a revoked key, nor one
 	// of a deleted workspace or of an owner who is no longer a member.
 	APIKey(ctx context.Context, hash [32]byte) (StoredKey, bool, error)
 
-	// APIKeys gives up to limit keys with an id below before (0: from the newest), newest
+	// APIKeys returns up to limit keys with an id below before (0: from the newest), newest
 	// first.
 	APIKeys(ctx context.Context, ws waypost.WorkspaceID, owner, before int64, limit int) ([]KeyInfo, error)
 
 	// CreateAPIKey makes a key of the actor's workspace and user. EConflict when either has
-	// as many as it may have. A request that has made one already makes none.
+	// as many as it may have. A repeated request creates no second key.
 	CreateAPIKey(ctx context.Context, by Actor, n NewAPIKey, m KeyMaterial, r *KeyRequest) (MadeKey, error)
 
-	// RotateAPIKey makes a key that takes another's place, and its name: the old one goes
-	// on for grace, under a name that tells by which it was replaced.
-	// The new one lives as long as the old one was meant to. EForbidden when the old
-	// one's scopes are beyond the actor's, EConflict when it was rotated before.
-	// A request that has rotated it already does nothing.
+	// RotateAPIKey creates a key that replaces another and takes its name. The old key
+	// stays valid for grace, under a name that refers to the new one. The new key expires
+	// when the old one would have. EForbidden when the old key has scopes beyond the
+	// actor's, EConflict when it was rotated before. A repeated request does nothing.
 	RotateAPIKey(ctx context.Context, by Actor, owner, id int64, grace time.Duration, m KeyMaterial, r *KeyRequest) (MadeKey, error)
 
-	// RevokeAPIKey ends a key.
+	// RevokeAPIKey revokes a key.
 	RevokeAPIKey(ctx context.Context, by Actor, owner, id int64) error
 }
 
-// keyring says whose keys an actor may manage: all of the workspace's as an
-// administrator, the own ones as a user who has signed in, and none with a key.
-func keyring(actor Actor) (owner int64, err error) {
+// managedOwner returns the owner whose keys an actor may manage: 0, for all keys of the
+// workspace, for an administrator, the user for a session, and an error otherwise.
+func managedOwner(actor Actor) (owner int64, err error) {
 	switch {
 	case actor.Workspace == 0:
 		return 0, waypost.Errorf(waypost.EForbidden, "you are in several workspaces: say which one is meant")
@@ -102,12 +101,12 @@ func keyring(actor Actor) (owner int64, err error) {
 	case actor.SessionID != 0:
 		return actor.UserID, nil
 	}
-	return 0, waypost.Errorf(waypost.EForbidden, "keys are managed with the scope admin, or the own ones by who has signed in")
+	return 0, waypost.Errorf(waypost.EForbidden, "managing keys needs the scope admin, or a session for your own keys")
 }
 
-// APIKeys gives a page of the keys that the actor may manage, newest first.
+// APIKeys returns a page of the keys that the actor may manage, newest first.
 func (s *Access) APIKeys(ctx context.Context, actor Actor, limit int, cursor string) (keys []KeyInfo, next string, err error) {
-	owner, err := keyring(actor)
+	owner, err := managedOwner(actor)
 	if err != nil {
 		return nil, "", err
 	}
@@ -125,12 +124,12 @@ func (s *Access) APIKeys(ctx context.Context, actor Actor, limit int, cursor str
 	return keys, next, nil
 }
 
-// CreateAPIKey makes a key of the actor's workspace that belongs to the actor's
-// user, if there is one, and gives its text, which is to be shown once. EForbidden for
-// scopes that the actor has not, EConflict when there are too many keys, EKeyReused when
-// another key was asked for by a request of the same name.
+// CreateAPIKey creates a key of the actor's workspace and user, if there is one, and
+// returns its text, which is to be shown once. EForbidden for scopes that the actor
+// lacks, EConflict when there are too many keys, EKeyReused when the idempotency key was
+// used for another request.
 func (s *Access) CreateAPIKey(ctx context.Context, actor Actor, n NewAPIKey, r *KeyRequest) (MadeKey, error) {
-	if _, err := keyring(actor); err != nil {
+	if _, err := managedOwner(actor); err != nil {
 		return MadeKey{}, err
 	}
 	if err := checkName(n.Name); err != nil {
@@ -156,7 +155,7 @@ func (s *Access) CreateAPIKey(ctx context.Context, actor Actor, n NewAPIKey, r *
 			return MadeKey{}, waypost.Errorf(waypost.EInvalid, "a scope is none of links:read, links:write, analytics:read, admin")
 		}
 		if !actor.Can(scope) {
-			return MadeKey{}, waypost.Errorf(waypost.EForbidden, "a key cannot have the scope %s, which its maker has not", scope)
+			return MadeKey{}, waypost.Errorf(waypost.EForbidden, "a key cannot have the scope %s, which its creator lacks", scope)
 		}
 	}
 	n.Scopes = scopes
@@ -166,11 +165,11 @@ func (s *Access) CreateAPIKey(ctx context.Context, actor Actor, n NewAPIKey, r *
 			return MadeKey{}, waypost.Errorf(waypost.EInvalid, "expires_at must be in the future, before the year 10000")
 		}
 	}
-	return named(func(m KeyMaterial) (MadeKey, error) { return s.keys.CreateAPIKey(ctx, actor, n, m, r) })
+	return withText(func(m KeyMaterial) (MadeKey, error) { return s.keys.CreateAPIKey(ctx, actor, n, m, r) })
 }
 
-// named makes a key of new text, and gives it with that.
-func named(keep func(KeyMaterial) (MadeKey, error)) (MadeKey, error) {
+// withText creates a key of new text, and returns both.
+func withText(keep func(KeyMaterial) (MadeKey, error)) (MadeKey, error) {
 	key, m, err := newMaterial()
 	if err != nil {
 		return MadeKey{}, err
@@ -185,10 +184,10 @@ func named(keep func(KeyMaterial) (MadeKey, error)) (MadeKey, error) {
 	return made, nil
 }
 
-// RotateAPIKey makes a key in place of another, which goes on for grace, and gives
-// its text.
+// RotateAPIKey replaces a key, which stays valid for grace, and returns the text of the
+// new one.
 func (s *Access) RotateAPIKey(ctx context.Context, actor Actor, id int64, grace time.Duration, r *KeyRequest) (MadeKey, error) {
-	owner, err := keyring(actor)
+	owner, err := managedOwner(actor)
 	if err != nil {
 		return MadeKey{}, err
 	}
@@ -196,12 +195,12 @@ func (s *Access) RotateAPIKey(ctx context.Context, actor Actor, id int64, grace 
 		return MadeKey{}, waypost.Errorf(waypost.EInvalid, "grace must be at most %d seconds", int(MaxGrace/time.Second))
 	}
 	defer s.forget()
-	return named(func(m KeyMaterial) (MadeKey, error) { return s.keys.RotateAPIKey(ctx, actor, owner, id, grace, m, r) })
+	return withText(func(m KeyMaterial) (MadeKey, error) { return s.keys.RotateAPIKey(ctx, actor, owner, id, grace, m, r) })
 }
 
-// RevokeAPIKey ends a key: at once here, within a second on other instances.
+// RevokeAPIKey revokes a key: at once here, within a second on other instances.
 func (s *Access) RevokeAPIKey(ctx context.Context, actor Actor, id int64) error {
-	owner, err := keyring(actor)
+	owner, err := managedOwner(actor)
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@ import (
 	"waypost"
 )
 
-// AuditEntry is an administrative act that was done.
+// AuditEntry records an administrative act.
 type AuditEntry struct {
 	ID      int64
 	At      time.Time
@@ -22,16 +22,15 @@ type AuditEntry struct {
 	Workspace string // slug
 }
 
-// AuditStore keeps what administrators did.
+// AuditStore keeps the audit log.
 type AuditStore interface {
-	// Audit gives up to limit entries of a workspace, or, when that is 0, of all, with an
+	// Audit returns up to limit entries of a workspace, or of all when that is 0, with an
 	// id below before (0: from the newest), newest first.
 	Audit(ctx context.Context, ws waypost.WorkspaceID, before int64, limit int) ([]AuditEntry, error)
 }
 
-// Audit gives a page of what administrators of the actor's workspace did, or, for
-// operators, those of all, newest first, beginning after the cursor of an earlier
-// page ("" for the first).
+// Audit returns a page of the audit log of the actor's workspace or, for operators, of
+// all, newest first, after the cursor of an earlier page ("" for the first).
 func (s *Workspaces) Audit(ctx context.Context, actor Actor, all bool, limit int, cursor string) (entries []AuditEntry, next string,
 	err error) {
 	if !actor.Can(ScopeAdmin) {

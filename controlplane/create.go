@@ -269,7 +269,7 @@ func (n *NewLink) deduplicates(byDefault bool) (bool, error) {
 	return *n.Dedupe, nil
 }
 
-// Warning tells the creator of a link to look at its target again.
+// Warning asks the creator of a link to look at its target again.
 type Warning struct {
 	Code    string // stays the same over time
 	Message string

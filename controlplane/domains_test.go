@@ -103,7 +103,7 @@ func TestADomainIsChangedByItsOwner(t *testing.T) {
 	} {
 		_, _, err := s.ChangeDomain(t.Context(), c.actor, c.id, controlplane.DomainChange{Root: &url})
 		require.Equal(t, c.code, waypost.CodeOf(err), "workspace %d, domain %d: %v", c.actor.Workspace, c.id, err)
-		// The store judges by itself, whatever the rules above it let through.
+		// The store checks the actor, too.
 		_, _, err = s.db.SetDomain(t.Context(), c.actor, c.id, controlplane.DomainChange{Root: &url})
 		require.Equal(t, c.code == "", err == nil, "workspace %d, domain %d: %v", c.actor.Workspace, c.id, err)
 	}

@@ -8,15 +8,15 @@ import (
 	"waypost"
 )
 
-// An edge proves who it is by a credential of its own, which it has made itself: the
-// control plane keeps its hash. It got there with a token, good once, that an operator
-// has made. Both look like an API key, but for their prefixes.
+// An edge authenticates with a credential of its own, which it creates; the control
+// plane stores the hash. The edge exchanges a token for it, which is valid once and
+// which an operator creates. Both have the form of an API key, with other prefixes.
 const (
 	credentialPrefix = "wp_edge_"
 	enrolmentPrefix  = "wp_enrl_"
 )
 
-// NewNodeCredential makes the text of a credential, on the node that it is for.
+// NewNodeCredential creates the text of a credential, on its node.
 func NewNodeCredential() (string, error) { return newToken(credentialPrefix) }
 
 // ValidNodeCredential reports whether a text has the form and checksum of a credential.
@@ -25,7 +25,7 @@ func ValidNodeCredential(text string) bool { return validToken(credentialPrefix,
 // ValidEnrolmentToken reports whether a text has the form and checksum of a token.
 func ValidEnrolmentToken(text string) bool { return validToken(enrolmentPrefix, text) }
 
-// NodeRole is what a node with a credential does.
+// NodeRole is the role of a node with a credential.
 type NodeRole string
 
 // The roles of nodes.
@@ -34,7 +34,7 @@ const (
 	RoleRelay NodeRole = "relay" // serves other edges as well
 )
 
-// MaxFormer bounds the names that a node may bring along when it enrols.
+// MaxFormer bounds the former names of a node when it enrols.
 const MaxFormer = 32
 
 // Limits of enrolment tokens.
@@ -44,10 +44,10 @@ const (
 	MaxEnrolments    = 1_000          // that are open at once
 )
 
-// Node is who is at the other end of a connection, by the credential on it.
+// Node identifies the other end of a connection by its credential.
 type Node struct {
-	Credential int64          // 0: the token that all share, which names nobody
-	Name       string         // "": nothing vouches for one
+	Credential int64          // 0: the shared token, which names no node
+	Name       string         // "": unknown
 	Region     waypost.Region // "" with the name
 	Role       NodeRole
 	Former     []string // names that its directory had before
@@ -56,21 +56,21 @@ type Node struct {
 // Own reports whether the node has a credential of its own.
 func (n *Node) Own() bool { return n.Credential != 0 }
 
-// speaksAs reports whether a name is the node's, now or formerly.
-func (n *Node) speaksAs(name string) bool {
+// hasName reports whether a name is the node's, now or formerly.
+func (n *Node) hasName(name string) bool {
 	return n.Name != "" && (n.Name == name || slices.Contains(n.Former, name))
 }
 
-// NewEnrolment is a wish for a token.
+// NewEnrolment is a request for a token.
 type NewEnrolment struct {
 	Region string
 	Role   NodeRole      // default: RoleEdge
-	Node   string        // the only name that it is good for, also if an edge has it; "": any that is free
+	Node   string        // the only name that it is valid for, also if an edge has it; "": any free name
 	Label  string        // for the operators
 	For    time.Duration // default: DefaultEnrolment
 }
 
-// Enrolment is a token that was made.
+// Enrolment describes a new token.
 type Enrolment struct {
 	Token     string // to be shown once, and never stored
 	Region    waypost.Region
@@ -80,17 +80,17 @@ type Enrolment struct {
 	ExpiresAt time.Time
 }
 
-// Enrolling is what a node sends with a token.
+// Enrolling is the request of a node with a token.
 type Enrolling struct {
 	Token    string
-	Hash     [32]byte // of the credential that the node has made
+	Hash     [32]byte // of the credential that the node has created
 	Node     string
 	Region   string
 	Previous string   // the credential that it had before; "": none
 	Former   []string // names under which it still has clicks
 }
 
-// NodeCredential is a credential as operators see it: a node's newest.
+// NodeCredential describes the newest credential of a node to operators.
 type NodeCredential struct {
 	Node       string
 	Region     waypost.Region
@@ -98,10 +98,10 @@ type NodeCredential struct {
 	Former     []string
 	CreatedAt  time.Time
 	LastSeenAt time.Time // zero: never
-	RevokedAt  time.Time // zero: it is good
+	RevokedAt  time.Time // zero: it is valid
 }
 
-// StoredNode is a credential as it is judged.
+// StoredNode is the record that authenticates a node.
 type StoredNode struct {
 	Node
 	Hash     [32]byte
@@ -109,49 +109,49 @@ type StoredNode struct {
 	Replaced bool // it is revoked, because the node has another
 }
 
-// NodeStore keeps credentials and tokens. What it changes is in the audit log.
+// NodeStore keeps credentials and tokens. Its changes are in the audit log.
 type NodeStore interface {
 	// CreateEnrolment keeps a token's hash. EConflict when too many are open.
 	CreateEnrolment(ctx context.Context, by Actor, e Enrolment, hash [32]byte) error
 
-	// Enrol exchanges a token, by its hash, for a credential, and revokes that which the
-	// node has. The same exchange once more changes nothing, for as long as the credential
-	// is good. EUnauthorized: there is no such token. EGone: it has expired, or was used by
-	// another. EForbidden: its credential is revoked. EInvalid: it is for another name or
-	// region. EConflict: a node of that name is there, and the token does not say that it
-	// may be replaced.
+	// Enrol exchanges a token, by its hash, for a credential, and revokes the node's
+	// earlier one. A repeated exchange changes nothing while the credential is valid.
+	// EUnauthorized: there is no such token. EGone: it has expired, or another node has
+	// used it. EForbidden: its credential is revoked. EInvalid: it is for another name or
+	// region. EConflict: there is a node of that name, and the token does not allow to
+	// replace it.
 	Enrol(ctx context.Context, token [32]byte, e EnrolNode) (Node, error)
 
-	// Node finds a credential by its hash, also one that is revoked.
+	// Node finds a credential by its hash, revoked or not.
 	Node(ctx context.Context, hash [32]byte) (StoredNode, bool, error)
 
 	// NodeNamed reports whether a name is, or was, that of a node with a credential.
 	NodeNamed(ctx context.Context, name string) (bool, error)
 
-	// RevokedNodes gives those of some credentials that are revoked.
+	// RevokedNodes returns the revoked ones of some credentials.
 	RevokedNodes(ctx context.Context, ids []int64) ([]StoredNode, error)
 
-	// NoteNodesSeen keeps when credentials were last used.
+	// NoteNodesSeen stores when credentials were last used.
 	NoteNodesSeen(ctx context.Context, seen map[int64]time.Time) error
 
 	// RevokeNode revokes the credential of a node, and the tokens that are for its name
-	// alone. ENotFound: there is neither, nor ever was.
+	// alone. ENotFound: there was never either.
 	RevokeNode(ctx context.Context, by Actor, node string) error
 
-	// NodeCredentials gives the newest credential of each node, by name.
+	// NodeCredentials returns the newest credential of each node, by name.
 	NodeCredentials(ctx context.Context) ([]NodeCredential, error)
 }
 
-// EnrolNode is what a store needs of an [Enrolling].
+// EnrolNode is the part of an [Enrolling] that a store needs.
 type EnrolNode struct {
 	Hash     [32]byte
 	Node     string
 	Region   waypost.Region
 	Previous *[32]byte
-	Former   []string // names that are the node's, too, unless another has one
+	Former   []string // names that are also the node's, unless another node has them
 }
 
-// NewEnrolment makes a token for a node. That needs [Actor.CheckOperator].
+// NewEnrolment creates a token for a node. That needs [Actor.CheckOperator].
 func (n *Nodes) NewEnrolment(ctx context.Context, actor Actor, e NewEnrolment) (Enrolment, error) {
 	if err := actor.CheckOperator(); err != nil {
 		return Enrolment{}, err
@@ -173,7 +173,7 @@ func (n *Nodes) NewEnrolment(ctx context.Context, actor Actor, e NewEnrolment) (
 	case e.Node != "" && !waypost.ValidNode(e.Node):
 		return Enrolment{}, waypost.Errorf(waypost.EInvalid, "node must be 1 to 64 of A-Z, a-z, 0-9, dot, _ and -")
 	case e.For < time.Second || e.For > LongestEnrolment:
-		return Enrolment{}, waypost.Errorf(waypost.EInvalid, "a token is good for a second to 24 hours")
+		return Enrolment{}, waypost.Errorf(waypost.EInvalid, "a token is valid for a second to 24 hours")
 	case len([]rune(e.Label)) > MaxName:
 		return Enrolment{}, waypost.Errorf(waypost.EInvalid, "label must have at most %d characters", MaxName)
 	}
@@ -217,8 +217,8 @@ func (n *Nodes) Enrol(ctx context.Context, e Enrolling) (Node, error) {
 	return node, err
 }
 
-// Revoke ends a node's credential: within a second everywhere, streams that are open
-// included. That needs [Actor.CheckOperator].
+// Revoke revokes a node's credential within a second everywhere, and ends its open
+// streams. That needs [Actor.CheckOperator].
 func (n *Nodes) Revoke(ctx context.Context, actor Actor, node string) error {
 	if err := actor.CheckOperator(); err != nil {
 		return err
@@ -229,13 +229,13 @@ func (n *Nodes) Revoke(ctx context.Context, actor Actor, node string) error {
 	err := n.cfg.Store.RevokeNode(ctx, actor, node)
 	if err == nil {
 		n.forget()
-	} else { // what became of it is unknown: of this one nothing is believed any more
+	} else { // the outcome is unknown: drop what is cached of this node
 		n.doubt(node)
 	}
 	return err
 }
 
-// Credentials gives the newest credential of each node, by name. That needs
+// Credentials returns the newest credential of each node, by name. That needs
 // [Actor.CheckOperator].
 func (n *Nodes) Credentials(ctx context.Context, actor Actor) ([]NodeCredential, error) {
 	if err := actor.CheckOperator(); err != nil {

@@ -40,8 +40,8 @@ func checkExpiry(at, now time.Time) (time.Time, error) {
 	return at, nil
 }
 
-// checkTexts bounds the fields that are only kept, and refuses what PostgreSQL
-// cannot keep.
+// checkTexts bounds the fields that are only stored, and refuses text that PostgreSQL
+// cannot store.
 func checkTexts(l *waypost.Link) error {
 	text := func(field, s string, most int) error {
 		if len(s) > most {
@@ -62,7 +62,7 @@ func checkTexts(l *waypost.Link) error {
 		if err := text("a tag", tag, waypost.MaxTag); err != nil {
 			return err
 		}
-		if strings.ContainsFunc(tag, unicode.IsControl) { // by which tags are kept apart in the index
+		if strings.ContainsFunc(tag, unicode.IsControl) { // the index separates tags by them
 			return waypost.Errorf(waypost.EInvalid, "a tag must not hold control characters")
 		}
 	}
@@ -86,9 +86,9 @@ func checkTexts(l *waypost.Link) error {
 	return nil
 }
 
-// checkMetadata judges metadata that are not empty: a JSON object that PostgreSQL can
-// keep, and that is not longer when it gives it back. It writes out numbers in full:
-// 1e100000, seven bytes, would come back as a hundred thousand.
+// checkMetadata checks metadata that are not empty: a JSON object that PostgreSQL can
+// store, and that does not grow beyond the limit. PostgreSQL writes out numbers in full,
+// so that the eight bytes 1e100000 become a hundred thousand.
 func checkMetadata(text []byte) error {
 	if len(text) > waypost.MaxMetadata {
 		return waypost.Errorf(waypost.EInvalid, "metadata must be at most %d bytes", waypost.MaxMetadata)
@@ -122,8 +122,8 @@ func checkMetadata(text []byte) error {
 	return nil
 }
 
-// stringIn gives the length of the JSON string that valid JSON begins with, and whether
-// its escapes are of characters that text can hold.
+// stringIn returns the length of the JSON string at the beginning of valid JSON, and
+// whether text can hold the characters of its escapes.
 func stringIn(text []byte) (n int, ok bool) {
 	ok = true
 	for n = 1; text[n] != '"'; {
@@ -151,7 +151,8 @@ func stringIn(text []byte) (n int, ok bool) {
 	return n + 1, ok
 }
 
-// escapeIn gives the UTF-16 unit of the \uXXXX that a text begins with, if it does.
+// escapeIn returns the UTF-16 unit of the \uXXXX at the beginning of a text, if there is
+// one.
 func escapeIn(text []byte) (unit rune, is bool) {
 	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
 		return 0, false
@@ -160,8 +161,8 @@ func escapeIn(text []byte) (unit rune, is bool) {
 	return rune(v), err == nil
 }
 
-// numberIn gives the length of the number that valid JSON begins with, and how many
-// digits its exponent stands for at most.
+// numberIn returns the length of the number at the beginning of valid JSON, and the most
+// digits that its exponent adds.
 func numberIn(text []byte) (n, more int) {
 	exponent := 0
 	for ; n < len(text); n++ {

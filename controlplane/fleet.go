@@ -10,36 +10,35 @@ import (
 	"waypost/replication"
 )
 
-// Fleet knows which edges there are, how they are, and how far behind. It keeps
-// that in memory: after a restart it is complete again as soon as every edge
-// has reported, which they do each second.
+// Fleet tracks the edges, their state and their lag. It keeps them in memory: after a
+// restart it is complete once every edge has reported, which edges do each second.
 //
-// What an edge reports itself, over a connection with a credential, counts. What gossip
-// tells fills in while an edge does not report, and is marked as such. Of an edge that
-// neither knows of, there is left what [Fleet.KeepProgress] has noted: that it was
-// there, and when. All methods may be called by many goroutines at once.
+// An edge's own report, over an authenticated connection, takes precedence. Gossip fills
+// in while an edge does not report, and is marked as such. An edge that neither knows is
+// shown by the progress that [Fleet.KeepProgress] has stored: that it existed, and when.
+// All methods may be called by many goroutines at once.
 type Fleet struct {
 	cfg FleetConfig
 
 	mu      sync.Mutex
 	nodes   map[string]*fleetNode
 	heads   headHistory
-	noted   []EdgeProgress // of all control planes, as it was read last
-	notedAt time.Time      // when that was
+	noted   []EdgeProgress // of all control planes, at the last read
+	notedAt time.Time      // time of that read
 
 	waiters int           // of WaitApplied
-	news    chan struct{} // closed, and replaced, at a report while somebody waits
+	news    chan struct{} // closed and replaced by a report while there are waiters
 }
 
-// FleetConfig is what a Fleet needs. Zero fields mean the default.
+// FleetConfig configures a Fleet. Zero fields mean the default.
 type FleetConfig struct {
 	Head HeadSource // required
 
-	// Hints gives what gossip knows of edges, if there is gossip. It must not block.
+	// Hints returns the edges that gossip knows, if there is gossip. It must not block.
 	Hints func() []FleetHint
 
 	// Ask makes edges report at once when they have a position on their disks. It must
-	// not block. Nil: they report in their own time.
+	// not block. Nil: they report at their own interval.
 	Ask    func(waypost.Position)
 	Region waypost.Region // of this control plane
 
@@ -53,12 +52,12 @@ type FleetConfig struct {
 	Now    func() time.Time // default time.Now
 }
 
-// HeadSource tells the newest position of the changelog.
+// HeadSource reads the newest position of the changelog.
 type HeadSource interface {
 	Head(ctx context.Context) (replication.Head, error)
 }
 
-// EdgeReport is what an edge says of itself. The caller has checked the edge's
+// EdgeReport is the state that an edge reports. The caller has checked the edge's
 // credential.
 type EdgeReport struct {
 	Node          string
@@ -69,20 +68,20 @@ type EdgeReport struct {
 	AdminAddr     string // HOST:PORT of its admin listener; may be ""
 	Version       string
 	Position      waypost.Position // zero without a replica
-	Synced        waypost.Position // what of it a crash cannot take back; zero when unknown
+	Synced        waypost.Position // the part of it on disk; zero when unknown
 	LastAppliedAt time.Time        // by its clock; zero when unknown
 	StartedAt     time.Time        // of this boot, by its clock
 	ClicksPending int64            // clicks in its journal that are not acknowledged; -1: unknown
 	ClicksUntil   time.Time        // clicks before that, by its clock, are acknowledged; zero: unknown
 	Leaving       bool             // this is its last report
-	Credential    CredentialState  // by which it was let in, by the caller; "": nobody knows
+	Credential    CredentialState  // of the connection, set by the caller; "": unknown
 	Replica       ReplicaState     // "" when unknown
-	Held          string           // what it does not take until it is accepted; "" when nothing
+	Held          string           // change that it refuses until an operator accepts it; "" when none
 	HeldWhy       string
 	DiskLow       bool // changes wait for room on its disk
 }
 
-// CredentialState is how an edge proves who it is.
+// CredentialState says how an edge authenticates.
 type CredentialState string
 
 // The states of credentials.
@@ -92,7 +91,7 @@ const (
 	CredentialRevoked CredentialState = "revoked" // its own was
 )
 
-// ReplicaState is what an edge's replica does. It serves all the while, if it holds
+// ReplicaState is the activity of an edge's replica, which serves meanwhile if it holds
 // anything.
 type ReplicaState string
 
@@ -102,11 +101,11 @@ const (
 	ReplicaWaiting   ReplicaState = "waiting"   // for a source, or for its turn with it
 	ReplicaRestoring ReplicaState = "restoring" // a snapshot is taken
 	ReplicaRepairing ReplicaState = "repairing" // slots are replaced
-	ReplicaHeld      ReplicaState = "held"      // it does not take what it is asked to
+	ReplicaHeld      ReplicaState = "held"      // it refuses a change until an operator accepts it
 	ReplicaDegraded  ReplicaState = "degraded"  // it takes no changes: its disk has failed, or is almost full
 )
 
-// FleetHint is what gossip says of an edge.
+// FleetHint is the state of an edge by gossip.
 type FleetHint struct {
 	Node      string
 	Region    waypost.Region
@@ -114,15 +113,15 @@ type FleetHint struct {
 	Boot      waypost.BootID
 	Addr      string
 	Version   string
-	Position  waypost.Position // that a crash cannot take back
+	Position  waypost.Position // on its disk
 	StartedAt time.Time        // of this boot, by the edge's clock
 	Alive     bool
-	Left      bool // it said that it leaves
+	Left      bool // it has announced its end
 	LastHeard time.Time
-	Since     time.Time // when it began to be alive, or ceased to be
+	Since     time.Time // when it became alive, or ceased to be
 }
 
-// EdgeState is how an edge seems to be.
+// EdgeState is the presumed state of an edge.
 type EdgeState string
 
 // The states of edges.
@@ -132,17 +131,17 @@ const (
 	EdgeGone   EdgeState = "gone"   // left on purpose, or not heard of for long
 )
 
-// EdgeSource is how something about an edge is known.
+// EdgeSource is the source of information about an edge.
 type EdgeSource string
 
 // The sources of what is known about edges.
 const (
 	ViaReport EdgeSource = "report" // from itself, authenticated
 	ViaGossip EdgeSource = "gossip" // a hint
-	ViaRecord EdgeSource = "record" // noted when it reported, to another control plane or before this one was started
+	ViaRecord EdgeSource = "record" // stored when it reported to another control plane, or before this one was started
 )
 
-// EdgeStatus is an edge as the fleet view shows it.
+// EdgeStatus describes an edge in the fleet view.
 type EdgeStatus struct {
 	Node          string
 	Region        waypost.Region
@@ -151,19 +150,19 @@ type EdgeStatus struct {
 	Addr          string
 	AdminAddr     string
 	Position      waypost.Position // zero without a replica
-	Synced        waypost.Position // what of it a crash cannot take back; zero when unknown
+	Synced        waypost.Position // the part of it on disk; zero when unknown
 	LastAppliedAt time.Time        // by its clock; zero when unknown
 	StartedAt     time.Time        // by its clock; zero when unknown
 	ClicksPending int64            // -1 when unknown
 	ClicksUntil   time.Time        // clicks before that, by its clock, are counted; zero: unknown
 
-	// Lag is how far its replica was behind at the last look; LagKnown is false
+	// Lag of its replica at the last look; LagKnown is false
 	// without a replica, in another epoch, and before the head was seen at all.
 	Lag      Lag
 	LagKnown bool
 
 	Replica ReplicaState // "" when unknown
-	Held    string       // what it does not take until it is accepted; "" when nothing
+	Held    string       // change that it refuses until an operator accepts it; "" when none
 	HeldWhy string
 	DiskLow bool // changes wait for room on its disk
 
@@ -172,17 +171,17 @@ type EdgeStatus struct {
 	LastSeen time.Time
 	Via      EdgeSource
 
-	Credential CredentialState // at its last report; "": nobody knows
+	Credential CredentialState // at its last report; "": unknown
 }
 
-// fleetNode is what one edge reported last.
+// fleetNode holds the last report of one edge.
 type fleetNode struct {
 	report EdgeReport
 	seen   time.Time // when it came
 	since  time.Time // the first report since it was silent, or since its boot
 }
 
-// NewFleet makes an empty fleet. Run has to be called for lags to be known.
+// NewFleet returns an empty fleet. Run computes lags.
 func NewFleet(cfg FleetConfig) *Fleet {
 	for _, d := range []struct {
 		field *time.Duration
@@ -221,7 +220,7 @@ func (f *Fleet) Run(ctx context.Context) {
 	for {
 		err := f.look(ctx)
 		if err != nil && !failing && ctx.Err() == nil {
-			f.cfg.Logger.Warn("the fleet's lags are not current: the head cannot be read", slog.Any("error", err))
+			f.cfg.Logger.Warn("cannot read the head of the changelog, so lags are not current", slog.Any("error", err))
 		}
 		failing = err != nil
 		select {
@@ -246,8 +245,8 @@ func (f *Fleet) look(ctx context.Context) error {
 	return nil
 }
 
-// Report takes an edge's word. A report of an earlier boot is ignored while a later
-// one is alive. EUnavailable says that there are too many edges.
+// Report stores an edge's report. A report of an earlier boot is ignored while a later
+// boot is alive. EUnavailable says that there are too many edges.
 func (f *Fleet) Report(r EdgeReport) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -273,7 +272,7 @@ func (f *Fleet) Report(r EdgeReport) error {
 	return nil
 }
 
-// forget drops edges that have not been heard of for long.
+// forget drops edges that have been silent for long.
 func (f *Fleet) forget() {
 	now := f.cfg.Now()
 	for node, n := range f.nodes {

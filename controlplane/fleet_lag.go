@@ -7,14 +7,14 @@ import (
 	"waypost"
 )
 
-// Lag is how far a replica is behind the head of its epoch.
+// Lag says how far a replica is behind the head of its epoch.
 type Lag struct {
 	Changes uint64        // transactions that it does not have
 	Age     time.Duration // for how long it has not had the oldest of them, at least
 }
 
-// headHistory remembers when the head was where, so that a lag can be told in
-// time. The more time has passed, the coarser it is.
+// headHistory records when the head was at which position, so that a lag has a duration.
+// Older entries are farther apart.
 type headHistory struct {
 	epoch waypost.Epoch
 	heads []notedHead // of the epoch, by rising sequence; at most maxHeads
@@ -26,13 +26,13 @@ type notedHead struct {
 }
 
 // With two looks a second, about 1,100 entries span a day in steps of a 128th of
-// their age; what is beyond the bound goes, oldest first.
+// their age; entries beyond the bound are dropped, oldest first.
 const (
 	maxHeads  = 2048
 	headSteps = 128
 )
 
-// note takes a look at the head. A head of an older history is no news.
+// note records the head. It ignores a head of an older epoch.
 func (h *headHistory) note(p waypost.Position, now time.Time) {
 	if p.IsZero() || p.Epoch.Ordinal < h.epoch.Ordinal {
 		return

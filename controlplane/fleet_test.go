@@ -60,7 +60,7 @@ func report(node string, p waypost.Position) controlplane.EdgeReport {
 		Version: "1.2.3"}
 }
 
-// only gives the one edge of a fleet.
+// only returns the one edge of a fleet.
 func only(t *testing.T, f *controlplane.Fleet) controlplane.EdgeStatus {
 	t.Helper()
 	all := f.Edges()

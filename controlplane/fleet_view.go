@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Edges gives all edges that are known, by region and node.
+// Edges returns all known edges, by region and node.
 func (f *Fleet) Edges() []EdgeStatus {
 	hints := f.cfg.Hints()
 	f.mu.Lock()
@@ -44,12 +44,12 @@ func (f *Fleet) Edges() []EdgeStatus {
 	return all
 }
 
-// Knows reports whether there is an edge of a name, as far as is known.
+// Knows reports whether the fleet has an edge of a name that is not gone.
 func (f *Fleet) Knows(node string) bool {
 	return slices.ContainsFunc(f.Edges(), func(s EdgeStatus) bool { return s.Node == node && s.State != EdgeGone })
 }
 
-// supersedes says which of two boots of a node the fleet should show.
+// supersedes reports whether the fleet shows h instead of another boot of the node.
 func (h FleetHint) supersedes(other FleetHint) bool {
 	if h.Alive != other.Alive {
 		return h.Alive
@@ -57,8 +57,8 @@ func (h FleetHint) supersedes(other FleetHint) bool {
 	return h.StartedAt.After(other.StartedAt)
 }
 
-// status judges an edge that has reported. Gossip counts only once the reports have
-// ceased, and while it has heard the edge within a time in which they have not come.
+// status returns the status of an edge that has reported. Gossip counts only when the
+// reports have ceased and gossip has heard of the edge since.
 func (f *Fleet) status(n *fleetNode, h FleetHint, hinted bool, now time.Time) EdgeStatus {
 	r := &n.report
 	silent := now.Sub(n.seen) > f.cfg.Silent
@@ -85,7 +85,7 @@ func (f *Fleet) status(n *fleetNode, h FleetHint, hinted bool, now time.Time) Ed
 	return s
 }
 
-// hinted judges an edge by gossip alone.
+// hinted returns the status of an edge by gossip alone.
 func (f *Fleet) hinted(h FleetHint, now time.Time) EdgeStatus {
 	s := EdgeStatus{
 		Node: h.Node, Region: h.Region, Role: h.Role, Version: h.Version, Addr: h.Addr, Position: h.Position, Synced: h.Position,
@@ -103,8 +103,8 @@ func (f *Fleet) hinted(h FleetHint, now time.Time) EdgeStatus {
 	return s
 }
 
-// recorded judges an edge by what was noted of it, unless it may still report to another
-// control plane, which notes it every few seconds.
+// recorded returns the status of an edge by its stored progress, unless it may still
+// report to another control plane, which stores it every few seconds.
 func (f *Fleet) recorded(p *EdgeProgress, now time.Time) (s EdgeStatus, shown bool) {
 	unheard := f.notedAt.Sub(p.At)
 	if p.Region == "" || now.Sub(f.notedAt) > staleNote || unheard <= f.cfg.Silent+noteSlack || unheard > f.cfg.Forget {

@@ -7,23 +7,22 @@ import (
 	"waypost"
 )
 
-// Applied is what came of waiting for edges.
+// Applied is the result of waiting for edges.
 type Applied struct {
 	Edges  int      // live ones that have the change on their disks
 	Behind []string // live ones that do not, by region and name
 }
 
-// maxWaiters bounds those who wait at once. Whoever comes beyond learns how things stand.
+// maxWaiters bounds concurrent waiters. A caller beyond gets the present state at once.
 const maxWaiters = 1024
 
-// lookAgain is how often a waiter looks who is still alive.
+// lookAgain is the interval at which a waiter checks which edges are alive.
 const lookAgain = 250 * time.Millisecond
 
 // WaitApplied returns once the live edges of this control plane's region, or of all
 // regions, have the change at a position on their disks, after most, or when ctx ends.
-// An edge that is silent is not waited for: it will have caught up before it serves as a
-// fresh one. Edges that report to another control plane are known by gossip, which is
-// slower.
+// It does not wait for silent edges, which catch up before they serve again. Edges that
+// report to another control plane are known by gossip, which is slower.
 func (f *Fleet) WaitApplied(ctx context.Context, at waypost.Position, everywhere bool, most time.Duration) Applied {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
@@ -53,8 +52,8 @@ func (f *Fleet) WaitApplied(ctx context.Context, at waypost.Position, everywhere
 	}
 }
 
-// applied tells how things stand, and begins to wait if somebody is behind; no channel
-// means that too many do.
+// applied returns the present state, and begins to wait if an edge is behind; without a
+// channel there are too many waiters.
 func (f *Fleet) applied(at waypost.Position, everywhere bool) (Applied, <-chan struct{}) {
 	f.mu.Lock()
 	if f.waiters >= maxWaiters {
@@ -80,7 +79,7 @@ func (f *Fleet) stopWaiting() {
 	f.waiters--
 }
 
-// tellWaiters wakes those who wait. The caller holds f.mu.
+// tellWaiters wakes the waiters. The caller holds f.mu.
 func (f *Fleet) tellWaiters() {
 	if f.waiters > 0 {
 		close(f.news)
@@ -88,7 +87,7 @@ func (f *Fleet) tellWaiters() {
 	}
 }
 
-// standing says which live edges have a position on their disks.
+// standing returns which live edges have a position on their disks.
 func (f *Fleet) standing(at waypost.Position, everywhere bool) (a Applied) {
 	for _, e := range f.Edges() {
 		switch {

@@ -19,7 +19,7 @@ func durable(node string, region waypost.Region, p waypost.Position) controlplan
 	return r
 }
 
-// waits waits in the background, and gives what came of it.
+// waits waits in the background, and returns the result.
 func waits(ctx context.Context, f *controlplane.Fleet, p waypost.Position, everywhere bool,
 	most time.Duration) <-chan controlplane.Applied {
 	out := make(chan controlplane.Applied, 1)

@@ -34,7 +34,7 @@ func (s *system) another(t *testing.T) *controlplane.Service {
 	return other
 }
 
-// once is a request that may be sent again. Its answer tells the outcomes.
+// once returns an idempotent request whose response lists the outcomes.
 func once(key string, request byte) controlplane.Idempotency {
 	return controlplane.Idempotency{
 		Route: "test", Key: key, Request: [32]byte{request},

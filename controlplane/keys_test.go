@@ -184,7 +184,7 @@ func TestLeasesGrowWithTheDemandAndShrinkAgain(t *testing.T) {
 	require.Equal(t, []int64{100, 100, 200, 400, 800, 1600, 3200, 1600, 800, 400}, sizes)
 }
 
-// counting leases whatever is asked for, and tells.
+// counting grants every lease, and reports its size.
 type counting struct {
 	asked chan int64
 	next  int64

@@ -15,10 +15,10 @@ import (
 	"waypost"
 )
 
-// Order is how a list of links is sorted.
+// Order sorts a list of links.
 type Order string
 
-// The orders. Links of one moment, or with as many clicks, go by id.
+// The orders. Links of the same time or clicks are sorted by id.
 const (
 	NewestFirst   Order = "-created"
 	OldestFirst   Order = "created"
@@ -29,10 +29,9 @@ const (
 	MaxTagsListed       = 8         // tags that a link must have, of one list
 )
 
-// LinkFilter says which links are asked for. Zero fields ask for all; what is given
-// must be true of a link all together.
+// LinkFilter selects links. Zero fields select all; a link must match all other fields.
 type LinkFilter struct {
-	Words         string    // in the title and description, as people search: "a phrase", or, -not
+	Words         string    // in the title and description, in web search syntax: "a phrase", or, -not
 	Tags          []string  // all of them
 	Domain        string    // host; one that is unknown, or another workspace's, has no links
 	Active        *bool     // enabled, or disabled
@@ -55,7 +54,7 @@ type Page struct {
 	Next  string // opaque cursor of the next page, "" at the end
 }
 
-// ListStage is a part of a list, which a query can walk over on one index.
+// ListStage is a part of a list that a query reads from one index.
 type ListStage byte
 
 // The stages. By clicks, links that were followed are one stage and all others another.
@@ -65,7 +64,7 @@ const (
 	StageNever
 )
 
-// ListPlace is where a list goes on: behind a link.
+// ListPlace is the link after which a list continues.
 type ListPlace struct {
 	Stage   ListStage
 	Created time.Time // of the link; used unless by clicks
@@ -73,15 +72,15 @@ type ListPlace struct {
 	ID      int64     // 0: at the beginning of the stage
 }
 
-// LinkPage is a page as the store gives it: Links that fit, and where to go on, nil at
-// the end. A page may be short, or empty, and yet not the last, because the store looks
-// at a limited number of links at once.
+// LinkPage is a page of the store: the matching links, and the place where the list
+// continues, nil at the end. A short or empty page may not be the last, because the
+// store reads a limited number of links at once.
 type LinkPage struct {
 	Links []waypost.Link
 	Next  *ListPlace
 }
 
-// TagCount is a tag and how many live links have it.
+// TagCount is a tag and the number of its live links.
 type TagCount struct {
 	Tag   string
 	Links int64
@@ -89,16 +88,16 @@ type TagCount struct {
 
 // LinkLister finds links of a workspace.
 type LinkLister interface {
-	// ListLinks gives up to limit links of one stage, in order, that fit a filter at a
-	// moment, with their clicks.
+	// ListLinks returns up to limit links of one stage, in order, that match a filter at a
+	// time, with their clicks.
 	ListLinks(ctx context.Context, ws waypost.WorkspaceID, f LinkFilter, now time.Time, o Order, from ListPlace, limit int) (LinkPage, error)
 
-	// ListTags gives up to limit tags that begin with prefix and come after another, in
-	// the order of their bytes.
+	// ListTags returns up to limit tags that begin with prefix and follow after, in the
+	// order of their bytes.
 	ListTags(ctx context.Context, ws waypost.WorkspaceID, prefix, after string, limit int) ([]TagCount, error)
 }
 
-// stages of an order, in theirs.
+// stages returns the stages of a list, in its order.
 func (o Order) stages() []ListStage {
 	switch o {
 	case MostClicked:
@@ -110,7 +109,7 @@ func (o Order) stages() []ListStage {
 	}
 }
 
-// List gives a page of the workspace's links. EMalformed for a bad cursor, EInvalid for
+// List returns a page of the workspace's links. EMalformed for a bad cursor, EInvalid for
 // one of another list, and for a filter that breaks a rule.
 func (s *Links) List(ctx context.Context, actor Actor, r ListRequest) (Page, error) {
 	if r.Order == "" {
@@ -182,8 +181,8 @@ func (r *ListRequest) check() error {
 
 func isText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
 
-// Tags gives up to limit of the workspace's tags that begin with prefix, each with the
-// number of its links, and the tag to go on after, "" at the end.
+// Tags returns up to limit of the workspace's tags that begin with prefix, each with the
+// number of its links, and the tag after which to continue, "" at the end.
 func (s *Links) Tags(ctx context.Context, actor Actor, prefix, after string, limit int) (tags []TagCount, next string, err error) {
 	if len(prefix) > waypost.MaxTag || len(after) > waypost.MaxTag || !isText(prefix) || !isText(after) {
 		return nil, "", waypost.Errorf(waypost.EInvalid, "a tag must be UTF-8 without NUL, at most %d bytes", waypost.MaxTag)
@@ -199,7 +198,7 @@ func (s *Links) Tags(ctx context.Context, actor Actor, prefix, after string, lim
 	return tags, next, err
 }
 
-// A cursor is a version, a stage, a digest of what the list is of, the time of
+// A cursor is a version, a stage, a digest of filter and order, the time of
 // creation in microseconds since the year 1, clicks, and an id, in base64url.
 const (
 	cursorVersion = 1
@@ -239,7 +238,7 @@ func (r *ListRequest) readCursor() (ListPlace, error) {
 	return p, nil
 }
 
-// digest tells lists apart.
+// digest identifies the filter and order of a list.
 func (r *ListRequest) digest() []byte {
 	tags := slices.Sorted(slices.Values(r.Tags))
 	truth := func(b *bool) string {

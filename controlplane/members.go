@@ -8,21 +8,21 @@ import (
 	"waypost"
 )
 
-// Member is a user as the administrators of a workspace see one.
+// Member describes a user to the administrators of a workspace.
 type Member struct {
 	UserID    int64
 	Email     string
 	Name      string
 	Role      Role
 	Disabled  bool
-	Own       bool // the workspace looks after the account; else only operators do
+	Own       bool // the workspace manages the account; otherwise only operators do
 	CreatedAt time.Time
 
 	HasPassword  bool
 	InvitedUntil time.Time // zero: there is no invitation
 }
 
-// NewMember is a wish for a user in a workspace.
+// NewMember is a request for a user in a workspace.
 type NewMember struct {
 	Email    string
 	Name     string // default: the address
@@ -32,29 +32,29 @@ type NewMember struct {
 	// For the store.
 	Hash       string           // of the password; "" when there is none
 	Invitation StoredInvitation // when there is no password
-	Known      bool             // the address may have an account, which then gets in
+	Known      bool             // the address may have an account, which then joins
 }
 
-// MemberChange is what administrators change of a user: nil leaves it as it is.
+// MemberChange changes a user of a workspace: nil fields stay as they are.
 type MemberChange struct {
 	Role *Role
 	AccountChange
 }
 
-// MemberStore keeps who is in a workspace. Whatever takes the last administrator
-// who can sign in from a workspace is EConflict.
+// MemberStore keeps the members of workspaces. A change that leaves a workspace without
+// an administrator who can sign in is EConflict.
 type MemberStore interface {
-	// Members gives up to limit members with an id above after, by id.
+	// Members returns up to limit members with an id above after, by id.
 	Members(ctx context.Context, ws waypost.WorkspaceID, after int64, limit int) ([]Member, error)
 
-	// Member finds one.
+	// Member finds a member.
 	Member(ctx context.Context, ws waypost.WorkspaceID, user int64) (Member, error)
 
-	// AddMember makes an account and puts it into a workspace: EConflict when the
-	// address has one. When it is Known, the account that there is gets in, and from then on
-	// operators alone look after it: EConflict when it is in there. An account that another
-	// workspace than the operators' made loses its password by that, and the invitation is
-	// for it. Invited tells whether the invitation is good.
+	// AddMember creates an account in a workspace: EConflict when the address has one. With
+	// Known, the existing account joins, and from then on operators alone manage it:
+	// EConflict when it is a member. If the account was created by a workspace that is not
+	// the operators', its password is cleared and the invitation lets its owner set a new
+	// one. Invited reports whether the invitation is valid.
 	AddMember(ctx context.Context, by Actor, ws waypost.WorkspaceID, n NewMember) (m Member, invited bool, err error)
 
 	// ChangeMember changes a member. The account can be changed when it is the
@@ -72,8 +72,8 @@ type MemberStore interface {
 	InviteMember(ctx context.Context, by Actor, ws waypost.WorkspaceID, user int64, i StoredInvitation, any bool) (Member, error)
 }
 
-// Members gives a page of the actor's workspace's users, by id, after the cursor of an
-// earlier page.
+// Members returns a page of the users of the actor's workspace, by id, after the cursor
+// of an earlier page.
 func (s *Workspaces) Members(ctx context.Context, actor Actor, limit int, cursor string) (members []Member, next string, err error) {
 	after, err := s.administrator(actor, cursor)
 	if err != nil {
@@ -97,9 +97,10 @@ func (s *Workspaces) Member(ctx context.Context, actor Actor, user int64) (Membe
 	return s.members.Member(ctx, actor.Workspace, user)
 }
 
-// AddMember makes a user of the actor's workspace, and gives an invitation for the
+// AddMember creates a user of the actor's workspace, and returns an invitation for the
 // account's owner when there is no password. EConflict when the address has an account,
-// EForbidden for a password by who is no operator: an address may be anybody's.
+// EForbidden for a password when the actor is no operator, because the address may
+// belong to another person.
 func (s *Workspaces) AddMember(ctx context.Context, actor Actor, n NewMember) (Member, Invitation, error) {
 	if _, err := s.administrator(actor, ""); err != nil {
 		return Member{}, Invitation{}, err
@@ -107,9 +108,9 @@ func (s *Workspaces) AddMember(ctx context.Context, actor Actor, n NewMember) (M
 	return s.addMember(ctx, actor, actor.Workspace, n)
 }
 
-// AddMemberTo puts a user into any workspace, for operators: an account that there
-// is already keeps its name, and its password unless it is one that another workspace
-// than the operators' looked after: whoever set that up would be let in, too.
+// AddMemberTo adds a user to any workspace, for operators. An existing account keeps its
+// name. It keeps its password only if operators managed it, because another workspace
+// may know the password.
 func (s *Workspaces) AddMemberTo(ctx context.Context, actor Actor, ws waypost.WorkspaceID, n NewMember) (Member, Invitation, error) {
 	none := func(err error) (Member, Invitation, error) { return Member{}, Invitation{}, err }
 	if err := actor.CheckOperator(); err != nil {
@@ -145,7 +146,8 @@ func (s *Workspaces) addMember(ctx context.Context, actor Actor, ws waypost.Work
 	return m, i, err
 }
 
-// prepareMember judges a wish for a user, and hashes its password or makes an invitation.
+// prepareMember checks a request for a user, and hashes its password or creates an
+// invitation.
 func (s *Workspaces) prepareMember(ctx context.Context, actor Actor, n *NewMember) (i Invitation, err error) {
 	if n.Email, err = ParseEmail(n.Email); err != nil {
 		return i, err
@@ -174,7 +176,7 @@ func (s *Workspaces) prepareMember(ctx context.Context, actor Actor, n *NewMembe
 	return i, err
 }
 
-// mayChoose says EForbidden to who may not choose passwords of others.
+// mayChoose returns EForbidden unless the actor may choose passwords of others.
 func mayChoose(actor Actor) error {
 	if actor.CheckOperator() != nil {
 		return waypost.Errorf(waypost.EForbidden,
@@ -226,7 +228,7 @@ func (s *Workspaces) RemoveMember(ctx context.Context, actor Actor, user int64) 
 	return s.members.RemoveMember(ctx, actor, actor.Workspace, user)
 }
 
-// administrator says EForbidden to who is none, and reads a cursor.
+// administrator returns EForbidden unless the actor is one, and reads a cursor.
 func (s *Workspaces) administrator(actor Actor, cursor string) (after int64, err error) {
 	if actor.Workspace == 0 || !actor.Can(ScopeAdmin) {
 		return 0, waypost.Errorf(waypost.EForbidden, "this is for administrators of the workspace")
@@ -234,7 +236,7 @@ func (s *Workspaces) administrator(actor Actor, cursor string) (after int64, err
 	return readCursor(cursor)
 }
 
-// InviteMember takes the password of a user of the actor's workspace away, and gives an
+// InviteMember removes the password of a user of the actor's workspace, and returns an
 // invitation to set another. EForbidden for the account of somebody who is in several
 // workspaces, unless the actor is an operator.
 func (s *Workspaces) InviteMember(ctx context.Context, actor Actor, user int64) (Member, Invitation, error) {
@@ -253,17 +255,17 @@ func (s *Workspaces) InviteMember(ctx context.Context, actor Actor, user int64) 
 	return m, i, nil
 }
 
-// Invitation is with what the owner of an account sets its password, once: whoever made
-// the account does not know that.
+// Invitation lets the owner of an account set its password, once, so that its creator
+// does not know the password.
 type Invitation struct {
 	Token     string // to be shown once, and never stored
 	ExpiresAt time.Time
 }
 
-// InvitationFor is how long an invitation is good.
+// InvitationFor is the validity of an invitation.
 const InvitationFor = 7 * 24 * time.Hour
 
-// StoredInvitation is what is kept of an invitation.
+// StoredInvitation is the stored part of an invitation.
 type StoredInvitation struct {
 	Hash  [32]byte
 	Until time.Time

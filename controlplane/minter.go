@@ -27,16 +27,16 @@ type Lease struct {
 	Generation int64
 }
 
-// LeaseStore hands out blocks of counters. A lease is durable before it is
+// LeaseStore leases blocks of counters. A lease is durable before it is
 // returned, and no counter is ever in two leases.
 type LeaseStore interface {
-	// TakeLease leases up to size counters of the region's ranges to node, a block
-	// that a clean stop gave back first, and notes that the finished leases were
-	// used up. A region that runs low takes a free prefix. EExhausted when no counter is
-	// left, EUnavailable when no key may be issued at present.
+	// TakeLease leases up to size counters of the region's ranges to node, a block that a
+	// clean stop returned first, and stores that the finished leases are used up. A region
+	// that runs low takes a free prefix. EExhausted when no counter is left, EUnavailable
+	// when no key may be issued at present.
 	TakeLease(ctx context.Context, region waypost.Region, node string, size int64, finished []int64) (Lease, error)
 
-	// ReturnLease gives back the counters from next on, which were never issued.
+	// ReturnLease returns the counters from next on, which were never issued.
 	ReturnLease(ctx context.Context, l Lease, next int64) error
 
 	// Unleased counts the counters of the region's live ranges that are in no held
@@ -44,8 +44,8 @@ type LeaseStore interface {
 	Unleased(ctx context.Context, region waypost.Region) (int64, error)
 }
 
-// ErrEpoch says that the changelog has moved to another epoch: keys leased in an
-// earlier one must not be used any more.
+// ErrEpoch says that the changelog has moved to another epoch: keys of earlier leases
+// must not be used any more.
 var ErrEpoch = errors.New("the changelog is in another epoch")
 
 // FencedError says that keys of these leases must not be used any more: the lease
@@ -54,8 +54,7 @@ type FencedError struct{ Leases []int64 }
 
 func (e *FencedError) Error() string { return fmt.Sprintf("key leases are void: %v", e.Leases) }
 
-// Key is a code that was never given out before, the epoch in which it may be
-// used, and the lease that it is of.
+// Key is an unused code, the epoch in which it may be used, and its lease.
 type Key struct {
 	Code  waypost.Code
 	Epoch uint32
@@ -67,7 +66,7 @@ type Key struct {
 // burst empties the lease, callers wait for the next one. The faster leases are used
 // up, the larger the next ones are.
 //
-// A crash burns what is left of the leases. Close gives it back.
+// A crash burns the remaining counters. Close returns them.
 type Minter struct {
 	store   LeaseStore
 	coder   *keyrange.Coder
@@ -77,7 +76,7 @@ type Minter struct {
 	metrics *minterMetrics
 	now     func() time.Time
 	patient time.Duration
-	seldom  rate.Sometimes // bounds what a database that is away writes into the log
+	seldom  rate.Sometimes // limits the warnings while the database is away
 
 	mu       sync.Mutex
 	size     int64            // counters to lease at a time
@@ -86,8 +85,8 @@ type Minter struct {
 	used     int64            // of minted, at that time
 	leases   []heldLease      // the first is being issued from; its Lo is the next counter
 	left     int64            // counters in leases
-	finished []int64          // used up, to be noted with the next lease
-	issued   map[int64]int64  // keys since TakeIssued, by range, but for those of leases
+	finished []int64          // used up, to be reported with the next lease
+	issued   map[int64]int64  // keys since TakeIssued, by range, without those of leases
 	minted   int64            // keys ever
 	floor    uint32           // leases of epochs below are dead
 	void     map[int64]uint32 // leases that were found fenced, with their epoch
@@ -100,18 +99,18 @@ type Minter struct {
 	done   chan struct{}
 }
 
-// heldLease is a lease whose counters below counted are in issued already.
+// heldLease is a lease. Its counters below counted are in issued already.
 type heldLease struct {
 	Lease
 	counted int64
 }
 
-// MinterConfig is what a Minter is made of.
+// MinterConfig configures a Minter.
 type MinterConfig struct {
 	Store  LeaseStore
 	Coder  *keyrange.Coder
 	Region waypost.Region
-	Node   string           // names the process: another one at every start
+	Node   string           // names the process, differently at every start
 	Size   int64            // counters in a lease, at least; 0 means 10,000; in a small space it is a thousandth of a prefix
 	Now    func() time.Time // nil means time.Now
 	Logger *slog.Logger     // nil: nothing is logged
@@ -124,7 +123,7 @@ type MinterConfig struct {
 const (
 	defaultLeaseSize = 10_000
 	maxLeaseSize     = 1_000_000
-	leasesInPrefix   = 1000 // at least, so that what a crash or a failover costs is bounded
+	leasesInPrefix   = 1000 // at least, to bound the counters that a crash or a failover burns
 	refillTimeout    = 4 * time.Second
 	refillPause      = 100 * time.Millisecond // between attempts that fail
 	// A lease that lasted for less than leaseShort is followed by one of twice its
@@ -162,8 +161,8 @@ func NewMinter(cfg MinterConfig) *Minter {
 	return m
 }
 
-// Mint gives the next code. It waits when no counter is at hand, until ctx is
-// over (EUnavailable) or the region turns out to have none left (EExhausted).
+// Mint returns the next code. Without a leased counter it waits for one, until ctx ends
+// (EUnavailable) or the region has none left (EExhausted).
 func (m *Minter) Mint(ctx context.Context) (Key, error) {
 	var part [1]portion
 	got, err := m.draw(ctx, 1, part[:0])
@@ -174,7 +173,7 @@ func (m *Minter) Mint(ctx context.Context) (Key, error) {
 	return Key{Code: m.coder.Encode(p.prefix, p.lo), Epoch: p.epoch, Lease: p.lease}, nil
 }
 
-// MintMany gives n codes like Mint, or none.
+// MintMany returns n codes like Mint, or none.
 func (m *Minter) MintMany(ctx context.Context, n int) ([]Key, error) {
 	keys := make([]Key, 0, n)
 	var parts [4]portion // there are seldom more
@@ -200,7 +199,7 @@ type portion struct {
 	lease  int64
 }
 
-// draw appends counters that are at hand to parts: at least one, at most n.
+// draw appends leased counters to parts: at least one, at most n.
 func (m *Minter) draw(ctx context.Context, n int64, parts []portion) ([]portion, error) {
 	for waited := false; ; waited = true {
 		m.mu.Lock()
@@ -318,7 +317,7 @@ func (m *Minter) Minted() int64 {
 	return m.minted
 }
 
-// TakeIssued gives how many keys were issued since the last call, by range.
+// TakeIssued returns the number of keys issued since the last call, by range.
 func (m *Minter) TakeIssued() map[int64]int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -360,7 +359,7 @@ func (m *Minter) refill(ctx context.Context) {
 			continue
 		}
 		if err := m.take(ctx, size, finished); err != nil && ctx.Err() == nil {
-			m.seldom.Do(func() { m.log.Warn("no key lease", "region", m.region, "error", err) })
+			m.seldom.Do(func() { m.log.Warn("cannot lease keys", "region", m.region, "error", err) })
 			m.want()
 			select {
 			case <-ctx.Done():
@@ -403,9 +402,9 @@ func (m *Minter) take(ctx context.Context, size int64, finished []int64) error {
 	return err
 }
 
-// adapt sizes the next lease by how long it took until this one was wanted. What
-// comes in small pieces, such as the rests that others gave back, is wanted at once
-// although nothing was issued: that is no reason to lease more.
+// adapt sizes the next lease by the time until this one was needed. Small leases, such
+// as the rests that other processes returned, are needed at once although nothing was
+// issued: they do not increase the size.
 func (m *Minter) adapt() {
 	now := m.now()
 	issued := m.minted - m.used
@@ -423,8 +422,8 @@ func (m *Minter) adapt() {
 	m.taken = now
 }
 
-// Close stops the refill and gives back what was never issued. Without a
-// database the rest is burned: no counter is issued twice either way.
+// Close stops the refill and returns the unissued counters. Without a database they are
+// burned: no counter is issued twice either way.
 func (m *Minter) Close(ctx context.Context) error {
 	m.stop()
 	<-m.done
@@ -450,7 +449,9 @@ func newMinterMetrics(registerer prometheus.Registerer, region waypost.Region, m
 	}, func() float64 { return float64(m.Minted()) })
 	metrics := &minterMetrics{
 		allocations: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kgs_allocations_total", Help: "Attempts of this control plane to lease counters: ok, exhausted (none are left), unavailable (the database is away, or keys are held back) or error.", ConstLabels: labels,
+			Name: "kgs_allocations_total", ConstLabels: labels,
+			Help: "Attempts of this control plane to lease counters: ok, exhausted (none are left), " +
+				"unavailable (the database is away, or keys are held back) or error.",
 		}, []string{"status"}),
 	}
 	for _, status := range []string{"ok", "exhausted", "unavailable", "error"} {

@@ -13,22 +13,22 @@ import (
 	"waypost/replication"
 )
 
-// NodesConfig is what [Nodes] need. Zero fields mean the default.
+// NodesConfig configures [Nodes]. Zero fields mean the default.
 type NodesConfig struct {
 	Store  NodeStore        // required
-	Poll   time.Duration    // between looks whether those who are connected are revoked; default 200 ms
-	Note   time.Duration    // between writings of when credentials were used; default 1 min
+	Poll   time.Duration    // between checks whether connected nodes are revoked; default 200 ms
+	Note   time.Duration    // between writes of last-used times; default 1 min
 	Logger *slog.Logger     // default: nothing is logged
 	Now    func() time.Time // default time.Now
 
-	Patience time.Duration // with the database, about one credential; default 1 s
+	Patience time.Duration // with the database, for one credential; default 1 s
 }
 
-// Nodes judges who is at the other end of an edge's connection. What the database said
-// is believed for somewhat less than a second, so that a revocation takes effect within
-// that time on every instance, also for who connects by a belief just before it ends;
-// while the database is away, for an hour: there is nothing new to be had from this
-// instance then. All methods may be called by many goroutines at once.
+// Nodes authenticates edges. It caches answers of the database for somewhat less than a
+// second, so that a revocation takes effect within a second on every instance, also for
+// a node that connects just before its entry expires. While the database is away entries
+// last an hour, because this instance then has no new changes to send. All methods may
+// be called by many goroutines at once.
 type Nodes struct {
 	cfg  NodesConfig
 	wake chan struct{} // has a token when there is something to look at
@@ -55,13 +55,12 @@ type knownName struct {
 type hold struct{ end context.CancelCauseFunc }
 
 const (
-	nodeBelief  = 700 * time.Millisecond
-	awayBelief  = time.Hour   // while the database does not answer
-	lookupLimit = time.Second // for its answer
+	nodeCacheTime = 700 * time.Millisecond
+	awayCacheTime = time.Hour   // while the database does not answer
+	lookupLimit   = time.Second // for its answer
 )
 
-// NewNodes makes a judge. Run has to be called for streams to end that are open when
-// their credential is revoked.
+// NewNodes returns Nodes. Run ends open streams when their credential is revoked.
 func NewNodes(cfg NodesConfig) *Nodes {
 	if cfg.Poll <= 0 {
 		cfg.Poll = 200 * time.Millisecond
@@ -95,12 +94,12 @@ func (n *Nodes) Authenticate(ctx context.Context, text string) (Node, error) {
 	k, known := n.known[hash]
 	round := n.rounds
 	n.mu.Unlock()
-	if !known || now.Sub(k.at) >= nodeBelief {
+	if !known || now.Sub(k.at) >= nodeCacheTime {
 		limited, cancel := context.WithTimeout(ctx, n.cfg.Patience)
 		stored, found, err := n.cfg.Store.Node(limited, hash)
 		cancel()
 		switch {
-		case err != nil && known && now.Sub(k.at) < awayBelief:
+		case err != nil && known && now.Sub(k.at) < awayCacheTime:
 		case err != nil:
 			return Node{}, err
 		case !found || subtle.ConstantTimeCompare(stored.Hash[:], hash[:]) != 1:
@@ -125,7 +124,7 @@ func (n *Nodes) Authenticate(ctx context.Context, text string) (Node, error) {
 
 var errNoCredential = waypost.Errorf(waypost.EUnauthorized, "a valid credential of an edge is required")
 
-// refusal tells the holder of a credential that was revoked what can be done.
+// refusal returns the error for a revoked credential, with a remedy.
 func refusal(n *StoredNode) error {
 	if n.Replaced {
 		return waypost.Errorf(waypost.EForbidden,
@@ -135,7 +134,7 @@ func refusal(n *StoredNode) error {
 		"the credential of node %s was revoked: to let this edge in again, make a token with `waypost edges enrol --region %s --node %s` and start it with that", n.Name, n.Region, n.Name)
 }
 
-// doubt forgets what is believed of a node.
+// doubt drops the cached credentials of a node.
 func (n *Nodes) doubt(node string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -143,7 +142,7 @@ func (n *Nodes) doubt(node string) {
 	n.rounds++
 }
 
-// remember puts what the database said into a bounded map.
+// remember stores an answer of the database in a bounded map.
 func remember[K comparable, V any](m map[K]V, key K, value V) {
 	if _, there := m[key]; !there && len(m) >= maxCached {
 		clear(m)
@@ -151,8 +150,8 @@ func remember[K comparable, V any](m map[K]V, key K, value V) {
 	m[key] = value
 }
 
-// MayReport says EForbidden unless a node may tell how the edge of a name is. Without a
-// credential of its own it may do so for names that nobody has enrolled.
+// MayReport returns EForbidden unless a node may report the state of the edge of a name.
+// Without a credential of its own it may do so for names that are not enrolled.
 func (n *Nodes) MayReport(ctx context.Context, node *Node, name string, region waypost.Region) error {
 	if node.Name != "" && node.Name != name {
 		return waypost.Errorf(waypost.EForbidden, "this is a report of node %s, and the credential that of %s", name, node.Name)
@@ -167,12 +166,12 @@ func (n *Nodes) MayReport(ctx context.Context, node *Node, name string, region w
 	return n.unclaimed(ctx, name)
 }
 
-// MayShip says EForbidden unless a node may bring the clicks of a name: its own, and
+// MayShip returns EForbidden unless a node may ship the clicks of a name: its own, and
 // those that its directory had before. Without a credential of its own it may do so for
-// names that nobody has enrolled.
+// names that are not enrolled.
 func (n *Nodes) MayShip(ctx context.Context, node *Node, name string) error {
 	switch {
-	case node.Own() && node.speaksAs(name):
+	case node.Own() && node.hasName(name):
 		return nil
 	case node.Own():
 		return waypost.Errorf(waypost.EForbidden,
@@ -189,11 +188,11 @@ func (n *Nodes) unclaimed(ctx context.Context, name string) error {
 	k, known := n.taken[name]
 	round := n.rounds
 	n.mu.Unlock()
-	if !known || !k.taken && now.Sub(k.at) >= cacheTime { // who has a name has it for ever
+	if !known || !k.taken && now.Sub(k.at) >= cacheTime { // a taken name stays taken
 		limited, cancel := context.WithTimeout(ctx, n.cfg.Patience)
 		taken, err := n.cfg.Store.NodeNamed(limited, name)
 		cancel()
-		if err != nil && (!known || now.Sub(k.at) >= awayBelief) {
+		if err != nil && (!known || now.Sub(k.at) >= awayCacheTime) {
 			return err
 		}
 		if err == nil {
@@ -211,7 +210,7 @@ func (n *Nodes) unclaimed(ctx context.Context, name string) error {
 	return nil
 }
 
-// Hold gives the context of a request by a node, which ends, with a
+// Hold returns the context of a request by a node, which ends, with a
 // [replication.EndError] as its cause, when the node's credential is revoked. The caller
 // calls release when the request is over.
 func (n *Nodes) Hold(ctx context.Context, node *Node) (_ context.Context, release func()) {
@@ -237,7 +236,7 @@ func (n *Nodes) Hold(ctx context.Context, node *Node) (_ context.Context, releas
 	}
 }
 
-// forget drops what is believed, because something has changed here.
+// forget clears the caches, because credentials have changed here.
 func (n *Nodes) forget() {
 	n.mu.Lock()
 	clear(n.known)
@@ -250,8 +249,8 @@ func (n *Nodes) forget() {
 	}
 }
 
-// Run ends the requests of nodes whose credentials are revoked, and keeps when
-// credentials were used, until ctx ends.
+// Run ends the requests of nodes whose credentials are revoked, and stores last-used
+// times, until ctx ends.
 func (n *Nodes) Run(ctx context.Context) {
 	look, note := time.NewTicker(n.cfg.Poll), time.NewTicker(n.cfg.Note)
 	defer look.Stop()
@@ -260,7 +259,7 @@ func (n *Nodes) Run(ctx context.Context) {
 	for {
 		err := n.look(ctx)
 		if err != nil && !failing && ctx.Err() == nil {
-			n.cfg.Logger.Warn("whether credentials of edges are revoked is not known; those that are connected stay so", slog.Any("error", err))
+			n.cfg.Logger.Warn("cannot check credentials of edges for revocation, connected edges stay connected", slog.Any("error", err))
 		}
 		failing = err != nil
 		select {
@@ -292,14 +291,14 @@ func (n *Nodes) look(ctx context.Context) error {
 	defer n.mu.Unlock()
 	for i := range revoked {
 		r := &revoked[i]
-		for hash, k := range n.known { // also while the database is away
+		for hash, k := range n.known { // so that it holds while the database is away
 			if k.Credential == r.Credential {
 				k.StoredNode = *r
 				n.known[hash] = k
 			}
 		}
 		if len(n.held[r.Credential]) > 0 {
-			n.cfg.Logger.Warn("connections of an edge end: its credential is revoked", slog.String("node", r.Name), slog.Int("connections",
+			n.cfg.Logger.Warn("ending connections of an edge whose credential is revoked", slog.String("node", r.Name), slog.Int("connections",
 				len(n.held[r.Credential])))
 		}
 		for h := range n.held[r.Credential] {
@@ -309,8 +308,7 @@ func (n *Nodes) look(ctx context.Context) error {
 	return nil
 }
 
-// note keeps when credentials were used. What cannot be kept is noted anew at the next
-// use.
+// note stores last-used times. After a failure the next use is stored.
 func (n *Nodes) note(ctx context.Context) {
 	n.mu.Lock()
 	seen := n.seen
@@ -322,6 +320,6 @@ func (n *Nodes) note(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	if err := n.cfg.Store.NoteNodesSeen(ctx, seen); err != nil {
-		n.cfg.Logger.Debug("when edges were seen is not kept", slog.Any("error", err))
+		n.cfg.Logger.Debug("cannot store when edges were last used", slog.Any("error", err))
 	}
 }

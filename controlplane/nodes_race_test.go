@@ -94,7 +94,7 @@ func TestAStreamThatBeginsDuringItsRevocationEndsWithinASecond(t *testing.T) {
 				require.True(t, time.Now().Before(limit), "it is let in %v after the revocation", time.Since(at))
 				time.Sleep(rand.N(20 * time.Millisecond))
 				held, release := n.Hold(ctx, &node)
-				if time.Now().Before(at) { // it leaves: what is open tells of the revocation
+				if time.Now().Before(at) { // it leaves: its open connection ends by the revocation
 					release()
 					continue
 				}

@@ -9,49 +9,48 @@ import (
 	"waypost"
 )
 
-// OrderStore keeps what is asked of edges, for all instances of the control plane.
+// OrderStore keeps the orders to edges, for all instances of the control plane.
 type OrderStore interface {
-	// OrderEdge keeps an order, with its number; it is in the audit log when it returns.
-	// ENotFound: no edge of that name has ever reported, and it is not known to be there
-	// otherwise.
+	// OrderEdge stores an order and sets its number; the order is in the audit log when it
+	// returns. ENotFound: no edge of that name has ever reported, and known is false.
 	OrderEdge(ctx context.Context, by Actor, o EdgeOrder, known bool) (EdgeOrder, error)
 
-	// EdgeOrder gives an order to an edge by its number, ENotFound when there is none.
+	// EdgeOrder returns an order to an edge by its number, ENotFound when there is none.
 	EdgeOrder(ctx context.Context, node string, id int64) (EdgeOrder, error)
 
-	// EdgeOrders gives all orders that edges are to hear of, and the last
-	// verification of each edge that has an outcome.
+	// EdgeOrders returns all open orders, and the last verification of each edge that has
+	// an outcome.
 	EdgeOrders(ctx context.Context) (open, verified []EdgeOrder, err error)
 
-	// OrderDone keeps the outcome of an order. A second one changes nothing. ENotFound:
-	// there is no such order.
+	// OrderDone stores the outcome of an order. A second outcome changes nothing.
+	// ENotFound: there is no such order.
 	OrderDone(ctx context.Context, node string, id int64, outcome EdgeOutcome) error
 }
 
-// OrderKind is what an edge is asked to do.
+// OrderKind is a kind of order.
 type OrderKind string
 
 // The kinds of orders.
 const (
 	OrderVerify OrderKind = "verify" // compare the replica with the source
-	OrderAccept OrderKind = "accept" // take what is held
+	OrderAccept OrderKind = "accept" // accept a held change
 )
 
-// EdgeOrder is what an operator asks of an edge.
+// EdgeOrder is an operator's order to an edge.
 type EdgeOrder struct {
 	ID      int64
 	Node    string
 	What    OrderKind
-	Repair  bool   // of a verification: what differs
+	Repair  bool   // of a verification: repair the differences
 	Hold    string // of an acceptance: which hold; "": any
 	By      string
 	At      time.Time
-	Until   time.Time // nobody waits for it any longer
+	Until   time.Time // it expires
 	DoneAt  time.Time // zero: there is no outcome yet
 	Outcome EdgeOutcome
 }
 
-// EdgeOutcome is what came of an order.
+// EdgeOutcome is the outcome of an order.
 type EdgeOutcome struct {
 	Error       string           `json:"error,omitempty"` // why it was not done, or not to the end
 	Slots       int              `json:"slots,omitempty"` // compared
@@ -62,7 +61,7 @@ type EdgeOutcome struct {
 	Seq         uint64           `json:"seq,omitempty"`
 	Seconds     float64          `json:"seconds,omitempty"`
 	Differences []EdgeDifference `json:"differences,omitempty"` // some
-	Accepted    string           `json:"accepted,omitempty"`    // what was held, and is no more
+	Accepted    string           `json:"accepted,omitempty"`    // the change that was held
 }
 
 // EdgeDifference is a record of an edge that is not PostgreSQL's.
@@ -79,10 +78,10 @@ type EdgeDifference struct {
 // MaxDifferences bounds the differences of an outcome.
 const MaxDifferences = 20
 
-// orderTime is for how long an edge may take to answer.
+// orderTime is the validity of an order.
 const orderTime = time.Hour
 
-// Orders gives edges their orders, and takes the outcomes. All methods may be called by
+// Orders passes orders to edges, and stores their outcomes. All methods may be called by
 // many goroutines at once.
 type Orders struct {
 	store OrderStore
@@ -95,17 +94,17 @@ type Orders struct {
 	verified map[string]EdgeOrder   // by node
 }
 
-// NewOrders makes what Run keeps up to date. Knows tells whether there is an edge of a
-// name, also one that the store has not heard of yet; ask makes edges report soon.
-// Neither must block.
+// NewOrders returns Orders that Run keeps up to date. Knows reports whether there is an
+// edge of a name, also one that the store does not know yet; ask makes edges report
+// soon. Neither must block.
 func NewOrders(store OrderStore, knows func(node string) bool, ask func(), log *slog.Logger) *Orders {
 	return &Orders{store: store, knows: knows, ask: ask, log: log}
 }
 
-// ordersPoll is the time between looks at the store, for what came by other instances.
+// ordersPoll is the interval of reads of the store, for orders of other instances.
 const ordersPoll = time.Second
 
-// Run looks at the store until ctx ends.
+// Run reads the store until ctx ends.
 func (o *Orders) Run(ctx context.Context) {
 	ticker := time.NewTicker(ordersPoll)
 	defer ticker.Stop()
@@ -113,7 +112,7 @@ func (o *Orders) Run(ctx context.Context) {
 	for {
 		err := o.look(ctx)
 		if err != nil && !failing && ctx.Err() == nil {
-			o.log.Warn("edges do not hear of orders: these cannot be read", slog.Any("error", err))
+			o.log.Warn("cannot read orders, so edges get none", slog.Any("error", err))
 		}
 		failing = err != nil
 		select {
@@ -151,7 +150,7 @@ func (o *Orders) look(ctx context.Context) error {
 	return nil
 }
 
-// Give asks something of an edge. That needs [Actor.CheckOperator].
+// Give orders an edge. That needs [Actor.CheckOperator].
 func (o *Orders) Give(ctx context.Context, actor Actor, order EdgeOrder) (EdgeOrder, error) {
 	if err := actor.CheckOperator(); err != nil {
 		return EdgeOrder{}, err
@@ -163,13 +162,13 @@ func (o *Orders) Give(ctx context.Context, actor Actor, order EdgeOrder) (EdgeOr
 	given, err := o.store.OrderEdge(ctx, actor, order, o.knows(order.Node))
 	if err == nil {
 		if lookErr := o.look(ctx); lookErr != nil {
-			o.log.Debug("the order is given later", slog.Any("error", lookErr))
+			o.log.Debug("cannot read orders, the edge gets this one later", slog.Any("error", lookErr))
 		}
 	}
 	return given, err
 }
 
-// Find gives an order to an edge with what came of it. That needs [Actor.CheckOperator].
+// Find returns an order to an edge with its outcome. That needs [Actor.CheckOperator].
 func (o *Orders) Find(ctx context.Context, actor Actor, node string, id int64) (EdgeOrder, error) {
 	if err := actor.CheckOperator(); err != nil {
 		return EdgeOrder{}, err
@@ -180,14 +179,14 @@ func (o *Orders) Find(ctx context.Context, actor Actor, node string, id int64) (
 	return o.store.EdgeOrder(ctx, node, id)
 }
 
-// For gives what an edge is to do and has not answered yet. It does not block.
+// For returns the open orders of an edge. It does not block.
 func (o *Orders) For(node string) []EdgeOrder {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.open[node]
 }
 
-// Verified gives the last verification of an edge that has an outcome.
+// Verified returns the last verification of an edge that has an outcome.
 func (o *Orders) Verified(node string) (EdgeOrder, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -195,7 +194,7 @@ func (o *Orders) Verified(node string) (EdgeOrder, bool) {
 	return order, ok
 }
 
-// Done takes what came of an order.
+// Done stores the outcome of an order.
 func (o *Orders) Done(ctx context.Context, node string, id int64, outcome EdgeOutcome) error {
 	return o.store.OrderDone(ctx, node, id, outcome)
 }

@@ -24,7 +24,7 @@ func TestAPasswordIsKnownByItsHash(t *testing.T) {
 	}
 }
 
-// Whoever is not known costs as much as who is, and no hash costs more.
+// An unknown account costs as much as a known one, and no hash costs more.
 func TestEveryComparisonIsOneRunOfTheSameCost(t *testing.T) {
 	var p passwords
 	hash, err := p.hash(t.Context(), "correct horse battery")

@@ -12,8 +12,8 @@ import (
 	"waypost"
 )
 
-// passwordParams are what OWASP's password storage cheat sheet asks of argon2id at
-// least: 19 MiB, two passes, one lane.
+// passwordParams holds the minimum for argon2id in OWASP's password storage cheat sheet:
+// 19 MiB, two passes, one lane.
 var passwordParams = argon2id.Params{Memory: 19 << 10, Iterations: 2, Parallelism: 1, SaltLength: 16, KeyLength: 32}
 
 // Bounds of the work on passwords: 40 MiB at a time.
@@ -27,7 +27,7 @@ type passwords struct {
 	once    sync.Once
 	turns   chan struct{}
 	waiting atomic.Int64
-	dummy   string // a hash that nobody has the password of
+	dummy   string // a hash of no known password
 	runs    atomic.Int64
 }
 
@@ -39,8 +39,8 @@ func (p *passwords) init() {
 	})
 }
 
-// turn waits for one of the few places: EUnavailable when too many wait already.
-// The caller gives it back.
+// turn waits for a free slot: EUnavailable when too many callers wait already. The
+// caller calls done.
 func (p *passwords) turn(ctx context.Context) (done func(), err error) {
 	p.init()
 	if p.waiting.Add(1) > passwordsAtOnce+passwordsWaiting {
@@ -67,8 +67,8 @@ func (p *passwords) hash(ctx context.Context, password string) (string, error) {
 	return argon2id.CreateHash(password, &passwordParams)
 }
 
-// match compares a password with a stored hash. Without one, or with one that is
-// not to be trusted, it takes the same time and says no.
+// match compares a password with a stored hash. Without a hash, or with one that is not
+// affordable, it takes the same time and returns false.
 func (p *passwords) match(ctx context.Context, password, stored string) (bool, error) {
 	done, err := p.turn(ctx)
 	if err != nil {
@@ -83,16 +83,16 @@ func (p *passwords) match(ctx context.Context, password, stored string) (bool, e
 	return same && real && err == nil, nil
 }
 
-// affordable reports whether a stored hash can be computed here: one that was
-// changed by hand could ask for all memory, or make argon2 panic.
+// affordable reports whether a stored hash can be computed here: a hash that was changed
+// by hand could need all memory, or make argon2 panic.
 func affordable(stored string) bool {
 	params, salt, key, err := argon2id.DecodeHash(stored)
 	return err == nil && params.Memory >= 8 && params.Memory <= 256<<10 && params.Iterations >= 1 && params.Iterations <= 16 &&
 		params.Parallelism >= 1 && params.Parallelism <= 16 && len(salt) >= 8 && len(salt) <= 64 && len(key) >= 16 && len(key) <= 64
 }
 
-// HashPassword judges a new password and makes what is stored of it, for commands
-// that write accounts themselves.
+// HashPassword checks a new password and returns its stored form, for commands that
+// write accounts directly.
 func HashPassword(password string) (string, error) {
 	if err := checkPassword(password); err != nil {
 		return "", err
@@ -114,9 +114,9 @@ func checkPassword(password string) error {
 	return nil
 }
 
-// ParseEmail gives the form in which addresses are kept and compared: lower case,
-// printable ASCII, one @ with something on both sides. Whether mail arrives there
-// is not asked: it is a name to sign in with.
+// ParseEmail returns the form in which addresses are stored and compared: lower case,
+// printable ASCII, one @ with text on both sides. It does not check that mail arrives:
+// the address is a name to sign in with.
 func ParseEmail(s string) (string, error) {
 	s = strings.ToLower(strings.TrimSpace(s))
 	local, host, ok := strings.Cut(s, "@")

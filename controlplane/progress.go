@@ -9,63 +9,60 @@ import (
 	"waypost"
 )
 
-// ProgressStore keeps up to when the clicks of each edge are counted, for all
-// instances of the control plane, and beyond their restarts.
+// ProgressStore keeps the time up to which the clicks of each edge are counted, for all
+// instances of the control plane, across restarts.
 type ProgressStore interface {
-	// NoteProgress keeps what edges have reported. An unknown Until changes no
-	// known one.
+	// NoteProgress stores the reports of edges. An unknown Until changes no known one.
 	NoteProgress(ctx context.Context, nodes []EdgeProgress) error
 
-	// GiveUpEdge notes that no more clicks are to come from an edge, unless something was
-	// heard of it within a time: EConflict. It is durable and in the audit log when it
-	// returns. ENotFound: there was no such edge.
+	// GiveUpEdge stores that no more clicks will come from an edge, unless it has reported
+	// within a time: EConflict. It is durable and in the audit log when it returns.
+	// ENotFound: there was no such edge.
 	GiveUpEdge(ctx context.Context, by Actor, node string, silent time.Duration) error
 
-	// Progress gives all edges that clicks may still come from, by node.
+	// Progress returns all edges from which clicks may still come, by node.
 	Progress(ctx context.Context) ([]EdgeProgress, error)
 }
 
-// EdgeProgress is how far the clicks of an edge are counted.
+// EdgeProgress says how far the clicks of an edge are counted.
 type EdgeProgress struct {
 	Node    string
 	Region  waypost.Region
 	Until   time.Time // clicks before that, by the edge's clock, are counted; zero: unknown
 	Pending int64     // clicks that are not counted yet; -1: unknown
-	Left    bool      // it has stopped, and everything was counted; or it was given up
-	At      time.Time // when it said so; zero to note: now
+	Left    bool      // it has stopped and all clicks are counted, or it was given up
+	At      time.Time // time of the report; zero to store: now
 }
 
-// Completeness is how far counted clicks are all that there were.
+// Completeness says up to when all clicks are counted.
 type Completeness struct {
 	Until  time.Time // clicks before that are counted; zero: unknown
 	Behind []string  // nodes whose clicks may be missing in the span, sorted
 }
 
 const (
-	// reportSlack is by how much an edge's word is older than what it is about, when all is
-	// well.
+	// reportSlack is the normal age of the newest report of a healthy edge.
 	reportSlack = 15 * time.Second
 
-	// LongestProgress is after how long without a word an edge is no longer waited
-	// for. Clicks that are older when they come count at the time of their receipt.
+	// LongestProgress is the silence after which statistics no longer wait for an edge.
+	// Clicks that are older on arrival count at the time of their receipt.
 	LongestProgress = 30 * 24 * time.Hour
 
-	// noteSlack is by how much longer than it is an edge seems not to have been heard of,
-	// by what is noted, at most: a round of KeepProgress on a slow database.
+	// noteSlack bounds the delay with which a report is stored: a round of KeepProgress on
+	// a slow database.
 	noteSlack = 17 * time.Second
 
-	// readNote is how many rounds of KeepProgress pass from one look at what is noted to
-	// the next, and staleNote how old that may be to be shown.
+	// readNote is the number of rounds of KeepProgress between two reads of the store, and
+	// staleNote the greatest age of a read that is shown.
 	readNote  = 5
 	staleNote = time.Minute
 
-	// shortestSilence is for how long nothing must have been heard of an edge that is given
-	// up.
+	// shortestSilence is the silence that an edge must have kept before it is given up.
 	shortestSilence = time.Minute
 )
 
-// completeness judges a span that ends at to. Edges that have stopped and have
-// shipped everything hold nothing back.
+// completeness returns the completeness of a span that ends at to. Edges that have
+// stopped and have shipped everything do not count.
 func completeness(nodes []EdgeProgress, to, now time.Time) Completeness {
 	var c Completeness
 	if now.Before(to) {
@@ -95,8 +92,8 @@ func completeness(nodes []EdgeProgress, to, now time.Time) Completeness {
 	return c
 }
 
-// KeepProgress notes every interval (2 s if it is 0) what edges have reported to the
-// fleet, and reads what was noted, until ctx ends.
+// KeepProgress stores the reports of edges every interval (2 s if it is 0), and reads
+// those of all instances, until ctx ends.
 func (f *Fleet) KeepProgress(ctx context.Context, store ProgressStore, interval time.Duration) {
 	if interval <= 0 {
 		interval = 2 * time.Second
@@ -110,7 +107,7 @@ func (f *Fleet) KeepProgress(ctx context.Context, store ProgressStore, interval 
 		if len(nodes) > 0 {
 			err := noteProgress(ctx, store, nodes)
 			if err != nil && !failing && ctx.Err() == nil {
-				f.cfg.Logger.Warn("how far the clicks of edges are counted is not kept", slog.Any("error", err))
+				f.cfg.Logger.Warn("cannot store the progress of edges", slog.Any("error", err))
 			}
 			if failing = err != nil; !failing {
 				since = newest
@@ -133,8 +130,8 @@ func noteProgress(ctx context.Context, store ProgressStore, nodes []EdgeProgress
 	return store.NoteProgress(ctx, nodes)
 }
 
-// readNoted learns which edges there are beside those that report here. While that
-// cannot be read, nothing is known of these: they may be well.
+// readNoted reads the edges that report elsewhere. While the read fails, their state is
+// unknown: they may be healthy.
 func (f *Fleet) readNoted(ctx context.Context, store ProgressStore) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -148,8 +145,7 @@ func (f *Fleet) readNoted(ctx context.Context, store ProgressStore) {
 	f.noted, f.notedAt = noted, began
 }
 
-// progressSince gives what was reported after a moment, and the moment of the newest
-// of these reports.
+// progressSince returns the reports after a time, and the time of the newest of them.
 func (f *Fleet) progressSince(since time.Time) (nodes []EdgeProgress, newest time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"waypost"
 )
 
-// RangeState says what may still be leased from a range.
+// RangeState says whether a range may be leased from.
 type RangeState string
 
 // The states of a range.
@@ -23,7 +23,7 @@ const (
 	RangeRetired  RangeState = "retired"  // nothing is ever issued from it again
 )
 
-// Range is a prefix's counters [Lo, Hi) and what has become of them so far.
+// Range is an interval [Lo, Hi) of a prefix's counters, and how far it is used.
 type Range struct {
 	ID         int64
 	Prefix     int    // ordinal
@@ -40,10 +40,10 @@ type Range struct {
 	Rate   float64     // keys that its region issued from it per minute, over the last hour
 }
 
-// Unissued is how many counters can still be leased.
+// Unissued returns the number of counters that can still be leased.
 func (r *Range) Unissued() int64 { return r.Hi - r.Next + r.Returned }
 
-// HeldLease is a block that a control plane issues from at present.
+// HeldLease is a block from which a control plane issues at present.
 type HeldLease struct {
 	ID         int64
 	Node       string
@@ -52,7 +52,7 @@ type HeldLease struct {
 	TakenAt    time.Time
 }
 
-// KeySpace is all that is known of a cluster's keys at one moment.
+// KeySpace is the state of a cluster's keys at one moment.
 type KeySpace struct {
 	Ranges       []Range                    // by id, retired ones too
 	Rates        map[waypost.Region]float64 // keys issued per minute, over the last hour
@@ -68,8 +68,8 @@ type KeySpace struct {
 	ResumeGap int64
 }
 
-// Supplies gives the share of every region that has a live range or issues keys,
-// by name.
+// Supplies returns the share of every region that has a live range or issues keys, by
+// name.
 func (s *KeySpace) Supplies() []Supply {
 	shares := make(map[waypost.Region]Supply)
 	for region, rate := range s.Rates {
@@ -86,8 +86,8 @@ func (s *KeySpace) Supplies() []Supply {
 	return slices.SortedFunc(maps.Values(shares), func(a, b Supply) int { return cmp.Compare(a.Region, b.Region) })
 }
 
-// Fingerprint changes with every act of an operator, and when a region takes a
-// prefix, but not when keys are leased.
+// Fingerprint identifies the ranges. It changes with every act of an operator, and when
+// a region takes a prefix, but not when keys are leased.
 func (s *KeySpace) Fingerprint() string {
 	sum := sha256.New()
 	for i := range s.Ranges {
@@ -104,10 +104,12 @@ type Supply struct {
 	Rate     float64 // keys per minute, over the last hour
 }
 
-// MinutesLeft is how long the supply lasts at the rate; false when nothing is issued.
+// MinutesLeft returns the minutes that the supply lasts at the rate; false when nothing
+// is issued.
 func (s Supply) MinutesLeft() (float64, bool) { return minutesLeft(s.Unissued, s.Rate) }
 
-// MinutesLeft is how long the range lasts at its rate; false when nothing is issued.
+// MinutesLeft returns the minutes that the range lasts at its rate; false when nothing
+// is issued.
 func (r *Range) MinutesLeft() (float64, bool) { return minutesLeft(r.Unissued(), r.Rate) }
 
 func minutesLeft(n int64, rate float64) (float64, bool) {
@@ -117,7 +119,7 @@ func minutesLeft(n int64, rate float64) (float64, bool) {
 	return float64(n) / rate, true
 }
 
-// RangeAction is something that can be done to ranges.
+// RangeAction is an operation on ranges.
 type RangeAction string
 
 // The acts of operators.
@@ -130,10 +132,11 @@ const (
 	DrainRange  RangeAction = "drain"  // nothing more is leased from Range
 	ReviveRange RangeAction = "revive" // a draining Range is live again
 	RetireRange RangeAction = "retire" // Range is over; with Force also the leases that are held
-	ResumeKeys  RangeAction = "resume" // keys are leased again after a history that nobody witnessed; every prefix skips Gap
+	ResumeKeys  RangeAction = "resume" // keys are leased again after a history without a witness; every prefix skips Gap
 )
 
-// RangeStep is one act with its arguments; what the action does not name is zero.
+// RangeStep is one action with its arguments; fields that the action does not use are
+// zero.
 type RangeStep struct {
 	Action    RangeAction    `json:"action"`
 	Range     int64          `json:"range,omitempty"`
@@ -145,18 +148,18 @@ type RangeStep struct {
 	Gap       *int64         `json:"gap,omitempty"`
 }
 
-// RangeChange is a list of steps, which are done all or not at all.
+// RangeChange is a list of steps, all of which are done or none.
 type RangeChange struct {
 	Steps []RangeStep
-	// Fingerprint, unless it is empty, is that of the ranges the steps were made
-	// for; EConflict when they are others now.
+	// Fingerprint, unless it is empty, identifies the ranges for which the steps were
+	// planned; EConflict when the ranges have changed.
 	Fingerprint string
-	DryRun      bool // everything is judged and shown, nothing is kept
+	DryRun      bool // all steps are checked and shown, none is stored
 	By          Actor
 }
 
-// StepDone is what a step has done, or would do: the ranges that it touched as
-// they are after it, and a sentence for people.
+// StepDone is the result of a step, or of a dry run: the changed ranges after it, and a
+// sentence for people.
 type StepDone struct {
 	Step   RangeStep
 	What   string
@@ -164,7 +167,7 @@ type StepDone struct {
 	Fenced int // leases that were held and are void now
 }
 
-// RangePlan is a plan of moves, and what it was made for.
+// RangePlan is a plan of moves, and the supplies before and after.
 type RangePlan struct {
 	MadeAt      time.Time
 	Fingerprint string
@@ -174,7 +177,7 @@ type RangePlan struct {
 	Reason      string   // why there is nothing to do, when there is nothing
 }
 
-// CounterState is what is known of one counter.
+// CounterState is the state of one counter.
 type CounterState string
 
 // The states of a counter. Only the last three may be a key some day.
@@ -187,7 +190,7 @@ const (
 	CounterUnassigned CounterState = "unassigned" // no range holds it
 )
 
-// Decoded is a code taken apart.
+// Decoded is the result of decoding a code.
 type Decoded struct {
 	Code    waypost.Code
 	Prefix  int
@@ -195,20 +198,21 @@ type Decoded struct {
 	Counter int64
 	State   CounterState
 	Range   *Range     // nil when none holds the counter
-	Lease   *HeldLease // that the counter is or was in, in whatever state; nil when in none
+	Lease   *HeldLease // that the counter is or was in; nil when in none
 }
 
-// RangeStore keeps the key ranges. Every change is durable when it returns, part
-// of the changelog, and noted in the audit log.
+// RangeStore keeps the key ranges. Every change is durable when it returns, part of the
+// changelog, and in the audit log.
 type RangeStore interface {
-	// KeySpace gives all ranges, with rates and leases, as of one moment.
+	// KeySpace returns all ranges, with rates and leases, as of one moment.
 	KeySpace(ctx context.Context) (KeySpace, error)
 
-	// ChangeRanges does the steps in one transaction. It never waits for creates, nor they
-	// for more than its commit. EInvalid and EConflict say which step cannot be done and
-	// why; ENotFound that there is no such range; EExhausted that no prefix is free.
+	// ChangeRanges does the steps in one transaction. It never waits for creates, and
+	// creates wait for its commit alone. EInvalid and EConflict say which step cannot be
+	// done and why; ENotFound that there is no such range; EExhausted that no prefix is
+	// free.
 	ChangeRanges(ctx context.Context, c RangeChange) ([]StepDone, error)
 
-	// Counter tells what has become of a counter. Its range is without leases and rate.
+	// Counter returns the state of a counter. Its range is without leases and rate.
 	Counter(ctx context.Context, prefix int, counter int64, code waypost.Code) (Decoded, error)
 }

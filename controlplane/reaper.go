@@ -10,15 +10,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// ReaperStore is what a Reaper works on. Each call is one transaction of at most so
-// many rows, that several instances may do at once; it gives how many there were.
+// ReaperStore deletes the rows of a Reaper. Each call is one transaction of at most
+// limit rows, which several instances may run at once; it returns the number of rows.
 type ReaperStore interface {
-	// ClaimCleanup begins a run that counts as one until limit is over, unless
-	// another instance's is under way.
+	// ClaimCleanup begins a run, which ends after limit at the latest, unless that of
+	// another instance is under way.
 	ClaimCleanup(ctx context.Context, limit time.Duration) (claimed bool, err error)
-	// EndCleanup ends a run that was claimed.
+	// EndCleanup ends a claimed run.
 	EndCleanup(ctx context.Context, failed bool, took time.Duration) error
-	// CleanupStats tells what the reapers of all instances did.
+	// CleanupStats returns the totals of the reapers of all instances.
 	CleanupStats(ctx context.Context) (CleanupStats, error)
 
 	// ExpireLinks turns links that expired longer ago than buffer into tombstones, and
@@ -31,7 +31,7 @@ type ReaperStore interface {
 	DeleteKeys(ctx context.Context, after time.Duration, limit int) (int, error)
 }
 
-// CleanupStats is what the reapers of all instances did since the installation.
+// CleanupStats holds the totals of the reapers of all instances since the installation.
 type CleanupStats struct {
 	LastRun       time.Time // zero: never
 	TotalCleaned  int64     // links made tombstones
@@ -43,11 +43,11 @@ type CleanupStats struct {
 	Backlog       int64 // links that have expired, and are no tombstones yet; counted to MaxBacklog
 }
 
-// MaxBacklog is as far as a backlog is counted.
+// MaxBacklog is the greatest backlog that is counted.
 const MaxBacklog = 1_000_000
 
-// ReaperConfig is what a Reaper needs. Zero fields mean the default, but for After
-// and KeysAfter, where zero is at once, and Buffer, where it is none.
+// ReaperConfig configures a Reaper. Zero fields mean the default, except PurgeAfter and
+// KeysAfter, where zero means at once, and Buffer, where it means none.
 type ReaperConfig struct {
 	Store       ReaperStore   // required
 	Interval    time.Duration // from run to run; default 15 min
@@ -62,8 +62,8 @@ type ReaperConfig struct {
 	Metrics prometheus.Registerer // default: none
 }
 
-// Reaper removes, in small steps, what is over: links that have expired become
-// tombstones, old tombstones are purged, and old API keys deleted.
+// Reaper cleans up in small steps: expired links become tombstones, old tombstones are
+// purged, and old API keys are deleted.
 type Reaper struct {
 	cfg     ReaperConfig
 	cleaned *prometheus.CounterVec
@@ -71,7 +71,7 @@ type Reaper struct {
 	backlog prometheus.Gauge
 }
 
-// NewReaper makes one; Run does the work.
+// NewReaper returns a Reaper; Run does the work.
 func NewReaper(cfg ReaperConfig) *Reaper {
 	if cfg.Interval == 0 {
 		cfg.Interval = 15 * time.Minute
@@ -110,7 +110,7 @@ func (r *Reaper) Run(ctx context.Context) {
 	for {
 		err := r.Once(ctx)
 		if err != nil && ctx.Err() == nil && !failing {
-			r.cfg.Logger.Warn("the cleanup failed, will try again", "error", err)
+			r.cfg.Logger.Warn("cannot clean up, will try again", "error", err)
 		}
 		failing = err != nil
 		select {
@@ -121,10 +121,10 @@ func (r *Reaper) Run(ctx context.Context) {
 	}
 }
 
-// noteTimeout bounds what is written when a run ends, also because ctx did.
+// noteTimeout bounds the write at the end of a run, also when ctx has ended.
 const noteTimeout = 2 * time.Second
 
-// Once does one run, unless another instance is at it.
+// Once does one run, unless that of another instance is under way.
 func (r *Reaper) Once(ctx context.Context) (err error) {
 	if stats, err := r.cfg.Store.CleanupStats(ctx); err == nil {
 		r.backlog.Set(float64(stats.Backlog))
@@ -146,8 +146,8 @@ func (r *Reaper) Once(ctx context.Context) (err error) {
 	return errors.Join(err, r.cfg.Store.EndCleanup(ctx, failed, time.Since(started)))
 }
 
-// clean does batch after batch until nothing is left, or the time is up: what is left
-// then waits for the next run.
+// clean does batch after batch until nothing is left or the deadline passes. The next
+// run does the rest.
 func (r *Reaper) clean(ctx context.Context, deadline time.Time) error {
 	s := r.cfg.Store
 	for _, step := range []struct {

@@ -79,7 +79,7 @@ func start(t *testing.T, leases func(controlplane.LeaseStore) controlplane.Lease
 	return s
 }
 
-// visit is what a visitor of a path below the root asks for.
+// visit returns the visit to a path below the root.
 func visit(path string) *waypost.Visit {
 	v := waypost.ParseVisit([]byte("/" + path))
 	return &v

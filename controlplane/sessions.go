@@ -24,7 +24,7 @@ type Account struct {
 	Affiliations []Affiliation // by slug; not with deleted workspaces
 }
 
-// StoredSession is a session as authentication finds it.
+// StoredSession is the record that authenticates a session.
 type StoredSession struct {
 	ID        int64
 	Hash      [32]byte
@@ -32,16 +32,16 @@ type StoredSession struct {
 	Account   Account // without the password
 }
 
-// SignedIn is what a sign-in gives.
+// SignedIn is the result of a sign-in.
 type SignedIn struct {
 	Token     string // to be shown once, and never stored
 	ExpiresAt time.Time
 	Account   Account // without the password
 }
 
-// SignIn begins a session of whoever knows a password. EUnauthorized, in the same
-// words and after the same work, when the address is unknown, the password wrong, or
-// the account disabled or in no workspace; EUnavailable when too many try at once.
+// SignIn begins a session. EUnauthorized, with the same message and after the same work,
+// when the address is unknown, the password wrong, or the account disabled or in no
+// workspace; EUnavailable when too many try at once.
 func (s *Access) SignIn(ctx context.Context, email, password string) (SignedIn, error) {
 	wrong := waypost.Errorf(waypost.EUnauthorized, "the address or the password is wrong")
 	var account Account
@@ -51,7 +51,7 @@ func (s *Access) SignIn(ctx context.Context, email, password string) (SignedIn, 
 		}
 	}
 	if len(password) > MaxPassword {
-		password = "" // nobody's
+		password = "" // of no account
 	}
 	ok, err := s.passwords.match(ctx, password, account.Password)
 	if err != nil {
@@ -81,13 +81,13 @@ func (s *Access) SignOut(ctx context.Context, actor Actor) error {
 	return s.sessions.EndSession(ctx, actor.SessionID)
 }
 
-// Me is who an actor is.
+// Me describes an actor to itself.
 type Me struct {
 	Actor   Actor
 	Account *Account // of the user; nil without one; without the password
 }
 
-// Me tells who the actor is.
+// Me returns the actor and its account.
 func (s *Access) Me(ctx context.Context, actor Actor) (Me, error) {
 	if actor.UserID == 0 {
 		return Me{Actor: actor}, nil
@@ -103,21 +103,21 @@ func (s *Access) Me(ctx context.Context, actor Actor) (Me, error) {
 	return Me{Actor: actor, Account: &account}, nil
 }
 
-// SelfChange is what users change of themselves: nil leaves it as it is.
+// SelfChange changes the user's own account: nil fields stay as they are.
 type SelfChange struct {
 	Name            *string
 	Password        *string
 	CurrentPassword string // needed for a new password
 }
 
-// ErrPassword says that the present password was to be given, and was not.
+// ErrPassword says that the present password is missing or wrong.
 var ErrPassword = waypost.Errorf(waypost.EForbidden, "current_password is wrong")
 
-// ChangeMe changes the account of whoever signed in; a new password ends all other
+// ChangeMe changes the account of a session's user; a new password ends all other
 // sessions. EForbidden for API keys, and ErrPassword for a wrong present password.
 func (s *Access) ChangeMe(ctx context.Context, actor Actor, c SelfChange) (Me, error) {
 	if actor.SessionID == 0 {
-		return Me{}, waypost.Errorf(waypost.EForbidden, "only who has signed in changes the own account")
+		return Me{}, waypost.Errorf(waypost.EForbidden, "changing your account needs a session")
 	}
 	if c.Name == nil && c.Password == nil {
 		return Me{}, waypost.Errorf(waypost.EInvalid, "say what to change: name, password")
@@ -157,9 +157,9 @@ func (s *Access) ChangeMe(ctx context.Context, actor Actor, c SelfChange) (Me, e
 	return s.Me(ctx, actor)
 }
 
-// AcceptInvitation lets the owner of an account set its password, and gives the account.
-// EUnauthorized for an invitation that is not good, EUnavailable when too many come at
-// once.
+// AcceptInvitation lets the owner of an account set its password, and returns the
+// account. EUnauthorized for an invitation that is not valid, EUnavailable when too many
+// come at once.
 func (s *Access) AcceptInvitation(ctx context.Context, token, password string) (Account, error) {
 	bad := waypost.Errorf(waypost.EUnauthorized, "the invitation is not valid: it was used, has expired, or another took its place")
 	if !validToken(invitationPrefix, token) {

@@ -27,8 +27,7 @@ const (
 // quarter is the finest time that clicks are counted by.
 const quarter = 15 * time.Minute
 
-// StatsQuery says of which time statistics are asked, and in which steps. Zero
-// fields mean the default.
+// StatsQuery selects the time and the steps of statistics. Zero fields mean the default.
 type StatsQuery struct {
 	From, To time.Time      // [From, To); default the 30 days that end with today
 	Interval Interval       // default ByDay
@@ -46,29 +45,29 @@ type Span struct {
 	Bounds []time.Time
 }
 
-// From is where the span begins, and To is its end, which is not in it.
+// From returns the beginning of the span.
 func (s *Span) From() time.Time { return s.Bounds[0] }
 
-// To is the end of the span, which is not in it.
+// To returns the end of the span, which is not in it.
 func (s *Span) To() time.Time { return s.Bounds[len(s.Bounds)-1] }
 
-// Days are the UTC days [first, end) that the span touches, counted from 1970.
+// Days returns the UTC days [first, end) that the span touches, counted from 1970.
 func (s *Span) Days() (first, end int32) {
 	const day = 24 * 60 * 60
 	return int32(s.From().Unix() / day), int32((s.To().Unix() + day - 1) / day)
 }
 
-// Step finds the step that a moment lies in, and is false outside of the span.
+// Step returns the step of a moment, and false outside of the span.
 func (s *Span) Step(at time.Time) (int, bool) {
 	i := sort.Search(len(s.Bounds), func(i int) bool { return s.Bounds[i].After(at) }) - 1
 	return i, i >= 0 && i < len(s.Bounds)-1
 }
 
-// earliest is before the first click that anybody can have.
+// earliest is before the first possible click.
 var earliest = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// NewSpan makes whole steps of what is asked: the first step is the one that From
-// lies in, the last the one in which To ends. EInvalid: that is no time, or too long.
+// NewSpan widens a query to whole steps: from the step of From to the step in which To
+// ends. EInvalid: the time is invalid or too long.
 func NewSpan(q StatsQuery, now time.Time) (Span, error) {
 	s := Span{Interval: q.Interval, Zone: q.Zone}
 	if s.Zone == nil {
@@ -100,7 +99,7 @@ func NewSpan(q StatsQuery, now time.Time) (Span, error) {
 		return Span{}, waypost.Errorf(waypost.EInvalid, "from must be before to")
 	case from.Before(earliest) || to.Year() > 9999:
 		return Span{}, waypost.Errorf(waypost.EInvalid, "from and to must be between the years 2000 and 9999")
-	// What is surely too long is not worked out.
+	// A span that is surely too long is refused before its steps are computed.
 	case to.Sub(from) > MaxDayBuckets*25*time.Hour, s.Interval == ByHour && to.Sub(from) > MaxHourBuckets*time.Hour:
 		return Span{}, s.tooLong(most)
 	}
@@ -118,7 +117,7 @@ func (s *Span) tooLong(most int) error {
 	return waypost.Errorf(waypost.EInvalid, "that is more than %d buckets of one %s: ask for less at once", most, s.Interval)
 }
 
-// begin gives the beginning of the hour or day that a moment lies in.
+// begin returns the beginning of the hour or day of a moment.
 func (s *Span) begin(at time.Time, by Interval) time.Time {
 	t := at.Truncate(quarter).In(s.Zone)
 	if by == ByDay {
@@ -130,9 +129,8 @@ func (s *Span) begin(at time.Time, by Interval) time.Time {
 	return t
 }
 
-// BeginOfDay gives the first quarter of an hour of the date that a moment has in its
-// zone. That is not always midnight, which may be left out, or come twice, where clocks
-// change at night.
+// BeginOfDay returns the first quarter of an hour of a moment's date in its zone. It is
+// not always midnight, which may be skipped or occur twice where clocks change at night.
 func BeginOfDay(t time.Time) time.Time {
 	y, m, d := t.Date()
 	first := time.Date(y, m, d, 12, 0, 0, 0, t.Location()).Add(-15 * time.Hour).Truncate(quarter)
@@ -142,7 +140,7 @@ func BeginOfDay(t time.Time) time.Time {
 	return first
 }
 
-// next gives the beginning of the step after the one that begins at a moment.
+// next returns the beginning of the step after the one that begins at a moment.
 func (s *Span) next(at time.Time) time.Time {
 	if s.Interval == ByHour {
 		for t := at.Add(quarter); ; t = t.Add(quarter) {

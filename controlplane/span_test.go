@@ -25,7 +25,7 @@ func moment(t testing.TB, text string) time.Time {
 	return at
 }
 
-// lengths gives the steps of a span in hours.
+// lengths returns the steps of a span in hours.
 func lengths(s *controlplane.Span) []float64 {
 	var all []float64
 	for i := range len(s.Bounds) - 1 {

@@ -7,18 +7,17 @@ import (
 	"waypost"
 )
 
-// Counted is what was counted in a span.
+// Counted holds the counts of a span.
 type Counted struct {
-	// Quarters are clicks by the time of their quarter of an hour. One may come
-	// several times, in any order; those outside of the span are passed over.
+	// Quarters holds clicks by quarter of an hour. A quarter may occur several times, in
+	// any order; those outside of the span are ignored.
 	Quarters []QuarterClicks
 
-	// Breakdowns are of the days that the span touches, in UTC. Names are unique in
-	// each, in any order; "" is what is not known.
+	// Breakdowns covers the days that the span touches, in UTC. Names are unique in each,
+	// in any order; "" means unknown.
 	Breakdowns [Dimensions]Breakdown
 
-	// Visitors, bots among them, and the bots alone: the sum over the same days of
-	// how many there were in each.
+	// Visitors, with bots, and bots alone: the sums of the same days.
 	Visitors, Bots int64
 }
 
@@ -29,7 +28,7 @@ type QuarterClicks struct {
 	Bots   int64 // of the clicks
 }
 
-// Dimension is something by which clicks are broken down.
+// Dimension is a property by which clicks are grouped.
 type Dimension uint8
 
 // The dimensions.
@@ -43,7 +42,7 @@ const (
 	Dimensions = 6
 )
 
-// Breakdown tells clicks by name.
+// Breakdown holds clicks by name.
 type Breakdown struct {
 	Named []NamedClicks
 	Other int64 // clicks of names that were too many to keep
@@ -55,7 +54,7 @@ type NamedClicks struct {
 	Clicks int64
 }
 
-// MaxNames bounds a breakdown as it is shown.
+// MaxNames bounds the names of a shown breakdown.
 const MaxNames = 1000
 
 // top keeps the MaxNames names with the most clicks, most first, and adds all others to
@@ -90,13 +89,13 @@ type TopLink struct {
 type TopLinks struct {
 	Links []TopLink
 
-	// Exact says that no other link has more clicks than the last of these. Where clicks
-	// are spread so evenly over very many links that this cannot be told, they are
-	// links with many; their own clicks are exact at all times.
+	// Exact says that no other link has more clicks than the last of these. It is false
+	// when the stored tops cannot prove that, because clicks are spread evenly over very
+	// many links; the clicks of each link are exact either way.
 	Exact bool
 }
 
-// Stats is what statistics tell of a link, or of a workspace.
+// Stats holds the statistics of a link or of a workspace.
 type Stats struct {
 	Span         Span
 	Clicks, Bots int64           // in the span

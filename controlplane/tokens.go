@@ -10,9 +10,9 @@ import (
 )
 
 // An API key is "wp_live_", 27 base62 characters of 160 random bits, and 6 base62
-// characters of CRC-32 (IEEE) over all before, so that a mistyped key is told
-// without asking the database, and a leaked one is easy to scan for. The tokens of
-// sessions and invitations look the same, but for their prefixes.
+// characters of CRC-32 (IEEE) over all before, so that a mistyped key is detected
+// without the database, and a scanner finds leaked ones. The tokens of sessions and
+// invitations differ in their prefixes alone.
 const (
 	keyPrefix        = "wp_live_"
 	sessionPrefix    = "wp_sess_"
@@ -20,12 +20,12 @@ const (
 	keySecret        = 27
 	keyChecksum      = 6
 	keyLength        = len(keyPrefix) + keySecret + keyChecksum
-	// KeyDisplay is how many characters of a key may be shown afterwards.
+	// KeyDisplay is the number of characters of a key that may be shown later.
 	KeyDisplay = len(keyPrefix) + 4
 )
 
-// NewKey makes an API key from the system's random source. Its text is to be shown
-// once and never stored; HashKey is what is stored.
+// NewKey creates an API key from the system's random source. Its text is to be shown
+// once and never stored; HashKey returns the stored form.
 func NewKey() (string, error) { return newToken(keyPrefix) }
 
 func newToken(prefix string) (string, error) {
@@ -37,7 +37,7 @@ func newToken(prefix string) (string, error) {
 	return body + checksum(body), nil
 }
 
-// HashKey is what the database keeps of a key.
+// HashKey returns the stored form of a key.
 func HashKey(key string) [32]byte { return sha256.Sum256([]byte(key)) }
 
 // ValidKey reports whether key has the form and checksum of an API key.

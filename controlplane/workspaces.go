@@ -18,26 +18,26 @@ type Workspace struct {
 	Settings  Settings
 	CreatedAt time.Time
 	DeletedAt time.Time // zero: it is not deleted
-	ClosedAt  time.Time // when the last of its links had become a tombstone
+	ClosedAt  time.Time // when its last link became a tombstone
 }
 
-// Settings is what administrators decide for a workspace.
+// Settings holds the choices of a workspace's administrators.
 type Settings struct {
-	Dedupe       bool   // the same URL gives the same link, unless a request says otherwise
-	Events       string // which clicks are kept one by one: one of EventModes
-	EventsSample int    // of so many clicks one is kept, when Events is "sampled"; the cluster's own where the workspace has none
+	Dedupe       bool   // a request for a URL returns its existing link, unless it says otherwise
+	Events       string // which clicks are stored one by one: one of EventModes
+	EventsSample int    // one of that many clicks is stored when Events is "sampled"; 0: the cluster's setting
 }
 
-// EventModes gives what Settings.Events can be; the first is the default.
+// EventModes returns the values of Settings.Events; the first is the default.
 func EventModes() []string { return []string{"off", "sampled", "all"} }
 
-// Bounds of Settings.EventsSample, and what it is where nobody says.
+// Bounds and default of Settings.EventsSample.
 const (
 	DefaultEventsSample = 100
 	MaxEventsSample     = 1_000_000
 )
 
-// WorkspaceChange is what is to change: nil leaves it as it is.
+// WorkspaceChange changes a workspace: nil fields stay as they are.
 type WorkspaceChange struct {
 	Name         *string `json:"name,omitempty"`
 	Dedupe       *bool   `json:"dedupe,omitempty"`
@@ -45,7 +45,7 @@ type WorkspaceChange struct {
 	EventsSample *int    `json:"events_sample,omitempty"`
 }
 
-// NewWorkspace is a wish for a workspace.
+// NewWorkspace is a request for a workspace.
 type NewWorkspace struct {
 	Slug string
 	Name string // default: the slug
@@ -53,27 +53,27 @@ type NewWorkspace struct {
 
 // WorkspaceStore keeps workspaces.
 type WorkspaceStore interface {
-	// Workspace finds one that is not deleted.
+	// Workspace finds a workspace that is not deleted.
 	Workspace(ctx context.Context, ws waypost.WorkspaceID) (Workspace, error)
 
-	// ChangeWorkspace changes one that is not deleted.
+	// ChangeWorkspace changes a workspace that is not deleted.
 	ChangeWorkspace(ctx context.Context, by Actor, ws waypost.WorkspaceID, c WorkspaceChange) (Workspace, error)
 
-	// Workspaces gives up to limit workspaces of the installation with an id above
-	// after, by id, the deleted ones among them.
+	// Workspaces returns up to limit workspaces of the installation with an id above after,
+	// by id, including deleted ones.
 	Workspaces(ctx context.Context, after waypost.WorkspaceID, limit int) ([]Workspace, error)
 
-	// CreateWorkspace makes one; EConflict when the slug is taken, also by one that
-	// was deleted.
+	// CreateWorkspace creates a workspace; EConflict when the slug is taken, also by a
+	// deleted one.
 	CreateWorkspace(ctx context.Context, by Actor, n NewWorkspace) (Workspace, error)
 
 	// DeleteWorkspace ends all access to a workspace, and the accounts that are its
-	// own; its links follow by CloseWorkspaces. One that is deleted stays so.
+	// own; CloseWorkspaces deletes its links. Deleting it twice changes nothing.
 	DeleteWorkspace(ctx context.Context, by Actor, ws waypost.WorkspaceID) (Workspace, error)
 
-	// CloseWorkspaces turns up to limit links of deleted workspaces into tombstones,
-	// in one transaction, and gives how many. A workspace of which none was left, a while
-	// after its deletion, is closed.
+	// CloseWorkspaces turns up to limit links of deleted workspaces into tombstones, in one
+	// transaction, and returns their number. A workspace without links is closed, a while
+	// after its deletion.
 	CloseWorkspaces(ctx context.Context, limit int) (int, error)
 }
 
@@ -156,7 +156,7 @@ func (s *Workspaces) closeDeleted(ctx context.Context) {
 	}
 }
 
-// Workspace gives the actor's workspace.
+// Workspace returns the actor's workspace.
 func (s *Workspaces) Workspace(ctx context.Context, actor Actor) (Workspace, error) {
 	return s.workspaces.Workspace(ctx, actor.Workspace)
 }
@@ -185,7 +185,7 @@ func (s *Workspaces) changeWorkspace(ctx context.Context, actor Actor, ws waypos
 	return s.workspaces.ChangeWorkspace(ctx, actor, ws, c)
 }
 
-// Workspaces gives a page of all workspaces, by id, for operators.
+// Workspaces returns a page of all workspaces, by id, for operators.
 func (s *Workspaces) Workspaces(ctx context.Context, actor Actor, limit int, cursor string) (all []Workspace, next string, err error) {
 	if err := actor.CheckOperator(); err != nil {
 		return nil, "", err
@@ -238,7 +238,7 @@ func (s *Workspaces) DeleteWorkspace(ctx context.Context, actor Actor, ws waypos
 		return Workspace{}, err
 	}
 	if ws == waypost.DefaultWorkspace {
-		return Workspace{}, waypost.Errorf(waypost.EConflict, "the default workspace cannot be deleted: it is that of the operators")
+		return Workspace{}, waypost.Errorf(waypost.EConflict, "the default workspace cannot be deleted: the operators are in it")
 	}
 	defer s.access.forget()
 	w, err := s.workspaces.DeleteWorkspace(ctx, actor, ws)

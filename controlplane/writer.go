@@ -273,7 +273,7 @@ func (w *writer) refused(err error, epoch uint32) func(*pendingLink) bool {
 	return nil
 }
 
-// remint gives a new code to the minted links that which selects.
+// remint sets new codes of the minted links that which selects.
 func (w *writer) remint(ctx context.Context, pending []*pendingLink, which func(*pendingLink) bool) error {
 	for _, x := range pending {
 		if x.link.Custom || !which(x) {

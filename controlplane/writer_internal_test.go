@@ -34,7 +34,7 @@ func (s *slowStore) InsertLinks(_ context.Context, _ uint32, links []Insertion) 
 }
 
 // create lets callers create links one after the other, each pausing in between, and
-// gives the time that it took.
+// returns the time that they took.
 func create(t *testing.T, store *slowStore, callers, each int, pause func(caller int) time.Duration) time.Duration {
 	w := newWriter(store, &Minter{}, commitTimeout, slog.New(slog.DiscardHandler))
 	defer w.close()
