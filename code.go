@@ -2,9 +2,9 @@ package waypost
 
 import "strings"
 
-// Code is the last path segment of a short URL. A generated code is base62 of
-// the cluster's code length (5 to 10); a custom one is 4 to 32 characters of
-// [A-Za-z0-9_-]. Codes are case-sensitive and unique per domain.
+// Code is the last path segment of a short URL. A generated code is base62 and has the
+// cluster's code length (5 to 10). A custom code has 4 to 32 characters of [A-Za-z0-9_-].
+// Codes are case-sensitive and unique per domain.
 type Code string
 
 // Lengths of a code in bytes, custom or generated.
@@ -13,8 +13,8 @@ const (
 	MaxCodeLength = 32
 )
 
-// reservedCodes are paths that the servers answer themselves, or that browsers
-// and operators expect not to be links.
+// reservedCodes are paths that the servers answer themselves, and paths that browsers and
+// operators do not expect to be links.
 var reservedCodes = map[string]bool{
 	"admin": true, "api": true, "assets": true, "bulk": true, "dashboard": true, "debug": true, "export": true,
 	"docs": true, "favicon": true, "health": true, "healthz": true, "internal": true,
@@ -23,8 +23,8 @@ var reservedCodes = map[string]bool{
 	"static": true, "stats": true, "version": true, "waypost": true, "well-known": true,
 }
 
-// ValidCode reports whether s has the shape of a code. It does not allocate, and
-// is what a redirect asks before it looks anything up.
+// ValidCode reports whether s has the shape of a code. It does not allocate. A redirect
+// calls it before it looks anything up.
 func ValidCode[T string | []byte](s T) bool {
 	if len(s) < MinCodeLength || len(s) > MaxCodeLength {
 		return false
@@ -47,8 +47,8 @@ var codeByte = func() (t [256]bool) {
 // ReservedCode reports whether s is a word that no user can choose as a code.
 func ReservedCode(s string) bool { return reservedCodes[strings.ToLower(s)] }
 
-// ParseCustomCode checks a code that a user chose. The error is EInvalid with a
-// message fit for the user.
+// ParseCustomCode checks a code that a user chose. Its error is EInvalid, with a message
+// for the user.
 func ParseCustomCode(s string) (Code, error) {
 	if !ValidCode(s) {
 		return "", Errorf(EInvalid, "custom_code must be %d to %d characters of A-Z, a-z, 0-9, _ and -", MinCodeLength, MaxCodeLength)

@@ -1,8 +1,7 @@
-// Package waypost is the vocabulary of the system: what a link, a code, a
-// region, a position and a record are, and how a record becomes an answer to a
-// visitor. It imports only the standard library, so that every other package
-// can speak it.
+// Package waypost defines the vocabulary of the system: link, code, region, position and
+// record, and the answer of a record to a visitor. It imports only the standard
+// library, so that every other package can use it.
 //
-// It holds no I/O and no policy of the control plane: target validation lives in
-// controlplane/target, the byte format of records in replication.
+// It does no I/O and holds no policy of the control plane: controlplane/target validates
+// targets, replication encodes records, and api/clickbatch encodes clicks.
 package waypost

@@ -6,32 +6,32 @@ import (
 	"strings"
 )
 
-// MaxDomainURL bounds each of a domain's targets in bytes. Two of them fit into a
-// record's payload, however JSON escapes them.
+// MaxDomainURL bounds each of a domain's targets, in bytes, so that two targets fit into
+// a record's payload even if JSON escapes every byte.
 const MaxDomainURL = 4096
 
 // Domain is a host under which codes are unique.
 type Domain struct {
 	ID        DomainID
 	Workspace WorkspaceID // 0: shared by all
-	Host      string      // as HostName makes it; "" before the shared one is named
+	Host      string      // in the form of HostName; "" until the shared domain has a name
 	DomainTargets
 }
 
-// DomainTargets are where a domain leads visitors who follow no link of it. They
-// are Locations: printable ASCII, http or https.
+// DomainTargets lead visitors who follow no link of the domain. They are Locations:
+// printable ASCII, http or https.
 type DomainTargets struct {
-	Root     []byte // from its root; empty: the root tells which service it is
-	NotFound []byte // from what would answer 404; empty: nowhere
+	Root     []byte // from the root; empty: the root shows the service's name
+	NotFound []byte // in place of 404; empty: 404 is answered
 }
 
-// AtRoot is the answer to the root of the domain, and false when there is no target
-// for it.
+// AtRoot returns the answer to the root of the domain, and false if the root has no
+// target.
 func (t DomainTargets) AtRoot() (Resolution, bool) {
 	return Resolution{Status: 302, Location: t.Root}, len(t.Root) > 0
 }
 
-// InsteadOf gives the answer to use for r, which is r itself for anything but 404.
+// InsteadOf returns the answer that replaces r. Only a 404 is replaced.
 func (t DomainTargets) InsteadOf(r Resolution) Resolution {
 	if r.Status != 404 || len(t.NotFound) == 0 {
 		return r
@@ -39,8 +39,8 @@ func (t DomainTargets) InsteadOf(r Resolution) Resolution {
 	return Resolution{Status: 302, Location: t.NotFound}
 }
 
-// DecodeDomain reads the payload of a domain's record. With an error it gives what
-// can be used all the same: a host without its targets, or nothing.
+// DecodeDomain decodes the payload of a domain's record. With an error it returns the
+// part that is usable: a host without its targets, or nothing.
 func DecodeDomain(payload []byte) (Domain, error) {
 	var body struct {
 		Host     string `json:"host"`
@@ -52,7 +52,7 @@ func DecodeDomain(payload []byte) (Domain, error) {
 	}
 	d := Domain{Host: HostName(body.Host)}
 	if d.Host == "" {
-		return d, errors.New("it names no host")
+		return d, errors.New("the domain names no host")
 	}
 	for _, t := range []struct {
 		text string
@@ -62,16 +62,16 @@ func DecodeDomain(payload []byte) (Domain, error) {
 			continue
 		}
 		if !ValidLocation(t.text) || len(t.text) > MaxDomainURL {
-			return Domain{Host: d.Host}, errors.New("a target of it is no URL to redirect to")
+			return Domain{Host: d.Host}, errors.New("a target of the domain is no URL to redirect to")
 		}
 		*t.to = []byte(t.text)
 	}
 	return d, nil
 }
 
-// ValidLocation reports whether s can be the Location of a redirect as it is: an
-// absolute http or https URL of printable ASCII. It does not say that it is a URL
-// that browsers can read, nor that it may be a target.
+// ValidLocation reports whether s can be the Location of a redirect without a change: an
+// absolute http or https URL of printable ASCII. Browsers may still reject the URL, and
+// the control plane may refuse it as a target.
 func ValidLocation[T string | []byte](s T) bool {
 	colon := 0
 	for colon < len(s) && s[colon] != ':' {
@@ -91,7 +91,7 @@ func ValidLocation[T string | []byte](s T) bool {
 	return true
 }
 
-// foldsTo reports whether s is lower, which is in lower case, in whatever case.
+// foldsTo reports whether s equals lower, which is in lower case, without regard to case.
 func foldsTo[T string | []byte](s T, lower string) bool {
 	if len(s) != len(lower) {
 		return false
@@ -108,7 +108,7 @@ func foldsTo[T string | []byte](s T, lower string) bool {
 	return true
 }
 
-// HostName is the canonical form of a Host header: lower case, without a port and
+// HostName returns the canonical form of a Host header: lower case, without a port and
 // without the dot of a rooted name.
 func HostName(host string) string {
 	if strings.HasPrefix(host, "[") {

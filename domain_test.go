@@ -17,7 +17,9 @@ func TestADomainsRecordSaysWhereItLeads(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, waypost.Resolution{Status: 302, Location: []byte("https://example.com/")}, res)
 	require.Equal(t, waypost.Resolution{Status: 302, Location: []byte(`http://example.com/404?a="b"`)}, d.InsteadOf(waypost.NotFound))
-	for _, other := range []waypost.Resolution{{Status: 410}, {Status: 400}, {Status: 302, Location: []byte("https://a.example"), Link: true}} {
+	for _, other := range []waypost.Resolution{
+		{Status: 410}, {Status: 400}, {Status: 302, Location: []byte("https://a.example"), Link: true},
+	} {
 		require.Equal(t, other, d.InsteadOf(other), "only what is unknown leads there")
 	}
 
@@ -32,7 +34,10 @@ func TestADomainsRecordSaysWhereItLeads(t *testing.T) {
 }
 
 func TestADomainWithABadTargetKeepsItsHost(t *testing.T) {
-	for _, bad := range []string{"javascript:alert(1)", "https://a.example/\\r\\nX: y", "//a.example", "https://", "https://ä.example", "https://a.example/" + strings.Repeat("x", waypost.MaxDomainURL)} {
+	for _, bad := range []string{
+		"javascript:alert(1)", "https://a.example/\\r\\nX: y", "//a.example", "https://", "https://ä.example",
+		"https://a.example/" + strings.Repeat("x", waypost.MaxDomainURL),
+	} {
 		d, err := waypost.DecodeDomain([]byte(`{"host":"a.example","root_url":"https://b.example","not_found_url":"` + bad + `"}`))
 		require.Error(t, err, bad)
 		require.Equal(t, waypost.Domain{Host: "a.example"}, d)

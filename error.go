@@ -5,29 +5,29 @@ import (
 	"fmt"
 )
 
-// ErrorCode is the kind of an [Error]: what a caller can do about it. The strings are part of the
-// API: they end the problem type of an answer.
+// ErrorCode is the kind of an [Error]. It decides how a caller can react. The strings are
+// part of the API: they end the problem type of an answer.
 type ErrorCode string
 
 const (
 	EInvalid      ErrorCode = "invalid"        // the input breaks a rule; 422
-	EMalformed    ErrorCode = "malformed"      // the input cannot be read, or is no URL at all; 400
+	EMalformed    ErrorCode = "malformed"      // the input cannot be parsed; 400
 	ETooLarge     ErrorCode = "too-large"      // 413
 	EUnauthorized ErrorCode = "unauthorized"   // no credential, or a wrong one; 401
 	EForbidden    ErrorCode = "forbidden"      // 403
 	ENotFound     ErrorCode = "not-found"      // 404
 	EConflict     ErrorCode = "conflict"       // 409
 	EGone         ErrorCode = "gone"           // expired; 410
-	EStale        ErrorCode = "stale"          // it has changed since it was looked at; 412
+	EStale        ErrorCode = "stale"          // the resource has changed since it was read; 412
 	EInProgress   ErrorCode = "in-progress"    // the same request is being answered; 409, try again
-	EKeyReused    ErrorCode = "key-reused"     // something else was asked under the idempotency key; 422
+	EKeyReused    ErrorCode = "key-reused"     // the idempotency key belongs to another request; 422
 	EUnavailable  ErrorCode = "unavailable"    // try again later; 503
 	EExhausted    ErrorCode = "keys-exhausted" // no key left in the region; 503
-	EInternal     ErrorCode = "internal"       // ours; 500
+	EInternal     ErrorCode = "internal"       // a fault of the service; 500
 )
 
-// Error carries a machine-readable code, a message that is safe to show to
-// whoever asked, and the cause for the log.
+// Error carries a machine-readable code, a message that is safe to show to the client,
+// and the cause for the log.
 type Error struct {
 	Code    ErrorCode
 	Message string
@@ -43,18 +43,18 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Errorf makes an [Error] without a cause.
+// Errorf returns an [Error] without a cause.
 func Errorf(code ErrorCode, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// WrapError makes an [Error] whose cause is err; the message is what users see.
+// WrapError returns an [Error] whose cause is err. Users see only the message.
 func WrapError(code ErrorCode, message string, err error) *Error {
 	return &Error{Code: code, Message: message, Err: err}
 }
 
-// CodeOf gives the code of the first [Error] in err's chain, EInternal when there
-// is none, and "" for nil.
+// CodeOf returns the code of the first [Error] in err's chain, EInternal if there is
+// none, and "" for nil.
 func CodeOf(err error) ErrorCode {
 	if err == nil {
 		return ""
@@ -65,7 +65,7 @@ func CodeOf(err error) ErrorCode {
 	return EInternal
 }
 
-// MessageOf gives the text of err that is safe to show.
+// MessageOf returns the text of err that is safe to show.
 func MessageOf(err error) string {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Message

@@ -11,16 +11,16 @@ type WorkspaceID int64
 // DefaultWorkspace exists in every cluster.
 const DefaultWorkspace WorkspaceID = 1
 
-// DefaultSlug is how it is named.
+// DefaultSlug is its slug.
 const DefaultSlug = "default"
 
 // DomainID numbers a domain under which codes are unique.
 type DomainID uint32
 
-// DefaultDomain is shared by all workspaces; its host is that of the base URL.
+// DefaultDomain is shared by all workspaces. Its host is the host of the base URL.
 const DefaultDomain DomainID = 1
 
-// Limits of a link's fields, in bytes but for the counts.
+// Limits of a link's fields, in bytes, except for the counts.
 const (
 	MaxURLLength      = 8192
 	MaxShortURLLength = 2048 // for the old /shorten form
@@ -32,7 +32,7 @@ const (
 	MaxBulk           = 1000 // links in one request, and in one transaction
 )
 
-// Link is a short link as the control plane knows it.
+// Link is a short link in the control plane.
 type Link struct {
 	ID             int64
 	Workspace      WorkspaceID
@@ -40,8 +40,8 @@ type Link struct {
 	Host           string // of the domain; "" for the default one
 	Code           Code
 	Custom         bool   // chosen by a user, not minted from a range
-	OriginalURL    string // byte for byte as it was sent
-	Location       string // what the redirect answers: OriginalURL with non-ASCII and spaces escaped, IDN in punycode
+	OriginalURL    string // byte for byte as the client sent it
+	Location       string // of the redirect: OriginalURL, escaped, with its IDN host in punycode
 	RedirectStatus int    // 301, 302, 307 or 308
 	Flags          LinkFlags
 	Title          string
@@ -50,18 +50,17 @@ type Link struct {
 	Metadata       json.RawMessage // a JSON object, or nil
 	CreatedBy      string
 	Active         bool
-	Clicks         int64     // counted so far; edges report theirs within seconds
-	BotClicks      int64     // of these, by software that says it is no person
+	Clicks         int64     // counted so far; edges report within seconds
+	BotClicks      int64     // of these, by software that identifies itself
 	LastAccessedAt time.Time // of the newest click; zero: never
 	CreatedAt      time.Time
 	UpdatedAt      time.Time
 	ExpiresAt      time.Time // zero: never
-	Revision       Revision  // of its newest version
-	Stamp          uint64    // of that version, among all that ever were
+	Revision       Revision  // of the newest version
+	Stamp          uint64    // of the newest version
 }
 
-// Expired reports whether the link's time is over at now. The instant of expiry
-// itself is expired.
+// Expired reports whether the link has expired at now. At the instant of expiry it has.
 func (l *Link) Expired(now time.Time) bool {
 	return !l.ExpiresAt.IsZero() && !now.Before(l.ExpiresAt)
 }

@@ -7,35 +7,34 @@ import (
 	"strings"
 )
 
-// EpochID tells one history of the changelog from every other: 128 random bits.
+// EpochID identifies one history of the changelog: 128 random bits.
 type EpochID [16]byte
 
 func (id EpochID) String() string { return hex.EncodeToString(id[:]) }
 
-// Epoch is one history of the changelog. A new one is opened when PostgreSQL was
-// failed over or restored, because sequence numbers may then mean other changes.
+// Epoch is one history of the changelog. A new epoch is opened when PostgreSQL was failed
+// over or restored, because sequence numbers may then mean other changes.
 type Epoch struct {
 	Ordinal uint32 // 1, 2, …: later histories are larger
 	ID      EpochID
 }
 
-// Position is a point in the changelog: all transactions up to Seq of that epoch.
-// The stamp is the random number of the transaction at Seq, so that two histories
-// that count alike are still told apart. Positions of different epochs are never
-// compared.
+// Position is a point in the changelog: all transactions up to Seq of that epoch. The
+// stamp is the random number of the transaction at Seq, which distinguishes two histories
+// with the same count. Positions of different epochs are never compared.
 type Position struct {
 	Epoch Epoch
 	Seq   uint64
 	Stamp uint64
 }
 
-// IsZero reports whether p is no position at all: a replica that holds nothing.
+// IsZero reports whether p is the position of an empty replica.
 func (p Position) IsZero() bool { return p == Position{} }
 
-// Revision is the position without what tells histories apart.
+// Revision returns the position without the identity of its history.
 func (p Position) Revision() Revision { return Revision{Epoch: p.Epoch.Ordinal, Seq: p.Seq} }
 
-// String gives "ORDINAL-EPOCHID-SEQ-STAMP", as in the Waypost-Position header.
+// String returns "ORDINAL-EPOCHID-SEQ-STAMP", as in the Waypost-Position header.
 func (p Position) String() string {
 	b := append(strconv.AppendUint(make([]byte, 0, 96), uint64(p.Epoch.Ordinal), 10), '-')
 	b = append(hex.AppendEncode(b, p.Epoch.ID[:]), '-')
@@ -43,10 +42,10 @@ func (p Position) String() string {
 	return string(hex.AppendEncode(b, binary.BigEndian.AppendUint64(nil, p.Stamp)))
 }
 
-// MarshalText writes what [Position.String] gives, for JSON and logs.
+// MarshalText returns the text of [Position.String], for JSON and logs.
 func (p Position) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 
-// ParsePosition reads what [Position.String] writes.
+// ParsePosition parses the text of [Position.String].
 func ParsePosition(s string) (Position, error) {
 	var p Position
 	bad := Errorf(EInvalid, "position must be ORDINAL-EPOCHID-SEQ-STAMP")
@@ -65,7 +64,7 @@ func ParsePosition(s string) (Position, error) {
 	return p, nil
 }
 
-// Revision orders the versions of one row: the transaction that wrote it.
+// Revision orders the versions of one row, by the transaction that wrote them.
 type Revision struct {
 	Epoch uint32 // ordinal
 	Seq   uint64

@@ -16,44 +16,42 @@ const (
 	KindSalt   Kind = 5 // name: day, YYYY-MM-DD; payload: 32 bytes in hex, or nothing once they are destroyed
 )
 
-// State is what an edge does with a link.
+// State decides how an edge answers for a link.
 type State uint8
 
 const (
 	Live     State = 0
 	Disabled State = 1 // answers 410 until it is enabled again
 	Deleted  State = 2 // a tombstone: answers 410
-	Purged   State = 3 // the row is gone: take the record away; never stored
+	Purged   State = 3 // the row is gone: the record is removed; never stored
 )
 
-// LinkFlags are the choices of a link that a redirect depends on. Bits that this
-// version does not know are kept.
+// LinkFlags are the choices of a link that a redirect depends on. Unknown bits are kept.
 type LinkFlags uint8
 
 const (
-	ForwardQuery LinkFlags = 1 << 0 // the visitor's query is added to the target's
-	ForwardPath  LinkFlags = 1 << 1 // what follows the code in the path is added to the target's
+	ForwardQuery LinkFlags = 1 << 0 // the visitor's query is appended to the target's
+	ForwardPath  LinkFlags = 1 << 1 // the path behind the code is appended to the target's
 )
 
-// Slots is the number of parts into which keys are divided for digests and
-// snapshots.
+// Slots is the number of parts into which keys are divided for digests and snapshots.
 const Slots = 4096
 
-// MaxName bounds a record's name, MaxPayload its payload, in bytes. A Location
-// is at most three times a URL of the greatest length.
+// MaxName bounds a record's name and MaxPayload its payload, in bytes. A Location is at
+// most three times as long as the longest URL, because escaping triples a byte.
 const (
 	MaxName    = 64
 	MaxPayload = 3 * MaxURLLength
 )
 
-// Record is what an edge holds of one row. It is flat and refers to bytes that
-// belong to whoever decoded it, so that reading one does not allocate.
+// Record is one row on an edge. It refers to bytes of its decoder, so that decoding does
+// not allocate.
 type Record struct {
 	Kind      Kind
 	State     State
 	Flags     LinkFlags // links only
 	Status    uint16    // redirect status; links only
-	Domain    DomainID  // 0 but for links
+	Domain    DomainID  // links only; otherwise 0
 	Name      []byte
 	Revision  Revision
 	Stamp     uint64 // random, new at every write of the row
@@ -61,8 +59,8 @@ type Record struct {
 	Payload   []byte
 }
 
-// Slot of a key: the first 12 bits of SHA-256 over "KIND/DOMAIN/NAME" with
-// decimal numbers. PostgreSQL computes the same in waypost_slot().
+// Slot returns the slot of a key: the first 12 bits of SHA-256 over "KIND/DOMAIN/NAME",
+// with decimal numbers. PostgreSQL computes the same in waypost_slot().
 func Slot(kind Kind, domain DomainID, name []byte) uint16 {
 	var buf [96]byte
 	b := strconv.AppendUint(buf[:0], uint64(kind), 10)

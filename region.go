@@ -1,11 +1,10 @@
 package waypost
 
-// Region names a place that has its own key ranges and edges, such as
-// "us-east-1": 1 to 32 characters of [a-z0-9-], beginning and ending with a
-// letter or digit.
+// Region names a location with its own key ranges and edges, such as "us-east-1": 1 to 32
+// characters of [a-z0-9-], beginning and ending with a letter or digit.
 type Region string
 
-// ParseRegion checks the shape of a region's name.
+// ParseRegion parses the name of a region.
 func ParseRegion(s string) (Region, error) {
 	ok := len(s) >= 1 && len(s) <= 32 && s[0] != '-' && s[len(s)-1] != '-'
 	for i := 0; ok && i < len(s); i++ {

@@ -1,26 +1,26 @@
 package waypost
 
-// Resolution is the answer that a record gives to a visitor. Edges and the
-// control plane share it, so that they cannot disagree.
+// Resolution is the answer of a record to a visitor. Edges and the control plane share
+// it, so that they cannot disagree.
 type Resolution struct {
 	Status    int    // 301, 302, 307, 308, 404 or 410; after Follow also 400 or 414
 	Location  []byte // for the redirects; belongs to the record
 	MaxAge    int64  // seconds for which a 301 or 308 may be kept; 0: no-store
 	ExpiresAt int64  // as in the record; redirects of links only
 	Flags     LinkFlags
-	Link      bool // it is a link's redirect: a GET that is answered so is a click
+	Link      bool // a link's redirect: a GET with this answer is a click
 }
 
 // Redirects reports whether the answer is a redirect.
 func (r *Resolution) Redirects() bool { return r.Status/100 == 3 }
 
-// maxPermanentAge bounds how long a browser may keep a permanent redirect, so
+// maxPermanentAge bounds how long a browser may keep a permanent redirect, in seconds, so
 // that a changed target is seen within a day.
 const maxPermanentAge = 24 * 60 * 60
 
-// Resolve decides by the record alone at now (Unix milliseconds). Expiry is
-// judged here, at every read, whatever the reaper or the stream have done. It
-// does not allocate.
+// Resolve decides by the record alone, at now in Unix milliseconds. Expiry is checked
+// here, at every read, even if neither the reaper nor the stream has noticed it. It does
+// not allocate.
 func Resolve(r *Record, now int64) Resolution {
 	if r.Kind != KindLink {
 		return Resolution{Status: 404}
@@ -38,5 +38,5 @@ func Resolve(r *Record, now int64) Resolution {
 	return res
 }
 
-// NotFound is the resolution of a code that no record is known for.
+// NotFound is the resolution of a code without a record.
 var NotFound = Resolution{Status: 404}

@@ -2,17 +2,17 @@ package waypost
 
 import "bytes"
 
-// Visit is what a visitor asks a domain for. Its bytes are as they were sent, and
-// belong to whoever has them.
+// Visit is a request for a code, taken apart. Its slices refer to the request's bytes,
+// which are not decoded.
 type Visit struct {
 	Code    []byte // the first segment of the path, without the plus sign; has any shape
 	Rest    []byte // the path behind the code, with its slash; nil when there is none
 	Query   []byte // without the question mark
-	Preview bool   // a plus sign follows the code: where does it lead?
+	Preview bool   // a plus sign follows the code: the visitor asks for the target
 }
 
-// ParseVisit takes apart the path and query of a request. Nothing is decoded or
-// normalised, so that a code has one spelling. It does not allocate.
+// ParseVisit parses the path and query of a request. It decodes and normalises nothing,
+// so that a code has one spelling. It does not allocate.
 func ParseVisit(pathAndQuery []byte) (v Visit) {
 	path := pathAndQuery
 	if i := bytes.IndexByte(path, '?'); i >= 0 {
@@ -30,17 +30,17 @@ func ParseVisit(pathAndQuery []byte) (v Visit) {
 // IsRoot reports whether the visit is to the root of the domain.
 func (v *Visit) IsRoot() bool { return len(v.Code) == 0 && v.Rest == nil && !v.Preview }
 
-// Follow gives the answer to a visit to the link that r is the resolution of. What
-// the visitor brings along goes into the Location as far as the link's flags say,
-// behind dst, which comes back grown; otherwise dst comes back as it is and nothing
-// is copied. It does not allocate when dst has the room.
+// Follow returns the answer to a visit to a link whose resolution is r. If the link's
+// flags forward the visitor's path or query, the new Location is appended to dst, which
+// is returned grown. Otherwise dst is returned unchanged. It does not allocate if dst has
+// room.
 //
-// The rest of the path is put behind the target's path, and the query behind the
-// target's query, whose own parameters stay first; the fragment stays last. Bytes
-// outside ASCII are percent-encoded. The host and scheme are always the target's.
-// A rest that is there and not to be forwarded is 404; one that could climb out of
-// the target's path, or bytes that have no place in a URL, are 400; a Location
-// above [MaxPayload] is 414. A Location that is no URL comes back empty.
+// The rest of the path is appended to the target's path, and the query to the target's
+// query, whose own parameters stay first. The fragment stays last. Bytes outside ASCII
+// are percent-encoded. Host and scheme are always the target's. A rest that is not
+// forwarded is answered 404. A rest that could climb out of the target's path, and bytes
+// that no URL may hold, are answered 400. A Location above [MaxPayload] is answered 414.
+// A Location that is no URL becomes empty.
 func (r Resolution) Follow(dst []byte, v *Visit) (res Resolution, grown []byte) {
 	rest, query := v.Rest, v.Query
 	if rest != nil && r.Flags&ForwardPath == 0 {
@@ -86,8 +86,8 @@ func (r Resolution) Follow(dst []byte, v *Visit) (res Resolution, grown []byte) 
 	return r, grown
 }
 
-// splitLocation divides a Location behind its path. What cannot take a path
-// without becoming another host's URL is none.
+// splitLocation divides a Location behind its path. It refuses a Location that a path
+// would turn into another host's URL.
 func splitLocation(location []byte) (head, tail []byte, ok bool) {
 	const mark = "://"
 	start := bytes.Index(location, []byte(mark)) + len(mark)
@@ -105,10 +105,10 @@ func splitLocation(location []byte) (head, tail []byte, ok bool) {
 	return location[:end], location[end:], true
 }
 
-// staysBelow reports whether a path that begins with a slash, or is empty, stays
-// below any path that it is appended to, however a server there reads it: there is
-// no segment . or .., encoded or not, also between encoded slashes, backslashes or
-// before a semicolon. Control bytes are refused in every notation.
+// staysBelow reports whether a path that begins with a slash, or is empty, stays below
+// any path that it is appended to, however a server reads it: it has no segment . or ..,
+// encoded or not, between slashes, encoded slashes, backslashes or before a semicolon.
+// Control bytes are refused in every notation.
 func staysBelow(path []byte) bool {
 	dots, plain := 0, false // of the segment so far; plain: it is more than dots
 	climbs := func() bool { return !plain && (dots == 1 || dots == 2) }
