@@ -55,13 +55,23 @@ func makeEmptied() (err error) {
 	return errors.Join(migrations.Up(ctx, server.URL()), server.Stop(ctx))
 }
 
+// CopyDatabase copies the PostgreSQL that has the schema and nothing else to a directory, which
+// must not be there yet. pgserver.Start opens it.
+func CopyDatabase(t testing.TB, dir string) {
+	t.Helper()
+	Binary(t)
+	if emptied.once.Do(func() { emptied.err = makeEmptied() }); emptied.err != nil {
+		t.Fatal(emptied.err)
+	}
+	if out, err := exec.CommandContext(t.Context(), "cp", "-a", filepath.Join(emptied.dir, "postgres"), dir).CombinedOutput(); err != nil {
+		t.Fatalf("cp: %v: %s", err, out)
+	}
+}
+
 // begun leaves a directory as a system does that is killed at its first start when it has migrated its
 // database.
 func begun(t testing.TB, dataDir string) {
 	t.Helper()
-	if emptied.once.Do(func() { emptied.err = makeEmptied() }); emptied.err != nil {
-		t.Fatal(emptied.err)
-	}
 	dir, err := datadir.Open(dataDir, datadir.Dev, 0o711)
 	if err != nil {
 		t.Fatal(err)
@@ -78,7 +88,5 @@ func begun(t testing.TB, dataDir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.CommandContext(t.Context(), "cp", "-a", filepath.Join(emptied.dir, "postgres"), dir.Path()).CombinedOutput(); err != nil {
-		t.Fatalf("cp: %v: %s", err, out)
-	}
+	CopyDatabase(t, dir.Path("postgres"))
 }

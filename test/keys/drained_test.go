@@ -88,7 +88,8 @@ func (c *crowd) requireOrder(t *testing.T) {
 	c.keys.requireNoneTwice(t)
 }
 
-func TestA200ClientsDrainThePoolWhileLeasesTakeTwoSecondsAndRecoverAtOnce(t *testing.T) {
+func TestPool_IsDrainedWhileLeasesTakeTwoSecondsAndRecoversAtOnce(t *testing.T) {
+	t.Parallel()
 	base := t.TempDir()
 	slow := filepath.Join(base, "slow")
 	c := start(t, devtest.ControlConfig{
@@ -135,7 +136,8 @@ func createsByHand(t *testing.T, api string) bool {
 	return false
 }
 
-func TestASpaceThatIsUsedUpAnswers503AndGoesOnAtOnceWhenAnOperatorMovesKeys(t *testing.T) {
+func TestSpace_UsedUpAnswers503UntilAnOperatorMovesKeys(t *testing.T) {
+	t.Parallel()
 	base, database := t.TempDir(), databases.Database(t)
 	c := start(t, devtest.ControlConfig{
 		Database: database, DataDir: dirOf(base, "eu"), Region: "eu-west-1", Node: "eu",

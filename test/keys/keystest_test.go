@@ -29,7 +29,14 @@ import (
 
 var databases = &pgservertest.Cluster{Prepare: migrations.Up}
 
-func TestMain(m *testing.M) { os.Exit(databases.Main(m)) }
+func TestMain(m *testing.M) {
+	code := databases.Main(m)
+	if err := devtest.Cleanup(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
 
 // requestLimit is what every answer must come within: the API's own 5 seconds, or a minute
 // when it is patient, and some for a busy machine.

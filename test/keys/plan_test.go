@@ -51,7 +51,8 @@ func useUpPrefixes(t *testing.T, hand *pgx.Conn) {
 	require.NoError(t, err)
 }
 
-func TestAPlanForSkewedRatesIsCarriedOutDuringCreatesAndLosesNone(t *testing.T) {
+func TestPlan_IsCarriedOutDuringCreatesAndLosesNone(t *testing.T) {
+	t.Parallel()
 	base, database := t.TempDir(), databases.Database(t)
 	var nodes []*devtest.Control
 	for _, region := range regions {

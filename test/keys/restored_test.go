@@ -34,8 +34,9 @@ type restored struct {
 func newRestored(t *testing.T) *restored {
 	in := &restored{t: t, base: t.TempDir()}
 	t.Cleanup(func() { in.stopPostgres() })
+	require.NoError(t, os.MkdirAll(filepath.Dir(in.dir("first")), 0o755))
+	devtest.CopyDatabase(t, in.dir("first"))
 	in.startPostgres("first")
-	require.NoError(t, migrations.Up(t.Context(), in.server.URL()))
 	in.startNodes()
 	return in
 }
@@ -241,7 +242,7 @@ func (in *restored) putBack() {
 	in.startPostgres("first")
 }
 
-func TestAnOldCopyThatIsPutBackIssuesNoKeyAgain(t *testing.T) {
+func TestKeys_AreNotIssuedAgainAfterAnOldCopyIsRestored(t *testing.T) {
 	for name, running := range map[string]bool{"while the control planes are stopped": false, "below running control planes": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -306,7 +307,7 @@ func (in *restored) requireHeldUntilResumed(resume ...string) {
 	requireHeld(t, in.nodes[1], false)
 }
 
-func TestAnOldCopyThatIsPutBackAndThatNobodyRemembersHoldsKeysUntilAnOperatorResumes(t *testing.T) {
+func TestKeys_AreHeldAfterAnOldCopyThatNoNodeRemembersUntilAnOperatorResumes(t *testing.T) {
 	t.Parallel()
 	in := newRestored(t)
 	in.issue()
@@ -365,7 +366,7 @@ func (in *restored) restoreDump(name string) {
 	devtest.PostgresTool(in.t, "pg_restore", "--exit-on-error", "--dbname", in.superuser(), filepath.Join(in.base, "dump"))
 }
 
-func TestADumpThatIsRestoredIntoANewClusterIssuesNoKeyAgain(t *testing.T) {
+func TestKeys_AreNotIssuedAgainAfterADumpIsRestored(t *testing.T) {
 	t.Parallel()
 	in := newRestored(t)
 	in.issue()
