@@ -2,6 +2,7 @@ package waypost_test
 
 import (
 	"fmt"
+	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
@@ -14,16 +15,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// layer is a part of the tree and what it may import of this module. A directory
-// belongs to the layer with the longest fitting path. Packages of the same layer
-// may import one another.
+// layer names a part of the tree and the layers that it may import. A directory belongs to
+// the layer with the longest matching path. Packages of the same layer may import one
+// another.
 type layer struct {
 	path    string
 	mayUse  []string // paths of layers; "" is the root package
 	stdOnly bool     // beyond that, only the standard library
 }
 
-// layers is the table of DESIGN.md: imports point down it.
+// layers repeats the table of DESIGN.md. Imports point down it.
 var layers = []layer{
 	{path: "cmd", mayUse: []string{"api", "internal/config", "internal/dev", "internal/enrol", "internal/linkimport", "edge/node", "edge/server", "edge/replica", "edge/certs", "edge/gossip", "edge/handover", "controlplane/node", "controlplane/postgres", "controlplane/target", "controlplane", "migrations", "client", "internal", ""}},
 	{path: "bench", mayUse: []string{"api", "api/clickbatch", "internal/dev", "internal/config", "cmd", "controlplane", "controlplane/rollup", "controlplane/postgres", "edge/server", "edge/replica", "edge/lookup", "edge/clicks", "replication", "keyrange", "migrations", "controlplane/httpapi", "edge/audience", "client", "internal", ""}},
@@ -65,7 +66,61 @@ var layers = []layer{
 
 const module = "waypost"
 
-func TestImportsPointDownTheTableOnly(t *testing.T) {
+// maxMethods is how many methods a reader can hold in mind.
+const maxMethods = 45
+
+// largerTypes have more methods, and at most this many. The list only shrinks.
+var largerTypes = map[string]int{
+	"client.Client":               66,
+	"cmd/waypost.program":         108,
+	"controlplane/httpapi.server": 131,
+	"controlplane/postgres.DB":    182,
+	"edge/clicks.Journal":         88,
+	"edge/lookup.Table":           52,
+}
+
+func TestTypes_HaveAtMost45Methods(t *testing.T) {
+	files, err := sources(".")
+	require.NoError(t, err)
+	methods := make(map[string]int) // by package and type
+	for _, file := range files {
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		require.NoError(t, err)
+		for _, decl := range parsed.Decls {
+			if f, ok := decl.(*ast.FuncDecl); ok && f.Recv != nil {
+				methods[path.Dir(file)+"."+receiver(f.Recv.List[0].Type)]++
+			}
+		}
+	}
+	require.Greater(t, len(methods), 100, "the tree was found")
+	for name, n := range methods {
+		if n > max(maxMethods, largerTypes[name]) {
+			t.Errorf("%s has %d methods: split it along its state", name, n)
+		}
+	}
+	for name := range largerTypes {
+		if methods[name] <= maxMethods {
+			t.Errorf("%s has %d methods: remove it from largerTypes", name, methods[name])
+		}
+	}
+}
+
+// receiver returns the name of a method's type.
+func receiver(t ast.Expr) string {
+	switch t := t.(type) {
+	case *ast.StarExpr:
+		return receiver(t.X)
+	case *ast.IndexExpr:
+		return receiver(t.X)
+	case *ast.IndexListExpr:
+		return receiver(t.X)
+	case *ast.Ident:
+		return t.Name
+	}
+	return ""
+}
+
+func TestLayout_ImportsPointDownTheTable(t *testing.T) {
 	files, err := sources(".")
 	require.NoError(t, err)
 	require.Greater(t, len(files), 50, "the tree was found")
@@ -80,8 +135,8 @@ func TestImportsPointDownTheTableOnly(t *testing.T) {
 	}
 }
 
-// The test above would pass for ever if allowed did.
-func TestForbiddenImportsAreFound(t *testing.T) {
+// Without this test the one above would pass if allowed never returned an error.
+func TestLayout_FindsForbiddenImports(t *testing.T) {
 	for _, c := range []struct {
 		dir, imported string
 		ok            bool
@@ -122,8 +177,7 @@ func TestForbiddenImportsAreFound(t *testing.T) {
 	}
 }
 
-// sources gives the Go files of the module, without tests: those may use whatever
-// shows that the code is right.
+// sources returns the Go files of the module without tests, which may import anything.
 func sources(root string) ([]string, error) {
 	var files []string
 	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
@@ -158,7 +212,7 @@ func importsOf(file string) ([]string, error) {
 	return imports, nil
 }
 
-// allowed says why the package in dir may not import another.
+// allowed returns an error if the package in dir may not import the other one.
 func allowed(dir, imported string) error {
 	from, ok := layerOf(dir)
 	if !ok {
