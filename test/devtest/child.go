@@ -77,18 +77,29 @@ func (c *child) Exited() <-chan struct{} { return c.exited }
 
 // Killed reports whether the process was ended by SIGKILL. It waits for the end.
 func (c *child) Killed() bool {
-	<-c.exited
+	if !c.ended() {
+		return false
+	}
 	status, ok := c.cmd.ProcessState.Sys().(syscall.WaitStatus)
 	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
 }
 
 // Succeeded reports whether the process ended with exit code 0. It waits for the end.
 func (c *child) Succeeded() bool {
-	<-c.exited
-	return c.cmd.ProcessState.ExitCode() == 0
+	return c.ended() && c.cmd.ProcessState.ExitCode() == 0
 }
 
-// Output is what the process wrote.
+// ended waits for the end, and reports whether it came in time.
+func (c *child) ended() bool {
+	select {
+	case <-c.exited:
+		return true
+	case <-time.After(startLimit):
+		return false
+	}
+}
+
+// Output returns what the process wrote.
 func (c *child) Output() string { return c.out.String() }
 
 // Terminate asks the process to stop, once: asked again it would end at once.

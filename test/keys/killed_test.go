@@ -182,7 +182,12 @@ func (f *fleet) keep(ctx context.Context, s *slot) {
 		if err := c.Terminate(); err != nil {
 			f.fail("%w", err)
 		}
-		<-c.Exited()
+		select {
+		case <-c.Exited():
+		case <-time.After(2 * time.Minute):
+			f.fail("%s does not stop", c.Node)
+			c.Kill()
+		}
 		f.bury(c, place)
 	}
 }
