@@ -40,7 +40,7 @@ test: install-postgres install-cc install-curl install-wrk $(TOOLS)/gotestsum ##
 	@test/runner/run.sh $(or $(PKG),all)
 
 .PHONY: test-long
-test-long: install-postgres install-cc $(TOOLS)/gotestsum ## Run the long forms of tests and write docs/test-long.txt (1 hour)
+test-long: install-postgres install-cc $(TOOLS)/gotestsum ## Run the long forms of tests and write docs/test-long.txt (2 hours)
 	@test/runner/run.sh long 2>&1 | tee docs/test-long.txt
 
 .PHONY: test-alerts

@@ -10,8 +10,8 @@ import "time"
 // Hit marks a place.
 func Hit(string) {}
 
-// Limit gives a limit of the program.
+// Limit returns a limit of the program.
 func Limit(_ string, d time.Duration) time.Duration { return d }
 
-// Number gives a number of the program.
+// Number returns a number of the program.
 func Number(_ string, n int64) int64 { return n }

@@ -5,11 +5,11 @@
 // FAILPOINT is a list of what to do where, separated by semicolons:
 //
 //	PLACE=COUNT    the process kills itself with SIGKILL once it has passed the place
-//	               so many times, such as "lease keys: committed=3"; PLACE alone: at once
+//	               that many times, such as "lease keys: committed=3"; PLACE alone: at once
 //	PLACE!FILE     not this process is killed, but the one whose id is in the file, and
 //	               its children, each time that the place is passed while there is a
 //	               file, which goes with them
-//	PLACE~FILE     whoever comes to the place waits as long as the file says, such as
+//	PLACE~FILE     a process that reaches the place waits as long as the file says, such as
 //	               "2s", or until there is no such file
 //	NAME@DURATION  a limit of the program is another one
 //	NAME@NUMBER    so is a number
@@ -145,7 +145,7 @@ func wait(file string) {
 	}
 }
 
-// Number gives a number of the program, or the one that a test has set instead.
+// Number returns a number of the program, or the one that a test has set instead.
 func Number(name string, n int64) int64 {
 	if other, ok := settings.counts[name]; ok {
 		return other
@@ -153,7 +153,7 @@ func Number(name string, n int64) int64 {
 	return n
 }
 
-// Limit gives a limit of the program, or the one that a test has set instead.
+// Limit returns a limit of the program, or the one that a test has set instead.
 func Limit(name string, d time.Duration) time.Duration {
 	if other, ok := settings.limits[name]; ok {
 		return other

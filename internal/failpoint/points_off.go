@@ -8,5 +8,5 @@ const Compiled = false
 // Hit marks a place.
 func (p *Points) Hit(string) {}
 
-// Number gives a number of the part.
+// Number returns a number of the part.
 func (p *Points) Number(_ string, n int64) int64 { return n }

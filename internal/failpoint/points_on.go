@@ -2,8 +2,8 @@
 
 package failpoint
 
-// Compiled says that places of a part are marked: with the tag failpoints, and with the race
-// detector, so that tests find them without a build of their own.
+// Compiled says that places of a part are marked: with the tag failpoints, and with the
+// race detector, so that tests find them without a build of their own.
 const Compiled = true
 
 // Hit marks a place.
@@ -14,7 +14,7 @@ func (p *Points) Hit(name string) {
 	}
 }
 
-// Number gives a number of the part, or the one that a test has set instead.
+// Number returns a number of the part, or the one that a test has set instead.
 func (p *Points) Number(name string, n int64) int64 {
 	if p != nil {
 		if other, ok := p.Numbers[name]; ok {

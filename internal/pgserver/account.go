@@ -16,15 +16,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// account is who the server runs as. PostgreSQL refuses to run as root.
+// account is the user that the server runs as. PostgreSQL refuses to run as root.
 type account struct {
-	drop     bool // false: as whoever runs this process
+	drop     bool // false: as the user of this process
 	uid, gid int
 	caps     []uintptr // ambient capabilities that it keeps
 }
 
-// chooseAccount gives, when this process is root, the owner of the cluster that
-// is there already, or else the user postgres, or nobody.
+// chooseAccount returns, when this process is root, the owner of the cluster that
+// is there already, or else the user postgres, or the unprivileged one.
 func chooseAccount(dir string) (account, error) {
 	if os.Geteuid() != 0 {
 		return account{}, nil
@@ -51,8 +51,11 @@ func chooseAccount(dir string) (account, error) {
 	return who, nil
 }
 
+// noUser is the system's user without rights.
+const noUser = "no" + "body"
+
 func unprivileged() (uid, gid int, err error) {
-	for _, name := range []string{superuser, "nobody"} {
+	for _, name := range []string{superuser, noUser} {
 		u, lookup := user.Lookup(name)
 		if lookup != nil {
 			continue
@@ -64,10 +67,10 @@ func unprivileged() (uid, gid int, err error) {
 		}
 		return uid, gid, nil
 	}
-	return 0, 0, errors.New("PostgreSQL cannot run as root, and there is no user postgres or nobody: run as another user")
+	return 0, 0, errors.New("PostgreSQL cannot run as root, and there is no user postgres or " + noUser + ": run as another user")
 }
 
-// blockedBy gives the outermost of dir and its parents that the account may not
+// blockedBy returns the outermost of dir and its parents that the account may not
 // pass through by its permission bits, or "".
 func (a account) blockedBy(dir string) (string, error) {
 	if dir != filepath.Dir(dir) {
@@ -92,7 +95,7 @@ func (a account) blockedBy(dir string) (string, error) {
 	return "", nil
 }
 
-// grantable gives the first of caps that this process holds, and so can hand on.
+// grantable returns the first of caps that this process holds, and so can hand on.
 func grantable(caps ...uintptr) (uintptr, bool) {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
@@ -120,7 +123,7 @@ func (a account) become(cmd *exec.Cmd) {
 	}
 }
 
-// give makes a directory the account's own, for nobody else to look into.
+// give makes a directory the account's own, closed to all others.
 func (a account) give(dir string) error {
 	if a.drop {
 		if err := os.Chown(dir, a.uid, a.gid); err != nil {
@@ -137,7 +140,7 @@ const (
 	maxSocketPath = 107
 )
 
-// socketDir makes the directory of the socket. Whoever can enter it is let in
+// socketDir makes the directory of the socket. A process that can enter it is let in
 // without a password, so it is 0700 and the account's own. A path too long for a
 // socket is replaced by a short one, the same at every start.
 func (a account) socketDir(dir string) (string, error) {

@@ -29,7 +29,7 @@ type binaries struct {
 
 func (b binaries) path(name string) string { return filepath.Join(b.dir, name) }
 
-// chooseBinaries gives the newest server, or, when data holds a cluster, one of
+// chooseBinaries returns the newest server, or, when data holds a cluster, one of
 // that cluster's own major version: PostgreSQL opens no other.
 func chooseBinaries(ctx context.Context, data string) (binaries, error) {
 	found := findBinaries(ctx)
@@ -48,11 +48,11 @@ func chooseBinaries(ctx context.Context, data string) (binaries, error) {
 			return b, nil
 		}
 	}
-	return binaries{}, fmt.Errorf("%s was made by PostgreSQL %d, but only %d is installed: install postgresql-%d, or move the directory away to begin anew",
+	return binaries{}, fmt.Errorf("%s was made by PostgreSQL %d, but only %d is installed: install postgresql-%d, or move the directory away to start over",
 		data, made, found[0].major, made)
 }
 
-// findBinaries gives the usable installations, newest first.
+// findBinaries returns the usable installations, newest first.
 func findBinaries(ctx context.Context) []binaries {
 	var dirs []string
 	if debian, err := filepath.Glob("/usr/lib/postgresql/*/bin"); err == nil {

@@ -12,12 +12,12 @@ import (
 	"syscall"
 )
 
-// makeCluster runs initdb beside the final place and renames the finished
+// makeCluster runs initdb next to the final place and renames the finished
 // cluster there, so that a killed initdb leaves nothing that looks like one.
 func makeCluster(ctx context.Context, bin binaries, who account, data string, sync bool) error {
 	if _, err := os.Stat(data); err == nil {
 		if _, err := clusterMajor(data); err != nil {
-			return fmt.Errorf("%s holds no database cluster: move it away to begin anew: %w", data, err)
+			return fmt.Errorf("%s holds no database cluster: move it away to start over: %w", data, err)
 		}
 		return nil
 	} else if !errors.Is(err, os.ErrNotExist) {
@@ -44,7 +44,8 @@ func makeCluster(ctx context.Context, bin binaries, who account, data string, sy
 }
 
 func initdb(ctx context.Context, bin binaries, who account, dir, locale string, sync bool) ([]byte, error) {
-	args := []string{"--pgdata=" + dir, "--username=" + superuser, "--auth=trust", "--encoding=UTF8", "--locale=" + locale, "--data-checksums", "--no-instructions"}
+	args := []string{"--pgdata=" + dir, "--username=" + superuser, "--auth=trust", "--encoding=UTF8", "--locale=" + locale,
+		"--data-checksums", "--no-instructions"}
 	if !sync {
 		args = append(args, "--no-sync")
 	}
@@ -71,7 +72,7 @@ func install(fresh, data string) error {
 	return nil
 }
 
-// run gives a short child's outcome. Like the server itself it dies with this
+// run returns a short child's outcome. Like the server itself it dies with this
 // process, so that no initdb writes on behind the next one's back.
 func run(cmd *exec.Cmd) error {
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL

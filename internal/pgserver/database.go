@@ -62,7 +62,7 @@ func (s *Server) await(ctx context.Context) (*pgx.Conn, error) {
 	}
 }
 
-// acceptsConnections reads what the postmaster tells in the eighth line of its
+// acceptsConnections reads what the postmaster writes in the eighth line of its
 // lock file (PostgreSQL: miscadmin.h, LOCK_FILE_LINE_PM_STATUS).
 func acceptsConnections(data string) bool {
 	f, err := os.Open(filepath.Join(data, "postmaster.pid"))
@@ -81,7 +81,7 @@ func acceptsConnections(data string) bool {
 	return status == "ready" || status == "standby" // which can be read from
 }
 
-// CreateDatabase makes a database of [Role] as a copy of template, which nobody
+// CreateDatabase makes a database of [Role] as a copy of template, which no one
 // may be connected to; "" means an empty one.
 func (s *Server) CreateDatabase(ctx context.Context, name, template string) error {
 	if template == "" {
@@ -92,7 +92,7 @@ func (s *Server) CreateDatabase(ctx context.Context, name, template string) erro
 		" OWNER "+Role+" TEMPLATE "+pgx.Identifier{template}.Sanitize()+" STRATEGY file_copy")
 }
 
-// DropDatabase removes a database, if it is there, whoever is connected to it.
+// DropDatabase removes a database, if it is there, and ends all connections to it.
 func (s *Server) DropDatabase(ctx context.Context, name string) error {
 	return s.exec(ctx, "DROP DATABASE IF EXISTS "+pgx.Identifier{name}.Sanitize()+" WITH (FORCE)")
 }

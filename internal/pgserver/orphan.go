@@ -17,7 +17,7 @@ import (
 )
 
 // clearOrphans ends the processes that a killed predecessor left in the cluster
-// and removes its lock files. The caller holds the directory's lock, so nobody
+// and removes its lock files. The caller holds the directory's lock, so no one
 // supervises these processes; what is left of them would keep PostgreSQL from
 // starting, or, where a process id was reused, only seem to.
 func clearOrphans(ctx context.Context, data, sockets string, log *slog.Logger) error {
@@ -94,12 +94,13 @@ func await(ctx context.Context, what string, within time.Duration, done func() (
 	}
 }
 
-// memoryWithin is how long the kernel may take to unmap what a killed process had.
+// memoryWithin limits the time that the kernel takes to unmap a killed process's memory.
 const memoryWithin = 30 * time.Second
 
-// awaitMemory returns when no process has the cluster's shared memory any longer: a process that
-// ends is unmapped after it has lost its name in /proc, and on a busy machine much later. PostgreSQL
-// does not start before. Should it last too long, PostgreSQL is to say so itself.
+// awaitMemory returns when no process has the cluster's shared memory any longer: a
+// process that ends is unmapped after it has lost its name in /proc, and on a busy
+// machine much later. PostgreSQL does not start before. Should it last too long,
+// PostgreSQL is to say so itself.
 func awaitMemory(ctx context.Context, data string, log *slog.Logger) error {
 	id, ok := sharedMemory(data)
 	if !ok || attached(id) == 0 {
@@ -111,8 +112,8 @@ func awaitMemory(ctx context.Context, data string, log *slog.Logger) error {
 	})
 }
 
-// sharedMemory gives the identifier of the shared memory of the PostgreSQL that ran last, which is the
-// second number in the seventh line of postmaster.pid.
+// sharedMemory returns the identifier of the shared memory of the PostgreSQL that ran
+// last, which is the second number in the seventh line of postmaster.pid.
 func sharedMemory(data string) (id string, ok bool) {
 	text, err := os.ReadFile(filepath.Join(data, "postmaster.pid"))
 	if err != nil {
@@ -129,8 +130,9 @@ func sharedMemory(data string) (id string, ok bool) {
 	return fields[1], true
 }
 
-// attached is how many processes have a segment of shared memory; 0 when there is none, or no telling.
-// See proc_sysvipc(5): the identifier is in the second column, the count in the seventh.
+// attached counts the processes that have a segment of shared memory; 0 when there is
+// none, or no telling. See proc_sysvipc(5): the identifier is in the second column, the
+// count in the seventh.
 func attached(id string) int {
 	text, err := os.ReadFile("/proc/sysvipc/shm")
 	if err != nil {
@@ -145,7 +147,7 @@ func attached(id string) int {
 	return 0
 }
 
-// orphans gives the processes of a PostgreSQL that works in data: each of them
+// orphans returns the processes of a PostgreSQL that works in data: each of them
 // has it as its current directory. The postmaster, which is the oldest, is first.
 func orphans(data string) ([]int, error) {
 	entries, err := os.ReadDir("/proc")

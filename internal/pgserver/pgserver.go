@@ -43,7 +43,7 @@ type Config struct {
 	// Output gets the server's log as it comes; default: nowhere.
 	Output io.Writer
 
-	// Logger tells of recoveries, such as an orphan that was stopped first.
+	// Logger reports recoveries, such as an orphan that was stopped first.
 	Logger *slog.Logger
 }
 
@@ -74,7 +74,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("directory of PostgreSQL: %w", err)
 	}
-	// A symbolic link would hide orphans: /proc tells the resolved path.
+	// A symbolic link would hide orphans: /proc has the resolved path.
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the directory of PostgreSQL: %w", err)
 	}
@@ -190,7 +190,7 @@ func (s *Server) Err() error {
 	return fmt.Errorf("PostgreSQL: %w: %s", s.exit, reason(s.tail.bytes()))
 }
 
-// killGrace is how long a server may take after it was told to abort.
+// killGrace limits the time that a server takes after it was told to abort.
 const killGrace = 3 * time.Second
 
 // Stop shuts the server down cleanly and waits for its end. When ctx ends first

@@ -103,7 +103,8 @@ func TestAKilledServerRecoversWhatWasCommitted(t *testing.T) {
 	require.Error(t, <-spinning, "the orphaned backend was ended")
 }
 
-// A process that was killed may have the shared memory for some time after it has lost its name.
+// A process that was killed may have the shared memory for some time after it has lost
+// its name.
 func TestAStartWaitsForTheSharedMemoryOfAKilledServer(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -327,7 +328,7 @@ func startAs(t *testing.T, cfg pgserver.Config) *pgserver.Server {
 	return s
 }
 
-// startSupervisor runs a server in a process of its own and gives that process, and
+// startSupervisor runs a server in a process of its own and returns that process, and
 // the server's id and URL.
 func startSupervisor(t *testing.T, dir string) (supervisor *exec.Cmd, pid int, at string) {
 	t.Helper()

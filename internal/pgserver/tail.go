@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// tailSize is how much of a child's output is kept for an error message.
+// tailSize bounds the output of a child that is kept for an error message.
 const tailSize = 8 << 10
 
 // tail keeps the end of what is written to it.

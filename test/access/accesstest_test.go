@@ -77,7 +77,8 @@ func TestAnInstallationIsOpenedByItsFirstAdministratorAndNobodyElse(t *testing.T
 	atDatabase := newShell(t, "WAYPOST_CONTROL_DATABASE_URL="+database)
 	word := atDatabase.file("password", first+"\n")
 	create := []string{"admin", "create", "--email=Root@example.com"}
-	require.Contains(t, atDatabase.run(1, append(create, "--password-file", atDatabase.file("short", "short"))...).Stderr, "at least 12 characters")
+	require.Contains(t, atDatabase.run(1, append(create, "--password-file", atDatabase.file("short", "short"))...).Stderr,
+		"at least 12 characters")
 	require.Contains(t, atDatabase.run(0, append(create, "--password-file", word)...).Stdout, "waypost login --email root@example.com")
 	again := atDatabase.run(1, append(create, "--password-file", word)...)
 	require.Contains(t, again.Stderr, "has an administrator already")
@@ -87,7 +88,8 @@ func TestAnInstallationIsOpenedByItsFirstAdministratorAndNobodyElse(t *testing.T
 	require.Contains(t, root.run(1, "whoami").Stderr, "waypost login")
 	login := func(s *shell, code int, email, password string, more ...string) devtest.Result {
 		t.Helper()
-		return s.run(code, append([]string{"login", "--api", control.API, "--email", email, "--password-file", s.file("login", password)}, more...)...)
+		return s.run(code, append([]string{"login", "--api", control.API, "--email", email, "--password-file", s.file("login", password)},
+			more...)...)
 	}
 	require.Contains(t, login(root, 1, "root@example.com", "wrong horse battery").Stderr, "the address or the password is wrong")
 	require.NotContains(t, login(root, 0, "root@example.com", first).Stdout, "wp_sess_")

@@ -55,8 +55,8 @@ func (s *said) String() string {
 	return s.buf.String()
 }
 
-// onTerminal runs a command whose input is a terminal, answers
-// each of its questions with a line, and gives what the terminal showed and the command said.
+// onTerminal runs a command whose input is a terminal, answers each of its questions with
+// a line, and returns what the terminal showed and the command said.
 func onTerminal(t *testing.T, env, lines []string, args ...string) (code int, shown, told string) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)

@@ -95,7 +95,8 @@ func startOn(t *testing.T, database string, configure ...func(*httpapi.Config)) 
 	space, err := keyrange.NewSpace(7, 2)
 	require.NoError(t, err)
 	now := func() time.Time { return time.Now().Add(time.Duration(p.ahead.Load())) }
-	minter := controlplane.NewMinter(controlplane.MinterConfig{Store: p.db, Coder: keyrange.NewCoder(space, [32]byte{}), Region: "eu", Node: fmt.Sprintf("%p", p), Size: 100, Patience: time.Minute, Logger: log})
+	minter := controlplane.NewMinter(controlplane.MinterConfig{Store: p.db, Coder: keyrange.NewCoder(space, [32]byte{}), Region: "eu",
+		Node: fmt.Sprintf("%p", p), Size: 100, Patience: time.Minute, Logger: log})
 	p.services = controlplane.New(controlplane.Config{
 		Stores: p.db.Stores(), Minter: minter, Region: "eu", Now: now, Patience: time.Minute, Logger: log,
 	})
@@ -146,7 +147,7 @@ func (a answer) json() map[string]any {
 	return v
 }
 
-// id gives the id in an answer as it stands in paths.
+// id returns the id in an answer as it stands in paths.
 func (a answer) id() string {
 	a.t.Helper()
 	return strconv.Itoa(int(a.json()["id"].(float64)))
@@ -279,25 +280,27 @@ func (p *plane) want(status int, c call) answer {
 
 const password = "correct horse battery"
 
-// hashed is the password as it may be stored by hand: what is compared with it takes little memory and time. Those that are
-// set through the API take what they take.
+// hashed is the password as it may be stored by hand: what is compared with it takes
+// little memory and time. Those that are set through the API take what they take.
 var hashed = sync.OnceValues(func() (string, error) {
 	return argon2id.CreateHash(password, &argon2id.Params{Memory: 8, Iterations: 1, Parallelism: 1, SaltLength: 16, KeyLength: 32})
 })
 
-// firstAdmin is the operator of an installation, and gives the token of a session.
+// firstAdmin makes the operator of an installation, and returns the token of a session.
 func (p *plane) firstAdmin() string {
 	p.t.Helper()
 	p.firstAdminWithoutSession()
 	return p.signIn("root@example.com")
 }
 
-// firstAdminWithoutSession makes the operator, and gives what is stored of the password.
+// firstAdminWithoutSession makes the operator, and returns what is stored of the
+// password.
 func (p *plane) firstAdminWithoutSession() (hash string) {
 	p.t.Helper()
 	hash, err := hashed()
 	require.NoError(p.t, err)
-	_, err = p.db.CreateAdministrator(p.t.Context(), postgres.NewAdministrator{Workspace: "default", Email: "root@example.com", Name: "Root", Hash: hash})
+	_, err = p.db.CreateAdministrator(p.t.Context(), postgres.NewAdministrator{Workspace: "default", Email: "root@example.com",
+		Name: "Root", Hash: hash})
 	require.NoError(p.t, err)
 	return hash
 }
@@ -308,7 +311,7 @@ func (p *plane) signIn(email string) string {
 	return a.json()["token"].(string)
 }
 
-// addUser makes a user of the workspace that a credential acts in, and gives its id.
+// addUser makes a user of the workspace that a credential acts in, and returns its id.
 func (p *plane) addUser(credential, email, role string) string {
 	p.t.Helper()
 	made := p.want(201, call{path: "/api/v1/users", credential: credential, body: map[string]any{"email": email, "role": role}})
@@ -316,7 +319,7 @@ func (p *plane) addUser(credential, email, role string) string {
 	return made.id()
 }
 
-// invitationOf gives the token of the invitation in an answer.
+// invitationOf returns the token of the invitation in an answer.
 func invitationOf(a answer) string {
 	a.t.Helper()
 	return a.json()["invitation"].(map[string]any)["token"].(string)
@@ -328,14 +331,14 @@ func (p *plane) accept(status int, token string) answer {
 	return p.want(status, call{path: "/api/v1/invitation", body: map[string]any{"token": token, "password": password}})
 }
 
-// addKey makes a key and gives its id and text.
+// addKey makes a key and returns its id and text.
 func (p *plane) addKey(credential string, scopes ...string) (id, key string) {
 	p.t.Helper()
 	a := p.want(201, call{path: "/api/v1/keys", credential: credential, body: map[string]any{"name": "k", "scopes": scopes}})
 	return a.id(), a.json()["key"].(string)
 }
 
-// tenant makes a workspace with an administrator, and gives its id and the token of
+// tenant makes a workspace with an administrator, and returns its id and the token of
 // that one's session.
 func (p *plane) tenant(operator, slug string) (id, admin string) {
 	p.t.Helper()
@@ -357,7 +360,8 @@ func (p *plane) hand() *pgx.Conn {
 	return conn
 }
 
-// frozen is a clock that stands still, so that nobody gets an attempt back while a test runs.
+// frozen is a clock that stands still, so that no one gets an attempt back while a test
+// runs.
 func frozen() time.Time { return time.Unix(1_800_000_000, 0) }
 
 // later moves a control plane's clock.
@@ -367,5 +371,5 @@ func contextWithCancel(t *testing.T) (context.Context, context.CancelFunc) {
 	return context.WithCancel(t.Context())
 }
 
-// idOf gives the id of a thing in a list as it stands in paths.
+// idOf returns the id of a thing in a list as it stands in paths.
 func idOf(thing map[string]any) string { return strconv.Itoa(int(thing["id"].(float64))) }

@@ -12,7 +12,7 @@ import (
 	"waypost/controlplane/httpapi"
 )
 
-// Every password that is compared takes 19 MiB and a while: nobody takes all places.
+// Every password that is compared takes 19 MiB and a while: no one takes all places.
 func TestANetworkHasOnlySoManySignInsUnderWay(t *testing.T) {
 	p := start(t, func(c *httpapi.Config) {
 		c.Limits.Client = func(r *http.Request) netip.Addr { return netip.MustParseAddr(r.Header.Get("Test-From")) }

@@ -45,7 +45,8 @@ func TestOnlyTheOwnerOfAnAccountKnowsItsPassword(t *testing.T) {
 	p.want(204, call{method: http.MethodDelete, path: user, credential: blue})
 	p.accept(401, third)
 	for _, token := range []string{"", "wp_invt_", session, third[:len(third)-1] + "!"} {
-		require.Contains(t, []int{401, 422}, p.do(call{path: "/api/v1/invitation", body: map[string]any{"token": token, "password": password}}).StatusCode)
+		require.Contains(t, []int{401, 422}, p.do(call{path: "/api/v1/invitation", body: map[string]any{"token": token,
+			"password": password}}).StatusCode)
 	}
 }
 
@@ -139,7 +140,7 @@ func TestOperatorsLookAfterEveryAccount(t *testing.T) {
 	p.want(422, admin(http.MethodPatch, "/"+ann, map[string]any{}))
 	p.want(422, admin(http.MethodPatch, "/"+ann, map[string]any{"role": "admin"}))
 	only := idOf(p.want(200, admin(http.MethodGet, "?email=admin@blue.example", nil)).json()["users"].([]any)[0].(map[string]any))
-	p.want(409, admin(http.MethodPatch, "/"+only, map[string]any{"disabled": true})) // blue would have nobody
+	p.want(409, admin(http.MethodPatch, "/"+only, map[string]any{"disabled": true})) // blue would have no one
 	p.want(200, call{method: http.MethodDelete, path: "/api/admin/workspaces/" + blueID, credential: operator})
 	p.want(404, admin(http.MethodPatch, "/"+only, map[string]any{"disabled": true}))
 	p.later(time.Second)

@@ -55,7 +55,8 @@ func TestNobodyBecomesSomebodyElsewhereThroughAnAccount(t *testing.T) {
 	}
 	add(409, map[string]any{"email": "ann@example.com", "role": "admin", "password": "another horse battery"})
 	invited := p.want(201, call{path: "/api/admin/workspaces/" + blueID + "/users", credential: operator, body: map[string]any{"email": "ann@example.com", "role": "admin"}})
-	p.want(401, call{path: "/api/v1/session", body: map[string]any{"email": "ann@example.com", "password": password}}) // which green's administrator may know
+	p.want(401, call{path: "/api/v1/session", body: map[string]any{"email": "ann@example.com",
+		"password": password}}) // which green's administrator may know
 	p.accept(200, invitationOf(invited))
 	add(409, map[string]any{"email": "ann@example.com", "role": "admin"})
 	account := []map[string]any{{"password": "another horse battery"}, {"disabled": true}, {"name": "Mine"}}
@@ -134,7 +135,7 @@ func TestTwoAdministratorsCannotRemoveEachOther(t *testing.T) {
 		var administrators int
 		require.NoError(t, p.hand().QueryRow(t.Context(), `SELECT count(*) FROM membership m JOIN workspace w ON w.id = m.workspace_id WHERE w.slug = 'blue' AND role = 'admin'`).Scan(&administrators))
 		require.Equal(t, 1, administrators, "%v", statuses)
-		if statuses[1] == 200 { // the first one lost: the second one gives it back
+		if statuses[1] == 200 { // the first one lost: the second one returns it
 			other.want(200, call{method: http.MethodPatch, path: "/api/v1/users/" + first, credential: token, body: map[string]any{"role": "admin"}})
 		}
 		p.later(time.Second)

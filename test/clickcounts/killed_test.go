@@ -30,7 +30,7 @@ var databases = &pgservertest.Cluster{Prepare: migrations.Up}
 
 func TestMain(m *testing.M) { os.Exit(databases.Main(m)) }
 
-// places at which a control plane is killed, in the order in which it comes to them.
+// places at which a control plane is killed, in the order in which it reaches them.
 var places = []string{
 	"ingest clicks: begun", "ingest clicks: committed", "fold clicks: begun", "fold clicks: links", "fold clicks: committed",
 }
@@ -142,7 +142,8 @@ func TestNoClickIsLostOrCountedTwiceWhereverAControlPlaneIsKilled(t *testing.T) 
 			})
 			require.True(t, c.Killed(), "%s: it was not killed:\n%s", place, c.Output())
 			require.NotContains(t, c.Output(), "DATA RACE")
-			// Whether the batch that was under way was counted nobody has heard: it is sent again.
+			// No one has heard whether the batch that was under way was counted, so it is sent
+			// again.
 			judge(t, hand, -1)
 		}
 	}

@@ -46,16 +46,20 @@ const someStats = `{"short_code": "spring", "original_url": "https://example.com
 	"from": "2026-03-29T00:00:00+01:00", "to": "2026-04-01T00:00:00+02:00", "interval": "day", "tz": "Europe/Berlin",
 	"clicks": 1004, "bot_clicks": 251, "unique_visitors": 900, "unique_bots": 2, "total_clicks": 2000, "total_bot_clicks": 300,
 	"complete_until": "2026-03-31T11:59:58Z", "behind": ["edge-b", "edge-c"],
-	"series": [{"t": "2026-03-29T00:00:00+01:00", "clicks": 1000, "bot_clicks": 250}, {"t": "2026-03-30T00:00:00+02:00", "clicks": 0, "bot_clicks": 0}, {"t": "2026-03-31T00:00:00+02:00", "clicks": 4, "bot_clicks": 1}],
+	"series": [{"t": "2026-03-29T00:00:00+01:00", "clicks": 1000, "bot_clicks": 250}, {"t": "2026-03-30T00:00:00+02:00", "clicks": 0,
+		"bot_clicks": 0}, {"t": "2026-03-31T00:00:00+02:00", "clicks": 4, "bot_clicks": 1}],
 	"countries": [{"name": "DE", "clicks": 753}, {"name": "unknown", "clicks": 251}], "cities": [], "devices": [], "browsers": [], "os": [],
-	"referrers": [{"name": "a.example", "clicks": 12}, {"name": "b.example", "clicks": 11}, {"name": "c.example", "clicks": 10}, {"name": "d.example", "clicks": 9},
-		{"name": "e.example", "clicks": 8}, {"name": "f.example", "clicks": 7}, {"name": "g.example", "clicks": 6}, {"name": "h.example", "clicks": 5}, {"name": "i.example", "clicks": 4},
+	"referrers": [{"name": "a.example", "clicks": 12}, {"name": "b.example", "clicks": 11}, {"name": "c.example", "clicks": 10},
+		{"name": "d.example", "clicks": 9},
+		{"name": "e.example", "clicks": 8}, {"name": "f.example", "clicks": 7}, {"name": "g.example", "clicks": 6}, {"name": "h.example",
+			"clicks": 5}, {"name": "i.example", "clicks": 4},
 		{"name": "j.example", "clicks": 3}, {"name": "k.example", "clicks": 2}, {"name": "other", "clicks": 23}],
 	"a_later_field": 1}`
 
 func TestStatsAreBarsAndNamesForPeople(t *testing.T) {
 	a := serveStats(t, someStats, "")
-	r := a.run(t, "links", "stats", "spring", "--from", "2026-03-29", "--to", "2026-03-31", "--tz", "Europe/Berlin", "--domain", "go.example.com")
+	r := a.run(t, "links", "stats", "spring", "--from", "2026-03-29", "--to", "2026-03-31", "--tz", "Europe/Berlin", "--domain",
+		"go.example.com")
 	require.Zero(t, r.Code, r.Stderr)
 	require.Equal(t, `spring  https://example.com/`+"\uFFFD"+`[2J
 2026-03-29 00:00 to 2026-04-01 00:00, Europe/Berlin
@@ -102,9 +106,11 @@ func TestStatsInCSVAreAsTheAPIGivesThem(t *testing.T) {
 }
 
 func TestStatsOfTheWorkspaceNameTheLinksWithTheMostClicks(t *testing.T) {
-	a := serveStats(t, `{"from": "2026-03-29T00:00:00Z", "to": "2026-03-29T02:00:00Z", "interval": "hour", "tz": "UTC", "clicks": 3, "total_clicks": 3,
+	a := serveStats(t, `{"from": "2026-03-29T00:00:00Z", "to": "2026-03-29T02:00:00Z", "interval": "hour", "tz": "UTC", "clicks": 3,
+		"total_clicks": 3,
 		"series": [{"t": "2026-03-29T00:00:00Z", "clicks": 3}, {"t": "2026-03-29T01:00:00Z", "clicks": 0}], "complete_until": null, "behind": [],
-		"top": [{"short_code": "spring", "original_url": "https://example.com/", "title": "Spring", "clicks": 2}, {"short_code": "sale", "domain": "go.example.com", "original_url": "https://example.com/", "clicks": 1, "bot_clicks": 1}], "top_exact": false}`, "")
+		"top": [{"short_code": "spring", "original_url": "https://example.com/", "title": "Spring", "clicks": 2}, {"short_code": "sale",
+			"domain": "go.example.com", "original_url": "https://example.com/", "clicks": 1, "bot_clicks": 1}], "top_exact": false}`, "")
 	r := a.run(t, "stats", "--top", "2")
 	require.Equal(t, devtest.Result{Stdout: `2026-03-29 00:00 to 2026-03-29 02:00, UTC
 clicks 3, of these by bots 0, unique visitors 0; in all time 3 clicks
@@ -135,7 +141,8 @@ func TestClicksVisitorsAndEdgesAreForgottenFromTheCommandLine(t *testing.T) {
 	require.Equal(t, "DELETE /api/admin/edges/eu-1", a.asked.Load().Method+" "+a.asked.Load().URL.String())
 
 	a.asked.Store(nil)
-	for _, without := range [][]string{{"links", "forget-clicks", "spring"}, {"clicks", "forget-visitors", "2026-03-31"}, {"edges", "gone", "eu-1"}} {
+	for _, without := range [][]string{{"links", "forget-clicks", "spring"}, {"clicks", "forget-visitors", "2026-03-31"}, {"edges",
+		"gone", "eu-1"}} {
 		r = a.run(t, without...)
 		require.Equal(t, 2, r.Code)
 		require.Contains(t, r.Stderr, "nothing was changed: type "+without[2]+" when asked, or add --yes")

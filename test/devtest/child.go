@@ -52,7 +52,7 @@ func (c *child) start(t testing.TB, binary string, env []string, args ...string)
 	return nil
 }
 
-// ready waits until the process answers, and gives false when it ended instead.
+// ready waits until the process answers, and returns false when it ended instead.
 func (c *child) ready() (s admin.Status, ok bool, err error) {
 	poll := time.NewTicker(5 * time.Millisecond)
 	defer poll.Stop()

@@ -10,7 +10,7 @@ import (
 )
 
 // Process is one command under test that runs until it is told to stop, such as an
-// edge beside a system.
+// edge next to a system.
 type Process struct {
 	t      testing.TB
 	cmd    *exec.Cmd
@@ -46,10 +46,10 @@ func Spawn(t testing.TB, env []string, args ...string) *Process {
 // PID is the process's id.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Output is what it wrote.
+// Output returns what it wrote.
 func (p *Process) Output() string { return p.out.String() }
 
-// Exited gives the exit code of the process, and waits for it.
+// Exited returns the exit code of the process, and waits for it.
 func (p *Process) Exited() int {
 	p.t.Helper()
 	select {

@@ -51,7 +51,7 @@ func StartControl(t testing.TB, cfg ControlConfig) (*Control, error) {
 	return c, nil
 }
 
-// Ready waits until the control plane answers, and gives false when it ended instead.
+// Ready waits until the control plane answers, and returns false when it ended instead.
 func (c *Control) Ready() (bool, error) {
 	status, ok, err := c.ready()
 	if ok {

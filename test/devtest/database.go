@@ -16,17 +16,18 @@ import (
 	"waypost/migrations"
 )
 
-// emptied is the directory of a PostgreSQL that has the schema and nothing else, made once for all
-// systems of a test process: initdb and the migrations take longer than all else that a system does at
-// its first start. No control plane has seen it, so systems that begin with a copy are clusters of their own.
+// emptied is the directory of a PostgreSQL that has the schema and nothing else, made
+// once for all systems of a test process: initdb and the migrations take longer than all
+// else that a system does at its first start. No control plane has seen it, so systems
+// that begin with a copy are clusters of their own.
 var emptied = struct {
 	once sync.Once
 	dir  string
 	err  error
 }{}
 
-// Cleanup stops the shared systems and removes what all tests of this process had together.
-// TestMain calls it at the end.
+// Cleanup stops the shared systems and removes what all tests of this process had
+// together. TestMain calls it at the end.
 func Cleanup() error {
 	err := stopShared()
 	if emptied.dir != "" {
@@ -55,8 +56,8 @@ func makeEmptied() (err error) {
 	return errors.Join(migrations.Up(ctx, server.URL()), server.Stop(ctx))
 }
 
-// CopyDatabase copies the PostgreSQL that has the schema and nothing else to a directory, which
-// must not be there yet. pgserver.Start opens it.
+// CopyDatabase copies the PostgreSQL that has the schema and nothing else to a directory,
+// which must not be there yet. pgserver.Start opens it.
 func CopyDatabase(t testing.TB, dir string) {
 	t.Helper()
 	Binary(t)
@@ -68,8 +69,8 @@ func CopyDatabase(t testing.TB, dir string) {
 	}
 }
 
-// begun leaves a directory as a system does that is killed at its first start when it has migrated its
-// database.
+// begun leaves a directory as a system does that is killed at its first start when it has
+// migrated its database.
 func begun(t testing.TB, dataDir string) {
 	t.Helper()
 	dir, err := datadir.Open(dataDir, datadir.Dev, 0o711)

@@ -38,7 +38,7 @@ const (
 func Long() bool { return os.Getenv("TEST_LONG") != "" }
 
 // Binary builds the program, with the race detector when the test has it, and
-// gives its path.
+// returns its path.
 func Binary(t testing.TB) string {
 	t.Helper()
 	return built(t, build)
@@ -110,8 +110,9 @@ func compile(name string, flags ...string) (string, error) {
 	return path, nil
 }
 
-// oneBuilds has packages that are tested at the same time build one after the other, until the first
-// unlocks: what it has built is there for the others, who would compile the same beside it.
+// oneBuilds has packages that are tested at the same time build one after the other,
+// until the first unlocks: what it has built is there for the others, who would compile
+// the same next to it.
 func oneBuilds(dir string) (unlock func(), err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
@@ -127,7 +128,7 @@ func oneBuilds(dir string) (unlock func(), err error) {
 	return func() { _ = lock.Close() }, nil
 }
 
-// Result is what a command left.
+// Result holds the outcome of a command.
 type Result struct {
 	Code           int
 	Stdout, Stderr string
@@ -227,8 +228,10 @@ func (s *System) Again() {
 		if state != nil {
 			return
 		}
-		// The ports that it picks are free then, and another system may pick one as well before it is used.
-		if said := s.out.String(); tries == 0 || !strings.Contains(said, "is in use by another program") && !strings.Contains(said, "address already in use") {
+		// The ports that it picks are free then, and another system may pick one as well before
+		// it is used.
+		if said := s.out.String(); tries == 0 || !strings.Contains(said, "is in use by another program") && !strings.Contains(said,
+			"address already in use") {
 			s.t.Fatalf("waypost dev ended (%v) before it was ready:\n%s", s.cmd.ProcessState, s.out.String())
 		}
 	}
@@ -251,10 +254,10 @@ func (s *System) begin() {
 	}()
 }
 
-// DataDir is where the system keeps everything.
+// DataDir returns the directory in which the system keeps everything.
 func (s *System) DataDir() string { return s.cfg.DataDir }
 
-// Output is what the system wrote since its last start.
+// Output returns the output of the system since its last start.
 func (s *System) Output() string { return s.out.String() }
 
 // State reads dev.json.
@@ -267,7 +270,7 @@ func (s *System) State() State {
 	return state
 }
 
-// Await waits until dev.json is as a test wants it, and gives it.
+// Await waits until dev.json is as a test wants it, and returns it.
 func (s *System) Await(what string, is func(State) bool) State {
 	s.t.Helper()
 	state := s.await(what, is)
@@ -277,7 +280,7 @@ func (s *System) Await(what string, is func(State) bool) State {
 	return *state
 }
 
-// await gives nil when the system ends instead.
+// await returns nil when the system ends instead.
 func (s *System) await(what string, is func(State) bool) *State {
 	s.t.Helper()
 	poll := time.NewTicker(10 * time.Millisecond)

@@ -40,7 +40,7 @@ func StartEdge(t testing.TB, cfg EdgeConfig) (*Edge, error) {
 	return e, nil
 }
 
-// Ready waits until the edge answers, and gives false when it ended instead.
+// Ready waits until the edge answers, and returns false when it ended instead.
 func (e *Edge) Ready() (bool, error) {
 	status, ok, err := e.ready()
 	if ok {

@@ -18,7 +18,7 @@ type Follower struct {
 	in   *bufio.Reader
 }
 
-// Follow asks for a link once. With an error, sent tells whether the edge may have
+// Follow asks for a link once. With an error, sent reports whether the edge may have
 // got the request.
 func (f *Follower) Follow(addr, code string) (status int, sent bool, err error) {
 	if f.addr != addr {

@@ -76,8 +76,8 @@ func end(t testing.TB, pid int, sig unix.Signal) {
 	ps.await(t, stopLimit)
 }
 
-// output is what a process writes, and those that it starts: a file, so that nothing of it
-// is lost or waited for when the process has ended.
+// output collects what a process and those that it starts write: a file, so that nothing
+// of it is lost or waited for when the process has ended.
 type output struct{ file *os.File }
 
 func newOutput(t testing.TB) *output {

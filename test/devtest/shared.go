@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// Shared is a system that several tests of a package use, in turn or at once. It starts when
-// the first test asks for it and stops in [Cleanup], in order. Tests must neither kill nor
-// stop its processes, and must expect what other tests leave in it.
+// Shared is a system that several tests of a package use, in turn or at once. It starts
+// when the first test asks for it and stops in [Cleanup], in order. Tests must neither
+// kill nor stop its processes, and must expect what other tests leave in it.
 type Shared struct {
 	Config Config
 
@@ -56,8 +56,8 @@ func stopShared() error {
 	return nil
 }
 
-// lasting stands for the process of the tests where a system outlives the test that starts
-// it. Without a test it reports failures by panicking, to end.
+// lasting stands for the process of the tests where a system outlives the test that
+// starts it. Without a test it reports failures by panicking, to end.
 type lasting struct {
 	testing.TB
 	cleanups []func()

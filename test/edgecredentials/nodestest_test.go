@@ -1,5 +1,5 @@
-// Package edgecredentials_test shows edges with credentials of their own, over TLS, against a control
-// plane that runs as a process. It has no code of its own.
+// Package edgecredentials_test shows edges with credentials of their own, over TLS,
+// against a control plane that runs as a process. It has no code of its own.
 package edgecredentials_test
 
 import (
@@ -71,12 +71,14 @@ func (a *authority) file(name string) string { return filepath.Join(a.dir, name)
 
 // node makes a client certificate for a node.
 func (a *authority) node(name string) {
-	a.make(name, &x509.Certificate{URIs: []*url.URL{{Scheme: "waypost", Host: "node", Path: "/" + name}}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}, a)
+	a.make(name, &x509.Certificate{URIs: []*url.URL{{Scheme: "waypost", Host: "node", Path: "/" + name}},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}, a)
 }
 
 func TestAnEdgeEnrolsIsRevokedAndIsLetInAgain(t *testing.T) {
 	ca := newAuthority(t)
-	ca.make("server", &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}, ca)
+	ca.make("server", &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}, ca)
 	ca.node("eu-1")
 	ca.node("eu-2")
 	binary := devtest.Binary(t)
@@ -101,7 +103,8 @@ func TestAnEdgeEnrolsIsRevokedAndIsLetInAgain(t *testing.T) {
 	token := func(args ...string) string {
 		t.Helper()
 		var made struct{ Token string }
-		require.NoError(t, json.Unmarshal([]byte(run(0, append([]string{"edges", "enrol", "--region", "eu-west-1", "--output", "json"}, args...)...).Stdout), &made))
+		require.NoError(t, json.Unmarshal([]byte(run(0, append([]string{"edges", "enrol", "--region", "eu-west-1", "--output", "json"},
+			args...)...).Stdout), &made))
 		return made.Token
 	}
 	dir := filepath.Join(t.TempDir(), "edge")
@@ -135,7 +138,8 @@ func TestAnEdgeEnrolsIsRevokedAndIsLetInAgain(t *testing.T) {
 	}
 	says := func(e *devtest.Edge, text string) {
 		t.Helper()
-		require.Eventually(t, func() bool { return strings.Contains(e.Output(), text) }, 60*time.Second, 20*time.Millisecond, "it does not say %q:\n%s", text, e.Output())
+		require.Eventually(t, func() bool { return strings.Contains(e.Output(), text) }, 60*time.Second, 20*time.Millisecond,
+			"it does not say %q:\n%s", text, e.Output())
 	}
 	state := func() string {
 		t.Helper()

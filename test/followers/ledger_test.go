@@ -11,7 +11,8 @@ import (
 	"waypost/replication"
 )
 
-// ledger knows every version of every link in every history, as PostgreSQL has committed them.
+// ledger knows every version of every link in every history, as PostgreSQL has committed
+// them.
 type ledger struct {
 	t         *testing.T
 	histories map[waypost.Epoch]*history
@@ -37,7 +38,7 @@ func newLedger(t *testing.T) *ledger {
 	return &ledger{t: t, histories: map[waypost.Epoch]*history{}, order: map[waypost.Epoch]int{}, ever: map[string]map[string]bool{}}
 }
 
-// nothing is what a code is that is no link.
+// nothing stands for a code that is no link.
 const nothing = "nothing"
 
 func describe(r *waypost.Record) string {
@@ -66,7 +67,7 @@ func (l *ledger) note(code, what string) {
 	l.ever[code][what] = true
 }
 
-// begin opens the present history of a database, to which nobody else writes.
+// begin opens the present history of a database, to which no one else writes.
 func (l *ledger) begin(db *postgres.DB) {
 	h := &history{versions: map[string][]version{}, digests: map[uint64]uint64{}}
 	head, err := db.Snapshot(l.t.Context(), 0, waypost.Slots-1, func(raw []byte) error {
@@ -101,7 +102,7 @@ func (l *ledger) catchUp(db *postgres.DB) {
 	}
 }
 
-// place tells a position in words that are the same whenever the same is done.
+// place describes a position in words that are the same whenever the same is done.
 func (l *ledger) place(p waypost.Position) string {
 	if p.IsZero() {
 		return "nothing"
@@ -109,8 +110,8 @@ func (l *ledger) place(p waypost.Position) string {
 	return fmt.Sprintf("%d:%d", l.order[p.Epoch], p.Seq)
 }
 
-// between gives what a code was from one sequence to another, and the sequence at which it became
-// what, if that is later.
+// between returns what a code was from one sequence to another, and the sequence at which
+// it became what, if that is later.
 func (h *history) between(code string, from, to uint64, what string) (within bool, later uint64) {
 	current := nothing
 	for _, v := range h.versions[code] {

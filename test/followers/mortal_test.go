@@ -25,19 +25,19 @@ type trap struct {
 // aWrite is the place before each write to a node's file system.
 const aWrite = "a write"
 
-// background is the place at which what runs beside a node's follower waits in lockstep until the
-// test lets it go on. All other places of a replica but one are reached by its follower, or by
-// what that waits for.
+// background is the place at which what runs next to a node's follower waits in lockstep
+// until the test lets it go on. All other places of a replica but one are reached by its
+// follower, or by what that waits for.
 const background = "remove store: begun"
 
-// mortal is what dies at places: a node, or the control plane.
+// mortal is a part that dies at places: a node, or the control plane.
 type mortal struct {
 	name     string
 	inbound  []*replicationtest.Wire // that lead to it
 	lockstep bool
 
 	mu     sync.Mutex
-	traps  []trap         // the first is the one that it comes to next
+	traps  []trap         // the first is the one that it reaches next
 	hits   map[string]int // places reached since they were told
 	deaths []string       // places
 	life   *life
@@ -83,7 +83,7 @@ func (m *mortal) arm(traps ...trap) {
 	m.traps = traps
 }
 
-// told gives the places that were reached, and where it died, since it was asked last.
+// told returns the places that were reached, and where it died, since it was asked last.
 func (m *mortal) told() (hits map[string]int, deaths []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -97,8 +97,9 @@ func (l *life) points() *failpoint.Points {
 	return &failpoint.Points{Reached: l.reached, Numbers: map[string]int64{"bytes of a snapshot that are made durable at once": 0}}
 }
 
-// reached is called at each place. Whoever comes to the place of the trap goes on no more, and
-// neither does who comes to any other place afterwards, until the life is over.
+// reached is called at each place. A goroutine that reaches the place of the trap goes on
+// no more, and neither does one that reaches any other place afterwards, until the life
+// is over.
 func (l *life) reached(place string) {
 	m := l.m
 	m.mu.Lock()
@@ -140,7 +141,8 @@ func (l *life) reached(place string) {
 	}
 }
 
-// die ends everything that others could see of it, and then takes what a crash leaves. m.mu is held.
+// die ends everything that others could see of it, and then takes what a crash leaves.
+// m.mu is held.
 func (l *life) die(t trap) {
 	l.dead.Store(true)
 	for _, w := range l.m.inbound {
@@ -167,7 +169,8 @@ func (l *life) finish() {
 	}
 }
 
-// letGo lets what waits in the background go on, and says whether there is nothing left to do.
+// letGo lets what waits in the background go on, and says whether there is nothing left
+// to do.
 func (l *life) letGo() bool {
 	l.m.mu.Lock()
 	waiting, removing := l.waiting, l.removing
@@ -176,7 +179,7 @@ func (l *life) letGo() bool {
 		select {
 		case l.token <- struct{}{}:
 		case <-l.sprung:
-		case <-time.After(time.Millisecond): // it comes to it in a moment
+		case <-time.After(time.Millisecond): // it reaches it in a moment
 		}
 		return false
 	}

@@ -29,7 +29,7 @@ var quiet = slog.New(slog.DiscardHandler)
 
 func random(seed, stream uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, stream)) }
 
-// pace is how often things happen by themselves.
+// pace sets how often things happen without a step.
 type pace struct {
 	sync, heartbeat, silence time.Duration
 	peers                    time.Duration // without a word from home until others are followed; negative: never
@@ -112,7 +112,8 @@ func (n *node) start() {
 	n.loop.chooser = peers.New(peers.Config{
 		Home: replication.FollowConfig{
 			URL: n.home.URL(), Node: n.name, Sink: n.db, Logger: quiet, Silence: n.pace.silence,
-			BackoffMin: 5 * time.Millisecond, BackoffMax: 50 * time.Millisecond, SnapshotBackoffMin: time.Millisecond, SnapshotBackoffMax: 50 * time.Millisecond,
+			BackoffMin: 5 * time.Millisecond, BackoffMax: 50 * time.Millisecond, SnapshotBackoffMin: time.Millisecond,
+			SnapshotBackoffMax: 50 * time.Millisecond,
 		},
 		List: func() (urls []string) {
 			for _, w := range n.peers {
@@ -170,8 +171,8 @@ func (n *node) open() bool {
 	return true
 }
 
-// end stops everything in order, or what is left of it when it is dead, or dies of that: then
-// what it did after its death is lost.
+// end stops everything in order, or what is left of it when it is dead, or dies of that:
+// then what it did after its death is lost.
 func (n *node) end() {
 	l, done := n.life, make(chan error, 1)
 	go func() {

@@ -10,8 +10,8 @@ import (
 	"waypost/replication"
 )
 
-// width is that of the ranges of slots in which all sources of the test are read, so that a
-// small snapshot has several.
+// width is that of the ranges of slots in which all sources of the test are read, so that
+// a small snapshot has several.
 const width = waypost.Slots / 8
 
 // origin is PostgreSQL as a source. What is written with whole held comes in one reading.
@@ -23,8 +23,8 @@ type origin struct {
 	before func() // the next reading of slots; nil: nothing
 }
 
-// meanwhile has something done after the next follower that wants slots was told where the head is,
-// and before any is read for it. Nil takes it back.
+// meanwhile has something done after the next follower that wants slots was told where
+// the head is, and before any is read for it. Nil takes it back.
 func (o *origin) meanwhile(do func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

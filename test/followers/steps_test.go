@@ -17,8 +17,8 @@ import (
 
 func code(rng *rand.Rand) string { return fmt.Sprintf("code%03d", rng.IntN(60)) }
 
-// step does one thing, which follows from the seed and the number of the step, and from nothing
-// that came of the steps before but whether there is a backup.
+// step does one thing, which follows from the seed and the number of the step, and from
+// nothing that came of the steps before but whether there is a backup.
 func (w *world) step(i int, places []string) {
 	rng := random(w.seed, uint64(i)+1000)
 	n := w.nodes[rng.IntN(len(w.nodes))]
@@ -67,8 +67,8 @@ func (w *world) step(i int, places []string) {
 	}
 }
 
-// crash has a node die at one of the places, or the control plane at one of its own, and most of the time does what
-// leads there. Otherwise it dies when it comes to it.
+// crash has a node die at one of the places, or the control plane at one of its own, and
+// most of the time does what leads there. Otherwise it dies when it reaches it.
 func (w *world) crash(rng *rand.Rand, n *node, places []string) {
 	place := aWrite
 	if w.lockstep || rng.IntN(3) > 0 && len(places) > 0 {
@@ -101,8 +101,8 @@ func serves(place string) bool {
 	return strings.HasPrefix(place, "send ") || strings.HasPrefix(place, "encode ")
 }
 
-// ways lead to places: those whose names begin so are reached, behind an earlier death if there is one named,
-// by what the function does with nodes.
+// ways lead to places: those whose names begin so are reached, behind an earlier death if
+// there is one named, by what the function does with nodes.
 var ways = []struct {
 	place, before string
 	lead          lead
@@ -147,7 +147,7 @@ var ways = []struct {
 
 type lead func(w *world, rng *rand.Rand, ns []*node)
 
-// below gives a node that follows another.
+// below returns a node that follows another.
 func (w *world) below(n *node) *node {
 	for _, other := range w.nodes {
 		if other.above == n {
@@ -157,7 +157,7 @@ func (w *world) below(n *node) *node {
 	return n // what follows it is for the others to decide
 }
 
-// arm has something die at a place, and gives what leads there.
+// arm has something die at a place, and returns what leads there.
 func (w *world) arm(m *mortal, t trap) lead {
 	for _, way := range ways {
 		if !strings.HasPrefix(t.place, way.place) {
@@ -176,7 +176,7 @@ func (w *world) arm(m *mortal, t trap) lead {
 	return nil
 }
 
-// writing prepares a transaction that creates and changes links, so many times.
+// writing prepares a transaction that creates and changes links, that many times.
 func (w *world) writing(rng *rand.Rand, times int) func() {
 	var writes [][]string
 	for range times {
@@ -226,8 +226,8 @@ func (w *world) whole(write func()) {
 	write()
 }
 
-// meanwhile has something written while the next snapshot or sums are read, in lockstep: otherwise that
-// happens anyway.
+// meanwhile has something written while the next snapshot or sums are read, in lockstep:
+// otherwise that happens anyway.
 func (w *world) meanwhile(rng *rand.Rand) {
 	if write := w.writing(rng, 1); w.lockstep {
 		w.origin.meanwhile(write)
@@ -257,8 +257,8 @@ func (w *world) mend(wire int) {
 	w.wires[wire].Mend()
 }
 
-// behind has nodes miss some transactions, and something else, before they hear of them; what comes last
-// is done just before.
+// behind has nodes miss some transactions, and something else, before they hear of them;
+// what comes last is done just before.
 func (w *world) behind(rng *rand.Rand, ns []*node, missed int, what string, act, last func()) {
 	wires := func(do func(int)) func() {
 		return func() {
@@ -295,7 +295,8 @@ func (w *world) missHistory(rng *rand.Rand, ns []*node) {
 	w.behind(rng, ns, 2, "history", w.newHistory, nil)
 }
 
-// missTrimmed has nodes miss what is in the changelog no more, nor among the frames that are shared.
+// missTrimmed has nodes miss what is in the changelog no more, nor among the frames that
+// are shared.
 func (w *world) missTrimmed(rng *rand.Rand, ns []*node) { w.behind(rng, ns, 4, "trim", w.trim, nil) }
 
 func (w *world) loseDisks(_ *rand.Rand, ns []*node) {
@@ -319,8 +320,8 @@ func (w *world) spoilDisks(_ *rand.Rand, ns []*node) {
 	})
 }
 
-// trim takes everything off the changelog but what the ledger goes on from, and what a control plane may
-// write meanwhile about a history that it has seen end.
+// trim takes everything off the changelog but what the ledger goes on from, and what a
+// control plane may write meanwhile about a history that it has seen end.
 func (w *world) trim() {
 	w.ledger.catchUp(w.db)
 	w.exec(`ALTER TABLE changelog NO FORCE ROW LEVEL SECURITY`)
@@ -338,7 +339,8 @@ func (w *world) takeBackup() {
 	w.serve()
 }
 
-// reset puts a backup in place of the database, in a new history: what came after it is lost.
+// reset puts a backup in place of the database, in a new history: what came after it is
+// lost.
 func (w *world) reset() {
 	w.ledger.catchUp(w.db)
 	w.end()
@@ -351,8 +353,9 @@ func (w *world) reset() {
 	w.serve()
 }
 
-// newHistory has what PostgreSQL is now begin a new history: under a running control plane, or in lockstep, as
-// one that has seen the old history tells the new one what it remembers whenever it connects, under none.
+// newHistory has what PostgreSQL is now begin a new history: under a running control
+// plane, or in lockstep, as one that has seen the old history says to the new one what it
+// remembers whenever it connects, under none.
 func (w *world) newHistory() {
 	w.ledger.catchUp(w.db)
 	if !w.lockstep {

@@ -53,11 +53,11 @@ func places(t *testing.T) (ofReplica, ofServer []string) {
 
 // WAYPOST_TREE_SEED repeats what is done in a run, WAYPOST_TREE_STEPS makes it longer.
 //
-// With a seed the same is done, in the same order, to the same nodes and links, and the same of
-// them die at the same places, when they come there. When they come there is for the
-// scheduler to decide: how many transactions come in one batch, whether a cut is noticed before the next step, whom an
-// edge follows that is cut off, what was written and not synced when a node dies. TestInLockstep
-// leaves it nothing of that.
+// With a seed the same is done, in the same order, to the same nodes and links, and the
+// same of them die at the same places, when they come there. When they come there is for
+// the scheduler to decide: how many transactions come in one batch, whether a cut is
+// noticed before the next step, whom an edge follows that is cut off, what was written
+// and not synced when a node dies. TestInLockstep leaves it nothing of that.
 func TestReplicasEqualPostgreSQLWhateverHappens(t *testing.T) {
 	t.Parallel()
 	seed, steps := setting(t, "WAYPOST_TREE_SEED", rand.Uint64()), int(setting(t, "WAYPOST_TREE_STEPS", 40))
@@ -79,10 +79,10 @@ func TestReplicasEqualPostgreSQLWhateverHappens(t *testing.T) {
 	t.Log(w.counts, deaths)
 }
 
-// In lockstep each step is over when nothing follows from it any more, nothing happens because some
-// time has passed, and who can be ahead of whom is settled (see world.do). So a seed repeats a run in full: which
-// places each node comes to, how often, where it dies, and at which positions it is after each step, all of which is
-// in the trace.
+// In lockstep each step is over when nothing follows from it any more, nothing happens
+// because some time has passed, and who can be ahead of whom is settled (see world.do).
+// So a seed repeats a run in full: which places each node reaches, how often, where it
+// dies, and at which positions it is after each step, all of which is in the trace.
 func TestInLockstepASeedRepeatsARunInFull(t *testing.T) {
 	t.Parallel()
 	if !failpoint.Compiled {
@@ -120,8 +120,8 @@ func TestInLockstepASeedRepeatsARunInFull(t *testing.T) {
 	require.Len(t, traces[1], len(traces[0]))
 }
 
-// Each place that a replica or a server marks is one at which something dies here, so that none is
-// left that nothing comes to.
+// Each place that a replica or a server marks is one at which something dies here, so
+// that none is left that nothing reaches.
 func TestWhoeverDiesAtAnyPlaceIsEqualAgain(t *testing.T) {
 	t.Parallel()
 	if !failpoint.Compiled {
@@ -169,7 +169,7 @@ func TestWhoeverDiesAtAnyPlaceIsEqualAgain(t *testing.T) {
 	w.settle()
 }
 
-// together gives places to which the same leads, each once.
+// together returns places to which the same leads, each once.
 func together(places []string) [][]string {
 	var order []uintptr
 	all := map[uintptr][]string{}

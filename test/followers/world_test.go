@@ -28,7 +28,7 @@ var cluster = &pgservertest.Cluster{Prepare: migrations.Up}
 
 func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
 
-// limit is how long anything may take that has to happen.
+// limit bounds the time of anything that has to happen.
 const limit = 60 * time.Second
 
 // world is one run: a PostgreSQL, a relay and three edges.
@@ -60,12 +60,14 @@ type world struct {
 
 var (
 	// atOnce is a world whose parts go on by themselves.
-	atOnce = pace{sync: 20 * time.Millisecond, heartbeat: 50 * time.Millisecond, silence: 2 * time.Second, peers: 150 * time.Millisecond, logBytes: 2 << 10}
+	atOnce = pace{sync: 20 * time.Millisecond, heartbeat: 50 * time.Millisecond, silence: 2 * time.Second,
+		peers: 150 * time.Millisecond, logBytes: 2 << 10}
 	// inLockstep is one in which time makes nothing happen.
 	inLockstep = pace{sync: time.Hour, heartbeat: 10 * time.Second, silence: time.Minute, peers: -1, logBytes: 1 << 20}
 )
 
-// newWorld makes a world. What is to be done with it, and where nodes die, follows from the seed.
+// newWorld makes a world. What is to be done with it, and where nodes die, follows from
+// the seed.
 func newWorld(t *testing.T, seed uint64, lockstep bool, p pace) *world {
 	w := &world{
 		t: t, lockstep: lockstep, tiers: lockstep, seed: seed, pace: p, ledger: newLedger(t), looks: random(seed, 1), syncs: random(seed, 2),
@@ -118,8 +120,8 @@ func (w *world) end() {
 	require.NoError(w.t, w.control.stop())
 }
 
-// shadow is a follower that hears everything as the shared frames come, so that what the control plane
-// has read is known.
+// shadow is a follower that hears everything as the shared frames come, so that what the
+// control plane has read is known.
 type shadow struct {
 	sink     *replicationtest.Sink
 	follower *replication.Follower
@@ -132,7 +134,8 @@ func shade(t *testing.T, url string) *shadow {
 	var err error
 	s.follower, err = replication.NewFollower(replication.FollowConfig{
 		URL: url, Node: "shadow", Sink: s.sink, Logger: quiet, Silence: time.Minute,
-		BackoffMin: time.Millisecond, BackoffMax: 10 * time.Millisecond, SnapshotBackoffMin: time.Millisecond, SnapshotBackoffMax: 10 * time.Millisecond,
+		BackoffMin: time.Millisecond, BackoffMax: 10 * time.Millisecond, SnapshotBackoffMin: time.Millisecond,
+		SnapshotBackoffMax: 10 * time.Millisecond,
 	})
 	require.NoError(t, err)
 	var ctx context.Context
@@ -143,8 +146,8 @@ func shade(t *testing.T, url string) *shadow {
 
 func (s *shadow) end() { s.cancel(); <-s.done }
 
-// plant makes a relay and three edges: two at the control plane, of which one can also follow
-// the others, and one below the relay.
+// plant makes a relay and three edges: two at the control plane, of which one can also
+// follow the others, and one below the relay.
 func (w *world) plant() {
 	wire := func(to func() string) *replicationtest.Wire {
 		made := replicationtest.NewWire(w.t, to)
@@ -202,7 +205,8 @@ func (w *world) connect() {
 
 func (w *world) openDB() {
 	var err error
-	w.db, err = postgres.Open(w.t.Context(), postgres.Config{URL: pgservertest.Patient(cluster.Server(w.t).DatabaseURL(w.name)), Logger: quiet})
+	w.db, err = postgres.Open(w.t.Context(), postgres.Config{URL: pgservertest.Patient(cluster.Server(w.t).DatabaseURL(w.name)),
+		Logger: quiet})
 	require.NoError(w.t, err)
 	_, err = w.db.EnsureCluster(w.t.Context(), postgres.ClusterConfig{CodeLength: 7, PrefixLength: 2, DefaultHost: "go.example.com"})
 	require.NoError(w.t, err)
@@ -221,8 +225,9 @@ func (w *world) disconnect() {
 	w.db.Close()
 }
 
-// do does one thing. In lockstep it is over when nothing more follows from it: first the control
-// plane and those who follow it come to rest, and only then is what is below the relay let at it.
+// do does one thing. In lockstep it is over when nothing more follows from it: first the
+// control plane and those who follow it come to rest, and only then is what is below the
+// relay let at it.
 func (w *world) do(what string, act func()) {
 	w.counts[strings.Fields(what)[0]]++
 	w.note("%s", what)
@@ -239,8 +244,8 @@ func (w *world) do(what string, act func()) {
 	w.tell()
 }
 
-// await waits, in lockstep, until nothing goes on any more. The nodes make durable what they hold,
-// or leave that for later.
+// await waits, in lockstep, until nothing goes on any more. The nodes make durable what
+// they hold, or leave that for later.
 func (w *world) await() {
 	if !w.lockstep {
 		return
@@ -349,8 +354,9 @@ func (w *world) reap() {
 	}
 }
 
-// unequal are the places whose number of hits is left to the scheduler in lockstep too: slots are
-// taken while tables are made of those before, and how a follower gets what it was sent depends on when it asked.
+// unequal are the places whose number of hits is left to the scheduler in lockstep too:
+// slots are taken while tables are made of those before, and how a follower gets what it
+// was sent depends on when it asked.
 func unequal(place string) bool {
 	return place == "take slots: gathered" || strings.HasPrefix(place, "send ") || strings.HasPrefix(place, "encode ")
 }
@@ -380,7 +386,7 @@ func (w *world) tell() {
 func (w *world) look(n *node, code string) {
 	w.t.Helper()
 	if n.life.dead.Load() {
-		return // nobody sees it
+		return // no one sees it
 	}
 	before := n.db.Position()
 	rec, _, found, err := n.db.Link(waypost.DefaultDomain, []byte(code), nil)
@@ -427,7 +433,7 @@ func (w *world) look(n *node, code string) {
 	w.ledger.catchUp(w.db)
 	_, later := h.between(code, before.Seq, after.Seq, what)
 	require.NotZero(w.t, later, "I1: %s at %v shows %q for %s, which has %v", n.name, after, what, code, h.versions[code])
-	// A batch is seen a moment before its position, and by nobody else if it dies then.
+	// A batch is seen a moment before its position, and by no one else if it dies then.
 	require.Eventually(w.t, func() bool {
 		p := n.db.Position()
 		return p.Epoch != after.Epoch || p.Seq >= later || p.Seq == 0 || n.life.dead.Load()
@@ -443,7 +449,8 @@ func (w *world) observe() {
 	}
 }
 
-// settle mends everything, waits until all are where PostgreSQL is, and compares them record by record.
+// settle mends everything, waits until all are where PostgreSQL is, and compares them
+// record by record.
 func (w *world) settle() {
 	w.plane.arm()
 	for _, n := range w.nodes {
@@ -461,8 +468,8 @@ func (w *world) settle() {
 	w.compare()
 }
 
-// compare holds every record of every node against PostgreSQL's, once all are where that is. A control plane that tells
-// a new history what it remembers may move it a little.
+// compare holds every record of every node against PostgreSQL's, once all are where that
+// is. A control plane that says to a new history what it remembers may move it a little.
 func (w *world) compare() {
 	head := w.head()
 	for end := time.Now().Add(limit); !w.all(head); head = w.head() {

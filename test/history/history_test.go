@@ -38,8 +38,8 @@ func (in *system) baseBackup(t *testing.T, to string, args ...string) {
 	own(t, to, in.data())
 }
 
-// become makes a copy of PostgreSQL's files those of the PostgreSQL that the control plane is
-// pointed at, and starts it.
+// become makes a copy of PostgreSQL's files those of the PostgreSQL that the control
+// plane is pointed at, and starts it.
 func (in *system) become(t *testing.T, files string, settings map[string]string) {
 	t.Helper()
 	require.NoError(t, os.RemoveAll(in.data()))
@@ -47,8 +47,8 @@ func (in *system) become(t *testing.T, files string, settings map[string]string)
 	in.startPostgres(t, settings)
 }
 
-// standby is a second cluster that streams from the first, and stops before the tail that it
-// will have lost.
+// standby is a second cluster that streams from the first, and stops before the tail that
+// it will have lost.
 func standby(t *testing.T, in *system) (back func()) {
 	dir := filepath.Join(in.base, "standby")
 	require.NoError(t, os.MkdirAll(dir, 0o755))
@@ -112,7 +112,8 @@ func (in *system) recover(t *testing.T, base, name string) {
 	})
 }
 
-// rolledBack is a copy of the files of a PostgreSQL that is stopped for it: it keeps its identity.
+// rolledBack is a copy of the files of a PostgreSQL that is stopped for it: it keeps its
+// identity.
 func rolledBack(t *testing.T, in *system) (back func()) {
 	files := filepath.Join(in.base, "copy")
 	in.stopPostgres(t)
@@ -124,7 +125,7 @@ func rolledBack(t *testing.T, in *system) (back func()) {
 	}
 }
 
-// dumped is what pg_dump writes, for a cluster that is made anew.
+// dumped restores the output of pg_dump into a new cluster.
 func dumped(t *testing.T, in *system) (back func()) {
 	file := filepath.Join(in.base, "dump")
 	devtest.PostgresTool(t, "pg_dump", "--format=custom", "--file", file, "--dbname", superuser(in.server))
@@ -207,8 +208,8 @@ func TestWhateverHistoryPostgreSQLComesFromEveryEdgeEndsWithWhatItHas(t *testing
 	}
 }
 
-// loseTail makes changes that reach the edges and are lost, newer ones of links that are there
-// among them.
+// loseTail makes changes that reach the edges and are lost, newer ones of links that are
+// there among them.
 func (in *system) loseTail(t *testing.T, tag string) {
 	t.Helper()
 	in.write(t,

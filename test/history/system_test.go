@@ -34,7 +34,7 @@ import (
 // limit bounds each wait.
 const limit = 90 * time.Second
 
-// memory is what a control plane has on its disk.
+// memory holds the files of a control plane.
 type memory struct {
 	mu       sync.Mutex
 	document []byte
@@ -55,8 +55,8 @@ func (m *memory) Save(document []byte) error {
 
 func (m *memory) SetAside() error { return errors.New("the memory cannot be read") }
 
-// system is PostgreSQL with a control plane and two edges, all but PostgreSQL in this process,
-// so that replicas can be looked into.
+// system is PostgreSQL with a control plane and two edges, all but PostgreSQL in this
+// process, so that replicas can be looked into.
 type system struct {
 	base   string
 	server *pgserver.Server
@@ -161,8 +161,8 @@ func insert(code string) string {
 	return fmt.Sprintf(`INSERT INTO link (workspace_id, domain_id, code, original_url) VALUES (1, 1, '%s', 'https://example.com/%[1]s')`, code)
 }
 
-// startControl starts a control plane with the memory that is there, once PostgreSQL can be
-// used.
+// startControl starts a control plane with the memory that is there, once PostgreSQL can
+// be used.
 func (in *system) startControl(t *testing.T) {
 	t.Helper()
 	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
@@ -172,7 +172,8 @@ func (in *system) startControl(t *testing.T) {
 		return err
 	})
 	secret := [32]byte{7}
-	cluster, err := db.EnsureCluster(t.Context(), postgres.ClusterConfig{CodeLength: 7, PrefixLength: 2, Secret: secret, DefaultHost: "go.example.com"})
+	cluster, err := db.EnsureCluster(t.Context(), postgres.ClusterConfig{CodeLength: 7, PrefixLength: 2, Secret: secret,
+		DefaultHost: "go.example.com"})
 	require.NoError(t, err)
 	require.NoError(t, db.EnsureRanges(t.Context(), []waypost.Region{"eu-west-1"}))
 	signer, err := replication.NewSigner(secret, cluster, 1)
@@ -241,7 +242,7 @@ func (e *edge) read(ctx context.Context) {
 	}
 }
 
-// target is where an edge leads, "" for a link that is not live.
+// target returns the Location of an edge's answer, "" for a link that is not live.
 func (e *edge) target(t *testing.T, code string) string {
 	t.Helper()
 	rec, _, found, err := e.Link(waypost.DefaultDomain, []byte(code), nil)
@@ -252,7 +253,8 @@ func (e *edge) target(t *testing.T, code string) string {
 	return string(rec.Payload)
 }
 
-// settle waits until an edge is where PostgreSQL is, and holds the two against each other.
+// settle waits until an edge is where PostgreSQL is, and holds the two against each
+// other.
 func (in *system) settle(t *testing.T, e *edge) {
 	t.Helper()
 	var head replication.Head
@@ -312,7 +314,8 @@ func (in *system) lease(t *testing.T) {
 	})
 }
 
-// resume is the operator's word, without which no key is issued in an epoch that began on an edge's.
+// resume is the operator's word, without which no key is issued in an epoch that began on
+// an edge's.
 func (in *system) resume(t *testing.T) {
 	t.Helper()
 	_, err := in.db.TakeLease(t.Context(), "eu-west-1", "test/1", 1000, nil)
@@ -338,7 +341,7 @@ func eventually(t *testing.T, what string, f func() error) {
 	}
 }
 
-// own gives a tree to whom another belongs.
+// own returns a tree to whom another belongs.
 func own(t *testing.T, dir, like string) {
 	t.Helper()
 	info, err := os.Stat(like)

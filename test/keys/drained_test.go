@@ -25,7 +25,7 @@ type crowd struct {
 	slowest atomic.Int64 // nanoseconds
 
 	mu    sync.Mutex
-	wrong map[string]int // answers that nobody should get
+	wrong map[string]int // answers that no one should get
 }
 
 // refusals are the problems that a crowd may be answered with.
@@ -106,7 +106,8 @@ func TestPool_IsDrainedWhileLeasesTakeTwoSecondsAndRecoversAtOnce(t *testing.T) 
 	defer end()
 	eventually(t, "the pool is drained three times", func() bool { return time.Since(began) > 6500*time.Millisecond })
 	drained, took := all.created.Load(), time.Since(began)
-	// One lease is at hand, the next one may be under way, and each is at most twice as large as the one before.
+	// One lease is at hand, the next one may be under way, and each is at most twice as
+	// large as the one before.
 	require.Less(t, drained, int64(50)<<(took/(2*time.Second)+2), "the lease source was slow")
 	require.Positive(t, drained)
 	healthy := createsByHand(t, c.API)
@@ -120,7 +121,8 @@ func TestPool_IsDrainedWhileLeasesTakeTwoSecondsAndRecoversAtOnce(t *testing.T) 
 	all.requireOrder(t)
 	require.True(t, healthy, "a custom code needs no key and waits for none")
 	t.Logf("%d created and %d refused, %d while leases took 2 s; %s after that until 1,000 more; slowest %s",
-		all.created.Load(), all.refused.Load(), drained, recovered.Round(time.Millisecond), time.Duration(all.slowest.Load()).Round(time.Millisecond))
+		all.created.Load(), all.refused.Load(), drained, recovered.Round(time.Millisecond),
+		time.Duration(all.slowest.Load()).Round(time.Millisecond))
 }
 
 // createsByHand reports whether a link with a code that needs no key is made soon. A

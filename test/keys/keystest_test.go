@@ -38,13 +38,13 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// requestLimit is what every answer must come within: the API's own 5 seconds, or a minute
-// when it is patient, and some for a busy machine.
+// requestLimit bounds the time of every answer: the API's own 5 seconds, or a
+// minute when it is patient, and some for a busy machine.
 const requestLimit = 90 * time.Second
 
 var requester = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 256}, Timeout: requestLimit}
 
-// answer is what a request came to. Status is 0 when there was no answer.
+// answer is the outcome of a request. Status is 0 when there was no answer.
 type answer struct {
 	status int
 	text   string
@@ -97,7 +97,7 @@ func create(ctx context.Context, api, custom string) (string, answer) {
 	return link.Code, got
 }
 
-// createMany makes links in bulk and gives the codes of those that were made.
+// createMany makes links in bulk and returns the codes of those that were made.
 func createMany(ctx context.Context, api string, n int) ([]string, answer) {
 	var made struct {
 		Results []struct {

@@ -51,7 +51,8 @@ func (f *fleet) judge() {
 
 	for question, sql := range map[string]string{
 		"leases that overlap": `SELECT count(*) FROM key_lease a JOIN key_lease b ON a.id < b.id AND a.prefix = b.prefix AND a.lo < b.hi AND b.lo < a.hi`,
-		"ranges that overlap": `SELECT count(*) FROM key_range a JOIN key_range b ON a.id < b.id AND a.prefix = b.prefix AND a.lo < b.hi AND b.lo < a.hi
+		"ranges that overlap": `SELECT count(*) FROM key_range a JOIN key_range b
+			ON a.id < b.id AND a.prefix = b.prefix AND a.lo < b.hi AND b.lo < a.hi
 			WHERE a.state <> 'retired' AND b.state <> 'retired'`,
 		"keys that two have":          `SELECT count(*) FROM link l JOIN reserved_key r USING (code) WHERE NOT l.custom OR r.state <> 'used'`,
 		"keys outside of their lease": `SELECT count(*) FROM reserved_key k LEFT JOIN key_lease l ON l.id = k.lease_id WHERE l.node IS NULL OR l.state = 'free'`,

@@ -19,7 +19,7 @@ func unless(ctx context.Context, d time.Duration) {
 }
 
 // service reserves keys in bulk from the control planes of a slot, publishes one now
-// and then, and gives some back.
+// and then, and returns some back.
 func (f *fleet) service(ctx context.Context, s *slot) {
 	for ctx.Err() == nil {
 		c := s.node()
@@ -44,7 +44,7 @@ func (f *fleet) service(ctx context.Context, s *slot) {
 		if rand.IntN(2) == 0 {
 			f.giveBack(ctx, c, s, keys[:min(len(keys), 1+rand.IntN(200))])
 		}
-		// A key that is held is published by its own service, and by nobody else twice.
+		// A key that is held is published by its own service, and by no one else twice.
 		if key := keys[len(keys)-1]; len(keys) > 200 {
 			_, got := create(context.WithoutCancel(ctx), c.API, key)
 			f.judgeAnswer(got)
@@ -68,7 +68,8 @@ func (f *fleet) giveBack(ctx context.Context, c *devtest.Control, s *slot, keys 
 	var taken struct {
 		Refused []struct{ Key string }
 	}
-	got := ask(context.WithoutCancel(ctx), http.MethodPost, c.API+"/api/v1/kgs/keys/return", map[string]any{"keys": keys, "service": s.name}, &taken)
+	got := ask(context.WithoutCancel(ctx), http.MethodPost, c.API+"/api/v1/kgs/keys/return", map[string]any{"keys": keys,
+		"service": s.name}, &taken)
 	f.judgeAnswer(got)
 	if got.status == http.StatusOK {
 		for _, r := range taken.Refused {

@@ -69,8 +69,8 @@ type fleet struct {
 	acts   int // of the operator that were done
 }
 
-// keptLease is what a control plane says that PostgreSQL had no time for when it stopped: its
-// lease is burned like that of one that was killed.
+// keptLease is logged by a control plane that stops while PostgreSQL has no time:
+// its lease is burned like that of one that was killed.
 const keptLease = "waypost: give back leased keys: the database did not answer in time"
 
 // slot is the place of one control plane, with a data directory of its own.
@@ -82,7 +82,7 @@ type slot struct {
 	lives int
 }
 
-// node gives the control plane that runs in a slot, nil when there is none.
+// node returns the control plane that runs in a slot, nil when there is none.
 func (s *slot) node() *devtest.Control {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,7 +95,7 @@ func (f *fleet) fail(format string, args ...any) {
 	f.errors = append(f.errors, fmt.Errorf(format, args...))
 }
 
-// turn gives the next place: first those at which nobody was killed yet.
+// turn returns the next place: first those at which no one was killed yet.
 func (f *fleet) turn() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -105,7 +105,7 @@ func (f *fleet) turn() string {
 	return fmt.Sprintf("%s=%d", p, rand.IntN(places[p]))
 }
 
-// missing is the places at which nobody was killed yet.
+// missing is the places at which no one was killed yet.
 func (f *fleet) missing() (names []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -117,7 +117,7 @@ func (f *fleet) missing() (names []string) {
 	return names
 }
 
-// live starts a control plane in a slot that is killed at a place, and gives it once
+// live starts a control plane in a slot that is killed at a place, and returns it once
 // it answers: nil when it was killed before.
 func (f *fleet) live(s *slot, place string) *devtest.Control {
 	s.lives++
@@ -241,7 +241,7 @@ func TestKeys_AreIssuedOnceWhileControlPlanesAreKilledAndRangesMoved(t *testing.
 	t.Logf("%d keys, %d kills, %d acts of the operator in %s", f.keys.size(), kills, f.acts, time.Since(began).Round(time.Millisecond))
 	require.Empty(t, f.errors)
 	require.GreaterOrEqual(t, f.keys.size(), wanted)
-	require.Empty(t, f.missing(), "places at which nobody was killed")
+	require.Empty(t, f.missing(), "places at which no one was killed")
 	require.Greater(t, f.acts, 5)
 	f.keys.requireNoneTwice(t)
 	f.judge()

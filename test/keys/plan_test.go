@@ -56,7 +56,8 @@ func TestPlan_IsCarriedOutDuringCreatesAndLosesNone(t *testing.T) {
 	base, database := t.TempDir(), databases.Database(t)
 	var nodes []*devtest.Control
 	for _, region := range regions {
-		nodes = append(nodes, start(t, devtest.ControlConfig{Database: database, DataDir: dirOf(base, region), Region: region, Node: region, Env: []string{patient}}))
+		nodes = append(nodes, start(t, devtest.ControlConfig{Database: database, DataDir: dirOf(base, region), Region: region,
+			Node: region, Env: []string{patient}}))
 	}
 	api := nodes[0].API
 	// Half an hour in which eu-west-1 has issued 50 times what the others have.
@@ -64,7 +65,8 @@ func TestPlan_IsCarriedOutDuringCreatesAndLosesNone(t *testing.T) {
 	useUpPrefixes(t, hand)
 	_, err := hand.Exec(t.Context(), `
 		INSERT INTO key_issue (minute, region, range_id, issued)
-		SELECT date_trunc('minute', clock_timestamp()) - m * interval '1 minute', region, id, CASE region WHEN 'eu-west-1' THEN 50000000 ELSE 1000000 END
+		SELECT date_trunc('minute', clock_timestamp()) - m * interval '1 minute', region, id,
+			CASE region WHEN 'eu-west-1' THEN 50000000 ELSE 1000000 END
 		FROM key_range, generate_series(1, 30) m WHERE state = 'live'`)
 	require.NoError(t, err)
 	require.InDelta(t, 50, spread(t, api), 1)

@@ -73,7 +73,8 @@ func (in *restored) startNodes() {
 	in.nodes = nil
 	for _, home := range homes {
 		c, err := devtest.StartControl(in.t, devtest.ControlConfig{
-			Database: pgservertest.Patient(in.server.URL()), DataDir: dirOf(in.base, home[0]), Region: home[1], Node: fmt.Sprintf("%s.%d", home[0], in.starts),
+			Database: pgservertest.Patient(in.server.URL()), DataDir: dirOf(in.base, home[0]), Region: home[1], Node: fmt.Sprintf("%s.%d",
+				home[0], in.starts),
 			Env: []string{"WAYPOST_CONTROL_LEASE_SIZE=500", patient, unhurried},
 		})
 		require.NoError(in.t, err)
@@ -123,7 +124,7 @@ func (in *restored) issueFrom(c *devtest.Control) {
 	require.Len(in.t, codes, 200)
 }
 
-// createFrom makes one link, and gives its code.
+// createFrom makes one link, and returns its code.
 func (in *restored) createFrom(c *devtest.Control) string {
 	in.t.Helper()
 	return in.issueAs(c, http.StatusCreated, in.keys.receive, func() ([]string, answer) {
@@ -132,9 +133,11 @@ func (in *restored) createFrom(c *devtest.Control) string {
 	})[0]
 }
 
-// issueAs has a request answered, and notes what it brings. A control plane whose PostgreSQL was
-// restarted below it says 503 for a moment, on each of the connections that it had.
-func (in *restored) issueAs(c *devtest.Control, good int, note func(node string, keys ...string), ask func() ([]string, answer)) (keys []string) {
+// issueAs has a request answered, and notes what it brings. A control plane whose
+// PostgreSQL was restarted below it says 503 for a moment, on each of the connections
+// that it had.
+func (in *restored) issueAs(c *devtest.Control, good int, note func(node string, keys ...string), ask func() ([]string,
+	answer)) (keys []string) {
 	in.t.Helper()
 	eventually(in.t, c.Node+" issues keys", func() bool {
 		var got answer
@@ -149,7 +152,7 @@ func (in *restored) issueAs(c *devtest.Control, good int, note func(node string,
 	return keys
 }
 
-// live gives the live ranges of a region.
+// live returns the live ranges of a region.
 func (in *restored) live(region string) (live []listedRange) {
 	in.t.Helper()
 	for _, r := range listRanges(in.t, in.nodes[0].API) {
@@ -161,7 +164,7 @@ func (in *restored) live(region string) (live []listedRange) {
 }
 
 // rebalance splits, moves and drains, and has a new prefix used, so that keys are
-// issued from ranges that the old copy does not know. It gives acts that would issue
+// issued from ranges that the old copy does not know. It returns acts that would issue
 // them once more, if the copy were believed.
 func (in *restored) rebalance() (again []step) {
 	in.t.Helper()
@@ -323,7 +326,8 @@ func TestKeys_AreHeldAfterAnOldCopyThatNoNodeRemembersUntilAnOperatorResumes(t *
 	require.Equal(t, 2, in.epochs())
 
 	// A control plane that joins others, and so remembers nothing either, holds nothing.
-	joined := start(t, devtest.ControlConfig{Database: pgservertest.Patient(in.server.URL()), DataDir: dirOf(in.base, "new"), Region: "eu-west-1", Node: "new", Env: []string{patient}})
+	joined := start(t, devtest.ControlConfig{Database: pgservertest.Patient(in.server.URL()), DataDir: dirOf(in.base, "new"),
+		Region: "eu-west-1", Node: "new", Env: []string{patient}})
 	in.issueFrom(joined)
 	requireHeld(t, joined, false)
 	in.keys.requireNoneTwice(t)
@@ -381,7 +385,7 @@ func TestKeys_AreNotIssuedAgainAfterADumpIsRestored(t *testing.T) {
 	in.requireRefused(again)
 	requireHeld(t, in.nodes[0], false)
 
-	// The same once more, and now nobody remembers.
+	// The same once more, and now no one remembers.
 	in.stopNodes()
 	in.loseMemories()
 	in.restoreDump("third")

@@ -10,9 +10,9 @@ import (
 	"waypost/api/clickbatch"
 )
 
-// coarse is what edges have sent of clicks without their times, which folds lose when room
-// gets scarce: they are counted, but nobody can tell of each by itself. Batches that come
-// again are the same.
+// coarse counts clicks that edges have sent without their times, which folds lose when
+// room gets scarce: they are counted, but no one can tell them apart. Batches that
+// come again are the same.
 type coarse struct {
 	unzip  *zstd.Decoder
 	counts map[identity]map[string]int64 // by code
@@ -50,7 +50,7 @@ func (c *coarse) note(body []byte) error {
 	return nil
 }
 
-// of gives how many clicks of a link there are.
+// of returns how many clicks of a link there are.
 func (c *coarse) of(code string) (clicks int64) {
 	for _, counts := range c.counts {
 		clicks += counts[code]

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// calm lets the edges ship all that they have, with nobody in the way, and the control
+// calm lets the edges ship all that they have, with no one in the way, and the control
 // plane fold it.
 func (w *world) calm() {
 	w.t.Helper()
@@ -46,7 +46,7 @@ func (w *world) calm() {
 
 func (w *world) clicksDir(s *slot) string { return s.dir + "/clicks" }
 
-// unshipped is what an edge has that PostgreSQL may not have.
+// unshipped lists the files of an edge that PostgreSQL may not have.
 func (w *world) unshipped(s *slot) (names []string) {
 	w.t.Helper()
 	entries, err := os.ReadDir(w.clicksDir(s))
@@ -116,7 +116,7 @@ func (w *world) judge() {
 	w.t.Logf("%d clicks counted of %d redirects and %d requests cut off", all, sum(received), sum(cut))
 }
 
-// counts gives what a query says of each name.
+// counts returns what a query says of each name.
 func (w *world) counts(hand *pgx.Conn, sql string) map[string]int64 {
 	w.t.Helper()
 	rows, err := hand.Query(w.t.Context(), sql)

@@ -1,7 +1,7 @@
 // Package ledger_test proves on real edges, control planes and a real PostgreSQL that
-// what visitors were answered is what is counted, link by link, in every place where clicks
-// are counted, while all of them are killed wherever that could matter and messages between
-// them are lost, doubled and late.
+// what visitors were answered is what is counted, link by link, in every place where
+// clicks are counted, while all of them are killed wherever that could matter and
+// messages between them are lost, doubled and late.
 package ledger_test
 
 import (
@@ -26,12 +26,12 @@ type place struct {
 	way    way
 }
 
-// way is how an edge lives. Limits make what takes long, or much, happen all the time.
+// way sets how an edge lives. Limits make what takes long, or much, happen all the time.
 type way struct {
 	limits  string
 	longest time.Duration // until it is killed wherever it is
-	busy    int           // one of so many visits takes place: there is little room for many clicks at once
-	cutOff  bool          // no batch comes to the control plane
+	busy    int           // one of that many visits takes place: there is little room for many clicks at once
+	cutOff  bool          // no batch reaches the control plane
 }
 
 const (
@@ -142,7 +142,7 @@ func TestWhatVisitorsWereAnsweredIsCountedWhoeverIsKilledWherever(t *testing.T) 
 		edges.total(), controls.total(), postgres.total(), w.visitors.String(), w.mischief())
 	t.Log(strings.Join(slices.Concat(edges.list(), controls.list(), postgres.list()), "; "))
 	require.Empty(t, w.errors)
-	require.Empty(t, missing(), "places at which nobody was killed")
+	require.Empty(t, missing(), "places at which no one was killed")
 
 	w.calm()
 	w.judge()

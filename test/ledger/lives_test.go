@@ -130,13 +130,13 @@ func (w *world) keepPostgres(ctx context.Context, at *turns) {
 		case <-time.After(w.lifetime(longestLife)):
 			by = ""
 		}
-		if err := os.Remove(w.pidFile(n)); err == nil { // nobody came to the place
+		if err := os.Remove(w.pidFile(n)); err == nil { // no one reached the place
 			by = ""
 			_ = unix.Kill(server.PID(), unix.SIGKILL) // its children see that
 		} else if !errors.Is(err, fs.ErrNotExist) {
 			w.fail("%w", err)
 		}
-		if !endedWithin(server, 10*time.Second) { // whoever came to the place was killed before it could kill
+		if !endedWithin(server, 10*time.Second) { // the process that reached the place was killed before it could kill
 			by = ""
 			_ = unix.Kill(server.PID(), unix.SIGKILL)
 		}
@@ -158,7 +158,7 @@ func endedWithin(s *pgserver.Server, limit time.Duration) bool {
 	}
 }
 
-// startPostgresAgain has whoever is left when the lives end find a PostgreSQL, too.
+// startPostgresAgain leaves a PostgreSQL to the processes that remain at the end, too.
 func (w *world) startPostgresAgain(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Minute)
 	defer cancel()

@@ -65,7 +65,7 @@ func startProxy(t *testing.T, control *atomic.Pointer[url.URL]) *proxy {
 	p.work.Go(func() { p.deliverSome(ctx) })
 	t.Cleanup(func() {
 		cancel()
-		_ = server.Close() // what is under way is nobody's
+		_ = server.Close() // what is under way is lost
 		p.work.Wait()
 	})
 	return p
@@ -122,7 +122,8 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (p *proxy) deliver(ctx context.Context, b batch) (status int, header http.Header, answer []byte) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, p.control.Load().JoinPath(clickbatch.Path).String(), bytes.NewReader(b.body))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, p.control.Load().JoinPath(clickbatch.Path).String(),
+		bytes.NewReader(b.body))
 	if err != nil {
 		return 0, nil, nil
 	}
@@ -156,7 +157,7 @@ func (p *proxy) keep(b batch) {
 	}
 }
 
-// take gives any of the batches that wait.
+// take returns any of the batches that wait.
 func (p *proxy) take() (b batch, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -14,14 +14,14 @@ type turns struct {
 	mu    sync.Mutex
 	queue []place
 	kills map[string]int
-	other int // killed at moments that nobody has chosen
+	other int // killed at random moments
 }
 
 func newTurns(who string, places []place) *turns {
 	return &turns{who: who, queue: slices.Clone(places), kills: make(map[string]int)}
 }
 
-// next gives a place, with how often it is to be passed first.
+// next returns a place, with how often it is to be passed first.
 func (t *turns) next() place {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -32,7 +32,7 @@ func (t *turns) next() place {
 	return p
 }
 
-// killed notes a kill; at "", if nobody has chosen the moment.
+// killed notes a kill; at "", if the moment was random.
 func (t *turns) killed(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -43,7 +43,7 @@ func (t *turns) killed(name string) {
 	}
 }
 
-// missing is the places at which nobody was killed yet.
+// missing is the places at which no one was killed yet.
 func (t *turns) missing() (names []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -64,7 +64,7 @@ func (t *turns) total() (n int) {
 	return n + t.other
 }
 
-// list tells how often somebody was killed where.
+// list reports often somebody was killed where.
 func (t *turns) list() (lines []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

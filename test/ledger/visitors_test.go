@@ -14,7 +14,7 @@ import (
 type life struct {
 	edge *devtest.Edge
 	name string
-	busy int // one of so many visits takes place
+	busy int // one of that many visits takes place
 }
 
 // visitors follow links, and keep the ledger: the redirects that came whole, and the
@@ -29,7 +29,7 @@ func newVisitors() *visitors {
 	return &visitors{received: make(map[string]int64), cut: make(map[string]int64)}
 }
 
-// visit follows links on the edge that at gives until ctx ends.
+// visit follows links on the edge that at returns until ctx ends.
 func (v *visitors) visit(ctx context.Context, at func() *life) {
 	var f devtest.Follower
 	defer f.Close()

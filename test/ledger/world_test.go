@@ -24,12 +24,13 @@ import (
 const (
 	links       = 20
 	clients     = 4               // of each edge
-	longestLife = 4 * time.Second // of whoever does not come to its place
+	longestLife = 4 * time.Second // of a process that does not reach its place
 )
 
 func codeOf(n int) string { return fmt.Sprintf("link-%02d", n) }
 
-// world is one PostgreSQL, one control plane and two edges, each behind a proxy of its own.
+// world is one PostgreSQL, one control plane and two edges, each behind a proxy of its
+// own.
 type world struct {
 	t        *testing.T
 	base     string
@@ -48,8 +49,8 @@ type world struct {
 	server *pgserver.Server
 }
 
-// patience is how many times as long everybody lives while nobody comes to a new place: on a
-// slow machine, a life that is too short for a place is so every time.
+// patience multiplies the time that everybody lives while no one reaches a new place:
+// on a slow machine, a life that is too short for a place is so every time.
 func (w *world) patience() int {
 	at := w.progress.Load()
 	if at == 0 {
@@ -58,16 +59,18 @@ func (w *world) patience() int {
 	return 1 + min(9, int(time.Since(time.UnixMilli(at))/(20*time.Second)))
 }
 
-// lifetime is how long somebody lives who does not come to its place.
+// lifetime returns the time that a process lives without reaching its place.
 func (w *world) lifetime(longest time.Duration) time.Duration {
 	return time.Duration(w.patience())*longest + rand.N(time.Second)
 }
 
-// idle reports whether somebody was killed at each place of its own, while others were not: it
-// then stays out of their way, since clicks come to their places only where others live.
+// idle reports whether somebody was killed at each place of its own, while others were
+// not: it then stays out of their way, since clicks come to their places only where
+// others live.
 func (w *world) idle(at *turns) bool { return w.progress.Load() != 0 && len(at.missing()) == 0 }
 
-// turn gives the place at which somebody is killed next; one without a name to whoever is idle.
+// turn returns the place at which somebody is killed next; one without a name to a
+// process that is idle.
 func (w *world) turn(at *turns) place {
 	if w.idle(at) {
 		return place{way: way{limits: shipping.limits, longest: 4 * longestLife, busy: 1}}
@@ -75,7 +78,7 @@ func (w *world) turn(at *turns) place {
 	return at.next()
 }
 
-// killAt is how somebody is told where to end.
+// killAt returns the setting by which a process ends at a place.
 func (w *world) killAt(p place) string {
 	if p.name == "" {
 		return ""
@@ -104,7 +107,7 @@ func (w *world) failed() bool {
 	return len(w.errors) > 0
 }
 
-// startWorld makes links and lets both edges learn them. Nobody is killed yet.
+// startWorld makes links and lets both edges learn them. No one is killed yet.
 func startWorld(t *testing.T) *world {
 	t.Helper()
 	devtest.Failing(t) // which takes a while
@@ -178,7 +181,7 @@ func (w *world) startPostgres(ctx context.Context) error {
 	return nil
 }
 
-// startControl starts a control plane and gives it once it answers; nil when it ended
+// startControl starts a control plane and returns it once it answers; nil when it ended
 // before.
 func (w *world) startControl(name, failpoint string) *devtest.Control {
 	c, err := devtest.StartControl(w.t, devtest.ControlConfig{
@@ -206,7 +209,7 @@ func (w *world) startControl(name, failpoint string) *devtest.Control {
 	return c
 }
 
-// startEdge starts an edge and gives it once it answers; nil when it ended before.
+// startEdge starts an edge and returns it once it answers; nil when it ended before.
 func (w *world) startEdge(s *slot, failpoint string) *devtest.Edge {
 	s.count++
 	e, err := devtest.StartEdge(w.t, devtest.EdgeConfig{
@@ -239,7 +242,7 @@ func (w *world) lookAt(name, output string) {
 	}
 }
 
-// mischief tells what the proxies did.
+// mischief reports the proxies did.
 func (w *world) mischief() string {
 	var lost, unanswered, doubled, late int64
 	for _, s := range w.edges {
@@ -251,12 +254,12 @@ func (w *world) mischief() string {
 	return fmt.Sprintf("batches: %d lost, %d without an answer, %d twice, %d late once more", lost, unanswered, doubled, late)
 }
 
-// pidFile is where a control plane finds whom to kill at a place.
+// pidFile returns the file in which a control plane finds what to kill at a place.
 func (w *world) pidFile(n int) string {
 	return filepath.Join(w.base, fmt.Sprintf("postgres-%d.pid", n))
 }
 
-// arm has PostgreSQL killed when a control plane comes to the place of that number.
+// arm has PostgreSQL killed when a control plane reaches the place of that number.
 func (w *world) arm(n int, s *pgserver.Server) error {
 	fresh := w.pidFile(n) + ".new"
 	if err := os.WriteFile(fresh, fmt.Appendf(nil, "%d", s.PID()), 0o600); err != nil {

@@ -14,7 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Whatever is in the way of the directory in memory, the command runs, and its status is the script's.
+// Whatever is in the way of the directory in memory, the command runs, and its status is
+// the script's.
 func TestTestsRunAlsoWhereTheyCannotInMemory(t *testing.T) {
 	t.Parallel()
 	own := func(shm string) string { return filepath.Join(shm, fmt.Sprintf("wp-%d", os.Getuid())) }

@@ -1,9 +1,9 @@
 // Command runner runs a test binary for `go test -json -exec` and ends it when it hangs.
 //
-// A binary hangs when it writes nothing for the time in TEST_SILENCE (default 2m), in which
-// the seconds that the whole machine stands still do not count. It is asked for the stacks of
-// all its goroutines with SIGQUIT, the tests that hung are reported as failed, and those that
-// had not begun run in a new process.
+// A binary hangs when it writes nothing for the time in TEST_SILENCE (default 2m), in
+// which the seconds that the whole machine stands still do not count. It is asked for the
+// stacks of all its goroutines with SIGQUIT, the tests that hung are reported as failed,
+// and those that had not begun run in a new process.
 package main
 
 import (
@@ -25,7 +25,7 @@ import (
 
 const (
 	defaultSilence = 2 * time.Minute
-	// dumpLimit is how long the process has to write its stacks.
+	// dumpLimit bounds the time in which the process writes its stacks.
 	dumpLimit = 10 * time.Second
 	// mark precedes each line about a test, as in -test.v=test2json.
 	mark = "\x16"

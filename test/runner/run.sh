@@ -54,10 +54,6 @@ build() {
     go build -race -tags failpoints -o $out/waypost-failing ./cmd/waypost
 }
 
-fuzz_briefly() {
-  test/runner/fuzz.sh 1s
-}
-
 alerts() {
   if deploy/install-missing.sh promtool; then
     make --no-print-directory test-alerts
@@ -73,20 +69,32 @@ with_tests() {
 
 everything() {
   step "build" build
-  go_test "all packages with the race detector" ./... -race
+  # Those of whole systems wait most, so they begin first.
+  go_test "all packages with the race detector" "./test/system ./test/keys ./test/... ./..." -race
   go_test "row-level security alone" ./test/tenancy -race -tags rlsonly
   # Allocations can be counted, and a server loaded, only without the race detector.
   go_test "allocations and load" "$(with_tests '(Alloc|UnderLoad)')" -run 'Alloc|UnderLoad'
   # Without it sockets are read and written by other system calls, and locks take less time.
   go_test "the redirect server without the race detector" ./edge/server
-  step "fuzz tests, a second each" fuzz_briefly
+  step "fuzz tests, a second each" test/runner/fuzz.sh 1s
   step "alert rules" alerts
 }
 
+# long_forms goes through the tests that have a long form. Each ends when it has done so much,
+# and not with a clock, except for the soak.
 long_forms() {
-  export TEST_SILENCE=60m TEST_TIMEOUT=90m
+  export TEST_LONG=yes TEST_SILENCE=60m TEST_TIMEOUT=90m
+  echo "Commit $(git describe --always --dirty), $(nproc) processors, $(go version | cut -d' ' -f3), $(date -u +%F)"
   step "build" build
-  WAYPOST_LEDGER_TIME=10m go_test "clicks are counted for ten minutes of kills" ./test/ledger -race
+  go_test "kills of everything, again and again" ./test/system -race -run 'SurviveKills'
+  WAYPOST_LEDGER=10m go_test "clicks are counted in ten minutes of kills" ./test/ledger -race
+  WAYPOST_KEYS=1000000 go_test "a million keys are issued once" ./test/keys -race -run 'AreIssuedOnceWhileControlPlanesAreKilled'
+  WAYPOST_TREE_STEPS=1000 go_test "a thousand steps of a tree of replicas" ./test/followers -race -run 'Whatever|Lockstep'
+  WAYPOST_FOLLOWERS=1000 go_test "a thousand followers of one stream" ./replication -run 'ABatchIsEncodedOnce'
+  WAYPOST_BOOTSTRAP_LINKS=1000000 go_test "a bootstrap of a million links is killed ten times" ./edge/replica -run 'ABootstrapThatIsKilled'
+  WAYPOST_WEEK=zipf go_test "a week of clicks, most on few links" ./edge/clicks -run 'AWeekOfClicks'
+  WAYPOST_WEEK=uniform go_test "a week of clicks, alike on all links" ./edge/clicks -run 'AWeekOfClicks'
+  step "fuzz tests, a minute each" test/runner/fuzz.sh 1m
 }
 
 # verdict prints the closing table.

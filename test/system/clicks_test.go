@@ -43,7 +43,7 @@ func recordedVisits(t *testing.T) []visit {
 	return visits
 }
 
-// to sends the visit to a link and gives the status of the answer.
+// to sends the visit to a link and returns the status of the answer.
 func (v visit) to(t *testing.T, edge, code string) int {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), v.method, edge+"/"+code, http.NoBody)
@@ -90,7 +90,7 @@ func startClicked(t *testing.T) *clickedSystem {
 	return s
 }
 
-// of gives the link that a visit goes to: that of its path, so that links are as
+// of returns the link that a visit goes to: that of its path, so that links are as
 // unequally popular as real pages.
 func (s *clickedSystem) of(v visit) string {
 	h := fnv.New32a()
@@ -137,7 +137,7 @@ func (s *clickedSystem) links() []client.Link {
 	}
 }
 
-// settled waits until every click up to now is counted, and gives the counts of
+// settled waits until every click up to now is counted, and returns the counts of
 // all links but the marker that are not zero. An edge ships its clicks in order,
 // those of its earlier lives first: when one on the marker, made last of all, is
 // counted, so are all before it, and nothing more can come.
@@ -251,7 +251,7 @@ func (s *clickedSystem) show(path string) map[string]any {
 	return answer
 }
 
-// tally is what clients know of each link: answers that came whole, and requests of
+// tally counts what clients know of each link: answers that came whole, and requests of
 // which they cannot know whether they were answered.
 type tally struct {
 	mu            sync.Mutex
@@ -266,7 +266,7 @@ func (c *tally) add(to map[string]int64, code string) {
 }
 
 // click follows links from several clients, each on one of the edges, until ctx
-// ends; wait waits for that. Edges gives the addresses, none while there is no use
+// ends; wait waits for that. Edges returns the addresses, none while there is no use
 // in asking.
 func (c *tally) click(ctx context.Context, t *testing.T, codes []string, edges func() []string) (wait func()) {
 	var wg sync.WaitGroup
@@ -360,8 +360,8 @@ func TestClicks_SurviveKillsOfEverything(t *testing.T) {
 	s.Stop()
 }
 
-// requireOutageSurvived makes clicks while there is neither control plane nor PostgreSQL, and
-// finds all of them counted afterwards.
+// requireOutageSurvived makes clicks while there is neither control plane nor PostgreSQL,
+// and finds all of them counted afterwards.
 func (s *clickedSystem) requireOutageSurvived(redirected map[string]int64) {
 	t := s.t
 	t.Helper()

@@ -66,7 +66,7 @@ func TestDev_RunsASystem(t *testing.T) {
 		require.Equal(t, 1, second.Code)
 		require.Contains(t, second.Stderr, fmt.Sprintf("is in use by process %d: stop that", s.State().PID))
 
-		// Nobody without a key is locked out, but a wrong key is no key.
+		// A client without a key is not locked out, but a wrong key is no key.
 		wrong := devtest.Run(t, []string{"WAYPOST_API=" + s.State().API, "WAYPOST_API_KEY=wrong"}, "links", "list")
 		require.Equal(t, 1, wrong.Code)
 		require.Contains(t, wrong.Stderr, "(401)")

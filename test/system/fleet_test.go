@@ -21,7 +21,7 @@ import (
 	"waypost/test/devtest"
 )
 
-// fleetOf gives the edges as the API shows them, by node.
+// fleetOf returns the edges as the API shows them, by node.
 func fleetOf(t *testing.T, api *client.Client) map[string]client.Edge {
 	t.Helper()
 	var edges []client.Edge
@@ -47,7 +47,8 @@ func inStep(t *testing.T, state devtest.State, fleet map[string]client.Edge) boo
 	for _, ref := range state.Edges {
 		at, err := waypost.ParsePosition(position(t, ref.AdminURL))
 		e := fleet[ref.Node]
-		if err != nil || e.Region != ref.Region || e.State != "alive" || e.Via != "report" || e.Position == nil || *e.Position != (client.Position{Epoch: at.Epoch.Ordinal, Seq: at.Seq}) ||
+		if err != nil || e.Region != ref.Region || e.State != "alive" || e.Via != "report" || e.Position == nil ||
+			*e.Position != (client.Position{Epoch: at.Epoch.Ordinal, Seq: at.Seq}) ||
 			e.LagChanges == nil || *e.LagChanges != 0 || e.LagSeconds == nil || *e.LagSeconds != 0 {
 			return false
 		}
@@ -110,7 +111,7 @@ type shownMember struct {
 	Self              bool
 }
 
-// membersOf is what an edge knows by gossip, on its admin listener, by node.
+// membersOf returns what an edge knows by gossip, on its admin listener, by node.
 func membersOf(t *testing.T, edge string) map[string]shownMember {
 	t.Helper()
 	res, err := visitor.Get(edge + "/members")
@@ -125,7 +126,7 @@ func membersOf(t *testing.T, edge string) map[string]shownMember {
 	return members
 }
 
-// setting is what a process of the system was given in its environment.
+// setting returns a variable of a process of the system.
 func setting(t *testing.T, pid int, name string) string {
 	t.Helper()
 	environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))

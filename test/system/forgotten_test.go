@@ -14,8 +14,8 @@ import (
 	"waypost/test/devtest"
 )
 
-// PostgreSQL's files are replaced by an older copy of themselves, which nothing in them tells. The control
-// plane has lost all other memory, and the edges are new.
+// PostgreSQL's files are replaced by an older copy, and nothing in the copy shows that.
+// The control plane has lost all other memory, and the edges are new.
 func TestAControlPlanesOwnReplicaKnowsWhatPostgreSQLHasForgotten(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
@@ -52,10 +52,12 @@ func TestAControlPlanesOwnReplicaKnowsWhatPostgreSQLHasForgotten(t *testing.T) {
 		at := position(t, s.State().Edges[0].AdminURL)
 		return at != "" && !strings.HasPrefix(at, "1-")
 	})
-	// And edges that were filled by then took their snapshot from the replica, or from PostgreSQL: they hold the same.
+	// And edges that were filled by then took their snapshot from the replica, or from
+	// PostgreSQL: they hold the same.
 	requireRedirects(t, s.State(), []created{{Code: "kept-1", Target: "https://example.com/kept-1"}})
 
-	// PostgreSQL is gone, and nobody starts it again: visitors of the control plane itself do not notice.
+	// PostgreSQL is gone, and no process starts it again: visitors of the control plane
+	// itself do not notice.
 	state := s.State()
 	require.NoError(t, unix.Kill(int(state.PID), unix.SIGSTOP))
 	defer func() { _ = unix.Kill(int(state.PID), unix.SIGCONT) }()

@@ -49,7 +49,7 @@ func kill(t *testing.T, cmd *exec.Cmd) {
 	_ = cmd.Wait() // killed, which is an error
 }
 
-// awaitLines waits until a file has so many lines.
+// awaitLines waits until a file has that many lines.
 func awaitLines(t *testing.T, file string, lines int) {
 	t.Helper()
 	poll := time.NewTicker(2 * time.Millisecond)
@@ -62,8 +62,9 @@ func awaitLines(t *testing.T, file string, lines int) {
 	}
 }
 
-// gate is a way to the API that lets so many batches of an import pass, and holds all others: an import behind it
-// never comes to its end before it is killed, however late that is.
+// gate is a way to the API that lets that many batches of an import pass, and holds all
+// others: an import behind it never ends before it is killed, however late
+// that is.
 type gate struct {
 	api    *httptest.Server
 	passes chan struct{}
@@ -119,9 +120,9 @@ func TestAnImportThatIsKilledAtAnyMomentGoesOnAndCreatesNothingTwice(t *testing.
 		<-timer.C
 	}
 
-	// The first is killed some batches on, the next while it settles what was in
-	// doubt, and the third at any moment after that, with the control plane. They are ten batches,
-	// of which four are under way at once.
+	// The first is killed some batches on, the next while it settles what was in doubt, and
+	// the third at any moment after that, with the control plane. They are ten batches, of
+	// which four are under way at once.
 	way.pass(rand.IntN(5))
 	first := begin(t, env, "links", "import", file)
 	awaitLines(t, progress, 4)
@@ -191,7 +192,8 @@ func requireExports(t *testing.T, env, targets []string) {
 	require.Len(t, left, 1, "nothing but the export is left")
 }
 
-// keepTenth leaves every tenth line of an exported file, and gives the targets that are left, sorted.
+// keepTenth leaves every tenth line of an exported file, and returns the targets that are
+// left, sorted.
 func keepTenth(t *testing.T, file string) []string {
 	t.Helper()
 	text, err := os.ReadFile(file)

@@ -26,7 +26,8 @@ import (
 	"waypost/test/devtest"
 )
 
-// ownCopy gives a file of the real links that nobody else imports: how far an import has come is kept beside its file.
+// ownCopy returns a file of the real links that no other test imports: how far an import
+// has come is kept next to its file.
 func ownCopy(t *testing.T) (path string) {
 	t.Helper()
 	text, err := os.ReadFile("../../testdata/links.csv")
@@ -36,7 +37,7 @@ func ownCopy(t *testing.T) (path string) {
 	return path
 }
 
-// someLinks gives a file of the first of the real links.
+// someLinks returns a file of the first of the real links.
 func someLinks(t *testing.T, n int) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "links.csv")
@@ -140,7 +141,8 @@ func page(t *testing.T, state devtest.State, query string, next *string) []creat
 	return page.URLs
 }
 
-// requireRedirects follows every link on every edge, and waits for an edge that is a moment behind.
+// requireRedirects follows every link on every edge, and waits for an edge that is a
+// moment behind.
 func requireRedirects(t *testing.T, state devtest.State, links []created) {
 	t.Helper()
 	for _, e := range state.Edges {
@@ -158,7 +160,8 @@ func requireRedirects(t *testing.T, state devtest.State, links []created) {
 	}
 }
 
-// elsewhere asks for many links with one write, as a client may, and gives those that lead elsewhere than they should, or nowhere.
+// elsewhere asks for many links with one write, as a client may, and returns those that
+// lead elsewhere than they should, or nowhere.
 func elsewhere(t *testing.T, method, addr string, links []created) (wrong []created) {
 	t.Helper()
 	conn, err := net.DialTimeout("tcp", addr, time.Minute)
@@ -382,7 +385,7 @@ func TestEdges_ServeAndRestartWhileTheControlPlaneHangs(t *testing.T) {
 	s.Stop()
 }
 
-// position is where a node stands, by its /readyz; "" when it does not say.
+// position returns the position of a node, by its /readyz; "" when it does not say.
 func position(t *testing.T, admin string) string {
 	t.Helper()
 	res, err := visitor.Get(admin + "/readyz")

@@ -13,8 +13,8 @@ import (
 	"waypost/test/devtest"
 )
 
-// The commands of these tests show everything, so no other test may make links or clicks in
-// the system.
+// The commands of these tests show everything, so no other test may make links or clicks
+// in the system.
 func TestCommands_ShowLinksAndStatistics(t *testing.T) {
 	t.Parallel()
 	s := devtest.Start(t, devtest.Config{})

@@ -20,8 +20,8 @@ var (
 	oneEdge = &devtest.Shared{Config: devtest.Config{Edges: "us-east-1=127.0.0.1:0"}}
 )
 
-// Most of these tests wait for processes, so more of them than there are processors run at a
-// time, unless the command line sets another number.
+// Most of these tests wait for processes, so more of them than there are processors run
+// at a time, unless the command line sets another number.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	set := false

@@ -43,7 +43,7 @@ func visitFrom(ctx context.Context, edge, code, address, agent, referrer string)
 	return res.StatusCode, err
 }
 
-// currentSalts gives the salts of the database.
+// currentSalts returns the salts of the database.
 func currentSalts(t *testing.T, url string) saltsByDay {
 	t.Helper()
 	hand, err := pgx.Connect(t.Context(), url)
@@ -70,7 +70,7 @@ type saltsByDay map[int32]*waypost.Salt
 
 func (s saltsByDay) Salt(day int32) *waypost.Salt { return s[day] }
 
-// filesWith gives the files below a directory that hold any of some bytes.
+// filesWith returns the files below a directory that hold any of some bytes.
 func filesWith(t *testing.T, dir string, parts ...[]byte) (found []string) {
 	t.Helper()
 	read := 0
@@ -133,8 +133,9 @@ func TestNoFileOfAnEdgeHoldsTheAddressOfAVisitor(t *testing.T) {
 	}
 }
 
-// killWhileVisited follows a link from some addresses until everything is killed, so that the newest visits are
-// nowhere but in the journal, unless all stands still for long before the kill. At is when some visits were made.
+// killWhileVisited follows a link from some addresses until everything is killed, so that
+// the newest visits are nowhere but in the journal, unless all stands still for long
+// before the kill. At is when some visits were made.
 func killWhileVisited(t *testing.T, s *devtest.System, code string, addresses []netip.Addr, agent, referrer string) (at int64) {
 	t.Helper()
 	edge := s.State().Edges[0]

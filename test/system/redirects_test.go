@@ -12,8 +12,8 @@ import (
 )
 
 // The choices of owners and operators go from the command line through PostgreSQL and the
-// stream to every edge, and the clicks go back. The test is not parallel, because it changes
-// the default domain of a shared system.
+// stream to every edge, and the clicks go back. The test is not parallel, because it
+// changes the default domain of a shared system.
 func TestRedirects_FollowTheLinkAndTheDomain(t *testing.T) {
 	s := twoEdges.For(t)
 	env := []string{"WAYPOST_DATA_DIR=" + s.DataDir()}

@@ -27,14 +27,14 @@ import (
 	"waypost/test/devtest"
 )
 
-// followerEdge is an edge beside a development system, as a process of its own.
+// followerEdge is an edge next to a development system, as a process of its own.
 type followerEdge struct {
 	t       *testing.T
 	process *devtest.Process
 	status  admin.Status
 }
 
-// edgeState is what the tests want to know of /readyz.
+// edgeState is the part of /readyz that the tests read.
 type edgeState struct {
 	Position   string    `json:"position"`
 	Connected  bool      `json:"connected"`
@@ -134,7 +134,11 @@ func TestEdges_FollowARelayAndAPeerWhileTheControlPlaneIsAway(t *testing.T) {
 	code = create()
 	beside.awaitLink(code)
 	eventually(t, 60*time.Second, "named", func() bool { return slices.Equal(beside.state().Via, []string{"relay-1"}) })
-	eventually(t, 60*time.Second, "followed over TLS", func() bool { s := secure.second.state(); return s.Connected && s.Source == secure.url() })
+	eventually(t, 60*time.Second, "followed over TLS", func() bool {
+		s := secure.second.state()
+		return s.Connected &&
+			s.Source == secure.url()
+	})
 	secure.second.awaitLink(code)
 	for _, e := range secure.others {
 		require.Equal(t, edgeWire.URL(), e.state().Source, e.status.Node)
@@ -142,7 +146,7 @@ func TestEdges_FollowARelayAndAPeerWhileTheControlPlaneIsAway(t *testing.T) {
 	}
 	eventually(t, 60*time.Second, "young", func() bool { return beside.state().AgeSeconds < 5 })
 
-	// With the relay cut off as well, nobody looks young.
+	// With the relay cut off as well, no edge looks young.
 	relayWire.Cut()
 	eventually(t, 60*time.Second, "older", func() bool {
 		return relay.state().AgeSeconds > 3 && below.state().AgeSeconds > 3 && beside.state().AgeSeconds > 3
@@ -159,7 +163,8 @@ func TestEdges_FollowARelayAndAPeerWhileTheControlPlaneIsAway(t *testing.T) {
 	eventually(t, 60*time.Second, "young again", func() bool { return below.state().OriginTime.After(first) })
 }
 
-// newPeerCertificates writes PREFIX-ca.pem, PREFIX.pem and PREFIX-key.pem, of an authority of its own, for this machine.
+// newPeerCertificates writes PREFIX-ca.pem, PREFIX.pem and PREFIX-key.pem, of an
+// authority of its own, for this machine.
 func newPeerCertificates(t *testing.T, prefix string) {
 	t.Helper()
 	newKey := func() *ecdsa.PrivateKey {
@@ -171,8 +176,9 @@ func newPeerCertificates(t *testing.T, prefix string) {
 		require.NoError(t, os.WriteFile(prefix+name, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
 	}
 	authority := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: prefix}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: prefix}, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(time.Hour),
+		IsCA:     true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	leaf := &x509.Certificate{
 		SerialNumber: big.NewInt(2), NotBefore: authority.NotBefore, NotAfter: authority.NotAfter, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
@@ -205,7 +211,8 @@ func startSecurePeers(t *testing.T, system *devtest.System, wire string) *secure
 	newPeerCertificates(t, p.certificate)
 	newPeerCertificates(t, p.foreign)
 	files := func(own, authority string) []string {
-		return []string{"WAYPOST_EDGE_PEER_CERT_FILE=" + own + ".pem", "WAYPOST_EDGE_PEER_KEY_FILE=" + own + "-key.pem", "WAYPOST_EDGE_PEER_CA_FILE=" + authority + "-ca.pem"}
+		return []string{"WAYPOST_EDGE_PEER_CERT_FILE=" + own + ".pem", "WAYPOST_EDGE_PEER_KEY_FILE=" + own + "-key.pem",
+			"WAYPOST_EDGE_PEER_CA_FILE=" + authority + "-ca.pem"}
 	}
 	p.first = startFollower(t, system, "first-1", system.State().API, append(files(p.certificate, p.certificate), "WAYPOST_EDGE_PEER_ADDR=127.0.0.1:0")...)
 	follow := func(name, own, authority string) *followerEdge {
@@ -218,8 +225,8 @@ func startSecurePeers(t *testing.T, system *devtest.System, wire string) *secure
 
 func (p *securePeers) url() string { return "https://" + p.first.status.Peer }
 
-// requireRefusals shows that who has no certificate of the authority is refused before anything is
-// asked, whatever the token, and that one alone is not enough.
+// requireRefusals shows that who has no certificate of the authority is refused before
+// anything is asked, whatever the token, and that one alone is not enough.
 func (p *securePeers) requireRefusals(t *testing.T) {
 	t.Helper()
 	trusted := x509.NewCertPool()

@@ -81,15 +81,16 @@ func startSolo(t *testing.T, extra ...string) *soloEdge {
 	require.NoError(t, err)
 	t.Cleanup(api.Close)
 	dir, name := t.TempDir(), "solo-"+strconv.FormatInt(solos.Add(1), 10)
-	e := &soloEdge{t: t, name: name, system: s, api: api, dir: filepath.Join(dir, "edge"), links: make(map[string]answer), env: append([]string{
-		"WAYPOST_EDGE_ADDR=127.0.0.1:0", "WAYPOST_EDGE_ADMIN_ADDR=127.0.0.1:0", "WAYPOST_EDGE_REGION=us-east-1",
-		"WAYPOST_EDGE_NODE=" + name, "WAYPOST_EDGE_CONTROL_URL=" + state.API,
-		"WAYPOST_EDGE_TOKEN_FILE=" + filepath.Join(s.DataDir(), "secrets", "edge-token"),
-		"WAYPOST_EDGE_DATA_DIR=" + filepath.Join(dir, "edge"), "WAYPOST_EDGE_STATUS_FILE=" + filepath.Join(dir, "status"),
-	}, extra...)}
+	e := &soloEdge{t: t, name: name, system: s, api: api, dir: filepath.Join(dir, "edge"), links: make(map[string]answer),
+		env: append([]string{
+			"WAYPOST_EDGE_ADDR=127.0.0.1:0", "WAYPOST_EDGE_ADMIN_ADDR=127.0.0.1:0", "WAYPOST_EDGE_REGION=us-east-1",
+			"WAYPOST_EDGE_NODE=" + name, "WAYPOST_EDGE_CONTROL_URL=" + state.API,
+			"WAYPOST_EDGE_TOKEN_FILE=" + filepath.Join(s.DataDir(), "secrets", "edge-token"),
+			"WAYPOST_EDGE_DATA_DIR=" + filepath.Join(dir, "edge"), "WAYPOST_EDGE_STATUS_FILE=" + filepath.Join(dir, "status"),
+		}, extra...)}
 	e.now = devtest.Spawn(t, e.env, "edge")
 	e.await(func(s admin.Status) bool { return s.PID == e.now.PID() })
-	t.Cleanup(func() { // whoever serves last is no child of the test
+	t.Cleanup(func() { // the process that serves last is no child of the test
 		_ = unix.Kill(e.status.PID, unix.SIGKILL)
 	})
 	return e
@@ -122,7 +123,8 @@ func (e *soloEdge) persist(try func() error) {
 	persist(e.t, try)
 }
 
-// persist tries until the API has had the time for what is tried, on a machine that is busy, too.
+// persist tries until the API has had the time for what is tried, on a machine that is
+// busy, too.
 func persist(t *testing.T, try func() error) {
 	t.Helper()
 	eventually(t, 2*time.Minute, "answered", func() bool {
@@ -174,7 +176,7 @@ func (e *soloEdge) awaitTidy() {
 	})
 }
 
-// answer is what a code is answered with.
+// answer is the expected answer to a code.
 type answer struct {
 	status   int
 	location string // "": whatever it is
@@ -203,7 +205,8 @@ func startCrowd(t *testing.T, addr string, codes []string) *crowd {
 	return c.start(t, codes)
 }
 
-// crowd begins to follow links of the edge, and expects of each the answer that it must have.
+// crowd begins to follow links of the edge, and expects of each the answer that it must
+// have.
 func (e *soloEdge) crowd(codes []string) *crowd {
 	c := &crowd{addr: e.status.Addr, links: maps.Clone(e.links), clients: 24}
 	return c.start(e.t, codes)
@@ -222,9 +225,9 @@ func (c *crowd) start(t *testing.T, codes []string) *crowd {
 	return c
 }
 
-// idleTooLong is for how long a connection must have been without a request before an edge that is being
-// replaced may end it with no word: for less than a second it tells no client to close. A client that
-// finds it so asks on another one.
+// idleTooLong is for how long a connection must have been without a request before an
+// edge that is being replaced may end it with no word: for less than a second it asks no
+// client to close. A client that finds it so asks on another one.
 const idleTooLong = 900 * time.Millisecond
 
 func (c *crowd) visit(ctx context.Context, codes []string, n int, fresh bool) {
@@ -341,7 +344,8 @@ func (e *soloEdge) requireCounted(answered map[string]int64) {
 		return wrong
 	}
 	eventually(e.t, time.Minute, "counted", func() bool { return counts() == "" })
-	// Nothing is left that could still be counted. An edge that is held up as it stops leaves that to its next start.
+	// Nothing is left that could still be counted. An edge that is held up as it stops
+	// leaves that to its next start.
 	devtest.StopProcess(e.t, e.status.PID)
 	for end := time.Now().Add(time.Minute); ; {
 		left := e.unshipped()
@@ -356,7 +360,7 @@ func (e *soloEdge) requireCounted(answered map[string]int64) {
 	require.Empty(e.t, counts())
 }
 
-// unshipped gives the files of clicks that are not known to be counted.
+// unshipped returns the files of clicks that are not known to be counted.
 func (e *soloEdge) unshipped() []string {
 	e.t.Helper()
 	files, err := filepath.Glob(filepath.Join(e.dir, "clicks", "*.*"))
@@ -441,8 +445,9 @@ func TestThreeRestartsUnderLoadLoseNoRequestAndNoClick(t *testing.T) {
 	e.requireCounted(c.answered)
 }
 
-// TestARestartUnderLoadOfAnEdgeThatReadsLinksFromDiskLosesNothing is with edges whose memory does not hold all links:
-// a copy of the replica answers while the successor has the replica itself.
+// TestARestartUnderLoadOfAnEdgeThatReadsLinksFromDiskLosesNothing is with edges whose
+// memory does not hold all links: a copy of the replica answers while the successor has
+// the replica itself.
 func TestARestartUnderLoadOfAnEdgeThatReadsLinksFromDiskLosesNothing(t *testing.T) {
 	t.Parallel()
 	const room = "WAYPOST_EDGE_LOOKUP_MEMORY="
@@ -466,8 +471,9 @@ func TestARestartUnderLoadOfAnEdgeThatReadsLinksFromDiskLosesNothing(t *testing.
 	e.requireCounted(c.answered)
 }
 
-// requireGoMemory shows that GOMEMLIMIT, in bytes, is what an edge under load goes by: the Go runtime, which may use a
-// little more for a moment, and the lookup table, which gets a quarter of that beside it.
+// requireGoMemory shows that GOMEMLIMIT, in bytes, is what an edge under load goes by:
+// the Go runtime, which may use a little more for a moment, and the lookup table, which
+// gets another quarter of that.
 func (e *soloEdge) requireGoMemory(limit float64) {
 	e.t.Helper()
 	require.Equal(e.t, limit, e.metric("go_gc_gomemlimit_bytes "))
@@ -478,7 +484,7 @@ func (e *soloEdge) requireGoMemory(limit float64) {
 	require.Less(e.t, used, limit*9/8)
 }
 
-// fill makes links with targets of so many bytes together.
+// fill makes links with targets of that many bytes together.
 func (e *soloEdge) fill(bytes int) {
 	e.t.Helper()
 	const atOnce = 128
@@ -494,8 +500,8 @@ func (e *soloEdge) fill(bytes int) {
 	}
 }
 
-// TestARestartUnderLoadLosesNoRequestOnAnyListener is with edges whose operator has said how much memory Go may use,
-// and that nothing but that has garbage collected.
+// TestARestartUnderLoadLosesNoRequestOnAnyListener is with edges whose operator has said
+// how much memory Go may use, and that nothing but that has garbage collected.
 func TestARestartUnderLoadLosesNoRequestOnAnyListener(t *testing.T) {
 	t.Parallel()
 	const memory = 32 << 20
@@ -665,7 +671,7 @@ func TestASuccessorFollowsTheStreamThoughItsPredecessorHangs(t *testing.T) {
 	e.await(func(s admin.Status) bool { return s.PID == e.now.PID() })
 	require.NoError(t, unix.Kill(old.PID(), unix.SIGSTOP))
 	visitor.CloseIdleConnections() // whom the old one had hang with it
-	e.create(1)                    // it comes to this edge with the stream
+	e.create(1)                    // it reaches this edge with the stream
 	require.NoError(t, unix.Kill(old.PID(), unix.SIGCONT))
 	require.NoError(t, conn.Close())
 	require.Zero(t, old.Exited(), old.Output())
@@ -715,14 +721,14 @@ func TestDevRenewsItsEdgesWithoutLosingARequest(t *testing.T) {
 	s.Stop()
 }
 
-// redirects asks for a link where perhaps nobody answers. That is no click.
+// redirects asks for a link where perhaps no process answers. That is no click.
 func redirects(addr, code string) bool {
 	res, err := visitor.Head("http://" + addr + "/" + code)
 	return err == nil && res.Body.Close() == nil && res.StatusCode == http.StatusFound
 }
 
 // TestWhateverIsKilledInATakeoverTheEdgeServesOnAndCountsClicksOnce kills one of the two
-// processes, at a moment that nobody has chosen.
+// processes, at a random moment.
 func TestWhateverIsKilledInATakeoverTheEdgeServesOnAndCountsClicksOnce(t *testing.T) {
 	t.Parallel()
 	e := startSolo(t)

@@ -64,7 +64,8 @@ func (s *running) api(t *testing.T, method, path, body string) reply {
 	return r
 }
 
-// servedUntil follows a link until it has expired, which must be at its time, and reports whether it was served before.
+// servedUntil follows a link until it has expired, which must be at its time, and reports
+// whether it was served before.
 func (s *running) servedUntil(t *testing.T, code string, expires time.Time) (served bool) {
 	t.Helper()
 	poll := time.NewTicker(10 * time.Millisecond)
@@ -85,7 +86,7 @@ func (s *running) servedUntil(t *testing.T, code string, expires time.Time) (ser
 	}
 }
 
-// create makes a link and gives its code.
+// create makes a link and returns its code.
 func (s *running) create(t *testing.T, body string) (code string, link map[string]any) {
 	t.Helper()
 	r := s.api(t, http.MethodPost, "/api/v1/urls", body)
@@ -272,7 +273,8 @@ func TestSystem_PassesTheScenariosOfEveryRelease(t *testing.T) {
 	})
 
 	t.Run("expires after its time and not before", func(t *testing.T) {
-		// A machine that stands still for as long as a link lives never serves it. Then another one lives longer.
+		// A machine that stands still for as long as a link lives never serves it. Then another
+		// one lives longer.
 		served := false
 		for life := 2 * time.Second; !served; life *= 3 {
 			require.Less(t, life, 3*time.Minute, "it was never served")
@@ -319,7 +321,7 @@ func TestSystem_PassesTheScenariosOfEveryRelease(t *testing.T) {
 		s.everywhere(t, code, 302, escaped(target))
 	})
 
-	// together sends n creates, many at once, and gives their statuses and codes.
+	// together sends n creates, many at once, and returns their statuses and codes.
 	together := func(t *testing.T, n, atOnce int, body func(i int) string) (statuses map[int]int, codes map[string]bool) {
 		t.Helper()
 		statuses, codes = map[int]int{}, map[string]bool{}

@@ -19,7 +19,8 @@ import (
 	"waypost/test/devtest"
 )
 
-// stale is what an edge tells the visitors of a link in Waypost-Stale, in seconds; 0: it tells nothing.
+// stale returns the seconds that an edge writes to visitors in Waypost-Stale; 0: it
+// writes none.
 func (e *soloEdge) stale(code string) int {
 	e.t.Helper()
 	req, err := http.NewRequestWithContext(e.t.Context(), http.MethodHead, "http://"+e.status.Addr+"/"+code, http.NoBody)
@@ -118,8 +119,9 @@ func TestAStaleEdgeThatIsRestartedIsAsStaleAsBefore(t *testing.T) {
 	requireNoYounger(stop, 0)
 	requireNoYounger(e.takeOver, 0)
 
-	// It is young again with the control plane, and whoever goes in order remembers that to the moment: the origin is heard of
-	// for a while after the first time, which is written down at once.
+	// It is young again with the control plane, and an edge that goes in order remembers
+	// that to the moment: the origin is heard of for a while after the first time, which is
+	// written down at once.
 	for _, again := range []func(){stop, e.takeOver} {
 		wire.Mend()
 		eventually(t, time.Minute, "young again", func() bool { return e.age() < bound && e.stale(code) == 0 })

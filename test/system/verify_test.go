@@ -21,7 +21,7 @@ import (
 	"waypost/test/devtest"
 )
 
-// removeRecord takes a link's record away from a replica that nobody has open.
+// removeRecord takes a link's record away from a replica that no process has open.
 func removeRecord(t *testing.T, dataDir, code string) {
 	t.Helper()
 	store := ""
@@ -34,7 +34,8 @@ func removeRecord(t *testing.T, dataDir, code string) {
 		return nil // PostgreSQL's directory may be another user's
 	}))
 	require.NotEmpty(t, store)
-	db, err := pebble.Open(store, &pebble.Options{WALDir: pebble.MakeStoreRelativePath(vfs.Default, "wal"), FormatMajorVersion: pebble.FormatTableFormatV6, ErrorIfNotExists: true})
+	db, err := pebble.Open(store, &pebble.Options{WALDir: pebble.MakeStoreRelativePath(vfs.Default, "wal"),
+		FormatMajorVersion: pebble.FormatTableFormatV6, ErrorIfNotExists: true})
 	require.NoError(t, err)
 	it, err := db.NewIter(nil)
 	require.NoError(t, err)
@@ -101,7 +102,8 @@ func TestAnEdgeIsVerifiedAndRepairedAndHoldsAMassDeletionUntilItIsAccepted(t *te
 		eventually(t, time.Minute, what, func() bool { return is(fleetOf(t, api)[node]) })
 	}
 
-	// As soon as the edge is there, and while links are created, nothing differs by being late.
+	// As soon as the edge is there, and while links are created, nothing differs by being
+	// late.
 	awaitEdge("alive", func(e client.Edge) bool { return e.State == "alive" })
 	eventually(t, time.Minute, "the edge is there", func() bool { return strings.Contains(run("edges").Stdout, "alive") })
 	creating, enough := context.WithCancel(t.Context())

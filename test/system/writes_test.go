@@ -157,7 +157,8 @@ func TestCommands_ChangeLinksAndDomains(t *testing.T) {
 	require.NoError(t, err)
 	run("domains", "add", "Bücher.example")
 	require.Contains(t, run("domains", "list"), "xn--bcher-kva.example")
-	short := run("links", "create", "https://example.com/a", "--domain", "bücher.example", "--code", "same", "--tag", "x", "--tag", "y", "--metadata", `{"n": 1}`, "--expires-at", "2099-01-01T00:00:00Z")
+	short := run("links", "create", "https://example.com/a", "--domain", "bücher.example", "--code", "same", "--tag", "x", "--tag",
+		"y", "--metadata", `{"n": 1}`, "--expires-at", "2099-01-01T00:00:00Z")
 	require.Equal(t, "http://xn--bcher-kva.example:"+base.Port()+"/same\n", short)
 	run("links", "create", "https://example.com/b", "--code", "same")
 	first := run("links", "create", "https://example.com/one", "--idempotency-key", "k")
@@ -171,7 +172,8 @@ func TestCommands_ChangeLinksAndDomains(t *testing.T) {
 	require.Zero(t, r.Code)
 	require.Contains(t, r.Stderr, "warning: the part")
 
-	got := run("links", "update", "same", "--domain", "bücher.example", "--target", "https://example.com/c", "--no-tags", "--never-expires", "--title", "T", "--wait", "all")
+	got := run("links", "update", "same", "--domain", "bücher.example", "--target", "https://example.com/c", "--no-tags",
+		"--never-expires", "--title", "T", "--wait", "all")
 	require.Contains(t, got, "https://example.com/c")
 	require.Contains(t, got, "expires    never")
 	require.Contains(t, run("links", "get", "same"), "https://example.com/b")

@@ -22,7 +22,7 @@ type credential struct {
 	text   string // "": none
 	header string // Waypost-Workspace
 	ws     waypost.WorkspaceID
-	scopes []controlplane.Scope // what it may do, whatever gives it that
+	scopes []controlplane.Scope // what it may do, for any reason
 	user   int64                // who has signed in, or owns the key
 	signed bool                 // it is a session
 	good   bool
@@ -34,33 +34,38 @@ func (c *credential) can(anyOf ...controlplane.Scope) bool {
 	return slices.ContainsFunc(anyOf, controlplane.Actor{Scopes: c.scopes}.Can)
 }
 
-// roles is what users of a role may do, in so many words and not as the product has it.
+// roles lists what users of a role may do, word for word and not as the product has it.
 var roles = map[string][]controlplane.Scope{
 	"viewer": {read, analytics}, "member": {read, write, analytics}, "admin": {admin},
 }
 
 var slugs = map[waypost.WorkspaceID]string{own: "default", other: "other", victim: "victim"}
 
-// credentials makes one of every kind, in two workspaces: keys of each scope, of none, of some and of all; keys
-// with everything whose owners are of each role; sessions of each role. And such as are none any more, or
-// never were.
+// credentials makes one of every kind, in two workspaces: keys of each scope, of none, of
+// some and of all; keys with everything whose owners are of each role; sessions of each
+// role. And such as are none any more, or never were.
 func credentials(w *world) []credential {
 	var all []credential
 	for _, ws := range []waypost.WorkspaceID{own, other} {
 		for _, scopes := range [][]controlplane.Scope{{}, {read}, {write}, {analytics}, {read, write}, {admin}, controlplane.Scopes()} {
-			all = append(all, credential{name: fmt.Sprint(slugs[ws], " key ", scopes), text: w.key(ws, 0, scopes...), ws: ws, scopes: scopes, good: true})
+			all = append(all, credential{name: fmt.Sprint(slugs[ws], " key ", scopes), text: w.key(ws, 0, scopes...), ws: ws, scopes: scopes,
+				good: true})
 		}
 		for _, role := range []string{"viewer", "member", "admin"} {
 			user := w.user(ws, role)
 			all = append(
 				all,
-				credential{name: slugs[ws] + " key of a " + role, text: w.key(ws, user, controlplane.Scopes()...), ws: ws, scopes: roles[role], user: user, good: true},
-				credential{name: slugs[ws] + " session of a " + role, text: w.session(user), ws: ws, scopes: roles[role], user: user, signed: true, good: true})
+				credential{name: slugs[ws] + " key of a " + role, text: w.key(ws, user, controlplane.Scopes()...), ws: ws, scopes: roles[role],
+					user: user, good: true},
+				credential{name: slugs[ws] + " session of a " + role, text: w.session(user), ws: ws, scopes: roles[role], user: user,
+					signed: true, good: true})
 		}
 		reader := w.user(ws, "admin")
-		all = append(all, credential{name: slugs[ws] + " key to read of an admin", text: w.key(ws, reader, read), ws: ws, scopes: []controlplane.Scope{read}, user: reader, good: true})
+		all = append(all, credential{name: slugs[ws] + " key to read of an admin", text: w.key(ws, reader, read), ws: ws,
+			scopes: []controlplane.Scope{read}, user: reader, good: true})
 
-		expired, revoked, left, disabled, ended := w.key(ws, 0, admin), w.key(ws, 0, admin), w.user(ws, "admin"), w.user(ws, "admin"), w.session(w.user(ws, "admin"))
+		expired, revoked, left, disabled, ended := w.key(ws, 0, admin), w.key(ws, 0, admin), w.user(ws, "admin"), w.user(ws, "admin"),
+			w.session(w.user(ws, "admin"))
 		bad := []credential{
 			{name: "an expired key", text: expired},
 			{name: "a revoked key", text: revoked},
@@ -77,7 +82,8 @@ func credentials(w *world) []credential {
 			c.ws = ws
 			all = append(all, c)
 		}
-		for text, table := range map[string]string{expired: "api_key SET expires_at", ended: "user_session SET expires_at", revoked: "api_key SET revoked_at"} {
+		for text, table := range map[string]string{expired: "api_key SET expires_at", ended: "user_session SET expires_at",
+			revoked: "api_key SET revoked_at"} {
 			w.exec(`UPDATE `+table+` = now() - interval '1 second' WHERE hash = $1`, hashOf(text))
 		}
 		w.exec(`DELETE FROM membership WHERE user_id = $1`, left)
@@ -108,7 +114,7 @@ func (w *world) key(ws waypost.WorkspaceID, owner int64, scopes ...controlplane.
 	return text
 }
 
-// keyID makes a key that somebody may manage, and gives its id.
+// keyID makes a key that somebody may manage, and returns its id.
 func (w *world) keyID(c *credential) int64 {
 	w.t.Helper()
 	text := w.key(c.ws, c.user, read)
@@ -125,7 +131,8 @@ func (w *world) user(ws waypost.WorkspaceID, role string) int64 {
 		ws, fmt.Sprintf("user%d@%s.example", w.users, names[ws]), names[ws], role)
 }
 
-// session begins a session. Its text has the form that sign-in gives: a prefix, 160 random bits and a checksum.
+// session begins a session. Its text has the form that sign-in makes: a prefix, 160
+// random bits and a checksum.
 func (w *world) session(user int64) string {
 	w.t.Helper()
 	var b [20]byte

@@ -109,7 +109,8 @@ func TestEveryRouteAnswersOnlyThoseWhoMayAndOnlyWithWhatIsTheirs(t *testing.T) {
 	t.Logf("%d requests, %d routes, %d credentials", tried, len(routes), len(people))
 }
 
-// document gives the scopes of every operation that the API describes, nil for one that is public.
+// document returns the scopes of every operation that the API describes, nil for one that
+// is public.
 func document(w *world) map[string][]controlplane.Scope {
 	w.t.Helper()
 	req, err := http.NewRequestWithContext(w.t.Context(), http.MethodGet, w.url+"/openapi.json", http.NoBody)

@@ -27,13 +27,13 @@ type request struct {
 	instead    string // the credential's text, where it is used up
 }
 
-// route is who may do what by one operation of the API.
+// route says who may do what by one operation of the API.
 type route struct {
 	public   bool
-	scopes   []controlplane.Scope // any of which it needs; none: it is for whoever has a credential
+	scopes   []controlplane.Scope // any of which it needs; none: any credential will do
 	operator bool                 // only actors of the default workspace may
 
-	// who says more exactly who may; nil: whoever has a scope.
+	// who says more exactly who may; nil: all who have a scope.
 	who     func(c *credential) bool
 	refused int // what others with a good credential are answered; default 403
 
@@ -41,8 +41,9 @@ type route struct {
 	// anything below 400, when the actor may make it.
 	own func(w *world, c *credential) request
 
-	// foreign names something of the victim's, in one way or several. Whoever may make such a request
-	// for himself must get the status. Nil: the route names nothing of a workspace.
+	// foreign names something of the victim's, in one way or several. All who may make such
+	// a request for himself must get the status. Nil: the route names nothing of a
+	// workspace.
 	foreign func(w *world) []request
 	status  int // default 404
 }
@@ -62,7 +63,8 @@ func patched(format, body string) func(w *world, c *credential) request {
 	}
 }
 
-// victims names the victim's link by its code alone, which is of the shared domain, and under the victim's own.
+// victims names the victim's link by its code alone, which is of the shared domain, and
+// under the victim's own.
 func victims(format, body string) func(w *world) []request {
 	return func(w *world) []request {
 		named := fmt.Sprintf(format, w.victimCode)
@@ -70,7 +72,8 @@ func victims(format, body string) func(w *world) []request {
 	}
 }
 
-// asks is what is answered with what is the actor's own, whatever it asks for of the victim's.
+// asks is answered with what is the actor's own, whatever it asks for of the
+// victim's.
 func asks(queries ...string) func(w *world) []request {
 	return func(*world) []request {
 		all := make([]request, len(queries))
@@ -106,7 +109,7 @@ func victimsKey(format string) func(w *world) []request {
 	return func(w *world) []request { return []request{{path: fmt.Sprintf(format, w.victimKID)}} }
 }
 
-// keepers may manage keys: administrators, and whoever has signed in their own.
+// keepers may manage keys: administrators, and all who have signed in their own.
 func keepers(c *credential) bool { return c.signed || c.can(admin) }
 
 func signed(c *credential) bool { return c.signed }
@@ -242,7 +245,8 @@ var routes = map[string]route{
 		},
 	},
 	"POST /api/v1/invitation": {public: true, own: func(w *world, c *credential) request {
-		_, i, err := w.service.InviteMember(w.t.Context(), controlplane.Actor{Workspace: own, Scopes: []controlplane.Scope{admin}}, w.user(own, "viewer"))
+		_, i, err := w.service.InviteMember(w.t.Context(), controlplane.Actor{Workspace: own, Scopes: []controlplane.Scope{admin}},
+			w.user(own, "viewer"))
 		require.NoError(w.t, err)
 		return request{body: fmt.Sprintf(`{"token": %q, "password": "correct horse battery"}`, i.Token)}
 	}},

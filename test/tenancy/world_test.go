@@ -29,7 +29,7 @@ const (
 	other  = waypost.WorkspaceID(20)
 	victim = waypost.WorkspaceID(30)
 	gone   = waypost.WorkspaceID(40)
-	spare  = waypost.WorkspaceID(50) // of nobody, for operators
+	spare  = waypost.WorkspaceID(50) // of no user, for operators
 )
 
 // marker is in everything of the victim's that an answer could show.
@@ -79,7 +79,8 @@ func newWorld(t *testing.T) *world {
 	fleet := controlplane.NewFleet(controlplane.FleetConfig{Head: db})
 	server := httptest.NewServer(httpapi.New(httpapi.Config{
 		Links: w.service, Domains: w.service, Keys: w.service, Clicks: w.service, Access: w.service, Workspaces: w.service,
-		Fleet: fleet, Nodes: controlplane.NewNodes(controlplane.NodesConfig{Store: db, Patience: time.Minute}), Orders: controlplane.NewOrders(db, fleet.Knows, func() {}, slog.New(slog.DiscardHandler)), Cleanup: db,
+		Fleet: fleet, Nodes: controlplane.NewNodes(controlplane.NodesConfig{Store: db, Patience: time.Minute}),
+		Orders: controlplane.NewOrders(db, fleet.Knows, func() {}, slog.New(slog.DiscardHandler)), Cleanup: db,
 		BaseURL: "https://go.example.com", RequestTimeout: time.Minute,
 	}))
 	t.Cleanup(server.Close)
@@ -106,7 +107,8 @@ func (w *world) people() {
 	by := controlplane.Actor{Workspace: victim, Name: marker, KeyID: 1, Scopes: []controlplane.Scope{admin}}
 	once := true
 	l, _, err := w.service.Create(w.t.Context(), by, controlplane.NewLink{
-		OriginalURL: "https://example.com/" + marker, CustomCode: "theirs-1", Title: marker, Description: marker, Tags: []string{marker}, CreatedBy: marker,
+		OriginalURL: "https://example.com/" + marker, CustomCode: "theirs-1", Title: marker, Description: marker, Tags: []string{marker},
+		CreatedBy: marker,
 	})
 	require.NoError(w.t, err)
 	w.victimCode = string(l.Code)
@@ -171,7 +173,7 @@ func (w *world) exec(sql string, args ...any) {
 	require.NoError(w.t, err, sql)
 }
 
-// number gives what a statement of one number says.
+// number returns what a statement of one number says.
 func (w *world) number(sql string, args ...any) (n int64) {
 	w.t.Helper()
 	require.NoError(w.t, w.hand.QueryRow(w.t.Context(), sql, args...).Scan(&n), sql)
@@ -188,7 +190,7 @@ func (w *world) link(ws waypost.WorkspaceID) string {
 	return string(l.Code)
 }
 
-// do sends a request and gives the status and the text of the answer, with its headers.
+// do sends a request and returns the status and the text of the answer, with its headers.
 func (w *world) do(method string, r request, c *credential) (int, string) {
 	w.t.Helper()
 	req, err := http.NewRequestWithContext(w.t.Context(), method, w.url+r.path, strings.NewReader(r.body))
@@ -220,7 +222,8 @@ func (w *world) requireNothingOf(text, route, by string) {
 	}
 }
 
-// belongings is a fingerprint of all rows of a workspace, by table, and those tables in which it has none.
+// belongings is a fingerprint of all rows of a workspace, by table, and those tables in
+// which it has none.
 func (w *world) belongings(ws waypost.WorkspaceID) (prints map[string]string, bare []string) {
 	w.t.Helper()
 	rows, err := w.hand.Query(w.t.Context(), `

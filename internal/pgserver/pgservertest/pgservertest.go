@@ -1,4 +1,4 @@
-// Package pgservertest gives each test a PostgreSQL database of its own: one
+// Package pgservertest makes for each test a PostgreSQL database of its own: one
 // server per test process, started when the first test asks, and one copy of a
 // prepared template per test. It is not for anything but tests.
 package pgservertest
@@ -52,7 +52,7 @@ func (c *Cluster) Main(m *testing.M) int {
 	return code
 }
 
-// Database gives the URL of a new database, which is dropped when the test ends. It is
+// Database returns the URL of a new database, which is dropped when the test ends. It is
 // [Patient].
 func (c *Cluster) Database(t testing.TB) string {
 	t.Helper()
@@ -80,7 +80,7 @@ var timeouts = map[string]string{
 	"idle_in_transaction_session_timeout": "60000",
 }
 
-// Patient gives a URL with timeouts by which no test ends that is only slow.
+// Patient returns a URL with timeouts by which no test ends that is only slow.
 func Patient(address string) string {
 	return withQuery(address, func(q url.Values) {
 		for name, value := range timeouts {
@@ -89,7 +89,8 @@ func Patient(address string) string {
 	})
 }
 
-// Plain gives a URL without the timeouts that [Patient] has put there: what connects has its own.
+// Plain returns a URL without the timeouts that [Patient] has put there: clients have
+// its own.
 func Plain(address string) string {
 	return withQuery(address, func(q url.Values) {
 		for name := range timeouts {
