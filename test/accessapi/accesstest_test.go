@@ -103,7 +103,8 @@ func startOn(t *testing.T, database string, configure ...func(*httpapi.Config)) 
 	p.service = p.services.All()
 	t.Cleanup(func() { require.NoError(t, p.services.Close(context.Background())) })
 	config := httpapi.Config{
-		Links: p.service, Domains: p.service, Keys: p.service, Clicks: p.service, Access: p.service, Workspaces: p.service, BaseURL: "https://go.example.com", Logger: log, Now: now,
+		Links: p.service, Domains: p.service, Keys: p.service, Clicks: p.service, Access: p.service, Workspaces: p.service,
+		BaseURL: "https://go.example.com", Logger: log, Now: now,
 		RequestTimeout: time.Minute, // passwords take their time
 	}
 	for _, change := range configure {
