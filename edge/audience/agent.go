@@ -15,16 +15,15 @@ const (
 	deviceUnknown = "unknown"
 )
 
-// agent is what a user agent says. All texts are of the tables in this package, so
-// that whoever sends it cannot add to them.
+// agent describes a user agent. All its texts are from the tables in this package, so
+// that a client cannot add to them.
 type agent struct {
 	device, browser, os string // as of a person
 	bot                 bool
 }
 
-// parseAgent reads a user agent. What the library takes for something else than
-// people would is corrected by the tables. Whatever a client sends must not end the
-// process, nor must a fault of the library's.
+// parseAgent reads a user agent. The tables correct the library's mistakes. Neither a
+// client's input nor a fault of the library may end the process.
 func parseAgent(text string) (is agent) {
 	defer func() {
 		if recover() != nil {
@@ -38,10 +37,10 @@ func parseAgent(text string) (is agent) {
 	return is
 }
 
-// nameOfBot gives the name of a bot, "" when it is not a known one.
+// nameOfBot returns the name of a bot, "" if it is unknown.
 func nameOfBot(text string) string { return find(botNames, strings.ToLower(text)) }
 
-// systemOf gives the operating system, "" when it is not told.
+// systemOf returns the operating system, "" if it is unknown.
 func systemOf(text string, ua *useragent.UserAgent) string {
 	if os := find(systemTokens, text); os != "" {
 		return os
@@ -58,14 +57,14 @@ func systemOf(text string, ua *useragent.UserAgent) string {
 	return ""
 }
 
-// browserOf gives the browser, the app that a page is shown in, or the tool.
+// browserOf returns the browser, the app that shows the page, or the tool.
 func browserOf(text string, ua *useragent.UserAgent, os string) string {
 	if name := find(browserTokens, text); name != "" {
 		return name
 	}
 	switch {
 	case os == "webOS" || os == "PlayStation" || os == "Nintendo":
-		return "" // what is built into it, whatever it resembles
+		return "" // the built-in browser, whatever it resembles
 	case os == useragent.Android && strings.Contains(text, "; wv)"):
 		return "Android WebView"
 	case os == useragent.Android && strings.Contains(text, "Version/4.0") && !strings.Contains(text, "Chrome/"):
@@ -80,7 +79,7 @@ func browserOf(text string, ua *useragent.UserAgent, os string) string {
 	return browserNames[ua.Name]
 }
 
-// deviceOf gives the kind of device, unless it is a bot's.
+// deviceOf returns the kind of device, as of a person.
 func deviceOf(text string, ua *useragent.UserAgent, is *agent) string {
 	switch is.os {
 	case useragent.Android:
@@ -101,7 +100,7 @@ func deviceOf(text string, ua *useragent.UserAgent, is *agent) string {
 		return deviceUnknown
 	}
 	if !strings.HasPrefix(text, "Mozilla/") && !strings.HasPrefix(text, "Opera/") {
-		return deviceUnknown // a tool that tells where it runs
+		return deviceUnknown // a tool that names its system
 	}
 	if ua.Tablet {
 		return deviceTablet
@@ -109,8 +108,8 @@ func deviceOf(text string, ua *useragent.UserAgent, is *agent) string {
 	return deviceDesktop
 }
 
-// androidOf tells telephones, whose browsers say Mobile, from tablets, whose browsers
-// do not, and from televisions.
+// androidOf distinguishes telephones, whose browsers say Mobile, from tablets, whose
+// browsers do not, and from televisions.
 func androidOf(text string) string {
 	for _, mark := range [...]string{"Android TV", "AndroidTV", "BRAVIA", "SMART-TV", "SmartTV", "GoogleTV", "; AFT", "CrKey"} {
 		if strings.Contains(text, mark) {
@@ -129,7 +128,7 @@ func androidOf(text string) string {
 // token names what has it in its text.
 type token struct{ part, name string }
 
-// find gives the name of the first token that is a part of text.
+// find returns the name of the first token that is a part of text.
 func find(tokens []token, text string) string {
 	for _, t := range tokens {
 		if strings.Contains(text, t.part) {

@@ -13,10 +13,10 @@ import (
 	"waypost/edge/audience"
 )
 
-// person is what a person says of a user agent.
+// person holds a human reading of a user agent.
 type person struct{ device, browser, os, agent string }
 
-// people gives testdata/agents.tsv, which was written by hand and not by the program.
+// people returns testdata/agents.tsv, which was written by hand and not by the program.
 func people(t testing.TB) []person {
 	t.Helper()
 	text, err := os.ReadFile("testdata/agents.tsv")
@@ -31,7 +31,7 @@ func people(t testing.TB) []person {
 	return all
 }
 
-func TestUserAgentsAreWhatAPersonSays(t *testing.T) {
+func TestAgent_UserAgentsAreWhatAPersonSays(t *testing.T) {
 	a := audience.New(audience.Config{Salts: noSalts{}})
 	for range 2 { // parsed, and remembered
 		for _, p := range people(t) {

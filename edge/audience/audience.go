@@ -11,8 +11,8 @@ import (
 // Config of an Audience. Zero fields mean the default.
 type Config struct {
 	Salts   Salts                 // required
-	Places  *Places               // nil: neither countries nor cities are known
-	Logger  *slog.Logger          // default: discarded; it gets nothing of a visitor
+	Places  *Places               // nil: countries and cities are unknown
+	Logger  *slog.Logger          // default: discarded; it gets no data of a visitor
 	Metrics prometheus.Registerer // default: none
 }
 
@@ -27,7 +27,7 @@ type Audience struct {
 	days    [keptDays]opened
 	nextDay int
 
-	at     *database // which places are of; nil: there is none
+	at     *database // of the cached places; nil: there is none
 	places *cache[place]
 
 	host    []byte
@@ -35,8 +35,8 @@ type Audience struct {
 	sum     [32]byte
 }
 
-// What is remembered, in entries. An agent has at most waypost.MaxAgent bytes and a host
-// MaxName, so that all of it is less than 10 MiB.
+// Sizes of the caches, in entries. An agent has at most waypost.MaxAgent bytes and a host
+// MaxName, so that all of them together take less than 10 MiB.
 const (
 	keptAgents = 8192
 	keptBots   = 1024
@@ -50,8 +50,9 @@ func New(cfg Config) *Audience {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	a := &Audience{
-		cfg: cfg, agents: newCache[agent](keptAgents), bots: newCache[string](keptBots), hosts: newCache[string](keptHosts), places: newCache[place](keptPlaces),
-		host: make([]byte, 0, 2*MaxName),
+		cfg: cfg, agents: newCache[agent](keptAgents), bots: newCache[string](keptBots), hosts: newCache[string](keptHosts),
+		places: newCache[place](keptPlaces),
+		host:   make([]byte, 0, 2*MaxName),
 	}
 	if cfg.Metrics != nil {
 		cfg.Metrics.MustRegister(cacheMetrics{a})
@@ -59,9 +60,8 @@ func New(cfg Config) *Audience {
 	return a
 }
 
-// Profile describes the visitor of a click. The strings are interned as long as they
-// are in use. Visitor is 0 when nobody can be told: there is no address, or the salt of
-// its day is gone.
+// Profile describes the visitor of a click. The strings are interned as long as they are
+// in use. Visitor is 0 if there is no address, or the salt of its day is gone.
 func (a *Audience) Profile(c *waypost.Click) (p waypost.ClickProfile, visitor uint64) {
 	is := a.agentOf(c.Agent)
 	p = waypost.ClickProfile{Device: is.device, Browser: is.browser, OS: is.os, Referrer: a.hostOf(c.Referrer), Bot: c.Bot || is.bot}

@@ -1,11 +1,11 @@
 package audience
 
-// isBot reports whether a user agent says that it is software that acts by itself:
-// a fetcher of link previews, a crawler, a monitor. They say so in the name (bot, crawler,
-// spider, preview) or by the address of a page about them, which no browser has. What
+// isBot reports whether a user agent says that it is automatic: a fetcher of link
+// previews, a crawler, a monitor. These say so in their name (bot, crawler, spider,
+// preview) or with the address of a page about them, which no browser has. Software that
 // poses as a browser is taken for one.
 //
-// It goes over the text once and looks closer only at the rarest byte of each word.
+// isBot scans the text once and looks closer only at the rarest byte of each word.
 func isBot(agent []byte) bool {
 	if hasFold(agent, 0, "whatsapp/") || hasFold(agent, 0, "mediapartners-google") {
 		return true
@@ -56,8 +56,7 @@ var botByte = func() (t [256]bool) {
 	return t
 }()
 
-// hasFold reports whether lower, which is in lower case, stands at s[at:] in whatever
-// case.
+// hasFold reports whether s[at:] begins with lower, in any case. Lower is in lower case.
 func hasFold(s []byte, at int, lower string) bool {
 	if at < 0 || len(s)-at < len(lower) {
 		return false

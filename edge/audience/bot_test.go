@@ -8,7 +8,7 @@ import (
 	"waypost/edge/audience"
 )
 
-func TestABotIsKnownByWhatItSaysOfItself(t *testing.T) {
+func TestBot_BotIsKnownByWhatItSaysOfItself(t *testing.T) {
 	for _, agent := range []string{
 		"facebookexternalhit/1.1 (+http://www.facebook.com/externalhit_uatext.php)", "facebookexternalhit/1.1", "Facebot",
 		"meta-externalagent/1.1 (+https://developers.facebook.com/docs/sharing/webmasters/crawler)",
@@ -35,7 +35,7 @@ func TestABotIsKnownByWhatItSaysOfItself(t *testing.T) {
 	}
 }
 
-// browsers are what most visitors send.
+// browsers have the agents of most visitors.
 var browsers = []string{
 	"Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/126.0.0.0 Safari/537.36",
 	"Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/126.0.0.0 Safari/537.36 Edg/126.0.0.0",

@@ -2,9 +2,9 @@ package audience
 
 import "sync/atomic"
 
-// cache remembers by bytes, bounded: when the young half is full it becomes the old
-// one, and what was not asked for since is forgotten. One goroutine uses it; the
-// counts are read by others.
+// cache is a bounded map by bytes. When the young half is full it becomes the old one,
+// and entries that were not used since are forgotten. One goroutine uses the cache;
+// others read the counts.
 type cache[V any] struct {
 	half         int // entries
 	young, old   map[string]V
@@ -15,7 +15,7 @@ func newCache[V any](entries int) *cache[V] {
 	return &cache[V]{half: entries / 2, young: map[string]V{}}
 }
 
-// get does not allocate, but for moving what it finds to the young half.
+// get allocates only when it moves an entry to the young half.
 func (c *cache[V]) get(key []byte) (v V, ok bool) {
 	if v, ok = c.young[string(key)]; ok {
 		c.hits.Add(1)

@@ -1,17 +1,17 @@
-// Package audience tells who clicked, from what the click journal holds: the kind of
-// device, browser and system and whether it is a bot by the user agent, the referrer's host, country and city
-// by a MaxMind database, and a number by which visitors of a day are told apart. It
-// also seals the addresses that the journal holds.
+// Package audience describes visitors from the records of the click journal: kind of
+// device, browser, system and bots by the user agent, the referrer's host, country and
+// city by a MaxMind database, and a number that identifies a visitor within a day. It
+// also seals the addresses in the journal.
 //
-// It keeps nothing on disk and asks nobody.
+// It stores nothing on disk and makes no requests.
 package audience
 
 import "waypost"
 
-// Salts are the secrets of the days, as the replica has them.
+// Salts are the secrets of the days, from the replica.
 type Salts interface {
-	// Salt gives the salt of a day, in days since 1970, UTC; nil when there is none.
-	// It may be called by many goroutines at once, and neither allocates nor waits.
+	// Salt returns the salt of a day, in days since 1970, UTC; nil if there is none. Many
+	// goroutines may call it at once. It neither allocates nor waits.
 	Salt(day int32) *waypost.Salt
 }
 

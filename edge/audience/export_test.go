@@ -10,7 +10,7 @@ func Open(salts Salts, sealed [16]byte, at int64) netip.Addr {
 	return a.dayOf(at).open(&a.address, &sealed)
 }
 
-// Host gives the host of a referrer, as Profile does.
+// Host returns the host of a referrer, as Profile does.
 func Host(referrer string) string {
 	return string(appendHost(nil, []byte(referrer)))
 }
@@ -31,7 +31,7 @@ func NewDatabase(content []byte, addr netip.Addr) (country, city string, err err
 	return where.country, where.city, err
 }
 
-// Remembered is how many agents are remembered.
+// Remembered counts the cached agents.
 func (a *Audience) Remembered() int { return len(a.agents.young) + len(a.agents.old) }
 
 // IsBot asks whether an agent says that it is a bot.

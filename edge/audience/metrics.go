@@ -4,11 +4,11 @@ import "github.com/prometheus/client_golang/prometheus"
 
 var (
 	descCache = prometheus.NewDesc("waypost_audience_cache_lookups_total",
-		"Lookups in what is remembered of user agents, names of bots, referrers and places, by whether it was there.", []string{"cache", "result"}, nil)
+		"Lookups in the caches of user agents, names of bots, referrers and places, by result.", []string{"cache", "result"}, nil)
 	descBuilt = prometheus.NewDesc("waypost_geoip_build_time_seconds",
 		"When the GeoIP database in use was built, in seconds since 1970; 0: there is none.", nil, nil)
 	descFailures = prometheus.NewDesc("waypost_geoip_load_failures_total",
-		"GeoIP files that could not be used; the one before stays.", nil, nil)
+		"GeoIP files that could not be used; the previous one stays.", nil, nil)
 	descErrors = prometheus.NewDesc("waypost_geoip_lookup_errors_total",
 		"Addresses at which the GeoIP database is broken.", nil, nil)
 )

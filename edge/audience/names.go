@@ -32,7 +32,7 @@ var systemTokens = []token{
 	{"Win98", useragent.Windows},
 }
 
-// systemNames are the systems of the library under the names that are told.
+// systemNames maps the library's systems to their reported names.
 var systemNames = map[string]string{
 	useragent.Windows: useragent.Windows, useragent.WindowsPhone: useragent.WindowsPhone, useragent.Android: useragent.Android,
 	useragent.MacOS: useragent.MacOS, useragent.IOS: useragent.IOS, useragent.Linux: useragent.Linux,
@@ -40,8 +40,8 @@ var systemNames = map[string]string{
 	useragent.Harmony: "HarmonyOS",
 }
 
-// browserTokens are what pretends to be another browser, in the order in which they
-// hide behind one another: apps, then browsers, then tools.
+// browserTokens identify software that poses as another browser. The order matters: apps
+// before browsers before tools.
 var browserTokens = []token{
 	{"MessengerForiOS", "Messenger"},
 	{"MessengerLiteForiOS", "Messenger"},

@@ -9,11 +9,11 @@ import (
 	"unicode/utf8"
 )
 
-// place is where a visitor is, as far as it is known.
+// place locates a visitor, as far as it is known.
 type place struct{ country, city string }
 
-// placeOf gives the place of an address. Each record of the database is decoded once
-// in a while, however many networks have it.
+// placeOf returns the place of an address. It caches each record of the database, which
+// many networks may share.
 func (a *Audience) placeOf(addr netip.Addr) place {
 	if a.cfg.Places == nil {
 		return place{}
@@ -33,7 +33,7 @@ func (a *Audience) placeOf(addr netip.Addr) place {
 	return where
 }
 
-// find looks an address up. The error tells nothing of the address. The cache is of
+// find looks an address up. The error does not reveal the address. The cache is that of
 // this database; nil: none.
 func (db *database) find(addr netip.Addr, known *cache[place]) (where place, err error) {
 	defer func() {

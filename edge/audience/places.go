@@ -26,8 +26,8 @@ type PlacesConfig struct {
 	Metrics prometheus.Registerer // default: none
 }
 
-// Places tells where visitors are, by a file that may be replaced at any time. A file
-// that cannot be used leaves the one before in place.
+// Places locates visitors by a file that may be replaced at any time. A file that cannot
+// be used leaves the previous one in place.
 type Places struct {
 	cfg     PlacesConfig
 	current atomic.Pointer[database] // nil: there is none yet
@@ -43,7 +43,7 @@ type database struct {
 	reported atomic.Bool // an error of it was logged
 }
 
-// fileState tells a file from the one that was there before.
+// fileState distinguishes a file from the previous one.
 type fileState struct {
 	size    int64
 	changed time.Time
@@ -97,11 +97,11 @@ func (p *Places) look() {
 	p.seen = now
 	if err != nil {
 		p.failures.Add(1)
-		p.cfg.Logger.Error("the GeoIP database cannot be used", "file", p.cfg.File, "error", err, "keeps_the_one_before", p.current.Load() != nil)
+		p.cfg.Logger.Error("cannot use the GeoIP database", "file", p.cfg.File, "error", err, "keeps_the_one_before", p.current.Load() != nil)
 		return
 	}
 	p.current.Store(db)
-	p.cfg.Logger.Info("the GeoIP database was read", "file", p.cfg.File, "type", db.reader.Metadata.DatabaseType, "built", db.reader.Metadata.BuildTime())
+	p.cfg.Logger.Info("read the GeoIP database", "file", p.cfg.File, "type", db.reader.Metadata.DatabaseType, "built", db.reader.Metadata.BuildTime())
 }
 
 func stateOf(file string) fileState {
@@ -118,8 +118,8 @@ func CheckPlaces(file string) error {
 	return err
 }
 
-// readDatabase reads a file whole. It is not mapped: who writes into it in place must
-// not be able to end the process.
+// readDatabase reads a whole file. It does not map the file, because a write in place
+// could then end the process.
 func readDatabase(file string) (db *database, err error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -140,7 +140,7 @@ func readDatabase(file string) (db *database, err error) {
 	return newDatabase(content)
 }
 
-// newDatabase judges a database by its kind, and by a look at places all over it.
+// newDatabase checks the kind of a database, and samples places all over it.
 func newDatabase(content []byte) (db *database, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -153,7 +153,7 @@ func newDatabase(content []byte) (db *database, err error) {
 	}
 	kind := strings.ToLower(reader.Metadata.DatabaseType)
 	if !strings.Contains(kind, "city") && !strings.Contains(kind, "country") && !strings.Contains(kind, "enterprise") {
-		return nil, fmt.Errorf("it is a database of type %.64q, which tells neither countries nor cities", reader.Metadata.DatabaseType)
+		return nil, fmt.Errorf("it is a database of type %.64q, which has neither countries nor cities", reader.Metadata.DatabaseType)
 	}
 	db = &database{reader: reader}
 	for n := range 4096 {

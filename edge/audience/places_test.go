@@ -21,7 +21,7 @@ import (
 	"waypost/edge/audience"
 )
 
-// spot is what a database says of a network; without a city there is none in it.
+// spot describes a network in a database; without a city there is none in it.
 type spot struct{ country, city string }
 
 // cityDatabase makes a database as MaxMind and DB-IP do.
@@ -67,7 +67,7 @@ func whereIs(t *testing.T, a *audience.Audience, salts days, address string) spo
 	return spot{p.Country, p.City}
 }
 
-func TestCountryAndCityAreThoseOfTheDatabase(t *testing.T) {
+func TestPlaces_CountryAndCityAreThoseOfTheDatabase(t *testing.T) {
 	long := strings.Repeat("ö", 100)
 	for name, kind := range map[string]string{"MaxMind's": "GeoLite2-City", "DB-IP's": "DBIP-City-Lite", "of countries": "GeoLite2-Country"} {
 		t.Run(name, func(t *testing.T) {
@@ -91,7 +91,7 @@ func TestCountryAndCityAreThoseOfTheDatabase(t *testing.T) {
 	}
 }
 
-func TestANewDatabaseIsTakenAndABrokenOneLeavesTheOldOne(t *testing.T) {
+func TestPlaces_NewDatabaseIsTakenAndABrokenOneLeavesTheOldOne(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "places.mmdb")
 	salts, at := twoDays(), time.Now().Add(-time.Hour)
 	next := func() time.Time { at = at.Add(time.Second); return at }
@@ -99,7 +99,7 @@ func TestANewDatabaseIsTakenAndABrokenOneLeavesTheOldOne(t *testing.T) {
 	metrics := prometheus.NewRegistry()
 	places := audience.OpenPlaces(audience.PlacesConfig{File: file, Logger: slog.New(slog.NewTextHandler(&log, nil)), Metrics: metrics})
 	a := audience.New(audience.Config{Salts: salts, Places: places, Metrics: metrics})
-	require.Contains(t, log.String(), "cannot be used", "it is not there yet")
+	require.Contains(t, log.String(), "cannot use", "it is not there yet")
 	require.Equal(t, spot{}, whereIs(t, a, salts, "192.0.2.7"))
 
 	good := cityDatabase(t, "GeoLite2-City", map[string]spot{"192.0.2.0/24": {"DE", "Köln"}})
@@ -149,10 +149,11 @@ func shown(t *testing.T, metrics prometheus.Gatherer, name string) (sum float64)
 	return sum
 }
 
-func TestTheFileIsLookedAtWhileItRuns(t *testing.T) {
+func TestPlaces_FileIsLookedAtWhileItRuns(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "places.mmdb")
 	read := make(chan struct{}, 1)
-	places := audience.OpenPlaces(audience.PlacesConfig{File: file, Every: time.Millisecond, Logger: slog.New(tells{slog.DiscardHandler, "the GeoIP database was read", read})})
+	logger := slog.New(tells{slog.DiscardHandler, "read the GeoIP database", read})
+	places := audience.OpenPlaces(audience.PlacesConfig{File: file, Every: time.Millisecond, Logger: logger})
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { places.Run(ctx) })
@@ -165,7 +166,7 @@ func TestTheFileIsLookedAtWhileItRuns(t *testing.T) {
 	running.Wait()
 }
 
-// tells says when a message is logged.
+// reports says when a message is logged.
 type tells struct {
 	slog.Handler
 	message string
@@ -184,7 +185,7 @@ func (h tells) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-func TestADatabaseThatIsBrokenInPartsIsReportedOnceAndWithoutTheAddress(t *testing.T) {
+func TestPlaces_DatabaseThatIsBrokenInPartsIsReportedOnceAndWithoutTheAddress(t *testing.T) {
 	content := cityDatabase(t, "GeoLite2-City", map[string]spot{"203.0.113.77/32": {"DE", "Köln"}})
 	i := bytes.Index(content, []byte("iso_code"))
 	require.Positive(t, i)
@@ -195,7 +196,8 @@ func TestADatabaseThatIsBrokenInPartsIsReportedOnceAndWithoutTheAddress(t *testi
 	salts := twoDays()
 	metrics := prometheus.NewRegistry()
 	logger := slog.New(slog.NewTextHandler(&log, nil))
-	a := audience.New(audience.Config{Salts: salts, Places: audience.OpenPlaces(audience.PlacesConfig{File: file, Logger: logger, Metrics: metrics})})
+	places := audience.OpenPlaces(audience.PlacesConfig{File: file, Logger: logger, Metrics: metrics})
+	a := audience.New(audience.Config{Salts: salts, Places: places})
 	for range 3 {
 		require.Equal(t, spot{}, whereIs(t, a, salts, "203.0.113.77"))
 	}

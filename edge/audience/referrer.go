@@ -8,10 +8,10 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// appendHost appends the host of a Referer: in lower case, with www., without a port,
-// and names in other scripts as punycode, which is how browsers send them. Addresses in
-// place of names stay as they are, the packages of Android apps are hosts too. What is no
-// URL of http, https or android-app, or has no host that could be one, gives nothing.
+// appendHost appends the host of a Referer: in lower case, with www., without a port, and
+// names in other scripts as punycode, as browsers send them. IP addresses stay as they
+// are; the packages of Android apps are hosts too. It appends nothing unless the text is
+// a URL of http, https or android-app with a valid host.
 func appendHost(dst, referrer []byte) []byte {
 	scheme, rest, ok := bytes.Cut(referrer, []byte("://"))
 	if !ok || !schemeWithHost(scheme) {

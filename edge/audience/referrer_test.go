@@ -10,7 +10,7 @@ import (
 	"waypost/edge/audience"
 )
 
-func TestOfAReferrerTheHostIsTold(t *testing.T) {
+func TestReferrer_OfAReferrerTheHostIsTold(t *testing.T) {
 	long := strings.Repeat("a.", 63) + "example"
 	for referrer, host := range map[string]string{
 		"https://www.Example.COM/path?q=1#x":      "www.example.com",

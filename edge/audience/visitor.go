@@ -11,7 +11,7 @@ import (
 	"waypost"
 )
 
-// opened is what a day's salt opens and tells apart.
+// opened holds the keys of one day.
 type opened struct {
 	day   int32
 	salt  waypost.Salt
@@ -19,10 +19,10 @@ type opened struct {
 	mac   hash.Hash
 }
 
-// keptDays is how many days' keys are at hand: the journal may hold clicks of several.
+// keptDays bounds the cached keys. The journal may hold clicks of several days.
 const keptDays = 4
 
-// dayOf gives the keys of a day, nil when its salt is not there or not there any more.
+// dayOf returns the keys of a day, nil if its salt is missing or destroyed.
 func (a *Audience) dayOf(at int64) *opened {
 	day := waypost.Day(at)
 	salt := a.cfg.Salts.Salt(day)
@@ -40,16 +40,16 @@ func (a *Audience) dayOf(at int64) *opened {
 	return d
 }
 
-// open gives the address that was sealed. An address that was sealed under another
-// salt of the day comes out as one that nobody has.
+// open returns the sealed address. An address that was sealed under another salt of the
+// day becomes a random one.
 func (d *opened) open(buf, sealed *[16]byte) netip.Addr {
 	d.block.Decrypt(buf[:], sealed[:])
 	return netip.AddrFrom16(*buf).Unmap()
 }
 
-// visitor tells the visitors of a day apart: the first eight bytes of HMAC-SHA-256
-// under the day's salt, of the address in its form of 16 bytes and the user agent. Of
-// these waypost.VisitorBits leave the edge, and they are never all zero.
+// visitor identifies a visitor within a day: the first eight bytes of HMAC-SHA-256 under
+// the day's salt, of the address as 16 bytes and the user agent. Of these,
+// waypost.VisitorBits leave the edge, and they are never all zero.
 func (d *opened) visitor(address *[16]byte, agent []byte, sum []byte) uint64 {
 	d.mac.Reset()
 	d.mac.Write(address[:])

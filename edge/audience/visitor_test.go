@@ -40,7 +40,7 @@ func visitor(a *audience.Audience, sealed [16]byte, at int64, agent string) uint
 	return v
 }
 
-func TestAVisitorIsTheHashThatIsWrittenDown(t *testing.T) {
+func TestVisitor_VisitorIsTheHashThatIsWrittenDown(t *testing.T) {
 	salts := twoDays()
 	a := audience.New(audience.Config{Salts: salts})
 	for address, form := range map[string][16]byte{
@@ -55,7 +55,7 @@ func TestAVisitorIsTheHashThatIsWrittenDown(t *testing.T) {
 	}
 }
 
-func TestVisitorsAreToldApartWithinADayAndNotAcrossDays(t *testing.T) {
+func TestVisitor_VisitorsAreToldApartWithinADayAndNotAcrossDays(t *testing.T) {
 	salts := twoDays()
 	one, other := audience.New(audience.Config{Salts: salts}), audience.New(audience.Config{Salts: salts}) // two edges
 	const day = 86_400_000
@@ -75,7 +75,7 @@ func TestVisitorsAreToldApartWithinADayAndNotAcrossDays(t *testing.T) {
 	}
 }
 
-func TestNobodyIsToldWithoutASaltOrAnAddress(t *testing.T) {
+func TestVisitor_NoOneIsToldWithoutASaltOrAnAddress(t *testing.T) {
 	salts := twoDays()
 	a := audience.New(audience.Config{Salts: salts})
 	sealed := seal(t, salts, "192.0.2.7", noon)
@@ -91,7 +91,7 @@ func TestNobodyIsToldWithoutASaltOrAnAddress(t *testing.T) {
 	require.Zero(t, seal(t, salts, "192.0.2.7", noon))
 }
 
-func TestASealedAddressIsOpenedByItsDaysSaltAlone(t *testing.T) {
+func TestVisitor_SealedAddressIsOpenedByItsDaysSaltAlone(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		var raw [16]byte
 		copy(raw[:], rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(rt, "address"))
@@ -113,7 +113,7 @@ func TestASealedAddressIsOpenedByItsDaysSaltAlone(t *testing.T) {
 	})
 }
 
-func TestASaltThatChangesIsTakenAtOnceByAllWhoSeal(t *testing.T) {
+func TestVisitor_SaltThatChangesIsTakenAtOnceByAllWhoSeal(t *testing.T) {
 	var mu sync.RWMutex
 	salts := twoDays()
 	s := audience.NewSealer(locked{&mu, salts})
@@ -151,14 +151,14 @@ func (l locked) Salt(day int32) *waypost.Salt {
 	return l.salts[day]
 }
 
-func TestSealingDoesNotAllocate(t *testing.T) {
+func TestVisitor_SealingDoesNotAllocate(t *testing.T) {
 	s := audience.NewSealer(twoDays())
 	address := netip.MustParseAddr("2001:db8::9")
 	sealed := new([16]byte)
 	require.Zero(t, testing.AllocsPerRun(100, func() { s.Seal(sealed, address, noon) }))
 }
 
-func TestAKnownVisitorIsDescribedWithoutAllocating(t *testing.T) {
+func TestVisitor_KnownVisitorIsDescribedWithoutAllocating(t *testing.T) {
 	salts := twoDays()
 	a := audience.New(audience.Config{Salts: salts})
 	c := waypost.Click{

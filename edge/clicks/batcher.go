@@ -18,15 +18,15 @@ import (
 )
 
 const (
-	// maxAhead is how many batches of a boot may wait before its segments are compacted.
+	// maxAhead bounds the waiting batches of a boot, before its segments are compacted.
 	maxAhead = 4
 
-	// maxUncompacted is how many may wait before another one is made of a compacted segment.
+	// maxUncompacted bounds them while batches are made of a compacted segment.
 	maxUncompacted = 2
 )
 
-// batcher makes batches of recorded clicks while the control plane keeps up, and compacted
-// segments otherwise. It also syncs segments that are covered by neither.
+// batcher makes batches of recorded clicks while the control plane keeps up, and
+// compacted segments otherwise. It also syncs segments that are covered by neither.
 type batcher struct {
 	*shared
 	catalog   *catalog
@@ -35,8 +35,9 @@ type batcher struct {
 	recorder  *recorder
 
 	// mu is held while batches and compacted segments are made, and taken before the
-	// catalog's lock. The batcher's goroutine holds it; once that has ended, whoever seals the
-	// journal or ships the rest does; and the compactor, to replace compacted segments.
+	// catalog's lock. The batcher's goroutine holds it; once that has ended, the goroutine
+	// that seals the journal or ships the rest does; and the compactor, to replace compacted
+	// segments.
 	mu       sync.Mutex
 	pace     pacer // guarded by mu, as are the following
 	sums     *tally
@@ -188,8 +189,8 @@ func (b *batcher) syncSegments(all bool) {
 // advanceStream brings a stream's clicks closer to the control plane. While batches wait,
 // sealed segments become batches, up to a few, and are compacted then, so that clicks
 // without an identity can still be made smaller. While none waits, the oldest compacted
-// segment becomes one, block by block, or else the segments do: all of their clicks if that
-// is due. The lock is held.
+// segment becomes one, block by block, or else the segments do: all of their clicks if
+// that is due. The lock is held.
 func (b *batcher) advanceStream(s *stream, due bool) error {
 	c := b.catalog
 	for {
@@ -226,8 +227,8 @@ func (b *batcher) advanceStream(s *stream, due bool) error {
 	}
 }
 
-// batchSegments makes the next batch of the clicks that are in the stream's segments and not
-// covered yet. It reports whether there may be more for another one.
+// batchSegments makes the next batch of the clicks that are in the stream's segments and
+// not covered yet. It reports whether there may be more for another one.
 func (b *batcher) batchSegments(s *stream) (more bool, err error) {
 	c := b.catalog
 	m := c.beginMark()
@@ -291,8 +292,8 @@ func (b *batcher) compactSegments(s *stream) error {
 	return nil
 }
 
-// batchBlock makes the next batch of the next block of a compacted segment. It skips a block
-// that cannot be read; the file goes to quarantine at its end.
+// batchBlock makes the next batch of the next block of a compacted segment. It skips a
+// block that cannot be read; the file goes to quarantine at its end.
 func (b *batcher) batchBlock(s *stream, f *compacted) error {
 	c := b.catalog
 	batch, err := b.readBlock(f)
@@ -344,7 +345,7 @@ func (b *batcher) undropped(s *stream) uint64 {
 	return b.recorder.dropped.Load() - b.reported
 }
 
-// fix gives a batch its identity and its bytes, which are valid until the next call.
+// fix assigns a batch its identity and its bytes, which are valid until the next call.
 func (b *batcher) fix(s *stream, seq uint64, batch *waypost.ClickBatch, clicks uint64, point checkpoint) batchFile {
 	batch.Node, batch.Boot, batch.Seq = s.node, s.boot.id, seq
 	return batchFile{boot: s.boot.id, node: s.node, seq: seq, clicks: clicks, checkpoint: point, body: b.packer.pack(batch)}
@@ -490,8 +491,9 @@ type packer struct {
 	packed bytes.Buffer
 }
 
-// zstdBlock is the window and the block of the compression, which takes 0.2 ms for it.
-const zstdBlock = 64 << 10
+// zstdBlock is the window and the block of the compression, in bytes. A block takes about
+// 0.1 ms.
+const zstdBlock = 32 << 10
 
 // newPacker makes a packer. It compresses at its fastest, because codes look random.
 func newPacker(p *pacer) (*packer, error) {

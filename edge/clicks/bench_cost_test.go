@@ -16,8 +16,9 @@ import (
 	"waypost/edge/clicks"
 )
 
-// BenchmarkClick is the processor time of the whole process for a click, from recording to
-// the acknowledgement, at 80,000 a second on links alike of a million. -benchtime 800000x takes ten seconds.
+// BenchmarkClick is the processor time of the whole process for a click, from recording
+// to the acknowledgement, at 80,000 a second on links alike of a million. -benchtime
+// 800000x takes ten seconds.
 func BenchmarkClick(b *testing.B) {
 	for name, c := range map[string]waypost.Click{
 		"bare":    {Address: [16]byte{1}},
@@ -51,7 +52,7 @@ func BenchmarkClick(b *testing.B) {
 	}
 }
 
-// offer gives the processor time of the process while n clicks come.
+// offer returns the processor time of the process while n clicks come.
 func offer(c *waypost.Click, n int, to func(waypost.Click)) time.Duration {
 	const pause, burst = 5 * time.Millisecond, 400
 	tick := time.NewTicker(pause)

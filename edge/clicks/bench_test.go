@@ -46,7 +46,9 @@ func BenchmarkFix(b *testing.B) {
 			b.Fatal(err)
 		}
 		for range perBatch {
-			j.Record(waypost.Click{Domain: 1, Code: fmt.Appendf(nil, "%07x", rand.Uint32()>>4), At: 1_700_000_000_000, Agent: agent, Referrer: referrer})
+			j.Record(waypost.Click{
+				Domain: 1, Code: fmt.Appendf(nil, "%07x", rand.Uint32()>>4), At: 1_700_000_000_000, Agent: agent, Referrer: referrer,
+			})
 		}
 		b.StartTimer()
 		if err := j.Seal(); err != nil {
@@ -61,8 +63,8 @@ func BenchmarkFix(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/perBatch, "ns/click")
 }
 
-// BenchmarkTally is what of that is no disk: 50,000 clicks of nearly as many links, by
-// one visitor or by as many.
+// BenchmarkTally measures the part without a disk: 50,000 clicks of nearly as many links,
+// by one visitor or by as many.
 func BenchmarkTally(b *testing.B) {
 	for _, visitors := range []int{1, 50_000} {
 		b.Run(fmt.Sprintf("visitors=%d", visitors), func(b *testing.B) {

@@ -191,8 +191,8 @@ func (c *catalog) settle(s *stream, seg *segment, g gathered) {
 	}
 }
 
-// renameSealed says in the file's name that the segment takes no more clicks. A failure is
-// harmless: no process records to the segments of an earlier boot.
+// renameSealed says in the file's name that the segment takes no more clicks. A failure
+// is harmless: no process records to the segments of an earlier boot.
 func (b *shared) renameSealed(seg *segment) {
 	to := seg.name.in(sealed)
 	failpoint.Hit("seal segment: begun")
@@ -249,17 +249,17 @@ func (c *catalog) retireCompacted(s *stream, f *compacted) {
 	c.freed.set()
 }
 
-// useBlock notes that the next block of a compacted segment is in a batch or unreadable. The
-// lock is held.
+// useBlock notes that the next block of a compacted segment is in a batch or unreadable.
+// The lock is held.
 func (c *catalog) useBlock(s *stream, f *compacted) {
 	if f.used++; f.used == len(f.blocks) {
 		c.retireCompacted(s, f)
 	}
 }
 
-// end removes a stream of an earlier boot that holds no clicks and retains no batches. Its
-// newest batch goes last: without it, a segment that came back after a power cut would look
-// as if it were in no batch. The lock is held.
+// end removes a stream of an earlier boot that holds no clicks and retains no batches.
+// Its newest batch goes last: without it, a segment that came back after a power cut
+// would look as if it were in no batch. The lock is held.
 func (c *catalog) end(s *stream) error {
 	if s == c.current || !s.empty() {
 		return nil
@@ -281,8 +281,8 @@ func (c *catalog) end(s *stream) error {
 	return nil
 }
 
-// acknowledge takes the oldest batch of a stream off those that wait. Counted says that the
-// control plane counted it; otherwise it never will.
+// acknowledge takes the oldest batch of a stream off those that wait. Counted says that
+// the control plane counted it; otherwise it never will.
 func (c *catalog) acknowledge(s *stream, counted bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -343,7 +343,8 @@ func (c *catalog) unconfirmed(before time.Time) *stream {
 	return nil
 }
 
-// backoffEnds returns when the first backed-off boot may ship again; zero if there is none.
+// backoffEnds returns when the first backed-off boot may ship again; zero if there is
+// none.
 func (c *catalog) backoffEnds(now time.Time) (until time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -355,7 +356,8 @@ func (c *catalog) backoffEnds(now time.Time) (until time.Time) {
 	return until
 }
 
-// backOff lets the boots of a stream's node wait for a pause that depends on the refusals.
+// backOff lets the boots of a stream's node wait for a pause that depends on the
+// refusals.
 func (c *catalog) backOff(of *stream, pause func(refusals int) time.Duration) (refusals int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -384,7 +386,8 @@ func (c *catalog) accepted(of *stream) {
 	of.refusals = 0 // it may have ended, and be in no list
 }
 
-// Nodes returns the names under which there are clicks that the control plane may be sent.
+// Nodes returns the names under which there are clicks that the control plane may be
+// sent.
 func (j *Journal) Nodes() []string {
 	var names []string
 	for _, s := range j.catalog.all() {

@@ -6,12 +6,12 @@ import (
 	"slices"
 )
 
-// checkpoint says where the clicks of a boot are, as of the file that holds it, which is a
-// batch or a compacted segment. It covers the parts of segments that are in batches or
+// checkpoint says where the clicks of a boot are, as of the file that holds it, which is
+// a batch or a compacted segment. It covers the parts of segments that are in batches or
 // compacted segments, and the parts of compacted segments that are in batches or in other
-// compacted segments. A segment with a number below next that is not listed is covered as a
-// whole; one from next on is not covered at all. The same holds for compacted segments. The
-// newest file of a boot is right about all older ones.
+// compacted segments. A segment with a number below next that is not listed is covered as
+// a whole; one from next on is not covered at all. The same holds for compacted segments.
+// The newest file of a boot is right about all older ones.
 type checkpoint struct {
 	next          uint64
 	segments      []coveredSegment
@@ -42,7 +42,8 @@ func (c *checkpoint) of(number uint64) (end int64, whole bool) {
 	return 0, true
 }
 
-// ofCompacted returns how many blocks of a compacted segment are covered; whole if all are.
+// ofCompacted returns how many blocks of a compacted segment are covered; whole if all
+// are.
 func (c *checkpoint) ofCompacted(number uint64) (blocks int, whole bool) {
 	if number >= c.nextCompacted {
 		return 0, false

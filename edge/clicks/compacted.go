@@ -16,8 +16,8 @@ import (
 )
 
 // A compacted segment holds clicks of a boot that are in no batch yet, in less room than
-// segments. It has no identity, so that compacted segments can be merged, with less detail,
-// as long as none of their clicks was sent. Its file is
+// segments. It has no identity, so that compacted segments can be merged, with less
+// detail, as long as none of their clicks was sent. Its file is
 //
 //	blocks, one after the other: each a batch of api/clickbatch, zstd
 //	"WPCLICKF", version 1, grade, 2 bytes zero
@@ -32,8 +32,8 @@ import (
 //	length of all that from the magic on, 4 bytes
 //
 // with little-endian numbers. Links are in order, by domain and code, over all blocks. A
-// link with more clicks than a block may hold continues in the next one. Each block is small
-// enough to become a batch as it is.
+// link with more clicks than a block may hold continues in the next one. Each block is
+// small enough to become a batch as it is.
 const (
 	compactedMagic   = "WPCLICKF"
 	compactedVersion = 1
@@ -157,14 +157,18 @@ func decodeFoot(b []byte, before int64) (*compacted, checkpoint, error) {
 		return nil, checkpoint{}, fmt.Errorf("%w: %w", errCompacted, err)
 	}
 	le := binary.LittleEndian
-	if len(b) < compactedHead+4 || string(b[:9]) != compactedMagic+string([]byte{compactedVersion}) || b[9] > byte(totalGrade) || b[10] != 0 || b[11] != 0 {
+	if len(b) < compactedHead+4 ||
+		string(b[:9]) != compactedMagic+string([]byte{compactedVersion}) || b[9] > byte(totalGrade) || b[10] != 0 || b[11] != 0 {
 		return bad(errors.New("its beginning is wrong"))
 	}
 	end := len(b) - 4
 	if le.Uint32(b[end:]) != crc32.Checksum(b[:end], castagnoli) {
 		return bad(errors.New("the checksum does not match"))
 	}
-	f := &compacted{grade: grade(b[9]), name: name{kind: compactedKind, boot: bootName{id: waypost.BootID(b[12:28])}, n: le.Uint64(b[28:])}, seq: le.Uint64(b[36:])}
+	f := &compacted{
+		grade: grade(b[9]), seq: le.Uint64(b[36:]),
+		name: name{kind: compactedKind, boot: bootName{id: waypost.BootID(b[12:28])}, n: le.Uint64(b[28:])},
+	}
 	node, rest := int(b[44]), b[compactedHead:end]
 	if len(rest) < node || !waypost.ValidNode(string(rest[:node])) {
 		return bad(errors.New("its node is wrong"))

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// mergeWidth is how many compacted segments of one size become one. So a click is
+	// mergeWidth compacted segments of one size become one. So a click is
 	// written again only as often as its file grows by that factor, or loses detail.
 	mergeWidth = 8
 
@@ -150,8 +150,8 @@ func (c *compactor) pick(free int64, pressed bool) *mergeJob {
 	return c.coarsen(exactGrade, quarterGrade, free)
 }
 
-// coarsen finds the oldest compacted segments of a grade, as far as there is room to write
-// their merge.
+// coarsen finds the oldest compacted segments of a grade, as far as there is room to
+// write their merge.
 func (c *compactor) coarsen(from, to grade, free int64) *mergeJob {
 	for _, s := range c.catalog.streams {
 		job := &mergeJob{stream: s, grade: to}
@@ -187,8 +187,8 @@ func (c *compactor) oneSize(free int64) *mergeJob {
 	return nil
 }
 
-// smallest finds compacted segments of totals of any size, except one that is so much larger
-// than the others that it is not worth writing again.
+// smallest finds compacted segments of totals of any size, except one that is so much
+// larger than the others that it is not worth writing again.
 func (c *compactor) smallest(free int64) *mergeJob {
 	for _, s := range c.catalog.streams {
 		var some []*compacted
@@ -220,8 +220,8 @@ func sizeOf(files []*compacted) (sum int64) {
 	return sum
 }
 
-// merge makes one compacted segment of several, and removes them once it is durable. It may
-// take long, so it holds the batcher's lock only at its end. If the journal is sealed
+// merge makes one compacted segment of several, and removes them once it is durable. It
+// may take long, so it holds the batcher's lock only at its end. If the journal is sealed
 // meanwhile, it leaves the files as they were.
 func (c *compactor) merge(job *mergeJob) (err error) {
 	defer func() {
@@ -375,8 +375,8 @@ func (s *source) peek(l *waypost.LinkClicks) *waypost.LinkClicks {
 	return nil
 }
 
-// next goes to the next link, or to the first one. It skips a block that cannot be read; the
-// file goes to quarantine when it is retired.
+// next goes to the next link, or to the first one. It skips a block that cannot be read;
+// the file goes to quarantine when it is retired.
 func (s *source) next() error {
 	if s.at++; s.at < len(s.batch.Links) {
 		return nil

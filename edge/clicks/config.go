@@ -31,19 +31,20 @@ type Config struct {
 	// which is 10,000 clicks whose agents all differ, and 37,000 whose agents are few.
 	SegmentBytes int64
 
-	// MaxBytes bounds the files in Dir, dead letters and quarantine included; at least
-	// four segments. As it fills, clicks that wait lose detail, and at the bound they are
-	// dropped and counted. Default: 2 GiB, which is a week at 500 clicks a second,
-	// but at most half of the disk that is free or the journal's own, and at least eight
-	// segments.
+	// MaxBytes bounds the files in Dir, dead letters and quarantine included; at least four
+	// segments. A batch or compacted segment may exceed it by its size, while it is made and
+	// until the files that it replaces are removed. As it fills, clicks that wait lose
+	// detail, and at the bound they are dropped and counted. Default: 2 GiB, which is a week
+	// at 500 clicks a second, but at most half of the disk that is free or the journal's
+	// own, and at least eight segments.
 	MaxBytes int64
 
 	// Shards is the number of segments that are written at the same time. Default:
 	// one for each processor, at most 8, and at most half of what MaxBytes holds.
 	Shards int
 
-	// FlushInterval is how often the recorded clicks become a batch while the control plane
-	// keeps up. Default: 500 ms.
+	// FlushInterval is the time after which recorded clicks become a batch while the control
+	// plane keeps up. Default: 500 ms.
 	FlushInterval time.Duration
 
 	// SyncInterval, plus the time of a sync, bounds the clicks that a power cut loses:
@@ -51,10 +52,10 @@ type Config struct {
 	// Default: 1 s.
 	SyncInterval time.Duration
 
-	// KeepAcknowledged is how long batches that the control plane has counted are retained,
-	// to be sent again if it loses them in a failover. They take at most an eighth of
-	// MaxBytes, and are removed first when there is no room. Default: 24 h; less than 0: they
-	// are not retained.
+	// KeepAcknowledged bounds for how long batches that the control plane counted are
+	// retained, to be sent again if it loses them in a failover. They take at most an eighth
+	// of MaxBytes, and are removed first when there is no room. Default: 24 h; less than 0:
+	// they are not retained.
 	KeepAcknowledged time.Duration
 
 	// Shared is the lock of a journal in Dir that another process has open, as returned by

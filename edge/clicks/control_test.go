@@ -52,7 +52,8 @@ type counted struct {
 
 func newControlPlane(t *testing.T) *controlPlane {
 	c := &controlPlane{
-		changed: make(chan struct{}), counted: map[boot]*counted{}, clicks: map[string]uint64{}, bots: map[string]uint64{}, last: map[string]int64{},
+		changed: make(chan struct{}), counted: map[boot]*counted{},
+		clicks: map[string]uint64{}, bots: map[string]uint64{}, last: map[string]int64{},
 	}
 	server := httptest.NewServer(c)
 	t.Cleanup(server.Close)
@@ -60,7 +61,7 @@ func newControlPlane(t *testing.T) *controlPlane {
 	return c
 }
 
-// clone gives another control plane that has counted the same.
+// clone returns another control plane that has counted the same.
 func (c *controlPlane) clone(t *testing.T) *controlPlane {
 	n := newControlPlane(t)
 	c.mu.Lock()
@@ -202,7 +203,7 @@ func (c *controlPlane) setFault(f func(b *waypost.ClickBatch, w http.ResponseWri
 	c.fault = f
 }
 
-// totals gives the clicks of every link that has some, and all together.
+// totals returns the clicks of every link that has some, and all together.
 func (c *controlPlane) totals() (map[string]uint64, uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

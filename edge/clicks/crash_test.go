@@ -93,7 +93,7 @@ func killAfter(t *testing.T, dir, url string, n int) (recorded [recorders]uint64
 	return recorded
 }
 
-func TestAKilledProcessLosesNoClickAndCountsNoneTwice(t *testing.T) {
+func TestJournal_KilledProcessLosesNoClickAndCountsNoneTwice(t *testing.T) {
 	control, dir := newControlPlane(t), t.TempDir()
 	control.setFault(func(_ *waypost.ClickBatch, w http.ResponseWriter, count func()) bool {
 		switch rand.N(6) {
@@ -125,7 +125,7 @@ func TestAKilledProcessLosesNoClickAndCountsNoneTwice(t *testing.T) {
 	require.Empty(t, files(t, filepath.Join(dir, "dead"), ""))
 }
 
-func TestAProcessKilledWhileClicksAreFoldedLosesNoneAndCountsNoneTwice(t *testing.T) {
+func TestJournal_ProcessKilledWhileClicksAreCompactedLosesNoneAndCountsNoneTwice(t *testing.T) {
 	control, dir := newControlPlane(t), t.TempDir()
 	const kills = 4
 	var recorded [recorders]uint64
@@ -187,7 +187,7 @@ func syncPoints(cfg *clicks.Config, over <-chan struct{}, idle func(), look func
 // state. Each is kept, brought back to life, and shipped to a control plane that has
 // counted what the one in the test had counted then. And each recovery crashes at one
 // of its own syncs.
-func TestACrashAtAnySyncLosesNoClickAndCountsNoneTwice(t *testing.T) {
+func TestJournal_CrashAtAnySyncLosesNoClickAndCountsNoneTwice(t *testing.T) {
 	type point struct {
 		dir      string
 		control  *controlPlane
@@ -236,7 +236,7 @@ func TestACrashAtAnySyncLosesNoClickAndCountsNoneTwice(t *testing.T) {
 	}
 }
 
-// crash makes batches of what a crash left, without shipping them, and gives what
+// crash makes batches of what a crash left, without shipping them, and returns what
 // another crash leaves at one of the syncs of that: the first that will do, or the last
 // of all.
 func crash(t *testing.T, dir string, will func(left string) bool) string {

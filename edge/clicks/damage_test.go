@@ -55,7 +55,7 @@ func change(t *testing.T, path string, how func(b []byte)) {
 	require.NoError(t, os.WriteFile(path, b, 0o600))
 }
 
-// shipLeftovers opens a directory, ships what is there, and gives the number of
+// shipLeftovers opens a directory, ships what is there, and returns the number of
 // clicks that were counted, and the metrics of the journal.
 func shipLeftovers(t *testing.T, dir string) (uint64, *prometheus.Registry) {
 	t.Helper()
@@ -67,7 +67,7 @@ func shipLeftovers(t *testing.T, dir string) (uint64, *prometheus.Registry) {
 	return sum, registry
 }
 
-func TestARecordThatWasCutOffIsCutAndThoseBeforeItAreKept(t *testing.T) {
+func TestRecovery_RecordThatWasCutOffIsCutAndThoseBeforeItAreKept(t *testing.T) {
 	for cut := 4; cut < recordBytes-padding; cut++ { // the checksum alone is zero bytes by chance
 		dir, segment := recorded(t)
 		change(t, segment, func(b []byte) {
@@ -82,7 +82,7 @@ func TestARecordThatWasCutOffIsCutAndThoseBeforeItAreKept(t *testing.T) {
 	}
 }
 
-func TestAFlippedBitCostsItsRecordAndTheSegmentIsQuarantined(t *testing.T) {
+func TestRecovery_FlippedBitCostsItsRecordAndTheSegmentIsQuarantined(t *testing.T) {
 	for at := range recordBytes {
 		dir, segment := recorded(t)
 		change(t, segment, func(b []byte) { b[128+4*recordBytes+at] ^= 0x10 })
@@ -96,7 +96,7 @@ func TestAFlippedBitCostsItsRecordAndTheSegmentIsQuarantined(t *testing.T) {
 	}
 }
 
-func TestDamageToASegmentIsNeverWiped(t *testing.T) {
+func TestRecovery_DamageToASegmentIsNeverWiped(t *testing.T) {
 	for name, c := range map[string]struct {
 		how  func(b []byte)
 		left uint64
@@ -128,7 +128,7 @@ func TestDamageToASegmentIsNeverWiped(t *testing.T) {
 	})
 }
 
-func TestDamageIsKnownAfterAnotherCrash(t *testing.T) {
+func TestRecovery_DamageIsKnownAfterAnotherCrash(t *testing.T) {
 	dir, segment := recorded(t)
 	change(t, segment, func(b []byte) { b[128+4*recordBytes+9] ^= 1 })
 	again := crash(t, dir, func(left string) bool {
@@ -140,7 +140,7 @@ func TestDamageIsKnownAfterAnotherCrash(t *testing.T) {
 	require.Len(t, files(t, filepath.Join(again, "quarantine"), "segment"), 1)
 }
 
-func TestARecordThatWasCutOffIsNoDamageAfterAnotherCrashEither(t *testing.T) {
+func TestRecovery_RecordThatWasCutOffIsNoDamageAfterAnotherCrashEither(t *testing.T) {
 	dir, segment := recorded(t)
 	change(t, segment, func(b []byte) { clear(b[bytes.LastIndex(b, []byte("abcd"))-8:]) })
 	again := crash(t, dir, func(left string) bool {
@@ -152,7 +152,7 @@ func TestARecordThatWasCutOffIsNoDamageAfterAnotherCrashEither(t *testing.T) {
 	require.Empty(t, files(t, filepath.Join(again, "quarantine"), ""))
 }
 
-// batches makes a directory with at least n batches that wait, and tells how many
+// batches makes a directory with at least n batches that wait, and reports how many
 // clicks there are altogether.
 func batches(t *testing.T, n int) (dir string, sum uint64) {
 	t.Helper()
@@ -168,7 +168,7 @@ func batches(t *testing.T, n int) (dir string, sum uint64) {
 	return cfg.Dir, sum
 }
 
-func TestABatchThatRottedIsQuarantinedAndTheOthersAreShipped(t *testing.T) {
+func TestRecovery_BatchThatRottedIsQuarantinedAndTheOthersAreShipped(t *testing.T) {
 	dir, sum := batches(t, 4)
 	control := newControlPlane(t)
 	second := files(t, dir, "batch")[1]
@@ -181,7 +181,7 @@ func TestABatchThatRottedIsQuarantinedAndTheOthersAreShipped(t *testing.T) {
 	require.Positive(t, counted)
 }
 
-func TestBatchesBetweenThoseThatRottedAreShipped(t *testing.T) {
+func TestRecovery_BatchesBetweenThoseThatRottedAreShipped(t *testing.T) {
 	dir, _ := batches(t, 4)
 	control := newControlPlane(t)
 	all := files(t, dir, "batch")
@@ -195,7 +195,7 @@ func TestBatchesBetweenThoseThatRottedAreShipped(t *testing.T) {
 	require.Empty(t, files(t, dir, "segment"))
 }
 
-func TestABatchThatRotsWhileItWaitsIsQuarantined(t *testing.T) {
+func TestRecovery_BatchThatRotsWhileItWaitsIsQuarantined(t *testing.T) {
 	dir, _ := batches(t, 3)
 	control := newControlPlane(t)
 	j := open(t, config(dir))
@@ -206,8 +206,8 @@ func TestABatchThatRotsWhileItWaitsIsQuarantined(t *testing.T) {
 	require.GreaterOrEqual(t, len(control.counts()), len(all))
 }
 
-// Without the newest batch nobody knows which clicks were shipped before.
-func TestSegmentsWhoseBatchRottedAreNotShippedASecondTime(t *testing.T) {
+// Without the newest batch no one knows which clicks were shipped before.
+func TestRecovery_SegmentsWhoseBatchRottedAreNotShippedASecondTime(t *testing.T) {
 	control := newControlPlane(t)
 	cfg := config(t.TempDir())
 	cfg.FlushInterval = time.Millisecond
@@ -230,7 +230,7 @@ func TestSegmentsWhoseBatchRottedAreNotShippedASecondTime(t *testing.T) {
 	require.Len(t, files(t, filepath.Join(dir, "quarantine"), "batch"), 1)
 }
 
-func TestFilesThatAreNotTheJournalsAreQuarantined(t *testing.T) {
+func TestRecovery_FilesThatAreNotTheJournalsAreQuarantined(t *testing.T) {
 	dir, segment := recorded(t)
 	number := filepath.Base(segment)
 	names := []string{"notes.txt", "segment-1", strings.ToUpper(number), number + ".bak", strings.Replace(number, "active", "fixed", 1)}
@@ -244,7 +244,7 @@ func TestFilesThatAreNotTheJournalsAreQuarantined(t *testing.T) {
 	require.Empty(t, files(t, dir, ".new-"))
 }
 
-func TestAFileIsQuarantinedBesideOneOfTheSameName(t *testing.T) {
+func TestRecovery_FileIsQuarantinedNextToOneOfTheSameName(t *testing.T) {
 	dir := t.TempDir()
 	for range 3 {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "notes.txt"), []byte("x"), 0o600))
@@ -253,11 +253,11 @@ func TestAFileIsQuarantinedBesideOneOfTheSameName(t *testing.T) {
 	require.Equal(t, []string{"notes.txt", "notes.txt.2", "notes.txt.3"}, files(t, filepath.Join(dir, "quarantine"), ""))
 }
 
-func TestTheBytesOfARecordNeverChange(t *testing.T) {
+func TestRecovery_BytesOfARecordNeverChange(t *testing.T) {
 	click := waypost.Click{
 		Domain: 1, Code: []byte("abc1234"), At: 1, Bot: true, Address: [16]byte{0: 0xaa, 15: 0xbb}, Agent: []byte("curl/8"), Referrer: []byte("https://a.b/"),
 	}
-	require.Equal(t, "5000"+"01"+"07"+"010000000000"+"0100"+"00000000"+"01000000"+ // length, version, length of the code, time, flags, segment, domain
+	require.Equal(t, "5000"+"01"+"07"+"010000000000"+"0100"+"00000000"+"01000000"+ // length, version, code, time, flags, segment, domain
 		"aa0000000000000000000000000000bb"+"0600"+"0c00"+"00000000"+ // address, lengths, where
 		hex.EncodeToString([]byte("curl/8https://a.b/abc1234"))+"00000000000000",
 		hex.EncodeToString(clicks.AppendClick(nil, click)[4:]))
@@ -267,7 +267,7 @@ func TestTheBytesOfARecordNeverChange(t *testing.T) {
 		hex.EncodeToString(clicks.AppendReference(nil, click, 0x80)[4:]))
 }
 
-func TestAClickIsReadAsItWasRecorded(t *testing.T) {
+func TestRecovery_ClickIsReadAsItWasRecorded(t *testing.T) {
 	for n := waypost.MinCodeLength; n <= waypost.MaxCodeLength; n++ {
 		for _, bot := range []bool{false, true} {
 			want := waypost.Click{
@@ -283,7 +283,7 @@ func TestAClickIsReadAsItWasRecorded(t *testing.T) {
 	}
 }
 
-func TestWhatAClientSaysOfItselfIsCut(t *testing.T) {
+func TestRecovery_WhatAClientSaysOfItselfIsCut(t *testing.T) {
 	long := bytes.Repeat([]byte("x"), 70_000)
 	got, _ := clicks.ReadClick(clicks.AppendClick(nil, waypost.Click{Code: []byte("abcd"), Agent: long, Referrer: long}))
 	require.Len(t, got.Agent, waypost.MaxAgent)

@@ -26,7 +26,7 @@ func leftIn(t *testing.T, dir string) left {
 }
 
 // shipChanged brings the files back with one of them changed, ships what can be read of
-// them, and gives the clicks that were counted, and what is in quarantine.
+// them, and returns the clicks that were counted, and what is in quarantine.
 func (l left) shipChanged(t *testing.T, file string, changed []byte, control *controlPlane) (counted uint64, quarantine left) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "journal")
@@ -51,8 +51,8 @@ func (l left) shipChanged(t *testing.T, file string, changed []byte, control *co
 	return counted, quarantine
 }
 
-// killed gives the files of a journal that was killed when it had recorded some clicks and
-// state held.
+// killed returns the files of a journal that was killed when it had recorded some clicks
+// and state held.
 func killed(t *testing.T, cfg clicks.Config, clicks int, state func(dir string) bool) left {
 	t.Helper()
 	cfg.SegmentBytes, cfg.MaxBytes, cfg.Shards = 4<<10, 1<<20, 1
@@ -76,7 +76,7 @@ func (l left) that(t *testing.T, prefix, has string) string {
 	return ""
 }
 
-func TestABitFlippedAnywhereInASegmentCostsAtMostItsClickAndNothingIsWiped(t *testing.T) {
+func TestRecovery_BitFlippedAnywhereInASegmentCostsAtMostItsClickAndNothingIsWiped(t *testing.T) {
 	const recorded, head = 3, 128
 	l := killed(t, config(t.TempDir()), recorded, func(string) bool { return true })
 	file, control := l.that(t, "segment", "abcd"), newControlPlane(t)
@@ -103,7 +103,7 @@ func TestABitFlippedAnywhereInASegmentCostsAtMostItsClickAndNothingIsWiped(t *te
 	}
 }
 
-// renamed gives files as they are named once their boot is over.
+// renamed returns files as they are named once their boot is over.
 func renamed(l left) left {
 	out := left{}
 	for name, b := range l {
@@ -119,7 +119,7 @@ func sealedName(name string) string {
 	return name
 }
 
-func TestASegmentCutAnywhereKeepsTheClicksBeforeTheCut(t *testing.T) {
+func TestRecovery_SegmentCutAnywhereKeepsTheClicksBeforeTheCut(t *testing.T) {
 	const recorded, head = 3, 128
 	l := killed(t, config(t.TempDir()), recorded, func(string) bool { return true })
 	file, control := l.that(t, "segment", "abcd"), newControlPlane(t)
@@ -141,8 +141,8 @@ func TestASegmentCutAnywhereKeepsTheClicksBeforeTheCut(t *testing.T) {
 }
 
 // The batch is the newest, and the clicks that it has are in a segment still, with others
-// that it does not have: whether it was counted before nobody can tell.
-func TestABatchChangedAnywhereIsSetAsideAndItsClicksAreNotCountedTwice(t *testing.T) {
+// that it does not have: whether it was counted before no one can tell.
+func TestRecovery_BatchChangedAnywhereIsSetAsideAndItsClicksAreNotCountedTwice(t *testing.T) {
 	cfg := config(t.TempDir())
 	cfg.FlushInterval = time.Millisecond
 	l := killed(t, cfg, 5, func(dir string) bool { return len(files(t, dir, "batch")) == 1 })

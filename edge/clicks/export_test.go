@@ -18,8 +18,8 @@ func (c *Config) SetSync(sync func(*os.File) error) { c.disk.sync = sync }
 // SetPackBatches lets packs be small.
 func (c *Config) SetPackBatches(n int) { c.packBatches = n }
 
-// ToPack gives which of acknowledged batches of these sizes, numbered from 1 on, make the next pack of at most so many batches or
-// so many bytes.
+// ToPack returns which of acknowledged batches of these sizes, numbered from 1 on, make
+// the next pack of at most that many batches or that many bytes.
 func ToPack(sizes []int64, batches int, bytes int64) (numbers []uint64) {
 	r := &retention{shared: &shared{cfg: Config{packBatches: batches, packBytes: bytes}}, catalog: &catalog{}}
 	st := &stream{seq: uint64(len(sizes))}
@@ -52,7 +52,7 @@ func (j *Journal) TryRecord(domain waypost.DomainID, code []byte, at int64) bool
 // Dropped is the number of clicks dropped.
 func (j *Journal) Dropped() uint64 { return j.recorder.dropped.Load() }
 
-// Walk gives the codes of the records in a part of a segment.
+// Walk returns the codes of the records in a part of a segment.
 func Walk(b []byte) (codes []string, tail int, hole bool) {
 	s := scan{buf: b}
 	for {
@@ -99,7 +99,8 @@ func AppendReference(b []byte, c waypost.Click, where uint32) []byte {
 	return b
 }
 
-// Meets reports whether a click is taken to have the texts of another one when their hashes are the same.
+// Meets reports whether a click is taken to have the texts of another one when their
+// hashes are the same.
 func Meets(c, other waypost.Click) bool {
 	t, seed, mem := &texts{}, maphash.MakeSeed(), AppendClick(make([]byte, segmentHead), other)
 	_, e, hash := t.find(mem, &c, seed)
@@ -108,7 +109,7 @@ func Meets(c, other waypost.Click) bool {
 	return where != 0
 }
 
-// WalkFile gives the clicks in a file from a place on, as they are told to an Audience.
+// WalkFile returns the clicks in a file from a place on, as they are told to an Audience.
 func WalkFile(file []byte, from int64) (all []waypost.Click) {
 	s := scanOf(bytes.NewReader(file), make([]byte, int64(len(file))-from), from, 0)
 	for {
@@ -122,7 +123,8 @@ func WalkFile(file []byte, from int64) (all []waypost.Click) {
 	}
 }
 
-// SegmentHead gives what a segment of a number begins with, of the boot in the name of another.
+// SegmentHead returns what a segment of a number begins with, of the boot in the name of
+// another.
 func SegmentHead(file, node string, number uint64) []byte {
 	n, _ := parseName(file)
 	return encodeSegmentHead(n.boot.id, node, number)
@@ -131,7 +133,7 @@ func SegmentHead(file, node string, number uint64) []byte {
 // ReadClick reads the record with which b begins.
 func ReadClick(b []byte) (c waypost.Click, size int) { return getRecord(b) }
 
-// ReencodeBatchFile reads a batch's file and gives it as it would be written.
+// ReencodeBatchFile reads a batch's file and returns it as it would be written.
 func ReencodeBatchFile(b []byte) ([]byte, error) {
 	f, err := decodeBatchFile(b)
 	if err != nil {
@@ -155,7 +157,7 @@ func NewTally(with Profiler) *Tally {
 	return &Tally{sums: newTally(with, nil), packer: p}
 }
 
-// Pack gives the body of the batch of the clicks in a part of a segment.
+// Pack returns the body of the batch of the clicks in a part of a segment.
 func (t *Tally) Pack(part []byte) []byte {
 	t.sums.reset()
 	s := scan{buf: part}
@@ -174,7 +176,7 @@ func (t *Tally) Pack(part []byte) []byte {
 // TryClick is TryRecord of any click.
 func (j *Journal) TryClick(c waypost.Click) bool { return j.recorder.record(&c) }
 
-// CompactedReader reads folds, one after the other.
+// CompactedReader reads compacted segments, one after the other.
 type CompactedReader struct{ zstd *zstd.Decoder }
 
 // NewCompactedReader makes a CompactedReader.
@@ -186,7 +188,8 @@ func NewCompactedReader() (*CompactedReader, error) {
 // Close ends it.
 func (r *CompactedReader) Close() { r.zstd.Close() }
 
-// Check reads what follows the blocks of a fold, and of these that which has a byte; -1: all.
+// Check reads what follows the blocks of a compacted segment, and of these that which has
+// a byte; -1: all.
 func (r *CompactedReader) Check(b []byte, at int) error {
 	var magic [4]byte
 	if len(b) < 4 {
@@ -212,8 +215,8 @@ func (r *CompactedReader) Check(b []byte, at int) error {
 	return nil
 }
 
-// ReencodeFoot reads what follows the blocks of a fold and gives it as it would be
-// written.
+// ReencodeFoot reads what follows the blocks of a compacted segment and returns it as it
+// would be written.
 func ReencodeFoot(b []byte) ([]byte, error) {
 	var before int64
 	if len(b) > compactedHead {
@@ -238,14 +241,14 @@ func blocksOf(b []byte) (sum int64) {
 	return sum
 }
 
-// SampleFoot gives what might follow the blocks of a fold.
+// SampleFoot returns what might follow the blocks of a compacted segment.
 func SampleFoot() []byte {
 	f := compacted{name: name{n: 3}, node: "edge-1", grade: quarterGrade, seq: 7, blocks: []block{{0, 10, 1, 5}, {10, 20, 2, 6}}}
 	b := f.foot(&checkpoint{next: 9, segments: []coveredSegment{{8, 200}}, nextCompacted: 3, compacted: []coveredCompacted{{2, 1}}})
 	return b[:len(b)-4]
 }
 
-// SamplePack gives a pack of one batch.
+// SamplePack returns a pack of one batch.
 func SamplePack(batch []byte) []byte {
 	b := append([]byte(packMagic), packVersion, 0, 0, 0)
 	b = append(b, make([]byte, 16+8+8)...)
@@ -253,14 +256,14 @@ func SamplePack(batch []byte) []byte {
 	return append(b, 0, 0, 0, 0)
 }
 
-// Unpack gives a batch in a pack.
+// Unpack returns a batch in a pack.
 func Unpack(b []byte, seq uint64) ([]byte, error) { return unpack(b, name{}, seq) }
 
-// Spares is how many segments are ready.
+// Spares counts the ready segments.
 func (j *Journal) Spares() int { return len(j.spares.ready) }
 
-// Worn is how many segments wait to be used again.
-func (j *Journal) Worn() int { return j.spares.reusable() }
+// Reusable counts the segments that wait to be reused.
+func (j *Journal) Reusable() int { return j.spares.reusable() }
 
 // Recorded is the number of clicks recorded.
 func (j *Journal) Recorded() uint64 { return j.recorder.recorded() }

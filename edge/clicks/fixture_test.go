@@ -74,7 +74,7 @@ func shipAll(t *testing.T, j *clicks.Journal, c *controlPlane) {
 	require.NoError(t, j.Close())
 }
 
-// files gives the names in a directory that begin with prefix.
+// files returns the names in a directory that begin with prefix.
 func files(t *testing.T, dir, prefix string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -127,7 +127,7 @@ func used(t *testing.T, dir string) (sum int64) {
 	return sum
 }
 
-// metric gives the sum of a metric's values.
+// metric returns the sum of a metric's values.
 func metric(t *testing.T, r *prometheus.Registry, name string) float64 {
 	t.Helper()
 	families, err := r.Gather()
@@ -172,7 +172,7 @@ func resum(b []byte) []byte {
 	return binary.LittleEndian.AppendUint32(body[:len(body):len(body)], crc32.Checksum(body, crc32.MakeTable(crc32.Castagnoli)))
 }
 
-// sampleBatches gives the files of some batches.
+// sampleBatches returns the files of some batches.
 func sampleBatches(tb testing.TB) (out [][]byte) {
 	cfg := config(tb.TempDir())
 	j, err := clicks.Open(cfg)

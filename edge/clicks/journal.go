@@ -103,7 +103,8 @@ func newJournal(cfg Config) (*Journal, error) {
 	j := &Journal{shared: b, sealed: make(chan struct{})}
 	j.seal, j.close = sync.OnceValue(j.sealNow), sync.OnceValue(j.closeNow)
 	var err error
-	b.unzip, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(clickbatch.MaxBytes), zstd.WithDecoderLowmem(true))
+	b.unzip, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+		zstd.WithDecoderMaxMemory(clickbatch.MaxBytes))
 	if err != nil {
 		return nil, err
 	}
@@ -201,10 +202,10 @@ func (j *Journal) closeNow() error {
 // remains the journal's own.
 func (j *Journal) Lock() *os.File { return j.dir.self }
 
-// Adopt takes over the files of every other boot in the directory, as Open does when it is
-// alone. The caller ensures that no other process has a journal there any more: boots have
-// one writer, and their batches one sender. Adopt may run while clicks are recorded and
-// shipped. After Seal it does nothing: the next start will.
+// Adopt takes over the files of every other boot in the directory, as Open does when it
+// is alone. The caller ensures that no other process has a journal there any more: boots
+// have one writer, and their batches one sender. Adopt may run while clicks are recorded
+// and shipped. After Seal it does nothing: the next start will.
 func (j *Journal) Adopt() error {
 	j.adopting.Lock()
 	defer j.adopting.Unlock()

@@ -17,7 +17,7 @@ import (
 	"waypost/edge/clicks"
 )
 
-func TestClicksAreAddedUpAndShipped(t *testing.T) {
+func TestJournal_ClicksAreAddedUpAndShipped(t *testing.T) {
 	control, registry := newControlPlane(t), prometheus.NewPedanticRegistry()
 	cfg := config(t.TempDir())
 	cfg.FlushInterval, cfg.Metrics = 5*time.Millisecond, registry
@@ -43,7 +43,7 @@ func TestClicksAreAddedUpAndShipped(t *testing.T) {
 	require.Zero(t, metric(t, registry, "waypost_clicks_dropped_total"))
 }
 
-func TestAJournalIsEmptyOnceAllIsShipped(t *testing.T) {
+func TestJournal_IsEmptyOnceAllIsShipped(t *testing.T) {
 	control, dir := newControlPlane(t), t.TempDir()
 	for range 3 {
 		j := open(t, config(dir))
@@ -59,7 +59,7 @@ func TestAJournalIsEmptyOnceAllIsShipped(t *testing.T) {
 	require.EqualValues(t, 300, sum)
 }
 
-func TestRecordingDoesNotAllocate(t *testing.T) {
+func TestJournal_RecordingDoesNotAllocate(t *testing.T) {
 	j := open(t, config(t.TempDir()))
 	code := []byte("abc1234")
 	require.Zero(t, testing.AllocsPerRun(300, func() {
@@ -67,9 +67,9 @@ func TestRecordingDoesNotAllocate(t *testing.T) {
 	}))
 }
 
-// The race detector does not see mapped memory: that nobody writes over another's
+// The race detector does not see mapped memory: that no one writes over another's
 // record is seen by the checksums and the sums.
-func TestManyRecordAtTheSameTime(t *testing.T) {
+func TestJournal_ManyRecordAtTheSameTime(t *testing.T) {
 	control := newControlPlane(t)
 	cfg := config(t.TempDir())
 	cfg.FlushInterval, cfg.SyncInterval, cfg.SegmentBytes = time.Millisecond, time.Millisecond, 16<<10
@@ -97,7 +97,7 @@ func TestManyRecordAtTheSameTime(t *testing.T) {
 	}
 }
 
-func TestWhatABatchCannotHoldGoesIntoTheNext(t *testing.T) {
+func TestJournal_WhatABatchCannotHoldGoesIntoTheNext(t *testing.T) {
 	control, dir := newControlPlane(t), t.TempDir()
 	cfg := config(dir)
 	cfg.SegmentBytes, cfg.MaxBytes = 1<<20, 64<<20
@@ -118,7 +118,7 @@ func TestWhatABatchCannotHoldGoesIntoTheNext(t *testing.T) {
 	require.GreaterOrEqual(t, len(control.counts()), 2)
 }
 
-func TestAJournalIsOfOneProcess(t *testing.T) {
+func TestJournal_IsOfOneProcess(t *testing.T) {
 	dir := t.TempDir()
 	j := open(t, config(dir))
 	_, err := clicks.Open(config(dir))
@@ -127,7 +127,7 @@ func TestAJournalIsOfOneProcess(t *testing.T) {
 	require.NoError(t, open(t, config(dir)).Close())
 }
 
-func TestWhatIsRecordedAfterTheEndIsDroppedAndCounted(t *testing.T) {
+func TestJournal_WhatIsRecordedAfterTheEndIsDroppedAndCounted(t *testing.T) {
 	j := open(t, config(t.TempDir()))
 	require.NoError(t, j.Seal())
 	j.Record(waypost.Click{Domain: 1, Code: []byte("abcd"), At: 1})
@@ -137,7 +137,7 @@ func TestWhatIsRecordedAfterTheEndIsDroppedAndCounted(t *testing.T) {
 	require.NoError(t, j.Ship(t.Context(), clicks.ShipConfig{URL: "http://localhost"}), "there is nothing to ship")
 }
 
-func TestACodeThatNoLinkHasIsNotRecorded(t *testing.T) {
+func TestJournal_CodeThatNoLinkHasIsNotRecorded(t *testing.T) {
 	j := open(t, config(t.TempDir()))
 	for _, code := range []string{"", "abc", "a/bcd", strings.Repeat("x", waypost.MaxCodeLength+1), strings.Repeat("x", 4000)} {
 		j.Record(waypost.Click{Domain: 1, Code: []byte(code), At: 1})
@@ -145,7 +145,7 @@ func TestACodeThatNoLinkHasIsNotRecorded(t *testing.T) {
 	require.EqualValues(t, 5, j.Dropped())
 }
 
-func TestAWrongConfigurationIsRefused(t *testing.T) {
+func TestJournal_WrongConfigurationIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	for name, change := range map[string]func(*clicks.Config){
 		"no directory":         func(c *clicks.Config) { c.Dir = "" },

@@ -1,17 +1,22 @@
 package clicks
 
 import (
+	"runtime"
 	"slices"
 	"time"
 )
 
 // Background work on clicks shares the processors with redirects. The Go scheduler lets a
-// goroutine run for 10 ms, and polls the network only when no goroutine is ready. Work that
-// merely yields would therefore hold a single processor. So the work is cut into slices,
-// and sleeps between them.
+// goroutine run for 10 ms, and polls the network only when no goroutine is ready. Work
+// that merely yields would therefore hold a single processor. So the work is cut into
+// slices, and sleeps between them. With more processors, another one polls the network
+// meanwhile.
 const (
 	workSlice = 100 * time.Microsecond
 	workRest  = 3 * workSlice
+
+	// mostPaced is the number of processors up to which work is cut.
+	mostPaced = 3
 
 	// Late work takes most of a processor, but still lets the network be polled.
 	lateSlice = time.Millisecond
@@ -23,6 +28,7 @@ type pacer struct {
 	stop  <-chan struct{} // closed: a caller waits for the work, so it takes no rests
 	due   time.Time       // the work is late from then on
 	began time.Time       // of the slice
+	whole bool            // there are enough processors
 	steps uint
 }
 
@@ -30,6 +36,7 @@ type pacer struct {
 func (p *pacer) begin(within time.Duration) {
 	p.began = time.Now()
 	p.due = p.began.Add(within)
+	p.whole = runtime.GOMAXPROCS(0) > mostPaced
 }
 
 // step follows each small step, of up to some microseconds.
@@ -45,7 +52,7 @@ func (p *pacer) step() {
 
 // pause sleeps if the slice is over.
 func (p *pacer) pause() {
-	if p == nil {
+	if p == nil || p.whole {
 		return
 	}
 	now := time.Now()

@@ -23,8 +23,8 @@ import (
 	"waypost/edge/clicks"
 )
 
-// platter is what a disk has for certain: of each file what was synced, and the names as
-// of the last sync of the directory.
+// platter holds the durable state of a disk: of each file what was synced, and the names
+// as of the last sync of the directory.
 type platter struct {
 	mu     sync.Mutex
 	synced map[uint64][]byte
@@ -69,7 +69,7 @@ func (p *platter) sync(f *os.File) error {
 	return nil
 }
 
-// cut gives what is left when the power is cut.
+// cut returns what is left when the power is cut.
 func (p *platter) cut(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -86,7 +86,7 @@ func (p *platter) cut(t *testing.T) string {
 	return dir
 }
 
-// now gives the files as a process sees them, if the system writes their pages.
+// now returns the files as a process sees them, if the system writes their pages.
 func (p *platter) now(t *testing.T) map[uint64][]byte {
 	t.Helper()
 	now := map[uint64][]byte{}
@@ -106,7 +106,7 @@ func (p *platter) now(t *testing.T) map[uint64][]byte {
 	return now
 }
 
-// anyPages gives a file in which some pages are newer.
+// anyPages returns a file in which some pages are newer.
 func anyPages(b, newer []byte) []byte {
 	const page = 4 << 10
 	b = bytes.Clone(b)
@@ -118,9 +118,9 @@ func anyPages(b, newer []byte) []byte {
 	return b
 }
 
-// Each click has a link of its own, so that it shows which of them are lost, and that none
-// counts twice. The control plane is away, so that all there is is on this disk.
-func TestAPowerCutLosesNoClickThatWasSyncedAndCountsNoneTwice(t *testing.T) {
+// Each click has a link of its own, so that it shows which of them are lost, and that
+// none counts twice. The control plane is away, so that all there is is on this disk.
+func TestJournal_PowerCutLosesNoClickThatWasSyncedAndCountsNoneTwice(t *testing.T) {
 	for name, cfg := range map[string]clicks.Config{"with room": busy(""), "folding": cutOff(""), "any page": cutOff("")} {
 		t.Run(name, func(t *testing.T) {
 			cfg.Dir = t.TempDir()
@@ -148,8 +148,8 @@ func TestAPowerCutLosesNoClickThatWasSyncedAndCountsNoneTwice(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				round.end(f, recorded)
-				// Fewer than fill a segment, or it would hardly ever be synced before it is in a batch; and
-				// sometimes more.
+				// Fewer than fill a segment, or it would hardly ever be synced before it is in a
+				// batch; and sometimes more.
 				synced, more = recorded, 1+rand.N(100)
 				if syncs++; syncs%23 == 0 && durable > 0 && len(cuts) < 6 {
 					cuts[disk.cut(t)] = durable
@@ -202,7 +202,8 @@ type rounds struct {
 	latest int    // clicks, when a segment was last synced
 }
 
-// begin gives how many clicks are surely on the disk: those from before a round that is over.
+// begin returns how many clicks are surely on the disk: those from before a round that is
+// over.
 func (r *rounds) begin(f *os.File) (durable int) {
 	name := inUse(f)
 	if name == "" {
@@ -221,7 +222,8 @@ func (r *rounds) end(f *os.File, recorded int) {
 	}
 }
 
-// inUse gives the name of a segment that is no longer being made, and "" for other files.
+// inUse returns the name of a segment that is no longer being made, and "" for other
+// files.
 func inUse(f *os.File) string {
 	dir, name := filepath.Split(f.Name())
 	name, making := strings.CutPrefix(name, ".new-")
@@ -231,9 +233,9 @@ func inUse(f *os.File) string {
 	return name
 }
 
-// With the default times, and the control plane away: a click in ten milliseconds, and a cut
-// at every phase of the second between two syncs.
-func TestAPowerCutLosesTheClicksOfOneSyncIntervalAtMost(t *testing.T) {
+// With the default times, and the control plane away: a click in ten milliseconds, and a
+// cut at every phase of the second between two syncs.
+func TestJournal_PowerCutLosesTheClicksOfOneSyncIntervalAtMost(t *testing.T) {
 	const interval = time.Second // what Config.SyncInterval promises
 	type cut struct {
 		dir      string
@@ -277,7 +279,7 @@ func TestAPowerCutLosesTheClicksOfOneSyncIntervalAtMost(t *testing.T) {
 	require.Positive(t, lost, "the power was cut")
 }
 
-func TestThePlatterForgetsWhatWasNotSynced(t *testing.T) {
+func TestJournal_PlatterForgetsWhatWasNotSynced(t *testing.T) {
 	dir := t.TempDir()
 	p := &platter{synced: map[uint64][]byte{}, before: func(*os.File) {}, after: func(*os.File) {}}
 	f, err := os.Create(filepath.Join(dir, "a"))

@@ -15,9 +15,9 @@ type Profiler interface {
 	Profile(c *waypost.Click) (p waypost.ClickProfile, visitor uint64)
 }
 
-// faces remembers the profiles of the visitors of one tally. It finds them by a hash of the
-// record's bytes, under a seed of this process: two visitors that collide in 64 bits count
-// as one.
+// faces remembers the profiles of the visitors of one tally. It finds them by a hash of
+// the record's bytes, under a seed of this process: two visitors that collide in 64 bits
+// count as one.
 type faces struct {
 	profiler Profiler
 	seed     maphash.Seed
@@ -47,8 +47,8 @@ func (f *faces) reset() {
 	f.profiles.reset()
 }
 
-// of returns the number of the profile of a scan's current click, and its visitor; false if
-// there is no room for another profile.
+// of returns the number of the profile of a scan's current click, and its visitor; false
+// if there is no room for another profile.
 func (f *faces) of(c *waypost.Click, from *scan) (profile uint32, visitor uint64, ok bool) {
 	if f.profiler == nil {
 		profile, ok = f.profiles.number(&waypost.ClickProfile{Bot: c.Bot})

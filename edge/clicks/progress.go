@@ -34,7 +34,7 @@ func (c *catalog) beginMark() mark {
 }
 
 // leaveSegments notes that the clicks recorded until a mark have left the segments of the
-// current boot; of these, the last gathering took so many. The lock is held.
+// current boot; of these, the last gathering took that many. The lock is held.
 func (c *catalog) leaveSegments(m mark, clicks uint64) {
 	c.gathered = max(m.recorded, c.gathered+clicks)
 }
@@ -92,8 +92,8 @@ func (j *Journal) Progress() Progress {
 	return out
 }
 
-// waiting counts the clicks in batches and compacted segments that are not acknowledged, and
-// returns the age of the oldest of these batches.
+// waiting counts the clicks in batches and compacted segments that are not acknowledged,
+// and returns the age of the oldest of these batches.
 func (c *catalog) waiting(now time.Time) (clicks uint64, age time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

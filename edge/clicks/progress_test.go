@@ -11,7 +11,7 @@ import (
 	"waypost/edge/clicks"
 )
 
-func TestProgressTellsWhatIsNotCountedYet(t *testing.T) {
+func TestProgress_ReportsWhatIsNotCountedYet(t *testing.T) {
 	cp := newControlPlane(t)
 	began := time.Now()
 	j := open(t, config(t.TempDir()))
@@ -27,7 +27,7 @@ func TestProgressTellsWhatIsNotCountedYet(t *testing.T) {
 	require.WithinRange(t, p.Until, began.Add(-time.Second), time.Now())
 }
 
-func TestProgressIsUnknownWhileClicksOfAnEarlierStartWait(t *testing.T) {
+func TestProgress_IsUnknownWhileClicksOfAnEarlierStartWait(t *testing.T) {
 	cp := newControlPlane(t)
 	cfg := config(t.TempDir())
 	j := open(t, cfg)
@@ -52,7 +52,7 @@ func TestProgressIsUnknownWhileClicksOfAnEarlierStartWait(t *testing.T) {
 	require.False(t, j.Progress().Until.IsZero())
 }
 
-func TestProgressIsUnknownBesideAProcessThatMayHaveClicks(t *testing.T) {
+func TestProgress_IsUnknownNextToAProcessThatMayHaveClicks(t *testing.T) {
 	cp := newControlPlane(t)
 	cfg := config(t.TempDir())
 	old := open(t, cfg)
@@ -61,11 +61,11 @@ func TestProgressIsUnknownBesideAProcessThatMayHaveClicks(t *testing.T) {
 	require.NoError(t, old.Close())
 	require.NoError(t, next.Seal())
 	require.NoError(t, next.Ship(t.Context(), cp.shipping()))
-	require.True(t, next.Progress().Until.IsZero(), "nobody has taken over yet what is there")
+	require.True(t, next.Progress().Until.IsZero(), "no one has taken over yet what is there")
 	require.NoError(t, next.Close())
 }
 
-func TestProgressFollowsTheAcknowledgements(t *testing.T) {
+func TestProgress_FollowsTheAcknowledgements(t *testing.T) {
 	cp := newControlPlane(t)
 	cfg := config(t.TempDir())
 	cfg.FlushInterval = time.Millisecond
@@ -94,7 +94,7 @@ func TestProgressFollowsTheAcknowledgements(t *testing.T) {
 }
 
 // Reports go on while an edge stops.
-func TestProgressIsUnknownOnceTheJournalIsClosed(t *testing.T) {
+func TestProgress_IsUnknownOnceTheJournalIsClosed(t *testing.T) {
 	cp := newControlPlane(t)
 	cfg := config(t.TempDir())
 	cfg.FlushInterval = time.Millisecond

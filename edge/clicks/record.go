@@ -24,16 +24,16 @@ import (
 //	24  the visitor's address, sealed: 16 bytes
 //	40  length of the user agent
 //	42  length of the referrer
-//	44  where in the file an earlier record begins that has both, 4 bytes; 0 when this one has them
+//	44  where in the file an earlier record with both begins, 4 bytes; 0: in this one
 //	48  the user agent and the referrer, unless an earlier record has them; the code
 //
-// with little-endian numbers. The profile of a visitor depends on the bytes from 14 to the
-// code, except the domain, and on nothing else in the file. The bytes after the code are
-// room for later fields: the checksum includes them, and readers that do not know them skip
-// them. Records begin at multiples of 8, so that the next one can be found after a broken
-// one. Fields do not cross multiples of 8, so that the checksum reads just-written words
-// without waiting for memory. A record with the number of another segment is stale, from
-// before the file was reused, and does not count.
+// with little-endian numbers. The profile of a visitor depends on the bytes from 14 to
+// the code, except the domain, and on nothing else in the file. The bytes after the code
+// are room for later fields: the checksum includes them, and readers that do not know
+// them skip them. Records begin at multiples of 8, so that the next one can be found
+// after a broken one. Fields do not cross multiples of 8, so that the checksum reads
+// just-written words without waiting for memory. A record with the number of another
+// segment is stale, from before the file was reused, and does not count.
 const (
 	recordVersion = 1
 	recordFlags   = 14
@@ -157,22 +157,24 @@ func lengthsIn(b []byte) (agent, referrer uint16) {
 
 func whereIn(b []byte) uint32 { return binary.LittleEndian.Uint32(b[recordWhere:]) }
 
-// staleRecord reports whether a record was written to the file when it was another segment.
+// staleRecord reports whether a record was written to the file when it was another
+// segment.
 func staleRecord(b []byte, number uint32) bool {
 	return binary.LittleEndian.Uint32(b[recordNumber:]) != number
 }
 
-// visitorOf returns the bytes of a record that describe the visitor. Within a segment, the
-// place of its texts identifies them as well as the texts do.
+// visitorOf returns the bytes of a record that describe the visitor. Within a segment,
+// the place of its texts identifies them as well as the texts do.
 func visitorOf(b []byte, r *record) []byte {
 	return b[recordFlags : recordHead+len(r.Agent)+len(r.Referrer)]
 }
 
 // Most clicks share few agents and referrers. So a segment has a pair once, in the first
-// record with both, and later records say where that is. A record refers only to an earlier
-// one of its own file, so that a sync that makes it durable makes its texts durable too.
+// record with both, and later records say where that is. A record refers only to an
+// earlier one of its own file, so that a sync that makes it durable makes its texts
+// durable too.
 
-// maxTexts is how many pairs a shard remembers. It writes a forgotten pair again.
+// maxTexts bounds the pairs that a shard remembers. It writes a forgotten pair again.
 const maxTexts = 1 << 10
 
 // leastTexts is the least number of bytes that is worth a lookup.
@@ -189,8 +191,8 @@ type textsEntry struct {
 	at   uint32 // 0: nothing
 }
 
-// find returns where a record of the segment begins that has the texts of a click, 0 if none
-// is remembered, and the entry that should remember one.
+// find returns where a record of the segment begins that has the texts of a click, 0 if
+// none is remembered, and the entry that should remember one.
 func (t *texts) find(mem []byte, c *waypost.Click, seed maphash.Seed) (where uint32, e *textsEntry, hash uint32) {
 	agent, referrer := agentOf(c), referrerOf(c)
 	if len(agent)+len(referrer) < leastTexts {

@@ -21,8 +21,8 @@ func newRecorder(b *shared, s *spares) *recorder {
 	return &recorder{spares: s, shards: make([]shard, b.cfg.Shards), seed: maphash.MakeSeed()}
 }
 
-// shard is one of the places where clicks are recorded at the same time. The padding keeps
-// two of them off one cache line, and off the pair that processors fetch together.
+// shard is one of the places where clicks are recorded at the same time. The padding
+// keeps two of them off one cache line, and off the pair that processors fetch together.
 type shard struct {
 	mu       sync.Mutex
 	segment  *segment // nil until there is one
@@ -32,9 +32,10 @@ type shard struct {
 	_        [128]byte
 }
 
-// Record journals a click. Many goroutines may call it at once. It does not keep the code,
-// does not allocate and makes no system call: it copies a record into mapped memory. A
-// click is dropped and counted if there is no room for it, or no link can have its code.
+// Record journals a click. Many goroutines may call it at once. It does not keep the
+// code, does not allocate and makes no system call: it copies a record into mapped
+// memory. A click is dropped and counted if there is no room for it, or no link can have
+// its code.
 func (j *Journal) Record(c waypost.Click) {
 	if !waypost.ValidCode(c.Code) || !j.recorder.record(&c) {
 		j.recorder.dropped.Add(1)

@@ -13,8 +13,8 @@ import (
 )
 
 // recoverAll makes streams of the files of earlier boots, and returns the ordinal of the
-// last boot. It fails only if the directory cannot be read or changed; a damaged file goes
-// to quarantine.
+// last boot. It fails only if the directory cannot be read or changed; a damaged file
+// goes to quarantine.
 func (j *Journal) recoverAll() (ordinal uint32, err error) {
 	boots, err := j.survey(nil)
 	if err == nil {
@@ -26,8 +26,8 @@ func (j *Journal) recoverAll() (ordinal uint32, err error) {
 	return ordinal, err
 }
 
-// survey sorts the directory's files by boot, except those of known boots. Foreign files go
-// to quarantine. Unfinished files are removed, unless a known boot may be making them.
+// survey sorts the directory's files by boot, except those of known boots. Foreign files
+// go to quarantine. Unfinished files are removed, unless a known boot may be making them.
 func (j *Journal) survey(known map[bootName]bool) (map[bootName]*remains, error) {
 	entries, err := os.ReadDir(j.dir.root)
 	if err != nil {
@@ -98,9 +98,10 @@ func byNumber(a, b name) int {
 	return cmp.Or(cmp.Compare(a.n, b.n), cmp.Compare(a.state, b.state))
 }
 
-// revive makes a stream of a boot's files. The newest of its batches and compacted segments
-// says where the clicks are. If it cannot be read, the segments and compacted segments go to
-// quarantine too: a visibly lost click is better than one that is counted twice.
+// revive makes a stream of a boot's files. The newest of its batches and compacted
+// segments says where the clicks are. If it cannot be read, the segments and compacted
+// segments go to quarantine too: a visibly lost click is better than one that is counted
+// twice.
 func (j *Journal) revive(r *remains) error {
 	failpoint.Hit("recover boot: begun")
 	defer failpoint.Hit("recover boot: done")
@@ -261,8 +262,8 @@ func (j *Journal) giveUp(n name, why error) error {
 	return j.quarantine(n.String())
 }
 
-// giveUpBoot quarantines segments and compacted segments first, and then the files without
-// which they mean nothing. Batches that can be read are still shipped.
+// giveUpBoot quarantines segments and compacted segments first, and then the files
+// without which they mean nothing. Batches that can be read are still shipped.
 func (j *Journal) giveUpBoot(r *remains, read *readable) error {
 	for _, n := range r.segments {
 		if err := j.quarantine(n.String()); err != nil {

@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// Acknowledged batches are retained for a while, because a control plane that fails over to
-// an older copy of its database asks for them again. Each is in its own file at first, and
-// later many are in a pack, which is
+// Acknowledged batches are retained for a while, because a control plane that fails over
+// to an older copy of its database asks for them again. Each is in its own file at first,
+// and later many are in a pack, which is
 //
 //	"WPCLICKP", version 1, 3 bytes zero
 //	boot, 16 bytes
@@ -34,14 +34,15 @@ const (
 	packBytes   = 1 << 20
 	maxPack     = 1 << 20 // and one batch more
 
-	// retainedShare is the part of the quota, one of that many, that retained batches may take.
+	// retainedShare is the part of the quota, one of that many, that retained batches may
+	// take.
 	retainedShare = 8
 )
 
 var errPack = errors.New("it is no whole pack of this journal")
 
-// retention keeps acknowledged batches, as long as there is room for them. Their lists are
-// in the streams, under the catalog's lock.
+// retention keeps acknowledged batches, as long as there is room for them. Their lists
+// are in the streams, under the catalog's lock.
 type retention struct {
 	*shared
 	catalog *catalog
@@ -94,8 +95,8 @@ func (r *retention) remove(f retained) bool {
 	return true
 }
 
-// removeOldest removes the oldest retained file, and returns its size; 0 if there is none.
-// The catalog's lock is held.
+// removeOldest removes the oldest retained file, and returns its size; 0 if there is
+// none. The catalog's lock is held.
 func (r *retention) removeOldest() int64 {
 	for _, s := range r.catalog.streams {
 		for i, f := range s.retained {
@@ -146,8 +147,8 @@ func (r *retention) toPack(s *stream) (some []retained, size int64) {
 	return nil, 0
 }
 
-// pack puts the oldest retained batches of a stream into one file, if there are enough. It
-// removes them once that is durable.
+// pack puts the oldest retained batches of a stream into one file, if there are enough.
+// It removes them once that is durable.
 func (r *retention) pack(s *stream, p *pacer) error {
 	some, size := r.toPack(s)
 	if len(some) == 0 {
@@ -188,8 +189,8 @@ func (r *retention) pack(s *stream, p *pacer) error {
 	return nil
 }
 
-// revive takes up the batches that a boot retained. A batch in a pack needs no file of its
-// own.
+// revive takes up the batches that a boot retained. A batch in a pack needs no file of
+// its own.
 func (j *Journal) reviveRetained(r *remains) error {
 	for _, n := range r.packs {
 		f, err := j.openPack(n)

@@ -14,7 +14,7 @@ import (
 	"waypost/edge/clicks"
 )
 
-func TestTheFilesOfSegmentsThatAreDoneAreUsedAgain(t *testing.T) {
+func TestSpares_FilesOfSegmentsThatAreDoneAreUsedAgain(t *testing.T) {
 	control, dir := newControlPlane(t), t.TempDir()
 	cfg := config(dir)
 	cfg.FlushInterval, cfg.SegmentBytes, cfg.Shards = time.Millisecond, 8<<10, 1
@@ -48,7 +48,7 @@ func TestTheFilesOfSegmentsThatAreDoneAreUsedAgain(t *testing.T) {
 	require.Eventually(t, func() bool { return len(files(t, dir, "segment")) == 0 }, 60*time.Second, time.Millisecond, "once that is known here")
 }
 
-func TestFilesAreNotKeptToBeUsedAgainWhenNothingIsRecorded(t *testing.T) {
+func TestSpares_FilesAreNotKeptToBeUsedAgainWhenNothingIsRecorded(t *testing.T) {
 	control, dir := newControlPlane(t), t.TempDir()
 	cfg := config(dir)
 	cfg.FlushInterval, cfg.SegmentBytes, cfg.Shards = time.Millisecond, 8<<10, 1
@@ -56,11 +56,12 @@ func TestFilesAreNotKeptToBeUsedAgainWhenNothingIsRecorded(t *testing.T) {
 	j := open(t, cfg)
 	shipInBackground(t, j, control.shipping())
 	recordAll(t, j, "abcd", 5000)
-	require.Eventually(t, func() bool { return j.Worn() == 0 }, 60*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return j.Reusable() == 0 }, 60*time.Second, time.Millisecond)
 }
 
-// After a power cut a file may have any page of any of its uses, and the head of an earlier one.
-func TestAClickOfAnEarlierUseOfTheFileIsNeverCounted(t *testing.T) {
+// After a power cut a file may have any page of any of its uses, and the head of an
+// earlier one.
+func TestSpares_ClickOfAnEarlierUseOfTheFileIsNeverCounted(t *testing.T) {
 	const page, pages = 4 << 10, 16
 	dir, segment := recorded(t)
 	name := filepath.Base(segment)

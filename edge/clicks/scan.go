@@ -7,8 +7,8 @@ import (
 	"waypost"
 )
 
-// scan walks over the records in a part of a segment. It skips bytes that are no record, and
-// notes them.
+// scan walks over the records in a part of a segment. It skips bytes that are no record,
+// and notes them.
 type scan struct {
 	buf    []byte
 	number uint32 // of the segment
@@ -30,8 +30,8 @@ type scan struct {
 	large           bool // some piece was larger than a record
 }
 
-// scanOf walks over a part of a file, and reads it as needed, so that each piece is still in
-// the processor's cache when its records are read.
+// scanOf walks over a part of a file, and reads it as needed, so that each piece is still
+// in the processor's cache when its records are read.
 func scanOf(file io.ReaderAt, buf []byte, base int64, number uint32) scan {
 	return scan{buf: buf, number: number, base: base, file: file}
 }
@@ -107,8 +107,9 @@ func (s *scan) cut() bool {
 // damaged reports whether there is junk that no crash leaves.
 func (s *scan) damaged() bool { return s.junk && (!s.stale || s.large) }
 
-// textsOf sets the texts of a click that an earlier record has, if the current record says
-// so. If that one cannot be read, the click has no texts, and counts without a profile.
+// textsOf sets the texts of a click that an earlier record has, if the current record
+// says so. If that one cannot be read, the click has no texts, and counts without a
+// profile.
 func (s *scan) textsOf(c *waypost.Click) {
 	b := s.buf[s.next:]
 	if whereIn(b) == 0 {

@@ -28,14 +28,14 @@ import (
 //
 // and continues with records from 128 on. Bytes that are not written yet are zero.
 //
-// A file whose clicks are all in batches is reused: its space is allocated, and its pages are
-// mapped and need no writeback before they are written again. A new file would cost the
-// redirects a page fault for each page, and its removal the same again.
+// A file whose clicks are all in batches is reused: its space is allocated, and its pages
+// are mapped and need no writeback before they are written again. A new file would cost
+// the redirects a page fault for each page, and its removal the same again.
 //
-// An old click is never read as a new one. A file takes a temporary name before anything in
-// it changes. After a kill, its memory is as it was zeroed and written since. After a power
-// cut it may have any page of any of its uses; but each record has the number of its
-// segment, and counts in that one only.
+// An old click is never read as a new one. A file takes a temporary name before anything
+// in it changes. After a kill, its memory is as it was zeroed and written since. After a
+// power cut it may have any page of any of its uses; but each record has the number of
+// its segment, and counts in that one only.
 const (
 	segmentMagic   = "WPCLICKS"
 	segmentVersion = 1
@@ -49,9 +49,9 @@ func Format() string {
 
 var errSegmentHead = errors.New("it does not begin like a segment of this journal")
 
-// segment is one file of the journal. A shard writes to it through mem, one click after the
-// other. All others read it through the file, because that reports a fault of the disk as
-// an error instead of a signal.
+// segment is one file of the journal. A shard writes to it through mem, one click after
+// the other. All others read it through the file, because that reports a fault of the
+// disk as an error instead of a signal.
 type segment struct {
 	name   name // its state is the batcher's
 	number uint32
@@ -101,8 +101,8 @@ func createSegment(d *directory, boot bootName, node string, number uint64, size
 	return s, nil
 }
 
-// openSegment opens a segment of an earlier boot. The error wraps errSegmentHead if the file
-// is none.
+// openSegment opens a segment of an earlier boot. The error wraps errSegmentHead if the
+// file is none.
 func openSegment(d *directory, n name) (_ *segment, node string, err error) {
 	f, err := os.Open(d.path(n.String()))
 	if err != nil {
@@ -145,11 +145,12 @@ func encodeSegmentHead(boot waypost.BootID, node string, number uint64) []byte {
 	return b
 }
 
-// decodeSegmentHead returns the node, if the head fits the file's name, or an earlier use of
-// the file, which a power cut may have left.
+// decodeSegmentHead returns the node, if the head fits the file's name, or an earlier use
+// of the file, which a power cut may have left.
 func decodeSegmentHead(b []byte, n name) (node string, err error) {
 	length, number := int(b[40]), binary.LittleEndian.Uint64(b[32:])
-	if number == 0 || number > n.n || length > waypost.MaxNodeLength || binary.LittleEndian.Uint32(b[124:]) != crc32.Checksum(b[:124], castagnoli) {
+	if number == 0 || number > n.n || length > waypost.MaxNodeLength ||
+		binary.LittleEndian.Uint32(b[124:]) != crc32.Checksum(b[:124], castagnoli) {
 		return "", errSegmentHead
 	}
 	node = string(b[41 : 41+length])
@@ -159,8 +160,8 @@ func decodeSegmentHead(b []byte, n name) (node string, err error) {
 	return node, nil
 }
 
-// append records a click; false if there is no room for it, or its memory cannot be written.
-// The caller holds the lock of the segment's shard.
+// append records a click; false if there is no room for it, or its memory cannot be
+// written. The caller holds the lock of the segment's shard.
 func (s *segment) append(c *waypost.Click, t *texts, seed maphash.Seed) (ok bool) {
 	// A page may turn out to have no disk behind it, if a file system does not keep the
 	// promise of fallocate, or a disk fails. That is a memory fault, which would end the
@@ -191,9 +192,10 @@ func (s *segment) append(c *waypost.Click, t *texts, seed maphash.Seed) (ok bool
 	return true
 }
 
-// junkBefore reports whether there is damage in the part that was covered before a crash, so
-// that it is known after the crash too. Zeros are no damage: clicks in a batch need not be
-// on the disk a second time. Neither is a last record that an earlier crash cut off.
+// junkBefore reports whether there is damage in the part that was covered before a crash,
+// so that it is known after the crash too. Zeros are no damage: clicks in a batch need
+// not be on the disk a second time. Neither is a last record that an earlier crash cut
+// off.
 func (s *segment) junkBefore(end int64) bool {
 	buf := make([]byte, end-segmentHead)
 	if _, err := s.file.ReadAt(buf, segmentHead); err != nil {
@@ -228,8 +230,8 @@ func isFault(p any) bool {
 	return fault
 }
 
-// reuse makes another segment of one that is not used any more. If that fails, the file is
-// gone.
+// reuse makes another segment of one that is not used any more. If that fails, the file
+// is gone.
 func (d *directory) reuse(old *segment, node string, number uint64) (*segment, error) {
 	s := newSegment(old.name.boot, number, old.size)
 	making, file := temporary+s.name.String(), s.name.String()

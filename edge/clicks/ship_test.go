@@ -26,7 +26,7 @@ func shipped(t *testing.T, control *controlPlane) (click func(), registry *prome
 	return click, registry, func() { shipAll(t, j, control) }
 }
 
-// counted waits until so many clicks have been counted.
+// counted waits until that many clicks have been counted.
 func (c *controlPlane) awaitClicks(t *testing.T, n uint64) {
 	t.Helper()
 	c.await(t, "clicks are counted", func() bool { _, sum := c.totals(); return sum >= n })
@@ -34,7 +34,7 @@ func (c *controlPlane) awaitClicks(t *testing.T, n uint64) {
 	require.Equal(t, n, sum)
 }
 
-func TestABatchWhoseAcknowledgementIsLostCountsOnce(t *testing.T) {
+func TestShip_BatchWhoseAcknowledgementIsLostCountsOnce(t *testing.T) {
 	control := newControlPlane(t)
 	var lost int
 	control.fault = func(_ *waypost.ClickBatch, _ http.ResponseWriter, count func()) bool {
@@ -61,7 +61,7 @@ func (c *controlPlane) requestCount() int {
 	return c.requests
 }
 
-func TestAnAnswerThatSaysNothingKeepsTheBatch(t *testing.T) {
+func TestShip_AnswerThatSaysNothingKeepsTheBatch(t *testing.T) {
 	for name, say := range map[string]func(b *waypost.ClickBatch, w http.ResponseWriter){
 		"503":            func(_ *waypost.ClickBatch, w http.ResponseWriter) { w.WriteHeader(http.StatusServiceUnavailable) },
 		"401":            func(_ *waypost.ClickBatch, w http.ResponseWriter) { w.WriteHeader(http.StatusUnauthorized) },
@@ -98,7 +98,7 @@ func TestAnAnswerThatSaysNothingKeepsTheBatch(t *testing.T) {
 	}
 }
 
-func TestAWrongTokenKeepsTheBatchesForARightOne(t *testing.T) {
+func TestShip_WrongTokenKeepsTheBatchesForARightOne(t *testing.T) {
 	control, dir := newControlPlane(t), t.TempDir()
 	j := open(t, config(dir))
 	record(t, j, "abcd", 3)
@@ -119,7 +119,7 @@ func TestAWrongTokenKeepsTheBatchesForARightOne(t *testing.T) {
 	control.awaitClicks(t, 3)
 }
 
-func TestBatchesThatAFailoverForgotAreReplacedByEmptyOnes(t *testing.T) {
+func TestShip_BatchesThatAFailoverForgotAreReplacedByEmptyOnes(t *testing.T) {
 	control := newControlPlane(t)
 	click, registry, end := shipped(t, control)
 	for n := range uint64(5) {
@@ -130,11 +130,13 @@ func TestBatchesThatAFailoverForgotAreReplacedByEmptyOnes(t *testing.T) {
 	click()
 	control.awaitClicks(t, 6)
 	end()
-	require.Equal(t, []string{"edge-1/1", "edge-1/2", "edge-1/3", "edge-1/4", "edge-1/5", "edge-1/3", "edge-1/4", "edge-1/5", "edge-1/6"}, control.counts())
+	require.Equal(t, []string{
+		"edge-1/1", "edge-1/2", "edge-1/3", "edge-1/4", "edge-1/5", "edge-1/3", "edge-1/4", "edge-1/5", "edge-1/6",
+	}, control.counts())
 	require.EqualValues(t, 3, metric(t, registry, "waypost_clicks_voided_batches_total"))
 }
 
-func TestAPoisonBatchIsKeptApartAndTheQueueMovesOn(t *testing.T) {
+func TestShip_PoisonBatchIsPutAwayAndTheQueueMovesOn(t *testing.T) {
 	for name, say := range map[string]func(b *waypost.ClickBatch, w http.ResponseWriter){
 		"it can never be taken": func(_ *waypost.ClickBatch, w http.ResponseWriter) {
 			w.Header().Set("Content-Type", "application/problem+json")
@@ -161,7 +163,9 @@ func TestAPoisonBatchIsKeptApartAndTheQueueMovesOn(t *testing.T) {
 			record(t, j, "evil", 7)
 			// All seven, which may be in more than one batch: the next one must have none of them.
 			require.Eventually(t, func() bool { return metric(t, registry, "waypost_clicks_dead_total") == 7 }, 60*time.Second, time.Millisecond)
-			require.Eventually(t, func() bool { return len(files(t, filepath.Join(cfg.Dir, "dead"), "batch")) > 0 }, 60*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool {
+				return len(files(t, filepath.Join(cfg.Dir, "dead"), "batch")) > 0
+			}, 60*time.Second, time.Millisecond)
 			record(t, j, "good", 1)
 			control.awaitClicks(t, 2)
 			shipAll(t, j, control)
@@ -172,7 +176,7 @@ func TestAPoisonBatchIsKeptApartAndTheQueueMovesOn(t *testing.T) {
 	}
 }
 
-func TestClicksOfEarlierStartsAreShippedFirstAndUnderTheirOwnNames(t *testing.T) {
+func TestShip_ClicksOfEarlierStartsAreShippedFirstAndUnderTheirOwnNames(t *testing.T) {
 	control, dir := newControlPlane(t), t.TempDir()
 	for _, node := range []string{"edge-c", "edge-a", "edge-b"} {
 		cfg := config(dir)
@@ -190,7 +194,7 @@ func TestClicksOfEarlierStartsAreShippedFirstAndUnderTheirOwnNames(t *testing.T)
 	require.Len(t, control.counted, 4)
 }
 
-func TestClicksOfANameThatIsNotTakenWaitAndHoldUpNoOthers(t *testing.T) {
+func TestShip_ClicksOfANameThatIsNotTakenWaitAndHoldUpNoOthers(t *testing.T) {
 	control, dir := newControlPlane(t), t.TempDir()
 	for _, node := range []string{"edge-c", "edge-a"} {
 		cfg := config(dir)
@@ -226,9 +230,9 @@ func TestClicksOfANameThatIsNotTakenWaitAndHoldUpNoOthers(t *testing.T) {
 	control.awaitClicks(t, 7)
 }
 
-// It is asked for no more often than anything else that fails, and whether what others' boots have shipped is
-// counted still is asked all the same.
-func TestClicksOfANameThatIsNotTakenHoldUpNoQuestions(t *testing.T) {
+// It is asked for no more often than anything else that fails, and whether what others'
+// boots have shipped is still counted is asked too.
+func TestShip_ClicksOfANameThatIsNotTakenHoldUpNoQuestions(t *testing.T) {
 	control := newControlPlane(t)
 	cfg, _ := keeping(t.TempDir())
 	j := open(t, cfg)
@@ -262,7 +266,7 @@ func TestClicksOfANameThatIsNotTakenHoldUpNoQuestions(t *testing.T) {
 	require.Equal(t, 1, refusals)
 }
 
-func TestAnEdgeThatIsCutOffKeepsTotalsAndNotATrickleOfBatches(t *testing.T) {
+func TestShip_EdgeThatIsCutOffKeepsTotalsAndNotATrickleOfBatches(t *testing.T) {
 	control := newControlPlane(t)
 	cfg := config(t.TempDir())
 	cfg.FlushInterval, cfg.SegmentBytes = time.Millisecond, 1<<20

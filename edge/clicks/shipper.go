@@ -87,8 +87,8 @@ func (s *shipper) close() {
 // and all its batches have been shipped. It ships boots one after the other, the oldest
 // first, and the batches of a boot in order, each until it is acknowledged. While the
 // control plane refuses a node's clicks, the boots of that node wait and others go first.
-// An error means that the configuration is wrong; no answer of the control plane ends Ship.
-// Of several callers all but one wait.
+// An error means that the configuration is wrong; no answer of the control plane ends
+// Ship. Of several callers all but one wait.
 func (j *Journal) Ship(ctx context.Context, cfg ShipConfig) error {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -174,13 +174,13 @@ func (s *shipper) idle(ctx context.Context, again <-chan time.Time) {
 	}
 }
 
-// confirmEvery is how often the shipper asks whether the control plane still has the
-// acknowledged batches of a boot that ships nothing. It also asks at the start, and after an
-// outage.
+// confirmEvery is the interval at which the shipper asks whether the control plane still
+// has the acknowledged batches of a boot that ships nothing. It also asks at the start,
+// and after an outage.
 const confirmEvery = time.Hour
 
-// confirm sends the newest acknowledged batch of a boot again, which changes nothing unless
-// the control plane has forgotten it.
+// confirm sends the newest acknowledged batch of a boot again, which changes nothing
+// unless the control plane has forgotten it.
 func (s *shipper) confirm(ctx context.Context, st *stream) error {
 	newest := s.retention.newest(st) // 0 if it expired a moment ago
 	body, ok := s.retention.body(st, newest)
@@ -199,8 +199,8 @@ func (s *shipper) confirm(ctx context.Context, st *stream) error {
 	return nil
 }
 
-// drain makes the next batches of a sealed journal; false if there is none, or they cannot
-// be made and remain for the next start.
+// drain makes the next batches of a sealed journal; false if there is none, or they
+// cannot be made and remain for the next start.
 func (s *shipper) drain() bool {
 	if err := s.batcher.advanceNow(true); err != nil {
 		s.diskFailed("cannot make batches of clicks: their clicks stay in the journal", err)
@@ -245,8 +245,8 @@ func (s *shipper) ship(ctx context.Context, st *stream, b waitingBatch) error {
 	return fmt.Errorf("the control plane answered batch %d with watermark %d", b.seq, a.watermark)
 }
 
-// putAway keeps a batch for the operator and continues as if it were acknowledged. It links
-// the file instead of moving it, because its boot may still need the checkpoint.
+// putAway keeps a batch for the operator and continues as if it were acknowledged. It
+// links the file instead of moving it, because its boot may still need the checkpoint.
 func (s *shipper) putAway(st *stream, dir string, file name) error {
 	err := os.Link(s.dir.path(file.String()), s.dir.path(filepath.Join(dir, file.String())))
 	if err != nil && !errors.Is(err, fs.ErrExist) && !errors.Is(err, fs.ErrNotExist) {
@@ -257,9 +257,9 @@ func (s *shipper) putAway(st *stream, dir string, file name) error {
 	return nil
 }
 
-// fill sends batches again that were acknowledged or put away, and that the control plane no
-// longer knows: those from first to before end. It sends empty ones for batches that are no
-// longer retained, and for those that the control plane would not count.
+// fill sends batches again that were acknowledged or put away, and that the control plane
+// no longer knows: those from first to before end. It sends empty ones for batches that
+// are no longer retained, and for those that the control plane would not count.
 func (s *shipper) fill(ctx context.Context, st *stream, first, end uint64) error {
 	s.log.Warn("the control plane lost batches of clicks, or would not count them: they are sent again, or empty ones in their places",
 		slog.String("boot", st.boot.String()), slog.Uint64("first", first), slog.Uint64("batches", end-first))
@@ -298,8 +298,8 @@ func (s *shipper) fill(ctx context.Context, st *stream, first, end uint64) error
 	return nil
 }
 
-// backOff lets the boots of a node wait if the control plane refuses its clicks, and leaves
-// other nodes alone. It reports whether that is the error.
+// backOff lets the boots of a node wait if the control plane refuses its clicks, and
+// leaves other nodes alone. It reports whether that is the error.
 func (s *shipper) backOff(st *stream, err error) bool {
 	if r, ok := errors.AsType[*retryError](err); !ok || r.status != http.StatusForbidden {
 		return false
@@ -312,8 +312,8 @@ func (s *shipper) backOff(st *stream, err error) bool {
 	return true
 }
 
-// pause waits before the next try. It logs the first failure, the second, the fourth, and so
-// on.
+// pause waits before the next try. It logs the first failure, the second, the fourth, and
+// so on.
 func (s *shipper) pause(ctx context.Context, b waitingBatch, err error) {
 	s.failures++
 	s.suspect = time.Now()

@@ -14,8 +14,9 @@ var (
 	errHeld  = errors.New("the disk is full")
 )
 
-// spares has the next segments ready before those in use are full, so that recording makes
-// no system call. It reuses segments whose clicks are all in batches: see segment.go.
+// spares has the next segments ready before those in use are full, so that recording
+// makes no system call. It reuses segments whose clicks are all in batches: see
+// segment.go.
 type spares struct {
 	*shared
 	catalog   *catalog
@@ -52,9 +53,9 @@ func (s *spares) take() *segment {
 	}
 }
 
-// run keeps one segment ready for each shard, because they fill up at the same time, and as
-// many as were taken in a second, less those that only need to be reused. A small number
-// stays in the processor's cache.
+// run keeps one segment ready for each shard, because they fill up at the same time, and
+// as many as were taken in a second, less those that only need to be reused. A small
+// number stays in the processor's cache.
 func (s *spares) run() {
 	const pause = time.Second
 	recent := rate{began: time.Now()}
@@ -88,8 +89,8 @@ func (s *spares) run() {
 	}
 }
 
-// newSegment adds a segment to the current boot, if the bounds allow it. A second spare one
-// is not worth any file that would make room for it. There is one caller at a time.
+// newSegment adds a segment to the current boot, if the bounds allow it. A second spare
+// one is not worth any file that would make room for it. There is one caller at a time.
 func (s *spares) newSegment(second bool) (seg *segment, err error) {
 	if s.held.Load() {
 		return nil, errHeld
@@ -144,7 +145,7 @@ func (s *spares) allow(second, reused bool) error {
 	return nil
 }
 
-// release removes the ready segments, which gives a full disk their space back.
+// release removes the ready segments, which frees their space on a full disk.
 func (s *spares) release() {
 	s.keepReusable(0)
 	for {
@@ -227,7 +228,8 @@ func (r *rate) of(total uint64, now time.Time) uint64 {
 	return max(r.last, total-r.before)
 }
 
-// reuseFor is for how long segments are kept to be reused, as many as were taken in a second.
+// reuseFor is for how long segments are kept to be reused, as many as were taken in a
+// second.
 const reuseFor = 30 * time.Second
 
 // peak is the maximum of a figure within a time.

@@ -13,8 +13,8 @@ import (
 )
 
 // tally gathers clicks by link, as many as one batch may have. A busy edge does this for
-// every click, on the same processors as redirects. So it is a table without pointers, which
-// is emptied and reused, and sorts as little as possible.
+// every click, on the same processors as redirects. So it is a table without pointers,
+// which is emptied and reused, and sorts as little as possible.
 type tally struct {
 	pace  *pacer
 	faces faces
@@ -66,8 +66,8 @@ func (t *tally) reset() {
 // clicks counts them.
 func (t *tally) clicks() uint64 { return uint64(len(t.hits)) }
 
-// add takes the current click of a scan; false if it would be one too many. It skips clicks
-// that no batch may hold.
+// add takes the current click of a scan; false if it would be one too many. It skips
+// clicks that no batch may hold.
 func (t *tally) add(c *record, from *scan) bool {
 	if !waypost.ValidCode(c.Code) {
 		return true
@@ -96,8 +96,8 @@ func (t *tally) add(c *record, from *scan) bool {
 	return true
 }
 
-// batch returns the clicks as a batch, which is valid until the next reset. Sorted puts the
-// links in order.
+// batch returns the clicks as a batch, which is valid until the next reset. Sorted puts
+// the links in order.
 func (t *tally) batch(sorted bool) waypost.ClickBatch {
 	t.spread()
 	codes := unsafe.String(unsafe.SliceData(t.codes), len(t.codes)) // valid as long as the batch
@@ -181,7 +181,7 @@ type tallied struct {
 	length uint8
 }
 
-// prefixLength is how many bytes of a code are in a tallied directly.
+// prefixLength is the number of bytes of a code in a tallied itself.
 const prefixLength = 8
 
 func prefixOf(code []byte) uint64 {
@@ -273,9 +273,9 @@ type place struct {
 	n      uint32 // of the link
 }
 
-// order returns the links' places in order. It sorts by one byte after the other, from the
-// last one of the prefix to the first one of the domain, and skips bytes that are equal in
-// all of them. Codes with the same prefix remain to be compared.
+// order returns the links' places in order. It sorts by one byte after the other, from
+// the last one of the prefix to the first one of the domain, and skips bytes that are
+// equal in all of them. Codes with the same prefix remain to be compared.
 func (t *tally) order() []place {
 	n := len(t.links)
 	t.from, t.to = slices.Grow(t.from[:0], n), slices.Grow(t.to[:0], n)

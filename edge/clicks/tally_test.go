@@ -13,7 +13,7 @@ import (
 
 // Codes that begin alike, or differ in length or domain alone, are links of their
 // own, however many there are; and what was there before reset is gone.
-func TestATallyHasWhatAMapWouldHave(t *testing.T) {
+func TestTally_HasWhatAMapWouldHave(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	sums := newTally(nil, nil)
 	for round, links := range []int{3000, 10, 20_000, 500} {
@@ -59,7 +59,7 @@ func TestATallyHasWhatAMapWouldHave(t *testing.T) {
 	}
 }
 
-func TestATallyTakesAsManyLinksAsABatch(t *testing.T) {
+func TestTally_TakesAsManyLinksAsABatch(t *testing.T) {
 	sums := newTally(nil, nil)
 	for n := range clickbatch.MaxLinks {
 		require.True(t, sums.add(&record{Domain: waypost.DomainID(n), Code: []byte("abcdefghi")}, nil))
@@ -69,7 +69,7 @@ func TestATallyTakesAsManyLinksAsABatch(t *testing.T) {
 	require.EqualValues(t, clickbatch.MaxLinks+1, sums.clicks())
 }
 
-func TestAddingUpDoesNotAllocateOnceTheTableHasGrown(t *testing.T) {
+func TestTally_AddingUpDoesNotAllocateOnceTheTableHasGrown(t *testing.T) {
 	sums, codes := newTally(nil, nil), make([][]byte, 1000)
 	for i := range codes {
 		codes[i] = []byte{'a', 'b', "0123456789"[i%10], "0123456789"[i/10%10], "0123456789"[i/100]}

@@ -17,7 +17,7 @@ import (
 	"waypost/edge/clicks"
 )
 
-// answers is a control plane in memory: it gives one answer after the other, and
+// answers is a control plane in memory: it returns one answer after the other, and
 // notes when it was asked.
 type answers struct {
 	mu    sync.Mutex
@@ -40,7 +40,7 @@ func unavailable(retryAfter string) http.Response {
 	return http.Response{StatusCode: http.StatusServiceUnavailable, Header: http.Header{"Retry-After": {retryAfter}}, Body: http.NoBody}
 }
 
-// shipOne records a click in a journal with the default times, ships it, and gives
+// shipOne records a click in a journal with the default times, ships it, and returns
 // how long after the click each request was made.
 func shipOne(t *testing.T, a *answers) (after []time.Duration) {
 	ctx, cancel := context.WithCancel(t.Context())
@@ -64,7 +64,7 @@ func shipOne(t *testing.T, a *answers) (after []time.Duration) {
 	return after
 }
 
-func TestAClickIsShippedWithinASecond(t *testing.T) {
+func TestShip_ClickIsShippedWithinASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		after := shipOne(t, &answers{})
 		require.Len(t, after, 1)
@@ -72,7 +72,7 @@ func TestAClickIsShippedWithinASecond(t *testing.T) {
 	})
 }
 
-func TestTheControlPlaneMayAskForAPauseOfUpToAMinute(t *testing.T) {
+func TestShip_ControlPlaneMayAskForAPauseOfUpToAMinute(t *testing.T) {
 	for asked, want := range map[string]time.Duration{"7": 7 * time.Second, "60": time.Minute, "65535": time.Minute} {
 		t.Run(asked, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -84,7 +84,7 @@ func TestTheControlPlaneMayAskForAPauseOfUpToAMinute(t *testing.T) {
 	}
 }
 
-func TestPausesGrowAndAreBounded(t *testing.T) {
+func TestShip_PausesGrowAndAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &answers{}
 		for i := range 14 {

@@ -17,14 +17,14 @@ import (
 	"waypost/edge/clicks"
 )
 
-// listener tells the texts of a click as they are.
+// listener reports the texts of a click as they are.
 type listener struct{}
 
 func (listener) Profile(c *waypost.Click) (waypost.ClickProfile, uint64) {
 	return waypost.ClickProfile{Device: "mobile", Browser: string(c.Agent), Referrer: string(c.Referrer), Bot: c.Bot}, 0
 }
 
-// told gives the texts of each link's clicks that were counted.
+// told returns the texts of each link's clicks that were counted.
 func (c *controlPlane) told() map[string][]string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -45,7 +45,8 @@ func (c *controlPlane) told() map[string][]string {
 	return texts
 }
 
-// visitNumber is a click whose link tells its texts. Few agents are most clicks', some are others', and some have none.
+// visitNumber is a click whose link reports its texts. Few agents are most clicks', some
+// are others', and some have none.
 func visitNumber(n int) (c waypost.Click, code, texts string) {
 	agent, referrer := fmt.Sprintf("Mozilla/5.0 number %d", n%7), ""
 	if n%5 == 0 {
@@ -58,11 +59,14 @@ func visitNumber(n int) (c waypost.Click, code, texts string) {
 		agent, referrer = "", ""
 	}
 	code = fmt.Sprintf("%07d", n)
-	return waypost.Click{Domain: 1, Code: []byte(code), At: 1_700_000_000_000, Address: [16]byte{1 + byte(n%250)}, Agent: []byte(agent), Referrer: []byte(referrer)},
+	return waypost.Click{
+			Domain: 1, Code: []byte(code), At: 1_700_000_000_000, Address: [16]byte{1 + byte(n%250)},
+			Agent: []byte(agent), Referrer: []byte(referrer),
+		},
 		code, agent + " from " + referrer
 }
 
-func TestEveryClickHasItsOwnAgentAndReferrer(t *testing.T) {
+func TestRecord_EveryClickHasItsOwnAgentAndReferrer(t *testing.T) {
 	for name, shards := range map[string]int{"one segment at a time": 1, "two": 2} {
 		t.Run(name, func(t *testing.T) {
 			control := newControlPlane(t)
@@ -88,7 +92,7 @@ func TestEveryClickHasItsOwnAgentAndReferrer(t *testing.T) {
 	}
 }
 
-func TestWhatIsSaidOftenIsInASegmentOnce(t *testing.T) {
+func TestRecord_WhatIsSaidOftenIsInASegmentOnce(t *testing.T) {
 	cfg := config(t.TempDir())
 	cfg.Shards = 1
 	j := open(t, cfg)
@@ -103,8 +107,9 @@ func TestWhatIsSaidOftenIsInASegmentOnce(t *testing.T) {
 	require.Equal(t, 2, found, "with the referrer and without")
 }
 
-// The record that has the texts is in a batch, and the segment has one more that refers to it.
-func TestTheTextsOfAnEarlierBatchAreKnownAfterACrash(t *testing.T) {
+// The record that has the texts is in a batch, and the segment has one more that refers
+// to it.
+func TestRecord_TextsOfAnEarlierBatchAreKnownAfterACrash(t *testing.T) {
 	control, cfg := newControlPlane(t), config(t.TempDir())
 	cfg.Shards, cfg.Profiler, cfg.FlushInterval = 1, listener{}, time.Millisecond
 	var broken atomic.Bool
@@ -149,7 +154,7 @@ func sayings() (file []byte, texts map[string]string) {
 	return file, texts
 }
 
-func TestABitFlippedAnywhereGivesNoClickTheTextsOfAnother(t *testing.T) {
+func TestRecord_BitFlippedAnywhereGivesNoClickTheTextsOfAnother(t *testing.T) {
 	file, texts := sayings()
 	require.Len(t, clicks.WalkFile(file, 128), len(texts))
 	check := func(b []byte, from int64) (whole int) {
@@ -180,7 +185,7 @@ func TestABitFlippedAnywhereGivesNoClickTheTextsOfAnother(t *testing.T) {
 	}
 }
 
-func TestAReferenceToWhatIsNoRecordWithTextsGivesNone(t *testing.T) {
+func TestRecord_ReferenceToWhatIsNoRecordWithTextsGivesNone(t *testing.T) {
 	sound := waypost.Click{Domain: 1, Code: []byte("abcd"), At: 1, Agent: agent, Referrer: referrer}
 	last := func(where uint32, of func(b []byte) []byte) waypost.Click {
 		before := of(make([]byte, 128))
@@ -207,7 +212,7 @@ func TestAReferenceToWhatIsNoRecordWithTextsGivesNone(t *testing.T) {
 	require.Empty(t, last(128, func(b []byte) []byte { return clicks.AppendClick(b, other) }).Agent, "texts of other lengths")
 }
 
-func TestTextsThatMeetInTheirHashAreToldApart(t *testing.T) {
+func TestRecord_TextsThatMeetInTheirHashAreToldApart(t *testing.T) {
 	one := waypost.Click{Domain: 1, Code: []byte("abcd"), At: 1, Agent: agent, Referrer: referrer}
 	other := one
 	other.Agent = bytes.Replace(agent, []byte("131"), []byte("132"), 1)

@@ -28,7 +28,7 @@ func cutOff(dir string) clicks.Config {
 	return cfg
 }
 
-// ledger is what was clicked, by link.
+// ledger counts clicks by link.
 type ledger map[string]uint64
 
 // clickAround records n clicks on a number of links, by many visitors, over a week.
@@ -59,11 +59,13 @@ func (l ledger) clickSome(t *testing.T, j *clicks.Journal, from, to, n, links in
 	}
 }
 
-// awaitFolds waits until segments that are full are in batches or folds: when there are none, the next clicks come into
-// others, however slow the machine is.
+// awaitFolds waits until segments that are full are in batches or compacted segments:
+// when there are none, the next clicks come into others, however slow the machine is.
 func awaitFolds(t *testing.T, j *clicks.Journal, cfg clicks.Config) {
 	t.Helper()
-	require.Eventually(t, func() bool { return len(files(t, cfg.Dir, "segment")) <= cfg.Shards+j.Spares()+j.Worn() }, 60*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool {
+		return len(files(t, cfg.Dir, "segment")) <= cfg.Shards+j.Spares()+j.Reusable()
+	}, 60*time.Second, time.Millisecond)
 }
 
 func (l ledger) equals(t *testing.T, control *controlPlane) {
@@ -87,7 +89,7 @@ func (l ledger) equals(t *testing.T, control *controlPlane) {
 }
 
 // All clicks would take more room in segments than there is.
-func TestWhileTheControlPlaneIsAwayDetailIsFoldedBeforeAClickIsDropped(t *testing.T) {
+func TestCompaction_WhileTheControlPlaneIsAwayDetailIsCompactedBeforeAClickIsDropped(t *testing.T) {
 	control, registry, log := newControlPlane(t), prometheus.NewPedanticRegistry(), &journalLog{}
 	cfg := cutOff(t.TempDir())
 	cfg.Metrics, cfg.Logger = registry, log.logger()
@@ -108,7 +110,7 @@ func TestWhileTheControlPlaneIsAwayDetailIsFoldedBeforeAClickIsDropped(t *testin
 	require.NotContains(t, log.String(), "level=ERROR")
 }
 
-func TestWhatWasFoldedIsShippedWhenTheControlPlaneIsBackAndRecordingGoesOn(t *testing.T) {
+func TestCompaction_WhatWasCompactedIsShippedWhenTheControlPlaneIsBackAndRecordingGoesOn(t *testing.T) {
 	control := newControlPlane(t)
 	j := open(t, cutOff(t.TempDir()))
 	clicked := ledger{}
@@ -120,7 +122,7 @@ func TestWhatWasFoldedIsShippedWhenTheControlPlaneIsBackAndRecordingGoesOn(t *te
 	require.NoError(t, j.Seal())
 }
 
-func TestClicksThatWereOnlyFoldedKeepTimesProfilesAndVisitors(t *testing.T) {
+func TestCompaction_ClicksThatWereOnlyCompactedKeepTimesProfilesAndVisitors(t *testing.T) {
 	control := newControlPlane(t)
 	cfg := cutOff(t.TempDir())
 	cfg.MaxBytes = 64 << 20
@@ -155,7 +157,7 @@ func TestClicksThatWereOnlyFoldedKeepTimesProfilesAndVisitors(t *testing.T) {
 	require.Equal(t, 10_000, visitors)
 }
 
-func TestDropsAreToldInTheNextBatch(t *testing.T) {
+func TestCompaction_DropsAreToldInTheNextBatch(t *testing.T) {
 	control := newControlPlane(t)
 	j := open(t, config(t.TempDir()))
 	record(t, j, "abcd", 3)
@@ -173,8 +175,9 @@ func TestDropsAreToldInTheNextBatch(t *testing.T) {
 }
 
 // Every sync is a point at which a crash leaves another state, also while clicks are
-// folded and folds are merged. Each is brought back to life, and crashes once more.
-func TestACrashWhileClicksAreFoldedLosesNoneAndCountsNoneTwice(t *testing.T) {
+// compacted and compacted segments are merged. Each is brought back to life, and crashes
+// once more.
+func TestCompaction_CrashWhileClicksAreCompactedLosesNoneAndCountsNoneTwice(t *testing.T) {
 	const few = 10
 	cfg := cutOff(t.TempDir())
 	cfg.SegmentBytes, cfg.MaxBytes = 8<<10, 200<<10
@@ -203,7 +206,10 @@ func TestACrashWhileClicksAreFoldedLosesNoneAndCountsNoneTwice(t *testing.T) {
 			}
 		}
 		code = fmt.Appendf(code[:0], "link%d", recorded%37)
-		c := waypost.Click{Domain: 1, Code: code, At: 1_700_000_000_000 + int64(recorded)*60_000, Address: [16]byte{byte(recorded)}, Agent: agent, Referrer: referrer}
+		c := waypost.Click{
+			Domain: 1, Code: code, At: 1_700_000_000_000 + int64(recorded)*60_000, Address: [16]byte{byte(recorded)},
+			Agent: agent, Referrer: referrer,
+		}
 		if j.TryClick(c) {
 			recorded++
 		} else {
@@ -253,15 +259,15 @@ func TestACrashWhileClicksAreFoldedLosesNoneAndCountsNoneTwice(t *testing.T) {
 	}
 }
 
-// folds are what a process with some leaves, made once for all tests.
+// compacted segments are what a process with some leaves, made once for all tests.
 var folds struct {
 	once   sync.Once
 	left   left
 	clicks uint64
 }
 
-// folded makes a directory with folds of a killed process, and tells how many clicks there
-// are.
+// compacted makes a directory with compacted segments of a killed process, and reports
+// how many clicks there are.
 func folded(t *testing.T) (dir string, sum uint64) {
 	t.Helper()
 	folds.once.Do(func() {
@@ -282,7 +288,7 @@ func folded(t *testing.T) (dir string, sum uint64) {
 	return dir, folds.clicks
 }
 
-func TestAFoldThatRottedIsQuarantinedAndTheOthersAreShipped(t *testing.T) {
+func TestCompaction_CompactedSegmentThatRottedIsQuarantinedAndTheOthersAreShipped(t *testing.T) {
 	for name, at := range map[string]func(size int) int{
 		"in a block":      func(int) int { return 100 },
 		"in what follows": func(size int) int { return size - 40 },
@@ -302,7 +308,7 @@ func TestAFoldThatRottedIsQuarantinedAndTheOthersAreShipped(t *testing.T) {
 }
 
 // What the newest file says of the others is lost with it.
-func TestWithoutTheNewestFoldNothingOfItsBootIsCountedTwice(t *testing.T) {
+func TestCompaction_WithoutTheNewestCompactedSegmentNothingOfItsBootIsCountedTwice(t *testing.T) {
 	dir, _ := folded(t)
 	all := files(t, dir, "compacted")
 	newest := all[len(all)-1]
@@ -312,7 +318,7 @@ func TestWithoutTheNewestFoldNothingOfItsBootIsCountedTwice(t *testing.T) {
 	require.Empty(t, files(t, dir, "compacted"))
 }
 
-func TestEveryFlippedByteOfAFoldIsNoticed(t *testing.T) {
+func TestCompaction_EveryFlippedByteOfACompactedSegmentIsNoticed(t *testing.T) {
 	dir, _ := folded(t)
 	name := files(t, dir, "compacted")[0]
 	whole := read(t, filepath.Join(dir, name))
@@ -345,7 +351,7 @@ func FuzzDecodeFold(f *testing.F) {
 
 // A week at 500 clicks a second is 302 million. A tenth of that must fit a tenth of the
 // default quota: WAYPOST_WEEK=zipf or uniform.
-func TestAWeekOfClicksFitsTheQuota(t *testing.T) {
+func TestCompaction_WeekOfClicksFitsTheQuota(t *testing.T) {
 	shape := os.Getenv("WAYPOST_WEEK")
 	if shape == "" {
 		t.Skip("takes minutes: set WAYPOST_WEEK to zipf or uniform")

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestNoClickIsDroppedWhileTheDiskTakesItsTimeForTheNextSegments(t *testing.T) {
+func TestSpares_NoClickIsDroppedWhileTheDiskTakesItsTimeForTheNextSegments(t *testing.T) {
 	const shards = 4
 	cfg := config(t.TempDir())
 	cfg.Shards = shards
@@ -40,7 +40,7 @@ func TestNoClickIsDroppedWhileTheDiskTakesItsTimeForTheNextSegments(t *testing.T
 	}
 }
 
-func TestSparesTakeNoMoreThanTheirShareOfTheQuota(t *testing.T) {
+func TestSpares_SparesTakeNoMoreThanTheirShareOfTheQuota(t *testing.T) {
 	cfg := config(t.TempDir())
 	cfg.MaxBytes = 20 * cfg.SegmentBytes
 	cfg.Shards = 8

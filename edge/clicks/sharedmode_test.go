@@ -12,7 +12,7 @@ import (
 	"waypost/edge/clicks"
 )
 
-// beside opens a journal beside one that is open, as a process does that takes over.
+// next to opens a journal next to one that is open, as a process does that takes over.
 func beside(t *testing.T, j *clicks.Journal, cfg clicks.Config) *clicks.Journal {
 	t.Helper()
 	fd, err := unix.FcntlInt(j.Lock().Fd(), unix.F_DUPFD_CLOEXEC, 0)
@@ -21,12 +21,12 @@ func beside(t *testing.T, j *clicks.Journal, cfg clicks.Config) *clicks.Journal 
 	return open(t, cfg)
 }
 
-func TestTwoJournalsBesideEachOtherLoseNothingAndShipEachClickOnce(t *testing.T) {
+func TestSharedMode_TwoJournalsNextToEachOtherLoseNothingAndShipEachClickOnce(t *testing.T) {
 	cp := newControlPlane(t)
 	cfg := config(t.TempDir())
 	first := open(t, cfg)
 	record(t, first, "earlier", 3)
-	require.NoError(t, first.Seal()) // leaves a batch that nobody has sent
+	require.NoError(t, first.Seal()) // leaves a batch that was not sent
 	require.NoError(t, first.Close())
 
 	old := open(t, cfg)
@@ -45,7 +45,7 @@ func TestTwoJournalsBesideEachOtherLoseNothingAndShipEachClickOnce(t *testing.T)
 	require.Zero(t, len(files(t, cfg.Dir, "segment-")))
 }
 
-func TestWhatAKilledPredecessorRecordedIsTakenOverOnce(t *testing.T) {
+func TestSharedMode_WhatAKilledPredecessorRecordedIsTakenOverOnce(t *testing.T) {
 	cp := newControlPlane(t)
 	cfg := config(t.TempDir())
 	killed := open(t, cfg)
@@ -62,7 +62,7 @@ func TestWhatAKilledPredecessorRecordedIsTakenOverOnce(t *testing.T) {
 	require.Equal(t, map[string]uint64{"1/killed": 21, "1/next": 2}, cp.clicks)
 }
 
-func TestAfterATakeoverThatFailedNothingOfItIsLeft(t *testing.T) {
+func TestSharedMode_AfterATakeoverThatFailedNothingOfItIsLeft(t *testing.T) {
 	cp := newControlPlane(t)
 	cfg := config(t.TempDir())
 	cfg.FlushInterval = time.Millisecond
@@ -82,7 +82,7 @@ func TestAfterATakeoverThatFailedNothingOfItIsLeft(t *testing.T) {
 	require.Empty(t, files(t, cfg.Dir, "segment-"))
 }
 
-func TestAForeignLockIsRefused(t *testing.T) {
+func TestSharedMode_ForeignLockIsRefused(t *testing.T) {
 	cfg, other := config(t.TempDir()), config(t.TempDir())
 	old := open(t, cfg)
 	fd, err := unix.FcntlInt(old.Lock().Fd(), unix.F_DUPFD_CLOEXEC, 0)

@@ -25,7 +25,8 @@ func keeping(dir string) (clicks.Config, *prometheus.Registry) {
 	return cfg, registry
 }
 
-// clickEach records so many clicks, each on a link of its own and in a batch of its own.
+// clickEach records that many clicks, each on a link of its own and in a batch of its
+// own.
 func clickEach(t *testing.T, j *clicks.Journal, control *controlPlane, n int) {
 	t.Helper()
 	_, before := control.totals()
@@ -35,8 +36,8 @@ func clickEach(t *testing.T, j *clicks.Journal, control *controlPlane, n int) {
 	}
 }
 
-// settle waits until what the control plane has counted is known to be counted. A journal that is
-// closed before sends it again.
+// settle waits until what the control plane has counted is known to be counted. A journal
+// that is closed before sends it again.
 func settle(t *testing.T, j *clicks.Journal) {
 	t.Helper()
 	require.Eventually(t, func() bool { return j.Progress().Pending == 0 }, 60*time.Second, time.Millisecond)
@@ -50,7 +51,7 @@ func once(n int) map[string]uint64 {
 	return out
 }
 
-func TestBatchesThatAFailoverForgotAreSentAgain(t *testing.T) {
+func TestRetention_BatchesThatAFailoverForgotAreSentAgain(t *testing.T) {
 	control := newControlPlane(t)
 	cfg, registry := keeping(t.TempDir())
 	j := open(t, cfg)
@@ -68,9 +69,9 @@ func TestBatchesThatAFailoverForgotAreSentAgain(t *testing.T) {
 	require.Zero(t, metric(t, registry, "waypost_clicks_voided_batches_total"))
 }
 
-// Nobody clicks any more, and the edge was started again since: that the control plane
+// No one clicks any more, and the edge was started again since: that the control plane
 // has forgotten something shows only when it is asked.
-func TestABootThatIsOverIsSentAgainWhenTheControlPlaneForgotIt(t *testing.T) {
+func TestRetention_BootThatIsOverIsSentAgainWhenTheControlPlaneForgotIt(t *testing.T) {
 	control := newControlPlane(t)
 	cfg, _ := keeping(t.TempDir())
 	j := open(t, cfg)
@@ -88,7 +89,7 @@ func TestABootThatIsOverIsSentAgainWhenTheControlPlaneForgotIt(t *testing.T) {
 	require.Eventually(t, func() bool { return metric(t, registry, "waypost_clicks_resent_batches_total") == 5 }, 60*time.Second, time.Millisecond)
 }
 
-func TestPacksHaveNoGapsAndNoBatchesAsLargeAsTheyAre(t *testing.T) {
+func TestRetention_PacksHaveNoGapsAndNoBatchesAsLargeAsTheyAre(t *testing.T) {
 	for name, c := range map[string]struct {
 		sizes []int64 // the newest is kept for its cover; 0: a pack
 		want  []uint64
@@ -107,7 +108,7 @@ func TestPacksHaveNoGapsAndNoBatchesAsLargeAsTheyAre(t *testing.T) {
 	}
 }
 
-func TestAfterAnOutageTheControlPlaneIsAskedWhatItStillHas(t *testing.T) {
+func TestRetention_AfterAnOutageTheControlPlaneIsAskedWhatItStillHas(t *testing.T) {
 	control := newControlPlane(t)
 	cfg, _ := keeping(t.TempDir())
 	old := open(t, cfg)
@@ -136,14 +137,16 @@ func TestAfterAnOutageTheControlPlaneIsAskedWhatItStillHas(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-func TestOfWhatIsKeptNoLongerOnlyTheNumberIsSent(t *testing.T) {
+func TestRetention_OfWhatIsKeptNoLongerOnlyTheNumberIsSent(t *testing.T) {
 	control := newControlPlane(t)
 	cfg, registry := keeping(t.TempDir())
 	cfg.KeepAcknowledged = time.Nanosecond
 	j := open(t, cfg)
 	shipInBackground(t, j, control.shipping())
 	clickEach(t, j, control, 8)
-	require.Eventually(t, func() bool { return len(files(t, cfg.Dir, "pack"))+len(files(t, cfg.Dir, "batch")) == 1 }, 60*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool {
+		return len(files(t, cfg.Dir, "pack"))+len(files(t, cfg.Dir, "batch")) == 1
+	}, 60*time.Second, time.Millisecond)
 	control.failOver(2)
 	record(t, j, "last", 1)
 	control.await(t, "the next is counted", func() bool { got, _ := control.totals(); return got["1/last"] == 1 })
@@ -152,7 +155,7 @@ func TestOfWhatIsKeptNoLongerOnlyTheNumberIsSent(t *testing.T) {
 	require.LessOrEqual(t, resent, 1.0, "the newest, which was kept for its cover")
 }
 
-func TestWhatIsKeptIsTheFirstToGoWhenThereIsNoRoom(t *testing.T) {
+func TestRetention_WhatIsKeptIsTheFirstToGoWhenThereIsNoRoom(t *testing.T) {
 	control := newControlPlane(t)
 	cfg, _ := keeping(t.TempDir())
 	cfg.SegmentBytes, cfg.MaxBytes = 8<<10, 64<<10
@@ -174,7 +177,7 @@ func TestWhatIsKeptIsTheFirstToGoWhenThereIsNoRoom(t *testing.T) {
 	require.Zero(t, j.Dropped())
 }
 
-func TestAPackThatRottedCostsNothingButWhatIsInIt(t *testing.T) {
+func TestRetention_PackThatRottedCostsNothingButWhatIsInIt(t *testing.T) {
 	control := newControlPlane(t)
 	cfg, _ := keeping(t.TempDir())
 	j := open(t, cfg)
@@ -199,8 +202,8 @@ func TestAPackThatRottedCostsNothingButWhatIsInIt(t *testing.T) {
 	require.EqualValues(t, 2, sum)
 }
 
-// Nobody could enrol under a name that is none.
-func TestABootWhoseNameCannotBeReadHasNone(t *testing.T) {
+// No one could enrol under a name that is none.
+func TestRetention_BootWhoseNameCannotBeReadHasNone(t *testing.T) {
 	control := newControlPlane(t)
 	cfg, _ := keeping(t.TempDir())
 	j := open(t, cfg)
