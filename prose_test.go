@@ -62,9 +62,7 @@ var notYetPlain = []string{
 	"preview.go",
 	"preview_test.go",
 	"layout_test.go",
-	"CHANGELOG.md",
 	"DESIGN.md",
-	"README.md",
 }
 
 // strayWords are words and phrases that readers of English stumble over, with the
