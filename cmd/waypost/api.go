@@ -51,7 +51,7 @@ func (p *program) api() (*client.Client, error) {
 	return c, nil
 }
 
-// server finds the API, and the key where one is given.
+// server returns the address of the API, and the key if one is given.
 func (p *program) server(cfg config.Config) (base string, key config.Secret, err error) {
 	base, key = cfg.Client.API, cfg.Client.APIKey
 	if base != "" {
@@ -79,7 +79,7 @@ func (p *program) server(cfg config.Config) (base string, key config.Secret, err
 	return "", "", errors.New("no API to talk to: start `waypost dev` (give its --data-dir here, if it has one), set WAYPOST_API or --api, or run `waypost login`")
 }
 
-// login gives what a login at a server has left.
+// login returns the login that is kept for a server.
 func (p *program) login(base string) (login credentials.Login, found bool, err error) {
 	file, err := credentials.File(p.getenv)
 	if err != nil { // then there was no login
@@ -93,8 +93,8 @@ func (p *program) login(base string) (login credentials.Login, found bool, err e
 	return login, found, nil
 }
 
-// completions offers names that the API knows while an argument is typed. It gives
-// up quietly, and soon: the shell waits.
+// completions offers names that the API knows while an argument is typed. It fails
+// silently and soon, because the shell waits.
 func (p *program) completions(names func(context.Context, *client.Client) ([]string, error)) cobra.CompletionFunc {
 	return func(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Context()), 2*time.Second)

@@ -65,7 +65,8 @@ func auditTable(page *client.AuditPage, all bool) string {
 		if all {
 			_, _ = fmt.Fprintf(w, "%s\t", printable(e.Workspace))
 		}
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", e.At.Local().Format(time.DateTime), printable(e.Actor), printable(e.Action), printable(e.Subject),
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n",
+			e.At.Local().Format(time.DateTime), printable(e.Actor), printable(e.Action), printable(e.Subject),
 			printable(shortened(detailText(e.Detail))))
 	}
 	_ = w.Flush()
@@ -75,8 +76,8 @@ func auditTable(page *client.AuditPage, all bool) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// detailText gives the sentence in an entry's detail, where there is one, or else
-// all of it.
+// detailText returns the sentence in an entry's detail or, without one, the whole
+// detail.
 func detailText(detail json.RawMessage) string {
 	var said struct{ What string }
 	if json.Unmarshal(detail, &said) == nil && said.What != "" {

@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal gives both ends of a pseudo terminal: the keyboard, and what a program reads.
+// terminal returns both ends of a pseudo terminal: the keyboard, and the standard input
+// of a program.
 func terminal(t *testing.T) (keyboard, stdin *os.File) {
 	keyboard, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {

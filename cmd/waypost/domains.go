@@ -81,10 +81,10 @@ func (p domainsCommands) setCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "set DOMAIN",
 		Short: "Say where a domain leads visitors who follow no link",
-		Long: `Say where a domain, given by its host or its id, leads visitors who follow no link.
-What is not given stays as it is; an empty URL takes a target away: then the root
-tells which service it is, and unknown codes answer 404. Edges follow within
-milliseconds. The default workspace alone changes a domain that is shared.`,
+		Long: `Set the targets of a domain, given by its host or its id, for visitors who follow no
+link. Targets without a flag do not change. An empty URL removes a target: the root then
+names the service, and unknown codes answer 404. Edges follow within milliseconds. Only
+the default workspace may change the shared domain.`,
 		Example: `  waypost domains set go.example.com --root https://example.com/ --not-found https://example.com/lost
   waypost domains set 1 --not-found ""`,
 		Args: arguments(cobra.ExactArgs(1)),

@@ -16,8 +16,8 @@ func (p domainsCommands) addCommand() *cobra.Command {
 		Use:   "add HOST",
 		Short: "Add a domain of your own for short links",
 		Long: `Add a domain for short links of your workspace. Point its name at the edges (a CNAME, or
-their addresses) before or after. Nobody is asked to prove that the name is
-theirs; one that is in use already cannot be added.`,
+their addresses) before or after. Ownership of the name
+is not checked; a name that is in use already cannot be added.`,
 		Example: `  waypost domains add go.example.org
   waypost domains add go.example.org --root https://example.org/ --not-found https://example.org/lost`,
 		Args: arguments(cobra.ExactArgs(1)),

@@ -141,13 +141,15 @@ func certificateFiles(t *testing.T, name string) (certFile, keyFile string, root
 func TestAnEdgeServesOnAllItsListenersAndStopsWithoutAFailedRequest(t *testing.T) {
 	t.Parallel()
 	in := install(t, nil)
-	// A machine that stands still for as long as the edge drains sees nothing of that. Then another one drains longer.
+	// A machine that stands still for as long as the edge drains sees nothing of that.
+	// Then another one drains longer.
 	for delay := 2 * time.Second; !drainsFor(t, in, delay); delay *= 5 {
 		require.Less(t, delay, time.Minute, "it was never in time")
 	}
 }
 
-// drainsFor stops an edge that drains for so long, and reports whether it was seen to do so.
+// drainsFor stops an edge that drains for so long, and reports whether it was seen to
+// do so.
 func drainsFor(t *testing.T, in *installation, delay time.Duration) (seen bool) {
 	t.Helper()
 	const patience = 60 * time.Second

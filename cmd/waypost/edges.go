@@ -22,7 +22,8 @@ func (p edgesCommands) command() *cobra.Command {
 		Long: `List the edges that the control plane knows: who is alive, where, up to where each
 has the changelog, how far it is behind the head, in changes and in time, and how many
 clicks it has that are not counted yet, whether its replica is being filled or repaired, holds something
-back or waits for room on its disk (LOW DISK), and what the last ` + "`waypost verify`" + ` has found. CREDENTIAL tells whether an edge has one of its own, has the
+back or waits for room on its disk (LOW DISK), and what the last ` + "`waypost verify`" + ` found.
+CREDENTIAL shows whether an edge has one of its own, has the
 token that all may have, or was revoked. An edge is silent when it has not been seen for more than three seconds, and gone when
 it left on purpose or has not been seen for long.
 
@@ -55,10 +56,10 @@ func (p edgesCommands) goneCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "gone NODE",
 		Short: "Say that an edge is gone for good, with its disk",
-		Long: `Say that an edge is gone for good, with its disk and the clicks on it, so that statistics wait
-for these no longer. Without it they do for 30 days. Nothing is deleted: should the edge
-come back all the same, what it brings is counted. It is in the audit log. On a
-terminal it asks for the name; elsewhere it needs --yes.`,
+		Long: `Declare an edge lost, with its disk and the clicks on it, so that statistics no longer
+wait for them. Otherwise they wait for 30 days. Nothing is deleted: if the edge returns,
+its clicks are counted. The audit log has an entry. On a terminal the command asks for
+the name; elsewhere it needs --yes.`,
 		Example: `  waypost edges gone eu-1 --yes`,
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -83,12 +84,13 @@ func (p edgesCommands) acceptCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "accept NODE",
 		Short: "Let an edge do what it holds back",
-		Long: `Let an edge do what it holds back. An edge that is asked to delete very many links within a short time
-(edge.hold_deletes_percent), or to replace all it has by far less, does not: it serves what it has,
-and counts clicks, until the source no longer asks for that, or somebody accepts it with this
-command. Look first why it was asked. Deletions are accepted up to where the changelog is
-now; what comes after counts anew. It is in the audit log. On a terminal it
-asks for the name; elsewhere it needs --yes.`,
+		Long: `Let an edge make the changes that it holds back. An edge that is to delete very many links
+within a short time (edge.hold_deletes_percent), or to replace all links by far fewer,
+holds back: it serves the links that it has, and counts clicks, until the source no longer
+asks for the deletion or an operator accepts it with this command. Find the cause first.
+Deletions are accepted up to the present head of the changelog; later ones count again.
+The audit log has an entry. On a terminal the command asks for the name; elsewhere it
+needs --yes.`,
 		Example: `  waypost edges accept eu-1 --yes
   waypost edges accept eu-1 --what mass-delete --yes`,
 		Args: arguments(cobra.ExactArgs(1)),
@@ -119,8 +121,8 @@ asks for the name; elsewhere it needs --yes.`,
 	return c
 }
 
-// edgeTable lays out edges for people. A hint, which gossip gives about an edge
-// that does not reach the control plane itself, is marked.
+// edgeTable lays out edges for people. It marks hints, which come from gossip about edges
+// that do not reach the control plane.
 func edgeTable(edges []client.Edge, now time.Time) string {
 	if len(edges) == 0 {
 		return "no edge has reported to this control plane yet"
@@ -143,7 +145,8 @@ func edgeTable(edges []client.Edge, now time.Time) string {
 			state += ", " + printable(e.Replica)
 		}
 		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", printable(e.Node), printable(e.Region), state,
-			positionText(e), lagText(e), pendingText(e), ago(now.Sub(e.LastSeen)), verifiedText(e.Verified, now), credentialText(e), printable(e.Version))
+			positionText(e), lagText(e), pendingText(e), ago(now.Sub(e.LastSeen)), verifiedText(e.Verified, now),
+			credentialText(e), printable(e.Version))
 	}
 	_ = w.Flush()
 	return strings.TrimSuffix(b.String(), "\n")
@@ -174,7 +177,7 @@ func lagText(e *client.Edge) string {
 	return fmt.Sprintf("%d changes, %s", *e.LagChanges, roughly(time.Duration(*e.LagSeconds*float64(time.Second))))
 }
 
-// credentialText tells how an edge proves who it is.
+// credentialText describes how an edge authenticates.
 func credentialText(e *client.Edge) string {
 	if e.Credential == nil {
 		return "unknown"
@@ -182,7 +185,7 @@ func credentialText(e *client.Edge) string {
 	return printable(*e.Credential)
 }
 
-// verifiedText tells what the last comparison has found, and when.
+// verifiedText describes the result and the time of the last comparison.
 func verifiedText(v *client.Verified, now time.Time) string {
 	switch {
 	case v == nil:
@@ -197,7 +200,7 @@ func verifiedText(v *client.Verified, now time.Time) string {
 	return "equal " + ago(now.Sub(v.At))
 }
 
-// pendingText tells the clicks that are not counted yet.
+// pendingText describes the clicks that are not counted yet.
 func pendingText(e *client.Edge) string {
 	if e.ClicksPending == nil {
 		return "unknown"
@@ -213,7 +216,7 @@ func ago(d time.Duration) string {
 	return roughly(d) + " ago"
 }
 
-// roughly gives a duration in its largest whole unit.
+// roughly returns a duration in its largest whole unit.
 func roughly(d time.Duration) string {
 	switch {
 	case d < 10*time.Second:

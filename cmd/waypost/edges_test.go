@@ -16,15 +16,18 @@ import (
 
 const edgesAnswer = `{"edges": [{"node": "edge-a", "region": "eu-west-1", "role": "edge", "state": "alive", "since": "2031-05-06T06:00:00Z",
 	"last_seen": "2031-05-06T06:08:09Z", "via": "report", "position": {"epoch": 1, "seq": 40}, "lag_changes": 0, "lag_seconds": 0,
-	"last_applied_at": null, "started_at": null, "clicks_pending": 7, "clicks_until": null, "replica": "following", "held": "", "held_why": "", "disk_low": true, "verified": null, "version": "1.2.3", "addr": "10.0.0.2:8081", "admin_addr": "", "credential": "own"}]}`
+	"last_applied_at": null, "started_at": null, "clicks_pending": 7, "clicks_until": null, "replica": "following",
+		"held": "", "held_why": "", "disk_low": true, "verified": null, "version": "1.2.3", "addr": "10.0.0.2:8081", "admin_addr": "",
+			"credential": "own"}]}`
 
-// edges runs `waypost edges` against an API that gives answer.
+// edges runs `waypost edges` against an API that answers with answer.
 func edges(t *testing.T, output string, answer http.HandlerFunc) (string, error) {
 	t.Helper()
 	server := httptest.NewServer(answer)
 	defer server.Close()
 	var out bytes.Buffer
-	p := &program{stdout: &out, stderr: io.Discard, output: output, environ: []string{"WAYPOST_API=" + server.URL, "WAYPOST_API_KEY=wp_live_key"}}
+	p := &program{stdout: &out, stderr: io.Discard, output: output,
+		environ: []string{"WAYPOST_API=" + server.URL, "WAYPOST_API_KEY=wp_live_key"}}
 	c := edgesCommands{p}.command()
 	c.SilenceErrors, c.SilenceUsage = true, true
 	c.SetArgs(nil)

@@ -15,11 +15,11 @@ func (p clicksCommands) forgetLinkCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "forget-clicks CODE",
 		Short: "Delete everything that was counted of a link, for good",
-		Long: `Delete everything that was counted of a link, whether it lives, has expired or was deleted: its
-clicks by hour, day and one by one, and its counters. They are taken from the
-statistics of the workspace, too, but for its estimates of unique visitors, which hold no
-link. Clicks that come later count again, from zero. It needs the scope admin, and
-is in the audit log. On a terminal it asks for the code; elsewhere it needs --yes.`,
+		Long: `Delete the statistics of a link, whether it is live, expired or deleted: its clicks by
+hour, by day and as events, and its counters. They are also removed from the statistics of
+the workspace, except from its estimates of unique visitors, which do not refer to links.
+Later clicks count again, from zero. The command needs the scope admin, and makes an entry
+in the audit log. On a terminal it asks for the code; elsewhere it needs --yes.`,
 		Example: `  waypost links forget-clicks spring-sale --yes`,
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -56,10 +56,10 @@ func (p clicksCommands) forgetVisitorsCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "forget-visitors DAY",
 		Short: "Destroy what the visitors of a day are told apart by",
-		Long: `Destroy the salt of a day (UTC), everywhere and for good. Without it nothing that is kept
-leads back to a visitor of that day. Clicks of the day that come later count without a
-visitor; numbers that are there stay. It happens by itself two days after; this is
-for doing it earlier. On a terminal it asks for the day; elsewhere it needs --yes.`,
+		Long: `Destroy the salt of a day (UTC), everywhere and permanently. Without the salt no record
+leads back to a visitor of that day. Later clicks of that day count without a visitor;
+existing numbers stay. Salts are destroyed automatically two days after their day; this
+command does it earlier. On a terminal it asks for the day; elsewhere it needs --yes.`,
 		Example: `  waypost clicks forget-visitors 2026-03-31 --yes`,
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {

@@ -50,7 +50,7 @@ longer, and all sessions of the user end; the user's API keys go on.`,
 	return c
 }
 
-// invitationText is what stands below a user when there is an invitation.
+// invitationText describes the invitation of a user, if there is one.
 func invitationText(i *client.Invitation) string {
 	if i == nil {
 		return ""
@@ -58,7 +58,7 @@ func invitationText(i *client.Invitation) string {
 	return fmt.Sprintf("\ninvitation: %s (it is not shown again; for `waypost accept`, until %s)", i.Token, i.ExpiresAt.Local().Format(time.DateTime))
 }
 
-// accountState tells whether somebody can sign in, or why not.
+// accountState describes whether a user can sign in, or why not.
 func accountState(disabled, hasPassword bool, invitedUntil *time.Time) string {
 	switch {
 	case disabled:
@@ -104,7 +104,7 @@ password is typed on the terminal, or comes from --password-file or standard inp
 		Example: `  waypost accept --api https://go.example.com`,
 		Args:    arguments(cobra.MaximumNArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
-			cfg, base, api, err := p.nobody()
+			cfg, base, api, err := p.anonymous()
 			if err != nil {
 				return err
 			}

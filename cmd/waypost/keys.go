@@ -105,7 +105,7 @@ is given, the key is made there directly and has no owner: that needs no other k
 				return &usageError{fmt.Errorf("--scopes: %w", err)}
 			}
 			if n.Name == "" {
-				return &usageError{errors.New("--name is missing: it tells keys apart later")}
+				return &usageError{errors.New("--name is missing: it identifies the key later")}
 			}
 			expires := time.Duration(expiry)
 			if c.Flags().Changed("expires-in") && expires < time.Second {

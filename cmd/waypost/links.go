@@ -34,7 +34,8 @@ func describe(l client.Link) string {
 		expires = l.ExpiresAt.Format(time.RFC3339)
 	}
 	return fmt.Sprintf("short URL  %s\ntarget     %s\nredirect   %d\nforwards   %s\ntitle      %s\nactive     %t\nclicks     %d\ncreated    %s\nexpires    %s",
-		l.ShortURL, l.OriginalURL, l.RedirectStatus, forwards(l), printable(l.Title), l.Active, l.ClickCount, l.CreatedAt.Format(time.RFC3339), expires)
+		l.ShortURL, l.OriginalURL, l.RedirectStatus, forwards(l), printable(l.Title), l.Active, l.ClickCount,
+		l.CreatedAt.Format(time.RFC3339), expires)
 }
 
 func forwards(l client.Link) string {
@@ -59,7 +60,8 @@ func table(page client.Page) string {
 	// Writing into memory does not fail.
 	_, _ = fmt.Fprintln(w, "CODE\tCREATED\tCLICKS\tTARGET\tTITLE")
 	for _, l := range page.Links {
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\n", l.ShortCode, l.CreatedAt.Format(time.DateTime), l.ClickCount, printable(shortened(l.OriginalURL)), printable(shortened(l.Title)))
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\n", l.ShortCode, l.CreatedAt.Format(time.DateTime), l.ClickCount,
+			printable(shortened(l.OriginalURL)), printable(shortened(l.Title)))
 	}
 	_ = w.Flush()
 	if page.Next != "" {

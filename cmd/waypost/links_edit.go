@@ -59,9 +59,9 @@ func (p linksCommands) createCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "create URL",
 		Short: "Create a link and print its short URL",
-		Long: `Create a link and print its short URL. The request has a name of its own, so that it is
-sent again when its answer is lost, and makes one link all the same. With
---idempotency-key the name is yours, for scripts that may be started again.`,
+		Long: `Create a link and print its short URL. The request carries an idempotency key, so that
+it is sent again if its answer is lost, and still makes one link. With --idempotency-key you
+choose the key, for scripts that may run again.`,
 		Example: `  waypost links create https://example.com/a/long/path
   waypost links create https://example.com --code spring-sale --title "Spring sale" --tag sale --tag 2026
   waypost links create https://example.com --expires-in 2d --status 307
@@ -132,7 +132,9 @@ a later expiry, until it is cleaned up.`,
   waypost links update spring-sale --disable --wait all`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := errors.Join(w.check(), oneOf(c, "enable", "disable"), oneOf(c, "tag", "no-tags"), oneOf(c, "expires-in", "expires-at", "never-expires")); err != nil {
+			err := errors.Join(w.check(), oneOf(c, "enable", "disable"), oneOf(c, "tag", "no-tags"),
+				oneOf(c, "expires-in", "expires-at", "never-expires"))
+			if err != nil {
 				return err
 			}
 			given := c.Flags().Changed
@@ -186,7 +188,7 @@ a later expiry, until it is cleaned up.`,
 	f.StringVar(&metadata, "metadata", "", "JSON object to keep with the link, in the place of the old one; null for none")
 	f.Var(&expires, "expires-in", "time from now until the link expires, such as 12h, 30d or 52w")
 	f.StringVar(&expiresAt, "expires-at", "", "when the link expires, such as 2030-12-31T23:59:59Z")
-	f.BoolVar(&never, "never-expires", false, "let the link live for ever")
+	f.BoolVar(&never, "never-expires", false, "let the link live forever")
 	f.IntVar(&status, "status", 0, "status of the redirect: 301, 302, 307 or 308")
 	f.BoolVar(&forwardQuery, "forward-query", false, "add the query that a visitor brings to the target's, or --forward-query=false")
 	f.BoolVar(&forwardPath, "forward-path", false, "add what follows the code in the path to the target's, or --forward-path=false")

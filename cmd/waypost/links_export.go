@@ -17,14 +17,14 @@ import (
 	"waypost/client"
 )
 
-// exportSlice is how many links are asked for, and in memory, at once; exportTries how
-// often.
+// exportSlice bounds the links that are requested, and in memory, at once; exportTries
+// bounds the attempts.
 const (
 	exportSlice = 2000
 	exportTries = 8
 )
 
-// exporting is what the command line says about an export.
+// exporting holds the options of an export.
 type exporting struct {
 	filter filterFlags
 	format string

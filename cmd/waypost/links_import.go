@@ -19,7 +19,7 @@ import (
 	"waypost/internal/memlimit"
 )
 
-// importing is what the command line says about an import.
+// importing holds the options of an import.
 type importing struct {
 	file         string
 	reportFile   string
@@ -36,29 +36,29 @@ func (p linksCommands) importCommand() *cobra.Command {
 		Use:   "import FILE",
 		Short: "Create the links of a CSV or JSON lines file, 1,000 in a request and several requests at once",
 		Long: `Create the links of a CSV or JSON lines file. JSON lines are objects with the names of the
-API; what only an export knows, such as click_count, is passed over. CSV begins with the header: original_url and any
+API; fields of exports only, such as click_count, are ignored. CSV begins with the header: original_url and any
 of title, custom_code, domain, description, tags (separated by commas), redirect_status,
 forward_query, forward_path and active (true or false), metadata (a JSON object), and
 expires_at. Files of "waypost links export" can be imported; the links get new codes. To keep
 the old ones in another installation, call the column short_code custom_code; codes that
-this one has issued itself, or leased, are refused. JSON lines of an export name the domain
+this one has issued or leased are refused. JSON lines of an export name the domain
 of each link, also the shared one: it must be there, or be left out of the lines.
 "-" reads standard input.
 
-Each row that is refused is reported with its line and the reason; the others are
-created all the same. Exit code 1 says that some were not. How far it is, is told on standard error:
-by a bar on a terminal, and elsewhere every 10 s.
+Each refused row is reported with its line and the reason; the others are created. Exit
+code 1 means that some were not. Standard error shows the progress: with a bar on a
+terminal, and elsewhere every 10 s.
 
 The progress is kept in FILE.progress, or in this user's cache directory where
-that cannot be written, until the import is complete. However it
-was stopped, --resume goes on with it and creates nothing twice: rows of which
-nobody knows are first looked for among the links, after 10 s in which the API can
+that cannot be written, until the import is complete. After
+any kind of stop, --resume continues the import and creates nothing twice: rows whose
+outcome is unknown are first looked for among the links, after 10 s in which the API can
 finish them. The key needs the scopes links:read and links:write. An import of
 standard input cannot be resumed.
 
 With --dedupe a row whose target has its link from an earlier import with --dedupe,
-or from another request that asked for the one link of its target, gets that link as it is, and is counted as found: an
-import that is done again then makes nothing twice. Parameters that only track visitors, such as utm_source, make no
+or from another request that asked for the one link of its target, gets that link as it is, and is counted as found: a
+repeated import then makes nothing twice. Parameters that only track visitors, such as utm_source, make no
 other target of a URL. Rows with a custom code, and those that are not active, are not affected.`,
 		Example: `  waypost links import links.csv
   waypost links import links.csv --resume
@@ -124,7 +124,7 @@ func (p linksCommands) importLinks(c *cobra.Command, i importing) (err error) {
 	progress, lines, finish := p.importProgress(size)
 	im.Journal, im.Progress, im.Refused = journal, progress, tell.refused
 	im.Settling = func(rows string, after time.Duration) {
-		_, _ = fmt.Fprintf(lines, "lines %s may have been sent, and nobody knows what became of them: they are looked for among the links in %s\n", rows, after)
+		_, _ = fmt.Fprintf(lines, "lines %s may have been sent, and their outcome is unknown: they are looked for among the links in %s\n", rows, after)
 	}
 	tell.lines = lines
 	report, runErr := im.Run(c.Context(), file)
@@ -166,7 +166,7 @@ func openJournal(i importing, input io.ReadCloser, of linkimport.Source) (*linki
 	return linkimport.OpenJournal(name, of, i.resume)
 }
 
-// progressFile is beside the input, or, where this user must not write, named by
+// progressFile is next to the input or, where this user must not write, named by
 // its hash in a directory of the user's own: the same at every start.
 func progressFile(input, sum string) (string, error) {
 	beside := input + ".progress"
@@ -210,7 +210,7 @@ func verdict(report linkimport.Report, runErr error) error {
 	return nil
 }
 
-// openInput gives the file and its size, 0 when that is unknown. Only what can be
+// openInput returns the file and its size, 0 when it is unknown. Only a file that can be
 // read again is an *os.File.
 func (p linksCommands) openInput(name string) (io.ReadCloser, int64, error) {
 	if name == "-" {

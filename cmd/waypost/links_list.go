@@ -66,7 +66,7 @@ func (f *filterFlags) filter() (client.Filter, error) {
 	return out, nil
 }
 
-// listing is what the command line says about a list.
+// listing holds the options of a list.
 type listing struct {
 	filterFlags
 	sort   string

@@ -21,7 +21,7 @@ const shownRows = 1000
 // standard error, or in JSON on standard output, which has them all anyway.
 type telling struct {
 	p     *program
-	lines io.Writer // standard error, or what shows lines beside a bar there
+	lines io.Writer // standard error, or a writer that keeps lines above the progress bar
 	file  *os.File  // nil: there is none
 	csv   *csv.Writer
 	json  *bufio.Writer // nil: standard output is for people
@@ -127,6 +127,7 @@ func (t *telling) endJSON(report linkimport.Report) error {
 	if err != nil {
 		return err
 	}
-	_, _ = fmt.Fprintf(t.json, "],\n\"in_doubt\":%s,\n\"rows\":%d,\n\"created\":%d,\n\"found\":%d}\n", doubt, report.Rows, report.Created, report.Found)
+	_, _ = fmt.Fprintf(t.json, "],\n\"in_doubt\":%s,\n\"rows\":%d,\n\"created\":%d,\n\"found\":%d}\n",
+		doubt, report.Rows, report.Created, report.Found)
 	return t.json.Flush()
 }

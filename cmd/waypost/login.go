@@ -17,8 +17,8 @@ import (
 // sessionCommands makes the commands for logins.
 type sessionCommands struct{ *program }
 
-// nobody asks the server that commands go to without any credential.
-func (p sessionCommands) nobody() (cfg config.Config, base string, api *client.Client, err error) {
+// anonymous returns a client without credentials for the server that commands use.
+func (p sessionCommands) anonymous() (cfg config.Config, base string, api *client.Client, err error) {
 	if cfg, err = p.settings(nil); err != nil {
 		return cfg, "", nil, err
 	}
@@ -57,18 +57,18 @@ func (p sessionCommands) loginCommand() *cobra.Command {
 		Use:   "login",
 		Short: "Sign in to a server, and keep the session for the commands after",
 		Long: `Sign in to the API of --api or WAYPOST_API, or else to the development system that
-runs in --data-dir, and keep the session below ~/.config/waypost (XDG_CONFIG_HOME), where
-nobody else can read it. Commands use it for that server unless they are given an API
-key, of which this command tells; without --api they go to the server of the last login.
+runs in --data-dir, and keep the session below ~/.config/waypost (XDG_CONFIG_HOME), which
+only this user can read. Commands use it for that server unless they are given an API key,
+which this command reports; without --api they use the server of the last login.
 A session ends after twelve hours without use.
 
 The password is typed on the terminal, or comes from --password-file or standard
-input. Who is in several workspaces names one with --workspace.`,
+input. A user of several workspaces chooses one with --workspace.`,
 		Example: `  waypost login --api https://go.example.com --email ann@example.com
   waypost login --api https://go.example.com --email ann@example.com --workspace marketing --password-file pass.txt`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			cfg, base, api, err := p.nobody()
+			cfg, base, api, err := p.anonymous()
 			if err != nil {
 				return err
 			}
@@ -111,7 +111,9 @@ input. Who is in several workspaces names one with --workspace.`,
 			if workspace != "" {
 				text += ", in the workspace " + workspace
 			}
-			err = p.print(text, map[string]any{"server": base, "user": in.User, "workspace": workspace, "workspaces": in.Workspaces, "expires_at": in.ExpiresAt})
+			err = p.print(text, map[string]any{
+				"server": base, "user": in.User, "workspace": workspace, "workspaces": in.Workspaces, "expires_at": in.ExpiresAt,
+			})
 			return errors.Join(err, p.tellWinner(c, cfg, base))
 		},
 	}
@@ -188,7 +190,7 @@ func (p sessionCommands) logoutCommand() *cobra.Command {
 				return err
 			}
 			if ended != nil {
-				return fmt.Errorf("the session is forgotten here, but %s did not end it, so it ends by itself: %w", base, ended)
+				return fmt.Errorf("the session is forgotten here, but %s did not end it; it ends after twelve hours without use: %w", base, ended)
 			}
 			return p.print("signed out of "+base, map[string]string{"server": base})
 		},
@@ -216,7 +218,7 @@ func (p sessionCommands) whoamiCommand() *cobra.Command {
 }
 
 func whoText(base string, me *client.Me) string {
-	who := "nobody: no key is needed here"
+	who := "anonymous: no key is needed here"
 	switch {
 	case me.User != nil && me.Key != nil:
 		who = fmt.Sprintf("API key %s (%d) of %s", me.Key.Name, me.Key.ID, me.User.Email)

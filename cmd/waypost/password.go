@@ -86,7 +86,7 @@ func (p *program) answerOf(question string) (string, error) {
 }
 
 // confirm asks before something is deleted for good, unless the flag --yes says that it
-// may be. Whoever goes on types what it is; without a terminal nobody can.
+// may be. The user confirms by typing the answer, which needs a terminal.
 func (p *program) confirm(yes bool, question, answer string) error {
 	if yes {
 		return nil

@@ -43,8 +43,8 @@ type usageError struct{ err error }
 func (e *usageError) Error() string { return e.err.Error() }
 func (e *usageError) Unwrap() error { return e.err }
 
-// run gives the exit code. A failure is one line on standard error that says what
-// to do; only a mistake in a configuration file shows its place below that.
+// run returns the exit code. A failure is one line on standard error with the remedy;
+// only a mistake in a configuration file shows its place below that.
 func (p *program) run(ctx context.Context, args []string) int {
 	root := p.rootCommand()
 	root.SetArgs(args)
@@ -132,7 +132,8 @@ over it, and flags over both. Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 	return root
 }
 
-// flagError says what is wrong with a flag's value. Settings say that themselves; for flags of the library's kinds it is said here.
+// flagError says what is wrong with a flag's value. Settings say that themselves; for
+// flags of the library's kinds it is said here.
 func flagError(err error) error {
 	var invalid *pflag.InvalidValueError
 	if !errors.As(err, &invalid) {
@@ -159,7 +160,7 @@ func polish(c *cobra.Command) {
 			sub.Args, sub.SuggestionsMinimumDistance = aCommand, 2
 		}
 		sub.SuggestFor = alsoCalled[sub.Name()]
-		// --help tells no duration of 0 as a default: the flag's text says what is without it.
+		// --help shows no duration of 0 as a default, because the text of the flag explains it.
 		sub.Flags().VisitAll(func(f *pflag.Flag) {
 			if f.Value.Type() == "duration" && f.DefValue == "0s" {
 				f.DefValue = ""
@@ -180,7 +181,7 @@ func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 	return c
 }
 
-// alsoCalled is how others call what the commands of a group do.
+// alsoCalled lists other names for the commands of a group.
 var alsoCalled = map[string][]string{
 	"add":    {"create", "new", "invite"},
 	"create": {"add", "new", "make", "shorten"},
@@ -233,7 +234,7 @@ func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// bind gives a command the flags of whole sections or single settings.
+// bind adds to a command the flags of whole sections or single settings.
 func (p *program) bind(c *cobra.Command, names ...string) *cobra.Command {
 	p.flags.Bind(c.Flags(), p.getenv, names...)
 	return c
@@ -255,7 +256,9 @@ func (p *program) settings(check func(config.Config) error) (config.Config, erro
 // with --check-config, which does the first only. What files say that may change
 // while the process runs is judged by look, if there is one, for --check-config
 // alone: a start that they stop is tried again.
-func (p *program) node(c *cobra.Command, check, look func(config.Config) error, run func(context.Context, config.Config) error) *cobra.Command {
+func (p *program) node(
+	c *cobra.Command, check, look func(config.Config) error, run func(context.Context, config.Config) error,
+) *cobra.Command {
 	checkOnly := c.Flags().Bool("check-config", false, "only say whether the configuration is right, and change nothing")
 	c.Args = arguments(cobra.NoArgs)
 	c.RunE = func(c *cobra.Command, _ []string) error {

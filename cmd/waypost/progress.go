@@ -12,9 +12,10 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 )
 
-// importProgress shows how much of a file of so many bytes, 0 for unknown, is read: as a bar on a terminal, and elsewhere by a line now and
-// then. Lines takes what else there is to say until finish is called, a line in each write, by several goroutines at once: a bar stays
-// below it.
+// importProgress shows how much of a file of size bytes, 0 for unknown, is read: as
+// a bar on a terminal, and elsewhere by a line now and then. Lines takes what else
+// there is to say until finish is called, a line in each write, by several goroutines
+// at once: a bar stays below it.
 func (p linksCommands) importProgress(size int64) (progress func(rows int, bytes int64), lines io.Writer, finish func()) {
 	if !onTerminal(p.stderr) || size == 0 {
 		lines = &oneByOne{to: p.stderr}
@@ -24,7 +25,9 @@ func (p linksCommands) importProgress(size int64) (progress func(rows int, bytes
 	bars := mpb.New(mpb.WithOutput(p.stderr), mpb.WithWidth(60))
 	var rowsDone atomic.Int64 // the bar is drawn by a goroutine of its own
 	bar := bars.AddBar(size,
-		mpb.PrependDecorators(decor.Any(func(decor.Statistics) string { return strconv.FormatInt(rowsDone.Load(), 10) + " rows" }, decor.WC{W: 14})),
+		mpb.PrependDecorators(decor.Any(func(decor.Statistics) string {
+			return strconv.FormatInt(rowsDone.Load(), 10) + " rows"
+		}, decor.WC{W: 14})),
 		mpb.AppendDecorators(decor.Percentage(), decor.AverageETA(decor.ET_STYLE_GO, decor.WC{W: 8})),
 	)
 	progress = func(rows int, bytes int64) {
@@ -37,8 +40,8 @@ func (p linksCommands) importProgress(size int64) (progress func(rows int, bytes
 	}
 }
 
-// exportProgress shows how many links are done, on a terminal by a bar, and elsewhere by a line now and then. How many
-// there are is not known.
+// exportProgress shows how many links are done, on a terminal by a bar, and elsewhere
+// by a line now and then. How many there are is not known.
 func (p linksCommands) exportProgress() (count func(links int), finish func()) {
 	if !onTerminal(p.stderr) {
 		l := &progressLines{to: p.stderr, last: time.Now()}
@@ -52,10 +55,10 @@ func (p linksCommands) exportProgress() (count func(links int), finish func()) {
 	})
 }
 
-// progressEvery is how often progress is told where nobody sees a bar, such as in a log.
+// progressEvery separates two lines of progress where there is no bar, such as in a log.
 const progressEvery = 10 * time.Second
 
-// progressLines tells how far something is, a line now and then.
+// progressLines reports progress, a line now and then.
 type progressLines struct {
 	to   io.Writer
 	last time.Time
@@ -67,10 +70,10 @@ func (l *progressLines) note(now time.Time, format string, args ...any) {
 		return
 	}
 	l.last = now
-	_, _ = fmt.Fprintf(l.to, format+"\n", args...) // that nobody can be told is no reason to stop
+	_, _ = fmt.Fprintf(l.to, format+"\n", args...) // a failed report is no reason to stop
 }
 
-// shareOf says how much of a file of so many bytes is read; nothing when its size, 0, is unknown.
+// shareOf describes how much of a file is read; "" when the size is unknown (0).
 func shareOf(size, read int64) string {
 	if size == 0 {
 		return ""

@@ -37,7 +37,8 @@ func TestRefusedRowsStandAboveTheBar(t *testing.T) {
 	tell.lines = stderr
 	require.NoError(t, tell.list("in doubt", linkimport.Row{Line: 99, Reason: "nobody knows"}))
 
-	// What a terminal shows: a line goes away when the cursor goes up to it, and what is below is erased.
+	// What a terminal shows: a line goes away when the cursor goes up to it, and what is
+	// below is erased.
 	var shown []string
 	await("line 99 in doubt: nobody knows\r\n")
 	for _, line := range strings.Split(text, "\n") {

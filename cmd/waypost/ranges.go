@@ -21,14 +21,14 @@ func (p rangesCommands) command() *cobra.Command {
 		p.resumeCommand(), p.decodeCommand())
 	c.Long = `A code is a prefix and a scrambled counter. A key range is some of a prefix's counters,
 and belongs to one region; its control planes lease blocks from it and mint codes
-without asking anybody. Nothing needs doing by hand as long as prefixes are free: a
-region that runs low takes one by itself.
+on their own. While prefixes are free there is nothing to do by hand: a region that runs
+low takes one automatically.
 
 These commands ask the API of --api or WAYPOST_API with the key in WAYPOST_API_KEY,
 which must be of the default workspace and have the scope admin, or else the
 development system that runs in --data-dir. None of them blocks the creation of links,
-and no counter is ever issued twice, whatever they do. Whatever changes something has
---dry-run, which shows what would happen, and is noted in the audit log (waypost audit).`
+and no counter is ever issued twice, whatever they do. Commands that change something have
+--dry-run, which shows the effect, and make an entry in the audit log (waypost audit).`
 	c.Example = `  waypost ranges list                              who has what, how fast it is used, how long it lasts
   waypost ranges plan --out plan.json              the moves that make all regions last equally long
   waypost ranges apply plan.json --dry-run         what they would do
@@ -121,7 +121,7 @@ func missingRange(err error) error {
 	return err
 }
 
-// statusOf gives the status of a refusal by the API, 0 for any other error.
+// statusOf returns the status of a refusal by the API, 0 for any other error.
 func statusOf(err error) int {
 	if problem, ok := errors.AsType[*client.Problem](err); ok {
 		return problem.Status

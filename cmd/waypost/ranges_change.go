@@ -70,7 +70,7 @@ func (p rangesCommands) assignCommand() *cobra.Command {
 		Use:   "assign --region REGION",
 		Short: "Give a region a prefix that was never used",
 		Long: `Give a region a prefix that was never used, as a range of its own. A region that runs
-low takes one by itself; this is for one that is to begin, or that grows soon.`,
+low takes one automatically; use this command for a region that begins or grows soon.`,
 		Example: `  waypost ranges assign --region eu-west-1
   waypost ranges assign --region eu-west-1 --prefix 4k --dry-run`,
 		Args: arguments(cobra.NoArgs),
@@ -100,7 +100,7 @@ func checkRegion(flag, region string) error {
 // checkAt sees that --at, if it was given, can be a place to cut at.
 func checkAt(c *cobra.Command, at int64) error {
 	if c.Flags().Changed("at") && at < 1 {
-		return &usageError{fmt.Errorf("--at: %d is no counter to cut at; `waypost ranges show ID` tells which there are", at)}
+		return &usageError{fmt.Errorf("--at: %d is no counter to cut at; `waypost ranges show ID` lists them", at)}
 	}
 	return nil
 }
@@ -188,7 +188,7 @@ func (p rangesCommands) retireCommand() *cobra.Command {
 	var force bool
 	c := &cobra.Command{
 		Use:   "retire ID",
-		Short: "End a range for ever; its links live on",
+		Short: "End a range permanently; its links stay live",
 		Long: `End a range: no key is ever issued from it again, and its unissued counters are lost for
 good. Links that have its keys live on. Drain it first; while control planes hold leases
 of it, it is retired by force only, and the leases become void.`,
@@ -220,21 +220,21 @@ func (p rangesCommands) resumeCommand() *cobra.Command {
 	var gap int64
 	c := &cobra.Command{
 		Use:   "resume",
-		Short: "Issue keys again after a restore that nobody witnessed",
+		Short: "Issue keys again after an unwitnessed restore",
 		Long: `After PostgreSQL was restored or failed over, keys may have been issued that the database
 has forgotten. Where a control plane still knows which (the file keys.witness in its data
-directory), every prefix skips ahead by itself. Where none does, or where too much would be
-skipped, no key is leased until an operator says by how much: more than the keys that can
+directory), every prefix skips ahead automatically. Where none does, or where too much would
+be skipped, no key is leased until an operator states the gap: more than the keys that can
 have been issued from any one prefix since the backup was made.
 
   gap = peak keys per second × seconds from the backup to the restore, and some more
 
-Too large costs keys, of which a prefix has plenty. Too small gives out a key twice: the
+Too large costs keys, of which a prefix has plenty. Too small issues a key twice: the
 gap can be stated only once.`,
 		Example: `  waypost ranges list                     why keys are held back, and the gap that would be skipped
   waypost ranges resume --dry-run
   waypost ranges resume                   skip that
-  waypost ranges resume --gap 40000000    skip so many counters in every prefix`,
+  waypost ranges resume --gap 40000000    skip that many counters in every prefix`,
 		Args: arguments(cobra.NoArgs),
 	}
 	c.Flags().Int64Var(&gap, "gap", 0, "counters that every prefix skips (default: what waypost ranges list says, where it knows)")

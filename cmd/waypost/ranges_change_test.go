@@ -44,7 +44,8 @@ func TestEveryChangeIsSentAsItWasAskedFor(t *testing.T) {
 
 func TestAChangeTellsWhatBecameOfLeasesAndRanges(t *testing.T) {
 	a := &rangesAPI{answers: map[string]string{"POST /api/admin/ranges/changes": `{"dry_run": false, "done": [
-		{"step": {"action": "retire", "range": 1, "force": true}, "what": "range 1 is retired", "fenced": 2, "ranges": [` + strings.Replace(listedRange1, `"live"`, `"retired"`, 1) + `]}]}`}}
+		{"step": {"action": "retire", "range": 1, "force": true}, "what": "range 1 is retired", "fenced": 2,
+			"ranges": [` + strings.Replace(listedRange1, `"live"`, `"retired"`, 1) + `]}]}`}}
 	got := a.run(t, "ranges", "retire", "1", "--force")
 	require.Zero(t, got.code, got.stderr)
 	require.Contains(t, got.stdout, "range 1 is retired\n  2 leases that are held become void: what is left of them is never issued\n")
@@ -62,8 +63,10 @@ const (
 	planned = `{"made_at": "2031-05-06T07:08:09Z", "fingerprint": "f00d", "reason": "",
 		"steps": [{"action": "move", "range": 2, "region": "eu-west-1", "at": 458066416}, {"action": "assign", "region": "us-east-1"},
 			{"action": "move", "range": 5, "region": "eu-west-1", "remainder": true}],
-		"before": [{"region": "eu-west-1", "unissued": 262932852, "rate_per_minute": 1200, "minutes_left": 219110}, {"region": "us-east-1", "unissued": 916132832, "rate_per_minute": 0, "minutes_left": null}],
-		"after": [{"region": "eu-west-1", "unissued": 720999268, "rate_per_minute": 1200, "minutes_left": 600832}, {"region": "us-east-1", "unissued": 458066416, "rate_per_minute": 0, "minutes_left": null}]}`
+		"before": [{"region": "eu-west-1", "unissued": 262932852, "rate_per_minute": 1200, "minutes_left": 219110},
+			{"region": "us-east-1", "unissued": 916132832, "rate_per_minute": 0, "minutes_left": null}],
+		"after": [{"region": "eu-west-1", "unissued": 720999268, "rate_per_minute": 1200, "minutes_left": 600832},
+			{"region": "us-east-1", "unissued": 458066416, "rate_per_minute": 0, "minutes_left": null}]}`
 	nothingPlanned = `{"made_at": "2031-05-06T07:08:09Z", "fingerprint": "f00d", "reason": "all regions last equally long", "steps": [], "before": [], "after": []}`
 )
 
@@ -103,7 +106,7 @@ func TestAPlanIsShownKeptAndCarriedOut(t *testing.T) {
 
 func TestAPlanTellsThatItIsNotNeededWhilePrefixesAreFree(t *testing.T) {
 	a := &rangesAPI{answers: map[string]string{"GET /api/admin/ranges/plan": planned, "GET /api/admin/ranges": `{"free_prefixes": 3842}`}}
-	const note = "none of this is needed now: 3,842 prefixes are free, and a region that runs low takes one by itself"
+	const note = "none of this is needed now: 3,842 prefixes are free, and a region that runs low takes one automatically"
 	require.Contains(t, a.run(t, "ranges", "plan").stdout, note)
 	require.NotContains(t, a.run(t, "ranges", "plan", "--output=json").stdout, note)
 

@@ -51,7 +51,8 @@ func (p rangesCommands) planRanges(ctx context.Context, api *client.Client, out 
 	if len(plan.Steps) > 0 && p.output != "json" {
 		// The plan stands without it, so a failure is no reason to keep the plan back.
 		if space, err := api.KeySpace(ctx); err == nil && space.FreePrefixes > 0 {
-			text += fmt.Sprintf("\n\nnone of this is needed now: %s prefixes are free, and a region that runs low takes one by itself", grouped(int64(space.FreePrefixes)))
+			text += fmt.Sprintf("\n\nnone of this is needed now: %s prefixes are free, and a region that runs low takes one automatically",
+				grouped(int64(space.FreePrefixes)))
 		}
 	}
 	if out != "" {
@@ -103,7 +104,8 @@ func beforeAndAfter(plan *client.RangePlan) string {
 		if a := after[s.Region]; a != nil {
 			then, left = grouped(a.Unissued), lasts(a.MinutesLeft, a.Unissued)
 		}
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", printable(s.Region), rateText(s.Rate), grouped(s.Unissued), lasts(s.MinutesLeft, s.Unissued), then, left)
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", printable(s.Region), rateText(s.Rate), grouped(s.Unissued),
+			lasts(s.MinutesLeft, s.Unissued), then, left)
 	}
 	_ = w.Flush()
 	return b.String()
@@ -189,7 +191,7 @@ func (p rangesCommands) readPlan(name string) (plan client.RangePlan, err error)
 	case len(text) > maxPlan:
 		err = fmt.Errorf("it is larger than %d bytes", maxPlan)
 	case err == nil && plan.Fingerprint == "":
-		err = errors.New("it has no fingerprint, so nobody knows which ranges it is for")
+		err = errors.New("it has no fingerprint of the ranges that it is for")
 	}
 	if err != nil {
 		return plan, fmt.Errorf("%s is no plan of `waypost ranges plan`: %w", name, err)

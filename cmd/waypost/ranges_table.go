@@ -34,14 +34,15 @@ func keySpaceText(space *client.KeySpace, all bool) string {
 	_, _ = fmt.Fprintf(&b, "\n%s of %s prefixes are free, %s keys each", grouped(int64(space.FreePrefixes)), grouped(int64(space.Prefixes)), grouped(space.PrefixSize))
 	for i := range space.Regions {
 		s := &space.Regions[i]
-		if space.FreePrefixes == 0 && s.Unissued < space.PrefixSize/10 && (s.Unissued == 0 || s.MinutesLeft != nil && *s.MinutesLeft < lowMinutes) {
+		soon := s.Unissued == 0 || s.MinutesLeft != nil && *s.MinutesLeft < lowMinutes
+		if space.FreePrefixes == 0 && s.Unissued < space.PrefixSize/10 && soon {
 			_, _ = fmt.Fprintf(&b, "\n!! %s runs low with %s, and no prefix is free: see `waypost ranges plan`", printable(s.Region), lowText(s))
 		}
 	}
 	return b.String()
 }
 
-// lowMinutes is when a region runs low that can take no free prefix.
+// lowMinutes is the supply below which a region without free prefixes runs low.
 const lowMinutes = 30 * 24 * 60
 
 func lowText(s *client.Supply) string {
@@ -62,9 +63,11 @@ func heldText(space *client.KeySpace) string {
 	}
 	text += ":\n!! " + printable(*space.Held) + ".\n"
 	if space.ResumeGap > 0 {
-		return text + fmt.Sprintf("!! `waypost ranges resume` goes on, %s counters further in every prefix; --help tells when to choose another gap.", grouped(space.ResumeGap))
+		return text + fmt.Sprintf("!! `waypost ranges resume` continues %s counters further in every prefix; --help says when to choose another gap.",
+			grouped(space.ResumeGap))
 	}
-	return text + "!! Go on with `waypost ranges resume --gap N`, where N is the most keys that any prefix can have issued since the backup; --help tells how to find it."
+	return text + "!! Continue with `waypost ranges resume --gap N`, where N is the most keys that any prefix can have issued since the backup; " +
+		"--help says how to find N."
 }
 
 // rangeTable lays out ranges, those of a region together, and sorts them so.
@@ -101,7 +104,8 @@ func supplyTable(space *client.KeySpace) string {
 	_, _ = fmt.Fprintln(w, "REGION\tLIVE RANGES\tUNISSUED\tRATE\tLEFT")
 	for i := range space.Regions {
 		s := &space.Regions[i]
-		_, _ = fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\n", printable(s.Region), live[s.Region], grouped(s.Unissued), rateText(s.Rate), lasts(s.MinutesLeft, s.Unissued))
+		_, _ = fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\n", printable(s.Region), live[s.Region], grouped(s.Unissued), rateText(s.Rate),
+			lasts(s.MinutesLeft, s.Unissued))
 	}
 	_ = w.Flush()
 	return b.String()
@@ -159,8 +163,8 @@ func decodedText(d *client.Decoded) string {
 		printable(d.Code), printable(d.Prefix), grouped(d.Counter), state, region, in, lease)
 }
 
-// usedText is how much of a range cannot be leased any more. Only all of it is
-// 100 %, and only none of it is 0 %.
+// usedText describes the share of a range that cannot be leased any more. Only all of it
+// is 100 %, and only none of it is 0 %.
 func usedText(r *client.Range) string {
 	size := r.Hi - r.Lo
 	used := size - r.Unissued()
@@ -216,8 +220,8 @@ func lasts(minutes *float64, unissued int64) string {
 	return "> 1,000 years"
 }
 
-// holders names the nodes that hold leases, without what tells one start of a node
-// from another. It is "none" when there is none.
+// holders names the nodes that hold leases, without the names of their starts. It returns
+// "none" when there is none.
 func holders(leases []client.Lease) string {
 	const most = 3
 	if len(leases) == 0 {

@@ -14,8 +14,8 @@ import (
 	"waypost/client"
 )
 
-// rangesAPI is an API that gives canned answers, by "METHOD /path", and remembers
-// the changes that it was asked for.
+// rangesAPI is an API with canned answers, by "METHOD /path". It remembers the changes
+// that it was asked for.
 type rangesAPI struct {
 	answers map[string]string
 	refuse  func(change string) (status int, problem string) // asked before a change
@@ -64,7 +64,7 @@ func answerTo(body []byte) string {
 	return string(answer)
 }
 
-// ran is what a command left.
+// ran holds the outcome of a command.
 type ran struct {
 	code           int
 	stdout, stderr string
@@ -86,13 +86,17 @@ func (a *rangesAPI) runWith(t *testing.T, stdin string, args ...string) ran {
 }
 
 const (
-	listedRange1 = `{"id": 1, "prefix": "4g", "lo": 0, "hi": 916132832, "next": 653200000, "region": "eu-west-1", "state": "live", "generation": 2, "returned": 20,
-		"leases": [{"node": "control-1/boot1", "lo": 653180000, "hi": 653190000, "generation": 2}, {"node": "control-1/boot1", "lo": 653190000, "hi": 653200000, "generation": 2},
+	listedRange1 = `{"id": 1, "prefix": "4g", "lo": 0, "hi": 916132832, "next": 653200000, "region": "eu-west-1", "state": "live",
+		"generation": 2, "returned": 20,
+		"leases": [{"node": "control-1/boot1", "lo": 653180000, "hi": 653190000, "generation": 2},
+			{"node": "control-1/boot1", "lo": 653190000, "hi": 653200000, "generation": 2},
 			{"node": "control-2/boot2", "lo": 653170000, "hi": 653180000, "generation": 2}],
 		"rate_per_minute": 1200.4, "minutes_left": 219027.4, "created_at": "2031-05-06T06:08:09Z"}`
-	listedRange2 = `{"id": 2, "prefix": "A0", "lo": 0, "hi": 916132832, "next": 0, "region": "us-east-1", "state": "draining", "generation": 1, "returned": 0,
+	listedRange2 = `{"id": 2, "prefix": "A0", "lo": 0, "hi": 916132832, "next": 0, "region": "us-east-1", "state": "draining",
+		"generation": 1, "returned": 0,
 		"leases": [], "rate_per_minute": 0, "minutes_left": null, "created_at": "2031-05-06T06:08:09Z"}`
-	listedRange3 = `{"id": 3, "prefix": "zz", "lo": 0, "hi": 916132832, "next": 916132832, "region": "us-east-1", "state": "retired", "generation": 1, "returned": 0,
+	listedRange3 = `{"id": 3, "prefix": "zz", "lo": 0, "hi": 916132832, "next": 916132832, "region": "us-east-1", "state": "retired",
+		"generation": 1, "returned": 0,
 		"leases": [], "rate_per_minute": 0, "minutes_left": null, "created_at": "2031-05-06T06:08:09Z"}`
 	listedRegions = `[{"region": "eu-west-1", "unissued": 262932852, "rate_per_minute": 1200.4, "minutes_left": 219027.4},
 		{"region": "us-east-1", "unissued": 0, "rate_per_minute": 0, "minutes_left": null}]`
@@ -134,7 +138,7 @@ func TestAListSaysLoudlyThatNoKeyIsIssued(t *testing.T) {
 	a := &rangesAPI{answers: map[string]string{"GET /api/admin/ranges": held}}
 	text := a.run(t, "ranges", "list")
 	require.True(t, strings.HasPrefix(text.stdout, "!! NO KEY IS ISSUED"), text.stdout)
-	require.Contains(t, text.stdout, "!! nobody remembers.\n!! `waypost ranges resume` goes on, 40,000,000 counters further")
+	require.Contains(t, text.stdout, "!! nobody remembers.\n!! `waypost ranges resume` continues 40,000,000 counters further")
 	inJSON := a.run(t, "ranges", "list", "--output", "json")
 	require.Contains(t, inJSON.stderr, "!! NO KEY IS ISSUED")
 	require.True(t, json.Valid([]byte(inJSON.stdout)))
@@ -189,9 +193,12 @@ func TestACodeIsDecodedForPeople(t *testing.T) {
 }
 
 func TestTheAuditLogIsListed(t *testing.T) {
-	page := `{"entries": [{"id": 8, "at": "2031-05-06T07:08:09Z", "actor": "ops (6)", "action": "ranges.move", "subject": "range 7\u001b[2J", "detail": {"region": "eu-west-1"}, "workspace": "default"},
-		{"id": 9, "at": "2031-05-06T07:08:09Z", "actor": "ops (6)", "action": "ranges.drain", "subject": "range 8", "detail": {"fenced": 0, "what": "nothing more is leased"}, "workspace": "default"},
-		{"id": 7, "at": "2031-05-06T07:08:09Z", "actor": "ops (6)", "action": "ranges.resume", "subject": "key ranges", "detail": null, "workspace": "blue"}], "next_cursor": "c7"}`
+	page := `{"entries": [{"id": 8, "at": "2031-05-06T07:08:09Z", "actor": "ops (6)", "action": "ranges.move",
+		"subject": "range 7\u001b[2J", "detail": {"region": "eu-west-1"}, "workspace": "default"},
+		{"id": 9, "at": "2031-05-06T07:08:09Z", "actor": "ops (6)", "action": "ranges.drain", "subject": "range 8",
+			"detail": {"fenced": 0, "what": "nothing more is leased"}, "workspace": "default"},
+		{"id": 7, "at": "2031-05-06T07:08:09Z", "actor": "ops (6)", "action": "ranges.resume", "subject": "key ranges", "detail": null,
+			"workspace": "blue"}], "next_cursor": "c7"}`
 	a := &rangesAPI{answers: map[string]string{"GET /api/admin/audit?limit=2": page, "GET /api/admin/audit?all=true&limit=50": page, "GET /api/admin/audit?cursor=c7&limit=50": `{"entries": [], "next_cursor": ""}`}}
 	got := a.run(t, "audit", "--limit", "2")
 	require.Zero(t, got.code, got.stderr)
@@ -226,7 +233,8 @@ func TestNumbersAreWrittenForPeople(t *testing.T) {
 
 func TestHelpOnRangesTeachesByExamples(t *testing.T) {
 	a := &rangesAPI{}
-	for _, verb := range []string{"", "list", "show", "assign", "split", "move", "drain", "revive", "retire", "plan", "apply", "resume", "decode"} {
+	for _, verb := range []string{"", "list", "show", "assign", "split", "move", "drain", "revive", "retire", "plan", "apply",
+		"resume", "decode"} {
 		got := a.run(t, append([]string{"ranges"}, append(strings.Fields(verb), "--help")...)...)
 		require.Zero(t, got.code, got.stderr)
 		require.Contains(t, got.stdout, "Examples:\n  waypost ranges", verb)

@@ -60,7 +60,8 @@ func (r *replayed) link() string {
 	return "elsewhere"
 }
 
-// traffic gives the requests of the log, in its order, their days moved so that the last is yesterday.
+// traffic gives the requests of the log, in its order, their days moved so that the
+// last is yesterday.
 func traffic(t *testing.T) (requests []replayed, firstDay time.Time) {
 	t.Helper()
 	packed, err := os.ReadFile(statisticsData + "clicks.tsv.gz")
@@ -88,8 +89,8 @@ func traffic(t *testing.T) (requests []replayed, firstDay time.Time) {
 // counted is a line of an expected table.
 type counted struct{ clicks, bots int64 }
 
-// expectedTables gives the tables that were made without the product: by link ("*" is all),
-// table and name.
+// expectedTables gives the tables that were made without the product: by link ("*" is
+// all), table and name.
 func expectedTables(t *testing.T) map[string]map[string]map[string]counted {
 	t.Helper()
 	text, err := os.ReadFile(statisticsData + "expected.tsv")

@@ -140,8 +140,9 @@ func rowsOf(t *testing.T, read func(visit func([]byte) error) error) rows {
 	return all
 }
 
-// settle waits until a replica is at the head, and gives both sides as they are
-// there, with the replica's digest. The head may move by itself: the minter leases keys in the background.
+// settle waits until a replica is at the head, and gives both sides as they are there,
+// with the replica's digest. The head may move by itself: the minter leases keys in the
+// background.
 func (in *installation) settle(t *testing.T, r *replica.DB) (head replication.Head, digest uint64, postgreSQL, replicated rows) {
 	t.Helper()
 	eventually(t, func() bool {

@@ -78,8 +78,7 @@ func writeBars(b *strings.Builder, s *client.Stats) {
 	}
 }
 
-// cells gives the length of a bar: none is nothing, and one click of a million still
-// to be seen.
+// cells returns the length of a bar: 0 for no clicks, and a visible bar for a single one.
 func cells(n, most int64) int {
 	if n <= 0 {
 		return 0
@@ -138,7 +137,8 @@ func writeTop(b *strings.Builder, top []client.TopLink) {
 		if l.Domain != "" {
 			name = l.Domain + "/" + name
 		}
-		_, _ = fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\n", printable(name), l.Clicks, l.BotClicks, printable(shortened(l.OriginalURL)), printable(cut(l.Title)))
+		_, _ = fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\n", printable(name), l.Clicks, l.BotClicks, printable(shortened(l.OriginalURL)),
+			printable(cut(l.Title)))
 	}
 	_ = w.Flush()
 }

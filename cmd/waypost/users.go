@@ -87,7 +87,7 @@ func (f *pageFlags) check() error {
 	return nil
 }
 
-// more is what stands below a page that is not the last.
+// more points to the next page below a page that is not the last.
 func (f *pageFlags) more(next string) string {
 	if next == "" {
 		return ""
@@ -106,7 +106,8 @@ func userTable(users []client.Member) string {
 		if u.Shared {
 			state += ", shared"
 		}
-		_, _ = fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\n", u.ID, printable(u.Email), u.Role, state, u.CreatedAt.Local().Format(time.DateOnly), printable(u.Name))
+		_, _ = fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\n", u.ID, printable(u.Email), u.Role, state,
+			u.CreatedAt.Local().Format(time.DateOnly), printable(u.Name))
 	}
 	_ = w.Flush()
 	return strings.TrimSuffix(b.String(), "\n")
@@ -172,7 +173,7 @@ func (p usersCommands) setCommand() *cobra.Command {
 		Short: "Change a user's role or name, or disable the account",
 		Long: `Change a user, given by address or id. A new password, or --disable, ends the user's
 sessions; keys of who is disabled cannot be used until the account is enabled again.
-Accounts that are in several workspaces are changed by operators only, but for the role,
+Accounts that are in several workspaces are changed by operators only, except the role,
 and passwords are chosen by operators only: see ` + "`waypost users invite`" + `.`,
 		Example: `  waypost users set ann@example.com --role viewer
   waypost users set 7 --disable

@@ -88,7 +88,7 @@ func (p edgesCommands) tellSilence(ctx context.Context, api *client.Client, node
 	}
 }
 
-// verification is what became of one edge.
+// verification is the outcome for one edge.
 type verification struct {
 	Node    string              `json:"node"`
 	Error   string              `json:"error,omitempty"` // nothing came of it

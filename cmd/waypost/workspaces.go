@@ -86,7 +86,8 @@ func workspaceTable(all []client.Workspace) string {
 		if s.Settings.Dedupe {
 			dedupe = "yes"
 		}
-		_, _ = fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", s.ID, printable(s.Slug), s.State, dedupe, events, s.CreatedAt.Local().Format(time.DateOnly), printable(s.Name))
+		_, _ = fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", s.ID, printable(s.Slug), s.State, dedupe, events,
+			s.CreatedAt.Local().Format(time.DateOnly), printable(s.Name))
 	}
 	_ = w.Flush()
 	return strings.TrimSuffix(b.String(), "\n")
@@ -176,9 +177,9 @@ func (p workspacesCommands) setCommand() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&name, "name", "", "name, for people")
-	c.Flags().BoolVar(&dedupe, "dedupe", false, "the same URL gives the same link; --dedupe=false: a new one every time")
+	c.Flags().BoolVar(&dedupe, "dedupe", false, "reuse the link of the same URL; --dedupe=false: make a new one every time")
 	c.Flags().StringVar(&events, "events", "", "which clicks are kept one by one: off, sampled or all")
-	c.Flags().IntVar(&sample, "events-sample", 0, "of so many clicks one is kept, when they are sampled")
+	c.Flags().IntVar(&sample, "events-sample", 0, "keep one click in this many, when events are sampled")
 	return c
 }
 

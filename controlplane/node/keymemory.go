@@ -36,7 +36,7 @@ func (m keyMemory) SetAside() error {
 }
 
 // keyPool shows how all regions stand for keys. While the database is out of
-// reach it shows nothing, so that nobody is alarmed by the wrong thing.
+// reach it shows nothing, so that no alert points to the wrong cause.
 type keyPool struct{ store controlplane.RangeStore }
 
 var (

@@ -25,7 +25,7 @@ type spaceOf struct {
 
 func (s spaceOf) KeySpace(context.Context) (controlplane.KeySpace, error) { return s.space, s.err }
 
-// scraped gives the gauges of a collector as "name{label} value".
+// scraped returns the gauges of a collector as "name{label} value".
 func scraped(t *testing.T, c prometheus.Collector) []string {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()

@@ -59,8 +59,8 @@ func Check(cfg Config) error {
 	return errors.Join(err, t.Close())
 }
 
-// control is a running control plane. Its fields are set by open; each part guards its own
-// state.
+// control is a running control plane. Its fields are set by open; each part guards its
+// own state.
 type control struct {
 	cfg      Config
 	log      *slog.Logger
@@ -130,8 +130,8 @@ func (c *control) open(ctx context.Context) (err error) {
 	return c.connect()
 }
 
-// joinCluster agrees with the database on what is fixed per cluster, and gives the
-// configured regions their ranges.
+// joinCluster agrees with the database on what is fixed per cluster, and makes the
+// ranges of the configured regions.
 func (c *control) joinCluster(ctx context.Context) error {
 	space, err := keyrange.NewSpace(c.cfg.CodeLength, c.cfg.PrefixLength)
 	if err != nil {
@@ -259,7 +259,7 @@ func (c *control) serveAPI(ctx context.Context) error {
 	return listener.Serve(ctx, web, c.secure.listen(netutil.LimitListener(c.ln, maxConnections)), c.cfg.ShutdownTimeout, c.log)
 }
 
-// announce tells the starter of this process that it serves.
+// announce notifies the starter of this process that it serves.
 func (c *control) announce(context.Context) error {
 	addr, adminAddr := c.ln.Addr().String(), c.adminLn.Addr().String()
 	err := admin.WriteStatus(c.cfg.StatusFile, admin.Status{

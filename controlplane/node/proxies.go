@@ -9,8 +9,8 @@ import (
 	"waypost/edge/proxy"
 )
 
-// forwardedHost takes the requested host from X-Forwarded-Host of trusted proxies only. In
-// a list the last entry counts, which is the nearest proxy's; a repeated header is
+// forwardedHost takes the requested host from X-Forwarded-Host of trusted proxies only.
+// In a list the last entry counts, which is the nearest proxy's; a repeated header is
 // ambiguous and refused. Edges do the same.
 func forwardedHost(trusted []netip.Prefix, next http.Handler) http.Handler {
 	if len(trusted) == 0 {
@@ -47,8 +47,8 @@ func fromAny(networks []netip.Prefix, remote string) bool {
 	return false
 }
 
-// clientOf returns a function that finds the address of a request's client: the address of
-// the connection, or the one in X-Forwarded-For of trusted proxies.
+// clientOf returns a function that finds the address of a request's client: the address
+// of the connection, or the one in X-Forwarded-For of trusted proxies.
 func clientOf(trusted []netip.Prefix) func(*http.Request) netip.Addr {
 	return func(r *http.Request) netip.Addr {
 		at, err := netip.ParseAddrPort(r.RemoteAddr)

@@ -13,7 +13,8 @@ import (
 
 func TestTheForwardedHostCountsOnlyFromATrustedProxy(t *testing.T) {
 	var got string
-	h := forwardedHost([]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r.Host }))
+	trusted := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
+	h := forwardedHost(trusted, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r.Host }))
 	for name, c := range map[string]struct {
 		remote    string
 		forwarded []string

@@ -22,9 +22,10 @@ import (
 	"waypost/replication"
 )
 
-// ownReplica is a control plane's own copy of the links, which follows the changelog as an
-// edge does. It testifies on another disk what PostgreSQL held, and serves snapshots to
-// edges at no cost to PostgreSQL. The control plane continues without it if it fails.
+// ownReplica is a control plane's own copy of the links, which follows the changelog as
+// an edge does. It testifies on another disk what PostgreSQL held, and serves snapshots
+// to edges at no cost to PostgreSQL. The control plane continues without it if it
+// fails.
 type ownReplica struct {
 	db       *replica.DB
 	trust    *replication.Trust
@@ -35,7 +36,9 @@ type ownReplica struct {
 }
 
 // openOwnReplica opens the copy in dir, or begins one.
-func openOwnReplica(dir *datadir.Dir, name string, region waypost.Region, log *slog.Logger, registry *prometheus.Registry) (*ownReplica, error) {
+func openOwnReplica(
+	dir *datadir.Dir, name string, region waypost.Region, log *slog.Logger, registry *prometheus.Registry,
+) (*ownReplica, error) {
 	r := &ownReplica{wire: newWire(), log: log.With("replica", "own"), ranges: prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "waypost_replica_snapshot_ranges_total", Help: "Ranges of snapshots for edges that came from this control plane's own replica.",
 	})}

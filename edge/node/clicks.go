@@ -54,8 +54,8 @@ func newRecorder(cfg *Config, through func(*http.Transport) http.RoundTripper, l
 	return c
 }
 
-// know connects the recorder with the replica, which names the cluster and holds the salts
-// of visitors. It comes before open.
+// know connects the recorder with the replica, which names the cluster and holds the
+// salts of visitors. It comes before open.
 func (c *recorder) know(store *store) {
 	c.cluster = store.Cluster
 	c.config.Profiler = audience.New(audience.Config{Salts: store, Places: c.places, Logger: c.log, Metrics: c.config.Metrics})
@@ -160,9 +160,9 @@ func (c *recorder) ship(ctx context.Context) error {
 
 const shipTimeout = 30 * time.Second // for one batch
 
-// clusterStamp adds the replica's cluster to every request, and sends none before there is
-// a replica. The control plane of another cluster would count the clicks as clicks of
-// unknown links.
+// clusterStamp adds the replica's cluster to every request, and sends none before there
+// is a replica. The control plane of another cluster would count the clicks as clicks
+// of unknown links.
 type clusterStamp struct {
 	cluster func() (replication.Cluster, bool)
 	next    http.RoundTripper
@@ -178,8 +178,8 @@ func (s clusterStamp) RoundTrip(r *http.Request) (*http.Response, error) {
 	return s.next.RoundTrip(r)
 }
 
-// seal follows the last redirect: it makes batches of all clicks, and gives ship a moment
-// to send them. The next start sends the rest.
+// seal follows the last redirect: it makes batches of all clicks, and lets ship send
+// them for a moment. The next start sends the rest.
 func (c *recorder) seal(context.Context) error {
 	j := c.journal.Load()
 	if j == nil {

@@ -1,5 +1,5 @@
 // Package node runs an edge: it opens the data directory, the listeners and the replica,
-// follows the control plane, answers redirects, ships clicks, and gives way to a
+// follows the control plane, answers redirects, ships clicks, and hands over to a
 // successor. The packages next to it do the work; this package connects them.
 package node
 

@@ -126,7 +126,8 @@ func (s *store) tryAttach(ctx context.Context) error {
 		}
 		cfg.Registerer = nil // the detached replica keeps the metrics until it is closed
 	}
-	// An unreadable replica is set aside, and the frozen one answers until the next snapshot.
+	// An unreadable replica is set aside, and the frozen one answers until the next
+	// snapshot.
 	db, err := replica.Open(cfg)
 	if err != nil {
 		return errors.Join(why, err)

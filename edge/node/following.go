@@ -31,7 +31,9 @@ func newHold() *hold { return &hold{stopped: make(chan struct{}), over: make(cha
 
 // newFollowing begins held if held is true, and runs nothing before run. The first
 // follower knows the status of another process's follower.
-func newFollowing(held bool, before replication.Status, build func(before replication.Status) (*replication.Follower, error)) (*following, error) {
+func newFollowing(
+	held bool, before replication.Status, build func(before replication.Status) (*replication.Follower, error),
+) (*following, error) {
 	f := &following{build: build, holds: make(chan *hold), renews: make(chan chan error)}
 	if held {
 		f.held = newHold()

@@ -112,7 +112,8 @@ func TestOnlyAReplicaAtTheHeadGetsYounger(t *testing.T) {
 		f.look(st)
 		require.Equal(t, 10*time.Second, f.age(), "through a relay that is cut off since")
 
-		// With nothing remembered, one that is cut off tells that the replica is older than this process.
+		// With nothing remembered, one that is cut off reports that the replica is older than
+		// this process.
 		var other freshness
 		other.begin(time.Now(), headSeen{})
 		st.AdvancedAt = time.Now().Add(-time.Hour).Round(0)
@@ -211,7 +212,8 @@ func TestWhatACrashWouldTakeBackIsNotKeptAndAFullDiskIsReportedOnce(t *testing.T
 	})
 }
 
-// TestAControlPlaneThatHearsNothingOfPostgreSQLMakesNoEdgeYoung is with a control plane that tells the head that it has heard of last.
+// TestAControlPlaneThatHearsNothingOfPostgreSQLMakesNoEdgeYoung is with a control plane
+// that repeats the head that it has heard last.
 func TestAControlPlaneThatHearsNothingOfPostgreSQLMakesNoEdgeYoung(t *testing.T) {
 	source := replicationtest.NewSource()
 	source.Commit(replicationtest.Link("code", "https://example.com/"))

@@ -72,7 +72,8 @@ func FuzzTheFileOfTheHead(f *testing.F) {
 	})
 }
 
-// remembering is the store of an edge with a directory, and what it logs. Full: with a replica of what a control plane has.
+// remembering is the store of an edge with a directory, and what it logs. Full: with a
+// replica of what a control plane has.
 func remembering(t *testing.T, full bool) (s *store, log *bytes.Buffer) {
 	t.Helper()
 	s, log = relayed(t), new(bytes.Buffer)

@@ -117,7 +117,9 @@ func (l *listeners) services(srv *server.Server, stop func(context.Context) erro
 		list = append(list, services.Service{Name: "redirects", Run: func(context.Context) error { return srv.Serve(ln) }})
 	}
 	for _, ln := range l.tls {
-		list = append(list, services.Service{Name: "redirects over TLS", Run: func(context.Context) error { return srv.ServeTLS(ln, l.certs.TLS()) }})
+		list = append(list, services.Service{Name: "redirects over TLS", Run: func(context.Context) error {
+			return srv.ServeTLS(ln, l.certs.TLS())
+		}})
 	}
 	list[0].Stop = stop
 	return list

@@ -240,7 +240,7 @@ func (e *edge) keepFreshness(ctx context.Context) {
 	}
 }
 
-// announce tells the starter of this process that it serves.
+// announce notifies the starter of this process that it serves.
 func (e *edge) announce(ctx context.Context) error {
 	addr, adminAddr := e.listeners.addr.Addr().String(), e.listeners.admin.Addr().String()
 	err := admin.WriteStatus(e.cfg.StatusFile, admin.Status{

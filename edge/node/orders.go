@@ -139,8 +139,8 @@ func (o *orders) accept(_ context.Context, order api.EdgeOrder) api.EdgeOutcome 
 	return api.EdgeOutcome{Accepted: string(what)}
 }
 
-// visitorGets describes the answer that a record leads to; of a record that is no link, its
-// revision.
+// visitorGets describes the answer that a record leads to; of a record that is no link,
+// its revision.
 func visitorGets(kind waypost.Kind, r *waypost.Record, what replication.DifferenceKind, now time.Time) string {
 	switch {
 	case what == replication.Unreadable:

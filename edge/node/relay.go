@@ -41,8 +41,8 @@ func (p *peering) routes(server *replication.Server) (http.Handler, error) {
 	return p.peersOnly(routes), nil
 }
 
-// passOn forwards requests of the edges below a relay unchanged, because the control plane
-// authenticates them. Excess requests are refused, and come again.
+// passOn forwards requests of the edges below a relay unchanged, because the control
+// plane authenticates them. Excess requests are refused, and come again.
 func passOn(to *url.URL, by *http.Transport) http.Handler {
 	by.MaxIdleConnsPerHost = passedOn
 	proxy := &httputil.ReverseProxy{
@@ -99,8 +99,8 @@ func (p *peering) peersOnly(routes map[string]http.Handler) http.Handler {
 	})
 }
 
-// relaySource is the source for followers of this edge: its replica, while there is one that
-// takes changes.
+// relaySource is the source for followers of this edge: its replica, while there is one
+// that takes changes.
 type relaySource struct{ store *store }
 
 var errNoSource = errors.Join(replication.ErrNoSource, errNoReplica)

@@ -27,7 +27,10 @@ import (
 // relayed is a relay's replica, with what others follow it by.
 func relayed(t *testing.T) *store {
 	t.Helper()
-	db, err := replica.Open(replica.Config{Dir: "/replica", FS: vfs.NewMem(), CacheBytes: 1 << 20, LogBytes: 1 << 20, VerifyInterval: -1, Logger: slog.New(slog.DiscardHandler)})
+	db, err := replica.Open(replica.Config{
+		Dir: "/replica", FS: vfs.NewMem(), CacheBytes: 1 << 20, LogBytes: 1 << 20, VerifyInterval: -1,
+		Logger: slog.New(slog.DiscardHandler),
+	})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
 	s := &store{}
@@ -61,7 +64,8 @@ func changelogServer(t *testing.T, cfg replication.ServerConfig) http.Handler {
 func followerOf(t *testing.T, url string, sink replication.Sink, trust *replication.Trust) (f *replication.Follower, stop func()) {
 	t.Helper()
 	f, err := replication.NewFollower(replication.FollowConfig{
-		URL: url, Sink: sink, Trust: trust, Logger: slog.New(slog.DiscardHandler), Silence: time.Minute, BackoffMin: time.Millisecond, BackoffMax: 20 * time.Millisecond,
+		URL: url, Sink: sink, Trust: trust, Logger: slog.New(slog.DiscardHandler), Silence: time.Minute,
+		BackoffMin: time.Millisecond, BackoffMax: 20 * time.Millisecond,
 		SnapshotBackoffMin: time.Millisecond,
 	})
 	require.NoError(t, err)
@@ -73,8 +77,9 @@ func followerOf(t *testing.T, url string, sink replication.Sink, trust *replicat
 	return f, stop
 }
 
-// What a relay has of before a rotation is signed with a key that those below do not take any more. They go on all
-// the same, whether they are at the head or far behind, and so do those that come anew.
+// What a relay has of before a rotation is signed with a key that those below do not
+// take any more. They continue, whether they are at the head or far behind,
+// and so do new ones.
 func TestARelaysFollowersGoOverToALaterSigningKeyWithIt(t *testing.T) {
 	source := replicationtest.NewSource()
 	put := func(n int) (at waypost.Position) {
@@ -114,7 +119,8 @@ func TestARelaysFollowersGoOverToALaterSigningKeyWithIt(t *testing.T) {
 	grow := func() leaf { return leaf{replicationtest.NewSink(), relayed(t).trust} }
 	await := func(l leaf, f *replication.Follower, at waypost.Position) {
 		t.Helper()
-		require.Eventually(t, func() bool { return l.sink.Position() == at && f.Status().Connected }, 60*time.Second, time.Millisecond, "%v", f.Status().Err)
+		require.Eventually(t, func() bool { return l.sink.Position() == at && f.Status().Connected }, 60*time.Second,
+			time.Millisecond, "%v", f.Status().Err)
 		replicationtest.RequireEqual(t, source, l.sink)
 	}
 	steady, late, fresh := grow(), grow(), grow()
@@ -158,7 +164,10 @@ func TestARelayPassesOnOverTLSForThoseWhoShowItsTokenAndForNobodyElse(t *testing
 	ca := filepath.Join(t.TempDir(), "ca.crt")
 	require.NoError(t, os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: control.Certificate().Raw}), 0o600))
 	const own, ofPeers = "the token that edges have", "the token of the peers"
-	cfg := Config{Control: Control{URL: control.URL, CAFile: ca, Token: own}, Peers: Peers{Relay: true, Token: ofPeers}, DataDir: t.TempDir(), Region: "us-east-1"}
+	cfg := Config{
+		Control: Control{URL: control.URL, CAFile: ca, Token: own}, Peers: Peers{Relay: true, Token: ofPeers},
+		DataDir: t.TempDir(), Region: "us-east-1",
+	}
 	log := slog.New(slog.DiscardHandler)
 	identity, err := openIdentity(&cfg, log)
 	require.NoError(t, err)
@@ -227,5 +236,6 @@ func TestPeersOfTheRegionAreAskedThoseFirstThatSeemToBeAhead(t *testing.T) {
 	}
 	require.Equal(t, []string{"http://configured:1", "http://lately:1", "http://ahead:1", "http://behind:1", "http://old:1"},
 		withMembers([]string{"http://configured:1"}, members, "eu", "http://"))
-	require.Equal(t, []string{"http://ahead:1", "http://lately:1", "http://behind:1", "http://old:1"}, withMembers([]string{"http://ahead:1"}, members, "eu", "http://"))
+	require.Equal(t, []string{"http://ahead:1", "http://lately:1", "http://behind:1", "http://old:1"},
+		withMembers([]string{"http://ahead:1"}, members, "eu", "http://"))
 }

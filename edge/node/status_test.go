@@ -14,7 +14,7 @@ import (
 	"waypost/replication/replicationtest"
 )
 
-// withheld is a source that gives slots only once it is allowed to.
+// withheld is a source that sends slots only once it is allowed to.
 type withheld struct {
 	*replicationtest.Source
 	allowed chan struct{}
@@ -45,7 +45,9 @@ func TestEdgeNode_ReportsThatItsSourceIsBusy(t *testing.T) {
 	home := replication.FollowConfig{URL: web.URL, Sink: e.store, Silence: time.Minute, Logger: log}
 	e.peers = newPeering(e, nil, home)
 	var err error
-	e.following, err = newFollowing(false, replication.Status{}, func(replication.Status) (*replication.Follower, error) { return replication.NewFollower(home) })
+	e.following, err = newFollowing(false, replication.Status{}, func(replication.Status) (*replication.Follower, error) {
+		return replication.NewFollower(home)
+	})
 	require.NoError(t, err)
 	e.registerMetrics()
 	waits := func() (waits float64) {

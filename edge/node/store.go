@@ -44,7 +44,9 @@ type store struct {
 	opened      chan struct{}          // closed when there is a directory
 }
 
-func openStore(cfg *Config, log *slog.Logger, meters prometheus.Registerer, clicks *recorder, succession *handover.Succession) (*store, error) {
+func openStore(
+	cfg *Config, log *slog.Logger, meters prometheus.Registerer, clicks *recorder, succession *handover.Succession,
+) (*store, error) {
 	s := &store{
 		root: cfg.DataDir, region: string(cfg.Region), node: cfg.Node, config: cfg.Replica, log: log, clicks: clicks,
 		opened: make(chan struct{}), succession: succession,

@@ -67,7 +67,7 @@ func (e *edge) succeed(ctx context.Context) {
 			e.log.Warn("cannot tidy up after the takeover", "error", err)
 		}
 		e.clicks.adopt()
-		e.log.Info("takeover is complete", "from", s.PID)
+		e.log.Info("the takeover is complete", "from", s.PID)
 	}
 	e.gossip.start()
 }

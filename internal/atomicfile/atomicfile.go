@@ -10,7 +10,7 @@ import (
 )
 
 // Write replaces the file at path by data, durably. A new file gets perm whatever
-// the umask. The temporary file beside it begins with a dot.
+// the umask. The temporary file next to it begins with a dot.
 func Write(path string, data []byte, perm os.FileMode) error {
 	dir := filepath.Dir(path)
 	temporary, err := writeTemporary(dir, filepath.Base(path), data, perm)

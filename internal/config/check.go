@@ -24,8 +24,7 @@ func (l *Log) Check() error {
 	)
 }
 
-// Check judges the settings of a control plane. The error tells the first thing
-// to mend.
+// Check judges the settings of a control plane. The error names the first mistake.
 func (c *Control) Check() error {
 	_, networks := ParseNetworks(c.TrustedProxies)
 	return first(
@@ -80,7 +79,7 @@ func (c *Cleanup) Check() error {
 	)
 }
 
-// Check judges the settings of an edge. The error tells the first thing to mend.
+// Check judges the settings of an edge. The error names the first mistake.
 func (e *Edge) Check() error {
 	_, networks := ParseNetworks(e.TrustedProxies)
 	_, memory := ParseLookupMemory(e.LookupMemory)
@@ -169,7 +168,7 @@ func (e *Edge) checkPeers() error {
 
 func (e *Edge) checkProxyProtocol() error {
 	if e.ProxyProtocol && len(e.TrustedProxies) == 0 {
-		return errors.New("edge.proxy_protocol: name the proxies in edge.trusted_proxies; nobody else's header is believed")
+		return errors.New("edge.proxy_protocol: name the proxies in edge.trusted_proxies; only their headers are believed")
 	}
 	return nil
 }

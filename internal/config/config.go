@@ -3,7 +3,7 @@
 // only list of settings there is: names of variables and flags, their help and
 // their defaults all derive from it.
 //
-// It reads and judges settings; what they do is up to whoever is given them.
+// It reads and judges settings; it does not act on them.
 package config
 
 import (
@@ -45,7 +45,7 @@ type Control struct {
 	DatabaseURLFile     string        `yaml:"database_url_file" help:"file that holds the database URL"`
 	ClusterSecret       Secret        `yaml:"cluster_secret" flag:"-" help:"secret of the cluster, 32 random bytes in hex; never changes"`
 	ClusterSecretFile   string        `yaml:"cluster_secret_file" help:"file that holds the cluster's secret, 32 random bytes in hex"`
-	Replica             bool          `yaml:"replica" help:"keep a replica of all links in data_dir, as edges do: what PostgreSQL held is known after a restore whoever is away, edges take snapshots from it at no cost to PostgreSQL, and GET /{code} is answered from it; takes disk and CPU time like an edge without visitors"`
+	Replica             bool          `yaml:"replica" help:"keep a replica of all links in data_dir, as edges do: it detects after a restore that PostgreSQL lost data, even if no edge is connected, and serves snapshots to edges at no cost to PostgreSQL; takes disk and CPU time like an edge without visitors"`
 	SigningGeneration   int           `yaml:"signing_generation" help:"which of the cluster's keys signs the changelog, the same on all control planes; only ever raised, when a key may be known to others"`
 	EdgeToken           Secret        `yaml:"edge_token" flag:"-" help:"token that all edges may have, at least 16 characters; empty: only edges that were enrolled are let in"`
 	EdgeTokenFile       string        `yaml:"edge_token_file" help:"file that holds the edges' token"`
@@ -60,13 +60,13 @@ type Control struct {
 	LeaseSize           int           `yaml:"lease_size" help:"counters that are leased at a time"`
 	AnonymousWorkspace  bool          `yaml:"anonymous_workspace" help:"for development only: requests without an API key act as the default workspace"`
 	PeakKeyRate         int           `yaml:"peak_key_rate" help:"most keys a second that the cluster may ever issue; 0: 10,000, or less in a small key space"`
-	EventsSample        int           `yaml:"events_sample" help:"of how many clicks one is kept as an event, in workspaces that want a sample"`
+	EventsSample        int           `yaml:"events_sample" help:"keep one click in this many as an event, in workspaces that sample events"`
 	EventsKeepMonths    int           `yaml:"events_keep_months" help:"whole months for which events are kept, besides the current one"`
 	EventsExportDir     string        `yaml:"events_export_dir" help:"directory that gets the events of a month as compressed JSON lines before they are dropped; empty: they are dropped"`
 	SaltRetention       time.Duration `yaml:"salt_retention" help:"how long the salt of a day's visitors is kept when the day is over; clicks that come later count without a visitor"`
 	IdempotencyWindow   time.Duration `yaml:"idempotency_window" help:"for how long a request with an Idempotency-Key is remembered"`
 	DataDir             string        `yaml:"data_dir" help:"directory in which this control plane remembers which keys were issued, in case PostgreSQL forgets"`
-	StatusFile          string        `yaml:"status_file" help:"file that tells the process id and addresses once all listeners are open"`
+	StatusFile          string        `yaml:"status_file" help:"file with the process id and the addresses, written once all listeners are open"`
 	ShutdownTimeout     time.Duration `yaml:"shutdown_timeout" help:"how long requests under way may take at the end"`
 }
 
@@ -93,7 +93,7 @@ type Edge struct {
 	PeerKeyFile              string        `yaml:"peer_key_file" help:"its private key, PEM"`
 	PeerCAFile               string        `yaml:"peer_ca_file" help:"roots that the certificates of other edges must have, PEM"`
 	PeerLog                  string        `yaml:"peer_log" help:"disk space for the changes that are kept for other edges, for 72 h at most; who needs older ones takes a snapshot"`
-	Peers                    []string      `yaml:"peers" help:"edges that may be followed while the control plane is away, such as http://10.0.0.2:8090; those of the region that gossip tells of are added"`
+	Peers                    []string      `yaml:"peers" help:"edges that may be followed while the control plane is away, such as http://10.0.0.2:8090; those of the region that gossip knows are added"`
 	PeerAfter                time.Duration `yaml:"peer_after" help:"time without a word from the control plane, and up to half as much more, after which a peer is followed; 0: never"`
 	PeerBootstrap            bool          `yaml:"peer_bootstrap" help:"take the first snapshot from a peer if there is one, whether the control plane is there or not"`
 	DataDir                  string        `yaml:"data_dir" help:"directory of the replica and of the clicks that are not counted yet; belongs to this edge alone"`
@@ -106,7 +106,7 @@ type Edge struct {
 	WriteTimeout             time.Duration `yaml:"write_timeout" help:"how long a client may take to receive an answer"`
 	IdleTimeout              time.Duration `yaml:"idle_timeout" help:"how long a connection may stay open without a request"`
 	LookupMemory             string        `yaml:"lookup_memory" help:"memory for the links that redirects are answered from without the disk, such as 2GiB; auto: a quarter of what GOMEMLIMIT, the control group or the machine allows; 0: none"`
-	GeoIP                    string        `yaml:"geoip" help:"MaxMind database, .mmdb, that tells the country and city of visitors; read again when it changes; empty: neither is known"`
+	GeoIP                    string        `yaml:"geoip" help:"MaxMind database, .mmdb, of the countries and cities of visitors; read again when it changes; empty: neither is known"`
 	ClickJournal             string        `yaml:"click_journal" help:"disk space for clicks that are not counted yet, such as 4GiB; auto: 2GiB, which is a week at 500 clicks a second, but at most half of what is free; when it fills, clicks that wait lose their detail first"`
 	VerifyInterval           time.Duration `yaml:"verify_interval" help:"time in which all links on disk are read once and held against their checksums and PostgreSQL's digest; what differs is fetched again; 0: never"`
 	MinFreeDisk              string        `yaml:"min_free_disk" help:"disk space that changes of links and snapshots leave free, such as 2GiB or 5%; below it they wait, while redirects and clicks go on; auto: 512MiB, or 2% of a small disk; 0: none"`
@@ -114,7 +114,7 @@ type Edge struct {
 	HoldDeletesLeast         int           `yaml:"hold_deletes_least" help:"never hold back fewer deleted links than this"`
 	HoldDeletesWindow        time.Duration `yaml:"hold_deletes_window" help:"time in which deletions are added up for hold_deletes_percent"`
 	MaxStaleness             time.Duration `yaml:"max_staleness" help:"tell in a header when the replica is older than this; 0: never"`
-	StatusFile               string        `yaml:"status_file" help:"file that tells the process id and addresses once all listeners are open"`
+	StatusFile               string        `yaml:"status_file" help:"file with the process id and the addresses, written once all listeners are open"`
 	DrainDelay               time.Duration `yaml:"drain_delay" help:"how long a stopping edge serves on while /readyz says 503, so that load balancers turn away; shutdown_timeout begins after it"`
 	ShutdownTimeout          time.Duration `yaml:"shutdown_timeout" help:"how long requests under way may take at the end"`
 	TakeoverTimeout          time.Duration `yaml:"takeover_timeout" help:"how long a process that takes this one's place may take until it is ready; after that this one goes on"`
@@ -131,7 +131,7 @@ type TLS struct {
 	CAFile        string   `yaml:"ca_file" flag:"tls-ca-file" help:"roots of an authority of your own, PEM; default: the system's"`
 }
 
-// Gossip is how nodes tell each other where they stand, encrypted. It only hints:
+// Gossip configures the encrypted exchange of positions among nodes. It only hints:
 // without it everything works, and an edge that is cut off learns less.
 type Gossip struct {
 	Addr      string   `yaml:"addr" flag:"gossip-addr" help:"address to gossip on, IP:PORT, UDP and TCP; empty: no gossip"`
@@ -146,10 +146,10 @@ type Gossip struct {
 type Limits struct {
 	Requests int `yaml:"requests" flag:"rate-limit-requests" help:"requests a second of one API key, on average; of a bulk request, every 100 links count as one more; 0: no limit"`
 	Burst    int `yaml:"burst" flag:"rate-limit-burst" help:"requests of one API key at once"`
-	Failures int `yaml:"failures" flag:"rate-limit-failures" help:"failed attempts to authenticate a minute, of one IPv4 address or IPv6 /64; beside one prefix of keys, five times as many; 0: no limit"`
+	Failures int `yaml:"failures" flag:"rate-limit-failures" help:"failed attempts to authenticate a minute, of one IPv4 address or IPv6 /64; of one prefix of keys, five times as many; 0: no limit"`
 }
 
-// Cleanup is what becomes of links that have expired, and of what is long gone.
+// Cleanup configures the removal of expired links, and of old tombstones and keys.
 type Cleanup struct {
 	Enabled     bool          `yaml:"enabled" flag:"cleanup-enabled" help:"whether this control plane removes what has expired; with several, one does it at a time"`
 	Interval    time.Duration `yaml:"interval" flag:"cleanup-interval" help:"time from one run to the next"`
@@ -169,7 +169,7 @@ type Dev struct {
 	Restart     bool     `yaml:"restart" help:"start a process that died again after a second"`
 }
 
-// Client is how the commands that talk to the API find it.
+// Client holds the address of the API for commands, and their credentials.
 type Client struct {
 	API        string `yaml:"api" env:"WAYPOST_API" help:"base URL of the API; default: the development system's"`
 	APIKey     Secret `yaml:"api_key" env:"WAYPOST_API_KEY" flag:"-" help:"API key"`
@@ -177,16 +177,19 @@ type Client struct {
 	Workspace  string `yaml:"workspace" env:"WAYPOST_WORKSPACE" help:"slug of the workspace to act in, for who is in several"`
 }
 
-// defaults gives the settings of an empty configuration.
+// defaults returns the settings of an empty configuration.
 func defaults(getenv func(string) string) Config {
 	return Config{
 		Log: Log{Level: "info", Format: "auto"},
 		Control: Control{
 			Addr: "127.0.0.1:8080", AdminAddr: "127.0.0.1:9080",
-			CodeLength: 7, PrefixLength: 2, SigningGeneration: 1, LeaseSize: 10_000, EventsSample: 100, EventsKeepMonths: 13, SaltRetention: 48 * time.Hour, IdempotencyWindow: 24 * time.Hour, ShutdownTimeout: 5 * time.Second,
+			CodeLength: 7, PrefixLength: 2, SigningGeneration: 1, LeaseSize: 10_000,
+			EventsSample: 100, EventsKeepMonths: 13, SaltRetention: 48 * time.Hour, IdempotencyWindow: 24 * time.Hour,
+			ShutdownTimeout: 5 * time.Second,
 		},
 		Edge: Edge{
-			Addr: "127.0.0.1:8081", AdminAddr: "127.0.0.1:9081", LookupMemory: "auto", ClickJournal: "auto", MinFreeDisk: "auto", VerifyInterval: 24 * time.Hour,
+			Addr: "127.0.0.1:8081", AdminAddr: "127.0.0.1:9081", LookupMemory: "auto", ClickJournal: "auto", MinFreeDisk: "auto",
+			VerifyInterval:     24 * time.Hour,
 			HoldDeletesPercent: 20, HoldDeletesLeast: 1_000, HoldDeletesWindow: 10 * time.Minute,
 			PeerLog: "256MiB", PeerAfter: 15 * time.Second,
 			MaxConnections: 32_768, MaxConnectionsPerAddress: 1_024,
@@ -206,8 +209,8 @@ func defaults(getenv func(string) string) Config {
 	}
 }
 
-// DefaultDataDir is that of the development system, per user. That of root lies where PostgreSQL, which then runs
-// as another user, can reach it.
+// DefaultDataDir is that of the development system, per user. That of root lies where
+// PostgreSQL, which then runs as another user, can reach it.
 func DefaultDataDir(getenv func(string) string) string {
 	if os.Geteuid() == 0 {
 		return "/var/lib/waypost/dev"
@@ -238,5 +241,5 @@ func (s Secret) GoString() string { return s.String() }
 // MarshalText hides the secret from encoders.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// Reveal gives the secret itself.
+// Reveal returns the secret itself.
 func (s Secret) Reveal() string { return string(s) }

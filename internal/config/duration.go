@@ -11,8 +11,8 @@ import (
 // longUnits are the units before those of time.ParseDuration: weeks and days of 24 hours.
 var longUnits = regexp.MustCompile(`^([+-]?)(?:(\d+)w)?(?:(\d+)d)?(.*)$`)
 
-// ParseDuration reads a time with units: what [time.ParseDuration] does, and before that whole
-// weeks and days of 24 hours: 2w, 90d, 1d12h.
+// ParseDuration reads a time with units: what [time.ParseDuration] does, and before
+// that whole weeks and days of 24 hours: 2w, 90d, 1d12h.
 func ParseDuration(text string) (time.Duration, error) {
 	bad := fmt.Errorf("%q is no duration such as 30s, 5m or 90d", text)
 	parts := longUnits.FindStringSubmatch(text)
@@ -56,5 +56,5 @@ func (d *Duration) Set(text string) error {
 // String writes it as [time.Duration] does.
 func (d *Duration) String() string { return time.Duration(*d).String() }
 
-// Type is what help shows behind the flag.
+// Type returns the text that help shows behind the flag.
 func (d *Duration) Type() string { return "duration" }

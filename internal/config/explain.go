@@ -51,7 +51,7 @@ func expected(kind string) string {
 	return "this is no value for the key"
 }
 
-// keys gives the names of all sections and settings.
+// keys returns the names of all sections and settings.
 func keys() []string {
 	var all []string
 	for _, s := range settings() {

@@ -18,10 +18,10 @@ import (
 	"github.com/goccy/go-yaml/parser"
 )
 
-// Sources are where settings come from, the later over the earlier.
+// Sources lists the sources of settings; later fields override earlier ones.
 type Sources struct {
 	File    string   // path of the YAML file, "" for none
-	Environ []string // as os.Environ gives it
+	Environ []string // in the form of os.Environ
 	Flags   *Flags   // may be nil
 }
 
@@ -111,7 +111,7 @@ func spellOutDays(document ast.Node) error {
 	return nil
 }
 
-// pairs gives the keys of a mapping, and what stands there.
+// pairs returns the keys and values of a mapping.
 func pairs(node ast.Node) map[string]ast.Node {
 	all := map[string]ast.Node{}
 	if m, ok := node.(ast.MapNode); ok {
@@ -240,7 +240,7 @@ func readBounded(name string, limit int64) (string, error) {
 	return string(text), nil
 }
 
-// Environ gives the variables that make [Load] find c's settings of the named
+// Environ returns the variables that make [Load] find c's settings of the named
 // sections, secrets included: how a parent configures its children.
 func (c Config) Environ(sections ...string) []string {
 	start := defaults(func(string) string { return "" })
@@ -257,7 +257,7 @@ func (c Config) Environ(sections ...string) []string {
 	return list
 }
 
-// WithoutSettings gives the variables of an environment that are not Waypost's.
+// WithoutSettings returns the variables of an environment that are not Waypost's.
 func WithoutSettings(environ []string) []string {
 	return slices.DeleteFunc(slices.Clone(environ), func(entry string) bool {
 		return strings.HasPrefix(entry, "WAYPOST_")

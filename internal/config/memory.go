@@ -13,11 +13,11 @@ var units = []struct {
 	shift  uint
 }{{"KiB", 10}, {"MiB", 20}, {"GiB", 30}, {"TiB", 40}, {"", 0}}
 
-// leastLookupMemory is what a lookup table works with.
+// leastLookupMemory is the least memory of a lookup table, in bytes.
 const leastLookupMemory = 1 << 20
 
-// ParseLookupMemory reads edge.lookup_memory: "auto" gives 0, which lets the replica
-// choose, "0" gives -1, no table at all, and everything else is a number of bytes.
+// ParseLookupMemory reads edge.lookup_memory: "auto" means 0, which lets the replica
+// choose, "0" means -1, no table at all, and everything else is a number of bytes.
 func ParseLookupMemory(text string) (int64, error) {
 	switch text {
 	case "", "auto":
@@ -38,7 +38,7 @@ func ParseLookupMemory(text string) (int64, error) {
 // leastClickJournal is 32 segments, with which a journal works on any machine.
 const leastClickJournal = 64 << 20
 
-// ParseClickJournal reads edge.click_journal: "auto" gives 0, which lets the journal
+// ParseClickJournal reads edge.click_journal: "auto" means 0, which lets the journal
 // choose, and everything else is a number of bytes.
 func ParseClickJournal(text string) (int64, error) {
 	if text == "" || text == "auto" {
@@ -54,8 +54,8 @@ func ParseClickJournal(text string) (int64, error) {
 	return n, nil
 }
 
-// ParseMinFreeDisk reads edge.min_free_disk: "auto" gives 0 and 0, which lets the replica
-// choose, "0" gives -1, and everything else is a number of bytes, or a share of the disk.
+// ParseMinFreeDisk reads edge.min_free_disk: "auto" means 0 and 0, which lets the replica
+// choose, "0" means -1, and everything else is a number of bytes, or a share of the disk.
 func ParseMinFreeDisk(text string) (bytes int64, share float64, err error) {
 	switch text {
 	case "", "auto":

@@ -26,8 +26,8 @@ func (s Setting) Section() string {
 	return section
 }
 
-// settings gives all of them, in the order of the fields. Nobody may change them: each command asks
-// for them, and so they are read from the fields' tags once.
+// settings returns all settings, in the order of the fields. They are read from the tags
+// of the fields once, because every command asks for them, and must not be changed.
 var settings = sync.OnceValue(readSettings)
 
 func readSettings() []Setting {
@@ -108,7 +108,7 @@ func (s Setting) set(c *Config, text string) error {
 	return nil
 }
 
-// typeName is what help shows behind a flag.
+// typeName returns the text that help shows behind a flag.
 func (s Setting) typeName() string {
 	switch s.kind {
 	case reflect.TypeFor[bool]():

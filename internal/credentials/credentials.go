@@ -1,5 +1,5 @@
 // Package credentials keeps what `waypost login` was given, per server, in a file that
-// nobody but its owner can read. It does not know what the credentials are good for.
+// only its owner can read. It does not know what the credentials are good for.
 package credentials
 
 import (
@@ -18,7 +18,7 @@ import (
 	"waypost/internal/atomicfile"
 )
 
-// Login is how to reach one server.
+// Login holds the credentials for one server.
 type Login struct {
 	Token     string    `json:"token"`
 	Email     string    `json:"email"`
@@ -29,13 +29,13 @@ type Login struct {
 // Store is all logins.
 type Store struct {
 	Current string           `json:"current,omitempty"` // the server of the newest login
-	Servers map[string]Login `json:"servers"`           // by base URL, as Server gives it
+	Servers map[string]Login `json:"servers"`           // by base URL, in the form of Server
 }
 
 // maxFile bounds what is read.
 const maxFile = 1 << 20
 
-// File is where credentials lie: below XDG_CONFIG_HOME, or else ~/.config.
+// File returns the path of the credentials: below XDG_CONFIG_HOME, or else ~/.config.
 func File(getenv func(string) string) (string, error) {
 	base := getenv("XDG_CONFIG_HOME")
 	if !filepath.IsAbs(base) {
@@ -54,8 +54,8 @@ func Server(base string) string { return strings.TrimRight(base, "/") }
 // errSpoilt says that a file holds no credentials.
 var errSpoilt = errors.New("cannot be read as credentials")
 
-// Read gives what a file holds, nothing when there is none. A file that others can
-// read is refused.
+// Read returns the contents of a file, nothing when there is none. It refuses a file that
+// others can read.
 func Read(file string) (Store, error) {
 	s := Store{Servers: map[string]Login{}}
 	f, err := os.Open(file)

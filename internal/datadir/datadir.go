@@ -18,8 +18,7 @@ import (
 	"waypost/internal/atomicfile"
 )
 
-// Format is what the marker says: who keeps data here, and in which way. Another
-// version of the program may have another.
+// Format is the content of the marker: the owner of the data, and its layout.
 type Format string
 
 // The formats of this version.
@@ -175,7 +174,7 @@ func (d *Dir) claim(want Format, marked bool) error {
 	return atomicfile.Write(d.Path(markerName), []byte(want+"\n"), 0o644)
 }
 
-// take locks an open lock file, or tells who holds it.
+// take locks an open lock file; its error names the holder.
 func take(lock *os.File, root string) error {
 	err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {

@@ -144,13 +144,13 @@ func (c *child) supervise(started chan<- error) {
 	}
 	started <- nil
 	if c.exit = c.cmd.Wait(); errors.Is(c.exit, exec.ErrWaitDelay) {
-		c.exit = nil // it ended in order; somebody else holds its output, or nobody could read it in time
+		c.exit = nil // it ended in order; another process holds its output, or reading took too long
 	}
 	close(c.done)
 }
 
-// outputTime is how long the output of a process is read after its end. It comes on top of
-// what a process takes to stop.
+// outputTime bounds the reading of a process's output after its end. It comes on top
+// of what a process takes to stop.
 const outputTime = 3 * time.Second
 
 var errEnded = errors.New("the process has ended")

@@ -32,7 +32,7 @@ import (
 type Config struct {
 	Settings   config.Config // of the user; addresses, secrets and directories of the children are derived
 	Executable string        // the waypost program that the children run
-	Environ    []string      // of the children, but for WAYPOST_*
+	Environ    []string      // of the children, except WAYPOST_*
 
 	Stdout io.Writer // gets what to try next, once
 	Stderr io.Writer // gets the log of every process, with its name in front
@@ -48,7 +48,8 @@ type Config struct {
 }
 
 // How long the parts may take to stop, one after the other. All take less than a second
-// where the disk keeps up. With the grace of PostgreSQL's abort the whole stays below 50 s.
+// where the disk keeps up. With the grace of PostgreSQL's abort the whole stays below
+// 50 s.
 const (
 	stopEdges    = 10 * time.Second
 	stopControl  = 20 * time.Second
@@ -65,7 +66,7 @@ type system struct {
 	log     *slog.Logger
 	state   *stateFile
 	ready   atomic.Bool             // every edge was at the head
-	fail    context.CancelCauseFunc // gives up while starting
+	fail    context.CancelCauseFunc // aborts the start
 }
 
 // Plan judges the settings of the development system; its errors are mistakes of
@@ -200,8 +201,8 @@ func orStopped(outer, ctx context.Context, err error) error {
 	return err
 }
 
-// noteEnd gives the system up when a process fails by itself before everything
-// was ready once: it has said why, and would fail again. One that is killed is
+// noteEnd aborts the start when a process fails before everything was ready once: it has
+// said why, and would fail again. One that is killed is
 // started again like at any other time.
 func (s *system) noteEnd(name string, err error) {
 	exit, ok := errors.AsType[*exec.ExitError](err)
@@ -233,7 +234,7 @@ func (s *system) startPostgres(ctx context.Context) (process, error) {
 	return pgserver.Start(ctx, pgserver.Config{Dir: s.dir.Path("postgres"), Output: s.out.named("postgres"), Logger: s.log})
 }
 
-// nextSteps is what a newcomer wants to try.
+// nextSteps lists commands for a newcomer.
 func (s *system) nextSteps() string {
 	api, edge := s.plan.apiURL(), s.plan.edgeURLs()[0]
 	var b strings.Builder
@@ -263,7 +264,7 @@ Stop everything:           Ctrl-C
 	return b.String()
 }
 
-// urlOf gives the URL by which this machine reaches a listener on addr.
+// urlOf returns the URL by which this machine reaches a listener on addr.
 func urlOf(addr string) string {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {

@@ -28,7 +28,7 @@ type keeper struct {
 	name    string
 	start   func(ctx context.Context) (process, error)
 	changed func(p process) error // p is nil while the process is down
-	ended   func(err error)       // when the process ends by itself
+	ended   func(err error)       // when the process ends unasked
 	restart bool
 	grace   time.Duration // for a clean stop
 	log     *slog.Logger
@@ -42,7 +42,9 @@ type keeper struct {
 	now process // nil while down
 }
 
-func (s *system) keeper(name string, grace time.Duration, start func(context.Context) (process, error), changed func(process) error) *keeper {
+func (s *system) keeper(
+	name string, grace time.Duration, start func(context.Context) (process, error), changed func(process) error,
+) *keeper {
 	return &keeper{
 		name: name, start: start, changed: changed, grace: grace,
 		ended:   func(err error) { s.noteEnd(name, err) },
@@ -165,7 +167,7 @@ func (k *keeper) again(ctx context.Context) process {
 	}
 }
 
-// tell is for changes that nobody waits for.
+// tell is for changes without a waiter.
 func (k *keeper) tell(p process) {
 	if err := k.set(p); err != nil {
 		k.log.Error("cannot write the state", "error", err)

@@ -29,7 +29,7 @@ func newOutput(to io.Writer, color bool) *output {
 	return &output{to: to, color: color, lines: make(map[string]*lines)}
 }
 
-// named gives the writer of one process. A process that is started again goes on
+// named returns the writer of one process. A process that is started again goes on
 // with the same one.
 func (o *output) named(name string) *lines {
 	o.mu.Lock()

@@ -20,7 +20,7 @@ type edge struct {
 	Addr   string
 }
 
-// plan is what the settings ask for, judged.
+// plan holds the checked settings.
 type plan struct {
 	control  string // address
 	edges    []edge
@@ -118,8 +118,9 @@ func (p *plan) claimPorts(ctx context.Context) (err error) {
 	return nil
 }
 
-// Ports that are picked are none that systems give to outgoing connections, which could have them before a
-// child listens: Linux gives those from 32768 on, others still higher ones.
+// Ports that are picked are none that systems give to outgoing connections, which could
+// have them before a child listens: Linux uses those from 32768 on, others still
+// higher ones.
 const lowestPicked, highestPicked = 10_000, 32_767
 
 // claimPort listens on an address, on a port of its choice where that is 0.
@@ -145,7 +146,7 @@ func (p *plan) edgeURLs() []string {
 	return urls
 }
 
-// shortURLs is what short URLs begin with.
+// shortURLs returns the beginning of short URLs.
 func (p *plan) shortURLs() string {
 	if p.baseURL != "" {
 		return p.baseURL

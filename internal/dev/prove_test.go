@@ -14,7 +14,7 @@ import (
 	"waypost/client"
 )
 
-// Without that, nobody could find the API to resume through.
+// Without that, no command could find the API to resume through.
 func TestASystemWhoseKeysAreHeldBackIsReadyAllTheSame(t *testing.T) {
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.Method + " " + r.URL.Path {

@@ -25,7 +25,7 @@ type secrets struct {
 
 func loadSecrets(dir string, database bool) (secrets, error) {
 	if _, err := os.Stat(filepath.Join(dir, "cluster")); database && errors.Is(err, fs.ErrNotExist) {
-		return secrets{}, fmt.Errorf("%s is missing, and the database beside it was made with it: restore the file, or use another --data-dir",
+		return secrets{}, fmt.Errorf("%s is missing, and the database next to it was made with it: restore the file, or use another --data-dir",
 			filepath.Join(dir, "cluster"))
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -60,7 +60,7 @@ func loadSecret(path string, generate func() (string, error)) (string, error) {
 	return secret, atomicfile.Write(path, []byte(secret+"\n"), 0o600)
 }
 
-// randomHex gives 32 random bytes in hex.
+// randomHex returns 32 random bytes in hex.
 func randomHex() (string, error) {
 	var b [32]byte
 	if _, err := rand.Read(b[:]); err != nil {

@@ -46,7 +46,7 @@ type EdgeRef struct {
 }
 
 // PID is a process id; 0, which stands for a process that is down, is null in
-// JSON, so that nobody signals process 0 by mistake.
+// JSON, so that no script signals process 0 by mistake.
 type PID int
 
 // MarshalJSON writes null for 0.
@@ -57,7 +57,7 @@ func (p PID) MarshalJSON() ([]byte, error) {
 	return json.Marshal(int(p))
 }
 
-// StateFile is where the system in a data directory tells its state.
+// StateFile returns the path of the state of the system in a data directory.
 func StateFile(dataDir string) string { return filepath.Join(dataDir, "dev.json") }
 
 // ReadState reads dev.json; the error is fs.ErrNotExist when no system is ready

@@ -36,7 +36,7 @@ const (
 	maxFile     = 16 << 10
 )
 
-// Credential is what an edge proves itself with.
+// Credential authenticates an edge.
 type Credential struct {
 	Node   string         `json:"node"`
 	Region waypost.Region `json:"region"`
@@ -53,7 +53,7 @@ func hashOf(text string) string {
 	return hex.EncodeToString(hash[:])
 }
 
-// Read gives the credential in a directory; nil when there is none.
+// Read returns the credential in a directory; nil when there is none.
 func Read(dir string) (*Credential, error) { return read(filepath.Join(dir, keptName)) }
 
 func read(path string) (*Credential, error) {
@@ -103,8 +103,8 @@ type RefusedError struct {
 
 func (e *RefusedError) Error() string { return fmt.Sprintf("%s (HTTP %d)", e.Detail, e.Status) }
 
-// Enrol gets the credential that a token is good for. It is durable when it returns. After
-// any other error than a [RefusedError] it is worth another try.
+// Enrol gets the credential that a token is good for. It is durable when it returns.
+// After any other error than a [RefusedError] it is worth another try.
 func Enrol(ctx context.Context, cfg Config) (*Credential, error) {
 	c, err := cfg.pending()
 	if err != nil {
@@ -126,8 +126,8 @@ func Enrol(ctx context.Context, cfg Config) (*Credential, error) {
 	return c, nil
 }
 
-// pending gives the secret for the token: that of an earlier try, or a new one, once it is
-// on disk.
+// pending returns the secret for the token: that of an earlier try, or a new one, once it
+// is on disk.
 func (cfg *Config) pending() (*Credential, error) {
 	path := filepath.Join(cfg.Dir, pendingName)
 	c, err := read(path)
@@ -142,13 +142,14 @@ func (cfg *Config) pending() (*Credential, error) {
 	return c, write(path, c)
 }
 
-// former gives the names to bring along: as many as may be, for one more would strand the edge.
+// former returns the names to bring along: as many as may be, for one more would strand
+// the edge.
 func (cfg *Config) former() []string {
 	names := slices.DeleteFunc(slices.Clone(cfg.Former), func(name string) bool { return name == cfg.Node })
 	return names[:min(len(names), controlplane.MaxFormer)]
 }
 
-// exchange sends the token and the secret's hash, and gives the node's role.
+// exchange sends the token and the secret's hash, and returns the node's role.
 func (cfg *Config) exchange(ctx context.Context, c *Credential) (role string, err error) {
 	body := map[string]any{"token": cfg.Token, "credential_sha256": hashOf(c.Secret), "node": c.Node, "region": string(c.Region)}
 	if cfg.Present != nil {

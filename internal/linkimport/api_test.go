@@ -24,8 +24,8 @@ type api struct {
 	listings int           // of more than one link
 }
 
-// made is what the import may look at of a link: a whole one is many times as large, which
-// takes the race detector long.
+// made holds the fields of a link that the import may look at. A whole link is many times
+// as large, which takes the race detector long.
 type made struct {
 	url, by string
 	at      time.Time

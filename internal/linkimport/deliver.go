@@ -31,7 +31,7 @@ func (d *delivery) deliver(ctx context.Context, f flight, rows []row, doubt erro
 			missing, err := d.settle(ctx, f, rows)
 			if err != nil {
 				d.leaveInDoubt(rows, doubt)
-				return fmt.Errorf("nobody knows what was created of lines %s: %w", span(rows), errors.Join(doubt, err))
+				return fmt.Errorf("it is unknown which of lines %s were created: %w", span(rows), errors.Join(doubt, err))
 			}
 			d.created(len(rows) - len(missing))
 			if rows = missing; round > rounds {
@@ -71,7 +71,7 @@ func (d *delivery) leaveInDoubt(rows []row, doubt error) {
 	d.report.Rows += len(rows)
 }
 
-// book notes the outcomes that are final, and gives the rows that failed within
+// book notes the outcomes that are final, and returns the rows that failed within
 // the API, of which it is not known whether they were created.
 func (d *delivery) book(rows []row, outcomes []client.Outcome) (unclear []row, doubt error) {
 	for i, o := range outcomes {
@@ -93,7 +93,7 @@ func (d *delivery) book(rows []row, outcomes []client.Outcome) (unclear []row, d
 	return unclear, doubt
 }
 
-// refuseFailing refuses the rows that the API fails at one by one, and gives the
+// refuseFailing refuses the rows that the API fails at one by one, and returns the
 // others. 503 is no such failure: the API asks to come again.
 func (d *delivery) refuseFailing(rows []row) (rest []row) {
 	for _, row := range rows {

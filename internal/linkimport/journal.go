@@ -21,7 +21,7 @@ import (
 // maxEntry bounds one line of a journal: the refused rows of one batch fit.
 const maxEntry = 64 << 20
 
-// Source is what an import is of, and where it goes. A journal is good for one only.
+// Source identifies the file and the destination of an import. A journal serves one only.
 type Source struct {
 	SHA256    string `json:"sha256"` // of the whole file, in hex
 	Size      int64  `json:"size"`   // in bytes
@@ -41,7 +41,7 @@ type Journal struct {
 	source  journalSource
 	total   stretch  // of what is done, without its refused rows
 	refused int      // how many these are
-	flight  []flight // sent in this order, and nobody knows what became of them
+	flight  []flight // in the order in which they were sent; their outcomes are unknown
 	sent    bool     // something was, ever
 }
 
@@ -54,7 +54,7 @@ type entry struct {
 
 type journalSource struct {
 	Source
-	Run string `json:"run"` // tells imports of the same file apart
+	Run string `json:"run"` // distinguishes imports of the same file
 }
 
 // flight is a batch on its way.
@@ -64,7 +64,7 @@ type flight struct {
 	At    time.Time `json:"at"`    // when it was first sent, by the API's clock
 }
 
-// stretch is what became of lines up to one.
+// stretch is the outcome of the lines up to one.
 type stretch struct {
 	Line    int   `json:"line"`
 	Rows    int   `json:"rows"`
@@ -107,15 +107,18 @@ func (j *Journal) open(of Source, resume bool) error {
 	case !j.sent:
 		return j.begin(of)
 	case !resume:
-		return fmt.Errorf("%s tells of an unfinished import: go on with it by --resume, or remove that file to import everything anew", path)
+		return fmt.Errorf("%s notes an unfinished import: continue it with --resume, or remove that file to import everything again", path)
 	case j.source.SHA256 != of.SHA256 || j.source.Size != of.Size:
-		return fmt.Errorf("the file has changed since its import began: bring back the old one, or remove %s to import everything anew", path)
+		return fmt.Errorf("the file has changed since its import began: bring back the old one, or remove %s to import everything again", path)
 	case j.source.API != of.API:
-		return fmt.Errorf("the import was begun with the API %s, not %s: go on there, or remove %s to import everything anew", j.source.API, of.API, path)
+		return fmt.Errorf("the import was begun with the API %s, not %s: continue there, or remove %s to import everything again",
+			j.source.API, of.API, path)
 	case j.source.Dedupe != of.Dedupe:
-		return fmt.Errorf("the import was begun %s --dedupe: go on so, or remove %s to import everything anew", map[bool]string{true: "with", false: "without"}[j.source.Dedupe], path)
+		with := map[bool]string{true: "with", false: "without"}[j.source.Dedupe]
+		return fmt.Errorf("the import was begun %s --dedupe: continue so, or remove %s to import everything again", with, path)
 	case j.source.Workspace != of.Workspace:
-		return fmt.Errorf("the import was begun into the workspace %q, not %q: go on there, or remove %s to import everything anew", j.source.Workspace, of.Workspace, path)
+		return fmt.Errorf("the import was begun into the workspace %q, not %q: continue there, or remove %s to import everything again",
+			j.source.Workspace, of.Workspace, path)
 	}
 	return nil
 }
@@ -171,7 +174,7 @@ func (j *Journal) read() error {
 	for lines.Scan() {
 		var e entry
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil || !j.take(e, good == 0) {
-			return fmt.Errorf("%s is damaged, or no progress file of an import: remove it to import everything anew", j.file.Name())
+			return fmt.Errorf("%s is damaged, or no progress file of an import: remove it to import everything again", j.file.Name())
 		}
 		good += int64(len(lines.Bytes())) + 1
 	}
@@ -198,7 +201,7 @@ func (j *Journal) read() error {
 	return nil
 }
 
-// tell gives the refused rows that the journal knows of, in its order, one by one.
+// tell passes the refused rows of the journal to f, in order.
 func (j *Journal) tell(f func(Row) error) error {
 	if j.refused == 0 {
 		return nil
@@ -228,7 +231,7 @@ func entries(file io.Reader) *bufio.Scanner {
 	return lines
 }
 
-// wholeLines splits like bufio.ScanLines, but for a last line that has no end.
+// wholeLines splits like bufio.ScanLines, and leaves out a last line without an end.
 func wholeLines(data []byte, _ bool) (advance int, token []byte, err error) {
 	if i := bytes.IndexByte(data, '\n'); i >= 0 {
 		return i + 1, data[:i], nil
@@ -260,7 +263,7 @@ func (j *Journal) take(e entry, first bool) bool {
 // id names this import of this file.
 func (j *Journal) id() string { return j.source.SHA256[:16] + "-" + j.source.Run }
 
-// unsettled gives the batches that were sent and not brought to their end.
+// unsettled returns the batches that were sent and whose outcome is unknown.
 func (j *Journal) unsettled() []flight { return slices.Clone(j.flight) }
 
 // sending notes that a batch is about to be sent, durably.

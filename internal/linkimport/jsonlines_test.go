@@ -42,7 +42,8 @@ func TestJSONLinesBecomeLinksAndBadOnesAreReported(t *testing.T) {
 	}
 	require.Equal(t, client.NewLink{OriginalURL: "https://example.com/2"}, got[0])
 	require.Equal(t, client.NewLink{
-		OriginalURL: "https://example.com/3", Tags: []string{"a", "b,c"}, Metadata: []byte(`{"k": [1]}`), RedirectStatus: 308, ExpiresAt: time.Date(2091, 5, 6, 7, 8, 9, 0, time.UTC),
+		OriginalURL: "https://example.com/3", Tags: []string{"a", "b,c"}, Metadata: []byte(`{"k": [1]}`), RedirectStatus: 308,
+		ExpiresAt: time.Date(2091, 5, 6, 7, 8, 9, 0, time.UTC),
 	}, got[1])
 }
 

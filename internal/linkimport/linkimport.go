@@ -1,7 +1,7 @@
-// Package linkimport creates the links of a CSV or JSON lines file through the API, in bulk,
-// several requests at once, and each once, and accounts for every row of the file: created, refused, or in doubt.
-// An import that stopped or was killed goes on from its [Journal]. The package
-// shows nothing; what users see is up to the command.
+// Package linkimport creates the links of a CSV or JSON lines file through the API, in
+// bulk, several requests at once, and each once, and accounts for every row of the
+// file: created, refused, or in doubt. An import that stopped or was killed goes on
+// from its [Journal]. The package shows nothing; what users see is up to the command.
 package linkimport
 
 import (
@@ -26,8 +26,8 @@ const (
 // MaxInFlight bounds the requests of an import that are under way at once.
 const MaxInFlight = 16
 
-// API is what an import needs of the control plane. It is asked by several goroutines at
-// once when an import has several requests under way.
+// API is the part of the control plane's API that an import uses. Several goroutines call
+// it at once when an import has several requests under way.
 type API interface {
 	CreateBulk(ctx context.Context, ns []client.NewLink) ([]client.Outcome, error)
 
@@ -45,25 +45,27 @@ type Import struct {
 	// Format of the file; default CSV.
 	Format Format
 
-	// InFlight is how many requests are under way at once, 1 to [MaxInFlight]; default 1.
-	// So many batches are in memory, and to be settled after a kill.
+	// InFlight bounds the requests under way at once, 1 to [MaxInFlight]; default 1. As
+	// many batches are in memory, and have to be settled after a kill.
 	InFlight int
 
 	// Dedupe asks for the one link of a target, where a row neither says whether it does
-	// nor asks for a code, and is active: one that is not is never the one. Those that were there already are counted in Report.Found.
+	// nor asks for a code, and is active: one that is not is never the one. Those that
+	// were there already are counted in Report.Found.
 	Dedupe bool
 
 	// Attempts bounds how often a request is sent that surely had no effect, or
 	// changes nothing; default 8, which takes about 16 s.
 	Attempts int
 
-	// Settle is how long the API must have been answering again before a request
-	// whose answer was lost is sure to be finished or refused; default 10 s. The
-	// API gives up a request after 5 s.
+	// Settle is the time for which the API must have been answering again before a
+	// request whose answer was lost is sure to be finished or refused; default 10 s. The
+	// API aborts a request after 5 s.
 	Settle time.Duration
 
-	// Settling is told which lines, such as "2 to 1001", were sent without an answer, or perhaps sent before a kill, and are
-	// looked for among the links once Settle has passed. It may be called by several goroutines at once. Nil: nobody is told.
+	// Settling is told which lines, such as "2 to 1001", were sent without an answer, or
+	// perhaps sent before a kill, and are looked for among the links once Settle has
+	// passed. It may be called by several goroutines at once. Nil: it is not called.
 	Settling func(lines string, after time.Duration)
 
 	// Wait pauses between attempts; default: the time that passes, or ctx's error.
@@ -85,7 +87,7 @@ type Row struct {
 	OriginalURL string `json:"original_url"`
 	Status      int    `json:"status,omitempty"` // as the API answered; 0 when it was not asked
 	Reason      string `json:"reason"`
-	Whole       bool   `json:"-"` // one of many with this fate: Run's error tells it for all of them
+	Whole       bool   `json:"-"` // one of many with this fate, which Run's error reports for all of them
 }
 
 // Report accounts for the rows of a file as far as the import came, runs before
@@ -96,7 +98,7 @@ type Report struct {
 	Found      int   `json:"found"`    // rows whose target had its link already
 	NotCreated int   `json:"-"`        // rows that were refused
 	Refused    []Row `json:"refused"`  // they themselves, unless somebody else was told
-	InDoubt    []Row `json:"in_doubt"` // may or may not have been created; so many at most as are under way
+	InDoubt    []Row `json:"in_doubt"` // may or may not have been created; at most those under way
 }
 
 // ErrUnreadable says that the rest of a file can never be read. What comes before
@@ -104,7 +106,7 @@ type Report struct {
 var ErrUnreadable = errors.New("the rest of the file cannot be read")
 
 // Run imports the whole file, or as far as it gets. A refused row is no error. An
-// error says why it stopped early; the report tells how far that was. With a
+// error says why it stopped early, and the report shows how far it came. With a
 // journal of an earlier run of the same file, it goes on from there.
 func (im *Import) Run(ctx context.Context, file io.Reader) (Report, error) {
 	r := im.newRun()
@@ -151,7 +153,7 @@ func (im *Import) Workspace(ctx context.Context, ask func(context.Context) (clie
 
 // run is one run of an import.
 type run struct {
-	Import // without zero fields, but for Journal and Progress
+	Import // without zero fields, except Journal and Progress
 
 	reader *reader
 	report Report
@@ -224,7 +226,9 @@ func (r *run) deliverAll(ctx context.Context, unsettled []flight) error {
 			failed = d.err
 		}
 		if failed == nil {
-			failed = r.Journal.done(stretch{Line: d.batch.last, Rows: d.report.Rows, Created: d.report.Created, Found: d.report.Found, Refused: d.report.Refused})
+			failed = r.Journal.done(stretch{
+				Line: d.batch.last, Rows: d.report.Rows, Created: d.report.Created, Found: d.report.Found, Refused: d.report.Refused,
+			})
 		}
 		if failed == nil && r.Progress != nil {
 			r.Progress(r.report.Rows, d.offset)
@@ -268,7 +272,7 @@ func (r *run) begin(ctx context.Context, b batch, unsettled *flight) (*delivery,
 	return d, nil
 }
 
-// add books what became of a batch, and tells of its refused rows.
+// add books the outcome of a batch, and reports its refused rows.
 func (r *run) add(of Report) error {
 	r.report.Rows += of.Rows
 	r.report.Created += of.Created
@@ -311,7 +315,7 @@ func (r *run) readClock(ctx context.Context) error {
 // and then settling only looks at more links than it has to.
 func (r *run) now() time.Time { return r.apiTime.Add(time.Since(r.ourTime)).UTC() }
 
-// newRunID tells imports of the same file apart.
+// newRunID returns a random name, which distinguishes imports of the same file.
 func newRunID() string {
 	var b [4]byte
 	_, _ = rand.Read(b[:]) // never fails

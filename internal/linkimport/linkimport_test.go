@@ -90,7 +90,8 @@ func TestARowSaysWhatItsLinkForwards(t *testing.T) {
 	require.NoError(t, err)
 	got := a.batches[0]
 	require.Len(t, got, 2)
-	require.Equal(t, []bool{true, false, false, true}, []bool{got[0].ForwardQuery, got[0].ForwardPath, got[1].ForwardQuery, got[1].ForwardPath})
+	require.Equal(t, []bool{true, false, false, true},
+		[]bool{got[0].ForwardQuery, got[0].ForwardPath, got[1].ForwardQuery, got[1].ForwardPath})
 	require.Equal(t, `forward_query "yes" is neither true nor false`, report.Refused[0].Reason)
 }
 

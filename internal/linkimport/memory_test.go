@@ -75,7 +75,7 @@ func TestRefusedRowsAreToldAsTheyComeAndNotKept(t *testing.T) {
 	require.Less(t, most, before+3<<20)
 	require.NoError(t, im.Journal.Close())
 
-	// A run that goes on tells of them again, from the journal.
+	// A run that continues reports them again, from the journal.
 	before, told, last, most = heap(), 0, 0, 0
 	im.Journal = open(t, path, true)
 	im.Refused = func(r linkimport.Row) error {

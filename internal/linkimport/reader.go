@@ -33,7 +33,7 @@ func (r row) because(status int, reason string) Row {
 	return Row{Line: r.line, OriginalURL: r.link.OriginalURL, Status: status, Reason: reason}
 }
 
-// badRow is a row that cannot be sent; the next one can be read all the same.
+// badRow is a row that cannot be sent; the next one can still be read.
 type badRow struct {
 	line   int
 	reason string
@@ -41,7 +41,7 @@ type badRow struct {
 
 func (b *badRow) Error() string { return fmt.Sprintf("line %d: %s", b.line, b.reason) }
 
-// Format is how a file is written.
+// Format names the format of a file.
 type Format string
 
 // The formats.
@@ -58,10 +58,10 @@ type reader struct {
 
 // rowSource reads rows one by one.
 type rowSource interface {
-	// next gives the next row, a badRow, io.EOF, or why the file cannot be read on.
+	// next returns the next row, a badRow, io.EOF, or why the file cannot be read on.
 	next() (row, error)
 
-	// offset is how many bytes have been read.
+	// offset returns the number of bytes read.
 	offset() int64
 }
 
@@ -84,8 +84,8 @@ type csvRows struct {
 	set     []func(*client.NewLink, string) error // by column
 }
 
-// column gives how a cell of a column gets into a link; known is whether a file may
-// have it. Some are of an export only, and say nothing about a new link.
+// column returns the setter of a column, and whether a file may have that column.
+// Some columns belong to exports only, and say nothing about a new link.
 func column(name string) (set func(*client.NewLink, string) error, known bool) {
 	switch name {
 	case "original_url":
@@ -151,7 +151,8 @@ func setExpiry(n *client.NewLink, s string) (err error) {
 	return nil
 }
 
-// setActive leaves out what is usual, which also control planes that do not know the field take.
+// setActive leaves out what is usual, which also control planes that do not know the
+// field take.
 func setActive(n *client.NewLink, s string) error {
 	active := true
 	if s != "" {
@@ -240,7 +241,7 @@ func (r *csvRows) next() (row, error) {
 	return next, nil
 }
 
-// batch is what is sent at once, and the rows between that cannot be.
+// batch holds the rows of one request, and the bad rows between them.
 type batch struct {
 	rows []row
 	bad  []Row

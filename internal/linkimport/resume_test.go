@@ -24,7 +24,7 @@ var (
 	source  = linkimport.Source{SHA256: strings.Repeat("0123456789abcdef", 4), Size: 1, API: "http://api"}
 )
 
-// file is one of so many rows, of which every hundredth is refused, and every
+// file returns a file of n rows, of which every hundredth is refused, and every
 // thousandth cannot be sent.
 func file(rows int) string {
 	var b strings.Builder
@@ -44,7 +44,7 @@ func file(rows int) string {
 
 // requireWhole demands that all rows of a file are there once, and accounted for.
 func requireWhole(t require.TestingT, a *api, report linkimport.Report, rows int) {
-	for _, act := range a.late { // which nobody has waited for
+	for _, act := range a.late { // whose requests have given up
 		act()
 	}
 	refused := rows / 100
@@ -132,7 +132,9 @@ func TestAnImportOfTheSameFileAMomentAgoIsNotTakenForThisOne(t *testing.T) {
 		}
 		j := open(t, path, false)
 		told := ""
-		im := linkimport.Import{API: a, Journal: j, Wait: a.wait, Settling: func(lines string, after time.Duration) { told += lines + " in " + after.String() }}
+		im := linkimport.Import{API: a, Journal: j, Wait: a.wait, Settling: func(lines string, after time.Duration) {
+			told += lines + " in " + after.String()
+		}}
 		report, err := im.Run(t.Context(), strings.NewReader("original_url\nhttps://example.com\n"))
 		require.NoError(t, err)
 		require.Equal(t, 1, report.Created)
@@ -200,7 +202,7 @@ func TestAnAPIThatDoesNotComeBackLeavesRowsInDoubtForALaterRun(t *testing.T) {
 	im := linkimport.Import{API: a, Journal: j, Wait: a.wait}
 	report, err := im.Run(t.Context(), strings.NewReader(file(3000)))
 	require.ErrorIs(t, err, errLost)
-	require.ErrorContains(t, err, "nobody knows what was created of lines 1002 to 2000")
+	require.ErrorContains(t, err, "it is unknown which of lines 1002 to 2000 were created")
 	require.Len(t, report.InDoubt, 999)
 	require.NoError(t, j.Close())
 
@@ -230,7 +232,9 @@ func TestHoweverOftenAnImportIsKilledNothingIsCreatedTwice(t *testing.T) {
 			a.create = func(ns []client.NewLink, commit func(int)) error {
 				fate := "answered"
 				if life < 4 {
-					fate = rapid.SampledFrom([]string{"answered", "lost before", "lost after", "late", "killed before", "killed after", "killed, late"}).Draw(t, "fate")
+					fate = rapid.SampledFrom([]string{
+						"answered", "lost before", "lost after", "late", "killed before", "killed after", "killed, late",
+					}).Draw(t, "fate")
 				}
 				switch fate {
 				case "answered":
@@ -289,7 +293,7 @@ func TestAJournalIsOnlyForItsOwnImport(t *testing.T) {
 	require.NoError(t, j.Close())
 
 	_, err = linkimport.OpenJournal(path, source, false)
-	require.ErrorContains(t, err, "go on with it by --resume, or remove that file")
+	require.ErrorContains(t, err, "continue it with --resume, or remove that file")
 	other := source
 	other.SHA256 = strings.Repeat("f", 64)
 	_, err = linkimport.OpenJournal(path, other, true)

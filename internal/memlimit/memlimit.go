@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// Apply gives the Go runtime a soft limit, nine tenths of what the control group
+// Apply sets a soft limit of the Go runtime, nine tenths of what the control group
 // allows and the process does not need outside of Go's heap, but at least a quarter.
 // It leaves alone what GOMEMLIMIT says, and does nothing without a control group
 // that has a limit.
@@ -31,8 +31,8 @@ func Apply(outside int64, log *slog.Logger) {
 	log.Info("memory is limited", slog.Int64("control_group_bytes", allowed), slog.Int64("gomemlimit_bytes", limit))
 }
 
-// CollectLess has garbage collected when the heap has grown by so many percent, and not by
-// 100, or sooner when there is a limit. It leaves alone what GOGC says.
+// CollectLess has garbage collected when the heap has grown by that many percent, and not
+// by 100, or sooner when there is a limit. It leaves alone what GOGC says.
 func CollectLess(percent int) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(percent)
@@ -43,7 +43,7 @@ func within(allowed, outside int64) int64 {
 	return max((allowed-outside)/10*9, allowed/4)
 }
 
-// allowedBy gives the least limit of the process's control group and of those above
+// allowedBy returns the least limit of the process's control group and of those above
 // it, of version 2 or 1; false when there is none.
 func allowedBy(root fs.FS) (int64, bool) {
 	text, err := readFile(root, "proc/self/cgroup")

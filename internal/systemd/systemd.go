@@ -1,5 +1,5 @@
-// Package systemd tells the service manager how a process is: that it serves, that
-// it stops, and that another process is the main one from now on (sd_notify(3)).
+// Package systemd notifies the service manager that a process serves, that it stops, or
+// that another process is the main one from now on (sd_notify(3)).
 // Without a service manager that listens, it does nothing.
 package systemd
 
@@ -18,7 +18,7 @@ import (
 // variable names the socket at which the service manager listens.
 const variable = "NOTIFY_SOCKET"
 
-// barrierLimit is how long the service manager may take to read what was said.
+// barrierLimit bounds the time in which the service manager reads a notification.
 const barrierLimit = 5 * time.Second
 
 // Ready says that the process serves.
@@ -64,7 +64,7 @@ func dial(ctx context.Context) (*net.UnixConn, error) {
 }
 
 // barrier returns when everything that was sent before has been read. With the word
-// goes an end of a pipe, which the service manager closes when it comes to that.
+// goes an end of a pipe, which the service manager closes when it reaches that message.
 func barrier(ctx context.Context) (err error) {
 	c, err := dial(ctx)
 	if c == nil {

@@ -145,7 +145,7 @@ func TestEdge_EndsAndLeavesNothingWhenItIsRefused(t *testing.T) {
 	token := filepath.Join(s.DataDir(), "secrets", "edge-token")
 	r = devtest.Run(t, append(env, "WAYPOST_EDGE_TOKEN_FILE="+token, "WAYPOST_EDGE_DATA_DIR="+foreign), "edge")
 	require.Equal(t, 1, r.Code, r.Stderr)
-	require.Contains(t, r.Stderr, "is of another cluster than "+s.State().API+": choose another --data-dir")
+	require.Contains(t, r.Stderr, "belongs to another cluster than "+s.State().API+": choose another --data-dir")
 }
 
 // awaitEverywhere waits until every edge redirects a code to a location.

@@ -130,7 +130,7 @@ func TestAnImportThatIsKilledAtAnyMomentGoesOnAndCreatesNothingTwice(t *testing.
 	kill(t, first)
 	refused := devtest.Run(t, env, "links", "import", file)
 	require.Equal(t, 1, refused.Code, refused.Stderr)
-	require.Contains(t, refused.Stderr, "go on with it by --resume")
+	require.Contains(t, refused.Stderr, "continue it with --resume")
 
 	second := begin(t, env, "links", "import", file, "--resume")
 	random(2 * time.Second)
