@@ -35,11 +35,12 @@ func (c *cutting) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(answer.Body.Bytes())
 }
 
-func TestClicksOfABatchWhoseAnswerWasLostAreCountedOnceAndShown(t *testing.T) {
+func TestClicks_ClicksOfABatchWhoseAnswerWasLostAreCountedOnceAndShown(t *testing.T) {
 	s := start(t, nil)
-	l, _, err := s.Create(t.Context(), actor, wish(custom("spring")))
+	l, _, err := s.Links.Create(t.Context(), actor, wish(custom("spring")))
 	require.NoError(t, err)
-	_, _, err = s.Create(t.Context(), actor, wish(custom("summer"), func(n *controlplane.NewLink) { n.ExpiresAt = time.Now().Add(time.Hour) }))
+	_, _, err = s.Links.Create(t.Context(), actor, wish(custom("summer"),
+		func(n *controlplane.NewLink) { n.ExpiresAt = time.Now().Add(time.Hour) }))
 	require.NoError(t, err)
 	clicked := time.Now().Truncate(time.Millisecond).UTC()
 	plain := clickbatch.Append(nil, &waypost.ClickBatch{
@@ -81,20 +82,20 @@ func TestClicksOfABatchWhoseAnswerWasLostAreCountedOnceAndShown(t *testing.T) {
 	require.JSONEq(t, `{"watermark": 1}`, text)
 
 	s.now.Store(time.Now().Add(2 * time.Hour).UnixMilli())
-	_, err = s.Find(t.Context(), actor, "", "summer")
+	_, err = s.Links.Find(t.Context(), actor, "", "summer")
 	require.Equal(t, waypost.EGone, waypost.CodeOf(err))
-	expired, err := s.Stats(t.Context(), actor, "summer")
+	expired, err := s.Clicks.Stats(t.Context(), actor, "summer")
 	require.NoError(t, err, "an expired link has statistics")
 	require.EqualValues(t, 4, expired.Clicks)
 	for _, code := range []string{"unknown", "x"} {
-		_, err = s.Stats(t.Context(), actor, code)
+		_, err = s.Clicks.Stats(t.Context(), actor, code)
 		require.Equal(t, waypost.ENotFound, waypost.CodeOf(err))
 	}
-	_, err = s.Stats(t.Context(), controlplane.Actor{Workspace: 2}, "spring")
+	_, err = s.Clicks.Stats(t.Context(), controlplane.Actor{Workspace: 2}, "spring")
 	require.Equal(t, waypost.ENotFound, waypost.CodeOf(err), "another workspace's")
 
 	api := httpapi.New(httpapi.Config{
-		Links: s.Service, Domains: s.Service, Keys: s.Service, Clicks: s.Service, Access: s.Service, Workspaces: s.Service,
+		Links: s.Links, Domains: s.Domains, Keys: s.KeyRanges, Clicks: s.Clicks, Access: s.Access, Workspaces: s.Workspaces,
 		BaseURL: "https://go.example.com",
 		Anonymous: &controlplane.Actor{
 			Workspace: actor.Workspace, Scopes: []controlplane.Scope{controlplane.ScopeAnalytics},

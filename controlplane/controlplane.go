@@ -108,23 +108,3 @@ func (s *Services) Run(ctx context.Context) {
 
 // Close waits for the commit under way and returns the leased counters.
 func (s *Services) Close(ctx context.Context) error { return s.Links.Close(ctx) }
-
-// Service has the methods of all services.
-type Service struct {
-	*Links
-	*Clicks
-	*KeyRanges
-	*Access
-	*domains
-	*workspaces
-}
-
-type (
-	domains    = Domains
-	workspaces = Workspaces
-)
-
-// All returns the services as one value.
-func (s *Services) All() *Service {
-	return &Service{s.Links, s.Clicks, s.KeyRanges, s.Access, s.Domains, s.Workspaces}
-}

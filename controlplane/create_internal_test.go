@@ -20,7 +20,7 @@ func coderOf(t *testing.T) *keyrange.Coder {
 	return keyrange.NewCoder(space, [32]byte{})
 }
 
-func TestOnlyCodesOfTheDefaultDomainAreCounters(t *testing.T) {
+func TestLinks_OnlyCodesOfTheDefaultDomainAreCounters(t *testing.T) {
 	s := &Links{minter: &Minter{coder: coderOf(t)}}
 	code := s.minter.coder.Encode(5, 1234)
 	require.Equal(t, &Counter{Prefix: 5, N: 1234}, s.claim(&waypost.Link{Domain: waypost.DefaultDomain, Code: code}))
@@ -51,7 +51,7 @@ func (l *leasing) TakeLease(context.Context, waypost.Region, string, int64, []in
 
 func (l *leasing) ReturnLease(context.Context, Lease, int64) error { return nil }
 
-func TestAttemptsToLeaseAndMintedKeysAreCountedByRegion(t *testing.T) {
+func TestLinks_AttemptsToLeaseAndMintedKeysAreCountedByRegion(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	m := NewMinter(MinterConfig{
 		Store: &leasing{errs: []error{

@@ -22,24 +22,24 @@ func deduped(url string, change ...func(*controlplane.NewLink)) controlplane.New
 	return n
 }
 
-func make1(t *testing.T, s *controlplane.Service, n controlplane.NewLink) controlplane.Outcome {
+func make1(t *testing.T, s *controlplane.Services, n controlplane.NewLink) controlplane.Outcome {
 	t.Helper()
-	outcomes, at, err := s.CreateBulk(t.Context(), actor, []controlplane.NewLink{n})
+	outcomes, at, err := s.Links.CreateBulk(t.Context(), actor, []controlplane.NewLink{n})
 	require.NoError(t, err)
 	require.NoError(t, outcomes[0].Err)
 	require.False(t, at.IsZero(), "also a link that was there has a position at which it is")
 	return outcomes[0]
 }
 
-func TestOneTargetFromSixtyFourConnectionsToTwoControlPlanesHasOneLink(t *testing.T) {
+func TestLinks_OneTargetFromSixtyFourConnectionsToTwoControlPlanesHasOneLink(t *testing.T) {
 	s := start(t, nil)
-	services := []*controlplane.Service{s.Service, s.another(t)}
+	services := []*controlplane.Services{s.Services, s.another(t)}
 	codes := make([]waypost.Code, 64)
 	found := make([]bool, len(codes))
 	var wg sync.WaitGroup
 	for i := range codes {
 		wg.Go(func() {
-			outcomes, _, err := services[i%2].CreateBulk(t.Context(), actor,
+			outcomes, _, err := services[i%2].Links.CreateBulk(t.Context(), actor,
 				[]controlplane.NewLink{deduped(fmt.Sprintf("HTTPS://Example.com:443/a/?utm_source=%d&b=1", i))})
 			if err == nil {
 				err = outcomes[0].Err
@@ -63,60 +63,60 @@ func TestOneTargetFromSixtyFourConnectionsToTwoControlPlanesHasOneLink(t *testin
 	require.Equal(t, 1, s.count(t, `SELECT count(*) FROM link`))
 }
 
-func TestOnlyALiveLinkIsFound(t *testing.T) {
+func TestLinks_OnlyALiveLinkIsFound(t *testing.T) {
 	s := start(t, nil)
 	const url = "https://example.com/a"
-	first := make1(t, s.Service, deduped(url))
-	require.Equal(t, first.Link.Code, make1(t, s.Service, deduped(url+"/")).Link.Code)
+	first := make1(t, s.Services, deduped(url))
+	require.Equal(t, first.Link.Code, make1(t, s.Services, deduped(url+"/")).Link.Code)
 
 	for name, end := range map[string]string{
 		"disabled": `UPDATE link SET active = false WHERE code = $1`,
 		"expired":  `UPDATE link SET expires_at = now() - interval '1 second' WHERE code = $1`,
 		"deleted":  `UPDATE link SET deleted_at = now() WHERE code = $1`,
 	} {
-		before := make1(t, s.Service, deduped(url))
+		before := make1(t, s.Services, deduped(url))
 		require.True(t, before.Found, name)
 		_, err := s.hand.Exec(t.Context(), end, string(before.Link.Code))
 		require.NoError(t, err)
-		after := make1(t, s.Service, deduped(url))
+		after := make1(t, s.Services, deduped(url))
 		require.False(t, after.Found, name)
 		require.NotEqual(t, before.Link.Code, after.Link.Code, name)
 	}
 }
 
-func TestALinkThatWasMadeWithoutAskingForOneIsNotFound(t *testing.T) {
+func TestLinks_LinkThatWasMadeWithoutAskingForOneIsNotFound(t *testing.T) {
 	s := start(t, nil)
-	plain := make1(t, s.Service, controlplane.NewLink{OriginalURL: "https://example.com/a"})
-	one := make1(t, s.Service, deduped("https://example.com/a"))
+	plain := make1(t, s.Services, controlplane.NewLink{OriginalURL: "https://example.com/a"})
+	one := make1(t, s.Services, deduped("https://example.com/a"))
 	require.False(t, one.Found)
 	require.NotEqual(t, plain.Link.Code, one.Link.Code)
-	again := make1(t, s.Service, controlplane.NewLink{OriginalURL: "https://example.com/a"})
+	again := make1(t, s.Services, controlplane.NewLink{OriginalURL: "https://example.com/a"})
 	require.False(t, again.Found, "the default is a new code every time")
 }
 
-func TestAWorkspaceDecidesWhatIsUsual(t *testing.T) {
+func TestLinks_WorkspaceDecidesWhatIsUsual(t *testing.T) {
 	s := start(t, nil)
 	_, err := s.hand.Exec(t.Context(), `UPDATE workspace SET settings = '{"dedupe": true}' WHERE id = 1`)
 	require.NoError(t, err)
 	plain := controlplane.NewLink{OriginalURL: "https://example.com/a"}
-	first := make1(t, s.Service, plain)
-	require.True(t, make1(t, s.Service, plain).Found)
+	first := make1(t, s.Services, plain)
+	require.True(t, make1(t, s.Services, plain).Found)
 	no := false
-	require.False(t, make1(t, s.Service, controlplane.NewLink{OriginalURL: plain.OriginalURL, Dedupe: &no}).Found)
-	own := make1(t, s.Service, controlplane.NewLink{OriginalURL: plain.OriginalURL, CustomCode: "my-own"})
+	require.False(t, make1(t, s.Services, controlplane.NewLink{OriginalURL: plain.OriginalURL, Dedupe: &no}).Found)
+	own := make1(t, s.Services, controlplane.NewLink{OriginalURL: plain.OriginalURL, CustomCode: "my-own"})
 	require.False(t, own.Found, "a code of one's own is a wish for another link")
-	require.Equal(t, first.Link.Code, make1(t, s.Service, plain).Link.Code)
+	require.Equal(t, first.Link.Code, make1(t, s.Services, plain).Link.Code)
 
-	_, _, err = s.Create(t.Context(), actor, deduped("https://example.com/a", custom("other")))
+	_, _, err = s.Links.Create(t.Context(), actor, deduped("https://example.com/a", custom("other")))
 	require.Equal(t, waypost.EInvalid, waypost.CodeOf(err))
 	other := start(t, nil)
-	make1(t, other.Service, plain)
-	require.False(t, make1(t, other.Service, plain).Found)
+	make1(t, other.Services, plain)
+	require.False(t, make1(t, other.Services, plain).Found)
 }
 
-func TestInABulkOneTargetHasOneLink(t *testing.T) {
+func TestLinks_InABulkOneTargetHasOneLink(t *testing.T) {
 	s := start(t, nil)
-	before := make1(t, s.Service, deduped("https://example.com/before"))
+	before := make1(t, s.Services, deduped("https://example.com/before"))
 	bulk := []controlplane.NewLink{
 		deduped("https://example.com/a"), deduped("https://example.com/before"), wish(), deduped("https://example.com/a/"),
 		deduped("https://example.com/b"),
@@ -124,12 +124,12 @@ func TestInABulkOneTargetHasOneLink(t *testing.T) {
 	for _, keep := range []bool{false, true} {
 		var outcomes []controlplane.Outcome
 		if keep {
-			made, err := s.CreateOnce(t.Context(), actor, bulk, once("k", 1))
+			made, err := s.Links.CreateOnce(t.Context(), actor, bulk, once("k", 1))
 			require.NoError(t, err)
 			outcomes = made.Outcomes
 		} else {
 			var err error
-			outcomes, _, err = s.CreateBulk(t.Context(), actor, bulk)
+			outcomes, _, err = s.Links.CreateBulk(t.Context(), actor, bulk)
 			require.NoError(t, err)
 		}
 		for i, o := range outcomes {
@@ -142,11 +142,11 @@ func TestInABulkOneTargetHasOneLink(t *testing.T) {
 	}
 }
 
-func TestALinkThatIsNotActiveIsNotTheOneOfItsTarget(t *testing.T) {
+func TestLinks_LinkThatIsNotActiveIsNotTheOneOfItsTarget(t *testing.T) {
 	s := start(t, nil)
 	off := func(n *controlplane.NewLink) { n.Disabled = true }
 	const url = "https://example.com/a"
-	outcomes, _, err := s.CreateBulk(t.Context(), actor, []controlplane.NewLink{
+	outcomes, _, err := s.Links.CreateBulk(t.Context(), actor, []controlplane.NewLink{
 		deduped(url, off), deduped(url, off), deduped(url), deduped(url), deduped(url, off),
 	})
 	require.NoError(t, err)
@@ -157,30 +157,30 @@ func TestALinkThatIsNotActiveIsNotTheOneOfItsTarget(t *testing.T) {
 		require.Equal(t, i >= 2, o.Link.Active, i)
 		require.Equal(t, i >= 2, o.Link.Code == live, i)
 	}
-	require.Equal(t, live, make1(t, s.Service, deduped(url)).Link.Code, "also later")
+	require.Equal(t, live, make1(t, s.Services, deduped(url)).Link.Code, "also later")
 }
 
-func TestTheOneLinkOfATargetIsAWorkspacesOwnAndADomains(t *testing.T) {
+func TestLinks_OneLinkOfATargetIsAWorkspacesOwnAndADomains(t *testing.T) {
 	s := start(t, nil)
 	_, err := s.hand.Exec(t.Context(), `INSERT INTO workspace (id, name, slug) VALUES (7, 'Other', 'other'); INSERT INTO domain (id, host) VALUES (5, 'own.example')`)
 	require.NoError(t, err)
 	const url = "https://example.com/a"
-	mine := make1(t, s.Service, deduped(url))
-	outcomes, _, err := s.CreateBulk(t.Context(), controlplane.Actor{Workspace: 7}, []controlplane.NewLink{deduped(url)})
+	mine := make1(t, s.Services, deduped(url))
+	outcomes, _, err := s.Links.CreateBulk(t.Context(), controlplane.Actor{Workspace: 7}, []controlplane.NewLink{deduped(url)})
 	require.NoError(t, err)
 	require.NoError(t, outcomes[0].Err)
 	require.False(t, outcomes[0].Found)
-	other := make1(t, s.Service, deduped(url, func(n *controlplane.NewLink) { n.Domain = "own.example" }))
+	other := make1(t, s.Services, deduped(url, func(n *controlplane.NewLink) { n.Domain = "own.example" }))
 	require.False(t, other.Found)
 	require.Equal(t, "own.example", other.Link.Host)
 	require.NotEqual(t, mine.Link.Code, other.Link.Code)
-	require.True(t, make1(t, s.Service, deduped(url, func(n *controlplane.NewLink) { n.Domain = "OWN.example" })).Found)
+	require.True(t, make1(t, s.Services, deduped(url, func(n *controlplane.NewLink) { n.Domain = "OWN.example" })).Found)
 }
 
-func TestALinkThatIsOnItsWayCanBeWaitedFor(t *testing.T) {
+func TestLinks_LinkThatIsOnItsWayCanBeWaitedFor(t *testing.T) {
 	s := start(t, nil)
-	first := make1(t, s.Service, deduped("https://example.com/a", func(n *controlplane.NewLink) { n.ExpiresAt = time.Now().Add(time.Hour) }))
-	outcomes, at, err := s.CreateBulk(t.Context(), actor, []controlplane.NewLink{deduped("https://example.com/a")})
+	first := make1(t, s.Services, deduped("https://example.com/a", func(n *controlplane.NewLink) { n.ExpiresAt = time.Now().Add(time.Hour) }))
+	outcomes, at, err := s.Links.CreateBulk(t.Context(), actor, []controlplane.NewLink{deduped("https://example.com/a")})
 	require.NoError(t, err)
 	require.True(t, outcomes[0].Found)
 	require.Equal(t, first.Link.Code, outcomes[0].Link.Code)

@@ -23,30 +23,30 @@ func under(host string) func(*controlplane.NewLink) {
 	return func(n *controlplane.NewLink) { n.Domain = host }
 }
 
-func TestADomainIsItsWorkspacesOwn(t *testing.T) {
+func TestDomains_DomainIsItsWorkspacesOwn(t *testing.T) {
 	s := start(t, nil)
 	other := s.stranger(t)
-	d, at, err := s.AddDomain(t.Context(), other, controlplane.NewDomain{Host: "Bücher.Example.", Root: "https://example.com/"})
+	d, at, err := s.Domains.AddDomain(t.Context(), other, controlplane.NewDomain{Host: "Bücher.Example.", Root: "https://example.com/"})
 	require.NoError(t, err)
 	require.False(t, at.IsZero())
 	require.Equal(t, "xn--bcher-kva.example", d.Host)
 
-	theirs, _, err := s.Create(t.Context(), other, wish(custom("same"), under("bücher.example")))
+	theirs, _, err := s.Links.Create(t.Context(), other, wish(custom("same"), under("bücher.example")))
 	require.NoError(t, err)
 	require.Equal(t, d.Host, theirs.Host)
-	_, _, err = s.Create(t.Context(), actor, wish(custom("mine"), under("bücher.example")))
+	_, _, err = s.Links.Create(t.Context(), actor, wish(custom("mine"), under("bücher.example")))
 	require.Equal(t, waypost.EInvalid, waypost.CodeOf(err))
-	mine, _, err := s.Create(t.Context(), actor, controlplane.NewLink{OriginalURL: "https://example.net/", CustomCode: "same"})
+	mine, _, err := s.Links.Create(t.Context(), actor, controlplane.NewLink{OriginalURL: "https://example.net/", CustomCode: "same"})
 	require.NoError(t, err, "a code is unique per domain")
 	require.Empty(t, mine.Host)
 
 	for host, want := range map[string]string{"xn--bcher-kva.example": theirs.OriginalURL, "go.example.com": mine.OriginalURL,
 		"anything": mine.OriginalURL} {
-		res, err := s.Resolve(t.Context(), host, visit("same"))
+		res, err := s.Links.Resolve(t.Context(), host, visit("same"))
 		require.NoError(t, err)
 		require.Equal(t, want, string(res.Location), host)
 	}
-	got, err := s.Find(t.Context(), other, "XN--bcher-kva.example", "same")
+	got, err := s.Links.Find(t.Context(), other, "XN--bcher-kva.example", "same")
 	require.NoError(t, err)
 	require.Equal(t, theirs.ID, got.ID)
 	require.Equal(t, d.Host, got.Host)
@@ -55,26 +55,26 @@ func TestADomainIsItsWorkspacesOwn(t *testing.T) {
 		actor  controlplane.Actor
 		domain string
 	}{{actor, d.Host}, {other, ""}, {other, "go.example.com"}, {other, "unheard-of.example"}, {other, "not a host"}} {
-		_, err = s.Find(t.Context(), c.actor, c.domain, "same")
+		_, err = s.Links.Find(t.Context(), c.actor, c.domain, "same")
 		require.Equal(t, waypost.ENotFound, waypost.CodeOf(err))
-		_, _, err = s.Change(t.Context(), c.actor, c.domain, "same", controlplane.LinkChange{Title: &title})
+		_, _, err = s.Links.Change(t.Context(), c.actor, c.domain, "same", controlplane.LinkChange{Title: &title})
 		require.Equal(t, waypost.ENotFound, waypost.CodeOf(err))
-		_, err = s.Remove(t.Context(), c.actor, c.domain, "same")
+		_, err = s.Links.Remove(t.Context(), c.actor, c.domain, "same")
 		require.Equal(t, waypost.ENotFound, waypost.CodeOf(err))
 	}
-	_, err = s.Remove(t.Context(), other, d.Host, "same")
+	_, err = s.Links.Remove(t.Context(), other, d.Host, "same")
 	require.NoError(t, err)
-	_, err = s.Find(t.Context(), actor, "", "same")
+	_, err = s.Links.Find(t.Context(), actor, "", "same")
 	require.NoError(t, err, "the other domain's link is another")
 }
 
-func TestGeneratedCodesAreMintedForEveryDomain(t *testing.T) {
+func TestDomains_GeneratedCodesAreMintedForEveryDomain(t *testing.T) {
 	s := start(t, nil)
-	_, _, err := s.AddDomain(t.Context(), actor, controlplane.NewDomain{Host: "own.example"})
+	_, _, err := s.Domains.AddDomain(t.Context(), actor, controlplane.NewDomain{Host: "own.example"})
 	require.NoError(t, err)
 	seen := map[waypost.Code]bool{}
 	for i := range 20 {
-		l, _, err := s.Create(t.Context(), actor, wish(under([]string{"", "own.example"}[i%2])))
+		l, _, err := s.Links.Create(t.Context(), actor, wish(under([]string{"", "own.example"}[i%2])))
 		require.NoError(t, err)
 		require.Len(t, l.Code, 7)
 		require.False(t, seen[l.Code])
@@ -82,10 +82,10 @@ func TestGeneratedCodesAreMintedForEveryDomain(t *testing.T) {
 	}
 }
 
-func TestAHostThatCanBeNoDomainIsRefused(t *testing.T) {
+func TestDomains_HostThatCanBeNoDomainIsRefused(t *testing.T) {
 	s := start(t, nil)
 	other := s.stranger(t)
-	_, _, err := s.AddDomain(t.Context(), other, controlplane.NewDomain{Host: "taken.example"})
+	_, _, err := s.Domains.AddDomain(t.Context(), other, controlplane.NewDomain{Host: "taken.example"})
 	require.NoError(t, err)
 	for host, code := range map[string]waypost.ErrorCode{
 		"":                     waypost.EInvalid,
@@ -110,55 +110,55 @@ func TestAHostThatCanBeNoDomainIsRefused(t *testing.T) {
 		"GO.example.com":       waypost.EConflict,
 		"Taken.Example":        waypost.EConflict,
 	} {
-		_, _, err := s.AddDomain(t.Context(), actor, controlplane.NewDomain{Host: host})
+		_, _, err := s.Domains.AddDomain(t.Context(), actor, controlplane.NewDomain{Host: host})
 		require.Equal(t, code, waypost.CodeOf(err), "%q: %v", host, err)
 		require.NotContains(t, waypost.MessageOf(err), "acme", "nobody learns whose it is")
 	}
-	_, _, err = s.AddDomain(t.Context(), other, controlplane.NewDomain{Host: "shared.example", Shared: true})
+	_, _, err = s.Domains.AddDomain(t.Context(), other, controlplane.NewDomain{Host: "shared.example", Shared: true})
 	require.Equal(t, waypost.EForbidden, waypost.CodeOf(err))
 	for _, target := range []string{"https://fresh.example/x", "https://taken.example/", "https://GO.example.com/"} {
-		_, _, err = s.AddDomain(t.Context(), actor, controlplane.NewDomain{Host: "fresh.example", NotFound: target})
+		_, _, err = s.Domains.AddDomain(t.Context(), actor, controlplane.NewDomain{Host: "fresh.example", NotFound: target})
 		require.Equal(t, waypost.EInvalid, waypost.CodeOf(err), target)
 	}
 }
 
-func TestNoLinkLeadsToADomainOfOursWhosoeverItIs(t *testing.T) {
+func TestDomains_NoLinkLeadsToADomainOfOursWhosoeverItIs(t *testing.T) {
 	s := start(t, nil)
 	other := s.stranger(t)
-	services := map[string]*controlplane.Service{"here": s.Service, "on another control plane": s.another(t)}
+	services := map[string]*controlplane.Services{"here": s.Services, "on another control plane": s.another(t)}
 	for name, service := range services { // each knows its hosts by now
-		_, _, err := service.Create(t.Context(), actor, wish())
+		_, _, err := service.Links.Create(t.Context(), actor, wish())
 		require.NoError(t, err, name)
 	}
-	_, _, err := s.AddDomain(t.Context(), other, controlplane.NewDomain{Host: "theirs.example"})
+	_, _, err := s.Domains.AddDomain(t.Context(), other, controlplane.NewDomain{Host: "theirs.example"})
 	require.NoError(t, err)
-	_, _, err = s.Create(t.Context(), actor, controlplane.NewLink{OriginalURL: "https://theirs.example/back"})
+	_, _, err = s.Links.Create(t.Context(), actor, controlplane.NewLink{OriginalURL: "https://theirs.example/back"})
 	require.Equal(t, waypost.EInvalid, waypost.CodeOf(err))
-	_, _, err = s.Create(t.Context(), other, wish(under("theirs.example"),
+	_, _, err = s.Links.Create(t.Context(), other, wish(under("theirs.example"),
 		func(n *controlplane.NewLink) { n.OriginalURL = "https://go.example.com/x" }))
 	require.Equal(t, waypost.EInvalid, waypost.CodeOf(err))
-	_, _, err = services["on another control plane"].Create(t.Context(), other, wish(under("theirs.example")))
+	_, _, err = services["on another control plane"].Links.Create(t.Context(), other, wish(under("theirs.example")))
 	require.NoError(t, err, "a domain can be used at once everywhere")
 }
 
-func TestADomainIsRemovedWithItsLinksOnlyIfThatIsMeant(t *testing.T) {
+func TestDomains_DomainIsRemovedWithItsLinksOnlyIfThatIsMeant(t *testing.T) {
 	s := start(t, nil)
 	other := s.stranger(t)
-	d, _, err := s.AddDomain(t.Context(), actor, controlplane.NewDomain{Host: "own.example", Root: "https://example.com/"})
+	d, _, err := s.Domains.AddDomain(t.Context(), actor, controlplane.NewDomain{Host: "own.example", Root: "https://example.com/"})
 	require.NoError(t, err)
 	var wishes []controlplane.NewLink
 	for i := range 1500 {
 		wishes = append(wishes, wish(custom(fmt.Sprintf("code-%d", i)), under("own.example")))
 	}
 	for _, part := range [][]controlplane.NewLink{wishes[:1000], wishes[1000:]} {
-		_, _, err = s.CreateBulk(t.Context(), actor, part)
+		_, _, err = s.Links.CreateBulk(t.Context(), actor, part)
 		require.NoError(t, err)
 	}
-	_, err = s.RemoveDomain(t.Context(), other, d.ID, true)
+	_, err = s.Domains.RemoveDomain(t.Context(), other, d.ID, true)
 	require.Equal(t, waypost.ENotFound, waypost.CodeOf(err))
-	_, err = s.RemoveDomain(t.Context(), actor, waypost.DefaultDomain, true)
+	_, err = s.Domains.RemoveDomain(t.Context(), actor, waypost.DefaultDomain, true)
 	require.Equal(t, waypost.EForbidden, waypost.CodeOf(err))
-	_, err = s.RemoveDomain(t.Context(), actor, d.ID, false)
+	_, err = s.Domains.RemoveDomain(t.Context(), actor, d.ID, false)
 	require.Equal(t, waypost.EConflict, waypost.CodeOf(err))
 	require.Equal(t, 1500, s.count(t, `SELECT count(*) FROM link WHERE deleted_at IS NULL`))
 
@@ -168,26 +168,26 @@ func TestADomainIsRemovedWithItsLinksOnlyIfThatIsMeant(t *testing.T) {
 		FROM unnest('{a,code-5,live,zz}'::text[]) p, generate_series(1, 1000) n`, d.ID)
 	require.NoError(t, err)
 	before := s.count(t, `SELECT seq FROM changelog_head`)
-	_, err = s.RemoveDomain(t.Context(), actor, d.ID, true)
+	_, err = s.Domains.RemoveDomain(t.Context(), actor, d.ID, true)
 	require.NoError(t, err)
 	require.Equal(t, before+(1500+4000)/1000+1+1, s.count(t, `SELECT seq FROM changelog_head`),
 		"a step for every thousand links, gone or not, and one for the domain")
 	require.Zero(t, s.count(t, `SELECT count(*) FROM link WHERE deleted_at IS NULL`))
-	_, err = s.RemoveDomain(t.Context(), actor, d.ID, true)
+	_, err = s.Domains.RemoveDomain(t.Context(), actor, d.ID, true)
 	require.Equal(t, waypost.ENotFound, waypost.CodeOf(err))
-	_, _, err = s.Create(t.Context(), actor, wish(under("own.example")))
+	_, _, err = s.Links.Create(t.Context(), actor, wish(under("own.example")))
 	require.Equal(t, waypost.EInvalid, waypost.CodeOf(err))
-	_, leads, err := s.Root(t.Context(), "own.example")
+	_, leads, err := s.Domains.Root(t.Context(), "own.example")
 	require.NoError(t, err)
 	require.False(t, leads)
-	all, err := s.Domains(t.Context(), actor)
+	all, err := s.Domains.Domains(t.Context(), actor)
 	require.NoError(t, err)
 	require.Len(t, all, 1)
 
-	again, _, err := s.AddDomain(t.Context(), other, controlplane.NewDomain{Host: "own.example"})
+	again, _, err := s.Domains.AddDomain(t.Context(), other, controlplane.NewDomain{Host: "own.example"})
 	require.NoError(t, err, "the host is free")
 	require.NotEqual(t, d.ID, again.ID)
-	_, _, err = s.Create(t.Context(), other, wish(custom("code-1"), under("own.example")))
+	_, _, err = s.Links.Create(t.Context(), other, wish(custom("code-1"), under("own.example")))
 	require.NoError(t, err)
 	log, err := s.db.Audit(t.Context(), actor.Workspace, 0, 10)
 	require.NoError(t, err)
@@ -195,7 +195,7 @@ func TestADomainIsRemovedWithItsLinksOnlyIfThatIsMeant(t *testing.T) {
 	require.Equal(t, "domains.add own.example", log[1].Action+" "+log[1].Subject)
 }
 
-func TestAHostThatLooksLikeAnotherIsPointedOut(t *testing.T) {
+func TestDomains_HostThatLooksLikeAnotherIsPointedOut(t *testing.T) {
 	s := start(t, nil)
 	for url, want := range map[string]string{
 		"https://аррӏе.example/":     controlplane.WarnLookalike, // all of it Cyrillic
@@ -209,7 +209,7 @@ func TestAHostThatLooksLikeAnotherIsPointedOut(t *testing.T) {
 		"https://한국语.example/":       "",
 		"https://abcひらがな漢字.example/": "",
 	} {
-		o := make1(t, s.Service, controlplane.NewLink{OriginalURL: url})
+		o := make1(t, s.Services, controlplane.NewLink{OriginalURL: url})
 		var got string
 		for _, w := range o.Warnings {
 			got += w.Code
@@ -218,20 +218,20 @@ func TestAHostThatLooksLikeAnotherIsPointedOut(t *testing.T) {
 	}
 }
 
-func TestTheDomainOfABaseURLCanBeAnAddress(t *testing.T) {
+func TestDomains_DomainOfABaseURLCanBeAnAddress(t *testing.T) {
 	for _, host := range []string{"192.0.2.1", "[2001:db8::1]"} {
 		s := start(t, nil)
 		_, err := s.db.EnsureCluster(t.Context(), postgres.ClusterConfig{CodeLength: 7, PrefixLength: 2, DefaultHost: host})
 		require.NoError(t, err)
-		l, _, err := s.Create(t.Context(), actor, wish(custom("same"), under(host)))
+		l, _, err := s.Links.Create(t.Context(), actor, wish(custom("same"), under(host)))
 		require.NoError(t, err, host)
 		for _, name := range []string{host, ""} {
-			got, err := s.Find(t.Context(), actor, name, "same")
+			got, err := s.Links.Find(t.Context(), actor, name, "same")
 			require.NoError(t, err, host)
 			require.Equal(t, l.ID, got.ID)
 		}
 		for _, other := range []string{"192.0.2.2", "[2001:db8::2]", "2001:db8::1%a\x00", host + ":80"} {
-			_, err := s.Find(t.Context(), actor, other, "same")
+			_, err := s.Links.Find(t.Context(), actor, other, "same")
 			require.Equal(t, waypost.ENotFound, waypost.CodeOf(err), other)
 		}
 	}

@@ -10,36 +10,36 @@ import (
 	"waypost/controlplane"
 )
 
-func TestADomainLeadsVisitorsWhoFollowNoLink(t *testing.T) {
+func TestDomains_DomainLeadsVisitorsWhoFollowNoLink(t *testing.T) {
 	s := start(t, nil)
 	root, lost := "https://example.com/ü", "https://example.com/lost"
-	d, at, err := s.ChangeDomain(t.Context(), actor, waypost.DefaultDomain, controlplane.DomainChange{Root: &root, NotFound: &lost})
+	d, at, err := s.Domains.ChangeDomain(t.Context(), actor, waypost.DefaultDomain, controlplane.DomainChange{Root: &root, NotFound: &lost})
 	require.NoError(t, err)
 	require.NotZero(t, at.Seq)
 	require.Equal(t, "https://example.com/%C3%BC", string(d.Root), "as it stands in Location")
 
-	res, leads, err := s.Root(t.Context(), "Go.example.com:443")
+	res, leads, err := s.Domains.Root(t.Context(), "Go.example.com:443")
 	require.NoError(t, err)
 	require.True(t, leads)
 	require.Equal(t, "https://example.com/%C3%BC", string(res.Location))
-	_, leads, err = s.Root(t.Context(), "127.0.0.1:8080")
+	_, leads, err = s.Domains.Root(t.Context(), "127.0.0.1:8080")
 	require.NoError(t, err)
 	require.False(t, leads, "a host that is no domain's")
 
-	l, _, err := s.Create(t.Context(), actor, wish())
+	l, _, err := s.Links.Create(t.Context(), actor, wish())
 	require.NoError(t, err)
 	for path, location := range map[string]string{
 		"unknown": lost, "unknown+": lost, "x": lost, "favicon": lost, string(l.Code) + "/x": lost, string(l.Code): l.OriginalURL,
 	} {
-		res, err := s.Resolve(t.Context(), "anything:8080", visit(path))
+		res, err := s.Links.Resolve(t.Context(), "anything:8080", visit(path))
 		require.NoError(t, err)
 		require.Equal(t, 302, res.Status, path)
 		require.Equal(t, location, string(res.Location), path)
 		require.Equal(t, location != lost, res.Link)
 	}
-	_, err = s.Remove(t.Context(), actor, "", string(l.Code))
+	_, err = s.Links.Remove(t.Context(), actor, "", string(l.Code))
 	require.NoError(t, err)
-	res, err = s.Resolve(t.Context(), "", visit(string(l.Code)))
+	res, err = s.Links.Resolve(t.Context(), "", visit(string(l.Code)))
 	require.NoError(t, err)
 	require.Equal(t, 410, res.Status, "what is gone was once known")
 
@@ -49,18 +49,18 @@ func TestADomainLeadsVisitorsWhoFollowNoLink(t *testing.T) {
 	require.JSONEq(t, `{"root_url": "https://example.com/%C3%BC", "not_found_url": "https://example.com/lost"}`, string(log[0].Detail))
 
 	none := ""
-	_, _, err = s.ChangeDomain(t.Context(), actor, waypost.DefaultDomain, controlplane.DomainChange{NotFound: &none})
+	_, _, err = s.Domains.ChangeDomain(t.Context(), actor, waypost.DefaultDomain, controlplane.DomainChange{NotFound: &none})
 	require.NoError(t, err)
-	res, err = s.Resolve(t.Context(), "", visit("unknown"))
+	res, err = s.Links.Resolve(t.Context(), "", visit("unknown"))
 	require.NoError(t, err)
 	require.Equal(t, waypost.NotFound, res)
-	all, err := s.Domains(t.Context(), actor)
+	all, err := s.Domains.Domains(t.Context(), actor)
 	require.NoError(t, err)
 	require.Len(t, all, 1)
 	require.Equal(t, "https://example.com/%C3%BC", string(all[0].Root), "the other field stays as it was")
 }
 
-func TestADomainLeadsOnlyWhereALinkMight(t *testing.T) {
+func TestDomains_DomainLeadsOnlyWhereALinkMight(t *testing.T) {
 	s := start(t, nil)
 	_, err := s.hand.Exec(t.Context(), `INSERT INTO domain (id, workspace_id, host) VALUES (7, 1, 'own.example.com')`)
 	require.NoError(t, err)
@@ -72,16 +72,16 @@ func TestADomainLeadsOnlyWhereALinkMight(t *testing.T) {
 		"https://example.com/" + strings.Repeat("ü", waypost.MaxDomainURL/6): waypost.ETooLarge,
 	} {
 		for _, c := range []controlplane.DomainChange{{Root: &url}, {NotFound: &url}} {
-			_, _, err := s.ChangeDomain(t.Context(), actor, waypost.DefaultDomain, c)
+			_, _, err := s.Domains.ChangeDomain(t.Context(), actor, waypost.DefaultDomain, c)
 			require.Equal(t, code, waypost.CodeOf(err), "%.60q: %v", url, err)
 			require.Contains(t, err.Error(), "_url")
 		}
 	}
-	_, _, err = s.ChangeDomain(t.Context(), actor, waypost.DefaultDomain, controlplane.DomainChange{})
+	_, _, err = s.Domains.ChangeDomain(t.Context(), actor, waypost.DefaultDomain, controlplane.DomainChange{})
 	require.Equal(t, waypost.EInvalid, waypost.CodeOf(err), "nothing to change")
 }
 
-func TestADomainIsChangedByItsOwner(t *testing.T) {
+func TestDomains_DomainIsChangedByItsOwner(t *testing.T) {
 	s := start(t, nil)
 	_, err := s.hand.Exec(t.Context(), `INSERT INTO workspace (id, name, slug) VALUES (2, 'Two', 'two');
 		INSERT INTO domain (id, workspace_id, host) VALUES (7, 1, 'one.example.com'), (8, 2, 'two.example.com')`)
@@ -101,30 +101,30 @@ func TestADomainIsChangedByItsOwner(t *testing.T) {
 		{actor, 8, waypost.ENotFound},
 		{actor, 99, waypost.ENotFound},
 	} {
-		_, _, err := s.ChangeDomain(t.Context(), c.actor, c.id, controlplane.DomainChange{Root: &url})
+		_, _, err := s.Domains.ChangeDomain(t.Context(), c.actor, c.id, controlplane.DomainChange{Root: &url})
 		require.Equal(t, c.code, waypost.CodeOf(err), "workspace %d, domain %d: %v", c.actor.Workspace, c.id, err)
 		// The store checks the actor, too.
 		_, _, err = s.db.SetDomain(t.Context(), c.actor, c.id, controlplane.DomainChange{Root: &url})
 		require.Equal(t, c.code == "", err == nil, "workspace %d, domain %d: %v", c.actor.Workspace, c.id, err)
 	}
-	seen, err := s.Domains(t.Context(), two)
+	seen, err := s.Domains.Domains(t.Context(), two)
 	require.NoError(t, err)
 	require.Len(t, seen, 2)
 	require.Equal(t, []string{"go.example.com", "two.example.com"}, []string{seen[0].Host, seen[1].Host})
 }
 
-func TestALinkForwardsAsItsOwnerChose(t *testing.T) {
+func TestDomains_LinkForwardsAsItsOwnerChose(t *testing.T) {
 	s := start(t, nil)
-	l, _, err := s.Create(t.Context(), actor, wish(custom("both"), func(n *controlplane.NewLink) {
+	l, _, err := s.Links.Create(t.Context(), actor, wish(custom("both"), func(n *controlplane.NewLink) {
 		n.ForwardQuery, n.ForwardPath = true,
 			true
 	}))
 	require.NoError(t, err)
 	require.Equal(t, waypost.ForwardQuery|waypost.ForwardPath, l.Flags)
-	shown, err := s.Find(t.Context(), actor, "", "both")
+	shown, err := s.Links.Find(t.Context(), actor, "", "both")
 	require.NoError(t, err)
 	require.Equal(t, l.Flags, shown.Flags)
-	res, err := s.Resolve(t.Context(), "", visit("both/x?y=z"))
+	res, err := s.Links.Resolve(t.Context(), "", visit("both/x?y=z"))
 	require.NoError(t, err)
 	require.Equal(t, "https://example.com/a/x?b=c&y=z#d", string(res.Location))
 }

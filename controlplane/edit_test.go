@@ -13,15 +13,15 @@ import (
 	"waypost/controlplane"
 )
 
-func TestAChangeChangesWhatItNamesAndNothingElse(t *testing.T) {
+func TestLinks_ChangeChangesWhatItNamesAndNothingElse(t *testing.T) {
 	s := start(t, nil)
-	l, _, err := s.Create(t.Context(), actor, wish(custom("edit-me"), func(n *controlplane.NewLink) {
+	l, _, err := s.Links.Create(t.Context(), actor, wish(custom("edit-me"), func(n *controlplane.NewLink) {
 		n.Title, n.Description, n.Tags, n.Metadata = "old", "kept", []string{"a"}, json.RawMessage(`{"kept": true}`)
 		n.ExpiresAt, n.ForwardQuery = time.Now().Add(time.Hour), true
 	}))
 	require.NoError(t, err)
 	url, title, off := "https://bücher.example/ü x", "new", false
-	o, at, err := s.Change(t.Context(), actor, "", "edit-me", controlplane.LinkChange{
+	o, at, err := s.Links.Change(t.Context(), actor, "", "edit-me", controlplane.LinkChange{
 		OriginalURL: &url, Title: &title, Active: &off, Tags: &[]string{"b", "c"}, ExpiresAt: &time.Time{},
 	})
 	require.NoError(t, err)
@@ -31,33 +31,33 @@ func TestAChangeChangesWhatItNamesAndNothingElse(t *testing.T) {
 	want.OriginalURL, want.Location = url, "https://xn--bcher-kva.example/%C3%BC%20x"
 	want.Title, want.Active, want.Tags, want.ExpiresAt = "new", false, []string{"b", "c"}, time.Time{}
 	want.UpdatedAt, want.Revision, want.Stamp = o.Link.UpdatedAt, o.Link.Revision, o.Link.Stamp
-	got, err := s.Find(t.Context(), actor, "", "edit-me")
+	got, err := s.Links.Find(t.Context(), actor, "", "edit-me")
 	require.NoError(t, err)
 	require.Equal(t, o.Link, got)
 	require.JSONEq(t, string(want.Metadata), string(got.Metadata))
 	got.Metadata = want.Metadata
 	require.Equal(t, want, got)
 
-	res, err := s.Resolve(t.Context(), "", visit("edit-me"))
+	res, err := s.Links.Resolve(t.Context(), "", visit("edit-me"))
 	require.NoError(t, err)
 	require.Equal(t, 410, res.Status, "a disabled link redirects nobody")
 	on := true
-	_, _, err = s.Change(t.Context(), actor, "", "edit-me", controlplane.LinkChange{Active: &on})
+	_, _, err = s.Links.Change(t.Context(), actor, "", "edit-me", controlplane.LinkChange{Active: &on})
 	require.NoError(t, err)
-	res, err = s.Resolve(t.Context(), "", visit("edit-me"))
+	res, err = s.Links.Resolve(t.Context(), "", visit("edit-me"))
 	require.NoError(t, err)
 	require.Equal(t, want.Location, string(res.Location))
 }
 
-func TestATargetCanBecomeAnotherTextWithTheSameLocation(t *testing.T) {
+func TestLinks_TargetCanBecomeAnotherTextWithTheSameLocation(t *testing.T) {
 	s := start(t, nil)
-	_, _, err := s.Create(t.Context(), actor, controlplane.NewLink{OriginalURL: "https://bücher.example/", CustomCode: "books"})
+	_, _, err := s.Links.Create(t.Context(), actor, controlplane.NewLink{OriginalURL: "https://bücher.example/", CustomCode: "books"})
 	require.NoError(t, err)
 	for _, url := range []string{"https://BÜCHER.example/", "https://xn--bcher-kva.example/", "https://bücher.example/"} {
-		o, at, err := s.Change(t.Context(), actor, "", "books", controlplane.LinkChange{OriginalURL: &url})
+		o, at, err := s.Links.Change(t.Context(), actor, "", "books", controlplane.LinkChange{OriginalURL: &url})
 		require.NoError(t, err, url)
 		require.Equal(t, at.Revision(), o.Link.Revision)
-		got, err := s.Find(t.Context(), actor, "", "books")
+		got, err := s.Links.Find(t.Context(), actor, "", "books")
 		require.NoError(t, err)
 		require.Equal(t, url, got.OriginalURL)
 		require.Equal(t, "https://xn--bcher-kva.example/", got.Location)
@@ -65,24 +65,24 @@ func TestATargetCanBecomeAnotherTextWithTheSameLocation(t *testing.T) {
 	}
 }
 
-func TestAStaleChangeIsRefused(t *testing.T) {
+func TestLinks_StaleChangeIsRefused(t *testing.T) {
 	s := start(t, nil)
-	l, _, err := s.Create(t.Context(), actor, wish())
+	l, _, err := s.Links.Create(t.Context(), actor, wish())
 	require.NoError(t, err)
 	first := []controlplane.Version{controlplane.VersionOf(&l)}
 	one, two := "one", "two"
-	_, _, err = s.Change(t.Context(), actor, "", string(l.Code), controlplane.LinkChange{Title: &one, Match: first})
+	_, _, err = s.Links.Change(t.Context(), actor, "", string(l.Code), controlplane.LinkChange{Title: &one, Match: first})
 	require.NoError(t, err)
-	_, _, err = s.Change(t.Context(), actor, "", string(l.Code), controlplane.LinkChange{Title: &two, Match: first})
+	_, _, err = s.Links.Change(t.Context(), actor, "", string(l.Code), controlplane.LinkChange{Title: &two, Match: first})
 	require.Equal(t, waypost.EStale, waypost.CodeOf(err))
-	got, err := s.Find(t.Context(), actor, "", string(l.Code))
+	got, err := s.Links.Find(t.Context(), actor, "", string(l.Code))
 	require.NoError(t, err)
 	require.Equal(t, one, got.Title)
 }
 
-func TestConcurrentChangesOfDifferentFieldsAllCount(t *testing.T) {
+func TestLinks_ConcurrentChangesOfDifferentFieldsAllCount(t *testing.T) {
 	s := start(t, nil)
-	l, _, err := s.Create(t.Context(), actor, wish())
+	l, _, err := s.Links.Create(t.Context(), actor, wish())
 	require.NoError(t, err)
 	title, description, status, yes := "t", "d", 307, true
 	changes := []controlplane.LinkChange{{Title: &title}, {Description: &description}, {RedirectStatus: &status}, {ForwardPath: &yes},
@@ -90,84 +90,84 @@ func TestConcurrentChangesOfDifferentFieldsAllCount(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range changes {
 		wg.Go(func() {
-			if _, _, err := s.Change(t.Context(), actor, "", string(l.Code), changes[i]); err != nil {
+			if _, _, err := s.Links.Change(t.Context(), actor, "", string(l.Code), changes[i]); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	wg.Wait()
-	got, err := s.Find(t.Context(), actor, "", string(l.Code))
+	got, err := s.Links.Find(t.Context(), actor, "", string(l.Code))
 	require.NoError(t, err)
 	require.Equal(t, fmt.Sprint("t d 307 ", waypost.ForwardPath, " [x]"), fmt.Sprint(got.Title, " ", got.Description, " ",
 		got.RedirectStatus, " ", got.Flags, " ", got.Tags))
 }
 
-func TestAnExpiredLinkLivesAgainWithALaterExpiryAndADeletedOneNever(t *testing.T) {
+func TestLinks_ExpiredLinkLivesAgainWithALaterExpiryAndADeletedOneNever(t *testing.T) {
 	s := start(t, nil)
-	l, _, err := s.Create(t.Context(), actor, wish(func(n *controlplane.NewLink) { n.ExpiresAt = time.Now().Add(time.Minute) }))
+	l, _, err := s.Links.Create(t.Context(), actor, wish(func(n *controlplane.NewLink) { n.ExpiresAt = time.Now().Add(time.Minute) }))
 	require.NoError(t, err)
 	s.now.Store(time.Now().Add(time.Hour).UnixMilli())
-	_, err = s.Find(t.Context(), actor, "", string(l.Code))
+	_, err = s.Links.Find(t.Context(), actor, "", string(l.Code))
 	require.Equal(t, waypost.EGone, waypost.CodeOf(err))
 	later, passed := time.Now().Add(2*time.Hour), time.Now()
-	_, _, err = s.Change(t.Context(), actor, "", string(l.Code), controlplane.LinkChange{ExpiresAt: &passed})
+	_, _, err = s.Links.Change(t.Context(), actor, "", string(l.Code), controlplane.LinkChange{ExpiresAt: &passed})
 	require.Equal(t, waypost.EInvalid, waypost.CodeOf(err))
-	_, _, err = s.Change(t.Context(), actor, "", string(l.Code), controlplane.LinkChange{ExpiresAt: &later})
+	_, _, err = s.Links.Change(t.Context(), actor, "", string(l.Code), controlplane.LinkChange{ExpiresAt: &later})
 	require.NoError(t, err)
-	_, err = s.Find(t.Context(), actor, "", string(l.Code))
+	_, err = s.Links.Find(t.Context(), actor, "", string(l.Code))
 	require.NoError(t, err)
-	_, err = s.Remove(t.Context(), actor, "", string(l.Code))
+	_, err = s.Links.Remove(t.Context(), actor, "", string(l.Code))
 	require.NoError(t, err)
-	_, _, err = s.Change(t.Context(), actor, "", string(l.Code), controlplane.LinkChange{ExpiresAt: &later})
+	_, _, err = s.Links.Change(t.Context(), actor, "", string(l.Code), controlplane.LinkChange{ExpiresAt: &later})
 	require.Equal(t, waypost.ENotFound, waypost.CodeOf(err))
 }
 
-func TestNobodyChangesALinkOfAnotherWorkspace(t *testing.T) {
+func TestLinks_NobodyChangesALinkOfAnotherWorkspace(t *testing.T) {
 	s := start(t, nil)
-	l, _, err := s.Create(t.Context(), actor, wish())
+	l, _, err := s.Links.Create(t.Context(), actor, wish())
 	require.NoError(t, err)
 	title := "theirs"
-	_, _, err = s.Change(t.Context(), controlplane.Actor{Workspace: 7}, "", string(l.Code), controlplane.LinkChange{Title: &title})
+	_, _, err = s.Links.Change(t.Context(), controlplane.Actor{Workspace: 7}, "", string(l.Code), controlplane.LinkChange{Title: &title})
 	require.Equal(t, waypost.ENotFound, waypost.CodeOf(err))
 }
 
-func TestTheOneLinkOfATargetMovesWithIt(t *testing.T) {
+func TestLinks_OneLinkOfATargetMovesWithIt(t *testing.T) {
 	s := start(t, nil)
-	a := make1(t, s.Service, deduped("https://example.com/a"))
+	a := make1(t, s.Services, deduped("https://example.com/a"))
 	b := "https://example.com/b"
-	_, _, err := s.Change(t.Context(), actor, "", string(a.Link.Code), controlplane.LinkChange{OriginalURL: &b})
+	_, _, err := s.Links.Change(t.Context(), actor, "", string(a.Link.Code), controlplane.LinkChange{OriginalURL: &b})
 	require.NoError(t, err)
-	require.Equal(t, a.Link.Code, make1(t, s.Service, deduped(b)).Link.Code)
-	fresh := make1(t, s.Service, deduped("https://example.com/a"))
+	require.Equal(t, a.Link.Code, make1(t, s.Services, deduped(b)).Link.Code)
+	fresh := make1(t, s.Services, deduped("https://example.com/a"))
 	require.False(t, fresh.Found)
 
-	_, _, err = s.Change(t.Context(), actor, "", string(fresh.Link.Code), controlplane.LinkChange{OriginalURL: &b})
+	_, _, err = s.Links.Change(t.Context(), actor, "", string(fresh.Link.Code), controlplane.LinkChange{OriginalURL: &b})
 	require.NoError(t, err)
-	require.Equal(t, a.Link.Code, make1(t, s.Service, deduped(b)).Link.Code, "a target that has its one link keeps it")
+	require.Equal(t, a.Link.Code, make1(t, s.Services, deduped(b)).Link.Code, "a target that has its one link keeps it")
 	bad := "https://go.example.com/x"
-	_, _, err = s.Change(t.Context(), actor, "", string(a.Link.Code), controlplane.LinkChange{OriginalURL: &bad})
+	_, _, err = s.Links.Change(t.Context(), actor, "", string(a.Link.Code), controlplane.LinkChange{OriginalURL: &bad})
 	require.Equal(t, waypost.EInvalid, waypost.CodeOf(err), "the rules for targets hold")
 }
 
-func TestALinkCanBeMadeBeforeItIsActive(t *testing.T) {
+func TestLinks_LinkCanBeMadeBeforeItIsActive(t *testing.T) {
 	s := start(t, nil)
 	for _, n := range []controlplane.NewLink{
 		{OriginalURL: "https://example.com/", CustomCode: "not-yet", Disabled: true},
 		{OriginalURL: "https://example.com/", Disabled: true, Dedupe: new(true)}, // which is written in another way
 	} {
-		l, _, err := s.Create(t.Context(), actor, n)
+		l, _, err := s.Links.Create(t.Context(), actor, n)
 		require.NoError(t, err)
 		require.False(t, l.Active)
-		got, err := s.Find(t.Context(), actor, "", string(l.Code))
+		got, err := s.Links.Find(t.Context(), actor, "", string(l.Code))
 		require.NoError(t, err)
 		require.False(t, got.Active)
-		res, err := s.Resolve(t.Context(), "", visit(string(l.Code)))
+		res, err := s.Links.Resolve(t.Context(), "", visit(string(l.Code)))
 		require.NoError(t, err)
 		require.Equal(t, 410, res.Status)
 		on := true
-		_, _, err = s.Change(t.Context(), actor, "", string(l.Code), controlplane.LinkChange{Active: &on})
+		_, _, err = s.Links.Change(t.Context(), actor, "", string(l.Code), controlplane.LinkChange{Active: &on})
 		require.NoError(t, err)
-		res, err = s.Resolve(t.Context(), "", visit(string(l.Code)))
+		res, err = s.Links.Resolve(t.Context(), "", visit(string(l.Code)))
 		require.NoError(t, err)
 		require.Equal(t, 302, res.Status)
 	}

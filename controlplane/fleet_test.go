@@ -74,7 +74,7 @@ func later(d time.Duration) {
 	synctest.Wait()
 }
 
-func TestAnEdgeIsAliveWhileItReportsAndSilentThreeSecondsLater(t *testing.T) {
+func TestFleet_EdgeIsAliveWhileItReportsAndSilentThreeSecondsLater(t *testing.T) {
 	inFleet(t, controlplane.FleetConfig{}, func(t *testing.T, f *controlplane.Fleet, _ *head) {
 		require.Empty(t, f.Edges())
 		first := time.Now()
@@ -107,7 +107,7 @@ func TestAnEdgeIsAliveWhileItReportsAndSilentThreeSecondsLater(t *testing.T) {
 	})
 }
 
-func TestAnEdgeThatSaysGoodbyeIsGoneAtOnce(t *testing.T) {
+func TestFleet_EdgeThatSaysGoodbyeIsGoneAtOnce(t *testing.T) {
 	inFleet(t, controlplane.FleetConfig{}, func(t *testing.T, f *controlplane.Fleet, _ *head) {
 		r := report("edge-a", at(1, 10))
 		r.Leaving = true
@@ -119,7 +119,7 @@ func TestAnEdgeThatSaysGoodbyeIsGoneAtOnce(t *testing.T) {
 	})
 }
 
-func TestLagIsToldInChangesAndInTime(t *testing.T) {
+func TestFleet_LagIsToldInChangesAndInTime(t *testing.T) {
 	inFleet(t, controlplane.FleetConfig{}, func(t *testing.T, f *controlplane.Fleet, h *head) {
 		lag := func(p waypost.Position) (controlplane.Lag, bool) {
 			require.NoError(t, f.Report(report("edge-a", p)))
@@ -164,7 +164,7 @@ func TestLagIsToldInChangesAndInTime(t *testing.T) {
 	})
 }
 
-func TestALagOfADayIsStillToldInTime(t *testing.T) {
+func TestFleet_LagOfADayIsStillToldInTime(t *testing.T) {
 	inFleet(t, controlplane.FleetConfig{Poll: 5 * time.Second}, func(t *testing.T, f *controlplane.Fleet, h *head) {
 		start := time.Now()
 		const last = 10 + 24*60*60/5
@@ -182,7 +182,7 @@ func TestALagOfADayIsStillToldInTime(t *testing.T) {
 	})
 }
 
-func TestReportsOfAnEarlierBootDoNotHideTheLiveOne(t *testing.T) {
+func TestFleet_ReportsOfAnEarlierBootDoNotHideTheLiveOne(t *testing.T) {
 	inFleet(t, controlplane.FleetConfig{}, func(t *testing.T, f *controlplane.Fleet, _ *head) {
 		old := report("edge-a", at(1, 5))
 		later(time.Second)
@@ -197,7 +197,7 @@ func TestReportsOfAnEarlierBootDoNotHideTheLiveOne(t *testing.T) {
 	})
 }
 
-func TestGossipFillsInForEdgesThatDoNotReport(t *testing.T) {
+func TestFleet_GossipFillsInForEdgesThatDoNotReport(t *testing.T) {
 	var hints []controlplane.FleetHint
 	cfg := controlplane.FleetConfig{Hints: func() []controlplane.FleetHint { return hints }}
 	inFleet(t, cfg, func(t *testing.T, f *controlplane.Fleet, h *head) {
@@ -242,7 +242,7 @@ func TestGossipFillsInForEdgesThatDoNotReport(t *testing.T) {
 	})
 }
 
-func TestOfTwoBootsInTheGossipTheLiveOneIsShown(t *testing.T) {
+func TestFleet_OfTwoBootsInTheGossipTheLiveOneIsShown(t *testing.T) {
 	old := controlplane.FleetHint{Node: "edge-a", Position: at(1, 1), StartedAt: time.Unix(1, 0)}
 	young := controlplane.FleetHint{Node: "edge-a", Position: at(1, 2), StartedAt: time.Unix(2, 0)}
 	for _, hints := range [][]controlplane.FleetHint{{old, young}, {young, old}} {
@@ -258,7 +258,7 @@ func TestOfTwoBootsInTheGossipTheLiveOneIsShown(t *testing.T) {
 	}
 }
 
-func TestTheFleetIsBounded(t *testing.T) {
+func TestFleet_FleetIsBounded(t *testing.T) {
 	inFleet(t, controlplane.FleetConfig{Max: 3}, func(t *testing.T, f *controlplane.Fleet, _ *head) {
 		for i := range 3 {
 			require.NoError(t, f.Report(report(fmt.Sprintf("edge-%d", i), at(1, 1))))

@@ -28,7 +28,7 @@ func waits(ctx context.Context, f *controlplane.Fleet, p waypost.Position, every
 	return out
 }
 
-func TestWhoWaitsIsToldAsSoonAsTheEdgesHaveIt(t *testing.T) {
+func TestFleet_WhoWaitsIsToldAsSoonAsTheEdgesHaveIt(t *testing.T) {
 	asked := make(chan waypost.Position, 10)
 	cfg := controlplane.FleetConfig{Region: "us-east-1", Ask: func(p waypost.Position) { asked <- p }}
 	inFleet(t, cfg, func(t *testing.T, f *controlplane.Fleet, _ *head) {
@@ -57,7 +57,7 @@ func TestWhoWaitsIsToldAsSoonAsTheEdgesHaveIt(t *testing.T) {
 	})
 }
 
-func TestWhoWaitsForTooLongLearnsForWhom(t *testing.T) {
+func TestFleet_WhoWaitsForTooLongLearnsForWhom(t *testing.T) {
 	inFleet(t, controlplane.FleetConfig{Region: "us-east-1"}, func(t *testing.T, f *controlplane.Fleet, _ *head) {
 		require.NoError(t, f.Report(durable("a", "us-east-1", at(1, 5))))
 		require.NoError(t, f.Report(durable("b", "us-east-1", at(1, 4))))
@@ -69,7 +69,7 @@ func TestWhoWaitsForTooLongLearnsForWhom(t *testing.T) {
 	})
 }
 
-func TestAnEdgeThatDiesOrLeavesHoldsNobodyUp(t *testing.T) {
+func TestFleet_EdgeThatDiesOrLeavesHoldsNobodyUp(t *testing.T) {
 	inFleet(t, controlplane.FleetConfig{Region: "us-east-1"}, func(t *testing.T, f *controlplane.Fleet, _ *head) {
 		require.NoError(t, f.Report(durable("a", "us-east-1", at(1, 5))))
 		require.NoError(t, f.Report(durable("b", "us-east-1", at(1, 4))))
@@ -88,7 +88,7 @@ func TestAnEdgeThatDiesOrLeavesHoldsNobodyUp(t *testing.T) {
 	})
 }
 
-func TestAClientThatLeavesWaitsNoLonger(t *testing.T) {
+func TestFleet_ClientThatLeavesWaitsNoLonger(t *testing.T) {
 	inFleet(t, controlplane.FleetConfig{Region: "us-east-1"}, func(t *testing.T, f *controlplane.Fleet, _ *head) {
 		require.NoError(t, f.Report(durable("b", "us-east-1", at(1, 4))))
 		ctx, cancel := context.WithCancel(t.Context())

@@ -17,7 +17,7 @@ import (
 )
 
 // another is a second control plane over the same database.
-func (s *system) another(t *testing.T) *controlplane.Service {
+func (s *system) another(t *testing.T) *controlplane.Services {
 	t.Helper()
 	db, err := postgres.Open(t.Context(), postgres.Config{URL: s.url})
 	require.NoError(t, err)
@@ -29,7 +29,7 @@ func (s *system) another(t *testing.T) *controlplane.Service {
 	})
 	other := controlplane.New(controlplane.Config{
 		Stores: db.Stores(), Minter: minter, Region: "eu", Patience: time.Minute,
-	}).All()
+	})
 	t.Cleanup(func() { require.NoError(t, other.Close(context.Background())) })
 	return other
 }
@@ -58,16 +58,16 @@ func (s *system) count(t *testing.T, sql string) (n int) {
 	return n
 }
 
-func TestARequestThatIsSentSixtyFourTimesToTwoControlPlanesMakesOneLinkAndHasOneAnswer(t *testing.T) {
+func TestLinks_RequestThatIsSentSixtyFourTimesToTwoControlPlanesMakesOneLinkAndHasOneAnswer(t *testing.T) {
 	s := start(t, nil)
-	services := []*controlplane.Service{s.Service, s.another(t)}
+	services := []*controlplane.Services{s.Services, s.another(t)}
 	const times = 64
 	answers := make([]string, times)
 	var wg sync.WaitGroup
 	for i := range times {
 		wg.Go(func() {
 			o := once("my key", 1)
-			made, err := services[i%2].CreateOnce(t.Context(), actor, []controlplane.NewLink{wish()}, o)
+			made, err := services[i%2].Links.CreateOnce(t.Context(), actor, []controlplane.NewLink{wish()}, o)
 			if err != nil {
 				t.Error(err)
 				return
@@ -92,33 +92,33 @@ func TestARequestThatIsSentSixtyFourTimesToTwoControlPlanesMakesOneLinkAndHasOne
 	require.Equal(t, 1, s.count(t, `SELECT count(*) FROM idempotency`))
 }
 
-func TestAKeyIsOfOneRequestOneRouteAndOneWorkspace(t *testing.T) {
+func TestLinks_KeyIsOfOneRequestOneRouteAndOneWorkspace(t *testing.T) {
 	s := start(t, nil)
 	_, err := s.hand.Exec(t.Context(), `INSERT INTO workspace (id, name, slug) VALUES (7, 'Other', 'other')`)
 	require.NoError(t, err)
-	made, err := s.CreateOnce(t.Context(), actor, []controlplane.NewLink{wish()}, once("k", 1))
+	made, err := s.Links.CreateOnce(t.Context(), actor, []controlplane.NewLink{wish()}, once("k", 1))
 	require.NoError(t, err)
 	require.Nil(t, made.Replayed)
-	_, err = s.CreateOnce(t.Context(), actor, []controlplane.NewLink{wish()}, once("k", 2))
+	_, err = s.Links.CreateOnce(t.Context(), actor, []controlplane.NewLink{wish()}, once("k", 2))
 	require.Equal(t, waypost.EKeyReused, waypost.CodeOf(err))
 
 	elsewhere := once("k", 2)
 	elsewhere.Route = "another"
-	made, err = s.CreateOnce(t.Context(), actor, []controlplane.NewLink{wish()}, elsewhere)
+	made, err = s.Links.CreateOnce(t.Context(), actor, []controlplane.NewLink{wish()}, elsewhere)
 	require.NoError(t, err)
 	require.Nil(t, made.Replayed)
-	made, err = s.CreateOnce(t.Context(), controlplane.Actor{Workspace: 7}, []controlplane.NewLink{wish()}, once("k", 2))
+	made, err = s.Links.CreateOnce(t.Context(), controlplane.Actor{Workspace: 7}, []controlplane.NewLink{wish()}, once("k", 2))
 	require.NoError(t, err)
 	require.Nil(t, made.Replayed)
 	require.Equal(t, 3, s.count(t, `SELECT count(*) FROM link`))
 }
 
-func TestARequestThatMadeNothingIsNotKept(t *testing.T) {
+func TestLinks_RequestThatMadeNothingIsNotKept(t *testing.T) {
 	s := start(t, nil)
-	_, _, err := s.Create(t.Context(), actor, wish(custom("taken")))
+	_, _, err := s.Links.Create(t.Context(), actor, wish(custom("taken")))
 	require.NoError(t, err)
 	for range 2 {
-		made, err := s.CreateOnce(t.Context(), actor, []controlplane.NewLink{wish(custom("taken")), {OriginalURL: "ftp://x"}}, once("k", 1))
+		made, err := s.Links.CreateOnce(t.Context(), actor, []controlplane.NewLink{wish(custom("taken")), {OriginalURL: "ftp://x"}}, once("k", 1))
 		require.NoError(t, err)
 		require.Nil(t, made.Replayed)
 		require.Equal(t, waypost.EConflict, waypost.CodeOf(made.Outcomes[0].Err))
@@ -126,24 +126,24 @@ func TestARequestThatMadeNothingIsNotKept(t *testing.T) {
 	require.Zero(t, s.count(t, `SELECT count(*) FROM idempotency`))
 }
 
-func TestInAKeptBulkEveryOutcomeIsKept(t *testing.T) {
+func TestLinks_InAKeptBulkEveryOutcomeIsKept(t *testing.T) {
 	s := start(t, nil)
-	_, _, err := s.Create(t.Context(), actor, wish(custom("taken")))
+	_, _, err := s.Links.Create(t.Context(), actor, wish(custom("taken")))
 	require.NoError(t, err)
 	bulk := []controlplane.NewLink{wish(), wish(custom("taken")), {OriginalURL: "ftp://x"}, wish(custom("twice")), wish(custom("twice"))}
 	o := once("k", 1)
-	made, err := s.CreateOnce(t.Context(), actor, bulk, o)
+	made, err := s.Links.CreateOnce(t.Context(), actor, bulk, o)
 	require.NoError(t, err)
 	want, err := o.Respond(made.Outcomes, made.At)
 	require.NoError(t, err)
 	require.Contains(t, string(want.Body), `"taken conflict"," malformed","twice ","twice conflict"`)
-	again, err := s.CreateOnce(t.Context(), actor, bulk, once("k", 1))
+	again, err := s.Links.CreateOnce(t.Context(), actor, bulk, once("k", 1))
 	require.NoError(t, err)
 	require.Equal(t, want, *again.Replayed)
 	require.Equal(t, 3, s.count(t, `SELECT count(*) FROM link`))
 }
 
-func TestABulkThatTheDatabaseRefusesMakesNothingAndTheOthersOfItsTransactionDo(t *testing.T) {
+func TestLinks_BulkThatTheDatabaseRefusesMakesNothingAndTheOthersOfItsTransactionDo(t *testing.T) {
 	s := start(t, nil)
 	_, err := s.hand.Exec(t.Context(), `ALTER TABLE link ADD CHECK (title <> 'spoilt')`)
 	require.NoError(t, err)
@@ -155,7 +155,7 @@ func TestABulkThatTheDatabaseRefusesMakesNothingAndTheOthersOfItsTransactionDo(t
 			if i == 3 {
 				bulk[1] = spoilt
 			}
-			made, err := s.CreateOnce(t.Context(), actor, bulk, once(fmt.Sprint("k", i), 1))
+			made, err := s.Links.CreateOnce(t.Context(), actor, bulk, once(fmt.Sprint("k", i), 1))
 			if err != nil {
 				t.Error(err)
 				return
@@ -172,9 +172,9 @@ func TestABulkThatTheDatabaseRefusesMakesNothingAndTheOthersOfItsTransactionDo(t
 	require.Equal(t, 7, s.count(t, `SELECT count(*) FROM idempotency`))
 }
 
-func TestAMintedCodeThatIsTakenDoesNotPartALinkFromItsAnswer(t *testing.T) {
+func TestLinks_MintedCodeThatIsTakenDoesNotPartALinkFromItsAnswer(t *testing.T) {
 	s := start(t, nil)
-	first, _, err := s.Create(t.Context(), actor, wish())
+	first, _, err := s.Links.Create(t.Context(), actor, wish())
 	require.NoError(t, err)
 	space, err := keyrange.NewSpace(7, 2)
 	require.NoError(t, err)
@@ -185,21 +185,21 @@ func TestAMintedCodeThatIsTakenDoesNotPartALinkFromItsAnswer(t *testing.T) {
 		string(coder.Encode(prefix, counter+2)))
 	require.NoError(t, err)
 	o := once("k", 1)
-	made, err := s.CreateOnce(t.Context(), actor, []controlplane.NewLink{wish(), wish(), wish()}, o)
+	made, err := s.Links.CreateOnce(t.Context(), actor, []controlplane.NewLink{wish(), wish(), wish()}, o)
 	require.NoError(t, err)
 	want, err := o.Respond(made.Outcomes, made.At)
 	require.NoError(t, err)
 	for _, outcome := range made.Outcomes {
 		require.NoError(t, outcome.Err)
 	}
-	again, err := s.CreateOnce(t.Context(), actor, nil, once("k", 1))
+	again, err := s.Links.CreateOnce(t.Context(), actor, nil, once("k", 1))
 	require.NoError(t, err)
 	require.Equal(t, want, *again.Replayed)
 }
 
 // A database that goes away in the middle leaves the client without an answer. The same
 // request, sent again, finds out what became of the first.
-func TestAnAnswerThatWasLostIsFoundUnderItsKey(t *testing.T) {
+func TestLinks_AnswerThatWasLostIsFoundUnderItsKey(t *testing.T) {
 	s := start(t, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	_, err := s.minter.Mint(t.Context()) // from now on there are keys, which else would wait for the head, too
@@ -208,7 +208,7 @@ func TestAnAnswerThatWasLostIsFoundUnderItsKey(t *testing.T) {
 	require.NoError(t, err)
 	lost := make(chan error, 1)
 	go func() {
-		_, err := s.CreateOnce(ctx, actor, []controlplane.NewLink{wish()}, once("k", 1))
+		_, err := s.Links.CreateOnce(ctx, actor, []controlplane.NewLink{wish()}, once("k", 1))
 		lost <- err
 	}()
 	require.Eventually(t, func() bool {
@@ -219,7 +219,7 @@ func TestAnAnswerThatWasLostIsFoundUnderItsKey(t *testing.T) {
 	_, err = s.hand.Exec(t.Context(), `ROLLBACK`)
 	require.NoError(t, err)
 
-	made, err := s.CreateOnce(t.Context(), actor, []controlplane.NewLink{wish()}, once("k", 1))
+	made, err := s.Links.CreateOnce(t.Context(), actor, []controlplane.NewLink{wish()}, once("k", 1))
 	require.NoError(t, err)
 	require.NotNil(t, made.Replayed)
 	require.Equal(t, 1, s.count(t, `SELECT count(*) FROM link`))
@@ -236,17 +236,17 @@ func (s *system) waiting(t *testing.T) (n int) {
 	return n
 }
 
-func TestAnswersAreForgottenAfterTheirTime(t *testing.T) {
+func TestLinks_AnswersAreForgottenAfterTheirTime(t *testing.T) {
 	s := start(t, nil)
 	for _, key := range []string{"old", "new"} {
-		_, err := s.CreateOnce(t.Context(), actor, []controlplane.NewLink{wish()}, once(key, 1))
+		_, err := s.Links.CreateOnce(t.Context(), actor, []controlplane.NewLink{wish()}, once(key, 1))
 		require.NoError(t, err)
 	}
 	_, err := s.hand.Exec(t.Context(), `UPDATE idempotency SET created_at = now() - interval '25 hours' WHERE key = 'old'`)
 	require.NoError(t, err)
 	require.NoError(t, s.db.MaintainOnce(t.Context()))
 	for key, replayed := range map[string]bool{"old": false, "new": true} {
-		made, err := s.CreateOnce(t.Context(), actor, []controlplane.NewLink{wish()}, once(key, 1))
+		made, err := s.Links.CreateOnce(t.Context(), actor, []controlplane.NewLink{wish()}, once(key, 1))
 		require.NoError(t, err)
 		require.Equal(t, replayed, made.Replayed != nil, key)
 	}

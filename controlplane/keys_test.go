@@ -18,12 +18,12 @@ var operator = controlplane.Actor{Workspace: waypost.DefaultWorkspace, Scopes: [
 
 func change(t *testing.T, s *system, steps ...controlplane.RangeStep) []controlplane.StepDone {
 	t.Helper()
-	done, err := s.ChangeRanges(t.Context(), operator, controlplane.RangeChange{Steps: steps})
+	done, err := s.KeyRanges.ChangeRanges(t.Context(), operator, controlplane.RangeChange{Steps: steps})
 	require.NoError(t, err)
 	return done
 }
 
-func TestRangesThatMoveUnderCreatesAndReservationsFailNoneOfThem(t *testing.T) {
+func TestKeyRanges_RangesThatMoveUnderCreatesAndReservationsFailNoneOfThem(t *testing.T) {
 	s := start(t, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	var mu sync.Mutex
@@ -43,7 +43,7 @@ func TestRangesThatMoveUnderCreatesAndReservationsFailNoneOfThem(t *testing.T) {
 		wg.Go(func() {
 			for ctx.Err() == nil {
 				if w%2 == 0 {
-					l, _, err := s.Create(t.Context(), actor, wish())
+					l, _, err := s.Links.Create(t.Context(), actor, wish())
 					if err != nil {
 						t.Error(err)
 						return
@@ -51,7 +51,7 @@ func TestRangesThatMoveUnderCreatesAndReservationsFailNoneOfThem(t *testing.T) {
 					take(l.Code)
 					continue
 				}
-				codes, err := s.ReserveKeys(t.Context(), actor, "printer", 37)
+				codes, err := s.KeyRanges.ReserveKeys(t.Context(), actor, "printer", 37)
 				if err != nil {
 					t.Error(err)
 					return
@@ -62,7 +62,7 @@ func TestRangesThatMoveUnderCreatesAndReservationsFailNoneOfThem(t *testing.T) {
 	}
 	fenced := 0
 	for deadline := time.Now().Add(time.Minute); fenced < 10 && time.Now().Before(deadline); {
-		space, err := s.KeySpace(t.Context(), operator)
+		space, err := s.KeyRanges.KeySpace(t.Context(), operator)
 		require.NoError(t, err)
 		for _, r := range space.Ranges {
 			if r.State == controlplane.RangeLive && len(r.Leases) > 0 {
@@ -78,7 +78,7 @@ func TestRangesThatMoveUnderCreatesAndReservationsFailNoneOfThem(t *testing.T) {
 	require.NotEmpty(t, seen)
 }
 
-func TestOnlyOperatorsSeeAndChangeRanges(t *testing.T) {
+func TestKeyRanges_OnlyOperatorsSeeAndChangeRanges(t *testing.T) {
 	s := start(t, nil)
 	for name, a := range map[string]controlplane.Actor{
 		"a key without admin":        {Workspace: waypost.DefaultWorkspace, Scopes: []controlplane.Scope{controlplane.ScopeLinksWrite}},
@@ -86,51 +86,52 @@ func TestOnlyOperatorsSeeAndChangeRanges(t *testing.T) {
 		"nobody":                     {},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := s.KeySpace(t.Context(), a)
+			_, err := s.KeyRanges.KeySpace(t.Context(), a)
 			require.Equal(t, waypost.EForbidden, waypost.CodeOf(err))
-			_, err = s.ChangeRanges(t.Context(), a, controlplane.RangeChange{Steps: []controlplane.RangeStep{{Action: controlplane.DrainRange,
-				Range: 1}}})
+			_, err = s.KeyRanges.ChangeRanges(t.Context(), a,
+				controlplane.RangeChange{Steps: []controlplane.RangeStep{{Action: controlplane.DrainRange,
+					Range: 1}}})
 			require.Equal(t, waypost.EForbidden, waypost.CodeOf(err))
-			_, err = s.PlanRanges(t.Context(), a)
+			_, err = s.KeyRanges.PlanRanges(t.Context(), a)
 			require.Equal(t, waypost.EForbidden, waypost.CodeOf(err))
-			_, err = s.Decode(t.Context(), a, "0000000")
+			_, err = s.KeyRanges.Decode(t.Context(), a, "0000000")
 			require.Equal(t, waypost.EForbidden, waypost.CodeOf(err))
 		})
 	}
 }
 
-func TestACustomCodeOfAGeneratedShapeIsRefusedOrNeverIssued(t *testing.T) {
+func TestKeyRanges_CustomCodeOfAGeneratedShapeIsRefusedOrNeverIssued(t *testing.T) {
 	s := start(t, nil)
-	first, _, err := s.Create(t.Context(), actor, wish())
+	first, _, err := s.Links.Create(t.Context(), actor, wish())
 	require.NoError(t, err)
 	coder := newCoder(t)
 	prefix, counter, ok := coder.Decode(first.Code)
 	require.True(t, ok)
-	_, _, err = s.Create(t.Context(), actor, wish(custom(string(coder.Encode(prefix, counter+1)))))
+	_, _, err = s.Links.Create(t.Context(), actor, wish(custom(string(coder.Encode(prefix, counter+1)))))
 	require.Equal(t, waypost.EConflict, waypost.CodeOf(err), "it may be issued this very moment")
 	require.ErrorContains(t, err, "form of a generated one")
 
 	ahead := coder.Encode(prefix, counter+2000)
-	_, _, err = s.Create(t.Context(), actor, wish(custom(string(ahead))))
+	_, _, err = s.Links.Create(t.Context(), actor, wish(custom(string(ahead))))
 	require.NoError(t, err)
-	d, err := s.Decode(t.Context(), operator, string(ahead))
+	d, err := s.KeyRanges.Decode(t.Context(), operator, string(ahead))
 	require.NoError(t, err)
 	require.Equal(t, controlplane.CounterBurned, d.State)
 	require.Equal(t, [2]int64{int64(prefix), counter + 2000}, [2]int64{int64(d.Prefix), d.Counter})
 	for range 3 {
-		codes, err := s.ReserveKeys(t.Context(), actor, "all", 1000)
+		codes, err := s.KeyRanges.ReserveKeys(t.Context(), actor, "all", 1000)
 		require.NoError(t, err)
 		require.NotContains(t, codes, ahead)
 	}
-	_, err = s.Decode(t.Context(), operator, "not-one")
+	_, err = s.KeyRanges.Decode(t.Context(), operator, "not-one")
 	require.Equal(t, waypost.EInvalid, waypost.CodeOf(err))
 }
 
-func TestNoServiceGetsAKeyThatIsSomeLinksAlready(t *testing.T) {
+func TestKeyRanges_NoServiceGetsAKeyThatIsSomeLinksAlready(t *testing.T) {
 	s := start(t, nil)
 	_, err := s.hand.Exec(t.Context(), `INSERT INTO workspace (id, name, slug) VALUES (2, 'Two', 'two')`)
 	require.NoError(t, err)
-	first, _, err := s.Create(t.Context(), actor, wish())
+	first, _, err := s.Links.Create(t.Context(), actor, wish())
 	require.NoError(t, err)
 	prefix, counter, ok := newCoder(t).Decode(first.Code)
 	require.True(t, ok)
@@ -142,13 +143,13 @@ func TestNoServiceGetsAKeyThatIsSomeLinksAlready(t *testing.T) {
 	}
 	_, err = s.hand.Exec(t.Context(), `INSERT INTO link (workspace_id, domain_id, code, original_url) SELECT 2, 1, c, 'https://example.com/' FROM unnest($1::text[]) c`, old)
 	require.NoError(t, err)
-	codes, err := s.ReserveKeys(t.Context(), actor, "printer", 400)
+	codes, err := s.KeyRanges.ReserveKeys(t.Context(), actor, "printer", 400)
 	require.NoError(t, err)
 	require.Len(t, codes, 400)
 	for _, c := range old {
 		require.NotContains(t, codes, c)
 	}
-	stats, err := s.KeyStats(t.Context(), actor)
+	stats, err := s.KeyRanges.KeyStats(t.Context(), actor)
 	require.NoError(t, err)
 	require.Equal(t, map[string]int64{"printer": 400}, stats.Reserved)
 }
@@ -160,7 +161,7 @@ func newCoder(t *testing.T) *keyrange.Coder {
 	return keyrange.NewCoder(space, [32]byte{})
 }
 
-func TestLeasesGrowWithTheDemandAndShrinkAgain(t *testing.T) {
+func TestKeyRanges_LeasesGrowWithTheDemandAndShrinkAgain(t *testing.T) {
 	var mu sync.Mutex
 	now := time.Now()
 	clock := func() time.Time { mu.Lock(); defer mu.Unlock(); return now }
@@ -204,9 +205,9 @@ func (c *counting) ReturnLease(context.Context, controlplane.Lease, int64) error
 
 func (c *counting) Unleased(context.Context, waypost.Region) (int64, error) { return 0, nil }
 
-func TestWhatIsIssuedIsCountedOnceByRange(t *testing.T) {
+func TestKeyRanges_WhatIsIssuedIsCountedOnceByRange(t *testing.T) {
 	s := start(t, nil)
-	_, err := s.ReserveKeys(t.Context(), actor, "x", 250)
+	_, err := s.KeyRanges.ReserveKeys(t.Context(), actor, "x", 250)
 	require.NoError(t, err)
 	for i := range 3 {
 		var sum int64
@@ -222,10 +223,10 @@ func TestWhatIsIssuedIsCountedOnceByRange(t *testing.T) {
 	require.Equal(t, int64(251), s.minter.Minted())
 }
 
-func TestAPlanMakesAllRegionsLastEquallyLongAndIsRefusedOnceItIsStale(t *testing.T) {
+func TestKeyRanges_PlanMakesAllRegionsLastEquallyLongAndIsRefusedOnceItIsStale(t *testing.T) {
 	s := start(t, nil)
 	require.NoError(t, s.db.EnsureRanges(t.Context(), []waypost.Region{"eu", "us", "ap"}))
-	space, err := s.KeySpace(t.Context(), operator)
+	space, err := s.KeyRanges.KeySpace(t.Context(), operator)
 	require.NoError(t, err)
 	for _, r := range space.Ranges {
 		rate := int64(1000)
@@ -234,15 +235,16 @@ func TestAPlanMakesAllRegionsLastEquallyLongAndIsRefusedOnceItIsStale(t *testing
 		}
 		require.NoError(t, s.db.Beat(t.Context(), "n/1", r.Region, map[int64]int64{r.ID: rate}))
 	}
-	plan, err := s.PlanRanges(t.Context(), operator)
+	plan, err := s.KeyRanges.PlanRanges(t.Context(), operator)
 	require.NoError(t, err)
 	require.Len(t, plan.Steps, 2, plan.Reason)
-	dry, err := s.ChangeRanges(t.Context(), operator, controlplane.RangeChange{Steps: plan.Steps, Fingerprint: plan.Fingerprint, DryRun: true})
+	dry, err := s.KeyRanges.ChangeRanges(t.Context(), operator, controlplane.RangeChange{Steps: plan.Steps,
+		Fingerprint: plan.Fingerprint, DryRun: true})
 	require.NoError(t, err)
 	require.Len(t, dry, 2)
-	_, err = s.ChangeRanges(t.Context(), operator, controlplane.RangeChange{Steps: plan.Steps, Fingerprint: plan.Fingerprint})
+	_, err = s.KeyRanges.ChangeRanges(t.Context(), operator, controlplane.RangeChange{Steps: plan.Steps, Fingerprint: plan.Fingerprint})
 	require.NoError(t, err)
-	space, err = s.KeySpace(t.Context(), operator)
+	space, err = s.KeyRanges.KeySpace(t.Context(), operator)
 	require.NoError(t, err)
 	var least, most float64
 	for _, supply := range space.Supplies() {
@@ -255,9 +257,9 @@ func TestAPlanMakesAllRegionsLastEquallyLongAndIsRefusedOnceItIsStale(t *testing
 	}
 	require.LessOrEqual(t, most/least, 1.1)
 
-	_, err = s.ChangeRanges(t.Context(), operator, controlplane.RangeChange{Steps: plan.Steps, Fingerprint: plan.Fingerprint})
+	_, err = s.KeyRanges.ChangeRanges(t.Context(), operator, controlplane.RangeChange{Steps: plan.Steps, Fingerprint: plan.Fingerprint})
 	require.Equal(t, waypost.EConflict, waypost.CodeOf(err))
-	plan, err = s.PlanRanges(t.Context(), operator)
+	plan, err = s.KeyRanges.PlanRanges(t.Context(), operator)
 	require.NoError(t, err)
 	require.Empty(t, plan.Steps)
 	require.NotEmpty(t, plan.Reason)

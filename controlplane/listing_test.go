@@ -12,16 +12,16 @@ import (
 	"waypost/controlplane"
 )
 
-func TestACursorIsForTheListThatGaveItOnly(t *testing.T) {
+func TestLinks_CursorIsForTheListThatGaveItOnly(t *testing.T) {
 	s := start(t, nil)
 	var wishes []controlplane.NewLink
 	for i := range 5 {
 		wishes = append(wishes, wish(custom(fmt.Sprintf("code-%d", i)), func(n *controlplane.NewLink) { n.Tags = []string{"a", "b"} }))
 	}
-	_, _, err := s.CreateBulk(t.Context(), actor, wishes)
+	_, _, err := s.Links.CreateBulk(t.Context(), actor, wishes)
 	require.NoError(t, err)
 	first := controlplane.ListRequest{Limit: 2, LinkFilter: controlplane.LinkFilter{Tags: []string{"a", "b"}}}
-	page, err := s.List(t.Context(), actor, first)
+	page, err := s.Links.List(t.Context(), actor, first)
 	require.NoError(t, err)
 	require.Len(t, page.Links, 2)
 	yes := true
@@ -48,18 +48,18 @@ func TestACursorIsForTheListThatGaveItOnly(t *testing.T) {
 		r := first
 		r.Cursor = page.Next
 		c.change(&r)
-		_, err := s.List(t.Context(), actor, r)
+		_, err := s.Links.List(t.Context(), actor, r)
 		require.Equal(t, c.code, waypost.CodeOf(err), "%s: %v", name, err)
 	}
 }
 
-func TestAListByClicksEndsInLinksThatWereNeverFollowed(t *testing.T) {
+func TestLinks_ListByClicksEndsInLinksThatWereNeverFollowed(t *testing.T) {
 	s := start(t, nil)
 	var wishes []controlplane.NewLink
 	for i := range 6 {
 		wishes = append(wishes, wish(custom(fmt.Sprintf("code-%d", i))))
 	}
-	_, _, err := s.CreateBulk(t.Context(), actor, wishes)
+	_, _, err := s.Links.CreateBulk(t.Context(), actor, wishes)
 	require.NoError(t, err)
 	_, err = s.hand.Exec(t.Context(), `INSERT INTO link_click (link_id, workspace_id, clicks, last_accessed_at) SELECT id, 1, id % 4, now() FROM link WHERE id % 4 > 0`)
 	require.NoError(t, err)
@@ -71,7 +71,7 @@ func TestAListByClicksEndsInLinksThatWereNeverFollowed(t *testing.T) {
 			var got []waypost.Code
 			r := controlplane.ListRequest{Order: order, Limit: limit}
 			for more := true; more; more = r.Cursor != "" {
-				page, err := s.List(t.Context(), actor, r)
+				page, err := s.Links.List(t.Context(), actor, r)
 				require.NoError(t, err)
 				require.LessOrEqual(t, len(page.Links), limit)
 				for _, l := range page.Links {

@@ -13,10 +13,10 @@ import (
 
 // PostgreSQL refuses some JSON, which would cost the others of a transaction their turn,
 // and writes out numbers in full, so that 8 KB could come back as 100 MB.
-func TestMetadataThatAreAcceptedAreKeptAndComeBackNoLonger(t *testing.T) {
+func TestLinks_MetadataThatAreAcceptedAreKeptAndComeBackNoLonger(t *testing.T) {
 	s := start(t, nil)
 	create := func(text string) (waypost.Link, error) {
-		l, _, err := s.Create(t.Context(), actor, wish(func(n *controlplane.NewLink) { n.Metadata = json.RawMessage(text) }))
+		l, _, err := s.Links.Create(t.Context(), actor, wish(func(n *controlplane.NewLink) { n.Metadata = json.RawMessage(text) }))
 		return l, err
 	}
 	for _, text := range []string{
@@ -34,7 +34,7 @@ func TestMetadataThatAreAcceptedAreKeptAndComeBackNoLonger(t *testing.T) {
 	} {
 		l, err := create(text)
 		require.NoError(t, err, text)
-		got, err := s.Find(t.Context(), actor, "", string(l.Code))
+		got, err := s.Links.Find(t.Context(), actor, "", string(l.Code))
 		require.NoError(t, err)
 		require.Less(t, len(got.Metadata), 2*waypost.MaxMetadata)
 		if len(text) < 100 && !strings.Contains(text, "8000") {
@@ -43,13 +43,13 @@ func TestMetadataThatAreAcceptedAreKeptAndComeBackNoLonger(t *testing.T) {
 	}
 }
 
-func TestATagWithControlCharactersIsRefused(t *testing.T) {
+func TestLinks_TagWithControlCharactersIsRefused(t *testing.T) {
 	s := start(t, nil)
 	for _, tag := range []string{"\x02", "a\x02b", "\x01", "\x7f", "a\nb", "\u0085"} {
-		_, _, err := s.Create(t.Context(), actor, wish(func(n *controlplane.NewLink) { n.Tags = []string{tag} }))
+		_, _, err := s.Links.Create(t.Context(), actor, wish(func(n *controlplane.NewLink) { n.Tags = []string{tag} }))
 		require.Equal(t, waypost.EInvalid, waypost.CodeOf(err), "%q", tag)
 		require.Contains(t, err.Error(), "control characters")
-		_, err = s.List(t.Context(), actor, controlplane.ListRequest{Limit: 1, LinkFilter: controlplane.LinkFilter{Tags: []string{tag}}})
+		_, err = s.Links.List(t.Context(), actor, controlplane.ListRequest{Limit: 1, LinkFilter: controlplane.LinkFilter{Tags: []string{tag}}})
 		require.Equal(t, waypost.EInvalid, waypost.CodeOf(err), "%q", tag)
 	}
 }

@@ -14,9 +14,9 @@ import (
 	"waypost/controlplane"
 )
 
-// TestMintingAllocatesTheCodeAlone counts those of the whole process, while leases
+// TestMinter_MintingAllocatesTheCodeAlone counts those of the whole process, while leases
 // of PostgreSQL are used up and taken: that is little for a key.
-func TestMintingAllocatesTheCodeAlone(t *testing.T) {
+func TestMinter_MintingAllocatesTheCodeAlone(t *testing.T) {
 	s := start(t, nil)
 	m := controlplane.NewMinter(controlplane.MinterConfig{Store: s.db, Coder: newCoder(t), Region: "us", Node: "test/2"})
 	defer func() { require.NoError(t, m.Close(context.Background())) }()
@@ -33,7 +33,7 @@ func TestMintingAllocatesTheCodeAlone(t *testing.T) {
 	require.Greater(t, leases, 1)
 }
 
-func TestMintingManyAllocatesTheCodesAndTheirList(t *testing.T) {
+func TestMinter_MintingManyAllocatesTheCodesAndTheirList(t *testing.T) {
 	s := start(t, nil)
 	m := controlplane.NewMinter(controlplane.MinterConfig{Store: s.db, Coder: newCoder(t), Region: "us", Node: "test/2"})
 	defer func() { require.NoError(t, m.Close(context.Background())) }()

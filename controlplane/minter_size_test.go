@@ -41,7 +41,7 @@ func (p *pieces) asked() []int64 {
 	return append([]int64(nil), p.sizes...)
 }
 
-func TestAnIdleMinterDoesNotHoardWhatComesInPieces(t *testing.T) {
+func TestMinter_IdleMinterDoesNotHoardWhatComesInPieces(t *testing.T) {
 	for name, c := range map[string]struct {
 		codeLength   int
 		piece, first int64
@@ -67,7 +67,7 @@ func TestAnIdleMinterDoesNotHoardWhatComesInPieces(t *testing.T) {
 	}
 }
 
-func TestTheSmallestLeaseIsRefilledAsWell(t *testing.T) {
+func TestMinter_SmallestLeaseIsRefilledAsWell(t *testing.T) {
 	m := controlplane.NewMinter(controlplane.MinterConfig{Store: &pieces{most: 1}, Coder: newCoder(t), Region: "eu", Node: "n/1", Size: 1})
 	defer func() { require.NoError(t, m.Close(t.Context())) }()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -63,7 +63,7 @@ func (s *slowNodes) NoteNodesSeen(context.Context, map[int64]time.Time) error { 
 
 // An edge that connects again and again while another instance revokes its credential:
 // whatever comes first, a second later nothing of it is open, and it is not let in.
-func TestAStreamThatBeginsDuringItsRevocationEndsWithinASecond(t *testing.T) {
+func TestNodes_StreamThatBeginsDuringItsRevocationEndsWithinASecond(t *testing.T) {
 	secret, err := controlplane.NewNodeCredential()
 	require.NoError(t, err)
 	for range 200 {

@@ -12,7 +12,7 @@ import (
 	"waypost"
 )
 
-func TestAPasswordIsKnownByItsHash(t *testing.T) {
+func TestPasswords_PasswordIsKnownByItsHash(t *testing.T) {
 	var p passwords
 	hash, err := p.hash(t.Context(), "correct horse battery")
 	require.NoError(t, err)
@@ -25,7 +25,7 @@ func TestAPasswordIsKnownByItsHash(t *testing.T) {
 }
 
 // An unknown account costs as much as a known one, and no hash costs more.
-func TestEveryComparisonIsOneRunOfTheSameCost(t *testing.T) {
+func TestPasswords_EveryComparisonIsOneRunOfTheSameCost(t *testing.T) {
 	var p passwords
 	hash, err := p.hash(t.Context(), "correct horse battery")
 	require.NoError(t, err)
@@ -52,7 +52,7 @@ func TestEveryComparisonIsOneRunOfTheSameCost(t *testing.T) {
 	}
 }
 
-func TestTooManySignInsAtOnceAreTurnedAway(t *testing.T) {
+func TestPasswords_TooManySignInsAtOnceAreTurnedAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p passwords
 		ctx, cancel := context.WithCancel(t.Context())

@@ -13,10 +13,10 @@ import (
 func TestLinks_ResolveAnswersByWhatWasWritten(t *testing.T) {
 	s := start(t, nil)
 	root, lost := "https://example.com/root", "https://example.com/lost"
-	d, _, err := s.AddDomain(t.Context(), actor, controlplane.NewDomain{Host: "own.example.com", Root: root, NotFound: lost})
+	d, _, err := s.Domains.AddDomain(t.Context(), actor, controlplane.NewDomain{Host: "own.example.com", Root: root, NotFound: lost})
 	require.NoError(t, err)
 	create := func(n controlplane.NewLink) {
-		_, _, err := s.Create(t.Context(), actor, n)
+		_, _, err := s.Links.Create(t.Context(), actor, n)
 		require.NoError(t, err)
 	}
 	create(wish(custom("plain")))
@@ -27,11 +27,11 @@ func TestLinks_ResolveAnswersByWhatWasWritten(t *testing.T) {
 	create(wish(custom("gone")))
 	create(wish(custom("theirs"), func(n *controlplane.NewLink) { n.Domain = "own.example.com" }))
 	no := false
-	_, _, err = s.Change(t.Context(), actor, "", "paused", controlplane.LinkChange{Active: &no})
+	_, _, err = s.Links.Change(t.Context(), actor, "", "paused", controlplane.LinkChange{Active: &no})
 	require.NoError(t, err)
 	_, err = s.hand.Exec(t.Context(), `UPDATE link SET expires_at = now() - interval '1 hour' WHERE code = 'short'`)
 	require.NoError(t, err)
-	_, err = s.Remove(t.Context(), actor, "", "gone")
+	_, err = s.Links.Remove(t.Context(), actor, "", "gone")
 	require.NoError(t, err)
 
 	const target = "https://example.com/a?b=c#d"
@@ -51,25 +51,25 @@ func TestLinks_ResolveAnswersByWhatWasWritten(t *testing.T) {
 		{"own.example.com", "theirs/rest", "302 " + lost},
 		{"own.example.com", "plain", "302 " + lost},
 	} {
-		res, err := s.Resolve(t.Context(), c.host, visit(c.path))
+		res, err := s.Links.Resolve(t.Context(), c.host, visit(c.path))
 		require.NoError(t, err)
 		require.Equal(t, c.want, fmt.Sprintf("%d %s", res.Status, res.Location), "%s %s", c.host, c.path)
 	}
 
-	res, leads, err := s.Root(t.Context(), "own.example.com:80")
+	res, leads, err := s.Domains.Root(t.Context(), "own.example.com:80")
 	require.NoError(t, err)
 	require.True(t, leads)
 	require.Equal(t, root, string(res.Location))
-	_, err = s.RemoveDomain(t.Context(), actor, d.ID, true)
+	_, err = s.Domains.RemoveDomain(t.Context(), actor, d.ID, true)
 	require.NoError(t, err)
-	_, leads, err = s.Root(t.Context(), "own.example.com")
+	_, leads, err = s.Domains.Root(t.Context(), "own.example.com")
 	require.NoError(t, err)
 	require.False(t, leads)
 }
 
 func TestLinks_ResolveStrictHosts(t *testing.T) {
 	s := start(t, nil)
-	_, _, err := s.Create(t.Context(), actor, wish(custom("plain")))
+	_, _, err := s.Links.Create(t.Context(), actor, wish(custom("plain")))
 	require.NoError(t, err)
 	strict := controlplane.New(controlplane.Config{Stores: s.db.Stores(), Minter: s.minter, Region: "eu", StrictHosts: true})
 	t.Cleanup(func() { require.NoError(t, strict.Close(context.Background())) })

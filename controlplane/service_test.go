@@ -30,7 +30,7 @@ func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
 var actor = controlplane.Actor{Workspace: waypost.DefaultWorkspace}
 
 type system struct {
-	*controlplane.Service
+	*controlplane.Services
 	db     *postgres.DB
 	hand   *pgx.Conn
 	url    string
@@ -59,7 +59,7 @@ func start(t *testing.T, leases func(controlplane.LeaseStore) controlplane.Lease
 		Store: store, Coder: keyrange.NewCoder(space, [32]byte{}), Region: "eu", Node: "test/1", Size: 100, Patience: time.Minute,
 		Logger: slog.New(slog.DiscardHandler),
 	})
-	s.Service = controlplane.New(controlplane.Config{
+	s.Services = controlplane.New(controlplane.Config{
 		Stores: db.Stores(), Minter: s.minter, Region: "eu",
 		OwnHosts: func(host string) bool { return host == "go.example.com" }, Patience: time.Minute,
 		Now: func() time.Time {
@@ -68,7 +68,7 @@ func start(t *testing.T, leases func(controlplane.LeaseStore) controlplane.Lease
 			}
 			return time.Now()
 		},
-	}).All()
+	})
 	t.Cleanup(func() { require.NoError(t, s.Close(context.Background())) })
 	byHand, err := pgx.ParseConfig(url)
 	require.NoError(t, err)
@@ -97,36 +97,36 @@ func custom(code string) func(*controlplane.NewLink) {
 	return func(n *controlplane.NewLink) { n.CustomCode = code }
 }
 
-func TestACreatedLinkIsFoundResolvedAndDeleted(t *testing.T) {
+func TestLinks_CreatedLinkIsFoundResolvedAndDeleted(t *testing.T) {
 	s := start(t, nil)
-	l, at, err := s.Create(t.Context(), actor, wish())
+	l, at, err := s.Links.Create(t.Context(), actor, wish())
 	require.NoError(t, err)
 	require.False(t, at.IsZero())
 	require.Len(t, l.Code, 7)
-	got, err := s.Find(t.Context(), actor, "", string(l.Code))
+	got, err := s.Links.Find(t.Context(), actor, "", string(l.Code))
 	require.NoError(t, err)
 	require.Equal(t, l.OriginalURL, got.OriginalURL)
 
-	res, err := s.Resolve(t.Context(), "anything:8080", visit(string(l.Code)))
+	res, err := s.Links.Resolve(t.Context(), "anything:8080", visit(string(l.Code)))
 	require.NoError(t, err)
 	require.Equal(t, 302, res.Status)
 	require.Equal(t, l.OriginalURL, string(res.Location))
 
-	_, err = s.Remove(t.Context(), actor, "", string(l.Code))
+	_, err = s.Links.Remove(t.Context(), actor, "", string(l.Code))
 	require.NoError(t, err)
-	res, err = s.Resolve(t.Context(), "anything", visit(string(l.Code)))
+	res, err = s.Links.Resolve(t.Context(), "anything", visit(string(l.Code)))
 	require.NoError(t, err)
 	require.Equal(t, 410, res.Status)
-	_, err = s.Find(t.Context(), actor, "", string(l.Code))
+	_, err = s.Links.Find(t.Context(), actor, "", string(l.Code))
 	require.Equal(t, waypost.ENotFound, waypost.CodeOf(err))
-	_, err = s.Find(t.Context(), actor, "", "../../etc/passwd' OR 1=1")
+	_, err = s.Links.Find(t.Context(), actor, "", "../../etc/passwd' OR 1=1")
 	require.Equal(t, waypost.ENotFound, waypost.CodeOf(err))
 }
 
-func TestALinkExpiresAtItsTimeAndNotBefore(t *testing.T) {
+func TestLinks_LinkExpiresAtItsTimeAndNotBefore(t *testing.T) {
 	s := start(t, nil)
 	expiry := time.Now().Add(time.Hour).Truncate(time.Millisecond)
-	l, _, err := s.Create(t.Context(), actor, wish(func(n *controlplane.NewLink) { n.ExpiresAt = expiry.Add(500 * time.Microsecond) }))
+	l, _, err := s.Links.Create(t.Context(), actor, wish(func(n *controlplane.NewLink) { n.ExpiresAt = expiry.Add(500 * time.Microsecond) }))
 	require.NoError(t, err)
 	require.True(t, l.ExpiresAt.Equal(expiry), "expiry is in whole milliseconds, as edges judge it")
 	for _, c := range []struct {
@@ -135,15 +135,15 @@ func TestALinkExpiresAtItsTimeAndNotBefore(t *testing.T) {
 		err    waypost.ErrorCode
 	}{{expiry.Add(-time.Millisecond), 302, ""}, {expiry, 410, waypost.EGone}} {
 		s.now.Store(c.at.UnixMilli())
-		res, err := s.Resolve(t.Context(), "", visit(string(l.Code)))
+		res, err := s.Links.Resolve(t.Context(), "", visit(string(l.Code)))
 		require.NoError(t, err)
 		require.Equal(t, c.status, res.Status)
-		_, err = s.Find(t.Context(), actor, "", string(l.Code))
+		_, err = s.Links.Find(t.Context(), actor, "", string(l.Code))
 		require.Equal(t, c.err, waypost.CodeOf(err))
 	}
 }
 
-func TestBadWishesAreRefusedWithTheirReason(t *testing.T) {
+func TestLinks_BadWishesAreRefusedWithTheirReason(t *testing.T) {
 	s := start(t, nil)
 	for name, c := range map[string]struct {
 		wish controlplane.NewLink
@@ -165,20 +165,20 @@ func TestBadWishesAreRefusedWithTheirReason(t *testing.T) {
 		"metadata with NUL":   {wish(func(n *controlplane.NewLink) { n.Metadata = []byte(`{"a":"\u0000"}`) }), waypost.EInvalid},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, _, err := s.Create(t.Context(), actor, c.wish)
+			_, _, err := s.Links.Create(t.Context(), actor, c.wish)
 			require.Equal(t, c.code, waypost.CodeOf(err), "%v", err)
 		})
 	}
-	page, err := s.List(t.Context(), actor, controlplane.ListRequest{Limit: 10})
+	page, err := s.Links.List(t.Context(), actor, controlplane.ListRequest{Limit: 10})
 	require.NoError(t, err)
 	require.Empty(t, page.Links, "nothing was written")
 }
 
-func TestInABulkEachWishHasItsOwnOutcome(t *testing.T) {
+func TestLinks_InABulkEachWishHasItsOwnOutcome(t *testing.T) {
 	s := start(t, nil)
-	_, _, err := s.Create(t.Context(), actor, wish(custom("taken")))
+	_, _, err := s.Links.Create(t.Context(), actor, wish(custom("taken")))
 	require.NoError(t, err)
-	outcomes, at, err := s.CreateBulk(t.Context(), actor, []controlplane.NewLink{
+	outcomes, at, err := s.Links.CreateBulk(t.Context(), actor, []controlplane.NewLink{
 		wish(), wish(custom("taken")),
 		{OriginalURL: "ftp://x"},
 		wish(custom("twice")), wish(custom("twice")), wish(),
@@ -194,7 +194,7 @@ func TestInABulkEachWishHasItsOwnOutcome(t *testing.T) {
 	require.Equal(t, []waypost.ErrorCode{"", waypost.EConflict, waypost.EMalformed, "", waypost.EConflict, "", waypost.EInvalid}, codes)
 }
 
-func TestConcurrentCreatesNeverShareACodeAndLeaveNoGapInTheLog(t *testing.T) {
+func TestLinks_ConcurrentCreatesNeverShareACodeAndLeaveNoGapInTheLog(t *testing.T) {
 	s := start(t, nil)
 	const clients, each = 32, 40
 	codes := make([][]waypost.Code, clients)
@@ -202,7 +202,7 @@ func TestConcurrentCreatesNeverShareACodeAndLeaveNoGapInTheLog(t *testing.T) {
 	for c := range clients {
 		wg.Go(func() {
 			for range each {
-				l, _, err := s.Create(t.Context(), actor, wish())
+				l, _, err := s.Links.Create(t.Context(), actor, wish())
 				if err != nil {
 					t.Error(err)
 					return
@@ -228,12 +228,12 @@ func TestConcurrentCreatesNeverShareACodeAndLeaveNoGapInTheLog(t *testing.T) {
 	require.Less(t, seqs, clients*each, "concurrent creates share transactions")
 }
 
-func TestAMintedCodeThatACustomOneHasTakenIsMintedAnew(t *testing.T) {
+func TestLinks_MintedCodeThatACustomOneHasTakenIsMintedAnew(t *testing.T) {
 	s := start(t, nil)
 	space, err := keyrange.NewSpace(7, 2)
 	require.NoError(t, err)
 	coder := keyrange.NewCoder(space, [32]byte{})
-	first, _, err := s.Create(t.Context(), actor, wish())
+	first, _, err := s.Links.Create(t.Context(), actor, wish())
 	require.NoError(t, err)
 	prefix, counter, ok := coder.Decode(first.Code)
 	require.True(t, ok)
@@ -242,18 +242,18 @@ func TestAMintedCodeThatACustomOneHasTakenIsMintedAnew(t *testing.T) {
 			string(coder.Encode(prefix, counter+i)))
 		require.NoError(t, err)
 	}
-	next, _, err := s.Create(t.Context(), actor, wish())
+	next, _, err := s.Links.Create(t.Context(), actor, wish())
 	require.NoError(t, err)
 	require.Equal(t, coder.Encode(prefix, counter+4), next.Code)
 }
 
-func TestANewEpochEndsTheLeasesThatAreStillInMemory(t *testing.T) {
+func TestLinks_NewEpochEndsTheLeasesThatAreStillInMemory(t *testing.T) {
 	s := start(t, nil)
-	before, at, err := s.Create(t.Context(), actor, wish())
+	before, at, err := s.Links.Create(t.Context(), actor, wish())
 	require.NoError(t, err)
 	_, err = s.hand.Exec(t.Context(), `SELECT opened FROM changelog_head, changelog_open_epoch('test', epoch, epoch, seq + 1, 0, jsonb_build_object('at', extract(epoch FROM clock_timestamp()), 'ranges', '[]'::jsonb), 1000, 0)`)
 	require.NoError(t, err)
-	after, at2, err := s.Create(t.Context(), actor, wish())
+	after, at2, err := s.Links.Create(t.Context(), actor, wish())
 	require.NoError(t, err)
 	require.Greater(t, at2.Epoch.Ordinal, at.Epoch.Ordinal)
 	space, err := keyrange.NewSpace(7, 2)
@@ -280,7 +280,7 @@ func (g *gate) TakeLease(ctx context.Context, region waypost.Region, node string
 	return g.LeaseStore.TakeLease(ctx, region, node, size, finished)
 }
 
-func TestKeysAreAtHandWithoutTheDatabaseAndTheirEndIsAClearError(t *testing.T) {
+func TestLinks_KeysAreAtHandWithoutTheDatabaseAndTheirEndIsAClearError(t *testing.T) {
 	var g *gate
 	s := start(t, func(store controlplane.LeaseStore) controlplane.LeaseStore {
 		g = &gate{LeaseStore: store}
@@ -308,9 +308,9 @@ func TestKeysAreAtHandWithoutTheDatabaseAndTheirEndIsAClearError(t *testing.T) {
 	}, time.Minute, time.Millisecond, "minting goes on as soon as leases do")
 }
 
-func TestWhenPostgreSQLIsAwayEveryAnswerSaysUnavailable(t *testing.T) {
+func TestLinks_WhenPostgreSQLIsAwayEveryAnswerSaysUnavailable(t *testing.T) {
 	s := start(t, nil)
-	l, _, err := s.Create(t.Context(), actor, wish())
+	l, _, err := s.Links.Create(t.Context(), actor, wish())
 	require.NoError(t, err)
 	_, err = s.hand.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`)
 	require.NoError(t, err)
@@ -325,33 +325,33 @@ func TestWhenPostgreSQLIsAwayEveryAnswerSaysUnavailable(t *testing.T) {
 	_, err = super.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1 AND application_name = 'waypost'`, name)
 	require.NoError(t, err)
 
-	_, _, err = s.Create(t.Context(), actor, wish())
+	_, _, err = s.Links.Create(t.Context(), actor, wish())
 	require.Equal(t, waypost.EUnavailable, waypost.CodeOf(err), "%v", err)
-	_, err = s.Find(t.Context(), actor, "", string(l.Code))
+	_, err = s.Links.Find(t.Context(), actor, "", string(l.Code))
 	require.Equal(t, waypost.EUnavailable, waypost.CodeOf(err), "%v", err)
-	_, err = s.Resolve(t.Context(), "", visit(string(l.Code)))
+	_, err = s.Links.Resolve(t.Context(), "", visit(string(l.Code)))
 	require.Equal(t, waypost.EUnavailable, waypost.CodeOf(err), "%v", err)
-	require.False(t, s.Health(t.Context()).Database)
+	require.False(t, s.KeyRanges.Health(t.Context()).Database)
 
 	_, err = super.Exec(t.Context(), fmt.Sprintf(`ALTER DATABASE %s ALLOW_CONNECTIONS true`, name))
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { // the first may come by a connection that was ended
-		_, _, err = s.Create(t.Context(), actor, wish())
-		return err == nil && s.Health(t.Context()).Database
+		_, _, err = s.Links.Create(t.Context(), actor, wish())
+		return err == nil && s.KeyRanges.Health(t.Context()).Database
 	}, time.Minute, time.Millisecond)
 }
 
-func TestAListIsReadPageByPage(t *testing.T) {
+func TestLinks_ListIsReadPageByPage(t *testing.T) {
 	s := start(t, nil)
 	var wishes []controlplane.NewLink
 	for i := range 25 {
 		wishes = append(wishes, wish(custom(fmt.Sprintf("code-%02d", i))))
 	}
-	_, _, err := s.CreateBulk(t.Context(), actor, wishes)
+	_, _, err := s.Links.CreateBulk(t.Context(), actor, wishes)
 	require.NoError(t, err)
 	var got []waypost.Code
 	for cursor, more := "", true; more; more = cursor != "" {
-		page, err := s.List(t.Context(), actor, controlplane.ListRequest{Limit: 10, Cursor: cursor})
+		page, err := s.Links.List(t.Context(), actor, controlplane.ListRequest{Limit: 10, Cursor: cursor})
 		require.NoError(t, err)
 		for _, l := range page.Links {
 			got = append(got, l.Code)
@@ -361,17 +361,17 @@ func TestAListIsReadPageByPage(t *testing.T) {
 	require.Len(t, got, 25)
 	require.Equal(t, waypost.Code("code-24"), got[0])
 	for _, bad := range []string{"x", "aWQ6LTE", strings.Repeat("a", 100), "aWQ6eA"} {
-		_, err := s.List(t.Context(), actor, controlplane.ListRequest{Limit: 10, Cursor: bad})
+		_, err := s.Links.List(t.Context(), actor, controlplane.ListRequest{Limit: 10, Cursor: bad})
 		require.Equal(t, waypost.EMalformed, waypost.CodeOf(err), bad)
 	}
 }
 
-func TestAKeyOpensItsWorkspaceUntilItIsRevoked(t *testing.T) {
+func TestLinks_KeyOpensItsWorkspaceUntilItIsRevoked(t *testing.T) {
 	s := start(t, nil)
 	s.now.Store(time.Now().UnixMilli())
 	key, err := s.db.CreateKey(t.Context(), "default", "test", []controlplane.Scope{controlplane.ScopeLinksWrite})
 	require.NoError(t, err)
-	a, err := s.Authenticate(t.Context(), key)
+	a, err := s.Access.Authenticate(t.Context(), key)
 	require.NoError(t, err)
 	require.True(t, a.Can(controlplane.ScopeLinksWrite))
 	require.False(t, a.Can(controlplane.ScopeAdmin))
@@ -379,12 +379,12 @@ func TestAKeyOpensItsWorkspaceUntilItIsRevoked(t *testing.T) {
 	other, err := controlplane.NewKey()
 	require.NoError(t, err)
 	for _, bad := range []string{"", "wp_live_", key[:len(key)-1], key[:len(key)-1] + "!", strings.ToUpper(key), other} {
-		_, err := s.Authenticate(t.Context(), bad)
+		_, err := s.Access.Authenticate(t.Context(), bad)
 		require.Equal(t, waypost.EUnauthorized, waypost.CodeOf(err), bad)
 	}
 	_, err = s.hand.Exec(t.Context(), `UPDATE api_key SET revoked_at = now()`)
 	require.NoError(t, err)
 	s.now.Add(1000)
-	_, err = s.Authenticate(t.Context(), key)
+	_, err = s.Access.Authenticate(t.Context(), key)
 	require.Equal(t, waypost.EUnauthorized, waypost.CodeOf(err), "within a second of its revocation")
 }

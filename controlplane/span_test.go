@@ -34,7 +34,7 @@ func lengths(s *controlplane.Span) []float64 {
 	return all
 }
 
-func TestDaysAreTheDaysOfTheTimeZoneAlsoWhenClocksChange(t *testing.T) {
+func TestSpan_DaysAreTheDaysOfTheTimeZoneAlsoWhenClocksChange(t *testing.T) {
 	for name, c := range map[string]struct {
 		zone, from, to string
 		begins         string
@@ -68,7 +68,7 @@ func TestDaysAreTheDaysOfTheTimeZoneAlsoWhenClocksChange(t *testing.T) {
 	}
 }
 
-func TestHoursAreTheHoursOfTheTimeZone(t *testing.T) {
+func TestSpan_HoursAreTheHoursOfTheTimeZone(t *testing.T) {
 	s, err := controlplane.NewSpan(controlplane.StatsQuery{
 		From: moment(t, "2026-10-25T01:30:00+02:00"), To: moment(t, "2026-10-25T03:00:00+01:00"),
 		Interval: controlplane.ByHour, Zone: zone(t, "Europe/Berlin"),
@@ -90,7 +90,7 @@ func TestHoursAreTheHoursOfTheTimeZone(t *testing.T) {
 	require.Equal(t, []float64{1, 1.5, 1, 1}, lengths(&s), "clocks go back by half an hour there")
 }
 
-func TestTheUsualTimeIsThirtyDaysThatEndWithToday(t *testing.T) {
+func TestSpan_UsualTimeIsThirtyDaysThatEndWithToday(t *testing.T) {
 	now := moment(t, "2026-07-15T22:30:00Z") // the 16th in Berlin
 	s, err := controlplane.NewSpan(controlplane.StatsQuery{Zone: zone(t, "Europe/Berlin")}, now)
 	require.NoError(t, err)
@@ -112,7 +112,7 @@ func TestTheUsualTimeIsThirtyDaysThatEndWithToday(t *testing.T) {
 	require.Len(t, s.Bounds, 2)
 }
 
-func TestWhatIsNoTimeOrTooLongIsRefused(t *testing.T) {
+func TestSpan_WhatIsNoTimeOrTooLongIsRefused(t *testing.T) {
 	now := moment(t, "2026-07-15T22:30:00Z")
 	for name, q := range map[string]controlplane.StatsQuery{
 		"the wrong way round":  {From: now, To: now.Add(-time.Hour)},
@@ -137,7 +137,7 @@ func TestWhatIsNoTimeOrTooLongIsRefused(t *testing.T) {
 	}
 }
 
-func TestEveryMomentOfASpanLiesInOneStepOfItsOwnDateOrHour(t *testing.T) {
+func TestSpan_EveryMomentOfASpanLiesInOneStepOfItsOwnDateOrHour(t *testing.T) {
 	zones := []string{"UTC", "Europe/Berlin", "America/New_York", "America/St_Johns", "Asia/Kathmandu", "Australia/Lord_Howe",
 		"Pacific/Chatham", "America/Sao_Paulo", "Africa/Casablanca", "Asia/Beirut"}
 	rapid.Check(t, func(t *rapid.T) {

@@ -83,7 +83,7 @@ func statsOf(c *counts) *controlplane.Clicks {
 	}, func() time.Time { return noon })
 }
 
-func TestClicksAreLaidOutInTheStepsOfTheTimeAsked(t *testing.T) {
+func TestClicks_ClicksAreLaidOutInTheStepsOfTheTimeAsked(t *testing.T) {
 	quarter := func(text string, clicks, bots int64) controlplane.QuarterClicks {
 		return controlplane.QuarterClicks{At: moment(t, text).Unix(), Clicks: clicks, Bots: bots}
 	}
@@ -112,7 +112,7 @@ func TestClicksAreLaidOutInTheStepsOfTheTimeAsked(t *testing.T) {
 	require.Len(t, of.Series, 30)
 }
 
-func TestABreakdownHasAThousandNamesAndTheRestAsOther(t *testing.T) {
+func TestClicks_BreakdownHasAThousandNamesAndTheRestAsOther(t *testing.T) {
 	c := &counts{}
 	for i := range 1500 {
 		b := &c.counted.Breakdowns[controlplane.Referrers]
@@ -133,7 +133,7 @@ func TestABreakdownHasAThousandNamesAndTheRestAsOther(t *testing.T) {
 	require.True(t, slices.IsSortedFunc(b.Named, func(x, y controlplane.NamedClicks) int { return int(y.Clicks - x.Clicks) }))
 }
 
-func TestStatsAreOfLinksUnderTheDomainsThatAWorkspaceHas(t *testing.T) {
+func TestClicks_StatsAreOfLinksUnderTheDomainsThatAWorkspaceHas(t *testing.T) {
 	s := statsOf(&counts{})
 	for host, domain := range map[string]waypost.DomainID{"": 1, "wp.example": 1, "WP.example:8080": 1, "own.example": 2} {
 		got, err := s.LinkStats(t.Context(), actor, host, "spring", controlplane.StatsQuery{})
@@ -153,7 +153,7 @@ func TestStatsAreOfLinksUnderTheDomainsThatAWorkspaceHas(t *testing.T) {
 	require.Equal(t, waypost.EInvalid, waypost.CodeOf(err))
 }
 
-func TestForgettingIsForAdministrators(t *testing.T) {
+func TestClicks_ForgettingIsForAdministrators(t *testing.T) {
 	s := statsOf(&counts{})
 	for _, scopes := range [][]controlplane.Scope{nil, {controlplane.ScopeLinksWrite, controlplane.ScopeAnalytics}} {
 		_, err := s.ForgetClicks(t.Context(), controlplane.Actor{Workspace: 1, Scopes: scopes}, "", "spring")
@@ -165,7 +165,7 @@ func TestForgettingIsForAdministrators(t *testing.T) {
 	require.Equal(t, waypost.EForbidden, waypost.CodeOf(err))
 }
 
-func TestCompletenessIsThatOfTheEdgeFurthestBehind(t *testing.T) {
+func TestClicks_CompletenessIsThatOfTheEdgeFurthestBehind(t *testing.T) {
 	ago := func(d time.Duration) time.Time { return noon.Add(-d) }
 	good := controlplane.EdgeProgress{Node: "good", Until: ago(2 * time.Second)}
 	late := controlplane.EdgeProgress{Node: "late", Until: ago(2 * time.Hour)}
@@ -207,7 +207,7 @@ func TestCompletenessIsThatOfTheEdgeFurthestBehind(t *testing.T) {
 	}
 }
 
-func TestWhatEdgesReportOfTheirClicksIsKept(t *testing.T) {
+func TestClicks_WhatEdgesReportOfTheirClicksIsKept(t *testing.T) {
 	fleet := controlplane.NewFleet(controlplane.FleetConfig{})
 	report := func(r controlplane.EdgeReport) {
 		r.Node, r.Region, r.Boot = "edge-a", "eu", waypost.BootID{1}

@@ -55,7 +55,7 @@ func create(t *testing.T, store *slowStore, callers, each int, pause func(caller
 	return time.Since(start)
 }
 
-func TestCallersWhoComeAgainAreCommittedTogether(t *testing.T) {
+func TestWriter_CallersWhoComeAgainAreCommittedTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var store slowStore
 		create(t, &store, 64, 50, func(c int) time.Duration { return time.Duration(c) * 20 * time.Microsecond })
@@ -64,7 +64,7 @@ func TestCallersWhoComeAgainAreCommittedTogether(t *testing.T) {
 	})
 }
 
-func TestALoneCallerWaitsForNobody(t *testing.T) {
+func TestWriter_LoneCallerWaitsForNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var store slowStore
 		took := create(t, &store, 1, 50, func(int) time.Duration { return 0 })
@@ -73,7 +73,7 @@ func TestALoneCallerWaitsForNobody(t *testing.T) {
 	})
 }
 
-func TestCallersWhoDoNotComeAgainAreSoonWaitedForNoMore(t *testing.T) {
+func TestWriter_CallersWhoDoNotComeAgainAreSoonWaitedForNoMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var store slowStore
 		// One of them is always back at once; the others come far apart.

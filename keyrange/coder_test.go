@@ -26,7 +26,7 @@ func newCoder(t testing.TB, codeLength, prefixLength int) *keyrange.Coder {
 	return keyrange.NewCoder(space, secret)
 }
 
-func TestEveryCounterOfASmallSpaceHasItsOwnCodeAndComesBack(t *testing.T) {
+func TestCoder_EveryCounterOfASmallSpaceHasItsOwnCodeAndComesBack(t *testing.T) {
 	coder := newCoder(t, 5, 2)
 	space := coder.Space()
 	for _, prefix := range []int{0, space.Prefixes() - 1} {
@@ -45,7 +45,7 @@ func TestEveryCounterOfASmallSpaceHasItsOwnCodeAndComesBack(t *testing.T) {
 	}
 }
 
-func TestACounterComesBackFromItsCodeAtEveryLength(t *testing.T) {
+func TestCoder_CounterComesBackFromItsCodeAtEveryLength(t *testing.T) {
 	coders := map[[2]int]*keyrange.Coder{}
 	for length := keyrange.MinCodeLength; length <= keyrange.MaxCodeLength; length++ {
 		for prefix := keyrange.MinPrefixLength; prefix <= min(keyrange.MaxPrefixLength, length-keyrange.MinSuffixLength); prefix++ {
@@ -72,7 +72,7 @@ func TestACounterComesBackFromItsCodeAtEveryLength(t *testing.T) {
 	})
 }
 
-func TestTheSuffixCharactersOfConsecutiveCountersAreSpreadEvenly(t *testing.T) {
+func TestCoder_SuffixCharactersOfConsecutiveCountersAreSpreadEvenly(t *testing.T) {
 	coder := newCoder(t, 7, 2)
 	const perCharacter = 1000
 	var count [7][256]int
@@ -94,7 +94,7 @@ func TestTheSuffixCharactersOfConsecutiveCountersAreSpreadEvenly(t *testing.T) {
 	}
 }
 
-func TestPrefixesSecretsAndLengthsHaveMappingsOfTheirOwn(t *testing.T) {
+func TestCoder_PrefixesSecretsAndLengthsHaveMappingsOfTheirOwn(t *testing.T) {
 	other := secret
 	other[31] ^= 1
 	coder := newCoder(t, 7, 2)
@@ -122,7 +122,7 @@ func TestPrefixesSecretsAndLengthsHaveMappingsOfTheirOwn(t *testing.T) {
 	}
 }
 
-func TestDecodeRefusesWhatIsNoCodeOfTheSpace(t *testing.T) {
+func TestCoder_DecodeRefusesWhatIsNoCodeOfTheSpace(t *testing.T) {
 	coder := newCoder(t, 7, 2)
 	for _, code := range []waypost.Code{
 		"", "0", "000000", "00000000", "00-0000", "-000000", "0_00000", "000000_", "000000/", "00000 0",
@@ -135,7 +135,7 @@ func TestDecodeRefusesWhatIsNoCodeOfTheSpace(t *testing.T) {
 	require.True(t, ok)
 }
 
-func TestEncodeRefusesACounterOutsideOfTheSpace(t *testing.T) {
+func TestCoder_EncodeRefusesACounterOutsideOfTheSpace(t *testing.T) {
 	coder := newCoder(t, 5, 2)
 	for _, c := range []struct {
 		prefix  int
@@ -145,7 +145,7 @@ func TestEncodeRefusesACounterOutsideOfTheSpace(t *testing.T) {
 	}
 }
 
-func TestManyGoroutinesSeeOneMapping(t *testing.T) {
+func TestCoder_ManyGoroutinesSeeOneMapping(t *testing.T) {
 	coder, alone := newCoder(t, 6, 2), newCoder(t, 6, 2)
 	const prefixes = 200
 	var want [prefixes]waypost.Code
@@ -167,7 +167,7 @@ func TestManyGoroutinesSeeOneMapping(t *testing.T) {
 	}
 }
 
-func TestEncodeAllocatesNothingButTheCode(t *testing.T) {
+func TestCoder_EncodeAllocatesNothingButTheCode(t *testing.T) {
 	coder := newCoder(t, 7, 2)
 	var counter int64
 	allocations := testing.AllocsPerRun(1000, func() {

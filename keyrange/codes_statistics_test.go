@@ -72,7 +72,7 @@ func (a *agreement) check(t *testing.T, what string) {
 	require.Zero(t, a.positions[5], "%s: a code was issued twice", what)
 }
 
-func TestTenThousandCodesInARowShareNoMoreThanChanceAllows(t *testing.T) {
+func TestCoder_TenThousandCodesInARowShareNoMoreThanChanceAllows(t *testing.T) {
 	for _, first := range []int64{0, 40_000_000, 916_132_832 - issued} {
 		codes := issue(t, first)
 		for _, distance := range []int{1, 2, 3, 61, 62, 63, 1000, 3844, 5000} {
@@ -93,7 +93,7 @@ func TestTenThousandCodesInARowShareNoMoreThanChanceAllows(t *testing.T) {
 	}
 }
 
-func TestNoTwoOfTenThousandCodesInARowAreTheSame(t *testing.T) {
+func TestCoder_NoTwoOfTenThousandCodesInARowAreTheSame(t *testing.T) {
 	seen := make(map[waypost.Code]bool, issued)
 	for _, code := range issue(t, 123_456_789) {
 		require.False(t, seen[code], code)
@@ -103,7 +103,7 @@ func TestNoTwoOfTenThousandCodesInARowAreTheSame(t *testing.T) {
 
 // The numbers themselves: neighbours must not be near one another, nor all lie in the
 // same order.
-func TestTheSuffixesOfNeighboursAreFarApartAsOftenAsNear(t *testing.T) {
+func TestCoder_SuffixesOfNeighboursAreFarApartAsOftenAsNear(t *testing.T) {
 	coder := newCoder(t, 7, 2)
 	const buckets = 64
 	var distances [buckets]int
@@ -125,7 +125,7 @@ func TestTheSuffixesOfNeighboursAreFarApartAsOftenAsNear(t *testing.T) {
 
 // The other direction, on the space that clusters have by default: too large to be
 // exhausted, so whatever suffix is drawn must be some counter's, and any as likely.
-func TestEverySuffixIsTheCodeOfSomeCounter(t *testing.T) {
+func TestCoder_EverySuffixIsTheCodeOfSomeCounter(t *testing.T) {
 	coder := newCoder(t, 7, 2)
 	size := coder.Space().Suffixes()
 	const drawn, buckets, stride = 20_000, 50, 45_791 // not a divisor of anything

@@ -15,7 +15,7 @@ import (
 // would issue codes in circulation a second time, and decode them to other counters.
 // The vectors were computed by a program in another language from the description
 // in DESIGN.md.
-func TestTheMappingIsWhatItHasAlwaysBeen(t *testing.T) {
+func TestCoder_MappingIsWhatItHasAlwaysBeen(t *testing.T) {
 	for _, golden := range []struct {
 		codeLength, prefixLength, prefix int
 		counter                          int64
@@ -87,7 +87,7 @@ func TestTheMappingIsWhatItHasAlwaysBeen(t *testing.T) {
 	}
 }
 
-func TestALongRunOfCodesIsWhatItHasAlwaysBeen(t *testing.T) {
+func TestCoder_LongRunOfCodesIsWhatItHasAlwaysBeen(t *testing.T) {
 	coder := newCoder(t, 5, 2)
 	sum := sha256.New()
 	for counter := range int64(20_000) {

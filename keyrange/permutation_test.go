@@ -7,7 +7,7 @@ import (
 
 // The permutation itself, for spaces of fewer than 62³ codes, which NewSpace refuses: an
 // even number of suffix characters is too many to exhaust otherwise.
-func TestThePermutationIsABijectionOfEverySmallSet(t *testing.T) {
+func TestPermutation_PermutationIsABijectionOfEverySmallSet(t *testing.T) {
 	sizes := []int64{62, 62 * 62}               // one suffix character, and two
 	for size := int64(1); size <= 150; size++ { // squares, products of neighbours, primes
 		sizes = append(sizes, size)

@@ -83,7 +83,7 @@ func transfers(steps []keyrange.Step) int {
 	return len(pairs)
 }
 
-func TestAnyPlanKeepsEveryCounterAndEqualisesTheRegions(t *testing.T) {
+func TestRebalance_AnyPlanKeepsEveryCounterAndEqualisesTheRegions(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		regions := rapid.IntRange(1, 7).Draw(t, "regions")
 		ranges, rates := drawRanges(t, regions), drawRates(t, regions)
@@ -174,7 +174,7 @@ func checkMargins(t require.TestingT, ranges []keyrange.Range, plan keyrange.Pla
 	}
 }
 
-func TestAPlanStillAppliesWhenMoreHasBeenLeased(t *testing.T) {
+func TestRebalance_PlanStillAppliesWhenMoreHasBeenLeased(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		opts := keyrange.Options{Margin: 50_000}
 		ranges, rates := drawRanges(t, 4), drawRates(t, 4)
@@ -191,7 +191,7 @@ func TestAPlanStillAppliesWhenMoreHasBeenLeased(t *testing.T) {
 	})
 }
 
-func TestAPlanOfManyRegionsEqualisesThem(t *testing.T) {
+func TestRebalance_PlanOfManyRegionsEqualisesThem(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		regions := rapid.IntRange(13, 40).Draw(t, "regions")
 		ranges, rates := drawRanges(t, regions), drawRates(t, regions)
@@ -206,7 +206,7 @@ func TestAPlanOfManyRegionsEqualisesThem(t *testing.T) {
 // The planner is compared with a search that knows nothing of groups: it tries all
 // sets of transfers of multiples of a thousand counters. It is coarser, so the planner
 // may do better, but never worse.
-func TestNoPlanWithFewerTransfersExists(t *testing.T) {
+func TestRebalance_NoPlanWithFewerTransfersExists(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		regions := rapid.IntRange(2, 4).Draw(t, "regions")
 		var ranges []keyrange.Range

@@ -72,7 +72,7 @@ func spread(forecasts []keyrange.Forecast) float64 {
 	return longest / shortest
 }
 
-func TestARegionThatMintsFiftyTimesAsMuchGetsAPieceOfEachOfTheOthers(t *testing.T) {
+func TestRebalance_RegionThatMintsFiftyTimesAsMuchGetsAPieceOfEachOfTheOthers(t *testing.T) {
 	ranges := []keyrange.Range{live(1, "ap", 2e6, suffixes), live(2, "eu", 100e6, suffixes), live(3, "us", 2e6, suffixes)}
 	rates := keyrange.Rates{"ap": 100, "eu": 5000, "us": 100}
 	plan := rebalance(t, ranges, rates, keyrange.Options{})
@@ -93,7 +93,7 @@ func TestARegionThatMintsFiftyTimesAsMuchGetsAPieceOfEachOfTheOthers(t *testing.
 	require.Empty(t, rebalance(t, after, rates, keyrange.Options{}).Steps)
 }
 
-func TestAPlan(t *testing.T) {
+func TestRebalance_Plan(t *testing.T) {
 	retired, draining := live(8, "eu", 0, 100e6), live(9, "eu", 0, 100e6)
 	retired.State, draining.State = keyrange.Retired, keyrange.Draining
 	type steps = []keyrange.Step
@@ -200,7 +200,7 @@ func TestAPlan(t *testing.T) {
 	}
 }
 
-func TestAForecastTellsHowLongEveryRegionLasts(t *testing.T) {
+func TestRebalance_ForecastTellsHowLongEveryRegionLasts(t *testing.T) {
 	draining := live(3, "eu", 0, 9e6)
 	draining.State = keyrange.Draining
 	plan := rebalance(t, []keyrange.Range{live(1, "eu", 1e6, 6e6), live(2, "eu", 0, 1e6), draining, live(4, "ap", 5, 6)},
@@ -211,7 +211,7 @@ func TestAForecastTellsHowLongEveryRegionLasts(t *testing.T) {
 	require.True(t, math.IsInf(plan.Before[0].MinutesLeft(), 1))
 }
 
-func TestAPlanRefusesWhatMakesNoSense(t *testing.T) {
+func TestRebalance_PlanRefusesWhatMakesNoSense(t *testing.T) {
 	fine := []keyrange.Range{live(1, "eu", 0, 50e6), live(2, "us", 0, 54e6)}
 	twin := fine[1]
 	twin.Prefix, twin.ID = 1, 1
@@ -243,7 +243,7 @@ func TestAPlanRefusesWhatMakesNoSense(t *testing.T) {
 	}
 }
 
-func TestExtremesMakeNoBadPlan(t *testing.T) {
+func TestRebalance_ExtremesMakeNoBadPlan(t *testing.T) {
 	const most = 62 * 62 * 62 * 62 * 62 * 62 * 62 * 62 * 62
 	for _, rates := range []keyrange.Rates{
 		{"a": math.SmallestNonzeroFloat64, "b": 1e18},

@@ -10,7 +10,7 @@ import (
 	"waypost/keyrange"
 )
 
-func TestASplitLosesNoCounterAndLeavesWhatIsLeasedInTheLowerPart(t *testing.T) {
+func TestRange_SplitLosesNoCounterAndLeavesWhatIsLeasedInTheLowerPart(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := keyrange.Range{ID: 7, Prefix: 3, Region: "eu", State: rapid.SampledFrom([]keyrange.State{keyrange.Live,
 			keyrange.Draining}).Draw(t, "state")}
@@ -30,7 +30,7 @@ func TestASplitLosesNoCounterAndLeavesWhatIsLeasedInTheLowerPart(t *testing.T) {
 	})
 }
 
-func TestASplitIsRefused(t *testing.T) {
+func TestRange_SplitIsRefused(t *testing.T) {
 	r := keyrange.Range{ID: 7, Lo: 100, Hi: 200, Next: 150, Region: "eu", State: keyrange.Live}
 	retired, torn := r, r
 	retired.State = keyrange.Retired
@@ -57,7 +57,7 @@ func TestASplitIsRefused(t *testing.T) {
 	}
 }
 
-func TestOverlappingRangesAreFound(t *testing.T) {
+func TestRange_OverlappingRangesAreFound(t *testing.T) {
 	live := func(id int64, prefix int, lo, hi int64) keyrange.Range {
 		return keyrange.Range{ID: id, Prefix: prefix, Lo: lo, Hi: hi, Next: lo, Region: "eu", State: keyrange.Live}
 	}
@@ -80,7 +80,7 @@ func TestOverlappingRangesAreFound(t *testing.T) {
 		"ranges 2 and 1 of prefix 1 both hold counter 499")
 }
 
-func TestARangeThatIsLeasedToItsEndHasNoRemainder(t *testing.T) {
+func TestRange_RangeThatIsLeasedToItsEndHasNoRemainder(t *testing.T) {
 	require.Equal(t, int64(0), keyrange.Range{Lo: 5, Hi: 15, Next: 15}.Remainder())
 	require.Equal(t, int64(1), keyrange.Range{Lo: 5, Hi: 15, Next: 14}.Remainder())
 }

@@ -9,7 +9,7 @@ import (
 	"waypost/keyrange"
 )
 
-func TestASpaceCountsItsPrefixesAndSuffixes(t *testing.T) {
+func TestSpace_SpaceCountsItsPrefixesAndSuffixes(t *testing.T) {
 	for _, c := range []struct {
 		code, prefix, prefixes int
 		suffixes               int64
@@ -30,14 +30,14 @@ func TestASpaceCountsItsPrefixesAndSuffixes(t *testing.T) {
 	}
 }
 
-func TestASpaceRefusesLengthsOutOfBounds(t *testing.T) {
+func TestSpace_SpaceRefusesLengthsOutOfBounds(t *testing.T) {
 	for _, c := range [][2]int{{4, 1}, {11, 2}, {7, 0}, {7, 4}, {5, 3}, {0, 0}, {-7, -2}} {
 		_, err := keyrange.NewSpace(c[0], c[1])
 		require.Equal(t, waypost.EInvalid, waypost.CodeOf(err), "%v", c)
 	}
 }
 
-func TestPrefixesAreBase62WithLeadingZeros(t *testing.T) {
+func TestSpace_PrefixesAreBase62WithLeadingZeros(t *testing.T) {
 	space, err := keyrange.NewSpace(7, 2)
 	require.NoError(t, err)
 	for ordinal, text := range map[int]string{0: "00", 9: "09", 10: "0A", 35: "0Z", 36: "0a", 61: "0z", 62: "10", 3843: "zz"} {
@@ -50,7 +50,7 @@ func TestPrefixesAreBase62WithLeadingZeros(t *testing.T) {
 	require.Panics(t, func() { space.Prefix(3844) })
 }
 
-func TestASpaceHoldsOnlyBlocksThatLieInIt(t *testing.T) {
+func TestSpace_SpaceHoldsOnlyBlocksThatLieInIt(t *testing.T) {
 	space, err := keyrange.NewSpace(5, 2)
 	require.NoError(t, err)
 	const all = 62 * 62 * 62
@@ -69,12 +69,12 @@ func TestASpaceHoldsOnlyBlocksThatLieInIt(t *testing.T) {
 	require.False(t, keyrange.Space{}.Holds(keyrange.Block{Prefix: 0, Lo: 0, Hi: 1}))
 }
 
-func TestTheZeroSpaceHoldsNoCode(t *testing.T) {
+func TestSpace_ZeroSpaceHoldsNoCode(t *testing.T) {
 	_, _, ok := keyrange.Space{}.Split("")
 	require.False(t, ok)
 }
 
-func TestBlocksAndRangesCountWhatTheyHold(t *testing.T) {
+func TestSpace_BlocksAndRangesCountWhatTheyHold(t *testing.T) {
 	require.Equal(t, int64(10), keyrange.Block{Lo: 5, Hi: 15}.Len())
 	require.Equal(t, int64(0), keyrange.Block{Lo: 15, Hi: 5}.Len())
 }

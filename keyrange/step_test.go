@@ -14,14 +14,14 @@ var (
 	step      = keyrange.Step{Range: 7, Prefix: 3, At: 180, Hi: 200, Counters: 20, From: "eu", To: "us"}
 )
 
-func TestAStepMovesTheUpperEndOfARange(t *testing.T) {
+func TestStep_StepMovesTheUpperEndOfARange(t *testing.T) {
 	stays, moves, err := step.Apply(stepRange)
 	require.NoError(t, err)
 	require.Equal(t, keyrange.Range{ID: 7, Prefix: 3, Lo: 100, Hi: 180, Next: 150, Region: "eu", State: keyrange.Live}, stays)
 	require.Equal(t, keyrange.Range{Prefix: 3, Lo: 180, Hi: 200, Next: 180, Region: "us", State: keyrange.Live}, moves)
 }
 
-func TestAStepThatTakesAllLeavesWhatIsLeased(t *testing.T) {
+func TestStep_StepThatTakesAllLeavesWhatIsLeased(t *testing.T) {
 	whole := step
 	whole.At = 0
 	leased := stepRange
@@ -32,7 +32,7 @@ func TestAStepThatTakesAllLeavesWhatIsLeased(t *testing.T) {
 	require.Equal(t, keyrange.Range{Prefix: 3, Lo: 170, Hi: 200, Next: 170, Region: "us", State: keyrange.Live}, moves)
 }
 
-func TestAStepThatTakesAFreshRangeTakesItAsItIs(t *testing.T) {
+func TestStep_StepThatTakesAFreshRangeTakesItAsItIs(t *testing.T) {
 	whole := step
 	whole.At = 0
 	fresh := stepRange
@@ -44,7 +44,7 @@ func TestAStepThatTakesAFreshRangeTakesItAsItIs(t *testing.T) {
 	require.Equal(t, fresh, moves)
 }
 
-func TestAStepAppliesUntilTheLeasesReachIt(t *testing.T) {
+func TestStep_StepAppliesUntilTheLeasesReachIt(t *testing.T) {
 	leased := stepRange
 	leased.Next = step.At
 	_, _, err := step.Apply(leased)
@@ -54,7 +54,7 @@ func TestAStepAppliesUntilTheLeasesReachIt(t *testing.T) {
 	require.Equal(t, waypost.EConflict, waypost.CodeOf(err))
 }
 
-func TestAStepIsRefusedWhenTheRangeIsNotWhatItWas(t *testing.T) {
+func TestStep_StepIsRefusedWhenTheRangeIsNotWhatItWas(t *testing.T) {
 	for name, change := range map[string]func(r *keyrange.Range, s *keyrange.Step){
 		"another range":       func(r *keyrange.Range, _ *keyrange.Step) { r.ID = 8 },
 		"another prefix":      func(r *keyrange.Range, _ *keyrange.Step) { r.Prefix = 4 },
@@ -75,7 +75,7 @@ func TestAStepIsRefusedWhenTheRangeIsNotWhatItWas(t *testing.T) {
 	}
 }
 
-func TestAStepThatMakesNoSenseIsRefused(t *testing.T) {
+func TestStep_StepThatMakesNoSenseIsRefused(t *testing.T) {
 	for name, change := range map[string]func(s *keyrange.Step){
 		"to nowhere":            func(s *keyrange.Step) { s.To = "" },
 		"to where it is":        func(s *keyrange.Step) { s.To = "eu" },

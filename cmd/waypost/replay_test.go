@@ -238,14 +238,14 @@ func replayAPI(t *testing.T, links fewLinks) (api, ingest string, db *postgres.D
 	})
 	service := controlplane.New(controlplane.Config{
 		Stores: db.Stores(), Minter: minter, Region: "eu",
-	}).All()
+	})
 	t.Cleanup(func() { require.NoError(t, service.Close(context.Background())) })
 	actor := controlplane.Actor{Workspace: waypost.DefaultWorkspace, Scopes: []controlplane.Scope{controlplane.ScopeAdmin}}
 	for _, code := range slices.Sorted(maps.Keys(links)) {
-		_, _, err := service.Create(t.Context(), actor, controlplane.NewLink{OriginalURL: "https://example.com/", CustomCode: code})
+		_, _, err := service.Links.Create(t.Context(), actor, controlplane.NewLink{OriginalURL: "https://example.com/", CustomCode: code})
 		require.NoError(t, err)
 	}
-	srv := httptest.NewServer(httpapi.New(httpapi.Config{Links: service, Domains: service, Keys: service, Clicks: service, Access: service, Workspaces: service, BaseURL: "https://go.example.com", RequestTimeout: time.Minute, Anonymous: &actor}))
+	srv := httptest.NewServer(httpapi.New(httpapi.Config{Links: service.Links, Domains: service.Domains, Keys: service.KeyRanges, Clicks: service.Clicks, Access: service.Access, Workspaces: service.Workspaces, BaseURL: "https://go.example.com", RequestTimeout: time.Minute, Anonymous: &actor}))
 	t.Cleanup(srv.Close)
 	takes := httptest.NewServer(httpapi.Ingest(db, nil, nil))
 	t.Cleanup(takes.Close)

@@ -61,10 +61,10 @@ func install(t *testing.T, source func(replication.Source) replication.Source) *
 		Minter: controlplane.NewMinter(controlplane.MinterConfig{
 			Store: db, Coder: keyrange.NewCoder(space, [32]byte{}), Region: "eu-west-1", Node: "test/1", Size: 500,
 		}),
-	}).All()
+	})
 	t.Cleanup(func() { require.NoError(t, service.Close(context.Background())) })
 	in := &installation{db: db, hand: hand, url: database, links: httpapi.New(httpapi.Config{
-		Links: service, Domains: service, Keys: service, Clicks: service, Access: service, Workspaces: service, BaseURL: "https://go.example.com", RequestTimeout: time.Minute,
+		Links: service.Links, Domains: service.Domains, Keys: service.KeyRanges, Clicks: service.Clicks, Access: service.Access, Workspaces: service.Workspaces, BaseURL: "https://go.example.com", RequestTimeout: time.Minute,
 		Anonymous: &controlplane.Actor{Workspace: waypost.DefaultWorkspace, Scopes: []controlplane.Scope{controlplane.ScopeAdmin}},
 	})}
 	var src replication.Source = db

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestNobodyHasMoreUnderWayThanAnAddressMay(t *testing.T) {
+func TestAtOnce_NobodyHasMoreUnderWayThanAnAddressMay(t *testing.T) {
 	a := NewAtOnce(2)
 	office := netip.MustParseAddr("192.0.2.1")
 	first, ok := a.Enter(office)
@@ -27,7 +27,7 @@ func TestNobodyHasMoreUnderWayThanAnAddressMay(t *testing.T) {
 	require.False(t, ok)
 }
 
-func TestWhoHasManyAddressesSideBySideIsBoundedToo(t *testing.T) {
+func TestAtOnce_WhoHasManyAddressesSideBySideIsBoundedToo(t *testing.T) {
 	for _, form := range []string{"192.0.2.%d", "2001:db8:0:%x::1"} {
 		a := NewAtOnce(2)
 		var leave []func()
@@ -45,7 +45,7 @@ func TestWhoHasManyAddressesSideBySideIsBoundedToo(t *testing.T) {
 	}
 }
 
-func TestThoseWithoutAnAddressShareOne(t *testing.T) {
+func TestAtOnce_ThoseWithoutAnAddressShareOne(t *testing.T) {
 	a := NewAtOnce(1)
 	leave, ok := a.Enter(netip.Addr{})
 	require.True(t, ok)

@@ -24,7 +24,7 @@ func newClock() *clock {
 	return &c
 }
 
-func TestACredentialMayAskItsBurstAndThenAtItsRate(t *testing.T) {
+func TestLimit_CredentialMayAskItsBurstAndThenAtItsRate(t *testing.T) {
 	c := newClock()
 	r := NewRequests(2, 4, c.now)
 	for want := 3; want >= 0; want-- {
@@ -45,7 +45,7 @@ func TestACredentialMayAskItsBurstAndThenAtItsRate(t *testing.T) {
 	require.False(t, d.OK)
 }
 
-func TestALargeRequestIsPaidForAfterwards(t *testing.T) {
+func TestLimit_LargeRequestIsPaidForAfterwards(t *testing.T) {
 	c := newClock()
 	r := NewRequests(1, 10, c.now)
 	d, _ := r.Take("a")
@@ -59,7 +59,7 @@ func TestALargeRequestIsPaidForAfterwards(t *testing.T) {
 	require.True(t, d.OK)
 }
 
-func TestGuessesAreLimitedByAddressAndByPrefix(t *testing.T) {
+func TestLimit_GuessesAreLimitedByAddressAndByPrefix(t *testing.T) {
 	c := newClock()
 	g := NewGuesses(3, c.now)
 	home := netip.MustParseAddr("192.0.2.1")
@@ -90,7 +90,7 @@ func TestGuessesAreLimitedByAddressAndByPrefix(t *testing.T) {
 	require.Empty(t, by, "one attempt more")
 }
 
-func TestAnAddressOfIPv6IsItsNetwork(t *testing.T) {
+func TestLimit_AddressOfIPv6IsItsNetwork(t *testing.T) {
 	g := NewGuesses(1, newClock().now)
 	g.Failed(netip.MustParseAddr("2001:db8::1"), "")
 	by, _ := g.Check(netip.MustParseAddr("2001:db8::ffff:2"), "")
@@ -99,7 +99,7 @@ func TestAnAddressOfIPv6IsItsNetwork(t *testing.T) {
 	require.Empty(t, by)
 }
 
-func TestACredentialThatWasGoodIsLetThroughUntilItIsNot(t *testing.T) {
+func TestLimit_CredentialThatWasGoodIsLetThroughUntilItIsNot(t *testing.T) {
 	g := NewGuesses(1, newClock().now)
 	office, good := netip.MustParseAddr("192.0.2.1"), "wp_live_goodREST"
 	g.Succeeded(good)
@@ -113,7 +113,7 @@ func TestACredentialThatWasGoodIsLetThroughUntilItIsNot(t *testing.T) {
 	require.Equal(t, ByAddress, by)
 }
 
-func TestNothingIsLimitedWhereTheLimitIsZero(t *testing.T) {
+func TestLimit_NothingIsLimitedWhereTheLimitIsZero(t *testing.T) {
 	r, g := NewRequests(0, 10, nil), NewGuesses(0, nil)
 	for range 1_000 {
 		d, limited := r.Take("a")
@@ -127,7 +127,7 @@ func TestNothingIsLimitedWhereTheLimitIsZero(t *testing.T) {
 	g.Succeeded("a")
 }
 
-func TestAFloodOfAddressesTakesBoundedMemoryAndFreesNobody(t *testing.T) {
+func TestLimit_FloodOfAddressesTakesBoundedMemoryAndFreesNobody(t *testing.T) {
 	c := newClock()
 	g := NewGuesses(10, c.now)
 	guesser := netip.MustParseAddr("192.0.2.1")

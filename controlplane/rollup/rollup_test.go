@@ -54,7 +54,7 @@ func dayOf(parts ...*rollup.Delta) *rollup.Day {
 	return d
 }
 
-func TestTheOrderInWhichPartsAreFoldedAndDaysMergedDoesNotMatter(t *testing.T) {
+func TestDay_OrderInWhichPartsAreFoldedAndDaysMergedDoesNotMatter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b, c := draw(t), draw(t), draw(t)
 		want := bytes(dayOf(a, b, c))
@@ -71,7 +71,7 @@ func TestTheOrderInWhichPartsAreFoldedAndDaysMergedDoesNotMatter(t *testing.T) {
 	})
 }
 
-func TestEveryDimensionAddsUpToTheClicksAlsoAfterPacking(t *testing.T) {
+func TestDay_EveryDimensionAddsUpToTheClicksAlsoAfterPacking(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var sum rollup.Count
 		day := &rollup.Day{}
@@ -93,7 +93,7 @@ func TestEveryDimensionAddsUpToTheClicksAlsoAfterPacking(t *testing.T) {
 	})
 }
 
-func TestNamesBeyondAThousandAreOthersAndTheMostClickedAreKept(t *testing.T) {
+func TestDay_NamesBeyondAThousandAreOthersAndTheMostClickedAreKept(t *testing.T) {
 	b := &rollup.Breakdown{}
 	for i := range 1_500 {
 		b.Add(&waypost.ClickProfile{Referrer: fmt.Sprintf("host-%04d.example", i)}, rollup.Count{Clicks: uint64(i) + 1, Bots: uint64(i) / 2})
@@ -113,7 +113,7 @@ func TestNamesBeyondAThousandAreOthersAndTheMostClickedAreKept(t *testing.T) {
 	require.Equal(t, packed, b.Append(nil))
 }
 
-func TestCitiesOfOneNameInTwoCountriesAreTwo(t *testing.T) {
+func TestDay_CitiesOfOneNameInTwoCountriesAreTwo(t *testing.T) {
 	b := &rollup.Breakdown{}
 	b.Add(&waypost.ClickProfile{Country: "FR", City: "Paris"}, rollup.Count{Clicks: 2})
 	b.Add(&waypost.ClickProfile{Country: "US", City: "Paris"}, rollup.Count{Clicks: 1})
@@ -130,7 +130,7 @@ func TestCitiesOfOneNameInTwoCountriesAreTwo(t *testing.T) {
 // hash returns 40 bits of a hash, as an edge sends them.
 func hash(r *rand.Rand) uint64 { return r.Uint64() & waypost.VisitorBits }
 
-func TestUpToTwoThousandVisitorsAreToldExactly(t *testing.T) {
+func TestDay_UpToTwoThousandVisitorsAreToldExactly(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	v := &rollup.Visitors{}
 	for n := range uint64(2_048) {
@@ -148,7 +148,7 @@ func TestUpToTwoThousandVisitorsAreToldExactly(t *testing.T) {
 	require.Less(t, len(v.Append(nil)), 5*2_049+10)
 }
 
-func TestAHundredThousandVisitorsOfThreeEdgesThatOverlapAreToldWithinTwoPercent(t *testing.T) {
+func TestDay_HundredThousandVisitorsOfThreeEdgesThatOverlapAreToldWithinTwoPercent(t *testing.T) {
 	for seed := range uint64(10) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		edges := [3]rollup.Visitors{}
@@ -173,7 +173,7 @@ func TestAHundredThousandVisitorsOfThreeEdgesThatOverlapAreToldWithinTwoPercent(
 	}
 }
 
-func TestSketchesTellManyVisitorsAndFew(t *testing.T) {
+func TestDay_SketchesTellManyVisitorsAndFew(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 5))
 	v := &rollup.Visitors{}
 	n := 0
@@ -186,7 +186,7 @@ func TestSketchesTellManyVisitorsAndFew(t *testing.T) {
 	}
 }
 
-func TestTheSameVisitorsGiveTheSameBytesInWhateverOrder(t *testing.T) {
+func TestDay_SameVisitorsGiveTheSameBytesInWhateverOrder(t *testing.T) {
 	r := rand.New(rand.NewPCG(6, 7))
 	for _, n := range []int{10, 2_048, 2_049, 6_000} {
 		hashes := make([]uint64, n)
@@ -210,13 +210,13 @@ func TestTheSameVisitorsGiveTheSameBytesInWhateverOrder(t *testing.T) {
 	}
 }
 
-func TestCountsStopAtTheirBound(t *testing.T) {
+func TestDay_CountsStopAtTheirBound(t *testing.T) {
 	c := rollup.Count{Clicks: rollup.MaxCount - 1}
 	c.Add(rollup.Count{Clicks: math.MaxUint64, Bots: 3})
 	require.Equal(t, rollup.Count{Clicks: rollup.MaxCount, Bots: 3}, c)
 }
 
-func TestWhatABreakdownLacksIsAmongOthers(t *testing.T) {
+func TestDay_WhatABreakdownLacksIsAmongOthers(t *testing.T) {
 	d := &rollup.Day{}
 	d.Quarters[5] = rollup.Count{Clicks: 7, Bots: 2}
 	d.Breakdown.Add(&waypost.ClickProfile{Country: "DE"}, rollup.Count{Clicks: 3, Bots: 1})

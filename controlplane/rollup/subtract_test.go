@@ -32,7 +32,7 @@ func drawBreakdown(t *rapid.T, label string) *rollup.Breakdown {
 
 var everyDimension = []rollup.Dimension{rollup.Country, rollup.City, rollup.Device, rollup.Browser, rollup.OS, rollup.Referrer}
 
-func TestWhatWasAddedCanBeSubtracted(t *testing.T) {
+func TestBreakdown_WhatWasAddedCanBeSubtracted(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rest, gone := drawBreakdown(t, "rest"), drawBreakdown(t, "gone")
 		want := rest.Append(nil)
@@ -42,7 +42,7 @@ func TestWhatWasAddedCanBeSubtracted(t *testing.T) {
 	})
 }
 
-func TestSubtractingKeepsTheSumsWhereNamesWereDropped(t *testing.T) {
+func TestBreakdown_SubtractingKeepsTheSumsWhereNamesWereDropped(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rest, gone := drawBreakdown(t, "rest"), drawBreakdown(t, "gone")
 		sum := &rollup.Breakdown{}
@@ -60,7 +60,7 @@ func TestSubtractingKeepsTheSumsWhereNamesWereDropped(t *testing.T) {
 	})
 }
 
-func TestSubtractingMoreThanThereIsLeavesNothing(t *testing.T) {
+func TestBreakdown_SubtractingMoreThanThereIsLeavesNothing(t *testing.T) {
 	b, more := &rollup.Breakdown{}, &rollup.Breakdown{}
 	b.Add(&waypost.ClickProfile{Country: "DE"}, rollup.Count{Clicks: 3, Bots: 1})
 	more.Add(&waypost.ClickProfile{Country: "FR"}, rollup.Count{Clicks: 5, Bots: 5})
@@ -71,7 +71,7 @@ func TestSubtractingMoreThanThereIsLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestTrimmingKeepsTheNamesWithTheMostClicks(t *testing.T) {
+func TestBreakdown_TrimmingKeepsTheNamesWithTheMostClicks(t *testing.T) {
 	b := &rollup.Breakdown{}
 	for i, name := range []string{"a.example", "b.example", "c.example"} {
 		b.Add(&waypost.ClickProfile{Referrer: name}, rollup.Count{Clicks: uint64(i + 1)})

@@ -28,7 +28,7 @@ func mostOf(counts map[int64]uint64, most int) (links []rollup.LinkCount) {
 	return links[:min(len(links), most)]
 }
 
-func TestATopHasTheLinksWithTheMostClicksHoweverTheyGrow(t *testing.T) {
+func TestTop_TopHasTheLinksWithTheMostClicksHoweverTheyGrow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		most := rapid.SampledFrom([]int{1, 3, rollup.MaxTop}).Draw(t, "most")
 		top, counts := &rollup.Top{}, map[int64]uint64{}
@@ -66,7 +66,7 @@ func TestATopHasTheLinksWithTheMostClicksHoweverTheyGrow(t *testing.T) {
 	})
 }
 
-func TestAForgottenLinkLeavesTheTopAndWhatOthersCanHaveStays(t *testing.T) {
+func TestTop_ForgottenLinkLeavesTheTopAndWhatOthersCanHaveStays(t *testing.T) {
 	top := &rollup.Top{}
 	top.Set(counted(1, 5), counted(2, 9), counted(3, 7))
 	top.Cut(2)
@@ -76,7 +76,7 @@ func TestAForgottenLinkLeavesTheTopAndWhatOthersCanHaveStays(t *testing.T) {
 }
 
 // Whatever the lists leave out, the bounds hold, and what is called exact is.
-func TestTheFirstLinksOfManyDaysAreFoundByTheirLists(t *testing.T) {
+func TestTop_FirstLinksOfManyDaysAreFoundByTheirLists(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var sum rollup.TopSum
 		all := map[int64]uint64{}

@@ -41,7 +41,7 @@ func requireSameToBrowsers(t require.TestingT, original string, got target.Targe
 
 // The parts are such as may be accepted, but that a browser, a registry or a careless
 // parser might see differently.
-func TestWhateverIsAcceptedIsTheSameToABrowser(t *testing.T) {
+func TestRules_WhateverIsAcceptedIsTheSameToABrowser(t *testing.T) {
 	runes := []rune("aZ09-._~:/?#[]@!$&'()*+,;=% |\"<>^`{}üß例😀\u00ad\u200d\u3002\uff0e\u0301\u05d0\ufeff\uffff")
 	rest := rapid.StringOfN(rapid.RuneFrom(runes), 0, 12, -1)
 	label := rapid.OneOf(

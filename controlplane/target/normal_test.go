@@ -9,7 +9,7 @@ import (
 	"waypost/controlplane/target"
 )
 
-func TestTargetsThatAreTheSameToReadersHaveOneNormalForm(t *testing.T) {
+func TestNormal_TargetsThatAreTheSameToReadersHaveOneNormalForm(t *testing.T) {
 	for name, c := range map[string]struct{ original, want string }{
 		"scheme and host in upper case": {"HTTPS://Example.COM/Path", "https://example.com/Path"},
 		"the usual port":                {"https://example.com:443/a", "https://example.com/a"},
@@ -40,7 +40,7 @@ func TestTargetsThatAreTheSameToReadersHaveOneNormalForm(t *testing.T) {
 	}
 }
 
-func TestTargetsThatDifferForSomebodyKeepTheirNormalForms(t *testing.T) {
+func TestNormal_TargetsThatDifferForSomebodyKeepTheirNormalForms(t *testing.T) {
 	forms := map[string]string{}
 	for _, original := range []string{
 		"https://example.com/a", "http://example.com/a", "https://example.com/A", "https://www.example.com/a",

@@ -51,7 +51,7 @@ func requireRefusal(t testing.TB, err error, code waypost.ErrorCode, word string
 	require.False(t, strings.ContainsFunc(e.Message, unicode.IsControl), hint...)
 }
 
-func TestEveryRealLinkIsAccepted(t *testing.T) {
+func TestRules_EveryRealLinkIsAccepted(t *testing.T) {
 	urls := column(t, "links.csv", "original_url")
 	require.Len(t, urls, 9147)
 	for _, u := range urls {
@@ -61,7 +61,7 @@ func TestEveryRealLinkIsAccepted(t *testing.T) {
 	}
 }
 
-func TestEveryBadTargetIsRefusedForItsOwnReason(t *testing.T) {
+func TestRules_EveryBadTargetIsRefusedForItsOwnReason(t *testing.T) {
 	urls, titles := column(t, "bad_targets.csv", "original_url"), column(t, "bad_targets.csv", "title")
 	require.Len(t, refusals, len(urls))
 	for i, want := range refusals {
@@ -71,7 +71,7 @@ func TestEveryBadTargetIsRefusedForItsOwnReason(t *testing.T) {
 	}
 }
 
-func TestBytesThatAFileOfTextCannotHoldAreRefused(t *testing.T) {
+func TestRules_BytesThatAFileOfTextCannotHoldAreRefused(t *testing.T) {
 	for _, c := range []struct{ url, word string }{
 		{"https://example.com/a\x00b", "U+0000"},
 		{"https://example.com/a\rb", "U+000D"},
@@ -87,7 +87,7 @@ func TestBytesThatAFileOfTextCannotHoldAreRefused(t *testing.T) {
 	}
 }
 
-func TestLocationIsTheOriginalButForWhatAHeaderCannotHold(t *testing.T) {
+func TestRules_LocationIsTheOriginalButForWhatAHeaderCannotHold(t *testing.T) {
 	for _, c := range []struct{ original, location, host string }{
 		{"https://example.com", "", "example.com"},
 		{"HTTPS://Example.COM:0443/a/../b/./c//d?", "", "example.com"},
@@ -134,7 +134,7 @@ func TestLocationIsTheOriginalButForWhatAHeaderCannotHold(t *testing.T) {
 	}
 }
 
-func TestTheEndsOfReservedBlocksAreMet(t *testing.T) {
+func TestRules_EndsOfReservedBlocksAreMet(t *testing.T) {
 	for _, address := range []string{
 		"1.0.0.0", "9.255.255.255", "11.0.0.0", "100.63.255.255", "100.128.0.0", "126.255.255.255", "128.0.0.0",
 		"169.253.255.255", "169.255.0.0", "172.15.255.255", "172.32.0.0", "191.255.255.255", "192.0.1.0", "192.0.3.0",
@@ -156,7 +156,7 @@ func TestTheEndsOfReservedBlocksAreMet(t *testing.T) {
 	}
 }
 
-func TestPrivateTargetsAreAcceptedWhereTheOperatorAllowsThem(t *testing.T) {
+func TestRules_PrivateTargetsAreAcceptedWhereTheOperatorAllowsThem(t *testing.T) {
 	rules := target.Rules{AllowPrivate: true}
 	for _, u := range []string{
 		"http://localhost:8080/", "http://printer.local/", "http://127.0.0.1/", "http://10.1.2.3/", "http://[::1]/",
@@ -173,7 +173,7 @@ func TestPrivateTargetsAreAcceptedWhereTheOperatorAllowsThem(t *testing.T) {
 	}
 }
 
-func TestALinkToADomainOfOursIsRefusedHoweverItIsWritten(t *testing.T) {
+func TestRules_LinkToADomainOfOursIsRefusedHoweverItIsWritten(t *testing.T) {
 	rules := target.Rules{OwnHosts: func(host string) bool { return host == "go.example" || host == "xn--bcher-kva.example" }}
 	for _, u := range []string{
 		"https://go.example/abc", "http://GO.Example:8080", "https://go.example./", "https://ｇｏ.example/", "https://go。example/",
@@ -188,7 +188,7 @@ func TestALinkToADomainOfOursIsRefusedHoweverItIsWritten(t *testing.T) {
 	}
 }
 
-func TestTheLengthIsCountedInBytesOfTheOriginal(t *testing.T) {
+func TestRules_LengthIsCountedInBytesOfTheOriginal(t *testing.T) {
 	fill := func(length int, with string) string {
 		const start = "https://example.com/"
 		return start + strings.Repeat(with, (length-len(start))/len(with))
@@ -205,7 +205,7 @@ func TestTheLengthIsCountedInBytesOfTheOriginal(t *testing.T) {
 	require.LessOrEqual(t, len(got.Location), waypost.MaxPayload)
 }
 
-func TestALocationThatNoRecordCouldHoldIsRefused(t *testing.T) {
+func TestRules_LocationThatNoRecordCouldHoldIsRefused(t *testing.T) {
 	// These 58 bytes become 240 of punycode, more than three for each.
 	host := strings.Repeat("㌖.", 14) + "jp"
 	original := "http://" + host + "/"
@@ -214,7 +214,7 @@ func TestALocationThatNoRecordCouldHoldIsRefused(t *testing.T) {
 	requireRefusal(t, err, waypost.ETooLarge, "percent-encoded")
 }
 
-func TestMessagesQuoteOnlyALittleOfWhatWasSent(t *testing.T) {
+func TestRules_MessagesQuoteOnlyALittleOfWhatWasSent(t *testing.T) {
 	long := strings.Repeat("ä\u202e", 2000)
 	for _, u := range []string{long, long + ":", "https://" + long + "/", "https://example.com:" + long, "https://[::1]" + long,
 		"https://[" + long + "]", "https://%" + long} {

@@ -41,7 +41,6 @@ type plane struct {
 	database   string
 	url        string
 	db         *postgres.DB
-	service    *controlplane.Service
 	services   *controlplane.Services
 	log        *logged
 	operations map[string]map[string]any // of the document, by method and path
@@ -100,10 +99,10 @@ func startOn(t *testing.T, database string, configure ...func(*httpapi.Config)) 
 	p.services = controlplane.New(controlplane.Config{
 		Stores: p.db.Stores(), Minter: minter, Region: "eu", Now: now, Patience: time.Minute, Logger: log,
 	})
-	p.service = p.services.All()
 	t.Cleanup(func() { require.NoError(t, p.services.Close(context.Background())) })
 	config := httpapi.Config{
-		Links: p.service, Domains: p.service, Keys: p.service, Clicks: p.service, Access: p.service, Workspaces: p.service,
+		Links: p.services.Links, Domains: p.services.Domains, Keys: p.services.KeyRanges, Clicks: p.services.Clicks,
+		Access: p.services.Access, Workspaces: p.services.Workspaces,
 		BaseURL: "https://go.example.com", Logger: log, Now: now,
 		RequestTimeout: time.Minute, // passwords take their time
 	}

@@ -245,7 +245,7 @@ var routes = map[string]route{
 		},
 	},
 	"POST /api/v1/invitation": {public: true, own: func(w *world, c *credential) request {
-		_, i, err := w.service.InviteMember(w.t.Context(), controlplane.Actor{Workspace: own, Scopes: []controlplane.Scope{admin}},
+		_, i, err := w.service.Workspaces.InviteMember(w.t.Context(), controlplane.Actor{Workspace: own, Scopes: []controlplane.Scope{admin}},
 			w.user(own, "viewer"))
 		require.NoError(w.t, err)
 		return request{body: fmt.Sprintf(`{"token": %q, "password": "correct horse battery"}`, i.Token)}
@@ -259,7 +259,7 @@ var routes = map[string]route{
 	"POST /api/v1/kgs/keys/return": {
 		scopes: []controlplane.Scope{write},
 		own: func(w *world, c *credential) request {
-			key, err := w.service.ReserveKeys(w.t.Context(), controlplane.Actor{Workspace: c.ws}, "shop", 1)
+			key, err := w.service.KeyRanges.ReserveKeys(w.t.Context(), controlplane.Actor{Workspace: c.ws}, "shop", 1)
 			require.NoError(w.t, err)
 			return request{body: fmt.Sprintf(`{"keys": [%q], "service": "shop"}`, key[0])}
 		},

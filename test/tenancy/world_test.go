@@ -43,7 +43,7 @@ type world struct {
 	t       *testing.T
 	db      *postgres.DB
 	hand    *pgx.Conn
-	service *controlplane.Service
+	service *controlplane.Services
 	url     string
 	links   int
 	users   int
@@ -74,11 +74,12 @@ func newWorld(t *testing.T) *world {
 	w := &world{t: t, db: db}
 	w.service = controlplane.New(controlplane.Config{
 		Stores: db.Stores(), Minter: minter, Region: "eu", Patience: time.Minute,
-	}).All()
+	})
 	t.Cleanup(func() { require.NoError(t, w.service.Close(context.Background())) })
 	fleet := controlplane.NewFleet(controlplane.FleetConfig{Head: db})
 	server := httptest.NewServer(httpapi.New(httpapi.Config{
-		Links: w.service, Domains: w.service, Keys: w.service, Clicks: w.service, Access: w.service, Workspaces: w.service,
+		Links: w.service.Links, Domains: w.service.Domains, Keys: w.service.KeyRanges, Clicks: w.service.Clicks,
+		Access: w.service.Access, Workspaces: w.service.Workspaces,
 		Fleet: fleet, Nodes: controlplane.NewNodes(controlplane.NodesConfig{Store: db, Patience: time.Minute}),
 		Orders: controlplane.NewOrders(db, fleet.Knows, func() {}, slog.New(slog.DiscardHandler)), Cleanup: db,
 		BaseURL: "https://go.example.com", RequestTimeout: time.Minute,
@@ -106,24 +107,25 @@ func (w *world) people() {
 	}
 	by := controlplane.Actor{Workspace: victim, Name: marker, KeyID: 1, Scopes: []controlplane.Scope{admin}}
 	once := true
-	l, _, err := w.service.Create(w.t.Context(), by, controlplane.NewLink{
+	l, _, err := w.service.Links.Create(w.t.Context(), by, controlplane.NewLink{
 		OriginalURL: "https://example.com/" + marker, CustomCode: "theirs-1", Title: marker, Description: marker, Tags: []string{marker},
 		CreatedBy: marker,
 	})
 	require.NoError(w.t, err)
 	w.victimCode = string(l.Code)
 	root := "https://example.com/" + marker
-	_, _, err = w.service.ChangeDomain(w.t.Context(), by, domainOf(victim), controlplane.DomainChange{Root: &root}) // which the audit log has
+	_, _, err = w.service.Domains.ChangeDomain(w.t.Context(), by, domainOf(victim),
+		controlplane.DomainChange{Root: &root}) // which the audit log has
 	require.NoError(w.t, err)
 	w.victimUser = w.user(victim, "admin")
 	key := w.key(victim, w.victimUser, admin)
 	w.victimKID = w.number(`SELECT id FROM api_key WHERE hash = $1`, hashOf(key))
-	keys, err := w.service.ReserveKeys(w.t.Context(), by, "shop", 1)
+	keys, err := w.service.KeyRanges.ReserveKeys(w.t.Context(), by, "shop", 1)
 	require.NoError(w.t, err)
 	w.victimKey = string(keys[0])
 
 	// Others ask for the same target, once, and under the same key.
-	twin, _, err := w.service.Create(w.t.Context(), by, controlplane.NewLink{OriginalURL: sameTarget, Dedupe: &once})
+	twin, _, err := w.service.Links.Create(w.t.Context(), by, controlplane.NewLink{OriginalURL: sameTarget, Dedupe: &once})
 	require.NoError(w.t, err)
 	status, text := w.do(http.MethodPost, request{path: "/api/v1/urls", body: sameBody, once: sameKey}, &credential{text: key})
 	require.Equal(w.t, http.StatusCreated, status, text)
@@ -147,11 +149,12 @@ func (w *world) people() {
 	w.hidden = append(w.hidden, "987654321")
 
 	const password = "correct horse battery"
-	_, _, err = w.service.AddMember(w.t.Context(), controlplane.Actor{Workspace: own, Scopes: []controlplane.Scope{admin}},
+	_, _, err = w.service.Workspaces.AddMember(w.t.Context(), controlplane.Actor{Workspace: own, Scopes: []controlplane.Scope{admin}},
 		controlplane.NewMember{Email: "somebody@example.com", Role: controlplane.RoleViewer, Password: password})
 	require.NoError(w.t, err)
 	w.signIn = fmt.Sprintf(`{"email": "somebody@example.com", "password": %q}`, password)
-	m, _, err := w.service.Create(w.t.Context(), controlplane.Actor{Workspace: own}, controlplane.NewLink{OriginalURL: "https://example.com/"})
+	m, _, err := w.service.Links.Create(w.t.Context(), controlplane.Actor{Workspace: own},
+		controlplane.NewLink{OriginalURL: "https://example.com/"})
 	require.NoError(w.t, err)
 	w.minted = string(m.Code)
 }
@@ -183,7 +186,7 @@ func (w *world) number(sql string, args ...any) (n int64) {
 // link makes a link of a workspace.
 func (w *world) link(ws waypost.WorkspaceID) string {
 	w.t.Helper()
-	l, _, err := w.service.Create(w.t.Context(), controlplane.Actor{Workspace: ws}, controlplane.NewLink{
+	l, _, err := w.service.Links.Create(w.t.Context(), controlplane.Actor{Workspace: ws}, controlplane.NewLink{
 		OriginalURL: "https://example.com/", CustomCode: w.fresh(),
 	})
 	require.NoError(w.t, err)
