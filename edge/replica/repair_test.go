@@ -28,9 +28,8 @@ type fleet struct {
 	stop     func()
 	url      string
 
-	mu     sync.Mutex
-	asked  []string // snapshots and sums, by path and query
-	noSums int      // status that answers a request for sums; 0: the sums
+	mu    sync.Mutex
+	asked []string // snapshots and sums, by path and query
 }
 
 // newFleet begins with links "link00000" and so on, which the replica holds.
@@ -59,9 +58,6 @@ func (f *fleet) serveSource(t *testing.T, s replication.Source) {
 		defer f.mu.Unlock()
 		if r.URL.Path != replication.PathStream {
 			f.asked = append(f.asked, r.URL.Path+"?"+r.URL.RawQuery)
-		}
-		if r.URL.Path == replication.PathSums {
-			return f.noSums
 		}
 		return 0
 	})
@@ -234,21 +230,6 @@ func TestRepair_OfTooMuchBecomesASnapshot(t *testing.T) {
 	f.settle(t)
 	require.NotEqual(t, store, f.db.LiveStore())
 	require.Zero(t, f.follower.Status().Repairs)
-}
-
-func TestRepair_WithoutSumsBecomesASnapshot(t *testing.T) {
-	for _, status := range []int{http.StatusNotFound, http.StatusUnauthorized} {
-		f := newFleet(t, config(vfs.NewMem()), 10)
-		f.noSums = status
-		restore := f.Backup()
-		f.Commit(replicationtest.Link(linkCode(7), "https://lost.example/"))
-		apply(t, f.Source, f.db)
-		restore()
-		store := f.db.LiveStore()
-		f.follow(t)
-		f.settle(t)
-		require.NotEqual(t, store, f.db.LiveStore())
-	}
 }
 
 func TestRepair_WithAnotherDigestBecomesASnapshot(t *testing.T) {
