@@ -66,7 +66,7 @@ var layers = []layer{
 
 const module = "waypost"
 
-// maxMethods is how many methods a reader can hold in mind.
+// maxMethods bounds a type to what a reader can hold in mind.
 const maxMethods = 45
 
 // largerTypes have more methods, and at most this many. The list only shrinks.

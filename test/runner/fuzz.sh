@@ -2,6 +2,8 @@
 # Runs every fuzz test for a time, as many at once as there are processors.
 #
 #   test/runner/fuzz.sh 10s [DIRECTORY]
+#
+#   FUZZ_BUILD     flags of the build; default -fuzz=., by which coverage guides the tests
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -25,6 +27,6 @@ export -f fuzz
 export time out cache
 
 grep -rl --include='*_test.go' '^func Fuzz' "${2:-.}" | sed 's|^\./||' | xargs -r -n 1 dirname | sort -u | while read -r dir; do
-  go test -c -fuzz=. -o "$out/${dir//\//-}.test" "./$dir" >&2
+  go test -c ${FUZZ_BUILD:--fuzz=.} -o "$out/${dir//\//-}.test" "./$dir" >&2
   grep -hoE '^func Fuzz[A-Za-z0-9_]+' "$dir"/*_test.go | sed "s|^func |$dir |"
 done | xargs -r -P "$(nproc)" -L 1 bash -c 'fuzz "$@"' fuzz
