@@ -72,3 +72,6 @@ func MessageOf(err error) string {
 	}
 	return "internal error"
 }
+
+// ProblemType returns the "type" of a problem document (RFC 9457) for a code.
+func ProblemType(code ErrorCode) string { return "urn:waypost:problem:" + string(code) }

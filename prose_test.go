@@ -47,13 +47,6 @@ var notYetPlain = []string{
 	"internal/linkimport/jsonlines_test.go",
 	"replication",
 	"replication/replicationtest",
-	"accept.go",
-	"accept_test.go",
-	"asset.go",
-	"pages.go",
-	"pages_test.go",
-	"preview.go",
-	"preview_test.go",
 	"layout_test.go",
 	"DESIGN.md",
 }

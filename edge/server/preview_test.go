@@ -11,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"waypost"
 	"waypost/edge/server"
 )
 
@@ -64,7 +63,7 @@ func TestAssetsAreForEverybodyAndLookUpNothing(t *testing.T) {
 		res := get(t, addr, path, "unknown.example")
 		require.Equal(t, 200, res.StatusCode)
 		require.Equal(t, contentType, res.Header.Get("Content-Type"))
-		require.Equal(t, []string{waypost.AssetAge}, res.Header["Cache-Control"])
+		require.Equal(t, []string{"public, max-age=86400"}, res.Header["Cache-Control"])
 		require.NotEmpty(t, res.body)
 
 		for header, status := range map[string]int{
