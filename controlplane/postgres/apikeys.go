@@ -91,7 +91,7 @@ func keyMadeBy(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, route str
 		return k, false, err
 	}
 	if !bytes.Equal(hash, r.Hash[:]) {
-		return k, false, waypost.Errorf(waypost.EKeyReused, "something else was asked under this Idempotency-Key before")
+		return k, false, waypost.Errorf(waypost.EKeyReused, "this Idempotency-Key was used for another request")
 	}
 	text, err := unpacked(body)
 	if err != nil {

@@ -165,7 +165,7 @@ func TestCommands_ChangeLinksAndDomains(t *testing.T) {
 	require.Equal(t, first, run("links", "create", "https://example.com/one", "--idempotency-key", "k"))
 	r := devtest.Run(t, env, "links", "create", "https://example.com/two", "--idempotency-key", "k")
 	require.Equal(t, 1, r.Code)
-	require.Contains(t, r.Stderr, "something else was asked under this Idempotency-Key")
+	require.Contains(t, r.Stderr, "this Idempotency-Key was used for another request")
 	one := run("links", "create", "https://example.com/a/", "--dedupe")
 	require.Equal(t, one, run("links", "create", "HTTPS://EXAMPLE.com/a?gclid=1", "--dedupe"))
 	r = devtest.Run(t, env, "links", "create", "https://аррӏе.example/")
