@@ -71,6 +71,9 @@ func victim(dir, url string) error {
 // killAfter runs a victim until it has recorded n clicks or more, and kills it.
 func killAfter(t *testing.T, dir, url string, n int) (recorded [recorders]uint64) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	program, err := os.Executable()
 	require.NoError(t, err)
 	cmd := exec.CommandContext(t.Context(), program)

@@ -118,6 +118,9 @@ func slotKept(t *testing.T, dir string) int {
 }
 
 func TestBootstrap_ResumesAfterTenKills(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	links := 20_000
 	if text := os.Getenv("WAYPOST_BOOTSTRAP_LINKS"); text != "" {
 		var err error

@@ -3,6 +3,7 @@ package pgserver_test
 import (
 	"bufio"
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -34,6 +35,11 @@ var cluster = &pgservertest.Cluster{Prepare: func(ctx context.Context, url strin
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(superviseEnv); dir != "" {
 		os.Exit(supervise(dir))
+	}
+	flag.Parse()
+	if testing.Short() {
+		fmt.Println("skipped: every test needs PostgreSQL")
+		return
 	}
 	os.Exit(cluster.Main(m))
 }
