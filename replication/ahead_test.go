@@ -16,12 +16,12 @@ import (
 	"waypost/replication/replicationtest"
 )
 
-// gauged is a source of which is known how many readings of slots go on, and of which ranges.
+// gauged is a source that counts its readings of slots under way and notes their ranges.
 type gauged struct {
 	*replicationtest.Source
 	mu          sync.Mutex
 	now, most   int
-	hold        chan struct{} // closed once most readings are under way; nil: nobody waits
+	hold        chan struct{} // closed once most readings are under way; nil: none waits
 	awaited     int
 	first, last []int
 }
@@ -46,7 +46,7 @@ func (s *gauged) Snapshot(ctx context.Context, first, last uint16, visit func([]
 	return s.Source.Snapshot(ctx, first, last, visit)
 }
 
-// linksOf makes a source of so many links, which do not compress.
+// linksOf makes a source of n links, which do not compress.
 func linksOf(n int) *replicationtest.Source {
 	s := replicationtest.NewSource()
 	s.SetWidth(64)
@@ -69,7 +69,7 @@ func TestTwoRangesOfASnapshotAreReadAtOnceWhileThereIsRoom(t *testing.T) {
 	}
 }
 
-// limited is a source that reads so many slots in the time that it gives a reading.
+// limited is a source that reads only a few slots within the time of one reading.
 type limited struct {
 	*replicationtest.Source
 	slots int

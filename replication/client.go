@@ -19,8 +19,8 @@ import (
 	"waypost"
 )
 
-// Errors that do not go away when a follower tries again: somebody has to change something.
-// [FollowConfig].Fatal decides whether they end the follower.
+// Errors that do not go away when a follower tries again: somebody has to change
+// something. [FollowConfig].Fatal decides whether they end the follower.
 var (
 	// ErrUnauthorized says that the source refused the credential (401 or 403).
 	ErrUnauthorized = errors.New("the source refused the token")
@@ -51,13 +51,14 @@ func (e *resetError) Error() string {
 	return fmt.Sprintf("the source wants a snapshot taken (%s): %s", e.reason, e.text)
 }
 
-// busyError says that the source serves as many snapshots as it may, and when to ask again.
+// busyError says that the source serves as many snapshots as it may, and when to ask
+// again.
 type busyError struct{ after time.Duration }
 
 func (*busyError) Error() string { return "the source serves as many snapshots as it may" }
 
-// client makes a follower's connections to its source, and judges the source at each hello.
-// Its fields do not change.
+// client makes a follower's connections to its source, and judges the source at each
+// hello. Its fields do not change.
 type client struct {
 	cfg    *FollowConfig
 	base   string // URL of the source, without the route
@@ -72,8 +73,8 @@ func (c *client) connect(ctx context.Context, path string, query url.Values, at 
 	return c.connectQuietly(ctx, path, query, at, c.status.busy)
 }
 
-// connectQuietly is connect for a request that the status does not mention: busy is called
-// at each refusal.
+// connectQuietly is connect for a request that the status does not mention: busy is
+// called at each refusal.
 func (c *client) connectQuietly(ctx context.Context, path string, query url.Values, at waypost.Position, busy func()) (*conn, error) {
 	for {
 		d, err := c.dial(ctx, path, query, at)
@@ -268,8 +269,8 @@ func (d *conn) close() {
 	}
 }
 
-// next returns the next frame that the caller has to judge. Bye and reset become errors, and
-// unknown types are skipped.
+// next returns the next frame that the caller has to judge. Bye and reset become errors,
+// and unknown types are skipped.
 func (d *conn) next() (frameType, byte, []byte, error) {
 	d.signed, d.testimony = Signature{}, nil
 	for {
@@ -324,9 +325,9 @@ func (d *conn) heartbeat(payload []byte) (Head, error) {
 }
 
 // batch decodes a batch that must follow on p, and verifies its signature if a key is
-// pinned. A source that passes a signed batch on cannot cut it, so that one may begin before
-// p; only the rest is kept. A batch that does not follow on p is the connection's fault and
-// not the replica's: a new connection is enough.
+// pinned. A source that passes a signed batch on cannot cut it, so that one may begin
+// before p; only the rest is kept. A batch that does not follow on p is the connection's
+// fault and not the replica's: a new connection is enough.
 func (d *conn) batch(payload []byte, b *Batch, p waypost.Position) error {
 	b.Frame, b.Signature = d.frames.raw(), Signature{}
 	if err := decodeBatch(payload, b); err != nil {
@@ -347,8 +348,8 @@ func (d *conn) batch(payload []byte, b *Batch, p waypost.Position) error {
 	return nil
 }
 
-// takeSlots passes the slots of the connection to take, until its end. It reports progress
-// once a range is complete.
+// takeSlots passes the slots of the connection to take, until its end. It reports
+// progress once a range is complete.
 func (d *conn) takeSlots(take func(part *slotsPart, last bool) error) (progress bool, err error) {
 	var part slotsPart
 	received := uint64(0)
@@ -452,10 +453,10 @@ func Look(ctx context.Context, cfg FollowConfig) (p Probe, err error) {
 // readBuffer is the size of one read from a connection, in bytes.
 const readBuffer = 64 << 10
 
-// NewClient makes the HTTP client of a follower; secure is for https, nil for the defaults.
-// It has no limit for a whole request, because a stream lasts. It follows no redirects, which
-// would take the token elsewhere, and speaks HTTP/1.1, so that each stream has a connection
-// of its own.
+// NewClient makes the HTTP client of a follower; secure is for https, nil for the
+// defaults. It has no limit for a whole request, because a stream lasts. It follows no
+// redirects, which would take the token elsewhere, and speaks HTTP/1.1, so that each
+// stream has a connection of its own.
 func NewClient(secure *tls.Config) *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{

@@ -12,7 +12,7 @@ import (
 	"waypost/replication"
 )
 
-// extended gives a record with an extension block, which this version does not write.
+// extended returns a record with an extension block, which this version does not write.
 func extended(r *waypost.Record, block string) []byte {
 	raw := append(replication.AppendRecord(nil, r), block...)
 	binary.LittleEndian.PutUint16(raw[6:], uint16(len(block)))

@@ -146,10 +146,11 @@ const (
 // PublicKey is that with which a signer's signatures are verified.
 func PublicKey(s *Signer) [32]byte { return publicKey(s.key) }
 
-// ReadStatement gives what a statement is about.
+// ReadStatement returns the position that a statement is about.
 var ReadStatement = readStatement
 
-// SignBatch signs a batch, and gives what makes the statement again, as a follower does.
+// SignBatch signs a batch, and returns a function that makes the statement again like a
+// follower.
 func SignBatch(s *Signer, b *Batch) (Signature, func() []byte) {
 	payload := appendBatch(nil, b.Epoch, b.Transactions)
 	return s.signBatch(b, payload), func() []byte {
@@ -157,7 +158,7 @@ func SignBatch(s *Signer, b *Batch) (Signature, func() []byte) {
 	}
 }
 
-// SplitFrames gives the frames that were written at once.
+// SplitFrames splits frames that were written at once.
 func SplitFrames(b []byte) (frames [][]byte) {
 	for len(b) >= frameHeaderSize {
 		n := frameHeaderSize + int(binary.LittleEndian.Uint32(b))
@@ -166,7 +167,8 @@ func SplitFrames(b []byte) (frames [][]byte) {
 	return frames
 }
 
-// Forged gives the records in a frame of slots other stamps, and makes the digest fit.
+// Forged changes the stamps of the records in a frame of slots, and makes the digest
+// fit.
 func Forged(frame []byte) []byte {
 	r, err := newFrameReader(bytes.NewReader(frame))
 	if err != nil {

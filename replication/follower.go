@@ -32,9 +32,9 @@ type FollowConfig struct {
 	// is kept.
 	Before Status
 
-	// Asked is called, by the goroutine that applies, when the source wants to know where the
-	// replica stands on disk, including everything applied before. It must not block. Nil:
-	// the request is ignored.
+	// Asked is called, by the goroutine that applies, when the source wants to know where
+	// the replica stands on disk, including everything applied before. It must not block.
+	// Nil: the request is ignored.
 	Asked func()
 
 	Client *http.Client // without an overall timeout; nil: one made for streams
@@ -177,8 +177,8 @@ func (f *Follower) logEnd(err error, failures int) {
 	f.cfg.Logger.Log(context.Background(), level, "the stream ended; following again", "error", err, "failures", failures)
 }
 
-// session is one connection, or one repair or snapshot; only these end without an error. It
-// is fruitful when it brought something, so that the next may be tried soon.
+// session is one connection, or one repair or snapshot; only these end without an error.
+// It is fruitful when it brought something, so that the next may be tried soon.
 func (f *Follower) session(ctx context.Context) (fruitful bool, err error) {
 	p := f.cfg.Sink.Position()
 	if f.diverged == nil && !p.IsZero() && !f.midRepair() {
@@ -260,8 +260,8 @@ func (f *Follower) takeOther(d *conn, t frameType, payload []byte) error {
 	}
 }
 
-// contradicts reports whether a reset says more about a peer than about this replica: a peer
-// of the same epoch cannot know that this replica is of another history.
+// contradicts reports whether a reset says more about a peer than about this replica: a
+// peer of the same epoch cannot know that this replica is of another history.
 func (f *Follower) contradicts(d *conn, reset *resetError, p waypost.Position) bool {
 	return f.cfg.Peer && reset.reason == ResetOtherHistory && d.hello.Position.Epoch == p.Epoch
 }
@@ -279,8 +279,8 @@ func applyBatch(ctx context.Context, d *conn, payload []byte, b *Batch, p waypos
 	return nil
 }
 
-// stretch is a part of the changelog that a snapshot or a repair needs after its slots, which
-// were read at various positions: from the lowest of these to past the highest.
+// stretch is a part of the changelog that a snapshot or a repair needs after its slots,
+// which were read at various positions: from the lowest of these to past the highest.
 type stretch struct {
 	lowest, highest waypost.Position
 	digest          uint64 // at highest, then at the tail's end
@@ -349,14 +349,15 @@ type hopeless struct{ error }
 func (e *hopeless) Unwrap() error { return e.error }
 
 const (
-	// resumes is how often in a row a snapshot or a repair goes on after a cut that brought
-	// nothing.
+	// resumes bounds how often in a row a snapshot or a repair goes on after a cut that
+	// brought nothing.
 	resumes = 5
 	// byePause is the least pause after a source has ended a snapshot in favour of others.
 	byePause = 2 * time.Second
 )
 
-// persist repeats a step that a cut connection may have ended, as long as it makes progress.
+// persist repeats a step that a cut connection may have ended, as long as it makes
+// progress.
 func (f *Follower) persist(ctx context.Context, what string, step func(context.Context) (bool, error)) error {
 	for idle := 0; ; {
 		progress, err := step(ctx)

@@ -56,7 +56,7 @@ const (
 
 	// maxFrame bounds a frame's payload, compressed or not, in bytes.
 	maxFrame = 32 << 20
-	// frameTarget is how large frames are made when there is a choice.
+	// frameTarget is the size of frames when there is a choice.
 	frameTarget = 1 << 20
 	// worthCompressing is the payload below which zstd is not tried.
 	worthCompressing = 512
@@ -79,7 +79,8 @@ type packer struct {
 	buf  []byte
 }
 
-// keptPackers is how many an encoder keeps: each has some MiB of memory.
+// keptPackers bounds the packers that an encoder keeps, because each has some MiB of
+// memory.
 const keptPackers = 4
 
 func newEncoder() *encoder { return &encoder{free: make(chan *packer, keptPackers)} }
@@ -137,8 +138,7 @@ func frameChecksum(header, payload []byte) uint32 {
 	return crc32.Update(crc32.Checksum(header[:8], castagnoli), castagnoli, payload)
 }
 
-// frameReader takes frames off a connection. What it gives is its own until the
-// next call.
+// frameReader reads frames from a connection. Each frame is valid until the next call.
 type frameReader struct {
 	from   io.Reader
 	zstd   *zstd.Decoder
@@ -146,7 +146,7 @@ type frameReader struct {
 	plain  []byte
 }
 
-// raw is the frame that next gave, as it came.
+// raw returns the frame of the last call of next, as it came.
 func (r *frameReader) raw() []byte { return r.packed.Bytes() }
 
 func newFrameReader(from io.Reader) (*frameReader, error) {
@@ -160,8 +160,8 @@ func newFrameReader(from io.Reader) (*frameReader, error) {
 
 func (r *frameReader) close() { r.zstd.Close() }
 
-// next gives the next frame. The error is io.EOF at a clean end, wraps errFrame
-// when the bytes are not a frame, and is the connection's own otherwise.
+// next returns the next frame. The error is io.EOF at a clean end, wraps errFrame when
+// the bytes are not a frame, and is the connection's own otherwise.
 func (r *frameReader) next() (t frameType, flags byte, payload []byte, err error) {
 	var header [frameHeaderSize]byte
 	if _, err := io.ReadFull(r.from, header[:]); err != nil {

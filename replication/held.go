@@ -29,8 +29,8 @@ type Held struct {
 
 func (h *Held) Error() string { return fmt.Sprintf("held (%s): %s", h.What, h.Why) }
 
-// Accepter is a Sink that holds back changes that look like an accident. These may fail with
-// [Held]: its Apply, Judge and Replace of its repairs, and Commit of its restores.
+// Accepter is a Sink that holds back changes that look like an accident. These may fail
+// with [Held]: its Apply, Judge and Replace of its repairs, and Commit of its restores.
 type Accepter interface {
 	Sink
 
@@ -39,9 +39,9 @@ type Accepter interface {
 	Accept(what HoldKind, upTo waypost.Position)
 }
 
-// heldBy returns the hold that an error is. A record that cannot be understood, in a frame
-// whose checksum holds, is one too: to skip it would lose it, and to ask again at once does
-// not help.
+// heldBy returns the hold that an error is. A record that cannot be understood, in a
+// frame whose checksum holds, is one too: to skip it would lose it, and to ask again at
+// once does not help.
 func heldBy(err error) (*Held, bool) {
 	if h, ok := errors.AsType[*Held](err); ok {
 		return h, true
@@ -79,8 +79,8 @@ func (f *Follower) Accept(what HoldKind) (HoldKind, error) {
 	return st.Held.What, nil
 }
 
-// readWhileHeld reads on and applies nothing, until the held change is accepted or is to be
-// tried again, or the connection ends.
+// readWhileHeld reads on and applies nothing, until the held change is accepted or is to
+// be tried again, or the connection ends.
 func (f *Follower) readWhileHeld(d *conn) error {
 	until := time.Now().Add(f.cfg.HoldRetry)
 	for {
@@ -111,8 +111,8 @@ func (f *Follower) readWhileHeld(d *conn) error {
 	}
 }
 
-// awaitAcceptance waits, without a connection, until the held change is accepted or is to be
-// tried again.
+// awaitAcceptance waits, without a connection, until the held change is accepted or is
+// to be tried again.
 func (f *Follower) awaitAcceptance(ctx context.Context) error {
 	timer := time.NewTimer(f.cfg.HoldRetry)
 	defer timer.Stop()

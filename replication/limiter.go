@@ -7,8 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// limiter bounds how many requests of one kind read slots at the same time. A request that
-// finds no token free is refused, and its follower asks again after Retry-After.
+// limiter bounds how many requests of one kind read slots at the same time. A request
+// that finds no token free is refused, and its follower asks again after Retry-After.
 type limiter struct {
 	tokens  chan struct{}
 	refused atomic.Int64 // requests since the start
@@ -31,7 +31,8 @@ type turn struct {
 	refused int64 // requests that had been refused by then
 }
 
-// enter takes a token, or returns false when none is free. A request that has one calls leave.
+// enter takes a token, or returns false when none is free. A request that has one calls
+// leave.
 func (l *limiter) enter() (*turn, bool) {
 	select {
 	case l.tokens <- struct{}{}:

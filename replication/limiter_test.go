@@ -18,7 +18,8 @@ import (
 	"waypost/replication/replicationtest"
 )
 
-// gated is a source whose slots are read only when the test lets them be, a range for each token.
+// gated is a source whose slots are read only when the test lets them be, a range for
+// each token.
 type gated struct {
 	*replicationtest.Source
 	gate chan struct{}
@@ -39,7 +40,8 @@ func (s *gated) Snapshot(ctx context.Context, first, last uint16, visit func([]b
 	}
 }
 
-// newBusy makes a world with one snapshot at a time, of which each range waits for a token.
+// newBusy makes a world with one snapshot at a time, of which each range waits for a
+// token.
 func newBusy(t *testing.T, width int, change func(*replication.ServerConfig)) (*world, *gated) {
 	s := newGated(width)
 	w := newWorld(t, func(c *replication.ServerConfig) {

@@ -88,7 +88,7 @@ func appendBatch(dst []byte, epoch waypost.Epoch, ts []Transaction) []byte {
 
 const batchHeaderSize = 20 + 8 + 4
 
-// transactionSize is what appendBatch makes of t, in bytes.
+// transactionSize returns the size of t in a batch, in bytes.
 func transactionSize(t *Transaction) int {
 	n := 28
 	for _, r := range t.Records {
@@ -97,7 +97,7 @@ func transactionSize(t *Transaction) int {
 	return n
 }
 
-// slotsHeaderSize is where the records begin in a slots payload: the range, the
+// slotsHeaderSize is the offset of the records in a slots payload, behind the range, the
 // head, and a count.
 const slotsHeaderSize = 2 + 2 + headSize + 4
 
@@ -293,15 +293,16 @@ func decodeSums(b []byte, out *sumsPart) error {
 	return c.done(frameSums)
 }
 
-// decodeEnd gives the number of records, or of sums, that the connection brought.
+// decodeEnd returns the number of records, or of sums, that the connection brought.
 func decodeEnd(b []byte) (uint64, error) {
 	c := cursor{b: b}
 	n := c.u64()
 	return n, c.done(frameEnd)
 }
 
-// EncodeBatch makes what a batch is passed on as: its signature, if it has one, and the frame that it
-// came in, or else a new one, which is not compressed. It is nil when the batch is too large for one.
+// EncodeBatch encodes a batch to pass it on: its signature, if it has one, and the frame
+// that it came in, or a new frame, which is not compressed. It returns nil when the
+// batch is too large for a frame.
 func EncodeBatch(b *Batch) []byte {
 	if b.Frame != nil {
 		return signed(&b.Signature, b.Frame)
@@ -328,7 +329,8 @@ func NewBatchDecoder() (*BatchDecoder, error) {
 	return &BatchDecoder{r}, nil
 }
 
-// Decode reads what EncodeBatch made, which becomes part of the batch. What it gives is the caller's.
+// Decode reads a batch that EncodeBatch has encoded. The batch refers to encoded and
+// belongs to the caller.
 func (d *BatchDecoder) Decode(encoded []byte) (b Batch, err error) {
 	from := bytes.NewReader(encoded)
 	d.frames.from = from
@@ -352,10 +354,11 @@ func (d *BatchDecoder) Decode(encoded []byte) (b Batch, err error) {
 	return b, nil
 }
 
-// Close gives the decoder's memory back.
+// Close releases the decoder's memory.
 func (d *BatchDecoder) Close() { d.frames.close() }
 
-// skip takes away the transactions up to p, which a frame that is passed on as it came may begin with.
+// skip removes the transactions up to p: a frame that is passed on as it came may begin
+// with some.
 func (b *Batch) skip(p waypost.Position) {
 	first, last := b.Transactions[0].Seq, b.Last().Seq
 	if b.Epoch == p.Epoch && first <= p.Seq && p.Seq < last && b.Transactions[p.Seq-first].Stamp == p.Stamp {

@@ -49,7 +49,10 @@ func newServerMetrics(reg prometheus.Registerer) (*serverMetrics, error) {
 	if reg == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{m.followers, m.encoded, m.sent, m.bytes, m.resets, m.snapshots, m.sums, m.slow, m.failures, m.running, m.refused} {
+	all := []prometheus.Collector{
+		m.followers, m.encoded, m.sent, m.bytes, m.resets, m.snapshots, m.sums, m.slow, m.failures, m.running, m.refused,
+	}
+	for _, c := range all {
 		if err := reg.Register(c); err != nil {
 			return nil, fmt.Errorf("register replication metrics: %w", err)
 		}

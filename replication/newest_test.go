@@ -27,8 +27,8 @@ func (s doubting) Apply(ctx context.Context, b *replication.Batch) error {
 	}
 }
 
-// A follower takes no slots of a head that is older than what it has seen signed. The stream's hello and heartbeats
-// may be that old.
+// A follower takes no slots of a head that is older than the newest one that it has seen
+// signed. The stream's hello and heartbeats may be that old.
 func TestSlotsComeWithANewerHeadThanTheHeartbeats(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		source, kept := replicationtest.NewSource(), &pins{}

@@ -45,8 +45,8 @@ const (
 // ContentType is that of the stream, the snapshot and the sums.
 const ContentType = "application/vnd.waypost.replication"
 
-// EndError is the cause of a request's context that was ended because the follower is sent
-// away. The follower is told the text in a bye.
+// EndError is the cause of a request's context that was ended because the follower is
+// sent away. The follower is told the text in a bye.
 type EndError struct{ Text string }
 
 func (e *EndError) Error() string { return e.Text }
@@ -66,8 +66,8 @@ func parseVia(header string) []string {
 	return nodes[:min(len(nodes), maxVia)]
 }
 
-// refusalText returns the reason in an answer that is no stream, for the log: the detail of a
-// problem document (RFC 9457), or else the beginning of the body.
+// refusalText returns the reason in an answer that is no stream, for the log: the detail
+// of a problem document (RFC 9457), or else the beginning of the body.
 func refusalText(res *http.Response) string {
 	text, _ := io.ReadAll(io.LimitReader(res.Body, 4<<10)) // a hint, nothing more
 	if t, _, err := mime.ParseMediaType(res.Header.Get("Content-Type")); err == nil && t == "application/problem+json" {

@@ -63,9 +63,9 @@ func recordChecksum(b []byte) uint32 {
 	return crc32.Update(crc32.Checksum(b[:44], castagnoli), castagnoli, b[recordHeaderSize:])
 }
 
-// DecodeRecord reads one record, which must fill b exactly. It does not allocate
-// unless it fails, and r refers into b. The error wraps [ErrRecord], or
-// [ErrContent], with which r is filled in all the same.
+// DecodeRecord reads one record, which must fill b exactly. It does not allocate unless
+// it fails, and r refers into b. The error wraps [ErrRecord], or [ErrContent], with
+// which r is filled in nevertheless.
 //
 // Kinds that this version does not know decode like any other. Extensions are
 // checked for form, and those that it does not know are passed over: who stores or
@@ -98,7 +98,7 @@ func DecodeRecord(b []byte, r *waypost.Record) error {
 }
 
 // RereadRecord is DecodeRecord for bytes that it has taken, or refused with
-// [ErrContent], and judges nothing. It gives the extensions, too.
+// [ErrContent], and judges nothing. It returns the extensions, too.
 func RereadRecord(b []byte, r *waypost.Record) (extensions []byte) {
 	extensions = fillRecord(b, r)
 	if len(extensions) > 0 {
@@ -107,7 +107,7 @@ func RereadRecord(b []byte, r *waypost.Record) (extensions []byte) {
 	return extensions
 }
 
-// fillRecord reads everything but the extensions, which it gives.
+// fillRecord reads everything except the extensions, which it returns.
 func fillRecord(b []byte, r *waypost.Record) (extensions []byte) {
 	le, body, name, payload := binary.LittleEndian, b[recordHeaderSize:], int(b[3]), int(binary.LittleEndian.Uint32(b[40:]))
 	*r = waypost.Record{
@@ -127,8 +127,8 @@ func fillRecord(b []byte, r *waypost.Record) (extensions []byte) {
 	return body[name+payload:]
 }
 
-// RecordName gives the name of a record that [DecodeRecord] has taken, and RecordRevision
-// its revision.
+// RecordName returns the name of a record that [DecodeRecord] has taken, and
+// RecordRevision its revision.
 func RecordName(record []byte) []byte {
 	return record[recordHeaderSize : recordHeaderSize+int(record[3])]
 }
@@ -139,8 +139,8 @@ func RecordRevision(record []byte) waypost.Revision {
 	return waypost.Revision{Epoch: le.Uint32(record[12:]), Seq: le.Uint64(record[16:])}
 }
 
-// checkLink keeps what could split a response header, or is no redirect, from
-// ever being served, whoever wrote the row.
+// checkLink finds content that must never be served, whatever wrote the row: a location
+// that could split a response header, or a status that is no redirect.
 func checkLink(r *waypost.Record) error {
 	if hasControl(r.Payload) {
 		return fmt.Errorf("%w: a control byte in a location", ErrContent)
@@ -182,14 +182,14 @@ func hasControl(b []byte) bool {
 // is set.
 const extensionFlags = 1
 
-// Extensions gives the extension block of an encoded record that [DecodeRecord] has
+// Extensions returns the extension block of an encoded record that [DecodeRecord] has
 // taken. It refers into b.
 func Extensions(b []byte) []byte {
 	return b[len(b)-int(binary.LittleEndian.Uint16(b[6:])):]
 }
 
-// DecodeExtensions fills in the fields of r that an extension block holds, for who
-// keeps the block apart from the rest. It does not allocate unless it fails.
+// DecodeExtensions fills in the fields of r that an extension block holds, for stores
+// that keep the block apart. It does not allocate unless it fails.
 func DecodeExtensions(block []byte, r *waypost.Record) error {
 	le := binary.LittleEndian
 	r.Flags = 0

@@ -11,14 +11,15 @@ import (
 )
 
 const (
-	// repairTries is how often in a row a repair may fail before a snapshot is taken.
+	// repairTries bounds how often in a row a repair may fail before a snapshot is taken.
 	repairTries = 3
-	// maxDiffering is how many slots a repair replaces at the most.
+	// maxDiffering bounds how many slots a repair replaces.
 	maxDiffering = waypost.Slots / 2
-	// worthCounting is how many records the differing slots may have, whatever share of
-	// all that is.
+	// worthCounting is the number of records that the differing slots may have whatever
+	// their share of all records.
 	worthCounting = 10_000
-	// maxHeld bounds what is held of a range of slots before they are replaced, in bytes.
+	// maxHeld bounds the records of a range of slots that are held before they replace
+	// others, in bytes.
 	maxHeld = 256 << 20
 )
 
@@ -31,7 +32,8 @@ func (f *Follower) midRepair() bool {
 }
 
 // repairable reports whether a repair may make the sink whole again: it holds something,
-// and it is known to be of another history, or to differ, or to be in the middle of a repair.
+// and it is known to be of another history, or to differ, or to be in the middle of a
+// repair.
 func (f *Follower) repairable(p waypost.Position) bool {
 	if _, ok := f.cfg.Sink.(Repairer); !ok || p.IsZero() || f.beyondRepair || f.repairs >= repairTries {
 		return false
@@ -102,8 +104,8 @@ func (r *repairing) run(ctx context.Context) (err error) {
 	if err := f.persist(ctx, "comparison", r.sums); err != nil {
 		return err
 	}
-	// Within its history the replica comes to where the source was first, so that what
-	// was written meanwhile makes no difference.
+	// Within its history the replica first catches up with the source, so that transactions
+	// committed meanwhile make no difference.
 	_, reset := errors.AsType[*resetError](f.diverged)
 	if !reset && !f.midRepair() && from.Epoch == r.lowest.Epoch && from.Seq < r.highest.Seq {
 		before := stretch{lowest: from, highest: r.highest}
@@ -195,7 +197,7 @@ func (r *repairing) greet(ctx context.Context, h Head) error {
 	return nil
 }
 
-// compare finds the slots that differ, and gives up when they are too many.
+// compare finds the slots that differ, and fails when there are too many.
 func (r *repairing) compare(ctx context.Context) error {
 	local, err := r.repair.Sums(ctx)
 	if err == nil {
@@ -219,8 +221,8 @@ func (r *repairing) compare(ctx context.Context) error {
 	return nil
 }
 
-// judge lets the sink refuse what is to come before anything of it is written. It is fetched twice
-// only when it could be too little.
+// judge lets the sink refuse the slots before any of them is written. They are fetched
+// twice only when they could be too few.
 func (r *repairing) judge(ctx context.Context) error {
 	differing, serving := r.differing, uint64(0)
 	err := r.repair.Judge(differing, 0)

@@ -2,8 +2,8 @@
 // encoding of records, the frames of the stream and of the snapshot, Serve for
 // the side that holds a changelog, and Follow for the side that wants a replica.
 //
-// It knows neither PostgreSQL nor Pebble: a Source and a Sink are interfaces,
-// and the protocol is described in DESIGN.md beside this file.
+// It knows neither PostgreSQL nor Pebble: a Source and a Sink are interfaces, and
+// DESIGN.md describes the protocol.
 package replication
 
 import (
@@ -12,8 +12,7 @@ import (
 	"waypost"
 )
 
-// Cluster identifies one installation for ever; a node of one never follows
-// another.
+// Cluster identifies one installation; a node of one never follows another.
 type Cluster [16]byte
 
 // Head is a source's newest position with the digest there.
@@ -28,7 +27,7 @@ type Head struct {
 	Signature Signature
 }
 
-// Sum is what the records of one slot add up to, tombstones included.
+// Sum is the sum of the records of one slot, including tombstones.
 type Sum struct {
 	Digest  uint64 // XOR of the stamps
 	Records uint64 // how many there are
@@ -48,22 +47,22 @@ type Batch struct {
 	Epoch        waypost.Epoch
 	Transactions []Transaction
 
-	// Frame is how the batch came over the wire, to the byte, and how it is passed on: nil
-	// when it was made here. It may begin with transactions before those above, which the
-	// reader has, and ends with the last of them. It is the batch's own as long as the
-	// records are.
+	// Frame has the bytes of the batch as it came over the wire, and as it is passed on;
+	// nil when it was made here. It may begin with transactions before those above, which
+	// the reader has, and ends with the last of them. It is valid as long as the records
+	// are.
 	Frame     []byte
 	Signature Signature // of what is in Frame; zero: it is not signed
 }
 
-// Last gives the position after the batch. The batch must not be empty.
+// Last returns the position after the batch. The batch must not be empty.
 func (b *Batch) Last() waypost.Position {
 	t := &b.Transactions[len(b.Transactions)-1]
 	return waypost.Position{Epoch: b.Epoch, Seq: t.Seq, Stamp: t.Stamp}
 }
 
-// Testimony is what a follower knows of a history that PostgreSQL may have forgotten, as the
-// control plane has signed it. What a follower could add has no signature, and could only be guessed at.
+// Testimony is a position that a follower has seen, and that the control plane has
+// signed. It shows a history that PostgreSQL may have forgotten.
 type Testimony struct {
 	Position waypost.Position
 	Digest   uint64 // root digest there

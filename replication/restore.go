@@ -80,8 +80,8 @@ func (r *restoring) run(ctx context.Context) (err error) {
 	return nil
 }
 
-// end keeps what was taken when only the connection, this process, or the room on the disk has come to an end, or it is
-// held back.
+// end keeps the slots that were taken when only the connection or this process ended,
+// the disk is full, or the snapshot is held back.
 func (r *restoring) end(ctx context.Context, err error) error {
 	_, reset := errors.AsType[*resetError](err)
 	_, held := errors.AsType[*Held](err)
@@ -175,7 +175,7 @@ func (r *restoring) resume(ctx context.Context) error {
 	}
 	f := r.follower
 	if p.Lowest.Epoch != r.lowest.Epoch || p.Lowest.Seq > r.lowest.Seq {
-		f.cfg.Logger.Warn("what was taken of a snapshot is of another history: it begins anew", "lowest", p.Lowest, "head", r.lowest)
+		f.cfg.Logger.Warn("the slots of an earlier snapshot are of another history: begin again", "lowest", p.Lowest, "head", r.lowest)
 		if err := r.restore.Abort(); err != nil {
 			return fmt.Errorf("%w: abort: %w", errLocal, err)
 		}

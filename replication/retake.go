@@ -17,7 +17,7 @@ type read struct {
 	at    waypost.Position
 }
 
-// noteRead notes where the slots from first on were read.
+// noteRead notes the position at which the slots from first on were read.
 func (r *restoring) noteRead(first int, at waypost.Position) {
 	i, _ := slices.BinarySearchFunc(r.reads, first, func(o read, first int) int { return o.first - first })
 	j := i
@@ -27,11 +27,13 @@ func (r *restoring) noteRead(first int, at waypost.Position) {
 	r.reads = slices.Replace(r.reads, i, j, read{first, at})
 }
 
-// takenAgain is how often slots of one snapshot are taken again before it begins anew.
+// takenAgain bounds how often slots of one snapshot are taken again before it begins
+// again.
 const takenAgain = 3
 
-// reach sees to it that the log reaches back to where the tail begins. When it was trimmed beyond
-// that while slots were taken, those that were read before it begins now are taken again.
+// reach ensures that the log reaches back to the beginning of the tail. When the log was
+// trimmed beyond that while slots were taken, the slots that were read before its
+// present beginning are taken again.
 func (r *restoring) reach(ctx context.Context) error {
 	for times := 0; !r.resumedWhole && r.lowest != r.highest; times++ {
 		why, err := r.trimmed(ctx, r.lowest)
@@ -73,8 +75,8 @@ func (r *restoring) reach(ctx context.Context) error {
 	return nil
 }
 
-// reachable finds the lowest position of those at which slots were read that the log still
-// reaches back to; zero: there is none.
+// reachable finds the lowest position at which slots were read and to which the log
+// still reaches back; zero: there is none.
 func (r *restoring) reachable(ctx context.Context) (found waypost.Position, err error) {
 	var at []waypost.Position
 	for _, o := range r.reads {
@@ -96,8 +98,8 @@ func (r *restoring) reachable(ctx context.Context) (found waypost.Position, err 
 	return at[i], nil
 }
 
-// readBefore gives the slot from which on all slots were read at a position or later; for none all
-// are to be taken again.
+// readBefore returns the slot from which on all slots were read at p or later; when
+// there is none, all are to be taken again.
 func (r *restoring) readBefore(p waypost.Position) int {
 	i := len(r.reads)
 	if p.IsZero() {
@@ -112,7 +114,7 @@ func (r *restoring) readBefore(p waypost.Position) int {
 	return r.reads[i].first
 }
 
-// rangeAt gives the first slot, from one on, with which a range began.
+// rangeAt returns the first slot, from slot on, with which a range began.
 func (r *restoring) rangeAt(slot int) int {
 	for _, o := range r.reads {
 		if o.first >= slot {

@@ -21,8 +21,9 @@ type ServerConfig struct {
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer // nil: metrics are kept but not registered
 
-	// Signer signs the source's batches and heads; nil: nothing is signed here. Trust is for
-	// a node that passes on batches signed elsewhere: it announces the key that it has pinned.
+	// Signer signs the source's batches and heads; nil: nothing is signed here. Trust is
+	// for a node that passes on batches signed elsewhere: it announces the key that it has
+	// pinned.
 	Signer *Signer
 	Trust  *Trust
 	// Witness is called with a position that a follower presents and that Signer has signed,
@@ -43,8 +44,8 @@ type ServerConfig struct {
 	HeldBytes    int           // of frames that a snapshot holds before it sends them; 64 MiB
 	RingBytes    int           // of frames kept for sharing; 32 MiB
 	RingFrames   int           // kept for sharing; 4096
-	// ReadRecords is how many records the source is asked for at once. What is cut is read
-	// twice, and 1,000 links are often committed together; 1024.
+	// ReadRecords bounds the records that the source is asked for at once. A cut
+	// transaction is read twice, and 1,000 links are often committed together; 1024.
 	ReadRecords  int
 	WriteTimeout time.Duration // for a follower to take 256 KiB; 10 s
 	ReadTimeout  time.Duration // for one reading of the tail; 30 s
@@ -69,10 +70,10 @@ func (c ServerConfig) withDefaults() ServerConfig {
 	return c
 }
 
-// Server carries a source's changelog to followers. One goroutine, [Server.Run], reads the
-// live tail and makes each frame once. The followers' HTTP requests take the frames from a
-// shared ring, or read the source themselves while they are behind the ring. It does not
-// check who follows: the caller wraps its handlers.
+// Server carries a source's changelog to followers. One goroutine, [Server.Run], reads
+// the live tail and makes each frame once. The followers' HTTP requests take the frames
+// from a shared ring, or read the source themselves while they are behind the ring. It
+// does not check who follows: the caller wraps its handlers.
 type Server struct {
 	cfg     ServerConfig
 	metrics *serverMetrics
@@ -110,9 +111,9 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	return s, nil
 }
 
-// Ask requests that the followers report their positions once they have p on their disks.
-// How they report is not the stream's business. Of several positions the newest counts. It
-// does not block.
+// Ask requests that the followers report their positions once they have p on their
+// disks. How they report is not the stream's business. Of several positions the newest
+// counts. It does not block.
 func (s *Server) Ask(p waypost.Position) { s.board.ask(p) }
 
 // AskAll requests a report of the followers that are at the head, or reach it.
@@ -199,7 +200,8 @@ func (b *board) broadcast() {
 	b.wake = make(chan struct{})
 }
 
-// view is what a follower at a position sees, taken under the lock.
+// view is the part of the board that a follower at a position needs, copied under the
+// lock.
 type view struct {
 	draining  bool
 	unfit     bool

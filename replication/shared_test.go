@@ -25,7 +25,7 @@ import (
 	"waypost/replication/replicationtest"
 )
 
-// counters gives the sum of each metric.
+// counters returns the sum of each metric.
 func counters(t *testing.T, reg *prometheus.Registry) map[string]float64 {
 	t.Helper()
 	families, err := reg.Gather()
@@ -43,7 +43,8 @@ func counters(t *testing.T, reg *prometheus.Registry) map[string]float64 {
 	return sums
 }
 
-// Every follower gets every batch, and each is encoded once. WAYPOST_FOLLOWERS makes it more of them.
+// Every follower receives every batch, and each is encoded once. WAYPOST_FOLLOWERS sets
+// their number.
 func TestABatchIsEncodedOnceForAllFollowers(t *testing.T) {
 	followers, batches := 40, 100
 	if text := os.Getenv("WAYPOST_FOLLOWERS"); text != "" {
@@ -52,7 +53,9 @@ func TestABatchIsEncodedOnceForAllFollowers(t *testing.T) {
 		require.NoError(t, err)
 	}
 	source, reg := replicationtest.NewSource(), prometheus.NewRegistry()
-	server, err := replication.NewServer(replication.ServerConfig{Source: source, Logger: slog.New(slog.DiscardHandler), Registerer: reg, RingBytes: 8 << 20, WriteTimeout: time.Minute})
+	server, err := replication.NewServer(replication.ServerConfig{
+		Source: source, Logger: slog.New(slog.DiscardHandler), Registerer: reg, RingBytes: 8 << 20, WriteTimeout: time.Minute,
+	})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ran := make(chan struct{})

@@ -39,7 +39,7 @@ func (p *pins) keep(document []byte) error {
 	return p.failing
 }
 
-// trust is what a node has that was restarted.
+// trust returns the Trust of a node that was restarted.
 func (p *pins) trust(t *testing.T) *replication.Trust {
 	t.Helper()
 	trust, err := replication.NewTrust(p.document, p.keep)
@@ -546,7 +546,7 @@ func BenchmarkVerifyABatch(b *testing.B) {
 	}
 }
 
-// Whoever calls itself a peer has only its own word for its key.
+// A peer has only its own word for its key.
 func TestAPeerNeverGetsTheFirstWord(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		source, kept := replicationtest.NewSource(), &pins{}

@@ -13,12 +13,12 @@ import (
 	"waypost"
 )
 
-// ErrSignature says that what a source sent is not signed by the key that this node
-// has pinned. Nothing of it was taken; what is held serves on.
+// ErrSignature says that a frame is not signed by the key that this node has pinned. The
+// frame is not applied; the replica serves on.
 var ErrSignature = errors.New("the control plane's signature does not hold")
 
-// Signature is a control plane's word for a batch or a head, which stays with it
-// whoever passes it on.
+// Signature is a control plane's word for a batch or a head, which stays with it through
+// any number of relays.
 type Signature struct {
 	Generation uint32 // of the key; 0: there is no signature
 	Bytes      [ed25519.SignatureSize]byte
@@ -87,7 +87,7 @@ func (s *Signer) signBatch(b *Batch, payload []byte) Signature {
 
 func (s *Signer) signHead(h *Head) Signature { return s.sign(appendHeadStatement(nil, h)) }
 
-// Witness verifies what a follower presents with [HeaderWitness], and gives the
+// Witness verifies what a follower presents with [HeaderWitness], and returns the
 // position that a control plane of this cluster has signed with this key.
 func (s *Signer) Witness(text string) (Testimony, error) {
 	var none Testimony
@@ -113,8 +113,8 @@ func (s *Signer) Witness(text string) (Testimony, error) {
 	return said, err
 }
 
-// What is signed: each statement begins with statementPrefix and its kind, so that
-// none can be taken for another.
+// Each statement begins with statementPrefix and its kind, so that none can be mistaken
+// for another.
 const (
 	statementPrefix = "waypost changelog\x00"
 
@@ -156,7 +156,7 @@ func appendKeyStatement(dst []byte, cluster *Cluster, a *announcement) []byte {
 	return append(binary.LittleEndian.AppendUint32(dst, a.generation), a.key[:]...)
 }
 
-// readStatement gives the position that a statement is about.
+// readStatement returns the position that a statement is about.
 func readStatement(statement []byte) (cluster Cluster, said Testimony, err error) {
 	rest, ok := bytes.CutPrefix(statement, []byte(statementPrefix))
 	if !ok || len(rest) == 0 {
@@ -179,7 +179,8 @@ func readStatement(statement []byte) (cluster Cluster, said Testimony, err error
 	return cluster, said, fmt.Errorf("%w: a statement of kind %d in %d bytes", ErrSignature, rest[0], len(statement))
 }
 
-// signatureSize is that of a signature frame's payload: the key's generation, and the signature.
+// signatureSize is that of a signature frame's payload: the key's generation, and the
+// signature.
 const signatureSize = 4 + ed25519.SignatureSize
 
 func (s *Signature) append(dst []byte) []byte {
@@ -205,8 +206,8 @@ func signed(s *Signature, frame []byte) []byte {
 	return append(plainFrame(frameSignature, 0, s.append(nil)), frame...)
 }
 
-// announcement tells followers which key is signed with: the payload of a key frame.
-// Each older key endorses it, so that who has pinned one can go over to it.
+// announcement announces the signing key to followers: the payload of a key frame. Each
+// older key endorses it, so that a follower that has pinned one can adopt it.
 type announcement struct {
 	generation   uint32
 	key          [ed25519.PublicKeySize]byte

@@ -7,7 +7,8 @@ import (
 	"waypost"
 )
 
-// ErrNoRoom says that the disk is too full for now. What was taken of a snapshot is kept for when there is room.
+// ErrNoRoom says that the disk is too full for now. The part of a snapshot that was
+// taken is kept for when there is room.
 var ErrNoRoom = errors.New("the disk is almost full")
 
 // Sink is a replica that a follower keeps. Its methods are called by one goroutine.
@@ -15,7 +16,7 @@ type Sink interface {
 	// Cluster is that of the data held, and false when nothing is held yet.
 	Cluster() (Cluster, bool)
 
-	// Position is what was last applied, zero when nothing is held yet.
+	// Position returns the position that was last applied, zero when nothing is held yet.
 	Position() waypost.Position
 
 	// Apply makes a batch part of the replica, rows and position in one atomic
@@ -29,12 +30,12 @@ type Sink interface {
 	// the sink's own position, digests are compared: ErrDiverged.
 	Heartbeat(h Head) error
 
-	// Restore begins a fresh replica beside the present one, which goes on serving
-	// until Commit. There is one at a time.
+	// Restore begins a fresh replica next to the present one, which goes on serving until
+	// Commit. There is one at a time.
 	Restore(ctx context.Context, c Cluster) (Restore, error)
 }
 
-// Progress is how far a restore has come.
+// Progress describes the slots that a restore holds.
 type Progress struct {
 	Next            int              // the first slot that is not held; waypost.Slots: all are
 	Lowest, Highest waypost.Position // what was read is of these positions; the tail goes on from Lowest
@@ -44,32 +45,33 @@ type Progress struct {
 // Fitter is a Restore that knows how much it takes.
 type Fitter interface {
 	Restore
-	// Fits refuses a snapshot of about so many records, 0: not known, before it begins, when
-	// there is no room for it.
+	// Fits refuses a snapshot before it begins when there is no room for about that many
+	// records; 0: their number is not known.
 	Fits(records uint64) error
 }
 
-// Retaker is a Restore of which slots can be taken again, when the log no longer reaches back to where
-// they were read.
+// Retaker is a Restore that can take slots again when the log no longer reaches back to
+// the position at which they were read.
 type Retaker interface {
 	Restore
-	// Again forgets the slots before one, and those behind it that it cannot keep without them;
-	// before Begin. It gives the slot before which all are gone: they come in order, from the first on.
+	// Again forgets the slots before one, and those behind it that it cannot keep without
+	// them; it is called before Begin. It returns the slot before which all are gone: they
+	// come in order, from the first on.
 	Again(ctx context.Context, before int) (int, error)
 }
 
 // Restore fills a fresh replica: first every slot, then the tail of the changelog
 // from the lowest position at which a slot was read.
 type Restore interface {
-	// Progress is where to go on, when an earlier restore was suspended or its process was
-	// killed, and zero when there was none. After Keep it is of no more use.
+	// Progress returns the progress of an earlier restore that was suspended, or whose
+	// process was killed, and zero when there was none. After Keep it is of no more use.
 	Progress() Progress
 
 	// Slots takes records read at one position. Of those of one key, the newest counts.
 	Slots(ctx context.Context, records [][]byte) error
 
 	// Keep says that all slots before p.Next were taken. They are made durable in the
-	// background, and what goes wrong there is told by a later call.
+	// background, and a later call returns errors of that.
 	Keep(ctx context.Context, p Progress) error
 
 	// Rewind forgets what was taken since Keep, because it comes again.
@@ -106,7 +108,7 @@ type Repairer interface {
 	Repairing() bool
 
 	// Repair begins to repair what is held, towards the history of an epoch. There is one
-	// at a time, and none beside a restore. ErrDiverged: only a snapshot can help.
+	// at a time, and none during a restore. ErrDiverged: only a snapshot can help.
 	Repair(ctx context.Context, c Cluster, e waypost.Epoch) (Repair, error)
 }
 
@@ -117,16 +119,17 @@ type Repair interface {
 	// Of each slot it passes over what Follow or Replace say that it holds already.
 	Apply(ctx context.Context, b *Batch) error
 
-	// Sums reads every record and gives the sums of all slots, as they are now. A record
-	// that is not what was written, or that lies in another's place, makes its slot's sum
-	// one that no source has.
+	// Sums reads every record and returns the sums of all slots, as they are now. A record
+	// that is damaged, or that lies in another's place, makes its slot's sum one that no
+	// source has.
 	Sums(ctx context.Context) ([]Sum, error)
 
-	// Follow says at which sequence each slot was compared with the source, and
-	// where the changelog begins that Apply takes next.
+	// Follow sets at which sequence each slot was compared with the source, and the
+	// position after which Apply goes on.
 	Follow(at *[waypost.Slots]uint64, lowest waypost.Position) error
 
-	// Judge says whether slots may be replaced by records of which so many serve: nil, or [Held].
+	// Judge reports whether slots may be replaced by records of which that many serve: nil,
+	// or [Held].
 	Judge(slots []uint16, serving uint64) error
 
 	// Replace makes the slots first to last hold these records, which are all that the
@@ -146,23 +149,24 @@ type Repair interface {
 type Comparer interface {
 	Sink
 
-	// Compare begins to compare what is held. From now on it is noted what changes, until Close.
-	// There is one comparison at a time, and it ends with whatever replaces slots or the
-	// whole replica. ErrUnsettled: not now. Any goroutine may call it.
+	// Compare begins a comparison. Until Close the sink notes which slots change. There is
+	// one comparison at a time, and it ends when slots or the whole replica are replaced.
+	// ErrUnsettled: not now. Any goroutine may call it.
 	Compare(ctx context.Context) (Comparison, error)
 }
 
-// Comparison tells what a replica held at positions of its source. One goroutine uses it.
+// Comparison returns the content of a replica at positions of its source. One goroutine
+// uses it.
 type Comparison interface {
-	// Sums waits until the replica has come to a position, and gives what the records on
-	// disk of the slots first to last added up to there. A record that is not what was written
-	// makes its slot's sum one that no source has. ErrUnsettled: the comparison has ended, or
-	// the position lies before its beginning.
+	// Sums waits until the replica reaches a position, and returns the sums of the slots
+	// first to last there, from the records on disk. A damaged record makes its slot's sum
+	// one that no source has. ErrUnsettled: the comparison has ended, or the position lies
+	// before its beginning.
 	Sums(ctx context.Context, first, last uint16, at waypost.Position) ([]Sum, error)
 
-	// Records waits as Sums does, and visits the records of a slot as they are then. What
-	// visit gets is its own until it returns; err says why a record is not what was written, of
-	// which kind, domain and name are then those of its key.
+	// Records waits like Sums, and visits the records of a slot as they are then. The
+	// record passed to visit is valid until it returns. If err is set, the stored bytes are
+	// damaged and only the fields taken from the key are valid.
 	Records(ctx context.Context, slot uint16, at waypost.Position, visit func(r *waypost.Record, err error) error) error
 
 	// Suspect makes the replica ask for a repair, and says why.

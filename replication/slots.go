@@ -16,7 +16,7 @@ import (
 const (
 	// maxSlot bounds a single slot, which cannot be halved, in bytes of frames.
 	maxSlot = 512 << 20
-	// maxAhead is how many ranges of a snapshot are read, or held, while one is sent.
+	// maxAhead bounds the ranges of a snapshot that are read, or held, while one is sent.
 	maxAhead = 2
 )
 
@@ -48,7 +48,8 @@ type slotRange struct {
 	count  uint64
 }
 
-// tryRange reads one range until it succeeds or ctx ends. A range that is too wide is cut.
+// tryRange reads one range until it succeeds or ctx ends. A range that is too wide is
+// cut.
 func (s *slotReader) tryRange(ctx context.Context, first, last int, width *int, log *slog.Logger) (part slotRange, err error) {
 	for {
 		err = s.try(ctx, log, func() (err error) {
@@ -103,8 +104,8 @@ func (s *slotReader) try(ctx context.Context, log *slog.Logger, read func() erro
 	}
 }
 
-// rangeEnd returns the last slot of a range that begins at first and ends no later than last.
-// Ranges are aligned to their width, wherever they begin.
+// rangeEnd returns the last slot of a range that begins at first and ends no later than
+// last. Ranges are aligned to their width, wherever they begin.
 func (s *slotReader) rangeEnd(ctx context.Context, first, last int, width *int) (int, error) {
 	if *width == 0 {
 		n, err := s.source.SnapshotWidth(ctx)
@@ -173,8 +174,8 @@ func (s *slotReader) readSums(ctx context.Context, first, last int, width *int) 
 	return part, err
 }
 
-// mayReadAhead reports whether a snapshot may begin a second reading. A caller that may calls
-// readAheadEnds.
+// mayReadAhead reports whether a snapshot may begin a second reading. A caller that may
+// calls readAheadEnds.
 func (s *slotReader) mayReadAhead() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -191,9 +192,9 @@ func (s *slotReader) readAheadEnds() {
 	s.aheads--
 }
 
-// ahead reads the ranges of a snapshot in their order, and the next ones while one is sent.
-// Each snapshot has one reading at a time, and a second while fewer snapshots are under way
-// than may be. One goroutine uses it.
+// ahead reads the ranges of a snapshot in their order, and the next ones while one is
+// sent. Each snapshot has one reading at a time, and a second while fewer snapshots are
+// under way than may be. One goroutine uses it.
 type ahead struct {
 	reader *slotReader
 	log    *slog.Logger
@@ -310,8 +311,8 @@ func (a *ahead) plan(ctx context.Context) (*reading, error) {
 	return &reading{run: run{first, last}, width: a.width, done: make(chan struct{})}, nil
 }
 
-// narrow goes on behind the part that has come of a range that was too wide. The ranges that
-// were read behind it are likely to be too wide, too.
+// narrow goes on behind the part that has come of a range that was too wide. The ranges
+// that were read behind it are likely to be too wide, too.
 func (a *ahead) narrow(r *reading) {
 	a.cancel()
 	left := []run{{r.part.last + 1, r.last}}

@@ -15,9 +15,9 @@ import (
 )
 
 // Snapshot answers GET ?first=SLOT with all slots from there on, in order, and GET
-// ?slots=LIST, such as 3,17-19, with those. Each range of slots is read as it stands at one
-// position, held, and only then sent, so that a slow follower never keeps the source waiting.
-// The next ones are read meanwhile.
+// ?slots=LIST, such as 3,17-19, with those. Each range of slots is read as it stands at
+// one position, held, and only then sent, so that a slow follower never keeps the source
+// waiting. The next ones are read meanwhile.
 func (s *Server) Snapshot(w http.ResponseWriter, r *http.Request) {
 	runs, err := wantedSlots(r.URL.Query())
 	if err != nil {
@@ -36,8 +36,8 @@ func (s *Server) Snapshot(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// Sums answers GET ?first=SLOT, or ?slots=LIST, with the sums of those slots, in order. Each
-// range of slots is read as it stands at one position, which comes with it.
+// Sums answers GET ?first=SLOT, or ?slots=LIST, with the sums of those slots, in order.
+// Each range of slots is read as it stands at one position, which comes with it.
 func (s *Server) Sums(w http.ResponseWriter, r *http.Request) {
 	runs, err := wantedSlots(r.URL.Query())
 	if err != nil {
@@ -75,9 +75,9 @@ func (s *Server) serveSlots(w http.ResponseWriter, r *http.Request, l *limiter, 
 
 var errTooMany = errors.New("as many snapshots are under way as may be")
 
-// newest reads the head again: the head of the heartbeats may be older than the newest that
-// the follower has seen, which takes no slots from before that. A slow source must not keep
-// the follower waiting for a hello.
+// newest reads the head again: the head of the heartbeats may be older than the newest
+// that the follower has seen, which takes no slots from before that. A slow source must
+// not keep the follower waiting for a hello.
 func (s *Server) newest(ctx context.Context, known Head) Head {
 	ctx, cancel := context.WithTimeout(ctx, min(2*s.cfg.Heartbeat, s.cfg.ReadTimeout))
 	defer cancel()
@@ -196,12 +196,12 @@ func await[T any](ctx context.Context, c *connection, read func(context.Context)
 // run is a range of slots, both ends included.
 type run struct{ first, last int }
 
-// maxRuns bounds how many runs of slots may be asked for at once, so that the request stays
-// well below the limits of proxies.
+// maxRuns bounds how many runs of slots may be asked for at once, so that the request
+// stays well below the limits of proxies.
 const maxRuns = 256
 
-// wantedSlots reads which slots a request is about: all of them, all from one on, or those
-// of a list in order.
+// wantedSlots reads which slots a request is about: all of them, all from one on, or
+// those of a list in order.
 func wantedSlots(query url.Values) ([]run, error) {
 	list := query.Get("slots")
 	if list == "" {
@@ -239,8 +239,8 @@ func parseSlot(text string) (int, bool) {
 	return int(n), err == nil && n < waypost.Slots
 }
 
-// slotList writes a list that wantedSlots reads, of slots in order, and returns the slots for
-// which there is no room.
+// slotList writes a list that wantedSlots reads, of slots in order, and returns the
+// slots for which there is no room.
 func slotList(slots []uint16) (list string, rest []uint16) {
 	var b strings.Builder
 	for runs := 0; len(slots) > 0 && runs < maxRuns; runs++ {

@@ -9,36 +9,35 @@ import (
 // Source is a changelog that followers can read. All methods may be called by
 // many goroutines at once.
 type Source interface {
-	// Head gives the newest committed position.
+	// Head returns the newest committed position.
 	Head(ctx context.Context) (Head, error)
 
-	// Read gives the transactions that follow after, at least one and at most
-	// about maxRecords records (always whole transactions, and a batch with a Frame is not
-	// cut); an empty batch when after is the head. It fails with ErrTrimmed, ErrOtherHistory or
-	// ErrBehind as above; any other error may pass by itself and is worth another try.
+	// Read returns the transactions that follow after, at least one and at most about
+	// maxRecords records (always whole transactions, and a batch with a Frame is not cut);
+	// an empty batch when after is the head. It fails with ErrTrimmed, ErrOtherHistory or
+	// ErrBehind as above; any other error may pass, and is worth another try.
 	Read(ctx context.Context, after waypost.Position, maxRecords int) (Batch, error)
 
-	// Snapshot reads the slots first to last (inclusive) as they stand at one
-	// position, and gives that position. Records come in no particular order; the bytes that
-	// visit gets are its own only until it returns. An error of visit ends the
-	// reading and is returned.
+	// Snapshot reads the slots first to last (inclusive) as they stand at one position, and
+	// returns that position. Records come in no particular order; the bytes passed to visit
+	// are valid until it returns. An error of visit ends the reading and is returned.
 	Snapshot(ctx context.Context, first, last uint16, visit func(record []byte) error) (Head, error)
 
-	// Sums gives what the records of each of the slots first to last (inclusive) add up
-	// to, as they stand at one position, and gives that position.
+	// Sums returns the sums of the slots first to last (inclusive), as they stand at one
+	// position, and that position.
 	Sums(ctx context.Context, first, last uint16) ([]Sum, Head, error)
 
-	// SnapshotWidth is how many slots a reader should ask for at once, a power of
-	// two, chosen so that one reading stays short.
+	// SnapshotWidth returns the number of slots to read at once, a power of two, chosen so
+	// that one reading stays short.
 	SnapshotWidth(ctx context.Context) (int, error)
 
-	// Changed gives a channel that is closed at the next hint that the head moved.
-	// It is a hint only: followers poll as well.
+	// Changed returns a channel that is closed at the next hint that the head moved. It is
+	// a hint only: followers poll as well.
 	Changed() <-chan struct{}
 }
 
-// Relay is a Source that has its changelog from another one. Its Head is how far it has
-// come. Any of its methods may fail with ErrNoSource.
+// Relay is a Source that has its changelog from another one. Its Head is the position
+// that it has applied. Any of its methods may fail with ErrNoSource.
 type Relay interface {
 	Source
 

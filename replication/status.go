@@ -29,8 +29,8 @@ type Status struct {
 	Repaired   uint64 // slots that they have replaced
 }
 
-// Wait describes a follower whose source serves as many snapshots as it may. The zero Wait
-// is of a follower that does not wait.
+// Wait describes a follower whose source serves as many snapshots as it may. The zero
+// Wait is of a follower that does not wait.
 type Wait struct {
 	Since   time.Time // when the source first refused
 	HeardAt time.Time // when it last did
@@ -146,9 +146,9 @@ func (b *statusBoard) repaired(p waypost.Position, slots int) {
 
 func (b *statusBoard) via(nodes []string) { b.change(func(st *Status) { st.Via = nodes }) }
 
-// heard notes the origin's head. A head that came through other nodes was true at the time
-// of the origin's clock, and not when it is heard; one that is older than the known head
-// changes nothing but HeardAt.
+// heard notes the origin's head. A head that came through other nodes was true at the
+// time of the origin's clock, and not when it is heard; one that is older than the known
+// head changes nothing but HeardAt.
 func (b *statusBoard) heard(h Head) {
 	b.change(func(st *Status) {
 		now := time.Now()
@@ -169,9 +169,9 @@ func (b *statusBoard) heard(h Head) {
 	})
 }
 
-// judgePeer accepts a peer only if this replica can follow it: the peer must be of the newest
-// history that was ever heard of here, and within that not behind. Positions of different
-// epochs are not compared.
+// judgePeer accepts a peer only if this replica can follow it: the peer must be of the
+// newest history that was ever heard of here, and within that not behind. Positions of
+// different epochs are not compared.
 func (b *statusBoard) judgePeer(h *Head, own waypost.Position) error {
 	heard, at := b.get().Head.Position.Epoch, h.Position
 	switch {

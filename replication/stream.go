@@ -86,7 +86,8 @@ func (s *Server) open(w http.ResponseWriter, r *http.Request, head Head) *connec
 
 func bounded(s string) string { return s[:min(len(s), 64)] }
 
-// close logs how a connection ended, and sends the reason to a follower that is sent away.
+// close logs how a connection ended, and sends the reason to a follower that is sent
+// away.
 func (c *connection) close(ctx context.Context, err error) {
 	end, sentAway := errors.AsType[*EndError](context.Cause(ctx))
 	switch {
@@ -107,8 +108,8 @@ func (c *connection) close(ctx context.Context, err error) {
 // writeChunk is the most that a follower must take within WriteTimeout, in bytes.
 const writeChunk = 256 << 10
 
-// send writes one frame and flushes it. A follower that does not take it in time is dropped:
-// nothing is held for it. A follower that is sent away receives no more.
+// send writes one frame and flushes it. A follower that does not take it in time is
+// dropped: nothing is held for it. A follower that is sent away receives no more.
 func (c *connection) send(t frameType, frame []byte) error {
 	if err := c.ctx.Err(); err != nil {
 		return err
@@ -265,8 +266,8 @@ func (c *connection) sendEntries(es []ringEntry, p waypost.Position, point strin
 	return p, nil
 }
 
-// pause waits for news, for a heartbeat to be due, which it sends, or for the wait to end; a
-// negative wait has no end.
+// pause waits for news, for a heartbeat to be due, which it sends, or for the wait to
+// end; a negative wait has no end.
 func (c *connection) pause(ctx context.Context, v view, beat <-chan time.Time, wait time.Duration) error {
 	var expired <-chan time.Time
 	if wait >= 0 {
@@ -288,8 +289,8 @@ func (c *connection) pause(ctx context.Context, v view, beat <-chan time.Time, w
 // errSource says that the source did not answer; it may answer later.
 var errSource = errors.New("the source does not answer")
 
-// catchUp sends what follows p from the source itself, up to where the ring can take over,
-// and returns the position reached.
+// catchUp sends what follows p from the source itself, up to where the ring can take
+// over, and returns the position reached.
 func (c *connection) catchUp(ctx context.Context, p waypost.Position) (waypost.Position, error) {
 	entries, err := c.readSource(ctx, p)
 	switch {
@@ -328,8 +329,8 @@ func (c *connection) readSource(ctx context.Context, p waypost.Position) ([]ring
 	if b.Epoch != p.Epoch || b.Transactions[0].Seq != p.Seq+1 {
 		return nil, fmt.Errorf("the source returned sequence %d after %d", b.Transactions[0].Seq, p.Seq)
 	}
-	// Stop where a shared frame begins. Otherwise this follower would stay between the frames
-	// of the ring, and go on reading the source for itself.
+	// Stop where a shared frame begins. Otherwise this follower would stay between the
+	// frames of the ring, and go on reading the source for itself.
 	end, ok := s.board.boundary(b.Transactions[0].Seq, b.Last().Seq)
 	if ok && b.Frame == nil { // a batch that came as a frame ends where a shared one does
 		b.Transactions = b.Transactions[:end-p.Seq]

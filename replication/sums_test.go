@@ -16,7 +16,7 @@ import (
 	"waypost/replication/replicationtest"
 )
 
-// everySecond gives the first n even slots.
+// everySecond returns the first n even slots.
 func everySecond(n int) (slots []string) {
 	for i := range n {
 		slots = append(slots, strconv.Itoa(2*i))
@@ -24,7 +24,7 @@ func everySecond(n int) (slots []string) {
 	return slots
 }
 
-// get gives the frames of a route, and its slots' records.
+// get returns the frames of a route, and its slots' records.
 func (w *world) get(t *testing.T, path string) (types []string, records [][]byte, sums map[uint16]replication.Sum) {
 	t.Helper()
 	res, err := w.client(t).Get("http://source" + path)

@@ -10,9 +10,9 @@ import (
 	"waypost"
 )
 
-// Run reads the source until ctx ends, then tells all followers to leave, and returns ctx's
-// error. A source that fails is tried again for as long as it takes: followers stay connected
-// meanwhile, and see the age of the head.
+// Run reads the source until ctx ends, then says bye to all followers, and returns ctx's
+// error. A source that fails is tried again for as long as it takes: followers stay
+// connected meanwhile, and see the age of the head.
 func (s *Server) Run(ctx context.Context) error {
 	defer s.board.drain()
 	t := tail{server: s, delay: s.cfg.MinPoll}
@@ -143,9 +143,9 @@ func (t *tail) heartbeat(head Head) (signed Head, frame []byte) {
 	return head, s.attested(&origin, plainFrame(frameHeartbeat, 0, appendHead(nil, &origin)))
 }
 
-// ring is the newest stretch of the changelog as frames, for all followers to share. It is
-// bounded in bytes and in frames; a follower that needs older ones reads the source. It is
-// not safe for concurrent use: the board's lock guards it.
+// ring is the newest stretch of the changelog as frames, for all followers to share. It
+// is bounded in bytes and in frames; a follower that needs older ones reads the source.
+// It is not safe for concurrent use: the board's lock guards it.
 type ring struct {
 	maxFrames, maxBytes int
 
@@ -154,8 +154,8 @@ type ring struct {
 	bytes   int
 }
 
-// ringEntry is a batch frame, or a transaction too large for one: then frame is nil, and a
-// follower that reaches it is reset.
+// ringEntry is a batch frame, or a transaction too large for one: then frame is nil, and
+// a follower that reaches it is reset.
 type ringEntry struct {
 	after uint64 // the sequence before its first
 	last  waypost.Position
@@ -210,8 +210,8 @@ func (g *ring) since(p waypost.Position, limit int) (es []ringEntry, onRing bool
 	return append(es, g.entries[i:min(i+limit, len(g.entries))]...), true
 }
 
-// boundary returns the first sequence within [from, to] at which the ring can take over, and
-// false when there is none.
+// boundary returns the first sequence within [from, to] at which the ring can take over,
+// and false when there is none.
 func (g *ring) boundary(from, to uint64) (uint64, bool) {
 	i := sort.Search(len(g.entries), func(i int) bool { return g.entries[i].after >= from })
 	if i < len(g.entries) && g.entries[i].after <= to {
@@ -223,8 +223,8 @@ func (g *ring) boundary(from, to uint64) (uint64, bool) {
 	return 0, false
 }
 
-// entries turns a batch into ring entries of about frameTarget bytes, each signed if there is
-// a signer. A batch that came as a frame stays one, with its signature.
+// entries turns a batch into ring entries of about frameTarget bytes, each signed if
+// there is a signer. A batch that came as a frame stays one, with its signature.
 func (e *encoder) entries(b *Batch, signer *Signer) []ringEntry {
 	if b.Frame != nil {
 		return []ringEntry{{after: b.Transactions[0].Seq - 1, last: b.Last(), frame: signed(&b.Signature, b.Frame)}}

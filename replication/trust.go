@@ -12,10 +12,10 @@ import (
 	"waypost"
 )
 
-// Trust is the key that a node has pinned, and the newest position that it has seen
-// signed with it. The first key of a cluster is pinned when it comes over a
-// connection that the node has authenticated; from then on nothing is taken that it
-// has not signed. It may be used by many goroutines at once.
+// Trust holds the key that a node has pinned, and the newest position that the node has
+// seen signed with it. The first key of a cluster is pinned when it comes over a
+// connection that the node has authenticated; from then on the node takes nothing that
+// this key has not signed. It may be used by many goroutines at once.
 type Trust struct {
 	keep func(document []byte) error
 
@@ -26,7 +26,7 @@ type Trust struct {
 	saving bool // in the background
 }
 
-// pin is what is kept.
+// pin is the part of a Trust that a new key replaces.
 type pin struct {
 	cluster     Cluster
 	pinned      announcement // generation 0: none
@@ -37,7 +37,7 @@ type pin struct {
 	attestation []byte           // the testimony for it; nil: there is none
 }
 
-// keepWitness is how often a position that moves on is kept.
+// keepWitness is the least time between two writes of a position that moves on.
 const keepWitness = 30 * time.Second
 
 // trustDocument is a Trust as it is kept.
@@ -79,7 +79,8 @@ func NewTrust(kept []byte, keep func(document []byte) error) (*Trust, error) {
 	return t, nil
 }
 
-// Witness is what a follower presents: the newest signed position, "" when it has seen none.
+// Witness returns the newest position seen signed, for a follower to present; "" when
+// there is none.
 func (t *Trust) Witness() string {
 	if t == nil {
 		return ""
@@ -106,8 +107,9 @@ func (t *Trust) document() ([]byte, error) {
 	return json.Marshal(trustDocument{Version: trustVersion, Cluster: t.cluster, Key: t.pinned.append(nil), Witness: t.word})
 }
 
-// saveLater writes the document while others go on: a disk may take its time. When that fails, the key is
-// kept, and of the position an older one, which is as good as a crash. t.mu is held.
+// saveLater writes the document in the background, because a disk may take its time.
+// When that fails, the disk keeps an older position, which is no worse than a crash.
+// t.mu is held.
 func (t *Trust) saveLater() {
 	t.saving, t.keptAt = true, time.Now()
 	at := t.at
@@ -161,9 +163,9 @@ func (t *Trust) pins(cluster Cluster) bool {
 	return t.pinned.generation != 0 && t.cluster == cluster
 }
 
-// meet judges the key that a source announces, nil when it announces none, and pins
-// the first one, or one that the pinned one endorses. A peer, which nobody has vouched for, has to
-// have the pinned one, or a later one that that endorses: it never gets the first word.
+// meet judges the key that a source announces, nil when it announces none, and pins the
+// first one, or one that the pinned one endorses. A peer has no credential: it must
+// announce the pinned key, or a later one that the pinned key endorses.
 func (t *Trust) meet(cluster Cluster, payload []byte, peer bool) error {
 	if t == nil {
 		return nil
@@ -256,7 +258,8 @@ func (t *Trust) checkHead(h *Head, word []byte) error {
 	return t.check(h.Cluster, appendHeadStatement(nil, h), &h.Signature, h.Position)
 }
 
-// checkBatch is check for a batch that came as payload. It reports whether that was signed.
+// checkBatch is check for a batch that came as payload. It reports whether that was
+// signed.
 func (t *Trust) checkBatch(cluster Cluster, b *Batch, payload []byte, s *Signature) (bool, error) {
 	if !t.pins(cluster) {
 		return false, nil
@@ -264,12 +267,13 @@ func (t *Trust) checkBatch(cluster Cluster, b *Batch, payload []byte, s *Signatu
 	return true, t.check(cluster, appendBatchStatement(nil, &cluster, b.Epoch, b.Transactions, payload), s, b.Last())
 }
 
-// Who passes a changelog on has heads of its own, between those that the control plane has signed.
-// What it can show instead is a signed statement about a batch, or a head, that ends at the
-// same position with the same digest: the testimony for it. Its time is the statement's.
+// A relay has heads of its own, between those that the control plane has signed. It
+// proves them by a testimony: a signed statement about a batch, or a head, that ends at
+// the same position with the same digest. The time of the head is then the statement's.
 
-// recentTestimonies is how many statements a node has at hand. A replica is no further behind what its
-// follower has verified than by the batches that are being applied.
+// recentTestimonies bounds the statements that a node has at hand. A replica is behind
+// the position that its follower has verified by no more than the batches that are being
+// applied.
 const recentTestimonies = 256
 
 // attestations are statements with their signatures, the newest last.
@@ -285,7 +289,7 @@ func (t *attestations) add(at waypost.Position, word []byte) {
 	t.next++
 }
 
-// about gives the newest one about a position, nil for none.
+// about returns the newest one about a position, nil for none.
 func (t *attestations) about(at waypost.Position) []byte {
 	for n := 1; n <= min(t.next, recentTestimonies); n++ {
 		if i := (t.next - n) % recentTestimonies; t.at[i] == at {
@@ -295,7 +299,7 @@ func (t *attestations) about(at waypost.Position) []byte {
 	return nil
 }
 
-// testimony gives what attestation for a position, nil when nothing is known.
+// testimony returns the testimony for a position, nil for none.
 func (t *Trust) testimony(at waypost.Position) []byte {
 	if t == nil {
 		return nil
@@ -308,7 +312,8 @@ func (t *Trust) testimony(at waypost.Position) []byte {
 	return t.recent.about(at)
 }
 
-// settled says that the replica holds what ends at a position, whose testimony is worth keeping until it moves on.
+// settled notes the replica's position, so that its testimony is kept until the replica
+// moves on.
 func (t *Trust) settled(at waypost.Position) {
 	if t == nil {
 		return
@@ -320,9 +325,9 @@ func (t *Trust) settled(at waypost.Position) {
 	}
 }
 
-// notBefore refuses a source of slots that is behind what was seen signed in its own epoch, when there is something to
-// lose: a control plane that has forgotten commits begins a new epoch, and whoever shows an old head wants what was
-// deleted since back.
+// notBefore refuses a source of slots that is behind a position seen signed in its own
+// epoch, unless this replica is empty. A control plane that has forgotten commits begins
+// a new epoch, so a source with an old head would bring deleted links back.
 func (t *Trust) notBefore(h *Head, sink Sink) error {
 	if t == nil {
 		return nil
@@ -339,8 +344,8 @@ func (t *Trust) notBefore(h *Head, sink Sink) error {
 	return nil
 }
 
-// Recall takes in a batch that was kept, as [EncodeBatch] made it, so that its signature attestation for the
-// position that it ends at also after a restart.
+// Recall verifies a batch that was kept, as [EncodeBatch] encoded it, so that after a
+// restart its signature is the testimony for the position at its end.
 func (t *Trust) Recall(cluster Cluster, kept []byte) error {
 	if t == nil || !t.pins(cluster) {
 		return nil
@@ -379,7 +384,8 @@ func (t *Trust) Generation() uint32 {
 	return t.pinned.generation
 }
 
-// checkWord judges a head that has no signature of its own by the testimony for its position.
+// checkWord judges a head that has no signature of its own by the testimony for its
+// position.
 func (t *Trust) checkWord(h *Head, word []byte) error {
 	if len(word) <= signatureSize || len(word) > maxTestimony {
 		return fmt.Errorf("%w: a testimony of %d bytes", ErrSignature, len(word))

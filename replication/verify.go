@@ -11,7 +11,7 @@ import (
 	"waypost"
 )
 
-// Verification is what came of comparing a replica with its source.
+// Verification is the result of comparing a replica with its source.
 type Verification struct {
 	Slots       int              // compared
 	Records     uint64           // in them, by the source
@@ -33,7 +33,7 @@ type Difference struct {
 	Source *waypost.Record // nil: it has none
 }
 
-// DifferenceKind is what is wrong with a record of a replica.
+// DifferenceKind classifies a difference.
 type DifferenceKind string
 
 // The kinds of differences.
@@ -45,8 +45,8 @@ const (
 )
 
 const (
-	// maxDifferences bounds the records that a verification tells of, and maxExplained the
-	// slots that are looked into for them.
+	// maxDifferences bounds the records that a verification lists, and maxExplained the
+	// slots that are searched for them.
 	maxDifferences = 20
 	maxExplained   = 32
 
@@ -55,11 +55,12 @@ const (
 	verifyReach = time.Minute // for the replica to come to where the source was, and to be read
 )
 
-// Verify compares the sink, which must be a [Comparer], with the source, slot by slot, while it follows. A slot counts
-// as different when it is so at two positions, one after the other, each time compared with
-// what the source held at that very position: what is written meanwhile is no difference. With repair,
-// what differs is then repaired, as after any other divergence. Run must be running. ctx bounds the time.
-// What was found before an error comes with it.
+// Verify compares the sink, which must be a [Comparer], with the source, slot by slot,
+// while it follows. A slot counts as different when it is so at two positions, one after
+// the other, each time compared with the source at that very position, so that
+// concurrent writes are no difference. With repair, the differing slots are then
+// repaired, as after any other divergence. Run must be running. ctx bounds the time.
+// With an error it returns the differences found before.
 func (f *Follower) Verify(ctx context.Context, repair bool) (Verification, error) {
 	begun := time.Now()
 	sink, ok := f.cfg.Sink.(Comparer)
@@ -157,7 +158,7 @@ func (v *verifying) recheck(ctx context.Context, c Comparison) error {
 	return err
 }
 
-// again compares some slots anew, and gives those that differ.
+// again compares some slots again, and returns those that differ.
 func (v *verifying) again(ctx context.Context, c Comparison, slots []uint16) (differing []uint16, err error) {
 	for len(slots) > 0 {
 		list, rest := slotList(slots)
@@ -170,9 +171,11 @@ func (v *verifying) again(ctx context.Context, c Comparison, slots []uint16) (di
 	return differing, nil
 }
 
-// sums compares the sums that the source answers with, range by range, with the replica's at the
-// position of each.
-func (v *verifying) sums(ctx context.Context, c Comparison, query url.Values, each func(slots int, records uint64)) (differing []uint16, err error) {
+// sums compares the source's sums, range by range, with the replica's at the position of
+// each.
+func (v *verifying) sums(
+	ctx context.Context, c Comparison, query url.Values, each func(slots int, records uint64),
+) (differing []uint16, err error) {
 	f := v.follower
 	d, err := f.source.connectQuietly(ctx, PathSums, query, f.cfg.Sink.Position(), waitAside)
 	if err != nil {
@@ -200,10 +203,10 @@ func (v *verifying) sums(ctx context.Context, c Comparison, query url.Values, ea
 	return differing, err
 }
 
-// waitAside is for waiting that is not the replica's.
+// waitAside ignores a refusal, because the replica does not wait.
 func waitAside() {}
 
-// local tells what went wrong here from what passes.
+// local marks an error of the replica, unless it passes.
 func local(err error) error {
 	if errors.Is(err, ErrUnsettled) {
 		return err
@@ -243,8 +246,11 @@ func (v *verifying) explain(ctx context.Context, c Comparison) error {
 	return err
 }
 
-// explainSlot compares the records of a slot. Those that were written after the position are left out.
-func (v *verifying) explainSlot(ctx context.Context, c Comparison, slot uint16, at waypost.Position, source map[string]*waypost.Record) error {
+// explainSlot compares the records of a slot. Records that were written after the
+// position are left out.
+func (v *verifying) explainSlot(
+	ctx context.Context, c Comparison, slot uint16, at waypost.Position, source map[string]*waypost.Record,
+) error {
 	held := map[string]bool{}
 	err := c.Records(ctx, slot, at, func(r *waypost.Record, rotten error) error {
 		key := nameOf(r)

@@ -8,8 +8,8 @@ import (
 	"github.com/DataDog/zstd"
 )
 
-// compressor makes zstd frames with the library in C that Pebble uses as well, in half the time
-// that the other one takes.
+// compressor makes zstd frames with the library in C that Pebble uses as well, in half
+// the time that the other one takes.
 type compressor struct{ ctx zstd.Ctx }
 
 func newCompressor() compressor { return compressor{zstd.NewCtx()} }

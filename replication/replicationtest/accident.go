@@ -2,8 +2,8 @@ package replicationtest
 
 import "waypost"
 
-// Empty takes all rows away, in a new history that goes on from here, as when somebody has followers follow
-// another database.
+// Empty removes all rows, in a new history that goes on from here, like a control plane
+// that was pointed at another database.
 func (s *Source) Empty() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

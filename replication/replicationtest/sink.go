@@ -45,7 +45,7 @@ func (s *Sink) Fail(err error) {
 	s.failing = err
 }
 
-// Moved gives a channel that is closed when the position changes next.
+// Moved returns a channel that is closed when the position changes next.
 func (s *Sink) Moved() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,7 +85,7 @@ func (s *Sink) Position() waypost.Position {
 	return s.held.position
 }
 
-// Records gives every record held, in no order.
+// Records visits every record held, in no order.
 func (s *Sink) Records(_ context.Context, visit func([]byte) error) (waypost.Position, error) {
 	s.mu.Lock()
 	held := s.held
@@ -128,8 +128,8 @@ func (s *Sink) Heartbeat(h replication.Head) error {
 	return nil
 }
 
-// after gives the holding that a batch makes of h, judging the digest from
-// judgeFrom on.
+// after returns the holding that a batch makes of h, judging the digest from judgeFrom
+// on.
 func (h *holding) after(b *replication.Batch, judgeFrom uint64) (*holding, error) {
 	next := &holding{cluster: h.cluster, position: h.position, digest: h.digest, rows: maps.Clone(h.rows)}
 	for i := range b.Transactions {

@@ -16,7 +16,7 @@ import (
 // Replica is a Sink whose records can be read back.
 type Replica interface {
 	replication.Sink
-	// Records gives every record held, and the position at which it was read.
+	// Records visits every record held, and returns the position at which it was read.
 	Records(ctx context.Context, visit func(record []byte) error) (waypost.Position, error)
 }
 
@@ -32,7 +32,7 @@ func TestSink(t *testing.T, open func(t *testing.T) Replica) {
 		"a batch with a broken record changes nothing":                    sinkBroken,
 		"the last of several writes to a key in one transaction wins":     sinkSameKey,
 		"a purge takes the record away":                                   sinkPurge,
-		"a record that must not be served is held all the same":           sinkContent,
+		"a record that must not be served is held nevertheless":           sinkContent,
 		"a heartbeat with another digest at the same position is noticed": sinkHeartbeat,
 		"the tail of a restore does not undo newer slots":                 sinkTail,
 		"an older record does not replace a newer one in a restore":       sinkOlderSlots,

@@ -103,8 +103,8 @@ func (s *Source) NewHistory() {
 	s.openEpoch(s.tail().Seq / 2)
 }
 
-// Backup gives what puts the rows back as they are now, in a new history that goes on
-// from here, as a restore of PostgreSQL to this point in time does.
+// Backup returns a function that puts the rows back as they are now, in a new history
+// that goes on from here, as a restore of PostgreSQL to this point in time does.
 func (s *Source) Backup() (restore func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,7 +148,7 @@ func (s *Source) Reads() int {
 	return s.reads
 }
 
-// Rows gives all rows as encoded, sorted.
+// Rows returns all rows as encoded, sorted.
 func (s *Source) Rows() [][]byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()

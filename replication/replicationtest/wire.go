@@ -19,8 +19,8 @@ type Wire struct {
 	conns map[net.Conn]struct{}
 }
 
-// NewWire leads from an address of its own to backend, which is asked at each connection, until the
-// test ends.
+// NewWire listens on an address of its own and forwards each connection to backend's
+// address, until the test ends.
 func NewWire(t testing.TB, backend func() string) *Wire {
 	t.Helper()
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -37,7 +37,7 @@ func NewWire(t testing.TB, backend func() string) *Wire {
 	return w
 }
 
-// Addr is where the wire begins, HOST:PORT, and URL the same as a base URL.
+// Addr returns the address of the wire, HOST:PORT, and URL the same as a base URL.
 func (w *Wire) Addr() string { return w.ln.Addr().String() }
 
 // URL is Addr as a base URL.
@@ -61,7 +61,7 @@ func (w *Wire) end(cut bool) {
 	defer w.mu.Unlock()
 	w.cut = w.cut || cut
 	for c := range w.conns {
-		_ = c.Close() // whoever uses it sees it
+		_ = c.Close() // its user notices
 	}
 }
 
@@ -75,7 +75,8 @@ func (w *Wire) accept() {
 	}
 }
 
-// hold keeps a connection among those that can be cut, and is false when it is cut already.
+// hold adds a connection to those that can be cut, and returns false when it is cut
+// already.
 func (w *Wire) hold(c net.Conn) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
