@@ -38,7 +38,8 @@ func (c *Certificates) openAuthority() error {
 	c.magic = certmagic.New(c.cache, certmagic.Config{
 		Storage: &certmagic.FileStorage{Path: cfg.Storage},
 		OnEvent: c.note, Logger: log,
-		// Certificates are renewed when somebody comes, and only for domains that are still known.
+		// Certificates are renewed when a client comes, and only for domains that are still
+		// known.
 		OnDemand: &certmagic.OnDemandConfig{DecisionFunc: func(_ context.Context, name string) error {
 			if !c.mayOrder(name) {
 				return errName
@@ -49,7 +50,7 @@ func (c *Certificates) openAuthority() error {
 	c.magic.Issuers = []certmagic.Issuer{certmagic.NewACMEIssuer(c.magic, certmagic.ACMEIssuer{
 		CA: cfg.Directory, Email: cfg.Email, Agreed: true, TrustedRoots: roots, Logger: log,
 		DisableHTTPChallenge: true,
-		// Our own listener is there already, and gives the proof.
+		// Our own listener is there already, and answers with the proof.
 		ListenHost: hostOf(at), AltTLSALPNPort: at.Port,
 	})}
 	return nil
@@ -68,15 +69,15 @@ type order struct {
 	err  error
 }
 
-// failure says how often a name was refused in a row, and until when the authority
-// is left alone: authorities count refusals, and shut out who makes too many.
+// failure says how often a name was refused in a row, and until when the authority is
+// left alone: authorities count refusals, and shut out clients with too many.
 type failure struct {
 	times int
 	until time.Time
 }
 
-// ordered gives the certificate of a known name. The first visitor sets it in motion,
-// and everyone waits a while; the order goes on when they have left.
+// ordered returns the certificate of a known name. The first client starts an order, and
+// all wait a while; the order goes on when they have left.
 func (c *Certificates) ordered(hello *tls.ClientHelloInfo, name string) (*tls.Certificate, error) {
 	if c.cached(name) {
 		return c.magic.GetCertificateWithContext(hello.Context(), hello)
@@ -159,10 +160,10 @@ type attempt struct {
 
 type attemptKey struct{}
 
-// note is told by certmagic what happens, by the goroutine that does it. What is no
+// note receives the events of certmagic, on the goroutine that causes them. What is no
 // order of ours is a renewal, which visitors set in motion while the certificate still
-// serves, each of them again when it has failed: so it may begin only when its time
-// has come.
+// serves, each of them again when it has failed: so it may begin only when its time has
+// come.
 func (c *Certificates) note(ctx context.Context, event string, data map[string]any) error {
 	a, ours := ctx.Value(attemptKey{}).(*attempt)
 	name, _ := data["identifier"].(string)

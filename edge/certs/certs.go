@@ -1,9 +1,9 @@
-// Package certs gives an edge its certificates: one from files, which is read again
-// when they change, and one for each domain that the edge knows from a certificate
-// authority that speaks ACME, asked for when the first visitor comes.
+// Package certs provides the certificates of an edge. One comes from files, which are
+// read again when they change. A certificate authority that speaks ACME issues one for
+// each domain that the edge knows, ordered when the first client comes.
 //
-// It knows neither the redirect server nor the replica: it makes a tls.Config, and
-// whoever uses it says which names are domains.
+// It knows neither the redirect server nor the replica: it makes a tls.Config, and its
+// caller decides which names are domains.
 package certs
 
 import (
@@ -90,7 +90,7 @@ var (
 	errSlow   = errors.New("the authority takes too long")
 )
 
-// New reads the files, and asks nobody for anything yet.
+// New reads the files, and orders nothing yet.
 func New(cfg Config) (*Certificates, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -98,7 +98,9 @@ func New(cfg Config) (*Certificates, error) {
 	if cfg.Clock == nil {
 		cfg.Clock = time.Now
 	}
-	c := &Certificates{cfg: cfg, metrics: newMeters(), orders: map[string]*order{}, failed: map[string]failure{}, unrenewed: map[string]failure{}}
+	c := &Certificates{
+		cfg: cfg, metrics: newMeters(), orders: map[string]*order{}, failed: map[string]failure{}, unrenewed: map[string]failure{},
+	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	if cfg.CertFile != "" || cfg.KeyFile != "" {
 		f, err := openFiles(cfg)
@@ -168,8 +170,8 @@ func (c *Certificates) mayOrder(name string) bool {
 		!strings.Contains(name, "*") && c.cfg.Knows(name)
 }
 
-// Close gives up what is being asked for, and waits until that has ended. What is in
-// memory still serves.
+// Close ends the orders under way, and waits for them. Certificates in memory still
+// serve.
 func (c *Certificates) Close() error {
 	c.mu.Lock()
 	again := c.closed

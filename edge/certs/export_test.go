@@ -2,7 +2,7 @@ package certs
 
 import "context"
 
-// Note tells c what certmagic does of itself, in an order of nobody's.
+// Note passes an event of certmagic to c that belongs to no order.
 func (c *Certificates) Note(event string, data map[string]any) error {
 	return c.note(context.Background(), event, data)
 }

@@ -30,7 +30,7 @@ type files struct {
 	bad  string // what was wrong at the last look, logged once
 }
 
-// stamp tells one version of a file from the next.
+// stamp distinguishes one version of a file from the next.
 type stamp struct {
 	modified time.Time
 	size     int64
@@ -60,7 +60,7 @@ func openFiles(cfg Config) (*files, error) {
 	return f, nil
 }
 
-// current gives the certificate. One client in ten seconds looks at the files for all.
+// current returns the certificate. One client in ten seconds looks at the files for all.
 func (f *files) current() *tls.Certificate {
 	now, due := f.cfg.Clock(), f.next.Load()
 	if now.UnixNano() >= due && f.next.CompareAndSwap(due, now.Add(lookTime).UnixNano()) {

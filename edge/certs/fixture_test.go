@@ -63,7 +63,7 @@ func serve(t *testing.T, ln net.Listener, cfg certs.Config) *certs.Certificates 
 	return c
 }
 
-// visit makes a handshake, follows a link, and gives the server's certificate.
+// visit makes a handshake, follows a link, and returns the server's certificate.
 func visit(t *testing.T, ln net.Listener, name string, roots *x509.CertPool, protocols ...string) (*x509.Certificate, error) {
 	t.Helper()
 	d := tls.Dialer{NetDialer: &net.Dialer{Timeout: time.Minute}, Config: &tls.Config{ServerName: name, RootCAs: roots, NextProtos: protocols}}
@@ -84,7 +84,7 @@ func visit(t *testing.T, ln net.Listener, name string, roots *x509.CertPool, pro
 	return state.PeerCertificates[0], nil
 }
 
-// total gives the sum over all labels of a metric.
+// total returns the sum over all labels of a metric.
 func total(t *testing.T, registry *prometheus.Registry, name string) float64 {
 	t.Helper()
 	families, err := registry.Gather()

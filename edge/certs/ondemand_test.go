@@ -19,8 +19,8 @@ import (
 
 func isKnown(name string) bool { return name == known }
 
-// ask starts an authority that asks for proofs at the port of proof, and gives what an
-// edge that listens there needs for it.
+// ask starts an authority that asks for proofs at the port of proof, and returns the
+// configuration of an edge that listens there.
 func ask(t *testing.T, proof net.Listener) (*acmetest.Authority, certs.Config) {
 	t.Helper()
 	a := acmetest.Start(t)
@@ -95,9 +95,9 @@ func TestAKnownDomainGetsACertificateWhenItsFirstVisitorsCome(t *testing.T) {
 
 func TestAnAuthorityThatRefusesIsLeftAloneForAWhile(t *testing.T) {
 	ln := listen(t)
-	nobody := listen(t) // where the authority asks in vain
-	require.NoError(t, nobody.Close())
-	a, cfg := ask(t, nobody)
+	elsewhere := listen(t) // where the authority asks in vain
+	require.NoError(t, elsewhere.Close())
+	a, cfg := ask(t, elsewhere)
 	cfg.Listen = ln.Addr()
 	roots := a.Roots()
 	now := &clock{at: time.Now()}

@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// Roots are the certificates, from a file, that those of clients may go back to. They are
-// looked at again while clients come; a file that cannot be used leaves what was there before.
+// Roots are the certificates, from a file, that those of clients may go back to. They
+// are looked at again while clients come; a file that cannot be used leaves what was
+// there before.
 type Roots struct {
 	cfg  RootsConfig
 	live atomic.Pointer[x509.CertPool]
@@ -47,7 +48,7 @@ func OpenRoots(cfg RootsConfig) (*Roots, error) {
 	return r, nil
 }
 
-// Pool gives the roots. Who asks first in ten seconds looks at the file for all.
+// Pool returns the roots. The first caller in ten seconds looks at the file for all.
 func (r *Roots) Pool() *x509.CertPool {
 	now, due := r.cfg.Clock(), r.next.Load()
 	if now.UnixNano() >= due && r.next.CompareAndSwap(due, now.Add(lookTime).UnixNano()) {
@@ -56,8 +57,8 @@ func (r *Roots) Pool() *x509.CertPool {
 	return r.live.Load()
 }
 
-// Judge makes a listener judge certificates of clients by the roots as they are when a client
-// comes. Whether a client needs one is for auth to say.
+// Judge makes a listener judge certificates of clients by the roots as they are when a
+// client comes. Whether a client needs one is for auth to say.
 func (r *Roots) Judge(cfg *tls.Config, auth tls.ClientAuthType) {
 	cfg.ClientAuth, cfg.ClientCAs = auth, r.live.Load()
 	// A session that goes on is not judged again.

@@ -77,7 +77,7 @@ func TestWhomClientsGoBackToIsReadAgainWhenItChanges(t *testing.T) {
 	}
 	requireLetIn(true, false)
 	replace(t, file, append(append([]byte{}, roots[0]...), roots[1]...))
-	requireLetIn(true, false) // nobody has looked yet
+	requireLetIn(true, false) // the file has not been looked at yet
 	now.advance(11 * time.Second)
 	requireLetIn(true, true)
 	replace(t, file, roots[1])

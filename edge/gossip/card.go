@@ -21,8 +21,8 @@ const (
 	stateVersion = 1
 )
 
-// Limits of a card's texts, in bytes, beside those of nodes and regions. With them
-// a card fits into the 512 bytes that memberlist allows.
+// Limits of a card's texts, in bytes, besides those of nodes and regions. With them a
+// card fits into the 512 bytes that memberlist allows.
 const (
 	maxAddr    = 128
 	maxVersion = 64
@@ -31,12 +31,11 @@ const (
 
 var errFormat = errors.New("not in the format of this version")
 
-// card is what a member is for as long as it runs, and its first news.
+// card describes a member for as long as it runs, with its first news.
 //
 //	version 1 byte, role 1 byte, boot 16 bytes, started 8 bytes (Unix milliseconds),
 //	node, region, addr, software version: 1 byte of length and the text each,
-//	news without its boot, peer address: 1 byte of length and the text, which cards of older
-//	versions lack
+//	news without its boot, peer address: 1 byte of length and the text
 type card struct {
 	role    Role
 	node    string
@@ -48,8 +47,8 @@ type card struct {
 	news    news
 }
 
-// news is how far a member was when it said so. Of two by the same boot, that with
-// the larger counter is newer.
+// news is a member's position when it was sent. Of two by the same boot, that with the
+// larger counter is newer.
 //
 //	flags 1 byte (1: leaves), counter 8 bytes,
 //	position 36 bytes (epoch ordinal 4, epoch id 16, sequence 8, stamp 8),
@@ -73,7 +72,7 @@ const (
 // roles numbers the roles in a card; 0 is none.
 var roles = [...]Role{1: RoleEdge, 2: RoleControl}
 
-// name is what memberlist knows a member by: unique per boot.
+// name returns the member's name for memberlist, which is unique per boot.
 func (c *card) name() string { return c.node + "@" + hex.EncodeToString(c.news.boot[:]) }
 
 // bootOf finds the boot in a member's name.
@@ -133,9 +132,7 @@ func decodeCard(b []byte) (card, error) {
 	c.started = int64(r.uint64())
 	c.node, c.region, c.addr, c.version = r.text(), waypost.Region(r.text()), r.text(), r.text()
 	c.news = r.news(boot)
-	if len(r.rest) > 0 {
-		c.peer = r.text()
-	}
+	c.peer = r.text()
 	if r.failed || c.started < 0 || c.started > maxMillis {
 		return card{}, errFormat
 	}
@@ -206,7 +203,7 @@ type reader struct {
 	failed bool
 }
 
-// take gives the next n bytes, or zeros.
+// take returns the next n bytes, or zeros.
 func (r *reader) take(n int) []byte {
 	if len(r.rest) < n {
 		r.failed, r.rest = true, nil
@@ -254,7 +251,7 @@ func printable(s string) bool {
 	return true
 }
 
-// timeOf gives a time of the wire; 0 is none.
+// timeOf decodes a time; 0 is none.
 func timeOf(millis int64) time.Time {
 	if millis == 0 {
 		return time.Time{}

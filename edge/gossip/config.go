@@ -14,7 +14,7 @@ import (
 	"waypost"
 )
 
-// Role is what a node is in its cluster.
+// Role is a node's part in its cluster.
 type Role string
 
 // The roles of nodes.
@@ -23,8 +23,8 @@ const (
 	RoleControl Role = "control"
 )
 
-// Key encrypts and authenticates all gossip of a cluster. Whoever has it can
-// claim to be any node.
+// Key encrypts and authenticates all gossip of a cluster. A holder of the key can claim
+// to be any node.
 type Key [32]byte
 
 // ParseKey reads 64 hex digits. The error does not repeat them.
@@ -42,7 +42,7 @@ func (Key) String() string { return "[hidden]" }
 // GoString hides the key from %#v.
 func (Key) GoString() string { return "[hidden]" }
 
-// Config says who a node is and whom it talks to. Zero fields mean the default.
+// Config identifies a node and its seeds. Zero fields mean the default.
 type Config struct {
 	// Bind is HOST:PORT of the UDP and TCP listeners; the host is an IP address of
 	// this machine, or empty for all of IPv4. Port 0 picks a free one. Required.

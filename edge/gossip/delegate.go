@@ -7,7 +7,7 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// delegate is what memberlist calls. It is called under memberlist's locks and on
+// delegate receives the calls of memberlist. They come under memberlist's locks and on
 // its receiving goroutines, so nothing here blocks, logs, or calls back.
 type delegate struct{ g *Gossip }
 
@@ -65,7 +65,7 @@ func (d delegate) NotifyLeave(n *memberlist.Node) {
 	}
 }
 
-// NodeMeta gives the card. memberlist asks at the start only.
+// NodeMeta returns the card. memberlist asks at the start only.
 func (d delegate) NodeMeta(int) []byte { return d.g.card.append(nil) }
 
 // NotifyMsg takes one message. What is news is passed on; the rest is not, so that
@@ -85,7 +85,7 @@ func (d delegate) GetBroadcasts(overhead, limit int) [][]byte {
 	return d.g.queue.GetBroadcasts(overhead, limit)
 }
 
-// LocalState gives all that is known, in exchange for MergeRemoteState's.
+// LocalState returns all known news, in exchange for MergeRemoteState's.
 func (d delegate) LocalState(bool) []byte {
 	return appendState(nil, append(d.g.table.news(), d.g.latest()))
 }

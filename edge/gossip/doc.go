@@ -2,10 +2,10 @@
 // alive and how far their replicas are, without asking the control plane, so
 // that a node whose stream is cut still knows about the others.
 //
-// Everything learned here is a hint. Whoever holds the cluster's gossip key can
-// claim anything, so nothing may rest on it that must be true: identity and
-// authority come from the credential on an HTTP connection. The package carries
-// no links and no clicks, and decides nothing.
+// Everything learned here is a hint. A holder of the cluster's gossip key can claim
+// anything, so nothing may rest on it that must be true: identity and authority come
+// from the credential on an HTTP connection. The package carries no links and no clicks,
+// and decides nothing.
 //
 // Members are found and watched by memberlist (SWIM over UDP, with TCP for joins
 // and as a fallback), encrypted with AES-256-GCM. A member is one boot of a node:

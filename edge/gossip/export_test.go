@@ -23,7 +23,7 @@ func DecodeCard(b []byte) (Member, error) {
 // DecodeMessage reads news.
 func DecodeMessage(b []byte) error { _, err := decodeMessage(b); return err }
 
-// DecodeState reads a state and gives how much news it holds.
+// DecodeState reads a state and returns how much news it holds.
 func DecodeState(b []byte, most int) (int, error) {
 	all, err := decodeState(b, most)
 	return len(all), err

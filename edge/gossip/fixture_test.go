@@ -58,16 +58,16 @@ func startMember(t *testing.T, node string, seeds []string, changes ...func(*gos
 	return m
 }
 
-// noticing is for members that are to find others dead: who does not, takes none for
-// dead that a machine has held up.
+// noticing is for members that are to find others dead: a member without it takes none
+// for dead that a machine has held up.
 func noticing(c *gossip.Config) { c.Probe = 0 }
 
-// apart gives a member an address that no other process has, so that it may come back to its
-// port.
+// apart binds a member to an address that no other process has, so that it may come back
+// to its port.
 func apart(c *gossip.Config) { c.Bind = "127.0.0.9:0" }
 
-// stopwatch measures the time in which this process runs: while it stands still, or waits
-// for a processor, it can hear nobody.
+// stopwatch measures the time in which this process runs: while it stands still, or
+// waits for a processor, it can hear no member.
 type stopwatch struct{ ran atomic.Int64 }
 
 func startWatch(t *testing.T) *stopwatch {
@@ -94,8 +94,8 @@ func startWatch(t *testing.T) *stopwatch {
 
 func (w *stopwatch) elapsed() time.Duration { return time.Duration(w.ran.Load()) }
 
-// inTime says that something takes less than a time. Also while this process runs a member may be held up, whose thread
-// stands still: then it is tried again.
+// inTime says that something takes less than a time. Also while this process runs a
+// member may be held up, whose thread stands still: then it is tried again.
 func inTime(t *testing.T, limit time.Duration, try func() (took time.Duration)) {
 	t.Helper()
 	const tries = 5
@@ -114,7 +114,7 @@ func position(seq uint64) waypost.Position {
 	return waypost.Position{Epoch: waypost.Epoch{Ordinal: 3, ID: waypost.EpochID{9}}, Seq: seq, Stamp: seq * 31}
 }
 
-// of gives what m knows of a node's boots.
+// of returns the members that m knows of a node, one for each boot.
 func (m *member) of(node string) []gossip.Member {
 	var found []gossip.Member
 	for _, other := range m.Members() {

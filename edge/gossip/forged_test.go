@@ -24,7 +24,7 @@ func (f *forger) GetBroadcasts(int, int) [][]byte { return nil }
 func (f *forger) LocalState(bool) []byte          { return f.state }
 func (f *forger) MergeRemoteState([]byte, bool)   {}
 
-// join brings the forger to m, and gives a way to send m messages.
+// join connects the forger to m, and returns a function that sends m messages.
 func (f *forger) join(t *testing.T, name string, m *member) (send func([]byte)) {
 	t.Helper()
 	c := memberlist.DefaultLANConfig()

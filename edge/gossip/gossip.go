@@ -71,11 +71,11 @@ func Start(cfg Config) (*Gossip, error) {
 	return g, nil
 }
 
-// retransmit times the logarithm of the fleet's size is how often each member
+// retransmit times the logarithm of the fleet's size is the number of times each member
 // passes a message on.
 const retransmit = 4
 
-// listen brings up memberlist and what runs beside it.
+// listen starts memberlist and the goroutines that go with it.
 func (g *Gossip) listen() error {
 	bind, err := g.cfg.bind()
 	if err != nil {
@@ -126,10 +126,10 @@ func (g *Gossip) listen() error {
 	return nil
 }
 
-// Addr is where other nodes reach this one, IP:PORT.
+// Addr returns the address at which other nodes reach this one, IP:PORT.
 func (g *Gossip) Addr() string { return g.list.LocalNode().Address() }
 
-// Members gives all members that are known, ourselves included, by node.
+// Members returns all known members, this node included, ordered by node.
 func (g *Gossip) Members() []Member {
 	self := g.card.member()
 	latest := g.latest()
@@ -141,9 +141,9 @@ func (g *Gossip) Members() []Member {
 	return g.table.list(self)
 }
 
-// Leave tells the others that this node goes away on purpose, and returns when
-// enough of them have been told, or at the deadline of ctx (at most 5 s). The node
-// hears the others until Close. After Close, Leave does nothing.
+// Leave announces that this node goes away on purpose, and returns when enough others
+// have heard it, or at the deadline of ctx (at most 5 s). The node hears the others
+// until Close. After Close, Leave does nothing.
 func (g *Gossip) Leave(ctx context.Context) error {
 	limit := 5 * time.Second
 	if deadline, ok := ctx.Deadline(); ok {
@@ -165,9 +165,8 @@ func (g *Gossip) Leave(ctx context.Context) error {
 	return nil
 }
 
-// Close ends everything and waits for it, but for a probe under way, which
-// memberlist lets run out. Without a Leave before it, the others find this node
-// dead.
+// Close ends everything and waits for it, except a probe under way, which memberlist
+// lets run out. Without a Leave before it, the others find this node dead.
 func (g *Gossip) Close() error {
 	g.ending.Lock()
 	defer g.ending.Unlock()
@@ -184,7 +183,8 @@ func (g *Gossip) Close() error {
 	return nil
 }
 
-// publish tells this node's news again and again, and does what delegates must not.
+// publish sends this node's news again and again, and does the work that delegates must
+// not do.
 func (g *Gossip) publish(ctx context.Context) {
 	timer := time.NewTimer(g.interval())
 	defer timer.Stop()

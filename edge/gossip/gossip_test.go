@@ -159,7 +159,7 @@ func TestMembersCutFromOneAnotherJoinAgain(t *testing.T) {
 	require.NoError(t, a.Close())
 	b.sees(t, "edge-a", gossip.StateDead)
 
-	// It comes back knowing nobody, so that only b can bring them together.
+	// It comes back without knowing any member, so that only b can bring them together.
 	again := startMember(t, "edge-a", nil, noticing, func(c *gossip.Config) { c.Bind = address })
 	b.sees(t, "edge-a", gossip.StateAlive)
 	again.sees(t, "edge-b", gossip.StateAlive)

@@ -38,8 +38,8 @@ func newMetrics(r prometheus.Registerer, alive func() int) metrics {
 	}
 }
 
-// protocolLog gives memberlist its logger. What strangers send must not fill the log, so
-// its lines are counted by what they are and shown only when debugging.
+// protocolLog returns the logger of memberlist. Messages of strangers must not fill the
+// log, so its lines are counted by kind and shown only when debugging.
 func protocolLog(to *slog.Logger, faults prometheus.Counter) *log.Logger {
 	return log.New(protocolLines{to, faults}, "", 0)
 }

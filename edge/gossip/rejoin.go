@@ -80,7 +80,7 @@ func (g *Gossip) join(ctx context.Context) (joined int, err error) {
 	return joined, err
 }
 
-// resolve gives all addresses of a seed as IP:PORT.
+// resolve returns all addresses of a seed as IP:PORT.
 func resolve(ctx context.Context, seed string) ([]string, error) {
 	host, portText, err := net.SplitHostPort(seed)
 	if err != nil {

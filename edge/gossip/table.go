@@ -11,7 +11,7 @@ import (
 	"waypost"
 )
 
-// State is what gossip believes of a member.
+// State classifies a member.
 type State string
 
 // The states of members.
@@ -33,8 +33,8 @@ type Member struct {
 	Started time.Time // of this boot, by the member's clock
 	Self    bool
 
-	// Position and AppliedAt are what the member last told; the time is by its own
-	// clock. Both are zero when it holds no replica.
+	// Position and AppliedAt are the member's last news; the time is by its own clock. Both
+	// are zero when it holds no replica.
 	Position  waypost.Position
 	AppliedAt time.Time
 
@@ -43,8 +43,8 @@ type Member struct {
 	LastHeard time.Time // when news of the member, or its answer to a probe, last came in
 }
 
-// table remembers the members but for ourselves. It is called by memberlist under
-// a lock of its own, so it must never call memberlist.
+// table remembers the members except this node. It is called by memberlist under a lock
+// of its own, so it must never call memberlist.
 type table struct {
 	self   waypost.BootID
 	node   string // our own
@@ -94,7 +94,7 @@ func (t *table) joined(c card, gossipAddr string) bool {
 		case e.gossipAddr == gossipAddr && e.started > c.started:
 			return false // an earlier boot, whose end has not got about yet
 		case e.gossipAddr == gossipAddr && e.started < c.started:
-			// Where this boot listens, that one cannot be any more, even while nobody
+			// That boot cannot listen at the address of this one any more, even while no member
 			// has noticed its end.
 			delete(t.members, other)
 		}
@@ -126,7 +126,7 @@ func (t *table) updated(c card) {
 	}
 }
 
-// update takes over a card, but for news that is older than what is known.
+// update takes over a card, except for news that is older than the known one.
 func (e *entry) update(c card) {
 	if c.news.counter < e.news.counter {
 		c.news = e.news
@@ -134,8 +134,8 @@ func (e *entry) update(c card) {
 	e.card = c
 }
 
-// gone notes that a member does not answer any more, or has left. It is replaced when its node
-// lives on under another boot, which may be our own.
+// gone notes that a member does not answer any more, or has left. It is replaced when
+// its node lives on under another boot, which may be our own.
 func (t *table) gone(boot waypost.BootID) (e entry, replaced, changed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -181,7 +181,7 @@ func (t *table) answered(boot waypost.BootID) {
 	}
 }
 
-// news gives the newest of every member.
+// news returns the newest of every member.
 func (t *table) news() []news {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -229,7 +229,7 @@ func (t *table) expire() {
 	}
 }
 
-// oldestDead gives the member that has been dead for the longest, nil when none is.
+// oldestDead returns the member that has been dead for the longest, nil when none is.
 func (t *table) oldestDead() *entry {
 	var oldest *entry
 	for _, e := range t.members {
@@ -240,7 +240,7 @@ func (t *table) oldestDead() *entry {
 	return oldest
 }
 
-// list gives all members and self, by node and boot.
+// list returns all members and self, ordered by node and boot.
 func (t *table) list(self Member) []Member {
 	t.mu.Lock()
 	all := append(make([]Member, 0, len(t.members)+1), self)
@@ -256,10 +256,11 @@ func (t *table) list(self Member) []Member {
 	return all
 }
 
-// member gives what a card tells.
+// member returns the member that a card describes.
 func (c *card) member() Member {
 	return Member{
-		Node: c.node, Boot: c.news.boot, Region: c.region, Role: c.role, Addr: c.addr, Peer: c.peer, Version: c.version, Started: timeOf(c.started),
+		Node: c.node, Boot: c.news.boot, Region: c.region, Role: c.role, Addr: c.addr, Peer: c.peer,
+		Version: c.version, Started: timeOf(c.started),
 		Position: c.news.position, AppliedAt: timeOf(c.news.appliedAt),
 	}
 }

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNobody says that there is nobody whose place could be taken: whoever asks starts
-// like at any other time.
-var ErrNobody = errNobody
+// ErrNoIncumbent says that no process serves whose place could be taken: the caller
+// starts as always.
+var ErrNoIncumbent = errors.New("no edge runs in this directory, or it is of a version that cannot be taken over")
 
 // ClaimConfig of Claim. The fields are as in [Config].
 type ClaimConfig struct {
@@ -37,7 +37,7 @@ type Succession struct {
 
 // Claim asks the process that serves in a data directory to give way. It has let go
 // of its store when Claim returns, and goes on answering until Ready. The error wraps
-// ErrNobody when there is no such process, or none any more.
+// ErrNoIncumbent when there is no such process, or none any more.
 func Claim(ctx context.Context, cfg ClaimConfig) (_ *Succession, err error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -59,11 +59,11 @@ func Claim(ctx context.Context, cfg ClaimConfig) (_ *Succession, err error) {
 		return nil, fmt.Errorf("it runs as user %d, and this process as user %d: be that user", s.peer.uid, uid)
 	}
 	if err := c.send(s.say(claim), nil); err != nil {
-		return nil, s.orNobody(ctx, err)
+		return nil, s.orEnded(ctx, err)
 	}
 	m, files, err := c.receive(ctx, time.Time{}) // its Release has a limit
 	if err != nil {
-		return nil, s.orNobody(ctx, err)
+		return nil, s.orEnded(ctx, err)
 	}
 	s.PID, s.Version = s.peer.pid, m.Version
 	if m.Kind != estate || m.Protocol != protocol {
@@ -92,9 +92,9 @@ func unexpected(m message) error {
 	return fmt.Errorf("%w: %q of version %d, waypost %s", errMessage, m.Kind, m.Protocol, m.Version)
 }
 
-// orNobody judges an error of the conversation: when the other side has ended, it is
-// ErrNobody.
-func (s *Succession) orNobody(ctx context.Context, err error) error {
+// orEnded judges an error of the conversation: when the other side has ended, it is
+// ErrNoIncumbent.
+func (s *Succession) orEnded(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -104,10 +104,10 @@ func (s *Succession) orNobody(ctx context.Context, err error) error {
 		return err
 	}
 	s.alone = true
-	return fmt.Errorf("it has ended: %w", errNobody)
+	return fmt.Errorf("it has ended: %w", ErrNoIncumbent)
 }
 
-// Take gives a file that the incumbent has handed over, once; nil when there is none
+// Take returns a file that the incumbent has handed over, once; nil when there is none
 // of that name. It is then the caller's.
 func (s *Succession) Take(name string) *os.File {
 	f := s.files[name]
@@ -131,7 +131,7 @@ func (s *Succession) Ready(ctx context.Context) error {
 	} else if err != nil {
 		// An incumbent that takes its word back says so. One that has ended has left
 		// everything to this process.
-		if err = s.orNobody(ctx, err); errors.Is(err, errNobody) {
+		if err = s.orEnded(ctx, err); errors.Is(err, ErrNoIncumbent) {
 			err = nil
 		}
 	}
@@ -171,7 +171,7 @@ func (s *Succession) Close() error {
 }
 
 // Restart asks the process that serves in a data directory to start a successor, and
-// waits until that serves. It gives its process id.
+// waits until that serves. It returns its process id.
 func Restart(ctx context.Context, cfg ClaimConfig) (pid int, err error) {
 	c, err := dial(ctx, cfg.Dir)
 	if err != nil {

@@ -12,11 +12,12 @@ func Listen(ctx context.Context, dir string) (*net.UnixListener, error) { return
 
 // Talk holds one conversation.
 func Talk(ctx context.Context, c *net.UnixConn, incumbent Incumbent) {
-	s := &server{cfg: Config{Incumbent: incumbent, Formats: "replica 1", Timeout: graceful, Logger: slog.New(slog.DiscardHandler)}, busy: make(chan struct{}, 1)}
+	cfg := Config{Incumbent: incumbent, Formats: "replica 1", Timeout: graceful, Logger: slog.New(slog.DiscardHandler)}
+	s := &server{cfg: cfg, busy: make(chan struct{}, 1)}
 	s.talk(ctx, conn{c})
 }
 
-// Decode reads a message that came with a number of files, and gives it as it would be
+// Decode reads a message that came with a number of files, and returns it as it would be
 // written again.
 func Decode(b []byte, files int) (kind, reason string, names []string, err error) {
 	m, err := decode(b, files)
@@ -29,5 +30,5 @@ func Judge(asks, formats string, version, uid int) error {
 	return s.judge(message{Kind: kind(asks), Protocol: version, Formats: formats}, peer{pid: 1, uid: uid})
 }
 
-// SocketPath is where a directory's socket is.
+// SocketPath returns the path of a directory's socket.
 func SocketPath(dir string) string { return dir + string(os.PathSeparator) + socketName }

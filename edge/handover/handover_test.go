@@ -150,7 +150,7 @@ func TestASuccessorGetsTheSocketsThemselvesAndConnectionsThatWait(t *testing.T) 
 			require.NoError(t, heir.Drained(t.Context()))
 			require.NoError(t, heir.Close())
 			_, err = claim(t, dir, "replica 1")
-			require.ErrorIs(t, err, handover.ErrNobody)
+			require.ErrorIs(t, err, handover.ErrNoIncumbent)
 		})
 	}
 }
@@ -158,7 +158,7 @@ func TestASuccessorGetsTheSocketsThemselvesAndConnectionsThatWait(t *testing.T) 
 func TestWhoeverMayNotTakeOverIsToldWhy(t *testing.T) {
 	dir := t.TempDir()
 	_, err := claim(t, dir, "replica 1")
-	require.ErrorIs(t, err, handover.ErrNobody)
+	require.ErrorIs(t, err, handover.ErrNoIncumbent)
 	k := newKeeper(t)
 	serve(t, dir, k)
 	_, err = claim(t, dir, "replica 2")

@@ -24,7 +24,7 @@ const (
 	maxReason  = 1 << 10  // bytes of text for the other side's log
 )
 
-// kind is what a message says.
+// kind is the type of a message.
 type kind string
 
 const (
@@ -156,8 +156,8 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// duplicate gives a file of its own for the same socket or file, without a change to
-// the original, which [net.TCPListener.File] and [os.File.Fd] would make.
+// duplicate returns another file for the same socket or file, without a change to the
+// original, which [net.TCPListener.File] and [os.File.Fd] would make.
 func duplicate(c syscall.Conn) (*os.File, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {

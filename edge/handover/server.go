@@ -12,9 +12,8 @@ import (
 	"time"
 )
 
-// File is something that a successor gets: a socket, or a lock. What is sent is the
-// open file itself, so that a lock is held by both processes, and connections that
-// wait at a socket wait on.
+// File is a socket, or a lock, that a successor receives. The open file itself is sent,
+// so that both processes hold a lock, and connections that wait at a socket wait on.
 type File struct {
 	Name string
 	syscall.Conn
@@ -23,13 +22,14 @@ type File struct {
 // Incumbent is an edge that serves. Release and Resume are not called at the same
 // time.
 type Incumbent interface {
-	// Release lets go of what only one process can have, and goes on answering without
-	// it. It gives what the successor needs. After an error all is as before.
+	// Release releases the files that only one process can hold, and goes on answering
+	// without them. It returns the files that the successor needs. After an error all is as
+	// before.
 	Release(ctx context.Context) ([]File, error)
 
-	// Resume takes back what Release let go of, because no successor came of it: why
-	// says what happened, and the successor has ended. It returns when that is done,
-	// however long it takes, or ctx has ended.
+	// Resume takes back the files that Release released, because no successor serves: why
+	// is the reason, and the successor has ended. It returns when that is done, however
+	// long it takes, or ctx has ended.
 	Resume(ctx context.Context, why error)
 
 	// Spawn starts a successor, that is a process that calls Claim.
@@ -53,13 +53,13 @@ type Config struct {
 	// else is refused: what it writes could not be read again after a failure.
 	Formats string
 
-	// Timeout is how long a successor may take until it is ready. Default: 30 s.
+	// Timeout bounds the time until a successor is ready. Default: 30 s.
 	Timeout time.Duration
 
 	Logger *slog.Logger // default: discarded
 }
 
-// graceful is how long a successor that has failed may take to end by itself.
+// graceful bounds the time that a failed successor may take to end without being killed.
 const graceful = 2 * time.Second
 
 // Serve waits for a successor until one serves, which the Departure stands for, or
@@ -111,7 +111,7 @@ func (s *server) accept(ctx context.Context, ln *net.UnixListener) {
 		c, err := ln.AcceptUnix()
 		if ctx.Err() != nil {
 			if err == nil {
-				_ = c.Close() // it will find out who serves
+				_ = c.Close() // the other side will find the process that serves
 			}
 			return
 		}
@@ -201,8 +201,8 @@ func (s *server) say(k kind, why error) message {
 
 var errBusy = errors.New("another takeover is under way")
 
-// handOver gives everything to a successor. When that does not come about, everything
-// is taken back. It reports whether the successor serves.
+// handOver hands everything to a successor, or takes everything back when that fails. It
+// reports whether the successor serves.
 func (s *server) handOver(ctx context.Context, c conn, p peer, m message) bool {
 	select {
 	case s.busy <- struct{}{}:
@@ -225,7 +225,7 @@ func (s *server) handOver(ctx context.Context, c conn, p peer, m message) bool {
 	files, err := s.cfg.Incumbent.Release(limited)
 	cancel()
 	if err != nil {
-		free() // who is told may ask again
+		free() // the other side may ask again
 		s.refuse(c, p, err)
 		return false
 	}
@@ -302,7 +302,7 @@ func (s *server) takeBack(ctx context.Context, c conn, p peer, why error, log *s
 	}
 }
 
-// restart starts a successor for somebody who wants to know how it goes.
+// restart starts a successor for a caller that waits for the outcome.
 func (s *server) restart(ctx context.Context, c conn, p peer) {
 	pid, err := s.spawn(ctx)
 	if err != nil {
@@ -311,11 +311,11 @@ func (s *server) restart(ctx context.Context, c conn, p peer) {
 	}
 	m := s.say(done, nil)
 	m.PID = pid
-	_ = c.send(m, nil) // it has become so, whoever hears of it
+	_ = c.send(m, nil) // it has become so, whether the message arrives or not
 }
 
-// spawn starts a successor, and gives its number when it serves. Once that, or the error, is
-// told, the next may be asked for.
+// spawn starts a successor, and returns its process id when it serves. Once the caller
+// has that, or the error, another may be asked for.
 func (s *server) spawn(ctx context.Context) (pid int, err error) {
 	select {
 	case s.restarts <- struct{}{}:
@@ -363,7 +363,7 @@ type Departure struct {
 	say func(kind, error) message
 }
 
-// Drained tells the successor that this process answers nothing more.
+// Drained reports to the successor that this process answers nothing more.
 func (d *Departure) Drained() error { return d.c.send(d.say(drained, nil), nil) }
 
 // Close ends the conversation.

@@ -19,7 +19,7 @@ const socketName = "handover.sock"
 // network keeps messages apart, and files with their messages.
 const network = "unixpacket"
 
-// maxPath is what a socket's address can hold; longer paths go by way of an open
+// maxPath bounds the path in a socket's address; longer paths go by way of an open
 // directory.
 const maxPath = 100
 
@@ -65,9 +65,6 @@ func listen(ctx context.Context, dir string) (ln *net.UnixListener, err error) {
 	return ln, nil
 }
 
-// errNobody says that no process listens in the directory.
-var errNobody = errors.New("no edge runs in this directory, or it is of a version that cannot be taken over")
-
 // dial connects to the process that listens in the directory.
 func dial(ctx context.Context, dir string) (c conn, err error) {
 	err = at(dir, socketName, func(path string) error {
@@ -78,7 +75,7 @@ func dial(ctx context.Context, dir string) (c conn, err error) {
 		return err
 	})
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED) {
-		err = errNobody
+		err = ErrNoIncumbent
 	}
 	return c, err
 }
@@ -89,7 +86,7 @@ type peer struct {
 	fd       int // readable once the process has ended
 }
 
-// identify finds out who is at the other end. The peer has to be let go of.
+// identify finds the process at the other end. The peer has to be let go of.
 func (c conn) identify() (peer, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -110,7 +107,7 @@ func (c conn) identify() (peer, error) {
 	}
 	fd, err := unix.PidfdOpen(int(cred.Pid), 0)
 	if errors.Is(err, unix.ESRCH) {
-		return peer{}, fmt.Errorf("process %d has ended: %w", cred.Pid, errNobody)
+		return peer{}, fmt.Errorf("process %d has ended: %w", cred.Pid, ErrNoIncumbent)
 	}
 	if err != nil {
 		return peer{}, os.NewSyscallError("pidfd_open", err)
@@ -124,7 +121,7 @@ func (c conn) hungUp() (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	look, pollErr := []unix.PollFd{{}}, error(nil) // for what is told in any case
+	look, pollErr := []unix.PollFd{{}}, error(nil) // for errors, which are always reported
 	if err := raw.Control(func(fd uintptr) {
 		look[0].Fd = int32(fd)
 		_, pollErr = unix.Poll(look, 0)

@@ -30,7 +30,7 @@ func dataFormats() string {
 // claim asks the edge that runs in the data directory, if one does, to give way.
 func claim(ctx context.Context, cfg *Config, log *slog.Logger) (*handover.Succession, error) {
 	s, err := handover.Claim(ctx, handover.ClaimConfig{Dir: cfg.DataDir, Version: cfg.Version, Formats: dataFormats(), Logger: log})
-	if errors.Is(err, handover.ErrNobody) {
+	if errors.Is(err, handover.ErrNoIncumbent) {
 		log.Debug("nothing to take over", "reason", err)
 		return nil, nil //nolint:nilnil // a start like any other
 	}

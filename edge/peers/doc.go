@@ -1,7 +1,8 @@
-// Package peers decides whom an edge follows: its home, which is the control plane or a relay, or,
-// while that is away, the most advanced peer in reach. It returns by itself.
+// Package peers chooses the source that an edge follows: its home, which is the control
+// plane or a relay, or, while that is away, the most advanced peer in reach. It returns
+// to its home automatically.
 //
-// Nothing that it is told about peers is believed before the peer itself has answered, and
-// then by the rules of a follower of peers: see replication.FollowConfig.Peer. It does not
-// know where peers come from.
+// Hints about peers are believed only after the peer itself has answered, by the rules
+// of replication.FollowConfig.Peer. The package does not know where the list of peers
+// comes from.
 package peers

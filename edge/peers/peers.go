@@ -28,14 +28,14 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Following is what follows, as the chooser sees it.
+// Following is a follower that the chooser can replace.
 type Following interface {
 	Status() replication.Status
 	// Renew ends the present follower and begins one of the chooser's new Config.
 	Renew(ctx context.Context) error
 }
 
-// Chooser decides whom to follow.
+// Chooser chooses the source to follow.
 type Chooser struct {
 	cfg Config
 
@@ -55,7 +55,8 @@ func New(cfg Config) *Chooser {
 	return &Chooser{cfg: cfg, since: time.Now()}
 }
 
-// Follow gives what the next follower is to follow, and keeps in mind what the last one has heard.
+// Follow returns the configuration of the next follower, with the status of the last
+// one.
 func (c *Chooser) Follow(before replication.Status) replication.FollowConfig {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -88,7 +89,8 @@ func (c *Chooser) Run(ctx context.Context, f Following) {
 	}
 	if c.cfg.First && c.cfg.Home.Sink.Position().IsZero() {
 		st := f.Status()
-		// Its key is pinned: a peer cannot be asked for it. None that is of an older history is followed.
+		// Its key is pinned: a peer cannot be asked for it. No peer of an older history is
+		// followed.
 		if p, err := c.ask(ctx, c.cfg.Home); err == nil {
 			st.Head = p.Head
 		}
@@ -120,8 +122,8 @@ func (c *Chooser) patience() time.Duration { return c.cfg.After + rand.N(c.cfg.A
 
 func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
 
-// quiet is for how long nothing new has come from where it is followed. At home it may be that others
-// go first; a peer where they do is left for one where nobody does.
+// quiet returns the time since the source was last heard. A busy home counts as heard; a
+// busy peer does not, so that the edge leaves it for one that is free.
 func (c *Chooser) quiet(st *replication.Status) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -151,7 +153,7 @@ func (c *Chooser) step(ctx context.Context, f Following, st replication.Status, 
 		}
 	}
 	if !quiet || c.Peer() == "" && errors.Is(st.Err, replication.ErrUnauthorized) {
-		return false // who is not let in at home has no business with peers
+		return false // an edge that home does not let in has no business with peers
 	}
 	peer := c.best(ctx, st)
 	waits := st.Wait.Waits() && time.Since(st.Wait.HeardAt) < c.cfg.After
@@ -162,7 +164,7 @@ func (c *Chooser) step(ctx context.Context, f Following, st replication.Status, 
 	return true
 }
 
-// homeIsBack asks home. One that has its changelog through others must know as much as is known here.
+// homeIsBack asks home. A relay must know as much as this edge does.
 func (c *Chooser) homeIsBack(ctx context.Context, st *replication.Status) bool {
 	p, err := c.ask(ctx, c.cfg.Home)
 	if err != nil {
@@ -186,9 +188,9 @@ const (
 	atOnce    = 4
 )
 
-// best asks the peers, and gives the most advanced of those that know more than is known
-// here; "" when none does. For a first snapshot those come first where fewer wait for one; who waits for one
-// already goes only where nobody does.
+// best asks the peers, and returns the most advanced of those that know more than this
+// edge; "" when none does. For a first snapshot, peers that are not busy come first; an
+// edge that waits already goes only to one of these.
 func (c *Chooser) best(ctx context.Context, st replication.Status) string {
 	list := c.cfg.List()
 	list = list[:min(len(list), mostPeers)]
@@ -217,7 +219,8 @@ func (c *Chooser) best(ctx context.Context, st replication.Status) string {
 			continue
 		}
 		at := p.Head.Position
-		// In another epoch it is a newer one, or it would not have answered: nothing else is compared.
+		// Another epoch is a newer one, or the peer would not have answered: nothing else is
+		// compared.
 		news := at.Epoch != own.Epoch || at.Seq > own.Seq || p.Origin.At > st.Head.At
 		if !news || st.Wait.Waits() && p.Busy {
 			continue
@@ -232,8 +235,8 @@ func (c *Chooser) best(ctx context.Context, st replication.Status) string {
 	return list[best]
 }
 
-// better reports whether a peer is the better one of two to follow, for a replica that holds something, or
-// that is empty.
+// better reports whether p is better to follow than q, for an empty replica or one that
+// is not.
 func better(p, q *replication.Probe, empty bool) bool {
 	if empty && p.Head.Position.Epoch == q.Head.Position.Epoch && p.Busy != q.Busy {
 		return q.Busy

@@ -24,7 +24,7 @@ func cutAt(t *testing.T, o *origin, name, token string) *node {
 	require.NoError(t, err)
 	n.at(t, head.Position)
 	until(t, "it has heard the head", func() bool { return n.loop.Status().Head.Position == head.Position })
-	tells(t, n.url, token, n.db, head.Position)
+	reports(t, n.url, token, n.db, head.Position)
 	n.home.Cut()
 	return n
 }
@@ -53,7 +53,9 @@ func TestOfPeersTheMostAdvancedIsChosenAndNoneThatIsNoHelp(t *testing.T) {
 	foreign := cutAt(t, other, "foreign", token)
 	empty := newNode(t, o, "empty", token)
 	unsigned := serve(t, replication.ServerConfig{Source: o.Source, Via: func() []string { return []string{"unsigned"} }}, token)
-	through := serve(t, replication.ServerConfig{Source: further.db, Trust: further.trust, Via: func() []string { return []string{"through", "own"} }}, token)
+	through := serve(t, replication.ServerConfig{
+		Source: further.db, Trust: further.trust, Via: func() []string { return []string{"through", "own"} },
+	}, token)
 	taken := busy(t, replication.ServerConfig{Source: further.db, Trust: further.trust, Via: func() []string { return []string{"taken"} }})
 	known := newNode(t, o, "known", token)
 	known.trust = own.trust
@@ -110,7 +112,7 @@ func TestAnEdgeThatIsCutOffFollowsThePeerThatKnowsMostAndReturnsByItself(t *test
 	edge.home.Cut()
 	one.home.Cut()
 	two.at(t, o.put(3))
-	tells(t, two.url, token, two.db, two.db.Position())
+	reports(t, two.url, token, two.db, two.db.Position())
 	edge.loop.well.Store(false)
 	edge.at(t, two.db.Position())
 	require.Equal(t, two.url, chooser.Peer())
@@ -120,7 +122,7 @@ func TestAnEdgeThatIsCutOffFollowsThePeerThatKnowsMostAndReturnsByItself(t *test
 	two.home.Cut() // now the other one hears what is new
 	one.home.Mend()
 	one.at(t, o.put(3))
-	tells(t, one.url, token, one.db, one.db.Position())
+	reports(t, one.url, token, one.db, one.db.Position())
 	edge.loop.well.Store(false)
 	edge.at(t, one.db.Position())
 	require.Equal(t, one.url, chooser.Peer())
@@ -141,7 +143,7 @@ func TestAnEmptyEdgeTakesItsFirstSnapshotFromAPeerWhileItsHomeIsAway(t *testing.
 	at := o.put(5)
 	full := fullAt(t, o, at)
 
-	// Who has lost its replica, and not the key of its control plane.
+	// This node has lost its replica, and not the key of its control plane.
 	known := newNode(t, o, "known", token)
 	known.trust = full.trust
 	known.home.Cut()
@@ -150,7 +152,7 @@ func TestAnEmptyEdgeTakesItsFirstSnapshotFromAPeerWhileItsHomeIsAway(t *testing.
 	require.Equal(t, full.url, chooser.Peer())
 	replicationtest.RequireEqual(t, o.Source, known.db)
 
-	// Who knows no key takes nobody's word: first its home has to answer once.
+	// A node without a pinned key believes no peer: first its home has to answer once.
 	fresh := newNode(t, o, "fresh", token)
 	fresh.home.Cut()
 	cfg := fresh.config(full.url)
@@ -159,7 +161,7 @@ func TestAnEmptyEdgeTakesItsFirstSnapshotFromAPeerWhileItsHomeIsAway(t *testing.
 	cfg.List = func() []string {
 		select {
 		case looks <- struct{}{}:
-		default: // nobody counts that far
+		default: // no test counts that far
 		}
 		return list()
 	}
@@ -201,7 +203,7 @@ func TestAFirstSnapshotIsTakenFromAPeerAlsoWhileHomeIsThere(t *testing.T) {
 	fresh.at(t, o.put(1))
 }
 
-// shut is a source that gives nobody a snapshot.
+// shut is a source whose snapshots do not end.
 type shut struct{ replication.Source }
 
 func (s shut) Snapshot(ctx context.Context, _, _ uint16, _ func([]byte) error) (h replication.Head, err error) {
@@ -233,7 +235,7 @@ func TestAnEdgeThatWaitsAtAPeerGoesToOneWhereNobodyDoes(t *testing.T) {
 	o := newOrigin(t)
 	at := o.put(5)
 	full := fullAt(t, o, at)
-	tells(t, full.url, token, full.db, at)
+	reports(t, full.url, token, full.db, at)
 	taken := busy(t, replication.ServerConfig{Source: full.db, Trust: full.trust, Via: func() []string { return []string{"taken"} }})
 	fresh := newNode(t, o, "fresh", token)
 	fresh.trust = full.trust
@@ -284,7 +286,7 @@ func TestAFirstSnapshotFromAPeerIsOfHomesHistory(t *testing.T) {
 	o.NewHistory()
 	at := o.put(3)
 	fresh := newNode(t, o, "fresh", token)
-	tells(t, o.url, "", fresh.db, at) // of the older history it may be for a moment
+	reports(t, o.url, "", fresh.db, at) // of the older history it may be for a moment
 	cfg := fresh.config(old.url)
 	cfg.First, cfg.After = true, time.Hour
 	fresh.run(t, cfg)

@@ -33,7 +33,7 @@ func until(t *testing.T, what string, is func() bool) {
 	require.Eventually(t, is, 60*time.Second, time.Millisecond, what)
 }
 
-// serve serves a source to those who show a token, "" for anybody.
+// serve serves a source to followers with a token; "": to all.
 func serve(t *testing.T, cfg replication.ServerConfig, token string) (url string) {
 	t.Helper()
 	cfg.Logger, cfg.Heartbeat = quiet, 20*time.Millisecond
@@ -103,10 +103,12 @@ type node struct {
 	loop  *loop
 }
 
-// newNode makes an edge of an origin that follows nobody yet.
+// newNode makes an edge of an origin that follows no source yet.
 func newNode(t *testing.T, o *origin, name, token string) *node {
 	t.Helper()
-	db, err := replica.Open(replica.Config{Dir: "/replica", FS: vfs.NewMem(), CacheBytes: 1 << 20, LogBytes: 1 << 20, VerifyInterval: -1, Logger: quiet})
+	db, err := replica.Open(replica.Config{
+		Dir: "/replica", FS: vfs.NewMem(), CacheBytes: 1 << 20, LogBytes: 1 << 20, VerifyInterval: -1, Logger: quiet,
+	})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
 	trust, err := replication.NewTrust(nil, func([]byte) error { return nil })
@@ -153,8 +155,9 @@ func (n *node) at(t *testing.T, p waypost.Position) {
 	require.Eventually(t, func() bool { return n.db.Position() == p }, 60*time.Second, time.Millisecond, "%s is not at %v", n.name, p)
 }
 
-// tells waits until whoever asks a source is told of a position: a replica is there a moment before its server knows.
-func tells(t *testing.T, url, token string, sink replication.Sink, p waypost.Position) {
+// reports waits until a source reports a position to followers: a replica is there a
+// moment before its server knows.
+func reports(t *testing.T, url, token string, sink replication.Sink, p waypost.Position) {
 	t.Helper()
 	until(t, "others are told so", func() bool {
 		said, err := replication.Look(t.Context(), replication.FollowConfig{URL: url, Token: token, Sink: sink, Logger: quiet})
@@ -173,8 +176,8 @@ type loop struct {
 	looks   atomic.Int64
 }
 
-// patient is a loop as its chooser sees it: while all is well, and from each turn on, it has just
-// been heard, however long the machine has stood still.
+// patient is a loop as its chooser sees it: while all is well, and from each turn on, it
+// has just been heard, however long the machine has stood still.
 type patient struct{ *loop }
 
 func (l patient) Status() replication.Status {

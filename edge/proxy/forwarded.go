@@ -9,12 +9,12 @@ import (
 // maxHops bounds how far a chain of proxies is followed.
 const maxHops = 16
 
-// Client gives the address of the visitor behind peer. Of a peer that is no trusted
-// proxy that is its own, whatever it sends. Otherwise it is the right-most address
-// in the lines of X-Forwarded-For that is no trusted proxy's, because each proxy
-// adds on the right whom it has seen itself, and what lies left of the first
-// stranger is his invention. An entry that is no address ends the search at the
-// proxy that sent it on; with trusted proxies only, it is the farthest of them.
+// Client returns the address of the client behind peer. Of a peer that is no trusted
+// proxy that is its own, whatever it sends. Otherwise it is the right-most address in
+// the lines of X-Forwarded-For that is no trusted proxy's, because each proxy adds on
+// the right whom it has seen itself, and what lies left of the first stranger is his
+// invention. An entry that is no address ends the search at the proxy that sent it on;
+// with trusted proxies only, it is the farthest of them.
 func (t Trusted) Client(peer netip.Addr, forwardedFor [][]byte) netip.Addr {
 	if !t.Has(peer) {
 		return peer

@@ -24,11 +24,11 @@ var (
 const signature = "\r\n\r\n\x00\r\nQUIT\n"
 
 // ParseHeader reads the header of the PROXY protocol, version 1 or 2, that b begins
-// with, as haproxy.org's proxy-protocol.txt defines it. It gives the address that
-// the proxy has accepted the connection from, and the length of the header. The
-// address is the zero Addr when the connection is the proxy's own (LOCAL), or of a
-// family other than IP (UNKNOWN). The error is ErrShort as long as b can still
-// become a header, and ErrHeader otherwise.
+// with, as haproxy.org's proxy-protocol.txt defines it. It returns the address from
+// which the proxy has accepted the connection, and the length of the header. The address
+// is the zero Addr when the connection is the proxy's own (LOCAL), or of a family other
+// than IP (UNKNOWN). The error is ErrShort as long as b can still become a header, and
+// ErrHeader otherwise.
 func ParseHeader(b []byte) (source netip.Addr, length int, err error) {
 	switch {
 	case begins(b, "PROXY "):
@@ -125,7 +125,7 @@ func parseBinary(b []byte) (netip.Addr, int, error) {
 	return source.Unmap(), length, nil
 }
 
-// addressSize gives the length of an address of TCP over IPv4 or IPv6, 0 for others.
+// addressSize returns the length of an address of TCP over IPv4 or IPv6, 0 for others.
 func addressSize(family byte) int {
 	switch family {
 	case 0x11:

@@ -1,6 +1,6 @@
-// Package proxy is what an edge believes of those who stand in front of it: which
-// peers are trusted, what their X-Forwarded-For says, and the PROXY protocol.
-// Nothing in it allocates, and nothing in it is believed of anyone else.
+// Package proxy decides what an edge believes of the proxies in front of it: which peers
+// are trusted, what their X-Forwarded-For says, and the PROXY protocol. Nothing in it
+// allocates, and nothing in it is believed of anyone else.
 package proxy
 
 import (
@@ -22,7 +22,7 @@ func (t Trusted) Has(addr netip.Addr) bool {
 	return false
 }
 
-// Peer gives the address of a TCP peer, without a zone, and IPv4 as such; the zero
+// Peer returns the address of a TCP peer, without a zone, and IPv4 as such; the zero
 // Addr for any other kind of peer.
 func Peer(addr net.Addr) netip.Addr {
 	tcp, ok := addr.(*net.TCPAddr)

@@ -18,7 +18,7 @@ const (
 	maxAnswer = 16 << 10
 )
 
-// Replica is what an edge's replica does.
+// Replica describes the state of an edge's replica.
 type Replica struct {
 	State string // following, waiting, restoring, repairing, held or degraded
 	Held  string // what is held back: "" when nothing
@@ -40,7 +40,8 @@ func (e *statusError) lasting() bool {
 	return e.code/100 == 4 && e.code != http.StatusUnauthorized && e.code != http.StatusTooManyRequests
 }
 
-// order hands on what an answer asks for. One that cannot be read says nothing: a proxy's, or none.
+// order passes on the orders in an answer. An answer that cannot be read, such as a
+// proxy's, has none.
 func (r *Reporter) order(answer []byte) {
 	var orders api.EdgeOrders
 	if len(answer) == 0 || json.Unmarshal(answer, &orders) != nil {
@@ -51,7 +52,8 @@ func (r *Reporter) order(answer []byte) {
 	}
 }
 
-// Answer tells the control plane what came of an order. final says that it knows, or does not want to.
+// Answer sends the outcome of an order to the control plane. final reports that it need
+// not be sent again.
 func (r *Reporter) Answer(ctx context.Context, id int64, o api.EdgeOutcome) (final bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 4*r.cfg.Timeout)
 	defer cancel()

@@ -1,6 +1,6 @@
-// Package report tells the control plane once a second how an edge is: that it is
-// alive, where its replica stands, and what waits to be counted. When somebody waits for a
-// change to arrive, the control plane asks, and gets its answer at once.
+// Package report sends the control plane a report once a second: that the edge is alive,
+// the position of its replica, and how many clicks wait to be counted. When a caller
+// waits for a change to arrive, the control plane asks for a report, and has it at once.
 //
 // It is for the fleet view alone. Nothing that the edge serves depends on it: a
 // report that does not get through is dropped, and the next one says more. The
@@ -31,7 +31,7 @@ import (
 	"waypost/api"
 )
 
-// Config says who reports what to whom. Zero fields mean the default.
+// Config configures a Reporter. Zero fields mean the default.
 type Config struct {
 	URL   string // of the control plane, scheme and host; required
 	Token string // bearer token; "": none
@@ -47,23 +47,24 @@ type Config struct {
 	AdminAddr string         // HOST:PORT of the admin listener
 	Version   string         // of the software
 
-	// Position, AppliedAt and Clicks tell how the edge is at the moment. They are
-	// asked once per interval by one goroutine. Default: nothing to tell. Clicks gives
-	// how many are in the journal and not acknowledged (-1: unknown), and up to when all are (zero: unknown).
+	// Position, AppliedAt and Clicks return the edge's present state. One goroutine calls
+	// them once per interval. Default: nothing is known. Clicks returns how many clicks are
+	// in the journal and not acknowledged (-1: unknown), and the time up to which all are
+	// (zero: unknown).
 	Position  func() waypost.Position
 	Synced    func() waypost.Position // what of the position a crash cannot take back
 	AppliedAt func() time.Time
 	Clicks    func() (pending int64, until time.Time)
 
-	// Replica tells what the replica does, and what of it is held back, if anything.
+	// Replica returns the state of the replica, and the change that it holds back, if any.
 	Replica func() Replica
 
-	// Order is called with what the control plane wants done, at every report until an answer has
-	// come to it. It must not block. Nil: nothing is done.
+	// Order is called with each order of the control plane, at every report until it has
+	// been answered. It must not block. Nil: orders are ignored.
 	Order func(api.EdgeOrder)
 
-	// Sync makes the position durable before a report that was asked for. What fails is
-	// seen by what Synced tells.
+	// Sync makes the position durable before a report that was asked for. After a failure
+	// Synced returns an older position.
 	Sync func()
 
 	Interval time.Duration // default 1 s
@@ -148,7 +149,7 @@ func New(cfg Config) (*Reporter, error) {
 				MaxIdleConnsPerHost: 1,
 				IdleConnTimeout:     time.Minute,
 			}),
-			// A report, with its token, goes to whom it was meant for or to nobody.
+			// A report, with its token, goes nowhere else.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 		sent: promauto.With(cfg.Metrics).NewCounterVec(prometheus.CounterOpts{
@@ -205,7 +206,8 @@ func (r *Reporter) Run(ctx context.Context) {
 }
 
 // Farewell reports once more that the edge leaves, after Run has ended: what it has
-// shipped since then is counted. It does nothing when the last report did not get through.
+// shipped since then is counted. It does nothing when the last report did not get
+// through.
 func (r *Reporter) Farewell(ctx context.Context) {
 	defer r.client.CloseIdleConnections()
 	if r.reached.Load() {
@@ -250,7 +252,7 @@ func (r *Reporter) post(ctx context.Context, leaving bool) error {
 	return err
 }
 
-// exchange posts a value as JSON and gives what is answered.
+// exchange posts a value as JSON and returns the answer.
 func (r *Reporter) exchange(ctx context.Context, to string, what any) ([]byte, error) {
 	text, err := json.Marshal(what)
 	if err != nil {
@@ -291,7 +293,7 @@ func (r *Reporter) report(leaving bool) api.EdgeReport {
 		Boot: hex.EncodeToString(c.Boot[:]), LastAppliedAt: c.AppliedAt().UTC(), StartedAt: r.started.UTC(),
 		ClicksPending: max(pending, -1), ClicksUntil: until.UTC(), Leaving: leaving,
 	}
-	// In this order, or it could tell that more is durable than it has.
+	// In this order, or a report could claim that more is durable than applied.
 	synced := c.Synced()
 	if p := c.Position(); !p.IsZero() {
 		b.Position = p.String()

@@ -111,7 +111,7 @@ func TestReportsGoOnWhenTheControlPlaneIsSlowOrBroken(t *testing.T) {
 		_, err := io.Copy(io.Discard, r.Body) // an error means that the reporter has given up
 		switch calls.Add(1) {
 		case 1:
-			<-r.Context().Done() // until the reporter gives up
+			<-r.Context().Done() // until the reporter's time is over
 		case 2:
 			w.WriteHeader(http.StatusServiceUnavailable)
 		case 3:

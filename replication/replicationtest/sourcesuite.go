@@ -35,7 +35,7 @@ func TestSource(t *testing.T, open func(t *testing.T) Changelog) {
 		"transactions follow one another without a gap":          sourceContiguous,
 		"the digest is the XOR of the stamps of all rows":        sourceDigest,
 		"records carry the revision of their transaction":        sourceRevision,
-		"a reading is bounded but returns whole transactions":      sourceBounded,
+		"a reading is bounded but returns whole transactions":    sourceBounded,
 		"at the head there is nothing to read":                   sourceAtHead,
 		"what was trimmed is said to be trimmed":                 sourceTrimmed,
 		"a position of another history is said to be one":        sourceOtherHistory,

@@ -1,6 +1,6 @@
-// Package acmetest runs a certificate authority on loopback for tests: Pebble, the
-// ACME server that Let's Encrypt has its clients tested with. It issues real
-// certificates, after real proofs, that nobody trusts.
+// Package acmetest runs a certificate authority on loopback for tests: Pebble, the ACME
+// server that Let's Encrypt has its clients tested with. It issues real certificates,
+// after real proofs, that no client trusts.
 package acmetest
 
 import (
