@@ -56,6 +56,10 @@ fuzz: ## Run every fuzz test for FUZZTIME=10s (5 minutes on 2 cores)
 lint: $(TOOLS)/.built ## Run all linters (2 minutes)
 	$(TOOLS)/golangci-lint run ./...
 
+.PHONY: lint-openapi
+lint-openapi: ## Check the OpenAPI document with Redocly's recommended rules (needs npm)
+	@tools/redocly/lint.sh
+
 .PHONY: format
 format: $(TOOLS)/.built ## Format all Go files
 	$(TOOLS)/gofumpt -w .

@@ -27,14 +27,11 @@ const (
 // shrinks. A directory covers the files directly in it, and with "/..." those below it
 // too.
 var notYetPlain = []string{
-	"api/...",
 	"bench/...",
-	"client",
 	"cmd/waypost/edge_listeners_test.go",
 	"cmd/waypost/replay_test.go",
 	"cmd/waypost/replicas_repair_test.go",
 	"cmd/waypost/replicas_test.go",
-	"controlplane/httpapi",
 	"controlplane/postgres",
 	"docs/...",
 	"internal/linkimport/jsonlines_test.go",

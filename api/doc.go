@@ -8,7 +8,7 @@
 // plane accepts: doc, example, default, enum, format, pattern, minimum, maximum,
 // minLength and maxLength (in characters; of a list they bound each item), minItems,
 // maxItems, uniqueItems and writeOnly. In a request, a field without omitzero is required
-// and null means the same as leaving a field out; [Field] tells the two apart.
+// and null means the same as leaving a field out; [Field] keeps the two apart.
 package api
 
 // Paths of the API. A code, an id or a node follows most of them.

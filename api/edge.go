@@ -7,7 +7,8 @@ type EdgeList struct {
 	Edges []Edge `json:"edges" doc:"By region and node."`
 }
 
-// EdgeState is the part of an edge's state that the edge itself reports and operators see.
+// EdgeState is the part of an edge's state that the edge itself reports and operators
+// see.
 type EdgeState struct {
 	Node      string `json:"node"`
 	Region    string `json:"region"`

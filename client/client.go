@@ -1,5 +1,14 @@
-// Package client speaks the control plane's HTTP API for the commands of the
-// waypost program. It knows no rule about links: what the API answers is final.
+// Package client is a client of the control plane's HTTP API, which package api declares.
+// The waypost program uses it, and other programs may.
+//
+//	c, err := client.New("https://go.example.com", os.Getenv("WAYPOST_API_KEY"))
+//	if err != nil {
+//		return err
+//	}
+//	defer c.Close()
+//	link, _, err := c.Links.Make(ctx, client.NewLink{OriginalURL: "https://example.com/"}, client.Write{})
+//
+// It contains no rule about links: the API decides. A refusal is a [*Problem].
 package client
 
 import (
@@ -19,14 +28,23 @@ import (
 	"time"
 )
 
-// maxAnswer bounds what is read of an answer: a bulk of 1,000 links with
-// everything that a link may hold fits.
+// maxAnswer bounds an answer in bytes. 1,000 links with all of their fields fit.
 const maxAnswer = 64 << 20
 
-// Client talks to one API. Make it with New.
+// Client is a client of one API. Make it with New. Many goroutines may use it at once.
 type Client struct {
-	// Slug is that of the workspace to act in; "" for the only one of the credential. It
-	// is set before the client is used.
+	Links      Links
+	Statistics Statistics
+	Ranges     Ranges
+	Session    Session
+	Users      Users
+	Keys       Keys
+	Workspaces Workspaces
+	Domains    Domains
+	Edges      Edges
+
+	// Slug names the workspace to act in; "" is the only one of the credential. It is set
+	// before the client is used.
 	Slug string
 
 	base string
@@ -34,12 +52,12 @@ type Client struct {
 	http *http.Client
 }
 
-// New gives a client of the API at base, such as http://127.0.0.1:8080. An empty
-// key sends none.
+// New returns a client of the API at base, such as http://127.0.0.1:8080. An empty key
+// sends none.
 func New(base, key string) (*Client, error) {
 	u, err := url.Parse(base)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return nil, fmt.Errorf("the API's address %q is no URL such as http://127.0.0.1:8080", base)
+		return nil, fmt.Errorf("the API's address %q is not a URL such as http://127.0.0.1:8080", base)
 	}
 	transport := &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,
@@ -48,10 +66,14 @@ func New(base, key string) (*Client, error) {
 		ResponseHeaderTimeout: time.Minute,
 		ForceAttemptHTTP2:     true,
 	}
-	return &Client{base: strings.TrimSuffix(base, "/"), key: key, http: &http.Client{Transport: transport}}, nil
+	c := &Client{base: strings.TrimSuffix(base, "/"), key: key, http: &http.Client{Transport: transport}}
+	c.Links, c.Statistics, c.Ranges = Links{c}, Statistics{c}, Ranges{c}
+	c.Session, c.Users, c.Keys = Session{c}, Users{c}, Keys{c}
+	c.Workspaces, c.Domains, c.Edges = Workspaces{c}, Domains{c}, Edges{c}
+	return c, nil
 }
 
-// Base is the API's address.
+// Base returns the API's address.
 func (c *Client) Base() string { return c.base }
 
 // Close frees the connections that are kept open.
@@ -79,9 +101,9 @@ func (p *Problem) Error() string {
 	return fmt.Sprintf("%s (%d)", text, p.Status)
 }
 
-// Processed reports whether a failed request may have had an effect: false only
-// when it surely had none, so that sending it again cannot do a thing twice. A
-// 503 counts as an effect, because an unknown outcome is answered that way too.
+// Processed reports whether a failed request may have had an effect: false only when it
+// surely had none, so that it can be sent again. A 503 counts as an effect, because an
+// unknown outcome is answered that way, too.
 func Processed(err error) bool {
 	if p, ok := errors.AsType[*Problem](err); ok {
 		return p.Status >= 500
@@ -90,8 +112,8 @@ func Processed(err error) bool {
 	return !ok || dial.Op != "dial"
 }
 
-// Transient reports whether another try of a request that failed with err is
-// both safe and of use, and how long the API asks to wait before it.
+// Transient reports whether another try of a request that failed with err is both safe
+// and of use, and how long to wait before it.
 func Transient(err error) (after time.Duration, ok bool) {
 	if p, is := errors.AsType[*Problem](err); is {
 		return p.RetryAfter, p.Status == http.StatusTooManyRequests
@@ -99,8 +121,8 @@ func Transient(err error) (after time.Duration, ok bool) {
 	return 0, !Processed(err)
 }
 
-// Passing reports whether another try of a request that changes nothing is of use
-// after err, and how long the API asks to wait before it.
+// Passing reports whether another try of a request without effects is of use after err,
+// and how long to wait before it.
 func Passing(err error) (after time.Duration, ok bool) {
 	if p, is := errors.AsType[*Problem](err); is {
 		return p.RetryAfter, p.Status >= 500 || p.Status == http.StatusTooManyRequests || p.Status == http.StatusRequestTimeout
@@ -108,34 +130,23 @@ func Passing(err error) (after time.Duration, ok bool) {
 	return 0, true
 }
 
-// do sends one request and reads the answer into out, unless that is nil.
+// do sends one request and decodes the answer into out, unless that is nil.
 func (c *Client) do(ctx context.Context, method, path string, in, out any) error {
-	_, err := c.ask(ctx, method, path, nil, in, out)
-	return err
+	got, err := c.exchange(ctx, method, path, nil, in)
+	if err != nil || out == nil {
+		return err
+	}
+	return c.decode(got, out)
 }
 
-// ask is do with headers, of the request and of a good answer.
-func (c *Client) ask(ctx context.Context, method, path string, header http.Header, in, out any) (http.Header, error) {
-	got, _, err := c.send(ctx, method, path, header, in, out)
-	return got, err
-}
-
-// send is ask with the status of the answer.
-func (c *Client) send(ctx context.Context, method, path string, header http.Header, in, out any) (http.Header, int, error) {
-	got, err := c.exchange(ctx, method, path, header, in)
-	if err != nil {
-		return nil, 0, err
-	}
-	if out == nil {
-		return got.header, got.status, nil
-	}
+func (c *Client) decode(got answer, out any) error {
 	if err := json.Unmarshal(got.body, out); err != nil {
-		return nil, 0, c.foreign(err)
+		return c.foreign(err)
 	}
-	return got.header, got.status, nil
+	return nil
 }
 
-// foreign says that an answer is none of the API's.
+// foreign makes the error for an answer that is not the API's.
 func (c *Client) foreign(err error) error {
 	return fmt.Errorf("%s does not answer like the API of Waypost: %w", c.base, err)
 }
@@ -170,14 +181,14 @@ func (c *Client) request(ctx context.Context, method, path string, header http.H
 	return req, nil
 }
 
-// answer is a good answer of the API.
+// answer is a successful answer of the API.
 type answer struct {
 	header http.Header
 	status int
 	body   []byte
 }
 
-// exchange sends one request and gives a good answer to it.
+// exchange sends one request and returns a successful answer.
 func (c *Client) exchange(ctx context.Context, method, path string, header http.Header, in any) (answer, error) {
 	req, err := c.request(ctx, method, path, header, in)
 	if err != nil {
@@ -200,7 +211,7 @@ func (c *Client) exchange(ctx context.Context, method, path string, header http.
 	return answer{resp.Header, resp.StatusCode, body}, nil
 }
 
-// unreachable drops what net/http says before the cause, and adds what to do.
+// unreachable reduces an error of net/http to its cause, and adds advice.
 func (c *Client) unreachable(err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err

@@ -32,7 +32,7 @@ func TestCreateSendsOnlyWhatIsAskedForAndTheKey(t *testing.T) {
 		w.WriteHeader(http.StatusCreated)
 		_, _ = w.Write([]byte(`{"short_code":"abc","original_url":"https://example.com/ä"}`))
 	})
-	link, err := c.Create(t.Context(), client.NewLink{OriginalURL: "https://example.com/ä"})
+	link, err := c.Links.Create(t.Context(), client.NewLink{OriginalURL: "https://example.com/ä"})
 	require.NoError(t, err)
 	require.Equal(t, "abc", link.ShortCode)
 }
@@ -49,8 +49,9 @@ func TestCodesAndCursorsAreEscaped(t *testing.T) {
 			_, _ = w.Write([]byte(`{"urls":[],"next_cursor":""}`))
 		}
 	})
-	require.NoError(t, c.Delete(t.Context(), "a/..?b"))
-	_, err := c.List(t.Context(), 5, "a&b")
+	_, err := c.Links.Remove(t.Context(), "a/..?b", client.Write{})
+	require.NoError(t, err)
+	_, err = c.Links.Search(t.Context(), client.Filter{}, "", 5, "a&b")
 	require.NoError(t, err)
 }
 
@@ -75,7 +76,7 @@ func TestProblemsTellTheReasonAndWhetherToTryAgain(t *testing.T) {
 			w.WriteHeader(c.status)
 			_, _ = w.Write([]byte(c.body))
 		})
-		_, err := api.Get(t.Context(), "x")
+		_, err := api.Links.Find(t.Context(), "", "x")
 		require.EqualError(t, err, c.want)
 		require.Equal(t, c.processed, client.Processed(err), c.want)
 		after, transient := client.Transient(err)
@@ -88,24 +89,24 @@ func TestNobodyThereIsToldApartFromALostAnswer(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
 	c, err := client.New(server.URL, "")
 	require.NoError(t, err)
-	_, err = c.Get(t.Context(), "x")
+	_, err = c.Links.Find(t.Context(), "", "x")
 	require.Error(t, err)
 	require.True(t, client.Processed(err), "the request was sent")
 	server.Close()
-	_, err = c.Get(t.Context(), "x")
+	_, err = c.Links.Find(t.Context(), "", "x")
 	require.ErrorContains(t, err, "is the control plane running?")
 	require.False(t, client.Processed(err))
 }
 
 func TestOtherServersAreNotBelieved(t *testing.T) {
 	c := serve(t, "", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) })
-	_, err := c.Get(t.Context(), "x")
+	_, err := c.Links.Find(t.Context(), "", "x")
 	require.ErrorContains(t, err, "does not answer like the API of Waypost")
 
 	c = serve(t, "", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"results":[]}`)) })
-	_, err = c.CreateBulk(t.Context(), []client.NewLink{{OriginalURL: "https://example.com"}})
+	_, err = c.Links.CreateBulk(t.Context(), []client.NewLink{{OriginalURL: "https://example.com"}})
 	require.ErrorContains(t, err, "0 outcomes for 1 links")
 
 	_, err = client.New("localhost:8080", "")
-	require.ErrorContains(t, err, "is no URL such as")
+	require.ErrorContains(t, err, "is not a URL such as")
 }

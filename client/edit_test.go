@@ -23,7 +23,8 @@ func TestACreateWhoseAnswerIsLostIsSentAgainUnderTheSameName(t *testing.T) {
 		w.WriteHeader(http.StatusCreated)
 		_, _ = w.Write([]byte(`{"short_code":"abc"}`))
 	})
-	l, receipt, err := c.Make(t.Context(), client.NewLink{OriginalURL: "https://example.com"}, client.Write{Wait: "all", Timeout: 500 * time.Millisecond})
+	l, receipt, err := c.Links.Make(t.Context(), client.NewLink{OriginalURL: "https://example.com"},
+		client.Write{Wait: "all", Timeout: 500 * time.Millisecond})
 	require.NoError(t, err)
 	require.Equal(t, "abc", l.ShortCode)
 	require.Equal(t, "all; edges=2", receipt.Applied)
@@ -39,7 +40,7 @@ func TestACreateThatIsRefusedIsNotSentAgain(t *testing.T) {
 		sent++
 		w.WriteHeader(http.StatusConflict)
 	})
-	_, _, err := c.Make(t.Context(), client.NewLink{OriginalURL: "https://example.com"}, client.Write{Key: "mine"})
+	_, _, err := c.Links.Make(t.Context(), client.NewLink{OriginalURL: "https://example.com"}, client.Write{Key: "mine"})
 	require.Error(t, err)
 	require.Equal(t, 1, sent)
 }

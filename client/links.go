@@ -2,7 +2,7 @@ package client
 
 import (
 	"context"
-	"encoding/json"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -10,115 +10,152 @@ import (
 	"net/url"
 	"strconv"
 	"time"
+
+	"waypost/api"
 )
 
-const linksPath = "/api/v1/urls"
+// Links creates, finds, changes and lists links.
+type Links struct{ c *Client }
 
-// Link is a link as the API shows it.
-type Link struct {
-	ID             string          `json:"id"`
-	ShortCode      string          `json:"short_code"`
-	ShortURL       string          `json:"short_url"`
-	Domain         string          `json:"domain"`
-	OriginalURL    string          `json:"original_url"`
-	RedirectStatus int             `json:"redirect_status"`
-	ForwardQuery   bool            `json:"forward_query"`
-	ForwardPath    bool            `json:"forward_path"`
-	Title          string          `json:"title"`
-	Description    string          `json:"description"`
-	Tags           []string        `json:"tags"`
-	Metadata       json.RawMessage `json:"metadata"`
-	CreatedBy      string          `json:"created_by"`
-	Active         bool            `json:"active"`
-	ClickCount     int64           `json:"click_count"`
-	CreatedAt      time.Time       `json:"created_at"`
-	UpdatedAt      time.Time       `json:"updated_at"`
-	ExpiresAt      *time.Time      `json:"expires_at"`
-	Warnings       []Warning       `json:"warnings,omitempty"`
-}
-
-// NewLink is a wish for a link. Zero fields are left to the API.
-type NewLink struct {
-	OriginalURL      string          `json:"original_url"`
-	CustomCode       string          `json:"custom_code,omitempty"`
-	Domain           string          `json:"domain,omitempty"`
-	Dedupe           *bool           `json:"dedupe,omitempty"`
-	Title            string          `json:"title,omitempty"`
-	Description      string          `json:"description,omitempty"`
-	Tags             []string        `json:"tags,omitempty"`
-	Metadata         json.RawMessage `json:"metadata,omitempty"`
-	ExpiresInSeconds int64           `json:"expires_in_seconds,omitempty"`
-	ExpiresAt        time.Time       `json:"expires_at,omitzero"`
-	RedirectStatus   int             `json:"redirect_status,omitempty"`
-	ForwardQuery     bool            `json:"forward_query,omitempty"`
-	ForwardPath      bool            `json:"forward_path,omitempty"`
-	Active           *bool           `json:"active,omitempty"` // default: true
-	CreatedBy        string          `json:"created_by,omitempty"`
-}
-
-// Outcome is what became of one wish of many: a link, or the reason why not. A
-// control plane that knows minimal answers tells the link's code alone.
-type Outcome struct {
-	Status    int      `json:"status"`
-	Link      *Link    `json:"link"`
-	ShortCode string   `json:"short_code"`
-	Error     *Problem `json:"error"`
-}
-
-// Page is one page of a list, newest first. Next is empty on the last.
+// Page is one page of a list of links. Next is the cursor of the next one, "" on the
+// last.
 type Page struct {
-	Links []Link `json:"urls"`
-	Next  string `json:"next_cursor"`
-
-	// Time is when the API answered, by its own clock, to the second; zero when it
-	// does not say.
-	Time time.Time `json:"-"`
+	Links []Link    `json:"urls"`
+	Next  string    `json:"next_cursor"`
+	Time  time.Time `json:"-"` // when the API answered, by its clock, to the second; zero: unknown
 }
 
-// Create makes one link.
-func (c *Client) Create(ctx context.Context, n NewLink) (Link, error) {
-	var l Link
-	err := c.do(ctx, http.MethodPost, linksPath, n, &l)
-	return l, err
+// Write configures a change. Zero fields are left to the API.
+type Write struct {
+	Domain  string        // host of the link's domain; "": the shared default domain
+	Wait    string        // "region" or "all": until those edges have the change
+	Timeout time.Duration // for the waiting
+	IfMatch string        // entity tag of the state to change; "": any
+	Key     string        // Idempotency-Key; "": a random one where there can be one
 }
 
-// CreateBulk makes up to 1,000 links, each with its own outcome, in their order. It
-// asks for a minimal answer.
-func (c *Client) CreateBulk(ctx context.Context, ns []NewLink) ([]Outcome, error) {
-	var answer struct {
-		Results []Outcome `json:"results"`
+// Receipt describes a change that was made.
+type Receipt struct {
+	Position string `json:"position"`
+	Applied  string `json:"applied,omitempty"` // outcome of waiting
+	ETag     string `json:"etag,omitempty"`
+	Found    bool   `json:"found,omitempty"` // the link existed before
+}
+
+func receiptOf(h http.Header, status int) Receipt {
+	return Receipt{
+		Position: h.Get(api.HeaderPosition), Applied: h.Get(api.HeaderApplied), ETag: h.Get("ETag"), Found: status == http.StatusOK,
 	}
-	request := struct {
-		Links []NewLink `json:"links"`
-	}{ns}
-	prefer := http.Header{"Prefer": {"return=minimal"}}
-	if _, err := c.ask(ctx, http.MethodPost, linksPath+"/bulk", prefer, request, &answer); err != nil {
+}
+
+func (w Write) query() string {
+	q := url.Values{}
+	if w.Domain != "" {
+		q.Set("domain", w.Domain)
+	}
+	if w.Wait != "" {
+		q.Set("wait", w.Wait)
+		if w.Timeout > 0 {
+			q.Set("wait_timeout", strconv.FormatFloat(w.Timeout.Seconds(), 'f', -1, 64))
+		}
+	}
+	if len(q) == 0 {
+		return ""
+	}
+	return "?" + q.Encode()
+}
+
+// Create creates one link. It sends the request once.
+func (l Links) Create(ctx context.Context, n NewLink) (link Link, err error) {
+	err = l.c.do(ctx, http.MethodPost, api.PathLinks, n, &link)
+	return link, err
+}
+
+// maxTries bounds how often a repeatable request is sent.
+const maxTries = 3
+
+// retryPause is the pause after a first failure; it doubles.
+const retryPause = 200 * time.Millisecond
+
+// Make creates one link, or finds the one of its target when n asks for that. The request
+// has an Idempotency-Key, so that Make sends it again when the answer is lost.
+func (l Links) Make(ctx context.Context, n NewLink, w Write) (Link, Receipt, error) {
+	key := w.Key
+	if key == "" {
+		key = rand.Text()
+	}
+	w.Domain = "" // it is in the body
+	var link Link
+	for try := 1; ; try++ {
+		got, err := l.c.exchange(ctx, http.MethodPost, api.PathLinks+w.query(), http.Header{"Idempotency-Key": {key}}, n)
+		if err == nil {
+			err = l.c.decode(got, &link)
+			return link, receiptOf(got.header, got.status), err
+		}
+		after, passing := Passing(err)
+		if !passing || try == maxTries {
+			return Link{}, Receipt{}, err
+		}
+		timer := time.NewTimer(max(after, retryPause<<(try-1)))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return Link{}, Receipt{}, err
+		case <-timer.C:
+		}
+	}
+}
+
+// CreateBulk creates up to 1,000 links, each with its own outcome, in order. The outcomes
+// hold the codes of the links only.
+func (l Links) CreateBulk(ctx context.Context, ns []NewLink) ([]Outcome, error) {
+	got, err := l.c.exchange(ctx, http.MethodPost, api.PathLinks+"/bulk", http.Header{"Prefer": {"return=minimal"}}, api.NewLinks{Links: ns})
+	if err != nil {
+		return nil, err
+	}
+	var answer api.LinkOutcomes
+	if err := l.c.decode(got, &answer); err != nil {
 		return nil, err
 	}
 	if len(answer.Results) != len(ns) {
-		return nil, fmt.Errorf("the API gave %d outcomes for %d links", len(answer.Results), len(ns))
+		return nil, fmt.Errorf("the API returned %d outcomes for %d links", len(answer.Results), len(ns))
 	}
 	return answer.Results, nil
 }
 
-// Get finds a link by its code.
-func (c *Client) Get(ctx context.Context, code string) (Link, error) {
-	var l Link
-	err := c.do(ctx, http.MethodGet, linksPath+"/"+url.PathEscape(code), nil, &l)
-	return l, err
+// Find finds a link by the host of its domain, "" for the default one, and its code.
+func (l Links) Find(ctx context.Context, domain, code string) (link Link, err error) {
+	err = l.c.do(ctx, http.MethodGet, linkPath(code)+Write{Domain: domain}.query(), nil, &link)
+	return link, err
 }
 
-// Delete removes a link.
-func (c *Client) Delete(ctx context.Context, code string) error {
-	return c.do(ctx, http.MethodDelete, linksPath+"/"+url.PathEscape(code), nil, nil)
+// LinkChange holds the new values of fields, by their names in the API. Nil resets a
+// field; fields that are absent stay as they are.
+type LinkChange map[string]any
+
+// Change changes a link.
+func (l Links) Change(ctx context.Context, code string, change LinkChange, w Write) (link Link, r Receipt, err error) {
+	header := http.Header{}
+	if w.IfMatch != "" {
+		header.Set("If-Match", w.IfMatch)
+	}
+	got, err := l.c.exchange(ctx, http.MethodPatch, linkPath(code)+w.query(), header, change)
+	if err != nil {
+		return link, r, err
+	}
+	err = l.c.decode(got, &link)
+	return link, receiptOf(got.header, 0), err
 }
 
-// List gives one page of at most limit links. An empty cursor begins at the newest.
-func (c *Client) List(ctx context.Context, limit int, cursor string) (Page, error) {
-	return c.Search(ctx, Filter{}, "", limit, cursor)
+// Remove removes a link.
+func (l Links) Remove(ctx context.Context, code string, w Write) (Receipt, error) {
+	got, err := l.c.exchange(ctx, http.MethodDelete, linkPath(code)+w.query(), nil, nil)
+	return receiptOf(got.header, 0), err
 }
 
-// Filter narrows a list or an export. Zero fields ask for all.
+func linkPath(code string) string { return api.PathLinks + "/" + url.PathEscape(code) }
+
+// Filter narrows a list or an export. Zero fields select all links.
 type Filter struct {
 	Words         string
 	Tags          []string
@@ -144,9 +181,9 @@ func (f *Filter) values() url.Values {
 	return v
 }
 
-// Search gives one page of at most limit links that fit a filter, sorted as the API's
-// parameter of that name says; "" is newest first.
-func (c *Client) Search(ctx context.Context, f Filter, sort string, limit int, cursor string) (Page, error) {
+// Search returns one page of at most limit links that match a filter. Sort is the
+// parameter of the API; "" is newest first. An empty cursor begins at the first page.
+func (l Links) Search(ctx context.Context, f Filter, sort string, limit int, cursor string) (Page, error) {
 	query := f.values()
 	query.Set("limit", strconv.Itoa(limit))
 	for name, value := range map[string]string{"sort": sort, "cursor": cursor} {
@@ -154,59 +191,58 @@ func (c *Client) Search(ctx context.Context, f Filter, sort string, limit int, c
 			query.Set(name, value)
 		}
 	}
-	var p Page
-	header, err := c.ask(ctx, http.MethodGet, linksPath+"?"+query.Encode(), nil, nil, &p)
+	got, err := l.c.exchange(ctx, http.MethodGet, api.PathLinks+"?"+query.Encode(), nil, nil)
 	if err != nil {
 		return Page{}, err
 	}
-	if at, err := http.ParseTime(header.Get("Date")); err == nil {
+	var listed api.LinkPage
+	if err := l.c.decode(got, &listed); err != nil {
+		return Page{}, err
+	}
+	p := Page{Links: listed.Links, Next: listed.Next}
+	if at, err := http.ParseTime(got.header.Get("Date")); err == nil {
 		p.Time = at
 	}
 	return p, nil
 }
 
-// TagCount is a tag and how many links have it.
-type TagCount struct {
-	Tag   string `json:"tag"`
-	Links int64  `json:"links"`
+// List returns one page of at most limit links, newest first.
+func (l Links) List(ctx context.Context, limit int, cursor string) (Page, error) {
+	return l.Search(ctx, Filter{}, "", limit, cursor)
 }
 
-// Tags gives one page of tags that begin with prefix, and the one to go on after, ""
-// at the end.
-func (c *Client) Tags(ctx context.Context, prefix, after string, limit int) (tags []TagCount, next string, err error) {
-	var page struct {
-		Tags []TagCount `json:"tags"`
-		Next string     `json:"next_after"`
-	}
+// Tags returns tags with a prefix, and the one after which the next page begins, "" at
+// the end.
+func (l Links) Tags(ctx context.Context, prefix, after string, limit int) (tags []TagCount, next string, err error) {
+	var page api.TagPage
 	query := url.Values{"prefix": {prefix}, "after": {after}, "limit": {strconv.Itoa(limit)}}
-	err = c.do(ctx, http.MethodGet, "/api/v1/tags?"+query.Encode(), nil, &page)
+	err = l.c.do(ctx, http.MethodGet, api.PathTags+"?"+query.Encode(), nil, &page)
 	return page.Tags, page.Next, err
 }
 
-// Exported tells where an export ended: Next is the cursor to go on from, "" when
-// there is nothing more.
+// Exported describes an export. Next is the cursor of the next one, "" at the end.
 type Exported struct {
 	Links int
 	Next  string
 }
 
-// Export copies up to limit links that fit a filter, in a format of the API, to a
-// writer, beginning behind an earlier export's cursor. When the answer is cut off, what
-// was written is to be thrown away.
-func (c *Client) Export(ctx context.Context, f Filter, format, after string, limit int, to io.Writer) (Exported, error) {
+// Export copies up to limit links that match a filter to a writer, in a format of the
+// API, beginning behind an earlier export's cursor. After an error, the written part
+// must be discarded.
+func (l Links) Export(ctx context.Context, f Filter, format, after string, limit int, to io.Writer) (Exported, error) {
 	query := f.values()
 	query.Set("format", format)
 	query.Set("limit", strconv.Itoa(limit))
 	if after != "" {
 		query.Set("after", after)
 	}
-	req, err := c.request(ctx, http.MethodGet, linksPath+"/export?"+query.Encode(), nil, nil)
+	req, err := l.c.request(ctx, http.MethodGet, api.PathLinks+"/export?"+query.Encode(), nil, nil)
 	if err != nil {
 		return Exported{}, err
 	}
-	resp, err := c.http.Do(req)
+	resp, err := l.c.http.Do(req)
 	if err != nil {
-		return Exported{}, c.unreachable(err)
+		return Exported{}, l.c.unreachable(err)
 	}
 	if resp.StatusCode != http.StatusOK {
 		answer, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
@@ -214,11 +250,11 @@ func (c *Client) Export(ctx context.Context, f Filter, format, after string, lim
 	}
 	_, err = io.Copy(to, resp.Body)
 	if err = errors.Join(err, resp.Body.Close()); err != nil {
-		return Exported{}, fmt.Errorf("the answer of %s was cut off: %w", c.base, err)
+		return Exported{}, fmt.Errorf("the answer of %s was cut off: %w", l.c.base, err)
 	}
-	links, err := strconv.Atoi(resp.Trailer.Get("Waypost-Links"))
+	links, err := strconv.Atoi(resp.Trailer.Get(api.HeaderLinks))
 	if err != nil {
-		return Exported{}, fmt.Errorf("%s does not answer like the API of Waypost: the export has no end", c.base)
+		return Exported{}, fmt.Errorf("%s does not answer like the API of Waypost: the export has no end", l.c.base)
 	}
-	return Exported{Links: links, Next: resp.Trailer.Get("Waypost-Cursor")}, nil
+	return Exported{Links: links, Next: resp.Trailer.Get(api.HeaderCursor)}, nil
 }

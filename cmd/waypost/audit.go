@@ -34,7 +34,7 @@ the scope admin, or else the development system that runs in --data-dir.`,
 				return &usageError{fmt.Errorf("--limit: %d is not between 1 and 1000; what comes after is listed with --cursor", limit)}
 			}
 			return p.withAPI(func(api *client.Client) error {
-				page, err := api.Audit(c.Context(), all, limit, cursor)
+				page, err := api.Ranges.Audit(c.Context(), all, limit, cursor)
 				if err != nil {
 					return err
 				}

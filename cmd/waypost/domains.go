@@ -42,7 +42,7 @@ func (p domainsCommands) listCommand() *cobra.Command {
 				return err
 			}
 			defer api.Close()
-			domains, err := api.Domains(c.Context())
+			domains, err := api.Domains.List(c.Context())
 			if err != nil {
 				return err
 			}
@@ -108,7 +108,7 @@ the default workspace may change the shared domain.`,
 			if err != nil {
 				return err
 			}
-			d, err := api.ChangeDomain(c.Context(), id, change)
+			d, err := api.Domains.Change(c.Context(), id, change)
 			if err != nil {
 				return err
 			}
@@ -125,7 +125,7 @@ func domainID(ctx context.Context, api *client.Client, name string) (uint32, err
 	if id, err := strconv.ParseUint(name, 10, 31); err == nil {
 		return uint32(id), nil
 	}
-	domains, err := api.Domains(ctx)
+	domains, err := api.Domains.List(ctx)
 	if err != nil {
 		return 0, err
 	}

@@ -28,7 +28,7 @@ is not checked; a name that is in use already cannot be added.`,
 			}
 			defer api.Close()
 			n.Host = args[0]
-			d, err := api.AddDomain(c.Context(), n)
+			d, err := api.Domains.Add(c.Context(), n)
 			if err != nil {
 				return err
 			}
@@ -60,7 +60,7 @@ are deleted with it. Its host is then free for another domain, of anybody.`,
 			if err != nil {
 				return err
 			}
-			err = api.RemoveDomain(c.Context(), id, force)
+			err = api.Domains.Remove(c.Context(), id, force)
 			var problem *client.Problem
 			if !force && errors.As(err, &problem) && problem.Status == http.StatusConflict {
 				return fmt.Errorf("%w (--force)", err)

@@ -38,7 +38,7 @@ the scope admin, or else the development system that runs in --data-dir.`,
 				return err
 			}
 			defer api.Close()
-			edges, err := api.Edges(c.Context())
+			edges, err := api.Edges.List(c.Context())
 			if err != nil {
 				return err
 			}
@@ -67,7 +67,7 @@ the name; elsewhere it needs --yes.`,
 				return err
 			}
 			return p.withAPI(func(api *client.Client) error {
-				if err := api.GiveUpEdge(c.Context(), args[0]); err != nil {
+				if err := api.Edges.GiveUp(c.Context(), args[0]); err != nil {
 					return err
 				}
 				return p.print("the clicks of "+args[0]+" are waited for no longer", map[string]string{"gone": args[0]})
@@ -101,9 +101,9 @@ needs --yes.`,
 			return p.withAPI(func(api *client.Client) error {
 				ctx, cancel := context.WithTimeout(c.Context(), time.Minute)
 				defer cancel()
-				order, err := api.AcceptEdge(ctx, args[0], what)
+				order, err := api.Edges.Accept(ctx, args[0], what)
 				if err == nil {
-					order, err = api.AwaitOrder(ctx, order)
+					order, err = api.Edges.Await(ctx, order)
 				}
 				switch {
 				case err != nil:

@@ -35,7 +35,7 @@ again. It is in the audit log.`,
 			}
 			n.ExpiresIn = int64(expires / time.Second)
 			return p.withAPI(func(api *client.Client) error {
-				made, err := api.EnrolEdge(c.Context(), n)
+				made, err := api.Edges.Enrol(c.Context(), n)
 				if err != nil {
 					return err
 				}
@@ -85,7 +85,7 @@ elsewhere it needs --yes.`,
 				return err
 			}
 			return p.withAPI(func(api *client.Client) error {
-				if err := api.RevokeEdge(c.Context(), args[0]); err != nil {
+				if err := api.Edges.Revoke(c.Context(), args[0]); err != nil {
 					return err
 				}
 				return p.print("the credential of "+args[0]+" is revoked", map[string]string{"revoked": args[0]})
@@ -104,7 +104,7 @@ func (p edgesCommands) credentialsCommand() *cobra.Command {
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			return p.withAPI(func(api *client.Client) error {
-				all, err := api.EdgeCredentials(c.Context())
+				all, err := api.Edges.Credentials(c.Context())
 				if err != nil {
 					return err
 				}

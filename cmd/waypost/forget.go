@@ -27,7 +27,7 @@ in the audit log. On a terminal it asks for the code; elsewhere it needs --yes.`
 				return err
 			}
 			return p.withAPI(func(api *client.Client) error {
-				f, err := api.ForgetClicks(c.Context(), domain, args[0])
+				f, err := api.Statistics.ForgetClicks(c.Context(), domain, args[0])
 				if err != nil {
 					return err
 				}
@@ -70,7 +70,7 @@ command does it earlier. On a terminal it asks for the day; elsewhere it needs -
 				return err
 			}
 			return p.withAPI(func(api *client.Client) error {
-				if err := api.ForgetVisitors(c.Context(), args[0]); err != nil {
+				if err := api.Statistics.ForgetVisitors(c.Context(), args[0]); err != nil {
 					return err
 				}
 				return p.print("the visitors of "+args[0]+" are forgotten", map[string]string{"forgotten": args[0]})

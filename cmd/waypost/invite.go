@@ -32,13 +32,13 @@ longer, and all sessions of the user end; the user's API keys go on.`,
 				}
 				text := fmt.Sprintf("user %d, %s, may set a new password", id, args[0])
 				if everywhere {
-					a, err := api.InviteAccount(c.Context(), id)
+					a, err := api.Users.InviteAccount(c.Context(), id)
 					if err != nil {
 						return err
 					}
 					return p.print(text+invitationText(a.Invitation), a)
 				}
-				m, err := api.InviteMember(c.Context(), id)
+				m, err := api.Users.Invite(c.Context(), id)
 				if err != nil {
 					return err
 				}
@@ -122,7 +122,7 @@ password is typed on the terminal, or comes from --password-file or standard inp
 			if err != nil {
 				return err
 			}
-			u, err := api.AcceptInvitation(c.Context(), token, word)
+			u, err := api.Session.AcceptInvitation(c.Context(), token, word)
 			if err != nil {
 				return err
 			}

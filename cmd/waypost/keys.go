@@ -50,7 +50,7 @@ func (p keysCommands) listCommand() *cobra.Command {
 				return err
 			}
 			return p.withAPI(func(api *client.Client) error {
-				all, err := api.Keys(c.Context(), page.limit, page.cursor)
+				all, err := api.Keys.List(c.Context(), page.limit, page.cursor)
 				if err != nil {
 					return err
 				}
@@ -111,19 +111,21 @@ is given, the key is made there directly and has no owner: that needs no other k
 			if c.Flags().Changed("expires-in") && expires < time.Second {
 				return &usageError{fmt.Errorf("--expires-in: %s is less than a second", expires)}
 			}
-			n.ExpiresInSeconds = int64(expires / time.Second)
+			if expires != 0 {
+				n.ExpiresInSeconds = new(int64(expires / time.Second))
+			}
 			cfg, err := p.settings(nil)
 			if err != nil {
 				return err
 			}
 			if cfg.Client.API == "" && cfg.Control.DatabaseURL.Reveal() != "" {
-				if n.ExpiresInSeconds != 0 || n.Description != "" {
+				if n.ExpiresInSeconds != nil || n.Description != "" {
 					return &usageError{errors.New("--expires-in and --description are for keys made through the API: give --api")}
 				}
 				return p.createKeyDirectly(c.Context(), cfg, n.Name, wanted)
 			}
 			return p.withAPI(func(api *client.Client) error {
-				k, err := api.CreateKey(c.Context(), n)
+				k, err := api.Keys.Create(c.Context(), n)
 				if err != nil {
 					return err
 				}
@@ -190,7 +192,7 @@ show it. The old one ends after --grace, or at once; revoking it then is not nee
 				if err != nil {
 					return err
 				}
-				k, err := api.RotateKey(c.Context(), id, grace)
+				k, err := api.Keys.Rotate(c.Context(), id, grace)
 				if err != nil {
 					return err
 				}
@@ -214,7 +216,7 @@ func (p keysCommands) revokeCommand() *cobra.Command {
 				for i, name := range args {
 					id, err := keyID(c.Context(), api, name)
 					if err == nil {
-						err = api.RevokeKey(c.Context(), id)
+						err = api.Keys.Revoke(c.Context(), id)
 					}
 					if err != nil {
 						return fmt.Errorf("revoke %s: %w (revoked before: %d of %d)", name, err, i, len(args))
@@ -235,7 +237,7 @@ func keyID(ctx context.Context, api *client.Client, name string) (int64, error) 
 	var found []string
 	var id int64
 	for cursor := ""; ; {
-		page, err := api.Keys(ctx, 1000, cursor)
+		page, err := api.Keys.List(ctx, 1000, cursor)
 		if err != nil {
 			return 0, err
 		}
@@ -259,7 +261,7 @@ func keyID(ctx context.Context, api *client.Client, name string) (int64, error) 
 }
 
 func keyNames(ctx context.Context, api *client.Client) (names []string, err error) {
-	page, err := api.Keys(ctx, 1000, "")
+	page, err := api.Keys.List(ctx, 1000, "")
 	for i := range page.Keys {
 		names = append(names, strconv.FormatInt(page.Keys[i].ID, 10), page.Keys[i].Name)
 	}

@@ -91,7 +91,7 @@ choose the key, for scripts that may run again.`,
 			}
 			defer api.Close()
 			n.OriginalURL, n.ExpiresInSeconds, n.Domain = args[0], int64(time.Duration(expires)/time.Second), w.Domain
-			link, receipt, err := api.Make(c.Context(), n, w.Write)
+			link, receipt, err := api.Links.Make(c.Context(), n, w.Write)
 			if err != nil {
 				return err
 			}
@@ -172,7 +172,7 @@ a later expiry, until it is cleaned up.`,
 				return err
 			}
 			defer api.Close()
-			link, receipt, err := api.Change(c.Context(), args[0], change, w.Write)
+			link, receipt, err := api.Links.Change(c.Context(), args[0], change, w.Write)
 			if err != nil {
 				return err
 			}
@@ -212,7 +212,7 @@ func (p linksCommands) getCommand() *cobra.Command {
 				return err
 			}
 			defer api.Close()
-			link, err := api.Find(c.Context(), domain, args[0])
+			link, err := api.Links.Find(c.Context(), domain, args[0])
 			if err != nil {
 				return err
 			}
@@ -241,7 +241,7 @@ func (p linksCommands) deleteCommand() *cobra.Command {
 			}
 			defer api.Close()
 			for i, code := range args {
-				receipt, err := api.Remove(c.Context(), code, w.Write)
+				receipt, err := api.Links.Remove(c.Context(), code, w.Write)
 				if err == nil {
 					err = p.tell(receipt, nil)
 				}

@@ -151,7 +151,7 @@ func (x *exporter) all(ctx context.Context, to io.Writer) error {
 func (x *exporter) slice(ctx context.Context, to *bytes.Buffer) (got client.Exported, err error) {
 	for try := 1; ; try++ {
 		to.Reset()
-		got, err = x.api.Export(ctx, x.filter, x.format, x.after, exportSlice, to)
+		got, err = x.api.Links.Export(ctx, x.filter, x.format, x.after, exportSlice, to)
 		if err == nil {
 			return got, nil
 		}

@@ -105,8 +105,8 @@ func (p linksCommands) importLinks(c *cobra.Command, i importing) (err error) {
 		return err
 	}
 	defer api.Close()
-	im := linkimport.Import{API: api, Format: linkimport.Format(i.format), InFlight: i.parallel, Dedupe: i.dedupe}
-	workspace, err := im.Workspace(c.Context(), api.Me)
+	im := linkimport.Import{API: api.Links, Format: linkimport.Format(i.format), InFlight: i.parallel, Dedupe: i.dedupe}
+	workspace, err := im.Workspace(c.Context(), api.Session.Me)
 	if err != nil {
 		return fmt.Errorf("nothing was sent: %w", err)
 	}

@@ -136,10 +136,10 @@ func (p linksCommands) listLinks(c *cobra.Command, l listing, words string) erro
 	}
 	defer api.Close()
 	// The API answers in parts where few links fit; people want them together.
-	page, err := api.Search(c.Context(), filter, l.sort, l.limit, l.cursor)
+	page, err := api.Links.Search(c.Context(), filter, l.sort, l.limit, l.cursor)
 	for err == nil && page.Next != "" && len(page.Links) < l.limit {
 		links := page.Links
-		if page, err = api.Search(c.Context(), filter, l.sort, l.limit-len(links), page.Next); err == nil {
+		if page, err = api.Links.Search(c.Context(), filter, l.sort, l.limit-len(links), page.Next); err == nil {
 			page.Links = append(links, page.Links...)
 		}
 	}
@@ -166,7 +166,7 @@ func (p linksCommands) tagsCommand() *cobra.Command {
 			tags, after := []client.TagCount{}, ""
 			for more := true; more; more = after != "" {
 				var page []client.TagCount
-				if page, after, err = api.Tags(c.Context(), prefix, after, 1000); err != nil {
+				if page, after, err = api.Links.Tags(c.Context(), prefix, after, 1000); err != nil {
 					return err
 				}
 				tags = append(tags, page...)

@@ -89,7 +89,7 @@ input. A user of several workspaces chooses one with --workspace.`,
 			if err != nil {
 				return err
 			}
-			in, err := api.SignIn(c.Context(), email, word)
+			in, err := api.Session.SignIn(c.Context(), email, word)
 			if refused, ok := errors.AsType[*client.Problem](err); ok && refused.Status == http.StatusUnauthorized {
 				return fmt.Errorf("%s does not let you in: %s", base, refused.Detail)
 			}
@@ -145,7 +145,7 @@ func signOut(c *cobra.Command, base, token string) error {
 		return err
 	}
 	defer api.Close()
-	return api.SignOut(c.Context())
+	return api.Session.SignOut(c.Context())
 }
 
 func (p sessionCommands) logoutCommand() *cobra.Command {
@@ -206,7 +206,7 @@ func (p sessionCommands) whoamiCommand() *cobra.Command {
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			return p.withAPI(func(api *client.Client) error {
-				me, err := api.Me(c.Context())
+				me, err := api.Session.Me(c.Context())
 				if err != nil {
 					return err
 				}
@@ -268,7 +268,7 @@ Both are typed on the terminal, or come from files.`,
 				return err
 			}
 			return p.withAPI(func(api *client.Client) error {
-				if err := api.ChangePassword(c.Context(), old, word); err != nil {
+				if err := api.Session.ChangePassword(c.Context(), old, word); err != nil {
 					return err
 				}
 				return p.print("the password is changed, and all other sessions have ended", map[string]bool{"changed": true})

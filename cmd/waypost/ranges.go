@@ -63,7 +63,7 @@ all ranges, retired ones too.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			return p.withAPI(func(api *client.Client) error {
-				space, err := api.KeySpace(c.Context())
+				space, err := api.Ranges.List(c.Context())
 				if err != nil {
 					return err
 				}
@@ -95,7 +95,7 @@ func (p rangesCommands) showCommand() *cobra.Command {
 				return err
 			}
 			return p.withAPI(func(api *client.Client) error {
-				r, err := api.Range(c.Context(), id)
+				r, err := api.Ranges.Get(c.Context(), id)
 				if err != nil {
 					return missingRange(err)
 				}
@@ -147,7 +147,7 @@ database what has become of them:
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			return p.withAPI(func(api *client.Client) error {
-				d, err := api.Decode(c.Context(), args[0])
+				d, err := api.Ranges.Decode(c.Context(), args[0])
 				if err != nil {
 					return err
 				}

@@ -21,7 +21,7 @@ func dryRunFlag(c *cobra.Command) *bool {
 // changeRanges has the steps done and prints what they did.
 func (p rangesCommands) changeRanges(ctx context.Context, change client.RangeChange) error {
 	return p.withAPI(func(api *client.Client) error {
-		changed, err := api.ChangeRanges(ctx, change)
+		changed, err := api.Ranges.Change(ctx, change)
 		if err != nil {
 			return refused(err)
 		}

@@ -43,14 +43,14 @@ the JSON that --output json prints.`,
 }
 
 func (p rangesCommands) planRanges(ctx context.Context, api *client.Client, out string) error {
-	plan, err := api.PlanRanges(ctx)
+	plan, err := api.Ranges.Plan(ctx)
 	if err != nil {
 		return err
 	}
 	text := planText(&plan)
 	if len(plan.Steps) > 0 && p.output != "json" {
 		// The plan stands without it, so a failure is no reason to keep the plan back.
-		if space, err := api.KeySpace(ctx); err == nil && space.FreePrefixes > 0 {
+		if space, err := api.Ranges.List(ctx); err == nil && space.FreePrefixes > 0 {
 			text += fmt.Sprintf("\n\nnone of this is needed now: %s prefixes are free, and a region that runs low takes one automatically",
 				grouped(int64(space.FreePrefixes)))
 		}

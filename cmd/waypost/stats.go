@@ -93,14 +93,14 @@ the scope analytics:read, or else the development system that runs in --data-dir
 func (p clicksCommands) showStats(c *cobra.Command, path string) error {
 	return p.withAPI(func(api *client.Client) error {
 		if p.output == "csv" {
-			text, err := api.StatsCSV(c.Context(), path)
+			text, err := api.Statistics.CSV(c.Context(), path)
 			if err != nil {
 				return err
 			}
 			_, err = p.stdout.Write(text)
 			return err
 		}
-		s, err := api.Stats(c.Context(), path)
+		s, err := api.Statistics.Get(c.Context(), path)
 		if err != nil {
 			return err
 		}

@@ -46,13 +46,13 @@ func (p usersCommands) listCommand() *cobra.Command {
 			}
 			return p.withAPI(func(api *client.Client) error {
 				if everywhere {
-					all, err := api.Accounts(c.Context(), "", page.limit, page.cursor)
+					all, err := api.Users.Accounts(c.Context(), "", page.limit, page.cursor)
 					if err != nil {
 						return err
 					}
 					return p.print(accountTable(all.Users)+page.more(all.Next), all)
 				}
-				all, err := api.Members(c.Context(), page.limit, page.cursor)
+				all, err := api.Users.List(c.Context(), page.limit, page.cursor)
 				if err != nil {
 					return err
 				}
@@ -102,7 +102,7 @@ func userTable(users []client.Member) string {
 	_, _ = fmt.Fprintln(w, "ID\tEMAIL\tROLE\tSTATE\tSINCE\tNAME")
 	for i := range users {
 		u := &users[i]
-		state := accountState(u.Disabled, u.HasPassword == nil || *u.HasPassword, u.InvitedUntil)
+		state := accountState(u.Disabled, u.HasPassword, u.InvitedUntil)
 		if u.Shared {
 			state += ", shared"
 		}
@@ -137,11 +137,11 @@ choose the password with --password-file.`,
 			return p.withAPI(func(api *client.Client) error {
 				var m client.Member
 				if to == "" {
-					m, err = api.AddMember(c.Context(), n)
+					m, err = api.Users.Add(c.Context(), n)
 				} else {
 					var id int64
 					if id, err = workspaceID(c.Context(), api, to); err == nil {
-						m, err = api.AddMemberTo(c.Context(), id, n)
+						m, err = api.Users.AddTo(c.Context(), id, n)
 					}
 				}
 				if err != nil {
@@ -213,13 +213,13 @@ and passwords are chosen by operators only: see ` + "`waypost users invite`" + `
 					return err
 				}
 				if everywhere {
-					a, err := api.ChangeAccount(c.Context(), id, change)
+					a, err := api.Users.ChangeAccount(c.Context(), id, change.AccountChange)
 					if err != nil {
 						return err
 					}
 					return p.print(accountTable([]client.Account{a}), a)
 				}
-				m, err := api.ChangeMember(c.Context(), id, change)
+				m, err := api.Users.Change(c.Context(), id, change)
 				if err != nil {
 					return err
 				}
@@ -249,7 +249,7 @@ func (p usersCommands) removeCommand() *cobra.Command {
 				for i, name := range args {
 					id, err := userID(c.Context(), api, name, false)
 					if err == nil {
-						err = api.RemoveMember(c.Context(), id)
+						err = api.Users.Remove(c.Context(), id)
 					}
 					if err != nil {
 						return fmt.Errorf("remove %s: %w (removed before: %d of %d)", name, err, i, len(args))
@@ -267,7 +267,7 @@ func userID(ctx context.Context, api *client.Client, name string, everywhere boo
 		return id, nil
 	}
 	if everywhere {
-		found, err := api.Accounts(ctx, name, 1, "")
+		found, err := api.Users.Accounts(ctx, name, 1, "")
 		if err == nil && len(found.Users) == 0 {
 			err = fmt.Errorf("there is no user %q in any workspace", name)
 		}
@@ -277,7 +277,7 @@ func userID(ctx context.Context, api *client.Client, name string, everywhere boo
 		return found.Users[0].ID, nil
 	}
 	for cursor := ""; ; {
-		page, err := api.Members(ctx, 1000, cursor)
+		page, err := api.Users.List(ctx, 1000, cursor)
 		if err != nil {
 			return 0, err
 		}
@@ -293,7 +293,7 @@ func userID(ctx context.Context, api *client.Client, name string, everywhere boo
 }
 
 func userNames(ctx context.Context, api *client.Client) (names []string, err error) {
-	page, err := api.Members(ctx, 1000, "")
+	page, err := api.Users.List(ctx, 1000, "")
 	for i := range page.Users {
 		names = append(names, page.Users[i].Email)
 	}

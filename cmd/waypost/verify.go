@@ -61,7 +61,7 @@ the scope admin, or else the development system that runs in --data-dir.`,
 
 // aliveEdges names the edges that are alive.
 func aliveEdges(ctx context.Context, api *client.Client) (nodes []string, err error) {
-	edges, err := api.Edges(ctx)
+	edges, err := api.Edges.List(ctx)
 	for i := range edges {
 		if edges[i].State == "alive" {
 			nodes = append(nodes, edges[i].Node)
@@ -76,7 +76,7 @@ func aliveEdges(ctx context.Context, api *client.Client) (nodes []string, err er
 // tellSilence says on standard error that an edge will not answer before it is back. Who
 // cannot be asked about it is no reason not to wait.
 func (p edgesCommands) tellSilence(ctx context.Context, api *client.Client, node string, timeout time.Duration) {
-	edges, err := api.Edges(ctx)
+	edges, err := api.Edges.List(ctx)
 	if err != nil {
 		return
 	}
@@ -107,9 +107,9 @@ func (p edgesCommands) verify(ctx context.Context, api *client.Client, nodes []s
 	var waiting sync.WaitGroup
 	for i, node := range nodes {
 		waiting.Go(func() {
-			order, err := api.VerifyEdge(ctx, node, repair)
+			order, err := api.Edges.Verify(ctx, node, repair)
 			if err == nil {
-				order, err = api.AwaitOrder(ctx, order)
+				order, err = api.Edges.Await(ctx, order)
 			}
 			found[i] = verification{Node: node, Outcome: order.Outcome}
 			switch {

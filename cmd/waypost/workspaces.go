@@ -37,7 +37,7 @@ func (p workspacesCommands) showCommand() *cobra.Command {
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			return p.withAPI(func(api *client.Client) error {
-				w, err := api.Workspace(c.Context())
+				w, err := api.Workspaces.Get(c.Context())
 				if err != nil {
 					return err
 				}
@@ -59,7 +59,7 @@ func (p workspacesCommands) listCommand() *cobra.Command {
 				return err
 			}
 			return p.withAPI(func(api *client.Client) error {
-				all, err := api.Workspaces(c.Context(), page.limit, page.cursor)
+				all, err := api.Workspaces.List(c.Context(), page.limit, page.cursor)
 				if err != nil {
 					return err
 				}
@@ -104,13 +104,13 @@ shown, once, unless the address has an account that operators look after.`,
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			return p.withAPI(func(api *client.Client) error {
-				w, err := api.CreateWorkspace(c.Context(), args[0], name)
+				w, err := api.Workspaces.Create(c.Context(), args[0], name)
 				if err != nil {
 					return err
 				}
 				text, value := fmt.Sprintf("workspace %d, %s", w.ID, w.Slug), map[string]any{"workspace": w}
 				if admin != "" {
-					m, err := api.AddMemberTo(c.Context(), w.ID, client.NewMember{Email: admin, Role: "admin"})
+					m, err := api.Users.AddTo(c.Context(), w.ID, client.NewMember{Email: admin, Role: "admin"})
 					if err != nil {
 						return fmt.Errorf("the workspace %s is there, but has no administrator: %w: try `waypost users add %s --role admin --to %s`", w.Slug, err, admin, w.Slug)
 					}
@@ -168,7 +168,7 @@ func (p workspacesCommands) setCommand() *cobra.Command {
 						return err
 					}
 				}
-				w, err := api.ChangeWorkspace(c.Context(), id, change)
+				w, err := api.Workspaces.Change(c.Context(), id, change)
 				if err != nil {
 					return err
 				}
@@ -203,7 +203,7 @@ undone. On a terminal it asks for the slug; elsewhere it needs --yes.`,
 				if err != nil {
 					return err
 				}
-				w, err := api.DeleteWorkspace(c.Context(), id)
+				w, err := api.Workspaces.Delete(c.Context(), id)
 				if err != nil {
 					return err
 				}
@@ -218,7 +218,7 @@ undone. On a terminal it asks for the slug; elsewhere it needs --yes.`,
 // workspaceID finds a workspace by its slug, or else takes a number for the id itself.
 func workspaceID(ctx context.Context, api *client.Client, name string) (int64, error) {
 	for cursor := ""; ; {
-		page, err := api.Workspaces(ctx, 1000, cursor)
+		page, err := api.Workspaces.List(ctx, 1000, cursor)
 		if err != nil {
 			return 0, err
 		}
@@ -238,7 +238,7 @@ func workspaceID(ctx context.Context, api *client.Client, name string) (int64, e
 }
 
 func workspaceNames(ctx context.Context, api *client.Client) (names []string, err error) {
-	page, err := api.Workspaces(ctx, 1000, "")
+	page, err := api.Workspaces.List(ctx, 1000, "")
 	for i := range page.Workspaces {
 		names = append(names, page.Workspaces[i].Slug)
 	}

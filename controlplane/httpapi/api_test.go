@@ -90,7 +90,7 @@ func (a *testAPI) post(path, body string) answer {
 	return a.do(call{method: http.MethodPost, path: path, body: body})
 }
 
-// create makes a link and gives it as it was answered.
+// create makes a link and returns it as it was answered.
 func (a *testAPI) create(body string) map[string]any {
 	a.t.Helper()
 	res := a.post("/api/v1/urls", body)
@@ -105,7 +105,7 @@ func object(t *testing.T, text string) map[string]any {
 	return v
 }
 
-// requireProblem sees that an answer is a problem document, and gives it.
+// requireProblem sees that an answer is a problem document, and returns it.
 func requireProblem(t *testing.T, res answer, status int, code string) map[string]any {
 	t.Helper()
 	require.Equal(t, status, res.StatusCode, res.text)

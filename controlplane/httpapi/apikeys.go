@@ -38,7 +38,8 @@ func (r *repeatableKey) request(ctx context.Context, content string) *controlpla
 		return nil
 	}
 	actor := actorFrom(ctx)
-	return &controlplane.KeyRequest{Key: r.IdempotencyKey, Hash: sha256.Sum256(fmt.Appendf(nil, "%d %d %s", actor.UserID, actor.KeyID, content))}
+	return &controlplane.KeyRequest{Key: r.IdempotencyKey, Hash: sha256.Sum256(fmt.Appendf(nil, "%d %d %s", actor.UserID,
+		actor.KeyID, content))}
 }
 
 type newAPIKeyInput struct {
@@ -117,7 +118,8 @@ func (a *apiKeysAPI) create(ctx context.Context, in *newAPIKeyInput) (*apiKeyOut
 }
 
 func (a *apiKeysAPI) rotate(ctx context.Context, in *rotateKeyInput) (*apiKeyOutput, error) {
-	k, err := a.access.RotateAPIKey(ctx, actorFrom(ctx), in.ID, time.Duration(in.Grace)*time.Second, in.request(ctx, fmt.Sprint(in.ID, in.Grace)))
+	k, err := a.access.RotateAPIKey(ctx, actorFrom(ctx), in.ID, time.Duration(in.Grace)*time.Second, in.request(ctx,
+		fmt.Sprint(in.ID, in.Grace)))
 	if err != nil {
 		return nil, err
 	}

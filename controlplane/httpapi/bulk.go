@@ -135,11 +135,12 @@ func (b *bulk) result(ctx context.Context, o *controlplane.Outcome) api.LinkOutc
 	return api.LinkOutcome{Status: statusOf(o), Link: &l}
 }
 
-// itemsOf takes the links out of a body without judging them. Their text is JSON, although
-// names may occur twice in it and it may not be UTF-8.
+// itemsOf takes the links out of a body without judging them. Their text is JSON,
+// although names may occur twice in it and it may not be UTF-8.
 func itemsOf(text []byte) ([][]byte, error) {
-	d := decoder{dec: jsontext.NewDecoder(bytes.NewBuffer(text), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))}
-	items, err := d.items(text, &location{name: "body"})
+	d := decoder{path: []segment{{name: "body"}}, dec: jsontext.NewDecoder(
+		bytes.NewBuffer(text), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))}
+	items, err := d.items(text)
 	if err == nil {
 		if _, err = d.dec.ReadToken(); err == io.EOF { //nolint:errorlint // never wrapped
 			err = nil
@@ -154,14 +155,14 @@ func itemsOf(text []byte) ([][]byte, error) {
 	return items, nil
 }
 
-func (d *decoder) items(text []byte, at *location) (items [][]byte, err error) {
-	if ok, err := d.expect('{', "object", at); err != nil || !ok {
+func (d *decoder) items(text []byte) (items [][]byte, err error) {
+	if ok, err := d.expect('{', "object"); err != nil || !ok {
 		return nil, err
 	}
 	if _, err := d.dec.ReadToken(); err != nil {
 		return nil, err
 	}
-	links, seen := &location{outer: at, name: "links"}, false
+	seen := false
 	for d.dec.PeekKind() == '"' {
 		token, err := d.dec.ReadToken()
 		if err != nil {
@@ -169,27 +170,26 @@ func (d *decoder) items(text []byte, at *location) (items [][]byte, err error) {
 		}
 		switch name := token.String(); {
 		case name != "links":
-			d.fault(&location{outer: at, name: shortened(name)}, unknownField)
-			err = d.dec.SkipValue()
+			err = d.within(segment{name: shortened(name)}, func() error { d.fault(unknownField); return d.dec.SkipValue() })
 		case seen:
 			err = &jsontext.SyntacticError{ByteOffset: d.dec.InputOffset(), Err: jsontext.ErrDuplicateName}
 		default:
 			seen = true
-			items, err = d.list(text, links)
+			err = d.within(segment{name: "links"}, func() (err error) { items, err = d.list(text); return err })
 		}
 		if err != nil {
 			return nil, err
 		}
 	}
 	if len(items) == 0 && len(d.wrong) == 0 {
-		d.fault(links, "expected at least 1 link")
+		_ = d.within(segment{name: "links"}, func() error { d.fault("expected at least 1 link"); return nil })
 	}
 	_, err = d.dec.ReadToken()
 	return items, err
 }
 
-func (d *decoder) list(text []byte, at *location) (items [][]byte, err error) {
-	if ok, err := d.expect('[', "array", at); err != nil || !ok {
+func (d *decoder) list(text []byte) (items [][]byte, err error) {
+	if ok, err := d.expect('[', "array"); err != nil || !ok {
 		return nil, err
 	}
 	if _, err := d.dec.ReadToken(); err != nil {
@@ -207,7 +207,7 @@ func (d *decoder) list(text []byte, at *location) (items [][]byte, err error) {
 		}
 	}
 	if n > waypost.MaxBulk {
-		d.fault(at, fmt.Sprintf("expected at most %d links", waypost.MaxBulk))
+		d.fault(fmt.Sprintf("expected at most %d links", waypost.MaxBulk))
 	}
 	_, err = d.dec.ReadToken()
 	return items, err

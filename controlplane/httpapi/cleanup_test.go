@@ -15,7 +15,8 @@ type cleanup struct{}
 
 func (cleanup) CleanupStats(context.Context) (controlplane.CleanupStats, error) {
 	return controlplane.CleanupStats{
-		LastRun: time.Date(2031, 5, 6, 7, 8, 9, 0, time.UTC), TotalCleaned: 7, LastBatch: 3, Successful: 2, Failed: 1, AverageMillis: 1.5, Running: true, Backlog: 4,
+		LastRun: time.Date(2031, 5, 6, 7, 8, 9, 0, time.UTC), TotalCleaned: 7, LastBatch: 3, Successful: 2, Failed: 1,
+		AverageMillis: 1.5, Running: true, Backlog: 4,
 	}, nil
 }
 

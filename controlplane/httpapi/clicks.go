@@ -44,15 +44,15 @@ type ingest struct {
 	slots   chan struct{}
 }
 
-// ingestAnswer tells an edge up to which batch of its boot the clicks are counted.
+// ingestAnswer reports up to which batch of its boot the clicks are counted.
 type ingestAnswer struct {
 	Watermark  uint64 `json:"watermark"`
 	DeadLetter bool   `json:"dead_letter,omitzero"`
 }
 
 // Ingest takes batches of clicks, one encoded [waypost.ClickBatch] a POST, compressed
-// with zstd. Behind an [EdgeGate] it takes only batches that the sender may bring, and any
-// batch without a gate.
+// with zstd. Behind an [EdgeGate] it takes only batches that the sender may bring, and
+// any batch without a gate.
 //
 // It answers 200 and the watermark when the batch is settled, now or earlier, 409 and the
 // watermark when batches before it are missing, and a problem otherwise: 422 for an
@@ -69,7 +69,8 @@ func Ingest(store controlplane.ClickStore, logger *slog.Logger, metrics promethe
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
-	return &ingest{store: store, log: logger, metrics: newIngestMetrics(metrics), zstd: z, bodies: make(chan struct{}, 4*maxIngests), slots: make(chan struct{}, maxIngests)}
+	return &ingest{store: store, log: logger, metrics: newIngestMetrics(metrics), zstd: z, bodies: make(chan struct{},
+		4*maxIngests), slots: make(chan struct{}, maxIngests)}
 }
 
 func (in *ingest) ServeHTTP(w http.ResponseWriter, r *http.Request) {

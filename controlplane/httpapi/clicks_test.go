@@ -80,7 +80,7 @@ func startIngest(t *testing.T, log *slog.Logger, metrics prometheus.Registerer) 
 	return e
 }
 
-// post sends a body, changed at will, and gives the answer.
+// post sends a body, changed at will, and returns the answer.
 func (e *edge) post(body []byte, changes ...func(*http.Request)) answer {
 	e.t.Helper()
 	req, err := http.NewRequestWithContext(e.t.Context(), http.MethodPost, e.url, bytes.NewReader(body))

@@ -9,7 +9,8 @@ import (
 	"waypost/controlplane/httpapi"
 )
 
-// BenchmarkCreate measures a create from the router to the written answer, with a service that only remembers.
+// BenchmarkCreate measures a create from the router to the written answer, with a
+// service that only remembers.
 func BenchmarkCreate(b *testing.B) {
 	for name, body := range map[string]string{
 		"short": `{"original_url":"https://example.com/a/long/path?with=query&and=more"}`,

@@ -20,7 +20,8 @@ type Domains interface {
 	AddDomain(ctx context.Context, actor controlplane.Actor, n controlplane.NewDomain) (waypost.Domain, waypost.Position, error)
 
 	// ChangeDomain changes the targets of a domain.
-	ChangeDomain(ctx context.Context, actor controlplane.Actor, id waypost.DomainID, c controlplane.DomainChange) (waypost.Domain, waypost.Position, error)
+	ChangeDomain(ctx context.Context, actor controlplane.Actor, id waypost.DomainID,
+		c controlplane.DomainChange) (waypost.Domain, waypost.Position, error)
 
 	// RemoveDomain removes a domain: EConflict when it has links and force is not set.
 	RemoveDomain(ctx context.Context, actor controlplane.Actor, id waypost.DomainID, force bool) (waypost.Position, error)
@@ -106,7 +107,8 @@ func (a *domainsAPI) list(ctx context.Context, _ *struct{}) (*domainsOutput, err
 
 func (a *domainsAPI) add(ctx context.Context, in *addDomainInput) (*domainOutput, error) {
 	n := &in.Body
-	d, position, err := a.domains.AddDomain(ctx, actorFrom(ctx), controlplane.NewDomain{Host: n.Host, Shared: n.Shared, Root: n.RootURL, NotFound: n.NotFoundURL})
+	d, position, err := a.domains.AddDomain(ctx, actorFrom(ctx), controlplane.NewDomain{Host: n.Host, Shared: n.Shared,
+		Root: n.RootURL, NotFound: n.NotFoundURL})
 	if err != nil {
 		return nil, err
 	}

@@ -83,7 +83,8 @@ func NewEdgeGate(cfg EdgeGateConfig) *EdgeGate {
 	return &EdgeGate{cfg: cfg, shared: sha256.Sum256([]byte(cfg.SharedToken)), late: limit.NewTurns(lateAtOnce, cfg.Patience)}
 }
 
-// Only passes requests of edges to next. Their context ends when the credential is revoked.
+// Only passes requests of edges to next. Their context ends when the credential is
+// revoked.
 func (g *EdgeGate) Only(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		node, err := g.admit(r)

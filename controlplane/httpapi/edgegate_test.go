@@ -77,7 +77,8 @@ func (*edgeNodes) NewEnrolment(_ context.Context, actor controlplane.Actor, e co
 	if e.Region == "full" {
 		return controlplane.Enrolment{}, waypost.Errorf(waypost.EConflict, "too many are open")
 	}
-	return controlplane.Enrolment{Token: "wp_enrl_x", Region: waypost.Region(e.Region), Role: controlplane.RoleEdge, Node: e.Node, ExpiresAt: time.Now()}, actor.CheckOperator()
+	return controlplane.Enrolment{Token: "wp_enrl_x", Region: waypost.Region(e.Region), Role: controlplane.RoleEdge,
+		Node: e.Node, ExpiresAt: time.Now()}, actor.CheckOperator()
 }
 
 func (*edgeNodes) Revoke(_ context.Context, actor controlplane.Actor, node string) error {
@@ -145,16 +146,19 @@ func TestGuessesAtCredentialsAndTokensAreLimited(t *testing.T) {
 		requireProblem(t, send(t, g, echo, "guess"), 401, "unauthorized")
 	}
 	for range 2 {
-		requireProblem(t, enrol(t, g, nil, map[string]any{"token": "guess", "credential_sha256": strings.Repeat("0", 64), "node": "a", "region": "eu"}), 401, "unauthorized")
+		requireProblem(t, enrol(t, g, nil, map[string]any{"token": "guess", "credential_sha256": strings.Repeat("0", 64),
+			"node": "a", "region": "eu"}), 401, "unauthorized")
 	}
 	before := nodes.asked
 	requireProblem(t, send(t, g, echo, "another guess"), 429, "rate-limited")
-	requireProblem(t, enrol(t, g, nil, map[string]any{"token": "good", "credential_sha256": strings.Repeat("0", 63) + "1", "node": "a", "region": "eu"}), 429, "rate-limited")
+	requireProblem(t, enrol(t, g, nil, map[string]any{"token": "good", "credential_sha256": strings.Repeat("0",
+		63) + "1", "node": "a", "region": "eu"}), 429, "rate-limited")
 	require.Equal(t, before, nodes.asked)
 	require.Equal(t, 200, send(t, g, echo, goodEdge).StatusCode, "who was good is let in")
 }
 
-// slowNodes takes its time for a credential, and knows how many it is asked about at once.
+// slowNodes takes its time for a credential, and knows how many it is asked about at
+// once.
 type slowNodes struct {
 	edgeNodes
 	mu            sync.Mutex
@@ -192,7 +196,8 @@ func TestAnEdgeIsLetInWhateverOthersAtItsAddressHaveTried(t *testing.T) {
 		return c
 	}
 	nodes := &slowNodes{gate: make(chan struct{}), good: newCredential()}
-	g := httpapi.NewEdgeGate(httpapi.EdgeGateConfig{Nodes: nodes, SharedToken: sharedToken, Guesses: limit.NewGuesses(1, frozen), Patience: time.Minute})
+	g := httpapi.NewEdgeGate(httpapi.EdgeGateConfig{Nodes: nodes, SharedToken: sharedToken, Guesses: limit.NewGuesses(1,
+		frozen), Patience: time.Minute})
 	done := make(chan int, 20)
 	ask := func(credential string) {
 		go func() {
@@ -239,7 +244,8 @@ func enrol(t *testing.T, g *httpapi.EdgeGate, state *tls.ConnectionState, body m
 func TestATokenIsExchangedOverHTTP(t *testing.T) {
 	g := httpapi.NewEdgeGate(httpapi.EdgeGateConfig{Nodes: &edgeNodes{}})
 	good := func() map[string]any {
-		return map[string]any{"token": "good", "credential_sha256": strings.Repeat("0", 62) + "01", "node": "eu-1", "region": "eu", "of_a_later_version": true}
+		return map[string]any{"token": "good", "credential_sha256": strings.Repeat("0", 62) + "01", "node": "eu-1",
+			"region": "eu", "of_a_later_version": true}
 	}
 	res := enrol(t, g, nil, good())
 	require.Equal(t, 200, res.StatusCode, res.text)
@@ -253,7 +259,8 @@ func TestATokenIsExchangedOverHTTP(t *testing.T) {
 	g.Enrol(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, replication.PathEnrol, http.NoBody))
 	require.Equal(t, 405, w.Code)
 	w = httptest.NewRecorder()
-	g.Enrol(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, replication.PathEnrol, strings.NewReader(strings.Repeat(" ", 5<<10))))
+	g.Enrol(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, replication.PathEnrol,
+		strings.NewReader(strings.Repeat(" ", 5<<10))))
 	require.Equal(t, 413, w.Code)
 }
 
@@ -274,7 +281,8 @@ func TestAClientCertificateMustBeThatOfTheNode(t *testing.T) {
 	require.Equal(t, "eu-1 eu", send(t, g, echo, goodEdge, over(shown("x", "https://node/eu-2", "waypost://node/eu-1"))).text)
 	require.Equal(t, "eu-9 ", send(t, g, echo, sharedToken, over(shown("eu-9"))).text, "then the certificate says who it is")
 	for name, state := range map[string]*tls.ConnectionState{
-		"no TLS": nil, "no certificate": {}, "another node's": shown("eu-2"), "a name beside that of the node": shown("eu-1", "waypost://node/eu-2"), "no node's": shown("Eve & Co"),
+		"no TLS": nil, "no certificate": {}, "another node's": shown("eu-2"),
+		"a name beside that of the node": shown("eu-1", "waypost://node/eu-2"), "no node's": shown("Eve & Co"),
 	} {
 		res := send(t, g, echo, goodEdge, over(state))
 		requireProblem(t, res, 403, "forbidden")
@@ -316,7 +324,8 @@ func TestAReportOrABatchOfAnotherNodeIsRefused(t *testing.T) {
 }
 
 func TestEdgesWhoseCredentialIsRevokedAreShownSo(t *testing.T) {
-	f := fleet{{Node: "edge-b", Role: "edge", State: controlplane.EdgeAlive, Via: controlplane.ViaReport, Credential: controlplane.CredentialOwn}}
+	f := fleet{{Node: "edge-b", Role: "edge", State: controlplane.EdgeAlive, Via: controlplane.ViaReport,
+		Credential: controlplane.CredentialOwn}}
 	a := start(t, func(_ *links, c *httpapi.Config) { c.Fleet, c.Nodes, c.Anonymous = f, &edgeNodes{}, operator })
 	require.Contains(t, a.do(call{path: "/api/admin/edges", key: "none"}).text, `"credential":"revoked"`)
 }

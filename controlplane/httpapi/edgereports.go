@@ -45,9 +45,9 @@ type OutcomeTaker interface {
 	Done(ctx context.Context, node string, id int64, outcome controlplane.EdgeOutcome) error
 }
 
-// EdgeReports takes the reports of edges, one [api.EdgeReport] a POST of at most 4 KiB, and
-// answers 204, or 200 with [api.EdgeOrders]. It takes only reports that the sender may make
-// by its [EdgeGate], and any report without a gate.
+// EdgeReports takes the reports of edges, one [api.EdgeReport] a POST of at most 4 KiB,
+// and answers 204, or 200 with [api.EdgeOrders]. It takes only reports that the sender
+// may make by its [EdgeGate], and any report without a gate.
 func EdgeReports(fleet ReportTaker, orders OrderGiver, log *slog.Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var body api.EdgeReport
@@ -79,8 +79,8 @@ func EdgeReports(fleet ReportTaker, orders OrderGiver, log *slog.Logger) http.Ha
 	})
 }
 
-// EdgeOutcomes takes the outcomes of orders, one [api.EdgeAnswer] a POST of at most 64 KiB,
-// and answers 204.
+// EdgeOutcomes takes the outcomes of orders, one [api.EdgeAnswer] a POST of at most 64
+// KiB, and answers 204.
 func EdgeOutcomes(orders OutcomeTaker, log *slog.Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var body api.EdgeAnswer
@@ -102,8 +102,8 @@ func EdgeOutcomes(orders OutcomeTaker, log *slog.Logger) http.Handler {
 	})
 }
 
-// readPosted reads a JSON body that was sent with POST. Unknown fields are ignored, because
-// a newer edge may send them.
+// readPosted reads a JSON body that was sent with POST. Unknown fields are ignored,
+// because a newer edge may send them.
 func readPosted(w http.ResponseWriter, r *http.Request, most int64, v any) error {
 	if r.Method != http.MethodPost {
 		p := newProblem(codeMethodNotAllowed, "send it with POST")
@@ -162,7 +162,8 @@ func reportOf(b *api.EdgeReport) (report controlplane.EdgeReport, err error) {
 		return report, waypost.Errorf(waypost.EInvalid, "%s", fault)
 	}
 	return controlplane.EdgeReport{
-		Node: b.Node, Region: region, Role: b.Role, Boot: boot, Addr: b.Addr, AdminAddr: b.AdminAddr, Version: b.Version, Position: position, Synced: synced,
+		Node: b.Node, Region: region, Role: b.Role, Boot: boot, Addr: b.Addr, AdminAddr: b.AdminAddr, Version: b.Version,
+		Position: position, Synced: synced,
 		LastAppliedAt: b.LastAppliedAt, StartedAt: b.StartedAt, ClicksPending: b.ClicksPending, ClicksUntil: b.ClicksUntil, Leaving: b.Leaving,
 		Replica: controlplane.ReplicaState(b.Replica), Held: b.Held, HeldWhy: b.HeldWhy, DiskLow: b.DiskLow,
 	}, nil
@@ -191,7 +192,8 @@ func faultOfReport(b *api.EdgeReport) string {
 		return "last_applied_at, started_at and clicks_until must be between 1970 and 9999, or left out"
 	case !slices.Contains(replicaStates, controlplane.ReplicaState(b.Replica)):
 		return "replica must be following, waiting, restoring, repairing, held or degraded, or left out"
-	case len(b.Held) > maxReportVersion || !printable(b.Held) || len(b.HeldWhy) > maxHeldWhy || !printable(strings.ReplaceAll(b.HeldWhy, " ", "")):
+	case len(b.Held) > maxReportVersion || !printable(b.Held) ||
+		len(b.HeldWhy) > maxHeldWhy || !printable(strings.ReplaceAll(b.HeldWhy, " ", "")):
 		return "held must be at most 64 printable characters, and held_why 512"
 	case b.ClicksPending < -1:
 		return "clicks_pending must be a number of clicks, or -1 when unknown"

@@ -31,8 +31,10 @@ func TestAChangeSaysWhatItNames(t *testing.T) {
 	metadata := func(s string) *json.RawMessage { m := json.RawMessage(s); return &m }
 	for body, want := range map[string]controlplane.LinkChange{
 		`{}`: {},
-		`{"original_url": "https://example.com/b", "active": false}`:                                                           {OriginalURL: text("https://example.com/b"), Active: &no},
-		`{"title": "T", "description": "D", "tags": ["a"], "metadata": {"a": 1}}`:                                              {Title: text("T"), Description: text("D"), Tags: &[]string{"a"}, Metadata: metadata(`{"a":1}`)},
+		`{"original_url": "https://example.com/b", "active": false}`: {OriginalURL: text("https://example.com/b"), Active: &no},
+		`{"title": "T", "description": "D", "tags": ["a"], "metadata": {"a": 1}}`: {
+			Title: text("T"), Description: text("D"), Tags: &[]string{"a"}, Metadata: metadata(`{"a":1}`),
+		},
 		`{"title": null, "description": "", "tags": [], "redirect_status": null, "forward_query": null, "forward_path": true}`: {Title: text(""), Description: text(""), Tags: &[]string{}, RedirectStatus: &zero, ForwardQuery: &no, ForwardPath: &yes},
 		`{"redirect_status": 307, "expires_in_seconds": 90}`:                                                                   {RedirectStatus: &status, ExpiresAt: at(90 * time.Second)},
 		`{"expires_in_hours": 2}`:                {ExpiresAt: at(2 * time.Hour)},
@@ -61,7 +63,8 @@ func TestAChangeThatSaysTooMuchIsRefused(t *testing.T) {
 	a := start(t)
 	a.create(`{"original_url": "https://example.com/", "custom_code": "mine"}`)
 	for _, body := range []string{
-		`{"short_code": "other"}`, `{"domain": "own.example"}`, `{"original_url": null}`, `{"original_url": 1}`, `{"active": null}`, `{"Title": "x"}`,
+		`{"short_code": "other"}`, `{"domain": "own.example"}`, `{"original_url": null}`, `{"original_url": 1}`,
+		`{"active": null}`, `{"Title": "x"}`,
 		`{"redirect_status": 200}`, `{"redirect_status": "301"}`, `{"expires_in_hours": 0}`, `{"expires_in_hours": 1, "expires_at": null}`, `{"expires_at": "soon"}`,
 		`{"expires_at": "0001-01-01T00:00:00Z"}`, `{"title": "` + strings.Repeat("x", 513) + `"}`, `{"tags": [1]}`, `{"tags": "a"}`, `{"metadata": []}`, `[]`, `{"forward_query": 1}`,
 	} {

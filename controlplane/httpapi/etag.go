@@ -11,9 +11,9 @@ import (
 	"waypost/controlplane"
 )
 
-// A link's entity tag is "EPOCH-SEQUENCE-STAMP.CLICKS": its version, on which a change must
-// be based, and its clicks, which are part of the answer. If-Match compares versions only,
-// because otherwise every click would make a change stale.
+// A link's entity tag is "EPOCH-SEQUENCE-STAMP.CLICKS": its version, on which a change
+// must be based, and its clicks, which are part of the answer. If-Match compares
+// versions only, because otherwise every click would make a change stale.
 
 func etag(l *waypost.Link) string {
 	b := append(make([]byte, 0, 64), '"')
@@ -27,8 +27,8 @@ func etag(l *waypost.Link) string {
 // maxTags bounds the entity tags of one header.
 const maxTags = 32
 
-// versionsOf reads the versions in If-Match, nil for any. A foreign tag, or a weak one, is
-// not a version.
+// versionsOf reads the versions in If-Match, nil for any. A foreign tag, or a weak one,
+// is not a version.
 func versionsOf(header string) ([]controlplane.Version, error) {
 	tags, anyTag, err := readTags(header)
 	if err != nil || anyTag || tags == nil {

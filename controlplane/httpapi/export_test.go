@@ -2,7 +2,7 @@ package httpapi
 
 import "fmt"
 
-// Kinds gives all kinds of problems as "CODE STATUS".
+// Kinds returns all kinds of problems as "CODE STATUS".
 func Kinds() (all []string) {
 	for code, k := range kinds {
 		all = append(all, fmt.Sprintf("%s %d", code, k.status))

@@ -109,7 +109,8 @@ func flags(n controlplane.NewLink) (f waypost.LinkFlags) {
 	return f
 }
 
-func (f *links) CreateBulk(ctx context.Context, actor controlplane.Actor, ns []controlplane.NewLink) ([]controlplane.Outcome, waypost.Position, error) {
+func (f *links) CreateBulk(ctx context.Context, actor controlplane.Actor,
+	ns []controlplane.NewLink) ([]controlplane.Outcome, waypost.Position, error) {
 	hook := f.onBulk
 	if len(ns) == 1 && f.onCreate != nil {
 		hook = f.onCreate
@@ -214,7 +215,8 @@ func (f *links) List(ctx context.Context, actor controlplane.Actor, r controlpla
 	return page, nil
 }
 
-func (f *links) Tags(_ context.Context, actor controlplane.Actor, prefix, after string, limit int) (tags []controlplane.TagCount, next string, err error) {
+func (f *links) Tags(_ context.Context, actor controlplane.Actor, prefix, after string,
+	limit int) (tags []controlplane.TagCount, next string, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	counts := map[string]int64{}

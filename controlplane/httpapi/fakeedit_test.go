@@ -23,7 +23,8 @@ func (f *links) Remove(ctx context.Context, actor controlplane.Actor, domain, co
 	return f.Delete(ctx, actor, code)
 }
 
-func (f *links) Change(ctx context.Context, actor controlplane.Actor, domain, code string, c controlplane.LinkChange) (controlplane.Outcome, waypost.Position, error) {
+func (f *links) Change(ctx context.Context, actor controlplane.Actor, domain, code string,
+	c controlplane.LinkChange) (controlplane.Outcome, waypost.Position, error) {
 	none := func(err error) (controlplane.Outcome, waypost.Position, error) {
 		return controlplane.Outcome{}, waypost.Position{}, err
 	}
@@ -51,7 +52,8 @@ func (f *links) Change(ctx context.Context, actor controlplane.Actor, domain, co
 	return controlplane.Outcome{Link: *l}, p, nil
 }
 
-func (f *links) CreateOnce(ctx context.Context, actor controlplane.Actor, ns []controlplane.NewLink, o controlplane.Idempotency) (controlplane.Made, error) {
+func (f *links) CreateOnce(ctx context.Context, actor controlplane.Actor, ns []controlplane.NewLink,
+	o controlplane.Idempotency) (controlplane.Made, error) {
 	f.mu.Lock()
 	name := o.Route + " " + o.Key
 	kept, ok := f.kept[name]

@@ -16,7 +16,7 @@ import (
 type statistics struct {
 	links   *links
 	now     time.Time
-	stats   controlplane.Stats // but for its span
+	stats   controlplane.Stats // except its span
 	top     []controlplane.TopLink
 	clicks  map[int64]controlplane.QuarterClicks // by the beginning of a step
 	salts   map[string]bool                      // days that have one
@@ -54,7 +54,8 @@ func (f *statistics) answer(q controlplane.StatsQuery) (controlplane.Stats, erro
 	return stats, nil
 }
 
-func (f *statistics) LinkStats(ctx context.Context, actor controlplane.Actor, host, code string, q controlplane.StatsQuery) (controlplane.LinkStats, error) {
+func (f *statistics) LinkStats(ctx context.Context, actor controlplane.Actor, host, code string,
+	q controlplane.StatsQuery) (controlplane.LinkStats, error) {
 	l, err := f.links.Stats(ctx, actor, code)
 	if err != nil {
 		return controlplane.LinkStats{}, err
@@ -64,7 +65,8 @@ func (f *statistics) LinkStats(ctx context.Context, actor controlplane.Actor, ho
 	return controlplane.LinkStats{Link: l, Stats: stats}, err
 }
 
-func (f *statistics) WorkspaceStats(_ context.Context, _ controlplane.Actor, q controlplane.StatsQuery) (controlplane.WorkspaceStats, error) {
+func (f *statistics) WorkspaceStats(_ context.Context, _ controlplane.Actor,
+	q controlplane.StatsQuery) (controlplane.WorkspaceStats, error) {
 	stats, err := f.answer(q)
 	return controlplane.WorkspaceStats{Stats: stats, Top: controlplane.TopLinks{Links: f.top[:min(len(f.top), q.Top)], Exact: true}}, err
 }
@@ -100,7 +102,7 @@ func (f *statistics) GiveUpEdge(_ context.Context, actor controlplane.Actor, nod
 	return waypost.Errorf(waypost.ENotFound, "there is no such edge")
 }
 
-// asked gives the newest query.
+// asked returns the newest query.
 func (f *statistics) asked() controlplane.StatsQuery {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -28,7 +28,7 @@ type Nodes interface {
 
 // Orders passes orders of operators on to edges.
 type Orders interface {
-	// Give gives an order, and Find finds one: ENotFound when there is no such edge, or
+	// Give passes an order on, and Find finds one: ENotFound when there is no such edge, or
 	// order.
 	Give(ctx context.Context, actor controlplane.Actor, order controlplane.EdgeOrder) (controlplane.EdgeOrder, error)
 	Find(ctx context.Context, actor controlplane.Actor, node string, id int64) (controlplane.EdgeOrder, error)
@@ -156,8 +156,8 @@ func (a *fleetAPI) edges(ctx context.Context, _ *struct{}) (*edgesOutput, error)
 	return out, nil
 }
 
-// revoked returns the edges with revoked credentials, as far as is known: the fleet can be
-// listed also while the database is away.
+// revoked returns the edges with revoked credentials, as far as is known: the fleet can
+// be listed also while the database is away.
 func (a *fleetAPI) revoked(ctx context.Context) map[string]bool {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -236,7 +236,8 @@ func orderOf(o *controlplane.EdgeOrder) api.EdgeOrder {
 	}
 	c := &o.Outcome
 	shown.Outcome = &api.EdgeOutcome{
-		Error: c.Error, Accepted: c.Accepted, Slots: c.Slots, Records: c.Records, Different: c.Different, Repaired: c.Repaired, Seconds: c.Seconds,
+		Error: c.Error, Accepted: c.Accepted, Slots: c.Slots, Records: c.Records, Different: c.Different,
+		Repaired: c.Repaired, Seconds: c.Seconds,
 		Differences: make([]api.Difference, len(c.Differences)),
 	}
 	if c.Epoch > 0 {

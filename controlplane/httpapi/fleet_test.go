@@ -41,7 +41,8 @@ func TestEdgesAreShownWithWhatIsKnownOfThem(t *testing.T) {
 			Replica: controlplane.ReplicaHeld, Held: "mass-delete", HeldWhy: "too many", DiskLow: true,
 			State: controlplane.EdgeSilent, Since: seen, LastSeen: seen, Via: controlplane.ViaReport, Credential: controlplane.CredentialOwn,
 		},
-		{Node: "edge-z", Region: "us-east-1", Role: "edge", ClicksPending: -1, State: controlplane.EdgeAlive, Since: seen, LastSeen: seen, Via: controlplane.ViaGossip},
+		{Node: "edge-z", Region: "us-east-1", Role: "edge", ClicksPending: -1, State: controlplane.EdgeAlive, Since: seen,
+			LastSeen: seen, Via: controlplane.ViaGossip},
 	})
 	res := a.do(call{path: "/api/admin/edges", key: "none"})
 	require.Equal(t, http.StatusOK, res.StatusCode, res.text)
@@ -49,10 +50,12 @@ func TestEdgesAreShownWithWhatIsKnownOfThem(t *testing.T) {
 	require.JSONEq(t, `{"edges": [
 		{"node": "edge-a", "region": "eu-west-1", "role": "edge", "state": "silent", "since": `+at+`, "last_seen": `+at+`, "via": "report",
 		 "position": {"epoch": 2, "seq": 40}, "lag_changes": 3, "lag_seconds": 1.5, "last_applied_at": `+at+`, "started_at": `+at+`,
-		 "clicks_pending": 7, "clicks_until": `+at+`, "replica": "held", "held": "mass-delete", "held_why": "too many", "disk_low": true, "verified": null, "version": "1.2.3", "addr": "10.0.0.2:8081", "admin_addr": "10.0.0.2:9081", "credential": "own"},
+		 "clicks_pending": 7, "clicks_until": `+at+`, "replica": "held", "held": "mass-delete", "held_why": "too many",
+			"disk_low": true, "verified": null, "version": "1.2.3", "addr": "10.0.0.2:8081", "admin_addr": "10.0.0.2:9081", "credential": "own"},
 		{"node": "edge-z", "region": "us-east-1", "role": "edge", "state": "alive", "since": `+at+`, "last_seen": `+at+`, "via": "gossip",
 		 "position": null, "lag_changes": null, "lag_seconds": null, "last_applied_at": null, "started_at": null,
-		 "clicks_pending": null, "clicks_until": null, "replica": "", "held": "", "held_why": "", "disk_low": false, "verified": null, "version": "", "addr": "", "admin_addr": "", "credential": null}]}`, res.text)
+		 "clicks_pending": null, "clicks_until": null, "replica": "", "held": "", "held_why": "", "disk_low": false,
+			"verified": null, "version": "", "addr": "", "admin_addr": "", "credential": null}]}`, res.text)
 
 	empty := startWithFleet(t, operator, fleet{}).do(call{path: "/api/admin/edges", key: "none"})
 	require.JSONEq(t, `{"edges": []}`, empty.text)
@@ -91,7 +94,8 @@ func goodReport() map[string]any {
 	return map[string]any{
 		"node": "edge-a", "region": "us-east-1", "role": "edge", "boot": "0102030405060708090a0b0c0d0e0f10", "addr": "10.0.0.2:8081",
 		"admin_addr": "10.0.0.2:9081", "version": "1.2.3", "position": "2-01000000000000000000000000000000-40-0000000000000005",
-		"last_applied_at": "2031-05-06T06:08:09Z", "started_at": "2031-05-06T06:00:00Z", "clicks_pending": 7, "clicks_until": "2031-05-06T06:08:07.5Z", "of_a_later_version": []int{1},
+		"last_applied_at": "2031-05-06T06:08:09Z", "started_at": "2031-05-06T06:00:00Z", "clicks_pending": 7,
+		"clicks_until": "2031-05-06T06:08:07.5Z", "of_a_later_version": []int{1},
 	}
 }
 
@@ -112,7 +116,8 @@ func TestAnEdgesReportIsTaken(t *testing.T) {
 	require.Equal(t, http.StatusNoContent, res.StatusCode, res.text)
 	require.Equal(t, []controlplane.EdgeReport{{
 		Node: "edge-a", Region: "us-east-1", Role: "edge", Boot: waypost.BootID{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16},
-		Addr: "10.0.0.2:8081", AdminAddr: "10.0.0.2:9081", Version: "1.2.3", ClicksPending: 7, ClicksUntil: time.Date(2031, 5, 6, 6, 8, 7, 500_000_000, time.UTC),
+		Addr: "10.0.0.2:8081", AdminAddr: "10.0.0.2:9081", Version: "1.2.3", ClicksPending: 7, ClicksUntil: time.Date(2031,
+			5, 6, 6, 8, 7, 500_000_000, time.UTC),
 		Position:      waypost.Position{Epoch: waypost.Epoch{Ordinal: 2, ID: waypost.EpochID{1}}, Seq: 40, Stamp: 5},
 		LastAppliedAt: time.Date(2031, 5, 6, 6, 8, 9, 0, time.UTC), StartedAt: time.Date(2031, 5, 6, 6, 0, 0, 0, time.UTC),
 	}}, to.got)

@@ -119,8 +119,8 @@ func newShortURLs(base string) shortURLs {
 	return shortURLs{base, waypost.HostName(u.Host), u.Port()}
 }
 
-// of returns the short URL of a link: the base URL, with the host of the link's own domain
-// if it has one.
+// of returns the short URL of a link: the base URL, with the host of the link's own
+// domain if it has one.
 func (s *shortURLs) of(l *waypost.Link) string {
 	base := s.base
 	if l.Host != "" {
@@ -141,8 +141,9 @@ type healthOutput struct {
 	Body   api.Health
 }
 
-// rootTimeout bounds the look-up of the root's target. A client that asks for the root may
-// be a program that checks whether the service runs, which it does without a database.
+// rootTimeout bounds the look-up of the root's target. A client that asks for the root
+// may be a program that checks whether the service runs, which it does without a
+// database.
 const rootTimeout = time.Second
 
 func registerService(rt *router, c *Config) {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -47,8 +48,11 @@ func encode(to []byte, v any) ([]byte, error) {
 // of the schema, and NUL, which PostgreSQL cannot store, are EInvalid. No error holds a
 // value of the body.
 func (s *schema) decode(text []byte, v any, at string) error {
-	d := decoder{dec: jsontext.NewDecoder(bytes.NewBuffer(text))}
-	if err := d.value(s, reflect.ValueOf(v).Elem(), &location{name: at}); err != nil {
+	d := decoders.Get().(*decoder)
+	defer d.release()
+	d.dec.Reset(bytes.NewBuffer(text))
+	d.path = append(d.path, segment{name: at})
+	if err := d.value(s, reflect.ValueOf(v).Elem()); err != nil {
 		return malformed(err)
 	}
 	if _, err := d.dec.ReadToken(); err != io.EOF { //nolint:errorlint // never wrapped
@@ -79,35 +83,53 @@ func malformed(err error) error {
 	return waypost.WrapError(waypost.EMalformed, fmt.Sprintf("%s, at byte %d", what, at+1), err)
 }
 
-// location is a value's place in a body, from the inside to the outside.
-type location struct {
-	outer *location
-	name  string // of a member, or of the body
-	index int    // of an item, where name is empty
-}
-
-func (l *location) String() string {
-	switch {
-	case l.outer == nil:
-		return l.name
-	case l.name == "":
-		return l.outer.String() + "[" + strconv.Itoa(l.index) + "]"
-	}
-	return l.outer.String() + "." + l.name
-}
-
 // decoder reads values by their schemas. Its methods return an error for text that cannot
 // be read, and collect what is wrong otherwise.
 type decoder struct {
 	dec   *jsontext.Decoder
+	path  []segment // of the value that is read, from the outside
 	wrong fieldErrors
 }
 
-func (d *decoder) fault(at *location, message string) {
+// segment is a step of a path: a member, or, with an empty name, an item.
+type segment struct {
+	name  string
+	index int
+}
+
+var decoders = sync.Pool{New: func() any { return &decoder{dec: jsontext.NewDecoder(&bytes.Buffer{})} }}
+
+// release keeps the decoder for another text, and nothing of this one.
+func (d *decoder) release() {
+	d.dec.Reset(&bytes.Buffer{})
+	d.path, d.wrong = d.path[:0], nil
+	decoders.Put(d)
+}
+
+func (d *decoder) fault(message string) {
+	var at strings.Builder
+	for i, step := range d.path {
+		switch {
+		case i == 0:
+			at.WriteString(step.name)
+		case step.name == "":
+			fmt.Fprintf(&at, "[%d]", step.index)
+		default:
+			at.WriteString("." + step.name)
+		}
+	}
 	d.wrong = append(d.wrong, api.FieldError{Location: at.String(), Message: message})
 }
 
-func (d *decoder) value(s *schema, v reflect.Value, at *location) error {
+// within calls read for a value one step further.
+func (d *decoder) within(step segment, read func() error) error {
+	d.path = append(d.path, step)
+	err := read()
+	d.path = d.path[:len(d.path)-1]
+	return err
+}
+
+func (d *decoder) value(s *schema, v reflect.Value) error {
 	if s.nullable && d.dec.PeekKind() == 'n' {
 		if s.field {
 			v.Field(0).SetBool(true)
@@ -127,29 +149,29 @@ func (d *decoder) value(s *schema, v reflect.Value, at *location) error {
 	}
 	switch s.kind {
 	case kindObject:
-		return d.object(s, v, at)
+		return d.object(s, v)
 	case kindArray:
-		return d.array(s, v, at)
+		return d.array(s, v)
 	case kindRaw:
-		return d.raw(v, at)
+		return d.raw(v)
 	}
-	return d.scalar(s, v, at)
+	return d.scalar(s, v)
 }
 
 // expect reports whether the next value is of a kind, and passes over it otherwise.
-func (d *decoder) expect(kind jsontext.Kind, name string, at *location) (bool, error) {
+func (d *decoder) expect(kind jsontext.Kind, name string) (bool, error) {
 	switch found := d.dec.PeekKind(); found {
 	case kind:
 		return true, nil
 	case 0, '}', ']':
 		return true, nil // reading on returns the error
 	}
-	d.fault(at, "expected "+name)
+	d.fault("expected " + name)
 	return false, d.dec.SkipValue()
 }
 
-func (d *decoder) object(s *schema, v reflect.Value, at *location) error {
-	if ok, err := d.expect('{', "object", at); err != nil || !ok {
+func (d *decoder) object(s *schema, v reflect.Value) error {
+	if ok, err := d.expect('{', "object"); err != nil || !ok {
 		return err
 	}
 	if _, err := d.dec.ReadToken(); err != nil {
@@ -162,8 +184,8 @@ func (d *decoder) object(s *schema, v reflect.Value, at *location) error {
 			return err
 		}
 		if i < 0 {
-			d.fault(&location{outer: at, name: shortened(name)}, unknownField)
-			if err := d.dec.SkipValue(); err != nil {
+			err := d.within(segment{name: shortened(name)}, func() error { d.fault(unknownField); return d.dec.SkipValue() })
+			if err != nil {
 				return err
 			}
 			continue
@@ -176,13 +198,15 @@ func (d *decoder) object(s *schema, v reflect.Value, at *location) error {
 			}
 			continue
 		}
-		if err := d.value(m.schema, v.FieldByIndex(m.index), &location{outer: at, name: m.name}); err != nil {
+		d.path = append(d.path, segment{name: m.name})
+		if err := d.value(m.schema, v.FieldByIndex(m.index)); err != nil {
 			return err
 		}
+		d.path = d.path[:len(d.path)-1]
 	}
 	for i := range s.list {
 		if s.list[i].required && seen&(1<<i) == 0 {
-			d.fault(&location{outer: at, name: s.list[i].name}, "required")
+			_ = d.within(segment{name: s.list[i].name}, func() error { d.fault("required"); return nil })
 		}
 	}
 	_, err := d.dec.ReadToken()
@@ -208,8 +232,8 @@ func (d *decoder) name(s *schema) (place int, name string, err error) {
 	return -1, string(text), nil
 }
 
-func (d *decoder) array(s *schema, v reflect.Value, at *location) error {
-	if ok, err := d.expect('[', "array", at); err != nil || !ok {
+func (d *decoder) array(s *schema, v reflect.Value) error {
+	if ok, err := d.expect('[', "array"); err != nil || !ok {
 		return err
 	}
 	if _, err := d.dec.ReadToken(); err != nil {
@@ -226,26 +250,28 @@ func (d *decoder) array(s *schema, v reflect.Value, at *location) error {
 		}
 		v.Grow(1)
 		v.SetLen(n + 1)
-		if err := d.value(s.Items, v.Index(n), &location{outer: at, index: n}); err != nil {
+		d.path = append(d.path, segment{index: n})
+		if err := d.value(s.Items, v.Index(n)); err != nil {
 			return err
 		}
+		d.path = d.path[:len(d.path)-1]
 	}
 	switch {
 	case s.MaxItems != nil && n > *s.MaxItems:
-		d.fault(at, fmt.Sprintf("expected at most %d items", *s.MaxItems))
+		d.fault(fmt.Sprintf("expected at most %d items", *s.MaxItems))
 	case s.MinItems != nil && n < *s.MinItems:
-		d.fault(at, fmt.Sprintf("expected at least %d items", *s.MinItems))
+		d.fault(fmt.Sprintf("expected at least %d items", *s.MinItems))
 	case s.UniqueItems && s.Items.kind == kindString:
 		texts := slices.Clone(v.Interface().([]string))
 		if slices.Sort(texts); len(slices.Compact(texts)) < n {
-			d.fault(at, "expected different items")
+			d.fault("expected different items")
 		}
 	}
 	_, err := d.dec.ReadToken()
 	return err
 }
 
-func (d *decoder) scalar(s *schema, v reflect.Value, at *location) error {
+func (d *decoder) scalar(s *schema, v reflect.Value) error {
 	switch s.kind {
 	case kindBoolean:
 		kind := d.dec.PeekKind()
@@ -253,7 +279,7 @@ func (d *decoder) scalar(s *schema, v reflect.Value, at *location) error {
 			kind = 'f'
 		}
 		if kind != 'f' {
-			_, err := d.expect('f', "boolean", at)
+			_, err := d.expect('f', "boolean")
 			if kind == 0 {
 				_, err = d.dec.ReadToken()
 			}
@@ -265,9 +291,9 @@ func (d *decoder) scalar(s *schema, v reflect.Value, at *location) error {
 		}
 		return err
 	case kindInteger, kindNumber:
-		return d.number(s, v, at)
+		return d.number(s, v)
 	}
-	if ok, err := d.expect('"', "string", at); err != nil || !ok {
+	if ok, err := d.expect('"', "string"); err != nil || !ok {
 		return err
 	}
 	token, err := d.dec.ReadToken()
@@ -290,17 +316,17 @@ func (d *decoder) scalar(s *schema, v reflect.Value, at *location) error {
 		fault = s.fault(v)
 	}
 	if fault != "" {
-		d.fault(at, fault)
+		d.fault(fault)
 	}
 	return nil
 }
 
-func (d *decoder) number(s *schema, v reflect.Value, at *location) error {
+func (d *decoder) number(s *schema, v reflect.Value) error {
 	name := "number"
 	if s.kind == kindInteger {
 		name = "an integer in plain digits"
 	}
-	if ok, err := d.expect('0', name, at); err != nil || !ok {
+	if ok, err := d.expect('0', name); err != nil || !ok {
 		return err
 	}
 	token, err := d.dec.ReadToken()
@@ -324,11 +350,11 @@ func (d *decoder) number(s *schema, v reflect.Value, at *location) error {
 		v.SetUint(n)
 	}
 	if err != nil {
-		d.fault(at, "expected "+name)
+		d.fault("expected " + name)
 		return nil
 	}
 	if fault := s.fault(v); fault != "" {
-		d.fault(at, fault)
+		d.fault(fault)
 	}
 	return nil
 }
@@ -340,8 +366,8 @@ const (
 )
 
 // raw keeps an object as it is, without white space.
-func (d *decoder) raw(v reflect.Value, at *location) error {
-	if ok, err := d.expect('{', "object", at); err != nil || !ok {
+func (d *decoder) raw(v reflect.Value) error {
+	if ok, err := d.expect('{', "object"); err != nil || !ok {
 		return err
 	}
 	text, err := d.dec.ReadValue()
@@ -367,12 +393,12 @@ func (d *decoder) raw(v reflect.Value, at *location) error {
 		switch token.Kind() {
 		case '"':
 			if strings.IndexByte(token.String(), 0) >= 0 {
-				d.fault(at, noNUL)
+				d.fault(noNUL)
 				return nil
 			}
 		case '0':
 			if !inRange(token) {
-				d.fault(at, "a number is out of range")
+				d.fault("a number is out of range")
 				return nil
 			}
 		}

@@ -20,7 +20,7 @@ func TestAServiceReservesKeysAndGivesThemBack(t *testing.T) {
 	one := a.get("/api/v1/kgs/key?service=mailer")
 	require.Equal(t, http.StatusOK, one.StatusCode, one.text)
 	require.JSONEq(t, `{"key": "k000000", "service": "mailer"}`, one.text)
-	require.JSONEq(t, `{"key": "k000001", "service": "mailer"}`, a.get("/api/v1/kgs/key?service=mailer").text, "every request gives another key")
+	require.JSONEq(t, `{"key": "k000001", "service": "mailer"}`, a.get("/api/v1/kgs/key?service=mailer").text, "every request returns another key")
 	many := a.post("/api/v1/kgs/keys/bulk", `{"count": 3, "service": "mailer"}`)
 	require.Equal(t, http.StatusOK, many.StatusCode, many.text)
 	require.JSONEq(t, `{"keys": ["k000002", "k000003", "k000004"], "service": "mailer"}`, many.text)
@@ -175,7 +175,7 @@ func TestHeadReservesNoKey(t *testing.T) {
 	require.Zero(t, f.minted)
 }
 
-// miscount gives one key less than it was asked for.
+// miscount returns one key less than it was asked for.
 type miscount struct{ supply }
 
 func (f miscount) ReserveKeys(ctx context.Context, actor controlplane.Actor, service string, n int) ([]waypost.Code, error) {

@@ -16,7 +16,7 @@ import (
 	"waypost/controlplane/limit"
 )
 
-// frozen is a clock that stands still, so that nobody gets an attempt back while a test runs.
+// frozen is a clock that stands still, so that no attempt is refilled while a test runs.
 func frozen() time.Time { return time.Unix(1_800_000_000, 0) }
 
 func TestAKeyIsToldHowMuchItMayStillAskAndThenWhenAgain(t *testing.T) {

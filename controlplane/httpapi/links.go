@@ -35,7 +35,8 @@ type Links interface {
 
 	// Change changes a link, also an expired one: ENotFound, EStale when it has none of
 	// the versions that may be changed, and the errors of CreateBulk.
-	Change(ctx context.Context, actor controlplane.Actor, domain, code string, c controlplane.LinkChange) (controlplane.Outcome, waypost.Position, error)
+	Change(ctx context.Context, actor controlplane.Actor, domain, code string,
+		c controlplane.LinkChange) (controlplane.Outcome, waypost.Position, error)
 
 	// Remove removes a link: ENotFound when there is none.
 	Remove(ctx context.Context, actor controlplane.Actor, domain, code string) (waypost.Position, error)
@@ -199,7 +200,8 @@ func (a *linksAPI) create(ctx context.Context, in *createInput) (*createOutput, 
 	if err != nil {
 		return nil, err
 	}
-	o, position, err := a.createOne(ctx, "create-link", in.IdempotencyKey, in.Raw, n, func(o *controlplane.Outcome, at waypost.Position) (controlplane.Response, error) {
+	o, position, err := a.createOne(ctx, "create-link", in.IdempotencyKey, in.Raw, n, func(o *controlplane.Outcome,
+		at waypost.Position) (controlplane.Response, error) {
 		out := a.created(o, at)
 		return answerOf(out.Status, map[string]string{"Location": out.Location, api.HeaderPosition: out.Position, "ETag": out.ETag}, &out.Body)
 	})
@@ -222,7 +224,8 @@ func (a *linksAPI) shorten(ctx context.Context, in *shortenInput) (*shortenOutpu
 	// This form always creates a new code, whatever the setting of the workspace.
 	dedupe := false
 	n := controlplane.NewLink{OriginalURL: in.Body.URL, Dedupe: &dedupe}
-	o, position, err := a.createOne(ctx, "shorten", in.IdempotencyKey, in.Raw, n, func(o *controlplane.Outcome, at waypost.Position) (controlplane.Response, error) {
+	o, position, err := a.createOne(ctx, "shorten", in.IdempotencyKey, in.Raw, n, func(o *controlplane.Outcome,
+		at waypost.Position) (controlplane.Response, error) {
 		out := a.shortened(o, at)
 		return answerOf(http.StatusCreated, map[string]string{"Location": out.Location, api.HeaderPosition: out.Position}, &out.Body)
 	})
@@ -245,9 +248,10 @@ func (a *linksAPI) shortened(o *controlplane.Outcome, at waypost.Position) *shor
 func (a *linksAPI) createOne(ctx context.Context, operation, key string, body []byte, n controlplane.NewLink,
 	answer func(*controlplane.Outcome, waypost.Position) (controlplane.Response, error),
 ) (o controlplane.Outcome, at waypost.Position, err error) {
-	outcomes, at, err := a.createAll(ctx, operation, key, body, []controlplane.NewLink{n}, func(all []controlplane.Outcome, at waypost.Position) (controlplane.Response, error) {
-		return answer(&all[0], at)
-	})
+	outcomes, at, err := a.createAll(ctx, operation, key, body, []controlplane.NewLink{n},
+		func(all []controlplane.Outcome, at waypost.Position) (controlplane.Response, error) {
+			return answer(&all[0], at)
+		})
 	if err != nil {
 		return o, at, err
 	}
@@ -310,7 +314,8 @@ func (a *linksAPI) change(ctx context.Context, in *changeLinkInput) (*changeLink
 	if err != nil {
 		return nil, err
 	}
-	return &changeLinkOutput{Position: position.String(), ETag: etag(&o.Link), Applied: await(ctx, a.waiter, &in.waiting, position), Body: a.outcome(&o)}, nil
+	return &changeLinkOutput{Position: position.String(), ETag: etag(&o.Link), Applied: await(ctx, a.waiter, &in.waiting,
+		position), Body: a.outcome(&o)}, nil
 }
 
 func (a *linksAPI) delete(ctx context.Context, in *deleteInput) (*changedOutput, error) {

@@ -53,7 +53,7 @@ func TestTagsAreListedWithTheirCounts(t *testing.T) {
 	require.JSONEq(t, `{"tags": [{"tag": "b", "links": 1}], "next_after": ""}`, a.get("/api/v1/tags?after=a").text)
 }
 
-// trailer reads an answer to its end, and gives what follows it.
+// trailer reads an answer to its end, and returns what follows it.
 func (a *testAPI) trailer(path string) (text string, trailer http.Header, err error) {
 	req, err := http.NewRequestWithContext(a.t.Context(), http.MethodGet, a.url+path, http.NoBody)
 	require.NoError(a.t, err)
@@ -69,7 +69,8 @@ func TestAnExportHoldsAllLinksAndGoesOnWhereItEnded(t *testing.T) {
 	a := start(t)
 	for i := range 2500 {
 		a.links.all = append(a.links.all, waypost.Link{
-			ID: int64(i + 1), Workspace: 1, Code: waypost.Code(fmt.Sprintf("code%04d", i)), Host: "go.brand.example", OriginalURL: "https://example.com/?a&b", Tags: []string{"x", "y,z"}, RedirectStatus: 302,
+			ID: int64(i + 1), Workspace: 1, Code: waypost.Code(fmt.Sprintf("code%04d", i)), Host: "go.brand.example",
+			OriginalURL: "https://example.com/?a&b", Tags: []string{"x", "y,z"}, RedirectStatus: 302,
 		})
 	}
 	text, trailer, err := a.trailer("/api/v1/urls/export")

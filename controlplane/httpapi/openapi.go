@@ -191,7 +191,8 @@ func (d *document) security(op *operation) []map[string][]string {
 		}
 	}
 	for _, needed := range scopes {
-		all = append(all, map[string][]string{bearerScheme: needed}, map[string][]string{headerScheme: needed}, map[string][]string{cookieScheme: needed})
+		all = append(all, map[string][]string{bearerScheme: needed}, map[string][]string{headerScheme: needed},
+			map[string][]string{cookieScheme: needed})
 	}
 	if d.anonymous {
 		all = append(all, map[string][]string{})

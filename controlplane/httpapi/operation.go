@@ -45,11 +45,12 @@ type operation struct {
 	unbounded bool // takes as long as it takes
 }
 
-// handle registers an operation. An input is a struct whose fields hold parameters, by the
-// tags path, query and header. A field Body holds the decoded body, and a field Raw its
-// text; with the tag raw:"true" on Body the operation decodes the text itself. An output
-// is a struct whose fields with the tag header become headers, and whose fields Status
-// and Body the status and body. An output or an error that is a [responder] writes itself.
+// handle registers an operation. An input is a struct whose fields hold parameters, by
+// the tags path, query and header. A field Body holds the decoded body, and a field Raw
+// its text; with the tag raw:"true" on Body the operation decodes the text itself. An
+// output is a struct whose fields with the tag header become headers, and whose fields
+// Status and Body the status and body. An output or an error that is a [responder]
+// writes itself.
 func handle[I, O any](rt *router, op operation, h func(context.Context, *I) (*O, error)) {
 	in, out := reflect.TypeFor[I](), reflect.TypeFor[O]()
 	b := binding{op: op, parameters: rt.document.schemas.parametersOf(in), out: outputOf(out)}
@@ -112,7 +113,8 @@ func callFrom(ctx context.Context) *call {
 func actorFrom(ctx context.Context) controlplane.Actor { return callFrom(ctx).actor }
 
 // run answers one request: it admits the sender, reads the input, and writes the output.
-func (rt *router) run(w http.ResponseWriter, r *http.Request, b *binding, h func(context.Context, reflect.Value) (any, error), in reflect.Type) error {
+func (rt *router) run(w http.ResponseWriter, r *http.Request, b *binding, h func(context.Context, reflect.Value) (any,
+	error), in reflect.Type) error {
 	// A tenth of the time is kept back, so that the answer to a request whose time is up
 	// still arrives within it.
 	ctx, cancel := context.WithTimeout(r.Context(), rt.timeout-rt.timeout/10)
@@ -145,7 +147,7 @@ func (rt *router) run(w http.ResponseWriter, r *http.Request, b *binding, h func
 		return nil
 	}
 	if err != nil {
-		return rt.problem(ctx, b.op.id, err) // while ctx tells whether its time was up
+		return rt.problem(ctx, b.op.id, err) // while ctx shows whether its time was up
 	}
 	return b.out.write(w, r, out, b.op.status)
 }
@@ -183,7 +185,8 @@ func (b *binding) hasQuery(name string) bool {
 }
 
 // readBody reads the body of an operation that takes one. The caller calls leave.
-func (rt *router) readBody(ctx context.Context, w http.ResponseWriter, r *http.Request, b *binding, v reflect.Value) (leave func(), err error) {
+func (rt *router) readBody(ctx context.Context, w http.ResponseWriter, r *http.Request, b *binding,
+	v reflect.Value) (leave func(), err error) {
 	leave = func() {}
 	if b.body == nil {
 		return leave, nil

@@ -56,7 +56,8 @@ func TestRedirect_UnknownAndDeletedCodesAreProblems(t *testing.T) {
 		status int
 		code   string
 	}{
-		"/unknown": {404, "not-found"}, "/dies": {410, "gone"}, "/x": {404, "not-found"}, "/dies/": {404, "not-found"}, "/dies+": {404, "not-found"},
+		"/unknown": {404, "not-found"}, "/dies": {410, "gone"}, "/x": {404, "not-found"}, "/dies/": {404, "not-found"},
+		"/dies+": {404, "not-found"},
 	} {
 		res := a.do(call{path: path, key: "none", header: map[string]string{"Accept": "text/html"}})
 		requireProblem(t, res, want.status, want.code)
@@ -132,7 +133,7 @@ func TestRedirectAsksForTheHostOfTheRequest(t *testing.T) {
 	require.Equal(t, "Go.Example.com:8443", <-hosts)
 }
 
-// raw sends text as it is, which http.Client would clean up, and gives the status.
+// raw sends text as it is, which http.Client would clean up, and returns the status.
 func (a *testAPI) raw(text string) int {
 	a.t.Helper()
 	conn, err := (&net.Dialer{}).DialContext(a.t.Context(), "tcp", strings.TrimPrefix(a.url, "http://"))
@@ -155,7 +156,7 @@ func TestPathsThatClimbAreNeitherFollowedNorRedirected(t *testing.T) {
 	require.Zero(t, a.links.askedAbout())
 }
 
-// locate asks for a target as it is, and gives the status of a redirect to where it
+// locate asks for a target as it is, and returns the status of a redirect to where it
 // should lead.
 func (a *testAPI) locate(target, location string) int {
 	a.t.Helper()

@@ -72,7 +72,7 @@ func (rt *router) rescue(w *response, r *http.Request, cause any) {
 		return
 	}
 	if err, ok := cause.(error); ok && errors.Is(err, http.ErrAbortHandler) {
-		panic(cause) // tells net/http to close the connection
+		panic(cause) // makes net/http close the connection
 	}
 	rt.log.ErrorContext(r.Context(), "handler panicked", slog.String("route", r.Pattern),
 		slog.String("panic", fmt.Sprint(cause)), slog.String("stack", string(debug.Stack())))

@@ -380,7 +380,8 @@ func (all schemas) parametersOf(t reflect.Type) (found []parameter) {
 }
 
 // read sets the parameters of an input from a request, and adds their faults.
-func readParameters(all []parameter, in reflect.Value, query url.Values, header map[string][]string, path func(string) string) (wrong fieldErrors) {
+func readParameters(all []parameter, in reflect.Value, query url.Values, header map[string][]string,
+	path func(string) string) (wrong fieldErrors) {
 	for i := range all {
 		p := &all[i]
 		var values []string

@@ -45,8 +45,10 @@ type Access interface {
 	// CreateAPIKey and RotateAPIKey return the text of the key, unless the request has
 	// created it before: EForbidden for scopes that the actor lacks, EConflict when a key
 	// was rotated before or there are too many.
-	CreateAPIKey(ctx context.Context, actor controlplane.Actor, n controlplane.NewAPIKey, r *controlplane.KeyRequest) (controlplane.MadeKey, error)
-	RotateAPIKey(ctx context.Context, actor controlplane.Actor, id int64, grace time.Duration, r *controlplane.KeyRequest) (controlplane.MadeKey, error)
+	CreateAPIKey(ctx context.Context, actor controlplane.Actor, n controlplane.NewAPIKey,
+		r *controlplane.KeyRequest) (controlplane.MadeKey, error)
+	RotateAPIKey(ctx context.Context, actor controlplane.Actor, id int64, grace time.Duration,
+		r *controlplane.KeyRequest) (controlplane.MadeKey, error)
 
 	// RevokeAPIKey ends a key.
 	RevokeAPIKey(ctx context.Context, actor controlplane.Actor, id int64) error

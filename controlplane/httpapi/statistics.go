@@ -11,8 +11,8 @@ import (
 	"waypost/controlplane"
 )
 
-// Clicks counts clicks. A link is found by the host of its domain, "" for the default one,
-// and its code, also when it has expired.
+// Clicks counts clicks. A link is found by the host of its domain, "" for the default
+// one, and its code, also when it has expired.
 type Clicks interface {
 	// Stats finds a link of the actor's workspace with its clicks: ENotFound when it is
 	// unknown or deleted.
@@ -174,7 +174,8 @@ func (a *statisticsAPI) workspace(ctx context.Context, in *workspaceStatsInput) 
 	if err != nil {
 		return nil, err
 	}
-	shown := api.WorkspaceStats{ClickStats: clickStatsOf(&stats.Stats), Top: make([]api.TopLink, len(stats.Top.Links)), TopExact: stats.Top.Exact}
+	shown := api.WorkspaceStats{ClickStats: clickStatsOf(&stats.Stats), Top: make([]api.TopLink, len(stats.Top.Links)),
+		TopExact: stats.Top.Exact}
 	for i := range stats.Top.Links {
 		l := &stats.Top.Links[i]
 		shown.Top[i] = api.TopLink{

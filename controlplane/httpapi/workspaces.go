@@ -17,7 +17,8 @@ type Workspaces interface {
 
 	Workspaces(ctx context.Context, actor controlplane.Actor, limit int, cursor string) (all []controlplane.Workspace, next string, err error)
 	CreateWorkspace(ctx context.Context, actor controlplane.Actor, n controlplane.NewWorkspace) (controlplane.Workspace, error)
-	ChangeWorkspaceOf(ctx context.Context, actor controlplane.Actor, ws waypost.WorkspaceID, c controlplane.WorkspaceChange) (controlplane.Workspace, error)
+	ChangeWorkspaceOf(ctx context.Context, actor controlplane.Actor, ws waypost.WorkspaceID,
+		c controlplane.WorkspaceChange) (controlplane.Workspace, error)
 
 	// DeleteWorkspace is EConflict for the default workspace.
 	DeleteWorkspace(ctx context.Context, actor controlplane.Actor, ws waypost.WorkspaceID) (controlplane.Workspace, error)
@@ -30,7 +31,8 @@ type Workspaces interface {
 	AddMember(ctx context.Context, actor controlplane.Actor, n controlplane.NewMember) (controlplane.Member, controlplane.Invitation, error)
 
 	// AddMemberTo adds a user to any workspace, also one with an account.
-	AddMemberTo(ctx context.Context, actor controlplane.Actor, ws waypost.WorkspaceID, n controlplane.NewMember) (controlplane.Member, controlplane.Invitation, error)
+	AddMemberTo(ctx context.Context, actor controlplane.Actor, ws waypost.WorkspaceID,
+		n controlplane.NewMember) (controlplane.Member, controlplane.Invitation, error)
 
 	// InviteMember creates an invitation to set a new password.
 	InviteMember(ctx context.Context, actor controlplane.Actor, user int64) (controlplane.Member, controlplane.Invitation, error)
@@ -39,13 +41,15 @@ type Workspaces interface {
 	ChangeMember(ctx context.Context, actor controlplane.Actor, user int64, c controlplane.MemberChange) (controlplane.Member, error)
 	RemoveMember(ctx context.Context, actor controlplane.Actor, user int64) error
 
-	Accounts(ctx context.Context, actor controlplane.Actor, email string, limit int, cursor string) (all []controlplane.AccountInfo, next string, err error)
+	Accounts(ctx context.Context, actor controlplane.Actor, email string, limit int,
+		cursor string) (all []controlplane.AccountInfo, next string, err error)
 	ChangeAccount(ctx context.Context, actor controlplane.Actor, user int64, c controlplane.AccountChange) (controlplane.AccountInfo, error)
 	InviteAccount(ctx context.Context, actor controlplane.Actor, user int64) (controlplane.AccountInfo, controlplane.Invitation, error)
 
 	// Audit returns a page of the acts of the administrators of the actor's workspace, or,
 	// for operators, of all, newest first. A cursor of another origin is EMalformed.
-	Audit(ctx context.Context, actor controlplane.Actor, all bool, limit int, cursor string) (entries []controlplane.AuditEntry, next string, err error)
+	Audit(ctx context.Context, actor controlplane.Actor, all bool, limit int,
+		cursor string) (entries []controlplane.AuditEntry, next string, err error)
 }
 
 // workspacesAPI serves workspaces.

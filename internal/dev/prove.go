@@ -34,11 +34,11 @@ func (p *prover) prove(ctx context.Context, edges []*keeper, urls []string) erro
 	var link client.Link
 	held := ""
 	err := p.eventually(ctx, "the first create", func() (err error) {
-		link, err = p.api.Create(ctx, client.NewLink{OriginalURL: target, Title: "a probe of waypost dev", ExpiresInSeconds: 600})
+		link, err = p.api.Links.Create(ctx, client.NewLink{OriginalURL: target, Title: "a probe of waypost dev", ExpiresInSeconds: 600})
 		if err == nil {
 			return nil
 		}
-		if space, e := p.api.KeySpace(ctx); e == nil && space.Held != nil {
+		if space, e := p.api.Ranges.List(ctx); e == nil && space.Held != nil {
 			held = *space.Held
 			return nil
 		}
@@ -54,7 +54,7 @@ func (p *prover) prove(ctx context.Context, edges []*keeper, urls []string) erro
 	if err := p.everywhere(ctx, urls, link.ShortCode, http.StatusFound, target); err != nil {
 		return err
 	}
-	if err := p.eventually(ctx, "a delete", func() error { return deleted(p.api.Delete(ctx, link.ShortCode)) }); err != nil {
+	if err := p.eventually(ctx, "a delete", func() error { _, err := p.api.Links.Remove(ctx, link.ShortCode, client.Write{}); return deleted(err) }); err != nil {
 		return err
 	}
 	return p.everywhere(ctx, urls, link.ShortCode, http.StatusGone, "")

@@ -79,11 +79,11 @@ func (a *api) CreateBulk(_ context.Context, ns []client.NewLink) ([]client.Outco
 		case strings.HasPrefix(n.OriginalURL, "https:"):
 			outcomes[i] = client.Outcome{Status: 201, Link: link}
 		case n.OriginalURL == "broken":
-			outcomes[i] = client.Outcome{Status: 500, Error: &client.Problem{Detail: "an internal error"}}
+			outcomes[i] = client.Outcome{Status: 500, Error: &client.ProblemBody{Detail: "an internal error"}}
 		case n.OriginalURL == "busy":
-			outcomes[i] = client.Outcome{Status: 503, Error: &client.Problem{Detail: "try later"}}
+			outcomes[i] = client.Outcome{Status: 503, Error: &client.ProblemBody{Detail: "try later"}}
 		default:
-			outcomes[i] = client.Outcome{Status: 422, Error: &client.Problem{Detail: "no such scheme"}}
+			outcomes[i] = client.Outcome{Status: 422, Error: &client.ProblemBody{Detail: "no such scheme"}}
 		}
 	}
 	return outcomes, nil

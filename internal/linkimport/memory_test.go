@@ -21,7 +21,7 @@ type refusing struct{}
 func (refusing) CreateBulk(_ context.Context, ns []client.NewLink) ([]client.Outcome, error) {
 	outcomes := make([]client.Outcome, len(ns))
 	for i := range outcomes {
-		outcomes[i] = client.Outcome{Status: 422, Error: &client.Problem{Detail: "no such scheme"}}
+		outcomes[i] = client.Outcome{Status: 422, Error: &client.ProblemBody{Detail: "no such scheme"}}
 	}
 	return outcomes, nil
 }

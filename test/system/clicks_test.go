@@ -128,7 +128,7 @@ func (s *clickedSystem) links() []client.Link {
 	api := s.api()
 	var all []client.Link
 	for cursor := ""; ; {
-		page, err := api.List(s.t.Context(), 200, cursor)
+		page, err := api.Links.List(s.t.Context(), 200, cursor)
 		require.NoError(s.t, err)
 		all = append(all, page.Links...)
 		if cursor = page.Next; cursor == "" {
@@ -145,7 +145,7 @@ func (s *clickedSystem) settled() map[string]int64 {
 	s.t.Helper()
 	api := s.api()
 	counted := func() int64 {
-		l, err := api.Get(s.t.Context(), s.marker)
+		l, err := api.Links.Find(s.t.Context(), "", s.marker)
 		if err != nil {
 			return -1 // the control plane may be on its way back
 		}
@@ -223,7 +223,7 @@ func (s *clickedSystem) requireRealTraffic(redirected map[string]int64) {
 	before := time.Now()
 	require.Equal(t, http.StatusFound, visit{method: http.MethodGet}.to(t, s.State().Edges[0].URL, code))
 	eventually(t, time.Minute, "visible", func() bool {
-		l, err := api.Get(t.Context(), code)
+		l, err := api.Links.Find(t.Context(), "", code)
 		require.NoError(t, err)
 		return l.ClickCount == redirected[code]+1
 	})

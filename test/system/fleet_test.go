@@ -26,7 +26,7 @@ func fleetOf(t *testing.T, api *client.Client) map[string]client.Edge {
 	t.Helper()
 	var edges []client.Edge
 	persist(t, func() (err error) {
-		edges, err = api.Edges(t.Context())
+		edges, err = api.Edges.List(t.Context())
 		return err
 	})
 	return byNode(edges)
@@ -84,7 +84,7 @@ func TestFleet_ShowsEachEdgeAndAKillWithinSeconds(t *testing.T) {
 	require.WithinRange(t, dead.LastSeen, began, time.Now().Add(-3*time.Second), "it reported until it was killed")
 	require.Equal(t, dead.LastSeen, dead.Since)
 	for i := range 3 {
-		_, err := api.Create(t.Context(), client.NewLink{OriginalURL: fmt.Sprintf("https://example.com/%d", i)})
+		_, err := api.Links.Create(t.Context(), client.NewLink{OriginalURL: fmt.Sprintf("https://example.com/%d", i)})
 		require.NoError(t, err)
 	}
 	eventually(t, time.Minute, "behind", func() bool {

@@ -102,7 +102,7 @@ func TestNoFileOfAnEdgeHoldsTheAddressOfAVisitor(t *testing.T) {
 	api, err := client.New(state.API, state.APIKey)
 	require.NoError(t, err)
 	defer api.Close()
-	link, err := api.Create(t.Context(), client.NewLink{OriginalURL: "https://example.com/"})
+	link, err := api.Links.Create(t.Context(), client.NewLink{OriginalURL: "https://example.com/"})
 	require.NoError(t, err)
 	edge := state.Edges[0]
 	eventually(t, time.Minute, "redirected", func() bool { // and so it has the salts, which are older

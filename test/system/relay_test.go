@@ -88,7 +88,7 @@ func TestEdges_FollowARelayAndAPeerWhileTheControlPlaneIsAway(t *testing.T) {
 		t.Helper()
 		var l client.Link
 		persist(t, func() (err error) {
-			l, err = api.Create(t.Context(), client.NewLink{OriginalURL: "https://example.com/"})
+			l, err = api.Links.Create(t.Context(), client.NewLink{OriginalURL: "https://example.com/"})
 			return err
 		})
 		return l.ShortCode
@@ -122,7 +122,7 @@ func TestEdges_FollowARelayAndAPeerWhileTheControlPlaneIsAway(t *testing.T) {
 	eventually(t, 60*time.Second, "counted, also below the relay", func() bool {
 		var l client.Link
 		persist(t, func() (err error) {
-			l, err = api.Get(t.Context(), code)
+			l, err = api.Links.Find(t.Context(), "", code)
 			return err
 		})
 		return l.ClickCount == 7

@@ -108,7 +108,7 @@ func (e *soloEdge) create(n int) (codes []string) {
 		target := "https://example.com/" + strconv.Itoa(i)
 		var l client.Link
 		e.persist(func() (err error) {
-			l, err = e.api.Create(e.t.Context(), client.NewLink{OriginalURL: target})
+			l, err = e.api.Links.Create(e.t.Context(), client.NewLink{OriginalURL: target})
 			return err
 		})
 		codes = append(codes, l.ShortCode)
@@ -142,7 +142,7 @@ func persist(t *testing.T, try func() error) {
 func (e *soloEdge) remove(code string) {
 	e.t.Helper()
 	e.persist(func() error {
-		err := e.api.Delete(e.t.Context(), code)
+		_, err := e.api.Links.Remove(e.t.Context(), code, client.Write{})
 		if problem, ok := errors.AsType[*client.Problem](err); ok && problem.Status == http.StatusNotFound {
 			return nil // by the time before, of which nothing was heard
 		}
@@ -334,7 +334,7 @@ func (e *soloEdge) requireCounted(answered map[string]int64) {
 		for code, want := range answered {
 			var l client.Link
 			e.persist(func() (err error) {
-				l, err = e.api.Get(e.t.Context(), code)
+				l, err = e.api.Links.Find(e.t.Context(), "", code)
 				return err
 			})
 			if l.ClickCount != want {
@@ -491,7 +491,7 @@ func (e *soloEdge) fill(bytes int) {
 	long := client.NewLink{OriginalURL: "https://example.com/" + strings.Repeat("x", waypost.MaxURLLength-20)}
 	for range bytes / waypost.MaxURLLength / atOnce {
 		e.persist(func() error {
-			made, err := e.api.CreateBulk(e.t.Context(), slices.Repeat([]client.NewLink{long}, atOnce))
+			made, err := e.api.Links.CreateBulk(e.t.Context(), slices.Repeat([]client.NewLink{long}, atOnce))
 			for _, o := range made {
 				require.Equal(e.t, http.StatusCreated, o.Status)
 			}
@@ -749,7 +749,7 @@ func TestWhateverIsKilledInATakeoverTheEdgeServesOnAndCountsClicksOnce(t *testin
 		survivor := []*devtest.Process{next, old}[round%2]
 		var fresh client.Link
 		e.persist(func() (err error) {
-			fresh, err = e.api.Create(t.Context(), client.NewLink{OriginalURL: "https://example.com/round/" + strconv.Itoa(round)})
+			fresh, err = e.api.Links.Create(t.Context(), client.NewLink{OriginalURL: "https://example.com/round/" + strconv.Itoa(round)})
 			return err
 		})
 		eventually(t, time.Minute, "serving and following", func() bool {
@@ -778,7 +778,7 @@ func TestWhateverIsKilledInATakeoverTheEdgeServesOnAndCountsClicksOnce(t *testin
 		for _, code := range codes {
 			var l client.Link
 			e.persist(func() (err error) {
-				l, err = e.api.Get(t.Context(), code)
+				l, err = e.api.Links.Find(t.Context(), "", code)
 				return err
 			})
 			require.LessOrEqual(t, l.ClickCount, c.received[code]+c.cut[code], "clicks of %s are counted twice", code)

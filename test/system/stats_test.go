@@ -46,7 +46,7 @@ func requireStatistics(t *testing.T, s *devtest.System) {
 	require.NoError(t, err)
 	defer api.Close()
 	told := func(path string) (now client.Stats) { // by the API, which is asked as often as one likes
-		now, err := api.Stats(t.Context(), path)
+		now, err := api.Statistics.Get(t.Context(), path)
 		if _, passing := client.Passing(err); !passing {
 			require.NoError(t, err)
 		}

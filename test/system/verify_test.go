@@ -109,7 +109,7 @@ func TestAnEdgeIsVerifiedAndRepairedAndHoldsAMassDeletionUntilItIsAccepted(t *te
 	creating, enough := context.WithCancel(t.Context())
 	created := make(chan error, 1)
 	go func() {
-		for err := error(nil); ; _, err = api.Create(creating, client.NewLink{OriginalURL: "https://example.com/"}) {
+		for err := error(nil); ; _, err = api.Links.Create(creating, client.NewLink{OriginalURL: "https://example.com/"}) {
 			if err != nil {
 				created <- err
 				return
@@ -124,7 +124,7 @@ func TestAnEdgeIsVerifiedAndRepairedAndHoldsAMassDeletionUntilItIsAccepted(t *te
 	enough()
 	require.ErrorIs(t, <-created, context.Canceled)
 	for range 3 {
-		_, err := api.Create(t.Context(), client.NewLink{OriginalURL: "https://example.com/"})
+		_, err := api.Links.Create(t.Context(), client.NewLink{OriginalURL: "https://example.com/"})
 		require.NoError(t, err)
 		r := run("verify", "--edge", node)
 		require.Zero(t, r.Code, r.Stdout+r.Stderr)

@@ -1,0 +1,64 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+
+	"waypost/api"
+)
+
+// Statistics reads and deletes counted clicks.
+type Statistics struct{ c *Client }
+
+// Stats are the statistics of a link or of a workspace.
+type Stats struct {
+	ShortCode   string `json:"short_code"`   // of a link
+	OriginalURL string `json:"original_url"` // of a link
+	api.ClickStats
+	Top      []TopLink `json:"top"`       // of a workspace
+	TopExact *bool     `json:"top_exact"` // nil for a link
+
+	// Raw is the answer as it was sent.
+	Raw json.RawMessage `json:"-"`
+}
+
+// LinkStatsPath returns the path of a link's statistics, with the parameters of the
+// query.
+func LinkStatsPath(code string, query url.Values) string {
+	return linkPath(code) + "/stats?" + query.Encode()
+}
+
+// WorkspaceStatsPath returns the path of the workspace's statistics.
+func WorkspaceStatsPath(query url.Values) string { return api.PathStats + "?" + query.Encode() }
+
+// Get returns the statistics at one of the paths above.
+func (s Statistics) Get(ctx context.Context, path string) (stats Stats, err error) {
+	got, err := s.c.exchange(ctx, http.MethodGet, path, nil, nil)
+	if err != nil {
+		return stats, err
+	}
+	stats.Raw = got.body
+	err = s.c.decode(got, &stats)
+	return stats, err
+}
+
+// CSV returns the same as CSV.
+func (s Statistics) CSV(ctx context.Context, path string) ([]byte, error) {
+	got, err := s.c.exchange(ctx, http.MethodGet, path, http.Header{"Accept": {"text/csv"}}, nil)
+	return got.body, err
+}
+
+// ForgetClicks deletes the clicks of a link, by the host of its domain, "" for the
+// default one, and its code.
+func (s Statistics) ForgetClicks(ctx context.Context, domain, code string) (f Forgotten, err error) {
+	err = s.c.do(ctx, http.MethodDelete, linkPath(code)+"/clicks"+Write{Domain: domain}.query(), nil, &f)
+	return f, err
+}
+
+// ForgetVisitors destroys the salt that distinguishes the visitors of a UTC day
+// (YYYY-MM-DD).
+func (s Statistics) ForgetVisitors(ctx context.Context, day string) error {
+	return s.c.do(ctx, http.MethodDelete, api.PathVisitorSalts+"/"+url.PathEscape(day), nil, nil)
+}

@@ -1,0 +1,67 @@
+package client
+
+import "waypost/api"
+
+// The bodies of the API, which package api declares and describes.
+type (
+	NewLink     = api.NewLink
+	Link        = api.Link
+	Warning     = api.Warning
+	Outcome     = api.LinkOutcome
+	ProblemBody = api.Problem
+	TagCount    = api.TagCount
+
+	Bucket    = api.Bucket
+	Named     = api.Named
+	TopLink   = api.TopLink
+	Forgotten = api.ForgottenClicks
+
+	KeySpace      = api.KeySpace
+	Range         = api.Range
+	RangeBounds   = api.RangeBounds
+	Lease         = api.Lease
+	Supply        = api.Supply
+	RangeStep     = api.RangeStep
+	RangeChange   = api.RangeChange
+	RangesChanged = api.RangesChanged
+	StepDone      = api.StepDone
+	RangePlan     = api.RangePlan
+	Decoded       = api.DecodedKey
+	AuditEntry    = api.AuditEntry
+	AuditPage     = api.AuditPage
+
+	SignedIn        = api.Session
+	User            = api.User
+	Affiliation     = api.Affiliation
+	Me              = api.Me
+	Member          = api.Member
+	MemberPage      = api.MemberPage
+	NewMember       = api.NewMember
+	MemberChange    = api.MemberChange
+	AccountChange   = api.AccountChange
+	Invitation      = api.Invitation
+	Account         = api.Account
+	AccountPage     = api.AccountPage
+	Key             = api.APIKey
+	KeyPage         = api.APIKeyPage
+	NewKey          = api.NewAPIKey
+	Workspace       = api.Workspace
+	WorkspacePage   = api.WorkspacePage
+	WorkspaceChange = api.WorkspaceChange
+	SettingsChange  = api.SettingsChange
+
+	Domain       = api.Domain
+	NewDomain    = api.NewDomain
+	DomainChange = api.DomainChange
+
+	Edge           = api.Edge
+	EdgeState      = api.EdgeState
+	Verified       = api.Verified
+	Position       = api.Sequence
+	EdgeOrder      = api.EdgeOrder
+	EdgeOutcome    = api.EdgeOutcome
+	Difference     = api.Difference
+	NewEnrolment   = api.NewEnrolment
+	Enrolment      = api.Enrolment
+	EdgeCredential = api.EdgeCredential
+)
