@@ -54,7 +54,11 @@ func (p *prover) prove(ctx context.Context, edges []*keeper, urls []string) erro
 	if err := p.everywhere(ctx, urls, link.ShortCode, http.StatusFound, target); err != nil {
 		return err
 	}
-	if err := p.eventually(ctx, "a delete", func() error { _, err := p.api.Links.Remove(ctx, link.ShortCode, client.Write{}); return deleted(err) }); err != nil {
+	if err := p.eventually(ctx, "a delete", func() error {
+		_, err := p.api.Links.Remove(ctx, link.ShortCode,
+			client.Write{})
+		return deleted(err)
+	}); err != nil {
 		return err
 	}
 	return p.everywhere(ctx, urls, link.ShortCode, http.StatusGone, "")
