@@ -164,6 +164,12 @@ func TestLayout_FindsForbiddenImports(t *testing.T) {
 		{".", "waypost/keyrange", false},
 		{"cmd/waypost", "waypost/controlplane/postgres", true},
 		{"edge/server", "waypost/internal/config", false},
+		{"edge/node", "waypost/controlplane", false},
+		{"edge/node", "waypost/controlplane/httpapi", false},
+		{"edge/node", "waypost/internal/config", false},
+		{"controlplane/node", "waypost/edge/node", false},
+		{"controlplane/node", "waypost/edge/server", false},
+		{"controlplane/node", "waypost/internal/config", false},
 		{"edge/unheardof", "waypost", true},
 		{"unheardof", "waypost", false},
 	} {

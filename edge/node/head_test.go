@@ -36,7 +36,7 @@ func TestTheFileOfTheHeadIsReadAsItIsWrittenAndNothingElseIs(t *testing.T) {
 		"only one time":               "waypost-head 1 2026-11-23T03:49:19.123Z\n",
 		"a third time":                strings.TrimSuffix(good, "\n") + " 2026-11-23T03:29:18.500Z\n",
 		"another line":                good + good,
-		"a later version":             strings.Replace(good, " 1 ", " 2 ", 1),
+		"another format version":      strings.Replace(good, " 1 ", " 2 ", 1),
 		"another file":                "waypost-replica 2 store-000007\n",
 		"a day that does not exist":   strings.Replace(good, "11-23T03:49", "02-30T03:49", 1),
 		"another zone":                strings.Replace(good, ".123Z", ".123+01:00", 1),
@@ -108,7 +108,7 @@ func TestWhateverIsWrongWithTheFileOfTheHeadTheEdgeRunsAndSaysSo(t *testing.T) {
 		return len(all)
 	}
 
-	require.Zero(t, s.recallHead(), "there was an earlier version")
+	require.Zero(t, s.recallHead(), "the file is missing")
 	require.Contains(t, said(), "age is counted from this start")
 	require.Zero(t, aside())
 
