@@ -32,7 +32,6 @@ var notYetPlain = []string{
 	"cmd/waypost/replay_test.go",
 	"cmd/waypost/replicas_repair_test.go",
 	"cmd/waypost/replicas_test.go",
-	"controlplane/postgres",
 	"docs/...",
 	"internal/linkimport/jsonlines_test.go",
 	"layout_test.go",

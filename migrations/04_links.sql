@@ -372,7 +372,7 @@ CREATE POLICY system ON link_dedupe USING (waypost_system());
 -- Finds the rows of targets one by one, each by the primary key, because PostgreSQL
 -- keeps the plan of that. For a join with arrays it takes other plans, some of which
 -- read all links.
-CREATE FUNCTION link_twins(workspaces bigint[], domains integer[], targets bytea[]) RETURNS TABLE (link_id bigint, target bytea)
+CREATE FUNCTION link_duplicates(workspaces bigint[], domains integer[], targets bytea[]) RETURNS TABLE (link_id bigint, target bytea)
     LANGUAGE plpgsql STABLE ROWS 1 AS $$
 BEGIN
     FOR i IN 1 .. cardinality(targets) LOOP

@@ -223,7 +223,7 @@ func (c *control) services() []services.Stage {
 		job("database watch", c.db.Watch),
 		job("changelog notifications", c.db.Notify),
 		job("heartbeat", func(ctx context.Context) {
-			c.db.Attend(ctx, postgres.Presence{Node: c.boot, Region: c.cfg.Region, Issued: c.minter.TakeIssued})
+			c.db.SendHeartbeats(ctx, postgres.Heartbeat{Node: c.boot, Region: c.cfg.Region, Issued: c.minter.TakeIssued})
 		}),
 		job("fleet", c.fleet.Run),
 		job("fleet progress", func(ctx context.Context) { c.fleet.KeepProgress(ctx, c.db, 0) }),

@@ -21,7 +21,8 @@ type AccessStore struct {
 // Accounts implements controlplane.AccountStore.
 func (db *AccessStore) Accounts(ctx context.Context, email string, after int64, limit int) (all []controlplane.AccountInfo, err error) {
 	err = db.pool.within(ctx, system, "list accounts", func(tx pgx.Tx) error {
-		all, err = accounts(ctx, tx, `u.deleted_at IS NULL AND ($1 = '' OR u.email = $1) AND u.id > $2 ORDER BY u.id LIMIT $3`, email, after, limit)
+		all, err = accounts(ctx, tx, `u.deleted_at IS NULL AND ($1 = '' OR u.email = $1) AND u.id > $2
+			ORDER BY u.id LIMIT $3`, email, after, limit)
 		return err
 	})
 	return all, err
@@ -45,7 +46,8 @@ func accounts(ctx context.Context, tx pgx.Tx, which string, args ...any) ([]cont
 		var until *time.Time
 		var slugs, names, roles []string
 		var ids []int64
-		if err := row.Scan(&a.UserID, &a.Email, &a.Name, &a.Home, &a.Disabled, &a.HasPassword, &until, &a.CreatedAt, &slugs, &names, &roles, &ids); err != nil {
+		if err := row.Scan(&a.UserID, &a.Email, &a.Name, &a.Home, &a.Disabled, &a.HasPassword, &until, &a.CreatedAt, &slugs, &names,
+			&roles, &ids); err != nil {
 			return a, err
 		}
 		a.CreatedAt, a.InvitedUntil = a.CreatedAt.UTC(), utc(until)
@@ -69,9 +71,11 @@ func oneAccount(ctx context.Context, tx pgx.Tx, user int64) (controlplane.Accoun
 	return found[0], nil
 }
 
-// changeAny does f with an account, and gives what has become of it. The workspaces that
-// it is an administrator of are locked, and must have one in the end.
-func (db *AccessStore) changeAny(ctx context.Context, by controlplane.Actor, user int64, action string, f func(tx pgx.Tx, detail map[string]any) error) (a controlplane.AccountInfo, err error) {
+// changeAny calls f with an account and returns the changed account. It locks the
+// workspaces that the account administers; each must have an administrator at the end.
+func (db *AccessStore) changeAny(
+	ctx context.Context, by controlplane.Actor, user int64, action string, f func(tx pgx.Tx, detail map[string]any) error,
+) (a controlplane.AccountInfo, err error) {
 	err = db.pool.within(ctx, system, "change an account", func(tx pgx.Tx) error {
 		governed, err := lockGoverned(ctx, tx, user, 0)
 		if err != nil {
@@ -96,13 +100,15 @@ func (db *AccessStore) changeAny(ctx context.Context, by controlplane.Actor, use
 }
 
 // ChangeAccount implements controlplane.AccountStore.
-func (db *AccessStore) ChangeAccount(ctx context.Context, by controlplane.Actor, user int64, c controlplane.AccountChange) (controlplane.AccountInfo, error) {
+func (db *AccessStore) ChangeAccount(
+	ctx context.Context, by controlplane.Actor, user int64, c controlplane.AccountChange,
+) (controlplane.AccountInfo, error) {
 	return db.changeAny(ctx, by, user, "users.change", func(tx pgx.Tx, detail map[string]any) error {
 		return updateAccount(ctx, tx, user, c, detail)
 	})
 }
 
-// updateAccount changes an account, and tells what of it in detail.
+// updateAccount changes an account and notes the changes in detail.
 func updateAccount(ctx context.Context, tx pgx.Tx, user int64, c controlplane.AccountChange, detail map[string]any) error {
 	if c.Name != nil {
 		detail["name"] = *c.Name
@@ -125,9 +131,9 @@ func updateAccount(ctx context.Context, tx pgx.Tx, user int64, c controlplane.Ac
 	return err
 }
 
-// lockGoverned locks all workspaces, but one, of which a user is an administrator who
-// can sign in, and gives them. Only operators come here, and hold their own workspace or
-// none, so that no two wait for each other.
+// lockGoverned locks and returns all workspaces, except one, of which a user is an
+// administrator who can sign in. Only operators call it, and they hold their own
+// workspace or none, so two calls never wait for each other.
 func lockGoverned(ctx context.Context, tx pgx.Tx, user int64, but waypost.WorkspaceID) ([]waypost.WorkspaceID, error) {
 	rows, err := tx.Query(ctx, `
 		SELECT w.id FROM membership m JOIN app_user u ON u.id = m.user_id JOIN workspace w ON w.id = m.workspace_id
@@ -143,18 +149,23 @@ func lockGoverned(ctx context.Context, tx pgx.Tx, user int64, but waypost.Worksp
 // in its place.
 func invite(ctx context.Context, tx pgx.Tx, user int64, i controlplane.StoredInvitation) error {
 	_, err := tx.Exec(ctx, `
-		UPDATE app_user SET password = NULL, invitation = $2, invited_until = $3, valid_from = clock_timestamp() WHERE id = $1 AND deleted_at IS NULL`,
+		UPDATE app_user SET password = NULL, invitation = $2, invited_until = $3, valid_from = clock_timestamp() WHERE id = $1
+			AND deleted_at IS NULL`,
 		user, i.Hash[:], i.Until)
 	return err
 }
 
 // InviteAccount implements controlplane.SessionStore.
-func (db *AccessStore) InviteAccount(ctx context.Context, by controlplane.Actor, user int64, i controlplane.StoredInvitation) (controlplane.AccountInfo, error) {
+func (db *AccessStore) InviteAccount(
+	ctx context.Context, by controlplane.Actor, user int64, i controlplane.StoredInvitation,
+) (controlplane.AccountInfo, error) {
 	return db.changeAny(ctx, by, user, "users.invite", func(tx pgx.Tx, _ map[string]any) error { return invite(ctx, tx, user, i) })
 }
 
 // InviteMember implements controlplane.SessionStore.
-func (db *AccessStore) InviteMember(ctx context.Context, by controlplane.Actor, ws waypost.WorkspaceID, user int64, i controlplane.StoredInvitation, anyAccount bool) (m controlplane.Member, err error) {
+func (db *AccessStore) InviteMember(
+	ctx context.Context, by controlplane.Actor, ws waypost.WorkspaceID, user int64, i controlplane.StoredInvitation, anyAccount bool,
+) (m controlplane.Member, err error) {
 	err = db.pool.within(ctx, tenantOf(ws), "invite a user", func(tx pgx.Tx) error {
 		if m, _, err = lockMember(ctx, tx, ws, user); err != nil {
 			return err
@@ -192,6 +203,7 @@ func (db *AccessStore) Invited(ctx context.Context, hash [32]byte) (a controlpla
 // AcceptInvitation implements controlplane.SessionStore.
 func (db *AccessStore) AcceptInvitation(ctx context.Context, hash [32]byte, password string) (accepted bool, err error) {
 	n, err := db.pool.execIn(ctx, system, `
-		UPDATE app_user SET password = $2, invitation = NULL, invited_until = NULL, valid_from = clock_timestamp() WHERE `+invited, hash[:], password)
+		UPDATE app_user SET password = $2, invitation = NULL, invited_until = NULL, valid_from = clock_timestamp()
+			WHERE `+invited, hash[:], password)
 	return n == 1, classify("accept an invitation", err)
 }

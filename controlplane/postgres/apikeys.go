@@ -22,13 +22,16 @@ const selectKey = `
 
 func scanKey(row pgx.CollectableRow) (k controlplane.KeyInfo, err error) {
 	var expires, used *time.Time
-	err = row.Scan(&k.ID, &k.Name, &k.Description, &k.Prefix, &k.Scopes, &k.Owner, &k.OwnerEmail, &k.RotatedFrom, &k.CreatedAt, &expires, &used)
+	err = row.Scan(&k.ID, &k.Name, &k.Description, &k.Prefix, &k.Scopes, &k.Owner, &k.OwnerEmail, &k.RotatedFrom, &k.CreatedAt,
+		&expires, &used)
 	k.CreatedAt, k.ExpiresAt, k.LastUsedAt = k.CreatedAt.UTC(), utc(expires), utc(used)
 	return k, err
 }
 
 // APIKeys implements controlplane.APIKeyStore.
-func (db *AccessStore) APIKeys(ctx context.Context, ws waypost.WorkspaceID, owner, before int64, limit int) (all []controlplane.KeyInfo, err error) {
+func (db *AccessStore) APIKeys(
+	ctx context.Context, ws waypost.WorkspaceID, owner, before int64, limit int,
+) (all []controlplane.KeyInfo, err error) {
 	err = db.pool.queryIn(ctx, tenantOf(ws), selectKey+`
 		WHERE `+ofWorkspace("k.workspace_id", "$1")+` AND ($2 = 0 OR k.created_by = $2) AND ($3 = 0 OR k.id < $3) AND k.revoked_at IS NULL
 		ORDER BY k.id DESC LIMIT $4`,
@@ -40,7 +43,9 @@ func (db *AccessStore) APIKeys(ctx context.Context, ws waypost.WorkspaceID, owne
 }
 
 // CreateAPIKey implements controlplane.APIKeyStore.
-func (db *AccessStore) CreateAPIKey(ctx context.Context, by controlplane.Actor, n controlplane.NewAPIKey, m controlplane.KeyMaterial, r *controlplane.KeyRequest) (controlplane.MadeKey, error) {
+func (db *AccessStore) CreateAPIKey(
+	ctx context.Context, by controlplane.Actor, n controlplane.NewAPIKey, m controlplane.KeyMaterial, r *controlplane.KeyRequest,
+) (controlplane.MadeKey, error) {
 	return db.makeKey(ctx, by, "create-key", r, func(tx pgx.Tx) (controlplane.KeyInfo, error) {
 		if err := checkKeyCount(ctx, tx, by.Workspace, by.UserID); err != nil {
 			return controlplane.KeyInfo{}, err
@@ -80,9 +85,12 @@ func (db *AccessStore) makeKey(ctx context.Context, by controlplane.Actor, route
 }
 
 // keyMadeBy finds the key that a request has made before.
-func keyMadeBy(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, route string, r *controlplane.KeyRequest) (k controlplane.KeyInfo, found bool, err error) {
+func keyMadeBy(
+	ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, route string, r *controlplane.KeyRequest,
+) (k controlplane.KeyInfo, found bool, err error) {
 	var hash, body []byte
-	err = tx.QueryRow(ctx, `SELECT request, body FROM idempotency WHERE `+ofWorkspace("workspace_id", "$1")+` AND route = $2 AND key = $3`, ws, route, r.Key).
+	err = tx.QueryRow(ctx, `SELECT request, body FROM idempotency WHERE `+
+		ofWorkspace("workspace_id", "$1")+` AND route = $2 AND key = $3`, ws, route, r.Key).
 		Scan(&hash, &body)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return k, false, nil
@@ -113,7 +121,8 @@ func checkKeyCount(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, owner
 	var all, own int
 	err := tx.QueryRow(ctx, `
 		SELECT count(*), count(*) FILTER (WHERE created_by = $2) FROM api_key
-		WHERE `+ofWorkspace("workspace_id", "$1")+` AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())`, ws, owner).Scan(&all, &own)
+		WHERE `+ofWorkspace("workspace_id", "$1")+` AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())`, ws,
+		owner).Scan(&all, &own)
 	switch {
 	case err != nil:
 		return err
@@ -125,7 +134,9 @@ func checkKeyCount(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, owner
 	return nil
 }
 
-func insertKey(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, n controlplane.NewAPIKey, owner, rotated int64, m controlplane.KeyMaterial) (controlplane.KeyInfo, error) {
+func insertKey(
+	ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, n controlplane.NewAPIKey, owner, rotated int64, m controlplane.KeyMaterial,
+) (controlplane.KeyInfo, error) {
 	var id int64
 	var expires *time.Time
 	if !n.ExpiresAt.IsZero() {
@@ -149,13 +160,16 @@ func keyOf(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, id int64) (co
 	return pgx.CollectExactlyOneRow(rows, scanKey)
 }
 
-// liveKey is which keys an actor may rotate and revoke: $1 workspace, $2 id, $3 owner or 0.
+// liveKey is which keys an actor may rotate and revoke: $1 workspace, $2 id, $3 owner or
+// 0.
 func liveKey() string {
 	return ofWorkspace("workspace_id", "$1") + ` AND id = $2 AND ($3 = 0 OR created_by = $3) AND revoked_at IS NULL`
 }
 
 // RotateAPIKey implements controlplane.APIKeyStore.
-func (db *AccessStore) RotateAPIKey(ctx context.Context, by controlplane.Actor, owner, id int64, grace time.Duration, m controlplane.KeyMaterial, r *controlplane.KeyRequest) (controlplane.MadeKey, error) {
+func (db *AccessStore) RotateAPIKey(
+	ctx context.Context, by controlplane.Actor, owner, id int64, grace time.Duration, m controlplane.KeyMaterial, r *controlplane.KeyRequest,
+) (controlplane.MadeKey, error) {
 	ws := by.Workspace
 	return db.makeKey(ctx, by, "rotate-key", r, func(tx pgx.Tx) (k controlplane.KeyInfo, err error) {
 		var n controlplane.NewAPIKey
@@ -177,7 +191,8 @@ func (db *AccessStore) RotateAPIKey(ctx context.Context, by controlplane.Actor, 
 			}
 		}
 		var rotated bool
-		err = tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM api_key WHERE `+ofWorkspace("workspace_id", "$1")+` AND rotated_from = $2 AND revoked_at IS NULL)`, ws, id).Scan(&rotated)
+		err = tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM api_key WHERE `+
+			ofWorkspace("workspace_id", "$1")+` AND rotated_from = $2 AND revoked_at IS NULL)`, ws, id).Scan(&rotated)
 		if err != nil {
 			return k, err
 		}
@@ -191,7 +206,8 @@ func (db *AccessStore) RotateAPIKey(ctx context.Context, by controlplane.Actor, 
 		if grace == 0 {
 			_, err = tx.Exec(ctx, `UPDATE api_key SET revoked_at = now() WHERE `+liveKey(), ws, id, owner)
 		} else {
-			_, err = tx.Exec(ctx, `UPDATE api_key SET name = $5, expires_at = least(expires_at, now() + $4::interval) WHERE `+liveKey(), ws, id, owner, grace, replacedName(n.Name, k.ID))
+			_, err = tx.Exec(ctx, `UPDATE api_key SET name = $5, expires_at = least(expires_at, now() + $4::interval)
+				WHERE `+liveKey(), ws, id, owner, grace, replacedName(n.Name, k.ID))
 		}
 		if err != nil {
 			return k, err
@@ -226,9 +242,9 @@ func (db *AccessStore) RevokeAPIKey(ctx context.Context, by controlplane.Actor, 
 	})
 }
 
-// CreateKey makes a key without an owner in the workspace of a slug, for who is at
-// the database itself, and gives its text, which is to be shown once. ENotFound when
-// there is no such workspace.
+// CreateKey makes a key without an owner in the workspace of a slug, for a caller with
+// access to the database, and returns its text, which is shown once. It fails with
+// ENotFound if there is no such workspace.
 func (db *AccessStore) CreateKey(ctx context.Context, slug, name string, scopes []controlplane.Scope) (string, error) {
 	key, err := controlplane.NewKey()
 	if err != nil {

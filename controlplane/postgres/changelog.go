@@ -52,8 +52,8 @@ func (db *Changelog) Head(ctx context.Context) (replication.Head, error) {
 	return h, nil
 }
 
-// Changed implements replication.Source: it tells of this process's own commits, and
-// while [Notifier.Notify] runs of those of other control planes.
+// Changed implements replication.Source. It signals this process's own commits and, while
+// [Notifier.Notify] runs, those of other control planes.
 func (db *Changelog) Changed() <-chan struct{} { return db.pool.changed.wait() }
 
 // Read implements replication.Source.
@@ -79,7 +79,7 @@ func (db *Changelog) Read(ctx context.Context, after waypost.Position, maxRecord
 		}
 		return r.Err()
 	})
-	// one row more than asked for tells whether the last transaction is whole
+	// One row more than asked for shows whether the last transaction is whole.
 	q.Queue(selectChangelog+` WHERE seq > $1 ORDER BY seq, ord LIMIT $2`, int64(after.Seq), maxRecords+1).Query(rows.read)
 	if err := db.pool.SendBatch(ctx, &q).Close(); err != nil {
 		return b, classify("read the changelog", err)
@@ -232,10 +232,14 @@ const selectRecords = `
 SELECT 1, domain_id, code, link_state(active, deleted_at), redirect_status, link_flags(forward_query, forward_path), expires_at,
        link_payload(location, original_url, deleted_at), rev_epoch, rev_seq, stamp
 FROM link WHERE slot BETWEEN $1 AND $2
-UNION ALL SELECT 2, 0, id::text, 0, 0, 0, NULL, changelog_payload(to_jsonb(d)), rev_epoch, rev_seq, stamp FROM domain d WHERE slot BETWEEN $1 AND $2
-UNION ALL SELECT 3, 0, id::text, 0, 0, 0, NULL, changelog_payload(to_jsonb(r)), rev_epoch, rev_seq, stamp FROM key_range r WHERE slot BETWEEN $1 AND $2
-UNION ALL SELECT 4, 0, id::text, 0, 0, 0, NULL, changelog_payload(to_jsonb(l)), rev_epoch, rev_seq, stamp FROM key_lease l WHERE slot BETWEEN $1 AND $2
-UNION ALL SELECT 5, 0, salt_name(day), 0, 0, 0, NULL, salt_payload(salt), rev_epoch, rev_seq, stamp FROM visitor_salt s WHERE slot BETWEEN $1 AND $2`
+UNION ALL SELECT 2, 0, id::text, 0, 0, 0, NULL, changelog_payload(to_jsonb(d)), rev_epoch, rev_seq, stamp FROM domain d
+	WHERE slot BETWEEN $1 AND $2
+UNION ALL SELECT 3, 0, id::text, 0, 0, 0, NULL, changelog_payload(to_jsonb(r)), rev_epoch, rev_seq, stamp FROM key_range r
+	WHERE slot BETWEEN $1 AND $2
+UNION ALL SELECT 4, 0, id::text, 0, 0, 0, NULL, changelog_payload(to_jsonb(l)), rev_epoch, rev_seq, stamp FROM key_lease l
+	WHERE slot BETWEEN $1 AND $2
+UNION ALL SELECT 5, 0, salt_name(day), 0, 0, 0, NULL, salt_payload(salt), rev_epoch, rev_seq, stamp FROM visitor_salt s
+	WHERE slot BETWEEN $1 AND $2`
 
 // scanRecord reads a row of selectRecords.
 func scanRecord(row pgx.Row, rec *waypost.Record) error {
@@ -248,8 +252,8 @@ func scanRecord(row pgx.Row, rec *waypost.Record) error {
 	return err
 }
 
-// copiedRecords reads the rows of selectRecords as COPY … (FORMAT binary) gives them: that
-// takes a third of what reading the rows of a query does.
+// copiedRecords reads the rows of selectRecords in the form of COPY … (FORMAT binary),
+// which takes a third of the time of reading query rows.
 // https://www.postgresql.org/docs/15/sql-copy.html#id-1.9.3.55.9.4
 type copiedRecords struct {
 	visit   func(record []byte) error
@@ -269,7 +273,7 @@ var (
 const (
 	copyHeader = 11 + 4 + 4 // signature, flags, length of the extension
 	copyFields = 11
-	// postgresEpoch is where the times of PostgreSQL begin, in Unix microseconds.
+	// postgresEpoch is the origin of PostgreSQL's times, in Unix microseconds.
 	postgresEpoch = 946_684_800_000_000
 )
 

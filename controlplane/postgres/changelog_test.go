@@ -220,7 +220,8 @@ func waiting(t *testing.T, db *postgres.DB, hand *pgx.Conn) {
 		var n int
 		// A transaction keeps the first answer of pg_stat_activity until it is cleared.
 		exec(t, hand, `SELECT pg_stat_clear_snapshot()`)
-		require.NoError(t, hand.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&n))
+		require.NoError(t, hand.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+			AND wait_event_type = 'Lock'`).Scan(&n))
 		_, err := db.Head(t.Context())
 		require.NoError(t, err)
 		return n > 0
@@ -358,9 +359,10 @@ func TestConnectionsThatComeAndGoUnderLoadOpenNoEpoch(t *testing.T) {
 	for range 2 {
 		wg.Go(func() {
 			for i := 0; ctx.Err() == nil; i++ {
-				// a client that gives up: the driver closes its connection
+				// A client that hangs up: the driver closes its connection.
 				hurried, stop := context.WithTimeout(ctx, time.Duration(i%5)*100*time.Microsecond)
-				_, _ = db.ListLinks(hurried, waypost.DefaultWorkspace, controlplane.LinkFilter{}, time.Now(), controlplane.NewestFirst, controlplane.ListPlace{}, 10)
+				_, _ = db.ListLinks(hurried, waypost.DefaultWorkspace, controlplane.LinkFilter{}, time.Now(), controlplane.NewestFirst,
+					controlplane.ListPlace{}, 10)
 				stop()
 			}
 		})
@@ -378,7 +380,8 @@ func TestAnEpochIsAboveEveryEarlierOneAlsoAboveTheForgotten(t *testing.T) {
 	_, err := db.Head(t.Context())
 	require.NoError(t, err)
 	open := func(seenEpoch uint32) (ordinal uint32) {
-		_, err := hand.Exec(t.Context(), `SELECT opened FROM changelog_head, changelog_open_epoch('test', epoch, $1, seq + 1, 0, '{"ranges": []}', 1, 0)`, seenEpoch)
+		_, err := hand.Exec(t.Context(), `SELECT opened FROM changelog_head, changelog_open_epoch('test', epoch, $1, seq + 1, 0,
+			'{"ranges": []}', 1, 0)`, seenEpoch)
 		require.NoError(t, err)
 		require.NoError(t, hand.QueryRow(t.Context(), `SELECT epoch FROM changelog_head`).Scan(&ordinal))
 		return ordinal
@@ -406,7 +409,8 @@ func TestAPayloadThatBreaksTheBoundsGoesOutAsATombstoneAndDoesNotStopTheStream(t
 	db, hand := open(t)
 	f := newFollow(t, db)
 	exec(t, hand, `ALTER TABLE link DROP CONSTRAINT link_location_is_a_header`)
-	exec(t, hand, `INSERT INTO link (workspace_id, domain_id, code, original_url, location) VALUES (1, 1, 'poison', 'https://example.com/', 'https://example.com/' || repeat('x', 30000))`)
+	exec(t, hand, `INSERT INTO link (workspace_id, domain_id, code, original_url, location)
+		VALUES (1, 1, 'poison', 'https://example.com/', 'https://example.com/' || repeat('x', 30000))`)
 	insert(t, db, link("after"))
 	f.catchUp(t, db, 10)
 	require.Equal(t, waypost.Deleted, f.rows["1/1/poison"].State)
@@ -426,7 +430,8 @@ func TestTheOldestOfAChangelogThatIsTooLargeIsDroppedInOrder(t *testing.T) {
 	left := func() (names []string) {
 		rows, err := hand.Query(t.Context(), `
 			SELECT inhrelid::regclass::text FROM pg_inherits JOIN changelog_head ON true
-			WHERE inhparent = 'changelog'::regclass AND inhrelid::regclass::text ~ '[0-9]' AND substr(inhrelid::regclass::text, 11)::bigint < seq ORDER BY 1`)
+			WHERE inhparent = 'changelog'::regclass AND inhrelid::regclass::text ~ '[0-9]'
+				AND substr(inhrelid::regclass::text, 11)::bigint < seq ORDER BY 1`)
 		require.NoError(t, err)
 		names, err = pgx.CollectRows(rows, pgx.RowTo[string])
 		require.NoError(t, err)
@@ -462,7 +467,8 @@ func TestMaintenanceGivesWayToWhoeverHoldsTheChangelog(t *testing.T) {
 
 	require.NoError(t, db.MaintainOnce(t.Context()))
 	names := func() (all []string) {
-		rows, err := hand.Query(t.Context(), `SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'changelog'::regclass ORDER BY 1`)
+		rows, err := hand.Query(t.Context(), `SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'changelog'::regclass
+			ORDER BY 1`)
 		require.NoError(t, err)
 		all, err = pgx.CollectRows(rows, pgx.RowTo[string])
 		require.NoError(t, err)

@@ -34,14 +34,16 @@ JOIN unnest($9::boolean[], $10::text[], $11::text[], $12::text[], $13::text[], $
      AS p (bot, country, city, device, browser, os, referrer, place) ON p.place = e.profile
 WHERE ` + isNextBatch
 
-// findEventWishes tells what the workspaces say that want single clicks.
+// findEventWishes reads the settings of the workspaces that keep single clicks.
 const findEventWishes = `
 SELECT id, settings::text FROM workspace
 WHERE id = ANY($1) AND deleted_at IS NULL AND settings ->> 'events' IN ('all', 'sampled')`
 
-// eventsOf gives the single clicks that workspaces want to have, nil for none. Only
-// a batch that has the times of its clicks has any.
-func (db *ClickStore) eventsOf(ctx context.Context, b *waypost.ClickBatch, hash [32]byte, targets []target, now time.Time) (*clickEvents, error) {
+// eventsOf returns the single clicks that workspaces keep, nil for none. Only a batch
+// with the times of its clicks has any.
+func (db *ClickStore) eventsOf(
+	ctx context.Context, b *waypost.ClickBatch, hash [32]byte, targets []target, now time.Time,
+) (*clickEvents, error) {
 	if !b.Exact {
 		return nil, nil
 	}
@@ -131,9 +133,9 @@ const selectDetached = `
 SELECT c.relname FROM pg_class c JOIN pg_class parent ON parent.oid = 'click_event'::regclass AND parent.relnamespace = c.relnamespace
 WHERE c.relkind = 'r' AND NOT c.relispartition AND c.relname ~ '^click_event_[0-9]{4}_(0[1-9]|1[0-2])$' ORDER BY 1`
 
-// deleteSingles deletes the single clicks of links of a workspace, and gives how many there were.
-// What is gone when it fails stays gone, so that another try comes farther. Months that were taken out come
-// last: one that is taken out meanwhile is among them.
+// deleteSingles deletes the single clicks of links of a workspace and returns their
+// number. If it fails, deleted clicks stay deleted, so that a retry gets further.
+// Detached months come last, so that a month that is detached meanwhile is among them.
 func (db *ClickStore) deleteSingles(ctx context.Context, as scope, ws waypost.WorkspaceID, links []int64) (gone int64, err error) {
 	if gone, err = db.deleteSinglesOf(ctx, as, "click_event", ws, links); err != nil {
 		return gone, err
@@ -152,10 +154,12 @@ func (db *ClickStore) deleteSingles(ctx context.Context, as scope, ws waypost.Wo
 	return gone, nil
 }
 
-// deleteSinglesOf deletes those in a table, the oldest of a link first, in steps that end within
-// a statement's time however many there are. A step ends with the time of the last of the link's
-// first clicks; each partition is read by its index, in order.
-func (db *ClickStore) deleteSinglesOf(ctx context.Context, as scope, table string, ws waypost.WorkspaceID, links []int64) (gone int64, err error) {
+// deleteSinglesOf deletes those in a table, the oldest of a link first, in steps that end
+// within a statement's time however many there are. A step ends with the time of the last
+// of the link's first clicks; each partition is read by its index, in order.
+func (db *ClickStore) deleteSinglesOf(
+	ctx context.Context, as scope, table string, ws waypost.WorkspaceID, links []int64,
+) (gone int64, err error) {
 	var clicked []int64
 	if err := db.pool.queryIn(ctx, as, `
 		SELECT id FROM unnest($2::bigint[]) id WHERE EXISTS (SELECT FROM `+table+` WHERE `+ofWorkspace("workspace_id", "$1")+` AND link_id = id)`,
@@ -166,14 +170,16 @@ func (db *ClickStore) deleteSinglesOf(ctx context.Context, as scope, table strin
 	for _, link := range clicked {
 		for {
 			var end *time.Time
-			if err := db.pool.queryRowIn(ctx, as, `SELECT max(at) FROM (SELECT at`+own+` ORDER BY at LIMIT $3) first`, []any{ws, link, singlesAtOnce}, &end); err != nil {
+			if err := db.pool.queryRowIn(ctx, as, `SELECT max(at) FROM (SELECT at`+own+` ORDER BY at LIMIT $3) first`,
+				[]any{ws, link, singlesAtOnce}, &end); err != nil {
 				return gone, err
 			}
 			if end == nil {
 				break
 			}
 			var n int64
-			if err := db.pool.queryRowIn(ctx, as, `WITH gone AS (DELETE`+own+` AND at <= $3 RETURNING clicks) SELECT coalesce(sum(clicks), 0)::bigint FROM gone`,
+			if err := db.pool.queryRowIn(ctx, as, `WITH gone AS (DELETE`+own+` AND at <= $3 RETURNING clicks)
+				SELECT coalesce(sum(clicks), 0)::bigint FROM gone`,
 				[]any{ws, link, *end}, &n); err != nil {
 				return gone, err
 			}

@@ -18,9 +18,9 @@ import (
 const (
 	eventMonthsAhead = 2
 	eventsInterval   = time.Hour
-	// An export may read for long, and nobody waits for it.
+	// An export may read for long, and no process waits for it.
 	eventsTimeLimit = 12 * time.Hour
-	eventsLock      = 2 // beside 1, that of the changelog's partitions, under maintenanceLocks
+	eventsLock      = 2 // 1 is that of the changelog's partitions
 )
 
 // maintenanceLocks is the first key of the locks of maintenance.
@@ -49,7 +49,8 @@ func (db *ClickStore) KeepEventsOnce(ctx context.Context, now time.Time) error {
 		errs = append(errs, db.makeEventMonth(ctx, month))
 	}
 	first := this.AddDate(0, -db.cfg.EventMonths, 0)
-	// A month is exported once: what still came for it afterwards would take the place of its file.
+	// A month is exported once: what still came for it afterwards would take the place of
+	// its file.
 	if y, m, _ := now.Add(-maxClickAge - 24*time.Hour).Date(); first.After(time.Date(y, m, 1, 0, 0, 0, 0, time.UTC)) {
 		first = time.Date(y, m, 1, 0, 0, 0, 0, time.UTC)
 	}
@@ -57,9 +58,10 @@ func (db *ClickStore) KeepEventsOnce(ctx context.Context, now time.Time) error {
 	return errors.Join(errs...)
 }
 
-// strayMonths gives the months of clicks that came when there was no table for them.
+// strayMonths returns the months of clicks that arrived when there was no table for them.
 func (db *ClickStore) strayMonths(ctx context.Context) (months []time.Time, err error) {
-	err = db.pool.queryIn(ctx, system, `SELECT DISTINCT date_trunc('month', at AT TIME ZONE 'UTC')::timestamptz FROM click_event_default LIMIT 100`, nil,
+	err = db.pool.queryIn(ctx, system, `SELECT DISTINCT date_trunc('month', at AT TIME ZONE 'UTC')::timestamptz
+		FROM click_event_default LIMIT 100`, nil,
 		func(rows pgx.Rows) (err error) {
 			months, err = pgx.CollectRows(rows, pgx.RowTo[time.Time])
 			return err
@@ -82,7 +84,8 @@ func (db *ClickStore) makeEventMonth(ctx context.Context, month time.Time) error
 		}
 		for _, sql := range []string{
 			`CREATE TEMPORARY TABLE stray_clicks (LIKE click_event) ON COMMIT DROP`,
-			fmt.Sprintf(`WITH stray AS (DELETE FROM click_event WHERE at >= '%s' AND at < '%s' RETURNING *) INSERT INTO stray_clicks SELECT * FROM stray`,
+			fmt.Sprintf(`WITH stray AS (DELETE FROM click_event WHERE at >= '%s' AND at < '%s' RETURNING *)
+				INSERT INTO stray_clicks SELECT * FROM stray`,
 				month.Format(time.RFC3339), month.AddDate(0, 1, 0).Format(time.RFC3339)),
 		} {
 			if _, err := tx.Exec(ctx, sql); err != nil {
@@ -104,9 +107,9 @@ func (db *ClickStore) makeEventMonth(ctx context.Context, month time.Time) error
 	return classify("make the table of a month of clicks", err)
 }
 
-// dropEventMonths drops the months before first. A month is first taken out of
-// click_event, so that nothing comes to it while it is exported; one that was taken out by a
-// process that then died is found by its name.
+// dropEventMonths drops the months before first. It first detaches a month from
+// click_event, so that no click is added during the export. A month that was detached by
+// a process that then died is found by its name.
 func (db *ClickStore) dropEventMonths(ctx context.Context, first time.Time) error {
 	conn, err := db.pool.Acquire(ctx)
 	if err != nil {
@@ -166,7 +169,7 @@ func (db *ClickStore) dropEventMonth(ctx context.Context, m eventMonth) (done bo
 		return done, classify("drop a month of clicks", err)
 	}
 	if m.Attached {
-		// Whoever deletes clicks of a link has to get at it until it is dropped.
+		// Deleting a link's clicks must reach the month until it is dropped.
 		if out, err := alter(`ALTER TABLE click_event DETACH PARTITION `+table, `SELECT waypost_protect('`+m.Name+`')`); err != nil || !out {
 			return false, err
 		}
@@ -224,22 +227,24 @@ func (db *ClickStore) exportMonth(ctx context.Context, dir, table, month string)
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// exportedBlocks is how much of a table is read in one transaction: some 20,000 clicks.
+// exportedBlocks is the number of blocks that one transaction reads: some 20,000 clicks.
 const exportedBlocks = 250
 
-// selectExported gives the clicks in a part of a table.
+// selectExported reads the clicks in a part of a table.
 const selectExported = `
 SELECT row_to_json(e)::text FROM (
 	SELECT c.at, c.workspace_id, c.link_id, l.domain_id, l.code, c.clicks, c.bot, c.country, c.city, c.device, c.browser, c.os, c.referrer
 	FROM %s c LEFT JOIN LATERAL (SELECT domain_id, code FROM link WHERE id = c.link_id LIMIT 1) l ON true
 	WHERE c.ctid >= $1::text::tid AND c.ctid < $2::text::tid) e`
 
-// copyEvents writes a JSON object a line. It reads a table to which nothing comes any more by its places
-// on the disk, a part at a time, which is written once its transaction is over: one that is as long as the export
-// would keep every table of the database from being cleaned up. The scope sees all tenants' rows.
+// copyEvents writes a JSON object a line. It reads a table to which nothing comes any
+// more by its places on the disk, a part at a time, which is written once its transaction
+// is over: one that is as long as the export would keep every table of the database from
+// being cleaned up. The scope sees all tenants' rows.
 func (db *ClickStore) copyEvents(ctx context.Context, w io.Writer, table string) error {
 	var blocks int64
-	if err := db.pool.queryRowIn(ctx, system, `SELECT pg_relation_size($1::regclass) / current_setting('block_size')::bigint`, []any{table}, &blocks); err != nil {
+	if err := db.pool.queryRowIn(ctx, system, `SELECT pg_relation_size($1::regclass) / current_setting('block_size')::bigint`,
+		[]any{table}, &blocks); err != nil {
 		return err
 	}
 	var lines []byte
@@ -248,7 +253,8 @@ func (db *ClickStore) copyEvents(ctx context.Context, w io.Writer, table string)
 		var b pgx.Batch
 		system.first(&b)
 		b.Queue(`SELECT set_config('statement_timeout', $1, true)`, ingestTimeLimit)
-		b.Queue(fmt.Sprintf(selectExported, table), fmt.Sprintf("(%d,0)", first), fmt.Sprintf("(%d,0)", first+exportedBlocks)).Query(func(rows pgx.Rows) error {
+		b.Queue(fmt.Sprintf(selectExported, table), fmt.Sprintf("(%d,0)", first),
+			fmt.Sprintf("(%d,0)", first+exportedBlocks)).Query(func(rows pgx.Rows) error {
 			for rows.Next() {
 				lines = append(append(lines, rows.RawValues()[0]...), '\n')
 			}

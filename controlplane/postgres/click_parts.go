@@ -18,19 +18,20 @@ const (
 	maxClickAhead = 5 * time.Minute
 	maxClickAge   = 30 * 24 * time.Hour
 
-	// maxClicksOfLink bounds what one batch may say of one link: nobody clicks that
+	// maxClicksOfLink bounds the clicks of one link in one batch: no link is followed that
 	// often, and a wrong number must not poison the counter.
 	maxClicksOfLink = 1 << 32
 
-	// maxPartBytes bounds what a batch becomes: each part has the profiles of its own rows, so that few
-	// bytes of a batch can become very many. The most rows with the longest referrers that an edge sends stay below.
+	// maxPartBytes bounds what a batch becomes: each part has the profiles of its own rows,
+	// so that few bytes of a batch can become very many. The most rows with the longest
+	// referrers that an edge sends stay below.
 	maxPartBytes = 16 * clickbatch.MaxBytes
 
 	quartersOfDay = rollup.Quarters
 )
 
-// clickParts are parallel arrays, in the order of workspace, link and day, and what they add
-// up to.
+// clickParts are parallel arrays, in the order of workspace, link and day, and what they
+// add up to.
 type clickParts struct {
 	workspaces, links []int64
 	days              []time.Time
@@ -95,7 +96,7 @@ func partsOf(b *waypost.ClickBatch, targets []target, now time.Time) (*clickPart
 	return m.out, nil
 }
 
-// believed gives a click's own time, or now when that cannot be.
+// believed returns a click's own time, or now if that time is impossible.
 func believed(at int64, now time.Time) (_ int64, redated bool) {
 	if at > now.Add(maxClickAhead).UnixMilli() || at < now.Add(-maxClickAge).UnixMilli() {
 		return now.UnixMilli(), true
@@ -170,8 +171,8 @@ func (m *partMaker) add(l *waypost.LinkClicks, t target, day int64, rows []quart
 	o.details, o.bytes = append(o.details, m.packed[begin:len(m.packed):len(m.packed)]), len(m.packed)
 }
 
-// visit gives a part its visitors: those of its day. Who came on a day without clicks
-// came with clicks whose time was not believed, on the link's last day.
+// visit adds the visitors of its day to a part. Visitors of a day without clicks made
+// clicks whose time was not believed; they count on the link's last day.
 func (m *partMaker) visit(l *waypost.LinkClicks, day int64, lastDay bool) {
 	for _, v := range l.Visitors {
 		mine := int64(v.Day) == day
@@ -189,7 +190,7 @@ func (m *partMaker) visit(l *waypost.LinkClicks, day int64, lastDay bool) {
 	m.part.Visitors = slices.Compact(m.part.Visitors)
 }
 
-// last gives the time of the newest click of a day, as exactly as the batch tells it.
+// last returns the time of the newest click of a day, as exactly as the batch has it.
 func (m *partMaker) last(l *waypost.LinkClicks, day, quarter int64) time.Time {
 	newest := quarter * waypost.QuarterHour
 	see := func(at int64) {
@@ -219,15 +220,15 @@ const (
 	// differ in; areaStep is what lies between an area and those in it. See click_areas.
 	smallestArea, largestArea, areaStep = 8, areaBits, 2
 
-	// A row with that many bytes, of which each part takes so many besides its detail, fits
-	// a page of PostgreSQL.
+	// A row of packBytes fits a page of PostgreSQL. Each part takes partBytes besides its
+	// detail.
 	packBytes, partBytes = 7_900, 5*8 + 4 + 4
 )
 
-// areaOf gives the area of 2^bits links that a link is in.
+// areaOf returns the area of 2^bits links that a link is in.
 func areaOf(link int64, bits uint) int64 { return link>>bits<<bits | int64(bits) }
 
-// areasOf gives all areas that links are in.
+// areasOf returns all areas that links are in.
 func areasOf(links []int64) []int64 {
 	var areas []int64
 	for bits := uint(smallestArea); bits <= largestArea; bits += areaStep {
@@ -246,9 +247,10 @@ func (p *clickParts) queue(q *pgx.Batch, node string, boot [16]byte, seq int64) 
 	})
 }
 
-// cut gives the rows that parts [from, to) become. They are of one area of 2^bits links, unless
-// that is more than the largest has. It becomes one row when that fits a page, those of smaller areas
-// otherwise, and as many as it takes when there are none.
+// cut calls row for the rows that the parts [from, to) become. The parts are of one area
+// of 2^bits links, unless bits is above the largest area. They become one row if that
+// fits a page, otherwise rows of smaller areas, and in the smallest area as many rows as
+// needed.
 func (p *clickParts) cut(from, to int, bits uint, row func(area int64, from, to int)) {
 	for from < to {
 		end, size := from, 0
@@ -273,20 +275,25 @@ func (p *clickParts) cut(from, to int, bits uint, row func(area int64, from, to 
 	}
 }
 
-// takePartsOf removes the parts of a link, and gives what they add up to. Rollers are kept
-// off its area.
+// takePartsOf removes the parts of a link and returns their sums. Rollers are kept off
+// its area meanwhile.
 var takePartsOf = `
 WITH rest AS MATERIALIZED (
 	SELECT p.ctid AS place, sum(s.clicks) FILTER (WHERE s.link = $2) AS gone, sum(s.bots) FILTER (WHERE s.link = $2) AS bots,
-	       array_agg(s.link ORDER BY s.n) FILTER (WHERE s.link <> $2) AS links, array_agg(s.day ORDER BY s.n) FILTER (WHERE s.link <> $2) AS days,
-	       array_agg(s.clicks ORDER BY s.n) FILTER (WHERE s.link <> $2) AS clicks, array_agg(s.bots ORDER BY s.n) FILTER (WHERE s.link <> $2) AS bot_clicks,
-	       array_agg(s.at ORDER BY s.n) FILTER (WHERE s.link <> $2) AS newest, array_agg(s.detail ORDER BY s.n) FILTER (WHERE s.link <> $2) AS details
+	       array_agg(s.link ORDER BY s.n) FILTER (WHERE s.link <> $2) AS links,
+	       array_agg(s.day ORDER BY s.n) FILTER (WHERE s.link <> $2) AS days,
+	       array_agg(s.clicks ORDER BY s.n) FILTER (WHERE s.link <> $2) AS clicks,
+	       array_agg(s.bots ORDER BY s.n) FILTER (WHERE s.link <> $2) AS bot_clicks,
+	       array_agg(s.at ORDER BY s.n) FILTER (WHERE s.link <> $2) AS newest,
+	       array_agg(s.detail ORDER BY s.n) FILTER (WHERE s.link <> $2) AS details
 	FROM click_pack p
-	CROSS JOIN LATERAL unnest(p.links, p.days, p.clicks, p.bot_clicks, p.newest, p.details) WITH ORDINALITY AS s (link, day, clicks, bots, at, detail, n)
+	CROSS JOIN LATERAL unnest(p.links, p.days, p.clicks, p.bot_clicks, p.newest, p.details) WITH ORDINALITY
+		AS s (link, day, clicks, bots, at, detail, n)
 	WHERE ` + ofWorkspace("p.workspace_id", "$1") + ` AND p.area = ANY ($3::bigint[]) AND $2::bigint = ANY (p.links)
 	GROUP BY p.ctid),
 emptied AS (DELETE FROM click_pack p USING rest r WHERE p.ctid = r.place AND r.links IS NULL),
 kept AS (
-	UPDATE click_pack p SET links = r.links, days = r.days, clicks = r.clicks, bot_clicks = r.bot_clicks, newest = r.newest, details = r.details
+	UPDATE click_pack p SET links = r.links, days = r.days, clicks = r.clicks, bot_clicks = r.bot_clicks, newest = r.newest,
+		details = r.details
 	FROM rest r WHERE p.ctid = r.place AND r.links IS NOT NULL)
 SELECT coalesce(sum(gone), 0)::bigint, coalesce(sum(bots), 0)::bigint FROM rest`

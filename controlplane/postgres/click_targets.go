@@ -15,12 +15,12 @@ import (
 	"waypost"
 )
 
-// target is the link that clicks are of. No link has the id 0.
+// target returns the target of a link in the replica.
 type target struct{ link, workspace int64 }
 
-// findLinks looks codes up, all at once, each by the index: as a join the
-// planner would rather read all links. Links that were deleted are found, too: their edges
-// did redirect.
+// findLinks looks codes up, all at once, each by the index: as a join the planner would
+// rather read all links. Links that were deleted are found, too: their edges did
+// redirect.
 const findLinks = `
 SELECT s.place - 1, l.id, l.workspace_id
 FROM unnest($1::bigint[], $2::text[]) WITH ORDINALITY AS s (domain_id, code, place)
@@ -28,12 +28,13 @@ CROSS JOIN LATERAL (SELECT id, workspace_id FROM link WHERE domain_id = s.domain
 
 // planLookups is for transactions with large arrays: more time, and nothing is compiled
 // that runs for less time than that takes.
-const planLookups = `SELECT set_config('statement_timeout', $1, true), set_config('jit', 'off', true), set_config('enable_seqscan', 'off', true)`
+const planLookups = `SELECT set_config('statement_timeout', $1, true), set_config('jit', 'off', true),
+	set_config('enable_seqscan', 'off', true)`
 
-// targetsOf gives the target of each of the batch's links, zero where a code names none. Most
-// are remembered. Ids are given away again only by a database that was restored from a backup,
-// and then the highest first: so the highest that was remembered is looked up again, and when it
-// is another's, nothing that is remembered counts.
+// targetsOf returns the target of each of the batch's links, zero where no link has the
+// code. Most come from the cache. Only a database that was restored from a backup uses
+// ids again, the highest first. So targetsOf looks up the highest cached id again, and
+// drops the cache if it belongs to another link.
 func (db *ClickStore) targetsOf(ctx context.Context, b *waypost.ClickBatch) ([]target, error) {
 	targets := make([]target, len(b.Links))
 	now := time.Now()
@@ -58,8 +59,8 @@ func (db *ClickStore) targetsOf(ctx context.Context, b *waypost.ClickBatch) ([]t
 	return targets, nil
 }
 
-// findTargets looks some of the batch's links up, in the order of the index, so that each of its
-// pages is read once.
+// findTargets looks some of the batch's links up, in the order of the index, so that each
+// of its pages is read once.
 func (db *ClickStore) findTargets(ctx context.Context, b *waypost.ClickBatch, asked []int, targets []target) error {
 	if len(asked) == 0 {
 		return nil
@@ -89,10 +90,10 @@ func (db *ClickStore) findTargets(ctx context.Context, b *waypost.ClickBatch, as
 	return classify("find the links of clicks", db.pool.SendBatch(ctx, &q).Close())
 }
 
-// linkCache remembers which links the codes of clicks name, so that PostgreSQL is not asked
-// for the same ones with every batch. A code never names another link, but links are purged: so
-// nothing is remembered for longer than two cacheAges. It grows to 64 MiB, two million links, and
-// forgets some then. The zero value is empty.
+// linkCache remembers which links the codes of clicks name, so that PostgreSQL is not
+// asked for the same ones with every batch. A code never names another link, but links
+// are purged: so nothing is remembered for longer than two cacheAges. It grows to 64 MiB,
+// two million links, and forgets some then. The zero value is empty.
 type linkCache struct {
 	mu   sync.Mutex
 	seed maphash.Seed
@@ -134,8 +135,8 @@ func cacheKeyOf(l *waypost.LinkClicks) (k cacheKey, ok bool) {
 
 func ageOf(now time.Time) uint8 { return uint8(now.Unix() / int64(cacheAge/time.Second)) }
 
-// find fills in the targets that are remembered. It gives the numbers of the others, and that of
-// the highest id among those that are; -1 for none.
+// find fills in the cached targets. It returns the indexes of the other links, and the
+// index of the highest id among the cached ones, -1 for none.
 func (c *linkCache) find(links []waypost.LinkClicks, targets []target, now time.Time) (others []int, newest int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -157,7 +158,7 @@ func (c *linkCache) find(links []waypost.LinkClicks, targets []target, now time.
 	return others, newest
 }
 
-// entry gives that of a key, nil if there is none. The lock is held.
+// entry returns the entry of a key, nil if there is none. The lock is held.
 func (c *linkCache) entry(key cacheKey) *cachedLink {
 	if len(c.sets) == 0 {
 		return nil
@@ -175,7 +176,7 @@ func (c *linkCache) set(key cacheKey) *[cacheWays]cachedLink {
 	return &c.sets[maphash.Bytes(c.seed, key[:])&uint64(len(c.sets)-1)]
 }
 
-// remember keeps the targets with these numbers, but for those that are none.
+// remember keeps the targets with these indexes, except those without a link.
 func (c *linkCache) remember(links []waypost.LinkClicks, targets []target, numbers []int, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -190,8 +191,8 @@ func (c *linkCache) remember(links []waypost.LinkClicks, targets []target, numbe
 	}
 }
 
-// put puts a link where there is none, or one that is too old, or else in place of any. The
-// lock is held.
+// put puts a link where there is none, or one that is too old, or else in place of any.
+// The lock is held.
 func (c *linkCache) put(l cachedLink) {
 	if have := c.entry(l.key); have != nil {
 		*have = l

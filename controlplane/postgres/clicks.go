@@ -80,8 +80,8 @@ INSERT INTO click_dead_letter_more AS m (node, letters, clicks, newest_at)
 SELECT $1, 1, $5::numeric, now() FROM letter WHERE letters >= $8
 ON CONFLICT (node) DO UPDATE SET letters = m.letters + 1, clicks = m.clicks + excluded.clicks, newest_at = now()`
 
-// judgeBatch gives the watermark, the hash that is known for the batch's identity,
-// and whether this very batch is among the dead letters.
+// judgeBatch returns the watermark, the known hash for the batch's identity, and whether
+// this very batch is among the dead letters.
 const judgeBatch = `
 SELECT coalesce((SELECT seq FROM click_watermark WHERE node = $1 AND boot = $2), 0),
        coalesce((SELECT hash FROM click_batch WHERE node = $1 AND boot = $2 AND seq = $3),
@@ -89,9 +89,11 @@ SELECT coalesce((SELECT seq FROM click_watermark WHERE node = $1 AND boot = $2),
        EXISTS (SELECT FROM click_dead_letter WHERE node = $1 AND boot = $2 AND seq = $3 AND hash = $4)`
 
 // IngestClicks implements controlplane.ClickStore: its links and who wants events are
-// looked up, and then the batch is counted in one round trip, one transaction; another for
-// a dead letter.
-func (db *ClickStore) IngestClicks(ctx context.Context, b *waypost.ClickBatch, hash [32]byte, body []byte) (controlplane.ClickReceipt, error) {
+// looked up, and then the batch is counted in one round trip, one transaction; another
+// for a dead letter.
+func (db *ClickStore) IngestClicks(
+	ctx context.Context, b *waypost.ClickBatch, hash [32]byte, body []byte,
+) (controlplane.ClickReceipt, error) {
 	if b.Seq == 0 || b.Seq > math.MaxInt64 {
 		return controlplane.ClickReceipt{}, waypost.Errorf(waypost.EInvalid, "the batch's sequence number is out of range")
 	}
@@ -131,7 +133,9 @@ func (db *ClickStore) countClicks(ctx context.Context, b *waypost.ClickBatch, ha
 
 // buryClicks keeps a batch as a dead letter. What the database refuses now it
 // would refuse again, so the queue goes on without it.
-func (db *ClickStore) buryClicks(ctx context.Context, b *waypost.ClickBatch, hash [32]byte, body []byte, why error) (controlplane.ClickReceipt, error) {
+func (db *ClickStore) buryClicks(
+	ctx context.Context, b *waypost.ClickBatch, hash [32]byte, body []byte, why error,
+) (controlplane.ClickReceipt, error) {
 	said := new(big.Int)
 	for i := range b.Links {
 		for _, r := range b.Links[i].Rows {
@@ -142,11 +146,12 @@ func (db *ClickStore) buryClicks(ctx context.Context, b *waypost.ClickBatch, has
 	if err != nil {
 		return r, err
 	}
-	db.pool.log.Error("a batch of clicks was not counted and is kept as a dead letter", "node", b.Node, "seq", b.Seq, "clicks", said.String(), "error", why)
+	db.pool.log.Error("a batch of clicks was not counted and is kept as a dead letter", "node", b.Node, "seq", b.Seq, "clicks",
+		said.String(), "error", why)
 	return controlplane.ClickReceipt{Watermark: r.Watermark, DeadLetter: true}, nil
 }
 
-// deadLetter is what is kept of a batch that is not counted.
+// deadLetter describes a batch that is not counted.
 type deadLetter struct {
 	clicks string // a number of any size
 	reason string
@@ -156,7 +161,9 @@ type deadLetter struct {
 // takeClicks moves the watermark past the batch, if it is the next one, and counts
 // its parts. A batch that was taken before changes nothing; another one under its
 // identity is EInvalid, unless it is to be kept as a dead letter.
-func (db *ClickStore) takeClicks(ctx context.Context, b *waypost.ClickBatch, hash [32]byte, parts *clickParts, events *clickEvents, letter *deadLetter) (controlplane.ClickReceipt, error) {
+func (db *ClickStore) takeClicks(
+	ctx context.Context, b *waypost.ClickBatch, hash [32]byte, parts *clickParts, events *clickEvents, letter *deadLetter,
+) (controlplane.ClickReceipt, error) {
 	var watermark int64
 	var taken, buried bool
 	var stored []byte
@@ -183,7 +190,8 @@ func (db *ClickStore) takeClicks(ctx context.Context, b *waypost.ClickBatch, has
 		return rows.Err()
 	})
 	if letter != nil {
-		q.Queue(keepDeadLetter, node, boot, seq, hash[:], letter.clicks, letter.reason, letter.body, maxDeadLetters, maxLetterBodies, maxLetterBytes)
+		q.Queue(keepDeadLetter, node, boot, seq, hash[:], letter.clicks, letter.reason, letter.body, maxDeadLetters, maxLetterBodies,
+			maxLetterBytes)
 	}
 	q.Queue(judgeBatch, node, boot, seq, hash[:]).QueryRow(func(row pgx.Row) error {
 		return row.Scan(&watermark, &stored, &buried)

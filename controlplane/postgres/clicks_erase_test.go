@@ -14,7 +14,8 @@ import (
 	"waypost/controlplane/postgres"
 )
 
-var eraser = controlplane.Actor{Workspace: waypost.DefaultWorkspace, KeyID: 3, Name: "dpo", Scopes: []controlplane.Scope{controlplane.ScopeAdmin}}
+var eraser = controlplane.Actor{Workspace: waypost.DefaultWorkspace, KeyID: 3, Name: "dpo",
+	Scopes: []controlplane.Scope{controlplane.ScopeAdmin}}
 
 // everything is a time that holds all clicks of a test.
 func everything(t *testing.T) *controlplane.Span {
@@ -121,8 +122,10 @@ func TestAWorkspaceIsTheSumOfItsLinksWhateverIsForgotten(t *testing.T) {
 				require.NoError(t, err)
 			default:
 				seq++
-				when := at(rapid.IntRange(0, 23).Draw(r, "hour"), rapid.IntRange(0, 59).Draw(r, "minute")).AddDate(0, 0, -rapid.IntRange(0, 1).Draw(r, "days"))
-				send(t, db, seq, rows(code, rapid.Uint64Range(1, 9).Draw(r, "visitor"), rapid.Uint32Range(0, 2).Draw(r, "profile"), rapid.Uint64Range(1, 5).Draw(r, "clicks"), when))
+				when := at(rapid.IntRange(0, 23).Draw(r, "hour"), rapid.IntRange(0, 59).Draw(r, "minute")).AddDate(0, 0, -rapid.IntRange(0,
+					1).Draw(r, "days"))
+				send(t, db, seq, rows(code, rapid.Uint64Range(1, 9).Draw(r, "visitor"), rapid.Uint32Range(0, 2).Draw(r, "profile"),
+					rapid.Uint64Range(1, 5).Draw(r, "clicks"), when))
 			}
 		}
 		requireSums(t, db, codes)

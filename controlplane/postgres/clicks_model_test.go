@@ -14,7 +14,7 @@ import (
 
 const hourOfMillis = 4 * waypost.QuarterHour
 
-// tally is what a link, or a workspace, was clicked: counted click by click, in plain maps.
+// tally counts the clicks of a link, or a workspace, one by one, in plain maps.
 type tally struct {
 	clicks, bots int64
 	last         int64
@@ -68,7 +68,7 @@ func (t *tally) add(b *waypost.ClickBatch, l *waypost.LinkClicks) {
 	}
 }
 
-// requireDays compares what the database tells of links, or of all, with a tally.
+// requireDays compares the database's clicks of links, or of all, with a tally.
 func (t *tally) requireDays(rt require.TestingT, db *postgres.DB, links []int64) {
 	days, err := db.ClicksByDay(context.Background(), waypost.DefaultWorkspace, postgres.ClickDays{Links: links, First: 0, End: 1 << 20})
 	require.NoError(rt, err)
@@ -113,7 +113,8 @@ func (t *tally) requireLink(rt require.TestingT, db *postgres.DB, hand *pgx.Conn
 		require.Equal(rt, t.last, l.LastAccessedAt.UnixMilli())
 	}
 	var events int64
-	require.NoError(rt, hand.QueryRow(context.Background(), `SELECT coalesce(sum(clicks), 0)::bigint FROM click_event WHERE link_id = $1`, l.ID).Scan(&events))
+	require.NoError(rt, hand.QueryRow(context.Background(), `SELECT coalesce(sum(clicks), 0)::bigint FROM click_event
+		WHERE link_id = $1`, l.ID).Scan(&events))
 	require.Equal(rt, t.events, events)
 	top, exact, err := db.TopLinks(context.Background(), waypost.DefaultWorkspace, 0, 1<<20, 10)
 	require.NoError(rt, err)
@@ -137,7 +138,7 @@ var somebody = []waypost.ClickProfile{
 	{Bot: true},
 }
 
-// drawLink gives clicks on a link within the days before a time.
+// drawLink draws clicks on a link within the days before a time.
 func drawLink(t *rapid.T, code string, now int64, exact bool) (l waypost.LinkClicks, ok bool) {
 	l = waypost.LinkClicks{Domain: waypost.DefaultDomain, Code: waypost.Code(code)}
 	seen := make(map[int32]bool)

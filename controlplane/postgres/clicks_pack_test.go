@@ -38,7 +38,8 @@ func TestPartsOfManyLinksShareRowsThatFitAPage(t *testing.T) {
 	require.Greater(t, rows, int64(10))
 	require.Less(t, rows, int64(60))
 	require.Zero(t, number(t, hand, `SELECT count(*) FROM click_pack p WHERE pg_column_size(p.*) > 8160`))
-	require.Zero(t, number(t, hand, `SELECT pg_relation_size(reltoastrelid) FROM pg_class WHERE relname = 'click_pack'`), "nothing lies elsewhere")
+	require.Zero(t, number(t, hand, `SELECT pg_relation_size(reltoastrelid) FROM pg_class
+		WHERE relname = 'click_pack'`), "nothing lies elsewhere")
 	require.Zero(t, number(t, hand, `SELECT count(*) FROM click_part WHERE area <> ALL (click_areas(link_id))`))
 	require.Positive(t, number(t, hand, `SELECT count(DISTINCT area & 255) FROM click_pack`))
 	require.EqualValues(t, 450, clicks(t, db, "link-449"))

@@ -17,8 +17,8 @@ import (
 	"waypost/controlplane/postgres"
 )
 
-// sender is one boot of an edge with all its batches. Taken is a lower bound: what
-// became of a delivery that was cut off, nobody knows.
+// sender is one boot of an edge with all its batches. Taken is a lower bound, because the
+// outcome of an interrupted delivery is unknown.
 type sender struct {
 	batches []*waypost.ClickBatch
 	taken   uint64
@@ -93,7 +93,8 @@ func TestWhateverIsRepeatedReorderedOrCutOffEveryBatchIsCountedOnce(t *testing.T
 			case fate == "is cut off":
 				patience = time.Duration(rapid.IntRange(0, 3000).Draw(t, "µs")) * time.Microsecond
 			case fate == "comes with other content" && b.Seq <= s.taken:
-				b = &waypost.ClickBatch{Node: b.Node, Boot: b.Boot, Seq: b.Seq, Exact: true, Profiles: anybody, Links: []waypost.LinkClicks{total(codes[0], 1000)}}
+				b = &waypost.ClickBatch{Node: b.Node, Boot: b.Boot, Seq: b.Seq, Exact: true, Profiles: anybody,
+					Links: []waypost.LinkClicks{total(codes[0], 1000)}}
 			}
 			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			r, err := send(ctx, b)
@@ -129,7 +130,8 @@ func TestWhateverIsRepeatedReorderedOrCutOffEveryBatchIsCountedOnce(t *testing.T
 				require.Equal(t, s.size(seq), counted)
 			}
 		}
-		// One at a time, and all of them at the end: what is counted twice, or not at all, stays so.
+		// One at a time, and all of them at the end: what is counted twice, or not at all,
+		// stays so.
 		code := rapid.SampledFrom(codes[:3]).Draw(t, "code")
 		id := expected[code].requireLink(t, db, hand, waypost.Code(code))
 		expected[code].requireDays(t, db, []int64{id})

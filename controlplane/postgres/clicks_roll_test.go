@@ -49,7 +49,8 @@ func TestWhatCannotBeReadIsSetAsideAndItsClicksStayCounted(t *testing.T) {
 	require.NoError(t, db.NewRoller(postgres.RollerConfig{Metrics: registry}).Fold(t.Context()))
 	told()
 	require.Equal(t, []int64{3, 3}, []int64{
-		number(t, hand, `SELECT count(*) FROM click_set_aside WHERE link_id = $1`, id), number(t, hand, `SELECT count(DISTINCT what) FROM click_set_aside`),
+		number(t, hand, `SELECT count(*) FROM click_set_aside WHERE link_id = $1`, id), number(t, hand,
+			`SELECT count(DISTINCT what) FROM click_set_aside`),
 	})
 	require.EqualValues(t, 1, number(t, hand, `SELECT count(*) FROM click_set_aside WHERE body = '\x0107'`))
 	require.EqualValues(t, 3, metric(t, registry, "waypost_click_set_aside_total"))
@@ -61,7 +62,7 @@ func TestWhatCannotBeReadIsSetAsideAndItsClicksStayCounted(t *testing.T) {
 	require.EqualValues(t, 8, number(t, hand, `SELECT clicks FROM click_day`))
 }
 
-// metric gives the value of a counter or gauge without labels.
+// metric returns the value of a counter or gauge without labels.
 func metric(t *testing.T, registry *prometheus.Registry, name string) float64 {
 	t.Helper()
 	families, err := registry.Gather()
@@ -130,9 +131,12 @@ func TestPartsThatAnotherRollerHasAtHandWaitInSight(t *testing.T) {
 
 func TestWhoWantsEventsHasEveryClickOrASample(t *testing.T) {
 	db, hand := open(t, func(c *postgres.Config) { c.EventSample = 10 })
-	exec(t, hand, `INSERT INTO workspace (id, name, slug, settings) VALUES (7, 'All', 'all', '{"events": "all"}'), (8, 'Sample', 'sample', '{"events": "sampled"}'), (9, 'Strange', 'strange', '{"events": 3}'),
-		(10, 'Seldom', 'seldom', '{"events": "sampled", "events_sample": 550}'), (11, 'Broken', 'broken', '{"events": "sampled", "events_sample": -4}')`)
-	for code, ws := range map[string]waypost.WorkspaceID{"none": 1, "every": 7, "some": 8, "more": 8, "strange": 9, "seldom": 10, "broken": 11} {
+	exec(t, hand, `INSERT INTO workspace (id, name, slug, settings)
+		VALUES (7, 'All', 'all', '{"events": "all"}'), (8, 'Sample', 'sample', '{"events": "sampled"}'), (9, 'Strange', 'strange', '{"events": 3}'),
+		(10, 'Seldom', 'seldom', '{"events": "sampled", "events_sample": 550}'), (11, 'Broken', 'broken', '{"events": "sampled",
+			"events_sample": -4}')`)
+	for code, ws := range map[string]waypost.WorkspaceID{"none": 1, "every": 7, "some": 8, "more": 8, "strange": 9, "seldom": 10,
+		"broken": 11} {
 		l := link(code)
 		l.Workspace = ws
 		insert(t, db, l)
@@ -158,10 +162,13 @@ func TestWhoWantsEventsHasEveryClickOrASample(t *testing.T) {
 	require.Equal(t, 10, told.Settings.EventsSample, "which is what it says when it has none of its own")
 	require.EqualValues(t, 1, number(t, hand, `
 		SELECT count(*) FROM click_event WHERE workspace_id = 7 AND at = $1
-		AND (country, city, device, browser, os, referrer) = ('DE', 'Köln', 'mobile', 'Firefox', 'Android', 'www.example.com')`, time.UnixMilli(now)))
-	require.EqualValues(t, 1_000, number(t, hand, `SELECT clicks FROM click_event WHERE workspace_id = 7 AND bot`), "clicks that are alike are one row")
+		AND (country, city, device, browser, os, referrer) = ('DE', 'Köln', 'mobile', 'Firefox', 'Android',
+			'www.example.com')`, time.UnixMilli(now)))
+	require.EqualValues(t, 1_000, number(t, hand, `SELECT clicks FROM click_event WHERE workspace_id = 7
+		AND bot`), "clicks that are alike are one row")
 
-	b = &waypost.ClickBatch{Node: "edge-1", Boot: someBoot, Seq: 2, Profiles: anybody, Links: []waypost.LinkClicks{totalAt("every", 5, waypost.Quarter(now))}}
+	b = &waypost.ClickBatch{Node: "edge-1", Boot: someBoot, Seq: 2, Profiles: anybody, Links: []waypost.LinkClicks{totalAt("every", 5,
+		waypost.Quarter(now))}}
 	ingest(t, db, b)
 	require.EqualValues(t, 1_100, count(7), "a batch that was folded has no single clicks")
 	require.EqualValues(t, 1_105, number(t, hand, `SELECT sum(clicks)::bigint FROM v_daily_click_stats WHERE workspace_id = 7`))
@@ -250,5 +257,6 @@ func TestVoidsAndDroppedClicksAreKeptInSight(t *testing.T) {
 	b = batch(3)
 	b.Dropped = 12
 	require.False(t, ingest(t, db, b).Voided, "a batch that has nothing but dropped clicks is not lost")
-	require.Equal(t, []int64{1, 42}, []int64{number(t, hand, `SELECT voided FROM click_watermark`), number(t, hand, `SELECT dropped FROM click_watermark`)})
+	require.Equal(t, []int64{1, 42}, []int64{number(t, hand, `SELECT voided FROM click_watermark`), number(t, hand,
+		`SELECT dropped FROM click_watermark`)})
 }

@@ -16,14 +16,15 @@ import (
 	"waypost/controlplane/postgres"
 )
 
-// heldMonth gives a database with a month of single clicks that was taken out and cannot be
-// exported, and what makes the export work.
+// heldMonth returns a database with a month of single clicks that was detached and cannot
+// be exported, and a function that makes the export work.
 func heldMonth(t *testing.T) (db *postgres.DB, keep func() error, repair func()) {
 	dir := filepath.Join(t.TempDir(), "events")
 	require.NoError(t, os.WriteFile(dir, nil, 0o600))
 	db, hand := open(t, func(c *postgres.Config) { c.ExportEvents, c.EventMonths = dir, 13 })
 	insert(t, db, link("spring"), link("summer"))
-	exec(t, hand, `INSERT INTO click_event SELECT date_trunc('month', now()) - interval '1 day', 1, l.id, n, false, '', '', '', '', '', '' FROM link l, generate_series(1, 3) n`)
+	exec(t, hand, `INSERT INTO click_event SELECT date_trunc('month', now()) - interval '1 day', 1, l.id, n, false, '', '', '', '', '', ''
+		FROM link l, generate_series(1, 3) n`)
 	now := time.Now().UTC()
 	later := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC).AddDate(0, 14, 0)
 	keep = func() error { return db.KeepEventsOnce(t.Context(), later) }
@@ -67,9 +68,11 @@ func TestAMonthOfManyBlocksIsExportedWhole(t *testing.T) {
 	db, hand := open(t, func(c *postgres.Config) { c.ExportEvents, c.EventMonths = dir, 13 })
 	insert(t, db, link("spring"))
 	month := time.Now().UTC().Format("2006_01")
-	exec(t, hand, `INSERT INTO click_event SELECT now(), 1, l.id, n, false, '', '', '', '', '', repeat('x', 1900) FROM link l, generate_series(1, 1100) n`)
+	exec(t, hand, `INSERT INTO click_event SELECT now(), 1, l.id, n, false, '', '', '', '', '', repeat('x', 1900)
+		FROM link l, generate_series(1, 1100) n`)
 	exec(t, hand, `DELETE FROM click_event WHERE clicks % 10 = 0`)
-	require.Greater(t, number(t, hand, `SELECT pg_relation_size($1::regclass) / 8192`, "click_event_"+month), int64(250), "more than is read at once")
+	require.Greater(t, number(t, hand, `SELECT pg_relation_size($1::regclass) / 8192`, "click_event_"+month), int64(250),
+		"more than is read at once")
 	now := time.Now().UTC()
 	require.NoError(t, db.KeepEventsOnce(t.Context(), time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC).AddDate(0, 14, 0)))
 

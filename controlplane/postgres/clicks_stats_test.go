@@ -18,7 +18,7 @@ var people = []waypost.ClickProfile{
 	{Device: "bot", Browser: "Googlebot", Bot: true},
 }
 
-// at gives a moment of the day before yesterday, which no day's end comes near.
+// at returns a moment of the day before yesterday, which no day's end comes near.
 func at(hour, minute int) time.Time {
 	now := time.Now().UTC()
 	return time.Date(now.Year(), now.Month(), now.Day()-2, hour, minute, 0, 0, time.UTC)
@@ -110,7 +110,8 @@ func TestClicksAreToldByTimeAndByWhomBeforeAndAfterTheyAreFolded(t *testing.T) {
 		require.Equal(t, []int64{18}, series(s, c.Quarters))
 		require.EqualValues(t, 4, c.Visitors)
 		require.Equal(t, named("DE", 12, "", 3, "FR", 3), c.Breakdowns[controlplane.Countries].Named)
-		require.Equal(t, controlplane.TopLinks{Links: []controlplane.TopLink{{Domain: 1, Code: "spring", OriginalURL: "https://example.com/spring", Clicks: 10, Bots: 2}}, Exact: true}, top)
+		require.Equal(t, controlplane.TopLinks{Links: []controlplane.TopLink{{Domain: 1, Code: "spring",
+			OriginalURL: "https://example.com/spring", Clicks: 10, Bots: 2}}, Exact: true}, top)
 		clicks, bots, err := db.WorkspaceTotals(t.Context(), waypost.DefaultWorkspace)
 		require.NoError(t, err)
 		require.Equal(t, [2]int64{18, 3}, [2]int64{clicks, bots})
@@ -148,8 +149,10 @@ func TestALongTimeIsAddedUpFromAllItsDays(t *testing.T) {
 	send(t, db, 1, rows("spring", 1, 0, 5, at(12, 0)))
 	fold(t, db)
 	// Batches bring no clicks that are older than a month, so they are made by hand.
-	exec(t, hand, `INSERT INTO click_day SELECT link_id, day - n * 100, workspace_id, clicks, bot_clicks, breakdown, visitors FROM click_day, generate_series(1, 7) n`)
-	exec(t, hand, `INSERT INTO click_hour SELECT link_id, hour - n * interval '100 days', workspace_id, q0, q1, q2, q3, b0, b1, b2, b3 FROM click_hour, generate_series(1, 7) n`)
+	exec(t, hand, `INSERT INTO click_day SELECT link_id, day - n * 100, workspace_id, clicks, bot_clicks, breakdown, visitors
+		FROM click_day, generate_series(1, 7) n`)
+	exec(t, hand, `INSERT INTO click_hour SELECT link_id, hour - n * interval '100 days', workspace_id, q0, q1, q2, q3, b0, b1, b2, b3
+		FROM click_hour, generate_series(1, 7) n`)
 	s := span(t, at(0, 0).AddDate(-3, 0, 0), at(23, 0), controlplane.ByDay, nil)
 	c, err := db.LinkClicks(t.Context(), waypost.DefaultWorkspace, linkID(t, db, "spring"), s)
 	require.NoError(t, err)
@@ -186,7 +189,8 @@ func TestAnEdgeThatIsGoneIsWaitedForNoLongerUnlessItComesBack(t *testing.T) {
 		}
 		return nodes
 	}
-	require.NoError(t, db.NoteProgress(t.Context(), []controlplane.EdgeProgress{{Node: "edge-a", Region: "eu", Pending: 7, Until: time.Now()}, {Node: "edge-b", Region: "eu"}}))
+	require.NoError(t, db.NoteProgress(t.Context(), []controlplane.EdgeProgress{{Node: "edge-a", Region: "eu", Pending: 7,
+		Until: time.Now()}, {Node: "edge-b", Region: "eu"}}))
 	ingest(t, db, &waypost.ClickBatch{Node: "edge-c", Boot: someBoot, Seq: 1, Exact: true})
 	for _, node := range []string{"edge-a", "edge-c"} {
 		require.Equal(t, waypost.EConflict, waypost.CodeOf(db.GiveUpEdge(t.Context(), operator, node, time.Minute)), "it was heard of just now")
@@ -202,7 +206,8 @@ func TestAnEdgeThatIsGoneIsWaitedForNoLongerUnlessItComesBack(t *testing.T) {
 	require.Equal(t, []string{"edge-b"}, waiting())
 	entries, err := db.Audit(t.Context(), waypost.DefaultWorkspace, 0, 10)
 	require.NoError(t, err)
-	require.Equal(t, []string{"edges.gone", "edge-c", "edges.gone", "edge-a"}, []string{entries[0].Action, entries[0].Subject, entries[1].Action, entries[1].Subject})
+	require.Equal(t, []string{"edges.gone", "edge-c", "edges.gone", "edge-a"}, []string{entries[0].Action, entries[0].Subject,
+		entries[1].Action, entries[1].Subject})
 	require.Contains(t, string(entries[1].Detail), `"pending": 7`)
 
 	require.NoError(t, db.NoteProgress(t.Context(), []controlplane.EdgeProgress{{Node: "edge-a", Region: "eu", Pending: 7}}))
@@ -212,7 +217,8 @@ func TestAnEdgeThatIsGoneIsWaitedForNoLongerUnlessItComesBack(t *testing.T) {
 func TestEdgesThatFellSilentBeforeTheControlPlaneWasStartedAreShown(t *testing.T) {
 	db, hand := open(t)
 	require.NoError(t, db.NoteProgress(t.Context(), []controlplane.EdgeProgress{
-		{Node: "dead", Region: "eu", Pending: 7}, {Node: "elsewhere", Region: "eu"}, {Node: "here", Region: "eu"}, {Node: "long-dead", Region: "eu", Pending: -1}, {Node: "stopped", Region: "eu", Left: true},
+		{Node: "dead", Region: "eu", Pending: 7}, {Node: "elsewhere", Region: "eu"}, {Node: "here", Region: "eu"}, {Node: "long-dead",
+			Region: "eu", Pending: -1}, {Node: "stopped", Region: "eu", Left: true},
 	}))
 	exec(t, hand, `UPDATE click_progress SET reported_at = now() - CASE node WHEN 'long-dead' THEN interval '1 hour' WHEN 'elsewhere' THEN interval '-1 minute' ELSE interval '1 minute' END`)
 	fleet := controlplane.NewFleet(controlplane.FleetConfig{Head: db})

@@ -91,7 +91,8 @@ func TestClicksAreCountedOnceHoweverOftenTheirBatchIsSent(t *testing.T) {
 		require.NoError(t, err)
 		require.EqualValues(t, 6, l.Clicks)
 		require.Equal(t, second.Links[0].Last, l.LastAccessedAt.UnixMilli(), "an older click does not move it back")
-		list, err := db.ListLinks(t.Context(), waypost.DefaultWorkspace, controlplane.LinkFilter{}, time.Now(), controlplane.NewestFirst, controlplane.ListPlace{}, 10)
+		list, err := db.ListLinks(t.Context(), waypost.DefaultWorkspace, controlplane.LinkFilter{}, time.Now(), controlplane.NewestFirst,
+			controlplane.ListPlace{}, 10)
 		require.NoError(t, err)
 		page := list.Links
 		require.Equal(t, []int64{0, 1, 6}, []int64{page[0].Clicks, page[1].Clicks, page[2].Clicks})
@@ -159,9 +160,9 @@ func TestAnotherBatchUnderATakenIdentityIsADeadLetter(t *testing.T) {
 	insert(t, db, link("spring"))
 	ingest(t, db, batch(1, total("spring", 1)))
 	ingest(t, db, batch(2, total("spring", 1)))
-	twin := batch(1, total("spring", 40), total("summer", 2))
+	dedupe := batch(1, total("spring", 40), total("summer", 2))
 	for range 2 {
-		require.Equal(t, controlplane.ClickReceipt{Watermark: 2, DeadLetter: true}, ingest(t, db, twin))
+		require.Equal(t, controlplane.ClickReceipt{Watermark: 2, DeadLetter: true}, ingest(t, db, dedupe))
 	}
 	require.EqualValues(t, 2, clicks(t, db, "spring"))
 	require.EqualValues(t, 1, number(t, hand, `SELECT count(*) FROM click_dead_letter`))
@@ -169,7 +170,7 @@ func TestAnotherBatchUnderATakenIdentityIsADeadLetter(t *testing.T) {
 	var said int64
 	require.NoError(t, hand.QueryRow(t.Context(), `SELECT clicks::bigint, body FROM click_dead_letter`).Scan(&said, &body))
 	require.EqualValues(t, 42, said)
-	require.Equal(t, clickbatch.Append(nil, twin), body)
+	require.Equal(t, clickbatch.Append(nil, dedupe), body)
 	require.Equal(t, controlplane.ClickReceipt{Watermark: 3, Clicks: 1}, ingest(t, db, batch(3, total("spring", 1))))
 }
 
@@ -191,7 +192,8 @@ func TestABatchThatCanNeverBeCountedIsADeadLetterAndTheQueueMoves(t *testing.T) 
 			for range 2 {
 				require.Equal(t, controlplane.ClickReceipt{Watermark: 2, DeadLetter: true}, ingest(t, db, bad))
 			}
-			require.EqualValues(t, 1, number(t, hand, `SELECT count(*) FROM click_dead_letter WHERE clicks = 7 + $1::numeric`, fmt.Sprint(poison.Rows[0].Count)))
+			require.EqualValues(t, 1, number(t, hand, `SELECT count(*) FROM click_dead_letter
+				WHERE clicks = 7 + $1::numeric`, fmt.Sprint(poison.Rows[0].Count)))
 			require.Equal(t, controlplane.ClickReceipt{Watermark: 3, Clicks: 1}, ingest(t, db, batch(3, total("spring", 1))))
 			require.EqualValues(t, 2, clicks(t, db, "spring"))
 			require.Zero(t, clicks(t, db, "summer"), "a batch is counted whole or not at all")
@@ -210,11 +212,13 @@ func TestABatchThatGrowsBeyondBoundsWhenItIsTakenApartIsADeadLetter(t *testing.T
 	for i := range uint32(clickbatch.MaxRows / n) {
 		long := strings.Repeat(string(rune('a'+i%26)), waypost.MaxClickName-4)
 		name := fmt.Sprintf("%s%04d", long, i)
-		b.Profiles = append(b.Profiles, waypost.ClickProfile{Country: "DE", City: name, Device: "mobile", Browser: name, OS: name, Referrer: name})
+		b.Profiles = append(b.Profiles, waypost.ClickProfile{Country: "DE", City: name, Device: "mobile", Browser: name, OS: name,
+			Referrer: name})
 		all = append(all, waypost.ClickRow{At: now, Profile: i, Count: 1})
 	}
 	for i := range n {
-		b.Links = append(b.Links, waypost.LinkClicks{Domain: waypost.DefaultDomain, Code: waypost.Code(fmt.Sprintf("link-%d", i)), Last: now, Rows: all})
+		b.Links = append(b.Links, waypost.LinkClicks{Domain: waypost.DefaultDomain, Code: waypost.Code(fmt.Sprintf("link-%d", i)),
+			Last: now, Rows: all})
 	}
 	require.Less(t, len(clickbatch.Append(nil, b)), clickbatch.MaxBytes)
 	require.Equal(t, controlplane.ClickReceipt{Watermark: 1, DeadLetter: true}, ingest(t, db, b))
@@ -242,7 +246,8 @@ func TestTheFirstDeadLettersOfANodeAreKeptAndTheOthersCounted(t *testing.T) {
 	require.EqualValues(t, 103, number(t, hand, `SELECT count(*) FROM click_dead_letter`))
 	require.EqualValues(t, 100, number(t, hand, `SELECT count(body) FROM click_dead_letter`))
 
-	exec(t, hand, `INSERT INTO click_dead_letter SELECT node, boot, seq, decode(lpad(to_hex(n), 64, '0'), 'hex'), 1, '' FROM click_watermark, generate_series(1, 897) n`)
+	exec(t, hand, `INSERT INTO click_dead_letter SELECT node, boot, seq, decode(lpad(to_hex(n), 64, '0'), 'hex'), 1, ''
+		FROM click_watermark, generate_series(1, 897) n`)
 	bury(200)
 	bury(201)
 	require.True(t, ingest(t, db, first).DeadLetter, "it is there")
@@ -255,11 +260,13 @@ func TestTheFirstDeadLettersOfANodeAreKeptAndTheOthersCounted(t *testing.T) {
 	exec(t, hand, `UPDATE click_dead_letter SET body = NULL WHERE clicks > 12`)
 	exec(t, hand, `UPDATE click_dead_letter SET body = convert_to(repeat('x', 33 << 20), 'UTF8') WHERE clicks < 12`) // 66 MiB
 	bury(300)
-	require.EqualValues(t, 1, number(t, hand, `SELECT count(*) FROM click_dead_letter WHERE clicks = 300 AND body IS NULL`), "what was judged makes room again; bytes are bounded, too")
+	require.EqualValues(t, 1, number(t, hand, `SELECT count(*) FROM click_dead_letter WHERE clicks = 300
+		AND body IS NULL`), "what was judged makes room again; bytes are bounded, too")
 	other := batch(1, total("spring", 1<<40))
 	other.Node = "edge-2"
 	require.True(t, ingest(t, db, other).DeadLetter)
-	require.EqualValues(t, 1, number(t, hand, `SELECT count(body) FROM click_dead_letter WHERE node = 'edge-2'`), "nodes have room of their own")
+	require.EqualValues(t, 1, number(t, hand, `SELECT count(body) FROM click_dead_letter
+		WHERE node = 'edge-2'`), "nodes have room of their own")
 }
 
 func TestClicksOfUnknownCodesAreCountedApartAndThoseOfDeletedLinksAsUsual(t *testing.T) {
@@ -374,7 +381,8 @@ func TestManyNodesWithTheSameLinksAndRollersNeverWaitInACircle(t *testing.T) {
 		require.EqualValues(t, nodes*batches*(i+1), clicks(t, db, fmt.Sprintf("link-%d", i)))
 	}
 	fold(t, db)
-	require.Equal(t, number(t, hand, `SELECT sum(clicks)::bigint FROM link_click`), number(t, hand, `SELECT sum(clicks)::bigint FROM click_watermark`))
+	require.Equal(t, number(t, hand, `SELECT sum(clicks)::bigint FROM link_click`), number(t, hand,
+		`SELECT sum(clicks)::bigint FROM click_watermark`))
 }
 
 func TestABatchIsForgottenAfterADayAndStaysCounted(t *testing.T) {

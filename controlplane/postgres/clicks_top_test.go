@@ -93,16 +93,18 @@ func TestTheLinksWithTheMostClicksAreFoundAmongManyMore(t *testing.T) {
 	exec(t, hand, fmt.Sprintf(`DELETE FROM click_day WHERE link_id = %d`, check(first, first+4, 1, true)[0].Link))
 	check(first, first+4, 5, true)
 
-	// A list that cannot be read costs certainty where its day is asked for, and nothing else.
+	// A list that cannot be read costs certainty where its day is asked for, and nothing
+	// else.
 	exec(t, hand, `UPDATE click_workspace_day SET top = '\xff' WHERE day = (SELECT max(day) FROM click_workspace_day)`)
 	for _, l := range check(first, first+4, 5, false) {
-		require.EqualValues(t, number(t, hand, `SELECT sum(clicks)::bigint FROM click_day WHERE link_id = $1`, l.Link), l.Clicks, "what is told is exact all the same")
+		require.EqualValues(t, number(t, hand, `SELECT sum(clicks)::bigint FROM click_day
+			WHERE link_id = $1`, l.Link), l.Clicks, "what is told is exact all the same")
 	}
 	check(first, first+3, 5, true)
 }
 
-// BenchmarkTopLinks finds the ten links with the most clicks of 30 days of a workspace with
-// four million days of links, and does the same by adding all up.
+// BenchmarkTopLinks finds the ten links with the most clicks of 30 days of a workspace
+// with four million days of links, and does the same by adding all up.
 func BenchmarkTopLinks(b *testing.B) {
 	const linksOfDay, days = 135_000, 30
 	url := cluster.Database(b)
@@ -119,13 +121,15 @@ func BenchmarkTopLinks(b *testing.B) {
 	// The clicks of a link fall with its rank, which is another every day, by a part.
 	exec(b, hand, fmt.Sprintf(`
 		INSERT INTO click_day (link_id, day, workspace_id, clicks, bot_clicks, breakdown, visitors)
-		SELECT l * 11, date '1970-01-01' + d, 1, greatest(1, 3000000 / ((l + d * 40 * (l %% 3)) %% %d + 1)), 0, decode(repeat('2a', 120), 'hex'), decode(repeat('2b', 40), 'hex')
+		SELECT l * 11, date '1970-01-01' + d, 1, greatest(1, 3000000 / ((l + d * 40 * (l %% 3)) %% %d + 1)), 0, decode(repeat('2a', 120),
+			'hex'), decode(repeat('2b', 40), 'hex')
 		FROM generate_series(%d, %d) d, generate_series(1, %d) l`, linksOfDay, first, first+days-1, linksOfDay))
 	exec(b, hand, `ANALYZE click_day`)
 	for day := first; day < first+days; day++ {
 		top := &rollup.Top{}
 		top.Set(everyTopOf(b, hand, 1, day, day+1, rollup.MaxTop+1)...)
-		_, err := hand.Exec(b.Context(), `INSERT INTO click_workspace_day (workspace_id, day, clicks, bot_clicks, breakdown, visitors, top) VALUES (1, $1, 1, 0, '', '', $2)`,
+		_, err := hand.Exec(b.Context(), `INSERT INTO click_workspace_day (workspace_id, day, clicks, bot_clicks, breakdown, visitors, top)
+			VALUES (1, $1, 1, 0, '', '', $2)`,
 			dayAt(day), top.Append(nil))
 		require.NoError(b, err)
 	}

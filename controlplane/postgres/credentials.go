@@ -30,7 +30,8 @@ func (db *FleetStore) CreateEnrolment(ctx context.Context, by controlplane.Actor
 		if err != nil {
 			return err
 		}
-		return auditNode(ctx, tx, by, "edges.enrol", e.Node, map[string]any{"region": e.Region, "role": e.Role, "label": e.Label, "expires_at": e.ExpiresAt})
+		return auditNode(ctx, tx, by, "edges.enrol", e.Node, map[string]any{"region": e.Region, "role": e.Role, "label": e.Label,
+			"expires_at": e.ExpiresAt})
 	})
 }
 
@@ -167,7 +168,8 @@ func (db *FleetStore) Enrol(ctx context.Context, token [32]byte, n controlplane.
 		}
 		var e enrolment
 		err := tx.QueryRow(ctx, `
-			SELECT id, region, role, coalesce(node, ''), created_by, expires_at <= now(), coalesce(credential, 0) FROM node_enrolment WHERE hash = $1 FOR UPDATE`, token[:]).
+			SELECT id, region, role, coalesce(node, ''), created_by, expires_at <= now(), coalesce(credential, 0) FROM node_enrolment
+				WHERE hash = $1 FOR UPDATE`, token[:]).
 			Scan(&e.id, &e.region, &e.role, &e.node, &e.by, &e.expired, &e.credential)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return waypost.Errorf(waypost.EUnauthorized, "the enrolment token is not valid")
@@ -188,7 +190,8 @@ func (db *FleetStore) Enrol(ctx context.Context, token [32]byte, n controlplane.
 	return made, err
 }
 
-// lockNode lets enrolments and revocations of a name come one after the other. It comes before any row.
+// lockNode lets enrolments and revocations of a name come one after the other. It comes
+// before any row.
 func lockNode(ctx context.Context, tx pgx.Tx, node string) error {
 	_, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(7307, hashtext($1))`, node)
 	return err
@@ -207,8 +210,8 @@ func (e *enrolment) suits(n *controlplane.EnrolNode) error {
 	return nil
 }
 
-// enrolledBefore answers a token that was used: again to who used it, whose answer may
-// have been lost, and to nobody else.
+// enrolledBefore answers a token that was used: it repeats the answer, which may have
+// been lost, to the node that used it, and refuses all others.
 func enrolledBefore(ctx context.Context, tx pgx.Tx, e *enrolment, n *controlplane.EnrolNode) (none controlplane.Node, err error) {
 	used, err := nodesIn(ctx, tx, "c.id = $1", e.credential)
 	if err != nil {
@@ -256,7 +259,8 @@ func enrol(ctx context.Context, tx pgx.Tx, e *enrolment, n *controlplane.EnrolNo
 	}
 	made.Former = append(made.Former, free...)
 	if _, err := tx.Exec(ctx, `
-		UPDATE node_credential SET revoked_at = now(), replaced = true WHERE (node = $1 OR id = $2) AND revoked_at IS NULL`, n.Node, previous); err != nil {
+		UPDATE node_credential SET revoked_at = now(), replaced = true WHERE (node = $1 OR id = $2)
+			AND revoked_at IS NULL`, n.Node, previous); err != nil {
 		return made, err
 	}
 	err = tx.QueryRow(ctx, `
@@ -273,10 +277,12 @@ func enrol(ctx context.Context, tx pgx.Tx, e *enrolment, n *controlplane.EnrolNo
 		return made, err
 	}
 	by := controlplane.Actor{Workspace: waypost.DefaultWorkspace, Name: "node " + n.Node + ", with a token of " + e.by}
-	return made, auditNode(ctx, tx, by, "edges.enrolled", n.Node, map[string]any{"region": made.Region, "role": made.Role, "replaces": len(named) > 0 || previous != 0})
+	return made, auditNode(ctx, tx, by, "edges.enrolled", n.Node, map[string]any{"region": made.Region, "role": made.Role,
+		"replaces": len(named) > 0 || previous != 0})
 }
 
-// unclaimed gives those of some names that no node has, or has had, but for the one that is to be enrolled.
+// unclaimed returns those of some names that no node has or has had, except the node that
+// is to be enrolled.
 func unclaimed(ctx context.Context, tx pgx.Tx, names []string, node string) (free []string, err error) {
 	if len(names) == 0 {
 		return nil, nil
@@ -290,7 +296,7 @@ func unclaimed(ctx context.Context, tx pgx.Tx, names []string, node string) (fre
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
-// formerNames gives the names that a node had, but for the one that it has now.
+// formerNames returns the names that a node had, except its present one.
 func formerNames(n *controlplane.Node, now string) (names []string) {
 	for _, name := range append([]string{n.Name}, n.Former...) {
 		if name != now {

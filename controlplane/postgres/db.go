@@ -37,28 +37,28 @@ type Config struct {
 	// PeakRate is an upper bound of the keys that the cluster issues in a second. A new
 	// epoch skips the keys that may have been issued while no process was watching.
 	PeakRate float64 // default 10,000, or less in a small key space
-	// Memory keeps the high-water mark of the changelog and the keys on disk, so that
-	// this process notices a database that went back in time. Nil: the mark lasts as
-	// long as the process.
+	// Memory keeps one small document on disk. Save is durable, and all or nothing, when it
+	// returns; Load returns nil if nothing was ever saved.
 	Memory Memory
 	// ReadOnly is for commands, which have no high-water mark: it opens no epoch.
 	ReadOnly bool
-	// Retention is how long the changelog is kept. A follower that was away for longer
-	// takes a snapshot.
+	// Retention bounds the age of the changelog. A follower that was away for longer takes
+	// a snapshot.
 	Retention time.Duration // default 72 h
 	// RetentionBytes bounds the changelog with its indexes: the oldest million
 	// transactions go while it is larger. The million with the head stays.
 	RetentionBytes int64 // default 64 GiB
-	// SaltRetention is how long the salt of a day is kept after the day. Clicks that
-	// arrive later count without a visitor.
+	// SaltRetention is the time for which the salt of a day is kept after the day. Clicks
+	// that arrive later count without a visitor.
 	SaltRetention time.Duration // default 48 h
-	// KeepAnswers is how long responses to requests with an Idempotency-Key are kept.
+	// KeepAnswers is the time for which responses to requests with an Idempotency-Key are
+	// kept.
 	KeepAnswers time.Duration // default 24 h
 	// MaxTransaction is the number of records above which a transaction is not
 	// streamed: followers take a snapshot instead.
 	MaxTransaction int // default 100,000
 	// HearTimeout bounds the wait of a follower while its position is compared with
-	// PostgreSQL. It is far below the silence after which a follower gives up.
+	// PostgreSQL. It is far below the silence after which a follower reconnects.
 	HearTimeout time.Duration // default 1 s
 	// EventSample: one of that many clicks is kept as an event, in workspaces that want
 	// a sample.
@@ -156,7 +156,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 		Notifier:      &Notifier{pool: p},
 		pool:          p,
 	}
-	pc.ConnConfig.RuntimeParams["role"] = nobody
+	pc.ConnConfig.RuntimeParams["role"] = noRole
 	pc.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		clicks.links.forget() // the server may be another one, which was behind
 		return history.checkHistory(ctx, conn)
@@ -240,9 +240,9 @@ type ClusterConfig struct {
 	DefaultHost              string   // of the shared domain; may change
 }
 
-// EnsureCluster writes the cluster's settings at the first start, and at every later start
-// refuses a configuration that contradicts them, because another secret or length would
-// repeat codes. It returns the cluster's identity.
+// EnsureCluster writes the cluster's settings at the first start, and at every later
+// start refuses a configuration that contradicts them, because another secret or length
+// would repeat codes. It returns the cluster's identity.
 func (db *DB) EnsureCluster(ctx context.Context, cfg ClusterConfig) (replication.Cluster, error) {
 	mac := hmac.New(sha256.New, cfg.Secret[:])
 	mac.Write([]byte("waypost cluster secret check"))
@@ -251,7 +251,8 @@ func (db *DB) EnsureCluster(ctx context.Context, cfg ClusterConfig) (replication
 	var id replication.Cluster
 	var code, prefix int
 	var stored []byte
-	_, err := db.pool.execIn(ctx, system, `INSERT INTO cluster (code_length, prefix_length, secret_check) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`,
+	_, err := db.pool.execIn(ctx, system, `INSERT INTO cluster (code_length, prefix_length, secret_check) VALUES ($1, $2, $3)
+		ON CONFLICT DO NOTHING`,
 		cfg.CodeLength, cfg.PrefixLength, check)
 	if err == nil {
 		err = db.pool.queryRowIn(ctx, system, `SELECT id, code_length, prefix_length, secret_check FROM cluster`, nil,
@@ -278,8 +279,8 @@ const (
 	maintenanceTimeLimit = 30 * time.Second
 )
 
-// Maintain does the periodic work of all stores until ctx ends: it makes partitions of the
-// changelog ahead of the head and drops old ones, makes salts ahead and destroys old
+// Maintain does the periodic work of all stores until ctx ends: it makes partitions of
+// the changelog ahead of the head and drops old ones, makes salts ahead and destroys old
 // ones, and deletes old click batches, responses and key rates.
 func (db *DB) Maintain(ctx context.Context) {
 	db.pool.every(ctx, maintenanceInterval, "maintenance", db.MaintainOnce)

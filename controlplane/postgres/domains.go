@@ -45,7 +45,8 @@ func (db *DomainStore) Domains(ctx context.Context, ws waypost.WorkspaceID) ([]w
 // AllDomains implements controlplane.DomainStore.
 func (db *DomainStore) AllDomains(ctx context.Context) ([]waypost.Domain, error) {
 	var all []waypost.Domain
-	err := db.pool.queryIn(ctx, system, `SELECT id, coalesce(workspace_id, 0), host FROM domain WHERE NOT retired`, nil, func(rows pgx.Rows) error {
+	err := db.pool.queryIn(ctx, system, `SELECT id, coalesce(workspace_id, 0), host FROM domain
+		WHERE NOT retired`, nil, func(rows pgx.Rows) error {
 		var d waypost.Domain
 		_, err := pgx.ForEachRow(rows, []any{&d.ID, &d.Workspace, &d.Host}, func() error { all = append(all, d); return nil })
 		return err
@@ -69,22 +70,25 @@ func (db *DomainStore) DomainOf(ctx context.Context, host string) (d waypost.Dom
 
 // DefaultTargets implements controlplane.DomainStore.
 func (db *DomainStore) DefaultTargets(ctx context.Context) (t waypost.DomainTargets, err error) {
-	err = db.pool.queryIn(ctx, stream, `SELECT `+domainColumns+` FROM domain WHERE id = $1`, []any{waypost.DefaultDomain}, func(rows pgx.Rows) error {
-		for rows.Next() {
-			d, err := scanDomain(rows)
-			if err != nil {
-				return err
+	err = db.pool.queryIn(ctx, stream, `SELECT `+domainColumns+` FROM domain WHERE id = $1`, []any{waypost.DefaultDomain},
+		func(rows pgx.Rows) error {
+			for rows.Next() {
+				d, err := scanDomain(rows)
+				if err != nil {
+					return err
+				}
+				t = d.DomainTargets
 			}
-			t = d.DomainTargets
-		}
-		return rows.Err()
-	})
+			return rows.Err()
+		})
 	return t, classify("read the default domain", err)
 }
 
-// SetDomain implements controlplane.DomainStore. Row-level security lets nobody but
-// the system change a shared domain, so that the default workspace acts as that.
-func (db *DomainStore) SetDomain(ctx context.Context, by controlplane.Actor, id waypost.DomainID, c controlplane.DomainChange) (d waypost.Domain, p waypost.Position, err error) {
+// SetDomain implements controlplane.DomainStore. Row-level security lets only the system
+// change a shared domain, so the default workspace acts as the system.
+func (db *DomainStore) SetDomain(
+	ctx context.Context, by controlplane.Actor, id waypost.DomainID, c controlplane.DomainChange,
+) (d waypost.Domain, p waypost.Position, err error) {
 	detail, err := json.Marshal(c)
 	if err != nil {
 		return d, p, err
@@ -126,8 +130,8 @@ func (db *DomainStore) SetDomain(ctx context.Context, by controlplane.Actor, id 
 	return d, p, nil
 }
 
-// scopeOf is what a change of domains may see: operators act as the system, since
-// row-level security lets nobody else change what is shared.
+// scopeOf returns the scope of a change of domains. Operators act as the system, because
+// row-level security lets no other role change shared domains.
 func scopeOf(by controlplane.Actor) scope {
 	if by.Workspace == waypost.DefaultWorkspace {
 		return system
@@ -136,14 +140,18 @@ func scopeOf(by controlplane.Actor) scope {
 }
 
 // CreateDomain implements controlplane.DomainStore.
-func (db *DomainStore) CreateDomain(ctx context.Context, by controlplane.Actor, d waypost.Domain) (waypost.Domain, waypost.Position, error) {
-	detail, err := json.Marshal(map[string]any{"host": d.Host, "shared": d.Workspace == 0, "root_url": string(d.Root), "not_found_url": string(d.NotFound)})
+func (db *DomainStore) CreateDomain(
+	ctx context.Context, by controlplane.Actor, d waypost.Domain,
+) (waypost.Domain, waypost.Position, error) {
+	detail, err := json.Marshal(map[string]any{"host": d.Host, "shared": d.Workspace == 0, "root_url": string(d.Root),
+		"not_found_url": string(d.NotFound)})
 	if err != nil {
 		return waypost.Domain{}, waypost.Position{}, err
 	}
 	p, err := db.changeAs(ctx, "add a domain", scopeOf(by), func(tx pgx.Tx) error {
 		var have int
-		if err := tx.QueryRow(ctx, `SELECT count(*) FROM domain WHERE NOT retired AND `+ofWorkspace("workspace_id", "$1"), int64(d.Workspace)).Scan(&have); err != nil {
+		if err := tx.QueryRow(ctx, `SELECT count(*) FROM domain WHERE NOT retired
+			AND `+ofWorkspace("workspace_id", "$1"), int64(d.Workspace)).Scan(&have); err != nil {
 			return err
 		}
 		if have >= controlplane.MaxDomains {
@@ -214,7 +222,8 @@ func (r *retirement) step(ctx context.Context, tx pgx.Tx) (done bool, err error)
 	// Links of a domain that is a workspace's own have an index of those that live.
 	used, args := `SELECT EXISTS (SELECT FROM link WHERE domain_id = $1 AND deleted_at IS NULL)`, []any{r.domain}
 	if owned {
-		used, args = `SELECT EXISTS (SELECT FROM link WHERE workspace_id = $2 AND domain_id = $1 AND domain_id <> 1 AND deleted_at IS NULL)`, append(args, r.by.Workspace)
+		used, args = `SELECT EXISTS (SELECT FROM link WHERE workspace_id = $2 AND domain_id = $1 AND domain_id <> 1
+			AND deleted_at IS NULL)`, append(args, r.by.Workspace)
 	}
 	var is bool
 	if err := tx.QueryRow(ctx, used, args...).Scan(&is); err != nil {
@@ -227,7 +236,8 @@ func (r *retirement) step(ctx context.Context, tx pgx.Tx) (done bool, err error)
 	if is {
 		return false, waypost.Errorf(waypost.EConflict, "the domain has links: delete them first, or use force, which deletes them with it")
 	}
-	_, err = tx.Exec(ctx, `UPDATE domain SET host = $2, retired = true, root_url = NULL, not_found_url = NULL WHERE id = $1`, r.domain, fmt.Sprintf("domain-%d.invalid", r.domain))
+	_, err = tx.Exec(ctx, `UPDATE domain SET host = $2, retired = true, root_url = NULL, not_found_url = NULL
+		WHERE id = $1`, r.domain, fmt.Sprintf("domain-%d.invalid", r.domain))
 	if err != nil {
 		return false, err
 	}

@@ -18,7 +18,9 @@ import (
 // ForgetClicks implements controlplane.StatsStore: single clicks in steps, and then all
 // the rest in one transaction. It keeps rollers off the link's area; parts that come
 // meanwhile count from zero.
-func (db *ClickStore) ForgetClicks(ctx context.Context, by controlplane.Actor, domain waypost.DomainID, code waypost.Code) (f controlplane.ForgottenClicks, err error) {
+func (db *ClickStore) ForgetClicks(
+	ctx context.Context, by controlplane.Actor, domain waypost.DomainID, code waypost.Code,
+) (f controlplane.ForgottenClicks, err error) {
 	e := erasure{workspace: by.Workspace}
 	err = db.pool.queryIn(ctx, tenantOf(by.Workspace), `
 		SELECT id FROM link WHERE `+ofWorkspace("workspace_id", "$1")+` AND domain_id = $2 AND code = $3`,
@@ -75,7 +77,7 @@ func (db *ClickStore) ForgetClicks(ctx context.Context, by controlplane.Actor, d
 	return f, nil
 }
 
-// erasure is what is deleted of a link.
+// erasure collects the deleted rows of a link.
 type erasure struct {
 	workspace waypost.WorkspaceID
 	link      int64
@@ -107,9 +109,11 @@ func (e *erasure) take(ctx context.Context, tx pgx.Tx) error {
 	}
 	q.Queue(takePartsOf, e.workspace, e.link, areasOf([]int64{e.link})).Query(count)
 	q.Queue(`DELETE FROM link_click`+own+` RETURNING clicks, bot_clicks`, e.workspace, e.link).Query(count)
-	q.Queue(`DELETE FROM click_day`+own+` RETURNING day - date '1970-01-01', clicks, bot_clicks, breakdown`, e.workspace, e.link).Query(e.scanDays)
+	q.Queue(`DELETE FROM click_day`+own+` RETURNING day - date '1970-01-01', clicks, bot_clicks, breakdown`, e.workspace,
+		e.link).Query(e.scanDays)
 	q.Queue(`DELETE FROM click_hour`+own+` RETURNING hour, q0, q1, q2, q3, b0, b1, b2, b3`, e.workspace, e.link).Query(e.scanHours)
-	q.Queue(`WITH gone AS (DELETE FROM click_event`+own+` RETURNING clicks) SELECT coalesce(sum(clicks), 0)::bigint FROM gone`, // that came meanwhile
+	q.Queue(`WITH gone AS (DELETE FROM click_event`+own+` RETURNING clicks) SELECT coalesce(sum(clicks), 0)::bigint FROM gone`,
+		// that came meanwhile
 		e.workspace, e.link).QueryRow(func(row pgx.Row) error {
 		var gone int64
 		err := row.Scan(&gone)
@@ -129,7 +133,7 @@ func (e *erasure) scanDays(rows pgx.Rows) error {
 		}
 		var err error
 		if d.breakdown, err = rollup.UnpackBreakdown(packed); err != nil {
-			// Nobody knows the names; the clicks go nevertheless.
+			// The names are lost; the clicks are deleted anyway.
 			d.breakdown = &rollup.Breakdown{}
 			d.breakdown.AddOther(countOf(d.clicks, d.bots))
 		}
@@ -159,12 +163,13 @@ UPDATE click_workspace_hour h
 SET q0 = greatest(h.q0 - s.q0, 0), q1 = greatest(h.q1 - s.q1, 0), q2 = greatest(h.q2 - s.q2, 0), q3 = greatest(h.q3 - s.q3, 0),
     b0 = least(greatest(h.b0 - s.b0, 0), greatest(h.q0 - s.q0, 0)), b1 = least(greatest(h.b1 - s.b1, 0), greatest(h.q1 - s.q1, 0)),
     b2 = least(greatest(h.b2 - s.b2, 0), greatest(h.q2 - s.q2, 0)), b3 = least(greatest(h.b3 - s.b3, 0), greatest(h.q3 - s.q3, 0))
-FROM unnest($2::bigint[], $3::timestamptz[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[])
+FROM unnest($2::bigint[], $3::timestamptz[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[],
+	$10::bigint[], $11::bigint[])
      AS s (key, hour, q0, q1, q2, q3, b0, b1, b2, b3)
 WHERE ` + ofWorkspace("h.workspace_id", "$1") + ` AND h.workspace_id = s.key AND h.hour = s.hour`
 
-// subtract takes the link's days out of the workspace's. Who holds the row of a day holds its
-// hours, too, as rollers have it. Visitors stay: a sketch cannot be subtracted from.
+// subtract takes the link's days out of the workspace's. Who holds the row of a day holds
+// its hours, too, as rollers have it. Visitors stay: a sketch cannot be subtracted from.
 func (e *erasure) subtract(ctx context.Context, tx pgx.Tx) error {
 	if len(e.days) == 0 && len(e.hours.at) == 0 {
 		return nil

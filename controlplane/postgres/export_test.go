@@ -2,7 +2,7 @@ package postgres
 
 import "context"
 
-// Sealed is what is kept of a document in a Memory.
+// Sealed returns the form of a document in a Memory.
 var Sealed = sealed
 
 // CountIn returns the one number of a query in the scope of workspaces.

@@ -18,7 +18,7 @@ type FleetStore struct{ pool *pool }
 
 const edgeOrderColumns = `id, node, what, repair, hold, ordered_by, ordered_at, until, done_at, outcome`
 
-// keptOrders is how many orders of an edge are kept.
+// keptOrders bounds the stored orders of an edge.
 const keptOrders = 50
 
 const (
@@ -60,7 +60,9 @@ func scanEdgeOrder(row pgx.CollectableRow) (o controlplane.EdgeOrder, err error)
 }
 
 // OrderEdge implements controlplane.OrderStore.
-func (db *FleetStore) OrderEdge(ctx context.Context, by controlplane.Actor, o controlplane.EdgeOrder, known bool) (given controlplane.EdgeOrder, err error) {
+func (db *FleetStore) OrderEdge(
+	ctx context.Context, by controlplane.Actor, o controlplane.EdgeOrder, known bool,
+) (given controlplane.EdgeOrder, err error) {
 	err = pgx.BeginTxFunc(ctx, db.pool, system.begin(), func(tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, insertEdgeOrder, o.Node, o.What, o.Repair, o.Hold, o.By, o.Until, known)
 		if err != nil {
@@ -131,7 +133,8 @@ func (db *FleetStore) OrderDone(ctx context.Context, node string, id int64, outc
 const noteProgress = `
 INSERT INTO click_progress AS p (node, region, complete_until, pending, has_left, reported_at)
 SELECT s.node, s.region, s.until, s.pending, s.has_left, now() - s.age * interval '1 second'
-FROM unnest($1::text[], $2::text[], $3::timestamptz[], $4::bigint[], $5::boolean[], $6::float8[]) AS s (node, region, until, pending, has_left, age)
+FROM unnest($1::text[], $2::text[], $3::timestamptz[], $4::bigint[], $5::boolean[], $6::float8[]) AS s (node, region, until, pending,
+	has_left, age)
 ORDER BY s.node COLLATE "C"
 ON CONFLICT (node) DO UPDATE
 SET region = excluded.region, complete_until = coalesce(excluded.complete_until, p.complete_until),
@@ -162,10 +165,11 @@ func (db *FleetStore) NoteProgress(ctx context.Context, nodes []controlplane.Edg
 	return classify("note up to when clicks are counted", err)
 }
 
-// heardOf tells when something was last heard of an edge, and whether that is so short ago that it
-// is not gone.
+// heardOf selects when an edge was last heard of, and whether that is recent enough to
+// count it as present.
 const heardOf = `
-SELECT max(at) IS NOT NULL, coalesce(max(at) > now() - $2::interval, false), coalesce(bool_or(has_left), false), coalesce(max(pending), -1) FROM (
+SELECT max(at) IS NOT NULL, coalesce(max(at) > now() - $2::interval, false), coalesce(bool_or(has_left), false),
+	coalesce(max(pending), -1) FROM (
 	SELECT reported_at, has_left, pending FROM click_progress WHERE node = $1
 	UNION ALL
 	SELECT updated_at, false, NULL FROM click_watermark WHERE node = $1) h (at, has_left, pending)`

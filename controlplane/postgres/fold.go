@@ -13,8 +13,8 @@ import (
 	"waypost/internal/failpoint"
 )
 
-// takeParts removes the first rows of an area, and gives them: one at least, and no more
-// once there are so many parts, or bytes of them.
+// takeParts removes and returns the first rows of an area: at least one, and no more once
+// a number of parts or of bytes is reached.
 const takeParts = `
 DELETE FROM click_pack WHERE ctid = ANY (ARRAY(
 	SELECT place FROM (
@@ -36,13 +36,13 @@ func (k linkDay) compare(o linkDay) int {
 	return cmp.Or(cmp.Compare(k.link, o.link), cmp.Compare(k.day, o.day))
 }
 
-// linkSum is what parts add to a link's counters.
+// linkSum is the sum of a link's parts.
 type linkSum struct {
 	count rollup.Count
 	last  time.Time
 }
 
-// brokenPiece is what could not be read.
+// brokenPiece is a value that could not be read.
 type brokenPiece struct {
 	linkDay
 	what, reason string
@@ -101,7 +101,7 @@ func (db *ClickStore) foldArea(ctx context.Context, tx pgx.Tx, cfg RollerConfig,
 	return nil
 }
 
-// take removes parts and adds them up. It gives the last area that it has met.
+// take removes parts and adds them up. It returns the last area that it met.
 func (in *folding) take(ctx context.Context, tx pgx.Tx, cfg RollerConfig, f *fold) (newest int64, err error) {
 	end := f.at.next().link
 	if f.at.next().workspace != f.at.workspace {
@@ -152,14 +152,16 @@ func (in *folding) add(k linkDay, count rollup.Count, last time.Time, detail []b
 	}
 }
 
-// rollups are the statements for the rows of links, or for those of workspaces. $1 is
-// the workspace, but for have, and the arrays have a place for each row.
+// rollups holds the statements for the rows of links, or of workspaces. $1 is the
+// workspace, except in have; the arrays have one element for each row.
 type rollups struct{ prepare, have, days, hours string }
 
-// Nobody else changes rows of the links of an area, so that they need no lock, and what is not there does not come.
-// Rows are looked up one by one, in their order: as a join the planner reads all of a table that
-// was small when it last looked. Keys are compared as they are, because what is worked out in a
-// comparison keeps row-level security from using an index. A workspace's row is made first and locked then, because they all add to it.
+// The roller holds the lock of the links' area, so their rows need no locks of their own,
+// and missing rows do not appear. Rows are looked up one by one, in order, because for a
+// join the planner may read all of a table that was small when it was last analyzed. Keys
+// are compared as they are, because a computed comparison keeps row-level security from
+// using an index. The row of a workspace is made first and locked then, because all
+// rollers add to it.
 var (
 	linkRollups      = rollupsOf("click_day", "click_hour", "link_id", "link_id, workspace_id", "s.key, $1::bigint", "")
 	workspaceRollups = rollupsOf("click_workspace_day", "click_workspace_hour", "workspace_id", "workspace_id", "$1::bigint", " FOR UPDATE")
@@ -184,7 +186,8 @@ SET clicks = excluded.clicks, bot_clicks = excluded.bot_clicks, breakdown = excl
 		hours: fill(`
 INSERT INTO {hours} AS h ({keys}, hour, q0, q1, q2, q3, b0, b1, b2, b3)
 SELECT {values}, s.hour, s.q0, s.q1, s.q2, s.q3, s.b0, s.b1, s.b2, s.b3
-FROM unnest($2::bigint[], $3::timestamptz[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[])
+FROM unnest($2::bigint[], $3::timestamptz[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[],
+	$10::bigint[], $11::bigint[])
      AS s (key, hour, q0, q1, q2, q3, b0, b1, b2, b3)
 ON CONFLICT ({key}, hour) DO UPDATE SET `) + addQuarters,
 	}
@@ -255,7 +258,8 @@ func (in *folding) store(ctx context.Context, tx pgx.Tx, to rollups, days map[li
 	}
 	q = pgx.Batch{}
 	q.Queue(to.days, in.workspace, rows.keys, rows.days, rows.clicks, rows.bots, rows.breakdowns, rows.visitors)
-	q.Queue(to.hours, in.workspace, hours.keys, hours.at, hours.n[0], hours.n[1], hours.n[2], hours.n[3], hours.n[4], hours.n[5], hours.n[6], hours.n[7])
+	q.Queue(to.hours, in.workspace, hours.keys, hours.at, hours.n[0], hours.n[1], hours.n[2], hours.n[3], hours.n[4], hours.n[5],
+		hours.n[6], hours.n[7])
 	if to.prepare == "" {
 		in.counted = rows
 		in.queueCounters(&q)
@@ -332,7 +336,8 @@ func (c *dayColumns) add(count rollup.Count, b *rollup.Breakdown, v *rollup.Visi
 	c.breakdowns, c.visitors = append(c.breakdowns, b.Append(nil)), append(c.visitors, v.Append(nil))
 }
 
-// hourColumns are the parallel arrays of hours: four quarters of all clicks, and four of bots.
+// hourColumns are the parallel arrays of hours: four quarters of all clicks, and four of
+// bots.
 type hourColumns struct {
 	keys []int64
 	at   []time.Time

@@ -18,7 +18,7 @@ func TestACodeThatAForgottenHistoryMayHaveIssuedCannotBeChosen(t *testing.T) {
 	db.Close()
 	hand := psql(t, url)
 	exec(t, hand, otherIdentity)
-	db = startNode(t, url, nil) // nobody remembers: keys are held back
+	db = startNode(t, url, nil) // without a high-water mark, keys are held back
 	defer db.Close()
 	unused := (l.Prefix + 1) % 3844
 	space, err := db.KeySpace(t.Context())
@@ -111,8 +111,8 @@ func TestTimesOfAWrongClockDoNotMakeTheGapSmall(t *testing.T) {
 	}
 }
 
-// A disk that was rolled back keeps its identity, and whoever comes first writes on
-// as if nothing had been; the one who remembers comes later.
+// A disk that was rolled back keeps its identity. The first control plane to connect
+// writes on as if nothing had happened; the one that remembers connects later.
 func TestWhatWasWrittenAfterARollbackDoesNotMakeTheGapSmall(t *testing.T) {
 	url, m := cluster.Database(t), &memory{}
 	db := startNode(t, url, m)

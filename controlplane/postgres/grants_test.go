@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// grants is what each role may do with each table once all migrations have run: r reads, a
-// adds, w changes, d deletes. What is not here may not be done.
+// grants lists the privileges of each role on each table after all migrations: r reads, a
+// adds, w changes, d deletes. Everything else is forbidden.
 const grants = `
 api_key: backup=r operator=rawd reaper=rwd tenant=raw
 app_user: backup=r operator=rawd tenant=raw
@@ -55,7 +55,7 @@ visitor_salt: backup=r operator=rawd stream=r
 workspace: backup=r ingest=r operator=rawd reaper=r search=rw tenant=rw
 `
 
-// whoMay tells for each table what each role may do.
+// whoMay selects the privileges of each role on each table.
 const whoMay = `
 	SELECT c.relname::text, array_agg(replace(r.rolname, 'waypost_', '') || '=' || p.can ORDER BY r.rolname)
 	FROM pg_class c CROSS JOIN pg_roles r CROSS JOIN LATERAL (
@@ -90,7 +90,8 @@ func TestEachRoleMayDoWithEachTableWhatItNeedsAndNoMore(t *testing.T) {
 		"partitions are reached through their tables")
 }
 
-// ofTenants is the tables with rows of tenants, or of their people, and partitions of such.
+// ofTenants is the tables with rows of tenants, or of their people, and partitions of
+// such.
 const ofTenants = `
 	c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND (
 		EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname IN ('workspace_id', 'home_id', 'payload', 'salt'))
@@ -102,7 +103,8 @@ func TestPoliciesAreOfTheRolesThatTheyAreMeantFor(t *testing.T) {
 	require.Empty(t, textOf(t, hand, `SELECT coalesce(string_agg(c.relname, ' '), '') FROM pg_class c
 		WHERE `+ofTenants+` AND NOT (c.relrowsecurity AND c.relforcerowsecurity)`), "they need ENABLE and FORCE ROW LEVEL SECURITY")
 	rows, err := hand.Query(t.Context(), `
-		SELECT DISTINCT p.polname::text || ' ' || p.polcmd::text || ' ' || p.polpermissive || ' ' || coalesce((SELECT string_agg(rolname, ',' ORDER BY rolname) FROM pg_roles WHERE oid = ANY (p.polroles)), 'everybody')
+		SELECT DISTINCT p.polname::text || ' ' || p.polcmd::text || ' ' || p.polpermissive || ' ' || coalesce((SELECT string_agg(rolname, ','
+			ORDER BY rolname) FROM pg_roles WHERE oid = ANY (p.polroles)), 'everybody')
 		FROM pg_policy p ORDER BY 1`)
 	require.NoError(t, err)
 	kinds, err := pgx.CollectRows(rows, pgx.RowTo[string])
@@ -142,7 +144,8 @@ func TestWithoutWorkspacesATenantSeesNothingInAnyTable(t *testing.T) {
 		`INSERT INTO idempotency (workspace_id, route, key, request, status, header, body) VALUES (1, 'r', 'k', sha256('r'), 200, '{}', '')`,
 		`INSERT INTO link_dedupe (workspace_id, domain_id, target, link_id) SELECT 1, 1, sha256('t'), id FROM link`,
 		`INSERT INTO link_click (link_id, workspace_id, clicks, last_accessed_at) SELECT id, 1, 5, now() FROM link`,
-		`INSERT INTO click_pack (workspace_id, area, links, days, clicks, bot_clicks, newest, details) VALUES (1, 8, '{1}', '{today}', '{1}', '{0}', '{now}', '{""}')`,
+		`INSERT INTO click_pack (workspace_id, area, links, days, clicks, bot_clicks, newest, details)
+			VALUES (1, 8, '{1}', '{today}', '{1}', '{0}', '{now}', '{""}')`,
 		`INSERT INTO click_hour VALUES (1, now(), 1, 1, 0, 0, 0, 0, 0, 0, 0)`,
 		`INSERT INTO click_day VALUES (1, current_date, 1, 1, 0, '', '')`,
 		`INSERT INTO click_workspace_hour VALUES (1, now(), 1, 0, 0, 0, 0, 0, 0, 0)`,

@@ -13,29 +13,29 @@ import (
 )
 
 const (
-	presenceInterval = 5 * time.Second
-	// deadAfter is the silence after which a control plane's leases are burned. When
-	// it is alive all the same it leases others; what it has minted is not accepted.
+	heartbeatInterval = 5 * time.Second
+	// deadAfter is the silence after which a control plane's leases are burned. If it is
+	// still alive, it leases others, and writes with its old keys are refused.
 	deadAfter = time.Minute
 	// roundTimeout bounds a round, so that a connection on which nothing comes any
 	// more does not end the rounds.
 	roundTimeout = 5 * time.Second
 )
 
-// Presence is how a control plane shows that it is alive, which is what its leases
-// hang on, and how many keys it issues.
-type Presence struct {
+// Heartbeat identifies a control plane in its heartbeats, on which its leases depend, and
+// counts the keys that it issues.
+type Heartbeat struct {
 	Node   string // "NAME/BOOT", as in its leases
 	Region waypost.Region
 	Issued func() map[int64]int64 // keys issued since the last call, by range
 }
 
-// Attend shows the presence, and burns the leases of control planes that are
+// SendHeartbeats shows the presence, and burns the leases of control planes that are
 // gone, until ctx is over.
-func (db *KeyRangeStore) Attend(ctx context.Context, p Presence) {
+func (db *KeyRangeStore) SendHeartbeats(ctx context.Context, p Heartbeat) {
 	deadAfter := failpoint.Limit("a control plane is dead after", deadAfter)
 	seen := attendance{start: time.Now()}
-	db.pool.every(ctx, presenceInterval, "show presence", func(ctx context.Context) error {
+	db.pool.every(ctx, heartbeatInterval, "show presence", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, roundTimeout)
 		defer cancel()
 		theirs, err := db.beat(ctx, p.Node, p.Region, p.Issued())
@@ -43,7 +43,8 @@ func (db *KeyRangeStore) Attend(ctx context.Context, p Presence) {
 			seen.interrupted()
 			return err
 		}
-		// After an outage of the database, or a jump of its clock, nobody has been heard, and all are alive.
+		// After an outage of the database or a jump of its clock, no control plane has been
+		// heard, so all count as alive.
 		if seen.round(time.Now(), theirs) < deadAfter {
 			return nil
 		}
@@ -51,8 +52,8 @@ func (db *KeyRangeStore) Attend(ctx context.Context, p Presence) {
 	})
 }
 
-// attendance tells for how long the presence was shown without an interruption, by
-// a clock of the database that goes as fast as this process's own.
+// attendance measures for how long heartbeats were sent without an interruption, by a
+// database clock that runs as fast as this process's own.
 type attendance struct {
 	start time.Time
 	since time.Time     // of the first of the rounds that have all succeeded
@@ -80,7 +81,7 @@ func (db *KeyRangeStore) Beat(ctx context.Context, node string, region waypost.R
 	return err
 }
 
-// beat is Beat, and gives the database's time.
+// beat sends a heartbeat and returns the database's time.
 func (db *KeyRangeStore) beat(ctx context.Context, node string, region waypost.Region, issued map[int64]int64) (now time.Time, err error) {
 	var b pgx.Batch
 	system.first(&b)

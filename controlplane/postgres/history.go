@@ -31,9 +31,9 @@ func (db *History) checkHistory(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// history compares the database with itself, as it was when its epoch began, and
-// with what the witness has seen. A database that went back in time gets a new
-// epoch; one that got it from somebody else learns what this witness remembers.
+// history compares the database with itself at the start of its epoch, and with the
+// high-water mark. A database that went back in time gets a new epoch; if another control
+// plane has opened the epoch, it learns of the keys that this process has seen.
 func (db *History) history(ctx context.Context, conn *pgx.Conn) error {
 	var standby, same, forked bool
 	if err := conn.QueryRow(ctx, `SELECT pg_is_in_recovery()`).Scan(&standby); err != nil {
@@ -84,13 +84,13 @@ func (db *History) history(ctx context.Context, conn *pgx.Conn) error {
 	return db.openEpoch(ctx, conn, head.Epoch, reason, seen)
 }
 
-// witnessedWithin is how long a database may have been left alone before a control
-// plane without any memory takes it for an old copy.
+// witnessedWithin bounds the time without any control plane after which one without a
+// high-water mark takes the database for an old copy.
 const witnessedWithin = 10 * time.Minute
 
-// unwitnessed reports whether keys were issued that nobody remembers: this process
-// should have a memory and has none, and no other was there lately. A copy that was put
-// back in place has the identity of PostgreSQL itself, so nothing else could tell.
+// unwitnessed reports whether keys may have been issued that no process remembers: this
+// process should have a high-water mark and has none, and no other was there recently. A
+// copy of the files has the identity of PostgreSQL, so no other check detects it.
 func (db *History) unwitnessed(ctx context.Context, conn *pgx.Conn, seen sight) (silent bool, err error) {
 	if db.cfg.Memory == nil || seen.cluster != "" || seen.epoch != 0 {
 		return false, nil
@@ -116,7 +116,8 @@ func (db *History) openEpoch(ctx context.Context, conn *pgx.Conn, epoch uint32, 
 	var held *string
 	var b pgx.Batch
 	system.first(&b)
-	b.Queue(`SELECT opened, skipped, held_back FROM changelog_open_epoch($1, $2, $3, $4, $5, $6::jsonb, coalesce(nullif($7, 0.0), least(10000, key_prefix_size() / 50000.0)), $8)`,
+	b.Queue(`SELECT opened, skipped, held_back
+		FROM changelog_open_epoch($1, $2, $3, $4, $5, $6::jsonb, coalesce(nullif($7, 0.0), least(10000, key_prefix_size() / 50000.0)), $8)`,
 		reason, int32(epoch), int32(seen.position.Epoch.Ordinal), int64(seen.position.Seq), int64(seen.position.Stamp),
 		seen.testimony(), db.cfg.PeakRate, leasesUnseen).QueryRow(func(row pgx.Row) error { return row.Scan(&opened, &skipped, &held) })
 	if err := conn.SendBatch(ctx, &b).Close(); err != nil {
@@ -128,14 +129,14 @@ func (db *History) openEpoch(ctx context.Context, conn *pgx.Conn, epoch uint32, 
 	case opened:
 		db.pool.log.Warn("opened a new epoch of the changelog", "reason", reason, "skipped_counters", deref(skipped))
 	default:
-		return db.history(ctx, conn) // somebody else was faster: what we remember counts all the same
+		return db.history(ctx, conn) // another process was faster, but the mark still counts
 	}
 	db.begin(ctx, conn, seen)
 	return nil
 }
 
-// begin starts a new memory in an epoch that knows what was seen, with a whole look.
-// Without one the next change of history holds the keys back.
+// begin starts a new mark in an epoch that knows the old one, with a complete look.
+// Without the look the next change of history holds the keys back.
 func (db *History) begin(ctx context.Context, conn *pgx.Conn, seen sight) {
 	db.pool.mark.begin(seen)
 	db.pool.moved()
@@ -144,12 +145,12 @@ func (db *History) begin(ctx context.Context, conn *pgx.Conn, seen sight) {
 	}
 }
 
-// leasesUnseen is for how many leases that came to nothing, unseen by anybody, a new
-// epoch makes room.
+// leasesUnseen is the number of leases for which a new epoch makes room because they may
+// have been lost unseen.
 const leasesUnseen = 20
 
-// tell lets an epoch that somebody else has opened know what this witness
-// remembers of the one before.
+// tell informs an epoch that another control plane has opened of the keys that this one
+// has seen in the epoch before.
 func (db *History) tell(ctx context.Context, conn *pgx.Conn, seen sight) error {
 	if err := tellRanges(ctx, conn, seen.ranges()); err != nil {
 		return fmt.Errorf("tell the new epoch which keys were issued before: %w", err)
@@ -169,8 +170,8 @@ func tellRanges(ctx context.Context, conn *pgx.Conn, ranges []byte) error {
 	})
 }
 
-// Watch keeps the witness up to date, with what other control planes do as well,
-// until ctx is over.
+// Watch keeps the high-water mark up to date with the changes of other control planes,
+// until ctx ends.
 func (db *History) Watch(ctx context.Context) {
 	db.pool.every(ctx, watchInterval, "look at the key ranges", db.WatchOnce)
 }
@@ -193,7 +194,7 @@ func (db *History) WatchOnce(ctx context.Context) error {
 	return db.look(ctx, conn.Conn())
 }
 
-// look takes the key ranges into the witness's memory.
+// look takes the key ranges into the high-water mark.
 func (db *History) look(ctx context.Context, conn *pgx.Conn) error {
 	var now float64
 	var head begun
@@ -201,8 +202,11 @@ func (db *History) look(ctx context.Context, conn *pgx.Conn) error {
 	var cluster string
 	var b pgx.Batch // one transaction, the time and the head first: what is read with them is as new, or newer
 	system.first(&b)
-	// While keys are held, nobody knows which were issued before: a look tells no time, and is no witness of that.
-	b.Queue(`SELECT CASE WHEN k.held = '' THEN extract(epoch FROM clock_timestamp())::float8 ELSE 0 END, c.id::text FROM cluster c, key_state k`).QueryRow(func(row pgx.Row) error {
+	// While keys are held, reports of edges neither free them nor hold them again, whether
+	// they are of the lost history or of the held one; and a control plane that has looked
+	// at the database meanwhile knows no more of keys than before.
+	b.Queue(`SELECT CASE WHEN k.held = '' THEN extract(epoch FROM clock_timestamp())::float8 ELSE 0 END, c.id::text
+		FROM cluster c, key_state k`).QueryRow(func(row pgx.Row) error {
 		return row.Scan(&now, &cluster)
 	})
 	b.Queue(selectPosition).QueryRow(head.scan)
@@ -216,11 +220,10 @@ func (db *History) look(ctx context.Context, conn *pgx.Conn) error {
 	return db.pool.mark.learn(cluster, head.position(), ranges, now)
 }
 
-// Hear takes in what a follower has seen, at a position that this cluster has signed. A
-// database that is behind it, or has another transaction there, went back in time, though no
-// control plane has noticed: it gets a new epoch, in which keys are held back. It takes no
-// longer than a follower may be kept waiting: when PostgreSQL does not answer in time,
-// [History.Watch] sees to it later.
+// Hear compares the position of a follower, which this cluster has signed, with
+// PostgreSQL. If the database is behind the position, or has another transaction there,
+// it went back in time unnoticed, and gets a new epoch in which keys are held back. If
+// PostgreSQL does not answer within the follower's wait, [History.Watch] retries.
 func (db *History) Hear(ctx context.Context, said replication.Testimony) error {
 	ctx, cancel := context.WithTimeout(ctx, db.cfg.HearTimeout)
 	defer cancel()
@@ -231,7 +234,8 @@ func (db *History) Hear(ctx context.Context, said replication.Testimony) error {
 	return err
 }
 
-// unheard is the newest testimony that could not be held against PostgreSQL yet.
+// unheard is the newest position of a follower that could not be compared with PostgreSQL
+// yet.
 type unheard struct {
 	atomic.Pointer[replication.Testimony]
 }
@@ -245,7 +249,7 @@ func (u *unheard) keep(said *replication.Testimony) {
 	}
 }
 
-// hearLate takes in what could not be at its time.
+// hearLate retries the report that could not be compared in time.
 func (db *History) hearLate(ctx context.Context) error {
 	said := db.unheard.Load()
 	if said == nil {
@@ -282,9 +286,9 @@ func (db *History) hear(ctx context.Context, said replication.Testimony) error {
 	if !forgotten {
 		return nil
 	}
-	// A follower cannot tell which keys were issued before, in a way that could be believed. This process does
-	// not reach as far, or it would have noticed: its memory may be of the database after that went back. So
-	// the epoch has no witness of the keys, and an operator decides.
+	// A follower cannot say credibly which keys were issued before. The mark of this
+	// process does not reach as far, or it would have noticed, and may be of the database
+	// after it went back. So the epoch has no witness of the keys, and an operator decides.
 	seen.position, seen.epoch, seen.at = p, 0, 0
 	return db.openEpoch(ctx, conn.Conn(), epoch, "PostgreSQL has forgotten commits that an edge has seen", seen)
 }

@@ -54,7 +54,7 @@ func (m *memory) copy() *memory {
 
 var clusterConfig = postgres.ClusterConfig{CodeLength: 7, PrefixLength: 2, DefaultHost: "go.example.com"}
 
-// startNode is what a control plane does when it starts.
+// startNode starts a control plane's use of the database.
 func startNode(t *testing.T, url string, m postgres.Memory) *postgres.DB {
 	t.Helper()
 	db, err := postgres.Open(t.Context(), postgres.Config{URL: url, Memory: m, HearTimeout: waitLimit, Logger: slog.New(slog.DiscardHandler)})
@@ -64,8 +64,8 @@ func startNode(t *testing.T, url string, m postgres.Memory) *postgres.DB {
 	return db
 }
 
-// otherIdentity is what a restore into a PostgreSQL of another identity looks like
-// from inside.
+// otherIdentity makes the database look like one that was restored into a PostgreSQL of
+// another identity.
 const otherIdentity = `UPDATE changelog_epoch SET system_identifier = system_identifier + 1`
 
 func TestAnotherIdentityOfPostgreSQLOpensAnEpochAndEndsAllLeases(t *testing.T) {
@@ -155,9 +155,10 @@ func resume(gap *int64, dry bool) controlplane.RangeChange {
 	return controlplane.RangeChange{Steps: []controlplane.RangeStep{{Action: controlplane.ResumeKeys, Gap: gap}}, DryRun: dry, By: operator}
 }
 
-var operator = controlplane.Actor{Workspace: waypost.DefaultWorkspace, Scopes: []controlplane.Scope{controlplane.ScopeAdmin}, KeyID: 7, Name: "ops"}
+var operator = controlplane.Actor{Workspace: waypost.DefaultWorkspace, Scopes: []controlplane.Scope{controlplane.ScopeAdmin},
+	KeyID: 7, Name: "ops"}
 
-// sinceThen gives the document another time of its last look.
+// sinceThen replaces the time of the document's last look.
 func (m *memory) sinceThen(at []byte) {
 	text, _, _ := bytes.Cut(m.document, []byte{'\n'})
 	m.document = postgres.Sealed(regexpAt.ReplaceAll(text, at))
@@ -178,7 +179,7 @@ func TestABackupThatIsTooOldWaitsForTheOperatorsGap(t *testing.T) {
 	db.Close()
 	hand := psql(t, url)
 	exec(t, hand, otherIdentity)
-	// everything that tells the time of the last look is a month old
+	// Everything that shows the time of the last look is a month old.
 	m.sinceThen([]byte(`"at":1000`))
 	exec(t, hand, `UPDATE changelog_epoch SET opened_at = opened_at - interval '31 days'`)
 	exec(t, hand, `UPDATE control_node SET seen_at = seen_at - interval '31 days'`)
@@ -204,7 +205,7 @@ func TestABackupThatIsTooOldWaitsForTheOperatorsGap(t *testing.T) {
 	require.GreaterOrEqual(t, fresh.Lo, 100+gap)
 }
 
-// What was issued after the backup was made is remembered by whoever issued it.
+// A control plane remembers the keys that it issued after the backup was made.
 func TestARestoredDatabaseIssuesNothingBelowWhatTheWitnessesRemember(t *testing.T) {
 	url := cluster.Database(t)
 	m, m2 := &memory{}, &memory{}
@@ -236,7 +237,8 @@ func TestARestoredDatabaseIssuesNothingBelowWhatTheWitnessesRemember(t *testing.
 	restore(t, hand, backup)
 	exec(t, hand, otherIdentity)
 	exec(t, hand, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`)
-	require.Eventually(t, func() bool { return db.WatchOnce(t.Context()) == nil }, waitLimit, pause, "the first witness, which was not there when the keys were leased")
+	require.Eventually(t, func() bool { return db.WatchOnce(t.Context()) == nil }, waitLimit, pause,
+		"the first witness, which was not there when the keys were leased")
 	early, err := db.TakeLease(t.Context(), "eu", "n/1", 100, nil)
 	require.NoError(t, err)
 	require.Equal(t, r.Prefix, early.Prefix)
@@ -255,7 +257,8 @@ func TestARestoredDatabaseIssuesNothingBelowWhatTheWitnessesRemember(t *testing.
 	require.Equal(t, waypost.EConflict, waypost.CodeOf(err), "a prefix that the lost history used is not free")
 
 	// A witness that comes too late takes back what was leased below its memory.
-	exec(t, hand, fmt.Sprintf(`SELECT key_remember('[{"prefix": %d, "region": "eu", "lo": 0, "hi": 900000000, "next": %d}]')`, next.Prefix, next.Lo+1))
+	exec(t, hand, fmt.Sprintf(`SELECT key_remember('[{"prefix": %d, "region": "eu", "lo": 0, "hi": 900000000, "next": %d}]')`,
+		next.Prefix, next.Lo+1))
 	_, _, err = db.InsertLinks(t.Context(), next.Epoch, []controlplane.Insertion{{Link: link("other-code"), Lease: next.ID}})
 	fenced := &controlplane.FencedError{}
 	require.ErrorAs(t, err, &fenced)

@@ -49,7 +49,8 @@ func TestADryRunLeavesNoTrace(t *testing.T) {
 func TestLeasesDoNotDependOnTheDatabasesDefaultIsolation(t *testing.T) {
 	url := cluster.Database(t)
 	hand := psql(t, url)
-	exec(t, hand, `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_isolation = ''repeatable read''', current_database()); END $$`)
+	exec(t, hand, `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I
+		SET default_transaction_isolation = ''repeatable read''', current_database()); END $$`)
 	db := startNode(t, url, nil)
 	defer db.Close()
 	var group errgroup.Group

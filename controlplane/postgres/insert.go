@@ -16,12 +16,14 @@ import (
 	"waypost/internal/failpoint"
 )
 
-// insertLinks stamps its links itself, see the trigger changelog_2_stamp_new. An unnest in
-// the list of columns gives row by row what one in FROM would gather first, array by array.
+// insertLinks stamps its links, see the trigger changelog_2_stamp_new. An unnest in the
+// list of columns yields rows one by one; one in FROM would first gather them, array by
+// array.
 const insertLinks = insertRows + ` ON CONFLICT (domain_id, code) DO NOTHING` + returnRows
 
-// insertFree is for links whose codes should all be free: it fails when one is not. To look
-// first, and to take a code with a lock of its own, costs a seventh of what a link does.
+// insertFree is for links whose codes should all be free: it fails when one is not. To
+// look first, and to take a code with a lock of its own, costs a seventh of what a link
+// does.
 const insertFree = insertRows + returnRows
 
 const insertRows = `
@@ -30,10 +32,12 @@ INSERT INTO link (workspace_id, domain_id, code, custom, original_url, location,
                   slot, rev_epoch, rev_seq, stamp)
 SELECT w, d, c, cu, o, lo, s, t, de, CASE WHEN tg IS NULL THEN '{}' ELSE ARRAY(SELECT jsonb_array_elements_text(tg::jsonb)) END,
        m::jsonb, cb, e, fq, fp, ac,
-       sl, (SELECT current_setting('waypost.epoch')::integer), (SELECT set_config('waypost.stamped', current_setting('waypost.seq'), true)::bigint), st
+       sl, (SELECT current_setting('waypost.epoch')::integer), (SELECT set_config('waypost.stamped', current_setting('waypost.seq'),
+       	true)::bigint), st
 FROM (SELECT unnest($1::bigint[]), unnest($2::integer[]), unnest($3::text[]), unnest($4::boolean[]), unnest($5::text[]), unnest($6::text[]),
              unnest($7::smallint[]), unnest($8::text[]), unnest($9::text[]), unnest($10::text[]), unnest($11::text[]), unnest($12::text[]),
-             unnest($13::timestamptz[]), unnest($14::boolean[]), unnest($15::boolean[]), unnest($16::boolean[]), unnest($17::smallint[]), unnest($18::bigint[]))
+             unnest($13::timestamptz[]), unnest($14::boolean[]), unnest($15::boolean[]), unnest($16::boolean[]),
+             	unnest($17::smallint[]), unnest($18::bigint[]))
      AS n (w, d, c, cu, o, lo, s, t, de, tg, m, cb, e, fq, fp, ac, sl, st)
 WHERE NOT (cu AND d = 1 AND c = ANY (string_to_array(coalesce(current_setting('waypost.refused', true), ''), ',')))`
 
@@ -58,7 +62,8 @@ func makeColumns(n int) *linkColumns {
 		workspaces: make([]int64, 0, n), domains: make([]int32, 0, n), codes: make([]string, 0, n), customs: make([]bool, 0, n),
 		originals: make([]string, 0, n), locations: make([]*string, 0, n), statuses: make([]int16, 0, n),
 		titles: make([]string, 0, n), descriptions: make([]string, 0, n), tags: make([]*string, 0, n), metadata: make([]*string, 0, n),
-		bys: make([]string, 0, n), expiries: make([]*time.Time, 0, n), forwardQueries: make([]bool, 0, n), forwardPaths: make([]bool, 0, n), actives: make([]bool, 0, n),
+		bys: make([]string, 0, n), expiries: make([]*time.Time, 0, n), forwardQueries: make([]bool, 0, n),
+		forwardPaths: make([]bool, 0, n), actives: make([]bool, 0, n),
 		slots: make([]int16, 0, n), stamps: make([]int64, 0, n),
 	}
 }
@@ -120,7 +125,8 @@ func workspaceList(links []controlplane.Insertion) string {
 	return listOf(ids)
 }
 
-// claimColumns are the parallel arrays of key_claim, and leases those of key_check_leases.
+// claimColumns are the parallel arrays of key_claim, and leases those of
+// key_check_leases.
 type claimColumns struct {
 	codes                []string
 	prefixes             []int32
@@ -147,7 +153,9 @@ func claimsOf(links []controlplane.Insertion) (c claimColumns, leases []int64) {
 // InsertLinks implements controlplane.LinkStore: one round trip, one transaction, unless
 // links carry receipts or are to be the only ones of their targets. Epoch 0 means any: no
 // link of the batch has a minted code.
-func (db *LinkStore) InsertLinks(ctx context.Context, epoch uint32, links []controlplane.Insertion) ([]controlplane.Placement, waypost.Position, error) {
+func (db *LinkStore) InsertLinks(
+	ctx context.Context, epoch uint32, links []controlplane.Insertion,
+) ([]controlplane.Placement, waypost.Position, error) {
 	if slices.ContainsFunc(links, needsLook) {
 		return db.insertWithLook(ctx, epoch, links)
 	}
@@ -202,7 +210,8 @@ func newInserting(links []controlplane.Insertion) (*inserting, error) {
 	if err != nil {
 		return nil, waypost.WrapError(waypost.EInvalid, "tags cannot be encoded", err)
 	}
-	in := &inserting{links: links, linkColumns: c, placed: make([]controlplane.Placement, len(links)), index: make(map[linkKey]int, len(links))}
+	in := &inserting{links: links, linkColumns: c, placed: make([]controlplane.Placement, len(links)),
+		index: make(map[linkKey]int, len(links))}
 	for i := range links {
 		in.index[linkKey{links[i].Link.Domain, links[i].Link.Code}] = i
 	}
@@ -213,10 +222,11 @@ func newInserting(links []controlplane.Insertion) (*inserting, error) {
 // position is in at once they are run.
 func (in *inserting) queue(b *pgx.Batch, at *begun) {
 	claims, leases := claimsOf(in.links)
-	// With the plan of the first time: to plan the INSERT anew takes as long as five links.
+	// Use the first plan: planning the INSERT again takes as long as five links.
 	b.Queue(`SELECT key_check_leases($1), set_config('plan_cache_mode', 'force_generic_plan', true)`, leases)
 	if len(claims.codes) > 0 {
-		b.Queue(`SELECT key_claim($1, $2, $3, $4)`, claims.codes, claims.prefixes, claims.counters, claims.workspaces).Query(func(rows pgx.Rows) error {
+		b.Queue(`SELECT key_claim($1, $2, $3, $4)`, claims.codes, claims.prefixes, claims.counters,
+			claims.workspaces).Query(func(rows pgx.Rows) error {
 			for rows.Next() {
 				var code waypost.Code
 				if err := rows.Scan(&code); err != nil {
@@ -234,7 +244,8 @@ func (in *inserting) queue(b *pgx.Batch, at *begun) {
 		insert = insertFree
 	}
 	b.Queue(insert, c.workspaces, c.domains, c.codes, c.customs, c.originals, c.locations, c.statuses,
-		c.titles, c.descriptions, c.tags, c.metadata, c.bys, c.expiries, c.forwardQueries, c.forwardPaths, c.actives, c.slots, c.stamps).Query(func(rows pgx.Rows) error {
+		c.titles, c.descriptions, c.tags, c.metadata, c.bys, c.expiries, c.forwardQueries, c.forwardPaths, c.actives, c.slots,
+		c.stamps).Query(func(rows pgx.Rows) error {
 		return in.read(rows, at.position())
 	})
 }

@@ -15,14 +15,16 @@ import (
 	"waypost/internal/failpoint"
 )
 
-// needsLook tells the links that depend on what is there already.
+// needsLook reports whether a link depends on existing rows.
 func needsLook(x controlplane.Insertion) bool { return x.Idempotency != nil || x.Dedupe != nil }
 
-// insertWithLook is InsertLinks for links that carry receipts, or are to be the only ones
-// of their targets. Under the head of the changelog nobody else can add such, so what is
-// found there holds until the commit. That takes some round trips more, which other links of
-// the batch wait for.
-func (db *LinkStore) insertWithLook(ctx context.Context, epoch uint32, links []controlplane.Insertion) (placed []controlplane.Placement, _ waypost.Position, err error) {
+// insertWithLook inserts links that carry an idempotency record or are to be the only
+// ones of their targets. It looks for existing rows under the head of the changelog, so
+// what it finds holds until the commit. That takes some more round trips, for which the
+// other links of the batch wait.
+func (db *LinkStore) insertWithLook(
+	ctx context.Context, epoch uint32, links []controlplane.Insertion,
+) (placed []controlplane.Placement, _ waypost.Position, err error) {
 	wished := make([]waypost.Link, len(links))
 	for i := range links {
 		wished[i] = *links[i].Link
@@ -55,32 +57,32 @@ func (db *LinkStore) insertWithLook(ctx context.Context, epoch uint32, links []c
 	return placed, at.position(), nil
 }
 
-// look is what is there already for a batch of links.
+// look holds the existing rows for a batch of links.
 type look struct {
-	links    []controlplane.Insertion
-	placed   []controlplane.Placement
-	receipts []*controlplane.IdempotencyRecord // each once, in order
-	answered map[controlplane.RequestID]bool
-	twins    map[twinKey]waypost.Link
-	first    map[twinKey]int // the insertion that is to be the link of a target: the first that is live, if one is
-	rest     []int           // the insertions that are to be written
+	links      []controlplane.Insertion
+	placed     []controlplane.Placement
+	receipts   []*controlplane.IdempotencyRecord // each once, in order
+	answered   map[controlplane.RequestID]bool
+	duplicates map[dedupeKey]waypost.Link
+	first      map[dedupeKey]int // the insertion that is to be the link of a target: the first that is live, if one is
+	rest       []int             // the insertions that are to be written
 }
 
-// twinKey names a target under a domain of a workspace.
-type twinKey struct {
+// dedupeKey names a target under a domain of a workspace.
+type dedupeKey struct {
 	workspace waypost.WorkspaceID
 	domain    waypost.DomainID
 	target    [32]byte
 }
 
-func keyOfTwin(x *controlplane.Insertion) twinKey {
-	return twinKey{x.Link.Workspace, x.Link.Domain, *x.Dedupe}
+func dedupeKeyOf(x *controlplane.Insertion) dedupeKey {
+	return dedupeKey{x.Link.Workspace, x.Link.Domain, *x.Dedupe}
 }
 
 func newLook(links []controlplane.Insertion) *look {
 	k := &look{
 		links: links, placed: make([]controlplane.Placement, len(links)), answered: make(map[controlplane.RequestID]bool),
-		twins: make(map[twinKey]waypost.Link), first: make(map[twinKey]int),
+		duplicates: make(map[dedupeKey]waypost.Link), first: make(map[dedupeKey]int),
 	}
 	for i := range links {
 		if r := links[i].Idempotency; r != nil && !slices.Contains(k.receipts, r) {
@@ -100,45 +102,46 @@ func (k *look) queue(b *pgx.Batch) {
 		}
 		b.Queue(`
 			SELECT i.workspace_id, i.route, i.key FROM unnest($1::bigint[], $2::text[], $3::text[]) n (w, r, k)
-			JOIN idempotency i ON `+ofWorkspace("i.workspace_id", "n.w")+` AND i.route = n.r AND i.key = n.k`, workspaces, routes, keys).Query(func(rows pgx.Rows) error {
+			JOIN idempotency i ON `+ofWorkspace("i.workspace_id", "n.w")+` AND i.route = n.r AND i.key = n.k`, workspaces, routes,
+			keys).Query(func(rows pgx.Rows) error {
 			var id controlplane.RequestID
 			_, err := pgx.ForEachRow(rows, []any{&id.Workspace, &id.Route, &id.Key}, func() error { k.answered[id] = true; return nil })
 			return err
 		})
 	}
-	var wanted []twinKey
+	var wanted []dedupeKey
 	for i := range k.links {
 		if k.links[i].Dedupe != nil {
-			wanted = append(wanted, keyOfTwin(&k.links[i]))
+			wanted = append(wanted, dedupeKeyOf(&k.links[i]))
 		}
 	}
 	if len(wanted) > 0 {
-		queueTwins(b, wanted, k.twins)
+		queueDuplicates(b, wanted, k.duplicates)
 	}
 }
 
-// selectTwins finds the live links that are the ones of targets, which are of the
+// selectDuplicates finds the live links that are the ones of targets, which are of the
 // workspaces that the parameters name.
-const selectTwins = `
-SELECT l.*, t.target FROM link_twins($1, $2, $3) t
+const selectDuplicates = `
+SELECT l.*, t.target FROM link_duplicates($1, $2, $3) t
 JOIN LATERAL (` + selectLink + ` WHERE l.id = t.link_id AND l.deleted_at IS NULL AND l.active
 	AND (l.expires_at IS NULL OR l.expires_at > clock_timestamp())) l ON true`
 
-func queueTwins(b *pgx.Batch, wanted []twinKey, into map[twinKey]waypost.Link) {
+func queueDuplicates(b *pgx.Batch, wanted []dedupeKey, into map[dedupeKey]waypost.Link) {
 	var workspaces []int64
 	var domains []int32
 	var targets [][]byte
 	for _, w := range wanted {
 		workspaces, domains, targets = append(workspaces, int64(w.workspace)), append(domains, int32(w.domain)), append(targets, w.target[:])
 	}
-	b.Queue(selectTwins, workspaces, domains, targets).Query(func(rows pgx.Rows) error {
+	b.Queue(selectDuplicates, workspaces, domains, targets).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			var target []byte
 			l, err := scanLink(rows, &target)
 			if err != nil {
 				return err
 			}
-			into[twinKey{l.Workspace, l.Domain, [32]byte(target)}] = l
+			into[dedupeKey{l.Workspace, l.Domain, [32]byte(target)}] = l
 		}
 		return rows.Err()
 	})
@@ -153,8 +156,8 @@ func (k *look) judge() {
 			continue
 		}
 		if x.Dedupe != nil {
-			key := keyOfTwin(x)
-			if l, ok := k.twins[key]; ok {
+			key := dedupeKeyOf(x)
+			if l, ok := k.duplicates[key]; ok {
 				*x.Link, k.placed[i] = l, controlplane.Found
 				continue
 			}
@@ -195,12 +198,12 @@ func (k *look) insert(ctx context.Context, tx pgx.Tx, at *begun) error {
 	if len(clash.Links) > 0 {
 		return &clash
 	}
-	return k.noteTwins(ctx, tx)
+	return k.noteDuplicates(ctx, tx)
 }
 
-// noteTwins writes down the new links of targets, in the place of those that are no
-// longer live, and gives them to those that wished for the same.
-func (k *look) noteTwins(ctx context.Context, tx pgx.Tx) error {
+// noteDuplicates stores the new links of targets, in place of links that are no longer
+// live, and returns them to all requests for the same target.
+func (k *look) noteDuplicates(ctx context.Context, tx pgx.Tx) error {
 	if len(k.first) == 0 {
 		return nil
 	}
@@ -217,7 +220,7 @@ func (k *look) noteTwins(ctx context.Context, tx pgx.Tx) error {
 		ON CONFLICT (workspace_id, domain_id, target) DO UPDATE SET link_id = excluded.link_id`, workspaces, domains, targets, links)
 	for i := range k.links {
 		if x := &k.links[i]; x.Dedupe != nil && k.placed[i] == controlplane.Found && x.Link.ID == 0 {
-			*x.Link = *k.links[k.first[keyOfTwin(x)]].Link
+			*x.Link = *k.links[k.first[dedupeKeyOf(x)]].Link
 		}
 	}
 	return err
@@ -280,7 +283,9 @@ func unpacked(body []byte) ([]byte, error) {
 }
 
 // Response implements controlplane.LinkStore.
-func (db *LinkStore) Response(ctx context.Context, id controlplane.RequestID) (a controlplane.Response, request [32]byte, found bool, err error) {
+func (db *LinkStore) Response(
+	ctx context.Context, id controlplane.RequestID,
+) (a controlplane.Response, request [32]byte, found bool, err error) {
 	err = db.pool.queryIn(ctx, tenantOf(id.Workspace), `
 		SELECT request, status, header, body FROM idempotency WHERE `+ofWorkspace("workspace_id", "$1")+` AND route = $2 AND key = $3`,
 		[]any{id.Workspace, id.Route, id.Key}, func(rows pgx.Rows) error {
@@ -320,16 +325,18 @@ func (db *LinkStore) forgetAnswers(ctx context.Context) error {
 }
 
 // Duplicates implements controlplane.LinkStore. The position is read after the links.
-func (db *LinkStore) Duplicates(ctx context.Context, ws waypost.WorkspaceID, twins []controlplane.DedupeKey) (map[controlplane.DedupeKey]waypost.Link, waypost.Position, error) {
-	wanted := make([]twinKey, len(twins))
-	for i, t := range twins {
-		wanted[i] = twinKey{ws, t.Domain, t.Target}
+func (db *LinkStore) Duplicates(
+	ctx context.Context, ws waypost.WorkspaceID, duplicates []controlplane.DedupeKey,
+) (map[controlplane.DedupeKey]waypost.Link, waypost.Position, error) {
+	wanted := make([]dedupeKey, len(duplicates))
+	for i, t := range duplicates {
+		wanted[i] = dedupeKey{ws, t.Domain, t.Target}
 	}
-	found := make(map[twinKey]waypost.Link)
+	found := make(map[dedupeKey]waypost.Link)
 	var at begun
 	var b pgx.Batch
 	tenantOf(ws).first(&b)
-	queueTwins(&b, wanted, found)
+	queueDuplicates(&b, wanted, found)
 	b.Queue(selectPosition).QueryRow(at.scan)
 	if err := db.pool.SendBatch(ctx, &b).Close(); err != nil {
 		return nil, waypost.Position{}, classify("look for links of targets", err)
@@ -343,7 +350,8 @@ func (db *LinkStore) Duplicates(ctx context.Context, ws waypost.WorkspaceID, twi
 
 // DedupeByDefault implements controlplane.LinkStore.
 func (db *LinkStore) DedupeByDefault(ctx context.Context, ws waypost.WorkspaceID) (dedupe bool, err error) {
-	err = db.pool.queryIn(ctx, tenantOf(ws), `SELECT coalesce(settings -> 'dedupe' = 'true', false) FROM workspace WHERE `+ofWorkspace("id", "$1"),
+	err = db.pool.queryIn(ctx, tenantOf(ws), `SELECT coalesce(settings -> 'dedupe' = 'true', false) FROM workspace
+		WHERE `+ofWorkspace("id", "$1"),
 		[]any{ws}, func(rows pgx.Rows) error {
 			for rows.Next() {
 				if err := rows.Scan(&dedupe); err != nil {

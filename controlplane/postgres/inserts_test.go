@@ -44,7 +44,8 @@ func TestEntriesAreWrittenWhateverIdsTheirLinksHave(t *testing.T) {
 	db, hand := open(t)
 	f := newFollow(t, db)
 	for _, values := range []string{
-		`(500, 1, 1, 'low-1', 'https://example.com/'), (9000000000000, 1, 1, 'high-1', 'https://example.com/'), (700, 1, 1, 'low-2', 'https://example.com/')`,
+		`(500, 1, 1, 'low-1', 'https://example.com/'), (9000000000000, 1, 1, 'high-1', 'https://example.com/'), (700, 1, 1, 'low-2',
+			'https://example.com/')`,
 		`(9223372036854775807, 1, 1, 'last', 'https://example.com/'), (-9223372036854775808, 1, 1, 'first', 'https://example.com/')`,
 		`(9223372036854775806, 1, 1, 'last-2', 'https://example.com/'), (9223372036854775805, 1, 1, 'last-3', 'https://example.com/')`,
 	} {
@@ -62,7 +63,8 @@ func TestEntriesAreWrittenWhateverIdsTheirLinksHave(t *testing.T) {
 	require.Len(t, f.catchUp(t, db, 1000), 5)
 	require.Equal(t, f.rows, newFollow(t, db).rows)
 	require.EqualValues(t, 27, number(t, hand, `SELECT count(*) FROM link`))
-	require.Zero(t, number(t, hand, `SELECT count(*) FROM (SELECT max(c.ord) AS last FROM changelog c GROUP BY c.seq HAVING max(c.ord) >= 10000) s`))
+	require.Zero(t, number(t, hand, `SELECT count(*) FROM (SELECT max(c.ord) AS last
+		FROM changelog c GROUP BY c.seq HAVING max(c.ord) >= 10000) s`))
 }
 
 func TestOwnersOfNewLinksAreThereAndTheirTagsAreCounted(t *testing.T) {
@@ -72,10 +74,12 @@ func TestOwnersOfNewLinksAreThereAndTheirTagsAreCounted(t *testing.T) {
 	before, err := db.Head(t.Context())
 	require.NoError(t, err)
 	for want, values := range map[string]string{
-		"no workspace 3": `(1, 1, 'one-1', 'https://example.com/'), (3, 1, 'one-2', 'https://example.com/'), (2, 1, 'one-3', 'https://example.com/')`,
+		"no workspace 3": `(1, 1, 'one-1', 'https://example.com/'), (3, 1, 'one-2', 'https://example.com/'), (2, 1, 'one-3',
+			'https://example.com/')`,
 		"no workspace 0": `(0, 1, 'one-1', 'https://example.com/'), (1, 1, 'one-2', 'https://example.com/')`,
-		"no domain 19":   `(1, 1, 'one-1', 'https://example.com/'), (1, 19, 'one-2', 'https://example.com/'), (1, 20, 'one-3', 'https://example.com/')`,
-		"no domain 21":   `(1, 21, 'one-1', 'https://example.com/')`,
+		"no domain 19": `(1, 1, 'one-1', 'https://example.com/'), (1, 19, 'one-2', 'https://example.com/'), (1, 20, 'one-3',
+			'https://example.com/')`,
+		"no domain 21": `(1, 21, 'one-1', 'https://example.com/')`,
 	} {
 		_, err := hand.Exec(t.Context(), `INSERT INTO link (workspace_id, domain_id, code, original_url) VALUES `+values)
 		require.ErrorContains(t, err, want)
@@ -86,8 +90,10 @@ func TestOwnersOfNewLinksAreThereAndTheirTagsAreCounted(t *testing.T) {
 	require.Equal(t, before.Position, after.Position)
 
 	exec(t, hand, `INSERT INTO link (workspace_id, domain_id, code, original_url, tags) VALUES
-		(1, 1, 'one-1', 'https://example.com/', '{}'), (2, 20, 'one-1', 'https://example.com/', '{a,b,a}'), (2, 1, 'one-2', 'https://example.com/', '{a}')`)
-	require.Equal(t, "2/a/2 2/b/1", textOf(t, hand, `SELECT string_agg(workspace_id || '/' || tag || '/' || links, ' ' ORDER BY tag) FROM link_tag`))
+		(1, 1, 'one-1', 'https://example.com/', '{}'), (2, 20, 'one-1', 'https://example.com/', '{a,b,a}'), (2, 1, 'one-2',
+			'https://example.com/', '{a}')`)
+	require.Equal(t, "2/a/2 2/b/1", textOf(t, hand, `SELECT string_agg(workspace_id || '/' || tag || '/' || links, ' ' ORDER BY tag)
+		FROM link_tag`))
 }
 
 func TestALinkOfThisTransactionsNumberAndOfAnotherEpochIsRefused(t *testing.T) {

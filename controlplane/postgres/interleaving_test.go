@@ -25,7 +25,7 @@ func (f *follow) requireAsPostgreSQL(t *testing.T, db *postgres.DB) {
 	require.Equal(t, newFollow(t, db).rows, f.rows)
 }
 
-// target is where a link of the replica leads.
+// target returns the target of a link in the replica.
 func (f *follow) target(code string) string { return string(f.rows["1/1/"+code].Payload) }
 
 // Polling by transaction ids ends wrong here: the low id writes last.
@@ -65,7 +65,8 @@ func TestAnInsertThatIsUpdatedInItsTransactionAgainstAnUpdateFromOutside(t *test
 	exec(t, first, `UPDATE link SET original_url = 'https://example.com/2' WHERE code = 'contested'`)
 	updated := make(chan error, 1)
 	go func() {
-		_, err := other.Exec(context.WithoutCancel(t.Context()), `UPDATE link SET original_url = 'https://example.com/3' WHERE code = 'contested'`)
+		_, err := other.Exec(context.WithoutCancel(t.Context()), `UPDATE link SET original_url = 'https://example.com/3'
+			WHERE code = 'contested'`)
 		updated <- err
 	}()
 	waiting(t, db, another(t, hand))
@@ -163,7 +164,7 @@ func TestInsertsOnConflictReplicateWhatTheyDid(t *testing.T) {
 	}
 }
 
-// hurried is a control plane that gives up as it does where nothing else is said.
+// hurried opens a control plane with the default timeouts.
 func hurried(t *testing.T, hand *pgx.Conn) *postgres.DB {
 	t.Helper()
 	db, err := postgres.Open(t.Context(), postgres.Config{URL: pgservertest.Plain(hand.Config().ConnString())})

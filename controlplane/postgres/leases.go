@@ -19,11 +19,14 @@ type KeyRangeStore struct {
 
 // TakeLease implements controlplane.LeaseStore. The lease is also remembered on
 // this machine before it is returned, see witness.
-func (db *KeyRangeStore) TakeLease(ctx context.Context, region waypost.Region, node string, size int64, finished []int64) (controlplane.Lease, error) {
+func (db *KeyRangeStore) TakeLease(
+	ctx context.Context, region waypost.Region, node string, size int64, finished []int64,
+) (controlplane.Lease, error) {
 	var l controlplane.Lease
 	err := db.pool.change(ctx, "lease keys", func(tx pgx.Tx, epoch uint32) (err error) {
 		if len(finished) > 0 {
-			if _, err := tx.Exec(ctx, `UPDATE key_lease SET state = 'closed' WHERE id = ANY($1) AND node = $2 AND state = 'held'`, finished, node); err != nil {
+			if _, err := tx.Exec(ctx, `UPDATE key_lease SET state = 'closed' WHERE id = ANY($1) AND node = $2
+				AND state = 'held'`, finished, node); err != nil {
 				return err
 			}
 		}
@@ -49,10 +52,13 @@ func (db *KeyRangeStore) TakeLease(ctx context.Context, region waypost.Region, n
 }
 
 // leaseKeys finds a block for a node, and sees to it that the region does not run dry.
-func (db *KeyRangeStore) leaseKeys(ctx context.Context, tx pgx.Tx, region waypost.Region, node string, size int64, epoch uint32) (l controlplane.Lease, err error) {
+func (db *KeyRangeStore) leaseKeys(
+	ctx context.Context, tx pgx.Tx, region waypost.Region, node string, size int64, epoch uint32,
+) (l controlplane.Lease, err error) {
 	var held string
 	var most int64
-	if err := tx.QueryRow(ctx, `SELECT held, greatest(1, least(1000000, key_prefix_size() / 1000)) FROM key_state`).Scan(&held, &most); err != nil {
+	if err := tx.QueryRow(ctx, `SELECT held, greatest(1, least(1000000, key_prefix_size() / 1000))
+		FROM key_state`).Scan(&held, &most); err != nil {
 		return l, err
 	}
 	if held != "" {
@@ -82,7 +88,7 @@ func (db *KeyRangeStore) leaseKeys(ctx context.Context, tx pgx.Tx, region waypos
 	return l, db.replenish(ctx, tx, region, most)
 }
 
-// leasesAhead is how many leases of full size a region has at least before its
+// leasesAhead is the number of full-size leases that a region has at least before its
 // low-water mark.
 const leasesAhead = 20
 
@@ -92,9 +98,9 @@ func scanLease(l *controlplane.Lease, row pgx.Row) error {
 	return row.Scan(&l.ID, &l.Range, &l.Prefix, &l.Lo, &l.Hi, &l.Epoch, &l.Generation)
 }
 
-// replenish gives a region below its low-water mark a free prefix, as long as there
-// is one. The mark is a tenth of a prefix, or less where that would last for a month:
-// a plan may leave a region that issues little with little.
+// replenish assigns a region below its low-water mark a free prefix, as long as there is
+// one. The mark is a tenth of a prefix, or less where that would last for a month,
+// because a plan may leave a region that issues little with little.
 func (db *KeyRangeStore) replenish(ctx context.Context, tx pgx.Tx, region waypost.Region, most int64) error {
 	var low bool
 	err := tx.QueryRow(ctx, `
@@ -106,12 +112,12 @@ func (db *KeyRangeStore) replenish(ctx context.Context, tx pgx.Tx, region waypos
 	}
 	err = db.grow(ctx, tx, region)
 	if waypost.CodeOf(err) == waypost.EExhausted {
-		return nil // what is left can be used all the same; the metrics tell
+		return nil // the remaining keys can still be used; the metrics show it
 	}
 	return err
 }
 
-// grow gives the region a free prefix, and tells.
+// grow assigns the region a free prefix and logs it.
 func (db *KeyRangeStore) grow(ctx context.Context, tx pgx.Tx, region waypost.Region) error {
 	id, err := assignPrefix(ctx, tx, region, nil)
 	if err == nil {
@@ -120,8 +126,8 @@ func (db *KeyRangeStore) grow(ctx context.Context, tx pgx.Tx, region waypost.Reg
 	return err
 }
 
-// assignPrefix gives the region the prefix wanted, or any, that no range was ever
-// made of, and the id of its range.
+// assignPrefix assigns the region the wanted prefix, or any, that no range was ever made
+// of. It returns the id of the range.
 func assignPrefix(ctx context.Context, tx pgx.Tx, region waypost.Region, wanted *int32) (int64, error) {
 	var id *int64
 	if err := tx.QueryRow(ctx, `SELECT key_assign_prefix($1, $2)`, region, wanted).Scan(&id); err != nil {
@@ -133,7 +139,7 @@ func assignPrefix(ctx context.Context, tx pgx.Tx, region waypost.Region, wanted 
 	return *id, nil
 }
 
-// EnsureRanges gives every region that has no live range a free prefix.
+// EnsureRanges assigns a free prefix to every region that has no live range.
 func (db *KeyRangeStore) EnsureRanges(ctx context.Context, regions []waypost.Region) error {
 	for _, region := range regions {
 		var has bool
@@ -180,7 +186,8 @@ func (db *KeyRangeStore) ReturnLease(ctx context.Context, l controlplane.Lease, 
 		}
 		_, err = tx.Exec(ctx, `
 			INSERT INTO key_lease (range_id, prefix, region, lo, hi, epoch, generation, node, state)
-			SELECT range_id, prefix, region, $2::bigint, $3::bigint, epoch, generation, '', 'free' FROM key_lease WHERE id = $1 AND $2::bigint < $3::bigint`, l.ID, next, l.Hi)
+			SELECT range_id, prefix, region, $2::bigint, $3::bigint, epoch, generation, '', 'free' FROM key_lease WHERE id = $1
+				AND $2::bigint < $3::bigint`, l.ID, next, l.Hi)
 		return err
 	})
 }

@@ -11,8 +11,8 @@ import (
 	"waypost/controlplane"
 )
 
-// LinkStore keeps links: it inserts, reads, changes, lists and deletes them, and keeps the
-// responses to requests with an Idempotency-Key.
+// LinkStore keeps links: it inserts, reads, changes, lists and deletes them, and keeps
+// the responses to requests with an Idempotency-Key.
 type LinkStore struct {
 	pool        *pool
 	keepAnswers time.Duration
@@ -20,10 +20,13 @@ type LinkStore struct {
 
 // ofVersion is the condition that a link has the version in parameters $1 to $5: id,
 // workspace, epoch, sequence and stamp.
-var ofVersion = `id = $1 AND ` + ofWorkspace("workspace_id", "$2") + ` AND rev_epoch = $3 AND rev_seq = $4 AND stamp = $5 AND deleted_at IS NULL`
+var ofVersion = `id = $1 AND ` +
+	ofWorkspace("workspace_id", "$2") + ` AND rev_epoch = $3 AND rev_seq = $4 AND stamp = $5 AND deleted_at IS NULL`
 
 // UpdateLink implements controlplane.LinkStore.
-func (db *LinkStore) UpdateLink(ctx context.Context, at controlplane.Version, l *waypost.Link, twin *[32]byte) (waypost.Position, bool, error) {
+func (db *LinkStore) UpdateLink(
+	ctx context.Context, at controlplane.Version, l *waypost.Link, dedupe *[32]byte,
+) (waypost.Position, bool, error) {
 	tags, err := json.Marshal(l.Tags)
 	if err != nil {
 		return waypost.Position{}, false, waypost.WrapError(waypost.EInvalid, "tags cannot be encoded", err)
@@ -45,10 +48,11 @@ func (db *LinkStore) UpdateLink(ctx context.Context, at controlplane.Version, l 
 	var b pgx.Batch
 	tenantOf(l.Workspace).first(&b)
 	b.Queue(selectBegin, 0).QueryRow(head.scan)
-	if twin != nil {
+	if dedupe != nil {
 		// Another text may have the same Location, which the trigger would take for one that
 		// was left behind: so the old one goes first.
-		b.Queue(`UPDATE link SET original_url = location, location = NULL WHERE location = $6 AND original_url <> $7 AND `+ofVersion, append(version, l.Location, l.OriginalURL)...)
+		b.Queue(`UPDATE link SET original_url = location, location = NULL WHERE location = $6 AND original_url <> $7
+			AND `+ofVersion, append(version, l.Location, l.OriginalURL)...)
 	}
 	changed := false
 	b.Queue(`
@@ -67,7 +71,7 @@ func (db *LinkStore) UpdateLink(ctx context.Context, at controlplane.Version, l 
 		})
 		return err
 	})
-	if twin != nil {
+	if dedupe != nil {
 		// Another link may be the one of the new target; then it stays that.
 		b.Queue(`
 			WITH was AS (
@@ -76,7 +80,7 @@ func (db *LinkStore) UpdateLink(ctx context.Context, at controlplane.Version, l 
 				  AND l.rev_epoch = current_setting('waypost.epoch')::integer AND l.rev_seq = current_setting('waypost.seq')::bigint
 				RETURNING d.workspace_id, d.domain_id)
 			INSERT INTO link_dedupe (workspace_id, domain_id, target, link_id) SELECT workspace_id, domain_id, $3, $1 FROM was
-			ON CONFLICT (workspace_id, domain_id, target) DO NOTHING`, l.ID, l.Workspace, twin[:])
+			ON CONFLICT (workspace_id, domain_id, target) DO NOTHING`, l.ID, l.Workspace, dedupe[:])
 	}
 	if err := db.pool.SendBatch(ctx, &b).Close(); err != nil {
 		return waypost.Position{}, false, classify("change a link", err)
@@ -85,8 +89,8 @@ func (db *LinkStore) UpdateLink(ctx context.Context, at controlplane.Version, l 
 	return head.position(), changed, nil
 }
 
-// selectLink gives the columns that scanLink reads. Hosts are those of other domains than
-// the default one, which hardly any link is under.
+// selectLink reads the columns for scanLink. It reads the host only for links outside the
+// default domain, which are few.
 const selectLink = `
 SELECT l.id, l.workspace_id, l.domain_id, l.code, l.custom, l.original_url, coalesce(l.location, l.original_url), l.redirect_status,
        link_flags(l.forward_query, l.forward_path), l.title, l.description, l.tags, l.metadata, l.created_by, l.active,
@@ -95,7 +99,7 @@ SELECT l.id, l.workspace_id, l.domain_id, l.code, l.custom, l.original_url, coal
        CASE WHEN l.domain_id = 1 THEN '' ELSE (SELECT d.host FROM domain d WHERE d.id = l.domain_id) END
 FROM link l LEFT JOIN link_click c ON c.link_id = l.id ` + joinParts
 
-// scanLink reads what selectLink gives, and columns that a query has behind that.
+// scanLink reads the columns of selectLink, and further columns of a query.
 func scanLink(row pgx.Rows, more ...any) (l waypost.Link, err error) {
 	var accessed, expires *time.Time
 	var stamp int64
@@ -143,7 +147,9 @@ func (db *LinkStore) Link(ctx context.Context, ws waypost.WorkspaceID, domain wa
 
 // DeleteLink implements controlplane.LinkStore. A link that is not there is told
 // without a turn at the head of the changelog.
-func (db *LinkStore) DeleteLink(ctx context.Context, ws waypost.WorkspaceID, domain waypost.DomainID, code waypost.Code) (waypost.Position, error) {
+func (db *LinkStore) DeleteLink(
+	ctx context.Context, ws waypost.WorkspaceID, domain waypost.DomainID, code waypost.Code,
+) (waypost.Position, error) {
 	if _, err := db.Link(ctx, ws, domain, code); err != nil {
 		return waypost.Position{}, err
 	}

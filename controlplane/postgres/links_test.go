@@ -59,10 +59,12 @@ func TestAListGivesTheNewestFirstWithoutTheDeleted(t *testing.T) {
 	insert(t, db, links(5)...)
 	_, err := db.DeleteLink(t.Context(), waypost.DefaultWorkspace, waypost.DefaultDomain, "link-3")
 	require.NoError(t, err)
-	page, err := db.ListLinks(t.Context(), waypost.DefaultWorkspace, controlplane.LinkFilter{}, time.Now(), controlplane.NewestFirst, controlplane.ListPlace{}, 2)
+	page, err := db.ListLinks(t.Context(), waypost.DefaultWorkspace, controlplane.LinkFilter{}, time.Now(), controlplane.NewestFirst,
+		controlplane.ListPlace{}, 2)
 	require.NoError(t, err)
 	require.Equal(t, []waypost.Code{"link-4", "link-2"}, []waypost.Code{page.Links[0].Code, page.Links[1].Code})
-	page, err = db.ListLinks(t.Context(), waypost.DefaultWorkspace, controlplane.LinkFilter{}, time.Now(), controlplane.NewestFirst, *page.Next, 9)
+	page, err = db.ListLinks(t.Context(), waypost.DefaultWorkspace, controlplane.LinkFilter{}, time.Now(), controlplane.NewestFirst,
+		*page.Next, 9)
 	require.NoError(t, err)
 	require.Len(t, page.Links, 2)
 	require.Nil(t, page.Next)
@@ -105,7 +107,8 @@ func TestRowSecurityDeniesWhatNoScopeAllows(t *testing.T) {
 	require.Equal(t, 3, count("link"))
 	exec(t, hand, `SET waypost.workspaces = '2,3'`)
 	require.Zero(t, count("link"))
-	_, err := hand.Exec(t.Context(), `INSERT INTO link (workspace_id, domain_id, code, original_url) VALUES (1, 1, 'theirs', 'https://example.net/')`)
+	_, err := hand.Exec(t.Context(), `INSERT INTO link (workspace_id, domain_id, code, original_url)
+		VALUES (1, 1, 'theirs', 'https://example.net/')`)
 	require.Error(t, err)
 }
 
@@ -152,7 +155,8 @@ func TestAnAPIKeyIsFoundByItsHashUntilItIsRevoked(t *testing.T) {
 	require.Equal(t, []controlplane.Scope{controlplane.ScopeLinksRead}, stored.Scopes)
 
 	var leaked bool
-	require.NoError(t, hand.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM api_key k WHERE k::text LIKE '%' || $1 || '%')`, key[12:]).Scan(&leaked))
+	require.NoError(t, hand.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM api_key k
+		WHERE k::text LIKE '%' || $1 || '%')`, key[12:]).Scan(&leaked))
 	require.False(t, leaked, "the key itself is not stored")
 	exec(t, hand, `UPDATE api_key SET revoked_at = now()`)
 	_, ok, err = db.APIKey(t.Context(), controlplane.HashKey(key))

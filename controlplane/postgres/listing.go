@@ -10,8 +10,8 @@ import (
 	"waypost/controlplane"
 )
 
-// listBudget is how many links a list without words looks at for one page, which
-// bounds what a filter costs that fits almost none.
+// listBudget bounds the links that a list without words looks at for one page, and so the
+// cost of a filter that matches almost none.
 const listBudget = 20_000
 
 // selectPage reads the links that link_list has found, under the workspace's own
@@ -27,7 +27,8 @@ var stageNames = map[controlplane.ListStage]string{
 }
 
 // ListLinks implements controlplane.LinkLister.
-func (db *LinkStore) ListLinks(ctx context.Context, ws waypost.WorkspaceID, f controlplane.LinkFilter, now time.Time, o controlplane.Order, from controlplane.ListPlace, limit int) (controlplane.LinkPage, error) {
+func (db *LinkStore) ListLinks(ctx context.Context, ws waypost.WorkspaceID, f controlplane.LinkFilter, now time.Time,
+	o controlplane.Order, from controlplane.ListPlace, limit int) (controlplane.LinkPage, error) {
 	ascending := o == controlplane.OldestFirst || o == controlplane.LeastClicked
 	var domain *string
 	if f.Domain != "" {
@@ -88,7 +89,9 @@ type wider struct {
 func (w wider) Scan(dest ...any) error { return w.Rows.Scan(append(dest, w.more...)...) }
 
 // ListTags implements controlplane.LinkLister.
-func (db *LinkStore) ListTags(ctx context.Context, ws waypost.WorkspaceID, prefix, after string, limit int) (tags []controlplane.TagCount, err error) {
+func (db *LinkStore) ListTags(
+	ctx context.Context, ws waypost.WorkspaceID, prefix, after string, limit int,
+) (tags []controlplane.TagCount, err error) {
 	err = db.pool.queryIn(ctx, tenantOf(ws), `
 		SELECT tag, links FROM link_tag
 		WHERE `+ofWorkspace("workspace_id", "$1")+` AND tag > $2 AND tag >= $3 AND tag < $3 || repeat(chr(1114111), 2) ORDER BY tag LIMIT $4`,

@@ -18,7 +18,9 @@ import (
 )
 
 // all reads a list page by page to its end.
-func all(t *testing.T, db *postgres.DB, ws waypost.WorkspaceID, f controlplane.LinkFilter, o controlplane.Order, limit int) (codes []waypost.Code) {
+func all(
+	t *testing.T, db *postgres.DB, ws waypost.WorkspaceID, f controlplane.LinkFilter, o controlplane.Order, limit int,
+) (codes []waypost.Code) {
 	t.Helper()
 	stages := []controlplane.ListStage{controlplane.StageAll}
 	switch o {
@@ -92,7 +94,8 @@ func TestEveryCombinationOfFiltersAndOrdersGivesWhatItShould(t *testing.T) {
 		require.NoError(t, err)
 		if random.IntN(2) == 0 {
 			l.clicks = int64(1 + random.IntN(5))
-			_, err = hand.Exec(t.Context(), `INSERT INTO link_click (link_id, workspace_id, clicks, last_accessed_at) VALUES ($1, $2, $3, now())`, l.ID, l.Workspace, l.clicks)
+			_, err = hand.Exec(t.Context(), `INSERT INTO link_click (link_id, workspace_id, clicks, last_accessed_at)
+				VALUES ($1, $2, $3, now())`, l.ID, l.Workspace, l.clicks)
 			require.NoError(t, err)
 		}
 		if random.IntN(10) == 0 {
@@ -148,7 +151,8 @@ func TestEveryCombinationOfFiltersAndOrdersGivesWhatItShould(t *testing.T) {
 			f.CreatedBefore = present.Add(-time.Duration(random.IntN(40)) * time.Hour)
 		}
 		ws := waypost.WorkspaceID([]int64{1, 7}[round%2])
-		o := []controlplane.Order{controlplane.NewestFirst, controlplane.OldestFirst, controlplane.MostClicked, controlplane.LeastClicked}[round/2%4]
+		o := []controlplane.Order{controlplane.NewestFirst, controlplane.OldestFirst, controlplane.MostClicked,
+			controlplane.LeastClicked}[round/2%4]
 		var want []*listed
 		for _, l := range model {
 			if l.Workspace == ws && l.fits(f, word) {
@@ -205,7 +209,8 @@ func TestTheSearchRefusesAWorkspaceThatIsNotTheTransactions(t *testing.T) {
 	l := link("mine")
 	l.Title = "secret"
 	insert(t, db, l)
-	const search = `SELECT count(*) FROM link_list(%d, 'all', false, 'secret', '{}', NULL, NULL, NULL, now(), NULL, NULL, NULL, NULL, NULL, 10, 100)`
+	const search = `SELECT count(*) FROM link_list(%d, 'all', false, 'secret', '{}', NULL, NULL, NULL, now(), NULL, NULL, NULL, NULL,
+		NULL, 10, 100)`
 	tx, err := hand.Begin(t.Context())
 	require.NoError(t, err)
 	exec(t, tx, `SET LOCAL ROLE waypost_tenant`)
@@ -247,7 +252,8 @@ func many(t *testing.T, hand *pgx.Conn, n int) {
 		       CASE WHEN i %% 500 = 0 THEN '{rare,all}'::text[] WHEN i %% 2 = 0 THEN '{all}' ELSE '{}' END,
 		       i %% 200 <> 0, CASE WHEN i %% 300 = 0 THEN timestamptz '2029-01-01' END, timestamptz '2029-06-01' + i * interval '1 minute'
 		FROM generate_series(1, %d) i`, n))
-	exec(t, hand, `INSERT INTO link_click (link_id, workspace_id, clicks, last_accessed_at) SELECT id, 1, 1 + id % 1000, now() FROM link WHERE id % 3 = 0`)
+	exec(t, hand, `INSERT INTO link_click (link_id, workspace_id, clicks, last_accessed_at) SELECT id, 1, 1 + id % 1000, now() FROM link
+		WHERE id % 3 = 0`)
 	exec(t, hand, `VACUUM ANALYZE link, link_click, link_tag`)
 }
 
@@ -257,7 +263,8 @@ func TestNoListReadsAWholeTable(t *testing.T) {
 	many(t, hand, 50_000)
 	hand = psql(t, strings.Replace(hand.Config().ConnString(), "waypost@", "postgres@", 1))
 	exec(t, hand, `SET ROLE waypost_search`) // as the function does
-	for setting := range strings.SplitSeq(textOf(t, hand, `SELECT array_to_string(proconfig, ';') FROM pg_proc WHERE proname = 'link_list'`), ";") {
+	for setting := range strings.SplitSeq(textOf(t, hand, `SELECT array_to_string(proconfig, ';') FROM pg_proc
+		WHERE proname = 'link_list'`), ";") {
 		if strings.HasPrefix(setting, "enable_") {
 			exec(t, hand, `SET `+setting)
 		}
@@ -273,7 +280,8 @@ func TestNoListReadsAWholeTable(t *testing.T) {
 							ascending, place, bounds := variant%2 == 1, variant >= 2, variant == 1 || variant == 2
 							quick := plans/4%2 == 1
 							var query string
-							require.NoError(t, hand.QueryRow(t.Context(), fmt.Sprintf(`SELECT link_list_query('%s', %t, %t, %s, %s, %s, %t, %[7]t, %[8]t, %[9]t, false)`,
+							require.NoError(t, hand.QueryRow(t.Context(), fmt.Sprintf(`SELECT link_list_query('%s', %t, %t, %s, %s, %s, %t, %[7]t, %[8]t,
+								%[9]t, false)`,
 								stage, ascending, question != "", domain, active, expired, bounds, place, question != "" && quick)).Scan(&query))
 							query = strings.NewReplacer(
 								"$10", "51", "$11", "20000", "$1", "1", "$2", `E'`+strings.ReplaceAll(question+` & '\x011'`, "'", "''")+`'::tsquery`,

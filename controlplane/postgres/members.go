@@ -13,7 +13,8 @@ import (
 )
 
 const selectMember = `
-	SELECT u.id, u.email, u.name, m.role, u.disabled_at IS NOT NULL, coalesce(u.home_id = m.workspace_id, false), m.created_at, u.password IS NOT NULL, u.invited_until
+	SELECT u.id, u.email, u.name, m.role, u.disabled_at IS NOT NULL, coalesce(u.home_id = m.workspace_id, false), m.created_at,
+		u.password IS NOT NULL, u.invited_until
 	FROM membership m JOIN app_user u ON u.id = m.user_id AND u.deleted_at IS NULL`
 
 func scanMember(row pgx.CollectableRow) (m controlplane.Member, err error) {
@@ -25,7 +26,8 @@ func scanMember(row pgx.CollectableRow) (m controlplane.Member, err error) {
 
 // Members implements controlplane.MemberStore.
 func (db *AccessStore) Members(ctx context.Context, ws waypost.WorkspaceID, after int64, limit int) (all []controlplane.Member, err error) {
-	err = db.pool.queryIn(ctx, tenantOf(ws), selectMember+` WHERE `+ofWorkspace("m.workspace_id", "$1")+` AND m.user_id > $2 ORDER BY m.user_id LIMIT $3`,
+	err = db.pool.queryIn(ctx, tenantOf(ws), selectMember+` WHERE `+
+		ofWorkspace("m.workspace_id", "$1")+` AND m.user_id > $2 ORDER BY m.user_id LIMIT $3`,
 		[]any{ws, after, limit}, func(rows pgx.Rows) (err error) {
 			all, err = pgx.CollectRows(rows, scanMember)
 			return err
@@ -55,7 +57,9 @@ func member(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, user int64) 
 }
 
 // AddMember implements controlplane.MemberStore.
-func (db *AccessStore) AddMember(ctx context.Context, by controlplane.Actor, ws waypost.WorkspaceID, n controlplane.NewMember) (m controlplane.Member, invited bool, err error) {
+func (db *AccessStore) AddMember(
+	ctx context.Context, by controlplane.Actor, ws waypost.WorkspaceID, n controlplane.NewMember,
+) (m controlplane.Member, invited bool, err error) {
 	err = db.pool.within(ctx, tenantOf(ws), "add a user", func(tx pgx.Tx) error {
 		if err := lockWorkspace(ctx, tx, ws); err != nil {
 			return err
@@ -64,7 +68,8 @@ func (db *AccessStore) AddMember(ctx context.Context, by controlplane.Actor, ws 
 		if id, invited, err = accountFor(ctx, tx, ws, n); err != nil {
 			return err
 		}
-		tag, err := tx.Exec(ctx, `INSERT INTO membership (workspace_id, user_id, role) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`, ws, id, n.Role)
+		tag, err := tx.Exec(ctx, `INSERT INTO membership (workspace_id, user_id, role) VALUES ($1, $2, $3)
+			ON CONFLICT DO NOTHING`, ws, id, n.Role)
 		if err != nil {
 			return err
 		}
@@ -79,8 +84,8 @@ func (db *AccessStore) AddMember(ctx context.Context, by controlplane.Actor, ws 
 	return m, invited, err
 }
 
-// accountFor makes an account, or finds the one that there is and makes it one of
-// several workspaces. Invited tells whether the invitation is for it.
+// accountFor makes an account, or finds the existing one and makes it one of several
+// workspaces. Invited reports whether the invitation is for it.
 func accountFor(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, n controlplane.NewMember) (id int64, invited bool, err error) {
 	if !n.Known {
 		var hash []byte
@@ -89,7 +94,8 @@ func accountFor(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, n contro
 			hash, until = n.Invitation.Hash[:], &n.Invitation.Until
 		}
 		err = tx.QueryRow(ctx, `
-			INSERT INTO app_user (home_id, email, name, password, invitation, invited_until) VALUES ($1, $2, $3, nullif($4, ''), $5, $6) RETURNING id`,
+			INSERT INTO app_user (home_id, email, name, password, invitation, invited_until) VALUES ($1, $2, $3, nullif($4, ''), $5, $6)
+				RETURNING id`,
 			ws, n.Email, n.Name, n.Hash, hash, until).Scan(&id)
 		if pgCode(err) == uniqueViolation {
 			return 0, false, waypost.Errorf(waypost.EConflict, "the address has an account already: an operator can add it to this workspace")
@@ -100,7 +106,8 @@ func accountFor(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, n contro
 		return 0, false, err
 	}
 	var home waypost.WorkspaceID
-	err = tx.QueryRow(ctx, `SELECT id, coalesce(home_id, 0) FROM app_user WHERE email = $1 AND deleted_at IS NULL FOR NO KEY UPDATE`, n.Email).Scan(&id, &home)
+	err = tx.QueryRow(ctx, `SELECT id, coalesce(home_id, 0) FROM app_user WHERE email = $1
+		AND deleted_at IS NULL FOR NO KEY UPDATE`, n.Email).Scan(&id, &home)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, false, waypost.Errorf(waypost.EConflict, "the account was deleted meanwhile")
 	}
@@ -111,7 +118,7 @@ func accountFor(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, n contro
 		if _, err := tx.Exec(ctx, `UPDATE app_user SET home_id = NULL WHERE id = $1`, id); err != nil {
 			return 0, false, err
 		}
-		// Whoever made it there may know the password, or who has a session.
+		// The workspace that made the account may know its password or have a session.
 		if invited = home != waypost.DefaultWorkspace; invited {
 			if err := invite(ctx, tx, id, n.Invitation); err != nil {
 				return 0, false, err
@@ -131,12 +138,12 @@ func lockWorkspace(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID) error
 	return err
 }
 
-// mayEnter is true of an account u that has a password, or can still be given one by whoever
-// is invited.
+// mayEnter is true of an account u that has a password, or whose invitation can still set
+// one.
 const mayEnter = `(u.password IS NOT NULL OR u.invited_until IS NOT NULL AND u.invited_until > now())`
 
-// checkAdministrators says EConflict when one of the workspaces has nobody left who
-// could look after it.
+// checkAdministrators fails with EConflict if one of the workspaces is left without an
+// administrator.
 func checkAdministrators(ctx context.Context, tx pgx.Tx, ids []waypost.WorkspaceID) error {
 	var left int
 	err := tx.QueryRow(ctx, `
@@ -149,7 +156,9 @@ func checkAdministrators(ctx context.Context, tx pgx.Tx, ids []waypost.Workspace
 }
 
 // ChangeMember implements controlplane.MemberStore.
-func (db *AccessStore) ChangeMember(ctx context.Context, by controlplane.Actor, ws waypost.WorkspaceID, user int64, c controlplane.MemberChange, anyAccount bool) (m controlplane.Member, err error) {
+func (db *AccessStore) ChangeMember(
+	ctx context.Context, by controlplane.Actor, ws waypost.WorkspaceID, user int64, c controlplane.MemberChange, anyAccount bool,
+) (m controlplane.Member, err error) {
 	err = db.pool.within(ctx, tenantOf(ws), "change a user", func(tx pgx.Tx) error {
 		var governed []waypost.WorkspaceID
 		if m, governed, err = lockMember(ctx, tx, ws, user); err != nil {
@@ -157,7 +166,8 @@ func (db *AccessStore) ChangeMember(ctx context.Context, by controlplane.Actor, 
 		}
 		detail := map[string]any{"email": m.Email}
 		if c.Role != nil {
-			if _, err := tx.Exec(ctx, `UPDATE membership SET role = $3 WHERE `+ofWorkspace("workspace_id", "$1")+` AND user_id = $2`, ws, user, *c.Role); err != nil {
+			if _, err := tx.Exec(ctx, `UPDATE membership SET role = $3 WHERE `+ofWorkspace("workspace_id", "$1")+` AND user_id = $2`, ws,
+				user, *c.Role); err != nil {
 				return err
 			}
 			detail["role"] = *c.Role
@@ -180,9 +190,11 @@ func (db *AccessStore) ChangeMember(ctx context.Context, by controlplane.Actor, 
 	return m, err
 }
 
-// lockMember finds a member as it will be until the transaction ends, and gives the
-// workspace too when the member is an administrator of it who can sign in.
-func lockMember(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, user int64) (m controlplane.Member, governed []waypost.WorkspaceID, err error) {
+// lockMember reads a member as it stays until the transaction ends. It also returns the
+// workspace if the member is an administrator of it who can sign in.
+func lockMember(
+	ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, user int64,
+) (m controlplane.Member, governed []waypost.WorkspaceID, err error) {
 	if err := lockWorkspace(ctx, tx, ws); err != nil {
 		return m, nil, err
 	}
@@ -196,9 +208,10 @@ func lockMember(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, user int
 	return m, []waypost.WorkspaceID{ws}, nil
 }
 
-// changeAccount changes what is the same in all workspaces that a member is in, and
-// gives those of them, beside ws, that could lose an administrator by that.
-func changeAccount(ctx context.Context, tx pgx.Tx, m *controlplane.Member, ws waypost.WorkspaceID, c controlplane.AccountChange, anyAccount bool, detail map[string]any) (governed []waypost.WorkspaceID, err error) {
+// changeAccount changes the fields that a member has in common in all workspaces, and
+// returns those of them, besides ws, that could lose an administrator.
+func changeAccount(ctx context.Context, tx pgx.Tx, m *controlplane.Member, ws waypost.WorkspaceID, c controlplane.AccountChange,
+	anyAccount bool, detail map[string]any) (governed []waypost.WorkspaceID, err error) {
 	if err := lookAfter(ctx, tx, m, anyAccount); err != nil {
 		return nil, err
 	}
@@ -229,7 +242,8 @@ func (db *AccessStore) RemoveMember(ctx context.Context, by controlplane.Actor, 
 		if err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, `UPDATE api_key SET revoked_at = now() WHERE `+ofWorkspace("workspace_id", "$1")+` AND created_by = $2 AND revoked_at IS NULL`, ws, user); err != nil {
+		if _, err := tx.Exec(ctx, `UPDATE api_key SET revoked_at = now() WHERE `+
+			ofWorkspace("workspace_id", "$1")+` AND created_by = $2 AND revoked_at IS NULL`, ws, user); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx, `
@@ -252,15 +266,15 @@ func subjectUser(id int64) string { return fmt.Sprintf("user %d", id) }
 // NewAdministrator is an administrator that is made at the database itself.
 type NewAdministrator struct {
 	Workspace string // slug
-	Email     string // as controlplane.ParseEmail gives it
+	Email     string // as controlplane.ParseEmail returns it
 	Name      string
 	Hash      string // of the password, by controlplane.HashPassword
 	Another   bool   // also when the workspace has an administrator
 }
 
-// CreateAdministrator makes a user an administrator of a workspace. An account
-// that the address has gets the password, is enabled, and its sessions end. EConflict when
-// there is an administrator, unless another is wanted; ENotFound for the workspace.
+// CreateAdministrator makes a user an administrator of a workspace. An account that the
+// address has gets the password, is enabled, and its sessions end. EConflict when there
+// is an administrator, unless another is wanted; ENotFound for the workspace.
 func (db *AccessStore) CreateAdministrator(ctx context.Context, n NewAdministrator) (id int64, err error) {
 	err = db.pool.within(ctx, system, "make an administrator", func(tx pgx.Tx) error {
 		var ws waypost.WorkspaceID
@@ -279,10 +293,12 @@ func (db *AccessStore) CreateAdministrator(ctx context.Context, n NewAdministrat
 			}
 		}
 		err = tx.QueryRow(ctx, `
-			UPDATE app_user SET password = $2, invitation = NULL, invited_until = NULL, disabled_at = NULL, valid_from = clock_timestamp(), home_id = CASE WHEN home_id = $3 THEN home_id END
+			UPDATE app_user SET password = $2, invitation = NULL, invited_until = NULL, disabled_at = NULL, valid_from = clock_timestamp(),
+				home_id = CASE WHEN home_id = $3 THEN home_id END
 			WHERE email = $1 AND deleted_at IS NULL RETURNING id`, n.Email, n.Hash, ws).Scan(&id)
 		if errors.Is(err, pgx.ErrNoRows) {
-			err = tx.QueryRow(ctx, `INSERT INTO app_user (home_id, email, name, password) VALUES ($1, $2, $3, $4) RETURNING id`, ws, n.Email, n.Name, n.Hash).Scan(&id)
+			err = tx.QueryRow(ctx, `INSERT INTO app_user (home_id, email, name, password) VALUES ($1, $2, $3, $4)
+				RETURNING id`, ws, n.Email, n.Name, n.Hash).Scan(&id)
 		}
 		if err != nil {
 			return err

@@ -15,7 +15,7 @@ import (
 	"waypost/replication"
 )
 
-// nodes gives a judge of credentials on a database, that of one instance of several.
+// nodes returns a judge of credentials on a database, as one instance of several has.
 func nodes(db *postgres.DB) *controlplane.Nodes {
 	return controlplane.NewNodes(controlplane.NodesConfig{Store: db, Patience: waitLimit})
 }
@@ -34,7 +34,7 @@ func credential(t *testing.T) string {
 	return text
 }
 
-// enrolling is what an edge sends.
+// enrolling returns the request of an edge.
 func enrolling(token, node, credential string) controlplane.Enrolling {
 	return controlplane.Enrolling{Token: token, Hash: controlplane.HashKey(credential), Node: node, Region: "eu"}
 }
@@ -64,14 +64,16 @@ func TestATokenIsExchangedForACredentialOnce(t *testing.T) {
 
 	first, err := n.Enrol(t.Context(), enrolling(text, "eu-1", secret))
 	require.NoError(t, err)
-	require.Equal(t, controlplane.Node{Credential: first.Credential, Name: "eu-1", Region: "eu", Role: controlplane.RoleRelay, Former: []string{}}, first)
+	require.Equal(t, controlplane.Node{Credential: first.Credential, Name: "eu-1", Region: "eu", Role: controlplane.RoleRelay,
+		Former: []string{}}, first)
 	again, err := n.Enrol(t.Context(), enrolling(text, "eu-1", secret))
 	require.NoError(t, err, "the answer may have been lost")
 	require.Equal(t, first, again)
 	exec(t, hand, `UPDATE node_enrolment SET expires_at = now() - interval '1 minute'`)
 	_, err = n.Enrol(t.Context(), enrolling(text, "eu-1", secret))
 	require.NoError(t, err, "it was used in time")
-	for name, other := range map[string]controlplane.Enrolling{"another secret": enrolling(text, "eu-1", credential(t)), "another name": enrolling(text, "eu-2", secret)} {
+	for name, other := range map[string]controlplane.Enrolling{"another secret": enrolling(text, "eu-1", credential(t)),
+		"another name": enrolling(text, "eu-2", secret)} {
 		_, err = n.Enrol(t.Context(), other)
 		requireCode(t, waypost.EGone, err, "used already")
 		require.NotEmpty(t, name)
@@ -85,7 +87,8 @@ func TestATokenIsExchangedForACredentialOnce(t *testing.T) {
 	_, err = n.Enrol(t.Context(), enrolling(late, "eu-3", credential(t)))
 	requireCode(t, waypost.EGone, err, "expired")
 
-	require.Zero(t, number(t, hand, fmt.Sprintf(`SELECT count(*) FROM node_enrolment e, node_credential c WHERE position('%s' in e::text || c::text) > 0 OR position('%s' in e::text || c::text) > 0`, text, secret)), "only hashes are kept")
+	require.Zero(t, number(t, hand, fmt.Sprintf(`SELECT count(*) FROM node_enrolment e, node_credential c
+		WHERE position('%s' in e::text || c::text) > 0 OR position('%s' in e::text || c::text) > 0`, text, secret)), "only hashes are kept")
 	require.Equal(t, "edges.enrol any ops (key 7), edges.enrolled eu-1 node eu-1, with a token of ops (key 7), edges.enrol any ops (key 7)",
 		textOf(t, hand, `SELECT string_agg(action || ' ' || subject || ' ' || actor, ', ' ORDER BY id) FROM audit`))
 }
@@ -93,7 +96,8 @@ func TestATokenIsExchangedForACredentialOnce(t *testing.T) {
 func TestATokenIsMadeByOperatorsAndForADayAtMost(t *testing.T) {
 	db, hand := open(t)
 	n := nodes(db)
-	_, err := n.NewEnrolment(t.Context(), controlplane.Actor{Workspace: 7, Scopes: []controlplane.Scope{controlplane.ScopeAdmin}}, controlplane.NewEnrolment{Region: "eu"})
+	_, err := n.NewEnrolment(t.Context(), controlplane.Actor{Workspace: 7, Scopes: []controlplane.Scope{controlplane.ScopeAdmin}},
+		controlplane.NewEnrolment{Region: "eu"})
 	requireCode(t, waypost.EForbidden, err, "")
 	for _, e := range []controlplane.NewEnrolment{
 		{Region: "EU"},
@@ -106,9 +110,11 @@ func TestATokenIsMadeByOperatorsAndForADayAtMost(t *testing.T) {
 		_, err := n.NewEnrolment(t.Context(), operator, e)
 		requireCode(t, waypost.EInvalid, err, "")
 	}
-	_, err = hand.Exec(t.Context(), `INSERT INTO node_enrolment (hash, region, role, created_by, expires_at) VALUES (sha256('x'), 'eu', 'edge', 'x', now() + interval '25 hours')`)
+	_, err = hand.Exec(t.Context(), `INSERT INTO node_enrolment (hash, region, role, created_by, expires_at)
+		VALUES (sha256('x'), 'eu', 'edge', 'x', now() + interval '25 hours')`)
 	require.Error(t, err, "PostgreSQL sees to it as well")
-	exec(t, hand, `INSERT INTO node_enrolment (hash, region, role, created_by, expires_at) SELECT sha256(i::text::bytea), 'eu', 'edge', 'x', now() + interval '1 hour' FROM generate_series(1, 1000) i`)
+	exec(t, hand, `INSERT INTO node_enrolment (hash, region, role, created_by, expires_at)
+		SELECT sha256(i::text::bytea), 'eu', 'edge', 'x', now() + interval '1 hour' FROM generate_series(1, 1000) i`)
 	_, err = n.NewEnrolment(t.Context(), operator, controlplane.NewEnrolment{Region: "eu"})
 	requireCode(t, waypost.EConflict, err, "1000 enrolment tokens are open")
 }
@@ -243,7 +249,8 @@ func TestARevocationEndsWhatIsOpenOnEveryInstance(t *testing.T) {
 	require.False(t, all[0].RevokedAt.IsZero())
 	cancel()
 	running.Wait()
-	require.EqualValues(t, 1, number(t, hand, `SELECT count(*) FROM node_credential WHERE last_seen_at > now() - interval '1 minute'`), "it was seen")
+	require.EqualValues(t, 1, number(t, hand, `SELECT count(*) FROM node_credential
+		WHERE last_seen_at > now() - interval '1 minute'`), "it was seen")
 	require.EqualValues(t, 1, number(t, hand, `SELECT count(*) FROM audit WHERE action = 'edges.revoke'`))
 
 	back := credential(t)

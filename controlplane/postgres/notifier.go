@@ -17,19 +17,19 @@ type Notifier struct{ pool *pool }
 const (
 	hintChannel = "waypost_moved"
 	hintName    = "waypost hints" // application_name of the connection
-	// hintHello asks the others to say something. Any other word is that the head
-	// moved, or that there is somebody at all.
+	// hintHello asks the others to send something. Any other message means that the head
+	// moved, or that its sender exists.
 	hintHello = "hello"
 
-	// hintGap lies between two words to the others, and between two hints to the own
-	// followers. Followers of a changelog that moves look as often by themselves.
+	// hintGap is the least time between two messages, and between two hints to the
+	// process's own followers. Followers of a busy changelog poll as often.
 	hintGap = 10 * time.Millisecond
-	// hintPresence is the time between words when nothing happens, by which a
-	// connection that is dead is noticed. Who was silent for three times as long is
-	// gone, and who is alone tells nobody of commits.
+	// hintPresence is the interval of messages while there are no commits, by which dead
+	// connections are noticed. A control plane that was silent for three times as long is
+	// gone, and one that is alone sends no hints of commits.
 	hintPresence = 30 * time.Second
-	// hintLife is that of a connection, as of those in the pool: the URL may lead to
-	// another server by then.
+	// hintLife is the life of a connection, as of those in the pool, because the URL may
+	// lead to another server by then.
 	hintLife = time.Hour
 
 	hintRetry    = 250 * time.Millisecond // twice as long at every failure
@@ -38,10 +38,10 @@ const (
 
 var errPooler = errors.New("between here and PostgreSQL is a pooler, which may lose notifications")
 
-// Herald carries hints between control planes until ctx is over: commits of this process
-// wake the followers of the others, and theirs those of this one. It has one connection of its own,
-// and no transaction of a writer's ever notifies: all who do wait for one lock of the whole cluster.
-// Hints may be lost. Followers poll as well, and without that connection they only poll.
+// Notify carries hints between control planes until ctx ends: commits of this process
+// wake the followers of the others, and theirs wake the followers of this one. It has a
+// connection of its own. No writer's transaction notifies, because all that do wait for
+// one lock of the whole server. Hints may be lost: followers poll as well.
 func (db *Notifier) Notify(ctx context.Context) {
 	failures := 0
 	for ctx.Err() == nil {
@@ -64,7 +64,7 @@ func (db *Notifier) Notify(ctx context.Context) {
 	}
 }
 
-// serveConnection is the life of one connection.
+// serveConnection uses one connection until it fails or is old.
 func (db *Notifier) serveConnection(ctx context.Context) error {
 	conn, err := db.connect(ctx)
 	if err != nil {
@@ -123,7 +123,7 @@ type listener struct {
 	owed   bool // the followers are to be woken
 }
 
-// turn does what is due, or waits for something to do.
+// turn does what is due, or waits for work.
 func (l *listener) turn(ctx context.Context) error {
 	now := time.Now()
 	company := now.Sub(l.heard) < 3*hintPresence
@@ -148,8 +148,8 @@ func (l *listener) turn(ctx context.Context) error {
 	return l.wait(ctx, due, company && !news)
 }
 
-// wait ends at a word of another, when it is due or, if it may be interrupted, when
-// there is news.
+// wait ends at a message of another control plane, when due, or, if interruptible, at the
+// next commit of this process.
 func (l *listener) wait(ctx context.Context, due time.Time, interruptible bool) error {
 	ctx, cancel := context.WithDeadline(ctx, due)
 	defer cancel()
@@ -179,7 +179,7 @@ func (l *listener) hint() {
 	l.changed.wake()
 }
 
-// say tells all others that the head may have moved.
+// say notifies all others that the head may have moved.
 func (l *listener) say(ctx context.Context, word string) error {
 	told := l.news.take() // before the word, so that what is committed meanwhile gets another
 	if err := l.exec(ctx, `NOTIFY `+hintChannel+`, '`+word+`'`); err != nil {
@@ -199,8 +199,8 @@ func (l *listener) exec(ctx context.Context, sql string) error {
 	return err
 }
 
-// news is whether there are commits of which the others were not told. Telling costs
-// a writer no more than a lock that nobody holds for long.
+// unsentHints says whether there are commits that others were not notified of. Adding one
+// costs a writer only a lock that is never held for long.
 type unsentHints struct {
 	mu        sync.Mutex
 	some      bool
@@ -231,7 +231,8 @@ func (n *unsentHints) take() bool {
 	return some
 }
 
-// interrupts sets what is called at the next news, and reports whether there is none yet.
+// interrupts sets the function to call at the next commit, and reports whether there is
+// none yet.
 func (n *unsentHints) interrupts(f context.CancelFunc) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -242,7 +243,7 @@ func (n *unsentHints) interrupts(f context.CancelFunc) bool {
 	return true
 }
 
-// hint wakes everybody who waits for the head to move.
+// hint wakes all goroutines that wait for the head to move.
 type hint struct {
 	mu sync.Mutex
 	ch chan struct{}

@@ -183,8 +183,8 @@ func (l logged) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// pooler passes connections to PostgreSQL on and, like all poolers, tells clients of
-// another backend than they have.
+// pooler passes connections on to PostgreSQL and, like all poolers, reports another
+// backend than the real one to its clients.
 func pooler(t *testing.T, address string) string {
 	t.Helper()
 	cfg, err := pgx.ParseConfig(address)

@@ -33,7 +33,8 @@ func (db *Changelog) createPartition(ctx context.Context, from int64) error {
 	name := fmt.Sprintf("changelog_%d", from)
 	err := db.pool.alter(ctx, func(tx pgx.Tx) error {
 		var exists bool
-		if err := tx.QueryRow(ctx, `SELECT pg_advisory_xact_lock(7305, 1)::text IS NOT NULL AND to_regclass($1) IS NOT NULL`, name).Scan(&exists); err != nil || exists {
+		if err := tx.QueryRow(ctx, `SELECT pg_advisory_xact_lock(7305, 1)::text IS NOT NULL
+			AND to_regclass($1) IS NOT NULL`, name).Scan(&exists); err != nil || exists {
 			return err
 		}
 		for _, sql := range []string{
@@ -50,9 +51,9 @@ func (db *Changelog) createPartition(ctx context.Context, from int64) error {
 	return classify("create a partition of the changelog", err)
 }
 
-// dropPartitions drops the numbered partitions whose newest transaction is older
-// than the retention, and the oldest while all together are larger than they may be. The head's own
-// partition is always kept, and none is dropped before an older one.
+// dropPartitions drops the numbered partitions whose newest transaction is older than the
+// retention, and the oldest while all together are larger than they may be. The head's
+// own partition is always kept, and none is dropped before an older one.
 func (db *Changelog) dropPartitions(ctx context.Context) error {
 	type partition struct {
 		name string
@@ -81,7 +82,8 @@ func (db *Changelog) dropPartitions(ctx context.Context) error {
 		}
 		var old, dropped bool
 		err := db.pool.queryIn(ctx, system, fmt.Sprintf(`
-			SELECT coalesce((SELECT at FROM %s ORDER BY seq DESC, ord DESC LIMIT 1) < now() - $1::interval, true)`, pgx.Identifier{p.name}.Sanitize()),
+			SELECT coalesce((SELECT at FROM %s
+				ORDER BY seq DESC, ord DESC LIMIT 1) < now() - $1::interval, true)`, pgx.Identifier{p.name}.Sanitize()),
 			[]any{db.cfg.Retention}, func(rows pgx.Rows) error {
 				for rows.Next() {
 					if err := rows.Scan(&old); err != nil {

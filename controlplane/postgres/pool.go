@@ -35,8 +35,8 @@ type pool struct {
 // transactions a connection has a role without any rights.
 type scope struct{ role, workspaces string }
 
-// nobody is the role of a connection between transactions. See migrations/access.
-const nobody = "waypost_nobody"
+// noRole is the role of a connection between transactions, see migrations/access.
+const noRole = "waypost_nobody"
 
 var (
 	// system manages the installation: keys, key ranges, authentication, domains.
@@ -175,7 +175,7 @@ func (p *pool) changeAt(ctx context.Context, doing string, f func(tx pgx.Tx, epo
 	return at.position(), nil
 }
 
-// alter runs f in a transaction that gives up at once if another one, such as a backup,
+// alter runs f in a transaction that fails at once if another one, such as a backup,
 // holds the table, because writers and readers would queue up behind it. The next round
 // tries again.
 func (p *pool) alter(ctx context.Context, f func(tx pgx.Tx) error) error {

@@ -21,8 +21,8 @@ var cluster = &pgservertest.Cluster{Prepare: migrations.Up}
 
 func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
 
-// open gives a database of the test's own with the cluster row in place, and a
-// plain connection to it, as an operator's psql would have.
+// open returns a database of the test's own with the cluster row in place, and a plain
+// connection to it, as an operator's psql would have.
 func open(t *testing.T, change ...func(*postgres.Config)) (*postgres.DB, *pgx.Conn) {
 	t.Helper()
 	cfg := postgres.Config{URL: cluster.Database(t), HearTimeout: waitLimit}
@@ -93,4 +93,5 @@ func insertions(ls ...*waypost.Link) []controlplane.Insertion {
 
 // openEpoch is the statement that opens an epoch as if a commit had been seen that
 // the database does not know.
-const openEpoch = `SELECT opened FROM changelog_head, changelog_open_epoch('test', epoch, epoch, seq + 1, 0, jsonb_build_object('at', extract(epoch FROM clock_timestamp()), 'ranges', '[]'::jsonb), 1000, 0)`
+const openEpoch = `SELECT opened FROM changelog_head, changelog_open_epoch('test', epoch, epoch, seq + 1, 0, jsonb_build_object('at',
+	extract(epoch FROM clock_timestamp()), 'ranges', '[]'::jsonb), 1000, 0)`

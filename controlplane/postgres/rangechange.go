@@ -116,7 +116,7 @@ func changeRange(ctx context.Context, tx pgx.Tx, s controlplane.RangeStep) (cont
 		return controlplane.StepDone{}, err
 	}
 	if r.State == controlplane.RangeRetired {
-		return controlplane.StepDone{}, waypost.Errorf(waypost.EConflict, "range %d is retired, which is for ever", r.ID)
+		return controlplane.StepDone{}, waypost.Errorf(waypost.EConflict, "range %d is retired, which cannot be undone", r.ID)
 	}
 	switch s.Action {
 	case controlplane.SplitRange:
@@ -191,7 +191,8 @@ func cut(ctx context.Context, tx pgx.Tx, r controlplane.Range, at int64, region 
 		return 0, waypost.Errorf(waypost.EConflict, "range %d has nothing that is not leased", r.ID)
 	}
 	if at < r.Next || at <= r.Lo || at >= r.Hi {
-		return 0, waypost.Errorf(waypost.EConflict, "range %d can be cut between counters %d and %d: what lies before is leased already", r.ID, max(r.Next, r.Lo+1), r.Hi-1)
+		return 0, waypost.Errorf(waypost.EConflict, "range %d can be cut between counters %d and %d: what lies before is leased already",
+			r.ID, max(r.Next, r.Lo+1), r.Hi-1)
 	}
 	if _, err := tx.Exec(ctx, `UPDATE key_range SET hi = $2 WHERE id = $1`, r.ID, at); err != nil {
 		return 0, err
@@ -216,8 +217,8 @@ func stepSplit(ctx context.Context, tx pgx.Tx, s controlplane.RangeStep, r contr
 	}, nil
 }
 
-// stepMove gives all of a range to a region, which fences what is leased from it,
-// or its counters from At on, which fences nothing: it is refused where that cannot be.
+// stepMove assigns all of a range to a region, which fences its leases, or its counters
+// from At on, which fences none and is refused if leases are in the way.
 func stepMove(ctx context.Context, tx pgx.Tx, s controlplane.RangeStep, r controlplane.Range) (done controlplane.StepDone, err error) {
 	if _, err := waypost.ParseRegion(string(s.Region)); err != nil {
 		return done, err
@@ -239,7 +240,8 @@ func stepMove(ctx context.Context, tx pgx.Tx, s controlplane.RangeStep, r contro
 			return done, err
 		}
 		return controlplane.StepDone{
-			Step: s, What: fmt.Sprintf("%d counters of range %d go from region %s to %s as range %d%s", r.Hi-s.At, r.ID, r.Region, s.Region, rest, note),
+			Step: s, What: fmt.Sprintf("%d counters of range %d go from region %s to %s as range %d%s", r.Hi-s.At, r.ID, r.Region, s.Region,
+				rest, note),
 			Ranges: []controlplane.Range{{ID: rest}, {ID: r.ID}},
 		}, nil
 	}
@@ -247,7 +249,8 @@ func stepMove(ctx context.Context, tx pgx.Tx, s controlplane.RangeStep, r contro
 	if err != nil {
 		return done, err
 	}
-	if _, err := tx.Exec(ctx, `UPDATE key_lease SET region = $2, generation = $3 + 1 WHERE range_id = $1 AND state = 'free' AND generation = $3`, r.ID, s.Region, r.Generation); err != nil {
+	if _, err := tx.Exec(ctx, `UPDATE key_lease SET region = $2, generation = $3 + 1 WHERE range_id = $1 AND state = 'free'
+		AND generation = $3`, r.ID, s.Region, r.Generation); err != nil {
 		return done, err
 	}
 	if _, err := tx.Exec(ctx, `UPDATE key_range SET region = $2, generation = generation + 1 WHERE id = $1`, r.ID, s.Region); err != nil {
@@ -279,7 +282,8 @@ func stepRetire(ctx context.Context, tx pgx.Tx, s controlplane.RangeStep, r cont
 		return done, err
 	}
 	if held > 0 && !s.Force {
-		return done, waypost.Errorf(waypost.EConflict, "range %d has %d leases that are held: drain it and wait, or retire it by force", r.ID, held)
+		return done, waypost.Errorf(waypost.EConflict, "range %d has %d leases that are held: drain it and wait, or retire it by force",
+			r.ID, held)
 	}
 	if _, err := tx.Exec(ctx, `UPDATE key_lease SET state = 'burned' WHERE range_id = $1 AND state IN ('held', 'free')`, r.ID); err != nil {
 		return done, err
@@ -287,7 +291,8 @@ func stepRetire(ctx context.Context, tx pgx.Tx, s controlplane.RangeStep, r cont
 	if _, err := tx.Exec(ctx, `UPDATE key_range SET state = 'retired', generation = generation + 1 WHERE id = $1`, r.ID); err != nil {
 		return done, err
 	}
-	return controlplane.StepDone{Step: s, What: fmt.Sprintf("range %d is retired, %d counters are never issued", r.ID, r.Hi-r.Next), Ranges: []controlplane.Range{{ID: r.ID}}, Fenced: held}, nil
+	return controlplane.StepDone{Step: s, What: fmt.Sprintf("range %d is retired, %d counters are never issued", r.ID, r.Hi-r.Next),
+		Ranges: []controlplane.Range{{ID: r.ID}}, Fenced: held}, nil
 }
 
 // stepResume is the operator's word that keys may be issued again.

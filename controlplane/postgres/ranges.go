@@ -67,15 +67,16 @@ func ranges(ctx context.Context, tx pgx.Tx, space keyrange.Space) (rs []controlp
 		return nil, err
 	}
 	var r controlplane.Range
-	_, err = pgx.ForEachRow(rows, []any{&r.ID, &r.Prefix, &r.Lo, &r.Hi, &r.Next, &r.Region, &r.State, &r.Generation, &r.CreatedAt}, func() error {
-		if !space.Holds(keyrange.Block{Prefix: r.Prefix, Lo: r.Lo, Hi: r.Hi}) {
-			return fmt.Errorf("range %d is outside of the key space", r.ID)
-		}
-		one := r
-		one.Text, one.CreatedAt = space.Prefix(r.Prefix), r.CreatedAt.UTC()
-		rs = append(rs, one)
-		return nil
-	})
+	_, err = pgx.ForEachRow(rows, []any{&r.ID, &r.Prefix, &r.Lo, &r.Hi, &r.Next, &r.Region, &r.State, &r.Generation, &r.CreatedAt},
+		func() error {
+			if !space.Holds(keyrange.Block{Prefix: r.Prefix, Lo: r.Lo, Hi: r.Hi}) {
+				return fmt.Errorf("range %d is outside of the key space", r.ID)
+			}
+			one := r
+			one.Text, one.CreatedAt = space.Prefix(r.Prefix), r.CreatedAt.UTC()
+			rs = append(rs, one)
+			return nil
+		})
 	return rs, err
 }
 
@@ -107,7 +108,7 @@ func addLeases(ctx context.Context, tx pgx.Tx, byID map[int64]*controlplane.Rang
 	return err
 }
 
-// rateWindow is what rates are an average over.
+// rateWindow is the period over which rates are averaged.
 const rateWindow = time.Hour
 
 // addRates divides what was issued in the last hour by the time in it since the

@@ -73,7 +73,7 @@ func (db *ReaperStore) reap(ctx context.Context, doing, find, change string, age
 	return db.reapThese(ctx, doing, change, age, ids)
 }
 
-// reapThese changes links under the head of the changelog, and gives how many there were.
+// reapThese changes links under the head of the changelog and returns their number.
 func (db *ReaperStore) reapThese(ctx context.Context, doing, change string, age time.Duration, ids []int64) (n int, err error) {
 	failpoint.Hit(doing + ": asked")
 	var at begun
@@ -98,9 +98,10 @@ func (db *ReaperStore) DeleteKeys(ctx context.Context, after time.Duration, limi
 	return int(n), classify("delete old API keys", err)
 }
 
-// Which tombstones are to go, and the way in which they go. What is found is judged again under the
-// head of the changelog. One with parts of clicks stays until they are in the rollups of its workspace,
-// which keep the clicks of links that are no more, and one with clicks that were folded meanwhile until the next time.
+// Which tombstones are to go, and the way in which they go. What is found is judged again
+// under the head of the changelog. One with parts of clicks stays until they are in the
+// rollups of its workspace, which keep the clicks of links that are no more, and one with
+// clicks that were folded meanwhile until the next time.
 const (
 	purgeDue = `deleted_at < now() - $1::interval`
 
@@ -123,9 +124,9 @@ const (
 	purging = "purge links"
 )
 
-// PurgeLinks implements controlplane.ReaperStore. The clicks go before the links, so that one that is
-// killed in between leaves nothing that nobody finds any more, and not under the head, which would wait
-// for whoever counts them.
+// PurgeLinks implements controlplane.ReaperStore. The clicks go before the links, so that
+// a process that is killed in between leaves no unreachable rows, and not under the head,
+// which would wait for ingestion.
 func (db *ReaperStore) PurgeLinks(ctx context.Context, after time.Duration, limit int) (int, error) {
 	var all []place
 	var waiting []place // with parts of clicks
@@ -162,8 +163,8 @@ func (db *ReaperStore) PurgeLinks(ctx context.Context, after time.Duration, limi
 	return db.reapThese(ctx, purging, purge, after, ids)
 }
 
-// foldThese folds the parts of links, unless another roller has their area at hand: they are then
-// purged another time.
+// foldThese folds the parts of links, unless another roller has their area at hand: they
+// are then purged another time.
 func (db *ReaperStore) foldThese(ctx context.Context, links []place) error {
 	if len(links) == 0 {
 		return nil
@@ -187,8 +188,8 @@ func (db *ReaperStore) foldThese(ctx context.Context, links []place) error {
 // purgedAtOnce bounds the rows of each table that one transaction of purgeClicks deletes.
 const purgedAtOnce = 10_000
 
-// purgeClicks deletes the rollups of links of an area, as long as these are tombstones that are to go and have
-// no parts, while it keeps rollers off the area.
+// purgeClicks deletes the rollups of links of an area, as long as these are tombstones
+// that are to go and have no parts, while it keeps rollers off the area.
 func (db *ReaperStore) purgeClicks(ctx context.Context, area place, links []int64, after time.Duration) error {
 	const due = `link_id = ANY (ARRAY(
 		SELECT l.id FROM link l WHERE l.id = ANY ($2) AND l.` + purgeDue + `
@@ -198,7 +199,8 @@ func (db *ReaperStore) purgeClicks(ctx context.Context, area place, links []int6
 		var b pgx.Batch
 		reaper.first(&b)
 		b.Queue(`SELECT pg_advisory_xact_lock($1, $2)`, foldLocks, area.lock())
-		for _, table := range []struct{ name, key string }{{"click_hour", "link_id, hour"}, {"click_day", "link_id, day"}, {"link_click", "link_id"}} {
+		for _, table := range []struct{ name, key string }{{"click_hour", "link_id, hour"}, {"click_day", "link_id, day"},
+			{"link_click", "link_id"}} {
 			b.Queue(`WITH gone AS (
 					DELETE FROM `+table.name+` WHERE (`+table.key+`) IN (SELECT `+table.key+` FROM `+table.name+` WHERE `+due+` LIMIT $3) RETURNING 1)
 				SELECT count(*) = $3 FROM gone`, after, links, purgedAtOnce).QueryRow(func(row pgx.Row) error {

@@ -31,7 +31,8 @@ func TestWhatHasExpiredBecomesATombstoneAndInTheEndNothing(t *testing.T) {
 	insert(t, db, old, fresh, minted, link("for-ever"))
 	exec(t, hand, `INSERT INTO link_click (link_id, workspace_id, clicks, last_accessed_at) SELECT id, 1, 5, now() FROM link`)
 	for _, sql := range []string{
-		`INSERT INTO click_hour SELECT id, date_trunc('hour', now()) - n * interval '1 hour', 1, 5, 0, 0, 0, 0, 0, 0, 0 FROM link, generate_series(1, 6000) n`,
+		`INSERT INTO click_hour SELECT id, date_trunc('hour', now()) - n * interval '1 hour', 1, 5, 0, 0, 0, 0, 0, 0, 0
+			FROM link, generate_series(1, 6000) n`,
 		`INSERT INTO click_day SELECT id, current_date, 1, 5, 0, '', '' FROM link`,
 		`INSERT INTO click_workspace_day VALUES (1, current_date, 20, 0, '', '')`,
 		`INSERT INTO click_event SELECT now(), 1, id, 5, false, '', '', '', '', '', '' FROM link, generate_series(1, 3)`,
@@ -48,7 +49,8 @@ func TestWhatHasExpiredBecomesATombstoneAndInTheEndNothing(t *testing.T) {
 	f.catchUp(t, db, 100)
 	require.Equal(t, waypost.Deleted, f.rows["1/1/long-ago"].State)
 	require.Empty(t, f.rows["1/1/long-ago"].Payload, "a tombstone does not keep the target")
-	require.Equal(t, waypost.Live, f.rows["1/1/just-now"].State, "within the buffer for clocks that differ; edges answer 410 from the expiry on")
+	require.Equal(t, waypost.Live, f.rows["1/1/just-now"].State,
+		"within the buffer for clocks that differ; edges answer 410 from the expiry on")
 	stats, err = db.CleanupStats(t.Context())
 	require.NoError(t, err)
 	require.WithinDuration(t, time.Now(), stats.LastRun, time.Minute)
@@ -66,7 +68,8 @@ func TestWhatHasExpiredBecomesATombstoneAndInTheEndNothing(t *testing.T) {
 		require.EqualValues(t, 2, number(t, hand, `SELECT count(DISTINCT link_id) FROM `+table), "their clicks are gone, too: %s", table)
 	}
 	require.EqualValues(t, 20, number(t, hand, `SELECT clicks FROM click_workspace_day`), "the workspace has had them all the same")
-	require.Equal(t, "long-ago", textOf(t, hand, `SELECT string_agg(code, ' ') FROM retired_code`), "a minted code is a counter, which never comes again")
+	require.Equal(t, "long-ago", textOf(t, hand, `SELECT string_agg(code, ' ') FROM retired_code`),
+		"a minted code is a counter, which never comes again")
 
 	placed, _, err := db.InsertLinks(t.Context(), 0, insertions(link("long-ago"), link("another")))
 	require.NoError(t, err)
@@ -80,7 +83,8 @@ func TestTheClicksOfPurgedLinksGoWithThemAndTheWorkspaceKeepsItsOwn(t *testing.T
 	send(t, db, 1, rows("spring", 1, 0, 5, at(22, 20)), rows("summer", 1, 1, 7, at(22, 20)), rows("autumn", 1, 1, 1, at(22, 20)))
 	fold(t, db)
 	exec(t, hand, `INSERT INTO click_hour SELECT link_id, hour - n * interval '1 hour', workspace_id, 0, 0, 0, 0, 0, 0, 0, 0
-		FROM click_hour, generate_series(1, 11000) n WHERE link_id = (SELECT id FROM link WHERE code = 'spring')`) // more than one statement deletes
+		FROM click_hour, generate_series(1, 11000) n WHERE link_id = (SELECT id FROM link
+			WHERE code = 'spring')`) // more than one statement deletes
 	send(t, db, 2, rows("spring", 1, 0, 2, at(1, 0)), rows("summer", 1, 0, 3, at(1, 0))) // which is not folded yet
 	total, bots, err := db.WorkspaceTotals(t.Context(), waypost.DefaultWorkspace)
 	require.NoError(t, err)
@@ -103,7 +107,8 @@ func TestTheClicksOfPurgedLinksGoWithThemAndTheWorkspaceKeepsItsOwn(t *testing.T
 		require.Zero(t, number(t, hand, `SELECT count(*) FROM `+table+` WHERE link_id <> $1`, summer), table)
 	}
 	for _, table := range []string{"link_click", "click_hour", "click_day"} {
-		require.Positive(t, number(t, hand, `SELECT count(*) FROM `+table+` WHERE link_id = $1`, summer), "%s of a tombstone that is not old enough", table)
+		require.Positive(t, number(t, hand, `SELECT count(*) FROM `+table+` WHERE link_id = $1`, summer),
+			"%s of a tombstone that is not old enough", table)
 	}
 	after, botsAfter, err := db.WorkspaceTotals(t.Context(), waypost.DefaultWorkspace)
 	require.NoError(t, err)
@@ -192,7 +197,8 @@ func TestAReaperThatIsStoppedEndsAfterItsBatchAndTheNextRunGoesOn(t *testing.T) 
 	ctx, stop := context.WithCancel(t.Context())
 	s := &stopping{DB: db, stop: stop}
 	s.left.Store(2)
-	require.ErrorIs(t, controlplane.NewReaper(controlplane.ReaperConfig{Patience: waitLimit, Store: s, BatchSize: 10}).Once(ctx), context.Canceled)
+	require.ErrorIs(t, controlplane.NewReaper(controlplane.ReaperConfig{Patience: waitLimit, Store: s, BatchSize: 10}).Once(ctx),
+		context.Canceled)
 	stats, err := db.CleanupStats(t.Context())
 	require.NoError(t, err)
 	require.EqualValues(t, 20, stats.TotalCleaned)
@@ -200,7 +206,8 @@ func TestAReaperThatIsStoppedEndsAfterItsBatchAndTheNextRunGoesOn(t *testing.T) 
 	require.Zero(t, stats.Failed, "a stop is no failure")
 	require.False(t, stats.Running, "another instance may begin at once")
 
-	require.NoError(t, controlplane.NewReaper(controlplane.ReaperConfig{Patience: waitLimit, Store: db, PurgeAfter: time.Hour}).Once(t.Context()))
+	require.NoError(t, controlplane.NewReaper(controlplane.ReaperConfig{Patience: waitLimit, Store: db,
+		PurgeAfter: time.Hour}).Once(t.Context()))
 	stats, err = db.CleanupStats(t.Context())
 	require.NoError(t, err)
 	require.Zero(t, stats.Backlog)
@@ -237,7 +244,8 @@ func TestOldKeysAreDeletedOnceNobodyMissesThem(t *testing.T) {
 	exec(t, hand, `UPDATE api_key SET expires_at = now() - interval '31 days' WHERE id = 1`)
 	exec(t, hand, `UPDATE api_key SET revoked_at = now() - interval '31 days' WHERE id = 2`)
 	exec(t, hand, `UPDATE api_key SET expires_at = now() - interval '29 days' WHERE id = 3`)
-	r := controlplane.NewReaper(controlplane.ReaperConfig{Patience: waitLimit, Store: db, KeysAfter: 30 * 24 * time.Hour, PurgeAfter: time.Hour})
+	r := controlplane.NewReaper(controlplane.ReaperConfig{Patience: waitLimit, Store: db, KeysAfter: 30 * 24 * time.Hour,
+		PurgeAfter: time.Hour})
 	require.NoError(t, r.Once(t.Context()))
 	require.Equal(t, "3 4", textOf(t, hand, `SELECT string_agg(id::text, ' ' ORDER BY id) FROM api_key`))
 }

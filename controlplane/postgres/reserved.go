@@ -36,7 +36,9 @@ func (db *KeyRangeStore) ReuseKeys(ctx context.Context, ws waypost.WorkspaceID, 
 }
 
 // ReserveKeys implements controlplane.ReservedStore: one round trip.
-func (db *KeyRangeStore) ReserveKeys(ctx context.Context, ws waypost.WorkspaceID, service string, epoch uint32, keys []controlplane.Reservation) (noted []waypost.Code, err error) {
+func (db *KeyRangeStore) ReserveKeys(
+	ctx context.Context, ws waypost.WorkspaceID, service string, epoch uint32, keys []controlplane.Reservation,
+) (noted []waypost.Code, err error) {
 	codes, leases := make([]string, len(keys)), make([]int64, len(keys))
 	for i, k := range keys {
 		codes[i], leases[i] = string(k.Code), k.Lease
@@ -61,7 +63,9 @@ func (db *KeyRangeStore) ReserveKeys(ctx context.Context, ws waypost.WorkspaceID
 }
 
 // ReturnKeys implements controlplane.ReservedStore.
-func (db *KeyRangeStore) ReturnKeys(ctx context.Context, ws waypost.WorkspaceID, service string, codes []waypost.Code) ([]controlplane.Returned, error) {
+func (db *KeyRangeStore) ReturnKeys(
+	ctx context.Context, ws waypost.WorkspaceID, service string, codes []waypost.Code,
+) ([]controlplane.Returned, error) {
 	var published, back []waypost.Code
 	err := db.pool.change(ctx, "return keys", func(tx pgx.Tx, _ uint32) error {
 		// A link of any workspace counts.

@@ -47,7 +47,8 @@ func TestRowSecurityBindsALoginThatIsASuperuser(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, n, "workspace %d", ws)
 	}
-	_, err = db.CountIn(t.Context(), "1", `INSERT INTO link (workspace_id, domain_id, code, original_url) VALUES (7, 1, 'forged', 'https://example.net/') RETURNING id`)
+	_, err = db.CountIn(t.Context(), "1", `INSERT INTO link (workspace_id, domain_id, code, original_url)
+		VALUES (7, 1, 'forged', 'https://example.net/') RETURNING id`)
 	require.ErrorContains(t, err, "row-level security")
 }
 
@@ -99,7 +100,8 @@ func TestTheBackupsRoleDumpsTheRowsOfAllTenants(t *testing.T) {
 	exec(t, hand, `DO $$ BEGIN CREATE ROLE nightly LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$`)
 	exec(t, hand, `GRANT waypost_backup TO nightly`)
 	url := as("nightly", strings.Replace(pgservertest.Plain(hand.Config().ConnString()), "waypost@", "nightly@", 1))
-	out, err := osexec.CommandContext(t.Context(), found[len(found)-1], "--role=waypost_backup", "--enable-row-security", "--data-only", "--dbname", url).CombinedOutput()
+	out, err := osexec.CommandContext(t.Context(), found[len(found)-1], "--role=waypost_backup", "--enable-row-security", "--data-only",
+		"--dbname", url).CombinedOutput()
 	require.NoError(t, err, string(out))
 	for _, code := range []string{"https://example.com/mine", "https://example.com/theirs"} {
 		require.GreaterOrEqual(t, strings.Count(string(out), code), 2, "%s is in the links and in the changelog", code)

@@ -18,7 +18,7 @@ import (
 type RollerConfig struct {
 	Interval time.Duration         // of rest once no part is left; default 2 s
 	Parts    int                   // most in one transaction; default 5,000
-	Bytes    int                   // most of their details, but for one; default 8 MiB
+	Bytes    int                   // most of their details, except a single one; default 8 MiB
 	Metrics  prometheus.Registerer // nil: none
 }
 
@@ -55,15 +55,16 @@ func (r *Roller) Run(ctx context.Context) {
 	})
 }
 
-// areaBits is how many links, by their ids, are folded under one lock.
+// areaBits is the size of an area: links whose ids differ only in that many bits are
+// folded under one lock.
 const (
 	areaBits  = 16
 	foldLocks = 7308 // the first key of the locks
 	foldLimit = time.Minute
 )
 
-// place is a position in the order in which parts are folded: that of a link, or of an area,
-// which is as good as its first link.
+// place is a position in the order in which parts are folded: that of a link, or of an
+// area, which is as good as its first link.
 type place struct{ workspace, link int64 }
 
 // next is the first place behind the area of p.
@@ -85,9 +86,9 @@ func (p place) lock() int32 {
 	return int32(h.Sum32())
 }
 
-// Fold folds all parts that are there, but for those that another roller has at hand; it goes
-// through them again while a round was full. An error in one area does not keep it from the others. It is called by one goroutine at
-// a time.
+// Fold folds all parts, except those in areas that another roller holds, and starts over
+// if a round was full. An error in one area does not stop the others. Only one goroutine
+// may call it at a time.
 func (r *Roller) Fold(ctx context.Context) error {
 	var errs []error
 	first := place{math.MinInt64, math.MinInt64}
@@ -118,10 +119,10 @@ func (r *Roller) Fold(ctx context.Context) error {
 	}
 }
 
-// measureInterval is how often it is told what waits, while much does.
+// measureInterval is the time between updates of the backlog metrics.
 const measureInterval = 15 * time.Second
 
-// maxFoldErrors is how many areas may fail in a row of rounds before it is no use to go on.
+// maxFoldErrors bounds the areas that may fail before a run ends.
 const maxFoldErrors = 10
 
 // fold is one round.
@@ -136,7 +137,7 @@ type fold struct {
 	broken int // pieces that could not be read
 }
 
-// findPart gives the first part from a place on.
+// findPart selects the first part from a place on.
 const findPart = `
 SELECT workspace_id, area FROM click_pack WHERE (workspace_id, area) >= ($1, $2)
 ORDER BY workspace_id, area LIMIT 1`
@@ -175,7 +176,7 @@ func (r *Roller) round(ctx context.Context, from place) (f fold, err error) {
 	return f, classify("fold clicks", err)
 }
 
-// measure tells how much is waiting.
+// measure reports the backlog as metrics.
 func (r *Roller) measure(ctx context.Context) error {
 	r.measured = time.Now()
 	var waiting int64

@@ -60,7 +60,8 @@ func (db *SaltStore) keepSalts(ctx context.Context) error {
 		if over == 0 {
 			return nil
 		}
-		tag, err := tx.Exec(ctx, `DELETE FROM visitor_salt WHERE day + 1 + make_interval(secs => $1::float8) <= now() AT TIME ZONE 'UTC'`, retention)
+		tag, err := tx.Exec(ctx, `DELETE FROM visitor_salt WHERE day + 1 + make_interval(secs => $1::float8) <= now() AT TIME ZONE 'UTC'`,
+			retention)
 		if err == nil {
 			db.pool.log.Info("destroyed salts of visitors", "days", tag.RowsAffected())
 		}

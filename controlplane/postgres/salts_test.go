@@ -82,7 +82,8 @@ func TestASaltIsDestroyedWhenItsDayIsLongOverAndLeavesNothingInTheLog(t *testing
 	require.Zero(t, number(t, hand, `SELECT count(*) FROM visitor_salt WHERE day < now() - interval '2 days'`))
 	require.Zero(t, number(t, hand, `SELECT count(*) FROM changelog c WHERE c::text LIKE '%' || $1 || '%'`, secret))
 
-	// Followers end alike, whether they saw the salt while it was one or replay what is left of it.
+	// Followers end alike, whether they saw the salt while it was one or replay what is
+	// left of it.
 	current.catchUp(t, db, 1000)
 	behind.catchUp(t, db, 1000)
 	require.NotContains(t, current.rows, "5/0/"+salted)

@@ -114,8 +114,8 @@ func (db *AccessStore) Session(ctx context.Context, hash [32]byte) (controlplane
 	return s, found, classify("look up a session", err)
 }
 
-// Unclaimed reports whether nobody can be let in: there is neither an administrator
-// nor a key that has not been revoked.
+// Unclaimed reports whether no caller can be let in: there is neither an administrator
+// nor a valid API key.
 func (db *AccessStore) Unclaimed(ctx context.Context) (unclaimed bool, err error) {
 	err = db.pool.queryIn(ctx, system, `
 		SELECT NOT EXISTS (SELECT FROM membership WHERE role = 'admin') AND NOT EXISTS (SELECT FROM api_key WHERE revoked_at IS NULL)`,

@@ -84,7 +84,8 @@ func (db *Changelog) Count(ctx context.Context) (uint64, error) {
 	return uint64(max(rows, 0)), err
 }
 
-// estimate is about how many links there are; below 0: nobody has counted yet.
+// estimate returns the approximate number of links; below 0 if PostgreSQL has not counted
+// yet.
 func (db *Changelog) estimate(ctx context.Context) (rows float64, err error) {
 	if err := db.pool.QueryRow(ctx, `SELECT reltuples FROM pg_class WHERE oid = 'link'::regclass`).Scan(&rows); err != nil {
 		return 0, classify("estimate the size", err)
@@ -92,9 +93,9 @@ func (db *Changelog) estimate(ctx context.Context) (rows float64, err error) {
 	return rows, nil
 }
 
-// snapshotRows is about how many rows one reading of a snapshot should take. The rows of a slot
-// lie all over the table, so that each reading goes through much of it: fewer take less time
-// together. One of so many takes half a second.
+// snapshotRows is the approximate number of rows of one reading of a snapshot. The rows
+// of a slot lie all over the table, so each reading goes through much of it, and fewer
+// readings take less time together. One of this size takes half a second.
 const snapshotRows = 300_000
 
 // SnapshotWidth implements replication.Source by the planner's estimate of the table.

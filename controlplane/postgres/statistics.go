@@ -20,12 +20,16 @@ const (
 )
 
 // LinkClicks implements controlplane.StatsStore.
-func (db *ClickStore) LinkClicks(ctx context.Context, ws waypost.WorkspaceID, link int64, s *controlplane.Span) (controlplane.Counted, error) {
+func (db *ClickStore) LinkClicks(
+	ctx context.Context, ws waypost.WorkspaceID, link int64, s *controlplane.Span,
+) (controlplane.Counted, error) {
 	return db.counted(ctx, ws, []int64{link}, s)
 }
 
 // counted adds up the days that a span touches.
-func (db *ClickStore) counted(ctx context.Context, ws waypost.WorkspaceID, links []int64, s *controlplane.Span) (controlplane.Counted, error) {
+func (db *ClickStore) counted(
+	ctx context.Context, ws waypost.WorkspaceID, links []int64, s *controlplane.Span,
+) (controlplane.Counted, error) {
 	var c controlplane.Counted
 	var all rollup.Breakdown
 	first, end := s.Days()
@@ -68,7 +72,9 @@ func (db *ClickStore) counted(ctx context.Context, ws waypost.WorkspaceID, links
 }
 
 // WorkspaceClicks implements controlplane.StatsStore.
-func (db *ClickStore) WorkspaceClicks(ctx context.Context, ws waypost.WorkspaceID, s *controlplane.Span, top int) (controlplane.Counted, controlplane.TopLinks, error) {
+func (db *ClickStore) WorkspaceClicks(
+	ctx context.Context, ws waypost.WorkspaceID, s *controlplane.Span, top int,
+) (controlplane.Counted, controlplane.TopLinks, error) {
 	c, err := db.counted(ctx, ws, nil, s)
 	if err != nil || top == 0 {
 		return c, controlplane.TopLinks{Exact: true}, err
@@ -82,8 +88,8 @@ func (db *ClickStore) WorkspaceClicks(ctx context.Context, ws waypost.WorkspaceI
 	return c, controlplane.TopLinks{Links: named, Exact: exact}, err
 }
 
-// nameLinks tells what links are. Those that were purged are left out; deleted ones are
-// there, since their clicks were counted.
+// nameLinks returns the names of links. Purged links are left out; deleted ones are
+// included, because their clicks were counted.
 func (db *ClickStore) nameLinks(ctx context.Context, ws waypost.WorkspaceID, counts []rollup.LinkCount) ([]controlplane.TopLink, error) {
 	ids := make([]int64, len(counts))
 	for i := range counts {
@@ -93,17 +99,18 @@ func (db *ClickStore) nameLinks(ctx context.Context, ws waypost.WorkspaceID, cou
 	err := db.pool.queryIn(ctx, tenantOf(ws), `
 		SELECT l.id, l.domain_id, CASE WHEN d.id = $3 THEN '' ELSE d.host END, l.code, l.original_url, l.title
 		FROM link l JOIN domain d ON d.id = l.domain_id
-		WHERE `+ofWorkspace("l.workspace_id", "$1")+` AND l.id = ANY($2::bigint[])`, []any{ws, ids, waypost.DefaultDomain}, func(rows pgx.Rows) error {
-		for rows.Next() {
-			var id int64
-			var l controlplane.TopLink
-			if err := rows.Scan(&id, &l.Domain, &l.Host, &l.Code, &l.OriginalURL, &l.Title); err != nil {
-				return err
+		WHERE `+ofWorkspace("l.workspace_id", "$1")+` AND l.id = ANY($2::bigint[])`, []any{ws, ids, waypost.DefaultDomain},
+		func(rows pgx.Rows) error {
+			for rows.Next() {
+				var id int64
+				var l controlplane.TopLink
+				if err := rows.Scan(&id, &l.Domain, &l.Host, &l.Code, &l.OriginalURL, &l.Title); err != nil {
+					return err
+				}
+				byID[id] = l
 			}
-			byID[id] = l
-		}
-		return rows.Err()
-	})
+			return rows.Err()
+		})
 	named := make([]controlplane.TopLink, 0, len(counts))
 	for _, c := range counts {
 		if l, found := byID[c.Link]; found {
@@ -118,7 +125,8 @@ func (db *ClickStore) nameLinks(ctx context.Context, ws waypost.WorkspaceID, cou
 // is seen twice or not at all.
 func (db *ClickStore) WorkspaceTotals(ctx context.Context, ws waypost.WorkspaceID) (clicks, bots int64, err error) {
 	err = db.pool.queryIn(ctx, tenantOf(ws), `
-		SELECT least(coalesce(sum(s.clicks), 0), 9223372036854775807)::bigint, least(coalesce(sum(s.bot_clicks), 0), 9223372036854775807)::bigint FROM (
+		SELECT least(coalesce(sum(s.clicks), 0), 9223372036854775807)::bigint, least(coalesce(sum(s.bot_clicks), 0),
+			9223372036854775807)::bigint FROM (
 			SELECT clicks, bot_clicks FROM click_workspace_day WHERE `+ofWorkspace("workspace_id", "$1")+`
 			UNION ALL
 			SELECT clicks, bot_clicks FROM click_part WHERE `+ofWorkspace("workspace_id", "$1")+`) s`, []any{ws}, func(rows pgx.Rows) error {
@@ -140,7 +148,8 @@ const (
 	joinParts = `LEFT JOIN LATERAL (
 	SELECT sum(p.clicks) AS clicks, sum(p.bot_clicks) AS bots, max(p.last_accessed_at) AS at
 	FROM unnest(click_areas(l.id)) a
-	CROSS JOIN LATERAL (SELECT link_id, clicks, bot_clicks, last_accessed_at FROM click_part WHERE workspace_id = l.workspace_id AND area = a) p
+	CROSS JOIN LATERAL (SELECT link_id, clicks, bot_clicks, last_accessed_at FROM click_part WHERE workspace_id = l.workspace_id
+		AND area = a) p
 	WHERE p.link_id = l.id) p ON true`
 )
 
@@ -158,8 +167,8 @@ const (
 	partRow
 )
 
-// selectDays gives hours, days and parts in one statement, so that no click is seen
-// twice or not at all while parts are folded.
+// selectDays reads hours, days and parts in one statement, so that no click is seen twice
+// or missed while parts are folded.
 func selectDays(hours, days, which, areas string) string {
 	return `
 SELECT 0, (h.hour AT TIME ZONE 'UTC')::date - date '1970-01-01', extract(hour FROM h.hour AT TIME ZONE 'UTC')::integer,
@@ -171,16 +180,18 @@ SELECT 1, d.day - date '1970-01-01', 0, NULL, NULL, d.breakdown, d.visitors
 FROM ` + days + ` d
 WHERE ` + ofWorkspace("d.workspace_id", "$1") + ` AND d.day >= date '1970-01-01' + $2::integer AND d.day < date '1970-01-01' + $3::integer` + which + `
 UNION ALL
-SELECT 2, p.day - date '1970-01-01', extract(hour FROM p.last_accessed_at AT TIME ZONE 'UTC')::integer, ARRAY[p.clicks], ARRAY[p.bot_clicks], p.detail, NULL
+SELECT 2, p.day - date '1970-01-01', extract(hour
+	FROM p.last_accessed_at AT TIME ZONE 'UTC')::integer, ARRAY[p.clicks], ARRAY[p.bot_clicks], p.detail, NULL
 FROM click_part p
 WHERE ` + ofWorkspace("p.workspace_id", "$1") + ` AND p.day >= date '1970-01-01' + $2::integer AND p.day < date '1970-01-01' + $3::integer` + which + areas
 }
 
-// ClicksByDay gives what is known of the clicks of links, or of all of a workspace, to
-// the newest, by day (UTC, since 1970). Days without clicks are not there. A
-// breakdown that cannot be read is in it as others.
+// ClicksByDay returns the clicks of links, or of a whole workspace, up to the newest, by
+// day (UTC, since 1970). Days without clicks are left out. An unreadable breakdown counts
+// as others.
 func (db *ClickStore) ClicksByDay(ctx context.Context, ws waypost.WorkspaceID, q ClickDays) (map[int32]*rollup.Day, error) {
-	sql, args := selectDays("click_workspace_hour", "click_workspace_day", "", ""), []any{ws, q.First, q.End, midnight(q.First), midnight(q.End)}
+	sql, args := selectDays("click_workspace_hour", "click_workspace_day", "", ""), []any{ws, q.First, q.End, midnight(q.First),
+		midnight(q.End)}
 	if q.Links != nil {
 		sql = selectDays("click_hour", "click_day", " AND link_id = ANY($6::bigint[])", " AND area = ANY($7::bigint[])")
 		args = append(args, q.Links, areasOf(q.Links))
@@ -220,7 +231,7 @@ func (db *ClickStore) ClicksByDay(ctx context.Context, ws waypost.WorkspaceID, q
 		}
 		return rows.Err()
 	})
-	// Days that only have quarters, or the other way round, are whole all the same.
+	// Days that have only quarters, or no quarters, are made whole.
 	for _, d := range days {
 		d.Complete()
 	}

@@ -27,12 +27,13 @@ func goBack(t *testing.T, hand *pgx.Conn, seq uint64, tables map[string]string) 
 	restore(t, hand, tables)
 	exec(t, hand, `DELETE FROM link WHERE rev_seq > `+fmt.Sprint(seq))
 	trim(t, hand, `seq > `+fmt.Sprint(seq))
-	exec(t, hand, `UPDATE changelog_head SET seq = `+fmt.Sprint(seq)+`, stamp = (SELECT stamp FROM changelog WHERE ord = 0 AND seq = `+fmt.Sprint(seq)+`)`)
+	exec(t, hand, `UPDATE changelog_head SET seq = `+fmt.Sprint(seq)+`,
+		stamp = (SELECT stamp FROM changelog WHERE ord = 0 AND seq = `+fmt.Sprint(seq)+`)`)
 }
 
 // rolledBack is a database that went back while no control plane was there, and that a
-// control plane without a memory has begun to use; what an edge has seen before; and the lease
-// that was lost.
+// control plane without a memory has begun to use; what an edge has seen before; and the
+// lease that was lost.
 func rolledBack(t *testing.T) (db *postgres.DB, said replication.Testimony, lost int64) {
 	t.Helper()
 	return rolledBackAt(t, cluster.Database(t))
@@ -84,8 +85,9 @@ func TestAnEdgeThatSawMoreThanPostgreSQLHasOpensAnEpochWithoutKeys(t *testing.T)
 	require.GreaterOrEqual(t, lease(t, db, "eu").Lo, lost)
 }
 
-// While keys are held, what edges say neither gives them free nor holds them once more, whether it is of the lost history
-// or of the held one; and what has looked at the database meanwhile knows no more of keys than before.
+// While keys are held, reports of edges neither free them nor hold them again, whether
+// they are of the lost history or of the held one; and a control plane that has looked at
+// the database meanwhile knows no more of keys than before.
 func TestWhatAnEdgeSaysWhileKeysAreHeldGivesNoneFree(t *testing.T) {
 	url := cluster.Database(t)
 	db, said, lost := rolledBackAt(t, url)
@@ -159,7 +161,8 @@ func TestWhatAFollowerSaysOfKeyRangesCountsForNothing(t *testing.T) {
 	l := lease(t, db, "eu")
 	at, keys, leases := headOf(t, db).Position, rangesOf(t, hand), states(t, hand)
 	unused := (l.Prefix + 1) % 3844
-	tellRanges(t, server, word, fmt.Sprintf(`[{"prefix": %d, "region": "eu", "lo": 0, "hi": 916132832, "next": 916132832}, {"prefix": %d, "region": "eu", "lo": 0, "hi": 1, "next": 1}]`, l.Prefix, unused))
+	tellRanges(t, server, word, fmt.Sprintf(`[{"prefix": %d, "region": "eu", "lo": 0, "hi": 916132832, "next": 916132832}, `+
+		`{"prefix": %d, "region": "eu", "lo": 0, "hi": 1, "next": 1}]`, l.Prefix, unused))
 	require.Equal(t, at, headOf(t, db).Position)
 	require.Equal(t, keys, rangesOf(t, hand))
 	require.Equal(t, leases, states(t, hand))
@@ -200,7 +203,7 @@ func serve(t *testing.T, db *postgres.DB) (url string) {
 	return server.URL
 }
 
-// signedHead is what a follower keeps of the head that it has reached.
+// signedHead returns a follower's memory of the head that it has reached.
 func signedHead(t *testing.T, db *postgres.DB) string {
 	t.Helper()
 	trust, err := replication.NewTrust(nil, func([]byte) error { return nil })
@@ -224,7 +227,7 @@ func signedHead(t *testing.T, db *postgres.DB) string {
 	return trust.Witness()
 }
 
-// tellRanges connects as a follower that has seen a position, and tells of key ranges.
+// tellRanges connects as a follower that has seen a position, and reports key ranges.
 func tellRanges(t *testing.T, url, word, ranges string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)

@@ -79,9 +79,9 @@ const (
 	partsOfTops = 100_000
 )
 
-// selectTopDays gives the lists of days, and what links have in parts that are not folded
-// into these, in one statement, so that no click is seen twice or not at all. The last row
-// tells how many parts there were.
+// selectTopDays reads the lists of days, and the parts of links that are not folded into
+// the lists yet, in one statement, so that no click is seen twice or missed. The last row
+// has the number of parts.
 var selectTopDays = `
 WITH part AS MATERIALIZED (
 	SELECT link_id, clicks, day >= date '1970-01-01' + $2::integer AND day < date '1970-01-01' + $3::integer AS wanted FROM click_part
@@ -93,7 +93,7 @@ SELECT 1, link_id, least(sum(clicks), 9223372036854775807)::bigint, NULL FROM pa
 UNION ALL
 SELECT 2, 0, count(*), NULL FROM part`
 
-// countTops gives the clicks of links in days, each by the index.
+// countTops reads the clicks of links in days, each by the index.
 var countTops = `
 SELECT s.id, least(sum(c.clicks), 9223372036854775807)::bigint, least(sum(c.bot_clicks), 9223372036854775807)::bigint
 FROM unnest($4::bigint[]) AS s (id)
@@ -102,13 +102,17 @@ CROSS JOIN LATERAL (
 	WHERE ` + ofWorkspace("workspace_id", "$1") + ` AND link_id = s.id AND day >= date '1970-01-01' + $2::integer AND day < date '1970-01-01' + $3::integer
 	UNION ALL
 	SELECT clicks, bot_clicks FROM click_part
-	WHERE ` + ofWorkspace("workspace_id", "$1") + ` AND area = ANY (click_areas(s.id)) AND link_id = s.id AND day >= date '1970-01-01' + $2::integer AND day < date '1970-01-01' + $3::integer) c
+	WHERE ` + ofWorkspace("workspace_id", "$1") + ` AND area = ANY (click_areas(s.id)) AND link_id = s.id AND day >= date '1970-01-01' + $2::integer
+		AND day < date '1970-01-01' + $3::integer) c
 GROUP BY s.id`
 
-// TopLinks gives the links of a workspace with the most clicks in days [first, end), with
-// all their clicks of these days. What it reads is bounded, however many links there are; it is exact
-// when no other link can have more clicks than the last of them.
-func (db *ClickStore) TopLinks(ctx context.Context, ws waypost.WorkspaceID, first, end int32, limit int) (top []rollup.LinkCount, exact bool, err error) {
+// TopLinks returns the links of a workspace with the most clicks in days [first, end),
+// with all their clicks of these days. It reads a bounded amount, however many links
+// there are; the result is exact if no other link can have more clicks than the last one
+// returned.
+func (db *ClickStore) TopLinks(
+	ctx context.Context, ws waypost.WorkspaceID, first, end int32, limit int,
+) (top []rollup.LinkCount, exact bool, err error) {
 	var sum rollup.TopSum
 	allParts, err := db.addTops(ctx, &sum, ws, first, end)
 	if err != nil {
@@ -135,7 +139,9 @@ func (db *ClickStore) TopLinks(ctx context.Context, ws waypost.WorkspaceID, firs
 
 // addTops adds the lists of days up, and the clicks that are in parts. It is false when
 // there are more parts than are looked through.
-func (db *ClickStore) addTops(ctx context.Context, sum *rollup.TopSum, ws waypost.WorkspaceID, first, end int32) (allParts bool, err error) {
+func (db *ClickStore) addTops(
+	ctx context.Context, sum *rollup.TopSum, ws waypost.WorkspaceID, first, end int32,
+) (allParts bool, err error) {
 	most := max(linksInHand/int(end-first), 100)
 	err = db.pool.queryIn(ctx, tenantOf(ws), selectTopDays, []any{ws, first, end, partsOfTops}, func(rows pgx.Rows) error {
 		var kind int
@@ -162,7 +168,9 @@ func (db *ClickStore) addTops(ctx context.Context, sum *rollup.TopSum, ws waypos
 	return allParts, err
 }
 
-func (db *ClickStore) countTops(ctx context.Context, known []rollup.LinkCount, ws waypost.WorkspaceID, first, end int32, links []rollup.Bound) ([]rollup.LinkCount, error) {
+func (db *ClickStore) countTops(
+	ctx context.Context, known []rollup.LinkCount, ws waypost.WorkspaceID, first, end int32, links []rollup.Bound,
+) ([]rollup.LinkCount, error) {
 	if len(links) == 0 {
 		return known, nil
 	}

@@ -13,8 +13,8 @@ import (
 	"waypost"
 )
 
-// Memory keeps one small document on disk. Save is durable, and all or nothing,
-// when it returns; Load gives nil when nothing was ever saved.
+// Memory keeps one small document on disk. Save is durable, and all or nothing, when it
+// returns; Load returns nil if nothing was ever saved.
 type Memory interface {
 	Load() ([]byte, error)
 	Save(document []byte) error
@@ -22,8 +22,8 @@ type Memory interface {
 	SetAside() error
 }
 
-// watchInterval is how often the witness looks at what others do. What was issued
-// since its last look is what a new epoch's gap has to cover.
+// watchInterval is the time between looks at the changes of other control planes. The gap
+// of a new epoch covers keys that were issued since the last look.
 const watchInterval = 5 * time.Second
 
 // rememberedRange is a range as the witness has seen it: counters below Next may
@@ -36,7 +36,7 @@ type rememberedRange struct {
 	Next   int64  `json:"next"`
 }
 
-// sight is what a witness has seen up to a moment.
+// sight is the state of the changelog and the key ranges that this process has seen.
 type sight struct {
 	cluster  string // "" until it is known
 	position waypost.Position
@@ -47,7 +47,7 @@ type sight struct {
 
 func (s *sight) revision() waypost.Revision { return s.position.Revision() }
 
-// judge refuses a database of another cluster, and one that was set up anew: it
+// judge refuses a database of another cluster, and one that was set up again, because it
 // would issue every key a second time.
 func (s *sight) judge(cluster *string) error {
 	if s.cluster == "" || cluster != nil && *cluster == s.cluster {
@@ -56,8 +56,8 @@ func (s *sight) judge(cluster *string) error {
 	return waypost.Errorf(waypost.EUnavailable, "the data directory remembers the keys of another cluster (%s) than this database's: restore that database, or give the control plane another data directory if this is a new cluster with a secret of its own", s.cluster)
 }
 
-// foreign reports whether the keys were seen in an epoch before this one, which
-// does not know of them yet.
+// foreign reports whether the keys were seen in an epoch before this one, which does not
+// know of them yet.
 func (s *sight) foreign(epoch uint32) bool { return s.epoch != 0 && epoch > s.epoch }
 
 func (s *sight) ranges() []byte {
@@ -68,7 +68,8 @@ func (s *sight) ranges() []byte {
 	return b
 }
 
-// testimony is the witness argument of changelog_open_epoch, nil when nothing was seen.
+// testimony returns the witness argument of changelog_open_epoch, nil if nothing was
+// seen.
 func (s *sight) testimony() []byte {
 	if s.epoch == 0 {
 		return nil
@@ -76,9 +77,9 @@ func (s *sight) testimony() []byte {
 	return fmt.Appendf(nil, `{"at": %f, "ranges": %s}`, s.at, s.ranges())
 }
 
-// witness remembers what this control plane has seen of the changelog and of the
-// key ranges, so that a database that went back in time is noticed and issues no
-// key again. It may be used by many goroutines at once.
+// highWaterMark remembers the newest state of the changelog and the key ranges that this
+// control plane has seen, so that it notices a database that went back in time, and no
+// key is issued again. It may be used by many goroutines.
 type highWaterMark struct {
 	memory Memory
 	log    *slog.Logger
@@ -91,10 +92,11 @@ type highWaterMark struct {
 	seen sight
 }
 
-// savedAtLeast is how often an unchanged document is written all the same, for its time.
+// savedAtLeast is the interval at which even an unchanged document is written, for its
+// time.
 const savedAtLeast = 30 * time.Second
 
-// document is a sight as it is kept on disk.
+// document is the form of a sight on disk.
 type document struct {
 	Version  int               `json:"version"`
 	Cluster  string            `json:"cluster"`
@@ -109,8 +111,8 @@ const (
 	maxPrefixes     = 62 * 62 * 62
 )
 
-// loadMark recalls what was saved. A document that cannot be read is set aside:
-// then nothing is remembered, as on the first start.
+// loadMark reads the saved document. It sets an unreadable document aside, and then
+// remembers nothing, as on the first start.
 func loadMark(memory Memory, log *slog.Logger) (*highWaterMark, error) {
 	m := &highWaterMark{memory: memory, log: log}
 	if memory == nil {
@@ -170,14 +172,14 @@ func readDocument(kept []byte) (sight, error) {
 	return sight{cluster: d.Cluster, position: p, at: d.At, keys: d.Ranges, epoch: d.Epoch}, nil
 }
 
-// look gives what was seen so far.
+// look returns the present state.
 func (m *highWaterMark) look() sight {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.seen
 }
 
-// begin forgets what the database has been told of, unless another epoch's keys
+// begin forgets the state that the database was informed of, unless keys of another epoch
 // were seen since.
 func (m *highWaterMark) begin(told sight) {
 	m.mu.Lock()
@@ -196,8 +198,8 @@ func (m *highWaterMark) saw(p waypost.Position) {
 	}
 }
 
-// leased notes a block that is about to be issued, and makes that durable. An
-// error means that it is not; the block is in the database all the same.
+// leased notes a block that is about to be issued and makes that durable. After an error
+// only the database has the block.
 func (m *highWaterMark) leased(r rememberedRange, epoch uint32) error {
 	m.mu.Lock()
 	if m.seen.epoch != 0 && m.seen.epoch != epoch {
@@ -221,8 +223,8 @@ func (m *highWaterMark) leased(r rememberedRange, epoch uint32) error {
 	return m.save()
 }
 
-// learn takes in a whole look at the database. A look at another epoch is not
-// taken in: that one has to hear first what is remembered of this one.
+// learn takes in a complete look at the database. It ignores a look at another epoch,
+// which must first learn of the keys of this one.
 func (m *highWaterMark) learn(cluster string, p waypost.Position, keys []rememberedRange, at float64) error {
 	m.mu.Lock()
 	if m.seen.epoch != 0 && m.seen.epoch != p.Epoch.Ordinal {

@@ -45,7 +45,7 @@ func readSettings(text string, sample int) controlplane.Settings {
 	return s
 }
 
-// oneWorkspace runs a query that gives the columns of one workspace.
+// oneWorkspace runs a query for the columns of one workspace.
 func (db *AccessStore) oneWorkspace(ctx context.Context, tx pgx.Tx, sql string, args ...any) (controlplane.Workspace, error) {
 	rows, err := tx.Query(ctx, sql, args...)
 	if err != nil {
@@ -61,14 +61,17 @@ func (db *AccessStore) oneWorkspace(ctx context.Context, tx pgx.Tx, sql string, 
 // Workspace implements controlplane.WorkspaceStore.
 func (db *AccessStore) Workspace(ctx context.Context, ws waypost.WorkspaceID) (w controlplane.Workspace, err error) {
 	err = db.pool.within(ctx, tenantOf(ws), "find a workspace", func(tx pgx.Tx) error {
-		w, err = db.oneWorkspace(ctx, tx, `SELECT `+workspaceColumns+` FROM workspace WHERE `+ofWorkspace("id", "$1")+` AND deleted_at IS NULL`, ws)
+		w, err = db.oneWorkspace(ctx, tx, `SELECT `+workspaceColumns+` FROM workspace WHERE `+
+			ofWorkspace("id", "$1")+` AND deleted_at IS NULL`, ws)
 		return err
 	})
 	return w, err
 }
 
 // ChangeWorkspace implements controlplane.WorkspaceStore.
-func (db *AccessStore) ChangeWorkspace(ctx context.Context, by controlplane.Actor, ws waypost.WorkspaceID, c controlplane.WorkspaceChange) (w controlplane.Workspace, err error) {
+func (db *AccessStore) ChangeWorkspace(
+	ctx context.Context, by controlplane.Actor, ws waypost.WorkspaceID, c controlplane.WorkspaceChange,
+) (w controlplane.Workspace, err error) {
 	settings, err := json.Marshal(controlplane.WorkspaceChange{Dedupe: c.Dedupe, Events: c.Events, EventsSample: c.EventsSample})
 	if err != nil {
 		return w, err
@@ -87,7 +90,8 @@ func (db *AccessStore) ChangeWorkspace(ctx context.Context, by controlplane.Acto
 
 // Workspaces implements controlplane.WorkspaceStore.
 func (db *AccessStore) Workspaces(ctx context.Context, after waypost.WorkspaceID, limit int) (all []controlplane.Workspace, err error) {
-	err = db.pool.queryIn(ctx, system, `SELECT `+workspaceColumns+` FROM workspace WHERE id > $1 ORDER BY id LIMIT $2`, []any{after, limit}, func(rows pgx.Rows) (err error) {
+	err = db.pool.queryIn(ctx, system, `SELECT `+workspaceColumns+` FROM workspace WHERE id > $1 ORDER BY id LIMIT $2`, []any{after,
+		limit}, func(rows pgx.Rows) (err error) {
 		all, err = pgx.CollectRows(rows, db.scanWorkspace)
 		return err
 	})
@@ -95,7 +99,9 @@ func (db *AccessStore) Workspaces(ctx context.Context, after waypost.WorkspaceID
 }
 
 // CreateWorkspace implements controlplane.WorkspaceStore.
-func (db *AccessStore) CreateWorkspace(ctx context.Context, by controlplane.Actor, n controlplane.NewWorkspace) (w controlplane.Workspace, err error) {
+func (db *AccessStore) CreateWorkspace(
+	ctx context.Context, by controlplane.Actor, n controlplane.NewWorkspace,
+) (w controlplane.Workspace, err error) {
 	err = db.pool.within(ctx, system, "make a workspace", func(tx pgx.Tx) error {
 		w, err = db.oneWorkspace(ctx, tx, `INSERT INTO workspace (slug, name) VALUES ($1, $2) RETURNING `+workspaceColumns, n.Slug, n.Name)
 		if pgCode(err) == uniqueViolation {
@@ -110,17 +116,22 @@ func (db *AccessStore) CreateWorkspace(ctx context.Context, by controlplane.Acto
 }
 
 // DeleteWorkspace implements controlplane.WorkspaceStore.
-func (db *AccessStore) DeleteWorkspace(ctx context.Context, by controlplane.Actor, ws waypost.WorkspaceID) (w controlplane.Workspace, err error) {
+func (db *AccessStore) DeleteWorkspace(
+	ctx context.Context, by controlplane.Actor, ws waypost.WorkspaceID,
+) (w controlplane.Workspace, err error) {
 	err = db.pool.within(ctx, system, "delete a workspace", func(tx pgx.Tx) error {
-		if w, err = db.oneWorkspace(ctx, tx, `SELECT `+workspaceColumns+` FROM workspace WHERE id = $1 FOR NO KEY UPDATE`, ws); err != nil || !w.DeletedAt.IsZero() {
+		if w, err = db.oneWorkspace(ctx, tx, `SELECT `+workspaceColumns+` FROM workspace WHERE id = $1 FOR NO KEY UPDATE`,
+			ws); err != nil || !w.DeletedAt.IsZero() {
 			return err
 		}
-		if w, err = db.oneWorkspace(ctx, tx, `UPDATE workspace SET deleted_at = now() WHERE id = $1 RETURNING `+workspaceColumns, ws); err != nil {
+		if w, err = db.oneWorkspace(ctx, tx, `UPDATE workspace SET deleted_at = now() WHERE id = $1
+			RETURNING `+workspaceColumns, ws); err != nil {
 			return err
 		}
 		for _, sql := range []string{
 			`UPDATE api_key SET revoked_at = now() WHERE workspace_id = $1 AND revoked_at IS NULL`,
-			`UPDATE app_user SET deleted_at = now(), password = NULL, invitation = NULL, invited_until = NULL, valid_from = clock_timestamp() WHERE home_id = $1 AND deleted_at IS NULL`,
+			`UPDATE app_user SET deleted_at = now(), password = NULL, invitation = NULL, invited_until = NULL, valid_from = clock_timestamp()
+				WHERE home_id = $1 AND deleted_at IS NULL`,
 		} {
 			if _, err := tx.Exec(ctx, sql, ws); err != nil {
 				return err
@@ -131,8 +142,8 @@ func (db *AccessStore) DeleteWorkspace(ctx context.Context, by controlplane.Acto
 	return w, err
 }
 
-// closeDelay is how long after its deletion a workspace may still get a link: from
-// who was authenticated before, and waits for a commit.
+// closeDelay is the time after its deletion in which a workspace may still get a link
+// from a caller who was authenticated before.
 const closeDelay = time.Minute
 
 // CloseWorkspaces implements controlplane.WorkspaceStore. The turn at the head of the
