@@ -15,6 +15,7 @@ import (
 
 	"waypost"
 	"waypost/api/clickbatch"
+	"waypost/internal/pacer"
 )
 
 const (
@@ -39,7 +40,7 @@ type batcher struct {
 	// that seals the journal or ships the rest does; and the compactor, to replace compacted
 	// segments.
 	mu       sync.Mutex
-	pace     pacer // guarded by mu, as are the following
+	pace     pacer.Pacer // guarded by mu, as are the following
 	sums     *tally
 	buf      []byte // of a segment
 	packer   *packer
@@ -56,7 +57,10 @@ type batcher struct {
 }
 
 func newBatcher(b *shared, c *catalog, r *retention, s *spares, rec *recorder) (*batcher, error) {
-	out := &batcher{shared: b, catalog: c, retention: r, spares: s, recorder: rec, pace: pacer{stop: b.stop}, recent: rate{began: time.Now()}}
+	out := &batcher{
+		shared: b, catalog: c, retention: r, spares: s, recorder: rec,
+		pace: pacer.Pacer{Stop: b.stop}, recent: rate{began: time.Now()},
+	}
 	var err error
 	if out.packer, err = newPacker(&out.pace); err != nil {
 		return nil, err
@@ -99,7 +103,7 @@ func (b *batcher) run() {
 func (b *batcher) flush(due bool) {
 	before := b.counts.batches.Load()
 	b.mu.Lock()
-	b.pace.begin(b.cfg.FlushInterval)
+	b.pace.Begin(b.cfg.FlushInterval)
 	err := b.advance(due)
 	if due {
 		b.retention.expire(time.Now(), &b.pace)
@@ -125,7 +129,7 @@ func (b *batcher) flush(due bool) {
 func (b *batcher) advanceNow(due bool) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.pace.begin(0)
+	b.pace.Begin(0)
 	return b.advance(due)
 }
 
@@ -469,7 +473,7 @@ func (b *batcher) gather(seg *segment) gathered {
 			return gathered{end: seg.covered + int64(walk.next), full: true, damaged: walk.hole || walk.next != walk.end}
 		}
 		walk.accept()
-		b.pace.step()
+		b.pace.Step()
 	}
 	if walk.err != nil {
 		// Clicks that it takes from now on would be lost with it.
@@ -484,7 +488,7 @@ func (b *batcher) gather(seg *segment) gathered {
 
 // packer encodes and compresses batches, in small pieces.
 type packer struct {
-	pace   *pacer
+	pace   *pacer.Pacer
 	codec  clickbatch.Codec
 	zstd   *zstd.Encoder
 	plain  []byte
@@ -496,13 +500,13 @@ type packer struct {
 const zstdBlock = 32 << 10
 
 // newPacker makes a packer. It compresses at its fastest, because codes look random.
-func newPacker(p *pacer) (*packer, error) {
+func newPacker(p *pacer.Pacer) (*packer, error) {
 	z, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithLowerEncoderMem(true),
 		zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(zstdBlock))
 	if err != nil {
 		return nil, err
 	}
-	return &packer{pace: p, codec: clickbatch.Codec{Pause: p.pause}, zstd: z}, nil
+	return &packer{pace: p, codec: clickbatch.Codec{Pause: p.Pause}, zstd: z}, nil
 }
 
 // pack returns the body of a batch, which is valid until the next call.
@@ -514,14 +518,14 @@ func (p *packer) pack(b *waypost.ClickBatch) []byte {
 		n := min(zstdBlock, len(rest))
 		_, _ = p.zstd.Write(rest[:n]) // which cannot fail in memory
 		rest = rest[n:]
-		p.pace.pause()
+		p.pace.Pause()
 	}
 	_ = p.zstd.Close()
 	return p.packed.Bytes()
 }
 
 // writePaced writes to a file, in small pieces.
-func writePaced(f *os.File, b []byte, p *pacer) error {
+func writePaced(f *os.File, b []byte, p *pacer.Pacer) error {
 	const piece = 128 << 10
 	for len(b) > 0 {
 		n := min(piece, len(b))
@@ -529,7 +533,7 @@ func writePaced(f *os.File, b []byte, p *pacer) error {
 			return err
 		}
 		b = b[n:]
-		p.pause()
+		p.Pause()
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"waypost"
 	"waypost/api/clickbatch"
+	"waypost/internal/pacer"
 )
 
 // A compacted segment holds clicks of a boot that are in no batch yet, in less room than
@@ -197,7 +198,7 @@ func decodeFoot(b []byte, before int64) (*compacted, checkpoint, error) {
 }
 
 // readBlock reads one block.
-func (f *compacted) readBlock(file io.ReaderAt, z *zstd.Decoder, n int, p *pacer) (waypost.ClickBatch, error) {
+func (f *compacted) readBlock(file io.ReaderAt, z *zstd.Decoder, n int, p *pacer.Pacer) (waypost.ClickBatch, error) {
 	b := f.blocks[n]
 	packed := make([]byte, b.length)
 	if _, err := file.ReadAt(packed, b.at); err != nil {
@@ -210,8 +211,8 @@ func (f *compacted) readBlock(file io.ReaderAt, z *zstd.Decoder, n int, p *pacer
 	if err != nil {
 		return waypost.ClickBatch{}, fmt.Errorf("%w: block %d: %w", errCompacted, n, err)
 	}
-	p.pause()
-	batch, err := clickbatch.Codec{Pause: p.pause}.Decode(plain)
+	p.Pause()
+	batch, err := clickbatch.Codec{Pause: p.Pause}.Decode(plain)
 	if err != nil {
 		return waypost.ClickBatch{}, fmt.Errorf("%w: block %d: %w", errCompacted, n, err)
 	}

@@ -265,7 +265,7 @@ func (w *compactedWriter) writeTally(t *tally) error {
 			}
 		}
 		w.end()
-		w.packer.pace.step()
+		w.packer.pace.Step()
 	}
 	return w.close()
 }

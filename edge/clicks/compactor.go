@@ -10,6 +10,7 @@ import (
 
 	"waypost"
 	"waypost/internal/failpoint"
+	"waypost/internal/pacer"
 )
 
 const (
@@ -39,14 +40,14 @@ type compactor struct {
 	batcher   *batcher
 
 	// The goroutine's own:
-	pace   pacer
+	pace   pacer.Pacer
 	packer *packer
 	writer *compactedWriter
 	who    []waypost.Visitor
 }
 
 func newCompactor(b *shared, c *catalog, r *retention, bat *batcher) (*compactor, error) {
-	out := &compactor{shared: b, catalog: c, retention: r, batcher: bat, pace: pacer{stop: b.stop}}
+	out := &compactor{shared: b, catalog: c, retention: r, batcher: bat, pace: pacer.Pacer{Stop: b.stop}}
 	var err error
 	if out.packer, err = newPacker(&out.pace); err != nil {
 		return nil, err
@@ -239,7 +240,7 @@ func (c *compactor) merge(job *mergeJob) (err error) {
 	if job.urgent {
 		within = 0
 	}
-	c.pace.begin(within)
+	c.pace.Begin(within)
 	// It gets its number at the end, so it has a name that no other file can have.
 	out, err := c.dir.begin(name{compactedKind, s.boot, ^uint64(0), sealed}.String())
 	if err != nil {
@@ -311,7 +312,7 @@ func (c *compactor) mergeInto(w *compactedWriter, job *mergeJob) (clicks uint64,
 		if err := c.mergeLink(w, *first, sources); err != nil {
 			return 0, err
 		}
-		c.pace.step()
+		c.pace.Step()
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"os"
 	"slices"
 	"time"
+
+	"waypost/internal/pacer"
 )
 
 // Acknowledged batches are retained for a while, because a control plane that fails over
@@ -58,7 +60,7 @@ type retained struct {
 
 // expire packs retained batches, and removes those that are too old or too many. The
 // batcher's lock is held.
-func (r *retention) expire(now time.Time, p *pacer) {
+func (r *retention) expire(now time.Time, p *pacer.Pacer) {
 	streams := r.catalog.all()
 	for _, s := range streams {
 		if err := r.pack(s, p); err != nil {
@@ -149,7 +151,7 @@ func (r *retention) toPack(s *stream) (some []retained, size int64) {
 
 // pack puts the oldest retained batches of a stream into one file, if there are enough.
 // It removes them once that is durable.
-func (r *retention) pack(s *stream, p *pacer) error {
+func (r *retention) pack(s *stream, p *pacer.Pacer) error {
 	some, size := r.toPack(s)
 	if len(some) == 0 {
 		return nil
@@ -166,7 +168,7 @@ func (r *retention) pack(s *stream, p *pacer) error {
 			return err
 		}
 		out = append(le.AppendUint32(out, uint32(len(raw))), raw...)
-		p.pause()
+		p.Pause()
 	}
 	out = le.AppendUint32(out, crc32.Checksum(out, castagnoli))
 	made := retained{name{packKind, s.boot, first, shipped}, first, last, int64(len(out)), some[0].since}
@@ -184,7 +186,7 @@ func (r *retention) pack(s *stream, p *pacer) error {
 	r.catalog.mu.Unlock()
 	for _, o := range some {
 		r.remove(o)
-		p.pause()
+		p.Pause()
 	}
 	return nil
 }

@@ -10,13 +10,14 @@ import (
 
 	"waypost"
 	"waypost/api/clickbatch"
+	"waypost/internal/pacer"
 )
 
 // tally gathers clicks by link, as many as one batch may have. A busy edge does this for
 // every click, on the same processors as redirects. So it is a table without pointers,
 // which is emptied and reused, and sorts as little as possible.
 type tally struct {
-	pace  *pacer
+	pace  *pacer.Pacer
 	faces faces
 	links []tallied // in the order of their first clicks
 	codes []byte    // theirs, one behind the other
@@ -51,7 +52,7 @@ const (
 	visitorBytes = 5 + 5
 )
 
-func newTally(with Profiler, p *pacer) *tally {
+func newTally(with Profiler, p *pacer.Pacer) *tally {
 	const links = 512
 	return &tally{pace: p, faces: newFaces(with), index: make([]uint32, 2*links), seeds: [2]uint64{rand.Uint64(), rand.Uint64()}}
 }
@@ -105,12 +106,12 @@ func (t *tally) batch(sorted bool) waypost.ClickBatch {
 	if sorted {
 		for i, p := range t.order() {
 			t.put(i, int(p.n), codes)
-			t.pace.step()
+			t.pace.Step()
 		}
 	} else {
 		for i := range t.links {
 			t.put(i, i, codes)
-			t.pace.step()
+			t.pace.Step()
 		}
 	}
 	return waypost.ClickBatch{Exact: true, Profiles: t.faces.profiles.list, Links: t.out}
@@ -128,7 +129,7 @@ func (t *tally) spread() {
 	}
 	profiles := t.faces.profiles.list
 	for i := range t.hits {
-		t.pace.step()
+		t.pace.Step()
 		h := &t.hits[i]
 		l := &t.links[h.link]
 		if k := l.rows; k > l.begin && t.rows[k-1].At == h.at && t.rows[k-1].Profile == h.profile {
@@ -163,7 +164,7 @@ func (t *tally) put(i, n int, codes string) {
 }
 
 // eachOnce puts visitors in order, and leaves out duplicates.
-func eachOnce(p *pacer, who, scratch []waypost.Visitor) []waypost.Visitor {
+func eachOnce(p *pacer.Pacer, who, scratch []waypost.Visitor) []waypost.Visitor {
 	sortPaced(p, who, scratch, waypost.Visitor.Compare)
 	return slices.Compact(who)
 }
@@ -300,7 +301,7 @@ func (t *tally) order() []place {
 			begins[b]++
 		}
 		from, to = to, from
-		t.pace.pause()
+		t.pace.Pause()
 	}
 	for begin := 0; begin < len(from); {
 		end := begin + 1

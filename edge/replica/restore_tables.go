@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -17,6 +18,7 @@ import (
 
 	"waypost"
 	"waypost/edge/lookup"
+	"waypost/internal/pacer"
 	"waypost/replication"
 )
 
@@ -90,9 +92,9 @@ func (b *tableBuilder) reserve(records uint64) {
 // gather adds records to the range that is being taken.
 func (b *tableBuilder) gather(records [][]byte) error {
 	var rec waypost.Record
-	var pace pacer
+	var pace pacer.Pacer
 	for _, raw := range records {
-		pace.step()
+		pace.Step()
 		err := replication.DecodeRecord(raw, &rec)
 		if err != nil && !errors.Is(err, replication.ErrContent) {
 			return err
@@ -262,9 +264,9 @@ func (b *tableBuilder) write(ctx context.Context, number int, items []gatheredRe
 	var key, value []byte
 	var sum totals
 	var rec waypost.Record
-	var pace pacer
+	var pace pacer.Pacer
 	for i := range items {
-		pace.step()
+		pace.Step()
 		if i%4096 == 0 && ctx.Err() != nil {
 			return made, ctx.Err()
 		}
@@ -285,10 +287,10 @@ func (b *tableBuilder) write(ctx context.Context, number int, items []gatheredRe
 // publish puts records into the lookup table and the notes. It ends early when ctx ends,
 // and the restore with it.
 func (b *tableBuilder) publish(ctx context.Context, items []gatheredRecord) {
-	var pace pacer
+	var pace pacer.Pacer
 	var rec waypost.Record
 	for i := range items {
-		pace.step()
+		pace.Step()
 		if i%4096 == 0 && ctx.Err() != nil {
 			return
 		}
@@ -409,3 +411,7 @@ func (g *gathered) sorted() []gatheredRecord {
 	}
 	return items[:n]
 }
+
+// workers bounds the goroutines that compute for a restore, and Pebble's compactions,
+// while redirects are answered: half of the processors, and two at the most.
+func workers() int { return min(2, max(1, runtime.NumCPU()/2)) }

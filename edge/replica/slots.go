@@ -11,6 +11,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"waypost"
+	"waypost/internal/pacer"
 	"waypost/replication"
 )
 
@@ -63,9 +64,9 @@ func addUp(ctx context.Context, from pebble.Reader, first, last uint16, sums []s
 	}
 	var buf []byte
 	now := time.Now().UnixMilli()
-	var pace pacer
+	var pace pacer.Pacer
 	for ok := it.First(); ok && err == nil; ok = it.Next() {
-		pace.step()
+		pace.Step()
 		if err = ctx.Err(); err != nil {
 			break
 		}

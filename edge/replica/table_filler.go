@@ -11,6 +11,7 @@ import (
 
 	"waypost"
 	"waypost/edge/lookup"
+	"waypost/internal/pacer"
 	"waypost/replication"
 )
 
@@ -197,8 +198,8 @@ const (
 func (f *filler) walk(ctx context.Context, st *store, visit func(*pebble.Iterator, linkName) bool, atEnd func()) (bool, error) {
 	next := recordStart
 	s := f.serving
-	var pace pacer
-	for more := true; more; pace.pause() {
+	var pace pacer.Pacer
+	for more := true; more; pace.Pause() {
 		if err := ctx.Err(); err != nil {
 			return false, err
 		}

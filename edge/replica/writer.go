@@ -10,6 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"waypost"
+	"waypost/internal/pacer"
 	"waypost/replication"
 )
 
@@ -239,7 +240,7 @@ func (w *writer) rotten(err error) error {
 // take puts the transactions of a batch, which must follow on the position, and compares
 // digests from judgeFrom on.
 func (w *writer) take(b *replication.Batch, judgeFrom uint64) error {
-	var pace pacer
+	var pace pacer.Pacer
 	for i := range b.Transactions {
 		t := &b.Transactions[i]
 		p := &w.next.position
@@ -252,7 +253,7 @@ func (w *writer) take(b *replication.Batch, judgeFrom uint64) error {
 			if err := w.put(raw, t.Seq); err != nil {
 				return fmt.Errorf("sequence %d: %w", t.Seq, err)
 			}
-			pace.step()
+			pace.Step()
 		}
 		if w.judge != nil {
 			if err := w.judge(w, t); err != nil {
