@@ -26,23 +26,54 @@ type layer struct {
 
 // layers repeats the table of DESIGN.md. Imports point down it.
 var layers = []layer{
-	{path: "cmd", mayUse: []string{"api", "internal/config", "internal/dev", "internal/enrol", "internal/linkimport", "edge/node", "edge/server", "edge/replica", "edge/certs", "edge/gossip", "edge/handover", "controlplane/node", "controlplane/postgres", "controlplane/target", "controlplane", "migrations", "client", "internal", ""}},
-	{path: "bench", mayUse: []string{"api", "api/clickbatch", "internal/dev", "internal/config", "cmd", "controlplane", "controlplane/rollup", "controlplane/postgres", "edge/server", "edge/replica", "edge/lookup", "edge/clicks", "replication", "keyrange", "migrations", "controlplane/httpapi", "edge/audience", "client", "internal", ""}},
-	{path: "test", mayUse: []string{"api", "internal/dev", "internal/config", "migrations", "client", "internal", "edge/replica", "replication", "keyrange", "controlplane/postgres", ""}},
+	{path: "cmd", mayUse: []string{
+		"api", "internal/config", "internal/dev", "internal/enrol", "internal/linkimport",
+		"edge/node", "edge/server", "edge/replica", "edge/certs", "edge/gossip",
+		"edge/handover", "controlplane/node", "controlplane/postgres", "controlplane/target",
+		"controlplane", "migrations", "client", "internal", "",
+	}},
+	{path: "bench", mayUse: []string{
+		"api", "api/clickbatch", "internal/dev", "internal/config", "cmd", "controlplane",
+		"controlplane/rollup", "controlplane/postgres", "edge/server", "edge/replica",
+		"edge/lookup", "edge/clicks", "replication", "keyrange", "migrations",
+		"controlplane/httpapi", "edge/audience", "client", "internal", "",
+	}},
+	{path: "test", mayUse: []string{
+		"api", "internal/dev", "internal/config", "migrations", "client", "internal",
+		"edge/replica", "replication", "keyrange", "controlplane/postgres", "",
+	}},
 	{path: "client", mayUse: []string{"api", ""}},
-	{path: "controlplane/httpapi", mayUse: []string{"api", "api/clickbatch", "controlplane", "controlplane/rollup", "controlplane/limit", ""}},
+	{path: "controlplane/httpapi", mayUse: []string{
+		"api", "api/clickbatch", "controlplane", "controlplane/rollup", "controlplane/limit",
+		"",
+	}},
 	{path: "controlplane/limit"},
 	{path: "api", mayUse: []string{""}, stdOnly: true},
 	{path: "api/clickbatch", mayUse: []string{""}, stdOnly: true},
-	{path: "controlplane/postgres", mayUse: []string{"api/clickbatch", "controlplane", "controlplane/rollup", "replication", "keyrange", "migrations", "internal", ""}},
+	{path: "controlplane/postgres", mayUse: []string{
+		"api/clickbatch", "controlplane", "controlplane/rollup", "replication", "keyrange",
+		"migrations", "internal", "",
+	}},
 	{path: "controlplane/target", mayUse: []string{""}},
 	{path: "controlplane/rollup", mayUse: []string{""}, stdOnly: true},
-	{path: "controlplane", mayUse: []string{"controlplane/target", "controlplane/rollup", "replication", "keyrange", ""}},
-	{path: "edge/node", mayUse: []string{"api", "api/clickbatch", "edge/server", "edge/replica", "edge/lookup", "edge/clicks", "edge/audience", "edge/gossip", "edge/certs", "edge/handover", "edge/peers", "edge/report", "internal/enrol", "replication", "internal", ""}},
-	{path: "controlplane/node", mayUse: []string{"api", "api/clickbatch", "controlplane", "controlplane/httpapi", "controlplane/limit", "controlplane/postgres", "edge/replica", "edge/gossip", "edge/certs", "edge/proxy", "replication", "keyrange", "internal", ""}},
+	{path: "controlplane", mayUse: []string{
+		"controlplane/target", "controlplane/rollup", "replication", "keyrange", "",
+	}},
+	{path: "edge/node", mayUse: []string{
+		"api", "api/clickbatch", "edge/server", "edge/replica", "edge/lookup", "edge/clicks",
+		"edge/audience", "edge/gossip", "edge/certs", "edge/handover", "edge/peers",
+		"edge/report", "internal/enrol", "replication", "internal", "",
+	}},
+	{path: "controlplane/node", mayUse: []string{
+		"api", "api/clickbatch", "controlplane", "controlplane/httpapi", "controlplane/limit",
+		"controlplane/postgres", "edge/replica", "edge/gossip", "edge/certs", "edge/proxy",
+		"replication", "keyrange", "internal", "",
+	}},
 	{path: "edge/server", mayUse: []string{"edge/fastpath", "edge/proxy", "internal", ""}},
 	{path: "edge/fastpath", stdOnly: true},
-	{path: "edge/replica", mayUse: []string{"edge/lookup", "replication", "keyrange", "internal", ""}},
+	{path: "edge/replica", mayUse: []string{
+		"edge/lookup", "replication", "keyrange", "internal", "",
+	}},
 	{path: "edge/lookup", mayUse: []string{""}},
 	{path: "edge/clicks", mayUse: []string{"api/clickbatch", "internal", ""}},
 	{path: "edge/audience", mayUse: []string{"internal", ""}},
@@ -52,13 +83,20 @@ var layers = []layer{
 	{path: "edge/handover", mayUse: []string{"internal"}},
 	{path: "edge/peers", mayUse: []string{"replication", "internal", ""}},
 	{path: "edge/report", mayUse: []string{"api", ""}},
-	{path: "edge", mayUse: []string{"edge/server", "edge/replica", "edge/lookup", "edge/clicks", "edge/gossip", "edge/proxy", "replication", "keyrange", "internal", ""}},
+	{path: "edge", mayUse: []string{
+		"edge/server", "edge/replica", "edge/lookup", "edge/clicks", "edge/gossip",
+		"edge/proxy", "replication", "keyrange", "internal", "",
+	}},
 	{path: "replication", mayUse: []string{"keyrange", "internal", ""}},
 	{path: "keyrange", mayUse: []string{""}, stdOnly: true},
 	{path: "migrations"},
 	{path: "internal/config", mayUse: []string{"replication", "internal", ""}},
-	{path: "internal/dev", mayUse: []string{"api", "client", "controlplane", "internal/config", "internal", ""}},
-	{path: "internal/enrol", mayUse: []string{"api", "controlplane", "replication", "internal", ""}},
+	{path: "internal/dev", mayUse: []string{
+		"api", "client", "controlplane", "internal/config", "internal", "",
+	}},
+	{path: "internal/enrol", mayUse: []string{
+		"api", "controlplane", "replication", "internal", "",
+	}},
 	{path: "internal/linkimport", mayUse: []string{"api", "client", "internal", ""}},
 	{path: "internal", mayUse: []string{""}},
 	{path: "", stdOnly: true},
