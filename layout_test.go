@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// layer names a part of the tree and the layers that it may import. A directory belongs to
-// the layer with the longest matching path. Packages of the same layer may import one
+// layer names a part of the tree and the layers that it may import. A directory belongs
+// to the layer with the longest matching path. Packages of the same layer may import one
 // another.
 type layer struct {
 	path    string
