@@ -33,7 +33,7 @@ const outsideHeap = 256 << 20
 
 // Run runs an edge until ctx ends, or until a successor serves in its place.
 func Run(ctx context.Context, cfg Config, log *slog.Logger) (err error) {
-	e := &edge{cfg: cfg, log: log, departed: make(chan struct{})}
+	e := &edge{cfg: cfg, log: log, departed: make(chan struct{}), leaving: make(chan struct{})}
 	defer func() { err = errors.Join(err, e.close()) }()
 	if err := e.open(ctx); err != nil {
 		return err
@@ -88,6 +88,7 @@ type edge struct {
 	succession *handover.Succession // nil: this edge has no predecessor
 	departure  *handover.Departure  // to the successor; valid once departed is closed
 	departed   chan struct{}        // closed when a successor serves
+	leaving    chan struct{}        // closed when this edge stops without a successor
 	stopping   atomic.Bool          // not ready any more
 }
 
@@ -184,7 +185,7 @@ func (e *edge) services() []services.Stage {
 		{
 			{Name: "admin listener", Run: e.serveAdmin}, // open while requests under way end
 			{Name: "gossip", Stop: func(ctx context.Context) error { e.gossip.leave(ctx); return nil }},
-			job("reports", e.report), // until a successor reports
+			job("reports", e.report), // until a successor reports, or this edge leaves
 		},
 		{
 			{Name: "click shipping", Run: e.clicks.ship, Stop: e.clicks.seal}, // until the last redirect's click
@@ -220,9 +221,21 @@ func (e *edge) serveAdmin(ctx context.Context) error {
 	return admin.Listener{Ready: e.ready, Metrics: e.registry, Members: e.gossip, Logger: e.log}.Serve(ctx, e.listeners.admin)
 }
 
-// report reports to the control plane, and says farewell if no successor reports.
+// report reports to the control plane. The last report of an edge without a successor
+// says that it leaves, at the beginning of the stop: it does not follow any more, and no
+// create may wait for it. The farewell, at the end, counts the clicks shipped meanwhile.
 func (e *edge) report(ctx context.Context) {
-	e.reporter.Run(ctx)
+	reporting, end := context.WithCancel(ctx)
+	defer end()
+	go func() {
+		select {
+		case <-e.leaving:
+			end()
+		case <-reporting.Done():
+		}
+	}()
+	e.reporter.Run(reporting)
+	<-ctx.Done()
 	if !e.hasDeparted() {
 		e.reporter.Farewell(context.WithoutCancel(ctx))
 	}
@@ -296,6 +309,7 @@ func (e *edge) reportNow() {
 // stopServing stops the redirects. A successor, if there is one, answers already.
 func (e *edge) stopServing(ctx context.Context) error {
 	if !e.hasDeparted() {
+		close(e.leaving)
 		if err := systemd.Stopping(ctx); err != nil {
 			e.log.Warn("cannot notify the service manager of the stop", "error", err)
 		}
