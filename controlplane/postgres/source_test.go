@@ -1,7 +1,6 @@
 package postgres_test
 
 import (
-	"bytes"
 	"context"
 	"strconv"
 	"testing"
@@ -9,9 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"waypost"
 	"waypost/controlplane/postgres"
-	"waypost/replication"
 	"waypost/replication/replicationtest"
 )
 
@@ -61,44 +58,4 @@ func (c *changelog) Fork(t testing.TB) {
 	t.Helper()
 	_, err := c.hand.Exec(context.WithoutCancel(t.Context()), openEpoch)
 	require.NoError(t, err)
-}
-
-func TestARecordIsReadWithTheHeadAtWhichItWasSo(t *testing.T) {
-	db, hand := open(t)
-	c := &changelog{db, hand}
-	c.Put(t, "abcd123")
-	head, err := db.Head(t.Context())
-	require.NoError(t, err)
-
-	raw, at, err := db.RecordAt(t.Context(), waypost.DefaultDomain, []byte("abcd123"))
-	require.NoError(t, err)
-	require.Equal(t, head.Position, at.Position)
-	require.Equal(t, head.Cluster, at.Cluster)
-	want := map[string][]byte{}
-	_, err = db.Snapshot(t.Context(), 0, waypost.Slots-1, func(record []byte) error {
-		var r waypost.Record
-		err := replication.DecodeRecord(record, &r)
-		want[string(r.Name)] = bytes.Clone(record)
-		return err
-	})
-	require.NoError(t, err)
-	require.Equal(t, want["abcd123"], raw, "the bytes are those of the snapshot")
-
-	for name, ask := range map[string]struct {
-		domain waypost.DomainID
-		code   string
-	}{"another code": {waypost.DefaultDomain, "abcd124"}, "another domain": {waypost.DefaultDomain + 1, "abcd123"}} {
-		raw, at, err = db.RecordAt(t.Context(), ask.domain, []byte(ask.code))
-		require.NoError(t, err)
-		require.Nil(t, raw, name)
-		require.Equal(t, head.Position, at.Position)
-	}
-
-	c.Delete(t, "abcd123")
-	raw, at, err = db.RecordAt(t.Context(), waypost.DefaultDomain, []byte("abcd123"))
-	require.NoError(t, err)
-	var r waypost.Record
-	require.NoError(t, replication.DecodeRecord(raw, &r))
-	require.Equal(t, waypost.Deleted, r.State)
-	require.Equal(t, head.Position.Seq+1, at.Position.Seq)
 }

@@ -1,7 +1,7 @@
-package replica_test
+package node
 
 import (
-	"strings"
+	"log/slog"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -12,54 +12,61 @@ import (
 	"waypost/replication/replicationtest"
 )
 
+func inMemory(fs vfs.FS) replica.Config {
+	return replica.Config{
+		Dir: "/replica", FS: fs, CacheBytes: 1 << 20, VerifyInterval: -1,
+		DeletionGuard: replica.DeletionGuard{Share: -1}, Logger: slog.New(slog.DiscardHandler),
+	}
+}
+
 func TestHandle_AnswersFromThePresentReplica(t *testing.T) {
-	var h replica.Handle
+	var h handle
 	requireDefault := func() {
 		t.Helper()
 		id, known := h.Domain([]byte("seven.example"))
 		require.True(t, known)
 		require.Equal(t, waypost.DefaultDomain, id)
 	}
-	require.Nil(t, h.Load())
 	_, _, _, err := h.Link(waypost.DefaultDomain, []byte("code0001"), nil)
-	require.ErrorIs(t, err, replica.ErrNone)
+	require.ErrorIs(t, err, errNoReplica)
 	requireDefault()
 	require.Empty(t, h.Targets(7))
 	require.Nil(t, h.Salt(1))
 
-	empty := open(t, config(vfs.NewMem()))
-	require.Nil(t, h.Swap(empty))
+	db, err := replica.Open(inMemory(vfs.NewMem()))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	h.live.Store(db)
 	_, _, _, err = h.Link(waypost.DefaultDomain, []byte("code0001"), nil)
 	require.ErrorContains(t, err, "first snapshot")
 	requireDefault()
 
-	db, s := filled(t, config(vfs.NewMem()), 2)
-	s.Commit(domain("7", "seven.example"), saltRecord(1, strings.Repeat("ab", 32)))
-	apply(t, s, db)
-	require.Same(t, empty, h.Swap(db))
-	require.Same(t, db, h.Load())
+	s := replicationtest.NewSource()
+	s.Commit(replicationtest.Link("code0001", "https://example.com/1"))
+	replicationtest.Take(t, s, db)
 	rec, _, found, err := h.Link(waypost.DefaultDomain, []byte("code0001"), nil)
 	require.NoError(t, err)
 	require.True(t, found)
 	require.Equal(t, "https://example.com/1", string(rec.Payload))
-	id, known := h.Domain([]byte("seven.example"))
-	require.True(t, known)
-	require.Equal(t, waypost.DomainID(7), id)
-	_, known = h.Domain([]byte("eight.example"))
+	_, known := h.Domain([]byte("seven.example"))
 	require.False(t, known)
-	require.NotNil(t, h.Salt(1))
 }
 
+// TestHandle_ReadersSeeNoClosedReplica swaps the replicas as a takeover that fails does.
 func TestHandle_ReadersSeeNoClosedReplica(t *testing.T) {
-	var h replica.Handle
+	var h handle
 	fs := vfs.NewMem()
-	cfg := config(fs)
-	db, err := replica.Open(cfg)
-	require.NoError(t, err)
+	open := func() *replica.DB {
+		t.Helper()
+		db, err := replica.Open(inMemory(fs))
+		require.NoError(t, err)
+		return db
+	}
+	db := open()
 	s := replicationtest.NewSource()
 	s.Commit(replicationtest.Link("code0001", "https://example.com/1"))
 	replicationtest.Take(t, s, db)
-	h.Swap(db)
+	h.live.Store(db)
 	stop, failed := make(chan struct{}), make(chan error, 1)
 	go func() {
 		defer close(failed)
@@ -69,23 +76,28 @@ func TestHandle_ReadersSeeNoClosedReplica(t *testing.T) {
 				return
 			default:
 			}
-			if _, _, found, err := h.Link(waypost.DefaultDomain, []byte("code0001"), nil); err != nil || !found {
+			_, _, found, err := h.Link(waypost.DefaultDomain, []byte("code0001"), nil)
+			if err == nil && !found {
+				err = waypost.Errorf(waypost.ENotFound, "the link is gone")
+			}
+			if err != nil {
 				failed <- err
 				return
 			}
 		}
 	}()
 	for range 5 {
-		frozen, err := h.Load().Freeze("/frozen")
+		live := h.live.Load()
+		frozen, err := live.Freeze("/frozen")
 		require.NoError(t, err)
-		old := h.Swap(frozen)
-		require.NoError(t, old.Close())
-		next, err := replica.Open(cfg)
-		require.NoError(t, err)
-		require.NoError(t, h.Swap(next).Close())
+		h.frozen.Store(frozen)
+		h.live.Store(nil)
+		require.NoError(t, live.Close())
+		h.live.Store(open())
+		require.NoError(t, h.frozen.Swap(nil).Close())
 		require.NoError(t, fs.RemoveAll("/frozen"))
 	}
 	close(stop)
 	require.NoError(t, <-failed)
-	require.NoError(t, h.Load().Close())
+	require.NoError(t, h.live.Load().Close())
 }
