@@ -166,7 +166,7 @@ func TestAnEdgeEnrolsIsRevokedAndIsLetInAgain(t *testing.T) {
 
 	// The certificate of another node does not do, nor does a token that is no token.
 	foreign := edgeIn(filepath.Join(t.TempDir(), "edge"), "eu-3", "eu-2", "WAYPOST_ENROL_TOKEN="+token())
-	says(foreign, "the client certificate is of eu-2, and the credential of node eu-3")
+	says(foreign, "the client certificate belongs to eu-2, and the credential to node eu-3")
 
 	select {
 	case <-foreign.Exited():
