@@ -1,7 +1,6 @@
 package system_test
 
 import (
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,7 +8,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"waypost/test/devtest"
 )
@@ -55,25 +53,4 @@ func TestAControlPlanesOwnReplicaKnowsWhatPostgreSQLHasForgotten(t *testing.T) {
 	// And edges that were filled by then took their snapshot from the replica, or from
 	// PostgreSQL: they hold the same.
 	requireRedirects(t, s.State(), []created{{Code: "kept-1", Target: "https://example.com/kept-1"}})
-
-	// PostgreSQL is gone, and no process starts it again: visitors of the control plane
-	// itself do not notice.
-	state := s.State()
-	require.NoError(t, unix.Kill(int(state.PID), unix.SIGSTOP))
-	defer func() { _ = unix.Kill(int(state.PID), unix.SIGCONT) }()
-	require.NoError(t, unix.Kill(int(state.Postgres.PID), unix.SIGQUIT))
-	require.Eventually(t, func() bool {
-		status, _, err := location(t.Context(), state.API+"/health")
-		return err == nil && status == http.StatusServiceUnavailable
-	}, time.Minute, 20*time.Millisecond)
-	for range 100 {
-		status, to, err := location(t.Context(), state.API+"/kept-1")
-		require.NoError(t, err)
-		require.Equal(t, http.StatusFound, status)
-		require.Equal(t, "https://example.com/kept-1", to)
-	}
-	status, _, err := location(t.Context(), state.API+"/nobody-knows")
-	require.NoError(t, err)
-	require.Equal(t, http.StatusServiceUnavailable, status)
-	require.NoError(t, unix.Kill(int(state.PID), unix.SIGCONT))
 }
