@@ -64,32 +64,23 @@ lint-openapi: ## Check the OpenAPI document with Redocly's recommended rules (ne
 format: $(TOOLS)/.built ## Format all Go files
 	$(TOOLS)/gofumpt -w .
 
-# Sections of the benchmark, such as BENCH="-only latency-1m". BENCH=-h lists them.
+# Flags of the benchmarks, such as BENCH="-only half-1m" or BENCH="-before OTHER-BUILD".
 BENCH ?=
 
 .PHONY: bench
-bench: install-wrk ## Measure redirects of a million links in some minutes; writes bench/RESULTS.md
-	go run ./bench/redirect $(BENCH)
+bench: bench-redirect bench-write ## Measure redirects of a million links and the write side; writes bench/RESULTS.md (10 minutes)
 
 .PHONY: bench-redirect
-bench-redirect: install-wrk install-rivals ## Measure redirects of ten million links too, and beside others, in up to 45 minutes
-	go run ./bench/redirect $(or $(BENCH),-full)
+bench-redirect: install-wrk install-rivals ## Measure redirects next to other servers (7 minutes; BENCH=-full for ten million links)
+	go run ./bench/redirect $(BENCH)
 
-.PHONY: bench-clicks
-bench-clicks: install-postgres ## Measure how fast clicks are counted, in half an hour; writes bench/RESULTS.md
-	go run ./bench/clicks $(BENCH)
+.PHONY: bench-write
+bench-write: install-postgres ## Measure creates, imports, lag, snapshots and the counting of clicks (3 minutes)
+	go run ./bench/write
 
-.PHONY: bench-keys
-bench-keys: install-postgres ## Measure keys and creates in three minutes; writes bench/RESULTS.md
-	go run ./bench/keys $(BENCH)
-
-.PHONY: bench-replication
-bench-replication: install-postgres ## Measure snapshots, the tail and the way from a commit to an edge in some minutes; writes bench/RESULTS.md
-	go run ./bench/replication $(BENCH)
-
-.PHONY: bench-links
-bench-links: install-postgres ## Measure imports, creates and lists of five million links in half an hour; writes bench/RESULTS.md
-	go run ./bench/links $(BENCH)
+.PHONY: bench-micro
+bench-micro: ## Run the Go benchmarks of the edge, the codecs and the keys (3 minutes)
+	go test -run '^$$' -bench . -benchtime 200ms ./edge/... ./keyrange ./replication ./controlplane/target
 
 # LOAD=short: a minute, to see that it works; nothing is written.
 LOAD ?=
@@ -118,13 +109,9 @@ install-promtool: ## Put promtool, which tests the alert rules, into bin/tools, 
 install-wrk: ## Install wrk, which the benchmarks send requests with, if it is missing
 	@deploy/install-missing.sh wrk
 
-.PHONY: install-perf
-install-perf: ## Install perf, which the benchmarks count system calls with, if it is missing
-	@deploy/install-missing.sh perf
-
 .PHONY: install-rivals
 install-rivals: ## Install nginx and Redis, which redirects are compared with, if they are missing
-	@deploy/install-missing.sh nginx redis
+	-@deploy/install-missing.sh nginx redis
 
 .PHONY: clean
 clean: ## Remove everything that was built

@@ -27,7 +27,6 @@ const (
 // shrinks. A directory covers the files directly in it, and with "/..." those below it
 // too.
 var notYetPlain = []string{
-	"bench/...",
 	"cmd/waypost/edge_listeners_test.go",
 	"cmd/waypost/replay_test.go",
 	"cmd/waypost/replicas_repair_test.go",

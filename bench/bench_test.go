@@ -1,8 +1,15 @@
+//go:build linux
+
 package bench_test
 
 import (
+	"context"
+	"errors"
+	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,150 +18,143 @@ import (
 	"waypost/bench"
 )
 
-func TestSummarize(t *testing.T) {
-	for name, c := range map[string]struct {
-		rounds []float64
-		want   bench.Summary
-	}{
-		"no round is zero":                             {nil, bench.Summary{}},
-		"one round is all three":                       {[]float64{3}, bench.Summary{Median: 3, Min: 3, Max: 3}},
-		"the middle of an odd number":                  {[]float64{9, 1, 5}, bench.Summary{Median: 5, Min: 1, Max: 9}},
-		"the mean of the middle two of an even number": {[]float64{8, 1, 4, 2}, bench.Summary{Median: 3, Min: 1, Max: 8}},
-		"an outlier does not move the middle":          {[]float64{2, 2, 2, 2, 900}, bench.Summary{Median: 2, Min: 2, Max: 900}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			given := append([]float64(nil), c.rounds...)
-			require.Equal(t, c.want, bench.Summarize(c.rounds))
-			require.Equal(t, given, c.rounds, "the rounds keep their order")
-		})
+func TestMedian(t *testing.T) {
+	require.True(t, math.IsNaN(bench.Median(nil)))
+	for want, rounds := range map[float64][]float64{3: {3}, 5: {9, 1, 5}, 2.5: {4, 1}, 2: {2, 2, 2, 2, 900}} {
+		require.InDelta(t, want, bench.Median(rounds), 1e-9)
 	}
-}
-
-func TestRatiosCompareRoundByRound(t *testing.T) {
-	ratios, err := bench.Ratios([]float64{3, 40}, []float64{2, 20})
-	require.NoError(t, err)
-	require.Equal(t, []float64{1.5, 2}, ratios)
-
-	_, err = bench.Ratios([]float64{1}, []float64{1, 2})
-	require.Error(t, err)
-	_, err = bench.Ratios([]float64{1}, []float64{0})
-	require.Error(t, err)
 }
 
 func section(name string) bench.Section {
 	cpu := func(rounds ...float64) []bench.Measure {
-		return []bench.Measure{
-			{Name: "CPU µs", Compared: true, Rounds: rounds},
-			{Name: "memory MB", Rounds: rounds[:1]},
-		}
+		return []bench.Measure{{Name: "CPU µs", Compared: true, Rounds: rounds}, {Name: "memory MB", Rounds: rounds[:1]}}
 	}
-	return bench.Section{
-		Name: name, Title: "One million links",
-		Made:     time.Date(2026, 3, 1, 12, 30, 0, 0, time.UTC),
-		Command:  "go run ./bench/redirect",
-		Machine:  bench.Machine{CPU: "A CPU", Cores: 4, OS: "An OS", Go: "go1.26"},
-		Settings: []bench.Setting{{Name: "links", Value: "1000000"}},
-		Cases: []bench.Case{
-			{Name: "bare", What: "a constant.", Requests: 300, Measures: cpu(10, 20, 10)},
-			{Name: "redirect", What: "a link.", Base: "bare", Requests: 200, Measures: cpu(15, 24, 14)},
-		},
-		Goals: []bench.Goal{{What: "CPU over bare", Most: 1.2, Figure: 1.4}, {What: "memory", Most: 130, Figure: 124}},
-		Notes: []string{"golink was not measured."},
-	}
+	s := bench.Section{Name: name, Title: "One million links", Notes: []string{"nginx was not measured."}, Cases: []bench.Case{
+		{Name: "bare", What: "a constant.", Measures: cpu(10, 20, 10)},
+		{Name: "redirect", What: "a link.", Base: "bare", Measures: cpu(15, 24, 14)},
+	}}
+	s.AddRatioGoal("redirect", "CPU µs", 1.2)
+	s.AddGoal("redirect", "memory MB", 130)
+	s.AddGoal("unknown", "memory MB", 130)
+	return s
 }
 
-func TestEveryCaseIsComparedWithItsBase(t *testing.T) {
+func TestSection_ShowsFiguresRatiosAndGoals(t *testing.T) {
 	s := section("one")
-	require.NoError(t, s.Compare())
-	require.Nil(t, s.Find("bare", "CPU µs").Ratio)
-	require.Equal(t, &bench.Summary{Median: 1.4, Min: 1.2, Max: 1.5}, s.Find("redirect", "CPU µs").Ratio)
-	require.Equal(t, bench.Summary{Median: 15, Min: 14, Max: 24}, s.Find("redirect", "CPU µs").Summary)
-	require.Nil(t, s.Find("redirect", "memory MB").Ratio, "nobody asked for it")
-
-	s.Cases[1].Measures[0].Rounds = s.Cases[1].Measures[0].Rounds[1:]
-	require.Error(t, s.Compare(), "a round is missing")
-	s.Cases[1].Base = "unknown"
-	require.Error(t, s.Compare())
-}
-
-func TestASectionShowsItsFiguresAndHowTheyWereMade(t *testing.T) {
-	s := section("one")
-	s.Listing = "10% main.work\n"
-	require.NoError(t, s.Compare())
 	text := s.Markdown()
 	for _, part := range []string{
-		"| case | CPU µs | min – max | ratio | min – max | memory MB | requests |\n",
-		"| bare | 10 | 10 – 20 |  |  | 10 | 300 |\n",
-		"| redirect | 15 | 14 – 24 | 1.400 | 1.200 – 1.500 | 15 | 200 |\n",
-		"* goal **missed**: CPU over bare ≤ 1.20, measured 1.40\n",
-		"* goal **met**: memory ≤ 130, measured 124\n",
-		"* **bare**: a constant.\n",
-		"* golink was not measured.\n",
-		"* made: 2026-03-01 12:30 UTC, `go run ./bench/redirect`, on A CPU, 4 cores, An OS, go1.26\n",
-		"* links: 1000000\n",
-		"```\n10% main.work\n```\n",
+		"| case | CPU µs | ratio | memory MB |\n",
+		"| bare | 10 (10 – 20) |  | 10 |\n",
+		"| redirect | 15 (14 – 24) | 1.40 (1.20 – 1.50) | 15 |\n",
+		"* goal **missed**: redirect, CPU µs over that of bare ≤ 1.20, measured 1.40\n",
+		"* goal **met**: redirect, memory MB ≤ 130, measured 15\n",
+		"* **bare**: a constant.\n* **redirect**: a link.\n* nginx was not measured.\n",
 	} {
 		require.Contains(t, text, part)
 	}
+	require.NotContains(t, text, "unknown")
 }
 
-func TestAFigureThatWasNotTakenIsLeftEmpty(t *testing.T) {
-	s := section("one")
-	s.Cases[1].Measures[1].Rounds = nil
-	require.NoError(t, s.Compare())
-	require.Contains(t, s.Table(), "| redirect | 15 | 14 – 24 | 1.400 | 1.200 – 1.500 |  | 200 |\n")
-}
-
-func TestASectionIsReplacedAndTheOthersStay(t *testing.T) {
-	dir, order := t.TempDir(), []string{"one", "two"}
-	r, err := bench.Read(dir, "redirect")
-	require.NoError(t, err)
-	require.Empty(t, r.Sections, "nothing was written yet")
-	r.Title = "Redirects"
-	for _, name := range []string{"two", "one"} {
-		s := section(name)
-		require.NoError(t, s.Compare())
-		r.Put(s, order)
-	}
-	require.NoError(t, r.Write(dir))
-
-	again, err := bench.Read(dir, "redirect")
-	require.NoError(t, err)
-	require.Equal(t, r, again)
-	again.Put(bench.Section{Name: "two", Title: "Anew"}, order)
-	require.Len(t, again.Sections, 2)
-	require.Equal(t, "one", again.Sections[0].Name)
-	require.Equal(t, "Anew", again.Sections[1].Title)
-}
-
-func TestResultsOfAllBenchmarksAreOnOnePage(t *testing.T) {
+func TestSection_ReplacesItselfInResults(t *testing.T) {
 	dir := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "RESULTS.md"), []byte("an older run"), 0o600))
-	require.NoError(t, (&bench.Report{Name: "redirect", Title: "Redirects", Sections: []bench.Section{section("one")}}).Write(dir))
-	require.NoError(t, (&bench.Report{Name: "keys", Title: "Keys", Method: "As fast as it goes."}).Write(dir))
-
+	for _, name := range []string{"one", "two", "three"} {
+		s := section(name)
+		require.NoError(t, s.Put(dir))
+	}
+	again := bench.Section{Name: "two", Title: "Measured later"}
+	require.NoError(t, again.Put(dir))
 	text, err := os.ReadFile(filepath.Join(dir, "RESULTS.md"))
 	require.NoError(t, err)
-	require.Regexp(t, `(?s)## Keys\n\nAs fast as it goes\.\n.*## Redirects\n\n### One million links\n`, string(text))
-	require.NotContains(t, string(text), "an older run")
-	left, err := os.ReadDir(dir)
+	require.Regexp(t, `(?s)^# Measurements\n\n<!-- section one -->\n\n## One.*<!-- section two -->\n\n## Measured later\n\n<!-- section three -->\n\n## One`, string(text))
+	require.Equal(t, 2, strings.Count(string(text), "One million links"))
+}
+
+func TestOptions_ChooseSections(t *testing.T) {
+	for args, want := range map[string]string{
+		"":                "small ",
+		"-full":           "small large ",
+		"-only large":     "large ",
+		"-only large,bad": "",
+	} {
+		var o bench.Options
+		require.NoError(t, o.Parse(o.Flags("x"), append(strings.Fields(args), "-out", t.TempDir())))
+		ran := ""
+		part := func(name string, full bool) bench.Part {
+			return bench.Part{Name: name, Full: full, Measure: func(context.Context) (bench.Section, error) {
+				ran += name + " "
+				return section(name), nil
+			}}
+		}
+		err := o.Run(t.Context(), []bench.Part{part("small", false), part("large", true)})
+		require.Equal(t, want == "", err != nil, "%v", err)
+		require.Equal(t, want, ran)
+	}
+	var o bench.Options
+	require.Error(t, o.Parse(o.Flags("x"), []string{"-rounds", "0"}))
+	require.Error(t, o.Parse(o.Flags("x"), []string{"more"}))
+}
+
+func TestOptions_AFailedSectionDoesNotStopTheOthers(t *testing.T) {
+	var o bench.Options
+	require.NoError(t, o.Parse(o.Flags("x"), []string{"-out", t.TempDir()}))
+	ran := 0
+	err := o.Run(t.Context(), []bench.Part{
+		{Name: "one", Measure: func(context.Context) (bench.Section, error) { return bench.Section{}, errors.New("it failed") }},
+		{Name: "two", Measure: func(context.Context) (bench.Section, error) { ran++; return section("two"), nil }},
+	})
+	require.ErrorContains(t, err, "one: it failed")
+	require.Equal(t, 1, ran)
+}
+
+func TestCPUTime_CountsThisProcess(t *testing.T) {
+	before, err := bench.CPUTime(os.Getpid(), 1<<22)
 	require.NoError(t, err)
-	require.Len(t, left, 2, "nothing half-written stays behind")
-}
-
-func TestResultsThatCannotBeReadAreNotReplaced(t *testing.T) {
-	dir := t.TempDir()
-	require.NoError(t, os.Mkdir(filepath.Join(dir, "results"), 0o700))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "results", "redirect.json"), []byte("{"), 0o600))
-	_, err := bench.Read(dir, "redirect")
+	for x, end := 1, time.Now().Add(time.Minute); ; x++ {
+		after, err := bench.CPUTime(os.Getpid())
+		require.NoError(t, err)
+		if after.Since(before) > 5*time.Millisecond {
+			break
+		}
+		require.True(t, time.Now().Before(end))
+	}
+	now, err := bench.Memory(os.Getpid())
+	require.NoError(t, err)
+	require.Greater(t, now, int64(1<<20))
+	peak, err := bench.PeakMemory(os.Getpid())
+	require.NoError(t, err)
+	require.Greater(t, peak, int64(1<<20))
+	_, err = bench.Memory(1 << 22)
 	require.Error(t, err)
-	require.Error(t, (&bench.Report{Name: "../keys"}).Write(dir))
 }
 
-func TestThisMachineIsDescribed(t *testing.T) {
-	m := bench.ThisMachine()
-	require.NotEmpty(t, m.CPU)
-	require.Positive(t, m.Cores)
-	require.NotEmpty(t, m.OS)
-	require.Contains(t, m.Go, "go1")
+func TestProcessors_AreApart(t *testing.T) {
+	own := func() string {
+		status, err := os.ReadFile("/proc/thread-self/status")
+		require.NoError(t, err)
+		return allowed(t, status)
+	}
+	all := own()
+	p, restore, err := bench.Split()
+	require.NoError(t, err)
+	clients := own()
+	var out strings.Builder
+	server := exec.CommandContext(t.Context(), "cat", "/proc/self/status")
+	server.Stdout = &out
+	require.NoError(t, p.Start(server.Start))
+	require.NoError(t, server.Wait())
+	if p.Apart() {
+		require.NotEqual(t, all, clients)
+		require.NotEqual(t, clients, allowed(t, []byte(out.String())))
+	}
+	require.NoError(t, restore())
+	require.Equal(t, all, own())
+}
+
+// allowed returns the processors in the status of a process.
+func allowed(t *testing.T, status []byte) string {
+	t.Helper()
+	_, rest, found := strings.Cut(string(status), "Cpus_allowed_list:")
+	require.True(t, found)
+	list, _, _ := strings.Cut(rest, "\n")
+	return strings.TrimSpace(list)
 }

@@ -1,123 +1,237 @@
 package bench
 
 import (
-	"cmp"
+	"errors"
 	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 )
 
-// Report is what one benchmark has measured: the content of its file in results.
-type Report struct {
-	Name     string    `json:"name"`  // of the file, without its ending
-	Title    string    `json:"title"` // of its part of RESULTS.md
-	Method   string    `json:"method"`
-	Sections []Section `json:"sections"`
-}
-
-// Section is a table of cases that were measured side by side. It is replaced as a
-// whole, and therefore says itself how and when it was made.
+// Section is a table of cases that were measured side by side.
 type Section struct {
-	Name     string    `json:"name"`
-	Title    string    `json:"title"`
-	Made     time.Time `json:"made"`
-	Command  string    `json:"command"`
-	Machine  Machine   `json:"machine"`
-	Settings []Setting `json:"settings,omitempty"`
-	Cases    []Case    `json:"cases,omitempty"`
-	Goals    []Goal    `json:"goals,omitempty"`
-	Notes    []string  `json:"notes,omitempty"`   // a sentence each
-	Listing  string    `json:"listing,omitempty"` // shown as it is
+	Name  string // unique in RESULTS.md
+	Title string
+	Cases []Case
+	Goals []Goal
+	Notes []string // a sentence each
 }
 
-// Setting is a choice that a reader has to know to make the figures again.
-type Setting struct {
-	Name  string `json:"name"`
-	Value string `json:"value"`
-}
-
-// Case is one thing that was measured. All cases of a section have the same measures.
+// Case is one row of the table. All cases of a section begin with the same measures.
 type Case struct {
-	Name     string    `json:"name"`
-	What     string    `json:"what,omitempty"`     // one sentence
-	Base     string    `json:"base,omitempty"`     // the case that it is compared with; itself or none: it is not
-	Requests int64     `json:"requests,omitempty"` // over all rounds
-	Measures []Measure `json:"measures"`
+	Name     string
+	What     string // one sentence
+	Base     string // the case to compare with; "" for none
+	Measures []Measure
 }
 
 // Measure is one figure of a case, once for every round.
 type Measure struct {
-	Name     string    `json:"name"` // with its unit
-	Compared bool      `json:"compared,omitempty"`
-	Rounds   []float64 `json:"rounds"`
-	Summary  Summary   `json:"summary"`
-	Ratio    *Summary  `json:"ratio,omitempty"` // to the same measure of the base
+	Name     string // with its unit
+	Compared bool   // with the same measure of the base
+	Rounds   []float64
 }
 
 // Goal is a bound that the project has set itself.
 type Goal struct {
-	What   string  `json:"what"`
-	Most   float64 `json:"most"`
-	Figure float64 `json:"figure"`
+	What         string
+	Most, Figure float64
 }
 
-// Met reports whether the figure is within the bound.
-func (g Goal) Met() bool { return g.Figure <= g.Most }
+// Median is the middle of the rounds, NaN without any. That of an even number of rounds
+// is the mean of the two in the middle.
+func Median(rounds []float64) float64 {
+	if len(rounds) == 0 {
+		return math.NaN()
+	}
+	sorted := slices.Sorted(slices.Values(rounds))
+	n := len(sorted)
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+}
 
-// Find gives the measure of a case; nil when there is none.
-func (s *Section) Find(name, measure string) *Measure {
-	for i := range s.Cases {
-		if s.Cases[i].Name == name {
-			return s.Cases[i].find(measure)
+// Find returns the rounds of a measure of a case; nil when there is none.
+func (s *Section) Find(name, measure string) []float64 {
+	for _, c := range s.Cases {
+		for _, m := range c.Measures {
+			if c.Name == name && m.Name == measure {
+				return m.Rounds
+			}
 		}
 	}
 	return nil
 }
 
-func (c *Case) find(measure string) *Measure {
-	for i := range c.Measures {
-		if c.Measures[i].Name == measure {
-			return &c.Measures[i]
-		}
+// Ratios divides a measure of a case by that of its base, round by round, so that a
+// machine that slows down half-way does not change them. Without a base there are none.
+func (s *Section) Ratios(c *Case, measure string) []float64 {
+	rounds, base := s.Find(c.Name, measure), s.Find(c.Base, measure)
+	if c.Base == "" || c.Base == c.Name || len(rounds) != len(base) {
+		return nil
 	}
-	return nil
+	ratios := make([]float64, len(rounds))
+	for i := range rounds {
+		ratios[i] = rounds[i] / base[i]
+	}
+	return ratios
 }
 
-// Compare fills in the summaries of all measures, and the ratios of those that are
-// compared.
-func (s *Section) Compare() error {
+// AddGoal adds a bound for the median of a measure, when the case was measured.
+func (s *Section) AddGoal(name, measure string, most float64) {
+	if rounds := s.Find(name, measure); len(rounds) > 0 {
+		s.Goals = append(s.Goals, Goal{What: name + ", " + measure, Most: most, Figure: Median(rounds)})
+	}
+}
+
+// AddRatioGoal is AddGoal for the ratio to the base.
+func (s *Section) AddRatioGoal(name, measure string, most float64) {
 	for i := range s.Cases {
 		c := &s.Cases[i]
-		for j := range c.Measures {
-			m := &c.Measures[j]
-			m.Summary, m.Ratio = Summarize(m.Rounds), nil
-			if !m.Compared || c.Base == "" || c.Base == c.Name {
-				continue
-			}
-			base := s.Find(c.Base, m.Name)
-			if base == nil {
-				return fmt.Errorf("%s is compared with %s, which has no %s", c.Name, c.Base, m.Name)
-			}
-			ratios, err := Ratios(m.Rounds, base.Rounds)
-			if err != nil {
-				return fmt.Errorf("comparing %s with %s: %w", c.Name, c.Base, err)
-			}
-			summary := Summarize(ratios)
-			m.Ratio = &summary
+		if ratios := s.Ratios(c, measure); c.Name == name && len(ratios) > 0 {
+			what := fmt.Sprintf("%s, %s over that of %s", name, measure, c.Base)
+			s.Goals = append(s.Goals, Goal{What: what, Most: most, Figure: Median(ratios)})
 		}
 	}
-	return nil
 }
 
-// Put adds a section, in the place of an earlier one of its name. Sections stay in
-// the order of names; those that it does not hold come last.
-func (r *Report) Put(s Section, names []string) {
-	r.Sections = append(slices.DeleteFunc(r.Sections, func(old Section) bool { return old.Name == s.Name }), s)
-	rank := func(name string) int {
-		if i := slices.Index(names, name); i >= 0 {
-			return i
+// Markdown writes the section as it stands in RESULTS.md.
+func (s *Section) Markdown() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s%s%s\n\n## %s\n\n", markBegin, s.Name, markEnd, s.Title)
+	for _, g := range s.Goals {
+		verdict := "missed"
+		if g.Figure <= g.Most {
+			verdict = "met"
 		}
-		return len(names)
+		fmt.Fprintf(&b, "* goal **%s**: %s ≤ %s, measured %s\n", verdict, g.What, number(g.Most), number(g.Figure))
 	}
-	slices.SortStableFunc(r.Sections, func(a, b Section) int { return cmp.Compare(rank(a.Name), rank(b.Name)) })
+	if len(s.Goals) > 0 {
+		b.WriteByte('\n')
+	}
+	s.table(&b)
+	for _, c := range s.Cases {
+		if c.What != "" {
+			fmt.Fprintf(&b, "* **%s**: %s\n", c.Name, c.What)
+		}
+	}
+	for _, note := range s.Notes {
+		fmt.Fprintf(&b, "* %s\n", note)
+	}
+	return b.String() + "\n"
+}
+
+// table has a column for every measure of the first case, and one for its ratio when it
+// is compared. A cell holds the median and, of several rounds, the range.
+func (s *Section) table(b *strings.Builder) {
+	if len(s.Cases) == 0 {
+		return
+	}
+	measures := s.Cases[0].Measures
+	b.WriteString("| case |")
+	rule := "|---|"
+	for _, m := range measures {
+		fmt.Fprintf(b, " %s |", m.Name)
+		rule += "--:|"
+		if m.Compared {
+			b.WriteString(" ratio |")
+			rule += "--:|"
+		}
+	}
+	b.WriteString("\n" + rule + "\n")
+	for i := range s.Cases {
+		c := &s.Cases[i]
+		fmt.Fprintf(b, "| %s |", c.Name)
+		for _, m := range measures {
+			fmt.Fprintf(b, " %s |", cell(s.Find(c.Name, m.Name)))
+			if m.Compared {
+				fmt.Fprintf(b, " %s |", cell(s.Ratios(c, m.Name)))
+			}
+		}
+		b.WriteByte('\n')
+	}
+	b.WriteByte('\n')
+}
+
+func cell(rounds []float64) string {
+	if len(rounds) < 2 {
+		return number(Median(rounds))
+	}
+	return fmt.Sprintf("%s (%s – %s)", number(Median(rounds)), number(slices.Min(rounds)), number(slices.Max(rounds)))
+}
+
+// number writes about three digits, and nothing for a figure that was not taken.
+func number(f float64) string {
+	digits := 3
+	for _, limit := range []float64{1, 10, 100} {
+		if math.Abs(f) >= limit {
+			digits--
+		}
+	}
+	switch {
+	case math.IsNaN(f):
+		return ""
+	case f == math.Trunc(f):
+		digits = 0
+	}
+	return strconv.FormatFloat(f, 'f', digits, 64)
+}
+
+// A line like this stands above every section of RESULTS.md.
+const (
+	markBegin = "<!-- section "
+	markEnd   = " -->"
+)
+
+// Put writes the section into RESULTS.md in dir, in the place of the earlier one of its
+// name or at the end. The other sections stay.
+func (s *Section) Put(dir string) error {
+	path := filepath.Join(dir, "RESULTS.md")
+	text, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		text, err = []byte("# Measurements\n\n"), nil
+	}
+	if err != nil {
+		return fmt.Errorf("read earlier results: %w", err)
+	}
+	parts := strings.Split(string(text), markBegin)
+	at := slices.IndexFunc(parts, func(p string) bool { return strings.HasPrefix(p, s.Name+markEnd) })
+	section := strings.TrimPrefix(s.Markdown(), markBegin)
+	if at < 0 {
+		parts = append(parts, section)
+	} else {
+		parts[at] = section
+	}
+	for i := range parts {
+		parts[i] = strings.TrimRight(parts[i], "\n") + "\n\n"
+	}
+	all := strings.TrimRight(strings.Join(parts, markBegin), "\n") + "\n"
+	if err := os.WriteFile(path+".new", []byte(all), 0o644); err != nil {
+		return fmt.Errorf("write results: %w", err)
+	}
+	return os.Rename(path+".new", path)
+}
+
+// made describes the run and the machine.
+func made(command, load string) string {
+	return fmt.Sprintf("made: %s, `%s`, on %s, %d cores, %s; load average before: %s", time.Now().UTC().Format("2006-01-02 15:04 MST"),
+		command, processor(), runtime.NumCPU(), runtime.Version(), load)
+}
+
+func processor() string {
+	text, _ := os.ReadFile("/proc/cpuinfo") // without it the processor is unknown
+	if _, rest, found := strings.Cut(string(text), "model name"); found {
+		line, _, _ := strings.Cut(rest, "\n")
+		return strings.Trim(line, "\t :")
+	}
+	return "an unknown processor"
+}
+
+func loadAverage() string {
+	text, _ := os.ReadFile("/proc/loadavg") // without it the load is empty
+	first, _, _ := strings.Cut(string(text), " ")
+	return first
 }

@@ -3,7 +3,7 @@
 # from Debian's or Ubuntu's packages, otherwise by telling what to install. promtool,
 # a single file, comes from Debian's package into bin/tools, for root or not.
 #
-#   deploy/install-missing.sh postgres|cc|curl|promtool|wrk|perf|nginx|redis ...
+#   deploy/install-missing.sh postgres|cc|curl|promtool|wrk|nginx|redis ...
 set -euo pipefail
 
 tools=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)/bin/tools
@@ -139,16 +139,6 @@ for what in "$@"; do
         exit 1
       fi
       ;;
-    perf)
-      command -v perf >/dev/null && continue
-      if can_install; then
-        { apt update && { apt install linux-perf || apt install linux-tools-generic; }; } >&2
-      fi
-      if ! command -v perf >/dev/null; then
-        echo "No perf found, which the benchmarks count system calls with. Install it (Debian: sudo apt-get install linux-perf, Ubuntu: linux-tools-generic) and try again." >&2
-        exit 1
-      fi
-      ;;
     nginx | redis)
       server=nginx
       [[ $what == redis ]] && server=redis-server
@@ -162,7 +152,7 @@ for what in "$@"; do
       fi
       ;;
     *)
-      echo "usage: $0 postgres|cc|curl|promtool|wrk|perf|nginx|redis ..." >&2
+      echo "usage: $0 postgres|cc|curl|promtool|wrk|nginx|redis ..." >&2
       exit 2
       ;;
   esac

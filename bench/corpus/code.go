@@ -9,8 +9,8 @@ const (
 	codeDigits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 )
 
-// AppendCode appends the code of link number n, below 3.5e12. Links of different numbers have
-// different codes, and neighbours are not alike.
+// AppendCode appends the code of link number n, below 3.5e12. Links of different numbers
+// have different codes, and the codes of neighbours are not similar.
 func AppendCode(dst []byte, n uint64) []byte {
 	n = n * codeStep % codeSpace
 	for range CodeLength {

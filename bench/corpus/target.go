@@ -52,7 +52,7 @@ func plain(s string) bool {
 	return true
 }
 
-// tracking is what half of all links end in.
+// tracking holds the query strings of half of all links.
 var tracking = []string{
 	"?utm_source=newsletter&utm_medium=email",
 	"?utm_source=x&utm_campaign=spring",
@@ -61,8 +61,8 @@ var tracking = []string{
 	"?lang=en&page=2",
 }
 
-// Append appends the target of link number n; it is unique but for hosts and paths
-// that end in a number by themselves.
+// Append appends the target of link number n, which is unique unless hosts and paths end
+// in a number.
 func (t *Targets) Append(dst []byte, n uint64) []byte {
 	start, random := len(dst), mix(n)
 	pick := func(of int) int {

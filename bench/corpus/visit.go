@@ -16,11 +16,10 @@ const (
 	Missing Access = "missing" // codes of the right shape that no link has, uniformly
 )
 
-// Hits reports whether what is visited are links.
+// Hits reports whether links are visited.
 func (a Access) Hits() bool { return a == Uniform || a == Zipfian }
 
-// Visits gives the codes of count visits to links 0 to links-1, one behind the
-// other.
+// Visits returns the codes of count visits to links 0 to links-1, one behind the other.
 func Visits(random *rand.Rand, access Access, links uint64, count int) ([]byte, error) {
 	var next func() uint64
 	switch access {
@@ -62,10 +61,10 @@ const browserHeaders = "User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Ge
 	"Sec-Fetch-User: ?1\r\n" +
 	"Priority: u=0, i\r\n"
 
-// Head is what a request begins with, up to the code.
+// Head begins every request; the code follows.
 const Head = "GET /"
 
-// Tail gives what follows the code in a request.
+// Tail returns the part of a request behind the code.
 func (h Headers) Tail() (string, error) {
 	const always = " HTTP/1.1\r\nHost: wayp.example\r\n"
 	switch h {

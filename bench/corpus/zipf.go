@@ -5,14 +5,14 @@ import (
 	"math/rand/v2"
 )
 
-// Zipf draws ranks 0 to n-1, the rank k with a probability proportional to
-// 1/(k+1): the exponent is 1, which math/rand's Zipf does not do. It needs no table: Hörmann and
+// Zipf draws ranks 0 to n-1, the rank k with a probability proportional to 1/(k+1): the
+// exponent is 1, which math/rand's Zipf excludes. It needs no table: Hörmann and
 // Derflinger, Rejection-inversion to generate variates from monotone discrete
 // distributions, 1996. One goroutine uses it.
 type Zipf struct {
 	random   *rand.Rand
 	n        uint64
-	from, to float64 // of what is drawn uniformly
+	from, to float64 // bounds of the uniform draw
 	sure     float64
 }
 

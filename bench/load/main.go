@@ -1,9 +1,9 @@
 //go:build linux
 
 // Command load lets k6 put the load on a whole system that every release must bear:
-// users that follow links and create some, more and more of them, suddenly twice as
-// many, and for long. It fails when a threshold of load.js is crossed, and writes
-// results/load.json and RESULTS.md when all of it went well.
+// users that follow links and create some, more and more of them, suddenly twice as many,
+// and for long. It fails when a threshold of load.js is crossed, and writes RESULTS.md
+// otherwise.
 package main
 
 import (
@@ -17,21 +17,13 @@ import (
 	"strings"
 
 	"waypost/bench"
-	"waypost/bench/devsystem"
 )
 
-func main() { bench.Main("load", parseOptions, measure) }
+func main() { bench.Main("load", measure, os.Args[1:]) }
 
 type options struct {
 	bench.Options
 	k6, script string
-}
-
-func parseOptions(args []string) (o options, err error) {
-	flags := o.Flags("load", "the system", bench.Names(sections))
-	flags.StringVar(&o.k6, "k6", "bin/tools/k6", "the program k6")
-	flags.StringVar(&o.script, "script", "bench/load/load.js", "what k6 runs")
-	return o, o.Parse(flags, args)
 }
 
 // patterns are those of load.js.
@@ -41,29 +33,35 @@ var patterns = []struct{ name, what string }{
 	{"soak", "20 users for five minutes."},
 }
 
-const method = `k6 plays users that follow 100 links on two edges in four requests of five, and create a link in the fifth, with a pause of 0.1 s after each. A whole system runs as
-` + "`waypost dev`" + ` starts it; k6 shares the machine. The thresholds are those that every release must keep, a floor and no goal: p95 below 500 ms, p99
-below 1 s, more than 100 requests a second, less than 1 % errors, more than 99 % of checks passed.
-`
-
-var sections = []bench.Part[*options]{{Name: "load", Measure: playAll}}
-
-func measure(ctx context.Context, o options) error {
-	return bench.Run(ctx, &o.Options, bench.Study[*options]{Title: "Load", Method: method, Sections: sections}, &o)
+func measure(ctx context.Context, args []string) error {
+	o := &options{}
+	flags := o.Flags("load")
+	flags.StringVar(&o.k6, "k6", "bin/tools/k6", "the program k6")
+	flags.StringVar(&o.script, "script", "bench/load/load.js", "the script for k6")
+	if err := o.Parse(flags, args); err != nil {
+		return err
+	}
+	return o.Run(ctx, []bench.Part{{Name: "load", Measure: o.playAll}})
 }
 
-func playAll(ctx context.Context, o *options) (_ bench.Section, err error) {
-	dir, remove, err := o.TempDir()
+func (o *options) playAll(ctx context.Context) (_ bench.Section, err error) {
+	dir, err := o.TempDir()
 	if err != nil {
 		return bench.Section{}, err
 	}
-	defer func() { err = errors.Join(err, remove()) }()
-	s, err := devsystem.Start(ctx, dir, "load")
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	binary, err := bench.BuildWaypost(ctx, dir)
+	if err != nil {
+		return bench.Section{}, err
+	}
+	s, err := bench.StartSystem(ctx, binary, dir)
 	if err != nil {
 		return bench.Section{}, err
 	}
 	defer func() { err = errors.Join(err, s.Stop()) }()
-	out := bench.Section{Title: "80 % redirects, 20 % creates"}
+	out := bench.Section{Title: "Load: 80 % redirects, 20 % creates", Notes: []string{
+		"k6 plays users that follow 100 links on two edges and create a link in one request of five, with a pause of 0.1 s after each; it shares the machine",
+	}}
 	for _, p := range patterns {
 		sum, err := o.play(ctx, s, p.name, filepath.Join(dir, p.name+".json"))
 		if err != nil {
@@ -76,7 +74,7 @@ func playAll(ctx context.Context, o *options) (_ bench.Section, err error) {
 }
 
 // play lets k6 run one pattern. It fails when k6 does, as for a threshold.
-func (o *options) play(ctx context.Context, s *devsystem.System, pattern, summaryFile string) (sum summary, err error) {
+func (o *options) play(ctx context.Context, s *bench.System, pattern, summaryFile string) (sum summary, err error) {
 	var edges []string
 	for _, e := range s.State.Edges {
 		edges = append(edges, e.URL)
@@ -91,7 +89,7 @@ func (o *options) play(ctx context.Context, s *devsystem.System, pattern, summar
 	k6.Stdout, k6.Stderr = os.Stderr, os.Stderr
 	runErr := k6.Run()
 	if runErr != nil {
-		runErr = fmt.Errorf("k6: %w", runErr) // it says itself which threshold was crossed
+		runErr = fmt.Errorf("k6: %w", runErr) // k6 has said which threshold was crossed
 	}
 	text, err := os.ReadFile(summaryFile)
 	if err == nil {
@@ -100,7 +98,7 @@ func (o *options) play(ctx context.Context, s *devsystem.System, pattern, summar
 	return sum, errors.Join(runErr, err)
 }
 
-// summary is what we need of k6's.
+// summary holds the used part of k6's summary.
 type summary struct {
 	Metrics map[string]struct {
 		Values map[string]float64 `json:"values"`
@@ -114,7 +112,7 @@ func (s *summary) report(name, what string) bench.Case {
 		return bench.Measure{Name: name, Rounds: []float64{figure}}
 	}
 	return bench.Case{
-		Name: name, What: what, Base: "ramp", Requests: int64(s.value("http_reqs", "count")),
+		Name: name, What: what,
 		Measures: []bench.Measure{
 			measure("requests per second", s.value("http_reqs", "rate")),
 			measure("p50 in ms", s.value("http_req_duration", "med")),

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// conn is a connection, and the request that is under way on it.
+// conn is a connection with its current request.
 type conn struct {
 	fd      int
 	due     time.Duration
@@ -72,7 +72,7 @@ var (
 	lengthName = []byte("\r\ncontent-length:")
 )
 
-// answerLength gives the length of the answer that b begins with, 0 when its head is
+// answerLength returns the length of the answer at the start of b, 0 when its head is
 // not complete.
 func answerLength(b []byte, status int) (int, error) {
 	end := bytes.Index(b, headEnd)

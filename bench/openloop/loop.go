@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// loop is a run under way. One thread owns it.
+// loop is the state of a run. One thread owns it.
 type loop struct {
 	cfg    Config
 	epoll  int
@@ -65,11 +65,11 @@ func (l *loop) close() error {
 	return err
 }
 
-// due is when a request is meant to be sent, after the start.
+// due returns the time after the start at which a request is due.
 func (l *loop) due(n int) time.Duration { return time.Duration(float64(n) * l.every) }
 
-// greet has one request answered on each connection, one after the other, which are not counted: what a server has to do for
-// a new connection is over before the first of those that are.
+// greet sends one request on each connection, one after the other, that is not counted,
+// so that the server's work for a new connection is over before the first counted one.
 func (l *loop) greet(ctx context.Context) error {
 	for i := range l.conns {
 		k := &l.conns[i]

@@ -1,14 +1,15 @@
 //go:build linux
 
-// Package openloop sends HTTP requests at fixed times, whatever becomes of the
-// answers, and measures from the time at which a request was meant to be sent. A server that
-// stalls is charged with all who would have come meanwhile, and not only with those that a
-// client in a closed loop had let through (coordinated omission).
+// Package openloop sends HTTP requests at fixed times, regardless of the answers, and
+// measures from the time at which a request was due. A server that stalls is charged with
+// all requests that come meanwhile, and not only with those of a client in a closed loop
+// (coordinated omission).
 //
-// It sends one request at a time on a connection, after one that is not counted; when all are busy, requests wait
-// their turn, with their clock running. One thread does it all, with epoll and timers of
-// nanoseconds, because Go's own timers are coarser than what is measured here. On a processor of its own it need not sleep
-// at all, so that neither falling asleep nor waking up is measured.
+// It sends one request at a time on a connection, after one that is not counted; when all
+// connections are busy, requests wait their turn with their clock running. One thread
+// does all the work, with epoll and timers of nanoseconds, because Go's own timers are
+// coarser than the measured times. On a processor of its own the thread need not sleep,
+// so that neither falling asleep nor waking up is measured.
 package openloop
 
 import (
@@ -49,7 +50,8 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 	// The thread's timers are made exact; it ends with the goroutine.
 	done := make(chan error, 1)
 	result := &Result{waits: make([]time.Duration, 0, total), late: make([]time.Duration, 0, total)}
-	// What the client itself is held up by is no delay of the server's: nothing is collected meanwhile.
+	// No garbage is collected meanwhile, because a pause of the client would look like
+	// one of the server.
 	runtime.GC()
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	go func() {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Result is how long the requests of a run have taken. One goroutine uses it.
+// Result holds the durations of a run's requests. One goroutine uses it.
 type Result struct {
 	waits  []time.Duration // from when a request was meant to be sent to its answer
 	late   []time.Duration // from then to when it was sent

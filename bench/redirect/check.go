@@ -16,41 +16,41 @@ import (
 	"waypost/bench/corpus"
 )
 
-// expectation is where a server must lead.
+// expectation says how a server must answer.
 type expectation struct {
 	status   int
-	constant string                            // the same for all codes; empty:
-	location func(dst []byte, n uint64) []byte // that of the link; nil: nowhere
-	skip     func(code []byte) bool            // codes of which nothing is expected; may be nil
+	constant string                            // target of all codes, unless
+	location func(dst []byte, n uint64) []byte // appends the target of link n
+	skip     func(code []byte) bool            // codes with any answer; may be nil
 }
 
-// check asks for a sample of what the load asks for, and compares the answers.
+// check requests a sample of the load's codes and compares the answers.
 func (c *contender) check(ctx context.Context) error {
 	const sample = 300
-	tail, err := c.load.headers.Tail()
+	tail, err := c.headers.Tail()
 	if err != nil {
 		return err
 	}
 	conn, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "tcp", c.target.addr)
 	if err != nil {
-		return fmt.Errorf("connecting: %w", err)
+		return fmt.Errorf("connect: %w", err)
 	}
-	defer func() { _ = conn.Close() }() // all that matters was read
+	defer func() { _ = conn.Close() }() // the answers were read
 	if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
-		return fmt.Errorf("setting a deadline: %w", err)
+		return fmt.Errorf("set a deadline: %w", err)
 	}
 	r := bufio.NewReader(conn)
 	for range sample {
-		n := rand.Uint64N(uint64(c.load.links))
-		if c.load.access == corpus.Missing {
-			n += uint64(c.load.links)
+		n := rand.Uint64N(uint64(c.links))
+		if c.access == corpus.Missing {
+			n += uint64(c.links)
 		}
 		code := corpus.AppendCode(nil, n)
 		if c.expect.skip != nil && c.expect.skip(code) {
 			continue
 		}
 		if _, err := io.WriteString(conn, corpus.Head+string(code)+tail); err != nil {
-			return fmt.Errorf("asking for %s: %w", code, err)
+			return fmt.Errorf("request %s: %w", code, err)
 		}
 		if err := c.expect.compare(r, n); err != nil {
 			return fmt.Errorf("the answer to %s: %w", code, err)

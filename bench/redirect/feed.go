@@ -20,23 +20,21 @@ import (
 	"waypost/replication"
 )
 
-// openReplica opens a replica with the settings that an edge has, and so many bytes for its lookup table; 0: as many as it takes
-// by default.
-func openReplica(dir string, lookup int64, meters prometheus.Registerer) (*replica.DB, error) {
+// openReplica opens a replica with the settings of an edge.
+func openReplica(dir string, meters prometheus.Registerer) (*replica.DB, error) {
 	db, err := replica.Open(replica.Config{
-		Dir:         dir,
-		LookupBytes: lookup,
-		Registerer:  meters,
-		Logger:      slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Dir:        dir,
+		Registerer: meters,
+		Logger:     slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
 	if err != nil {
-		return nil, fmt.Errorf("opening the replica: %w", err)
+		return nil, fmt.Errorf("open the replica: %w", err)
 	}
 	return db, nil
 }
 
-// feed is the source that a replica follows: links by number, and an endless row
-// of changes that takes one link after the other and gives it a new target.
+// feed is the source that a replica follows: links by number, and an endless row of
+// changes, each of which sets a new target for another link.
 type feed struct {
 	targets *corpus.Targets
 	links   uint64
@@ -44,7 +42,7 @@ type feed struct {
 	digest  uint64
 	changed uint64 // since the last snapshot
 	buf     []byte
-	records [][]byte // of a transaction; used again, since the edge that is measured makes no garbage of them either
+	records [][]byte // of a transaction; used again, to make no garbage
 }
 
 func newFeed(targetsFile string, links int) (*feed, error) {
@@ -56,12 +54,12 @@ func newFeed(targetsFile string, links int) (*feed, error) {
 	return &feed{targets: targets, links: uint64(links), at: waypost.Position{Epoch: epoch, Seq: 1, Stamp: 1}}, nil
 }
 
-// resume goes on where a replica stands that another process has filled.
+// resume goes on at the position of a replica that another process has filled.
 func (f *feed) resume(db *replica.DB) {
 	f.at, f.digest = db.Position(), db.Digest()
 }
 
-// location appends where a link leads after so many changes.
+// location appends the target of a link after that number of changes.
 func (f *feed) location(dst []byte, n, version uint64) []byte {
 	return f.targets.Append(dst, n+version*f.links)
 }
@@ -73,9 +71,7 @@ func stamp(n, version uint64) uint64 {
 	return x ^ x>>29
 }
 
-// record encodes a link at the feed's position.
-func (f *feed) record(n, version uint64) []byte { return f.appendRecord(nil, n, version) }
-
+// appendRecord encodes a link at the feed's position.
 func (f *feed) appendRecord(dst []byte, n, version uint64) []byte {
 	f.buf = f.location(corpus.AppendCode(f.buf[:0], n), n, version)
 	return replication.AppendRecord(dst, &waypost.Record{
@@ -85,7 +81,7 @@ func (f *feed) appendRecord(dst []byte, n, version uint64) []byte {
 	})
 }
 
-// bySlot gives the numbers of all links, slot by slot, as a snapshot has them.
+// bySlot returns the numbers of all links, slot by slot, as a snapshot has them.
 func (f *feed) bySlot() []uint32 {
 	slots, begins := make([]uint16, f.links), [waypost.Slots + 1]int{}
 	var code []byte
@@ -105,19 +101,20 @@ func (f *feed) bySlot() []uint32 {
 	return order
 }
 
-// slotRange is what a snapshot brings at once: the records of some slots.
+// slotRange holds the records of some slots, which a snapshot brings at once.
 type slotRange struct {
 	records [][]byte
 	digest  uint64
 	next    int // the slot behind them
 }
 
-// ranges makes the records of a snapshot, in the order that bySlot gives. Each is good until the next.
+// ranges makes the records of a snapshot in the order of bySlot. Each range is valid
+// until the next.
 func (f *feed) ranges(order []uint32) iter.Seq[slotRange] {
 	return func(yield func(slotRange) bool) {
 		var r slotRange
 		for i, n := range order {
-			r.records = append(r.records, f.record(uint64(n), 0))
+			r.records = append(r.records, f.appendRecord(nil, uint64(n), 0))
 			r.digest ^= stamp(uint64(n), 0)
 			slot, next := f.slot(n), waypost.Slots
 			if i+1 < len(order) {
@@ -139,34 +136,35 @@ func (f *feed) slot(n uint32) int {
 	return int(waypost.Slot(waypost.KindLink, waypost.DefaultDomain, f.buf))
 }
 
-// snapshot restores a replica, or restores it anew, the way that an edge does.
+// snapshot restores a replica the way that an edge does.
 func (f *feed) snapshot(ctx context.Context, db *replica.DB, ranges iter.Seq[slotRange]) (err error) {
 	r, err := db.Restore(ctx, replication.Cluster{1})
 	if err != nil {
-		return fmt.Errorf("beginning a snapshot: %w", err)
+		return fmt.Errorf("begin a snapshot: %w", err)
 	}
 	defer func() { err = errors.Join(err, r.Abort()) }() // nothing after Commit
 	var digest uint64
 	for part := range ranges {
 		digest ^= part.digest
 		if err := r.Slots(ctx, part.records); err != nil {
-			return fmt.Errorf("filling the replica: %w", err)
+			return fmt.Errorf("fill the replica: %w", err)
 		}
 		if err := r.Keep(ctx, replication.Progress{Next: part.next, Lowest: f.at, Highest: f.at}); err != nil {
-			return fmt.Errorf("filling the replica: %w", err)
+			return fmt.Errorf("fill the replica: %w", err)
 		}
 	}
 	if err := r.Begin(ctx, f.at, f.at); err != nil {
-		return fmt.Errorf("filling the replica: %w", err)
+		return fmt.Errorf("fill the replica: %w", err)
 	}
 	if err := r.Commit(ctx, digest); err != nil {
-		return fmt.Errorf("completing the replica: %w", err)
+		return fmt.Errorf("complete the replica: %w", err)
 	}
 	f.digest, f.changed = digest, 0
 	return nil
 }
 
-// change applies one transaction, made at that time, that gives so many links a new target.
+// change applies one transaction, made at that time, in which that number of links get a
+// new target.
 func (f *feed) change(ctx context.Context, db *replica.DB, count int, at time.Time) error {
 	f.at.Seq++
 	f.at.Stamp = stamp(f.at.Seq, 0)
@@ -181,7 +179,7 @@ func (f *feed) change(ctx context.Context, db *replica.DB, count int, at time.Ti
 	}
 	t.Digest = f.digest
 	if err := db.Apply(ctx, &replication.Batch{Epoch: f.at.Epoch, Transactions: []replication.Transaction{t}}); err != nil {
-		return fmt.Errorf("applying changes: %w", err)
+		return fmt.Errorf("apply changes: %w", err)
 	}
 	return nil
 }

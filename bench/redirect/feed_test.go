@@ -14,11 +14,11 @@ import (
 
 const realLinks = "../../testdata/links.csv"
 
-func TestAReplicaFollowsTheFeed(t *testing.T) {
+func TestFeed_ReplicaFollows(t *testing.T) {
 	const links = 500
 	f, err := newFeed(realLinks, links)
 	require.NoError(t, err)
-	db, err := openReplica(t.TempDir(), 0, nil)
+	db, err := openReplica(t.TempDir(), nil)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, db.Close()) }()
 	require.NoError(t, f.snapshot(t.Context(), db, f.ranges(f.bySlot())))
@@ -48,7 +48,7 @@ func TestAReplicaFollowsTheFeed(t *testing.T) {
 	require.NoError(t, again.change(t.Context(), db, 20, time.Now()), "and goes on from there")
 }
 
-func TestLinksComeSlotBySlotAndOnce(t *testing.T) {
+func TestFeed_LinksComeSlotBySlotAndOnce(t *testing.T) {
 	f, err := newFeed(realLinks, 20_000)
 	require.NoError(t, err)
 	order, seen, last := f.bySlot(), map[uint32]bool{}, uint16(0)
@@ -60,7 +60,3 @@ func TestLinksComeSlotBySlotAndOnce(t *testing.T) {
 		last, seen[n] = slot, true
 	}
 }
-
-// serveApp serves an app in this process and gives its address.
-
-// fakeRedis answers GET from a map, and OK to everything else.

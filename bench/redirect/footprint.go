@@ -18,36 +18,71 @@ import (
 	"waypost/bench/corpus"
 )
 
-// footprint measures what links take of disk and memory, and how long an edge takes
-// to its first redirect.
-func footprint(ctx context.Context, l *lab, links int) (_ bench.Section, err error) {
+// footprint measures the disk and memory of a link, and the time from the start of an
+// edge to its first redirect.
+func (l *lab) footprint(ctx context.Context, links int) (s bench.Section, err error) {
+	s.Title = fmt.Sprintf("Disk, memory and start with %s links", count(links))
+	s.Notes = []string{"targets of 90 bytes on average; the edge has one processor"}
+	for _, build := range []string{l.self, l.o.Before} {
+		if build == "" {
+			continue
+		}
+		suffix := ""
+		if build != l.self {
+			suffix = ", before"
+		}
+		cases, err := l.footprintOf(ctx, build, links)
+		if err != nil {
+			return s, err
+		}
+		for _, c := range cases {
+			if suffix != "" {
+				c.Base, c.What = c.Name, ""
+			}
+			c.Name += suffix
+			s.Cases = append(s.Cases, c)
+		}
+	}
+	if links >= million {
+		s.AddGoal(diskPerLink, "figure", 75)
+		s.AddGoal(memoryPerLink, "figure", 130)
+		s.AddGoal(startWarm, "figure", 2)
+		s.AddGoal(startCold, "figure", 2)
+	}
+	return s, nil
+}
+
+const (
+	diskPerLink   = "disk, bytes per link"
+	memoryPerLink = "memory, bytes per link"
+	startWarm     = "start to first redirect, s"
+	startCold     = "the same, files not in memory, s"
+)
+
+func (l *lab) footprintOf(ctx context.Context, build string, links int) ([]bench.Case, error) {
 	const fewLinks = 1000
-	few, err := l.startEdge(ctx, fewLinks)
+	without, _, err := l.memoryUnderLoad(ctx, build, fewLinks)
 	if err != nil {
-		return bench.Section{}, err
+		return nil, err
 	}
-	without, err := l.memoryUnderLoad(ctx, few, fewLinks)
-	if err := errors.Join(err, few.stop()); err != nil {
-		return bench.Section{}, err
-	}
-	dir, err := l.replica(ctx, links)
+	with, table, err := l.memoryUnderLoad(ctx, build, links)
 	if err != nil {
-		return bench.Section{}, err
+		return nil, err
+	}
+	dir, err := l.replica(ctx, build, links)
+	if err != nil {
+		return nil, err
 	}
 	disk, err := diskBytes(dir)
 	if err != nil {
-		return bench.Section{}, err
-	}
-	journal, err := os.MkdirTemp(l.dir, "clicks-")
-	if err != nil {
-		return bench.Section{}, fmt.Errorf("making a directory for clicks: %w", err)
+		return nil, err
 	}
 	var warm, cold []float64
 	for range min(3, l.o.Rounds) {
 		for _, forget := range []bool{true, false} {
-			seconds, err := l.timeStart(ctx, links, dir, journal, forget)
+			seconds, err := l.timeStart(ctx, edgeOptions{build: build, links: links, ship: l.sink.url}, dir, forget)
 			if err != nil {
-				return bench.Section{}, err
+				return nil, err
 			}
 			if forget {
 				cold = append(cold, seconds)
@@ -56,81 +91,70 @@ func footprint(ctx context.Context, l *lab, links int) (_ bench.Section, err err
 			}
 		}
 	}
-	begun := time.Now()
-	t, err := l.startEdgeIn(ctx, links, dir, journal)
+	one := func(name, what string, rounds ...float64) bench.Case {
+		return bench.Case{Name: name, What: what, Measures: []bench.Measure{{Name: "figure", Compared: true, Rounds: rounds}}}
+	}
+	perLink := func(bytes int64) float64 { return float64(bytes) / float64(links) }
+	return []bench.Case{
+		one(diskPerLink, "the sizes of all files of a replica that a snapshot made, after compaction.", perLink(disk)),
+		one(memoryPerLink, fmt.Sprintf("the memory of an edge under load (Pss), less that of an edge with %s links.", count(fewLinks)), perLink(with-without)),
+		one("memory of the edge, MB", "the same, with nothing taken off.", float64(with)/1e6),
+		one("lookup table, bytes per link", "as the table counts them.", table/float64(links)),
+		one(startWarm, "from the start of the process to the first 302 for a client that tries all the time.", warm...),
+		one(startCold, "the system was told before to forget the replica's files.", cold...),
+	}, nil
+}
+
+// memoryUnderLoad returns the memory of an edge after some seconds of load, once it has
+// stopped growing, and the bytes of its lookup table.
+func (l *lab) memoryUnderLoad(ctx context.Context, build string, links int) (memory int64, table float64, err error) {
+	t, err := l.startEdge(ctx, edgeOptions{build: build, links: links, ship: l.sink.url})
 	if err != nil {
-		return bench.Section{}, err
+		return 0, 0, err
 	}
 	defer func() { err = errors.Join(err, t.stop()) }()
-	if err := t.loaded(ctx); err != nil {
-		return bench.Section{}, err
+	length := 5 * time.Second
+	if l.o.Try {
+		length = time.Second
 	}
-	loaded := []float64{time.Since(begun).Seconds()}
-	with, err := l.memoryUnderLoad(ctx, t, links)
-	if err != nil {
-		return bench.Section{}, err
+	if _, err := l.visit(ctx, &contender{target: t, access: corpus.Uniform, links: links, headers: corpus.Browser}, length); err != nil {
+		return 0, 0, err
 	}
-
-	held, err := t.metric("waypost_replica_lookup_entries")
-	if err != nil {
-		return bench.Section{}, err
+	if table, err = t.metric("waypost_replica_lookup_bytes"); err != nil {
+		return 0, 0, err
 	}
-	table, err := t.metric("waypost_replica_lookup_bytes")
-	if err != nil {
-		return bench.Section{}, err
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	same := 0
+	for end := time.Now().Add(time.Minute); same < 4 && time.Now().Before(end); {
+		now, err := bench.Memory(t.pids...)
+		if err != nil {
+			return 0, 0, err
+		}
+		if change := now - memory; max(change, -change) < 1<<20+now/500 {
+			same++
+		} else {
+			same = 0
+		}
+		memory = now
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return 0, 0, ctx.Err()
+		}
 	}
-
-	perLink := float64(with-without) / float64(links)
-	one := func(name, what string, rounds ...float64) bench.Case {
-		return bench.Case{Name: name, What: what, Measures: []bench.Measure{{Name: "figure", Rounds: rounds}}}
-	}
-	s := bench.Section{
-		Title:    fmt.Sprintf("Disk, memory and start with %s links", count(links)),
-		Settings: []bench.Setting{{Name: "links", Value: fmt.Sprintf("%s, targets of 90 bytes on average", count(links))}},
-		Cases: []bench.Case{
-			one("disk, bytes per link", "the sizes of all files of a replica made by a snapshot, once compaction has ended.", float64(disk)/float64(links)),
-			one("memory, bytes per link", fmt.Sprintf("the memory of an edge after 5 s of load (Pss), less that of one with %s links.", count(fewLinks)), perLink),
-			one("memory of the edge, MB", "the same, without taking anything off.", float64(with)/1e6),
-			one("links in the lookup table", "", held),
-			one("lookup table, bytes per link in it", "as it counts itself.", table/max(1, held)),
-			one("start to lookup table loaded, s", "from the start of the process, with nothing asked of it meanwhile.", loaded...),
-			one("start to first redirect, s", "from the start of the process to the first 302 to a client that tries all the time.", warm...),
-			one("the same, files not in memory, s", "the system was told to forget the replica's files before.", cold...),
-		},
-	}
-	if err := s.Compare(); err != nil {
-		return bench.Section{}, err
-	}
-	s.Goals = []bench.Goal{
-		{What: "disk bytes per link", Most: 75, Figure: s.Cases[0].Measures[0].Summary.Median},
-		{What: "memory bytes per link", Most: 130, Figure: perLink},
-		{What: "seconds to the first redirect", Most: 2, Figure: s.Cases[6].Measures[0].Summary.Median},
-		{What: "the same, files not in memory", Most: 2, Figure: s.Cases[7].Measures[0].Summary.Median},
-	}
-	return s, nil
+	return memory, table, nil
 }
 
-// memoryUnderLoad is what a server holds once it has loaded what it loads, and was
-// asked for many links.
-func (l *lab) memoryUnderLoad(ctx context.Context, t *target, links int) (int64, error) {
-	if err := t.loaded(ctx); err != nil {
-		return 0, err
-	}
-	if _, err := l.visit(ctx, t, load{corpus.Uniform, links, corpus.Browser}, 5*time.Second); err != nil {
-		return 0, err
-	}
-	return l.steadyMemory(ctx, t)
-}
-
-// timeStart gives the seconds from the start of an edge to its first redirect.
-func (l *lab) timeStart(ctx context.Context, links int, dir, journal string, forget bool) (seconds float64, err error) {
+// timeStart returns the seconds from the start of an edge to its first redirect.
+func (l *lab) timeStart(ctx context.Context, o edgeOptions, dir string, forget bool) (seconds float64, err error) {
 	if forget {
 		if err := forgetFiles(dir); err != nil {
 			return 0, err
 		}
 	}
 	begun := time.Now()
-	t, err := l.startEdgeIn(ctx, links, dir, journal)
+	t, err := l.startEdgeIn(ctx, dir, o)
 	if err != nil {
 		return 0, err
 	}
@@ -140,12 +164,12 @@ func (l *lab) timeStart(ctx context.Context, links int, dir, journal string, for
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	defer client.CloseIdleConnections()
-	code := corpus.AppendCode(nil, uint64(links/2))
+	url := "http://" + t.addr + "/" + string(corpus.AppendCode(nil, uint64(o.links/2)))
 	for {
-		status, err := getOnce(ctx, client, t.addr, code)
+		status, err := getOnce(ctx, client, url)
 		passed := time.Since(begun)
 		if err == nil && status == http.StatusFound {
-			l.o.Log("first redirect after %s", passed.Round(time.Millisecond))
+			l.o.Logf("first redirect after %s", passed.Round(time.Millisecond))
 			return passed.Seconds(), nil
 		}
 		if passed > time.Minute {
@@ -154,7 +178,19 @@ func (l *lab) timeStart(ctx context.Context, links int, dir, journal string, for
 	}
 }
 
-// forgetFiles asks the system to drop what it keeps of files in memory.
+func getOnce(ctx context.Context, client *http.Client, url string) (int, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return 0, err
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	return res.StatusCode, res.Body.Close()
+}
+
+// forgetFiles asks the system to drop the files of a directory from its memory.
 func forgetFiles(dir string) error {
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -167,7 +203,7 @@ func forgetFiles(dir string) error {
 		return errors.Join(unix.Fdatasync(int(f.Fd())), unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED), f.Close())
 	})
 	if err != nil {
-		return fmt.Errorf("dropping files from memory: %w", err)
+		return fmt.Errorf("drop files from memory: %w", err)
 	}
 	return nil
 }

@@ -6,154 +6,169 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strconv"
 	"time"
 
 	"waypost/bench"
-	"waypost/bench/apart"
+	"waypost/bench/corpus"
 )
 
-// Sizes of replicas.
 const (
 	million    = 1_000_000
 	tenMillion = 10_000_000
+
+	connections = 64 // of wrk
 )
 
-// section is a part of the measurements that can be made by itself.
-type section struct {
-	name  string
-	quick bool
-	links int
-	run   func(ctx context.Context, l *lab, links int) (bench.Section, error)
+// options are the flags of the program.
+type options struct {
+	bench.Options
+	Before string        // another build of this program; "" for none
+	Round  time.Duration // of wrk, whole seconds
 }
 
-var (
-	all = []section{
-		{"uniform-1m", true, million, hitsUniform},
-		{"zipf-1m", true, million, hitsZipf},
-		{"clicks-1m", false, million, clickCost},
-		{"misses-1m", true, million, misses},
-		{"rivals-1m", false, million, rivals},
-		{"latency-1m", true, million, latencyUniform},
-		{"latency-zipf-1m", false, million, latencyZipf},
-		{"during-1m", false, million, during},
-		{"bounded-1m", false, million, bounded},
-		{"syscalls-1m", false, million, sysCalls},
-		{"profile-1m", true, million, profile},
-		{"uniform-10m", false, tenMillion, hitsUniform},
-		{"zipf-10m", false, tenMillion, hitsZipf},
-		{"clicks-10m", false, tenMillion, clickCost},
-		{"misses-10m", false, tenMillion, misses},
-		{"latency-10m", false, tenMillion, latencyUniform},
-		{"during-10m", false, tenMillion, during},
-		{"bounded-10m", false, tenMillion, bounded},
-		{"footprint-10m", false, tenMillion, footprint},
-		{"profile-10m", false, tenMillion, profile},
+func parseOptions(args []string) (o options, err error) {
+	flags := o.Flags("redirect")
+	flags.StringVar(&o.Before, "before", "", "another build of this program, whose edge is measured as well")
+	flags.DurationVar(&o.Round, "round", time.Second, "length of a round at saturation, whole seconds")
+	if err := o.Parse(flags, args); err != nil {
+		return o, err
 	}
-	quick = filter(all, func(s section) bool { return s.quick })
-)
-
-func filter(of []section, keep func(section) bool) (out []section) {
-	for _, s := range of {
-		if keep(s) {
-			out = append(out, s)
-		}
+	if o.Round < time.Second || o.Round > time.Minute || o.Round%time.Second != 0 {
+		return o, errors.New("-round must be 1s to 60s, in whole seconds")
 	}
-	return out
+	return o, nil
 }
 
-func names(of []section) (out []string) {
-	for _, s := range of {
-		out = append(out, s.name)
-	}
-	return out
-}
-
-// lab is where the sections of one run are measured.
+// lab holds what the sections of a run share.
 type lab struct {
-	o      options
-	dir    string
-	filled map[int]bool // sizes of replicas that are there
-	sink   *sink
-	apart  *apart.Halves // nil: all share all processors
-	source *target       // of snapshots, for edges that are started; nil: there is none
+	o          options
+	self       string // path of this program
+	dir        string
+	filled     map[string]bool // directories of replicas that are complete
+	sink       *sink
+	processors *bench.Processors
 }
 
-// setApart gives servers that are started from now on processors of their own, until together is called.
-func (l *lab) setApart() (together func() error, err error) {
-	h, err := apart.Split()
-	if err != nil {
-		return nil, err
+func (l *lab) sections() (parts []bench.Part) {
+	add := func(name string, links int, measure func(ctx context.Context, links int) (bench.Section, error)) {
+		if l.o.Try {
+			links /= 500
+		}
+		parts = append(parts, bench.Part{
+			Name: name, Full: links > million,
+			Measure: func(ctx context.Context) (bench.Section, error) { return measure(ctx, links) },
+		})
 	}
-	giveBack, err := h.Keep()
-	if err != nil {
-		return nil, err
+	for _, size := range []struct {
+		name  string
+		links int
+	}{{"1m", million}, {"10m", tenMillion}} {
+		add("uniform-"+size.name, size.links, func(ctx context.Context, links int) (bench.Section, error) {
+			return l.saturation(ctx, links, corpus.Uniform)
+		})
+		add("zipf-"+size.name, size.links, func(ctx context.Context, links int) (bench.Section, error) {
+			return l.saturation(ctx, links, corpus.Zipfian)
+		})
+		add("half-"+size.name, size.links, l.halfLoad)
+		add("work-"+size.name, size.links, l.atWork)
+		add("footprint-"+size.name, size.links, l.footprint)
 	}
-	l.apart = &h
-	return func() error {
-		l.apart = nil
-		return giveBack()
-	}, nil
+	return parts
 }
 
-// runSelf runs this program as a child, to its end.
-func (l *lab) runSelf(ctx context.Context, args ...string) error {
-	self, err := os.Executable()
-	if err != nil {
-		return fmt.Errorf("finding this program: %w", err)
-	}
-	cmd := exec.CommandContext(ctx, self, args...)
-	cmd.Stderr = os.Stderr
-	return cmd.Run()
-}
-
-const method = `A CPU figure is the user and system time that the server's processes used in a round, as the kernel counts it, divided by the
-requests that they answered in that round; it holds all that they do meanwhile, garbage collection and batches of clicks too. The client is wrk, another process,
-whose cost is not in it. Rounds of the cases of a table take turns, so that each is compared with its base of the same moment; a ratio is the
-median of those comparisons. Before the rounds, a sample of answers is compared byte for byte; a failed request in any round fails the run.
-
-Latency is measured by a client of our own that sends at fixed times, whatever becomes of the answers, and counts from when a request was
-meant to be sent. The server has one half of the machine's processors, and all others, clients, the sink of clicks and the source of snapshots, the other: what the server can do is what it can
-do with its half. Rounds begin after a pause, in which what the round before has left is done.
-
-"wrk's headers" is Host alone, "a browser's" the 13 lines that Firefox sends. Clicks are journaled, gathered into
-batches and shipped to a sink that acknowledges them. Targets have 90 bytes on average, codes 7.
-`
-
-// longest is what a run may take, where nothing hangs and the machine is not very slow.
-const longest = 50 * time.Minute
-
-// measure makes the sections.
-func measure(ctx context.Context, o options) (err error) {
+// measure runs the benchmark.
+func measure(ctx context.Context, args []string) (err error) {
+	const longest = 90 * time.Minute
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
-	if _, err := exec.LookPath("wrk"); err != nil {
-		return fmt.Errorf("wrk is missing, which deploy/install-missing.sh wrk installs: %w", err)
-	}
-	l := &lab{o: o, filled: map[int]bool{}}
-	dir, remove, err := o.TempDir()
-	if err != nil {
+	l := &lab{filled: map[string]bool{}}
+	if l.o, err = parseOptions(args); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, remove()) }()
-	l.dir = dir
+	if l.self, err = os.Executable(); err != nil {
+		return fmt.Errorf("find this program: %w", err)
+	}
+	if _, err := exec.LookPath("wrk"); err != nil {
+		return fmt.Errorf("wrk is missing; deploy/install-missing.sh wrk installs it: %w", err)
+	}
+	if l.dir, err = l.o.TempDir(); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(l.dir)) }()
+	var restore func() error
+	if l.processors, restore, err = bench.Split(); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, restore()) }()
 	if l.sink, err = newSink(); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, l.sink.close()) }()
-	return bench.Run(ctx, &o.Options, bench.Study[*lab]{Title: "Redirects", Method: method, Sections: sections()}, l)
+	return l.o.Run(ctx, l.sections())
 }
 
-func sections() (parts []bench.Part[*lab]) {
-	for _, s := range all {
-		parts = append(parts, bench.Part[*lab]{Name: s.name, Measure: func(ctx context.Context, l *lab) (bench.Section, error) {
-			links := s.links
-			if l.o.Try {
-				links /= 500
-			}
-			return s.run(ctx, l, links)
-		}})
+// replica returns a directory with a replica that a build of this program can serve. The
+// first of a size is made by that build, and the others share its tables, which never
+// change.
+func (l *lab) replica(ctx context.Context, build string, links int) (string, error) {
+	master := filepath.Join(l.dir, "replica-"+strconv.Itoa(links))
+	if build != l.self {
+		master += "-before"
 	}
-	return parts
+	if !l.filled[master] {
+		l.o.Logf("making a replica of %d links", links)
+		cmd := exec.CommandContext(ctx, build, partFill, "-dir", master, "-targets", l.o.Targets, "-links", strconv.Itoa(links))
+		cmd.Stderr = os.Stderr
+		if err := cmd.Run(); err != nil {
+			return "", errors.Join(fmt.Errorf("make a replica: %w", err), os.RemoveAll(master))
+		}
+		l.filled[master] = true
+	}
+	dir, err := os.MkdirTemp(l.dir, "clone-")
+	if err != nil {
+		return "", fmt.Errorf("make a directory for a replica: %w", err)
+	}
+	return dir, clone(master, dir)
+}
+
+// clone copies a replica that no process has open. Its tables are linked.
+func clone(from, to string) error {
+	err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(from, path)
+		if err != nil || name == "." {
+			return err
+		}
+		target := filepath.Join(to, name)
+		switch {
+		case d.IsDir():
+			return os.Mkdir(target, 0o755)
+		case filepath.Ext(name) == ".sst":
+			return os.Link(path, target)
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(target, data, 0o644)
+	})
+	if err != nil {
+		return fmt.Errorf("copy a replica: %w", err)
+	}
+	return nil
+}
+
+// count writes a number with commas.
+func count(n int) string {
+	if n < 1000 {
+		return fmt.Sprint(n)
+	}
+	return fmt.Sprintf("%s,%03d", count(n/1000), n%1000)
 }

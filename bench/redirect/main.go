@@ -1,28 +1,35 @@
 //go:build linux
 
+// Command redirect measures the redirects of an edge next to other servers: what one
+// costs and how long one takes at saturation and at half load, with and without clicks,
+// changes and snapshots, and what a link takes of memory and disk. README.md of package
+// bench says how to run it.
 package main
 
 import (
-	"context"
 	"os"
 
 	"waypost/bench"
 )
 
 func main() {
-	if len(os.Args) > 1 {
-		if play := parts[os.Args[1]]; play != nil {
-			bench.Main(os.Args[1], func(args []string) ([]string, error) { return args[1:], nil }, play)
-			return
-		}
+	name, args := "redirect", os.Args[1:]
+	if len(args) > 0 && (args[0] == partServe || args[0] == partFill) {
+		name, args = args[0], args[1:]
 	}
-	bench.Main("redirect", parseOptions, measure)
+	run := measure
+	switch name {
+	case partServe:
+		run = serve
+	case partFill:
+		run = fill
+	}
+	bench.Main(name, run, args)
 }
 
-// Parts that a child process plays.
+// Parts that a child process plays. Another build of this program can play them too, so
+// that their flags stay the same.
 const (
 	partServe = "serve"
 	partFill  = "fill"
 )
-
-var parts = map[string]func(ctx context.Context, args []string) error{partServe: serve, partFill: fill}

@@ -10,13 +10,19 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/valyala/fasthttp"
+
+	"waypost/bench/corpus"
 )
 
-// redisServer asks Redis for every request: one GET on a connection from a pool.
+// redisServer sends one GET to Redis for every request, on a pooled connection.
 type redisServer struct {
 	fastServer
 	socket string
@@ -41,7 +47,7 @@ func (s *redisServer) handle(ctx *fasthttp.RequestCtx) {
 	}
 	target, found, err := c.get(code)
 	switch {
-	case err != nil: // the connection is of no use any more
+	case err != nil: // the connection is dropped
 		ctx.SetStatusCode(fasthttp.StatusServiceUnavailable)
 		return
 	case !found:
@@ -77,7 +83,7 @@ func (s *redisServer) close() error {
 	return errors.Join(errs...)
 }
 
-// redisConn speaks as much of Redis' protocol as GET and SET need (RESP 2).
+// redisConn speaks GET and SET of Redis' protocol (RESP 2).
 type redisConn struct {
 	conn  net.Conn
 	r     *bufio.Reader
@@ -88,7 +94,7 @@ type redisConn struct {
 func dialRedis(ctx context.Context, socket string) (*redisConn, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	if err != nil {
-		return nil, fmt.Errorf("connecting to Redis: %w", err)
+		return nil, fmt.Errorf("connect to Redis: %w", err)
 	}
 	return &redisConn{conn: conn, r: bufio.NewReaderSize(conn, 16<<10)}, nil
 }
@@ -101,11 +107,11 @@ func appendBulk(dst, s []byte) []byte {
 	return append(dst, "\r\n"...)
 }
 
-// get gives the value of a key; it is good until the next call.
+// get returns the value of a key, which is valid until the next call.
 func (c *redisConn) get(key []byte) (value []byte, found bool, err error) {
 	c.out = appendBulk(append(c.out[:0], "*2\r\n$3\r\nGET\r\n"...), key)
 	if _, err := c.conn.Write(c.out); err != nil {
-		return nil, false, fmt.Errorf("asking Redis: %w", err)
+		return nil, false, fmt.Errorf("ask Redis: %w", err)
 	}
 	line, err := c.line()
 	if err != nil {
@@ -126,7 +132,7 @@ func (c *redisConn) get(key []byte) (value []byte, found bool, err error) {
 	}
 	c.value = c.value[:n+2]
 	if _, err := io.ReadFull(c.r, c.value); err != nil {
-		return nil, false, fmt.Errorf("reading from Redis: %w", err)
+		return nil, false, fmt.Errorf("read from Redis: %w", err)
 	}
 	return c.value[:n], true, nil
 }
@@ -134,12 +140,12 @@ func (c *redisConn) get(key []byte) (value []byte, found bool, err error) {
 func (c *redisConn) line() ([]byte, error) {
 	line, err := c.r.ReadSlice('\n')
 	if err != nil {
-		return nil, fmt.Errorf("reading from Redis: %w", err)
+		return nil, fmt.Errorf("read from Redis: %w", err)
 	}
 	return bytes.TrimRight(line, "\r\n"), nil
 }
 
-// set stores many values at once: put is called for every number below count.
+// set stores many values at once; put returns those of every number below count.
 func (c *redisConn) set(ctx context.Context, count uint64, put func(n uint64, key, value []byte) (k, v []byte)) error {
 	const pipeline = 1000
 	var key, value []byte
@@ -155,7 +161,7 @@ func (c *redisConn) set(ctx context.Context, count uint64, put func(n uint64, ke
 			n++
 		}
 		if _, err := c.conn.Write(c.out); err != nil {
-			return fmt.Errorf("filling Redis: %w", err)
+			return fmt.Errorf("fill Redis: %w", err)
 		}
 		for range sent {
 			line, err := c.line()
@@ -168,4 +174,50 @@ func (c *redisConn) set(ctx context.Context, count uint64, put func(n uint64, ke
 		}
 	}
 	return nil
+}
+
+// startRedis starts Redis with the links, and a server in front of it.
+func (l *lab) startRedis(ctx context.Context, links int) (_ *target, err error) {
+	path, err := exec.LookPath("redis-server")
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp(l.dir, "redis-")
+	if err != nil {
+		return nil, fmt.Errorf("make a directory for Redis: %w", err)
+	}
+	socket := filepath.Join(dir, "s")
+	var conn *redisConn
+	store, err := l.startExternal(ctx, dir, external{
+		name: path, args: []string{"--port", "0", "--unixsocket", socket, "--save", "", "--appendonly", "no"}, grace: 20 * time.Second,
+		ready: func(ctx context.Context) (err error) {
+			conn, err = dialRedis(ctx, socket)
+			return err
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := l.fillRedis(ctx, conn, links); err != nil {
+		return nil, errors.Join(err, store.stop())
+	}
+	t, err := l.startServer(ctx, l.self, kindRedis, "-redis", socket)
+	if err != nil {
+		return nil, errors.Join(err, store.stop())
+	}
+	t.pids = append(t.pids, store.pids...)
+	ended := t.closed
+	t.closed = func() error { return errors.Join(ended(), store.stop()) }
+	return t, nil
+}
+
+func (l *lab) fillRedis(ctx context.Context, conn *redisConn, links int) (err error) {
+	defer func() { err = errors.Join(err, conn.conn.Close()) }()
+	f, err := newFeed(l.o.Targets, links)
+	if err != nil {
+		return err
+	}
+	return conn.set(ctx, uint64(links), func(n uint64, key, value []byte) (k, v []byte) {
+		return corpus.AppendCode(key, n), f.location(value, n, 0)
+	})
 }

@@ -59,40 +59,37 @@ func fakeRedis(t *testing.T, values map[string]string) string {
 	return socket
 }
 
-func TestTheServerOnRedisAnswersWhatRedisHolds(t *testing.T) {
+func TestRedisServer_AnswersFromRedis(t *testing.T) {
 	const links = 50
 	socket := fakeRedis(t, map[string]string{})
 	conn, err := dialRedis(t.Context(), socket)
 	require.NoError(t, err)
-	l := &lab{o: options{Targets: realLinks}}
+	l := testLab(t)
 	require.NoError(t, l.fillRedis(t.Context(), conn, links))
 
 	s := newRedisServer(socket)
 	addr := serveApp(t, app{answering: s, close: s.close})
-	c, err := l.edgeCase(&target{addr: addr}, load{corpus.Uniform, links, corpus.Bare})
-	require.NoError(t, err)
-	require.NoError(t, c.check(t.Context()))
-	missing := &contender{target: &target{addr: addr}, load: load{corpus.Missing, links, corpus.Bare}, expect: expectation{status: 404}}
-	require.NoError(t, missing.check(t.Context()))
+	require.NoError(t, hit(t, addr, links, corpus.Bare).check(t.Context()))
+	require.NoError(t, miss(addr, links).check(t.Context()))
 }
 
-func TestNginxHasEveryCodeButThoseThatDifferInCase(t *testing.T) {
-	path, r := filepath.Join(t.TempDir(), "links.map"), &rivalry{}
-	l := &lab{o: options{Targets: realLinks}}
-	require.NoError(t, l.writeMap(path, 2000, r))
+func TestNginx_HasEveryCodeUnlessAnotherDiffersInCaseOnly(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "links.map")
+	expect, err := testLab(t).writeMap(path, 2000)
+	require.NoError(t, err)
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 	require.Len(t, lines, 2000)
 	code := corpus.AppendCode(nil, 0)
-	require.Equal(t, `"/`+string(code)+`" "`+string(r.expect.location(nil, 0))+`";`, lines[0])
-	require.False(t, r.expect.skip(code))
+	require.Equal(t, `"/`+string(code)+`" "`+string(expect.location(nil, 0))+`";`, lines[0])
+	require.False(t, expect.skip(code))
 }
 
-func TestAProgramThatEndsAtOnceIsNotWaitedFor(t *testing.T) {
-	_, err := external{
+func TestExternal_AProgramThatEndsIsNotWaitedFor(t *testing.T) {
+	_, err := testLab(t).startExternal(t.Context(), t.TempDir(), external{
 		name: "/bin/sh", args: []string{"-c", "echo it cannot; exit 3"}, grace: time.Minute,
 		ready: func(context.Context) error { return http.ErrServerClosed },
-	}.start(t.Context(), t.TempDir())
+	})
 	require.ErrorContains(t, err, "it cannot")
 }

@@ -20,7 +20,6 @@ import (
 const (
 	kindBare    = "bare"    // fasthttp, a constant
 	kindEndless = "endless" // the same without timeouts
-	kindNetHTTP = "nethttp" // net/http, a constant
 	kindEdge    = "edge"
 	kindRedis   = "redis"  // fasthttp that asks Redis
 	kindSource  = "source" // of snapshots, for an edge
@@ -35,8 +34,7 @@ type serveOptions struct {
 	Links   int
 	Targets string
 	Redis   string // its socket
-	Source  string // URL of what gives the edge snapshots
-	Lookup  int64  // bytes for the lookup table; 0: the default
+	Source  string // URL of the source of snapshots
 }
 
 // answering is a server that can be served and shut down.
@@ -52,17 +50,16 @@ type app struct {
 	close    func() error
 }
 
-// command is something that the measuring process can ask of a server; it gives
-// one line.
+// command is a request of the measuring process to a server; the answer is one line.
 type command func(ctx context.Context, args []string) (string, error)
 
-// serve is a server process. It writes its address in a line, then answers every
-// command that it reads with a line, until its input ends, as it does when the
-// measuring process is gone.
+// serve is a server process. It writes its address in a line, then answers every command
+// that it reads with a line, until its input ends, as the input does when the measuring
+// process has ended.
 func serve(ctx context.Context, args []string) (err error) {
 	var o serveOptions
 	flags := flag.NewFlagSet(partServe, flag.ContinueOnError)
-	flags.StringVar(&o.Kind, "kind", "", "bare, endless, nethttp, edge, redis or source")
+	flags.StringVar(&o.Kind, "kind", "", "bare, endless, edge, redis or source")
 	flags.StringVar(&o.Dir, "dir", "", "directory of the replica")
 	flags.StringVar(&o.Journal, "journal", "", "directory of the click journal")
 	flags.StringVar(&o.Ship, "ship", "", "where to ship clicks")
@@ -70,9 +67,8 @@ func serve(ctx context.Context, args []string) (err error) {
 	flags.StringVar(&o.Targets, "targets", "", "file of real links")
 	flags.StringVar(&o.Redis, "redis", "", "socket of Redis")
 	flags.StringVar(&o.Source, "source", "", "where snapshots come from")
-	flags.Int64Var(&o.Lookup, "lookup", 0, "bytes for the lookup table")
 	if err := flags.Parse(args); err != nil {
-		return fmt.Errorf("reading the flags of a server: %w", err)
+		return fmt.Errorf("read the flags of a server: %w", err)
 	}
 	a, err := o.app()
 	if err != nil {
@@ -82,7 +78,7 @@ func serve(ctx context.Context, args []string) (err error) {
 
 	ln, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
-		return fmt.Errorf("listening: %w", err)
+		return fmt.Errorf("listen: %w", err)
 	}
 	served := make(chan error, 1)
 	go func() { served <- a.Serve(ln) }()
@@ -100,8 +96,6 @@ func (o serveOptions) app() (app, error) {
 		return app{answering: newBareServer(), close: func() error { return nil }}, nil
 	case kindEndless:
 		return app{answering: newEndlessServer(), close: func() error { return nil }}, nil
-	case kindNetHTTP:
-		return app{answering: newNetHTTPServer(), close: func() error { return nil }}, nil
 	case kindRedis:
 		s := newRedisServer(o.Redis)
 		return app{answering: s, close: s.close}, nil
@@ -114,8 +108,8 @@ func (o serveOptions) app() (app, error) {
 	}
 }
 
-// obey runs the commands that it reads, one at a time. When the input ends, the one
-// under way is cancelled.
+// obey runs the commands that it reads, one at a time. When the input ends, obey cancels
+// the running command.
 func obey(ctx context.Context, in io.Reader, out io.Writer, commands map[string]command) error {
 	ctx, cancel := context.WithCancel(ctx)
 	lines := make(chan []string)
@@ -146,7 +140,7 @@ func obey(ctx context.Context, in io.Reader, out io.Writer, commands map[string]
 		}
 		if _, err := fmt.Fprintln(out, answer); err != nil {
 			cancel()
-			return fmt.Errorf("answering a command: %w", err)
+			return fmt.Errorf("answer a command: %w", err)
 		}
 	}
 	reading.Wait()

@@ -16,8 +16,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// sink takes batches of clicks in the control plane's place, and acknowledges all of
-// them: without that an edge would hold them back. It runs in the measuring process.
+// sink takes batches of clicks in the control plane's place and acknowledges all of
+// them. It runs in the measuring process.
 type sink struct {
 	url    string
 	server *http.Server
@@ -27,7 +27,7 @@ type sink struct {
 func newSink() (*sink, error) {
 	ln, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
-		return nil, fmt.Errorf("listening for clicks: %w", err)
+		return nil, fmt.Errorf("listen for clicks: %w", err)
 	}
 	s := &sink{url: "http://" + ln.Addr().String(), served: make(chan error, 1)}
 	s.server = &http.Server{Handler: http.HandlerFunc(acknowledge), ReadHeaderTimeout: 5 * time.Second}
@@ -52,8 +52,8 @@ var decoders = sync.Pool{New: func() any {
 	return z
 }}
 
-// acknowledge answers that a batch was counted, and reads no more of it than its
-// number: counting is not what is measured.
+// acknowledge answers that a batch was counted. It decodes only the number of the batch,
+// because the cost of counting is not measured here.
 func acknowledge(w http.ResponseWriter, r *http.Request) {
 	const head, seqAt = 28, 20 // see clickbatch.Append
 	var number [head]byte

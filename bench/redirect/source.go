@@ -17,8 +17,9 @@ import (
 	"waypost/replication"
 )
 
-// source gives an edge snapshots, as a control plane or another edge does. It makes one, for the first who asks, and sends the same bytes to
-// all others: making them is another machine's work, and here it would take the client's processor.
+// source serves snapshots to an edge, as a control plane or another edge does. It makes
+// one for the first request and sends the same bytes to all others: making them is the
+// work of another machine, and would take the client's processor here.
 type source struct {
 	db     *replica.DB
 	server *replication.Server
@@ -26,12 +27,12 @@ type source struct {
 
 	mu     sync.Mutex
 	header http.Header
-	made   []byte // nil: none was asked for yet
+	made   []byte // nil before the first request
 }
 
 func newSource(o serveOptions) (_ app, err error) {
 	s := &source{}
-	if s.db, err = openReplica(o.Dir, 0, nil); err != nil {
+	if s.db, err = openReplica(o.Dir, nil); err != nil {
 		return app{}, err
 	}
 	if s.server, err = replication.NewServer(replication.ServerConfig{Source: s.db}); err != nil {
@@ -50,19 +51,19 @@ func (s *source) Serve(ln net.Listener) error {
 	go func() { ran <- s.server.Run(ctx) }()
 	err := s.web.Serve(ln)
 	cancel()
-	<-ran //nolint:errcheck // that it was cancelled
+	<-ran //nolint:errcheck // it was cancelled
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}
 	return err
 }
 
-// Shutdown cuts off who follows.
+// Shutdown closes all connections.
 func (s *source) Shutdown(context.Context) error { return s.web.Close() }
 
 func (s *source) snapshot(w http.ResponseWriter, r *http.Request) {
 	if first := r.URL.Query().Get("first"); first != "" && first != "0" {
-		s.server.Snapshot(w, r) // somebody goes on
+		s.server.Snapshot(w, r) // a follower resumes
 		return
 	}
 	s.mu.Lock()
@@ -78,14 +79,14 @@ func (s *source) snapshot(w http.ResponseWriter, r *http.Request) {
 	for name, values := range s.header {
 		w.Header()[name] = values
 	}
-	_, _ = w.Write(s.made) // or whoever asked is gone
+	_, _ = w.Write(s.made) // or the follower is gone
 }
 
-// recording keeps what is answered.
+// recording keeps a copy of the answer.
 type recording struct {
 	http.ResponseWriter
 	made bytes.Buffer
-	err  error // whoever asked is gone
+	err  error // the follower is gone
 }
 
 func (r *recording) Write(b []byte) (int, error) {
@@ -98,18 +99,19 @@ func (r *recording) Write(b []byte) (int, error) {
 // Unwrap is for http.ResponseController.
 func (r *recording) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-// afresh is a replica of which its follower thinks that it is empty.
-type afresh struct{ *replica.DB }
+// seeminglyEmpty is a replica that its follower believes to be empty.
+type seeminglyEmpty struct{ *replica.DB }
 
-func (afresh) Cluster() (replication.Cluster, bool) { return replication.Cluster{}, false }
+func (seeminglyEmpty) Cluster() (replication.Cluster, bool) { return replication.Cluster{}, false }
 
-func (afresh) Position() waypost.Position { return waypost.Position{} }
+func (seeminglyEmpty) Position() waypost.Position { return waypost.Position{} }
 
-// takeSnapshot installs a snapshot of the source in the place of what the edge has, while that serves.
+// takeSnapshot replaces the links of the edge by a snapshot of the source while the edge
+// serves.
 func (e *edgeApp) takeSnapshot(ctx context.Context) error {
 	const look = 2 * time.Millisecond
 	f, err := replication.NewFollower(replication.FollowConfig{
-		URL: e.o.Source, Sink: afresh{e.replica},
+		URL: e.o.Source, Sink: seeminglyEmpty{e.replica},
 		SnapshotBackoffMin: time.Hour, SnapshotBackoffMax: time.Hour, // the replica seems empty after it, too
 	})
 	if err != nil {
@@ -124,16 +126,16 @@ func (e *edgeApp) takeSnapshot(ctx context.Context) error {
 	for {
 		select {
 		case err := <-ended:
-			return fmt.Errorf("following: %w", err)
+			return fmt.Errorf("follow: %w", err)
 		case <-tick.C:
 		}
 		status := f.Status()
 		if status.Failures > 0 {
-			err = fmt.Errorf("taking a snapshot: %w", status.Err)
+			err = fmt.Errorf("take a snapshot: %w", status.Err)
 		}
 		if status.Snapshots > 0 || err != nil {
 			cancel()
-			<-ended //nolint:errcheck // that it was cancelled
+			<-ended //nolint:errcheck // it was cancelled
 			return err
 		}
 	}

@@ -38,8 +38,8 @@ function request()
   return requests[at]
 end
 
-function done(summary)
+function done(summary, latency)
   local e = summary.errors
-  io.write(string.format("visited requests=%d microseconds=%d connect=%d read=%d write=%d timeout=%d status=%d\n",
-    summary.requests, summary.duration, e.connect, e.read, e.write, e.timeout, e.status))
+  io.write(string.format("visited requests=%d microseconds=%d p50=%d p99=%d connect=%d read=%d write=%d timeout=%d status=%d\n",
+    summary.requests, summary.duration, latency:percentile(50), latency:percentile(99), e.connect, e.read, e.write, e.timeout, e.status))
 end

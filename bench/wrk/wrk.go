@@ -1,7 +1,7 @@
-// Package wrk runs wrk, the HTTP load generator, with requests that were made
-// before, and reads what it counted. It keeps every connection busy with one
-// request at a time (a closed loop): that shows what a request costs, not how long
-// a visitor waits.
+// Package wrk runs wrk, the HTTP load generator, with requests that were made before,
+// and reads its counts. wrk keeps every connection busy with one request at a time (a
+// closed loop): that shows the cost of a request at saturation, and not how long a
+// visitor waits at an ordinary load.
 package wrk
 
 import (
@@ -22,11 +22,11 @@ import (
 //go:embed visit.lua
 var script []byte
 
-// Config is one run.
+// Config describes one run.
 type Config struct {
 	Addr        string
 	Dir         string // for files; the caller's
-	Codes       []byte // each CodeLength bytes; visited in turn, from the beginning again at their end
+	Codes       []byte // each CodeLength bytes; visited in turn, in a ring
 	CodeLength  int
 	Head, Tail  string // of every request, around the code
 	Connections int
@@ -34,15 +34,16 @@ type Config struct {
 	Duration    time.Duration // whole seconds
 }
 
-// Result is what wrk counted.
+// Result holds the counts of a run.
 type Result struct {
 	Requests int64 // answered
 	Failed   int64 // of these, with a status of 400 or more
-	Broken   int64 // connections and requests that came to nothing
+	Broken   int64 // connections and requests that failed without an answer
 	Duration time.Duration
+	P50, P99 time.Duration // from sending a request to its answer
 }
 
-// PerSecond is the rate of answers.
+// PerSecond returns the rate of answers.
 func (r Result) PerSecond() float64 { return float64(r.Requests) / r.Duration.Seconds() }
 
 // Run runs wrk once and waits for it.
@@ -56,7 +57,7 @@ func Run(ctx context.Context, c Config) (Result, error) {
 	}
 	for name, content := range map[string][]byte{"visit.lua": script, "codes": c.Codes, "head": []byte(c.Head), "tail": []byte(c.Tail)} {
 		if err := os.WriteFile(filepath.Join(c.Dir, name), content, 0o600); err != nil {
-			return Result{}, fmt.Errorf("writing requests for wrk: %w", err)
+			return Result{}, fmt.Errorf("write requests for wrk: %w", err)
 		}
 	}
 	args = append(args, filepath.Join(c.Dir, "codes"), strconv.Itoa(c.CodeLength),
@@ -68,7 +69,7 @@ func Run(ctx context.Context, c Config) (Result, error) {
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return Result{}, fmt.Errorf("running wrk: %w: %s", err, bytes.TrimSpace(stderr.Bytes()))
+		return Result{}, fmt.Errorf("run wrk: %w: %s", err, bytes.TrimSpace(stderr.Bytes()))
 	}
 	return Parse(out)
 }
@@ -89,13 +90,15 @@ func Parse(out []byte) (Result, error) {
 			}
 			values[key] = value
 		}
-		if len(values) != 7 || values["microseconds"] == 0 {
+		if len(values) != 9 || values["microseconds"] == 0 {
 			return Result{}, fmt.Errorf("wrk counted %q", fields)
 		}
 		return Result{
 			Requests: values["requests"], Failed: values["status"],
 			Broken:   values["connect"] + values["read"] + values["write"] + values["timeout"],
 			Duration: time.Duration(values["microseconds"]) * time.Microsecond,
+			P50:      time.Duration(values["p50"]) * time.Microsecond,
+			P99:      time.Duration(values["p99"]) * time.Microsecond,
 		}, nil
 	}
 	return Result{}, errors.New("wrk counted nothing")

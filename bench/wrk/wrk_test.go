@@ -17,18 +17,21 @@ import (
 
 func TestParse(t *testing.T) {
 	const around = "Running 1s test @ http://127.0.0.1:1/\n  2 threads and 4 connections\n"
-	got, err := wrk.Parse([]byte(around + "Requests/sec:  10.00\nvisited requests=2000 microseconds=500000 connect=1 read=2 write=3 timeout=4 status=5\n"))
+	got, err := wrk.Parse([]byte(around + "Requests/sec:  10.00\nvisited requests=2000 microseconds=500000 p50=40 p99=90 connect=1 read=2 write=3 timeout=4 status=5\n"))
 	require.NoError(t, err)
-	require.Equal(t, wrk.Result{Requests: 2000, Failed: 5, Broken: 10, Duration: 500 * time.Millisecond}, got)
+	require.Equal(t, wrk.Result{
+		Requests: 2000, Failed: 5, Broken: 10, Duration: 500 * time.Millisecond,
+		P50: 40 * time.Microsecond, P99: 90 * time.Microsecond,
+	}, got)
 	require.InDelta(t, 4000, got.PerSecond(), 0.1)
 
 	for name, out := range map[string]string{
 		"nothing":             "",
 		"wrk's own lines":     around,
 		"a count is missing":  "visited requests=2000 microseconds=500000\n",
-		"a count is no count": "visited requests=2e3 microseconds=1 connect=0 read=0 write=0 timeout=0 status=0\n",
-		"a negative count":    "visited requests=-1 microseconds=1 connect=0 read=0 write=0 timeout=0 status=0\n",
-		"no time has passed":  "visited requests=1 microseconds=0 connect=0 read=0 write=0 timeout=0 status=0\n",
+		"a count is no count": "visited requests=2e3 microseconds=1 p50=1 p99=2 connect=0 read=0 write=0 timeout=0 status=0\n",
+		"a negative count":    "visited requests=-1 microseconds=1 p50=1 p99=2 connect=0 read=0 write=0 timeout=0 status=0\n",
+		"no time has passed":  "visited requests=1 microseconds=0 p50=1 p99=2 connect=0 read=0 write=0 timeout=0 status=0\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := wrk.Parse([]byte(out))
@@ -37,7 +40,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestEveryCodeIsVisited(t *testing.T) {
+func TestRun_VisitsEveryCode(t *testing.T) {
 	_, err := exec.LookPath("wrk")
 	require.NoError(t, err, "deploy/install-missing.sh wrk installs it")
 	var mu sync.Mutex
@@ -67,7 +70,7 @@ func TestEveryCodeIsVisited(t *testing.T) {
 	require.Zero(t, got.Broken)
 }
 
-func TestARunThatCannotBeMade(t *testing.T) {
+func TestRun_NeedsWholeSeconds(t *testing.T) {
 	_, err := wrk.Run(t.Context(), wrk.Config{Duration: 1500 * time.Millisecond})
 	require.ErrorContains(t, err, "whole seconds")
 }

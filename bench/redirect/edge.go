@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"runtime/pprof"
 	"strconv"
 	"time"
 
@@ -25,7 +23,7 @@ type edgeApp struct {
 	o       serveOptions
 	replica *replica.DB
 	journal *clicks.Journal
-	shipped chan error // has what Ship gave; nil: nothing is shipped
+	shipped chan error // the result of Ship; nil when nothing is shipped
 	meters  *prometheus.Registry
 	feed    *feed // nil until changes are asked for
 }
@@ -33,7 +31,7 @@ type edgeApp struct {
 func newEdge(o serveOptions) (_ app, err error) {
 	e := &edgeApp{o: o, meters: prometheus.NewRegistry()}
 	cfg := server.Config{DrainTime: time.Millisecond}
-	if e.replica, err = openReplica(o.Dir, o.Lookup, e.meters); err != nil {
+	if e.replica, err = openReplica(o.Dir, e.meters); err != nil {
 		return app{}, err
 	}
 	cfg.Links = e.replica
@@ -49,11 +47,11 @@ func newEdge(o serveOptions) (_ app, err error) {
 		}
 	}
 	return app{answering: server.New(cfg), close: e.close, commands: map[string]command{
-		"metric": e.metric, "changes": e.changes, "snapshots": e.snapshots, "profile": e.profile,
+		"metric": e.metric, "changes": e.changes, "snapshots": e.snapshots,
 	}}, nil
 }
 
-// oneSalt is that of every day.
+// oneSalt is the same salt on every day.
 type oneSalt struct{}
 
 var everyDay = waypost.Salt{1}
@@ -71,11 +69,11 @@ func (e *edgeApp) close() error {
 	return errors.Join(err, e.replica.Close())
 }
 
-// metric tells the value of one of the edge's metrics.
+// metric returns the value of one of the edge's metrics.
 func (e *edgeApp) metric(_ context.Context, args []string) (string, error) {
 	families, err := e.meters.Gather()
 	if err != nil {
-		return "", fmt.Errorf("reading metrics: %w", err)
+		return "", fmt.Errorf("read metrics: %w", err)
 	}
 	for _, f := range families {
 		if len(args) != 1 || f.GetName() != args[0] {
@@ -96,8 +94,8 @@ func (e *edgeApp) follow() (err error) {
 	return err
 }
 
-// changes applies so many a second, 0 for as many as it can, for some time: in
-// transactions of 20. It tells how many it applied.
+// changes applies RATE changes a second for some time, in transactions of 20, and
+// returns how many it applied.
 func (e *edgeApp) changes(ctx context.Context, args []string) (string, error) {
 	const perTransaction = 20
 	if len(args) != 2 {
@@ -108,19 +106,19 @@ func (e *edgeApp) changes(ctx context.Context, args []string) (string, error) {
 	if err := errors.Join(err1, err2, e.follow()); err != nil {
 		return "", err
 	}
+	if rate < 1 {
+		return "", errors.New("the rate must be positive")
+	}
 	start, applied := time.Now(), 0
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for time.Since(start) < duration {
-		due := time.Now()
-		if rate > 0 {
-			due = start.Add(time.Duration(applied) * time.Second / time.Duration(rate)) // from when on it is late
-			timer.Reset(time.Until(due))
-			select {
-			case <-timer.C:
-			case <-ctx.Done():
-				return "", ctx.Err()
-			}
+		due := start.Add(time.Duration(applied) * time.Second / time.Duration(rate))
+		timer.Reset(time.Until(due))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return "", ctx.Err()
 		}
 		if err := e.feed.change(ctx, e.replica, perTransaction, due); err != nil {
 			return "", err
@@ -130,15 +128,15 @@ func (e *edgeApp) changes(ctx context.Context, args []string) (string, error) {
 	return strconv.Itoa(applied), nil
 }
 
-// snapshots installs one after the other for some time, the last one to its end. It
-// tells how many.
+// snapshots installs one snapshot after the other for some time, the last one to its
+// end, and returns how many.
 func (e *edgeApp) snapshots(ctx context.Context, args []string) (string, error) {
 	if len(args) != 1 {
 		return "", errors.New("snapshots DURATION")
 	}
 	duration, err := time.ParseDuration(args[0])
 	if err != nil {
-		return "", fmt.Errorf("reading how long: %w", err)
+		return "", fmt.Errorf("read how long: %w", err)
 	}
 	installed := 0
 	for start := time.Now(); time.Since(start) < duration; installed++ {
@@ -146,37 +144,9 @@ func (e *edgeApp) snapshots(ctx context.Context, args []string) (string, error) 
 			return "", err
 		}
 	}
-	if e.feed != nil { // changes begin anew
+	if e.feed != nil { // changes begin again
 		e.feed.resume(e.replica)
 		e.feed.changed = 0
 	}
 	return strconv.Itoa(installed), nil
-}
-
-// profile writes a CPU profile of some time into a file.
-func (e *edgeApp) profile(ctx context.Context, args []string) (_ string, err error) {
-	if len(args) != 2 {
-		return "", errors.New("profile DURATION FILE")
-	}
-	duration, err := time.ParseDuration(args[0])
-	if err != nil {
-		return "", err
-	}
-	f, err := os.Create(args[1])
-	if err != nil {
-		return "", fmt.Errorf("making a profile: %w", err)
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	if err := pprof.StartCPUProfile(f); err != nil {
-		return "", fmt.Errorf("making a profile: %w", err)
-	}
-	defer pprof.StopCPUProfile()
-	timer := time.NewTimer(duration)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return args[1], nil
-	case <-ctx.Done():
-		return "", ctx.Err()
-	}
 }

@@ -4,9 +4,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"net"
-	"net/http"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -15,8 +13,8 @@ import (
 // constantTarget has the length that targets have on average.
 const constantTarget = "https://www.example.org/articles/2026/a-title-of-the-usual-length/1satl?utm_source=newsletter"
 
-// fastServer is fasthttp with the settings of the edge server, so that the
-// difference is what Waypost itself does.
+// fastServer is fasthttp with the settings of the edge server, so that the difference is
+// the work of Waypost.
 type fastServer struct{ http *fasthttp.Server }
 
 func newFastServer(handler fasthttp.RequestHandler) fastServer {
@@ -57,36 +55,10 @@ func newBareServer() fastServer {
 	return newFastServer(func(ctx *fasthttp.RequestCtx) { sendFound(ctx, target) })
 }
 
-// newEndlessServer waits for clients for as long as they like, which nobody could have on the internet: each
+// newEndlessServer has no timeouts, which no server can afford on the internet: each
 // timeout costs a request about as much as finding the link does.
 func newEndlessServer() fastServer {
 	s := newBareServer()
 	s.http.ReadTimeout, s.http.WriteTimeout, s.http.IdleTimeout = 0, 0, 0
 	return s
 }
-
-// netHTTPServer is the same with net/http.
-type netHTTPServer struct{ http *http.Server }
-
-func newNetHTTPServer() netHTTPServer {
-	return netHTTPServer{&http.Server{
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			h := w.Header()
-			h["Location"] = []string{constantTarget}
-			h["Cache-Control"] = []string{"private, no-store"}
-			w.WriteHeader(http.StatusFound)
-		}),
-		ReadTimeout:  5 * time.Second,
-		WriteTimeout: 10 * time.Second,
-		IdleTimeout:  time.Minute,
-	}}
-}
-
-func (s netHTTPServer) Serve(ln net.Listener) error {
-	if err := s.http.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
-}
-
-func (s netHTTPServer) Shutdown(ctx context.Context) error { return s.http.Shutdown(ctx) }
