@@ -92,7 +92,7 @@ func (l *lab) footprintOf(ctx context.Context, build string, links int) ([]bench
 		}
 	}
 	one := func(name, what string, rounds ...float64) bench.Case {
-		return bench.Case{Name: name, What: what, Measures: []bench.Measure{{Name: "figure", Compared: true, Rounds: rounds}}}
+		return bench.Case{Name: name, What: what, Measures: []bench.Measure{{Name: "figure", Compared: l.o.Before != "", Rounds: rounds}}}
 	}
 	perLink := func(bytes int64) float64 { return float64(bytes) / float64(links) }
 	return []bench.Case{

@@ -56,11 +56,12 @@ type lab struct {
 
 func (l *lab) sections() (parts []bench.Part) {
 	add := func(name string, links int, measure func(ctx context.Context, links int) (bench.Section, error)) {
+		full := links > million
 		if l.o.Try {
 			links /= 500
 		}
 		parts = append(parts, bench.Part{
-			Name: name, Full: links > million,
+			Name: name, Full: full,
 			Measure: func(ctx context.Context) (bench.Section, error) { return measure(ctx, links) },
 		})
 	}
