@@ -20,7 +20,7 @@ import (
 type bulkInput struct {
 	repeatable
 	waiting
-	Prefer string       `header:"Prefer" doc:"return=minimal (RFC 7240): of each created link, the answer holds the code only."`
+	Prefer string       `header:"Prefer" list:"true" doc:"return=minimal (RFC 7240): of each created link, the answer holds the code only."`
 	Body   api.NewLinks `raw:"true"` // decoded link by link, so that a bad link refuses only itself
 	Raw    []byte
 }
@@ -141,15 +141,13 @@ func itemsOf(text []byte) ([][]byte, error) {
 	d := decoder{path: []segment{{name: "body"}}, dec: jsontext.NewDecoder(
 		bytes.NewBuffer(text), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))}
 	items, err := d.items(text)
-	if err == nil {
-		if _, err = d.dec.ReadToken(); err == io.EOF { //nolint:errorlint // never wrapped
-			err = nil
-		}
-	}
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, malformed(err)
-	case len(d.wrong) > 0:
+	}
+	if _, err := d.dec.ReadToken(); err != io.EOF { //nolint:errorlint // never wrapped
+		return nil, malformed(err)
+	}
+	if len(d.wrong) > 0 {
 		return nil, d.wrong.sorted()
 	}
 	return items, nil

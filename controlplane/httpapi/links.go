@@ -109,7 +109,7 @@ type shortenOutput struct {
 type getInput struct {
 	Code string `path:"code" doc:"The link's short code."`
 	inDomain
-	NoneMatch string `header:"If-None-Match" maxLength:"4096" doc:"ETags of states that the client has: 304 when the link is in one of them."`
+	NoneMatch string `header:"If-None-Match" list:"true" maxLength:"4096" doc:"ETags of states that the client has: 304 when the link is in one of them."`
 }
 
 type linkOutput struct {
@@ -121,7 +121,7 @@ type changeLinkInput struct {
 	Code string `path:"code" doc:"The link's short code."`
 	inDomain
 	waiting
-	Match string `header:"If-Match" maxLength:"4096" doc:"ETags of the states that may be changed: 412 when the link is in none of them. Clicks do not count. Default: any."`
+	Match string `header:"If-Match" list:"true" maxLength:"4096" doc:"ETags of the states that may be changed: 412 when the link is in none of them. Clicks do not count. Default: any."`
 	Body  api.LinkChange
 }
 

@@ -45,6 +45,8 @@ func TestAQueryIsReadStrictly(t *testing.T) {
 	}{
 		"":                         {200, ""},
 		"tag=a&tag=b&limit=1":      {200, ""},
+		"tag=":                     {200, ""},
+		"tag=a&tag=":               {422, "query.tag"},
 		"limit=1&limit=2":          {422, `{"location":"query.limit","message":"expected once"}`},
 		"Limit=1":                  {422, `{"location":"query.Limit","message":"unknown parameter"}`},
 		"a=1&b=2":                  {422, "query.b"},
@@ -58,4 +60,31 @@ func TestAQueryIsReadStrictly(t *testing.T) {
 	}
 	require.Equal(t, 302, a.do(call{path: "/lives?fbclid=1&x;y", key: "none"}).StatusCode, "visitors come with anything")
 	require.Equal(t, 401, a.do(call{path: "/api/v1/urls?actve=true", key: "none"}).StatusCode, "strangers are told nothing")
+}
+
+func TestParameter_HeadersWithListsMayRepeat(t *testing.T) {
+	a := start(t)
+	a.links.all = []waypost.Link{{Code: "lives", Location: "https://example.com/", RedirectStatus: 302, Workspace: 1}}
+	tag := a.get("/api/v1/urls/lives").Header.Get("ETag")
+	require.NotEmpty(t, tag)
+	for _, c := range []struct {
+		method, path, body, header string
+		values                     []string
+		want                       int
+	}{
+		{"GET", "/api/v1/urls/lives", "", "If-None-Match", []string{`"x"`, tag}, 304},
+		{"GET", "/api/v1/urls/lives", "", "If-None-Match", []string{`"x"`, `"y"`}, 200},
+		{"PATCH", "/api/v1/urls/lives", "{}", "If-Match", []string{`"x"`, `"y"`}, 412},
+		{"POST", "/api/v1/urls/bulk", `{"links":[{"original_url":"https://example.com/"}]}`, "Prefer", []string{"wait=1", "return=minimal"}, 200},
+		{"POST", "/api/v1/urls", `{"original_url":"https://example.com/"}`, "Idempotency-Key", []string{"a", "b"}, 422},
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), c.method, a.url+c.path, strings.NewReader(c.body))
+		require.NoError(t, err)
+		req.Header["Authorization"] = []string{"Bearer " + fullKey}
+		req.Header[c.header] = c.values
+		res, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		require.Equal(t, c.want, res.StatusCode, "%s %v", c.header, c.values)
+	}
 }

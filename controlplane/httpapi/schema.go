@@ -362,6 +362,7 @@ type parameter struct {
 	Schema      *schema `json:"schema"`
 
 	index []int
+	list  bool // a header that may occur several times, as if the values were one with commas between
 }
 
 // parametersOf finds the fields of an operation's input that hold parameters.
@@ -370,7 +371,10 @@ func (all schemas) parametersOf(t reflect.Type) (found []parameter) {
 		for _, in := range []string{"path", "query", "header"} {
 			if name, ok := f.Tag.Lookup(in); ok {
 				s := all.of(f.Type, f.Tag)
-				p := parameter{In: in, Name: name, Required: in == "path", Description: s.Description, Schema: s, index: f.Index}
+				p := parameter{
+					In: in, Name: name, Required: in == "path", Description: s.Description, Schema: s,
+					index: f.Index, list: f.Tag.Get("list") == "true",
+				}
 				s.Description = ""
 				found = append(found, p)
 			}
@@ -389,11 +393,13 @@ func readParameters(all []parameter, in reflect.Value, query url.Values, header 
 		case "path":
 			values = []string{path(p.Name)}
 		case "query":
-			if values = query[p.Name]; len(values) == 1 && values[0] == "" && p.Schema.kind != kindArray {
+			if values = query[p.Name]; len(values) == 1 && values[0] == "" {
 				values = nil // as if it were left out
 			}
 		case "header":
-			values = header[p.Name]
+			if values = header[p.Name]; p.list && len(values) > 1 {
+				values = []string{strings.Join(values, ", ")}
+			}
 		}
 		v, s := in.FieldByIndex(p.index), p.Schema
 		fault, at := "", p.In+"."+p.Name
