@@ -423,6 +423,7 @@ func inRange(number jsontext.Token) bool {
 // shortened cuts a name that a client made up, for an error.
 func shortened(name string) string {
 	const most = 64
+	name = strings.ToValidUTF8(name, "\uFFFD") // of a query; an answer cannot hold anything else
 	if r := []rune(name); len(r) > most {
 		return string(r[:most]) + "…"
 	}

@@ -50,6 +50,7 @@ func TestAQueryIsReadStrictly(t *testing.T) {
 		"limit=1&limit=2":          {422, `{"location":"query.limit","message":"expected once"}`},
 		"Limit=1":                  {422, `{"location":"query.Limit","message":"unknown parameter"}`},
 		"a=1&b=2":                  {422, "query.b"},
+		"a%ff=1":                   {422, "query.a\uFFFD"},
 		"limit=%zz":                {400, "percent sign"},
 		"limit=1;tag=b":            {400, "semicolon"},
 		strings.Repeat("x", 1_000): {422, strings.Repeat("x", 64) + "…"},
