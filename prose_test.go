@@ -174,7 +174,10 @@ func ownLine(fset *token.FileSet, f *ast.File, c *ast.Comment) bool {
 	return own
 }
 
-var inlineCode = regexp.MustCompile("`[^`]*`")
+var (
+	inlineCode = regexp.MustCompile("`[^`]*`")
+	listNumber = regexp.MustCompile(`^ *[0-9]+\. `)
+)
 
 func markdownFaults(t *testing.T, file string) []string {
 	t.Helper()
@@ -188,7 +191,7 @@ func markdownFaults(t *testing.T, file string) []string {
 		if fenced || strings.HasPrefix(line, "    ") {
 			return
 		}
-		prose := inlineCode.ReplaceAllString(line, "`x`")
+		prose := listNumber.ReplaceAllString(inlineCode.ReplaceAllString(line, "`x`"), "")
 		for _, word := range strayWord.FindAllString(prose, -1) {
 			faults = append(faults, fmt.Sprintf("%s:%d: %q: %s", file, n, word, strayWords[strings.ToLower(word)]))
 		}
