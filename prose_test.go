@@ -31,16 +31,7 @@ var notYetPlain = []string{
 	"cmd/waypost/replay_test.go",
 	"cmd/waypost/replicas_repair_test.go",
 	"cmd/waypost/replicas_test.go",
-	"docs/access.md",
-	"docs/errors.md",
-	"docs/key-ranges.md",
-	"docs/links.md",
-	"docs/privacy.md",
-	"docs/redirects.md",
-	"docs/statistics.md",
-	"docs/configuration.md",
 	"internal/linkimport/jsonlines_test.go",
-	"DESIGN.md",
 }
 
 // strayWords are words and phrases that readers of English stumble over, with the

@@ -11,9 +11,12 @@ func Reference() string {
 	var b strings.Builder
 	b.WriteString(`# Configuration
 
-One YAML file (` + "`--config FILE`" + `), ` + "`WAYPOST_*`" + ` variables over it, flags over both. An unknown key in the file is an
-error that shows its line; so is an unknown ` + "`WAYPOST_*`" + ` variable. ` + "`--check-config`" + ` judges a configuration and changes
-nothing. Lists are separated by commas in variables and flags. A secret is best given as a file; it is never a flag.
+The settings come from one YAML file (` + "`--config FILE`" +
+		`), from ` + "`WAYPOST_*`" + ` variables, which override it, and from flags, which override both.
+An unknown key in the file is an error that shows its line, and so is an unknown ` + "`WAYPOST_*`" + ` variable.
+` + "`--check-config`" + ` checks a configuration and changes nothing.
+Lists are separated by commas in variables and flags.
+Put a secret into a file if you can; a secret is never a flag.
 
 This page is made from the program; ` + "`waypost COMMAND --help`" + ` says the same.
 `)
