@@ -46,7 +46,8 @@ type AccountChange struct {
 // Accounts returns a page of all accounts, by id, or the account of an address, for
 // operators.
 func (s *Workspaces) Accounts(ctx context.Context, actor Actor, email string, limit int, cursor string) (all []AccountInfo,
-	next string, err error) {
+	next string, err error,
+) {
 	if err := actor.CheckOperator(); err != nil {
 		return nil, "", err
 	}

@@ -32,7 +32,8 @@ type AuditStore interface {
 // Audit returns a page of the audit log of the actor's workspace or, for operators, of
 // all, newest first, after the cursor of an earlier page ("" for the first).
 func (s *Workspaces) Audit(ctx context.Context, actor Actor, all bool, limit int, cursor string) (entries []AuditEntry, next string,
-	err error) {
+	err error,
+) {
 	if !actor.Can(ScopeAdmin) {
 		return nil, "", waypost.Errorf(waypost.EForbidden, "the audit log needs the scope admin")
 	}

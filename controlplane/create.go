@@ -146,7 +146,8 @@ func (s *Links) claim(l *waypost.Link) *Counter {
 // head of the changelog, and returns the others. A link that another request creates at
 // this moment is found later, in the transaction.
 func (s *Links) findDuplicates(ctx context.Context, ws waypost.WorkspaceID, pending []*pendingLink) ([]*pendingLink,
-	waypost.Position, error) {
+	waypost.Position, error,
+) {
 	var keys []DedupeKey
 	for _, x := range pending {
 		if x.dedupe != nil {

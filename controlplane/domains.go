@@ -253,7 +253,8 @@ func (s *Domains) AddDomain(ctx context.Context, actor Actor, n NewDomain) (wayp
 // does not see, EForbidden for a shared one unless the actor is in the default
 // workspace, and the errors of the rules for targets.
 func (s *Domains) ChangeDomain(ctx context.Context, actor Actor, id waypost.DomainID, c DomainChange) (waypost.Domain,
-	waypost.Position, error) {
+	waypost.Position, error,
+) {
 	none := func(err error) (waypost.Domain, waypost.Position, error) {
 		return waypost.Domain{}, waypost.Position{}, err
 	}

@@ -40,8 +40,10 @@ func TestDomains_DomainIsItsWorkspacesOwn(t *testing.T) {
 	require.NoError(t, err, "a code is unique per domain")
 	require.Empty(t, mine.Host)
 
-	for host, want := range map[string]string{"xn--bcher-kva.example": theirs.OriginalURL, "go.example.com": mine.OriginalURL,
-		"anything": mine.OriginalURL} {
+	for host, want := range map[string]string{
+		"xn--bcher-kva.example": theirs.OriginalURL, "go.example.com": mine.OriginalURL,
+		"anything": mine.OriginalURL,
+	} {
 		res, err := s.Links.Resolve(t.Context(), host, visit("same"))
 		require.NoError(t, err)
 		require.Equal(t, want, string(res.Location), host)

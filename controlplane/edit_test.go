@@ -85,8 +85,13 @@ func TestLinks_ConcurrentChangesOfDifferentFieldsAllCount(t *testing.T) {
 	l, _, err := s.Links.Create(t.Context(), actor, wish())
 	require.NoError(t, err)
 	title, description, status, yes := "t", "d", 307, true
-	changes := []controlplane.LinkChange{{Title: &title}, {Description: &description}, {RedirectStatus: &status}, {ForwardPath: &yes},
-		{Tags: &[]string{"x"}}}
+	changes := []controlplane.LinkChange{
+		{Title: &title},
+		{Description: &description},
+		{RedirectStatus: &status},
+		{ForwardPath: &yes},
+		{Tags: &[]string{"x"}},
+	}
 	var wg sync.WaitGroup
 	for i := range changes {
 		wg.Go(func() {

@@ -56,8 +56,10 @@ func inFleet(t *testing.T, cfg controlplane.FleetConfig, test func(t *testing.T,
 }
 
 func report(node string, p waypost.Position) controlplane.EdgeReport {
-	return controlplane.EdgeReport{Node: node, Region: "us-east-1", Boot: waypost.BootID{1}, StartedAt: time.Now(), Position: p,
-		Version: "1.2.3"}
+	return controlplane.EdgeReport{
+		Node: node, Region: "us-east-1", Boot: waypost.BootID{1}, StartedAt: time.Now(), Position: p,
+		Version: "1.2.3",
+	}
 }
 
 // only returns the one edge of a fleet.

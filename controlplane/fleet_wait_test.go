@@ -21,7 +21,8 @@ func durable(node string, region waypost.Region, p waypost.Position) controlplan
 
 // waits waits in the background, and returns the result.
 func waits(ctx context.Context, f *controlplane.Fleet, p waypost.Position, everywhere bool,
-	most time.Duration) <-chan controlplane.Applied {
+	most time.Duration,
+) <-chan controlplane.Applied {
 	out := make(chan controlplane.Applied, 1)
 	go func() { out <- f.WaitApplied(ctx, p, everywhere, most) }()
 	synctest.Wait()

@@ -85,8 +85,10 @@ func (s *KeyRanges) PlanRanges(ctx context.Context, actor Actor) (RangePlan, err
 		Before: suppliesOf(plan.Before), After: suppliesOf(plan.After),
 	}
 	for _, step := range plan.Steps {
-		result.Steps = append(result.Steps, RangeStep{Action: MoveRange, Range: step.Range, Region: step.To, At: step.At,
-			Remainder: step.At == 0})
+		result.Steps = append(result.Steps, RangeStep{
+			Action: MoveRange, Range: step.Range, Region: step.To, At: step.At,
+			Remainder: step.At == 0,
+		})
 	}
 	return result, nil
 }

@@ -89,8 +89,10 @@ func TestKeyRanges_OnlyOperatorsSeeAndChangeRanges(t *testing.T) {
 			_, err := s.KeyRanges.KeySpace(t.Context(), a)
 			require.Equal(t, waypost.EForbidden, waypost.CodeOf(err))
 			_, err = s.KeyRanges.ChangeRanges(t.Context(), a,
-				controlplane.RangeChange{Steps: []controlplane.RangeStep{{Action: controlplane.DrainRange,
-					Range: 1}}})
+				controlplane.RangeChange{Steps: []controlplane.RangeStep{{
+					Action: controlplane.DrainRange,
+					Range:  1,
+				}}})
 			require.Equal(t, waypost.EForbidden, waypost.CodeOf(err))
 			_, err = s.KeyRanges.PlanRanges(t.Context(), a)
 			require.Equal(t, waypost.EForbidden, waypost.CodeOf(err))
@@ -238,8 +240,10 @@ func TestKeyRanges_PlanMakesAllRegionsLastEquallyLongAndIsRefusedOnceItIsStale(t
 	plan, err := s.KeyRanges.PlanRanges(t.Context(), operator)
 	require.NoError(t, err)
 	require.Len(t, plan.Steps, 2, plan.Reason)
-	dry, err := s.KeyRanges.ChangeRanges(t.Context(), operator, controlplane.RangeChange{Steps: plan.Steps,
-		Fingerprint: plan.Fingerprint, DryRun: true})
+	dry, err := s.KeyRanges.ChangeRanges(t.Context(), operator, controlplane.RangeChange{
+		Steps:       plan.Steps,
+		Fingerprint: plan.Fingerprint, DryRun: true,
+	})
 	require.NoError(t, err)
 	require.Len(t, dry, 2)
 	_, err = s.KeyRanges.ChangeRanges(t.Context(), operator, controlplane.RangeChange{Steps: plan.Steps, Fingerprint: plan.Fingerprint})

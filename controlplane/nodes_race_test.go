@@ -69,8 +69,10 @@ func TestNodes_StreamThatBeginsDuringItsRevocationEndsWithinASecond(t *testing.T
 	for range 200 {
 		synctest.Test(t, func(t *testing.T) {
 			store := &slowNodes{takes: rand.N(50 * time.Millisecond)}
-			store.stored = controlplane.StoredNode{Node: controlplane.Node{Credential: 7, Name: "eu-1", Region: "eu"},
-				Hash: controlplane.HashKey(secret)}
+			store.stored = controlplane.StoredNode{
+				Node: controlplane.Node{Credential: 7, Name: "eu-1", Region: "eu"},
+				Hash: controlplane.HashKey(secret),
+			}
 			n := controlplane.NewNodes(controlplane.NodesConfig{Store: store})
 			ctx, cancel := context.WithCancel(t.Context())
 			var running sync.WaitGroup

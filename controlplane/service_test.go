@@ -272,7 +272,8 @@ type gate struct {
 }
 
 func (g *gate) TakeLease(ctx context.Context, region waypost.Region, node string, size int64, finished []int64) (controlplane.Lease,
-	error) {
+	error,
+) {
 	g.calls.Add(1)
 	if g.shut.Load() {
 		return controlplane.Lease{}, waypost.WrapError(waypost.EUnavailable, "no lease", errors.New("the gate is shut"))

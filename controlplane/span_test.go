@@ -40,22 +40,45 @@ func TestSpan_DaysAreTheDaysOfTheTimeZoneAlsoWhenClocksChange(t *testing.T) {
 		begins         string
 		hours          []float64
 	}{
-		"23 hours in spring": {"Europe/Berlin", "2026-03-28T12:00:00+01:00", "2026-03-30T12:00:00+02:00",
-			"2026-03-28T00:00:00+01:00", []float64{24, 23, 24}},
-		"25 hours in autumn": {"Europe/Berlin", "2026-10-24T12:00:00+02:00", "2026-10-25T23:59:59+01:00",
-			"2026-10-24T00:00:00+02:00", []float64{24, 25}},
-		"clocks that jump over midnight": {"America/Asuncion", "2023-09-30T12:00:00-04:00", "2023-10-02T12:00:00-03:00",
-			"2023-09-30T00:00:00-04:00", []float64{24, 23, 24}},
-		"midnight that comes twice": {"America/Havana", "2025-11-01T12:00:00-04:00", "2025-11-03T00:00:00-05:00",
-			"2025-11-01T00:00:00-04:00", []float64{24, 25}},
-		"a date that never was": {"Pacific/Apia", "2011-12-29T12:00:00-10:00", "2012-01-01T00:00:00+14:00",
-			"2011-12-29T00:00:00-10:00", []float64{24, 24}},
-		"an offset of half an hour": {"Asia/Kolkata", "2026-01-01T00:00:00+05:30", "2026-01-02T00:00:00+05:30",
-			"2026-01-01T00:00:00+05:30", []float64{24}},
-		"an offset of a quarter": {"Asia/Kathmandu", "2026-01-01T00:00:00+05:45", "2026-01-01T00:00:01+05:45",
-			"2026-01-01T00:00:00+05:45", []float64{24}},
-		"an end that is midnight is not a day more": {"UTC", "2026-01-01T00:00:00Z", "2026-01-03T00:00:00Z", "2026-01-01T00:00:00Z",
-			[]float64{24, 24}},
+		"23 hours in spring": {
+			"Europe/Berlin", "2026-03-28T12:00:00+01:00", "2026-03-30T12:00:00+02:00",
+			"2026-03-28T00:00:00+01:00",
+			[]float64{24, 23, 24},
+		},
+		"25 hours in autumn": {
+			"Europe/Berlin", "2026-10-24T12:00:00+02:00", "2026-10-25T23:59:59+01:00",
+			"2026-10-24T00:00:00+02:00",
+			[]float64{24, 25},
+		},
+		"clocks that jump over midnight": {
+			"America/Asuncion", "2023-09-30T12:00:00-04:00", "2023-10-02T12:00:00-03:00",
+			"2023-09-30T00:00:00-04:00",
+			[]float64{24, 23, 24},
+		},
+		"midnight that comes twice": {
+			"America/Havana", "2025-11-01T12:00:00-04:00", "2025-11-03T00:00:00-05:00",
+			"2025-11-01T00:00:00-04:00",
+			[]float64{24, 25},
+		},
+		"a date that never was": {
+			"Pacific/Apia", "2011-12-29T12:00:00-10:00", "2012-01-01T00:00:00+14:00",
+			"2011-12-29T00:00:00-10:00",
+			[]float64{24, 24},
+		},
+		"an offset of half an hour": {
+			"Asia/Kolkata", "2026-01-01T00:00:00+05:30", "2026-01-02T00:00:00+05:30",
+			"2026-01-01T00:00:00+05:30",
+			[]float64{24},
+		},
+		"an offset of a quarter": {
+			"Asia/Kathmandu", "2026-01-01T00:00:00+05:45", "2026-01-01T00:00:01+05:45",
+			"2026-01-01T00:00:00+05:45",
+			[]float64{24},
+		},
+		"an end that is midnight is not a day more": {
+			"UTC", "2026-01-01T00:00:00Z", "2026-01-03T00:00:00Z", "2026-01-01T00:00:00Z",
+			[]float64{24, 24},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := controlplane.NewSpan(controlplane.StatsQuery{
@@ -128,8 +151,10 @@ func TestSpan_WhatIsNoTimeOrTooLongIsRefused(t *testing.T) {
 		require.Equal(t, waypost.EInvalid, waypost.CodeOf(err), name)
 	}
 	for name, q := range map[string]controlplane.StatsQuery{
-		"31 days with the hour more": {From: moment(t, "2026-10-01T00:00:00+02:00"), To: moment(t, "2026-11-01T00:00:00+01:00"),
-			Interval: controlplane.ByHour, Zone: zone(t, "Europe/Berlin")},
+		"31 days with the hour more": {
+			From: moment(t, "2026-10-01T00:00:00+02:00"), To: moment(t, "2026-11-01T00:00:00+01:00"),
+			Interval: controlplane.ByHour, Zone: zone(t, "Europe/Berlin"),
+		},
 		"five years": {From: moment(t, "2021-01-01T00:00:00Z"), To: moment(t, "2026-01-01T00:00:00Z")},
 	} {
 		_, err := controlplane.NewSpan(q, now)
@@ -138,8 +163,10 @@ func TestSpan_WhatIsNoTimeOrTooLongIsRefused(t *testing.T) {
 }
 
 func TestSpan_EveryMomentOfASpanLiesInOneStepOfItsOwnDateOrHour(t *testing.T) {
-	zones := []string{"UTC", "Europe/Berlin", "America/New_York", "America/St_Johns", "Asia/Kathmandu", "Australia/Lord_Howe",
-		"Pacific/Chatham", "America/Sao_Paulo", "Africa/Casablanca", "Asia/Beirut"}
+	zones := []string{
+		"UTC", "Europe/Berlin", "America/New_York", "America/St_Johns", "Asia/Kathmandu", "Australia/Lord_Howe",
+		"Pacific/Chatham", "America/Sao_Paulo", "Africa/Casablanca", "Asia/Beirut",
+	}
 	rapid.Check(t, func(t *rapid.T) {
 		z, err := time.LoadLocation(rapid.SampledFrom(zones).Draw(t, "zone"))
 		require.NoError(t, err)

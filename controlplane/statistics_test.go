@@ -29,7 +29,8 @@ func (c *counts) LinkClicks(context.Context, waypost.WorkspaceID, int64, *contro
 }
 
 func (c *counts) WorkspaceClicks(_ context.Context, _ waypost.WorkspaceID, _ *controlplane.Span, top int) (controlplane.Counted,
-	controlplane.TopLinks, error) {
+	controlplane.TopLinks, error,
+) {
 	return c.counted, controlplane.TopLinks{Links: c.top[:min(top, len(c.top))], Exact: true}, c.err
 }
 
@@ -123,8 +124,10 @@ func TestClicks_BreakdownHasAThousandNamesAndTheRestAsOther(t *testing.T) {
 	require.NoError(t, err)
 	b := got.Breakdowns[controlplane.Referrers]
 	require.Len(t, b.Named, 1000)
-	require.Equal(t, []controlplane.NamedClicks{{Name: "host-0749", Clicks: 750}, {Name: "host-1499", Clicks: 750}, {Name: "host-0748",
-		Clicks: 749}}, b.Named[:3])
+	require.Equal(t, []controlplane.NamedClicks{{Name: "host-0749", Clicks: 750}, {Name: "host-1499", Clicks: 750}, {
+		Name:   "host-0748",
+		Clicks: 749,
+	}}, b.Named[:3])
 	sum := b.Other
 	for _, n := range b.Named {
 		sum += n.Clicks
@@ -183,16 +186,22 @@ func TestClicks_CompletenessIsThatOfTheEdgeFurthestBehind(t *testing.T) {
 		"all is well":                 {nodes: []controlplane.EdgeProgress{good, fast}, until: good.Until},
 		"one is late":                 {nodes: []controlplane.EdgeProgress{good, late}, until: late.Until, behind: []string{"late"}},
 		"late, but not for that time": {nodes: []controlplane.EdgeProgress{good, late}, to: ago(3 * time.Hour), until: late.Until},
-		"two are late, one for that time": {nodes: []controlplane.EdgeProgress{later, late}, to: ago(3 * time.Hour), until: later.Until,
-			behind: []string{"later"}},
+		"two are late, one for that time": {
+			nodes: []controlplane.EdgeProgress{later, late}, to: ago(3 * time.Hour), until: later.Until,
+			behind: []string{"later"},
+		},
 		"one has never told": {nodes: []controlplane.EdgeProgress{silent, good}, behind: []string{"silent"}},
-		"one that has never told, long ago": {nodes: []controlplane.EdgeProgress{silent, later}, to: ago(90 * time.Hour),
-			behind: []string{"silent"}},
+		"one that has never told, long ago": {
+			nodes: []controlplane.EdgeProgress{silent, later}, to: ago(90 * time.Hour),
+			behind: []string{"silent"},
+		},
 		"one has left":               {nodes: []controlplane.EdgeProgress{left, good}, until: good.Until},
 		"all have left":              {nodes: []controlplane.EdgeProgress{left}, until: noon},
 		"only a clock that is ahead": {nodes: []controlplane.EdgeProgress{fast}, until: noon},
-		"the names are sorted": {nodes: []controlplane.EdgeProgress{later, late}, until: later.Until, behind: []string{"late",
-			"later"}},
+		"the names are sorted": {nodes: []controlplane.EdgeProgress{later, late}, until: later.Until, behind: []string{
+			"late",
+			"later",
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := controlplane.StatsQuery{To: c.to}

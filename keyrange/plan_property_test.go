@@ -25,8 +25,10 @@ func drawRanges(t *rapid.T, regions int) []keyrange.Range {
 		r.Hi = r.Lo + rapid.OneOf(rapid.Int64Range(1, 30_000), rapid.Int64Range(1, suffixes)).Draw(t, "length")
 		r.Next = r.Lo + rapid.OneOf(rapid.Just[int64](0), rapid.Int64Range(0, r.Hi-r.Lo), rapid.Just(r.Hi-r.Lo)).Draw(t, "leased")
 		r.Region = waypost.Region(fmt.Sprintf("r%02d", rapid.IntRange(1, regions).Draw(t, "region")))
-		r.State = rapid.SampledFrom([]keyrange.State{keyrange.Live, keyrange.Live, keyrange.Live, keyrange.Draining,
-			keyrange.Retired}).Draw(t, "state")
+		r.State = rapid.SampledFrom([]keyrange.State{
+			keyrange.Live, keyrange.Live, keyrange.Live, keyrange.Draining,
+			keyrange.Retired,
+		}).Draw(t, "state")
 		end[prefix] = r.Hi
 		ranges = append(ranges, r)
 	}

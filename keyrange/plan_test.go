@@ -253,8 +253,14 @@ func TestRebalance_ExtremesMakeNoBadPlan(t *testing.T) {
 		{"a": 1e-9, "b": 1e18, "c": 1},
 	} {
 		ranges := []keyrange.Range{live(1, "a", 0, most), live(2, "b", 0, most), live(3, "c", most-1, most)}
-		for _, opts := range []keyrange.Options{{}, {Reserve: math.MaxInt64}, {Margin: math.MaxInt64}, {IdleRate: 1e18},
-			{IdleRate: math.SmallestNonzeroFloat64}, {Reserve: 1, Margin: 1}} {
+		for _, opts := range []keyrange.Options{
+			{},
+			{Reserve: math.MaxInt64},
+			{Margin: math.MaxInt64},
+			{IdleRate: 1e18},
+			{IdleRate: math.SmallestNonzeroFloat64},
+			{Reserve: 1, Margin: 1},
+		} {
 			plan := rebalance(t, ranges, rates, opts)
 			require.NoError(t, keyrange.Disjoint(apply(t, ranges, plan.Steps)))
 		}

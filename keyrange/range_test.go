@@ -12,8 +12,10 @@ import (
 
 func TestRange_SplitLosesNoCounterAndLeavesWhatIsLeasedInTheLowerPart(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		r := keyrange.Range{ID: 7, Prefix: 3, Region: "eu", State: rapid.SampledFrom([]keyrange.State{keyrange.Live,
-			keyrange.Draining}).Draw(t, "state")}
+		r := keyrange.Range{ID: 7, Prefix: 3, Region: "eu", State: rapid.SampledFrom([]keyrange.State{
+			keyrange.Live,
+			keyrange.Draining,
+		}).Draw(t, "state")}
 		r.Lo = rapid.Int64Range(0, 1000).Draw(t, "lo")
 		r.Hi = rapid.Int64Range(r.Lo+2, r.Lo+1000).Draw(t, "hi")
 		r.Next = rapid.Int64Range(r.Lo, r.Hi-1).Draw(t, "next")

@@ -248,8 +248,10 @@ func TestDecode_RefusesAWrongLength(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	b := clicks()
 	f.Add(clickbatch.Append(nil, &b))
-	b.Exact, b.Links[0].Rows, b.Links[1].Rows = false, []waypost.ClickRow{{At: 900_000, Count: 1}, {Profile: 2,
-		Count: 300}}, []waypost.ClickRow{{Count: 1}}
+	b.Exact, b.Links[0].Rows, b.Links[1].Rows = false, []waypost.ClickRow{{At: 900_000, Count: 1}, {
+		Profile: 2,
+		Count:   300,
+	}}, []waypost.ClickRow{{Count: 1}}
 	f.Add(clickbatch.Append(nil, &b))
 	b.Links = nil
 	f.Add(clickbatch.Append(nil, &b))

@@ -26,8 +26,10 @@ func edges(t *testing.T, output string, answer http.HandlerFunc) (string, error)
 	server := httptest.NewServer(answer)
 	defer server.Close()
 	var out bytes.Buffer
-	p := &program{stdout: &out, stderr: io.Discard, output: output,
-		environ: []string{"WAYPOST_API=" + server.URL, "WAYPOST_API_KEY=wp_live_key"}}
+	p := &program{
+		stdout: &out, stderr: io.Discard, output: output,
+		environ: []string{"WAYPOST_API=" + server.URL, "WAYPOST_API_KEY=wp_live_key"},
+	}
 	c := edgesCommands{p}.command()
 	c.SilenceErrors, c.SilenceUsage = true, true
 	c.SetArgs(nil)
@@ -63,23 +65,39 @@ func TestEdgesAreLaidOutForPeople(t *testing.T) {
 	now := time.Date(2031, 5, 6, 7, 0, 0, 0, time.UTC)
 	one, many, seconds, pending, revoked := uint64(1), uint64(1234), 754.2, int64(12), "revoked"
 	got := edgeTable([]client.Edge{
-		{EdgeState: client.EdgeState{Node: "a", Region: "r1", Version: "1"}, State: "alive", Via: "gossip",
-			Position: &client.Position{Epoch: 1, Seq: 9}, LagChanges: &one, LagSeconds: &seconds, LastSeen: now.Add(-1500 * time.Millisecond)},
-		{EdgeState: client.EdgeState{Node: "b", Region: "r1", Version: "1"}, State: "silent", Via: "report",
+		{
+			EdgeState: client.EdgeState{Node: "a", Region: "r1", Version: "1"}, State: "alive", Via: "gossip",
+			Position: &client.Position{Epoch: 1, Seq: 9}, LagChanges: &one, LagSeconds: &seconds, LastSeen: now.Add(-1500 * time.Millisecond),
+		},
+		{
+			EdgeState: client.EdgeState{Node: "b", Region: "r1", Version: "1"}, State: "silent", Via: "report",
 			Position: &client.Position{Epoch: 3, Seq: 9}, LagChanges: &many, LagSeconds: &seconds,
-			LastSeen: now.Add(-90 * time.Minute), ClicksPending: &pending, Credential: &revoked},
-		{EdgeState: client.EdgeState{Node: "c\x1b[2J", Region: "r2", Version: "1"}, State: "gone", Via: "report",
-			LastSeen: now.Add(-50 * time.Hour)},
-		{EdgeState: client.EdgeState{Node: "d", Region: "r2", Replica: "held", Held: "mass-delete", DiskLow: true,
-			Version: "1"}, State: "alive", Via: "report", LastSeen: now.Add(time.Minute), Verified: &client.Verified{At: now,
-			Different: 3, Repaired: 1}},
-		{EdgeState: client.EdgeState{Node: "e", Region: "r2", Replica: "repairing", Version: "1"}, State: "alive",
-			Via: "report", LastSeen: now, Verified: &client.Verified{At: now, Different: 3, Repaired: 3}},
-		{EdgeState: client.EdgeState{Node: "f", Region: "r2", Replica: "following", Version: "1"}, State: "alive",
-			Via: "report", LastSeen: now, Verified: &client.Verified{At: now.Add(-time.Minute)}},
+			LastSeen: now.Add(-90 * time.Minute), ClicksPending: &pending, Credential: &revoked,
+		},
+		{
+			EdgeState: client.EdgeState{Node: "c\x1b[2J", Region: "r2", Version: "1"}, State: "gone", Via: "report",
+			LastSeen: now.Add(-50 * time.Hour),
+		},
+		{EdgeState: client.EdgeState{
+			Node: "d", Region: "r2", Replica: "held", Held: "mass-delete", DiskLow: true,
+			Version: "1",
+		}, State: "alive", Via: "report", LastSeen: now.Add(time.Minute), Verified: &client.Verified{
+			At:        now,
+			Different: 3, Repaired: 1,
+		}},
+		{
+			EdgeState: client.EdgeState{Node: "e", Region: "r2", Replica: "repairing", Version: "1"}, State: "alive",
+			Via: "report", LastSeen: now, Verified: &client.Verified{At: now, Different: 3, Repaired: 3},
+		},
+		{
+			EdgeState: client.EdgeState{Node: "f", Region: "r2", Replica: "following", Version: "1"}, State: "alive",
+			Via: "report", LastSeen: now, Verified: &client.Verified{At: now.Add(-time.Minute)},
+		},
 		{EdgeState: client.EdgeState{Node: "g", Region: "r2", Replica: "following", Version: "1"}, State: "alive", Via: "report", LastSeen: now, Verified: &client.Verified{At: now, Error: "cut"}},
-		{EdgeState: client.EdgeState{Node: "h", Region: "r2", Replica: "degraded", DiskLow: true, Version: "1"},
-			State: "alive", Via: "report", LastSeen: now},
+		{
+			EdgeState: client.EdgeState{Node: "h", Region: "r2", Replica: "degraded", DiskLow: true, Version: "1"},
+			State:     "alive", Via: "report", LastSeen: now,
+		},
 	}, now)
 	require.Equal(t, strings.Join([]string{
 		"NODE   REGION  STATE              POSITION     LAG                   PENDING  LAST SEEN   VERIFIED         CREDENTIAL  VERSION",

@@ -15,7 +15,7 @@ import (
 type linksCommands struct{ *program }
 
 func (p linksCommands) command() *cobra.Command {
-	clicks := clicksCommands{p.program}
+	clicks := clicksCommands(p)
 	c := group("links", "Create, find, change, delete, import and export links, and see their statistics",
 		p.createCommand(), p.getCommand(), p.listCommand(), p.searchCommand(), p.tagsCommand(), p.updateCommand(),
 		p.deleteCommand(), p.importCommand(), p.exportCommand(), clicks.linkCommand(), clicks.forgetLinkCommand())

@@ -85,10 +85,14 @@ func TestExportedCSVIsImportedAsItWas(t *testing.T) {
 	rows, err := csv.NewReader(strings.NewReader(text)).ReadAll()
 	require.NoError(t, err)
 	require.Equal(t, [][]string{
-		{"short_code", "original_url", "title", "description", "tags", "redirect_status", "forward_query", "forward_path",
-			"expires_at", "click_count", "created_at"},
-		{"abcd", `https://example.com/?a="b",c&d`, "One,\n\"two\"", "<b>", `spring,"a, b","c""d"`, "308", "true", "false",
-			"2091-05-06T07:08:09.5Z", "7", "2031-05-06T07:08:09.123456Z"},
+		{
+			"short_code", "original_url", "title", "description", "tags", "redirect_status", "forward_query", "forward_path",
+			"expires_at", "click_count", "created_at",
+		},
+		{
+			"abcd", `https://example.com/?a="b",c&d`, "One,\n\"two\"", "<b>", `spring,"a, b","c""d"`, "308", "true", "false",
+			"2091-05-06T07:08:09.5Z", "7", "2031-05-06T07:08:09.123456Z",
+		},
 		{"efgh", "https://example.org", "", "", "", "302", "false", "false", "", "0", "2031-05-06T07:00:00Z"},
 	}, rows)
 

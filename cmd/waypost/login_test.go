@@ -33,8 +33,11 @@ func TestALoginTellsWhichCredentialGoesBeforeIt(t *testing.T) {
 		"the development system's":       {[]string{"WAYPOST_DATA_DIR=" + withKey}, nil, "the API key of the development system in " + withKey + ", and the session only with --api " + server.URL},
 		"a development system without":   {env: []string{"WAYPOST_DATA_DIR=" + withoutKey}},
 		"a development system elsewhere": {[]string{"WAYPOST_DATA_DIR=" + withKey}, []string{"--api", server.URL}, "commands without --api go to the development system in " + withKey},
-		"the API of the environment": {[]string{"WAYPOST_DATA_DIR=" + withKey, "WAYPOST_API=" + server.URL},
-			[]string{"--api", server.URL}, ""},
+		"the API of the environment": {
+			[]string{"WAYPOST_DATA_DIR=" + withKey, "WAYPOST_API=" + server.URL},
+			[]string{"--api", server.URL},
+			"",
+		},
 	} {
 		for _, command := range [][]string{{"login", "--email", "ann@example.com"}, {"accept", "wp_inv_x"}} {
 			t.Run(name+", "+command[0], func(t *testing.T) {

@@ -233,8 +233,10 @@ func TestNumbersAreWrittenForPeople(t *testing.T) {
 
 func TestHelpOnRangesTeachesByExamples(t *testing.T) {
 	a := &rangesAPI{}
-	for _, verb := range []string{"", "list", "show", "assign", "split", "move", "drain", "revive", "retire", "plan", "apply",
-		"resume", "decode"} {
+	for _, verb := range []string{
+		"", "list", "show", "assign", "split", "move", "drain", "revive", "retire", "plan", "apply",
+		"resume", "decode",
+	} {
 		got := a.run(t, append([]string{"ranges"}, append(strings.Fields(verb), "--help")...)...)
 		require.Zero(t, got.code, got.stderr)
 		require.Contains(t, got.stdout, "Examples:\n  waypost ranges", verb)

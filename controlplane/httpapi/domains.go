@@ -107,8 +107,10 @@ func (a *domainsAPI) list(ctx context.Context, _ *struct{}) (*domainsOutput, err
 
 func (a *domainsAPI) add(ctx context.Context, in *addDomainInput) (*domainOutput, error) {
 	n := &in.Body
-	d, position, err := a.domains.AddDomain(ctx, actorFrom(ctx), controlplane.NewDomain{Host: n.Host, Shared: n.Shared,
-		Root: n.RootURL, NotFound: n.NotFoundURL})
+	d, position, err := a.domains.AddDomain(ctx, actorFrom(ctx), controlplane.NewDomain{
+		Host: n.Host, Shared: n.Shared,
+		Root: n.RootURL, NotFound: n.NotFoundURL,
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -26,7 +26,8 @@ func (d *domains) Domains(context.Context, controlplane.Actor) ([]waypost.Domain
 }
 
 func (d *domains) ChangeDomain(_ context.Context, actor controlplane.Actor, id waypost.DomainID,
-	c controlplane.DomainChange) (waypost.Domain, waypost.Position, error) {
+	c controlplane.DomainChange,
+) (waypost.Domain, waypost.Position, error) {
 	d.last = c
 	switch {
 	case id != 1:
@@ -44,15 +45,18 @@ func (d *domains) ChangeDomain(_ context.Context, actor controlplane.Actor, id w
 }
 
 func (d *domains) AddDomain(_ context.Context, actor controlplane.Actor, n controlplane.NewDomain) (waypost.Domain,
-	waypost.Position, error) {
+	waypost.Position, error,
+) {
 	switch n.Host {
 	case "taken.example":
 		return waypost.Domain{}, waypost.Position{}, waypost.Errorf(waypost.EConflict, "the host is in use")
 	case "com":
 		return waypost.Domain{}, waypost.Position{}, waypost.Errorf(waypost.EInvalid, "no domain")
 	}
-	return waypost.Domain{ID: 8, Workspace: actor.Workspace, Host: n.Host,
-		DomainTargets: waypost.DomainTargets{Root: []byte(n.Root)}}, waypost.Position{Seq: 9}, nil
+	return waypost.Domain{
+		ID: 8, Workspace: actor.Workspace, Host: n.Host,
+		DomainTargets: waypost.DomainTargets{Root: []byte(n.Root)},
+	}, waypost.Position{Seq: 9}, nil
 }
 
 func (d *domains) RemoveDomain(_ context.Context, actor controlplane.Actor, id waypost.DomainID, force bool) (waypost.Position, error) {
@@ -107,8 +111,10 @@ func TestDomainsNeedTheScopeAdminAndAFieldThatIsKnown(t *testing.T) {
 		requireProblem(t, a.do(call{path: "/api/admin/domains", key: key}), 403, "forbidden")
 		requireProblem(t, a.do(call{method: http.MethodPatch, path: "/api/admin/domains/1", key: key, body: "{}"}), 403, "forbidden")
 	}
-	for body, status := range map[string]int{`{"host": "x"}`: 422, `{"root_url": 7}`: 422, `{"Root_url": "x"}`: 422,
-		`[]`: 422, `{`: 400, ``: 400} {
+	for body, status := range map[string]int{
+		`{"host": "x"}`: 422, `{"root_url": 7}`: 422, `{"Root_url": "x"}`: 422,
+		`[]`: 422, `{`: 400, ``: 400,
+	} {
 		res := a.do(call{method: http.MethodPatch, path: "/api/admin/domains/1", key: operatorKey, body: body})
 		require.Equal(t, status, res.StatusCode, body)
 	}
@@ -116,10 +122,14 @@ func TestDomainsNeedTheScopeAdminAndAFieldThatIsKnown(t *testing.T) {
 		res := a.do(call{method: http.MethodPatch, path: "/api/admin/domains/" + id, key: operatorKey, body: `{"root_url": ""}`})
 		require.Equal(t, 422, res.StatusCode, id)
 	}
-	requireProblem(t, a.do(call{method: http.MethodPatch, path: "/api/admin/domains/2", key: operatorKey,
-		body: `{"root_url": ""}`}), 404, "not-found")
-	requireProblem(t, a.do(call{method: http.MethodPatch, path: "/api/admin/domains/1", key: strangerKey,
-		body: `{"root_url": ""}`}), 403, "forbidden")
+	requireProblem(t, a.do(call{
+		method: http.MethodPatch, path: "/api/admin/domains/2", key: operatorKey,
+		body: `{"root_url": ""}`,
+	}), 404, "not-found")
+	requireProblem(t, a.do(call{
+		method: http.MethodPatch, path: "/api/admin/domains/1", key: strangerKey,
+		body: `{"root_url": ""}`,
+	}), 403, "forbidden")
 }
 
 func TestTheRootOfADomainLeadsWhereItWasTold(t *testing.T) {
@@ -148,8 +158,10 @@ func TestDomainsAreAddedAndRemoved(t *testing.T) {
 	res := ask(http.MethodPost, "/api/v1/domains", `{"host": "own.example", "root_url": "https://example.com/"}`)
 	require.Equal(t, 201, res.StatusCode, res.text)
 	require.NotEmpty(t, res.Header.Get("Waypost-Position"))
-	require.Equal(t, map[string]any{"id": 8.0, "host": "own.example", "shared": false,
-		"root_url": "https://example.com/", "not_found_url": ""}, object(t, res.text))
+	require.Equal(t, map[string]any{
+		"id": 8.0, "host": "own.example", "shared": false,
+		"root_url": "https://example.com/", "not_found_url": "",
+	}, object(t, res.text))
 	requireProblem(t, ask(http.MethodPost, "/api/v1/domains", `{"host": "taken.example"}`), 409, "conflict")
 	requireProblem(t, ask(http.MethodPost, "/api/v1/domains", `{"host": ""}`), 422, "invalid")
 	requireProblem(t, ask(http.MethodDelete, "/api/v1/domains/7", ""), 409, "conflict")

@@ -77,8 +77,10 @@ func (*edgeNodes) NewEnrolment(_ context.Context, actor controlplane.Actor, e co
 	if e.Region == "full" {
 		return controlplane.Enrolment{}, waypost.Errorf(waypost.EConflict, "too many are open")
 	}
-	return controlplane.Enrolment{Token: "wp_enrl_x", Region: waypost.Region(e.Region), Role: controlplane.RoleEdge,
-		Node: e.Node, ExpiresAt: time.Now()}, actor.CheckOperator()
+	return controlplane.Enrolment{
+		Token: "wp_enrl_x", Region: waypost.Region(e.Region), Role: controlplane.RoleEdge,
+		Node: e.Node, ExpiresAt: time.Now(),
+	}, actor.CheckOperator()
 }
 
 func (*edgeNodes) Revoke(_ context.Context, actor controlplane.Actor, node string) error {
@@ -146,8 +148,10 @@ func TestGuessesAtCredentialsAndTokensAreLimited(t *testing.T) {
 		requireProblem(t, send(t, g, echo, "guess"), 401, "unauthorized")
 	}
 	for range 2 {
-		requireProblem(t, enrol(t, g, nil, map[string]any{"token": "guess", "credential_sha256": strings.Repeat("0", 64),
-			"node": "a", "region": "eu"}), 401, "unauthorized")
+		requireProblem(t, enrol(t, g, nil, map[string]any{
+			"token": "guess", "credential_sha256": strings.Repeat("0", 64),
+			"node": "a", "region": "eu",
+		}), 401, "unauthorized")
 	}
 	before := nodes.asked
 	requireProblem(t, send(t, g, echo, "another guess"), 429, "rate-limited")
@@ -244,8 +248,10 @@ func enrol(t *testing.T, g *httpapi.EdgeGate, state *tls.ConnectionState, body m
 func TestATokenIsExchangedOverHTTP(t *testing.T) {
 	g := httpapi.NewEdgeGate(httpapi.EdgeGateConfig{Nodes: &edgeNodes{}})
 	good := func() map[string]any {
-		return map[string]any{"token": "good", "credential_sha256": strings.Repeat("0", 62) + "01", "node": "eu-1",
-			"region": "eu", "of_a_later_version": true}
+		return map[string]any{
+			"token": "good", "credential_sha256": strings.Repeat("0", 62) + "01", "node": "eu-1",
+			"region": "eu", "of_a_later_version": true,
+		}
 	}
 	res := enrol(t, g, nil, good())
 	require.Equal(t, 200, res.StatusCode, res.text)
@@ -324,8 +330,10 @@ func TestAReportOrABatchOfAnotherNodeIsRefused(t *testing.T) {
 }
 
 func TestEdgesWhoseCredentialIsRevokedAreShownSo(t *testing.T) {
-	f := fleet{{Node: "edge-b", Role: "edge", State: controlplane.EdgeAlive, Via: controlplane.ViaReport,
-		Credential: controlplane.CredentialOwn}}
+	f := fleet{{
+		Node: "edge-b", Role: "edge", State: controlplane.EdgeAlive, Via: controlplane.ViaReport,
+		Credential: controlplane.CredentialOwn,
+	}}
 	a := start(t, func(_ *links, c *httpapi.Config) { c.Fleet, c.Nodes, c.Anonymous = f, &edgeNodes{}, operator })
 	require.Contains(t, a.do(call{path: "/api/admin/edges", key: "none"}).text, `"credential":"revoked"`)
 }

@@ -11,8 +11,10 @@ import (
 )
 
 func FuzzEntityTagsAreReadOrRefused(f *testing.F) {
-	for _, seed := range []string{``, `*`, `"1-2-3.4"`, `W/"a", "b"`, `"a" , ,"b"`, `"`, `W/`, `a`, `"a""b"`,
-		`"4294967296-1-1.1"`, `"1-2-3"`, "\t\"a\""} {
+	for _, seed := range []string{
+		``, `*`, `"1-2-3.4"`, `W/"a", "b"`, `"a" , ,"b"`, `"`, `W/`, `a`, `"a""b"`,
+		`"4294967296-1-1.1"`, `"1-2-3"`, "\t\"a\"",
+	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, header string) {

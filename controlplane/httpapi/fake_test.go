@@ -110,7 +110,8 @@ func flags(n controlplane.NewLink) (f waypost.LinkFlags) {
 }
 
 func (f *links) CreateBulk(ctx context.Context, actor controlplane.Actor,
-	ns []controlplane.NewLink) ([]controlplane.Outcome, waypost.Position, error) {
+	ns []controlplane.NewLink,
+) ([]controlplane.Outcome, waypost.Position, error) {
 	hook := f.onBulk
 	if len(ns) == 1 && f.onCreate != nil {
 		hook = f.onCreate
@@ -216,7 +217,8 @@ func (f *links) List(ctx context.Context, actor controlplane.Actor, r controlpla
 }
 
 func (f *links) Tags(_ context.Context, actor controlplane.Actor, prefix, after string,
-	limit int) (tags []controlplane.TagCount, next string, err error) {
+	limit int,
+) (tags []controlplane.TagCount, next string, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	counts := map[string]int64{}

@@ -24,7 +24,8 @@ func (f *links) Remove(ctx context.Context, actor controlplane.Actor, domain, co
 }
 
 func (f *links) Change(ctx context.Context, actor controlplane.Actor, domain, code string,
-	c controlplane.LinkChange) (controlplane.Outcome, waypost.Position, error) {
+	c controlplane.LinkChange,
+) (controlplane.Outcome, waypost.Position, error) {
 	none := func(err error) (controlplane.Outcome, waypost.Position, error) {
 		return controlplane.Outcome{}, waypost.Position{}, err
 	}
@@ -53,7 +54,8 @@ func (f *links) Change(ctx context.Context, actor controlplane.Actor, domain, co
 }
 
 func (f *links) CreateOnce(ctx context.Context, actor controlplane.Actor, ns []controlplane.NewLink,
-	o controlplane.Idempotency) (controlplane.Made, error) {
+	o controlplane.Idempotency,
+) (controlplane.Made, error) {
 	f.mu.Lock()
 	name := o.Route + " " + o.Key
 	kept, ok := f.kept[name]

@@ -55,7 +55,8 @@ func (f *statistics) answer(q controlplane.StatsQuery) (controlplane.Stats, erro
 }
 
 func (f *statistics) LinkStats(ctx context.Context, actor controlplane.Actor, host, code string,
-	q controlplane.StatsQuery) (controlplane.LinkStats, error) {
+	q controlplane.StatsQuery,
+) (controlplane.LinkStats, error) {
 	l, err := f.links.Stats(ctx, actor, code)
 	if err != nil {
 		return controlplane.LinkStats{}, err
@@ -66,7 +67,8 @@ func (f *statistics) LinkStats(ctx context.Context, actor controlplane.Actor, ho
 }
 
 func (f *statistics) WorkspaceStats(_ context.Context, _ controlplane.Actor,
-	q controlplane.StatsQuery) (controlplane.WorkspaceStats, error) {
+	q controlplane.StatsQuery,
+) (controlplane.WorkspaceStats, error) {
 	stats, err := f.answer(q)
 	return controlplane.WorkspaceStats{Stats: stats, Top: controlplane.TopLinks{Links: f.top[:min(len(f.top), q.Top)], Exact: true}}, err
 }

@@ -41,8 +41,10 @@ func TestEdgesAreShownWithWhatIsKnownOfThem(t *testing.T) {
 			Replica: controlplane.ReplicaHeld, Held: "mass-delete", HeldWhy: "too many", DiskLow: true,
 			State: controlplane.EdgeSilent, Since: seen, LastSeen: seen, Via: controlplane.ViaReport, Credential: controlplane.CredentialOwn,
 		},
-		{Node: "edge-z", Region: "us-east-1", Role: "edge", ClicksPending: -1, State: controlplane.EdgeAlive, Since: seen,
-			LastSeen: seen, Via: controlplane.ViaGossip},
+		{
+			Node: "edge-z", Region: "us-east-1", Role: "edge", ClicksPending: -1, State: controlplane.EdgeAlive, Since: seen,
+			LastSeen: seen, Via: controlplane.ViaGossip,
+		},
 	})
 	res := a.do(call{path: "/api/admin/edges", key: "none"})
 	require.Equal(t, http.StatusOK, res.StatusCode, res.text)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -201,7 +200,8 @@ func (a *linksAPI) create(ctx context.Context, in *createInput) (*createOutput, 
 		return nil, err
 	}
 	o, position, err := a.createOne(ctx, "create-link", in.IdempotencyKey, in.Raw, n, func(o *controlplane.Outcome,
-		at waypost.Position) (controlplane.Response, error) {
+		at waypost.Position,
+	) (controlplane.Response, error) {
 		out := a.created(o, at)
 		return answerOf(out.Status, map[string]string{"Location": out.Location, api.HeaderPosition: out.Position, "ETag": out.ETag}, &out.Body)
 	})
@@ -225,7 +225,8 @@ func (a *linksAPI) shorten(ctx context.Context, in *shortenInput) (*shortenOutpu
 	dedupe := false
 	n := controlplane.NewLink{OriginalURL: in.Body.URL, Dedupe: &dedupe}
 	o, position, err := a.createOne(ctx, "shorten", in.IdempotencyKey, in.Raw, n, func(o *controlplane.Outcome,
-		at waypost.Position) (controlplane.Response, error) {
+		at waypost.Position,
+	) (controlplane.Response, error) {
 		out := a.shortened(o, at)
 		return answerOf(http.StatusCreated, map[string]string{"Location": out.Location, api.HeaderPosition: out.Position}, &out.Body)
 	})
@@ -400,7 +401,7 @@ func (a *linksAPI) link(l *waypost.Link) api.Link {
 		ID: strconv.FormatInt(l.ID, 10), ShortCode: string(l.Code), ShortURL: a.urls.of(l), Domain: cmp.Or(l.Host, a.urls.host),
 		OriginalURL: l.OriginalURL, RedirectStatus: l.RedirectStatus,
 		ForwardQuery: l.Flags&waypost.ForwardQuery != 0, ForwardPath: l.Flags&waypost.ForwardPath != 0,
-		Title: l.Title, Description: l.Description, Tags: tags, Metadata: json.RawMessage(l.Metadata), CreatedBy: l.CreatedBy,
+		Title: l.Title, Description: l.Description, Tags: tags, Metadata: l.Metadata, CreatedBy: l.CreatedBy,
 		Active: l.Active, ClickCount: l.Clicks, LastAccessedAt: moment(l.LastAccessedAt),
 		CreatedAt: l.CreatedAt.UTC(), UpdatedAt: l.UpdatedAt.UTC(), ExpiresAt: moment(l.ExpiresAt),
 	}

@@ -93,8 +93,10 @@ func TestWarningsAreShownWhenALinkIsMade(t *testing.T) {
 }
 
 func TestALinkOfAnotherDomainIsShownUnderItsHost(t *testing.T) {
-	for base, want := range map[string]string{"https://wp.example": "https://own.example/mine",
-		"http://127.0.0.1:8081": "http://own.example:8081/mine"} {
+	for base, want := range map[string]string{
+		"https://wp.example":    "https://own.example/mine",
+		"http://127.0.0.1:8081": "http://own.example:8081/mine",
+	} {
 		a := start(t, func(_ *links, c *httpapi.Config) { c.BaseURL = base })
 		res := a.post("/api/v1/urls", `{"original_url": "https://example.com/", "custom_code": "mine", "domain": "own.example"}`)
 		require.Equal(t, 201, res.StatusCode)

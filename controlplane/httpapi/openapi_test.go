@@ -54,12 +54,25 @@ func TestEveryDocumentedRouteAnswersAsDocumented(t *testing.T) {
 		"GET /api/v1/tags":        {{}, {path: "/api/v1/tags?limit=0"}, {key: "none"}, {key: writeKey}},
 		"POST /api/v1/urls":       {{body: item}, {body: item}, {body: found}, {path: "/api/v1/urls?wait=all", body: found}, {body: found, header: named("k")}, {body: found, header: named("k")}, {body: item, header: named("k")}, {body: item, header: named("busy")}, {body: "{"}, {body: "{}"}, {body: item, header: spoilt}, {key: "none"}, {key: readKey}, {body: strings.Repeat(" ", 1<<20+1)}},
 		"POST /api/v1/urls/bulk":  {{body: `{"links": [1]}`}, {body: many, header: named("k")}, {body: many, header: named("k")}, {body: many, header: named("busy")}, {body: "{"}, {body: "{}"}, {body: item, header: spoilt}, {key: "none"}, {key: readKey}},
-		"POST /shorten": {{body: `{"url": "https://example.com/"}`}, {body: `{"url": "https://example.com/"}`,
-			header: named("k")}, {body: `{"url": "https://example.com/"}`, header: named("k")}, {body: `{"url": "https://example.com/b"}`, header: named("k")}, {body: "{"}, {body: "{}"}, {body: item, header: spoilt}, {key: "none"}, {key: readKey}},
-		"GET /api/v1/urls/{code}": {{path: "/api/v1/urls/lives"}, {path: "/api/v1/urls/lives",
-			header: map[string]string{"If-None-Match": "*"}}, {path: "/api/v1/urls/lives",
-			header: map[string]string{"If-None-Match": "x"}}, {path: "/api/v1/urls/lives?domain=" + strings.Repeat("x", 254)},
-			{path: "/api/v1/urls/unknown"}, {path: "/api/v1/urls/lives", key: "none"}, {path: "/api/v1/urls/lives", key: writeKey}},
+		"POST /shorten": {{body: `{"url": "https://example.com/"}`}, {
+			body:   `{"url": "https://example.com/"}`,
+			header: named("k"),
+		}, {body: `{"url": "https://example.com/"}`, header: named("k")}, {body: `{"url": "https://example.com/b"}`, header: named("k")}, {body: "{"}, {body: "{}"}, {body: item, header: spoilt}, {key: "none"}, {key: readKey}},
+		"GET /api/v1/urls/{code}": {
+			{path: "/api/v1/urls/lives"},
+			{
+				path:   "/api/v1/urls/lives",
+				header: map[string]string{"If-None-Match": "*"},
+			},
+			{
+				path:   "/api/v1/urls/lives",
+				header: map[string]string{"If-None-Match": "x"},
+			},
+			{path: "/api/v1/urls/lives?domain=" + strings.Repeat("x", 254)},
+			{path: "/api/v1/urls/unknown"},
+			{path: "/api/v1/urls/lives", key: "none"},
+			{path: "/api/v1/urls/lives", key: writeKey},
+		},
 		"GET /api/v1/urls/{code}/stats": {
 			{path: "/api/v1/urls/lives/stats"},
 			{path: "/api/v1/urls/lives/stats", header: map[string]string{"Accept": "text/csv"}},
@@ -154,10 +167,17 @@ func TestEveryDocumentedRouteAnswersAsDocumented(t *testing.T) {
 			{path: "/api/admin/domains/1", key: fullKey, body: "{}"},
 			{path: "/api/admin/domains/1", key: "none", body: "{}"},
 		},
-		"GET /stats/{code}": {{path: "/stats/lives"}, {path: "/stats/unknown"}, {path: "/stats/lives",
-			key: "none"}, {path: "/stats/lives", key: writeKey}},
-		"DELETE /api/v1/urls/{code}": {{path: "/api/v1/urls/lives?wait=all"}, {path: "/api/v1/urls/lives"},
-			{path: "/api/v1/urls/lives?wait=x"}, {path: "/api/v1/urls/lives", key: "none"}, {path: "/api/v1/urls/lives", key: readKey}},
+		"GET /stats/{code}": {{path: "/stats/lives"}, {path: "/stats/unknown"}, {
+			path: "/stats/lives",
+			key:  "none",
+		}, {path: "/stats/lives", key: writeKey}},
+		"DELETE /api/v1/urls/{code}": {
+			{path: "/api/v1/urls/lives?wait=all"},
+			{path: "/api/v1/urls/lives"},
+			{path: "/api/v1/urls/lives?wait=x"},
+			{path: "/api/v1/urls/lives", key: "none"},
+			{path: "/api/v1/urls/lives", key: readKey},
+		},
 
 		"GET /api/admin/edges":         {{key: operatorKey}, {key: "none"}, {key: readKey}},
 		"GET /api/v1/kgs/key":          {{}, {path: "/api/v1/kgs/key?service=" + strings.Repeat("s", 101)}, {key: "none"}, {key: readKey}},
@@ -181,8 +201,13 @@ func TestEveryDocumentedRouteAnswersAsDocumented(t *testing.T) {
 			{path: "/api/admin/ranges/decode/4g", key: fullKey},
 		},
 		"GET /api/admin/cleanup/stats": {{key: operatorKey}, {key: "none"}, {key: fullKey}},
-		"GET /api/admin/audit": {{key: operatorKey}, {path: "/api/admin/audit?cursor=x", key: operatorKey},
-			{path: "/api/admin/audit?limit=0", key: operatorKey}, {key: "none"}, {key: fullKey}},
+		"GET /api/admin/audit": {
+			{key: operatorKey},
+			{path: "/api/admin/audit?cursor=x", key: operatorKey},
+			{path: "/api/admin/audit?limit=0", key: operatorKey},
+			{key: "none"},
+			{key: fullKey},
+		},
 	}
 
 	documented := a.do(call{path: "/openapi.json", key: "none"})
@@ -221,8 +246,10 @@ func TestWhatOnlyTheKeyServiceRefusesIsDocumented(t *testing.T) {
 		waypost.EConflict:  {"POST /api/admin/ranges/changes": change},
 		waypost.ENotFound:  {"POST /api/admin/ranges/changes": change},
 		waypost.EExhausted: {"GET /api/v1/kgs/key": {}, "POST /api/v1/kgs/keys/bulk": {body: `{"count": 1}`}, "POST /api/admin/ranges/changes": change},
-		waypost.EUnavailable: {"GET /api/v1/kgs/stats": {}, "GET /api/admin/ranges": {key: operatorKey},
-			"GET /api/admin/audit": {key: operatorKey}},
+		waypost.EUnavailable: {
+			"GET /api/v1/kgs/stats": {}, "GET /api/admin/ranges": {key: operatorKey},
+			"GET /api/admin/audit": {key: operatorKey},
+		},
 	} {
 		f.err = waypost.Errorf(code, "for a reason")
 		for name, c := range calls {
@@ -249,8 +276,10 @@ func requireDocumented(t *testing.T, operation map[string]any, res answer, name 
 		require.NotContains(t, response, "content", "%s: %d", name, res.StatusCode)
 	}
 	described, _ := response["headers"].(map[string]any)
-	for _, header := range []string{"Location", "Waypost-Position", "WWW-Authenticate", "Retry-After", "Vary",
-		"Content-Disposition", "ETag", "Waypost-Applied", "Idempotency-Replayed"} {
+	for _, header := range []string{
+		"Location", "Waypost-Position", "WWW-Authenticate", "Retry-After", "Vary",
+		"Content-Disposition", "ETag", "Waypost-Applied", "Idempotency-Replayed",
+	} {
 		if res.Header.Get(header) != "" {
 			require.Contains(t, described, header, "%s: %d", name, res.StatusCode)
 		}

@@ -114,7 +114,8 @@ func actorFrom(ctx context.Context) controlplane.Actor { return callFrom(ctx).ac
 
 // run answers one request: it admits the sender, reads the input, and writes the output.
 func (rt *router) run(w http.ResponseWriter, r *http.Request, b *binding, h func(context.Context, reflect.Value) (any,
-	error), in reflect.Type) error {
+	error), in reflect.Type,
+) error {
 	// A tenth of the time is kept back, so that the answer to a request whose time is up
 	// still arrives within it.
 	ctx, cancel := context.WithTimeout(r.Context(), rt.timeout-rt.timeout/10)
@@ -186,7 +187,8 @@ func (b *binding) hasQuery(name string) bool {
 
 // readBody reads the body of an operation that takes one. The caller calls leave.
 func (rt *router) readBody(ctx context.Context, w http.ResponseWriter, r *http.Request, b *binding,
-	v reflect.Value) (leave func(), err error) {
+	v reflect.Value,
+) (leave func(), err error) {
 	leave = func() {}
 	if b.body == nil {
 		return leave, nil

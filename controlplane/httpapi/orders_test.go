@@ -62,8 +62,10 @@ func TestWhatIsAskedOfAnEdgeIsToldToItAndItsAnswerIsShown(t *testing.T) {
 	o := &orders{}
 	a := start(t, func(_ *links, c *httpapi.Config) {
 		c.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
-		c.Orders, c.Fleet, c.Anonymous = o, fleet{{Node: "eu-1", Role: "edge", State: controlplane.EdgeAlive,
-			Via: controlplane.ViaReport}}, operator
+		c.Orders, c.Fleet, c.Anonymous = o, fleet{{
+			Node: "eu-1", Role: "edge", State: controlplane.EdgeAlive,
+			Via: controlplane.ViaReport,
+		}}, operator
 	})
 	all := operations(t, object(t, a.get("/openapi.json").text))
 	do := func(status int, name, path, body string) answer {
@@ -93,8 +95,10 @@ func TestWhatIsAskedOfAnEdgeIsToldToItAndItsAnswerIsShown(t *testing.T) {
 	var told api.EdgeOrders
 	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &told))
 	require.Len(t, told.Orders, 2)
-	require.Equal(t, []any{"verify", true, "accept", "mass-delete"}, []any{told.Orders[0].What, told.Orders[0].Repair,
-		told.Orders[1].What, told.Orders[1].Hold})
+	require.Equal(t, []any{"verify", true, "accept", "mass-delete"}, []any{
+		told.Orders[0].What, told.Orders[0].Repair,
+		told.Orders[1].What, told.Orders[1].Hold,
+	})
 
 	send := func(status int, body string) {
 		t.Helper()

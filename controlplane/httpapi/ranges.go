@@ -90,15 +90,19 @@ func (a *rangesAPI) change(ctx context.Context, in *changeRangesInput) (*changeR
 			return nil, err
 		}
 	}
-	done, err := a.keys.ChangeRanges(ctx, actorFrom(ctx), controlplane.RangeChange{Steps: steps,
-		Fingerprint: change.Fingerprint, DryRun: change.DryRun})
+	done, err := a.keys.ChangeRanges(ctx, actorFrom(ctx), controlplane.RangeChange{
+		Steps:       steps,
+		Fingerprint: change.Fingerprint, DryRun: change.DryRun,
+	})
 	if err != nil {
 		return nil, err
 	}
 	out := &changeRangesOutput{api.RangesChanged{Done: make([]api.StepDone, len(done)), DryRun: change.DryRun}}
 	for i := range done {
-		out.Body.Done[i] = api.StepDone{Step: showStep(done[i].Step), What: done[i].What, Fenced: done[i].Fenced,
-			Ranges: rangesOf(done[i].Ranges)}
+		out.Body.Done[i] = api.StepDone{
+			Step: showStep(done[i].Step), What: done[i].What, Fenced: done[i].Fenced,
+			Ranges: rangesOf(done[i].Ranges),
+		}
 	}
 	return out, nil
 }
@@ -183,8 +187,10 @@ func stepOf(st *api.RangeStep, at string) (controlplane.RangeStep, error) {
 	if len(wrong) > 0 {
 		return controlplane.RangeStep{}, wrong
 	}
-	step := controlplane.RangeStep{Action: action, Range: st.Range, Prefix: st.Prefix, At: st.At,
-		Remainder: st.Remainder, Force: st.Force, Gap: st.Gap}
+	step := controlplane.RangeStep{
+		Action: action, Range: st.Range, Prefix: st.Prefix, At: st.At,
+		Remainder: st.Remainder, Force: st.Force, Gap: st.Gap,
+	}
 	if st.Region != "" {
 		region, err := waypost.ParseRegion(st.Region)
 		if err != nil {
@@ -232,8 +238,10 @@ func leaseOf(l *controlplane.HeldLease) api.Lease {
 func suppliesOf(all []controlplane.Supply) []api.Supply {
 	shown := make([]api.Supply, len(all))
 	for i, supply := range all {
-		shown[i] = api.Supply{Region: string(supply.Region), Unissued: supply.Unissued, Rate: supply.Rate,
-			MinutesLeft: known(supply.MinutesLeft())}
+		shown[i] = api.Supply{
+			Region: string(supply.Region), Unissued: supply.Unissued, Rate: supply.Rate,
+			MinutesLeft: known(supply.MinutesLeft()),
+		}
 	}
 	return shown
 }

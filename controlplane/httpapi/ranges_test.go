@@ -52,17 +52,21 @@ func TestARangeIsShownByItsNumber(t *testing.T) {
 func TestStepsReachTheServiceAsTheyWereSent(t *testing.T) {
 	gap := int64(0)
 	f := &keys{done: []controlplane.StepDone{
-		{Step: controlplane.RangeStep{Action: controlplane.MoveRange, Range: 1, Region: "us-east-1", At: 300},
-			What: "moved the rest", Fenced: 2, Ranges: aSpace().Ranges[1:2]},
+		{
+			Step: controlplane.RangeStep{Action: controlplane.MoveRange, Range: 1, Region: "us-east-1", At: 300},
+			What: "moved the rest", Fenced: 2, Ranges: aSpace().Ranges[1:2],
+		},
 		{Step: controlplane.RangeStep{Action: controlplane.ResumeKeys, Gap: &gap}, What: "resumed"},
 	}}
 	a := startWithKeys(t, f)
-	res := a.do(call{method: http.MethodPost, path: "/api/admin/ranges/changes", key: operatorKey,
+	res := a.do(call{
+		method: http.MethodPost, path: "/api/admin/ranges/changes", key: operatorKey,
 		body: `{"dry_run": true, "fingerprint": "f1", "steps": [
 		{"action": "assign", "region": "eu-west-1", "prefix": "4k"}, {"action": "split", "range": 1, "at": 500}, {"action": "split", "range": 1},
 		{"action": "move", "range": 1, "region": "us-east-1", "at": 300}, {"action": "move", "range": 1,
 			"region": "us-east-1", "remainder": true}, {"action": "drain", "range": 2}, {"action": "revive", "range": 2},
-		{"action": "retire", "range": 2, "force": true}, {"action": "resume", "gap": 0}, {"action": "resume"}]}`})
+		{"action": "retire", "range": 2, "force": true}, {"action": "resume", "gap": 0}, {"action": "resume"}]}`,
+	})
 	require.Equal(t, http.StatusOK, res.StatusCode, res.text)
 	require.JSONEq(t, `{"dry_run": true, "done": [
 		{"step": {"action": "move", "range": 1, "region": "us-east-1", "at": 300}, "what": "moved the rest", "fenced": 2, "ranges": [`+range2+`]},
@@ -145,8 +149,10 @@ func TestACodeIsTakenApart(t *testing.T) {
 	held := space.Ranges[0]
 	lease := held.Leases[0]
 	held.Leases, held.Rate, held.Text = nil, 0, "" // as a store returns it
-	f := &keys{found: controlplane.Decoded{Code: "4gAbCdE", Prefix: 290, Text: "4g", Counter: 295,
-		State: controlplane.CounterIssued, Range: &held, Lease: &lease}}
+	f := &keys{found: controlplane.Decoded{
+		Code: "4gAbCdE", Prefix: 290, Text: "4g", Counter: 295,
+		State: controlplane.CounterIssued, Range: &held, Lease: &lease,
+	}}
 	a := startWithKeys(t, f)
 	require.JSONEq(t, `{"code": "4gAbCdE", "prefix": "4g", "counter": 295, "state": "issued", "issued": true, "region": "eu-west-1",
 		"range": {"id": 1, "prefix": "4g", "lo": 0, "hi": 1000, "next": 300, "region": "eu-west-1", "state": "live",
@@ -162,8 +168,10 @@ func TestACodeIsTakenApart(t *testing.T) {
 func TestTheAuditLogIsReadAPageAtATime(t *testing.T) {
 	at := time.Date(2031, 5, 6, 7, 8, 9, 0, time.UTC)
 	a := startWithKeys(t, &keys{audit: []controlplane.AuditEntry{
-		{ID: 8, At: at, Actor: "ops (6)", Action: "ranges.move", Subject: "range 7", Workspace: "default",
-			Detail: []byte(`{"region": "eu-west-1"}`)},
+		{
+			ID: 8, At: at, Actor: "ops (6)", Action: "ranges.move", Subject: "range 7", Workspace: "default",
+			Detail: []byte(`{"region": "eu-west-1"}`),
+		},
 		{ID: 7, At: at, Actor: "ops (6)", Action: "ranges.drain", Subject: "range 7", Detail: []byte{}},
 	}})
 	first := a.do(call{path: "/api/admin/audit?limit=1", key: operatorKey})

@@ -103,10 +103,10 @@ func (all schemas) of(t reflect.Type, tag reflect.StructTag) *schema {
 		return s
 	}
 	s := &schema{Description: tag.Get("doc")}
-	switch {
-	case t == timeType:
+	switch t {
+	case timeType:
 		s.kind, s.Type, s.Format = kindTime, "string", "date-time"
-	case t == rawType:
+	case rawType:
 		s.kind, s.Type, s.AdditionalProperties = kindRaw, "object", true
 		s.setNullable(true)
 	default:
@@ -385,7 +385,8 @@ func (all schemas) parametersOf(t reflect.Type) (found []parameter) {
 
 // read sets the parameters of an input from a request, and adds their faults.
 func readParameters(all []parameter, in reflect.Value, query url.Values, header map[string][]string,
-	path func(string) string) (wrong fieldErrors) {
+	path func(string) string,
+) (wrong fieldErrors) {
 	for i := range all {
 		p := &all[i]
 		var values []string

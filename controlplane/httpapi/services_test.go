@@ -46,7 +46,8 @@ type workspaces struct {
 type noWorkspaces interface{ httpapi.Workspaces }
 
 func (w workspaces) Audit(ctx context.Context, actor controlplane.Actor, all bool, limit int,
-	cursor string) ([]controlplane.AuditEntry, string, error) {
+	cursor string,
+) ([]controlplane.AuditEntry, string, error) {
 	return w.keys.Audit(ctx, actor, all, limit, cursor)
 }
 

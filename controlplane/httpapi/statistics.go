@@ -174,8 +174,10 @@ func (a *statisticsAPI) workspace(ctx context.Context, in *workspaceStatsInput) 
 	if err != nil {
 		return nil, err
 	}
-	shown := api.WorkspaceStats{ClickStats: clickStatsOf(&stats.Stats), Top: make([]api.TopLink, len(stats.Top.Links)),
-		TopExact: stats.Top.Exact}
+	shown := api.WorkspaceStats{
+		ClickStats: clickStatsOf(&stats.Stats), Top: make([]api.TopLink, len(stats.Top.Links)),
+		TopExact: stats.Top.Exact,
+	}
 	for i := range stats.Top.Links {
 		l := &stats.Top.Links[i]
 		shown.Top[i] = api.TopLink{

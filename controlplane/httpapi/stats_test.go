@@ -50,8 +50,10 @@ func busy() *statistics {
 		{Named: []controlplane.NamedClicks{{Name: "desktop", Clicks: 9}, {Name: "bot", Clicks: 3}}},
 		{Named: []controlplane.NamedClicks{{Name: "Firefox", Clicks: 12}}},
 		{Named: []controlplane.NamedClicks{{Name: "Linux", Clicks: 12}}},
-		{Named: []controlplane.NamedClicks{{Name: "", Clicks: 6}, {Name: "www.example.com", Clicks: 3}, {Name: "direct",
-			Clicks: 1}, {Name: "@evil", Clicks: 1}}, Other: 1},
+		{Named: []controlplane.NamedClicks{{Name: "", Clicks: 6}, {Name: "www.example.com", Clicks: 3}, {
+			Name:   "direct",
+			Clicks: 1,
+		}, {Name: "@evil", Clicks: 1}}, Other: 1},
 	}
 	return f
 }

@@ -241,17 +241,6 @@ UNION ALL SELECT 4, 0, id::text, 0, 0, 0, NULL, changelog_payload(to_jsonb(l)), 
 UNION ALL SELECT 5, 0, salt_name(day), 0, 0, 0, NULL, salt_payload(salt), rev_epoch, rev_seq, stamp FROM visitor_salt s
 	WHERE slot BETWEEN $1 AND $2`
 
-// scanRecord reads a row of selectRecords.
-func scanRecord(row pgx.Row, rec *waypost.Record) error {
-	var name, payload string
-	var expires *time.Time
-	var stamp int64
-	err := row.Scan(&rec.Kind, &rec.Domain, &name, &rec.State, &rec.Status, &rec.Flags, &expires, &payload,
-		&rec.Revision.Epoch, &rec.Revision.Seq, &stamp)
-	rec.Name, rec.Payload, rec.Stamp, rec.ExpiresAt = []byte(name), []byte(payload), uint64(stamp), millis(expires)
-	return err
-}
-
 // copiedRecords reads the rows of selectRecords in the form of COPY … (FORMAT binary),
 // which takes a third of the time of reading query rows.
 // https://www.postgresql.org/docs/15/sql-copy.html#id-1.9.3.55.9.4

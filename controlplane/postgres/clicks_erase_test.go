@@ -14,8 +14,10 @@ import (
 	"waypost/controlplane/postgres"
 )
 
-var eraser = controlplane.Actor{Workspace: waypost.DefaultWorkspace, KeyID: 3, Name: "dpo",
-	Scopes: []controlplane.Scope{controlplane.ScopeAdmin}}
+var eraser = controlplane.Actor{
+	Workspace: waypost.DefaultWorkspace, KeyID: 3, Name: "dpo",
+	Scopes: []controlplane.Scope{controlplane.ScopeAdmin},
+}
 
 // everything is a time that holds all clicks of a test.
 func everything(t *testing.T) *controlplane.Span {

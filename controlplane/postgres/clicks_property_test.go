@@ -93,8 +93,10 @@ func TestWhateverIsRepeatedReorderedOrCutOffEveryBatchIsCountedOnce(t *testing.T
 			case fate == "is cut off":
 				patience = time.Duration(rapid.IntRange(0, 3000).Draw(t, "µs")) * time.Microsecond
 			case fate == "comes with other content" && b.Seq <= s.taken:
-				b = &waypost.ClickBatch{Node: b.Node, Boot: b.Boot, Seq: b.Seq, Exact: true, Profiles: anybody,
-					Links: []waypost.LinkClicks{total(codes[0], 1000)}}
+				b = &waypost.ClickBatch{
+					Node: b.Node, Boot: b.Boot, Seq: b.Seq, Exact: true, Profiles: anybody,
+					Links: []waypost.LinkClicks{total(codes[0], 1000)},
+				}
 			}
 			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			r, err := send(ctx, b)

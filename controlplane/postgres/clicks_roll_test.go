@@ -135,8 +135,10 @@ func TestWhoWantsEventsHasEveryClickOrASample(t *testing.T) {
 		VALUES (7, 'All', 'all', '{"events": "all"}'), (8, 'Sample', 'sample', '{"events": "sampled"}'), (9, 'Strange', 'strange', '{"events": 3}'),
 		(10, 'Seldom', 'seldom', '{"events": "sampled", "events_sample": 550}'), (11, 'Broken', 'broken', '{"events": "sampled",
 			"events_sample": -4}')`)
-	for code, ws := range map[string]waypost.WorkspaceID{"none": 1, "every": 7, "some": 8, "more": 8, "strange": 9, "seldom": 10,
-		"broken": 11} {
+	for code, ws := range map[string]waypost.WorkspaceID{
+		"none": 1, "every": 7, "some": 8, "more": 8, "strange": 9, "seldom": 10,
+		"broken": 11,
+	} {
 		l := link(code)
 		l.Workspace = ws
 		insert(t, db, l)

@@ -110,8 +110,10 @@ func TestClicksAreToldByTimeAndByWhomBeforeAndAfterTheyAreFolded(t *testing.T) {
 		require.Equal(t, []int64{18}, series(s, c.Quarters))
 		require.EqualValues(t, 4, c.Visitors)
 		require.Equal(t, named("DE", 12, "", 3, "FR", 3), c.Breakdowns[controlplane.Countries].Named)
-		require.Equal(t, controlplane.TopLinks{Links: []controlplane.TopLink{{Domain: 1, Code: "spring",
-			OriginalURL: "https://example.com/spring", Clicks: 10, Bots: 2}}, Exact: true}, top)
+		require.Equal(t, controlplane.TopLinks{Links: []controlplane.TopLink{{
+			Domain: 1, Code: "spring",
+			OriginalURL: "https://example.com/spring", Clicks: 10, Bots: 2,
+		}}, Exact: true}, top)
 		clicks, bots, err := db.WorkspaceTotals(t.Context(), waypost.DefaultWorkspace)
 		require.NoError(t, err)
 		require.Equal(t, [2]int64{18, 3}, [2]int64{clicks, bots})
@@ -189,8 +191,10 @@ func TestAnEdgeThatIsGoneIsWaitedForNoLongerUnlessItComesBack(t *testing.T) {
 		}
 		return nodes
 	}
-	require.NoError(t, db.NoteProgress(t.Context(), []controlplane.EdgeProgress{{Node: "edge-a", Region: "eu", Pending: 7,
-		Until: time.Now()}, {Node: "edge-b", Region: "eu"}}))
+	require.NoError(t, db.NoteProgress(t.Context(), []controlplane.EdgeProgress{{
+		Node: "edge-a", Region: "eu", Pending: 7,
+		Until: time.Now(),
+	}, {Node: "edge-b", Region: "eu"}}))
 	ingest(t, db, &waypost.ClickBatch{Node: "edge-c", Boot: someBoot, Seq: 1, Exact: true})
 	for _, node := range []string{"edge-a", "edge-c"} {
 		require.Equal(t, waypost.EConflict, waypost.CodeOf(db.GiveUpEdge(t.Context(), operator, node, time.Minute)), "it was heard of just now")
@@ -206,8 +210,10 @@ func TestAnEdgeThatIsGoneIsWaitedForNoLongerUnlessItComesBack(t *testing.T) {
 	require.Equal(t, []string{"edge-b"}, waiting())
 	entries, err := db.Audit(t.Context(), waypost.DefaultWorkspace, 0, 10)
 	require.NoError(t, err)
-	require.Equal(t, []string{"edges.gone", "edge-c", "edges.gone", "edge-a"}, []string{entries[0].Action, entries[0].Subject,
-		entries[1].Action, entries[1].Subject})
+	require.Equal(t, []string{"edges.gone", "edge-c", "edges.gone", "edge-a"}, []string{
+		entries[0].Action, entries[0].Subject,
+		entries[1].Action, entries[1].Subject,
+	})
 	require.Contains(t, string(entries[1].Detail), `"pending": 7`)
 
 	require.NoError(t, db.NoteProgress(t.Context(), []controlplane.EdgeProgress{{Node: "edge-a", Region: "eu", Pending: 7}}))
@@ -217,8 +223,10 @@ func TestAnEdgeThatIsGoneIsWaitedForNoLongerUnlessItComesBack(t *testing.T) {
 func TestEdgesThatFellSilentBeforeTheControlPlaneWasStartedAreShown(t *testing.T) {
 	db, hand := open(t)
 	require.NoError(t, db.NoteProgress(t.Context(), []controlplane.EdgeProgress{
-		{Node: "dead", Region: "eu", Pending: 7}, {Node: "elsewhere", Region: "eu"}, {Node: "here", Region: "eu"}, {Node: "long-dead",
-			Region: "eu", Pending: -1}, {Node: "stopped", Region: "eu", Left: true},
+		{Node: "dead", Region: "eu", Pending: 7}, {Node: "elsewhere", Region: "eu"}, {Node: "here", Region: "eu"}, {
+			Node:   "long-dead",
+			Region: "eu", Pending: -1,
+		}, {Node: "stopped", Region: "eu", Left: true},
 	}))
 	exec(t, hand, `UPDATE click_progress SET reported_at = now() - CASE node WHEN 'long-dead' THEN interval '1 hour' WHEN 'elsewhere' THEN interval '-1 minute' ELSE interval '1 minute' END`)
 	fleet := controlplane.NewFleet(controlplane.FleetConfig{Head: db})

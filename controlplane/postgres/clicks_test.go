@@ -212,13 +212,17 @@ func TestABatchThatGrowsBeyondBoundsWhenItIsTakenApartIsADeadLetter(t *testing.T
 	for i := range uint32(clickbatch.MaxRows / n) {
 		long := strings.Repeat(string(rune('a'+i%26)), waypost.MaxClickName-4)
 		name := fmt.Sprintf("%s%04d", long, i)
-		b.Profiles = append(b.Profiles, waypost.ClickProfile{Country: "DE", City: name, Device: "mobile", Browser: name, OS: name,
-			Referrer: name})
+		b.Profiles = append(b.Profiles, waypost.ClickProfile{
+			Country: "DE", City: name, Device: "mobile", Browser: name, OS: name,
+			Referrer: name,
+		})
 		all = append(all, waypost.ClickRow{At: now, Profile: i, Count: 1})
 	}
 	for i := range n {
-		b.Links = append(b.Links, waypost.LinkClicks{Domain: waypost.DefaultDomain, Code: waypost.Code(fmt.Sprintf("link-%d", i)),
-			Last: now, Rows: all})
+		b.Links = append(b.Links, waypost.LinkClicks{
+			Domain: waypost.DefaultDomain, Code: waypost.Code(fmt.Sprintf("link-%d", i)),
+			Last: now, Rows: all,
+		})
 	}
 	require.Less(t, len(clickbatch.Append(nil, b)), clickbatch.MaxBytes)
 	require.Equal(t, controlplane.ClickReceipt{Watermark: 1, DeadLetter: true}, ingest(t, db, b))

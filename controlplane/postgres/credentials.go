@@ -30,8 +30,10 @@ func (db *FleetStore) CreateEnrolment(ctx context.Context, by controlplane.Actor
 		if err != nil {
 			return err
 		}
-		return auditNode(ctx, tx, by, "edges.enrol", e.Node, map[string]any{"region": e.Region, "role": e.Role, "label": e.Label,
-			"expires_at": e.ExpiresAt})
+		return auditNode(ctx, tx, by, "edges.enrol", e.Node, map[string]any{
+			"region": e.Region, "role": e.Role, "label": e.Label,
+			"expires_at": e.ExpiresAt,
+		})
 	})
 }
 
@@ -277,8 +279,10 @@ func enrol(ctx context.Context, tx pgx.Tx, e *enrolment, n *controlplane.EnrolNo
 		return made, err
 	}
 	by := controlplane.Actor{Workspace: waypost.DefaultWorkspace, Name: "node " + n.Node + ", with a token of " + e.by}
-	return made, auditNode(ctx, tx, by, "edges.enrolled", n.Node, map[string]any{"region": made.Region, "role": made.Role,
-		"replaces": len(named) > 0 || previous != 0})
+	return made, auditNode(ctx, tx, by, "edges.enrolled", n.Node, map[string]any{
+		"region": made.Region, "role": made.Role,
+		"replaces": len(named) > 0 || previous != 0,
+	})
 }
 
 // unclaimed returns those of some names that no node has or has had, except the node that

@@ -143,8 +143,10 @@ func scopeOf(by controlplane.Actor) scope {
 func (db *DomainStore) CreateDomain(
 	ctx context.Context, by controlplane.Actor, d waypost.Domain,
 ) (waypost.Domain, waypost.Position, error) {
-	detail, err := json.Marshal(map[string]any{"host": d.Host, "shared": d.Workspace == 0, "root_url": string(d.Root),
-		"not_found_url": string(d.NotFound)})
+	detail, err := json.Marshal(map[string]any{
+		"host": d.Host, "shared": d.Workspace == 0, "root_url": string(d.Root),
+		"not_found_url": string(d.NotFound),
+	})
 	if err != nil {
 		return waypost.Domain{}, waypost.Position{}, err
 	}

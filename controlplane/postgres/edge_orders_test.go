@@ -14,8 +14,10 @@ func TestOrdersOfEdgesTravelThroughTheDatabase(t *testing.T) {
 	db, hand := open(t)
 	by := controlplane.Actor{Workspace: waypost.DefaultWorkspace, Scopes: []controlplane.Scope{controlplane.ScopeAdmin}}
 	ask := func(node string, what controlplane.OrderKind) (controlplane.EdgeOrder, error) {
-		return db.OrderEdge(t.Context(), by, controlplane.EdgeOrder{Node: node, What: what, Repair: true, By: "ann",
-			Until: time.Now().Add(time.Hour)}, false)
+		return db.OrderEdge(t.Context(), by, controlplane.EdgeOrder{
+			Node: node, What: what, Repair: true, By: "ann",
+			Until: time.Now().Add(time.Hour),
+		}, false)
 	}
 	_, err := ask("eu-1", controlplane.OrderVerify)
 	require.Equal(t, waypost.ENotFound, waypost.CodeOf(err), "it has never reported")
@@ -30,8 +32,10 @@ func TestOrdersOfEdgesTravelThroughTheDatabase(t *testing.T) {
 	require.Equal(t, []controlplane.EdgeOrder{first, second}, open)
 	require.Empty(t, verified)
 
-	outcome := controlplane.EdgeOutcome{Slots: 4096, Different: 1, Differences: []controlplane.EdgeDifference{{Slot: 7, Kind: 1,
-		Name: "a", What: "missing"}}}
+	outcome := controlplane.EdgeOutcome{Slots: 4096, Different: 1, Differences: []controlplane.EdgeDifference{{
+		Slot: 7, Kind: 1,
+		Name: "a", What: "missing",
+	}}}
 	require.NoError(t, db.OrderDone(t.Context(), "eu-1", first.ID, outcome))
 	require.NoError(t, db.OrderDone(t.Context(), "eu-1", first.ID, controlplane.EdgeOutcome{Error: "again"}), "an answer may come twice")
 	require.Equal(t, waypost.ENotFound, waypost.CodeOf(db.OrderDone(t.Context(), "eu-2", second.ID, outcome)), "it was asked of another")
@@ -48,8 +52,10 @@ func TestOrdersOfEdgesTravelThroughTheDatabase(t *testing.T) {
 	require.Equal(t, int64(2), number(t, hand, `SELECT count(*) FROM audit WHERE subject = 'eu-1'
 		AND action IN ('edges.verify', 'edges.accept')`))
 
-	_, err = db.OrderEdge(t.Context(), by, controlplane.EdgeOrder{Node: "eu-9", What: controlplane.OrderVerify, By: "ann",
-		Until: time.Now().Add(time.Hour)}, true)
+	_, err = db.OrderEdge(t.Context(), by, controlplane.EdgeOrder{
+		Node: "eu-9", What: controlplane.OrderVerify, By: "ann",
+		Until: time.Now().Add(time.Hour),
+	}, true)
 	require.NoError(t, err, "it is there, and its first report is not kept yet")
 
 	for range 60 {

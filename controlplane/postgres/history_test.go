@@ -155,8 +155,10 @@ func resume(gap *int64, dry bool) controlplane.RangeChange {
 	return controlplane.RangeChange{Steps: []controlplane.RangeStep{{Action: controlplane.ResumeKeys, Gap: gap}}, DryRun: dry, By: operator}
 }
 
-var operator = controlplane.Actor{Workspace: waypost.DefaultWorkspace, Scopes: []controlplane.Scope{controlplane.ScopeAdmin},
-	KeyID: 7, Name: "ops"}
+var operator = controlplane.Actor{
+	Workspace: waypost.DefaultWorkspace, Scopes: []controlplane.Scope{controlplane.ScopeAdmin},
+	KeyID: 7, Name: "ops",
+}
 
 // sinceThen replaces the time of the document's last look.
 func (m *memory) sinceThen(at []byte) {

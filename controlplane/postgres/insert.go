@@ -210,8 +210,10 @@ func newInserting(links []controlplane.Insertion) (*inserting, error) {
 	if err != nil {
 		return nil, waypost.WrapError(waypost.EInvalid, "tags cannot be encoded", err)
 	}
-	in := &inserting{links: links, linkColumns: c, placed: make([]controlplane.Placement, len(links)),
-		index: make(map[linkKey]int, len(links))}
+	in := &inserting{
+		links: links, linkColumns: c, placed: make([]controlplane.Placement, len(links)),
+		index: make(map[linkKey]int, len(links)),
+	}
 	for i := range links {
 		in.index[linkKey{links[i].Link.Domain, links[i].Link.Code}] = i
 	}

@@ -28,7 +28,8 @@ var stageNames = map[controlplane.ListStage]string{
 
 // ListLinks implements controlplane.LinkLister.
 func (db *LinkStore) ListLinks(ctx context.Context, ws waypost.WorkspaceID, f controlplane.LinkFilter, now time.Time,
-	o controlplane.Order, from controlplane.ListPlace, limit int) (controlplane.LinkPage, error) {
+	o controlplane.Order, from controlplane.ListPlace, limit int,
+) (controlplane.LinkPage, error) {
 	ascending := o == controlplane.OldestFirst || o == controlplane.LeastClicked
 	var domain *string
 	if f.Domain != "" {

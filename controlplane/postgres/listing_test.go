@@ -151,8 +151,10 @@ func TestEveryCombinationOfFiltersAndOrdersGivesWhatItShould(t *testing.T) {
 			f.CreatedBefore = present.Add(-time.Duration(random.IntN(40)) * time.Hour)
 		}
 		ws := waypost.WorkspaceID([]int64{1, 7}[round%2])
-		o := []controlplane.Order{controlplane.NewestFirst, controlplane.OldestFirst, controlplane.MostClicked,
-			controlplane.LeastClicked}[round/2%4]
+		o := []controlplane.Order{
+			controlplane.NewestFirst, controlplane.OldestFirst, controlplane.MostClicked,
+			controlplane.LeastClicked,
+		}[round/2%4]
 		var want []*listed
 		for _, l := range model {
 			if l.Workspace == ws && l.fits(f, word) {

@@ -211,7 +211,8 @@ func lockMember(
 // changeAccount changes the fields that a member has in common in all workspaces, and
 // returns those of them, besides ws, that could lose an administrator.
 func changeAccount(ctx context.Context, tx pgx.Tx, m *controlplane.Member, ws waypost.WorkspaceID, c controlplane.AccountChange,
-	anyAccount bool, detail map[string]any) (governed []waypost.WorkspaceID, err error) {
+	anyAccount bool, detail map[string]any,
+) (governed []waypost.WorkspaceID, err error) {
 	if err := lookAfter(ctx, tx, m, anyAccount); err != nil {
 		return nil, err
 	}

@@ -64,16 +64,20 @@ func TestATokenIsExchangedForACredentialOnce(t *testing.T) {
 
 	first, err := n.Enrol(t.Context(), enrolling(text, "eu-1", secret))
 	require.NoError(t, err)
-	require.Equal(t, controlplane.Node{Credential: first.Credential, Name: "eu-1", Region: "eu", Role: controlplane.RoleRelay,
-		Former: []string{}}, first)
+	require.Equal(t, controlplane.Node{
+		Credential: first.Credential, Name: "eu-1", Region: "eu", Role: controlplane.RoleRelay,
+		Former: []string{},
+	}, first)
 	again, err := n.Enrol(t.Context(), enrolling(text, "eu-1", secret))
 	require.NoError(t, err, "the answer may have been lost")
 	require.Equal(t, first, again)
 	exec(t, hand, `UPDATE node_enrolment SET expires_at = now() - interval '1 minute'`)
 	_, err = n.Enrol(t.Context(), enrolling(text, "eu-1", secret))
 	require.NoError(t, err, "it was used in time")
-	for name, other := range map[string]controlplane.Enrolling{"another secret": enrolling(text, "eu-1", credential(t)),
-		"another name": enrolling(text, "eu-2", secret)} {
+	for name, other := range map[string]controlplane.Enrolling{
+		"another secret": enrolling(text, "eu-1", credential(t)),
+		"another name":   enrolling(text, "eu-2", secret),
+	} {
 		_, err = n.Enrol(t.Context(), other)
 		requireCode(t, waypost.EGone, err, "used already")
 		require.NotEmpty(t, name)

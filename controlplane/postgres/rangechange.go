@@ -291,8 +291,10 @@ func stepRetire(ctx context.Context, tx pgx.Tx, s controlplane.RangeStep, r cont
 	if _, err := tx.Exec(ctx, `UPDATE key_range SET state = 'retired', generation = generation + 1 WHERE id = $1`, r.ID); err != nil {
 		return done, err
 	}
-	return controlplane.StepDone{Step: s, What: fmt.Sprintf("range %d is retired, %d counters are never issued", r.ID, r.Hi-r.Next),
-		Ranges: []controlplane.Range{{ID: r.ID}}, Fenced: held}, nil
+	return controlplane.StepDone{
+		Step: s, What: fmt.Sprintf("range %d is retired, %d counters are never issued", r.ID, r.Hi-r.Next),
+		Ranges: []controlplane.Range{{ID: r.ID}}, Fenced: held,
+	}, nil
 }
 
 // stepResume is the operator's word that keys may be issued again.

@@ -157,8 +157,10 @@ func TestStepsThatCannotBeDoneChangeNothing(t *testing.T) {
 		"to itself":             {controlplane.RangeStep{Action: controlplane.MoveRange, Range: l.Range, Region: "eu"}, waypost.EConflict},
 		"a cut in a lease":      {controlplane.RangeStep{Action: controlplane.SplitRange, Range: l.Range, At: 50}, waypost.EConflict},
 		"a cut at the end":      {controlplane.RangeStep{Action: controlplane.SplitRange, Range: l.Range, At: 916_132_832}, waypost.EConflict},
-		"a cut beyond": {controlplane.RangeStep{Action: controlplane.MoveRange, Range: l.Range, Region: "us", At: 1 << 60},
-			waypost.EConflict},
+		"a cut beyond": {
+			controlplane.RangeStep{Action: controlplane.MoveRange, Range: l.Range, Region: "us", At: 1 << 60},
+			waypost.EConflict,
+		},
 		"a prefix in use": {controlplane.RangeStep{Action: controlplane.AssignPrefix, Region: "us", Prefix: rangeOf(t, db,
 			l.Range).Text}, waypost.EConflict},
 		"a prefix that is none": {controlplane.RangeStep{Action: controlplane.AssignPrefix, Region: "us", Prefix: "a-"}, waypost.EInvalid},
@@ -175,8 +177,10 @@ func TestStepsThatCannotBeDoneChangeNothing(t *testing.T) {
 	}
 	_, err = db.ChangeRanges(t.Context(), controlplane.RangeChange{Steps: []controlplane.RangeStep{good}, Fingerprint: "stale", By: operator})
 	require.Equal(t, waypost.EConflict, waypost.CodeOf(err))
-	_, err = db.ChangeRanges(t.Context(), controlplane.RangeChange{Steps: []controlplane.RangeStep{good},
-		Fingerprint: before.Fingerprint(), By: operator})
+	_, err = db.ChangeRanges(t.Context(), controlplane.RangeChange{
+		Steps:       []controlplane.RangeStep{good},
+		Fingerprint: before.Fingerprint(), By: operator,
+	})
 	require.NoError(t, err)
 }
 
@@ -273,8 +277,10 @@ func TestKeysOfServicesAreTheirsAloneAndComeBackOnce(t *testing.T) {
 	place := func(ws waypost.WorkspaceID, code waypost.Code, counter int64) controlplane.Placement {
 		x := link(string(code))
 		x.Workspace = ws
-		placed, _, err := db.InsertLinks(t.Context(), 0, []controlplane.Insertion{{Link: x, Claim: &controlplane.Counter{Prefix: l.Prefix,
-			N: counter}}})
+		placed, _, err := db.InsertLinks(t.Context(), 0, []controlplane.Insertion{{Link: x, Claim: &controlplane.Counter{
+			Prefix: l.Prefix,
+			N:      counter,
+		}}})
 		require.NoError(t, err)
 		return placed[0]
 	}
@@ -283,8 +289,10 @@ func TestKeysOfServicesAreTheirsAloneAndComeBackOnce(t *testing.T) {
 	elsewhere.Domain = waypost.DomainID(number(t, hand, `INSERT INTO domain (host) VALUES ('own.example') RETURNING id`))
 	refused := link(string(codes[1]))
 	refused.Workspace = 2
-	placed, _, err := db.InsertLinks(t.Context(), 0, []controlplane.Insertion{{Link: refused,
-		Claim: &controlplane.Counter{Prefix: l.Prefix, N: 1}}, {Link: elsewhere}})
+	placed, _, err := db.InsertLinks(t.Context(), 0, []controlplane.Insertion{{
+		Link:  refused,
+		Claim: &controlplane.Counter{Prefix: l.Prefix, N: 1},
+	}, {Link: elsewhere}})
 	require.NoError(t, err)
 	require.Equal(t, []controlplane.Placement{controlplane.Issuable, controlplane.Placed}, placed, "codes of other domains are no counters")
 	require.Equal(t, controlplane.Placed, place(1, codes[0], 0), "its own can make a link of it")

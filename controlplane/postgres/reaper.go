@@ -199,8 +199,11 @@ func (db *ReaperStore) purgeClicks(ctx context.Context, area place, links []int6
 		var b pgx.Batch
 		reaper.first(&b)
 		b.Queue(`SELECT pg_advisory_xact_lock($1, $2)`, foldLocks, area.lock())
-		for _, table := range []struct{ name, key string }{{"click_hour", "link_id, hour"}, {"click_day", "link_id, day"},
-			{"link_click", "link_id"}} {
+		for _, table := range []struct{ name, key string }{
+			{"click_hour", "link_id, hour"},
+			{"click_day", "link_id, day"},
+			{"link_click", "link_id"},
+		} {
 			b.Queue(`WITH gone AS (
 					DELETE FROM `+table.name+` WHERE (`+table.key+`) IN (SELECT `+table.key+` FROM `+table.name+` WHERE `+due+` LIMIT $3) RETURNING 1)
 				SELECT count(*) = $3 FROM gone`, after, links, purgedAtOnce).QueryRow(func(row pgx.Row) error {

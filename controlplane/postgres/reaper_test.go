@@ -206,8 +206,10 @@ func TestAReaperThatIsStoppedEndsAfterItsBatchAndTheNextRunGoesOn(t *testing.T) 
 	require.Zero(t, stats.Failed, "a stop is no failure")
 	require.False(t, stats.Running, "another instance may begin at once")
 
-	require.NoError(t, controlplane.NewReaper(controlplane.ReaperConfig{Patience: waitLimit, Store: db,
-		PurgeAfter: time.Hour}).Once(t.Context()))
+	require.NoError(t, controlplane.NewReaper(controlplane.ReaperConfig{
+		Patience: waitLimit, Store: db,
+		PurgeAfter: time.Hour,
+	}).Once(t.Context()))
 	stats, err = db.CleanupStats(t.Context())
 	require.NoError(t, err)
 	require.Zero(t, stats.Backlog)
@@ -244,8 +246,10 @@ func TestOldKeysAreDeletedOnceNobodyMissesThem(t *testing.T) {
 	exec(t, hand, `UPDATE api_key SET expires_at = now() - interval '31 days' WHERE id = 1`)
 	exec(t, hand, `UPDATE api_key SET revoked_at = now() - interval '31 days' WHERE id = 2`)
 	exec(t, hand, `UPDATE api_key SET expires_at = now() - interval '29 days' WHERE id = 3`)
-	r := controlplane.NewReaper(controlplane.ReaperConfig{Patience: waitLimit, Store: db, KeysAfter: 30 * 24 * time.Hour,
-		PurgeAfter: time.Hour})
+	r := controlplane.NewReaper(controlplane.ReaperConfig{
+		Patience: waitLimit, Store: db, KeysAfter: 30 * 24 * time.Hour,
+		PurgeAfter: time.Hour,
+	})
 	require.NoError(t, r.Once(t.Context()))
 	require.Equal(t, "3 4", textOf(t, hand, `SELECT string_agg(id::text, ' ' ORDER BY id) FROM api_key`))
 }

@@ -15,8 +15,10 @@ func TestFlagsReachEdgesByTheChangelogAndBySnapshot(t *testing.T) {
 	db, hand := open(t)
 	before, err := db.Head(t.Context())
 	require.NoError(t, err)
-	want := map[string]waypost.LinkFlags{"none": 0, "query": waypost.ForwardQuery, "path": waypost.ForwardPath,
-		"both": waypost.ForwardQuery | waypost.ForwardPath}
+	want := map[string]waypost.LinkFlags{
+		"none": 0, "query": waypost.ForwardQuery, "path": waypost.ForwardPath,
+		"both": waypost.ForwardQuery | waypost.ForwardPath,
+	}
 	for code, flags := range want {
 		l := link(code)
 		l.Flags = flags
@@ -81,8 +83,10 @@ func TestTheTargetsOfADomainReachEdgesInOneRecord(t *testing.T) {
 	require.Equal(t, worst, string(d.Root))
 	require.Equal(t, worst, string(d.NotFound))
 
-	for _, bad := range []string{"javascript:alert(1)", "https://a.example/ x", "https://a.example/\r\nX: y",
-		"https://a.example/" + strings.Repeat("x", waypost.MaxDomainURL)} {
+	for _, bad := range []string{
+		"javascript:alert(1)", "https://a.example/ x", "https://a.example/\r\nX: y",
+		"https://a.example/" + strings.Repeat("x", waypost.MaxDomainURL),
+	} {
 		_, err := hand.Exec(t.Context(), `UPDATE domain SET not_found_url = $1 WHERE id = 1`, bad)
 		require.Error(t, err, "not even by hand")
 	}

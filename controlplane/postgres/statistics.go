@@ -190,8 +190,10 @@ WHERE ` + ofWorkspace("p.workspace_id", "$1") + ` AND p.day >= date '1970-01-01'
 // day (UTC, since 1970). Days without clicks are left out. An unreadable breakdown counts
 // as others.
 func (db *ClickStore) ClicksByDay(ctx context.Context, ws waypost.WorkspaceID, q ClickDays) (map[int32]*rollup.Day, error) {
-	sql, args := selectDays("click_workspace_hour", "click_workspace_day", "", ""), []any{ws, q.First, q.End, midnight(q.First),
-		midnight(q.End)}
+	sql, args := selectDays("click_workspace_hour", "click_workspace_day", "", ""), []any{
+		ws, q.First, q.End, midnight(q.First),
+		midnight(q.End),
+	}
 	if q.Links != nil {
 		sql = selectDays("click_hour", "click_day", " AND link_id = ANY($6::bigint[])", " AND area = ANY($7::bigint[])")
 		args = append(args, q.Links, areasOf(q.Links))

@@ -90,8 +90,10 @@ func (db *AccessStore) ChangeWorkspace(
 
 // Workspaces implements controlplane.WorkspaceStore.
 func (db *AccessStore) Workspaces(ctx context.Context, after waypost.WorkspaceID, limit int) (all []controlplane.Workspace, err error) {
-	err = db.pool.queryIn(ctx, system, `SELECT `+workspaceColumns+` FROM workspace WHERE id > $1 ORDER BY id LIMIT $2`, []any{after,
-		limit}, func(rows pgx.Rows) (err error) {
+	err = db.pool.queryIn(ctx, system, `SELECT `+workspaceColumns+` FROM workspace WHERE id > $1 ORDER BY id LIMIT $2`, []any{
+		after,
+		limit,
+	}, func(rows pgx.Rows) (err error) {
 		all, err = pgx.CollectRows(rows, db.scanWorkspace)
 		return err
 	})

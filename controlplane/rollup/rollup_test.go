@@ -20,8 +20,10 @@ func draw(t *rapid.T) *rollup.Delta {
 	p := &rollup.Delta{}
 	for i := range rapid.IntRange(1, 4).Draw(t, "profiles") {
 		p.Profiles = append(p.Profiles, waypost.ClickProfile{
-			Country: rapid.SampledFrom([]string{"", "DE", "FR"}).Draw(t, "country"), City: rapid.SampledFrom([]string{"", "Paris",
-				"Köln"}).Draw(t, "city"),
+			Country: rapid.SampledFrom([]string{"", "DE", "FR"}).Draw(t, "country"), City: rapid.SampledFrom([]string{
+				"", "Paris",
+				"Köln",
+			}).Draw(t, "city"),
 			Device: "mobile", Browser: rapid.SampledFrom([]string{"", "Firefox"}).Draw(t, "browser"),
 			Referrer: rapid.SampledFrom([]string{"", "other", "www.example.com"}).Draw(t, "referrer"), Bot: i%2 == 1,
 		})
@@ -119,8 +121,10 @@ func TestDay_CitiesOfOneNameInTwoCountriesAreTwo(t *testing.T) {
 	b.Add(&waypost.ClickProfile{Country: "US", City: "Paris"}, rollup.Count{Clicks: 1})
 	b.Add(&waypost.ClickProfile{Country: "US"}, rollup.Count{Clicks: 4})
 	names, _ := b.Names(rollup.City)
-	require.Equal(t, []rollup.Named{{"", rollup.Count{Clicks: 4}}, {"FR/Paris", rollup.Count{Clicks: 2}}, {"US/Paris",
-		rollup.Count{Clicks: 1}}}, names)
+	require.Equal(t, []rollup.Named{{"", rollup.Count{Clicks: 4}}, {"FR/Paris", rollup.Count{Clicks: 2}}, {
+		"US/Paris",
+		rollup.Count{Clicks: 1},
+	}}, names)
 	country, city := rollup.SplitCity("FR/Paris")
 	require.Equal(t, []string{"FR", "Paris"}, []string{country, city})
 	country, city = rollup.SplitCity(rollup.CityName("US", ""))

@@ -78,8 +78,10 @@ func TestBreakdown_TrimmingKeepsTheNamesWithTheMostClicks(t *testing.T) {
 	}
 	b.Trim(2)
 	names, other := b.Names(rollup.Referrer)
-	require.Equal(t, []rollup.Named{{Name: "c.example", Count: rollup.Count{Clicks: 3}}, {Name: "b.example",
-		Count: rollup.Count{Clicks: 2}}}, names)
+	require.Equal(t, []rollup.Named{{Name: "c.example", Count: rollup.Count{Clicks: 3}}, {
+		Name:  "b.example",
+		Count: rollup.Count{Clicks: 2},
+	}}, names)
 	require.Equal(t, rollup.Count{Clicks: 1}, other)
 	names, other = b.Names(rollup.Country)
 	require.Len(t, names, 1)

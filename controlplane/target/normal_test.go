@@ -23,8 +23,10 @@ func TestNormal_TargetsThatAreTheSameToReadersHaveOneNormalForm(t *testing.T) {
 		"a slash before the query":      {"https://example.com/a/?b=1", "https://example.com/a?b=1"},
 		"parameters in another order":   {"https://example.com/?b=1&a=2", "https://example.com?a=2&b=1"},
 		"several values of one name":    {"https://example.com/?b=2&a=1&b=1", "https://example.com?a=1&b=2&b=1"},
-		"parameters that track": {"https://example.com/?utm_source=x&fbclid=1&id=7&gclid=2&utm_campaign=y",
-			"https://example.com?id=7"},
+		"parameters that track": {
+			"https://example.com/?utm_source=x&fbclid=1&id=7&gclid=2&utm_campaign=y",
+			"https://example.com?id=7",
+		},
 		"nothing but parameters that track":    {"https://example.com/a?utm_source=x", "https://example.com/a"},
 		"an empty query":                       {"https://example.com/a?", "https://example.com/a"},
 		"a parameter without a value":          {"https://example.com/a?b&a=", "https://example.com/a?a=&b"},

@@ -216,8 +216,10 @@ func TestRules_LocationThatNoRecordCouldHoldIsRefused(t *testing.T) {
 
 func TestRules_MessagesQuoteOnlyALittleOfWhatWasSent(t *testing.T) {
 	long := strings.Repeat("ä\u202e", 2000)
-	for _, u := range []string{long, long + ":", "https://" + long + "/", "https://example.com:" + long, "https://[::1]" + long,
-		"https://[" + long + "]", "https://%" + long} {
+	for _, u := range []string{
+		long, long + ":", "https://" + long + "/", "https://example.com:" + long, "https://[::1]" + long,
+		"https://[" + long + "]", "https://%" + long,
+	} {
 		_, err := target.Rules{}.Check(u)
 		requireRefusal(t, err, waypost.CodeOf(err), "the ", u)
 	}

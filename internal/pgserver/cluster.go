@@ -44,8 +44,10 @@ func makeCluster(ctx context.Context, bin binaries, who account, data string, sy
 }
 
 func initdb(ctx context.Context, bin binaries, who account, dir, locale string, sync bool) ([]byte, error) {
-	args := []string{"--pgdata=" + dir, "--username=" + superuser, "--auth=trust", "--encoding=UTF8", "--locale=" + locale,
-		"--data-checksums", "--no-instructions"}
+	args := []string{
+		"--pgdata=" + dir, "--username=" + superuser, "--auth=trust", "--encoding=UTF8", "--locale=" + locale,
+		"--data-checksums", "--no-instructions",
+	}
 	if !sync {
 		args = append(args, "--no-sync")
 	}

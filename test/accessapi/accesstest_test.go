@@ -94,8 +94,10 @@ func startOn(t *testing.T, database string, configure ...func(*httpapi.Config)) 
 	space, err := keyrange.NewSpace(7, 2)
 	require.NoError(t, err)
 	now := func() time.Time { return time.Now().Add(time.Duration(p.ahead.Load())) }
-	minter := controlplane.NewMinter(controlplane.MinterConfig{Store: p.db, Coder: keyrange.NewCoder(space, [32]byte{}), Region: "eu",
-		Node: fmt.Sprintf("%p", p), Size: 100, Patience: time.Minute, Logger: log})
+	minter := controlplane.NewMinter(controlplane.MinterConfig{
+		Store: p.db, Coder: keyrange.NewCoder(space, [32]byte{}), Region: "eu",
+		Node: fmt.Sprintf("%p", p), Size: 100, Patience: time.Minute, Logger: log,
+	})
 	p.services = controlplane.New(controlplane.Config{
 		Stores: p.db.Stores(), Minter: minter, Region: "eu", Now: now, Patience: time.Minute, Logger: log,
 	})
@@ -299,8 +301,10 @@ func (p *plane) firstAdminWithoutSession() (hash string) {
 	p.t.Helper()
 	hash, err := hashed()
 	require.NoError(p.t, err)
-	_, err = p.db.CreateAdministrator(p.t.Context(), postgres.NewAdministrator{Workspace: "default", Email: "root@example.com",
-		Name: "Root", Hash: hash})
+	_, err = p.db.CreateAdministrator(p.t.Context(), postgres.NewAdministrator{
+		Workspace: "default", Email: "root@example.com",
+		Name: "Root", Hash: hash,
+	})
 	require.NoError(p.t, err)
 	return hash
 }

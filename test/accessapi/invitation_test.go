@@ -45,8 +45,10 @@ func TestOnlyTheOwnerOfAnAccountKnowsItsPassword(t *testing.T) {
 	p.want(204, call{method: http.MethodDelete, path: user, credential: blue})
 	p.accept(401, third)
 	for _, token := range []string{"", "wp_invt_", session, third[:len(third)-1] + "!"} {
-		require.Contains(t, []int{401, 422}, p.do(call{path: "/api/v1/invitation", body: map[string]any{"token": token,
-			"password": password}}).StatusCode)
+		require.Contains(t, []int{401, 422}, p.do(call{path: "/api/v1/invitation", body: map[string]any{
+			"token":    token,
+			"password": password,
+		}}).StatusCode)
 	}
 }
 

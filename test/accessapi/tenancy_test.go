@@ -55,8 +55,10 @@ func TestNobodyBecomesSomebodyElsewhereThroughAnAccount(t *testing.T) {
 	}
 	add(409, map[string]any{"email": "ann@example.com", "role": "admin", "password": "another horse battery"})
 	invited := p.want(201, call{path: "/api/admin/workspaces/" + blueID + "/users", credential: operator, body: map[string]any{"email": "ann@example.com", "role": "admin"}})
-	p.want(401, call{path: "/api/v1/session", body: map[string]any{"email": "ann@example.com",
-		"password": password}}) // which green's administrator may know
+	p.want(401, call{path: "/api/v1/session", body: map[string]any{
+		"email":    "ann@example.com",
+		"password": password,
+	}}) // which green's administrator may know
 	p.accept(200, invitationOf(invited))
 	add(409, map[string]any{"email": "ann@example.com", "role": "admin"})
 	account := []map[string]any{{"password": "another horse battery"}, {"disabled": true}, {"name": "Mine"}}

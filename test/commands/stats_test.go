@@ -141,8 +141,10 @@ func TestClicksVisitorsAndEdgesAreForgottenFromTheCommandLine(t *testing.T) {
 	require.Equal(t, "DELETE /api/admin/edges/eu-1", a.asked.Load().Method+" "+a.asked.Load().URL.String())
 
 	a.asked.Store(nil)
-	for _, without := range [][]string{{"links", "forget-clicks", "spring"}, {"clicks", "forget-visitors", "2026-03-31"}, {"edges",
-		"gone", "eu-1"}} {
+	for _, without := range [][]string{{"links", "forget-clicks", "spring"}, {"clicks", "forget-visitors", "2026-03-31"}, {
+		"edges",
+		"gone", "eu-1",
+	}} {
 		r = a.run(t, without...)
 		require.Equal(t, 2, r.Code)
 		require.Contains(t, r.Stderr, "nothing was changed: type "+without[2]+" when asked, or add --yes")

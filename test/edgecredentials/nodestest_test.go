@@ -71,14 +71,18 @@ func (a *authority) file(name string) string { return filepath.Join(a.dir, name)
 
 // node makes a client certificate for a node.
 func (a *authority) node(name string) {
-	a.make(name, &x509.Certificate{URIs: []*url.URL{{Scheme: "waypost", Host: "node", Path: "/" + name}},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}, a)
+	a.make(name, &x509.Certificate{
+		URIs:        []*url.URL{{Scheme: "waypost", Host: "node", Path: "/" + name}},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}, a)
 }
 
 func TestAnEdgeEnrolsIsRevokedAndIsLetInAgain(t *testing.T) {
 	ca := newAuthority(t)
-	ca.make("server", &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}, ca)
+	ca.make("server", &x509.Certificate{
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}, ca)
 	ca.node("eu-1")
 	ca.node("eu-2")
 	binary := devtest.Binary(t)

@@ -60,8 +60,10 @@ type world struct {
 
 var (
 	// atOnce is a world whose parts go on by themselves.
-	atOnce = pace{sync: 20 * time.Millisecond, heartbeat: 50 * time.Millisecond, silence: 2 * time.Second,
-		peers: 150 * time.Millisecond, logBytes: 2 << 10}
+	atOnce = pace{
+		sync: 20 * time.Millisecond, heartbeat: 50 * time.Millisecond, silence: 2 * time.Second,
+		peers: 150 * time.Millisecond, logBytes: 2 << 10,
+	}
 	// inLockstep is one in which time makes nothing happen.
 	inLockstep = pace{sync: time.Hour, heartbeat: 10 * time.Second, silence: time.Minute, peers: -1, logBytes: 1 << 20}
 )
@@ -205,8 +207,10 @@ func (w *world) connect() {
 
 func (w *world) openDB() {
 	var err error
-	w.db, err = postgres.Open(w.t.Context(), postgres.Config{URL: pgservertest.Patient(cluster.Server(w.t).DatabaseURL(w.name)),
-		Logger: quiet})
+	w.db, err = postgres.Open(w.t.Context(), postgres.Config{
+		URL:    pgservertest.Patient(cluster.Server(w.t).DatabaseURL(w.name)),
+		Logger: quiet,
+	})
 	require.NoError(w.t, err)
 	_, err = w.db.EnsureCluster(w.t.Context(), postgres.ClusterConfig{CodeLength: 7, PrefixLength: 2, DefaultHost: "go.example.com"})
 	require.NoError(w.t, err)

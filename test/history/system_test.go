@@ -172,8 +172,10 @@ func (in *system) startControl(t *testing.T) {
 		return err
 	})
 	secret := [32]byte{7}
-	cluster, err := db.EnsureCluster(t.Context(), postgres.ClusterConfig{CodeLength: 7, PrefixLength: 2, Secret: secret,
-		DefaultHost: "go.example.com"})
+	cluster, err := db.EnsureCluster(t.Context(), postgres.ClusterConfig{
+		CodeLength: 7, PrefixLength: 2, Secret: secret,
+		DefaultHost: "go.example.com",
+	})
 	require.NoError(t, err)
 	require.NoError(t, db.EnsureRanges(t.Context(), []waypost.Region{"eu-west-1"}))
 	signer, err := replication.NewSigner(secret, cluster, 1)

@@ -68,8 +68,10 @@ func (f *fleet) giveBack(ctx context.Context, c *devtest.Control, s *slot, keys 
 	var taken struct {
 		Refused []struct{ Key string }
 	}
-	got := ask(context.WithoutCancel(ctx), http.MethodPost, c.API+"/api/v1/kgs/keys/return", map[string]any{"keys": keys,
-		"service": s.name}, &taken)
+	got := ask(context.WithoutCancel(ctx), http.MethodPost, c.API+"/api/v1/kgs/keys/return", map[string]any{
+		"keys":    keys,
+		"service": s.name,
+	}, &taken)
 	f.judgeAnswer(got)
 	if got.status == http.StatusOK {
 		for _, r := range taken.Refused {

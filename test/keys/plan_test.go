@@ -56,8 +56,10 @@ func TestPlan_IsCarriedOutDuringCreatesAndLosesNone(t *testing.T) {
 	base, database := t.TempDir(), databases.Database(t)
 	var nodes []*devtest.Control
 	for _, region := range regions {
-		nodes = append(nodes, start(t, devtest.ControlConfig{Database: database, DataDir: dirOf(base, region), Region: region,
-			Node: region, Env: []string{patient}}))
+		nodes = append(nodes, start(t, devtest.ControlConfig{
+			Database: database, DataDir: dirOf(base, region), Region: region,
+			Node: region, Env: []string{patient},
+		}))
 	}
 	api := nodes[0].API
 	// Half an hour in which eu-west-1 has issued 50 times what the others have.

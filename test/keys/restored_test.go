@@ -137,7 +137,8 @@ func (in *restored) createFrom(c *devtest.Control) string {
 // PostgreSQL was restarted below it says 503 for a moment, on each of the connections
 // that it had.
 func (in *restored) issueAs(c *devtest.Control, good int, note func(node string, keys ...string), ask func() ([]string,
-	answer)) (keys []string) {
+	answer),
+) (keys []string) {
 	in.t.Helper()
 	eventually(in.t, c.Node+" issues keys", func() bool {
 		var got answer
@@ -326,8 +327,10 @@ func TestKeys_AreHeldAfterAnOldCopyThatNoNodeRemembersUntilAnOperatorResumes(t *
 	require.Equal(t, 2, in.epochs())
 
 	// A control plane that joins others, and so remembers nothing either, holds nothing.
-	joined := start(t, devtest.ControlConfig{Database: pgservertest.Patient(in.server.URL()), DataDir: dirOf(in.base, "new"),
-		Region: "eu-west-1", Node: "new", Env: []string{patient}})
+	joined := start(t, devtest.ControlConfig{
+		Database: pgservertest.Patient(in.server.URL()), DataDir: dirOf(in.base, "new"),
+		Region: "eu-west-1", Node: "new", Env: []string{patient},
+	})
 	in.issueFrom(joined)
 	requireHeld(t, joined, false)
 	in.keys.requireNoneTwice(t)

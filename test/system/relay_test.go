@@ -211,8 +211,10 @@ func startSecurePeers(t *testing.T, system *devtest.System, wire string) *secure
 	newPeerCertificates(t, p.certificate)
 	newPeerCertificates(t, p.foreign)
 	files := func(own, authority string) []string {
-		return []string{"WAYPOST_EDGE_PEER_CERT_FILE=" + own + ".pem", "WAYPOST_EDGE_PEER_KEY_FILE=" + own + "-key.pem",
-			"WAYPOST_EDGE_PEER_CA_FILE=" + authority + "-ca.pem"}
+		return []string{
+			"WAYPOST_EDGE_PEER_CERT_FILE=" + own + ".pem", "WAYPOST_EDGE_PEER_KEY_FILE=" + own + "-key.pem",
+			"WAYPOST_EDGE_PEER_CA_FILE=" + authority + "-ca.pem",
+		}
 	}
 	p.first = startFollower(t, system, "first-1", system.State().API, append(files(p.certificate, p.certificate), "WAYPOST_EDGE_PEER_ADDR=127.0.0.1:0")...)
 	follow := func(name, own, authority string) *followerEdge {

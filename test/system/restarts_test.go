@@ -81,13 +81,15 @@ func startSolo(t *testing.T, extra ...string) *soloEdge {
 	require.NoError(t, err)
 	t.Cleanup(api.Close)
 	dir, name := t.TempDir(), "solo-"+strconv.FormatInt(solos.Add(1), 10)
-	e := &soloEdge{t: t, name: name, system: s, api: api, dir: filepath.Join(dir, "edge"), links: make(map[string]answer),
+	e := &soloEdge{
+		t: t, name: name, system: s, api: api, dir: filepath.Join(dir, "edge"), links: make(map[string]answer),
 		env: append([]string{
 			"WAYPOST_EDGE_ADDR=127.0.0.1:0", "WAYPOST_EDGE_ADMIN_ADDR=127.0.0.1:0", "WAYPOST_EDGE_REGION=us-east-1",
 			"WAYPOST_EDGE_NODE=" + name, "WAYPOST_EDGE_CONTROL_URL=" + state.API,
 			"WAYPOST_EDGE_TOKEN_FILE=" + filepath.Join(s.DataDir(), "secrets", "edge-token"),
 			"WAYPOST_EDGE_DATA_DIR=" + filepath.Join(dir, "edge"), "WAYPOST_EDGE_STATUS_FILE=" + filepath.Join(dir, "status"),
-		}, extra...)}
+		}, extra...),
+	}
 	e.now = devtest.Spawn(t, e.env, "edge")
 	e.await(func(s admin.Status) bool { return s.PID == e.now.PID() })
 	t.Cleanup(func() { // the process that serves last is no child of the test

@@ -34,8 +34,10 @@ func removeRecord(t *testing.T, dataDir, code string) {
 		return nil // PostgreSQL's directory may be another user's
 	}))
 	require.NotEmpty(t, store)
-	db, err := pebble.Open(store, &pebble.Options{WALDir: pebble.MakeStoreRelativePath(vfs.Default, "wal"),
-		FormatMajorVersion: pebble.FormatTableFormatV6, ErrorIfNotExists: true})
+	db, err := pebble.Open(store, &pebble.Options{
+		WALDir:             pebble.MakeStoreRelativePath(vfs.Default, "wal"),
+		FormatMajorVersion: pebble.FormatTableFormatV6, ErrorIfNotExists: true,
+	})
 	require.NoError(t, err)
 	it, err := db.NewIter(nil)
 	require.NoError(t, err)

@@ -48,21 +48,29 @@ func credentials(w *world) []credential {
 	var all []credential
 	for _, ws := range []waypost.WorkspaceID{own, other} {
 		for _, scopes := range [][]controlplane.Scope{{}, {read}, {write}, {analytics}, {read, write}, {admin}, controlplane.Scopes()} {
-			all = append(all, credential{name: fmt.Sprint(slugs[ws], " key ", scopes), text: w.key(ws, 0, scopes...), ws: ws, scopes: scopes,
-				good: true})
+			all = append(all, credential{
+				name: fmt.Sprint(slugs[ws], " key ", scopes), text: w.key(ws, 0, scopes...), ws: ws, scopes: scopes,
+				good: true,
+			})
 		}
 		for _, role := range []string{"viewer", "member", "admin"} {
 			user := w.user(ws, role)
 			all = append(
 				all,
-				credential{name: slugs[ws] + " key of a " + role, text: w.key(ws, user, controlplane.Scopes()...), ws: ws, scopes: roles[role],
-					user: user, good: true},
-				credential{name: slugs[ws] + " session of a " + role, text: w.session(user), ws: ws, scopes: roles[role], user: user,
-					signed: true, good: true})
+				credential{
+					name: slugs[ws] + " key of a " + role, text: w.key(ws, user, controlplane.Scopes()...), ws: ws, scopes: roles[role],
+					user: user, good: true,
+				},
+				credential{
+					name: slugs[ws] + " session of a " + role, text: w.session(user), ws: ws, scopes: roles[role], user: user,
+					signed: true, good: true,
+				})
 		}
 		reader := w.user(ws, "admin")
-		all = append(all, credential{name: slugs[ws] + " key to read of an admin", text: w.key(ws, reader, read), ws: ws,
-			scopes: []controlplane.Scope{read}, user: reader, good: true})
+		all = append(all, credential{
+			name: slugs[ws] + " key to read of an admin", text: w.key(ws, reader, read), ws: ws,
+			scopes: []controlplane.Scope{read}, user: reader, good: true,
+		})
 
 		expired, revoked, left, disabled, ended := w.key(ws, 0, admin), w.key(ws, 0, admin), w.user(ws, "admin"), w.user(ws, "admin"),
 			w.session(w.user(ws, "admin"))
@@ -82,8 +90,10 @@ func credentials(w *world) []credential {
 			c.ws = ws
 			all = append(all, c)
 		}
-		for text, table := range map[string]string{expired: "api_key SET expires_at", ended: "user_session SET expires_at",
-			revoked: "api_key SET revoked_at"} {
+		for text, table := range map[string]string{
+			expired: "api_key SET expires_at", ended: "user_session SET expires_at",
+			revoked: "api_key SET revoked_at",
+		} {
 			w.exec(`UPDATE `+table+` = now() - interval '1 second' WHERE hash = $1`, hashOf(text))
 		}
 		w.exec(`DELETE FROM membership WHERE user_id = $1`, left)
