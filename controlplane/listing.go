@@ -224,7 +224,7 @@ func (r *ListRequest) readCursor() (ListPlace, error) {
 		return ListPlace{}, bad
 	}
 	b, err := base64.RawURLEncoding.Strict().DecodeString(r.Cursor)
-	if err != nil || b[0] != cursorVersion {
+	if err != nil || len(b) != cursorSize || b[0] != cursorVersion { // line ends count for nothing in base64
 		return ListPlace{}, bad
 	}
 	number := func(at int) int64 { return int64(binary.BigEndian.Uint64(b[at:])) }

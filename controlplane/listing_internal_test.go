@@ -1,6 +1,8 @@
 package controlplane
 
 import (
+	"encoding/base64"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,6 +16,7 @@ func FuzzACursorThatIsTakenIsOneOfOurs(f *testing.F) {
 	f.Add(r.cursor(ListPlace{Stage: StageClicked, Created: time.Unix(1, 0), Clicks: 7, ID: 9}))
 	f.Add(r.cursor(ListPlace{Stage: StageNever}))
 	f.Add("x")
+	f.Add(strings.Repeat("\n", base64.RawURLEncoding.EncodedLen(cursorSize)-10) + "AQAAAAAAAA")
 	f.Fuzz(func(t *testing.T, cursor string) {
 		r := r
 		r.Cursor = cursor

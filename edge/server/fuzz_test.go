@@ -150,9 +150,11 @@ func (s *fuzzServer) exchange(t *testing.T, sent []byte, cut int) ([]byte, []way
 	t.Helper()
 	conn, err := net.DialTimeout("tcp", s.addr, waitLimit)
 	require.NoError(t, err)
-	defer conn.Close()
+	defer conn.Close() // again, after a failure
 	require.NoError(t, conn.SetDeadline(time.Now().Add(waitLimit)))
+	written := make(chan struct{})
 	go func() {
+		defer close(written)
 		for len(sent) > 0 {
 			n := len(sent)
 			if cut > 0 {
@@ -169,6 +171,8 @@ func (s *fuzzServer) exchange(t *testing.T, sent []byte, cut int) ([]byte, []way
 	if !errors.Is(err, syscall.ECONNRESET) { // bytes were left unread behind the last answer
 		require.NoError(t, err)
 	}
+	_ = conn.Close() // the writer ends, and leaves the bytes to the fuzzer
+	<-written
 	return answers, s.clicks.take()
 }
 

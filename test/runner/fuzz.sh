@@ -16,12 +16,16 @@ mkdir -p "$out"
 fuzz() {
   local dir=$1 name=$2 said
   cd "$dir"
-  if ! said=$("$out/${dir//\//-}.test" -test.run='^$' -test.fuzz="^$name\$" -test.fuzztime="$time" \
+  if said=$("$out/${dir//\//-}.test" -test.run='^$' -test.fuzz="^$name\$" -test.fuzztime="$time" \
     -test.parallel=1 -test.fuzzcachedir="$cache/waypost/$dir" 2>&1); then
+    echo "ok   $dir $name"
+  # At the end of its time the fuzzer may report that alone, which is no failure.
+  elif grep -q 'context deadline exceeded' <<<"$said" && ! grep -q 'Failing input' <<<"$said"; then
+    echo "ok   $dir $name"
+  else
     printf 'FAIL %s %s\n%s\n' "$dir" "$name" "$said"
     return 1
   fi
-  echo "ok   $dir $name"
 }
 export -f fuzz
 export time out cache
