@@ -67,8 +67,16 @@ BEGIN
         ELSE '' END;
 END $$;
 
--- Makes the grants and policies of a table or view what they should be. It changes, and
--- locks, nothing if they already are. Functions that make a partition while the program
+-- BEFORE TRUNCATE on every table, because TRUNCATE fires no other trigger and sees no
+-- policy.
+CREATE FUNCTION waypost_refuse_truncate() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'TRUNCATE of % is refused: edges and counters would not learn of it', TG_TABLE_NAME
+        USING HINT = 'Use DELETE for rows that may go.';
+END $$;
+
+-- Makes the grants and policies of a table or view what they should be, and has
+-- TRUNCATE of it refused. It changes, and locks, nothing if they already are. Functions that make a partition while the program
 -- runs call it; 'waypost migrate' calls it for everything else.
 CREATE FUNCTION waypost_protect(target regclass) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -78,6 +86,11 @@ DECLARE
     privilege text;
     p         record;
 BEGIN
+    IF (SELECT relkind FROM pg_class WHERE oid = target) <> 'v'
+       AND NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = target AND tgname = 'waypost_truncate' AND tgenabled = 'A') THEN
+        EXECUTE format('CREATE OR REPLACE TRIGGER waypost_truncate BEFORE TRUNCATE ON %s FOR EACH STATEMENT EXECUTE FUNCTION waypost_refuse_truncate()', target);
+        EXECUTE format('ALTER TABLE ONLY %s ENABLE ALWAYS TRIGGER waypost_truncate', target); -- in replica role too
+    END IF;
     FOREACH r IN ARRAY system_roles || ARRAY['waypost_tenant', 'waypost_backup', 'waypost_nobody'] LOOP
         wanted := waypost_privileges(target, r);
         FOREACH privilege IN ARRAY ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE'] LOOP

@@ -158,12 +158,6 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- BEFORE TRUNCATE: a table cannot be emptied behind the changelog's back.
-CREATE FUNCTION changelog_refuse_truncate() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    RAISE EXCEPTION 'TRUNCATE of % is refused: edges would not learn of it; use DELETE', TG_TABLE_NAME;
-END $$;
-
 -- BEFORE ROW on replicated tables that are keyed by id; the argument is the kind.
 CREATE FUNCTION changelog_stamp_row() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -223,8 +217,7 @@ BEGIN
     EXECUTE format('CREATE TRIGGER changelog_3_insert AFTER INSERT ON %s REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION %I(%L)', target, after_function, kind);
     EXECUTE format('CREATE TRIGGER changelog_3_update AFTER UPDATE ON %s REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION %I(%L)', target, after_function, kind);
     EXECUTE format('CREATE TRIGGER changelog_3_delete AFTER DELETE ON %s REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION %I(%L)', target, after_function, kind);
-    EXECUTE format('CREATE TRIGGER changelog_4_truncate BEFORE TRUNCATE ON %s FOR EACH STATEMENT EXECUTE FUNCTION changelog_refuse_truncate()', target);
-    FOREACH t IN ARRAY ARRAY['changelog_1_begin', 'changelog_2_stamp', 'changelog_3_insert', 'changelog_3_update', 'changelog_3_delete', 'changelog_4_truncate'] LOOP
+    FOREACH t IN ARRAY ARRAY['changelog_1_begin', 'changelog_2_stamp', 'changelog_3_insert', 'changelog_3_update', 'changelog_3_delete'] LOOP
         EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I', target, t);
     END LOOP;
 END $$;

@@ -65,7 +65,6 @@ CREATE INDEX link_gone ON link (deleted_at) WHERE deleted_at IS NOT NULL;
 CREATE TRIGGER changelog_1_begin BEFORE INSERT OR UPDATE OR DELETE ON link FOR EACH STATEMENT
     WHEN (current_setting('waypost.writer', true) IS DISTINCT FROM pg_current_xact_id()::text)
     EXECUTE FUNCTION changelog_before_statement();
-CREATE TRIGGER changelog_4_truncate BEFORE TRUNCATE ON link FOR EACH STATEMENT EXECUTE FUNCTION changelog_refuse_truncate();
 
 -- 2. Each row gets its slot, revision and stamp.
 
@@ -348,7 +347,6 @@ ALTER TABLE link
     ENABLE ALWAYS TRIGGER changelog_3_insert,
     ENABLE ALWAYS TRIGGER changelog_3_update,
     ENABLE ALWAYS TRIGGER changelog_3_delete,
-    ENABLE ALWAYS TRIGGER changelog_4_truncate,
     ENABLE ALWAYS TRIGGER link_retired,
     ENABLE ALWAYS TRIGGER link_new,
     ENABLE ALWAYS TRIGGER link_tags_update,

@@ -90,6 +90,39 @@ func TestEachRoleMayDoWithEachTableWhatItNeedsAndNoMore(t *testing.T) {
 		"partitions are reached through their tables")
 }
 
+// mayTruncate lists the tables of which TRUNCATE is allowed.
+var mayTruncate []string
+
+func TestSchema_RefusesTruncateOfEveryTable(t *testing.T) {
+	db, hand := open(t)
+	insert(t, db, link("kept"))
+	require.NoError(t, db.MaintainOnce(t.Context()), "makes partitions")
+	rows, err := hand.Query(t.Context(), `SELECT oid::regclass::text FROM pg_class
+		WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') ORDER BY 1`)
+	require.NoError(t, err)
+	tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	require.Subset(t, tables, []string{
+		"changelog", "changelog_0", "changelog_1000000", "changelog_default", "changelog_epoch", "changelog_head", "click_event_default",
+		"cluster", "goose_db_version", "key_burn", "key_lease", "key_range", "key_state", "link", "domain", "retired_code", "visitor_salt",
+	})
+	for _, role := range []string{"origin", "replica"} {
+		exec(t, hand, `SET session_replication_role = `+role)
+		var may []string
+		for _, table := range tables {
+			tx, err := hand.Begin(t.Context())
+			require.NoError(t, err)
+			if _, err = tx.Exec(t.Context(), `TRUNCATE `+table+` CASCADE`); err == nil {
+				may = append(may, table)
+			} else {
+				require.ErrorContains(t, err, "is refused", table)
+			}
+			require.NoError(t, tx.Rollback(t.Context()))
+		}
+		require.Equal(t, mayTruncate, may, "in the role %s", role)
+	}
+}
+
 // ofTenants is the tables with rows of tenants, or of their people, and partitions of
 // such.
 const ofTenants = `
