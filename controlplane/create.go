@@ -201,7 +201,7 @@ func (s *Links) prepare(ctx context.Context, actor Actor) (*prepared, error) {
 // when the link is to be deduplicated.
 func (p *prepared) link(ctx context.Context, n *NewLink) (waypost.Link, *[32]byte, error) {
 	none := func(err error) (waypost.Link, *[32]byte, error) { return waypost.Link{}, nil, err }
-	t, err := p.s.domains.rules.Check(n.OriginalURL)
+	t, err := p.s.domains.check(p.actor.Workspace, n.OriginalURL)
 	if err != nil {
 		return none(err)
 	}

@@ -67,29 +67,37 @@ const hostsMaxAge = 2 * time.Second
 
 // Domains keeps the hosts under which links are served.
 type Domains struct {
-	store DomainStore
-	rules target.Rules
-	owns  func(host string) bool // hosts of the cluster, besides those of domains
+	store        DomainStore
+	owns         func(host string) bool // hosts of the cluster, besides those of domains
+	allowPrivate bool                   // targets may be local names and private addresses
 
 	table atomic.Pointer[hostTable]
 	mu    sync.Mutex // held while the table is read
 }
 
-// hostTable holds the hosts of all domains, against which every target is checked.
+// hostTable holds the domains of all workspaces by host, for the checks of targets.
 type hostTable struct {
 	domains map[string]waypost.Domain
 	read    time.Time
 }
 
 func newDomains(cfg *Config) *Domains {
-	s := &Domains{store: cfg.Stores.Domains, owns: cfg.OwnHosts}
-	s.rules = target.Rules{AllowPrivate: cfg.AllowPrivateTargets, OwnHosts: s.isOwn}
-	return s
+	return &Domains{
+		store: cfg.Stores.Domains, owns: cfg.OwnHosts, allowPrivate: cfg.AllowPrivateTargets,
+	}
 }
 
-// isOwn reports whether a host is one of ours, so that a link to it could lead in a
-// circle.
-func (s *Domains) isOwn(host string) bool {
+// check checks a URL as a target of a workspace. It refuses the hosts of the cluster, of
+// shared domains and of the workspace's own, because visitors could be sent in a circle.
+// Domains of other workspaces are hosts like any other, so that no workspace can forbid
+// a host to others by adding it.
+func (s *Domains) check(ws waypost.WorkspaceID, url string) (target.Target, error) {
+	rules := target.Rules{AllowPrivate: s.allowPrivate, OwnHosts: func(host string) bool { return s.serves(ws, host) }}
+	return rules.Check(url)
+}
+
+// serves reports whether links of a workspace can be under a host.
+func (s *Domains) serves(ws waypost.WorkspaceID, host string) bool {
 	if s.owns(host) {
 		return true
 	}
@@ -97,8 +105,22 @@ func (s *Domains) isOwn(host string) bool {
 	if t == nil {
 		return false
 	}
-	_, ok := t.domains[host]
-	return ok
+	d, ok := t.domains[host]
+	return ok && (d.Workspace == 0 || d.Workspace == ws)
+}
+
+// isBelowOwn reports whether a host is a name below one of the cluster's own.
+func (s *Domains) isBelowOwn(host string) bool {
+	for {
+		_, parent, found := strings.Cut(host, ".")
+		if !found {
+			return false
+		}
+		if s.owns(parent) {
+			return true
+		}
+		host = parent
+	}
 }
 
 // refresh reads the table of hosts when it is old. One caller reads at a time; the others
@@ -232,14 +254,17 @@ func (s *Domains) AddDomain(ctx context.Context, actor Actor, n NewDomain) (wayp
 		name, url string
 		to        *[]byte
 	}{{"root_url", n.Root, &d.Root}, {"not_found_url", n.NotFound, &d.NotFound}} {
-		location, err := s.checkTarget(ctx, field.name, &field.url, host)
+		location, err := s.checkTarget(ctx, actor, field.name, &field.url, host)
 		if err != nil {
 			return none(err)
 		}
 		*field.to = []byte(*location)
 	}
-	if s.isOwn(host) {
+	switch {
+	case s.owns(host):
 		return none(waypost.Errorf(waypost.EConflict, "the host %s is in use", host))
+	case s.isBelowOwn(host) && actor.CheckOperator() != nil:
+		return none(waypost.Errorf(waypost.EForbidden, "%s is below a host of this installation, whose operators alone add such names", host))
 	}
 	d, at, err := s.store.CreateDomain(ctx, actor, d)
 	if err != nil {
@@ -269,7 +294,7 @@ func (s *Domains) ChangeDomain(ctx context.Context, actor Actor, id waypost.Doma
 		name string
 		url  **string
 	}{{"root_url", &c.Root}, {"not_found_url", &c.NotFound}} {
-		if *field.url, err = s.checkTarget(ctx, field.name, *field.url, present.Host); err != nil {
+		if *field.url, err = s.checkTarget(ctx, actor, field.name, *field.url, present.Host); err != nil {
 			return none(err)
 		}
 	}
@@ -294,13 +319,13 @@ func (s *Domains) RemoveDomain(ctx context.Context, actor Actor, id waypost.Doma
 	return at, nil
 }
 
-// checkTarget checks a URL like that of a link, for a domain with a host, and returns its
-// Location.
-func (s *Domains) checkTarget(ctx context.Context, field string, url *string, host string) (*string, error) {
+// checkTarget checks a URL like that of an actor's link, for a domain with a host, and
+// returns its Location.
+func (s *Domains) checkTarget(ctx context.Context, actor Actor, field string, url *string, host string) (*string, error) {
 	if url == nil || *url == "" {
 		return url, nil
 	}
-	t, err := s.rules.Check(*url)
+	t, err := s.check(actor.Workspace, *url)
 	if err != nil {
 		return nil, waypost.WrapError(waypost.CodeOf(err), field+": "+waypost.MessageOf(err), err)
 	}
@@ -308,11 +333,11 @@ func (s *Domains) checkTarget(ctx context.Context, field string, url *string, ho
 		return nil, waypost.Errorf(waypost.ETooLarge, "%s is %d bytes long once it is percent-encoded, but at most %d are allowed",
 			field, len(t.Location), waypost.MaxDomainURL)
 	}
-	_, own, err := s.store.DomainOf(ctx, t.Host)
+	d, found, err := s.store.DomainOf(ctx, t.Host) // it may have been added a moment ago
 	if err != nil {
 		return nil, err
 	}
-	if own || t.Host == host {
+	if t.Host == host || found && (d.Workspace == 0 || d.Workspace == actor.Workspace) {
 		return nil, waypost.Errorf(waypost.EInvalid, "%s: the host is a domain of this service, so visitors could be sent in a circle", field)
 	}
 	return &t.Location, nil

@@ -119,12 +119,12 @@ func TestDomains_HostThatCanBeNoDomainIsRefused(t *testing.T) {
 	_, _, err = s.Domains.AddDomain(t.Context(), other, controlplane.NewDomain{Host: "shared.example", Shared: true})
 	require.Equal(t, waypost.EForbidden, waypost.CodeOf(err))
 	for _, target := range []string{"https://fresh.example/x", "https://taken.example/", "https://GO.example.com/"} {
-		_, _, err = s.Domains.AddDomain(t.Context(), actor, controlplane.NewDomain{Host: "fresh.example", NotFound: target})
+		_, _, err = s.Domains.AddDomain(t.Context(), other, controlplane.NewDomain{Host: "fresh.example", NotFound: target})
 		require.Equal(t, waypost.EInvalid, waypost.CodeOf(err), target)
 	}
 }
 
-func TestDomains_NoLinkLeadsToADomainOfOursWhosoeverItIs(t *testing.T) {
+func TestDomains_NoLinkLeadsInACircle(t *testing.T) {
 	s := start(t, nil)
 	other := s.stranger(t)
 	services := map[string]*controlplane.Services{"here": s.Services, "on another control plane": s.another(t)}
@@ -134,13 +134,45 @@ func TestDomains_NoLinkLeadsToADomainOfOursWhosoeverItIs(t *testing.T) {
 	}
 	_, _, err := s.Domains.AddDomain(t.Context(), other, controlplane.NewDomain{Host: "theirs.example"})
 	require.NoError(t, err)
-	_, _, err = s.Links.Create(t.Context(), actor, controlplane.NewLink{OriginalURL: "https://theirs.example/back"})
-	require.Equal(t, waypost.EInvalid, waypost.CodeOf(err))
-	_, _, err = s.Links.Create(t.Context(), other, wish(under("theirs.example"),
-		func(n *controlplane.NewLink) { n.OriginalURL = "https://go.example.com/x" }))
-	require.Equal(t, waypost.EInvalid, waypost.CodeOf(err))
+	_, _, err = s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{Host: "shared.example", Shared: true})
+	require.NoError(t, err)
+	for _, url := range []string{"https://theirs.example/back", "https://shared.example/", "https://go.example.com/x"} {
+		to := func(n *controlplane.NewLink) { n.OriginalURL = url }
+		_, _, err = s.Links.Create(t.Context(), other, wish(under("theirs.example"), to))
+		require.Equal(t, waypost.EInvalid, waypost.CodeOf(err), url)
+		_, _, err = s.Domains.AddDomain(t.Context(), other, controlplane.NewDomain{Host: "more.example", Root: url})
+		require.Equal(t, waypost.EInvalid, waypost.CodeOf(err), url)
+	}
 	_, _, err = services["on another control plane"].Links.Create(t.Context(), other, wish(under("theirs.example")))
 	require.NoError(t, err, "a domain can be used at once everywhere")
+}
+
+func TestDomains_WorkspaceForbidsNoTargetToOthers(t *testing.T) {
+	s := start(t, nil)
+	l := make1(t, s.Services, controlplane.NewLink{OriginalURL: "https://www.youtube.com/watch?v=1"}).Link
+	_, _, err := s.Domains.AddDomain(t.Context(), s.stranger(t), controlplane.NewDomain{Host: "www.youtube.com"})
+	require.NoError(t, err)
+	make1(t, s.Services, controlplane.NewLink{OriginalURL: "https://www.youtube.com/watch?v=2"})
+	again := "https://www.youtube.com/watch?v=9"
+	_, _, err = s.Links.Change(t.Context(), actor, "", string(l.Code), controlplane.LinkChange{OriginalURL: &again})
+	require.NoError(t, err)
+	_, _, err = s.Domains.AddDomain(t.Context(), actor, controlplane.NewDomain{Host: "own.example", NotFound: again})
+	require.NoError(t, err)
+}
+
+func TestDomains_OnlyOperatorsAddNamesBelowTheBaseURL(t *testing.T) {
+	s := start(t, nil)
+	other := s.stranger(t)
+	for _, host := range []string{"api.go.example.com", "a.b.GO.example.com."} {
+		_, _, err := s.Domains.AddDomain(t.Context(), other, controlplane.NewDomain{Host: host})
+		require.Equal(t, waypost.EForbidden, waypost.CodeOf(err), host)
+		_, _, err = s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{Host: host})
+		require.NoError(t, err, host)
+	}
+	for _, host := range []string{"ago.example.com", "go.example.com.example.net"} {
+		_, _, err := s.Domains.AddDomain(t.Context(), other, controlplane.NewDomain{Host: host})
+		require.NoError(t, err, host)
+	}
 }
 
 func TestDomains_DomainIsRemovedWithItsLinksOnlyIfThatIsMeant(t *testing.T) {

@@ -211,7 +211,7 @@ func (s *Links) Change(ctx context.Context, actor Actor, domain, code string, c 
 // apply makes a change to a link, and returns the hash of a new target.
 func (s *Links) apply(l *waypost.Link, c *LinkChange) (dedupe *[32]byte, err error) {
 	if c.OriginalURL != nil && *c.OriginalURL != l.OriginalURL {
-		t, err := s.domains.rules.Check(*c.OriginalURL)
+		t, err := s.domains.check(l.Workspace, *c.OriginalURL)
 		if err != nil {
 			return nil, err
 		}

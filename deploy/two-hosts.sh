@@ -210,7 +210,7 @@ say "created $short"
 # Follows the link on the edge, from the machine that the arguments lead to.
 follows() {
   local got
-  got=$("$@" curl -s --max-time 2 -o /dev/null -w '%{http_code} %{redirect_url}' "http://$second:8081/$code") || return 1
+  got=$("$@" curl -s -H "Host: go.example.com" --max-time 2 -o /dev/null -w '%{http_code} %{redirect_url}' "http://$second:8081/$code") || return 1
   [[ $got == "302 $target" ]]
 }
 await "$edge" "the edge redirects the new link" follows "${on_first[@]}"

@@ -38,6 +38,7 @@ type Config struct {
 	Replica           bool   // whether a replica of all links is kept in DataDir
 
 	AllowPrivateTargets bool
+	OwnHosts            []string // besides that of BaseURL
 	StrictHosts         bool
 	Anonymous           bool // requests without an API key act as the default workspace
 	Limits              Limits

@@ -161,12 +161,15 @@ func (c *control) connect() (err error) {
 		Store: c.db, Coder: c.coder, Region: c.cfg.Region,
 		Node: c.boot, Size: c.cfg.LeaseSize, Patience: patience, Logger: c.log, Metrics: c.registry,
 	})
-	ownHost := c.ownHost()
+	own := map[string]bool{c.ownHost(): true}
+	for _, host := range c.cfg.OwnHosts {
+		own[waypost.HostName(host)] = true
+	}
 	c.core = controlplane.New(controlplane.Config{
 		Stores: c.db.Stores(), Region: c.cfg.Region, Minter: c.minter,
 		AllowPrivateTargets: c.cfg.AllowPrivateTargets,
 		StrictHosts:         c.cfg.StrictHosts,
-		OwnHosts:            func(host string) bool { return strings.EqualFold(host, ownHost) },
+		OwnHosts:            func(host string) bool { return own[host] },
 		Patience:            patience,
 		Logger:              c.log,
 	})

@@ -43,6 +43,7 @@ func (c *Control) Check() error {
 		atLeast("control.edge_token", c.EdgeToken.Reveal(), 16),
 		together("control.tls_cert_file", c.TLSCertFile, "control.tls_key_file", c.TLSKeyFile),
 		c.checkClientCA(),
+		hosts("control.own_hosts", c.OwnHosts),
 		prefixed("control.trusted_proxies", networks),
 		between("control.code_length", c.CodeLength, 5, 10),
 		between("control.prefix_length", c.PrefixLength, 1, 3),
@@ -343,6 +344,17 @@ func nodeName(path, text string) error {
 	for _, r := range text {
 		if (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '_' && r != '.' {
 			return fmt.Errorf("%s: %q has characters other than letters, digits, dots, - and _", path, text)
+		}
+	}
+	return nil
+}
+
+// hosts checks names of hosts, which have no scheme, port or path.
+func hosts(path string, names []string) error {
+	for _, name := range names {
+		u, err := url.Parse("//" + name)
+		if err != nil || name == "" || u.Hostname() != name {
+			return fmt.Errorf("%s: %q is no name of a host, such as api.example.com", path, name)
 		}
 	}
 	return nil

@@ -53,7 +53,8 @@ type Control struct {
 	TLSKeyFile          string        `yaml:"tls_key_file" help:"its private key, PEM"`
 	ClientCAFile        string        `yaml:"client_ca_file" help:"roots, PEM; edges must then show a client certificate of theirs with the node's name, as common name or as waypost://node/NAME"`
 	AllowPrivateTargets bool          `yaml:"allow_private_targets" help:"accept links to private and loopback addresses"`
-	StrictHosts         bool          `yaml:"strict_hosts" help:"answer 404 for hosts that are no known domain"`
+	OwnHosts            []string      `yaml:"own_hosts" help:"more names of this installation, such as that of the API; no workspace adds them or names below them, and no link leads to them"`
+	StrictHosts         bool          `yaml:"strict_hosts" help:"answer 404 for hosts that are no domain; false: such a host means the domain of base_url"`
 	TrustedProxies      []string      `yaml:"trusted_proxies" help:"networks whose X-Forwarded-* headers count, such as 10.0.0.0/8"`
 	CodeLength          int           `yaml:"code_length" help:"length of generated codes, 5 to 10; fixed once the cluster exists"`
 	PrefixLength        int           `yaml:"prefix_length" help:"length of key prefixes; fixed once the cluster exists"`
@@ -97,7 +98,7 @@ type Edge struct {
 	PeerAfter                time.Duration `yaml:"peer_after" help:"time without a word from the control plane, and up to half as much more, after which a peer is followed; 0: never"`
 	PeerBootstrap            bool          `yaml:"peer_bootstrap" help:"take the first snapshot from a peer if there is one, whether the control plane is there or not"`
 	DataDir                  string        `yaml:"data_dir" help:"directory of the replica and of the clicks that are not counted yet; belongs to this edge alone"`
-	StrictHosts              bool          `yaml:"strict_hosts" help:"answer 404 for hosts that are no known domain"`
+	StrictHosts              bool          `yaml:"strict_hosts" help:"answer 404 for hosts that are no domain; false: such a host means the shared domain"`
 	TrustedProxies           []string      `yaml:"trusted_proxies" help:"networks whose X-Forwarded-* headers count, such as 10.0.0.0/8"`
 	ProxyProtocol            bool          `yaml:"proxy_protocol" help:"connections of trusted proxies begin with a PROXY header, version 1 or 2"`
 	MaxConnections           int           `yaml:"max_connections" help:"connections at a time; more are closed at once"`
@@ -183,12 +184,13 @@ func defaults(getenv func(string) string) Config {
 		Log: Log{Level: "info", Format: "auto"},
 		Control: Control{
 			Addr: "127.0.0.1:8080", AdminAddr: "127.0.0.1:9080",
-			CodeLength: 7, PrefixLength: 2, SigningGeneration: 1, LeaseSize: 10_000,
+			StrictHosts: true, CodeLength: 7, PrefixLength: 2, SigningGeneration: 1, LeaseSize: 10_000,
 			EventsSample: 100, EventsKeepMonths: 13, SaltRetention: 48 * time.Hour, IdempotencyWindow: 24 * time.Hour,
 			ShutdownTimeout: 5 * time.Second,
 		},
 		Edge: Edge{
 			Addr: "127.0.0.1:8081", AdminAddr: "127.0.0.1:9081", LookupMemory: "auto", ClickJournal: "auto", MinFreeDisk: "auto",
+			StrictHosts:        true,
 			VerifyInterval:     24 * time.Hour,
 			HoldDeletesPercent: 20, HoldDeletesLeast: 1_000, HoldDeletesWindow: 10 * time.Minute,
 			PeerLog: "256MiB", PeerAfter: 15 * time.Second,

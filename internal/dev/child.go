@@ -63,6 +63,7 @@ func (s *system) startControl(databaseURL string) func(context.Context) (process
 		c.EdgeToken, c.EdgeTokenFile = "", s.secrets.tokenFile
 		c.TrustedProxies = loopback
 		c.AnonymousWorkspace = true
+		c.StrictHosts = false // visitors ask an address of this machine
 		c.ShutdownTimeout = min(c.ShutdownTimeout, stopControl/2)
 		c.DataDir = s.dir.Path("control")
 		c.StatusFile = s.dir.Path("control.status")
@@ -85,6 +86,7 @@ func (s *system) startEdge(i int, e edge) func(context.Context) (process, error)
 		c.Token, c.TokenFile = "", s.secrets.tokenFile
 		c.DataDir = s.dir.Path("edges", string(e.Region))
 		c.TrustedProxies = loopback
+		c.StrictHosts = false
 		c.ShutdownTimeout = min(c.ShutdownTimeout, stopEdges/2)
 		c.StatusFile = s.dir.Path("edge-" + string(e.Region) + ".status")
 		settings.Gossip = s.gossip(1 + i)

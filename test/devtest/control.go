@@ -41,6 +41,7 @@ func StartControl(t testing.TB, cfg ControlConfig) (*Control, error) {
 		"WAYPOST_CONTROL_CLUSTER_SECRET=" + fmt.Sprintf("%x", ClusterSecret),
 		"WAYPOST_CONTROL_EDGE_TOKEN=" + strings.Repeat("e", 32),
 		"WAYPOST_CONTROL_BASE_URL=https://go.example.com",
+		"WAYPOST_CONTROL_STRICT_HOSTS=false", // tests ask it by its address
 		"WAYPOST_CONTROL_ANONYMOUS_WORKSPACE=true",
 		"WAYPOST_CONTROL_STATUS_FILE=" + c.status,
 		"WAYPOST_CONTROL_DATA_DIR=" + cfg.DataDir,
