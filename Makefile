@@ -28,7 +28,8 @@ run: install-postgres build ## Build, and run a whole system on this machine unt
 	@exec $(BIN)/waypost dev $(DEV)
 
 .PHONY: build
-build: ## Build bin/waypost (1 minute, then seconds)
+build: ## Build bin/waypost (minutes the first time, then seconds)
+	@[ -x $(BIN)/waypost ] || echo "Building for the first time: this takes some minutes, because all dependencies are downloaded and compiled."
 	go build -ldflags "$(LDFLAGS)" -o $(BIN)/waypost ./cmd/waypost
 
 .PHONY: quick

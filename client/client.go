@@ -95,9 +95,6 @@ func (p *Problem) Error() string {
 	if text == "" {
 		text = http.StatusText(p.Status)
 	}
-	if p.Status == http.StatusUnauthorized {
-		text += ": run `waypost login`, or set WAYPOST_API_KEY or --api-key-file"
-	}
 	return fmt.Sprintf("%s (%d)", text, p.Status)
 }
 

@@ -64,7 +64,7 @@ func TestProblemsTellTheReasonAndWhetherToTryAgain(t *testing.T) {
 		after                time.Duration
 	}{
 		{409, "application/problem+json", `{"detail":"the code is taken","status":409}`, "the code is taken (409)", false, false, 7 * time.Second},
-		{401, "application/problem+json", `{"detail":"a key is required"}`, "a key is required: run `waypost login`, or set WAYPOST_API_KEY or --api-key-file (401)", false, false, 7 * time.Second},
+		{401, "application/problem+json", `{"detail":"a key is required"}`, "a key is required (401)", false, false, 7 * time.Second},
 		{429, "application/problem+json; charset=utf-8", `{"title":"Too many"}`, "Too many (429)", false, true, 7 * time.Second},
 		{503, "application/problem+json", `{"detail":"busy"}`, "busy (503)", true, false, 7 * time.Second},
 		{502, "text/html", "<h1>proxy</h1>", "Bad Gateway (502)", true, false, 7 * time.Second},

@@ -109,7 +109,7 @@ func (p *program) completions(names func(context.Context, *client.Client) ([]str
 			}
 			return err
 		})
-		if err != nil || len(args) > 0 {
+		if several := strings.Contains(c.Use, "..."); err != nil || len(args) > 0 && !several {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		return found, cobra.ShellCompDirectiveNoFileComp

@@ -27,7 +27,8 @@ in the audit log. On a terminal it asks for the code; elsewhere it needs --yes.`
 				return err
 			}
 			return p.withAPI(func(api *client.Client) error {
-				f, err := api.Statistics.ForgetClicks(c.Context(), domain, args[0])
+				host, code := linkName(domain, args[0])
+				f, err := api.Statistics.ForgetClicks(c.Context(), host, code)
 				if err != nil {
 					return err
 				}

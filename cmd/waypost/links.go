@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -28,14 +29,43 @@ runs in --data-dir, or else the server of the last login.`
 	return c
 }
 
+// describe lays out a link for people. Texts that the link does not have are left out.
 func describe(l client.Link) string {
-	expires := "never"
+	created := l.CreatedAt.Format(time.RFC3339)
+	if l.CreatedBy != "" {
+		created += " by " + printable(l.CreatedBy)
+	}
+	expires, metadata := "never", string(l.Metadata)
 	if l.ExpiresAt != nil {
 		expires = l.ExpiresAt.Format(time.RFC3339)
 	}
-	return fmt.Sprintf("short URL  %s\ntarget     %s\nredirect   %d\nforwards   %s\ntitle      %s\nactive     %t\nclicks     %d\ncreated    %s\nexpires    %s",
-		l.ShortURL, l.OriginalURL, l.RedirectStatus, forwards(l), printable(l.Title), l.Active, l.ClickCount,
-		l.CreatedAt.Format(time.RFC3339), expires)
+	if metadata == "null" {
+		metadata = ""
+	}
+	var b strings.Builder
+	for _, field := range []struct {
+		name, value string
+		always      bool
+	}{
+		{"short URL", l.ShortURL, true},
+		{"domain", l.Domain, true},
+		{"target", l.OriginalURL, true},
+		{"redirect", strconv.Itoa(l.RedirectStatus), true},
+		{"forwards", forwards(l), true},
+		{"title", printable(l.Title), false},
+		{"description", printable(l.Description), false},
+		{"tags", printable(strings.Join(l.Tags, ", ")), false},
+		{"metadata", printable(metadata), false},
+		{"active", strconv.FormatBool(l.Active), true},
+		{"clicks", strconv.FormatInt(l.ClickCount, 10), true},
+		{"created", created, true},
+		{"expires", expires, true},
+	} {
+		if field.always || field.value != "" {
+			_, _ = fmt.Fprintf(&b, "%-11s  %s\n", field.name, field.value)
+		}
+	}
+	return strings.TrimSuffix(b.String(), "\n")
 }
 
 func forwards(l client.Link) string {

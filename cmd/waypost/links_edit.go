@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -43,11 +44,31 @@ func (p linksCommands) tell(r client.Receipt, warnings []client.Warning) error {
 			return err
 		}
 	}
-	if strings.HasPrefix(r.Applied, "timeout") {
-		_, err := fmt.Fprintf(p.stderr, "waypost: the change is made, but not all edges had it in time (%s)\n", printable(r.Applied))
-		return err
+	if r.Applied == "" {
+		return nil
 	}
-	return nil
+	_, err := fmt.Fprintf(p.stderr, "waypost: %s\n", appliedText(r.Applied))
+	return err
+}
+
+// appliedText describes the outcome of waiting, such as "all; edges=2".
+func appliedText(applied string) string {
+	of, rest, _ := strings.Cut(applied, "; ")
+	if edges, ok := strings.CutPrefix(rest, "edges="); ok {
+		n, err := strconv.Atoi(edges)
+		switch {
+		case err != nil: // it is shown as it is
+		case n == 0 && of == "region":
+			return "no edge of this region is there to wait for"
+		case n == 0:
+			return "no edge is there to wait for"
+		case of == "region":
+			return numberOf(n, "edge", "edges") + " of this region: all have the change"
+		default:
+			return numberOf(n, "edge", "edges") + ": all have the change"
+		}
+	}
+	return "the change is made, but not all edges had it in time (" + printable(applied) + ")"
 }
 
 func (p linksCommands) createCommand() *cobra.Command {
@@ -172,7 +193,9 @@ a later expiry, until it is cleaned up.`,
 				return err
 			}
 			defer api.Close()
-			link, receipt, err := api.Links.Change(c.Context(), args[0], change, w.Write)
+			var code string
+			w.Domain, code = linkName(w.Domain, args[0])
+			link, receipt, err := api.Links.Change(c.Context(), code, change, w.Write)
 			if err != nil {
 				return err
 			}
@@ -212,7 +235,8 @@ func (p linksCommands) getCommand() *cobra.Command {
 				return err
 			}
 			defer api.Close()
-			link, err := api.Links.Find(c.Context(), domain, args[0])
+			host, code := linkName(domain, args[0])
+			link, err := api.Links.Find(c.Context(), host, code)
 			if err != nil {
 				return err
 			}
@@ -240,20 +264,38 @@ func (p linksCommands) deleteCommand() *cobra.Command {
 				return err
 			}
 			defer api.Close()
-			for i, code := range args {
-				receipt, err := api.Links.Remove(c.Context(), code, w.Write)
-				if err == nil {
-					err = p.tell(receipt, nil)
-				}
-				if err != nil {
-					return fmt.Errorf("delete %s: %w (deleted before it: %d of %d)", code, err, i, len(args))
-				}
-			}
-			return p.print("deleted "+strings.Join(args, ", "), map[string][]string{"deleted": args})
+			return p.each(args, "delete", "deleted", func(argument string) error {
+				at := w.Write
+				var code string
+				at.Domain, code = linkName(w.Domain, argument)
+				receipt, err := api.Links.Remove(c.Context(), code, at)
+				return errors.Join(err, p.tell(receipt, nil))
+			})
 		},
 	}
 	w.bind(c, c.Flags())
 	return c
+}
+
+// each does something to every one of the links, also behind one for which the API
+// refuses it. Done is the past of do.
+func (p linksCommands) each(links []string, do, done string, one func(link string) error) error {
+	did, failed := []string{}, []error(nil)
+	for _, link := range links {
+		err := one(link)
+		if err == nil {
+			did = append(did, link)
+			continue
+		}
+		failed = append(failed, fmt.Errorf("%s %s: %w", do, printable(link), err))
+		if _, refused := errors.AsType[*client.Problem](err); !refused {
+			break
+		}
+	}
+	if len(did) > 0 || p.output == "json" {
+		failed = append(failed, p.print(done+" "+strings.Join(did, ", "), map[string][]string{done: did}))
+	}
+	return errors.Join(failed...)
 }
 
 // oneOf refuses flags that contradict one another.

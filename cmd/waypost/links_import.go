@@ -205,9 +205,17 @@ func verdict(report linkimport.Report, runErr error) error {
 		return fmt.Errorf("the import stopped: %w", runErr)
 	}
 	if n := report.NotCreated; n > 0 {
-		return fmt.Errorf("%d rows were not created", n)
+		return errors.New(numberOf(n, "row was", "rows were") + " not created")
 	}
 	return nil
+}
+
+// numberOf returns a number with the word for it.
+func numberOf(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
 }
 
 // openInput returns the file and its size, 0 when it is unknown. Only a file that can be

@@ -113,8 +113,12 @@ func (t *telling) end(report linkimport.Report, took time.Duration) (err error) 
 	if report.Found > 0 {
 		found = fmt.Sprintf("%d found, ", report.Found)
 	}
-	_, failed := fmt.Fprintf(t.p.stdout, "%d of %d rows created, %s%d refused, %d in doubt, in %s\n",
-		report.Created, report.Rows, found, report.NotCreated, len(report.InDoubt), took.Round(10*time.Millisecond))
+	doubt := ""
+	if n := len(report.InDoubt); n > 0 {
+		doubt = fmt.Sprintf(", %d in doubt (the API did not say whether they were created)", n)
+	}
+	_, failed := fmt.Fprintf(t.p.stdout, "%d of %s created, %s%d refused%s, in %s\n",
+		report.Created, numberOf(report.Rows, "row", "rows"), found, report.NotCreated, doubt, took.Round(10*time.Millisecond))
 	return errors.Join(err, failed)
 }
 

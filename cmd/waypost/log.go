@@ -14,8 +14,12 @@ func (p *program) logger(cfg config.Log) (*slog.Logger, error) {
 		return nil, &usageError{fmt.Errorf("log.level: %w", err)}
 	}
 	options := &slog.HandlerOptions{Level: level}
+	log := slog.New(slog.NewJSONHandler(p.stderr, options))
 	if cfg.Format == "text" || cfg.Format == "auto" && onTerminal(p.stderr) {
-		return slog.New(slog.NewTextHandler(p.stderr, options)), nil
+		log = slog.New(slog.NewTextHandler(p.stderr, options))
 	}
-	return slog.New(slog.NewJSONHandler(p.stderr, options)), nil
+	for _, name := range config.UnknownVariables(p.environ) {
+		log.Warn("ignored an unknown environment variable", "name", name)
+	}
+	return log, nil
 }

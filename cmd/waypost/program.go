@@ -1,12 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
+	"waypost/client"
 	"waypost/internal/config"
 )
 
@@ -35,6 +39,7 @@ type program struct {
 	flags      config.Flags
 	configFile string
 	output     string // "text" or "json", or what the command has more
+	warned     bool   // of unknown variables
 }
 
 // usageError is a mistake in the command line or the configuration.
@@ -70,6 +75,9 @@ func (p *program) run(ctx context.Context, args []string) int {
 	default:
 		text = oneLine(text)
 	}
+	if problem, ok := errors.AsType[*client.Problem](err); ok {
+		text = inFlags(command, text) + advice(command, problem)
+	}
 	if usage != nil && !strings.Contains(text, "\n") {
 		text += fmt.Sprintf(" (see `%s --help`)", command.CommandPath())
 	}
@@ -77,6 +85,42 @@ func (p *program) run(ctx context.Context, args []string) int {
 		return exitFailure
 	}
 	return code
+}
+
+// advice returns what to do about a refusal, for commands other than those that sign in.
+func advice(c *cobra.Command, problem *client.Problem) string {
+	if path := c.CommandPath(); problem.Status != http.StatusUnauthorized || path == "waypost login" || path == "waypost accept" {
+		return ""
+	}
+	return ": run `waypost login`, or set WAYPOST_API_KEY or --api-key-file"
+}
+
+// apiName matches the names of fields in messages of the API, with their place in the
+// request.
+var apiName = regexp.MustCompile(`\b(?:body|query)\.[a-z_]+|\b[a-z]+(?:_[a-z]+)+\b`)
+
+// flagNames are the flags that have other names than the fields of the API.
+var flagNames = map[string]string{
+	"custom_code": "code", "redirect_status": "status", "original_url": "target", "tags": "tag",
+	"expires_in_seconds": "expires-in", "expires_in_hours": "expires-in", "root_url": "root", "not_found_url": "not-found",
+}
+
+// inFlags replaces fields of the API by the flags of a command, and by words where it has
+// no such flag.
+func inFlags(c *cobra.Command, text string) string {
+	return apiName.ReplaceAllStringFunc(text, func(name string) string {
+		field, inBody := strings.CutPrefix(strings.TrimPrefix(name, "query."), "body.")
+		flag := cmp.Or(flagNames[field], strings.ReplaceAll(field, "_", "-"))
+		switch {
+		case c.Flags().Lookup(flag) != nil:
+			return "--" + flag
+		case flag == "target":
+			return "the URL"
+		case inBody:
+			return "the " + strings.ReplaceAll(field, "_", " ")
+		}
+		return name
+	})
 }
 
 // oneLine joins the lines of an error that has several causes, each once.
@@ -129,6 +173,7 @@ over it, and flags over both. Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 		session.whoamiCommand(), session.passwordCommand(), servers.adminCommand(), p.versionCommand())
 	root.CompletionOptions.HiddenDefaultCmd = false
 	polish(root)
+	p.completeNames(root)
 	return root
 }
 
@@ -229,6 +274,9 @@ func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
 		if _, first, ok := strings.Cut(c.Use, " "); ok && len(args) == 0 {
 			first, _, _ = strings.Cut(first, " ")
 			err = fmt.Errorf("%s is missing", strings.TrimSuffix(first, "..."))
+		} else if strings.HasPrefix(err.Error(), "accepts ") {
+			_, takes, _ := strings.Cut(c.Use, " ")
+			err = fmt.Errorf("%d arguments are too many, it takes %s", len(args), takes)
 		}
 		return &usageError{fmt.Errorf("%w: the command is `%s`", err, c.UseLine())}
 	}
@@ -243,13 +291,27 @@ func (p *program) bind(c *cobra.Command, names ...string) *cobra.Command {
 // settings loads the configuration and lets check judge what the command needs.
 func (p *program) settings(check func(config.Config) error) (config.Config, error) {
 	cfg, err := config.Load(config.Sources{File: p.configFile, Environ: p.environ, Flags: &p.flags})
-	if err == nil && check != nil {
+	if check == nil {
+		p.warnOfVariables()
+	} else if err == nil {
 		err = check(cfg)
 	}
 	if err != nil {
 		return config.Config{}, &usageError{err}
 	}
 	return cfg, nil
+}
+
+// warnOfVariables names on standard error the variables that are no settings. Nodes warn
+// in their log.
+func (p *program) warnOfVariables() {
+	if p.warned {
+		return
+	}
+	p.warned = true
+	for _, name := range config.UnknownVariables(p.environ) {
+		_, _ = fmt.Fprintf(p.stderr, "waypost: warning: unknown environment variable %s\n", name)
+	}
 }
 
 // node makes the command of a long-running process out of its check and its run,
@@ -267,6 +329,7 @@ func (p *program) node(
 			return err
 		}
 		if *checkOnly {
+			p.warnOfVariables()
 			if look != nil {
 				if err := look(cfg); err != nil {
 					return &usageError{err}

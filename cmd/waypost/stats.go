@@ -54,10 +54,11 @@ func (p clicksCommands) linkCommand() *cobra.Command {
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			values := q.values()
-			if domain != "" {
-				values.Set("domain", domain)
+			host, code := linkName(domain, args[0])
+			if host != "" {
+				values.Set("domain", host)
 			}
-			return p.showStats(c, client.LinkStatsPath(args[0], values))
+			return p.showStats(c, client.LinkStatsPath(code, values))
 		},
 	}
 	q.bind(c, "countries, cities, devices, browsers, os or referrers")

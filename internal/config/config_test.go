@@ -78,15 +78,15 @@ func TestAFileThatCannotBeReadIsNamed(t *testing.T) {
 	require.ErrorContains(t, err, "/nowhere/c.yaml")
 }
 
-func TestAnUnknownVariableIsAMistakeButAServiceOfKubernetesIsNot(t *testing.T) {
-	_, err := config.Load(config.Sources{Environ: []string{"WAYPOST_CONTROL_ADRESS=x"}})
-	require.ErrorContains(t, err, "unknown environment variable WAYPOST_CONTROL_ADRESS (did you mean WAYPOST_CONTROL_ADDR?)")
-	_, err = config.Load(config.Sources{Environ: []string{"WAYPOST_EDGE_CODE_LENGTH=x"}})
-	require.ErrorContains(t, err, "unknown environment variable WAYPOST_EDGE_CODE_LENGTH")
-	_, err = config.Load(config.Sources{Environ: []string{
-		"WAYPOST_SERVICE_HOST=10.0.0.1", "WAYPOST_PORT=tcp://10.0.0.1:80", "WAYPOST_CONTROL_SERVICE_PORT_HTTP=80", "WAYPOST_PORT_80_TCP_ADDR=10.0.0.1",
-	}})
+func TestUnknownVariables_AreNamedWithAGuess(t *testing.T) {
+	environ := []string{
+		"WAYPOST_CONTROL_ADRESS=x", "WAYPOST_FOO=1", "WAYPOST_SERVICE_HOST=10.0.0.1", "WAYPOST_PORT=tcp://10.0.0.1:80",
+		"WAYPOST_CONTROL_SERVICE_PORT_HTTP=80", "WAYPOST_PORT_80_TCP_ADDR=10.0.0.1", "WAYPOST_CONTROL_ADDR=:1", "OTHER=x",
+	}
+	require.Equal(t, []string{"WAYPOST_CONTROL_ADRESS (did you mean WAYPOST_CONTROL_ADDR?)", "WAYPOST_FOO"}, config.UnknownVariables(environ))
+	cfg, err := config.Load(config.Sources{Environ: environ})
 	require.NoError(t, err)
+	require.Equal(t, ":1", cfg.Control.Addr)
 }
 
 func TestAWrongValueOfAVariableNamesTheVariable(t *testing.T) {

@@ -63,7 +63,7 @@ func keys() []string {
 
 // didYouMean hints at the nearest known name, or is "" when none is near.
 func didYouMean(name string, known []string) string {
-	nearest, distance := "", len(name)/3+1
+	nearest, distance := "", len(strings.TrimPrefix(name, "WAYPOST_"))/3+1
 	for _, k := range known {
 		if d := editDistance(name, k); d < distance || d == distance && k < nearest {
 			nearest, distance = k, d

@@ -139,24 +139,38 @@ func keepEmptySections(cfg, lower *Config) {
 // container for a service whose name begins with waypost.
 var serviceVariable = regexp.MustCompile(`_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT|PORT_\d+_(TCP|UDP)(_\w+)?)$`)
 
-func applyEnvironment(cfg *Config, env map[string]string) error {
+// variables are the settings by the names of their variables.
+func variables() map[string]Setting {
 	known := map[string]Setting{}
 	for _, s := range settings() {
 		known[s.Env] = s
 	}
+	return known
+}
+
+func applyEnvironment(cfg *Config, env map[string]string) error {
 	given := map[string]string{}
-	for _, name := range slices.Sorted(maps.Keys(env)) {
-		if !strings.HasPrefix(name, "WAYPOST_") || name == fileVariable {
-			continue
-		}
-		s, ok := known[name]
-		if ok {
-			given[s.Path] = env[name]
-		} else if !serviceVariable.MatchString(name) {
-			return fmt.Errorf("unknown environment variable %s%s", name, didYouMean(name, slices.Collect(maps.Keys(known))))
+	for name, s := range variables() {
+		if value, ok := env[name]; ok {
+			given[s.Path] = value
 		}
 	}
 	return apply(cfg, given, func(s Setting) string { return s.Env })
+}
+
+// UnknownVariables describes the WAYPOST_* variables of an environment that are no
+// settings, in the order of their names. They are no error, because users have variables
+// of their own; one may be a slip of the keys.
+func UnknownVariables(environ []string) (found []string) {
+	known := variables()
+	for _, name := range slices.Sorted(maps.Keys(environment(environ))) {
+		_, ok := known[name]
+		if ok || !strings.HasPrefix(name, "WAYPOST_") || name == fileVariable || serviceVariable.MatchString(name) {
+			continue
+		}
+		found = append(found, name+didYouMean(name, slices.Collect(maps.Keys(known))))
+	}
+	return found
 }
 
 // apply sets one layer of settings, by path. Within a layer a secret comes from a

@@ -13,7 +13,7 @@ func Reference() string {
 
 The settings come from one YAML file (` + "`--config FILE`" +
 		`), from ` + "`WAYPOST_*`" + ` variables, which override it, and from flags, which override both.
-An unknown key in the file is an error that shows its line, and so is an unknown ` + "`WAYPOST_*`" + ` variable.
+An unknown key in the file is an error that shows its line, and an unknown ` + "`WAYPOST_*`" + ` variable is a warning.
 ` + "`--check-config`" + ` checks a configuration and changes nothing.
 Lists are separated by commas in variables and flags.
 Put a secret into a file if you can; a secret is never a flag.

@@ -45,7 +45,6 @@ func TestWrongUsageIsOneLineAndExitCodeTwo(t *testing.T) {
 		"no duration":                         {nil, []string{"verify", "--all", "--timeout=x"}, `--timeout: "x" is no duration such as 30s, 10m or 2h`},
 		"missing argument":                    {nil, []string{"links", "get"}, "CODE is missing: the command is `waypost links get CODE"},
 		"argument too many":                   {nil, []string{"version", "x"}, "unknown command"},
-		"unknown variable":                    {[]string{"WAYPOST_DATADIR=x"}, []string{"links", "list"}, "unknown environment variable WAYPOST_DATADIR (did you mean WAYPOST_DATA_DIR?)"},
 		"unknown output format":               {nil, []string{"version", "--output=xml"}, `--output: "xml" is neither text nor json`},
 		"missing setting":                     {nil, []string{"control"}, "control.region is missing: give --region"},
 		"no file":                             {nil, []string{"control", "--config=/nowhere.yaml"}, "/nowhere.yaml"},

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"net/url"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"waypost/client"
+)
+
+// linkName returns the host of a link's domain, "" for the shared one, and its code. An
+// argument is a code, or a short URL as people paste it, whose host counts unless a flag
+// names the domain.
+func linkName(domain, argument string) (host, code string) {
+	if !strings.Contains(argument, "/") {
+		return domain, strings.TrimSuffix(argument, "+")
+	}
+	text := argument
+	if !strings.Contains(text, "://") {
+		text = "http://" + text
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" {
+		return domain, argument // the API refuses it
+	}
+	code, _, _ = strings.Cut(strings.TrimPrefix(u.Path, "/"), "/")
+	if host = u.Hostname(); host == "localhost" { // another name of a development system
+		host = ""
+	}
+	return cmp.Or(domain, host), strings.TrimSuffix(code, "+")
+}
+
+// linkCodes, tagNames, domainHosts and edgeNames are what the shell completes.
+
+func linkCodes(ctx context.Context, api *client.Client) (codes []string, err error) {
+	page, err := api.Links.List(ctx, 1000, "")
+	for i := range page.Links {
+		codes = append(codes, page.Links[i].ShortCode)
+	}
+	return codes, err
+}
+
+func tagNames(ctx context.Context, api *client.Client) (names []string, err error) {
+	tags, _, err := api.Links.Tags(ctx, "", "", 1000)
+	for _, t := range tags {
+		names = append(names, t.Tag)
+	}
+	return names, err
+}
+
+func domainHosts(ctx context.Context, api *client.Client) (hosts []string, err error) {
+	domains, err := api.Domains.List(ctx)
+	for i := range domains {
+		hosts = append(hosts, domains[i].Host)
+	}
+	return hosts, err
+}
+
+func edgeNames(ctx context.Context, api *client.Client) (names []string, err error) {
+	edges, err := api.Edges.List(ctx)
+	for i := range edges {
+		names = append(names, edges[i].Node)
+	}
+	return names, err
+}
+
+// completeNames lets the shell complete arguments and flags of a command and of those
+// below it with names that the API knows.
+func (p *program) completeNames(c *cobra.Command) {
+	if c.ValidArgsFunction == nil && !c.HasSubCommands() {
+		_, argument, _ := strings.Cut(c.Use, " ")
+		switch argument, _, _ = strings.Cut(argument, " "); argument {
+		case "CODE", "CODE...":
+			c.ValidArgsFunction = p.completions(linkCodes)
+		case "DOMAIN":
+			c.ValidArgsFunction = p.completions(domainHosts)
+		case "NODE":
+			c.ValidArgsFunction = p.completions(edgeNames)
+		case "FILE", "[FILE|-]": // the shell's own completion of files
+		default:
+			c.ValidArgsFunction = cobra.NoFileCompletions
+		}
+	}
+	for flag, names := range map[string]func(context.Context, *client.Client) ([]string, error){
+		"domain": domainHosts, "edge": edgeNames, "tag": tagNames,
+	} {
+		if _, there := c.GetFlagCompletionFunc(flag); c.Flags().Lookup(flag) != nil && !there {
+			_ = c.RegisterFlagCompletionFunc(flag, p.completions(names)) // the flag is there
+		}
+	}
+	for _, sub := range c.Commands() {
+		p.completeNames(sub)
+	}
+}

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// ask runs a command against an API.
+func ask(t *testing.T, api http.HandlerFunc, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	server := httptest.NewServer(api)
+	defer server.Close()
+	var out, errs bytes.Buffer
+	p := &program{
+		stdin: strings.NewReader(""), stdout: &out, stderr: &errs,
+		environ: []string{"WAYPOST_API=" + server.URL, "WAYPOST_API_KEY=wp_x", "XDG_CONFIG_HOME=" + t.TempDir()},
+	}
+	code = p.run(t.Context(), args)
+	return code, out.String(), errs.String()
+}
+
+// refuse answers with a problem.
+func refuse(w http.ResponseWriter, status int, detail string) {
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(map[string]any{"detail": detail}) // the test fails without it
+}
+
+const aLink = `{"short_code":"spring","short_url":"https://go.example.com/spring","domain":"go.example.com",
+	"original_url":"https://example.com/","redirect_status":302,"forward_query":true,"forward_path":true,"title":"Spring",
+	"description":"of the year","tags":["a","b,c"],"metadata":{"a":1},"created_by":"ann","active":true,"click_count":7,
+	"created_at":"2026-01-02T03:04:05Z"}`
+
+func TestLinksGet_ShowsEveryField(t *testing.T) {
+	code, stdout, _ := ask(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(aLink)) }, "links", "get", "spring")
+	require.Zero(t, code)
+	require.Equal(t, `short URL    https://go.example.com/spring
+domain       go.example.com
+target       https://example.com/
+redirect     302
+forwards     query and path
+title        Spring
+description  of the year
+tags         a, b,c
+metadata     {"a":1}
+active       true
+clicks       7
+created      2026-01-02T03:04:05Z by ann
+expires      never
+`, stdout)
+}
+
+func TestLinkName_TakesShortURLs(t *testing.T) {
+	for argument, want := range map[string][2]string{
+		"spring":                        {"", "spring"},
+		"spring+":                       {"", "spring"},
+		"https://go.example.com/spring": {"go.example.com", "spring"},
+		"https://go.example.com:8443/spring+?a=b#": {"go.example.com", "spring"},
+		"go.example.com/spring/more":               {"go.example.com", "spring"},
+		"http://localhost:8081/spring":             {"", "spring"},
+		"http://[::1]:8081/spring":                 {"::1", "spring"},
+		"http://%zz/spring":                        {"", "http://%zz/spring"},
+	} {
+		host, code := linkName("", argument)
+		require.Equal(t, want, [2]string{host, code}, argument)
+	}
+	host, code := linkName("other.example", "https://go.example.com/spring")
+	require.Equal(t, [2]string{"other.example", "spring"}, [2]string{host, code}, "the flag decides")
+}
+
+func TestLinksGet_TakesAShortURL(t *testing.T) {
+	var asked string
+	code, _, stderr := ask(t, func(w http.ResponseWriter, r *http.Request) {
+		asked = r.URL.String()
+		_, _ = w.Write([]byte(aLink))
+	}, "links", "get", "https://go.example.com/spring+")
+	require.Zero(t, code, stderr)
+	require.Equal(t, "/api/v1/urls/spring?domain=go.example.com", asked)
+}
+
+func TestRefusals_NameFlags(t *testing.T) {
+	for _, c := range []struct {
+		args          []string
+		status        int
+		detail, wants string
+	}{
+		{[]string{"links", "create", "https://a.example"}, 422, "body.redirect_status: expected value to be one of 301",
+			"--status: expected value to be one of 301 (422)"},
+		{[]string{"links", "create", "https://a.example"}, 422, "custom_code must be 4 to 32 characters", "--code must be 4 to 32 characters (422)"},
+		{[]string{"links", "create", "https://a.example"}, 422, "body.original_url: too long", "the URL: too long (422)"},
+		{[]string{"links", "update", "a", "--title", "x"}, 422, "body.original_url: too long", "--target: too long (422)"},
+		{[]string{"links", "get", "a"}, 404, "there is no code spring_sale", "there is no code spring_sale (404)"},
+		{[]string{"links", "get", "a"}, 401, "a key is required", "a key is required (401): run `waypost login`, or set WAYPOST_API_KEY or --api-key-file"},
+		{[]string{"accept", "token", "--password-file", "/dev/stdin"}, 401, "the invitation was used", "the invitation was used (401)\n"},
+	} {
+		if c.args[0] == "accept" {
+			file := t.TempDir() + "/password"
+			require.NoError(t, os.WriteFile(file, []byte("a long password\n"), 0o600))
+			c.args[3] = file
+		}
+		code, _, stderr := ask(t, func(w http.ResponseWriter, _ *http.Request) { refuse(w, c.status, c.detail) }, c.args...)
+		require.Equal(t, 1, code)
+		require.Contains(t, stderr, c.wants)
+	}
+}
+
+func TestArguments_TooManyAreNamed(t *testing.T) {
+	code, _, stderr := ask(t, http.NotFound, "links", "get", "a", "b")
+	require.Equal(t, 2, code)
+	require.Contains(t, stderr, "2 arguments are too many, it takes CODE: the command is `waypost links get CODE")
+}
+
+func TestLinksUpdate_SaysWhatEdgesHave(t *testing.T) {
+	for applied, want := range map[string]string{
+		"all; edges=2":         "waypost: 2 edges: all have the change\n",
+		"region; edges=1":      "waypost: 1 edge of this region: all have the change\n",
+		"all; edges=0":         "waypost: no edge is there to wait for\n",
+		"timeout; behind=eu-1": "waypost: the change is made, but not all edges had it in time (timeout; behind=eu-1)\n",
+	} {
+		code, _, stderr := ask(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Waypost-Applied", applied)
+			_, _ = w.Write([]byte(aLink))
+		}, "links", "update", "spring", "--title", "x", "--wait", "all")
+		require.Zero(t, code)
+		require.Equal(t, want, stderr)
+	}
+}
+
+func TestUnknownVariables_AreWarnings(t *testing.T) {
+	var out, errs bytes.Buffer
+	p := &program{stdout: &out, stderr: &errs, environ: []string{"WAYPOST_API=http://127.0.0.1:1", "WAYPOST_DATADIR=x", "HOME=" + t.TempDir()}}
+	require.Equal(t, 1, p.run(t.Context(), []string{"links", "list"}))
+	require.Contains(t, errs.String(), "waypost: warning: unknown environment variable WAYPOST_DATADIR (did you mean WAYPOST_DATA_DIR?)\n")
+	require.Equal(t, 1, strings.Count(errs.String(), "WAYPOST_DATADIR"))
+}
+
+func TestCompletion_KnowsCodesDomainsAndTags(t *testing.T) {
+	api := func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/api/v1/urls":
+			_, _ = w.Write([]byte(`{"urls":[{"short_code":"spring"},{"short_code":"summer"},{"short_code":"autumn"}]}`))
+		case "/api/v1/tags":
+			_, _ = w.Write([]byte(`{"tags":[{"tag":"sale"},{"tag":"blog"}]}`))
+		default:
+			_, _ = w.Write([]byte(`{"domains":[{"host":"go.example.com"}],"edges":[{"node":"eu-1"}]}`))
+		}
+	}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"links", "get", "s"}, "spring\nsummer\n:4\n"},
+		{[]string{"links", "delete", "spring", "su"}, "summer\n:4\n"},
+		{[]string{"links", "list", "--tag", "b"}, "blog\n:4\n"},
+		{[]string{"links", "get", "--domain", ""}, "go.example.com\n:4\n"},
+		{[]string{"domains", "set", ""}, "go.example.com\n:4\n"},
+		{[]string{"edges", "gone", "e"}, "eu-1\n:4\n"},
+		{[]string{"verify", "--edge", "e"}, "eu-1\n:4\n"},
+		{[]string{"links", "create", ""}, ":4\n"},
+		{[]string{"links", "import", ""}, ":0\n"},
+	} {
+		_, stdout, _ := ask(t, api, append([]string{"__complete"}, c.args...)...)
+		require.Equal(t, c.want, stdout, c.args)
+	}
+}
