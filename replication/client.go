@@ -93,6 +93,7 @@ func (c *client) connectQuietly(ctx context.Context, path string, query url.Valu
 func (c *client) dial(ctx context.Context, path string, query url.Values, at waypost.Position) (_ *conn, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	d := &conn{client: c, ctx: ctx, cancel: cancel, silence: c.cfg.Silence, slots: path != PathStream}
+	d.heard()
 	d.timer = time.AfterFunc(d.silence, func() { cancel(errSilent) })
 	defer func() {
 		if err != nil {
@@ -236,19 +237,35 @@ type conn struct {
 	cancel  context.CancelCauseFunc
 	timer   *time.Timer
 	silence time.Duration
+	left    time.Duration // of the silence
+	part    int           // bytes of a frame since left was the silence
 }
 
-// Read reads from the source, and fails when nothing has come for the silence. The clock
-// runs only here, because a slow replica is not the source's fault.
+// framePart is the part of a frame that must come within the silence, in bytes. A source
+// drops a follower that is slower than twice that (writeChunk).
+const framePart = 64 << 10
+
+// Read reads from the source, and fails when neither a whole frame nor a further part of
+// one has come for the silence. Mere bytes are no sign of life, because a reader at the
+// wrong place takes heartbeats for parts of a large frame. The clock runs only here,
+// because a slow replica is not the source's fault.
 func (d *conn) Read(p []byte) (int, error) {
-	d.timer.Reset(d.silence)
+	began := time.Now()
+	d.timer.Reset(d.left)
 	n, err := d.body.Read(p)
 	d.timer.Stop()
+	d.left = max(d.left-time.Since(began), 0)
+	if d.part += n; d.part >= framePart {
+		d.heard()
+	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		err = d.explain(err)
 	}
 	return n, err
 }
+
+// heard restarts the silence.
+func (d *conn) heard() { d.left, d.part = d.silence, 0 }
 
 // explain puts the cause in place of "context canceled".
 func (d *conn) explain(err error) error {
@@ -281,6 +298,7 @@ func (d *conn) next() (frameType, byte, []byte, error) {
 		if err != nil {
 			return 0, 0, nil, err
 		}
+		d.heard()
 		switch t {
 		case frameBye:
 			if len(payload) > 0 {

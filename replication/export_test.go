@@ -88,6 +88,14 @@ func ReadSlots(from io.Reader) (types []string, records [][]byte, sums map[uint1
 // Frame makes a frame of any type and payload, whose checksum holds.
 func Frame(t, flags byte, payload []byte) []byte { return plainFrame(frameType(t), flags, payload) }
 
+// HeaderFrame makes the header of a frame that claims a length.
+func HeaderFrame(t byte, length uint32) []byte {
+	b := binary.LittleEndian.AppendUint32(nil, length)
+	b = append(b, t, 0)
+	b = binary.LittleEndian.AppendUint16(b, headerChecksum(b))
+	return append(b, 0, 0, 0, 0)
+}
+
 // HelloFrame, HeartbeatFrame, ByeFrame and ResetFrame are what a server sends.
 func HelloFrame(h Head) []byte { return plainFrame(frameHello, 0, appendHello(nil, &h)) }
 

@@ -45,7 +45,7 @@ type FollowConfig struct {
 	// follower tries on and reports the error in its Status.
 	Fatal func(error) bool
 
-	Silence            time.Duration // without a byte until the source counts as dead; 5 s
+	Silence            time.Duration // without a frame, or a further 64 KiB of one, until the source counts as dead; 5 s
 	BackoffMin         time.Duration // between connections; 100 ms
 	BackoffMax         time.Duration // 5 s
 	SnapshotBackoffMin time.Duration // between the beginnings of snapshots; 1 s

@@ -125,14 +125,19 @@ func plainFrame(t frameType, flags byte, payload []byte) []byte {
 	return sealFrame(append(make([]byte, frameHeaderSize, frameHeaderSize+len(payload)), payload...), t, flags)
 }
 
-// sealFrame fills in the header: payload length, type, flags, two zero bytes, and
-// the checksum over all of the frame but itself.
+// sealFrame fills in the header: payload length, type, flags, the header's own checksum,
+// and the checksum over all of the frame but itself.
 func sealFrame(b []byte, t frameType, flags byte) []byte {
 	binary.LittleEndian.PutUint32(b, uint32(len(b)-frameHeaderSize))
-	b[4], b[5], b[6], b[7] = byte(t), flags, 0, 0
+	b[4], b[5] = byte(t), flags
+	binary.LittleEndian.PutUint16(b[6:], headerChecksum(b))
 	binary.LittleEndian.PutUint32(b[8:], frameChecksum(b[:8], b[frameHeaderSize:]))
 	return b
 }
+
+// headerChecksum covers length, type and flags, so that no reader waits for the bytes of
+// a damaged length.
+func headerChecksum(header []byte) uint16 { return uint16(crc32.Checksum(header[:6], castagnoli)) }
 
 func frameChecksum(header, payload []byte) uint32 {
 	return crc32.Update(crc32.Checksum(header[:8], castagnoli), castagnoli, payload)
@@ -168,8 +173,11 @@ func (r *frameReader) next() (t frameType, flags byte, payload []byte, err error
 		return 0, 0, nil, err
 	}
 	length := binary.LittleEndian.Uint32(header[:])
-	if length > maxFrame || header[6] != 0 || header[7] != 0 {
-		return 0, 0, nil, fmt.Errorf("%w: its header is out of bounds", errFrame)
+	if binary.LittleEndian.Uint16(header[6:]) != headerChecksum(header[:]) {
+		return 0, 0, nil, fmt.Errorf("%w: the header's checksum does not hold", errFrame)
+	}
+	if length > maxFrame {
+		return 0, 0, nil, fmt.Errorf("%w: %d bytes are too many", errFrame, length)
 	}
 	// The buffer grows with what arrives, not with what the header claims.
 	if r.packed.Cap() > keptBuffer {

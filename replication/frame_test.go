@@ -38,7 +38,7 @@ func sampleBatch(transactions, records, size int) *replication.Batch {
 }
 
 func TestTheBytesOfAHelloNeverChange(t *testing.T) {
-	require.Equal(t, "46000000"+"01"+"00"+"0000"+"f9748eb4"+ // length, type, flags, checksum
+	require.Equal(t, "46000000"+"01"+"00"+"a228"+"e52b19f8"+ // length, type, flags, checksums
 		"0100"+"01020300000000000000000000000000"+ // protocol, cluster
 		"07000000"+"09000000000000000000000000000000"+ // epoch
 		"0500000000000000"+"0600000000000000"+"0800000000000000"+"0068e5cf8b010000", // seq, stamp, digest, time
@@ -84,12 +84,15 @@ func TestATransactionTooLargeForAFrameHasNone(t *testing.T) {
 	require.Equal(t, [][]byte{nil}, frames)
 }
 
-func TestEveryFlippedBitOfAFrameIsNoticed(t *testing.T) {
+func TestFrame_NoticesEveryFlippedBit(t *testing.T) {
 	frame := replication.HeartbeatFrame(sampleHead())
 	for i := range len(frame) * 8 {
 		frame[i/8] ^= 1 << (i % 8)
 		types, err := replication.ReadFrames(bytes.NewReader(frame))
 		require.Error(t, err)
+		if i < 8*8 { // before it waits for a payload of the wrong length
+			require.ErrorContains(t, err, "header's checksum", "bit %d", i)
+		}
 		require.NotErrorIs(t, err, io.EOF, "bit %d", i)
 		require.Empty(t, types)
 		frame[i/8] ^= 1 << (i % 8)
@@ -102,8 +105,7 @@ func TestFramesOutOfBoundsAreRefused(t *testing.T) {
 	packed := func(stated uint32, plain []byte) []byte {
 		return replication.Frame(99, replication.FlagZstd, z.EncodeAll(plain, binary.LittleEndian.AppendUint32(nil, stated)))
 	}
-	huge := replication.Frame(3, 0, nil)
-	binary.LittleEndian.PutUint32(huge, replication.MaxFrame+1)
+	huge := replication.HeaderFrame(3, replication.MaxFrame+1)
 	for name, frame := range map[string][]byte{
 		"a length beyond the bound":        huge,
 		"a bomb":                           packed(100, make([]byte, 64<<20)),

@@ -572,21 +572,21 @@ func TestAPeerNeverGetsTheFirstWord(t *testing.T) {
 }
 
 // The newest position that was seen signed is where slots may come from at the earliest.
-func TestSlotsOfAnOlderHeadAreRefused(t *testing.T) {
-	source, kept := replicationtest.NewSource(), &pins{}
-	old, err := source.Head(t.Context())
-	require.NoError(t, err)
-	sink, trust := replicationtest.NewSink(), kept.trust(t)
+func TestTrust_RefusesSlotsOfAnOlderHead(t *testing.T) {
 	bubble(t, func(t *testing.T) {
+		source, kept := replicationtest.NewSource(), &pins{}
+		old, err := source.Head(t.Context())
+		require.NoError(t, err)
+		sink, trust := replicationtest.NewSink(), kept.trust(t)
 		source.Commit(replicationtest.Link("aaaa", "https://a.example/"))
 		e := follow(t, signing(t, source, 1, nil).network, func(c *replication.FollowConfig) { c.Sink, c.Trust = sink, trust })
 		e.sink = sink
 		e.requireEqual(t, source)
 		e.stop()
+		head, err := source.Head(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, replication.NotBefore(trust, &head, sink))
+		require.ErrorIs(t, replication.NotBefore(trust, &old, sink), replication.ErrSignature)
+		require.NoError(t, replication.NotBefore(trust, &old, replicationtest.NewSink()), "there is nothing to lose")
 	})
-	head, err := source.Head(t.Context())
-	require.NoError(t, err)
-	require.NoError(t, replication.NotBefore(trust, &head, sink))
-	require.ErrorIs(t, replication.NotBefore(trust, &old, sink), replication.ErrSignature)
-	require.NoError(t, replication.NotBefore(trust, &old, replicationtest.NewSink()), "there is nothing to lose")
 }

@@ -1,6 +1,7 @@
 package replication_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -138,6 +139,79 @@ func TestAOneWayCutIsNoticedByTheMissingHeartbeats(t *testing.T) {
 		require.Equal(t, 1, e.Status().Snapshots)
 	})
 }
+
+func TestFollower_LeavesAFrameThatDoesNotEnd(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		source, sink := replicationtest.NewSource(), replicationtest.NewSink()
+		replicationtest.Take(t, source, sink)
+		head, err := source.Head(t.Context())
+		require.NoError(t, err)
+		// As after damage to a frame's length: what comes next looks like its payload.
+		hang := serveFrames(t, replication.HelloFrame(head), replication.HeaderFrame(2, 16<<20))
+		e := follow(t, hang.network, func(c *replication.FollowConfig) { c.Sink = sink })
+		synctest.Wait()
+		require.True(t, e.Status().Connected)
+		start := time.Now()
+		for e.Status().Connected && time.Since(start) < time.Minute {
+			hang.send(replication.HeartbeatFrame(head))
+			time.Sleep(time.Second)
+			synctest.Wait()
+		}
+		require.LessOrEqual(t, time.Since(start), 6*time.Second)
+		require.ErrorContains(t, e.Status().Err, "fell silent")
+	})
+}
+
+func TestFollower_WaitsForALargeFrameThatComesSlowly(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		source, sink := replicationtest.NewSource(), replicationtest.NewSink()
+		replicationtest.Take(t, source, sink)
+		head, err := source.Head(t.Context())
+		require.NoError(t, err)
+		slow := serveFrames(t, replication.HelloFrame(head))
+		e := follow(t, slow.network, func(c *replication.FollowConfig) { c.Sink = sink })
+		synctest.Wait()
+		for frame := replication.Frame(99, 0, make([]byte, 1<<20)); len(frame) > 0; { // of a type that is skipped
+			part := min(len(frame), 15<<10)
+			slow.send(frame[:part])
+			frame = frame[part:]
+			time.Sleep(time.Second)
+		}
+		slow.send(replication.HeartbeatFrame(head))
+		synctest.Wait()
+		require.True(t, e.Status().Connected, "%v", e.Status().Err)
+		require.Zero(t, time.Since(e.Status().HeardAt))
+	})
+}
+
+// frames is a source that sends what it is given.
+type frames struct {
+	*network
+	more chan []byte
+}
+
+// serveFrames serves a source that begins each connection with some frames.
+func serveFrames(t *testing.T, first ...[]byte) *frames {
+	t.Helper()
+	f := &frames{network: newNetwork(), more: make(chan []byte)}
+	f.serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", replication.ContentType)
+		next := bytes.Join(first, nil)
+		for {
+			if _, err := w.Write(next); err != nil || http.NewResponseController(w).Flush() != nil {
+				return
+			}
+			select {
+			case next = <-f.more:
+			case <-r.Context().Done():
+				return
+			}
+		}
+	}))
+	return f
+}
+
+func (f *frames) send(b []byte) { f.more <- b }
 
 func TestHeartbeatsKeepAQuietStreamConnected(t *testing.T) {
 	bubble(t, func(t *testing.T) {
