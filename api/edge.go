@@ -30,7 +30,8 @@ type Edge struct {
 	LastSeen      time.Time  `json:"last_seen"`
 	Via           string     `json:"via" enum:"report,gossip,record" doc:"Source of this state. report: the edge itself. gossip: a hint from other nodes, while the edge does not reach the control plane. record: the last report to another control plane, or before this one was started."`
 	Position      *Sequence  `json:"position" doc:"Up to which position the edge has the changelog; null without a replica, and when unknown."`
-	LagChanges    *uint64    `json:"lag_changes" doc:"Transactions that the edge does not have yet; null when unknown."`
+	AgeSeconds    *float64   `json:"age_seconds" doc:"Time since the replica was last known to be at PostgreSQL's head; null unless the edge itself reports."`
+	LagChanges    *uint64    `json:"lag_changes" doc:"Transactions that the edge does not have yet; null when unknown, and instead of 0 when age_seconds is above 5."`
 	LagSeconds    *float64   `json:"lag_seconds" doc:"For how long it has lacked the oldest of them, at least; null when unknown."`
 	LastAppliedAt *time.Time `json:"last_applied_at" doc:"When the position was reached, by the edge's clock; null when unknown."`
 	StartedAt     *time.Time `json:"started_at" doc:"By the edge's clock; null when unknown."`
@@ -45,6 +46,7 @@ type EdgeReport struct {
 	EdgeState
 	Boot          string    `json:"boot" doc:"This start of the edge: 32 hex digits."`
 	Position      string    `json:"position" doc:"Empty without a replica."`
+	AgeSeconds    float64   `json:"age_seconds" doc:"Time since the replica was last known to be at PostgreSQL's head."`
 	Synced        string    `json:"synced" doc:"The part of the position that survives a crash; empty when unknown."`
 	LastAppliedAt time.Time `json:"last_applied_at,omitzero"`
 	StartedAt     time.Time `json:"started_at"`

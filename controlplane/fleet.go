@@ -69,6 +69,7 @@ type EdgeReport struct {
 	Version       string
 	Position      waypost.Position // zero without a replica
 	Synced        waypost.Position // the part of it on disk; zero when unknown
+	Age           time.Duration    // since its replica was last known to be at the head
 	LastAppliedAt time.Time        // by its clock; zero when unknown
 	StartedAt     time.Time        // of this boot, by its clock
 	ClicksPending int64            // clicks in its journal that are not acknowledged; -1: unknown
@@ -156,8 +157,12 @@ type EdgeStatus struct {
 	ClicksPending int64            // -1 when unknown
 	ClicksUntil   time.Time        // clicks before that, by its clock, are counted; zero: unknown
 
-	// Lag of its replica at the last look; LagKnown is false
-	// without a replica, in another epoch, and before the head was seen at all.
+	// Age is the time since its replica was last known to be at the head; negative: unknown.
+	Age time.Duration
+
+	// Lag of its replica at the last look. LagKnown is false without a replica, in another
+	// epoch, before the head was seen at all, and when nothing is missing but the age is
+	// more than [MaxAge].
 	Lag      Lag
 	LagKnown bool
 

@@ -13,6 +13,10 @@ type Lag struct {
 	Age     time.Duration // for how long it has not had the oldest of them, at least
 }
 
+// MaxAge is the age up to which a replica may be said to lack nothing. One that is older
+// has not heard what it lacks.
+const MaxAge = 5 * time.Second
+
 // headHistory records when the head was at which position, so that a lag has a duration.
 // Older entries are farther apart.
 type headHistory struct {

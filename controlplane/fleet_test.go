@@ -166,6 +166,29 @@ func TestFleet_LagIsToldInChangesAndInTime(t *testing.T) {
 	})
 }
 
+func TestFleet_OldReplicaIsNotSaidToLackNothing(t *testing.T) {
+	inFleet(t, controlplane.FleetConfig{}, func(t *testing.T, f *controlplane.Fleet, h *head) {
+		told := func(p waypost.Position, age time.Duration) controlplane.EdgeStatus {
+			r := report("edge-a", p)
+			r.Age = age
+			require.NoError(t, f.Report(r))
+			return only(t, f)
+		}
+		require.True(t, told(at(1, 10), controlplane.MaxAge).LagKnown)
+		later(time.Second)
+		e := only(t, f)
+		require.False(t, e.LagKnown, "it is a second older now")
+		require.Equal(t, controlplane.MaxAge+time.Second, e.Age)
+		require.False(t, told(at(1, 10), time.Hour).LagKnown)
+
+		h.move(at(1, 15), nil)
+		later(time.Second)
+		e = told(at(1, 10), time.Hour)
+		require.True(t, e.LagKnown)
+		require.EqualValues(t, 5, e.Lag.Changes)
+	})
+}
+
 func TestFleet_LagOfADayIsStillToldInTime(t *testing.T) {
 	inFleet(t, controlplane.FleetConfig{Poll: 5 * time.Second}, func(t *testing.T, f *controlplane.Fleet, h *head) {
 		start := time.Now()

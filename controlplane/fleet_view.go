@@ -81,7 +81,11 @@ func (f *Fleet) status(n *fleetNode, h FleetHint, hinted bool, now time.Time) Ed
 	case silent:
 		s.State, s.Since = EdgeSilent, n.seen
 	}
+	s.Age = r.Age + now.Sub(n.seen)
 	s.Lag, s.LagKnown = f.heads.lag(s.Position, now)
+	if s.Lag.Changes == 0 && s.Age > MaxAge {
+		s.LagKnown = false
+	}
 	return s
 }
 
@@ -90,7 +94,7 @@ func (f *Fleet) hinted(h FleetHint, now time.Time) EdgeStatus {
 	s := EdgeStatus{
 		Node: h.Node, Region: h.Region, Role: h.Role, Version: h.Version, Addr: h.Addr, Position: h.Position, Synced: h.Position,
 		StartedAt:     h.StartedAt,
-		ClicksPending: -1, State: EdgeAlive, Since: h.Since, LastSeen: h.LastHeard, Via: ViaGossip,
+		ClicksPending: -1, Age: -1, State: EdgeAlive, Since: h.Since, LastSeen: h.LastHeard, Via: ViaGossip,
 	}
 	unheard := now.Sub(h.LastHeard)
 	switch {
@@ -111,7 +115,7 @@ func (f *Fleet) recorded(p *EdgeProgress, now time.Time) (s EdgeStatus, shown bo
 		return EdgeStatus{}, false
 	}
 	s = EdgeStatus{
-		Node: p.Node, Region: p.Region, ClicksPending: p.Pending, ClicksUntil: p.Until,
+		Node: p.Node, Region: p.Region, ClicksPending: p.Pending, ClicksUntil: p.Until, Age: -1,
 		State: EdgeSilent, Since: p.At, LastSeen: p.At, Via: ViaRecord,
 	}
 	if p.Left || unheard > f.cfg.Gone {

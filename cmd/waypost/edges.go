@@ -167,6 +167,8 @@ func positionText(e *client.Edge) string {
 
 func lagText(e *client.Edge) string {
 	switch {
+	case (e.LagChanges == nil || e.LagSeconds == nil) && e.AgeSeconds != nil:
+		return "unknown, age " + roughly(time.Duration(*e.AgeSeconds*float64(time.Second)))
 	case e.LagChanges == nil || e.LagSeconds == nil:
 		return "unknown"
 	case *e.LagChanges == 0:

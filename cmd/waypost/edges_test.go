@@ -15,7 +15,8 @@ import (
 )
 
 const edgesAnswer = `{"edges": [{"node": "edge-a", "region": "eu-west-1", "role": "edge", "state": "alive", "since": "2031-05-06T06:00:00Z",
-	"last_seen": "2031-05-06T06:08:09Z", "via": "report", "position": {"epoch": 1, "seq": 40}, "lag_changes": 0, "lag_seconds": 0,
+	"last_seen": "2031-05-06T06:08:09Z", "via": "report", "position": {"epoch": 1, "seq": 40}, "age_seconds": 0.5,
+	"lag_changes": 0, "lag_seconds": 0,
 	"last_applied_at": null, "started_at": null, "clicks_pending": 7, "clicks_until": null, "replica": "following",
 		"held": "", "held_why": "", "disk_low": true, "verified": null, "version": "1.2.3", "addr": "10.0.0.2:8081", "admin_addr": "",
 			"credential": "own"}]}`
@@ -50,6 +51,9 @@ func TestEdgesAreListed(t *testing.T) {
 	text, err = edges(t, "json", asked)
 	require.NoError(t, err)
 	require.JSONEq(t, edgesAnswer, text)
+	age, changes := 46.0, uint64(2)
+	require.Equal(t, "unknown, age 46 s", lagText(&client.Edge{AgeSeconds: &age}))
+	require.Equal(t, "2 changes, 46 s", lagText(&client.Edge{AgeSeconds: &age, LagChanges: &changes, LagSeconds: &age}))
 }
 
 func TestEdgesThatMayNotBeListedAreAnError(t *testing.T) {

@@ -28,6 +28,7 @@ const (
 	maxHeldWhy       = 512
 	maxOutcomeText   = 1024
 	maxOpenOrders    = 16 // in an answer; further ones come later
+	maxReplicaAge    = 100 * 365 * 24 * time.Hour
 )
 
 // ReportTaker takes the reports of edges. EUnavailable: there are too many.
@@ -163,7 +164,7 @@ func reportOf(b *api.EdgeReport) (report controlplane.EdgeReport, err error) {
 	}
 	return controlplane.EdgeReport{
 		Node: b.Node, Region: region, Role: b.Role, Boot: boot, Addr: b.Addr, AdminAddr: b.AdminAddr, Version: b.Version,
-		Position: position, Synced: synced,
+		Position: position, Synced: synced, Age: time.Duration(b.AgeSeconds * float64(time.Second)),
 		LastAppliedAt: b.LastAppliedAt, StartedAt: b.StartedAt, ClicksPending: b.ClicksPending, ClicksUntil: b.ClicksUntil, Leaving: b.Leaving,
 		Replica: controlplane.ReplicaState(b.Replica), Held: b.Held, HeldWhy: b.HeldWhy, DiskLow: b.DiskLow,
 	}, nil
@@ -195,6 +196,8 @@ func faultOfReport(b *api.EdgeReport) string {
 	case len(b.Held) > maxReportVersion || !printable(b.Held) ||
 		len(b.HeldWhy) > maxHeldWhy || !printable(strings.ReplaceAll(b.HeldWhy, " ", "")):
 		return "held must be at most 64 printable characters, and held_why 512"
+	case b.AgeSeconds < 0 || b.AgeSeconds > maxReplicaAge.Seconds():
+		return "age_seconds must be a number of seconds, up to 100 years"
 	case b.ClicksPending < -1:
 		return "clicks_pending must be a number of clicks, or -1 when unknown"
 	}

@@ -181,6 +181,7 @@ func edgeOf(e *controlplane.EdgeStatus) api.Edge {
 		State: string(e.State), Since: e.Since.UTC(), LastSeen: e.LastSeen.UTC(), Via: string(e.Via),
 		LastAppliedAt: moment(e.LastAppliedAt), StartedAt: moment(e.StartedAt), ClicksUntil: moment(e.ClicksUntil),
 		Credential: textOrNull(string(e.Credential)), ClicksPending: known(e.ClicksPending, e.ClicksPending >= 0),
+		AgeSeconds: known(e.Age.Seconds(), e.Age >= 0),
 		LagChanges: known(e.Lag.Changes, e.LagKnown), LagSeconds: known(e.Lag.Age.Seconds(), e.LagKnown),
 	}
 	if !e.Position.IsZero() {

@@ -274,7 +274,8 @@ func (e *edge) reportConfig() report.Config {
 	return report.Config{
 		URL: e.cfg.Control.URL, Through: e.identity.through, Node: e.store.node, Region: e.cfg.Region, Role: e.role(), Boot: e.boot,
 		Addr: e.listeners.addr.Addr().String(), AdminAddr: e.listeners.admin.Addr().String(), Version: e.cfg.Version,
-		Position: e.store.reported, Synced: e.store.Synced, Clicks: e.clicks.progress, Replica: e.replicaState, Order: e.orders.take,
+		Position: e.store.reported, Synced: e.store.Synced, Age: e.freshness.age,
+		Clicks: e.clicks.progress, Replica: e.replicaState, Order: e.orders.take,
 		Sync: func() {
 			if err := e.store.Sync(); err != nil {
 				e.log.Debug("cannot sync the replica", "error", err)

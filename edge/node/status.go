@@ -21,7 +21,7 @@ type readiness struct {
 	Position     string    `json:"position,omitempty"`
 	Sequence     uint64    `json:"sequence"`
 	HeadSequence uint64    `json:"head_sequence"` // as last heard
-	Lag          *uint64   `json:"lag"`           // transactions; null when unknown
+	Lag          *uint64   `json:"lag"`           // transactions; null when unknown, and instead of 0 beyond maxAge
 	Connected    bool      `json:"connected"`
 	Source       string    `json:"source"`               // base URL that is followed
 	Via          []string  `json:"via,omitempty"`        // nodes that pass the changes on; left out: none
@@ -39,6 +39,10 @@ type readiness struct {
 	Held         string    `json:"held,omitempty"`     // what waits for an operator to accept it
 	HeldWhy      string    `json:"held_why,omitempty"`
 }
+
+// maxAge is the age up to which a replica may be said to lack nothing. One that is older
+// has not heard what it lacks.
+const maxAge = 5 * time.Second
 
 // ready reports true while there is a replica, because a stale one still serves, and
 // until this edge begins to stop.
@@ -67,7 +71,7 @@ func (e *edge) ready(context.Context) (any, bool) {
 	if digest, still := e.store.digest(at); still {
 		detail.Digest = fmt.Sprintf("%016x", digest)
 	}
-	if lag, known := st.Lag(); known {
+	if lag, known := st.Lag(); known && (lag > 0 || detail.AgeSeconds <= maxAge.Seconds()) {
 		detail.Lag = &lag
 	}
 	if err := e.store.degraded(); err != nil {

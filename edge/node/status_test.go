@@ -80,6 +80,16 @@ func TestEdgeNode_ReportsThatItsSourceIsBusy(t *testing.T) {
 	require.Zero(t, status.WaitSeconds)
 	require.Equal(t, "following", e.replicaState().State)
 	require.Zero(t, waits())
+
+	lag := func(age time.Duration) *uint64 {
+		e.freshness.at.Store(int64(time.Since(e.freshness.start) - age))
+		detail, _ := e.ready(t.Context())
+		status, ok := detail.(readiness)
+		require.True(t, ok)
+		return status.Lag
+	}
+	until(func() bool { return lag(0) != nil && *lag(0) == 0 })
+	require.Nil(t, lag(maxAge+time.Second), "it has not heard what it lacks")
 	cancel()
 	require.ErrorIs(t, <-done, context.Canceled)
 }

@@ -47,13 +47,14 @@ type Config struct {
 	AdminAddr string         // HOST:PORT of the admin listener
 	Version   string         // of the software
 
-	// Position, AppliedAt and Clicks return the edge's present state. One goroutine calls
-	// them once per interval. Default: nothing is known. Clicks returns how many clicks are
-	// in the journal and not acknowledged (-1: unknown), and the time up to which all are
-	// (zero: unknown).
+	// Position, AppliedAt, Age and Clicks return the edge's present state. One goroutine
+	// calls them once per interval. Default: nothing is known. Clicks returns how many
+	// clicks are in the journal and not acknowledged (-1: unknown), and the time up to which
+	// all are (zero: unknown).
 	Position  func() waypost.Position
 	Synced    func() waypost.Position // what of the position a crash cannot take back
 	AppliedAt func() time.Time
+	Age       func() time.Duration // since the replica was last known to be at the head
 	Clicks    func() (pending int64, until time.Time)
 
 	// Replica returns the state of the replica, and the change that it holds back, if any.
@@ -116,6 +117,9 @@ func New(cfg Config) (*Reporter, error) {
 	}
 	if cfg.AppliedAt == nil {
 		cfg.AppliedAt = func() time.Time { return time.Time{} }
+	}
+	if cfg.Age == nil {
+		cfg.Age = func() time.Duration { return 0 }
 	}
 	if cfg.Clicks == nil {
 		cfg.Clicks = func() (int64, time.Time) { return -1, time.Time{} }
@@ -291,6 +295,7 @@ func (r *Reporter) report(leaving bool) api.EdgeReport {
 			Replica: state.State, Held: state.Held, HeldWhy: plain(state.Why, maxWhy), DiskLow: state.DiskLow,
 		},
 		Boot: hex.EncodeToString(c.Boot[:]), LastAppliedAt: c.AppliedAt().UTC(), StartedAt: r.started.UTC(),
+		AgeSeconds:    max(c.Age(), 0).Seconds(),
 		ClicksPending: max(pending, -1), ClicksUntil: until.UTC(), Leaving: leaving,
 	}
 	// In this order, or a report could claim that more is durable than applied.
