@@ -153,6 +153,16 @@ func (l Links) Remove(ctx context.Context, code string, w Write) (Receipt, error
 	return receiptOf(got.header, 0), err
 }
 
+// Restore undoes the removal of a link.
+func (l Links) Restore(ctx context.Context, code string, w Write) (link Link, r Receipt, err error) {
+	got, err := l.c.exchange(ctx, http.MethodPost, linkPath(code)+"/restore"+w.query(), nil, nil)
+	if err != nil {
+		return link, r, err
+	}
+	err = l.c.decode(got, &link)
+	return link, receiptOf(got.header, 0), err
+}
+
 func linkPath(code string) string { return api.PathLinks + "/" + url.PathEscape(code) }
 
 // Filter narrows a list or an export. Zero fields select all links.

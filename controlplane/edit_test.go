@@ -107,7 +107,7 @@ func TestLinks_ConcurrentChangesOfDifferentFieldsAllCount(t *testing.T) {
 		got.RedirectStatus, " ", got.Flags, " ", got.Tags))
 }
 
-func TestLinks_ExpiredLinkLivesAgainWithALaterExpiryAndADeletedOneNever(t *testing.T) {
+func TestLinks_ExpiredLinkLivesAgainWithALaterExpiryAndADeletedOneDoesNot(t *testing.T) {
 	s := start(t, nil)
 	l, _, err := s.Links.Create(t.Context(), actor, wish(func(n *controlplane.NewLink) { n.ExpiresAt = time.Now().Add(time.Minute) }))
 	require.NoError(t, err)

@@ -28,6 +28,17 @@ type LinkStore interface {
 	// DeleteLink turns a link into a tombstone; ENotFound when there is none.
 	DeleteLink(ctx context.Context, ws waypost.WorkspaceID, domain waypost.DomainID, code waypost.Code) (waypost.Position, error)
 
+	// DeletedLink finds a link that was deleted, or that the reaper made a tombstone, until
+	// it is purged: ENotFound when there is none, EConflict when the link is not deleted.
+	// Late says that it was deleted longer ago than most.
+	DeletedLink(ctx context.Context, ws waypost.WorkspaceID, domain waypost.DomainID, code waypost.Code,
+		most time.Duration) (l waypost.Link, late bool, err error)
+
+	// RestoreLink makes a tombstone that was read at a version a link again, with its
+	// clicks, and sets its new version. It changes nothing and returns false when the link
+	// has another version or is gone.
+	RestoreLink(ctx context.Context, at Version, l *waypost.Link) (p waypost.Position, restored bool, err error)
+
 	// Link finds a live or expired link, with its clicks; ENotFound when there is none.
 	Link(ctx context.Context, ws waypost.WorkspaceID, domain waypost.DomainID, code waypost.Code) (waypost.Link, error)
 
@@ -69,11 +80,13 @@ type Placement uint8
 
 // The outcomes of insertions.
 const (
-	Taken    Placement = iota // another link has or had the code
-	Placed                    // the link was added
-	Issuable                  // the custom code is one that a range may issue, or has issued
-	Found                     // the target has a live link, to which the insertion's link is set
-	Replayed                  // the idempotent request was answered before
+	Taken      Placement = iota // another link has the code, or one of another workspace had it
+	Placed                      // the link was added
+	Issuable                    // the custom code is one that a range may issue, or has issued
+	Found                       // the target has a live link, to which the insertion's link is set
+	Replayed                    // the idempotent request was answered before
+	Restorable                  // a deleted link of the workspace has the code, and can be restored
+	Retired                     // a link that was deleted had the code
 )
 
 // ClashError says that nothing was added because minted codes are taken. InsertLinks
@@ -170,6 +183,54 @@ func (s *Links) Remove(ctx context.Context, actor Actor, domain, code string) (w
 		return waypost.Position{}, err
 	}
 	return s.store.DeleteLink(ctx, actor.Workspace, d.ID, waypost.Code(code))
+}
+
+// RestorableFor bounds the time after which a deletion can be undone.
+const RestorableFor = 30 * 24 * time.Hour
+
+// Restore undoes the deletion of a link, which keeps its fields and clicks. It must pass
+// the rules of today for codes and targets. Errors besides those of Create: ENotFound,
+// EConflict when the link is not deleted, and EGone when it has expired or was deleted
+// longer ago than [RestorableFor].
+func (s *Links) Restore(ctx context.Context, actor Actor, domain, code string) (waypost.Link, waypost.Position, error) {
+	none := func(err error) (waypost.Link, waypost.Position, error) {
+		return waypost.Link{}, waypost.Position{}, err
+	}
+	if !waypost.ValidCode(code) {
+		return none(notFound())
+	}
+	if err := s.domains.refresh(ctx); err != nil {
+		return none(err)
+	}
+	d, err := s.domains.named(ctx, actor, domain)
+	if err != nil {
+		return none(err)
+	}
+	l, late, err := s.store.DeletedLink(ctx, actor.Workspace, d.ID, waypost.Code(code), RestorableFor)
+	switch {
+	case err != nil:
+		return none(err)
+	case l.Expired(s.now()):
+		return none(waypost.Errorf(waypost.EGone, "the link has expired, and cannot be restored"))
+	case late:
+		return none(waypost.Errorf(waypost.EGone, "the link was deleted more than 30 days ago, and cannot be restored"))
+	}
+	if l.Custom {
+		if _, err := waypost.ParseCustomCode(code); err != nil {
+			return none(err)
+		}
+	}
+	if _, err := s.domains.check(l.Workspace, l.OriginalURL); err != nil {
+		return none(err)
+	}
+	position, restored, err := s.store.RestoreLink(ctx, VersionOf(&l), &l)
+	if err == nil && !restored {
+		err = waypost.Errorf(waypost.EConflict, "somebody else restored the link, or it was purged at this moment")
+	}
+	if err != nil {
+		return none(err)
+	}
+	return l, position, nil
 }
 
 // Change changes a link. An expired link can be changed until the reaper has made it a

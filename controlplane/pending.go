@@ -143,6 +143,12 @@ func placementError(l *waypost.Link, p Placement) error {
 			"the code %q has the form of a generated one and may be issued, or was: choose another, or one of another length", l.Code)
 	case Replayed:
 		return errReplayed
+	case Restorable:
+		return waypost.Errorf(waypost.EConflict,
+			"the code %q is that of a link that was deleted: restore that link, or choose another code", l.Code)
+	case Retired:
+		return waypost.Errorf(waypost.EConflict,
+			"the code %q was that of a link that was deleted or has expired, and is never given out again: choose another", l.Code)
 	default:
 		return waypost.Errorf(waypost.EConflict, "the code %q is taken", l.Code)
 	}

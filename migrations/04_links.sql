@@ -106,6 +106,10 @@ CREATE TABLE retired_code (
     PRIMARY KEY (domain_id, code)
 );
 
+-- Reports whether a code is retired, for tenants, who may not read the table.
+CREATE FUNCTION link_code_retired(domain integer, name text) RETURNS boolean LANGUAGE sql STABLE
+    RETURN EXISTS (SELECT FROM retired_code r WHERE r.domain_id = domain AND r.code = name);
+
 -- Skips a link with a retired code, as ON CONFLICT DO NOTHING skips one with a taken
 -- code.
 CREATE FUNCTION link_refuse_retired() RETURNS trigger LANGUAGE plpgsql AS $$

@@ -249,27 +249,62 @@ func (p linksCommands) getCommand() *cobra.Command {
 
 func (p linksCommands) deleteCommand() *cobra.Command {
 	var w writeFlags
+	var yes bool
 	c := &cobra.Command{
 		Use:   "delete CODE...",
-		Short: "Delete links; their codes are never given out again",
+		Short: "Delete links, which can be restored for 30 days",
+		Long: `Delete links. Edges then answer 410, and the codes name no other link, ever. For 30 days
+"waypost links restore" undoes it. On a terminal the command asks; elsewhere it needs --yes.`,
 		Example: `  waypost links delete spring-sale
-  waypost links delete spring-sale --wait all`,
+  waypost links delete spring-sale summer-sale --yes --wait all`,
 		Args: arguments(cobra.MinimumNArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := w.check(); err != nil {
 				return err
 			}
-			api, err := p.api()
-			if err != nil {
+			question := fmt.Sprintf("Delete %s? For 30 days it can be undone. Type y to go on: ", printable(strings.Join(args, ", ")))
+			if err := p.confirm(yes, question, "y"); err != nil {
 				return err
 			}
-			defer api.Close()
-			return p.each(args, "delete", "deleted", func(argument string) error {
-				at := w.Write
-				var code string
-				at.Domain, code = linkName(w.Domain, argument)
-				receipt, err := api.Links.Remove(c.Context(), code, at)
-				return errors.Join(err, p.tell(receipt, nil))
+			return p.withAPI(func(api *client.Client) error {
+				return p.each(args, "delete", "deleted", func(argument string) error {
+					at := w.Write
+					var code string
+					at.Domain, code = linkName(w.Domain, argument)
+					receipt, err := api.Links.Remove(c.Context(), code, at)
+					return errors.Join(err, p.tell(receipt, nil))
+				})
+			})
+		},
+	}
+	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	w.bind(c, c.Flags())
+	return c
+}
+
+func (p linksCommands) restoreCommand() *cobra.Command {
+	var w writeFlags
+	c := &cobra.Command{
+		Use:   "restore CODE...",
+		Short: "Restore links that were deleted in the last 30 days",
+		Long: `Restore links that were deleted in the last 30 days, with all their fields and clicks. A
+link that has expired is not restored, and neither is one with a target that is no longer
+allowed.`,
+		Example: `  waypost links restore spring-sale
+  waypost links restore spring-sale summer-sale --wait all`,
+		Args: arguments(cobra.MinimumNArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := w.check(); err != nil {
+				return err
+			}
+			return p.withAPI(func(api *client.Client) error {
+				return p.each(args, "restore", "restored", func(argument string) error {
+					at := w.Write
+					var code string
+					at.Domain, code = linkName(w.Domain, argument)
+					_, receipt, err := api.Links.Restore(c.Context(), code, at)
+					return errors.Join(err, p.tell(receipt, nil))
+				})
 			})
 		},
 	}

@@ -170,3 +170,32 @@ func TestCompletion_KnowsCodesDomainsAndTags(t *testing.T) {
 		require.Equal(t, c.want, stdout, c.args)
 	}
 }
+
+func TestLinksDelete_NeedsAYesWithoutATerminal(t *testing.T) {
+	asked := 0
+	code, _, stderr := ask(t, func(http.ResponseWriter, *http.Request) { asked++ }, "links", "delete", "spring")
+	require.Equal(t, 2, code)
+	require.Contains(t, stderr, "nothing was changed: type y when asked, or add --yes")
+	require.Zero(t, asked)
+}
+
+func TestLinksDelete_GoesOnBehindALinkThatIsNotThere(t *testing.T) {
+	api := func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/api/v1/urls/nosuch") {
+			refuse(w, http.StatusNotFound, "there is no such link")
+			return
+		}
+		if r.Method == http.MethodPost {
+			_, _ = w.Write([]byte(aLink))
+			return
+		}
+		w.WriteHeader(http.StatusNoContent)
+	}
+	code, stdout, stderr := ask(t, api, "links", "delete", "one", "nosuch", "http://go.example.com/two", "--yes")
+	require.Equal(t, 1, code)
+	require.Equal(t, "deleted one, http://go.example.com/two\n", stdout)
+	require.Equal(t, "waypost: delete nosuch: there is no such link (404)\n", stderr)
+	code, stdout, _ = ask(t, api, "links", "restore", "one", "two", "--output", "json")
+	require.Zero(t, code)
+	require.JSONEq(t, `{"restored": ["one", "two"]}`, stdout)
+}

@@ -16,6 +16,14 @@ func (f *links) Find(ctx context.Context, actor controlplane.Actor, domain, code
 	return l, err
 }
 
+func (f *links) Restore(ctx context.Context, actor controlplane.Actor, domain, code string) (waypost.Link, waypost.Position, error) {
+	if code == "gone" {
+		return waypost.Link{}, waypost.Position{}, waypost.Errorf(waypost.EGone, "the link has expired, and cannot be restored")
+	}
+	l, err := f.Find(ctx, actor, domain, code)
+	return l, waypost.Position{Epoch: waypost.Epoch{Ordinal: 1}, Seq: 9}, err
+}
+
 func (f *links) Remove(ctx context.Context, actor controlplane.Actor, domain, code string) (waypost.Position, error) {
 	if _, err := f.Find(ctx, actor, domain, code); waypost.CodeOf(err) == waypost.ENotFound {
 		return waypost.Position{}, err

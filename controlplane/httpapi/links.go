@@ -40,6 +40,10 @@ type Links interface {
 	// Remove removes a link: ENotFound when there is none.
 	Remove(ctx context.Context, actor controlplane.Actor, domain, code string) (waypost.Position, error)
 
+	// Restore undoes the removal of a link: ENotFound, EConflict when it is not removed,
+	// EGone when that is not possible anymore, and the errors of CreateBulk.
+	Restore(ctx context.Context, actor controlplane.Actor, domain, code string) (waypost.Link, waypost.Position, error)
+
 	// List returns a page of the actor's links. A cursor of another origin is EMalformed;
 	// one of a list with other filters is EInvalid, and so is a filter that breaks a rule.
 	// A page may be short, or empty, and yet not the last.
@@ -177,8 +181,15 @@ func registerLinks(rt *router, l *linksAPI) {
 	}, l.change)
 	handle(rt, operation{
 		id: "delete-link", method: http.MethodDelete, path: api.PathLinks + "/{code}", summary: "Delete a link",
-		scopes: write, problems: []int{http.StatusNotFound},
+		description: "The link can be restored for 30 days. Its code stays that of this link, and names no other.",
+		scopes:      write, problems: []int{http.StatusNotFound},
 	}, l.delete)
+	handle(rt, operation{
+		id: "restore-link", method: http.MethodPost, path: api.PathLinks + "/{code}/restore", summary: "Restore a deleted link",
+		description: "The link has the fields and clicks that it had. It can be restored for 30 days after it was deleted, unless it has " +
+			"expired, and must pass the present rules for targets.",
+		scopes: write, problems: []int{http.StatusNotFound, http.StatusConflict, http.StatusGone},
+	}, l.restore)
 	registerBulk(rt, l)
 	registerListing(rt, l)
 	registerExport(rt, l)
@@ -328,6 +339,19 @@ func (a *linksAPI) delete(ctx context.Context, in *deleteInput) (*changedOutput,
 		return nil, err
 	}
 	return &changedOutput{Position: position.String(), Applied: await(ctx, a.waiter, &in.waiting, position)}, nil
+}
+
+func (a *linksAPI) restore(ctx context.Context, in *deleteInput) (*changeLinkOutput, error) {
+	if !waypost.ValidCode(in.Code) {
+		return nil, errNoLink
+	}
+	l, position, err := a.links.Restore(ctx, actorFrom(ctx), in.Domain, in.Code)
+	if err != nil {
+		return nil, err
+	}
+	return &changeLinkOutput{
+		Position: position.String(), ETag: etag(&l), Applied: await(ctx, a.waiter, &in.waiting, position), Body: a.link(&l),
+	}, nil
 }
 
 // newLinkOf converts a request for a link. At is its location in the body.

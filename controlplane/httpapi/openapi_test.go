@@ -179,6 +179,15 @@ func TestEveryDocumentedRouteAnswersAsDocumented(t *testing.T) {
 			{path: "/api/v1/urls/lives", key: readKey},
 		},
 
+		"POST /api/v1/urls/{code}/restore": {
+			{path: "/api/v1/urls/lives/restore?wait=all"},
+			{path: "/api/v1/urls/unknown/restore"},
+			{path: "/api/v1/urls/gone/restore"},
+			{path: "/api/v1/urls/lives/restore?wait=x"},
+			{path: "/api/v1/urls/lives/restore", key: "none"},
+			{path: "/api/v1/urls/lives/restore", key: readKey},
+		},
+
 		"GET /api/admin/edges":         {{key: operatorKey}, {key: "none"}, {key: readKey}},
 		"GET /api/v1/kgs/key":          {{}, {path: "/api/v1/kgs/key?service=" + strings.Repeat("s", 101)}, {key: "none"}, {key: readKey}},
 		"POST /api/v1/kgs/keys/bulk":   {{body: `{"count": 1}`}, {body: "{"}, {body: "{}"}, {body: `{"count": 1}`, header: spoilt}, {key: "none"}, {key: readKey}, {body: strings.Repeat(" ", 1<<20+1)}},

@@ -176,6 +176,11 @@ func (db *LinkStore) InsertLinks(
 	}
 	failpoint.Hit("insert links: committed")
 	db.pool.note(at)
+	var b pgx.Batch
+	tenant(workspaceList(links)).first(&b)
+	if in.queueTaken(&b) {
+		_ = db.pool.SendBatch(ctx, &b).Close() // without an answer the codes are just taken
+	}
 	return in.placed, at, nil
 }
 
@@ -250,6 +255,37 @@ func (in *inserting) queue(b *pgx.Batch, at *begun) {
 		c.stamps).Query(func(rows pgx.Rows) error {
 		return in.read(rows, at.position())
 	})
+}
+
+// queueTaken asks which of the custom codes that are taken have been those of deleted
+// links. It returns false when no code is taken.
+func (in *inserting) queueTaken(b *pgx.Batch) bool {
+	var taken []int32
+	for i, p := range in.placed {
+		if p == controlplane.Taken && in.customs[i] {
+			taken = append(taken, int32(i))
+		}
+	}
+	if len(taken) == 0 {
+		return false
+	}
+	b.Queue(`
+		SELECT n.i, coalesce(l.deleted_at > now() - $5::interval AND (l.expires_at IS NULL OR l.expires_at > now()), false)
+		FROM (SELECT i, ($2::bigint[])[i + 1] AS w, ($3::integer[])[i + 1] AS d, ($4::text[])[i + 1] AS c FROM unnest($1::integer[]) i) n
+		LEFT JOIN link l ON l.domain_id = n.d AND l.code = n.c AND l.workspace_id = n.w AND l.deleted_at IS NOT NULL
+		WHERE l.id IS NOT NULL OR link_code_retired(n.d, n.c)`,
+		taken, in.workspaces, in.domains, in.codes, controlplane.RestorableFor).Query(func(rows pgx.Rows) error {
+		var i int32
+		var restorable bool
+		_, err := pgx.ForEachRow(rows, []any{&i, &restorable}, func() error {
+			if in.placed[i] = controlplane.Retired; restorable {
+				in.placed[i] = controlplane.Restorable
+			}
+			return nil
+		})
+		return err
+	})
+	return true
 }
 
 // read takes what was placed in the transaction at a position.

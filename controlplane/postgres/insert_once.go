@@ -189,6 +189,12 @@ func (k *look) insert(ctx context.Context, tx pgx.Tx, at *begun) error {
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return err
 	}
+	b = pgx.Batch{}
+	if in.queueTaken(&b) {
+		if err := tx.SendBatch(ctx, &b).Close(); err != nil {
+			return err
+		}
+	}
 	var clash controlplane.ClashError
 	for j, i := range k.rest {
 		if k.placed[i] = in.placed[j]; k.placed[i] == controlplane.Taken && !k.links[i].Link.Custom {

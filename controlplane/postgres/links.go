@@ -20,8 +20,10 @@ type LinkStore struct {
 
 // ofVersion is the condition that a link has the version in parameters $1 to $5: id,
 // workspace, epoch, sequence and stamp.
-var ofVersion = `id = $1 AND ` +
-	ofWorkspace("workspace_id", "$2") + ` AND rev_epoch = $3 AND rev_seq = $4 AND stamp = $5 AND deleted_at IS NULL`
+var ofVersion = ofAnyVersion + ` AND deleted_at IS NULL`
+
+// ofAnyVersion is ofVersion for a tombstone, too.
+var ofAnyVersion = `id = $1 AND ` + ofWorkspace("workspace_id", "$2") + ` AND rev_epoch = $3 AND rev_seq = $4 AND stamp = $5`
 
 // UpdateLink implements controlplane.LinkStore.
 func (db *LinkStore) UpdateLink(
@@ -174,6 +176,58 @@ func (db *LinkStore) DeleteLink(
 		return waypost.Position{}, waypost.Errorf(waypost.ENotFound, "there is no such link")
 	}
 	return at.position(), nil
+}
+
+// DeletedLink implements controlplane.LinkStore.
+func (db *LinkStore) DeletedLink(
+	ctx context.Context, ws waypost.WorkspaceID, domain waypost.DomainID, code waypost.Code, most time.Duration,
+) (l waypost.Link, late bool, err error) {
+	var deleted bool
+	err = db.pool.queryIn(ctx, tenantOf(ws), `
+		SELECT l.*, t.deleted_at IS NOT NULL, coalesce(t.deleted_at < now() - $4::interval, false)
+		FROM (`+selectLink+` WHERE `+ofWorkspace("l.workspace_id", "$1")+` AND l.domain_id = $2 AND l.code = $3) l
+		JOIN link t ON t.id = l.id`, []any{ws, domain, code, most}, func(rows pgx.Rows) (err error) {
+		for rows.Next() {
+			if l, err = scanLink(rows, &deleted, &late); err != nil {
+				return err
+			}
+		}
+		return rows.Err()
+	})
+	switch {
+	case err != nil:
+		return l, late, classify("read a deleted link", err)
+	case l.ID == 0:
+		return l, late, waypost.Errorf(waypost.ENotFound, "there is no such link, and no deleted one")
+	case !deleted:
+		return l, late, waypost.Errorf(waypost.EConflict, "the link is there: it was not deleted")
+	}
+	return l, late, nil
+}
+
+// RestoreLink implements controlplane.LinkStore. To the triggers it is a change of the
+// link like any other, so that edges get it with the stream.
+func (db *LinkStore) RestoreLink(ctx context.Context, at controlplane.Version, l *waypost.Link) (waypost.Position, bool, error) {
+	var head begun
+	restored := false
+	var b pgx.Batch
+	tenantOf(l.Workspace).first(&b)
+	b.Queue(selectBegin, 0).QueryRow(head.scan)
+	b.Queue(`UPDATE link SET deleted_at = NULL, updated_at = now() WHERE `+ofAnyVersion+` AND deleted_at IS NOT NULL
+		RETURNING updated_at, rev_epoch, rev_seq, stamp`,
+		l.ID, l.Workspace, at.Revision.Epoch, int64(at.Revision.Seq), int64(at.Stamp)).Query(func(rows pgx.Rows) error {
+		var stamp int64
+		_, err := pgx.ForEachRow(rows, []any{&l.UpdatedAt, &l.Revision.Epoch, &l.Revision.Seq, &stamp}, func() error {
+			restored, l.Stamp, l.UpdatedAt = true, uint64(stamp), l.UpdatedAt.UTC()
+			return nil
+		})
+		return err
+	})
+	if err := db.pool.SendBatch(ctx, &b).Close(); err != nil {
+		return waypost.Position{}, false, classify("restore a link", err)
+	}
+	db.pool.note(head.position())
+	return head.position(), restored, nil
 }
 
 // Record implements controlplane.LinkStore.

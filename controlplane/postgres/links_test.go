@@ -51,7 +51,7 @@ func TestADeletedLinkLeavesATombstoneAndKeepsItsCode(t *testing.T) {
 	require.Empty(t, rec.Payload, "an edge does not keep the target of a deleted link")
 	added, _, err := db.InsertLinks(t.Context(), 0, insertions(link("brief")))
 	require.NoError(t, err)
-	require.Equal(t, controlplane.Taken, added[0])
+	require.Equal(t, controlplane.Restorable, added[0])
 }
 
 func TestAListGivesTheNewestFirstWithoutTheDeleted(t *testing.T) {

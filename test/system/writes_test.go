@@ -175,7 +175,7 @@ func TestCommands_ChangeLinksAndDomains(t *testing.T) {
 	got := run("links", "update", "same", "--domain", "bücher.example", "--target", "https://example.com/c", "--no-tags",
 		"--never-expires", "--title", "T", "--wait", "all")
 	require.Contains(t, got, "https://example.com/c")
-	require.Contains(t, got, "expires    never")
+	require.Contains(t, got, "expires      never")
 	require.Contains(t, run("links", "get", "same"), "https://example.com/b")
 	require.Contains(t, run("links", "get", "same", "--domain", "bücher.example", "--output", "json"), `"tags": []`)
 	for host, want := range map[string]string{"xn--bcher-kva.example": "https://example.com/c", base.Host: "https://example.com/b"} {
@@ -195,7 +195,8 @@ func TestCommands_ChangeLinksAndDomains(t *testing.T) {
 		{"links", "update", "same", "--enable", "--disable"},
 		{"links", "create", "https://example.com/", "--metadata", "[]"},
 		{"links", "create", "https://example.com/", "--wait", "some"},
-		{"links", "delete", "same", "--wait-timeout", "1s"},
+		{"links", "delete", "same", "--yes", "--wait-timeout", "1s"},
+		{"links", "delete", "same"},
 		{"links", "create", "https://example.com/", "--expires-at", "soon"},
 	} {
 		require.Equal(t, 2, devtest.Run(t, env, wrong...).Code, wrong)
@@ -203,7 +204,25 @@ func TestCommands_ChangeLinksAndDomains(t *testing.T) {
 	r = devtest.Run(t, env, "domains", "remove", "xn--bcher-kva.example")
 	require.Equal(t, 1, r.Code)
 	require.Contains(t, r.Stderr, "the domain has links")
-	run("links", "delete", "same", "--domain", "bücher.example", "--wait", "all")
+	status := func() (code int) {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.State().Edges[1].URL+"/same", http.NoBody)
+		require.NoError(t, err)
+		req.Host = "xn--bcher-kva.example"
+		res, err := visitor.Do(req)
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		return res.StatusCode
+	}
+	run("links", "delete", "https://xn--bcher-kva.example/same", "--yes", "--wait", "all")
+	require.Equal(t, 410, status())
+	r = devtest.Run(t, env, "links", "create", "https://example.com/", "--domain", "bücher.example", "--code", "same")
+	require.Equal(t, 1, r.Code)
+	require.Contains(t, r.Stderr, "is that of a link that was deleted: restore that link")
+	run("links", "restore", "same", "--domain", "bücher.example", "--wait", "all")
+	require.Equal(t, 302, status(), "deletions can be undone")
+	require.Contains(t, run("links", "get", "same", "--domain", "bücher.example"), "title        T")
+	run("links", "delete", "same", "--domain", "bücher.example", "--yes", "--wait", "all")
+	require.Equal(t, 410, status())
 	run("domains", "remove", "xn--bcher-kva.example")
 	require.NotContains(t, run("domains", "list"), "xn--bcher-kva.example")
 	require.True(t, bytes.Contains([]byte(run("links", "get", "same")), []byte("https://example.com/b")))

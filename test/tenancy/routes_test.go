@@ -63,6 +63,15 @@ func patched(format, body string) func(w *world, c *credential) request {
 	}
 }
 
+// deletedFirst names a link of one's own that was deleted.
+func deletedFirst(format string) func(w *world, c *credential) request {
+	return func(w *world, c *credential) request {
+		code := w.link(c.ws)
+		w.exec(`UPDATE link SET deleted_at = now() WHERE code = $1`, code)
+		return request{path: fmt.Sprintf(format, code)}
+	}
+}
+
 // victims names the victim's link by its code alone, which is of the shared domain, and
 // under the victim's own.
 func victims(format, body string) func(w *world) []request {
@@ -173,6 +182,9 @@ var routes = map[string]route{
 	},
 	"DELETE /api/v1/urls/{code}": {
 		scopes: []controlplane.Scope{write}, own: path("/api/v1/urls/%s"), foreign: victims("/api/v1/urls/%s", ""),
+	},
+	"POST /api/v1/urls/{code}/restore": {
+		scopes: []controlplane.Scope{write}, own: deletedFirst("/api/v1/urls/%s/restore"), foreign: victims("/api/v1/urls/%s/restore", ""),
 	},
 	"GET /api/v1/urls/{code}/stats": {
 		scopes: []controlplane.Scope{read, analytics}, own: path("/api/v1/urls/%s/stats"), foreign: victims("/api/v1/urls/%s/stats", ""),
