@@ -17,6 +17,7 @@ const (
 	PathTags       = "/api/v1/tags"
 	PathStats      = "/api/v1/stats"
 	PathDomains    = "/api/v1/domains"
+	PathAllDomains = "/api/admin/domains" // of all workspaces
 	PathKeys       = "/api/v1/kgs"
 	PathMe         = "/api/v1/me"
 	PathSession    = "/api/v1/session"

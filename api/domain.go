@@ -1,6 +1,8 @@
 package api
 
-// DomainList holds the domains that links can have.
+import "time"
+
+// DomainList holds domains.
 type DomainList struct {
 	Domains []Domain `json:"domains" doc:"Ordered by id."`
 }
@@ -9,7 +11,12 @@ type DomainList struct {
 type Domain struct {
 	ID          uint32 `json:"id"`
 	Host        string `json:"host"`
+	WorkspaceID int64  `json:"workspace_id,omitzero" doc:"Whose it is; only in the list of all workspaces."`
 	Shared      bool   `json:"shared" doc:"All workspaces can have links in it; the default workspace changes it."`
+	State       string `json:"state" enum:"approved,proved,pending,suspended" doc:"approved: served, it is an operator's or was approved by one. proved: served, its owner has proved it by DNS. pending: not served, it was never proved. suspended: not served, its proof was lost."`
+
+	Proof *DomainProof `json:"proof,omitzero" doc:"How its owner proves it; none for an approved domain."`
+
 	RootURL     string `json:"root_url" doc:"Target of the root of the domain; empty: the root names the service."`
 	NotFoundURL string `json:"not_found_url" doc:"Target of unknown codes; empty: they answer 404."`
 }
@@ -26,4 +33,13 @@ type NewDomain struct {
 type DomainChange struct {
 	RootURL     *string `json:"root_url,omitzero" example:"https://example.com/" doc:"Target of the root of the domain: a URL like that of a link, of at most 4,096 bytes after percent-encoding. Empty: none. It is shown percent-encoded."`
 	NotFoundURL *string `json:"not_found_url,omitzero" example:"https://example.com/not-found" doc:"Target of unknown codes, likewise."`
+}
+
+// DomainProof says what proves a domain.
+type DomainProof struct {
+	RecordName    string     `json:"record_name" example:"_waypost.go.example.com" doc:"Name of the TXT record."`
+	RecordValue   string     `json:"record_value" example:"waypost-5f0c7d1e9a3b4c2d8e6f7a1b2c3d4e5f" doc:"Its text, the same for all domains of the workspace. There may be other TXT records with the same name."`
+	CheckedAt     *time.Time `json:"checked_at,omitzero" doc:"When the record was last looked for, which happens daily."`
+	UnprovedSince *time.Time `json:"unproved_since,omitzero" doc:"Since when DNS says that the record is missing. DNS that does not answer changes nothing."`
+	SuspendedAt   *time.Time `json:"suspended_at,omitzero" doc:"When a proved domain will be suspended unless its record comes back."`
 }

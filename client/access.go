@@ -168,14 +168,33 @@ func (w Workspaces) Delete(ctx context.Context, id int64) (deleted Workspace, er
 // Domains manages domains.
 type Domains struct{ c *Client }
 
-// List lists the domains that links can have, by id.
+// List lists the domains of the workspace and the shared ones, by id.
 func (d Domains) List(ctx context.Context) ([]Domain, error) {
 	var answer api.DomainList
 	err := d.c.do(ctx, http.MethodGet, api.PathDomains, nil, &answer)
 	return answer.Domains, err
 }
 
-// Add adds a domain.
+// ListAll lists the domains of all workspaces, for operators.
+func (d Domains) ListAll(ctx context.Context) ([]Domain, error) {
+	var answer api.DomainList
+	err := d.c.do(ctx, http.MethodGet, api.PathAllDomains, nil, &answer)
+	return answer.Domains, err
+}
+
+// Verify looks for the proof of a domain now. Without it the answer is a [*Problem].
+func (d Domains) Verify(ctx context.Context, id uint32) (proved Domain, err error) {
+	err = d.c.do(ctx, http.MethodPost, api.PathDomains+"/"+decimal(int64(id))+"/verify", nil, &proved)
+	return proved, err
+}
+
+// Approve serves a domain of any workspace without a proof, for operators.
+func (d Domains) Approve(ctx context.Context, id uint32) (approved Domain, err error) {
+	err = d.c.do(ctx, http.MethodPost, api.PathAllDomains+"/"+decimal(int64(id))+"/approve", nil, &approved)
+	return approved, err
+}
+
+// Add adds a domain, which is pending until it was proved.
 func (d Domains) Add(ctx context.Context, n NewDomain) (added Domain, err error) {
 	err = d.c.do(ctx, http.MethodPost, api.PathDomains, n, &added)
 	return added, err
@@ -189,7 +208,16 @@ func (d Domains) Change(ctx context.Context, id uint32, change DomainChange) (ch
 
 // Remove removes a domain, with force also its links.
 func (d Domains) Remove(ctx context.Context, id uint32, force bool) error {
-	return d.c.do(ctx, http.MethodDelete, api.PathDomains+"/"+decimal(int64(id))+"?force="+strconv.FormatBool(force), nil, nil)
+	return d.remove(ctx, api.PathDomains, id, force)
+}
+
+// RemoveAny removes a domain of any workspace, for operators.
+func (d Domains) RemoveAny(ctx context.Context, id uint32, force bool) error {
+	return d.remove(ctx, api.PathAllDomains, id, force)
+}
+
+func (d Domains) remove(ctx context.Context, path string, id uint32, force bool) error {
+	return d.c.do(ctx, http.MethodDelete, path+"/"+decimal(int64(id))+"?force="+strconv.FormatBool(force), nil, nil)
 }
 
 func decimal(n int64) string { return strconv.FormatInt(n, 10) }

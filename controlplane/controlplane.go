@@ -10,6 +10,7 @@ package controlplane
 import (
 	"context"
 	"log/slog"
+	"net"
 	"reflect"
 	"sync"
 	"time"
@@ -47,6 +48,8 @@ type Config struct {
 	AllowPrivateTargets bool
 	StrictHosts         bool              // Resolve answers for known hosts alone
 	OwnHosts            func(string) bool // hosts that links must not point at; default none
+
+	Resolver Resolver // for the proofs of domains; default net.DefaultResolver
 
 	Patience time.Duration    // with the database, for one commit; default 4 s
 	Now      func() time.Time // default time.Now
@@ -88,6 +91,9 @@ func New(cfg Config) *Services {
 	if cfg.OwnHosts == nil {
 		cfg.OwnHosts = func(string) bool { return false }
 	}
+	if cfg.Resolver == nil {
+		cfg.Resolver = net.DefaultResolver
+	}
 	domains := newDomains(&cfg)
 	links := newLinks(&cfg, domains)
 	access := newAccess(&cfg)
@@ -98,11 +104,13 @@ func New(cfg Config) *Services {
 }
 
 // Run does the background work of the services until ctx ends: it stores when keys and
-// sessions were last used, and deletes the links of deleted workspaces.
+// sessions were last used, deletes the links of deleted workspaces, and looks for the
+// proofs of domains.
 func (s *Services) Run(ctx context.Context) {
 	var group sync.WaitGroup
 	group.Go(func() { s.Access.run(ctx) })
 	group.Go(func() { s.Workspaces.run(ctx) })
+	group.Go(func() { s.Domains.run(ctx) })
 	group.Wait()
 }
 

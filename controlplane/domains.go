@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"context"
+	"log/slog"
 	"net/netip"
 	"strings"
 	"sync"
@@ -16,10 +17,13 @@ import (
 // the audit log.
 type DomainStore interface {
 	// Domains returns a workspace's own domains and the shared ones, by id.
-	Domains(ctx context.Context, ws waypost.WorkspaceID) ([]waypost.Domain, error)
+	Domains(ctx context.Context, ws waypost.WorkspaceID) ([]OwnedDomain, error)
 
-	// AllDomains returns the domains of all workspaces, without their targets.
-	AllDomains(ctx context.Context) ([]waypost.Domain, error)
+	// EveryDomain returns the domains of all workspaces, by id.
+	EveryDomain(ctx context.Context) ([]OwnedDomain, error)
+
+	// Hosts returns the domains that are served, without their targets.
+	Hosts(ctx context.Context) ([]waypost.Domain, error)
 
 	// DomainOf finds the domain of a host, as [waypost.HostName] writes it.
 	DomainOf(ctx context.Context, host string) (d waypost.Domain, found bool, err error)
@@ -29,21 +33,38 @@ type DomainStore interface {
 
 	// SetDomain changes the targets of a domain of the workspace or, for the default
 	// workspace, of a shared one; ENotFound for any other.
-	SetDomain(ctx context.Context, by Actor, id waypost.DomainID, c DomainChange) (waypost.Domain, waypost.Position, error)
+	SetDomain(ctx context.Context, by Actor, id waypost.DomainID, c DomainChange) (OwnedDomain, waypost.Position, error)
 
-	// CreateDomain adds a domain: EConflict when any workspace has one with the host, or
-	// the workspace has as many domains as it may have.
-	CreateDomain(ctx context.Context, by Actor, d waypost.Domain) (waypost.Domain, waypost.Position, error)
+	// CreateDomain adds a domain, pending or approved: EConflict when the workspace has it,
+	// or as many as it may have, or when an approved one's host is any other's.
+	CreateDomain(ctx context.Context, by Actor, d waypost.Domain, pending bool) (OwnedDomain, waypost.Position, error)
 
-	// RetireDomain removes a domain that the actor may change: ENotFound when there is none,
-	// EConflict when it has links and force is not set. With force its links become
-	// tombstones first, in as many transactions as needed; when ctx ends before the last,
-	// those that committed stay.
-	RetireDomain(ctx context.Context, by Actor, id waypost.DomainID, force bool) (waypost.Position, error)
+	// RetireDomain removes a domain of a workspace, 0 for a shared one: ENotFound when there
+	// is none, EConflict when it has links and force is not set. With force its links
+	// become tombstones first, in as many transactions as needed; when ctx ends before the
+	// last, those that committed stay.
+	RetireDomain(ctx context.Context, by Actor, of waypost.WorkspaceID, id waypost.DomainID, force bool) (waypost.Position, error)
+
+	// NoteProof notes the TXT records that DNS has for a domain. A domain whose proof is
+	// among them is served from now on: EConflict when the host is that of an approved
+	// domain, or of one whose proof is there as well; one whose proof is not there is
+	// suspended. A domain without its proof is suspended after ProofGrace.
+	NoteProof(ctx context.Context, by Actor, id waypost.DomainID, found []string) (OwnedDomain, waypost.Position, error)
+
+	// DueProofs returns domains whose records were last looked for longer ago than age,
+	// and notes that they are looked for now, so that no other caller gets them.
+	DueProofs(ctx context.Context, age time.Duration, limit int) ([]OwnedDomain, error)
+
+	// ApproveDomain makes a domain served without a proof: EConflict when its host is any
+	// other's.
+	ApproveDomain(ctx context.Context, by Actor, id waypost.DomainID) (OwnedDomain, waypost.Position, error)
 }
 
 // MaxDomains bounds the domains of one workspace.
 const MaxDomains = 1000
+
+// maxHost bounds a name in DNS, in bytes.
+const maxHost = 253
 
 // NewDomain is a request for a domain.
 type NewDomain struct {
@@ -70,6 +91,9 @@ type Domains struct {
 	store        DomainStore
 	owns         func(host string) bool // hosts of the cluster, besides those of domains
 	allowPrivate bool                   // targets may be local names and private addresses
+	resolver     Resolver
+	lookups      chan struct{} // bounds those that clients ask for
+	log          *slog.Logger
 
 	table atomic.Pointer[hostTable]
 	mu    sync.Mutex // held while the table is read
@@ -84,6 +108,7 @@ type hostTable struct {
 func newDomains(cfg *Config) *Domains {
 	return &Domains{
 		store: cfg.Stores.Domains, owns: cfg.OwnHosts, allowPrivate: cfg.AllowPrivateTargets,
+		resolver: cfg.Resolver, lookups: make(chan struct{}, proofLookups), log: cfg.Logger,
 	}
 }
 
@@ -147,7 +172,7 @@ func (s *Domains) refresh(ctx context.Context) error {
 // readTable reads the table of hosts. The caller holds s.mu.
 func (s *Domains) readTable(ctx context.Context) error {
 	now := time.Now()
-	all, err := s.store.AllDomains(ctx)
+	all, err := s.store.Hosts(ctx)
 	if err != nil {
 		return err
 	}
@@ -226,18 +251,29 @@ func (s *Domains) Root(ctx context.Context, host string) (waypost.Resolution, bo
 	return res, ok, nil
 }
 
-// Domains returns the domains that the actor's links can have, by id.
-func (s *Domains) Domains(ctx context.Context, actor Actor) ([]waypost.Domain, error) {
+// Domains returns the domains of the actor's workspace and the shared ones, by id.
+func (s *Domains) Domains(ctx context.Context, actor Actor) ([]OwnedDomain, error) {
 	return s.store.Domains(ctx, actor.Workspace)
 }
 
-// AddDomain adds a domain of the actor's workspace or, for operators, a shared one.
-// Nothing checks who owns the host: it serves no link before its owner points it at the
-// edges. EInvalid says that the host can be no domain, EConflict that it is one already.
-func (s *Domains) AddDomain(ctx context.Context, actor Actor, n NewDomain) (waypost.Domain, waypost.Position, error) {
-	none := func(err error) (waypost.Domain, waypost.Position, error) {
-		return waypost.Domain{}, waypost.Position{}, err
+// EveryDomain returns the domains of all workspaces, by id. That needs
+// [Actor.CheckOperator].
+func (s *Domains) EveryDomain(ctx context.Context, actor Actor) ([]OwnedDomain, error) {
+	if err := actor.CheckOperator(); err != nil {
+		return nil, err
 	}
+	return s.store.EveryDomain(ctx)
+}
+
+// AddDomain adds a domain of the actor's workspace or, for operators, a shared one. An
+// operator's is served at once. Any other is pending until Verify finds its proof, even
+// if another workspace has the host, which the actor does not learn. EInvalid says that
+// the host can be no domain, EConflict that it is one already.
+func (s *Domains) AddDomain(ctx context.Context, actor Actor, n NewDomain) (OwnedDomain, waypost.Position, error) {
+	none := func(err error) (OwnedDomain, waypost.Position, error) {
+		return OwnedDomain{}, waypost.Position{}, err
+	}
+	approved := actor.CheckOperator() == nil
 	d := waypost.Domain{Workspace: actor.Workspace}
 	if n.Shared {
 		if err := actor.CheckOperator(); err != nil {
@@ -263,25 +299,27 @@ func (s *Domains) AddDomain(ctx context.Context, actor Actor, n NewDomain) (wayp
 	switch {
 	case s.owns(host):
 		return none(waypost.Errorf(waypost.EConflict, "the host %s is in use", host))
-	case s.isBelowOwn(host) && actor.CheckOperator() != nil:
+	case s.isBelowOwn(host) && !approved:
 		return none(waypost.Errorf(waypost.EForbidden, "%s is below a host of this installation, whose operators alone add such names", host))
+	case len(ProofName(host)) > maxHost && !approved:
+		return none(waypost.Errorf(waypost.EInvalid, "the host is too long: there can be no name %s", ProofName(host)))
 	}
-	d, at, err := s.store.CreateDomain(ctx, actor, d)
+	o, at, err := s.store.CreateDomain(ctx, actor, d, !approved)
 	if err != nil {
 		return none(err)
 	}
 	s.changed(ctx)
-	return d, at, nil
+	return o, at, nil
 }
 
 // ChangeDomain changes the targets of a domain. ENotFound for a domain that the actor
 // does not see, EForbidden for a shared one unless the actor is in the default
 // workspace, and the errors of the rules for targets.
-func (s *Domains) ChangeDomain(ctx context.Context, actor Actor, id waypost.DomainID, c DomainChange) (waypost.Domain,
+func (s *Domains) ChangeDomain(ctx context.Context, actor Actor, id waypost.DomainID, c DomainChange) (OwnedDomain,
 	waypost.Position, error,
 ) {
-	none := func(err error) (waypost.Domain, waypost.Position, error) {
-		return waypost.Domain{}, waypost.Position{}, err
+	none := func(err error) (OwnedDomain, waypost.Position, error) {
+		return OwnedDomain{}, waypost.Position{}, err
 	}
 	present, err := s.changeable(ctx, actor, id)
 	switch {
@@ -305,13 +343,33 @@ func (s *Domains) ChangeDomain(ctx context.Context, actor Actor, id waypost.Doma
 // that the actor does not see, EForbidden for one that the actor may not change,
 // EConflict when it has links and force is not set. With force its links are deleted.
 func (s *Domains) RemoveDomain(ctx context.Context, actor Actor, id waypost.DomainID, force bool) (waypost.Position, error) {
-	if _, err := s.changeable(ctx, actor, id); err != nil {
+	d, err := s.changeable(ctx, actor, id)
+	if err != nil {
 		return waypost.Position{}, err
 	}
-	if id == waypost.DefaultDomain {
+	return s.remove(ctx, actor, d, force)
+}
+
+// RemoveAnyDomain removes a domain of any workspace. That needs [Actor.CheckOperator];
+// the other errors are those of RemoveDomain.
+func (s *Domains) RemoveAnyDomain(ctx context.Context, actor Actor, id waypost.DomainID, force bool) (waypost.Position, error) {
+	all, err := s.EveryDomain(ctx, actor)
+	if err != nil {
+		return waypost.Position{}, err
+	}
+	for i := range all {
+		if all[i].ID == id {
+			return s.remove(ctx, actor, &all[i], force)
+		}
+	}
+	return waypost.Position{}, waypost.Errorf(waypost.ENotFound, "there is no such domain")
+}
+
+func (s *Domains) remove(ctx context.Context, actor Actor, d *OwnedDomain, force bool) (waypost.Position, error) {
+	if d.ID == waypost.DefaultDomain {
 		return waypost.Position{}, waypost.Errorf(waypost.EForbidden, "the domain of the base URL cannot be removed")
 	}
-	at, err := s.store.RetireDomain(ctx, actor, id, force)
+	at, err := s.store.RetireDomain(ctx, actor, d.Workspace, d.ID, force)
 	if err != nil {
 		return waypost.Position{}, err
 	}
@@ -344,7 +402,7 @@ func (s *Domains) checkTarget(ctx context.Context, actor Actor, field string, ur
 }
 
 // changeable finds a domain that the actor may change.
-func (s *Domains) changeable(ctx context.Context, actor Actor, id waypost.DomainID) (*waypost.Domain, error) {
+func (s *Domains) changeable(ctx context.Context, actor Actor, id waypost.DomainID) (*OwnedDomain, error) {
 	seen, err := s.store.Domains(ctx, actor.Workspace)
 	if err != nil {
 		return nil, err

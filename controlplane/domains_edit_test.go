@@ -19,6 +19,17 @@ func (s *system) stranger(t *testing.T) controlplane.Actor {
 	return controlplane.Actor{Workspace: 7, Scopes: []controlplane.Scope{controlplane.ScopeAdmin}}
 }
 
+// addProved adds a domain of which DNS knows the proof.
+func (s *system) addProved(t *testing.T, by controlplane.Actor, n controlplane.NewDomain) (controlplane.OwnedDomain, waypost.Position) {
+	t.Helper()
+	d, _, err := s.Domains.AddDomain(t.Context(), by, n)
+	require.NoError(t, err)
+	s.dns.SetTexts(controlplane.ProofName(d.Host), d.Proof)
+	d, at, err := s.Domains.Verify(t.Context(), by, d.ID)
+	require.NoError(t, err)
+	return d, at
+}
+
 func under(host string) func(*controlplane.NewLink) {
 	return func(n *controlplane.NewLink) { n.Domain = host }
 }
@@ -26,8 +37,7 @@ func under(host string) func(*controlplane.NewLink) {
 func TestDomains_DomainIsItsWorkspacesOwn(t *testing.T) {
 	s := start(t, nil)
 	other := s.stranger(t)
-	d, at, err := s.Domains.AddDomain(t.Context(), other, controlplane.NewDomain{Host: "Bücher.Example.", Root: "https://example.com/"})
-	require.NoError(t, err)
+	d, at := s.addProved(t, other, controlplane.NewDomain{Host: "Bücher.Example.", Root: "https://example.com/"})
 	require.False(t, at.IsZero())
 	require.Equal(t, "xn--bcher-kva.example", d.Host)
 
@@ -72,7 +82,7 @@ func TestDomains_DomainIsItsWorkspacesOwn(t *testing.T) {
 
 func TestDomains_GeneratedCodesAreMintedForEveryDomain(t *testing.T) {
 	s := start(t, nil)
-	_, _, err := s.Domains.AddDomain(t.Context(), actor, controlplane.NewDomain{Host: "own.example"})
+	_, _, err := s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{Host: "own.example"})
 	require.NoError(t, err)
 	seen := map[waypost.Code]bool{}
 	for i := range 20 {
@@ -87,8 +97,7 @@ func TestDomains_GeneratedCodesAreMintedForEveryDomain(t *testing.T) {
 func TestDomains_HostThatCanBeNoDomainIsRefused(t *testing.T) {
 	s := start(t, nil)
 	other := s.stranger(t)
-	_, _, err := s.Domains.AddDomain(t.Context(), other, controlplane.NewDomain{Host: "taken.example"})
-	require.NoError(t, err)
+	s.addProved(t, other, controlplane.NewDomain{Host: "taken.example"})
 	for host, code := range map[string]waypost.ErrorCode{
 		"":                     waypost.EInvalid,
 		"[":                    waypost.EInvalid,
@@ -112,11 +121,11 @@ func TestDomains_HostThatCanBeNoDomainIsRefused(t *testing.T) {
 		"GO.example.com":       waypost.EConflict,
 		"Taken.Example":        waypost.EConflict,
 	} {
-		_, _, err := s.Domains.AddDomain(t.Context(), actor, controlplane.NewDomain{Host: host})
+		_, _, err := s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{Host: host})
 		require.Equal(t, code, waypost.CodeOf(err), "%q: %v", host, err)
 		require.NotContains(t, waypost.MessageOf(err), "acme", "nobody learns whose it is")
 	}
-	_, _, err = s.Domains.AddDomain(t.Context(), other, controlplane.NewDomain{Host: "shared.example", Shared: true})
+	_, _, err := s.Domains.AddDomain(t.Context(), other, controlplane.NewDomain{Host: "shared.example", Shared: true})
 	require.Equal(t, waypost.EForbidden, waypost.CodeOf(err))
 	for _, target := range []string{"https://fresh.example/x", "https://taken.example/", "https://GO.example.com/"} {
 		_, _, err = s.Domains.AddDomain(t.Context(), other, controlplane.NewDomain{Host: "fresh.example", NotFound: target})
@@ -132,9 +141,8 @@ func TestDomains_NoLinkLeadsInACircle(t *testing.T) {
 		_, _, err := service.Links.Create(t.Context(), actor, wish())
 		require.NoError(t, err, name)
 	}
-	_, _, err := s.Domains.AddDomain(t.Context(), other, controlplane.NewDomain{Host: "theirs.example"})
-	require.NoError(t, err)
-	_, _, err = s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{Host: "shared.example", Shared: true})
+	s.addProved(t, other, controlplane.NewDomain{Host: "theirs.example"})
+	_, _, err := s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{Host: "shared.example", Shared: true})
 	require.NoError(t, err)
 	for _, url := range []string{"https://theirs.example/back", "https://shared.example/", "https://go.example.com/x"} {
 		to := func(n *controlplane.NewLink) { n.OriginalURL = url }
@@ -150,13 +158,12 @@ func TestDomains_NoLinkLeadsInACircle(t *testing.T) {
 func TestDomains_WorkspaceForbidsNoTargetToOthers(t *testing.T) {
 	s := start(t, nil)
 	l := make1(t, s.Services, controlplane.NewLink{OriginalURL: "https://www.youtube.com/watch?v=1"}).Link
-	_, _, err := s.Domains.AddDomain(t.Context(), s.stranger(t), controlplane.NewDomain{Host: "www.youtube.com"})
-	require.NoError(t, err)
+	s.addProved(t, s.stranger(t), controlplane.NewDomain{Host: "www.youtube.com"})
 	make1(t, s.Services, controlplane.NewLink{OriginalURL: "https://www.youtube.com/watch?v=2"})
 	again := "https://www.youtube.com/watch?v=9"
-	_, _, err = s.Links.Change(t.Context(), actor, "", string(l.Code), controlplane.LinkChange{OriginalURL: &again})
+	_, _, err := s.Links.Change(t.Context(), actor, "", string(l.Code), controlplane.LinkChange{OriginalURL: &again})
 	require.NoError(t, err)
-	_, _, err = s.Domains.AddDomain(t.Context(), actor, controlplane.NewDomain{Host: "own.example", NotFound: again})
+	_, _, err = s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{Host: "own.example", NotFound: again})
 	require.NoError(t, err)
 }
 
@@ -178,7 +185,7 @@ func TestDomains_OnlyOperatorsAddNamesBelowTheBaseURL(t *testing.T) {
 func TestDomains_DomainIsRemovedWithItsLinksOnlyIfThatIsMeant(t *testing.T) {
 	s := start(t, nil)
 	other := s.stranger(t)
-	d, _, err := s.Domains.AddDomain(t.Context(), actor, controlplane.NewDomain{Host: "own.example", Root: "https://example.com/"})
+	d, _, err := s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{Host: "own.example", Root: "https://example.com/"})
 	require.NoError(t, err)
 	var wishes []controlplane.NewLink
 	for i := range 1500 {
@@ -218,8 +225,7 @@ func TestDomains_DomainIsRemovedWithItsLinksOnlyIfThatIsMeant(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, all, 1)
 
-	again, _, err := s.Domains.AddDomain(t.Context(), other, controlplane.NewDomain{Host: "own.example"})
-	require.NoError(t, err, "the host is free")
+	again, _ := s.addProved(t, other, controlplane.NewDomain{Host: "own.example"})
 	require.NotEqual(t, d.ID, again.ID)
 	_, _, err = s.Links.Create(t.Context(), other, wish(custom("code-1"), under("own.example")))
 	require.NoError(t, err)

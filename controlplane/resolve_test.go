@@ -13,7 +13,7 @@ import (
 func TestLinks_ResolveAnswersByWhatWasWritten(t *testing.T) {
 	s := start(t, nil)
 	root, lost := "https://example.com/root", "https://example.com/lost"
-	d, _, err := s.Domains.AddDomain(t.Context(), actor, controlplane.NewDomain{Host: "own.example.com", Root: root, NotFound: lost})
+	d, _, err := s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{Host: "own.example.com", Root: root, NotFound: lost})
 	require.NoError(t, err)
 	create := func(n controlplane.NewLink) {
 		_, _, err := s.Links.Create(t.Context(), actor, n)

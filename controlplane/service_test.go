@@ -18,6 +18,7 @@ import (
 	"waypost"
 	"waypost/controlplane"
 	"waypost/controlplane/postgres"
+	"waypost/internal/dnstest"
 	"waypost/internal/pgserver/pgservertest"
 	"waypost/keyrange"
 	"waypost/migrations"
@@ -35,7 +36,8 @@ type system struct {
 	hand   *pgx.Conn
 	url    string
 	minter *controlplane.Minter
-	now    atomic.Int64 // Unix ms; 0: the real clock
+	dns    *dnstest.Server // knows the proofs of domains
+	now    atomic.Int64    // Unix ms; 0: the real clock
 }
 
 // start brings up a service on a database of its own; leases lets a test stand
@@ -50,7 +52,7 @@ func start(t *testing.T, leases func(controlplane.LeaseStore) controlplane.Lease
 	require.NoError(t, err)
 	space, err := keyrange.NewSpace(7, 2)
 	require.NoError(t, err)
-	s := &system{db: db, url: url}
+	s := &system{db: db, url: url, dns: dnstest.Start(t)}
 	var store controlplane.LeaseStore = db
 	if leases != nil {
 		store = leases(db)
@@ -62,6 +64,7 @@ func start(t *testing.T, leases func(controlplane.LeaseStore) controlplane.Lease
 	s.Services = controlplane.New(controlplane.Config{
 		Stores: db.Stores(), Minter: s.minter, Region: "eu",
 		OwnHosts: func(host string) bool { return host == "go.example.com" }, Patience: time.Minute,
+		Resolver: s.dns.Resolver(),
 		Now: func() time.Time {
 			if ms := s.now.Load(); ms != 0 {
 				return time.UnixMilli(ms)

@@ -20,6 +20,7 @@ CREATE TABLE workspace (
     name       text        NOT NULL CHECK (length(name) BETWEEN 1 AND 100),
     slug       text        NOT NULL UNIQUE CHECK (slug ~ '^[a-z0-9][a-z0-9-]{0,62}$'),
     settings   jsonb       NOT NULL DEFAULT '{}',
+    proof      text        NOT NULL DEFAULT 'waypost-' || replace(gen_random_uuid()::text, '-', ''), -- of its domains, in DNS
     created_at timestamptz NOT NULL DEFAULT now(),
     deleted_at timestamptz,
     closed_at  timestamptz -- when the last link of the deleted workspace had become a tombstone
@@ -64,6 +65,25 @@ CREATE POLICY shared ON domain FOR SELECT USING (workspace_id IS NULL AND waypos
 CREATE POLICY system ON domain USING (waypost_system());
 CREATE POLICY search ON domain TO waypost_search USING (true);
 GRANT SELECT, UPDATE (id) ON domain TO waypost_search; -- FOR KEY SHARE counts as an update
+
+-- The domains that have to be proved: those of workspaces, unless an operator has
+-- approved them. Only a domain that is proved has its host in the table domain, and so
+-- on edges; until then it has a name there that no visitor asks for. Several workspaces
+-- may claim one host, and the first that proves it has it.
+CREATE TABLE domain_proof (
+    domain_id    integer     PRIMARY KEY REFERENCES domain,
+    workspace_id bigint      NOT NULL REFERENCES workspace,
+    host         text        NOT NULL CHECK (host = lower(host) AND length(host) <= 253),
+    created_at   timestamptz NOT NULL DEFAULT now(),
+    proved_at    timestamptz, -- when the domain was last given its host
+    checked_at   timestamptz, -- when the record was last looked for
+    denied_since timestamptz, -- since when DNS says that the record is not there
+    UNIQUE (workspace_id, host)
+);
+CREATE INDEX domain_proof_due ON domain_proof ((coalesce(checked_at, created_at)));
+ALTER TABLE domain_proof ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+CREATE POLICY tenant ON domain_proof USING (workspace_id = ANY (waypost_workspaces()));
+CREATE POLICY system ON domain_proof USING (waypost_system());
 
 -- People who may sign in. home_id is the one workspace whose administrators manage the
 -- account. It is NULL once the account is in several workspaces; then only operators
@@ -152,7 +172,7 @@ CREATE TABLE audit (
     workspace_id bigint      NOT NULL REFERENCES workspace,
     actor        text        NOT NULL CHECK (length(actor) BETWEEN 1 AND 200),
     action       text        NOT NULL CHECK (length(action) BETWEEN 1 AND 100),
-    subject      text        NOT NULL CHECK (length(subject) <= 200),
+    subject      text        NOT NULL CHECK (length(subject) <= 253),
     detail       jsonb       NOT NULL DEFAULT '{}'
 );
 CREATE INDEX audit_newest ON audit (workspace_id, id DESC);

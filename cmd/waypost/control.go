@@ -64,7 +64,8 @@ func controlSettings(all config.Config) (node.Config, error) {
 		TLS:        node.TLS{CertFile: cfg.TLSCertFile, KeyFile: cfg.TLSKeyFile, ClientCAFile: cfg.ClientCAFile},
 		CodeLength: cfg.CodeLength, PrefixLength: cfg.PrefixLength, LeaseSize: int64(cfg.LeaseSize),
 		SigningGeneration: uint32(cfg.SigningGeneration), EdgeToken: cfg.EdgeToken.Reveal(), Replica: cfg.Replica,
-		AllowPrivateTargets: cfg.AllowPrivateTargets, OwnHosts: cfg.OwnHosts, StrictHosts: cfg.StrictHosts, Anonymous: cfg.AnonymousWorkspace,
+		AllowPrivateTargets: cfg.AllowPrivateTargets, OwnHosts: cfg.OwnHosts, DNSResolvers: cfg.DNSResolvers,
+		StrictHosts: cfg.StrictHosts, Anonymous: cfg.AnonymousWorkspace,
 		Limits:  node.Limits{Requests: limits.Requests, Burst: limits.Burst, Failures: limits.Failures},
 		Cleanup: cleanup.Enabled,
 		Reaper: controlplane.ReaperConfig{

@@ -17,9 +17,18 @@ import (
 type domainsCommands struct{ *program }
 
 func (p domainsCommands) command() *cobra.Command {
-	c := group("domains", "Add, show, change and remove the domains of short links", p.listCommand(), p.addCommand(), p.setCommand(), p.removeCommand())
+	c := group("domains", "Add, prove, show, change and remove the domains of short links", p.listCommand(), p.addCommand(),
+		p.verifyCommand(), p.statusCommand(), p.setCommand(), p.removeCommand(), p.approveCommand())
 	c.Long = `Show the domains that links can have, and say where each leads visitors who follow
 no link: those of its root, and those of a code that is not known.
+
+A domain of a workspace is pending, and not served, until its owner has proved it by a
+TXT record in DNS:
+
+  waypost domains add go.example.org       names the record and its text
+  waypost domains verify go.example.org    looks for it; from then on the domain is served
+
+The record has to stay, because Waypost looks for it daily.
 
 It asks the API of --api or WAYPOST_API with the key in WAYPOST_API_KEY, which needs
 the scope admin, or else the development system that runs in --data-dir.`
@@ -30,39 +39,54 @@ the scope admin, or else the development system that runs in --data-dir.`
 }
 
 func (p domainsCommands) listCommand() *cobra.Command {
-	return &cobra.Command{
+	var everyone bool
+	c := &cobra.Command{
 		Use:   "list",
 		Short: "List the domains that links can have",
 		Example: `  waypost domains list
+  waypost domains list --all
   waypost domains list --output json`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			api, err := p.api()
-			if err != nil {
-				return err
-			}
-			defer api.Close()
-			domains, err := api.Domains.List(c.Context())
-			if err != nil {
-				return err
-			}
-			return p.print(domainTable(domains), map[string][]client.Domain{"domains": domains})
+			return p.withAPI(func(api *client.Client) error {
+				domains, err := listDomains(c.Context(), api, everyone)
+				if err != nil {
+					return err
+				}
+				return p.print(domainTable(domains), map[string][]client.Domain{"domains": domains})
+			})
 		},
 	}
+	c.Flags().BoolVar(&everyone, "all", false, "those of all workspaces; for operators")
+	return c
+}
+
+func listDomains(ctx context.Context, api *client.Client, everyone bool) ([]client.Domain, error) {
+	if everyone {
+		return api.Domains.ListAll(ctx)
+	}
+	return api.Domains.List(ctx)
 }
 
 func domainTable(domains []client.Domain) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	// Writing into memory does not fail.
-	_, _ = fmt.Fprintln(w, "ID\tHOST\tSHARED\tROOT\tNOT FOUND")
+	_, _ = fmt.Fprintln(w, "ID\tHOST\tOWNER\tSTATE\tROOT\tNOT FOUND")
 	for i := range domains {
 		d := &domains[i]
-		shared := "no"
-		if d.Shared {
-			shared = "yes"
+		owner := "own"
+		switch {
+		case d.Shared:
+			owner = "shared"
+		case d.WorkspaceID != 0:
+			owner = fmt.Sprintf("workspace %d", d.WorkspaceID)
 		}
-		_, _ = fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\n", d.ID, printable(d.Host), shared,
+		state := d.State
+		if d.Proof != nil && d.Proof.SuspendedAt != nil {
+			state += ", record missing"
+		}
+		_, _ = fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\n", d.ID, printable(d.Host), owner, state,
 			printable(orNone(shortened(d.RootURL))), printable(orNone(shortened(d.NotFoundURL))))
 	}
 	_ = w.Flush()
@@ -104,7 +128,7 @@ the default workspace may change the shared domain.`,
 				return err
 			}
 			defer api.Close()
-			id, err := domainID(c.Context(), api, args[0])
+			id, err := domainID(c.Context(), api, args[0], false)
 			if err != nil {
 				return err
 			}
@@ -121,18 +145,32 @@ the default workspace may change the shared domain.`,
 }
 
 // domainID finds a domain by its host, or takes a number for the id itself.
-func domainID(ctx context.Context, api *client.Client, name string) (uint32, error) {
+func domainID(ctx context.Context, api *client.Client, name string, everyone bool) (uint32, error) {
 	if id, err := strconv.ParseUint(name, 10, 31); err == nil {
 		return uint32(id), nil
 	}
-	domains, err := api.Domains.List(ctx)
+	d, err := findDomain(ctx, api, name, everyone)
+	return d.ID, err
+}
+
+// findDomain finds a domain by its host or its id. Among those of all workspaces, several
+// may have been promised one host; then it takes the id.
+func findDomain(ctx context.Context, api *client.Client, name string, everyone bool) (client.Domain, error) {
+	domains, err := listDomains(ctx, api, everyone)
 	if err != nil {
-		return 0, err
+		return client.Domain{}, err
 	}
+	var found []client.Domain
 	for i := range domains {
-		if strings.EqualFold(domains[i].Host, name) {
-			return domains[i].ID, nil
+		if strings.EqualFold(domains[i].Host, name) || strconv.FormatUint(uint64(domains[i].ID), 10) == name {
+			found = append(found, domains[i])
 		}
 	}
-	return 0, fmt.Errorf("there is no domain %q: see `waypost domains list`", name)
+	switch len(found) {
+	case 0:
+		return client.Domain{}, fmt.Errorf("there is no domain %q: see `waypost domains list`", name)
+	case 1:
+		return found[0], nil
+	}
+	return client.Domain{}, fmt.Errorf("several workspaces have added %q: give the id that `waypost domains list --all` shows", name)
 }

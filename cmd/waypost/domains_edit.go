@@ -4,6 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -15,9 +18,10 @@ func (p domainsCommands) addCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "add HOST",
 		Short: "Add a domain of your own for short links",
-		Long: `Add a domain for short links of your workspace. Point its name at the edges (a CNAME, or
-their addresses) before or after. Ownership of the name
-is not checked; a name that is in use already cannot be added.`,
+		Long: `Add a domain for short links of your workspace. It is pending until the TXT record that
+is shown stands in DNS and ` + "`waypost domains verify`" + ` has seen it. Point the name itself at
+the edges (a CNAME, or their addresses) before or after. A domain that an operator adds
+is served at once.`,
 		Example: `  waypost domains add go.example.org
   waypost domains add go.example.org --root https://example.org/ --not-found https://example.org/lost`,
 		Args: arguments(cobra.ExactArgs(1)),
@@ -32,7 +36,7 @@ is not checked; a name that is in use already cannot be added.`,
 			if err != nil {
 				return err
 			}
-			return p.print(domainTable([]client.Domain{d}), d)
+			return p.print(describeDomain(&d), d)
 		},
 	}
 	c.Flags().StringVar(&n.RootURL, "root", "", "URL for visitors of the root")
@@ -41,26 +45,135 @@ is not checked; a name that is in use already cannot be added.`,
 	return c
 }
 
+func (p domainsCommands) verifyCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "verify DOMAIN",
+		Short: "Look for the proof of a domain now",
+		Long: `Look for the TXT record that proves a domain, given by its host or its id. With the record
+the domain is served at once. Resolvers remember for a while that a record is missing, an
+hour in many zones: it may take that long until a new record is seen.`,
+		Example: `  waypost domains verify go.example.org`,
+		Args:    arguments(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			return p.withAPI(func(api *client.Client) error {
+				id, err := domainID(c.Context(), api, args[0], false)
+				if err != nil {
+					return err
+				}
+				d, err := api.Domains.Verify(c.Context(), id)
+				if err != nil {
+					return err
+				}
+				return p.print(describeDomain(&d), d)
+			})
+		},
+	}
+}
+
+func (p domainsCommands) statusCommand() *cobra.Command {
+	var everyone bool
+	c := &cobra.Command{
+		Use:     "status DOMAIN",
+		Short:   "Show whether a domain is served, and the record that proves it",
+		Example: `  waypost domains status go.example.org`,
+		Args:    arguments(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			return p.withAPI(func(api *client.Client) error {
+				d, err := findDomain(c.Context(), api, args[0], everyone)
+				if err != nil {
+					return err
+				}
+				return p.print(describeDomain(&d), d)
+			})
+		},
+	}
+	c.Flags().BoolVar(&everyone, "all", false, "a domain of any workspace; for operators")
+	return c
+}
+
+// describeDomain lays out a domain for people, and says what its owner has to do.
+func describeDomain(d *client.Domain) string {
+	var b strings.Builder
+	line := func(name, value string) {
+		if value != "" {
+			_, _ = fmt.Fprintf(&b, "%-12s  %s\n", name, printable(value))
+		}
+	}
+	at := func(t *time.Time) string {
+		if t == nil {
+			return ""
+		}
+		return t.Format(time.RFC3339)
+	}
+	line("domain", d.Host)
+	line("id", strconv.FormatUint(uint64(d.ID), 10))
+	line("state", d.State)
+	line("root", d.RootURL)
+	line("not found", d.NotFoundURL)
+	if p := d.Proof; p != nil {
+		line("TXT record", p.RecordName)
+		line("its text", p.RecordValue)
+		line("looked for", at(p.CheckedAt))
+		line("missing since", at(p.UnprovedSince))
+		line("suspended at", at(p.SuspendedAt))
+	}
+	if d.State == "pending" || d.State == "suspended" {
+		_, _ = fmt.Fprintf(&b, "\nIt is not served. Add the TXT record to DNS, then run `waypost domains verify %s`.\n", printable(d.Host))
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+func (p domainsCommands) approveCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "approve DOMAIN",
+		Short: "Serve a domain of any workspace without a proof, as an operator",
+		Long: `Serve a domain of any workspace, given by its host or its id, without a proof. That is for
+names that public DNS does not know, such as those of an intranet. Waypost does not look
+for the record of an approved domain again.`,
+		Example: `  waypost domains list --all
+  waypost domains approve go.corp.example`,
+		Args: arguments(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			return p.withAPI(func(api *client.Client) error {
+				id, err := domainID(c.Context(), api, args[0], true)
+				if err != nil {
+					return err
+				}
+				d, err := api.Domains.Approve(c.Context(), id)
+				if err != nil {
+					return err
+				}
+				return p.print(describeDomain(&d), d)
+			})
+		},
+	}
+}
+
 func (p domainsCommands) removeCommand() *cobra.Command {
-	var force bool
+	var force, everyone bool
 	c := &cobra.Command{
 		Use:   "remove DOMAIN",
 		Short: "Remove a domain",
 		Long: `Remove a domain, given by its host or its id. It must have no links, but with --force they
-are deleted with it. Its host is then free for another domain, of anybody.`,
-		Example: `  waypost domains remove go.example.org`,
-		Args:    arguments(cobra.ExactArgs(1)),
+are deleted with it. Its host is then free for another domain, of any workspace.`,
+		Example: `  waypost domains remove go.example.org
+  waypost domains remove --all 17`,
+		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			api, err := p.api()
 			if err != nil {
 				return err
 			}
 			defer api.Close()
-			id, err := domainID(c.Context(), api, args[0])
+			id, err := domainID(c.Context(), api, args[0], everyone)
 			if err != nil {
 				return err
 			}
-			err = api.Domains.Remove(c.Context(), id, force)
+			remove := api.Domains.Remove
+			if everyone {
+				remove = api.Domains.RemoveAny
+			}
+			err = remove(c.Context(), id, force)
 			var problem *client.Problem
 			if !force && errors.As(err, &problem) && problem.Status == http.StatusConflict {
 				return fmt.Errorf("%w (--force)", err)
@@ -72,5 +185,6 @@ are deleted with it. Its host is then free for another domain, of anybody.`,
 		},
 	}
 	c.Flags().BoolVar(&force, "force", false, "delete the domain's links with it")
+	c.Flags().BoolVar(&everyone, "all", false, "a domain of any workspace; for operators")
 	return c
 }

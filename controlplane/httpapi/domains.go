@@ -12,19 +12,32 @@ import (
 // Domains manages domains. ENotFound: the actor does not see the domain. EForbidden: the
 // actor may not change it.
 type Domains interface {
-	// Domains returns the domains that the actor's links can have.
-	Domains(ctx context.Context, actor controlplane.Actor) ([]waypost.Domain, error)
+	// Domains returns the domains of the actor's workspace and the shared ones.
+	Domains(ctx context.Context, actor controlplane.Actor) ([]controlplane.OwnedDomain, error)
+
+	// EveryDomain returns the domains of all workspaces, to operators.
+	EveryDomain(ctx context.Context, actor controlplane.Actor) ([]controlplane.OwnedDomain, error)
 
 	// AddDomain adds a domain: EInvalid when the host is not allowed, EConflict when it is
 	// in use.
-	AddDomain(ctx context.Context, actor controlplane.Actor, n controlplane.NewDomain) (waypost.Domain, waypost.Position, error)
+	AddDomain(ctx context.Context, actor controlplane.Actor, n controlplane.NewDomain) (controlplane.OwnedDomain, waypost.Position, error)
+
+	// Verify looks for the proof of a domain: EInvalid when it is missing, EUnavailable when
+	// DNS does not answer, EConflict when the host is another's.
+	Verify(ctx context.Context, actor controlplane.Actor, id waypost.DomainID) (controlplane.OwnedDomain, waypost.Position, error)
+
+	// Approve serves a domain of any workspace without a proof, for operators.
+	Approve(ctx context.Context, actor controlplane.Actor, id waypost.DomainID) (controlplane.OwnedDomain, waypost.Position, error)
 
 	// ChangeDomain changes the targets of a domain.
 	ChangeDomain(ctx context.Context, actor controlplane.Actor, id waypost.DomainID,
-		c controlplane.DomainChange) (waypost.Domain, waypost.Position, error)
+		c controlplane.DomainChange) (controlplane.OwnedDomain, waypost.Position, error)
 
 	// RemoveDomain removes a domain: EConflict when it has links and force is not set.
 	RemoveDomain(ctx context.Context, actor controlplane.Actor, id waypost.DomainID, force bool) (waypost.Position, error)
+
+	// RemoveAnyDomain removes a domain of any workspace, for operators.
+	RemoveAnyDomain(ctx context.Context, actor controlplane.Actor, id waypost.DomainID, force bool) (waypost.Position, error)
 
 	// Root returns the redirect of the root of a host's domain, and false when it has no
 	// target. The host is as the client sent it.
@@ -61,48 +74,73 @@ type removeDomainInput struct {
 	waiting
 }
 
+type domainInput struct {
+	ID int64 `path:"id" minimum:"1" maximum:"2147483647"`
+	waiting
+}
+
 func registerDomains(rt *router, a *domainsAPI) {
 	admin := []controlplane.Scope{controlplane.ScopeAdmin}
 	handle(rt, operation{
-		id: "list-domains", method: http.MethodGet, path: api.PathDomains, summary: "List the domains that links can have, and their targets",
+		id: "list-domains", method: http.MethodGet, path: api.PathDomains, summary: "List the domains of the workspace and the shared ones",
 		scopes: []controlplane.Scope{controlplane.ScopeLinksRead},
 	}, a.list)
 	handle(rt, operation{
 		id: "add-domain", method: http.MethodPost, path: api.PathDomains, summary: "Add a domain",
-		description: "No proof of ownership is needed: a domain serves nothing before its owner points it at the edges. " +
-			"A host that is in use, in any workspace, answers 409.",
+		description: "A domain is pending, and not served, until its owner has proved it: put the text `proof.record_value` into a TXT record at " +
+			"`proof.record_name`, then verify the domain. An operator's own domain is served at once.",
 		status: http.StatusCreated, scopes: admin, problems: []int{http.StatusConflict},
 	}, a.add)
 	handle(rt, operation{
 		id: "change-domain", method: http.MethodPatch, path: api.PathDomains + "/{id}", summary: "Change the targets of a domain",
 		scopes: admin, problems: []int{http.StatusNotFound},
 	}, a.change)
-	// The same under the paths of administration.
 	handle(rt, operation{
-		id: "list-all-domains", method: http.MethodGet, path: "/api/admin/domains",
-		summary: "List the domains that links can have, and their targets", scopes: admin,
-	}, a.list)
-	handle(rt, operation{
-		id: "change-any-domain", method: http.MethodPatch, path: "/api/admin/domains/{id}", summary: "Change the targets of a domain",
-		scopes: admin, problems: []int{http.StatusNotFound},
-	}, a.change)
+		id: "verify-domain", method: http.MethodPost, path: api.PathDomains + "/{id}/verify", summary: "Look for the proof of a domain now",
+		description: "Answers 200 once DNS has the record: the domain is served. 422 says that the record is missing, 503 that DNS does not answer, " +
+			"409 that another workspace has proved the host as well. A domain that another workspace had, and no longer proves, is taken over.",
+		scopes: admin, problems: []int{http.StatusNotFound, http.StatusConflict},
+	}, a.verify)
 	handle(rt, operation{
 		id: "remove-domain", method: http.MethodDelete, path: api.PathDomains + "/{id}", summary: "Remove a domain",
 		description: "Afterwards its host is free for another domain, which begins without any links.",
 		scopes:      admin, problems: []int{http.StatusNotFound, http.StatusConflict},
 	}, a.remove)
+
+	// The domains of all workspaces, for operators.
+	handle(rt, operation{
+		id: "list-all-domains", method: http.MethodGet, path: api.PathAllDomains, summary: "List the domains of all workspaces", scopes: admin,
+	}, a.listAll)
+	handle(rt, operation{
+		id: "approve-domain", method: http.MethodPost, path: api.PathAllDomains + "/{id}/approve", summary: "Serve a domain without a proof",
+		description: "For names that public DNS does not know. An approved domain is never looked up.",
+		scopes:      admin, problems: []int{http.StatusNotFound, http.StatusConflict},
+	}, a.approve)
+	handle(rt, operation{
+		id: "remove-any-domain", method: http.MethodDelete, path: api.PathAllDomains + "/{id}", summary: "Remove a domain of any workspace",
+		scopes: admin, problems: []int{http.StatusNotFound, http.StatusConflict},
+	}, a.removeAny)
 }
 
 func (a *domainsAPI) list(ctx context.Context, _ *struct{}) (*domainsOutput, error) {
 	all, err := a.domains.Domains(ctx, actorFrom(ctx))
-	if err != nil {
-		return nil, err
-	}
+	return domainsOf(all, false), err
+}
+
+func (a *domainsAPI) listAll(ctx context.Context, _ *struct{}) (*domainsOutput, error) {
+	all, err := a.domains.EveryDomain(ctx, actorFrom(ctx))
+	return domainsOf(all, true), err
+}
+
+func domainsOf(all []controlplane.OwnedDomain, owners bool) *domainsOutput {
 	shown := make([]api.Domain, len(all))
 	for i := range all {
 		shown[i] = domainOf(&all[i])
+		if owners {
+			shown[i].WorkspaceID = int64(all[i].Workspace)
+		}
 	}
-	return &domainsOutput{api.DomainList{Domains: shown}}, nil
+	return &domainsOutput{api.DomainList{Domains: shown}}
 }
 
 func (a *domainsAPI) add(ctx context.Context, in *addDomainInput) (*domainOutput, error) {
@@ -126,18 +164,54 @@ func (a *domainsAPI) change(ctx context.Context, in *changeDomainInput) (*domain
 	return a.changed(ctx, &d, &in.waiting, position), nil
 }
 
+func (a *domainsAPI) verify(ctx context.Context, in *domainInput) (*domainOutput, error) {
+	d, position, err := a.domains.Verify(ctx, actorFrom(ctx), waypost.DomainID(in.ID))
+	if err != nil {
+		return nil, err
+	}
+	return a.changed(ctx, &d, &in.waiting, position), nil
+}
+
+func (a *domainsAPI) approve(ctx context.Context, in *domainInput) (*domainOutput, error) {
+	d, position, err := a.domains.Approve(ctx, actorFrom(ctx), waypost.DomainID(in.ID))
+	if err != nil {
+		return nil, err
+	}
+	return a.changed(ctx, &d, &in.waiting, position), nil
+}
+
 func (a *domainsAPI) remove(ctx context.Context, in *removeDomainInput) (*changedOutput, error) {
-	position, err := a.domains.RemoveDomain(ctx, actorFrom(ctx), waypost.DomainID(in.ID), in.Force)
+	return a.removed(ctx, in, a.domains.RemoveDomain)
+}
+
+func (a *domainsAPI) removeAny(ctx context.Context, in *removeDomainInput) (*changedOutput, error) {
+	return a.removed(ctx, in, a.domains.RemoveAnyDomain)
+}
+
+func (a *domainsAPI) removed(ctx context.Context, in *removeDomainInput,
+	remove func(context.Context, controlplane.Actor, waypost.DomainID, bool) (waypost.Position, error),
+) (*changedOutput, error) {
+	position, err := remove(ctx, actorFrom(ctx), waypost.DomainID(in.ID), in.Force)
 	if err != nil {
 		return nil, err
 	}
 	return &changedOutput{Position: position.String(), Applied: await(ctx, a.waiter, &in.waiting, position)}, nil
 }
 
-func (a *domainsAPI) changed(ctx context.Context, d *waypost.Domain, in *waiting, at waypost.Position) *domainOutput {
+func (a *domainsAPI) changed(ctx context.Context, d *controlplane.OwnedDomain, in *waiting, at waypost.Position) *domainOutput {
 	return &domainOutput{changedOutput{Position: at.String(), Applied: await(ctx, a.waiter, in, at)}, domainOf(d)}
 }
 
-func domainOf(d *waypost.Domain) api.Domain {
-	return api.Domain{ID: uint32(d.ID), Host: d.Host, Shared: d.Workspace == 0, RootURL: string(d.Root), NotFoundURL: string(d.NotFound)}
+func domainOf(d *controlplane.OwnedDomain) api.Domain {
+	shown := api.Domain{
+		ID: uint32(d.ID), Host: d.Host, Shared: d.Workspace == 0, State: string(d.State),
+		RootURL: string(d.Root), NotFoundURL: string(d.NotFound),
+	}
+	if d.Proof != "" {
+		shown.Proof = &api.DomainProof{
+			RecordName: controlplane.ProofName(d.Host), RecordValue: d.Proof,
+			CheckedAt: moment(d.CheckedAt), UnprovedSince: moment(d.UnprovedSince), SuspendedAt: moment(d.SuspendedAt()),
+		}
+	}
+	return shown
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -21,19 +22,52 @@ type domains struct {
 	last    controlplane.DomainChange
 }
 
-func (d *domains) Domains(context.Context, controlplane.Actor) ([]waypost.Domain, error) {
-	return []waypost.Domain{{ID: 1, Host: "wp.example", DomainTargets: d.targets}, {ID: 7, Workspace: 1, Host: "go.example"}}, d.down
+var proof = controlplane.OwnedDomain{State: controlplane.DomainPending, Proof: "waypost-1234"}
+
+func (d *domains) Domains(context.Context, controlplane.Actor) ([]controlplane.OwnedDomain, error) {
+	return []controlplane.OwnedDomain{
+		{Domain: waypost.Domain{ID: 1, Host: "wp.example", DomainTargets: d.targets}, State: controlplane.DomainApproved},
+		{Domain: waypost.Domain{ID: 7, Workspace: 1, Host: "go.example"}, State: controlplane.DomainApproved},
+	}, d.down
+}
+
+func (d *domains) EveryDomain(_ context.Context, actor controlplane.Actor) ([]controlplane.OwnedDomain, error) {
+	if err := actor.CheckOperator(); err != nil {
+		return nil, err
+	}
+	theirs := proof
+	theirs.Domain = waypost.Domain{ID: 9, Workspace: 4, Host: "theirs.example"}
+	return []controlplane.OwnedDomain{theirs}, d.down
+}
+
+func (d *domains) Verify(_ context.Context, _ controlplane.Actor, id waypost.DomainID) (controlplane.OwnedDomain,
+	waypost.Position, error,
+) {
+	if id != 8 {
+		return controlplane.OwnedDomain{}, waypost.Position{}, waypost.Errorf(waypost.EInvalid, "the record is missing")
+	}
+	proved := proof
+	proved.ID, proved.Workspace, proved.Host, proved.State = 8, 1, "own.example", controlplane.DomainProved
+	proved.CheckedAt = time.Unix(1_800_000_000, 0)
+	return proved, waypost.Position{Seq: 9}, nil
+}
+
+func (d *domains) Approve(_ context.Context, actor controlplane.Actor, id waypost.DomainID) (controlplane.OwnedDomain,
+	waypost.Position, error,
+) {
+	return controlplane.OwnedDomain{Domain: waypost.Domain{ID: id, Workspace: 4, Host: "theirs.example"}, State: controlplane.DomainApproved},
+		waypost.Position{Seq: 9}, actor.CheckOperator()
 }
 
 func (d *domains) ChangeDomain(_ context.Context, actor controlplane.Actor, id waypost.DomainID,
 	c controlplane.DomainChange,
-) (waypost.Domain, waypost.Position, error) {
+) (controlplane.OwnedDomain, waypost.Position, error) {
 	d.last = c
 	switch {
 	case id != 1:
-		return waypost.Domain{}, waypost.Position{}, waypost.Errorf(waypost.ENotFound, "there is no such domain")
+		return controlplane.OwnedDomain{}, waypost.Position{}, waypost.Errorf(waypost.ENotFound, "there is no such domain")
 	case actor.Workspace != 1:
-		return waypost.Domain{}, waypost.Position{}, waypost.Errorf(waypost.EForbidden, "not yours")
+		return controlplane.OwnedDomain{}, waypost.Position{}, waypost.Errorf(waypost.EForbidden, "not yours")
 	}
 	if c.Root != nil {
 		d.targets.Root = []byte(*c.Root)
@@ -41,22 +75,26 @@ func (d *domains) ChangeDomain(_ context.Context, actor controlplane.Actor, id w
 	if c.NotFound != nil {
 		d.targets.NotFound = []byte(*c.NotFound)
 	}
-	return waypost.Domain{ID: 1, Host: "wp.example", DomainTargets: d.targets}, waypost.Position{Seq: 9}, nil
+	return controlplane.OwnedDomain{
+		Domain: waypost.Domain{ID: 1, Host: "wp.example", DomainTargets: d.targets}, State: controlplane.DomainApproved,
+	}, waypost.Position{Seq: 9}, nil
 }
 
-func (d *domains) AddDomain(_ context.Context, actor controlplane.Actor, n controlplane.NewDomain) (waypost.Domain,
+func (d *domains) AddDomain(_ context.Context, actor controlplane.Actor, n controlplane.NewDomain) (controlplane.OwnedDomain,
 	waypost.Position, error,
 ) {
 	switch n.Host {
 	case "taken.example":
-		return waypost.Domain{}, waypost.Position{}, waypost.Errorf(waypost.EConflict, "the host is in use")
+		return controlplane.OwnedDomain{}, waypost.Position{}, waypost.Errorf(waypost.EConflict, "the host is in use")
 	case "com":
-		return waypost.Domain{}, waypost.Position{}, waypost.Errorf(waypost.EInvalid, "no domain")
+		return controlplane.OwnedDomain{}, waypost.Position{}, waypost.Errorf(waypost.EInvalid, "no domain")
 	}
-	return waypost.Domain{
+	pending := proof
+	pending.Domain = waypost.Domain{
 		ID: 8, Workspace: actor.Workspace, Host: n.Host,
 		DomainTargets: waypost.DomainTargets{Root: []byte(n.Root)},
-	}, waypost.Position{Seq: 9}, nil
+	}
+	return pending, waypost.Position{Seq: 9}, nil
 }
 
 func (d *domains) RemoveDomain(_ context.Context, actor controlplane.Actor, id waypost.DomainID, force bool) (waypost.Position, error) {
@@ -69,6 +107,13 @@ func (d *domains) RemoveDomain(_ context.Context, actor controlplane.Actor, id w
 		return waypost.Position{}, waypost.Errorf(waypost.EConflict, "it has links")
 	}
 	return waypost.Position{Seq: 9}, nil
+}
+
+func (d *domains) RemoveAnyDomain(_ context.Context, actor controlplane.Actor, id waypost.DomainID, _ bool) (waypost.Position, error) {
+	if err := actor.CheckOperator(); err != nil {
+		return waypost.Position{}, err
+	}
+	return waypost.Position{Seq: uint64(id)}, nil
 }
 
 func (d *domains) Root(_ context.Context, host string) (waypost.Resolution, bool, error) {
@@ -86,11 +131,11 @@ func startDomains(t *testing.T) (*testAPI, *domains) {
 func TestADomainIsChangedFieldByField(t *testing.T) {
 	a, d := startDomains(t)
 	patch := func(body string) answer {
-		return a.do(call{method: http.MethodPatch, path: "/api/admin/domains/1", key: operatorKey, body: body})
+		return a.do(call{method: http.MethodPatch, path: "/api/v1/domains/1", key: operatorKey, body: body})
 	}
 	res := patch(`{"root_url": "https://example.com/?a=b&c"}`)
 	require.Equal(t, 200, res.StatusCode, res.text)
-	require.JSONEq(t, `{"id": 1, "host": "wp.example", "shared": true, "root_url": "https://example.com/?a=b&c", "not_found_url": ""}`, res.text)
+	require.JSONEq(t, `{"id": 1, "host": "wp.example", "shared": true, "state": "approved", "root_url": "https://example.com/?a=b&c", "not_found_url": ""}`, res.text)
 	require.Contains(t, res.text, "a=b&c", "URLs stay readable")
 	require.Equal(t, "0-00000000000000000000000000000000-9-0000000000000000", res.Header.Get("Waypost-Position"))
 	require.Nil(t, d.last.NotFound)
@@ -100,34 +145,34 @@ func TestADomainIsChangedFieldByField(t *testing.T) {
 	patch(`{"root_url": ""}`)
 	require.Empty(t, *d.last.Root)
 	require.JSONEq(t, `{"domains": [
-		{"id": 1, "host": "wp.example", "shared": true, "root_url": "", "not_found_url": "https://example.com/404"},
-		{"id": 7, "host": "go.example", "shared": false, "root_url": "", "not_found_url": ""}
-	]}`, a.do(call{path: "/api/admin/domains", key: operatorKey}).text)
+		{"id": 1, "host": "wp.example", "shared": true, "state": "approved", "root_url": "", "not_found_url": "https://example.com/404"},
+		{"id": 7, "host": "go.example", "shared": false, "state": "approved", "root_url": "", "not_found_url": ""}
+	]}`, a.do(call{path: "/api/v1/domains", key: operatorKey}).text)
 }
 
 func TestDomainsNeedTheScopeAdminAndAFieldThatIsKnown(t *testing.T) {
 	a, _ := startDomains(t)
 	for _, key := range []string{fullKey, readKey, statsKey} {
 		requireProblem(t, a.do(call{path: "/api/admin/domains", key: key}), 403, "forbidden")
-		requireProblem(t, a.do(call{method: http.MethodPatch, path: "/api/admin/domains/1", key: key, body: "{}"}), 403, "forbidden")
+		requireProblem(t, a.do(call{method: http.MethodPatch, path: "/api/v1/domains/1", key: key, body: "{}"}), 403, "forbidden")
 	}
 	for body, status := range map[string]int{
 		`{"host": "x"}`: 422, `{"root_url": 7}`: 422, `{"Root_url": "x"}`: 422,
 		`[]`: 422, `{`: 400, ``: 400,
 	} {
-		res := a.do(call{method: http.MethodPatch, path: "/api/admin/domains/1", key: operatorKey, body: body})
+		res := a.do(call{method: http.MethodPatch, path: "/api/v1/domains/1", key: operatorKey, body: body})
 		require.Equal(t, status, res.StatusCode, body)
 	}
 	for _, id := range []string{"0", "-1", "x", "4294967297", "1.5"} {
-		res := a.do(call{method: http.MethodPatch, path: "/api/admin/domains/" + id, key: operatorKey, body: `{"root_url": ""}`})
+		res := a.do(call{method: http.MethodPatch, path: "/api/v1/domains/" + id, key: operatorKey, body: `{"root_url": ""}`})
 		require.Equal(t, 422, res.StatusCode, id)
 	}
 	requireProblem(t, a.do(call{
-		method: http.MethodPatch, path: "/api/admin/domains/2", key: operatorKey,
+		method: http.MethodPatch, path: "/api/v1/domains/2", key: operatorKey,
 		body: `{"root_url": ""}`,
 	}), 404, "not-found")
 	requireProblem(t, a.do(call{
-		method: http.MethodPatch, path: "/api/admin/domains/1", key: strangerKey,
+		method: http.MethodPatch, path: "/api/v1/domains/1", key: strangerKey,
 		body: `{"root_url": ""}`,
 	}), 403, "forbidden")
 }
@@ -159,7 +204,8 @@ func TestDomainsAreAddedAndRemoved(t *testing.T) {
 	require.Equal(t, 201, res.StatusCode, res.text)
 	require.NotEmpty(t, res.Header.Get("Waypost-Position"))
 	require.Equal(t, map[string]any{
-		"id": 8.0, "host": "own.example", "shared": false,
+		"id": 8.0, "host": "own.example", "shared": false, "state": "pending",
+		"proof":    map[string]any{"record_name": "_waypost.own.example", "record_value": "waypost-1234"},
 		"root_url": "https://example.com/", "not_found_url": "",
 	}, object(t, res.text))
 	requireProblem(t, ask(http.MethodPost, "/api/v1/domains", `{"host": "taken.example"}`), 409, "conflict")
@@ -170,4 +216,26 @@ func TestDomainsAreAddedAndRemoved(t *testing.T) {
 	require.Equal(t, 200, a.get("/api/v1/domains").StatusCode, "whoever may read links may see under which domains they are")
 	requireProblem(t, a.post("/api/v1/domains", `{"host": "own.example"}`), 403, "forbidden")
 	require.Equal(t, 200, ask(http.MethodPatch, "/api/v1/domains/1", `{"root_url": ""}`).StatusCode)
+}
+
+func TestDomainsAPI_ProvesAndApproves(t *testing.T) {
+	a, _ := startDomains(t)
+	ask := func(key, method, path string) answer { return a.do(call{method: method, path: path, key: key}) }
+	requireProblem(t, ask(operatorKey, http.MethodPost, "/api/v1/domains/7/verify"), 422, "invalid")
+	res := ask(operatorKey, http.MethodPost, "/api/v1/domains/8/verify")
+	require.Equal(t, 200, res.StatusCode, res.text)
+	require.NotEmpty(t, res.Header.Get("Waypost-Position"))
+	require.JSONEq(t, `{"id": 8, "host": "own.example", "shared": false, "state": "proved", "root_url": "", "not_found_url": "", "proof": {
+		"record_name": "_waypost.own.example", "record_value": "waypost-1234", "checked_at": "2027-01-15T08:00:00Z"}}`, res.text)
+
+	res = ask(operatorKey, http.MethodGet, "/api/admin/domains")
+	require.Equal(t, 200, res.StatusCode, res.text)
+	require.Contains(t, res.text, `"workspace_id":4`)
+	require.Equal(t, 200, ask(operatorKey, http.MethodPost, "/api/admin/domains/9/approve").StatusCode)
+	require.Equal(t, 204, ask(operatorKey, http.MethodDelete, "/api/admin/domains/9").StatusCode)
+	for _, r := range []struct{ method, path string }{
+		{http.MethodGet, "/api/admin/domains"}, {http.MethodPost, "/api/admin/domains/9/approve"}, {http.MethodDelete, "/api/admin/domains/9"},
+	} {
+		requireProblem(t, ask(strangerKey, r.method, r.path), 403, "forbidden")
+	}
 }

@@ -158,14 +158,18 @@ func TestEveryDocumentedRouteAnswersAsDocumented(t *testing.T) {
 			{path: "/api/v1/domains/7", key: "none"},
 		},
 		"GET /api/admin/domains": {{key: operatorKey}, {key: fullKey}, {key: "none"}},
-		"PATCH /api/admin/domains/{id}": {
-			{path: "/api/admin/domains/1", key: operatorKey, body: `{"root_url": "https://example.com/"}`},
-			{path: "/api/admin/domains/9", key: operatorKey, body: `{"root_url": "https://example.com/"}`},
-			{path: "/api/admin/domains/x", key: operatorKey, body: "{}"},
-			{path: "/api/admin/domains/1", key: operatorKey, body: `{"host": "a"}`},
-			{path: "/api/admin/domains/1", key: operatorKey, body: "{"},
-			{path: "/api/admin/domains/1", key: fullKey, body: "{}"},
-			{path: "/api/admin/domains/1", key: "none", body: "{}"},
+		"POST /api/v1/domains/{id}/verify": {
+			{path: "/api/v1/domains/8/verify?wait=all", key: operatorKey},
+			{path: "/api/v1/domains/7/verify", key: operatorKey},
+			{path: "/api/v1/domains/8/verify", key: fullKey},
+		},
+		"POST /api/admin/domains/{id}/approve": {
+			{path: "/api/admin/domains/9/approve", key: operatorKey},
+			{path: "/api/admin/domains/9/approve", key: strangerKey},
+		},
+		"DELETE /api/admin/domains/{id}": {
+			{path: "/api/admin/domains/9?force=true", key: operatorKey},
+			{path: "/api/admin/domains/9", key: strangerKey},
 		},
 		"GET /stats/{code}": {{path: "/stats/lives"}, {path: "/stats/unknown"}, {
 			path: "/stats/lives",

@@ -39,6 +39,7 @@ type Config struct {
 
 	AllowPrivateTargets bool
 	OwnHosts            []string // besides that of BaseURL
+	DNSResolvers        []string // HOST:PORT; empty: those of the system
 	StrictHosts         bool
 	Anonymous           bool // requests without an API key act as the default workspace
 	Limits              Limits

@@ -2,9 +2,11 @@ package postgres
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -25,25 +27,20 @@ func scanDomain(row pgx.Row) (d waypost.Domain, err error) {
 }
 
 // Domains implements controlplane.DomainStore.
-func (db *DomainStore) Domains(ctx context.Context, ws waypost.WorkspaceID) ([]waypost.Domain, error) {
-	var all []waypost.Domain
-	err := db.pool.queryIn(ctx, tenantOf(ws), `
-		SELECT `+domainColumns+` FROM domain WHERE NOT retired AND (`+ofWorkspace("workspace_id", "$1")+` OR workspace_id IS NULL) ORDER BY id`,
-		[]any{ws}, func(rows pgx.Rows) error {
-			for rows.Next() {
-				d, err := scanDomain(rows)
-				if err != nil {
-					return err
-				}
-				all = append(all, d)
-			}
-			return rows.Err()
-		})
+func (db *DomainStore) Domains(ctx context.Context, ws waypost.WorkspaceID) (all []controlplane.OwnedDomain, err error) {
+	err = db.pool.queryIn(ctx, tenantOf(ws), `SELECT `+ownedColumns+ownedDomains+
+		`AND (`+ofWorkspace("d.workspace_id", "$1")+` OR d.workspace_id IS NULL) ORDER BY d.id`, []any{ws}, collectOwned(&all))
 	return all, classify("list domains", err)
 }
 
-// AllDomains implements controlplane.DomainStore.
-func (db *DomainStore) AllDomains(ctx context.Context) ([]waypost.Domain, error) {
+// EveryDomain implements controlplane.DomainStore.
+func (db *DomainStore) EveryDomain(ctx context.Context) (all []controlplane.OwnedDomain, err error) {
+	err = db.pool.queryIn(ctx, system, `SELECT `+ownedColumns+ownedDomains+`ORDER BY d.id`, nil, collectOwned(&all))
+	return all, classify("list the domains of all workspaces", err)
+}
+
+// Hosts implements controlplane.DomainStore.
+func (db *DomainStore) Hosts(ctx context.Context) ([]waypost.Domain, error) {
 	var all []waypost.Domain
 	err := db.pool.queryIn(ctx, system, `SELECT id, coalesce(workspace_id, 0), host FROM domain
 		WHERE NOT retired`, nil, func(rows pgx.Rows) error {
@@ -88,7 +85,7 @@ func (db *DomainStore) DefaultTargets(ctx context.Context) (t waypost.DomainTarg
 // change a shared domain, so the default workspace acts as the system.
 func (db *DomainStore) SetDomain(
 	ctx context.Context, by controlplane.Actor, id waypost.DomainID, c controlplane.DomainChange,
-) (d waypost.Domain, p waypost.Position, err error) {
+) (d controlplane.OwnedDomain, p waypost.Position, err error) {
 	detail, err := json.Marshal(c)
 	if err != nil {
 		return d, p, err
@@ -106,26 +103,24 @@ func (db *DomainStore) SetDomain(
 		} else if err := setTenant(ctx, tx, by.Workspace); err != nil {
 			return err
 		}
-		rows, err := tx.Query(ctx, `
+		tag, err := tx.Exec(ctx, `
 			UPDATE domain SET
 				root_url      = CASE WHEN $3::text IS NULL THEN root_url ELSE nullif($3, '') END,
 				not_found_url = CASE WHEN $4::text IS NULL THEN not_found_url ELSE nullif($4, '') END
-			WHERE id = $1 AND NOT retired AND `+whose+`
-			RETURNING `+domainColumns, id, by.Workspace, c.Root, c.NotFound)
+			WHERE id = $1 AND NOT retired AND `+whose, id, by.Workspace, c.Root, c.NotFound)
 		if err != nil {
 			return err
 		}
-		d, err = pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (waypost.Domain, error) { return scanDomain(row) })
-		if errors.Is(err, pgx.ErrNoRows) {
+		if tag.RowsAffected() == 0 {
 			return waypost.Errorf(waypost.ENotFound, "there is no such domain")
 		}
-		if err != nil {
+		if d, err = owned(ctx, tx, id); err != nil {
 			return err
 		}
 		return audit(ctx, tx, by, "domains.set", d.Host, detail)
 	})
 	if err != nil {
-		return waypost.Domain{}, waypost.Position{}, err
+		return controlplane.OwnedDomain{}, waypost.Position{}, err
 	}
 	return d, p, nil
 }
@@ -141,45 +136,64 @@ func scopeOf(by controlplane.Actor) scope {
 
 // CreateDomain implements controlplane.DomainStore.
 func (db *DomainStore) CreateDomain(
-	ctx context.Context, by controlplane.Actor, d waypost.Domain,
-) (waypost.Domain, waypost.Position, error) {
+	ctx context.Context, by controlplane.Actor, d waypost.Domain, pending bool,
+) (o controlplane.OwnedDomain, p waypost.Position, err error) {
+	host := d.Host
+	if pending {
+		host = "pending-" + strings.ToLower(rand.Text()) + ".invalid"
+	}
 	detail, err := json.Marshal(map[string]any{
-		"host": d.Host, "shared": d.Workspace == 0, "root_url": string(d.Root),
+		"host": d.Host, "shared": d.Workspace == 0, "pending": pending, "root_url": string(d.Root),
 		"not_found_url": string(d.NotFound),
 	})
 	if err != nil {
-		return waypost.Domain{}, waypost.Position{}, err
+		return o, p, err
 	}
-	p, err := db.changeAs(ctx, "add a domain", scopeOf(by), func(tx pgx.Tx) error {
+	p, err = db.changeAs(ctx, "add a domain", scopeOf(by), func(tx pgx.Tx) error {
 		var have int
-		if err := tx.QueryRow(ctx, `SELECT count(*) FROM domain WHERE NOT retired
-			AND `+ofWorkspace("workspace_id", "$1"), int64(d.Workspace)).Scan(&have); err != nil {
+		var taken bool
+		if err := tx.QueryRow(ctx, `SELECT count(*) FILTER (WHERE `+ofWorkspace("workspace_id", "$1")+`),
+			count(*) FILTER (WHERE host = $2) > 0 FROM domain WHERE NOT retired`, int64(d.Workspace), d.Host).Scan(&have, &taken); err != nil {
 			return err
 		}
 		if have >= controlplane.MaxDomains {
 			return waypost.Errorf(waypost.EConflict, "a workspace has at most %d domains", controlplane.MaxDomains)
 		}
-		rows, err := tx.Query(ctx, `
+		inUse := waypost.Errorf(waypost.EConflict, "the host is in use")
+		if taken { // of those that the scope shows: all, or the workspace's own and the shared ones
+			return inUse
+		}
+		if err := tx.QueryRow(ctx, `
 			INSERT INTO domain (workspace_id, host, root_url, not_found_url) VALUES (nullif($1, 0), $2, nullif($3, ''), nullif($4, ''))
-			ON CONFLICT (host) DO NOTHING RETURNING `+domainColumns, int64(d.Workspace), d.Host, string(d.Root), string(d.NotFound))
-		if err != nil {
+			ON CONFLICT (host) DO NOTHING RETURNING id`,
+			int64(d.Workspace), host, string(d.Root), string(d.NotFound)).Scan(&d.ID); errors.Is(err, pgx.ErrNoRows) {
+			return inUse
+		} else if err != nil {
 			return err
 		}
-		d, err = pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (waypost.Domain, error) { return scanDomain(row) })
-		if errors.Is(err, pgx.ErrNoRows) {
-			return waypost.Errorf(waypost.EConflict, "the host is in use")
+		if pending {
+			tag, err := tx.Exec(ctx, `INSERT INTO domain_proof (domain_id, workspace_id, host) VALUES ($1, $2, $3)
+				ON CONFLICT (workspace_id, host) DO NOTHING`, d.ID, int64(d.Workspace), d.Host)
+			if err != nil {
+				return err
+			}
+			if tag.RowsAffected() == 0 {
+				return waypost.Errorf(waypost.EConflict, "the workspace has this domain already")
+			}
 		}
-		if err != nil {
+		if o, err = owned(ctx, tx, d.ID); err != nil {
 			return err
 		}
 		return audit(ctx, tx, by, "domains.add", d.Host, detail)
 	})
-	return d, p, err
+	return o, p, err
 }
 
 // RetireDomain implements controlplane.DomainStore.
-func (db *DomainStore) RetireDomain(ctx context.Context, by controlplane.Actor, id waypost.DomainID, force bool) (waypost.Position, error) {
-	r := retirement{by: by, domain: id, force: force}
+func (db *DomainStore) RetireDomain(
+	ctx context.Context, by controlplane.Actor, of waypost.WorkspaceID, id waypost.DomainID, force bool,
+) (waypost.Position, error) {
+	r := retirement{by: by, of: of, domain: id, force: force}
 	for {
 		done := false
 		p, err := db.changeAs(ctx, "remove a domain", scopeOf(by), func(tx pgx.Tx) (err error) {
@@ -196,6 +210,7 @@ func (db *DomainStore) RetireDomain(ctx context.Context, by controlplane.Actor, 
 // and change a bounded number of links.
 type retirement struct {
 	by     controlplane.Actor
+	of     waypost.WorkspaceID // 0: shared
 	domain waypost.DomainID
 	force  bool
 
@@ -206,14 +221,9 @@ type retirement struct {
 // step is one transaction's. With force it deletes the next links, and is not done when
 // there may be more.
 func (r *retirement) step(ctx context.Context, tx pgx.Tx) (done bool, err error) {
-	var host string
-	var owned bool
-	err = tx.QueryRow(ctx, `
-		SELECT host, workspace_id IS NOT NULL FROM domain
-		WHERE id = $1 AND NOT retired AND (`+ofWorkspace("workspace_id", "$2")+` OR workspace_id IS NULL AND $2 = $3)`,
-		r.domain, r.by.Workspace, waypost.DefaultWorkspace).Scan(&host, &owned)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return false, waypost.Errorf(waypost.ENotFound, "there is no such domain")
+	d, err := owned(ctx, tx, r.domain)
+	if err == nil && d.Workspace != r.of {
+		err = waypost.Errorf(waypost.ENotFound, "there is no such domain")
 	}
 	if err != nil {
 		return false, err
@@ -223,9 +233,9 @@ func (r *retirement) step(ctx context.Context, tx pgx.Tx) (done bool, err error)
 	}
 	// Links of a domain that is a workspace's own have an index of those that live.
 	used, args := `SELECT EXISTS (SELECT FROM link WHERE domain_id = $1 AND deleted_at IS NULL)`, []any{r.domain}
-	if owned {
+	if r.of != 0 {
 		used, args = `SELECT EXISTS (SELECT FROM link WHERE workspace_id = $2 AND domain_id = $1 AND domain_id <> 1
-			AND deleted_at IS NULL)`, append(args, r.by.Workspace)
+			AND deleted_at IS NULL)`, append(args, r.of)
 	}
 	var is bool
 	if err := tx.QueryRow(ctx, used, args...).Scan(&is); err != nil {
@@ -243,7 +253,14 @@ func (r *retirement) step(ctx context.Context, tx pgx.Tx) (done bool, err error)
 	if err != nil {
 		return false, err
 	}
-	return true, audit(ctx, tx, r.by, "domains.remove", host, []byte(`{}`))
+	if _, err := tx.Exec(ctx, `DELETE FROM domain_proof WHERE domain_id = $1`, r.domain); err != nil {
+		return false, err
+	}
+	whose := r.of
+	if whose == 0 {
+		whose = r.by.Workspace
+	}
+	return true, auditBoth(ctx, tx, r.by, whose, "domains.remove", d.Host, map[string]any{})
 }
 
 // sweep deletes the links among the next codes, the gone ones counted: looking for those

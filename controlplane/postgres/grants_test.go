@@ -34,6 +34,7 @@ click_workspace_hour: backup=r ingest=rawd operator=rawd tenant=rwd
 cluster: backup=r ingest=r operator=rawd reaper=r stream=r tenant=r
 control_node: backup=r operator=rawd
 domain: backup=r ingest=r operator=rawd reaper=r search=rw stream=r tenant=raw
+domain_proof: backup=r operator=rawd tenant=rawd
 edge_order: backup=r operator=rawd
 idempotency: backup=r operator=rawd tenant=ra
 key_burn: backup=r operator=rawd
@@ -169,6 +170,7 @@ func TestWithoutWorkspacesATenantSeesNothingInAnyTable(t *testing.T) {
 	for _, sql := range []string{
 		`UPDATE link SET tags = '{red}'`,
 		`INSERT INTO domain (workspace_id, host) VALUES (1, 'own.example'), (NULL, 'shared.example')`,
+		`INSERT INTO domain_proof (domain_id, workspace_id, host) SELECT id, 1, host FROM domain WHERE workspace_id = 1`,
 		`INSERT INTO app_user (home_id, email, name) VALUES (1, 'a@example.com', 'A')`,
 		`INSERT INTO membership (workspace_id, user_id, role) SELECT 1, id, 'admin' FROM app_user`,
 		`INSERT INTO user_session (user_id, hash, expires_at) SELECT id, sha256('s'), now() FROM app_user`,

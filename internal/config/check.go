@@ -44,6 +44,7 @@ func (c *Control) Check() error {
 		together("control.tls_cert_file", c.TLSCertFile, "control.tls_key_file", c.TLSKeyFile),
 		c.checkClientCA(),
 		hosts("control.own_hosts", c.OwnHosts),
+		addresses("control.dns_resolvers", c.DNSResolvers),
 		prefixed("control.trusted_proxies", networks),
 		between("control.code_length", c.CodeLength, 5, 10),
 		between("control.prefix_length", c.PrefixLength, 1, 3),

@@ -32,6 +32,7 @@ type route struct {
 	public   bool
 	scopes   []controlplane.Scope // any of which it needs; none: any credential will do
 	operator bool                 // only actors of the default workspace may
+	everyone bool                 // its answer to operators shows what all workspaces have
 
 	// who says more exactly who may; nil: all who have a scope.
 	who     func(c *credential) bool
@@ -133,15 +134,8 @@ func edgeOrderRoute(what string) route {
 
 const newRoot = `{"root_url": "https://example.org/"}`
 
-// domainRoute is a change of a domain under one of its two addresses.
-func domainRoute(prefix string) route {
-	at := func(ws waypost.WorkspaceID) request {
-		return request{path: fmt.Sprintf("%s/%d", prefix, domainOf(ws)), body: newRoot}
-	}
-	return route{
-		scopes: []controlplane.Scope{admin}, own: func(_ *world, c *credential) request { return at(c.ws) },
-		foreign: func(*world) []request { return []request{at(victim)} },
-	}
+func newRootOf(ws waypost.WorkspaceID) request {
+	return request{path: fmt.Sprintf("/api/v1/domains/%d", domainOf(ws)), body: newRoot}
 }
 
 // routes has one row for every operation of the document.
@@ -200,10 +194,16 @@ var routes = map[string]route{
 		own: func(w *world, _ *credential) request {
 			return request{body: fmt.Sprintf(`{"host": "%s.example.net"}`, w.fresh())}
 		},
-		foreign: func(*world) []request { return []request{{body: `{"host": "WS30.example"}`}} },
-		status:  http.StatusConflict,
 	},
-	"PATCH /api/v1/domains/{id}": domainRoute("/api/v1/domains"),
+	"POST /api/v1/domains/{id}/verify": {
+		scopes:  []controlplane.Scope{admin},
+		own:     func(w *world, c *credential) request { return w.pendingDomain(c, "/api/v1/domains/%d/verify") },
+		foreign: asks(fmt.Sprintf("/api/v1/domains/%d/verify", domainOf(victim))),
+	},
+	"PATCH /api/v1/domains/{id}": {
+		scopes: []controlplane.Scope{admin}, own: func(_ *world, c *credential) request { return newRootOf(c.ws) },
+		foreign: func(*world) []request { return []request{newRootOf(victim)} },
+	},
 	"DELETE /api/v1/domains/{id}": {
 		scopes: []controlplane.Scope{admin},
 		own: func(w *world, c *credential) request {
@@ -282,11 +282,16 @@ var routes = map[string]route{
 	},
 	"GET /api/v1/kgs/stats": {scopes: []controlplane.Scope{read}, own: plain},
 
-	"GET /api/admin/domains":        {scopes: []controlplane.Scope{admin}, own: plain},
-	"PATCH /api/admin/domains/{id}": domainRoute("/api/admin/domains"),
-	"GET /api/admin/audit":          {scopes: []controlplane.Scope{admin}, own: plain},
+	"GET /api/admin/audit": {scopes: []controlplane.Scope{admin}, own: plain},
 
 	// What follows is for operators, who may name any workspace.
+	"GET /api/admin/domains": {scopes: []controlplane.Scope{admin}, operator: true, everyone: true, own: plain},
+	"POST /api/admin/domains/{id}/approve": {scopes: []controlplane.Scope{admin}, operator: true, own: func(w *world, c *credential) request {
+		return w.pendingDomain(c, "/api/admin/domains/%d/approve")
+	}},
+	"DELETE /api/admin/domains/{id}": {scopes: []controlplane.Scope{admin}, operator: true, own: func(w *world, c *credential) request {
+		return w.pendingDomain(c, "/api/admin/domains/%d")
+	}},
 	"GET /api/admin/cleanup/stats": {scopes: []controlplane.Scope{admin}, operator: true, own: plain},
 	"GET /api/admin/edges":         {scopes: []controlplane.Scope{admin}, operator: true, own: plain},
 	"DELETE /api/admin/edges/{node}": {scopes: []controlplane.Scope{admin}, operator: true, own: func(w *world, _ *credential) request {

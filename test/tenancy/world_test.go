@@ -20,6 +20,7 @@ import (
 	"waypost/controlplane"
 	"waypost/controlplane/httpapi"
 	"waypost/controlplane/postgres"
+	"waypost/internal/dnstest"
 	"waypost/keyrange"
 )
 
@@ -44,6 +45,7 @@ type world struct {
 	db      *postgres.DB
 	hand    *pgx.Conn
 	service *controlplane.Services
+	dns     *dnstest.Server
 	url     string
 	links   int
 	users   int
@@ -71,9 +73,9 @@ func newWorld(t *testing.T) *world {
 		Store: db, Coder: keyrange.NewCoder(space, [32]byte{}), Region: "eu", Node: "test/1", Size: 1000, Patience: time.Minute,
 	})
 	require.NoError(t, db.Beat(t.Context(), "test/1", "eu", nil))
-	w := &world{t: t, db: db}
+	w := &world{t: t, db: db, dns: dnstest.Start(t)}
 	w.service = controlplane.New(controlplane.Config{
-		Stores: db.Stores(), Minter: minter, Region: "eu", Patience: time.Minute,
+		Stores: db.Stores(), Minter: minter, Region: "eu", Patience: time.Minute, Resolver: w.dns.Resolver(),
 	})
 	t.Cleanup(func() { require.NoError(t, w.service.Close(context.Background())) })
 	fleet := controlplane.NewFleet(controlplane.FleetConfig{Head: db})
@@ -104,6 +106,7 @@ func (w *world) people() {
 	w.exec(`ALTER TABLE domain ALTER COLUMN id RESTART WITH 1000`)
 	for _, ws := range []waypost.WorkspaceID{own, other, victim} {
 		w.exec(`INSERT INTO domain (id, workspace_id, host) VALUES ($1, $2, $3)`, domainOf(ws), ws, hostOf(ws))
+		w.exec(`INSERT INTO domain_proof (domain_id, workspace_id, host, proved_at) VALUES ($1, $2, $3, now())`, domainOf(ws), ws, hostOf(ws))
 	}
 	by := controlplane.Actor{Workspace: victim, Name: marker, KeyID: 1, Scopes: []controlplane.Scope{admin}}
 	once := true
@@ -181,6 +184,18 @@ func (w *world) number(sql string, args ...any) (n int64) {
 	w.t.Helper()
 	require.NoError(w.t, w.hand.QueryRow(w.t.Context(), sql, args...).Scan(&n), sql)
 	return n
+}
+
+// pendingDomain makes a domain that DNS proves, and the request to a path with its id.
+func (w *world) pendingDomain(c *credential, format string) request {
+	w.t.Helper()
+	host := w.fresh() + ".example.net"
+	id := w.number(`INSERT INTO domain (workspace_id, host) VALUES ($1, $2) RETURNING id`, c.ws, "pending-"+host)
+	w.exec(`INSERT INTO domain_proof (domain_id, workspace_id, host) VALUES ($1, $2, $3)`, id, c.ws, host)
+	var proof string
+	require.NoError(w.t, w.hand.QueryRow(w.t.Context(), `SELECT proof FROM workspace WHERE id = $1`, c.ws).Scan(&proof))
+	w.dns.SetTexts(controlplane.ProofName(host), proof)
+	return request{path: fmt.Sprintf(format, id)}
 }
 
 // link makes a link of a workspace.
