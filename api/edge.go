@@ -16,7 +16,7 @@ type EdgeState struct {
 	Version   string `json:"version" doc:"Version of the software."`
 	Addr      string `json:"addr" doc:"HOST:PORT of the redirects; may be empty."`
 	AdminAddr string `json:"admin_addr" doc:"HOST:PORT of the admin listener; may be empty."`
-	Replica   string `json:"replica" enum:"following,waiting,restoring,repairing,held,degraded," doc:"State of the replica. following: it follows the changelog. waiting: it waits for a source, or for its turn to take a snapshot. restoring: a snapshot fills it. repairing: slots are replaced. held: it holds back a change until an operator accepts it. degraded: it takes no changes, because its disk has failed or is almost full. The edge serves in every state. Empty when unknown."`
+	Replica   string `json:"replica" enum:"following,waiting,verifying,restoring,repairing,held,degraded," doc:"State of the replica. following: it follows the changelog. waiting: it waits for a source, or for its turn to take a snapshot. verifying: after a start, until all records have been added up and compared with the digest; there is no position meanwhile. restoring: a snapshot fills it. repairing: slots are replaced. held: it holds back a change until an operator accepts it. degraded: it takes no changes, because its disk has failed or is almost full, or because records are damaged. The edge serves in every state. Empty when unknown."`
 	Held      string `json:"held" doc:"The change that is held until it is accepted: mass-delete, empty-snapshot or record. Empty for none."`
 	HeldWhy   string `json:"held_why" doc:"The reason in words; may be empty."`
 	DiskLow   bool   `json:"disk_low" doc:"Changes of links wait until the edge's disk has room: see edge.min_free_disk. Redirects and clicks continue."`

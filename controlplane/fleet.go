@@ -100,10 +100,11 @@ type ReplicaState string
 const (
 	ReplicaFollowing ReplicaState = "following"
 	ReplicaWaiting   ReplicaState = "waiting"   // for a source, or for its turn with it
+	ReplicaVerifying ReplicaState = "verifying" // after a start, its records are added up
 	ReplicaRestoring ReplicaState = "restoring" // a snapshot is taken
 	ReplicaRepairing ReplicaState = "repairing" // slots are replaced
 	ReplicaHeld      ReplicaState = "held"      // it refuses a change until an operator accepts it
-	ReplicaDegraded  ReplicaState = "degraded"  // it takes no changes: its disk has failed, or is almost full
+	ReplicaDegraded  ReplicaState = "degraded"  // it takes no changes: its disk has failed or is almost full, or records are damaged
 )
 
 // FleetHint is the state of an edge by gossip.

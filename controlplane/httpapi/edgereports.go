@@ -192,7 +192,7 @@ func faultOfReport(b *api.EdgeReport) string {
 	case !plausible(b.LastAppliedAt), !plausible(b.StartedAt), !plausible(b.ClicksUntil):
 		return "last_applied_at, started_at and clicks_until must be between 1970 and 9999, or left out"
 	case !slices.Contains(replicaStates, controlplane.ReplicaState(b.Replica)):
-		return "replica must be following, waiting, restoring, repairing, held or degraded, or left out"
+		return "replica must be following, waiting, verifying, restoring, repairing, held or degraded, or left out"
 	case len(b.Held) > maxReportVersion || !printable(b.Held) ||
 		len(b.HeldWhy) > maxHeldWhy || !printable(strings.ReplaceAll(b.HeldWhy, " ", "")):
 		return "held must be at most 64 printable characters, and held_why 512"
@@ -206,8 +206,8 @@ func faultOfReport(b *api.EdgeReport) string {
 
 // replicaStates lists the states that an edge may report.
 var replicaStates = []controlplane.ReplicaState{
-	"", controlplane.ReplicaFollowing, controlplane.ReplicaWaiting, controlplane.ReplicaRestoring, controlplane.ReplicaRepairing,
-	controlplane.ReplicaHeld, controlplane.ReplicaDegraded,
+	"", controlplane.ReplicaFollowing, controlplane.ReplicaWaiting, controlplane.ReplicaVerifying, controlplane.ReplicaRestoring,
+	controlplane.ReplicaRepairing, controlplane.ReplicaHeld, controlplane.ReplicaDegraded,
 }
 
 // outcomeOf accepts only outcomes that can be shown to an operator as they are.

@@ -112,12 +112,36 @@ func (h *handle) Position() waypost.Position {
 	return waypost.Position{}
 }
 
-// reported returns the position that others see: none during a repair.
+// reported returns the position that others see: none during a repair, and none of a
+// replica that is not verified.
 func (h *handle) reported() waypost.Position {
-	if h.Repairing() {
+	if h.Repairing() || !h.verified() {
 		return waypost.Position{}
 	}
 	return h.Position()
+}
+
+// verified reports whether the replica's records are those of its position.
+func (h *handle) verified() bool {
+	db := h.current()
+	return db != nil && db.Verified()
+}
+
+// verifying reports whether the replica's records are still to be added up.
+func (h *handle) verifying() bool {
+	db := h.current()
+	return db != nil && db.Verifying()
+}
+
+// damaged reports whether records of the replica that answers are known to be wrong or
+// missing.
+func (h *handle) damaged() bool {
+	db := h.serving()
+	if db == nil {
+		return false
+	}
+	_, holds := db.Cluster()
+	return holds && !db.Verified() && !db.Verifying() && !db.Repairing()
 }
 
 // Synced returns the position that survives a crash.

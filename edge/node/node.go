@@ -197,7 +197,7 @@ func (e *edge) services() []services.Stage {
 				return e.identity.run(ctx, e.store.node, e.clicks.names, e.serves)
 			}},
 			job("choice of a peer", func(ctx context.Context) { e.peers.chooser.Run(ctx, e.following) }),
-			job("age of the replica", func(ctx context.Context) { e.freshness.watch(ctx, e.following.Status) }),
+			job("age of the replica", func(ctx context.Context) { e.freshness.watch(ctx, e.followed) }),
 			job("verifications", func(ctx context.Context) { e.orders.run(ctx, e.orders.verifications, e.orders.verify) }),
 			job("acceptances", func(ctx context.Context) { e.orders.run(ctx, e.orders.acceptances, e.orders.accept) }),
 			job("places", e.clicks.watchPlaces),
@@ -289,7 +289,7 @@ func (e *edge) serverConfig() server.Config {
 	c := e.cfg.Server
 	c.Links, c.Clicks, c.Sealer = e.store, e.clicks, audience.NewSealer(e.store)
 	c.Version, c.Region, c.Node = e.cfg.Version, e.cfg.Region, e.store.node
-	c.Staleness, c.Logger, c.Metrics = e.freshness.age, e.log, e.registry
+	c.Staleness, c.Logger, c.Metrics = e.staleness, e.log, e.registry
 	return c
 }
 

@@ -10,18 +10,19 @@ import (
 
 	"waypost/edge/replica"
 	"waypost/edge/report"
+	"waypost/replication"
 )
 
 // readiness is the answer of /readyz.
 type readiness struct {
-	Status       string    `json:"status"` // "ready" with a replica, however old; "unready" without; "stopping"
+	Status       string    `json:"status"` // see statusOf
 	Node         string    `json:"node"`
 	Region       string    `json:"region"`
 	Version      string    `json:"version"`
 	Position     string    `json:"position,omitempty"`
 	Sequence     uint64    `json:"sequence"`
 	HeadSequence uint64    `json:"head_sequence"` // as last heard
-	Lag          *uint64   `json:"lag"`           // transactions; null when unknown, and instead of 0 beyond maxAge
+	Lag          *uint64   `json:"lag"`           // transactions; null when unknown, while verifying, and instead of 0 beyond maxAge
 	Connected    bool      `json:"connected"`
 	Source       string    `json:"source"`               // base URL that is followed
 	Via          []string  `json:"via,omitempty"`        // nodes that pass the changes on; left out: none
@@ -63,7 +64,7 @@ func (e *edge) ready(context.Context) (any, bool) {
 		detail.OriginTime = time.UnixMilli(st.Head.At).UTC()
 	}
 	if serves {
-		detail.Status = "ready"
+		detail.Status = e.statusOf()
 	}
 	if !e.store.reported().IsZero() {
 		detail.Position = at.String()
@@ -71,7 +72,7 @@ func (e *edge) ready(context.Context) (any, bool) {
 	if digest, still := e.store.digest(at); still {
 		detail.Digest = fmt.Sprintf("%016x", digest)
 	}
-	if lag, known := st.Lag(); known && (lag > 0 || detail.AgeSeconds <= maxAge.Seconds()) {
+	if lag, known := st.Lag(); known && e.store.verified() && (lag > 0 || detail.AgeSeconds <= maxAge.Seconds()) {
 		detail.Lag = &lag
 	}
 	if err := e.store.degraded(); err != nil {
@@ -92,6 +93,39 @@ func (e *edge) ready(context.Context) (any, bool) {
 	return detail, serves
 }
 
+// statusOf describes a replica that serves: "ready", however old it is; "verifying" after
+// a start, until its records have been added up; "stale" while they are known to be wrong
+// or missing, and no repair has begun. "unready" is an edge without a replica.
+func (e *edge) statusOf() string {
+	switch {
+	case e.store.verifying():
+		return "verifying"
+	case e.store.damaged():
+		return "stale"
+	}
+	return "ready"
+}
+
+// followed returns the status of the follower. It knows nothing of the head while the
+// replica is not verified.
+func (e *edge) followed() replication.Status {
+	st := e.following.Status()
+	if !e.store.verified() {
+		st.HeardAt = time.Time{}
+	}
+	return st
+}
+
+// staleness returns the replica's age for visitors. A damaged replica is older than any
+// limit, because it may hold any state of a link.
+func (e *edge) staleness() time.Duration {
+	age := e.freshness.age()
+	if e.store.damaged() {
+		age = max(age, e.cfg.Server.MaxStaleness+time.Second)
+	}
+	return age
+}
+
 // replicaState returns the replica's state for the fleet view.
 func (e *edge) replicaState() report.Replica {
 	st := e.following.Status()
@@ -106,6 +140,8 @@ func (e *edge) replicaState() report.Replica {
 		r.State = "repairing"
 	case st.Restoring:
 		r.State = "restoring"
+	case e.store.verifying():
+		r.State = "verifying"
 	case degraded != nil:
 		r.State = "degraded"
 	case !st.Connected:

@@ -41,6 +41,7 @@ func (db *DB) Detach(ctx context.Context) error {
 	answering := &store{name: old.name, health: newHealth(old.health.log)}
 	answering.guarded.loaded = true
 	answering.drained = make(chan struct{}, 1)
+	answering.verified.Store(old.verified.Load())
 	answering.applied.Store(old.applied.Load())
 	answering.synced.Store(old.synced.Load())
 	answering.share(&old.notes)
@@ -171,6 +172,7 @@ func (db *DB) Freeze(dir string) (_ *DB, err error) {
 		frozen.storage.cache.Unref()
 		return nil, err
 	}
+	copied.verified.Store(st.verified.Load())
 	frozen.live.Store(copied)
 	if *copied.applied.Load() != *st.applied.Load() {
 		return nil, errors.Join(errors.New("the copy differs from the store"), frozen.Close())

@@ -31,6 +31,11 @@ func (db *DB) LiveStore() string { return db.live.Load().name }
 // Flush writes the memtables into tables.
 func (db *DB) Flush() error { return db.live.Load().pdb.Flush() }
 
+// Compact writes everything into tables of the last level.
+func (db *DB) Compact(ctx context.Context) error {
+	return db.live.Load().pdb.Compact(ctx, []byte{0}, []byte{0xff}, false)
+}
+
 // Overwrite writes raw bytes under a link's key, as a failing disk might.
 func (db *DB) Overwrite(code string, raw []byte) error {
 	return db.live.Load().pdb.Set(LinkKey(code), raw, nil)

@@ -18,7 +18,7 @@ type health struct {
 	log     *slog.Logger
 	mu      sync.Mutex // held while the first lasting failure is set
 	lasting atomic.Pointer[failure]
-	rotten  atomic.Pointer[failure] // a damaged record in intact files
+	rotten  atomic.Pointer[failure] // damaged or missing records in intact files
 	passing atomic.Pointer[failure]
 	broken  chan struct{} // closed at the first lasting failure
 	noise   limiter
@@ -51,10 +51,16 @@ func (h *health) failed() *failure {
 	return h.rotten.Load()
 }
 
-// rot records a damaged record in intact files.
+// damaged reports whether bytes on disk are damaged, or records missing.
+func (h *health) damaged() bool {
+	f := h.lasting.Load()
+	return f != nil && f.corrupt || h.rotten.Load() != nil
+}
+
+// rot records damaged or missing records in intact files.
 func (h *health) rot(err error) {
 	if h.rotten.CompareAndSwap(nil, &failure{err: err, corrupt: true}) {
-		h.log.Error("a record of the replica is damaged: wait for a repair, and serve the others", "error", err)
+		h.log.Error("the replica is damaged: wait for a repair, and serve meanwhile", "error", err)
 	}
 }
 

@@ -18,6 +18,7 @@ type metrics struct {
 	verified    prometheus.Counter
 	rounds      prometheus.Counter
 	rotten      prometheus.Counter
+	torn        prometheus.Counter
 	repaired    prometheus.Counter
 	undone      prometheus.Counter
 	flushes     prometheus.Counter
@@ -65,6 +66,14 @@ func newMetrics(db *DB) *metrics {
 		return 0
 	}))
 	m.all = append(m.all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "waypost_replica_verifying", Help: "1 after a start, until all records were added up and compared with the digest; the replica serves.",
+	}, func() float64 {
+		if db.Verifying() {
+			return 1
+		}
+		return 0
+	}))
+	m.all = append(m.all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "waypost_replica_disk_low", Help: "1 while changes wait, because the disk is almost full.",
 	}, func() float64 {
 		if db.disk.low() != nil {
@@ -81,7 +90,8 @@ func newMetrics(db *DB) *metrics {
 	m.records = counter("applied_records_total", "Records applied, by batches and by restores.")
 	m.verified = counter("verified_slots_total", "Slots whose records on disk were compared with their checksums and sums.")
 	m.rounds = counter("verified_rounds_total", "Rounds of all slots that were compared with the digest.")
-	m.rotten = counter("verify_failures_total", "Slots or rounds with damaged records on disk; a repair follows.")
+	m.rotten = counter("verify_failures_total", "Slots, rounds or starts with damaged or missing records on disk; a repair follows.")
+	m.torn = counter("torn_manifests_total", "Stores opened whose list of tables ended in a damaged record, so that their newest changes may be missing.")
 	m.repaired = counter("repaired_slots_total", "Slots replaced because they differed from the source's.")
 	m.undone = counter("undone_deletions_total", "Deleted links that came back in a repair, because PostgreSQL had been restored to before their deletion.")
 	m.flushes = counter("flushes_total", "Flushes of changes from memory into tables on disk.")

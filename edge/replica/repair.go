@@ -127,7 +127,7 @@ func (r *repair) write(ctx context.Context, put func(*writer) error) error {
 	if err := r.db.disk.low(); err != nil {
 		return fmt.Errorf("repair: %w", err)
 	}
-	r.st.guarded.scrub = nil // the sums found so far are of no more use
+	r.st.guarded.scrub, r.st.guarded.check = nil, nil // the sums found so far are of no more use
 	r.st.guarded.comparing.end(errCompared)
 	w := newWriter(r.st)
 	w.next, w.repair = r.next, r
@@ -348,6 +348,7 @@ func (r *repair) Commit(ctx context.Context, digest uint64) error {
 	}
 	db.cfg.Points.Hit("end repair: committed")
 	r.st.health.rotten.Store(nil)
+	r.st.verified.Store(true) // Sums has read all records
 	r.ended, db.mu.repairing = true, nil
 	db.recovered(&db.repairs)
 	db.metrics.undone.Add(float64(r.undone.n))

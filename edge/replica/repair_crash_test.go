@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/stretchr/testify/require"
@@ -72,7 +73,8 @@ func TestRepair_BeginsAgainAfterACrash(t *testing.T) {
 			db, err := replica.Open(config(image))
 			require.NoError(t, err, "crash %d", i)
 			if last := i == len(images)-1; last {
-				require.Equal(t, head.Position, db.Synced())
+				require.Equal(t, head.Position, db.Position())
+				require.Eventually(t, func() bool { return db.Synced() == head.Position }, 60*time.Second, time.Millisecond)
 			} else {
 				require.True(t, db.Repairing(), "crash %d", i)
 				require.True(t, db.Synced().IsZero())

@@ -105,7 +105,7 @@ func newDB(cfg Config, cache *pebble.Cache) *DB {
 	db.storage = storage{cfg: c, metrics: m, cache: cache, memTableSize: 16 << 20, errorPause: 100 * time.Millisecond}
 	db.serving = serving{cfg: c, metrics: m, storage: &db.storage, promotions: newPromotions(), wakeFill: db.filler.wake}
 	db.source = source{serving: &db.serving}
-	db.filler = filler{cfg: c, serving: &db.serving, cache: cache, unfilled: make(chan struct{}, 1)}
+	db.filler = filler{cfg: c, metrics: m, serving: &db.serving, cache: cache, unfilled: make(chan struct{}, 1)}
 	db.syncer = syncer{cfg: c, serving: &db.serving, dirty: make(chan struct{}, 1)}
 	db.scrubber = scrubber{cfg: c, metrics: m, serving: &db.serving}
 	return db

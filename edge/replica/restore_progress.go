@@ -137,6 +137,9 @@ func (r *restore) resume() (bool, error) {
 // reopen opens the store that was made of the tables, if it was completed.
 func (r *restore) reopen() error {
 	st, err := r.db.openExisting(storeName(r.number))
+	if err == nil && st.torn { // its digest says nothing about its records
+		err = errors.Join(errManifest, st.closePebble())
+	}
 	if err != nil {
 		if !unreadable(err) {
 			return err

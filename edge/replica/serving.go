@@ -193,10 +193,10 @@ func (s *serving) Position() waypost.Position {
 	return waypost.Position{}
 }
 
-// Synced returns the position that a crash cannot take back; zero when nothing is held,
-// or a repair is under way.
+// Synced returns the position that a crash cannot take back; zero when nothing is held, a
+// repair is under way, or the records are not verified.
 func (s *serving) Synced() waypost.Position {
-	if st := s.live.Load(); st != nil && !st.applied.Load().repairing {
+	if st := s.live.Load(); st != nil && st.sound() && !st.applied.Load().repairing {
 		return *st.synced.Load()
 	}
 	return waypost.Position{}
@@ -214,6 +214,20 @@ func (s *serving) Digest() uint64 {
 func (s *serving) Repairing() bool {
 	st := s.live.Load()
 	return st != nil && st.applied.Load().repairing
+}
+
+// Verified reports whether the records are those of the position: since the store was
+// opened they were added up and gave the digest, and no damage was found. It is false
+// when nothing is held.
+func (s *serving) Verified() bool {
+	st := s.live.Load()
+	return st != nil && st.sound()
+}
+
+// Verifying reports whether the records are still to be added up.
+func (s *serving) Verifying() bool {
+	st := s.live.Load()
+	return st != nil && st.unverified()
 }
 
 // Detached reports whether the replica has released its directory.

@@ -42,6 +42,16 @@ func slotOf(key []byte) uint16 { return binary.BigEndian.Uint16(key[1:]) }
 // readRecord reads the record that is kept as value under a key of a slot into buf, and
 // compares it with its checksum and its place.
 func readRecord(buf, key, value []byte, slot uint16, r *waypost.Record) ([]byte, error) {
+	buf, err := judgeRecord(buf, key, value, slot, r)
+	if errors.Is(err, replication.ErrContent) {
+		err = nil
+	}
+	return buf, err
+}
+
+// judgeRecord is readRecord, and returns replication.ErrContent for an intact record that
+// must not be served.
+func judgeRecord(buf, key, value []byte, slot uint16, r *waypost.Record) ([]byte, error) {
 	buf, err := appendRecord(buf[:0], key, value)
 	if err == nil {
 		err = replication.DecodeRecord(buf, r)
@@ -53,7 +63,7 @@ func readRecord(buf, key, value []byte, slot uint16, r *waypost.Record) ([]byte,
 	if r.Kind != kind || r.Domain != domain || !bytes.Equal(r.Name, name) || waypost.Slot(kind, domain, name) != slot {
 		return buf, errMisplaced
 	}
-	return buf, nil
+	return buf, err
 }
 
 // addUp adds up the records of the slots first to last into sums, one for each.

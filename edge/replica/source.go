@@ -142,6 +142,10 @@ func (o *source) open() (v view, err error) {
 	if err != nil {
 		return v, err
 	}
+	if !st.verified.Load() {
+		st.unpin(0)
+		return v, fmt.Errorf("%w: its records are not verified yet", replication.ErrNoSource)
+	}
 	v = view{Snapshot: st.pdb.NewSnapshot(), st: st}
 	v.state, err = readState(v.Snapshot)
 	if err == nil && v.state.repairing {

@@ -26,19 +26,27 @@ type store struct {
 	health       *health
 	memTableSize int // bytes
 	points       *failpoint.Points
+	torn         bool // the MANIFEST was damaged
 
 	// Loaded by readers at any time, and replaced by the writer.
-	applied atomic.Pointer[state]
-	synced  atomic.Pointer[waypost.Position] // survives a crash
-	table   atomic.Pointer[lookup.Table]     // nil: there is none
-	lastAt  atomic.Int64                     // commit time of the last transaction, by the origin's clock; 0: unknown
-	notes                                    // domains and salts
-	pins                                     // counts the readers
+	applied  atomic.Pointer[state]
+	synced   atomic.Pointer[waypost.Position] // survives a crash
+	table    atomic.Pointer[lookup.Table]     // nil: there is none
+	verified atomic.Bool                      // since the store was opened, the records have added up to the digest
+	lastAt   atomic.Int64                     // commit time of the last transaction, by the origin's clock; 0: unknown
+	notes                                     // domains and salts
+	pins                                      // counts the readers
 
 	// guarded belongs to the writer: serving.mu guards it in the live store, and the
 	// goroutine of a restore owns it in the store that it fills.
 	guarded struct {
-		loaded     bool // the lookup table was given everything
+		loaded bool       // the lookup table was given everything
+		check  *openCheck // nil: none is under way
+
+		// newest is Pebble's newest sequence number in the tables that the store was opened
+		// with, until a write has got a newer one.
+		newest pebble.SeqNum
+
 		log        logIndex
 		tally      tally // of deletions
 		sinceCheck int   // bytes written since the limits were checked
@@ -157,8 +165,14 @@ func (s *storage) openStore(name string, fresh bool) (_ *store, err error) {
 		return nil, fmt.Errorf("open store %s: %w", name, err)
 	}
 	st := &store{name: name, pdb: pdb, health: h, memTableSize: s.memTableSize, points: s.cfg.Points}
+	if !fresh {
+		if st.guarded.newest, err = newestInTables(pdb); err != nil {
+			return nil, errors.Join(fmt.Errorf("open store %s: %w", name, err), pdb.Close())
+		}
+	}
 	st.log, st.domains, st.byDay = log, map[waypost.DomainID]waypost.Domain{}, map[int32]*waypost.Salt{}
 	st.drained = make(chan struct{}, 1)
+	st.verified.Store(fresh)
 	if err := h.err(); err != nil { // diskGuard kept it from Pebble
 		return nil, errors.Join(fmt.Errorf("open store %s: %w", name, err), pdb.Close())
 	}
@@ -170,10 +184,16 @@ func (s *storage) openExisting(name string) (*store, error) {
 	if _, err := s.cfg.FS.Stat(s.path(name)); err != nil {
 		return nil, fmt.Errorf("open store %s: %w", name, err)
 	}
+	torn := checkManifest(s.cfg.FS, s.path(name))
+	if errors.Is(torn, errManifest) { // Pebble reports all other errors
+		s.metrics.torn.Inc()
+		s.cfg.Logger.Error("the replica may have lost its newest changes: it is verified before it is believed", "store", name, "error", torn)
+	}
 	st, err := s.openStore(name, false)
 	if err != nil {
 		return nil, err
 	}
+	st.torn = errors.Is(torn, errManifest)
 	err = st.load()
 	if err == nil {
 		err = st.loadLog(s.readOnly)
@@ -237,6 +257,9 @@ func (st *store) commit(ctx context.Context, b *pebble.Batch, next *state, sync 
 		err = st.pdb.Apply(b, pebble.NoSync)
 	}
 	if err != nil {
+		return fmt.Errorf("commit: %w", err)
+	}
+	if err := st.judgeNumber(b); err != nil {
 		return fmt.Errorf("commit: %w", err)
 	}
 	st.points.Hit("commit batch: written")

@@ -21,6 +21,7 @@ import (
 // neither writes, the table says of each link what Pebble says, or nothing.
 type filler struct {
 	cfg      *Config
+	metrics  *metrics
 	serving  *serving
 	cache    *pebble.Cache  // of Pebble's blocks
 	budget   *lookup.Budget // nil: there is no lookup table
@@ -44,33 +45,41 @@ func (f *filler) newTable(leave int64) *lookup.Table {
 	return t
 }
 
-// putStored passes a link's record as Pebble holds it to one of the table's methods. A
-// record that must not be served, or cannot be read, becomes a mark, on which readers ask
-// Pebble, which has the error.
-func putStored[T any](value []byte, key linkName, err error, buf *[]byte, method func(*waypost.Record, []byte) T) T {
-	var r waypost.Record
-	if err == nil {
-		*buf, err = replication.Expand((*buf)[:0], value, waypost.KindLink, key.domain, key.name)
+// storedRecord is a record as Pebble holds it.
+type storedRecord struct {
+	record waypost.Record
+	raw    []byte // good until the next one is read
+	err    error  // replication.ErrContent: the record is intact, and must not be served
+}
+
+// read reads the record that is kept as value under a key.
+func (s *storedRecord) read(key, value []byte, err error) {
+	if s.err = err; err == nil {
+		s.raw, s.err = judgeRecord(s.raw, key, value, slotOf(key), &s.record)
 	}
-	if err == nil {
-		if err = replication.DecodeRecord(*buf, &r); err == nil && !key.is(&r) {
-			err = errMisplaced
-		}
+}
+
+// damaged returns the error of a record that is not intact.
+func (s *storedRecord) damaged() error {
+	if errors.Is(s.err, replication.ErrContent) {
+		return nil
 	}
-	if err != nil {
-		return method(&waypost.Record{Domain: key.domain, Name: key.name}, nil) // of no kind that the table knows
+	return s.err
+}
+
+// put passes a link to one of the table's methods. A link that must not be served, or
+// cannot be read, becomes a mark, on which readers ask Pebble, which has the error.
+func put[T any](s *storedRecord, link linkName, method func(*waypost.Record, []byte) T) T {
+	if s.err != nil {
+		return method(&waypost.Record{Domain: link.domain, Name: link.name}, nil) // of no kind that the table knows
 	}
-	return method(&r, replication.Extensions(*buf))
+	return method(&s.record, replication.Extensions(s.raw))
 }
 
 // linkName is the part of a link's record that its key in Pebble holds.
 type linkName struct {
 	domain waypost.DomainID
 	name   []byte
-}
-
-func (k linkName) is(r *waypost.Record) bool {
-	return r.Kind == waypost.KindLink && r.Domain == k.domain && bytes.Equal(r.Name, k.name)
 }
 
 // parseLinkKey reads the key of a link's record, and returns false for all other keys.
@@ -102,13 +111,22 @@ func (f *filler) fillLoop(ctx context.Context) {
 	}
 }
 
-// fill loads the live store into its table or, when that is too much, makes a filter of
-// all keys.
+// fill fills the table of the live store, and verifies the store if it was opened: both
+// read all records, and do so once.
 func (f *filler) fill(ctx context.Context) error {
 	defer func() {
 		f.sizeCache()
 		trimMemory()
 	}()
+	if err := f.fillTable(ctx); err != nil {
+		return err
+	}
+	return f.verify(ctx)
+}
+
+// fillTable loads the live store into its table or, when that is too much, makes a filter
+// of all keys.
+func (f *filler) fillTable(ctx context.Context) error {
 	mu, live := &f.serving.mu, &f.serving.live
 	mu.Lock()
 	st, t := f.fillable()
@@ -125,11 +143,10 @@ func (f *filler) fill(ctx context.Context) error {
 
 	if loading {
 		f.sizeCache() // before it is filled with blocks that are read once
-		var buf []byte
-		done, err := f.walk(ctx, st, func(it *pebble.Iterator, key linkName) bool {
-			value, err := it.ValueAndErr()
-			return putStored(value, key, err, &buf, t.Load)
-		}, func() { st.guarded.loaded = true; t.Finish() })
+		done, err := f.walk(ctx, st, storeVisit{
+			link:  func(link linkName, s *storedRecord) bool { return put(s, link, t.Load) },
+			atEnd: func() { st.guarded.loaded = true; t.Finish() },
+		})
 		if !done || err != nil {
 			return err
 		}
@@ -155,10 +172,10 @@ func (f *filler) fill(ctx context.Context) error {
 			}
 		}
 	}
-	_, err := f.walk(ctx, st, func(_ *pebble.Iterator, key linkName) bool {
-		t.Note(key.domain, key.name)
-		return true
-	}, t.FilterReady)
+	_, err := f.walk(ctx, st, storeVisit{
+		name:  func(link linkName) { t.Note(link.domain, link.name) },
+		atEnd: t.FilterReady,
+	})
 	f.cfg.Logger.Warn("the lookup table holds a part of the links: the others are read from disk",
 		"links", t.Stats().Entries, "of", records, "bytes", t.Stats().Bytes)
 	return err
@@ -169,7 +186,7 @@ func (f *filler) fill(ctx context.Context) error {
 func (f *filler) fillable() (*store, *lookup.Table) {
 	s := f.serving
 	st := s.live.Load()
-	if st == nil || s.closed.Load() || s.mu.detached || f.budget == nil || s.retiring.Load() > 0 {
+	if st == nil || !f.usable(st) || f.budget == nil || s.retiring.Load() > 0 {
 		return nil, nil // when a store has been retired, the filler is woken again
 	}
 	t := st.table.Load()
@@ -186,67 +203,127 @@ func (f *filler) fillable() (*store, *lookup.Table) {
 	return st, t
 }
 
+// usable reports whether a live store can be read. The caller holds serving.mu.
+func (f *filler) usable(st *store) bool {
+	return st.pdb != nil && !f.serving.closed.Load() && !f.serving.mu.detached
+}
+
 const (
 	walkRecords = 1024
 	walkTime    = time.Millisecond
 )
 
-// walk visits all links of the live store. It holds serving.mu for a few links at a time,
-// so that visit sees what Pebble holds at that moment, and changes wait for a few links
-// only. It ends when visit returns false, or all were visited; then it calls atEnd under
-// the lock. It returns false when the store is not the live one any more.
-func (f *filler) walk(ctx context.Context, st *store, visit func(*pebble.Iterator, linkName) bool, atEnd func()) (bool, error) {
-	next := recordStart
-	s := f.serving
+// storeVisit says what a walk calls, under serving.mu. All fields may be nil.
+type storeVisit struct {
+	link  func(linkName, *storedRecord) bool // for each link; false ends the walk
+	name  func(linkName)                     // for each link, when link is nil
+	atEnd func()
+}
+
+// storeWalk visits the records of a store, some at a time. Its caller may write the
+// store.
+type storeWalk struct {
+	storeVisit
+	st    *store
+	next  []byte // key to continue from
+	found storedRecord
+	ended bool // all were visited, or link has ended the walk
+	whole bool // all were visited
+}
+
+// walk visits all links of the live store, and adds up its records if they are
+// unverified. It holds serving.mu for a few records at a time, so that it sees what
+// Pebble holds at that moment, and changes wait for a few records only. It returns false
+// when the store is not the live one any more.
+func (f *filler) walk(ctx context.Context, st *store, v storeVisit) (bool, error) {
+	w := storeWalk{storeVisit: v, st: st, next: recordStart}
 	var pace pacer.Pacer
-	for more := true; more; pace.Pause() {
+	for first := true; !w.ended; first = false {
 		if err := ctx.Err(); err != nil {
 			return false, err
 		}
-		live, err := func() (bool, error) {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			if st != s.live.Load() || st.pdb == nil || s.closed.Load() || s.mu.detached {
-				return false, nil
-			}
-			var err error
-			if next, more, err = st.visitSome(ctx, next, visit); err == nil && !more {
-				atEnd()
-			}
-			return true, err
-		}()
-		if err != nil || !live {
+		if live, err := f.step(ctx, &w, first); err != nil || !live {
 			return false, err
 		}
+		pace.Pause()
 	}
 	return true, nil
 }
 
-// visitSome visits links from a key on, and returns the key to continue from; more is
-// false at the end.
-func (st *store) visitSome(
-	ctx context.Context, from []byte, visit func(*pebble.Iterator, linkName) bool,
-) (next []byte, more bool, err error) {
-	it, err := st.pdb.NewIterWithContext(ctx, &pebble.IterOptions{LowerBound: from, UpperBound: recordEnd})
+// step takes one step of a walk under the lock.
+func (f *filler) step(ctx context.Context, w *storeWalk, first bool) (live bool, err error) {
+	mu, st := &f.serving.mu, w.st
+	mu.Lock()
+	defer mu.Unlock()
+	if st != f.serving.live.Load() || !f.usable(st) {
+		return false, nil
+	}
+	if first {
+		st.beginCheck()
+	}
+	err = w.some(ctx)
+	switch {
+	case err != nil:
+		if ctx.Err() == nil && st.guarded.check != nil {
+			f.failCheck(st, err)
+		}
+	case w.whole:
+		f.endCheck(st)
+	case w.ended:
+		st.guarded.check = nil // another walk adds up from the beginning
+	}
+	if err == nil && w.ended && w.atEnd != nil {
+		w.atEnd()
+	}
+	return true, err
+}
+
+// some visits records from next on.
+func (w *storeWalk) some(ctx context.Context) (err error) {
+	it, err := w.st.pdb.NewIterWithContext(ctx, &pebble.IterOptions{LowerBound: w.next, UpperBound: recordEnd})
 	if err != nil {
-		return nil, false, fmt.Errorf("read the links: %w", err)
+		return fmt.Errorf("read the records: %w", err)
 	}
 	defer func() {
 		if closeErr := it.Close(); err == nil && closeErr != nil {
-			err = fmt.Errorf("read the links: %w", closeErr)
+			err = fmt.Errorf("read the records: %w", closeErr)
 		}
 	}()
+	check := w.st.guarded.check
 	start, ok := time.Now(), it.First()
 	for n := 0; ok; n++ {
+		key := it.Key()
 		if n == walkRecords || n%64 == 63 && time.Since(start) > walkTime {
-			return bytes.Clone(it.Key()), true, nil
+			w.next = bytes.Clone(key)
+			if check != nil {
+				check.next = w.next
+			}
+			return nil
 		}
-		if key, link := parseLinkKey(it.Key()); link && !visit(it, key) {
-			return nil, false, nil
+		link, isLink := parseLinkKey(key)
+		if check != nil || isLink && w.link != nil {
+			value, valueErr := it.ValueAndErr()
+			w.found.read(key, value, valueErr)
+		}
+		if check != nil {
+			check.take(&w.found.record, w.found.damaged())
+		}
+		switch {
+		case isLink && w.link != nil:
+			if !w.link(link, &w.found) {
+				w.ended = true
+				return nil
+			}
+		case isLink && w.name != nil:
+			w.name(link)
 		}
 		ok = it.Next()
 	}
-	return nil, false, nil
+	if err := it.Error(); err != nil {
+		return fmt.Errorf("read the records: %w", err)
+	}
+	w.ended, w.whole = true, true
+	return nil
 }
 
 // promote moves links into the table that were asked for and had to be read from Pebble.
@@ -268,8 +345,9 @@ func (f *filler) promote(ctx context.Context) {
 		if err != nil {
 			return // it is gone, or the next reader reports the error
 		}
-		var buf []byte
-		putStored(value, k, nil, &buf, func(r *waypost.Record, ext []byte) struct{} { t.Promote(r, ext); return struct{}{} })
+		var found storedRecord
+		found.read(key, value, nil)
+		put(&found, k, func(r *waypost.Record, ext []byte) struct{} { t.Promote(r, ext); return struct{}{} })
 		if err := closer.Close(); err != nil {
 			f.cfg.Logger.Warn("cannot read a link for the lookup table", "error", err)
 		}

@@ -24,8 +24,9 @@ type writer struct {
 
 	notes   []waypost.Record // records of domains and salts that were taken, in order
 	records int
-	poison  int  // records taken that must not be served
-	sync    bool // a record disables or removes a link: the batch must not be lost
+	passed  replication.Sum // changes of records that the store's check has added up
+	poison  int             // records taken that must not be served
+	sync    bool            // a record disables or removes a link: the batch must not be lost
 
 	log    *logIndex // the store's after the batch; nil: unchanged
 	lastAt int64     // of the last transaction; 0: none
@@ -123,6 +124,10 @@ func (w *writer) put(raw []byte, seq uint64) error {
 		w.next.records++
 	}
 	w.written[string(w.key)] = now
+	if c := w.st.guarded.check; c != nil && c.has(w.key) {
+		w.passed.Digest ^= old.stamp ^ now.stamp
+		w.passed.Records += count(now.present) - count(old.present)
+	}
 	if w.st.guarded.scrub != nil || w.st.guarded.comparing != nil {
 		w.sums = append(w.sums, numberedChange{seq, slotChange{slot, old.stamp ^ now.stamp, count(now.present) - count(old.present)}})
 	}
@@ -289,6 +294,9 @@ func (w *writer) commit(ctx context.Context) error {
 		w.st.lastAt.Store(w.lastAt)
 	}
 	g.tally = w.tally
+	if g.check != nil {
+		g.check.add(w.passed)
+	}
 	if g.scrub != nil {
 		g.scrub.apply(w.sums)
 	}

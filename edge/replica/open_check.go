@@ -1,0 +1,115 @@
+package replica
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"time"
+
+	"waypost"
+	"waypost/replication"
+)
+
+// openCheck adds up the records of a store that was opened, in the order of their keys,
+// while writes continue. In the end the sum must be the digest of the state. The writer
+// of the store owns it.
+//
+// Pebble takes a damaged end of its MANIFEST for the end, and then lacks its newest
+// tables. But every batch rewrites the state, so that the newest one may be in the WAL.
+type openCheck struct {
+	next   []byte // records before this key are in the sum
+	sum    replication.Sum
+	rotten error // error of a damaged record; nil: there is none
+	begun  time.Time
+}
+
+// has reports whether the record of a key is in the sum.
+func (c *openCheck) has(key []byte) bool { return bytes.Compare(key, c.next) < 0 }
+
+// add adds a change of records that are in the sum.
+func (c *openCheck) add(change replication.Sum) {
+	c.sum.Digest ^= change.Digest
+	c.sum.Records += change.Records
+}
+
+// take adds a record, or keeps the error with which it was read.
+func (c *openCheck) take(r *waypost.Record, err error) {
+	if err != nil {
+		c.rotten = err
+		return
+	}
+	c.add(replication.Sum{Digest: r.Stamp, Records: 1})
+}
+
+// judge compares the sum with a state.
+func (c *openCheck) judge(s *state) error {
+	if c.rotten != nil {
+		return c.rotten
+	}
+	return compareTotal(c.sum, s)
+}
+
+// compareTotal compares the sum of all records on disk with a state.
+func compareTotal(all replication.Sum, s *state) error {
+	if all.Digest != s.digest || all.Records != s.records {
+		return fmt.Errorf("the records on disk are %d with the digest %016x instead of %d with %016x",
+			all.Records, all.Digest, s.records, s.digest)
+	}
+	return nil
+}
+
+// unverified reports whether the records are still to be added up. A repair adds them up,
+// and a damaged store is repaired or replaced.
+func (st *store) unverified() bool {
+	return !st.verified.Load() && !st.applied.Load().repairing && !st.health.damaged()
+}
+
+// sound reports whether the records have added up, and no damage was found since.
+func (st *store) sound() bool { return st.verified.Load() && !st.health.damaged() }
+
+// verify adds up the records of the live store, if filling the table has not done that.
+func (f *filler) verify(ctx context.Context) error {
+	s := f.serving
+	s.mu.Lock()
+	st := s.live.Load()
+	needed := st != nil && st.unverified() && f.usable(st)
+	s.mu.Unlock()
+	if !needed {
+		return nil
+	}
+	_, err := f.walk(ctx, st, storeVisit{})
+	return err
+}
+
+// beginCheck begins to add up the records of a store, if they must be. The caller holds
+// serving.mu.
+func (st *store) beginCheck() {
+	st.guarded.check = nil
+	if st.unverified() {
+		st.guarded.check = &openCheck{next: recordStart, begun: time.Now()}
+	}
+}
+
+// endCheck judges the sum of all records, and asks for a repair if it is wrong. The
+// caller holds serving.mu.
+func (f *filler) endCheck(st *store) {
+	c := st.guarded.check
+	if c == nil { // it was not needed, or a repair came in between
+		return
+	}
+	if err := c.judge(st.applied.Load()); err != nil {
+		f.failCheck(st, err)
+		return
+	}
+	st.guarded.check = nil
+	st.verified.Store(true)
+	f.cfg.Logger.Info("the replica is verified: its records add up to its digest",
+		"records", c.sum.Records, "seconds", time.Since(c.begun).Seconds())
+}
+
+// failCheck asks for a repair. The caller holds serving.mu.
+func (f *filler) failCheck(st *store, why error) {
+	st.guarded.check = nil
+	f.metrics.rotten.Inc()
+	st.health.rot(why)
+}
