@@ -193,7 +193,7 @@ await "$control" "the control plane is ready" ready "${on_first[@]}" curl "http:
 
 say "the edge on $second"
 unset WAYPOST_CONTROL_DATABASE_URL_FILE WAYPOST_CONTROL_CLUSTER_SECRET_FILE WAYPOST_CONTROL_EDGE_TOKEN_FILE
-WAYPOST_GOSSIP_ADDR=$second:7946 WAYPOST_GOSSIP_SEEDS=$first:7946 WAYPOST_EDGE_ADDR=$second:8081 WAYPOST_EDGE_ADMIN_ADDR=$second_admin:9081 WAYPOST_EDGE_CONTROL_URL=http://$first:8080 \
+WAYPOST_GOSSIP_ADDR=$second:7946 WAYPOST_GOSSIP_SEEDS=$first:7946 WAYPOST_EDGE_ADDR=$second:8081 WAYPOST_EDGE_ADMIN_ADDR=$second_admin:9081 WAYPOST_EDGE_CONTROL_URLS=http://$first:8080 \
   WAYPOST_EDGE_TOKEN_FILE=$work/secrets/edge-token WAYPOST_EDGE_DATA_DIR=$work/edge/data \
   "${on_second[@]}" "$waypost" edge --config "$here/edge.yaml" >"$work/edge.log" 2>&1 &
 edge=$!

@@ -26,10 +26,10 @@ also after a restart while the control plane is out of reach.`,
   waypost edge --config /etc/waypost/edge.yaml --check-config
   waypost edge restart --config /etc/waypost/edge.yaml
   waypost edge --config /etc/waypost/relay.yaml --relay --peer-addr 10.0.0.2:8090
-  waypost edge --region eu-west-1 --control-url https://control.example.com \
+  waypost edge --region eu-west-1 --control-urls https://control.example.com \
     --data-dir /var/lib/waypost/edge --token-file /run/secrets/edge-token
   WAYPOST_ENROL_TOKEN=wp_enrl_… waypost edge --region eu-west-1 --node eu-1 \
-    --control-url https://control.example.com --data-dir /var/lib/waypost/edge`,
+    --control-urls https://control.example.com --data-dir /var/lib/waypost/edge`,
 	}
 	p.bind(c, "edge", "tls", "gossip", "log")
 	takeover := c.Flags().Bool("takeover", false, "replace the edge that runs in the data directory without losing a request; if none runs, start normally")
@@ -69,7 +69,7 @@ func edgeSettings(all config.Config) (node.Config, error) {
 		Version: productVersion(), Region: waypost.Region(cfg.Region), Node: cfg.Node, DataDir: cfg.DataDir, StatusFile: cfg.StatusFile,
 		GeoIP: cfg.GeoIP, DrainDelay: cfg.DrainDelay, ShutdownTimeout: cfg.ShutdownTimeout, TakeoverTimeout: cfg.TakeoverTimeout,
 		Control: node.Control{
-			URL: cfg.ControlURL, Token: cfg.Token.Reveal(), EnrolToken: cfg.EnrolToken.Reveal(),
+			URLs: cfg.ControlURLs, Token: cfg.Token.Reveal(), EnrolToken: cfg.EnrolToken.Reveal(),
 			CAFile: cfg.ControlCAFile, CertFile: cfg.ClientCertFile, KeyFile: cfg.ClientKeyFile,
 		},
 		Listen: node.Listen{Addr: cfg.Addr, Admin: cfg.AdminAddr, More: cfg.Listen, TLS: tls.Addr, Peer: cfg.PeerAddr},

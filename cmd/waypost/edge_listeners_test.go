@@ -44,7 +44,7 @@ func startEdge(t *testing.T, in *installation, change func(*config.Config)) *run
 	require.NoError(t, err)
 	e := &cfg.Edge
 	e.Addr, e.AdminAddr, e.Region, e.Node = "127.0.0.1:0", "127.0.0.1:0", "eu-west-1", "edge-under-test"
-	e.ControlURL, e.Token = in.api.URL, "of-no-importance"
+	e.ControlURLs, e.Token = []string{in.api.URL}, "of-no-importance"
 	e.DataDir, e.StatusFile = filepath.Join(dir, "data"), filepath.Join(dir, "status")
 	change(&cfg)
 	require.NoError(t, e.Check())

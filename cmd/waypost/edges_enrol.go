@@ -61,7 +61,7 @@ func enrolmentText(base string, e client.Enrolment) string {
 
 Run this on the edge, as the user that it runs as from then on:
 
-  WAYPOST_ENROL_TOKEN=%s waypost edge --control-url %s \
+  WAYPOST_ENROL_TOKEN=%s waypost edge --control-urls %s \
     --region %s%s --data-dir /var/lib/waypost/edge
 
 Its credential is kept in the data directory: later starts need no token.`,

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"log/slog"
 	"math"
+	"net"
 	"net/http"
 	"os"
 	"sync/atomic"
@@ -42,7 +43,7 @@ type journalPlace struct{ dir, node string }
 
 func newRecorder(cfg *Config, through func(*http.Transport) http.RoundTripper, log *slog.Logger, meters prometheus.Registerer) *recorder {
 	c := &recorder{
-		config: clicks.Config{MaxBytes: cfg.ClickJournal, Logger: log, Metrics: meters}, url: cfg.Control.URL, log: log, through: through,
+		config: clicks.Config{MaxBytes: cfg.ClickJournal, Logger: log, Metrics: meters}, url: cfg.Control.URLs[0], log: log, through: through,
 		place: make(chan journalPlace, 1), opened: make(chan struct{}), shipped: make(chan struct{}),
 	}
 	meters.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
@@ -154,11 +155,15 @@ func (c *recorder) ship(ctx context.Context) error {
 		URL: c.url,
 		Client: &http.Client{Timeout: shipTimeout, Transport: clusterStamp{c.cluster, c.through(&http.Transport{
 			Proxy: http.ProxyFromEnvironment, TLSHandshakeTimeout: 10 * time.Second, IdleConnTimeout: 90 * time.Second,
+			DialContext: (&net.Dialer{Timeout: dialTimeout}).DialContext, ResponseHeaderTimeout: 10 * time.Second,
 		})}},
 	})
 }
 
-const shipTimeout = 30 * time.Second // for one batch
+const (
+	shipTimeout = 30 * time.Second // for one batch
+	dialTimeout = 2 * time.Second  // then the next control plane is asked
+)
 
 // clusterStamp adds the replica's cluster to every request, and sends none before there
 // is a replica. The control plane of another cluster would count the clicks as clicks

@@ -43,11 +43,11 @@ type Config struct {
 
 // Control says how the control plane is reached.
 type Control struct {
-	URL               string // required
-	Token             string // of all edges; "": a credential is needed
-	EnrolToken        string // is exchanged for a credential, once
-	CAFile            string // roots of the control plane's certificate, PEM; default: the system's
-	CertFile, KeyFile string // client certificate, PEM; "": none is shown
+	URLs              []string // of control planes that share a database, or of relays; at least one
+	Token             string   // of all edges; "": a credential is needed
+	EnrolToken        string   // is exchanged for a credential, once
+	CAFile            string   // roots of the control plane's certificate, PEM; default: the system's
+	CertFile, KeyFile string   // client certificate, PEM; "": none is shown
 }
 
 // Listen holds addresses, HOST:PORT. The flag that belongs to an address is named in

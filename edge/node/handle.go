@@ -25,7 +25,10 @@ func (h *handle) serving() *replica.DB {
 	if frozen := h.frozen.Load(); frozen != nil {
 		return frozen
 	}
-	return h.live.Load()
+	if live := h.live.Load(); live != nil {
+		return live
+	}
+	return h.frozen.Load() // which has taken its place in between
 }
 
 // current returns the replica that takes changes or, while there is none, the one that

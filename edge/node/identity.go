@@ -240,8 +240,9 @@ func (id *identity) run(ctx context.Context, node string, former func() []string
 	const longest = 10 * time.Second
 	control := id.cfg.Control
 	for failures := 0; ; failures++ {
+		url := control.URLs[failures%len(control.URLs)]
 		got, err := enrol.Enrol(ctx, enrol.Config{
-			Dir: id.cfg.DataDir, URL: control.URL, Token: control.EnrolToken, Node: node, Region: id.cfg.Region,
+			Dir: id.cfg.DataDir, URL: url, Token: control.EnrolToken, Node: node, Region: id.cfg.Region,
 			Present: id.present, Former: former(), Client: client,
 		})
 		if err == nil {
@@ -253,7 +254,7 @@ func (id *identity) run(ctx context.Context, node string, former func() []string
 			return nil
 		}
 		if refused, ok := errors.AsType[*enrol.RefusedError](err); ok {
-			err = fmt.Errorf("the control plane at %s does not enrol this edge: %w", control.URL, refused)
+			err = fmt.Errorf("the control plane at %s does not enrol this edge: %w", url, refused)
 			if id.present == nil && control.Token == "" && !serves() {
 				return err
 			}

@@ -6,14 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"waypost"
+	"waypost/api"
 	"waypost/edge/audience"
 	"waypost/edge/certs"
 	"waypost/edge/handover"
@@ -82,7 +85,8 @@ type edge struct {
 	following *following
 	peers     *peering
 	gossip    *gossiper
-	reporter  *report.Reporter
+	controls  *controls
+	reporters []*report.Reporter // to each control plane
 	orders    *orders
 
 	succession *handover.Succession // nil: this edge has no predecessor
@@ -117,7 +121,12 @@ func (e *edge) open(ctx context.Context) (err error) {
 	}
 	e.closers = append(e.closers, e.listeners.close)
 	e.registry = admin.NewRegistry(cfg.Version)
-	e.clicks = newRecorder(cfg, e.identity.through, e.log, e.registry)
+	if e.controls, err = newControls(cfg.Control.URLs); err != nil {
+		return err
+	}
+	e.clicks = newRecorder(cfg, func(t *http.Transport) http.RoundTripper {
+		return e.controls.through(e.identity.through(t))
+	}, e.log, e.registry)
 	if e.store, err = openStore(cfg, e.log, e.registry, e.clicks, e.succession); err != nil {
 		return err
 	}
@@ -145,7 +154,7 @@ func (e *edge) connect() error {
 	e.closers = append(e.closers, secure.Close)
 	e.gossip = &gossiper{cfg: e.gossipConfig(), log: e.log}
 	e.peers = newPeering(e, secure, replication.FollowConfig{
-		URL: cfg.Control.URL, Client: e.identity.follower(), Node: e.store.node, Region: cfg.Region,
+		URL: cfg.Control.URLs[0], Client: e.identity.follower(), Node: e.store.node, Region: cfg.Region,
 		Sink: e.store, Trust: e.store.trust, Logger: e.log, Fatal: e.isFatal, Asked: e.reportNow,
 	})
 	if err := e.peers.prepare(); err != nil {
@@ -159,10 +168,14 @@ func (e *edge) connect() error {
 	}
 	e.orders = newOrders(e.log, e.following.now.Load)
 	e.registerMetrics()
-	if e.reporter, err = report.New(e.reportConfig()); err != nil {
-		return err
+	for _, url := range cfg.Control.URLs {
+		reporter, err := report.New(e.reportConfig(url))
+		if err != nil {
+			return err
+		}
+		e.reporters = append(e.reporters, reporter)
 	}
-	e.orders.answer = e.reporter.Answer
+	e.orders.answer = e.answer
 	e.server = server.New(e.serverConfig())
 	return nil
 }
@@ -221,7 +234,8 @@ func (e *edge) serveAdmin(ctx context.Context) error {
 	return admin.Listener{Ready: e.ready, Metrics: e.registry, Members: e.gossip, Logger: e.log}.Serve(ctx, e.listeners.admin)
 }
 
-// report reports to the control plane. The last report of an edge without a successor
+// report reports to every control plane, because each answers callers that wait for
+// edges from its own view of the fleet. The last report of an edge without a successor
 // says that it leaves, at the beginning of the stop: it does not follow any more, and no
 // create may wait for it. The farewell, at the end, counts the clicks shipped meanwhile.
 func (e *edge) report(ctx context.Context) {
@@ -234,11 +248,30 @@ func (e *edge) report(ctx context.Context) {
 		case <-reporting.Done():
 		}
 	}()
-	e.reporter.Run(reporting)
+	e.everyReporter(func(r *report.Reporter) { r.Run(reporting) })
 	<-ctx.Done()
 	if !e.hasDeparted() {
-		e.reporter.Farewell(context.WithoutCancel(ctx))
+		e.everyReporter(func(r *report.Reporter) { r.Farewell(context.WithoutCancel(ctx)) })
 	}
+}
+
+// everyReporter calls f for all reporters at once.
+func (e *edge) everyReporter(f func(*report.Reporter)) {
+	var all sync.WaitGroup
+	for _, r := range e.reporters {
+		all.Go(func() { f(r) })
+	}
+	all.Wait()
+}
+
+// answer sends the outcome of an order to the first control plane that takes it.
+func (e *edge) answer(ctx context.Context, order int64, outcome api.EdgeOutcome) (final bool, err error) {
+	for _, r := range e.reporters {
+		if final, err = r.Answer(ctx, order, outcome); err == nil {
+			break
+		}
+	}
+	return final, err
 }
 
 // keepFreshness keeps the age of the replica for the next process.
@@ -270,9 +303,9 @@ func (e *edge) announce(ctx context.Context) error {
 	return nil
 }
 
-func (e *edge) reportConfig() report.Config {
+func (e *edge) reportConfig(url string) report.Config {
 	return report.Config{
-		URL: e.cfg.Control.URL, Through: e.identity.through, Node: e.store.node, Region: e.cfg.Region, Role: e.role(), Boot: e.boot,
+		URL: url, Through: e.identity.through, Node: e.store.node, Region: e.cfg.Region, Role: e.role(), Boot: e.boot,
 		Addr: e.listeners.addr.Addr().String(), AdminAddr: e.listeners.admin.Addr().String(), Version: e.cfg.Version,
 		Position: e.store.reported, Synced: e.store.Synced, Age: e.freshness.age,
 		Clicks: e.clicks.progress, Replica: e.replicaState, Order: e.orders.take,
@@ -303,7 +336,9 @@ func (e *edge) role() string {
 
 // reportNow is called when the control plane asks for the position of the replica.
 func (e *edge) reportNow() {
-	e.reporter.Ask()
+	for _, r := range e.reporters {
+		r.Ask()
+	}
 	e.peers.ask(e.store.Position())
 }
 
@@ -369,7 +404,7 @@ func (e *edge) serves() bool {
 
 // explain adds the remedy to the error that ended the follower.
 func (e *edge) explain(err error) error {
-	url := e.cfg.Control.URL
+	url := e.peers.chooser.Home()
 	switch {
 	case errors.Is(err, replication.ErrUnauthorized) && e.identity.own():
 		return fmt.Errorf("the control plane at %s refused the credential of this edge: %w", url, err)

@@ -30,11 +30,11 @@ func TestEdge_ReportsThatItLeavesBeforeItDrains(t *testing.T) {
 		cfg: Config{ShutdownTimeout: time.Minute}, log: slog.New(slog.DiscardHandler), listeners: &listeners{},
 		server: server.New(server.Config{}), departed: make(chan struct{}), leaving: make(chan struct{}),
 	}
-	var err error
-	e.reporter, err = report.New(report.Config{
+	reporter, err := report.New(report.Config{
 		URL: control.URL, Node: "edge-1", Region: "eu", Boot: waypost.BootID{1}, Interval: time.Hour, Timeout: time.Minute,
 	})
 	require.NoError(t, err)
+	e.reporters = []*report.Reporter{reporter}
 	next := func() api.EdgeReport {
 		t.Helper()
 		select {

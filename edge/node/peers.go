@@ -39,7 +39,8 @@ func newPeering(e *edge, secure *peerTLS, home replication.FollowConfig) *peerin
 		after = -1
 	}
 	p.chooser = peers.New(peers.Config{
-		Home: home, List: p.list, Token: p.token, Client: secure.client(), After: after, First: e.cfg.Peers.Bootstrap, Logger: e.log,
+		Home: home, Homes: e.cfg.Control.URLs, List: p.list, Token: p.token, Client: secure.client(),
+		After: after, First: e.cfg.Peers.Bootstrap, Logger: e.log,
 	})
 	return p
 }
@@ -86,7 +87,7 @@ func (p *peering) source() string {
 	if peer := p.chooser.Peer(); peer != "" {
 		return peer
 	}
-	return p.edge.cfg.Control.URL
+	return p.chooser.Home()
 }
 
 // ask asks the followers of this edge to report once they have come to a position.

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httputil"
-	"net/url"
 
 	"waypost"
 	"waypost/api"
@@ -28,12 +27,8 @@ func (p *peering) routes(server *replication.Server) (http.Handler, error) {
 		replication.PathSums:     listener.Endless(server.Sums),
 	}
 	if p.edge.cfg.Peers.Relay {
-		control, err := url.Parse(p.edge.cfg.Control.URL)
-		if err != nil {
-			return nil, err
-		}
 		//nolint:forcetypeassert // no package replaces the default transport
-		pass := passOn(control, p.edge.identity.securely(http.DefaultTransport.(*http.Transport).Clone()))
+		pass := passOn(p.edge.controls, p.edge.identity.securely(http.DefaultTransport.(*http.Transport).Clone()))
 		for _, path := range []string{clickbatch.Path, api.PathEdgeReports, api.PathEdgeOutcomes, replication.PathEnrol} {
 			routes[path] = pass
 		}
@@ -43,11 +38,11 @@ func (p *peering) routes(server *replication.Server) (http.Handler, error) {
 
 // passOn forwards requests of the edges below a relay unchanged, because the control
 // plane authenticates them. Excess requests are refused, and come again.
-func passOn(to *url.URL, by *http.Transport) http.Handler {
+func passOn(to *controls, by *http.Transport) http.Handler {
 	by.MaxIdleConnsPerHost = passedOn
 	proxy := &httputil.ReverseProxy{
-		Transport: by,
-		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(to); r.SetXForwarded() },
+		Transport: to.through(by),
+		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(to.urls[0]); r.SetXForwarded() },
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) {
 			w.Header().Set("Retry-After", "1")
 			http.Error(w, "the source of this relay does not answer", http.StatusBadGateway)

@@ -165,7 +165,7 @@ func TestARelayPassesOnOverTLSForThoseWhoShowItsTokenAndForNobodyElse(t *testing
 	require.NoError(t, os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: control.Certificate().Raw}), 0o600))
 	const own, ofPeers = "the token that edges have", "the token of the peers"
 	cfg := Config{
-		Control: Control{URL: control.URL, CAFile: ca, Token: own}, Peers: Peers{Relay: true, Token: ofPeers},
+		Control: Control{URLs: []string{control.URL}, CAFile: ca, Token: own}, Peers: Peers{Relay: true, Token: ofPeers},
 		DataDir: t.TempDir(), Region: "us-east-1",
 	}
 	log := slog.New(slog.DiscardHandler)
@@ -176,7 +176,9 @@ func TestARelayPassesOnOverTLSForThoseWhoShowItsTokenAndForNobodyElse(t *testing
 	replicationtest.Take(t, source, store.live.Load())
 	server, err := replication.NewServer(replication.ServerConfig{Source: relaySource{store}, Logger: log})
 	require.NoError(t, err)
-	peers := &peering{edge: &edge{cfg: cfg, identity: identity, store: store, log: log}, token: peerToken(&cfg)}
+	controls, err := newControls(cfg.Control.URLs)
+	require.NoError(t, err)
+	peers := &peering{edge: &edge{cfg: cfg, identity: identity, controls: controls, store: store, log: log}, token: peerToken(&cfg)}
 	routes, err := peers.routes(server)
 	require.NoError(t, err)
 	relay := httptest.NewServer(routes)

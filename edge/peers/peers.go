@@ -16,12 +16,14 @@ import (
 // Config configures a [Chooser]. Zero fields mean the default.
 type Config struct {
 	Home  replication.FollowConfig // what is followed when all is well; its Sink is asked as well
+	Homes []string                 // base URLs of homes that share a database; default: that of Home alone
 	List  func() []string          // base URLs of peers that may be there, best first; nil: none
 	Token string                   // for peers
 
 	Client *http.Client // for peers; default: a usual one
 
 	After  time.Duration // without a word from home, and up to half as much more; 15 s; negative: peers are never followed
+	Swift  time.Duration // without news from a home until another one is asked; 1.75 s
 	Probe  time.Duration // from one look at home, or for peers, to the next; 5 s
 	Limit  time.Duration // for one answer; 2 s
 	First  bool          // a replica that holds nothing takes its first snapshot from a peer if there is one
@@ -40,19 +42,30 @@ type Chooser struct {
 	cfg Config
 
 	mu    sync.Mutex
+	home  int       // index of the present home
 	peer  string    // followed in place of home; "": none is
 	since time.Time // when that began
+
+	// The goroutine of Run owns the rest.
+	heardAt  int64         // of the newest head, by the origin's clock
+	movedAt  time.Time     // when that came
+	patience time.Duration // with the present home
+	asked    time.Time     // when other homes were asked last
 }
 
 // New makes a chooser that begins at home.
 func New(cfg Config) *Chooser {
 	cfg.After = cmp.Or(cfg.After, 15*time.Second)
+	cfg.Swift = cmp.Or(cfg.Swift, 1750*time.Millisecond)
 	cfg.Probe = cmp.Or(cfg.Probe, 5*time.Second)
 	cfg.Limit = cmp.Or(cfg.Limit, 2*time.Second)
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	return &Chooser{cfg: cfg, since: time.Now()}
+	if len(cfg.Homes) == 0 {
+		cfg.Homes = []string{cfg.Home.URL}
+	}
+	return &Chooser{cfg: cfg, since: time.Now(), patience: cfg.Swift}
 }
 
 // Follow returns the configuration of the next follower, with the status of the last
@@ -60,12 +73,26 @@ func New(cfg Config) *Chooser {
 func (c *Chooser) Follow(before replication.Status) replication.FollowConfig {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	cfg := c.cfg.Home
+	cfg := c.at(c.home)
 	if c.peer != "" {
 		cfg = c.ofPeer(c.peer)
 	}
 	cfg.Before = before
 	return cfg
+}
+
+// at returns the configuration of a home's follower.
+func (c *Chooser) at(home int) replication.FollowConfig {
+	cfg := c.cfg.Home
+	cfg.URL = c.cfg.Homes[home]
+	return cfg
+}
+
+// Home is the base URL of the present home.
+func (c *Chooser) Home() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cfg.Homes[c.home]
 }
 
 func (c *Chooser) ofPeer(url string) replication.FollowConfig {
@@ -84,20 +111,28 @@ func (c *Chooser) Peer() string {
 
 // Run chooses until ctx ends.
 func (c *Chooser) Run(ctx context.Context, f Following) {
-	if c.cfg.After < 0 || c.cfg.List == nil {
+	peered := c.cfg.After >= 0 && c.cfg.List != nil
+	if !peered && len(c.cfg.Homes) < 2 {
 		return
 	}
-	if c.cfg.First && c.cfg.Home.Sink.Position().IsZero() {
+	if peered && c.cfg.First && c.cfg.Home.Sink.Position().IsZero() {
 		st := f.Status()
 		// Its key is pinned: a peer cannot be asked for it. No peer of an older history is
 		// followed.
-		if p, err := c.ask(ctx, c.cfg.Home); err == nil {
+		if p, err := c.ask(ctx, c.at(0)); err == nil {
 			st.Head = p.Head
 		}
 		c.turn(ctx, f, c.best(ctx, st))
 	}
-	patience := c.patience()
-	look := time.NewTicker(min(max(c.cfg.After/20, 10*time.Millisecond), time.Second))
+	patience := c.peerless()
+	pace := time.Second
+	if peered {
+		pace = min(max(c.cfg.After/20, 10*time.Millisecond), pace)
+	}
+	if len(c.cfg.Homes) > 1 {
+		pace = min(c.cfg.Swift/8, pace)
+	}
+	look := time.NewTicker(pace)
 	defer look.Stop()
 	next := time.Now()
 	for {
@@ -107,18 +142,22 @@ func (c *Chooser) Run(ctx context.Context, f Following) {
 		case <-look.C:
 		}
 		st := f.Status()
+		if c.Peer() == "" && c.changeHome(ctx, f, &st) || !peered {
+			continue
+		}
 		quiet := c.quiet(&st) > patience
 		if now := time.Now(); now.Before(next) || !quiet && c.Peer() == "" {
 			continue
 		}
 		next = time.Now().Add(jitter(c.cfg.Probe))
 		if c.step(ctx, f, st, quiet) {
-			patience = c.patience()
+			patience = c.peerless()
 		}
 	}
 }
 
-func (c *Chooser) patience() time.Duration { return c.cfg.After + rand.N(c.cfg.After/2+1) }
+// peerless returns how long the edge stays without a word before it follows a peer.
+func (c *Chooser) peerless() time.Duration { return c.cfg.After + rand.N(c.cfg.After/2+1) }
 
 func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
 
@@ -147,9 +186,12 @@ func (c *Chooser) step(ctx context.Context, f Following, st replication.Status, 
 		if !quiet && !st.Wait.Waits() && (st.Restoring || st.Repairing || begins) {
 			return false // what is under way would be for nothing
 		}
-		if c.homeIsBack(ctx, &st) {
-			c.turn(ctx, f, "")
-			return true
+		for home := range c.cfg.Homes {
+			if c.homeIsBack(ctx, home, &st) {
+				c.settle(home)
+				c.turn(ctx, f, "")
+				return true
+			}
 		}
 	}
 	if !quiet || c.Peer() == "" && errors.Is(st.Err, replication.ErrUnauthorized) {
@@ -164,9 +206,9 @@ func (c *Chooser) step(ctx context.Context, f Following, st replication.Status, 
 	return true
 }
 
-// homeIsBack asks home. A relay must know as much as this edge does.
-func (c *Chooser) homeIsBack(ctx context.Context, st *replication.Status) bool {
-	p, err := c.ask(ctx, c.cfg.Home)
+// homeIsBack asks a home. A relay must know as much as this edge does.
+func (c *Chooser) homeIsBack(ctx context.Context, home int, st *replication.Status) bool {
+	p, err := c.ask(ctx, c.at(home))
 	if err != nil {
 		return false
 	}
@@ -265,7 +307,7 @@ func (c *Chooser) turn(ctx context.Context, f Following, peer string) {
 	c.peer, c.since = peer, time.Now()
 	c.mu.Unlock()
 	if peer == "" {
-		c.cfg.Logger.Info("following its own source again", "url", c.cfg.Home.URL)
+		c.cfg.Logger.Info("following its own source again", "url", c.Home())
 	} else {
 		c.cfg.Logger.Warn("its own source is away: following a peer", "url", peer, "position", c.cfg.Home.Sink.Position())
 	}

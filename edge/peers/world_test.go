@@ -136,6 +136,17 @@ func (n *node) config(list ...string) peers.Config {
 // run follows what a chooser says until the test ends.
 func (n *node) run(t *testing.T, cfg peers.Config) *peers.Chooser {
 	t.Helper()
+	return n.start(t, cfg, func(l *loop) peers.Following { return patient{l} })
+}
+
+// runs is run with a chooser that sees the follower as it is.
+func (n *node) runs(t *testing.T, cfg peers.Config) *peers.Chooser {
+	t.Helper()
+	return n.start(t, cfg, func(l *loop) peers.Following { return seen{l} })
+}
+
+func (n *node) start(t *testing.T, cfg peers.Config, as func(*loop) peers.Following) *peers.Chooser {
+	t.Helper()
 	chooser := peers.New(cfg)
 	first, err := replication.NewFollower(chooser.Follow(replication.Status{}))
 	require.NoError(t, err)
@@ -144,7 +155,7 @@ func (n *node) run(t *testing.T, cfg peers.Config) *peers.Chooser {
 	ctx, cancel := context.WithCancel(t.Context())
 	var work sync.WaitGroup
 	work.Go(func() { n.loop.run(ctx, t) })
-	work.Go(func() { chooser.Run(ctx, patient{n.loop}) })
+	work.Go(func() { chooser.Run(ctx, as(n.loop)) })
 	t.Cleanup(func() { cancel(); work.Wait() })
 	return chooser
 }
@@ -174,6 +185,14 @@ type loop struct {
 	well    atomic.Bool // the chooser has no reason to look for peers
 	waits   atomic.Bool // it has none but that it waits for its turn
 	looks   atomic.Int64
+}
+
+// seen is a loop whose looks are counted.
+type seen struct{ *loop }
+
+func (l seen) Status() replication.Status {
+	l.looks.Add(1)
+	return l.loop.Status()
 }
 
 // patient is a loop as its chooser sees it: while all is well, and from each turn on, it

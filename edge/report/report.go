@@ -25,7 +25,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"waypost"
 	"waypost/api"
@@ -156,11 +155,25 @@ func New(cfg Config) (*Reporter, error) {
 			// A report, with its token, goes nowhere else.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
-		sent: promauto.With(cfg.Metrics).NewCounterVec(prometheus.CounterOpts{
-			Name: "waypost_fleet_reports_total",
-			Help: "Reports about this edge to the control plane.",
-		}, []string{"result"}),
+		sent: sentCounter(cfg.Metrics),
 	}, nil
+}
+
+// sentCounter is shared by all reporters of an edge.
+func sentCounter(metrics prometheus.Registerer) *prometheus.CounterVec {
+	c := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "waypost_fleet_reports_total",
+		Help: "Reports about this edge to control planes.",
+	}, []string{"result"})
+	if metrics == nil {
+		return c
+	}
+	if there, ok := errors.AsType[prometheus.AlreadyRegisteredError](metrics.Register(c)); ok {
+		if shared, ok := there.ExistingCollector.(*prometheus.CounterVec); ok {
+			return shared
+		}
+	}
+	return c
 }
 
 // Ask makes the reporter report soon, once what is applied now is durable. It does not
@@ -200,9 +213,10 @@ func (r *Reporter) Run(ctx context.Context) {
 		err := r.send(ctx, false)
 		switch {
 		case err == nil && failing:
-			r.cfg.Logger.Info("reports reach the control plane again")
+			r.cfg.Logger.Info("reports reach the control plane again", slog.String("url", r.cfg.URL))
 		case err != nil && !failing && ctx.Err() == nil:
-			r.cfg.Logger.Warn("reports do not reach the control plane; its fleet view is not current", slog.Any("error", err))
+			r.cfg.Logger.Warn("reports do not reach the control plane; its fleet view is not current",
+				slog.String("url", r.cfg.URL), slog.Any("error", err))
 		}
 		failing = err != nil
 		next.Reset(max(r.cfg.Interval-time.Since(began), 0))

@@ -94,8 +94,8 @@ func (e *Edge) Check() error {
 		address("edge.admin_addr", e.AdminAddr),
 		region("edge.region", e.Region),
 		nodeName("edge.node", e.Node),
-		required("edge.control_url", e.ControlURL, "give --control-url, the control plane to follow, such as http://10.0.0.1:8080"),
-		origin("edge.control_url", e.ControlURL),
+		required("edge.control_urls", strings.Join(e.ControlURLs, ","), "give --control-urls, the control planes to follow, such as http://10.0.0.1:8080"),
+		origins("edge.control_urls", e.ControlURLs),
 		together("edge.client_cert_file", e.ClientCertFile, "edge.client_key_file", e.ClientKeyFile),
 		required("edge.data_dir", e.DataDir, "give --data-dir, the directory of the replica"),
 		prefixed("edge.trusted_proxies", networks),
@@ -380,6 +380,15 @@ func CheckAddress(text string) error {
 	}
 	if err != nil {
 		return fmt.Errorf("%q is no address such as 127.0.0.1:8080", text)
+	}
+	return nil
+}
+
+func origins(path string, urls []string) error {
+	for _, text := range urls {
+		if err := origin(path, text); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -79,7 +79,7 @@ type Edge struct {
 	AdminAddr                string        `yaml:"admin_addr" help:"address of /livez, /readyz, /metrics and /debug/pprof, HOST:PORT; never public"`
 	Region                   string        `yaml:"region" help:"region that this edge stands in"`
 	Node                     string        `yaml:"node" help:"name of this edge; default: the region and random letters, kept in the data directory"`
-	ControlURL               string        `yaml:"control_url" help:"control plane to follow, such as http://10.0.0.1:8080"`
+	ControlURLs              []string      `yaml:"control_urls" help:"control planes that share a database, such as http://10.0.0.1:8080: the edge follows one, and another when that is gone or does not advance, and reports to all; or relays"`
 	Token                    Secret        `yaml:"token" flag:"-" help:"bearer token, the control plane's edge_token; an edge that is enrolled needs none"`
 	TokenFile                string        `yaml:"token_file" help:"file that holds the token"`
 	EnrolToken               Secret        `yaml:"enrol_token" env:"WAYPOST_ENROL_TOKEN" flag:"-" help:"token of waypost edges enrol, with which this edge gets a credential of its own, once; another one later replaces that"`

@@ -144,7 +144,7 @@ func TestChecksNameTheSettingAndWhatToDo(t *testing.T) {
 	good := []string{
 		"WAYPOST_CONTROL_REGION=us-east-1", "WAYPOST_CONTROL_DATA_DIR=/var/lib/waypost-control", "WAYPOST_CONTROL_BASE_URL=https://go.example.com", "WAYPOST_CONTROL_DATABASE_URL=postgres://u@h/d",
 		"WAYPOST_CONTROL_CLUSTER_SECRET=00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff", "WAYPOST_CONTROL_EDGE_TOKEN=0123456789abcdef",
-		"WAYPOST_EDGE_REGION=us-east-1", "WAYPOST_EDGE_CONTROL_URL=http://10.0.0.1:8080", "WAYPOST_EDGE_TOKEN=t", "WAYPOST_EDGE_DATA_DIR=/d",
+		"WAYPOST_EDGE_REGION=us-east-1", "WAYPOST_EDGE_CONTROL_URLS=http://10.0.0.1:8080", "WAYPOST_EDGE_TOKEN=t", "WAYPOST_EDGE_DATA_DIR=/d",
 	}
 	for change, want := range map[string]string{
 		"":                                                  "",
@@ -201,7 +201,7 @@ func TestChecksNameTheSettingAndWhatToDo(t *testing.T) {
 func TestWhoSpeaksTLSToPeersSpeaksNothingElse(t *testing.T) {
 	check := func(more ...string) error {
 		cfg, err := config.Load(config.Sources{Environ: append([]string{
-			"WAYPOST_EDGE_REGION=us-east-1", "WAYPOST_EDGE_CONTROL_URL=http://10.0.0.1:8080", "WAYPOST_EDGE_TOKEN=t", "WAYPOST_EDGE_DATA_DIR=/d",
+			"WAYPOST_EDGE_REGION=us-east-1", "WAYPOST_EDGE_CONTROL_URLS=http://10.0.0.1:8080", "WAYPOST_EDGE_TOKEN=t", "WAYPOST_EDGE_DATA_DIR=/d",
 			"WAYPOST_EDGE_PEER_CERT_FILE=/c", "WAYPOST_EDGE_PEER_KEY_FILE=/k",
 		}, more...)})
 		require.NoError(t, err)

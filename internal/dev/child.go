@@ -82,7 +82,7 @@ func (s *system) startEdge(i int, e edge) func(context.Context) (process, error)
 		c.Addr, c.AdminAddr, c.Listen = e.Addr, "127.0.0.1:0", nil
 		c.ProxyProtocol, c.DrainDelay = false, 0 // this process asks them itself, and stops them in order
 		c.Region, c.Node = string(e.Region), ""
-		c.ControlURL = s.plan.apiURL()
+		c.ControlURLs = []string{s.plan.apiURL()}
 		c.Token, c.TokenFile = "", s.secrets.tokenFile
 		c.DataDir = s.dir.Path("edges", string(e.Region))
 		c.TrustedProxies = loopback

@@ -106,7 +106,7 @@ func TestCheckConfigSaysWhetherTheConfigurationIsRight(t *testing.T) {
 func TestCheckConfigReadsTheCertificateOfAnEdge(t *testing.T) {
 	pair := filepath.Join(t.TempDir(), "pair.pem")
 	env := []string{
-		"WAYPOST_EDGE_REGION=us-east-1", "WAYPOST_EDGE_CONTROL_URL=http://127.0.0.1:1", "WAYPOST_EDGE_TOKEN=0123456789abcdef",
+		"WAYPOST_EDGE_REGION=us-east-1", "WAYPOST_EDGE_CONTROL_URLS=http://127.0.0.1:1", "WAYPOST_EDGE_TOKEN=0123456789abcdef",
 		"WAYPOST_EDGE_DATA_DIR=" + t.TempDir(), "WAYPOST_TLS_ADDR=127.0.0.1:0", "WAYPOST_TLS_CERT_FILE=" + pair, "WAYPOST_TLS_KEY_FILE=" + pair,
 	}
 	r := devtest.Run(t, env, "edge", "--check-config")
@@ -137,7 +137,7 @@ func TestABusyAddressEndsInOneLineBeforeAnythingIsStarted(t *testing.T) {
 	busy := ln.Addr().String()
 	dir := filepath.Join(t.TempDir(), "data")
 	edgeEnv := []string{
-		"WAYPOST_EDGE_REGION=us-east-1", "WAYPOST_EDGE_CONTROL_URL=http://127.0.0.1:1", "WAYPOST_EDGE_TOKEN=t", "WAYPOST_EDGE_DATA_DIR=" + dir,
+		"WAYPOST_EDGE_REGION=us-east-1", "WAYPOST_EDGE_CONTROL_URLS=http://127.0.0.1:1", "WAYPOST_EDGE_TOKEN=t", "WAYPOST_EDGE_DATA_DIR=" + dir,
 	}
 	for _, c := range []struct {
 		env  []string

@@ -29,7 +29,7 @@ func StartEdge(t testing.TB, cfg EdgeConfig) (*Edge, error) {
 	e := &Edge{Node: cfg.Node}
 	e.describe("edge", cfg.Node, cfg.DataDir)
 	err := e.start(t, cfg.Binary, append([]string{
-		"WAYPOST_EDGE_CONTROL_URL=" + cfg.Control,
+		"WAYPOST_EDGE_CONTROL_URLS=" + cfg.Control,
 		"WAYPOST_EDGE_STRICT_HOSTS=false", // tests ask it by its address
 		"WAYPOST_EDGE_TOKEN=" + strings.Repeat("e", 32),
 		"WAYPOST_EDGE_DATA_DIR=" + cfg.DataDir,

@@ -121,7 +121,7 @@ func TestEdge_EndsAndLeavesNothingWhenItIsRefused(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "edge")
 	env := []string{
 		"WAYPOST_EDGE_ADDR=127.0.0.1:0", "WAYPOST_EDGE_ADMIN_ADDR=127.0.0.1:0", "WAYPOST_EDGE_REGION=eu-west-1",
-		"WAYPOST_EDGE_CONTROL_URL=" + s.State().API, "WAYPOST_EDGE_DATA_DIR=" + dir,
+		"WAYPOST_EDGE_CONTROL_URLS=" + s.State().API, "WAYPOST_EDGE_DATA_DIR=" + dir,
 	}
 	r := devtest.Run(t, append(env, "WAYPOST_EDGE_TOKEN=wrong"), "edge")
 	require.Equal(t, 1, r.Code, r.Stderr)

@@ -61,7 +61,7 @@ func TestAStaleEdgeThatIsRestartedIsAsStaleAsBefore(t *testing.T) {
 	control.Store(new(string))
 	wire := replicationtest.NewWire(t, func() string { return *control.Load() })
 	const bound = 2 * time.Second
-	e := startSolo(t, "WAYPOST_EDGE_CONTROL_URL="+wire.URL(), "WAYPOST_EDGE_MAX_STALENESS="+bound.String())
+	e := startSolo(t, "WAYPOST_EDGE_CONTROL_URLS="+wire.URL(), "WAYPOST_EDGE_MAX_STALENESS="+bound.String())
 	addr := strings.TrimPrefix(e.system.State().API, "http://")
 	control.Store(&addr)
 	code := e.create(1)[0]
