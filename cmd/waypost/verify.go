@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"strconv"
 	"strings"
-	"sync"
 	"text/tabwriter"
 	"time"
 
@@ -26,6 +27,10 @@ while they serve and while links are written: what was written meanwhile is no d
 slots differ, and of some records what visitors get and what they should get. With --repair
 the edges replace what differs; they serve all the while.
 
+With --all each edge's result is shown as it comes. An edge whose credential was revoked
+is named and not waited for, and no edge is waited for longer than a minute, unless
+--timeout says otherwise.
+
 It fails when something differs that was not repaired, or when an edge has not
 answered. It asks the API of --api or WAYPOST_API with the key in WAYPOST_API_KEY, which needs
 the scope admin, or else the development system that runs in --data-dir.`,
@@ -38,39 +43,47 @@ the scope admin, or else the development system that runs in --data-dir.`,
 				return &usageError{errors.New("say which: --edge NODE, or --all")}
 			}
 			return p.withAPI(func(api *client.Client) error {
-				nodes := []string{node}
-				if all {
-					var err error
-					if nodes, err = aliveEdges(c.Context(), api); err != nil {
-						return err
-					}
-				}
 				if !all {
 					p.tellSilence(c.Context(), api, node, timeout)
+					return p.verify(c.Context(), api, []verification{{Node: node}}, repair, timeout)
 				}
-				return p.verify(c.Context(), api, nodes, repair, timeout)
+				if !c.Flags().Changed("timeout") {
+					timeout = time.Minute
+				}
+				edges, err := aliveEdges(c.Context(), api)
+				if err != nil {
+					return err
+				}
+				return p.verify(c.Context(), api, edges, repair, timeout)
 			})
 		},
 	}
 	c.Flags().StringVar(&node, "edge", "", "name of the edge")
 	c.Flags().BoolVar(&all, "all", false, "all edges that are alive")
 	c.Flags().BoolVar(&repair, "repair", false, "repair what differs")
-	c.Flags().DurationVar(&timeout, "timeout", 30*time.Minute, "how long to wait for the edges")
+	c.Flags().DurationVar(&timeout, "timeout", 30*time.Minute, "how long to wait for an edge; with --all a minute")
 	return p.bind(c, "client", "dev.data_dir")
 }
 
-// aliveEdges names the edges that are alive.
-func aliveEdges(ctx context.Context, api *client.Client) (nodes []string, err error) {
+// aliveEdges lists the edges that are alive, with an error for those that would not
+// answer.
+func aliveEdges(ctx context.Context, api *client.Client) (found []verification, err error) {
 	edges, err := api.Edges.List(ctx)
 	for i := range edges {
-		if edges[i].State == "alive" {
-			nodes = append(nodes, edges[i].Node)
+		e := &edges[i]
+		v := verification{Node: e.Node}
+		switch {
+		case e.State != "alive":
+			continue
+		case e.Credential != nil && *e.Credential == "revoked":
+			v.Error = "its credential was revoked"
 		}
+		found = append(found, v)
 	}
-	if err == nil && len(nodes) == 0 {
+	if err == nil && len(found) == 0 {
 		err = errors.New("no edge is alive")
 	}
-	return nodes, err
+	return found, err
 }
 
 // tellSilence says on standard error that an edge will not answer before it is back. Who
@@ -99,87 +112,121 @@ func (v *verification) bad() bool {
 	return v.Outcome == nil || v.Outcome.Error != "" || v.Outcome.Different > v.Outcome.Repaired
 }
 
-// verify asks all nodes at once and waits for them.
-func (p edgesCommands) verify(ctx context.Context, api *client.Client, nodes []string, repair bool, timeout time.Duration) error {
+// verify asks all edges at once that have no error yet, and shows results as they come.
+func (p edgesCommands) verify(ctx context.Context, api *client.Client, found []verification, repair bool, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	found := make([]verification, len(nodes))
-	var waiting sync.WaitGroup
-	for i, node := range nodes {
-		waiting.Go(func() {
-			order, err := api.Edges.Verify(ctx, node, repair)
+	rows := verifyRows{p: p.program}
+	for i := range found {
+		rows.width = max(rows.width, len(printable(found[i].Node)))
+	}
+	done := make(chan *verification, len(found))
+	for i := range found {
+		v := &found[i]
+		if v.Error != "" {
+			done <- v
+			continue
+		}
+		go func() {
+			order, err := api.Edges.Verify(ctx, v.Node, repair)
 			if err == nil {
 				order, err = api.Edges.Await(ctx, order)
 			}
-			found[i] = verification{Node: node, Outcome: order.Outcome}
+			v.Outcome = order.Outcome
 			switch {
 			case errors.Is(err, context.DeadlineExceeded):
-				found[i].Error = "it has not answered within " + timeout.String()
+				v.Error = "it has not answered within " + timeout.String()
 			case err != nil:
-				found[i].Error = err.Error()
+				v.Error = err.Error()
 			}
-		})
+			done <- v
+		}()
 	}
-	waiting.Wait()
-	if err := p.print(verifyTable(found), map[string][]verification{"edges": found}); err != nil {
-		return err
-	}
+	var failed error
 	bad := 0
-	for i := range found {
-		if found[i].bad() {
+	for range found {
+		v := <-done
+		if v.bad() {
 			bad++
 		}
+		failed = errors.Join(failed, rows.show(v))
 	}
-	if bad > 0 {
-		return fmt.Errorf("%d of %d edges are not what PostgreSQL holds, or could not be compared", bad, len(found))
+	if p.output == "json" {
+		failed = p.print("", map[string][]verification{"edges": found})
 	}
-	return nil
+	if failed == nil && bad > 0 {
+		failed = fmt.Errorf("%d of %d edges are not what PostgreSQL holds, or could not be compared", bad, len(found))
+	}
+	return failed
 }
 
-// verifyTable lays out what was found for people.
-func verifyTable(found []verification) string {
+// verifyRows shows results to people, one by one.
+type verifyRows struct {
+	p     *program
+	width int // of the longest name
+	shown bool
+}
+
+// show prints the result of an edge at once, so that a slow edge hides no other.
+func (r *verifyRows) show(v *verification) error {
+	if r.p.output == "json" {
+		return nil
+	}
+	line := func(of ...any) string {
+		return fmt.Sprintf("%-*s  %7s  %9s  %9s  %8s  %-10s  %-8s  %s\n", append([]any{max(r.width, len("NODE"))}, of...)...)
+	}
+	text := ""
+	if !r.shown {
+		text = line("NODE", "SLOTS", "RECORDS", "DIFFERENT", "REPAIRED", "POSITION", "TOOK", "RESULT")
+		r.shown = true
+	}
+	if v.Outcome == nil {
+		text += line(printable(v.Node), "-", "-", "-", "-", "-", "-", "not compared: "+printable(v.Error))
+	} else {
+		text += line(resultOf(v)...) + differencesOf(v)
+	}
+	_, err := io.WriteString(r.p.stdout, text)
+	return err
+}
+
+// resultOf returns the fields of a row.
+func resultOf(v *verification) []any {
+	o := v.Outcome
+	result := "equal"
+	switch {
+	case o.Error != "":
+		result = "failed: " + printable(o.Error)
+	case o.Different > o.Repaired:
+		result = "DIFFERENT"
+	case o.Different > 0:
+		result = "repaired"
+	}
+	position := "none"
+	if o.Position != nil {
+		position = positionText(&client.Edge{Position: o.Position})
+	}
+	return []any{
+		printable(v.Node), strconv.Itoa(o.Slots), fmt.Sprint(o.Records), strconv.Itoa(o.Different), strconv.Itoa(o.Repaired), position,
+		roughly(time.Duration(o.Seconds * float64(time.Second))), result,
+	}
+}
+
+// differencesOf lays out examples of what differs.
+func differencesOf(v *verification) string {
+	if len(v.Outcome.Differences) == 0 {
+		return ""
+	}
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	// Writing into memory does not fail.
-	_, _ = fmt.Fprintln(w, "NODE\tRESULT\tSLOTS\tRECORDS\tDIFFERENT\tREPAIRED\tPOSITION\tTOOK")
-	for i := range found {
-		v := &found[i]
-		if v.Outcome == nil {
-			_, _ = fmt.Fprintf(w, "%s\tno answer: %s\t\t\t\t\t\t\n", printable(v.Node), printable(v.Error))
-			continue
+	_, _ = fmt.Fprint(w, "\tWHAT\tDOMAIN\tCODE\tVISITORS GET\tSHOULD GET\n")
+	for _, d := range v.Outcome.Differences {
+		name := printable(d.Name)
+		if d.Kind != 1 {
+			name = fmt.Sprintf("%s (kind %d)", name, d.Kind)
 		}
-		o := v.Outcome
-		result := "equal"
-		switch {
-		case o.Error != "":
-			result = "failed: " + printable(o.Error)
-		case o.Different > o.Repaired:
-			result = "DIFFERENT"
-		case o.Different > 0:
-			result = "repaired"
-		}
-		position := "none"
-		if o.Position != nil {
-			position = positionText(&client.Edge{Position: o.Position})
-		}
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%s\t%s\n", printable(v.Node), result, o.Slots, o.Records, o.Different, o.Repaired,
-			position, roughly(time.Duration(o.Seconds*float64(time.Second))))
+		_, _ = fmt.Fprintf(w, "\t%s\t%d\t%s\t%s\t%s\n", printable(d.What), d.Domain, name, printable(d.Edge), printable(d.Source))
 	}
 	_ = w.Flush()
-	for i := range found {
-		o := found[i].Outcome
-		if o == nil || len(o.Differences) == 0 {
-			continue
-		}
-		_, _ = fmt.Fprintf(w, "\n%s\tWHAT\tDOMAIN\tCODE\tVISITORS GET\tSHOULD GET\n", printable(found[i].Node))
-		for _, d := range o.Differences {
-			name := printable(d.Name)
-			if d.Kind != 1 {
-				name = fmt.Sprintf("%s (kind %d)", name, d.Kind)
-			}
-			_, _ = fmt.Fprintf(w, "\t%s\t%d\t%s\t%s\t%s\n", printable(d.What), d.Domain, name, printable(d.Edge), printable(d.Source))
-		}
-		_ = w.Flush()
-	}
-	return strings.TrimSuffix(b.String(), "\n")
+	return b.String()
 }

@@ -1,16 +1,77 @@
 package main
 
 import (
+	"bytes"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-func TestWhoComparesASilentEdgeIsToldAtOnce(t *testing.T) {
+func TestVerify_NamesASilentEdgeAtOnce(t *testing.T) {
 	a := &rangesAPI{answers: map[string]string{
 		"GET /api/admin/edges": `{"edges": [{"node": "eu-1", "state": "alive"}, {"node": "eu-2", "state": "silent", "since": "2031-05-06T12:08:09Z"}]}`,
 	}}
 	// The order itself is refused, so that nothing is waited for.
 	require.Regexp(t, `^waypost: eu-2 is silent since 2031-05-0\d \d\d:\d\d:\d\d, and is waited for until it is back: 20s at most`, a.run(t, "verify", "--edge", "eu-2", "--timeout=20s").stderr)
 	require.NotContains(t, a.run(t, "verify", "--edge", "eu-1", "--timeout=20s").stderr, "silent")
+}
+
+// screen is standard output that another goroutine reads.
+type screen struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (s *screen) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(p)
+}
+
+func (s *screen) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
+}
+
+// The second edge answers once the result of the first is shown; the third never answers,
+// and the others are not asked.
+func TestVerify_ShowsEachResultAsItComesAndWaitsForNoEdgeThatCannotAnswer(t *testing.T) {
+	var out screen
+	const equal = `"outcome": {"slots": 4096, "records": 7, "position": {"epoch": 1, "seq": 9}, "seconds": 0.3}`
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer := `{"node": "eu-3", "id": 3}`
+		switch {
+		case r.URL.Path == "/api/admin/edges":
+			answer = `{"edges": [
+				{"node": "eu-1", "state": "alive", "via": "report", "credential": "own"}, {"node": "eu-2", "state": "alive", "via": "report"},
+				{"node": "eu-3", "state": "alive", "via": "report"}, {"node": "stolen", "state": "alive", "via": "gossip", "credential": "revoked"},
+				{"node": "off", "state": "silent", "via": "report"}]}`
+		case strings.Contains(r.URL.Path, "eu-1"):
+			answer = `{"node": "eu-1", "id": 1, ` + equal + `}`
+		case strings.Contains(r.URL.Path, "eu-2") && strings.Contains(out.String(), "eu-1"):
+			answer = `{"node": "eu-2", "id": 2, ` + equal + `}`
+		case strings.Contains(r.URL.Path, "eu-2"):
+			answer = `{"node": "eu-2", "id": 2}`
+		case !strings.Contains(r.URL.Path, "eu-3"):
+			t.Errorf("asked for %s", r.URL.Path)
+		}
+		_, _ = w.Write([]byte(answer))
+	}))
+	defer server.Close()
+	var errs bytes.Buffer
+	p := &program{stdout: &out, stderr: &errs, environ: []string{"WAYPOST_API=" + server.URL, "WAYPOST_API_KEY=wp_x"}}
+	require.Equal(t, 1, p.run(t.Context(), []string{"verify", "--all", "--timeout=2s"}))
+	require.Equal(t, "waypost: 2 of 4 edges are not what PostgreSQL holds, or could not be compared\n", errs.String())
+	lines := strings.Split(out.String(), "\n")
+	require.Len(t, lines, 6)
+	require.Equal(t, "NODE      SLOTS    RECORDS  DIFFERENT  REPAIRED  POSITION    TOOK      RESULT", lines[0])
+	require.Equal(t, "stolen        -          -          -         -  -           -         not compared: its credential was revoked", lines[1])
+	require.Equal(t, "eu-1       4096          7          0         0  9           0.3 s     equal", lines[2])
+	require.Equal(t, "eu-2       4096          7          0         0  9           0.3 s     equal", lines[3])
+	require.Equal(t, "eu-3          -          -          -         -  -           -         not compared: it has not answered within 2s", lines[4])
 }
