@@ -31,12 +31,13 @@ type Config struct {
 	// which is 10,000 clicks whose agents all differ, and 37,000 whose agents are few.
 	SegmentBytes int64
 
-	// MaxBytes bounds the files in Dir, dead letters and quarantine included; at least four
-	// segments. A batch or compacted segment may exceed it by its size, while it is made and
-	// until the files that it replaces are removed. As it fills, clicks that wait lose
-	// detail, and at the bound they are dropped and counted. Default: 2 GiB, which is a week
-	// at 500 clicks a second, but at most half of the disk that is free or the journal's
-	// own, and at least eight segments.
+	// MaxBytes bounds the files in Dir, dead letters and quarantine included; at least
+	// four segments. For a moment the files that are being made come on top: one batch or
+	// pack, and one segment or compacted segment, until the files that they replace are
+	// removed. As it fills, clicks that wait lose detail, and at the bound they are
+	// dropped and counted. Default: 2 GiB, which is a week at 500 clicks a second, but at
+	// most half of the disk that is free or the journal's own, and at least eight
+	// segments.
 	MaxBytes int64
 
 	// Shards is the number of segments that are written at the same time. Default:

@@ -103,8 +103,8 @@ func contents(t *testing.T, fs vfs.FS, name string) []byte {
 }
 
 // try opens a copy of the replica with other bytes in a file. Then the replica holds one
-// state of the past as a whole, or nothing, or it is known to be damaged. With a source in
-// reach it is right soon, and stays so.
+// state of the past as a whole, or nothing, or it is known to be damaged. With a source
+// in reach it is right soon, and stays so.
 func (d *damageable) try(t *testing.T, name string, raw []byte) (outcome string) {
 	t.Helper()
 	cfg := d.config()
