@@ -40,7 +40,7 @@ type Link struct {
 	Host           string // of the domain; "" for the default one
 	Code           Code
 	Custom         bool   // chosen by a user, not minted from a range
-	OriginalURL    string // byte for byte as the client sent it
+	OriginalURL    string // byte for byte as the client sent it, with a scheme
 	Location       string // of the redirect: OriginalURL, escaped, with its IDN host in punycode
 	RedirectStatus int    // 301, 302, 307 or 308
 	Flags          LinkFlags

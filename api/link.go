@@ -7,7 +7,7 @@ import (
 
 // NewLink asks for a link.
 type NewLink struct {
-	OriginalURL      string          `json:"original_url" example:"https://example.com/a?b=c" doc:"The target: an http or https URL of at most 8,192 bytes. It is kept byte for byte."`
+	OriginalURL      string          `json:"original_url" example:"https://example.com/a?b=c" doc:"The target: an http or https URL of at most 8,192 bytes. It is kept byte for byte. A text that begins with a host, such as example.com/a, gets https:// in front."`
 	CustomCode       string          `json:"custom_code,omitzero" example:"spring-sale" doc:"4 to 32 characters of A-Z, a-z, 0-9, _ and -. Default: a generated code."`
 	Domain           string          `json:"domain,omitzero" maxLength:"253" example:"go.example.com" doc:"Host of a domain of the workspace, or of a shared one. Default: the shared default domain."`
 	Dedupe           *bool           `json:"dedupe,omitzero" doc:"True: return the one link of this target in the domain. An existing live link is returned with 200, and the other fields are ignored. Two targets are the same when their normal forms are. Not allowed together with custom_code. Default: the setting of the workspace, which is usually false."`
@@ -31,7 +31,7 @@ type Link struct {
 	ShortCode      string          `json:"short_code"`
 	ShortURL       string          `json:"short_url" format:"uri"`
 	Domain         string          `json:"domain" doc:"Host of the link's domain."`
-	OriginalURL    string          `json:"original_url" doc:"The target, byte for byte as it was sent."`
+	OriginalURL    string          `json:"original_url" doc:"The target, byte for byte as it was sent, behind https:// if it was sent without a scheme."`
 	RedirectStatus int             `json:"redirect_status" enum:"301,302,307,308"`
 	ForwardQuery   bool            `json:"forward_query" doc:"Whether the query of a request is appended to the target's."`
 	ForwardPath    bool            `json:"forward_path" doc:"Whether the path behind the code is appended to the target's."`

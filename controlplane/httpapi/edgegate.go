@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"sync"
 	"time"
 
 	"waypost"
@@ -61,6 +62,30 @@ type EdgeGate struct {
 	cfg    EdgeGateConfig
 	shared [sha256.Size]byte
 	late   *limit.Turns // of credentials from addresses with too many failed attempts
+
+	mu     sync.Mutex
+	logged map[string]time.Time // when a reason to refuse an edge was logged last
+}
+
+// A refused edge tries again every second; its refusal is logged once in refusalEvery.
+// maxRefusals bounds the reasons that are remembered.
+const (
+	refusalEvery = time.Minute
+	maxRefusals  = 1000
+)
+
+// logsRefusal reports whether a reason to refuse an edge is to be logged now.
+func (g *EdgeGate) logsRefusal(reason string, now time.Time) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if last, ok := g.logged[reason]; ok && now.Sub(last) < refusalEvery {
+		return false
+	}
+	if g.logged == nil || len(g.logged) >= maxRefusals {
+		g.logged = make(map[string]time.Time)
+	}
+	g.logged[reason] = now
+	return true
 }
 
 // Credentials from addresses with too many failed attempts wait for one of few look-ups.
@@ -218,7 +243,7 @@ func (g *EdgeGate) refuse(w http.ResponseWriter, r *http.Request, err error) {
 			p.header.Set("Retry-After", "1")
 		}
 	}
-	if p.Status == http.StatusForbidden {
+	if p.Status == http.StatusForbidden && g.logsRefusal(p.Detail, time.Now()) {
 		g.cfg.Logger.WarnContext(r.Context(), "refused an edge", slog.String("path", r.URL.Path), slog.String("reason", p.Detail))
 	}
 	writeProblem(w, p)

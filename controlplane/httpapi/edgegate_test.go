@@ -8,6 +8,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/json"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -139,11 +140,15 @@ func TestAnEdgeIsWhoItsCredentialSaysAndNotWhatItsHeadersSay(t *testing.T) {
 
 func TestGuessesAtCredentialsAndTokensAreLimited(t *testing.T) {
 	nodes := &edgeNodes{}
-	g := httpapi.NewEdgeGate(httpapi.EdgeGateConfig{Nodes: nodes, Guesses: limit.NewGuesses(5, frozen)})
+	var log strings.Builder
+	g := httpapi.NewEdgeGate(httpapi.EdgeGateConfig{
+		Nodes: nodes, Guesses: limit.NewGuesses(5, frozen), Logger: slog.New(slog.NewTextHandler(&log, nil)),
+	})
 	require.Equal(t, 200, send(t, g, echo, goodEdge).StatusCode)
 	for range 50 {
 		requireProblem(t, send(t, g, echo, "revoked"), 403, "forbidden") // that is no guess
 	}
+	require.Equal(t, 1, strings.Count(log.String(), "refused an edge"), "once a minute")
 	for range 3 {
 		requireProblem(t, send(t, g, echo, "guess"), 401, "unauthorized")
 	}

@@ -257,6 +257,29 @@ func TestEdgesThatFellSilentBeforeTheControlPlaneWasStartedAreShown(t *testing.T
 	<-done
 }
 
+func TestFleetStore_ProgressLeavesOutARevokedEdge(t *testing.T) {
+	db, hand := open(t)
+	both := []controlplane.EdgeProgress{{Node: "edge-a", Region: "eu"}, {Node: "edge-b", Region: "eu"}}
+	require.NoError(t, db.NoteProgress(t.Context(), both))
+	nodes := func() (names []string) {
+		all, err := db.Progress(t.Context())
+		require.NoError(t, err)
+		for i := range all {
+			names = append(names, all[i].Node)
+		}
+		return names
+	}
+	exec(t, hand, `INSERT INTO node_credential (node, region, role, hash) VALUES ('edge-a', 'eu', 'edge', sha256('a'))`)
+	require.Equal(t, []string{"edge-a", "edge-b"}, nodes())
+	exec(t, hand, `UPDATE node_credential SET revoked_at = now()`)
+	require.Equal(t, []string{"edge-b"}, nodes(), "no click will come from it")
+	exec(t, hand, `UPDATE node_credential SET revoked_at = now() - interval '2 minutes'`)
+	require.Equal(t, []string{"edge-a", "edge-b"}, nodes(), "it reports with the token of all edges")
+	exec(t, hand, `UPDATE node_credential SET revoked_at = now()`)
+	exec(t, hand, `INSERT INTO node_credential (node, region, role, hash) VALUES ('edge-a', 'eu', 'edge', sha256('b'))`)
+	require.Equal(t, []string{"edge-a", "edge-b"}, nodes(), "it was enrolled again")
+}
+
 func TestProgressIsKeptAndLostWordsChangeNothing(t *testing.T) {
 	db, hand := open(t)
 	until := time.Now().Add(-time.Minute).Truncate(time.Microsecond)

@@ -206,16 +206,25 @@ func (db *FleetStore) GiveUpEdge(ctx context.Context, by controlplane.Actor, nod
 	return classify("give up an edge", err)
 }
 
+// notRevoked is the condition that clicks may still come from the node of p: it has a
+// valid credential, or was heard of after its last one was revoked. Reports are stored a
+// little late.
+const notRevoked = `
+	NOT EXISTS (SELECT FROM node_credential c WHERE c.node = p.node
+		HAVING count(*) > 0 AND bool_and(c.revoked_at IS NOT NULL) AND max(c.revoked_at) > p.heard - interval '1 minute')`
+
 // selectProgress has those, too, that have sent clicks and told nothing of themselves, as
 // edges of earlier versions.
 const selectProgress = `
-SELECT node, region, complete_until, coalesce(pending, -1), has_left, extract(epoch FROM now() - reported_at)
+SELECT * FROM (
+SELECT node, region, complete_until, coalesce(pending, -1), has_left, extract(epoch FROM now() - reported_at), reported_at AS heard
 FROM click_progress WHERE reported_at > now() - $1::interval
 UNION ALL
-SELECT w.node, '', NULL, -1, false, extract(epoch FROM now() - max(w.updated_at))
+SELECT w.node, '', NULL, -1, false, extract(epoch FROM now() - max(w.updated_at)), max(w.updated_at)
 FROM click_watermark w
 WHERE w.updated_at > now() - $1::interval AND NOT EXISTS (SELECT FROM click_progress p WHERE p.node = w.node)
-GROUP BY w.node
+GROUP BY w.node) p
+WHERE ` + notRevoked + `
 ORDER BY 1`
 
 // Progress implements controlplane.ProgressStore.
@@ -227,7 +236,8 @@ func (db *FleetStore) Progress(ctx context.Context) ([]controlplane.EdgeProgress
 			var p controlplane.EdgeProgress
 			var until *time.Time
 			var age float64 // by PostgreSQL's clock, which may differ from ours
-			if err := rows.Scan(&p.Node, &p.Region, &until, &p.Pending, &p.Left, &age); err != nil {
+			var heard time.Time
+			if err := rows.Scan(&p.Node, &p.Region, &until, &p.Pending, &p.Left, &age, &heard); err != nil {
 				return err
 			}
 			p.At = began.Add(-time.Duration(age * float64(time.Second)))

@@ -18,7 +18,10 @@ func requireSameToBrowsers(t require.TestingT, original string, got target.Targe
 	if h, ok := t.(interface{ Helper() }); ok {
 		h.Helper()
 	}
-	require.Equal(t, original, got.Original)
+	if got.Original != original {
+		require.Equal(t, "https://"+original, got.Original)
+		original = got.Original
+	}
 	for i := range len(got.Location) {
 		if c := got.Location[i]; c < 0x21 || c > 0x7e {
 			t.Errorf("Location %q holds the byte %#x", got.Location, c)

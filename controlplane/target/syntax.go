@@ -51,6 +51,19 @@ func checkUnicode(s string) error {
 	return nil
 }
 
+// lacksScheme reports whether a text begins with the name of a host instead of a scheme,
+// as people write it: with a dot in it, and with nothing behind it but a port, a path, a
+// query or a fragment.
+func lacksScheme(s string) bool {
+	authority := s
+	if i := strings.IndexAny(s, "/?#"); i >= 0 {
+		authority = s[:i]
+	}
+	host, port, _ := strings.Cut(authority, ":")
+	dot := strings.IndexByte(host, '.')
+	return dot > 0 && dot < len(host)-1 && !strings.ContainsAny(authority, "@ ") && strings.Trim(port, "0123456789") == ""
+}
+
 // findHost checks a URL up to its path and returns the position of the host,
 // s[start:end], with the brackets of an IPv6 address.
 func findHost(s string) (start, end int, err error) {

@@ -46,7 +46,8 @@ func (r Rules) maxLength() int {
 
 // Target is an accepted URL.
 type Target struct {
-	// Original is the text as it was sent, byte for byte.
+	// Original is the text as it was sent, byte for byte, behind https:// if the text began
+	// with a host.
 	Original string
 
 	// Location is the header of the redirect: printable ASCII without a space, at
@@ -63,6 +64,9 @@ type Target struct {
 // differently; EInvalid for a URL that must not be a target; ETooLarge for one that is
 // too long. Messages quote only a little of the URL, and no control characters.
 func (r Rules) Check(original string) (Target, error) {
+	if lacksScheme(original) {
+		original = "https://" + original
+	}
 	if len(original) > r.maxLength() {
 		return Target{}, waypost.Errorf(waypost.ETooLarge, "the URL is %d bytes long, but at most %d are allowed", len(original), r.maxLength())
 	}

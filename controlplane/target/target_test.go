@@ -134,6 +134,33 @@ func TestRules_LocationIsTheOriginalButForWhatAHeaderCannotHold(t *testing.T) {
 	}
 }
 
+func TestRules_HostWithoutASchemeIsReachedByHTTPS(t *testing.T) {
+	for original, location := range map[string]string{
+		"example.com":              "https://example.com",
+		"example.com:8443/a b?c#d": "https://example.com:8443/a%20b?c#d",
+		"www.bücher.example?x=a:b": "https://www.xn--bcher-kva.example?x=a:b",
+		"8.8.8.8/":                 "https://8.8.8.8/",
+		"example.com/http://a.b":   "https://example.com/http://a.b",
+	} {
+		got, err := target.Rules{}.Check(original)
+		require.NoError(t, err, original)
+		require.Equal(t, "https://"+original, got.Original)
+		require.Equal(t, location, got.Location)
+		again, err := target.Rules{}.Check(got.Original)
+		require.NoError(t, err)
+		require.Equal(t, got, again, "an export can be imported")
+	}
+	for _, original := range []string{
+		"example", "localhost:8080", ".com", "a.", "javascript.x:alert(1)", "mailto:a@b.example", "a@b.example", "just some. words",
+		"//example.com", "/etc/passwd.txt", "127.0.0.1:80", "go.localhost",
+	} {
+		_, err := target.Rules{}.Check(original)
+		require.Error(t, err, original)
+	}
+	_, err := target.Rules{MaxLength: 20}.Check("example.com/a")
+	requireRefusal(t, err, waypost.ETooLarge, "21 bytes long", "with the scheme")
+}
+
 func TestRules_EndsOfReservedBlocksAreMet(t *testing.T) {
 	for _, address := range []string{
 		"1.0.0.0", "9.255.255.255", "11.0.0.0", "100.63.255.255", "100.128.0.0", "126.255.255.255", "128.0.0.0",
