@@ -43,14 +43,15 @@ func (t DomainTargets) InsteadOf(r Resolution) Resolution {
 // part that is usable: a host without its targets, or nothing.
 func DecodeDomain(payload []byte) (Domain, error) {
 	var body struct {
-		Host     string `json:"host"`
-		Root     string `json:"root_url"`
-		NotFound string `json:"not_found_url"`
+		Workspace WorkspaceID `json:"workspace_id"` // null: shared
+		Host      string      `json:"host"`
+		Root      string      `json:"root_url"`
+		NotFound  string      `json:"not_found_url"`
 	}
 	if err := json.Unmarshal(payload, &body); err != nil {
 		return Domain{}, err
 	}
-	d := Domain{Host: HostName(body.Host)}
+	d := Domain{Workspace: body.Workspace, Host: HostName(body.Host)}
 	if d.Host == "" {
 		return d, errors.New("the domain names no host")
 	}
@@ -62,7 +63,7 @@ func DecodeDomain(payload []byte) (Domain, error) {
 			continue
 		}
 		if !ValidLocation(t.text) || len(t.text) > MaxDomainURL {
-			return Domain{Host: d.Host}, errors.New("a target of the domain is no URL to redirect to")
+			return Domain{Workspace: d.Workspace, Host: d.Host}, errors.New("a target of the domain is no URL to redirect to")
 		}
 		*t.to = []byte(t.text)
 	}

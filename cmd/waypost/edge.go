@@ -14,6 +14,7 @@ import (
 	"waypost/edge/replica"
 	"waypost/edge/server"
 	"waypost/internal/config"
+	"waypost/internal/resolver"
 )
 
 func (p serverCommands) edgeCommand() *cobra.Command {
@@ -91,6 +92,7 @@ func edgeSettings(all config.Config) (node.Config, error) {
 		Certificates: certs.Config{
 			CertFile: tls.CertFile, KeyFile: tls.KeyFile,
 			Directory: tls.ACMEDirectory, Email: tls.Email, CAFile: tls.CAFile, Storage: tls.Storage,
+			OrdersPerHour: tls.OrdersPerHour, Resolver: resolver.New(tls.DNSResolvers),
 		},
 	}
 	var err error
@@ -102,6 +104,8 @@ func edgeSettings(all config.Config) (node.Config, error) {
 	var cause error
 	c.Replica.LookupBytes, cause = config.ParseLookupMemory(cfg.LookupMemory)
 	wrong("lookup_memory", cause)
+	c.Certificates.Addresses, cause = tls.PublicAddresses()
+	wrong("tls", cause)
 	c.Replica.MinFree.Bytes, c.Replica.MinFree.Share, cause = config.ParseMinFreeDisk(cfg.MinFreeDisk)
 	wrong("min_free_disk", cause)
 	c.ClickJournal, cause = config.ParseClickJournal(cfg.ClickJournal)

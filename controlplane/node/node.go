@@ -12,7 +12,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -26,6 +25,7 @@ import (
 	"waypost/internal/failpoint"
 	"waypost/internal/listener"
 	"waypost/internal/memlimit"
+	"waypost/internal/resolver"
 	"waypost/internal/services"
 	"waypost/keyrange"
 	"waypost/replication"
@@ -171,7 +171,7 @@ func (c *control) connect() (err error) {
 		AllowPrivateTargets: c.cfg.AllowPrivateTargets,
 		StrictHosts:         c.cfg.StrictHosts,
 		OwnHosts:            func(host string) bool { return own[host] },
-		Resolver:            resolver(c.cfg.DNSResolvers),
+		Resolver:            resolver.New(c.cfg.DNSResolvers),
 		Patience:            patience,
 		Logger:              c.log,
 	})
@@ -295,18 +295,6 @@ func (c *control) ready(ctx context.Context) (any, bool) {
 	detail["position"], detail["sequence"] = head.Position.String(), head.Position.Seq
 	detail["digest"] = fmt.Sprintf("%016x", head.Digest)
 	return detail, true
-}
-
-// resolver asks some servers in turn; without any it asks those of the system.
-func resolver(servers []string) *net.Resolver {
-	if len(servers) == 0 {
-		return net.DefaultResolver
-	}
-	var tries atomic.Uint64
-	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
-		var d net.Dialer
-		return d.DialContext(ctx, network, servers[tries.Add(1)%uint64(len(servers))])
-	}}
 }
 
 // ownHost returns the host of short URLs, without a port. Links must not point to it.

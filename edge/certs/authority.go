@@ -17,7 +17,7 @@ import (
 func (c *Certificates) openAuthority() error {
 	cfg := c.cfg
 	at, ok := cfg.Listen.(*net.TCPAddr)
-	if !ok || cfg.Storage == "" || cfg.Knows == nil {
+	if !ok || cfg.Storage == "" || cfg.Owner == nil {
 		return errors.New("an authority needs a TCP listener, a storage and a judge of names")
 	}
 	var roots *x509.CertPool // nil: the system's
@@ -41,7 +41,7 @@ func (c *Certificates) openAuthority() error {
 		// Certificates are renewed when a client comes, and only for domains that are still
 		// known.
 		OnDemand: &certmagic.OnDemandConfig{DecisionFunc: func(_ context.Context, name string) error {
-			if !c.mayOrder(name) {
+			if _, may := c.mayOrder(name); !may {
 				return errName
 			}
 			return nil
@@ -65,8 +65,9 @@ func hostOf(at *net.TCPAddr) string {
 
 // order is a certificate that is being asked for.
 type order struct {
-	done chan struct{} // closed when it is there, or err is
-	err  error
+	owner Owner
+	done  chan struct{} // closed when it is there, or err is
+	err   error
 }
 
 // failure says how often a name was refused in a row, and until when the authority is
@@ -78,11 +79,11 @@ type failure struct {
 
 // ordered returns the certificate of a known name. The first client starts an order, and
 // all wait a while; the order goes on when they have left.
-func (c *Certificates) ordered(hello *tls.ClientHelloInfo, name string) (*tls.Certificate, error) {
+func (c *Certificates) ordered(hello *tls.ClientHelloInfo, name string, owner Owner) (*tls.Certificate, error) {
 	if c.cached(name) {
 		return c.magic.GetCertificateWithContext(hello.Context(), hello)
 	}
-	o, err := c.join(name)
+	o, err := c.join(name, owner)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +119,7 @@ func (c *Certificates) cached(name string) bool {
 }
 
 // join waits along with an order, or makes one.
-func (c *Certificates) join(name string) (*order, error) {
+func (c *Certificates) join(name string, owner Owner) (*order, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -133,11 +134,17 @@ func (c *Certificates) join(name string) (*order, error) {
 		if f, ok := c.failed[name]; ok && c.cfg.Clock().Before(f.until) {
 			return nil, errLater
 		}
-		if len(c.orders) >= maxOrders {
+		own := 0
+		for _, other := range c.orders {
+			if other.owner == owner {
+				own++
+			}
+		}
+		if len(c.orders) >= maxOrders || own >= maxOwnersOrders {
 			c.metrics.busy.Inc()
 			return nil, errBusy
 		}
-		o = &order{done: make(chan struct{})}
+		o = &order{owner: owner, done: make(chan struct{})}
 		c.orders[name] = o
 		c.running.Go(func() { c.fill(o, name) })
 	}
@@ -197,14 +204,15 @@ func (c *Certificates) fill(o *order, name string) {
 	a := &attempt{giveUp: cancel}
 	ctx = context.WithValue(ctx, attemptKey{}, a)
 	cert, err := c.magic.CacheManagedCertificate(ctx, name)
-	switch {
-	case err != nil:
-		err = c.magic.ObtainCertAsync(ctx, name)
-		if err == nil {
-			_, err = c.magic.CacheManagedCertificate(ctx, name)
+	ask := func() error { return c.magic.ObtainCertAsync(ctx, name) }
+	if err == nil {
+		ask = func() error { return c.magic.RenewCertAsync(ctx, name, false) }
+	}
+	if err != nil || cert.Expired() {
+		if err = c.mayAsk(ctx, name, o.owner); err == nil {
+			err = ask()
 		}
-	case cert.Expired():
-		if err = c.magic.RenewCertAsync(ctx, name, false); err == nil {
+		if err == nil {
 			_, err = c.magic.CacheManagedCertificate(ctx, name)
 		}
 	}
@@ -214,10 +222,11 @@ func (c *Certificates) fill(o *order, name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.orders, name)
-	if err != nil {
-		c.fail(c.failed, name, err)
-	} else {
+	switch {
+	case err == nil:
 		delete(c.failed, name)
+	case !errors.Is(err, errBudget): // which is no fault of the name
+		c.fail(c.failed, name, err)
 	}
 	o.err = err
 	close(o.done)

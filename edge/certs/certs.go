@@ -13,12 +13,14 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/caddyserver/certmagic"
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 )
 
 // Config says where certificates come from: files, an authority, or both, and then
@@ -43,9 +45,17 @@ type Config struct {
 	// there (tls-alpn-01, RFC 8737). Required with Directory.
 	Listen net.Addr
 
-	// Knows says whether a name, in lower case, is a domain. The authority is asked
-	// for no other. Required with Directory; called by many goroutines at once.
-	Knows func(name string) bool
+	// Owner says whose a name, in lower case, is, and false if it is no domain. The
+	// authority is asked for no such name. Required with Directory; called by many
+	// goroutines at once.
+	Owner func(name string) (Owner, bool)
+
+	// Addresses are those, besides the machine's own, at which visitors reach this edge or
+	// others with the same Storage. A name that leads to none of them is not ordered.
+	Addresses []netip.Addr
+
+	OrdersPerHour int      // at the authority, of which an owner has half; default 60
+	Resolver      Resolver // says where names lead; default net.DefaultResolver
 
 	Logger  *slog.Logger          // default: discarded
 	Metrics prometheus.Registerer // default: none
@@ -54,12 +64,13 @@ type Config struct {
 
 // Bounds on what visitors can set in motion.
 const (
-	maxOrders  = 4                // at the authority at once
-	maxWaiting = 256              // visitors that wait for a certificate
-	orderTime  = 50 * time.Second // for one certificate, before it counts as failed
-	waitTime   = 30 * time.Second // of a visitor for it
-	restTime   = 5 * time.Second  // for the rest of a handshake that has waited
-	maxCached  = 10_000           // certificates in memory
+	maxOrders       = 4                // at the authority at once
+	maxOwnersOrders = maxOrders / 2    // of one owner
+	maxWaiting      = 256              // visitors that wait for a certificate
+	orderTime       = 50 * time.Second // for one certificate, before it counts as failed
+	waitTime        = 30 * time.Second // of a visitor for it
+	restTime        = 5 * time.Second  // for the rest of a handshake that has waited
+	maxCached       = 10_000           // certificates in memory
 )
 
 // Certificates are those of one edge.
@@ -80,6 +91,9 @@ type Certificates struct {
 	orders    map[string]*order // by name: those under way
 	failed    map[string]failure
 	unrenewed map[string]failure // of certificates that still serve
+	budget    budget
+
+	warned rate.Sometimes
 }
 
 var (
@@ -87,6 +101,7 @@ var (
 	errName   = errors.New("no domain of ours, and no certificate for others")
 	errBusy   = errors.New("too many certificates are being asked for")
 	errLater  = errors.New("the authority has refused a certificate, and is not asked again so soon")
+	errBudget = errors.New("too many certificates were ordered in the last hour")
 	errSlow   = errors.New("the authority takes too long")
 )
 
@@ -98,7 +113,14 @@ func New(cfg Config) (*Certificates, error) {
 	if cfg.Clock == nil {
 		cfg.Clock = time.Now
 	}
+	if cfg.OrdersPerHour == 0 {
+		cfg.OrdersPerHour = 60
+	}
+	if cfg.Resolver == nil {
+		cfg.Resolver = net.DefaultResolver
+	}
 	c := &Certificates{
+		budget: budget{limit: cfg.OrdersPerHour}, warned: rate.Sometimes{First: 1, Interval: time.Minute},
 		cfg: cfg, metrics: newMeters(), orders: map[string]*order{}, failed: map[string]failure{}, unrenewed: map[string]failure{},
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
@@ -148,11 +170,13 @@ func (c *Certificates) get(hello *tls.ClientHelloInfo) (*tls.Certificate, error)
 			return own, nil
 		}
 	}
-	if c.magic != nil && c.mayOrder(name) {
-		if proof {
+	if c.magic != nil {
+		switch owner, may := c.mayOrder(name); {
+		case may && proof:
 			return c.magic.GetCertificateWithContext(hello.Context(), hello)
+		case may:
+			return c.ordered(hello, name, owner)
 		}
-		return c.ordered(hello, name)
 	}
 	if own != nil && !proof {
 		return own, nil
@@ -164,10 +188,12 @@ func (c *Certificates) get(hello *tls.ClientHelloInfo) (*tls.Certificate, error)
 	return nil, errName
 }
 
-// mayOrder reports whether an authority may be asked for a name.
-func (c *Certificates) mayOrder(name string) bool {
-	return name != "" && certmagic.SubjectQualifiesForCert(name) && !certmagic.SubjectIsIP(name) &&
-		!strings.Contains(name, "*") && c.cfg.Knows(name)
+// mayOrder returns the owner of a name, and false if no authority may be asked for it.
+func (c *Certificates) mayOrder(name string) (Owner, bool) {
+	if name == "" || !certmagic.SubjectQualifiesForCert(name) || certmagic.SubjectIsIP(name) || strings.Contains(name, "*") {
+		return 0, false
+	}
+	return c.cfg.Owner(name)
 }
 
 // Close ends the orders under way, and waits for them. Certificates in memory still

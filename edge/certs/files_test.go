@@ -124,7 +124,7 @@ func TestFilesGoBeforeTheAuthority(t *testing.T) {
 	cfg.CertFile, cfg.KeyFile = filepath.Join(dir, "c"), filepath.Join(dir, "k")
 	replace(t, cfg.CertFile, chain)
 	replace(t, cfg.KeyFile, key)
-	cfg.Knows = func(string) bool { return true }
+	cfg.Owner = func(string) (certs.Owner, bool) { return 1, true }
 	serve(t, ln, cfg)
 	conn, err := tls.Dial("tcp", ln.Addr().String(), &tls.Config{ServerName: "a.example.net", RootCAs: trust(t, chain)})
 	require.NoError(t, err)

@@ -9,6 +9,7 @@ type meters struct {
 	orders  *prometheus.CounterVec
 	unknown prometheus.Counter
 	busy    prometheus.Counter
+	refused *prometheus.CounterVec
 	files   *files // nil: none
 }
 
@@ -24,7 +25,13 @@ func newMeters() *meters {
 		busy: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "waypost_tls_busy_total", Help: "Handshakes that were refused because too many certificates were being asked for.",
 		}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "waypost_tls_orders_refused_total",
+			Help: "Certificates that the authority was not asked for, by reason: elsewhere (the name leads to other addresses) or budget.",
+		}, []string{"reason"}),
 	}
+	m.refused.WithLabelValues("elsewhere")
+	m.refused.WithLabelValues("budget")
 	m.orders.WithLabelValues("obtained")
 	m.orders.WithLabelValues("failed")
 	return m
@@ -38,6 +45,7 @@ func (m *meters) Describe(ch chan<- *prometheus.Desc) {
 	m.orders.Describe(ch)
 	m.unknown.Describe(ch)
 	m.busy.Describe(ch)
+	m.refused.Describe(ch)
 	ch <- expiryDesc
 }
 
@@ -46,6 +54,7 @@ func (m *meters) Collect(ch chan<- prometheus.Metric) {
 	m.orders.Collect(ch)
 	m.unknown.Collect(ch)
 	m.busy.Collect(ch)
+	m.refused.Collect(ch)
 	if m.files != nil {
 		ch <- prometheus.MustNewConstMetric(expiryDesc, prometheus.GaugeValue, float64(m.files.live.Load().Leaf.NotAfter.Unix()))
 	}

@@ -17,7 +17,7 @@ import (
 	"waypost/edge/certs/acmetest"
 )
 
-func isKnown(name string) bool { return name == known }
+func isKnown(name string) (certs.Owner, bool) { return 1, name == known }
 
 // ask starts an authority that asks for proofs at the port of proof, and returns the
 // configuration of an edge that listens there.
@@ -26,7 +26,8 @@ func ask(t *testing.T, proof net.Listener) (*acmetest.Authority, certs.Config) {
 	a := acmetest.Start(t)
 	a.AskAt(t, proof.Addr())
 	return a, certs.Config{
-		Directory: a.Directory, CAFile: a.CAFile, Email: "ops@example.com", Storage: t.TempDir(), Listen: proof.Addr(), Knows: isKnown,
+		Directory: a.Directory, CAFile: a.CAFile, Email: "ops@example.com", Storage: t.TempDir(), Listen: proof.Addr(), Owner: isKnown,
+		Resolver: a.Names.Resolver(),
 	}
 }
 
@@ -122,7 +123,7 @@ func TestAnAuthorityThatRefusesIsLeftAloneForAWhile(t *testing.T) {
 func TestARenewalThatIsRefusedIsNotTriedAgainByTheNextVisitor(t *testing.T) {
 	now := &clock{at: time.Now()}
 	c, err := certs.New(certs.Config{
-		Directory: "https://ca.example/dir", Storage: t.TempDir(), Listen: &net.TCPAddr{Port: 443}, Knows: isKnown, Clock: now.read,
+		Directory: "https://ca.example/dir", Storage: t.TempDir(), Listen: &net.TCPAddr{Port: 443}, Owner: isKnown, Clock: now.read,
 	})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, c.Close()) }()
@@ -166,12 +167,12 @@ func TestCloseGivesUpWhatIsAskedFor(t *testing.T) {
 }
 
 func TestWhatAnAuthorityNeedsIsChecked(t *testing.T) {
-	good := certs.Config{Directory: "https://ca.example/dir", Storage: "/nowhere", Listen: &net.TCPAddr{Port: 443}, Knows: isKnown}
+	good := certs.Config{Directory: "https://ca.example/dir", Storage: "/nowhere", Listen: &net.TCPAddr{Port: 443}, Owner: isKnown}
 	for name, change := range map[string]func(*certs.Config){
 		"neither files nor authority": func(c *certs.Config) { *c = certs.Config{} },
 		"no storage":                  func(c *certs.Config) { c.Storage = "" },
 		"no listener":                 func(c *certs.Config) { c.Listen = nil },
-		"no judge":                    func(c *certs.Config) { c.Knows = nil },
+		"no judge":                    func(c *certs.Config) { c.Owner = nil },
 		"roots that are missing":      func(c *certs.Config) { c.CAFile = "/nowhere/ca.pem" },
 		"roots that are none":         func(c *certs.Config) { c.CAFile = "ondemand_test.go" },
 	} {

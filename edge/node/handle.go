@@ -90,13 +90,13 @@ func (h *handle) Salt(day int32) *waypost.Salt {
 	return nil
 }
 
-// knows reports whether a host, in its canonical form, is a domain of the replica.
-func (h *handle) knows(host string) bool {
+// owner returns the workspace of the domain of a host, 0 for a shared one, and false if
+// there is none.
+func (h *handle) owner(host string) (waypost.WorkspaceID, bool) {
 	if db := h.serving(); db != nil {
-		_, ok := db.Domain([]byte(host))
-		return ok
+		return db.Owner(host)
 	}
-	return false
+	return 0, false
 }
 
 // Cluster implements [replication.Sink].

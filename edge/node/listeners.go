@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"waypost"
 	"waypost/edge/certs"
 	"waypost/edge/handover"
 	"waypost/edge/server"
@@ -94,7 +95,9 @@ func openListeners(ctx context.Context, cfg *Listen, open openListener) (*listen
 }
 
 // openCertificates comes after the replica, which knows the domains.
-func (l *listeners) openCertificates(cfg *Config, knows func(name string) bool, log *slog.Logger, meters prometheus.Registerer) error {
+func (l *listeners) openCertificates(
+	cfg *Config, owner func(name string) (waypost.WorkspaceID, bool), log *slog.Logger, meters prometheus.Registerer,
+) error {
 	if len(l.tls) == 0 {
 		return nil
 	}
@@ -102,7 +105,11 @@ func (l *listeners) openCertificates(cfg *Config, knows func(name string) bool, 
 	if c.Storage == "" {
 		c.Storage = filepath.Join(cfg.DataDir, "tls")
 	}
-	c.Listen, c.Knows, c.Logger, c.Metrics = l.tls[0].Addr(), knows, log, meters
+	c.Listen, c.Logger, c.Metrics = l.tls[0].Addr(), log, meters
+	c.Owner = func(name string) (certs.Owner, bool) {
+		ws, known := owner(name)
+		return certs.Owner(ws), known
+	}
 	var err error
 	if l.certs, err = certs.New(c); err != nil {
 		return fmt.Errorf("tls: %w", err)

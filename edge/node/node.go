@@ -137,7 +137,7 @@ func (e *edge) open(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if err := e.listeners.openCertificates(cfg, e.store.knows, e.log, e.registry); err != nil {
+	if err := e.listeners.openCertificates(cfg, e.store.owner, e.log, e.registry); err != nil {
 		return err
 	}
 	return e.connect()

@@ -29,6 +29,7 @@ type notes struct {
 type domainTable struct {
 	byHost  map[string]waypost.DomainID
 	targets map[waypost.DomainID]waypost.DomainTargets
+	owners  map[waypost.DomainID]waypost.WorkspaceID // of those that are not shared
 }
 
 // saltTable is the readers' table of salts. It has a handful, so that a linear search is
@@ -89,10 +90,14 @@ func (n *notes) noteSalt(r *waypost.Record) {
 // publishNotes makes tables for readers from the writer's maps. Of two domains that claim
 // one host, the older has it.
 func (n *notes) publishNotes() {
-	m := &domainTable{byHost: make(map[string]waypost.DomainID, len(n.domains)), targets: map[waypost.DomainID]waypost.DomainTargets{}}
+	m := &domainTable{byHost: make(map[string]waypost.DomainID, len(n.domains)), targets: map[waypost.DomainID]waypost.DomainTargets{},
+		owners: map[waypost.DomainID]waypost.WorkspaceID{}}
 	for id, d := range n.domains {
 		if other, taken := m.byHost[d.Host]; !taken || id < other {
 			m.byHost[d.Host] = id
+		}
+		if d.Workspace != 0 {
+			m.owners[id] = d.Workspace
 		}
 		if len(d.Root)+len(d.NotFound) > 0 {
 			m.targets[id] = d.DomainTargets

@@ -144,6 +144,18 @@ func (s *serving) Domain(host []byte) (waypost.DomainID, bool) {
 	return id, ok
 }
 
+// Owner returns the workspace of the domain of a host, 0 for a shared one, and false if
+// there is none. The host is as waypost.HostName writes it.
+func (s *serving) Owner(host string) (waypost.WorkspaceID, bool) {
+	st := s.live.Load()
+	if st == nil {
+		return 0, false
+	}
+	table := st.hosts.Load()
+	id, ok := table.byHost[host]
+	return table.owners[id], ok
+}
+
 // Targets returns the targets of a domain for visitors who follow none of its links. The
 // bytes must not be changed. It neither allocates nor waits.
 func (s *serving) Targets(domain waypost.DomainID) waypost.DomainTargets {

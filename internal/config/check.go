@@ -190,7 +190,24 @@ func (t *TLS) Check() error {
 			return fmt.Errorf("tls.acme_directory: %q is no https URL", t.ACMEDirectory)
 		}
 	}
-	return addresses("tls.addr", t.Addr)
+	_, wrong := t.PublicAddresses()
+	return first(
+		addresses("tls.addr", t.Addr), wrong, addresses("tls.dns_resolvers", t.DNSResolvers),
+		between("tls.orders_per_hour", t.OrdersPerHour, 0, 100_000),
+	)
+}
+
+// PublicAddresses reads the addresses of the edges.
+func (t *TLS) PublicAddresses() ([]netip.Addr, error) {
+	all := make([]netip.Addr, len(t.Addresses))
+	for i, text := range t.Addresses {
+		var err error
+		if all[i], err = netip.ParseAddr(text); err != nil || all[i].Zone() != "" {
+			return nil, fmt.Errorf("tls.addresses: %q is no IP address", text)
+		}
+		all[i] = all[i].Unmap()
+	}
+	return all, nil
 }
 
 // Check judges the settings of gossip, in which a node need not take part.

@@ -2,7 +2,6 @@
 package dnstest
 
 import (
-	"context"
 	"net"
 	"net/netip"
 	"strings"
@@ -11,7 +10,12 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
+	"waypost/internal/resolver"
 )
+
+// Any stands for all names without addresses of their own.
+const Any = "*"
 
 // Server answers for all names, over UDP and TCP, from records that tests set. Its
 // methods may be called by many goroutines at once. Names have no final dot.
@@ -108,12 +112,7 @@ func (s *Server) Asked(name string) int {
 }
 
 // Resolver returns a resolver that asks the server.
-func (s *Server) Resolver() *net.Resolver {
-	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
-		var d net.Dialer
-		return d.DialContext(ctx, network, s.Addr)
-	}}
-}
+func (s *Server) Resolver() *net.Resolver { return resolver.New([]string{s.Addr}) }
 
 // ServeDNS implements dns.Handler.
 func (s *Server) ServeDNS(w dns.ResponseWriter, query *dns.Msg) {
@@ -141,7 +140,11 @@ func (s *Server) answer(query *dns.Msg) *dns.Msg {
 			m.Answer = append(m.Answer, &dns.TXT{Hdr: head(name, dns.TypeTXT), Txt: []string{text}})
 		}
 	}
-	for _, a := range s.hosts[name] {
+	addresses, own := s.hosts[name]
+	if !own {
+		addresses = s.hosts[Any]
+	}
+	for _, a := range addresses {
 		switch {
 		case q.Qtype == dns.TypeA && a.Is4():
 			m.Answer = append(m.Answer, &dns.A{Hdr: head(name, dns.TypeA), A: a.AsSlice()})
@@ -149,7 +152,7 @@ func (s *Server) answer(query *dns.Msg) *dns.Msg {
 			m.Answer = append(m.Answer, &dns.AAAA{Hdr: head(name, dns.TypeAAAA), AAAA: a.AsSlice()})
 		}
 	}
-	if len(s.texts[name]) == 0 && len(s.hosts[name]) == 0 {
+	if len(s.texts[name]) == 0 && len(addresses) == 0 {
 		m.Rcode = dns.RcodeNameError
 	}
 	return m

@@ -4,20 +4,17 @@
 package acmetest
 
 import (
-	"context"
 	"crypto/x509"
-	"encoding/binary"
 	"encoding/pem"
-	"errors"
 	"io"
 	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -25,7 +22,8 @@ import (
 	"github.com/letsencrypt/pebble/v2/db"
 	"github.com/letsencrypt/pebble/v2/va"
 	"github.com/letsencrypt/pebble/v2/wfe"
-	"golang.org/x/net/dns/dnsmessage"
+
+	"waypost/internal/dnstest"
 )
 
 // Authority is a running one.
@@ -35,6 +33,9 @@ type Authority struct {
 	Orders    atomic.Int64
 	Down      atomic.Bool // it answers 503 to everything
 
+	// Names answers it, and the edge, where names lead: at first all to 127.0.0.1.
+	Names *dnstest.Server
+
 	front atomic.Pointer[http.Handler]
 	roots *x509.CertPool
 	hold  chan struct{}
@@ -43,7 +44,8 @@ type Authority struct {
 // Start starts an authority that knows no place to ask for a proof yet.
 func Start(t testing.TB) *Authority {
 	t.Helper()
-	a := &Authority{hold: make(chan struct{}), roots: x509.NewCertPool()}
+	a := &Authority{hold: make(chan struct{}), roots: x509.NewCertPool(), Names: dnstest.Start(t)}
+	a.Names.SetAddresses(dnstest.Any, netip.MustParseAddr("127.0.0.1"))
 	close(a.hold)
 	server := httptest.NewTLSServer(a)
 	t.Cleanup(server.Close)
@@ -66,7 +68,7 @@ func (a *Authority) AskAt(t *testing.T, proof net.Addr) {
 	store := db.NewMemoryStore()
 	profiles := map[string]ca.Profile{"default": {Description: "the only one", ValidityPeriod: 3600 * 24 * 90}}
 	issuer := ca.New(quiet, store, "", "ecdsa", 0, 1, profiles)
-	validator := va.New(quiet, 0, proof.(*net.TCPAddr).Port, true, startNames(t), store)
+	validator := va.New(quiet, 0, proof.(*net.TCPAddr).Port, true, a.Names.Addr, store)
 	front := wfe.New(quiet, store, validator, issuer, []string{"pebble.example"}, true, false, 1, 1)
 	a.roots.AppendCertsFromPEM(issuer.GetRootCert(0).PEM())
 	handler := front.Handler()
@@ -95,64 +97,4 @@ func (a *Authority) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	(*front).ServeHTTP(w, r)
-}
-
-// startNames answers every question for an IPv4 address with that of this machine,
-// as a DNS server does over TCP.
-func startNames(t *testing.T) string {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var serving sync.WaitGroup
-	serving.Go(func() {
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			serving.Go(func() {
-				defer func() { _ = c.Close() }()
-				stop := context.AfterFunc(t.Context(), func() { _ = c.Close() })
-				defer stop()
-				for answerName(c) == nil {
-				}
-			})
-		}
-	})
-	t.Cleanup(func() { _ = ln.Close(); serving.Wait() })
-	return ln.Addr().String()
-}
-
-func answerName(c net.Conn) error {
-	var size [2]byte
-	if _, err := io.ReadFull(c, size[:]); err != nil {
-		return err
-	}
-	question := make([]byte, binary.BigEndian.Uint16(size[:]))
-	if _, err := io.ReadFull(c, question); err != nil {
-		return err
-	}
-	var m dnsmessage.Message
-	if err := m.Unpack(question); err != nil {
-		return err
-	}
-	if len(m.Questions) != 1 {
-		return errors.New("not one question")
-	}
-	q := m.Questions[0]
-	answer := dnsmessage.Message{Header: dnsmessage.Header{ID: m.ID, Response: true}, Questions: m.Questions}
-	if q.Type == dnsmessage.TypeA {
-		answer.Answers = []dnsmessage.Resource{{
-			Header: dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: q.Class, TTL: 1},
-			Body:   &dnsmessage.AResource{A: [4]byte{127, 0, 0, 1}},
-		}}
-	}
-	packed, err := answer.Pack()
-	if err != nil {
-		return err
-	}
-	_, err = c.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(packed))), packed...))
-	return err
 }

@@ -1,0 +1,103 @@
+package certs
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// Owner identifies whose a name is: owners have equal shares of what an authority may be
+// asked for.
+type Owner uint64
+
+// Resolver looks up the addresses of names; [net.Resolver] is one.
+type Resolver interface {
+	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
+}
+
+// lookupTime bounds the search for the addresses of a name.
+const lookupTime = 5 * time.Second
+
+// budget remembers the orders of the last hour, oldest first.
+type budget struct {
+	limit int // orders in an hour
+	spent []expense
+}
+
+type expense struct {
+	at    time.Time
+	owner Owner
+}
+
+// allows reports whether one more order may be made now. An owner has half of the hour's
+// orders, so that no other comes away with none.
+func (b *budget) allows(owner Owner, now time.Time) bool {
+	b.spent = slices.DeleteFunc(b.spent, func(e expense) bool { return now.Sub(e.at) >= time.Hour })
+	own := 0
+	for _, e := range b.spent {
+		if e.owner == owner {
+			own++
+		}
+	}
+	return len(b.spent) < b.limit && own < max(1, b.limit/2)
+}
+
+func (b *budget) spend(owner Owner, now time.Time) { b.spent = append(b.spent, expense{now, owner}) }
+
+// mayAsk decides whether the authority is asked for a name: there are orders left, and
+// the name leads to this edge or to a listed address, where the authority would look for
+// the proof. It counts the order.
+func (c *Certificates) mayAsk(ctx context.Context, name string, owner Owner) error {
+	c.mu.Lock()
+	allowed := c.budget.allows(owner, c.cfg.Clock())
+	c.mu.Unlock()
+	if !allowed {
+		return c.overBudget()
+	}
+	if err := c.leadsHere(ctx, name); err != nil {
+		c.metrics.refused.WithLabelValues("elsewhere").Inc()
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now := c.cfg.Clock(); c.budget.allows(owner, now) {
+		c.budget.spend(owner, now)
+		return nil
+	}
+	return c.overBudget()
+}
+
+func (c *Certificates) overBudget() error {
+	c.metrics.refused.WithLabelValues("budget").Inc()
+	c.warned.Do(func() {
+		c.cfg.Logger.Warn("certificates are not ordered: too many were in the last hour", "orders_per_hour", c.cfg.OrdersPerHour)
+	})
+	return errBudget
+}
+
+// leadsHere sees that a name has an address at which visitors reach this edge.
+func (c *Certificates) leadsHere(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, lookupTime)
+	defer cancel()
+	found, err := c.cfg.Resolver.LookupNetIP(ctx, "ip", name+".")
+	if err != nil {
+		return fmt.Errorf("look up where the name leads: %w", err)
+	}
+	own, err := net.InterfaceAddrs()
+	if err != nil {
+		return fmt.Errorf("find this machine's addresses: %w", err)
+	}
+	for _, address := range found {
+		address = address.Unmap()
+		if slices.Contains(c.cfg.Addresses, address) || slices.ContainsFunc(own, func(a net.Addr) bool {
+			n, ok := a.(*net.IPNet)
+			return ok && n.IP.Equal(address.AsSlice())
+		}) {
+			return nil
+		}
+	}
+	return fmt.Errorf("the name leads to %v, and none of these is an address of this machine or in tls.addresses", found)
+}
