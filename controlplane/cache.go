@@ -52,7 +52,7 @@ func (c *cache[K, V]) lookUp(key K, now time.Time) (value V, left time.Duration,
 	defer c.mu.Unlock()
 	e, ok := c.entries[key]
 	age := now.Sub(e.asked)
-	if ok {
+	if ok && age > -cacheTime { // otherwise the clock was set back
 		left = max(0, cacheTime-age)
 	}
 	if renew = left > 0 && age >= cacheRenew && !e.renewed; renew {

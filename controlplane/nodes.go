@@ -94,7 +94,7 @@ func (n *Nodes) Authenticate(ctx context.Context, text string) (Node, error) {
 	k, known := n.known[hash]
 	round := n.rounds
 	n.mu.Unlock()
-	if !known || now.Sub(k.at) >= nodeCacheTime {
+	if !known || now.Sub(k.at).Abs() >= nodeCacheTime {
 		limited, cancel := context.WithTimeout(ctx, n.cfg.Patience)
 		stored, found, err := n.cfg.Store.Node(limited, hash)
 		cancel()
@@ -188,7 +188,7 @@ func (n *Nodes) unclaimed(ctx context.Context, name string) error {
 	k, known := n.taken[name]
 	round := n.rounds
 	n.mu.Unlock()
-	if !known || !k.taken && now.Sub(k.at) >= cacheTime { // a taken name stays taken
+	if !known || !k.taken && now.Sub(k.at).Abs() >= cacheTime { // a taken name stays taken
 		limited, cancel := context.WithTimeout(ctx, n.cfg.Patience)
 		taken, err := n.cfg.Store.NodeNamed(limited, name)
 		cancel()

@@ -173,6 +173,7 @@ func (c *control) connect() (err error) {
 		OwnHosts:            func(host string) bool { return own[host] },
 		Resolver:            resolver.New(c.cfg.DNSResolvers),
 		Patience:            patience,
+		Now:                 c.db.Now,
 		Logger:              c.log,
 	})
 	c.closers = append(c.closers, c.returnKeys)
@@ -190,7 +191,7 @@ func (c *control) connect() (err error) {
 	c.fleet = controlplane.NewFleet(controlplane.FleetConfig{
 		Head: c.db, Hints: c.gossip.hints, Ask: c.stream.Ask, Region: c.cfg.Region, Logger: c.log,
 	})
-	c.nodes = controlplane.NewNodes(controlplane.NodesConfig{Store: c.db, Logger: c.log})
+	c.nodes = controlplane.NewNodes(controlplane.NodesConfig{Store: c.db, Now: c.db.Now, Logger: c.log})
 	c.orders = controlplane.NewOrders(c.db, c.fleet.Knows, c.stream.AskAll, c.log)
 	return nil
 }

@@ -22,7 +22,7 @@ func (c *control) routes() http.Handler {
 	cfg := httpapi.Config{
 		Links: core.Links, Domains: core.Domains, Keys: core.KeyRanges, Clicks: core.Clicks, Access: core.Access,
 		Workspaces: core.Workspaces, Fleet: c.fleet, Nodes: c.nodes, Orders: c.orders, Cleanup: c.db,
-		BaseURL: c.cfg.BaseURL, Version: c.cfg.Version, Logger: c.log, Metrics: c.registry,
+		BaseURL: c.cfg.BaseURL, Version: c.cfg.Version, Now: c.db.Now, Logger: c.log, Metrics: c.registry,
 		RequestTimeout: failpoint.Limit("a request takes at most", 0),
 		Limits: httpapi.Limits{
 			Requests: limit.NewRequests(c.cfg.Limits.Requests, c.cfg.Limits.Burst, nil), Guesses: guesses, Client: client,

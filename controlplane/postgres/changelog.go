@@ -46,9 +46,16 @@ func (db *Changelog) Head(ctx context.Context) (replication.Head, error) {
 		h, err = scanHead(row)
 		return err
 	})
-	if err := db.pool.SendBatch(ctx, &b).Close(); err != nil {
+	conn, err := db.pool.Acquire(ctx)
+	if err != nil {
+		return h, classify("connect", err)
+	}
+	defer conn.Release()
+	asked := time.Now()
+	if err := conn.SendBatch(ctx, &b).Close(); err != nil {
 		return h, classify("read the head", err)
 	}
+	db.pool.clock.heard(asked, time.UnixMilli(h.At))
 	return h, nil
 }
 

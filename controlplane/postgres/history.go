@@ -36,9 +36,12 @@ func (db *History) checkHistory(ctx context.Context, conn *pgx.Conn) error {
 // plane has opened the epoch, it learns of the keys that this process has seen.
 func (db *History) history(ctx context.Context, conn *pgx.Conn) error {
 	var standby, same, forked bool
-	if err := conn.QueryRow(ctx, `SELECT pg_is_in_recovery()`).Scan(&standby); err != nil {
+	var told time.Time
+	asked := time.Now()
+	if err := conn.QueryRow(ctx, `SELECT pg_is_in_recovery(), clock_timestamp()`).Scan(&standby, &told); err != nil {
 		return err
 	}
+	db.pool.clock.heard(asked, told)
 	if standby {
 		return waypost.Errorf(waypost.EUnavailable, "this PostgreSQL is a standby: point the control plane at the primary")
 	}

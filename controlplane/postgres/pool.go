@@ -26,6 +26,7 @@ type pool struct {
 	*pgxpool.Pool
 	log     *slog.Logger
 	mark    *highWaterMark
+	clock   clock
 	changed *hint       // wakes the followers of this process
 	news    unsentHints // for other control planes
 }
