@@ -16,6 +16,7 @@ import (
 // An edge's own report, over an authenticated connection, takes precedence. Gossip fills
 // in while an edge does not report, and is marked as such. An edge that neither knows is
 // shown by the progress that [Fleet.KeepProgress] has stored: that it existed, and when.
+// [Fleet.Expect] reads it at the start, so that edges count before they have reported.
 // All methods may be called by many goroutines at once.
 type Fleet struct {
 	cfg FleetConfig
@@ -25,6 +26,9 @@ type Fleet struct {
 	heads   headHistory
 	noted   []EdgeProgress // of all control planes, at the last read
 	notedAt time.Time      // time of that read
+
+	expected []EdgeProgress // known at the start
+	started  time.Time      // when they were read; zero: they were not
 
 	waiters int           // of WaitApplied
 	news    chan struct{} // closed and replaced by a report while there are waiters

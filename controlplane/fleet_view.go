@@ -108,10 +108,10 @@ func (f *Fleet) hinted(h FleetHint, now time.Time) EdgeStatus {
 }
 
 // recorded returns the status of an edge by its stored progress, unless it may still
-// report to another control plane, which stores it every few seconds.
+// report to another control plane.
 func (f *Fleet) recorded(p *EdgeProgress, now time.Time) (s EdgeStatus, shown bool) {
 	unheard := f.notedAt.Sub(p.At)
-	if p.Region == "" || now.Sub(f.notedAt) > staleNote || unheard <= f.cfg.Silent+noteSlack || unheard > f.cfg.Forget {
+	if p.Region == "" || now.Sub(f.notedAt) > staleNote || f.elsewhere(p, now) || unheard > f.cfg.Forget {
 		return EdgeStatus{}, false
 	}
 	s = EdgeStatus{
@@ -122,4 +122,10 @@ func (f *Fleet) recorded(p *EdgeProgress, now time.Time) (s EdgeStatus, shown bo
 		s.State = EdgeGone
 	}
 	return s, true
+}
+
+// elsewhere reports whether an edge may still report to another control plane, which
+// stores it every few seconds.
+func (f *Fleet) elsewhere(p *EdgeProgress, now time.Time) bool {
+	return now.Sub(f.notedAt) <= staleNote && f.notedAt.Sub(p.At) <= f.cfg.Silent+noteSlack
 }

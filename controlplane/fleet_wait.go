@@ -10,7 +10,7 @@ import (
 // Applied is the result of waiting for edges.
 type Applied struct {
 	Edges  int      // live ones that have the change on their disks
-	Behind []string // live ones that do not, by region and name
+	Behind []string // live ones that do not, by region and name, and then those that may be alive
 }
 
 // maxWaiters bounds concurrent waiters. A caller beyond gets the present state at once.
@@ -21,8 +21,9 @@ const lookAgain = 250 * time.Millisecond
 
 // WaitApplied returns once the live edges of this control plane's region, or of all
 // regions, have the change at a position on their disks, after most, or when ctx ends.
-// It does not wait for silent edges, which catch up before they serve again. Edges that
-// report to another control plane are known by gossip, which is slower.
+// It does not wait for silent edges. Edges that report to another control plane are known
+// by gossip, which is slower; without gossip, and right after the start, an edge that
+// may be alive is behind because its state is unknown.
 func (f *Fleet) WaitApplied(ctx context.Context, at waypost.Position, everywhere bool, most time.Duration) Applied {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
@@ -89,14 +90,86 @@ func (f *Fleet) tellWaiters() {
 
 // standing returns which live edges have a position on their disks.
 func (f *Fleet) standing(at waypost.Position, everywhere bool) (a Applied) {
+	alive := make(map[string]bool)
 	for _, e := range f.Edges() {
+		if e.State != EdgeAlive {
+			continue
+		}
+		alive[e.Node] = true
 		switch {
-		case e.State != EdgeAlive || !everywhere && e.Region != f.cfg.Region:
+		case !everywhere && e.Region != f.cfg.Region:
 		case e.Synced.Epoch == at.Epoch && e.Synced.Seq >= at.Seq:
 			a.Edges++
 		default:
 			a.Behind = append(a.Behind, e.Node)
 		}
 	}
+	for _, p := range f.unheard() {
+		if !alive[p.Node] && (everywhere || p.Region == f.cfg.Region) {
+			a.Behind = append(a.Behind, p.Node)
+		}
+	}
 	return a
+}
+
+const (
+	// expectFor is the time after the start for which edges that are known from before are
+	// waited for: they report every second, and try again as often.
+	expectFor = 5 * time.Second
+
+	// restartTime bounds the restart of an edge. One that has left may come back within it,
+	// and what it reports then may be lost with a control plane.
+	restartTime = time.Minute
+)
+
+// Expect reads the edges that the store knows, so that changes wait for them until they
+// have reported, for five seconds. It returns those from which nothing says that they
+// have left. It is called once, before Run.
+func (f *Fleet) Expect(ctx context.Context, store ProgressStore) ([]EdgeProgress, error) {
+	known, err := store.Progress(ctx)
+	if err != nil {
+		return nil, err
+	}
+	now := f.cfg.Now()
+	var present []EdgeProgress
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.started = now
+	for _, p := range known {
+		if p.Region == "" {
+			continue // of which only clicks are known
+		}
+		if !p.Left || now.Sub(p.At) < restartTime {
+			f.expected = append(f.expected, p)
+		}
+		if !p.Left {
+			present = append(present, p)
+		}
+	}
+	return present, nil
+}
+
+// unheard returns the edges that may be alive although this control plane has heard
+// nothing of them: right after the start those that were known before, and later those
+// that another control plane hears.
+func (f *Fleet) unheard() (all []EdgeProgress) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := f.cfg.Now()
+	if now.Sub(f.started) < expectFor {
+		for _, p := range f.expected {
+			if f.nodes[p.Node] == nil {
+				all = append(all, p)
+			}
+		}
+	}
+	for _, p := range f.noted {
+		if p.Left || p.Region == "" || !p.At.After(f.started) || !f.elsewhere(&p, now) {
+			continue
+		}
+		if n := f.nodes[p.Node]; n == nil || p.At.Sub(n.seen) > f.cfg.Silent {
+			all = append(all, p)
+		}
+	}
+	return all
 }

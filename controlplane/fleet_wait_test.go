@@ -100,3 +100,67 @@ func TestFleet_ClientThatLeavesWaitsNoLonger(t *testing.T) {
 		require.Zero(t, time.Since(start))
 	})
 }
+
+// known is a store of progress that other processes have written.
+type known struct{ nodes []controlplane.EdgeProgress }
+
+func (known) NoteProgress(context.Context, []controlplane.EdgeProgress) error { return nil }
+
+func (known) GiveUpEdge(context.Context, controlplane.Actor, string, time.Duration) error { return nil }
+
+func (k *known) Progress(context.Context) ([]controlplane.EdgeProgress, error) { return k.nodes, nil }
+
+func TestFleet_WaitsForEdgesThatAreKnownFromBeforeTheStart(t *testing.T) {
+	inFleet(t, controlplane.FleetConfig{Region: "us-east-1"}, func(t *testing.T, f *controlplane.Fleet, _ *head) {
+		now := time.Now()
+		present, err := f.Expect(t.Context(), &known{[]controlplane.EdgeProgress{
+			{Node: "a", Region: "us-east-1", At: now.Add(-2 * time.Second)},
+			{Node: "clicks-only", At: now},
+			{Node: "far", Region: "eu-west-1", At: now.Add(-time.Hour)},
+			{Node: "left", Region: "us-east-1", At: now.Add(-time.Hour), Left: true},
+			{Node: "restarts", Region: "us-east-1", At: now.Add(-10 * time.Second), Left: true},
+		}})
+		require.NoError(t, err)
+		require.Len(t, present, 2)
+		require.Equal(t, controlplane.Applied{Behind: []string{"a", "restarts"}}, f.WaitApplied(t.Context(), at(1, 5), false, time.Second))
+		out := waits(t.Context(), f, at(1, 5), true, time.Second)
+		for _, node := range []string{"a", "far", "restarts"} {
+			require.Empty(t, out)
+			require.NoError(t, f.Report(durable(node, "us-east-1", at(1, 5))))
+			synctest.Wait()
+		}
+		require.Equal(t, controlplane.Applied{Edges: 3}, <-out)
+	})
+	inFleet(t, controlplane.FleetConfig{Region: "us-east-1"}, func(t *testing.T, f *controlplane.Fleet, _ *head) {
+		dead := controlplane.EdgeProgress{Node: "dead", Region: "us-east-1", At: time.Now().Add(-time.Minute)}
+		_, err := f.Expect(t.Context(), &known{[]controlplane.EdgeProgress{dead}})
+		require.NoError(t, err)
+		start := time.Now()
+		require.Equal(t, controlplane.Applied{}, f.WaitApplied(t.Context(), at(1, 5), true, time.Minute))
+		require.LessOrEqual(t, time.Since(start), 6*time.Second, "one that is dead is waited for a while only")
+	})
+}
+
+func TestFleet_EdgeThatAnotherControlPlaneHearsIsNotLeftOut(t *testing.T) {
+	inFleet(t, controlplane.FleetConfig{Region: "us-east-1"}, func(t *testing.T, f *controlplane.Fleet, _ *head) {
+		store := &known{}
+		_, err := f.Expect(t.Context(), store)
+		require.NoError(t, err)
+		require.NoError(t, f.Report(durable("moved", "us-east-1", at(1, 5))))
+		require.NoError(t, f.Report(durable("died", "us-east-1", at(1, 5))))
+		died := time.Now()
+		later(10 * time.Second)
+		now := time.Now()
+		store.nodes = []controlplane.EdgeProgress{
+			{Node: "died", Region: "us-east-1", At: died}, {Node: "moved", Region: "us-east-1", At: now},
+			{Node: "other", Region: "us-east-1", At: now}, {Node: "other-left", Region: "us-east-1", At: now, Left: true},
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); f.KeepProgress(ctx, store, time.Hour) }()
+		synctest.Wait()
+		require.Equal(t, controlplane.Applied{Behind: []string{"moved", "other"}}, f.WaitApplied(t.Context(), at(1, 5), true, time.Second))
+		cancel()
+		<-done
+	})
+}

@@ -45,9 +45,14 @@ func Run(ctx context.Context, cfg Config, log *slog.Logger) (err error) {
 		if err := e.succession.Ready(ctx); err != nil {
 			return err
 		}
+	} else if _, holds := e.store.Cluster(); holds { // it serves what it holds from now on
+		e.everyReporter(func(r *report.Reporter) { r.Announce(ctx, announceLimit) })
 	}
 	return services.Run(ctx, e.log, e.services()...)
 }
+
+// announceLimit bounds the delay of a start for the sake of takedowns.
+const announceLimit = 500 * time.Millisecond
 
 // Check judges files that may change while an edge runs: its credential and certificates,
 // and the GeoIP database.
@@ -203,14 +208,15 @@ func (e *edge) services() []services.Stage {
 		{
 			{Name: "click shipping", Run: e.clicks.ship, Stop: e.clicks.seal}, // until the last redirect's click
 			job("freshness", e.keepFreshness),
+			// Until the last redirect, because callers wait for an edge that serves.
+			{Name: "following", Run: func(ctx context.Context) error { return e.explain(e.following.run(ctx)) }},
+			job("age of the replica", func(ctx context.Context) { e.freshness.watch(ctx, e.followed) }),
 		},
 		slices.Concat(e.listeners.services(e.server, e.stopServing), e.peers.services(), services.Stage{
-			{Name: "following", Run: func(ctx context.Context) error { return e.explain(e.following.run(ctx)) }},
 			{Name: "enrolment", Run: func(ctx context.Context) error {
 				return e.identity.run(ctx, e.store.node, e.clicks.names, e.serves)
 			}},
 			job("choice of a peer", func(ctx context.Context) { e.peers.chooser.Run(ctx, e.following) }),
-			job("age of the replica", func(ctx context.Context) { e.freshness.watch(ctx, e.followed) }),
 			job("verifications", func(ctx context.Context) { e.orders.run(ctx, e.orders.verifications, e.orders.verify) }),
 			job("acceptances", func(ctx context.Context) { e.orders.run(ctx, e.orders.acceptances, e.orders.accept) }),
 			job("places", e.clicks.watchPlaces),
@@ -235,9 +241,9 @@ func (e *edge) serveAdmin(ctx context.Context) error {
 }
 
 // report reports to every control plane, because each answers callers that wait for
-// edges from its own view of the fleet. The last report of an edge without a successor
-// says that it leaves, at the beginning of the stop: it does not follow any more, and no
-// create may wait for it. The farewell, at the end, counts the clicks shipped meanwhile.
+// edges from its own view of the fleet. An edge without a successor says that it leaves
+// when it answers nothing any more, and once more at the end, which counts the clicks
+// shipped meanwhile. With a successor the edge stays, so it says nothing.
 func (e *edge) report(ctx context.Context) {
 	reporting, end := context.WithCancel(ctx)
 	defer end()
@@ -249,9 +255,11 @@ func (e *edge) report(ctx context.Context) {
 		}
 	}()
 	e.everyReporter(func(r *report.Reporter) { r.Run(reporting) })
-	<-ctx.Done()
-	if !e.hasDeparted() {
-		e.everyReporter(func(r *report.Reporter) { r.Farewell(context.WithoutCancel(ctx)) })
+	for range 2 {
+		if !e.hasDeparted() {
+			e.everyReporter(func(r *report.Reporter) { r.Farewell(context.WithoutCancel(ctx)) })
+		}
+		<-ctx.Done()
 	}
 }
 
@@ -345,10 +353,10 @@ func (e *edge) reportNow() {
 // stopServing stops the redirects. A successor, if there is one, answers already.
 func (e *edge) stopServing(ctx context.Context) error {
 	if !e.hasDeparted() {
-		close(e.leaving)
 		if err := systemd.Stopping(ctx); err != nil {
 			e.log.Warn("cannot notify the service manager of the stop", "error", err)
 		}
+		defer close(e.leaving)
 		return e.drain(ctx)
 	}
 	err := errors.Join(e.server.StopListening(), e.drain(ctx))

@@ -17,7 +17,9 @@ import (
 	"waypost/edge/server"
 )
 
-func TestEdge_ReportsThatItLeavesBeforeItDrains(t *testing.T) {
+// ending makes an edge that does nothing but report and stop, and its reports.
+func ending(t *testing.T, drain time.Duration) (*edge, <-chan api.EdgeReport) {
+	t.Helper()
 	reports := make(chan api.EdgeReport, 100)
 	control := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		var sent api.EdgeReport
@@ -27,7 +29,7 @@ func TestEdge_ReportsThatItLeavesBeforeItDrains(t *testing.T) {
 	}))
 	t.Cleanup(control.Close)
 	e := &edge{
-		cfg: Config{ShutdownTimeout: time.Minute}, log: slog.New(slog.DiscardHandler), listeners: &listeners{},
+		cfg: Config{ShutdownTimeout: time.Minute, DrainDelay: drain}, log: slog.New(slog.DiscardHandler), listeners: &listeners{},
 		server: server.New(server.Config{}), departed: make(chan struct{}), leaving: make(chan struct{}),
 	}
 	reporter, err := report.New(report.Config{
@@ -35,6 +37,12 @@ func TestEdge_ReportsThatItLeavesBeforeItDrains(t *testing.T) {
 	})
 	require.NoError(t, err)
 	e.reporters = []*report.Reporter{reporter}
+	return e, reports
+}
+
+func TestEdge_ReportsThatItLeavesOnceItAnswersNothing(t *testing.T) {
+	const drain = 100 * time.Millisecond
+	e, reports := ending(t, drain)
 	next := func() api.EdgeReport {
 		t.Helper()
 		select {
@@ -50,10 +58,22 @@ func TestEdge_ReportsThatItLeavesBeforeItDrains(t *testing.T) {
 	done := make(chan struct{})
 	go func() { defer close(done); e.report(ctx) }()
 
-	require.NoError(t, e.stopServing(ctx))
+	began, stopped := time.Now(), make(chan error, 1)
+	go func() { stopped <- e.stopServing(ctx) }()
 	require.True(t, next().Leaving, "while the rest of the edge ends")
+	require.GreaterOrEqual(t, time.Since(began), drain)
+	require.NoError(t, <-stopped)
 	end()
 	<-done
 	require.True(t, next().Leaving, "the farewell")
+	require.Empty(t, reports)
+}
+
+func TestEdge_DoesNotReportThatItLeavesWhenASuccessorServes(t *testing.T) {
+	e, reports := ending(t, 0)
+	ctx, end := context.WithCancel(t.Context())
+	close(e.departed)
+	end()
+	e.report(ctx)
 	require.Empty(t, reports)
 }

@@ -84,7 +84,7 @@ type Reporter struct {
 	client  *http.Client
 	asked   chan struct{} // gets a token when a report is asked for
 	sent    *prometheus.CounterVec
-	reached atomic.Bool // by the last report of Run
+	unheard atomic.Bool // a farewell did not get through
 }
 
 // New makes a reporter. It sends nothing before Run.
@@ -185,9 +185,19 @@ func (r *Reporter) Ask() {
 	}
 }
 
-// Run reports until ctx ends, and then once more that the edge leaves. It never
-// fails: whether reports get through is in the log, when that changes, and in the
-// metrics.
+// Announce reports once, before the edge answers its first request, so that no caller is
+// told that all edges have a change while this one serves the state before it. Whether it
+// gets through within the limit makes no difference to the edge.
+func (r *Reporter) Announce(ctx context.Context, limit time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	if err := r.send(ctx, false); err != nil {
+		r.cfg.Logger.Info("cannot announce this edge to the control plane; serving without", slog.Any("error", err))
+	}
+}
+
+// Run reports until ctx ends. It never fails: whether reports get through is in the log,
+// when that changes, and in the metrics.
 func (r *Reporter) Run(ctx context.Context) {
 	defer r.client.CloseIdleConnections()
 	// Edges that were started together do not report together.
@@ -198,8 +208,6 @@ func (r *Reporter) Run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
-			// An edge that is going has no use for the outcome.
-			r.reached.Store(r.send(context.WithoutCancel(ctx), true) == nil)
 			return
 		case <-next.C:
 		case <-r.asked:
@@ -223,13 +231,12 @@ func (r *Reporter) Run(ctx context.Context) {
 	}
 }
 
-// Farewell reports once more that the edge leaves, after Run has ended: what it has
-// shipped since then is counted. It does nothing when the last report did not get
-// through.
+// Farewell reports, after Run has ended, that the edge leaves. A later farewell counts
+// the clicks shipped meanwhile; it does nothing when one before did not get through.
 func (r *Reporter) Farewell(ctx context.Context) {
 	defer r.client.CloseIdleConnections()
-	if r.reached.Load() {
-		_ = r.send(ctx, true)
+	if !r.unheard.Load() {
+		r.unheard.Store(r.send(ctx, true) != nil)
 	}
 }
 
