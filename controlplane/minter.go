@@ -76,6 +76,7 @@ type Minter struct {
 	metrics *minterMetrics
 	now     func() time.Time
 	patient time.Duration
+	after   <-chan struct{}
 	seldom  rate.Sometimes // limits the warnings while the database is away
 
 	mu       sync.Mutex
@@ -117,7 +118,8 @@ type MinterConfig struct {
 	// Metrics takes kgs_generated_total and kgs_allocations_total; nil: none.
 	Metrics prometheus.Registerer
 
-	Patience time.Duration // with the store, for one lease; default 4 s
+	Patience time.Duration   // with the store, for one lease; default 4 s
+	After    <-chan struct{} // nothing is leased before it is closed; nil: at once
 }
 
 const (
@@ -146,11 +148,17 @@ func NewMinter(cfg MinterConfig) *Minter {
 	if cfg.Patience == 0 {
 		cfg.Patience = refillTimeout
 	}
+	if cfg.After == nil {
+		now := make(chan struct{})
+		close(now)
+		cfg.After = now
+	}
 	most := cfg.Coder.Space().Suffixes() / leasesInPrefix
 	cfg.Size = min(cfg.Size, most)
 	ctx, stop := context.WithCancel(context.Background())
 	m := &Minter{
-		store: cfg.Store, coder: cfg.Coder, region: cfg.Region, node: cfg.Node, now: cfg.Now, patient: cfg.Patience, log: cfg.Logger,
+		store: cfg.Store, coder: cfg.Coder, region: cfg.Region, node: cfg.Node, now: cfg.Now, patient: cfg.Patience, after: cfg.After,
+		log:  cfg.Logger,
 		size: cfg.Size, least: cfg.Size, most: min(most, max(cfg.Size, maxLeaseSize)),
 		seldom: rate.Sometimes{Interval: time.Second}, issued: make(map[int64]int64), void: make(map[int64]uint32),
 		refilled: make(chan struct{}), wanted: make(chan struct{}, 1), stop: stop, done: make(chan struct{}),
@@ -226,10 +234,20 @@ func (m *Minter) draw(ctx context.Context, n int64, parts []portion) ([]portion,
 		select {
 		case <-refilled:
 		case <-ctx.Done():
-			return nil, waypost.WrapError(waypost.EUnavailable, "no key could be leased in time", ctx.Err())
+			return nil, waypost.WrapError(waypost.EUnavailable, m.late(), ctx.Err())
 		case <-m.done:
 			return nil, waypost.Errorf(waypost.EUnavailable, "this control plane is shutting down")
 		}
+	}
+}
+
+// late says why no lease came in time.
+func (m *Minter) late() string {
+	select {
+	case <-m.after:
+		return "no key could be leased in time"
+	default:
+		return "no key is issued yet: this control plane was just started, and waits for an edge to connect, for ten seconds at most"
 	}
 }
 
@@ -346,6 +364,11 @@ func (m *Minter) want() {
 
 func (m *Minter) refill(ctx context.Context) {
 	defer close(m.done)
+	select {
+	case <-ctx.Done():
+		return
+	case <-m.after:
+	}
 	for {
 		select {
 		case <-ctx.Done():

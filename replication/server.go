@@ -26,9 +26,10 @@ type ServerConfig struct {
 	// pinned.
 	Signer *Signer
 	Trust  *Trust
-	// Witness is called with a position that a follower presents and that Signer has signed,
-	// before the follower is let in. Nil: such positions are ignored.
-	Witness func(context.Context, Testimony)
+	// Witness is called before a follower of the stream is let in, with its name and the
+	// position that it presents, which Signer has signed; nil when it presents none. A nil
+	// Witness means that such positions are ignored.
+	Witness func(ctx context.Context, node string, said *Testimony)
 
 	// Via returns the nodes between the origin and a follower of this server, this node
 	// first. Nil: the source is the origin.
@@ -157,16 +158,20 @@ func (s *Server) attested(h *Head, frame []byte) []byte {
 // hear takes in the newest position that a follower has seen signed. A position that this
 // cluster's key has not signed is ignored.
 func (s *Server) hear(r *http.Request) {
-	text := r.Header.Get(HeaderWitness)
-	if text == "" || s.cfg.Signer == nil || s.cfg.Witness == nil {
+	if s.cfg.Signer == nil || s.cfg.Witness == nil {
 		return
 	}
-	said, err := s.cfg.Signer.Witness(text)
-	if err != nil {
-		s.cfg.Logger.Warn("a follower's testimony is not believed", "node", bounded(r.Header.Get(HeaderNode)), "error", err)
-		return
+	node := bounded(r.Header.Get(HeaderNode))
+	var presented *Testimony
+	if text := r.Header.Get(HeaderWitness); text != "" {
+		said, err := s.cfg.Signer.Witness(text)
+		if err != nil {
+			s.cfg.Logger.Warn("a follower's testimony is not believed", "node", node, "error", err)
+		} else {
+			presented = &said
+		}
 	}
-	s.cfg.Witness(r.Context(), said)
+	s.cfg.Witness(r.Context(), node, presented)
 }
 
 // board holds what Run has read of the source, for all connections to see.

@@ -451,7 +451,11 @@ func TestAFollowerPresentsTheNewestSignedPositionAlsoAfterARestart(t *testing.T)
 		source.Commit()
 		heard := make(chan waypost.Position, 10)
 		hear := func(c *replication.ServerConfig) {
-			c.Witness = func(_ context.Context, said replication.Testimony) { heard <- said.Position }
+			c.Witness = func(_ context.Context, _ string, said *replication.Testimony) {
+				if said != nil {
+					heard <- said.Position
+				}
+			}
 		}
 		trust := kept.trust(t)
 		e := follow(t, signing(t, source, 1, hear).network, func(c *replication.FollowConfig) { c.Trust = trust })

@@ -82,6 +82,7 @@ type control struct {
 	stream  *replication.Server
 	gossip  *gossiper
 	fleet   *controlplane.Fleet
+	edges   *witnesses
 	nodes   *controlplane.Nodes
 	orders  *controlplane.Orders
 }
@@ -128,7 +129,7 @@ func (c *control) open(ctx context.Context) (err error) {
 			c.log.Error("cannot open this control plane's own replica; continuing without", "error", err)
 		}
 	}
-	return c.connect()
+	return c.connect(ctx)
 }
 
 // joinCluster agrees with the database on what is fixed per cluster, and makes the
@@ -156,11 +157,29 @@ func (c *control) joinCluster(ctx context.Context) error {
 }
 
 // connect builds the parts that use one another.
-func (c *control) connect() (err error) {
+func (c *control) connect(ctx context.Context) (err error) {
+	if c.gossip, err = c.startGossip(); err != nil {
+		return err
+	}
+	c.closers = append(c.closers, c.gossip.leave)
+	c.stream, err = replication.NewServer(replication.ServerConfig{
+		Source: c.source, Signer: c.signer, Witness: c.hear, Logger: c.log, Registerer: c.registry,
+	})
+	if err != nil {
+		return err
+	}
+	c.fleet = controlplane.NewFleet(controlplane.FleetConfig{
+		Head: c.db, Hints: c.gossip.hints, Ask: c.stream.Ask, Region: c.cfg.Region, Logger: c.log,
+	})
+	known, err := c.fleet.Expect(ctx, c.db)
+	if err != nil {
+		return err
+	}
+	c.edges = newWitnesses(known)
 	patience := failpoint.Limit("a write takes at most", 0)
 	c.minter = controlplane.NewMinter(controlplane.MinterConfig{
 		Store: c.db, Coder: c.coder, Region: c.cfg.Region,
-		Node: c.boot, Size: c.cfg.LeaseSize, Patience: patience, Logger: c.log, Metrics: c.registry,
+		Node: c.boot, Size: c.cfg.LeaseSize, Patience: patience, After: c.edges.enough, Logger: c.log, Metrics: c.registry,
 	})
 	own := map[string]bool{c.ownHost(): true}
 	for _, host := range c.cfg.OwnHosts {
@@ -178,19 +197,6 @@ func (c *control) connect() (err error) {
 	})
 	c.closers = append(c.closers, c.returnKeys)
 	c.registry.MustRegister(keyPool{c.db})
-	if c.gossip, err = c.startGossip(); err != nil {
-		return err
-	}
-	c.closers = append(c.closers, c.gossip.leave)
-	c.stream, err = replication.NewServer(replication.ServerConfig{
-		Source: c.source, Signer: c.signer, Witness: c.hear, Logger: c.log, Registerer: c.registry,
-	})
-	if err != nil {
-		return err
-	}
-	c.fleet = controlplane.NewFleet(controlplane.FleetConfig{
-		Head: c.db, Hints: c.gossip.hints, Ask: c.stream.Ask, Region: c.cfg.Region, Logger: c.log,
-	})
 	c.nodes = controlplane.NewNodes(controlplane.NodesConfig{Store: c.db, Now: c.db.Now, Logger: c.log})
 	c.orders = controlplane.NewOrders(c.db, c.fleet.Knows, c.stream.AskAll, c.log)
 	return nil
@@ -232,6 +238,7 @@ func (c *control) services() []services.Stage {
 			c.db.SendHeartbeats(ctx, postgres.Heartbeat{Node: c.boot, Region: c.cfg.Region, Issued: c.minter.TakeIssued})
 		}),
 		job("fleet", c.fleet.Run),
+		job("witnesses", func(ctx context.Context) { c.edges.run(ctx, c.log) }),
 		job("fleet progress", func(ctx context.Context) { c.fleet.KeepProgress(ctx, c.db, 0) }),
 		job("edge credentials", c.nodes.Run),
 		job("orders", c.orders.Run),
@@ -309,8 +316,16 @@ func (c *control) ownHost() string {
 
 // hear compares what an edge has seen of the changelog with PostgreSQL, which may have
 // lost a part of it.
-func (c *control) hear(ctx context.Context, said replication.Testimony) {
-	if err := c.db.Hear(ctx, said); err != nil && ctx.Err() == nil {
-		c.log.Warn("cannot compare the testimony of an edge with PostgreSQL", "error", err)
+func (c *control) hear(ctx context.Context, node string, said *replication.Testimony) {
+	if said == nil {
+		c.edges.heard(node, false)
+		return
 	}
+	if err := c.db.Hear(ctx, *said); err != nil {
+		if ctx.Err() == nil {
+			c.log.Warn("cannot compare the testimony of an edge with PostgreSQL", "error", err)
+		}
+		return // the edge comes again, or the time ends
+	}
+	c.edges.heard(node, true)
 }

@@ -185,8 +185,11 @@ func serve(t *testing.T, db *postgres.DB) (url string) {
 	require.NoError(t, err)
 	stream, err := replication.NewServer(replication.ServerConfig{
 		Source: db, Signer: signer, Logger: slog.New(slog.DiscardHandler),
-		Witness: func(ctx context.Context, said replication.Testimony) {
-			if err := db.Hear(ctx, said); ctx.Err() == nil { // the follower has not left
+		Witness: func(ctx context.Context, _ string, said *replication.Testimony) {
+			if said == nil {
+				return
+			}
+			if err := db.Hear(ctx, *said); ctx.Err() == nil { // the follower has not left
 				assert.NoError(t, err)
 			}
 		},

@@ -182,7 +182,11 @@ func (in *system) startControl(t *testing.T) {
 	require.NoError(t, err)
 	stream, err := replication.NewServer(replication.ServerConfig{
 		Source: db, Signer: signer, Logger: slog.New(slog.DiscardHandler),
-		Witness: func(ctx context.Context, said replication.Testimony) { _ = db.Hear(ctx, said) }, // Watch does it later
+		Witness: func(ctx context.Context, _ string, said *replication.Testimony) {
+			if said != nil {
+				_ = db.Hear(ctx, *said) // Watch does it later
+			}
+		},
 	})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())

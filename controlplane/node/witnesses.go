@@ -1,0 +1,72 @@
+package node
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"waypost/controlplane"
+)
+
+// witnesses holds keys back after a start until an edge has shown how far it has seen the
+// changelog. If the disk of PostgreSQL went back in time, that of this control plane's
+// memory may have gone with it, and then only edges know. It may be used by many
+// goroutines.
+type witnesses struct {
+	enough chan struct{} // closed when keys may be issued
+
+	mu      sync.Mutex
+	unheard map[string]bool // edges that PostgreSQL knows and that have not connected yet; nil when it is enough
+}
+
+// witnessTime is the time after which keys are issued although no edge has connected.
+const witnessTime = 10 * time.Second
+
+// newWitnesses waits for the edges that PostgreSQL knows. Without any there is nothing to
+// wait for.
+func newWitnesses(known []controlplane.EdgeProgress) *witnesses {
+	w := &witnesses{enough: make(chan struct{}), unheard: make(map[string]bool)}
+	for i := range known {
+		w.unheard[known[i].Node] = true
+	}
+	if len(known) == 0 {
+		w.release()
+	}
+	return w
+}
+
+// heard notes that an edge has connected. One that has told its position is enough;
+// others, such as one with a new disk, are enough when no other edge is known.
+func (w *witnesses) heard(node string, told bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.unheard, node)
+	if told || len(w.unheard) == 0 {
+		w.release()
+	}
+}
+
+// release lets keys be issued. The caller holds w.mu, or is the only one.
+func (w *witnesses) release() {
+	select {
+	case <-w.enough:
+	default:
+		close(w.enough)
+	}
+}
+
+// run ends the waiting after a time.
+func (w *witnesses) run(ctx context.Context, log *slog.Logger) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-w.enough:
+		return
+	case <-time.After(witnessTime):
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	log.Warn("no edge has connected since the start; issuing keys", "waited", witnessTime, "edges", len(w.unheard))
+	w.release()
+}
