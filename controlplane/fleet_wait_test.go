@@ -152,8 +152,10 @@ func TestFleet_EdgeThatAnotherControlPlaneHearsIsNotLeftOut(t *testing.T) {
 		later(10 * time.Second)
 		now := time.Now()
 		store.nodes = []controlplane.EdgeProgress{
-			{Node: "died", Region: "us-east-1", At: died}, {Node: "moved", Region: "us-east-1", At: now},
-			{Node: "other", Region: "us-east-1", At: now}, {Node: "other-left", Region: "us-east-1", At: now, Left: true},
+			{Node: "died", Region: "us-east-1", At: died},
+			{Node: "moved", Region: "us-east-1", At: now},
+			{Node: "other", Region: "us-east-1", At: now},
+			{Node: "other-left", Region: "us-east-1", At: now, Left: true},
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})

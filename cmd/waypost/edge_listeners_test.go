@@ -221,8 +221,10 @@ func TestAnEdgeGetsCertificatesForTheDomainsOfItsReplicaOnly(t *testing.T) {
 	in := install(t, nil)
 	authority := acmetest.Start(t)
 	e := startEdge(t, in, func(c *config.Config) {
-		c.TLS = config.TLS{Addr: []string{"127.0.0.1:0"}, ACMEDirectory: authority.Directory, CAFile: authority.CAFile,
-			DNSResolvers: []string{authority.Names.Addr}}
+		c.TLS = config.TLS{
+			Addr: []string{"127.0.0.1:0"}, ACMEDirectory: authority.Directory, CAFile: authority.CAFile,
+			DNSResolvers: []string{authority.Names.Addr},
+		}
 	})
 	at, err := net.ResolveTCPAddr("tcp", e.TLS[0])
 	require.NoError(t, err)
@@ -257,8 +259,10 @@ func TestAVisitorWhoWaitsForACertificateDoesNotHoldUpAStop(t *testing.T) {
 	authority := acmetest.Start(t)
 	authority.Hold(t)
 	e := startEdge(t, in, func(c *config.Config) {
-		c.TLS = config.TLS{Addr: []string{"127.0.0.1:0"}, ACMEDirectory: authority.Directory, CAFile: authority.CAFile,
-			DNSResolvers: []string{authority.Names.Addr}}
+		c.TLS = config.TLS{
+			Addr: []string{"127.0.0.1:0"}, ACMEDirectory: authority.Directory, CAFile: authority.CAFile,
+			DNSResolvers: []string{authority.Names.Addr},
+		}
 		c.Edge.ShutdownTimeout = time.Minute
 	})
 	at, err := net.ResolveTCPAddr("tcp", e.TLS[0])

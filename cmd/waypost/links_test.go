@@ -91,8 +91,11 @@ func TestRefusals_NameFlags(t *testing.T) {
 		status        int
 		detail, wants string
 	}{
-		{[]string{"links", "create", "https://a.example"}, 422, "body.redirect_status: expected value to be one of 301",
-			"--status: expected value to be one of 301 (422)"},
+		{
+			[]string{"links", "create", "https://a.example"},
+			422, "body.redirect_status: expected value to be one of 301",
+			"--status: expected value to be one of 301 (422)",
+		},
 		{[]string{"links", "create", "https://a.example"}, 422, "custom_code must be 4 to 32 characters", "--code must be 4 to 32 characters (422)"},
 		{[]string{"links", "create", "https://a.example"}, 422, "body.original_url: too long", "the URL: too long (422)"},
 		{[]string{"links", "update", "a", "--title", "x"}, 422, "body.original_url: too long", "--target: too long (422)"},

@@ -17,7 +17,7 @@ func (c *clock) now() time.Time { return time.Now().Add(time.Duration(c.ahead.Lo
 // known difference stays while it is possible, because a new one would be no more exact
 // than the round trip.
 func (c *clock) heard(after, told time.Time) {
-	least, most := told.Sub(time.Now()), told.Sub(after)+time.Millisecond
+	least, most := time.Until(told), told.Sub(after)+time.Millisecond
 	if known := time.Duration(c.ahead.Load()); known < least || known > most {
 		c.ahead.Store(int64((least + most) / 2))
 	}

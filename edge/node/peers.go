@@ -123,8 +123,8 @@ func (p *peering) prepare() error {
 	if p.server, err = replication.NewServer(cfg); err != nil {
 		return err
 	}
-	p.handler, err = p.routes(p.server)
-	return err
+	p.handler = p.routes(p.server)
+	return nil
 }
 
 // services returns the services that let others follow this edge.

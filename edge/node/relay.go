@@ -20,7 +20,7 @@ import (
 const passedOn = 64
 
 // routes returns the handler for followers.
-func (p *peering) routes(server *replication.Server) (http.Handler, error) {
+func (p *peering) routes(server *replication.Server) http.Handler {
 	routes := map[string]http.Handler{
 		replication.PathStream:   listener.Endless(server.Stream),
 		replication.PathSnapshot: listener.Endless(server.Snapshot),
@@ -33,7 +33,7 @@ func (p *peering) routes(server *replication.Server) (http.Handler, error) {
 			routes[path] = pass
 		}
 	}
-	return p.peersOnly(routes), nil
+	return p.peersOnly(routes)
 }
 
 // passOn forwards requests of the edges below a relay unchanged, because the control

@@ -179,9 +179,7 @@ func TestARelayPassesOnOverTLSForThoseWhoShowItsTokenAndForNobodyElse(t *testing
 	controls, err := newControls(cfg.Control.URLs)
 	require.NoError(t, err)
 	peers := &peering{edge: &edge{cfg: cfg, identity: identity, controls: controls, store: store, log: log}, token: peerToken(&cfg)}
-	routes, err := peers.routes(server)
-	require.NoError(t, err)
-	relay := httptest.NewServer(routes)
+	relay := httptest.NewServer(peers.routes(server))
 	t.Cleanup(relay.Close)
 
 	ask := func(path, authorization, peer string) int {

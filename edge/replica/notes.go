@@ -90,8 +90,10 @@ func (n *notes) noteSalt(r *waypost.Record) {
 // publishNotes makes tables for readers from the writer's maps. Of two domains that claim
 // one host, the older has it.
 func (n *notes) publishNotes() {
-	m := &domainTable{byHost: make(map[string]waypost.DomainID, len(n.domains)), targets: map[waypost.DomainID]waypost.DomainTargets{},
-		owners: map[waypost.DomainID]waypost.WorkspaceID{}}
+	m := &domainTable{
+		byHost: make(map[string]waypost.DomainID, len(n.domains)), targets: map[waypost.DomainID]waypost.DomainTargets{},
+		owners: map[waypost.DomainID]waypost.WorkspaceID{},
+	}
 	for id, d := range n.domains {
 		if other, taken := m.byHost[d.Host]; !taken || id < other {
 			m.byHost[d.Host] = id

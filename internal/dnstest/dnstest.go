@@ -52,7 +52,9 @@ func Start(t testing.TB) *Server {
 			if err := server.Shutdown(); err != nil {
 				t.Errorf("stop the DNS server: %v", err)
 			}
-			<-ended
+			if err := <-ended; err != nil {
+				t.Errorf("the DNS server: %v", err)
+			}
 		})
 	}
 	return s
