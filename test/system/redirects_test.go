@@ -25,8 +25,8 @@ func TestRedirects_FollowTheLinkAndTheDomain(t *testing.T) {
 	}
 	waypost("links", "create", "https://example.com/sale", "--code", "sale") // before the other, which is awaited
 	waypost("links", "create", "https://example.com/docs?v=2#top", "--code", "guide", "--forward-path", "--forward-query")
-	require.Contains(t, waypost("links", "get", "guide"), "forwards   query and path")
-	require.Contains(t, waypost("domains", "list"), "127.0.0.1  yes     -     -")
+	require.Contains(t, waypost("links", "get", "guide"), "forwards     query and path")
+	require.Contains(t, waypost("domains", "list"), "127.0.0.1  shared  approved  -     -")
 	changed := waypost("domains", "set", "127.0.0.1", "--root", "https://example.com/", "--not-found", "https://example.com/lost")
 	require.Contains(t, changed, "https://example.com/  https://example.com/lost")
 	r := devtest.Run(t, env, "domains", "set", "other.example", "--root", "")
@@ -34,7 +34,7 @@ func TestRedirects_FollowTheLinkAndTheDomain(t *testing.T) {
 	require.Contains(t, r.Stderr, `there is no domain "other.example"`)
 	r = devtest.Run(t, env, "domains", "set", "1", "--root", "http://127.0.0.1:1/")
 	require.Equal(t, 1, r.Code)
-	require.Contains(t, r.Stderr, `root_url: the host "127.0.0.1" is a domain of this service`)
+	require.Contains(t, r.Stderr, `--root: the host "127.0.0.1" is a domain of this service`)
 
 	t.Cleanup(func() { // also after a failure, because other tests share the system
 		devtest.Run(t, env, "domains", "set", "1", "--root", "", "--not-found", "")
