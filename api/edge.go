@@ -18,7 +18,7 @@ type EdgeState struct {
 	AdminAddr string `json:"admin_addr" doc:"HOST:PORT of the admin listener; may be empty."`
 	Replica   string `json:"replica" enum:"following,waiting,verifying,restoring,repairing,held,degraded," doc:"State of the replica. following: it follows the changelog. waiting: it waits for a source, or for its turn to take a snapshot. verifying: after a start, until all records have been added up and compared with the digest; there is no position meanwhile. restoring: a snapshot fills it. repairing: slots are replaced. held: it holds back a change until an operator accepts it. degraded: it takes no changes, because its disk has failed or is almost full, or because records are damaged. The edge serves in every state. Empty when unknown."`
 	Held      string `json:"held" doc:"The change that is held until it is accepted: mass-delete, empty-snapshot or record. Empty for none."`
-	HeldWhy   string `json:"held_why" doc:"The reason in words; may be empty."`
+	HeldWhy   string `json:"held_why" doc:"The reason why a change is held, or why the edge waits for a source, in words; may be empty."`
 	DiskLow   bool   `json:"disk_low" doc:"Changes of links wait until the edge's disk has room: see edge.min_free_disk. Redirects and clicks continue."`
 }
 

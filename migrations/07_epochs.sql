@@ -112,7 +112,25 @@ BEGIN
             held_since = coalesce(held_since, clock_timestamp());
         SELECT held INTO held_back FROM key_state;
     END IF;
+    UPDATE key_state SET superseded = 0 WHERE superseded < ordinal_;
     opened := true;
+END $$;
+
+-- Notes that an edge has seen an epoch which is newer than this database's: another
+-- primary was promoted, or this one is a copy from before. Only an operator can tell, so
+-- no key is issued meanwhile. It returns false when that was known.
+CREATE FUNCTION changelog_supersede(newer integer, why text) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM FROM changelog_head WHERE epoch < newer FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    UPDATE key_state SET superseded = newer, held = why, held_since = coalesce(held_since, clock_timestamp()) WHERE superseded < newer;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    UPDATE key_lease SET state = 'burned' WHERE state IN ('held', 'free');
+    RETURN true;
 END $$;
 
 -- Leaves a gap in the ids at a new epoch, as for keys. A restored database must not use

@@ -27,9 +27,9 @@ type ServerConfig struct {
 	Signer *Signer
 	Trust  *Trust
 	// Witness is called before a follower of the stream is let in, with its name and the
-	// position that it presents, which Signer has signed; nil when it presents none. A nil
-	// Witness means that such positions are ignored.
-	Witness func(ctx context.Context, node string, said *Testimony)
+	// position that it presents, which Signer has signed; nil when it presents none. With an
+	// error the follower is refused. A nil Witness means that such positions are ignored.
+	Witness func(ctx context.Context, node string, said *Testimony) error
 
 	// Via returns the nodes between the origin and a follower of this server, this node
 	// first. Nil: the source is the origin.
@@ -156,10 +156,11 @@ func (s *Server) attested(h *Head, frame []byte) []byte {
 }
 
 // hear takes in the newest position that a follower has seen signed. A position that this
-// cluster's key has not signed is ignored.
-func (s *Server) hear(r *http.Request) {
+// cluster's key has not signed is ignored. The error is the reason to refuse the
+// follower.
+func (s *Server) hear(r *http.Request) error {
 	if s.cfg.Signer == nil || s.cfg.Witness == nil {
-		return
+		return nil
 	}
 	node := bounded(r.Header.Get(HeaderNode))
 	var presented *Testimony
@@ -171,7 +172,7 @@ func (s *Server) hear(r *http.Request) {
 			presented = &said
 		}
 	}
-	s.cfg.Witness(r.Context(), node, presented)
+	return s.cfg.Witness(r.Context(), node, presented)
 }
 
 // board holds what Run has read of the source, for all connections to see.

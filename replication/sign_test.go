@@ -451,10 +451,11 @@ func TestAFollowerPresentsTheNewestSignedPositionAlsoAfterARestart(t *testing.T)
 		source.Commit()
 		heard := make(chan waypost.Position, 10)
 		hear := func(c *replication.ServerConfig) {
-			c.Witness = func(_ context.Context, _ string, said *replication.Testimony) {
+			c.Witness = func(_ context.Context, _ string, said *replication.Testimony) error {
 				if said != nil {
 					heard <- said.Position
 				}
+				return nil
 			}
 		}
 		trust := kept.trust(t)

@@ -34,7 +34,10 @@ func (s *Server) Stream(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.board.requests.Done()
-	s.hear(r)
+	if err := s.hear(r); err != nil {
+		refuse(w, err)
+		return
+	}
 	select {
 	case s.followers <- struct{}{}:
 		s.metrics.followers.Inc()

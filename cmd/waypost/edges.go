@@ -143,6 +143,9 @@ func edgeTable(edges []client.Edge, now time.Time) string {
 			state = "LOW DISK"
 		case e.State == "alive" && e.Replica != "" && e.Replica != "following":
 			state += ", " + printable(e.Replica)
+			if e.HeldWhy != "" {
+				state += ": " + printable(e.HeldWhy)
+			}
 		}
 		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", printable(e.Node), printable(e.Region), state,
 			positionText(e), lagText(e), pendingText(e), ago(now.Sub(e.LastSeen)), verifiedText(e.Verified, now),

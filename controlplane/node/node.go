@@ -302,6 +302,10 @@ func (c *control) ready(ctx context.Context) (any, bool) {
 	}
 	detail["position"], detail["sequence"] = head.Position.String(), head.Position.Seq
 	detail["digest"] = fmt.Sprintf("%016x", head.Digest)
+	if err := c.db.Superseded(head.Position); err != nil {
+		detail["status"], detail["error"] = "superseded", err.Error()
+		return detail, false
+	}
 	return detail, true
 }
 
@@ -315,17 +319,22 @@ func (c *control) ownHost() string {
 }
 
 // hear compares what an edge has seen of the changelog with PostgreSQL, which may have
-// lost a part of it.
-func (c *control) hear(ctx context.Context, node string, said *replication.Testimony) {
+// lost a part of it. An edge that has seen a newer epoch is refused.
+func (c *control) hear(ctx context.Context, node string, said *replication.Testimony) error {
 	if said == nil {
 		c.edges.heard(node, false)
-		return
+		return nil
 	}
-	if err := c.db.Hear(ctx, *said); err != nil {
+	err := c.db.Hear(ctx, *said)
+	if superseded, ok := errors.AsType[*postgres.SupersededError](err); ok {
+		return superseded
+	}
+	if err != nil {
 		if ctx.Err() == nil {
 			c.log.Warn("cannot compare the testimony of an edge with PostgreSQL", "error", err)
 		}
-		return // the edge comes again, or the time ends
+		return nil // the edge comes again, or the time ends
 	}
 	c.edges.heard(node, true)
+	return nil
 }

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -18,6 +19,7 @@ type History struct {
 	pool    *pool
 	cfg     Config
 	unheard unheard
+	newer   atomic.Uint32 // newest epoch that a follower has seen, if PostgreSQL did not have it
 }
 
 // checkHistory runs on every new connection, before anything else does. It looks
@@ -224,17 +226,86 @@ func (db *History) look(ctx context.Context, conn *pgx.Conn) error {
 }
 
 // Hear compares the position of a follower, which this cluster has signed, with
-// PostgreSQL. If the database is behind the position, or has another transaction there,
-// it went back in time unnoticed, and gets a new epoch in which keys are held back. If
-// PostgreSQL does not answer within the follower's wait, [History.Watch] retries.
+// PostgreSQL. If the database is behind the position in the same epoch, or has another
+// transaction there, it went back in time unnoticed, and gets a new epoch in which keys
+// are held back. If PostgreSQL does not answer within the follower's wait,
+// [History.Watch] retries.
+//
+// A position of a newer epoch opens none: another primary may have been promoted, and
+// then a new epoch here would take its edges over. The error is [*SupersededError], and
+// keys are held back until an operator decides.
 func (db *History) Hear(ctx context.Context, said replication.Testimony) error {
 	ctx, cancel := context.WithTimeout(ctx, db.cfg.HearTimeout)
 	defer cancel()
 	err := db.hear(ctx, said)
-	if err != nil {
+	if _, superseded := errors.AsType[*SupersededError](err); err != nil && !superseded {
 		db.unheard.keep(&said)
 	}
 	return err
+}
+
+// SupersededError says that a follower has seen a newer epoch than PostgreSQL's.
+type SupersededError struct{ Newer, Own uint32 }
+
+// Error implements error.
+func (e *SupersededError) Error() string {
+	return fmt.Sprintf("this PostgreSQL is in epoch %d of the changelog, and an edge has seen epoch %d: another primary was promoted, or this "+
+		"PostgreSQL is an old copy. Stop this control plane, or run 'waypost ranges resume --gap N' if this PostgreSQL is the right one",
+		e.Own, e.Newer)
+}
+
+// Superseded returns the error for a head that is of an older epoch than a follower has
+// seen; nil: there is no such follower.
+func (db *History) Superseded(head waypost.Position) error {
+	if newer := db.newer.Load(); newer > head.Epoch.Ordinal {
+		return &SupersededError{newer, head.Epoch.Ordinal}
+	}
+	return nil
+}
+
+// supersede holds the keys back, because a follower has seen a newer epoch.
+func (db *History) supersede(ctx context.Context, conn *pgx.Conn, newer, own uint32) error {
+	why := &SupersededError{newer, own}
+	var news bool
+	var b pgx.Batch
+	system.first(&b)
+	b.Queue(`SELECT changelog_supersede($1, $2)`, int32(newer), why.Error()).QueryRow(func(row pgx.Row) error { return row.Scan(&news) })
+	if err := conn.SendBatch(ctx, &b).Close(); err != nil {
+		return classify("hold keys back", err)
+	}
+	for seen := db.newer.Load(); newer > seen && !db.newer.CompareAndSwap(seen, newer); seen = db.newer.Load() {
+	}
+	if news {
+		db.pool.log.Error("an edge has seen a newer epoch of the changelog; it is refused, and no key is issued", "error", why)
+	}
+	return why
+}
+
+// overrule opens an epoch above the one that a follower has seen, because an operator
+// says that this PostgreSQL is the right one. Without such an epoch it does nothing.
+func (db *History) overrule(ctx context.Context, gap *int64) error {
+	conn, err := db.pool.Acquire(ctx)
+	if err != nil {
+		return classify("connect", err)
+	}
+	defer conn.Release()
+	var epoch, newer uint32
+	var b pgx.Batch
+	system.first(&b)
+	b.Queue(`SELECT h.epoch, k.superseded FROM changelog_head h, key_state k`).QueryRow(func(row pgx.Row) error { return row.Scan(&epoch, &newer) })
+	if err := conn.Conn().SendBatch(ctx, &b).Close(); err != nil {
+		return classify("read the newest epoch", err)
+	}
+	if newer <= epoch {
+		return nil
+	}
+	if gap == nil {
+		return waypost.Errorf(waypost.EConflict, "an edge has seen epoch %d, which this PostgreSQL does not have: say by how many counters "+
+			"every prefix skips, the most keys that can have been issued in one prefix since this PostgreSQL lost that history", newer)
+	}
+	seen := db.pool.mark.look()
+	seen.position, seen.epoch, seen.at = waypost.Position{Epoch: waypost.Epoch{Ordinal: newer}}, 0, 0
+	return db.openEpoch(ctx, conn.Conn(), epoch, "an operator prefers this PostgreSQL to a newer epoch that an edge has seen", seen)
 }
 
 // unheard is the newest position of a follower that could not be compared with PostgreSQL
@@ -259,6 +330,9 @@ func (db *History) hearLate(ctx context.Context) error {
 		return nil
 	}
 	err := db.hear(ctx, *said)
+	if _, superseded := errors.AsType[*SupersededError](err); superseded {
+		err = nil // keys are held back, and the follower is told when it comes again
+	}
 	if err == nil {
 		db.unheard.CompareAndSwap(said, nil)
 	}
@@ -285,6 +359,9 @@ func (db *History) hear(ctx context.Context, said replication.Testimony) error {
 		int32(p.Epoch.Ordinal), int64(p.Seq), int64(p.Stamp)).QueryRow(func(row pgx.Row) error { return row.Scan(&epoch, &forgotten) })
 	if err := conn.Conn().SendBatch(ctx, &b).Close(); err != nil {
 		return classify("hold a follower's position against the history", err)
+	}
+	if p.Epoch.Ordinal > epoch {
+		return db.supersede(ctx, conn.Conn(), p.Epoch.Ordinal, epoch)
 	}
 	if !forgotten {
 		return nil

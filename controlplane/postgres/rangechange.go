@@ -19,6 +19,14 @@ import (
 // for any other commit. A dry run does everything and takes it back.
 func (db *KeyRangeStore) ChangeRanges(ctx context.Context, c controlplane.RangeChange) ([]controlplane.StepDone, error) {
 	var done []controlplane.StepDone
+	for _, step := range c.Steps {
+		if step.Action != controlplane.ResumeKeys || c.DryRun {
+			continue
+		}
+		if err := db.history.overrule(ctx, step.Gap); err != nil {
+			return nil, err
+		}
+	}
 	err := db.pool.change(ctx, "change ranges", func(tx pgx.Tx, _ uint32) error {
 		before, err := keySpace(ctx, tx)
 		if err != nil {

@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -185,13 +186,15 @@ func serve(t *testing.T, db *postgres.DB) (url string) {
 	require.NoError(t, err)
 	stream, err := replication.NewServer(replication.ServerConfig{
 		Source: db, Signer: signer, Logger: slog.New(slog.DiscardHandler),
-		Witness: func(ctx context.Context, _ string, said *replication.Testimony) {
+		Witness: func(ctx context.Context, _ string, said *replication.Testimony) error {
 			if said == nil {
-				return
+				return nil
 			}
-			if err := db.Hear(ctx, *said); ctx.Err() == nil { // the follower has not left
+			err := db.Hear(ctx, *said)
+			if ctx.Err() == nil { // the follower has not left
 				assert.NoError(t, err)
 			}
+			return err
 		},
 	})
 	require.NoError(t, err)
@@ -267,12 +270,43 @@ func TestAPositionThatPostgreSQLHasAlsoOpensNothing(t *testing.T) {
 	said.Position.Stamp++
 	require.NoError(t, db.Hear(t.Context(), said))
 	require.Greater(t, headOf(t, db).Position.Epoch.Ordinal, at.Position.Epoch.Ordinal)
+}
 
-	// An epoch that PostgreSQL has forgotten as a whole.
-	said.Position.Epoch.Ordinal = uint32(time.Now().Unix()/60) + 100
-	said.Position.Epoch.ID = waypost.EpochID{1}
-	require.NoError(t, db.Hear(t.Context(), said))
+// A newer epoch may be that of a primary that was promoted in place of this one.
+func TestHistory_NewerEpochOfAnEdgeHoldsKeysAndOpensNothing(t *testing.T) {
+	db, _ := open(t)
+	taken := lease(t, db, "eu")
+	at := headOf(t, db).Position
+	said := replication.Testimony{Position: waypost.Position{
+		Epoch: waypost.Epoch{Ordinal: uint32(time.Now().Unix()/60) + 100, ID: waypost.EpochID{1}}, Seq: 1,
+	}}
+	superseded := func() {
+		t.Helper()
+		for _, err := range []error{db.Hear(t.Context(), said), db.Superseded(headOf(t, db).Position)} {
+			require.ErrorContains(t, err, "waypost ranges resume")
+			_, is := errors.AsType[*postgres.SupersededError](err)
+			require.True(t, is)
+		}
+		require.Equal(t, at.Epoch, headOf(t, db).Position.Epoch)
+		_, err := db.TakeLease(t.Context(), "eu", "n/2", 100, nil)
+		require.ErrorContains(t, err, "another primary was promoted")
+	}
+	require.NoError(t, db.Superseded(at))
+	superseded()
+	superseded()
+	require.NoError(t, db.WatchOnce(t.Context()))
+
+	// An operator says that this is the right database.
+	_, err := db.ChangeRanges(t.Context(), resume(nil, false))
+	require.ErrorContains(t, err, "by how many counters")
+	superseded()
+	gap := int64(1_000_000)
+	_, err = db.ChangeRanges(t.Context(), resume(&gap, false))
+	require.NoError(t, err)
 	require.Greater(t, headOf(t, db).Position.Epoch.Ordinal, said.Position.Epoch.Ordinal)
+	require.NoError(t, db.Hear(t.Context(), said))
+	require.NoError(t, db.Superseded(headOf(t, db).Position))
+	require.GreaterOrEqual(t, lease(t, db, "eu").Lo, taken.Hi+gap)
 }
 
 func TestWhatAnEdgeHasSeenIsHeldAgainstPostgreSQLOnceThatAnswers(t *testing.T) {

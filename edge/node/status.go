@@ -146,6 +146,9 @@ func (e *edge) replicaState() report.Replica {
 		r.State = "degraded"
 	case !st.Connected:
 		r.State = "waiting"
+		if st.Err != nil {
+			r.Why = st.Err.Error()
+		}
 	}
 	return r
 }

@@ -182,10 +182,15 @@ func (in *system) startControl(t *testing.T) {
 	require.NoError(t, err)
 	stream, err := replication.NewServer(replication.ServerConfig{
 		Source: db, Signer: signer, Logger: slog.New(slog.DiscardHandler),
-		Witness: func(ctx context.Context, _ string, said *replication.Testimony) {
-			if said != nil {
-				_ = db.Hear(ctx, *said) // Watch does it later
+		Witness: func(ctx context.Context, _ string, said *replication.Testimony) error {
+			if said == nil {
+				return nil
 			}
+			err := db.Hear(ctx, *said)
+			if superseded, ok := errors.AsType[*postgres.SupersededError](err); ok {
+				return superseded
+			}
+			return nil // Watch does it later
 		},
 	})
 	require.NoError(t, err)
