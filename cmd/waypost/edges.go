@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -42,7 +40,7 @@ the scope admin, or else the development system that runs in --data-dir.`,
 			if err != nil {
 				return err
 			}
-			return p.print(edgeTable(edges, time.Now()), map[string][]client.Edge{"edges": edges})
+			return p.print(edgeTable(edges, time.Now(), p.width()), map[string][]client.Edge{"edges": edges})
 		},
 	}
 	for _, more := range []*cobra.Command{p.enrolCommand(), p.revokeCommand(), p.credentialsCommand(), p.goneCommand(), p.acceptCommand()} {
@@ -123,14 +121,11 @@ needs --yes.`,
 
 // edgeTable lays out edges for people. It marks hints, which come from gossip about edges
 // that do not reach the control plane.
-func edgeTable(edges []client.Edge, now time.Time) string {
+func edgeTable(edges []client.Edge, now time.Time, width int) string {
 	if len(edges) == 0 {
 		return "no edge has reported to this control plane yet"
 	}
-	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	// Writing into memory does not fail.
-	_, _ = fmt.Fprintln(w, "NODE\tREGION\tSTATE\tPOSITION\tLAG\tPENDING\tLAST SEEN\tVERIFIED\tCREDENTIAL\tVERSION")
+	rows := [][]string{{"NODE", "REGION", "STATE", "POSITION", "LAG", "PENDING", "LAST SEEN", "VERIFIED", "CREDENTIAL", "VERSION"}}
 	for i := range edges {
 		e := &edges[i]
 		state := printable(e.State)
@@ -147,12 +142,12 @@ func edgeTable(edges []client.Edge, now time.Time) string {
 				state += ": " + printable(e.HeldWhy)
 			}
 		}
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", printable(e.Node), printable(e.Region), state,
-			positionText(e), lagText(e), pendingText(e), ago(now.Sub(e.LastSeen)), verifiedText(e.Verified, now),
-			credentialText(e), printable(e.Version))
+		rows = append(rows, []string{
+			printable(e.Node), printable(e.Region), state, positionText(e), lagText(e), pendingText(e), ago(now.Sub(e.LastSeen)),
+			verifiedText(e.Verified, now), credentialText(e), printable(e.Version),
+		})
 	}
-	_ = w.Flush()
-	return strings.TrimSuffix(b.String(), "\n")
+	return tabulate(rows, width)
 }
 
 // positionText shows the epoch only where there has been more than one.

@@ -102,7 +102,7 @@ func TestEdgesAreLaidOutForPeople(t *testing.T) {
 			EdgeState: client.EdgeState{Node: "h", Region: "r2", Replica: "degraded", DiskLow: true, Version: "1"},
 			State:     "alive", Via: "report", LastSeen: now,
 		},
-	}, now)
+	}, now, 0)
 	require.Equal(t, strings.Join([]string{
 		"NODE   REGION  STATE              POSITION     LAG                   PENDING  LAST SEEN   VERIFIED         CREDENTIAL  VERSION",
 		"a      r1      alive (gossip)     9            1 change, 12 min      unknown  1.5 s ago   never            unknown     1",
@@ -114,5 +114,5 @@ func TestEdgesAreLaidOutForPeople(t *testing.T) {
 		"g      r2      alive              none         unknown               unknown  now         failed now       unknown     1",
 		"h      r2      LOW DISK           none         unknown               unknown  now         never            unknown     1",
 	}, "\n"), got)
-	require.Equal(t, "no edge has reported to this control plane yet", edgeTable(nil, now))
+	require.Equal(t, "no edge has reported to this control plane yet", edgeTable(nil, now, 0))
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -80,24 +79,24 @@ func forwards(l client.Link) string {
 	return "nothing"
 }
 
-// table lays out a page of links for people.
-func table(page client.Page) string {
+// linkTable lays out a page of links for people, in a width as tabulate has it.
+func linkTable(page client.Page, width int) string {
 	if len(page.Links) == 0 && page.Next == "" {
 		return "no links"
 	}
-	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	// Writing into memory does not fail.
-	_, _ = fmt.Fprintln(w, "CODE\tCREATED\tCLICKS\tTARGET\tTITLE")
-	for _, l := range page.Links {
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\n", l.ShortCode, l.CreatedAt.Format(time.DateTime), l.ClickCount,
-			printable(shortened(l.OriginalURL)), printable(shortened(l.Title)))
+	rows := [][]string{{"CODE", "CREATED", "CLICKS", "TARGET", "TITLE"}}
+	for i := range page.Links {
+		l := &page.Links[i]
+		rows = append(rows, []string{
+			l.ShortCode, l.CreatedAt.Format(time.DateTime), strconv.FormatInt(l.ClickCount, 10),
+			printable(shortened(l.OriginalURL)), printable(shortened(l.Title)),
+		})
 	}
-	_ = w.Flush()
+	text := tabulate(rows, width)
 	if page.Next != "" {
-		_, _ = fmt.Fprintf(&b, "more with --cursor %s\n", page.Next)
+		text += "\nmore with --cursor " + page.Next
 	}
-	return strings.TrimSuffix(b.String(), "\n")
+	return text
 }
 
 // shortened keeps a table readable; --output json has it all.

@@ -3,8 +3,8 @@ package main
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -146,7 +146,7 @@ func (p linksCommands) listLinks(c *cobra.Command, l listing, words string) erro
 	if err != nil {
 		return err
 	}
-	return p.print(table(page), page)
+	return p.print(linkTable(page, p.width()), page)
 }
 
 func (p linksCommands) tagsCommand() *cobra.Command {
@@ -174,15 +174,11 @@ func (p linksCommands) tagsCommand() *cobra.Command {
 			if len(tags) == 0 {
 				return p.print("no tags", map[string]any{"tags": []client.TagCount{}})
 			}
-			var b strings.Builder
-			w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-			// Writing into memory does not fail.
-			_, _ = fmt.Fprintln(w, "LINKS\tTAG")
+			rows := [][]string{{"LINKS", "TAG"}}
 			for _, t := range tags {
-				_, _ = fmt.Fprintf(w, "%d\t%s\n", t.Links, printable(t.Tag))
+				rows = append(rows, []string{strconv.FormatInt(t.Links, 10), printable(t.Tag)})
 			}
-			_ = w.Flush()
-			return p.print(strings.TrimSuffix(b.String(), "\n"), map[string]any{"tags": tags})
+			return p.print(tabulate(rows, p.width()), map[string]any{"tags": tags})
 		},
 	}
 	c.Flags().StringVar(&prefix, "prefix", "", "what the tags begin with")

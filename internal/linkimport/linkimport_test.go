@@ -119,10 +119,10 @@ func TestAllColumnsGetIntoTheLink(t *testing.T) {
 
 func TestAWrongHeaderSendsNothing(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                                 "the file is empty",
-		"url,title\nhttps://a.example,A\n": `a column "url"`,
-		"title\nA\n":                       "lacks original_url",
-		"original_url,original_url\na,b\n": `a column "original_url"`,
+		"":                                  "the file is empty",
+		"link,title\nhttps://a.example,A\n": `a column "link"`,
+		"title\nA\n":                        "lacks original_url",
+		"original_url,original_url\na,b\n":  `a column "original_url"`,
 	} {
 		a := &api{}
 		_, err := run(t, a, text)

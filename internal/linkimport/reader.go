@@ -2,6 +2,7 @@ package linkimport
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/csv"
 	"encoding/json"
 	"errors"
@@ -177,6 +178,9 @@ func setMetadata(n *client.NewLink, s string) error {
 	return nil
 }
 
+// otherNames are those that other shorteners give columns in their exports.
+var otherNames = map[string]string{"url": "original_url", "long_url": "original_url", "longurl": "original_url", "keyword": "custom_code"}
+
 const headerHint = "it must be original_url and any of title, custom_code, domain, description, tags, metadata, redirect_status, forward_query, forward_path, expires_at, active"
 
 // newCSVRows reads the header, in which only original_url must be.
@@ -200,6 +204,7 @@ func newCSVRows(file io.Reader) (*csvRows, error) {
 	}
 	for i, name := range header {
 		name = strings.ToLower(strings.TrimSpace(name))
+		name = cmp.Or(otherNames[name], name)
 		set, known := column(name)
 		if !known || slices.Contains(r.columns[:i], name) {
 			return nil, fmt.Errorf("the header has a column %q: %s", header[i], headerHint)

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/term"
+)
+
+// width returns the number of columns of the terminal that standard output is, 0 when it
+// is none: then nothing is shortened.
+func (p *program) width() int {
+	f, ok := p.stdout.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return 0
+	}
+	columns, _, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		return 0
+	}
+	return columns
+}
+
+// leastColumn is the width below which no column is shortened.
+const leastColumn = 6
+
+// tabulate lays out rows, of which the first is the header, in at most width columns of
+// text, 0 for any number: the widest columns are shortened until it fits.
+func tabulate(rows [][]string, width int) string {
+	const gap = 2
+	widths := make([]int, len(rows[0]))
+	for _, row := range rows {
+		for i, cell := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	total := gap * (len(widths) - 1)
+	for _, w := range widths {
+		total += w
+	}
+	for ; width > 0 && total > width; total-- {
+		widest := 0
+		for i, w := range widths {
+			if w >= widths[widest] {
+				widest = i
+			}
+		}
+		if widths[widest] <= leastColumn {
+			break
+		}
+		widths[widest]--
+	}
+	var b strings.Builder
+	for _, row := range rows {
+		for i, cell := range row {
+			if r := []rune(cell); len(r) > widths[i] {
+				cell = string(r[:widths[i]-1]) + "…"
+			}
+			b.WriteString(cell)
+			if i < len(row)-1 {
+				b.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+gap))
+			}
+		}
+		b.WriteByte('\n')
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
