@@ -157,6 +157,7 @@ func (a *authenticator) holder(ctx context.Context, r *http.Request, credential 
 type presented struct {
 	kind       string     // key, session or password
 	credential string     // "" for a password
+	account    string     // of a password: the address that it is for; "" for none
 	from       netip.Addr // the sender
 }
 
@@ -175,13 +176,23 @@ func (a *authenticator) judge(ctx context.Context, p presented, check func(conte
 		}
 		defer leave()
 	}
+	giveBack, retry := a.limits.Guesses.Attempt(p.from, p.account)
+	if retry > 0 {
+		a.metrics.limited.WithLabelValues(limit.ByAccount).Inc()
+		return tooMany("too many attempts to sign in to this account have failed", retry)
+	}
 	err := check(ctx)
+	if waypost.CodeOf(err) != waypost.EUnauthorized {
+		giveBack()
+	}
 	a.metrics.authenticated(p.kind, err)
 	switch {
 	case waypost.CodeOf(err) == waypost.EUnauthorized:
 		a.limits.Guesses.Failed(p.from, p.credential)
 	case err == nil && p.credential != "":
 		a.limits.Guesses.Succeeded(p.credential)
+	case err == nil:
+		a.limits.Guesses.SignedIn(p.from, p.account)
 	}
 	return err
 }

@@ -82,7 +82,7 @@ type acceptOutput struct{ Body api.User }
 func registerSession(rt *router, a *sessionAPI) {
 	handle(rt, operation{
 		id: "sign-in", method: http.MethodPost, path: api.PathSession, summary: "Begin a session", status: http.StatusCreated,
-		description: "Takes as long for an unknown address as for a wrong password. 429: too many attempts from the network have failed, or are under way.",
+		description: "Takes as long for an unknown address as for a wrong password. 429: too many attempts from the network, or for the account, have failed, or are under way.",
 		problems:    []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests}, ownPages: true,
 	}, a.signIn)
 	handle(rt, operation{
@@ -104,7 +104,8 @@ func registerSession(rt *router, a *sessionAPI) {
 
 func (a *sessionAPI) signIn(ctx context.Context, in *signInInput) (*signInOutput, error) {
 	var got controlplane.SignedIn
-	err := a.withPassword(ctx, func(ctx context.Context) (err error) {
+	account, _ := controlplane.ParseEmail(in.Body.Email) // "": of no account
+	err := a.withPassword(ctx, account, func(ctx context.Context) (err error) {
 		got, err = a.access.SignIn(ctx, in.Body.Email, in.Body.Password)
 		return err
 	})
@@ -123,7 +124,7 @@ func (a *sessionAPI) signIn(ctx context.Context, in *signInInput) (*signInOutput
 
 func (a *sessionAPI) acceptInvitation(ctx context.Context, in *acceptInput) (*acceptOutput, error) {
 	var account controlplane.Account
-	err := a.withPassword(ctx, func(ctx context.Context) (err error) {
+	err := a.withPassword(ctx, "", func(ctx context.Context) (err error) {
 		account, err = a.access.AcceptInvitation(ctx, in.Body.Token, in.Body.Password)
 		return err
 	})
@@ -133,9 +134,10 @@ func (a *sessionAPI) acceptInvitation(ctx context.Context, in *acceptInput) (*ac
 	return &acceptOutput{userOf(&account)}, nil
 }
 
-// withPassword checks a password or an invitation, within the limits on guesses.
-func (a *sessionAPI) withPassword(ctx context.Context, check func(context.Context) error) error {
-	err := a.auth.judge(ctx, presented{kind: "password", from: callFrom(ctx).client}, check)
+// withPassword checks the password of an account, or an invitation, within the limits on
+// guesses.
+func (a *sessionAPI) withPassword(ctx context.Context, account string, check func(context.Context) error) error {
+	err := a.auth.judge(ctx, presented{kind: "password", account: account, from: callFrom(ctx).client}, check)
 	if waypost.CodeOf(err) == waypost.EUnauthorized {
 		return challenge(err, "")
 	}
@@ -173,8 +175,16 @@ func (a *sessionAPI) changeMe(ctx context.Context, in *changeMeInput) (*meOutput
 // prove checks the password of a user who has signed in: the thief of a session guesses
 // no faster than others.
 func (a *sessionAPI) prove(ctx context.Context, check func(context.Context) error) error {
+	me, err := a.access.Me(ctx, actorFrom(ctx))
+	if err != nil {
+		return err
+	}
+	p := presented{kind: "password", from: callFrom(ctx).client}
+	if me.Account != nil {
+		p.account = me.Account.Email
+	}
 	var outcome error
-	err := a.auth.judge(ctx, presented{kind: "password", from: callFrom(ctx).client}, func(ctx context.Context) error {
+	err = a.auth.judge(ctx, p, func(ctx context.Context) error {
 		if outcome = check(ctx); errors.Is(outcome, controlplane.ErrPassword) {
 			return waypost.WrapError(waypost.EUnauthorized, "wrong", outcome)
 		}

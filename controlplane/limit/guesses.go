@@ -13,10 +13,15 @@ import (
 // except with a credential that was valid recently: guesses from a network, or of a
 // similar key, cannot lock its other users out. A success restores no attempts. Its
 // methods may be called by many goroutines at once; nil allows everything.
+//
+// Passwords are limited by account as well, except from networks where the account's
+// password was right recently: guesses from elsewhere cannot lock the owner out of these.
 type Guesses struct {
 	addresses *buckets[netip.Prefix]
 	prefixes  *buckets[string]
+	accounts  *buckets[[32]byte]
 	good      *otter.Cache[[32]byte, time.Time] // since when
+	places    *otter.Cache[[32]byte, struct{}]  // an account and a network
 	now       func() time.Time
 }
 
@@ -32,10 +37,13 @@ const (
 	// goodAgain is the time between two writes that a credential was valid again, because a
 	// write costs more than a look.
 	goodAgain = time.Minute
+	// placeFor is the time for which a network is exempt from the limit of an account that
+	// signed in from it.
+	placeFor = 30 * 24 * time.Hour
 )
 
-// NewGuesses allows an address perMinute failures a minute. It returns nil when that is
-// 0. Now is the clock; nil means time.Now.
+// NewGuesses allows an address perMinute failures a minute, and an account as many an
+// hour. It returns nil when that is 0. Now is the clock; nil means time.Now.
 func NewGuesses(perMinute int, now func() time.Time) *Guesses {
 	addresses := newBuckets[netip.Prefix](float64(perMinute)/60, perMinute, now)
 	if addresses == nil {
@@ -48,6 +56,10 @@ func NewGuesses(perMinute int, now func() time.Time) *Guesses {
 	return &Guesses{
 		addresses: addresses,
 		prefixes:  newBuckets[string](float64(perMinute)*prefixShare/60, perMinute*prefixShare, now),
+		accounts:  newBuckets[[32]byte](float64(perMinute)/3600, perMinute, now),
+		places: otter.Must(&otter.Options[[32]byte, struct{}]{
+			MaximumSize: maxBuckets, ExpiryCalculator: otter.ExpiryWriting[[32]byte, struct{}](placeFor),
+		}),
 		good: otter.Must(&otter.Options[[32]byte, time.Time]{
 			MaximumSize: maxBuckets, ExpiryCalculator: otter.ExpiryWriting[[32]byte, time.Time](goodFor),
 		}),
@@ -55,10 +67,11 @@ func NewGuesses(perMinute int, now func() time.Time) *Guesses {
 	}
 }
 
-// The limits that Check returns.
+// The limits that Check returns, and that of Attempt.
 const (
 	ByAddress = "address"
 	ByPrefix  = "prefix"
+	ByAccount = "account"
 )
 
 // Check returns "" when an attempt may be judged, otherwise the limit that forbids it and
@@ -103,6 +116,31 @@ func (g *Guesses) Succeeded(credential string) {
 	if since, known := g.good.GetIfPresent(hash); !known || now.Sub(since) >= goodAgain {
 		g.good.Set(hash, now)
 	}
+}
+
+// Attempt counts an attempt at the password of an account, known or not, before the
+// password is judged, so that simultaneous attempts do not exceed the limit. The caller
+// calls giveBack when the attempt has not failed. Above the limit, retry is the time
+// until the next attempt.
+func (g *Guesses) Attempt(from netip.Addr, account string) (giveBack func(), retry time.Duration) {
+	if g == nil || account == "" {
+		return func() {}, 0
+	}
+	if _, exempt := g.places.GetIfPresent(place(from, account)); exempt {
+		return func() {}, 0
+	}
+	return g.accounts.reserve(sha256.Sum256([]byte(account)))
+}
+
+// SignedIn exempts a network from the limit of an account, whose password was right.
+func (g *Guesses) SignedIn(from netip.Addr, account string) {
+	if g != nil && account != "" {
+		g.places.Set(place(from, account), struct{}{})
+	}
+}
+
+func place(from netip.Addr, account string) [32]byte {
+	return sha256.Sum256([]byte(Network(from).String() + " " + account))
 }
 
 func prefixOf(credential string) string { return credential[:min(len(credential), PrefixLength)] }

@@ -82,6 +82,17 @@ func (b *buckets[K]) look(key K) Decision {
 	return b.decide(l, now, l.TokensAt(now) >= 1)
 }
 
+// reserve takes a token, which giveBack restores; retry is 0 when there was one.
+func (b *buckets[K]) reserve(key K) (giveBack func(), retry time.Duration) {
+	l, now := b.of(key), b.now()
+	r := l.ReserveN(now, 1)
+	if r.DelayFrom(now) > 0 {
+		r.CancelAt(now)
+		return func() {}, b.decide(l, now, false).Retry
+	}
+	return func() { r.CancelAt(now) }, 0
+}
+
 // owe takes n tokens, future ones if needed.
 func (b *buckets[K]) owe(key K, n int) {
 	b.of(key).ReserveN(b.now(), min(n, b.burst))

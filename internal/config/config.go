@@ -151,7 +151,7 @@ type Gossip struct {
 type Limits struct {
 	Requests int `yaml:"requests" flag:"rate-limit-requests" help:"requests a second of one API key, on average; of a bulk request, every 100 links count as one more; 0: no limit"`
 	Burst    int `yaml:"burst" flag:"rate-limit-burst" help:"requests of one API key at once"`
-	Failures int `yaml:"failures" flag:"rate-limit-failures" help:"failed attempts to authenticate a minute, of one IPv4 address or IPv6 /64; of one prefix of keys, five times as many; 0: no limit"`
+	Failures int `yaml:"failures" flag:"rate-limit-failures" help:"failed attempts to authenticate a minute, of one IPv4 address or IPv6 /64; of one prefix of keys, five times as many; of one account, as many an hour; 0: no limit"`
 }
 
 // Cleanup configures the removal of expired links, and of old tombstones and keys.

@@ -2,7 +2,10 @@ package accessapi_test
 
 import (
 	"net/http"
+	"net/netip"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -258,4 +261,56 @@ func TestWhoHasStolenASessionGuessesThePasswordNoFasterThanAnybodyElse(t *testin
 	require.NotEmpty(t, p.want(429, change(password)).Header.Get("Retry-After"))
 	p.want(200, call{method: http.MethodPatch, path: "/api/v1/me", credential: session, body: map[string]any{"name": "Ann"}})
 	p.want(200, call{path: "/api/v1/users", credential: session})
+}
+
+func TestSignIn_IsLimitedByAccountExceptWhereTheOwnerWasBefore(t *testing.T) {
+	var from atomic.Uint32
+	p := start(t, func(c *httpapi.Config) {
+		c.Limits.Guesses = limit.NewGuesses(3, frozen)
+		c.Limits.Client = func(*http.Request) netip.Addr { return netip.AddrFrom4([4]byte{192, 0, 2, byte(from.Load())}) }
+	})
+	p.firstAdminWithoutSession()
+	p.signIn("root@example.com") // from 192.0.2.0, which is free from now on
+	try := func(status int, email, word string) answer {
+		return p.want(status, call{path: "/api/v1/session", body: map[string]any{"email": email, "password": word}})
+	}
+	refused := map[string]string{}
+	for _, email := range []string{"root@example.com", "unknown@example.com"} {
+		for range 3 {
+			from.Add(1)
+			try(401, email, "wrong horse battery")
+		}
+		from.Add(1)
+		a := try(429, strings.ToUpper(email), password)
+		require.Equal(t, "1200", a.Header.Get("Retry-After"))
+		refused[email] = a.text
+	}
+	require.Equal(t, refused["root@example.com"], refused["unknown@example.com"])
+	from.Store(0)
+	session := p.signIn("root@example.com")
+	try(401, "root@example.com", "wrong horse battery")
+	p.signIn("root@example.com")
+	from.Store(200) // a thief of the session, elsewhere
+	p.want(429, call{method: http.MethodPatch, path: "/api/v1/me", credential: session, body: map[string]any{"password": "another horse battery", "current_password": password}})
+}
+
+func TestSignIn_SimultaneousAttemptsDoNotExceedTheLimitOfAnAccount(t *testing.T) {
+	var from atomic.Uint32
+	p := start(t, func(c *httpapi.Config) {
+		c.Limits.Guesses = limit.NewGuesses(3, frozen)
+		c.Limits.Client = func(*http.Request) netip.Addr { return netip.AddrFrom4([4]byte{10, byte(from.Add(1)), 0, 1}) }
+	})
+	p.firstAdminWithoutSession()
+	var judged atomic.Int32
+	var all sync.WaitGroup
+	for range 12 {
+		all.Go(func() {
+			a := p.do(call{path: "/api/v1/session", body: map[string]any{"email": "root@example.com", "password": "wrong horse battery"}})
+			if a.StatusCode == http.StatusUnauthorized {
+				judged.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	require.EqualValues(t, 3, judged.Load())
 }
