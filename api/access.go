@@ -17,6 +17,22 @@ type Session struct {
 	Workspaces []Affiliation `json:"workspaces"`
 }
 
+// Sessions holds the sessions of a user, newest first.
+type Sessions struct {
+	Sessions []SessionInfo `json:"sessions"`
+}
+
+// SessionInfo describes a session, without its token.
+type SessionInfo struct {
+	ID         int64     `json:"id"`
+	Current    bool      `json:"current" doc:"Whether the request was sent with it."`
+	Address    string    `json:"address" doc:"The IP address that signed in; empty when it is not known."`
+	UserAgent  string    `json:"user_agent" doc:"The program that signed in, as it named itself, in up to 200 bytes."`
+	CreatedAt  time.Time `json:"created_at"`
+	LastUsedAt time.Time `json:"last_used_at" doc:"True to a minute."`
+	ExpiresAt  time.Time `json:"expires_at"`
+}
+
 // User is a person who signs in.
 type User struct {
 	ID    int64  `json:"id"`

@@ -20,6 +20,7 @@ const (
 	PathAllDomains = "/api/admin/domains" // of all workspaces
 	PathKeys       = "/api/v1/kgs"
 	PathMe         = "/api/v1/me"
+	PathSessions   = "/api/v1/me/sessions"
 	PathSession    = "/api/v1/session"
 	PathInvitation = "/api/v1/invitation"
 	PathUsers      = "/api/v1/users"

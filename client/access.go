@@ -24,6 +24,22 @@ func (s Session) SignOut(ctx context.Context) error {
 	return s.c.do(ctx, http.MethodDelete, api.PathSession, nil, nil)
 }
 
+// Sessions returns the sessions of the user who has signed in.
+func (s Session) Sessions(ctx context.Context) (all Sessions, err error) {
+	err = s.c.do(ctx, http.MethodGet, api.PathSessions, nil, &all)
+	return all, err
+}
+
+// End ends a session of the user who has signed in.
+func (s Session) End(ctx context.Context, id int64) error {
+	return s.c.do(ctx, http.MethodDelete, api.PathSessions+"/"+decimal(id), nil, nil)
+}
+
+// EndOthers ends all sessions of the user except that of the client's token.
+func (s Session) EndOthers(ctx context.Context) error {
+	return s.c.do(ctx, http.MethodDelete, api.PathSessions, nil, nil)
+}
+
 // Me describes the holder of the client's credential.
 func (s Session) Me(ctx context.Context) (m Me, err error) {
 	err = s.c.do(ctx, http.MethodGet, api.PathMe, nil, &m)

@@ -31,6 +31,7 @@ type (
 	AuditPage     = api.AuditPage
 
 	SignedIn        = api.Session
+	Sessions        = api.Sessions
 	User            = api.User
 	Affiliation     = api.Affiliation
 	Me              = api.Me

@@ -40,13 +40,19 @@ type SessionStore interface {
 	// StartSession begins a session that ends at a time, unless it is used before. The
 	// account is as it was found: EUnauthorized when it has another password now, or may no
 	// longer sign in. A user's oldest sessions end when there are more than MaxSessions.
-	StartSession(ctx context.Context, account Account, hash [32]byte, until time.Time) error
+	StartSession(ctx context.Context, account Account, hash [32]byte, until time.Time, by Browser) error
 
 	// Session finds a session that has not been ended.
 	Session(ctx context.Context, hash [32]byte) (StoredSession, bool, error)
 
-	// EndSession ends a session, if there is one.
-	EndSession(ctx context.Context, id int64) error
+	// Sessions returns the sessions of a user that have not ended at a time, newest first.
+	Sessions(ctx context.Context, user int64, now time.Time) ([]SessionInfo, error)
+
+	// EndSession ends a session of a user: false when there is none.
+	EndSession(ctx context.Context, user, id int64) (bool, error)
+
+	// EndOtherSessions ends all sessions of a user except one.
+	EndOtherSessions(ctx context.Context, user, except int64) error
 
 	// NoteUses stores last uses, each only when the stored one is a minute older, extends
 	// sessions, and deletes those that ended long ago.

@@ -2,6 +2,8 @@ package controlplane
 
 import (
 	"context"
+	"net/netip"
+	"strings"
 	"time"
 
 	"waypost"
@@ -32,6 +34,22 @@ type StoredSession struct {
 	Account   Account // without the password
 }
 
+// Browser describes the sender of a sign-in.
+type Browser struct {
+	Address   netip.Addr
+	UserAgent string // as it was sent
+}
+
+// maxUserAgent bounds the stored name of a program, in bytes.
+const maxUserAgent = 200
+
+// SessionInfo describes a session to its user.
+type SessionInfo struct {
+	ID                           int64
+	Browser                      Browser // that signed in; the address may be invalid
+	CreatedAt, UsedAt, ExpiresAt time.Time
+}
+
 // SignedIn is the result of a sign-in.
 type SignedIn struct {
 	Token     string // to be shown once, and never stored
@@ -42,7 +60,7 @@ type SignedIn struct {
 // SignIn begins a session. EUnauthorized, with the same message and after the same work,
 // when the address is unknown, the password wrong, or the account disabled or in no
 // workspace; EUnavailable when too many try at once.
-func (s *Access) SignIn(ctx context.Context, email, password string) (SignedIn, error) {
+func (s *Access) SignIn(ctx context.Context, email, password string, by Browser) (SignedIn, error) {
 	wrong := waypost.Errorf(waypost.EUnauthorized, "the address or the password is wrong")
 	var account Account
 	if parsed, err := ParseEmail(email); err == nil {
@@ -65,7 +83,9 @@ func (s *Access) SignIn(ctx context.Context, email, password string) (SignedIn, 
 		return SignedIn{}, err
 	}
 	until := s.now().Add(SessionIdle)
-	if err := s.sessions.StartSession(ctx, account, HashKey(token), until); err != nil {
+	by.Address = by.Address.Unmap().WithZone("")
+	by.UserAgent = strings.ToValidUTF8(by.UserAgent[:min(len(by.UserAgent), maxUserAgent)], "")
+	if err := s.sessions.StartSession(ctx, account, HashKey(token), until, by); err != nil {
 		return SignedIn{}, err
 	}
 	account.Password = ""
@@ -78,7 +98,43 @@ func (s *Access) SignOut(ctx context.Context, actor Actor) error {
 		return waypost.Errorf(waypost.EInvalid, "this is no session: an API key is revoked, not signed out")
 	}
 	defer s.forget()
-	return s.sessions.EndSession(ctx, actor.SessionID)
+	_, err := s.sessions.EndSession(ctx, actor.UserID, actor.SessionID)
+	return err
+}
+
+var errNoSession = waypost.Errorf(waypost.EForbidden, "seeing and ending your sessions needs a session")
+
+// Sessions returns the sessions of the user who has signed in, newest first, at most
+// MaxSessions. EForbidden for API keys.
+func (s *Access) Sessions(ctx context.Context, actor Actor) ([]SessionInfo, error) {
+	if actor.SessionID == 0 {
+		return nil, errNoSession
+	}
+	return s.sessions.Sessions(ctx, actor.UserID, s.now())
+}
+
+// EndSession ends a session of the user who has signed in, at once here and within a
+// second on other control planes. EForbidden for API keys, ENotFound for an id that is
+// none of the user's sessions.
+func (s *Access) EndSession(ctx context.Context, actor Actor, id int64) error {
+	if actor.SessionID == 0 {
+		return errNoSession
+	}
+	defer s.forget()
+	ended, err := s.sessions.EndSession(ctx, actor.UserID, id)
+	if err == nil && !ended {
+		err = waypost.Errorf(waypost.ENotFound, "you have no session %d", id)
+	}
+	return err
+}
+
+// EndOtherSessions ends all sessions of the user except the actor's, like EndSession.
+func (s *Access) EndOtherSessions(ctx context.Context, actor Actor) error {
+	if actor.SessionID == 0 {
+		return errNoSession
+	}
+	defer s.forget()
+	return s.sessions.EndOtherSessions(ctx, actor.UserID, actor.SessionID)
 }
 
 // Me describes an actor to itself.

@@ -133,7 +133,10 @@ CREATE TABLE user_session (
     user_id    bigint      NOT NULL REFERENCES app_user,
     hash       bytea       NOT NULL UNIQUE CHECK (octet_length(hash) = 32),
     created_at timestamptz NOT NULL DEFAULT now(),
-    expires_at timestamptz NOT NULL
+    expires_at timestamptz NOT NULL,
+    used_at    timestamptz NOT NULL DEFAULT now(), -- true to a minute
+    address    inet, -- that signed in
+    user_agent text        NOT NULL DEFAULT '' CHECK (octet_length(user_agent) <= 200)
 );
 CREATE INDEX user_session_user ON user_session (user_id, id);
 CREATE INDEX user_session_expiry ON user_session (expires_at);

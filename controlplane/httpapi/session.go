@@ -24,7 +24,7 @@ type Access interface {
 
 	// SignIn begins a session: EUnauthorized when the address or the password is wrong,
 	// EUnavailable when too many try at once.
-	SignIn(ctx context.Context, email, password string) (controlplane.SignedIn, error)
+	SignIn(ctx context.Context, email, password string, by controlplane.Browser) (controlplane.SignedIn, error)
 
 	// AcceptInvitation lets the owner of an account set its password: EUnauthorized when
 	// the invitation is not valid, EUnavailable when too many come at once.
@@ -32,6 +32,12 @@ type Access interface {
 
 	// SignOut ends the actor's session: EInvalid without one.
 	SignOut(ctx context.Context, actor controlplane.Actor) error
+
+	// Sessions, EndSession and EndOtherSessions show and end the sessions of the user who
+	// has signed in: EForbidden without a session, ENotFound for one that is not the user's.
+	Sessions(ctx context.Context, actor controlplane.Actor) ([]controlplane.SessionInfo, error)
+	EndSession(ctx context.Context, actor controlplane.Actor, id int64) error
+	EndOtherSessions(ctx context.Context, actor controlplane.Actor) error
 
 	// Me describes the actor.
 	Me(ctx context.Context, actor controlplane.Actor) (controlplane.Me, error)
@@ -73,6 +79,12 @@ type signOutOutput struct {
 
 type meOutput struct{ Body api.Me }
 
+type sessionsOutput struct{ Body api.Sessions }
+
+type sessionInput struct {
+	ID int64 `path:"id" minimum:"1"`
+}
+
 type changeMeInput struct{ Body api.MeChange }
 
 type acceptInput struct{ Body api.AcceptInvitation }
@@ -97,6 +109,21 @@ func registerSession(rt *router, a *sessionAPI) {
 		id: "change-me", method: http.MethodPatch, path: api.PathMe, summary: "Change the name or password of the user who has signed in", signed: true,
 	}, a.changeMe)
 	handle(rt, operation{
+		id: "list-sessions", method: http.MethodGet, path: api.PathSessions, summary: "List the sessions of the user who has signed in", signed: true,
+	}, a.sessions)
+	handle(rt, operation{
+		id: "end-other-sessions", method: http.MethodDelete, path: api.PathSessions,
+		summary: "End all other sessions of the user who has signed in", signed: true,
+	}, func(ctx context.Context, _ *struct{}) (*struct{}, error) {
+		return &struct{}{}, a.access.EndOtherSessions(ctx, actorFrom(ctx))
+	})
+	handle(rt, operation{
+		id: "end-session", method: http.MethodDelete, path: api.PathSessions + "/{id}",
+		summary: "End a session of the user who has signed in", signed: true, problems: []int{http.StatusNotFound},
+	}, func(ctx context.Context, in *sessionInput) (*struct{}, error) {
+		return &struct{}{}, a.access.EndSession(ctx, actorFrom(ctx), in.ID)
+	})
+	handle(rt, operation{
 		id: "accept-invitation", method: http.MethodPost, path: api.PathInvitation, summary: "Set the password of an account, with an invitation",
 		problems: []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests}, ownPages: true,
 	}, a.acceptInvitation)
@@ -105,8 +132,9 @@ func registerSession(rt *router, a *sessionAPI) {
 func (a *sessionAPI) signIn(ctx context.Context, in *signInInput) (*signInOutput, error) {
 	var got controlplane.SignedIn
 	account, _ := controlplane.ParseEmail(in.Body.Email) // "": of no account
+	by := controlplane.Browser{Address: callFrom(ctx).client, UserAgent: callFrom(ctx).request.UserAgent()}
 	err := a.withPassword(ctx, account, func(ctx context.Context) (err error) {
-		got, err = a.access.SignIn(ctx, in.Body.Email, in.Body.Password)
+		got, err = a.access.SignIn(ctx, in.Body.Email, in.Body.Password, by)
 		return err
 	})
 	if err != nil {
@@ -120,6 +148,25 @@ func (a *sessionAPI) signIn(ctx context.Context, in *signInInput) (*signInOutput
 		out.SetCookie = cookie(got.Token, int(controlplane.SessionMost/time.Second))
 	}
 	return out, nil
+}
+
+func (a *sessionAPI) sessions(ctx context.Context, _ *struct{}) (*sessionsOutput, error) {
+	actor := actorFrom(ctx)
+	all, err := a.access.Sessions(ctx, actor)
+	if err != nil {
+		return nil, err
+	}
+	shown := make([]api.SessionInfo, len(all))
+	for i, s := range all {
+		shown[i] = api.SessionInfo{
+			ID: s.ID, Current: s.ID == actor.SessionID, UserAgent: s.Browser.UserAgent,
+			CreatedAt: s.CreatedAt.UTC(), LastUsedAt: s.UsedAt.UTC(), ExpiresAt: s.ExpiresAt.UTC(),
+		}
+		if s.Browser.Address.IsValid() {
+			shown[i].Address = s.Browser.Address.String()
+		}
+	}
+	return &sessionsOutput{api.Sessions{Sessions: shown}}, nil
 }
 
 func (a *sessionAPI) acceptInvitation(ctx context.Context, in *acceptInput) (*acceptOutput, error) {

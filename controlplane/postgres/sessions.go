@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"maps"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -129,11 +130,18 @@ func (db *AccessStore) Unclaimed(ctx context.Context) (unclaimed bool, err error
 // StartSession implements controlplane.SessionStore.
 // A change of the password waits for the session, and ends it, or the session waits for
 // the change, and does not begin.
-func (db *AccessStore) StartSession(ctx context.Context, account controlplane.Account, hash [32]byte, until time.Time) error {
+func (db *AccessStore) StartSession(
+	ctx context.Context, account controlplane.Account, hash [32]byte, until time.Time, by controlplane.Browser,
+) error {
+	var address *netip.Addr
+	if by.Address.IsValid() {
+		address = &by.Address
+	}
 	return db.pool.within(ctx, system, "start a session", func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `
 			WITH u AS (SELECT id FROM app_user WHERE id = $1 AND password = $4 AND disabled_at IS NULL AND deleted_at IS NULL FOR SHARE)
-			INSERT INTO user_session (user_id, hash, expires_at) SELECT id, $2, $3 FROM u`, account.UserID, hash[:], until, account.Password)
+			INSERT INTO user_session (user_id, hash, expires_at, address, user_agent) SELECT id, $2, $3, $5, $6 FROM u`,
+			account.UserID, hash[:], until, account.Password, address, by.UserAgent)
 		if err != nil {
 			return err
 		}
@@ -148,11 +156,40 @@ func (db *AccessStore) StartSession(ctx context.Context, account controlplane.Ac
 }
 
 // EndSession implements controlplane.SessionStore.
-func (db *AccessStore) EndSession(ctx context.Context, id int64) error {
-	return db.pool.within(ctx, system, "end a session", func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, `DELETE FROM user_session WHERE id = $1`, id)
+func (db *AccessStore) EndSession(ctx context.Context, user, id int64) (ended bool, err error) {
+	err = db.pool.within(ctx, system, "end a session", func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, `DELETE FROM user_session WHERE user_id = $1 AND id = $2`, user, id)
+		ended = tag.RowsAffected() > 0
 		return err
 	})
+	return ended, err
+}
+
+// EndOtherSessions implements controlplane.SessionStore.
+func (db *AccessStore) EndOtherSessions(ctx context.Context, user, except int64) error {
+	return db.pool.within(ctx, system, "end sessions", func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, `DELETE FROM user_session WHERE user_id = $1 AND id <> $2`, user, except)
+		return err
+	})
+}
+
+// Sessions implements controlplane.SessionStore.
+func (db *AccessStore) Sessions(ctx context.Context, user int64, now time.Time) (all []controlplane.SessionInfo, err error) {
+	err = db.pool.queryIn(ctx, system, `
+		SELECT s.id, s.address, s.user_agent, s.created_at, s.used_at, s.expires_at
+		FROM user_session s JOIN app_user u ON u.id = s.user_id AND s.created_at >= u.valid_from
+		WHERE s.user_id = $1 AND s.expires_at > $2 ORDER BY s.id DESC LIMIT $3`, []any{user, now, controlplane.MaxSessions},
+		func(rows pgx.Rows) (err error) {
+			all, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (s controlplane.SessionInfo, err error) {
+				var address *netip.Addr
+				if err = row.Scan(&s.ID, &address, &s.Browser.UserAgent, &s.CreatedAt, &s.UsedAt, &s.ExpiresAt); address != nil {
+					s.Browser.Address = *address
+				}
+				return s, err
+			})
+			return err
+		})
+	return all, classify("list sessions", err)
 }
 
 // NoteUses implements controlplane.SessionStore. What another instance is writing
@@ -173,11 +210,11 @@ func (db *AccessStore) NoteUses(ctx context.Context, u controlplane.Uses) error 
 		if ids, at := timesOf(u.Sessions); len(ids) > 0 {
 			_, err := tx.Exec(ctx, `
 				WITH due AS (
-					SELECT s.id, least(n.at + $3::interval, s.created_at + $4::interval) AS until
+					SELECT s.id, n.at, least(n.at + $3::interval, s.created_at + $4::interval) AS until
 					FROM unnest($1::bigint[], $2::timestamptz[]) AS n (id, at) JOIN user_session s ON s.id = n.id
-					WHERE s.expires_at > now() AND s.expires_at <= n.at + $3::interval - interval '1 minute'
+					WHERE s.expires_at > now() AND s.used_at <= n.at - interval '1 minute'
 					FOR NO KEY UPDATE OF s SKIP LOCKED)
-				UPDATE user_session s SET expires_at = due.until FROM due WHERE s.id = due.id AND s.expires_at < due.until`,
+				UPDATE user_session s SET expires_at = greatest(s.expires_at, due.until), used_at = due.at FROM due WHERE s.id = due.id`,
 				ids, at, controlplane.SessionIdle, controlplane.SessionMost)
 			if err != nil {
 				return err

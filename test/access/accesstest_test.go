@@ -98,6 +98,12 @@ func TestAnInstallationIsOpenedByItsFirstAdministratorAndNobodyElse(t *testing.T
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
 	require.Contains(t, root.run(0, "whoami").Stdout, "root@example.com")
+	sessions := root.run(0, "sessions", "list").Stdout
+	require.Regexp(t, `(?m)^\d+ .* 127\.0\.0\.1 +\(this one\) waypost-cli$`, sessions)
+	root.run(0, "sessions", "end", "--others")
+	require.Equal(t, sessions, root.run(0, "sessions", "list").Stdout)
+	require.Contains(t, root.run(1, "sessions", "end", "999999").Stderr, "no session 999999")
+	require.Contains(t, root.run(2, "sessions", "end").Stderr, "--others")
 
 	var made struct {
 		Workspace struct{ Slug string }

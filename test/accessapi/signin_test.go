@@ -222,12 +222,12 @@ func TestAPasswordThatIsChangedMeanwhileBeginsNoSession(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, found)
 		hash := controlplane.HashKey(name)
-		require.NoError(t, p.db.StartSession(t.Context(), compared, hash, time.Now().Add(time.Hour)))
+		require.NoError(t, p.db.StartSession(t.Context(), compared, hash, time.Now().Add(time.Hour), controlplane.Browser{}))
 		end(id)
 		_, found, err = p.db.Session(t.Context(), hash)
 		require.NoError(t, err)
 		require.False(t, found, "a session that began before ends")
-		err = p.db.StartSession(t.Context(), compared, controlplane.HashKey("late "+name), time.Now().Add(time.Hour))
+		err = p.db.StartSession(t.Context(), compared, controlplane.HashKey("late "+name), time.Now().Add(time.Hour), controlplane.Browser{})
 		require.Equal(t, waypost.EUnauthorized, waypost.CodeOf(err), name)
 	}
 }
@@ -313,4 +313,54 @@ func TestSignIn_SimultaneousAttemptsDoNotExceedTheLimitOfAnAccount(t *testing.T)
 	}
 	all.Wait()
 	require.EqualValues(t, 3, judged.Load())
+}
+
+func TestSessions_AreSeenAndEndedByTheirOwnerAlone(t *testing.T) {
+	p := start(t)
+	here := p.firstAdmin()
+	in := call{path: "/api/v1/session", body: map[string]any{"email": "root@example.com", "password": password}, header: map[string]string{"User-Agent": strings.Repeat("ü", 150)}}
+	elsewhere := p.want(201, in).json()["token"].(string)
+	p.addUser(here, "ann@example.com", "admin")
+	ann := p.signIn("ann@example.com")
+	list := func(token string) (all []map[string]any) {
+		t.Helper()
+		a := p.want(200, call{path: "/api/v1/me/sessions", credential: token})
+		require.NotContains(t, a.text, "wp_sess_")
+		for _, s := range a.json()["sessions"].([]any) {
+			all = append(all, s.(map[string]any))
+		}
+		return all
+	}
+	all := list(here)
+	require.Len(t, all, 2)
+	require.Equal(t, []any{false, true}, []any{all[0]["current"], all[1]["current"]})
+	require.Equal(t, strings.Repeat("ü", 100), all[0]["user_agent"])
+	require.Equal(t, "127.0.0.1", all[0]["address"])
+
+	p.later(2 * time.Hour)
+	require.Len(t, list(elsewhere), 2)
+	uses := map[int64]time.Time{int64(all[0]["id"].(float64)): time.Now().Add(2 * time.Hour)}
+	require.NoError(t, p.db.NoteUses(t.Context(), controlplane.Uses{Sessions: uses}))
+	used, err := time.Parse(time.RFC3339, list(here)[0]["last_used_at"].(string))
+	require.NoError(t, err)
+	require.WithinDuration(t, time.Now().Add(2*time.Hour), used, time.Minute)
+
+	end := func(status int, token, id string) {
+		t.Helper()
+		p.want(status, call{method: http.MethodDelete, path: "/api/v1/me/sessions" + id, credential: token})
+	}
+	end(404, ann, "/"+idOf(all[0]))
+	end(204, here, "/"+idOf(all[0]))
+	end(404, here, "/"+idOf(all[0]))
+	p.want(401, call{path: "/api/v1/me", credential: elsewhere})
+
+	more := p.signIn("root@example.com")
+	end(204, more, "")
+	p.want(401, call{path: "/api/v1/me", credential: here})
+	require.Len(t, list(more), 1)
+	require.Len(t, list(ann), 1)
+	_, key := p.addKey(more, "admin")
+	p.want(403, call{path: "/api/v1/me/sessions", credential: key})
+	end(403, key, "")
+	end(403, key, "/1")
 }

@@ -111,6 +111,13 @@ func victimUser(body string) func(w *world) []request {
 	}
 }
 
+// endsSession names a new session of a user.
+func endsSession(w *world, user int64) request {
+	return request{path: fmt.Sprintf("/api/v1/me/sessions/%d", w.number(`
+		INSERT INTO user_session (user_id, hash, expires_at) VALUES ($1, sha256($2::text::bytea), now() + interval '1 hour') RETURNING id`,
+		user, w.fresh()))}
+}
+
 func keyPath(format string) func(w *world, c *credential) request {
 	return func(w *world, c *credential) request { return request{path: fmt.Sprintf(format, w.keyID(c))} }
 }
@@ -223,8 +230,20 @@ var routes = map[string]route{
 			return request{instead: w.session(c.user)}
 		},
 	},
-	"GET /api/v1/me":   {own: plain},
-	"PATCH /api/v1/me": {who: signed, own: body(`{"name": "New"}`)},
+	"GET /api/v1/me":             {own: plain},
+	"PATCH /api/v1/me":           {who: signed, own: body(`{"name": "New"}`)},
+	"GET /api/v1/me/sessions":    {who: signed, own: plain},
+	"DELETE /api/v1/me/sessions": {who: signed, own: plain},
+	"DELETE /api/v1/me/sessions/{id}": {
+		who: signed,
+		own: func(w *world, c *credential) request {
+			if c.user == 0 {
+				return request{path: "/api/v1/me/sessions/1"}
+			}
+			return endsSession(w, c.user)
+		},
+		foreign: func(w *world) []request { return []request{endsSession(w, w.victimUser)} },
+	},
 	"GET /api/v1/keys": {who: keepers, own: plain},
 	"POST /api/v1/keys": {
 		who: keepers, own: body(`{"name": "new", "scopes": ["links:read"]}`),

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"waypost/client"
+)
+
+func (p sessionCommands) command() *cobra.Command {
+	c := group("sessions", "See and end the own sessions", p.listCommand(), p.endCommand())
+	for _, sub := range c.Commands() {
+		p.bind(sub, apiSettings...)
+	}
+	return c
+}
+
+func (p sessionCommands) listCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "list",
+		Short:   "List the own sessions, newest first: from where, with what program, when they were used",
+		Example: `  waypost sessions list`,
+		Args:    arguments(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			return p.withAPI(func(api *client.Client) error {
+				all, err := api.Session.Sessions(c.Context())
+				if err != nil {
+					return err
+				}
+				return p.print(sessionTable(&all), all)
+			})
+		},
+	}
+}
+
+func sessionTable(all *client.Sessions) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	// Writing into memory does not fail.
+	_, _ = fmt.Fprintln(w, "ID\tSINCE\tLAST USED\tADDRESS\tPROGRAM")
+	for _, s := range all.Sessions {
+		program := s.UserAgent
+		if s.Current {
+			program = "(this one) " + program
+		}
+		_, _ = fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\n", s.ID, s.CreatedAt.Local().Format(time.DateTime),
+			s.LastUsedAt.Local().Format(time.DateTime), orNone(s.Address), printable(program))
+	}
+	_ = w.Flush()
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+func (p sessionCommands) endCommand() *cobra.Command {
+	var others bool
+	c := &cobra.Command{
+		Use:   "end [ID...]",
+		Short: "End own sessions, on all control planes within a second",
+		Example: `  waypost sessions end 12
+  waypost sessions end --others`,
+		RunE: func(c *cobra.Command, args []string) error {
+			if others == (len(args) > 0) {
+				return &usageError{errors.New("give the ids of sessions, or --others")}
+			}
+			ids := make([]int64, len(args))
+			for i, arg := range args {
+				var err error
+				if ids[i], err = strconv.ParseInt(arg, 10, 64); err != nil || ids[i] < 1 {
+					return &usageError{fmt.Errorf("%q is no id of a session: see waypost sessions list", arg)}
+				}
+			}
+			return p.withAPI(func(api *client.Client) error {
+				if others {
+					if err := api.Session.EndOthers(c.Context()); err != nil {
+						return err
+					}
+					return p.print("ended all other sessions", map[string]bool{"others": true})
+				}
+				for i, id := range ids {
+					if err := api.Session.End(c.Context(), id); err != nil {
+						return fmt.Errorf("end session %d: %w (ended before: %d of %d)", id, err, i, len(ids))
+					}
+				}
+				return p.print("ended "+strings.Join(args, ", "), map[string][]int64{"ended": ids})
+			})
+		},
+	}
+	c.Flags().BoolVar(&others, "others", false, "end all sessions except the one in use")
+	return c
+}
