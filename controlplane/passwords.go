@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"context"
+	_ "embed"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -110,8 +111,33 @@ func checkPassword(password string) error {
 		return waypost.Errorf(waypost.EInvalid, "a password must be UTF-8 without NUL")
 	case strings.Count(password, password[:1]) == len(password):
 		return waypost.Errorf(waypost.EInvalid, "a password must not be one character over and over")
+	case common(strings.ToLower(password)):
+		return waypost.Errorf(waypost.EInvalid, "this password is among the first that are guessed: a common one, perhaps repeated or with an ending; choose another")
 	}
 	return nil
+}
+
+//go:embed passwords.txt
+var commonPasswords string
+
+// common reports whether a password in lower case is one of the 10,000 most common, once
+// or repeatedly, followed by at most another one of these or six digits and signs.
+func common(password string) bool {
+	listed := func(s string) bool { return !strings.Contains(s, " ") && strings.Contains(commonPasswords, " "+s+" ") }
+	for end := len(password); end > 0; end-- {
+		head := password[:end]
+		if !listed(head) {
+			continue
+		}
+		tail := password
+		for strings.HasPrefix(tail, head) {
+			tail = tail[end:]
+		}
+		if tail == "" || listed(tail) || len(tail) <= 6 && strings.Trim(tail, "0123456789!?.,-_+*#$%&@=") == "" {
+			return true
+		}
+	}
+	return false
 }
 
 // ParseEmail returns the form in which addresses are stored and compared: lower case,
