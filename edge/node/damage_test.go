@@ -64,7 +64,7 @@ func TestEdgeNode_ADamagedReplicaIsStaleUntilItIsRepaired(t *testing.T) {
 	require.NoError(t, err)
 	log := slog.New(slog.DiscardHandler)
 	s := &store{node: "e1", config: replica.Config{Logger: log}, log: log}
-	s.live.Store(db)
+	s.set(db, nil)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
 	e := &edge{
 		store: s, log: log, gossip: &gossiper{}, registry: prometheus.NewRegistry(), freshness: freshness{start: time.Now()},

@@ -63,35 +63,34 @@ func (s *store) takeOver() error {
 	if _, holds := s.Cluster(); holds || had == nil {
 		return nil
 	}
-	return errors.Join(fmt.Errorf("the replica in %s cannot be read by this process", s.root), s.live.Swap(nil).Close(), s.dir.Close())
+	return errors.Join(fmt.Errorf("the replica in %s cannot be read by this process", s.root), s.release(), s.dir.Close())
 }
 
 // detach leaves the replica to a successor, and answers from its present state: from
 // memory, or from a copy if memory does not hold all of it. Nothing may be applied
 // meanwhile. After an error nothing has changed.
 func (s *store) detach(ctx context.Context) error {
-	db := s.live.Load()
+	db := s.live()
 	if db == nil {
 		return nil
 	}
+	var frozen *replica.DB
 	if _, holds := db.Cluster(); holds {
 		err := db.Detach(ctx)
 		if err == nil {
-			s.frozen.Store(db)
-			s.live.Store(nil)
+			s.set(nil, db)
 			return nil
 		}
 		s.log.Info("a copy of the replica answers during the takeover", "reason", err)
 		if err := os.RemoveAll(s.dir.Path(frozenName)); err != nil {
 			return err
 		}
-		frozen, err := db.Freeze(s.dir.Path(frozenName))
+		frozen, err = db.Freeze(s.dir.Path(frozenName))
 		if err != nil {
 			return err
 		}
-		s.frozen.Store(frozen)
 	}
-	s.live.Store(nil)
+	s.set(nil, frozen)
 	if err := db.Close(); err != nil {
 		// Applied changes are synced; the successor notices other damage.
 		s.log.Error("cannot close the replica in order", "error", err)
@@ -118,10 +117,10 @@ func (s *store) attach(ctx context.Context) {
 func (s *store) tryAttach(ctx context.Context) error {
 	cfg := s.replicaConfig(s.dir)
 	var why error
-	if old := s.frozen.Load(); old != nil && old.Detached() {
+	old := s.frozen()
+	if old != nil && old.Detached() {
 		if why = old.Attach(ctx); why == nil {
-			s.live.Store(old)
-			s.frozen.Store(nil)
+			s.set(old, nil)
 			return nil
 		}
 		cfg.Registerer = nil // the detached replica keeps the metrics until it is closed
@@ -132,7 +131,7 @@ func (s *store) tryAttach(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(why, err)
 	}
-	s.live.Store(db)
+	s.set(db, old)
 	if err := s.preferFresh(db); err != nil {
 		s.log.Error("cannot close the frozen replica in order", "error", err)
 	}
@@ -142,7 +141,7 @@ func (s *store) tryAttach(ctx context.Context) error {
 // preferFresh drops the frozen replica once the live one holds something. If a successor
 // left the live one unreadable, that is after the next snapshot.
 func (s *store) preferFresh(db *replica.DB) error {
-	if s.frozen.Load() == nil {
+	if s.frozen() == nil {
 		return nil
 	}
 	if _, holds := db.Cluster(); !holds {
@@ -151,12 +150,23 @@ func (s *store) preferFresh(db *replica.DB) error {
 	return s.thaw()
 }
 
+// release closes the replica that takes changes, if there is one.
+func (s *store) release() error {
+	live := s.live()
+	if live == nil {
+		return nil
+	}
+	s.set(nil, s.frozen())
+	return live.Close()
+}
+
 // thaw closes the frozen replica, if there is one, after its last reader.
 func (s *store) thaw() error {
-	frozen := s.frozen.Swap(nil)
+	frozen := s.frozen()
 	if frozen == nil {
 		return nil
 	}
+	s.set(s.live(), nil)
 	return errors.Join(frozen.Close(), os.RemoveAll(s.dir.Path(frozenName)))
 }
 

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync/atomic"
@@ -13,31 +14,54 @@ import (
 // errNoReplica is the answer of an edge that waits for its first snapshot.
 var errNoReplica = errors.New("this edge has no replica yet")
 
+// replicas are those that an edge has at a moment.
+type replicas struct {
+	live   *replica.DB // takes changes; nil while there is none, or a successor has it
+	frozen *replica.DB // answers in place of live during a takeover; see detach
+}
+
 // handle points to the replica, which may be missing, opened late, or swapped while it is
-// in use. Redirects and the follower use it at the same time.
+// in use. Redirects and the follower use it at the same time; one goroutine at a time
+// changes it.
 type handle struct {
-	live   atomic.Pointer[replica.DB] // takes changes; nil while there is none, or a successor has it
-	frozen atomic.Pointer[replica.DB] // answers in place of live during a takeover; see detach
+	now atomic.Pointer[replicas] // both at once: a reader never finds neither during a swap
+}
+
+func (h *handle) set(live, frozen *replica.DB) { h.now.Store(&replicas{live: live, frozen: frozen}) }
+
+// live returns the replica that takes changes; nil: there is none.
+func (h *handle) live() *replica.DB {
+	if now := h.now.Load(); now != nil {
+		return now.live
+	}
+	return nil
+}
+
+// frozen returns the replica that answers during a takeover; nil: there is none.
+func (h *handle) frozen() *replica.DB {
+	if now := h.now.Load(); now != nil {
+		return now.frozen
+	}
+	return nil
 }
 
 // serving returns the replica that answers redirects; nil: there is none.
 func (h *handle) serving() *replica.DB {
-	if frozen := h.frozen.Load(); frozen != nil {
-		return frozen
+	now := h.now.Load()
+	if now == nil {
+		return nil
 	}
-	if live := h.live.Load(); live != nil {
-		return live
-	}
-	return h.frozen.Load() // which has taken its place in between
+	return cmp.Or(now.frozen, now.live)
 }
 
 // current returns the replica that takes changes or, while there is none, the one that
 // answers.
 func (h *handle) current() *replica.DB {
-	if db := h.live.Load(); db != nil {
-		return db
+	now := h.now.Load()
+	if now == nil {
+		return nil
 	}
-	return h.frozen.Load()
+	return cmp.Or(now.live, now.frozen)
 }
 
 // Link implements [server.Links].
@@ -184,13 +208,13 @@ func (h *handle) digest(at waypost.Position) (uint64, bool) {
 
 // Repairing implements [replication.Repairer].
 func (h *handle) Repairing() bool {
-	db := h.live.Load()
+	db := h.live()
 	return db != nil && db.Repairing()
 }
 
 // Repair implements [replication.Repairer].
 func (h *handle) Repair(ctx context.Context, c replication.Cluster, e waypost.Epoch) (replication.Repair, error) {
-	db := h.live.Load()
+	db := h.live()
 	if db == nil {
 		return nil, errNoReplica
 	}
@@ -199,7 +223,7 @@ func (h *handle) Repair(ctx context.Context, c replication.Cluster, e waypost.Ep
 
 // Compare implements [replication.Comparer].
 func (h *handle) Compare(ctx context.Context) (replication.Comparison, error) {
-	db := h.live.Load()
+	db := h.live()
 	if db == nil {
 		return nil, errors.Join(replication.ErrUnsettled, errNoReplica)
 	}
@@ -208,7 +232,7 @@ func (h *handle) Compare(ctx context.Context) (replication.Comparison, error) {
 
 // Accept implements [replication.Accepter].
 func (h *handle) Accept(what replication.HoldKind, upTo waypost.Position) {
-	if db := h.live.Load(); db != nil {
+	if db := h.live(); db != nil {
 		db.Accept(what, upTo)
 	}
 }

@@ -36,7 +36,7 @@ func TestHandle_AnswersFromThePresentReplica(t *testing.T) {
 	db, err := replica.Open(inMemory(vfs.NewMem()))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
-	h.live.Store(db)
+	h.set(db, nil)
 	_, _, _, err = h.Link(waypost.DefaultDomain, []byte("code0001"), nil)
 	require.ErrorContains(t, err, "first snapshot")
 	requireDefault()
@@ -66,7 +66,7 @@ func TestHandle_ReadersSeeNoClosedReplica(t *testing.T) {
 	s := replicationtest.NewSource()
 	s.Commit(replicationtest.Link("code0001", "https://example.com/1"))
 	replicationtest.Take(t, s, db)
-	h.live.Store(db)
+	h.set(db, nil)
 	stop, failed := make(chan struct{}), make(chan error, 1)
 	go func() {
 		defer close(failed)
@@ -87,17 +87,16 @@ func TestHandle_ReadersSeeNoClosedReplica(t *testing.T) {
 		}
 	}()
 	for range 5 {
-		live := h.live.Load()
+		live := h.live()
 		frozen, err := live.Freeze("/frozen")
 		require.NoError(t, err)
-		h.frozen.Store(frozen)
-		h.live.Store(nil)
+		h.set(nil, frozen)
 		require.NoError(t, live.Close())
-		h.live.Store(open())
-		require.NoError(t, h.frozen.Swap(nil).Close())
+		h.set(open(), nil)
+		require.NoError(t, frozen.Close())
 		require.NoError(t, fs.RemoveAll("/frozen"))
 	}
 	close(stop)
 	require.NoError(t, <-failed)
-	require.NoError(t, h.live.Load().Close())
+	require.NoError(t, h.live().Close())
 }

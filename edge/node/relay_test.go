@@ -36,7 +36,7 @@ func relayed(t *testing.T) *store {
 	s := &store{}
 	s.trust, err = replication.NewTrust(nil, func([]byte) error { return nil })
 	require.NoError(t, err)
-	s.live.Store(db)
+	s.set(db, nil)
 	return s
 }
 
@@ -110,7 +110,7 @@ func TestARelaysFollowersGoOverToALaterSigningKeyWithIt(t *testing.T) {
 			web.Close()
 		}
 	})
-	followerOf(t, control.URL, store.live.Load(), store.trust)
+	followerOf(t, control.URL, store.live(), store.trust)
 
 	type leaf struct {
 		sink  *replicationtest.Sink
@@ -173,7 +173,7 @@ func TestARelayPassesOnOverTLSForThoseWhoShowItsTokenAndForNobodyElse(t *testing
 	require.NoError(t, err)
 	store := relayed(t)
 	source := replicationtest.NewSource()
-	replicationtest.Take(t, source, store.live.Load())
+	replicationtest.Take(t, source, store.live())
 	server, err := replication.NewServer(replication.ServerConfig{Source: relaySource{store}, Logger: log})
 	require.NoError(t, err)
 	controls, err := newControls(cfg.Control.URLs)

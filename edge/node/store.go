@@ -95,7 +95,7 @@ func (s *store) open() error {
 	s.recall(db)
 	s.dir = dir
 	s.clicks.open(dir.Path("clicks"), s.node) // before the first redirect
-	s.live.Store(db)
+	s.set(db, nil)
 	close(s.opened)
 	return nil
 }
@@ -155,11 +155,7 @@ func randomName() string {
 
 // close waits for calls of the replica that are under way.
 func (s *store) close() error {
-	var errs []error
-	if db := s.live.Swap(nil); db != nil {
-		errs = append(errs, db.Close())
-	}
-	errs = append(errs, s.thaw())
+	errs := []error{s.release(), s.thaw()}
 	if s.dir != nil {
 		errs = append(errs, s.dir.Close())
 	}
@@ -168,7 +164,7 @@ func (s *store) close() error {
 
 // Apply implements [replication.Sink].
 func (s *store) Apply(ctx context.Context, b *replication.Batch) error {
-	db := s.live.Load()
+	db := s.live()
 	if db == nil {
 		return errNoReplica
 	}
@@ -177,7 +173,7 @@ func (s *store) Apply(ctx context.Context, b *replication.Batch) error {
 
 // Heartbeat implements [replication.Sink].
 func (s *store) Heartbeat(h replication.Head) error {
-	db := s.live.Load()
+	db := s.live()
 	if db == nil {
 		return nil
 	}
@@ -187,10 +183,10 @@ func (s *store) Heartbeat(h replication.Head) error {
 // Restore implements [replication.Sink]. The first call makes the directory: it follows
 // the hello of a control plane that has let this edge in.
 func (s *store) Restore(ctx context.Context, c replication.Cluster) (replication.Restore, error) {
-	if s.live.Load() == nil {
+	if s.live() == nil {
 		if err := s.open(); err != nil {
 			return nil, err
 		}
 	}
-	return s.live.Load().Restore(ctx, c)
+	return s.live().Restore(ctx, c)
 }

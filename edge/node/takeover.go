@@ -123,7 +123,7 @@ func (e incumbent) Release(ctx context.Context) ([]handover.File, error) {
 		return nil, err
 	}
 	files := []handover.File{{Name: lockFile, Conn: e.store.dir.Lock()}}
-	if e.store.frozen.Load() != nil {
+	if e.store.frozen() != nil {
 		files = append(files, handover.File{Name: replicaFile, Conn: e.store.dir.Lock()})
 	}
 	if j := e.clicks.journal.Load(); j != nil {
