@@ -33,8 +33,8 @@ build: ## Build bin/waypost (minutes the first time, then seconds)
 	go build -ldflags "$(LDFLAGS)" -o $(BIN)/waypost ./cmd/waypost
 
 .PHONY: quick
-quick: ## Run the tests that start no process and need no PostgreSQL (1 minute)
-	go test -short $$(go list ./... | grep -vE '^waypost/(bench|test)/')
+quick: ## Run the tests that start no process and need no PostgreSQL (1 minute; most of it is waiting)
+	go test -short -p $$((3 * $$(nproc))) $$(go list ./... | grep -vE '^waypost/(bench|test)/')
 
 .PHONY: test
 test: install-postgres install-cc install-curl install-wrk $(TOOLS)/gotestsum ## Run all tests with the race detector (8 minutes on 2 cores), or those of PKG=./x
