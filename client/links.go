@@ -129,10 +129,6 @@ func (l Links) Find(ctx context.Context, domain, code string) (link Link, err er
 	return link, err
 }
 
-// LinkChange holds the new values of fields, by their names in the API. Nil resets a
-// field; fields that are absent stay as they are.
-type LinkChange map[string]any
-
 // Change changes a link.
 func (l Links) Change(ctx context.Context, code string, change LinkChange, w Write) (link Link, r Receipt, err error) {
 	header := http.Header{}

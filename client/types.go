@@ -6,6 +6,7 @@ import "waypost/api"
 type (
 	NewLink     = api.NewLink
 	Link        = api.Link
+	LinkChange  = api.LinkChange
 	Warning     = api.Warning
 	Outcome     = api.LinkOutcome
 	ProblemBody = api.Problem

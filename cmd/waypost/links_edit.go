@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"waypost/api"
 	"waypost/client"
 	"waypost/internal/config"
 )
@@ -159,33 +160,43 @@ a later expiry, until it is cleaned up.`,
 				return err
 			}
 			given := c.Flags().Changed
-			change := client.LinkChange{}
-			for flag, field := range map[string]struct {
-				name  string
-				value any
-			}{
-				"target": {"original_url", target}, "title": {"title", title}, "description": {"description", description}, "tag": {"tags", tags},
-				"status": {"redirect_status", status}, "forward-query": {"forward_query", forwardQuery}, "forward-path": {"forward_path", forwardPath},
-				"expires-in": {"expires_in_seconds", int64(time.Duration(expires) / time.Second)}, "expires-at": {"expires_at", expiresAt},
-				"never-expires": {"expires_at", nil}, "no-tags": {"tags", nil}, "enable": {"active", true}, "disable": {"active", false},
-			} {
-				if given(flag) {
-					change[field.name] = field.value
-				}
+			expiry, err := moment("--expires-at", expiresAt)
+			if err != nil {
+				return err
 			}
+			var object json.RawMessage
 			if given("metadata") {
-				o, err := jsonObject("--metadata", metadata)
-				if err != nil {
+				if object, err = jsonObject("--metadata", metadata); err != nil {
 					return err
 				}
-				change["metadata"] = o
 			}
-			switch _, err := moment("--expires-at", expiresAt); {
-			case err != nil:
-				return err
-			case given("expires-in") && time.Duration(expires) < time.Second:
+			if given("expires-in") && time.Duration(expires) < time.Second {
 				return &usageError{fmt.Errorf("--expires-in: %s is less than a second", &expires)}
-			case len(change) == 0:
+			}
+			var change client.LinkChange
+			some := false
+			for flag, set := range map[string]func(){
+				"target":        func() { change.OriginalURL = api.Set(target) },
+				"title":         func() { change.Title = api.Set(title) },
+				"description":   func() { change.Description = api.Set(description) },
+				"tag":           func() { change.Tags = api.Set(tags) },
+				"no-tags":       func() { change.Tags = api.Reset[[]string]() },
+				"metadata":      func() { change.Metadata = api.Set(object) },
+				"status":        func() { change.RedirectStatus = api.Set(status) },
+				"forward-query": func() { change.ForwardQuery = api.Set(forwardQuery) },
+				"forward-path":  func() { change.ForwardPath = api.Set(forwardPath) },
+				"expires-in":    func() { change.ExpiresInSeconds = api.Set(int64(time.Duration(expires) / time.Second)) },
+				"expires-at":    func() { change.ExpiresAt = api.Set(expiry) },
+				"never-expires": func() { change.ExpiresAt = api.Reset[time.Time]() },
+				"enable":        func() { change.Active = api.Set(true) },
+				"disable":       func() { change.Active = api.Set(false) },
+			} {
+				if given(flag) {
+					set()
+					some = true
+				}
+			}
+			if !some {
 				return &usageError{errors.New("nothing to change: say what, for example --target URL")}
 			}
 			api, err := p.api()

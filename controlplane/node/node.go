@@ -127,6 +127,8 @@ func (c *control) open(ctx context.Context) (err error) {
 	if c.cfg.Replica {
 		if c.source.own, err = openOwnReplica(dir, c.cfg.Node, c.cfg.Region, c.log, c.registry); err != nil {
 			c.log.Error("cannot open this control plane's own replica; continuing without", "error", err)
+		} else {
+			c.closers = append(c.closers, c.source.own.close)
 		}
 	}
 	return c.connect(ctx)

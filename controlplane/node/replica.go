@@ -64,7 +64,10 @@ func openOwnReplica(
 	return r, nil
 }
 
-// run follows stream until ctx ends, and closes the copy.
+// close closes the copy. Nothing may use it any more.
+func (r *ownReplica) close() error { return errors.Join(r.trust.Save(), r.db.Close()) }
+
+// run follows stream until ctx ends.
 func (r *ownReplica) run(ctx context.Context, stream *replication.Server) {
 	routes := http.NewServeMux()
 	routes.HandleFunc(replication.PathStream, listener.Endless(stream.Stream))
@@ -77,11 +80,8 @@ func (r *ownReplica) run(ctx context.Context, stream *replication.Server) {
 		r.log.Error("own replica has stopped following", "error", err)
 		<-ctx.Done()
 	}
-	err := errors.Join(r.trust.Save(), server.Close(), r.db.Close())
+	_ = server.Close()
 	serving.Wait()
-	if err != nil {
-		r.log.Error("cannot close the own replica in order", "error", err)
-	}
 }
 
 // Limits within which edges may begin with the copy. The stream sends them the rest.

@@ -24,6 +24,7 @@ import (
 	"strings"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 	"waypost/internal/atomicfile"
 	"waypost/replication"
@@ -151,12 +152,9 @@ func (cfg *Config) former() []string {
 
 // exchange sends the token and the secret's hash, and returns the node's role.
 func (cfg *Config) exchange(ctx context.Context, c *Credential) (role string, err error) {
-	body := map[string]any{"token": cfg.Token, "credential_sha256": hashOf(c.Secret), "node": c.Node, "region": string(c.Region)}
+	body := api.Enrol{Token: cfg.Token, Hash: hashOf(c.Secret), Node: c.Node, Region: string(c.Region), Former: cfg.former()}
 	if cfg.Present != nil {
-		body["previous"] = cfg.Present.Secret
-	}
-	if former := cfg.former(); len(former) > 0 {
-		body["former_names"] = former
+		body.Previous = cfg.Present.Secret
 	}
 	text, err := json.Marshal(body)
 	if err != nil {
@@ -176,13 +174,13 @@ func (cfg *Config) exchange(ctx context.Context, c *Credential) (role string, er
 		return "", err
 	}
 	if res.StatusCode == http.StatusOK {
-		var answer struct{ Node, Role string }
+		var answer api.Enrolled
 		if err := json.Unmarshal(text, &answer); err != nil || answer.Node != c.Node {
 			return "", errors.New("the answer is not that of a control plane: is the URL right?")
 		}
 		return answer.Role, nil
 	}
-	var problem struct{ Detail string }
+	var problem api.Problem
 	if err := json.Unmarshal(text, &problem); err != nil || problem.Detail == "" {
 		problem.Detail = "no control plane that enrols edges: is the URL right, and its version not older?"
 	}
