@@ -100,7 +100,7 @@ func (a *authenticator) actor(ctx context.Context, r *http.Request, changes bool
 	switch {
 	case !given && a.anonymous == nil:
 		return controlplane.Actor{}, challenge(waypost.Errorf(waypost.EUnauthorized, "send an API key as Authorization: Bearer or as X-Api-Key"), "")
-	case !given && !a.local(r.Host):
+	case !given && !(a.local(sentHost(r)) && a.local(r.Host)):
 		// A page whose name was made to point at this machine is a foreign page, whatever
 		// its origin says (DNS rebinding).
 		return controlplane.Actor{}, challenge(waypost.Errorf(waypost.EUnauthorized,
@@ -280,6 +280,25 @@ func credentialOf(r *http.Request) string {
 	}
 	token, _, _ := cookieOf(r)
 	return token
+}
+
+type sentHostKey struct{}
+
+// WithHost returns r as a request for the host that a trusted proxy names. A request
+// without a credential is still judged by the host that it was sent to: a foreign page
+// in a browser can name any other.
+func WithHost(r *http.Request, host string) *http.Request {
+	r = r.WithContext(context.WithValue(r.Context(), sentHostKey{}, r.Host))
+	r.Host = host
+	return r
+}
+
+// sentHost returns the Host header of r.
+func sentHost(r *http.Request) string {
+	if sent, ok := r.Context().Value(sentHostKey{}).(string); ok {
+		return sent
+	}
+	return r.Host
 }
 
 // local reports whether a request was sent to a name of this machine, or to that of the

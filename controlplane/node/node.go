@@ -254,7 +254,8 @@ func (c *control) services() []services.Stage {
 	}
 	return []services.Stage{
 		{{Name: "admin listener", Run: func(ctx context.Context) error { // open while requests under way end
-			return admin.Listener{Ready: c.ready, Metrics: c.registry, Members: c.gossip.handler(), Logger: c.log}.Serve(ctx, c.adminLn)
+			operators := admin.Listener{Addr: c.cfg.AdminAddr, Ready: c.ready, Metrics: c.registry, Members: c.gossip.handler(), Logger: c.log}
+			return operators.Serve(ctx, c.adminLn)
 		}}},
 		main,
 		{{Name: "announcement", Run: c.announce}},

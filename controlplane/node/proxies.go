@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"waypost/controlplane/httpapi"
 	"waypost/edge/proxy"
 )
 
@@ -23,7 +24,7 @@ func forwardedHost(trusted []netip.Prefix, next http.Handler) http.Handler {
 				http.Error(w, "X-Forwarded-Host is given more than once", http.StatusBadRequest)
 				return
 			}
-			r.Host = strings.TrimSpace(hosts[0][strings.LastIndexByte(hosts[0], ',')+1:])
+			r = httpapi.WithHost(r, strings.TrimSpace(hosts[0][strings.LastIndexByte(hosts[0], ',')+1:]))
 		}
 		next.ServeHTTP(w, r)
 	})

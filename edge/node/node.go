@@ -237,7 +237,8 @@ func (e *edge) serveAdmin(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	}()
-	return admin.Listener{Ready: e.ready, Metrics: e.registry, Members: e.gossip, Logger: e.log}.Serve(ctx, e.listeners.admin)
+	operators := admin.Listener{Addr: e.cfg.Listen.Admin, Ready: e.ready, Metrics: e.registry, Members: e.gossip, Logger: e.log}
+	return operators.Serve(ctx, e.listeners.admin)
 }
 
 // report reports to every control plane, because each answers callers that wait for

@@ -8,15 +8,24 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"waypost"
 )
 
 // Listener answers operators: health, readiness, metrics and profiles. It has no
 // authentication, so its address must not be public.
 type Listener struct {
+	// Addr is the address that Serve listens on as the operator wrote it, HOST:PORT.
+	Addr string
+
 	// Ready reports whether the process can serve, with details that are shown as JSON.
 	// It must return soon.
 	Ready func(ctx context.Context) (detail any, ready bool)
@@ -54,6 +63,7 @@ func (l Listener) Serve(ctx context.Context, ln net.Listener) error {
 }
 
 func (l Listener) handler() http.Handler {
+	self, _ := os.Hostname() // without one it has no name
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
 		l.answer(w, http.StatusOK, map[string]string{"status": "alive"})
@@ -77,7 +87,22 @@ func (l Listener) handler() http.Handler {
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
-	return mux
+	names := []string{"localhost", waypost.HostName(self), waypost.HostName(l.Addr)}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !known(waypost.HostName(r.Host), names) {
+			http.Error(w, "ask this listener by an address, localhost, this machine's name or the name in admin_addr", http.StatusMisdirectedRequest)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// known reports whether a host is an address, one of some names, or a name without a dot.
+// Another name may be a foreign one that was made to point here, so that a page of that
+// name reads this listener through the browser of an operator (DNS rebinding).
+func known(host string, names []string) bool {
+	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return err == nil || slices.Contains(names, host) || !strings.Contains(host, ".")
 }
 
 func (l Listener) answer(w http.ResponseWriter, status int, body any) {

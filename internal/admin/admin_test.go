@@ -2,9 +2,11 @@ package admin_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
+	"net"
 	"net/http"
 	"path/filepath"
 	"testing"
@@ -23,6 +25,7 @@ func TestListener_ReportsReadiness(t *testing.T) {
 	registry.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "waypost_test", Help: "A test."}))
 	ready := false
 	operators := admin.Listener{
+		Addr:    "edge.example.com:9090",
 		Ready:   func(context.Context) (any, bool) { return map[string]bool{"ready": ready}, ready },
 		Metrics: registry, Logger: slog.New(slog.DiscardHandler),
 	}
@@ -38,6 +41,14 @@ func TestListener_ReportsReadiness(t *testing.T) {
 	require.Contains(t, get(t, at+"/metrics").body, "waypost_test 0\n")
 	require.Equal(t, 200, get(t, at+"/debug/pprof/").status)
 	require.Equal(t, 404, get(t, at+"/other").status)
+	port := ln.Addr().(*net.TCPAddr).Port
+	for host, status := range map[string]int{
+		"LOCALHOST": 200, "[::1]": 200, "10.1.2.3": 200, "waypost-edge": 200, "edge.example.com": 200,
+		"evil.example": 421, "localhost.evil.example": 421, "127.0.0.1.evil.example": 421,
+	} {
+		got := getAs(t, at+"/debug/pprof/cmdline", fmt.Sprintf("%s:%d", host, port))
+		require.Equal(t, status, got.status, host)
+	}
 
 	cancel()
 	require.NoError(t, <-done)
@@ -65,9 +76,15 @@ type answer struct {
 
 func get(t *testing.T, url string) answer {
 	t.Helper()
+	return getAs(t, url, "")
+}
+
+// getAs sends a request with a Host header of its own.
+func getAs(t *testing.T, url, host string) answer {
+	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
 	require.NoError(t, err)
-	req.Close = true
+	req.Host, req.Close = host, true
 	resp, err := http.DefaultClient.Do(req)
 	require.NoError(t, err)
 	body, err := io.ReadAll(resp.Body)

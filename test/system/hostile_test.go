@@ -56,16 +56,27 @@ func TestServers_AnswerOrCutOffClientsThatTrickleOrLie(t *testing.T) {
 func TestDev_LetsOnlyThisMachineInWithoutAKey(t *testing.T) {
 	t.Parallel()
 	s := twoEdges.For(t)
-	for host, want := range map[string]int{
-		"": http.StatusOK, "localhost:1": http.StatusOK, "[::1]:1": http.StatusOK,
-		"evil.example:8080": http.StatusUnauthorized, "127.0.0.1.evil.example": http.StatusUnauthorized,
+	for _, c := range []struct {
+		host, forwarded string
+		want            int
+	}{
+		{"", "", http.StatusOK},
+		{"localhost:1", "", http.StatusOK},
+		{"[::1]:1", "127.0.0.1:8080", http.StatusOK},
+		{"evil.example:8080", "", http.StatusUnauthorized},
+		{"127.0.0.1.evil.example", "", http.StatusUnauthorized},
+		{"evil.example:8080", "localhost", http.StatusUnauthorized}, // by the page's own script
+		{"localhost", "evil.example", http.StatusUnauthorized},      // through a proxy on this machine
 	} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.State().API+"/api/v1/urls", http.NoBody)
 		require.NoError(t, err)
-		req.Host = host
+		req.Host = c.host
+		if c.forwarded != "" {
+			req.Header.Set("X-Forwarded-Host", c.forwarded)
+		}
 		res, err := visitor.Do(req)
 		require.NoError(t, err)
 		require.NoError(t, res.Body.Close())
-		require.Equal(t, want, res.StatusCode, "Host: %s", host)
+		require.Equal(t, c.want, res.StatusCode, "%+v", c)
 	}
 }
