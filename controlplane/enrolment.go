@@ -118,8 +118,8 @@ type NodeStore interface {
 	// earlier one. A repeated exchange changes nothing while the credential is valid.
 	// EUnauthorized: there is no such token. EGone: it has expired, or another node has
 	// used it. EForbidden: its credential is revoked. EInvalid: it is for another name or
-	// region. EConflict: there is a node of that name, and the token does not allow to
-	// replace it.
+	// region. EConflict: a control plane has that name, or an edge does that the token
+	// must not replace.
 	Enrol(ctx context.Context, token [32]byte, e EnrolNode) (Node, error)
 
 	// Node finds a credential by its hash, revoked or not.

@@ -248,6 +248,13 @@ func enrol(ctx context.Context, tx pgx.Tx, e *enrolment, n *controlplane.EnrolNo
 	if err != nil {
 		return made, err
 	}
+	var control bool
+	if err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM control_node WHERE starts_with(node, $1 || '/'))`, n.Node).Scan(&control); err != nil {
+		return made, err
+	}
+	if control { // gossip would take them for one node
+		return made, waypost.Errorf(waypost.EConflict, "%s is, or was within 8 days, the name of a control plane: choose another with --node", n.Node)
+	}
 	if len(named) > 0 && e.node == "" {
 		return made, waypost.Errorf(waypost.EConflict,
 			"there is, or was, an edge %s: choose another name with --node, or make a token that lets this one take its place with `waypost edges enrol --region %s --node %s`", n.Node, e.region, n.Node)

@@ -86,6 +86,11 @@ func TestATokenIsExchangedForACredentialOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, first, got)
 
+	require.NoError(t, db.Beat(t.Context(), "control-1/abcdef", "eu", nil))
+	_, err = n.Enrol(t.Context(), enrolling(token(t, n, controlplane.NewEnrolment{Region: "eu"}), "control-1", credential(t)))
+	requireCode(t, waypost.EConflict, err, "the name of a control plane")
+	exec(t, hand, `DELETE FROM audit WHERE id = (SELECT max(id) FROM audit)`)
+
 	late := token(t, n, controlplane.NewEnrolment{Region: "eu"})
 	exec(t, hand, `UPDATE node_enrolment SET expires_at = now() - interval '1 second' WHERE used_at IS NULL`)
 	_, err = n.Enrol(t.Context(), enrolling(late, "eu-3", credential(t)))

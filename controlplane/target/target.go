@@ -105,7 +105,7 @@ func (r Rules) checkHost(h host) error {
 		}
 		return nil
 	}
-	if localName(h.name) {
+	if localName(h.name) || privateName(h.name) {
 		return waypost.Errorf(waypost.EInvalid, "the host %s is a local name, not a public one", quote(h.name))
 	}
 	return nil
@@ -118,6 +118,16 @@ func localName(name string) bool {
 		name == "localdomain" || strings.HasSuffix(name, ".localdomain") ||
 		name == "local" || strings.HasSuffix(name, ".local")
 }
+
+// privateName reports whether only the resolvers of one network can know a name: it has
+// no dot, or ends in a top-level domain that is reserved for private use (RFC 6761, 6762
+// appendix G, 8375, and ICANN's .internal), or that leads nowhere.
+func privateName(name string) bool {
+	top := name[strings.LastIndexByte(name, '.')+1:]
+	return len(top) == len(name) || slices.Contains(privateTops, top) || strings.HasSuffix(name, ".home.arpa")
+}
+
+var privateTops = []string{"corp", "home", "internal", "intranet", "invalid", "lan", "private", "test"}
 
 // locate returns the Location of a URL whose host is original[start:end]: the host as
 // written, and the rest escaped. It allocates only when they differ.

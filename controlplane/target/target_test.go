@@ -120,7 +120,8 @@ func TestRules_LocationIsTheOriginalButForWhatAHeaderCannotHold(t *testing.T) {
 		{"http://[64:ff9b::8.8.8.8]/", "", "64:ff9b::808:808"},
 		{"https://localhost.example.com/", "", "localhost.example.com"},
 		{"https://local.example/", "", "local.example"},
-		{"https://mylocal/", "", "mylocal"},
+		{"https://internal.example/", "", "internal.example"},
+		{"https://in-addr.arpa/", "", "in-addr.arpa"},
 		{"https://0x7f.example.a1/", "", "0x7f.example.a1"},
 		{"https://1.2.3.4.example/", "", "1.2.3.4.example"},
 	} {

@@ -52,7 +52,7 @@ type Control struct {
 	TLSCertFile         string        `yaml:"tls_cert_file" help:"certificate chain of the API, PEM, read again when it changes; empty: the API speaks no TLS"`
 	TLSKeyFile          string        `yaml:"tls_key_file" help:"its private key, PEM"`
 	ClientCAFile        string        `yaml:"client_ca_file" help:"roots, PEM; edges must then show a client certificate of theirs with the node's name, as common name or as waypost://node/NAME"`
-	AllowPrivateTargets bool          `yaml:"allow_private_targets" help:"accept links to private and loopback addresses"`
+	AllowPrivateTargets bool          `yaml:"allow_private_targets" help:"accept links to private and loopback addresses, and to names that only one network knows"`
 	OwnHosts            []string      `yaml:"own_hosts" help:"more names of this installation, such as that of the API; no workspace adds them or names below them, and no link leads to them"`
 	DNSResolvers        []string      `yaml:"dns_resolvers" help:"resolvers that are asked for the proofs of domains, HOST:PORT; empty: those of the system"`
 	StrictHosts         bool          `yaml:"strict_hosts" help:"answer 404 for hosts that are no domain; false: such a host means the domain of base_url"`

@@ -216,13 +216,13 @@ func TestLinks_AreImportedAndRedirectedByteForByte(t *testing.T) {
 	report := t.TempDir() + "/report.csv"
 	r = devtest.Run(t, env, "links", "import", "../../testdata/bad_targets.csv", "--report", report)
 	require.Equal(t, 1, r.Code)
-	require.Contains(t, r.Stdout+r.Stderr, "0 of 133 rows created, 133 refused")
+	require.Contains(t, r.Stdout+r.Stderr, "0 of 140 rows created, 140 refused")
 	f, err := os.Open(report)
 	require.NoError(t, err)
 	rows, err := csv.NewReader(f).ReadAll()
 	require.NoError(t, err)
 	require.NoError(t, f.Close())
-	require.Len(t, rows, 134)
+	require.Len(t, rows, 141)
 	for _, row := range rows[1:] {
 		require.Equal(t, "refused", row[1])
 		require.NotEmpty(t, row[3], "line %s has its reason", row[0])
