@@ -235,9 +235,12 @@ type Exported struct {
 // Export copies up to limit links that match a filter to a writer, in a format of the
 // API, beginning behind an earlier export's cursor. After an error, the written part
 // must be discarded.
-func (l Links) Export(ctx context.Context, f Filter, format, after string, limit int, to io.Writer) (Exported, error) {
+func (l Links) Export(ctx context.Context, f Filter, format string, raw bool, after string, limit int, to io.Writer) (Exported, error) {
 	query := f.values()
 	query.Set("format", format)
+	if raw {
+		query.Set("raw", "true")
+	}
 	query.Set("limit", strconv.Itoa(limit))
 	if after != "" {
 		query.Set("after", after)

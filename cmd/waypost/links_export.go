@@ -28,6 +28,7 @@ const (
 type exporting struct {
 	filter filterFlags
 	format string
+	raw    bool
 	after  string
 }
 
@@ -40,7 +41,9 @@ func (p linksCommands) exportCommand() *cobra.Command {
 output. A file is there when it is complete, and not before. Links that are created
 meanwhile are left out. An export to standard output that was cut off says how to go on.
 
-CSV has the columns that "waypost links import" reads, and short_code, click_count
+In CSV an apostrophe stands before a cell that a spreadsheet could take for a formula,
+such as =1+1; an import takes it away. With --raw cells are as they are, also for an
+import with --raw. CSV has the columns that "waypost links import" reads, and short_code, click_count
 and created_at, which it passes over: imported links get new codes. JSON lines are
 the links as the API shows them, with everything that they hold, and can be imported, too.`,
 		Example: `  waypost links export links.csv
@@ -59,6 +62,7 @@ the links as the API shows them, with everything that they hold, and can be impo
 		},
 	}
 	c.Flags().StringVar(&e.format, "format", "csv", "csv or jsonl")
+	c.Flags().BoolVar(&e.raw, "raw", false, "CSV with formulas as they are, for programs that are no spreadsheets")
 	c.Flags().StringVar(&e.after, "after", "", "go on where an export with the same flags was cut off")
 	e.filter.add(c)
 	completeWith(c, "format", "csv", "jsonl")
@@ -82,7 +86,7 @@ func (p linksCommands) exportLinks(ctx context.Context, name string, e exporting
 	defer api.Close()
 	count, finish := p.exportProgress()
 	defer finish()
-	x := &exporter{api: api, filter: filter, format: e.format, after: e.after, done: count}
+	x := &exporter{api: api, filter: filter, format: e.format, raw: e.raw, after: e.after, done: count}
 	if name == "-" {
 		if err := x.all(ctx, p.stdout); err != nil {
 			return fmt.Errorf("the export is not complete, it ends after %d links%s: %w", x.links, x.goOn(), err)
@@ -115,6 +119,7 @@ type exporter struct {
 	api    *client.Client
 	filter client.Filter
 	format string
+	raw    bool
 	after  string // where the next slice begins
 	links  int
 	done   func(links int)
@@ -151,7 +156,7 @@ func (x *exporter) all(ctx context.Context, to io.Writer) error {
 func (x *exporter) slice(ctx context.Context, to *bytes.Buffer) (got client.Exported, err error) {
 	for try := 1; ; try++ {
 		to.Reset()
-		got, err = x.api.Links.Export(ctx, x.filter, x.format, x.after, exportSlice, to)
+		got, err = x.api.Links.Export(ctx, x.filter, x.format, x.raw, x.after, exportSlice, to)
 		if err == nil {
 			return got, nil
 		}

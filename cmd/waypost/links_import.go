@@ -28,6 +28,7 @@ type importing struct {
 	format       string
 	parallel     int
 	dedupe       bool
+	raw          bool
 }
 
 func (p linksCommands) importCommand() *cobra.Command {
@@ -43,7 +44,9 @@ expires_at. Files of "waypost links export" can be imported; the links get new c
 the old ones in another installation, call the column short_code custom_code; codes that
 this one has issued or leased are refused. JSON lines of an export name the domain
 of each link, also the shared one: it must be there, or be left out of the lines.
-"-" reads standard input.
+In CSV, the apostrophe before a cell that a spreadsheet could take for a formula, such as
+'=1+1, is taken away, unless --raw says that cells are as they are, as in an export with
+--raw. "-" reads standard input.
 
 Each refused row is reported with its line and the reason; the others are created. Exit
 code 1 means that some were not. Standard error shows the progress: with a bar on a
@@ -90,6 +93,7 @@ other target of a URL. Rows with a custom code, and those that are not active, a
 	c.Flags().StringVar(&i.format, "format", "", "csv or jsonl (default: by the file's name)")
 	c.Flags().IntVar(&i.parallel, "parallel", 4, "requests under way at once, up to 16")
 	c.Flags().BoolVar(&i.dedupe, "dedupe", false, "give a target the one link that it has, if it has one")
+	c.Flags().BoolVar(&i.raw, "raw", false, "CSV whose cells are as they are, as in an export with --raw")
 	completeWith(c, "format", "csv", "jsonl")
 	return c
 }
@@ -105,12 +109,12 @@ func (p linksCommands) importLinks(c *cobra.Command, i importing) (err error) {
 		return err
 	}
 	defer api.Close()
-	im := linkimport.Import{API: api.Links, Format: linkimport.Format(i.format), InFlight: i.parallel, Dedupe: i.dedupe}
+	im := linkimport.Import{API: api.Links, Format: linkimport.Format(i.format), InFlight: i.parallel, Dedupe: i.dedupe, Raw: i.raw}
 	workspace, err := im.Workspace(c.Context(), api.Session.Me)
 	if err != nil {
 		return fmt.Errorf("nothing was sent: %w", err)
 	}
-	journal, err := openJournal(i, file, linkimport.Source{API: api.Base(), Workspace: workspace, Dedupe: i.dedupe})
+	journal, err := openJournal(i, file, linkimport.Source{API: api.Base(), Workspace: workspace, Dedupe: i.dedupe, Raw: i.raw})
 	if err != nil {
 		return err
 	}

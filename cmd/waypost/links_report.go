@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"waypost/api"
 	"waypost/internal/linkimport"
 )
 
@@ -67,7 +68,8 @@ func (t *telling) refused(r linkimport.Row) error {
 // list puts a row into the report, or on standard error where nothing else has it.
 func (t *telling) list(verdict string, r linkimport.Row) error {
 	if t.csv != nil {
-		if err := t.csv.Write([]string{strconv.Itoa(r.Line), verdict, statusText(r.Status), r.Reason, r.OriginalURL}); err != nil {
+		row := []string{strconv.Itoa(r.Line), verdict, statusText(r.Status), api.SafeCell(r.Reason), api.SafeCell(r.OriginalURL)}
+		if err := t.csv.Write(row); err != nil {
 			return fmt.Errorf("write the report: %w", err)
 		}
 		return nil

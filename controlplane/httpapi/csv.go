@@ -102,26 +102,11 @@ func csvText(rows [][]string) []byte {
 	for _, row := range rows {
 		safe := make([]string, len(row))
 		for i, cell := range row {
-			safe[i] = noFormula(cell)
+			safe[i] = api.SafeCell(cell)
 		}
 		// Writing into memory does not fail.
 		_ = w.Write(safe)
 	}
 	w.Flush()
 	return b.Bytes()
-}
-
-// noFormula puts an apostrophe before a text that a spreadsheet could run, as OWASP
-// advises (CSV Injection). Some spreadsheets ignore white space before the sign.
-func noFormula(cell string) string {
-	if cell != "" && strings.ContainsRune("\t\r\n", rune(cell[0])) {
-		return "'" + cell
-	}
-	// Some spreadsheets accept full-width signs, too.
-	for _, sign := range []string{"=", "+", "-", "@", "＝", "＋", "－", "＠"} {
-		if strings.HasPrefix(strings.TrimLeft(cell, " \u00a0\u3000"), sign) {
-			return "'" + cell
-		}
-	}
-	return cell
 }

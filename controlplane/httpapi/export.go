@@ -28,6 +28,7 @@ const (
 type exportInput struct {
 	linkFilter
 	Format string `query:"format" enum:"csv,jsonl" default:"jsonl" doc:"JSON lines hold all fields of a link, CSV those that an import takes."`
+	Raw    bool   `query:"raw" doc:"CSV with cells as they are. Default: an apostrophe stands before a cell that a spreadsheet could take for a formula."`
 	After  string `query:"after" maxLength:"256" doc:"The Waypost-Cursor of an earlier export with the same filters, to continue from there."`
 	Limit  int    `query:"limit" minimum:"1" maximum:"1000000000" doc:"How many links at most. Default: all."`
 }
@@ -52,7 +53,7 @@ func registerExport(rt *router, a *linksAPI) {
 // export reads the first page, so that every fault of the request is answered with a
 // problem, and leaves the rest to the answer's body.
 func (a *linksAPI) export(ctx context.Context, in *exportInput) (*exporter, error) {
-	e := &exporter{a: a, actor: actorFrom(ctx), left: in.Limit, endless: in.Limit == 0, format: in.Format}
+	e := &exporter{a: a, actor: actorFrom(ctx), left: in.Limit, endless: in.Limit == 0, format: in.Format, raw: in.Raw}
 	e.request = controlplane.ListRequest{LinkFilter: in.filter(), Order: controlplane.NewestFirst, Cursor: in.After}
 	if err := a.exports.begin(e.actor.Workspace); err != nil {
 		return nil, err
@@ -105,6 +106,7 @@ type exporter struct {
 	first   controlplane.Page
 	request controlplane.ListRequest // Cursor: of the next page
 	format  string
+	raw     bool
 	left    int
 	endless bool
 	written int
@@ -135,7 +137,7 @@ func (e *exporter) page(ctx context.Context) (controlplane.Page, error) {
 func (e *exporter) write(ctx context.Context, w http.ResponseWriter, page controlplane.Page) error {
 	h := w.Header()
 	h.Set("Trailer", api.HeaderCursor+", "+api.HeaderLinks)
-	rows, contentType := newLinkRows(e.format, e.a, bufio.NewWriterSize(w, 32<<10))
+	rows, contentType := newLinkRows(e, bufio.NewWriterSize(w, 32<<10))
 	h.Set("Content-Type", contentType)
 	h.Set("Content-Disposition", `attachment; filename="links.`+e.format+`"`)
 	connection := http.NewResponseController(w)
@@ -204,11 +206,11 @@ type linkRows interface {
 	end() error
 }
 
-func newLinkRows(format string, a *linksAPI, to *bufio.Writer) (rows linkRows, contentType string) {
-	if format == "csv" {
-		return &csvRows{w: csv.NewWriter(to), to: to}, "text/csv; charset=utf-8; header=present"
+func newLinkRows(e *exporter, to *bufio.Writer) (rows linkRows, contentType string) {
+	if e.format == "csv" {
+		return &csvRows{w: csv.NewWriter(to), to: to, raw: e.raw}, "text/csv; charset=utf-8; header=present"
 	}
-	return &jsonRows{a: a, to: to}, "application/jsonl"
+	return &jsonRows{a: e.a, to: to}, "application/jsonl"
 }
 
 type jsonRows struct {
@@ -232,6 +234,7 @@ func (j *jsonRows) end() error { return j.to.Flush() }
 type csvRows struct {
 	w     *csv.Writer
 	to    io.Writer
+	raw   bool // formulas stay formulas
 	begun bool
 }
 
@@ -257,12 +260,18 @@ func (c *csvRows) row(l *waypost.Link) error {
 	if !l.ExpiresAt.IsZero() {
 		expires = l.ExpiresAt.UTC().Format(time.RFC3339Nano)
 	}
-	return errors.Join(c.begin(), c.w.Write([]string{
+	cells := []string{
 		string(l.Code), l.OriginalURL, l.Title, l.Description, tags, strconv.Itoa(l.RedirectStatus),
 		strconv.FormatBool(l.Flags&waypost.ForwardQuery != 0), strconv.FormatBool(l.Flags&waypost.ForwardPath != 0), expires,
 		strconv.FormatInt(l.Clicks, 10), l.CreatedAt.UTC().Format(time.RFC3339Nano), l.Host, // "": the shared default domain
 		strconv.FormatBool(l.Active), string(l.Metadata),
-	}))
+	}
+	for i, cell := range cells {
+		if !c.raw {
+			cells[i] = api.SafeCell(cell)
+		}
+	}
+	return errors.Join(c.begin(), c.w.Write(cells))
 }
 
 func (c *csvRows) end() error {

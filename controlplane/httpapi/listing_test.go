@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -15,8 +16,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/client"
 	"waypost/controlplane"
 	"waypost/controlplane/httpapi"
+	"waypost/internal/linkimport"
 )
 
 func TestWhatAListIsAskedForReachesTheService(t *testing.T) {
@@ -94,6 +97,48 @@ func TestAnExportHoldsAllLinksAndGoesOnWhereItEnded(t *testing.T) {
 	require.Equal(t, "code0000", rows[2499][0])
 	require.Equal(t, `x,"y,z"`, rows[0][4])
 	require.Equal(t, "go.brand.example", rows[0][11], "an import would put it under the shared domain otherwise")
+}
+
+func TestAnExportAsCSVHoldsNoFormulaAndIsImportedExactly(t *testing.T) {
+	a := start(t)
+	texts := []string{"=cmd|' /C calc'!A0", "@SUM(1+1)*cmd", "+1+1", "-2+3", "\t=1", "'=1", "plain", "'plain", "＝1"}
+	for i, text := range texts {
+		a.links.all = append(a.links.all, waypost.Link{
+			ID: int64(i + 1), Workspace: 1, Code: waypost.Code(fmt.Sprintf("-ode%04d", i)),
+			OriginalURL: "https://example.com/", Title: text, Description: text, Tags: []string{text, "b"}, RedirectStatus: 302,
+		})
+	}
+	for raw, path := range []string{"/api/v1/urls/export?format=csv", "/api/v1/urls/export?format=csv&raw=true"} {
+		file, _, err := a.trailer(path)
+		require.NoError(t, err)
+		rows, err := csv.NewReader(strings.NewReader(file)).ReadAll()
+		require.NoError(t, err)
+		for i, cell := range slices.Concat(rows[1:]...) {
+			require.False(t, raw == 0 && strings.ContainsAny(cell[:min(1, len(cell))], "=+-@\t\r"), "cell %d: %q", i, cell)
+		}
+		var got creates
+		report, err := (&linkimport.Import{API: &got, Raw: raw == 1}).Run(t.Context(),
+			strings.NewReader(strings.Replace(file, "short_code", "custom_code", 1)))
+		require.NoError(t, err)
+		require.Empty(t, report.Refused)
+		require.Len(t, got, len(texts))
+		for i, l := range got {
+			was := a.links.all[len(texts)-1-i]
+			require.Equal(t, []any{string(was.Code), was.Title, was.Description, was.Tags}, []any{l.CustomCode, l.Title, l.Description, l.Tags})
+		}
+	}
+}
+
+// creates is an API that keeps what it is to create.
+type creates []client.NewLink
+
+func (c *creates) CreateBulk(_ context.Context, ns []client.NewLink) ([]client.Outcome, error) {
+	*c = append(*c, ns...)
+	return slices.Repeat([]client.Outcome{{Link: &client.Link{}, Status: http.StatusCreated}}, len(ns)), nil
+}
+
+func (*creates) List(context.Context, int, string) (client.Page, error) {
+	return client.Page{Time: time.Now()}, nil
 }
 
 func TestAHeadOfAnExportReadsOnePage(t *testing.T) {

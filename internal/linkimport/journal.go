@@ -28,6 +28,7 @@ type Source struct {
 	API       string `json:"api"`
 	Workspace string `json:"workspace"` // slug of that which the links are for
 	Dedupe    bool   `json:"dedupe,omitempty"`
+	Raw       bool   `json:"raw,omitempty"`
 }
 
 // Journal is the progress of an import in a file, so that whatever stops it,
@@ -114,13 +115,19 @@ func (j *Journal) open(of Source, resume bool) error {
 		return fmt.Errorf("the import was begun with the API %s, not %s: continue there, or remove %s to import everything again",
 			j.source.API, of.API, path)
 	case j.source.Dedupe != of.Dedupe:
-		with := map[bool]string{true: "with", false: "without"}[j.source.Dedupe]
-		return fmt.Errorf("the import was begun %s --dedupe: continue so, or remove %s to import everything again", with, path)
+		return begun(j.source.Dedupe, "--dedupe", path)
+	case j.source.Raw != of.Raw:
+		return begun(j.source.Raw, "--raw", path)
 	case j.source.Workspace != of.Workspace:
 		return fmt.Errorf("the import was begun into the workspace %q, not %q: continue there, or remove %s to import everything again",
 			j.source.Workspace, of.Workspace, path)
 	}
 	return nil
+}
+
+func begun(given bool, flag, path string) error {
+	with := map[bool]string{true: "with", false: "without"}[given]
+	return fmt.Errorf("the import was begun %s %s: continue so, or remove %s to import everything again", with, flag, path)
 }
 
 // lock keeps a second process from importing the same file at the same time.

@@ -45,6 +45,9 @@ type Import struct {
 	// Format of the file; default CSV.
 	Format Format
 
+	// Raw takes cells of CSV as they are; default: as [api.SafeCell] makes them.
+	Raw bool
+
 	// InFlight bounds the requests under way at once, 1 to [MaxInFlight]; default 1. As
 	// many batches are in memory, and have to be settled after a kill.
 	InFlight int
@@ -165,7 +168,7 @@ type run struct {
 
 func (r *run) all(ctx context.Context, file io.Reader) error {
 	var err error
-	if r.reader, err = newReader(file, r.Format); err != nil {
+	if r.reader, err = newReader(file, r.Format, r.Raw); err != nil {
 		return err
 	}
 	id := rand.Text()

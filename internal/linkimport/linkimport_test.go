@@ -99,7 +99,7 @@ func TestAllColumnsGetIntoTheLink(t *testing.T) {
 	a := &api{}
 	report, err := run(t, a, "short_code,original_url,description,tags,redirect_status,expires_at,click_count,created_at\n"+
 		"x,https://example.com/1,\"a\nb\",\"spring,\"\"b, c\"\"\",308,2091-02-03T04:05:06.7Z,12,2021-01-01T00:00:00Z\n"+
-		"x,https://example.com/2,,,,,,\n"+
+		"x,https://example.com/2,'+2,,,,,\n"+
 		"x,https://example.com/3,,,many,,,\n"+
 		"x,https://example.com/4,,,,tomorrow,,\n"+
 		"x,https://example.com/5,,\"a\"\"b,\"\"\",,,,\n")
@@ -110,7 +110,7 @@ func TestAllColumnsGetIntoTheLink(t *testing.T) {
 	require.Equal(t, "a\nb", got[0].Description)
 	require.Equal(t, 308, got[0].RedirectStatus)
 	require.Equal(t, time.Date(2091, 2, 3, 4, 5, 6, 7e8, time.UTC), got[0].ExpiresAt)
-	require.Equal(t, client.NewLink{OriginalURL: "https://example.com/2", CreatedBy: got[1].CreatedBy}, got[1])
+	require.Equal(t, client.NewLink{OriginalURL: "https://example.com/2", Description: "+2", CreatedBy: got[1].CreatedBy}, got[1])
 	require.Len(t, report.Refused, 3)
 	require.Contains(t, report.Refused[0].Reason, "redirect_status")
 	require.Contains(t, report.Refused[1].Reason, "expires_at")
@@ -119,10 +119,10 @@ func TestAllColumnsGetIntoTheLink(t *testing.T) {
 
 func TestAWrongHeaderSendsNothing(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                                  "the file is empty",
-		"link,title\nhttps://a.example,A\n": `a column "link"`,
-		"title\nA\n":                        "lacks original_url",
-		"original_url,original_url\na,b\n":  `a column "original_url"`,
+		"": "the file is empty",
+		"link,title,hits\nhttps://a.example,A,\n": `does not know: "link", "hits"; rename`,
+		"title\nA\n":                       "lacks original_url",
+		"original_url,original_url\na,b\n": `two columns for original_url, the second is "original_url"`,
 	} {
 		a := &api{}
 		_, err := run(t, a, text)

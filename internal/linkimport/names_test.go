@@ -18,5 +18,5 @@ func TestCSV_TakesTheColumnNamesOfOtherShorteners(t *testing.T) {
 		require.Equal(t, client.NewLink{OriginalURL: "https://example.com/", CustomCode: "spring", Title: "Spring"}, got.link, header)
 	}
 	_, err := newCSVRows(strings.NewReader("url,original_url\n"))
-	require.ErrorContains(t, err, `the header has a column "original_url"`, "one of them")
+	require.ErrorContains(t, err, `two columns for original_url`)
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"waypost/api"
 	"waypost/client"
 )
 
@@ -67,12 +68,16 @@ type rowSource interface {
 }
 
 // newReader reads what stands before the rows.
-func newReader(file io.Reader, format Format) (*reader, error) {
+func newReader(file io.Reader, format Format, raw bool) (*reader, error) {
 	if format == JSONLines {
 		return &reader{from: newJSONRows(file)}, nil
 	}
 	rows, err := newCSVRows(file)
-	return &reader{from: rows}, err
+	if err != nil {
+		return nil, err
+	}
+	rows.raw = raw
+	return &reader{from: rows}, nil
 }
 
 func (r *reader) offset() int64 { return r.from.offset() }
@@ -81,6 +86,7 @@ func (r *reader) offset() int64 { return r.from.offset() }
 type csvRows struct {
 	csv     *csv.Reader
 	budget  *budget
+	raw     bool // cells are as they are
 	columns []string
 	set     []func(*client.NewLink, string) error // by column
 }
@@ -181,7 +187,7 @@ func setMetadata(n *client.NewLink, s string) error {
 // otherNames are those that other shorteners give columns in their exports.
 var otherNames = map[string]string{"url": "original_url", "long_url": "original_url", "longurl": "original_url", "keyword": "custom_code"}
 
-const headerHint = "it must be original_url and any of title, custom_code, domain, description, tags, metadata, redirect_status, forward_query, forward_path, expires_at, active"
+const headerHint = "the columns are original_url and any of title, custom_code, domain, description, tags, metadata, redirect_status, forward_query, forward_path, expires_at, active"
 
 // newCSVRows reads the header, in which only original_url must be.
 func newCSVRows(file io.Reader) (*csvRows, error) {
@@ -202,14 +208,22 @@ func newCSVRows(file io.Reader) (*csvRows, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the header: %w", err)
 	}
+	var unknown []string
 	for i, name := range header {
 		name = strings.ToLower(strings.TrimSpace(name))
 		name = cmp.Or(otherNames[name], name)
 		set, known := column(name)
-		if !known || slices.Contains(r.columns[:i], name) {
-			return nil, fmt.Errorf("the header has a column %q: %s", header[i], headerHint)
+		switch {
+		case !known:
+			unknown = append(unknown, strconv.Quote(header[i]))
+		case slices.Contains(r.columns[:i], name):
+			return nil, fmt.Errorf("the header has two columns for %s, the second is %q", name, header[i])
 		}
 		r.columns, r.set = append(r.columns, name), append(r.set, set)
+	}
+	if len(unknown) > 0 {
+		return nil, fmt.Errorf("the header has columns that an import does not know: %s; rename or remove them: %s",
+			strings.Join(unknown, ", "), headerHint)
 	}
 	if !slices.Contains(r.columns, "original_url") {
 		return nil, errors.New("the header lacks original_url: " + headerHint)
@@ -239,7 +253,11 @@ func (r *csvRows) next() (row, error) {
 	}
 	next := row{line: line}
 	for i, set := range r.set {
-		if err := set(&next.link, fields[i]); err != nil {
+		cell := fields[i]
+		if !r.raw {
+			cell = api.PlainCell(cell)
+		}
+		if err := set(&next.link, cell); err != nil {
 			return row{}, &badRow{line: line, reason: err.Error()}
 		}
 	}
