@@ -109,6 +109,10 @@ func foldsTo[T string | []byte](s T, lower string) bool {
 	return true
 }
 
+// StrictTransport is the Strict-Transport-Security header (RFC 6797) of every answer over
+// TLS: browsers use TLS alone for that host for a year.
+const StrictTransport = "max-age=31536000"
+
 // HostName returns the canonical form of a Host header: lower case, without a port and
 // without the dot of a rooted name.
 func HostName(host string) string {

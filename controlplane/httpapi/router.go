@@ -31,6 +31,9 @@ func (rt *router) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 	// Answers are for their client alone, and true only now. A redirect may say otherwise.
 	w.Header()["Cache-Control"] = []string{"no-store"}
 	w.Header()["X-Content-Type-Options"] = []string{"nosniff"}
+	if r.TLS != nil {
+		w.Header()["Strict-Transport-Security"] = []string{waypost.StrictTransport}
+	}
 	started := time.Now()
 	defer func() {
 		rt.rescue(w, r, recover())

@@ -3,6 +3,7 @@ package httpapi_test
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -46,6 +47,19 @@ func TestRootNamesTheService(t *testing.T) {
 	require.Equal(t, 200, res.StatusCode)
 	require.JSONEq(t, `{"service": "waypost", "version": "1.2.3"}`, res.text)
 	require.Equal(t, "no-store", res.Header.Get("Cache-Control"))
+}
+
+func TestAnswersOverTLSAskForTLS(t *testing.T) {
+	api := httpapi.New(services(newLinks()))
+	for _, over := range []*tls.ConnectionState{nil, {}} {
+		for _, path := range []string{"/", "/health", "/nothing", "/api/v1/urls"} {
+			r, w := httptest.NewRequest(http.MethodGet, path, http.NoBody), httptest.NewRecorder()
+			r.TLS = over
+			api.ServeHTTP(w, r)
+			require.Equal(t, over != nil, w.Header().Get("Strict-Transport-Security") == "max-age=31536000", path)
+			require.Equal(t, "nosniff", w.Header().Get("X-Content-Type-Options"), path)
+		}
+	}
 }
 
 func TestHealthFollowsTheDatabase(t *testing.T) {

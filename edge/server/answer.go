@@ -34,6 +34,9 @@ const (
 	cacheControlLine = "Cache-Control: "
 	staleLine        = "Waypost-Stale: "
 	varyLine         = "Vary: Accept\r\n"
+	noSniffLine      = "X-Content-Type-Options: nosniff\r\n"
+	policyLine       = "Content-Security-Policy: " + pagePolicy + "\r\n"
+	strictLine       = "Strict-Transport-Security: " + waypost.StrictTransport + "\r\n"
 
 	noStore        = "no-store"
 	privateNoStore = "private, no-store"
@@ -46,6 +49,13 @@ var (
 	headerVary         = []byte("Vary")
 	headerStale        = []byte("Waypost-Stale")
 	accept             = []byte("Accept")
+
+	headerNoSniff = []byte("X-Content-Type-Options")
+	headerPolicy  = []byte("Content-Security-Policy")
+	headerStrict  = []byte("Strict-Transport-Security")
+	noSniff       = []byte("nosniff")
+	policy        = []byte(pagePolicy)
+	strict        = []byte(waypost.StrictTransport)
 )
 
 // redirect returns the answer of a resolution that redirects. It fails for a record that
@@ -86,12 +96,19 @@ func problem(status int, page bool) answer {
 	return answer{status: status, contentType: contentType, body: body, cacheControl: noStore, vary: true, stale: -1}
 }
 
-// appendTo appends the whole response to dst.
-func (a *answer) appendTo(dst []byte, now time.Time) []byte {
+// appendTo appends the whole response to dst. Secure means that it goes over TLS.
+func (a *answer) appendTo(dst []byte, now time.Time, secure bool) []byte {
 	dst = append(dst, statusLines[statusIndex[a.status]]...)
 	dst = append(dst, dateLine(now)...)
 	if a.contentType != "" {
 		dst = append(append(append(dst, contentTypeLine...), a.contentType...), "\r\n"...)
+		dst = append(dst, noSniffLine...)
+	}
+	if a.contentType == pageType {
+		dst = append(dst, policyLine...)
+	}
+	if secure {
+		dst = append(dst, strictLine...)
 	}
 	dst = append(strconv.AppendInt(append(dst, lengthLine...), int64(len(a.body)), 10), "\r\n"...)
 	if a.location != nil {
@@ -114,12 +131,27 @@ func (a *answer) appendCacheControl(dst []byte) []byte {
 	return append(dst, a.cacheControl...)
 }
 
+// harden adds the headers that are the same for all answers with a body.
+func harden(ctx *fasthttp.RequestCtx) {
+	ctx.Response.Header.SetCanonical(headerNoSniff, noSniff)
+	if connOf(ctx).secure {
+		ctx.Response.Header.SetCanonical(headerStrict, strict)
+	}
+}
+
 // set makes a the response of ctx. text is scratch, and comes back grown.
 func (a *answer) set(ctx *fasthttp.RequestCtx, text []byte) []byte {
 	header := &ctx.Response.Header
 	ctx.Response.SetStatusCode(a.status)
 	if a.contentType != "" {
 		header.SetContentType(a.contentType)
+		header.SetCanonical(headerNoSniff, noSniff)
+	}
+	if a.contentType == pageType {
+		header.SetCanonical(headerPolicy, policy)
+	}
+	if connOf(ctx).secure {
+		header.SetCanonical(headerStrict, strict)
 	}
 	if a.location != nil {
 		header.SetCanonical(headerLocation, a.location)

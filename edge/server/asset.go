@@ -48,6 +48,7 @@ func assetAt(path []byte) *asset {
 
 // send sends the file, or 304 to a client that has it.
 func (a *asset) send(ctx *fasthttp.RequestCtx) {
+	harden(ctx)
 	header := &ctx.Response.Header
 	header.Set("Cache-Control", assetAge)
 	header.SetCanonical(headerETag, a.etag)

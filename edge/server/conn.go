@@ -27,6 +27,7 @@ type conn struct {
 
 	peer    netip.Addr // the other end, or the address that the PROXY header names
 	trusted bool       // peer is a trusted proxy
+	secure  bool       // it speaks TLS
 
 	// Buffers of the request in progress. Grown ones are kept for the next request.
 	record    []byte // of Links.Link

@@ -16,7 +16,7 @@ func errorBody(status int, html bool) (contentType string, body []byte) {
 		b = errorBodies[500]
 	}
 	if html {
-		return "text/html; charset=utf-8", b.html
+		return pageType, b.html
 	}
 	return "application/problem+json", b.problem
 }
@@ -73,6 +73,13 @@ const errorPage = `<!doctype html>
 </body>
 </html>
 `
+
+const pageType = "text/html; charset=utf-8"
+
+// pagePolicy lets a page load nothing and run nothing, and apply pageStyle alone, by its
+// SHA-256.
+const pagePolicy = "default-src 'none'; style-src 'sha256-481w2GbYNSyAR37pGJibTmeag/T2F6/9Jx4AQD4rsa0='; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // pageStyle is the style of all pages.
 const pageStyle = `

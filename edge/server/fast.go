@@ -56,7 +56,7 @@ func (c *conn) answerFast(to io.Writer, b []byte) (answered bool, err error) {
 	if res.Link && s.cfg.Clicks != nil {
 		s.recordClick(c, domain, visit.Code, r.Agent, r.Referrer, s.forwardedClient(c, r.ForwardedFor), s.clickTime(now))
 	}
-	out := a.appendTo(c.out[:0], now)
+	out := a.appendTo(c.out[:0], now, c.secure)
 	keep(&c.out, out)
 	c.stripe.count(res.Status)
 	c.writing.wanted = now.Add(s.cfg.WriteTimeout)

@@ -162,6 +162,7 @@ func (s *Server) rescue(ctx *fasthttp.RequestCtx, c *conn) {
 }
 
 func sendJSON(ctx *fasthttp.RequestCtx, body []byte) {
+	harden(ctx)
 	ctx.Response.Header.SetContentType("application/json")
 	ctx.Response.Header.Set("Cache-Control", noStore)
 	ctx.Response.SetBodyRaw(body)

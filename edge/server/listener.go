@@ -68,6 +68,7 @@ func (l *listener) admit(accepted net.Conn) net.Conn {
 	if l.tls != nil {
 		w := &tlsConn{Conn: tls.Server(below, l.tls)}
 		c, admitted = &w.conn, w
+		c.secure = true
 	} else {
 		w := &plainConn{Conn: below}
 		c, admitted = &w.conn, w

@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"crypto/tls"
 	"io"
+	"net"
+	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -26,6 +28,35 @@ func TestATLSConnectionIsServedAndGuardedAlike(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, status, read(t, bufio.NewReader(conn), false).StatusCode)
 		require.NoError(t, conn.Close())
+	}
+}
+
+func TestAnswer_HasTheHeadersThatProtectBrowsers(t *testing.T) {
+	srv, client := certificate(t)
+	over := serveTLS(t, server.Config{}, srv)
+	_, plain := serve(t, server.Config{})
+	const page = "Accept: text/html\r\n"
+	for request, page := range map[string]bool{
+		"GET /found302 HTTP/1.1\r\n": false, "GET /found302 HTTP/1.1\r\nReferer: x\r\nSec-Purpose: none\r\n": false,
+		"GET /unknown1 HTTP/1.1\r\n" + page: true, "GET /unknown1 HTTP/1.1\r\n": false, "GET /found302+ HTTP/1.1\r\n" + page: true,
+		"POST /found302 HTTP/1.1\r\nContent-Length: 0\r\n" + page: true, "GET / HTTP/1.1\r\n": false, "GET /favicon.ico HTTP/1.1\r\n": false,
+	} {
+		for _, secure := range []bool{true, false} {
+			var conn net.Conn = dial(t, plain)
+			if secure {
+				c, err := (&tls.Dialer{Config: client}).DialContext(t.Context(), "tcp", over)
+				require.NoError(t, err)
+				conn = c
+			}
+			_, err := io.WriteString(conn, request+"Host: a\r\n\r\n")
+			require.NoError(t, err)
+			res := read(t, bufio.NewReader(conn), false)
+			require.Equal(t, secure, res.Header.Get("Strict-Transport-Security") == "max-age=31536000", request)
+			require.Equal(t, res.Header.Get("Content-Type") != "", res.Header.Get("X-Content-Type-Options") == "nosniff", request)
+			require.Equal(t, page, strings.HasPrefix(res.Header.Get("Content-Security-Policy"), "default-src 'none'; style-src 'sha256-"), request)
+			require.Equal(t, page, res.Header.Get("Content-Type") == "text/html; charset=utf-8", request)
+			require.NoError(t, conn.Close())
+		}
 	}
 }
 
