@@ -148,6 +148,18 @@ func (a *testAPI) raw(text string) int {
 	return res.StatusCode
 }
 
+func TestRedirect_RefusesBrokenEscapes(t *testing.T) {
+	a := start(t)
+	a.create(`{"original_url": "https://example.com/", "custom_code": "found302"}`)
+	for path, status := range map[string]int{
+		"/found302%": 400, "/found302%zz": 400, "/%%30%30": 400, "/found302/x%": 400, "/found302/x%4": 400, "/forward1/%u002e%u002e/": 400,
+		"/%+": 400, "/found302%66": 404,
+	} {
+		require.Equal(t, status, a.raw("GET "+path+" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"), path)
+	}
+	require.Equal(t, 302, a.do(call{path: "/found302?%zz%"}).StatusCode, "a query is not read")
+}
+
 func TestPathsThatClimbAreNeitherFollowedNorRedirected(t *testing.T) {
 	a := start(t)
 	for _, path := range []string{"/../etc/passwd", "//evil.example/..", "/a/../code000", "/./code000", "/..%2f..%2fetc", "/%2e%2e/code000"} {
