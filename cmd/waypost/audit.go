@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -38,7 +37,7 @@ the scope admin, or else the development system that runs in --data-dir.`,
 				if err != nil {
 					return err
 				}
-				return p.print(auditTable(&page, all), page)
+				return p.print(auditTable(&page, all, p.width()), page)
 			})
 		},
 	}
@@ -49,31 +48,29 @@ the scope admin, or else the development system that runs in --data-dir.`,
 }
 
 // auditTable lays out a page of the audit log for people.
-func auditTable(page *client.AuditPage, all bool) string {
+func auditTable(page *client.AuditPage, all bool, width int) string {
 	if len(page.Entries) == 0 {
 		return "nothing is noted here"
 	}
 	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	// Writing into memory does not fail.
 	if all {
-		_, _ = fmt.Fprint(w, "WORKSPACE\t")
+		_, _ = fmt.Fprint(&b, "WORKSPACE\t")
 	}
-	_, _ = fmt.Fprintln(w, "TIME\tWHO\tDID\tTO\tDETAIL")
+	_, _ = fmt.Fprintln(&b, "TIME\tWHO\tDID\tTO\tDETAIL")
 	for i := range page.Entries {
 		e := &page.Entries[i]
 		if all {
-			_, _ = fmt.Fprintf(w, "%s\t", printable(e.Workspace))
+			_, _ = fmt.Fprintf(&b, "%s\t", printable(e.Workspace))
 		}
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n",
+		_, _ = fmt.Fprintf(&b, "%s\t%s\t%s\t%s\t%s\n",
 			e.At.Local().Format(time.DateTime), printable(e.Actor), printable(e.Action), printable(e.Subject),
 			printable(shortened(detailText(e.Detail))))
 	}
-	_ = w.Flush()
+	text := tabbed(b.String(), width)
 	if page.Next != "" {
-		_, _ = fmt.Fprintf(&b, "more with --cursor %s\n", printable(page.Next))
+		text += "\nmore with --cursor " + printable(page.Next)
 	}
-	return strings.TrimSuffix(b.String(), "\n")
+	return text
 }
 
 // detailText returns the sentence in an entry's detail or, without one, the whole

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -53,7 +52,7 @@ func (p domainsCommands) listCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return p.print(domainTable(domains), map[string][]client.Domain{"domains": domains})
+				return p.print(domainTable(domains, p.width()), map[string][]client.Domain{"domains": domains})
 			})
 		},
 	}
@@ -68,11 +67,9 @@ func listDomains(ctx context.Context, api *client.Client, everyone bool) ([]clie
 	return api.Domains.List(ctx)
 }
 
-func domainTable(domains []client.Domain) string {
+func domainTable(domains []client.Domain, width int) string {
 	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	// Writing into memory does not fail.
-	_, _ = fmt.Fprintln(w, "ID\tHOST\tOWNER\tSTATE\tROOT\tNOT FOUND")
+	_, _ = fmt.Fprintln(&b, "ID\tHOST\tOWNER\tSTATE\tROOT\tNOT FOUND")
 	for i := range domains {
 		d := &domains[i]
 		owner := "own"
@@ -86,11 +83,10 @@ func domainTable(domains []client.Domain) string {
 		if d.Proof != nil && d.Proof.SuspendedAt != nil {
 			state += ", record missing"
 		}
-		_, _ = fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\n", d.ID, printable(d.Host), owner, state,
+		_, _ = fmt.Fprintf(&b, "%d\t%s\t%s\t%s\t%s\t%s\n", d.ID, printable(d.Host), owner, state,
 			printable(orNone(shortened(d.RootURL))), printable(orNone(shortened(d.NotFoundURL))))
 	}
-	_ = w.Flush()
-	return strings.TrimSuffix(b.String(), "\n")
+	return tabbed(b.String(), width)
 }
 
 func orNone(url string) string {
@@ -136,7 +132,7 @@ the default workspace may change the shared domain.`,
 			if err != nil {
 				return err
 			}
-			return p.print(domainTable([]client.Domain{d}), d)
+			return p.print(domainTable([]client.Domain{d}, p.width()), d)
 		},
 	}
 	c.Flags().StringVar(&root, "root", "", `URL for visitors of the root; "" for none`)

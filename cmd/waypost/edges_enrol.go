@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -108,29 +107,26 @@ func (p edgesCommands) credentialsCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return p.print(credentialTable(all, time.Now()), map[string][]client.EdgeCredential{"credentials": all})
+				return p.print(credentialTable(all, time.Now(), p.width()), map[string][]client.EdgeCredential{"credentials": all})
 			})
 		},
 	}
 }
 
-func credentialTable(all []client.EdgeCredential, now time.Time) string {
+func credentialTable(all []client.EdgeCredential, now time.Time, width int) string {
 	if len(all) == 0 {
 		return "no edge has a credential of its own: make a token with `waypost edges enrol`"
 	}
 	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	// Writing into memory does not fail.
-	_, _ = fmt.Fprintln(w, "NODE\tREGION\tROLE\tSTATE\tENROLLED\tLAST SEEN\tFORMER NAMES")
+	_, _ = fmt.Fprintln(&b, "NODE\tREGION\tROLE\tSTATE\tENROLLED\tLAST SEEN\tFORMER NAMES")
 	for i := range all {
 		c := &all[i]
 		seen := "never"
 		if c.LastSeenAt != nil {
 			seen = ago(now.Sub(*c.LastSeenAt))
 		}
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", printable(c.Node), printable(c.Region), printable(c.Role), printable(c.State),
+		_, _ = fmt.Fprintf(&b, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", printable(c.Node), printable(c.Region), printable(c.Role), printable(c.State),
 			ago(now.Sub(c.CreatedAt)), seen, printable(strings.Join(c.Former, ", ")))
 	}
-	_ = w.Flush()
-	return strings.TrimSuffix(b.String(), "\n")
+	return tabbed(b.String(), width)
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -71,11 +70,9 @@ func accountState(disabled, hasPassword bool, invitedUntil *time.Time) string {
 	return "active"
 }
 
-func accountTable(all []client.Account) string {
+func accountTable(all []client.Account, width int) string {
 	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	// Writing into memory does not fail.
-	_, _ = fmt.Fprintln(w, "ID\tEMAIL\tSTATE\tLOOKED AFTER BY\tWORKSPACES\tNAME")
+	_, _ = fmt.Fprintln(&b, "ID\tEMAIL\tSTATE\tLOOKED AFTER BY\tWORKSPACES\tNAME")
 	for i := range all {
 		a := &all[i]
 		state := accountState(a.Disabled, a.HasPassword, a.InvitedUntil)
@@ -87,10 +84,9 @@ func accountTable(all []client.Account) string {
 		for j, w := range a.Workspaces {
 			in[j] = w.Slug + " (" + w.Role + ")"
 		}
-		_, _ = fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\n", a.ID, printable(a.Email), state, printable(home), printable(strings.Join(in, ", ")), printable(a.Name))
+		_, _ = fmt.Fprintf(&b, "%d\t%s\t%s\t%s\t%s\t%s\n", a.ID, printable(a.Email), state, printable(home), printable(strings.Join(in, ", ")), printable(a.Name))
 	}
-	_ = w.Flush()
-	return strings.TrimSuffix(b.String(), "\n")
+	return tabbed(b.String(), width)
 }
 
 func (p sessionCommands) acceptCommand() *cobra.Command {

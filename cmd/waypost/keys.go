@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -54,7 +53,7 @@ func (p keysCommands) listCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return p.print(keyTable(all.Keys)+page.more(all.Next), all)
+				return p.print(keyTable(all.Keys, p.width())+page.more(all.Next), all)
 			})
 		},
 	}
@@ -62,18 +61,15 @@ func (p keysCommands) listCommand() *cobra.Command {
 	return c
 }
 
-func keyTable(keys []client.Key) string {
+func keyTable(keys []client.Key, width int) string {
 	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	// Writing into memory does not fail.
-	_, _ = fmt.Fprintln(w, "ID\tNAME\tKEY\tSCOPES\tOWNER\tEXPIRES\tLAST USED")
+	_, _ = fmt.Fprintln(&b, "ID\tNAME\tKEY\tSCOPES\tOWNER\tEXPIRES\tLAST USED")
 	for i := range keys {
 		k := &keys[i]
-		_, _ = fmt.Fprintf(w, "%d\t%s\t%s…\t%s\t%s\t%s\t%s\n", k.ID, printable(k.Name), printable(k.Prefix), strings.Join(k.Scopes, ","),
+		_, _ = fmt.Fprintf(&b, "%d\t%s\t%s…\t%s\t%s\t%s\t%s\n", k.ID, printable(k.Name), printable(k.Prefix), strings.Join(k.Scopes, ","),
 			printable(orNone(k.OwnerEmail)), momentText(k.ExpiresAt), momentText(k.LastUsedAt))
 	}
-	_ = w.Flush()
-	return strings.TrimSuffix(b.String(), "\n")
+	return tabbed(b.String(), width)
 }
 
 func momentText(t *time.Time) string {

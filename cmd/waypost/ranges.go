@@ -75,7 +75,7 @@ all ranges, retired ones too.`,
 						return err
 					}
 				}
-				return p.print(keySpaceText(&space, all), space.Ranges)
+				return p.print(keySpaceText(&space, all, p.width()), space.Ranges)
 			})
 		},
 	}

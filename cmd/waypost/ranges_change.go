@@ -25,7 +25,7 @@ func (p rangesCommands) changeRanges(ctx context.Context, change client.RangeCha
 		if err != nil {
 			return refused(err)
 		}
-		return p.print(changedText(&changed), changed)
+		return p.print(changedText(&changed, p.width()), changed)
 	})
 }
 
@@ -38,7 +38,7 @@ func refused(err error) error {
 }
 
 // changedText says what a change did, and shows the ranges it touched.
-func changedText(changed *client.RangesChanged) string {
+func changedText(changed *client.RangesChanged, width int) string {
 	var b strings.Builder
 	if changed.DryRun {
 		b.WriteString("dry run, nothing was changed; this would be done:\n")
@@ -59,7 +59,7 @@ func changedText(changed *client.RangesChanged) string {
 		}
 	}
 	if len(touched) > 0 {
-		b.WriteString("\n" + rangeTable(touched))
+		b.WriteString("\n" + rangeTable(touched, width))
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"os"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -47,7 +46,7 @@ func (p rangesCommands) planRanges(ctx context.Context, api *client.Client, out 
 	if err != nil {
 		return err
 	}
-	text := planText(&plan)
+	text := planText(&plan, p.width())
 	if len(plan.Steps) > 0 && p.output != "json" {
 		// The plan stands without it, so a failure is no reason to keep the plan back.
 		if space, err := api.Ranges.List(ctx); err == nil && space.FreePrefixes > 0 {
@@ -71,7 +70,7 @@ func (p rangesCommands) planRanges(ctx context.Context, api *client.Client, out 
 }
 
 // planText lays out a plan for people.
-func planText(plan *client.RangePlan) string {
+func planText(plan *client.RangePlan, width int) string {
 	var b strings.Builder
 	if len(plan.Steps) == 0 {
 		b.WriteString("nothing to do")
@@ -84,31 +83,28 @@ func planText(plan *client.RangePlan) string {
 		_, _ = fmt.Fprintf(&b, "%d. %s\n", i+1, stepText(&plan.Steps[i]))
 	}
 	if len(plan.Before) > 0 {
-		b.WriteString("\n" + beforeAndAfter(plan))
+		b.WriteString("\n" + beforeAndAfter(plan, width))
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-func beforeAndAfter(plan *client.RangePlan) string {
+func beforeAndAfter(plan *client.RangePlan, width int) string {
 	after := map[string]*client.Supply{}
 	for i := range plan.After {
 		after[plan.After[i].Region] = &plan.After[i]
 	}
 	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	// Writing into memory does not fail.
-	_, _ = fmt.Fprintln(w, "REGION\tRATE\tUNISSUED\tLEFT\tUNISSUED THEN\tLEFT THEN")
+	_, _ = fmt.Fprintln(&b, "REGION\tRATE\tUNISSUED\tLEFT\tUNISSUED THEN\tLEFT THEN")
 	for i := range plan.Before {
 		s := &plan.Before[i]
 		then, left := "unknown", "unknown"
 		if a := after[s.Region]; a != nil {
 			then, left = grouped(a.Unissued), lasts(a.MinutesLeft, a.Unissued)
 		}
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", printable(s.Region), rateText(s.Rate), grouped(s.Unissued),
+		_, _ = fmt.Fprintf(&b, "%s\t%s\t%s\t%s\t%s\t%s\n", printable(s.Region), rateText(s.Rate), grouped(s.Unissued),
 			lasts(s.MinutesLeft, s.Unissued), then, left)
 	}
-	_ = w.Flush()
-	return b.String()
+	return tabbed(b.String(), width) + "\n"
 }
 
 // stepText says what a step is to do.

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"waypost/client"
@@ -15,7 +14,7 @@ import (
 
 // keySpaceText lays out all ranges for people, those of a region together, and
 // what each region has left.
-func keySpaceText(space *client.KeySpace, all bool) string {
+func keySpaceText(space *client.KeySpace, all bool, width int) string {
 	var b strings.Builder
 	if held := heldText(space); held != "" {
 		b.WriteString(held + "\n\n")
@@ -24,12 +23,12 @@ func keySpaceText(space *client.KeySpace, all bool) string {
 	if !all {
 		shown = slices.DeleteFunc(shown, func(r client.Range) bool { return r.State == "retired" })
 	}
-	b.WriteString(rangeTable(shown))
+	b.WriteString(rangeTable(shown, width))
 	if hidden := len(space.Ranges) - len(shown); hidden > 0 {
 		_, _ = fmt.Fprintf(&b, "and %d retired, see --all\n", hidden)
 	}
 	if len(space.Regions) > 0 {
-		b.WriteString("\n" + supplyTable(space))
+		b.WriteString("\n" + supplyTable(space, width))
 	}
 	_, _ = fmt.Fprintf(&b, "\n%s of %s prefixes are free, %s keys each", grouped(int64(space.FreePrefixes)), grouped(int64(space.Prefixes)), grouped(space.PrefixSize))
 	for i := range space.Regions {
@@ -71,7 +70,7 @@ func heldText(space *client.KeySpace) string {
 }
 
 // rangeTable lays out ranges, those of a region together, and sorts them so.
-func rangeTable(ranges []client.Range) string {
+func rangeTable(ranges []client.Range, width int) string {
 	if len(ranges) == 0 {
 		return "no region has a range yet\n"
 	}
@@ -79,19 +78,16 @@ func rangeTable(ranges []client.Range) string {
 		return cmp.Or(strings.Compare(x.Region, y.Region), cmp.Compare(x.ID, y.ID))
 	})
 	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	// Writing into memory does not fail.
-	_, _ = fmt.Fprintln(w, "ID\tREGION\tPREFIX\tUSED\tRATE\tLEFT\tSTATE\tHELD BY")
+	_, _ = fmt.Fprintln(&b, "ID\tREGION\tPREFIX\tUSED\tRATE\tLEFT\tSTATE\tHELD BY")
 	for i := range ranges {
 		r := &ranges[i]
-		_, _ = fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.ID, printable(r.Region), printable(r.Prefix), usedText(r), rateText(r.Rate),
+		_, _ = fmt.Fprintf(&b, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.ID, printable(r.Region), printable(r.Prefix), usedText(r), rateText(r.Rate),
 			leftText(r), printable(r.State), holders(r.Leases))
 	}
-	_ = w.Flush()
-	return b.String()
+	return tabbed(b.String(), width) + "\n"
 }
 
-func supplyTable(space *client.KeySpace) string {
+func supplyTable(space *client.KeySpace, width int) string {
 	live := map[string]int{}
 	for i := range space.Ranges {
 		if space.Ranges[i].State == "live" {
@@ -99,16 +95,13 @@ func supplyTable(space *client.KeySpace) string {
 		}
 	}
 	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	// Writing into memory does not fail.
-	_, _ = fmt.Fprintln(w, "REGION\tLIVE RANGES\tUNISSUED\tRATE\tLEFT")
+	_, _ = fmt.Fprintln(&b, "REGION\tLIVE RANGES\tUNISSUED\tRATE\tLEFT")
 	for i := range space.Regions {
 		s := &space.Regions[i]
-		_, _ = fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\n", printable(s.Region), live[s.Region], grouped(s.Unissued), rateText(s.Rate),
+		_, _ = fmt.Fprintf(&b, "%s\t%d\t%s\t%s\t%s\n", printable(s.Region), live[s.Region], grouped(s.Unissued), rateText(s.Rate),
 			lasts(s.MinutesLeft, s.Unissued))
 	}
-	_ = w.Flush()
-	return b.String()
+	return tabbed(b.String(), width) + "\n"
 }
 
 // rangeText shows a range with all that is known of it.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -33,27 +32,24 @@ func (p sessionCommands) listCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return p.print(sessionTable(&all), all)
+				return p.print(sessionTable(&all, p.width()), all)
 			})
 		},
 	}
 }
 
-func sessionTable(all *client.Sessions) string {
+func sessionTable(all *client.Sessions, width int) string {
 	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	// Writing into memory does not fail.
-	_, _ = fmt.Fprintln(w, "ID\tSINCE\tLAST USED\tADDRESS\tPROGRAM")
+	_, _ = fmt.Fprintln(&b, "ID\tSINCE\tLAST USED\tADDRESS\tPROGRAM")
 	for _, s := range all.Sessions {
 		program := s.UserAgent
 		if s.Current {
 			program = "(this one) " + program
 		}
-		_, _ = fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\n", s.ID, s.CreatedAt.Local().Format(time.DateTime),
+		_, _ = fmt.Fprintf(&b, "%d\t%s\t%s\t%s\t%s\n", s.ID, s.CreatedAt.Local().Format(time.DateTime),
 			s.LastUsedAt.Local().Format(time.DateTime), orNone(s.Address), printable(program))
 	}
-	_ = w.Flush()
-	return strings.TrimSuffix(b.String(), "\n")
+	return tabbed(b.String(), width)
 }
 
 func (p sessionCommands) endCommand() *cobra.Command {

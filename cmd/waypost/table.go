@@ -22,6 +22,15 @@ func (p *program) width() int {
 	return columns
 }
 
+// tabbed is tabulate for lines whose cells are separated by tabs.
+func tabbed(lines string, width int) string {
+	var rows [][]string
+	for line := range strings.Lines(lines) {
+		rows = append(rows, strings.Split(strings.TrimSuffix(line, "\n"), "\t"))
+	}
+	return tabulate(rows, width)
+}
+
 // leastColumn is the width below which no column is shortened.
 const leastColumn = 6
 

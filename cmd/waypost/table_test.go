@@ -6,6 +6,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
+
+	"waypost/client"
 )
 
 func TestTabulate_FitsTheTerminal(t *testing.T) {
@@ -19,4 +21,26 @@ func TestTabulate_FitsTheTerminal(t *testing.T) {
 	}
 	require.Equal(t, "CODE    TARGET     TITLE\nspring  üüüüüüüü…  Spring\na       b          cccccccc…", tabulate(rows, 28))
 	require.Equal(t, tabulate(rows, 5), tabulate(rows, 1), "no column vanishes")
+}
+
+func TestTables_FitTheTerminal(t *testing.T) {
+	long := strings.Repeat("long-", 30)
+	space := client.KeySpace{
+		Ranges:  []client.Range{{RangeBounds: client.RangeBounds{Region: long, Prefix: "4k"}, Leases: []client.Lease{{Node: long}}}},
+		Regions: []client.Supply{{Region: long}},
+	}
+	domains := []client.Domain{{ID: 1, Host: long + ".example", RootURL: "https://" + long + ".example/", NotFoundURL: long}}
+	keys := []client.Key{{ID: 1, Name: long, Prefix: "wp_live_abcd", Scopes: []string{"links:read", "links:write"}, OwnerEmail: long}}
+	audit := client.AuditPage{Entries: []client.AuditEntry{{Actor: long, Action: "keys.create", Subject: long}}}
+	for _, width := range []int{60, 80} {
+		for _, text := range []string{
+			rangeTable(space.Ranges, width), supplyTable(&space, width), domainTable(domains, width), keyTable(keys, width),
+			auditTable(&audit, true, width),
+		} {
+			for line := range strings.Lines(text) {
+				require.LessOrEqual(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")), width, text)
+			}
+		}
+	}
+	require.Contains(t, domainTable(domains, 0), long+".example", "a file gets all")
 }

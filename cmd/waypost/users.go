@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -50,13 +49,13 @@ func (p usersCommands) listCommand() *cobra.Command {
 					if err != nil {
 						return err
 					}
-					return p.print(accountTable(all.Users)+page.more(all.Next), all)
+					return p.print(accountTable(all.Users, p.width())+page.more(all.Next), all)
 				}
 				all, err := api.Users.List(c.Context(), page.limit, page.cursor)
 				if err != nil {
 					return err
 				}
-				return p.print(userTable(all.Users)+page.more(all.Next), all)
+				return p.print(userTable(all.Users, p.width())+page.more(all.Next), all)
 			})
 		},
 	}
@@ -95,22 +94,19 @@ func (f *pageFlags) more(next string) string {
 	return "\nmore with --cursor " + printable(next)
 }
 
-func userTable(users []client.Member) string {
+func userTable(users []client.Member, width int) string {
 	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	// Writing into memory does not fail.
-	_, _ = fmt.Fprintln(w, "ID\tEMAIL\tROLE\tSTATE\tSINCE\tNAME")
+	_, _ = fmt.Fprintln(&b, "ID\tEMAIL\tROLE\tSTATE\tSINCE\tNAME")
 	for i := range users {
 		u := &users[i]
 		state := accountState(u.Disabled, u.HasPassword, u.InvitedUntil)
 		if u.Shared {
 			state += ", shared"
 		}
-		_, _ = fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\n", u.ID, printable(u.Email), u.Role, state,
+		_, _ = fmt.Fprintf(&b, "%d\t%s\t%s\t%s\t%s\t%s\n", u.ID, printable(u.Email), u.Role, state,
 			u.CreatedAt.Local().Format(time.DateOnly), printable(u.Name))
 	}
-	_ = w.Flush()
-	return strings.TrimSuffix(b.String(), "\n")
+	return tabbed(b.String(), width)
 }
 
 func (p usersCommands) addCommand() *cobra.Command {
@@ -217,13 +213,13 @@ and passwords are chosen by operators only: see ` + "`waypost users invite`" + `
 					if err != nil {
 						return err
 					}
-					return p.print(accountTable([]client.Account{a}), a)
+					return p.print(accountTable([]client.Account{a}, p.width()), a)
 				}
 				m, err := api.Users.Change(c.Context(), id, change)
 				if err != nil {
 					return err
 				}
-				return p.print(userTable([]client.Member{m}), m)
+				return p.print(userTable([]client.Member{m}, p.width()), m)
 			})
 		},
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -41,7 +40,7 @@ func (p workspacesCommands) showCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return p.print(workspaceTable([]client.Workspace{w}), w)
+				return p.print(workspaceTable([]client.Workspace{w}, p.width()), w)
 			})
 		},
 	}
@@ -63,7 +62,7 @@ func (p workspacesCommands) listCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return p.print(workspaceTable(all.Workspaces)+page.more(all.Next), all)
+				return p.print(workspaceTable(all.Workspaces, p.width())+page.more(all.Next), all)
 			})
 		},
 	}
@@ -71,11 +70,9 @@ func (p workspacesCommands) listCommand() *cobra.Command {
 	return c
 }
 
-func workspaceTable(all []client.Workspace) string {
+func workspaceTable(all []client.Workspace, width int) string {
 	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	// Writing into memory does not fail.
-	_, _ = fmt.Fprintln(w, "ID\tSLUG\tSTATE\tDEDUPE\tEVENTS\tCREATED\tNAME")
+	_, _ = fmt.Fprintln(&b, "ID\tSLUG\tSTATE\tDEDUPE\tEVENTS\tCREATED\tNAME")
 	for i := range all {
 		s := &all[i]
 		events := s.Settings.Events
@@ -86,11 +83,10 @@ func workspaceTable(all []client.Workspace) string {
 		if s.Settings.Dedupe {
 			dedupe = "yes"
 		}
-		_, _ = fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", s.ID, printable(s.Slug), s.State, dedupe, events,
+		_, _ = fmt.Fprintf(&b, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", s.ID, printable(s.Slug), s.State, dedupe, events,
 			s.CreatedAt.Local().Format(time.DateOnly), printable(s.Name))
 	}
-	_ = w.Flush()
-	return strings.TrimSuffix(b.String(), "\n")
+	return tabbed(b.String(), width)
 }
 
 func (p workspacesCommands) createCommand() *cobra.Command {
@@ -172,7 +168,7 @@ func (p workspacesCommands) setCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return p.print(workspaceTable([]client.Workspace{w}), w)
+				return p.print(workspaceTable([]client.Workspace{w}, p.width()), w)
 			})
 		},
 	}

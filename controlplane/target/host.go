@@ -1,6 +1,7 @@
 package target
 
 import (
+	"cmp"
 	"net/netip"
 	"strings"
 	"unicode/utf8"
@@ -180,6 +181,10 @@ func HostName(s string) (string, error) {
 // owner can have. Local names, names without a dot, and public suffixes (com, co.uk,
 // github.io) are EInvalid.
 func DomainName(s string) (string, error) {
+	if before, after, is := strings.Cut(s, "://"); is || strings.Contains(s, "/") {
+		host, _, _ := strings.Cut(cmp.Or(after, before), "/")
+		return "", waypost.Errorf(waypost.EInvalid, "a domain is a host without a scheme and a path, here %s", quote(host))
+	}
 	name, err := HostName(s)
 	if err != nil {
 		return "", err

@@ -10,13 +10,21 @@ import (
 	"waypost/controlplane/target"
 )
 
+func TestDomainName_NamesTheHostOfAURL(t *testing.T) {
+	for _, s := range []string{"https://go.example.org/", "https://go.example.org", "go.example.org/", "go.example.org/path"} {
+		_, err := target.DomainName(s)
+		require.ErrorContains(t, err, `without a scheme and a path, here "go.example.org"`, s)
+		require.Equal(t, waypost.EInvalid, waypost.CodeOf(err))
+	}
+}
+
 // What is taken for a domain is found again by the Host header that a browser sends for a
 // URL of it, and by its own name.
 func FuzzADomainsNameIsTheHostOfItsURLs(f *testing.F) {
 	for _, seed := range []string{
 		"go.example.org", "Bücher.Example.", "例え。テスト", "xn--bcher-kva.example", "a_b.example", "192.0.2.1", "[::1]", "[", "", "co.uk",
 		"localhost",
-		"a.example:80", "ｅｘａｍｐｌｅ.com", "-a.example", "a..b", "\x00", "0x7f.1", "faß.de", "domain-1.invalid",
+		"a.example:80", "ｅｘａｍｐｌｅ.com", "-a.example", "a..b", "\x00", "0x7f.1", "faß.de", "domain-1.invalid", "go.internal",
 	} {
 		f.Add(seed)
 	}
@@ -31,7 +39,7 @@ func FuzzADomainsNameIsTheHostOfItsURLs(f *testing.F) {
 		require.NoError(t, err, "%q of %q", name, s)
 		require.Equal(t, name, again)
 		require.Equal(t, name, waypost.HostName(name), "%q is a host in its canonical form", name)
-		got, err := target.Rules{}.Check("https://" + name + "/")
+		got, err := target.Rules{AllowPrivate: true}.Check("https://" + name + "/")
 		require.NoError(t, err, "%q of %q", name, s)
 		require.Equal(t, name, got.Host)
 		_, err = http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+name+"/", http.NoBody)
