@@ -38,6 +38,7 @@ the program as it is on the disk by then, without losing a request.`,
 }
 
 func (p serverCommands) runDev(ctx context.Context, cfg config.Config) error {
+	p.warnOfVariables() // the processes get their own settings only
 	executable, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)

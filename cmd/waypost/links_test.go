@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -142,6 +143,13 @@ func TestUnknownVariables_AreWarnings(t *testing.T) {
 	require.Equal(t, 1, p.run(t.Context(), []string{"links", "list"}))
 	require.Contains(t, errs.String(), "waypost: warning: unknown environment variable WAYPOST_DATADIR (did you mean WAYPOST_DATA_DIR?)\n")
 	require.Equal(t, 1, strings.Count(errs.String(), "WAYPOST_DATADIR"))
+
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	errs.Reset()
+	p = &program{stdout: &out, stderr: &errs, environ: []string{"WAYPOST_DATADIR=x"}}
+	require.Equal(t, 1, p.run(t.Context(), []string{"dev", "--data-dir", file}))
+	require.Contains(t, errs.String(), "waypost: warning: unknown environment variable WAYPOST_DATADIR")
 }
 
 func TestCompletion_KnowsCodesDomainsAndTags(t *testing.T) {
