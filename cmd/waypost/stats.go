@@ -105,6 +105,6 @@ func (p clicksCommands) showStats(c *cobra.Command, path string) error {
 		if err != nil {
 			return err
 		}
-		return p.print(statsTable(&s), s.Raw)
+		return p.print(statsTable(&s, p.width()), s.Raw)
 	})
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"waypost/client"
@@ -15,8 +14,8 @@ const (
 	shownLength = 40 // of a name, in characters
 )
 
-// statsTable lays out statistics for people.
-func statsTable(s *client.Stats) string {
+// statsTable lays out statistics for people, in a width as tabulate has it.
+func statsTable(s *client.Stats, width int) string {
 	var b strings.Builder
 	if s.ShortCode != "" {
 		_, _ = fmt.Fprintf(&b, "%s  %s\n", printable(s.ShortCode), printable(shortened(s.OriginalURL)))
@@ -24,7 +23,7 @@ func statsTable(s *client.Stats) string {
 	_, _ = fmt.Fprintf(&b, "%s to %s, %s\n", s.From.Format("2006-01-02 15:04"), s.To.Format("2006-01-02 15:04"), printable(s.TZ))
 	_, _ = fmt.Fprintf(&b, "clicks %d, of these by bots %d, unique visitors %d; in all time %d clicks\n%s\n\n",
 		s.Clicks, s.BotClicks, s.UniqueVisitors, s.TotalClicks, completeText(s))
-	writeBars(&b, s)
+	writeBars(&b, s, width)
 	for _, part := range []struct {
 		title string
 		names []client.Named
@@ -36,9 +35,9 @@ func statsTable(s *client.Stats) string {
 		{"OPERATING SYSTEMS", s.Systems},
 		{"REFERRERS", s.Referrers},
 	} {
-		writeNames(&b, part.title, part.names)
+		writeNames(&b, part.title, part.names, width)
 	}
-	writeTop(&b, s.Top)
+	writeTop(&b, s.Top, width)
 	if s.TopExact != nil && !*s.TopExact {
 		b.WriteString("other links may have as many clicks as the last of these\n")
 	}
@@ -61,7 +60,7 @@ func completeText(s *client.Stats) string {
 }
 
 // writeBars draws a bar for each step of the series. The part of bots is drawn light.
-func writeBars(b *strings.Builder, s *client.Stats) {
+func writeBars(b *strings.Builder, s *client.Stats, width int) {
 	layout, most := time.DateOnly, int64(1)
 	if s.Interval == "hour" {
 		layout = "2006-01-02 15:04"
@@ -69,24 +68,27 @@ func writeBars(b *strings.Builder, s *client.Stats) {
 	for _, step := range s.Series {
 		most = max(most, step.Clicks)
 	}
-	width := len(fmt.Sprint(most))
+	digits, longest := len(fmt.Sprint(most)), barWidth
+	if width > 0 {
+		longest = max(1, min(longest, width-len(layout)-digits-len("    ")))
+	}
 	for _, step := range s.Series {
-		bar := cells(step.Clicks, most)
-		light := min(cells(step.BotClicks, most), bar)
-		line := fmt.Sprintf("%s  %*d  %s%s", step.T.Format(layout), width, step.Clicks, strings.Repeat("█", bar-light), strings.Repeat("░", light))
+		bar := cells(step.Clicks, most, longest)
+		light := min(cells(step.BotClicks, most, longest), bar)
+		line := fmt.Sprintf("%s  %*d  %s%s", step.T.Format(layout), digits, step.Clicks, strings.Repeat("█", bar-light), strings.Repeat("░", light))
 		b.WriteString(strings.TrimRight(line, " ") + "\n")
 	}
 }
 
 // cells returns the length of a bar: 0 for no clicks, and a visible bar for a single one.
-func cells(n, most int64) int {
+func cells(n, most int64, longest int) int {
 	if n <= 0 {
 		return 0
 	}
-	return max(1, int(float64(n)/float64(most)*barWidth+0.5))
+	return max(1, int(float64(n)/float64(most)*float64(longest)+0.5))
 }
 
-func writeNames(b *strings.Builder, title string, names []client.Named) {
+func writeNames(b *strings.Builder, title string, names []client.Named, width int) {
 	if len(names) == 0 {
 		return
 	}
@@ -94,17 +96,16 @@ func writeNames(b *strings.Builder, title string, names []client.Named) {
 	for _, n := range names {
 		sum += n.Clicks
 	}
-	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	// Writing into memory does not fail.
-	_, _ = fmt.Fprintf(w, "\n%s\tCLICKS\tSHARE\n", title)
+	var w strings.Builder
+	_, _ = fmt.Fprintf(&w, "%s\tCLICKS\tSHARE\n", title)
 	for i, n := range names {
 		if i == shownNames && len(names) > shownNames+1 {
-			_, _ = fmt.Fprintf(w, "and %d more\t%d\t%s\n", len(names)-i, sumOf(names[i:]), share(sumOf(names[i:]), sum))
+			_, _ = fmt.Fprintf(&w, "and %d more\t%d\t%s\n", len(names)-i, sumOf(names[i:]), share(sumOf(names[i:]), sum))
 			break
 		}
-		_, _ = fmt.Fprintf(w, "%s\t%d\t%s\n", printable(cut(n.Name)), n.Clicks, share(n.Clicks, sum))
+		_, _ = fmt.Fprintf(&w, "%s\t%d\t%s\n", printable(cut(n.Name)), n.Clicks, share(n.Clicks, sum))
 	}
-	_ = w.Flush()
+	b.WriteString("\n" + tabbed(w.String(), width) + "\n")
 }
 
 func sumOf(names []client.Named) (sum int64) {
@@ -125,20 +126,20 @@ func cut(s string) string {
 	return s
 }
 
-func writeTop(b *strings.Builder, top []client.TopLink) {
+func writeTop(b *strings.Builder, top []client.TopLink, width int) {
 	if len(top) == 0 {
 		return
 	}
-	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprint(w, "\nLINK\tCLICKS\tBOTS\tTARGET\tTITLE\n")
+	var w strings.Builder
+	_, _ = fmt.Fprint(&w, "LINK\tCLICKS\tBOTS\tTARGET\tTITLE\n")
 	for i := range top {
 		l := &top[i]
 		name := l.ShortCode
 		if l.Domain != "" {
 			name = l.Domain + "/" + name
 		}
-		_, _ = fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\n", printable(name), l.Clicks, l.BotClicks, printable(shortened(l.OriginalURL)),
+		_, _ = fmt.Fprintf(&w, "%s\t%d\t%d\t%s\t%s\n", printable(name), l.Clicks, l.BotClicks, printable(shortened(l.OriginalURL)),
 			printable(cut(l.Title)))
 	}
-	_ = w.Flush()
+	b.WriteString("\n" + tabbed(w.String(), width) + "\n")
 }

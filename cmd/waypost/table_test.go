@@ -32,10 +32,18 @@ func TestTables_FitTheTerminal(t *testing.T) {
 	domains := []client.Domain{{ID: 1, Host: long + ".example", RootURL: "https://" + long + ".example/", NotFoundURL: long}}
 	keys := []client.Key{{ID: 1, Name: long, Prefix: "wp_live_abcd", Scopes: []string{"links:read", "links:write"}, OwnerEmail: long}}
 	audit := client.AuditPage{Entries: []client.AuditEntry{{Actor: long, Action: "keys.create", Subject: long}}}
+	var stats client.Stats
+	stats.Top = []client.TopLink{{ShortCode: "spring", OriginalURL: long, Title: long}}
+	stats.Series = []client.Bucket{{Clicks: 1e12, BotClicks: 7}}
+	stats.Countries = []client.Named{{Name: long, Clicks: 1}}
 	for _, width := range []int{60, 80} {
+		var shown strings.Builder
+		writeBars(&shown, &stats, width)
+		writeNames(&shown, "COUNTRIES", stats.Countries, width)
+		writeTop(&shown, stats.Top, width)
 		for _, text := range []string{
 			rangeTable(space.Ranges, width), supplyTable(&space, width), domainTable(domains, width), keyTable(keys, width),
-			auditTable(&audit, true, width),
+			auditTable(&audit, true, width), shown.String(),
 		} {
 			for line := range strings.Lines(text) {
 				require.LessOrEqual(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")), width, text)
