@@ -100,7 +100,7 @@ func (a *authenticator) actor(ctx context.Context, r *http.Request, changes bool
 	switch {
 	case !given && a.anonymous == nil:
 		return controlplane.Actor{}, challenge(waypost.Errorf(waypost.EUnauthorized, "send an API key as Authorization: Bearer or as X-Api-Key"), "")
-	case !given && !(a.local(sentHost(r)) && a.local(r.Host)):
+	case !given && (!a.local(sentHost(r)) || !a.local(r.Host)):
 		// A page whose name was made to point at this machine is a foreign page, whatever
 		// its origin says (DNS rebinding).
 		return controlplane.Actor{}, challenge(waypost.Errorf(waypost.EUnauthorized,

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"crypto/tls"
 	"io"
-	"net"
 	"strings"
 	"testing"
 
@@ -42,7 +41,7 @@ func TestAnswer_HasTheHeadersThatProtectBrowsers(t *testing.T) {
 		"POST /found302 HTTP/1.1\r\nContent-Length: 0\r\n" + page: true, "GET / HTTP/1.1\r\n": false, "GET /favicon.ico HTTP/1.1\r\n": false,
 	} {
 		for _, secure := range []bool{true, false} {
-			var conn net.Conn = dial(t, plain)
+			conn := dial(t, plain)
 			if secure {
 				c, err := (&tls.Dialer{Config: client}).DialContext(t.Context(), "tcp", over)
 				require.NoError(t, err)
