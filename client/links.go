@@ -217,6 +217,12 @@ func (l Links) List(ctx context.Context, limit int, cursor string) (Page, error)
 	return l.Search(ctx, Filter{}, "", limit, cursor)
 }
 
+// QR draws the QR code of a link. The parameters are those of the API.
+func (l Links) QR(ctx context.Context, code string, query url.Values) ([]byte, error) {
+	got, err := l.c.exchange(ctx, http.MethodGet, linkPath(code)+"/qr?"+query.Encode(), nil, nil)
+	return got.body, err
+}
+
 // Tags returns tags with a prefix, and the one after which the next page begins, "" at
 // the end.
 func (l Links) Tags(ctx context.Context, prefix, after string, limit int) (tags []TagCount, next string, err error) {

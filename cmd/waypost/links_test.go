@@ -210,3 +210,28 @@ func TestLinksDelete_GoesOnBehindALinkThatIsNotThere(t *testing.T) {
 	require.Zero(t, code)
 	require.JSONEq(t, `{"restored": ["one", "two"]}`, stdout)
 }
+
+func TestLinksQR_GoesToTheTerminalOrAFile(t *testing.T) {
+	var asked string
+	api := func(w http.ResponseWriter, r *http.Request) {
+		asked = r.URL.String()
+		_, _ = w.Write([]byte("█▀\n ▄\n"))
+	}
+	code, stdout, stderr := ask(t, api, "links", "qr", "https://go.example.com/spring", "--margin", "1")
+	require.Equal(t, "█▀\n ▄\n", stdout, stderr)
+	require.Zero(t, code)
+	require.Equal(t, "/api/v1/urls/spring/qr?domain=go.example.com&format=text&margin=1", asked)
+
+	file := filepath.Join(t.TempDir(), "spring.svg")
+	code, stdout, _ = ask(t, api, "links", "qr", "spring", "--file", file, "--level", "H", "--output", "json")
+	require.Zero(t, code)
+	require.JSONEq(t, `{"file":"`+file+`"}`, stdout)
+	require.Equal(t, "/api/v1/urls/spring/qr?format=svg&level=H", asked)
+	written, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, "█▀\n ▄\n", string(written))
+
+	code, _, stderr = ask(t, api, "links", "qr", "spring", "--file", "spring.gif")
+	require.Equal(t, 2, code)
+	require.Contains(t, stderr, ".svg or .png")
+}

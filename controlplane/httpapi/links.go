@@ -192,6 +192,7 @@ func registerLinks(rt *router, l *linksAPI) {
 	}, l.restore)
 	registerBulk(rt, l)
 	registerListing(rt, l)
+	registerQR(rt, l)
 	registerExport(rt, l)
 	registerRedirect(rt, l.links)
 }

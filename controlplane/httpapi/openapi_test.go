@@ -73,6 +73,15 @@ func TestEveryDocumentedRouteAnswersAsDocumented(t *testing.T) {
 			{path: "/api/v1/urls/lives", key: "none"},
 			{path: "/api/v1/urls/lives", key: writeKey},
 		},
+		"GET /api/v1/urls/{code}/qr": {
+			{path: "/api/v1/urls/lives/qr?format=png"},
+			{path: "/api/v1/urls/lives/qr?format=text"},
+			{path: "/api/v1/urls/lives/qr", header: map[string]string{"If-None-Match": "*"}},
+			{path: "/api/v1/urls/lives/qr?size=63"},
+			{path: "/api/v1/urls/unknown/qr"},
+			{path: "/api/v1/urls/lives/qr", key: "none"},
+			{path: "/api/v1/urls/lives/qr", key: writeKey},
+		},
 		"GET /api/v1/urls/{code}/stats": {
 			{path: "/api/v1/urls/lives/stats"},
 			{path: "/api/v1/urls/lives/stats", header: map[string]string{"Accept": "text/csv"}},

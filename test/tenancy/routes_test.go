@@ -187,6 +187,9 @@ var routes = map[string]route{
 	"POST /api/v1/urls/{code}/restore": {
 		scopes: []controlplane.Scope{write}, own: deletedFirst("/api/v1/urls/%s/restore"), foreign: victims("/api/v1/urls/%s/restore", ""),
 	},
+	"GET /api/v1/urls/{code}/qr": {
+		scopes: []controlplane.Scope{read}, own: path("/api/v1/urls/%s/qr"), foreign: victims("/api/v1/urls/%s/qr", ""),
+	},
 	"GET /api/v1/urls/{code}/stats": {
 		scopes: []controlplane.Scope{read, analytics}, own: path("/api/v1/urls/%s/stats"), foreign: victims("/api/v1/urls/%s/stats", ""),
 	},

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"waypost/client"
+)
+
+func (p linksCommands) qrCommand() *cobra.Command {
+	var domain, file string
+	c := &cobra.Command{
+		Use:   "qr CODE",
+		Short: "Show the QR code of a link, or write it to a file",
+		Long: `Show the QR code of a link's short URL in the terminal, or write it to a file as SVG or PNG.
+The code stays good when the target changes. To put a logo over the middle, choose --level H.`,
+		Example: `  waypost links qr spring-sale
+  waypost links qr spring-sale --file spring-sale.svg
+  waypost links qr spring-sale --file spring-sale.png --size 1024 --dark 1d3557`,
+		Args: arguments(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			format := strings.TrimPrefix(filepath.Ext(file), ".")
+			switch {
+			case file == "":
+				format = "text"
+			case format != "svg" && format != "png":
+				return &usageError{errors.New("--file: the name must end in .svg or .png")}
+			default:
+				if err := replaceable(file); err != nil {
+					return err
+				}
+			}
+			query := url.Values{"format": {format}}
+			host, code := linkName(domain, args[0])
+			if host != "" {
+				query.Set("domain", host)
+			}
+			c.Flags().Visit(func(f *pflag.Flag) {
+				switch f.Name {
+				case "size", "margin", "level", "dark", "light":
+					query.Set(f.Name, f.Value.String())
+				}
+			})
+			api, err := p.api()
+			if err != nil {
+				return err
+			}
+			defer api.Close()
+			return p.showQR(c, api, code, query, file)
+		},
+	}
+	c.Flags().StringVar(&file, "file", "", "file to write, whose name ends in .svg or .png")
+	c.Flags().Int("size", 512, "width and height in pixels, 64 to 2048")
+	c.Flags().Int("margin", 4, "light squares around the code, 0 to 16")
+	c.Flags().String("level", "M", "damage that it survives: L 7, M 15, Q 25 or H 30 percent")
+	c.Flags().String("dark", "000000", "colour of the dark squares, in a file")
+	c.Flags().String("light", "FFFFFF", "colour of the light squares, in a file")
+	c.Flags().StringVar(&domain, "domain", "", "host of the link's domain; the shared one if left out")
+	completeWith(c, "level", "L", "M", "Q", "H")
+	return c
+}
+
+func (p linksCommands) showQR(c *cobra.Command, api *client.Client, code string, query url.Values, file string) error {
+	picture, err := api.Links.QR(c.Context(), code, query)
+	if err != nil {
+		return err
+	}
+	if file != "" {
+		if err := replaceFile(file, func(to io.Writer) error { _, err := to.Write(picture); return err }); err != nil {
+			return err
+		}
+		return p.print("the QR code is in "+file, map[string]any{"file": file})
+	}
+	text := strings.TrimSuffix(string(picture), "\n")
+	shown := text
+	if onTerminal(p.stdout) && p.getenv("NO_COLOR") == "" {
+		const white, reset = "\x1b[97;40m", "\x1b[0m" // also where the terminal has dark text
+		shown = white + strings.ReplaceAll(text, "\n", reset+"\n"+white) + reset
+	}
+	if columns := len([]rune(strings.SplitN(text, "\n", 2)[0])); p.width() > 0 && columns > p.width() {
+		return fmt.Errorf("the QR code is %d columns wide, and the terminal %d: use --margin 1 or --file", columns, p.width())
+	}
+	return p.print(shown, map[string]any{"text": text})
+}

@@ -1,0 +1,159 @@
+package httpapi_test
+
+import (
+	"bytes"
+	"fmt"
+	"image"
+	"image/color"
+	"image/draw"
+	"image/png"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/makiuchi-d/gozxing"
+	"github.com/makiuchi-d/gozxing/qrcode"
+	"github.com/stretchr/testify/require"
+
+	"waypost"
+)
+
+// scan reads the QR code in a picture that lies on a white page.
+func scan(t *testing.T, img image.Image, about ...any) string {
+	t.Helper()
+	page := image.NewRGBA(image.Rect(0, 0, img.Bounds().Dx()+40, img.Bounds().Dy()+40))
+	draw.Draw(page, page.Bounds(), image.White, image.Point{}, draw.Src)
+	draw.Draw(page, img.Bounds().Add(image.Pt(20, 20)), img, image.Point{}, draw.Src)
+	bitmap, err := gozxing.NewBinaryBitmapFromImage(page)
+	require.NoError(t, err)
+	found, err := qrcode.NewQRCodeReader().Decode(bitmap, map[gozxing.DecodeHintType]any{gozxing.DecodeHintType_TRY_HARDER: true})
+	require.NoError(t, err, about...)
+	return found.GetText()
+}
+
+func fill(img draw.Image, c color.Color, x, y, width, height, scale int) {
+	draw.Draw(img, image.Rect(x*scale, y*scale, (x+width)*scale, (y+height)*scale), image.NewUniform(c), image.Point{}, draw.Src)
+}
+
+// drawn renders what the SVG of a code consists of: a square, and runs of squares.
+func drawn(t *testing.T, svg string) image.Image {
+	t.Helper()
+	require.Regexp(t, `^<svg xmlns="http://www.w3.org/2000/svg" [^<>]*><path fill="#\w{6}" d="[^"<>]*"/><path fill="#\w{6}" d="[^"<>]*"/></svg>\n$`, svg)
+	number := func(text string) int {
+		n, err := strconv.Atoi(text)
+		require.NoError(t, err)
+		return n
+	}
+	var colors []color.Color
+	for _, m := range regexp.MustCompile(`fill="#(..)(..)(..)"`).FindAllStringSubmatch(svg, 2) {
+		var rgb [3]uint8
+		for i := range rgb {
+			n, err := strconv.ParseUint(m[i+1], 16, 8)
+			require.NoError(t, err)
+			rgb[i] = uint8(n)
+		}
+		colors = append(colors, color.RGBA{rgb[0], rgb[1], rgb[2], 255})
+	}
+	side := number(regexp.MustCompile(`viewBox="0 0 (\d+) `).FindStringSubmatch(svg)[1])
+	img := image.NewRGBA(image.Rect(0, 0, 5*side, 5*side))
+	fill(img, colors[0], 0, 0, side, side, 5)
+	for _, m := range regexp.MustCompile(`M(\d+) (\d+)h(\d+)v1h-`).FindAllStringSubmatch(svg, -1) {
+		fill(img, colors[1], number(m[1]), number(m[2]), number(m[3]), 1, 5)
+	}
+	return img
+}
+
+// onTerminal renders text as a terminal with light text on a dark background does.
+func onTerminal(text string) image.Image {
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	img := image.NewRGBA(image.Rect(0, 0, 5*len([]rune(lines[0])), 10*len(lines)))
+	for y, line := range lines {
+		for x, r := range []rune(line) {
+			fill(img, color.Black, x, 2*y, 1, 2, 5)
+			if r == '▀' || r == '█' {
+				fill(img, color.White, x, 2*y, 1, 1, 5)
+			}
+			if r == '▄' || r == '█' {
+				fill(img, color.White, x, 2*y+1, 1, 1, 5)
+			}
+		}
+	}
+	return img
+}
+
+func TestQR_AScannerReadsEachPicture(t *testing.T) {
+	a := start(t)
+	long := waypost.Code(strings.Repeat("long-", 5) + "code")
+	a.links.all = []waypost.Link{
+		{Code: "lives", Workspace: 1}, {Code: long, Workspace: 1, Host: "go.example.com"},
+	}
+	for _, l := range a.links.all {
+		want := "https://wp.example/" + string(l.Code)
+		if l.Host != "" {
+			want = "https://" + l.Host + "/" + string(l.Code)
+		}
+		for _, level := range []string{"L", "M", "Q", "H"} {
+			queries := []string{"&size=200"}
+			if level == "H" && l.Host == "" {
+				queries = []string{"", "&size=64&margin=0", "&size=400&margin=16", "&size=200&dark=1d3557&light=f1faee", "&size=200&dark=767676"}
+			}
+			for _, query := range queries {
+				query = fmt.Sprintf("/api/v1/urls/%s/qr?level=%s%s&domain=%s", l.Code, level, query, l.Host)
+				res := a.get(query + "&format=png")
+				if strings.Contains(query, "size=64") && res.StatusCode != 200 {
+					requireProblem(t, res, 422, "invalid")
+					require.Contains(t, res.text, "must be at least ")
+					continue
+				}
+				require.Equal(t, 200, res.StatusCode, res.text)
+				img, err := png.Decode(bytes.NewReader([]byte(res.text)))
+				require.NoError(t, err)
+				if !strings.Contains(query, "size=64") { // squares of one pixel are too small for this scanner
+					require.Equal(t, want, scan(t, img, query))
+				}
+				require.Equal(t, img.Bounds().Dx(), img.Bounds().Dy())
+				res = a.get(query)
+				require.Equal(t, "image/svg+xml", res.Header.Get("Content-Type"))
+				require.Equal(t, want, scan(t, drawn(t, res.text), query))
+			}
+			res := a.get(fmt.Sprintf("/api/v1/urls/%s/qr?level=%s&format=text&domain=%s", l.Code, level, l.Host))
+			require.Equal(t, want, scan(t, onTerminal(res.text)))
+		}
+	}
+}
+
+func TestQR_IsKeptByETag(t *testing.T) {
+	a := start(t)
+	a.links.all = []waypost.Link{{Code: "lives", Workspace: 1}}
+	first := a.get("/api/v1/urls/lives/qr")
+	require.Equal(t, "private, no-cache", first.Header.Get("Cache-Control"))
+	require.Equal(t, `inline; filename="lives.svg"`, first.Header.Get("Content-Disposition"))
+	tag := first.Header.Get("ETag")
+	again := a.do(call{path: "/api/v1/urls/lives/qr", header: map[string]string{"If-None-Match": tag}})
+	require.Equal(t, 304, again.StatusCode)
+	require.Empty(t, again.text)
+	require.Equal(t, tag, again.Header.Get("ETag"))
+	other := a.do(call{path: "/api/v1/urls/lives/qr?size=100", header: map[string]string{"If-None-Match": tag}})
+	require.Equal(t, 200, other.StatusCode)
+}
+
+func TestQR_RefusesWhatNoCameraCanRead(t *testing.T) {
+	a := start(t)
+	a.links.all = []waypost.Link{{Code: "a-name-of-thirty-characters-30", Workspace: 1}}
+	for query, says := range map[string]string{
+		"dark=777777":              "contrast ratio of 4.5",
+		"dark=FFFFFF&light=000000": "must be lighter than dark",
+		"dark=red":                 "query.dark",
+		"light=%22/%3E%3C":         "query.light",
+		"size=2049":                "query.size",
+		"margin=17":                "query.margin",
+		"level=m":                  "query.level",
+		"format=gif":               "query.format",
+		"size=64&margin=16":        "must be at least 65",
+	} {
+		res := a.get("/api/v1/urls/a-name-of-thirty-characters-30/qr?" + query)
+		requireProblem(t, res, 422, "invalid")
+		require.Contains(t, res.text, says, query)
+	}
+}
