@@ -164,6 +164,7 @@ func linkPath(code string) string { return api.PathLinks + "/" + url.PathEscape(
 // Filter narrows a list or an export. Zero fields select all links.
 type Filter struct {
 	Words         string
+	Typed         string // beginnings of words, tags, a code, a host or a URL
 	Tags          []string
 	Domain        string
 	Active        string // "true", "false" or ""
@@ -174,7 +175,7 @@ type Filter struct {
 
 func (f *Filter) values() url.Values {
 	v := url.Values{"tag": f.Tags}
-	for name, value := range map[string]string{"q": f.Words, "domain": f.Domain, "active": f.Active, "expired": f.Expired} {
+	for name, value := range map[string]string{"q": f.Words, "search": f.Typed, "domain": f.Domain, "active": f.Active, "expired": f.Expired} {
 		if value != "" {
 			v.Set(name, value)
 		}

@@ -32,6 +32,7 @@ const (
 // LinkFilter selects links. Zero fields select all; a link must match all other fields.
 type LinkFilter struct {
 	Words         string    // in the title and description, in web search syntax: "a phrase", or, -not
+	Typed         string    // beginnings of words, tags, a code, a host or a URL
 	Tags          []string  // all of them
 	Domain        string    // host; one that is unknown, or another workspace's, has no links
 	Active        *bool     // enabled, or disabled
@@ -160,6 +161,9 @@ func (r *ListRequest) check() error {
 	if len(r.Words) > MaxWords || !isText(r.Words) {
 		return waypost.Errorf(waypost.EInvalid, "q must be UTF-8 without NUL, at most %d bytes", MaxWords)
 	}
+	if len(r.Typed) > MaxWords || !isText(r.Typed) {
+		return waypost.Errorf(waypost.EInvalid, "search must be UTF-8 without NUL, at most %d bytes", MaxWords)
+	}
 	if len(r.Tags) > MaxTagsListed {
 		return waypost.Errorf(waypost.EInvalid, "at most %d tags at once", MaxTagsListed)
 	}
@@ -247,7 +251,7 @@ func (r *ListRequest) digest() []byte {
 		}
 		return fmt.Sprint(*b)
 	}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %s %s %d %d", r.Order, r.Words, slices.Compact(tags), r.Domain,
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %q %s %s %d %d", r.Order, r.Words, r.Typed, slices.Compact(tags), r.Domain,
 		truth(r.Active), truth(r.Expired), r.CreatedAfter.UnixMicro(), r.CreatedBefore.UnixMicro()))
 	return sum[:8]
 }

@@ -39,9 +39,33 @@ BEGIN
     RETURN question;
 END $$;
 
+-- The beginnings of URLs. A cheaper expression than that of a host costs creates less.
+CREATE INDEX link_address ON link (workspace_id, lower(left(original_url, 56) COLLATE "C")) WHERE deleted_at IS NULL;
+
+-- Returns the query on link_words for text that is being typed. A word or a tag begins
+-- with each of its words of three characters or more, and is each shorter one; or a tag
+-- begins with all of the text.
+CREATE FUNCTION link_hint(workspace bigint, typed text) RETURNS tsquery LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    own    text := E'\x01' || workspace;
+    quoted text := replace(replace(typed, '\', '\\'), '''', '''''');
+    hint   tsquery;
+    either tsquery;
+    word   text;
+    ending text;
+BEGIN
+    FOREACH word IN ARRAY regexp_split_to_array(btrim(quoted), '\s+') LOOP
+        ending := '''' || CASE WHEN length(word) >= 3 THEN ':*' ELSE '' END;
+        either := to_tsquery('pg_catalog.simple', '''' || word || ending) || ('''' || own || E'\x01' || word || ending)::tsquery;
+        hint := coalesce(hint && either, either);
+    END LOOP;
+    RETURN ('''' || own || '''')::tsquery && (hint || ('''' || own || E'\x01' || quoted || ''':*')::tsquery);
+END $$;
+
 -- Returns the query of a list. Its parameters: $1 workspace, $2 question, $3 domain, $4
 -- the present, $5 and $6 bounds of created_at, $7 created_at, $8 clicks and $9 id of
--- the row to go on from, $10 how many rows at most, $11 how many rows to look at. It
+-- the row to go on from, $10 how many rows at most, $11 how many rows to look at, $12 the
+-- only ids; for typed text, $13 its hint and the beginnings of $14 codes and $15 URLs. It
 -- yields (n, id, clicks, found).
 --
 -- Conditions with an index narrow the walk; the others are checked row by row, on $11
@@ -49,7 +73,8 @@ END $$;
 -- found, as a row to go on from. Words and expiry are looked up in their indexes,
 -- without that limit, unless the caller asks for a quick walk.
 CREATE FUNCTION link_list_query(stage text, ascending boolean, words boolean, domain integer, active boolean, expired boolean,
-                                since boolean, until boolean, place boolean, quick boolean, ending boolean) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
+                                since boolean, until boolean, place boolean, quick boolean, ending boolean,
+                                typed boolean DEFAULT false, chosen boolean DEFAULT false) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
     bounded boolean := quick OR NOT words AND expired IS DISTINCT FROM true;
     walk    text := 'l.workspace_id = $1 AND l.deleted_at IS NULL'; -- on an index
@@ -77,6 +102,12 @@ BEGIN
             walk := walk || wanted;
         END IF;
     END IF;
+    IF chosen THEN
+        walk := walk || ' AND l.id = ANY ($12)';
+    ELSIF typed THEN
+        judged := judged || ' AND ((l.title <> '''' OR l.description <> '''' OR l.tags <> ''{}'') AND link_words(l.workspace_id, l.title, l.description, l.tags) @@ $13'
+            || ' OR l.code ^@ $14 OR lower(left(l.original_url, 300) COLLATE "C") ^@ ANY ($15))';
+    END IF;
     IF domain <> 1 THEN
         walk := walk || ' AND l.domain_id = $3 AND l.domain_id <> 1';
     ELSIF domain = 1 THEN
@@ -98,7 +129,7 @@ BEGIN
     END IF;
 
     IF stage = 'clicked' THEN
-        newest := 'c.workspace_id = $1' || CASE WHEN place THEN format(' AND (c.clicks, c.link_id) %s ($8, $9)', beyond) ELSE '' END;
+        newest := 'c.workspace_id = $1' || CASE WHEN chosen THEN ' AND c.link_id = ANY ($12)' ELSE '' END || CASE WHEN place THEN format(' AND (c.clicks, c.link_id) %s ($8, $9)', beyond) ELSE '' END;
         IF NOT bounded THEN
             RETURN format('SELECT row_number() OVER (), s.id, s.clicks, true FROM (SELECT l.id, c.clicks FROM link l JOIN link_click c ON c.link_id = l.id'
                 || ' WHERE %s AND %s AND %s ORDER BY c.clicks %s, c.link_id %4$s LIMIT $10) s', newest, walk, judged, way);
@@ -136,7 +167,7 @@ END $$;
 -- of other tenants. No session logs in as waypost_search.
 CREATE FUNCTION link_list(workspace bigint, stage text, ascending boolean, words text, tags text[], domain integer, active boolean, expired boolean,
                           moment timestamptz, since timestamptz, until timestamptz,
-                          at_created timestamptz, at_clicks bigint, at_id bigint, most integer, budget integer)
+                          at_created timestamptz, at_clicks bigint, at_id bigint, most integer, budget integer, typed text DEFAULT '')
     RETURNS TABLE (n bigint, id bigint, clicks bigint, found boolean)
     LANGUAGE plpgsql STABLE SECURITY DEFINER ROWS 50 SET search_path = pg_catalog, public, pg_temp
     SET enable_hashjoin = off SET enable_mergejoin = off -- nested loops end early
@@ -144,9 +175,15 @@ CREATE FUNCTION link_list(workspace bigint, stage text, ascending boolean, words
     -- creation, and overestimates the cost of a walk over some weeks.
     SET enable_seqscan = off AS $$
 DECLARE
-    question tsquery;
-    wordy    boolean := coalesce(words, '') <> '' OR tags <> '{}';
-    got      bigint := 0;
+    question  tsquery;
+    wordy     boolean := coalesce(words, '') <> '' OR tags <> '{}';
+    hinted    boolean := typed <> '';
+    hint      tsquery;
+    beginning text; -- of a code
+    urls      text[];
+    chosen    bigint[];
+    quick     boolean := false;
+    got       bigint := 0;
 BEGIN
     IF NOT coalesce(workspace = ANY (waypost_workspaces()), false) THEN
         RAISE EXCEPTION 'this transaction may not look at workspace %', workspace USING ERRCODE = 'insufficient_privilege';
@@ -157,17 +194,40 @@ BEGIN
             RETURN;
         END IF;
     END IF;
+    IF hinted THEN
+        hint := link_hint(workspace, typed);
+        urls := ARRAY(SELECT scheme || regexp_replace(lower(typed COLLATE "C"), '^(https?:/*)?(www\.)?', '')
+                      FROM unnest('{https://,https://www.,http://,http://www.}'::text[]) scheme);
+        beginning := substring(typed FROM '^[A-Za-z0-9_-]{3,32}$');
+    END IF;
     -- PostgreSQL does not use its statistics of words for a role that is bound by policies, so it would
     -- look up common words too, and sort millions of rows. If a short walk finds enough, the words are common.
-    IF wordy THEN
-        EXECUTE 'SELECT count(*) FROM (' || link_list_query(stage, ascending, wordy, domain, active, expired, since IS NOT NULL, until IS NOT NULL, at_id IS NOT NULL, true, false) || ') q'
-            INTO got USING workspace, question, domain, moment, since, until, at_created, at_clicks, at_id, most, 2000;
+    IF wordy OR hinted THEN
+        EXECUTE 'SELECT count(*) FROM (' || link_list_query(stage, ascending, wordy, domain, active, expired, since IS NOT NULL, until IS NOT NULL, at_id IS NOT NULL, true, false, hinted) || ') q'
+            INTO got USING workspace, question, domain, moment, since, until, at_created, at_clicks, at_id, most, 2000, chosen, hint, beginning, urls;
+        quick := got >= most;
     END IF;
-    RETURN QUERY EXECUTE link_list_query(stage, ascending, wordy, domain, active, expired, since IS NOT NULL, until IS NOT NULL, at_id IS NOT NULL, got >= most, false)
-        USING workspace, question, domain, moment, since, until, at_created, at_clicks, at_id, most, budget;
+    IF hinted AND NOT quick THEN
+        -- Each part reads one index. If they find too much, the links are walked as for other filters.
+        chosen := ARRAY(
+            (SELECT l.id FROM link l WHERE l.workspace_id = workspace AND l.deleted_at IS NULL AND (l.title <> '' OR l.description <> '' OR l.tags <> '{}')
+                AND link_words(l.workspace_id, l.title, l.description, l.tags) @@ hint LIMIT budget)
+            UNION (SELECT l.id FROM link l WHERE l.domain_id = ANY (ARRAY(SELECT d.id FROM domain d WHERE d.workspace_id IS NULL OR d.workspace_id = workspace))
+                AND l.code >= beginning AND l.code < beginning || chr(1114111) AND l.workspace_id = workspace AND l.deleted_at IS NULL LIMIT budget)
+            UNION (SELECT l.id FROM unnest(urls) u (url) CROSS JOIN LATERAL (
+                SELECT k.id FROM link k WHERE k.workspace_id = workspace AND k.deleted_at IS NULL
+                AND lower(left(k.original_url, 56) COLLATE "C") >= left(u.url, 56) AND lower(left(k.original_url, 56) COLLATE "C") < left(u.url, 56) || chr(1114111)
+                AND lower(left(k.original_url, 300) COLLATE "C") ^@ u.url LIMIT budget) l LIMIT budget));
+        IF cardinality(chosen) >= budget THEN
+            chosen := NULL;
+        END IF;
+        quick := true;
+    END IF;
+    RETURN QUERY EXECUTE link_list_query(stage, ascending, wordy, domain, active, expired, since IS NOT NULL, until IS NOT NULL, at_id IS NOT NULL, quick, false, hinted, chosen IS NOT NULL)
+        USING workspace, question, domain, moment, since, until, at_created, at_clicks, at_id, most, budget, chosen, hint, beginning, urls;
     GET DIAGNOSTICS got = ROW_COUNT;
-    IF got < most AND NOT wordy AND expired IS DISTINCT FROM true THEN
-        RETURN QUERY EXECUTE link_list_query(stage, ascending, wordy, domain, active, expired, since IS NOT NULL, until IS NOT NULL, at_id IS NOT NULL, false, true)
+    IF got < most AND chosen IS NULL AND (hinted OR NOT wordy AND expired IS DISTINCT FROM true) THEN
+        RETURN QUERY EXECUTE link_list_query(stage, ascending, wordy, domain, active, expired, since IS NOT NULL, until IS NOT NULL, at_id IS NOT NULL, quick, true)
             USING workspace, question, domain, moment, since, until, at_created, at_clicks, at_id, most, budget;
     END IF;
 END $$;

@@ -14,6 +14,7 @@ import (
 
 // filterFlags narrow a list, a search or an export.
 type filterFlags struct {
+	typed                       string
 	tags                        []string
 	domain                      string
 	active, expired             string
@@ -21,6 +22,7 @@ type filterFlags struct {
 }
 
 func (f *filterFlags) add(c *cobra.Command) {
+	c.Flags().StringVar(&f.typed, "search", "", "beginnings of words or tags, or of a code, host or URL")
 	c.Flags().StringArrayVar(&f.tags, "tag", nil, "a tag that the links have; several times: all of them")
 	c.Flags().StringVar(&f.domain, "domain", "", "host that the links are of")
 	c.Flags().StringVar(&f.active, "active", "", "true: enabled links, false: disabled ones")
@@ -40,7 +42,7 @@ func completeWith(c *cobra.Command, flag string, words ...string) {
 }
 
 func (f *filterFlags) filter() (client.Filter, error) {
-	out := client.Filter{Tags: f.tags, Domain: f.domain, Active: f.active, Expired: f.expired}
+	out := client.Filter{Typed: f.typed, Tags: f.tags, Domain: f.domain, Active: f.active, Expired: f.expired}
 	for flag, value := range map[string]string{"active": f.active, "expired": f.expired} {
 		if value != "" && value != "true" && value != "false" {
 			return out, &usageError{fmt.Errorf("--%s: %q is neither true nor false", flag, value)}
@@ -92,6 +94,7 @@ func (p linksCommands) listCommand() *cobra.Command {
 		Short: "List links, newest first",
 		Example: `  waypost links list --limit 20
   waypost links list --tag spring --sort -clicks
+  waypost links list --search exam
   waypost links list --limit 1000 --output json`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error { return p.listLinks(c, l, "") },

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"net/http"
+	"strings"
 	"time"
 
 	"waypost/api"
@@ -12,6 +13,7 @@ import (
 // linkFilter narrows lists and exports.
 type linkFilter struct {
 	Words         string    `query:"q" maxLength:"256" doc:"Words of the title and description: all of them, \"a phrase\", this or that, -not that. Matched as whole words, in any case."`
+	Search        string    `query:"search" maxLength:"256" doc:"Text that is being typed: links whose titles, descriptions or tags have words that begin with each of its words, or whose code, host or URL begins with it. Case counts for codes and tags only. Words of one or two characters are matched as a whole, and codes from three characters on."`
 	Tags          []string  `query:"tag" maxItems:"8" minLength:"1" maxLength:"64" doc:"A tag of the links. Given several times: all of them."`
 	Domain        string    `query:"domain" maxLength:"253" doc:"Host of the links' domain."`
 	Active        string    `query:"active" enum:"true,false" doc:"Active or inactive links."`
@@ -22,7 +24,7 @@ type linkFilter struct {
 
 func (f *linkFilter) filter() controlplane.LinkFilter {
 	return controlplane.LinkFilter{
-		Words: f.Words, Tags: f.Tags, Domain: f.Domain, Active: truth(f.Active), Expired: truth(f.Expired),
+		Words: f.Words, Typed: strings.TrimSpace(f.Search), Tags: f.Tags, Domain: f.Domain, Active: truth(f.Active), Expired: truth(f.Expired),
 		CreatedAfter: f.CreatedAfter, CreatedBefore: f.CreatedBefore,
 	}
 }

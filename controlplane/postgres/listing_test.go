@@ -206,6 +206,34 @@ func TestASearchIsReadAsPeopleWriteIt(t *testing.T) {
 	}
 }
 
+func TestLinkStore_FindsWhatIsBeingTyped(t *testing.T) {
+	db, hand := open(t)
+	exec(t, hand, `INSERT INTO workspace (id, name, slug) VALUES (7, 'Other', 'other')`)
+	l := link("Spring-sale")
+	l.Title, l.Description, l.Tags = "Große Frühjahrs-Auktion", "don't look at 50% of it", []string{"news letter", `o'c\k`}
+	l.OriginalURL = "https://WWW.Shop.Example:8443/A/path?q=" + strings.Repeat("long", 20) + "end"
+	foreign := link("Spring-other")
+	foreign.Workspace, foreign.Title, foreign.OriginalURL, foreign.Tags = 7, l.Title, l.OriginalURL, l.Tags
+	insert(t, db, l, foreign, link("other"))
+	long := "shop.example:8443/a/path?q=" + strings.Repeat("long", 20)
+	for typed, found := range map[string]bool{
+		"frü": true, "FRÜHJ": true, "auk gro": true, "auk her": false, "fr": false, "at": true, "50%": true, "don't loo": true, "...": false,
+		"new": true, "news let": true, "let": false, "New": false, "o'c\\": true, "'": false, `\`: false,
+		"\x01": false, "\x011": false, ":*": false, "a:* | b": false,
+		"Spr": true, "Spring-sal": true, "spring": false, "Sp": false, "Spring%": false, "ring": false,
+		"sh": true, "shop.ex": true, "www.shop": true, "https://www.shop": true, "http://shop.example:8443/a/P": true, "example:8443": false,
+		long + "E": true, long + "x": false, strings.Repeat("a ", 128): false,
+	} {
+		for _, o := range []controlplane.Order{controlplane.NewestFirst, controlplane.MostClicked} {
+			codes := all(t, db, 1, controlplane.LinkFilter{Typed: typed}, o, 10)
+			require.Equal(t, found, slices.Contains(codes, "Spring-sale"), "%q %v", typed, codes)
+			require.NotContains(t, codes, waypost.Code("Spring-other"), typed)
+		}
+	}
+	no := false
+	require.Empty(t, all(t, db, 1, controlplane.LinkFilter{Typed: "spr", Active: &no}, controlplane.NewestFirst, 10))
+}
+
 func TestTheSearchRefusesAWorkspaceThatIsNotTheTransactions(t *testing.T) {
 	db, hand := open(t)
 	l := link("mine")
@@ -227,10 +255,41 @@ func TestTheSearchRefusesAWorkspaceThatIsNotTheTransactions(t *testing.T) {
 	require.ErrorContains(t, hand.QueryRow(t.Context(), fmt.Sprintf(search, 1)).Scan(&n), "may not look at workspace 1")
 }
 
+// requireTypedPages pages through links that were found by typed text among 45,000.
+func requireTypedPages(t *testing.T, db *postgres.DB, hand *pgx.Conn) {
+	t.Helper()
+	yes, no := true, false
+	for name, c := range map[string]struct {
+		f    controlplane.LinkFilter
+		want string // condition on i, the number of a link
+	}{
+		"few":                {controlplane.LinkFilter{Typed: "seld"}, "i % 1000 = 0"},
+		"one":                {controlplane.LinkFilter{Typed: "example.com/4400"}, "i = 4400 OR i BETWEEN 44000 AND 44009"},
+		"many, thinned out":  {controlplane.LinkFilter{Typed: "comm", Active: &no}, "i % 200 = 0"},
+		"all, thinned out":   {controlplane.LinkFilter{Typed: "exa", Active: &no}, "i % 200 = 0"},
+		"old ones":           {controlplane.LinkFilter{Typed: "many-1"}, "i::text LIKE '1%'"},
+		"with words":         {controlplane.LinkFilter{Typed: "example.com/1", Words: "seldom"}, "i % 1000 = 0 AND i::text LIKE '1%'"},
+		"with a tag":         {controlplane.LinkFilter{Typed: "exa", Tags: []string{"rare"}}, "i % 500 = 0"},
+		"expired, in domain": {controlplane.LinkFilter{Typed: "exa", Expired: &yes, Domain: "own.example"}, "i % 300 = 0"},
+	} {
+		for _, o := range []controlplane.Order{
+			controlplane.NewestFirst, controlplane.OldestFirst, controlplane.MostClicked, controlplane.LeastClicked,
+		} {
+			var want int
+			require.NoError(t, hand.QueryRow(t.Context(), `SELECT count(*) FROM generate_series(1, 45000) i WHERE `+c.want).Scan(&want))
+			codes := all(t, db, 1, c.f, o, 900)
+			require.Len(t, codes, want, "%s %s", name, o)
+			slices.Sort(codes)
+			require.Len(t, slices.Compact(codes), want, "%s %s: a link came twice", name, o)
+		}
+	}
+}
+
 func TestAFilterThatFitsAlmostNothingIsAnsweredInParts(t *testing.T) {
 	db, hand := open(t)
 	exec(t, hand, `INSERT INTO domain (id, workspace_id, host) VALUES (2, 1, 'own.example')`)
 	many(t, hand, 45_000)
+	requireTypedPages(t, db, hand)
 	exec(t, hand, `UPDATE link SET active = id = 2501`)
 	yes := true
 	var pages, links int
