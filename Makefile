@@ -61,6 +61,10 @@ lint: $(TOOLS)/.built ## Run all linters (2 minutes)
 lint-openapi: ## Check the OpenAPI document with Redocly's recommended rules (needs npm)
 	@tools/redocly/lint.sh
 
+.PHONY: check-clients
+check-clients: ## Make clients in Go and TypeScript from the OpenAPI document, and compile them (1 minute; needs npm)
+	@tools/clients/check.sh
+
 .PHONY: format
 format: $(TOOLS)/.built ## Format all Go files
 	$(TOOLS)/gofumpt -w .

@@ -167,11 +167,11 @@ type Enrolled struct {
 
 // EdgeCredentialList holds the credentials of edges.
 type EdgeCredentialList struct {
-	Credentials []EdgeCredential `json:"credentials" doc:"The newest of each edge, by name."`
+	Credentials []NodeCredential `json:"credentials" doc:"The newest of each edge, by name."`
 }
 
-// EdgeCredential describes the newest credential of an edge.
-type EdgeCredential struct {
+// NodeCredential describes the newest credential of an edge.
+type NodeCredential struct {
 	Node       string     `json:"node"`
 	Region     string     `json:"region"`
 	Role       string     `json:"role" enum:"edge,relay"`

@@ -61,7 +61,7 @@ func (e Edges) Enrol(ctx context.Context, n NewEnrolment) (made Enrolment, err e
 }
 
 // Credentials lists the credentials of edges, by name.
-func (e Edges) Credentials(ctx context.Context) ([]EdgeCredential, error) {
+func (e Edges) Credentials(ctx context.Context) ([]NodeCredential, error) {
 	var answer api.EdgeCredentialList
 	err := e.c.do(ctx, http.MethodGet, api.PathEdgeCredentials, nil, &answer)
 	return answer.Credentials, err

@@ -65,5 +65,5 @@ type (
 	Difference     = api.Difference
 	NewEnrolment   = api.NewEnrolment
 	Enrolment      = api.Enrolment
-	EdgeCredential = api.EdgeCredential
+	NodeCredential = api.NodeCredential
 )

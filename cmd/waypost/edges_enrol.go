@@ -107,13 +107,13 @@ func (p edgesCommands) credentialsCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return p.print(credentialTable(all, time.Now(), p.width()), map[string][]client.EdgeCredential{"credentials": all})
+				return p.print(credentialTable(all, time.Now(), p.width()), map[string][]client.NodeCredential{"credentials": all})
 			})
 		},
 	}
 }
 
-func credentialTable(all []client.EdgeCredential, now time.Time, width int) string {
+func credentialTable(all []client.NodeCredential, now time.Time, width int) string {
 	if len(all) == 0 {
 		return "no edge has a credential of its own: make a token with `waypost edges enrol`"
 	}

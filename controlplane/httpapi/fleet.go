@@ -208,10 +208,10 @@ func (a *fleetAPI) credentials(ctx context.Context, _ *struct{}) (*credentialsOu
 	if err != nil {
 		return nil, err
 	}
-	shown := make([]api.EdgeCredential, len(all))
+	shown := make([]api.NodeCredential, len(all))
 	for i := range all {
 		c := &all[i]
-		shown[i] = api.EdgeCredential{
+		shown[i] = api.NodeCredential{
 			Node: c.Node, Region: string(c.Region), Role: string(c.Role), State: "good", Former: append([]string{}, c.Former...),
 			CreatedAt: c.CreatedAt.UTC(), LastSeenAt: moment(c.LastSeenAt), RevokedAt: moment(c.RevokedAt),
 		}

@@ -42,6 +42,7 @@ type schema struct {
 	kind     valueKind
 	nullable bool
 	field    bool           // the Go type is an api.Field
+	choices  []any          // as in Enum, without null
 	target   *schema        // of Ref
 	members  map[string]int // of an object: places in list
 	list     []member
@@ -169,6 +170,7 @@ func (s *schema) limit(tag reflect.StructTag) {
 		for choice := range strings.SplitSeq(choices, ",") {
 			s.Enum = append(s.Enum, s.literal(choice))
 		}
+		s.choices = s.Enum
 	}
 	if text, ok := tag.Lookup("default"); ok {
 		s.Default = s.literal(text)
@@ -225,11 +227,11 @@ func (s *schema) setNullable(shown bool) {
 		}
 		return
 	}
-	if name, ok := s.Type.(string); ok {
+	if len(s.Enum) > 0 { // generators of clients take null for none of the values of an enum
+		s.AnyOf = []*schema{{Type: s.Type, Format: s.Format, Enum: s.Enum}, {Type: "null"}}
+		s.Type, s.Format, s.Enum = nil, "", nil
+	} else if name, ok := s.Type.(string); ok {
 		s.Type = []string{name, "null"}
-	}
-	if len(s.Enum) > 0 {
-		s.Enum = append(s.Enum, nil)
 	}
 }
 
@@ -267,7 +269,7 @@ func (s *schema) fault(v reflect.Value) string {
 		} else {
 			n = float64(v.Uint())
 		}
-		if len(s.Enum) > 0 && v.CanInt() {
+		if len(s.choices) > 0 && v.CanInt() {
 			return s.faultOfChoice(v.Int())
 		}
 		return s.faultOfNumber(n)
@@ -290,7 +292,7 @@ func (s *schema) faultOfText(text string) string {
 	if s.pattern != nil && !s.pattern.MatchString(text) {
 		return "expected a match of " + s.Pattern
 	}
-	if len(s.Enum) > 0 {
+	if len(s.choices) > 0 {
 		return s.faultOfChoice(text)
 	}
 	return ""
@@ -308,11 +310,11 @@ func (s *schema) faultOfNumber(n float64) string {
 
 func (s *schema) faultOfChoice(value any) string {
 	var choices []string
-	for _, choice := range s.Enum {
+	for _, choice := range s.choices {
 		if choice == value {
 			return ""
 		}
-		if choice != nil && choice != "" {
+		if choice != "" {
 			choices = append(choices, fmt.Sprint(choice))
 		}
 	}
