@@ -171,6 +171,7 @@ type Filter struct {
 	Expired       string // likewise
 	CreatedAfter  time.Time
 	CreatedBefore time.Time
+	ExpiresBefore time.Time
 }
 
 func (f *Filter) values() url.Values {
@@ -180,7 +181,9 @@ func (f *Filter) values() url.Values {
 			v.Set(name, value)
 		}
 	}
-	for name, t := range map[string]time.Time{"created_after": f.CreatedAfter, "created_before": f.CreatedBefore} {
+	for name, t := range map[string]time.Time{
+		"created_after": f.CreatedAfter, "created_before": f.CreatedBefore, "expires_before": f.ExpiresBefore,
+	} {
 		if !t.IsZero() {
 			v.Set(name, t.Format(time.RFC3339Nano))
 		}

@@ -39,6 +39,7 @@ type LinkFilter struct {
 	Expired       *bool     // by the time of the control plane
 	CreatedAfter  time.Time // or at that moment
 	CreatedBefore time.Time
+	ExpiresBefore time.Time // links with an expiry before that moment
 }
 
 // ListRequest asks for a page of links.
@@ -175,7 +176,7 @@ func (r *ListRequest) check() error {
 	if len(r.Domain) > 253 || !isText(r.Domain) {
 		return waypost.Errorf(waypost.EInvalid, "domain must be a host name")
 	}
-	for _, t := range []time.Time{r.CreatedAfter, r.CreatedBefore} {
+	for _, t := range []time.Time{r.CreatedAfter, r.CreatedBefore, r.ExpiresBefore} {
 		if year := t.UTC().Year(); year < 1 || year > 9999 {
 			return waypost.Errorf(waypost.EInvalid, "a time must be between the years 1 and 9999")
 		}
@@ -251,7 +252,7 @@ func (r *ListRequest) digest() []byte {
 		}
 		return fmt.Sprint(*b)
 	}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %q %s %s %d %d", r.Order, r.Words, r.Typed, slices.Compact(tags), r.Domain,
-		truth(r.Active), truth(r.Expired), r.CreatedAfter.UnixMicro(), r.CreatedBefore.UnixMicro()))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %q %s %s %d %d %d", r.Order, r.Words, r.Typed, slices.Compact(tags), r.Domain,
+		truth(r.Active), truth(r.Expired), r.CreatedAfter.UnixMicro(), r.CreatedBefore.UnixMicro(), r.ExpiresBefore.UnixMicro()))
 	return sum[:8]
 }

@@ -65,8 +65,8 @@ END $$;
 -- Returns the query of a list. Its parameters: $1 workspace, $2 question, $3 domain, $4
 -- the present, $5 and $6 bounds of created_at, $7 created_at, $8 clicks and $9 id of
 -- the row to go on from, $10 how many rows at most, $11 how many rows to look at, $12 the
--- only ids; for typed text, $13 its hint and the beginnings of $14 codes and $15 URLs. It
--- yields (n, id, clicks, found).
+-- only ids; for typed text, $13 its hint and the beginnings of $14 codes and $15 URLs;
+-- $16 a bound of expires_at. It yields (n, id, clicks, found).
 --
 -- Conditions with an index narrow the walk; the others are checked row by row, on $11
 -- rows at most. If that limit ends the walk, its last row follows the others, as not
@@ -74,9 +74,9 @@ END $$;
 -- without that limit, unless the caller asks for a quick walk.
 CREATE FUNCTION link_list_query(stage text, ascending boolean, words boolean, domain integer, active boolean, expired boolean,
                                 since boolean, until boolean, place boolean, quick boolean, ending boolean,
-                                typed boolean DEFAULT false, chosen boolean DEFAULT false) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
+                                typed boolean DEFAULT false, chosen boolean DEFAULT false, expiring boolean DEFAULT false) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
-    bounded boolean := quick OR NOT words AND expired IS DISTINCT FROM true;
+    bounded boolean := quick OR NOT words AND NOT expiring AND expired IS DISTINCT FROM true;
     walk    text := 'l.workspace_id = $1 AND l.deleted_at IS NULL'; -- on an index
     judged  text := 'true';                                        -- row by row
     way     text := CASE WHEN ascending THEN 'ASC' ELSE 'DESC' END;
@@ -101,6 +101,11 @@ BEGIN
         ELSE
             walk := walk || wanted;
         END IF;
+    END IF;
+    IF expiring AND quick THEN
+        judged := judged || ' AND l.expires_at < $16';
+    ELSIF expiring THEN
+        walk := walk || ' AND l.expires_at < $16';
     END IF;
     IF chosen THEN
         walk := walk || ' AND l.id = ANY ($12)';
@@ -167,7 +172,7 @@ END $$;
 -- of other tenants. No session logs in as waypost_search.
 CREATE FUNCTION link_list(workspace bigint, stage text, ascending boolean, words text, tags text[], domain integer, active boolean, expired boolean,
                           moment timestamptz, since timestamptz, until timestamptz,
-                          at_created timestamptz, at_clicks bigint, at_id bigint, most integer, budget integer, typed text DEFAULT '')
+                          at_created timestamptz, at_clicks bigint, at_id bigint, most integer, budget integer, typed text DEFAULT '', expiring timestamptz DEFAULT NULL)
     RETURNS TABLE (n bigint, id bigint, clicks bigint, found boolean)
     LANGUAGE plpgsql STABLE SECURITY DEFINER ROWS 50 SET search_path = pg_catalog, public, pg_temp
     SET enable_hashjoin = off SET enable_mergejoin = off -- nested loops end early
@@ -202,9 +207,9 @@ BEGIN
     END IF;
     -- PostgreSQL does not use its statistics of words for a role that is bound by policies, so it would
     -- look up common words too, and sort millions of rows. If a short walk finds enough, the words are common.
-    IF wordy OR hinted THEN
-        EXECUTE 'SELECT count(*) FROM (' || link_list_query(stage, ascending, wordy, domain, active, expired, since IS NOT NULL, until IS NOT NULL, at_id IS NOT NULL, true, false, hinted) || ') q'
-            INTO got USING workspace, question, domain, moment, since, until, at_created, at_clicks, at_id, most, 2000, chosen, hint, beginning, urls;
+    IF wordy OR hinted OR expiring IS NOT NULL THEN
+        EXECUTE 'SELECT count(*) FROM (' || link_list_query(stage, ascending, wordy, domain, active, expired, since IS NOT NULL, until IS NOT NULL, at_id IS NOT NULL, true, false, hinted, false, expiring IS NOT NULL) || ') q'
+            INTO got USING workspace, question, domain, moment, since, until, at_created, at_clicks, at_id, most, 2000, chosen, hint, beginning, urls, expiring;
         quick := got >= most;
     END IF;
     IF hinted AND NOT quick THEN
@@ -223,10 +228,10 @@ BEGIN
         END IF;
         quick := true;
     END IF;
-    RETURN QUERY EXECUTE link_list_query(stage, ascending, wordy, domain, active, expired, since IS NOT NULL, until IS NOT NULL, at_id IS NOT NULL, quick, false, hinted, chosen IS NOT NULL)
-        USING workspace, question, domain, moment, since, until, at_created, at_clicks, at_id, most, budget, chosen, hint, beginning, urls;
+    RETURN QUERY EXECUTE link_list_query(stage, ascending, wordy, domain, active, expired, since IS NOT NULL, until IS NOT NULL, at_id IS NOT NULL, quick, false, hinted, chosen IS NOT NULL, expiring IS NOT NULL)
+        USING workspace, question, domain, moment, since, until, at_created, at_clicks, at_id, most, budget, chosen, hint, beginning, urls, expiring;
     GET DIAGNOSTICS got = ROW_COUNT;
-    IF got < most AND chosen IS NULL AND (hinted OR NOT wordy AND expired IS DISTINCT FROM true) THEN
+    IF got < most AND chosen IS NULL AND (hinted OR NOT wordy AND expiring IS NULL AND expired IS DISTINCT FROM true) THEN
         RETURN QUERY EXECUTE link_list_query(stage, ascending, wordy, domain, active, expired, since IS NOT NULL, until IS NOT NULL, at_id IS NOT NULL, quick, true)
             USING workspace, question, domain, moment, since, until, at_created, at_clicks, at_id, most, budget;
     END IF;

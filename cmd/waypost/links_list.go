@@ -19,6 +19,7 @@ type filterFlags struct {
 	domain                      string
 	active, expired             string
 	createdAfter, createdBefore string
+	expiresBefore               string
 }
 
 func (f *filterFlags) add(c *cobra.Command) {
@@ -29,6 +30,7 @@ func (f *filterFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.expired, "expired", "", "true: links that have expired, false: all others")
 	c.Flags().StringVar(&f.createdAfter, "created-after", "", "links created at that time or later, such as 2030-12-31T00:00:00Z or 2030-12-31")
 	c.Flags().StringVar(&f.createdBefore, "created-before", "", "links created before that time")
+	c.Flags().StringVar(&f.expiresBefore, "expires-before", "", "links that expire before that time")
 	completeWith(c, "active", "true", "false")
 	completeWith(c, "expired", "true", "false")
 }
@@ -51,7 +53,10 @@ func (f *filterFlags) filter() (client.Filter, error) {
 	for flag, t := range map[string]struct {
 		text string
 		to   *time.Time
-	}{"created-after": {f.createdAfter, &out.CreatedAfter}, "created-before": {f.createdBefore, &out.CreatedBefore}} {
+	}{
+		"created-after": {f.createdAfter, &out.CreatedAfter}, "created-before": {f.createdBefore, &out.CreatedBefore},
+		"expires-before": {f.expiresBefore, &out.ExpiresBefore},
+	} {
 		if t.text == "" {
 			continue
 		}

@@ -20,12 +20,13 @@ type linkFilter struct {
 	Expired       string    `query:"expired" enum:"true,false" doc:"Links that have expired, or have not."`
 	CreatedAfter  time.Time `query:"created_after" doc:"Links created at this time or later (RFC 3339)."`
 	CreatedBefore time.Time `query:"created_before" doc:"Links created before this time."`
+	ExpiresBefore time.Time `query:"expires_before" doc:"Links that expire before this time. With expired=false: those that expire from now until then."`
 }
 
 func (f *linkFilter) filter() controlplane.LinkFilter {
 	return controlplane.LinkFilter{
 		Words: f.Words, Typed: strings.TrimSpace(f.Search), Tags: f.Tags, Domain: f.Domain, Active: truth(f.Active), Expired: truth(f.Expired),
-		CreatedAfter: f.CreatedAfter, CreatedBefore: f.CreatedBefore,
+		CreatedAfter: f.CreatedAfter, CreatedBefore: f.CreatedBefore, ExpiresBefore: f.ExpiresBefore,
 	}
 }
 

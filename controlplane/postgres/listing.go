@@ -19,7 +19,7 @@ const listBudget = 20_000
 // always those that the list goes by.
 var selectPage = `SELECT x.*, p.clicks, p.found FROM (` + selectLink + ` WHERE ` + ofWorkspace("l.workspace_id", "$1") + `) x
 JOIN link_list($1, $2, $3, $4, $5, CASE WHEN $6::text IS NOT NULL THEN coalesce((SELECT id FROM domain WHERE host = $6), -1) END,
-               $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17) p ON p.id = x.id
+               $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18) p ON p.id = x.id
 ORDER BY p.n`
 
 var stageNames = map[controlplane.ListStage]string{
@@ -49,7 +49,7 @@ func (db *LinkStore) ListLinks(ctx context.Context, ws waypost.WorkspaceID, f co
 	var last controlplane.ListPlace // of the last link that fits
 	err := db.pool.queryIn(ctx, tenantOf(ws), selectPage, []any{
 		ws, stageNames[from.Stage], ascending, f.Words, tags, domain, f.Active, f.Expired,
-		now, orNull(f.CreatedAfter), orNull(f.CreatedBefore), created, clicks, id, limit + 1, listBudget, f.Typed,
+		now, orNull(f.CreatedAfter), orNull(f.CreatedBefore), created, clicks, id, limit + 1, listBudget, f.Typed, orNull(f.ExpiresBefore),
 	}, func(rows pgx.Rows) error {
 		for rows.Next() {
 			var by int64

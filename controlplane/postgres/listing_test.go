@@ -62,7 +62,8 @@ func (l *listed) fits(f controlplane.LinkFilter, word string) bool {
 	expired := !l.ExpiresAt.IsZero() && !l.ExpiresAt.After(present)
 	return (word == "" || slices.Contains(strings.Fields(l.Title+" "+l.Description), word)) && (f.Domain == "" || f.Domain == host) &&
 		(f.Active == nil || *f.Active == l.Active) && (f.Expired == nil || *f.Expired == expired) &&
-		(f.CreatedAfter.IsZero() || !l.CreatedAt.Before(f.CreatedAfter)) && (f.CreatedBefore.IsZero() || l.CreatedAt.Before(f.CreatedBefore))
+		(f.CreatedAfter.IsZero() || !l.CreatedAt.Before(f.CreatedAfter)) && (f.CreatedBefore.IsZero() || l.CreatedAt.Before(f.CreatedBefore)) &&
+		(f.ExpiresBefore.IsZero() || !l.ExpiresAt.IsZero() && l.ExpiresAt.Before(f.ExpiresBefore))
 }
 
 func TestEveryCombinationOfFiltersAndOrdersGivesWhatItShould(t *testing.T) {
@@ -149,6 +150,9 @@ func TestEveryCombinationOfFiltersAndOrdersGivesWhatItShould(t *testing.T) {
 		}
 		if pick(3) {
 			f.CreatedBefore = present.Add(-time.Duration(random.IntN(40)) * time.Hour)
+		}
+		if pick(4) {
+			f.ExpiresBefore = present.Add(time.Duration(random.IntN(3)) * time.Hour)
 		}
 		ws := waypost.WorkspaceID([]int64{1, 7}[round%2])
 		o := []controlplane.Order{
@@ -270,6 +274,8 @@ func requireTypedPages(t *testing.T, db *postgres.DB, hand *pgx.Conn) {
 		"old ones":           {controlplane.LinkFilter{Typed: "many-1"}, "i::text LIKE '1%'"},
 		"with words":         {controlplane.LinkFilter{Typed: "example.com/1", Words: "seldom"}, "i % 1000 = 0 AND i::text LIKE '1%'"},
 		"with a tag":         {controlplane.LinkFilter{Typed: "exa", Tags: []string{"rare"}}, "i % 500 = 0"},
+		"expire":             {controlplane.LinkFilter{ExpiresBefore: present}, "i % 300 = 0"},
+		"expire, are typed":  {controlplane.LinkFilter{Typed: "exa", ExpiresBefore: present}, "i % 300 = 0"},
 		"expired, in domain": {controlplane.LinkFilter{Typed: "exa", Expired: &yes, Domain: "own.example"}, "i % 300 = 0"},
 	} {
 		for _, o := range []controlplane.Order{
