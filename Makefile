@@ -65,6 +65,14 @@ lint-openapi: ## Check the OpenAPI document with Redocly's recommended rules (ne
 check-clients: ## Make clients in Go and TypeScript from the OpenAPI document, and compile them (1 minute; needs npm)
 	@tools/clients/check.sh
 
+.PHONY: console
+console: ## Build the console's files in web/dist from web/src (half a minute; needs npm)
+	@tools/console/build.sh
+
+.PHONY: check-console
+check-console: ## Check that web/dist is what web/src builds, its types and its size (half a minute; needs npm)
+	@tools/console/build.sh --check
+
 .PHONY: format
 format: $(TOOLS)/.built ## Format all Go files
 	$(TOOLS)/gofumpt -w .

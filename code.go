@@ -16,7 +16,7 @@ const (
 // reservedCodes are paths that the servers answer themselves, and paths that browsers and
 // operators do not expect to be links.
 var reservedCodes = map[string]bool{
-	"admin": true, "api": true, "assets": true, "bulk": true, "dashboard": true, "debug": true, "export": true,
+	"admin": true, "api": true, "assets": true, "bulk": true, "console": true, "dashboard": true, "debug": true, "export": true,
 	"docs": true, "favicon": true, "health": true, "healthz": true, "internal": true,
 	"livez": true, "login": true, "logout": true, "metrics": true, "openapi": true,
 	"readyz": true, "replication": true, "robots": true, "shorten": true,

@@ -103,3 +103,6 @@ require (
 	golang.org/x/xerrors v0.0.0-20200804184101-5ec99f83aff1 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
 )
+
+// Packages of npm may hold Go files.
+ignore ./web/node_modules

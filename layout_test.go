@@ -67,7 +67,7 @@ var layers = []layer{
 	{path: "controlplane/node", mayUse: []string{
 		"api", "api/clickbatch", "controlplane", "controlplane/httpapi", "controlplane/limit",
 		"controlplane/postgres", "edge/replica", "edge/gossip", "edge/certs", "edge/proxy",
-		"replication", "keyrange", "internal", "",
+		"replication", "keyrange", "web", "internal", "",
 	}},
 	{path: "edge/server", mayUse: []string{"edge/fastpath", "edge/proxy", "internal", ""}},
 	{path: "edge/fastpath", stdOnly: true},
@@ -90,6 +90,7 @@ var layers = []layer{
 	{path: "replication", mayUse: []string{"keyrange", "internal", ""}},
 	{path: "keyrange", mayUse: []string{""}, stdOnly: true},
 	{path: "migrations"},
+	{path: "web", stdOnly: true},
 	{path: "internal/config", mayUse: []string{"replication", "internal", ""}},
 	{path: "internal/dev", mayUse: []string{
 		"api", "client", "controlplane", "internal/config", "internal", "",
@@ -206,6 +207,9 @@ func TestLayout_FindsForbiddenImports(t *testing.T) {
 	}
 }
 
+// foreign names the directories that hold no package of the product.
+var foreign = map[string]bool{"testdata": true, "tools": true, "bin": true, "node_modules": true}
+
 // sources returns the Go files of the module without tests, which may import anything.
 func sources(root string) ([]string, error) {
 	var files []string
@@ -214,7 +218,7 @@ func sources(root string) ([]string, error) {
 			return err
 		}
 		base := d.Name()
-		if d.IsDir() && name != root && (strings.HasPrefix(base, ".") || base == "testdata" || base == "tools" || base == "bin") {
+		if d.IsDir() && name != root && (strings.HasPrefix(base, ".") || foreign[base]) {
 			return filepath.SkipDir
 		}
 		if !d.IsDir() && strings.HasSuffix(base, ".go") && !strings.HasSuffix(base, "_test.go") {

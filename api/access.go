@@ -54,6 +54,7 @@ type Me struct {
 	Key        *MeKey        `json:"key,omitzero"`
 	Workspace  *MeWorkspace  `json:"workspace,omitzero" doc:"Workspace in which the request acts; left out until one of several is chosen."`
 	Scopes     []string      `json:"scopes" doc:"Permissions in that workspace."`
+	Operator   bool          `json:"operator" doc:"Whether the sender may operate the whole installation: an administrator of the default workspace, or its key with the scope admin."`
 	Workspaces []Affiliation `json:"workspaces" doc:"All workspaces of the user."`
 }
 

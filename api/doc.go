@@ -16,6 +16,7 @@ const (
 	PathLinks      = "/api/v1/urls"
 	PathTags       = "/api/v1/tags"
 	PathStats      = "/api/v1/stats"
+	PathLive       = "/api/v1/live"
 	PathDomains    = "/api/v1/domains"
 	PathAllDomains = "/api/admin/domains" // of all workspaces
 	PathKeys       = "/api/v1/kgs"

@@ -60,6 +60,10 @@ type StatsStore interface {
 	// WorkspaceTotals returns the clicks of a workspace in all time.
 	WorkspaceTotals(ctx context.Context, ws waypost.WorkspaceID) (clicks, bots int64, err error)
 
+	// NewestLink returns the id of the link of a workspace that was created last; 0 without
+	// one.
+	NewestLink(ctx context.Context, ws waypost.WorkspaceID) (int64, error)
+
 	// ForgetClicks deletes the clicks of a link, which may be deleted itself, from every
 	// table; it is durable and in the audit log when it returns. ENotFound when the
 	// workspace has no such link. Clicks that arrive later count again, from zero.
@@ -179,6 +183,21 @@ func (s *Clicks) WorkspaceStats(ctx context.Context, actor Actor, q StatsQuery) 
 		stats.TotalClicks, stats.TotalBots, err = s.stats.WorkspaceTotals(ctx, actor.Workspace)
 	}
 	return WorkspaceStats{Stats: stats, Top: top}, err
+}
+
+// News changes with the links and clicks of a workspace, and is cheap to look up.
+type News struct {
+	Clicks     int64 // in all time
+	NewestLink int64 // id of the link that was created last; 0 without one
+}
+
+// News returns what a client compares to learn that the actor's workspace has new links
+// or clicks.
+func (s *Clicks) News(ctx context.Context, actor Actor) (n News, err error) {
+	if n.Clicks, _, err = s.stats.WorkspaceTotals(ctx, actor.Workspace); err == nil {
+		n.NewestLink, err = s.stats.NewestLink(ctx, actor.Workspace)
+	}
+	return n, err
 }
 
 // summarize sorts counts into the steps of a span, and adds how complete they are.

@@ -38,6 +38,8 @@ func (c *counts) WorkspaceTotals(context.Context, waypost.WorkspaceID) (clicks, 
 	return 99, 9, c.err
 }
 
+func (c *counts) NewestLink(context.Context, waypost.WorkspaceID) (int64, error) { return 7, c.err }
+
 func (c *counts) GiveUpEdge(_ context.Context, _ controlplane.Actor, node string, _ time.Duration) error {
 	c.gone = append(c.gone, node)
 	return c.err

@@ -3,7 +3,7 @@
 # from Debian's or Ubuntu's packages, otherwise by telling what to install. promtool,
 # a single file, comes from Debian's package into bin/tools, for root or not.
 #
-#   deploy/install-missing.sh postgres|cc|curl|promtool|wrk|nginx|redis ...
+#   deploy/install-missing.sh postgres|cc|curl|promtool|wrk|nginx|redis|npm|chromium ...
 set -euo pipefail
 
 tools=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)/bin/tools
@@ -139,6 +139,26 @@ for what in "$@"; do
         exit 1
       fi
       ;;
+    npm)
+      command -v npm >/dev/null && continue
+      if can_install; then
+        { apt update && apt install nodejs npm; } >&2
+      fi
+      if ! command -v npm >/dev/null; then
+        echo "No npm found, which the console is built and tested with. Install it (Debian, Ubuntu: sudo apt-get install npm) and try again." >&2
+        exit 1
+      fi
+      ;;
+    chromium)
+      command -v chromium >/dev/null && continue
+      if can_install; then
+        { apt update && apt install chromium; } >&2
+      fi
+      if ! command -v chromium >/dev/null; then
+        echo "No Chromium found, which the console is tested in. Install it (Debian: sudo apt-get install chromium) and try again." >&2
+        exit 1
+      fi
+      ;;
     nginx | redis)
       server=nginx
       [[ $what == redis ]] && server=redis-server
@@ -152,7 +172,7 @@ for what in "$@"; do
       fi
       ;;
     *)
-      echo "usage: $0 postgres|cc|curl|promtool|wrk|nginx|redis ..." >&2
+      echo "usage: $0 postgres|cc|curl|promtool|wrk|nginx|redis|npm|chromium ..." >&2
       exit 2
       ;;
   esac

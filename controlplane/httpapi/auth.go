@@ -75,8 +75,10 @@ func (a *authenticator) admit(ctx context.Context, w http.ResponseWriter, r *htt
 		return s, err
 	}
 	s.credential = credentialOf(r)
-	if err := a.limit(w.Header(), s.credential); err != nil {
-		return s, err
+	if !op.uncounted {
+		if err := a.limit(w.Header(), s.credential); err != nil {
+			return s, err
+		}
 	}
 	switch {
 	case len(op.scopes) == 0 || slices.ContainsFunc(op.scopes, s.actor.Can):

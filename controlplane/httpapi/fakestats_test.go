@@ -21,6 +21,8 @@ type statistics struct {
 	clicks  map[int64]controlplane.QuarterClicks // by the beginning of a step
 	salts   map[string]bool                      // days that have one
 	mu      sync.Mutex
+	news    controlplane.News
+	newsErr error
 	queries []controlplane.StatsQuery
 	hosts   []string
 }
@@ -64,6 +66,12 @@ func (f *statistics) LinkStats(ctx context.Context, actor controlplane.Actor, ho
 	f.hosts = append(f.hosts, host)
 	stats, err := f.answer(q)
 	return controlplane.LinkStats{Link: l, Stats: stats}, err
+}
+
+func (f *statistics) News(context.Context, controlplane.Actor) (controlplane.News, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.news, f.newsErr
 }
 
 func (f *statistics) WorkspaceStats(_ context.Context, _ controlplane.Actor,

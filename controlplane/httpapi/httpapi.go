@@ -52,6 +52,13 @@ type Config struct {
 	// Limits bound requests and failed attempts to authenticate; default: no limit.
 	Limits Limits
 
+	// Console serves the console under [ConsolePath]; nil: there is none.
+	Console http.Handler
+
+	// Stopping is closed when the control plane is about to stop: live streams end then.
+	// Nil: they end with their connections.
+	Stopping <-chan struct{}
+
 	// RequestTimeout bounds the time from a request's headers to its answer;
 	// default 5 s.
 	RequestTimeout time.Duration
@@ -60,6 +67,9 @@ type Config struct {
 	Metrics prometheus.Registerer // default: metrics are not registered
 	Now     func() time.Time      // default time.Now; a time to live counts from it
 }
+
+// ConsolePath is the path of the console; all paths below it are the console's, too.
+const ConsolePath = "/console"
 
 // New builds the API. It panics when the metrics are already registered, which is an
 // error of the program.
@@ -87,7 +97,7 @@ func New(c Config) http.Handler {
 		signIns: limit.NewAtOnce(signInsAtOnce), origins: http.NewCrossOriginProtection(), metrics: metrics,
 	}
 	rt := &router{
-		mux: http.NewServeMux(), document: newDocument(c.Version, c.BaseURL, c.Anonymous != nil), auth: auth,
+		mux: http.NewServeMux(), console: c.Console, document: newDocument(c.Version, c.BaseURL, c.Anonymous != nil), auth: auth,
 		timeout: c.RequestTimeout, large: make(chan struct{}, maxLarge), log: c.Logger, metrics: metrics,
 	}
 	registerService(rt, &c)
@@ -100,7 +110,9 @@ func New(c Config) http.Handler {
 	registerWorkspaces(rt, &workspacesAPI{workspaces: c.Workspaces})
 	registerUsers(rt, &usersAPI{workspaces: c.Workspaces})
 	registerDomains(rt, &domainsAPI{domains: c.Domains, waiter: c.Fleet})
-	registerFleet(rt, &fleetAPI{fleet: c.Fleet, nodes: c.Nodes, orders: c.Orders, clicks: c.Clicks, log: c.Logger})
+	fleet := &fleetAPI{fleet: c.Fleet, nodes: c.Nodes, orders: c.Orders, clicks: c.Clicks, log: c.Logger}
+	registerFleet(rt, fleet)
+	registerLive(rt, &liveAPI{clicks: c.Clicks, fleet: fleet, auth: auth, stopping: c.Stopping})
 	registerAdmin(rt, &adminAPI{workspaces: c.Workspaces, cleanup: c.Cleanup})
 	rt.document.serve(rt.mux)
 	return rt
@@ -149,11 +161,11 @@ const rootTimeout = time.Second
 func registerService(rt *router, c *Config) {
 	handle(rt, operation{
 		id: "service", method: http.MethodGet, path: "/", summary: "Name and version of the service", anyQuery: true,
-		description: "Under the host of a domain with a root target: a redirect to it.",
+		description: "Under the host of a domain with a root target: a redirect to it. Otherwise browsers are redirected to the console.",
 		problems:    []int{http.StatusNotFound},
 		answers: map[int]answer{
 			http.StatusOK:    {Description: "OK", Content: map[string]media{jsonType: {&schema{Ref: "#/components/schemas/Service"}}}},
-			http.StatusFound: {Description: "The root of a domain with a target", Headers: redirectHeaders},
+			http.StatusFound: {Description: "The root of a domain with a target, or the console", Headers: redirectHeaders},
 		},
 	}, func(ctx context.Context, _ *struct{}) (*serviceOutput, error) {
 		limited, cancel := context.WithTimeout(ctx, rootTimeout)
@@ -163,6 +175,9 @@ func registerService(rt *router, c *Config) {
 			c.Logger.WarnContext(ctx, "cannot look up the root's target", slog.Any("error", err))
 		} else if leads {
 			return nil, redirect(res)
+		}
+		if c.Console != nil && strings.Contains(callFrom(ctx).request.Header.Get("Accept"), "text/html") {
+			return nil, redirect(waypost.Resolution{Status: http.StatusFound, Location: []byte(ConsolePath)})
 		}
 		return &serviceOutput{api.Service{Service: "waypost", Version: c.Version}}, nil
 	})

@@ -42,6 +42,9 @@ func TestEveryDocumentedRouteAnswersAsDocumented(t *testing.T) {
 		c.Cleanup = cleanup{}
 		c.Domains = &domains{targets: waypost.DomainTargets{Root: []byte("https://example.com/")}}
 		c.Nodes = &edgeNodes{}
+		stopping := make(chan struct{}) // a stream ends after its first events
+		close(stopping)
+		c.Stopping = stopping
 		c.Clicks = &statistics{links: l, now: time.Now(), salts: map[string]bool{"2026-03-30": true}}
 	})
 	a.links.all = []waypost.Link{{Code: "lives", Location: "https://example.com/", RedirectStatus: 307, Workspace: 1}}
@@ -51,6 +54,7 @@ func TestEveryDocumentedRouteAnswersAsDocumented(t *testing.T) {
 		"GET /{code}":             {{path: "/lives"}, {path: "/unknown"}, {method: http.MethodHead, path: "/lives"}},
 		"GET /api/v1/urls":        {{}, {path: "/api/v1/urls?limit=0"}, {path: "/api/v1/urls?cursor=x"}, {key: "none"}, {key: writeKey}},
 		"GET /api/v1/urls/export": {{}, {path: "/api/v1/urls/export?format=csv"}, {path: "/api/v1/urls/export?format=xml"}, {path: "/api/v1/urls/export?after=x"}, {key: "none"}, {key: writeKey}},
+		"GET /api/v1/live":        {{}, {key: "none"}},
 		"GET /api/v1/tags":        {{}, {path: "/api/v1/tags?limit=0"}, {key: "none"}, {key: writeKey}},
 		"POST /api/v1/urls":       {{body: item}, {body: item}, {body: found}, {path: "/api/v1/urls?wait=all", body: found}, {body: found, header: named("k")}, {body: found, header: named("k")}, {body: item, header: named("k")}, {body: item, header: named("busy")}, {body: "{"}, {body: "{}"}, {body: item, header: spoilt}, {key: "none"}, {key: readKey}, {body: strings.Repeat(" ", 1<<20+1)}},
 		"POST /api/v1/urls/bulk":  {{body: `{"links": [1]}`}, {body: many, header: named("k")}, {body: many, header: named("k")}, {body: many, header: named("busy")}, {body: "{"}, {body: "{}"}, {body: item, header: spoilt}, {key: "none"}, {key: readKey}},
@@ -310,7 +314,7 @@ func requireDocumented(t *testing.T, operation map[string]any, res answer, name 
 
 func TestTheDocumentSaysWhatNeedsAKey(t *testing.T) {
 	public := []string{"GET /", "GET /health", "GET /{code}", "POST /api/v1/session", "POST /api/v1/invitation"}
-	signed := []string{"/api/v1/me", "/api/v1/session", "/api/v1/keys"}
+	signed := []string{"/api/v1/me", "/api/v1/session", "/api/v1/keys", "/api/v1/live"}
 	admin := []string{"/admin/", "/api/v1/users", "/clicks"}
 	for name, anonymous := range map[string]*controlplane.Actor{"always": nil, "or none": {}} {
 		a := startWithKeys(t, &keys{}, func(_ *links, c *httpapi.Config) { c.Anonymous = anonymous })

@@ -43,6 +43,7 @@ type operation struct {
 	anyQuery  bool // parameters that the operation does not know are ignored
 	ownPages  bool // pages of other origins are refused
 	unbounded bool // takes as long as it takes
+	uncounted bool // takes no request of the credential's rate
 }
 
 // handle registers an operation. An input is a struct whose fields hold parameters, by

@@ -7,6 +7,7 @@ import (
 	"image/color"
 	"image/draw"
 	"image/png"
+	"net/http"
 	"regexp"
 	"strconv"
 	"strings"
@@ -32,8 +33,11 @@ func scan(t *testing.T, img image.Image, about ...any) string {
 	return found.GetText()
 }
 
-func fill(img draw.Image, c color.Color, x, y, width, height, scale int) {
-	draw.Draw(img, image.Rect(x*scale, y*scale, (x+width)*scale, (y+height)*scale), image.NewUniform(c), image.Point{}, draw.Src)
+// fill paints a rectangle of modules, each of moduleSide pixels a side.
+func fill(img draw.Image, c color.Color, x, y, width, height int) {
+	const moduleSide = 5
+	area := image.Rect(x*moduleSide, y*moduleSide, (x+width)*moduleSide, (y+height)*moduleSide)
+	draw.Draw(img, area, image.NewUniform(c), image.Point{}, draw.Src)
 }
 
 // drawn renders what the SVG of a code consists of: a square, and runs of squares.
@@ -57,9 +61,9 @@ func drawn(t *testing.T, svg string) image.Image {
 	}
 	side := number(regexp.MustCompile(`viewBox="0 0 (\d+) `).FindStringSubmatch(svg)[1])
 	img := image.NewRGBA(image.Rect(0, 0, 5*side, 5*side))
-	fill(img, colors[0], 0, 0, side, side, 5)
+	fill(img, colors[0], 0, 0, side, side)
 	for _, m := range regexp.MustCompile(`M(\d+) (\d+)h(\d+)v1h-`).FindAllStringSubmatch(svg, -1) {
-		fill(img, colors[1], number(m[1]), number(m[2]), number(m[3]), 1, 5)
+		fill(img, colors[1], number(m[1]), number(m[2]), number(m[3]), 1)
 	}
 	return img
 }
@@ -70,12 +74,12 @@ func onTerminal(text string) image.Image {
 	img := image.NewRGBA(image.Rect(0, 0, 5*len([]rune(lines[0])), 10*len(lines)))
 	for y, line := range lines {
 		for x, r := range []rune(line) {
-			fill(img, color.Black, x, 2*y, 1, 2, 5)
+			fill(img, color.Black, x, 2*y, 1, 2)
 			if r == '▀' || r == '█' {
-				fill(img, color.White, x, 2*y, 1, 1, 5)
+				fill(img, color.White, x, 2*y, 1, 1)
 			}
 			if r == '▄' || r == '█' {
-				fill(img, color.White, x, 2*y+1, 1, 1, 5)
+				fill(img, color.White, x, 2*y+1, 1, 1)
 			}
 		}
 	}
@@ -101,7 +105,7 @@ func TestQR_AScannerReadsEachPicture(t *testing.T) {
 			for _, query := range queries {
 				query = fmt.Sprintf("/api/v1/urls/%s/qr?level=%s%s&domain=%s", l.Code, level, query, l.Host)
 				res := a.get(query + "&format=png")
-				if strings.Contains(query, "size=64") && res.StatusCode != 200 {
+				if strings.Contains(query, "size=64") && res.StatusCode != http.StatusOK {
 					requireProblem(t, res, 422, "invalid")
 					require.Contains(t, res.text, "must be at least ")
 					continue

@@ -16,6 +16,7 @@ import (
 // router finds the operation for a request, and answers requests that have none.
 type router struct {
 	mux      *http.ServeMux
+	console  http.Handler // nil: there is none
 	document *document
 	auth     *authenticator
 	timeout  time.Duration // from a request's headers to its answer
@@ -45,6 +46,11 @@ func (rt *router) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 // route passes a request to its operation. Requests without one get a problem where
 // ServeMux would answer in plain text, or redirect paths such as /a/../b.
 func (rt *router) route(w http.ResponseWriter, r *http.Request) {
+	if rt.console != nil && (r.URL.Path == ConsolePath || strings.HasPrefix(r.URL.Path, ConsolePath+"/")) {
+		r.Pattern = "GET " + ConsolePath
+		rt.console.ServeHTTP(w, r)
+		return
+	}
 	noRoute := "there is no such path"
 	if strings.HasPrefix(r.URL.Path, "/api/") {
 		noRoute = "the API has no such path; GET /openapi.json lists its paths"

@@ -254,7 +254,7 @@ func cookie(token string, maxAge int) string {
 
 func meOf(m *controlplane.Me) api.Me {
 	a := &m.Actor
-	shown := api.Me{Credential: "none", Scopes: []string{}, Workspaces: []api.Affiliation{}}
+	shown := api.Me{Credential: "none", Scopes: []string{}, Workspaces: []api.Affiliation{}, Operator: a.CheckOperator() == nil}
 	switch {
 	case a.SessionID != 0:
 		shown.Credential = "session"

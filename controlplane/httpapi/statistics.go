@@ -25,6 +25,9 @@ type Clicks interface {
 	// WorkspaceStats returns the statistics of all links of the actor's workspace.
 	WorkspaceStats(ctx context.Context, actor controlplane.Actor, q controlplane.StatsQuery) (controlplane.WorkspaceStats, error)
 
+	// News returns what a client compares to learn that the workspace has changed.
+	News(ctx context.Context, actor controlplane.Actor) (controlplane.News, error)
+
 	// ForgetClicks deletes the clicks of a link of the actor's workspace, which may itself
 	// be deleted.
 	ForgetClicks(ctx context.Context, actor controlplane.Actor, host, code string) (controlplane.ForgottenClicks, error)

@@ -263,8 +263,12 @@ func (c *control) services() []services.Stage {
 }
 
 func (c *control) serveAPI(ctx context.Context) error {
-	web := &http.Server{
-		Handler:           c.routes(),
+	routes, err := c.routes(ctx.Done())
+	if err != nil {
+		return err
+	}
+	server := &http.Server{
+		Handler:           routes,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second, // of a whole request
 		WriteTimeout:      30 * time.Second, // of a whole answer; the stream sets its own
@@ -272,7 +276,7 @@ func (c *control) serveAPI(ctx context.Context) error {
 		MaxHeaderBytes:    64 << 10,
 		ErrorLog:          slog.NewLogLogger(c.log.Handler(), slog.LevelDebug),
 	}
-	return listener.Serve(ctx, web, c.secure.listen(netutil.LimitListener(c.ln, maxConnections)), c.cfg.ShutdownTimeout, c.log)
+	return listener.Serve(ctx, server, c.secure.listen(netutil.LimitListener(c.ln, maxConnections)), c.cfg.ShutdownTimeout, c.log)
 }
 
 // announce notifies the starter of this process that it serves.

@@ -13,16 +13,22 @@ import (
 	"waypost/internal/failpoint"
 	"waypost/internal/listener"
 	"waypost/replication"
+	"waypost/web"
 )
 
 // routes returns the handler of the API, and of the paths that only edges may use.
-func (c *control) routes() http.Handler {
+func (c *control) routes(stopping <-chan struct{}) (http.Handler, error) {
+	console, err := web.New()
+	if err != nil {
+		return nil, err
+	}
 	proxies, core := c.cfg.TrustedProxies, c.core
 	guesses, client := limit.NewGuesses(c.cfg.Limits.Failures, nil), clientOf(proxies)
 	cfg := httpapi.Config{
 		Links: core.Links, Domains: core.Domains, Keys: core.KeyRanges, Clicks: core.Clicks, Access: core.Access,
 		Workspaces: core.Workspaces, Fleet: c.fleet, Nodes: c.nodes, Orders: c.orders, Cleanup: c.db,
 		BaseURL: c.cfg.BaseURL, Version: c.cfg.Version, Now: c.db.Now, Logger: c.log, Metrics: c.registry,
+		Console: console, Stopping: stopping,
 		RequestTimeout: failpoint.Limit("a request takes at most", 0),
 		Limits: httpapi.Limits{
 			Requests: limit.NewRequests(c.cfg.Limits.Requests, c.cfg.Limits.Burst, nil), Guesses: guesses, Client: client,
@@ -55,7 +61,7 @@ func (c *control) routes() http.Handler {
 			return
 		}
 		links.ServeHTTP(w, r)
-	})
+	}), nil
 }
 
 // ownClicks refuses the clicks of another cluster's links, which would be counted as

@@ -140,6 +140,20 @@ func (db *ClickStore) WorkspaceTotals(ctx context.Context, ws waypost.WorkspaceI
 	return clicks, bots, classify("count the clicks of a workspace", err)
 }
 
+// NewestLink implements controlplane.StatsStore.
+func (db *ClickStore) NewestLink(ctx context.Context, ws waypost.WorkspaceID) (id int64, err error) {
+	err = db.pool.queryIn(ctx, tenantOf(ws), `SELECT id FROM link WHERE `+ofWorkspace("workspace_id", "$1")+
+		` AND deleted_at IS NULL ORDER BY created_at DESC, id DESC LIMIT 1`, []any{ws}, func(rows pgx.Rows) error {
+		for rows.Next() {
+			if err := rows.Scan(&id); err != nil {
+				return err
+			}
+		}
+		return rows.Err()
+	})
+	return id, classify("find the newest link", err)
+}
+
 // The clicks of a link l are in its row of link_click, c, and in parts, p, that are
 // not folded into it yet. One statement sees each click in one of them.
 const (

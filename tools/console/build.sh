@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Builds the console: types from the OpenAPI document, a check of all types, and the files
+# that the control plane serves.
+#
+#   tools/console/build.sh           builds web/dist
+#   tools/console/build.sh --check   builds elsewhere and compares with web/dist
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+cd "$root"
+# shellcheck source=tools/console/node.sh
+. tools/console/node.sh
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+WAYPOST_OPENAPI_FILE="$work/openapi.json" go test -count=1 -run '^TestDocument_FollowsRecommendedRules$' ./controlplane/httpapi
+# A field with a default may still be left out of a request.
+(cd web && npx --no-install openapi-typescript "$work/openapi.json" --default-non-nullable false --output "$work/schema.d.ts" >/dev/null)
+
+if [[ ${1:-} == --check ]]; then
+  cmp "$work/schema.d.ts" web/src/api/schema.d.ts || {
+    echo "web/src/api/schema.d.ts is not that of the API. Run make console." >&2
+    exit 1
+  }
+else
+  cp "$work/schema.d.ts" web/src/api/schema.d.ts
+fi
+(cd web && npx --no-install tsc)
+
+if [[ ${1:-} == --check ]]; then
+  go run -C tools/console . "$root/web/src" "$work/dist" >/dev/null
+  diff -r "$work/dist" web/dist || {
+    echo "web/dist is not what web/src builds. Run make console." >&2
+    exit 1
+  }
+  echo "check-console: web/dist is what its source builds, within the budgets"
+else
+  go run -C tools/console . "$root/web/src" "$root/web/dist"
+fi

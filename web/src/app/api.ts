@@ -1,0 +1,75 @@
+// Requests to the API, typed by its OpenAPI document, and their failures.
+import createClient from "openapi-fetch";
+import { signal } from "@preact/signals";
+import type { components, paths } from "../api/schema";
+
+export type Schemas = components["schemas"];
+export type Problem = Schemas["Problem"];
+
+/** Whether the server has refused the session since the last sign-in. */
+export const sessionEnded = signal(false);
+
+/** The slug of the workspace to act in; "" for the only one. */
+export const workspaceSlug = signal(localStorage.getItem("waypost.workspace") ?? "");
+
+export const client = createClient<paths>({ baseUrl: location.origin, fetch: (request) => fetch(request) });
+
+client.use({
+  onRequest({ request }) {
+    if (workspaceSlug.value) request.headers.set("Waypost-Workspace", workspaceSlug.value);
+    return request;
+  },
+});
+
+/** Failure describes why a request had no success. */
+export class Failure extends Error {
+  constructor(
+    /** HTTP status; 0 without an answer. */
+    readonly status: number,
+    /** Kind of the problem, such as not-found or unreachable. */
+    readonly kind: string,
+    detail: string,
+    /** Faults of single fields, by the name of the field. */
+    readonly fields: Readonly<Record<string, string>> = {},
+    /** Seconds to wait before another try; 0: not said. */
+    readonly retryAfter = 0,
+  ) {
+    super(detail);
+  }
+}
+
+/** The part of a field's location that names it: body.custom_code becomes custom_code. */
+function fieldName(at: string): string {
+  return at.replace(/^(body|query|path|header)\./, "");
+}
+
+/** failureOf turns an error answer into a Failure. */
+export function failureOf(response: Response, body: unknown): Failure {
+  const problem = (typeof body === "object" && body !== null ? body : {}) as Partial<Problem>;
+  const fields: Record<string, string> = {};
+  for (const e of problem.errors ?? []) fields[fieldName(e.location)] ??= e.message;
+  const kind = (problem.type ?? "").replace(/^urn:waypost:problem:/, "") || "http";
+  return new Failure(response.status, kind, problem.detail ?? response.statusText, fields, Number(response.headers.get("Retry-After")) || 0);
+}
+
+type Answer<T> = { data?: T; error?: unknown; response: Response };
+
+/** answer waits for a request and returns its data and response. It throws a Failure. */
+export async function answer<T>(call: Promise<Answer<T>>): Promise<{ data: T; response: Response }> {
+  let got: Answer<T>;
+  try {
+    got = await call;
+  } catch (e) {
+    if (e instanceof DOMException && e.name === "AbortError") throw e;
+    throw new Failure(0, "unreachable", "");
+  }
+  if (got.response.ok) return { data: got.data as T, response: got.response };
+  const failure = failureOf(got.response, got.error);
+  if (failure.status === 401 && failure.kind === "unauthorized") sessionEnded.value = true;
+  throw failure;
+}
+
+/** ask waits for a request and returns its data. It throws a Failure. */
+export async function ask<T>(call: Promise<Answer<T>>): Promise<T> {
+  return (await answer(call)).data;
+}

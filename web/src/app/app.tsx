@@ -1,0 +1,112 @@
+import { effect } from "@preact/signals";
+import lazy, { ErrorBoundary } from "preact-iso/lazy";
+import { LocationProvider, Route, Router, useLocation } from "preact-iso/router";
+import { useEffect, useState } from "preact/hooks";
+import { text } from "../messages/app";
+import { Trouble } from "../ui/failure";
+import { Toasts } from "../ui/toast";
+import { sessionEnded, workspaceSlug } from "./api";
+import { startLive } from "./live";
+import { Help, Palette } from "./palette";
+import { loadMe, me, meFailure } from "./session";
+import { Shell } from "./shell";
+import { SignInScreen, SignInAgain } from "./signin";
+import { useShortcuts } from "./keys";
+
+const Links = lazy(() => import("../screens/links/links"));
+const Bin = lazy(() => import("../screens/links/bin"));
+const Link = lazy(() => import("../screens/link/link"));
+const Overview = lazy(() => import("../screens/overview/overview"));
+const Import = lazy(() => import("../screens/transfer/transfer"));
+const Settings = lazy(() => import("../screens/settings/settings"));
+const Invitation = lazy(() => import("../screens/settings/invitation"));
+const Fleet = lazy(() => import("../screens/fleet/fleet"));
+const Ranges = lazy(() => import("../screens/ranges/ranges"));
+const Audit = lazy(() => import("../screens/audit/audit"));
+
+/** App is the whole console. */
+export function App() {
+  return (
+    <LocationProvider scope="/console">
+      <Gate />
+      <Toasts />
+    </LocationProvider>
+  );
+}
+
+/** Gate shows the sign-in, or the screens of the user who has signed in. */
+function Gate() {
+  const { path } = useLocation();
+  useEffect(() => void loadMe(), []);
+  if (path === "/console/sign-in") return <SignInScreen />;
+  if (path === "/console/invitation") return <main class="center"><Router>{[<Route path="/console/invitation" component={Invitation} />]}</Router></main>;
+  if (meFailure.value && !me.value) return <main class="center"><Trouble failure={meFailure.value} retry={() => void loadMe()} /></main>;
+  if (me.value === undefined) return <main class="center"><p class="quiet waits" role="status">{text("loading")}</p></main>;
+  if (me.value === null) return <SignInScreen />;
+  return <Screens key={workspaceSlug.value} />;
+}
+
+type Overlay = "palette" | "help" | undefined;
+
+function Screens() {
+  const { route } = useLocation();
+  const [overlay, setOverlay] = useState<Overlay>();
+  // A new stream for each workspace, and after each sign-in.
+  useEffect(() => {
+    let stop: (() => void) | undefined;
+    const dispose = effect(() => {
+      if (sessionEnded.value) stop?.();
+      else stop = startLive();
+    });
+    return () => {
+      dispose();
+      stop?.();
+    };
+  }, []);
+  useShortcuts([
+    { keys: "?", label: text("keyHelp"), run: () => setOverlay("help") },
+    { keys: "Ctrl+k", label: text("keyPalette"), run: () => setOverlay("palette") },
+    { keys: "g l", label: text("keyGo", { name: text("links") }), run: () => route("/console/links") },
+    { keys: "g o", label: text("keyGo", { name: text("overview") }), run: () => route("/console/overview") },
+    { keys: "g i", label: text("keyGo", { name: text("importExport") }), run: () => route("/console/import") },
+    { keys: "g s", label: text("keyGo", { name: text("settings") }), run: () => route("/console/settings") },
+    { keys: "c", label: text("create"), run: () => route("/console/links?create") },
+  ]);
+  return (
+    <Shell openPalette={() => setOverlay("palette")} openHelp={() => setOverlay("help")}>
+      <ErrorBoundary>
+        <Router onRouteChange={() => document.getElementById("content")?.focus({ preventScroll: true })}>
+          <Route path="/console" component={Home} />
+          <Route path="/console/links" component={Links} />
+          <Route path="/console/links/:code" component={Link} />
+          <Route path="/console/bin" component={Bin} />
+          <Route path="/console/overview" component={Overview} />
+          <Route path="/console/import" component={Import} />
+          <Route path="/console/settings/:part?" component={Settings} />
+          <Route path="/console/fleet" component={Fleet} />
+          <Route path="/console/ranges" component={Ranges} />
+          <Route path="/console/audit" component={Audit} />
+          <Route default component={NotFound} />
+        </Router>
+      </ErrorBoundary>
+      {overlay === "palette" && <Palette close={() => setOverlay(undefined)} />}
+      {overlay === "help" && <Help close={() => setOverlay(undefined)} />}
+      {sessionEnded.value && <SignInAgain />}
+    </Shell>
+  );
+}
+
+function Home() {
+  const { route } = useLocation();
+  useEffect(() => route("/console/links", true), []);
+  return null;
+}
+
+function NotFound() {
+  return (
+    <section class="empty">
+      <h1>{text("notFound")}</h1>
+      <p><a href="/console/links">{text("toLinks")}</a></p>
+    </section>
+  );
+}

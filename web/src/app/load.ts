@@ -1,0 +1,111 @@
+// Data of a screen: loaded, reloaded, and never shown as fresh when it is not.
+import { useEffect, useRef, useState } from "preact/hooks";
+import { Failure } from "./api";
+
+export interface Loaded<T> {
+  /** The newest answer; it stays when a later request fails. */
+  data: T | undefined;
+  /** Why the newest request had no success. */
+  failure: Failure | undefined;
+  loading: boolean;
+  /** Whether the request has taken longer than a person expects. */
+  slow: boolean;
+  /** When data arrived. */
+  at: Date | undefined;
+  reload: () => void;
+  /** Replaces the data, for example after a change whose answer is known. */
+  set: (data: T) => void;
+}
+
+const patience = 1500; // milliseconds
+
+/** useLoad loads data when the screen appears and when deps change. An answer to an older
+ * request is dropped. Deps are compared one by one. */
+export function useLoad<T>(load: (signal: AbortSignal) => Promise<T>, deps: readonly unknown[]): Loaded<T> {
+  const [state, setState] = useState<{ data?: T; failure?: Failure; loading: boolean; at?: Date }>({ loading: true });
+  const [slow, setSlow] = useState(false);
+  const [turn, setTurn] = useState(0);
+  const latest = useRef(load);
+  latest.current = load;
+  useEffect(() => {
+    const abort = new AbortController();
+    setState((s) => ({ ...s, loading: true }));
+    const timer = setTimeout(() => setSlow(true), patience);
+    latest.current(abort.signal).then(
+      (data) => abort.signal.aborted || setState({ data, loading: false, at: new Date() }),
+      (e: unknown) => {
+        if (abort.signal.aborted) return;
+        if (!(e instanceof Failure)) console.error(e);
+        setState((s) => ({ ...s, failure: e instanceof Failure ? e : new Failure(0, "fault", String(e)), loading: false }));
+      },
+    ).finally(() => {
+      clearTimeout(timer);
+      if (!abort.signal.aborted) setSlow(false);
+    });
+    return () => {
+      clearTimeout(timer);
+      abort.abort();
+    };
+  }, [...deps, turn]);
+  return {
+    data: state.data, failure: state.failure, loading: state.loading, slow: slow && state.loading, at: state.at,
+    reload: () => setTurn((n) => n + 1),
+    set: (data) => setState({ data, loading: false, at: new Date() }),
+  };
+}
+
+/** useAct runs changes one at a time, and keeps why the newest one failed. */
+export function useAct(): { busy: boolean; failure: Failure | undefined; run: (act: () => Promise<unknown>) => Promise<boolean>; clear: () => void } {
+  const [busy, setBusy] = useState(false);
+  const [failure, setFailure] = useState<Failure>();
+  const running = useRef(false);
+  return {
+    busy, failure,
+    clear: () => setFailure(undefined),
+    run: async (act) => {
+      if (running.current) return false;
+      running.current = true;
+      setBusy(true);
+      setFailure(undefined);
+      try {
+        await act();
+        return true;
+      } catch (e) {
+        if (!(e instanceof Failure)) console.error(e);
+        setFailure(e instanceof Failure ? e : new Failure(0, "fault", String(e)));
+        return false;
+      } finally {
+        running.current = false;
+        setBusy(false);
+      }
+    },
+  };
+}
+
+/** useStored is state that survives a reload of the page in this tab, for text that was typed. */
+export function useStored<T>(name: string, initial: T): [T, (next: T) => void, () => void] {
+  const key = `waypost.draft.${name}`;
+  const [value, setValue] = useState<T>(() => {
+    try {
+      const kept = sessionStorage.getItem(key);
+      return kept === null ? initial : (JSON.parse(kept) as T);
+    } catch {
+      return initial;
+    }
+  });
+  return [
+    value,
+    (next) => {
+      setValue(next);
+      try {
+        sessionStorage.setItem(key, JSON.stringify(next));
+      } catch {
+        // The text stays in memory.
+      }
+    },
+    () => {
+      sessionStorage.removeItem(key);
+      setValue(initial);
+    },
+  ];
+}

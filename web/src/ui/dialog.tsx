@@ -1,0 +1,67 @@
+import type { ComponentChildren } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import type { Failure } from "../app/api";
+import { text } from "../messages/app";
+import { Trouble } from "./failure";
+
+/** Dialog is a modal dialog. The browser keeps the focus inside, and returns it at the end.
+ * Escape closes it. */
+export function Dialog({ title, close, children, wide }: { title: string; close: () => void; children: ComponentChildren; wide?: boolean }) {
+  const ref = useRef<HTMLDialogElement>(null);
+  const before = useRef(document.activeElement);
+  useEffect(() => {
+    const dialog = ref.current!;
+    if (!dialog.open) dialog.showModal();
+    return () => {
+      dialog.close();
+      if (before.current instanceof HTMLElement && before.current.isConnected) before.current.focus();
+    };
+  }, []);
+  return (
+    <dialog
+      ref={ref} class={wide ? "wide" : ""} aria-labelledby="dialog-title"
+      onCancel={(e) => {
+        e.preventDefault();
+        close();
+      }}
+    >
+      <header>
+        <h2 id="dialog-title">{title}</h2>
+        <button type="button" class="plain icon" aria-label={text("close")} onClick={close}>✕</button>
+      </header>
+      {children}
+    </dialog>
+  );
+}
+
+/** Confirm asks before something is done that is hard to undo. With name, that name has to
+ * be typed. */
+export function Confirm({ title, children, action, name, busy, failure, confirm, close }: {
+  title: string; children: ComponentChildren; action: string; name?: string; busy?: boolean; failure?: Failure | undefined;
+  confirm: () => void; close: () => void;
+}) {
+  const [typed, setTyped] = useState("");
+  return (
+    <Dialog title={title} close={close}>
+      <form
+        onSubmit={(e) => {
+          e.preventDefault();
+          confirm();
+        }}
+      >
+        {children}
+        {name !== undefined && (
+          <label class="field">
+            <span>{text("confirmName", { name })}</span>
+            <input value={typed} onInput={(e) => setTyped(e.currentTarget.value)} autocomplete="off" spellcheck={false} />
+          </label>
+        )}
+        <Trouble failure={failure} />
+        <footer>
+          <button type="button" onClick={close}>{text("cancel")}</button>
+          <button class="danger" disabled={busy || (name !== undefined && typed !== name)}>{action}</button>
+        </footer>
+      </form>
+    </Dialog>
+  );
+}
