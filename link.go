@@ -56,6 +56,7 @@ type Link struct {
 	CreatedAt      time.Time
 	UpdatedAt      time.Time
 	ExpiresAt      time.Time // zero: never
+	DeletedAt      time.Time // zero: it is not deleted
 	Revision       Revision  // of the newest version
 	Stamp          uint64    // of the newest version
 }

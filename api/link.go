@@ -46,6 +46,8 @@ type Link struct {
 	CreatedAt      time.Time       `json:"created_at"`
 	UpdatedAt      time.Time       `json:"updated_at"`
 	ExpiresAt      *time.Time      `json:"expires_at" doc:"Null when the link never expires."`
+	DeletedAt      *time.Time      `json:"deleted_at,omitzero" doc:"When the link was deleted; in lists of deleted links only."`
+	Restorable     *time.Time      `json:"restorable_until,omitzero" doc:"Until when the link can be restored; in lists of deleted links only."`
 	Warnings       []Warning       `json:"warnings,omitzero" doc:"Doubts about the target, in the answer to the request that set it."`
 }
 
@@ -76,6 +78,35 @@ type LinkChange struct {
 type LinkPage struct {
 	Links []Link `json:"urls" doc:"In the requested order. Can hold fewer than the limit, or none, on a page that is not the last: a filter that matches few links is answered in parts."`
 	Next  string `json:"next_cursor" doc:"Empty on the last page."`
+}
+
+// LinkHistory is a page of the history of a link.
+type LinkHistory struct {
+	Changes []LinkEvent `json:"changes" doc:"Newest first. The newest 200 changes are kept, and the creation is the last entry."`
+	Next    string      `json:"next_cursor" doc:"Empty on the last page."`
+}
+
+// LinkEvent is one entry of the history of a link.
+type LinkEvent struct {
+	ID     string        `json:"id" doc:"Names the entry within the history of the link."`
+	At     time.Time     `json:"at"`
+	What   string        `json:"what" enum:"created,changed,deleted,restored,expired"`
+	By     *Changer      `json:"by" doc:"Null when unknown, as for the creation of a link without created_by."`
+	Fields []FieldChange `json:"fields" doc:"The fields that changed, by name. Empty for created, deleted, restored and expired."`
+}
+
+// Changer identifies the one who changed a link.
+type Changer struct {
+	Kind string `json:"kind" enum:"user,key,system,database,stated" doc:"user: signed in. key: an API key. system: Waypost. database: a change by SQL. stated: the text of created_by, which nothing has checked."`
+	ID   int64  `json:"id" minimum:"0" doc:"Number of the user or API key, and 0 for others."`
+	Name string `json:"name" example:"Ada <ada@example.com>" doc:"As it was at that time."`
+}
+
+// FieldChange is the change of one field of a link.
+type FieldChange struct {
+	Name   string `json:"name" enum:"active,description,expires_at,forward_path,forward_query,metadata,original_url,redirect_status,tags,title"`
+	Before any    `json:"before" doc:"The value before, as the link had it in JSON."`
+	After  any    `json:"after"`
 }
 
 // TagPage is a page of tags.

@@ -159,6 +159,18 @@ func (l Links) Restore(ctx context.Context, code string, w Write) (link Link, r 
 	return link, receiptOf(got.header, 0), err
 }
 
+// History returns a page of at most limit changes of a link, newest first.
+func (l Links) History(ctx context.Context, domain, code string, limit int, cursor string) (h LinkHistory, err error) {
+	query := url.Values{"limit": {strconv.Itoa(limit)}}
+	for name, value := range map[string]string{"domain": domain, "cursor": cursor} {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
+	err = l.c.do(ctx, http.MethodGet, linkPath(code)+"/history?"+query.Encode(), nil, &h)
+	return h, err
+}
+
 func linkPath(code string) string { return api.PathLinks + "/" + url.PathEscape(code) }
 
 // Filter narrows a list or an export. Zero fields select all links.
@@ -172,6 +184,7 @@ type Filter struct {
 	CreatedAfter  time.Time
 	CreatedBefore time.Time
 	ExpiresBefore time.Time
+	Deleted       bool // deleted links that can be restored; no other filter may be set
 }
 
 func (f *Filter) values() url.Values {
@@ -180,6 +193,9 @@ func (f *Filter) values() url.Values {
 		if value != "" {
 			v.Set(name, value)
 		}
+	}
+	if f.Deleted {
+		v.Set("deleted", "true")
 	}
 	for name, t := range map[string]time.Time{
 		"created_after": f.CreatedAfter, "created_before": f.CreatedBefore, "expires_before": f.ExpiresBefore,

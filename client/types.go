@@ -7,6 +7,8 @@ type (
 	NewLink     = api.NewLink
 	Link        = api.Link
 	LinkChange  = api.LinkChange
+	LinkHistory = api.LinkHistory
+	LinkEvent   = api.LinkEvent
 	Warning     = api.Warning
 	Outcome     = api.LinkOutcome
 	ProblemBody = api.Problem

@@ -152,7 +152,7 @@ func (s *Access) AuthenticateSession(ctx context.Context, token, slug string) (A
 		return Actor{}, wrong
 	}
 	s.used.session(stored.ID, now)
-	actor := Actor{SessionID: stored.ID, UserID: stored.Account.UserID, Name: stored.Account.Name}
+	actor := Actor{SessionID: stored.ID, UserID: stored.Account.UserID, Name: stored.Account.Name, Email: stored.Account.Email}
 	in := stored.Account.Affiliations
 	for i := range in {
 		if in[i].Slug == slug || slug == "" && len(in) == 1 {

@@ -15,6 +15,7 @@ type Actor struct {
 	UserID    int64               // user who signed in, or owns the key; 0: none
 	Role      Role                // of the user in the workspace; "" without a user
 	Name      string              // of the key or user, for the audit log
+	Email     string              // of the user who signed in
 	Scopes    []Scope             // what the key allows, and the role, where there is one
 }
 
@@ -57,6 +58,38 @@ func (a Actor) Label() string {
 		return fmt.Sprintf("key %d", a.KeyID)
 	}
 	return fmt.Sprintf("%s (key %d)", a.Name, a.KeyID)
+}
+
+// Kind returns the kind of the actor for the history of links: user, key or system.
+func (a Actor) Kind() string {
+	switch {
+	case a.KeyID != 0:
+		return "key"
+	case a.UserID != 0:
+		return "user"
+	}
+	return "system"
+}
+
+// ID returns the number of the actor among those of its kind, 0 for the system.
+func (a Actor) ID() int64 {
+	if a.KeyID != 0 {
+		return a.KeyID
+	}
+	return a.UserID
+}
+
+// Title returns the name of the actor for people, such as "Ada <ada@example.com>".
+func (a Actor) Title() string {
+	switch {
+	case a.Kind() == "system":
+		return a.Label()
+	case a.Email == "":
+		return a.Name
+	case a.Name == "":
+		return a.Email
+	}
+	return a.Name + " <" + a.Email + ">"
 }
 
 // CheckOperator returns EForbidden unless the actor may operate the installation:

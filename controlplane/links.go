@@ -22,11 +22,13 @@ type LinkStore interface {
 
 	// UpdateLink writes a link that was read at a version, and sets its new version. It
 	// changes nothing and returns false when the link has another version or is gone. A
-	// dedupe hash, when it is not nil, replaces that of the link if the link has one.
-	UpdateLink(ctx context.Context, at Version, l *waypost.Link, dedupe *[32]byte) (p waypost.Position, changed bool, err error)
+	// dedupe hash, when it is not nil, replaces that of the link if the link has one. The
+	// history names the actor, as it does for deletions and restorations.
+	UpdateLink(ctx context.Context, by Actor, at Version, l *waypost.Link, dedupe *[32]byte) (p waypost.Position, changed bool, err error)
 
-	// DeleteLink turns a link into a tombstone; ENotFound when there is none.
-	DeleteLink(ctx context.Context, ws waypost.WorkspaceID, domain waypost.DomainID, code waypost.Code) (waypost.Position, error)
+	// DeleteLink turns a link of the actor's workspace into a tombstone; ENotFound when
+	// there is none.
+	DeleteLink(ctx context.Context, by Actor, domain waypost.DomainID, code waypost.Code) (waypost.Position, error)
 
 	// DeletedLink finds a link that was deleted, or that the reaper made a tombstone, until
 	// it is purged: ENotFound when there is none, EConflict when the link is not deleted.
@@ -37,7 +39,12 @@ type LinkStore interface {
 	// RestoreLink makes a tombstone that was read at a version a link again, with its
 	// clicks, and sets its new version. It changes nothing and returns false when the link
 	// has another version or is gone.
-	RestoreLink(ctx context.Context, at Version, l *waypost.Link) (p waypost.Position, restored bool, err error)
+	RestoreLink(ctx context.Context, by Actor, at Version, l *waypost.Link) (p waypost.Position, restored bool, err error)
+
+	// History returns up to limit changes of a link that are older than before, newest
+	// first, for a tombstone too: ENotFound when there is none. It has no creation.
+	History(ctx context.Context, ws waypost.WorkspaceID, domain waypost.DomainID, code waypost.Code,
+		before waypost.Revision, limit int) (waypost.Link, []Change, error)
 
 	// Link finds a live or expired link, with its clicks; ENotFound when there is none.
 	Link(ctx context.Context, ws waypost.WorkspaceID, domain waypost.DomainID, code waypost.Code) (waypost.Link, error)
@@ -182,7 +189,7 @@ func (s *Links) Remove(ctx context.Context, actor Actor, domain, code string) (w
 	if err != nil {
 		return waypost.Position{}, err
 	}
-	return s.store.DeleteLink(ctx, actor.Workspace, d.ID, waypost.Code(code))
+	return s.store.DeleteLink(ctx, actor, d.ID, waypost.Code(code))
 }
 
 // RestorableFor bounds the time after which a deletion can be undone.
@@ -223,7 +230,7 @@ func (s *Links) Restore(ctx context.Context, actor Actor, domain, code string) (
 	if _, err := s.domains.check(l.Workspace, l.OriginalURL); err != nil {
 		return none(err)
 	}
-	position, restored, err := s.store.RestoreLink(ctx, VersionOf(&l), &l)
+	position, restored, err := s.store.RestoreLink(ctx, actor, VersionOf(&l), &l)
 	if err == nil && !restored {
 		err = waypost.Errorf(waypost.EConflict, "somebody else restored the link, or it was purged at this moment")
 	}
@@ -254,7 +261,7 @@ func (s *Links) Change(ctx context.Context, actor Actor, domain, code string, c 
 		if err != nil {
 			return none(err)
 		}
-		position, changed, err := s.store.UpdateLink(ctx, at, &l, dedupe)
+		position, changed, err := s.store.UpdateLink(ctx, actor, at, &l, dedupe)
 		if err != nil {
 			return none(err)
 		}

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -24,9 +25,10 @@ const (
 	OldestFirst   Order = "created"
 	MostClicked   Order = "-clicks" // links that were never followed come last, newest first
 	LeastClicked  Order = "clicks"  // links that were never followed come first, oldest first
-	MaxListed           = 1000      // links of a page, and tags
-	MaxWords            = 256       // bytes of a search
-	MaxTagsListed       = 8         // tags that a link must have, of one list
+	NewestDeleted Order = "-deleted"
+	MaxListed           = 1000 // links of a page, and tags
+	MaxWords            = 256  // bytes of a search
+	MaxTagsListed       = 8    // tags that a link must have, of one list
 )
 
 // LinkFilter selects links. Zero fields select all; a link must match all other fields.
@@ -45,7 +47,7 @@ type LinkFilter struct {
 // ListRequest asks for a page of links.
 type ListRequest struct {
 	LinkFilter
-	Order  Order  // default: NewestFirst
+	Order  Order  // default: NewestFirst; NewestDeleted lists deleted links, and takes no filter
 	Limit  int    // 1 to MaxListed
 	Cursor string // of the page before, with the same filter and order; "" for the first
 }
@@ -64,12 +66,13 @@ const (
 	StageAll ListStage = iota
 	StageClicked
 	StageNever
+	StageDeleted
 )
 
 // ListPlace is the link after which a list continues.
 type ListPlace struct {
 	Stage   ListStage
-	Created time.Time // of the link; used unless by clicks
+	Created time.Time // of the link, or its deletion; used unless by clicks
 	Clicks  int64     // that the link is sorted by
 	ID      int64     // 0: at the beginning of the stage
 }
@@ -92,6 +95,8 @@ type TagCount struct {
 type LinkLister interface {
 	// ListLinks returns up to limit links of one stage, in order, that match a filter at a
 	// time, with their clicks.
+	//
+	// Deleted links are those that can be restored at that time.
 	ListLinks(ctx context.Context, ws waypost.WorkspaceID, f LinkFilter, now time.Time, o Order, from ListPlace, limit int) (LinkPage, error)
 
 	// ListTags returns up to limit tags that begin with prefix and follow after, in the
@@ -106,6 +111,8 @@ func (o Order) stages() []ListStage {
 		return []ListStage{StageClicked, StageNever}
 	case LeastClicked:
 		return []ListStage{StageNever, StageClicked}
+	case NewestDeleted:
+		return []ListStage{StageDeleted}
 	default:
 		return []ListStage{StageAll}
 	}
@@ -153,6 +160,10 @@ func (s *Links) List(ctx context.Context, actor Actor, r ListRequest) (Page, err
 func (r *ListRequest) check() error {
 	switch r.Order {
 	case NewestFirst, OldestFirst, MostClicked, LeastClicked:
+	case NewestDeleted:
+		if !reflect.DeepEqual(r.LinkFilter, LinkFilter{}) {
+			return waypost.Errorf(waypost.EInvalid, "deleted links are listed without filters")
+		}
 	default:
 		return waypost.Errorf(waypost.EInvalid, "sort must be created, -created, clicks or -clicks")
 	}

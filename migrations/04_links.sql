@@ -57,6 +57,8 @@ CREATE INDEX link_domain ON link (workspace_id, domain_id, created_at, id) WHERE
 -- The reaper reads these.
 CREATE INDEX link_expiry ON link (expires_at) WHERE deleted_at IS NULL AND expires_at IS NOT NULL;
 CREATE INDEX link_gone ON link (deleted_at) WHERE deleted_at IS NOT NULL;
+-- Deleted links that may be restored: those that the reaper deletes have expired before.
+CREATE INDEX link_bin ON link (workspace_id, deleted_at, id) WHERE deleted_at IS NOT NULL AND (expires_at IS NULL OR expires_at > deleted_at);
 
 -- 1. The changelog takes its number.
 
@@ -343,6 +345,64 @@ CREATE TRIGGER link_tags_delete AFTER DELETE ON link REFERENCING OLD TABLE AS ol
 CREATE TRIGGER link_owner_kept BEFORE UPDATE OR DELETE ON workspace FOR EACH ROW EXECUTE FUNCTION link_keep_owner('workspace_id');
 CREATE TRIGGER link_owner_kept BEFORE UPDATE OR DELETE ON domain FOR EACH ROW EXECUTE FUNCTION link_keep_owner('domain_id');
 
+-- 5. The history of the link gets an entry.
+
+-- Changes of links, as their owners see them: the newest 200 of each link. Creations are
+-- in link itself, and so are expiries, of which the reaper makes many. One transaction
+-- makes one entry of a link, which bears the revision of that transaction.
+CREATE TABLE link_change (
+    link_id      bigint      NOT NULL REFERENCES link ON DELETE CASCADE,
+    rev_epoch    integer     NOT NULL,
+    rev_seq      bigint      NOT NULL,
+    workspace_id bigint      NOT NULL, -- checked with that of the link
+    at           timestamptz NOT NULL DEFAULT now(),
+    what         text        NOT NULL CHECK (what IN ('changed', 'deleted', 'restored')),
+    actor        jsonb       NOT NULL, -- kind, id and name
+    before       jsonb       NOT NULL, -- the fields that changed, under their names in the API
+    after        jsonb       NOT NULL,
+    PRIMARY KEY (link_id, rev_epoch, rev_seq)
+);
+ALTER TABLE link_change ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+CREATE POLICY tenant ON link_change USING (workspace_id = ANY (waypost_workspaces()));
+CREATE POLICY system ON link_change USING (waypost_system());
+
+-- Returns the fields of a link that its owner can change.
+CREATE FUNCTION link_fields(l link) RETURNS jsonb LANGUAGE sql STABLE
+    RETURN jsonb_build_object('original_url', l.original_url, 'redirect_status', l.redirect_status, 'forward_query', l.forward_query,
+        'forward_path', l.forward_path, 'title', l.title, 'description', l.description, 'tags', l.tags, 'metadata', l.metadata, 'active', l.active,
+        'expires_at', to_char(l.expires_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'));
+
+-- AFTER UPDATE of each row. The program names its actor in waypost.actor; a change
+-- without one was made by hand, or by a part of the program.
+CREATE FUNCTION link_note_change() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    old_fields jsonb := link_fields(OLD);
+    new_fields jsonb := link_fields(NEW);
+    before     jsonb;
+    after      jsonb;
+BEGIN
+    SELECT coalesce(jsonb_object_agg(o.key, o.value), '{}'), coalesce(jsonb_object_agg(o.key, new_fields -> o.key), '{}') INTO before, after
+    FROM jsonb_each(old_fields) o WHERE o.value <> new_fields -> o.key;
+    IF (OLD.deleted_at IS NULL) = (NEW.deleted_at IS NULL) AND after = '{}' THEN
+        RETURN NULL;
+    END IF;
+    INSERT INTO link_change AS c (link_id, rev_epoch, rev_seq, workspace_id, what, actor, before, after)
+    VALUES (NEW.id, NEW.rev_epoch, NEW.rev_seq, NEW.workspace_id,
+            CASE WHEN OLD.deleted_at IS NULL AND NEW.deleted_at IS NOT NULL THEN 'deleted'
+                 WHEN OLD.deleted_at IS NOT NULL AND NEW.deleted_at IS NULL THEN 'restored' ELSE 'changed' END,
+            coalesce(nullif(current_setting('waypost.actor', true), '')::jsonb,
+                     jsonb_build_object('kind', CASE WHEN waypost_system() THEN 'system' ELSE 'database' END, 'id', 0, 'name', session_user)),
+            before, after)
+    ON CONFLICT (link_id, rev_epoch, rev_seq) DO UPDATE
+    SET what = CASE WHEN EXCLUDED.what = 'changed' THEN c.what ELSE EXCLUDED.what END,
+        before = EXCLUDED.before || c.before, after = c.after || EXCLUDED.after;
+    DELETE FROM link_change WHERE link_id = NEW.id AND (rev_epoch, rev_seq) < (
+        SELECT c.rev_epoch, c.rev_seq FROM link_change c WHERE c.link_id = NEW.id ORDER BY c.rev_epoch DESC, c.rev_seq DESC OFFSET 199 LIMIT 1);
+    RETURN NULL;
+END $$;
+
+CREATE TRIGGER link_changed AFTER UPDATE ON link FOR EACH ROW WHEN (current_user <> 'waypost_reaper') EXECUTE FUNCTION link_note_change();
+
 -- The triggers fire in a session in replica role too.
 ALTER TABLE link
     ENABLE ALWAYS TRIGGER changelog_1_begin,
@@ -354,7 +414,8 @@ ALTER TABLE link
     ENABLE ALWAYS TRIGGER link_retired,
     ENABLE ALWAYS TRIGGER link_new,
     ENABLE ALWAYS TRIGGER link_tags_update,
-    ENABLE ALWAYS TRIGGER link_tags_delete;
+    ENABLE ALWAYS TRIGGER link_tags_delete,
+    ENABLE ALWAYS TRIGGER link_changed;
 
 -- The one link that a workspace gets for a target under a domain unless it asks for a
 -- second one: target is SHA-256 of the target's normal form. Links that were made

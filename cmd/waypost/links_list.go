@@ -79,6 +79,8 @@ type listing struct {
 	sort   string
 	limit  int
 	cursor string
+
+	deleted bool
 }
 
 // sorts are the orders of a list.
@@ -100,11 +102,13 @@ func (p linksCommands) listCommand() *cobra.Command {
 		Example: `  waypost links list --limit 20
   waypost links list --tag spring --sort -clicks
   waypost links list --search exam
+  waypost links list --deleted
   waypost links list --limit 1000 --output json`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error { return p.listLinks(c, l, "") },
 	}
 	l.add(c)
+	c.Flags().BoolVar(&l.deleted, "deleted", false, "deleted links that can be restored, newest deletion first; without other filters")
 	return c
 }
 
@@ -137,7 +141,7 @@ func (p linksCommands) listLinks(c *cobra.Command, l listing, words string) erro
 	if err != nil {
 		return err
 	}
-	filter.Words = words
+	filter.Words, filter.Deleted = words, l.deleted
 	api, err := p.api()
 	if err != nil {
 		return err

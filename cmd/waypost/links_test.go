@@ -235,3 +235,23 @@ func TestLinksQR_GoesToTheTerminalOrAFile(t *testing.T) {
 	require.Equal(t, 2, code)
 	require.Contains(t, stderr, ".svg or .png")
 }
+
+func TestLinksHistory_ShowsEachField(t *testing.T) {
+	t.Setenv("TZ", "UTC")
+	var asked string
+	code, stdout, stderr := ask(t, func(w http.ResponseWriter, r *http.Request) {
+		asked = r.URL.String()
+		_, _ = w.Write([]byte(`{"changes": [{"id": "3-12", "at": "2026-01-02T03:04:05Z", "what": "changed",
+			"by": {"kind": "user", "id": 7, "name": "Ada <ada@example.com>"}, "fields": [{"name": "tags", "before": [], "after": ["a"]},
+			{"name": "title", "before": "", "after": "x\u001b"}]},
+			{"id": "0-0", "at": "2026-01-02T03:04:05Z", "what": "created", "by": null, "fields": []}],
+			"next_cursor": "3-12"}`))
+	}, "links", "history", "go.example.com/spring", "--limit", "7")
+	require.Zero(t, code, stderr)
+	require.Equal(t, "/api/v1/urls/spring/history?domain=go.example.com&limit=7", asked)
+	for _, part := range []string{"Ada <ada@example.com>", `["a"]`, "x\uFFFD", "unknown", "created", "more with --cursor 3-12"} {
+		require.Contains(t, stdout, part)
+	}
+	code, _, _ = ask(t, nil, "links", "history", "spring", "--limit", "201")
+	require.Equal(t, 2, code)
+}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"waypost"
 	"waypost/controlplane"
 	"waypost/controlplane/httpapi"
 )
@@ -108,4 +109,41 @@ func TestAClientThatHasAStateIsNotSentItAgain(t *testing.T) {
 	requireProblem(t, ask(`x`), 400, "malformed")
 	a.links.all[0].Clicks = 7
 	require.Equal(t, 200, ask(tag).StatusCode, "clicks are shown, so they are part of the state")
+}
+
+func TestHistory_IsWrittenWithValuesOfAnyKind(t *testing.T) {
+	a := start(t)
+	a.create(`{"original_url": "https://example.com/", "custom_code": "mine"}`)
+	res := a.get("/api/v1/urls/mine/history")
+	require.Equal(t, 200, res.StatusCode, res.text)
+	shown := object(t, res.text)
+	delete(shown["changes"].([]any)[0].(map[string]any), "at")
+	require.Equal(t, object(t, `{"changes": [{"id": "3-12", "what": "changed",
+		"by": {"kind": "user", "id": 7, "name": "Ada <ada@example.com>"},
+		"fields": [{"name": "tags", "before": [], "after": ["a"]}, {"name": "title", "before": "", "after": "x"}]}],
+		"next_cursor": "3-12"}`), shown)
+	shown = object(t, a.get("/api/v1/urls/mine/history?cursor=3-12").text)
+	require.Nil(t, shown["changes"].([]any)[0].(map[string]any)["by"], "unknown")
+}
+
+func TestList_OfDeletedLinksTakesNoFilters(t *testing.T) {
+	now := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
+	a := start(t, func(f *links, _ *httpapi.Config) {
+		f.all = []waypost.Link{
+			{Code: "soon", Workspace: 1, DeletedAt: now, ExpiresAt: now.Add(time.Hour)},
+			{Code: "late", Workspace: 1, DeletedAt: now},
+			{Code: "live", Workspace: 1},
+		}
+	})
+	res := a.get("/api/v1/urls?deleted=true&limit=7")
+	require.Equal(t, 200, res.StatusCode, res.text)
+	require.Equal(t, controlplane.NewestDeleted, a.links.listed[0].Order)
+	var times []any
+	for _, l := range object(t, res.text)["urls"].([]any) {
+		times = append(times, l.(map[string]any)["deleted_at"], l.(map[string]any)["restorable_until"])
+	}
+	require.Equal(t, []any{nil, nil, "2026-03-04T05:06:07Z", "2026-04-03T05:06:07Z", "2026-03-04T05:06:07Z", "2026-03-04T06:06:07Z"}, times)
+	requireProblem(t, a.get("/api/v1/urls?deleted=true&sort=clicks"), 422, "invalid")
+	a.get("/api/v1/urls?deleted=false")
+	require.Equal(t, controlplane.NewestFirst, a.links.listed[1].Order)
 }

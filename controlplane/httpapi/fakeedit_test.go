@@ -24,6 +24,23 @@ func (f *links) Restore(ctx context.Context, actor controlplane.Actor, domain, c
 	return l, waypost.Position{Epoch: waypost.Epoch{Ordinal: 1}, Seq: 9}, err
 }
 
+func (f *links) History(
+	ctx context.Context, actor controlplane.Actor, domain, code string, _ int, cursor string,
+) ([]controlplane.Change, string, error) {
+	if cursor != "" {
+		return []controlplane.Change{{What: "created"}}, "", nil
+	}
+	l, err := f.Find(ctx, actor, domain, code)
+	return []controlplane.Change{{
+		Revision: waypost.Revision{Epoch: 3, Seq: 12}, At: l.CreatedAt, What: "changed",
+		By: controlplane.Changer{Kind: "user", ID: 7, Name: "Ada <ada@example.com>"},
+		Fields: []controlplane.FieldChange{
+			{Name: "tags", Before: []byte(`[]`), After: []byte(`["a"]`)},
+			{Name: "title", Before: []byte(`""`), After: []byte(`"x"`)},
+		},
+	}}, "3-12", err
+}
+
 func (f *links) Remove(ctx context.Context, actor controlplane.Actor, domain, code string) (waypost.Position, error) {
 	if _, err := f.Find(ctx, actor, domain, code); waypost.CodeOf(err) == waypost.ENotFound {
 		return waypost.Position{}, err

@@ -40,6 +40,11 @@ type Links interface {
 	// Remove removes a link: ENotFound when there is none.
 	Remove(ctx context.Context, actor controlplane.Actor, domain, code string) (waypost.Position, error)
 
+	// History returns a page of the changes of a link, also of a deleted one, newest first,
+	// and the cursor of the next page: ENotFound, EMalformed for a cursor of another origin.
+	History(ctx context.Context, actor controlplane.Actor, domain, code string, limit int,
+		cursor string) (changes []controlplane.Change, next string, err error)
+
 	// Restore undoes the removal of a link: ENotFound, EConflict when it is not removed,
 	// EGone when that is not possible anymore, and the errors of CreateBulk.
 	Restore(ctx context.Context, actor controlplane.Actor, domain, code string) (waypost.Link, waypost.Position, error)
@@ -190,6 +195,12 @@ func registerLinks(rt *router, l *linksAPI) {
 			"expired, and must pass the present rules for targets.",
 		scopes: write, problems: []int{http.StatusNotFound, http.StatusConflict, http.StatusGone},
 	}, l.restore)
+	handle(rt, operation{
+		id: "link-history", method: http.MethodGet, path: api.PathLinks + "/{code}/history", summary: "List the changes of a link, newest first",
+		description: "Who changed what, and when. The newest 200 changes of a link are kept with it, until some time after it was deleted. " +
+			"A change with the same values leaves no entry.",
+		scopes: read, problems: []int{http.StatusNotFound},
+	}, l.history)
 	registerBulk(rt, l)
 	registerListing(rt, l)
 	registerQR(rt, l)
@@ -355,6 +366,36 @@ func (a *linksAPI) restore(ctx context.Context, in *deleteInput) (*changeLinkOut
 	}, nil
 }
 
+type historyInput struct {
+	Code string `path:"code" doc:"The link's short code."`
+	inDomain
+	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"50" doc:"How many entries at most."`
+	Cursor string `query:"cursor" maxLength:"64" doc:"The next_cursor of the previous page. Default: the newest entries."`
+}
+
+type historyOutput struct{ Body api.LinkHistory }
+
+func (a *linksAPI) history(ctx context.Context, in *historyInput) (*historyOutput, error) {
+	if !waypost.ValidCode(in.Code) {
+		return nil, errNoLink
+	}
+	changes, next, err := a.links.History(ctx, actorFrom(ctx), in.Domain, in.Code, in.Limit, in.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	shown := make([]api.LinkEvent, len(changes))
+	for i, c := range changes {
+		shown[i] = api.LinkEvent{ID: c.ID(), At: c.At.UTC(), What: c.What, Fields: make([]api.FieldChange, len(c.Fields))}
+		if c.By.Kind != "" {
+			shown[i].By = &api.Changer{Kind: c.By.Kind, ID: c.By.ID, Name: c.By.Name}
+		}
+		for j, f := range c.Fields {
+			shown[i].Fields[j] = api.FieldChange{Name: f.Name, Before: f.Before, After: f.After}
+		}
+	}
+	return &historyOutput{api.LinkHistory{Changes: shown, Next: next}}, nil
+}
+
 // newLinkOf converts a request for a link. At is its location in the body.
 func newLinkOf(n *api.NewLink, now time.Time, at string) (controlplane.NewLink, error) {
 	expires, given := n.ExpiresAt, 0
@@ -422,14 +463,22 @@ func (a *linksAPI) link(l *waypost.Link) api.Link {
 	if tags == nil {
 		tags = []string{}
 	}
-	return api.Link{
+	shown := api.Link{
 		ID: strconv.FormatInt(l.ID, 10), ShortCode: string(l.Code), ShortURL: a.urls.of(l), Domain: cmp.Or(l.Host, a.urls.host),
 		OriginalURL: l.OriginalURL, RedirectStatus: l.RedirectStatus,
 		ForwardQuery: l.Flags&waypost.ForwardQuery != 0, ForwardPath: l.Flags&waypost.ForwardPath != 0,
 		Title: l.Title, Description: l.Description, Tags: tags, Metadata: l.Metadata, CreatedBy: l.CreatedBy,
 		Active: l.Active, ClickCount: l.Clicks, LastAccessedAt: moment(l.LastAccessedAt),
-		CreatedAt: l.CreatedAt.UTC(), UpdatedAt: l.UpdatedAt.UTC(), ExpiresAt: moment(l.ExpiresAt),
+		CreatedAt: l.CreatedAt.UTC(), UpdatedAt: l.UpdatedAt.UTC(), ExpiresAt: moment(l.ExpiresAt), DeletedAt: moment(l.DeletedAt),
 	}
+	if !l.DeletedAt.IsZero() {
+		until := l.DeletedAt.Add(controlplane.RestorableFor)
+		if !l.ExpiresAt.IsZero() && l.ExpiresAt.Before(until) {
+			until = l.ExpiresAt
+		}
+		shown.Restorable = moment(until)
+	}
+	return shown
 }
 
 // outcome returns the link of an outcome, with its warnings.

@@ -35,9 +35,10 @@ func truth(s string) *bool { return known(s == "true", s != "") }
 
 type listInput struct {
 	linkFilter
-	Sort   string `query:"sort" enum:"-created,created,-clicks,clicks" default:"-created" doc:"By creation or clicks, ascending or, with a minus sign, descending. Clicks of the last seconds may not have moved a link yet."`
-	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"How many links at most."`
-	Cursor string `query:"cursor" maxLength:"256" doc:"The next_cursor of the previous page, with the same filters and order. Default: the first page."`
+	Deleted string `query:"deleted" enum:"true,false" default:"false" doc:"Deleted links that can be restored, instead of the others: the newest deletion first, without filters or another order."`
+	Sort    string `query:"sort" enum:"-created,created,-clicks,clicks" default:"-created" doc:"By creation or clicks, ascending or, with a minus sign, descending. Clicks of the last seconds may not have moved a link yet."`
+	Limit   int    `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"How many links at most."`
+	Cursor  string `query:"cursor" maxLength:"256" doc:"The next_cursor of the previous page, with the same filters and order. Default: the first page."`
 }
 
 type listOutput struct{ Body api.LinkPage }
@@ -62,9 +63,14 @@ func registerListing(rt *router, a *linksAPI) {
 }
 
 func (a *linksAPI) list(ctx context.Context, in *listInput) (*listOutput, error) {
-	page, err := a.links.List(ctx, actorFrom(ctx), controlplane.ListRequest{
-		LinkFilter: in.filter(), Order: controlplane.Order(in.Sort), Limit: in.Limit, Cursor: in.Cursor,
-	})
+	r := controlplane.ListRequest{LinkFilter: in.filter(), Order: controlplane.Order(in.Sort), Limit: in.Limit, Cursor: in.Cursor}
+	if in.Deleted == "true" {
+		if r.Order != controlplane.NewestFirst {
+			return nil, invalid("query.sort", "deleted links have no other order")
+		}
+		r.Order = controlplane.NewestDeleted
+	}
+	page, err := a.links.List(ctx, actorFrom(ctx), r)
 	if err != nil {
 		return nil, err
 	}

@@ -77,6 +77,13 @@ func TestEveryDocumentedRouteAnswersAsDocumented(t *testing.T) {
 			{path: "/api/v1/urls/lives", key: "none"},
 			{path: "/api/v1/urls/lives", key: writeKey},
 		},
+		"GET /api/v1/urls/{code}/history": {
+			{path: "/api/v1/urls/lives/history"},
+			{path: "/api/v1/urls/lives/history?limit=0"},
+			{path: "/api/v1/urls/unknown/history"},
+			{path: "/api/v1/urls/lives/history", key: "none"},
+			{path: "/api/v1/urls/lives/history", key: writeKey},
+		},
 		"GET /api/v1/urls/{code}/qr": {
 			{path: "/api/v1/urls/lives/qr?format=png"},
 			{path: "/api/v1/urls/lives/qr?format=text"},

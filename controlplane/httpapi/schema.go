@@ -69,6 +69,7 @@ const (
 	kindTime    valueKind = "time"
 	kindRaw     valueKind = "raw" // any JSON object
 	kindMap     valueKind = "map"
+	kindAny     valueKind = "any" // in answers only
 )
 
 // schemas collects the schemas of named structs, which the document shows once.
@@ -77,6 +78,7 @@ type schemas map[string]*schema
 var (
 	timeType = reflect.TypeFor[time.Time]()
 	rawType  = reflect.TypeFor[json.RawMessage]()
+	anyType  = reflect.TypeFor[any]()
 )
 
 // isField reports whether t is an [api.Field], and returns the type of its value.
@@ -107,6 +109,8 @@ func (all schemas) of(t reflect.Type, tag reflect.StructTag) *schema {
 	switch t {
 	case timeType:
 		s.kind, s.Type, s.Format = kindTime, "string", "date-time"
+	case anyType:
+		s.kind = kindAny
 	case rawType:
 		s.kind, s.Type, s.AdditionalProperties = kindRaw, "object", true
 		s.setNullable(true)

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/controlplane"
 	"waypost/controlplane/postgres"
 )
 
@@ -47,7 +48,7 @@ func TestForgettingReachesAMonthThatWaitsForItsExport(t *testing.T) {
 
 func TestAPurgeReachesAMonthThatWaitsForItsExport(t *testing.T) {
 	db, _, _ := heldMonth(t)
-	_, err := db.DeleteLink(t.Context(), waypost.DefaultWorkspace, waypost.DefaultDomain, "spring")
+	_, err := db.DeleteLink(t.Context(), controlplane.Actor{Workspace: waypost.DefaultWorkspace}, waypost.DefaultDomain, "spring")
 	require.NoError(t, err)
 	n, err := db.PurgeLinks(t.Context(), -time.Hour, 10)
 	require.NoError(t, err)

@@ -171,7 +171,7 @@ func TestDeletedLinksStayAmongThoseWithTheMostClicks(t *testing.T) {
 	db, _ := open(t)
 	insert(t, db, link("spring"))
 	send(t, db, 1, rows("spring", 1, 0, 5, at(12, 0)))
-	_, err := db.DeleteLink(t.Context(), waypost.DefaultWorkspace, waypost.DefaultDomain, "spring")
+	_, err := db.DeleteLink(t.Context(), controlplane.Actor{Workspace: waypost.DefaultWorkspace}, waypost.DefaultDomain, "spring")
 	require.NoError(t, err)
 	_, top, err := db.WorkspaceClicks(t.Context(), waypost.DefaultWorkspace, span(t, at(0, 0), at(23, 0), controlplane.ByDay, nil), 10)
 	require.NoError(t, err)

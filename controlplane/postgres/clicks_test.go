@@ -276,7 +276,7 @@ func TestTheFirstDeadLettersOfANodeAreKeptAndTheOthersCounted(t *testing.T) {
 func TestClicksOfUnknownCodesAreCountedApartAndThoseOfDeletedLinksAsUsual(t *testing.T) {
 	db, hand := open(t)
 	insert(t, db, link("spring"), link("summer"))
-	_, err := db.DeleteLink(t.Context(), waypost.DefaultWorkspace, waypost.DefaultDomain, "summer")
+	_, err := db.DeleteLink(t.Context(), controlplane.Actor{Workspace: waypost.DefaultWorkspace}, waypost.DefaultDomain, "summer")
 	require.NoError(t, err)
 	strange := total("spring", 16)
 	strange.Domain = math.MaxUint32

@@ -25,9 +25,15 @@ var ofVersion = ofAnyVersion + ` AND deleted_at IS NULL`
 // ofAnyVersion is ofVersion for a tombstone, too.
 var ofAnyVersion = `id = $1 AND ` + ofWorkspace("workspace_id", "$2") + ` AND rev_epoch = $3 AND rev_seq = $4 AND stamp = $5`
 
+// nameActor names the actor of a transaction for the history of links.
+func nameActor(b *pgx.Batch, by controlplane.Actor) {
+	b.Queue(`SELECT set_config('waypost.actor', jsonb_build_object('kind', $1::text, 'id', $2::bigint, 'name', $3::text)::text, true)`,
+		by.Kind(), by.ID(), by.Title())
+}
+
 // UpdateLink implements controlplane.LinkStore.
 func (db *LinkStore) UpdateLink(
-	ctx context.Context, at controlplane.Version, l *waypost.Link, dedupe *[32]byte,
+	ctx context.Context, by controlplane.Actor, at controlplane.Version, l *waypost.Link, dedupe *[32]byte,
 ) (waypost.Position, bool, error) {
 	tags, err := json.Marshal(l.Tags)
 	if err != nil {
@@ -49,6 +55,7 @@ func (db *LinkStore) UpdateLink(
 	var head begun
 	var b pgx.Batch
 	tenantOf(l.Workspace).first(&b)
+	nameActor(&b, by)
 	b.Queue(selectBegin, 0).QueryRow(head.scan)
 	if dedupe != nil {
 		// Another text may have the same Location, which the trigger would take for one that
@@ -97,32 +104,27 @@ const selectLink = `
 SELECT l.id, l.workspace_id, l.domain_id, l.code, l.custom, l.original_url, coalesce(l.location, l.original_url), l.redirect_status,
        link_flags(l.forward_query, l.forward_path), l.title, l.description, l.tags, l.metadata, l.created_by, l.active,
        ` + clickCounts + `,
-       l.created_at, l.updated_at, l.expires_at, l.rev_epoch, l.rev_seq, l.stamp,
+       l.created_at, l.updated_at, l.expires_at, l.deleted_at, l.rev_epoch, l.rev_seq, l.stamp,
        CASE WHEN l.domain_id = 1 THEN '' ELSE (SELECT d.host FROM domain d WHERE d.id = l.domain_id) END
 FROM link l LEFT JOIN link_click c ON c.link_id = l.id ` + joinParts
 
 // scanLink reads the columns of selectLink, and further columns of a query.
 func scanLink(row pgx.Rows, more ...any) (l waypost.Link, err error) {
-	var accessed, expires *time.Time
+	var accessed, expires, deleted *time.Time
 	var stamp int64
 	var host *string
 	err = row.Scan(append([]any{
 		&l.ID, &l.Workspace, &l.Domain, &l.Code, &l.Custom, &l.OriginalURL, &l.Location, &l.RedirectStatus,
 		&l.Flags, &l.Title, &l.Description, &l.Tags, &l.Metadata, &l.CreatedBy, &l.Active,
 		&l.Clicks, &l.BotClicks, &accessed,
-		&l.CreatedAt, &l.UpdatedAt, &expires, &l.Revision.Epoch, &l.Revision.Seq, &stamp, &host,
+		&l.CreatedAt, &l.UpdatedAt, &expires, &deleted, &l.Revision.Epoch, &l.Revision.Seq, &stamp, &host,
 	}, more...)...)
 	l.Stamp = uint64(stamp)
 	if host != nil {
 		l.Host = *host
 	}
 	l.CreatedAt, l.UpdatedAt = l.CreatedAt.UTC(), l.UpdatedAt.UTC()
-	if accessed != nil {
-		l.LastAccessedAt = accessed.UTC()
-	}
-	if expires != nil {
-		l.ExpiresAt = expires.UTC()
-	}
+	l.LastAccessedAt, l.ExpiresAt, l.DeletedAt = utc(accessed), utc(expires), utc(deleted)
 	return l, err
 }
 
@@ -150,8 +152,9 @@ func (db *LinkStore) Link(ctx context.Context, ws waypost.WorkspaceID, domain wa
 // DeleteLink implements controlplane.LinkStore. A link that is not there is told
 // without a turn at the head of the changelog.
 func (db *LinkStore) DeleteLink(
-	ctx context.Context, ws waypost.WorkspaceID, domain waypost.DomainID, code waypost.Code,
+	ctx context.Context, by controlplane.Actor, domain waypost.DomainID, code waypost.Code,
 ) (waypost.Position, error) {
+	ws := by.Workspace
 	if _, err := db.Link(ctx, ws, domain, code); err != nil {
 		return waypost.Position{}, err
 	}
@@ -159,6 +162,7 @@ func (db *LinkStore) DeleteLink(
 	var deleted int
 	var b pgx.Batch
 	tenantOf(ws).first(&b)
+	nameActor(&b, by)
 	b.Queue(selectBegin, 0).QueryRow(at.scan)
 	b.Queue(`
 		WITH gone AS (
@@ -182,13 +186,11 @@ func (db *LinkStore) DeleteLink(
 func (db *LinkStore) DeletedLink(
 	ctx context.Context, ws waypost.WorkspaceID, domain waypost.DomainID, code waypost.Code, most time.Duration,
 ) (l waypost.Link, late bool, err error) {
-	var deleted bool
 	err = db.pool.queryIn(ctx, tenantOf(ws), `
-		SELECT l.*, t.deleted_at IS NOT NULL, coalesce(t.deleted_at < now() - $4::interval, false)
-		FROM (`+selectLink+` WHERE `+ofWorkspace("l.workspace_id", "$1")+` AND l.domain_id = $2 AND l.code = $3) l
-		JOIN link t ON t.id = l.id`, []any{ws, domain, code, most}, func(rows pgx.Rows) (err error) {
+		SELECT l.*, coalesce(l.deleted_at < now() - $4::interval, false)
+		FROM (`+selectLink+` WHERE `+ofWorkspace("l.workspace_id", "$1")+` AND l.domain_id = $2 AND l.code = $3) l`, []any{ws, domain, code, most}, func(rows pgx.Rows) (err error) {
 		for rows.Next() {
-			if l, err = scanLink(rows, &deleted, &late); err != nil {
+			if l, err = scanLink(rows, &late); err != nil {
 				return err
 			}
 		}
@@ -199,7 +201,7 @@ func (db *LinkStore) DeletedLink(
 		return l, late, classify("read a deleted link", err)
 	case l.ID == 0:
 		return l, late, waypost.Errorf(waypost.ENotFound, "there is no such link, and no deleted one")
-	case !deleted:
+	case l.DeletedAt.IsZero():
 		return l, late, waypost.Errorf(waypost.EConflict, "the link is there: it was not deleted")
 	}
 	return l, late, nil
@@ -207,18 +209,21 @@ func (db *LinkStore) DeletedLink(
 
 // RestoreLink implements controlplane.LinkStore. To the triggers it is a change of the
 // link like any other, so that edges get it with the stream.
-func (db *LinkStore) RestoreLink(ctx context.Context, at controlplane.Version, l *waypost.Link) (waypost.Position, bool, error) {
+func (db *LinkStore) RestoreLink(
+	ctx context.Context, by controlplane.Actor, at controlplane.Version, l *waypost.Link,
+) (waypost.Position, bool, error) {
 	var head begun
 	restored := false
 	var b pgx.Batch
 	tenantOf(l.Workspace).first(&b)
+	nameActor(&b, by)
 	b.Queue(selectBegin, 0).QueryRow(head.scan)
 	b.Queue(`UPDATE link SET deleted_at = NULL, updated_at = now() WHERE `+ofAnyVersion+` AND deleted_at IS NOT NULL
 		RETURNING updated_at, rev_epoch, rev_seq, stamp`,
 		l.ID, l.Workspace, at.Revision.Epoch, int64(at.Revision.Seq), int64(at.Stamp)).Query(func(rows pgx.Rows) error {
 		var stamp int64
 		_, err := pgx.ForEachRow(rows, []any{&l.UpdatedAt, &l.Revision.Epoch, &l.Revision.Seq, &stamp}, func() error {
-			restored, l.Stamp, l.UpdatedAt = true, uint64(stamp), l.UpdatedAt.UTC()
+			restored, l.Stamp, l.UpdatedAt, l.DeletedAt = true, uint64(stamp), l.UpdatedAt.UTC(), time.Time{}
 			return nil
 		})
 		return err

@@ -38,11 +38,11 @@ func TestOneTakenCodeDoesNotRefuseItsBatch(t *testing.T) {
 func TestADeletedLinkLeavesATombstoneAndKeepsItsCode(t *testing.T) {
 	db, _ := open(t)
 	insert(t, db, link("brief"))
-	_, err := db.DeleteLink(t.Context(), waypost.DefaultWorkspace, waypost.DefaultDomain, "brief")
+	_, err := db.DeleteLink(t.Context(), controlplane.Actor{Workspace: waypost.DefaultWorkspace}, waypost.DefaultDomain, "brief")
 	require.NoError(t, err)
 	_, err = db.Link(t.Context(), waypost.DefaultWorkspace, waypost.DefaultDomain, "brief")
 	require.Equal(t, waypost.ENotFound, waypost.CodeOf(err))
-	_, err = db.DeleteLink(t.Context(), waypost.DefaultWorkspace, waypost.DefaultDomain, "brief")
+	_, err = db.DeleteLink(t.Context(), controlplane.Actor{Workspace: waypost.DefaultWorkspace}, waypost.DefaultDomain, "brief")
 	require.Equal(t, waypost.ENotFound, waypost.CodeOf(err))
 	rec, found, err := db.Record(t.Context(), "go.example.com", false, "brief")
 	require.NoError(t, err)
@@ -57,7 +57,7 @@ func TestADeletedLinkLeavesATombstoneAndKeepsItsCode(t *testing.T) {
 func TestAListGivesTheNewestFirstWithoutTheDeleted(t *testing.T) {
 	db, _ := open(t)
 	insert(t, db, links(5)...)
-	_, err := db.DeleteLink(t.Context(), waypost.DefaultWorkspace, waypost.DefaultDomain, "link-3")
+	_, err := db.DeleteLink(t.Context(), controlplane.Actor{Workspace: waypost.DefaultWorkspace}, waypost.DefaultDomain, "link-3")
 	require.NoError(t, err)
 	page, err := db.ListLinks(t.Context(), waypost.DefaultWorkspace, controlplane.LinkFilter{}, time.Now(), controlplane.NewestFirst,
 		controlplane.ListPlace{}, 2)
@@ -76,7 +76,7 @@ func TestAnotherWorkspacesLinkIsNotThere(t *testing.T) {
 	insert(t, db, link("mine"))
 	_, err := db.Link(t.Context(), 7, waypost.DefaultDomain, "mine")
 	require.Equal(t, waypost.ENotFound, waypost.CodeOf(err))
-	_, err = db.DeleteLink(t.Context(), 7, waypost.DefaultDomain, "mine")
+	_, err = db.DeleteLink(t.Context(), controlplane.Actor{Workspace: 7}, waypost.DefaultDomain, "mine")
 	require.Equal(t, waypost.ENotFound, waypost.CodeOf(err))
 	theirs, err := db.ListLinks(t.Context(), 7, controlplane.LinkFilter{}, time.Now(), controlplane.NewestFirst, controlplane.ListPlace{}, 10)
 	require.NoError(t, err)

@@ -30,6 +30,9 @@ var stageNames = map[controlplane.ListStage]string{
 func (db *LinkStore) ListLinks(ctx context.Context, ws waypost.WorkspaceID, f controlplane.LinkFilter, now time.Time,
 	o controlplane.Order, from controlplane.ListPlace, limit int,
 ) (controlplane.LinkPage, error) {
+	if from.Stage == controlplane.StageDeleted {
+		return db.listDeleted(ctx, ws, now, from, limit)
+	}
 	ascending := o == controlplane.OldestFirst || o == controlplane.LeastClicked
 	var domain *string
 	if f.Domain != "" {
@@ -72,6 +75,54 @@ func (db *LinkStore) ListLinks(ctx context.Context, ws waypost.WorkspaceID, f co
 		return rows.Err()
 	})
 	return page, classify("list links", err)
+}
+
+// listDeleted lists the deleted links that can be restored, newest deletion first. It
+// looks at a limited number of links, because many may have expired since.
+func (db *LinkStore) listDeleted(
+	ctx context.Context, ws waypost.WorkspaceID, now time.Time, from controlplane.ListPlace, limit int,
+) (page controlplane.LinkPage, err error) {
+	var at *time.Time
+	if from.ID != 0 {
+		at = &from.Created
+	}
+	err = db.pool.queryIn(ctx, tenantOf(ws), `
+		WITH walk AS MATERIALIZED (
+			SELECT id, deleted_at, expires_at FROM link
+			WHERE `+ofWorkspace("workspace_id", "$1")+` AND deleted_at >= $2::timestamptz - $3::interval AND deleted_at IS NOT NULL
+			  AND (expires_at IS NULL OR expires_at > deleted_at) AND ($4::timestamptz IS NULL OR (deleted_at, id) < ($4, $5))
+			ORDER BY deleted_at DESC, id DESC LIMIT $7
+		), found AS (
+			SELECT id, true AS found FROM (
+				SELECT * FROM walk WHERE expires_at IS NULL OR expires_at > $2 ORDER BY deleted_at DESC, id DESC LIMIT $6) w
+		), last AS (
+			SELECT id, false FROM walk WHERE (SELECT count(*) FROM walk) = $7 AND (SELECT count(*) FROM found) < $6
+			ORDER BY deleted_at, id LIMIT 1
+		)
+		SELECT x.*, p.found FROM (`+selectLink+` WHERE `+ofWorkspace("l.workspace_id", "$1")+`
+			AND l.id = ANY (ARRAY(SELECT id FROM found UNION ALL SELECT id FROM last))) x
+		JOIN (SELECT * FROM found UNION ALL SELECT * FROM last) p ON p.id = x.id ORDER BY p.found DESC, x.deleted_at DESC, x.id DESC`,
+		[]any{ws, now, controlplane.RestorableFor, at, from.ID, limit + 1, listBudget}, func(rows pgx.Rows) error {
+			var last controlplane.ListPlace
+			for rows.Next() {
+				var found bool
+				l, err := scanLink(rows, &found)
+				if err != nil {
+					return err
+				}
+				place := controlplane.ListPlace{Stage: controlplane.StageDeleted, Created: l.DeletedAt, ID: l.ID}
+				switch {
+				case !found:
+					page.Next = &place
+				case len(page.Links) == limit:
+					page.Next = &last
+				default:
+					page.Links, last = append(page.Links, l), place
+				}
+			}
+			return rows.Err()
+		})
+	return page, classify("list deleted links", err)
 }
 
 func orNull(t time.Time) *time.Time {

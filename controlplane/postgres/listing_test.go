@@ -100,7 +100,7 @@ func TestEveryCombinationOfFiltersAndOrdersGivesWhatItShould(t *testing.T) {
 			require.NoError(t, err)
 		}
 		if random.IntN(10) == 0 {
-			_, err = db.DeleteLink(t.Context(), l.Workspace, l.Domain, l.Code)
+			_, err = db.DeleteLink(t.Context(), controlplane.Actor{Workspace: l.Workspace}, l.Domain, l.Code)
 			require.NoError(t, err)
 			continue
 		}

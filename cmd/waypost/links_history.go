@@ -1,0 +1,84 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"waypost/client"
+)
+
+func (p linksCommands) historyCommand() *cobra.Command {
+	var domain, cursor string
+	var limit int
+	c := &cobra.Command{
+		Use:   "history CODE",
+		Short: "List the changes of a link, newest first: who, when and what",
+		Long: `List the changes of a link, newest first: who changed it, when, and which fields. A deleted
+link has a history as long as it can be restored.`,
+		Example: `  waypost links history spring-sale
+  waypost links history spring-sale --limit 200 --output json`,
+		Args: arguments(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			if limit < 1 || limit > 200 {
+				return &usageError{fmt.Errorf("--limit: %d is not between 1 and 200; what comes after is listed with --cursor", limit)}
+			}
+			return p.withAPI(func(api *client.Client) error {
+				host, code := linkName(domain, args[0])
+				h, err := api.Links.History(c.Context(), host, code, limit, cursor)
+				if err != nil {
+					return err
+				}
+				return p.print(historyTable(&h, p.width()), h)
+			})
+		},
+	}
+	c.Flags().StringVar(&domain, "domain", "", "host of the link's domain (default the shared one)")
+	c.Flags().IntVar(&limit, "limit", 50, "how many entries at most, up to 200")
+	c.Flags().StringVar(&cursor, "cursor", "", "where the page before ended")
+	return c
+}
+
+// historyTable lays out a page of a history for people.
+func historyTable(h *client.LinkHistory, width int) string {
+	rows := [][]string{{"TIME", "WHO", "DID", "FIELD", "BEFORE", "AFTER"}}
+	for i := range h.Changes {
+		e := &h.Changes[i]
+		who := "unknown"
+		if e.By != nil {
+			who = printable(e.By.Name)
+		}
+		row := []string{e.At.Local().Format(time.DateTime), who, e.What, "", "", ""}
+		for j, f := range e.Fields {
+			if j > 0 {
+				row = []string{"", "", "", "", "", ""}
+			}
+			row[3], row[4], row[5] = f.Name, valueText(f.Before), valueText(f.After)
+			rows = append(rows, row)
+		}
+		if len(e.Fields) == 0 {
+			rows = append(rows, row)
+		}
+	}
+	text := tabulate(rows, width)
+	if h.Next != "" {
+		text += "\nmore with --cursor " + printable(h.Next)
+	}
+	return text
+}
+
+// valueText lays out a value of a field.
+func valueText(v any) string {
+	text, is := v.(string)
+	if !is {
+		encoded, err := json.Marshal(v)
+		if err != nil {
+			return ""
+		}
+		text = string(encoded)
+	}
+	return printable(shortened(strings.TrimSpace(text)))
+}

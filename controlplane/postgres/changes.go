@@ -1,0 +1,58 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"waypost"
+	"waypost/controlplane"
+)
+
+// History implements controlplane.LinkStore.
+func (db *LinkStore) History(ctx context.Context, ws waypost.WorkspaceID, domain waypost.DomainID, code waypost.Code,
+	before waypost.Revision, limit int,
+) (l waypost.Link, changes []controlplane.Change, err error) {
+	err = db.pool.queryIn(ctx, tenantOf(ws), `
+		SELECT l.created_at, l.created_by, l.expires_at, l.deleted_at, l.rev_epoch, l.rev_seq,
+		       c.rev_epoch, c.rev_seq, c.at, c.what, coalesce(c.actor, '{}'), c.before, c.after
+		FROM link l LEFT JOIN LATERAL (
+			SELECT * FROM link_change c WHERE c.link_id = l.id AND (c.rev_epoch, c.rev_seq) < ($4, $5)
+			ORDER BY c.rev_epoch DESC, c.rev_seq DESC LIMIT $6) c ON true
+		WHERE `+ofWorkspace("l.workspace_id", "$1")+` AND l.domain_id = $2 AND l.code = $3
+		ORDER BY c.rev_epoch DESC, c.rev_seq DESC`,
+		[]any{ws, domain, code, int64(before.Epoch), int64(before.Seq), limit}, func(rows pgx.Rows) error {
+			var expires, deleted, at *time.Time
+			var epoch *uint32
+			var seq *uint64
+			var what *string
+			var by controlplane.Changer
+			var old, new map[string]json.RawMessage
+			_, err := pgx.ForEachRow(rows, []any{
+				&l.CreatedAt, &l.CreatedBy, &expires, &deleted, &l.Revision.Epoch, &l.Revision.Seq,
+				&epoch, &seq, &at, &what, &by, &old, &new,
+			}, func() error {
+				l.Code, l.CreatedAt, l.ExpiresAt, l.DeletedAt = code, l.CreatedAt.UTC(), utc(expires), utc(deleted)
+				if epoch == nil {
+					return nil
+				}
+				c := controlplane.Change{Revision: waypost.Revision{Epoch: *epoch, Seq: *seq}, At: utc(at), What: deref(what), By: by}
+				for name, value := range old {
+					c.Fields = append(c.Fields, controlplane.FieldChange{Name: name, Before: value, After: new[name]})
+				}
+				slices.SortFunc(c.Fields, func(a, b controlplane.FieldChange) int { return cmp.Compare(a.Name, b.Name) })
+				changes = append(changes, c)
+				old, new, by = nil, nil, controlplane.Changer{}
+				return nil
+			})
+			return err
+		})
+	if err == nil && l.Code == "" {
+		return l, nil, waypost.Errorf(waypost.ENotFound, "there is no such link")
+	}
+	return l, changes, classify("read the history of a link", err)
+}
