@@ -80,6 +80,20 @@ type TopLink struct {
 	BotClicks   int64  `json:"bot_clicks" minimum:"0"`
 }
 
+// Sparklines are the clicks of links by day.
+type Sparklines struct {
+	From  time.Time   `json:"from" doc:"Start of the first day, in the time zone."`
+	Days  int         `json:"days" minimum:"1" maximum:"31"`
+	Links []Sparkline `json:"links" doc:"In the order of the request, without links that are not there."`
+}
+
+// Sparkline is the clicks of one link by day.
+type Sparkline struct {
+	Domain    string  `json:"domain" doc:"As it was in the request; empty without one."`
+	ShortCode string  `json:"short_code"`
+	Clicks    []int64 `json:"clicks" minimum:"0" doc:"One number for each day, today last, bots included."`
+}
+
 // ForgottenClicks counts the deleted clicks of a link.
 type ForgottenClicks struct {
 	Clicks    int64 `json:"clicks" minimum:"0" doc:"How many the link had in all time."`

@@ -57,6 +57,10 @@ type StatsStore interface {
 	// by their clicks in the days that the span touches.
 	WorkspaceClicks(ctx context.Context, ws waypost.WorkspaceID, s *Span, top int) (Counted, TopLinks, error)
 
+	// LinksClicks returns the clicks in each step of a span, bots included, of those of the
+	// named links that are there.
+	LinksClicks(ctx context.Context, ws waypost.WorkspaceID, links []LinkName, s *Span) (map[LinkName][]int64, error)
+
 	// WorkspaceTotals returns the clicks of a workspace in all time.
 	WorkspaceTotals(ctx context.Context, ws waypost.WorkspaceID) (clicks, bots int64, err error)
 

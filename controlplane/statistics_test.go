@@ -22,6 +22,7 @@ type counts struct {
 	nodes   []controlplane.EdgeProgress
 	noted   chan []controlplane.EdgeProgress
 	err     error
+	lines   []controlplane.LinkName
 }
 
 func (c *counts) LinkClicks(context.Context, waypost.WorkspaceID, int64, *controlplane.Span) (controlplane.Counted, error) {
@@ -250,4 +251,28 @@ func TestClicks_WhatEdgesReportOfTheirClicksIsKept(t *testing.T) {
 	}
 	stop()
 	<-ended
+}
+
+func (c *counts) LinksClicks(
+	_ context.Context, _ waypost.WorkspaceID, links []controlplane.LinkName, s *controlplane.Span,
+) (map[controlplane.LinkName][]int64, error) {
+	c.lines = links
+	return map[controlplane.LinkName][]int64{{Domain: 2, Code: "spring"}: make([]int64, len(s.Bounds)-1)}, c.err
+}
+
+func TestClicks_SparklinesLeaveOutWhatIsNotThere(t *testing.T) {
+	c := &counts{}
+	span, lines, err := statsOf(c).Sparklines(t.Context(), actor, []controlplane.HostedCode{
+		{Code: "spring"}, {Host: "OWN.example", Code: "spring"}, {Host: "theirs.example", Code: "spring"}, {Host: "own.example", Code: "-"},
+	}, 14, time.UTC)
+	require.NoError(t, err)
+	require.Len(t, span.Bounds, 15)
+	require.Equal(t, []controlplane.Sparkline{{
+		HostedCode: controlplane.HostedCode{Host: "OWN.example", Code: "spring"}, Clicks: make([]int64, 14),
+	}}, lines)
+	require.Equal(t, []controlplane.LinkName{{Domain: 1, Code: "spring"}, {Domain: 2, Code: "spring"}, {}, {}}, c.lines)
+	for _, n := range []int{0, 101} {
+		_, _, err = statsOf(c).Sparklines(t.Context(), actor, make([]controlplane.HostedCode, n), 14, time.UTC)
+		require.Equal(t, waypost.EInvalid, waypost.CodeOf(err))
+	}
 }

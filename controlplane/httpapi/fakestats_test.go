@@ -81,6 +81,19 @@ func (f *statistics) WorkspaceStats(_ context.Context, _ controlplane.Actor,
 	return controlplane.WorkspaceStats{Stats: stats, Top: controlplane.TopLinks{Links: f.top[:min(len(f.top), q.Top)], Exact: true}}, err
 }
 
+func (f *statistics) Sparklines(_ context.Context, _ controlplane.Actor, links []controlplane.HostedCode, days int,
+	zone *time.Location,
+) (controlplane.Span, []controlplane.Sparkline, error) {
+	span, err := controlplane.NewSpan(controlplane.StatsQuery{From: f.now.AddDate(0, 0, 1-days), To: f.now, Zone: zone}, f.now)
+	var lines []controlplane.Sparkline
+	for _, l := range links {
+		if l.Code != "unknown" {
+			lines = append(lines, controlplane.Sparkline{HostedCode: l, Clicks: make([]int64, days)})
+		}
+	}
+	return span, lines, err
+}
+
 func (f *statistics) ForgetClicks(ctx context.Context, actor controlplane.Actor, host, code string) (controlplane.ForgottenClicks, error) {
 	l, err := f.links.Stats(ctx, actor, code)
 	f.hosts = append(f.hosts, host)

@@ -102,6 +102,13 @@ func TestEveryDocumentedRouteAnswersAsDocumented(t *testing.T) {
 			{path: "/api/v1/urls/lives/stats", key: writeKey},
 		},
 		"GET /api/v1/stats": {{key: statsKey}, {key: statsKey, header: map[string]string{"Accept": "text/csv"}}, {path: "/api/v1/stats?interval=week", key: statsKey}, {key: "none"}, {key: writeKey}},
+		"GET /api/v1/stats/links": {
+			{path: "/api/v1/stats/links?link=lives"},
+			{path: "/api/v1/stats/links"},
+			{path: "/api/v1/stats/links?link=lives&tz=Mars"},
+			{path: "/api/v1/stats/links?link=lives", key: "none"},
+			{path: "/api/v1/stats/links?link=lives", key: writeKey},
+		},
 		"DELETE /api/v1/urls/{code}/clicks": {
 			{path: "/api/v1/urls/lives/clicks", key: operatorKey},
 			{path: "/api/v1/urls/unknown/clicks", key: operatorKey},

@@ -27,6 +27,10 @@ type Clicks interface {
 
 	// News returns what a client compares to learn that the workspace has changed.
 	News(ctx context.Context, actor controlplane.Actor) (controlplane.News, error)
+	// Sparklines counts the clicks of links by day, in the order of the links, without those
+	// that are not there.
+	Sparklines(ctx context.Context, actor controlplane.Actor, links []controlplane.HostedCode, days int,
+		zone *time.Location) (controlplane.Span, []controlplane.Sparkline, error)
 
 	// ForgetClicks deletes the clicks of a link of the actor's workspace, which may itself
 	// be deleted.
@@ -115,6 +119,10 @@ func registerStatistics(rt *router, a *statisticsAPI) {
 		answers:     tables(rt.document.schemas.of(typeOf[api.WorkspaceStats](), "")),
 	}, a.workspace)
 	handle(rt, operation{
+		id: "sparklines", method: http.MethodGet, path: api.PathStats + "/links", summary: "Count the clicks of up to 100 links by day",
+		description: "For small charts next to links. " + statsDescription, scopes: reader,
+	}, a.sparklines)
+	handle(rt, operation{
 		id: "forget-clicks", method: http.MethodDelete, path: api.PathLinks + "/{code}/clicks", summary: "Delete a link's clicks",
 		description: "Deletes all counts of a link, whether it is live, expired or deleted, and subtracts them from the clicks and " +
 			"breakdowns of the workspace. The workspace's estimates of unique visitors stay, because they hold no link and nothing can " +
@@ -129,6 +137,35 @@ func registerStatistics(rt *router, a *statisticsAPI) {
 			"The salt of a day is destroyed automatically two days later; this does it earlier. It is in the audit log.",
 		scopes: admin, problems: []int{http.StatusNotFound},
 	}, a.forgetVisitors)
+}
+
+type sparklinesInput struct {
+	Links []string `query:"link" maxItems:"100" minLength:"1" maxLength:"300" example:"go.example.com/spring" doc:"A link: its code, behind the host of its domain and a slash unless that is the shared default domain. Given several times: several links."`
+	Days  int      `query:"days" minimum:"1" maximum:"31" default:"14" doc:"How many days, today included."`
+	TZ    string   `query:"tz" maxLength:"64" default:"UTC" example:"Europe/Berlin" doc:"Time zone of the days: a name of the IANA database."`
+}
+
+type sparklinesOutput struct{ Body api.Sparklines }
+
+func (a *statisticsAPI) sparklines(ctx context.Context, in *sparklinesInput) (*sparklinesOutput, error) {
+	zone, err := zoneOf(in.TZ)
+	if err != nil {
+		return nil, err
+	}
+	links := make([]controlplane.HostedCode, len(in.Links))
+	for i, text := range in.Links {
+		slash := strings.LastIndexByte(text, '/')
+		links[i] = controlplane.HostedCode{Host: text[:max(slash, 0)], Code: text[slash+1:]}
+	}
+	span, lines, err := a.clicks.Sparklines(ctx, actorFrom(ctx), links, in.Days, zone)
+	if err != nil {
+		return nil, err
+	}
+	shown := api.Sparklines{From: span.From(), Days: len(span.Bounds) - 1, Links: make([]api.Sparkline, len(lines))}
+	for i, l := range lines {
+		shown.Links[i] = api.Sparkline{Domain: l.Host, ShortCode: l.Code, Clicks: l.Clicks}
+	}
+	return &sparklinesOutput{shown}, nil
 }
 
 func (a *statisticsAPI) short(ctx context.Context, in *codeInput) (*shortStatsOutput, error) {

@@ -268,3 +268,14 @@ func TestABreakdownNamesEachNameOnce(t *testing.T) {
 	shown := object(t, a.get("/api/v1/urls/spring/stats").text)["referrers"]
 	require.Equal(t, "[map[clicks:15 name:other] map[clicks:17 name:direct]]", fmt.Sprint(shown))
 }
+
+func TestSparklines_NameLinksAsTheyWereAskedFor(t *testing.T) {
+	a := clicked(t, busy())
+	res := a.get("/api/v1/stats/links?link=spring&link=unknown&link=go.example.com/summer&days=3&tz=Europe/Berlin")
+	require.Equal(t, 200, res.StatusCode, res.text)
+	require.JSONEq(t, `{"from": "2026-03-29T00:00:00+01:00", "days": 3, "links": [{"domain": "", "short_code": "spring", "clicks": [0, 0, 0]},
+		{"domain": "go.example.com", "short_code": "summer", "clicks": [0, 0, 0]}]}`, res.text)
+	for _, query := range []string{"link=a&tz=Mars", "link=a&days=32", "link=a&days=0", strings.Repeat("link=a&", 101)} {
+		requireProblem(t, a.get("/api/v1/stats/links?"+query), 422, "invalid")
+	}
+}
