@@ -47,6 +47,8 @@ type ClickStats struct {
 
 	Series []Bucket `json:"series" doc:"One entry for each hour or day, in order, also without clicks."`
 
+	Named *NamedSeries `json:"named,omitzero" doc:"Clicks of the requested name by UTC day."`
+
 	BreakdownFrom time.Time `json:"breakdown_from" doc:"Start of the first UTC day in the breakdowns."`
 	BreakdownTo   time.Time `json:"breakdown_to" doc:"End of the last one."`
 	Countries     []Named   `json:"countries" doc:"By ISO 3166-1 alpha-2 code; unknown without a database of places, or where it has no entry."`
@@ -55,6 +57,22 @@ type ClickStats struct {
 	Browsers      []Named   `json:"browsers"`
 	Systems       []Named   `json:"os" doc:"Operating systems."`
 	Referrers     []Named   `json:"referrers" doc:"By host, including www.; direct without a referrer."`
+}
+
+// NamedSeries are the clicks of one name of a breakdown by day.
+type NamedSeries struct {
+	By      string     `json:"by" enum:"countries,cities,devices,browsers,os,referrers"`
+	Name    string     `json:"name"`
+	Clicks  int64      `json:"clicks" minimum:"0"`
+	AtLeast bool       `json:"at_least" doc:"There may be more clicks of the name among the others of a day that had more names than are kept."`
+	Series  []NamedDay `json:"series" doc:"One entry for each UTC day from breakdown_from to breakdown_to."`
+}
+
+// NamedDay is the clicks of a name on a UTC day.
+type NamedDay struct {
+	T       time.Time `json:"t" doc:"Start of the day, in UTC."`
+	Clicks  int64     `json:"clicks" minimum:"0"`
+	AtLeast bool      `json:"at_least" doc:"There may be more clicks of the name among the others of the day."`
 }
 
 // Bucket counts the clicks of one step of a series.

@@ -51,11 +51,11 @@ func (e *ClickGapError) Error() string {
 // ingested, rolled up or not.
 type StatsStore interface {
 	// LinkClicks returns the clicks of one link of a workspace.
-	LinkClicks(ctx context.Context, ws waypost.WorkspaceID, link int64, s *Span) (Counted, error)
+	LinkClicks(ctx context.Context, ws waypost.WorkspaceID, link int64, s *Span, n *NameQuery) (Counted, error)
 
 	// WorkspaceClicks returns the clicks of all links of a workspace, and the top links
 	// by their clicks in the days that the span touches.
-	WorkspaceClicks(ctx context.Context, ws waypost.WorkspaceID, s *Span, top int) (Counted, TopLinks, error)
+	WorkspaceClicks(ctx context.Context, ws waypost.WorkspaceID, s *Span, n *NameQuery, top int) (Counted, TopLinks, error)
 
 	// LinksClicks returns the clicks in each step of a span, bots included, of those of the
 	// named links that are there.
@@ -160,11 +160,11 @@ func (s *Clicks) LinkStats(ctx context.Context, actor Actor, host, code string, 
 	if err != nil {
 		return LinkStats{}, err
 	}
-	counted, err := s.stats.LinkClicks(ctx, actor.Workspace, l.ID, &span)
+	counted, err := s.stats.LinkClicks(ctx, actor.Workspace, l.ID, &span, q.Named)
 	if err != nil {
 		return LinkStats{}, err
 	}
-	stats, err := s.summarize(ctx, span, &counted)
+	stats, err := s.summarize(ctx, span, q.Named, &counted)
 	stats.TotalClicks, stats.TotalBots = l.Clicks, l.BotClicks
 	return LinkStats{Link: l, Stats: stats}, err
 }
@@ -178,11 +178,11 @@ func (s *Clicks) WorkspaceStats(ctx context.Context, actor Actor, q StatsQuery) 
 	if err != nil {
 		return WorkspaceStats{}, err
 	}
-	counted, top, err := s.stats.WorkspaceClicks(ctx, actor.Workspace, &span, q.Top)
+	counted, top, err := s.stats.WorkspaceClicks(ctx, actor.Workspace, &span, q.Named, q.Top)
 	if err != nil {
 		return WorkspaceStats{}, err
 	}
-	stats, err := s.summarize(ctx, span, &counted)
+	stats, err := s.summarize(ctx, span, q.Named, &counted)
 	if err == nil {
 		stats.TotalClicks, stats.TotalBots, err = s.stats.WorkspaceTotals(ctx, actor.Workspace)
 	}
@@ -204,22 +204,40 @@ func (s *Clicks) News(ctx context.Context, actor Actor) (n News, err error) {
 	return n, err
 }
 
+// eachDay adds the days without clicks.
+func eachDay(span *Span, some []NamedDay) []NamedDay {
+	first, end := span.Days()
+	all := make([]NamedDay, end-first)
+	for i := range all {
+		all[i].Day = first + int32(i)
+	}
+	for _, d := range some {
+		if d.Day >= first && d.Day < end {
+			all[d.Day-first] = d
+		}
+	}
+	return all
+}
+
 // summarize sorts counts into the steps of a span, and adds how complete they are.
-func (s *Clicks) summarize(ctx context.Context, span Span, c *Counted) (Stats, error) {
+func (s *Clicks) summarize(ctx context.Context, span Span, q *NameQuery, c *Counted) (Stats, error) {
 	stats := Stats{Span: span, Visitors: c.Visitors, VisitorBots: c.Bots, Series: make([]QuarterClicks, len(span.Bounds)-1)}
 	for i := range stats.Series {
 		stats.Series[i].At = span.Bounds[i].Unix()
 	}
-	for _, q := range c.Quarters {
-		if i, ok := span.Step(time.Unix(q.At, 0)); ok {
-			stats.Series[i].Clicks += q.Clicks
-			stats.Series[i].Bots += q.Bots
-			stats.Clicks += q.Clicks
-			stats.Bots += q.Bots
+	for _, at := range c.Quarters {
+		if i, ok := span.Step(time.Unix(at.At, 0)); ok {
+			stats.Series[i].Clicks += at.Clicks
+			stats.Series[i].Bots += at.Bots
+			stats.Clicks += at.Clicks
+			stats.Bots += at.Bots
 		}
 	}
 	for i := range c.Breakdowns {
 		stats.Breakdowns[i] = c.Breakdowns[i].top()
+	}
+	if q != nil {
+		stats.Named = eachDay(&span, c.Named)
 	}
 	nodes, err := s.progress.Progress(ctx)
 	if err != nil {

@@ -33,6 +33,7 @@ type StatsQuery struct {
 	Interval Interval       // default ByDay
 	Zone     *time.Location // whose days and hours these are; default UTC
 	Top      int            // links of a workspace that are listed
+	Named    *NameQuery     // whose clicks are counted by day; nil: none
 }
 
 // Span is a time in whole steps of a calendar.

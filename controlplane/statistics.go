@@ -17,6 +17,9 @@ type Counted struct {
 	// in any order; "" means unknown.
 	Breakdowns [Dimensions]Breakdown
 
+	// Named holds the clicks of the name that was asked for, by the same days.
+	Named []NamedDay
+
 	// Visitors, with bots, and bots alone: the sums of the same days.
 	Visitors, Bots int64
 }
@@ -41,6 +44,19 @@ const (
 	Referrers
 	Dimensions = 6
 )
+
+// NameQuery asks for the clicks of one name by day. Nil asks for none.
+type NameQuery struct {
+	By   Dimension
+	Name string // as breakdowns have it; "" means unknown
+}
+
+// NamedDay is the clicks of a name on a UTC day.
+type NamedDay struct {
+	Day     int32 // since 1970
+	Clicks  int64
+	AtLeast bool // there may be more among the clicks of names that were too many to keep
+}
 
 // Breakdown holds clicks by name.
 type Breakdown struct {
@@ -102,6 +118,7 @@ type Stats struct {
 	Series       []QuarterClicks // one for each step of the span
 	Visitors     int64           // see [Counted]
 	VisitorBots  int64
+	Named        []NamedDay            // one for each day of the breakdowns, when a name was asked for
 	Breakdowns   [Dimensions]Breakdown // most clicks first
 	TotalClicks  int64                 // in all time
 	TotalBots    int64

@@ -25,13 +25,15 @@ type counts struct {
 	lines   []controlplane.LinkName
 }
 
-func (c *counts) LinkClicks(context.Context, waypost.WorkspaceID, int64, *controlplane.Span) (controlplane.Counted, error) {
+func (c *counts) LinkClicks(
+	context.Context, waypost.WorkspaceID, int64, *controlplane.Span, *controlplane.NameQuery,
+) (controlplane.Counted, error) {
 	return c.counted, c.err
 }
 
-func (c *counts) WorkspaceClicks(_ context.Context, _ waypost.WorkspaceID, _ *controlplane.Span, top int) (controlplane.Counted,
-	controlplane.TopLinks, error,
-) {
+func (c *counts) WorkspaceClicks(_ context.Context, _ waypost.WorkspaceID, _ *controlplane.Span,
+	_ *controlplane.NameQuery, top int,
+) (controlplane.Counted, controlplane.TopLinks, error) {
 	return c.counted, controlplane.TopLinks{Links: c.top[:min(top, len(c.top))], Exact: true}, c.err
 }
 

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,6 +28,7 @@ type Clicks interface {
 
 	// News returns what a client compares to learn that the workspace has changed.
 	News(ctx context.Context, actor controlplane.Actor) (controlplane.News, error)
+
 	// Sparklines counts the clicks of links by day, in the order of the links, without those
 	// that are not there.
 	Sparklines(ctx context.Context, actor controlplane.Actor, links []controlplane.HostedCode, days int,
@@ -64,6 +66,8 @@ type timeRange struct {
 	To       string `query:"to" maxLength:"40" example:"2026-03-31" doc:"End of the range: a date, which is included as a whole, or a time (RFC 3339), which is excluded. Default: now."`
 	Interval string `query:"interval" enum:"hour,day" default:"day" doc:"Step of the series. At most 750 hours or 1,830 days."`
 	TZ       string `query:"tz" maxLength:"64" default:"UTC" example:"Europe/Berlin" doc:"Time zone of the hours and days: a name of the IANA database."`
+	By       string `query:"by" enum:"countries,cities,devices,browsers,os,referrers" doc:"The breakdown that has the name."`
+	Name     string `query:"name" maxLength:"264" example:"DE" doc:"A name of a breakdown, as it is shown, whose clicks are counted by UTC day as well. Only with by."`
 }
 
 type linkStatsInput struct {
@@ -194,13 +198,14 @@ func (a *statisticsAPI) link(ctx context.Context, in *linkStatsInput) (*table, e
 	if err != nil {
 		return nil, err
 	}
+	shown := api.LinkStats{
+		ShortCode: string(stats.Link.Code), OriginalURL: stats.Link.OriginalURL,
+		CreatedAt: stats.Link.CreatedAt.UTC(), LastAccessedAt: moment(stats.Link.LastAccessedAt),
+		ClickStats: clickStatsOf(&stats.Stats),
+	}
+	shown.Named = in.namedOf(&stats.Stats)
 	return &table{
-		json: api.LinkStats{
-			ShortCode: string(stats.Link.Code), OriginalURL: stats.Link.OriginalURL,
-			CreatedAt: stats.Link.CreatedAt.UTC(), LastAccessedAt: moment(stats.Link.LastAccessedAt),
-			ClickStats: clickStatsOf(&stats.Stats),
-		},
-		file: "clicks-" + in.Code, name: in.Breakdown, stats: &stats.Stats,
+		json: shown, file: "clicks-" + in.Code, name: in.Breakdown, stats: &stats.Stats,
 	}, nil
 }
 
@@ -218,6 +223,7 @@ func (a *statisticsAPI) workspace(ctx context.Context, in *workspaceStatsInput) 
 		ClickStats: clickStatsOf(&stats.Stats), Top: make([]api.TopLink, len(stats.Top.Links)),
 		TopExact: stats.Top.Exact,
 	}
+	shown.Named = in.namedOf(&stats.Stats)
 	for i := range stats.Top.Links {
 		l := &stats.Top.Links[i]
 		shown.Top[i] = api.TopLink{
@@ -286,13 +292,9 @@ func breakdownOf(d controlplane.Dimension, b *controlplane.Breakdown) []api.Name
 		places[name] = len(shown)
 		shown = append(shown, api.Named{Name: name, Clicks: clicks})
 	}
-	nameless := "unknown"
-	if d == controlplane.Referrers {
-		nameless = "direct"
-	}
 	for _, n := range b.Named {
 		if n.Name == "" {
-			n.Name = nameless
+			n.Name = nameless(d)
 		}
 		add(n.Name, n.Clicks)
 	}
@@ -313,8 +315,50 @@ func (in *timeRange) query() (q controlplane.StatsQuery, err error) {
 	if q.From, err = timeIn(q.Zone, "from", in.From, 0); err != nil {
 		return q, err
 	}
-	q.To, err = timeIn(q.Zone, "to", in.To, 1)
+	if q.To, err = timeIn(q.Zone, "to", in.To, 1); err != nil {
+		return q, err
+	}
+	q.Named, err = in.named()
 	return q, err
+}
+
+// named returns the name whose clicks are counted by day. Names that stand for clicks
+// without a name are those of breakdowns.
+func (in *timeRange) named() (*controlplane.NameQuery, error) {
+	switch {
+	case in.By == "" && in.Name == "":
+		return nil, nil //nolint:nilnil // no name is asked for
+	case in.By == "" || in.Name == "":
+		return nil, invalid("query.name", "give by and name, or neither")
+	case in.Name == "other":
+		return nil, invalid("query.name", "other stands for many names, and not the same on all days")
+	}
+	n := &controlplane.NameQuery{By: controlplane.Dimension(slices.Index(breakdownNames[:], in.By)), Name: in.Name}
+	if in.Name == nameless(n.By) {
+		n.Name = ""
+	}
+	return n, nil
+}
+
+func nameless(d controlplane.Dimension) string {
+	if d == controlplane.Referrers {
+		return "direct"
+	}
+	return "unknown"
+}
+
+// namedOf returns the clicks of the requested name, nil without one.
+func (in *timeRange) namedOf(s *controlplane.Stats) *api.NamedSeries {
+	if in.By == "" {
+		return nil
+	}
+	shown := &api.NamedSeries{By: in.By, Name: in.Name, Series: make([]api.NamedDay, len(s.Named))}
+	for i, d := range s.Named {
+		shown.Series[i] = api.NamedDay{T: dayOf(d.Day), Clicks: d.Clicks, AtLeast: d.AtLeast}
+		shown.Clicks += d.Clicks
+		shown.AtLeast = shown.AtLeast || d.AtLeast
+	}
+	return shown
 }
 
 // zoneOf finds a time zone of the IANA database. Their names begin with a capital; other

@@ -279,3 +279,25 @@ func TestSparklines_NameLinksAsTheyWereAskedFor(t *testing.T) {
 		requireProblem(t, a.get("/api/v1/stats/links?"+query), 422, "invalid")
 	}
 }
+
+func TestStats_CountOneNameByDay(t *testing.T) {
+	f := busy()
+	f.stats.Named = []controlplane.NamedDay{{Day: 20541, Clicks: 4}, {Day: 20542, Clicks: 1, AtLeast: true}}
+	a := clicked(t, f)
+	for _, path := range []string{"/api/v1/urls/spring/stats", "/api/v1/stats"} {
+		shown := object(t, a.do(call{path: path + "?by=cities&name=Paris,+FR", key: operatorKey}).text)
+		require.Equal(t, object(t, `{"by": "cities", "name": "Paris, FR", "clicks": 5, "at_least": true, "series": [
+			{"t": "2026-03-29T00:00:00Z", "clicks": 4, "at_least": false},
+			{"t": "2026-03-30T00:00:00Z", "clicks": 1, "at_least": true}]}`), shown["named"])
+		require.NotContains(t, object(t, a.do(call{path: path, key: operatorKey}).text), "named")
+		for query, name := range map[string]string{
+			"by=referrers&name=direct": "", "by=countries&name=unknown": "", "by=os&name=direct": "direct",
+		} {
+			require.Equal(t, 200, a.do(call{path: path + "?" + query, key: operatorKey}).StatusCode)
+			require.Equal(t, name, f.queries[len(f.queries)-1].Named.Name)
+		}
+		for _, query := range []string{"by=os", "name=DE", "by=planets&name=Mars", "by=os&name=other", "by=os&name=" + strings.Repeat("x", 265)} {
+			requireProblem(t, a.do(call{path: path + "?" + query, key: operatorKey}), 422, "invalid")
+		}
+	}
+}

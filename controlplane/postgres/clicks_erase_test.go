@@ -43,7 +43,7 @@ func TestForgottenClicksAreNowhereAndLaterOnesCountFromZero(t *testing.T) {
 	require.Zero(t, clicks(t, db, "spring"))
 	require.EqualValues(t, 7, clicks(t, db, "summer"))
 	s := everything(t)
-	c, top, err := db.WorkspaceClicks(t.Context(), waypost.DefaultWorkspace, s, 10)
+	c, top, err := db.WorkspaceClicks(t.Context(), waypost.DefaultWorkspace, s, nil, 10)
 	require.NoError(t, err)
 	require.Len(t, top.Links, 1)
 	require.EqualValues(t, 7, slices.Max(series(s, c.Quarters)))
@@ -152,12 +152,12 @@ func requireSums(t *testing.T, db *postgres.DB, codes []string) {
 		}
 	}
 	for _, code := range codes {
-		c, err := db.LinkClicks(t.Context(), waypost.DefaultWorkspace, linkID(t, db, code), s)
+		c, err := db.LinkClicks(t.Context(), waypost.DefaultWorkspace, linkID(t, db, code), s, nil)
 		require.NoError(t, err)
 		add(&c, 1)
 		total += clicks(t, db, code)
 	}
-	c, _, err := db.WorkspaceClicks(t.Context(), waypost.DefaultWorkspace, s, 0)
+	c, _, err := db.WorkspaceClicks(t.Context(), waypost.DefaultWorkspace, s, nil, 0)
 	require.NoError(t, err)
 	add(&c, -1)
 	for what, difference := range want {

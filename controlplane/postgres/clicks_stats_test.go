@@ -87,7 +87,7 @@ func TestClicksAreToldByTimeAndByWhomBeforeAndAfterTheyAreFolded(t *testing.T) {
 			fold(t, db)
 		}
 		s := span(t, at(21, 30), at(23, 1), controlplane.ByHour, nil)
-		c, err := db.LinkClicks(t.Context(), waypost.DefaultWorkspace, linkID(t, db, "spring"), s)
+		c, err := db.LinkClicks(t.Context(), waypost.DefaultWorkspace, linkID(t, db, "spring"), s, nil)
 		require.NoError(t, err)
 		require.Equal(t, []int64{0, 8, 2}, series(s, c.Quarters))
 		require.EqualValues(t, 3, c.Visitors)
@@ -100,12 +100,12 @@ func TestClicksAreToldByTimeAndByWhomBeforeAndAfterTheyAreFolded(t *testing.T) {
 		require.Equal(t, named("", 5, "www.example.com", 5), c.Breakdowns[controlplane.Referrers].Named)
 
 		s = span(t, at(22, 0), at(23, 59), controlplane.ByHour, kathmandu)
-		c, err = db.LinkClicks(t.Context(), waypost.DefaultWorkspace, linkID(t, db, "spring"), s)
+		c, err = db.LinkClicks(t.Context(), waypost.DefaultWorkspace, linkID(t, db, "spring"), s, nil)
 		require.NoError(t, err)
 		require.Equal(t, []int64{0, 8, 2}, series(s, c.Quarters), "22:20 is 4:05 there, 22:50 4:35 and 23:59 5:44")
 
 		s = span(t, at(0, 0), at(23, 59), controlplane.ByDay, nil)
-		c, top, err := db.WorkspaceClicks(t.Context(), waypost.DefaultWorkspace, s, 1)
+		c, top, err := db.WorkspaceClicks(t.Context(), waypost.DefaultWorkspace, s, nil, 1)
 		require.NoError(t, err)
 		require.Equal(t, []int64{18}, series(s, c.Quarters))
 		require.EqualValues(t, 4, c.Visitors)
@@ -132,10 +132,10 @@ func TestClicksOfAnotherWorkspaceAreNotTold(t *testing.T) {
 		if folded {
 			fold(t, db)
 		}
-		c, err := db.LinkClicks(t.Context(), 7, linkID(t, db, "spring"), s)
+		c, err := db.LinkClicks(t.Context(), 7, linkID(t, db, "spring"), s, nil)
 		require.NoError(t, err)
 		require.Equal(t, controlplane.Counted{}, c)
-		c, top, err := db.WorkspaceClicks(t.Context(), 7, s, 10)
+		c, top, err := db.WorkspaceClicks(t.Context(), 7, s, nil, 10)
 		require.NoError(t, err)
 		require.Equal(t, []int64{7}, series(s, c.Quarters))
 		require.Len(t, top.Links, 1)
@@ -156,7 +156,7 @@ func TestALongTimeIsAddedUpFromAllItsDays(t *testing.T) {
 	exec(t, hand, `INSERT INTO click_hour SELECT link_id, hour - n * interval '100 days', workspace_id, q0, q1, q2, q3, b0, b1, b2, b3
 		FROM click_hour, generate_series(1, 7) n`)
 	s := span(t, at(0, 0).AddDate(-3, 0, 0), at(23, 0), controlplane.ByDay, nil)
-	c, err := db.LinkClicks(t.Context(), waypost.DefaultWorkspace, linkID(t, db, "spring"), s)
+	c, err := db.LinkClicks(t.Context(), waypost.DefaultWorkspace, linkID(t, db, "spring"), s, nil)
 	require.NoError(t, err)
 	sum := int64(0)
 	for _, n := range series(s, c.Quarters) {
@@ -173,7 +173,7 @@ func TestDeletedLinksStayAmongThoseWithTheMostClicks(t *testing.T) {
 	send(t, db, 1, rows("spring", 1, 0, 5, at(12, 0)))
 	_, err := db.DeleteLink(t.Context(), controlplane.Actor{Workspace: waypost.DefaultWorkspace}, waypost.DefaultDomain, "spring")
 	require.NoError(t, err)
-	_, top, err := db.WorkspaceClicks(t.Context(), waypost.DefaultWorkspace, span(t, at(0, 0), at(23, 0), controlplane.ByDay, nil), 10)
+	_, top, err := db.WorkspaceClicks(t.Context(), waypost.DefaultWorkspace, span(t, at(0, 0), at(23, 0), controlplane.ByDay, nil), nil, 10)
 	require.NoError(t, err)
 	require.Len(t, top.Links, 1)
 	require.EqualValues(t, 5, top.Links[0].Clicks)

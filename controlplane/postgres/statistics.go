@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -21,14 +22,14 @@ const (
 
 // LinkClicks implements controlplane.StatsStore.
 func (db *ClickStore) LinkClicks(
-	ctx context.Context, ws waypost.WorkspaceID, link int64, s *controlplane.Span,
+	ctx context.Context, ws waypost.WorkspaceID, link int64, s *controlplane.Span, n *controlplane.NameQuery,
 ) (controlplane.Counted, error) {
-	return db.counted(ctx, ws, []int64{link}, s)
+	return db.counted(ctx, ws, []int64{link}, s, n)
 }
 
 // counted adds up the days that a span touches.
 func (db *ClickStore) counted(
-	ctx context.Context, ws waypost.WorkspaceID, links []int64, s *controlplane.Span,
+	ctx context.Context, ws waypost.WorkspaceID, links []int64, s *controlplane.Span, of *controlplane.NameQuery,
 ) (controlplane.Counted, error) {
 	var c controlplane.Counted
 	var all rollup.Breakdown
@@ -46,6 +47,9 @@ func (db *ClickStore) counted(
 					})
 				}
 			}
+			if of != nil {
+				c.Named = append(c.Named, namedDay(n, d, of))
+			}
 			all.Merge(&d.Breakdown)
 			visitors, bots := d.Visitors.Count()
 			c.Visitors += int64(visitors)
@@ -53,10 +57,7 @@ func (db *ClickStore) counted(
 		}
 		all.Trim(namesInHand)
 	}
-	for d, from := range [controlplane.Dimensions]rollup.Dimension{
-		controlplane.Countries: rollup.Country, controlplane.Cities: rollup.City, controlplane.Devices: rollup.Device,
-		controlplane.Browsers: rollup.Browser, controlplane.Systems: rollup.OS, controlplane.Referrers: rollup.Referrer,
-	} {
+	for d, from := range kept {
 		names, other := all.Names(from)
 		b := &c.Breakdowns[d]
 		b.Other = int64(other.Clicks)
@@ -71,11 +72,27 @@ func (db *ClickStore) counted(
 	return c, nil
 }
 
+// kept are the dimensions of rollups.
+var kept = [controlplane.Dimensions]rollup.Dimension{
+	controlplane.Countries: rollup.Country, controlplane.Cities: rollup.City, controlplane.Devices: rollup.Device,
+	controlplane.Browsers: rollup.Browser, controlplane.Systems: rollup.OS, controlplane.Referrers: rollup.Referrer,
+}
+
+// namedDay returns the clicks of a name on a day.
+func namedDay(n int32, d *rollup.Day, of *controlplane.NameQuery) controlplane.NamedDay {
+	name := of.Name
+	if i := strings.LastIndex(name, ", "); of.By == controlplane.Cities && i >= 0 {
+		name = rollup.CityName(name[i+2:], name[:i])
+	}
+	count, more := d.Breakdown.Named(kept[of.By], name)
+	return controlplane.NamedDay{Day: n, Clicks: int64(count.Clicks), AtLeast: more}
+}
+
 // WorkspaceClicks implements controlplane.StatsStore.
 func (db *ClickStore) WorkspaceClicks(
-	ctx context.Context, ws waypost.WorkspaceID, s *controlplane.Span, top int,
+	ctx context.Context, ws waypost.WorkspaceID, s *controlplane.Span, n *controlplane.NameQuery, top int,
 ) (controlplane.Counted, controlplane.TopLinks, error) {
-	c, err := db.counted(ctx, ws, nil, s)
+	c, err := db.counted(ctx, ws, nil, s, n)
 	if err != nil || top == 0 {
 		return c, controlplane.TopLinks{Exact: true}, err
 	}

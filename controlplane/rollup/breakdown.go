@@ -79,8 +79,12 @@ func (b *Breakdown) AddOther(c Count) {
 // names may be in "other".
 func (b *Breakdown) Merge(o *Breakdown) {
 	for d := range dimensions {
-		for _, n := range o.names[d].list {
-			b.add(d, n.Name, n.Count)
+		if len(b.names[d].list) == 0 {
+			b.names[d] = names{list: slices.Clone(o.names[d].list)}
+		} else {
+			for _, n := range o.names[d].list {
+				b.add(d, n.Name, n.Count)
+			}
 		}
 		b.other[d].Add(o.other[d])
 	}
@@ -95,6 +99,11 @@ func (b *Breakdown) Names(d Dimension) (names []Named, other Count) {
 		names = names[:len(names)-1]
 	}
 	return names, other
+}
+
+// Named returns the clicks of one name, and whether the others may hold more of them.
+func (b *Breakdown) Named(d Dimension, name string) (c Count, more bool) {
+	return b.names[d].get(name), b.other[d].Clicks > 0
 }
 
 // Total is the clicks of all names of a dimension.
@@ -162,16 +171,23 @@ func UnpackBreakdown(p []byte) (*Breakdown, error) {
 }
 
 // names holds clicks by unique name, in no order. A few names, which nearly all links
-// have, are searched one by one; an index finds more.
+// have, are searched one by one. More get an index, with the first search, because days
+// that are only read through need none.
 type names struct {
 	list  []Named
-	index map[string]int // of the list; nil while there are few
+	index map[string]int // of the list; nil while there are few, or no search
 }
 
 const fewNames = 16
 
 // find returns the index of a name; -1 if it is not there.
 func (n *names) find(name string) int {
+	if n.index == nil && len(n.list) > fewNames {
+		n.index = make(map[string]int, 2*len(n.list))
+		for i := range n.list {
+			n.index[n.list[i].Name] = i
+		}
+	}
 	if n.index != nil {
 		if i, ok := n.index[name]; ok {
 			return i
@@ -197,14 +213,8 @@ func (n *names) add(name string, c Count) {
 // append adds a name that is not there.
 func (n *names) append(x Named) {
 	n.list = append(n.list, x)
-	switch {
-	case n.index != nil:
+	if n.index != nil {
 		n.index[x.Name] = len(n.list) - 1
-	case len(n.list) > fewNames:
-		n.index = make(map[string]int, 2*len(n.list))
-		for i := range n.list {
-			n.index[n.list[i].Name] = i
-		}
 	}
 }
 

@@ -1,0 +1,110 @@
+package postgres_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"waypost"
+	"waypost/controlplane"
+	"waypost/controlplane/rollup"
+)
+
+func TestStatistics_CountOneNameByDay(t *testing.T) {
+	db, _ := open(t)
+	insert(t, db, link("spring"))
+	send(t, db, 1, rows("spring", 1, 0, 5, at(10, 0)), rows("spring", 2, 1, 3, at(11, 0)))
+	send(t, db, 2, rows("spring", 3, 0, 2, at(12, 0).AddDate(0, 0, 1)), rows("spring", 4, 2, 1, at(12, 0)))
+	first := int32(at(0, 0).Unix() / 86400)
+	for _, folded := range []bool{false, true} {
+		if folded {
+			fold(t, db)
+		}
+		for query, want := range map[controlplane.NameQuery][2]int64{
+			{By: controlplane.Countries, Name: "DE"}:              {5, 2},
+			{By: controlplane.Countries}:                          {1, 0},
+			{By: controlplane.Cities, Name: "Paris, FR"}:          {3, 0},
+			{By: controlplane.Referrers, Name: "www.example.com"}: {5, 2},
+			{By: controlplane.Browsers, Name: "Lynx"}:             {0, 0},
+		} {
+			s := span(t, at(0, 0), at(0, 0).AddDate(0, 0, 2), controlplane.ByDay, nil)
+			c, err := db.LinkClicks(t.Context(), waypost.DefaultWorkspace, linkID(t, db, "spring"), s, &query)
+			require.NoError(t, err)
+			w, _, err := db.WorkspaceClicks(t.Context(), waypost.DefaultWorkspace, s, &query, 0)
+			require.NoError(t, err)
+			days := []controlplane.NamedDay{{Day: first, Clicks: want[0]}, {Day: first + 1, Clicks: want[1]}}
+			require.ElementsMatch(t, days, c.Named, query)
+			require.ElementsMatch(t, days, w.Named, query)
+		}
+	}
+}
+
+// The year of a link with ten million clicks, and as many names as days keep.
+const yearDays, yearClicks = 365, 10_000_000
+
+// fillYear writes the rollups of a link's last year, and returns the link and the span.
+func fillYear(t testing.TB, conn *pgx.Conn, link int64) *controlplane.Span {
+	t.Helper()
+	const perDay = yearClicks / yearDays
+	var b rollup.Breakdown
+	for i := range 1200 {
+		b.Add(&waypost.ClickProfile{
+			Country: fmt.Sprintf("%c%c", 'A'+i%26, 'A'+i/26%10), City: fmt.Sprintf("City %d", i), Device: []string{"desktop", "mobile"}[i%2],
+			Browser: fmt.Sprintf("Browser %d", i%30), OS: fmt.Sprintf("System %d", i%12), Referrer: fmt.Sprintf("site-%d.example.com", i),
+		}, rollup.Count{Clicks: uint64(perDay / 1200)})
+	}
+	var v rollup.Visitors
+	for i := range uint64(perDay / 2) {
+		v.Add(i*0x9e3779b97f4a7c15, false)
+	}
+	_, err := conn.Exec(t.Context(), `INSERT INTO click_day SELECT $1, current_date - d, 1, $2, 0, $3, $4 FROM generate_series(0, 364) d`,
+		link, perDay/1200*1200, b.Append(nil), v.Append(nil))
+	require.NoError(t, err)
+	_, err = conn.Exec(t.Context(), `INSERT INTO click_hour SELECT $1, (current_date - d)::timestamp AT TIME ZONE 'UTC' + h * interval '1 hour', 1,
+		$2, 0, 0, 0, 0, 0, 0, 0 FROM generate_series(0, 364) d, generate_series(0, 23) h`, link, perDay/1200*1200/24)
+	require.NoError(t, err)
+	_, err = conn.Exec(t.Context(), `ANALYZE`)
+	require.NoError(t, err)
+	s, err := controlplane.NewSpan(controlplane.StatsQuery{From: time.Now().AddDate(0, 0, -yearDays+1)}, time.Now())
+	require.NoError(t, err)
+	return &s
+}
+
+func TestStatistics_NameAmongTooManyIsAtLeast(t *testing.T) {
+	db, hand := open(t)
+	insert(t, db, link("spring"))
+	id := linkID(t, db, "spring")
+	s := fillYear(t, hand, id)
+	city := controlplane.NameQuery{By: controlplane.Cities, Name: "City 7, HA"}
+	mobile := controlplane.NameQuery{By: controlplane.Devices, Name: "mobile"}
+	c, err := db.LinkClicks(t.Context(), waypost.DefaultWorkspace, id, s, &city)
+	require.NoError(t, err)
+	require.Len(t, c.Named, yearDays)
+	require.True(t, c.Named[0].AtLeast, "1,200 cities are more than a day keeps")
+	c, err = db.LinkClicks(t.Context(), waypost.DefaultWorkspace, id, s, &mobile)
+	require.NoError(t, err)
+	require.False(t, c.Named[0].AtLeast)
+	require.Equal(t, int64(yearClicks/yearDays/1200*600), c.Named[0].Clicks)
+}
+
+// BenchmarkYear reads the year of a link with ten million clicks.
+func BenchmarkYear(b *testing.B) {
+	db, conn := openBench(b)
+	_, _, err := db.InsertLinks(b.Context(), 0, insertions(link("spring")))
+	require.NoError(b, err)
+	l, err := db.Link(b.Context(), waypost.DefaultWorkspace, waypost.DefaultDomain, "spring")
+	require.NoError(b, err)
+	s := fillYear(b, conn, l.ID)
+	for name, query := range map[string]*controlplane.NameQuery{"all": nil, "named": {By: controlplane.Cities, Name: "City 7, HA"}} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				c, err := db.LinkClicks(b.Context(), waypost.DefaultWorkspace, l.ID, s, query)
+				require.NoError(b, err)
+				require.Len(b, c.Quarters, 24*yearDays)
+			}
+		})
+	}
+}
