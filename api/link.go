@@ -134,7 +134,7 @@ type LinkOutcomes struct {
 // LinkOutcome is the outcome of one link of many: a link or a problem.
 type LinkOutcome struct {
 	Status    int      `json:"status" example:"201" doc:"The status that this link alone would have got."`
-	Link      *Link    `json:"link,omitzero" doc:"The link, if it exists."`
+	Link      *Link    `json:"link,omitzero" doc:"The link, if it exists, and not in a dry run."`
 	ShortCode string   `json:"short_code,omitzero" doc:"The code of the link, in a minimal answer."`
 	Error     *Problem `json:"error,omitzero" doc:"Why the link was not created."`
 }

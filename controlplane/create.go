@@ -70,6 +70,56 @@ func (s *Links) CreateBulk(ctx context.Context, actor Actor, ns []NewLink) ([]Ou
 	return s.create(ctx, actor, ns, nil)
 }
 
+// DryRun returns the outcomes that CreateBulk would have at this moment. It writes
+// nothing, uses no key, and sets no codes.
+func (s *Links) DryRun(ctx context.Context, actor Actor, ns []NewLink) ([]Outcome, error) {
+	if len(ns) > waypost.MaxBulk {
+		return nil, waypost.Errorf(waypost.EInvalid, "at most %d links at once", waypost.MaxBulk)
+	}
+	prepared, err := s.prepare(ctx, actor)
+	if err != nil {
+		return nil, err
+	}
+	outcomes := make([]Outcome, len(ns))
+	var all, custom []*pendingLink
+	first := map[DedupeKey]bool{}
+	for i := range ns {
+		l, dedupe, err := prepared.link(ctx, &ns[i])
+		if err != nil {
+			outcomes[i].Err = err
+			continue
+		}
+		outcomes[i].Link, outcomes[i].Warnings = l, warningsOf(&l)
+		x := &pendingLink{link: &outcomes[i].Link, dedupe: dedupe, index: i}
+		if dedupe != nil {
+			key := DedupeKey{l.Domain, *dedupe}
+			x.found = first[key]
+			first[key] = true
+		}
+		if l.Custom {
+			x.claim = s.claim(&l)
+			custom = append(custom, x)
+		}
+		all = append(all, x)
+	}
+	if _, _, err := s.findDuplicates(ctx, actor.Workspace, all); err != nil {
+		return nil, err
+	}
+	if custom = refuseRepeated(custom); len(custom) > 0 {
+		placed, err := s.store.TryLinks(ctx, insertionsOf(custom))
+		if err != nil {
+			return nil, err
+		}
+		for i, x := range custom {
+			x.err = placementError(x.link, placed[i])
+		}
+	}
+	for _, x := range all {
+		outcomes[x.index].Err, outcomes[x.index].Found = x.err, x.found
+	}
+	return outcomes, nil
+}
+
 // create creates links. With an idempotency key their response is stored as well.
 func (s *Links) create(ctx context.Context, actor Actor, ns []NewLink, key *Idempotency) ([]Outcome, waypost.Position, error) {
 	none := waypost.Position{}

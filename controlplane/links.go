@@ -20,6 +20,10 @@ type LinkStore interface {
 	// epoch, with a FencedError when one of the leases is void, and with a ClashError.
 	InsertLinks(ctx context.Context, epoch uint32, links []Insertion) ([]Placement, waypost.Position, error)
 
+	// TryLinks returns the placements of links with custom codes as InsertLinks would, and
+	// writes nothing.
+	TryLinks(ctx context.Context, links []Insertion) ([]Placement, error)
+
 	// UpdateLink writes a link that was read at a version, and sets its new version. It
 	// changes nothing and returns false when the link has another version or is gone. A
 	// dedupe hash, when it is not nil, replaces that of the link if the link has one. The

@@ -20,6 +20,7 @@ import (
 type bulkInput struct {
 	repeatable
 	waiting
+	DryRun string       `query:"dry_run" enum:"true,false" default:"false" doc:"Create nothing, and answer with the outcome that each link would have now: 201, 200 for an existing link of the target, or an error. There are no links and no codes in the answer."`
 	Prefer string       `header:"Prefer" list:"true" doc:"return=minimal (RFC 7240): of each created link, the answer holds the code only."`
 	Body   api.NewLinks `raw:"true"` // decoded link by link, so that a bad link refuses only itself
 	Raw    []byte
@@ -45,6 +46,9 @@ func registerBulk(rt *router, a *linksAPI) {
 		b := bulk{a: a, rt: rt, minimal: strings.TrimSpace(in.Prefer) == minimalAnswer}
 		if err := b.read(ctx, item, in.Raw); err != nil {
 			return nil, err
+		}
+		if in.DryRun == "true" {
+			return b.dryRun(ctx)
 		}
 		return b.create(ctx, in)
 	})
@@ -112,6 +116,22 @@ func (b *bulk) create(ctx context.Context, in *bulkInput) (*bulkOutput, error) {
 		out.Position, out.Applied = position.String(), await(ctx, b.a.waiter, &in.waiting, position)
 	}
 	return out, nil
+}
+
+// dryRun answers without creating anything.
+func (b *bulk) dryRun(ctx context.Context) (*bulkOutput, error) {
+	outcomes, err := b.a.links.DryRun(ctx, actorFrom(ctx), b.links)
+	if err != nil {
+		return nil, err
+	}
+	for j, i := range b.places {
+		if o := &outcomes[j]; o.Err != nil {
+			b.results[i] = b.result(ctx, o)
+		} else {
+			b.results[i] = api.LinkOutcome{Status: statusOf(o)}
+		}
+	}
+	return &bulkOutput{Body: api.LinkOutcomes{Results: b.results}}, nil
 }
 
 // with returns the results with those of the links that were to be created.

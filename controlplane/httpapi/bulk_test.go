@@ -143,3 +143,18 @@ func TestAMinimalAnswerHoldsCodesAndReasonsAlone(t *testing.T) {
 	require.Contains(t, results[1], "error")
 	require.NotContains(t, results[1], "link")
 }
+
+func TestBulk_DryRunAnswersWithoutLinks(t *testing.T) {
+	a := start(t)
+	res := a.post("/api/v1/urls/bulk?dry_run=true&wait=all", `{"links": [{"original_url": "https://example.com/"}, {"original_url": 1},
+		{"original_url": "https://example.com/", "custom_code": "taken"}, {"original_url": "https://example.com/", "dedupe": true}]}`)
+	require.Equal(t, 200, res.StatusCode, res.text)
+	require.Empty(t, res.Header.Get("Waypost-Position"))
+	results := object(t, res.text)["results"].([]any)
+	require.Equal(t, map[string]any{"status": 201.0}, results[0])
+	require.Equal(t, 422.0, results[1].(map[string]any)["status"])
+	require.Equal(t, 409.0, results[2].(map[string]any)["status"])
+	require.Equal(t, map[string]any{"status": 200.0}, results[3])
+	require.Empty(t, a.links.all)
+	requireProblem(t, a.post("/api/v1/urls/bulk?dry_run=yes", `{"links": [{}]}`), 422, "invalid")
+}

@@ -41,6 +41,17 @@ func (f *links) History(
 	}}, "3-12", err
 }
 
+func (f *links) DryRun(_ context.Context, _ controlplane.Actor, ns []controlplane.NewLink) ([]controlplane.Outcome, error) {
+	outcomes := make([]controlplane.Outcome, len(ns))
+	for i, n := range ns {
+		if n.CustomCode == "taken" {
+			outcomes[i].Err = waypost.Errorf(waypost.EConflict, "the code is taken")
+		}
+		outcomes[i].Found = n.Dedupe != nil && *n.Dedupe
+	}
+	return outcomes, nil
+}
+
 func (f *links) Remove(ctx context.Context, actor controlplane.Actor, domain, code string) (waypost.Position, error) {
 	if _, err := f.Find(ctx, actor, domain, code); waypost.CodeOf(err) == waypost.ENotFound {
 		return waypost.Position{}, err

@@ -24,6 +24,9 @@ type Links interface {
 	// forbids it. EConflict: a custom code is taken. EExhausted: the region has no key left.
 	CreateBulk(ctx context.Context, actor controlplane.Actor, ns []controlplane.NewLink) ([]controlplane.Outcome, waypost.Position, error)
 
+	// DryRun returns the outcomes of CreateBulk without creating anything.
+	DryRun(ctx context.Context, actor controlplane.Actor, ns []controlplane.NewLink) ([]controlplane.Outcome, error)
+
 	// CreateOnce is CreateBulk for a request that may be sent again: EKeyReused when its
 	// key came with another request, EInProgress while that is being answered.
 	CreateOnce(ctx context.Context, actor controlplane.Actor, ns []controlplane.NewLink, o controlplane.Idempotency) (controlplane.Made, error)

@@ -196,6 +196,34 @@ func (in *inserting) send(ctx context.Context, p *pool, epoch uint32) (waypost.P
 	return at.position(), err
 }
 
+// TryLinks implements controlplane.LinkStore. It is the transaction of InsertLinks,
+// rolled back, because a tenant sees no codes of others.
+func (db *LinkStore) TryLinks(ctx context.Context, links []controlplane.Insertion) ([]controlplane.Placement, error) {
+	in, err := newInserting(links)
+	if err != nil {
+		return nil, err
+	}
+	tx, err := db.pool.BeginTx(ctx, tenant(workspaceList(links)).begin())
+	if err != nil {
+		return nil, classify("try links", err)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // it holds the head of the changelog
+	var at begun
+	var b pgx.Batch
+	b.Queue(selectBegin, int32(0)).QueryRow(at.scan)
+	in.queue(&b, &at)
+	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
+		return nil, classify("try links", err)
+	}
+	var taken pgx.Batch
+	if in.queueTaken(&taken) {
+		if err := tx.SendBatch(ctx, &taken).Close(); err != nil {
+			return nil, classify("try links", err)
+		}
+	}
+	return in.placed, nil
+}
+
 // inserting is the insertion of some links.
 type inserting struct {
 	links  []controlplane.Insertion
