@@ -817,6 +817,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/stats/links": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Count the clicks of up to 100 links by day
+         * @description For small charts next to links. Counts the GET requests that edges have answered with a redirect; prefetches and HEAD do not count. Edges report theirs within seconds, and after an interruption as soon as they can; each click is counted once. Expired links have statistics, deleted ones have none.
+         */
+        get: operations["sparklines"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/tags": {
         parameters: {
             query?: never;
@@ -932,6 +952,26 @@ export interface paths {
          * @description Deletes all counts of a link, whether it is live, expired or deleted, and subtracts them from the clicks and breakdowns of the workspace. The workspace's estimates of unique visitors stay, because they hold no link and nothing can be subtracted from them; so do the totals by edge, and an entry in the audit log. Later clicks, also those that edges had not sent yet, count again from zero.
          */
         delete: operations["forget-clicks"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/urls/{code}/history": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the changes of a link, newest first
+         * @description Who changed what, and when. The newest 200 changes of a link are kept with it, until some time after it was deleted. A change with the same values leaves no entry.
+         */
+        get: operations["link-history"];
+        put?: never;
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -1297,6 +1337,23 @@ export interface components {
              */
             t: string;
         };
+        Changer: {
+            /**
+             * Format: int64
+             * @description Number of the user or API key, and 0 for others.
+             */
+            id: number;
+            /**
+             * @description user: signed in. key: an API key. system: Waypost. database: a change by SQL. stated: the text of created_by, which nothing has checked.
+             * @enum {string}
+             */
+            kind: "user" | "key" | "system" | "database" | "stated";
+            /**
+             * @description As it was at that time.
+             * @example Ada <ada@example.com>
+             */
+            name: string;
+        };
         CleanupStats: {
             /**
              * Format: double
@@ -1602,6 +1659,13 @@ export interface components {
             /** @description With it an edge gets a credential of its own, once. It is not shown again. */
             token: string;
         };
+        FieldChange: {
+            after: unknown;
+            /** @description The value before, as the link had it in JSON. */
+            before: unknown;
+            /** @enum {string} */
+            name: "active" | "description" | "expires_at" | "forward_path" | "forward_query" | "metadata" | "original_url" | "redirect_status" | "tags" | "title";
+        };
         FieldError: {
             /**
              * @description The field or parameter at fault.
@@ -1735,6 +1799,11 @@ export interface components {
             /** Format: date-time */
             created_at: string;
             created_by: string;
+            /**
+             * Format: date-time
+             * @description When the link was deleted; in lists of deleted links only.
+             */
+            deleted_at?: string | null;
             description: string;
             /** @description Host of the link's domain. */
             domain: string;
@@ -1763,6 +1832,11 @@ export interface components {
              * @enum {integer}
              */
             redirect_status: 301 | 302 | 307 | 308;
+            /**
+             * Format: date-time
+             * @description Until when the link can be restored; in lists of deleted links only.
+             */
+            restorable_until?: string | null;
             short_code: string;
             /** Format: uri */
             short_url: string;
@@ -1813,10 +1887,28 @@ export interface components {
             /** @description At most 512 bytes. Null: none. */
             title?: string | null;
         };
+        LinkEvent: {
+            /** Format: date-time */
+            at: string;
+            /** @description Null when unknown, as for the creation of a link without created_by. */
+            by: components["schemas"]["Changer"] | null;
+            /** @description The fields that changed, by name. Empty for created, deleted, restored and expired. */
+            fields: components["schemas"]["FieldChange"][];
+            /** @description Names the entry within the history of the link. */
+            id: string;
+            /** @enum {string} */
+            what: "created" | "changed" | "deleted" | "restored" | "expired";
+        };
+        LinkHistory: {
+            /** @description Newest first. The newest 200 changes are kept, and the creation is the last entry. */
+            changes: components["schemas"]["LinkEvent"][];
+            /** @description Empty on the last page. */
+            next_cursor: string;
+        };
         LinkOutcome: {
             /** @description Why the link was not created. */
             error?: components["schemas"]["Problem"];
-            /** @description The link, if it exists. */
+            /** @description The link, if it exists, and not in a dry run. */
             link?: components["schemas"]["Link"];
             /** @description The code of the link, in a minimal answer. */
             short_code?: string;
@@ -1886,6 +1978,8 @@ export interface components {
              * @description Time of the newest click ever; null without one.
              */
             last_accessed_at: string | null;
+            /** @description Clicks of the requested name by UTC day. */
+            named?: components["schemas"]["NamedSeries"];
             original_url: string;
             /** @description Operating systems. */
             os: components["schemas"]["Named"][];
@@ -2012,6 +2106,28 @@ export interface components {
             /** Format: int64 */
             clicks: number;
             name: string;
+        };
+        NamedDay: {
+            /** @description There may be more clicks of the name among the others of the day. */
+            at_least: boolean;
+            /** Format: int64 */
+            clicks: number;
+            /**
+             * Format: date-time
+             * @description Start of the day, in UTC.
+             */
+            t: string;
+        };
+        NamedSeries: {
+            /** @description There may be more clicks of the name among the others of a day that had more names than are kept. */
+            at_least: boolean;
+            /** @enum {string} */
+            by: "countries" | "cities" | "devices" | "browsers" | "os" | "referrers";
+            /** Format: int64 */
+            clicks: number;
+            name: string;
+            /** @description One entry for each UTC day from breakdown_from to breakdown_to. */
+            series: components["schemas"]["NamedDay"][];
         };
         NewAPIKey: {
             description?: string;
@@ -2494,6 +2610,24 @@ export interface components {
             /** Format: password */
             password: string;
         };
+        Sparkline: {
+            /** @description One number for each day, today last, bots included. */
+            clicks: number[];
+            /** @description As it was in the request; empty without one. */
+            domain: string;
+            short_code: string;
+        };
+        Sparklines: {
+            /** Format: int64 */
+            days: number;
+            /**
+             * Format: date-time
+             * @description Start of the first day, in the time zone.
+             */
+            from: string;
+            /** @description In the order of the request, without links that are not there. */
+            links: components["schemas"]["Sparkline"][];
+        };
         StepDone: {
             /**
              * Format: int64
@@ -2665,6 +2799,8 @@ export interface components {
             from: string;
             /** @enum {string} */
             interval: "hour" | "day";
+            /** @description Clicks of the requested name by UTC day. */
+            named?: components["schemas"]["NamedSeries"];
             /** @description Operating systems. */
             os: components["schemas"]["Named"][];
             /** @description By host, including www.; direct without a referrer. */
@@ -10827,6 +10963,10 @@ export interface operations {
                 interval?: "hour" | "day";
                 /** @description Time zone of the hours and days: a name of the IANA database. */
                 tz?: string;
+                /** @description The breakdown that has the name. */
+                by?: "countries" | "cities" | "devices" | "browsers" | "os" | "referrers";
+                /** @description A name of a breakdown, as it is shown, whose clicks are counted by UTC day as well. Only with by. */
+                name?: string;
                 /** @description For CSV: this breakdown, or the links with the most clicks, instead of the series. */
                 breakdown?: "countries" | "cities" | "devices" | "browsers" | "os" | "referrers" | "top";
             };
@@ -10857,6 +10997,149 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["WorkspaceStats"];
                     "text/csv": string;
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    /** @description How to authenticate (RFC 6750). */
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    /** @description How to authenticate (RFC 6750). */
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    /** @description Seconds to wait before another try. */
+                    "Retry-After"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    /** @description Seconds to wait before another try. */
+                    "Retry-After"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    sparklines: {
+        parameters: {
+            query?: {
+                /** @description A link: its code, behind the host of its domain and a slash unless that is the shared default domain. Given several times: several links. */
+                link?: string[];
+                /** @description How many days, today included. */
+                days?: number;
+                /** @description Time zone of the days: a name of the IANA database. */
+                tz?: string;
+            };
+            header?: {
+                /** @description Slug of the workspace to act in. A session needs it when its user is in several workspaces; an API key has only its own. */
+                "Waypost-Workspace"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Sparklines"];
                 };
             };
             /** @description Bad Request */
@@ -11132,6 +11415,8 @@ export interface operations {
                 created_before?: string;
                 /** @description Links that expire before this time. With expired=false: those that expire from now until then. */
                 expires_before?: string;
+                /** @description Deleted links that can be restored, instead of the others: the newest deletion first, without filters or another order. */
+                deleted?: "true" | "false";
                 /** @description By creation or clicks, ascending or, with a minus sign, descending. Clicks of the last seconds may not have moved a link yet. */
                 sort?: "-created" | "created" | "-clicks" | "clicks";
                 /** @description How many links at most. */
@@ -11523,6 +11808,8 @@ export interface operations {
                 wait?: "region" | "all";
                 /** @description Seconds to wait at most. */
                 wait_timeout?: number;
+                /** @description Create nothing, and answer with the outcome that each link would have now: 201, 200 for an existing link of the target, or an error. There are no links and no codes in the answer. */
+                dry_run?: "true" | "false";
             };
             header?: {
                 /** @description A name for this request, of 1 to 255 printable ASCII characters, such as a UUID. The same request with the same body, sent again within 24 hours, has no further effect and gets the same answer, with Idempotency-Replayed: true. A request that created nothing is not remembered. */
@@ -12651,6 +12938,167 @@ export interface operations {
             };
         };
     };
+    "link-history": {
+        parameters: {
+            query?: {
+                /** @description Host of the link's domain. Default: the shared default domain. */
+                domain?: string;
+                /** @description How many entries at most. */
+                limit?: number;
+                /** @description The next_cursor of the previous page. Default: the newest entries. */
+                cursor?: string;
+            };
+            header?: {
+                /** @description Slug of the workspace to act in. A session needs it when its user is in several workspaces; an API key has only its own. */
+                "Waypost-Workspace"?: string;
+            };
+            path: {
+                /** @description The link's short code. */
+                code: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LinkHistory"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    /** @description How to authenticate (RFC 6750). */
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    /** @description How to authenticate (RFC 6750). */
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    /** @description Seconds to wait before another try. */
+                    "Retry-After"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    /** @description Seconds to wait before another try. */
+                    "Retry-After"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     "get-qr": {
         parameters: {
             query?: {
@@ -13070,6 +13518,10 @@ export interface operations {
                 interval?: "hour" | "day";
                 /** @description Time zone of the hours and days: a name of the IANA database. */
                 tz?: string;
+                /** @description The breakdown that has the name. */
+                by?: "countries" | "cities" | "devices" | "browsers" | "os" | "referrers";
+                /** @description A name of a breakdown, as it is shown, whose clicks are counted by UTC day as well. Only with by. */
+                name?: string;
                 /** @description For CSV: this breakdown instead of the series. */
                 breakdown?: "countries" | "cities" | "devices" | "browsers" | "os" | "referrers";
             };
