@@ -1,0 +1,156 @@
+package console_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"waypost/test/devtest"
+)
+
+// system is used by all flows, one after the other.
+var system = &devtest.Shared{}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if err := devtest.Cleanup(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// user signs in to the console: an administrator of the default workspace.
+type user struct {
+	Email    string `json:"email"`
+	Password string `json:"password"`
+}
+
+var makeUser sync.Once
+
+var admin = user{Email: "ada@console.example", Password: "correct horse battery staple"}
+
+func TestConsole_Frame(t *testing.T)    { flows(t, "frame") }
+func TestConsole_Links(t *testing.T)    { flows(t, "links") }
+func TestConsole_Link(t *testing.T)     { flows(t, "link") }
+func TestConsole_Overview(t *testing.T) { flows(t, "overview") }
+func TestConsole_Transfer(t *testing.T) { flows(t, "transfer") }
+func TestConsole_Settings(t *testing.T) { flows(t, "settings") }
+func TestConsole_Fleet(t *testing.T)    { flows(t, "fleet") }
+
+// outcome is a line of the runner.
+type outcome struct {
+	Flow    string `json:"flow"`
+	Error   string `json:"error"` // empty: it passed
+	Seconds float64
+}
+
+// flows runs the flows of an area in one browser, and reports each as a subtest. What a
+// failed flow saw is in bin/test/console.
+func flows(t *testing.T, area string) {
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
+	node := tools(t)
+	s := system.For(t)
+	state := s.State()
+	makeUser.Do(func() { addUser(t, state.API, admin) })
+	dev, err := os.ReadFile(filepath.Join(s.DataDir(), "dev.json"))
+	require.NoError(t, err)
+	root, err := filepath.Abs("../..")
+	require.NoError(t, err)
+	input, err := json.Marshal(map[string]any{
+		"dev": json.RawMessage(dev), "user": admin, "root": root, "seen": filepath.Join(root, "bin/test/console"),
+		"images": os.Getenv("CONSOLE_IMAGES"), "only": os.Getenv("CONSOLE_FLOW"),
+	})
+	require.NoError(t, err)
+	cmd := exec.CommandContext(t.Context(), node, "run.mjs", "flows/"+area+".mjs")
+	cmd.Env = append(os.Environ(), "CONSOLE_INPUT="+string(input))
+	cmd.WaitDelay = 10 * time.Second
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	stdout, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	lines := bufio.NewScanner(stdout)
+	lines.Buffer(nil, 1<<20)
+	ran := 0
+	for lines.Scan() {
+		var o outcome
+		require.NoError(t, json.Unmarshal(lines.Bytes(), &o), lines.Text())
+		ran++
+		t.Run(o.Flow, func(t *testing.T) {
+			t.Logf("%.1f s", o.Seconds)
+			if o.Error != "" {
+				t.Error(o.Error)
+			}
+		})
+	}
+	require.NoError(t, cmd.Wait(), stderr.String())
+	require.Positive(t, ran, "flows ran")
+}
+
+// tools returns the path of Node, or skips the test on a machine without Node 20, the
+// packages of web or Chromium, which `make test` installs.
+func tools(t *testing.T) (node string) {
+	t.Helper()
+	root, err := filepath.Abs("../..")
+	require.NoError(t, err)
+	node = filepath.Join(root, "bin/tools/node/node_modules/node/bin/node")
+	if _, err := os.Stat(node); err != nil {
+		node, err = exec.LookPath("node")
+		missing(t, "node", err)
+	}
+	_, err = os.Stat(filepath.Join(root, "web/node_modules/playwright-core"))
+	missing(t, "packages of web (make test installs them)", err)
+	_, err = exec.LookPath("chromium")
+	missing(t, "chromium", err)
+	return node
+}
+
+func missing(t *testing.T, what string, err error) {
+	t.Helper()
+	switch {
+	case err != nil && os.Getenv("CI") != "":
+		t.Fatalf("%s: %v", what, err)
+	case err != nil:
+		t.Skipf("%s: %v", what, err)
+	}
+}
+
+// addUser creates an administrator who has set a password by an invitation.
+func addUser(t *testing.T, api string, u user) {
+	t.Helper()
+	var made struct {
+		Invitation struct{ Token string } `json:"invitation"`
+	}
+	call(t, api+"/api/v1/users", map[string]string{"email": u.Email, "name": "Ada", "role": "admin"}, &made)
+	call(t, api+"/api/v1/invitation", map[string]string{"token": made.Invitation.Token, "password": u.Password}, nil)
+}
+
+func call(t *testing.T, url string, body, answer any) {
+	t.Helper()
+	text, err := json.Marshal(body)
+	require.NoError(t, err)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(string(text)))
+	require.NoError(t, err)
+	r.Header.Set("Content-Type", "application/json")
+	res, err := http.DefaultClient.Do(r)
+	require.NoError(t, err)
+	defer func() { _ = res.Body.Close() }()
+	require.Less(t, res.StatusCode, 300, url)
+	if answer != nil {
+		require.NoError(t, json.NewDecoder(res.Body).Decode(answer))
+	}
+}

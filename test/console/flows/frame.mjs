@@ -1,0 +1,185 @@
+// The frame around all screens: signing in and out, sessions that end, a server that is
+// slow or away, shortcuts, the palette, languages and themes.
+
+/** a fresh browser without a session. Requests without a cookie are the operator's in a
+ * development system, so flows of signing in go to its page. */
+async function stranger(c) {
+  const context = await c.newContext();
+  const page = await context.newPage();
+  await page.goto(`${c.base}/console/sign-in`);
+  return { context, page };
+}
+
+export async function refusesAWrongPasswordInWordsAndKeepsTheAddress(c) {
+  const { context, page } = await stranger(c);
+  await page.getByLabel("Email address").fill(c.user.email);
+  await page.getByLabel("Password").fill("wrong wrong wrong");
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.getByRole("alert").waitFor();
+  c.assert.equal(await page.getByLabel("Email address").inputValue(), c.user.email);
+  await c.signIn(page);
+  await context.close();
+}
+
+export async function rootLeadsBrowsersToTheConsole(c) {
+  await c.page.goto(c.base + "/");
+  await c.page.getByRole("heading", { level: 1, name: "Links" }).waitFor();
+  c.assert.equal(new URL(c.page.url()).pathname, "/console/links");
+}
+
+export async function anEndedSessionIsSaidAndContinuesWhereItWas(c) {
+  const context = await c.newContext();
+  const page = await context.newPage();
+  await c.signIn(page);
+  await page.goto(`${c.base}/console/settings/account`);
+  await page.getByRole("heading", { level: 1 }).waitFor();
+  // Another page of the same browser ends the session.
+  const other = await context.newPage();
+  await other.goto(`${c.base}/console/links`);
+  await other.evaluate(async () => {
+    const all = await (await fetch("/api/v1/me/sessions")).json();
+    const own = all.sessions.find((s) => s.current);
+    await fetch(`/api/v1/me/sessions/${own.id}`, { method: "DELETE" });
+  });
+  await other.close();
+  const dialog = page.getByRole("dialog", { name: "Sign in" });
+  await dialog.waitFor(); // the live stream says so, without a click
+  c.assert.equal(await dialog.getByLabel("Email address").inputValue(), c.user.email);
+  await dialog.getByLabel("Password").fill(c.user.password);
+  await dialog.getByRole("button", { name: "Sign in" }).click();
+  await dialog.waitFor({ state: "detached" });
+  c.assert.equal(new URL(page.url()).pathname, "/console/settings/account");
+  await context.close();
+}
+
+export async function signsOut(c) {
+  const context = await c.newContext();
+  const page = await context.newPage();
+  await c.signIn(page);
+  await page.locator("details.account summary").click();
+  await page.getByRole("button", { name: "Sign out" }).click();
+  await page.getByRole("heading", { name: "Sign in to Waypost" }).waitFor();
+  c.assert.equal((await context.cookies()).filter((k) => k.name.includes("session")).length, 0);
+  await context.close();
+}
+
+export async function saysThatTheServerIsAway(c) {
+  const { page } = c;
+  await page.route("**/api/v1/urls?*", (route) => route.abort());
+  await page.reload();
+  await page.getByText("The server cannot be reached.").first().waitFor();
+  await page.unroute("**/api/v1/urls?*");
+  await page.getByRole("button", { name: "Try again" }).first().click();
+  await page.getByText("The server cannot be reached.").first().waitFor({ state: "detached" });
+}
+
+export async function saysThatTheServerIsSlowOrRefuses(c) {
+  const { page } = c;
+  let answer;
+  await page.route("**/api/v1/urls?*", async (route) => {
+    await new Promise((done) => { answer = done; });
+    await route.fulfill({
+      status: 429, headers: { "Retry-After": "7", "Content-Type": "application/problem+json" },
+      body: JSON.stringify({ type: "urn:waypost:problem:rate-limited", title: "", status: 429, detail: "too many" }),
+    });
+  });
+  await page.reload();
+  await page.getByText("The server takes longer than usual.").first().waitFor();
+  answer();
+  await page.getByText("Too many requests. Try again in 7 sec").first().waitFor();
+  await page.unroute("**/api/v1/urls?*");
+}
+
+export async function saysThatNewsNoLongerArrive(c) {
+  const { page, context } = c;
+  await page.getByText("Live", { exact: true }).waitFor();
+  await page.close();
+  const page2 = await context.newPage();
+  await page2.route("**/api/v1/live", (route) => route.abort());
+  await page2.goto(`${c.base}/console/links`);
+  await page2.getByText("Not live: what you see may be old").waitFor();
+  await page2.close();
+}
+
+export async function worksByKeyboardAlone(c) {
+  const { page } = c;
+  await page.keyboard.press("Tab");
+  await page.getByRole("link", { name: "Skip to the content" }).waitFor();
+  c.assert.equal(await page.evaluate(() => document.activeElement.textContent), "Skip to the content");
+  await page.keyboard.press("Enter");
+  c.assert.equal(await page.evaluate(() => document.activeElement.id), "content");
+  for (const [keys, path] of [["go", "/console/overview"], ["gs", "/console/settings"], ["gi", "/console/import"], ["gl", "/console/links"]]) {
+    await page.keyboard.press(keys[0]);
+    await page.keyboard.press(keys[1]);
+    await page.waitForURL((u) => u.pathname === path);
+    await page.getByRole("heading", { level: 1 }).waitFor();
+  }
+  await page.keyboard.press("?");
+  await page.getByRole("dialog", { name: "Keyboard shortcuts" }).waitFor();
+  await c.axe();
+  await page.keyboard.press("Escape");
+  await page.getByRole("dialog").waitFor({ state: "detached" });
+  await page.keyboard.press("Control+k");
+  const box = page.getByRole("combobox", { name: /Type a command/ });
+  await box.waitFor();
+  await c.axe();
+  await box.fill("Overv");
+  await page.keyboard.press("Enter");
+  await page.waitForURL((u) => u.pathname === "/console/overview");
+}
+
+export async function paletteFindsLinksAndShortcutsCanBeSwitchedOff(c) {
+  const { page } = c;
+  const title = `Palette ${c.unique()}`;
+  const link = await c.api("POST", "/api/v1/urls", { original_url: "https://example.com/palette", title });
+  await page.keyboard.press("Control+k");
+  await page.getByRole("combobox", { name: /Type a command/ }).fill(title);
+  await page.getByRole("option", { name: title }).waitFor();
+  await page.keyboard.press("Enter");
+  await page.waitForURL((u) => u.pathname === `/console/links/${link.short_code}`);
+  await page.locator("details.account summary").click();
+  await page.getByLabel("Keyboard shortcuts").uncheck();
+  await page.locator("h1").click();
+  await page.keyboard.press("?");
+  c.assert.equal(await page.getByRole("dialog").count(), 0);
+  await page.locator("details.account summary").click();
+  await page.getByLabel("Keyboard shortcuts").check();
+}
+
+export async function speaksGermanAndKeepsTheTheme(c) {
+  const context = await c.newContext({ locale: "de-DE" });
+  const page = await context.newPage();
+  await page.goto(`${c.base}/console/sign-in`);
+  await page.getByRole("heading", { name: "Bei Waypost anmelden" }).waitFor();
+  c.assert.equal(await page.evaluate(() => document.documentElement.lang), "de");
+  await page.getByLabel("E-Mail-Adresse").fill(c.user.email);
+  await page.getByLabel("Passwort").fill(c.user.password);
+  await page.getByRole("button", { name: "Anmelden" }).click();
+  await page.getByRole("navigation", { name: "Navigation" }).getByRole("link", { name: "Übersicht" }).waitFor();
+  await page.locator("details.account summary").click();
+  await page.getByLabel("Farbschema").selectOption("dark");
+  await page.getByLabel("Sprache").selectOption("en");
+  await page.getByRole("navigation", { name: "Navigation" }).getByRole("link", { name: "Overview" }).waitFor();
+  await page.reload();
+  await page.getByRole("navigation", { name: "Navigation" }).getByRole("link", { name: "Overview" }).waitFor();
+  c.assert.equal(await page.evaluate(() => document.documentElement.dataset.theme), "dark");
+  await context.close();
+}
+
+export async function signInPageIsAccessible(c) {
+  const { context, page } = await stranger(c);
+  await page.getByRole("heading", { name: "Sign in to Waypost" }).waitFor();
+  await context.close();
+  await c.page.goto(`${c.base}/console/sign-in`);
+  await c.page.getByRole("heading", { name: "Sign in to Waypost" }).waitFor();
+  await c.axe();
+  await c.narrow();
+  await c.shot("sign-in");
+}
+
+export async function unknownPagesLeadBack(c) {
+  await c.page.goto(`${c.base}/console/nothing`);
+  await c.page.getByRole("heading", { name: "There is no such page" }).waitFor();
+  await c.page.getByRole("link", { name: "Go to the links" }).click();
+  await c.page.getByRole("heading", { level: 1, name: "Links" }).waitFor();
+}

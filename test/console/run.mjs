@@ -1,0 +1,142 @@
+// Runs the flows of one file in Chromium and prints a line of JSON for each. The console's
+// test calls it; its input is in CONSOLE_INPUT.
+import assert from "node:assert/strict";
+import { readFileSync, mkdirSync } from "node:fs";
+import { createRequire } from "node:module";
+import path from "node:path";
+import { pathToFileURL } from "node:url";
+
+const input = JSON.parse(process.env.CONSOLE_INPUT);
+const { dev, user, root, seen, images, only } = input;
+const require = createRequire(path.join(root, "web/package.json"));
+const { chromium } = require("playwright-core");
+const axeSource = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
+const base = dev.api;
+const patience = 15_000; // milliseconds: the machine may be slow
+
+const flows = await import(pathToFileURL(path.resolve(process.argv[2])).href);
+const browser = await chromium.launch({
+  executablePath: "/usr/bin/chromium",
+  args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync"],
+});
+const view = { width: 1280, height: 900 };
+
+/** newContext returns a browser of its own: cookies, storage, permissions. */
+async function newContext(options = {}) {
+  const context = await browser.newContext({ viewport: view, locale: "en-GB", timezoneId: "Europe/Berlin", ...options });
+  context.setDefaultTimeout(patience);
+  await context.grantPermissions(["clipboard-read", "clipboard-write"], { origin: base });
+  return context;
+}
+
+/** signIn signs a user in as a person does. */
+async function signIn(page, who = user) {
+  await page.goto(`${base}/console/sign-in`);
+  await page.getByLabel("Email address").fill(who.email);
+  await page.getByLabel("Password").fill(who.password);
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.getByRole("heading", { level: 1 }).filter({ hasText: "Links" }).waitFor();
+}
+
+/** api asks the API of the development system, as its operator. */
+async function api(method, where, body) {
+  const answer = await fetch(base + where, {
+    method, headers: body === undefined ? {} : { "Content-Type": "application/json" }, ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+  });
+  const text = await answer.text();
+  if (!answer.ok) throw new Error(`${method} ${where}: ${answer.status} ${text}`);
+  return text === "" ? undefined : JSON.parse(text);
+}
+
+let counter = 0;
+const unique = () => `t${process.pid}${Date.now().toString(36)}${counter++}`;
+
+/** helpers returns what a flow works with. */
+function helpers(page, context) {
+  return {
+    page, context, base, dev, user, root, api, assert, unique, newContext, signIn,
+    edges: dev.edges.map((e) => e.url),
+    /** axe fails on any violation of WCAG 2.2 AA that it finds, in light and in dark. */
+    async axe() {
+      for (const colorScheme of ["light", "dark"]) {
+        await page.emulateMedia({ colorScheme, reducedMotion: "reduce" });
+        if (!(await page.evaluate("typeof axe"))?.includes("object")) await page.evaluate(axeSource);
+        const { violations } = await page.evaluate(
+          `axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]})`,
+        );
+        const found = violations.map((v) => `${v.id}: ${v.help}\n  ${v.nodes.slice(0, 3).map((n) => n.html + " " + n.failureSummary).join("\n  ")}`);
+        assert.equal(found.length, 0, `${page.url()} in ${colorScheme}:\n${found.join("\n")}`);
+      }
+      await page.emulateMedia({ colorScheme: null, reducedMotion: null });
+    },
+    /** narrow fails when the page scrolls sideways at 320 pixels. */
+    async narrow() {
+      await page.setViewportSize({ width: 320, height: 800 });
+      const wide = await page.evaluate(`(() => {
+        const over = document.documentElement.scrollWidth - 320;
+        if (over <= 0) return "";
+        const all = [...document.querySelectorAll("body *")].filter((e) => e.getBoundingClientRect().right > 321 && !e.closest(".scroll"));
+        return over + " pixels too wide: " + all.slice(0, 5).map((e) => e.outerHTML.slice(0, 120)).join(" | ");
+      })()`);
+      await page.setViewportSize(view);
+      assert.equal(wide, "", page.url());
+    },
+    /** shot takes pictures for docs/images, in light, dark and narrow, when asked to. */
+    async shot(name) {
+      if (!images) return;
+      mkdirSync(images, { recursive: true });
+      await page.emulateMedia({ colorScheme: "light", reducedMotion: "reduce" });
+      await page.screenshot({ path: path.join(images, `${name}.png`) });
+      await page.emulateMedia({ colorScheme: "dark", reducedMotion: "reduce" });
+      await page.screenshot({ path: path.join(images, `${name}-dark.png`) });
+      await page.emulateMedia({ colorScheme: "light", reducedMotion: "reduce" });
+      await page.setViewportSize({ width: 320, height: 700 });
+      await page.screenshot({ path: path.join(images, `${name}-narrow.png`) });
+      await page.setViewportSize(view);
+      await page.emulateMedia({ colorScheme: null, reducedMotion: null });
+    },
+  };
+}
+
+/** watch collects what no page may do: errors in scripts, breaches of the content security
+ * policy, and requests to any other host. */
+function watch(page) {
+  const faults = [];
+  page.on("pageerror", (e) => faults.push(`script error: ${e.stack ?? e}`));
+  page.on("console", (m) => {
+    if (m.type() === "error" && !m.text().startsWith("Failed to load resource")) faults.push(`console: ${m.text()}`);
+  });
+  page.on("request", (r) => {
+    const to = new URL(r.url());
+    if (["http:", "https:", "ws:", "wss:"].includes(to.protocol) && to.origin !== base) faults.push(`request to ${to.origin}`);
+  });
+  return faults;
+}
+
+const context = await newContext();
+const first = await context.newPage();
+await signIn(first);
+await first.close();
+for (const [name, flow] of Object.entries(flows)) {
+  if (typeof flow !== "function" || (only && name !== only)) continue;
+  const began = performance.now();
+  const page = await context.newPage();
+  const faults = watch(page);
+  let error = "";
+  try {
+    await page.goto(`${base}/console/links`);
+    await page.getByRole("heading", { level: 1 }).first().waitFor();
+    await flow(helpers(page, context));
+    assert.deepEqual(faults, []);
+  } catch (e) {
+    error = e.stack ?? String(e);
+    mkdirSync(seen, { recursive: true });
+    const picture = path.join(seen, `${path.basename(process.argv[2], ".mjs")}-${name}.png`);
+    await page.screenshot({ path: picture }).catch(() => undefined);
+    error += `\nseen: ${picture}\n${faults.join("\n")}`;
+  }
+  await page.close();
+  console.log(JSON.stringify({ flow: name, error, seconds: (performance.now() - began) / 1000 }));
+}
+await browser.close();
