@@ -19,6 +19,7 @@ type EdgeState struct {
 	Replica   string `json:"replica" enum:"following,waiting,verifying,restoring,repairing,held,degraded," doc:"State of the replica. following: it follows the changelog. waiting: it waits for a source, or for its turn to take a snapshot. verifying: after a start, until all records have been added up and compared with the digest; there is no position meanwhile. restoring: a snapshot fills it. repairing: slots are replaced. held: it holds back a change until an operator accepts it. degraded: it takes no changes, because its disk has failed or is almost full, or because records are damaged. The edge serves in every state. Empty when unknown."`
 	Held      string `json:"held" doc:"The change that is held until it is accepted: mass-delete, empty-snapshot or record. Empty for none."`
 	HeldWhy   string `json:"held_why" doc:"The reason why a change is held, or why the edge waits for a source, in words; may be empty."`
+	Draining  bool   `json:"draining" doc:"The edge answers /readyz with 503 by order of an operator, so that balancers send visitors elsewhere. It serves visitors who come nevertheless."`
 	DiskLow   bool   `json:"disk_low" doc:"Changes of links wait until the edge's disk has room: see edge.min_free_disk. Redirects and clicks continue."`
 }
 
@@ -84,11 +85,16 @@ type AcceptHeld struct {
 	What string `json:"what,omitzero" enum:"mass-delete,empty-snapshot,record" doc:"The held change. Default: any."`
 }
 
+// DrainEdge orders an edge to send new visitors elsewhere.
+type DrainEdge struct {
+	Undo bool `json:"undo,omitzero" doc:"End that."`
+}
+
 // EdgeOrder is an order of an operator to an edge.
 type EdgeOrder struct {
 	ID        int64        `json:"id"`
 	Node      string       `json:"node"`
-	What      string       `json:"what" enum:"verify,accept"`
+	What      string       `json:"what" enum:"verify,accept,drain,undrain"`
 	Repair    bool         `json:"repair" doc:"For verify: slots that differ are repaired."`
 	Hold      string       `json:"hold" doc:"For accept: the held change; empty for any."`
 	OrderedBy string       `json:"ordered_by"`

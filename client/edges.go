@@ -31,6 +31,12 @@ func (e Edges) Accept(ctx context.Context, node, what string) (o EdgeOrder, err 
 	return o, err
 }
 
+// Drain orders an edge to send new visitors elsewhere, or to end that.
+func (e Edges) Drain(ctx context.Context, node string, undo bool) (o EdgeOrder, err error) {
+	err = e.c.do(ctx, http.MethodPost, edgePath(node)+"/drains", api.DrainEdge{Undo: undo}, &o)
+	return o, err
+}
+
 // orderPause is the time between looks at an order.
 const orderPause = 250 * time.Millisecond
 

@@ -84,6 +84,7 @@ type EdgeReport struct {
 	Held          string           // change that it refuses until an operator accepts it; "" when none
 	HeldWhy       string
 	DiskLow       bool // changes wait for room on its disk
+	Draining      bool // it is unready by order
 }
 
 // CredentialState says how an edge authenticates.
@@ -171,10 +172,11 @@ type EdgeStatus struct {
 	Lag      Lag
 	LagKnown bool
 
-	Replica ReplicaState // "" when unknown
-	Held    string       // change that it refuses until an operator accepts it; "" when none
-	HeldWhy string
-	DiskLow bool // changes wait for room on its disk
+	Replica  ReplicaState // "" when unknown
+	Held     string       // change that it refuses until an operator accepts it; "" when none
+	HeldWhy  string
+	DiskLow  bool // changes wait for room on its disk
+	Draining bool // it is unready by order
 
 	State    EdgeState
 	Since    time.Time // when the state began; for one not heard of, that is LastSeen

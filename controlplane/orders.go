@@ -32,8 +32,10 @@ type OrderKind string
 
 // The kinds of orders.
 const (
-	OrderVerify OrderKind = "verify" // compare the replica with the source
-	OrderAccept OrderKind = "accept" // accept a held change
+	OrderVerify  OrderKind = "verify"  // compare the replica with the source
+	OrderAccept  OrderKind = "accept"  // accept a held change
+	OrderDrain   OrderKind = "drain"   // be unready, so that visitors go elsewhere
+	OrderUndrain OrderKind = "undrain" // be ready again
 )
 
 // EdgeOrder is an operator's order to an edge.

@@ -49,7 +49,7 @@ CREATE POLICY system ON node_enrolment USING ((SELECT waypost_system()));
 CREATE TABLE edge_order (
     id         bigint      PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
     node       text COLLATE "C" NOT NULL CHECK (node ~ '^[A-Za-z0-9._-]{1,64}$'),
-    what       text        NOT NULL CHECK (what IN ('verify', 'accept')),
+    what       text        NOT NULL CHECK (what IN ('verify', 'accept', 'drain', 'undrain')),
     repair     boolean     NOT NULL DEFAULT false, -- of verify: repair differences
     hold       text        NOT NULL DEFAULT '' CHECK (length(hold) <= 32), -- of accept: which hold; empty: any
     ordered_by text        NOT NULL,

@@ -43,7 +43,9 @@ the scope admin, or else the development system that runs in --data-dir.`,
 			return p.print(edgeTable(edges, time.Now(), p.width()), map[string][]client.Edge{"edges": edges})
 		},
 	}
-	for _, more := range []*cobra.Command{p.enrolCommand(), p.revokeCommand(), p.credentialsCommand(), p.goneCommand(), p.acceptCommand()} {
+	for _, more := range []*cobra.Command{
+		p.enrolCommand(), p.revokeCommand(), p.credentialsCommand(), p.goneCommand(), p.acceptCommand(), p.drainCommand(),
+	} {
 		c.AddCommand(p.bind(more, "client", "dev.data_dir"))
 	}
 	return p.bind(c, "client", "dev.data_dir")
@@ -119,6 +121,43 @@ needs --yes.`,
 	return c
 }
 
+func (p edgesCommands) drainCommand() *cobra.Command {
+	var undo bool
+	c := &cobra.Command{
+		Use:   "drain NODE",
+		Short: "Let an edge send new visitors elsewhere, or end that",
+		Long: `Let an edge answer /readyz with 503, so that balancers send new visitors to other edges. It
+serves visitors who come nevertheless, and follows the changelog. With --undo it is ready
+again; so it is after a restart. The audit log has an entry.`,
+		Example: `  waypost edges drain eu-1
+  waypost edges drain eu-1 --undo`,
+		Args: arguments(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			return p.withAPI(func(api *client.Client) error {
+				ctx, cancel := context.WithTimeout(c.Context(), time.Minute)
+				defer cancel()
+				order, err := api.Edges.Drain(ctx, args[0], undo)
+				if err == nil {
+					order, err = api.Edges.Await(ctx, order)
+				}
+				switch {
+				case err != nil:
+					return fmt.Errorf("%s has not answered: %w", args[0], err)
+				case order.Outcome.Error != "":
+					return fmt.Errorf("%s: %s", args[0], printable(order.Outcome.Error))
+				}
+				text := args[0] + " is not ready, so that visitors go elsewhere"
+				if undo {
+					text = args[0] + " is ready again"
+				}
+				return p.print(text, map[string]any{"node": args[0], "draining": !undo})
+			})
+		},
+	}
+	c.Flags().BoolVar(&undo, "undo", false, "be ready again")
+	return c
+}
+
 // edgeTable lays out edges for people. It marks hints, which come from gossip about edges
 // that do not reach the control plane.
 func edgeTable(edges []client.Edge, now time.Time, width int) string {
@@ -134,6 +173,8 @@ func edgeTable(edges []client.Edge, now time.Time, width int) string {
 			state += " (gossip)"
 		case e.State == "alive" && e.Held != "":
 			state = "HELD: " + printable(e.Held)
+		case e.State == "alive" && e.Draining:
+			state = "DRAINING"
 		case e.State == "alive" && e.DiskLow:
 			state = "LOW DISK"
 		case e.State == "alive" && e.Replica != "" && e.Replica != "following":

@@ -63,6 +63,11 @@ type verifyInput struct {
 	Body api.VerifyEdge
 }
 
+type drainInput struct {
+	Node string `path:"node" doc:"Name of the edge."`
+	Body api.DrainEdge
+}
+
 type acceptHeldInput struct {
 	nodeInput
 	Body api.AcceptHeld
@@ -126,6 +131,20 @@ func registerFleet(rt *router, a *fleetAPI) {
 		return a.give(ctx, controlplane.EdgeOrder{Node: in.Node, What: controlplane.OrderAccept, Hold: in.Body.What})
 	})
 	handle(rt, operation{
+		id: "drain-edge", method: http.MethodPost, path: api.PathEdges + "/{node}/drains",
+		summary: "Let an edge send new visitors elsewhere, or end that",
+		description: "Orders the edge to answer /readyz with 503, so that balancers turn to other edges. It serves visitors who come " +
+			"nevertheless, and follows the changelog. The order ends with `undo`, and when the edge's process ends. The answer is an " +
+			"order, which later has an outcome. It is in the audit log.",
+		scopes: admin, problems: []int{http.StatusNotFound},
+	}, func(ctx context.Context, in *drainInput) (*orderOutput, error) {
+		what := controlplane.OrderDrain
+		if in.Body.Undo {
+			what = controlplane.OrderUndrain
+		}
+		return a.give(ctx, controlplane.EdgeOrder{Node: in.Node, What: what})
+	})
+	handle(rt, operation{
 		id: "get-edge-order", method: http.MethodGet, path: api.PathEdges + "/{node}/orders/{id}", summary: "Get an order to an edge, and its outcome",
 		scopes: admin, problems: []int{http.StatusNotFound},
 	}, func(ctx context.Context, in *findOrderInput) (*orderOutput, error) {
@@ -176,7 +195,7 @@ func edgeOf(e *controlplane.EdgeStatus) api.Edge {
 	shown := api.Edge{
 		EdgeState: api.EdgeState{
 			Node: e.Node, Region: string(e.Region), Role: e.Role, Version: e.Version, Addr: e.Addr, AdminAddr: e.AdminAddr,
-			Replica: string(e.Replica), Held: e.Held, HeldWhy: e.HeldWhy, DiskLow: e.DiskLow,
+			Replica: string(e.Replica), Held: e.Held, HeldWhy: e.HeldWhy, DiskLow: e.DiskLow, Draining: e.Draining,
 		},
 		State: string(e.State), Since: e.Since.UTC(), LastSeen: e.LastSeen.UTC(), Via: string(e.Via),
 		LastAppliedAt: moment(e.LastAppliedAt), StartedAt: moment(e.StartedAt), ClicksUntil: moment(e.ClicksUntil),

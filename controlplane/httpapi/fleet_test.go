@@ -38,7 +38,7 @@ func TestEdgesAreShownWithWhatIsKnownOfThem(t *testing.T) {
 			Position:      waypost.Position{Epoch: waypost.Epoch{Ordinal: 2, ID: waypost.EpochID{1}}, Seq: 40, Stamp: 5},
 			LastAppliedAt: seen, StartedAt: seen, ClicksPending: 7, ClicksUntil: seen, Age: 2500 * time.Millisecond,
 			Lag: controlplane.Lag{Changes: 3, Age: 1500 * time.Millisecond}, LagKnown: true,
-			Replica: controlplane.ReplicaHeld, Held: "mass-delete", HeldWhy: "too many", DiskLow: true,
+			Replica: controlplane.ReplicaHeld, Held: "mass-delete", HeldWhy: "too many", DiskLow: true, Draining: true,
 			State: controlplane.EdgeSilent, Since: seen, LastSeen: seen, Via: controlplane.ViaReport, Credential: controlplane.CredentialOwn,
 		},
 		{
@@ -54,10 +54,11 @@ func TestEdgesAreShownWithWhatIsKnownOfThem(t *testing.T) {
 		 "position": {"epoch": 2, "seq": 40}, "age_seconds": 2.5, "lag_changes": 3, "lag_seconds": 1.5,
 		 "last_applied_at": `+at+`, "started_at": `+at+`,
 		 "clicks_pending": 7, "clicks_until": `+at+`, "replica": "held", "held": "mass-delete", "held_why": "too many",
-			"disk_low": true, "verified": null, "version": "1.2.3", "addr": "10.0.0.2:8081", "admin_addr": "10.0.0.2:9081", "credential": "own"},
+			"disk_low": true, "draining": true,
+			"verified": null, "version": "1.2.3", "addr": "10.0.0.2:8081", "admin_addr": "10.0.0.2:9081", "credential": "own"},
 		{"node": "edge-z", "region": "us-east-1", "role": "edge", "state": "alive", "since": `+at+`, "last_seen": `+at+`, "via": "gossip",
 		 "position": null, "age_seconds": null, "lag_changes": null, "lag_seconds": null, "last_applied_at": null, "started_at": null,
-		 "clicks_pending": null, "clicks_until": null, "replica": "", "held": "", "held_why": "", "disk_low": false,
+		 "clicks_pending": null, "clicks_until": null, "replica": "", "held": "", "held_why": "", "disk_low": false, "draining": false,
 			"verified": null, "version": "", "addr": "", "admin_addr": "", "credential": null}]}`, res.text)
 
 	empty := startWithFleet(t, operator, fleet{}).do(call{path: "/api/admin/edges", key: "none"})

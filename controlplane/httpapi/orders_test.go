@@ -79,22 +79,27 @@ func TestWhatIsAskedOfAnEdgeIsToldToItAndItsAnswerIsShown(t *testing.T) {
 	do(200, "POST /api/admin/edges/{node}/verifications", "/api/admin/edges/eu-1/verifications", `{"repair": true}`)
 	do(200, "POST /api/admin/edges/{node}/acceptances", "/api/admin/edges/eu-1/acceptances", `{"what": "mass-delete"}`)
 	do(422, "POST /api/admin/edges/{node}/acceptances", "/api/admin/edges/eu-1/acceptances", `{"what": "everything"}`)
+	do(200, "POST /api/admin/edges/{node}/drains", "/api/admin/edges/eu-1/drains", `{}`)
+	do(200, "POST /api/admin/edges/{node}/drains", "/api/admin/edges/eu-1/drains", `{"undo": true}`)
+	do(422, "POST /api/admin/edges/{node}/drains", "/api/admin/edges/eu-1/drains", `{"undo": 1}`)
 	do(404, "POST /api/admin/edges/{node}/verifications", "/api/admin/edges/eu-2/verifications", `{}`)
-	do(404, "GET /api/admin/edges/{node}/orders/{id}", "/api/admin/edges/eu-1/orders/3", "")
+	do(404, "GET /api/admin/edges/{node}/orders/{id}", "/api/admin/edges/eu-1/orders/5", "")
 	requireProblem(t, a.do(call{method: "POST", path: "/api/admin/edges/eu-1/verifications", body: "{}", key: strangerKey}), 403, "forbidden")
 	open := object(t, do(200, "GET /api/admin/edges/{node}/orders/{id}", "/api/admin/edges/eu-1/orders/1", "").text)
 	require.Nil(t, open["outcome"])
 
 	report := httptest.NewRequest(http.MethodPost, api.PathEdgeReports, strings.NewReader(`{"node": "eu-1", "region": "eu", "role": "edge",
-		"boot": "`+strings.Repeat("0a", 16)+`", "clicks_pending": -1, "replica": "held", "held": "mass-delete", "held_why": "too many at once", "disk_low": true}`))
+		"boot": "`+strings.Repeat("0a", 16)+`", "clicks_pending": -1, "replica": "held", "held": "mass-delete", "held_why": "too many at once",
+		"disk_low": true, "draining": true}`))
 	report.Header.Set("Content-Type", "application/json")
 	w, arrived := httptest.NewRecorder(), &reports{}
 	httpapi.EdgeReports(arrived, o, slog.New(slog.DiscardHandler)).ServeHTTP(w, report)
 	require.Equal(t, 200, w.Code)
-	require.True(t, arrived.got[0].DiskLow)
+	require.True(t, arrived.got[0].DiskLow && arrived.got[0].Draining)
 	var told api.EdgeOrders
 	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &told))
-	require.Len(t, told.Orders, 2)
+	require.Len(t, told.Orders, 4)
+	require.Equal(t, []string{"drain", "undrain"}, []string{told.Orders[2].What, told.Orders[3].What})
 	require.Equal(t, []any{"verify", true, "accept", "mass-delete"}, []any{
 		told.Orders[0].What, told.Orders[0].Repair,
 		told.Orders[1].What, told.Orders[1].Hold,

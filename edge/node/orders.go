@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"waypost"
@@ -26,7 +27,9 @@ type orders struct {
 	follower func() *replication.Follower
 	answer   func(context.Context, int64, api.EdgeOutcome) (final bool, err error)
 
-	verifications, acceptances chan api.EdgeOrder
+	verifications, acceptances, drains chan api.EdgeOrder
+
+	draining atomic.Bool // until it is undone, or this process ends
 
 	mu   sync.Mutex
 	seen map[int64]bool
@@ -35,7 +38,7 @@ type orders struct {
 func newOrders(log *slog.Logger, follower func() *replication.Follower) *orders {
 	return &orders{
 		log: log, follower: follower, seen: map[int64]bool{},
-		verifications: make(chan api.EdgeOrder, 4), acceptances: make(chan api.EdgeOrder, 4),
+		verifications: make(chan api.EdgeOrder, 4), acceptances: make(chan api.EdgeOrder, 4), drains: make(chan api.EdgeOrder, 4),
 	}
 }
 
@@ -52,6 +55,8 @@ func (o *orders) take(order api.EdgeOrder) {
 		queue = o.verifications
 	case "accept":
 		queue = o.acceptances
+	case "drain", "undrain":
+		queue = o.drains
 	}
 	select {
 	case queue <- order:
@@ -137,6 +142,18 @@ func (o *orders) accept(_ context.Context, order api.EdgeOrder) api.EdgeOutcome 
 	}
 	o.log.Warn("accepting what the replica holds back", "order", order.ID, "what", what)
 	return api.EdgeOutcome{Accepted: string(what)}
+}
+
+// unready reports whether an operator has made the edge unready.
+func (o *orders) unready() bool { return o != nil && o.draining.Load() }
+
+// drain makes the edge unready, or ready again.
+func (o *orders) drain(_ context.Context, order api.EdgeOrder) api.EdgeOutcome {
+	draining := order.What == "drain"
+	if o.draining.Swap(draining) != draining {
+		o.log.Warn("changing whether visitors are sent elsewhere", "order", order.ID, "draining", draining)
+	}
+	return api.EdgeOutcome{}
 }
 
 // visitorGets describes the answer that a record leads to; of a record that is no link,

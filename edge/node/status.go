@@ -46,7 +46,7 @@ type readiness struct {
 const maxAge = 5 * time.Second
 
 // ready reports true while there is a replica, because a stale one still serves, and
-// until this edge begins to stop.
+// until this edge begins to stop, and unless an operator drains it.
 func (e *edge) ready(context.Context) (any, bool) {
 	st := e.following.Status()
 	_, serves := e.store.Cluster()
@@ -86,6 +86,9 @@ func (e *edge) ready(context.Context) (any, bool) {
 	}
 	if st.Err != nil {
 		detail.LastError = st.Err.Error()
+	}
+	if e.orders.unready() {
+		detail.Status, serves = "draining", false
 	}
 	if e.stopping.Load() {
 		detail.Status, serves = "stopping", false
@@ -130,7 +133,7 @@ func (e *edge) staleness() time.Duration {
 func (e *edge) replicaState() report.Replica {
 	st := e.following.Status()
 	degraded := e.store.degraded()
-	r := report.Replica{State: "following", DiskLow: errors.Is(degraded, replica.ErrLowDisk)}
+	r := report.Replica{State: "following", DiskLow: errors.Is(degraded, replica.ErrLowDisk), Draining: e.orders.unready()}
 	switch {
 	case st.Held != nil:
 		r.State, r.Held, r.Why = "held", string(st.Held.What), st.Held.Why

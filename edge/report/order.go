@@ -24,7 +24,8 @@ type Replica struct {
 	Held  string // what is held back: "" when nothing
 	Why   string
 
-	DiskLow bool // changes wait for room on the disk
+	DiskLow  bool // changes wait for room on the disk
+	Draining bool // the edge is unready by order
 }
 
 // statusError is an answer that is no success.

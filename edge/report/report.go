@@ -313,7 +313,7 @@ func (r *Reporter) report(leaving bool) api.EdgeReport {
 	b := api.EdgeReport{
 		EdgeState: api.EdgeState{
 			Node: c.Node, Region: string(c.Region), Role: c.Role, Version: c.Version, Addr: c.Addr, AdminAddr: c.AdminAddr,
-			Replica: state.State, Held: state.Held, HeldWhy: plain(state.Why, maxWhy), DiskLow: state.DiskLow,
+			Replica: state.State, Held: state.Held, HeldWhy: plain(state.Why, maxWhy), DiskLow: state.DiskLow, Draining: state.Draining,
 		},
 		Boot: hex.EncodeToString(c.Boot[:]), LastAppliedAt: c.AppliedAt().UTC(), StartedAt: r.started.UTC(),
 		AgeSeconds:    max(c.Age(), 0).Seconds(),

@@ -190,6 +190,10 @@ var routes = map[string]route{
 	"GET /api/v1/urls/{code}/qr": {
 		scopes: []controlplane.Scope{read}, own: path("/api/v1/urls/%s/qr"), foreign: victims("/api/v1/urls/%s/qr", ""),
 	},
+	"GET /api/v1/urls/{code}/history": {
+		scopes: []controlplane.Scope{read}, own: path("/api/v1/urls/%s/history"), foreign: victims("/api/v1/urls/%s/history", ""),
+	},
+	"GET /api/v1/stats/links": {scopes: []controlplane.Scope{read, analytics}, own: path("/api/v1/stats/links?link=%s")},
 	"GET /api/v1/urls/{code}/stats": {
 		scopes: []controlplane.Scope{read, analytics}, own: path("/api/v1/urls/%s/stats"), foreign: victims("/api/v1/urls/%s/stats", ""),
 	},
@@ -328,6 +332,7 @@ var routes = map[string]route{
 	}},
 	"POST /api/admin/edges/{node}/verifications": edgeOrderRoute("verifications"),
 	"POST /api/admin/edges/{node}/acceptances":   edgeOrderRoute("acceptances"),
+	"POST /api/admin/edges/{node}/drains":        edgeOrderRoute("drains"),
 	"GET /api/admin/edges/{node}/orders/{id}": {scopes: []controlplane.Scope{admin}, operator: true, own: func(w *world, _ *credential) request {
 		w.exec(`INSERT INTO edge_order (id, node, what, ordered_by, until) OVERRIDING SYSTEM VALUE VALUES (1000000, 'asked-1', 'verify', 'somebody', now()) ON CONFLICT DO NOTHING`)
 		return request{path: "/api/admin/edges/asked-1/orders/1000000"}
