@@ -18,7 +18,8 @@ const edgesAnswer = `{"edges": [{"node": "edge-a", "region": "eu-west-1", "role"
 	"last_seen": "2031-05-06T06:08:09Z", "via": "report", "position": {"epoch": 1, "seq": 40}, "age_seconds": 0.5,
 	"lag_changes": 0, "lag_seconds": 0,
 	"last_applied_at": null, "started_at": null, "clicks_pending": 7, "clicks_until": null, "replica": "following",
-		"held": "", "held_why": "", "disk_low": true, "verified": null, "version": "1.2.3", "addr": "10.0.0.2:8081", "admin_addr": "",
+		"held": "", "held_why": "", "disk_low": true, "draining": false, "verified": null, "version": "1.2.3", "addr": "10.0.0.2:8081",
+		"admin_addr": "",
 			"credential": "own"}]}`
 
 // edges runs `waypost edges` against an API that answers with answer.

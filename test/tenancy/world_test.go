@@ -116,6 +116,9 @@ func (w *world) people() {
 	})
 	require.NoError(w.t, err)
 	w.victimCode = string(l.Code)
+	yes := true // which the history has
+	_, _, err = w.service.Links.Change(w.t.Context(), by, "", w.victimCode, controlplane.LinkChange{ForwardQuery: &yes})
+	require.NoError(w.t, err)
 	root := "https://example.com/" + marker
 	_, _, err = w.service.Domains.ChangeDomain(w.t.Context(), by, domainOf(victim),
 		controlplane.DomainChange{Root: &root}) // which the audit log has
