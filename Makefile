@@ -37,7 +37,7 @@ quick: ## Run the tests that start no process and need no PostgreSQL (1 minute; 
 	go test -short -p $$((3 * $$(nproc))) $$(go list ./... | grep -vE '^waypost/(bench|test)/')
 
 .PHONY: test
-test: install-postgres install-cc install-curl install-wrk $(TOOLS)/gotestsum ## Run all tests with the race detector (8 minutes on 2 cores), or those of PKG=./x
+test: install-postgres install-cc install-curl install-wrk install-browser $(TOOLS)/gotestsum ## Run all tests with the race detector (8 minutes on 2 cores), or those of PKG=./x
 	@test/runner/run.sh $(or $(PKG),all)
 
 .PHONY: test-long
@@ -121,6 +121,15 @@ install-promtool: ## Put promtool, which tests the alert rules, into bin/tools, 
 .PHONY: install-wrk
 install-wrk: ## Install wrk, which the benchmarks send requests with, if it is missing
 	@deploy/install-missing.sh wrk
+
+# Without them the flows of the console are skipped, but in CI they fail.
+.PHONY: install-browser
+install-browser: ## Install Chromium and the packages of npm that test the console, if they are missing
+	-@deploy/install-missing.sh chromium npm && tools/console/install.sh
+
+.PHONY: console-images
+console-images: install-postgres install-browser ## Take the pictures of the console in docs/images (3 minutes)
+	CONSOLE_IMAGES=$(abspath docs/images) go test -count=1 -timeout 10m ./test/console
 
 .PHONY: install-rivals
 install-rivals: ## Install nginx and Redis, which redirects are compared with, if they are missing

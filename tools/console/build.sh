@@ -7,8 +7,8 @@
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 cd "$root"
-# shellcheck source=tools/console/node.sh
-. tools/console/node.sh
+# shellcheck source=tools/console/install.sh
+. tools/console/install.sh
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
