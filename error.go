@@ -10,20 +10,21 @@ import (
 type ErrorCode string
 
 const (
-	EInvalid      ErrorCode = "invalid"        // the input breaks a rule; 422
-	EMalformed    ErrorCode = "malformed"      // the input cannot be parsed; 400
-	ETooLarge     ErrorCode = "too-large"      // 413
-	EUnauthorized ErrorCode = "unauthorized"   // no credential, or a wrong one; 401
-	EForbidden    ErrorCode = "forbidden"      // 403
-	ENotFound     ErrorCode = "not-found"      // 404
-	EConflict     ErrorCode = "conflict"       // 409
-	EGone         ErrorCode = "gone"           // expired; 410
-	EStale        ErrorCode = "stale"          // the resource has changed since it was read; 412
-	EInProgress   ErrorCode = "in-progress"    // the same request is being answered; 409, try again
-	EKeyReused    ErrorCode = "key-reused"     // the idempotency key belongs to another request; 422
-	EUnavailable  ErrorCode = "unavailable"    // try again later; 503
-	EExhausted    ErrorCode = "keys-exhausted" // no key left in the region; 503
-	EInternal     ErrorCode = "internal"       // a fault of the service; 500
+	EInvalid      ErrorCode = "invalid"                // the input breaks a rule; 422
+	EMalformed    ErrorCode = "malformed"              // the input cannot be parsed; 400
+	ETooLarge     ErrorCode = "too-large"              // 413
+	EUnauthorized ErrorCode = "unauthorized"           // no credential, or a wrong one; 401
+	ESecondFactor ErrorCode = "second-factor-required" // a code is missing or wrong; 401
+	EForbidden    ErrorCode = "forbidden"              // 403
+	ENotFound     ErrorCode = "not-found"              // 404
+	EConflict     ErrorCode = "conflict"               // 409
+	EGone         ErrorCode = "gone"                   // expired; 410
+	EStale        ErrorCode = "stale"                  // the resource has changed since it was read; 412
+	EInProgress   ErrorCode = "in-progress"            // the same request is being answered; 409, try again
+	EKeyReused    ErrorCode = "key-reused"             // the idempotency key belongs to another request; 422
+	EUnavailable  ErrorCode = "unavailable"            // try again later; 503
+	EExhausted    ErrorCode = "keys-exhausted"         // no key left in the region; 503
+	EInternal     ErrorCode = "internal"               // a fault of the service; 500
 )
 
 // Error carries a machine-readable code, a message that is safe to show to the client,

@@ -4,9 +4,11 @@ import "time"
 
 // SignIn asks for a session.
 type SignIn struct {
-	Email    string `json:"email" minLength:"1" maxLength:"254" example:"ann@example.com"`
-	Password string `json:"password" minLength:"1" maxLength:"256" format:"password" writeOnly:"true"`
-	Cookie   bool   `json:"cookie,omitzero" doc:"Return the token in a cookie that scripts cannot read, and not in the answer."`
+	Email       string `json:"email,omitzero" maxLength:"254" example:"ann@example.com" doc:"With password."`
+	Password    string `json:"password,omitzero" maxLength:"256" format:"password" writeOnly:"true"`
+	SignInToken string `json:"sign_in_token,omitzero" maxLength:"256" writeOnly:"true" doc:"The part of a sign-in link after #, instead of email and password. It is valid once."`
+	Code        string `json:"code,omitzero" maxLength:"40" writeOnly:"true" doc:"Of the second factor, or a recovery code; needed by users who have turned it on."`
+	Cookie      bool   `json:"cookie,omitzero" doc:"Return the token in a cookie that scripts cannot read, and not in the answer."`
 }
 
 // Session is a session that has begun.
@@ -49,13 +51,54 @@ type Affiliation struct {
 
 // Me describes the sender of a request.
 type Me struct {
-	Credential string        `json:"credential" enum:"session,key,none" doc:"Kind of credential of the request; none is for the development system."`
-	User       *User         `json:"user,omitzero" doc:"The user who has signed in, or owns the key; left out without one."`
-	Key        *MeKey        `json:"key,omitzero"`
-	Workspace  *MeWorkspace  `json:"workspace,omitzero" doc:"Workspace in which the request acts; left out until one of several is chosen."`
-	Scopes     []string      `json:"scopes" doc:"Permissions in that workspace."`
-	Operator   bool          `json:"operator" doc:"Whether the sender may operate the whole installation: an administrator of the default workspace, or its key with the scope admin."`
-	Workspaces []Affiliation `json:"workspaces" doc:"All workspaces of the user."`
+	Credential   string             `json:"credential" enum:"session,key,none" doc:"Kind of credential of the request; none is for the development system."`
+	User         *User              `json:"user,omitzero" doc:"The user who has signed in, or owns the key; left out without one."`
+	Key          *MeKey             `json:"key,omitzero"`
+	Workspace    *MeWorkspace       `json:"workspace,omitzero" doc:"Workspace in which the request acts; left out until one of several is chosen."`
+	Scopes       []string           `json:"scopes" doc:"Permissions in that workspace."`
+	Operator     bool               `json:"operator" doc:"Whether the sender may operate the whole installation: an administrator of the default workspace, or its key with the scope admin."`
+	HasPassword  *bool              `json:"has_password,omitzero" doc:"Whether the user can sign in with a password; for sessions."`
+	SecondFactor *SecondFactorState `json:"second_factor,omitzero" doc:"For sessions."`
+	Workspaces   []Affiliation      `json:"workspaces" doc:"All workspaces of the user."`
+}
+
+// SecondFactorState describes the second factor of a user.
+type SecondFactorState struct {
+	On                bool `json:"on" doc:"Sign-in asks for a code."`
+	RecoveryCodesLeft int  `json:"recovery_codes_left"`
+}
+
+// BeginSecondFactor asks for the secret of a second factor.
+type BeginSecondFactor struct {
+	CurrentPassword string `json:"current_password,omitzero" maxLength:"256" format:"password" writeOnly:"true" doc:"Needed unless the account has no password."`
+}
+
+// NewSecondFactor is a second factor that is not confirmed yet.
+type NewSecondFactor struct {
+	Secret string `json:"secret" doc:"For an authenticator app (TOTP, RFC 6238: SHA-1, six digits, 30 seconds), in base32. It is not shown again."`
+	URL    string `json:"otpauth_url" doc:"The same for apps, as a link."`
+	QR     string `json:"qr_svg" doc:"QR code of the link, as an SVG document."`
+}
+
+// ConfirmSecondFactor turns a second factor on.
+type ConfirmSecondFactor struct {
+	Code string `json:"code" minLength:"1" maxLength:"40" writeOnly:"true" doc:"The app's present code."`
+}
+
+// RecoveryCodes hold codes that each replace one of the app's, once.
+type RecoveryCodes struct {
+	Codes []string `json:"recovery_codes" doc:"They are not shown again."`
+}
+
+// RenewRecoveryCodes asks for other recovery codes.
+type RenewRecoveryCodes struct {
+	Code string `json:"code" minLength:"1" maxLength:"40" writeOnly:"true" doc:"The app's present code, or a recovery code."`
+}
+
+// EndSecondFactor turns a second factor off.
+type EndSecondFactor struct {
+	CurrentPassword string `json:"current_password,omitzero" maxLength:"256" format:"password" writeOnly:"true" doc:"Needed unless the account has no password."`
+	Code            string `json:"code" minLength:"1" maxLength:"40" writeOnly:"true" doc:"The app's present code, or a recovery code."`
 }
 
 // MeKey names the API key of a request.
@@ -147,6 +190,7 @@ type Account struct {
 	Home         string        `json:"home" doc:"Slug of the workspace that manages the account; empty when operators do."`
 	Disabled     bool          `json:"disabled"`
 	HasPassword  bool          `json:"has_password" doc:"False: the user cannot sign in before accepting an invitation."`
+	SecondFactor bool          `json:"second_factor" doc:"Sign-in asks for a code."`
 	InvitedUntil *time.Time    `json:"invited_until" doc:"When the open invitation expires; null without one."`
 	CreatedAt    time.Time     `json:"created_at"`
 	Workspaces   []Affiliation `json:"workspaces" doc:"All workspaces of the user."`

@@ -22,6 +22,7 @@ const (
 	PathKeys       = "/api/v1/kgs"
 	PathMe         = "/api/v1/me"
 	PathSessions   = "/api/v1/me/sessions"
+	PathFactor     = "/api/v1/me/second-factor"
 	PathSession    = "/api/v1/session"
 	PathInvitation = "/api/v1/invitation"
 	PathUsers      = "/api/v1/users"

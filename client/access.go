@@ -14,8 +14,8 @@ import (
 type Session struct{ c *Client }
 
 // SignIn begins a session.
-func (s Session) SignIn(ctx context.Context, email, password string) (got SignedIn, err error) {
-	err = s.c.do(ctx, http.MethodPost, api.PathSession, api.SignIn{Email: email, Password: password}, &got)
+func (s Session) SignIn(ctx context.Context, c SignIn) (got SignedIn, err error) {
+	err = s.c.do(ctx, http.MethodPost, api.PathSession, c, &got)
 	return got, err
 }
 
@@ -103,6 +103,12 @@ func (u Users) Accounts(ctx context.Context, email string, limit int, cursor str
 	}
 	err = u.c.do(ctx, http.MethodGet, api.PathAllUsers+"?"+query, nil, &p)
 	return p, err
+}
+
+// ResetSecondFactor turns off the second factor of any user.
+func (u Users) ResetSecondFactor(ctx context.Context, id int64) (a Account, err error) {
+	err = u.c.do(ctx, http.MethodDelete, api.PathAllUsers+"/"+decimal(id)+"/second-factor", nil, &a)
+	return a, err
 }
 
 // ChangeAccount changes any user.

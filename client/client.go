@@ -81,6 +81,7 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // Problem is a refusal by the API.
 type Problem struct {
+	Type       string        `json:"type"`
 	Status     int           `json:"status"`
 	Title      string        `json:"title"`
 	Detail     string        `json:"detail"`

@@ -33,6 +33,7 @@ type (
 	AuditEntry    = api.AuditEntry
 	AuditPage     = api.AuditPage
 
+	SignIn          = api.SignIn
 	SignedIn        = api.Session
 	Sessions        = api.Sessions
 	User            = api.User

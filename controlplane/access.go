@@ -26,6 +26,9 @@ const (
 
 	// MaxGrace is for how long a key that was rotated may go on.
 	MaxGrace = 7 * 24 * time.Hour
+
+	// SignInLinkFor is the validity of a sign-in link unless its creator says otherwise.
+	SignInLinkFor = 10 * time.Minute
 )
 
 // SessionStore keeps sessions and the accounts behind them. Accounts that are
@@ -37,10 +40,13 @@ type SessionStore interface {
 	// AccountOf finds an account by its id.
 	AccountOf(ctx context.Context, user int64) (Account, bool, error)
 
-	// StartSession begins a session that ends at a time, unless it is used before. The
-	// account is as it was found: EUnauthorized when it has another password now, or may no
-	// longer sign in. A user's oldest sessions end when there are more than MaxSessions.
-	StartSession(ctx context.Context, account Account, hash [32]byte, until time.Time, by Browser) error
+	// Linked finds the account of a sign-in link that is valid, without its password.
+	Linked(ctx context.Context, hash [32]byte) (Account, bool, error)
+
+	// StartSession begins a session. ErrSignIn when the account has another password now, or
+	// may no longer sign in, ErrLink when the link has been used. A user's oldest sessions
+	// end when there are more than MaxSessions.
+	StartSession(ctx context.Context, n NewSession) error
 
 	// Session finds a session that has not been ended.
 	Session(ctx context.Context, hash [32]byte) (StoredSession, bool, error)
@@ -77,6 +83,8 @@ type SessionStore interface {
 type Access struct {
 	keys     APIKeyStore
 	sessions SessionStore
+	factors  FactorStore
+	box      factorBox
 	now      func() time.Time
 	patience time.Duration
 	log      *slog.Logger
@@ -88,7 +96,14 @@ type Access struct {
 }
 
 func newAccess(cfg *Config) *Access {
-	return &Access{keys: cfg.Stores.APIKeys, sessions: cfg.Stores.Sessions, now: cfg.Now, patience: cfg.Patience, log: cfg.Logger}
+	box, err := newFactorBox(cfg.ClusterSecret)
+	if err != nil {
+		panic("controlplane: " + err.Error()) // the lengths are right
+	}
+	return &Access{
+		keys: cfg.Stores.APIKeys, sessions: cfg.Stores.Sessions, factors: cfg.Stores.Factors, box: box,
+		now: cfg.Now, patience: cfg.Patience, log: cfg.Logger,
+	}
 }
 
 // forget clears the caches, because access has changed here.

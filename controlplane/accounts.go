@@ -15,6 +15,7 @@ type AccountInfo struct {
 	Home         string // slug of the workspace that manages it; "": operators do
 	Disabled     bool
 	HasPassword  bool
+	SecondFactor bool      // is on
 	InvitedUntil time.Time // zero: there is no invitation
 	CreatedAt    time.Time
 	Affiliations []Affiliation // by slug; not with deleted workspaces

@@ -37,6 +37,7 @@ type Stores struct {
 	Workspaces WorkspaceStore
 	Accounts   AccountStore
 	Audit      AuditStore
+	Factors    FactorStore
 }
 
 // Config configures Services. Stores and Minter are required.
@@ -44,6 +45,10 @@ type Config struct {
 	Stores Stores
 	Minter *Minter
 	Region waypost.Region
+
+	// ClusterSecret is the cluster's; the secrets of second factors are encrypted with a key
+	// derived from it.
+	ClusterSecret [32]byte
 
 	AllowPrivateTargets bool
 	StrictHosts         bool              // Resolve answers for known hosts alone

@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"strings"
 	"time"
@@ -50,6 +51,24 @@ type SessionInfo struct {
 	CreatedAt, UsedAt, ExpiresAt time.Time
 }
 
+// SignIn holds the credentials of a sign-in: an address with its password, or the token
+// of a sign-in link.
+type SignIn struct {
+	Email, Password string
+	Token           string // "": the password counts
+	Code            string // of the second factor; "": there is none, or it is to be asked for
+}
+
+// NewSession is the record of a session to begin.
+type NewSession struct {
+	Account   Account // as it was found
+	Hash      [32]byte
+	ExpiresAt time.Time
+	Browser   Browser
+	Link      *[32]byte   // hash of the sign-in link's token, which is used up; nil: by password
+	Proof     FactorProof // to use up; zero: there is no second factor
+}
+
 // SignedIn is the result of a sign-in.
 type SignedIn struct {
 	Token     string // to be shown once, and never stored
@@ -57,15 +76,52 @@ type SignedIn struct {
 	Account   Account // without the password
 }
 
-// SignIn begins a session. EUnauthorized, with the same message and after the same work,
-// when the address is unknown, the password wrong, or the account disabled or in no
-// workspace; EUnavailable when too many try at once.
-func (s *Access) SignIn(ctx context.Context, email, password string, by Browser) (SignedIn, error) {
-	wrong := waypost.Errorf(waypost.EUnauthorized, "the address or the password is wrong")
-	var account Account
+// Errors of a sign-in that say nothing about the account.
+var (
+	ErrSignIn = waypost.Errorf(waypost.EUnauthorized, "the address or the password is wrong")
+	ErrLink   = waypost.Errorf(waypost.EUnauthorized, "the sign-in link is not valid: it was used, or has expired")
+)
+
+// SignIn begins a session. ErrSignIn, after the same work, when the address is unknown,
+// the password wrong, or the account disabled or in no workspace; ErrLink for a token
+// that is not valid; ESecondFactor when a code is missing, also ErrCode when it is wrong;
+// EUnavailable when too many try at once.
+func (s *Access) SignIn(ctx context.Context, c SignIn, by Browser) (SignedIn, error) {
+	n := NewSession{ExpiresAt: s.now().Add(SessionIdle), Browser: by}
+	n.Browser.Address = by.Address.Unmap().WithZone("")
+	n.Browser.UserAgent = strings.ToValidUTF8(by.UserAgent[:min(len(by.UserAgent), maxUserAgent)], "")
+	var err error
+	if c.Token != "" {
+		n.Account, n.Link, err = s.linked(ctx, c.Token)
+	} else {
+		n.Account, err = s.known(ctx, c.Email, c.Password)
+	}
+	if err != nil {
+		return SignedIn{}, err
+	}
+	token, err := newToken(sessionPrefix)
+	if err != nil {
+		return SignedIn{}, err
+	}
+	n.Hash = HashKey(token)
+	if n.Proof, err = s.secondFactor(ctx, n.Account.UserID, c.Code); err == nil {
+		err = s.sessions.StartSession(ctx, n)
+	}
+	if errors.Is(err, ErrCode) {
+		err = waypost.WrapError(waypost.ESecondFactor, ErrCode.Message, ErrCode)
+	}
+	if err != nil {
+		return SignedIn{}, err
+	}
+	n.Account.Password = ""
+	return SignedIn{Token: token, ExpiresAt: n.ExpiresAt, Account: n.Account}, nil
+}
+
+// known finds the account of an address and its password, or returns ErrSignIn.
+func (s *Access) known(ctx context.Context, email, password string) (account Account, err error) {
 	if parsed, err := ParseEmail(email); err == nil {
 		if account, _, err = s.sessions.Account(ctx, parsed); err != nil {
-			return SignedIn{}, err
+			return Account{}, err
 		}
 	}
 	if len(password) > MaxPassword {
@@ -73,23 +129,28 @@ func (s *Access) SignIn(ctx context.Context, email, password string, by Browser)
 	}
 	ok, err := s.passwords.match(ctx, password, account.Password)
 	if err != nil {
-		return SignedIn{}, err
+		return Account{}, err
 	}
 	if !ok || len(account.Affiliations) == 0 {
-		return SignedIn{}, wrong
+		return Account{}, ErrSignIn
 	}
-	token, err := newToken(sessionPrefix)
+	return account, nil
+}
+
+// linked finds the account of a sign-in link's token, or returns ErrLink.
+func (s *Access) linked(ctx context.Context, token string) (Account, *[32]byte, error) {
+	if !validSignInToken(token) {
+		return Account{}, nil, ErrLink
+	}
+	hash := HashKey(token)
+	account, found, err := s.sessions.Linked(ctx, hash)
 	if err != nil {
-		return SignedIn{}, err
+		return Account{}, nil, err
 	}
-	until := s.now().Add(SessionIdle)
-	by.Address = by.Address.Unmap().WithZone("")
-	by.UserAgent = strings.ToValidUTF8(by.UserAgent[:min(len(by.UserAgent), maxUserAgent)], "")
-	if err := s.sessions.StartSession(ctx, account, HashKey(token), until, by); err != nil {
-		return SignedIn{}, err
+	if !found || len(account.Affiliations) == 0 {
+		return Account{}, nil, ErrLink
 	}
-	account.Password = ""
-	return SignedIn{Token: token, ExpiresAt: until, Account: account}, nil
+	return account, &hash, nil
 }
 
 // SignOut ends the actor's session. EInvalid when the actor has none.
@@ -139,8 +200,10 @@ func (s *Access) EndOtherSessions(ctx context.Context, actor Actor) error {
 
 // Me describes an actor to itself.
 type Me struct {
-	Actor   Actor
-	Account *Account // of the user; nil without one; without the password
+	Actor       Actor
+	Account     *Account // of the user; nil without one; without the password
+	HasPassword bool
+	Factor      *FactorState // of a session's user; nil otherwise
 }
 
 // Me returns the actor and its account.
@@ -155,8 +218,16 @@ func (s *Access) Me(ctx context.Context, actor Actor) (Me, error) {
 	if !found {
 		return Me{}, waypost.Errorf(waypost.EUnauthorized, "the account is no more")
 	}
+	m := Me{Actor: actor, Account: &account, HasPassword: account.Password != ""}
 	account.Password = ""
-	return Me{Actor: actor, Account: &account}, nil
+	if actor.SessionID != 0 {
+		f, _, err := s.factors.SecondFactor(ctx, actor.UserID)
+		if err != nil {
+			return Me{}, err
+		}
+		m.Factor = &FactorState{On: f.On, RecoveryCodesLeft: f.RecoveryCodes}
+	}
+	return m, nil
 }
 
 // SelfChange changes the user's own account: nil fields stay as they are.

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/base64"
 	"hash/crc32"
 	"math/big"
 	"strings"
@@ -35,6 +36,25 @@ func newToken(prefix string) (string, error) {
 	}
 	body := prefix + base62(new(big.Int).SetBytes(b[:]), keySecret)
 	return body + checksum(body), nil
+}
+
+// signInPrefix begins the token of a sign-in link; 32 random bytes in base64url follow.
+const signInPrefix = "wp_once_"
+
+const signInLength = len(signInPrefix) + 43
+
+// NewSignInToken creates the token of a sign-in link from the system's random source. Its
+// text is to be shown once and never stored; HashKey returns the stored form.
+func NewSignInToken() (string, error) {
+	var b [32]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		return "", err
+	}
+	return signInPrefix + base64.RawURLEncoding.EncodeToString(b[:]), nil
+}
+
+func validSignInToken(token string) bool {
+	return len(token) == signInLength && strings.HasPrefix(token, signInPrefix)
 }
 
 // HashKey returns the stored form of a key.

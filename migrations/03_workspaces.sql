@@ -143,6 +143,31 @@ CREATE INDEX user_session_expiry ON user_session (expires_at);
 ALTER TABLE user_session ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
 CREATE POLICY system ON user_session USING (waypost_system());
 
+-- The second factors of people, off until confirmed. The secret is encrypted with a key that
+-- follows from the cluster's secret. Codes of last_step and earlier are used up; of the
+-- recovery codes that are left, only hashes are kept. No workspace sees them.
+CREATE TABLE second_factor (
+    user_id        bigint      PRIMARY KEY REFERENCES app_user,
+    secret         bytea       NOT NULL CHECK (octet_length(secret) <= 100),
+    recovery_codes bytea[]     NOT NULL DEFAULT '{}' CHECK (cardinality(recovery_codes) <= 10),
+    last_step      bigint      NOT NULL DEFAULT 0,
+    created_at     timestamptz NOT NULL DEFAULT now(),
+    confirmed_at   timestamptz
+);
+ALTER TABLE second_factor ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+CREATE POLICY system ON second_factor USING (waypost_system());
+
+-- Links that begin a session, once. Only a hash of the token is kept; no workspace sees it.
+CREATE TABLE sign_in_link (
+    hash       bytea       PRIMARY KEY CHECK (octet_length(hash) = 32),
+    user_id    bigint      NOT NULL REFERENCES app_user,
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    expires_at timestamptz NOT NULL
+);
+CREATE INDEX sign_in_link_expiry ON sign_in_link (expires_at);
+ALTER TABLE sign_in_link ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+CREATE POLICY system ON sign_in_link USING (waypost_system());
+
 -- API keys. Only a hash of a key is kept; prefix is the part that people see. A key
 -- with an owner allows no more than the owner may do, and ends with the owner's
 -- membership.

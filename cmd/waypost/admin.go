@@ -13,7 +13,7 @@ import (
 )
 
 func (p serverCommands) adminCommand() *cobra.Command {
-	return group("admin", "Make administrators at the database itself", p.adminCreateCommand())
+	return group("admin", "Make administrators and sign-in links at the database itself", p.adminCreateCommand(), p.adminSignInCommand())
 }
 
 func (p serverCommands) adminCreateCommand() *cobra.Command {

@@ -58,6 +58,7 @@ func (p serverCommands) runDev(ctx context.Context, cfg config.Config) error {
 		Stderr:     p.stderr,
 		Color:      onTerminal(p.stderr) && p.getenv("NO_COLOR") == "",
 		Database:   prepareDatabase,
+		SignIn:     developerSignIn,
 	})
 }
 
@@ -72,5 +73,23 @@ func prepareDatabase(ctx context.Context, url, key string) error {
 		return err
 	}
 	defer db.Close()
+	if err := db.EnsureDeveloper(ctx, developer, "Developer"); err != nil {
+		return err
+	}
 	return db.EnsureKey(ctx, waypost.DefaultWorkspace, "dev", key, []controlplane.Scope{controlplane.ScopeAdmin})
+}
+
+// developer is the address of the account that `waypost dev` signs in. The account has no
+// password, and administers the default workspace.
+const developer = "dev@localhost"
+
+// developerSignIn makes a token that signs the developer in, once. It is valid for a day,
+// because requests from this machine need no credential in any case.
+func developerSignIn(ctx context.Context, url string) (string, error) {
+	db, err := postgres.Open(ctx, postgres.Config{URL: url, ReadOnly: true})
+	if err != nil {
+		return "", err
+	}
+	defer db.Close()
+	return signInToken(ctx, db, developer, maxSignInLink)
 }

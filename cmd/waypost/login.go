@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"waypost"
 	"waypost/client"
 	"waypost/internal/config"
 	"waypost/internal/credentials"
@@ -52,7 +53,7 @@ func (p sessionCommands) tellWinner(c *cobra.Command, cfg config.Config, base st
 }
 
 func (p sessionCommands) loginCommand() *cobra.Command {
-	var email, file string
+	var email, file, code string
 	c := &cobra.Command{
 		Use:   "login",
 		Short: "Sign in to a server, and keep the session for the commands after",
@@ -63,7 +64,8 @@ which this command reports; without --api they use the server of the last login.
 A session ends after twelve hours without use.
 
 The password is typed on the terminal, or comes from --password-file or standard
-input. A user of several workspaces chooses one with --workspace.`,
+input. A user with a second factor is asked for a code as well, unless --code has it.
+A user of several workspaces chooses one with --workspace.`,
 		Example: `  waypost login --api https://go.example.com --email ann@example.com
   waypost login --api https://go.example.com --email ann@example.com --workspace marketing --password-file pass.txt`,
 		Args: arguments(cobra.NoArgs),
@@ -89,7 +91,15 @@ input. A user of several workspaces chooses one with --workspace.`,
 			if err != nil {
 				return err
 			}
-			in, err := api.Session.SignIn(c.Context(), email, word)
+			in, err := api.Session.SignIn(c.Context(), client.SignIn{Email: email, Password: word, Code: code})
+			if refused, ok := errors.AsType[*client.Problem](err); ok && refused.Type == waypost.ProblemType(waypost.ESecondFactor) && code == "" {
+				if code, err = p.answerOf("Code of the second factor: "); err == nil && code == "" {
+					err = &usageError{errors.New("--code is missing: the user has a second factor")}
+				}
+				if err == nil {
+					in, err = api.Session.SignIn(c.Context(), client.SignIn{Email: email, Password: word, Code: code})
+				}
+			}
 			if refused, ok := errors.AsType[*client.Problem](err); ok && refused.Status == http.StatusUnauthorized {
 				return fmt.Errorf("%s does not let you in: %s", base, refused.Detail)
 			}
@@ -119,6 +129,7 @@ input. A user of several workspaces chooses one with --workspace.`,
 	}
 	c.Flags().StringVar(&email, "email", "", "address to sign in with")
 	c.Flags().StringVar(&file, "password-file", "", `file that holds the password, "-" for standard input`)
+	c.Flags().StringVar(&code, "code", "", "code of the second factor, or a recovery code")
 	return p.bind(c, apiSettings...)
 }
 

@@ -18,7 +18,7 @@ type usersCommands struct{ *program }
 
 func (p usersCommands) command() *cobra.Command {
 	c := group("users", "Manage the users of a workspace", p.listCommand(), p.addCommand(), p.setCommand(),
-		p.inviteCommand(), p.removeCommand())
+		p.inviteCommand(), p.resetFactorCommand(), p.removeCommand())
 	c.Long = `Manage who may sign in to a workspace, and as what: a viewer reads, a member also
 creates and changes links, an admin does all. It needs the scope admin, and asks the
 API as ` + "`waypost links`" + ` does. With --all, operators list, change and invite the users
@@ -231,6 +231,30 @@ and passwords are chosen by operators only: see ` + "`waypost users invite`" + `
 	bindEverywhere(c, &everywhere)
 	roleCompletion(c)
 	return c
+}
+
+func (p usersCommands) resetFactorCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "reset-second-factor USER",
+		Short: "Turn off the second factor of a user who has lost it, for operators",
+		Example: `  waypost users reset-second-factor ann@example.com
+  waypost users reset-second-factor 7`,
+		Args:              arguments(cobra.ExactArgs(1)),
+		ValidArgsFunction: p.completions(userNames),
+		RunE: func(c *cobra.Command, args []string) error {
+			return p.withAPI(func(api *client.Client) error {
+				id, err := userID(c.Context(), api, args[0], true)
+				if err != nil {
+					return err
+				}
+				a, err := api.Users.ResetSecondFactor(c.Context(), id)
+				if err != nil {
+					return err
+				}
+				return p.print(fmt.Sprintf("user %d, %s, signs in without a second factor", a.ID, printable(a.Email)), a)
+			})
+		},
+	}
 }
 
 func (p usersCommands) removeCommand() *cobra.Command {

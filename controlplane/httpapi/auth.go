@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -160,6 +161,7 @@ type presented struct {
 	kind       string     // key, session or password
 	credential string     // "" for a password
 	account    string     // of a password: the address that it is for; "" for none
+	codeOf     string     // of a code of a second factor: whose it is; "" without a code
 	from       netip.Addr // the sender
 }
 
@@ -183,13 +185,24 @@ func (a *authenticator) judge(ctx context.Context, p presented, check func(conte
 		a.metrics.limited.WithLabelValues(limit.ByAccount).Inc()
 		return tooMany("too many attempts to sign in to this account have failed", retry)
 	}
-	err := check(ctx)
-	if waypost.CodeOf(err) != waypost.EUnauthorized {
+	giveBackCode, retry := a.limits.Guesses.AttemptCode(p.codeOf)
+	if retry > 0 {
 		giveBack()
+		a.metrics.limited.WithLabelValues(limit.ByAccount).Inc()
+		return tooMany("too many codes of this account's second factor were wrong", retry)
+	}
+	err := check(ctx)
+	wrongCode := errors.Is(err, controlplane.ErrCode)
+	failed := waypost.CodeOf(err) == waypost.EUnauthorized || wrongCode
+	if !failed {
+		giveBack()
+	}
+	if !wrongCode {
+		giveBackCode()
 	}
 	a.metrics.authenticated(p.kind, err)
 	switch {
-	case waypost.CodeOf(err) == waypost.EUnauthorized:
+	case failed:
 		a.limits.Guesses.Failed(p.from, p.credential)
 	case err == nil && p.credential != "":
 		a.limits.Guesses.Succeeded(p.credential)

@@ -105,7 +105,9 @@ func New(c Config) http.Handler {
 	registerStatistics(rt, &statisticsAPI{clicks: c.Clicks})
 	registerKeys(rt, &keysAPI{keys: c.Keys})
 	registerRanges(rt, &rangesAPI{keys: c.Keys})
-	registerSession(rt, &sessionAPI{access: c.Access, auth: auth})
+	sessions := &sessionAPI{access: c.Access, auth: auth}
+	registerSession(rt, sessions)
+	registerFactors(rt, sessions)
 	registerAPIKeys(rt, &apiKeysAPI{access: c.Access, now: c.Now})
 	registerWorkspaces(rt, &workspacesAPI{workspaces: c.Workspaces})
 	registerUsers(rt, &usersAPI{workspaces: c.Workspaces})

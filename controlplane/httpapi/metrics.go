@@ -48,7 +48,7 @@ func (m metrics) authenticated(kind string, err error) {
 	outcome := "accepted"
 	switch waypost.CodeOf(err) {
 	case "":
-	case waypost.EUnauthorized, waypost.EForbidden, waypost.EInvalid:
+	case waypost.EUnauthorized, waypost.ESecondFactor, waypost.EForbidden, waypost.EInvalid:
 		outcome = "refused"
 	default:
 		outcome = "failed"

@@ -27,6 +27,7 @@ type kind struct {
 var kinds = map[waypost.ErrorCode]kind{
 	waypost.EMalformed:    {http.StatusBadRequest, "The request cannot be read", ""},
 	waypost.EUnauthorized: {http.StatusUnauthorized, "Valid credentials are required", ""},
+	waypost.ESecondFactor: {http.StatusUnauthorized, "A code of the second factor is required", ""},
 	waypost.EForbidden:    {http.StatusForbidden, "This is not allowed", ""},
 	waypost.ENotFound:     {http.StatusNotFound, "Not found", ""},
 	codeMethodNotAllowed:  {http.StatusMethodNotAllowed, "The method is not allowed here", ""},

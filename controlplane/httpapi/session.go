@@ -22,9 +22,10 @@ type Access interface {
 	// workspace that the user is not in.
 	AuthenticateSession(ctx context.Context, token, workspace string) (controlplane.Actor, error)
 
-	// SignIn begins a session: EUnauthorized when the address or the password is wrong,
-	// EUnavailable when too many try at once.
-	SignIn(ctx context.Context, email, password string, by controlplane.Browser) (controlplane.SignedIn, error)
+	// SignIn begins a session: EUnauthorized when the address, the password or the sign-in
+	// link is wrong, ESecondFactor when a code is missing, also controlplane.ErrCode when it
+	// is wrong, EUnavailable when too many try at once.
+	SignIn(ctx context.Context, c controlplane.SignIn, by controlplane.Browser) (controlplane.SignedIn, error)
 
 	// AcceptInvitation lets the owner of an account set its password: EUnauthorized when
 	// the invitation is not valid, EUnavailable when too many come at once.
@@ -44,6 +45,8 @@ type Access interface {
 
 	// ChangeMe changes the account of the user who has signed in.
 	ChangeMe(ctx context.Context, actor controlplane.Actor, c controlplane.SelfChange) (controlplane.Me, error)
+
+	SecondFactors
 
 	// APIKeys returns a page of the API keys that the actor may see.
 	APIKeys(ctx context.Context, actor controlplane.Actor, limit int, cursor string) (keys []controlplane.KeyInfo, next string, err error)
@@ -94,8 +97,10 @@ type acceptOutput struct{ Body api.User }
 func registerSession(rt *router, a *sessionAPI) {
 	handle(rt, operation{
 		id: "sign-in", method: http.MethodPost, path: api.PathSession, summary: "Begin a session", status: http.StatusCreated,
-		description: "Takes as long for an unknown address as for a wrong password. 429: too many attempts from the network, or for the account, have failed, or are under way.",
-		problems:    []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests}, ownPages: true,
+		description: "Takes an address with its password, or the token of a sign-in link, and a code if the user has a second factor. " +
+			"A 401 of the type urn:waypost:problem:second-factor-required asks for the code, and uses up no link. Takes as long for an unknown address as for a wrong password. " +
+			"429: too many attempts from the network, or for the account, have failed, or are under way.",
+		problems: []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests}, ownPages: true,
 	}, a.signIn)
 	handle(rt, operation{
 		id: "sign-out", method: http.MethodDelete, path: api.PathSession, summary: "End the session", signed: true,
@@ -131,10 +136,25 @@ func registerSession(rt *router, a *sessionAPI) {
 
 func (a *sessionAPI) signIn(ctx context.Context, in *signInInput) (*signInOutput, error) {
 	var got controlplane.SignedIn
+	c := controlplane.SignIn{Email: in.Body.Email, Password: in.Body.Password, Token: in.Body.SignInToken, Code: in.Body.Code}
+	switch {
+	case c.Token == "" && c.Email == "":
+		return nil, invalid("body.email", "is required, unless there is a sign_in_token")
+	case c.Token == "" && c.Password == "":
+		return nil, invalid("body.password", "is required, unless there is a sign_in_token")
+	case c.Token != "" && (c.Email != "" || c.Password != ""):
+		return nil, invalid("body.sign_in_token", "goes without email and password")
+	}
 	account, _ := controlplane.ParseEmail(in.Body.Email) // "": of no account
 	by := controlplane.Browser{Address: callFrom(ctx).client, UserAgent: callFrom(ctx).request.UserAgent()}
-	err := a.withPassword(ctx, account, func(ctx context.Context) (err error) {
-		got, err = a.access.SignIn(ctx, in.Body.Email, in.Body.Password, by)
+	p := presented{kind: "password", account: account, from: by.Address}
+	if c.Code != "" {
+		if p.codeOf = account; c.Token != "" {
+			p.codeOf = c.Token
+		}
+	}
+	err := a.withPassword(ctx, p, func(ctx context.Context) (err error) {
+		got, err = a.access.SignIn(ctx, c, by)
 		return err
 	})
 	if err != nil {
@@ -171,7 +191,7 @@ func (a *sessionAPI) sessions(ctx context.Context, _ *struct{}) (*sessionsOutput
 
 func (a *sessionAPI) acceptInvitation(ctx context.Context, in *acceptInput) (*acceptOutput, error) {
 	var account controlplane.Account
-	err := a.withPassword(ctx, "", func(ctx context.Context) (err error) {
+	err := a.withPassword(ctx, presented{kind: "password", from: callFrom(ctx).client}, func(ctx context.Context) (err error) {
 		account, err = a.access.AcceptInvitation(ctx, in.Body.Token, in.Body.Password)
 		return err
 	})
@@ -181,11 +201,11 @@ func (a *sessionAPI) acceptInvitation(ctx context.Context, in *acceptInput) (*ac
 	return &acceptOutput{userOf(&account)}, nil
 }
 
-// withPassword checks the password of an account, or an invitation, within the limits on
-// guesses.
-func (a *sessionAPI) withPassword(ctx context.Context, account string, check func(context.Context) error) error {
-	err := a.auth.judge(ctx, presented{kind: "password", account: account, from: callFrom(ctx).client}, check)
-	if waypost.CodeOf(err) == waypost.EUnauthorized {
+// withPassword checks the password of an account, a link or an invitation, within the
+// limits on guesses.
+func (a *sessionAPI) withPassword(ctx context.Context, p presented, check func(context.Context) error) error {
+	err := a.auth.judge(ctx, p, check)
+	if code := waypost.CodeOf(err); code == waypost.EUnauthorized || code == waypost.ESecondFactor {
 		return challenge(err, "")
 	}
 	return err
@@ -219,8 +239,8 @@ func (a *sessionAPI) changeMe(ctx context.Context, in *changeMeInput) (*meOutput
 	return &meOutput{meOf(&m)}, nil
 }
 
-// prove checks the password of a user who has signed in: the thief of a session guesses
-// no faster than others.
+// prove checks the password or code of a user who has signed in: the thief of a session
+// guesses no faster than others.
 func (a *sessionAPI) prove(ctx context.Context, check func(context.Context) error) error {
 	me, err := a.access.Me(ctx, actorFrom(ctx))
 	if err != nil {
@@ -228,7 +248,7 @@ func (a *sessionAPI) prove(ctx context.Context, check func(context.Context) erro
 	}
 	p := presented{kind: "password", from: callFrom(ctx).client}
 	if me.Account != nil {
-		p.account = me.Account.Email
+		p.account, p.codeOf = me.Account.Email, me.Account.Email
 	}
 	var outcome error
 	err = a.auth.judge(ctx, p, func(ctx context.Context) error {
@@ -264,6 +284,10 @@ func meOf(m *controlplane.Me) api.Me {
 	if m.Account != nil {
 		u := userOf(m.Account)
 		shown.User, shown.Workspaces = &u, affiliationsOf(m.Account.Affiliations)
+	}
+	if m.Factor != nil {
+		shown.HasPassword = &m.HasPassword
+		shown.SecondFactor = &api.SecondFactorState{On: m.Factor.On, RecoveryCodesLeft: m.Factor.RecoveryCodesLeft}
 	}
 	if a.Workspace != 0 {
 		shown.Workspace = &api.MeWorkspace{ID: int64(a.Workspace), Slug: a.Slug, Role: string(a.Role)}

@@ -109,6 +109,11 @@ func registerUsers(rt *router, a *usersAPI) {
 		return &accountOutput{accountOf(&info)}, err
 	})
 	handle(rt, operation{
+		id: "reset-second-factor", method: http.MethodDelete, path: api.PathAllUsers + "/{id}/second-factor",
+		summary: "Turn off the second factor of any user, who has lost it",
+		scopes:  admin, problems: []int{http.StatusNotFound, http.StatusConflict},
+	}, a.resetFactor)
+	handle(rt, operation{
 		id: "invite-account", method: http.MethodPost, path: api.PathAllUsers + "/{id}/invitation", summary: "Let any user set a new password",
 		description: inviteDoc, status: http.StatusCreated, scopes: admin, problems: []int{http.StatusNotFound, http.StatusConflict},
 	}, func(ctx context.Context, in *userInput) (*accountOutput, error) {
@@ -117,6 +122,11 @@ func registerUsers(rt *router, a *usersAPI) {
 		out.Body.Invitation = invitationOf(i)
 		return out, err
 	})
+}
+
+func (a *usersAPI) resetFactor(ctx context.Context, in *userInput) (*accountOutput, error) {
+	info, err := a.workspaces.ResetSecondFactor(ctx, actorFrom(ctx), in.ID)
+	return &accountOutput{accountOf(&info)}, err
 }
 
 func (a *usersAPI) list(ctx context.Context, in *paging) (*usersOutput, error) {
@@ -173,7 +183,8 @@ func memberOf(m *controlplane.Member) api.Member {
 func accountOf(a *controlplane.AccountInfo) api.Account {
 	return api.Account{
 		ID: a.UserID, Email: a.Email, Name: a.Name, Home: a.Home, Disabled: a.Disabled, HasPassword: a.HasPassword,
-		InvitedUntil: moment(a.InvitedUntil), CreatedAt: a.CreatedAt.UTC(), Workspaces: affiliationsOf(a.Affiliations),
+		SecondFactor: a.SecondFactor, InvitedUntil: moment(a.InvitedUntil), CreatedAt: a.CreatedAt.UTC(),
+		Workspaces: affiliationsOf(a.Affiliations),
 	}
 }
 

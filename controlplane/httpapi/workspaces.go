@@ -46,6 +46,9 @@ type Workspaces interface {
 	ChangeAccount(ctx context.Context, actor controlplane.Actor, user int64, c controlplane.AccountChange) (controlplane.AccountInfo, error)
 	InviteAccount(ctx context.Context, actor controlplane.Actor, user int64) (controlplane.AccountInfo, controlplane.Invitation, error)
 
+	// ResetSecondFactor removes the second factor of any user: ENotFound when there is none.
+	ResetSecondFactor(ctx context.Context, actor controlplane.Actor, user int64) (controlplane.AccountInfo, error)
+
 	// Audit returns a page of the acts of the administrators of the actor's workspace, or,
 	// for operators, of all, newest first. A cursor of another origin is EMalformed.
 	Audit(ctx context.Context, actor controlplane.Actor, all bool, limit int,

@@ -20,6 +20,7 @@ type Guesses struct {
 	addresses *buckets[netip.Prefix]
 	prefixes  *buckets[string]
 	accounts  *buckets[[32]byte]
+	codes     *buckets[[32]byte]
 	good      *otter.Cache[[32]byte, time.Time] // since when
 	places    *otter.Cache[[32]byte, struct{}]  // an account and a network
 	now       func() time.Time
@@ -43,7 +44,8 @@ const (
 )
 
 // NewGuesses allows an address perMinute failures a minute, and an account as many an
-// hour. It returns nil when that is 0. Now is the clock; nil means time.Now.
+// hour, and as many wrong codes of its second factor. It returns nil when that is 0. Now
+// is the clock; nil means time.Now.
 func NewGuesses(perMinute int, now func() time.Time) *Guesses {
 	addresses := newBuckets[netip.Prefix](float64(perMinute)/60, perMinute, now)
 	if addresses == nil {
@@ -57,6 +59,7 @@ func NewGuesses(perMinute int, now func() time.Time) *Guesses {
 		addresses: addresses,
 		prefixes:  newBuckets[string](float64(perMinute)*prefixShare/60, perMinute*prefixShare, now),
 		accounts:  newBuckets[[32]byte](float64(perMinute)/3600, perMinute, now),
+		codes:     newBuckets[[32]byte](float64(perMinute)/3600, perMinute, now),
 		places: otter.Must(&otter.Options[[32]byte, struct{}]{
 			MaximumSize: maxBuckets, ExpiryCalculator: otter.ExpiryWriting[[32]byte, struct{}](placeFor),
 		}),
@@ -130,6 +133,16 @@ func (g *Guesses) Attempt(from netip.Addr, account string) (giveBack func(), ret
 		return func() {}, 0
 	}
 	return g.accounts.reserve(sha256.Sum256([]byte(account)))
+}
+
+// AttemptCode counts an attempt at a code of the second factor of an account, like
+// Attempt, but exempts no network. The caller calls giveBack unless the code was wrong,
+// which shows only after the password was right: other guesses do not lock the owner out.
+func (g *Guesses) AttemptCode(account string) (giveBack func(), retry time.Duration) {
+	if g == nil || account == "" {
+		return func() {}, 0
+	}
+	return g.codes.reserve(sha256.Sum256([]byte(account)))
 }
 
 // SignedIn exempts a network from the limit of an account, whose password was right.

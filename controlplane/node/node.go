@@ -188,7 +188,7 @@ func (c *control) connect(ctx context.Context) (err error) {
 		own[waypost.HostName(host)] = true
 	}
 	c.core = controlplane.New(controlplane.Config{
-		Stores: c.db.Stores(), Region: c.cfg.Region, Minter: c.minter,
+		Stores: c.db.Stores(), Region: c.cfg.Region, Minter: c.minter, ClusterSecret: c.cfg.ClusterSecret,
 		AllowPrivateTargets: c.cfg.AllowPrivateTargets,
 		StrictHosts:         c.cfg.StrictHosts,
 		OwnHosts:            func(host string) bool { return own[host] },

@@ -31,7 +31,8 @@ func (db *AccessStore) Accounts(ctx context.Context, email string, after int64, 
 // accounts reads accounts, whose columns are u's. The transaction is the system's.
 func accounts(ctx context.Context, tx pgx.Tx, which string, args ...any) ([]controlplane.AccountInfo, error) {
 	rows, err := tx.Query(ctx, `
-		SELECT u.id, u.email, u.name, coalesce(h.slug, ''), u.disabled_at IS NOT NULL, u.password IS NOT NULL, u.invited_until, u.created_at,
+		SELECT u.id, u.email, u.name, coalesce(h.slug, ''), u.disabled_at IS NOT NULL, u.password IS NOT NULL,
+		       EXISTS (SELECT FROM second_factor f WHERE f.user_id = u.id AND f.confirmed_at IS NOT NULL), u.invited_until, u.created_at,
 		       coalesce(i.slugs, '{}'), coalesce(i.names, '{}'), coalesce(i.roles, '{}'), coalesce(i.ids, '{}')
 		FROM app_user u LEFT JOIN workspace h ON h.id = u.home_id
 		LEFT JOIN LATERAL (
@@ -46,8 +47,8 @@ func accounts(ctx context.Context, tx pgx.Tx, which string, args ...any) ([]cont
 		var until *time.Time
 		var slugs, names, roles []string
 		var ids []int64
-		if err := row.Scan(&a.UserID, &a.Email, &a.Name, &a.Home, &a.Disabled, &a.HasPassword, &until, &a.CreatedAt, &slugs, &names,
-			&roles, &ids); err != nil {
+		if err := row.Scan(&a.UserID, &a.Email, &a.Name, &a.Home, &a.Disabled, &a.HasPassword, &a.SecondFactor, &until, &a.CreatedAt, &slugs,
+			&names, &roles, &ids); err != nil {
 			return a, err
 		}
 		a.CreatedAt, a.InvitedUntil = a.CreatedAt.UTC(), utc(until)

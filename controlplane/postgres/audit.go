@@ -36,6 +36,27 @@ func audit(ctx context.Context, tx pgx.Tx, by controlplane.Actor, action, subjec
 	return err
 }
 
+// auditAccount notes an act on an account, in the workspace that manages the account.
+// Without a name the actor is the account's user. The transaction is the system's.
+func auditAccount(ctx context.Context, tx pgx.Tx, by controlplane.Actor, user int64, action string, detail map[string]any) error {
+	var name, email string
+	if err := tx.QueryRow(ctx, `SELECT `+keeper+`, u.name, u.email FROM app_user u WHERE u.id = $1`, user).Scan(&by.Workspace, &name, &email); err != nil {
+		return err
+	}
+	if by.Name == "" {
+		by = controlplane.Actor{Workspace: by.Workspace, UserID: user, Name: name}
+	}
+	if detail == nil {
+		detail = map[string]any{}
+	}
+	detail["email"] = email
+	text, err := json.Marshal(detail)
+	if err != nil {
+		return fmt.Errorf("encode the detail of an act: %w", err)
+	}
+	return audit(ctx, tx, by, action, subjectUser(user), text)
+}
+
 // auditBoth notes an act in the actor's workspace, and in the one that it was done
 // to where that is another; each entry is made by its own workspace, in whose scope the
 // transaction is left. It is the last thing that a transaction does.

@@ -111,6 +111,7 @@ type DB struct {
 	*DomainStore
 	*KeyRangeStore
 	*AccessStore
+	*SignInStore
 	*FleetStore
 	*ClickStore
 	*ReaperStore
@@ -142,11 +143,13 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	p := &pool{log: cfg.Logger, mark: mark, changed: newHint()}
 	history := &History{pool: p, cfg: cfg}
 	clicks := &ClickStore{pool: p, cfg: cfg}
+	access := &AccessStore{pool: p, eventSample: cfg.EventSample}
 	db := &DB{
 		LinkStore:     &LinkStore{pool: p, keepAnswers: cfg.KeepAnswers},
 		DomainStore:   &DomainStore{pool: p},
 		KeyRangeStore: &KeyRangeStore{pool: p, history: history},
-		AccessStore:   &AccessStore{pool: p, eventSample: cfg.EventSample},
+		AccessStore:   access,
+		SignInStore:   &SignInStore{access},
 		FleetStore:    &FleetStore{pool: p},
 		ClickStore:    clicks,
 		ReaperStore:   &ReaperStore{pool: p, clicks: clicks},
@@ -203,7 +206,7 @@ func (db *DB) Stores() controlplane.Stores {
 		Leases: db.KeyRangeStore, Ranges: db.KeyRangeStore, Reserved: db.KeyRangeStore,
 		Stats: db.ClickStore, Progress: db.FleetStore,
 		APIKeys: db.AccessStore, Sessions: db.AccessStore, Members: db.AccessStore,
-		Workspaces: db.AccessStore, Accounts: db.AccessStore, Audit: db.AccessStore,
+		Workspaces: db.AccessStore, Accounts: db.AccessStore, Audit: db.AccessStore, Factors: db.SignInStore,
 	}
 }
 

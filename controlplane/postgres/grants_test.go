@@ -52,6 +52,8 @@ node_credential: backup=r operator=rawd
 node_enrolment: backup=r operator=rawd
 reserved_key: backup=r operator=rawd tenant=raw
 retired_code: backup=r operator=rawd reaper=ra
+second_factor: backup=r operator=rawd
+sign_in_link: backup=r operator=rawd
 user_session: backup=r operator=rawd
 visitor_salt: backup=r operator=rawd stream=r
 workspace: backup=r ingest=r operator=rawd reaper=r search=rw tenant=rw

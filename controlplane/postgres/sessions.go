@@ -130,29 +130,55 @@ func (db *AccessStore) Unclaimed(ctx context.Context) (unclaimed bool, err error
 // StartSession implements controlplane.SessionStore.
 // A change of the password waits for the session, and ends it, or the session waits for
 // the change, and does not begin.
-func (db *AccessStore) StartSession(
-	ctx context.Context, account controlplane.Account, hash [32]byte, until time.Time, by controlplane.Browser,
-) error {
+func (db *AccessStore) StartSession(ctx context.Context, n controlplane.NewSession) error {
 	var address *netip.Addr
-	if by.Address.IsValid() {
-		address = &by.Address
+	if n.Browser.Address.IsValid() {
+		address = &n.Browser.Address
 	}
+	user := n.Account.UserID
 	return db.pool.within(ctx, system, "start a session", func(tx pgx.Tx) error {
+		refused := controlplane.ErrSignIn
+		if n.Link != nil {
+			refused = controlplane.ErrLink
+		}
 		tag, err := tx.Exec(ctx, `
-			WITH u AS (SELECT id FROM app_user WHERE id = $1 AND password = $4 AND disabled_at IS NULL AND deleted_at IS NULL FOR SHARE)
+			WITH u AS (
+				SELECT u.id FROM app_user u LEFT JOIN sign_in_link l ON l.user_id = u.id AND l.hash = $7
+				WHERE u.id = $1 AND CASE WHEN $7::bytea IS NULL THEN u.password = $4 ELSE `+linkHolds+` END
+				  AND u.disabled_at IS NULL AND u.deleted_at IS NULL FOR SHARE OF u)
 			INSERT INTO user_session (user_id, hash, expires_at, address, user_agent) SELECT id, $2, $3, $5, $6 FROM u`,
-			account.UserID, hash[:], until, account.Password, address, by.UserAgent)
+			user, n.Hash[:], n.ExpiresAt, n.Account.Password, address, n.Browser.UserAgent, hashOrNull(n.Link))
 		if err != nil {
 			return err
 		}
 		if tag.RowsAffected() == 0 {
-			return waypost.Errorf(waypost.EUnauthorized, "the address or the password is wrong")
+			return refused
+		}
+		if n.Link != nil { // only one of several at once deletes the row
+			if tag, err = tx.Exec(ctx, `DELETE FROM sign_in_link WHERE hash = $1`, n.Link[:]); err != nil {
+				return err
+			}
+			if tag.RowsAffected() == 0 {
+				return refused
+			}
+		}
+		if n.Proof != (controlplane.FactorProof{}) {
+			if err := spend(ctx, tx, user, n.Proof); err != nil {
+				return err
+			}
 		}
 		_, err = tx.Exec(ctx, `
 			DELETE FROM user_session WHERE user_id = $1 AND id NOT IN (SELECT id FROM user_session WHERE user_id = $1 ORDER BY id DESC LIMIT $2)`,
-			account.UserID, controlplane.MaxSessions)
+			user, controlplane.MaxSessions)
 		return err
 	})
+}
+
+func hashOrNull(h *[32]byte) []byte {
+	if h == nil {
+		return nil
+	}
+	return h[:]
 }
 
 // EndSession implements controlplane.SessionStore.
@@ -223,6 +249,11 @@ func (db *AccessStore) NoteUses(ctx context.Context, u controlplane.Uses) error 
 		_, err := tx.Exec(ctx, `
 			DELETE FROM user_session WHERE id IN (
 				SELECT id FROM user_session WHERE expires_at < now() - interval '1 day' ORDER BY expires_at LIMIT 1000 FOR UPDATE SKIP LOCKED)`)
+		if err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, `DELETE FROM sign_in_link WHERE hash IN (
+			SELECT hash FROM sign_in_link WHERE expires_at < now() ORDER BY expires_at LIMIT 1000 FOR UPDATE SKIP LOCKED)`)
 		return err
 	})
 }

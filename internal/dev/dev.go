@@ -45,6 +45,9 @@ type Config struct {
 	// Database brings the database at url up to the schema and lets key act in the
 	// default workspace.
 	Database func(ctx context.Context, url, key string) error
+
+	// SignIn returns a token that signs the developer in to the console, once.
+	SignIn func(ctx context.Context, url string) (token string, err error)
 }
 
 // How long the parts may take to stop, one after the other. All take less than a second
@@ -153,11 +156,11 @@ func (s *system) run(outer context.Context) (err error) {
 	if err != nil {
 		return orStopped(outer, ctx, err)
 	}
-	return orStopped(outer, ctx, s.serve(ctx, edges))
+	return orStopped(outer, ctx, s.serve(ctx, edges, server.URL()))
 }
 
 // serve waits until links reach every edge, says so, and holds until ctx ends.
-func (s *system) serve(ctx context.Context, edges []*keeper) error {
+func (s *system) serve(ctx context.Context, edges []*keeper, databaseURL string) error {
 	api, err := client.New(s.plan.apiURL(), s.secrets.apiKey)
 	if err != nil {
 		return err
@@ -170,6 +173,13 @@ func (s *system) serve(ctx context.Context, edges []*keeper) error {
 		return err
 	}
 	s.ready.Store(true)
+	// The account may be disabled or gone, which is no reason to stop.
+	token, err := s.cfg.SignIn(ctx, databaseURL)
+	if err != nil {
+		s.log.Warn("cannot make a sign-in link", "error", err)
+	} else if err := s.state.setConsole(SignInURL(s.plan.apiURL(), token)); err != nil {
+		return err
+	}
 	if err := s.state.publish(); err != nil {
 		return err
 	}
@@ -252,17 +262,25 @@ func (s *system) nextSteps() string {
 	if s.cfg.Settings.Dev.DataDir != config.DefaultDataDir(os.Getenv) {
 		dataDir = " --data-dir " + s.dir.Path()
 	}
+	console := ""
+	if s.state.state.Console != "" {
+		console = "\nConsole: " + s.state.state.Console + "\n(signs in once; `waypost admin sign-in --email dev@localhost` makes another)\n"
+	}
 	fmt.Fprintf(&b, `.
-
-Create a link:             curl -s %s/api/v1/urls -H 'Content-Type: application/json' -d '{"original_url":"https://example.com/hello"}'
-Follow it at an edge:      curl -i %s/SHORT_CODE
+%[5]s
+Create a link:             curl -s %[1]s/api/v1/urls -H 'Content-Type: application/json' -d '{"original_url":"https://example.com/hello"}'
+Follow it at an edge:      curl -i %[2]s/SHORT_CODE
 From the command line:     %[3]s links create https://example.com/hello%[4]s
 Import many:               %[3]s links import FILE.csv%[4]s
 Stop everything:           Ctrl-C
 
-`, api, edge, waypost, dataDir)
+`, api, edge, waypost, dataDir, console)
 	return b.String()
 }
+
+// SignInURL returns the console's page that signs in with a token. The token is in the
+// fragment, which browsers do not send, so that no log has it.
+func SignInURL(base, token string) string { return base + "/console/sign-in#" + token }
 
 // urlOf returns the URL by which this machine reaches a listener on addr.
 func urlOf(addr string) string {

@@ -17,6 +17,7 @@ import (
 // tools and tests. It exists while the system is ready, and holds a secret.
 type State struct {
 	API         string    `json:"api"`
+	Console     string    `json:"console,omitempty"` // signs in once
 	APIKey      string    `json:"api_key"`
 	PID         PID       `json:"pid"` // of `waypost dev` itself
 	DatabaseURL string    `json:"database_url"`
@@ -123,6 +124,10 @@ func (f *stateFile) change(edit func(*State)) error {
 
 func (f *stateFile) setSystem(api, key, databaseURL string) error {
 	return f.change(func(s *State) { s.API, s.APIKey, s.DatabaseURL = api, key, databaseURL })
+}
+
+func (f *stateFile) setConsole(url string) error {
+	return f.change(func(s *State) { s.Console = url })
 }
 
 func (f *stateFile) setPostgres(p process) error {

@@ -164,6 +164,21 @@ func TestAnInstallationIsOpenedByItsFirstAdministratorAndNobodyElse(t *testing.T
 	require.NoError(t, err)
 	require.NotContains(t, string(text), "wp_sess_")
 
+	// A link made at the database signs in once, and is not asked for with a password.
+	var link struct{ URL string }
+	atDatabase.json(&link, "admin", "sign-in", "--email=Root@example.com", "--api", control.API)
+	_, token, ok := strings.Cut(link.URL, control.API+"/console/sign-in#")
+	require.True(t, ok, link.URL)
+	for _, status := range []int{http.StatusCreated, http.StatusUnauthorized} {
+		res, err := http.Post(control.API+"/api/v1/session", "application/json", strings.NewReader(`{"sign_in_token": "`+token+`"}`))
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		require.Equal(t, status, res.StatusCode)
+	}
+	require.NotContains(t, control.Output(), token)
+	require.Contains(t, atDatabase.run(1, "admin", "sign-in", "--email=nobody@example.com", "--api", control.API).Stderr, "no account")
+	require.Contains(t, atDatabase.run(2, "admin", "sign-in", "--email=root@example.com").Stderr, "--api")
+
 	// A lost password is replaced at the database, and ends what was begun with it.
 	login(root, 0, "root@example.com", first)
 	atDatabase.run(0, append(create, "--force", "--password-file", atDatabase.file("password", second))...)

@@ -222,12 +222,16 @@ func TestAPasswordThatIsChangedMeanwhileBeginsNoSession(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, found)
 		hash := controlplane.HashKey(name)
-		require.NoError(t, p.db.StartSession(t.Context(), compared, hash, time.Now().Add(time.Hour), controlplane.Browser{}))
+		require.NoError(t, p.db.StartSession(t.Context(), controlplane.NewSession{
+			Account: compared, Hash: hash, ExpiresAt: time.Now().Add(time.Hour),
+		}))
 		end(id)
 		_, found, err = p.db.Session(t.Context(), hash)
 		require.NoError(t, err)
 		require.False(t, found, "a session that began before ends")
-		err = p.db.StartSession(t.Context(), compared, controlplane.HashKey("late "+name), time.Now().Add(time.Hour), controlplane.Browser{})
+		err = p.db.StartSession(t.Context(), controlplane.NewSession{
+			Account: compared, Hash: controlplane.HashKey("late " + name), ExpiresAt: time.Now().Add(time.Hour),
+		})
 		require.Equal(t, waypost.EUnauthorized, waypost.CodeOf(err), name)
 	}
 }

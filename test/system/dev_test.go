@@ -30,6 +30,13 @@ func TestDev_KeepsLinksAcrossAStopAndAKill(t *testing.T) {
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
 	eventually(t, time.Minute, "it prints what to try next", func() bool { return strings.Contains(s.Output(), state.API+"/api/v1/urls") })
 	require.NotContains(t, s.Output(), state.APIKey)
+	require.Contains(t, s.Output(), "Console: "+state.Console)
+	_, token, ok := strings.Cut(state.Console, state.API+"/console/sign-in#")
+	require.True(t, ok, state.Console)
+	res, err := http.Post(state.API+"/api/v1/session", "application/json", strings.NewReader(`{"sign_in_token": "`+token+`"}`))
+	require.NoError(t, err)
+	require.NoError(t, res.Body.Close())
+	require.Equal(t, http.StatusCreated, res.StatusCode)
 
 	r := devtest.Run(t, []string{"WAYPOST_DATA_DIR=" + s.DataDir()}, "links", "create", "https://example.com/a?b=c", "--code", "a-code")
 	require.Zero(t, r.Code, r.Stderr)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pquerna/otp/totp"
 	"github.com/stretchr/testify/require"
 
 	"waypost"
@@ -116,6 +117,29 @@ func endsSession(w *world, user int64) request {
 	return request{path: fmt.Sprintf("/api/v1/me/sessions/%d", w.number(`
 		INSERT INTO user_session (user_id, hash, expires_at) VALUES ($1, sha256($2::text::bytea), now() + interval '1 hour') RETURNING id`,
 		user, w.fresh()))}
+}
+
+// firstCode proposes a second factor to a user, and confirms it.
+func firstCode(w *world, c *credential) request {
+	code := "123456"
+	if c.user != 0 && c.good {
+		w.exec(`DELETE FROM second_factor WHERE user_id = $1`, c.user)
+		f, err := w.service.Access.BeginSecondFactor(w.t.Context(), controlplane.Actor{SessionID: 1, UserID: c.user}, "")
+		require.NoError(w.t, err)
+		code, err = totp.GenerateCode(f.Secret, time.Now())
+		require.NoError(w.t, err)
+	}
+	return request{body: fmt.Sprintf(`{"code": %q}`, code)}
+}
+
+// recoveryCode turns a second factor of a user on, and proves it.
+func recoveryCode(w *world, c *credential) request {
+	if c.user != 0 {
+		w.exec(`DELETE FROM second_factor WHERE user_id = $1`, c.user)
+		w.exec(`INSERT INTO second_factor (user_id, secret, confirmed_at, recovery_codes) VALUES ($1, '', now(), ARRAY[sha256('AAAABBBBCCCCDDDD')])`,
+			c.user)
+	}
+	return request{body: `{"code": "AAAA-BBBB-CCCC-DDDD"}`}
 }
 
 func keyPath(format string) func(w *world, c *credential) request {
@@ -237,10 +261,17 @@ var routes = map[string]route{
 			return request{instead: w.session(c.user)}
 		},
 	},
-	"GET /api/v1/me":             {own: plain},
-	"PATCH /api/v1/me":           {who: signed, own: body(`{"name": "New"}`)},
-	"GET /api/v1/me/sessions":    {who: signed, own: plain},
-	"DELETE /api/v1/me/sessions": {who: signed, own: plain},
+	"GET /api/v1/me":   {own: plain},
+	"PATCH /api/v1/me": {who: signed, own: body(`{"name": "New"}`)},
+	"POST /api/v1/me/second-factor": {who: signed, own: func(w *world, c *credential) request {
+		w.exec(`DELETE FROM second_factor WHERE user_id = $1`, c.user)
+		return request{body: "{}"}
+	}},
+	"PUT /api/v1/me/second-factor":                 {who: signed, own: firstCode},
+	"DELETE /api/v1/me/second-factor":              {who: signed, own: recoveryCode},
+	"POST /api/v1/me/second-factor/recovery-codes": {who: signed, own: recoveryCode},
+	"GET /api/v1/me/sessions":                      {who: signed, own: plain},
+	"DELETE /api/v1/me/sessions":                   {who: signed, own: plain},
 	"DELETE /api/v1/me/sessions/{id}": {
 		who: signed,
 		own: func(w *world, c *credential) request {
@@ -360,6 +391,11 @@ var routes = map[string]route{
 	}},
 	"POST /api/admin/users/{id}/invitation": {scopes: []controlplane.Scope{admin}, operator: true, own: func(w *world, _ *credential) request {
 		return request{path: fmt.Sprintf("/api/admin/users/%d/invitation", w.user(spare, "viewer"))}
+	}},
+	"DELETE /api/admin/users/{id}/second-factor": {scopes: []controlplane.Scope{admin}, operator: true, own: func(w *world, _ *credential) request {
+		user := w.user(spare, "viewer")
+		w.exec(`INSERT INTO second_factor (user_id, secret, confirmed_at) VALUES ($1, '', now()) ON CONFLICT DO NOTHING`, user)
+		return request{path: fmt.Sprintf("/api/admin/users/%d/second-factor", user)}
 	}},
 	"GET /api/admin/workspaces": {scopes: []controlplane.Scope{admin}, operator: true, own: func(*world, *credential) request {
 		return request{path: "/api/admin/workspaces?limit=2"} // before the victim's

@@ -1,0 +1,121 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"waypost"
+	"waypost/controlplane"
+)
+
+// SignInStore keeps second factors and sign-in links.
+type SignInStore struct{ access *AccessStore }
+
+// SecondFactor implements controlplane.FactorStore.
+func (db *SignInStore) SecondFactor(ctx context.Context, user int64) (f controlplane.StoredFactor, found bool, err error) {
+	err = db.access.pool.within(ctx, system, "look up a second factor", func(tx pgx.Tx) error {
+		err := tx.QueryRow(ctx, `SELECT secret, confirmed_at IS NOT NULL, last_step, cardinality(recovery_codes) FROM second_factor WHERE user_id = $1`,
+			user).Scan(&f.Secret, &f.On, &f.LastStep, &f.RecoveryCodes)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		found = err == nil
+		return err
+	})
+	return f, found, err
+}
+
+// ProposeFactor implements controlplane.FactorStore.
+func (db *SignInStore) ProposeFactor(ctx context.Context, user int64, secret []byte) error {
+	return db.access.pool.within(ctx, system, "propose a second factor", func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, `
+			INSERT INTO second_factor (user_id, secret) VALUES ($1, $2)
+			ON CONFLICT (user_id) DO UPDATE SET secret = $2, created_at = now() WHERE second_factor.confirmed_at IS NULL`, user, secret)
+		if err == nil && tag.RowsAffected() == 0 {
+			err = waypost.Errorf(waypost.EConflict, "the second factor is on: turn it off first")
+		}
+		return err
+	})
+}
+
+// ConfirmFactor implements controlplane.FactorStore.
+func (db *SignInStore) ConfirmFactor(
+	ctx context.Context, by controlplane.Actor, secret []byte, p controlplane.FactorProof, recovery [][]byte,
+) error {
+	return db.access.pool.within(ctx, system, "turn a second factor on", func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, `
+			UPDATE second_factor SET confirmed_at = now(), last_step = $3, recovery_codes = $4
+			WHERE user_id = $1 AND secret = $2 AND confirmed_at IS NULL`, by.UserID, secret, p.Step, recovery)
+		if err != nil {
+			return err
+		}
+		if tag.RowsAffected() == 0 {
+			return waypost.Errorf(waypost.EConflict, "the second factor was changed meanwhile")
+		}
+		return auditAccount(ctx, tx, by, by.UserID, "users.second-factor-on", nil)
+	})
+}
+
+// EndFactor implements controlplane.FactorStore.
+func (db *SignInStore) EndFactor(ctx context.Context, by controlplane.Actor, p controlplane.FactorProof) error {
+	return db.access.pool.within(ctx, system, "turn a second factor off", func(tx pgx.Tx) error {
+		if err := spend(ctx, tx, by.UserID, p); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `DELETE FROM second_factor WHERE user_id = $1`, by.UserID); err != nil {
+			return err
+		}
+		return auditAccount(ctx, tx, by, by.UserID, "users.second-factor-off", nil)
+	})
+}
+
+// RenewRecoveryCodes implements controlplane.FactorStore.
+func (db *SignInStore) RenewRecoveryCodes(ctx context.Context, by controlplane.Actor, p controlplane.FactorProof, recovery [][]byte) error {
+	return db.access.pool.within(ctx, system, "renew recovery codes", func(tx pgx.Tx) error {
+		if err := spend(ctx, tx, by.UserID, p); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `UPDATE second_factor SET recovery_codes = $2 WHERE user_id = $1`, by.UserID, recovery); err != nil {
+			return err
+		}
+		return auditAccount(ctx, tx, by, by.UserID, "users.recovery-codes", nil)
+	})
+}
+
+// ResetFactor implements controlplane.FactorStore.
+func (db *SignInStore) ResetFactor(ctx context.Context, by controlplane.Actor, user int64) (controlplane.AccountInfo, error) {
+	return db.access.changeAny(ctx, by, user, "users.second-factor-reset", func(tx pgx.Tx, _ map[string]any) error {
+		tag, err := tx.Exec(ctx, `DELETE FROM second_factor WHERE user_id = $1`, user)
+		if err == nil && tag.RowsAffected() == 0 {
+			err = waypost.Errorf(waypost.ENotFound, "the user has no second factor")
+		}
+		return err
+	})
+}
+
+// spend uses a code of a second factor up: ErrCode when it was used, or is none. The
+// row's lock lets one of several at once do so.
+func spend(ctx context.Context, tx pgx.Tx, user int64, p controlplane.FactorProof) error {
+	if p.Recovery == nil {
+		tag, err := tx.Exec(ctx, `
+			UPDATE second_factor SET last_step = $2 WHERE user_id = $1 AND confirmed_at IS NOT NULL AND last_step < $2`, user, p.Step)
+		if err == nil && tag.RowsAffected() == 0 {
+			err = controlplane.ErrCode
+		}
+		return err
+	}
+	var left int
+	err := tx.QueryRow(ctx, `
+		UPDATE second_factor SET recovery_codes = array_remove(recovery_codes, $2)
+		WHERE user_id = $1 AND confirmed_at IS NOT NULL AND $2 = ANY (recovery_codes) RETURNING cardinality(recovery_codes)`,
+		user, p.Recovery[:]).Scan(&left)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return controlplane.ErrCode
+	}
+	if err != nil {
+		return err
+	}
+	return auditAccount(ctx, tx, controlplane.Actor{}, user, "users.recovery-code", map[string]any{"left": left})
+}
