@@ -66,7 +66,7 @@ func controlSettings(all config.Config) (node.Config, error) {
 		SigningGeneration: uint32(cfg.SigningGeneration), EdgeToken: cfg.EdgeToken.Reveal(), Replica: cfg.Replica,
 		AllowPrivateTargets: cfg.AllowPrivateTargets, OwnHosts: cfg.OwnHosts, DNSResolvers: cfg.DNSResolvers,
 		StrictHosts: cfg.StrictHosts, Anonymous: cfg.AnonymousWorkspace,
-		Limits:  node.Limits{Requests: limits.Requests, Burst: limits.Burst, Failures: limits.Failures},
+		Limits:  node.Limits{Requests: limits.Requests, Burst: limits.Burst, Workspace: limits.Workspace, Failures: limits.Failures},
 		Cleanup: cleanup.Enabled,
 		Reaper: controlplane.ReaperConfig{
 			Interval: cleanup.Interval, BatchSize: cleanup.BatchSize, MaxDuration: cleanup.MaxDuration,

@@ -16,11 +16,12 @@ import (
 	"waypost/controlplane/limit"
 )
 
-// Limits bound the requests of a credential and the attempts to guess one. Nil fields
-// limit nothing.
+// Limits bound the requests of credentials and workspaces, and the attempts to guess.
+// Nil fields limit nothing.
 type Limits struct {
-	Requests *limit.Requests
-	Guesses  *limit.Guesses
+	Requests   *limit.Requests // of a credential
+	Workspaces *limit.Requests // of all credentials of a workspace together
+	Guesses    *limit.Guesses
 
 	// Client returns the address of the sender of a request; default: that of the
 	// connection.
@@ -77,7 +78,7 @@ func (a *authenticator) admit(ctx context.Context, w http.ResponseWriter, r *htt
 	}
 	s.credential = credentialOf(r)
 	if !op.uncounted {
-		if err := a.limit(w.Header(), s.credential); err != nil {
+		if err := a.limit(w.Header(), &s); err != nil {
 			return s, err
 		}
 	}
@@ -212,10 +213,25 @@ func (a *authenticator) judge(ctx context.Context, p presented, check func(conte
 	return err
 }
 
+// workspace names the workspace by which a request is counted; "" without one.
+func (s *sender) workspace() string {
+	if s.actor.Workspace == 0 {
+		return ""
+	}
+	return "workspace " + strconv.FormatInt(int64(s.actor.Workspace), 10)
+}
+
 // limit counts an authenticated request. The headers of its answer, successful or not,
-// show how many more the client may send.
-func (a *authenticator) limit(answer http.Header, credential string) error {
-	d, limited := a.limits.Requests.Take(credential)
+// show how many more the client may send by the tighter of both limits.
+func (a *authenticator) limit(answer http.Header, s *sender) error {
+	d, limited := a.limits.Requests.Take(s.credential)
+	by, refusal := "requests", "this API key has used up its requests"
+	if ws := s.workspace(); ws != "" && d.OK {
+		if all, bounded := a.limits.Workspaces.Take(ws); bounded && (!limited || !all.OK || all.Remaining < d.Remaining) {
+			d, limited = all, true
+			by, refusal = "workspace", "the API keys and sessions of this workspace have together used up its requests"
+		}
+	}
 	if !limited {
 		return nil
 	}
@@ -225,13 +241,17 @@ func (a *authenticator) limit(answer http.Header, credential string) error {
 	if d.OK {
 		return nil
 	}
-	a.metrics.limited.WithLabelValues("requests").Inc()
-	return tooMany("this API key has used up its requests", d.Retry)
+	a.metrics.limited.WithLabelValues(by).Inc()
+	return tooMany(refusal, d.Retry)
 }
 
 // charge counts a request with n items as several requests.
 func (a *authenticator) charge(ctx context.Context, n int) {
-	a.limits.Requests.Owe(callFrom(ctx).credential, n/itemsPerRequest)
+	s := &callFrom(ctx).sender
+	a.limits.Requests.Owe(s.credential, n/itemsPerRequest)
+	if ws := s.workspace(); ws != "" {
+		a.limits.Workspaces.Owe(ws, n/itemsPerRequest)
+	}
 }
 
 func tooMany(detail string, retry time.Duration) *problem {

@@ -50,6 +50,25 @@ func TestAKeyIsToldHowMuchItMayStillAskAndThenWhenAgain(t *testing.T) {
 	t.Fatal("the refusal is not counted")
 }
 
+func TestLimits_CredentialsOfAWorkspaceShareItsRequests(t *testing.T) {
+	a := start(t, func(_ *links, cfg *httpapi.Config) {
+		cfg.Limits.Requests, cfg.Limits.Workspaces = limit.NewRequests(1, 3, frozen), limit.NewRequests(1, 4, frozen)
+	})
+	list := func(key string) answer { return a.do(call{path: "/api/v1/urls", key: key}) }
+	for i, key := range []string{fullKey, fullKey, readKey} {
+		res := list(key)
+		require.Equal(t, 200, res.StatusCode)
+		require.Equal(t, []string{"2", "1", "1"}[i], res.Header.Get("RateLimit-Remaining"))
+		require.Equal(t, []string{"3", "3", "4"}[i], res.Header.Get("RateLimit-Limit"), "the tighter limit is shown")
+	}
+	require.Equal(t, 200, list(fullKey).StatusCode)
+	res := list(readKey)
+	requireProblem(t, res, 429, "rate-limited")
+	require.Equal(t, "1", res.Header.Get("Retry-After"))
+	require.Equal(t, "0", res.Header.Get("RateLimit-Remaining"))
+	require.Equal(t, 200, list(strangerKey).StatusCode, "another workspace has its own")
+}
+
 func TestABulkRequestCountsAsTheSeveralThatItIs(t *testing.T) {
 	a := start(t, func(_ *links, cfg *httpapi.Config) { cfg.Limits.Requests = limit.NewRequests(1, 20, frozen) })
 	body := `{"links":[` + strings.TrimSuffix(strings.Repeat(create+",", 500), ",") + `]}`

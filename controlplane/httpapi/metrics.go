@@ -33,7 +33,7 @@ func newMetrics(r prometheus.Registerer) metrics {
 		}, []string{"route", "method"}),
 		limited: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "waypost_http_rate_limited_total",
-			Help: "Requests refused with 429: by the limit of their key (requests), because of failed attempts to authenticate (address, prefix), " +
+			Help: "Requests refused with 429: by the limit of their key (requests) or workspace, because of failed attempts to authenticate (address, prefix, account), " +
 				"or because too many are signing in from one network (sign-ins).",
 		}, []string{"limit"}),
 		judged: f.NewCounterVec(prometheus.CounterOpts{

@@ -110,8 +110,8 @@ func (b *buckets[K]) decide(l *rate.Limiter, now time.Time, ok bool) Decision {
 	return d
 }
 
-// Requests limits the requests of a credential. Its methods may be called by many
-// goroutines at once; nil allows everything.
+// Requests limits the requests of a credential, or of a workspace. Its methods may be
+// called by many goroutines at once; nil allows everything.
 type Requests struct{ by *buckets[[32]byte] }
 
 // NewRequests allows perSecond requests a second, and bursts of burst. It returns nil

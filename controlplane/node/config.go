@@ -60,7 +60,8 @@ type TLS struct {
 
 // Limits bound the requests of one client; 0: no limit.
 type Limits struct {
-	Requests int // of one API key a second
-	Burst    int // of one API key at once
-	Failures int // to authenticate a minute, of one address
+	Requests  int // of one API key a second
+	Burst     int // of one API key at once
+	Workspace int // of one workspace a second, and twice as many at once
+	Failures  int // to authenticate a minute, of one address
 }

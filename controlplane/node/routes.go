@@ -31,7 +31,9 @@ func (c *control) routes(stopping <-chan struct{}) (http.Handler, error) {
 		Console: console, Stopping: stopping,
 		RequestTimeout: failpoint.Limit("a request takes at most", 0),
 		Limits: httpapi.Limits{
-			Requests: limit.NewRequests(c.cfg.Limits.Requests, c.cfg.Limits.Burst, nil), Guesses: guesses, Client: client,
+			Requests:   limit.NewRequests(c.cfg.Limits.Requests, c.cfg.Limits.Burst, nil),
+			Workspaces: limit.NewRequests(c.cfg.Limits.Workspace, 2*c.cfg.Limits.Workspace, nil),
+			Guesses:    guesses, Client: client,
 		},
 	}
 	gate := httpapi.NewEdgeGate(httpapi.EdgeGateConfig{

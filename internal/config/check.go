@@ -65,8 +65,19 @@ func (l *Limits) Check() error {
 	return first(
 		between("rate_limits.requests", l.Requests, 0, 1_000_000),
 		between("rate_limits.burst", l.Burst, 1, 10_000_000),
+		between("rate_limits.workspace_requests", l.Workspace, 0, 10_000_000),
+		l.checkWorkspace(),
 		between("rate_limits.failures", l.Failures, 0, 100_000),
 	)
+}
+
+// checkWorkspace refuses a limit of workspaces that makes the one of keys void.
+func (l *Limits) checkWorkspace() error {
+	if l.Workspace > 0 && l.Requests > l.Workspace {
+		return fmt.Errorf("rate_limits.workspace_requests: %d is less than the %d that rate_limits.requests allows one key: make it larger, or 0 for no limit",
+			l.Workspace, l.Requests)
+	}
+	return nil
 }
 
 // Check judges the settings of the cleanup.

@@ -149,9 +149,10 @@ type Gossip struct {
 // Limits bound what one client may ask of a control plane. Each of several control
 // planes counts for itself.
 type Limits struct {
-	Requests int `yaml:"requests" flag:"rate-limit-requests" help:"requests a second of one API key, on average; of a bulk request, every 100 links count as one more; 0: no limit"`
-	Burst    int `yaml:"burst" flag:"rate-limit-burst" help:"requests of one API key at once"`
-	Failures int `yaml:"failures" flag:"rate-limit-failures" help:"failed attempts to authenticate a minute, of one IPv4 address or IPv6 /64; of one prefix of keys, five times as many; of one account, as many an hour; 0: no limit"`
+	Requests  int `yaml:"requests" flag:"rate-limit-requests" help:"requests a second of one API key, on average; of a bulk request, every 100 links count as one more; 0: no limit"`
+	Burst     int `yaml:"burst" flag:"rate-limit-burst" help:"requests of one API key at once"`
+	Workspace int `yaml:"workspace_requests" flag:"rate-limit-workspace-requests" help:"requests a second of all API keys and sessions of one workspace together, on average, and twice as many at once; 0: no limit"`
+	Failures  int `yaml:"failures" flag:"rate-limit-failures" help:"failed attempts to authenticate a minute, of one IPv4 address or IPv6 /64; of one prefix of keys, five times as many; of one account, as many an hour; 0: no limit"`
 }
 
 // Cleanup configures the removal of expired links, and of old tombstones and keys.
@@ -202,7 +203,7 @@ func defaults(getenv func(string) string) Config {
 			ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: time.Minute,
 			ShutdownTimeout: 5 * time.Second, TakeoverTimeout: 30 * time.Second,
 		},
-		Limits: Limits{Requests: 1_000, Burst: 2_000, Failures: 30},
+		Limits: Limits{Requests: 1_000, Burst: 2_000, Workspace: 5_000, Failures: 30},
 		Cleanup: Cleanup{
 			Enabled: true, Interval: 15 * time.Minute, BatchSize: 1_000, Buffer: time.Hour, MaxDuration: 5 * time.Minute,
 			PurgeAfter: 90 * 24 * time.Hour, KeysAfter: 30 * 24 * time.Hour,

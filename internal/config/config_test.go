@@ -161,6 +161,7 @@ func TestChecksNameTheSettingAndWhatToDo(t *testing.T) {
 		"WAYPOST_CONTROL_TLS_CERT_FILE=/c":                  "control.tls_cert_file and control.tls_key_file belong together",
 		"WAYPOST_CONTROL_CLIENT_CA_FILE=/c":                 "control.client_ca_file: client certificates are shown over TLS only",
 		"WAYPOST_CONTROL_CODE_LENGTH=11":                    "control.code_length: 11 is not between 5 and 10",
+		"WAYPOST_RATE_LIMITS_WORKSPACE_REQUESTS=999":        "rate_limits.workspace_requests: 999 is less than the 1000",
 		"WAYPOST_CONTROL_TRUSTED_PROXIES=10.0.0.0/99":       "control.trusted_proxies: ",
 		"WAYPOST_EDGE_NODE=a/b":                             "edge.node: ",
 		"WAYPOST_EDGE_DATA_DIR=":                            "edge.data_dir is missing",
@@ -183,7 +184,7 @@ func TestChecksNameTheSettingAndWhatToDo(t *testing.T) {
 		t.Run(change, func(t *testing.T) {
 			cfg, err := config.Load(config.Sources{Environ: append(slices.Clone(good), change)})
 			require.NoError(t, err)
-			for _, err = range []error{cfg.Log.Check(), cfg.Control.Check(), cfg.Edge.Check(), cfg.TLS.Check()} {
+			for _, err = range []error{cfg.Log.Check(), cfg.Control.Check(), cfg.Edge.Check(), cfg.TLS.Check(), cfg.Limits.Check()} {
 				if err != nil {
 					break
 				}

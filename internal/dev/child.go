@@ -68,7 +68,7 @@ func (s *system) startControl(databaseURL string) func(context.Context) (process
 		c.DataDir = s.dir.Path("control")
 		c.StatusFile = s.dir.Path("control.status")
 		settings.Gossip = s.gossip(0)
-		settings.Limits.Requests = 0 // of one who measures on his own machine
+		settings.Limits.Requests, settings.Limits.Workspace = 0, 0 // of one who measures on his own machine
 		return s.startChild(ctx, "control", settings.Environ("control", "gossip", "rate_limits", "cleanup", "log"), c.StatusFile, "control")
 	}
 }
