@@ -64,6 +64,9 @@ type SessionStore interface {
 	// sessions, and deletes those that ended long ago.
 	NoteUses(ctx context.Context, u Uses) error
 
+	// NoteFailures notes failed sign-ins in the audit log.
+	NoteFailures(ctx context.Context, all []FailedSignIns) error
+
 	// ChangeSelf changes the name and password of the actor's account; nil leaves them.
 	// With a password all sessions end except the actor's; ErrPassword when the stored
 	// password differs from was.
@@ -93,6 +96,7 @@ type Access struct {
 	knownKeys     cache[[32]byte, StoredKey] // by the hash of a key
 	knownSessions cache[[32]byte, StoredSession]
 	used          uses
+	failed        failures
 }
 
 func newAccess(cfg *Config) *Access {
@@ -226,7 +230,7 @@ func (u *uses) take() Uses {
 // usesInterval is the time between two writes of last uses.
 const usesInterval = 10 * time.Second
 
-// run stores last uses until ctx ends.
+// run stores last uses, and notes failed sign-ins, until ctx ends.
 func (s *Access) run(ctx context.Context) {
 	ticker := time.NewTicker(usesInterval)
 	defer ticker.Stop()
@@ -234,9 +238,11 @@ func (s *Access) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			s.storeUses(context.WithoutCancel(ctx))
+			s.noteFailures(context.WithoutCancel(ctx), true)
 			return
 		case <-ticker.C:
 			s.storeUses(ctx)
+			s.noteFailures(ctx, false)
 		}
 	}
 }

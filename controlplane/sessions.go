@@ -94,7 +94,7 @@ func (s *Access) SignIn(ctx context.Context, c SignIn, by Browser) (SignedIn, er
 	if c.Token != "" {
 		n.Account, n.Link, err = s.linked(ctx, c.Token)
 	} else {
-		n.Account, err = s.known(ctx, c.Email, c.Password)
+		n.Account, err = s.known(ctx, &c, n.Browser.Address)
 	}
 	if err != nil {
 		return SignedIn{}, err
@@ -108,6 +108,7 @@ func (s *Access) SignIn(ctx context.Context, c SignIn, by Browser) (SignedIn, er
 		err = s.sessions.StartSession(ctx, n)
 	}
 	if errors.Is(err, ErrCode) {
+		s.failed.add(n.Account.UserID, true, n.Browser.Address)
 		err = waypost.WrapError(waypost.ESecondFactor, ErrCode.Message, ErrCode)
 	}
 	if err != nil {
@@ -117,9 +118,11 @@ func (s *Access) SignIn(ctx context.Context, c SignIn, by Browser) (SignedIn, er
 	return SignedIn{Token: token, ExpiresAt: n.ExpiresAt, Account: n.Account}, nil
 }
 
-// known finds the account of an address and its password, or returns ErrSignIn.
-func (s *Access) known(ctx context.Context, email, password string) (account Account, err error) {
-	if parsed, err := ParseEmail(email); err == nil {
+// known finds the account of an address and its password, or returns ErrSignIn. Failures
+// of an account are noted.
+func (s *Access) known(ctx context.Context, c *SignIn, from netip.Addr) (account Account, err error) {
+	password := c.Password
+	if parsed, err := ParseEmail(c.Email); err == nil {
 		if account, _, err = s.sessions.Account(ctx, parsed); err != nil {
 			return Account{}, err
 		}
@@ -130,6 +133,9 @@ func (s *Access) known(ctx context.Context, email, password string) (account Acc
 	ok, err := s.passwords.match(ctx, password, account.Password)
 	if err != nil {
 		return Account{}, err
+	}
+	if !ok && account.UserID != 0 {
+		s.failed.add(account.UserID, false, from)
 	}
 	if !ok || len(account.Affiliations) == 0 {
 		return Account{}, ErrSignIn

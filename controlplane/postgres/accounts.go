@@ -203,8 +203,19 @@ func (db *AccessStore) Invited(ctx context.Context, hash [32]byte) (a controlpla
 
 // AcceptInvitation implements controlplane.SessionStore.
 func (db *AccessStore) AcceptInvitation(ctx context.Context, hash [32]byte, password string) (accepted bool, err error) {
-	n, err := db.pool.execIn(ctx, system, `
-		UPDATE app_user SET password = $2, invitation = NULL, invited_until = NULL, valid_from = clock_timestamp()
-			WHERE `+invited, hash[:], password)
-	return n == 1, classify("accept an invitation", err)
+	err = db.pool.within(ctx, system, "accept an invitation", func(tx pgx.Tx) error {
+		var user int64
+		err := tx.QueryRow(ctx, `
+			UPDATE app_user SET password = $2, invitation = NULL, invited_until = NULL, valid_from = clock_timestamp()
+			WHERE `+invited+` RETURNING id`, hash[:], password).Scan(&user)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		accepted = true
+		return auditAccount(ctx, tx, controlplane.Actor{}, user, "users.accept", nil)
+	})
+	return accepted && err == nil, err
 }

@@ -141,6 +141,12 @@ func (db *AccessStore) StartSession(ctx context.Context, n controlplane.NewSessi
 		if n.Link != nil {
 			refused = controlplane.ErrLink
 		}
+		var seen bool // here before
+		if err := tx.QueryRow(ctx, `
+			SELECT EXISTS (SELECT FROM user_session WHERE user_id = $1 AND user_agent = $2 AND address IS NOT DISTINCT FROM $3)`,
+			user, n.Browser.UserAgent, address).Scan(&seen); err != nil {
+			return err
+		}
 		tag, err := tx.Exec(ctx, `
 			WITH u AS (
 				SELECT u.id FROM app_user u LEFT JOIN sign_in_link l ON l.user_id = u.id AND l.hash = $7
@@ -170,7 +176,36 @@ func (db *AccessStore) StartSession(ctx context.Context, n controlplane.NewSessi
 		_, err = tx.Exec(ctx, `
 			DELETE FROM user_session WHERE user_id = $1 AND id NOT IN (SELECT id FROM user_session WHERE user_id = $1 ORDER BY id DESC LIMIT $2)`,
 			user, controlplane.MaxSessions)
-		return err
+		if err != nil || seen && n.Link == nil {
+			return err
+		}
+		by := "password"
+		if n.Link != nil {
+			by = "link"
+		}
+		detail := map[string]any{"by": by, "address": textOf(n.Browser.Address), "program": n.Browser.UserAgent}
+		return auditAccount(ctx, tx, controlplane.Actor{}, user, "users.sign-in", detail)
+	})
+}
+
+// textOf returns an address; "" for an invalid one.
+func textOf(a netip.Addr) string {
+	if !a.IsValid() {
+		return ""
+	}
+	return a.String()
+}
+
+// NoteFailures implements controlplane.SessionStore.
+func (db *AccessStore) NoteFailures(ctx context.Context, all []controlplane.FailedSignIns) error {
+	return db.pool.within(ctx, system, "note failed sign-ins", func(tx pgx.Tx) error {
+		for _, f := range all {
+			detail := map[string]any{"wrong_passwords": f.Passwords, "wrong_codes": f.Codes, "last_address": textOf(f.Address)}
+			if err := auditAccount(ctx, tx, controlplane.Actor{Name: "unknown"}, f.UserID, "users.sign-in-failed", detail); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 
@@ -266,8 +301,8 @@ func timesOf(used map[int64]time.Time) (ids []int64, at []time.Time) {
 	return ids, at
 }
 
-// ChangeSelf implements controlplane.SessionStore. It is no act of an administrator,
-// so the audit log does not hold it.
+// ChangeSelf implements controlplane.SessionStore. The audit log has the change of a
+// password alone.
 func (db *AccessStore) ChangeSelf(ctx context.Context, by controlplane.Actor, name, password *string, was string) error {
 	return db.pool.within(ctx, system, "change an account", func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `
@@ -280,7 +315,9 @@ func (db *AccessStore) ChangeSelf(ctx context.Context, by controlplane.Actor, na
 		if tag.RowsAffected() == 0 { // taken away, or changed, while the new one was hashed
 			return controlplane.ErrPassword
 		}
-		_, err = tx.Exec(ctx, `DELETE FROM user_session WHERE user_id = $1 AND id <> $2`, by.UserID, by.SessionID)
-		return err
+		if _, err = tx.Exec(ctx, `DELETE FROM user_session WHERE user_id = $1 AND id <> $2`, by.UserID, by.SessionID); err != nil {
+			return err
+		}
+		return auditAccount(ctx, tx, by, by.UserID, "users.password", nil)
 	})
 }

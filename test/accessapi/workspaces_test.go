@@ -139,7 +139,9 @@ func TestTheAuditLogTellsWhoDidWhatAndToWhom(t *testing.T) {
 		"blue: admin@blue.example (user 2) keys.revoke key " + key,
 		"blue: k (key " + key + " of user 2) keys.rotate key " + key,
 		"blue: admin@blue.example (user 2) keys.create key " + key,
+		"blue: ann@example.com (user " + user + ") users.accept user " + user,
 		"blue: admin@blue.example (user 2) users.add user " + user,
+		"blue: admin@blue.example (user 2) users.sign-in user 2",
 		"blue: Root (user 1) users.add user 2",
 		"blue: Root (user 1) workspaces.create workspace blue",
 	}, ours)
@@ -147,8 +149,9 @@ func TestTheAuditLogTellsWhoDidWhatAndToWhom(t *testing.T) {
 	require.Equal(t, []string{
 		"default: Root (user 1) users.add user 2",
 		"default: Root (user 1) workspaces.create workspace blue",
-	}, theirs[:2])
-	require.Equal(t, "default: command line users.admin user 1", theirs[2])
+		"default: Root (user 1) users.sign-in user 1",
+		"default: command line users.admin user 1",
+	}, theirs)
 	require.Len(t, acts(operator, "?all=true"), len(ours)+len(theirs))
 	p.want(200, call{method: http.MethodDelete, path: "/api/admin/workspaces/" + id, credential: operator})
 	require.Equal(t, "default: Root (user 1) workspaces.delete workspace blue", acts(operator, "?limit=1")[0])
