@@ -61,7 +61,8 @@ func controlSettings(all config.Config) (node.Config, error) {
 	c := node.Config{
 		Version: productVersion(), Region: waypost.Region(cfg.Region), Node: cfg.Node, DataDir: cfg.DataDir, StatusFile: cfg.StatusFile,
 		Addr: cfg.Addr, AdminAddr: cfg.AdminAddr, BaseURL: cfg.BaseURL, ShutdownTimeout: cfg.ShutdownTimeout,
-		TLS:        node.TLS{CertFile: cfg.TLSCertFile, KeyFile: cfg.TLSKeyFile, ClientCAFile: cfg.ClientCAFile},
+		TLS:            node.TLS{CertFile: cfg.TLSCertFile, KeyFile: cfg.TLSKeyFile, ClientCAFile: cfg.ClientCAFile},
+		MaxConnections: cfg.MaxConnections, MaxPerAddress: cfg.MaxPerAddress,
 		CodeLength: cfg.CodeLength, PrefixLength: cfg.PrefixLength, LeaseSize: int64(cfg.LeaseSize),
 		SigningGeneration: uint32(cfg.SigningGeneration), EdgeToken: cfg.EdgeToken.Reveal(), Replica: cfg.Replica,
 		AllowPrivateTargets: cfg.AllowPrivateTargets, OwnHosts: cfg.OwnHosts, DNSResolvers: cfg.DNSResolvers,

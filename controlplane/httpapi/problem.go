@@ -91,6 +91,13 @@ func newProblem(code waypost.ErrorCode, detail string) *problem {
 	return p
 }
 
+// TooManyConnections answers a request on a connection above the limits.
+func TooManyConnections(w http.ResponseWriter) {
+	p := newProblem(waypost.EUnavailable, "there are too many connections, or too many from this address; use one for several requests")
+	p.header.Set("Retry-After", "1")
+	writeProblem(w, p)
+}
+
 func writeProblem(w http.ResponseWriter, p *problem) {
 	for name, values := range p.header {
 		w.Header()[name] = values

@@ -27,6 +27,8 @@ type Config struct {
 	BaseURL         string // of short URLs
 	TLS             TLS
 	TrustedProxies  []netip.Prefix
+	MaxConnections  int           // of the API; see [listener.Shares]
+	MaxPerAddress   int           // of these, of one address
 	ShutdownTimeout time.Duration // for requests under way at the end
 
 	ClusterSecret     [32]byte

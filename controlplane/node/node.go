@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/net/netutil"
 
 	"waypost"
 	"waypost/controlplane"
@@ -35,9 +34,6 @@ const (
 	// collectAt is the growth of the heap, in percent, at which garbage is collected: a
 	// control plane keeps little and makes much garbage.
 	collectAt = 200
-
-	// maxConnections bounds the connections of the API and the stream.
-	maxConnections = 10_000
 )
 
 // Run runs a control plane until ctx ends. Listeners are opened first, so that a busy
@@ -274,9 +270,10 @@ func (c *control) serveAPI(ctx context.Context) error {
 		WriteTimeout:      30 * time.Second, // of a whole answer; the stream sets its own
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
+		ConnContext:       listener.WithPlace,
 		ErrorLog:          slog.NewLogLogger(c.log.Handler(), slog.LevelDebug),
 	}
-	return listener.Serve(ctx, server, c.secure.listen(netutil.LimitListener(c.ln, maxConnections)), c.cfg.ShutdownTimeout, c.log)
+	return listener.Serve(ctx, server, c.secure.listen(c.connections()), c.cfg.ShutdownTimeout, c.log)
 }
 
 // announce notifies the starter of this process that it serves.

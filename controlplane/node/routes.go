@@ -39,7 +39,7 @@ func (c *control) routes(stopping <-chan struct{}) (http.Handler, error) {
 	gate := httpapi.NewEdgeGate(httpapi.EdgeGateConfig{
 		Nodes: c.nodes, SharedToken: c.cfg.EdgeToken, Certificates: c.cfg.TLS.ClientCAFile != "", Guesses: guesses, Client: client, Logger: c.log,
 	})
-	edgesOnly := func(next http.HandlerFunc) http.Handler { return gate.Only(next) }
+	edgesOnly := func(next http.HandlerFunc) http.Handler { return gate.Only(proven(next)) }
 	if c.cfg.Anonymous {
 		cfg.Anonymous = &controlplane.Actor{
 			Workspace: waypost.DefaultWorkspace, Slug: waypost.DefaultSlug, Scopes: []controlplane.Scope{controlplane.ScopeAdmin},
@@ -58,11 +58,18 @@ func (c *control) routes(stopping <-chan struct{}) (http.Handler, error) {
 	// Not a ServeMux, which would redirect paths that are not clean: the API judges those
 	// itself.
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if h, ok := edges[r.URL.Path]; ok {
-			h.ServeHTTP(w, r)
-			return
+		h, edge := edges[r.URL.Path]
+		if listener.PlaceOf(r.Context()).OnTrial() {
+			w.Header().Set("Connection", "close")
+			if !edge {
+				httpapi.TooManyConnections(w)
+				return
+			}
 		}
-		links.ServeHTTP(w, r)
+		if !edge {
+			h = links
+		}
+		h.ServeHTTP(w, r)
 	}), nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"waypost/edge/proxy"
+	listeners "waypost/internal/listener"
 )
 
 // listener admits connections. It outlives moments without file descriptors or memory,
@@ -82,19 +83,10 @@ func (l *listener) admit(accepted net.Conn) net.Conn {
 		c.socket.Open(accepted, c)
 	}
 	if !s.registry.add(c) {
-		refuse(accepted)
+		listeners.Refuse(accepted)
 		return nil
 	}
 	return admitted
-}
-
-// refuse ends a connection at the least cost: with a reset, which leaves no state to
-// wait for.
-func refuse(c net.Conn) {
-	if tcp, ok := c.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0)
-	}
-	_ = c.Close()
 }
 
 func (l *listener) Close() error { return l.close() }

@@ -4,14 +4,15 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
+
+	listeners "waypost/internal/listener"
 )
 
 // registry holds every open connection, so that limits are kept and waiting connections
 // can be ended. It is locked when a connection opens and closes, never for a request.
 type registry struct {
-	metrics    *metrics
-	limit      int // connections in all
-	perAddress int // connections of one address
+	metrics *metrics
+	limit   int // connections in all
 
 	open   atomic.Int64
 	ending atomic.Bool
@@ -19,8 +20,8 @@ type registry struct {
 	mu struct {
 		sync.Mutex
 		first       *conn
-		byAddress   map[netip.Addr]int32 // has no more entries than there are connections
-		empty       chan struct{}        // closed when no connection is left after end
+		byAddress   listeners.Addresses
+		empty       chan struct{} // closed when no connection is left after end
 		emptyClosed bool
 	}
 }
@@ -33,8 +34,8 @@ type registryEntry struct {
 }
 
 func newRegistry(m *metrics, limit, perAddress int) *registry {
-	r := &registry{metrics: m, limit: limit, perAddress: perAddress}
-	r.mu.byAddress, r.mu.empty = map[netip.Addr]int32{}, make(chan struct{})
+	r := &registry{metrics: m, limit: limit}
+	r.mu.byAddress, r.mu.empty = listeners.NewAddresses(perAddress), make(chan struct{})
 	return r
 }
 
@@ -64,15 +65,14 @@ func (r *registry) add(c *conn) bool {
 // count counts a connection by its address, and reports false if the address has too
 // many. Trusted proxies and peers without an address are not limited.
 func (r *registry) count(c *conn) bool {
-	address := network(c.peer)
-	if c.trusted || !address.IsValid() {
-		return true
+	address := listeners.Network(c.peer)
+	if c.trusted {
+		address = netip.Addr{}
 	}
-	if r.mu.byAddress[address] >= int32(r.perAddress) {
+	if !r.mu.byAddress.Add(address) {
 		r.metrics.refused[refusedAddress].Add(1)
 		return false
 	}
-	r.mu.byAddress[address]++
 	c.entry.address = address
 	return true
 }
@@ -90,14 +90,8 @@ func (r *registry) recount(c *conn) bool {
 }
 
 func (r *registry) uncount(c *conn) {
-	address := c.entry.address
-	if !address.IsValid() {
-		return
-	}
+	r.mu.byAddress.Remove(c.entry.address)
 	c.entry.address = netip.Addr{}
-	if r.mu.byAddress[address]--; r.mu.byAddress[address] == 0 {
-		delete(r.mu.byAddress, address)
-	}
 }
 
 // remove removes a connection. A second call does nothing.
@@ -140,17 +134,4 @@ func (r *registry) closeEmpty() {
 		r.mu.emptyClosed = true
 		close(r.mu.empty)
 	}
-}
-
-// network returns the addresses that one subscriber has: an IPv4 address, or the /64 of
-// an IPv6 address.
-func network(addr netip.Addr) netip.Addr {
-	if !addr.Is6() {
-		return addr
-	}
-	prefix, err := addr.WithZone("").Prefix(64)
-	if err != nil {
-		return addr
-	}
-	return prefix.Addr()
 }

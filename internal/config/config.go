@@ -57,6 +57,8 @@ type Control struct {
 	DNSResolvers        []string      `yaml:"dns_resolvers" help:"resolvers that are asked for the proofs of domains, HOST:PORT; empty: those of the system"`
 	StrictHosts         bool          `yaml:"strict_hosts" help:"answer 404 for hosts that are no domain; false: such a host means the domain of base_url"`
 	TrustedProxies      []string      `yaml:"trusted_proxies" help:"networks whose X-Forwarded-* headers count, such as 10.0.0.0/8"`
+	MaxConnections      int           `yaml:"max_connections" help:"connections of the API at a time; a tenth of them is kept for edges"`
+	MaxPerAddress       int           `yaml:"max_connections_per_address" help:"connections of the API at a time of one IPv4 address or IPv6 /64; trusted proxies, and connections of edges, are exempt"`
 	CodeLength          int           `yaml:"code_length" help:"length of generated codes, 5 to 10; fixed once the cluster exists"`
 	PrefixLength        int           `yaml:"prefix_length" help:"length of key prefixes; fixed once the cluster exists"`
 	LeaseSize           int           `yaml:"lease_size" help:"counters that are leased at a time"`
@@ -191,6 +193,7 @@ func defaults(getenv func(string) string) Config {
 			Addr: "127.0.0.1:8080", AdminAddr: "127.0.0.1:9080",
 			StrictHosts: true, CodeLength: 7, PrefixLength: 2, SigningGeneration: 1, LeaseSize: 10_000,
 			EventsSample: 100, EventsKeepMonths: 13, SaltRetention: 48 * time.Hour, IdempotencyWindow: 24 * time.Hour,
+			MaxConnections: 10_000, MaxPerAddress: 1_024,
 			ShutdownTimeout: 5 * time.Second,
 		},
 		Edge: Edge{

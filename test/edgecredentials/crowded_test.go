@@ -1,0 +1,82 @@
+package edgecredentials_test
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"waypost/test/devtest"
+)
+
+// Clients of other addresses take all connections that a control plane has for them. An
+// edge that starts then gets its replica, ships its clicks and hears of changes.
+func TestControl_KeepsConnectionsForEdges(t *testing.T) {
+	binary, root := devtest.Binary(t), t.TempDir()
+	control, err := devtest.StartControl(t, devtest.ControlConfig{
+		Binary: binary, Database: databases.Database(t), DataDir: filepath.Join(root, "control", "data"), Region: "eu-west-1", Node: "one",
+		Env: []string{"WAYPOST_CONTROL_MAX_CONNECTIONS=100", "WAYPOST_CONTROL_MAX_CONNECTIONS_PER_ADDRESS=40"},
+	})
+	require.NoError(t, err)
+	ready, err := control.Ready()
+	require.NoError(t, err)
+	require.True(t, ready, control.Output())
+	host := strings.TrimPrefix(control.API, "http://")
+
+	// crowd opens a connection, and returns the status of the answer; 0: there was none.
+	crowd := func(from string) int {
+		t.Helper()
+		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+		c, err := d.DialContext(t.Context(), "tcp", host)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close() })
+		require.NoError(t, c.SetDeadline(time.Now().Add(10*time.Second)))
+		if _, err := io.WriteString(c, "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+			return 0
+		}
+		res, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			return 0
+		}
+		require.NoError(t, res.Body.Close())
+		return res.StatusCode
+	}
+	for i := range 200 {
+		status := crowd("127.0.0.2")
+		require.Equal(t, map[bool]int{true: 200, false: 503}[i < 40], status, "connection %d of one address", i)
+	}
+	require.Equal(t, 200, crowd("127.0.0.5"), "another client is served")
+	for range 50 {
+		crowd("127.0.0.3")
+		crowd("127.0.0.4")
+	}
+	require.Equal(t, 503, crowd("127.0.0.5"), "all general places are taken")
+
+	e, err := devtest.StartEdge(t, devtest.EdgeConfig{
+		Binary: binary, Control: control.API, DataDir: filepath.Join(root, "edge"), Region: "eu-west-1", Node: "eu-1",
+	})
+	require.NoError(t, err)
+	ready, err = e.Ready()
+	require.NoError(t, err)
+	require.True(t, ready, e.Output())
+	require.Eventually(t, func() bool { return strings.Contains(metricsOf(t, control), `waypost_replication_followers 1`) },
+		time.Minute, 20*time.Millisecond, "the edge follows")
+}
+
+func metricsOf(t *testing.T, c *devtest.Control) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.Admin+"/metrics", http.NoBody)
+	require.NoError(t, err)
+	res, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	text, err := io.ReadAll(res.Body)
+	require.NoError(t, err)
+	require.NoError(t, res.Body.Close())
+	return string(text)
+}
