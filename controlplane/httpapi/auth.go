@@ -36,8 +36,13 @@ const (
 	itemsPerRequest = 100
 
 	// signInsAtOnce bounds the passwords from one address that are checked, or wait for
-	// it, at the same moment. Package controlplane bounds all addresses together.
+	// it, at the same moment.
 	signInsAtOnce = 4
+
+	// passwordsAtOnce bounds the passwords from all addresses that are checked at the same
+	// moment, and passwordsWaiting those that wait for it. Package controlplane computes
+	// fewer at a time.
+	passwordsAtOnce, passwordsWaiting = 4, 64
 )
 
 // authenticator finds out who sends a request, and bounds guesses and requests.
@@ -47,6 +52,7 @@ type authenticator struct {
 	baseHost  string
 	limits    Limits
 	signIns   *limit.AtOnce
+	passwords *limit.Lines
 	origins   *http.CrossOriginProtection
 	metrics   metrics
 }
@@ -178,6 +184,11 @@ func (a *authenticator) judge(ctx context.Context, p presented, check func(conte
 		if !ok {
 			a.metrics.limited.WithLabelValues("sign-ins").Inc()
 			return tooMany("too many are signing in at once from this network", time.Second)
+		}
+		defer leave()
+		if leave, ok = a.passwords.Enter(ctx, p.from); !ok {
+			a.metrics.limited.WithLabelValues("sign-ins").Inc()
+			return waypost.Errorf(waypost.EUnavailable, "too many are signing in at once")
 		}
 		defer leave()
 	}

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"waypost"
@@ -18,8 +17,9 @@ import (
 )
 
 const (
-	maxExports  = 4                // under way at once
+	maxExports  = 32               // under way at once; most of them wait for their readers
 	maxTheirs   = 2                // of them, of one workspace
+	exportPages = 4                // that are read at once
 	exportWrite = 30 * time.Second // for a client to take a page
 	exportTries = 5                // of a page, while the database is away
 	exportPause = 500 * time.Millisecond
@@ -55,48 +55,18 @@ func registerExport(rt *router, a *linksAPI) {
 func (a *linksAPI) export(ctx context.Context, in *exportInput) (*exporter, error) {
 	e := &exporter{a: a, actor: actorFrom(ctx), left: in.Limit, endless: in.Limit == 0, format: in.Format, raw: in.Raw}
 	e.request = controlplane.ListRequest{LinkFilter: in.filter(), Order: controlplane.NewestFirst, Cursor: in.After}
-	if err := a.exports.begin(e.actor.Workspace); err != nil {
-		return nil, err
+	if !a.exports.TryTake(e.actor.Workspace, 1) {
+		return nil, errManyExports
 	}
 	var err error
 	if e.first, err = e.page(ctx); err != nil {
-		a.exports.end(e.actor.Workspace)
+		a.exports.Return(e.actor.Workspace, 1)
 		return nil, err
 	}
 	return e, nil
 }
 
-// exports counts the exports under way. Its zero value is ready to use.
-type exports struct {
-	mu  sync.Mutex
-	all int
-	of  map[waypost.WorkspaceID]int // of workspaces with any
-}
-
-// begin counts one more, unless there are enough in all or in the workspace, so that no
-// tenant can block the others by reading slowly.
-func (x *exports) begin(ws waypost.WorkspaceID) error {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.all >= maxExports || x.of[ws] >= maxTheirs {
-		return waypost.Errorf(waypost.EUnavailable, "too many exports are under way; wait until one has ended")
-	}
-	if x.of == nil {
-		x.of = make(map[waypost.WorkspaceID]int)
-	}
-	x.all++
-	x.of[ws]++
-	return nil
-}
-
-func (x *exports) end(ws waypost.WorkspaceID) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.all--
-	if x.of[ws]--; x.of[ws] == 0 {
-		delete(x.of, ws)
-	}
-}
+var errManyExports = waypost.Errorf(waypost.EUnavailable, "too many exports are under way; wait until one has ended")
 
 // exporter writes links page by page, each in a transaction of its own.
 type exporter struct {
@@ -114,7 +84,7 @@ type exporter struct {
 
 // respond writes the export. HEAD gets the headers of one without links.
 func (e *exporter) respond(w http.ResponseWriter, r *http.Request) {
-	defer e.a.exports.end(e.actor.Workspace)
+	defer e.a.exports.Return(e.actor.Workspace, 1)
 	if e.asked = r; r.Method == http.MethodHead {
 		e.first = controlplane.Page{}
 	}
@@ -127,6 +97,10 @@ func (e *exporter) respond(w http.ResponseWriter, r *http.Request) {
 func (e *exporter) page(ctx context.Context) (controlplane.Page, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.a.timeout)
 	defer cancel()
+	if !e.a.pages.Take(ctx, e.actor.Workspace) {
+		return controlplane.Page{}, errManyExports
+	}
+	defer e.a.pages.Return(e.actor.Workspace, 1)
 	e.request.Limit = controlplane.MaxListed
 	if !e.endless {
 		e.request.Limit = min(e.left, controlplane.MaxListed)

@@ -21,6 +21,7 @@ const (
 	writeKey    = "wp_live_write"
 	statsKey    = "wp_live_stats"
 	strangerKey = "wp_live_stranger" // of another workspace
+	thirdKey    = "wp_live_third"    // of one more
 	operatorKey = "wp_live_operator"
 )
 
@@ -279,6 +280,7 @@ func (f *links) Authenticate(ctx context.Context, key string) (controlplane.Acto
 		statsKey:    {Workspace: 1, KeyID: 5, Scopes: []controlplane.Scope{controlplane.ScopeAnalytics}},
 		operatorKey: {Workspace: 1, KeyID: 6, Name: "ops", Scopes: []controlplane.Scope{controlplane.ScopeAdmin}},
 		strangerKey: {Workspace: 2, KeyID: 4, Scopes: []controlplane.Scope{controlplane.ScopeAdmin}},
+		thirdKey:    {Workspace: 3, KeyID: 7, Scopes: []controlplane.Scope{controlplane.ScopeAdmin}},
 	}
 	actor, ok := actors[key]
 	if !ok {

@@ -94,14 +94,21 @@ func New(c Config) http.Handler {
 	metrics := newMetrics(c.Metrics)
 	auth := &authenticator{
 		access: c.Access, anonymous: c.Anonymous, baseHost: urls.host, limits: c.Limits,
-		signIns: limit.NewAtOnce(signInsAtOnce), origins: http.NewCrossOriginProtection(), metrics: metrics,
+		signIns:   limit.NewAtOnce(signInsAtOnce),
+		passwords: limit.NewLines(passwordsAtOnce, passwordsWaiting), origins: http.NewCrossOriginProtection(), metrics: metrics,
 	}
 	rt := &router{
 		mux: http.NewServeMux(), console: c.Console, document: newDocument(c.Version, c.BaseURL, c.Anonymous != nil), auth: auth,
-		timeout: c.RequestTimeout, large: make(chan struct{}, maxLarge), log: c.Logger, metrics: metrics,
+		timeout: c.RequestTimeout, log: c.Logger, metrics: metrics,
+		large:       limit.NewShares[waypost.WorkspaceID](largeAtOnce, largeAtOnceOfOne),
+		largeMemory: limit.NewShares[waypost.WorkspaceID](largeMemory, largeMemoryOfOne),
 	}
 	registerService(rt, &c)
-	registerLinks(rt, &linksAPI{links: c.Links, urls: urls, waiter: c.Fleet, auth: auth, timeout: c.RequestTimeout, now: c.Now})
+	registerLinks(rt, &linksAPI{
+		links: c.Links, urls: urls, waiter: c.Fleet, auth: auth, timeout: c.RequestTimeout, now: c.Now,
+		exports: limit.NewShares[waypost.WorkspaceID](maxExports, maxTheirs),
+		pages:   limit.NewShares[waypost.WorkspaceID](exportPages, exportPages/2),
+	})
 	registerStatistics(rt, &statisticsAPI{clicks: c.Clicks})
 	registerKeys(rt, &keysAPI{keys: c.Keys})
 	registerRanges(rt, &rangesAPI{keys: c.Keys})

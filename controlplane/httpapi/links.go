@@ -12,6 +12,7 @@ import (
 	"waypost"
 	"waypost/api"
 	"waypost/controlplane"
+	"waypost/controlplane/limit"
 )
 
 // Links finds, creates, changes and lists links. A domain is named by its host; "" is the
@@ -74,7 +75,8 @@ type linksAPI struct {
 	auth    *authenticator
 	timeout time.Duration
 	now     func() time.Time
-	exports exports
+	exports *limit.Shares[waypost.WorkspaceID]
+	pages   *limit.Shares[waypost.WorkspaceID] // of exports that are read at the same moment
 }
 
 // repeatable is for requests that may be sent again without a second effect.

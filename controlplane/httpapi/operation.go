@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"mime"
 	"net"
 	"net/http"
 	"net/url"
 	"reflect"
+	"sync"
 	"time"
 
 	"waypost"
@@ -22,8 +24,16 @@ import (
 const (
 	maxBody      = 1 << 20
 	maxLinksBody = 12 << 20
-	maxLarge     = 16        // large bodies in memory at once
-	maxTrusted   = 256 << 10 // of the announced length, before the body has arrived
+	maxTrusted   = 64 << 10 // of the announced length, before the body has arrived
+)
+
+// Large bodies are read into memory that workspaces share, and are answered some at a
+// time. A client that sends slowly uses its workspace's memory, and nothing else.
+const (
+	largeMemory      = 16 * maxLinksBody // bytes of all workspaces
+	largeMemoryOfOne = largeMemory / 4
+	largeAtOnce      = 16
+	largeAtOnceOfOne = largeAtOnce / 2
 )
 
 // operation describes one operation of the API. The rest of its description follows from
@@ -135,15 +145,16 @@ func (rt *router) run(w http.ResponseWriter, r *http.Request, b *binding, h func
 	if err := b.readParameters(v, r); err != nil {
 		return err
 	}
-	leave, err := rt.readBody(ctx, w, r, b, v)
+	leave, err := rt.readBody(ctx, w, r, b, v, c.actor.Workspace)
 	if err != nil {
 		return err
 	}
-	defer leave()
+	defer leave() // when h panics
 	if b.op.unbounded {
 		ctx = r.Context()
 	}
 	out, err := h(context.WithValue(ctx, callKey{}, c), v)
+	leave() // before the client, which may be slow, takes the answer
 	if writes := responder(nil); errors.As(err, &writes) {
 		writes.respond(w, r)
 		return nil
@@ -188,22 +199,22 @@ func (b *binding) hasQuery(name string) bool {
 
 // readBody reads the body of an operation that takes one. The caller calls leave.
 func (rt *router) readBody(ctx context.Context, w http.ResponseWriter, r *http.Request, b *binding,
-	v reflect.Value,
+	v reflect.Value, ws waypost.WorkspaceID,
 ) (leave func(), err error) {
 	leave = func() {}
 	if b.body == nil {
 		return leave, nil
 	}
+	var large *largeBody
 	if b.op.maxBody > maxBody {
-		select {
-		case rt.large <- struct{}{}:
-			leave = func() { <-rt.large }
-		case <-ctx.Done():
-			return leave, waypost.Errorf(waypost.EUnavailable, "too many large requests at once; nothing was created")
-		}
+		large = &largeBody{ReadCloser: r.Body, rt: rt, of: ws}
+		r.Body, leave = large, sync.OnceFunc(large.leave)
 	}
 	deadline, _ := ctx.Deadline()
 	text, err := readJSON(w, r, b.op.maxBody, deadline)
+	if err == nil && large != nil {
+		err = large.enter(ctx)
+	}
 	if err == nil && b.decodes {
 		err = b.body.decode(text, v.FieldByIndex(b.bodyIndex).Addr().Interface(), "body")
 	}
@@ -215,6 +226,51 @@ func (rt *router) readBody(ctx context.Context, w http.ResponseWriter, r *http.R
 		v.FieldByIndex(b.rawIndex).SetBytes(text)
 	}
 	return leave, nil
+}
+
+// largeBody is a large body on its way into memory.
+type largeBody struct {
+	io.ReadCloser
+	rt      *router
+	of      waypost.WorkspaceID
+	taken   int // bytes of the memory of large bodies
+	left    int // of these, not yet used
+	entered bool
+}
+
+// largeStep is the number of bytes that are taken at a time.
+const largeStep = 64 << 10
+
+var errManyLarge = waypost.Errorf(waypost.EUnavailable, "too many large requests at once; nothing was created")
+
+// Read implements io.Reader.
+func (l *largeBody) Read(p []byte) (int, error) {
+	if l.left == 0 {
+		if !l.rt.largeMemory.TryTake(l.of, largeStep) {
+			return 0, errManyLarge
+		}
+		l.taken, l.left = l.taken+largeStep, largeStep
+	}
+	n, err := l.ReadCloser.Read(p[:min(len(p), l.left)])
+	l.left -= n
+	return n, err
+}
+
+// enter waits until the body, which has been read, may be answered.
+func (l *largeBody) enter(ctx context.Context) error {
+	if l.entered = l.rt.large.Take(ctx, l.of); !l.entered {
+		return errManyLarge
+	}
+	return nil
+}
+
+func (l *largeBody) leave() {
+	if l.taken > 0 {
+		l.rt.largeMemory.Return(l.of, l.taken)
+	}
+	if l.entered {
+		l.rt.large.Return(l.of, 1)
+	}
 }
 
 // readJSON reads the body of a request that declares it as JSON. The body has until the
@@ -246,6 +302,9 @@ func readJSON(w http.ResponseWriter, r *http.Request, limit int64, deadline time
 
 // unreadable explains why a body could not be read to its end.
 func unreadable(err error, limit int64) error {
+	if errors.Is(err, errManyLarge) {
+		return err
+	}
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return waypost.Errorf(waypost.ETooLarge, "the body must be at most %d bytes", limit)
 	}

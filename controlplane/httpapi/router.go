@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/controlplane/limit"
 )
 
 // router finds the operation for a request, and answers requests that have none.
@@ -20,9 +21,11 @@ type router struct {
 	document *document
 	auth     *authenticator
 	timeout  time.Duration // from a request's headers to its answer
-	large    chan struct{} // one token for each large body in memory
 	log      *slog.Logger
 	metrics  metrics
+
+	large       *limit.Shares[waypost.WorkspaceID] // of requests with a large body that are answered
+	largeMemory *limit.Shares[waypost.WorkspaceID] // bytes
 }
 
 // ServeHTTP answers every request: counted, and without ending the process when a handler
