@@ -34,3 +34,21 @@ type CleanupStats struct {
 	IsRunning        bool       `json:"is_running" doc:"Whether a run is under way, on any control plane."`
 	Backlog          int64      `json:"backlog" doc:"Links that have expired and are not removed yet, counted up to a million. They answer 410."`
 }
+
+// Digest compares the digest of the changelog with what PostgreSQL's replicated rows add
+// up to.
+type Digest struct {
+	Running   bool       `json:"running" doc:"A comparison has not ended; what follows is of the one before."`
+	CheckedAt *time.Time `json:"checked_at" doc:"When this control plane has compared them last; null: it has not."`
+	Equal     *bool      `json:"equal" doc:"Whether the rows add up to the digest; null: not compared. If not, edges are not repaired."`
+	Position  *Sequence  `json:"position"`
+	Digest    string     `json:"digest" doc:"Of the head of the changelog, in hexadecimal."`
+	Rows      string     `json:"rows_digest" doc:"The same, added up from the rows."`
+	Records   int64      `json:"records" doc:"Rows that were added up."`
+	Error     *string    `json:"error" doc:"Why the last comparison failed; null: it did not."`
+}
+
+// CheckDigest asks for a comparison.
+type CheckDigest struct {
+	Recompute bool `json:"recompute,omitzero" doc:"If the rows do not add up to the digest, open an epoch of the changelog with the digest of the rows. Edges then repair what differs from the rows."`
+}

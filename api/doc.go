@@ -32,6 +32,7 @@ const (
 	PathRanges          = "/api/admin/ranges"
 	PathAudit           = "/api/admin/audit"
 	PathCleanup         = "/api/admin/cleanup/stats"
+	PathDigest          = "/api/admin/digest"
 	PathEdges           = "/api/admin/edges"
 	PathEdgeEnrolments  = "/api/admin/edge-enrolments"
 	PathEdgeCredentials = "/api/admin/edge-credentials"

@@ -60,6 +60,28 @@ func (e Edges) GiveUp(ctx context.Context, node string) error {
 	return e.c.do(ctx, http.MethodDelete, edgePath(node), nil, nil)
 }
 
+// Digest returns whether PostgreSQL's rows add up to the digest that edges are held
+// against, as the control plane has seen it last.
+func (e Edges) Digest(ctx context.Context) (d Digest, err error) {
+	err = e.c.do(ctx, http.MethodGet, api.PathDigest, nil, &d)
+	return d, err
+}
+
+// CheckDigest compares PostgreSQL's rows with the digest, until ctx ends. With recompute,
+// a wrong digest is replaced.
+func (e Edges) CheckDigest(ctx context.Context, recompute bool) (d Digest, err error) {
+	err = e.c.do(ctx, http.MethodPost, api.PathDigest, api.CheckDigest{Recompute: recompute}, &d)
+	for err == nil && d.Running {
+		select {
+		case <-ctx.Done():
+			return d, ctx.Err()
+		case <-time.After(orderPause):
+		}
+		d, err = e.Digest(ctx)
+	}
+	return d, err
+}
+
 // Enrol creates a token with which an edge enrols.
 func (e Edges) Enrol(ctx context.Context, n NewEnrolment) (made Enrolment, err error) {
 	err = e.c.do(ctx, http.MethodPost, api.PathEdgeEnrolments, n, &made)

@@ -69,4 +69,5 @@ type (
 	NewEnrolment   = api.NewEnrolment
 	Enrolment      = api.Enrolment
 	NodeCredential = api.NodeCredential
+	Digest         = api.Digest
 )

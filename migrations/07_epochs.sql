@@ -116,6 +116,41 @@ BEGIN
     opened := true;
 END $$;
 
+-- Adds up all replicated rows: the digest that the head should have.
+CREATE FUNCTION changelog_add_up(OUT digest bigint, OUT records bigint) LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    SELECT coalesce(bit_xor(r.stamp), 0), count(*) INTO STRICT digest, records FROM (
+        SELECT stamp FROM link UNION ALL SELECT stamp FROM domain UNION ALL SELECT stamp FROM key_range
+        UNION ALL SELECT stamp FROM key_lease UNION ALL SELECT stamp FROM visitor_salt) r;
+END $$;
+
+-- Opens an epoch with the digest of the rows, because they do not add up to the head's:
+-- they were changed past the triggers, or are damaged. Edges then repair the differing
+-- slots. Nothing was forgotten, so no counters are skipped, but leases end with their
+-- epoch. It returns false, and changes nothing, if the digest is right.
+CREATE FUNCTION changelog_recompute(OUT opened boolean, OUT was bigint, OUT digest bigint) LANGUAGE plpgsql AS $$
+DECLARE
+    head     changelog_head;
+    identity record;
+    ordinal_ integer;
+BEGIN
+    SELECT * INTO STRICT head FROM changelog_head FOR UPDATE;
+    SELECT * INTO STRICT identity FROM waypost_history();
+    SELECT a.digest INTO STRICT digest FROM changelog_add_up() a; -- newer than every commit
+    was := head.digest;
+    opened := digest <> was;
+    IF NOT opened THEN
+        RETURN;
+    END IF;
+    ordinal_ := greatest(head.epoch + 1, (extract(epoch FROM clock_timestamp()) / 60)::integer);
+    INSERT INTO changelog_epoch (ordinal, system_identifier, timeline, first_seq, reason)
+    VALUES (ordinal_, identity.system_identifier, identity.timeline, head.seq + 1, 'the digest was recomputed from the rows');
+    UPDATE changelog_head t SET epoch = ordinal_, digest = changelog_recompute.digest;
+    PERFORM changelog_begin();
+    UPDATE key_lease SET state = 'burned' WHERE state IN ('held', 'free');
+    UPDATE reserved_key SET state = 'burned' WHERE state = 'free';
+END $$;
+
 -- Notes that an edge has seen an epoch which is newer than this database's: another
 -- primary was promoted, or this one is a copy from before. Only an operator can tell, so
 -- no key is issued meanwhile. It returns false when that was known.

@@ -31,6 +31,12 @@ type ServerConfig struct {
 	// error the follower is refused. A nil Witness means that such positions are ignored.
 	Witness func(ctx context.Context, node string, said *Testimony) error
 
+	// Sound is called before a repair or a whole snapshot of the source begins, and before
+	// the whole source is compared, with the path of the request. With an error no replica
+	// could be brought to the source's digest, and a repair or a snapshot is refused. It
+	// returns within some seconds. Nil: the source is sound.
+	Sound func(ctx context.Context, path string) error
+
 	// Via returns the nodes between the origin and a follower of this server, this node
 	// first. Nil: the source is the origin.
 	Via func() []string

@@ -24,6 +24,12 @@ func (s *Server) Snapshot(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
+	if whole := r.URL.Query().Get("slots") == ""; whole {
+		if err := s.sound(r, PathSnapshot); err != nil {
+			refuse(w, err)
+			return
+		}
+	}
 	if counter, ok := s.cfg.Source.(Counter); ok {
 		if n, err := counter.Count(r.Context()); err == nil {
 			w.Header().Set(HeaderRecords, strconv.FormatUint(n, 10))
@@ -37,17 +43,35 @@ func (s *Server) Snapshot(w http.ResponseWriter, r *http.Request) {
 }
 
 // Sums answers GET ?first=SLOT, or ?slots=LIST, with the sums of those slots, in order.
-// Each range of slots is read as it stands at one position, which comes with it.
+// Each range of slots is read as it stands at one position, which comes with it. With
+// repair=1 they are for a repair, which an unsound source refuses.
 func (s *Server) Sums(w http.ResponseWriter, r *http.Request) {
 	runs, err := wantedSlots(r.URL.Query())
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
+	repair := r.URL.Query().Has(queryRepair)
+	if whole := r.URL.Query().Get("slots") == ""; whole || repair {
+		if err := s.sound(r, PathSums); err != nil && repair {
+			refuse(w, err)
+			return
+		}
+	}
 	s.serveSlots(w, r, s.sums, func(c *connection) error {
 		s.metrics.sums.Inc()
 		return c.sums(r.Context(), runs)
 	})
+}
+
+// queryRepair is the parameter of requests for sums by which a replica is repaired.
+const queryRepair = "repair"
+
+func (s *Server) sound(r *http.Request, path string) error {
+	if s.cfg.Sound == nil {
+		return nil
+	}
+	return s.cfg.Sound(r.Context(), path)
 }
 
 // serveSlots lets a request in that reads slots, unless too many are under way.

@@ -147,6 +147,13 @@ func (v *verifying) compare(ctx context.Context, c Comparison) error {
 // recheck has what differs repaired, and sees what of it differs still.
 func (v *verifying) recheck(ctx context.Context, c Comparison) error {
 	if !v.asked {
+		// A source that refuses repairs must not make the replica ask for one forever.
+		query := url.Values{"slots": {fmt.Sprint(v.differing[0])}, queryRepair: {"1"}}
+		d, err := v.follower.source.connectQuietly(ctx, PathSums, query, v.follower.cfg.Sink.Position(), waitAside)
+		if err != nil {
+			return err
+		}
+		d.close()
 		v.asked = true
 		c.Suspect(fmt.Errorf("%d slots differ from the source's", len(v.differing)))
 		return ErrUnsettled

@@ -40,6 +40,7 @@ the scope admin, or else the development system that runs in --data-dir.`,
 			if err != nil {
 				return err
 			}
+			p.warnOfSource(c.Context(), api)
 			return p.print(edgeTable(edges, time.Now(), p.width()), map[string][]client.Edge{"edges": edges})
 		},
 	}

@@ -17,7 +17,7 @@ import (
 
 func (p edgesCommands) verifyCommand() *cobra.Command {
 	var node string
-	var all, repair bool
+	var all, repair, source, recompute, yes bool
 	var timeout time.Duration
 	c := &cobra.Command{
 		Use:   "verify",
@@ -31,16 +31,29 @@ With --all each edge's result is shown as it comes. An edge whose credential was
 is named and not waited for, and no edge is waited for longer than a minute, unless
 --timeout says otherwise.
 
+With --source PostgreSQL is compared with itself: do its rows add up to the digest that
+edges are held against? They do not when rows were changed past the triggers, or are
+damaged. Edges then continue, but none can be repaired, and a new one gets no replica.
+With --recompute an epoch of the changelog begins in which the digest is that of the rows,
+and edges then take what differs from PostgreSQL, so restore damaged rows before. On a
+terminal it asks; elsewhere it needs --yes.
+
 It fails when something differs that was not repaired, or when an edge has not
 answered. It asks the API of --api or WAYPOST_API with the key in WAYPOST_API_KEY, which needs
 the scope admin, or else the development system that runs in --data-dir.`,
 		Example: `  waypost verify --all
   waypost verify --edge eu-1 --repair
+  waypost verify --source
   waypost verify --all --output json`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			if all == (node != "") {
-				return &usageError{errors.New("say which: --edge NODE, or --all")}
+			switch {
+			case source && (all || node != "" || repair), !source && (recompute || yes):
+				return &usageError{errors.New("--source goes with --recompute and --yes only, and these with --source")}
+			case source:
+				return p.verifySource(c.Context(), recompute, yes)
+			case all == (node != ""):
+				return &usageError{errors.New("say which: --edge NODE, --all or --source")}
 			}
 			return p.withAPI(func(api *client.Client) error {
 				if !all {
@@ -61,6 +74,9 @@ the scope admin, or else the development system that runs in --data-dir.`,
 	c.Flags().StringVar(&node, "edge", "", "name of the edge")
 	c.Flags().BoolVar(&all, "all", false, "all edges that are alive")
 	c.Flags().BoolVar(&repair, "repair", false, "repair what differs")
+	c.Flags().BoolVar(&source, "source", false, "compare PostgreSQL's rows with its digest")
+	c.Flags().BoolVar(&recompute, "recompute", false, "with --source: begin an epoch with the digest of the rows")
+	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	c.Flags().DurationVar(&timeout, "timeout", 30*time.Minute, "how long to wait for an edge; with --all a minute")
 	return p.bind(c, "client", "dev.data_dir")
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 
+	"waypost"
 	"waypost/api"
 	"waypost/controlplane"
 )
@@ -13,10 +14,18 @@ type Cleanup interface {
 	CleanupStats(ctx context.Context) (controlplane.CleanupStats, error)
 }
 
-// adminAPI serves the audit log and the state of the clean-up.
+// Digests compares the changelog's digest with the rows. EForbidden: the actor is not an
+// operator.
+type Digests interface {
+	State(ctx context.Context, actor controlplane.Actor) (controlplane.DigestState, error)
+	Check(ctx context.Context, actor controlplane.Actor, recompute bool) (controlplane.DigestState, error)
+}
+
+// adminAPI serves the audit log, the state of the clean-up, and that of the digest.
 type adminAPI struct {
 	workspaces Workspaces
 	cleanup    Cleanup
+	digests    Digests
 }
 
 type auditInput struct {
@@ -29,6 +38,10 @@ type auditOutput struct{ Body api.AuditPage }
 
 type cleanupOutput struct{ Body api.CleanupStats }
 
+type digestOutput struct{ Body api.Digest }
+
+type checkDigestInput struct{ Body api.CheckDigest }
+
 func registerAdmin(rt *router, a *adminAPI) {
 	admin := []controlplane.Scope{controlplane.ScopeAdmin}
 	handle(rt, operation{
@@ -38,6 +51,20 @@ func registerAdmin(rt *router, a *adminAPI) {
 		id: "cleanup-stats", method: http.MethodGet, path: api.PathCleanup,
 		summary: "Get the removal of expired links, on all control planes together", scopes: admin,
 	}, a.cleanupStats)
+	handle(rt, operation{
+		id: "get-digest", method: http.MethodGet, path: api.PathDigest,
+		summary: "Get whether PostgreSQL's rows add up to the changelog's digest", scopes: admin,
+	}, func(ctx context.Context, _ *struct{}) (*digestOutput, error) {
+		return digestOf(a.digests.State(ctx, actorFrom(ctx)))
+	})
+	handle(rt, operation{
+		id: "check-digest", method: http.MethodPost, path: api.PathDigest, summary: "Add PostgreSQL's rows up, and compare them with the changelog's digest",
+		description: "Reads all replicated rows as of one moment. A comparison that takes longer than a request continues, and `running` is true. " +
+			"With recompute, a wrong digest is replaced in a new epoch, while writes wait; that is in the audit log.",
+		scopes: admin,
+	}, func(ctx context.Context, in *checkDigestInput) (*digestOutput, error) {
+		return digestOf(a.digests.Check(ctx, actorFrom(ctx), in.Body.Recompute))
+	})
 }
 
 func (a *adminAPI) audit(ctx context.Context, in *auditInput) (*auditOutput, error) {
@@ -67,4 +94,21 @@ func (a *adminAPI) cleanupStats(ctx context.Context, _ *struct{}) (*cleanupOutpu
 		LastCleanupTime: moment(c.LastRun), TotalCleaned: c.TotalCleaned, LastBatchSize: c.LastBatch,
 		SuccessfulRuns: c.Successful, FailedRuns: c.Failed, AverageCleanupMS: c.AverageMillis, IsRunning: c.Running, Backlog: c.Backlog,
 	}}, nil
+}
+
+func digestOf(s controlplane.DigestState, err error) (*digestOutput, error) {
+	if err != nil {
+		return nil, err
+	}
+	d := &s.Digest
+	out := &digestOutput{api.Digest{Running: s.Running, CheckedAt: moment(d.At), Records: d.Records}}
+	if s.Err != nil {
+		out.Body.Error = textOrNull(waypost.MessageOf(s.Err))
+	}
+	if !d.At.IsZero() {
+		out.Body.Equal = known(!d.Differs(), true)
+		out.Body.Position = &api.Sequence{Epoch: d.Position.Epoch.Ordinal, Seq: d.Position.Seq}
+		out.Body.Digest, out.Body.Rows = controlplane.DigestText(d.Head), controlplane.DigestText(d.Rows)
+	}
+	return out, nil
 }

@@ -41,6 +41,7 @@ type Config struct {
 	Nodes      Nodes
 	Orders     Orders
 	Cleanup    Cleanup
+	Digests    Digests
 
 	BaseURL string // short URLs are this, a slash and the code; required
 	Version string // of the product; default "unknown"
@@ -122,7 +123,7 @@ func New(c Config) http.Handler {
 	fleet := &fleetAPI{fleet: c.Fleet, nodes: c.Nodes, orders: c.Orders, clicks: c.Clicks, log: c.Logger}
 	registerFleet(rt, fleet)
 	registerLive(rt, &liveAPI{clicks: c.Clicks, fleet: fleet, auth: auth, stopping: c.Stopping})
-	registerAdmin(rt, &adminAPI{workspaces: c.Workspaces, cleanup: c.Cleanup})
+	registerAdmin(rt, &adminAPI{workspaces: c.Workspaces, cleanup: c.Cleanup, digests: c.Digests})
 	rt.document.serve(rt.mux)
 	return rt
 }

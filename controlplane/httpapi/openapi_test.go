@@ -240,6 +240,8 @@ func TestEveryDocumentedRouteAnswersAsDocumented(t *testing.T) {
 			{path: "/api/admin/ranges/decode/4g", key: "none"},
 			{path: "/api/admin/ranges/decode/4g", key: fullKey},
 		},
+		"GET /api/admin/digest":        {{key: operatorKey}, {key: "none"}, {key: fullKey}},
+		"POST /api/admin/digest":       {{body: "{}", key: operatorKey}, {body: "{", key: operatorKey}, {key: "none"}, {key: fullKey}},
 		"GET /api/admin/cleanup/stats": {{key: operatorKey}, {key: "none"}, {key: fullKey}},
 		"GET /api/admin/audit": {
 			{key: operatorKey},

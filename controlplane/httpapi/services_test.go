@@ -15,7 +15,7 @@ func services(f *links) httpapi.Config {
 	return httpapi.Config{
 		Links: f, Domains: &domains{}, Keys: supply{&keys{}, f}, Clicks: &statistics{links: f, now: time.Now()},
 		Access: access{links: f}, Workspaces: workspaces{keys: &keys{}}, Fleet: fleet{}, Nodes: &edgeNodes{}, Orders: noOrders{},
-		Cleanup: cleanup{}, BaseURL: "https://wp.example",
+		Cleanup: cleanup{}, Digests: digests{}, BaseURL: "https://wp.example",
 	}
 }
 

@@ -81,6 +81,7 @@ type control struct {
 	edges   *witnesses
 	nodes   *controlplane.Nodes
 	orders  *controlplane.Orders
+	digests *controlplane.DigestCheck
 }
 
 // open opens and connects all parts. Nothing runs yet.
@@ -160,8 +161,9 @@ func (c *control) connect(ctx context.Context) (err error) {
 		return err
 	}
 	c.closers = append(c.closers, c.gossip.leave)
+	c.digests = controlplane.NewDigestCheck(c.db, c.log, c.registry)
 	c.stream, err = replication.NewServer(replication.ServerConfig{
-		Source: c.source, Signer: c.signer, Witness: c.hear, Logger: c.log, Registerer: c.registry,
+		Source: c.source, Signer: c.signer, Witness: c.hear, Sound: c.sound, Logger: c.log, Registerer: c.registry,
 	})
 	if err != nil {
 		return err
@@ -240,6 +242,7 @@ func (c *control) services() []services.Stage {
 		job("fleet progress", func(ctx context.Context) { c.fleet.KeepProgress(ctx, c.db, 0) }),
 		job("edge credentials", c.nodes.Run),
 		job("orders", c.orders.Run),
+		job("digest", c.digests.Run),
 		job("core", c.core.Run),
 	}
 	if own := c.source.own; own != nil {
@@ -306,6 +309,9 @@ func (c *control) ready(ctx context.Context) (any, bool) {
 	}
 	detail["position"], detail["sequence"] = head.Position.String(), head.Position.Seq
 	detail["digest"] = fmt.Sprintf("%016x", head.Digest)
+	if d := c.digests.Last(); d.Differs() { // redirects and writes work
+		detail["error"], detail["rows_digest"] = waypost.MessageOf(controlplane.ErrDigest), controlplane.DigestText(d.Rows)
+	}
 	if err := c.db.Superseded(head.Position); err != nil {
 		detail["status"], detail["error"] = "superseded", err.Error()
 		return detail, false

@@ -26,7 +26,7 @@ func (c *control) routes(stopping <-chan struct{}) (http.Handler, error) {
 	guesses, client := limit.NewGuesses(c.cfg.Limits.Failures, nil), clientOf(proxies)
 	cfg := httpapi.Config{
 		Links: core.Links, Domains: core.Domains, Keys: core.KeyRanges, Clicks: core.Clicks, Access: core.Access,
-		Workspaces: core.Workspaces, Fleet: c.fleet, Nodes: c.nodes, Orders: c.orders, Cleanup: c.db,
+		Workspaces: core.Workspaces, Fleet: c.fleet, Nodes: c.nodes, Orders: soundOrders{c.orders, c.digests}, Cleanup: c.db, Digests: c.digests,
 		BaseURL: c.cfg.BaseURL, Version: c.cfg.Version, Now: c.db.Now, Logger: c.log, Metrics: c.registry,
 		Console: console, Stopping: stopping,
 		RequestTimeout: failpoint.Limit("a request takes at most", 0),

@@ -349,6 +349,8 @@ var routes = map[string]route{
 	"DELETE /api/admin/domains/{id}": {scopes: []controlplane.Scope{admin}, operator: true, own: func(w *world, c *credential) request {
 		return w.pendingDomain(c, "/api/admin/domains/%d")
 	}},
+	"GET /api/admin/digest":        {scopes: []controlplane.Scope{admin}, operator: true, own: plain},
+	"POST /api/admin/digest":       {scopes: []controlplane.Scope{admin}, operator: true, own: body(`{}`)},
 	"GET /api/admin/cleanup/stats": {scopes: []controlplane.Scope{admin}, operator: true, own: plain},
 	"GET /api/admin/edges":         {scopes: []controlplane.Scope{admin}, operator: true, own: plain},
 	"DELETE /api/admin/edges/{node}": {scopes: []controlplane.Scope{admin}, operator: true, own: func(w *world, _ *credential) request {

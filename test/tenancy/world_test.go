@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -79,11 +80,16 @@ func newWorld(t *testing.T) *world {
 	})
 	t.Cleanup(func() { require.NoError(t, w.service.Close(context.Background())) })
 	fleet := controlplane.NewFleet(controlplane.FleetConfig{Head: db})
+	digests := controlplane.NewDigestCheck(db, slog.New(slog.DiscardHandler), nil)
+	checking, enough := context.WithCancel(context.Background())
+	var check sync.WaitGroup
+	check.Go(func() { digests.Run(checking) })
+	t.Cleanup(func() { enough(); check.Wait() })
 	server := httptest.NewServer(httpapi.New(httpapi.Config{
 		Links: w.service.Links, Domains: w.service.Domains, Keys: w.service.KeyRanges, Clicks: w.service.Clicks,
 		Access: w.service.Access, Workspaces: w.service.Workspaces,
 		Fleet: fleet, Nodes: controlplane.NewNodes(controlplane.NodesConfig{Store: db, Patience: time.Minute}),
-		Orders: controlplane.NewOrders(db, fleet.Knows, func() {}, slog.New(slog.DiscardHandler)), Cleanup: db,
+		Orders: controlplane.NewOrders(db, fleet.Knows, func() {}, slog.New(slog.DiscardHandler)), Cleanup: db, Digests: digests,
 		BaseURL: "https://go.example.com", RequestTimeout: time.Minute,
 	}))
 	t.Cleanup(server.Close)

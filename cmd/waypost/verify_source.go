@@ -1,0 +1,48 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"waypost/client"
+)
+
+// verifySource compares PostgreSQL with itself.
+func (p edgesCommands) verifySource(ctx context.Context, recompute, yes bool) error {
+	if recompute {
+		const question = "If the rows do not add up to the digest, edges will take what differs from PostgreSQL, and writes wait meanwhile. " +
+			"Type recompute to go on: "
+		if err := p.confirm(yes, question, "recompute"); err != nil {
+			return err
+		}
+	}
+	return p.withAPI(func(api *client.Client) error {
+		d, err := api.Edges.CheckDigest(ctx, recompute)
+		switch {
+		case err != nil:
+			return err
+		case d.Error != nil:
+			return fmt.Errorf("PostgreSQL's rows could not be added up: %s", printable(*d.Error))
+		case d.Equal == nil:
+			return errors.New("another control plane has answered; try again")
+		}
+		text := fmt.Sprintf("%d rows at position %s, digest %s: equal", d.Records, positionText(&client.Edge{Position: d.Position}), d.Digest)
+		if !*d.Equal {
+			text = fmt.Sprintf("%d rows at position %s: DIFFERENT\nthe digest is %s, and the rows add up to %s",
+				d.Records, positionText(&client.Edge{Position: d.Position}), d.Digest, d.Rows)
+		}
+		if err := p.print(text, d); err != nil || *d.Equal {
+			return err
+		}
+		return errors.New("PostgreSQL's rows do not add up to its digest; `waypost verify --all` names what edges have instead")
+	})
+}
+
+// warnOfSource says on standard error that no edge can be repaired at present.
+func (p edgesCommands) warnOfSource(ctx context.Context, api *client.Client) {
+	if d, err := api.Edges.Digest(ctx); err == nil && d.Equal != nil && !*d.Equal {
+		_, _ = fmt.Fprintln(p.stderr, "waypost: PostgreSQL's own rows do not add up to the digest of the changelog, so no edge can be repaired: "+
+			"run `waypost verify --source`")
+	}
+}
