@@ -17,8 +17,9 @@ type EdgeConfig struct {
 
 // Edge is a `waypost edge` that was started as a process of its own.
 type Edge struct {
-	Node string
-	Addr string // once Ready has said so
+	Node  string
+	Addr  string // HOST:PORT of the redirects, once Ready has said so
+	Admin string // base URL of the admin listener, likewise
 	child
 }
 
@@ -45,7 +46,7 @@ func StartEdge(t testing.TB, cfg EdgeConfig) (*Edge, error) {
 func (e *Edge) Ready() (bool, error) {
 	status, ok, err := e.ready()
 	if ok {
-		e.Addr = status.Addr
+		e.Addr, e.Admin = status.Addr, "http://"+status.AdminAddr
 	}
 	return ok, err
 }
