@@ -151,11 +151,13 @@ func (d *damageable) try(t *testing.T, name string, raw []byte) (outcome string)
 	return outcome
 }
 
+// Each file is cut at so many places and flipped at so many; a small one at every place.
 func TestDB_IsRightOrRepairedWhateverFileIsDamaged(t *testing.T) {
 	cuts, flips := 2, 5
 	if devtest.Long() {
 		cuts, flips = 50, 500
 	}
+	all := map[string]int{}
 	for _, starts := range []int{2, 4} { // the last record of the MANIFEST is a flush, or a compaction
 		d := newDamageable(t, starts)
 		rng := rand.New(rand.NewPCG(5, 6))
@@ -163,18 +165,24 @@ func TestDB_IsRightOrRepairedWhateverFileIsDamaged(t *testing.T) {
 			t.Run(fmt.Sprintf("%d starts, %s", starts, path.Base(name)), func(t *testing.T) {
 				raw := contents(t, d.fs, name)
 				outcomes := map[string]int{}
-				for i := range cuts { // evenly; the last takes one byte
-					n := (i+1)*len(raw)/cuts - 1
-					outcomes[d.try(t, name, raw[:n])]++
+				note := func(damaged []byte) {
+					outcome := d.try(t, name, damaged)
+					outcomes[outcome]++
+					all[outcome]++
 				}
-				for range flips {
-					bit := rng.IntN(8 * len(raw))
+				cuts := min(cuts, len(raw))
+				for i := range cuts { // evenly; the last takes one byte
+					note(raw[:(i+1)*len(raw)/cuts-1])
+				}
+				bits := rng.Perm(8 * len(raw))
+				for _, bit := range bits[:min(flips, len(bits))] {
 					damaged := bytes.Clone(raw)
 					damaged[bit/8] ^= 1 << (bit % 8)
-					outcomes[d.try(t, name, damaged)]++
+					note(damaged)
 				}
 				t.Log(outcomes)
 			})
 		}
 	}
+	t.Log("all files:", all)
 }

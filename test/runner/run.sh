@@ -93,6 +93,8 @@ long_forms() {
   WAYPOST_KEYS=1000000 go_test "a million keys are issued once" ./test/keys -race -run 'AreIssuedOnceWhileControlPlanesAreKilled'
   WAYPOST_TREE_STEPS=1000 go_test "a thousand steps of a tree of replicas" ./test/followers -race -run 'Whatever|Lockstep'
   WAYPOST_FOLLOWERS=1000 go_test "a thousand followers of one stream" ./replication -run 'ABatchIsEncodedOnce'
+  go_test "120 restarts of edges and 20 kills of a control plane during deletions" ./test/system -race -run 'LeavesOutNoEdgeThatServes'
+  go_test "each file of a replica is cut at 50 places and flipped at 500" ./edge/replica -run 'IsRightOrRepairedWhateverFileIsDamaged'
   WAYPOST_BOOTSTRAP_LINKS=1000000 go_test "a bootstrap of a million links is killed ten times" ./edge/replica -run 'ABootstrapThatIsKilled'
   WAYPOST_WEEK=zipf go_test "a week of clicks, most on few links" ./edge/clicks -run 'AWeekOfClicks'
   WAYPOST_WEEK=uniform go_test "a week of clicks, alike on all links" ./edge/clicks -run 'AWeekOfClicks'
