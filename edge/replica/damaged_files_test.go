@@ -151,7 +151,7 @@ func (d *damageable) try(t *testing.T, name string, raw []byte) (outcome string)
 	return outcome
 }
 
-// Each file is cut at so many places and flipped at so many; a small one at every place.
+// Each file is cut at some places, and flipped at others; a small one at every place.
 func TestDB_IsRightOrRepairedWhateverFileIsDamaged(t *testing.T) {
 	cuts, flips := 2, 5
 	if devtest.Long() {

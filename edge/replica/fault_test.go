@@ -59,6 +59,7 @@ func TestDB_ServesAndHealsWhenWritesFail(t *testing.T) {
 		"that cannot create a WAL": {err: syscall.EMFILE, only: func(op errorfs.Op) bool {
 			return isWAL(op) && op.Kind != errorfs.OpFileWrite && op.Kind != errorfs.OpFileSync && op.Kind != errorfs.OpFileSyncData
 		}},
+		"without an inode":             {err: syscall.ENOSPC, only: func(op errorfs.Op) bool { return op.Kind == errorfs.OpCreate }},
 		"that does not sync":           {err: syscall.EIO, only: func(op errorfs.Op) bool { return op.Kind >= errorfs.OpFileSync }},
 		"full for tables":              {err: syscall.ENOSPC, only: func(op errorfs.Op) bool { return strings.HasSuffix(op.Path, ".sst") }},
 		"that fails Pebble's manifest": {err: syscall.EIO, only: func(op errorfs.Op) bool { return strings.Contains(op.Path, "MANIFEST") }},

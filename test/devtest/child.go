@@ -72,6 +72,9 @@ func (c *child) ready() (s admin.Status, ok bool, err error) {
 	}
 }
 
+// PID returns the process's id.
+func (c *child) PID() int { return c.cmd.Process.Pid }
+
 // Exited is closed when the process has ended.
 func (c *child) Exited() <-chan struct{} { return c.exited }
 
