@@ -307,7 +307,7 @@ func (in *split) requireWaiting(t *testing.T, e *swinging) {
 
 // A primary is failed over and the old one is forgotten. Edges that reach the old one's
 // control plane from time to time are neither taken over by it nor do they bring its
-// history to the new primary.
+// history to the new primary, until an operator prefers the old one.
 func TestHistory_ForgottenPrimaryTakesNoEdgeOver(t *testing.T) {
 	in := newSplit(t)
 	before, _ := readyz(t, in.old.Admin)
@@ -364,11 +364,15 @@ func TestHistory_ForgottenPrimaryTakesNoEdgeOver(t *testing.T) {
 	}
 	stop()
 	require.Empty(t, in.deleted.wrong(), "no deleted link returns")
+	answer := func(e *swinging, code string) int {
+		t.Helper()
+		status, _, _ := call(t, http.MethodGet, "http://"+e.Addr+"/"+code, "")
+		return status
+	}
 	for _, e := range in.edges {
 		answers := func(code string, want int) {
 			t.Helper()
-			status, _, _ := call(t, http.MethodGet, "http://"+e.Addr+"/"+code, "")
-			require.Equal(t, want, status, "%s on %s", code, e.Node)
+			require.Equal(t, want, answer(e, code), "%s on %s", code, e.Node)
 		}
 		for _, code := range in.deleted.all() {
 			answers(code, http.StatusGone)
@@ -391,4 +395,32 @@ func TestHistory_ForgottenPrimaryTakesNoEdgeOver(t *testing.T) {
 	require.Equal(t, epoch(t, before), epoch(t, after), "nor does the old one")
 	require.Contains(t, in.old.Output(), "an edge has seen a newer epoch of the changelog")
 	t.Logf("%d deleted, %d live, %d issued by the old primary and %d by the new one", len(in.deleted.all()), len(in.live), len(in.byOld), len(in.byNew))
+
+	// An operator says that the old primary is the right one.
+	require.NoError(t, in.young.Stop())
+	r := devtest.Run(t, []string{"WAYPOST_API=" + in.old.API}, "ranges", "resume", "--gap", "1000000")
+	require.Zero(t, r.Code, r.Stderr)
+	after, status = readyz(t, in.old.Admin)
+	require.Equal(t, http.StatusOK, status)
+	require.Greater(t, epoch(t, after).Ordinal, epoch(t, promoted).Ordinal)
+	code := in.create(t, in.old, "")
+	require.False(t, in.byNew[code] || in.byOld[code], "%s was issued twice", code)
+	for _, e := range in.edges {
+		e.swing(in.old)
+		want := map[string]int{code: http.StatusFound}
+		for _, code := range forks {
+			want[code] = http.StatusFound
+		}
+		for code := range in.byNew {
+			want[code] = http.StatusNotFound
+		}
+		for code, want := range want { // slot by slot
+			eventually(t, e.Node+" follows the old primary", func() error {
+				if got := answer(e, code); got != want {
+					return fmt.Errorf("%s answers %d and not %d", code, got, want)
+				}
+				return nil
+			})
+		}
+	}
 }
