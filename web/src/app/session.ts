@@ -57,12 +57,12 @@ export async function chooseWorkspace(slug: string): Promise<void> {
 }
 
 /** SignIn says who signs in: by password, or by the token of a one-time link. */
-export type SignIn = Partial<Omit<Schemas["SignIn"], "cookie">> & { sign_in_token?: string; code?: string };
+export type SignIn = Omit<Schemas["SignIn"], "cookie">;
 
 /** signIn begins a session, whose cookie the browser keeps. It throws a Failure, of the
  * kind second-factor-required when the password was right and a code is missing. */
 export async function signIn(by: SignIn): Promise<void> {
-  await answer(client.POST("/api/v1/session", { body: { ...by, cookie: true } as Schemas["SignIn"] }));
+  await answer(client.POST("/api/v1/session", { body: { ...by, cookie: true } }));
   sessionEnded.value = false;
   await loadMe();
 }
