@@ -1,6 +1,201 @@
-import { text } from "../../messages/app";
+import { useLocation, useRoute } from "preact-iso/router";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { answer, ask, client, Failure, type Schemas } from "../../app/api";
+import { useAct, useLoad } from "../../app/load";
+import { inQuery } from "../../app/paths";
+import { can } from "../../app/session";
+import { text as shared } from "../../messages/app";
+import { text } from "../../messages/link";
+import { Copy } from "../../ui/copy";
+import { Confirm } from "../../ui/dialog";
+import { Await, Trouble, words } from "../../ui/failure";
+import { Ago, Moment } from "../../ui/time";
+import { toast } from "../../ui/toast";
+import { applied, changeLink, former, getLink, type Change, type Link as LinkData, type Place, type State } from "./change";
+import { draftName, Edit } from "./edit";
+import { History } from "./history";
+import { QRCode } from "./qr";
+import { Statistics } from "./statistics";
 
-/** Link is a screen of the console. */
+/** Link is the screen of one link: its state, its statistics and its history. */
 export default function Link() {
-  return <h1>{text("links")}</h1>;
+  const { params } = useRoute();
+  const { query } = useLocation();
+  const at: Place = { code: params["code"] ?? "", domain: query["domain"] || undefined };
+  return <One key={`${at.domain}/${at.code}`} at={at} />;
+}
+
+/** What the screen knows of a link that is not there: when it was deleted, and by whom. */
+type Missing = { deleted: Schemas["LinkEvent"] | undefined };
+
+function One({ at }: { at: Place }) {
+  const loaded = useLoad(async (signal): Promise<State | Missing> => {
+    try {
+      return await getLink(at, signal);
+    } catch (e) {
+      if (!(e instanceof Failure) || (e.status !== 404 && e.status !== 410)) throw e;
+      return { deleted: await deletion(at, signal) };
+    }
+  }, [at.code, at.domain]);
+  const { data } = loaded;
+  useEffect(() => {
+    if (data) document.title = `${"link" in data ? data.link.title || at.code : at.code} · Waypost`;
+    return () => {
+      document.title = "Waypost";
+    };
+  }, [data]);
+
+  /** Undoes a change, if nobody has changed the link since. */
+  const undo = async (change: Change, etag: string) => {
+    try {
+      const now = await changeLink(at, change, etag);
+      loaded.set(now);
+      toast(`${text("undone")} ${now.applied}`);
+    } catch (e) {
+      toast(e instanceof Failure ? (e.status === 412 ? text("notUndone") : words(e)) : String(e), { bad: true });
+    }
+  };
+  const changed = (before: LinkData, change: Change, now: State & { applied: string }, message = text("saved")) => {
+    loaded.set({ link: now.link, etag: now.etag });
+    const doubts = (now.link.warnings ?? []).map((w) => w.message).join(" ");
+    toast([message, now.applied, doubts].filter(Boolean).join(" "), { undo: () => void undo(former(change, before), now.etag) });
+  };
+  const restore = async () => {
+    const got = await answer(client.POST("/api/v1/urls/{code}/restore", { params: { path: { code: at.code }, query: { domain: at.domain, wait: "all" } } }));
+    toast(`${text("restored")} ${applied(got.response)}`);
+    document.getElementById("content")?.focus({ preventScroll: true }); // the button goes away
+    loaded.reload();
+  };
+  return (
+    <Await of={loaded}>
+      {(state) => ("link" in state
+        ? <Present at={at} state={state} changed={changed} reload={loaded.reload} restore={restore} deleted={() => loaded.reload()} />
+        : <Absent at={at} missing={state} restore={restore} />)}
+    </Await>
+  );
+}
+
+/** deletion returns the entry of the history of a link that was deleted. */
+async function deletion(at: Place, signal: AbortSignal): Promise<Schemas["LinkEvent"] | undefined> {
+  try {
+    const page = await ask(client.GET("/api/v1/urls/{code}/history", { params: { path: { code: at.code }, query: { domain: at.domain, limit: 1 } }, signal }));
+    return page.changes.find((c) => c.what === "deleted" || c.what === "expired");
+  } catch (e) {
+    if (e instanceof Failure && (e.status === 404 || e.status === 410)) return undefined;
+    throw e;
+  }
+}
+
+function Absent({ at, missing, restore }: { at: Place; missing: Missing; restore: () => Promise<void> }) {
+  const act = useAct();
+  const head = useRef<HTMLHeadingElement>(null);
+  useEffect(() => {
+    if (document.activeElement === document.body) head.current?.focus();
+  }, []);
+  const gone = missing.deleted;
+  return (
+    <section class="empty">
+      <h1 ref={head} tabIndex={-1}>{gone ? text(gone.what === "expired" ? "isExpired" : "isDeleted", { code: at.code }) : text("isMissing", { code: at.code })}</h1>
+      {gone ? <p>{gone.by && <><span dir="auto">{gone.by.name}</span>, </>}<Moment at={gone.at} /></p> : <p>{text("missingHint")}</p>}
+      {gone?.what === "deleted" && can("links:write") && <p><button type="button" class="primary" disabled={act.busy} onClick={() => void act.run(restore)}>{text("restore")}</button></p>}
+      <Trouble failure={act.failure} />
+      <p><a href="/console/links">{shared("toLinks")}</a></p>
+    </section>
+  );
+}
+
+function Present({ at, state, changed, reload, restore, deleted }: {
+  at: Place; state: State; changed: (before: LinkData, change: Change, now: State & { applied: string }, message?: string) => void;
+  reload: () => void; restore: () => Promise<void>; deleted: () => void;
+}) {
+  const { link } = state;
+  const { url, query, route } = useLocation();
+  const [open, setOpen] = useState<"qr" | "delete">();
+  const act = useAct();
+  const remove = useAct();
+  const editing = query["edit"] !== undefined;
+  const writes = can("links:write");
+  const draft = sessionStorage.getItem(`waypost.draft.${draftName(at)}`) !== null;
+  const edit = (on: boolean) => {
+    const u = new URL(url, location.origin);
+    if (on) u.searchParams.set("edit", "");
+    else u.searchParams.delete("edit");
+    route(u.pathname + u.search, true);
+  };
+  const toggle = () => act.run(async () => {
+    const change = { active: !link.active };
+    changed(link, change, await changeLink(at, change), text(link.active ? "switchedOff" : "switchedOn"));
+  });
+  return (
+    <>
+      <header class="link-head">
+        <p><a href="/console/links">{shared("links")}</a></p>
+        <div class="head">
+          <h1 dir="auto">{link.title || link.short_code}</h1>
+          {writes && (
+            <div class="row">
+              <button type="button" class="primary" onClick={() => edit(true)}>{text(draft && !editing ? "editDraft" : "edit")}</button>
+              <button type="button" disabled={act.busy} onClick={() => void toggle()}>{text(link.active ? "switchOff" : "switchOn")}</button>
+              <button type="button" class="danger" onClick={() => setOpen("delete")}>{text("delete")}</button>
+            </div>
+          )}
+        </div>
+        <Trouble failure={act.failure} />
+        <div class="row">
+          <a class="mono" href={link.short_url} target="_blank" rel="noreferrer noopener">{link.short_url}</a>
+          <Copy value={link.short_url} label={link.short_url} />
+          <button type="button" class="small" onClick={() => setOpen("qr")}>{text("qr")}</button>
+          <States link={link} />
+        </div>
+        <dl class="facts">
+          <dt>{text("original_url")}</dt>
+          <dd dir="ltr">{/^https?:/i.test(link.original_url) ? <a href={link.original_url} target="_blank" rel="noreferrer noopener">{link.original_url}</a> : link.original_url}</dd>
+          <dt>{text("domain")}</dt><dd>{link.domain}</dd>
+          {link.tags.length > 0 && (
+            <>
+              <dt>{text("tags")}</dt>
+              <dd class="row">{link.tags.map((t) => <a key={t} class="tag" dir="auto" href={inQuery("/console/links", { tag: t })}>{t}</a>)}</dd>
+            </>
+          )}
+          {link.description && <><dt>{text("description")}</dt><dd dir="auto" class="lines">{link.description}</dd></>}
+          <dt>{text("redirect_status")}</dt>
+          <dd>{link.redirect_status}{link.forward_query && ` · ${text("forward_query")}`}{link.forward_path && ` · ${text("forward_path")}`}</dd>
+          {link.metadata && <><dt>{text("metadata")}</dt><dd class="mono">{JSON.stringify(link.metadata)}</dd></>}
+        </dl>
+      </header>
+      {(can("analytics:read") || can("links:read")) && <Statistics at={at} link={link} news={reload} />}
+      <History
+        at={at} link={link}
+        restore={async (change) => changed(link, change, await changeLink(at, change, state.etag), text("broughtBack"))}
+      />
+      {editing && writes && <Edit at={at} state={state} saved={changed} close={() => edit(false)} />}
+      {open === "qr" && <QRCode at={at} url={link.short_url} close={() => setOpen(undefined)} />}
+      {open === "delete" && (
+        <Confirm
+          title={text("deleteTitle")} action={text("delete")} busy={remove.busy} failure={remove.failure} close={() => setOpen(undefined)}
+          confirm={() => void remove.run(async () => {
+            const got = await answer(client.DELETE("/api/v1/urls/{code}", { params: { path: { code: at.code }, query: { domain: at.domain, wait: "all" } } }));
+            setOpen(undefined);
+            toast(`${text("deleted")} ${applied(got.response)}`, { undo: () => void restore().catch((e: unknown) => toast(e instanceof Failure ? words(e) : String(e), { bad: true })) });
+            deleted();
+          })}
+        >
+          <p>{text("deleteAsk", { url: link.short_url })}</p>
+        </Confirm>
+      )}
+    </>
+  );
+}
+
+/** States says whether a link redirects, in words. */
+function States({ link }: { link: LinkData }) {
+  const expired = link.expires_at !== null && Date.parse(link.expires_at) <= Date.now();
+  return (
+    <>
+      {!link.active && <span class="tag warn">{text("off")}</span>}
+      {expired && <span class="tag bad">{text("expired")} <Ago at={link.expires_at} /></span>}
+      {link.active && !expired && <span class="tag good">{text("on")}</span>}
+      {!expired && link.expires_at && <span class="tag">{text("expires")} <Ago at={link.expires_at} /></span>}
+    </>
+  );
 }

@@ -1,0 +1,72 @@
+// Changes of a link: their requests, and what of it the edges have.
+import { answer, client, type Schemas } from "../../app/api";
+import { dateTime, number } from "../../app/i18n";
+import { text as shared } from "../../messages/app";
+import { text } from "../../messages/link";
+
+export type Link = Schemas["Link"];
+export type Change = Schemas["LinkChange"];
+export type FieldName = Schemas["FieldChange"]["name"];
+
+/** A link, in a state that its tag names. */
+export interface State {
+  link: Link;
+  etag: string;
+}
+
+/** Where a link is: its code, and the host of its domain unless that is the default one. */
+export interface Place {
+  code: string;
+  domain: string | undefined;
+}
+
+/** getLink loads a link. */
+export async function getLink(at: Place, signal?: AbortSignal): Promise<State> {
+  const got = await answer(client.GET("/api/v1/urls/{code}", { params: { path: { code: at.code }, query: { domain: at.domain } }, signal: signal ?? null }));
+  return { link: got.data, etag: got.response.headers.get("ETag") ?? "" };
+}
+
+/** changeLink changes a link, if it is still in the state of a tag, and waits for the edges. */
+export async function changeLink(at: Place, change: Change, etag?: string): Promise<State & { applied: string }> {
+  const got = await answer(client.PATCH("/api/v1/urls/{code}", {
+    params: { path: { code: at.code }, query: { domain: at.domain, wait: "all" }, header: etag ? { "If-Match": etag } : {} }, body: change,
+  }));
+  return { link: got.data, etag: got.response.headers.get("ETag") ?? "", applied: applied(got.response) };
+}
+
+/** applied says in words what Waypost-Applied says of the edges. */
+export function applied(response: Response): string {
+  const header = response.headers.get("Waypost-Applied") ?? "";
+  const edges = /^all; edges=(\d+)/.exec(header);
+  if (edges) return edges[1] === "0" ? text("noEdges") : text("onEdges", { n: Number(edges[1]) });
+  const behind = /^timeout; behind=(.*)/.exec(header);
+  return behind ? text("notOnEdges", { edges: behind[1]!.replaceAll(",", ", ") }) : "";
+}
+
+/** former returns the change that gives fields of a change the values that they have in a link. */
+export function former(change: Change, link: Link): Change {
+  return Object.fromEntries((Object.keys(change) as FieldName[]).map((name) => [name, link[name]])) as Change;
+}
+
+/** same reports whether two values of a field are equal. Objects are compared by their JSON,
+ * and moments by what they mean. */
+export function same(a: unknown, b: unknown): boolean {
+  if (typeof a === "string" && typeof b === "string" && a !== b) return /^\d{4}-\d\d-\d\dT/.test(a) && Date.parse(a) === Date.parse(b);
+  return JSON.stringify(a) === JSON.stringify(b);
+}
+
+/** fieldLabel names a field of a link. */
+export function fieldLabel(name: FieldName): string {
+  return text(name);
+}
+
+/** inWords writes the value of a field. */
+export function inWords(name: FieldName, value: unknown): string {
+  if (value === true) return shared("yes");
+  if (value === false) return shared("no");
+  if (name === "expires_at") return value ? dateTime(String(value)) : shared("never");
+  if (value === null || value === undefined || value === "" || (Array.isArray(value) && value.length === 0)) return shared("none");
+  if (Array.isArray(value)) return value.join(", ");
+  if (typeof value === "object") return JSON.stringify(value);
+  return typeof value === "number" && name !== "redirect_status" ? number(value) : String(value);
+}

@@ -1,0 +1,209 @@
+import { useState } from "preact/hooks";
+import { Failure } from "../../app/api";
+import { useAct, useStored } from "../../app/load";
+import { text as shared } from "../../messages/app";
+import { text } from "../../messages/link";
+import { Dialog } from "../../ui/dialog";
+import { Trouble } from "../../ui/failure";
+import { Check, Choice, Field } from "../../ui/field";
+import { changeLink, fieldLabel, getLink, inWords, same, type Change, type FieldName, type Link, type Place, type State } from "./change";
+import { Tags } from "./tags";
+
+/** What is typed. Expiry and metadata are texts, as long as they are being typed. */
+interface Form {
+  original_url: string;
+  title: string;
+  description: string;
+  tags: string[];
+  active: boolean;
+  expires_at: string;
+  redirect_status: Link["redirect_status"];
+  forward_query: boolean;
+  forward_path: boolean;
+  metadata: string;
+}
+
+/** What is kept in the tab while it is not saved. */
+interface Draft {
+  /** The state that was opened, or the newest that the user has seen. */
+  base: State;
+  form: Form;
+  /** Fields that someone else has changed meanwhile, with the value that the user has. */
+  theirs: { name: FieldName; theirs: unknown; kept: boolean }[];
+}
+
+const names = ["original_url", "title", "description", "tags", "active", "expires_at", "redirect_status", "forward_query", "forward_path", "metadata"] as const satisfies readonly FieldName[];
+
+function local(at: string | null): string {
+  if (!at) return "";
+  const d = new Date(at);
+  return new Date(d.getTime() - d.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
+}
+
+function formOf(link: Link): Form {
+  return {
+    original_url: link.original_url, title: link.title, description: link.description, tags: link.tags, active: link.active, expires_at: local(link.expires_at),
+    redirect_status: link.redirect_status, forward_query: link.forward_query, forward_path: link.forward_path, metadata: link.metadata ? JSON.stringify(link.metadata, null, 2) : "",
+  };
+}
+
+/** changes returns the fields whose text differs from that of a link. It throws a Failure for
+ * metadata that is no JSON object. */
+function changes(form: Form, link: Link): Change {
+  const was = formOf(link);
+  const change: Record<string, unknown> = {};
+  for (const name of names) {
+    if (same(form[name], was[name])) continue;
+    change[name] = name === "expires_at" ? (form.expires_at ? new Date(form.expires_at).toISOString() : null) : name === "metadata" ? metadata(form.metadata) : form[name];
+  }
+  return change as Change;
+}
+
+function metadata(typed: string): unknown {
+  if (!typed.trim()) return null;
+  let value: unknown;
+  try {
+    value = JSON.parse(typed);
+  } catch {
+    value = undefined;
+  }
+  if (typeof value === "object" && value !== null && !Array.isArray(value)) return value;
+  throw new Failure(422, "invalid", text("metadataFault"), { metadata: text("metadataFault") });
+}
+
+/** merge takes what someone else has changed into a draft. What the user has typed stays. */
+function merge(draft: Draft, newer: State): Draft {
+  const [was, is] = [formOf(draft.base.link), formOf(newer.link)];
+  const form: Record<string, unknown> = { ...draft.form };
+  const theirs: Draft["theirs"] = [];
+  for (const name of names) {
+    if (same(was[name], is[name])) continue;
+    const kept = !same(draft.form[name], was[name]) && !same(draft.form[name], is[name]);
+    if (!kept) form[name] = is[name];
+    theirs.push({ name, theirs: newer.link[name], kept });
+  }
+  return { base: newer, form: form as unknown as Form, theirs };
+}
+
+/** draftName returns the name under which the draft of a link is kept. */
+export function draftName(at: Place): string {
+  return `link.${at.domain ?? ""}/${at.code}`;
+}
+
+/** Edit is the dialog that changes a link. Closing it keeps the draft; Cancel drops it. */
+export function Edit({ at, state, saved, close }: { at: Place; state: State; saved: (before: Link, change: Change, now: State & { applied: string }) => void; close: () => void }) {
+  const [kept, keep, drop] = useStored<Draft | null>(draftName(at), null);
+  const [resumed] = useState(kept !== null);
+  const draft = kept ?? { base: state, form: formOf(state.link), theirs: [] };
+  const { form } = draft;
+  const act = useAct();
+  const fault = act.failure?.fields ?? {};
+  const set = <K extends keyof Form>(name: K) => (value: Form[K]) => keep({ ...draft, form: { ...form, [name]: value } });
+  const conflict = act.failure?.status === 412 || draft.theirs.length > 0;
+
+  const save = () => act.run(async () => {
+    const change = changes(form, draft.base.link);
+    if (Object.keys(change).length === 0) {
+      drop();
+      close();
+      return;
+    }
+    try {
+      const now = await changeLink(at, change, draft.base.etag);
+      drop();
+      close();
+      saved(draft.base.link, change, now);
+    } catch (e) {
+      if (!(e instanceof Failure) || e.status !== 412) throw e;
+      keep(merge(draft, await getLink(at)));
+    }
+  });
+  const takeTheirs = (name: FieldName) => keep({
+    ...draft, form: { ...form, [name]: formOf(draft.base.link)[name] }, theirs: draft.theirs.map((t) => (t.name === name ? { ...t, kept: false } : t)),
+  });
+
+  return (
+    <Dialog title={text("editTitle", { code: at.code })} close={close} wide>
+      <form
+        class="edit"
+        onSubmit={(e) => {
+          e.preventDefault();
+          void save();
+        }}
+      >
+        {resumed && !conflict && <p class="notice">{text("resumed")}</p>}
+        {conflict && draft.theirs.length > 0 && (
+          <div class="notice warn" role="alert">
+            <p>{text("conflict")}</p>
+            <div class="scroll full" tabIndex={0} role="region" aria-label={text("versions")}>
+              <table>
+                <caption class="offscreen">{text("versions")}</caption>
+                <thead><tr><th scope="col">{text("field")}</th><th scope="col">{text("theirs")}</th><th scope="col">{text("yours")}</th></tr></thead>
+                <tbody>
+                  {draft.theirs.map((t) => (
+                    <tr key={t.name}>
+                      <th scope="row">{fieldLabel(t.name)}</th>
+                      <td dir="auto">{inWords(t.name, t.theirs)}</td>
+                      <td dir="auto">
+                        {t.kept ? (
+                          <>
+                            {inWords(t.name, form[t.name])}{" "}
+                            <button type="button" class="small" aria-label={text("takeTheirsOf", { field: fieldLabel(t.name) })} onClick={() => takeTheirs(t.name)}>{text("takeTheirs")}</button>
+                          </>
+                        ) : <span class="quiet">{text("taken")}</span>}
+                      </td>
+                    </tr>
+                  ))}
+                </tbody>
+              </table>
+            </div>
+          </div>
+        )}
+        <Field label={text("original_url")} value={form.original_url} set={set("original_url")} fault={fault["original_url"]} required inputMode="url" dir="ltr" spellcheck={false} autocomplete="off" />
+        <Field label={text("title")} value={form.title} set={set("title")} fault={fault["title"]} dir="auto" autocomplete="off" />
+        <Area label={text("description")} value={form.description} set={set("description")} fault={fault["description"]} />
+        <Tags label={text("tags")} tags={form.tags} set={set("tags")} fault={fault["tags"]} />
+        <Field label={text("expires_at")} type="datetime-local" value={form.expires_at} set={set("expires_at")} fault={fault["expires_at"]} hint={text("expiryHint")}>
+          {form.expires_at && <button type="button" class="small" onClick={() => set("expires_at")("")}>{text("noExpiry")}</button>}
+        </Field>
+        <Check label={text("activeHint")} checked={form.active} set={set("active")} />
+        <details open={["metadata", "redirect_status"].some((f) => fault[f]) || undefined}>
+          <summary>{text("redirectOptions")}</summary>
+          <div class="edit">
+            <Choice
+              label={text("redirect_status")} value={String(form.redirect_status) as "302"} hint={text("statusHint")}
+              set={(v: string) => set("redirect_status")(Number(v) as Link["redirect_status"])}
+              options={([301, 302, 307, 308] as const).map((s) => [String(s) as "302", text(`status${s}`)])}
+            />
+            <Check label={text("forward_query")} checked={form.forward_query} set={set("forward_query")} />
+            <Check label={text("forward_path")} checked={form.forward_path} set={set("forward_path")} />
+            <Area label={text("metadataLabel")} value={form.metadata} set={set("metadata")} fault={fault["metadata"]} mono />
+          </div>
+        </details>
+        {act.failure && act.failure.status !== 412 && <Trouble failure={act.failure} />}
+        <footer>
+          <button
+            type="button"
+            onClick={() => {
+              drop();
+              close();
+            }}
+          >
+            {shared("cancel")}
+          </button>
+          <button class="primary" disabled={act.busy}>{conflict ? text("saveYours") : shared("save")}</button>
+        </footer>
+      </form>
+    </Dialog>
+  );
+}
+
+function Area({ label, value, set, fault, mono }: { label: string; value: string; set: (value: string) => void; fault?: string | undefined; mono?: boolean }) {
+  return (
+    <label class="field">
+      <span>{label}</span>
+      <textarea class={mono ? "mono" : ""} value={value} dir={mono ? "ltr" : "auto"} spellcheck={!mono} aria-invalid={fault ? true : undefined} onInput={(e) => set(e.currentTarget.value)} />
+      {fault && <span class="fault" role="alert">{fault}</span>}
+    </label>
+  );
+}

@@ -1,0 +1,252 @@
+import { useLocation } from "preact-iso/router";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { ask, client, type Schemas } from "../../app/api";
+import { dateTime, locale, number, percent } from "../../app/i18n";
+import { useNews } from "../../app/live";
+import { useLoad } from "../../app/load";
+import { inQuery } from "../../app/paths";
+import { text as shared } from "../../messages/app";
+import { text } from "../../messages/link";
+import { Breakdown } from "../../ui/breakdown";
+import { Chart, type Series } from "../../ui/chart";
+import { Await } from "../../ui/failure";
+import { Moment } from "../../ui/time";
+import type { Link, Place } from "./change";
+import { chosenSpan, spans, zone, type Chosen, type Range } from "./span";
+
+type Stats = Schemas["LinkStats"];
+
+const dimensions = ["countries", "cities", "devices", "browsers", "os", "referrers"] as const;
+type Dimension = (typeof dimensions)[number];
+
+const pause = 2000; // milliseconds between two reloads because of news
+
+/** useSoon calls a function at once, but at most once in each pause. */
+function useSoon(run: () => void): () => void {
+  const latest = useRef(run);
+  latest.current = run;
+  const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
+  const last = useRef(Date.now());
+  useEffect(() => () => clearTimeout(timer.current), []);
+  return () => {
+    if (timer.current !== undefined) return;
+    timer.current = setTimeout(() => {
+      timer.current = undefined;
+      last.current = Date.now();
+      latest.current();
+    }, Math.max(0, last.current + pause - Date.now()));
+  };
+}
+
+function askStats(at: Place, range: Range, signal: AbortSignal, named?: { by: Dimension; name: string }): Promise<Stats> {
+  return ask(client.GET("/api/v1/urls/{code}/stats", { params: { path: { code: at.code }, query: { domain: at.domain, ...range, ...named } }, signal })) as Promise<Stats>; // a text only if CSV is asked for
+}
+
+/** Statistics shows the clicks of a link in a span of time. */
+export function Statistics({ at, link, news }: { at: Place; link: Link; news: () => void }) {
+  const { query } = useLocation();
+  const chosen = chosenSpan(query);
+  const key = JSON.stringify([chosen.range, chosen.before]);
+  const [turn, setTurn] = useState(0);
+  const loaded = useLoad(
+    async (signal) => {
+      const [stats, before] = await Promise.all([askStats(at, chosen.range, signal), askStats(at, chosen.before, signal)]);
+      return { stats, before, chosen };
+    },
+    [at.code, at.domain, key, turn],
+  );
+  const soon = useSoon(() => {
+    setTurn((n) => n + 1);
+    news();
+  });
+  useNews("workspace", soon);
+  return (
+    <section class="card" aria-labelledby="statistics-title">
+      <div class="head">
+        <h2 id="statistics-title" class="grow">{text("statistics")}</h2>
+        <Spans chosen={chosen} />
+      </div>
+      <Await of={loaded}>
+        {({ stats, before, chosen: of }) => (
+          <>
+            <Figures stats={stats} before={before} of={of} link={link} />
+            {stats.total_clicks === 0
+              ? <div class="empty"><p>{text("noClicks")}</p><p>{text("noClicksHint")} <a href={link.short_url} target="_blank" rel="noreferrer noopener">{link.short_url}</a></p></div>
+              : <>
+                <Line stats={stats} before={before} of={of} code={at.code} />
+                <Breakdowns at={at} stats={stats} range={of.range} turn={turn} />
+              </>}
+          </>
+        )}
+      </Await>
+    </section>
+  );
+}
+
+/** Spans chooses the span of time. */
+function Spans({ chosen }: { chosen: Chosen }) {
+  const { url, route } = useLocation();
+  const [from, to] = chosen.days;
+  const own = (days: readonly [string, string]) => {
+    if (days[0] && days[1]) route(inQuery(url, { span: undefined, from: days[0], to: days[1] }), true);
+  };
+  return (
+    <div class="row spans" role="group" aria-label={text("span")}>
+      {spans.map((s) => (
+        <button key={s} type="button" class="small" aria-pressed={chosen.span === s} onClick={() => route(inQuery(url, { span: s === "30d" ? undefined : s, from: undefined, to: undefined }), true)}>
+          {text(`span_${s}`)}
+        </button>
+      ))}
+      <label class="day"><span class="offscreen">{text("from")}</span><input type="date" value={from} max={to} onChange={(e) => own([e.currentTarget.value, to])} /></label>
+      <span aria-hidden="true">–</span>
+      <label class="day"><span class="offscreen">{text("to")}</span><input type="date" value={to} min={from} onChange={(e) => own([from, e.currentTarget.value])} /></label>
+    </div>
+  );
+}
+
+/** seconds returns a moment in seconds since 1970. */
+function seconds(at: string): number {
+  return Date.parse(at) / 1000;
+}
+
+/** openFrom returns the second from which on numbers may still grow. */
+function openFrom(stats: Stats): number {
+  return stats.complete_until ? seconds(stats.complete_until) : 0;
+}
+
+/** whyOpen says why the newest numbers may still grow. */
+function whyOpen(stats: Stats): string {
+  if (!stats.complete_until) return text("growsUnknown");
+  if (stats.behind.length) return text("growsBehind", { edges: stats.behind.join(", "), time: dateTime(stats.complete_until) });
+  return stats.interval === "hour" ? text("growsHour") : text("growsDay");
+}
+
+/** compared says how many clicks there were, compared with the time before. Steps that may
+ * still grow are left out of both. */
+function compared(stats: Stats, before: Stats, of: Chosen): string {
+  const from = openFrom(stats);
+  let closed = stats.series.findIndex((_, i) => seconds(stats.series[i + 1]?.t ?? stats.to) > from);
+  const whole = closed < 0;
+  if (whole) closed = stats.series.length;
+  if (closed === 0) return "";
+  const sum = (s: Stats) => s.series.slice(0, closed).reduce((n, b) => n + b.clicks, 0);
+  const [now, then] = [sum(stats), sum(before)];
+  const span = of.span === "own" ? text("before_own") : text(`before_${of.span}`);
+  const values = { span, then, share: then ? percent(Math.abs(now / then - 1)) : "" };
+  const words = then === 0 ? text(now === 0 ? "compareNone" : "compareNew", values) : now === then ? text("compareSame", values) : text(now > then ? "compareMore" : "compareLess", values);
+  return whole ? words : `${words} ${text(stats.interval === "hour" ? "compareHour" : "compareDay")}`;
+}
+
+function Figures({ stats, before, of, link }: { stats: Stats; before: Stats; of: Chosen; link: Link }) {
+  return (
+    <>
+      <dl class="figures">
+        <div class="figure"><dt>{text("clicks")}</dt><dd>{number(stats.clicks)}</dd></div>
+        <div class="figure"><dt>{text("ofBots")}</dt><dd>{number(stats.bot_clicks)}</dd></div>
+        <div class="figure"><dt>{text("visitors")}</dt><dd>{number(stats.unique_visitors - stats.unique_bots)}</dd></div>
+        <div class="figure"><dt>{text("visitorBots")}</dt><dd>{number(stats.unique_bots)}</dd></div>
+        <div class="figure"><dt>{text("everClicks")}</dt><dd>{number(stats.total_clicks)}</dd></div>
+      </dl>
+      <p>{compared(stats, before, of)}</p>
+      <p class="hint">
+        {text("visitorsHint")} {text("zoneHint", { zone })} {stats.last_accessed_at ? <>{text("lastClick")} <Moment at={stats.last_accessed_at} />.</> : null}
+        {" "}{text("created")} <Moment at={link.created_at} />.
+      </p>
+    </>
+  );
+}
+
+function Line({ stats, before, of, code }: { stats: Stats; before: Stats; of: Chosen; code: string }) {
+  const labels = stats.series.map((b) => seconds(b.t));
+  const series: Series[] = [
+    { label: text("clicks"), kind: "main", values: stats.series.map((b) => b.clicks) },
+    { label: text("bots"), kind: "second", values: stats.series.map((b) => b.bot_clicks) },
+    // Where clocks change, one of both times has an hour more.
+    { label: of.span === "own" ? text("before_own") : text(`before_${of.span}`), kind: "before", values: labels.map((_, i) => before.series[i]?.clicks ?? null) },
+  ];
+  return (
+    <Chart
+      title={text("clicksOver")} labels={labels} series={series} step={stats.interval} unit={text("clicks")}
+      incompleteFrom={openFrom(stats)} incomplete={whyOpen(stats)} file={`${code}-${of.days.join("-")}`}
+    />
+  );
+}
+
+/** country writes an ISO code in the user's language. */
+function country(code: string): string {
+  if (!/^[A-Z]{2}$/.test(code)) return code;
+  try {
+    return new Intl.DisplayNames([locale()], { type: "region" }).of(code) ?? code;
+  } catch {
+    return code;
+  }
+}
+
+/** labelOf writes a name of a breakdown in words. */
+function labelOf(by: Dimension, name: string): string {
+  if (name === "unknown") return shared("unknown");
+  if (by === "countries") return country(name);
+  if (by === "referrers" && name === "direct") return text("direct");
+  if (by === "devices" && (name === "desktop" || name === "mobile" || name === "tablet" || name === "bot")) return text(`device_${name}`);
+  return name;
+}
+
+function Breakdowns({ at, stats, range, turn }: { at: Place; stats: Stats; range: Range; turn: number }) {
+  const { url, query, route } = useLocation();
+  const by = dimensions.find((d) => d === query["by"]);
+  const name = query["name"];
+  return (
+    <>
+      <h2>{text("breakdowns")}</h2>
+      <p class="hint">{text("breakdownDays", { from: utcDay(stats.breakdown_from), to: utcDay(new Date(Date.parse(stats.breakdown_to) - 1).toISOString()) })}</p>
+      <div class="cards breakdowns">
+        {dimensions.map((d) => {
+          const chosen = d === by ? name : undefined;
+          return (
+            <Breakdown
+              key={d} title={text(d)} names={stats[d]} label={(n) => labelOf(d, n)} file={`${at.code}-${d}`} map={d === "countries"} chosen={chosen}
+              choose={(n) => route(inQuery(url, { by: n === undefined ? undefined : d, name: n }), true)}
+            >
+              {chosen !== undefined && chosen !== "" && <OneName key={chosen} at={at} by={d} name={chosen} range={range} turn={turn} />}
+            </Breakdown>
+          );
+        })}
+      </div>
+    </>
+  );
+}
+
+function utcDay(at: string): string {
+  return dateTime(at, { dateStyle: "medium", timeZone: "UTC" });
+}
+
+/** OneName shows the days of one name of a breakdown. */
+function OneName({ at, by, name, range, turn }: { at: Place; by: Dimension; name: string; range: Range; turn: number }) {
+  const { url, route } = useLocation();
+  const loaded = useLoad((signal) => askStats(at, range, signal, { by, name }), [at.code, at.domain, by, name, JSON.stringify(range), turn]);
+  const label = labelOf(by, name);
+  const title = text("nameByDay", { dimension: text(by), name: label });
+  return (
+    <div class="one">
+      <div class="head">
+        <h4 class="grow" dir="auto">{title}</h4>
+        <button type="button" class="small" onClick={() => route(inQuery(url, { by: undefined, name: undefined }), true)}>{text("closeName")}</button>
+      </div>
+      <Await of={loaded}>
+        {(stats) => stats.named && (
+          <>
+            <p role="status">
+              {text(stats.named.at_least ? "namedAtLeast" : "namedClicks", { n: stats.named.clicks })}
+              {stats.named.at_least && ` ${text("atLeastHint")}`}
+            </p>
+            <Chart
+              title={title} labels={stats.named.series.map((d) => seconds(d.t))} step="day" unit={text("clicks")} timeZone="UTC" height={180} file={`${at.code}-${by}-${name}`}
+              series={[{ label, kind: "main", values: stats.named.series.map((d) => d.clicks) }]}
+              incompleteFrom={openFrom(stats)} incomplete={stats.behind.length || !stats.complete_until ? whyOpen(stats) : text("growsDayUTC")}
+            />
+          </>
+        )}
+      </Await>
+    </div>
+  );
+}

@@ -1,0 +1,254 @@
+// A line chart, shared by screens. Its numbers are also a table, words for a cursor that
+// arrow keys move, and a CSV file.
+import type { ComponentChildren } from "preact";
+import { useEffect, useId, useRef, useState } from "preact/hooks";
+import type uPlot from "uplot";
+import { dateTime, language, number } from "../app/i18n";
+import { theme } from "../app/theme";
+import { text as shared } from "../messages/app";
+import { text } from "../messages/chart";
+import { downloadCSV } from "./csv";
+
+/** The look of a line: the main one, a second one next to it, or the main one of the time
+ * before, which is thin and dashed. */
+export type Kind = "main" | "second" | "before";
+
+export interface Series {
+  label: string;
+  /** One value for each label; null where none is known. */
+  values: readonly (number | null)[];
+  kind: Kind;
+}
+
+export interface ChartProps {
+  /** Names the chart for screen readers, its table and its file. */
+  title: string;
+  /** Beginnings of the steps, in seconds since 1970, growing. */
+  labels: readonly number[];
+  series: readonly Series[];
+  /** Length of a step, by which moments are written. */
+  step: "second" | "minute" | "hour" | "day";
+  /** What is counted, such as "clicks"; the heading of the axis for screen readers. */
+  unit: string;
+  /** A zone of the IANA database. Default: the browser's. */
+  timeZone?: string | undefined;
+  /** From this second on values may still grow. These steps are shaded, and said in words. */
+  incompleteFrom?: number | null | undefined;
+  /** Why they may still grow. */
+  incomplete?: string | undefined;
+  /** Name of the CSV file, without its ending; no file without it. */
+  file?: string;
+  /** Height in pixels. */
+  height?: number;
+  /** Buttons next to those of the chart. */
+  children?: ComponentChildren;
+}
+
+const colours: Record<Kind, string> = { main: "--chart-1", second: "--chart-2", before: "--chart-4" };
+
+/** Chart draws series of numbers over time. */
+export function Chart(props: ChartProps) {
+  const { title, labels, series, step, timeZone, incompleteFrom, file } = props;
+  const [asTable, setAsTable] = useState(false);
+  const open = firstOpen(labels, incompleteFrom);
+  const zone = timeZone ? { timeZone } : {};
+  const name = (i: number) => dateTime(new Date(labels[i]! * 1000), {
+    ...(step === "day" ? { dateStyle: "medium" } : step === "second" ? { dateStyle: "short", timeStyle: "medium" } : { dateStyle: "medium", timeStyle: "short" }), ...zone,
+  });
+  const hasOpen = open < labels.length;
+  return (
+    <figure class="chart">
+      <div class="row">
+        <ul class="legend">
+          {series.map((s) => <li key={s.kind + s.label}><span class={`swatch ${s.kind}`} aria-hidden="true" /> <span dir="auto">{s.label}</span></li>)}
+          {hasOpen && props.incomplete && <li><span class="swatch open" aria-hidden="true" /> {props.incomplete}</li>}
+        </ul>
+        <span class="grow" />
+        {props.children}
+        <button type="button" class="small" aria-pressed={asTable} onClick={() => setAsTable(!asTable)}>{shared("table")}</button>
+        {file && (
+          <button
+            type="button" class="small" aria-label={text("csvOf", { title })}
+            onClick={() => downloadCSV(file, [
+              ["t", ...series.map((s) => s.label)],
+              ...labels.map((t, i) => [new Date(t * 1000).toISOString(), ...series.map((s) => s.values[i] ?? "")]),
+            ])}
+          >
+            {text("csv")}
+          </button>
+        )}
+      </div>
+      {asTable ? (
+        <div class="scroll tall" tabIndex={0} role="region" aria-label={title}>
+          <table>
+            <caption class="offscreen">{title}</caption>
+            <thead><tr><th scope="col">{timeZone === "UTC" ? text("timeUTC") : text("time")}</th>{series.map((s) => <th key={s.kind + s.label} scope="col" class="num" dir="auto">{s.label}</th>)}</tr></thead>
+            <tbody>
+              {labels.map((t, i) => (
+                <tr key={t}>
+                  <th scope="row">{name(i)}{i >= open && <span class="hint"> · {text("open")}</span>}</th>
+                  {series.map((s) => <td key={s.kind + s.label} class="num">{said(s.values[i])}</td>)}
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      ) : <Plot {...props} open={open} name={name} />}
+    </figure>
+  );
+}
+
+/** firstOpen returns the index of the first step that holds, or follows, a moment. */
+function firstOpen(labels: readonly number[], from: number | null | undefined): number {
+  if (from === undefined || from === null || labels.length === 0) return labels.length;
+  const next = labels.findIndex((t) => t > from);
+  if (next > 0) return next - 1;
+  if (next === 0) return 0;
+  const length = labels.length > 1 ? labels.at(-1)! - labels.at(-2)! : 86_400;
+  return from < labels.at(-1)! + length ? labels.length - 1 : labels.length;
+}
+
+function said(value: number | null | undefined): string {
+  return value === null || value === undefined ? "–" : number(value, { maximumFractionDigits: 2 });
+}
+
+/** Plot is the drawing, with its cursor. */
+function Plot({ title, labels, series, step, unit, timeZone, height = 220, open, name }: ChartProps & { open: number; name: (i: number) => string }) {
+  const host = useRef<HTMLDivElement>(null);
+  const plot = useRef<uPlot | undefined>(undefined);
+  const [at, setAt] = useState<number>();
+  const [fails, setFails] = useState(false);
+  const dark = useDark();
+  const hint = useId();
+  const now = useRef({ labels, series, open });
+  now.current = { labels, series, open };
+  const data = () => [labels, ...series.map((s) => s.values)] as unknown as uPlot.AlignedData;
+
+  useEffect(() => {
+    let gone = false;
+    let observer: ResizeObserver | undefined;
+    import("uplot").then(({ default: UPlot }) => {
+      const box = host.current;
+      if (gone || !box) return;
+      plot.current = new UPlot(options(UPlot, box, now.current.series.map((s) => s.kind), step, timeZone, height, () => now.current, setAt), data(), box);
+      observer = new ResizeObserver(() => plot.current?.setSize({ width: box.clientWidth, height }));
+      observer.observe(box);
+    }, () => setFails(true));
+    return () => {
+      gone = true;
+      observer?.disconnect();
+      plot.current?.destroy();
+      plot.current = undefined;
+    };
+  }, [dark, theme.value, language.value, step, timeZone, height, series.map((s) => s.kind).join()]);
+  useEffect(() => plot.current?.setData(data()), [labels, series, open]);
+
+  const move = (to: number | undefined) => {
+    const u = plot.current;
+    if (!u) return;
+    if (to === undefined) {
+      u.setCursor({ left: -10, top: -10 });
+      setAt(undefined);
+      return;
+    }
+    const i = Math.max(0, Math.min(labels.length - 1, to));
+    const value = series[0]?.values[i];
+    u.setCursor({ left: u.valToPos(labels[i]!, "x"), top: value === null || value === undefined ? 0 : u.valToPos(value, "y") }, false);
+    setAt(i);
+  };
+  const shown = at !== undefined && at < labels.length ? at : undefined;
+  if (fails) return <p class="notice">{text("fails")}</p>;
+  return (
+    <>
+      <div
+        ref={host} class="plot" tabIndex={0} role="application" aria-label={text("keys", { title: `${title}, ${unit}` })} aria-describedby={hint} style={{ minHeight: `${height}px` }}
+        onKeyDown={(e) => {
+          const here = shown ?? labels.length;
+          const to = ({ ArrowLeft: here - 1, ArrowRight: shown === undefined ? 0 : here + 1, PageUp: here - 7, PageDown: here + 7, Home: 0, End: labels.length - 1 } as Record<string, number>)[e.key];
+          if (e.key === "Escape" && shown !== undefined) move(undefined);
+          else if (to !== undefined && !e.ctrlKey && !e.metaKey && !e.altKey) move(to);
+          else return;
+          e.preventDefault();
+        }}
+        onBlur={() => move(undefined)}
+      />
+      <p class="readout" id={hint} aria-live="polite" dir="auto">
+        {shown === undefined
+          ? <span class="quiet">{text("keysHint")}</span>
+          : <>{text("moment", { time: name(shown), values: series.map((s) => text("value", { label: s.label, n: said(s.values[shown]) })).join(", ") })}{shown >= open && ` (${text("open")})`}</>}
+      </p>
+    </>
+  );
+}
+
+/** options describes the drawing for uPlot. Colours are read from the tokens of the moment. */
+function options(
+  UPlot: typeof uPlot, box: HTMLElement, kinds: readonly Kind[], step: ChartProps["step"], timeZone: string | undefined, height: number,
+  now: () => { labels: readonly number[]; series: readonly Series[]; open: number }, point: (i: number | undefined) => void,
+): uPlot.Options {
+  const probe = box.appendChild(document.createElement("span"));
+  const token = (property: string) => {
+    probe.style.color = `var(${property})`;
+    return getComputedStyle(probe).color;
+  };
+  const [line, quiet, shade] = [token("--line"), token("--quiet"), token("--chart-open")];
+  const strokes = kinds.map((k) => token(colours[k]));
+  const font = `12px ${getComputedStyle(box).fontFamily}`;
+  probe.remove();
+  const zone = timeZone ? { timeZone } : {};
+  const axis = { stroke: quiet, font, grid: { stroke: line, width: 1 }, ticks: { show: false } };
+  return {
+    width: box.clientWidth, height,
+    padding: [8, 12, 0, 0],
+    tzDate: (t) => (timeZone ? UPlot.tzDate(new Date(t * 1000), timeZone) : new Date(t * 1000)),
+    legend: { show: false },
+    cursor: { drag: { x: false, y: false, setScale: false }, y: false, points: { size: 8 } },
+    scales: {
+      x: { range: (_, min, max) => (min === max ? [min - 3600, max + 3600] : [min, max]) },
+      y: { range: (_, _min, max) => [0, Math.max(max || 0, 4) * 1.05] },
+    },
+    axes: [
+      {
+        ...axis, grid: { show: false },
+        incrs: step === "day" ? [1, 2, 3, 7, 14, 30, 61, 91, 182, 365].map((n) => n * 86_400) : [5, 15, 60, 300, 900, 3600, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800],
+        values: (_, splits, _i, _space, incr) => splits.map((t) => dateTime(new Date(t * 1000), {
+          ...(incr >= 86_400 ? { day: "numeric", month: "short" } : { timeStyle: incr < 60 ? "medium" : "short" }), ...zone,
+        })),
+      },
+      { ...axis, size: 52, values: (_, splits) => splits.map((n) => (Number.isInteger(n) || n < 1 ? number(n, { notation: n >= 10_000 ? "compact" : "standard" }) : "")) },
+    ],
+    series: [
+      {},
+      ...kinds.map((kind, i): uPlot.Series => ({
+        stroke: strokes[i]!, width: kind === "before" ? 1 : 2, ...(kind === "before" ? { dash: [4, 4] } : {}),
+        points: { show: (u) => u.data[0].length < 2 },
+      })),
+    ],
+    hooks: {
+      drawClear: [(u) => {
+        const { labels, open } = now();
+        if (open >= labels.length) return;
+        // The line that leads to the first of these steps may change, too.
+        const left = open > 0 ? u.valToPos(labels[open - 1]!, "x", true) : u.bbox.left;
+        u.ctx.save();
+        u.ctx.fillStyle = shade;
+        u.ctx.fillRect(left, u.bbox.top, u.bbox.left + u.bbox.width - left, u.bbox.height);
+        u.ctx.restore();
+      }],
+      setCursor: [(u) => point(u.cursor.left !== undefined && u.cursor.left >= 0 ? (u.cursor.idx ?? undefined) : undefined)],
+    },
+  };
+}
+
+/** useDark returns whether the system's colours are dark, now and after a change. */
+function useDark(): boolean {
+  const query = "(prefers-color-scheme: dark)";
+  const [dark, setDark] = useState(() => matchMedia(query).matches);
+  useEffect(() => {
+    const list = matchMedia(query);
+    const tell = () => setDark(list.matches);
+    list.addEventListener("change", tell);
+    return () => list.removeEventListener("change", tell);
+  }, []);
+  return dark;
+}
