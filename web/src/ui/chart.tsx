@@ -1,7 +1,7 @@
 // A line chart, shared by screens. Its numbers are also a table, words for a cursor that
 // arrow keys move, and a CSV file.
 import type { ComponentChildren } from "preact";
-import { useEffect, useId, useRef, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import type uPlot from "uplot";
 import { dateTime, language, number } from "../app/i18n";
 import { theme } from "../app/theme";
@@ -119,7 +119,6 @@ function Plot({ title, labels, series, step, unit, timeZone, height = 220, open,
   const [at, setAt] = useState<number>();
   const [fails, setFails] = useState(false);
   const dark = useDark();
-  const hint = useId();
   const now = useRef({ labels, series, open });
   now.current = { labels, series, open };
   const data = () => [labels, ...series.map((s) => s.values)] as unknown as uPlot.AlignedData;
@@ -141,7 +140,8 @@ function Plot({ title, labels, series, step, unit, timeZone, height = 220, open,
       plot.current = undefined;
     };
   }, [dark, theme.value, language.value, step, timeZone, height, series.map((s) => s.kind).join()]);
-  useEffect(() => plot.current?.setData(data()), [labels, series, open]);
+  // The arrays are new with each rendering, their numbers seldom are.
+  useEffect(() => plot.current?.setData(data()), [`${labels.join()}|${series.map((s) => s.values.join()).join("|")}|${open}`]);
 
   const move = (to: number | undefined) => {
     const u = plot.current;
@@ -161,7 +161,7 @@ function Plot({ title, labels, series, step, unit, timeZone, height = 220, open,
   return (
     <>
       <div
-        ref={host} class="plot" tabIndex={0} role="application" aria-label={text("keys", { title: `${title}, ${unit}` })} aria-describedby={hint} style={{ minHeight: `${height}px` }}
+        ref={host} class="plot" tabIndex={0} role="application" aria-label={text("keys", { title: `${title}, ${unit}` })} style={{ minHeight: `${height}px` }}
         onKeyDown={(e) => {
           const here = shown ?? labels.length;
           const to = ({ ArrowLeft: here - 1, ArrowRight: shown === undefined ? 0 : here + 1, PageUp: here - 7, PageDown: here + 7, Home: 0, End: labels.length - 1 } as Record<string, number>)[e.key];
@@ -172,7 +172,7 @@ function Plot({ title, labels, series, step, unit, timeZone, height = 220, open,
         }}
         onBlur={() => move(undefined)}
       />
-      <p class="readout" id={hint} aria-live="polite" dir="auto">
+      <p class="readout" aria-live="polite" dir="auto">
         {shown === undefined
           ? <span class="quiet">{text("keysHint")}</span>
           : <>{text("moment", { time: name(shown), values: series.map((s) => text("value", { label: s.label, n: said(s.values[shown]) })).join(", ") })}{shown >= open && ` (${text("open")})`}</>}
@@ -199,7 +199,7 @@ function options(
   const axis = { stroke: quiet, font, grid: { stroke: line, width: 1 }, ticks: { show: false } };
   return {
     width: box.clientWidth, height,
-    padding: [8, 12, 0, 0],
+    padding: [8, 24, 0, 0],
     tzDate: (t) => (timeZone ? UPlot.tzDate(new Date(t * 1000), timeZone) : new Date(t * 1000)),
     legend: { show: false },
     cursor: { drag: { x: false, y: false, setScale: false }, y: false, points: { size: 8 } },
@@ -209,7 +209,7 @@ function options(
     },
     axes: [
       {
-        ...axis, grid: { show: false },
+        ...axis, grid: { show: false }, size: 28,
         incrs: step === "day" ? [1, 2, 3, 7, 14, 30, 61, 91, 182, 365].map((n) => n * 86_400) : [5, 15, 60, 300, 900, 3600, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800],
         values: (_, splits, _i, _space, incr) => splits.map((t) => dateTime(new Date(t * 1000), {
           ...(incr >= 86_400 ? { day: "numeric", month: "short" } : { timeStyle: incr < 60 ? "medium" : "short" }), ...zone,

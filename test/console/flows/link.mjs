@@ -1,0 +1,242 @@
+// Flows of the screen of one link.
+const phone = "Mozilla/5.0 (iPhone; CPU iPhone OS 17_0 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/17.0 Mobile/15E148 Safari/604.1";
+const desktop = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
+const bot = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)";
+
+/** create makes a link that all edges have. */
+function create(c, fields = {}) {
+  return c.api("POST", "/api/v1/urls?wait=all", { original_url: `https://example.com/${c.unique()}`, ...fields });
+}
+
+/** open shows the screen of a link. */
+async function open(c, link, query = "") {
+  await c.page.goto(`${c.base}/console/links/${link.short_code}${query}`);
+  await c.page.getByRole("heading", { level: 1, name: link.title || link.short_code }).waitFor();
+}
+
+/** click follows a link on an edge, without going to its target. */
+async function click(c, link, userAgent, referrer) {
+  const answer = await c.page.request.get(new URL(link.short_code, c.edges[0]).href, {
+    maxRedirects: 0, headers: { "user-agent": userAgent, ...(referrer ? { referer: referrer } : {}) },
+  });
+  c.assert.equal(answer.status(), 302);
+}
+
+/** saved presses a button and returns the name and the text of the file that it saves. */
+async function saved(c, button) {
+  const [file] = await Promise.all([c.page.waitForEvent("download"), button.click()]);
+  const chunks = [];
+  for await (const chunk of await file.createReadStream()) chunks.push(chunk);
+  return { name: file.suggestedFilename(), text: Buffer.concat(chunks).toString() };
+}
+
+const toast = (c, text) => c.page.locator(".toast", { hasText: text });
+
+export async function editWithUndo(c) {
+  const title = c.unique();
+  const link = await create(c, { title, tags: ["spring"] });
+  await open(c, link);
+  await c.page.getByRole("button", { name: "Edit", exact: true }).click();
+  const dialog = c.page.getByRole("dialog");
+  await dialog.getByRole("textbox", { name: "Title" }).fill(`${title} new`);
+  await dialog.getByLabel("Tags").fill("summer,");
+  await dialog.getByRole("button", { name: "Remove the tag spring" }).click();
+  await dialog.getByLabel("Expires").fill("2099-01-02T03:04");
+  await dialog.getByText("More: redirect and metadata").click();
+  await dialog.getByLabel("Redirect", { exact: true }).selectOption("307");
+  await dialog.getByLabel("Metadata").fill("{nothing");
+  await c.axe();
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await dialog.getByText("This is no JSON object").first().waitFor();
+  // What was typed survives a reload of the page.
+  await c.page.reload();
+  await dialog.getByText("This is what you typed earlier").waitFor();
+  await dialog.getByText("More: redirect and metadata").click();
+  await dialog.getByLabel("Metadata").fill('{"campaign": 7}');
+  await c.narrow();
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await toast(c, "On every edge").waitFor();
+  await c.page.getByRole("heading", { level: 1, name: `${title} new` }).waitFor();
+  const now = await c.api("GET", `/api/v1/urls/${link.short_code}`);
+  c.assert.deepEqual([now.tags, now.redirect_status, now.metadata, now.expires_at?.slice(0, 4)], [["summer"], 307, { campaign: 7 }, "2099"]);
+  await toast(c, "Saved").getByRole("button", { name: "Undo" }).click();
+  await toast(c, "Undone").waitFor();
+  const then = await c.api("GET", `/api/v1/urls/${link.short_code}`);
+  c.assert.deepEqual([then.title, then.tags, then.redirect_status, then.metadata, then.expires_at], [title, ["spring"], 302, null, null]);
+  await c.page.getByRole("button", { name: "Switch off" }).click();
+  await c.page.getByRole("button", { name: "Switch on" }).waitFor();
+  c.assert.equal((await c.api("GET", `/api/v1/urls/${link.short_code}`)).active, false);
+}
+
+export async function conflict(c) {
+  const title = c.unique();
+  const link = await create(c, { title });
+  await open(c, link, "?edit");
+  const dialog = c.page.getByRole("dialog");
+  await dialog.getByRole("textbox", { name: "Title" }).fill(`${title} mine`);
+  await c.api("PATCH", `/api/v1/urls/${link.short_code}`, { title: `${title} theirs`, description: "their description" });
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await dialog.getByText("Someone has changed this link while you typed").waitFor();
+  const versions = dialog.getByRole("table", { name: "Both versions" });
+  await versions.getByRole("row", { name: `Title ${title} theirs ${title} mine` }).waitFor();
+  await c.axe();
+  await c.narrow();
+  c.assert.equal(await dialog.getByRole("textbox", { name: "Title" }).inputValue(), `${title} mine`, "what was typed is lost");
+  c.assert.equal(await dialog.getByLabel("Description").inputValue(), "their description");
+  c.assert.equal((await c.api("GET", `/api/v1/urls/${link.short_code}`)).title, `${title} theirs`, "saved without a question");
+  await dialog.getByRole("button", { name: "Save what the form shows" }).click();
+  await toast(c, "Saved").waitFor();
+  const now = await c.api("GET", `/api/v1/urls/${link.short_code}`);
+  c.assert.deepEqual([now.title, now.description], [`${title} mine`, "their description"]);
+}
+
+export async function statistics(c) {
+  const link = await create(c, { title: c.unique() });
+  await open(c, link, "?span=24h");
+  await c.page.getByText("Nobody has clicked this link yet").waitFor();
+  await c.axe();
+  await click(c, link, phone, "https://news.example.org/story");
+  await click(c, link, phone, "https://news.example.org/story");
+  await click(c, link, desktop);
+  await click(c, link, bot);
+  // The clicks arrive without a reload.
+  const figure = (name) => c.page.locator(".figure", { hasText: new RegExp(`^${name}`) }).locator("dd");
+  await figure("Clicks in all time").getByText("4", { exact: true }).waitFor();
+  c.assert.equal(await figure("of these by bots").textContent(), "1");
+  c.assert.equal(await figure("Visitors").textContent(), "2");
+
+  const chart = c.page.getByRole("application", { name: /^Clicks over time/ });
+  await chart.locator("canvas").waitFor();
+  await chart.focus();
+  await c.page.keyboard.press("End");
+  await c.page.getByText(/: Clicks 4, Bots 1, 24 hours before 0 \(may still grow\)$/).waitFor();
+  await c.page.keyboard.press("ArrowLeft");
+  await c.page.getByText(/: Clicks 0, Bots 0, 24 hours before 0$/).waitFor();
+  await c.shot("console-link");
+  await c.axe();
+  await c.narrow();
+
+  const file = await saved(c, c.page.getByRole("button", { name: "Download CSV: Clicks over time" }));
+  const lines = file.text.trim().split("\r\n");
+  c.assert.equal(lines[0], "t,Clicks,Bots,24 hours before");
+  c.assert.equal(lines.length, 25);
+  c.assert.match(lines[24], /^\d{4}-\d\d-\d\dT\d\d:00:00.000Z,4,1,0$/);
+
+  await c.page.getByRole("button", { name: "Show as a table" }).click();
+  const table = c.page.getByRole("table", { name: "Clicks over time" });
+  c.assert.equal(await table.getByRole("row").count(), 25);
+  c.assert.match(await table.getByRole("row").last().textContent(), /may still grow410$/);
+
+  const devices = c.page.getByRole("region", { name: "Devices" });
+  await devices.getByRole("button", { name: /^Phone 2/ }).click();
+  await devices.getByRole("status").getByText("2 clicks", { exact: true }).waitFor();
+  await devices.getByRole("application", { name: /Devices: Phone by day/ }).locator("canvas").waitFor();
+  c.assert.match(c.page.url(), /by=devices&name=mobile/);
+  await c.axe();
+  await c.narrow();
+  const own = await saved(c, devices.getByRole("button", { name: "Download CSV: Devices: Phone by day" }));
+  c.assert.match(own.text, /^t,Phone\r\n/);
+  c.assert.match(own.text, /T00:00:00.000Z,2\r\n/);
+  await c.page.getByRole("region", { name: "Referrers" }).getByRole("button", { name: /^news\.example\.org 2/ }).waitFor();
+  await c.page.getByRole("button", { name: "7 days" }).click();
+  await c.page.getByText("7 days before").first().waitFor();
+  c.assert.match(c.page.url(), /span=7d/);
+}
+
+/** sureness shows answers that a small system does not have: countries, an edge that is
+ * behind, and names that were too many to keep. */
+export async function sureness(c) {
+  const link = await create(c, { title: c.unique() });
+  await click(c, link, phone);
+  const day = 86_400_000;
+  const today = Math.floor(Date.now() / day) * day;
+  const at = (days) => new Date(today + days * day).toISOString();
+  await c.page.route(/\/stats\?/, async (route) => {
+    const query = new URL(route.request().url()).searchParams;
+    const stats = await (await route.fetch()).json();
+    // The answer about the time before ends before today.
+    const before = query.has("to") && !query.has("by");
+    stats.series = [-3, -2, -1, 0].map((d) => ({ t: at(before ? d - 4 : d), clicks: before ? 10 : 15, bot_clicks: 0 }));
+    Object.assign(stats, { total_clicks: 60, to: at(before ? -3 : 1), complete_until: at(-0.5), behind: ["eu-1"] });
+    stats.countries = [{ name: "DE", clicks: 40 }, { name: "FR", clicks: 15 }, { name: "unknown", clicks: 3 }, { name: "other", clicks: 2 }];
+    stats.referrers = [{ name: "=HYPERLINK(\"http://x\")", clicks: 60 }];
+    if (query.get("by")) {
+      stats.named = { by: query.get("by"), name: query.get("name"), clicks: 40, at_least: true, series: [-1, 0].map((d) => ({ t: at(d), clicks: 20, at_least: d === 0 })) };
+    }
+    await route.fulfill({ json: stats });
+  });
+  await open(c, link);
+  await c.page.getByText("50% more than in the 30 days before (20).").waitFor();
+  await c.page.getByText(/may still grow: eu-1 may bring clicks from/).waitFor();
+  const countries = c.page.getByRole("region", { name: "Countries", exact: true });
+  await countries.getByRole("button", { name: "Map" }).click();
+  await countries.getByRole("img", { name: /^Map of the world/ }).locator("path").first().waitFor();
+  await countries.getByRole("table", { name: "Countries" }).getByRole("row", { name: "Germany 40 67%" }).waitFor();
+  c.assert.equal(await countries.getByRole("button", { name: "others" }).count(), 0, "others can be chosen");
+  await countries.getByRole("button", { name: "Germany" }).click();
+  await countries.getByText(/^At least 40 clicks\. On some days/).waitFor();
+  await c.axe();
+  await c.narrow();
+  const file = await saved(c, c.page.getByRole("button", { name: "Download CSV: Referrers" }));
+  c.assert.equal(file.text, 'name,clicks\r\n"\'=HYPERLINK(""http://x"")",60\r\n');
+  await c.page.unroute(/\/stats\?/);
+}
+
+export async function historyBringsBack(c) {
+  const title = c.unique();
+  const link = await create(c, { title });
+  await c.api("PATCH", `/api/v1/urls/${link.short_code}`, { title: `${title} second`, tags: ["two"] });
+  await c.api("PATCH", `/api/v1/urls/${link.short_code}`, { title: `${title} third` });
+  await open(c, { ...link, title: `${title} third` });
+  const history = c.page.getByRole("region", { name: "History" });
+  const entries = history.getByRole("listitem");
+  await entries.nth(2).waitFor();
+  c.assert.match(await entries.nth(0).textContent(), /^Changed by .*second.*→.*third/);
+  c.assert.equal(await entries.nth(0).getByRole("button").count(), 0, "the present state can be brought back");
+  await c.axe();
+  await c.narrow();
+  await entries.nth(2).getByRole("button", { name: "Bring this state back" }).click();
+  await toast(c, "The former state is back").waitFor();
+  await c.page.getByRole("heading", { level: 1, name: title, exact: true }).waitFor();
+  await entries.nth(3).waitFor();
+  const now = await c.api("GET", `/api/v1/urls/${link.short_code}`);
+  c.assert.deepEqual([now.title, now.tags], [title, []]);
+}
+
+export async function deleteAndUndo(c) {
+  const link = await create(c, { title: c.unique() });
+  await open(c, link);
+  await c.page.getByRole("button", { name: "Delete" }).click();
+  await c.page.getByRole("dialog").getByRole("button", { name: "Delete" }).click();
+  const gone = c.page.getByRole("heading", { level: 1, name: `The link ${link.short_code} was deleted` });
+  await gone.waitFor();
+  await c.axe();
+  await c.narrow();
+  await toast(c, "The link is deleted").getByRole("button", { name: "Undo" }).click();
+  await c.page.getByRole("heading", { level: 1, name: link.title }).waitFor();
+  await c.api("DELETE", `/api/v1/urls/${link.short_code}`);
+  await c.page.reload();
+  await gone.waitFor();
+  await c.page.getByRole("button", { name: "Restore the link" }).click();
+  await c.page.getByRole("heading", { level: 1, name: link.title }).waitFor();
+  const missing = c.unique().slice(0, 20);
+  await c.page.goto(`${c.base}/console/links/${missing}`);
+  await c.page.getByRole("heading", { level: 1, name: `There is no link ${missing}` }).waitFor();
+  await c.axe();
+}
+
+export async function markupIsText(c) {
+  const attack = `<img src=x onerror="document.body.dataset.broken=1"> ${c.unique()}`;
+  const link = await create(c, { title: attack, description: attack, tags: ["<b>tag"] });
+  await click(c, link, `${desktop} <script>`, "https://news.example.org/<img src=x onerror=alert(1)>");
+  await open(c, link);
+  await c.page.getByRole("region", { name: "Referrers" }).getByRole("button", { name: /^news\.example\.org/ }).waitFor();
+  c.assert.equal(await c.page.locator('main img, [data-broken], main b').count(), 0);
+  await c.page.getByRole("button", { name: "QR code" }).click();
+  const code = c.page.getByRole("img", { name: `QR code of ${link.short_url}` });
+  await code.waitFor();
+  c.assert.ok(await code.evaluate((img) => img.decode().then(() => img.naturalWidth > 0)));
+  await c.axe();
+  const picture = await saved(c, c.page.getByRole("button", { name: "Download SVG" }));
+  c.assert.match(picture.text, /<svg/);
+}
