@@ -145,7 +145,7 @@ function Plot({ title, labels, series, step, unit, timeZone, height = 220, open,
 
   const move = (to: number | undefined) => {
     const u = plot.current;
-    if (!u) return;
+    if (!u || labels.length === 0) return;
     if (to === undefined) {
       u.setCursor({ left: -10, top: -10 });
       setAt(undefined);
@@ -196,11 +196,12 @@ function options(
   const font = `12px ${getComputedStyle(box).fontFamily}`;
   probe.remove();
   const zone = timeZone ? { timeZone } : {};
+  const local = (t: number) => (timeZone ? UPlot.tzDate(new Date(t * 1000), timeZone) : new Date(t * 1000));
   const axis = { stroke: quiet, font, grid: { stroke: line, width: 1 }, ticks: { show: false } };
   return {
     width: box.clientWidth, height,
     padding: [8, 24, 0, 0],
-    tzDate: (t) => (timeZone ? UPlot.tzDate(new Date(t * 1000), timeZone) : new Date(t * 1000)),
+    tzDate: local,
     legend: { show: false },
     cursor: { drag: { x: false, y: false, setScale: false }, y: false, points: { size: 8 } },
     scales: {
@@ -211,9 +212,10 @@ function options(
       {
         ...axis, grid: { show: false }, size: 28,
         incrs: step === "day" ? [1, 2, 3, 7, 14, 30, 61, 91, 182, 365].map((n) => n * 86_400) : [5, 15, 60, 300, 900, 3600, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800],
-        values: (_, splits, _i, _space, incr) => splits.map((t) => dateTime(new Date(t * 1000), {
-          ...(incr >= 86_400 ? { day: "numeric", month: "short" } : { timeStyle: incr < 60 ? "medium" : "short" }), ...zone,
-        })),
+        values: (_, splits, _i, _space, incr) => splits.map((t) => {
+          const day = incr >= 86_400 || (local(t).getHours() === 0 && local(t).getMinutes() === 0 && local(t).getSeconds() === 0);
+          return dateTime(new Date(t * 1000), { ...(day ? { day: "numeric", month: "short" } : { timeStyle: incr < 60 ? "medium" : "short" }), ...zone });
+        }),
       },
       { ...axis, size: 52, values: (_, splits) => splits.map((n) => (Number.isInteger(n) || n < 1 ? number(n, { notation: n >= 10_000 ? "compact" : "standard" }) : "")) },
     ],

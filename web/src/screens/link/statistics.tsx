@@ -86,9 +86,12 @@ export function Statistics({ at, link, news }: { at: Place; link: Link; news: ()
 /** Spans chooses the span of time. */
 function Spans({ chosen }: { chosen: Chosen }) {
   const { url, route } = useLocation();
-  const [from, to] = chosen.days;
+  const [[from, to], setDays] = useState(chosen.days);
+  useEffect(() => setDays(chosen.days), [chosen.days.join()]);
   const own = (days: readonly [string, string]) => {
-    if (days[0] && days[1]) route(inQuery(url, { span: undefined, from: days[0], to: days[1] }), true);
+    setDays(days);
+    // A year that is still being typed is one of long ago.
+    if (days.every((d) => d > "2000") && days[0] <= days[1]) route(inQuery(url, { span: undefined, from: days[0], to: days[1] }), true);
   };
   return (
     <div class="row spans" role="group" aria-label={text("span")}>
@@ -97,9 +100,9 @@ function Spans({ chosen }: { chosen: Chosen }) {
           {text(`span_${s}`)}
         </button>
       ))}
-      <label class="day"><span class="offscreen">{text("from")}</span><input type="date" value={from} max={to} onChange={(e) => own([e.currentTarget.value, to])} /></label>
+      <label class="day"><span class="offscreen">{text("from")}</span><input type="date" value={from} max={to} required onChange={(e) => own([e.currentTarget.value, to])} /></label>
       <span aria-hidden="true">–</span>
-      <label class="day"><span class="offscreen">{text("to")}</span><input type="date" value={to} min={from} onChange={(e) => own([from, e.currentTarget.value])} /></label>
+      <label class="day"><span class="offscreen">{text("to")}</span><input type="date" value={to} min={from} required onChange={(e) => own([from, e.currentTarget.value])} /></label>
     </div>
   );
 }
@@ -132,8 +135,9 @@ function compared(stats: Stats, before: Stats, of: Chosen): string {
   const sum = (s: Stats) => s.series.slice(0, closed).reduce((n, b) => n + b.clicks, 0);
   const [now, then] = [sum(stats), sum(before)];
   const span = of.span === "own" ? text("before_own") : text(`before_${of.span}`);
-  const values = { span, then, share: then ? percent(Math.abs(now / then - 1)) : "" };
-  const words = then === 0 ? text(now === 0 ? "compareNone" : "compareNew", values) : now === then ? text("compareSame", values) : text(now > then ? "compareMore" : "compareLess", values);
+  if (then === 0) return text("compareNone", { span });
+  const values = { span, then, share: percent(Math.abs(now / then - 1)) };
+  const words = now === then ? text("compareSame", values) : text(now > then ? "compareMore" : "compareLess", values);
   return whole ? words : `${words} ${text(stats.interval === "hour" ? "compareHour" : "compareDay")}`;
 }
 
@@ -158,9 +162,10 @@ function Figures({ stats, before, of, link }: { stats: Stats; before: Stats; of:
 
 function Line({ stats, before, of, code }: { stats: Stats; before: Stats; of: Chosen; code: string }) {
   const labels = stats.series.map((b) => seconds(b.t));
+  const known = (n: number, i: number) => (labels[i]! * 1000 > Date.now() ? null : n); // not 0 clicks tomorrow
   const series: Series[] = [
-    { label: text("clicks"), kind: "main", values: stats.series.map((b) => b.clicks) },
-    { label: text("bots"), kind: "second", values: stats.series.map((b) => b.bot_clicks) },
+    { label: text("clicks"), kind: "main", values: stats.series.map((b, i) => known(b.clicks, i)) },
+    { label: text("bots"), kind: "second", values: stats.series.map((b, i) => known(b.bot_clicks, i)) },
     // Where clocks change, one of both times has an hour more.
     { label: of.span === "own" ? text("before_own") : text(`before_${of.span}`), kind: "before", values: labels.map((_, i) => before.series[i]?.clicks ?? null) },
   ];
@@ -172,14 +177,13 @@ function Line({ stats, before, of, code }: { stats: Stats; before: Stats; of: Ch
   );
 }
 
+let regions: { locale: string; names: Intl.DisplayNames } | undefined;
+
 /** country writes an ISO code in the user's language. */
 function country(code: string): string {
   if (!/^[A-Z]{2}$/.test(code)) return code;
-  try {
-    return new Intl.DisplayNames([locale()], { type: "region" }).of(code) ?? code;
-  } catch {
-    return code;
-  }
+  if (regions?.locale !== locale()) regions = { locale: locale(), names: new Intl.DisplayNames([locale()], { type: "region" }) };
+  return regions.names.of(code) ?? code;
 }
 
 /** labelOf writes a name of a breakdown in words. */
