@@ -1,6 +1,192 @@
-import { text } from "../../messages/app";
+import type { ComponentChildren } from "preact";
+import { useEffect, useRef } from "preact/hooks";
+import { ask, client, type Schemas } from "../../app/api";
+import { dateTime, number, percent } from "../../app/i18n";
+import { useNews } from "../../app/live";
+import { useLoad } from "../../app/load";
+import { linkPath } from "../../app/paths";
+import { can } from "../../app/session";
+import { text as shared } from "../../messages/app";
+import { text } from "../../messages/overview";
+import { Await } from "../../ui/failure";
+import { Ago } from "../../ui/time";
+import { Columns } from "./columns";
 
-/** Overview is a screen of the console. */
+type Stats = Schemas["WorkspaceStats"];
+
+const week = 7 * 86_400_000;
+const calm = 2000; // milliseconds between two reloads by live news
+
+const zone = () => Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
+
+/** isoDay is the date of a moment in the browser's zone. */
+function isoDay(at: Date): string {
+  return `${at.getFullYear()}-${String(at.getMonth() + 1).padStart(2, "0")}-${String(at.getDate()).padStart(2, "0")}`;
+}
+
+/** Overview shows how the links of the workspace do. */
 export default function Overview() {
-  return <h1>{text("overview")}</h1>;
+  const clicks = useLoad(async (signal) => {
+    const now = new Date();
+    const before = new Date(now.getFullYear(), now.getMonth(), now.getDate() - 7);
+    const tz = zone();
+    const [month, hours] = await Promise.all([
+      ask(client.GET("/api/v1/stats", { params: { query: { tz, top: 10 } }, signal })),
+      ask(client.GET("/api/v1/stats", { params: { query: { tz, top: 1, interval: "hour", from: isoDay(before), to: isoDay(now) } }, signal })),
+    ]);
+    // The other type of an answer is CSV, which nobody has asked for.
+    return { month: month as Stats, hours: hours as Stats, now };
+  }, []);
+  const links = useLoad(async (signal) => {
+    const soon = new Date(Date.now() + week).toISOString();
+    const [newest, expiring, tags] = await Promise.all([
+      ask(client.GET("/api/v1/urls", { params: { query: { limit: 6 } }, signal })),
+      ask(client.GET("/api/v1/urls", { params: { query: { limit: 10, expires_before: soon, expired: "false" } }, signal })),
+      ask(client.GET("/api/v1/tags", { params: { query: { limit: 1000 } }, signal })),
+    ]);
+    return { newest: newest.urls, expiring: expiring.urls, soon, tags: tags.tags.sort((a, b) => b.links - a.links) };
+  }, []);
+  const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
+  useEffect(() => () => clearTimeout(timer.current), []);
+  useNews("workspace", () => {
+    timer.current ??= setTimeout(() => {
+      timer.current = undefined;
+      clicks.reload();
+      links.reload();
+    }, calm);
+  });
+  return (
+    <>
+      <h1>{shared("overview")}</h1>
+      {can("analytics:read") ? (
+        <Await of={clicks}>{({ month, hours, now }) => (
+          <>
+            <Figures month={month} hours={hours} now={now} />
+            <Complete of={hours} />
+            <Columns days={month.series} />
+            <Top month={month} />
+          </>
+        )}</Await>
+      ) : <p class="notice">{text("noScope")}</p>}
+      <Await of={links}>{({ newest, expiring, soon, tags }) => (
+        <div class="cards">
+          <Card id="expiring" title={text("expiring")} none={text("expiringNone")} items={expiring} more={`/console/links?expires_before=${encodeURIComponent(soon)}&expired=false`}>
+            {(l) => <LinkRow key={l.id} link={l}><Ago at={l.expires_at} /></LinkRow>}
+          </Card>
+          <Card id="newest" title={text("newest")} none={<>{text("newestNone")} <a href="/console/links?create">{text("create")}</a> <a href="/console/import">{text("import")}</a></>} items={newest} more="/console/links">
+            {(l) => <LinkRow key={l.id} link={l}><Ago at={l.created_at} /></LinkRow>}
+          </Card>
+          <section class="card" aria-labelledby="tags-title">
+            <h2 id="tags-title">{text("tags")}</h2>
+            {tags.length === 0 ? <p class="quiet">{text("tagsNone")}</p> : (
+              <ul class="row">
+                {tags.slice(0, 30).map((t) => (
+                  <li key={t.tag}>
+                    <a class="tag" href={`/console/links?tag=${encodeURIComponent(t.tag)}`} aria-label={text("tagLinks", { tag: t.tag, n: t.links })}>
+                      <span dir="auto" class="clip">{t.tag}</span> <b>{number(t.links)}</b>
+                    </a>
+                  </li>
+                ))}
+              </ul>
+            )}
+          </section>
+        </div>
+      )}</Await>
+    </>
+  );
+}
+
+/** Figures compares whole hours, so that a running hour makes no day look worse. */
+function Figures({ month, hours, now }: { month: Stats; hours: Stats; now: Date }) {
+  const today = isoDay(now);
+  const before = isoDay(new Date(now.getFullYear(), now.getMonth(), now.getDate() - 7));
+  const hour = now.getHours();
+  let all = 0;
+  let bots = 0;
+  let then = 0;
+  let sofar = 0;
+  for (const b of hours.series) {
+    const day = b.t.slice(0, 10);
+    const whole = Number(b.t.slice(11, 13)) < hour;
+    if (day === today) {
+      all += b.clicks;
+      bots += b.bot_clicks;
+      if (whole) sofar += b.clicks;
+    } else if (day === before && whole) then += b.clicks;
+  }
+  const time = dateTime(new Date(now.getFullYear(), now.getMonth(), now.getDate(), hour), { timeStyle: "short" });
+  const change = sofar === then ? text("same") : then === 0 ? "" : text(sofar > then ? "more" : "fewer", { share: percent(Math.abs(sofar - then) / then) });
+  return (
+    <section class="card" aria-label={shared("overview")}>
+      <dl class="figures">
+        <div class="figure"><dt>{text("today")}</dt><dd data-testid="today">{number(all)}</dd>{bots > 0 && <dd class="note">{text("bots", { n: bots })}</dd>}</div>
+        <div class="figure"><dt>{text("month")}</dt><dd>{number(month.clicks)}</dd>{month.bot_clicks > 0 && <dd class="note">{text("bots", { n: month.bot_clicks })}</dd>}</div>
+        <div class="figure"><dt>{text("visitors")}</dt><dd>{number(month.unique_visitors)}</dd></div>
+        <div class="figure"><dt>{text("total")}</dt><dd>{number(month.total_clicks)}</dd></div>
+      </dl>
+      {hour === 0 ? <p class="quiet">{text("firstHour")}</p> : (
+        <p class="quiet">
+          {text("until", { time })}: <b>{number(sofar)}</b>. {text("lastWeek", { weekday: dateTime(now, { weekday: "long" }), time })}: <b>{number(then)}</b>{change && ` (${change})`}.
+        </p>
+      )}
+    </section>
+  );
+}
+
+function Complete({ of: { complete_until, behind } }: { of: Stats }) {
+  return (
+    <p class={behind.length > 0 ? "notice warn" : "quiet small-text"}>
+      {complete_until ? text("complete", { time: dateTime(complete_until, { dateStyle: "medium", timeStyle: "medium" }) }) : text("unknownComplete")}
+      {behind.length > 0 && ` ${text("behind", { names: behind.join(", ") })}`}
+    </p>
+  );
+}
+
+function Top({ month }: { month: Stats }) {
+  return (
+    <section class="card" aria-labelledby="top-title">
+      <h2 id="top-title">{text("top")}</h2>
+      {month.top.length === 0 ? <p class="quiet">{text("topNone")}</p> : (
+        <div class="scroll" tabIndex={0} role="group" aria-label={text("top")}>
+          <table>
+            <caption class="offscreen">{text("top")}</caption>
+            <thead><tr><th scope="col">{text("link")}</th><th scope="col" class="num">{text("clicks")}</th><th scope="col" class="num">{text("byBots")}</th></tr></thead>
+            <tbody>
+              {month.top.map((l) => (
+                <tr key={l.domain + l.short_code}>
+                  <td><a href={linkPath(l)} dir="auto">{l.title || l.short_code}</a> <span class="quiet small-text short" dir="ltr">{l.original_url}</span></td>
+                  <td class="num">{number(l.clicks)}</td>
+                  <td class="num">{number(l.bot_clicks)}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+      {!month.top_exact && month.top.length > 0 && <p class="hint">{text("topUnsure")}</p>}
+    </section>
+  );
+}
+
+function Card<T>({ id, title, none, items, more, children }: {
+  id: string; title: string; none: ComponentChildren; items: readonly T[]; more: string; children: (item: T) => ComponentChildren;
+}) {
+  return (
+    <section class="card" aria-labelledby={`${id}-title`}>
+      <div class="head">
+        <h2 id={`${id}-title`} class="grow">{title}</h2>
+        {items.length > 0 && <a href={more} aria-label={`${text("allLinks")}: ${title}`}>{text("allLinks")}</a>}
+      </div>
+      {items.length === 0 ? <p class="quiet">{none}</p> : <ul class="lines">{items.map(children)}</ul>}
+    </section>
+  );
+}
+
+function LinkRow({ link, children }: { link: Schemas["Link"]; children: ComponentChildren }) {
+  return (
+    <li>
+      <a class="clip grow" href={linkPath(link)} dir="auto" title={link.original_url}>{link.title || link.original_url}</a>
+      <span class="quiet small-text">{children}</span>
+    </li>
+  );
 }

@@ -1,6 +1,371 @@
-import { text } from "../../messages/app";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { ask, client, Failure, workspaceSlug } from "../../app/api";
+import { bytes, duration, number } from "../../app/i18n";
+import { useAct, useLoad } from "../../app/load";
+import { can, me } from "../../app/session";
+import { text as shared } from "../../messages/app";
+import { text } from "../../messages/transfer";
+import { Trouble, words } from "../../ui/failure";
+import { Check, Choice } from "../../ui/field";
+import { fingerprint, largest, shapeOf, type Refusal, type Shape } from "./rows";
+import { begun, run, unfinished, type Job, type Pause, type Progress, type Report } from "./run";
 
-/** Transfer is a screen of the console. */
+/** Transfer imports links from files, and exports them. */
 export default function Transfer() {
-  return <h1>{text("importExport")}</h1>;
+  return (
+    <>
+      <h1>{shared("importExport")}</h1>
+      {can("links:write") ? <Import /> : <p class="notice">{text("readonly")}</p>}
+      <Export />
+    </>
+  );
+}
+
+/** What the import shows. */
+type Step =
+  | { is: "choose"; why?: string }
+  | { is: "reading" }
+  | { is: "preview"; stopped?: Progress | undefined }
+  | { is: "running"; dry: boolean; progress: Progress; first: number; since: number; read: number; shown: readonly Refusal[] }
+  | { is: "checked"; report: Partial<Report> & Pick<Report, "progress" | "shown">; stopped: boolean }
+  | { is: "ended"; report: Partial<Report> & Pick<Report, "progress" | "shown">; stopped: boolean; failure?: Failure };
+
+function Import() {
+  const [step, setStep] = useState<Step>({ is: "choose" });
+  const [job, setJob] = useState<Job>();
+  const [dedupe, setDedupe] = useState(false);
+  const [pause, setPause] = useState<Pause>();
+  const abort = useRef<AbortController | undefined>(undefined);
+  const box = useRef<HTMLElement>(null);
+  useEffect(() => () => abort.current?.abort(), []);
+  // The buttons of a step vanish with it, so the focus goes to the part itself.
+  const settled = useRef(step.is);
+  useEffect(() => {
+    if (settled.current !== step.is && settled.current !== "reading" && !box.current?.contains(document.activeElement)) box.current?.focus({ preventScroll: true });
+    settled.current = step.is;
+  }, [step.is]);
+
+  const choose = async (file: File | undefined) => {
+    if (!file) return;
+    if (file.size > largest) return setStep({ is: "choose", why: text("tooLarge", { size: bytes(file.size) }) });
+    setStep({ is: "reading" });
+    try {
+      const shape = await shapeOf(file);
+      if (shape.fault) return setStep({ is: "choose", why: `${file.name}: ${shape.fault}` });
+      const sum = await fingerprint(file);
+      const stopped = unfinished(sum);
+      if (stopped) setDedupe(stopped.dedupe);
+      setJob({ file, shape, fingerprint: sum, dedupe: false });
+      setStep({ is: "preview", stopped });
+    } catch {
+      setStep({ is: "choose", why: text("unreadable") });
+    }
+  };
+
+  const start = async (dry: boolean, from = begun(dedupe)) => {
+    const control = new AbortController();
+    abort.current = control;
+    let running: Extract<Step, { is: "running" }> = { is: "running", dry, progress: from, first: from.row, since: Date.now(), read: 0, shown: [] };
+    setStep(running);
+    const watch = {
+      pause: setPause,
+      progress: (progress: Progress, read: number, shown: readonly Refusal[]) => {
+        running = { ...running, progress, read, shown };
+        if (!control.signal.aborted) setStep(running);
+      },
+    };
+    try {
+      const report = await run({ ...job!, dedupe }, dry, from, watch, control.signal);
+      setStep({ is: dry ? "checked" : "ended", report, stopped: false });
+    } catch (e) {
+      const failure = e instanceof Failure ? e : undefined;
+      if (!failure && !control.signal.aborted) console.error(e);
+      const report = { progress: running.progress, shown: running.shown };
+      if (dry && !failure) setStep({ is: "checked", report, stopped: true });
+      else setStep({ is: "ended", report, stopped: true, failure: failure ?? (control.signal.aborted ? undefined : new Failure(0, "unreadable", text("unreadable"))) });
+    } finally {
+      setPause(undefined);
+    }
+  };
+  const again = () => {
+    setJob(undefined);
+    setStep({ is: "choose" });
+  };
+  const other = <button type="button" onClick={again}>{text("other")}</button>;
+
+  return (
+    <section class="card" aria-labelledby="import-title" tabIndex={-1} ref={box}>
+      <h2 id="import-title">{text("import")}</h2>
+      {step.is === "choose" && (
+        <>
+          <p class="quiet">{text("importLead")}</p>
+          {step.why && <p class="notice bad" role="alert">{step.why}</p>}
+          <Drop choose={(f) => void choose(f)} />
+          <details><summary>{text("columnsHelp")}</summary><p class="hint">{text("columnsHelpText")}</p></details>
+        </>
+      )}
+      {step.is === "reading" && <p role="status">{text("reading")}</p>}
+      {step.is === "preview" && job && (
+        <>
+          <Preview job={job} />
+          {step.stopped ? (
+            <div class="notice warn">
+              <p>{text("unfinished", { row: step.stopped.row })}</p>
+              <button type="button" class="primary" onClick={() => void start(false, step.stopped)}>{text("continueAt", { row: step.stopped.row + 1 })}</button>
+              <button type="button" onClick={() => setStep({ is: "preview" })}>{text("fromStart")}</button>
+              {other}
+            </div>
+          ) : (
+            <>
+              <div>
+                <Check label={text("dedupe")} checked={dedupe} set={setDedupe} />
+                <p class="hint">{text("dedupeHint")}</p>
+              </div>
+              <div class="row">
+                <button type="button" class="primary" disabled={job.shape.preview.last === 0} onClick={() => void start(true)}>{text("tryIt")}</button>
+                {other}
+              </div>
+            </>
+          )}
+        </>
+      )}
+      {step.is === "running" && job && <Running step={step} size={job.file.size} pause={pause} stop={() => abort.current?.abort()} />}
+      {step.is === "checked" && job && (
+        <>
+          <p role="status">{step.stopped ? text("dryStopped", { row: step.report.progress.row }) : text("dryDone")}</p>
+          <Figures progress={step.report.progress} dry />
+          {step.report.broken && (
+            <div class="notice warn" role="alert">
+              <p>{text("brokenAt", { row: step.report.broken.row, reason: step.report.broken.reason })} {text("brokenChoice")}</p>
+            </div>
+          )}
+          {step.report.progress.refused === 0 && !step.report.broken && !step.stopped && <p class="notice good">{text("allFit")}</p>}
+          <Refused report={step.report} />
+          <div class="row">
+            <button
+              type="button" class="primary" disabled={!step.stopped && step.report.progress.created + step.report.progress.found === 0}
+              onClick={() => void start(false)}
+            >
+              {step.stopped ? text("importAll") : step.report.broken ? text("importBefore", { row: step.report.broken.row })
+                : text("importRows", { n: step.report.progress.created + step.report.progress.found })}
+            </button>
+            {other}
+          </div>
+        </>
+      )}
+      {step.is === "ended" && (
+        <>
+          <p class={step.stopped ? "notice warn" : "notice good"} role="status">
+            {!step.stopped ? text("importDone") : text(step.failure ? "importFailed" : "importStopped", { row: step.report.progress.row })}
+          </p>
+          {step.failure?.kind === "unreadable" ? <p class="notice bad" role="alert">{step.failure.message}</p> : <Trouble failure={step.failure} />}
+          <Figures progress={step.report.progress} />
+          {step.report.progress.replayed > 0 && <p class="hint">{text("replayedHint")}</p>}
+          {step.report.broken && <p class="notice warn">{text("brokenAt", { row: step.report.broken.row, reason: step.report.broken.reason })}</p>}
+          <Refused report={step.report} />
+          <div class="row">
+            {step.stopped && (
+              <button type="button" class="primary" onClick={() => void start(false, step.report.progress)}>{text("continueAt", { row: step.report.progress.row + 1 })}</button>
+            )}
+            <a class="button" href="/console/links">{text("toLinks")}</a>
+            {other}
+          </div>
+        </>
+      )}
+    </section>
+  );
+}
+
+/** Drop takes a file that is dropped on it, or chosen. */
+function Drop({ choose }: { choose: (file: File | undefined) => void }) {
+  const [over, setOver] = useState(false);
+  return (
+    <label
+      class={over ? "drop over" : "drop"}
+      onDragOver={(e) => {
+        e.preventDefault();
+        setOver(true);
+      }}
+      onDragLeave={() => setOver(false)}
+      onDrop={(e) => {
+        e.preventDefault();
+        setOver(false);
+        choose(e.dataTransfer?.files[0]);
+      }}
+    >
+      <strong>{text("drop")}</strong>
+      <span class="hint">{text("dropHint")}</span>
+      <input type="file" accept=".csv,.tsv,.jsonl,.ndjson,.txt,text/csv,application/jsonl" onChange={(e) => choose(e.currentTarget.files?.[0])} />
+    </label>
+  );
+}
+
+function Preview({ job: { file, shape } }: { job: Job }) {
+  const named = (wanted: (c: Shape["columns"][number]) => boolean) => shape.columns.filter(wanted).map((c) => c.name).join(", ");
+  const ignored = named((c) => c.field === "ignored");
+  const unknown = named((c) => !c.field);
+  const rows = shape.preview.rows.slice(0, 5);
+  const fields = [...new Set(shape.columns.map((c) => c.field))].filter((f) => f && f !== "ignored") as (keyof (typeof rows)[0]["link"])[];
+  return (
+    <>
+      <h3 dir="auto">{text("preview", { name: file.name })} <span class="quiet">({bytes(file.size)})</span></h3>
+      <p>
+        {text("recognised", { names: fields.join(", ") })} {ignored && text("ignored", { names: ignored })}
+      </p>
+      {unknown && <p class="notice warn">{text("unknown", { names: unknown })}</p>}
+      {shape.preview.bad.slice(0, 3).map((b) => <p key={b.row} class="notice bad">{text("row")} {number(b.row)}: {b.field} {b.reason}</p>)}
+      {shape.preview.last === 0 ? <p class="notice warn">{text("noRows")}</p> : (
+        <div class="scroll" tabIndex={0} role="group" aria-label={text("preview", { name: file.name })}>
+          <table>
+            <caption class="offscreen">{text("preview", { name: file.name })}</caption>
+            <thead><tr><th class="num" scope="col">{text("row")}</th>{fields.map((f) => <th key={f} scope="col">{f}</th>)}</tr></thead>
+            <tbody>
+              {rows.map(({ row, link }) => (
+                <tr key={row}>
+                  <td class="num">{number(row)}</td>
+                  {fields.map((f) => <td key={f} dir="auto" class="short">{shown(link[f])}</td>)}
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+    </>
+  );
+}
+
+function shown(value: unknown): string {
+  if (value === undefined) return "";
+  const all = Array.isArray(value) ? value.join(", ") : typeof value === "object" ? JSON.stringify(value) : String(value);
+  return all.length > 120 ? `${all.slice(0, 120)} …` : all;
+}
+
+function Running({ step, size, pause, stop }: { step: Extract<Step, { is: "running" }>; size: number; pause: Pause | undefined; stop: () => void }) {
+  const seconds = Math.max(0.5, (Date.now() - step.since) / 1000);
+  const [now, setNow] = useState(Date.now());
+  useEffect(() => {
+    const timer = setInterval(() => setNow(Date.now()), 1000);
+    return () => clearInterval(timer);
+  }, []);
+  const left = pause ? Math.ceil((pause.until - now) / 1000) : 0;
+  return (
+    <>
+      <h3>{text(step.dry ? "trying" : "importing")}</h3>
+      <progress class="full" max={size} value={step.read} aria-label={text("progressLabel")} />
+      <p class="quiet">{text("progress", { row: step.progress.row, rate: Math.round((step.progress.row - step.first) / seconds) })}</p>
+      <div role="status">
+        {pause && <p class="notice warn">{left > 0 ? text("paused", { why: words(pause.why), wait: duration(left) }) : text("waiting")}</p>}
+      </div>
+      <Figures progress={step.progress} dry={step.dry} />
+      <div class="row"><button type="button" onClick={stop}>{text("stop")}</button></div>
+    </>
+  );
+}
+
+function Figures({ progress: p, dry }: { progress: Progress; dry?: boolean }) {
+  return (
+    <dl class="figures">
+      <div class="figure"><dt>{text(dry ? "wouldCreate" : "created")}</dt><dd>{number(p.created)}</dd></div>
+      {p.found > 0 && <div class="figure"><dt>{text("found")}</dt><dd>{number(p.found)}</dd></div>}
+      {p.replayed > 0 && <div class="figure"><dt>{text("replayed")}</dt><dd>{number(p.replayed)}</dd></div>}
+      <div class="figure"><dt>{text("refused")}</dt><dd>{number(p.refused)}</dd></div>
+    </dl>
+  );
+}
+
+/** Refused lists the first rows that are refused, and offers all of them as a file. */
+function Refused({ report }: { report: Partial<Report> & Pick<Report, "progress" | "shown"> }) {
+  const [file, setFile] = useState<string>();
+  const { all } = report;
+  useEffect(() => {
+    if (!all) return;
+    const url = URL.createObjectURL(all);
+    setFile(url);
+    return () => URL.revokeObjectURL(url);
+  }, [all]);
+  if (report.shown.length === 0) return null;
+  return (
+    <>
+      <div class="head">
+        <h3 class="grow">{text("refusedRows")}</h3>
+        {report.progress.refused > report.shown.length && <span class="quiet">{text("refusedShown", { n: report.shown.length, total: report.progress.refused })}</span>}
+        {file && <a class="button small" href={file} download="waypost-refused-rows.csv">{shared("downloadCSV")}</a>}
+      </div>
+      <div class="scroll refused" tabIndex={0} role="group" aria-label={text("refusedRows")}>
+        <table>
+          <caption class="offscreen">{text("refusedRows")}</caption>
+          <thead><tr><th class="num" scope="col">{text("row")}</th><th scope="col">{text("field")}</th><th scope="col">{text("reason")}</th><th scope="col">{text("target")}</th></tr></thead>
+          <tbody>
+            {report.shown.map((r) => (
+              <tr key={r.row}>
+                <td class="num">{number(r.row)}</td>
+                <td>{r.field ? <code>{r.field}</code> : <span class="quiet">{text("whole")}</span>}</td>
+                <td>{r.reason}</td>
+                <td dir="auto" class="short">{shown(r.url)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </>
+  );
+}
+
+function Export() {
+  const [format, setFormat] = useState<"csv" | "jsonl">("csv");
+  const [tag, setTag] = useState("");
+  const [domain, setDomain] = useState("");
+  const [raw, setRaw] = useState(false);
+  const choices = useLoad(async (signal) => {
+    const [tags, domains] = await Promise.all([
+      ask(client.GET("/api/v1/tags", { params: { query: { limit: 1000 } }, signal })),
+      ask(client.GET("/api/v1/domains", { signal })),
+    ]);
+    return { tags: tags.tags.map((t) => t.tag), domains: domains.domains.filter((d) => d.state !== "pending").map((d) => d.host) };
+  }, []);
+  const query = new URLSearchParams({ format });
+  if (tag) query.append("tag", tag);
+  if (domain) query.set("domain", domain);
+  if (raw && format === "csv") query.set("raw", "true");
+  return (
+    <section class="card" aria-labelledby="export-title">
+      <h2 id="export-title">{text("export")}</h2>
+      <p class="quiet">{text("exportLead")}</p>
+      <Trouble failure={choices.failure} retry={choices.reload} />
+      <div class="cards">
+        <Choice label={text("format")} value={format} set={setFormat} options={[["csv", text("csv")], ["jsonl", text("jsonl")]]} />
+        <Choice label={text("tag")} value={tag} set={setTag} options={[["", shared("all")], ...(choices.data?.tags ?? []).map((t) => [t, t] as const)]} />
+        <Choice label={text("domain")} value={domain} set={setDomain} options={[["", shared("all")], ...(choices.data?.domains ?? []).map((d) => [d, d] as const)]} />
+      </div>
+      {format === "csv" && (
+        <div>
+          <Check label={text("rawCells")} checked={raw} set={setRaw} />
+          <p class="hint">{text("rawHint")}</p>
+        </div>
+      )}
+      <div class="row"><Download query={query} /></div>
+    </section>
+  );
+}
+
+/** Download is a plain link, because the browser writes a download to the disk as it comes.
+ * A link cannot name one of several workspaces, so for their users the page asks. */
+function Download({ query }: { query: URLSearchParams }) {
+  const act = useAct();
+  const path = `/api/v1/urls/export?${query}`;
+  if ((me.value?.workspaces.length ?? 0) < 2) return <a class="button primary" href={path} download target="_self">{text("download")}</a>;
+  const load = () => act.run(async () => {
+    const file = await ask(client.GET("/api/v1/urls/export", { params: { query: Object.fromEntries(query) as object }, parseAs: "blob" }));
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(file as unknown as Blob);
+    link.download = `waypost-${workspaceSlug.value}.${query.get("format")}`;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+  });
+  return (
+    <>
+      <button type="button" class="primary" disabled={act.busy} onClick={() => void load()}>{text("download")}</button>
+      <Trouble failure={act.failure} />
+    </>
+  );
 }

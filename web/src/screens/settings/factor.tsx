@@ -1,0 +1,119 @@
+import { useState } from "preact/hooks";
+import { Failure, failureOf, workspaceSlug } from "../../app/api";
+import { useAct } from "../../app/load";
+import { loadMe, me } from "../../app/session";
+import { text as shared } from "../../messages/app";
+import { text } from "../../messages/settings";
+import { Copy } from "../../ui/copy";
+import { Dialog } from "../../ui/dialog";
+import { Trouble } from "../../ui/failure";
+import { Field } from "../../ui/field";
+import { toast } from "../../ui/toast";
+
+interface State {
+  on: boolean;
+  recovery_codes_left: number;
+}
+interface Begun {
+  secret: string;
+  otpauth_url: string;
+  qr_svg: string;
+}
+
+async function send<T>(method: string, body: unknown, path = ""): Promise<T> {
+  const response = await fetch(`/api/v1/me/second-factor${path}`, {
+    method, headers: { "Content-Type": "application/json", ...(workspaceSlug.value ? { "Waypost-Workspace": workspaceSlug.value } : {}) }, body: JSON.stringify(body),
+  }).catch(() => {
+    throw new Failure(0, "unreachable", "");
+  });
+  const answer = (await response.json().catch(() => undefined)) as T;
+  if (!response.ok) throw failureOf(response, answer);
+  return answer;
+}
+
+type Asking = { is: "begin" } | { is: "confirm"; begun: Begun } | { is: "renew" } | { is: "off" } | { is: "codes"; codes: readonly string[] };
+
+/** SecondFactor turns the codes of an authenticator app on and off. */
+export function SecondFactor() {
+  const [asking, setAsking] = useState<Asking>();
+  const [password, setPassword] = useState("");
+  const [code, setCode] = useState("");
+  const act = useAct();
+  const state = (me.value as { second_factor?: State } | null | undefined)?.second_factor;
+  if (!state) return null;
+  const open = (next: Asking | undefined) => {
+    setAsking(next);
+    setPassword("");
+    setCode("");
+    act.clear();
+  };
+  const by = password ? { current_password: password } : {};
+  const submit = () => act.run(async () => {
+    switch (asking?.is) {
+      case "begin":
+        return open({ is: "confirm", begun: await send<Begun>("POST", by) });
+      case "confirm":
+      case "renew": {
+        const { recovery_codes } = await send<{ recovery_codes: string[] }>(asking.is === "renew" ? "POST" : "PUT", { code: code.trim() }, asking.is === "renew" ? "/recovery-codes" : "");
+        open({ is: "codes", codes: recovery_codes });
+        return loadMe();
+      }
+      case "off":
+        await send("DELETE", { ...by, code: code.trim() });
+        open(undefined);
+        toast(text("factorOff"));
+        return loadMe();
+      default:
+        return open(undefined);
+    }
+  });
+  const titles = { begin: text("turnOn"), confirm: text("turnOn"), renew: text("renewCodes"), off: text("turnOff"), codes: shared("done") };
+  return (
+    <section class="card" aria-labelledby="factor-title">
+      <h2 id="factor-title">{text("factor")}</h2>
+      <p>{state.on ? text("factorOn", { n: state.recovery_codes_left }) : text("factorOff")}</p>
+      <div class="row">
+        {!state.on && <button type="button" onClick={() => open({ is: "begin" })}>{text("turnOn")}</button>}
+        {state.on && <button type="button" onClick={() => open({ is: "renew" })}>{text("renewCodes")}</button>}
+        {state.on && <button type="button" class="danger" onClick={() => open({ is: "off" })}>{text("turnOff")}</button>}
+      </div>
+      {asking && (
+        <Dialog title={asking.is === "codes" ? text("recoveryTitle") : text("factor")} close={() => open(undefined)}>
+          <form
+            onSubmit={(e) => {
+              e.preventDefault();
+              void submit();
+            }}
+          >
+            {asking.is === "confirm" && (
+              <>
+                <p>{text("scan")}</p>
+                <img class="qr" alt={text("qr")} src={`data:image/svg+xml,${encodeURIComponent(asking.begun.qr_svg)}`} />
+                <p class="hint">{text("secretText")}</p>
+                <div class="row"><code class="secret">{asking.begun.secret}</code><Copy value={asking.begun.secret} label={text("secretText")} /></div>
+              </>
+            )}
+            {asking.is === "codes" && (
+              <>
+                <p class="notice warn">{text("recoveryOnce")}</p>
+                <ul class="secret mono">{asking.codes.map((c) => <li key={c}>{c}</li>)}</ul>
+                <Copy value={asking.codes.join("\n")} label={text("recoveryTitle")} />
+              </>
+            )}
+            {(asking.is === "begin" || asking.is === "off") && (
+              <Field label={text("passwordIfAny")} type="password" autocomplete="current-password" autofocus value={password} set={setPassword} fault={act.failure?.fields["current_password"]} />
+            )}
+            {(asking.is === "confirm" || asking.is === "renew" || asking.is === "off") && (
+              <Field label={text(asking.is === "confirm" ? "appCode" : "anyCode")} autocomplete="one-time-code" spellcheck={false} maxLength={40} required value={code} set={setCode} fault={act.failure?.fields["code"]} />
+            )}
+            <Trouble failure={act.failure} />
+            <footer>
+              {asking.is !== "codes" && <button type="button" onClick={() => open(undefined)}>{shared("cancel")}</button>}
+              <button class={asking.is === "off" ? "danger" : "primary"} disabled={act.busy}>{titles[asking.is]}</button>
+            </footer>
+          </form>
+        </Dialog>
+      )}
+    </section>
+  );
+}

@@ -1,0 +1,165 @@
+import { useRef, useState } from "preact/hooks";
+import { ask, client, type Schemas } from "../../app/api";
+import { dateTime } from "../../app/i18n";
+import { useAct, useLoad } from "../../app/load";
+import { me } from "../../app/session";
+import { text as shared } from "../../messages/app";
+import { text } from "../../messages/settings";
+import { Confirm } from "../../ui/dialog";
+import { Await, Trouble } from "../../ui/failure";
+import { Choice, Field } from "../../ui/field";
+import { Moment } from "../../ui/time";
+import { toast } from "../../ui/toast";
+import { Once } from "./once";
+
+type Member = Schemas["Member"];
+type Role = Member["role"];
+
+const roles = () => [["viewer", text("viewer")], ["member", text("member")], ["admin", text("admin")]] as const;
+
+/** all reads every page of a list. */
+async function allMembers(signal: AbortSignal): Promise<Member[]> {
+  const found: Member[] = [];
+  for (let cursor = ""; ;) {
+    const page = await ask(client.GET("/api/v1/users", { params: { query: { limit: 1000, ...(cursor ? { cursor } : {}) } }, signal }));
+    found.push(...page.users);
+    cursor = page.next_cursor;
+    if (!cursor) return found;
+  }
+}
+
+/** Members lists and changes who signs in to the workspace. */
+export function Members() {
+  const members = useLoad(allMembers, []);
+  const [once, setOnce] = useState<Member>();
+  const [asked, setAsked] = useState<{ what: "disable" | "remove" | "invite"; of: Member }>();
+  const act = useAct();
+  const inline = useAct();
+  const heading = useRef<HTMLHeadingElement>(null);
+  const close = () => {
+    setAsked(undefined);
+    act.clear();
+  };
+  const invited = (m: Member) => {
+    members.reload();
+    if (m.invitation) setOnce(m);
+  };
+  const change = (m: Member, body: Schemas["MemberChange"]) => ask(client.PATCH("/api/v1/users/{id}", { params: { path: { id: m.id } }, body }));
+  const confirm = async () => {
+    const { what, of: m } = asked!;
+    const done = await act.run(async () => {
+      if (what === "disable") await change(m, { disabled: true });
+      else if (what === "remove") await ask(client.DELETE("/api/v1/users/{id}", { params: { path: { id: m.id } } }));
+      else invited(await ask(client.POST("/api/v1/users/{id}/invitation", { params: { path: { id: m.id } } })));
+    });
+    if (!done) return;
+    setAsked(undefined);
+    if (what === "remove") {
+      toast(text("removed", { name: m.name }));
+      heading.current?.focus();
+    }
+    members.reload();
+  };
+  const texts = { disable: ["disableTitle", "disableText", "disable"], remove: ["removeTitle", "removeText", ""], invite: ["newInvitationTitle", "newInvitationText", "newInvitation"] } as const;
+  return (
+    <>
+      <Invite invited={invited} />
+      <section class="card" aria-labelledby="members-title">
+        <h2 id="members-title" tabIndex={-1} ref={heading}>{text("members")}</h2>
+        <Trouble failure={inline.failure} />
+        <Await of={members}>{(list) => list.length === 0 ? <p class="quiet">{text("noMembers")}</p> : (
+          <div class="scroll" tabIndex={0} role="group" aria-label={text("members")}>
+            <table>
+              <caption class="offscreen">{text("members")}</caption>
+              <thead><tr><th scope="col">{text("name")}</th><th scope="col">{text("role")}</th><th scope="col">{text("state")}</th><th scope="col">{text("joined")}</th><th scope="col"><span class="offscreen">{shared("more")}</span></th></tr></thead>
+              <tbody>
+                {list.map((m) => (
+                  <tr key={m.id}>
+                    <td><b dir="auto">{m.name}</b> {m.id === me.value?.user?.id && <span class="tag">{text("you")}</span>}<br /><span class="quiet small-text">{m.email}</span></td>
+                    <td>
+                      <select
+                        aria-label={text("roleOf", { name: m.name })} value={m.role} disabled={inline.busy}
+                        onChange={(e) => {
+                          const select = e.currentTarget;
+                          const role = select.value as Role;
+                          void inline.run(async () => {
+                            await change(m, { role });
+                            toast(text("roleChanged", { name: m.name, role: text(role) }));
+                            members.reload();
+                          }).then((done) => {
+                            if (!done) select.value = m.role;
+                          });
+                        }}
+                      >
+                        {roles().map(([v, l]) => <option key={v} value={v}>{l}</option>)}
+                      </select>
+                    </td>
+                    <td>
+                      {m.disabled ? <span class="tag bad">{text("disabled")}</span>
+                        : m.has_password ? <span class="tag good">{text("active")}</span>
+                          : <span class="tag warn">{text(m.invited_until ? "invited" : "uninvited")}</span>}
+                      {m.shared && <><br /><span class="quiet small-text">{text("sharedAccount")}</span></>}
+                    </td>
+                    <td><Moment at={m.created_at} /></td>
+                    <td>
+                      <div class="row" role="group" aria-label={text("actionsOf", { name: m.name })}>
+                        {!m.shared && <button type="button" class="small" onClick={() => setAsked({ what: "invite", of: m })}>{text("newInvitation")}</button>}
+                        {!m.shared && (m.disabled
+                          ? <button type="button" class="small" disabled={inline.busy} onClick={() => void inline.run(() => change(m, { disabled: false }).then(members.reload))}>{text("enable")}</button>
+                          : <button type="button" class="small" onClick={() => setAsked({ what: "disable", of: m })}>{text("disable")}</button>)}
+                        <button type="button" class="small danger" onClick={() => setAsked({ what: "remove", of: m })}>{shared("remove")}</button>
+                      </div>
+                    </td>
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          </div>
+        )}</Await>
+      </section>
+      {asked && (
+        <Confirm
+          title={text(texts[asked.what][0], { name: asked.of.name })} action={texts[asked.what][2] ? text(texts[asked.what][2] as "disable") : shared("remove")}
+          busy={act.busy} failure={act.failure} confirm={() => void confirm()} close={close}
+        >
+          <p>{text(texts[asked.what][1], { name: asked.of.name })}</p>
+        </Confirm>
+      )}
+      {once?.invitation && (
+        <Once
+          title={text("invitationFor", { name: once.name })} warning={text("invitationOnce", { time: dateTime(once.invitation.expires_at) })} label={text("invitationLink")}
+          secret={`${location.origin}/console/invitation#${once.invitation.token}`} close={() => setOnce(undefined)}
+        />
+      )}
+    </>
+  );
+}
+
+function Invite({ invited }: { invited: (m: Member) => void }) {
+  const [email, setEmail] = useState("");
+  const [name, setName] = useState("");
+  const [role, setRole] = useState<Role>("member");
+  const act = useAct();
+  return (
+    <form
+      class="card" aria-labelledby="invite-title"
+      onSubmit={(e) => {
+        e.preventDefault();
+        void act.run(async () => {
+          invited(await ask(client.POST("/api/v1/users", { body: { email, role, ...(name ? { name } : {}) } })));
+          setEmail("");
+          setName("");
+        });
+      }}
+    >
+      <h2 id="invite-title">{text("inviteTitle")}</h2>
+      <div class="form-row">
+        <Field label={shared("email")} type="email" required autocomplete="off" maxLength={254} value={email} set={setEmail} fault={act.failure?.fields["email"]} />
+        <Field label={text("nameOptional")} autocomplete="off" maxLength={100} dir="auto" value={name} set={setName} fault={act.failure?.fields["name"]} />
+        <Choice label={text("role")} value={role} set={setRole} options={roles()} hint={text("roleHint")} />
+      </div>
+      <Trouble failure={act.failure} />
+      <div class="row"><button class="primary" disabled={act.busy}>{text("invite")}</button></div>
+    </form>
+  );
+}

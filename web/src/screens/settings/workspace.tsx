@@ -1,0 +1,53 @@
+import { useEffect, useState } from "preact/hooks";
+import { ask, client, type Schemas } from "../../app/api";
+import { useAct, useLoad } from "../../app/load";
+import { can, loadMe } from "../../app/session";
+import { text as shared } from "../../messages/app";
+import { text } from "../../messages/settings";
+import { Await, Trouble } from "../../ui/failure";
+import { Check, Choice, Field } from "../../ui/field";
+import { toast } from "../../ui/toast";
+
+/** Workspace shows and changes the settings of the workspace. */
+export function Workspace() {
+  const workspace = useLoad((signal) => ask(client.GET("/api/v1/workspace", { signal })), []);
+  return <Await of={workspace}>{(w) => <Form of={w} saved={workspace.set} />}</Await>;
+}
+
+function Form({ of: w, saved }: { of: Schemas["Workspace"]; saved: (w: Schemas["Workspace"]) => void }) {
+  const [name, setName] = useState(w.name);
+  const [dedupe, setDedupe] = useState(w.settings.dedupe);
+  const [events, setEvents] = useState(w.settings.events);
+  const [sample, setSample] = useState(String(w.settings.events_sample));
+  const act = useAct();
+  const fixed = !can("admin");
+  useEffect(() => setName(w.name), [w.name]);
+  return (
+    <form
+      class="card" aria-label={text("workspace")}
+      onSubmit={(e) => {
+        e.preventDefault();
+        void act.run(async () => {
+          saved(await ask(client.PATCH("/api/v1/workspace", {
+            body: { name, settings: { dedupe, events, ...(events === "sampled" ? { events_sample: Number(sample) } : {}) } },
+          })));
+          toast(text("saved"));
+          await loadMe(); // the frame shows the name
+        });
+      }}
+    >
+      {fixed && <p class="notice">{text("adminsChange")}</p>}
+      <Field label={text("name")} value={name} set={setName} required maxLength={100} disabled={fixed} dir="auto" fault={act.failure?.fields["name"]} />
+      <p>{text("slug")}: <code>{w.slug}</code></p>
+      <Check label={text("dedupe")} checked={dedupe} set={setDedupe} disabled={fixed} />
+      {fixed ? <p>{text("events")}: {text(events === "all" ? "eventsAll" : events === "sampled" ? "eventsSampled" : "eventsOff")}</p> : (
+        <div class="form-row">
+          <Choice label={text("events")} value={events} set={setEvents} hint={text("eventsHint")} options={[["off", text("eventsOff")], ["sampled", text("eventsSampled")], ["all", text("eventsAll")]]} />
+          {events === "sampled" && <Field label={text("sample")} type="number" min={1} max={1_000_000} required value={sample} set={setSample} fault={act.failure?.fields["settings.events_sample"]} />}
+        </div>
+      )}
+      <Trouble failure={act.failure} />
+      {!fixed && <div class="row"><button class="primary" disabled={act.busy}>{shared("save")}</button></div>}
+    </form>
+  );
+}

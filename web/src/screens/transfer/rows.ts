@@ -1,0 +1,285 @@
+// Rows of a file as links, in batches, without ever holding more than a slice of the file.
+import type { Schemas } from "../../app/api";
+import { text } from "../../messages/transfer";
+import { CsvReader, longest, plainCell, type CsvRow } from "./csv";
+
+export type NewLink = Schemas["NewLink"];
+
+export const largest = 100e6; // bytes of a file
+const slice = 256 * 1024; // bytes read at a time, so that no task is long
+const batchRows = 500;
+const batchSize = 4e6; // characters of one request
+
+export interface Refusal {
+  row: number;
+  field: string;
+  reason: string;
+  url: string;
+}
+
+export interface Batch {
+  number: number;
+  rows: { row: number; link: NewLink }[];
+  /** Rows that are not sent. */
+  bad: Refusal[];
+  /** The last row of both kinds. */
+  last: number;
+  /** Bytes of the file that were read. */
+  read: number;
+  /** Why nothing behind it can be read. */
+  broken?: { row: number; reason: string };
+}
+
+/** What a file holds, by its beginning. */
+export interface Shape {
+  format: "csv" | "jsonl";
+  separator: string;
+  /** The columns of CSV, or the names in the first objects. */
+  columns: { name: string; field: Field | "ignored" | undefined }[];
+  preview: Batch;
+  /** Why nothing can be imported. */
+  fault?: string;
+}
+
+const kinds = {
+  original_url: "text", title: "text", custom_code: "text", domain: "text", description: "text", created_by: "text", tags: "tags",
+  redirect_status: "number", forward_query: "bool", forward_path: "bool", expires_at: "text", active: "bool", metadata: "object",
+  dedupe: "bool", expires_in_seconds: "number", expires_in_hours: "number",
+} as const;
+type Field = keyof typeof kinds;
+
+/** Columns of exports that say nothing about a new link. */
+const exported = ["id", "short_code", "short_url", "click_count", "last_accessed_at", "created_at", "updated_at"];
+/** Names of other shorteners. */
+const others: Record<string, Field> = { url: "original_url", long_url: "original_url", longurl: "original_url", keyword: "custom_code" };
+/** Fields that only JSON has. */
+const jsonOnly: readonly string[] = ["created_by", "dedupe", "expires_in_seconds", "expires_in_hours"];
+
+function fieldOf(name: string, json: boolean): Field | "ignored" | undefined {
+  const plain = name.trim().toLowerCase();
+  const field = json ? name : Object.hasOwn(others, plain) ? others[plain]! : plain;
+  if (exported.includes(field)) return "ignored";
+  return Object.hasOwn(kinds, field) && (json || !jsonOnly.includes(field)) ? (field as Field) : undefined;
+}
+
+class RowFault extends Error {
+  constructor(readonly field: string, reason: string) {
+    super(reason);
+  }
+}
+
+const moment = /^\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)$/;
+
+/** fromCell reads a cell of CSV. Nothing: the field is left out. */
+function fromCell(field: Field, cell: string): unknown {
+  switch (kinds[field]) {
+    case "number":
+      if (cell === "") return undefined;
+      if (!/^[+-]?\d+$/.test(cell)) throw new RowFault(field, text("notNumber"));
+      return Number(cell);
+    case "bool": {
+      const value = cell.toLowerCase();
+      if (value !== "true" && value !== "false" && value !== "") throw new RowFault(field, text("notBoolean"));
+      if (field === "active") return value === "false" ? false : undefined;
+      return value === "true" || undefined;
+    }
+    case "tags": {
+      if (cell === "") return undefined;
+      const reader = new CsvReader(",");
+      const tags = reader.read(cell, true)[0]?.cells;
+      if (!tags || reader.broken) throw new RowFault(field, text("notTags"));
+      return tags;
+    }
+    case "object": {
+      if (cell === "" || cell === "null") return undefined;
+      const value = json(cell);
+      if (!isObject(value)) throw new RowFault(field, text("notObject"));
+      return value;
+    }
+    default:
+      if (field === "expires_at" && cell !== "" && !moment.test(cell)) throw new RowFault(field, text("notTime"));
+      return cell === "" && field !== "original_url" ? undefined : cell;
+  }
+}
+
+function json(source: string): unknown {
+  try {
+    return JSON.parse(source) as unknown;
+  } catch {
+    return undefined;
+  }
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** fits reports whether a value of JSON has the type of its field. */
+function fits(field: Field, value: unknown): boolean {
+  switch (kinds[field]) {
+    case "number": return Number.isInteger(value);
+    case "bool": return typeof value === "boolean";
+    case "tags": return Array.isArray(value) && value.every((t) => typeof t === "string");
+    case "object": return isObject(value);
+    default: return typeof value === "string" && (field !== "expires_at" || moment.test(value));
+  }
+}
+
+/** Source yields rows with their links, or why they have none. */
+interface Source {
+  read: (piece: string, last: boolean) => { row: number; make: () => NewLink }[];
+  broken: () => { row: number; reason: string } | undefined;
+}
+
+const faults = {
+  bareQuote: () => text("bareQuote"), afterQuote: () => text("afterQuote"), nul: () => text("nul"), encoding: () => text("encoding"),
+};
+
+function csvSource(separator: string, columns: (header: CsvRow) => Shape["columns"]): Source {
+  const reader = new CsvReader(separator);
+  let known: Shape["columns"] | undefined;
+  return {
+    read: (piece, last) => {
+      const rows = reader.read(piece, last);
+      if (!known && rows.length > 0) known = columns(rows.shift()!);
+      return rows.map((r) => ({ row: r.row, make: () => linkOfCells(r, known!) }));
+    },
+    broken: () => reader.broken && { row: reader.broken.row, reason: reader.broken.why === "long" ? text("longRow", { n: longest }) : text("openQuote") },
+  };
+}
+
+function linkOfCells(r: CsvRow, columns: Shape["columns"]): NewLink {
+  if (!r.cells) throw new RowFault("", faults[r.fault!]());
+  if (r.cells.length !== columns.length) throw new RowFault("", text("cells", { n: r.cells.length, expected: columns.length }));
+  const link: Record<string, unknown> = {};
+  columns.forEach(({ field }, i) => {
+    if (!field || field === "ignored") return;
+    const value = fromCell(field, plainCell(r.cells![i]!));
+    if (value !== undefined) link[field] = value;
+  });
+  return link as NewLink;
+}
+
+function jsonSource(): Source {
+  let rest = "";
+  let row = 0;
+  let broken: { row: number; reason: string } | undefined;
+  return {
+    read: (piece, last) => {
+      if (broken) return [];
+      const lines = (rest + piece).split("\n");
+      rest = last ? "" : lines.pop()!;
+      if (rest.length > longest) broken = { row: row + lines.length + 1, reason: text("longRow", { n: longest }) };
+      return lines.map((line) => ({ row: ++row, line: line.trim() })).filter((l) => l.line !== "").map((l) => ({ row: l.row, make: () => linkOfLine(l.line) }));
+    },
+    broken: () => broken,
+  };
+}
+
+function linkOfLine(line: string): NewLink {
+  if (line.includes("\ufffd")) throw new RowFault("", text("encoding"));
+  const value = json(line);
+  if (!isObject(value)) throw new RowFault("", text("notObject"));
+  const link: Record<string, unknown> = {};
+  for (const [name, v] of Object.entries(value)) {
+    const field = fieldOf(name, true);
+    // Times left out of exports are null, as is metadata.
+    if (!field || field === "ignored" || v === null) continue;
+    if (!fits(field, v)) throw new RowFault(name, text(field === "expires_at" ? "notTime" : "wrongKind"));
+    link[field] = v;
+  }
+  if (link["active"] === true) delete link["active"];
+  return link as NewLink;
+}
+
+/** columnsOf reads the header of CSV, or says why it cannot be used. */
+function columnsOf(header: CsvRow): { columns: Shape["columns"]; fault?: string } {
+  if (!header.cells) return { columns: [], fault: text("headerBroken", { reason: faults[header.fault!]() }) };
+  const columns = header.cells.map((name) => ({ name, field: fieldOf(name, false) }));
+  const fields = columns.map((c) => c.field).filter((f) => f && f !== "ignored");
+  const twice = fields.find((f, i) => fields.indexOf(f) !== i);
+  if (twice) return { columns, fault: text("columnTwice", { name: twice }) };
+  if (!fields.includes("original_url")) return { columns, fault: text("noURL") };
+  return { columns };
+}
+
+/** shapeOf reads the beginning of a file. */
+export async function shapeOf(file: File): Promise<Shape> {
+  const start = new TextDecoder().decode(await file.slice(0, slice).arrayBuffer());
+  const first = /^\s*(.*)/.exec(start)![1]!;
+  const none: Batch = { number: 0, rows: [], bad: [], last: 0, read: 0 };
+  if (first === "") return { format: "csv", separator: ",", columns: [], preview: none, fault: text("emptyFile") };
+  if (first.startsWith("{")) {
+    const names = new Set<string>();
+    for (const line of start.split("\n").slice(0, 20)) {
+      const value = json(line);
+      if (isObject(value)) Object.keys(value).forEach((n) => names.add(n));
+    }
+    const shape: Shape = { format: "jsonl", separator: "", preview: none, columns: [...names].map((name) => ({ name, field: fieldOf(name, true) })) };
+    shape.preview = (await batches(file, shape, 10).next()).value ?? none;
+    return shape;
+  }
+  const separator = [",", ";", "\t"].find((s) => first.includes(s)) ?? ",";
+  const reader = new CsvReader(separator);
+  const header = reader.read(start, file.size <= slice)[0];
+  const { columns, fault } = header ? columnsOf(header) : { columns: [], fault: text("headerBroken", { reason: text("openQuote") }) };
+  const shape: Shape = { format: "csv", separator, columns, preview: none };
+  if (fault) return { ...shape, fault };
+  shape.preview = (await batches(file, shape, 10).next()).value ?? none;
+  return shape;
+}
+
+/** batches reads a file. The same file always has the same batches, which have their numbers from 0. */
+export async function* batches(file: Blob, shape: Shape, most = batchRows): AsyncGenerator<Batch, undefined> {
+  const source = shape.format === "csv" ? csvSource(shape.separator, () => shape.columns) : jsonSource();
+  const decoder = new TextDecoder();
+  let batch: Batch = { number: 0, rows: [], bad: [], last: 0, read: 0 };
+  let size = 0;
+  for (let at = 0; at < file.size; at += slice) {
+    const piece = decoder.decode(await file.slice(at, at + slice).arrayBuffer(), { stream: true });
+    const end = at + slice >= file.size;
+    batch.read = Math.min(file.size, at + slice);
+    for (const { row, make } of source.read(end ? piece + decoder.decode() : piece, end)) {
+      try {
+        const link = make();
+        size += JSON.stringify(link).length;
+        batch.rows.push({ row, link });
+      } catch (e) {
+        if (!(e instanceof RowFault)) throw e;
+        batch.bad.push({ row, field: e.field, reason: e.message, url: "" });
+      }
+      batch.last = row;
+      if (batch.rows.length + batch.bad.length < most && size < batchSize) continue;
+      yield batch;
+      batch = { number: batch.number + 1, rows: [], bad: [], last: row, read: batch.read };
+      size = 0;
+    }
+    const broken = source.broken();
+    if (broken) {
+      batch.broken = { row: broken.row, reason: broken.reason };
+      break;
+    }
+  }
+  if (batch.rows.length + batch.bad.length > 0 || batch.broken) yield batch;
+  return undefined;
+}
+
+/** fingerprint names a file by its content. */
+export async function fingerprint(file: Blob): Promise<string> {
+  if (globalThis.crypto?.subtle) {
+    const sum = new Uint8Array(await crypto.subtle.digest("SHA-256", await file.arrayBuffer()));
+    return [...sum].map((b) => b.toString(16).padStart(2, "0")).join("");
+  }
+  // Pages without TLS have no SHA-256. Another file with the same sum would be refused by
+  // the API, because a key belongs to one body.
+  let a = 0x811c9dc5;
+  let b = 0x9e3779b9;
+  for (let at = 0; at < file.size; at += slice) {
+    for (const byte of new Uint8Array(await file.slice(at, at + slice).arrayBuffer())) {
+      a = Math.imul(a ^ byte, 0x01000193);
+      b = Math.imul(b ^ byte, 0x85ebca6b) ^ (b >>> 13);
+    }
+  }
+  return `${file.size.toString(16)}-${(a >>> 0).toString(16)}-${(b >>> 0).toString(16)}`;
+}
+

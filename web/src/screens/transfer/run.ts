@@ -1,0 +1,152 @@
+// A run over a file: a dry run or an import, batch by batch. It waits while the API cannot
+// take more, and can be continued, because each batch has the same name every time.
+import { answer, client, Failure, sessionEnded, workspaceSlug } from "../../app/api";
+import { batches, type Batch, type NewLink, type Refusal, type Shape } from "./rows";
+import { csvLine } from "./csv";
+
+export interface Job {
+  file: File;
+  shape: Shape;
+  fingerprint: string;
+  /** One link for a target. */
+  dedupe: boolean;
+}
+
+/** Where an import is. It is kept in the browser until the import has ended. */
+export interface Progress {
+  /** Batches that are done, and their last row. */
+  batches: number;
+  row: number;
+  created: number;
+  found: number;
+  refused: number;
+  /** Rows of batches that an earlier import of the file had created. */
+  replayed: number;
+  dedupe: boolean;
+}
+
+export const begun = (dedupe: boolean): Progress => ({ batches: 0, row: 0, created: 0, found: 0, refused: 0, replayed: 0, dedupe });
+
+const keyOf = (fingerprint: string) => `waypost.import.${workspaceSlug.value}.${fingerprint}`;
+
+/** unfinished returns how far an earlier import of the file came. */
+export function unfinished(fingerprint: string): Progress | undefined {
+  try {
+    return JSON.parse(localStorage.getItem(keyOf(fingerprint)) ?? "null") as Progress ?? undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function keep(fingerprint: string, progress: Progress | undefined): void {
+  try {
+    if (progress) localStorage.setItem(keyOf(fingerprint), JSON.stringify(progress));
+    else localStorage.removeItem(keyOf(fingerprint));
+  } catch {
+    // A later import starts from the beginning, and its first batches create nothing.
+  }
+}
+
+/** A pause, because the API could not take a batch. */
+export interface Pause {
+  why: Failure;
+  until: number;
+}
+
+export interface Watch {
+  progress: (p: Progress, read: number, shown: readonly Refusal[]) => void;
+  pause: (p: Pause | undefined) => void;
+}
+
+export interface Report {
+  progress: Progress;
+  /** The first rows that were refused. */
+  shown: readonly Refusal[];
+  /** All of them, as CSV. */
+  all: Blob;
+  broken: Batch["broken"];
+}
+
+const most = 200; // refused rows that are shown
+
+/** run sends a file from where progress says. Aborted, it throws an AbortError. */
+export async function run(job: Job, dry: boolean, from: Progress, watch: Watch, signal: AbortSignal): Promise<Report> {
+  const p = { ...from };
+  const shown: Refusal[] = [];
+  const lines: Blob[] = [new Blob([csvLine(["row", "field", "reason", "original_url"])])];
+  let broken: Batch["broken"];
+  for await (const batch of batches(job.file, job.shape)) {
+    signal.throwIfAborted();
+    if (batch.number < from.batches) continue;
+    const refused = [...batch.bad];
+    const sent = batch.rows.length > 0 ? await deliver(job, dry, batch, watch, signal) : { results: [], replayed: false };
+    sent.results.forEach((r, i) => {
+      const { row, link } = batch.rows[i]!;
+      if (r.error) {
+        const at = r.error.errors?.[0];
+        refused.push({ row, field: fieldAt(at?.location), reason: at?.message ?? r.error.detail, url: link.original_url });
+      } else if (sent.replayed) p.replayed++;
+      else if (r.status === 200) p.found++;
+      else p.created++;
+    });
+    refused.sort((a, b) => a.row - b.row);
+    p.refused += refused.length;
+    if (shown.length < most) shown.push(...refused.slice(0, most - shown.length));
+    if (refused.length > 0) lines.push(new Blob([refused.map((r) => csvLine([r.row, r.field, r.reason, r.url])).join("")]));
+    p.batches = batch.number + 1;
+    p.row = batch.last;
+    broken = batch.broken;
+    if (!dry) keep(job.fingerprint, p);
+    watch.progress({ ...p }, batch.read, shown);
+  }
+  if (!dry) keep(job.fingerprint, undefined);
+  return { progress: p, shown, all: new Blob(lines, { type: "text/csv" }), broken };
+}
+
+/** fieldAt names the field of body.links[3].tags[0]. */
+function fieldAt(location = ""): string {
+  return location.replace(/^body\.links\[\d+\]\.?/, "").replace(/^body\./, "");
+}
+
+async function deliver(job: Job, dry: boolean, batch: Batch, watch: Watch, signal: AbortSignal) {
+  const links = batch.rows.map(({ link }): NewLink =>
+    job.dedupe && link.dedupe === undefined && !link.custom_code && link.active !== false ? { ...link, dedupe: true } : link);
+  const header = dry
+    ? { Prefer: "return=minimal" }
+    : { Prefer: "return=minimal", "Idempotency-Key": `import-${job.fingerprint}${job.dedupe ? "-dedupe" : ""}-${batch.number}` };
+  for (let wait = 1; ; wait = Math.min(2 * wait, 60)) {
+    try {
+      const { data, response } = await answer(client.POST("/api/v1/urls/bulk", {
+        params: { query: dry ? { dry_run: "true" } : {}, header }, body: { links }, signal,
+      }));
+      watch.pause(undefined);
+      return { results: data.results, replayed: response.headers.get("Idempotency-Replayed") === "true" };
+    } catch (e) {
+      if (!(e instanceof Failure) || !passing(e)) throw e;
+      const seconds = Math.max(wait, e.retryAfter);
+      watch.pause({ why: e, until: Date.now() + seconds * 1000 });
+      await sleep(seconds, signal);
+      while (sessionEnded.value) await sleep(0.5, signal); // until the user has signed in again
+    }
+  }
+}
+
+/** passing reports whether a later try can work. */
+function passing(e: Failure): boolean {
+  return (e.status === 0 && e.kind === "unreachable") || [401, 429, 502, 503, 504].includes(e.status);
+}
+
+function sleep(seconds: number, signal: AbortSignal): Promise<void> {
+  return new Promise((done, fail) => {
+    const timer = setTimeout(() => {
+      signal.removeEventListener("abort", stop);
+      done();
+    }, seconds * 1000);
+    const stop = () => {
+      clearTimeout(timer);
+      fail(new DOMException("", "AbortError"));
+    };
+    if (signal.aborted) stop();
+    else signal.addEventListener("abort", stop, { once: true });
+  });
+}
