@@ -104,7 +104,7 @@ function Sessions() {
       <Trouble failure={act.failure} />
       <Await of={sessions}>{(list) => (
         <div class="scroll" tabIndex={0} role="group" aria-label={text("sessions")}>
-          <table>
+          <table class="roomy">
             <caption class="offscreen">{text("sessions")}</caption>
             <thead><tr><th scope="col">{text("program")}</th><th scope="col">{text("address")}</th><th scope="col">{text("began")}</th><th scope="col">{text("lastUsed")}</th><th scope="col"><span class="offscreen">{shared("more")}</span></th></tr></thead>
             <tbody>

@@ -6,15 +6,29 @@ import { text } from "../../messages/settings";
 import { Trouble } from "../../ui/failure";
 import { Field } from "../../ui/field";
 
+const tokenOfAddress = () => decodeURIComponent(location.hash.slice(1));
+
 /** Invitation sets the password of an account, with the token after the # of the address. */
 export default function Invitation() {
-  const [token] = useState(() => decodeURIComponent(location.hash.slice(1)));
+  const [token, setToken] = useState(tokenOfAddress);
   const [password, setPassword] = useState("");
   const [again, setAgain] = useState("");
   const [fault, setFault] = useState<"tooShort" | "different">();
   const [done, setDone] = useState(false);
   const act = useAct();
-  useEffect(() => history.replaceState(null, "", "/console/invitation"), []); // the token is worth an account
+  useEffect(() => {
+    const take = () => {
+      const next = tokenOfAddress();
+      if (!next) return;
+      setToken(next);
+      setDone(false);
+      act.clear();
+      history.replaceState(null, "", "/console/invitation"); // the token is worth an account
+    };
+    take();
+    addEventListener("hashchange", take); // another invitation was opened in the same tab
+    return () => removeEventListener("hashchange", take);
+  }, []);
   const refused = act.failure && [401, 404, 410].includes(act.failure.status);
   return (
     <div class="card">

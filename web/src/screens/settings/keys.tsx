@@ -62,7 +62,7 @@ export function Keys() {
         <p class="quiet">{text("keysLead")}</p>
         <Await of={keys}>{(list) => list.length === 0 ? <p class="quiet">{text("noKeys")}</p> : (
           <div class="scroll" tabIndex={0} role="group" aria-label={text("keys")}>
-            <table>
+            <table class="roomy">
               <caption class="offscreen">{text("keys")}</caption>
               <thead><tr><th scope="col">{text("key")}</th><th scope="col">{text("scopes")}</th><th scope="col">{text("owner")}</th><th scope="col">{text("lastUsed")}</th><th scope="col">{text("ends")}</th><th scope="col"><span class="offscreen">{shared("more")}</span></th></tr></thead>
               <tbody>

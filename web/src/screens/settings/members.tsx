@@ -69,7 +69,7 @@ export function Members() {
         <Trouble failure={inline.failure} />
         <Await of={members}>{(list) => list.length === 0 ? <p class="quiet">{text("noMembers")}</p> : (
           <div class="scroll" tabIndex={0} role="group" aria-label={text("members")}>
-            <table>
+            <table class="roomy">
               <caption class="offscreen">{text("members")}</caption>
               <thead><tr><th scope="col">{text("name")}</th><th scope="col">{text("role")}</th><th scope="col">{text("state")}</th><th scope="col">{text("joined")}</th><th scope="col"><span class="offscreen">{shared("more")}</span></th></tr></thead>
               <tbody>

@@ -1,0 +1,37 @@
+// The overview of the workspace.
+
+const today = (page) => page.locator("dl.figures dd").first().textContent().then((t) => Number(t.replace(/\D/g, "")));
+
+/** A click that was made a moment ago shows, without a reload of the page. */
+export async function showsAClick(c) {
+  const title = `Overview ${c.unique()}`;
+  const tag = c.unique();
+  const link = await c.api("POST", "/api/v1/urls?wait=all", { original_url: "https://example.com/overview", title, tags: [tag], expires_in_hours: 48 });
+  await c.page.goto(`${c.base}/console/overview`);
+  await c.page.getByRole("heading", { level: 1, name: "Overview" }).waitFor();
+  await c.page.getByText("Clicks today").waitFor();
+  const before = await today(c.page);
+  const click = await fetch(`${c.edges[0]}/${link.short_code}`, { redirect: "manual", headers: { "User-Agent": "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0" } });
+  c.assert.equal(click.status, 302);
+  await c.page.waitForFunction((n) => Number(document.querySelector("dl.figures dd").textContent.replace(/\D/g, "")) > n, before, { timeout: 8000 });
+  await c.page.getByRole("region", { name: "Newest links" }).getByRole("link", { name: title }).waitFor();
+  await c.page.getByRole("region", { name: "Expire within a week" }).getByRole("link", { name: title }).waitFor();
+  c.assert.equal(await c.page.getByRole("link", { name: `${tag}, 1 link` }).getAttribute("href"), `/console/links?tag=${tag}`);
+  await c.page.getByText(/Every click before .* is counted/).waitFor();
+  await c.api("DELETE", `/api/v1/urls/${link.short_code}`);
+}
+
+/** The chart has a table, and the screen is accessible with both. */
+export async function chartHasATable(c) {
+  await c.page.goto(`${c.base}/console/overview`);
+  await c.page.getByRole("heading", { name: "Clicks by day" }).waitFor();
+  await c.shot("overview");
+  await c.axe();
+  await c.narrow();
+  await c.page.getByRole("button", { name: "Show as a table" }).click();
+  const rows = c.page.getByRole("region", { name: "Clicks by day" }).getByRole("row");
+  await rows.first().waitFor();
+  c.assert.equal(await rows.count(), 31);
+  await c.axe();
+  await c.narrow();
+}

@@ -1,0 +1,186 @@
+// Settings of the workspace and of the account, and invitations.
+
+const open = async (c, part, page = c.page) => {
+  await page.goto(`${c.base}/console/settings/${part}`);
+  await page.getByRole("heading", { level: 1, name: "Settings" }).waitFor();
+};
+const dialog = (page) => page.getByRole("dialog");
+
+/** The name of the workspace is changed, and shown at once. */
+export async function renamesTheWorkspace(c) {
+  const { name } = await c.api("GET", "/api/v1/workspace");
+  await open(c, "workspace");
+  const field = c.page.getByLabel("Name", { exact: true });
+  await field.fill(`${name} ${c.unique()}`);
+  await c.page.getByRole("button", { name: "Save" }).click();
+  await c.page.getByText("Saved").waitFor();
+  c.assert.equal((await c.api("GET", "/api/v1/workspace")).name, await field.inputValue());
+  await c.axe();
+  await c.narrow();
+  await c.api("PATCH", "/api/v1/workspace", { name });
+}
+
+/** An API key is shown once, works, and is refused after it was revoked. */
+export async function keyWorksUntilRevoked(c) {
+  const name = c.unique();
+  await open(c, "keys");
+  await c.page.getByLabel("Name", { exact: true }).fill(name);
+  await c.page.getByRole("button", { name: "Create a key" }).click();
+  await dialog(c.page).getByText("It is not shown again").waitFor();
+  const key = await dialog(c.page).getByLabel("API key", { exact: true }).textContent();
+  await c.axe();
+  await dialog(c.page).getByRole("button", { name: "Done" }).click();
+  c.assert.equal(await c.page.getByText(key).count(), 0);
+  const status = async () => (await fetch(`${c.base}/api/v1/urls?limit=1`, { headers: { "X-Api-Key": key } })).status;
+  c.assert.equal(await status(), 200);
+  await c.axe();
+  await c.narrow();
+  const row = c.page.getByRole("row").filter({ hasText: name });
+  await row.getByRole("button", { name: "Replace" }).click();
+  await dialog(c.page).getByRole("button", { name: "Replace" }).click();
+  await dialog(c.page).getByText("It is not shown again").waitFor();
+  const second = await dialog(c.page).getByLabel("API key", { exact: true }).textContent();
+  c.assert.notEqual(second, key);
+  c.assert.equal(await status(), 200, "the old key works for another day");
+  await dialog(c.page).getByRole("button", { name: "Done" }).click();
+  await row.nth(1).waitFor();
+  for (let left = 2; left > 0; left--) {
+    await row.first().getByRole("button", { name: "Revoke" }).click();
+    await dialog(c.page).getByRole("button", { name: "Revoke" }).click();
+    await row.nth(left - 1).waitFor({ state: "detached" });
+  }
+  c.assert.equal(await status(), 401);
+}
+
+/** A person is invited, sets a password in another browser, signs in as a viewer, sees no
+ * members, and is signed out of one session by another. */
+export async function inviteAndSignIn(c) {
+  const name = c.unique();
+  const email = `${name}@example.com`;
+  const password = `correct horse ${name}`;
+  await open(c, "members");
+  await c.page.getByLabel("Email address").fill(email);
+  await c.page.getByLabel("Name (optional)").fill(name);
+  await c.page.getByLabel("Role", { exact: true }).selectOption("viewer");
+  await c.page.getByRole("button", { name: "Invite" }).click();
+  const link = await dialog(c.page).getByLabel("Link of the invitation").first().textContent();
+  c.assert.ok(link.startsWith(`${c.base}/console/invitation#`), link);
+  await c.axe();
+  await dialog(c.page).getByRole("button", { name: "Done" }).click();
+  const row = c.page.getByRole("row").filter({ hasText: email });
+  await row.getByText("invited").waitFor();
+  await c.axe();
+  await c.narrow();
+
+  const browser = c.page.context().browser();
+  const theirs = await browser.newContext({ viewport: { width: 1280, height: 900 }, bypassCSP: true });
+  const other = await browser.newContext({ viewport: { width: 1280, height: 900 } });
+  try {
+    const page = await theirs.newPage();
+    await page.goto(link);
+    await page.getByText("At least 12 characters").waitFor();
+    await page.getByLabel("New password").fill("short");
+    await page.getByRole("button", { name: "Set your password" }).click();
+    await page.getByText("fewer than 12 characters").waitFor();
+    await page.getByLabel("New password").fill("password1234");
+    await page.getByLabel("Repeat the password").fill("password1234");
+    await page.getByRole("button", { name: "Set your password" }).click();
+    await page.getByText(/common/).waitFor();
+    await page.getByLabel("New password").fill(password);
+    await page.getByLabel("Repeat the password").fill(password);
+    await page.getByRole("button", { name: "Set your password" }).click();
+    await page.getByText("The password is set").waitFor();
+    await page.goto(link);
+    await page.getByLabel("New password").fill(password);
+    await page.getByLabel("Repeat the password").fill(password);
+    await page.getByRole("button", { name: "Set your password" }).click();
+    await page.getByText("was used before, or is too old").waitFor();
+
+    const signIn = async (at) => {
+      await at.goto(`${c.base}/console/sign-in`);
+      await at.getByLabel("Email address").fill(email);
+      await at.getByLabel("Password").fill(password);
+      await at.getByRole("button", { name: "Sign in" }).click();
+      await at.waitForURL("**/console/links");
+    };
+    await signIn(page);
+    const second = await other.newPage();
+    await signIn(second);
+
+    await open(c, "members", page);
+    await page.getByText("Administrators of the workspace look after this part").waitFor();
+    c.assert.equal(await page.getByRole("link", { name: "Members" }).count(), 0);
+    const refused = await page.evaluate(async () => (await fetch("/api/v1/users", { headers: { "Waypost-Workspace": localStorage.getItem("waypost.workspace") ?? "" } })).status);
+    c.assert.equal(refused, 403);
+    await page.goto(`${c.base}/console/import`);
+    await page.getByText("Your role may not create links").waitFor();
+
+    await open(c, "account", page);
+    const sessions = page.getByRole("table", { name: "Sessions" }).getByRole("row");
+    await sessions.nth(2).waitFor();
+    await page.getByRole("button", { name: /^End the session of/ }).click();
+    await page.getByText("The session has ended.").waitFor();
+    await sessions.nth(2).waitFor({ state: "detached" });
+    await second.reload();
+    await second.getByRole("heading", { name: "Sign in to Waypost" }).waitFor();
+
+    await page.getByLabel("Current password").first().fill("wrong password 123");
+    await page.getByLabel("New password").fill(`${password} 2`);
+    await page.getByRole("button", { name: "Change the password" }).click();
+    await page.getByRole("alert").first().waitFor();
+    await page.getByLabel("Current password").first().fill(password);
+    await page.getByRole("button", { name: "Change the password" }).click();
+    await page.getByText("The password is changed").waitFor();
+  } finally {
+    await theirs.close();
+    await other.close();
+  }
+  await open(c, "members");
+  await row.getByText("active").waitFor();
+  await row.getByRole("combobox").selectOption("member");
+  await c.page.getByText(`${name} is Member now.`).waitFor();
+  await row.getByRole("button", { name: "Remove" }).click();
+  await dialog(c.page).getByRole("button", { name: "Remove" }).click();
+  await row.waitFor({ state: "detached" });
+}
+
+/** A domain that is added shows its TXT record, and is not proved without it. */
+export async function domainShowsItsRecord(c) {
+  const host = `${c.unique()}.example.org`;
+  await open(c, "domains");
+  await c.page.getByLabel("Host name").fill(host);
+  await c.page.getByRole("button", { name: "Add", exact: true }).click();
+  await c.page.getByRole("heading", { name: host }).waitFor();
+  const { state } = (await c.api("GET", "/api/v1/domains")).domains.find((d) => d.host === host);
+  if (state === "pending") {
+    await c.page.getByText(`_waypost.${host}`).waitFor();
+    await c.page.getByText(/^waypost-[0-9a-f]{32}$/).first().waitFor();
+  } else {
+    await c.page.getByText("served", { exact: true }).last().waitFor();
+  }
+  await c.page.getByText(`Targets of ${host}`).click();
+  const targets = c.page.locator("details[open]");
+  await targets.getByLabel("Target of the root").fill("ftp://example.com");
+  await targets.getByRole("button", { name: "Save" }).click();
+  await targets.getByRole("alert").waitFor();
+  await targets.getByLabel("Target of the root").fill("https://example.com/home");
+  await targets.getByRole("button", { name: "Save" }).click();
+  await c.page.getByText("Saved").waitFor();
+  await c.axe();
+  await c.narrow();
+  await c.page.getByRole("button", { name: `Remove: ${host}` }).click();
+  await dialog(c.page).getByLabel(`Type ${host} to confirm`).fill(host);
+  await dialog(c.page).getByRole("button", { name: "Remove" }).click();
+  await c.page.getByRole("heading", { name: host }).waitFor({ state: "detached" });
+}
+
+/** Without a session the account part says why it is empty; other addresses say that there is no such part. */
+export async function partsSayWhyTheyAreEmpty(c) {
+  const { credential } = await c.page.evaluate(async () => (await fetch("/api/v1/me")).json());
+  await open(c, "account");
+  await c.page.getByText(credential === "none" ? "takes requests without a sign-in" : "Change the password").first().waitFor();
+  await c.axe();
+  await c.narrow();
+  await open(c, "nothing");
+  await c.page.getByText("The settings have no such part.").waitFor();
+}

@@ -1,0 +1,142 @@
+// Import and export of links.
+
+const open = async (c) => {
+  await c.page.goto(`${c.base}/console/import`);
+  await c.page.getByRole("heading", { level: 1, name: "Import and export" }).waitFor();
+};
+const choose = (c, name, text) => c.page.locator("input[type=file]").setInputFiles({ name, mimeType: "text/csv", buffer: Buffer.from(text) });
+const figure = (c, name) => c.page.locator("dl.figures > div").filter({ hasText: name }).locator("dd").textContent().then((t) => Number(t.replace(/\D/g, "")));
+const button = (c, name) => c.page.getByRole("button", { name });
+
+/** found lists the links with a tag, however many there are. */
+async function found(c, tag) {
+  const links = [];
+  for (let cursor = ""; ;) {
+    const page = await c.api("GET", `/api/v1/urls?tag=${tag}&limit=1000${cursor && `&cursor=${encodeURIComponent(cursor)}`}`);
+    links.push(...page.urls);
+    cursor = page.next_cursor;
+    if (!cursor) return links;
+  }
+}
+const remove = async (c, links) => {
+  while (links.length > 0) await Promise.all(links.splice(0, 20).map((l) => c.api("DELETE", `/api/v1/urls/${l.short_code}`)));
+};
+
+/** A file of 9,147 real links is checked, and nothing is created; rows that are no links are named. */
+export async function checksRealLinks(c) {
+  await open(c);
+  await c.shot("import");
+  await c.axe();
+  await c.narrow();
+  const newest = async () => (await c.api("GET", "/api/v1/urls?limit=1")).urls[0]?.id;
+  const before = await newest();
+  await c.page.locator("input[type=file]").setInputFiles("testdata/links.csv");
+  await c.page.getByText("Recognised columns: original_url.").waitFor();
+  await c.axe();
+  await c.narrow();
+  await button(c, "Check all rows").click();
+  await c.page.getByText("The check has ended. Nothing has been created yet.").waitFor();
+  c.assert.equal(await figure(c, "would be created") + await figure(c, "Rows refused"), 9147);
+  await c.axe();
+  await c.narrow();
+  c.assert.equal(await newest(), before);
+}
+
+/** A checked file is imported, its links are in the list, and refused rows are a file. */
+export async function imports(c) {
+  const tag = c.unique();
+  const title = `He said "go", ${tag}`;
+  await open(c);
+  await choose(c, "links.csv", `\ufeffurl,Title,tags,expires_at,Notes\r\nhttps://example.com/a?${tag},"He said ""go"", ${tag}",${tag},,x\r\n` +
+    `https://example.com/b,"two\r\nlines","${tag},'=1",,\r\nhttp://localhost/,'=1+1,${tag},,\r\nhttps://example.com/c,late,${tag},tomorrow,\r\n`);
+  await c.page.getByText("Unknown, so they are left out: Notes.").waitFor();
+  await button(c, "Check all rows").click();
+  await c.page.getByText("The check has ended.").waitFor();
+  c.assert.deepEqual([await figure(c, "would be created"), await figure(c, "Rows refused")], [2, 2]);
+  const refused = c.page.getByRole("table", { name: "Rows that are refused" });
+  await refused.getByRole("row", { name: /^4 .*local name/ }).waitFor();
+  await refused.getByRole("row", { name: /^5 expires_at not a time/ }).waitFor();
+  const [download] = await Promise.all([c.page.waitForEvent("download"), c.page.getByRole("link", { name: "Download CSV" }).click()]);
+  c.assert.equal(download.suggestedFilename(), "waypost-refused-rows.csv");
+  await c.axe();
+  await button(c, "Import 2 rows").click();
+  await c.page.getByText("The import has ended.").waitFor();
+  await c.axe();
+  await c.narrow();
+  const links = await found(c, tag);
+  c.assert.deepEqual(links.map((l) => l.title).sort(), [title, "two\nlines"].sort());
+  c.assert.deepEqual(links.find((l) => l.title === "two\nlines").tags.toSorted(), [tag, "'=1"].sort());
+  await remove(c, links);
+}
+
+/** Broken CSV is said with its row, and what stands before it can be imported. */
+export async function saysWhereAFileIsBroken(c) {
+  const tag = c.unique();
+  await open(c);
+  await choose(c, "broken.csv", `original_url,tags\nhttps://example.com/1,${tag}\nhttps://example.com/"2",${tag}\nhttps://example.com/3,${tag}\nhttps://example.com/4,"${tag}\nhttps://example.com/5,${tag}\n`);
+  await button(c, "Check all rows").click();
+  await c.page.getByText("The file cannot be read from row 5 on: a quotation mark is opened and never closed.").waitFor();
+  await c.page.getByRole("row", { name: /^3 whole row a quotation mark stands within a cell/ }).waitFor();
+  await c.axe();
+  c.assert.equal((await found(c, tag)).length, 0);
+  await button(c, "Import what stands before row 5").click();
+  await c.page.getByText("The import has ended.").waitFor();
+  const links = await found(c, tag);
+  c.assert.deepEqual(links.map((l) => l.original_url).sort(), ["https://example.com/1", "https://example.com/3"]);
+  await remove(c, links);
+  await button(c, "Choose another file").click();
+  await choose(c, "none.csv", "name,address\na,b\n");
+  await c.page.getByText("No column is called original_url").waitFor();
+}
+
+/** An import that was stopped goes on where it was, and creates nothing twice; an API that
+ * asks to wait is waited for. */
+export async function resumes(c) {
+  const tag = c.unique();
+  const rows = Array.from({ length: 1001 }, (_, i) => `https://example.com/${tag}/${i},${tag}`);
+  const csv = `original_url,tags\n${rows.join("\n")}\n`;
+  await open(c);
+  await choose(c, "long.csv", csv);
+  await button(c, "Check all rows").click();
+  await c.page.getByText("The check has ended.").waitFor();
+  // The second batch reaches the API, but its answer is lost, and the third is refused for a while.
+  let batch = 0;
+  await c.page.route("**/api/v1/urls/bulk*", async (route) => {
+    batch++;
+    if (batch === 2) {
+      await route.fetch();
+      return route.abort("connectionreset");
+    }
+    if (batch === 3) return route.fulfill({ status: 503, headers: { "Retry-After": "60" }, contentType: "application/problem+json", body: JSON.stringify({ type: "urn:waypost:problem:unavailable", title: "", status: 503, detail: "the database is away" }) });
+    return route.continue();
+  });
+  await button(c, "Import 1,001 rows").click();
+  await c.page.getByText(/Paused: The service cannot do this at the moment/).waitFor();
+  await c.axe();
+  await button(c, "Stop").click();
+  await c.page.getByText("Stopped at row 501. What was created stays.").waitFor();
+  await c.page.unroute("**/api/v1/urls/bulk*");
+  await open(c);
+  await choose(c, "renamed.csv", csv);
+  await c.page.getByText("An import of this file stopped at row 501.").waitFor();
+  await c.axe();
+  await button(c, "Continue at row 502").click();
+  await c.page.getByText("The import has ended.").waitFor();
+  const links = await found(c, tag);
+  c.assert.equal(links.length, 1001);
+  c.assert.equal(new Set(links.map((l) => l.original_url)).size, 1001);
+  await remove(c, links);
+}
+
+/** The export is a plain download of what was chosen. */
+export async function exports(c) {
+  const tag = c.unique();
+  const link = await c.api("POST", "/api/v1/urls", { original_url: "https://example.com/export", title: "=1+1", tags: [tag] });
+  await open(c);
+  await c.page.getByLabel("Tag").selectOption(tag);
+  const [download] = await Promise.all([c.page.waitForEvent("download"), c.page.getByRole("link", { name: "Download" }).click()]);
+  const lines = (await (await download.createReadStream()).toArray()).join("").trim().split("\n");
+  c.assert.equal(lines.length, 2);
+  c.assert.ok(lines[1].startsWith(`${link.short_code},https://example.com/export,'=1+1,`), lines[1]);
+  await c.api("DELETE", `/api/v1/urls/${link.short_code}`);
+}
