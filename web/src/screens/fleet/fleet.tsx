@@ -1,6 +1,300 @@
-import { text } from "../../messages/app";
+import type { ComponentChildren } from "preact";
+import { useLocation } from "preact-iso/router";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { ask, client, type Schemas } from "../../app/api";
+import { ago, dateTime, duration, number } from "../../app/i18n";
+import { live, useNews } from "../../app/live";
+import { useLoad } from "../../app/load";
+import { inQuery } from "../../app/paths";
+import { operator } from "../../app/session";
+import { text as common } from "../../messages/app";
+import { text } from "../../messages/fleet";
+import { Copy } from "../../ui/copy";
+import { Await } from "../../ui/failure";
+import { Ago, Moment } from "../../ui/time";
+import { ActDialog, Enrol, Outcome, type Order } from "./acts";
+import { findings, stateOf, type Act, type Edge, type Finding } from "./health";
+import { regionId, WorldMap } from "./map";
 
-/** Fleet is a screen of the console. */
+const silence = 7000; // milliseconds without news, which comes every 2 s
+
+/** Fleet shows operators the state of all edges, what is wrong, and what to do. */
 export default function Fleet() {
-  return <h1>{text("fleet")}</h1>;
+  if (operator.value) return <Edges />;
+  return (
+    <section class="empty">
+      <h1>{common("fleet")}</h1>
+      <p>{text("operators")}</p>
+    </section>
+  );
+}
+
+function Edges() {
+  const { query, url, route } = useLocation();
+  const loaded = useLoad((signal) => ask(client.GET("/api/admin/edges", { signal })), []);
+  const [order, setOrder] = useState<Order>();
+  useNews("edges", (data) => loaded.set(data as Schemas["EdgeList"]));
+  const now = useClock();
+  // Without live news the list is asked for, so that one failure does not hide the fleet.
+  const lost = live.value === "lost";
+  const reload = useRef(loaded.reload);
+  reload.current = loaded.reload;
+  useEffect(() => {
+    if (!lost) return;
+    const timer = setInterval(() => reload.current(), 5000);
+    return () => clearInterval(timer);
+  }, [lost]);
+
+  const node = query["edge"];
+  const title = useRef<HTMLHeadingElement>(null);
+  const first = useRef(true);
+  useEffect(() => {
+    if (!first.current) title.current?.focus();
+    first.current = false;
+  }, [node]);
+
+  const edges: readonly Edge[] = loaded.data?.edges ?? [];
+  const regions = [...new Set(edges.map((e) => e.region))].sort();
+  const one = edges.find((e) => e.node === node);
+  const act = query["act"] as Act | undefined;
+  const close = () => {
+    route(inQuery(url, { act: undefined, ...(one ? {} : { edge: undefined }) }), true);
+    // A dialog that was opened by the address has no place to return to.
+    setTimeout(() => document.activeElement === document.body && title.current?.focus());
+  };
+  const stale = loaded.at !== undefined && now - loaded.at.getTime() > silence;
+  const all = findings(edges);
+  return (
+    <>
+      <div class="head">
+        <h1 ref={title} tabIndex={-1}>{node ? <bdi>{node}</bdi> : common("fleet")}</h1>
+        {loaded.at && <span class="quiet small-text">{common("asOf", { time: dateTime(loaded.at, { timeStyle: "medium" }) })}</span>}
+        {node ? <a class="button" href="/console/fleet">{text("back")}</a> : <a class="button primary" href={inQuery(url, { act: "enrol" })}>{text("enrol")}</a>}
+      </div>
+      {stale && (
+        <div class="notice bad" role="alert">
+          <p>{text("away", { time: dateTime(loaded.at!, { timeStyle: "medium" }) })} {text("awayRemedy")}</p>
+          <button type="button" onClick={loaded.reload}>{common("retry")}</button>
+        </div>
+      )}
+      <Await of={stale ? { ...loaded, failure: undefined, slow: false } : loaded}>
+        {() => (
+          <div class={stale ? "fleet old" : "fleet"}>
+            {node === undefined ? <Overview edges={edges} regions={regions} all={all} stale={stale} />
+              : one ? <Details edge={one} all={all.filter((f) => f.node === node)} />
+              : <p class="empty">{text("noSuchEdge", { node })}</p>}
+          </div>
+        )}
+      </Await>
+      {order && order.node === node && <Outcome order={order} />}
+      {act === "enrol" && loaded.data && <Enrol regions={regions} region={one?.region ?? ""} node={one?.node ?? ""} role={one?.role === "relay" ? "relay" : "edge"} close={close} />}
+      {act && act !== "enrol" && one && (
+        <ActDialog key={act} act={act} node={one.node} repair={!!one.verified && one.verified.different > one.verified.repaired} ordered={setOrder} close={close} />
+      )}
+    </>
+  );
+}
+
+/** useClock returns the time, each second anew while the page is visible. */
+function useClock(): number {
+  const [now, setNow] = useState(Date.now());
+  useEffect(() => {
+    const timer = setInterval(() => document.hidden || setNow(Date.now()), 1000);
+    return () => clearInterval(timer);
+  }, []);
+  return Math.max(now, Date.now());
+}
+
+function Overview({ edges, regions, all, stale }: { edges: readonly Edge[]; regions: readonly string[]; all: readonly Finding[]; stale: boolean }) {
+  if (edges.length === 0) {
+    return (
+      <div class="empty">
+        <p>{text("empty")}</p>
+        <a class="button primary" href="/console/fleet?act=enrol">{text("enrol")}</a>
+      </div>
+    );
+  }
+  const wrong = all.filter((f) => f.level !== "note");
+  const ill = (e: Edge) => wrong.filter((f) => f.node === e.node);
+  const spots = regions.map((region) => {
+    const here = edges.filter((e) => e.region === region);
+    const faults = here.flatMap(ill);
+    return {
+      region, count: here.length, well: here.filter((e) => ill(e).length === 0).length,
+      kind: faults.some((f) => f.level === "bad") ? "bad" as const : faults.length ? "warn" as const : "good" as const,
+    };
+  });
+  return (
+    <>
+      <div class="fleet-top">
+        <section class="stack" aria-labelledby="fleet-health">
+          <div role="status" class={stale ? "notice" : wrong.length ? "" : "notice good"}>
+            <h2 id="fleet-health">{stale ? common("unknown") : wrong.length ? text("someWrong", { n: wrong.length }) : text("allWell", { n: edges.length })}</h2>
+          </div>
+          <Findings of={all} />
+        </section>
+        <WorldMap spots={spots} />
+      </div>
+      <EdgeTable edges={edges} regions={regions} />
+    </>
+  );
+}
+
+function Findings({ of, inDetails }: { of: readonly Finding[]; inDetails?: boolean }) {
+  if (of.length === 0) return null;
+  return (
+    <ul class="stack" aria-label={text("wrong")}>
+      {of.map((f) => (
+        <li key={f.what.replace(/\d/g, "")} class={`notice ${f.level === "note" ? "" : f.level}`}>
+          <div class="grow stack">
+            <p dir="auto">
+              <strong>{text(f.level === "bad" ? "fault" : f.level === "warn" ? "warning" : "note")}:</strong> {f.what}
+              {f.since && <span class="quiet"> {text("since", { time: dateTime(f.since) })} (<Ago at={f.since} />)</span>}
+            </p>
+            <p class="small-text">{f.remedy}</p>
+            <div class="row">
+              {f.act && <a class="button small" href={actPath(f.act, f.node)}>{text(f.act === "gone" ? "lost" : f.act)}</a>}
+              {f.node && !inDetails && <a class="button small" href={edgePath(f.node)}>{text("look", { node: f.node })}</a>}
+              {f.command && <span class="row"><code>{f.command}</code><Copy value={f.command} label={f.command} /></span>}
+            </div>
+          </div>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+function edgePath(node: string): string {
+  return `/console/fleet?edge=${encodeURIComponent(node)}`;
+}
+
+function actPath(act: Act, node?: string): string {
+  return inQuery("/console/fleet", { edge: node, act });
+}
+
+function EdgeTable({ edges, regions }: { edges: readonly Edge[]; regions: readonly string[] }) {
+  return (
+    <section class="card">
+      <h2 id="fleet-list">{text("list")}</h2>
+      <div class="scroll" tabIndex={0} role="region" aria-labelledby="fleet-list">
+        <table class="edges">
+          <caption class="offscreen">{text("list")}</caption>
+          <thead>
+            <tr>
+              <th scope="col">{text("edge")}</th><th scope="col">{text("state")}</th><th scope="col">{text("lag")}</th><th scope="col">{text("age")}</th>
+              <th scope="col">{text("clicks")}</th><th scope="col">{text("until")}</th><th scope="col">{text("position")}</th>
+              <th scope="col">{text("verified")}</th><th scope="col">{text("credential")}</th><th scope="col">{text("version")}</th>
+            </tr>
+          </thead>
+          {regions.map((region) => (
+            <tbody key={region}>
+              <tr class="group"><th scope="rowgroup" colSpan={10} id={regionId(region)} tabIndex={-1}><bdi>{region}</bdi></th></tr>
+              {edges.filter((e) => e.region === region).map((e) => (
+                <tr key={e.node}>
+                  <th scope="row"><a href={edgePath(e.node)}><bdi>{e.node}</bdi></a></th>
+                  <td><State edge={e} /></td>
+                  <td>{lagOf(e)}</td>
+                  <td>{ageOf(e)}</td>
+                  <td>{clicksOf(e)}</td>
+                  <td>{e.clicks_until ? dateTime(e.clicks_until, timeOf(e.clicks_until)) : common("unknown")}</td>
+                  <td>{positionOf(e)}</td>
+                  <td>{verifiedOf(e)}</td>
+                  <td>{credentialOf(e)}</td>
+                  <td>{e.version || common("unknown")}</td>
+                </tr>
+              ))}
+            </tbody>
+          ))}
+        </table>
+      </div>
+    </section>
+  );
+}
+
+function State({ edge }: { edge: Edge }) {
+  const [label, kind] = stateOf(edge);
+  return <span class={`tag ${kind}`}>{label}</span>;
+}
+
+/** timeOf formats a moment of the last day by its time alone. */
+function timeOf(at: string): Intl.DateTimeFormatOptions {
+  return Date.now() - new Date(at).getTime() < 86_400_000 ? { timeStyle: "medium" } : { dateStyle: "medium", timeStyle: "short" };
+}
+
+function lagOf(e: Edge): string {
+  if (e.lag_changes === null || e.lag_seconds === null) return common("unknown");
+  return e.lag_changes === 0 ? text("noLag") : text("lagValue", { n: e.lag_changes, age: duration(e.lag_seconds) });
+}
+
+function ageOf(e: Edge): string {
+  return e.age_seconds === null ? common("unknown") : duration(e.age_seconds);
+}
+
+function clicksOf(e: Edge): string {
+  return e.clicks_pending === null ? common("unknown") : number(e.clicks_pending);
+}
+
+function positionOf(e: Edge): string {
+  if (!e.position) return common("unknown");
+  const seq = number(e.position.seq);
+  return e.position.epoch === 1 ? seq : text("positionEpoch", { seq, epoch: e.position.epoch });
+}
+
+function verifiedOf(e: Edge): string {
+  const v = e.verified;
+  if (!v) return common("never");
+  const time = ago(v.at);
+  if (v.error) return text("failed", { time });
+  if (v.different > v.repaired) return text("different", { n: v.different - v.repaired, time });
+  return text(v.different ? "repaired" : "equal", { time });
+}
+
+function credentialOf(e: Edge): string {
+  return e.credential === null ? common("unknown") : text(e.credential === "own" ? "own" : e.credential === "shared" ? "sharedShort" : "revokedShort");
+}
+
+function Details({ edge: e, all }: { edge: Edge; all: readonly Finding[] }) {
+  const facts: [label: string, value: ComponentChildren][] = [
+    [text("state"), <State edge={e} />],
+    [text("region"), <bdi>{e.region}</bdi>],
+    [text("role"), e.role === "" ? common("unknown") : text(e.role === "relay" ? "roleRelay" : "roleEdge")],
+    [text("lag"), lagOf(e)],
+    [text("age"), ageOf(e)],
+    [text("position"), positionOf(e)],
+    [text("lastApplied"), e.last_applied_at ? <Moment at={e.last_applied_at} /> : common("unknown")],
+    [text("clicks"), clicksOf(e)],
+    [text("until"), e.clicks_until ? dateTime(e.clicks_until, { dateStyle: "medium", timeStyle: "medium" }) : common("unknown")],
+    [text("verified"), verifiedOf(e)],
+    [text("credential"), credentialOf(e)],
+    [text("version"), e.version || common("unknown")],
+    [text("started"), e.started_at ? <Moment at={e.started_at} /> : common("unknown")],
+    [text("lastSeen"), dateTime(e.last_seen, { dateStyle: "medium", timeStyle: "medium" })],
+    [text("via"), text(e.via === "report" ? "viaReport" : e.via === "gossip" ? "viaGossip" : "viaRecord")],
+    [text("addr"), e.addr ? <code>{e.addr}</code> : common("unknown")],
+    [text("adminAddr"), e.admin_addr ? <code>{e.admin_addr}</code> : common("unknown")],
+  ];
+  if (e.held_why) facts.splice(1, 0, [text("why"), <span dir="auto">{e.held_why}</span>]);
+  const alive = e.state === "alive";
+  const acts: [act: Act, label: string, danger: boolean][] = [];
+  if (alive) acts.push(["verify", text("verify"), false]);
+  if (alive && (e.held || e.replica === "held")) acts.push(["accept", text("accept"), false]);
+  if (alive && e.draining !== undefined) acts.push(e.draining ? ["undrain", text("undrain"), false] : ["drain", text("drain"), false]);
+  acts.push(["enrol", text("enrolAgain"), false]);
+  if (e.credential === "own") acts.push(["revoke", text("revoke"), true]);
+  if (!alive) acts.push(["gone", text("lost"), true]);
+  return (
+    <>
+      <Findings of={all} inDetails />
+      <section class="card" aria-label={text("acts")}>
+        <div class="row">
+          {acts.map(([act, label, danger]) => <a key={act} class={danger ? "button danger" : "button"} href={actPath(act, e.node)}>{label}</a>)}
+        </div>
+      </section>
+      <section class="card" aria-label={text("state")}>
+        <dl class="facts">
+          {facts.map(([label, value]) => [<dt key={label}>{label}</dt>, <dd key={`${label} value`}>{value}</dd>])}
+        </dl>
+      </section>
+    </>
+  );
 }

@@ -1,0 +1,195 @@
+import { useEffect, useState } from "preact/hooks";
+import { ask, client, type Schemas } from "../../app/api";
+import { dateTime, duration } from "../../app/i18n";
+import { useAct } from "../../app/load";
+import { text as common } from "../../messages/app";
+import { text } from "../../messages/fleet";
+import { Command } from "../../ui/command";
+import { Copy } from "../../ui/copy";
+import { Confirm, Dialog } from "../../ui/dialog";
+import { Trouble } from "../../ui/failure";
+import { Check, Choice, Field } from "../../ui/field";
+import { toast } from "../../ui/toast";
+import type { Act } from "./health";
+
+/** Order is an order to an edge. Drains are orders as well. */
+export type Order = Omit<Schemas["EdgeOrder"], "what"> & { what: "verify" | "accept" | "drain" | "undrain" };
+
+type OrderPath = "/api/admin/edges/{node}/verifications";
+
+/** place places an order. All orders have the shape of a comparison's. */
+async function place(act: Act, node: string, repair: boolean): Promise<Order> {
+  const params = { path: { node } };
+  if (act === "verify") return await ask(client.POST("/api/admin/edges/{node}/verifications", { params, body: { repair } }));
+  if (act === "accept") return await ask(client.POST("/api/admin/edges/{node}/acceptances", { params, body: {} }));
+  return await ask(client.POST("/api/admin/edges/{node}/drains" as OrderPath, { params, body: (act === "undrain" ? { undo: true } : {}) as object })) as Order;
+}
+
+/** ActDialog asks before something is done to an edge. */
+export function ActDialog({ act: what, node, repair: withRepair, ordered, close }: {
+  act: Exclude<Act, "enrol">; node: string; repair: boolean; ordered: (order: Order) => void; close: () => void;
+}) {
+  const act = useAct();
+  const [repair, setRepair] = useState(withRepair);
+  const common = { busy: act.busy, failure: act.failure, close };
+  const order = () => void act.run(async () => {
+    ordered(await place(what, node, repair));
+    close();
+  });
+  if (what === "revoke") {
+    return (
+      <Confirm
+        {...common} title={text("revokeTitle", { node })} action={text("revoke")} name={node}
+        confirm={() => void act.run(async () => {
+          await ask(client.DELETE("/api/admin/edge-credentials/{node}", { params: { path: { node } } }));
+          toast(text("revokeDone", { node }));
+          close();
+        })}
+      >
+        <p>{text("revokeText")}</p>
+      </Confirm>
+    );
+  }
+  if (what === "gone") {
+    return (
+      <Confirm
+        {...common} title={text("lostTitle", { node })} action={text("lost")} name={node}
+        confirm={() => void act.run(async () => {
+          await ask(client.DELETE("/api/admin/edges/{node}", { params: { path: { node } } }));
+          toast(text("lostDone", { node }));
+          close();
+        })}
+      >
+        <p>{text("lostText")}</p>
+      </Confirm>
+    );
+  }
+  return (
+    <Confirm {...common} title={text(`${what}Title`, { node })} action={text(what)} confirm={order}>
+      <p>{text(`${what}Text`)}</p>
+      {what === "verify" && <Check label={text("withRepair")} checked={repair} set={setRepair} />}
+    </Confirm>
+  );
+}
+
+/** Outcome follows an order until the edge has answered. */
+export function Outcome({ order: first }: { order: Order }) {
+  const [order, setOrder] = useState(first);
+  const [late, setLate] = useState(false);
+  useEffect(() => {
+    setOrder(first);
+    setLate(false);
+    const abort = new AbortController();
+    void (async () => {
+      while (!abort.signal.aborted) {
+        await new Promise((done) => setTimeout(done, 700));
+        const now = await ask(client.GET("/api/admin/edges/{node}/orders/{id}", { params: { path: { node: first.node, id: first.id } }, signal: abort.signal })).catch(() => undefined);
+        if (abort.signal.aborted) return;
+        if (now) setOrder(now as Order);
+        if (now?.done_at) return;
+        if (Date.now() > new Date(first.until).getTime() + 5000) return setLate(true);
+      }
+    })();
+    return () => abort.abort();
+  }, [first]);
+  const [kind, words] = outcomeOf(order, late);
+  const differences = order.outcome?.differences ?? [];
+  return (
+    <section class="card">
+      <h2>{text("order")}</h2>
+      <p class={`notice ${kind}`} role="status" dir="auto">{words}</p>
+      {differences.length > 0 && (
+        <div class="scroll" tabIndex={0} role="region" aria-label={text("differences")}>
+          <table>
+            <caption class="offscreen">{text("differences")}</caption>
+            <thead><tr><th>{text("name")}</th><th>{text("difference")}</th><th>{text("visitorsGet")}</th><th>{text("correct")}</th></tr></thead>
+            <tbody>
+              {differences.map((d) => (
+                <tr key={`${d.domain} ${d.kind} ${d.name}`}>
+                  <td class="mono" dir="auto">{d.name}</td><td>{d.what}</td><td dir="auto">{d.edge}</td><td dir="auto">{d.source}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+    </section>
+  );
+}
+
+function outcomeOf(order: Order, late: boolean): [kind: string, words: string] {
+  const { node, outcome: o } = order;
+  const until = dateTime(order.until);
+  if (!o) return late ? ["bad", text("orderLate", { time: until })] : ["", text("orderWaits", { what: text(order.what), time: until })];
+  if (o.error) return ["bad", text("orderError", { why: o.error })];
+  switch (order.what) {
+    case "accept":
+      return ["good", text("outcomeAccepted", { node, what: o.accepted })];
+    case "drain":
+      return ["good", text("outcomeDrain", { node })];
+    case "undrain":
+      return ["good", text("outcomeUndrain", { node })];
+  }
+  if (o.different === 0) return ["good", text("outcomeEqual", { node, n: o.records, slots: o.slots, time: duration(o.seconds) })];
+  if (o.different <= o.repaired) return ["good", text("outcomeRepaired", { node, n: o.different })];
+  return ["bad", text("outcomeDifferent", { node, n: o.different, repaired: o.repaired })];
+}
+
+/** Enrol makes a token with which an edge enrols, and shows it once. */
+export function Enrol({ regions, region: firstRegion, node: firstNode, role: firstRole, close }: {
+  regions: readonly string[]; region: string; node: string; role: "edge" | "relay"; close: () => void;
+}) {
+  const [region, setRegion] = useState(firstRegion);
+  const [role, setRole] = useState(firstRole);
+  const [node, setNode] = useState(firstNode);
+  const [label, setLabel] = useState("");
+  const [expires, setExpires] = useState("3600");
+  const [made, setMade] = useState<Schemas["Enrolment"]>();
+  const act = useAct();
+  if (made) return <Made enrolment={made} close={close} />;
+  const fault = act.failure?.fields;
+  return (
+    <Dialog title={text("enrol")} close={close}>
+      <form
+        onSubmit={(e) => {
+          e.preventDefault();
+          void act.run(async () => setMade(await ask(client.POST("/api/admin/edge-enrolments", {
+            body: { region: region.trim(), role, ...(node.trim() ? { node: node.trim() } : {}), ...(label ? { label } : {}), expires_in_seconds: Number(expires) },
+          }))));
+        }}
+      >
+        <p>{text("enrolText")}</p>
+        <Field label={text("region")} value={region} set={setRegion} required maxLength={32} autocomplete="off" spellcheck={false} fault={fault?.["region"]} hint={text("regionHint")} />
+        {regions.length > 0 && (
+          <div class="row">
+            {regions.map((r) => <button key={r} type="button" class="small" aria-pressed={r === region} onClick={() => setRegion(r)}><bdi>{r}</bdi></button>)}
+          </div>
+        )}
+        <Choice label={text("role")} value={role} set={setRole} options={[["edge", text("roleEdge")], ["relay", text("roleRelay")]]} />
+        <Field label={text("nodeName")} value={node} set={setNode} maxLength={64} autocomplete="off" spellcheck={false} fault={fault?.["node"]} hint={text("nodeHint")} />
+        <Field label={text("label")} value={label} set={setLabel} maxLength={100} autocomplete="off" dir="auto" fault={fault?.["label"]} />
+        <Choice label={text("expires")} value={expires} set={setExpires} options={["600", "3600", "28800", "86400"].map((s) => [s, duration(Number(s))])} />
+        <Trouble failure={act.failure} />
+        <footer>
+          <button type="button" onClick={close}>{common("cancel")}</button>
+          <button class="primary" disabled={act.busy}>{text("makeToken")}</button>
+        </footer>
+      </form>
+    </Dialog>
+  );
+}
+
+function Made({ enrolment: e, close }: { enrolment: Schemas["Enrolment"]; close: () => void }) {
+  const command = `WAYPOST_ENROL_TOKEN=${e.token} waypost edge --control-urls ${location.origin} \\\n  --region ${e.region} --node ${e.node || "NAME"}${e.role === "relay" ? " --relay --peer-addr HOST:PORT" : ""} --data-dir /var/lib/waypost/edge`;
+  return (
+    <Dialog title={text("token")} close={close} wide>
+      <div class="stack">
+        <p class="notice warn">{text("tokenOnce", { time: dateTime(e.expires_at) })}</p>
+        <div class="row"><code class="grow">{e.token}</code><Copy value={e.token} label={text("token")} /></div>
+        <Command label={text("command")} command={command} />
+        <p class="quiet">{text("credentialKept")}</p>
+        <footer><button type="button" class="primary" onClick={close}>{common("done")}</button></footer>
+      </div>
+    </Dialog>
+  );
+}
