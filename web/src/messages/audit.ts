@@ -1,7 +1,6 @@
-import { catalogue } from "../app/i18n";
+import { catalogue, type Entry } from "../app/i18n";
 
-/** Texts of the audit log. */
-export const text = catalogue({
+const entries = {
   admins: ["The audit log is for administrators of the workspace.", "Das Protokoll ist für Administratoren des Workspace."],
   all: ["All workspaces", "Alle Workspaces"],
   search: ["Search in what is loaded", "Im Geladenen suchen"],
@@ -43,26 +42,30 @@ export const text = catalogue({
   "ranges.revive": ["Let a key range be leased from again", "Leases aus einem Schlüsselbereich wieder erlaubt"],
   "ranges.split": ["Split a key range", "Schlüsselbereich geteilt"],
   "salts.destroy": ["Destroyed the visitor salt of a day", "Besucher-Salt eines Tages vernichtet"],
+  "users.accept": ["Accepted an invitation", "Einladung angenommen"],
   "users.add": ["Added a user", "Benutzer hinzugefügt"],
   "users.admin": ["Made the first administrator", "Ersten Administrator angelegt"],
   "users.change": ["Changed a user", "Benutzer geändert"],
   "users.invite": ["Invited a user to set a password", "Benutzer zum Setzen eines Passworts eingeladen"],
+  "users.password": ["Changed a password", "Passwort geändert"],
+  "users.recovery-code": ["Used a recovery code", "Wiederherstellungscode benutzt"],
+  "users.recovery-codes": ["Made new recovery codes", "Neue Wiederherstellungscodes erzeugt"],
   "users.remove": ["Removed a user", "Benutzer entfernt"],
+  "users.second-factor-off": ["Switched a second factor off", "Zweiten Faktor abgeschaltet"],
+  "users.second-factor-on": ["Switched a second factor on", "Zweiten Faktor eingeschaltet"],
+  "users.second-factor-reset": ["Reset a user's second factor", "Zweiten Faktor eines Benutzers zurückgesetzt"],
+  "users.sign-in": ["Signed in", "Angemeldet"],
+  "users.sign-in-failed": ["Sign-ins failed", "Anmeldungen gescheitert"],
+  "users.sign-in-link": ["Made a sign-in link", "Anmeldelink erzeugt"],
   "workspaces.change": ["Changed a workspace", "Workspace geändert"],
   "workspaces.create": ["Created a workspace", "Workspace angelegt"],
   "workspaces.delete": ["Deleted a workspace", "Workspace gelöscht"],
-});
+} satisfies Record<string, Entry>;
 
-const known = new Set([
-  "clicks.forget", "domains.add", "domains.approve", "domains.prove", "domains.remove", "domains.set", "domains.suspend", "domains.unproved",
-  "edges.accept", "edges.drain", "edges.enrol", "edges.enrolled", "edges.gone", "edges.revoke", "edges.undrain", "edges.verify",
-  "keys.create", "keys.revoke", "keys.rotate",
-  "ranges.assign", "ranges.drain", "ranges.move", "ranges.resume", "ranges.retire", "ranges.revive", "ranges.split",
-  "salts.destroy", "users.add", "users.admin", "users.change", "users.invite", "users.remove",
-  "workspaces.change", "workspaces.create", "workspaces.delete",
-]);
+/** Texts of the audit log. */
+export const text = catalogue<keyof typeof entries>(entries);
 
 /** actText says an act in words; an act that is not known stays as it is. */
 export function actText(action: string): string {
-  return known.has(action) ? text(action as Parameters<typeof text>[0]) : action;
+  return action.includes(".") && Object.hasOwn(entries, action) ? text(action as keyof typeof entries) : action;
 }

@@ -64,7 +64,7 @@ export const text = catalogue({
   // The list and the map.
   map: ["Regions", "Regionen"],
   elsewhere: ["Regions without a known place", "Regionen ohne bekannten Ort"],
-  ofRegion: [["{region}: {n} edge, {well} without a finding", "{region}: {n} edges, {well} without a finding"], ["{region}: {n} Edge, {well} ohne Befund", "{region}: {n} Edges, {well} ohne Befund"]],
+  ofRegion: ["{region} {well}/{n} edges without a finding", "{region} {well}/{n} Edges ohne Befund"],
   list: ["Edges by region", "Edges nach Region"],
   edge: ["Edge", "Edge"],
   state: ["State", "Zustand"],

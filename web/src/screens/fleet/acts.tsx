@@ -102,7 +102,7 @@ export function Outcome({ order: first }: { order: Order }) {
         <div class="scroll" tabIndex={0} role="region" aria-label={text("differences")}>
           <table>
             <caption class="offscreen">{text("differences")}</caption>
-            <thead><tr><th>{text("name")}</th><th>{text("difference")}</th><th>{text("visitorsGet")}</th><th>{text("correct")}</th></tr></thead>
+            <thead><tr><th scope="col">{text("name")}</th><th scope="col">{text("difference")}</th><th scope="col">{text("visitorsGet")}</th><th scope="col">{text("correct")}</th></tr></thead>
             <tbody>
               {differences.map((d) => (
                 <tr key={`${d.domain} ${d.kind} ${d.name}`}>

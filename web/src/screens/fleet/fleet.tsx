@@ -177,7 +177,7 @@ function EdgeTable({ edges, regions }: { edges: readonly Edge[]; regions: readon
     <section class="card">
       <h2 id="fleet-list">{text("list")}</h2>
       <div class="scroll" tabIndex={0} role="region" aria-labelledby="fleet-list">
-        <table class="edges">
+        <table class="data">
           <caption class="offscreen">{text("list")}</caption>
           <thead>
             <tr>

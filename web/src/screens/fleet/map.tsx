@@ -33,7 +33,7 @@ const bottom = -56;
 
 /** WorldMap shows where regions are. Each is a link to its part of the list. */
 export function WorldMap({ spots }: { spots: readonly Spot[] }) {
-  const placed: { spot: Spot; x: number; y: number }[] = [];
+  const placed: { spot: Spot; at: readonly [latitude: number, longitude: number]; x: number; y: number }[] = [];
   const rest: Spot[] = [];
   for (const spot of spots) {
     const at = placeOf(spot.region);
@@ -45,15 +45,16 @@ export function WorldMap({ spots }: { spots: readonly Spot[] }) {
     let y = ((top - at[0]) / (top - bottom)) * 100;
     // Names of close regions are below one another.
     while (placed.some((p) => Math.abs(p.x - x) < 22 && Math.abs(p.y - y) < 12)) y += 12;
-    placed.push({ spot, x, y });
+    placed.push({ spot, at, x, y });
   }
   return (
-    <nav class="card" aria-labelledby="fleet-map">
+    <section class="card" aria-labelledby="fleet-map">
       <h2 id="fleet-map">{text("map")}</h2>
       <div class="world">
         <svg viewBox={`-180 ${-top} 360 ${top - bottom}`} aria-hidden="true">
           <path class="graticule" d={[-60, -30, 0, 30, 60].map((y) => `M-180 ${y}H180`).join("") + [-120, -60, 0, 60, 120].map((x) => `M${x} -78V56`).join("")} />
           <path class="land" d={outline} />
+          {placed.map(({ spot, at }) => <circle key={spot.region} class={spot.kind} cx={at[1]} cy={-at[0]} r="3.2" />)}
         </svg>
         <ul>
           {placed.map(({ spot, x, y }) => (
@@ -67,7 +68,7 @@ export function WorldMap({ spots }: { spots: readonly Spot[] }) {
           <ul class="row">{rest.map((spot) => <li key={spot.region}><Region spot={spot} /></li>)}</ul>
         </>
       )}
-    </nav>
+    </section>
   );
 }
 

@@ -128,7 +128,7 @@ function SupplyTable({ regions, after }: { regions: readonly Supply[]; after?: r
   const label = text(after ? "planEffect" : "supply");
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label={label}>
-      <table>
+      <table class="data">
         <caption class="offscreen">{label}</caption>
         <thead>
           <tr>
@@ -220,7 +220,7 @@ function List({ space }: { space: Space }) {
       </div>
       {shown.length === 0 ? <p class="quiet">{text("noRanges")}</p> : (
         <div class="scroll" tabIndex={0} role="region" aria-label={text("list")}>
-          <table>
+          <table class="data">
             <caption class="offscreen">{text("list")}</caption>
             <thead>
               <tr>
