@@ -37,11 +37,12 @@ function Edges() {
   const now = useClock();
   // Without live news the list is asked for, so that one failure does not hide the fleet.
   const lost = live.value === "lost";
-  const reload = useRef(loaded.reload);
-  reload.current = loaded.reload;
+  const latest = useRef(loaded);
+  latest.current = loaded;
   useEffect(() => {
     if (!lost) return;
-    const timer = setInterval(() => reload.current(), 5000);
+    // A slow request is waited for.
+    const timer = setInterval(() => latest.current.loading || latest.current.reload(), 3000);
     return () => clearInterval(timer);
   }, [lost]);
 
@@ -153,8 +154,8 @@ function Findings({ of, inDetails }: { of: readonly Finding[]; inDetails?: boole
             </p>
             <p class="small-text">{f.remedy}</p>
             <div class="row">
-              {f.act && <a class="button small" href={actPath(f.act, f.node)}>{text(f.act === "gone" ? "lost" : f.act)}</a>}
               {f.node && !inDetails && <a class="button small" href={edgePath(f.node)}>{text("look", { node: f.node })}</a>}
+              {f.act && <a class="button small" href={actPath(f.act, f.node)}>{text(f.act === "gone" ? "lost" : f.act)}</a>}
               {f.command && <span class="row"><code>{f.command}</code><Copy value={f.command} label={f.command} /></span>}
             </div>
           </div>
@@ -193,12 +194,12 @@ function EdgeTable({ edges, regions }: { edges: readonly Edge[]; regions: readon
                 <tr key={e.node}>
                   <th scope="row"><a href={edgePath(e.node)}><bdi>{e.node}</bdi></a></th>
                   <td><State edge={e} /></td>
-                  <td>{lagOf(e)}</td>
+                  <td class="wraps">{lagOf(e)}</td>
                   <td>{ageOf(e)}</td>
                   <td>{clicksOf(e)}</td>
                   <td>{e.clicks_until ? dateTime(e.clicks_until, timeOf(e.clicks_until)) : common("unknown")}</td>
                   <td>{positionOf(e)}</td>
-                  <td>{verifiedOf(e)}</td>
+                  <td class="wraps">{verifiedOf(e)}</td>
                   <td>{credentialOf(e)}</td>
                   <td>{e.version || common("unknown")}</td>
                 </tr>

@@ -58,7 +58,7 @@ function ofEdge(e: Edge, allOld: boolean): Finding[] {
   const named = { node, region };
   if (e.credential === "revoked") add("bad", text("revoked", named), text("revokedDo"), { act: "enrol" });
   if (e.state === "silent") {
-    add("bad", text(e.via === "gossip" ? "cutOff" : "silent", named), text("silentDo"), { since: e.since, act: "gone", command: `waypost edges gone ${node}` });
+    add("bad", text(e.via === "gossip" ? "cutOff" : "silent", named), text("silentDo"), { since: e.since });
     return found;
   }
   if (e.state === "gone") {

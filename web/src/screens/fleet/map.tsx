@@ -31,41 +31,40 @@ export function regionId(region: string): string {
 const top = 78; // degrees of latitude
 const bottom = -56;
 
-/** WorldMap shows where regions are. Each is a link to its part of the list. */
+/** WorldMap shows where regions are. Below it each is a link to its part of the list. */
 export function WorldMap({ spots }: { spots: readonly Spot[] }) {
-  const placed: { spot: Spot; at: readonly [latitude: number, longitude: number]; x: number; y: number }[] = [];
-  const rest: Spot[] = [];
+  const placed: { spot: Spot; x: number; y: number; named: boolean; left: boolean }[] = [];
   for (const spot of spots) {
     const at = placeOf(spot.region);
-    if (!at) {
-      rest.push(spot);
-      continue;
-    }
-    const x = ((at[1] + 180) / 360) * 100;
-    let y = ((top - at[0]) / (top - bottom)) * 100;
-    // Names of close regions are below one another.
-    while (placed.some((p) => Math.abs(p.x - x) < 22 && Math.abs(p.y - y) < 12)) y += 12;
-    placed.push({ spot, at, x, y });
+    if (!at) continue;
+    const [y, x] = [-at[0], at[1]];
+    const left = x > 90;
+    // Of close regions one has its name on the map.
+    const named = !placed.some((p) => p.named && Math.abs(p.x - x) < 75 && Math.abs(p.y - y) < 11);
+    placed.push({ spot, x, y, named, left });
   }
+  const rest = spots.filter((spot) => !placeOf(spot.region));
+  const links = (of: readonly Spot[]) => <ul class="row">{of.map((spot) => <li key={spot.region}><Region spot={spot} /></li>)}</ul>;
   return (
     <section class="card" aria-labelledby="fleet-map">
       <h2 id="fleet-map">{text("map")}</h2>
-      <div class="world">
-        <svg viewBox={`-180 ${-top} 360 ${top - bottom}`} aria-hidden="true">
-          <path class="graticule" d={[-60, -30, 0, 30, 60].map((y) => `M-180 ${y}H180`).join("") + [-120, -60, 0, 60, 120].map((x) => `M${x} -78V56`).join("")} />
+      {placed.length > 0 && (
+        <svg class="world" viewBox={`-180 ${-top} 360 ${top - bottom}`} aria-hidden="true">
+          <path class="graticule" d={[-60, -30, 0, 30, 60].map((y) => `M-180 ${y}H180`).join("") + [-120, -60, 0, 60, 120].map((x) => `M${x} ${-top}V${-bottom}`).join("")} />
           <path class="land" d={outline} />
-          {placed.map(({ spot, at }) => <circle key={spot.region} class={spot.kind} cx={at[1]} cy={-at[0]} r="3.2" />)}
-        </svg>
-        <ul>
-          {placed.map(({ spot, x, y }) => (
-            <li key={spot.region} class={x > 75 ? "left" : ""} style={{ left: `${x}%`, top: `${y}%` }}><Region spot={spot} /></li>
+          {placed.map(({ spot, x, y, named, left }) => (
+            <g key={spot.region} class={spot.kind}>
+              <circle cx={x} cy={y} r="3.4" />
+              {named && <text x={left ? x - 6 : x + 6} y={y + 3} text-anchor={left ? "end" : "start"}>{spot.region}</text>}
+            </g>
           ))}
-        </ul>
-      </div>
+        </svg>
+      )}
+      {links(spots.filter((spot) => placeOf(spot.region)))}
       {rest.length > 0 && (
         <>
           <h3>{text("elsewhere")}</h3>
-          <ul class="row">{rest.map((spot) => <li key={spot.region}><Region spot={spot} /></li>)}</ul>
+          {links(rest)}
         </>
       )}
     </section>
