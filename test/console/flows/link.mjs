@@ -90,6 +90,41 @@ export async function conflict(c) {
   c.assert.deepEqual([now.title, now.description], [`${title} mine`, "their description"]);
 }
 
+export async function failuresLoseNothing(c) {
+  const title = c.unique();
+  const link = await create(c, { title });
+  await open(c, link, "?edit");
+  const dialog = c.page.getByRole("dialog");
+  const field = dialog.getByRole("textbox", { name: "Title" });
+  await field.fill(`${title} typed`);
+  let answer = (route) => route.abort();
+  const change = (url) => url.pathname.endsWith(link.short_code);
+  await c.page.route(change, (route) => (route.request().method() === "PATCH" ? answer(route) : route.fallback()));
+  const fails = async (next, words) => {
+    answer = next;
+    await dialog.getByRole("button", { name: "Save" }).click();
+    await dialog.getByText(words).waitFor();
+    c.assert.equal(await field.inputValue(), `${title} typed`);
+  };
+  const problem = (status, type, headers = {}) => (route) => route.fulfill({ status, headers, contentType: "application/problem+json", body: JSON.stringify({ type: `urn:waypost:problem:${type}`, title: "", status, detail: "of the test" }) });
+  await fails((route) => route.abort(), "The server cannot be reached");
+  await fails(problem(429, "too-many-requests", { "Retry-After": "120" }), "Too many requests. Try again in 2 min");
+  await fails(problem(403, "forbidden"), "You may not do this: of the test");
+  await fails(problem(500, "internal"), "Something went wrong on the server");
+  await c.axe();
+  await c.page.unroute(change);
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await c.page.getByRole("heading", { level: 1, name: `${title} typed` }).waitFor();
+
+  c.assert.match(await c.page.title(), /typed · Waypost$/);
+  await c.page.route(/\/stats\?/, (route) => problem(503, "unavailable")(route));
+  await c.page.getByRole("button", { name: "90 days" }).click();
+  await c.page.getByText(/The service cannot do this at the moment: of the test.* this is as of/).waitFor();
+  await c.page.unroute(/\/stats\?/);
+  await c.page.getByRole("button", { name: "Try again" }).click();
+  await c.page.getByText("90 days before").first().waitFor();
+}
+
 export async function statistics(c) {
   const link = await create(c, { title: c.unique() });
   await open(c, link, "?span=7d");
@@ -132,6 +167,10 @@ export async function statistics(c) {
   c.assert.match(c.page.url(), /by=devices&name=mobile/);
   await c.axe();
   await c.narrow();
+  await devices.getByRole("button", { name: "Close the days" }).click();
+  const name = devices.getByRole("button", { name: /^Phone 2/ });
+  c.assert.ok(await name.evaluate((button) => button === document.activeElement), "the focus is lost");
+  await name.press("Enter");
   const own = await saved(c, devices.getByRole("button", { name: "Download CSV: Devices: Phone by day" }));
   c.assert.match(own.text, /^t,Phone\r\n/);
   c.assert.match(own.text, /T00:00:00.000Z,2\r\n/);

@@ -36,7 +36,7 @@ export function Breakdown({ title, names, label = (name) => name, chosen, choose
   const all = names.reduce((sum, n) => sum + n.clicks, 0);
   const top = names[0]?.clicks ?? 0;
   const words = (name: string) => (name === rest ? text("other") : label(name));
-  const shown = asMap ? names : names.slice(0, most);
+  const shown = asMap ? names : names.slice(0, Math.max(most, names.findIndex((n) => n.name === chosen) + 1));
   const counts = new Map(names.map((n) => [n.name, n.clicks]));
   const pick = (n: Count, content: ComponentChildren) => (choose && n.name !== rest ? (
     <button
@@ -94,8 +94,8 @@ export function Breakdown({ title, names, label = (name) => name, chosen, choose
                 </li>
               ))}
             </ul>
-            {names.length > most && (
-              <button type="button" class="small plain" onClick={() => setMost(most + 50)}>{text("moreNames", { n: Math.min(50, names.length - most) })}</button>
+            {names.length > shown.length && (
+              <button type="button" class="small plain" onClick={() => setMost(shown.length + 50)}>{text("moreNames", { n: Math.min(50, names.length - shown.length) })}</button>
             )}
           </div>
         )}

@@ -234,7 +234,16 @@ function OneName({ at, by, name, range, turn }: { at: Place; by: Dimension; name
     <div class="one">
       <div class="head">
         <h4 class="grow" dir="auto">{title}</h4>
-        <button type="button" class="small" onClick={() => route(inQuery(url, { by: undefined, name: undefined }), true)}>{text("closeName")}</button>
+        <button
+          type="button" class="small"
+          onClick={(e) => {
+            // This button goes away; the focus returns to the name.
+            (e.currentTarget.closest(".sides")?.querySelector<HTMLElement>("[aria-pressed=true]") ?? document.getElementById("content"))?.focus();
+            route(inQuery(url, { by: undefined, name: undefined }), true);
+          }}
+        >
+          {text("closeName")}
+        </button>
       </div>
       <Await of={loaded}>
         {(stats) => stats.named && (
