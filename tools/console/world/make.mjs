@@ -1,13 +1,13 @@
 // Writes the map of the world for the console: for each country, by ISO 3166-1 alpha-2
-// code, the path of its outline in whole units of a picture of 720 × 350, in the Natural
+// code, the path of its outline in whole units of a picture of 480 × 233, in the Natural
 // Earth projection. Its source is Natural Earth 1:110m (public domain), by world-atlas.
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { geoNaturalEarth1, geoPath } from "d3-geo";
 import { feature } from "topojson-client";
 
-const width = 720;
-const height = 350;
+const width = 480;
+const height = 233;
 const topology = JSON.parse(readFileSync(createRequire(import.meta.url).resolve("world-atlas/countries-110m.json"), "utf8"));
 const countries = feature(topology, topology.objects.countries).features.filter((f) => f.id !== "010"); // without Antarctica
 const projection = geoNaturalEarth1().fitSize([width, height], { type: "FeatureCollection", features: countries });

@@ -25,8 +25,6 @@ export const text = catalogue({
   delete: ["Delete", "Löschen"],
   restore: ["Restore the link", "Link wiederherstellen"],
   qr: ["QR code", "QR-Code"],
-  qrOf: ["QR code of {url}", "QR-Code von {url}"],
-  saveAs: ["Download {format}", "{format} herunterladen"],
 
   saved: ["Saved.", "Gespeichert."],
   switchedOn: ["The link is on.", "Der Link ist eingeschaltet."],

@@ -13,7 +13,7 @@ export function WorldMap({ counts, label }: { counts: ReadonlyMap<string, number
   const most = Math.max(1, ...counts.values());
   return (
     <figure class="map">
-      <svg viewBox={world ? `0 0 ${world.width} ${world.height}` : "0 0 720 350"} role="img" aria-label={text("mapOf")}>
+      <svg viewBox={world ? `0 0 ${world.width} ${world.height}` : "0 0 480 233"} role="img" aria-label={text("mapOf")}>
         {world && Object.entries(world.paths).map(([code, d]) => {
           const n = counts.get(code) ?? 0;
           // Roots let a country be seen that has a hundredth of the most.

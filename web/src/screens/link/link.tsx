@@ -7,14 +7,14 @@ import { can } from "../../app/session";
 import { text as shared } from "../../messages/app";
 import { text } from "../../messages/link";
 import { Copy } from "../../ui/copy";
-import { Confirm } from "../../ui/dialog";
+import { Confirm, Dialog } from "../../ui/dialog";
 import { Await, Trouble, words } from "../../ui/failure";
+import { QR } from "../../ui/qr";
 import { Ago, Moment } from "../../ui/time";
 import { toast } from "../../ui/toast";
 import { applied, changeLink, former, getLink, type Change, type Link as LinkData, type Place, type State } from "./change";
 import { draftName, Edit } from "./edit";
 import { History } from "./history";
-import { QRCode } from "./qr";
 import { Statistics } from "./statistics";
 
 /** Link is the screen of one link: its state, its statistics and its history. */
@@ -157,7 +157,7 @@ function Present({ at, state, changed, reload, restore, deleted }: {
               <dd class="row">{link.tags.map((t) => <a key={t} class="tag" dir="auto" href={inQuery("/console/links", { tag: t })}>{t}</a>)}</dd>
             </>
           )}
-          {link.description && <><dt>{text("description")}</dt><dd dir="auto" class="lines">{link.description}</dd></>}
+          {link.description && <><dt>{text("description")}</dt><dd dir="auto" class="written">{link.description}</dd></>}
           <dt>{text("redirect_status")}</dt>
           <dd>{link.redirect_status}{link.forward_query && ` · ${text("forward_query")}`}{link.forward_path && ` · ${text("forward_path")}`}</dd>
           {link.metadata && <><dt>{text("metadata")}</dt><dd class="mono">{JSON.stringify(link.metadata)}</dd></>}
@@ -169,7 +169,7 @@ function Present({ at, state, changed, reload, restore, deleted }: {
         restore={async (change) => changed(link, change, await changeLink(at, change, state.etag), text("broughtBack"))}
       />
       {editing && writes && <Edit at={at} state={state} saved={changed} close={() => edit(false)} />}
-      {open === "qr" && <QRCode at={at} url={link.short_url} close={() => setOpen(undefined)} />}
+      {open === "qr" && <Dialog title={text("qr")} close={() => setOpen(undefined)}><QR link={link} /></Dialog>}
       {open === "delete" && (
         <Confirm
           title={text("deleteTitle")} action={text("delete")} busy={remove.busy} failure={remove.failure} close={() => setOpen(undefined)}
