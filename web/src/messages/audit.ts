@@ -2,6 +2,7 @@ import { catalogue, type Entry } from "../app/i18n";
 
 const entries = {
   admins: ["The audit log is for administrators of the workspace.", "Das Protokoll ist für Administratoren des Workspace."],
+  reload: ["Load again", "Neu laden"],
   all: ["All workspaces", "Alle Workspaces"],
   search: ["Search in what is loaded", "Im Geladenen suchen"],
   empty: ["No administrator has done anything yet.", "Noch hat kein Administrator etwas getan."],

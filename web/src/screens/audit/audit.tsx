@@ -7,7 +7,7 @@ import { inQuery } from "../../app/paths";
 import { can, operator } from "../../app/session";
 import { text as common } from "../../messages/app";
 import { actText, text } from "../../messages/audit";
-import { csv, download } from "../../ui/download";
+import { downloadCSV, type Cell } from "../../ui/csv";
 import { Await, Trouble } from "../../ui/failure";
 import { Check, Field } from "../../ui/field";
 import { Moment } from "../../ui/time";
@@ -48,9 +48,11 @@ function Log() {
     <>
       <div class="head">
         <h1>{common("audit")}</h1>
-        <button type="button" disabled={shown.length === 0} onClick={() => download("audit.csv", "text/csv;charset=utf-8", asCSV(shown))}>{common("downloadCSV")}</button>
+        {loaded.at && <span class="quiet small-text">{common("asOf", { time: dateTime(loaded.at, { timeStyle: "medium" }) })}</span>}
+        <button type="button" disabled={loaded.loading} onClick={loaded.reload}>{text("reload")}</button>
+        <button type="button" disabled={shown.length === 0} onClick={() => downloadCSV("audit", asTable(shown))}>{common("downloadCSV")}</button>
       </div>
-      <div class="filters">
+      <div class="audit-filters">
         <Field type="search" label={text("search")} value={wanted} set={(q) => set({ q })} dir="auto" />
         {operator.value && <Check label={text("all")} checked={all} set={(on) => set({ all: on ? "true" : undefined })} />}
       </div>
@@ -139,9 +141,9 @@ function matching(entries: readonly Entry[], wanted: string): readonly Entry[] {
   });
 }
 
-function asCSV(entries: readonly Entry[]): string {
-  return csv([
+function asTable(entries: readonly Entry[]): Cell[][] {
+  return [
     ["id", "at", "workspace", "actor", "action", "subject", "detail"],
     ...entries.map((e) => [e.id, e.at, e.workspace, e.actor, e.action, e.subject, e.detail ? JSON.stringify(e.detail) : ""]),
-  ]);
+  ];
 }

@@ -12,17 +12,14 @@ import { Check, Choice, Field } from "../../ui/field";
 import { toast } from "../../ui/toast";
 import type { Act } from "./health";
 
-/** Order is an order to an edge. Drains are orders as well. */
-export type Order = Omit<Schemas["EdgeOrder"], "what"> & { what: "verify" | "accept" | "drain" | "undrain" };
+export type Order = Schemas["EdgeOrder"];
 
-type OrderPath = "/api/admin/edges/{node}/verifications";
-
-/** place places an order. All orders have the shape of a comparison's. */
+/** place places an order to an edge. */
 async function place(act: Act, node: string, repair: boolean): Promise<Order> {
   const params = { path: { node } };
   if (act === "verify") return await ask(client.POST("/api/admin/edges/{node}/verifications", { params, body: { repair } }));
   if (act === "accept") return await ask(client.POST("/api/admin/edges/{node}/acceptances", { params, body: {} }));
-  return await ask(client.POST("/api/admin/edges/{node}/drains" as OrderPath, { params, body: (act === "undrain" ? { undo: true } : {}) as object })) as Order;
+  return await ask(client.POST("/api/admin/edges/{node}/drains", { params, body: act === "undrain" ? { undo: true } : {} }));
 }
 
 /** ActDialog asks before something is done to an edge. */
@@ -85,7 +82,7 @@ export function Outcome({ order: first }: { order: Order }) {
         await new Promise((done) => setTimeout(done, 700));
         const now = await ask(client.GET("/api/admin/edges/{node}/orders/{id}", { params: { path: { node: first.node, id: first.id } }, signal: abort.signal })).catch(() => undefined);
         if (abort.signal.aborted) return;
-        if (now) setOrder(now as Order);
+        if (now) setOrder(now);
         if (now?.done_at) return;
         if (Date.now() > new Date(first.until).getTime() + 5000) return setLate(true);
       }
@@ -159,7 +156,7 @@ export function Enrol({ regions, region: firstRegion, node: firstNode, role: fir
         }}
       >
         <p>{text("enrolText")}</p>
-        <Field label={text("region")} value={region} set={setRegion} required maxLength={32} autocomplete="off" spellcheck={false} fault={fault?.["region"]} hint={text("regionHint")} />
+        <Field label={text("region")} value={region} set={setRegion} required autofocus maxLength={32} autocomplete="off" spellcheck={false} fault={fault?.["region"]} hint={text("regionHint")} />
         {regions.length > 0 && (
           <div class="row">
             {regions.map((r) => <button key={r} type="button" class="small" aria-pressed={r === region} onClick={() => setRegion(r)}><bdi>{r}</bdi></button>)}

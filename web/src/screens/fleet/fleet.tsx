@@ -16,6 +16,7 @@ import { ActDialog, Enrol, Outcome, type Order } from "./acts";
 import { findings, stateOf, type Act, type Edge, type Finding } from "./health";
 import { regionId, WorldMap } from "./map";
 
+const acts: readonly Act[] = ["verify", "accept", "drain", "undrain", "revoke", "gone", "enrol"];
 const silence = 7000; // milliseconds without news, which comes every 2 s
 
 /** Fleet shows operators the state of all edges, what is wrong, and what to do. */
@@ -57,7 +58,7 @@ function Edges() {
   const edges: readonly Edge[] = loaded.data?.edges ?? [];
   const regions = [...new Set(edges.map((e) => e.region))].sort();
   const one = edges.find((e) => e.node === node);
-  const act = query["act"] as Act | undefined;
+  const act = acts.find((a) => a === query["act"]);
   const close = () => {
     route(inQuery(url, { act: undefined, ...(one ? {} : { edge: undefined }) }), true);
     // A dialog that was opened by the address has no place to return to.
@@ -130,7 +131,7 @@ function Overview({ edges, regions, all, stale }: { edges: readonly Edge[]; regi
       <div class="fleet-top">
         <section class="stack" aria-labelledby="fleet-health">
           <div role="status" class={stale ? "notice" : wrong.length ? "" : "notice good"}>
-            <h2 id="fleet-health">{stale ? common("unknown") : wrong.length ? text("someWrong", { n: wrong.length }) : text("allWell", { n: edges.length })}</h2>
+            <h2 id="fleet-health">{stale ? text("notKnown") : wrong.length ? text("someWrong", { n: wrong.length }) : text("allWell", { n: edges.length })}</h2>
           </div>
           <Findings of={all} />
         </section>
@@ -279,7 +280,7 @@ function Details({ edge: e, all }: { edge: Edge; all: readonly Finding[] }) {
   const acts: [act: Act, label: string, danger: boolean][] = [];
   if (alive) acts.push(["verify", text("verify"), false]);
   if (alive && (e.held || e.replica === "held")) acts.push(["accept", text("accept"), false]);
-  if (alive && e.draining !== undefined) acts.push(e.draining ? ["undrain", text("undrain"), false] : ["drain", text("drain"), false]);
+  if (alive) acts.push(e.draining ? ["undrain", text("undrain"), false] : ["drain", text("drain"), false]);
   acts.push(["enrol", text("enrolAgain"), false]);
   if (e.credential === "own") acts.push(["revoke", text("revoke"), true]);
   if (!alive) acts.push(["gone", text("lost"), true]);

@@ -4,8 +4,7 @@ import type { Schemas } from "../../app/api";
 import { duration } from "../../app/i18n";
 import { text } from "../../messages/fleet";
 
-/** Draining is absent from control planes that know no such order. */
-export type Edge = Schemas["Edge"] & { draining?: boolean };
+export type Edge = Schemas["Edge"];
 
 export type Act = "verify" | "accept" | "drain" | "undrain" | "revoke" | "gone" | "enrol";
 

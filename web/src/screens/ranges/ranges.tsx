@@ -8,7 +8,7 @@ import { operator } from "../../app/session";
 import { text as common } from "../../messages/app";
 import { text } from "../../messages/ranges";
 import { Command } from "../../ui/command";
-import { download } from "../../ui/download";
+import { download } from "../../ui/csv";
 import { Await } from "../../ui/failure";
 import { Check, Field } from "../../ui/field";
 
@@ -199,7 +199,7 @@ function Steps({ plan, free }: { plan: Plan; free: number }) {
       <SupplyTable regions={plan.before} after={plan.after} />
       <Command label={text("planCommand")} command={"waypost ranges plan --out plan.json\nwaypost ranges apply plan.json --dry-run\nwaypost ranges apply plan.json"} />
       <div class="row">
-        <button type="button" onClick={() => download("plan.json", "application/json", `${JSON.stringify(plan, null, 2)}\n`)}>{text("planFile")}</button>
+        <button type="button" onClick={() => download("plan.json", new Blob([`${JSON.stringify(plan, null, 2)}\n`], { type: "application/json" }))}>{text("planFile")}</button>
         <span class="hint">{text("planFileHint")}</span>
       </div>
       <p class="hint">{text("planAt", { time: dateTime(plan.made_at, { timeStyle: "medium" }) })}</p>
