@@ -26,7 +26,7 @@ export const text = catalogue({
   off: ["off", "aus"],
   expired: ["expired", "abgelaufen"],
   expiresSoon: ["expires {when}", "läuft {when} ab"],
-  moreTags: ["{n} more", "{n} weitere"],
+  moreTags: ["+{n}", "+{n}"],
   withTag: ["Show links with the tag {tag}", "Links mit dem Tag {tag} zeigen"],
 
   // Filters

@@ -24,7 +24,7 @@ export function Copy({ value, label }: { value: string; label?: string }) {
   const [done, setDone] = useState(false);
   return (
     <button
-      type="button" class="small" aria-label={label ? `${text("copy")}: ${label}` : undefined}
+      type="button" class="small" aria-label={label ? `${text(done ? "copied" : "copy")}: ${label}` : undefined}
       onClick={async () => {
         if (!(await copy(value))) return;
         setDone(true);

@@ -100,7 +100,6 @@ export function Filters({ domains }: { domains: readonly Schemas["Domain"][] }) 
           <Field label={text("to")} type="date" value={asked["to"] ?? ""} set={set("to")} />
         </div>
       </details>
-      {filtered(asked) && <button type="button" onClick={() => route(unfiltered(url))}>{text("clear")}</button>}
     </search>
   );
 }

@@ -11,7 +11,7 @@ import { Trouble, words } from "../../ui/failure";
 import { save } from "../../ui/save";
 import { text as common } from "../../messages/app";
 import { text } from "../../messages/links";
-import { Bulk, Failed, useChanges } from "./bulk";
+import { Bulk, Failed, refocus, useChanges } from "./bulk";
 import type { Made } from "./create";
 import { filtered, Filters, keyOf, queryOf, sortOf, unfiltered } from "./filters";
 import { useLinks, type Link, type LinkList } from "./list";
@@ -63,6 +63,7 @@ export default function Links() {
       <Failed of={changes} row={row} />
       <div class="row list-state">
         <p role="status" class="quiet">{list.ready && !empty && text(list.next ? "shownSome" : "shownAll", { n: list.rows.length })}</p>
+        {filtered(asked) && !empty && <button type="button" class="small" onClick={() => route(unfiltered(url))}>{text("clear")}</button>}
         {list.newer > 0 && <button type="button" class="small" onClick={show}>{text("newLinks", { n: list.newer })}: {text("show")}</button>}
       </div>
       <Pending list={list} version={list.version} />
@@ -96,6 +97,7 @@ export default function Links() {
             setMade(undefined);
             setPasted("");
             if (asked["create"] !== undefined) route(inQuery(url, { create: undefined }), true);
+            refocus(row.current);
           }}
         />
       )}

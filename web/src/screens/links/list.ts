@@ -34,6 +34,7 @@ export class LinkList {
   /** Another number after each change, for components that get the list: signals draw
    * those again only whose properties differ. */
   version = 0;
+  private readonly ids = new Set<string>();
   private query: Query = {};
   private abort = new AbortController();
   private newest = 0;
@@ -94,13 +95,14 @@ export class LinkList {
         const rows = page.urls.map((link) => ({ link, page: cursor }));
         if (cursor) {
           // A link that has moved in the order meanwhile can be on two pages.
-          const have = new Set(this.rows.map((r) => r.link.id));
-          this.rows.push(...rows.filter((r) => !have.has(r.link.id)));
+          this.rows.push(...rows.filter((r) => !this.ids.has(r.link.id)));
         } else {
           this.rows = rows;
+          this.ids.clear();
           this.newer = 0;
           this.ready = true;
         }
+        for (const r of rows) this.ids.add(r.link.id);
         this.newest = Math.max(this.newest, ...rows.map((r) => Number(r.link.id)));
         this.next = page.next_cursor;
         this.at = new Date();
@@ -165,6 +167,7 @@ export class LinkList {
       if (ids.has(row.link.id)) removed.push([i, row]);
       return !ids.has(row.link.id);
     });
+    for (const id of ids) this.ids.delete(id);
     this.changed();
     return removed;
   }
@@ -173,7 +176,9 @@ export class LinkList {
   putBack(removed: readonly Removed[]): void {
     const rows = [...this.rows];
     for (const [i, row] of removed) {
-      if (!rows.some((r) => r.link.id === row.link.id)) rows.splice(Math.min(i, rows.length), 0, row);
+      if (this.ids.has(row.link.id)) continue;
+      this.ids.add(row.link.id);
+      rows.splice(Math.min(i, rows.length), 0, row);
     }
     this.rows = rows;
     this.changed();

@@ -1,5 +1,5 @@
 import type { ComponentChildren } from "preact";
-import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useCallback, useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { inQuery, linkPath } from "../../app/paths";
 import { useShortcuts } from "../../app/keys";
 import { Copy } from "../../ui/copy";
@@ -11,7 +11,7 @@ import { nameOf, shortOf, type Link, type LinkList } from "./list";
 
 export type Sort = "-created" | "created" | "-clicks" | "clicks";
 
-const spare = 8; // rows above and below the window
+const spare = 5; // rows above and below the window
 const rowRem = 4.25; // heights in rem, as in style.css
 const cardRem = 11;
 const cardsBelow = 52; // width of the table in rem
@@ -109,11 +109,13 @@ export function LinkTable(p: TableProps) {
     setAt(next);
     if (next === at) body.current?.querySelector<HTMLElement>(`[data-at="${at}"] [data-main]`)?.focus();
   };
-  const pick = (i: number, on: boolean, range: boolean) => {
+  const select = useRef(p.select);
+  select.current = p.select;
+  const pick = useCallback((i: number, on: boolean, range: boolean) => {
     const from = range && anchor.current >= 0 ? anchor.current : i;
     anchor.current = i;
-    p.select(rows.slice(Math.min(from, i), Math.max(from, i) + 1).map((r) => r.link), on);
-  };
+    select.current(list.rows.slice(Math.min(from, i), Math.max(from, i) + 1).map((r) => r.link), on);
+  }, [list]);
   useShortcuts([
     { keys: "j", label: text("keyNext"), run: () => move(1) },
     { keys: "k", label: text("keyPrevious"), run: () => move(-1) },
@@ -173,55 +175,68 @@ export function LinkTable(p: TableProps) {
       >
         {indices.map((i) => {
           const { link } = rows[i]!;
-          const on = selected.has(link.id);
           return (
-            <tr
-              key={link.id} role="row" aria-rowindex={i + 2} data-at={i} class={`${on ? "on" : ""}${i === at ? " at" : ""}`}
-              style={{ top: `${i * view.height}px`, height: `${view.height}px` }}
-            >
-              <td role="cell">
-                <label class="pick">
-                  <input
-                    type="checkbox" aria-label={text("select", { name: nameOf(link) })} checked={on} data-main={bin ? true : undefined}
-                    onClick={(e) => pick(i, e.currentTarget.checked, e.shiftKey)}
-                  />
-                </label>
-              </td>
-              <td role="cell" class="name">
-                <div class="line">
-                  {bin
-                    ? <span class="clip strong" dir="auto">{nameOf(link)}</span>
-                    : <a class="clip strong" dir="auto" data-main href={linkPath(link, p.shared)}>{nameOf(link)}</a>}
-                  {!bin && <Badges link={link} />}
-                </div>
-                <div class="line"><span class="clip quiet small-text" title={link.short_url}>{shortOf(link)}</span>{!bin && <Copy value={link.short_url} label={shortOf(link)} />}</div>
-              </td>
-              <td role="cell" class="clip small-text" title={link.original_url}>
-                {/^https?:/i.test(link.original_url)
-                  ? <a class="quiet" href={link.original_url} target="_blank" rel="noopener noreferrer" dir="ltr">{link.original_url.replace(/^https?:\/\//i, "")}</a>
-                  : link.original_url}
-              </td>
-              {!bin && <td role="cell" class="line tags">{<Tags link={link} url={p.url ?? ""} />}</td>}
-              <td role="cell" class="num"><span class="offscreen">{text("clicks")}: </span>{number(link.click_count)}{view.cards && <span class="quiet small-text" aria-hidden="true"> {text("clicks")}</span>}</td>
-              {bin
-                ? (
-                  <>
-                    <td role="cell" class="quiet small-text"><span class="card-label">{text("deleted")} </span><Ago at={link.deleted_at} /></td>
-                    <td role="cell" class="quiet small-text"><span class="card-label">{text("restorable")} </span><Moment at={link.restorable_until} /></td>
-                    <td role="cell">{p.action?.(link)}</td>
-                  </>
-                )
-                : (
-                  <>
-                    <td role="cell" class="spark"><Spark counts={p.sparks?.get(sparkKey(link))} /></td>
-                    <td role="cell" class="quiet small-text"><Ago at={link.created_at} /></td>
-                  </>
-                )}
-            </tr>
+            <Row
+              key={link.id} i={i} link={link} top={i * view.height} height={view.height} cards={view.cards} bin={bin} on={selected.has(link.id)} at={i === at}
+              counts={p.sparks?.get(sparkKey(link))} url={p.url ?? ""} shared={p.shared} pick={pick} {...(p.action ? { action: p.action } : {})}
+            />
           );
         })}
       </tbody>
     </table>
+  );
+}
+
+/** Row is a row of the table. It is drawn again only when one of its properties differs. */
+function Row(p: {
+  i: number; link: Link; top: number; height: number; cards: boolean; bin: boolean; on: boolean; at: boolean; counts: readonly number[] | undefined;
+  url: string; shared: string; pick: (i: number, on: boolean, range: boolean) => void; action?: (link: Link) => ComponentChildren;
+}) {
+  const { i, link, bin, on } = p;
+  return (
+    <tr
+      role="row" aria-rowindex={i + 2} data-at={i} class={`${on ? "on" : ""}${p.at ? " at" : ""}`}
+      style={{ top: `${p.top}px`, height: `${p.height}px` }}
+    >
+      <td role="cell">
+        <label class="pick">
+          <input
+            type="checkbox" aria-label={text("select", { name: nameOf(link) })} checked={on} data-main={bin ? true : undefined}
+            onClick={(e) => p.pick(i, e.currentTarget.checked, e.shiftKey)}
+          />
+        </label>
+      </td>
+      <td role="cell" class="name">
+        <div class="line">
+          {bin
+            ? <span class="clip strong" dir="auto">{nameOf(link)}</span>
+            : <a class="clip strong" dir="auto" data-main href={linkPath(link, p.shared)}>{nameOf(link)}</a>}
+          {!bin && <Badges link={link} />}
+        </div>
+        <div class="line"><span class="clip quiet small-text" title={link.short_url}>{shortOf(link)}</span>{!bin && <Copy value={link.short_url} label={shortOf(link)} />}</div>
+      </td>
+      <td role="cell" class="clip small-text" title={link.original_url}>
+        {/^https?:/i.test(link.original_url)
+          ? <a class="quiet" href={link.original_url} target="_blank" rel="noopener noreferrer" dir="ltr">{link.original_url.replace(/^https?:\/\//i, "")}</a>
+          : link.original_url}
+      </td>
+      {!bin && <td role="cell" class="line tags">{<Tags link={link} url={p.url} />}</td>}
+      <td role="cell" class="num"><span class="offscreen">{text("clicks")}: </span>{number(link.click_count)}{p.cards && <span class="quiet small-text" aria-hidden="true"> {text("clicks")}</span>}</td>
+      {bin
+        ? (
+          <>
+            <td role="cell" class="quiet small-text clip"><span class="card-label">{text("deleted")} </span><Ago at={link.deleted_at} /></td>
+            <td role="cell" class="quiet small-text clip"><span class="card-label">{text("restorable")} </span><Moment at={link.restorable_until} /></td>
+            <td role="cell">{p.action?.(link)}</td>
+          </>
+        )
+        : (
+          <>
+            <td role="cell" class="spark"><Spark counts={p.counts} /></td>
+            <td role="cell" class="quiet small-text"><Ago at={link.created_at} /></td>
+          </>
+        )}
+    </tr>
   );
 }
 

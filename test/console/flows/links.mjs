@@ -1,0 +1,329 @@
+// The list of links and the bin: finding, creating, changing, deleting and restoring.
+
+/** rowOf returns the row of the table that holds a text. */
+function rowOf(page, text) {
+  return page.getByRole("row").filter({ hasText: text });
+}
+
+/** newLinks creates links whose titles begin with a word that no other link has. */
+async function newLinks(c, n, more = {}) {
+  const word = c.unique();
+  const links = [];
+  for (let i = 1; i <= n; i++) {
+    links.push(await c.api("POST", "/api/v1/urls", { original_url: `https://example.com/${word}/${i}`, title: `${word} ${i}`, ...more }));
+  }
+  return { word, links };
+}
+
+/** find types into the search and waits until it shows a number of links. */
+async function find(page, word, n) {
+  await page.getByRole("searchbox", { name: "Search links" }).fill(word);
+  await page.waitForURL((url) => url.searchParams.get("search") === word);
+  await shows(page, n);
+}
+
+async function shows(page, n) {
+  await page.getByRole("status").filter({ hasText: new RegExp(`^${n} links?$`) }).waitFor();
+}
+
+const dialogOf = (page, name) => page.getByRole("dialog", { name });
+
+export async function aPastedURLBecomesALinkOnAllEdges(c) {
+  const { page } = c;
+  const target = `https://example.com/${c.unique()}`;
+  await page.evaluate((text) => navigator.clipboard.writeText(text), target);
+  await page.getByRole("heading", { level: 1 }).click();
+  await page.keyboard.press("Control+v");
+  const form = dialogOf(page, "Create a link");
+  await form.waitFor();
+  c.assert.equal(await form.getByLabel("Target URL").inputValue(), target);
+  await c.axe();
+  await c.narrow();
+  await c.shot("console-create");
+  await form.getByRole("button", { name: "Create link" }).click();
+  const ready = dialogOf(page, "Your link is ready");
+  await ready.getByRole("status").filter({ hasText: /On all \d edges after/ }).waitFor();
+  await ready.getByRole("img", { name: /^QR code of/ }).waitFor();
+  const short = await ready.getByRole("link").first().textContent();
+  await ready.getByRole("button", { name: /^Copy/ }).click();
+  await ready.getByText("Copied").waitFor();
+  c.assert.equal(await page.evaluate(() => navigator.clipboard.readText()), short);
+  await c.axe();
+  await c.narrow();
+  await c.shot("console-created");
+  await ready.getByRole("button", { name: "Done" }).click();
+  await rowOf(page, new URL(short).pathname.slice(1)).waitFor();
+}
+
+export async function aNewLinkIsFollowedOnBothEdgesAndItsClicksAppear(c) {
+  const { page } = c;
+  const code = c.unique();
+  await page.keyboard.press("c");
+  const form = dialogOf(page, "Create a link");
+  await form.getByLabel("Target URL").fill(`https://example.com/${code}`);
+  await form.getByLabel("Custom code").fill(code);
+  await form.getByRole("button", { name: "Create link" }).click();
+  const ready = dialogOf(page, "Your link is ready");
+  await ready.getByRole("status").filter({ hasText: /On all \d edges after/ }).waitFor();
+  await ready.getByRole("button", { name: "Done" }).click();
+  const clicks = rowOf(page, code).getByRole("cell", { name: /^Clicks:/ });
+  c.assert.match(await clicks.textContent(), /0$/);
+  for (const edge of c.edges) {
+    const answer = await fetch(`${edge}/${code}`, { redirect: "manual" });
+    c.assert.equal(answer.status, 302);
+    c.assert.equal(answer.headers.get("Location"), `https://example.com/${code}`);
+  }
+  await clicks.filter({ hasText: /: 2$/ }).waitFor({ timeout: 3000 });
+  await rowOf(page, code).getByRole("img", { name: "2 in the last 14 days, 2 today" }).waitFor();
+}
+
+export async function linksAreFoundFilteredAndOrderedInTheAddressBar(c) {
+  const { page } = c;
+  const tag = c.unique();
+  const { word, links } = await newLinks(c, 3);
+  await c.api("PATCH", `/api/v1/urls/${links[0].short_code}`, { tags: [tag], active: false });
+  await page.keyboard.press("/");
+  await page.keyboard.type(word.slice(0, -1), { delay: 20 });
+  await shows(page, 3);
+  await c.axe();
+  await c.narrow();
+  await page.getByRole("button", { name: "Created" }).click();
+  await page.waitForURL(/sort=created/);
+  await page.getByRole("columnheader", { name: "Created" }).and(page.locator("[aria-sort=ascending]")).waitFor();
+  await page.getByRole("row").nth(1).filter({ hasText: `${word} 1` }).waitFor();
+  await page.reload();
+  await page.getByRole("row").nth(1).filter({ hasText: `${word} 1` }).waitFor();
+  await shows(page, 3);
+  c.assert.equal(await page.getByRole("searchbox", { name: "Search links" }).inputValue(), word.slice(0, -1));
+  await page.getByRole("link", { name: `Show links with the tag ${tag}` }).click();
+  await shows(page, 1);
+  await page.getByLabel("State").selectOption("Active");
+  await page.getByRole("heading", { name: "No link fits" }).waitFor();
+  await c.axe();
+  await c.narrow();
+  await page.goBack();
+  await shows(page, 1);
+  await rowOf(page, tag).getByText("off", { exact: true }).waitFor();
+  await page.getByRole("button", { name: "Clear filters" }).click();
+  await page.waitForURL((url) => !url.searchParams.has("search") && !url.searchParams.has("tag"));
+}
+
+export async function severalLinksAreTaggedSwitchedOffDeletedAndRestored(c) {
+  const { page } = c;
+  const tag = c.unique();
+  const { word, links } = await newLinks(c, 3, { tags: ["kept"] });
+  const bar = page.getByRole("region", { name: "Change the selected links" });
+  const all = page.getByRole("checkbox", { name: "Select all loaded links" });
+  const undo = async (what) => {
+    await page.locator(".toast").filter({ hasText: what }).getByRole("button", { name: "Undo" }).click();
+    await page.getByText("3 links are as they were").last().waitFor();
+    await page.locator(".toast").getByRole("button", { name: "Close" }).first().click();
+  };
+  const stored = () => Promise.all(links.map((l) => c.api("GET", `/api/v1/urls/${l.short_code}`)));
+  await find(page, word, 3);
+
+  await all.check();
+  await bar.getByText("3 selected").waitFor();
+  await c.axe();
+  await c.narrow();
+  await bar.getByRole("button", { name: "Add tag" }).click();
+  const dialog = dialogOf(page, "Add tag");
+  await dialog.getByLabel("Tag").fill(tag);
+  await c.axe();
+  await dialog.getByRole("button", { name: "Add tag" }).click();
+  await page.getByText("3 links tagged").waitFor();
+  c.assert.deepEqual((await stored()).map((l) => l.tags), [["kept", tag], ["kept", tag], ["kept", tag]]);
+  await undo("3 links tagged");
+  c.assert.deepEqual((await stored()).map((l) => l.tags), [["kept"], ["kept"], ["kept"]]);
+
+  await all.check();
+  await bar.getByRole("button", { name: "Switch off" }).click();
+  await page.getByText("3 links switched off").waitFor();
+  c.assert.deepEqual((await stored()).map((l) => l.active), [false, false, false]);
+  await undo("3 links switched off");
+  c.assert.deepEqual((await stored()).map((l) => l.active), [true, true, true]);
+
+  await all.check();
+  await page.keyboard.press("#");
+  const ask = dialogOf(page, "Delete 3 links?");
+  await ask.waitFor();
+  await c.axe();
+  await c.narrow();
+  await ask.getByRole("button", { name: "Delete" }).click();
+  await page.getByRole("heading", { name: "No link fits" }).waitFor();
+  await page.getByRole("searchbox", { name: "Search links" }).and(page.locator(":focus")).waitFor();
+  await undo("3 links deleted");
+  await shows(page, 3);
+  c.assert.equal((await stored()).length, 3);
+
+  await all.check();
+  await page.keyboard.press("Delete");
+  await dialogOf(page, "Delete 3 links?").getByRole("button", { name: "Delete" }).click();
+  await page.getByRole("heading", { name: "No link fits" }).waitFor();
+  await page.getByRole("link", { name: "Bin" }).click();
+  await page.getByRole("button", { name: `Restore ${word} 1` }).click();
+  await page.getByText("1 link restored").waitFor();
+  await c.axe();
+  await c.narrow();
+  await c.shot("console-bin");
+  await page.getByRole("checkbox", { name: `Select ${word} 2` }).check();
+  await page.getByRole("checkbox", { name: `Select ${word} 3` }).check();
+  await bar.getByRole("button", { name: "Restore" }).click();
+  await page.getByText("2 links restored").waitFor();
+  c.assert.equal(await rowOf(page, word).count(), 0);
+  c.assert.equal((await stored()).length, 3);
+}
+
+export async function linksThatCannotBeChangedAreNamedWithTheReason(c) {
+  const { page } = c;
+  const { word, links } = await newLinks(c, 2);
+  await find(page, word, 2);
+  await page.getByRole("checkbox", { name: "Select all loaded links" }).check();
+  await c.api("DELETE", `/api/v1/urls/${links[0].short_code}`);
+  await page.getByRole("button", { name: "Switch off" }).click();
+  const report = page.getByRole("alert").filter({ hasText: "1 link was not changed" });
+  await report.getByText(`${word} 1: Not found`).waitFor();
+  await page.getByText("1 link switched off").waitFor();
+  await c.axe();
+  await c.narrow();
+  await report.getByRole("button", { name: "Dismiss" }).click();
+  await report.waitFor({ state: "detached" });
+}
+
+export async function aTakenCodeKeepsWhatWasTypedAndOffersAnother(c) {
+  const { page } = c;
+  const code = c.unique();
+  await c.api("POST", "/api/v1/urls", { original_url: "https://example.com/", custom_code: code });
+  await page.goto(`${c.base}/console/links?create`);
+  const form = dialogOf(page, "Create a link");
+  await form.getByLabel("Target URL").fill("https://example.com/mine");
+  await form.getByLabel("Custom code").fill(code);
+  await form.getByLabel("Title").fill("Typed with care");
+  await form.getByRole("button", { name: "Create link" }).click();
+  await form.getByText("This code is taken.").waitFor();
+  await form.getByLabel("Custom code").and(page.locator(":focus")).waitFor();
+  await form.getByRole("button", { name: `Use ${code}-2` }).waitFor();
+  await c.axe();
+  await c.narrow();
+  // Escape and even a reload keep the draft.
+  await page.keyboard.press("Escape");
+  await form.waitFor({ state: "detached" });
+  await page.reload();
+  await page.getByRole("heading", { level: 1, name: "Links" }).waitFor();
+  await page.keyboard.press("c");
+  c.assert.equal(await form.getByLabel("Target URL").inputValue(), "https://example.com/mine");
+  c.assert.equal(await form.getByLabel("Title").inputValue(), "Typed with care");
+  await form.getByRole("button", { name: "Create link" }).click();
+  await form.getByRole("button", { name: `Use ${code}-2` }).click();
+  await form.getByRole("button", { name: "Create link" }).click();
+  await dialogOf(page, "Your link is ready").getByRole("link", { name: new RegExp(`${code}-2$`) }).waitFor();
+}
+
+export async function linksAreChosenAndOpenedByKeyboard(c) {
+  const { page } = c;
+  const { word, links } = await newLinks(c, 3);
+  await find(page, word, 3);
+  await page.keyboard.press("Tab"); // out of the search, so that keys are shortcuts
+  const focused = (name) => page.getByRole("link", { name }).and(page.locator(":focus")).waitFor();
+  await page.getByRole("heading", { level: 1 }).click();
+  await page.keyboard.press("j");
+  await focused(`${word} 3`);
+  await page.keyboard.press("j");
+  await focused(`${word} 2`);
+  await page.keyboard.press("x");
+  await page.getByText("1 selected").waitFor();
+  c.assert.ok(await page.getByRole("checkbox", { name: `Select ${word} 2` }).isChecked());
+  await page.keyboard.press("k");
+  await focused(`${word} 3`);
+  await page.keyboard.press("Enter");
+  await page.waitForURL((url) => url.pathname === `/console/links/${links[2].short_code}`);
+}
+
+export async function longTitlesAreRefusedInWordsAndAnyScriptIsShown(c) {
+  const { page } = c;
+  const word = c.unique();
+  const title = `${word} שלום עולם مرحبا 🎉 <b>bold</b>`;
+  await page.keyboard.press("c");
+  const form = dialogOf(page, "Create a link");
+  await form.getByLabel("Target URL").fill("https://example.com/");
+  await form.getByLabel("Title").fill("x".repeat(10_000));
+  await form.getByRole("button", { name: "Create link" }).click();
+  await form.getByText("Too long: at most 512 bytes.").waitFor();
+  c.assert.equal((await form.getByLabel("Title").inputValue()).length, 10_000);
+  await c.axe();
+  await c.narrow();
+  await form.getByLabel("Title").fill(title);
+  await form.getByRole("button", { name: "Create link" }).click();
+  await dialogOf(page, "Your link is ready").getByRole("button", { name: "Done" }).click();
+  await page.getByRole("link", { name: title }).waitFor();
+  await c.axe();
+  await c.narrow();
+  await c.shot("console-links");
+}
+
+export async function newLinksOfOthersAreOfferedWithoutMovingRows(c) {
+  const { page } = c;
+  await newLinks(c, 1);
+  await page.reload();
+  await page.getByRole("row").nth(1).waitFor();
+  const first = await page.getByRole("row").nth(1).textContent();
+  const { word } = await newLinks(c, 1);
+  const offer = page.getByRole("button", { name: /1 new link: Show/ });
+  await offer.waitFor();
+  c.assert.equal((await page.getByRole("row").nth(1).textContent()).slice(0, 20), first.slice(0, 20));
+  await offer.click();
+  await page.getByRole("row").nth(1).filter({ hasText: word }).waitFor();
+}
+
+/** recordTasks records the tasks of the page until the returned function is called, which
+ * returns the milliseconds of the longest. It counts time of the processor, because other
+ * programs may use the machine, too. */
+async function recordTasks(page) {
+  const client = await page.context().newCDPSession(page);
+  let longest = 0;
+  client.on("Tracing.dataCollected", ({ value }) => {
+    for (const e of value) if (e.name.endsWith("RunTask")) longest = Math.max(longest, (e.tdur ?? 0) / 1000);
+  });
+  await client.send("Tracing.start", { transferMode: "ReportEvents", traceConfig: { includedCategories: ["toplevel"] } });
+  return async () => {
+    const complete = new Promise((done) => client.once("Tracing.tracingComplete", done));
+    await client.send("Tracing.end");
+    await complete;
+    await client.detach();
+    return longest;
+  };
+}
+
+export async function aHundredThousandLinksScroll(c) {
+  const { page } = c;
+  const all = 100_000;
+  const size = 2500; // more than a page of the server, so that the flow takes seconds
+  const link = (i) => ({
+    id: String(9e9 - i), short_code: `n${i}`, short_url: `http://localhost/n${i}`, domain: "localhost", original_url: `https://example.com/${i}`,
+    redirect_status: 302, forward_query: false, forward_path: false, title: `Link ${i}`, description: "", tags: ["many"], metadata: null, created_by: "",
+    active: true, click_count: i, last_accessed_at: null, created_at: "2026-01-01T00:00:00Z", updated_at: "2026-01-01T00:00:00Z", expires_at: null,
+  });
+  await page.route(/\/api\/v1\/urls\?/, (route) => {
+    const from = Number(new URL(route.request().url()).searchParams.get("cursor") ?? 0);
+    const urls = Array.from({ length: size }, (_, i) => link(from + i));
+    return route.fulfill({ json: { urls, next_cursor: from + size < all ? String(from + size) : "" } });
+  });
+  await page.route(/\/api\/v1\/stats\/links/, (route) => route.fulfill({ json: { from: "2026-01-01T00:00:00Z", days: 14, links: [] } }));
+  await page.reload();
+  await rowOf(page, "Link 0").first().waitFor();
+  const stop = await recordTasks(page);
+  await page.evaluate(() => {
+    const down = () => {
+      scrollTo(0, document.documentElement.scrollHeight);
+      requestAnimationFrame(down);
+    };
+    down();
+  });
+  await page.getByText("Link 99999", { exact: true }).waitFor();
+  await shows(page, "100,000");
+  const longest = await stop();
+  c.assert.ok(longest > 0 && longest <= 100, `a task took ${longest} ms`);
+  c.assert.ok(await page.getByRole("row").count() < 80, "only rows in the window exist");
+  c.assert.equal(await page.getByRole("table").getAttribute("aria-rowcount"), "100001");
+  await page.unrouteAll({ behavior: "ignoreErrors" });
+}
