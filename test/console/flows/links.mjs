@@ -319,7 +319,7 @@ export async function aHundredThousandLinksScroll(c) {
     };
     down();
   });
-  await page.getByText("Link 99999", { exact: true }).waitFor();
+  await page.getByText("Link 99999", { exact: true }).waitFor({ timeout: 60_000 });
   await shows(page, "100,000");
   const longest = await stop();
   c.assert.ok(longest > 0 && longest <= 100, `a task took ${longest} ms`);

@@ -126,7 +126,7 @@ export const text = catalogue({
   open: ["Open", "Öffnen"],
   waiting: ["Waiting for the edges …", "Warte auf die Edges …"],
   onAll: [["On the only edge after {time}", "On all {n} edges after {time}"], ["Auf dem einzigen Edge nach {time}", "Auf allen {n} Edges nach {time}"]],
-  behind: ["Not yet on {names}. They catch up as soon as they are connected.", "Noch nicht auf {names}. Sie holen auf, sobald sie verbunden sind."],
+  behind: ["Not yet on {names}. These edges get it as soon as they take changes again.", "Noch nicht auf {names}. Diese Edges bekommen ihn, sobald sie wieder Änderungen übernehmen."],
   unchecked: ["The edges have not answered whether they have the link.", "Die Edges haben nicht geantwortet, ob sie den Link haben."],
   checkAgain: ["Check again", "Erneut prüfen"],
   regionHas: ["{region}: has it", "{region}: hat ihn"],

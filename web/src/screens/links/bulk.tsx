@@ -123,7 +123,8 @@ export function useChanges(list: LinkList, clear: () => void, row: { current: nu
   const stopped = useRef(false);
   const running = useRef(false);
   const run = async (links: readonly Link[], change: Change): Promise<void> => {
-    if (running.current || links.length === 0) return;
+    if (running.current) return;
+    if (links.length === 0) return toast(change.done(0));
     running.current = true;
     stopped.current = false;
     setFailed(undefined);
