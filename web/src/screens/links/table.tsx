@@ -211,7 +211,7 @@ function Row(p: {
           {bin
             ? <span class="clip strong" dir="auto">{nameOf(link)}</span>
             : <a class="clip strong" dir="auto" data-main href={linkPath(link, p.shared)}>{nameOf(link)}</a>}
-          {!bin && <Badges link={link} />}
+          {!bin && <Badges link={link} shared={p.shared} />}
         </div>
         <div class="line"><span class="clip quiet small-text" title={link.short_url}>{shortOf(link)}</span>{!bin && <Copy value={link.short_url} label={shortOf(link)} />}</div>
       </td>
@@ -252,10 +252,11 @@ function Spark({ counts }: { counts: readonly number[] | undefined }) {
 
 const soon = 7 * 86_400_000; // milliseconds
 
-function Badges({ link }: { link: Link }) {
+function Badges({ link, shared }: { link: Link; shared: string }) {
   const left = link.expires_at ? new Date(link.expires_at).getTime() - Date.now() : Infinity;
   return (
     <>
+      {shared && link.domain !== shared && <span class="tag">{link.domain}</span>}
       {!link.active && <span class="tag bad">{text("off")}</span>}
       {left <= 0 && <span class="tag bad">{text("expired")}</span>}
       {left > 0 && left < soon && <span class="tag warn">{text("expiresSoon", { when: ago(link.expires_at!) })}</span>}
