@@ -52,12 +52,34 @@ export async function keyWorksUntilRevoked(c) {
   c.assert.equal(await status(), 401);
 }
 
-/** A person is invited, sets a password in another browser, signs in as a viewer, sees no
- * members, and is signed out of one session by another. */
-export async function inviteAndSignIn(c) {
+const accept = async (page, password, again = password) => {
+  await page.getByLabel("New password").fill(password);
+  await page.getByLabel("Repeat the password").fill(again);
+  await page.getByRole("button", { name: "Set your password" }).click();
+};
+
+const signIn = async (c, page, email, password) => {
+  await page.goto(`${c.base}/console/sign-in`);
+  await page.getByLabel("Email address").fill(email);
+  await page.getByLabel("Password").fill(password);
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.waitForURL("**/console/links");
+};
+
+/** another runs a step in a browser of its own, without the session of c.page. */
+async function another(c, step) {
+  const context = await c.page.context().browser().newContext({ viewport: { width: 1280, height: 900 }, locale: "en-GB" });
+  try {
+    await step(await context.newPage());
+  } finally {
+    await context.close();
+  }
+}
+
+/** A person is invited and sets a password in another browser; the invitation works once. */
+export async function invitesAPerson(c) {
   const name = c.unique();
   const email = `${name}@example.com`;
-  const password = `correct horse ${name}`;
   await open(c, "members");
   await c.page.getByLabel("Email address").fill(email);
   await c.page.getByLabel("Name (optional)").fill(name);
@@ -65,83 +87,73 @@ export async function inviteAndSignIn(c) {
   await c.page.getByRole("button", { name: "Invite" }).click();
   const link = await dialog(c.page).getByLabel("Link of the invitation").first().textContent();
   c.assert.ok(link.startsWith(`${c.base}/console/invitation#`), link);
-  await c.axe();
   await dialog(c.page).getByRole("button", { name: "Done" }).click();
   const row = c.page.getByRole("row").filter({ hasText: email });
   await row.getByText("invited").waitFor();
   await c.axe();
   await c.narrow();
-
-  const browser = c.page.context().browser();
-  const theirs = await browser.newContext({ viewport: { width: 1280, height: 900 }, bypassCSP: true });
-  const other = await browser.newContext({ viewport: { width: 1280, height: 900 } });
-  try {
-    const page = await theirs.newPage();
+  await another(c, async (page) => {
     await page.goto(link);
     await page.getByText("At least 12 characters").waitFor();
-    await page.getByLabel("New password").fill("short");
-    await page.getByRole("button", { name: "Set your password" }).click();
+    await accept(page, "short");
     await page.getByText("fewer than 12 characters").waitFor();
-    await page.getByLabel("New password").fill("password1234");
-    await page.getByLabel("Repeat the password").fill("password1234");
-    await page.getByRole("button", { name: "Set your password" }).click();
+    await accept(page, "password1234");
     await page.getByText(/common/).waitFor();
-    await page.getByLabel("New password").fill(password);
-    await page.getByLabel("Repeat the password").fill(password);
-    await page.getByRole("button", { name: "Set your password" }).click();
+    await accept(page, "correct horse battery", "correct horse");
+    await page.getByText("The two passwords differ").waitFor();
+    await accept(page, `correct horse ${name}`);
     await page.getByText("The password is set").waitFor();
+    c.assert.equal(new URL(page.url()).hash, "");
     await page.goto(link);
-    await page.getByLabel("New password").fill(password);
-    await page.getByLabel("Repeat the password").fill(password);
-    await page.getByRole("button", { name: "Set your password" }).click();
+    await accept(page, `another horse ${name}`);
     await page.getByText("was used before, or is too old").waitFor();
-
-    const signIn = async (at) => {
-      await at.goto(`${c.base}/console/sign-in`);
-      await at.getByLabel("Email address").fill(email);
-      await at.getByLabel("Password").fill(password);
-      await at.getByRole("button", { name: "Sign in" }).click();
-      await at.waitForURL("**/console/links");
-    };
-    await signIn(page);
-    const second = await other.newPage();
-    await signIn(second);
-
-    await open(c, "members", page);
-    await page.getByText("Administrators of the workspace look after this part").waitFor();
-    c.assert.equal(await page.getByRole("link", { name: "Members" }).count(), 0);
-    const refused = await page.evaluate(async () => (await fetch("/api/v1/users", { headers: { "Waypost-Workspace": localStorage.getItem("waypost.workspace") ?? "" } })).status);
-    c.assert.equal(refused, 403);
-    await page.goto(`${c.base}/console/import`);
-    await page.getByText("Your role may not create links").waitFor();
-
-    await open(c, "account", page);
-    const sessions = page.getByRole("table", { name: "Sessions" }).getByRole("row");
-    await sessions.nth(2).waitFor();
-    await page.getByRole("button", { name: /^End the session of/ }).click();
-    await page.getByText("The session has ended.").waitFor();
-    await sessions.nth(2).waitFor({ state: "detached" });
-    await second.reload();
-    await second.getByRole("heading", { name: "Sign in to Waypost" }).waitFor();
-
-    await page.getByLabel("Current password").first().fill("wrong password 123");
-    await page.getByLabel("New password").fill(`${password} 2`);
-    await page.getByRole("button", { name: "Change the password" }).click();
-    await page.getByRole("alert").first().waitFor();
-    await page.getByLabel("Current password").first().fill(password);
-    await page.getByRole("button", { name: "Change the password" }).click();
-    await page.getByText("The password is changed").waitFor();
-  } finally {
-    await theirs.close();
-    await other.close();
-  }
+  });
   await open(c, "members");
   await row.getByText("active").waitFor();
   await row.getByRole("combobox").selectOption("member");
-  await c.page.getByText(`${name} is Member now.`).waitFor();
+  await c.page.getByText(`${name} is now: Member.`).waitFor();
   await row.getByRole("button", { name: "Remove" }).click();
   await dialog(c.page).getByRole("button", { name: "Remove" }).click();
   await row.waitFor({ state: "detached" });
+}
+
+/** A viewer signs in, is shown and allowed what viewers may, ends another session, and
+ * changes the password. */
+export async function viewerSignsIn(c) {
+  const name = c.unique();
+  const email = `${name}@example.com`;
+  const password = `correct horse ${name}`;
+  const user = await c.api("POST", "/api/v1/users", { email, name, role: "viewer" });
+  await c.api("POST", "/api/v1/invitation", { token: user.invitation.token, password });
+  await another(c, async (page) => {
+    await signIn(c, page, email, password);
+    await open(c, "members", page);
+    await page.getByText("Administrators of the workspace look after this part").waitFor();
+    c.assert.equal(await page.getByRole("link", { name: "Members" }).count(), 0);
+    c.assert.equal(await page.evaluate(async () => (await fetch("/api/v1/users")).status), 403);
+    await page.goto(`${c.base}/console/import`);
+    await page.getByText("Your role may not create links").waitFor();
+    await another(c, async (second) => {
+      await signIn(c, second, email, password);
+      await open(c, "account", page);
+      const sessions = page.getByRole("table", { name: "Sessions" }).getByRole("row");
+      await sessions.nth(2).waitFor();
+      await page.getByRole("button", { name: /^End the session of/ }).click();
+      await page.getByText("The session has ended.").waitFor();
+      await sessions.nth(2).waitFor({ state: "detached" });
+      await second.reload();
+      await second.getByRole("heading", { name: "Sign in to Waypost" }).waitFor();
+    });
+    const change = page.getByRole("form", { name: "Change the password" });
+    await change.getByLabel("Current password").fill("wrong password 123");
+    await change.getByLabel("New password").fill(`${password} 2`);
+    await change.getByRole("button").click();
+    await change.getByRole("alert").waitFor();
+    await change.getByLabel("Current password").fill(password);
+    await change.getByRole("button").click();
+    await page.getByText("The password is changed").waitFor();
+  });
+  await c.api("DELETE", `/api/v1/users/${user.id}`);
 }
 
 /** A domain that is added shows its TXT record, and is not proved without it. */

@@ -64,7 +64,6 @@ export const text = catalogue({
   reason: ["Reason", "Grund"],
   target: ["Target", "Ziel"],
   toLinks: ["Show the links", "Links zeigen"],
-  whole: ["whole row", "ganze Zeile"],
 
   emptyFile: ["The file is empty.", "Die Datei ist leer."],
   noURL: [

@@ -72,7 +72,7 @@ export function Keys() {
                     <tr key={k.id}>
                       <td><b dir="auto">{k.name}</b><br /><code>{k.prefix}…</code>{k.description && <><br /><span class="quiet small-text" dir="auto">{k.description}</span></>}</td>
                       <td>{k.scopes.map((s) => <span key={s} class="tag">{s}</span>)}</td>
-                      <td>{k.owner_email || shared("none")}</td>
+                      <td>{k.owner_email || text("nobody")}</td>
                       <td><Ago at={k.last_used_at} /></td>
                       <td>{expired ? <span class="tag bad">{text("expired")}</span> : <Moment at={k.expires_at} />}</td>
                       <td>

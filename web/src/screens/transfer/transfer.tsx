@@ -37,11 +37,12 @@ function Import() {
   const [pause, setPause] = useState<Pause>();
   const abort = useRef<AbortController | undefined>(undefined);
   const box = useRef<HTMLElement>(null);
+  const heading = useRef<HTMLHeadingElement>(null);
   useEffect(() => () => abort.current?.abort(), []);
-  // The buttons of a step vanish with it, so the focus goes to the part itself.
+  // The buttons of a step vanish with it, so the focus goes to the heading.
   const settled = useRef(step.is);
   useEffect(() => {
-    if (settled.current !== step.is && settled.current !== "reading" && !box.current?.contains(document.activeElement)) box.current?.focus({ preventScroll: true });
+    if (settled.current !== step.is && !box.current?.contains(document.activeElement)) heading.current?.focus();
     settled.current = step.is;
   }, [step.is]);
 
@@ -94,8 +95,8 @@ function Import() {
   const other = <button type="button" onClick={again}>{text("other")}</button>;
 
   return (
-    <section class="card" aria-labelledby="import-title" tabIndex={-1} ref={box}>
-      <h2 id="import-title">{text("import")}</h2>
+    <section class="card" aria-labelledby="import-title" ref={box}>
+      <h2 id="import-title" tabIndex={-1} ref={heading}>{text("import")}</h2>
       {step.is === "choose" && (
         <>
           <p class="quiet">{text("importLead")}</p>
@@ -299,7 +300,7 @@ function Refused({ report }: { report: Partial<Report> & Pick<Report, "progress"
             {report.shown.map((r) => (
               <tr key={r.row}>
                 <td class="num">{number(r.row)}</td>
-                <td>{r.field ? <code>{r.field}</code> : <span class="quiet">{text("whole")}</span>}</td>
+                <td>{r.field && <code>{r.field}</code>}</td>
                 <td>{r.reason}</td>
                 <td dir="auto" class="short">{shown(r.url)}</td>
               </tr>
