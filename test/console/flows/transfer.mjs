@@ -98,6 +98,11 @@ export async function resumes(c) {
   const csv = `original_url,tags,active\n${rows.join("\n").replaceAll(",false", ",never")}\n`;
   await open(c);
   await choose(c, "long.csv", csv);
+  // A check that is refused says so, and can be made again.
+  await c.page.route("**/api/v1/urls/bulk*", (route) => route.fulfill({ status: 403, contentType: "application/problem+json", body: JSON.stringify({ type: "urn:waypost:problem:forbidden", title: "", status: 403, detail: "not with this role" }) }));
+  await button(c, "Check all rows").click();
+  await c.page.getByText("You may not do this: not with this role").waitFor();
+  await c.page.unroute("**/api/v1/urls/bulk*");
   await button(c, "Check all rows").click();
   await c.page.getByText("The check has ended.").waitFor();
   // The second batch reaches the API, but its answer is lost, and the third is refused for a while.
@@ -135,8 +140,20 @@ export async function exports(c) {
   await open(c);
   await c.page.getByLabel("Tag").selectOption(tag);
   const [download] = await Promise.all([c.page.waitForEvent("download"), c.page.getByRole("link", { name: "Download" }).click()]);
-  const lines = (await (await download.createReadStream()).toArray()).join("").trim().split("\n");
+  const content = async (d) => (await (await d.createReadStream()).toArray()).join("");
+  const lines = (await content(download)).trim().split("\n");
   c.assert.equal(lines.length, 2);
   c.assert.ok(lines[1].startsWith(`${link.short_code},https://example.com/export,'=1+1,`), lines[1]);
-  await c.api("DELETE", `/api/v1/urls/${link.short_code}`);
+  // What was exported as JSON lines can be imported.
+  await c.page.getByLabel("Format").selectOption("jsonl");
+  const [jsonl] = await Promise.all([c.page.waitForEvent("download"), c.page.getByRole("link", { name: "Download" }).click()]);
+  await choose(c, "links.jsonl", `${await content(jsonl)}\n{"original_url": 5}\n{"original_url": "https://exa\n`);
+  await button(c, "Check all rows").click();
+  await c.page.getByRole("row", { name: /^3 original_url a value of another kind/ }).waitFor();
+  await c.page.getByRole("row", { name: /^4 not a JSON object/ }).waitFor();
+  await button(c, "Import 1 row").click();
+  await c.page.getByText("The import has ended.").waitFor();
+  const links = await found(c, tag);
+  c.assert.deepEqual(links.map((l) => l.title), ["=1+1", "=1+1"]);
+  await remove(c, links);
 }

@@ -42,6 +42,7 @@ export const text = catalogue({
   replayed: ["Rows of an earlier import, not repeated", "Zeilen eines früheren Imports, nicht wiederholt"],
   dryDone: ["The check has ended. Nothing has been created yet.", "Die Prüfung ist beendet. Noch wurde nichts angelegt."],
   dryStopped: ["You stopped the check at row {row}. Nothing has been created yet.", "Die Prüfung wurde bei Zeile {row} angehalten. Noch wurde nichts angelegt."],
+  dryFailed: ["The check stopped at row {row}. Nothing has been created.", "Die Prüfung hielt bei Zeile {row} an. Angelegt wurde nichts."],
   allFit: ["Every row can be imported.", "Alle Zeilen lassen sich importieren."],
   importRows: [["Import {n} row", "Import {n} rows"], ["{n} Zeile importieren", "{n} Zeilen importieren"]],
   importAll: ["Import", "Importieren"],

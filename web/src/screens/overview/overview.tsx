@@ -119,7 +119,7 @@ function Figures({ month, hours, now }: { month: Stats; hours: Stats; now: Date 
   return (
     <section class="card" aria-label={shared("overview")}>
       <dl class="figures">
-        <div class="figure"><dt>{text("today")}</dt><dd data-testid="today">{number(all)}</dd>{bots > 0 && <dd class="note">{text("bots", { n: bots })}</dd>}</div>
+        <div class="figure"><dt>{text("today")}</dt><dd>{number(all)}</dd>{bots > 0 && <dd class="note">{text("bots", { n: bots })}</dd>}</div>
         <div class="figure"><dt>{text("month")}</dt><dd>{number(month.clicks)}</dd>{month.bot_clicks > 0 && <dd class="note">{text("bots", { n: month.bot_clicks })}</dd>}</div>
         <div class="figure"><dt>{text("visitors")}</dt><dd>{number(month.unique_visitors)}</dd></div>
         <div class="figure"><dt>{text("total")}</dt><dd>{number(month.total_clicks)}</dd></div>

@@ -110,8 +110,8 @@ export class CsvReader {
         if (end + 1 === this.text.length || this.text[end + 1] === "\n") end++;
       }
       const next = this.text[end];
+      this.at = end; // a cell of several lines is spoiled as a whole
       if (next !== undefined && next !== "\n" && next !== this.separator) return { fault: "afterQuote" };
-      this.at = end;
       return cell.replaceAll("\r\n", "\n");
     }
   }

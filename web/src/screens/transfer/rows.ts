@@ -6,7 +6,7 @@ import { CsvReader, longest, plainCell, type CsvRow } from "./csv";
 export type NewLink = Schemas["NewLink"];
 
 export const largest = 100e6; // bytes of a file
-const slice = 256 * 1024; // bytes read at a time, so that no task is long
+const slice = 128 * 1024; // bytes read at a time, so that no task is long
 const batchRows = 500;
 const batchSize = 4e6; // characters of one request
 
@@ -264,22 +264,23 @@ export async function* batches(file: Blob, shape: Shape, most = batchRows): Asyn
   return undefined;
 }
 
-/** fingerprint names a file by its content. */
+/** fingerprint names a file by its content: the SHA-256 of the SHA-256 of its pieces, because
+ * browsers hash in the thread of the page and would stand still over the whole file. */
 export async function fingerprint(file: Blob): Promise<string> {
-  if (globalThis.crypto?.subtle) {
-    const sum = new Uint8Array(await crypto.subtle.digest("SHA-256", await file.arrayBuffer()));
-    return [...sum].map((b) => b.toString(16).padStart(2, "0")).join("");
-  }
-  // Pages without TLS have no SHA-256. Another file with the same sum would be refused by
-  // the API, because a key belongs to one body.
-  let a = 0x811c9dc5;
-  let b = 0x9e3779b9;
-  for (let at = 0; at < file.size; at += slice) {
-    for (const byte of new Uint8Array(await file.slice(at, at + slice).arrayBuffer())) {
-      a = Math.imul(a ^ byte, 0x01000193);
-      b = Math.imul(b ^ byte, 0x85ebca6b) ^ (b >>> 13);
-    }
-  }
-  return `${file.size.toString(16)}-${(a >>> 0).toString(16)}-${(b >>> 0).toString(16)}`;
+  const sums: number[] = [];
+  for (let at = 0; at < file.size; at += slice) sums.push(...(await sum(await file.slice(at, at + slice).arrayBuffer())));
+  return [...(await sum(new Uint8Array(sums).buffer))].map((b) => b.toString(16).padStart(2, "0")).join("");
 }
 
+/** sum hashes a piece. Pages without TLS have no SHA-256; an import with a false name would
+ * be refused by the API, because an idempotency key belongs to one body. */
+async function sum(piece: ArrayBuffer): Promise<Uint8Array> {
+  if (globalThis.crypto?.subtle) return new Uint8Array(await crypto.subtle.digest("SHA-256", piece));
+  let a = 0x811c9dc5;
+  let b = 0x9e3779b9;
+  for (const byte of new Uint8Array(piece)) {
+    a = Math.imul(a ^ byte, 0x01000193);
+    b = Math.imul(b ^ byte, 0x85ebca6b) ^ (b >>> 13);
+  }
+  return new Uint8Array(new Uint32Array([piece.byteLength, a, b]).buffer);
+}

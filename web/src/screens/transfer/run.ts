@@ -114,15 +114,17 @@ async function deliver(job: Job, dry: boolean, batch: Batch, watch: Watch, signa
   const header = dry
     ? { Prefer: "return=minimal" }
     : { Prefer: "return=minimal", "Idempotency-Key": `import-${job.fingerprint}${job.dedupe ? "-dedupe" : ""}-${batch.number}` };
+  let lost = false; // the answer to an attempt
   for (let wait = 1; ; wait = Math.min(2 * wait, 60)) {
     try {
       const { data, response } = await answer(client.POST("/api/v1/urls/bulk", {
         params: { query: dry ? { dry_run: "true" } : {}, header }, body: { links }, signal,
       }));
       watch.pause(undefined);
-      return { results: data.results, replayed: response.headers.get("Idempotency-Replayed") === "true" };
+      return { results: data.results, replayed: !lost && response.headers.get("Idempotency-Replayed") === "true" };
     } catch (e) {
       if (!(e instanceof Failure) || !passing(e)) throw e;
+      lost ||= e.status === 0 || e.status >= 500;
       const seconds = Math.max(wait, e.retryAfter);
       watch.pause({ why: e, until: Date.now() + seconds * 1000 });
       await sleep(seconds, signal);

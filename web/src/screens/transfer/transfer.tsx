@@ -27,7 +27,7 @@ type Step =
   | { is: "reading" }
   | { is: "preview"; stopped?: Progress | undefined }
   | { is: "running"; dry: boolean; progress: Progress; first: number; since: number; read: number; shown: readonly Refusal[] }
-  | { is: "checked"; report: Partial<Report> & Pick<Report, "progress" | "shown">; stopped: boolean }
+  | { is: "checked"; report: Partial<Report> & Pick<Report, "progress" | "shown">; stopped: boolean; failure?: Failure }
   | { is: "ended"; report: Partial<Report> & Pick<Report, "progress" | "shown">; stopped: boolean; failure?: Failure };
 
 function Import() {
@@ -82,8 +82,8 @@ function Import() {
       const failure = e instanceof Failure ? e : undefined;
       if (!failure && !control.signal.aborted) console.error(e);
       const report = { progress: running.progress, shown: running.shown };
-      if (dry && !failure) setStep({ is: "checked", report, stopped: true });
-      else setStep({ is: "ended", report, stopped: true, failure: failure ?? (control.signal.aborted ? undefined : new Failure(0, "unreadable", text("unreadable"))) });
+      const why = failure ?? (control.signal.aborted ? undefined : new Failure(0, "unreadable", text("unreadable")));
+      setStep({ is: dry ? "checked" : "ended", report, stopped: true, failure: why });
     } finally {
       setPause(undefined);
     }
@@ -133,7 +133,8 @@ function Import() {
       {step.is === "running" && job && <Running step={step} size={job.file.size} pause={pause} stop={() => abort.current?.abort()} />}
       {step.is === "checked" && job && (
         <>
-          <p role="status">{step.stopped ? text("dryStopped", { row: step.report.progress.row }) : text("dryDone")}</p>
+          <p role="status">{step.stopped ? text(step.failure ? "dryFailed" : "dryStopped", { row: step.report.progress.row }) : text("dryDone")}</p>
+          <Why failure={step.failure} />
           <Figures progress={step.report.progress} dry />
           {step.report.broken && (
             <div class="notice warn" role="alert">
@@ -143,13 +144,15 @@ function Import() {
           {step.report.progress.refused === 0 && !step.report.broken && !step.stopped && <p class="notice good">{text("allFit")}</p>}
           <Refused report={step.report} />
           <div class="row">
-            <button
-              type="button" class="primary" disabled={!step.stopped && step.report.progress.created + step.report.progress.found === 0}
-              onClick={() => void start(false)}
-            >
-              {step.stopped ? text("importAll") : step.report.broken ? text("importBefore", { row: step.report.broken.row })
-                : text("importRows", { n: step.report.progress.created + step.report.progress.found })}
-            </button>
+            {step.failure ? <button type="button" class="primary" onClick={() => void start(true)}>{text("tryIt")}</button> : (
+              <button
+                type="button" class="primary" disabled={!step.stopped && step.report.progress.created + step.report.progress.found === 0}
+                onClick={() => void start(false)}
+              >
+                {step.stopped ? text("importAll") : step.report.broken ? text("importBefore", { row: step.report.broken.row })
+                  : text("importRows", { n: step.report.progress.created + step.report.progress.found })}
+              </button>
+            )}
             {other}
           </div>
         </>
@@ -159,7 +162,7 @@ function Import() {
           <p class={step.stopped ? "notice warn" : "notice good"} role="status">
             {!step.stopped ? text("importDone") : text(step.failure ? "importFailed" : "importStopped", { row: step.report.progress.row })}
           </p>
-          {step.failure?.kind === "unreadable" ? <p class="notice bad" role="alert">{step.failure.message}</p> : <Trouble failure={step.failure} />}
+          <Why failure={step.failure} />
           <Figures progress={step.report.progress} />
           {step.report.progress.replayed > 0 && <p class="hint">{text("replayedHint")}</p>}
           {step.report.broken && <p class="notice warn">{text("brokenAt", { row: step.report.broken.row, reason: step.report.broken.reason })}</p>}
@@ -175,6 +178,11 @@ function Import() {
       )}
     </section>
   );
+}
+
+/** Why says why a run could not go on. */
+function Why({ failure }: { failure: Failure | undefined }) {
+  return failure?.kind === "unreadable" ? <p class="notice bad" role="alert">{failure.message}</p> : <Trouble failure={failure} />;
 }
 
 /** Drop takes a file that is dropped on it, or chosen. */
