@@ -6,7 +6,7 @@ const today = (page) => page.locator("dl.figures dd").first().textContent().then
 export async function showsAClick(c) {
   const title = `Overview ${c.unique()}`;
   const tag = c.unique();
-  const link = await c.api("POST", "/api/v1/urls?wait=all", { original_url: "https://example.com/overview", title, tags: [tag], expires_in_hours: 48 });
+  const link = await c.api("POST", "/api/v1/urls?wait=all&wait_timeout=10", { original_url: "https://example.com/overview", title, tags: [tag], expires_in_hours: 48 });
   await c.page.goto(`${c.base}/console/overview`);
   await c.page.getByRole("heading", { level: 1, name: "Overview" }).waitFor();
   await c.page.getByText("Clicks today").waitFor();
