@@ -3,8 +3,9 @@
 //
 //	go run . SOURCE DIRECTORY
 //
-// The names of the files hold a hash of their content, so that browsers may keep them
-// forever; index.html names the current ones.
+// The console is built once for each language. The names of the files hold a hash of
+// their content, so that browsers may keep them forever; index.html names the current
+// ones.
 package main
 
 import (
@@ -13,6 +14,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,12 +23,12 @@ import (
 	"github.com/evanw/esbuild/pkg/api"
 )
 
-// Budgets in bytes, compressed by gzip.
+// Budgets in bytes, compressed by gzip, of what a browser loads in one language.
 const (
-	maxFirst  = 40 << 10  // scripts before the list of links is shown
-	maxStyle  = 10 << 10  // style sheets
-	maxAll    = 120 << 10 // everything
-	maxPerMap = 15 << 10  // the map of the world, loaded when asked for
+	maxFirst = 40 << 10  // scripts until the list of links is shown
+	maxStyle = 10 << 10  // the style sheet
+	maxAll   = 120 << 10 // everything
+	maxMap   = 15 << 10  // the map of the world, loaded when asked for
 )
 
 func main() {
@@ -42,53 +44,83 @@ func main() {
 
 // build bundles source into an emptied directory.
 func build(source, dir string) error {
-	if err := os.RemoveAll(dir); err != nil {
-		return err
-	}
 	source, err := filepath.Abs(source)
 	if err != nil {
 		return err
-	}
-	result := api.Build(api.BuildOptions{
-		AbsWorkingDir: source,
-		EntryPointsAdvanced: []api.EntryPoint{
-			{InputPath: "main.tsx", OutputPath: "console"},
-			{InputPath: "style.css", OutputPath: "style"},
-			{InputPath: "icon.svg", OutputPath: "icon"},
-		},
-		Outdir: "/out", EntryNames: "[name]-[hash]", ChunkNames: "[name]-[hash]", AssetNames: "[name]-[hash]",
-		Bundle: true, Splitting: true, Format: api.FormatESModule, Target: api.ES2022,
-		MinifySyntax: true, MinifyWhitespace: true, MinifyIdentifiers: true, LegalComments: api.LegalCommentsEndOfFile,
-		JSX: api.JSXAutomatic, JSXImportSource: "preact",
-		Loader:   map[string]api.Loader{".svg": api.LoaderCopy, ".json": api.LoaderJSON},
-		Metafile: true, Charset: api.CharsetUTF8, LogLevel: api.LogLevelWarning,
-	})
-	if len(result.Errors) > 0 {
-		return fmt.Errorf("%d errors", len(result.Errors))
-	}
-	var meta metafile
-	if err := json.Unmarshal([]byte(result.Metafile), &meta); err != nil {
-		return err
-	}
-	files := make(map[string][]byte)
-	for _, f := range result.OutputFiles {
-		files[filepath.Base(f.Path)] = f.Contents
 	}
 	page, err := os.ReadFile(filepath.Join(source, "index.html"))
 	if err != nil {
 		return err
 	}
-	script, style, icon := meta.of("main.tsx"), meta.of("style.css"), meta.of("icon.svg")
-	files["index.html"] = []byte(strings.NewReplacer("{{script}}", script, "{{style}}", style, "{{icon}}", icon).Replace(string(page)))
+	frame, err := bundle(source, "", "boot.ts", "style.css", "icon.svg")
+	if err != nil {
+		return err
+	}
+	names := []string{"{{boot}}", frame.of("boot.ts"), "{{style}}", frame.of("style.css"), "{{icon}}", frame.of("icon.svg")}
+	files := maps.Clone(frame.files)
+	consoles := make(map[string]*built)
+	for _, language := range languages {
+		if consoles[language], err = bundle(source, language, "main.tsx"); err != nil {
+			return err
+		}
+		names = append(names, "{{"+language+"}}", consoles[language].of("main.tsx"))
+		maps.Copy(files, consoles[language].files)
+	}
+	files["index.html"] = []byte(strings.NewReplacer(names...).Replace(string(page)))
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
 	for name, content := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), content, 0o644); err != nil { //nolint:gosec // files that everybody may read
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o644); err != nil { //nolint:gosec // everybody may read them
 			return err
 		}
 	}
-	return weigh(files, &meta, script, style)
+	frame.files["index.html"] = files["index.html"]
+	var over []error
+	for _, language := range languages {
+		over = append(over, weigh(frame, consoles[language], language))
+	}
+	return errors.Join(over...)
+}
+
+// built is the result of a build.
+type built struct {
+	files map[string][]byte // by name
+	meta  metafile
+}
+
+// bundle builds entry points, in a language when they have texts.
+func bundle(source, language string, entries ...string) (*built, error) {
+	points := make([]api.EntryPoint, len(entries))
+	for i, entry := range entries {
+		name := strings.TrimSuffix(entry, filepath.Ext(entry))
+		if language != "" {
+			name = "console-" + language
+		}
+		points[i] = api.EntryPoint{InputPath: entry, OutputPath: name}
+	}
+	result := api.Build(api.BuildOptions{
+		AbsWorkingDir: source, EntryPointsAdvanced: points,
+		Outdir: "/out", EntryNames: "[name]-[hash]", ChunkNames: "[name]-[hash]", AssetNames: "[name]-[hash]",
+		Bundle: true, Splitting: true, Format: api.FormatESModule, Target: api.ES2022,
+		MinifySyntax: true, MinifyWhitespace: true, MinifyIdentifiers: true, LegalComments: api.LegalCommentsEndOfFile,
+		JSX: api.JSXAutomatic, JSXImportSource: "preact",
+		Define:   map[string]string{"LANGUAGE": fmt.Sprintf("%q", language)},
+		Loader:   map[string]api.Loader{".svg": api.LoaderCopy},
+		Plugins:  []api.Plugin{catalogue(language)},
+		Metafile: true, Charset: api.CharsetUTF8, LogLevel: api.LogLevelWarning,
+	})
+	if len(result.Errors) > 0 {
+		return nil, fmt.Errorf("%d errors", len(result.Errors))
+	}
+	b := &built{files: make(map[string][]byte)}
+	for _, f := range result.OutputFiles {
+		b.files[filepath.Base(f.Path)] = f.Contents
+	}
+	return b, json.Unmarshal([]byte(result.Metafile), &b.meta)
 }
 
 // metafile is the part of esbuild's description of a build that is used here.
@@ -102,9 +134,10 @@ type metafile struct {
 	} `json:"outputs"`
 }
 
-// of returns the name of the file that an entry point became.
-func (m *metafile) of(entry string) string {
-	for name, out := range m.Outputs {
+// of returns the name of the file that an entry point, or a part that is loaded later,
+// became.
+func (b *built) of(entry string) string {
+	for name, out := range b.meta.Outputs {
 		if out.EntryPoint == entry {
 			return filepath.Base(name)
 		}
@@ -113,62 +146,58 @@ func (m *metafile) of(entry string) string {
 }
 
 // needed adds a file, and all files that it imports at once, to a set.
-func (m *metafile) needed(file string, set map[string]bool) {
+func (b *built) needed(file string, set map[string]bool) {
 	if set[file] {
 		return
 	}
 	set[file] = true
-	for name, out := range m.Outputs {
+	for name, out := range b.meta.Outputs {
 		if filepath.Base(name) != file {
 			continue
 		}
 		for _, i := range out.Imports {
 			if i.Kind == "import-statement" {
-				m.needed(filepath.Base(i.Path), set)
+				b.needed(filepath.Base(i.Path), set)
 			}
 		}
 	}
 }
 
-// weigh prints the compressed size of each file, and fails when a budget is exceeded.
-func weigh(files map[string][]byte, meta *metafile, script, style string) error {
-	first := make(map[string]bool)
-	meta.needed(script, first)
-	for name, out := range meta.Outputs {
-		if out.EntryPoint == "screens/links/links.tsx" { // the first screen
-			meta.needed(filepath.Base(name), first)
-		}
-	}
-	var all, before int
-	var names []string
+// weigh prints the compressed size of each file that a browser may load in a language, and
+// fails when a budget is exceeded.
+func weigh(frame, console *built, language string) error {
+	first := map[string]bool{frame.of("boot.ts"): true}
+	console.needed(console.of("main.tsx"), first)
+	console.needed(console.of("screens/links/links.tsx"), first) // the first screen
+	files := maps.Clone(frame.files)
+	maps.Copy(files, console.files)
+	var all, before, world int
 	sizes := make(map[string]int)
 	for name, content := range files {
 		size, err := compressed(content)
 		if err != nil {
 			return err
 		}
-		names, sizes[name], all = append(names, name), size, all+size
+		sizes[name], all = size, all+size
 		if first[name] {
 			before += size
 		}
+		if strings.HasPrefix(name, "world-") {
+			world = size
+		}
 	}
-	slices.SortFunc(names, func(a, b string) int { return sizes[b] - sizes[a] })
-	for _, name := range names {
+	style := sizes[frame.of("style.css")]
+	for _, name := range slices.SortedFunc(maps.Keys(sizes), func(a, b string) int { return sizes[b] - sizes[a] }) {
 		fmt.Printf("%8d %s\n", sizes[name], name)
 	}
-	fmt.Printf("%8d first screen, of %d\n%8d style, of %d\n%8d all, of %d\n", before, maxFirst, sizes[style], maxStyle, all, maxAll)
 	var over []error
 	for _, b := range []struct {
 		what       string
 		size, most int
-	}{{"the first screen", before, maxFirst}, {"the style sheet", sizes[style], maxStyle}, {"everything", all, maxAll}} {
+	}{{"first screen", before, maxFirst}, {"style sheet", style, maxStyle}, {"map", world, maxMap}, {"everything", all, maxAll}} {
+		fmt.Printf("%8d of %6d %s: %s\n", b.size, b.most, language, b.what)
 		if b.size > b.most {
-			over = append(over, fmt.Errorf("%s has %d bytes and may have %d", b.what, b.size, b.most))
-		}
-	}
-	for _, name := range names {
-		if strings.HasPrefix(name, "world-") && sizes[name] > maxPerMap {
-			over = append(over, fmt.Errorf("the map has %d bytes and may have %d", sizes[name], maxPerMap))
+			over = append(over, fmt.Errorf("%s: %s has %d bytes and may have %d", language, b.what, b.size, b.most))
 		}
 	}
 	return errors.Join(over...)

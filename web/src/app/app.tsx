@@ -13,16 +13,19 @@ import { Shell } from "./shell";
 import { SignInScreen, SignInAgain } from "./signin";
 import { useShortcuts } from "./keys";
 
+const workspace = () => import("../screens/workspace");
+const operation = () => import("../screens/operation");
+
 const Links = lazy(() => import("../screens/links/links"));
-const Bin = lazy(() => import("../screens/links/bin"));
 const Link = lazy(() => import("../screens/link/link"));
-const Overview = lazy(() => import("../screens/overview/overview"));
-const Import = lazy(() => import("../screens/transfer/transfer"));
-const Settings = lazy(() => import("../screens/settings/settings"));
-const Invitation = lazy(() => import("../screens/settings/invitation"));
-const Fleet = lazy(() => import("../screens/fleet/fleet"));
-const Ranges = lazy(() => import("../screens/ranges/ranges"));
-const Audit = lazy(() => import("../screens/audit/audit"));
+const Bin = lazy(() => workspace().then((m) => m.Bin));
+const Overview = lazy(() => workspace().then((m) => m.Overview));
+const Import = lazy(() => workspace().then((m) => m.Transfer));
+const Settings = lazy(() => workspace().then((m) => m.Settings));
+const Invitation = lazy(() => workspace().then((m) => m.Invitation));
+const Fleet = lazy(() => operation().then((m) => m.Fleet));
+const Ranges = lazy(() => operation().then((m) => m.Ranges));
+const Audit = lazy(() => operation().then((m) => m.Audit));
 
 /** App is the whole console. */
 export function App() {

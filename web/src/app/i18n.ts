@@ -1,45 +1,42 @@
-// The catalogue: every text of the console in English and German, next to each other.
-// Each area declares its own entries in src/messages, so that a screen loads its own
-// texts only.
-import { signal } from "@preact/signals";
+// Texts, numbers and dates in the user's language. The console is built once for each
+// language: the builder replaces a text in the catalogue (src/messages/*.json, English and
+// German next to each other) by that of the language.
 
 export type Language = "en" | "de";
 
-/** A text in both languages. {name} is replaced by a value of that name; a pair of
- * forms is chosen by the value n: [one, other]. */
-type Text = string | readonly [one: string, other: string];
-export type Entry = readonly [en: Text, de: Text];
+/** The language of this build. */
+declare const LANGUAGE: Language;
 
-const stored = localStorage.getItem("waypost.language");
+export const language: Language = LANGUAGE;
 
-export const language = signal<Language>(
-  stored === "en" || stored === "de" ? stored : navigator.language.toLowerCase().startsWith("de") ? "de" : "en",
-);
-
+/** setLanguage stores the language and loads the console in it. */
 export function setLanguage(next: Language): void {
   localStorage.setItem("waypost.language", next);
-  language.value = next;
-  document.documentElement.lang = next;
+  location.reload();
 }
+
+/** A text; {name} is replaced by a value of that name. A pair of forms is chosen by the
+ * value n. */
+type Text = string | readonly [one: string, other: string];
 
 /** The locale of numbers and dates: the browser's own, if it is of the chosen language. */
 export function locale(): string {
-  const own = navigator.languages.find((l) => l.toLowerCase().startsWith(language.value));
-  return own ?? (language.value === "de" ? "de-DE" : "en-GB");
+  const own = navigator.languages.find((l) => l.toLowerCase().startsWith(language));
+  return own ?? (language === "de" ? "de-DE" : "en-GB");
 }
 
 export type Values = Record<string, string | number>;
 
-/** catalogue returns a function that yields the text of a key in the current language. */
-export function catalogue<K extends string>(entries: Record<K, Entry>): (key: K, values?: Values) => string {
+/** catalogue returns a function that yields the text of a key. */
+export function catalogue<K extends string>(entries: Record<K, unknown>): (key: K, values?: Values) => string {
   return (key, values) => {
-    const text = entries[key][language.value === "de" ? 1 : 0];
+    const text = entries[key] as Text;
     return fill(typeof text === "string" ? text : text[plural(values?.["n"])], values);
   };
 }
 
 function plural(n: string | number | undefined): 0 | 1 {
-  return new Intl.PluralRules(language.value).select(Number(n)) === "one" ? 0 : 1;
+  return new Intl.PluralRules(language).select(Number(n)) === "one" ? 0 : 1;
 }
 
 function fill(text: string, values?: Values): string {
@@ -93,5 +90,3 @@ export function duration(seconds: number): string {
   const n = seconds / size;
   return number(n, { style: "unit", unit, unitDisplay: "short", maximumFractionDigits: n < 10 ? 1 : 0 });
 }
-
-document.documentElement.lang = language.value;

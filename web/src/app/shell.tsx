@@ -117,7 +117,7 @@ function Account({ openHelp }: { openHelp: () => void }) {
         </label>
         <label class="field">
           <span>{text("language")}</span>
-          <select value={language.value} onChange={(e) => setLanguage(e.currentTarget.value as Language)}>
+          <select value={language} onChange={(e) => setLanguage(e.currentTarget.value as Language)}>
             <option value="en" lang="en">English</option>
             <option value="de" lang="de">Deutsch</option>
           </select>

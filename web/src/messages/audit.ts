@@ -1,70 +1,8 @@
-import { catalogue, type Entry } from "../app/i18n";
-
-const entries = {
-  admins: ["The audit log is for administrators of the workspace.", "Das Protokoll ist für Administratoren des Workspace."],
-  reload: ["Load again", "Neu laden"],
-  all: ["All workspaces", "Alle Workspaces"],
-  search: ["Search in what is loaded", "Im Geladenen suchen"],
-  empty: ["No administrator has done anything yet.", "Noch hat kein Administrator etwas getan."],
-  nothing: ["Nothing that is loaded matches.", "Nichts Geladenes passt."],
-  count: [["{n} of {all} loaded entries", "{n} of {all} loaded entries"], ["{n} von {all} geladenen Einträgen", "{n} von {all} geladenen Einträgen"]],
-  end: ["These are all entries.", "Das sind alle Einträge."],
-  when: ["When", "Wann"],
-  who: ["Who", "Wer"],
-  act: ["Act", "Handlung"],
-  subject: ["Object", "Objekt"],
-  workspace: ["Workspace", "Workspace"],
-  details: ["Details", "Einzelheiten"],
-
-  "clicks.forget": ["Deleted a link's clicks", "Klicks eines Links gelöscht"],
-  "domains.add": ["Added a domain", "Domain hinzugefügt"],
-  "domains.approve": ["Approved a domain", "Domain genehmigt"],
-  "domains.prove": ["Proved a domain", "Domain nachgewiesen"],
-  "domains.remove": ["Removed a domain", "Domain entfernt"],
-  "domains.set": ["Changed a domain", "Domain geändert"],
-  "domains.suspend": ["Suspended a domain", "Domain ausgesetzt"],
-  "domains.unproved": ["The proof of a domain is missing", "Nachweis einer Domain fehlt"],
-  "edges.accept": ["Let an edge take a held change", "Edge eine zurückgehaltene Änderung nehmen lassen"],
-  "edges.drain": ["Drained an edge", "Edge umgeleitet"],
-  "edges.enrol": ["Made a token with which an edge enrols", "Token zum Anmelden eines Edge erzeugt"],
-  "edges.enrolled": ["Enrolled an edge", "Edge angemeldet"],
-  "edges.gone": ["Declared an edge lost for good", "Edge als endgültig verloren erklärt"],
-  "edges.revoke": ["Revoked the credential of an edge", "Zugang eines Edge widerrufen"],
-  "edges.undrain": ["Ended the drain of an edge", "Umleitung eines Edge beendet"],
-  "edges.verify": ["Compared an edge with PostgreSQL", "Edge mit PostgreSQL verglichen"],
-  "keys.create": ["Created an API key", "API-Schlüssel erzeugt"],
-  "keys.revoke": ["Revoked an API key", "API-Schlüssel widerrufen"],
-  "keys.rotate": ["Replaced an API key", "API-Schlüssel ersetzt"],
-  "ranges.assign": ["Assigned a prefix to a region", "Einer Region ein Präfix gegeben"],
-  "ranges.drain": ["Stopped leases from a key range", "Leases aus einem Schlüsselbereich beendet"],
-  "ranges.move": ["Moved keys to another region", "Schlüssel an eine andere Region gegeben"],
-  "ranges.resume": ["Let keys be issued again", "Schlüsselausgabe fortgesetzt"],
-  "ranges.retire": ["Retired a key range", "Schlüsselbereich beendet"],
-  "ranges.revive": ["Let a key range be leased from again", "Leases aus einem Schlüsselbereich wieder erlaubt"],
-  "ranges.split": ["Split a key range", "Schlüsselbereich geteilt"],
-  "salts.destroy": ["Destroyed the visitor salt of a day", "Besucher-Salt eines Tages vernichtet"],
-  "users.accept": ["Accepted an invitation", "Einladung angenommen"],
-  "users.add": ["Added a user", "Benutzer hinzugefügt"],
-  "users.admin": ["Made the first administrator", "Ersten Administrator angelegt"],
-  "users.change": ["Changed a user", "Benutzer geändert"],
-  "users.invite": ["Invited a user to set a password", "Benutzer zum Setzen eines Passworts eingeladen"],
-  "users.password": ["Changed a password", "Passwort geändert"],
-  "users.recovery-code": ["Used a recovery code", "Wiederherstellungscode benutzt"],
-  "users.recovery-codes": ["Made new recovery codes", "Neue Wiederherstellungscodes erzeugt"],
-  "users.remove": ["Removed a user", "Benutzer entfernt"],
-  "users.second-factor-off": ["Switched a second factor off", "Zweiten Faktor abgeschaltet"],
-  "users.second-factor-on": ["Switched a second factor on", "Zweiten Faktor eingeschaltet"],
-  "users.second-factor-reset": ["Reset a user's second factor", "Zweiten Faktor eines Benutzers zurückgesetzt"],
-  "users.sign-in": ["Signed in", "Angemeldet"],
-  "users.sign-in-failed": ["Sign-ins failed", "Anmeldungen gescheitert"],
-  "users.sign-in-link": ["Made a sign-in link", "Anmeldelink erzeugt"],
-  "workspaces.change": ["Changed a workspace", "Workspace geändert"],
-  "workspaces.create": ["Created a workspace", "Workspace angelegt"],
-  "workspaces.delete": ["Deleted a workspace", "Workspace gelöscht"],
-} satisfies Record<string, Entry>;
+import { catalogue } from "../app/i18n";
+import entries from "./audit.json";
 
 /** Texts of the audit log. */
-export const text = catalogue<keyof typeof entries>(entries);
+export const text = catalogue(entries);
 
 /** actText says an act in words; an act that is not known stays as it is. */
 export function actText(action: string): string {

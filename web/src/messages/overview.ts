@@ -1,41 +1,5 @@
 import { catalogue } from "../app/i18n";
+import entries from "./overview.json";
 
 /** Texts of the overview. */
-export const text = catalogue({
-  noScope: ["Your role may not see statistics.", "Ihre Rolle darf keine Statistik sehen."],
-  today: ["Clicks today", "Klicks heute"],
-  bots: [["{n} of them by a bot", "{n} of them by bots"], ["davon {n} von einem Bot", "davon {n} von Bots"]],
-  until: ["Until {time}", "Bis {time}"],
-  lastWeek: ["{weekday} last week, until {time}", "Vergangene Woche, {weekday}, bis {time}"],
-  more: ["{share} more", "{share} mehr"],
-  fewer: ["{share} fewer", "{share} weniger"],
-  same: ["the same", "gleich viele"],
-  firstHour: ["The first hour of the day is not over yet.", "Die erste Stunde des Tages ist noch nicht vorbei."],
-  month: ["Clicks in 30 days", "Klicks in 30 Tagen"],
-  visitors: ["Visitors in 30 days, counted by day", "Besucher in 30 Tagen, je Tag gezählt"],
-  total: ["Clicks in all time", "Klicks insgesamt"],
-  complete: ["Every click before {time} is counted.", "Alle Klicks vor {time} sind gezählt."],
-  unknownComplete: ["No edge has reported yet, so it is not known up to when clicks are counted.", "Noch hat kein Edge berichtet, daher ist unbekannt, bis wann Klicks gezählt sind."],
-  behind: ["Clicks of these edges may be missing, and will come later: {names}.", "Klicks dieser Edges können fehlen und kommen nach: {names}."],
-  chart: ["Clicks by day", "Klicks nach Tagen"],
-  chartLabel: ["Clicks on each of the last 30 days, at most {most} on {day}", "Klicks an jedem der letzten 30 Tage, höchstens {most} am {day}"],
-  chartNone: ["No clicks in the last 30 days", "Keine Klicks in den letzten 30 Tagen"],
-  day: ["Day", "Tag"],
-  clicks: ["Clicks", "Klicks"],
-  people: ["Without bots", "Ohne Bots"],
-  byBots: ["By bots", "Von Bots"],
-  top: ["Most clicked in 30 days", "Meistgeklickt in 30 Tagen"],
-  topNone: ["No link was clicked in the last 30 days.", "In den letzten 30 Tagen wurde kein Link geklickt."],
-  topUnsure: ["Other links may have as many clicks as the last ones here.", "Andere Links können so viele Klicks haben wie die letzten hier."],
-  link: ["Link", "Link"],
-  tags: ["Tags", "Tags"],
-  tagsNone: ["No link has a tag.", "Kein Link hat ein Tag."],
-  tagLinks: [["{tag}, {n} link", "{tag}, {n} links"], ["{tag}, {n} Link", "{tag}, {n} Links"]],
-  expiring: ["Expire within a week", "Laufen binnen einer Woche ab"],
-  expiringNone: ["No link expires within a week.", "In dieser Woche läuft kein Link ab."],
-  newest: ["Newest links", "Neueste Links"],
-  newestNone: ["There is no link yet.", "Es gibt noch keinen Link."],
-  create: ["Create the first one", "Den ersten anlegen"],
-  import: ["or import a file", "oder eine Datei importieren"],
-  allLinks: ["All links", "Alle Links"],
-});
+export const text = catalogue(entries);

@@ -3,7 +3,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import type uPlot from "uplot";
-import { dateTime, language, number } from "../app/i18n";
+import { dateTime, number } from "../app/i18n";
 import { theme } from "../app/theme";
 import { text as shared } from "../messages/app";
 import { text } from "../messages/chart";
@@ -139,7 +139,7 @@ function Plot({ title, labels, series, step, unit, timeZone, height = 220, open,
       plot.current?.destroy();
       plot.current = undefined;
     };
-  }, [dark, theme.value, language.value, step, timeZone, height, series.map((s) => s.kind).join()]);
+  }, [dark, theme.value, step, timeZone, height, series.map((s) => s.kind).join()]);
   // The arrays are new with each rendering, their numbers seldom are.
   useEffect(() => plot.current?.setData(data()), [`${labels.join()}|${series.map((s) => s.values.join()).join("|")}|${open}`]);
 

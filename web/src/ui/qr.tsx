@@ -4,7 +4,7 @@ import { useAct, useLoad } from "../app/load";
 import { text } from "../messages/links";
 import { Await, Trouble } from "./failure";
 import { Field } from "./field";
-import { save } from "./save";
+import { download } from "./csv";
 
 interface Look {
   size: number;
@@ -39,7 +39,7 @@ export function QR({ link }: { link: Named }) {
     async (signal) => `data:image/svg+xml,${encodeURIComponent(await (await drawn(link, settled, "svg", signal)).text())}`,
     [link.short_code, link.domain, settled.size, settled.dark, settled.light],
   );
-  const download = (format: "svg" | "png") => void act.run(async () => save(await drawn(link, look, format), `${link.short_code}.${format}`));
+  const keep = (format: "svg" | "png") => void act.run(async () => download(`${link.short_code}.${format}`, await drawn(link, look, format)));
   return (
     <div class="qr">
       <div class="qr-picture">
@@ -53,7 +53,7 @@ export function QR({ link }: { link: Named }) {
         </div>
         <div class="row">
           {(["svg", "png"] as const).map((format) => (
-            <button key={format} type="button" class="small" disabled={act.busy} onClick={() => download(format)}>
+            <button key={format} type="button" class="small" disabled={act.busy} onClick={() => keep(format)}>
               {text("download", { format: format.toUpperCase() })}
             </button>
           ))}

@@ -6,7 +6,7 @@ import { useShortcuts } from "../../app/keys";
 import { can } from "../../app/session";
 import { Confirm, Dialog } from "../../ui/dialog";
 import { words } from "../../ui/failure";
-import { save } from "../../ui/save";
+import { download } from "../../ui/csv";
 import { toast } from "../../ui/toast";
 import { text as common } from "../../messages/app";
 import { text } from "../../messages/links";
@@ -235,7 +235,7 @@ export function Bulk({ of, list, selected, clear, row, bin = false, shared }: {
                   </>
                 )}
                 {write && bin && <button type="button" class="primary" onClick={() => run(chosen(), changes.restore())}>{text("restore")}</button>}
-                {!bin && <button type="button" onClick={() => save(new Blob([csvOf(chosen(), shared)], { type: "text/csv" }), "links.csv")}>{text("exportFound")}</button>}
+                {!bin && <button type="button" onClick={() => download("links.csv", new Blob([csvOf(chosen(), shared)], { type: "text/csv" }))}>{text("exportFound")}</button>}
                 <button
                   type="button" class="plain"
                   onClick={() => {

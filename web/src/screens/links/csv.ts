@@ -1,3 +1,4 @@
+import { csv, quoted } from "../../ui/csv";
 import type { Link } from "./list";
 
 const columns = [
@@ -7,18 +8,8 @@ const columns = [
 
 /** csvOf writes links as the export of the API does, so that an import takes them. */
 export function csvOf(links: readonly Link[], shared: string): string {
-  const rows = links.map((l) => [
+  return csv([columns, ...links.map((l) => [
     l.short_code, l.original_url, l.title, l.description, l.tags.map(quoted).join(","), l.redirect_status, l.forward_query, l.forward_path, l.expires_at ?? "",
     l.click_count, l.created_at, l.domain === shared ? "" : l.domain, l.active, l.metadata ? JSON.stringify(l.metadata) : "",
-  ].map((cell) => quoted(safe(String(cell)))));
-  return [columns.join(","), ...rows.map((r) => r.join(","))].join("\n") + "\n";
-}
-
-function quoted(cell: string): string {
-  return /[",\r\n]|^\s/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell;
-}
-
-/** safe puts an apostrophe before a cell that a spreadsheet could take for a formula. */
-function safe(cell: string): string {
-  return /^'*(?:[\t\r\n]|[ \u00a0\u3000]*[=+\-@＝＋－＠])/.test(cell) ? `'${cell}` : cell;
+  ])], "\n");
 }

@@ -8,7 +8,7 @@ import { useAct, useLoad } from "../../app/load";
 import { inQuery } from "../../app/paths";
 import { can } from "../../app/session";
 import { Trouble, words } from "../../ui/failure";
-import { save } from "../../ui/save";
+import { download } from "../../ui/csv";
 import { text as common } from "../../messages/app";
 import { text } from "../../messages/links";
 import { Bulk, Failed, refocus, useChanges } from "./bulk";
@@ -219,7 +219,7 @@ function Export({ query }: { query: () => ReturnType<typeof queryOf> }) {
         onClick={() => void act.run(async () => {
           const { sort: _, ...filters } = query();
           const data = await ask(client.GET("/api/v1/urls/export", { params: { query: { ...filters, format: "csv" } }, parseAs: "blob" }));
-          save(data as unknown as Blob, "links.csv");
+          download("links.csv", data as unknown as Blob);
         })}
       >
         {text("exportFound")}

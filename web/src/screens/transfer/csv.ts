@@ -1,3 +1,5 @@
+import { formula } from "../../ui/csv";
+
 // CSV (RFC 4180), read piece by piece. It is judged as the command waypost judges it: a
 // quote within an unquoted cell, or text behind a closing quote, spoils one row.
 
@@ -125,17 +127,7 @@ export class CsvReader {
   }
 }
 
-const formula = /^'*([\t\r\n]|[ \u00a0\u3000]*[=+\-@＝＋－＠])/;
-
 /** plainCell takes the apostrophe away with which exports keep spreadsheets from running a cell. */
 export function plainCell(cell: string): string {
   return cell.startsWith("'") && formula.test(cell) ? cell.slice(1) : cell;
-}
-
-/** csvLine writes a row that no spreadsheet runs. */
-export function csvLine(cells: readonly (string | number)[]): string {
-  return `${cells.map((c) => {
-    const cell = typeof c === "string" && formula.test(c) ? `'${c}` : String(c);
-    return /[",\n\r]/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell;
-  }).join(",")}\r\n`;
 }

@@ -2,7 +2,7 @@
 // take more, and can be continued, because each batch has the same name every time.
 import { answer, client, Failure, sessionEnded, workspaceSlug } from "../../app/api";
 import { batches, type Batch, type NewLink, type Refusal, type Shape } from "./rows";
-import { csvLine } from "./csv";
+import { csv } from "../../ui/csv";
 
 export interface Job {
   file: File;
@@ -73,7 +73,7 @@ const most = 200; // refused rows that are shown
 export async function run(job: Job, dry: boolean, from: Progress, watch: Watch, signal: AbortSignal): Promise<Report> {
   const p = { ...from };
   const shown: Refusal[] = [];
-  const lines: Blob[] = [new Blob([csvLine(["row", "field", "reason", "original_url"])])];
+  const lines: Blob[] = [new Blob([csv([["row", "field", "reason", "original_url"]])])];
   let broken: Batch["broken"];
   for await (const batch of batches(job.file, job.shape)) {
     signal.throwIfAborted();
@@ -92,7 +92,7 @@ export async function run(job: Job, dry: boolean, from: Progress, watch: Watch, 
     refused.sort((a, b) => a.row - b.row);
     p.refused += refused.length;
     if (shown.length < most) shown.push(...refused.slice(0, most - shown.length));
-    if (refused.length > 0) lines.push(new Blob([refused.map((r) => csvLine([r.row, r.field, r.reason, r.url])).join("")]));
+    if (refused.length > 0) lines.push(new Blob([csv(refused.map((r) => [r.row, r.field, r.reason, r.url]))]));
     p.batches = batch.number + 1;
     p.row = batch.last;
     broken = batch.broken;

@@ -1,0 +1,1 @@
+var o=document.querySelector("script[data-en]"),e=localStorage.getItem("waypost.language"),t=e==="en"||e==="de"?e:navigator.language.toLowerCase().startsWith("de")?"de":"en";document.documentElement.lang=t;import(`/console/${o.dataset[t]}`);

@@ -1,1 +1,0 @@
-function i(n,o=""){let e=n.domain&&n.domain!==o?`?domain=${encodeURIComponent(n.domain)}`:"";return`/console/links/${encodeURIComponent(n.short_code)}${e}`}function s(n,o){let e=new URL(n,location.origin);for(let[t,r]of Object.entries(o))r?e.searchParams.set(t,r):e.searchParams.delete(t);return e.pathname+e.search}export{i as a,s as b};

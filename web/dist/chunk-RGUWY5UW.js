@@ -1,1 +1,0 @@
-import{a as n}from"./chunk-MUD3EP52.js";import{E as o}from"./chunk-JOLI2GES.js";function d({label:r,command:e}){return o("div",{class:"command",children:[o("p",{children:r}),o("pre",{tabIndex:0,role:"region","aria-label":r,children:o("code",{children:e})}),o(n,{value:e,label:r})]})}export{d as a};

@@ -1,0 +1,4 @@
+// Screens of operators, which are loaded together, because they compress better so.
+export { default as Audit } from "./audit/audit";
+export { default as Fleet } from "./fleet/fleet";
+export { default as Ranges } from "./ranges/ranges";
