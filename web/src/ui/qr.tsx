@@ -41,7 +41,7 @@ export function QR({ link }: { link: Named }) {
   );
   const keep = (format: "svg" | "png") => void act.run(async () => download(`${link.short_code}.${format}`, await drawn(link, look, format)));
   return (
-    <div class="qr">
+    <div class="qr-code">
       <div class="qr-picture">
         <Await of={picture}>{(src) => <img src={src} width="200" height="200" alt={text("qrOf", { url: link.short_url })} />}</Await>
       </div>

@@ -76,7 +76,7 @@ export function Filters({ domains }: { domains: readonly Schemas["Domain"][] }) 
   const set = (name: string) => (value: string) => route(inQuery(url, { [name]: value }));
   const more = ["domain", "from", "to"].filter((name) => asked[name]).length;
   return (
-    <search class="filters">
+    <search class="link-filters">
       <Search />
       <Choice<State>
         label={text("state")} value={(asked["state"] ?? "") as State} set={set("state")}

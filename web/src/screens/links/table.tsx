@@ -211,14 +211,14 @@ function Row(p: {
           {bin
             ? <span class="clip strong" dir="auto">{nameOf(link)}</span>
             : <a class="clip strong" dir="auto" data-main href={linkPath(link, p.shared)}>{nameOf(link)}</a>}
-          {!bin && <Badges link={link} shared={p.shared} />}
+          {!bin && <Badges link={link} />}
         </div>
         <div class="line"><span class="clip quiet small-text" title={link.short_url}>{shortOf(link)}</span>{!bin && <Copy value={link.short_url} label={shortOf(link)} />}</div>
       </td>
-      <td role="cell" class="clip small-text" title={link.original_url}>
+      <td role="cell" class="small-text" title={link.original_url}>
         {/^https?:/i.test(link.original_url)
           ? <a class="quiet" href={link.original_url} target="_blank" rel="noopener noreferrer" dir="ltr">{link.original_url.replace(/^https?:\/\//i, "")}</a>
-          : link.original_url}
+          : <div class="clip">{link.original_url}</div>}
       </td>
       {!bin && <td role="cell" class="line tags">{<Tags link={link} url={p.url} />}</td>}
       <td role="cell" class="num"><span class="offscreen">{text("clicks")}: </span>{number(link.click_count)}{p.cards && <span class="quiet small-text" aria-hidden="true"> {text("clicks")}</span>}</td>
@@ -252,11 +252,10 @@ function Spark({ counts }: { counts: readonly number[] | undefined }) {
 
 const soon = 7 * 86_400_000; // milliseconds
 
-function Badges({ link, shared }: { link: Link; shared: string }) {
+function Badges({ link }: { link: Link }) {
   const left = link.expires_at ? new Date(link.expires_at).getTime() - Date.now() : Infinity;
   return (
     <>
-      {shared && link.domain !== shared && <span class="tag">{link.domain}</span>}
       {!link.active && <span class="tag bad">{text("off")}</span>}
       {left <= 0 && <span class="tag bad">{text("expired")}</span>}
       {left > 0 && left < soon && <span class="tag warn">{text("expiresSoon", { when: ago(link.expires_at!) })}</span>}
