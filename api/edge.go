@@ -20,7 +20,11 @@ type EdgeState struct {
 	Held      string `json:"held" doc:"The change that is held until it is accepted: mass-delete, empty-snapshot or record. Empty for none."`
 	HeldWhy   string `json:"held_why" doc:"The reason why a change is held, or why the edge waits for a source, in words; may be empty."`
 	Draining  bool   `json:"draining" doc:"The edge answers /readyz with 503 by order of an operator, so that balancers send visitors elsewhere. It serves visitors who come nevertheless."`
-	DiskLow   bool   `json:"disk_low" doc:"Changes of links wait until the edge's disk has room: see edge.min_free_disk. Redirects and clicks continue."`
+
+	RequestsPerSecond *float64 `json:"requests_per_second" doc:"Answers to visitors, over about the last 10 seconds; null when unknown."`
+	DiskUsedBytes     *int64   `json:"disk_used_bytes" doc:"Bytes of the file system of the edge's data directory that are not free, whichever program uses them; null when unknown."`
+	DiskFreeBytes     *int64   `json:"disk_free_bytes" doc:"Bytes of that file system that the edge may still use; null when unknown."`
+	DiskLow           bool     `json:"disk_low" doc:"Changes of links wait until the edge's disk has room: see edge.min_free_disk. Redirects and clicks continue."`
 }
 
 // Edge describes an edge to operators.

@@ -84,7 +84,14 @@ type EdgeReport struct {
 	Held          string           // change that it refuses until an operator accepts it; "" when none
 	HeldWhy       string
 	DiskLow       bool // changes wait for room on its disk
-	Draining      bool // it is unready by order
+	EdgeLoad
+	Draining bool // it is unready by order
+}
+
+// EdgeLoad is the load of an edge. Nil fields are unknown.
+type EdgeLoad struct {
+	RequestsPerSecond  *float64
+	DiskUsed, DiskFree *int64 // bytes of the file system of its data directory
 }
 
 // CredentialState says how an edge authenticates.
@@ -176,6 +183,7 @@ type EdgeStatus struct {
 	Held     string       // change that it refuses until an operator accepts it; "" when none
 	HeldWhy  string
 	DiskLow  bool // changes wait for room on its disk
+	EdgeLoad      // at its last report
 	Draining bool // it is unready by order
 
 	State    EdgeState

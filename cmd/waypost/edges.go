@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,7 +20,8 @@ func (p edgesCommands) command() *cobra.Command {
 		Short: "List the edges: who is alive, where, and how far behind",
 		Long: `List the edges that the control plane knows: who is alive, where, up to where each
 has the changelog, how far it is behind the head, in changes and in time, and how many
-clicks it has that are not counted yet, whether its replica is being filled or repaired, holds something
+clicks it has that are not counted yet, how many requests it answers a second, over about
+ten seconds, how much room its disk has, whether its replica is being filled or repaired, holds something
 back or waits for room on its disk (LOW DISK), and what the last ` + "`waypost verify`" + ` found.
 CREDENTIAL shows whether an edge has one of its own, has the
 token that all may have, or was revoked. An edge is silent when it has not been seen for more than three seconds, and gone when
@@ -165,7 +167,7 @@ func edgeTable(edges []client.Edge, now time.Time, width int) string {
 	if len(edges) == 0 {
 		return "no edge has reported to this control plane yet"
 	}
-	rows := [][]string{{"NODE", "REGION", "STATE", "POSITION", "LAG", "PENDING", "LAST SEEN", "VERIFIED", "CREDENTIAL", "VERSION"}}
+	rows := [][]string{{"NODE", "REGION", "STATE", "POSITION", "LAG", "REQ/S", "PENDING", "DISK FREE", "LAST SEEN", "VERIFIED", "CREDENTIAL", "VERSION"}}
 	for i := range edges {
 		e := &edges[i]
 		state := printable(e.State)
@@ -185,7 +187,7 @@ func edgeTable(edges []client.Edge, now time.Time, width int) string {
 			}
 		}
 		rows = append(rows, []string{
-			printable(e.Node), printable(e.Region), state, positionText(e), lagText(e), pendingText(e), ago(now.Sub(e.LastSeen)),
+			printable(e.Node), printable(e.Region), state, positionText(e), lagText(e), requestsText(e), pendingText(e), diskText(e), ago(now.Sub(e.LastSeen)),
 			verifiedText(e.Verified, now), credentialText(e), printable(e.Version),
 		})
 	}
@@ -248,6 +250,26 @@ func pendingText(e *client.Edge) string {
 		return "unknown"
 	}
 	return fmt.Sprint(*e.ClicksPending)
+}
+
+// requestsText describes the rate of answers to visitors.
+func requestsText(e *client.Edge) string {
+	if e.RequestsPerSecond == nil {
+		return "unknown"
+	}
+	return strconv.FormatFloat(*e.RequestsPerSecond, 'f', 1, 64)
+}
+
+// diskText describes the room on an edge's disk.
+func diskText(e *client.Edge) string {
+	switch free := e.DiskFreeBytes; {
+	case free == nil:
+		return "unknown"
+	case *free >= 10<<30:
+		return fmt.Sprintf("%d GiB", *free>>30)
+	default:
+		return fmt.Sprintf("%d MiB", *free>>20)
+	}
 }
 
 // ago allows for clocks that differ: what seems to be still to come is now.

@@ -18,7 +18,8 @@ const edgesAnswer = `{"edges": [{"node": "edge-a", "region": "eu-west-1", "role"
 	"last_seen": "2031-05-06T06:08:09Z", "via": "report", "position": {"epoch": 1, "seq": 40}, "age_seconds": 0.5,
 	"lag_changes": 0, "lag_seconds": 0,
 	"last_applied_at": null, "started_at": null, "clicks_pending": 7, "clicks_until": null, "replica": "following",
-		"held": "", "held_why": "", "disk_low": true, "draining": false, "verified": null, "version": "1.2.3", "addr": "10.0.0.2:8081",
+		"held": "", "held_why": "", "disk_low": true, "draining": false,
+		"requests_per_second": 1234.56, "disk_used_bytes": 1, "disk_free_bytes": 5368709120, "verified": null, "version": "1.2.3", "addr": "10.0.0.2:8081",
 		"admin_addr": "",
 			"credential": "own"}]}`
 
@@ -48,7 +49,7 @@ func TestEdgesAreListed(t *testing.T) {
 	text, err := edges(t, "text", asked)
 	require.NoError(t, err)
 	require.Contains(t, text, "NODE")
-	require.Regexp(t, `edge-a +eu-west-1 +LOW DISK +40 +0 +7 +now +never +own +1\.2\.3`, text)
+	require.Regexp(t, `edge-a +eu-west-1 +LOW DISK +40 +0 +1234\.6 +7 +5120 MiB +now +never +own +1\.2\.3`, text)
 	text, err = edges(t, "json", asked)
 	require.NoError(t, err)
 	require.JSONEq(t, edgesAnswer, text)
@@ -75,7 +76,9 @@ func TestEdgesAreLaidOutForPeople(t *testing.T) {
 			Position: &client.Position{Epoch: 1, Seq: 9}, LagChanges: &one, LagSeconds: &seconds, LastSeen: now.Add(-1500 * time.Millisecond),
 		},
 		{
-			EdgeState: client.EdgeState{Node: "b", Region: "r1", Version: "1"}, State: "silent", Via: "report",
+			EdgeState: client.EdgeState{
+				Node: "b", Region: "r1", Version: "1", RequestsPerSecond: new(0.0), DiskFreeBytes: new(int64(100 << 30)),
+			}, State: "silent", Via: "report",
 			Position: &client.Position{Epoch: 3, Seq: 9}, LagChanges: &many, LagSeconds: &seconds,
 			LastSeen: now.Add(-90 * time.Minute), ClicksPending: &pending, Credential: &revoked,
 		},
@@ -105,15 +108,15 @@ func TestEdgesAreLaidOutForPeople(t *testing.T) {
 		},
 	}, now, 0)
 	require.Equal(t, strings.Join([]string{
-		"NODE   REGION  STATE              POSITION     LAG                   PENDING  LAST SEEN   VERIFIED         CREDENTIAL  VERSION",
-		"a      r1      alive (gossip)     9            1 change, 12 min      unknown  1.5 s ago   never            unknown     1",
-		"b      r1      silent             9 (epoch 3)  1234 changes, 12 min  12       90 min ago  never            revoked     1",
-		"c\uFFFD[2J  r2      gone               none         unknown               unknown  2 d ago     never            unknown     1",
-		"d      r2      HELD: mass-delete  none         unknown               unknown  now         2 DIFFERENT now  unknown     1",
-		"e      r2      alive, repairing   none         unknown               unknown  now         repaired now     unknown     1",
-		"f      r2      alive              none         unknown               unknown  now         equal 60 s ago   unknown     1",
-		"g      r2      alive              none         unknown               unknown  now         failed now       unknown     1",
-		"h      r2      LOW DISK           none         unknown               unknown  now         never            unknown     1",
+		"NODE   REGION  STATE              POSITION     LAG                   REQ/S    PENDING  DISK FREE  LAST SEEN   VERIFIED         CREDENTIAL  VERSION",
+		"a      r1      alive (gossip)     9            1 change, 12 min      unknown  unknown  unknown    1.5 s ago   never            unknown     1",
+		"b      r1      silent             9 (epoch 3)  1234 changes, 12 min  0.0      12       100 GiB    90 min ago  never            revoked     1",
+		"c\uFFFD[2J  r2      gone               none         unknown               unknown  unknown  unknown    2 d ago     never            unknown     1",
+		"d      r2      HELD: mass-delete  none         unknown               unknown  unknown  unknown    now         2 DIFFERENT now  unknown     1",
+		"e      r2      alive, repairing   none         unknown               unknown  unknown  unknown    now         repaired now     unknown     1",
+		"f      r2      alive              none         unknown               unknown  unknown  unknown    now         equal 60 s ago   unknown     1",
+		"g      r2      alive              none         unknown               unknown  unknown  unknown    now         failed now       unknown     1",
+		"h      r2      LOW DISK           none         unknown               unknown  unknown  unknown    now         never            unknown     1",
 	}, "\n"), got)
 	require.Equal(t, "no edge has reported to this control plane yet", edgeTable(nil, now, 0))
 }

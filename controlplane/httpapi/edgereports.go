@@ -29,6 +29,8 @@ const (
 	maxOutcomeText   = 1024
 	maxOpenOrders    = 16 // in an answer; further ones come later
 	maxReplicaAge    = 100 * 365 * 24 * time.Hour
+	maxRequests      = 1_000_000_000 // a second
+	maxDisk          = 1 << 60       // bytes
 )
 
 // ReportTaker takes the reports of edges. EUnavailable: there are too many.
@@ -167,6 +169,7 @@ func reportOf(b *api.EdgeReport) (report controlplane.EdgeReport, err error) {
 		Position: position, Synced: synced, Age: time.Duration(b.AgeSeconds * float64(time.Second)),
 		LastAppliedAt: b.LastAppliedAt, StartedAt: b.StartedAt, ClicksPending: b.ClicksPending, ClicksUntil: b.ClicksUntil, Leaving: b.Leaving,
 		Replica: controlplane.ReplicaState(b.Replica), Held: b.Held, HeldWhy: b.HeldWhy, DiskLow: b.DiskLow, Draining: b.Draining,
+		EdgeLoad: controlplane.EdgeLoad{RequestsPerSecond: b.RequestsPerSecond, DiskUsed: b.DiskUsedBytes, DiskFree: b.DiskFreeBytes},
 	}, nil
 }
 
@@ -198,11 +201,18 @@ func faultOfReport(b *api.EdgeReport) string {
 		return "held must be at most 64 printable characters, and held_why 512"
 	case b.AgeSeconds < 0 || b.AgeSeconds > maxReplicaAge.Seconds():
 		return "age_seconds must be a number of seconds, up to 100 years"
+	case b.RequestsPerSecond != nil && (*b.RequestsPerSecond < 0 || *b.RequestsPerSecond > maxRequests):
+		return "requests_per_second must be a number up to 1,000,000,000, or left out"
+	case outside(b.DiskUsedBytes) || outside(b.DiskFreeBytes):
+		return "disk_used_bytes and disk_free_bytes must be numbers of bytes up to 2^60, or left out"
 	case b.ClicksPending < -1:
 		return "clicks_pending must be a number of clicks, or -1 when unknown"
 	}
 	return ""
 }
+
+// outside reports whether a number of bytes is given that no disk has.
+func outside(bytes *int64) bool { return bytes != nil && (*bytes < 0 || *bytes > maxDisk) }
 
 // replicaStates lists the states that an edge may report.
 var replicaStates = []controlplane.ReplicaState{

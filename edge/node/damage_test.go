@@ -91,7 +91,7 @@ func TestEdgeNode_ADamagedReplicaIsStaleUntilItIsRepaired(t *testing.T) {
 	require.Nil(t, now.Lag)
 	require.Empty(t, now.Position, "no write counts on it")
 	require.True(t, s.Synced().IsZero())
-	require.Equal(t, "degraded", e.replicaState().State)
+	require.Equal(t, "degraded", e.state().Replica)
 	require.Greater(t, e.staleness(), time.Hour, "visitors are told")
 	require.Zero(t, testing.AllocsPerRun(10, func() { e.staleness() }), "redirects ask")
 
@@ -107,7 +107,7 @@ func TestEdgeNode_ADamagedReplicaIsStaleUntilItIsRepaired(t *testing.T) {
 	now = status()
 	require.Equal(t, 1, now.Repairs)
 	require.Zero(t, *now.Lag)
-	require.Equal(t, "following", e.replicaState().State)
+	require.Equal(t, "following", e.state().Replica)
 	require.Less(t, e.staleness(), time.Hour)
 	rec, _, found, err := s.Link(waypost.DefaultDomain, []byte("code0007"), nil)
 	require.NoError(t, err)

@@ -93,6 +93,7 @@ type edge struct {
 	controls  *controls
 	reporters []*report.Reporter // to each control plane
 	orders    *orders
+	requests  rate // of the server
 
 	succession *handover.Succession // nil: this edge has no predecessor
 	departure  *handover.Departure  // to the successor; valid once departed is closed
@@ -182,6 +183,7 @@ func (e *edge) connect() error {
 	}
 	e.orders.answer = e.answer
 	e.server = server.New(e.serverConfig())
+	e.requests.start(e.server.Answers, now)
 	return nil
 }
 
@@ -318,7 +320,7 @@ func (e *edge) reportConfig(url string) report.Config {
 		URL: url, Through: e.identity.through, Node: e.store.node, Region: e.cfg.Region, Role: e.role(), Boot: e.boot,
 		Addr: e.listeners.addr.Addr().String(), AdminAddr: e.listeners.admin.Addr().String(), Version: e.cfg.Version,
 		Position: e.store.reported, Synced: e.store.Synced, Age: e.freshness.age,
-		Clicks: e.clicks.progress, Replica: e.replicaState, Order: e.orders.take,
+		Clicks: e.clicks.progress, State: e.state, Order: e.orders.take,
 		Sync: func() {
 			if err := e.store.Sync(); err != nil {
 				e.log.Debug("cannot sync the replica", "error", err)

@@ -129,26 +129,33 @@ func (e *edge) staleness() time.Duration {
 	return age
 }
 
-// replicaState returns the replica's state for the fleet view.
-func (e *edge) replicaState() report.Replica {
+// state returns the state of this edge for the fleet view.
+func (e *edge) state() report.State {
 	st := e.following.Status()
 	degraded := e.store.degraded()
-	r := report.Replica{State: "following", DiskLow: errors.Is(degraded, replica.ErrLowDisk), Draining: e.orders.unready()}
+	perSecond := e.requests.perSecond(time.Now())
+	r := report.State{
+		Replica: "following", DiskLow: errors.Is(degraded, replica.ErrLowDisk), Draining: e.orders.unready(), RequestsPerSecond: &perSecond,
+	}
+	if free, total, err := replica.DiskSpace(e.cfg.DataDir); err == nil {
+		used := total - free
+		r.DiskUsed, r.DiskFree = &used, &free
+	}
 	switch {
 	case st.Held != nil:
-		r.State, r.Held, r.Why = "held", string(st.Held.What), st.Held.Why
+		r.Replica, r.Held, r.Why = "held", string(st.Held.What), st.Held.Why
 	case st.Wait.Waits() && !e.store.Repairing() && degraded == nil:
-		r.State = "waiting"
+		r.Replica = "waiting"
 	case st.Repairing || e.store.Repairing():
-		r.State = "repairing"
+		r.Replica = "repairing"
 	case st.Restoring:
-		r.State = "restoring"
+		r.Replica = "restoring"
 	case e.store.verifying():
-		r.State = "verifying"
+		r.Replica = "verifying"
 	case degraded != nil:
-		r.State = "degraded"
+		r.Replica = "degraded"
 	case !st.Connected:
-		r.State = "waiting"
+		r.Replica = "waiting"
 		if st.Err != nil {
 			r.Why = st.Err.Error()
 		}

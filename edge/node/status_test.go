@@ -69,7 +69,7 @@ func TestEdgeNode_ReportsThatItsSourceIsBusy(t *testing.T) {
 	require.True(t, ok)
 	require.True(t, status.Restoring)
 	require.Positive(t, status.WaitSeconds)
-	require.Equal(t, "waiting", e.replicaState().State)
+	require.Equal(t, "waiting", e.state().Replica)
 	require.EqualValues(t, 1, waits())
 
 	close(source.allowed)
@@ -78,7 +78,7 @@ func TestEdgeNode_ReportsThatItsSourceIsBusy(t *testing.T) {
 	status, ok = detail.(readiness)
 	require.True(t, ok)
 	require.Zero(t, status.WaitSeconds)
-	require.Equal(t, "following", e.replicaState().State)
+	require.Equal(t, "following", e.state().Replica)
 	require.Zero(t, waits())
 
 	lag := func(age time.Duration) *uint64 {

@@ -58,8 +58,9 @@ type diskSpace struct {
 	}
 }
 
-// statfs asks the operating system.
-func statfs(dir string) (free, total int64, err error) {
+// DiskSpace returns the bytes of a directory's file system, and those of them that are
+// free, by statfs.
+func DiskSpace(dir string) (free, total int64, err error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(dir, &s); err != nil {
 		return 0, 0, os.NewSyscallError("statfs", err)

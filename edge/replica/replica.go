@@ -124,7 +124,7 @@ func Open(cfg Config) (_ *DB, err error) {
 	cache := pebble.NewCache(cfg.CacheBytes)
 	db := newDB(cfg, cache)
 	if onDisk {
-		db.disk.look = statfs
+		db.disk.look = DiskSpace
 	}
 	if cfg.LookupBytes >= lookup.MinBudget {
 		db.budget = lookup.NewBudget(cfg.LookupBytes)

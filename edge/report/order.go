@@ -18,14 +18,17 @@ const (
 	maxAnswer = 16 << 10
 )
 
-// Replica describes the state of an edge's replica.
-type Replica struct {
-	State string // following, waiting, restoring, repairing, held or degraded
-	Held  string // what is held back: "" when nothing
-	Why   string
+// State describes an edge besides its position.
+type State struct {
+	Replica string // following, waiting, restoring, repairing, held or degraded
+	Held    string // what is held back: "" when nothing
+	Why     string
 
 	DiskLow  bool // changes wait for room on the disk
 	Draining bool // the edge is unready by order
+
+	RequestsPerSecond  *float64 // nil: unknown
+	DiskUsed, DiskFree *int64   // bytes; nil: unknown
 }
 
 // statusError is an answer that is no success.

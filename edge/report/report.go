@@ -56,8 +56,9 @@ type Config struct {
 	Age       func() time.Duration // since the replica was last known to be at the head
 	Clicks    func() (pending int64, until time.Time)
 
-	// Replica returns the state of the replica, and the change that it holds back, if any.
-	Replica func() Replica
+	// State returns the state of the replica, with the change that it holds back, if any,
+	// and the load of the edge. Default: nothing is known.
+	State func() State
 
 	// Order is called with each order of the control plane, at every report until it has
 	// been answered. It must not block. Nil: orders are ignored.
@@ -102,8 +103,8 @@ func New(cfg Config) (*Reporter, error) {
 	if cfg.Synced == nil {
 		cfg.Synced = func() waypost.Position { return waypost.Position{} }
 	}
-	if cfg.Replica == nil {
-		cfg.Replica = func() Replica { return Replica{} }
+	if cfg.State == nil {
+		cfg.State = func() State { return State{} }
 	}
 	if cfg.Order == nil {
 		cfg.Order = func(api.EdgeOrder) {}
@@ -309,11 +310,12 @@ func (r *Reporter) exchange(ctx context.Context, to string, what any) ([]byte, e
 func (r *Reporter) report(leaving bool) api.EdgeReport {
 	c := &r.cfg
 	pending, until := c.Clicks()
-	state := c.Replica()
+	state := c.State()
 	b := api.EdgeReport{
 		EdgeState: api.EdgeState{
 			Node: c.Node, Region: string(c.Region), Role: c.Role, Version: c.Version, Addr: c.Addr, AdminAddr: c.AdminAddr,
-			Replica: state.State, Held: state.Held, HeldWhy: plain(state.Why, maxWhy), DiskLow: state.DiskLow, Draining: state.Draining,
+			Replica: state.Replica, Held: state.Held, HeldWhy: plain(state.Why, maxWhy), DiskLow: state.DiskLow, Draining: state.Draining,
+			RequestsPerSecond: state.RequestsPerSecond, DiskUsedBytes: state.DiskUsed, DiskFreeBytes: state.DiskFree,
 		},
 		Boot: hex.EncodeToString(c.Boot[:]), LastAppliedAt: c.AppliedAt().UTC(), StartedAt: r.started.UTC(),
 		AgeSeconds:    max(c.Age(), 0).Seconds(),

@@ -86,14 +86,31 @@ func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 	ch <- refusedDesc
 }
 
-// Collect implements prometheus.Collector.
-func (m *metrics) Collect(ch chan<- prometheus.Metric) {
-	var answers [len(countedStatuses)]uint64
-	var failures uint64
+// answers adds up the answers by the index of their status.
+func (m *metrics) answers() (answers [len(countedStatuses)]uint64) {
 	for i := range m.stripes {
 		for j := range answers {
 			answers[j] += m.stripes[i].answers[j].Load()
 		}
+	}
+	return answers
+}
+
+// Answers returns the number of answers since the start, as the metric
+// waypost_redirects_total counts them.
+func (s *Server) Answers() uint64 {
+	var all uint64
+	for _, n := range s.metrics.answers() {
+		all += n
+	}
+	return all
+}
+
+// Collect implements prometheus.Collector.
+func (m *metrics) Collect(ch chan<- prometheus.Metric) {
+	answers := m.answers()
+	var failures uint64
+	for i := range m.stripes {
 		failures += m.stripes[i].errors.Load()
 	}
 	for j, status := range countedStatuses {

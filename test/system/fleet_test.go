@@ -56,6 +56,24 @@ func inStep(t *testing.T, state devtest.State, fleet map[string]client.Edge) boo
 	return len(fleet) == len(state.Edges)
 }
 
+func TestFleet_ShowsTheLoadOfAnEdge(t *testing.T) {
+	state := oneEdge.For(t).State()
+	api, err := client.New(state.API, state.APIKey)
+	require.NoError(t, err)
+	defer api.Close()
+	edge := state.Edges[0]
+	eventually(t, time.Minute, "its requests are shown", func() bool {
+		require.Equal(t, http.StatusNotFound, status(t, edge.URL+"/no-such-code"))
+		e := fleetOf(t, api)[edge.Node]
+		return e.RequestsPerSecond != nil && *e.RequestsPerSecond > 0
+	})
+	e := fleetOf(t, api)[edge.Node]
+	require.NotNil(t, e.DiskUsedBytes)
+	require.NotNil(t, e.DiskFreeBytes)
+	require.Positive(t, *e.DiskUsedBytes)
+	require.Positive(t, *e.DiskFreeBytes)
+}
+
 func TestFleet_ShowsEachEdgeAndAKillWithinSeconds(t *testing.T) {
 	s := devtest.Start(t, devtest.Config{Args: []string{"--restart=false"}})
 	state := s.State()
