@@ -43,8 +43,9 @@ const (
 
 // Paths that only edges use. Package api/clickbatch has that of their clicks.
 const (
-	PathEdgeReports  = "/fleet/v1/report"
-	PathEdgeOutcomes = "/fleet/v1/outcome"
+	PathEdgeReports      = "/fleet/v1/report"
+	PathEdgeOutcomes     = "/fleet/v1/outcome"
+	PathEdgeCertificates = "/fleet/v1/certificates"
 )
 
 // Headers of the API.

@@ -17,8 +17,18 @@ type Domain struct {
 
 	Proof *DomainProof `json:"proof,omitzero" doc:"How its owner proves it; none for an approved domain."`
 
+	Certificate DomainCertificate `json:"certificate"`
+
 	RootURL     string `json:"root_url" doc:"Target of the root of the domain; empty: the root names the service."`
 	NotFoundURL string `json:"not_found_url" doc:"Target of unknown codes; empty: they answer 404."`
+}
+
+// DomainCertificate describes the TLS certificate that visitors of a domain are shown, as
+// edges report it.
+type DomainCertificate struct {
+	State string     `json:"state" enum:"none,waiting,valid,failed,unknown" doc:"none: no edge has one, because none speaks TLS, or because no visitor has come over TLS yet. waiting: the authority is asked for the first one. valid: edges have one. failed: on some edge, the last order or renewal has failed, or it has expired. unknown: no edge has reported within a minute, or it has too many to report this one."`
+	Until *time.Time `json:"until" doc:"When the first one of all edges expires; null: none is valid."`
+	Error string     `json:"error" doc:"Why it has failed; may be empty."`
 }
 
 // NewDomain asks for a domain.

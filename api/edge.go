@@ -65,6 +65,21 @@ type EdgeOrders struct {
 	Orders []EdgeOrder `json:"orders"`
 }
 
+// EdgeCertificates is the report of an edge about its certificates, every 5 seconds.
+type EdgeCertificates struct {
+	Node     string            `json:"node"`
+	Complete bool              `json:"complete" doc:"The edge has no certificates for other hosts."`
+	Hosts    []HostCertificate `json:"hosts" doc:"At most 256: those that failed, then those that wait, then those that expire soonest."`
+}
+
+// HostCertificate describes an edge's certificate for a host.
+type HostCertificate struct {
+	Host  string     `json:"host" doc:"In lower case; *.example.com stands for all names one label longer."`
+	State string     `json:"state" enum:"waiting,valid,failed"`
+	Until *time.Time `json:"until,omitzero" doc:"When it expires; left out: none is valid."`
+	Error string     `json:"error,omitzero" doc:"Why it has failed."`
+}
+
 // Verified is the result of the last comparison of an edge with PostgreSQL.
 type Verified struct {
 	At        time.Time `json:"at"`

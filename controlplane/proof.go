@@ -33,6 +33,9 @@ type OwnedDomain struct {
 	UnprovedSince time.Time // since when the record is known to be missing; zero: it is not
 }
 
+// Served reports whether edges answer for the domain.
+func (d *OwnedDomain) Served() bool { return d.State == DomainApproved || d.State == DomainProved }
+
 // SuspendedAt returns the time at which the domain is suspended unless its record comes
 // back; zero: it is not going to be.
 func (d *OwnedDomain) SuspendedAt() time.Time {

@@ -69,7 +69,7 @@ func listDomains(ctx context.Context, api *client.Client, everyone bool) ([]clie
 
 func domainTable(domains []client.Domain, width int) string {
 	var b strings.Builder
-	_, _ = fmt.Fprintln(&b, "ID\tHOST\tOWNER\tSTATE\tROOT\tNOT FOUND")
+	_, _ = fmt.Fprintln(&b, "ID\tHOST\tOWNER\tSTATE\tCERTIFICATE\tROOT\tNOT FOUND")
 	for i := range domains {
 		d := &domains[i]
 		owner := "own"
@@ -83,7 +83,7 @@ func domainTable(domains []client.Domain, width int) string {
 		if d.Proof != nil && d.Proof.SuspendedAt != nil {
 			state += ", record missing"
 		}
-		_, _ = fmt.Fprintf(&b, "%d\t%s\t%s\t%s\t%s\t%s\n", d.ID, printable(d.Host), owner, state,
+		_, _ = fmt.Fprintf(&b, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", d.ID, printable(d.Host), owner, state, printable(d.Certificate.State),
 			printable(orNone(shortened(d.RootURL))), printable(orNone(shortened(d.NotFoundURL))))
 	}
 	return tabbed(b.String(), width)

@@ -108,6 +108,9 @@ func describeDomain(d *client.Domain) string {
 	line("domain", d.Host)
 	line("id", strconv.FormatUint(uint64(d.ID), 10))
 	line("state", d.State)
+	line("certificate", d.Certificate.State)
+	line("valid until", at(d.Certificate.Until))
+	line("failed", d.Certificate.Error)
 	line("root", d.RootURL)
 	line("not found", d.NotFoundURL)
 	if p := d.Proof; p != nil {

@@ -23,6 +23,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"waypost/api"
 	"waypost/edge/certs/acmetest"
 	"waypost/edge/node"
 	"waypost/internal/admin"
@@ -252,6 +253,14 @@ func TestAnEdgeGetsCertificatesForTheDomainsOfItsReplicaOnly(t *testing.T) {
 		return res.StatusCode == http.StatusFound && res.Header.Get("Location") == "https://example.org/over-tls"
 	}, 60*time.Second, 10*time.Millisecond, "as soon as the link is replicated")
 	require.EqualValues(t, 1, authority.Orders.Load())
+	require.Eventually(t, func() bool {
+		text, err := json.Marshal(in.call(t, http.MethodGet, "/api/v1/domains", nil, http.StatusOK))
+		require.NoError(t, err)
+		var list api.DomainList
+		require.NoError(t, json.Unmarshal(text, &list))
+		c := list.Domains[0].Certificate
+		return c.State == "valid" && c.Until.After(time.Now().Add(80*24*time.Hour)) && c.Error == ""
+	}, time.Minute, 10*time.Millisecond, "the certificate is shown with its domain")
 }
 
 func TestAVisitorWhoWaitsForACertificateDoesNotHoldUpAStop(t *testing.T) {

@@ -167,7 +167,9 @@ func edgeTable(edges []client.Edge, now time.Time, width int) string {
 	if len(edges) == 0 {
 		return "no edge has reported to this control plane yet"
 	}
-	rows := [][]string{{"NODE", "REGION", "STATE", "POSITION", "LAG", "REQ/S", "PENDING", "DISK FREE", "LAST SEEN", "VERIFIED", "CREDENTIAL", "VERSION"}}
+	rows := [][]string{{
+		"NODE", "REGION", "STATE", "POSITION", "LAG", "REQ/S", "PENDING", "DISK FREE", "LAST SEEN", "VERIFIED", "CREDENTIAL", "VERSION",
+	}}
 	for i := range edges {
 		e := &edges[i]
 		state := printable(e.State)
@@ -187,7 +189,8 @@ func edgeTable(edges []client.Edge, now time.Time, width int) string {
 			}
 		}
 		rows = append(rows, []string{
-			printable(e.Node), printable(e.Region), state, positionText(e), lagText(e), requestsText(e), pendingText(e), diskText(e), ago(now.Sub(e.LastSeen)),
+			printable(e.Node), printable(e.Region), state, positionText(e), lagText(e), requestsText(e), pendingText(e), diskText(e),
+			ago(now.Sub(e.LastSeen)),
 			verifiedText(e.Verified, now), credentialText(e), printable(e.Version),
 		})
 	}

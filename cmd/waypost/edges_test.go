@@ -19,7 +19,8 @@ const edgesAnswer = `{"edges": [{"node": "edge-a", "region": "eu-west-1", "role"
 	"lag_changes": 0, "lag_seconds": 0,
 	"last_applied_at": null, "started_at": null, "clicks_pending": 7, "clicks_until": null, "replica": "following",
 		"held": "", "held_why": "", "disk_low": true, "draining": false,
-		"requests_per_second": 1234.56, "disk_used_bytes": 1, "disk_free_bytes": 5368709120, "verified": null, "version": "1.2.3", "addr": "10.0.0.2:8081",
+		"requests_per_second": 1234.56, "disk_used_bytes": 1, "disk_free_bytes": 5368709120,
+		"verified": null, "version": "1.2.3", "addr": "10.0.0.2:8081",
 		"admin_addr": "",
 			"credential": "own"}]}`
 

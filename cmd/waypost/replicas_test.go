@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 	"waypost/controlplane/httpapi"
 	"waypost/controlplane/postgres"
@@ -33,11 +34,12 @@ import (
 // installation is a control plane with its API and stream on a database of its
 // own, in this process, so that replicas can be looked into.
 type installation struct {
-	db    *postgres.DB
-	links http.Handler
-	api   *httptest.Server
-	hand  *pgx.Conn // as an operator's psql
-	url   string    // of the database
+	db           *postgres.DB
+	links        http.Handler
+	certificates *controlplane.Certificates // of edges
+	api          *httptest.Server
+	hand         *pgx.Conn // as an operator's psql
+	url          string    // of the database
 }
 
 func install(t *testing.T, source func(replication.Source) replication.Source) *installation {
@@ -63,8 +65,10 @@ func install(t *testing.T, source func(replication.Source) replication.Source) *
 		}),
 	})
 	t.Cleanup(func() { require.NoError(t, service.Close(context.Background())) })
-	in := &installation{db: db, hand: hand, url: database, links: httpapi.New(httpapi.Config{
-		Links: service.Links, Domains: service.Domains, Keys: service.KeyRanges, Clicks: service.Clicks, Access: service.Access, Workspaces: service.Workspaces, BaseURL: "https://go.example.com", RequestTimeout: time.Minute,
+	certificates := controlplane.NewCertificates(nil)
+	in := &installation{certificates: certificates, db: db, hand: hand, url: database, links: httpapi.New(httpapi.Config{
+		Links: service.Links, Domains: service.Domains, Keys: service.KeyRanges, Clicks: service.Clicks, Access: service.Access, Workspaces: service.Workspaces,
+		Certificates: certificates, BaseURL: "https://go.example.com", RequestTimeout: time.Minute,
 		Anonymous: &controlplane.Actor{Workspace: waypost.DefaultWorkspace, Scopes: []controlplane.Scope{controlplane.ScopeAdmin}},
 	})}
 	var src replication.Source = db
@@ -86,6 +90,8 @@ func (in *installation) serve(t *testing.T, source replication.Source) {
 	mux.HandleFunc("GET "+replication.PathStream, stream.Stream)
 	mux.HandleFunc("GET "+replication.PathSnapshot, stream.Snapshot)
 	mux.HandleFunc("GET "+replication.PathSums, stream.Sums)
+	mux.HandleFunc("POST "+api.PathEdgeReports, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	mux.Handle("POST "+api.PathEdgeCertificates, httpapi.EdgeCertificates(in.certificates, slog.New(slog.DiscardHandler)))
 	mux.Handle("/", in.links)
 	in.api = httptest.NewServer(mux)
 	t.Cleanup(in.api.Close)

@@ -46,8 +46,9 @@ type Domains interface {
 
 // domainsAPI serves domains.
 type domainsAPI struct {
-	domains Domains
-	waiter  Waiter
+	domains      Domains
+	waiter       Waiter
+	certificates Certificates
 }
 
 type domainsOutput struct{ Body api.DomainList }
@@ -124,18 +125,18 @@ func registerDomains(rt *router, a *domainsAPI) {
 
 func (a *domainsAPI) list(ctx context.Context, _ *struct{}) (*domainsOutput, error) {
 	all, err := a.domains.Domains(ctx, actorFrom(ctx))
-	return domainsOf(all, false), err
+	return a.domainsOf(all, false), err
 }
 
 func (a *domainsAPI) listAll(ctx context.Context, _ *struct{}) (*domainsOutput, error) {
 	all, err := a.domains.EveryDomain(ctx, actorFrom(ctx))
-	return domainsOf(all, true), err
+	return a.domainsOf(all, true), err
 }
 
-func domainsOf(all []controlplane.OwnedDomain, owners bool) *domainsOutput {
+func (a *domainsAPI) domainsOf(all []controlplane.OwnedDomain, owners bool) *domainsOutput {
 	shown := make([]api.Domain, len(all))
 	for i := range all {
-		shown[i] = domainOf(&all[i])
+		shown[i] = a.domainOf(&all[i])
 		if owners {
 			shown[i].WorkspaceID = int64(all[i].Workspace)
 		}
@@ -199,12 +200,17 @@ func (a *domainsAPI) removed(ctx context.Context, in *removeDomainInput,
 }
 
 func (a *domainsAPI) changed(ctx context.Context, d *controlplane.OwnedDomain, in *waiting, at waypost.Position) *domainOutput {
-	return &domainOutput{changedOutput{Position: at.String(), Applied: await(ctx, a.waiter, in, at)}, domainOf(d)}
+	return &domainOutput{changedOutput{Position: at.String(), Applied: await(ctx, a.waiter, in, at)}, a.domainOf(d)}
 }
 
-func domainOf(d *controlplane.OwnedDomain) api.Domain {
+func (a *domainsAPI) domainOf(d *controlplane.OwnedDomain) api.Domain {
+	certificate := controlplane.HostCertificate{State: controlplane.CertificateNone}
+	if d.Served() { // otherwise the host may be another workspace's
+		certificate = a.certificates.Of(d.Host)
+	}
 	shown := api.Domain{
-		ID: uint32(d.ID), Host: d.Host, Shared: d.Workspace == 0, State: string(d.State),
+		Certificate: api.DomainCertificate{State: string(certificate.State), Until: moment(certificate.Until), Error: certificate.Error},
+		ID:          uint32(d.ID), Host: d.Host, Shared: d.Workspace == 0, State: string(d.State),
 		RootURL: string(d.Root), NotFoundURL: string(d.NotFound),
 	}
 	if d.Proof != "" {

@@ -22,6 +22,16 @@ type domains struct {
 	last    controlplane.DomainChange
 }
 
+// certificates has those of two hosts, of which one may be no domain of the workspace.
+type certificates struct{}
+
+func (certificates) Of(host string) controlplane.HostCertificate {
+	if host == "go.example" || host == "theirs.example" {
+		return controlplane.HostCertificate{State: controlplane.CertificateFailed, Until: time.Unix(1_800_000_000, 0), Error: "refused"}
+	}
+	return controlplane.HostCertificate{State: controlplane.CertificateNone}
+}
+
 var proof = controlplane.OwnedDomain{State: controlplane.DomainPending, Proof: "waypost-1234"}
 
 func (d *domains) Domains(context.Context, controlplane.Actor) ([]controlplane.OwnedDomain, error) {
@@ -135,7 +145,7 @@ func TestADomainIsChangedFieldByField(t *testing.T) {
 	}
 	res := patch(`{"root_url": "https://example.com/?a=b&c"}`)
 	require.Equal(t, 200, res.StatusCode, res.text)
-	require.JSONEq(t, `{"id": 1, "host": "wp.example", "shared": true, "state": "approved", "root_url": "https://example.com/?a=b&c", "not_found_url": ""}`, res.text)
+	require.JSONEq(t, `{"id": 1, "host": "wp.example", "shared": true, "state": "approved", "certificate": {"state": "none", "until": null, "error": ""}, "root_url": "https://example.com/?a=b&c", "not_found_url": ""}`, res.text)
 	require.Contains(t, res.text, "a=b&c", "URLs stay readable")
 	require.Equal(t, "0-00000000000000000000000000000000-9-0000000000000000", res.Header.Get("Waypost-Position"))
 	require.Nil(t, d.last.NotFound)
@@ -145,8 +155,10 @@ func TestADomainIsChangedFieldByField(t *testing.T) {
 	patch(`{"root_url": ""}`)
 	require.Empty(t, *d.last.Root)
 	require.JSONEq(t, `{"domains": [
-		{"id": 1, "host": "wp.example", "shared": true, "state": "approved", "root_url": "", "not_found_url": "https://example.com/404"},
-		{"id": 7, "host": "go.example", "shared": false, "state": "approved", "root_url": "", "not_found_url": ""}
+		{"id": 1, "host": "wp.example", "shared": true, "state": "approved", "certificate": {"state": "none", "until": null, "error": ""},
+			"root_url": "", "not_found_url": "https://example.com/404"},
+		{"id": 7, "host": "go.example", "shared": false, "state": "approved",
+			"certificate": {"state": "failed", "until": "2027-01-15T08:00:00Z", "error": "refused"}, "root_url": "", "not_found_url": ""}
 	]}`, a.do(call{path: "/api/v1/domains", key: operatorKey}).text)
 }
 
@@ -205,8 +217,9 @@ func TestDomainsAreAddedAndRemoved(t *testing.T) {
 	require.NotEmpty(t, res.Header.Get("Waypost-Position"))
 	require.Equal(t, map[string]any{
 		"id": 8.0, "host": "own.example", "shared": false, "state": "pending",
-		"proof":    map[string]any{"record_name": "_waypost.own.example", "record_value": "waypost-1234"},
-		"root_url": "https://example.com/", "not_found_url": "",
+		"certificate": map[string]any{"state": "none", "until": nil, "error": ""}, // the host may be another workspace's
+		"proof":       map[string]any{"record_name": "_waypost.own.example", "record_value": "waypost-1234"},
+		"root_url":    "https://example.com/", "not_found_url": "",
 	}, object(t, res.text))
 	requireProblem(t, ask(http.MethodPost, "/api/v1/domains", `{"host": "taken.example"}`), 409, "conflict")
 	requireProblem(t, ask(http.MethodPost, "/api/v1/domains", `{"host": ""}`), 422, "invalid")
@@ -225,7 +238,8 @@ func TestDomainsAPI_ProvesAndApproves(t *testing.T) {
 	res := ask(operatorKey, http.MethodPost, "/api/v1/domains/8/verify")
 	require.Equal(t, 200, res.StatusCode, res.text)
 	require.NotEmpty(t, res.Header.Get("Waypost-Position"))
-	require.JSONEq(t, `{"id": 8, "host": "own.example", "shared": false, "state": "proved", "root_url": "", "not_found_url": "", "proof": {
+	require.JSONEq(t, `{"id": 8, "host": "own.example", "shared": false, "state": "proved",
+		"certificate": {"state": "none", "until": null, "error": ""}, "root_url": "", "not_found_url": "", "proof": {
 		"record_name": "_waypost.own.example", "record_value": "waypost-1234", "checked_at": "2027-01-15T08:00:00Z"}}`, res.text)
 
 	res = ask(operatorKey, http.MethodGet, "/api/admin/domains")

@@ -323,6 +323,15 @@ func TestAReportOrABatchOfAnotherNodeIsRefused(t *testing.T) {
 	requireProblem(t, report("eu-2"), 403, "forbidden")
 	require.Len(t, taken.got, 1)
 
+	certificates := func(node string) answer {
+		return send(t, g, httpapi.EdgeCertificates(controlplane.NewCertificates(nil), discard), goodEdge, func(r *http.Request) {
+			r.Method, r.Body = http.MethodPost, io.NopCloser(strings.NewReader(`{"node": "`+node+`"}`))
+			r.Header.Set("Content-Type", "application/json")
+		})
+	}
+	require.Equal(t, 204, certificates("eu-1").StatusCode)
+	requireProblem(t, certificates("eu-2"), 403, "forbidden")
+
 	z, err := zstd.NewWriter(nil)
 	require.NoError(t, err)
 	packed := z.EncodeAll(clickbatch.Append(nil, &waypost.ClickBatch{Node: "eu-2", Boot: waypost.BootID{1}, Seq: 1}), nil)

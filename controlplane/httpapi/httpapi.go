@@ -43,6 +43,8 @@ type Config struct {
 	Cleanup    Cleanup
 	Digests    Digests
 
+	Certificates Certificates
+
 	BaseURL string // short URLs are this, a slash and the code; required
 	Version string // of the product; default "unknown"
 
@@ -119,7 +121,7 @@ func New(c Config) http.Handler {
 	registerAPIKeys(rt, &apiKeysAPI{access: c.Access, now: c.Now})
 	registerWorkspaces(rt, &workspacesAPI{workspaces: c.Workspaces})
 	registerUsers(rt, &usersAPI{workspaces: c.Workspaces})
-	registerDomains(rt, &domainsAPI{domains: c.Domains, waiter: c.Fleet})
+	registerDomains(rt, &domainsAPI{domains: c.Domains, waiter: c.Fleet, certificates: c.Certificates})
 	fleet := &fleetAPI{fleet: c.Fleet, nodes: c.Nodes, orders: c.Orders, clicks: c.Clicks, log: c.Logger}
 	registerFleet(rt, fleet)
 	registerLive(rt, &liveAPI{clicks: c.Clicks, fleet: fleet, auth: auth, stopping: c.Stopping})

@@ -96,7 +96,8 @@ func TestWhatIsAskedOfAnEdgeIsToldToItAndItsAnswerIsShown(t *testing.T) {
 	httpapi.EdgeReports(arrived, o, slog.New(slog.DiscardHandler)).ServeHTTP(w, report)
 	require.Equal(t, 200, w.Code)
 	require.True(t, arrived.got[0].DiskLow && arrived.got[0].Draining)
-	require.Equal(t, controlplane.EdgeLoad{RequestsPerSecond: new(0.5), DiskUsed: new(int64(7)), DiskFree: new(int64(8))}, arrived.got[0].EdgeLoad)
+	load := controlplane.EdgeLoad{RequestsPerSecond: new(0.5), DiskUsed: new(int64(7)), DiskFree: new(int64(8))}
+	require.Equal(t, load, arrived.got[0].EdgeLoad)
 	var told api.EdgeOrders
 	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &told))
 	require.Len(t, told.Orders, 4)

@@ -13,7 +13,7 @@ import (
 // services returns a configuration whose services are all in memory.
 func services(f *links) httpapi.Config {
 	return httpapi.Config{
-		Links: f, Domains: &domains{}, Keys: supply{&keys{}, f}, Clicks: &statistics{links: f, now: time.Now()},
+		Links: f, Domains: &domains{}, Certificates: certificates{}, Keys: supply{&keys{}, f}, Clicks: &statistics{links: f, now: time.Now()},
 		Access: access{links: f}, Workspaces: workspaces{keys: &keys{}}, Fleet: fleet{}, Nodes: &edgeNodes{}, Orders: noOrders{},
 		Cleanup: cleanup{}, Digests: digests{}, BaseURL: "https://wp.example",
 	}

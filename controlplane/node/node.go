@@ -67,21 +67,22 @@ type control struct {
 	ln, adminLn net.Listener
 	secure      *apiTLS // nil: the API speaks no TLS
 
-	boot    string // this start of the process
-	db      *postgres.DB
-	coder   *keyrange.Coder
-	cluster replication.Cluster
-	signer  *replication.Signer
-	minter  *controlplane.Minter
-	core    *controlplane.Services
-	source  *changelog
-	stream  *replication.Server
-	gossip  *gossiper
-	fleet   *controlplane.Fleet
-	edges   *witnesses
-	nodes   *controlplane.Nodes
-	orders  *controlplane.Orders
-	digests *controlplane.DigestCheck
+	boot         string // this start of the process
+	db           *postgres.DB
+	coder        *keyrange.Coder
+	cluster      replication.Cluster
+	signer       *replication.Signer
+	minter       *controlplane.Minter
+	core         *controlplane.Services
+	source       *changelog
+	stream       *replication.Server
+	gossip       *gossiper
+	fleet        *controlplane.Fleet
+	certificates *controlplane.Certificates // of edges
+	edges        *witnesses
+	nodes        *controlplane.Nodes
+	orders       *controlplane.Orders
+	digests      *controlplane.DigestCheck
 }
 
 // open opens and connects all parts. Nothing runs yet.
@@ -168,6 +169,7 @@ func (c *control) connect(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	c.certificates = controlplane.NewCertificates(nil)
 	c.fleet = controlplane.NewFleet(controlplane.FleetConfig{
 		Head: c.db, Hints: c.gossip.hints, Ask: c.stream.Ask, Region: c.cfg.Region, Logger: c.log,
 	})

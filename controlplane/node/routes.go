@@ -26,7 +26,8 @@ func (c *control) routes(stopping <-chan struct{}) (http.Handler, error) {
 	guesses, client := limit.NewGuesses(c.cfg.Limits.Failures, nil), clientOf(proxies)
 	cfg := httpapi.Config{
 		Links: core.Links, Domains: core.Domains, Keys: core.KeyRanges, Clicks: core.Clicks, Access: core.Access,
-		Workspaces: core.Workspaces, Fleet: c.fleet, Nodes: c.nodes, Orders: soundOrders{c.orders, c.digests}, Cleanup: c.db, Digests: c.digests,
+		Workspaces: core.Workspaces, Fleet: c.fleet, Certificates: c.certificates, Nodes: c.nodes,
+		Orders: soundOrders{c.orders, c.digests}, Cleanup: c.db, Digests: c.digests,
 		BaseURL: c.cfg.BaseURL, Version: c.cfg.Version, Now: c.db.Now, Logger: c.log, Metrics: c.registry,
 		Console: console, Stopping: stopping,
 		RequestTimeout: failpoint.Limit("a request takes at most", 0),
@@ -54,6 +55,7 @@ func (c *control) routes(stopping <-chan struct{}) (http.Handler, error) {
 		clickbatch.Path:          edgesOnly(c.ownClicks(httpapi.Ingest(c.db, c.log, c.registry))),
 		api.PathEdgeReports:      edgesOnly(httpapi.EdgeReports(c.fleet, c.orders, c.log).ServeHTTP),
 		api.PathEdgeOutcomes:     edgesOnly(httpapi.EdgeOutcomes(c.orders, c.log).ServeHTTP),
+		api.PathEdgeCertificates: edgesOnly(httpapi.EdgeCertificates(c.certificates, c.log).ServeHTTP),
 	}
 	// Not a ServeMux, which would redirect paths that are not clean: the API judges those
 	// itself.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"path/filepath"
 	"time"
 
 	"github.com/caddyserver/certmagic"
@@ -53,6 +54,7 @@ func (c *Certificates) openAuthority() error {
 		// Our own listener is there already, and answers with the proof.
 		ListenHost: hostOf(at), AltTLSALPNPort: at.Port,
 	})}
+	c.running.Go(c.watchStorage)
 	return nil
 }
 
@@ -75,6 +77,7 @@ type order struct {
 type failure struct {
 	times int
 	until time.Time
+	why   string // for the owner of the name
 }
 
 // ordered returns the certificate of a known name. The first client starts an order, and
@@ -174,6 +177,13 @@ type attemptKey struct{}
 func (c *Certificates) note(ctx context.Context, event string, data map[string]any) error {
 	a, ours := ctx.Value(attemptKey{}).(*attempt)
 	name, _ := data["identifier"].(string)
+	path, _ := data["certificate_path"].(string)
+	var renewed time.Time
+	if event == "cert_obtained" && path != "" {
+		if leaf, err := leafOf(filepath.Join(c.cfg.Storage, filepath.FromSlash(path))); err == nil {
+			renewed = leaf.NotAfter
+		}
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch event {
@@ -184,6 +194,9 @@ func (c *Certificates) note(ctx context.Context, event string, data map[string]a
 	case "cert_obtained":
 		c.metrics.orders.WithLabelValues("obtained").Inc()
 		delete(c.unrenewed, name)
+		if !renewed.IsZero() {
+			c.stored[name] = renewed
+		}
 	case "cert_failed":
 		c.metrics.orders.WithLabelValues("failed").Inc()
 		err, _ := data["error"].(error)
@@ -213,7 +226,7 @@ func (c *Certificates) fill(o *order, name string) {
 			err = ask()
 		}
 		if err == nil {
-			_, err = c.magic.CacheManagedCertificate(ctx, name)
+			cert, err = c.magic.CacheManagedCertificate(ctx, name)
 		}
 	}
 	if err != nil && a.err != nil {
@@ -225,6 +238,7 @@ func (c *Certificates) fill(o *order, name string) {
 	switch {
 	case err == nil:
 		delete(c.failed, name)
+		c.stored[name] = cert.Leaf.NotAfter
 	case !errors.Is(err, errBudget): // which is no fault of the name
 		c.fail(c.failed, name, err)
 	}
@@ -247,6 +261,6 @@ func (c *Certificates) fail(failed map[string]failure, name string, err error) {
 	}
 	f := failed[name]
 	pause := min(first<<min(f.times, 12), longest)
-	failed[name] = failure{f.times + 1, now.Add(pause)}
+	failed[name] = failure{f.times + 1, now.Add(pause), reasonOf(err)}
 	c.cfg.Logger.Error("no certificate", slog.String("domain", name), slog.Any("error", err), slog.Duration("again_in", pause))
 }

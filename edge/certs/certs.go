@@ -90,7 +90,8 @@ type Certificates struct {
 	waiting   int
 	orders    map[string]*order // by name: those under way
 	failed    map[string]failure
-	unrenewed map[string]failure // of certificates that still serve
+	unrenewed map[string]failure   // of certificates that still serve
+	stored    map[string]time.Time // by name: end of validity of what the storage has
 	budget    budget
 
 	warned rate.Sometimes
@@ -122,6 +123,7 @@ func New(cfg Config) (*Certificates, error) {
 	c := &Certificates{
 		budget: budget{limit: cfg.OrdersPerHour}, warned: rate.Sometimes{First: 1, Interval: time.Minute},
 		cfg: cfg, metrics: newMeters(), orders: map[string]*order{}, failed: map[string]failure{}, unrenewed: map[string]failure{},
+		stored: map[string]time.Time{},
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	if cfg.CertFile != "" || cfg.KeyFile != "" {

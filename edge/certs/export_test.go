@@ -6,3 +6,6 @@ import "context"
 func (c *Certificates) Note(event string, data map[string]any) error {
 	return c.note(context.Background(), event, data)
 }
+
+// ReasonOf explains an error to the owner of a name.
+var ReasonOf = reasonOf

@@ -99,5 +99,15 @@ func (c *Certificates) leadsHere(ctx context.Context, name string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("the name leads to %v, and none of these is an address of this machine or in tls.addresses", found)
+	return &elsewhereError{found}
 }
+
+// elsewhereError says that a name leads to no address of this edge.
+type elsewhereError struct{ to []netip.Addr }
+
+func (e *elsewhereError) Error() string {
+	return fmt.Sprintf("the name leads to %v, and none of these is an address of the edge or in tls.addresses", e.to[:min(len(e.to), maxNamed)])
+}
+
+// maxNamed bounds the addresses in an error.
+const maxNamed = 4

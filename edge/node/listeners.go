@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"waypost"
+	"waypost/api"
 	"waypost/edge/certs"
 	"waypost/edge/handover"
 	"waypost/edge/server"
@@ -130,6 +131,24 @@ func (l *listeners) services(srv *server.Server, stop func(context.Context) erro
 	}
 	list[0].Stop = stop
 	return list
+}
+
+// hosts returns the certificates for the control plane; without TLS there are none.
+func (l *listeners) hosts(most int) ([]api.HostCertificate, bool) {
+	shown := []api.HostCertificate{}
+	if l.certs == nil {
+		return shown, true
+	}
+	all, complete := l.certs.Hosts(most)
+	for _, h := range all {
+		c := api.HostCertificate{Host: h.Name, State: string(h.State), Error: h.Error}
+		if !h.Until.IsZero() {
+			until := h.Until.UTC()
+			c.Until = &until
+		}
+		shown = append(shown, c)
+	}
+	return shown, complete
 }
 
 // giveUpOrders ends the waiting for certificates, which would hold up a stop.

@@ -320,7 +320,7 @@ func (e *edge) reportConfig(url string) report.Config {
 		URL: url, Through: e.identity.through, Node: e.store.node, Region: e.cfg.Region, Role: e.role(), Boot: e.boot,
 		Addr: e.listeners.addr.Addr().String(), AdminAddr: e.listeners.admin.Addr().String(), Version: e.cfg.Version,
 		Position: e.store.reported, Synced: e.store.Synced, Age: e.freshness.age,
-		Clicks: e.clicks.progress, State: e.state, Order: e.orders.take,
+		Clicks: e.clicks.progress, State: e.state, Certificates: e.listeners.hosts, Order: e.orders.take,
 		Sync: func() {
 			if err := e.store.Sync(); err != nil {
 				e.log.Debug("cannot sync the replica", "error", err)

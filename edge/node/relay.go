@@ -29,7 +29,9 @@ func (p *peering) routes(server *replication.Server) http.Handler {
 	if p.edge.cfg.Peers.Relay {
 		//nolint:forcetypeassert // no package replaces the default transport
 		pass := passOn(p.edge.controls, p.edge.identity.securely(http.DefaultTransport.(*http.Transport).Clone()))
-		for _, path := range []string{clickbatch.Path, api.PathEdgeReports, api.PathEdgeOutcomes, replication.PathEnrol} {
+		for _, path := range []string{
+			clickbatch.Path, api.PathEdgeReports, api.PathEdgeOutcomes, api.PathEdgeCertificates, replication.PathEnrol,
+		} {
 			routes[path] = pass
 		}
 	}

@@ -198,7 +198,7 @@ func TestARelayPassesOnOverTLSForThoseWhoShowItsTokenAndForNobodyElse(t *testing
 		require.NoError(t, res.Body.Close())
 		return res.StatusCode
 	}
-	passed := []string{clickbatch.Path, api.PathEdgeReports, api.PathEdgeOutcomes, replication.PathEnrol}
+	passed := []string{clickbatch.Path, api.PathEdgeReports, api.PathEdgeOutcomes, api.PathEdgeCertificates, replication.PathEnrol}
 	for _, path := range append([]string{replication.PathStream, replication.PathSnapshot, replication.PathSums, "/elsewhere"}, passed...) {
 		for _, wrong := range []string{"", "x", own + "x", ofPeers + "x"} {
 			require.Equal(t, http.StatusUnauthorized, ask(path, wrong, wrong), path)

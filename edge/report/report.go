@@ -60,6 +60,10 @@ type Config struct {
 	// and the load of the edge. Default: nothing is known.
 	State func() State
 
+	// Certificates returns at most most of the edge's certificates, the most important
+	// first, and whether these are all. Default: they are not reported.
+	Certificates func(most int) (hosts []api.HostCertificate, complete bool)
+
 	// Order is called with each order of the control plane, at every report until it has
 	// been answered. It must not block. Nil: orders are ignored.
 	Order func(api.EdgeOrder)
@@ -71,6 +75,8 @@ type Config struct {
 	Interval time.Duration // default 1 s
 	Pause    time.Duration // between reports that are asked for; default 20 ms
 	Timeout  time.Duration // for one report; default 1.5 s
+
+	CertificatesInterval time.Duration // between reports of certificates; default 5 s
 
 	Logger  *slog.Logger          // default: nothing is logged
 	Metrics prometheus.Registerer // default: metrics are not registered
@@ -86,6 +92,9 @@ type Reporter struct {
 	asked   chan struct{} // gets a token when a report is asked for
 	sent    *prometheus.CounterVec
 	unheard atomic.Bool // a farewell did not get through
+
+	toCertificates string    // URL
+	certified      time.Time // when certificates were last reported; Run owns it
 }
 
 // New makes a reporter. It sends nothing before Run.
@@ -130,6 +139,9 @@ func New(cfg Config) (*Reporter, error) {
 	if cfg.Interval <= 0 {
 		cfg.Interval = time.Second
 	}
+	if cfg.CertificatesInterval <= 0 {
+		cfg.CertificatesInterval = 5 * time.Second
+	}
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = 1500 * time.Millisecond
 	}
@@ -140,11 +152,12 @@ func New(cfg Config) (*Reporter, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Reporter{
-		cfg:     cfg,
-		url:     strings.TrimSuffix(cfg.URL, "/") + api.PathEdgeReports,
-		outcome: strings.TrimSuffix(cfg.URL, "/") + api.PathEdgeOutcomes,
-		started: time.Now(),
-		asked:   make(chan struct{}, 1),
+		cfg:            cfg,
+		url:            strings.TrimSuffix(cfg.URL, "/") + api.PathEdgeReports,
+		outcome:        strings.TrimSuffix(cfg.URL, "/") + api.PathEdgeOutcomes,
+		toCertificates: strings.TrimSuffix(cfg.URL, "/") + api.PathEdgeCertificates,
+		started:        time.Now(),
+		asked:          make(chan struct{}, 1),
 		client: &http.Client{
 			Transport: cfg.Through(&http.Transport{
 				Proxy:               http.ProxyFromEnvironment,
@@ -227,7 +240,9 @@ func (r *Reporter) Run(ctx context.Context) {
 			r.cfg.Logger.Warn("reports do not reach the control plane; its fleet view is not current",
 				slog.String("url", r.cfg.URL), slog.Any("error", err))
 		}
-		failing = err != nil
+		if failing = err != nil; !failing {
+			r.certificates(ctx)
+		}
 		next.Reset(max(r.cfg.Interval-time.Since(began), 0))
 	}
 }
