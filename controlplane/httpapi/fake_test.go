@@ -32,6 +32,7 @@ type links struct {
 	onBulk         func(context.Context) error
 	onResolve      func(context.Context, string) (waypost.Resolution, error)
 	onAuthenticate func(context.Context) error
+	onActor        func(controlplane.Actor) controlplane.Actor
 	onList         func(context.Context, controlplane.ListRequest) error
 	health         controlplane.Health
 	now            func() time.Time
@@ -285,6 +286,9 @@ func (f *links) Authenticate(ctx context.Context, key string) (controlplane.Acto
 	actor, ok := actors[key]
 	if !ok {
 		return controlplane.Actor{}, waypost.Errorf(waypost.EUnauthorized, "the API key is not valid")
+	}
+	if f.onActor != nil {
+		actor = f.onActor(actor)
 	}
 	return actor, nil
 }

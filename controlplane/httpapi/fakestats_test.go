@@ -23,6 +23,7 @@ type statistics struct {
 	mu      sync.Mutex
 	news    controlplane.News
 	newsErr error
+	looks   int // for news
 	queries []controlplane.StatsQuery
 	hosts   []string
 }
@@ -71,6 +72,7 @@ func (f *statistics) LinkStats(ctx context.Context, actor controlplane.Actor, ho
 func (f *statistics) News(context.Context, controlplane.Actor) (controlplane.News, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.looks++
 	return f.news, f.newsErr
 }
 

@@ -23,6 +23,11 @@ const (
 	maxStreams        = 2000 // in all
 	maxStreamsOfOne   = 16   // of one credential
 	maxAnonymousShare = 200  // of requests without a credential
+	maxWorkspaceShare = 500  // of all credentials of a workspace
+
+	// pulseKept is the time for which the news of a workspace is kept without a stream, so
+	// that streams that come and go read the database no more often than one that stays.
+	pulseKept = time.Minute
 )
 
 // liveAPI streams news to consoles.
@@ -35,17 +40,19 @@ type liveAPI struct {
 	mu      sync.Mutex
 	streams map[string]int // by credential
 	all     int
-	pulses  map[waypost.WorkspaceID]*pulse // of workspaces with a stream
+	pulses  map[waypost.WorkspaceID]*pulse // of workspaces with a stream now or of late
 	edges   pulse
 }
 
 // pulse is news that streams share, so that it is looked up once for all of them.
 type pulse struct {
-	mu      sync.Mutex
-	streams int // guarded by liveAPI.mu
-	at      time.Time
-	took    time.Duration // for the last look
-	text    []byte        // the last event's data; nil: none yet
+	streams int       // guarded by liveAPI.mu
+	left    time.Time // by the last stream; guarded by liveAPI.mu
+
+	mu   sync.Mutex
+	at   time.Time
+	took time.Duration // for the last look
+	text []byte        // the last event's data; nil: none yet
 }
 
 // fresh returns the data of an event; it is looked up when it is older than age. An error
@@ -100,15 +107,20 @@ func (a *liveAPI) enter(key string, ws waypost.WorkspaceID) (p *pulse, leave fun
 	if key == "" {
 		most = maxAnonymousShare
 	}
-	if a.all >= maxStreams || a.streams[key] >= most {
+	if p = a.pulses[ws]; p == nil {
+		p = new(pulse)
+	}
+	if a.all >= maxStreams || a.streams[key] >= most || p.streams >= maxWorkspaceShare {
 		return nil, nil, false
+	}
+	for other, old := range a.pulses {
+		if old.streams == 0 && time.Since(old.left) > pulseKept {
+			delete(a.pulses, other)
+		}
 	}
 	a.all++
 	a.streams[key]++
-	if p = a.pulses[ws]; p == nil {
-		p = new(pulse)
-		a.pulses[ws] = p
-	}
+	a.pulses[ws] = p
 	p.streams++
 	return p, func() {
 		a.mu.Lock()
@@ -117,9 +129,8 @@ func (a *liveAPI) enter(key string, ws waypost.WorkspaceID) (p *pulse, leave fun
 		if a.streams[key]--; a.streams[key] == 0 {
 			delete(a.streams, key)
 		}
-		if p.streams--; p.streams == 0 {
-			delete(a.pulses, ws)
-		}
+		p.streams--
+		p.left = time.Now()
 	}, true
 }
 
@@ -146,9 +157,11 @@ func (o *liveOutput) respond(w http.ResponseWriter, r *http.Request) {
 	var workspace, edges string
 	var fleetAt, beatAt time.Time
 	for {
-		if text := p.fresh(newsEvery/2, o.workspaceNews); text != nil && string(text) != workspace {
-			workspace = string(text)
-			s.send("workspace", workspace)
+		if o.reads() {
+			if text := p.fresh(newsEvery/2, o.workspaceNews); text != nil && string(text) != workspace {
+				workspace = string(text)
+				s.send("workspace", workspace)
+			}
 		}
 		if o.actor.CheckOperator() == nil && time.Since(fleetAt) >= fleetNewsEvery-newsEvery/2 {
 			fleetAt = time.Now()
@@ -177,8 +190,8 @@ func (o *liveOutput) respond(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// valid reports whether the credential of the stream still is. It is, until the database
-// says otherwise.
+// valid reports whether the credential of the stream still is, and learns what it may do
+// now. It is valid until the database says otherwise.
 func (o *liveOutput) valid(r *http.Request) bool {
 	ctx, cancel := context.WithTimeout(r.Context(), newsWriteLimit)
 	defer cancel()
@@ -187,14 +200,21 @@ func (o *liveOutput) valid(r *http.Request) bool {
 	if p, ok := errors.AsType[*problem](err); ok && (p.Status == http.StatusUnauthorized || p.Status == http.StatusForbidden) {
 		return false
 	}
-	return code != waypost.EUnauthorized && code != waypost.EForbidden && (err != nil || actor.Workspace == o.actor.Workspace)
+	if err != nil {
+		return code != waypost.EUnauthorized && code != waypost.EForbidden
+	}
+	same := actor.Workspace == o.actor.Workspace
+	o.actor = actor
+	return same
+}
+
+// reads reports whether the actor may read the news of its workspace.
+func (o *liveOutput) reads() bool {
+	return o.actor.Can(controlplane.ScopeAnalytics) || o.actor.Can(controlplane.ScopeLinksRead)
 }
 
 // workspaceNews looks up what a console compares to learn that something has changed.
 func (o *liveOutput) workspaceNews() (any, error) {
-	if !o.actor.Can(controlplane.ScopeAnalytics) && !o.actor.Can(controlplane.ScopeLinksRead) {
-		return nil, waypost.Errorf(waypost.EForbidden, "no scope")
-	}
 	// The stream that happens to ask may end; the others want the answer.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(o.ctx), heartbeatEvery)
 	defer cancel()

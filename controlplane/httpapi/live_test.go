@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -112,6 +113,66 @@ func TestLive_BoundsStreams(t *testing.T) {
 	require.Equal(t, http.StatusTooManyRequests, res.StatusCode)
 	res, _ = a.listen(fullKey)
 	require.Equal(t, http.StatusOK, res.StatusCode, "another key has its own")
+}
+
+// events returns the kinds of a stream's events up to the given one.
+func events(t *testing.T, lines *bufio.Scanner, until string) (kinds []string) {
+	t.Helper()
+	for lines.Scan() {
+		kind, ok := strings.CutPrefix(lines.Text(), "event: ")
+		if !ok {
+			continue
+		}
+		if kinds = append(kinds, kind); kind == until {
+			return kinds
+		}
+	}
+	t.Fatalf("the stream ended after %v: %v", kinds, lines.Err())
+	return nil
+}
+
+// A credential that may not read statistics gets none that others of its workspace have
+// asked for.
+func TestLive_GivesNewsToThoseWhoMayReadThem(t *testing.T) {
+	a := startWithStats(t, &statistics{news: controlplane.News{Clicks: 3, NewestLink: 7}})
+	_, next := a.listen(readKey)
+	next("workspace")
+	res, _ := a.listen(writeKey)
+	require.Equal(t, []string{"heartbeat"}, events(t, bufio.NewScanner(res.Body), "heartbeat"))
+}
+
+func TestLive_EndsTheStateOfEdgesWithTheOperator(t *testing.T) {
+	var demoted atomic.Bool
+	a := start(t, func(l *links, _ *httpapi.Config) {
+		l.onActor = func(by controlplane.Actor) controlplane.Actor {
+			if demoted.Load() {
+				by.Scopes = []controlplane.Scope{controlplane.ScopeLinksRead}
+			}
+			return by
+		}
+	})
+	res, _ := a.listen(operatorKey)
+	lines := bufio.NewScanner(res.Body)
+	require.Contains(t, events(t, lines, "heartbeat"), "edges")
+	demoted.Store(true)
+	events(t, lines, "heartbeat")
+	require.Equal(t, []string{"heartbeat"}, events(t, lines, "heartbeat"))
+}
+
+// Streams that come and go one after another read the database no more often than one that
+// stays, because they do not count as requests.
+func TestLive_StreamsThatComeAndGoShareALook(t *testing.T) {
+	f := &statistics{news: controlplane.News{Clicks: 3, NewestLink: 7}}
+	a := startWithStats(t, f)
+	began := time.Now()
+	for range 20 {
+		res, next := a.listen(readKey)
+		next("workspace")
+		require.NoError(t, res.Body.Close())
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	require.LessOrEqual(t, f.looks, 1+int(time.Since(began)/(500*time.Millisecond)))
 }
 
 func TestRoot_SendsBrowsersToTheConsole(t *testing.T) {
