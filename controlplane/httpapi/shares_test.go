@@ -6,6 +6,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -138,4 +140,51 @@ func TestExport_SlowReadersOfOthersEndNone(t *testing.T) {
 	}
 	require.Equal(t, 503, a.get("/api/v1/urls/export").StatusCode, "two of a workspace are enough")
 	require.Equal(t, 200, a.do(call{path: "/api/v1/urls/export?limit=1", key: thirdKey}).StatusCode)
+}
+
+// patient is a response that notes by when a client must have taken what is written, and
+// fails after some bytes.
+type patient struct {
+	*httptest.ResponseRecorder
+	until []time.Time
+	most  int
+}
+
+func (p *patient) SetWriteDeadline(t time.Time) error {
+	p.until = append(p.until, t)
+	return nil
+}
+
+func (p *patient) Write(b []byte) (int, error) {
+	if p.Body.Len() > p.most {
+		return 0, os.ErrDeadlineExceeded
+	}
+	return p.ResponseRecorder.Write(b)
+}
+
+// A client has a time for each 1,000 links, so that it has a least rate.
+func TestExport_ClientHasHalfAMinuteForAPage(t *testing.T) {
+	f := newLinks()
+	for i := range 2500 {
+		f.all = append(f.all, waypost.Link{ID: int64(i + 1), Workspace: 1, Code: waypost.Code(fmt.Sprintf("code%04d", i))})
+	}
+	h := httpapi.New(services(f))
+	export := func(w http.ResponseWriter) {
+		r := httptest.NewRequest(http.MethodGet, "/api/v1/urls/export", http.NoBody)
+		r.Header.Set("X-Api-Key", fullKey)
+		h.ServeHTTP(w, r)
+	}
+	w := &patient{ResponseRecorder: httptest.NewRecorder(), most: 1 << 30}
+	began := time.Now()
+	export(w)
+	require.Len(t, w.until, 3)
+	for _, at := range w.until {
+		require.WithinRange(t, at, began.Add(30*time.Second), time.Now().Add(30*time.Second))
+	}
+	w = &patient{ResponseRecorder: httptest.NewRecorder()}
+	require.PanicsWithValue(t, http.ErrAbortHandler, func() { export(w) }, "one that is too slow is cut off")
+	for range 3 { // and its place is free
+		w = &patient{ResponseRecorder: httptest.NewRecorder()}
+		require.PanicsWithValue(t, http.ErrAbortHandler, func() { export(w) })
+	}
 }
