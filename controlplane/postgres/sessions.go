@@ -318,6 +318,9 @@ func (db *AccessStore) ChangeSelf(ctx context.Context, by controlplane.Actor, na
 		if _, err = tx.Exec(ctx, `DELETE FROM user_session WHERE user_id = $1 AND id <> $2`, by.UserID, by.SessionID); err != nil {
 			return err
 		}
+		if _, err = tx.Exec(ctx, `DELETE FROM sign_in_link WHERE user_id = $1`, by.UserID); err != nil {
+			return err
+		}
 		return auditAccount(ctx, tx, by, by.UserID, "users.password", nil)
 	})
 }

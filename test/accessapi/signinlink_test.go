@@ -96,7 +96,14 @@ func TestSignInLink_EndsWithItsTimeAndItsAccount(t *testing.T) {
 	require.Equal(t, waypost.ENotFound, waypost.CodeOf(err))
 	set(map[string]any{"disabled": false})
 	p.want(401, byLink(before))
-	p.want(201, byLink(p.link("ann@example.com", time.Minute)))
+	ann := p.want(201, byLink(p.link("ann@example.com", time.Minute))).json()["token"].(string)
+
+	before, others := p.link("ann@example.com", time.Minute), p.link("root@example.com", time.Minute)
+	p.want(200, call{method: http.MethodPatch, path: "/api/v1/me", credential: ann, body: map[string]any{
+		"password": "yet another battery", "current_password": "another horse battery",
+	}})
+	p.want(401, byLink(before))
+	p.want(201, byLink(others))
 }
 
 func TestSignInLink_OfTheDeveloperNeedsNoPassword(t *testing.T) {
