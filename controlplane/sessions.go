@@ -247,7 +247,8 @@ type SelfChange struct {
 var ErrPassword = waypost.Errorf(waypost.EForbidden, "current_password is wrong")
 
 // ChangeMe changes the account of a session's user; a new password ends all other
-// sessions and sign-in links. EForbidden for API keys, and ErrPassword for a wrong present password.
+// sessions and sign-in links. EForbidden for API keys, and ErrPassword for a wrong
+// present password.
 func (s *Access) ChangeMe(ctx context.Context, actor Actor, c SelfChange) (Me, error) {
 	if actor.SessionID == 0 {
 		return Me{}, waypost.Errorf(waypost.EForbidden, "changing your account needs a session")

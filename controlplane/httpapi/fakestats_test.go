@@ -29,14 +29,14 @@ type statistics struct {
 }
 
 // startWithStats serves an API that knows of clicks.
-func startWithStats(t *testing.T, f *statistics, changes ...func(*links, *httpapi.Config)) *testAPI {
-	return start(t, append(changes, func(l *links, c *httpapi.Config) {
+func startWithStats(t *testing.T, f *statistics) *testAPI {
+	return start(t, func(l *links, c *httpapi.Config) {
 		f.links, c.Clicks = l, f
 		if f.now.IsZero() {
 			f.now = time.Date(2026, 3, 31, 12, 0, 0, 0, time.UTC)
 		}
 		l.now = func() time.Time { return f.now }
-	})...)
+	})
 }
 
 func (f *statistics) answer(q controlplane.StatsQuery) (controlplane.Stats, error) {

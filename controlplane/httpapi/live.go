@@ -40,7 +40,7 @@ type liveAPI struct {
 	mu      sync.Mutex
 	streams map[string]int // by credential
 	all     int
-	pulses  map[waypost.WorkspaceID]*pulse // of workspaces with a stream now or of late
+	pulses  map[waypost.WorkspaceID]*pulse // of workspaces with a stream now or recently
 	edges   pulse
 }
 

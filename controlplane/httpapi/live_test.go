@@ -115,15 +115,15 @@ func TestLive_BoundsStreams(t *testing.T) {
 	require.Equal(t, http.StatusOK, res.StatusCode, "another key has its own")
 }
 
-// events returns the kinds of a stream's events up to the given one.
-func events(t *testing.T, lines *bufio.Scanner, until string) (kinds []string) {
+// untilHeartbeat returns the kinds of a stream's events up to the next heartbeat.
+func untilHeartbeat(t *testing.T, lines *bufio.Scanner) (kinds []string) {
 	t.Helper()
 	for lines.Scan() {
 		kind, ok := strings.CutPrefix(lines.Text(), "event: ")
 		if !ok {
 			continue
 		}
-		if kinds = append(kinds, kind); kind == until {
+		if kinds = append(kinds, kind); kind == "heartbeat" {
 			return kinds
 		}
 	}
@@ -138,7 +138,7 @@ func TestLive_GivesNewsToThoseWhoMayReadThem(t *testing.T) {
 	_, next := a.listen(readKey)
 	next("workspace")
 	res, _ := a.listen(writeKey)
-	require.Equal(t, []string{"heartbeat"}, events(t, bufio.NewScanner(res.Body), "heartbeat"))
+	require.Equal(t, []string{"heartbeat"}, untilHeartbeat(t, bufio.NewScanner(res.Body)))
 }
 
 func TestLive_EndsTheStateOfEdgesWithTheOperator(t *testing.T) {
@@ -153,14 +153,14 @@ func TestLive_EndsTheStateOfEdgesWithTheOperator(t *testing.T) {
 	})
 	res, _ := a.listen(operatorKey)
 	lines := bufio.NewScanner(res.Body)
-	require.Contains(t, events(t, lines, "heartbeat"), "edges")
+	require.Contains(t, untilHeartbeat(t, lines), "edges")
 	demoted.Store(true)
-	events(t, lines, "heartbeat")
-	require.Equal(t, []string{"heartbeat"}, events(t, lines, "heartbeat"))
+	untilHeartbeat(t, lines)
+	require.Equal(t, []string{"heartbeat"}, untilHeartbeat(t, lines))
 }
 
-// Streams that come and go one after another read the database no more often than one that
-// stays, because they do not count as requests.
+// Streams that come and go one after another read the database no more often than one
+// that stays, because they do not count as requests.
 func TestLive_StreamsThatComeAndGoShareALook(t *testing.T) {
 	f := &statistics{news: controlplane.News{Clicks: 3, NewestLink: 7}}
 	a := startWithStats(t, f)
