@@ -1566,6 +1566,7 @@ export interface components {
             running: boolean;
         };
         Domain: {
+            certificate: components["schemas"]["DomainCertificate"];
             host: string;
             /** Format: int64 */
             id: number;
@@ -1587,6 +1588,20 @@ export interface components {
              * @description Whose it is; only in the list of all workspaces.
              */
             workspace_id?: number;
+        };
+        DomainCertificate: {
+            /** @description Why it has failed; may be empty. */
+            error: string;
+            /**
+             * @description none: no edge has one, because none speaks TLS, or because no visitor has come over TLS yet. waiting: the authority is asked for the first one. valid: edges have one. failed: on some edge, the last order or renewal has failed, or it has expired. unknown: no edge has reported within a minute, or it has too many to report this one.
+             * @enum {string}
+             */
+            state: "none" | "waiting" | "valid" | "failed" | "unknown";
+            /**
+             * Format: date-time
+             * @description When the first one of all edges expires; null: none is valid.
+             */
+            until: string | null;
         };
         DomainChange: {
             /**
@@ -1657,8 +1672,18 @@ export interface components {
             clicks_until: string | null;
             /** @description Credential of the edge: its own, or the token that all edges share; or its own was revoked. Null when unknown. */
             credential: ("own" | "shared" | "revoked") | null;
+            /**
+             * Format: int64
+             * @description Bytes of that file system that the edge may still use; null when unknown.
+             */
+            disk_free_bytes: number | null;
             /** @description Changes of links wait until the edge's disk has room: see edge.min_free_disk. Redirects and clicks continue. */
             disk_low: boolean;
+            /**
+             * Format: int64
+             * @description Bytes of the file system of the edge's data directory that are not free, whichever program uses them; null when unknown.
+             */
+            disk_used_bytes: number | null;
             /** @description The edge answers /readyz with 503 by order of an operator, so that balancers send visitors elsewhere. It serves visitors who come nevertheless. */
             draining: boolean;
             /** @description The change that is held until it is accepted: mass-delete, empty-snapshot or record. Empty for none. */
@@ -1691,6 +1716,11 @@ export interface components {
              * @enum {string}
              */
             replica: "following" | "waiting" | "verifying" | "restoring" | "repairing" | "held" | "degraded" | "";
+            /**
+             * Format: double
+             * @description Answers to visitors, over about the last 10 seconds; null when unknown.
+             */
+            requests_per_second: number | null;
             /**
              * @description Relay: an edge that others follow instead of the control plane. Empty when unknown.
              * @enum {string}
