@@ -163,8 +163,8 @@ func (b *built) needed(file string, set map[string]bool) {
 	}
 }
 
-// weigh prints the compressed size of each file that a browser may load in a language, and
-// fails when a budget is exceeded.
+// weigh prints the compressed size of each file that a browser may load in a language,
+// and fails when a budget is exceeded.
 func weigh(frame, console *built, language string) error {
 	first := map[string]bool{frame.of("boot.ts"): true}
 	console.needed(console.of("main.tsx"), first)
