@@ -22,8 +22,8 @@ const remove = async (c, links) => {
   while (links.length > 0) await Promise.all(links.splice(0, 20).map((l) => c.api("DELETE", `/api/v1/urls/${l.short_code}`)));
 };
 
-/** A file of 9,147 real links is checked, and nothing is created; rows that are no links are named. */
-export async function checksRealLinks(c) {
+/** A file of 9,147 real links is checked, and nothing is created; then it is imported, and the links are found. */
+export async function importsRealLinks(c) {
   await open(c);
   await c.shot("import");
   await c.axe();
@@ -40,6 +40,10 @@ export async function checksRealLinks(c) {
   await c.axe();
   await c.narrow();
   c.assert.equal(await newest(), before);
+  await button(c, /^Import [\d,]+ rows$/).click();
+  await c.page.getByText("The import has ended.").waitFor({ timeout: 60_000 });
+  await c.page.goto(`${c.base}/console/links?search=ferronweb`);
+  await c.page.getByText("github.com/ferronweb/ferron").first().waitFor();
 }
 
 /** A checked file is imported, its links are in the list, and refused rows are a file. */

@@ -2,7 +2,7 @@ import type { ComponentChildren } from "preact";
 import { useLocation } from "preact-iso/router";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ask, client, type Schemas } from "../../app/api";
-import { ago, dateTime, duration, number } from "../../app/i18n";
+import { ago, bytes, dateTime, duration, number } from "../../app/i18n";
 import { live, useNews } from "../../app/live";
 import { useLoad } from "../../app/load";
 import { inQuery } from "../../app/paths";
@@ -184,13 +184,13 @@ function EdgeTable({ edges, regions }: { edges: readonly Edge[]; regions: readon
           <thead>
             <tr>
               <th scope="col">{text("edge")}</th><th scope="col">{text("state")}</th><th scope="col">{text("lag")}</th><th scope="col">{text("age")}</th>
-              <th scope="col">{text("clicks")}</th><th scope="col">{text("until")}</th><th scope="col">{text("position")}</th>
+              <th scope="col">{text("clicks")}</th><th scope="col">{text("until")}</th><th scope="col">{text("requests")}</th><th scope="col">{text("diskFree")}</th>
               <th scope="col">{text("verified")}</th><th scope="col">{text("credential")}</th><th scope="col">{text("version")}</th>
             </tr>
           </thead>
           {regions.map((region) => (
             <tbody key={region}>
-              <tr class="group"><th scope="rowgroup" colSpan={10} id={regionId(region)} tabIndex={-1}><bdi>{region}</bdi></th></tr>
+              <tr class="group"><th scope="rowgroup" colSpan={11} id={regionId(region)} tabIndex={-1}><bdi>{region}</bdi></th></tr>
               {edges.filter((e) => e.region === region).map((e) => (
                 <tr key={e.node}>
                   <th scope="row"><a href={edgePath(e.node)}><bdi>{e.node}</bdi></a></th>
@@ -199,7 +199,8 @@ function EdgeTable({ edges, regions }: { edges: readonly Edge[]; regions: readon
                   <td>{ageOf(e)}</td>
                   <td>{clicksOf(e)}</td>
                   <td>{e.clicks_until ? dateTime(e.clicks_until, timeOf(e.clicks_until)) : common("unknown")}</td>
-                  <td>{positionOf(e)}</td>
+                  <td>{requestsOf(e)}</td>
+                  <td>{sizeOf(e.disk_free_bytes)}</td>
                   <td class="wraps">{verifiedOf(e)}</td>
                   <td>{credentialOf(e)}</td>
                   <td>{e.version || common("unknown")}</td>
@@ -236,6 +237,14 @@ function clicksOf(e: Edge): string {
   return e.clicks_pending === null ? common("unknown") : number(e.clicks_pending);
 }
 
+function requestsOf(e: Edge): string {
+  return e.requests_per_second === null ? common("unknown") : number(e.requests_per_second, { maximumFractionDigits: e.requests_per_second < 10 ? 1 : 0 });
+}
+
+function sizeOf(n: number | null): string {
+  return n === null ? common("unknown") : bytes(n);
+}
+
 function positionOf(e: Edge): string {
   if (!e.position) return common("unknown");
   const seq = number(e.position.seq);
@@ -266,6 +275,9 @@ function Details({ edge: e, all }: { edge: Edge; all: readonly Finding[] }) {
     [text("lastApplied"), e.last_applied_at ? <Moment at={e.last_applied_at} /> : common("unknown")],
     [text("clicks"), clicksOf(e)],
     [text("until"), e.clicks_until ? dateTime(e.clicks_until, { dateStyle: "medium", timeStyle: "medium" }) : common("unknown")],
+    [text("requests"), requestsOf(e)],
+    [text("diskFree"), sizeOf(e.disk_free_bytes)],
+    [text("diskUsed"), sizeOf(e.disk_used_bytes)],
     [text("verified"), verifiedOf(e)],
     [text("credential"), credentialOf(e)],
     [text("version"), e.version || common("unknown")],

@@ -91,6 +91,15 @@ function Add({ added }: { added: () => void }) {
 
 const colours = { approved: "good", proved: "good", pending: "warn", suspended: "bad" } as const;
 
+/** Certificate says whether visitors reach the domain over TLS, as the edges report it. */
+function Certificate({ of: c }: { of: Domain["certificate"] }) {
+  return (
+    <p class={c.state === "failed" ? "notice bad" : "quiet"}>
+      {text("certificate")}: {text(`cert_${c.state}`, { until: c.until ? dateTime(c.until, { dateStyle: "medium" }) : shared("unknown") })} {c.error}
+    </p>
+  );
+}
+
 function One({ domain: d, changed, remove }: { domain: Domain; changed: () => void; remove: () => void }) {
   const act = useAct();
   // The default workspace, whose administrators are operators, changes shared domains.
@@ -102,6 +111,7 @@ function One({ domain: d, changed, remove }: { domain: Domain; changed: () => vo
         <span class={`tag ${colours[d.state]}`}>{text(d.state)}</span>
         {d.shared && <span class="tag">{text("sharedDomain")}</span>}
       </div>
+      <Certificate of={d.certificate} />
       {d.proof && d.state !== "proved" && (
         <>
           <p>{text("proofLead")}</p>
