@@ -270,6 +270,7 @@ var routes = map[string]route{
 	"PUT /api/v1/me/second-factor":                 {who: signed, own: firstCode},
 	"DELETE /api/v1/me/second-factor":              {who: signed, own: recoveryCode},
 	"POST /api/v1/me/second-factor/recovery-codes": {who: signed, own: recoveryCode},
+	"GET /api/v1/live":                             {own: plain},
 	"GET /api/v1/me/sessions":                      {who: signed, own: plain},
 	"DELETE /api/v1/me/sessions":                   {who: signed, own: plain},
 	"DELETE /api/v1/me/sessions/{id}": {

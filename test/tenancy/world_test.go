@@ -85,10 +85,13 @@ func newWorld(t *testing.T) *world {
 	var check sync.WaitGroup
 	check.Go(func() { digests.Run(checking) })
 	t.Cleanup(func() { enough(); check.Wait() })
+	stopping := make(chan struct{}) // a live stream ends after its first news
+	close(stopping)
 	server := httptest.NewServer(httpapi.New(httpapi.Config{
-		Links: w.service.Links, Domains: w.service.Domains, Keys: w.service.KeyRanges, Clicks: w.service.Clicks,
+		Stopping: stopping,
+		Links:    w.service.Links, Domains: w.service.Domains, Keys: w.service.KeyRanges, Clicks: w.service.Clicks,
 		Access: w.service.Access, Workspaces: w.service.Workspaces,
-		Fleet: fleet, Nodes: controlplane.NewNodes(controlplane.NodesConfig{Store: db, Patience: time.Minute}),
+		Fleet: fleet, Certificates: controlplane.NewCertificates(nil), Nodes: controlplane.NewNodes(controlplane.NodesConfig{Store: db, Patience: time.Minute}),
 		Orders: controlplane.NewOrders(db, fleet.Knows, func() {}, slog.New(slog.DiscardHandler)), Cleanup: db, Digests: digests,
 		BaseURL: "https://go.example.com", RequestTimeout: time.Minute,
 	}))

@@ -30,7 +30,7 @@ export async function importsRealLinks(c) {
   await c.narrow();
   const newest = async () => (await c.api("GET", "/api/v1/urls?limit=1")).urls[0]?.id;
   const before = await newest();
-  await c.page.locator("input[type=file]").setInputFiles("testdata/links.csv");
+  await c.page.locator("input[type=file]").setInputFiles(`${c.root}/testdata/links.csv`);
   await c.page.getByText("Recognised columns: original_url.").waitFor();
   await c.axe();
   await c.narrow();
