@@ -1,9 +1,13 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,52 +18,134 @@ import (
 // languages are the languages of a text in the catalogue, in order.
 var languages = []string{"en", "de"}
 
-// catalogue returns a plugin that replaces the texts of messages/*.json by those of one
-// language.
-func catalogue(language string) api.Plugin {
+// catalogue returns a plugin that replaces the texts of messages/ by those of one
+// language. Texts that the source names are written in the place of the call, so that
+// neither their keys nor a table of them are loaded. Texts that are looked up by a value,
+// which are those of messages/of/, remain a table.
+func catalogue(source, language string) api.Plugin {
+	chosen := slices.Index(languages, language)
+	load := func(path string) (map[string]json.RawMessage, error) {
+		content, err := os.ReadFile(path) //nolint:gosec // a file of the source
+		if err != nil {
+			return nil, err
+		}
+		texts, err := inLanguage(content, chosen)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		return texts, nil
+	}
+	messages := filepath.Join(source, "messages")
+	areas := make(map[string]map[string]json.RawMessage)
+	area := func(name string) (map[string]json.RawMessage, error) {
+		var err error
+		if areas[name] == nil {
+			areas[name], err = load(filepath.Join(messages, name+".json"))
+		}
+		return areas[name], err
+	}
 	return api.Plugin{Name: "catalogue", Setup: func(b api.PluginBuild) {
-		b.OnLoad(api.OnLoadOptions{Filter: `messages/\w+\.json$`}, func(args api.OnLoadArgs) (api.OnLoadResult, error) {
+		b.OnLoad(api.OnLoadOptions{Filter: `messages/(of/)?\w+\.json$`}, func(args api.OnLoadArgs) (api.OnLoadResult, error) {
+			texts, err := load(args.Path)
+			if err != nil {
+				return api.OnLoadResult{}, err
+			}
+			content, err := json.Marshal(texts) // in the order of keys
+			contents := string(content)
+			return api.OnLoadResult{Contents: &contents, Loader: api.LoaderJSON}, err
+		})
+		b.OnLoad(api.OnLoadOptions{Filter: "^" + regexp.QuoteMeta(source) + `/.*\.tsx?$`}, func(args api.OnLoadArgs) (api.OnLoadResult, error) {
 			content, err := os.ReadFile(args.Path)
 			if err != nil {
 				return api.OnLoadResult{}, err
 			}
-			texts, err := inLanguage(content, slices.Index(languages, language))
+			code, err := inPlace(string(content), area)
 			if err != nil {
 				return api.OnLoadResult{}, fmt.Errorf("%s: %w", args.Path, err)
 			}
-			return api.OnLoadResult{Contents: &texts, Loader: api.LoaderJSON}, nil
+			if strings.Contains(code, filling+"(") {
+				code = fmt.Sprintf("import { fill as %s } from %q;", filling, filepath.Join(source, "app/i18n")) + code
+			}
+			loader := api.LoaderTS
+			if strings.HasSuffix(args.Path, "x") {
+				loader = api.LoaderTSX
+			}
+			return api.OnLoadResult{Contents: &code, Loader: loader, ResolveDir: filepath.Dir(args.Path)}, nil
 		})
 	}}
 }
 
+var (
+	imports = regexp.MustCompile(`import \{([^}]*)\} from "[^"]*/messages/(\w+)"`)
+	named   = regexp.MustCompile(`\btext\b(?: as (\w+))?`)
+	call    = regexp.MustCompile(`(^|[^\w.])(\w+)\("(\w+)"([,)])`)
+)
+
+// filling is the name of the function that puts values into a text, in built code.
+const filling = "fillText"
+
+// inPlace replaces the calls by which code asks for texts of areas. A call with values,
+// and one whose text is a pair of forms, becomes a call of filling.
+func inPlace(code string, area func(name string) (map[string]json.RawMessage, error)) (string, error) {
+	functions := make(map[string]map[string]json.RawMessage) // texts, by the name of the function
+	for _, m := range imports.FindAllStringSubmatch(code, -1) {
+		function := named.FindStringSubmatch(m[1])
+		if function == nil {
+			continue
+		}
+		texts, err := area(m[2])
+		if err != nil {
+			return "", err
+		}
+		functions[cmp.Or(function[1], "text")] = texts
+	}
+	var err error
+	code = call.ReplaceAllStringFunc(code, func(whole string) string {
+		m := call.FindStringSubmatch(whole)
+		texts, ok := functions[m[2]]
+		if !ok {
+			return whole
+		}
+		text, ok := texts[m[3]]
+		if !ok {
+			err = errors.Join(err, fmt.Errorf("no text %s", m[3]))
+		}
+		function := filling
+		if m[4] == ")" && bytes.HasPrefix(text, []byte(`"`)) {
+			function = ""
+		}
+		return m[1] + function + "(" + string(text) + m[4]
+	})
+	return code, err
+}
+
 // inLanguage returns the texts of one language out of a file of the catalogue. It refuses
 // a text without a translation, or whose translation has other placeholders.
-func inLanguage(content []byte, language int) (string, error) {
+func inLanguage(content []byte, language int) (map[string]json.RawMessage, error) {
 	var entries map[string][]json.RawMessage
 	if err := json.Unmarshal(content, &entries); err != nil {
-		return "", err
+		return nil, err
 	}
 	chosen := make(map[string]json.RawMessage, len(entries))
 	for key, texts := range entries {
 		if len(texts) != len(languages) {
-			return "", fmt.Errorf("%s has %d languages", key, len(texts))
+			return nil, fmt.Errorf("%s has %d languages", key, len(texts))
 		}
 		var first []string
 		for i, text := range texts {
 			names, err := placeholders(text)
 			if err != nil {
-				return "", fmt.Errorf("%s: %w", key, err)
+				return nil, fmt.Errorf("%s: %w", key, err)
 			}
 			if i == 0 {
 				first = names
 			} else if !slices.Equal(first, names) {
-				return "", fmt.Errorf("%s has the placeholders %q in one language and %q in another", key, first, names)
+				return nil, fmt.Errorf("%s has the placeholders %q in one language and %q in another", key, first, names)
 			}
 		}
 		chosen[key] = texts[language]
 	}
-	text, err := json.Marshal(chosen) // in the order of keys
-	return string(text), err
+	return chosen, nil
 }
 
 var placeholder = regexp.MustCompile(`\{(\w+)\}`)

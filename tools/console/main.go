@@ -110,7 +110,7 @@ func bundle(source, language string, entries ...string) (*built, error) {
 		JSX: api.JSXAutomatic, JSXImportSource: "preact",
 		Define:   map[string]string{"LANGUAGE": fmt.Sprintf("%q", language)},
 		Loader:   map[string]api.Loader{".svg": api.LoaderCopy},
-		Plugins:  []api.Plugin{catalogue(language)},
+		Plugins:  []api.Plugin{catalogue(source, language)},
 		Metafile: true, Charset: api.CharsetUTF8, LogLevel: api.LogLevelWarning,
 	})
 	if len(result.Errors) > 0 {

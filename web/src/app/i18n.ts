@@ -1,6 +1,7 @@
 // Texts, numbers and dates in the user's language. The console is built once for each
-// language: the builder replaces a text in the catalogue (src/messages/*.json, English and
-// German next to each other) by that of the language.
+// language: the builder replaces a text in the catalogue (src/messages/, English and German
+// next to each other) by that of the language, and writes it in the place of the call
+// text("key"). What is looked up by a value, textOf(value), has its texts in messages/of/.
 
 export type Language = "en" | "de";
 
@@ -29,19 +30,13 @@ export type Values = Record<string, string | number>;
 
 /** catalogue returns a function that yields the text of a key. */
 export function catalogue<K extends string>(entries: Record<K, unknown>): (key: K, values?: Values) => string {
-  return (key, values) => {
-    const text = entries[key] as Text;
-    return fill(typeof text === "string" ? text : text[plural(values?.["n"])], values);
-  };
+  return (key, values) => fill(entries[key] as Text, values);
 }
 
-function plural(n: string | number | undefined): 0 | 1 {
-  return new Intl.PluralRules(language).select(Number(n)) === "one" ? 0 : 1;
-}
-
-function fill(text: string, values?: Values): string {
-  if (!values) return text;
-  return text.replace(/\{(\w+)\}/g, (whole, name: string) => {
+/** fill puts values into a text. */
+export function fill(text: Text, values: Values = {}): string {
+  const form = typeof text === "string" ? text : text[new Intl.PluralRules(language).select(Number(values["n"])) === "one" ? 0 : 1];
+  return form.replace(/\{(\w+)\}/g, (whole, name: string) => {
     const value = values[name];
     return value === undefined ? whole : typeof value === "number" ? number(value) : value;
   });

@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import { text } from "../messages/app";
+import { textOf } from "../messages/app";
 
 /** copy puts a text on the clipboard. Without permission it selects nothing and reports false. */
 export async function copy(value: string): Promise<boolean> {
@@ -24,14 +24,14 @@ export function Copy({ value, label }: { value: string; label?: string }) {
   const [done, setDone] = useState(false);
   return (
     <button
-      type="button" class="small" aria-label={label ? `${text(done ? "copied" : "copy")}: ${label}` : undefined}
+      type="button" class="small" aria-label={label ? `${textOf(done ? "copied" : "copy")}: ${label}` : undefined}
       onClick={async () => {
         if (!(await copy(value))) return;
         setDone(true);
         setTimeout(() => setDone(false), 2000);
       }}
     >
-      <span aria-live="polite">{done ? text("copied") : text("copy")}</span>
+      <span aria-live="polite">{done ? textOf("copied") : textOf("copy")}</span>
     </button>
   );
 }

@@ -3,7 +3,7 @@ import { ask, client, type Schemas } from "../../app/api";
 import { dateTime, duration } from "../../app/i18n";
 import { useAct } from "../../app/load";
 import { text as common } from "../../messages/app";
-import { text } from "../../messages/fleet";
+import { text, textOf } from "../../messages/fleet";
 import { Command } from "../../ui/command";
 import { Copy } from "../../ui/copy";
 import { Confirm, Dialog } from "../../ui/dialog";
@@ -36,7 +36,7 @@ export function ActDialog({ act: what, node, repair: withRepair, ordered, close 
   if (what === "revoke") {
     return (
       <Confirm
-        {...common} title={text("revokeTitle", { node })} action={text("revoke")} name={node}
+        {...common} title={text("revokeTitle", { node })} action={textOf("revoke")} name={node}
         confirm={() => void act.run(async () => {
           await ask(client.DELETE("/api/admin/edge-credentials/{node}", { params: { path: { node } } }));
           toast(text("revokeDone", { node }));
@@ -50,7 +50,7 @@ export function ActDialog({ act: what, node, repair: withRepair, ordered, close 
   if (what === "gone") {
     return (
       <Confirm
-        {...common} title={text("lostTitle", { node })} action={text("lost")} name={node}
+        {...common} title={text("lostTitle", { node })} action={textOf("lost")} name={node}
         confirm={() => void act.run(async () => {
           await ask(client.DELETE("/api/admin/edges/{node}", { params: { path: { node } } }));
           toast(text("lostDone", { node }));
@@ -62,8 +62,8 @@ export function ActDialog({ act: what, node, repair: withRepair, ordered, close 
     );
   }
   return (
-    <Confirm {...common} title={text(`${what}Title`, { node })} action={text(what)} confirm={order}>
-      <p>{text(`${what}Text`)}</p>
+    <Confirm {...common} title={textOf(`${what}Title`, { node })} action={textOf(what)} confirm={order}>
+      <p>{textOf(`${what}Text`)}</p>
       {what === "verify" && <Check label={text("withRepair")} checked={repair} set={setRepair} />}
     </Confirm>
   );
@@ -117,7 +117,7 @@ export function Outcome({ order: first }: { order: Order }) {
 function outcomeOf(order: Order, late: boolean): [kind: string, words: string] {
   const { node, outcome: o } = order;
   const until = dateTime(order.until);
-  if (!o) return late ? ["bad", text("orderLate", { time: until })] : ["", text("orderWaits", { what: text(order.what), time: until })];
+  if (!o) return late ? ["bad", text("orderLate", { time: until })] : ["", text("orderWaits", { what: textOf(order.what), time: until })];
   if (o.error) return ["bad", text("orderError", { why: o.error })];
   switch (order.what) {
     case "accept":
@@ -146,7 +146,7 @@ export function Enrol({ regions, region: firstRegion, node: firstNode, role: fir
   if (made) return <Made enrolment={made} close={close} />;
   const fault = act.failure?.fields;
   return (
-    <Dialog title={text("enrol")} close={close}>
+    <Dialog title={textOf("enrol")} close={close}>
       <form
         onSubmit={(e) => {
           e.preventDefault();
@@ -162,7 +162,7 @@ export function Enrol({ regions, region: firstRegion, node: firstNode, role: fir
             {regions.map((r) => <button key={r} type="button" class="small" aria-pressed={r === region} onClick={() => setRegion(r)}><bdi>{r}</bdi></button>)}
           </div>
         )}
-        <Choice label={text("role")} value={role} set={setRole} options={[["edge", text("roleEdge")], ["relay", text("roleRelay")]]} />
+        <Choice label={text("role")} value={role} set={setRole} options={[["edge", textOf("roleEdge")], ["relay", textOf("roleRelay")]]} />
         <Field label={text("nodeName")} value={node} set={setNode} maxLength={64} autocomplete="off" spellcheck={false} fault={fault?.["node"]} hint={text("nodeHint")} />
         <Field label={text("label")} value={label} set={setLabel} maxLength={100} autocomplete="off" dir="auto" fault={fault?.["label"]} />
         <Choice label={text("expires")} value={expires} set={setExpires} options={["600", "3600", "28800", "86400"].map((s) => [s, duration(Number(s))])} />

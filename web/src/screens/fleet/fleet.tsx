@@ -8,7 +8,7 @@ import { useLoad } from "../../app/load";
 import { inQuery } from "../../app/paths";
 import { operator } from "../../app/session";
 import { text as common } from "../../messages/app";
-import { text } from "../../messages/fleet";
+import { text, textOf } from "../../messages/fleet";
 import { Copy } from "../../ui/copy";
 import { Await } from "../../ui/failure";
 import { Ago, Moment } from "../../ui/time";
@@ -71,7 +71,7 @@ function Edges() {
       <div class="head">
         <h1 ref={title} tabIndex={-1}>{node ? <bdi>{node}</bdi> : common("fleet")}</h1>
         {loaded.at && <span class="quiet small-text">{common("asOf", { time: dateTime(loaded.at, { timeStyle: "medium" }) })}</span>}
-        {node ? <a class="button" href="/console/fleet">{text("back")}</a> : <a class="button primary" href={inQuery(url, { act: "enrol" })}>{text("enrol")}</a>}
+        {node ? <a class="button" href="/console/fleet">{text("back")}</a> : <a class="button primary" href={inQuery(url, { act: "enrol" })}>{textOf("enrol")}</a>}
       </div>
       {stale && (
         <div class="notice bad" role="alert">
@@ -112,7 +112,7 @@ function Overview({ edges, regions, all, stale }: { edges: readonly Edge[]; regi
     return (
       <div class="empty">
         <p>{text("empty")}</p>
-        <a class="button primary" href="/console/fleet?act=enrol">{text("enrol")}</a>
+        <a class="button primary" href="/console/fleet?act=enrol">{textOf("enrol")}</a>
       </div>
     );
   }
@@ -150,13 +150,13 @@ function Findings({ of, inDetails }: { of: readonly Finding[]; inDetails?: boole
         <li key={f.what.replace(/\d/g, "")} class={`notice ${f.level === "note" ? "" : f.level}`}>
           <div class="grow stack">
             <p dir="auto">
-              <strong>{text(f.level === "bad" ? "fault" : f.level === "warn" ? "warning" : "note")}:</strong> {f.what}
+              <strong>{textOf(f.level === "bad" ? "fault" : f.level === "warn" ? "warning" : "note")}:</strong> {f.what}
               {f.since && <span class="quiet"> {text("since", { time: dateTime(f.since) })} (<Ago at={f.since} />)</span>}
             </p>
             <p class="small-text">{f.remedy}</p>
             <div class="row">
               {f.node && !inDetails && <a class="button small" href={edgePath(f.node)}>{text("look", { node: f.node })}</a>}
-              {f.act && <a class="button small" href={actPath(f.act, f.node)}>{text(f.act === "gone" ? "lost" : f.act)}</a>}
+              {f.act && <a class="button small" href={actPath(f.act, f.node)}>{textOf(f.act === "gone" ? "lost" : f.act)}</a>}
               {f.command && <span class="row"><code>{f.command}</code><Copy value={f.command} label={f.command} /></span>}
             </div>
           </div>
@@ -257,18 +257,18 @@ function verifiedOf(e: Edge): string {
   const time = ago(v.at);
   if (v.error) return text("failed", { time });
   if (v.different > v.repaired) return text("different", { n: v.different - v.repaired, time });
-  return text(v.different ? "repaired" : "equal", { time });
+  return textOf(v.different ? "repaired" : "equal", { time });
 }
 
 function credentialOf(e: Edge): string {
-  return e.credential === null ? common("unknown") : text(e.credential === "own" ? "own" : e.credential === "shared" ? "sharedShort" : "revokedShort");
+  return e.credential === null ? common("unknown") : textOf(e.credential === "own" ? "own" : e.credential === "shared" ? "sharedShort" : "revokedShort");
 }
 
 function Details({ edge: e, all }: { edge: Edge; all: readonly Finding[] }) {
   const facts: [label: string, value: ComponentChildren][] = [
     [text("state"), <State edge={e} />],
     [text("region"), <bdi>{e.region}</bdi>],
-    [text("role"), e.role === "" ? common("unknown") : text(e.role === "relay" ? "roleRelay" : "roleEdge")],
+    [text("role"), e.role === "" ? common("unknown") : textOf(e.role === "relay" ? "roleRelay" : "roleEdge")],
     [text("lag"), lagOf(e)],
     [text("age"), ageOf(e)],
     [text("position"), positionOf(e)],
@@ -283,19 +283,19 @@ function Details({ edge: e, all }: { edge: Edge; all: readonly Finding[] }) {
     [text("version"), e.version || common("unknown")],
     [text("started"), e.started_at ? <Moment at={e.started_at} /> : common("unknown")],
     [text("lastSeen"), dateTime(e.last_seen, { dateStyle: "medium", timeStyle: "medium" })],
-    [text("via"), text(e.via === "report" ? "viaReport" : e.via === "gossip" ? "viaGossip" : "viaRecord")],
+    [text("via"), textOf(e.via === "report" ? "viaReport" : e.via === "gossip" ? "viaGossip" : "viaRecord")],
     [text("addr"), e.addr ? <code>{e.addr}</code> : common("unknown")],
     [text("adminAddr"), e.admin_addr ? <code>{e.admin_addr}</code> : common("unknown")],
   ];
   if (e.held_why) facts.splice(1, 0, [text("why"), <span dir="auto">{e.held_why}</span>]);
   const alive = e.state === "alive";
   const acts: [act: Act, label: string, danger: boolean][] = [];
-  if (alive) acts.push(["verify", text("verify"), false]);
-  if (alive && (e.held || e.replica === "held")) acts.push(["accept", text("accept"), false]);
-  if (alive) acts.push(e.draining ? ["undrain", text("undrain"), false] : ["drain", text("drain"), false]);
+  if (alive) acts.push(["verify", textOf("verify"), false]);
+  if (alive && (e.held || e.replica === "held")) acts.push(["accept", textOf("accept"), false]);
+  if (alive) acts.push(e.draining ? ["undrain", textOf("undrain"), false] : ["drain", textOf("drain"), false]);
   acts.push(["enrol", text("enrolAgain"), false]);
-  if (e.credential === "own") acts.push(["revoke", text("revoke"), true]);
-  if (!alive) acts.push(["gone", text("lost"), true]);
+  if (e.credential === "own") acts.push(["revoke", textOf("revoke"), true]);
+  if (!alive) acts.push(["gone", textOf("lost"), true]);
   return (
     <>
       <Findings of={all} inDetails />

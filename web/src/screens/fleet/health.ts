@@ -2,7 +2,7 @@
 // docs/operations/monitor.md and troubleshoot.md.
 import type { Schemas } from "../../app/api";
 import { duration } from "../../app/i18n";
-import { text } from "../../messages/fleet";
+import { text, textOf } from "../../messages/fleet";
 
 export type Edge = Schemas["Edge"];
 
@@ -57,7 +57,7 @@ function ofEdge(e: Edge, allOld: boolean): Finding[] {
   const named = { node, region };
   if (e.credential === "revoked") add("bad", text("revoked", named), text("revokedDo"), { act: "enrol" });
   if (e.state === "silent") {
-    add("bad", text(e.via === "gossip" ? "cutOff" : "silent", named), text("silentDo"), { since: e.since });
+    add("bad", textOf(e.via === "gossip" ? "cutOff" : "silent", named), text("silentDo"), { since: e.since });
     return found;
   }
   if (e.state === "gone") {
@@ -67,7 +67,7 @@ function ofEdge(e: Edge, allOld: boolean): Finding[] {
   if (e.held || e.replica === "held") {
     const kind = e.held === "mass-delete" ? "massDelete" : e.held === "empty-snapshot" ? "emptySnapshot" : "heldRecord";
     const why = e.held_why ? ` ${e.held_why}` : "";
-    add("bad", text(kind, named) + why, text(`${kind}Do`), { act: "accept", command: `waypost edges accept ${node}` });
+    add("bad", textOf(kind, named) + why, textOf(`${kind}Do`), { act: "accept", command: `waypost edges accept ${node}` });
   } else if (e.replica === "degraded" && !e.disk_low) {
     add("bad", text("degraded", named), text("degradedDo"));
   } else if (e.replica === "waiting") {
@@ -75,7 +75,7 @@ function ofEdge(e: Edge, allOld: boolean): Finding[] {
   } else if (e.replica === "verifying") {
     add("warn", text("verifying", named), text("verifyingDo"), { ...(e.started_at ? { since: e.started_at } : {}) });
   } else if (e.replica === "restoring" || e.replica === "repairing") {
-    add("warn", text(e.replica, named), text("progressDo"));
+    add("warn", textOf(e.replica, named), text("progressDo"));
   } else if (e.replica === "" && e.position === null) {
     add("warn", text("unknownReplica", named), text("waitingDo"));
   }

@@ -2,7 +2,7 @@
 import { answer, client, type Schemas } from "../../app/api";
 import { dateTime, number } from "../../app/i18n";
 import { text as shared } from "../../messages/app";
-import { text } from "../../messages/link";
+import { text, textOf } from "../../messages/link";
 
 export type Link = Schemas["Link"];
 export type Change = Schemas["LinkChange"];
@@ -57,7 +57,7 @@ export function same(a: unknown, b: unknown): boolean {
 
 /** fieldLabel names a field of a link. */
 export function fieldLabel(name: FieldName): string {
-  return text(name);
+  return textOf(name);
 }
 
 /** inWords writes the value of a field. */

@@ -2,7 +2,7 @@ import { useState } from "preact/hooks";
 import { Failure } from "../../app/api";
 import { useAct, useStored } from "../../app/load";
 import { text as shared } from "../../messages/app";
-import { text } from "../../messages/link";
+import { text, textOf } from "../../messages/link";
 import { Dialog } from "../../ui/dialog";
 import { Trouble } from "../../ui/failure";
 import { Check, Choice, Field } from "../../ui/field";
@@ -159,11 +159,11 @@ export function Edit({ at, state, saved, close }: { at: Place; state: State; sav
             </div>
           </div>
         )}
-        <Field label={text("original_url")} value={form.original_url} set={set("original_url")} fault={fault["original_url"]} required inputMode="url" dir="ltr" spellcheck={false} autocomplete="off" />
-        <Field label={text("title")} value={form.title} set={set("title")} fault={fault["title"]} dir="auto" autocomplete="off" />
-        <Area label={text("description")} value={form.description} set={set("description")} fault={fault["description"]} />
-        <Tags label={text("tags")} tags={form.tags} set={set("tags")} fault={fault["tags"]} />
-        <Field label={text("expires_at")} type="datetime-local" value={form.expires_at} set={set("expires_at")} fault={fault["expires_at"]} hint={text("expiryHint")}>
+        <Field label={textOf("original_url")} value={form.original_url} set={set("original_url")} fault={fault["original_url"]} required inputMode="url" dir="ltr" spellcheck={false} autocomplete="off" />
+        <Field label={textOf("title")} value={form.title} set={set("title")} fault={fault["title"]} dir="auto" autocomplete="off" />
+        <Area label={textOf("description")} value={form.description} set={set("description")} fault={fault["description"]} />
+        <Tags label={textOf("tags")} tags={form.tags} set={set("tags")} fault={fault["tags"]} />
+        <Field label={textOf("expires_at")} type="datetime-local" value={form.expires_at} set={set("expires_at")} fault={fault["expires_at"]} hint={text("expiryHint")}>
           {form.expires_at && <button type="button" class="small" onClick={() => set("expires_at")("")}>{text("noExpiry")}</button>}
         </Field>
         <Check label={text("activeHint")} checked={form.active} set={set("active")} />
@@ -171,12 +171,12 @@ export function Edit({ at, state, saved, close }: { at: Place; state: State; sav
           <summary>{text("redirectOptions")}</summary>
           <div class="edit">
             <Choice
-              label={text("redirect_status")} value={String(form.redirect_status) as "302"} hint={text("statusHint")}
+              label={textOf("redirect_status")} value={String(form.redirect_status) as "302"} hint={textOf("statusHint")}
               set={(v: string) => set("redirect_status")(Number(v) as Link["redirect_status"])}
-              options={([301, 302, 307, 308] as const).map((s) => [String(s) as "302", text(`status${s}`)])}
+              options={([301, 302, 307, 308] as const).map((s) => [String(s) as "302", textOf(`status${s}`)])}
             />
-            <Check label={text("forward_query")} checked={form.forward_query} set={set("forward_query")} />
-            <Check label={text("forward_path")} checked={form.forward_path} set={set("forward_path")} />
+            <Check label={textOf("forward_query")} checked={form.forward_query} set={set("forward_query")} />
+            <Check label={textOf("forward_path")} checked={form.forward_path} set={set("forward_path")} />
             <Area label={text("metadataLabel")} value={form.metadata} set={set("metadata")} fault={fault["metadata"]} mono />
           </div>
         </details>

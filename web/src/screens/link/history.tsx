@@ -3,7 +3,7 @@ import { ask, client, type Schemas } from "../../app/api";
 import { useAct, useLoad } from "../../app/load";
 import { can } from "../../app/session";
 import { text as shared } from "../../messages/app";
-import { text } from "../../messages/link";
+import { text, textOf } from "../../messages/link";
 import { Await, Trouble } from "../../ui/failure";
 import { Moment } from "../../ui/time";
 import { fieldLabel, inWords, same, type Change, type Link, type Place } from "./change";
@@ -67,14 +67,14 @@ function stateAfter(events: readonly Event[], index: number, link: Link): Change
 }
 
 function Entry({ event, back, busy, restore }: { event: Event; back: Change; busy: boolean; restore: (change: Change) => void }) {
-  const what = text(`what_${event.what}`);
+  const what = textOf(`what_${event.what}`);
   const by = event.by;
   return (
     <li>
       <div class="row">
         <p>
           <strong>{what}</strong>{" "}
-          {by && <><span class="quiet">{by.kind === "stated" ? text("byStated") : text("by")}</span> <span dir="auto">{by.name || text(`by_${by.kind}`)}</span>{by.kind !== "user" && by.kind !== "stated" && by.name && <span class="quiet"> ({text(`by_${by.kind}`)})</span>}{" "}</>}
+          {by && <><span class="quiet">{by.kind === "stated" ? text("byStated") : text("by")}</span> <span dir="auto">{by.name || textOf(`by_${by.kind}`)}</span>{by.kind !== "user" && by.kind !== "stated" && by.name && <span class="quiet"> ({textOf(`by_${by.kind}`)})</span>}{" "}</>}
           <span class="quiet"><Moment at={event.at} /></span>
         </p>
         <span class="grow" />

@@ -5,7 +5,7 @@ import { useAct, useLoad } from "../../app/load";
 import { inQuery } from "../../app/paths";
 import { can } from "../../app/session";
 import { text as shared } from "../../messages/app";
-import { text } from "../../messages/link";
+import { text, textOf } from "../../messages/link";
 import { Copy } from "../../ui/copy";
 import { Confirm, Dialog } from "../../ui/dialog";
 import { Await, Trouble, words } from "../../ui/failure";
@@ -95,7 +95,7 @@ function Absent({ at, missing, restore }: { at: Place; missing: Missing; restore
   const gone = missing.deleted;
   return (
     <section class="empty">
-      <h1 ref={head} tabIndex={-1}>{gone ? text(gone.what === "expired" ? "isExpired" : "isDeleted", { code: at.code }) : text("isMissing", { code: at.code })}</h1>
+      <h1 ref={head} tabIndex={-1}>{gone ? textOf(gone.what === "expired" ? "isExpired" : "isDeleted", { code: at.code }) : text("isMissing", { code: at.code })}</h1>
       {gone ? <p>{gone.by && <><span dir="auto">{gone.by.name}</span>, </>}<Moment at={gone.at} /></p> : <p>{text("missingHint")}</p>}
       {gone?.what === "deleted" && can("links:write") && <p><button type="button" class="primary" disabled={act.busy} onClick={() => void act.run(restore)}>{text("restore")}</button></p>}
       <Trouble failure={act.failure} />
@@ -124,7 +124,7 @@ function Present({ at, state, changed, reload, restore, deleted }: {
   };
   const toggle = () => act.run(async () => {
     const change = { active: !link.active };
-    changed(link, change, await changeLink(at, change), text(link.active ? "switchedOff" : "switchedOn"));
+    changed(link, change, await changeLink(at, change), textOf(link.active ? "switchedOff" : "switchedOn"));
   });
   return (
     <>
@@ -134,8 +134,8 @@ function Present({ at, state, changed, reload, restore, deleted }: {
           <h1 dir="auto">{link.title || link.short_code}</h1>
           {writes && (
             <div class="row">
-              <button type="button" class="primary" onClick={() => edit(true)}>{text(draft && !editing ? "editDraft" : "edit")}</button>
-              <button type="button" disabled={act.busy} onClick={() => void toggle()}>{text(link.active ? "switchOff" : "switchOn")}</button>
+              <button type="button" class="primary" onClick={() => edit(true)}>{textOf(draft && !editing ? "editDraft" : "edit")}</button>
+              <button type="button" disabled={act.busy} onClick={() => void toggle()}>{textOf(link.active ? "switchOff" : "switchOn")}</button>
               <button type="button" class="danger" onClick={() => setOpen("delete")}>{text("delete")}</button>
             </div>
           )}
@@ -148,19 +148,19 @@ function Present({ at, state, changed, reload, restore, deleted }: {
           <States link={link} />
         </div>
         <dl class="facts">
-          <dt>{text("original_url")}</dt>
+          <dt>{textOf("original_url")}</dt>
           <dd dir="ltr">{/^https?:/i.test(link.original_url) ? <a href={link.original_url} target="_blank" rel="noreferrer noopener">{link.original_url}</a> : link.original_url}</dd>
           <dt>{text("domain")}</dt><dd>{link.domain}</dd>
           {link.tags.length > 0 && (
             <>
-              <dt>{text("tags")}</dt>
+              <dt>{textOf("tags")}</dt>
               <dd class="row">{link.tags.map((t) => <a key={t} class="tag" dir="auto" href={inQuery("/console/links", { tag: t })}>{t}</a>)}</dd>
             </>
           )}
-          {link.description && <><dt>{text("description")}</dt><dd dir="auto" class="written">{link.description}</dd></>}
-          <dt>{text("redirect_status")}</dt>
-          <dd>{link.redirect_status}{link.forward_query && ` · ${text("forward_query")}`}{link.forward_path && ` · ${text("forward_path")}`}</dd>
-          {link.metadata && <><dt>{text("metadata")}</dt><dd class="mono">{JSON.stringify(link.metadata)}</dd></>}
+          {link.description && <><dt>{textOf("description")}</dt><dd dir="auto" class="written">{link.description}</dd></>}
+          <dt>{textOf("redirect_status")}</dt>
+          <dd>{link.redirect_status}{link.forward_query && ` · ${textOf("forward_query")}`}{link.forward_path && ` · ${textOf("forward_path")}`}</dd>
+          {link.metadata && <><dt>{textOf("metadata")}</dt><dd class="mono">{JSON.stringify(link.metadata)}</dd></>}
         </dl>
       </header>
       {(can("analytics:read") || can("links:read")) && <Statistics at={at} link={link} news={reload} />}

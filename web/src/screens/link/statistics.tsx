@@ -6,7 +6,7 @@ import { useNews } from "../../app/live";
 import { useLoad } from "../../app/load";
 import { inQuery } from "../../app/paths";
 import { text as shared } from "../../messages/app";
-import { text } from "../../messages/link";
+import { text, textOf } from "../../messages/link";
 import { Breakdown } from "../../ui/breakdown";
 import { Chart, type Series } from "../../ui/chart";
 import { Await } from "../../ui/failure";
@@ -97,7 +97,7 @@ function Spans({ chosen }: { chosen: Chosen }) {
     <div class="row spans" role="group" aria-label={text("span")}>
       {spans.map((s) => (
         <button key={s} type="button" class="small" aria-pressed={chosen.span === s} onClick={() => route(inQuery(url, { span: s === "30d" ? undefined : s, from: undefined, to: undefined }), true)}>
-          {text(`span_${s}`)}
+          {textOf(`span_${s}`)}
         </button>
       ))}
       <label class="day"><span class="offscreen">{text("from")}</span><input type="date" value={from} max={to} required onChange={(e) => own([e.currentTarget.value, to])} /></label>
@@ -134,11 +134,11 @@ function compared(stats: Stats, before: Stats, of: Chosen): string {
   if (closed === 0) return "";
   const sum = (s: Stats) => s.series.slice(0, closed).reduce((n, b) => n + b.clicks, 0);
   const [now, then] = [sum(stats), sum(before)];
-  const span = of.span === "own" ? text("before_own") : text(`before_${of.span}`);
+  const span = of.span === "own" ? textOf("before_own") : textOf(`before_${of.span}`);
   if (then === 0) return text("compareNone", { span });
   const values = { span, then, share: percent(Math.abs(now / then - 1)) };
-  const words = now === then ? text("compareSame", values) : text(now > then ? "compareMore" : "compareLess", values);
-  return whole ? words : `${words} ${text(stats.interval === "hour" ? "compareHour" : "compareDay")}`;
+  const words = now === then ? text("compareSame", values) : textOf(now > then ? "compareMore" : "compareLess", values);
+  return whole ? words : `${words} ${textOf(stats.interval === "hour" ? "compareHour" : "compareDay")}`;
 }
 
 function Figures({ stats, before, of, link }: { stats: Stats; before: Stats; of: Chosen; link: Link }) {
@@ -167,7 +167,7 @@ function Line({ stats, before, of, code }: { stats: Stats; before: Stats; of: Ch
     { label: text("clicks"), kind: "main", values: stats.series.map((b, i) => known(b.clicks, i)) },
     { label: text("bots"), kind: "second", values: stats.series.map((b, i) => known(b.bot_clicks, i)) },
     // Where clocks change, one of both times has an hour more.
-    { label: of.span === "own" ? text("before_own") : text(`before_${of.span}`), kind: "before", values: labels.map((_, i) => before.series[i]?.clicks ?? null) },
+    { label: of.span === "own" ? textOf("before_own") : textOf(`before_${of.span}`), kind: "before", values: labels.map((_, i) => before.series[i]?.clicks ?? null) },
   ];
   return (
     <Chart
@@ -191,7 +191,7 @@ function labelOf(by: Dimension, name: string): string {
   if (name === "unknown") return shared("unknown");
   if (by === "countries") return country(name);
   if (by === "referrers" && name === "direct") return text("direct");
-  if (by === "devices" && (name === "desktop" || name === "mobile" || name === "tablet" || name === "bot")) return text(`device_${name}`);
+  if (by === "devices" && (name === "desktop" || name === "mobile" || name === "tablet" || name === "bot")) return textOf(`device_${name}`);
   return name;
 }
 
@@ -208,7 +208,7 @@ function Breakdowns({ at, stats, range, turn }: { at: Place; stats: Stats; range
           const chosen = d === by ? name : undefined;
           return (
             <Breakdown
-              key={d} title={text(d)} names={stats[d]} label={(n) => labelOf(d, n)} file={`${at.code}-${d}`} map={d === "countries"} chosen={chosen}
+              key={d} title={textOf(d)} names={stats[d]} label={(n) => labelOf(d, n)} file={`${at.code}-${d}`} map={d === "countries"} chosen={chosen}
               choose={(n) => route(inQuery(url, { by: n === undefined ? undefined : d, name: n }), true)}
             >
               {chosen !== undefined && chosen !== "" && <OneName key={chosen} at={at} by={d} name={chosen} range={range} turn={turn} />}
@@ -229,7 +229,7 @@ function OneName({ at, by, name, range, turn }: { at: Place; by: Dimension; name
   const { url, route } = useLocation();
   const loaded = useLoad((signal) => askStats(at, range, signal, { by, name }), [at.code, at.domain, by, name, JSON.stringify(range), turn]);
   const label = labelOf(by, name);
-  const title = text("nameByDay", { dimension: text(by), name: label });
+  const title = text("nameByDay", { dimension: textOf(by), name: label });
   return (
     <div class="one">
       <div class="head">
@@ -249,7 +249,7 @@ function OneName({ at, by, name, range, turn }: { at: Place; by: Dimension; name
         {(stats) => stats.named && (
           <>
             <p role="status">
-              {text(stats.named.at_least ? "namedAtLeast" : "namedClicks", { n: stats.named.clicks })}
+              {textOf(stats.named.at_least ? "namedAtLeast" : "namedClicks", { n: stats.named.clicks })}
               {stats.named.at_least && ` ${text("atLeastHint")}`}
             </p>
             <Chart

@@ -1,6 +1,6 @@
 import { useRef } from "preact/hooks";
 import { text as common } from "../../messages/app";
-import { text } from "../../messages/links";
+import { text, textOf } from "../../messages/links";
 import { Bulk, Failed, RestoreButton, useChanges } from "./bulk";
 import { Pending, useSelection } from "./links";
 import { useLinks } from "./list";
@@ -18,7 +18,7 @@ export default function Bin() {
       <div class="head"><h1>{common("bin")}</h1></div>
       <p class="quiet">{text("emptyBinHint")}</p>
       <Failed of={changes} row={row} />
-      <p role="status" class="quiet">{list.ready && !empty && text(list.next ? "shownSome" : "shownAll", { n: list.rows.length })}</p>
+      <p role="status" class="quiet">{list.ready && !empty && textOf(list.next ? "shownSome" : "shownAll", { n: list.rows.length })}</p>
       <Pending list={list} version={list.version} />
       {empty && <section class="empty"><h2>{text("emptyBin")}</h2><p><a href="/console/links">{common("toLinks")}</a></p></section>}
       {list.rows.length > 0 && (

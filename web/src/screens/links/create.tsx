@@ -11,7 +11,7 @@ import { Trouble } from "../../ui/failure";
 import { Check, Choice, Field } from "../../ui/field";
 import { QR } from "../../ui/qr";
 import { text as common } from "../../messages/app";
-import { text } from "../../messages/links";
+import { text, textOf } from "../../messages/links";
 import { useTags } from "./filters";
 import type { Link } from "./list";
 
@@ -203,7 +203,7 @@ export function CreateDialog({ domains, shared, pasted, made, setMade, close }: 
   domains: readonly Schemas["Domain"][]; shared: string; pasted?: string; made: Made | undefined; setMade: (made: Made | undefined) => void; close: () => void;
 }) {
   return (
-    <Dialog title={made ? text(made.found ? "found" : "ready") : text("create")} close={close}>
+    <Dialog title={made ? textOf(made.found ? "found" : "ready") : text("create")} close={close}>
       {made
         ? <Ready made={made} shared={shared} another={() => setMade(undefined)} close={close} />
         : <CreateForm domains={domains} made={setMade} focus {...(pasted ? { pasted } : {})} />}
@@ -286,7 +286,7 @@ function Receipt({ made }: { made: Made }) {
         <p class="row">
           {[...regions].map(([region, nodes]) => {
             const late = nodes.some((n) => done.behind.includes(n));
-            return <span key={region} class={late ? "tag warn" : "tag good"}>{text(late ? "regionBehind" : "regionHas", { region })}</span>;
+            return <span key={region} class={late ? "tag warn" : "tag good"}>{textOf(late ? "regionBehind" : "regionHas", { region })}</span>;
           })}
         </p>
       )}

@@ -10,7 +10,7 @@ import { can } from "../../app/session";
 import { Trouble, words } from "../../ui/failure";
 import { download } from "../../ui/csv";
 import { text as common } from "../../messages/app";
-import { text } from "../../messages/links";
+import { text, textOf } from "../../messages/links";
 import { Bulk, Failed, refocus, useChanges } from "./bulk";
 import type { Made } from "./create";
 import { filtered, Filters, keyOf, queryOf, sortOf, unfiltered } from "./filters";
@@ -62,7 +62,7 @@ export default function Links() {
       {!first && <Filters domains={domains} />}
       <Failed of={changes} row={row} />
       <div class="row list-state">
-        <p role="status" class="quiet">{list.ready && !empty && text(list.next ? "shownSome" : "shownAll", { n: list.rows.length })}</p>
+        <p role="status" class="quiet">{list.ready && !empty && textOf(list.next ? "shownSome" : "shownAll", { n: list.rows.length })}</p>
         {filtered(asked) && !empty && <button type="button" class="small" onClick={() => route(unfiltered(url))}>{text("clear")}</button>}
         {list.newer > 0 && <button type="button" class="small" onClick={show}>{text("newLinks", { n: list.newer })}: {text("show")}</button>}
       </div>

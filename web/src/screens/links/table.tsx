@@ -6,7 +6,7 @@ import { Copy } from "../../ui/copy";
 import { Sparkline } from "../../ui/sparkline";
 import { Ago, Moment } from "../../ui/time";
 import { ago, number } from "../../app/i18n";
-import { text } from "../../messages/links";
+import { text, textOf } from "../../messages/links";
 import { nameOf, shortOf, type Link, type LinkList } from "./list";
 
 export type Sort = "-created" | "created" | "-clicks" | "clicks";
@@ -144,7 +144,7 @@ export function LinkTable(p: TableProps) {
   };
   return (
     <table
-      role="table" class={`links${view.cards ? " as-cards" : ""}${bin ? " of-bin" : ""}`} aria-label={text(bin ? "captionBin" : "caption")}
+      role="table" class={`links${view.cards ? " as-cards" : ""}${bin ? " of-bin" : ""}`} aria-label={textOf(bin ? "captionBin" : "caption")}
       aria-rowcount={list.next ? -1 : rows.length + 1} aria-busy={list.loading}
     >
       <thead role="rowgroup">

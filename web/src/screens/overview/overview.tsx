@@ -7,7 +7,7 @@ import { useLoad } from "../../app/load";
 import { linkPath } from "../../app/paths";
 import { can } from "../../app/session";
 import { text as shared } from "../../messages/app";
-import { text } from "../../messages/overview";
+import { text, textOf } from "../../messages/overview";
 import { Await } from "../../ui/failure";
 import { Ago } from "../../ui/time";
 import { Columns } from "./columns";
@@ -115,7 +115,7 @@ function Figures({ month, hours, now }: { month: Stats; hours: Stats; now: Date 
     } else if (day === before && whole) then += b.clicks;
   }
   const time = dateTime(new Date(now.getFullYear(), now.getMonth(), now.getDate(), hour), { timeStyle: "short" });
-  const change = sofar === then ? text("same") : then === 0 ? "" : text(sofar > then ? "more" : "fewer", { share: percent(Math.abs(sofar - then) / then) });
+  const change = sofar === then ? text("same") : then === 0 ? "" : textOf(sofar > then ? "more" : "fewer", { share: percent(Math.abs(sofar - then) / then) });
   return (
     <section class="card" aria-label={shared("overview")}>
       <dl class="figures">

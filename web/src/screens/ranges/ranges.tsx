@@ -6,7 +6,7 @@ import { useLoad } from "../../app/load";
 import { inQuery } from "../../app/paths";
 import { operator } from "../../app/session";
 import { text as common } from "../../messages/app";
-import { text } from "../../messages/ranges";
+import { text, textOf } from "../../messages/ranges";
 import { Command } from "../../ui/command";
 import { download } from "../../ui/csv";
 import { Await } from "../../ui/failure";
@@ -45,7 +45,7 @@ function KeyRanges() {
             <Held space={s} />
             <Health space={s} />
             <section class="card">
-              <h2>{text("supply")}</h2>
+              <h2>{textOf("supply")}</h2>
               <SupplyTable regions={s.regions} />
             </section>
             <PlanOf free={s.free_prefixes} />
@@ -125,7 +125,7 @@ function rateOf(perMinute: number): string {
 }
 
 function SupplyTable({ regions, after }: { regions: readonly Supply[]; after?: readonly Supply[] }) {
-  const label = text(after ? "planEffect" : "supply");
+  const label = textOf(after ? "planEffect" : "supply");
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label={label}>
       <table class="data">
@@ -164,15 +164,15 @@ function stepText(s: Schemas["RangeStep"]): string {
   const values = { range: String(s.range ?? ""), region: s.region ?? "", prefix: s.prefix ?? "", at: s.at ?? 0 };
   switch (s.action) {
     case "assign":
-      return text(s.prefix ? "assign" : "assignAny", values);
+      return textOf(s.prefix ? "assign" : "assignAny", values);
     case "split":
-      return text(s.at ? "split" : "splitMiddle", values);
+      return textOf(s.at ? "split" : "splitMiddle", values);
     case "move":
-      return text(s.remainder ? "moveRest" : s.at ? "moveAt" : "move", values);
+      return textOf(s.remainder ? "moveRest" : s.at ? "moveAt" : "move", values);
     case "resume":
       return text("resumeStep");
     default:
-      return text(s.action, values);
+      return textOf(s.action, values);
   }
 }
 
@@ -237,7 +237,7 @@ function List({ space }: { space: Space }) {
                     <th scope="row">{r.id}</th>
                     <td class="mono">{r.prefix}</td>
                     <td><bdi>{r.region}</bdi></td>
-                    <td><span class={`tag ${r.state === "live" ? "good" : r.state === "draining" ? "warn" : ""}`}>{text(r.state)}</span></td>
+                    <td><span class={`tag ${r.state === "live" ? "good" : r.state === "draining" ? "warn" : ""}`}>{textOf(r.state)}</span></td>
                     <td class="num">{percent(r.hi > r.lo ? 1 - unissued / (r.hi - r.lo) : 1)}</td>
                     <td class="num">{number(unissued)}</td>
                     <td class="num">{rateOf(r.rate_per_minute)}</td>
@@ -282,7 +282,7 @@ function Decode() {
             {(d) => d && (
               <dl class="facts">
                 <dt>{text("code")}</dt><dd class="mono">{d.code}</dd>
-                <dt>{text("decodeState")}</dt><dd>{text(stateText[d.state])}</dd>
+                <dt>{text("decodeState")}</dt><dd>{textOf(stateText[d.state])}</dd>
                 <dt>{text("prefix")}</dt><dd class="mono">{d.prefix}</dd>
                 <dt>{text("counter")}</dt><dd>{number(d.counter)}</dd>
                 <dt>{text("region")}</dt><dd>{d.region ?? common("none")}</dd>

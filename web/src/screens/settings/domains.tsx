@@ -4,7 +4,7 @@ import { ago, dateTime } from "../../app/i18n";
 import { useAct, useLoad } from "../../app/load";
 import { can, operator } from "../../app/session";
 import { text as shared } from "../../messages/app";
-import { text } from "../../messages/settings";
+import { text, textOf } from "../../messages/settings";
 import { Copy } from "../../ui/copy";
 import { Confirm } from "../../ui/dialog";
 import { Await, Trouble } from "../../ui/failure";
@@ -32,7 +32,7 @@ export function Domains() {
     <>
       {can("admin") && <Add added={domains.reload} />}
       <section class="card" aria-labelledby="domains-title">
-        <h2 id="domains-title" tabIndex={-1} ref={heading}>{text("domains")}</h2>
+        <h2 id="domains-title" tabIndex={-1} ref={heading}>{textOf("domains")}</h2>
         {!can("admin") && <p class="notice">{text("adminsChange")}</p>}
         <Await of={domains}>{(list) => (
           <div>
@@ -108,7 +108,7 @@ function One({ domain: d, changed, remove }: { domain: Domain; changed: () => vo
     <div class="entry">
       <div class="head">
         <h3 class="grow">{d.host}</h3>
-        <span class={`tag ${colours[d.state]}`}>{text(d.state)}</span>
+        <span class={`tag ${colours[d.state]}`}>{textOf(d.state)}</span>
         {d.shared && <span class="tag">{text("sharedDomain")}</span>}
       </div>
       <Certificate of={d.certificate} />

@@ -3,7 +3,7 @@ import { Failure, failureOf, workspaceSlug } from "../../app/api";
 import { useAct } from "../../app/load";
 import { loadMe, me } from "../../app/session";
 import { text as shared } from "../../messages/app";
-import { text } from "../../messages/settings";
+import { text, textOf } from "../../messages/settings";
 import { Copy } from "../../ui/copy";
 import { Dialog } from "../../ui/dialog";
 import { Trouble } from "../../ui/failure";
@@ -104,7 +104,7 @@ export function SecondFactor() {
               <Field label={text("passwordIfAny")} type="password" autocomplete="current-password" autofocus value={password} set={setPassword} fault={act.failure?.fields["current_password"]} />
             )}
             {(asking.is === "confirm" || asking.is === "renew" || asking.is === "off") && (
-              <Field label={text(asking.is === "confirm" ? "appCode" : "anyCode")} autocomplete="one-time-code" spellcheck={false} maxLength={40} required value={code} set={setCode} fault={act.failure?.fields["code"]} />
+              <Field label={textOf(asking.is === "confirm" ? "appCode" : "anyCode")} autocomplete="one-time-code" spellcheck={false} maxLength={40} required value={code} set={setCode} fault={act.failure?.fields["code"]} />
             )}
             <Trouble failure={act.failure} />
             <footer>

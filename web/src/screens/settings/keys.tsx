@@ -3,7 +3,7 @@ import { ask, client, type Schemas } from "../../app/api";
 import { useAct, useLoad } from "../../app/load";
 import { can, type Scope } from "../../app/session";
 import { text as shared } from "../../messages/app";
-import { text } from "../../messages/settings";
+import { text, textOf } from "../../messages/settings";
 import { Confirm } from "../../ui/dialog";
 import { Await, Trouble } from "../../ui/failure";
 import { Check, Choice, Field } from "../../ui/field";
@@ -58,12 +58,12 @@ export function Keys() {
     <>
       {can("admin") ? <Create made={made} /> : <p class="notice">{text("keysNotYours")}</p>}
       <section class="card" aria-labelledby="keys-title">
-        <h2 id="keys-title" tabIndex={-1} ref={heading}>{text("keys")}</h2>
+        <h2 id="keys-title" tabIndex={-1} ref={heading}>{textOf("keys")}</h2>
         <p class="quiet">{text("keysLead")}</p>
         <Await of={keys}>{(list) => list.length === 0 ? <p class="quiet">{text("noKeys")}</p> : (
-          <div class="scroll" tabIndex={0} role="group" aria-label={text("keys")}>
+          <div class="scroll" tabIndex={0} role="group" aria-label={textOf("keys")}>
             <table class="roomy">
-              <caption class="offscreen">{text("keys")}</caption>
+              <caption class="offscreen">{textOf("keys")}</caption>
               <thead><tr><th scope="col">{text("key")}</th><th scope="col">{text("scopes")}</th><th scope="col">{text("owner")}</th><th scope="col">{text("lastUsed")}</th><th scope="col">{text("ends")}</th><th scope="col"><span class="offscreen">{shared("more")}</span></th></tr></thead>
               <tbody>
                 {list.map((k) => {
@@ -77,8 +77,8 @@ export function Keys() {
                       <td>{expired ? <span class="tag bad">{text("expired")}</span> : <Moment at={k.expires_at} />}</td>
                       <td>
                         <div class="row" role="group" aria-label={text("actionsOf", { name: k.name })}>
-                          {can("admin") && !expired && <button type="button" class="small" onClick={() => setAsked({ what: "rotate", of: k })}>{text("rotate")}</button>}
-                          <button type="button" class="small danger" onClick={() => setAsked({ what: "revoke", of: k })}>{text("revoke")}</button>
+                          {can("admin") && !expired && <button type="button" class="small" onClick={() => setAsked({ what: "rotate", of: k })}>{textOf("rotate")}</button>}
+                          <button type="button" class="small danger" onClick={() => setAsked({ what: "revoke", of: k })}>{textOf("revoke")}</button>
                         </div>
                       </td>
                     </tr>
@@ -91,14 +91,14 @@ export function Keys() {
       </section>
       {asked && (
         <Confirm
-          title={text(asked.what === "revoke" ? "revokeTitle" : "rotateTitle", { name: asked.of.name })} action={text(asked.what)}
+          title={textOf(asked.what === "revoke" ? "revokeTitle" : "rotateTitle", { name: asked.of.name })} action={textOf(asked.what)}
           busy={act.busy} failure={act.failure} confirm={() => void confirm()}
           close={() => {
             setAsked(undefined);
             act.clear();
           }}
         >
-          <p>{text(asked.what === "revoke" ? "revokeText" : "rotateText")}</p>
+          <p>{textOf(asked.what === "revoke" ? "revokeText" : "rotateText")}</p>
           {asked.what === "rotate" && (
             <Choice label={text("grace")} value={grace} set={setGrace} options={[["0", text("graceNone")], ["3600", text("graceHour")], ["86400", text("graceDay")], ["604800", text("graceWeek")]]} />
           )}

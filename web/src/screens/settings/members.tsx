@@ -4,7 +4,7 @@ import { dateTime } from "../../app/i18n";
 import { useAct, useLoad } from "../../app/load";
 import { me } from "../../app/session";
 import { text as shared } from "../../messages/app";
-import { text } from "../../messages/settings";
+import { text, textOf } from "../../messages/settings";
 import { Confirm } from "../../ui/dialog";
 import { Await, Trouble } from "../../ui/failure";
 import { Choice, Field } from "../../ui/field";
@@ -15,7 +15,7 @@ import { Once } from "./once";
 type Member = Schemas["Member"];
 type Role = Member["role"];
 
-const roles = () => [["viewer", text("viewer")], ["member", text("member")], ["admin", text("admin")]] as const;
+const roles = () => [["viewer", textOf("viewer")], ["member", textOf("member")], ["admin", textOf("admin")]] as const;
 
 /** all reads every page of a list. */
 async function allMembers(signal: AbortSignal): Promise<Member[]> {
@@ -65,12 +65,12 @@ export function Members() {
     <>
       <Invite invited={invited} />
       <section class="card" aria-labelledby="members-title">
-        <h2 id="members-title" tabIndex={-1} ref={heading}>{text("members")}</h2>
+        <h2 id="members-title" tabIndex={-1} ref={heading}>{textOf("members")}</h2>
         <Trouble failure={inline.failure} />
         <Await of={members}>{(list) => list.length === 0 ? <p class="quiet">{text("noMembers")}</p> : (
-          <div class="scroll" tabIndex={0} role="group" aria-label={text("members")}>
+          <div class="scroll" tabIndex={0} role="group" aria-label={textOf("members")}>
             <table class="roomy">
-              <caption class="offscreen">{text("members")}</caption>
+              <caption class="offscreen">{textOf("members")}</caption>
               <thead><tr><th scope="col">{text("name")}</th><th scope="col">{text("role")}</th><th scope="col">{text("state")}</th><th scope="col">{text("joined")}</th><th scope="col"><span class="offscreen">{shared("more")}</span></th></tr></thead>
               <tbody>
                 {list.map((m) => (
@@ -84,7 +84,7 @@ export function Members() {
                           const role = select.value as Role;
                           void inline.run(async () => {
                             await change(m, { role });
-                            toast(text("roleChanged", { name: m.name, role: text(role) }));
+                            toast(text("roleChanged", { name: m.name, role: textOf(role) }));
                             members.reload();
                           }).then((done) => {
                             if (!done) select.value = m.role;
@@ -97,7 +97,7 @@ export function Members() {
                     <td>
                       {m.disabled ? <span class="tag bad">{text("disabled")}</span>
                         : m.has_password ? <span class="tag good">{text("active")}</span>
-                          : <span class="tag warn">{text(m.invited_until ? "invited" : "uninvited")}</span>}
+                          : <span class="tag warn">{textOf(m.invited_until ? "invited" : "uninvited")}</span>}
                       {m.shared && <><br /><span class="quiet small-text">{text("sharedAccount")}</span></>}
                     </td>
                     <td><Moment at={m.created_at} /></td>
@@ -106,7 +106,7 @@ export function Members() {
                         {!m.shared && <button type="button" class="small" onClick={() => setAsked({ what: "invite", of: m })}>{text("newInvitation")}</button>}
                         {!m.shared && (m.disabled
                           ? <button type="button" class="small" disabled={inline.busy} onClick={() => void inline.run(() => change(m, { disabled: false }).then(members.reload))}>{text("enable")}</button>
-                          : <button type="button" class="small" onClick={() => setAsked({ what: "disable", of: m })}>{text("disable")}</button>)}
+                          : <button type="button" class="small" onClick={() => setAsked({ what: "disable", of: m })}>{textOf("disable")}</button>)}
                         <button type="button" class="small danger" onClick={() => setAsked({ what: "remove", of: m })}>{shared("remove")}</button>
                       </div>
                     </td>
@@ -119,10 +119,10 @@ export function Members() {
       </section>
       {asked && (
         <Confirm
-          title={text(texts[asked.what][0], { name: asked.of.name })} action={texts[asked.what][2] ? text(texts[asked.what][2] as "disable") : shared("remove")}
+          title={textOf(texts[asked.what][0], { name: asked.of.name })} action={texts[asked.what][2] ? textOf(texts[asked.what][2] as "disable") : shared("remove")}
           busy={act.busy} failure={act.failure} confirm={() => void confirm()} close={close}
         >
-          <p>{text(texts[asked.what][1], { name: asked.of.name })}</p>
+          <p>{textOf(texts[asked.what][1], { name: asked.of.name })}</p>
         </Confirm>
       )}
       {once?.invitation && (

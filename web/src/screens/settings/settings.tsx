@@ -1,7 +1,7 @@
 import { useLocation, useRoute } from "preact-iso/router";
 import { can } from "../../app/session";
 import { text as shared } from "../../messages/app";
-import { text } from "../../messages/settings";
+import { text, textOf } from "../../messages/settings";
 import { Account } from "./account";
 import { Domains } from "./domains";
 import { Keys } from "./keys";
@@ -28,10 +28,10 @@ export default function Settings() {
       <h1>{shared("settings")}</h1>
       <nav class="tabs" aria-label={text("parts")}>
         {(Object.keys(parts) as Part[]).filter(may).map((p) => (
-          <a key={p} href={`/console/settings/${p}`} aria-current={p === part ? "page" : undefined}>{text(p)}</a>
+          <a key={p} href={`/console/settings/${p}`} aria-current={p === part ? "page" : undefined}>{textOf(p)}</a>
         ))}
       </nav>
-      {Shown ? <Shown /> : <p class="notice">{text(known ? "forAdmins" : "noPart")}</p>}
+      {Shown ? <Shown /> : <p class="notice">{textOf(known ? "forAdmins" : "noPart")}</p>}
     </>
   );
 }

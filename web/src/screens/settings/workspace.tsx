@@ -3,7 +3,7 @@ import { ask, client, type Schemas } from "../../app/api";
 import { useAct, useLoad } from "../../app/load";
 import { can, loadMe } from "../../app/session";
 import { text as shared } from "../../messages/app";
-import { text } from "../../messages/settings";
+import { text, textOf } from "../../messages/settings";
 import { Await, Trouble } from "../../ui/failure";
 import { Check, Choice, Field } from "../../ui/field";
 import { toast } from "../../ui/toast";
@@ -24,7 +24,7 @@ function Form({ of: w, saved }: { of: Schemas["Workspace"]; saved: (w: Schemas["
   useEffect(() => setName(w.name), [w.name]);
   return (
     <form
-      class="card" aria-label={text("workspace")}
+      class="card" aria-label={textOf("workspace")}
       onSubmit={(e) => {
         e.preventDefault();
         void act.run(async () => {
@@ -40,9 +40,9 @@ function Form({ of: w, saved }: { of: Schemas["Workspace"]; saved: (w: Schemas["
       <Field label={text("name")} value={name} set={setName} required maxLength={100} disabled={fixed} dir="auto" fault={act.failure?.fields["name"]} />
       <p>{text("slug")}: <code>{w.slug}</code></p>
       <Check label={text("dedupe")} checked={dedupe} set={setDedupe} disabled={fixed} />
-      {fixed ? <p>{text("events")}: {text(events === "all" ? "eventsAll" : events === "sampled" ? "eventsSampled" : "eventsOff")}</p> : (
+      {fixed ? <p>{text("events")}: {textOf(events === "all" ? "eventsAll" : events === "sampled" ? "eventsSampled" : "eventsOff")}</p> : (
         <div class="form-row">
-          <Choice label={text("events")} value={events} set={setEvents} hint={text("eventsHint")} options={[["off", text("eventsOff")], ["sampled", text("eventsSampled")], ["all", text("eventsAll")]]} />
+          <Choice label={text("events")} value={events} set={setEvents} hint={text("eventsHint")} options={[["off", textOf("eventsOff")], ["sampled", textOf("eventsSampled")], ["all", textOf("eventsAll")]]} />
           {events === "sampled" && <Field label={text("sample")} type="number" min={1} max={1_000_000} required value={sample} set={setSample} fault={act.failure?.fields["settings.events_sample"]} />}
         </div>
       )}

@@ -1,6 +1,6 @@
 // Rows of a file as links, in batches, without ever holding more than a slice of the file.
 import type { Schemas } from "../../app/api";
-import { text } from "../../messages/transfer";
+import { text, textOf } from "../../messages/transfer";
 import { CsvReader, longest, plainCell, type CsvRow } from "./csv";
 
 export type NewLink = Schemas["NewLink"];
@@ -97,7 +97,7 @@ function fromCell(field: Field, cell: string): unknown {
       return value;
     }
     default:
-      if (field === "expires_at" && cell !== "" && !moment.test(cell)) throw new RowFault(field, text("notTime"));
+      if (field === "expires_at" && cell !== "" && !moment.test(cell)) throw new RowFault(field, textOf("notTime"));
       return cell === "" && field !== "original_url" ? undefined : cell;
   }
 }
@@ -185,7 +185,7 @@ function linkOfLine(line: string): NewLink {
     const field = fieldOf(name, true);
     // Times left out of exports are null, as is metadata.
     if (!field || field === "ignored" || v === null) continue;
-    if (!fits(field, v)) throw new RowFault(name, text(field === "expires_at" ? "notTime" : "wrongKind"));
+    if (!fits(field, v)) throw new RowFault(name, textOf(field === "expires_at" ? "notTime" : "wrongKind"));
     link[field] = v;
   }
   if (link["active"] === true) delete link["active"];

@@ -4,7 +4,7 @@ import { bytes, duration, number } from "../../app/i18n";
 import { useAct, useLoad } from "../../app/load";
 import { can, me } from "../../app/session";
 import { text as shared } from "../../messages/app";
-import { text } from "../../messages/transfer";
+import { text, textOf } from "../../messages/transfer";
 import { Trouble, words } from "../../ui/failure";
 import { Check, Choice } from "../../ui/field";
 import { fingerprint, largest, shapeOf, type Refusal, type Shape } from "./rows";
@@ -133,7 +133,7 @@ function Import() {
       {step.is === "running" && job && <Running step={step} size={job.file.size} pause={pause} stop={() => abort.current?.abort()} />}
       {step.is === "checked" && job && (
         <>
-          <p role="status">{step.stopped ? text(step.failure ? "dryFailed" : "dryStopped", { row: step.report.progress.row }) : text("dryDone")}</p>
+          <p role="status">{step.stopped ? textOf(step.failure ? "dryFailed" : "dryStopped", { row: step.report.progress.row }) : text("dryDone")}</p>
           <Why failure={step.failure} />
           <Figures progress={step.report.progress} dry />
           {step.report.broken && (
@@ -160,7 +160,7 @@ function Import() {
       {step.is === "ended" && (
         <>
           <p class={step.stopped ? "notice warn" : "notice good"} role="status">
-            {!step.stopped ? text("importDone") : text(step.failure ? "importFailed" : "importStopped", { row: step.report.progress.row })}
+            {!step.stopped ? text("importDone") : textOf(step.failure ? "importFailed" : "importStopped", { row: step.report.progress.row })}
           </p>
           <Why failure={step.failure} />
           <Figures progress={step.report.progress} />
@@ -259,7 +259,7 @@ function Running({ step, size, pause, stop }: { step: Extract<Step, { is: "runni
   const left = pause ? Math.ceil((pause.until - now) / 1000) : 0;
   return (
     <>
-      <h3>{text(step.dry ? "trying" : "importing")}</h3>
+      <h3>{textOf(step.dry ? "trying" : "importing")}</h3>
       <progress class="full" max={size} value={step.read} aria-label={text("progressLabel")} />
       <p class="quiet">{text("progress", { row: step.progress.row, rate: Math.round((step.progress.row - step.first) / seconds) })}</p>
       <div role="status">
@@ -274,7 +274,7 @@ function Running({ step, size, pause, stop }: { step: Extract<Step, { is: "runni
 function Figures({ progress: p, dry }: { progress: Progress; dry?: boolean }) {
   return (
     <dl class="figures">
-      <div class="figure"><dt>{text(dry ? "wouldCreate" : "created")}</dt><dd>{number(p.created)}</dd></div>
+      <div class="figure"><dt>{textOf(dry ? "wouldCreate" : "created")}</dt><dd>{number(p.created)}</dd></div>
       {p.found > 0 && <div class="figure"><dt>{text("found")}</dt><dd>{number(p.found)}</dd></div>}
       {p.replayed > 0 && <div class="figure"><dt>{text("replayed")}</dt><dd>{number(p.replayed)}</dd></div>}
       <div class="figure"><dt>{text("refused")}</dt><dd>{number(p.refused)}</dd></div>
