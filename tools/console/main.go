@@ -86,6 +86,18 @@ func build(source, dir string) error {
 	return errors.Join(over...)
 }
 
+// charts returns a plugin that takes uPlot as its authors have compressed it, which is
+// smaller than what is made of its modules.
+func charts() api.Plugin {
+	return api.Plugin{Name: "charts", Setup: func(b api.PluginBuild) {
+		b.OnLoad(api.OnLoadOptions{Filter: `uplot/dist/uPlot\.esm\.js$`}, func(args api.OnLoadArgs) (api.OnLoadResult, error) {
+			content, err := os.ReadFile(strings.TrimSuffix(args.Path, "esm.js") + "iife.min.js")
+			code := string(content) + "\nexport default uPlot;"
+			return api.OnLoadResult{Contents: &code, Loader: api.LoaderCopy}, err
+		})
+	}}
+}
+
 // built is the result of a build.
 type built struct {
 	files map[string][]byte // by name
@@ -110,7 +122,7 @@ func bundle(source, language string, entries ...string) (*built, error) {
 		JSX: api.JSXAutomatic, JSXImportSource: "preact",
 		Define:   map[string]string{"LANGUAGE": fmt.Sprintf("%q", language)},
 		Loader:   map[string]api.Loader{".svg": api.LoaderCopy},
-		Plugins:  []api.Plugin{catalogue(source, language)},
+		Plugins:  []api.Plugin{catalogue(source, language), charts()},
 		Metafile: true, Charset: api.CharsetUTF8, LogLevel: api.LogLevelWarning,
 	})
 	if len(result.Errors) > 0 {
@@ -168,7 +180,6 @@ func (b *built) needed(file string, set map[string]bool) {
 func weigh(frame, console *built, language string) error {
 	first := map[string]bool{frame.of("boot.ts"): true}
 	console.needed(console.of("main.tsx"), first)
-	console.needed(console.of("screens/links/links.tsx"), first) // the first screen
 	files := maps.Clone(frame.files)
 	maps.Copy(files, console.files)
 	var all, before, world int

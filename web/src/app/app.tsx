@@ -3,6 +3,7 @@ import lazy, { ErrorBoundary } from "preact-iso/lazy";
 import { LocationProvider, Route, Router, useLocation } from "preact-iso/router";
 import { useEffect, useState } from "preact/hooks";
 import { text } from "../messages/app";
+import Links from "../screens/links/links";
 import { Trouble } from "../ui/failure";
 import { Toasts } from "../ui/toast";
 import { sessionEnded, workspaceSlug } from "./api";
@@ -16,7 +17,6 @@ import { useShortcuts } from "./keys";
 const workspace = () => import("../screens/workspace");
 const operation = () => import("../screens/operation");
 
-const Links = lazy(() => import("../screens/links/links"));
 const Link = lazy(() => import("../screens/link/link"));
 const Bin = lazy(() => workspace().then((m) => m.Bin));
 const Overview = lazy(() => workspace().then((m) => m.Overview));
