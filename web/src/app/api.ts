@@ -1,5 +1,5 @@
 // Requests to the API, typed by its OpenAPI document, and their failures.
-import createClient from "openapi-fetch";
+import type { Client } from "openapi-fetch";
 import { signal } from "@preact/signals";
 import type { components, paths } from "../api/schema";
 
@@ -12,14 +12,47 @@ export const sessionEnded = signal(false);
 /** The slug of the workspace to act in; "" for the only one. */
 export const workspaceSlug = signal(localStorage.getItem("waypost.workspace") ?? "");
 
-export const client = createClient<paths>({ baseUrl: location.origin, fetch: (request) => fetch(request) });
+/** What a request may have; the types of the package openapi-fetch say what each operation takes. */
+interface Options {
+  params?: { path?: Record<string, unknown>; query?: Record<string, unknown>; header?: Record<string, string> };
+  body?: unknown;
+  headers?: Record<string, string>;
+  signal?: AbortSignal;
+  parseAs?: "json" | "blob";
+}
 
-client.use({
-  onRequest({ request }) {
-    if (workspaceSlug.value) request.headers.set("Waypost-Workspace", workspaceSlug.value);
-    return request;
-  },
-});
+/** method returns the function that sends requests with an HTTP method. */
+function method(name: string) {
+  return async (path: string, { params, body, headers, signal, parseAs = "json" }: Options = {}): Promise<Answer<unknown>> => {
+    const query = new URLSearchParams();
+    for (const [key, value] of Object.entries(params?.query ?? {})) {
+      for (const one of [value].flat()) if (one !== undefined && one !== null) query.append(key, String(one));
+    }
+    const url = path.replace(/\{(\w+)\}/g, (_, key: string) => encodeURIComponent(String(params?.path?.[key]))) + (query.size ? `?${query}` : "");
+    const response = await fetch(url, {
+      method: name, signal: signal ?? null,
+      headers: {
+        ...(body === undefined ? {} : { "Content-Type": "application/json" }),
+        ...(workspaceSlug.value ? { "Waypost-Workspace": workspaceSlug.value } : {}), ...params?.header, ...headers,
+      },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    });
+    if (response.ok && parseAs === "blob") return { data: await response.blob(), response };
+    const text = await response.text();
+    let json: unknown;
+    try {
+      json = text && JSON.parse(text);
+    } catch {
+      json = undefined; // an answer of something between, such as a proxy
+    }
+    return response.ok ? { data: json, response } : { error: json, response };
+  };
+}
+
+/** Requests to the API, typed by its document: client.GET("/api/v1/urls/{code}", { params: { path: { code } } }). */
+export const client = {
+  GET: method("GET"), POST: method("POST"), PUT: method("PUT"), PATCH: method("PATCH"), DELETE: method("DELETE"),
+} as unknown as Pick<Client<paths>, "GET" | "POST" | "PUT" | "PATCH" | "DELETE">;
 
 /** Failure describes why a request had no success. */
 export class Failure extends Error {

@@ -17,7 +17,7 @@ import { useShortcuts } from "./keys";
 const workspace = () => import("../screens/workspace");
 const operation = () => import("../screens/operation");
 
-const Link = lazy(() => import("../screens/link/link"));
+const Link = lazy(() => workspace().then((m) => m.Link));
 const Bin = lazy(() => workspace().then((m) => m.Bin));
 const Overview = lazy(() => workspace().then((m) => m.Overview));
 const Import = lazy(() => workspace().then((m) => m.Transfer));

@@ -1,6 +1,6 @@
 import { useLocation } from "preact-iso/router";
 import { useCallback, useEffect, useReducer, useRef, useState } from "preact/hooks";
-import { ask, client, Failure } from "../../app/api";
+import { ask, client } from "../../app/api";
 import { dateTime } from "../../app/i18n";
 import { typing, useShortcuts } from "../../app/keys";
 import { useNews } from "../../app/live";
@@ -12,7 +12,7 @@ import { download } from "../../ui/csv";
 import { text as common } from "../../messages/app";
 import { text, textOf } from "../../messages/links";
 import { Bulk, Failed, refocus, useChanges } from "./bulk";
-import type { Made } from "./create";
+import { CreateDialog, CreateForm, type Made } from "./create";
 import { filtered, Filters, keyOf, queryOf, sortOf, unfiltered } from "./filters";
 import { useLinks, type Link, type LinkList } from "./list";
 import { LinkTable, sparkKey } from "./table";
@@ -35,7 +35,6 @@ export default function Links() {
   const open = () => route(inQuery(url, { create: "1" }));
   const empty = list.ready && list.rows.length === 0 && !list.next;
   const first = empty && !filtered(asked);
-  const form = useForm(creating || (first && write));
   useShortcuts(write ? [{ keys: "c", label: common("create"), run: open }] : []);
   usePaste((target) => {
     if (!write) return;
@@ -79,7 +78,7 @@ export default function Links() {
           <section class="card first-link">
             <h2>{text("noLinks")}</h2>
             <p class="quiet">{text("noLinksHint")}</p>
-            {write && !creating && form.parts && <form.parts.CreateForm domains={domains} made={created} />}
+            {write && !creating && <CreateForm domains={domains} made={created} />}
           </section>
         ))}
       {list.rows.length > 0 && (
@@ -89,9 +88,8 @@ export default function Links() {
         />
       )}
       <Bulk of={changes} list={list} version={list.version} selected={selected} clear={clear} row={row} shared={shared} />
-      <Trouble failure={form.failure} retry={form.reload} />
-      {creating && form.parts && (
-        <form.parts.CreateDialog
+      {creating && (
+        <CreateDialog
           domains={domains} shared={shared} pasted={pasted} made={made} setMade={created}
           close={() => {
             setMade(undefined);
@@ -154,17 +152,6 @@ function usePaste(take: (target: string) => void): void {
     addEventListener("paste", pasted);
     return () => removeEventListener("paste", pasted);
   }, []);
-}
-
-/** useForm loads the form that creates links, which is no part of the first screen. */
-function useForm(wanted: boolean) {
-  const loaded = useLoad(async () => {
-    if (!wanted) return undefined;
-    return import("./create").catch(() => {
-      throw new Failure(0, "unreachable", "");
-    });
-  }, [wanted]);
-  return { parts: loaded.data, failure: loaded.failure, reload: loaded.reload };
 }
 
 const days = 14;

@@ -1,1 +1,0 @@
-import{l as a}from"./chunk-X6XVBEUK.js";var e=localStorage.getItem("waypost.theme"),t=a(e==="light"||e==="dark"?e:"auto");function d(o){localStorage.setItem("waypost.theme",o),t.value=o,m()}function m(){t.value==="auto"?delete document.documentElement.dataset.theme:document.documentElement.dataset.theme=t.value}m();export{t as a,d as b};

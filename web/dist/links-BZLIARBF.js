@@ -1,1 +1,0 @@
-import{g as a,h as b,i as c}from"./chunk-VV5KRNNC.js";import"./chunk-4UUZXM4I.js";import"./chunk-75KZ4ENN.js";import"./chunk-WX6FLJNZ.js";import"./chunk-4U6Q62BH.js";import"./chunk-MDHIGJ4Y.js";import"./chunk-WSFK7V3U.js";import"./chunk-X6XVBEUK.js";export{b as Pending,a as default,c as useSelection};

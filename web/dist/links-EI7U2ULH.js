@@ -1,1 +1,0 @@
-import{g as a,h as b,i as c}from"./chunk-RFQJHB3A.js";import"./chunk-ZFLWPY2W.js";import"./chunk-W3FNLU2G.js";import"./chunk-DXTBKXBL.js";import"./chunk-4U7LD5WQ.js";import"./chunk-D4B2Z4IG.js";import"./chunk-GJ74EOZA.js";import"./chunk-XHURL2CZ.js";export{b as Pending,a as default,c as useSelection};
