@@ -15,10 +15,10 @@ import (
 
 // Times and limits of live streams.
 const (
-	newsEvery      = time.Second      // at most, for a workspace
-	fleetNewsEvery = 2 * time.Second  // state of the edges, for operators
-	heartbeatEvery = 5 * time.Second  // and the session is checked again
-	newsWriteLimit = 10 * time.Second // of one event; a slower reader is cut off
+	newsEvery      = 500 * time.Millisecond // at most, for a workspace
+	fleetNewsEvery = 2 * time.Second        // state of the edges, for operators
+	heartbeatEvery = 5 * time.Second        // and the session is checked again
+	newsWriteLimit = 10 * time.Second       // of one event; a slower reader is cut off
 
 	maxStreams        = 2000 // in all
 	maxStreamsOfOne   = 16   // of one credential

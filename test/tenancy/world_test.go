@@ -91,7 +91,8 @@ func newWorld(t *testing.T) *world {
 		Stopping: stopping,
 		Links:    w.service.Links, Domains: w.service.Domains, Keys: w.service.KeyRanges, Clicks: w.service.Clicks,
 		Access: w.service.Access, Workspaces: w.service.Workspaces,
-		Fleet: fleet, Certificates: controlplane.NewCertificates(nil), Nodes: controlplane.NewNodes(controlplane.NodesConfig{Store: db, Patience: time.Minute}),
+		Fleet: fleet, Certificates: controlplane.NewCertificates(nil),
+		Nodes:  controlplane.NewNodes(controlplane.NodesConfig{Store: db, Patience: time.Minute}),
 		Orders: controlplane.NewOrders(db, fleet.Knows, func() {}, slog.New(slog.DiscardHandler)), Cleanup: db, Digests: digests,
 		BaseURL: "https://go.example.com", RequestTimeout: time.Minute,
 	}))

@@ -26,11 +26,14 @@ func TestInLanguage_ChoosesAndChecks(t *testing.T) {
 }
 
 func TestInPlace_WritesTextsAndLeavesOtherCalls(t *testing.T) {
-	texts := map[string]json.RawMessage{"a": json.RawMessage(`"As of {time}"`), "b": json.RawMessage(`["one", "{n}"]`), "c": json.RawMessage(`"Save"`)}
+	texts := map[string]json.RawMessage{
+		"a": json.RawMessage(`"As of {time}"`), "b": json.RawMessage(`["one", "{n}"]`), "c": json.RawMessage(`"Save"`),
+	}
 	area := func(string) (map[string]json.RawMessage, error) { return texts, nil }
-	code := `import { textOf, text as shared } from "../messages/app"; x(shared("c"), shared("a", { time }), shared("b"), other.shared("c"), textOf("c"), text("c"))`
-	want := `import { textOf, text as shared } from "../messages/app"; x(("Save"), fillText("As of {time}", { time }), fillText(["one", "{n}"]), other.shared("c"), textOf("c"), text("c"))`
-	if got, err := inPlace(code, area); err != nil || got != want {
+	first := `import { textOf, text as shared } from "../messages/app"; `
+	code := `x(shared("c"), shared("a", { time }), shared("b"), other.shared("c"), textOf("c"), text("c"))`
+	want := `x(("Save"), fillText("As of {time}", { time }), fillText(["one", "{n}"]), other.shared("c"), textOf("c"), text("c"))`
+	if got, err := inPlace(first+code, area); err != nil || got != first+want {
 		t.Errorf("%s, %v", got, err)
 	}
 	if got, err := inPlace(`import { text } from "./messages/app"; text("d")`, area); err == nil {

@@ -76,8 +76,9 @@ export async function saysThatTheServerIsAway(c) {
 export async function saysThatTheServerIsSlowOrRefuses(c) {
   const { page } = c;
   let answer;
+  const released = new Promise((done) => { answer = done; });
   await page.route("**/api/v1/urls?*", async (route) => {
-    await new Promise((done) => { answer = done; });
+    await released;
     await route.fulfill({
       status: 429, headers: { "Retry-After": "7", "Content-Type": "application/problem+json" },
       body: JSON.stringify({ type: "urn:waypost:problem:rate-limited", title: "", status: 429, detail: "too many" }),

@@ -42,7 +42,7 @@ export async function importsRealLinks(c) {
   c.assert.equal(await newest(), before);
   await button(c, /^Import [\d,]+ rows$/).click();
   await c.page.getByText("The import has ended.").waitFor({ timeout: 60_000 });
-  await c.page.goto(`${c.base}/console/links?search=ferronweb`);
+  await c.page.goto(`${c.base}/console/links?search=github.com/ferronweb`);
   await c.page.getByText("github.com/ferronweb/ferron").first().waitFor();
 }
 

@@ -140,7 +140,7 @@ export class LinkList {
           if (cursor === "") this.newer = this.ready ? page.urls.filter((l) => Number(l.id) > this.newest).length : 0;
         }
         this.changed();
-        await new Promise((done) => setTimeout(done, 1000));
+        await new Promise((done) => setTimeout(done, 300));
       } while (this.refreshAgain && !signal.aborted);
     } catch {
       // The next news asks again, and the frame says when none arrives.
