@@ -128,8 +128,9 @@ install-browser: ## Install Chromium and the packages of npm that test the conso
 	-@deploy/install-missing.sh chromium npm && tools/console/install.sh
 
 .PHONY: console-images
-console-images: install-postgres install-browser ## Take the pictures of the console in docs/images (3 minutes)
-	CONSOLE_IMAGES=$(abspath docs/images) go test -count=1 -timeout 10m ./test/console
+console-images: install-postgres install-browser ## Take the pictures of the console in docs/images (a minute)
+	rm -rf docs/images
+	CONSOLE_IMAGES=$(abspath docs/images) go test -count=1 -timeout 10m ./test/console -run Pictures
 
 .PHONY: install-rivals
 install-rivals: ## Install nginx and Redis, which redirects are compared with, if they are missing

@@ -49,6 +49,14 @@ func TestConsole_Transfer(t *testing.T) { flows(t, "transfer") }
 func TestConsole_Settings(t *testing.T) { flows(t, "settings") }
 func TestConsole_Fleet(t *testing.T)    { flows(t, "fleet") }
 
+// TestConsole_Pictures takes the pictures in docs/images (make console-images).
+func TestConsole_Pictures(t *testing.T) {
+	if os.Getenv("CONSOLE_IMAGES") == "" {
+		t.Skip("CONSOLE_IMAGES names no directory")
+	}
+	flows(t, "pictures")
+}
+
 // outcome is a line of the runner.
 type outcome struct {
 	Flow    string `json:"flow"`

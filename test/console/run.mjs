@@ -82,9 +82,8 @@ function helpers(page, context) {
       await page.setViewportSize(view);
       assert.equal(wide, "", page.url());
     },
-    /** shot takes pictures for docs/images, in light, dark and narrow, when asked to. */
+    /** shot takes pictures for docs/images, in light, dark and narrow. */
     async shot(name) {
-      if (!images) return;
       mkdirSync(images, { recursive: true });
       await page.emulateMedia({ colorScheme: "light", reducedMotion: "reduce" });
       await page.screenshot({ path: path.join(images, `${name}.png`) });

@@ -21,7 +21,6 @@ export async function fleetShowsLiveEdges(c) {
   await c.page.waitForFunction((t) => ![...document.querySelectorAll(".head span")].some((s) => s.textContent === t), first);
   await c.axe();
   await c.narrow();
-  await c.shot("console-fleet");
 }
 
 /** An edge that stops is named within 6 seconds, with what to do, and so is its return. */

@@ -175,7 +175,6 @@ export async function signInPageIsAccessible(c) {
   await c.page.getByRole("heading", { name: "Sign in to Waypost" }).waitFor();
   await c.axe();
   await c.narrow();
-  await c.shot("sign-in");
 }
 
 export async function unknownPagesLeadBack(c) {

@@ -147,7 +147,6 @@ export async function statistics(c) {
   await c.page.getByText(/: Clicks 4, Bots 1, 7 days before 0 \(may still grow\)$/).waitFor();
   await c.page.keyboard.press("ArrowLeft");
   await c.page.getByText(/: Clicks 0, Bots 0, 7 days before 0$/).waitFor();
-  await c.shot("console-link");
 
   const file = await saved(c, c.page.getByRole("button", { name: "Download CSV: Clicks over time" }));
   const lines = file.text.trim().split("\r\n");

@@ -39,7 +39,6 @@ export async function aPastedURLBecomesALinkOnAllEdges(c) {
   c.assert.equal(await form.getByLabel("Target URL").inputValue(), target);
   await c.axe();
   await c.narrow();
-  await c.shot("console-create");
   await form.getByRole("button", { name: "Create link" }).click();
   const ready = dialogOf(page, "Your link is ready");
   await ready.getByRole("status").filter({ hasText: /On all \d edges after/ }).waitFor();
@@ -50,7 +49,6 @@ export async function aPastedURLBecomesALinkOnAllEdges(c) {
   c.assert.equal(await page.evaluate(() => navigator.clipboard.readText()), short);
   await c.axe();
   await c.narrow();
-  await c.shot("console-created");
   await ready.getByRole("button", { name: "Done" }).click();
   await rowOf(page, new URL(short).pathname.slice(1)).waitFor();
 }
@@ -166,7 +164,6 @@ export async function severalLinksAreTaggedSwitchedOffDeletedAndRestored(c) {
   await page.getByText("1 link restored").waitFor();
   await c.axe();
   await c.narrow();
-  await c.shot("console-bin");
   await page.getByRole("checkbox", { name: `Select ${word} 2` }).check();
   await page.getByRole("checkbox", { name: `Select ${word} 3` }).check();
   await bar.getByRole("button", { name: "Restore" }).click();
@@ -259,7 +256,6 @@ export async function longTitlesAreRefusedInWordsAndAnyScriptIsShown(c) {
   await page.getByRole("link", { name: title }).waitFor();
   await c.axe();
   await c.narrow();
-  await c.shot("console-links");
 }
 
 export async function newLinksOfOthersAreOfferedWithoutMovingRows(c) {

@@ -25,7 +25,6 @@ export async function showsAClick(c) {
 export async function chartHasATable(c) {
   await c.page.goto(`${c.base}/console/overview`);
   await c.page.getByRole("heading", { name: "Clicks by day" }).waitFor();
-  await c.shot("overview");
   await c.axe();
   await c.narrow();
   await c.page.getByRole("button", { name: "Show as a table" }).click();

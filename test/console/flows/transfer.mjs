@@ -25,7 +25,6 @@ const remove = async (c, links) => {
 /** A file of 9,147 real links is checked, and nothing is created; then it is imported, and the links are found. */
 export async function importsRealLinks(c) {
   await open(c);
-  await c.shot("import");
   await c.axe();
   await c.narrow();
   const newest = async () => (await c.api("GET", "/api/v1/urls?limit=1")).urls[0]?.id;
