@@ -77,7 +77,7 @@ function fieldName(at: string): string {
 }
 
 /** failureOf turns an error answer into a Failure. */
-export function failureOf(response: Response, body: unknown): Failure {
+function failureOf(response: Response, body: unknown): Failure {
   const problem = (typeof body === "object" && body !== null ? body : {}) as Partial<Problem>;
   const fields: Record<string, string> = {};
   for (const e of problem.errors ?? []) fields[fieldName(e.location)] ??= e.message;

@@ -14,7 +14,7 @@ import { Await } from "../../ui/failure";
 import { Ago, Moment } from "../../ui/time";
 import { ActDialog, Enrol, Outcome, type Order } from "./acts";
 import { findings, stateOf, type Act, type Edge, type Finding } from "./health";
-import { regionId, WorldMap } from "./map";
+import { RegionMap, regionId } from "./map";
 
 const acts: readonly Act[] = ["verify", "accept", "drain", "undrain", "revoke", "gone", "enrol"];
 const silence = 7000; // milliseconds without news, which comes every 2 s
@@ -135,7 +135,7 @@ function Overview({ edges, regions, all, stale }: { edges: readonly Edge[]; regi
           </div>
           <Findings of={all} />
         </section>
-        <WorldMap spots={spots} />
+        <RegionMap spots={spots} />
       </div>
       <EdgeTable edges={edges} regions={regions} />
     </>

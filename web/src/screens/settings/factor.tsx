@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import { Failure, failureOf, workspaceSlug } from "../../app/api";
+import { ask, client, type Schemas } from "../../app/api";
 import { useAct } from "../../app/load";
 import { loadMe, me } from "../../app/session";
 import { text as shared } from "../../messages/app";
@@ -10,26 +10,7 @@ import { Trouble } from "../../ui/failure";
 import { Field } from "../../ui/field";
 import { toast } from "../../ui/toast";
 
-interface State {
-  on: boolean;
-  recovery_codes_left: number;
-}
-interface Begun {
-  secret: string;
-  otpauth_url: string;
-  qr_svg: string;
-}
-
-async function send<T>(method: string, body: unknown, path = ""): Promise<T> {
-  const response = await fetch(`/api/v1/me/second-factor${path}`, {
-    method, headers: { "Content-Type": "application/json", ...(workspaceSlug.value ? { "Waypost-Workspace": workspaceSlug.value } : {}) }, body: JSON.stringify(body),
-  }).catch(() => {
-    throw new Failure(0, "unreachable", "");
-  });
-  const answer = (await response.json().catch(() => undefined)) as T;
-  if (!response.ok) throw failureOf(response, answer);
-  return answer;
-}
+type Begun = Schemas["NewSecondFactor"];
 
 type Asking = { is: "begin" } | { is: "confirm"; begun: Begun } | { is: "renew" } | { is: "off" } | { is: "codes"; codes: readonly string[] };
 
@@ -39,7 +20,7 @@ export function SecondFactor() {
   const [password, setPassword] = useState("");
   const [code, setCode] = useState("");
   const act = useAct();
-  const state = (me.value as { second_factor?: State } | null | undefined)?.second_factor;
+  const state = me.value?.second_factor;
   if (!state) return null;
   const open = (next: Asking | undefined) => {
     setAsking(next);
@@ -51,15 +32,16 @@ export function SecondFactor() {
   const submit = () => act.run(async () => {
     switch (asking?.is) {
       case "begin":
-        return open({ is: "confirm", begun: await send<Begun>("POST", by) });
+        return open({ is: "confirm", begun: await ask(client.POST("/api/v1/me/second-factor", { body: by })) });
       case "confirm":
       case "renew": {
-        const { recovery_codes } = await send<{ recovery_codes: string[] }>(asking.is === "renew" ? "POST" : "PUT", { code: code.trim() }, asking.is === "renew" ? "/recovery-codes" : "");
+        const given = { body: { code: code.trim() } };
+        const { recovery_codes } = await ask(asking.is === "renew" ? client.POST("/api/v1/me/second-factor/recovery-codes", given) : client.PUT("/api/v1/me/second-factor", given));
         open({ is: "codes", codes: recovery_codes });
         return loadMe();
       }
       case "off":
-        await send("DELETE", { ...by, code: code.trim() });
+        await ask(client.DELETE("/api/v1/me/second-factor", { body: { ...by, code: code.trim() } }));
         open(undefined);
         toast(text("factorOff"));
         return loadMe();
