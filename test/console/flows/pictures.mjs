@@ -36,7 +36,7 @@ export async function eachScreen(c) {
   await c.api("PATCH", "/api/v1/urls/spring-sale?wait=all", { original_url: "https://shop.example.com/sale/spring?utm_source=newsletter&week=2" });
   const open = async (path, ready) => {
     await page.goto(c.base + path);
-    await page.getByText(ready).first().waitFor();
+    await page.locator("main").getByText(ready).first().waitFor();
     await page.locator(".waits").first().waitFor({ state: "detached" });
   };
   await page.goto(`${c.base}/console/links`);
