@@ -14,8 +14,8 @@ import (
 )
 
 // BenchmarkOpen_Verifies measures the time from the start with a replica of a million
-// links until its records are compared with the digest, which the fill of the lookup table
-// does on the way.
+// links until its records are compared with the digest, on the way of filling the lookup
+// table.
 func BenchmarkOpen_Verifies(b *testing.B) {
 	const links = 1_000_000
 	s := replicationtest.NewSource()
