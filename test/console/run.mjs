@@ -113,8 +113,30 @@ function watch(page) {
   return faults;
 }
 
+/** Flows use no pointer: a click is the focus, which the Tab key must be able to reach, and
+ * Enter or Space. Only what is no control, such as a heading, is clicked. */
+function byKeyboard(locator) {
+  const proto = Object.getPrototypeOf(locator);
+  const click = proto.click;
+  proto.click = async function (options) {
+    await this.waitFor(options);
+    const element = await this.elementHandle();
+    const control = (await element.evaluateHandle((e) => e.closest("a[href], button, summary, input, select, textarea, label, [tabindex]"))).asElement();
+    if (!control || (await control.evaluate((e) => e.matches("label, main, tr")))) return click.call(this, options);
+    await this.page().waitForFunction((e) => !e.disabled || !e.isConnected, control);
+    const reached = await control.evaluate((e) => {
+      e.focus();
+      return e.tabIndex >= 0 && document.activeElement === e;
+    });
+    assert.ok(reached, `no key reaches ${await control.evaluate((e) => e.outerHTML.slice(0, 200))}`);
+    const key = await control.evaluate((e) => (e.matches("input[type=checkbox], input[type=radio]") ? "Space" : e.matches("input, select, textarea") ? "" : "Enter"));
+    if (key) await this.page().keyboard.press(key);
+  };
+}
+
 const context = await newContext();
 const first = await context.newPage();
+byKeyboard(first.locator("body"));
 await signIn(first);
 await first.close();
 for (const [name, flow] of Object.entries(flows)) {
