@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"waypost"
+	"waypost/rules"
 )
 
 // Config of an Audience. Zero fields mean the default.
@@ -88,7 +89,7 @@ func (a *Audience) agentOf(text []byte) agent {
 	is, known := a.agents.get(text)
 	if !known {
 		is = parseAgent(string(text))
-		is.bot = isBot(text)
+		is.bot = rules.IsBot(text)
 		a.agents.put(text, is)
 	}
 	return is

@@ -33,6 +33,3 @@ func NewDatabase(content []byte, addr netip.Addr) (country, city string, err err
 
 // Remembered counts the cached agents.
 func (a *Audience) Remembered() int { return len(a.agents.young) + len(a.agents.old) }
-
-// IsBot asks whether an agent says that it is a bot.
-func IsBot(agent []byte) bool { return isBot(agent) }

@@ -1,0 +1,67 @@
+package rules
+
+// IsBot reports whether a user agent says that it is automatic: a fetcher of link
+// previews, a crawler, a monitor. These say so in their name (bot, crawler, spider,
+// preview) or with the address of a page about them, which no browser has. Software that
+// poses as a browser is taken for one.
+func IsBot(agent []byte) bool {
+	if saysWhatsApp(agent) {
+		return true
+	}
+	for i, c := range agent {
+		if landmarks[c] == botLandmark && wordsAt(agent, i).has(wordBot) {
+			return true
+		}
+	}
+	return false
+}
+
+// saysWhatsApp recognises the previews of WhatsApp and of Signal, which say nothing else.
+func saysWhatsApp(agent []byte) bool {
+	return fold(agent, 0, 0, "whatsapp/")
+}
+
+// previewNames begin the names of fetchers of previews, in lower case. Only bots are
+// searched for them, because some are names of apps whose users are people.
+var previewNames = [...]string{
+	"bluesky", "cardyb",
+	"discordbot",
+	"embedly",
+	"facebookexternalhit", "facebot", "meta-externalfetcher", // also iMessage, LINE and KakaoTalk
+	"google-pagerenderer",                        // Google Chat
+	"iframely",                                   //
+	"lemmy", "mastodon", "misskey", "summalybot", // the Fediverse
+	"linkedinbot",                                 //
+	"mattermost", "nextcloud", "synapse", "zulip", // chats that people run on their own
+	"odklbot",                    //
+	"pinterestbot",               //
+	"redditbot",                  //
+	"skypeuripreview",            // also Microsoft Teams
+	"slackbot", "slack-imgproxy", //
+	"snapchat",    //
+	"telegrambot", //
+	"twitterbot",  //
+	"vkshare",     //
+	"whatsapp",    // also Signal
+}
+
+// IsPreview reports whether a bot fetches previews of links for a chat or a social
+// network. Such a bot comes because a person has posted the link.
+func IsPreview(agent []byte) bool { return IsBot(agent) && namesPreview(agent) }
+
+// namesPreview reports whether a word begins with one of previewNames.
+func namesPreview(agent []byte) bool {
+	inside := false // of a word
+	for i, c := range agent {
+		letter := isNameByte[c]
+		if letter && !inside {
+			for _, name := range previewNames {
+				if fold(agent, i, 0, name) {
+					return true
+				}
+			}
+		}
+		inside = letter
+	}
+	return false
+}
