@@ -18,13 +18,15 @@ const MaxTarget = 8 << 10
 // Request holds the parts of a plain GET that an answer may depend on. The slices refer
 // to the bytes that were parsed. A header that is absent is nil.
 type Request struct {
-	Target        []byte // in origin form
-	Host          []byte
-	Agent         []byte
-	Accept        []byte
-	Referrer      []byte
-	ForwardedFor  []byte // X-Forwarded-For
-	ForwardedHost []byte // X-Forwarded-Host
+	Target         []byte // in origin form
+	Host           []byte
+	Agent          []byte
+	Accept         []byte
+	AcceptLanguage []byte
+	Cookie         []byte
+	Referrer       []byte
+	ForwardedFor   []byte // X-Forwarded-For
+	ForwardedHost  []byte // X-Forwarded-Host
 }
 
 // Parse reports whether b is one whole plain GET and nothing else: HTTP/1.1, a target in
@@ -70,39 +72,72 @@ func (r *Request) header(name, value []byte) bool {
 	switch len(name) {
 	case len("Host"):
 		// The library judges addresses in brackets.
-		return !EqualFold(name, "host") || keepOnce(&r.Host, value) && value[0] != '['
+		return !isNamed(name, "host") || keepOnce(&r.Host, value) && value[0] != '['
 	case len("X-Moz"):
-		return !EqualFold(name, "x-moz")
+		return !isNamed(name, "x-moz")
 	case len("Accept"):
-		if EqualFold(name, "accept") {
+		switch {
+		case isNamed(name, "accept"):
 			return keepOnce(&r.Accept, value)
+		case isNamed(name, "cookie"):
+			return keepOnce(&r.Cookie, value)
 		}
-		return !EqualFold(name, "expect")
+		return !isNamed(name, "expect")
 	case len("Purpose"):
-		if EqualFold(name, "referer") {
+		if isNamed(name, "referer") {
 			return keepOnce(&r.Referrer, value)
 		}
-		return !EqualFold(name, "purpose") && !EqualFold(name, "trailer")
+		return !isNamed(name, "purpose") && !isNamed(name, "trailer")
 	case len("X-Purpose"):
-		return !EqualFold(name, "x-purpose")
+		return !isNamed(name, "x-purpose")
 	case len("User-Agent"):
-		if EqualFold(name, "user-agent") {
+		if isNamed(name, "user-agent") {
 			return keepOnce(&r.Agent, value)
 		}
-		return !EqualFold(name, "connection") || EqualFold(value, "keep-alive")
+		return !isNamed(name, "connection") || EqualFold(value, "keep-alive")
 	case len("Sec-Purpose"):
-		return !EqualFold(name, "sec-purpose")
+		return !isNamed(name, "sec-purpose")
 	case len("Content-Length"):
-		return !EqualFold(name, "content-length")
+		return !isNamed(name, "content-length")
 	case len("X-Forwarded-For"):
-		return !EqualFold(name, "x-forwarded-for") || keepOnce(&r.ForwardedFor, value)
+		if isNamed(name, "accept-language") {
+			return keepOnce(&r.AcceptLanguage, value)
+		}
+		return !isNamed(name, "x-forwarded-for") || keepOnce(&r.ForwardedFor, value)
 	case len("X-Forwarded-Host"):
-		return !EqualFold(name, "x-forwarded-host") || keepOnce(&r.ForwardedHost, value)
+		return !isNamed(name, "x-forwarded-host") || keepOnce(&r.ForwardedHost, value)
 	case len("Transfer-Encoding"):
-		return !EqualFold(name, "transfer-encoding")
+		return !isNamed(name, "transfer-encoding")
 	}
 	return true
 }
+
+// isNamed is EqualFold for names of headers, which consist of TokenBytes. Lower consists
+// of at least four letters and hyphens. It compares eight bytes at a time: the bit that
+// makes letters small turns no other byte of a name into a letter or a hyphen.
+func isNamed(name []byte, lower string) bool {
+	const bit = 0x2020202020202020
+	n := len(lower)
+	if len(name) != n {
+		return false
+	}
+	le := binary.LittleEndian
+	if n < 8 {
+		return le.Uint32(name)|bit>>32 == load32(lower) && le.Uint32(name[n-4:])|bit>>32 == load32(lower[n-4:])
+	}
+	for i := 0; i < n-8; i += 8 {
+		if le.Uint64(name[i:])|bit != load64(lower[i:]) {
+			return false
+		}
+	}
+	return le.Uint64(name[n-8:])|bit == load64(lower[n-8:])
+}
+
+func load32(s string) uint32 {
+	return uint32(s[0]) | uint32(s[1])<<8 | uint32(s[2])<<16 | uint32(s[3])<<24
+}
+
+func load64(s string) uint64 { return uint64(load32(s)) | uint64(load32(s[4:]))<<32 }
 
 // keepOnce keeps a value. It reports false for an empty one and for a second one.
 func keepOnce(field *[]byte, value []byte) bool {

@@ -1,6 +1,7 @@
 package fastpath
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -18,4 +19,20 @@ func TestEndOfText_IsTheFirstControlCharacter(t *testing.T) {
 		}
 		require.Equal(t, want, endOfText(b, from))
 	})
+}
+
+func TestIsNamed_IsEqualFoldForEachByteOfAName(t *testing.T) {
+	names := []string{"host", "x-moz", "accept", "referer", "x-purpose", "user-agent", "accept-language", "transfer-encoding"}
+	for _, lower := range names {
+		require.True(t, isNamed([]byte(strings.ToUpper(lower)), lower))
+		require.False(t, isNamed([]byte(lower+"x"), lower))
+		for i := range lower {
+			for c, allowed := range TokenBytes {
+				name := []byte(lower)
+				if name[i] = byte(c); allowed != 0 {
+					require.Equal(t, EqualFold(name, lower), isNamed(name, lower), "%s", name)
+				}
+			}
+		}
+	}
 }
