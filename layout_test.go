@@ -45,10 +45,10 @@ var layers = []layer{
 	{path: "client", mayUse: []string{"api", ""}},
 	{path: "controlplane/httpapi", mayUse: []string{
 		"api", "api/clickbatch", "controlplane", "controlplane/rollup", "controlplane/limit",
-		"",
+		"rules", "",
 	}},
 	{path: "controlplane/limit"},
-	{path: "api", mayUse: []string{""}, stdOnly: true},
+	{path: "api", mayUse: []string{"rules", ""}, stdOnly: true},
 	{path: "api/clickbatch", mayUse: []string{""}, stdOnly: true},
 	{path: "controlplane/postgres", mayUse: []string{
 		"api/clickbatch", "controlplane", "controlplane/rollup", "replication", "keyrange",
@@ -57,7 +57,7 @@ var layers = []layer{
 	{path: "controlplane/target", mayUse: []string{""}},
 	{path: "controlplane/rollup", mayUse: []string{""}, stdOnly: true},
 	{path: "controlplane", mayUse: []string{
-		"controlplane/target", "controlplane/rollup", "replication", "keyrange", "",
+		"controlplane/target", "controlplane/rollup", "replication", "keyrange", "rules", "",
 	}},
 	{path: "edge/node", mayUse: []string{
 		"api", "api/clickbatch", "edge/server", "edge/replica", "edge/lookup", "edge/clicks",
@@ -69,7 +69,7 @@ var layers = []layer{
 		"controlplane/postgres", "edge/replica", "edge/gossip", "edge/certs", "edge/proxy",
 		"replication", "keyrange", "web", "internal", "",
 	}},
-	{path: "edge/server", mayUse: []string{"edge/fastpath", "edge/proxy", "internal", ""}},
+	{path: "edge/server", mayUse: []string{"edge/fastpath", "edge/proxy", "rules", "internal", ""}},
 	{path: "edge/fastpath", stdOnly: true},
 	{path: "edge/replica", mayUse: []string{
 		"edge/lookup", "replication", "keyrange", "internal", "",
@@ -87,7 +87,7 @@ var layers = []layer{
 		"edge/server", "edge/replica", "edge/lookup", "edge/clicks", "edge/gossip",
 		"edge/proxy", "replication", "keyrange", "internal", "",
 	}},
-	{path: "replication", mayUse: []string{"keyrange", "internal", ""}},
+	{path: "replication", mayUse: []string{"keyrange", "rules", "internal", ""}},
 	{path: "keyrange", mayUse: []string{""}, stdOnly: true},
 	{path: "rules", mayUse: []string{""}, stdOnly: true},
 	{path: "migrations"},

@@ -48,6 +48,8 @@ type Link struct {
 	Description    string
 	Tags           []string
 	Metadata       json.RawMessage // a JSON object, or nil
+	Rules          json.RawMessage // package rules, type Source; nil: none
+	Programme      []byte          // compiled from Rules
 	CreatedBy      string
 	Active         bool
 	Clicks         int64     // counted so far; edges report within seconds

@@ -32,6 +32,7 @@ type LinkFlags uint8
 const (
 	ForwardQuery LinkFlags = 1 << 0 // the visitor's query is appended to the target's
 	ForwardPath  LinkFlags = 1 << 1 // the path behind the code is appended to the target's
+	Exhausted    LinkFlags = 1 << 2 // its click budget is used up
 )
 
 // Slots is the number of parts into which keys are divided for digests and snapshots.
@@ -42,6 +43,13 @@ const Slots = 4096
 const (
 	MaxName    = 64
 	MaxPayload = 3 * MaxURLLength
+)
+
+// MaxProgramme bounds a programme of rules, and MaxExtensions all that a record has
+// besides its payload, in bytes.
+const (
+	MaxProgramme  = 20<<10 + 64
+	MaxExtensions = MaxProgramme + 4<<10
 )
 
 // Record is one row on an edge. It refers to bytes of its decoder, so that decoding does
@@ -57,6 +65,7 @@ type Record struct {
 	Stamp     uint64 // random, new at every write of the row
 	ExpiresAt int64  // Unix milliseconds; 0: never
 	Payload   []byte
+	Programme []byte // what package rules evaluates; links only; nil: none
 }
 
 // Slot returns the slot of a key: the first 12 bits of SHA-256 over "KIND/DOMAIN/NAME",

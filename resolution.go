@@ -3,12 +3,21 @@ package waypost
 // Resolution is the answer of a record to a visitor. Edges and the control plane share
 // it, so that they cannot disagree.
 type Resolution struct {
-	Status    int    // 301, 302, 307, 308, 404 or 410; after Follow also 400 or 414
+	Status    int    // 301, 302, 307, 308, 404, 410 or 503; after Follow also 400 or 414
 	Location  []byte // for the redirects; belongs to the record
 	MaxAge    int64  // seconds for which a 301 or 308 may be kept; 0: no-store
 	ExpiresAt int64  // as in the record; redirects of links only
 	Flags     LinkFlags
 	Link      bool // a link's redirect: a GET with this answer is a click
+
+	// Of links with a programme of rules.
+	Rule      uint8  // id of the rule that matched; 0: none
+	Variant   uint8  // id of the variant of its split; 0: none
+	Keep      bool   // a cookie is to keep the variant
+	Gated     bool   // nothing but the redirect itself may disclose the target
+	Broken    bool   // the programme could not be read
+	Budget    uint8  // mode of the click budget; 0: none
+	Exhausted []byte // Location once the budget is used up; nil: none
 }
 
 // Redirects reports whether the answer is a redirect.
@@ -18,7 +27,8 @@ func (r *Resolution) Redirects() bool { return r.Status/100 == 3 }
 // that a changed target is seen within a day.
 const maxPermanentAge = 24 * 60 * 60
 
-// Resolve decides by the record alone, at now in Unix milliseconds. Expiry is checked
+// Resolve decides by a record without a programme, at now in Unix milliseconds; package
+// rules decides for those with one. Expiry is checked
 // here, at every read, even if neither the reaper nor the stream has noticed it. It does
 // not allocate.
 func Resolve(r *Record, now int64) Resolution {

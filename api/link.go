@@ -23,6 +23,9 @@ type NewLink struct {
 	Metadata         json.RawMessage `json:"metadata,omitzero" doc:"A JSON object of at most 8,192 bytes, also with its numbers written out in full."`
 	Active           *bool           `json:"active,omitzero" default:"true" doc:"False: the link answers 410 until it is activated."`
 	CreatedBy        string          `json:"created_by,omitzero" maxLength:"512" doc:"Free text that names the creator, at most 512 bytes."`
+	Rules            []Rule          `json:"rules,omitzero" maxItems:"16" doc:"Where other visitors than all are led: the first rule whose conditions hold decides, and without one the target. A link with rules redirects with 302 or 307."`
+	ValidFrom        time.Time       `json:"valid_from,omitzero" doc:"From when on the link works: RFC 3339. Before, it answers 404."`
+	ExpiredURL       string          `json:"expired_url,omitzero" maxLength:"8192" doc:"Where visitors are led once the link has expired. Default: 410."`
 }
 
 // Link is a link.
@@ -48,6 +51,9 @@ type Link struct {
 	ExpiresAt      *time.Time      `json:"expires_at" doc:"Null when the link never expires."`
 	DeletedAt      *time.Time      `json:"deleted_at,omitzero" doc:"When the link was deleted; in lists of deleted links only."`
 	Restorable     *time.Time      `json:"restorable_until,omitzero" doc:"Until when the link can be restored; in lists of deleted links only."`
+	Rules          []Rule          `json:"rules,omitzero" doc:"The rules; left out without any."`
+	ValidFrom      *time.Time      `json:"valid_from,omitzero" doc:"From when on the link works; left out when it always did."`
+	ExpiredURL     string          `json:"expired_url,omitzero" doc:"Where visitors are led once the link has expired."`
 	Warnings       []Warning       `json:"warnings,omitzero" doc:"Doubts about the target, in the answer to the request that set it."`
 }
 
@@ -72,6 +78,9 @@ type LinkChange struct {
 	Description      Field[string]          `json:"description,omitzero" maxLength:"4096" doc:"At most 4,096 bytes. Null: none."`
 	Tags             Field[[]string]        `json:"tags,omitzero" maxItems:"32" doc:"All tags: at most 32, each of 1 to 64 bytes, without control characters. Null: none."`
 	Metadata         Field[json.RawMessage] `json:"metadata,omitzero" doc:"All metadata: a JSON object of at most 8,192 bytes, also with its numbers written out in full. Null: none."`
+	Rules            Field[[]Rule]          `json:"rules,omitzero" maxItems:"16" doc:"All rules. Null: none."`
+	ValidFrom        Field[time.Time]       `json:"valid_from,omitzero" doc:"From when on the link works. Null: at once."`
+	ExpiredURL       Field[string]          `json:"expired_url,omitzero" maxLength:"8192" doc:"Where visitors are led once the link has expired. Null: 410."`
 }
 
 // LinkPage is a page of a list of links.
@@ -104,7 +113,7 @@ type Changer struct {
 
 // FieldChange is the change of one field of a link.
 type FieldChange struct {
-	Name   string `json:"name" enum:"active,description,expires_at,forward_path,forward_query,metadata,original_url,redirect_status,tags,title"`
+	Name   string `json:"name" enum:"active,description,expired_url,expires_at,forward_path,forward_query,metadata,original_url,redirect_status,rules,tags,title,valid_from"`
 	Before any    `json:"before" doc:"The value before, as the link had it in JSON."`
 	After  any    `json:"after"`
 }

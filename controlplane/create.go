@@ -8,6 +8,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane/target"
+	"waypost/rules"
 )
 
 // NewLink is a request for a link. Zero fields mean the default.
@@ -26,6 +27,7 @@ type NewLink struct {
 	Metadata       json.RawMessage // a JSON object
 	CreatedBy      string
 	Disabled       bool // the link answers 410 until it is enabled
+	Rules          rules.Source
 }
 
 func (n *NewLink) flags() (f waypost.LinkFlags) {
@@ -282,6 +284,9 @@ func (p *prepared) link(ctx context.Context, n *NewLink) (waypost.Link, *[32]byt
 	if err := checkTexts(&l); err != nil {
 		return none(err)
 	}
+	if err := p.s.compile(&l, &n.Rules); err != nil {
+		return none(err)
+	}
 	if dedupe, err := n.deduplicates(p.dedupe); err != nil || !dedupe {
 		return l, nil, err
 	}
@@ -313,7 +318,9 @@ func (p *prepared) domain(ctx context.Context, host string) (waypost.Domain, err
 func (n *NewLink) deduplicates(byDefault bool) (bool, error) {
 	switch {
 	case n.Dedupe == nil:
-		return byDefault && n.CustomCode == "", nil
+		return byDefault && n.CustomCode == "" && n.Rules.IsZero(), nil
+	case *n.Dedupe && !n.Rules.IsZero():
+		return false, waypost.Errorf(waypost.EInvalid, "dedupe finds the link of a target, and not one with rules of its own: give one of them")
 	case *n.Dedupe && n.CustomCode != "":
 		return false, waypost.Errorf(waypost.EInvalid, "dedupe finds the link of a target, and custom_code asks for another: give one of them")
 	}

@@ -9,6 +9,7 @@ import (
 	"waypost"
 	"waypost/controlplane"
 	"waypost/controlplane/postgres"
+	"waypost/rules"
 )
 
 // stranger is an administrator of another workspace.
@@ -54,7 +55,7 @@ func TestDomains_DomainIsItsWorkspacesOwn(t *testing.T) {
 		"xn--bcher-kva.example": theirs.OriginalURL, "go.example.com": mine.OriginalURL,
 		"anything": mine.OriginalURL,
 	} {
-		res, err := s.Links.Resolve(t.Context(), host, visit("same"))
+		res, err := s.Links.Resolve(t.Context(), host, visit("same"), &rules.Request{})
 		require.NoError(t, err)
 		require.Equal(t, want, string(res.Location), host)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/rules"
 )
 
 func TestDomains_DomainLeadsVisitorsWhoFollowNoLink(t *testing.T) {
@@ -31,7 +32,7 @@ func TestDomains_DomainLeadsVisitorsWhoFollowNoLink(t *testing.T) {
 	for path, location := range map[string]string{
 		"unknown": lost, "unknown+": lost, "x": lost, "favicon": lost, string(l.Code) + "/x": lost, string(l.Code): l.OriginalURL,
 	} {
-		res, err := s.Links.Resolve(t.Context(), "anything:8080", visit(path))
+		res, err := s.Links.Resolve(t.Context(), "anything:8080", visit(path), &rules.Request{})
 		require.NoError(t, err)
 		require.Equal(t, 302, res.Status, path)
 		require.Equal(t, location, string(res.Location), path)
@@ -39,7 +40,7 @@ func TestDomains_DomainLeadsVisitorsWhoFollowNoLink(t *testing.T) {
 	}
 	_, err = s.Links.Remove(t.Context(), actor, "", string(l.Code))
 	require.NoError(t, err)
-	res, err = s.Links.Resolve(t.Context(), "", visit(string(l.Code)))
+	res, err = s.Links.Resolve(t.Context(), "", visit(string(l.Code)), &rules.Request{})
 	require.NoError(t, err)
 	require.Equal(t, 410, res.Status, "what is gone was once known")
 
@@ -51,7 +52,7 @@ func TestDomains_DomainLeadsVisitorsWhoFollowNoLink(t *testing.T) {
 	none := ""
 	_, _, err = s.Domains.ChangeDomain(t.Context(), actor, waypost.DefaultDomain, controlplane.DomainChange{NotFound: &none})
 	require.NoError(t, err)
-	res, err = s.Links.Resolve(t.Context(), "", visit("unknown"))
+	res, err = s.Links.Resolve(t.Context(), "", visit("unknown"), &rules.Request{})
 	require.NoError(t, err)
 	require.Equal(t, waypost.NotFound, res)
 	all, err := s.Domains.Domains(t.Context(), actor)
@@ -124,7 +125,7 @@ func TestDomains_LinkForwardsAsItsOwnerChose(t *testing.T) {
 	shown, err := s.Links.Find(t.Context(), actor, "", "both")
 	require.NoError(t, err)
 	require.Equal(t, l.Flags, shown.Flags)
-	res, err := s.Links.Resolve(t.Context(), "", visit("both/x?y=z"))
+	res, err := s.Links.Resolve(t.Context(), "", visit("both/x?y=z"), &rules.Request{})
 	require.NoError(t, err)
 	require.Equal(t, "https://example.com/a/x?b=c&y=z#d", string(res.Location))
 }

@@ -11,6 +11,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/rules"
 )
 
 func TestLinks_ChangeChangesWhatItNamesAndNothingElse(t *testing.T) {
@@ -38,13 +39,13 @@ func TestLinks_ChangeChangesWhatItNamesAndNothingElse(t *testing.T) {
 	got.Metadata = want.Metadata
 	require.Equal(t, want, got)
 
-	res, err := s.Links.Resolve(t.Context(), "", visit("edit-me"))
+	res, err := s.Links.Resolve(t.Context(), "", visit("edit-me"), &rules.Request{})
 	require.NoError(t, err)
 	require.Equal(t, 410, res.Status, "a disabled link redirects nobody")
 	on := true
 	_, _, err = s.Links.Change(t.Context(), actor, "", "edit-me", controlplane.LinkChange{Active: &on})
 	require.NoError(t, err)
-	res, err = s.Links.Resolve(t.Context(), "", visit("edit-me"))
+	res, err = s.Links.Resolve(t.Context(), "", visit("edit-me"), &rules.Request{})
 	require.NoError(t, err)
 	require.Equal(t, want.Location, string(res.Location))
 }
@@ -166,13 +167,13 @@ func TestLinks_LinkCanBeMadeBeforeItIsActive(t *testing.T) {
 		got, err := s.Links.Find(t.Context(), actor, "", string(l.Code))
 		require.NoError(t, err)
 		require.False(t, got.Active)
-		res, err := s.Links.Resolve(t.Context(), "", visit(string(l.Code)))
+		res, err := s.Links.Resolve(t.Context(), "", visit(string(l.Code)), &rules.Request{})
 		require.NoError(t, err)
 		require.Equal(t, 410, res.Status)
 		on := true
 		_, _, err = s.Links.Change(t.Context(), actor, "", string(l.Code), controlplane.LinkChange{Active: &on})
 		require.NoError(t, err)
-		res, err = s.Links.Resolve(t.Context(), "", visit(string(l.Code)))
+		res, err = s.Links.Resolve(t.Context(), "", visit(string(l.Code)), &rules.Request{})
 		require.NoError(t, err)
 		require.Equal(t, 302, res.Status)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/rules"
 )
 
 // LinkStore keeps links.
@@ -157,6 +158,7 @@ type LinkChange struct {
 	Tags           *[]string
 	Metadata       *json.RawMessage // replaces all metadata; empty: none
 	Active         *bool
+	Rules          RulesChange
 }
 
 // maxEdits bounds how often a change is tried against concurrent changes of the link.
@@ -307,12 +309,16 @@ func (s *Links) apply(l *waypost.Link, c *LinkChange) (dedupe *[32]byte, err err
 	if err := checkStatus(l); err != nil {
 		return nil, err
 	}
-	return dedupe, checkTexts(l)
+	if err := checkTexts(l); err != nil {
+		return nil, err
+	}
+	return dedupe, s.changeRules(l, c)
 }
 
 // Resolve answers a visit to a code from PostgreSQL, as an edge would answer it. Host is
-// as the client sent it.
-func (s *Links) Resolve(ctx context.Context, host string, v *waypost.Visit) (waypost.Resolution, error) {
+// as the client sent it, and the request is for the facts of rules. Countries and cities
+// are unknown here.
+func (s *Links) Resolve(ctx context.Context, host string, v *waypost.Visit, r *rules.Request) (waypost.Resolution, error) {
 	host = waypost.HostName(host)
 	res := waypost.NotFound
 	if waypost.ValidCode(v.Code) {
@@ -321,7 +327,10 @@ func (s *Links) Resolve(ctx context.Context, host string, v *waypost.Visit) (way
 			return waypost.NotFound, err
 		}
 		if found {
-			res, _ = waypost.Resolve(&rec, s.now().UnixMilli()).Follow(nil, v)
+			var facts rules.Facts
+			facts.Read(rules.NeedOf(rec.Programme), r)
+			facts.At, facts.Query = s.now().UnixMilli(), v.Query
+			res, _ = rules.Resolve(&rec, &facts).Follow(nil, v)
 		}
 	}
 	if res.Status != waypost.NotFound.Status {

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost/controlplane"
+	"waypost/rules"
 )
 
 func TestLinks_ResolveAnswersByWhatWasWritten(t *testing.T) {
@@ -51,7 +52,7 @@ func TestLinks_ResolveAnswersByWhatWasWritten(t *testing.T) {
 		{"own.example.com", "theirs/rest", "302 " + lost},
 		{"own.example.com", "plain", "302 " + lost},
 	} {
-		res, err := s.Links.Resolve(t.Context(), c.host, visit(c.path))
+		res, err := s.Links.Resolve(t.Context(), c.host, visit(c.path), &rules.Request{})
 		require.NoError(t, err)
 		require.Equal(t, c.want, fmt.Sprintf("%d %s", res.Status, res.Location), "%s %s", c.host, c.path)
 	}
@@ -74,7 +75,7 @@ func TestLinks_ResolveStrictHosts(t *testing.T) {
 	strict := controlplane.New(controlplane.Config{Stores: s.db.Stores(), Minter: s.minter, Region: "eu", StrictHosts: true})
 	t.Cleanup(func() { require.NoError(t, strict.Close(context.Background())) })
 	for host, status := range map[string]int{"go.example.com": 302, "other.example.com": 404} {
-		res, err := strict.Links.Resolve(t.Context(), host, visit("plain"))
+		res, err := strict.Links.Resolve(t.Context(), host, visit("plain"), &rules.Request{})
 		require.NoError(t, err)
 		require.Equal(t, status, res.Status, host)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/rules"
 )
 
 func TestLinks_RestoreBringsADeletedLinkBackAsItWas(t *testing.T) {
@@ -48,7 +49,7 @@ func TestLinks_RestoreBringsADeletedLinkBackAsItWas(t *testing.T) {
 	before.UpdatedAt, before.Revision, before.Stamp = got.UpdatedAt, got.Revision, got.Stamp
 	require.Equal(t, before, got)
 	require.Len(t, tags(), 2)
-	res, err := s.Links.Resolve(t.Context(), "", visit("come-back"))
+	res, err := s.Links.Resolve(t.Context(), "", visit("come-back"), &rules.Request{})
 	require.NoError(t, err)
 	require.Equal(t, 302, res.Status)
 	_, _, err = s.Links.Restore(t.Context(), actor, "", "come-back")

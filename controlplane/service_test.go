@@ -22,6 +22,7 @@ import (
 	"waypost/internal/pgserver/pgservertest"
 	"waypost/keyrange"
 	"waypost/migrations"
+	"waypost/rules"
 )
 
 var cluster = &pgservertest.Cluster{Prepare: migrations.Up}
@@ -110,14 +111,14 @@ func TestLinks_CreatedLinkIsFoundResolvedAndDeleted(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, l.OriginalURL, got.OriginalURL)
 
-	res, err := s.Links.Resolve(t.Context(), "anything:8080", visit(string(l.Code)))
+	res, err := s.Links.Resolve(t.Context(), "anything:8080", visit(string(l.Code)), &rules.Request{})
 	require.NoError(t, err)
 	require.Equal(t, 302, res.Status)
 	require.Equal(t, l.OriginalURL, string(res.Location))
 
 	_, err = s.Links.Remove(t.Context(), actor, "", string(l.Code))
 	require.NoError(t, err)
-	res, err = s.Links.Resolve(t.Context(), "anything", visit(string(l.Code)))
+	res, err = s.Links.Resolve(t.Context(), "anything", visit(string(l.Code)), &rules.Request{})
 	require.NoError(t, err)
 	require.Equal(t, 410, res.Status)
 	_, err = s.Links.Find(t.Context(), actor, "", string(l.Code))
@@ -138,7 +139,7 @@ func TestLinks_LinkExpiresAtItsTimeAndNotBefore(t *testing.T) {
 		err    waypost.ErrorCode
 	}{{expiry.Add(-time.Millisecond), 302, ""}, {expiry, 410, waypost.EGone}} {
 		s.now.Store(c.at.UnixMilli())
-		res, err := s.Links.Resolve(t.Context(), "", visit(string(l.Code)))
+		res, err := s.Links.Resolve(t.Context(), "", visit(string(l.Code)), &rules.Request{})
 		require.NoError(t, err)
 		require.Equal(t, c.status, res.Status)
 		_, err = s.Links.Find(t.Context(), actor, "", string(l.Code))
@@ -333,7 +334,7 @@ func TestLinks_WhenPostgreSQLIsAwayEveryAnswerSaysUnavailable(t *testing.T) {
 	require.Equal(t, waypost.EUnavailable, waypost.CodeOf(err), "%v", err)
 	_, err = s.Links.Find(t.Context(), actor, "", string(l.Code))
 	require.Equal(t, waypost.EUnavailable, waypost.CodeOf(err), "%v", err)
-	_, err = s.Links.Resolve(t.Context(), "", visit(string(l.Code)))
+	_, err = s.Links.Resolve(t.Context(), "", visit(string(l.Code)), &rules.Request{})
 	require.Equal(t, waypost.EUnavailable, waypost.CodeOf(err), "%v", err)
 	require.False(t, s.KeyRanges.Health(t.Context()).Database)
 

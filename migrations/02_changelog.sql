@@ -49,6 +49,7 @@ CREATE TABLE changelog (
     expires_at timestamptz,
     payload    text,
     flags      smallint,             -- waypost.LinkFlags of a link; NULL for other kinds
+    programme  bytea,                -- of a link with rules
     PRIMARY KEY (seq, ord)
 ) PARTITION BY RANGE (seq);
 CREATE INDEX changelog_salt ON changelog (name) WHERE kind = 5;

@@ -29,6 +29,10 @@ CREATE TABLE link (
     stamp           bigint      NOT NULL,
     forward_query   boolean     NOT NULL DEFAULT false, -- add the visitor's query to the target's
     forward_path    boolean     NOT NULL DEFAULT false, -- add the rest of the visitor's path
+    rules           jsonb,      -- package rules, type Source: what the owner wrote
+    programme       bytea       CHECK (octet_length(programme) BETWEEN 8 AND 20544), -- compiled from rules, for edges
+    edited          bigint[],   -- epoch, sequence and stamp of the owner's version, if only the programme was written since
+    CONSTRAINT link_rules_are_compiled CHECK ((rules IS NULL) = (programme IS NULL)),
     UNIQUE (domain_id, code),
     -- RFC 3339 can write these times, and cannot write infinity.
     CONSTRAINT link_times_can_be_told CHECK (created_at >= '0001-01-01' AND created_at < '10000-01-01'
@@ -47,6 +51,8 @@ CREATE POLICY search ON link FOR SELECT TO waypost_search USING (true);
 GRANT SELECT ON link TO waypost_search;
 
 CREATE INDEX link_slot ON link (slot);
+-- Links whose programmes hold the offsets of time zones: gates of package rules, bit 7.
+CREATE INDEX link_scheduled ON link (id) WHERE deleted_at IS NULL AND programme IS NOT NULL AND get_bit(programme, 15) = 1;
 -- Lists go by the time of creation; links of one transaction share it. Links that are
 -- disabled, about to expire, or on a domain of the workspace's own are few, and have
 -- partial indexes, which cost the other links nothing.
@@ -79,6 +85,11 @@ BEGIN
             RAISE EXCEPTION 'the key of a link cannot change: delete it and create another';
         END IF;
         NEW.slot := OLD.slot;
+        IF NEW.rules IS DISTINCT FROM OLD.rules AND NEW.programme IS NOT DISTINCT FROM OLD.programme THEN
+            RAISE EXCEPTION 'rules are compiled by Waypost: change them with its API';
+        END IF;
+        NEW.edited := CASE WHEN current_setting('waypost.recompiling', true) = 'on'
+                           THEN coalesce(OLD.edited, ARRAY[OLD.rev_epoch, OLD.rev_seq, OLD.stamp]) END;
         -- A target that was changed by hand is its own Location, if the CHECK allows that.
         IF NEW.original_url <> OLD.original_url AND NEW.location IS NOT DISTINCT FROM OLD.location THEN
             NEW.location := NULL;
@@ -131,6 +142,10 @@ CREATE FUNCTION link_state(active boolean, deleted_at timestamptz) RETURNS small
 CREATE FUNCTION link_payload(location text, original_url text, deleted_at timestamptz) RETURNS text LANGUAGE sql IMMUTABLE
     RETURN CASE WHEN deleted_at IS NULL THEN coalesce(location, original_url) ELSE '' END;
 
+-- Returns the programme that an edge stores for a link.
+CREATE FUNCTION link_programme(programme bytea, deleted_at timestamptz) RETURNS bytea LANGUAGE sql IMMUTABLE
+    RETURN CASE WHEN deleted_at IS NULL THEN programme END;
+
 -- Returns waypost.LinkFlags.
 CREATE FUNCTION link_flags(forward_query boolean, forward_path boolean) RETURNS smallint LANGUAGE sql IMMUTABLE
     RETURN (forward_query::integer | (forward_path::integer << 1))::smallint;
@@ -153,18 +168,18 @@ BEGIN
         WHERE t.writer = pg_current_xact_id() AND (c.n = 0 OR (c.low, c.high, c.first, c.last) = (t.seq, t.seq, t.epoch, t.epoch))
         RETURNING t.seq, t.ord - 1 AS last, t.ord - 2 - c.numbers - c.before AS shift, t.epoch, t.stamp, t.digest, c.near
     )
-    INSERT INTO changelog (seq, ord, epoch, kind, stamp, digest, domain_id, name, state, status, flags, expires_at, payload)
+    INSERT INTO changelog (seq, ord, epoch, kind, stamp, digest, domain_id, name, state, status, flags, expires_at, payload, programme)
     SELECT h.seq, h.shift + r.id, h.epoch, 1, r.stamp, NULL::bigint, r.domain_id, r.code,
            link_state(r.active, r.deleted_at), r.redirect_status, link_flags(r.forward_query, r.forward_path), r.expires_at,
-           link_payload(r.location, r.original_url, r.deleted_at)
+           link_payload(r.location, r.original_url, r.deleted_at), link_programme(r.programme, r.deleted_at)
     FROM h, new_rows r WHERE h.near
     UNION ALL
     SELECT h.seq, h.shift + row_number() OVER (), h.epoch, 1, r.stamp, NULL::bigint, r.domain_id, r.code,
            link_state(r.active, r.deleted_at), r.redirect_status, link_flags(r.forward_query, r.forward_path), r.expires_at,
-           link_payload(r.location, r.original_url, r.deleted_at)
+           link_payload(r.location, r.original_url, r.deleted_at), link_programme(r.programme, r.deleted_at)
     FROM h, new_rows r WHERE NOT h.near
     UNION ALL
-    SELECT h.seq, h.last, h.epoch, 0, h.stamp, h.digest, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM h;
+    SELECT h.seq, h.last, h.epoch, 0, h.stamp, h.digest, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM h;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'links bear a number that is not of this transaction';
     END IF;
@@ -184,10 +199,10 @@ BEGIN
         SELECT h.seq, h.ord - 1 + row_number() OVER (), h.epoch, 1, o.stamp, o.domain_id, o.code, 3
         FROM old_rows o;
     ELSE
-        INSERT INTO changelog (seq, ord, epoch, kind, stamp, domain_id, name, state, status, flags, expires_at, payload)
+        INSERT INTO changelog (seq, ord, epoch, kind, stamp, domain_id, name, state, status, flags, expires_at, payload, programme)
         SELECT h.seq, h.ord - 1 + row_number() OVER (), h.epoch, 1, r.stamp, r.domain_id, r.code,
                link_state(r.active, r.deleted_at), r.redirect_status, link_flags(r.forward_query, r.forward_path), r.expires_at,
-               link_payload(r.location, r.original_url, r.deleted_at)
+               link_payload(r.location, r.original_url, r.deleted_at), link_programme(r.programme, r.deleted_at)
         FROM new_rows r;
     END IF;
     GET DIAGNOSTICS n = ROW_COUNT;
@@ -370,7 +385,9 @@ CREATE POLICY system ON link_change USING (waypost_system());
 CREATE FUNCTION link_fields(l link) RETURNS jsonb LANGUAGE sql STABLE
     RETURN jsonb_build_object('original_url', l.original_url, 'redirect_status', l.redirect_status, 'forward_query', l.forward_query,
         'forward_path', l.forward_path, 'title', l.title, 'description', l.description, 'tags', l.tags, 'metadata', l.metadata, 'active', l.active,
-        'expires_at', to_char(l.expires_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'));
+        'expires_at', to_char(l.expires_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'), 'rules', l.rules -> 'rules',
+        'valid_from', l.rules -> 'valid_from', 'expired_url', l.rules -> 'expired_url', 'max_clicks', l.rules -> 'max_clicks',
+        'max_clicks_mode', l.rules -> 'max_clicks_mode', 'exhausted_url', l.rules -> 'exhausted_url');
 
 -- AFTER UPDATE of each row. The program names its actor in waypost.actor; a change
 -- without one was made by hand, or by a part of the program.

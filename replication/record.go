@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 
 	"waypost"
+	"waypost/rules"
 )
 
 // The one encoding of a record: written by the control plane, carried by the
@@ -14,10 +15,9 @@ import (
 const (
 	recordVersion    = 1
 	recordHeaderSize = 48
-	maxExtensions    = 4096
 
 	// MaxRecord bounds an encoded record, in bytes.
-	MaxRecord = recordHeaderSize + waypost.MaxName + waypost.MaxPayload + maxExtensions
+	MaxRecord = recordHeaderSize + waypost.MaxName + waypost.MaxPayload + waypost.MaxExtensions
 )
 
 var (
@@ -39,9 +39,8 @@ func AppendRecord(dst []byte, r *waypost.Record) []byte {
 	le := binary.LittleEndian
 	dst = append(dst, recordVersion, byte(r.Kind), byte(r.State), byte(min(len(r.Name), 255)))
 	dst = le.AppendUint16(dst, r.Status)
-	var extensions [5]byte
-	ext := appendExtensions(extensions[:0], r)
-	dst = le.AppendUint16(dst, uint16(len(ext)))
+	ext := extensionsSize(r)
+	dst = le.AppendUint16(dst, uint16(ext))
 	dst = le.AppendUint32(dst, uint32(r.Domain))
 	dst = le.AppendUint32(dst, r.Revision.Epoch)
 	dst = le.AppendUint64(dst, r.Revision.Seq)
@@ -51,7 +50,7 @@ func AppendRecord(dst []byte, r *waypost.Record) []byte {
 	dst = le.AppendUint32(dst, 0) // checksum, below
 	dst = append(dst, r.Name...)
 	dst = append(dst, r.Payload...)
-	dst = append(dst, ext...)
+	dst = appendExtensions(dst, r)
 	b := dst[start:]
 	le.PutUint32(b[44:], recordChecksum(b))
 	return dst
@@ -79,7 +78,7 @@ func DecodeRecord(b []byte, r *waypost.Record) error {
 	}
 	le := binary.LittleEndian
 	name, extensions, payload := int(b[3]), int(le.Uint16(b[6:])), uint64(le.Uint32(b[40:]))
-	if name < 1 || name > waypost.MaxName || extensions > maxExtensions || payload > waypost.MaxPayload {
+	if name < 1 || name > waypost.MaxName || extensions > waypost.MaxExtensions || payload > waypost.MaxPayload {
 		return fmt.Errorf("%w: lengths %d, %d, %d are out of bounds", ErrRecord, name, payload, extensions)
 	}
 	if recordHeaderSize+name+int(payload)+extensions != len(b) {
@@ -140,7 +139,8 @@ func RecordRevision(record []byte) waypost.Revision {
 }
 
 // checkLink finds content that must never be served, whatever wrote the row: a location
-// that could split a response header, or a status that is no redirect.
+// that could split a response header, a status that is no redirect, or damaged rules.
+// Rules of a later version pass, and lead to the link's own target.
 func checkLink(r *waypost.Record) error {
 	if hasControl(r.Payload) {
 		return fmt.Errorf("%w: a control byte in a location", ErrContent)
@@ -150,6 +150,11 @@ func checkLink(r *waypost.Record) error {
 	}
 	if len(r.Payload) == 0 {
 		return fmt.Errorf("%w: an empty location", ErrContent)
+	}
+	if r.Programme != nil && rules.Known(r.Programme) {
+		if err := rules.Check(r.Programme); err != nil {
+			return fmt.Errorf("%w: %w", ErrContent, err)
+		}
 	}
 	switch r.Status {
 	case 301, 302, 307, 308:
@@ -177,10 +182,11 @@ func hasControl(b []byte) bool {
 	return false
 }
 
-// extensionFlags is the type of the extension that holds waypost.LinkFlags, one
-// byte; a longer value has more of a later version. It is written only when a flag
-// is set.
-const extensionFlags = 1
+// The types of extensions. An extension is written only when it says something.
+const (
+	extensionFlags     = 1 // waypost.LinkFlags, one byte; a longer value has more of a later version
+	extensionProgramme = 2 // of rules
+)
 
 // Extensions returns the extension block of an encoded record that [DecodeRecord] has
 // taken. It refers into b.
@@ -192,15 +198,18 @@ func Extensions(b []byte) []byte {
 // that keep the block apart. It does not allocate unless it fails.
 func DecodeExtensions(block []byte, r *waypost.Record) error {
 	le := binary.LittleEndian
-	r.Flags = 0
+	r.Flags, r.Programme = 0, nil
 	rest := block
 	for len(rest) > 0 {
-		if len(block) > maxExtensions || len(rest) < 4 || 4+int(le.Uint16(rest[2:])) > len(rest) {
+		if len(block) > waypost.MaxExtensions || len(rest) < 4 || 4+int(le.Uint16(rest[2:])) > len(rest) {
 			return fmt.Errorf("%w: the extensions are malformed", ErrRecord)
 		}
 		kind, value := le.Uint16(rest), rest[4:4+int(le.Uint16(rest[2:]))]
-		if kind == extensionFlags && len(value) > 0 {
+		switch {
+		case kind == extensionFlags && len(value) > 0:
 			r.Flags = waypost.LinkFlags(value[0])
+		case kind == extensionProgramme && len(value) > 0:
+			r.Programme = value[:len(value):len(value)]
 		}
 		rest = rest[4+len(value):]
 	}
@@ -210,11 +219,32 @@ func DecodeExtensions(block []byte, r *waypost.Record) error {
 // appendExtensions appends the extension block of a record: type (2 bytes), length
 // (2 bytes), value.
 func appendExtensions(dst []byte, r *waypost.Record) []byte {
-	if r.Flags == 0 {
-		return dst
+	if r.Flags != 0 {
+		dst = append(dst, extensionFlags, 0, 1, 0, byte(r.Flags))
 	}
-	return append(dst, extensionFlags, 0, 1, 0, byte(r.Flags))
+	if n := programmeSize(r); n > 0 {
+		dst = append(dst, extensionProgramme, 0, byte(n), byte(n>>8))
+		dst = append(dst, r.Programme[:n]...)
+	}
+	return dst
 }
+
+// extensionsSize returns the length of what appendExtensions appends.
+func extensionsSize(r *waypost.Record) (n int) {
+	if r.Flags != 0 {
+		n = extensionHead + 1
+	}
+	if p := programmeSize(r); p > 0 {
+		n += extensionHead + p
+	}
+	return n
+}
+
+const extensionHead = 4
+
+// programmeSize returns the length of a record's programme. One that is too long is cut,
+// so that it is refused as damaged.
+func programmeSize(r *waypost.Record) int { return min(len(r.Programme), waypost.MaxProgramme+1) }
 
 // The compact form of a record is for stores that keep it under a key which says its
 // kind, domain and name. It begins with another byte than a record does:
@@ -269,7 +299,7 @@ func Expand(dst, b []byte, kind waypost.Kind, domain waypost.DomainID, name []by
 	}
 	state, flags, rest, le := b[1], b[2], b[3:], binary.LittleEndian
 	var numbers [4]uint64 // status, epoch, sequence, length of the extensions
-	for i, most := range [...]uint64{1<<16 - 1, 1<<32 - 1, 1<<64 - 1, maxExtensions} {
+	for i, most := range [...]uint64{1<<16 - 1, 1<<32 - 1, 1<<64 - 1, waypost.MaxExtensions} {
 		if i == 3 && flags&compactExtension == 0 {
 			break
 		}

@@ -174,7 +174,7 @@ func TestUnknownExtensionsAreIgnoredAndMalformedOnesRefused(t *testing.T) {
 	var got waypost.Record
 	require.NoError(t, replication.DecodeRecord(extend(b, []byte{9, 9, 3, 0, 'a', 'b', 'c', 1, 0, 0, 0}), &got))
 	require.Equal(t, r, got)
-	for _, ext := range []string{"\x01", "\x01\x00\x01", "\x01\x00\x02\x00a", strings.Repeat("\x00", 4100)} {
+	for _, ext := range []string{"\x01", "\x01\x00\x01", "\x01\x00\x02\x00a", strings.Repeat("\x00", waypost.MaxExtensions+4)} {
 		require.ErrorIs(t, replication.DecodeRecord(extend(b, []byte(ext)), &got), replication.ErrRecord)
 	}
 }

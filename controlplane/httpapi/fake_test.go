@@ -12,6 +12,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/rules"
 )
 
 // Keys that the fake knows.
@@ -240,7 +241,7 @@ func (f *links) Tags(_ context.Context, actor controlplane.Actor, prefix, after 
 	return tags, "", nil
 }
 
-func (f *links) Resolve(ctx context.Context, host string, v *waypost.Visit) (waypost.Resolution, error) {
+func (f *links) Resolve(ctx context.Context, host string, v *waypost.Visit, _ *rules.Request) (waypost.Resolution, error) {
 	if f.onResolve != nil {
 		return f.onResolve(ctx, host)
 	}

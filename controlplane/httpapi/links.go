@@ -13,6 +13,7 @@ import (
 	"waypost/api"
 	"waypost/controlplane"
 	"waypost/controlplane/limit"
+	"waypost/rules"
 )
 
 // Links finds, creates, changes and lists links. A domain is named by its host; "" is the
@@ -64,7 +65,7 @@ type Links interface {
 
 	// Resolve returns the answer to a visit. The host is as the client sent it. Unknown,
 	// deleted and expired codes are resolutions, not errors.
-	Resolve(ctx context.Context, host string, v *waypost.Visit) (waypost.Resolution, error)
+	Resolve(ctx context.Context, host string, v *waypost.Visit, r *rules.Request) (waypost.Resolution, error)
 }
 
 // linksAPI serves links.
@@ -423,6 +424,7 @@ func newLinkOf(n *api.NewLink, now time.Time, at string) (controlplane.NewLink, 
 		RedirectStatus: n.RedirectStatus, ForwardQuery: n.ForwardQuery, ForwardPath: n.ForwardPath,
 		Title: n.Title, Description: n.Description, Tags: n.Tags, Metadata: n.Metadata, CreatedBy: n.CreatedBy,
 		Disabled: n.Active != nil && !*n.Active,
+		Rules:    rules.Source{Rules: n.Rules, ValidFrom: n.ValidFrom, ExpiredURL: n.ExpiredURL},
 	}, nil
 }
 
@@ -459,6 +461,7 @@ func linkChangeOf(c *api.LinkChange, now time.Time) (controlplane.LinkChange, er
 		OriginalURL: c.OriginalURL.Change(), Active: c.Active.Change(), ExpiresAt: expires, RedirectStatus: c.RedirectStatus.Change(),
 		ForwardQuery: c.ForwardQuery.Change(), ForwardPath: c.ForwardPath.Change(), Title: c.Title.Change(),
 		Description: c.Description.Change(), Tags: c.Tags.Change(), Metadata: c.Metadata.Change(),
+		Rules: controlplane.RulesChange{Rules: c.Rules.Change(), ValidFrom: c.ValidFrom.Change(), ExpiredURL: c.ExpiredURL.Change()},
 	}, nil
 }
 
@@ -475,6 +478,12 @@ func (a *linksAPI) link(l *waypost.Link) api.Link {
 		Title: l.Title, Description: l.Description, Tags: tags, Metadata: l.Metadata, CreatedBy: l.CreatedBy,
 		Active: l.Active, ClickCount: l.Clicks, LastAccessedAt: moment(l.LastAccessedAt),
 		CreatedAt: l.CreatedAt.UTC(), UpdatedAt: l.UpdatedAt.UTC(), ExpiresAt: moment(l.ExpiresAt), DeletedAt: moment(l.DeletedAt),
+	}
+	if len(l.Rules) > 0 {
+		// Whatever cannot be read was written by hand, and is left out.
+		if source, err := rules.ParseSource(l.Rules); err == nil {
+			shown.Rules, shown.ValidFrom, shown.ExpiredURL = source.Rules, moment(source.ValidFrom), source.ExpiredURL
+		}
 	}
 	if !l.DeletedAt.IsZero() {
 		until := l.DeletedAt.Add(controlplane.RestorableFor)

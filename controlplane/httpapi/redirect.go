@@ -3,10 +3,12 @@ package httpapi
 import (
 	"bytes"
 	"context"
+	"math/rand/v2"
 	"net/http"
 	"strconv"
 
 	"waypost"
+	"waypost/rules"
 )
 
 var redirectHeaders = map[string]header{
@@ -23,24 +25,33 @@ func registerRedirect(rt *router, links Links) {
 	handle(rt, operation{
 		id: "redirect", method: http.MethodGet, path: "/{code}", summary: "Follow a link", anyQuery: true,
 		description: "The same redirect as on an edge, from the database. It is not counted: only edges count clicks. " +
+			"Countries and cities are unknown here to the link's rules, and a cookie does not keep a variant. " +
 			"Paths below the code are not served here.",
-		answers: answers, problems: []int{http.StatusBadRequest, http.StatusNotFound, http.StatusGone},
+		answers: answers, problems: []int{http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusGone},
 	}, func(ctx context.Context, _ *redirectInput) (*struct{}, error) {
 		// The path as it was sent: a code has one spelling, which is not percent-encoded.
 		r := callFrom(ctx).request
 		v := waypost.ParseVisit([]byte(r.URL.EscapedPath() + "?" + r.URL.RawQuery))
+		request := rules.Request{
+			Address: callFrom(ctx).client, UserAgent: []byte(r.UserAgent()), AcceptLanguage: []byte(r.Header.Get("Accept-Language")),
+			Cookie: []byte(r.Header.Get("Cookie")), Chance: uint16(rand.Uint32()), //nolint:gosec // chance, no secret
+		}
 		if v.Preview {
 			return nil, errNoLink
 		}
-		res, err := links.Resolve(ctx, r.Host, &v)
+		res, err := links.Resolve(ctx, r.Host, &v, &request)
 		switch {
 		case err != nil:
 			return nil, err
+		case res.Gated:
+			return nil, waypost.Errorf(waypost.EForbidden, "the link counts its visits: only edges redirect it")
 		// The target was checked long ago; this guards against a damaged record.
 		case res.Redirects() && len(res.Location) > 0 && !bytes.ContainsAny(res.Location, "\r\n\x00"):
 			return nil, redirect(res)
 		case res.Redirects():
 			return nil, waypost.Errorf(waypost.EUnavailable, "the link has no valid target")
+		case res.Status == http.StatusServiceUnavailable:
+			return nil, waypost.Errorf(waypost.EUnavailable, "the link's rules cannot be read")
 		case res.Status == http.StatusNotFound:
 			return nil, errNoLink
 		case res.Status == http.StatusGone:

@@ -122,7 +122,7 @@ func (db *Changelog) wholeTransactions(ctx context.Context, rows *changelogRows)
 	}
 	rows.all = nil
 	var count, bytes int64
-	err := db.pool.queryIn(ctx, stream, `SELECT count(*), coalesce(sum(octet_length(payload)), 0) FROM changelog WHERE seq = $1`,
+	err := db.pool.queryIn(ctx, stream, `SELECT count(*), coalesce(sum(octet_length(payload) + coalesce(octet_length(programme), 0)), 0) FROM changelog WHERE seq = $1`,
 		[]any{last}, func(r pgx.Rows) error {
 			for r.Next() {
 				if err := r.Scan(&count, &bytes); err != nil {
@@ -147,7 +147,7 @@ func (db *Changelog) wholeTransactions(ctx context.Context, rows *changelogRows)
 const maxTransactionBytes = 24 << 20
 
 const selectChangelog = `
-SELECT seq, epoch, kind, stamp, digest, at, domain_id, name, state, status, flags, expires_at, payload FROM changelog`
+SELECT seq, epoch, kind, stamp, digest, at, domain_id, name, state, status, flags, expires_at, payload, programme FROM changelog`
 
 // changelogRow is a row as it is stored: a mark (kind 0) or an entry.
 type changelogRow struct {
@@ -158,6 +158,7 @@ type changelogRow struct {
 	at                   time.Time
 	domain               pgtype.Int4
 	name, payload        []byte
+	programme            []byte
 	state, status, flags pgtype.Int2
 	expires              pgtype.Timestamptz
 }
@@ -168,7 +169,7 @@ func (rs *changelogRows) read(rows pgx.Rows) error {
 	var r changelogRow
 	into := []any{
 		&r.seq, &r.epoch, &r.kind, &r.stamp, &r.digest, &r.at,
-		&r.domain, &r.name, &r.state, &r.status, &r.flags, &r.expires, &r.payload,
+		&r.domain, &r.name, &r.state, &r.status, &r.flags, &r.expires, &r.payload, &r.programme,
 	}
 	for rows.Next() {
 		if err := rows.Scan(into...); err != nil {
@@ -206,7 +207,7 @@ func (rs *changelogRows) transactions(after uint64, epoch uint32) ([]replication
 			Flags:  waypost.LinkFlags(r.flags.Int16),
 			Domain: waypost.DomainID(r.domain.Int32), Name: r.name,
 			Revision: waypost.Revision{Epoch: uint32(r.epoch), Seq: uint64(r.seq)}, Stamp: uint64(r.stamp),
-			Payload: r.payload,
+			Payload: r.payload, Programme: r.programme,
 		}
 		if r.expires.Valid {
 			rec.ExpiresAt = millis(&r.expires.Time)
@@ -223,11 +224,11 @@ func (rs *changelogRows) transactions(after uint64, epoch uint32) ([]replication
 // hand can bring about, goes out without it, and a link as a tombstone, so that the
 // digest stays right and nothing wrong is served.
 func encode(dst []byte, r *waypost.Record) []byte {
-	if len(r.Payload) <= waypost.MaxPayload {
+	if len(r.Payload) <= waypost.MaxPayload && len(r.Programme) <= waypost.MaxProgramme {
 		return replication.AppendRecord(dst, r)
 	}
 	poison := *r
-	poison.Payload = nil
+	poison.Payload, poison.Programme = nil, nil
 	if poison.Kind == waypost.KindLink && poison.State != waypost.Purged {
 		poison.State = waypost.Deleted
 	}
@@ -237,15 +238,15 @@ func encode(dst []byte, r *waypost.Record) []byte {
 // selectRecords is every replicated row as its record, for the slots $1 to $2.
 const selectRecords = `
 SELECT 1, domain_id, code, link_state(active, deleted_at), redirect_status, link_flags(forward_query, forward_path), expires_at,
-       link_payload(location, original_url, deleted_at), rev_epoch, rev_seq, stamp
+       link_payload(location, original_url, deleted_at), rev_epoch, rev_seq, stamp, link_programme(programme, deleted_at)
 FROM link WHERE slot BETWEEN $1 AND $2
-UNION ALL SELECT 2, 0, id::text, 0, 0, 0, NULL, changelog_payload(to_jsonb(d)), rev_epoch, rev_seq, stamp FROM domain d
+UNION ALL SELECT 2, 0, id::text, 0, 0, 0, NULL, changelog_payload(to_jsonb(d)), rev_epoch, rev_seq, stamp, NULL FROM domain d
 	WHERE slot BETWEEN $1 AND $2
-UNION ALL SELECT 3, 0, id::text, 0, 0, 0, NULL, changelog_payload(to_jsonb(r)), rev_epoch, rev_seq, stamp FROM key_range r
+UNION ALL SELECT 3, 0, id::text, 0, 0, 0, NULL, changelog_payload(to_jsonb(r)), rev_epoch, rev_seq, stamp, NULL FROM key_range r
 	WHERE slot BETWEEN $1 AND $2
-UNION ALL SELECT 4, 0, id::text, 0, 0, 0, NULL, changelog_payload(to_jsonb(l)), rev_epoch, rev_seq, stamp FROM key_lease l
+UNION ALL SELECT 4, 0, id::text, 0, 0, 0, NULL, changelog_payload(to_jsonb(l)), rev_epoch, rev_seq, stamp, NULL FROM key_lease l
 	WHERE slot BETWEEN $1 AND $2
-UNION ALL SELECT 5, 0, salt_name(day), 0, 0, 0, NULL, salt_payload(salt), rev_epoch, rev_seq, stamp FROM visitor_salt s
+UNION ALL SELECT 5, 0, salt_name(day), 0, 0, 0, NULL, salt_payload(salt), rev_epoch, rev_seq, stamp, NULL FROM visitor_salt s
 	WHERE slot BETWEEN $1 AND $2`
 
 // copiedRecords reads the rows of selectRecords in the form of COPY … (FORMAT binary),
@@ -268,7 +269,7 @@ var (
 
 const (
 	copyHeader = 11 + 4 + 4 // signature, flags, length of the extension
-	copyFields = 11
+	copyFields = 12
 	// postgresEpoch is the origin of PostgreSQL's times, in Unix microseconds.
 	postgresEpoch = 946_684_800_000_000
 )
@@ -352,7 +353,7 @@ func (c *copiedRecords) take(row *[copyFields][]byte) error {
 	var ints [copyFields]int64
 	for i, field := range row {
 		switch i {
-		case 2, 7: // name and payload
+		case 2, 7, 11: // name, payload and programme
 			continue
 		case 6:
 			if field == nil {
@@ -374,7 +375,7 @@ func (c *copiedRecords) take(row *[copyFields][]byte) error {
 	*r = waypost.Record{
 		Kind: waypost.Kind(ints[0]), Domain: waypost.DomainID(ints[1]), Name: row[2],
 		State: waypost.State(ints[3]), Status: uint16(ints[4]), Flags: waypost.LinkFlags(ints[5]),
-		Payload:  row[7],
+		Payload: row[7], Programme: row[11],
 		Revision: waypost.Revision{Epoch: uint32(ints[8]), Seq: uint64(ints[9])}, Stamp: uint64(ints[10]),
 	}
 	if row[6] != nil {

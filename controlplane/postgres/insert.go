@@ -28,17 +28,17 @@ const insertFree = insertRows + returnRows
 
 const insertRows = `
 INSERT INTO link (workspace_id, domain_id, code, custom, original_url, location, redirect_status,
-                  title, description, tags, metadata, created_by, expires_at, forward_query, forward_path, active,
+                  title, description, tags, metadata, created_by, expires_at, forward_query, forward_path, active, rules, programme,
                   slot, rev_epoch, rev_seq, stamp)
 SELECT w, d, c, cu, o, lo, s, t, de, CASE WHEN tg IS NULL THEN '{}' ELSE ARRAY(SELECT jsonb_array_elements_text(tg::jsonb)) END,
-       m::jsonb, cb, e, fq, fp, ac,
+       m::jsonb, cb, e, fq, fp, ac, ru::jsonb, pr,
        sl, (SELECT current_setting('waypost.epoch')::integer), (SELECT set_config('waypost.stamped', current_setting('waypost.seq'),
        	true)::bigint), st
 FROM (SELECT unnest($1::bigint[]), unnest($2::integer[]), unnest($3::text[]), unnest($4::boolean[]), unnest($5::text[]), unnest($6::text[]),
              unnest($7::smallint[]), unnest($8::text[]), unnest($9::text[]), unnest($10::text[]), unnest($11::text[]), unnest($12::text[]),
              unnest($13::timestamptz[]), unnest($14::boolean[]), unnest($15::boolean[]), unnest($16::boolean[]),
-             	unnest($17::smallint[]), unnest($18::bigint[]))
-     AS n (w, d, c, cu, o, lo, s, t, de, tg, m, cb, e, fq, fp, ac, sl, st)
+             unnest($17::text[]), unnest($18::bytea[]), unnest($19::smallint[]), unnest($20::bigint[]))
+     AS n (w, d, c, cu, o, lo, s, t, de, tg, m, cb, e, fq, fp, ac, ru, pr, sl, st)
 WHERE NOT (cu AND d = 1 AND c = ANY (string_to_array(coalesce(current_setting('waypost.refused', true), ''), ',')))`
 
 const returnRows = ` RETURNING id, domain_id, code, created_at`
@@ -49,7 +49,8 @@ type linkColumns struct {
 	domains                                     []int32
 	codes, originals, titles, descriptions, bys []string
 	customs                                     []bool
-	locations, tags, metadata                   []*string
+	locations, tags, metadata, rules            []*string
+	programmes                                  [][]byte
 	statuses                                    []int16
 	expiries                                    []*time.Time
 	forwardQueries, forwardPaths, actives       []bool
@@ -63,7 +64,7 @@ func makeColumns(n int) *linkColumns {
 		originals: make([]string, 0, n), locations: make([]*string, 0, n), statuses: make([]int16, 0, n),
 		titles: make([]string, 0, n), descriptions: make([]string, 0, n), tags: make([]*string, 0, n), metadata: make([]*string, 0, n),
 		bys: make([]string, 0, n), expiries: make([]*time.Time, 0, n), forwardQueries: make([]bool, 0, n),
-		forwardPaths: make([]bool, 0, n), actives: make([]bool, 0, n),
+		forwardPaths: make([]bool, 0, n), actives: make([]bool, 0, n), rules: make([]*string, 0, n), programmes: make([][]byte, 0, n),
 		slots: make([]int16, 0, n), stamps: make([]int64, 0, n),
 	}
 }
@@ -79,7 +80,7 @@ func columnsOf(links []controlplane.Insertion) (*linkColumns, error) {
 		c.codes = append(c.codes, string(l.Code))
 		c.customs = append(c.customs, l.Custom)
 		c.originals = append(c.originals, l.OriginalURL)
-		var location, tags, metadata *string
+		var location, tags, metadata, rules *string
 		if l.Location != l.OriginalURL {
 			location = &l.Location
 		}
@@ -94,6 +95,10 @@ func columnsOf(links []controlplane.Insertion) (*linkColumns, error) {
 		if len(l.Metadata) > 0 {
 			s := string(l.Metadata)
 			metadata = &s
+		}
+		if len(l.Rules) > 0 {
+			s := string(l.Rules)
+			rules = &s
 		}
 		var expiry *time.Time
 		if !l.ExpiresAt.IsZero() {
@@ -110,6 +115,8 @@ func columnsOf(links []controlplane.Insertion) (*linkColumns, error) {
 		c.forwardQueries = append(c.forwardQueries, l.Flags&waypost.ForwardQuery != 0)
 		c.forwardPaths = append(c.forwardPaths, l.Flags&waypost.ForwardPath != 0)
 		c.actives = append(c.actives, !links[i].Disabled)
+		c.rules = append(c.rules, rules)
+		c.programmes = append(c.programmes, l.Programme)
 		c.slots = append(c.slots, int16(waypost.Slot(waypost.KindLink, l.Domain, []byte(l.Code))))
 		c.stamps = append(c.stamps, int64(binary.LittleEndian.Uint64(random[8*i:])))
 	}
@@ -279,8 +286,8 @@ func (in *inserting) queue(b *pgx.Batch, at *begun) {
 		insert = insertFree
 	}
 	b.Queue(insert, c.workspaces, c.domains, c.codes, c.customs, c.originals, c.locations, c.statuses,
-		c.titles, c.descriptions, c.tags, c.metadata, c.bys, c.expiries, c.forwardQueries, c.forwardPaths, c.actives, c.slots,
-		c.stamps).Query(func(rows pgx.Rows) error {
+		c.titles, c.descriptions, c.tags, c.metadata, c.bys, c.expiries, c.forwardQueries, c.forwardPaths, c.actives, c.rules, c.programmes,
+		c.slots, c.stamps).Query(func(rows pgx.Rows) error {
 		return in.read(rows, at.position())
 	})
 }

@@ -23,7 +23,8 @@ type LinkStore struct {
 var ofVersion = ofAnyVersion + ` AND deleted_at IS NULL`
 
 // ofAnyVersion is ofVersion for a tombstone, too.
-var ofAnyVersion = `id = $1 AND ` + ofWorkspace("workspace_id", "$2") + ` AND rev_epoch = $3 AND rev_seq = $4 AND stamp = $5`
+var ofAnyVersion = `id = $1 AND ` + ofWorkspace("workspace_id", "$2") +
+	` AND coalesce(edited, ARRAY[rev_epoch, rev_seq, stamp]) = ARRAY[$3::bigint, $4::bigint, $5::bigint]`
 
 // nameActor names the actor of a transaction for the history of links.
 func nameActor(b *pgx.Batch, by controlplane.Actor) {
@@ -39,13 +40,17 @@ func (db *LinkStore) UpdateLink(
 	if err != nil {
 		return waypost.Position{}, false, waypost.WrapError(waypost.EInvalid, "tags cannot be encoded", err)
 	}
-	var location, metadata *string
+	var location, metadata, source *string
 	if l.Location != l.OriginalURL {
 		location = &l.Location
 	}
 	if len(l.Metadata) > 0 {
 		s := string(l.Metadata)
 		metadata = &s
+	}
+	if len(l.Rules) > 0 {
+		s := string(l.Rules)
+		source = &s
 	}
 	var expiry *time.Time
 	if !l.ExpiresAt.IsZero() {
@@ -67,12 +72,12 @@ func (db *LinkStore) UpdateLink(
 	b.Queue(`
 		UPDATE link SET original_url = $6, location = $7, redirect_status = $8, title = $9, description = $10,
 			tags = ARRAY(SELECT jsonb_array_elements_text(coalesce(nullif($11, 'null'), '[]')::jsonb)), metadata = $12::text::jsonb, active = $13,
-			expires_at = $14, forward_query = $15, forward_path = $16, updated_at = now()
+			expires_at = $14, forward_query = $15, forward_path = $16, rules = $17::text::jsonb, programme = $18, updated_at = now()
 		WHERE `+ofVersion+` OR id = $1 AND `+ofWorkspace("workspace_id", "$2")+` AND deleted_at IS NULL
 			AND rev_epoch = current_setting('waypost.epoch')::integer AND rev_seq = current_setting('waypost.seq')::bigint
 		RETURNING updated_at, rev_epoch, rev_seq, stamp`,
 		append(version, l.OriginalURL, location, l.RedirectStatus, l.Title, l.Description, string(tags), metadata, l.Active,
-			expiry, l.Flags&waypost.ForwardQuery != 0, l.Flags&waypost.ForwardPath != 0)...).Query(func(rows pgx.Rows) error {
+			expiry, l.Flags&waypost.ForwardQuery != 0, l.Flags&waypost.ForwardPath != 0, source, l.Programme)...).Query(func(rows pgx.Rows) error {
 		var stamp int64
 		_, err := pgx.ForEachRow(rows, []any{&l.UpdatedAt, &l.Revision.Epoch, &l.Revision.Seq, &stamp}, func() error {
 			changed, l.Stamp, l.UpdatedAt = true, uint64(stamp), l.UpdatedAt.UTC()
@@ -104,7 +109,8 @@ const selectLink = `
 SELECT l.id, l.workspace_id, l.domain_id, l.code, l.custom, l.original_url, coalesce(l.location, l.original_url), l.redirect_status,
        link_flags(l.forward_query, l.forward_path), l.title, l.description, l.tags, l.metadata, l.created_by, l.active,
        ` + clickCounts + `,
-       l.created_at, l.updated_at, l.expires_at, l.deleted_at, l.rev_epoch, l.rev_seq, l.stamp,
+       l.created_at, l.updated_at, l.expires_at, l.deleted_at, l.rules, l.programme,
+       coalesce(l.edited[1]::integer, l.rev_epoch), coalesce(l.edited[2], l.rev_seq), coalesce(l.edited[3], l.stamp),
        CASE WHEN l.domain_id = 1 THEN '' ELSE (SELECT d.host FROM domain d WHERE d.id = l.domain_id) END
 FROM link l LEFT JOIN link_click c ON c.link_id = l.id ` + joinParts
 
@@ -117,7 +123,7 @@ func scanLink(row pgx.Rows, more ...any) (l waypost.Link, err error) {
 		&l.ID, &l.Workspace, &l.Domain, &l.Code, &l.Custom, &l.OriginalURL, &l.Location, &l.RedirectStatus,
 		&l.Flags, &l.Title, &l.Description, &l.Tags, &l.Metadata, &l.CreatedBy, &l.Active,
 		&l.Clicks, &l.BotClicks, &accessed,
-		&l.CreatedAt, &l.UpdatedAt, &expires, &deleted, &l.Revision.Epoch, &l.Revision.Seq, &stamp, &host,
+		&l.CreatedAt, &l.UpdatedAt, &expires, &deleted, &l.Rules, &l.Programme, &l.Revision.Epoch, &l.Revision.Seq, &stamp, &host,
 	}, more...)...)
 	l.Stamp = uint64(stamp)
 	if host != nil {
@@ -241,7 +247,7 @@ func (db *LinkStore) Record(ctx context.Context, host string, strict bool, code 
 	found := false
 	err := db.pool.queryIn(ctx, stream, `
 		SELECT domain_id, link_state(active, deleted_at), redirect_status, link_flags(forward_query, forward_path), expires_at,
-		       link_payload(location, original_url, deleted_at), rev_epoch, rev_seq, stamp
+		       link_payload(location, original_url, deleted_at), link_programme(programme, deleted_at), rev_epoch, rev_seq, stamp
 		FROM link
 		WHERE code = $2 AND domain_id = coalesce((SELECT id FROM domain WHERE host = $1), CASE WHEN $3 THEN 0 ELSE 1 END)`,
 		[]any{host, code, strict}, func(rows pgx.Rows) error {
@@ -249,7 +255,7 @@ func (db *LinkStore) Record(ctx context.Context, host string, strict bool, code 
 				var expires *time.Time
 				var payload string
 				var stamp int64
-				if err := rows.Scan(&rec.Domain, &rec.State, &rec.Status, &rec.Flags, &expires, &payload,
+				if err := rows.Scan(&rec.Domain, &rec.State, &rec.Status, &rec.Flags, &expires, &payload, &rec.Programme,
 					&rec.Revision.Epoch, &rec.Revision.Seq, &stamp); err != nil {
 					return err
 				}

@@ -63,9 +63,9 @@ func TestTable_LeavesToTheStoreWhatItCannotHold(t *testing.T) {
 		"an unknown state":         func(r *waypost.Record) []byte { r.State = 9; return nil },
 		"another kind":             func(r *waypost.Record) []byte { r.Kind = waypost.KindRange; return nil },
 		"too long a location":      func(r *waypost.Record) []byte { r.Payload = make([]byte, waypost.MaxPayload+1); return nil },
-		"too long extensions":      func(*waypost.Record) []byte { return make([]byte, 4097) },
-		"too long, in a domain":    func(r *waypost.Record) []byte { r.Domain = 7; return make([]byte, 4097) },
-		"too long, and expires":    func(r *waypost.Record) []byte { r.ExpiresAt = 7; return make([]byte, 4097) },
+		"too long extensions":      func(*waypost.Record) []byte { return make([]byte, waypost.MaxExtensions+1) },
+		"too long, in a domain":    func(r *waypost.Record) []byte { r.Domain = 7; return make([]byte, waypost.MaxExtensions+1) },
+		"too long, and expires":    func(r *waypost.Record) []byte { r.ExpiresAt = 7; return make([]byte, waypost.MaxExtensions+1) },
 		"a state, and its details": func(r *waypost.Record) []byte { r.State, r.Domain, r.ExpiresAt = 3, 7, 7; return []byte("ext") },
 	} {
 		t.Run(name, func(t *testing.T) {

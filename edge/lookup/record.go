@@ -53,18 +53,15 @@ const (
 
 var statuses = [otherStatus]uint16{301, 302, 307, 308}
 
-// maxExtensions bounds the extensions of a record, in bytes.
-const maxExtensions = 1 << 12
-
 // maxRecord bounds a record in the table.
-const maxRecord = recordHead + 4 + 8 + 2 + 2 + waypost.MaxName + waypost.MaxPayload + maxExtensions
+const maxRecord = recordHead + 4 + 8 + 2 + 2 + waypost.MaxName + waypost.MaxPayload + waypost.MaxExtensions
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // flagsOf returns the flags of a record, and false when the table cannot hold it.
 func flagsOf(r *waypost.Record, ext []byte) (flags byte, fits bool) {
 	if r.Kind != waypost.KindLink || len(r.Name) == 0 || len(r.Name) > waypost.MaxName ||
-		len(r.Payload) > waypost.MaxPayload || len(ext) > maxExtensions || r.State >= elsewhere {
+		len(r.Payload) > waypost.MaxPayload || len(ext) > waypost.MaxExtensions || r.State >= elsewhere {
 		return elsewhere, false
 	}
 	flags = byte(r.State) | otherStatus<<statusShift

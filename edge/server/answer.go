@@ -10,6 +10,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"waypost"
+	"waypost/rules"
 )
 
 // answer is a response before it is written. Both writers, [answer.appendTo] of the fast
@@ -24,6 +25,8 @@ type answer struct {
 	maxAge       int64 // seconds, above 0: in place of cacheControl
 	vary         bool  // by Accept
 	stale        int64 // seconds; below 0: the replica is fresh
+	variant      uint8 // that a cookie is to keep, for the path of code; 0: none
+	code         []byte
 }
 
 // Header lines, with the byte slices from which fasthttp copies without allocating.
@@ -34,6 +37,7 @@ const (
 	cacheControlLine = "Cache-Control: "
 	staleLine        = "Waypost-Stale: "
 	varyLine         = "Vary: Accept\r\n"
+	cookieLine       = "Set-Cookie: "
 	noSniffLine      = "X-Content-Type-Options: nosniff\r\n"
 	policyLine       = "Content-Security-Policy: " + pagePolicy + "\r\n"
 	strictLine       = "Strict-Transport-Security: " + waypost.StrictTransport + "\r\n"
@@ -48,6 +52,7 @@ var (
 	headerCacheControl = []byte("Cache-Control")
 	headerVary         = []byte("Vary")
 	headerStale        = []byte("Waypost-Stale")
+	headerSetCookie    = []byte("Set-Cookie")
 	accept             = []byte("Accept")
 
 	headerNoSniff = []byte("X-Content-Type-Options")
@@ -60,7 +65,7 @@ var (
 
 // redirect returns the answer of a resolution that redirects. It fails for a record that
 // has gone bad.
-func (s *Server) redirect(res *waypost.Resolution) (answer, error) {
+func (s *Server) redirect(res *waypost.Resolution, code []byte) (answer, error) {
 	switch res.Status {
 	case 301, 302, 307, 308:
 	default:
@@ -70,6 +75,9 @@ func (s *Server) redirect(res *waypost.Resolution) (answer, error) {
 		return answer{}, errBadLocation
 	}
 	a := answer{status: res.Status, location: res.Location, cacheControl: privateNoStore, maxAge: res.MaxAge, stale: -1}
+	if res.Keep {
+		a.variant, a.code = res.Variant, code
+	}
 	if s.cfg.MaxStaleness > 0 {
 		if age := s.cfg.Staleness(); age > s.cfg.MaxStaleness {
 			a.stale = int64(age.Seconds())
@@ -79,8 +87,9 @@ func (s *Server) redirect(res *waypost.Resolution) (answer, error) {
 }
 
 var (
-	errBadStatus   = errors.New("a record has a status that is not a redirect")
-	errBadLocation = errors.New("a record has a location that no header can hold")
+	errBadStatus    = errors.New("a record has a status that is not a redirect")
+	errBadLocation  = errors.New("a record has a location that no header can hold")
+	errBadProgramme = errors.New("a record has rules that cannot be read")
 )
 
 // fitsHeader reports whether a location can stand in a header unchanged. The control
@@ -121,7 +130,21 @@ func (a *answer) appendTo(dst []byte, now time.Time, secure bool) []byte {
 	if a.vary {
 		dst = append(dst, varyLine...)
 	}
+	if a.variant != 0 {
+		dst = append(a.appendCookie(append(dst, cookieLine...), secure), "\r\n"...)
+	}
 	return append(append(dst, "\r\n"...), a.body...)
+}
+
+// appendCookie appends the cookie that keeps a variant: on this link alone, and without
+// anything about the visitor.
+func (a *answer) appendCookie(dst []byte, secure bool) []byte {
+	dst = strconv.AppendUint(append(dst, rules.VariantCookie+"="...), uint64(a.variant), 10)
+	dst = append(append(append(dst, "; Path=/"...), a.code...), "; Max-Age=15552000; HttpOnly; SameSite=Lax"...)
+	if secure {
+		dst = append(dst, "; Secure"...)
+	}
+	return dst
 }
 
 func (a *answer) appendCacheControl(dst []byte) []byte {
@@ -164,6 +187,10 @@ func (a *answer) set(ctx *fasthttp.RequestCtx, text []byte) []byte {
 	}
 	if a.vary {
 		header.SetCanonical(headerVary, accept)
+	}
+	if a.variant != 0 {
+		text = a.appendCookie(text[:0], connOf(ctx).secure)
+		header.SetCanonical(headerSetCookie, text)
 	}
 	if a.body != nil {
 		ctx.Response.SetBodyRaw(a.body)

@@ -5,8 +5,6 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/valyala/fasthttp"
-
 	"waypost"
 )
 
@@ -55,18 +53,13 @@ func originOf(referrer []byte) []byte {
 // clientOf returns the address of the client: the other end, or the address in the PROXY
 // header, or, behind a trusted proxy, the right-most untrusted address in
 // X-Forwarded-For. It does not allocate. The address must be neither logged nor kept.
-func (s *Server) clientOf(ctx *fasthttp.RequestCtx, c *conn) netip.Addr {
-	if !c.trusted {
+func (s *Server) clientOf(c *conn, by asked) netip.Addr {
+	switch {
+	case !c.trusted:
 		return c.peer
+	case by.fast != nil:
+		c.forwarded[0] = by.fast.ForwardedFor
+		return s.trusted.Client(c.peer, c.forwarded[:])
 	}
-	return s.trusted.Client(c.peer, ctx.Request.Header.PeekAll("X-Forwarded-For"))
-}
-
-// forwardedClient is clientOf for a request with at most one X-Forwarded-For.
-func (s *Server) forwardedClient(c *conn, forwarded []byte) netip.Addr {
-	if !c.trusted {
-		return c.peer
-	}
-	c.forwarded[0] = forwarded
-	return s.trusted.Client(c.peer, c.forwarded[:])
+	return s.trusted.Client(c.peer, by.http.Request.Header.PeekAll("X-Forwarded-For"))
 }

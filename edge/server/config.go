@@ -22,6 +22,9 @@ type Config struct {
 	// Sealer encrypts the addresses of visitors. Default: clicks have no address.
 	Sealer Sealer
 
+	// Places locates visitors for rules. Default: countries and cities are unknown.
+	Places Places
+
 	// StrictHosts answers 404 for a host that belongs to no domain. Otherwise such a host
 	// means the default domain.
 	StrictHosts bool

@@ -1,8 +1,20 @@
 package server
 
 import (
+	"math/rand/v2"
+
+	"github.com/valyala/fasthttp"
+
 	"waypost"
+	"waypost/edge/fastpath"
+	"waypost/rules"
 )
+
+// asked is the request that a visit comes from, as one of the two paths has read it.
+type asked struct {
+	fast *fastpath.Request
+	http *fasthttp.RequestCtx
+}
 
 // domainOf returns the domain of a host, and false for a host that belongs to none.
 func (s *Server) domainOf(host []byte) (waypost.DomainID, bool) {
@@ -15,12 +27,12 @@ func (s *Server) domainOf(host []byte) (waypost.DomainID, bool) {
 
 // decide returns the answer to a visit to a host. The answer is good until the
 // connection's next request.
-func (s *Server) decide(c *conn, host []byte, visit *waypost.Visit) (waypost.DomainID, waypost.Resolution, error) {
+func (s *Server) decide(c *conn, host []byte, visit *waypost.Visit, by asked) (waypost.DomainID, waypost.Resolution, error) {
 	domain, ok := s.domainOf(host)
 	if !ok {
 		return domain, waypost.NotFound, nil
 	}
-	res, err := s.resolve(c, domain, visit)
+	res, err := s.resolve(c, domain, visit, by)
 	if err == nil && res.Status == waypost.NotFound.Status {
 		res = s.cfg.Links.Targets(domain).InsteadOf(res)
 	}
@@ -28,7 +40,7 @@ func (s *Server) decide(c *conn, host []byte, visit *waypost.Visit) (waypost.Dom
 }
 
 // resolve looks a visit up in the replica.
-func (s *Server) resolve(c *conn, domain waypost.DomainID, visit *waypost.Visit) (waypost.Resolution, error) {
+func (s *Server) resolve(c *conn, domain waypost.DomainID, visit *waypost.Visit, by asked) (waypost.Resolution, error) {
 	if !waypost.ValidCode(visit.Code) {
 		return waypost.NotFound, nil
 	}
@@ -41,9 +53,45 @@ func (s *Server) resolve(c *conn, domain waypost.DomainID, visit *waypost.Visit)
 	if record.ExpiresAt != 0 {
 		now = s.cfg.Clock().UnixMilli()
 	}
-	res, buf := waypost.Resolve(&record, now).Follow(buf, visit)
+	res := s.judge(c, &record, now, visit, by)
+	res, buf = res.Follow(buf, visit)
 	keep(&c.record, buf)
 	return res, nil
+}
+
+// judge decides by a record and, if it has rules, by facts about the visitor.
+func (s *Server) judge(c *conn, record *waypost.Record, now int64, visit *waypost.Visit, by asked) waypost.Resolution {
+	if len(record.Programme) == 0 {
+		return waypost.Resolve(record, now)
+	}
+	need := rules.NeedOf(record.Programme)
+	r := rules.Request{At: now, Query: visit.Query}
+	if need&rules.NeedTime != 0 {
+		r.At = s.cfg.Clock().UnixMilli()
+	}
+	if by.fast != nil {
+		r.UserAgent, r.AcceptLanguage, r.Cookie = by.fast.Agent, by.fast.AcceptLanguage, by.fast.Cookie
+	} else {
+		header := &by.http.Request.Header
+		r.UserAgent = header.UserAgent()
+		r.AcceptLanguage, r.Cookie = header.Peek(fasthttp.HeaderAcceptLanguage), header.Peek(fasthttp.HeaderCookie)
+	}
+	if need&(rules.NeedAddress|rules.NeedVisitor|rules.NeedPlace) != 0 {
+		r.Address = s.clientOf(c, by)
+	}
+	if need&rules.NeedChance != 0 {
+		r.Chance = uint16(rand.Uint32()) //nolint:gosec // chance, no secret
+	}
+	var facts rules.Facts
+	facts.Read(need, &r)
+	if need&rules.NeedPlace != 0 && s.cfg.Places != nil {
+		facts.Country, facts.City = s.cfg.Places.Locate(r.Address)
+	}
+	res := rules.Resolve(record, &facts)
+	if res.Broken {
+		c.stripe.broken.Add(1)
+	}
+	return res
 }
 
 // isOwnPath reports whether a path that could be a code is one of the server's own.

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/valyala/fasthttp"
+
+	"waypost/edge/fastpath"
 )
 
 // WithoutFastPath makes fasthttp answer every request. It comes before Serve.
@@ -31,7 +33,7 @@ func FindingClient(forwardedFor string) func() {
 	c := &conn{peer: netip.MustParseAddr("10.0.0.1"), trusted: true}
 	var ctx fasthttp.RequestCtx
 	ctx.Request.Header.Set("X-Forwarded-For", forwardedFor)
-	return func() { s.clientOf(&ctx, c) }
+	return func() { s.clientOf(c, asked{http: &ctx}) }
 }
 
 // GuardLines returns a func that inspects one read of a connection again and again.
@@ -46,7 +48,8 @@ func Recorder(clicks Clicks, sealer Sealer, agent, referrer, forwardedFor string
 	s := New(Config{Clicks: clicks, Sealer: sealer, TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
 	c := &conn{peer: netip.MustParseAddr("10.0.0.1"), trusted: forwardedFor != ""}
 	a, r, f, code := []byte(agent), []byte(referrer), []byte(forwardedFor), []byte("abc1234")
-	return func() { s.recordClick(c, 1, code, a, r, s.forwardedClient(c, f), s.clickTime(time.Now())) }
+	by := asked{fast: &fastpath.Request{ForwardedFor: f}}
+	return func() { s.recordClick(c, 1, code, a, r, s.clientOf(c, by), s.clickTime(time.Now())) }
 }
 
 // OriginOf lets tests cut a referrer without a server.

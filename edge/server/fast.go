@@ -39,8 +39,9 @@ func (c *conn) answerFast(to io.Writer, b []byte) (answered bool, err error) {
 			c.phase.Store(phaseWaiting) // fasthttp's hook will find the request begun
 		}
 	}()
-	domain, res, err := s.decide(c, host, &visit)
-	if err != nil {
+	by := asked{fast: &r}
+	domain, res, err := s.decide(c, host, &visit, by)
+	if err != nil || res.Status == 503 {
 		return false, nil
 	}
 	var a answer
@@ -48,13 +49,13 @@ func (c *conn) answerFast(to io.Writer, b []byte) (answered bool, err error) {
 	case 404, 410:
 		a = problem(res.Status, acceptsHTML(r.Accept))
 	default:
-		if a, err = s.redirect(&res); err != nil {
+		if a, err = s.redirect(&res, visit.Code); err != nil {
 			return false, nil
 		}
 	}
 	now := time.Now()
 	if res.Link && s.cfg.Clicks != nil {
-		s.recordClick(c, domain, visit.Code, r.Agent, r.Referrer, s.forwardedClient(c, r.ForwardedFor), s.clickTime(now))
+		s.recordClick(c, domain, visit.Code, r.Agent, r.Referrer, s.clientOf(c, by), s.clickTime(now))
 	}
 	out := a.appendTo(c.out[:0], now, c.secure)
 	keep(&c.out, out)

@@ -94,7 +94,7 @@ func isHex(c byte) bool { return '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20
 func (s *Server) root(ctx *fasthttp.RequestCtx, c *conn, host []byte) {
 	if domain, ok := s.domainOf(host); ok {
 		if res, leads := s.cfg.Links.Targets(domain).AtRoot(); leads {
-			s.sendRedirect(ctx, c, &res)
+			s.sendRedirect(ctx, c, &res, nil)
 			return
 		}
 	}
@@ -103,7 +103,11 @@ func (s *Server) root(ctx *fasthttp.RequestCtx, c *conn, host []byte) {
 
 // visit answers for the code of a visit.
 func (s *Server) visit(ctx *fasthttp.RequestCtx, c *conn, host []byte, visit *waypost.Visit) {
-	domain, res, err := s.decide(c, host, visit)
+	by := asked{http: ctx}
+	domain, res, err := s.decide(c, host, visit, by)
+	if err == nil && res.Status == fasthttp.StatusServiceUnavailable {
+		err = errBadProgramme
+	}
 	if err != nil {
 		s.fail(ctx, c, err)
 		return
@@ -121,15 +125,15 @@ func (s *Server) visit(ctx *fasthttp.RequestCtx, c *conn, host []byte, visit *wa
 	if prefetch {
 		res.MaxAge = 0 // or the visit would be answered from the browser's cache
 	}
-	if s.sendRedirect(ctx, c, &res) && res.Link && s.cfg.Clicks != nil && ctx.IsGet() && !prefetch {
+	if s.sendRedirect(ctx, c, &res, visit.Code) && res.Link && s.cfg.Clicks != nil && ctx.IsGet() && !prefetch {
 		header := &ctx.Request.Header
-		s.recordClick(c, domain, visit.Code, header.UserAgent(), header.Referer(), s.clientOf(ctx, c), s.cfg.Clock().UnixMilli())
+		s.recordClick(c, domain, visit.Code, header.UserAgent(), header.Referer(), s.clientOf(c, by), s.cfg.Clock().UnixMilli())
 	}
 }
 
 // sendRedirect reports whether the answer is a redirect, and not a failure.
-func (s *Server) sendRedirect(ctx *fasthttp.RequestCtx, c *conn, res *waypost.Resolution) bool {
-	a, err := s.redirect(res)
+func (s *Server) sendRedirect(ctx *fasthttp.RequestCtx, c *conn, res *waypost.Resolution, code []byte) bool {
+	a, err := s.redirect(res, code)
 	if err != nil {
 		s.fail(ctx, c, err)
 		return false

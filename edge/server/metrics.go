@@ -23,6 +23,7 @@ type metrics struct {
 type stripe struct {
 	answers [len(countedStatuses)]atomic.Uint64
 	errors  atomic.Uint64
+	broken  atomic.Uint64 // programmes of rules
 	_       [128]byte
 }
 
@@ -71,6 +72,8 @@ var (
 		"Answers to requests for a code (200: previews), and refusals of requests that break the protocol, by HTTP status.", []string{"status"}, nil)
 	errorsDesc = prometheus.NewDesc("waypost_redirect_errors_total",
 		"Requests that failed because a link could not be read from the replica.", nil, nil)
+	brokenDesc = prometheus.NewDesc("waypost_redirect_broken_rules_total",
+		"Visits to links whose rules could not be read: they were led to the link's own target, or answered 503 if the link counts its visits.", nil, nil)
 	refusedDesc = prometheus.NewDesc("waypost_redirect_connections_refused_total",
 		"Connections that were closed before a request: too many in all (total), too many of one address (address), "+
 			"no PROXY header from a trusted proxy (proxy_header), or no TLS handshake (tls_handshake).", []string{"reason"}, nil)
@@ -82,6 +85,7 @@ var (
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 	ch <- answersDesc
 	ch <- errorsDesc
+	ch <- brokenDesc
 	ch <- openDesc
 	ch <- refusedDesc
 }
@@ -109,14 +113,16 @@ func (s *Server) Answers() uint64 {
 // Collect implements prometheus.Collector.
 func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	answers := m.answers()
-	var failures uint64
+	var failures, broken uint64
 	for i := range m.stripes {
 		failures += m.stripes[i].errors.Load()
+		broken += m.stripes[i].broken.Load()
 	}
 	for j, status := range countedStatuses {
 		ch <- prometheus.MustNewConstMetric(answersDesc, prometheus.CounterValue, float64(answers[j]), strconv.Itoa(status))
 	}
 	ch <- prometheus.MustNewConstMetric(errorsDesc, prometheus.CounterValue, float64(failures))
+	ch <- prometheus.MustNewConstMetric(brokenDesc, prometheus.CounterValue, float64(broken))
 	ch <- prometheus.MustNewConstMetric(openDesc, prometheus.GaugeValue, float64(m.open()))
 	for i, reason := range refusals {
 		ch <- prometheus.MustNewConstMetric(refusedDesc, prometheus.CounterValue, float64(m.refused[i].Load()), reason)

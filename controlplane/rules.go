@@ -1,0 +1,78 @@
+package controlplane
+
+import (
+	"crypto/rand"
+	"fmt"
+	"time"
+
+	"waypost"
+	"waypost/rules"
+)
+
+// RulesChange is a change to what a link decides on: nil fields stay as they are.
+type RulesChange struct {
+	Rules         *[]rules.Rule
+	ValidFrom     *time.Time // zero: at once
+	ExpiredURL    *string
+	MaxClicks     *int64 // 0: any number
+	MaxClicksMode *string
+	ExhaustedURL  *string
+}
+
+func (c *RulesChange) isZero() bool { return *c == RulesChange{} }
+
+// compile sets the rules of a link, and their programme. A programme that it had before
+// keeps the key of its splits, so that visitors keep their variants.
+func (s *Links) compile(l *waypost.Link, source *rules.Source) error {
+	if source.IsZero() {
+		l.Rules, l.Programme = nil, nil
+		return nil
+	}
+	with := rules.Compiling{
+		Status: l.RedirectStatus, Now: s.now(),
+		Target: func(url string) (original, location string, err error) {
+			t, err := s.domains.check(l.Workspace, url)
+			return t.Original, t.Location, err
+		},
+	}
+	if key, ok := rules.SplitKey(l.Programme); ok {
+		with.Key = key
+	} else {
+		_, _ = rand.Read(with.Key[:]) // never fails
+	}
+	programme, err := rules.Compile(source, &with)
+	if err != nil {
+		return err
+	}
+	l.Rules, l.Programme = source.Encode(), programme
+	if len(l.Rules) > maxRulesText {
+		return waypost.Errorf(waypost.EInvalid, "rules must be at most %d bytes of JSON", maxRulesText)
+	}
+	return nil
+}
+
+// maxRulesText bounds rules as JSON, in bytes.
+const maxRulesText = 64 << 10
+
+// changeRules makes a change of a link's rules, and compiles them again if what they rest
+// on has changed.
+func (s *Links) changeRules(l *waypost.Link, c *LinkChange) error {
+	if c.Rules.isZero() && (c.RedirectStatus == nil || l.Rules == nil) {
+		return nil
+	}
+	source, err := rules.ParseSource(l.Rules)
+	if err != nil {
+		return fmt.Errorf("the rules of the link %s cannot be read: %w", l.Code, err)
+	}
+	change := &c.Rules
+	set(&source.Rules, change.Rules)
+	set(&source.ValidFrom, change.ValidFrom)
+	set(&source.ExpiredURL, change.ExpiredURL)
+	set(&source.MaxClicks, change.MaxClicks)
+	set(&source.MaxClicksMode, change.MaxClicksMode)
+	set(&source.ExhaustedURL, change.ExhaustedURL)
+	if source.MaxClicks == 0 && change.MaxClicksMode == nil && change.ExhaustedURL == nil {
+		source.MaxClicksMode, source.ExhaustedURL = "", "" // they go with the budget
+	}
+	return s.compile(l, &source)
+}

@@ -1,0 +1,598 @@
+package rules
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"waypost"
+)
+
+// The modes of a click budget in a programme, and in [waypost.Resolution].
+const (
+	BudgetEventual = 1
+	BudgetBounded  = 2
+	BudgetExact    = 3
+)
+
+// MaxClicks bounds a click budget.
+const MaxClicks = 1_000_000_000_000
+
+// Compiling configures Compile.
+type Compiling struct {
+	// Target checks a target, and returns it as it is stored and as the Location of a
+	// redirect.
+	Target func(url string) (original, location string, err error)
+	// Status is the status of the link's redirects.
+	Status int
+	// Key is the key of the link's splits: [SplitKey] of the programme before, or random.
+	Key [keySize]byte
+	// Now decides for which years the offsets of time zones are compiled in.
+	Now time.Time
+}
+
+// Compile makes the programme of a source, nil for a source that says nothing. It fills
+// in the ids that the source leaves out, and targets as they are stored. Errors: EInvalid
+// and those of Target, with the place of the fault.
+func Compile(s *Source, with *Compiling) ([]byte, error) {
+	if s.IsZero() {
+		return nil, nil
+	}
+	c := compiler{Compiling: with, index: map[string]byte{}}
+	if err := c.compile(s); err != nil {
+		return nil, err
+	}
+	b := c.assemble()
+	if err := Check(b); err != nil {
+		return nil, fmt.Errorf("the compiler made a bad programme: %w", err)
+	}
+	return b, nil
+}
+
+// SplitKey returns the key of the splits of a programme; false if it has none.
+func SplitKey(b []byte) (key [keySize]byte, ok bool) {
+	var p programme
+	if !p.parse(b) || p.key == nil {
+		return key, false
+	}
+	return [keySize]byte(p.key), true
+}
+
+// Scheduled reports whether a programme has the offsets of a time zone, which have to be
+// compiled again before they end.
+func Scheduled(b []byte) bool { return len(b) >= headSize && b[1]&scheduled != 0 }
+
+type compiler struct {
+	*Compiling
+
+	gates     byte
+	need      Need
+	budget    byte
+	rules     int
+	validFrom int64
+	expired   byte
+	exhausted byte
+	logic     []byte
+	locations []string
+	index     map[string]byte // of locations
+}
+
+func invalid(where, format string, args ...any) error {
+	return waypost.Errorf(waypost.EInvalid, "%s: %s", where, fmt.Sprintf(format, args...))
+}
+
+// quoted shows text that a client sent.
+func quoted(text string) string {
+	const most = 60
+	if len(text) > most {
+		text = text[:most] + "…"
+	}
+	return strconv.QuoteToGraphic(text)
+}
+
+func (c *compiler) compile(s *Source) error {
+	if err := c.compileGates(s); err != nil {
+		return err
+	}
+	if len(s.Rules) > MaxRules {
+		return invalid("rules", "at most %d rules", MaxRules)
+	}
+	if (len(s.Rules) > 0 || s.MaxClicks != 0) && (c.Status == 301 || c.Status == 308) {
+		return waypost.Errorf(waypost.EInvalid, "redirect_status must be 302 or 307 for a link with rules or max_clicks: "+
+			"browsers keep the others, and would not ask again")
+	}
+	if err := number(s.Rules); err != nil {
+		return err
+	}
+	for i := range s.Rules {
+		if err := c.rule(&s.Rules[i], "rules["+strconv.Itoa(i)+"]"); err != nil {
+			return err
+		}
+	}
+	c.rules = len(s.Rules)
+	targets := 0
+	for _, l := range c.locations {
+		targets += len(l)
+	}
+	switch {
+	case len(c.locations) > MaxTargets+2:
+		return invalid("rules", "at most %d different targets", MaxTargets)
+	case targets > MaxTargetText:
+		return invalid("rules", "the targets have more than %d bytes together", MaxTargetText)
+	case headSize+keySize+10+len(c.logic) > MaxLogic:
+		return invalid("rules", "the rules take more than %d bytes: use fewer or shorter ones", MaxLogic)
+	}
+	return nil
+}
+
+func (c *compiler) compileGates(s *Source) (err error) {
+	if !s.ValidFrom.IsZero() {
+		if err := checkTime("valid_from", s.ValidFrom); err != nil {
+			return err
+		}
+		s.ValidFrom = s.ValidFrom.UTC().Truncate(time.Millisecond)
+		c.gates |= gateValidFrom
+		c.need |= NeedTime
+		c.validFrom = s.ValidFrom.UnixMilli()
+	}
+	if s.ExpiredURL != "" {
+		c.gates |= gateExpired
+		if c.expired, err = c.target(&s.ExpiredURL, "expired_url"); err != nil {
+			return err
+		}
+	}
+	if s.MaxClicks < 0 || s.MaxClicks > MaxClicks {
+		return invalid("max_clicks", "must be between 1 and %d", int64(MaxClicks))
+	}
+	if s.MaxClicks != 0 {
+		if s.MaxClicksMode == "" {
+			s.MaxClicksMode = ModeEventual
+		}
+		c.budget = byte(1 + slices.Index([]string{ModeEventual, ModeBounded, ModeExact}, s.MaxClicksMode))
+		if c.budget == 0 {
+			return invalid("max_clicks_mode", "must be %s, %s or %s", ModeEventual, ModeBounded, ModeExact)
+		}
+	} else if s.MaxClicksMode != "" || s.ExhaustedURL != "" {
+		return waypost.Errorf(waypost.EInvalid, "max_clicks_mode and exhausted_url need max_clicks")
+	}
+	if s.ExhaustedURL != "" {
+		c.gates |= gateExhausted
+		c.exhausted, err = c.target(&s.ExhaustedURL, "exhausted_url")
+	}
+	return err
+}
+
+func checkTime(where string, t time.Time) error {
+	if year := t.UTC().Year(); year < 1970 || year > 9999 {
+		return invalid(where, "must be between the years 1970 and 9999")
+	}
+	return nil
+}
+
+// number sets the ids of rules and variants that have none to the lowest free ones.
+func number(rules []Rule) error {
+	var ids, variants []*int
+	for i := range rules {
+		ids = append(ids, &rules[i].ID)
+		if rules[i].Split != nil {
+			for j := range rules[i].Split.Variants {
+				variants = append(variants, &rules[i].Split.Variants[j].ID)
+			}
+		}
+	}
+	for what, list := range map[string][]*int{"rules": ids, "variants": variants} {
+		taken := [MaxID + 1]bool{0: true}
+		for _, id := range list {
+			switch {
+			case *id == 0:
+			case *id < 0 || *id > MaxID:
+				return invalid("rules", "the id of %s must be between 1 and %d", what, MaxID)
+			case taken[*id]:
+				return invalid("rules", "two %s of the link have the id %d", what, *id)
+			default:
+				taken[*id] = true
+			}
+		}
+		for _, id := range list {
+			if *id == 0 {
+				*id = slices.Index(taken[:], false)
+				taken[*id] = true
+			}
+		}
+	}
+	return nil
+}
+
+// target returns the index of a target, and writes it as it is stored.
+func (c *compiler) target(url *string, where string) (byte, error) {
+	original, location, err := c.Target(*url)
+	if err != nil {
+		return 0, waypost.Errorf(waypost.CodeOf(err), "%s: %s", where, waypost.MessageOf(err))
+	}
+	*url = original
+	i, known := c.index[location]
+	if !known {
+		if len(c.locations) == MaxTargets+2 {
+			return 0, invalid("rules", "at most %d different targets", MaxTargets)
+		}
+		i = byte(len(c.locations))
+		c.locations = append(c.locations, location)
+		c.index[location] = i
+	}
+	return i, nil
+}
+
+func (c *compiler) rule(r *Rule, where string) error {
+	if err := checkName(r.Name, where); err != nil {
+		return err
+	}
+	if len(r.When) > MaxConditions {
+		return invalid(where+".when", "at most %d conditions", MaxConditions)
+	}
+	start := len(c.logic)
+	c.logic = append(c.logic, 0, 0, byte(r.ID), byte(len(r.When)))
+	for i := range r.When {
+		if err := c.condition(&r.When[i], where+".when["+strconv.Itoa(i)+"]"); err != nil {
+			return err
+		}
+	}
+	if err := c.action(r, where); err != nil {
+		return err
+	}
+	size := len(c.logic) - start
+	if size > math.MaxUint16 {
+		return invalid(where, "the rule is too long")
+	}
+	binary.LittleEndian.PutUint16(c.logic[start:], uint16(size))
+	return nil
+}
+
+func checkName(name, where string) error {
+	if len(name) > maxName || !utf8.ValidString(name) || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		return invalid(where+".name", "must be at most %d bytes of UTF-8 without control characters", maxName)
+	}
+	return nil
+}
+
+func (c *compiler) action(r *Rule, where string) error {
+	given := 0
+	for _, is := range []bool{r.To != "", r.Split != nil, r.Status != 0} {
+		if is {
+			given++
+		}
+	}
+	if given != 1 {
+		return invalid(where, "give exactly one of to, split and status")
+	}
+	switch {
+	case r.To != "":
+		i, err := c.target(&r.To, where+".to")
+		c.logic = append(c.logic, actionTarget, i)
+		return err
+	case r.Status != 0:
+		if r.Status != 404 && r.Status != 410 {
+			return invalid(where+".status", "must be 404 or 410")
+		}
+		c.logic = append(c.logic, actionStatus)
+		c.logic = binary.LittleEndian.AppendUint16(c.logic, uint16(r.Status))
+		return nil
+	}
+	return c.split(r.Split, where+".split")
+}
+
+func (c *compiler) split(s *Split, where string) error {
+	if len(s.Variants) < MinVariants || len(s.Variants) > MaxVariants {
+		return invalid(where+".variants", "between %d and %d variants", MinVariants, MaxVariants)
+	}
+	subject := byte(subjectVisitor)
+	switch s.By {
+	case "", ByVisitor:
+		s.By = ByVisitor
+		c.need |= NeedVisitor
+	case ByCookie:
+		subject = subjectCookie
+		c.need |= NeedCookie | NeedChance
+	case ByNone:
+		subject = subjectNone
+		c.need |= NeedChance
+	default:
+		return invalid(where+".by", "must be %s, %s or %s", ByVisitor, ByCookie, ByNone)
+	}
+	total := 0
+	for i := range s.Variants {
+		v := &s.Variants[i]
+		if v.Weight < 0 || v.Weight > maxWeight {
+			return invalid(where+".variants["+strconv.Itoa(i)+"].weight", "must be between 0 and %d", maxWeight)
+		}
+		total += v.Weight
+	}
+	if total == 0 {
+		return invalid(where+".variants", "at least one weight must be above 0")
+	}
+	count := len(c.logic) + 2
+	c.logic = append(c.logic, actionSplit, subject, 0)
+	sum, last := 0, -1
+	for i := range s.Variants {
+		v, at := &s.Variants[i], where+".variants["+strconv.Itoa(i)+"]"
+		if err := checkName(v.Name, at); err != nil {
+			return err
+		}
+		target, err := c.target(&v.To, at+".to")
+		if err != nil {
+			return err
+		}
+		sum += v.Weight
+		// The share of a variant, rounded; one that rounds to nothing is left out like one
+		// of weight 0.
+		end := (sum*splitRange+total/2)/total - 1
+		if end <= last {
+			continue
+		}
+		last = end
+		c.logic = binary.LittleEndian.AppendUint16(c.logic, uint16(end))
+		c.logic = append(c.logic, byte(v.ID), target)
+		c.logic[count]++
+	}
+	return nil
+}
+
+// condition appends a condition.
+func (c *compiler) condition(when *Condition, where string) error {
+	op, operand, err := c.operand(when, where)
+	if err != nil {
+		return err
+	}
+	c.need |= needOf[op]
+	if when.Not {
+		op |= negation
+	}
+	c.logic = append(c.logic, op)
+	c.logic = binary.LittleEndian.AppendUint16(c.logic, uint16(len(operand)))
+	c.logic = append(c.logic, operand...)
+	return nil
+}
+
+func (c *compiler) operand(when *Condition, where string) (op byte, operand []byte, err error) {
+	given := 0
+	for _, kind := range []struct {
+		is    bool
+		op    byte
+		bytes func() ([]byte, error)
+	}{
+		{len(when.Agent) > 0, opAgent, func() ([]byte, error) { return agentOperand(when.Agent, where+".agent") }},
+		{len(when.Country) > 0, opCountry, func() ([]byte, error) { return countryOperand(when.Country, where+".country") }},
+		{len(when.City) > 0, opCity, func() ([]byte, error) { return cityOperand(when.City, where+".city") }},
+		{len(when.Language) > 0, opLanguage, func() ([]byte, error) { return languageOperand(when.Language, where+".language") }},
+		{len(when.Address) > 0, opAddress, func() ([]byte, error) { return addressOperand(when.Address, where+".address") }},
+		{when.Query != nil, opQuery, func() ([]byte, error) { return queryOperand(when.Query, where+".query") }},
+		{!when.From.IsZero() || !when.Until.IsZero(), opTime, func() ([]byte, error) { return timeOperand(when, where) }},
+		{when.Week != nil, opWeek, func() ([]byte, error) {
+			c.gates |= scheduled
+			if n := len(when.Week.Hours); n == 0 || n > maxList {
+				return nil, invalid(where+".week.hours", "between 1 and %d", maxList)
+			}
+			return appendWeek(nil, when.Week, c.Now, where+".week")
+		}},
+	} {
+		if !kind.is {
+			continue
+		}
+		if given++; given > 1 {
+			break
+		}
+		op = kind.op
+		if operand, err = kind.bytes(); err != nil {
+			return 0, nil, err
+		}
+	}
+	if given != 1 {
+		return 0, nil, invalid(where, "give exactly one of agent, country, city, language, address, query, from and until, and week")
+	}
+	return op, operand, nil
+}
+
+func agentOperand(names []string, where string) ([]byte, error) {
+	var set AgentSet
+	for i, name := range names {
+		one, ok := AgentNamed(name)
+		if !ok {
+			return nil, invalid(where+"["+strconv.Itoa(i)+"]", "%s is none of %s", quoted(name), strings.Join(AgentSet(math.MaxUint32).Names(), ", "))
+		}
+		set |= one
+	}
+	return binary.LittleEndian.AppendUint32(nil, uint32(set)), nil
+}
+
+func countryOperand(codes []string, where string) ([]byte, error) {
+	set := make([]byte, countryBytes)
+	if len(codes) > maxCountries {
+		return nil, invalid(where, "at most %d", maxCountries)
+	}
+	for i, code := range codes {
+		var c [2]byte
+		copy(c[:], code)
+		n, ok := countryIndex(c)
+		if !ok || len(code) != 2 {
+			return nil, invalid(where+"["+strconv.Itoa(i)+"]", "%s is no code of a country, such as DE", quoted(code))
+		}
+		set[n/8] |= 1 << (n % 8)
+	}
+	return set, nil
+}
+
+func cityOperand(names []string, where string) (b []byte, err error) {
+	if len(names) > maxList {
+		return nil, invalid(where, "at most %d", maxList)
+	}
+	for i, name := range names {
+		if name == "" || !waypost.ValidClickName(name) {
+			return nil, invalid(where+"["+strconv.Itoa(i)+"]", "must be 1 to %d bytes of UTF-8 without control characters", waypost.MaxClickName)
+		}
+		b = append(b, byte(len(name)))
+		for _, c := range []byte(name) {
+			if 'A' <= c && c <= 'Z' {
+				c += 'a' - 'A'
+			}
+			b = append(b, c)
+		}
+	}
+	return b, nil
+}
+
+func languageOperand(tags []string, where string) (b []byte, err error) {
+	if len(tags) > maxList {
+		return nil, invalid(where, "at most %d", maxList)
+	}
+	for i, tag := range tags {
+		l, ok := ParseLanguage(tag)
+		if !ok {
+			return nil, invalid(where+"["+strconv.Itoa(i)+"]", "%s is no language, such as de or pt-BR", quoted(tag))
+		}
+		b = append(append(b, l.Primary[:]...), l.Region[:]...)
+	}
+	return b, nil
+}
+
+func addressOperand(texts []string, where string) (b []byte, err error) {
+	if len(texts) > maxList {
+		return nil, invalid(where, "at most %d", maxList)
+	}
+	for i, text := range texts {
+		mask, value, ok := networkOf(text)
+		if !ok {
+			return nil, invalid(where+"["+strconv.Itoa(i)+"]", "%s is no address, network such as 192.0.2.0/24, or pattern such as 10.0.*.1", quoted(text))
+		}
+		b = append(append(b, mask[:]...), value[:]...)
+	}
+	return b, nil
+}
+
+// networkOf reads an address, a network or an IPv4 address with stars, as a mask and a
+// value of addresses in 16 bytes.
+func networkOf(text string) (mask, value [16]byte, ok bool) {
+	for i := range 12 {
+		mask[i] = 0xff // of an IPv4 address, which lies below ::ffff:0:0/96
+	}
+	if strings.Contains(text, "*") {
+		parts := strings.Split(text, ".")
+		if len(parts) != 4 {
+			return mask, value, false
+		}
+		value[10], value[11] = 0xff, 0xff
+		for i, part := range parts {
+			if part == "*" {
+				continue
+			}
+			n, err := strconv.ParseUint(part, 10, 8)
+			if err != nil || len(part) > 1 && part[0] == '0' {
+				return mask, value, false
+			}
+			mask[12+i], value[12+i] = 0xff, byte(n)
+		}
+		return mask, value, true
+	}
+	prefix, err := netip.ParsePrefix(text)
+	if err != nil {
+		addr, err := netip.ParseAddr(text)
+		if err != nil || addr.Zone() != "" {
+			return mask, value, false
+		}
+		addr = addr.Unmap()
+		prefix = netip.PrefixFrom(addr, addr.BitLen())
+	}
+	if prefix.Addr().Is4In6() {
+		return mask, value, false
+	}
+	bits := prefix.Bits()
+	if prefix.Addr().Is4() {
+		bits += 96
+	}
+	value = prefix.Masked().Addr().As16()
+	for i := range mask {
+		mask[i] = byte(0xff << (8 - min(max(bits-8*i, 0), 8)))
+	}
+	return mask, value, true
+}
+
+func queryOperand(q *Parameter, where string) ([]byte, error) {
+	text := ""
+	mode := byte(queryAny)
+	switch {
+	case q.Equals != nil && q.Empty:
+		return nil, invalid(where, "give at most one of equals and empty")
+	case q.Equals != nil:
+		mode, text = queryEquals, *q.Equals
+	case q.Empty:
+		mode = queryEmpty
+	}
+	if q.Key == "" || len(q.Key) > maxQueryKey {
+		return nil, invalid(where+".key", "must be 1 to %d bytes", maxQueryKey)
+	}
+	if len(text) > maxQueryText {
+		return nil, invalid(where+".equals", "must be at most %d bytes", maxQueryText)
+	}
+	for _, s := range []string{q.Key, text} {
+		if !utf8.ValidString(s) || strings.ContainsRune(s, 0) {
+			return nil, invalid(where, "must be UTF-8 without NUL")
+		}
+	}
+	b := append([]byte{mode, byte(len(q.Key))}, q.Key...)
+	return append(b, text...), nil
+}
+
+func timeOperand(when *Condition, where string) ([]byte, error) {
+	from, until := int64(math.MinInt64), int64(math.MaxInt64)
+	for _, t := range []struct {
+		name string
+		at   *time.Time
+		to   *int64
+	}{{"from", &when.From, &from}, {"until", &when.Until, &until}} {
+		if t.at.IsZero() {
+			continue
+		}
+		if err := checkTime(where+"."+t.name, *t.at); err != nil {
+			return nil, err
+		}
+		*t.at = t.at.UTC().Truncate(time.Millisecond)
+		*t.to = t.at.UnixMilli()
+	}
+	if from >= until {
+		return nil, invalid(where, "from must be before until")
+	}
+	b := binary.LittleEndian.AppendUint64(nil, uint64(from))
+	return binary.LittleEndian.AppendUint64(b, uint64(until)), nil
+}
+
+// assemble puts the parts together.
+func (c *compiler) assemble() []byte {
+	le := binary.LittleEndian
+	b := append(make([]byte, 0, MaxLogic), version, c.gates)
+	b = le.AppendUint16(b, uint16(c.need))
+	b = append(b, 0, 0, c.budget, byte(c.rules))
+	if c.need&NeedVisitor != 0 {
+		b = append(b, c.Key[:]...)
+	}
+	if c.gates&gateValidFrom != 0 {
+		b = le.AppendUint64(b, uint64(c.validFrom))
+	}
+	if c.gates&gateExpired != 0 {
+		b = append(b, c.expired)
+	}
+	if c.gates&gateExhausted != 0 {
+		b = append(b, c.exhausted)
+	}
+	b = append(b, c.logic...)
+	le.PutUint16(b[4:], uint16(len(b)))
+	b = append(b, byte(len(c.locations)))
+	for _, l := range c.locations {
+		b = le.AppendUint16(b, uint16(len(l)))
+		b = append(b, l...)
+	}
+	return b
+}

@@ -1,0 +1,406 @@
+package rules
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"net/netip"
+
+	"waypost"
+)
+
+// Facts describe a visitor to the conditions of rules. Only those that [NeedOf] names
+// must be filled in. The slices are only read.
+type Facts struct {
+	At        int64      // Unix milliseconds
+	Address   netip.Addr // of the visitor
+	UserAgent []byte     // as it was sent
+	Agent     AgentSet   // ParseAgent of it
+	Languages Languages
+	Country   [2]byte // ISO 3166-1 alpha-2; zero: unknown
+	City      string  // an English name; "": unknown
+	Query     []byte  // as it was sent, without the question mark
+	Variant   uint8   // that the visitor's cookie names
+	Chance    uint16  // random
+}
+
+// Trace records an evaluation.
+type Trace struct {
+	Gate  string // that decided: state, valid_from, expired, exhausted, broken; "" for the rules
+	Steps []Step // of the rules, until one matched
+}
+
+// Step is the evaluation of one rule.
+type Step struct {
+	Rule   int // its id
+	Failed int // index of the first condition that did not hold; -1: all hold
+}
+
+// Resolve decides by a record and its programme. Expiry is checked here, at every read.
+// A record without a programme needs no fact but the time, and that only if it expires.
+// It does not allocate.
+//
+// A programme that is damaged, or of a later version, is passed over: the link leads to
+// its own target, unless its head cannot be read or has a gate or budget, when the answer
+// is 503. [waypost.Resolution.Broken] says so.
+func Resolve(r *waypost.Record, f *Facts) waypost.Resolution { return resolve(r, f, nil) }
+
+// Explain is Resolve with a record of the evaluation.
+func Explain(r *waypost.Record, f *Facts) (waypost.Resolution, Trace) {
+	var t Trace
+	res := resolve(r, f, &t)
+	return res, t
+}
+
+func resolve(r *waypost.Record, f *Facts, t *Trace) waypost.Resolution {
+	if r.Kind != waypost.KindLink || r.State != waypost.Live || len(r.Programme) == 0 {
+		res := waypost.Resolve(r, f.At)
+		if t != nil && r.State != waypost.Live {
+			t.Gate = "state"
+		} else if t != nil && !res.Link {
+			t.Gate = "expired"
+		}
+		return res
+	}
+	var p programme
+	if !p.parse(r.Programme) {
+		return broken(r, f, t)
+	}
+	gone := waypost.Resolution{Status: 410, Flags: r.Flags}
+	switch {
+	case p.gates&gateValidFrom != 0 && f.At < p.validFrom:
+		t.gate("valid_from")
+		return waypost.NotFound
+	case r.ExpiresAt != 0 && f.At >= r.ExpiresAt:
+		t.gate("expired")
+		return p.instead(p.expired, gone)
+	case r.Flags&waypost.Exhausted != 0:
+		t.gate("exhausted")
+		return p.instead(p.exhausted, gone)
+	}
+	res := waypost.Resolve(r, f.At)
+	if p.rules > 0 || p.budget != 0 {
+		temporary(&res)
+	}
+	if !p.decide(&res, f, t) {
+		return broken(r, f, t)
+	}
+	if res.Link {
+		res.Gated = gated(r.Programme)
+		if res.Budget = p.budget; p.budget != 0 {
+			res.Exhausted, _ = p.target(p.exhausted)
+		}
+	}
+	return res
+}
+
+// temporary makes a permanent redirect one that no browser keeps: the next visit may be
+// answered in another way.
+func temporary(res *waypost.Resolution) {
+	switch res.Status {
+	case 301:
+		res.Status = 302
+	case 308:
+		res.Status = 307
+	}
+	res.MaxAge = 0
+}
+
+func (t *Trace) gate(name string) {
+	if t != nil {
+		t.Gate = name
+	}
+}
+
+// instead returns the redirect to the target of a gate, which is no click.
+func (p *programme) instead(index byte, without waypost.Resolution) waypost.Resolution {
+	if location, ok := p.target(index); ok {
+		return waypost.Resolution{Status: 302, Location: location}
+	}
+	return without
+}
+
+// broken returns the answer of a record whose programme cannot be read.
+func broken(r *waypost.Record, f *Facts, t *Trace) waypost.Resolution {
+	t.gate("broken")
+	if gated(r.Programme) || r.Programme[1]&gateValidFrom != 0 || r.Flags&waypost.Exhausted != 0 {
+		return waypost.Resolution{Status: 503, Broken: true}
+	}
+	res := waypost.Resolve(r, f.At)
+	temporary(&res)
+	res.Broken = true
+	return res
+}
+
+// decide sets the answer of the first rule that matches. It returns false for a programme
+// that is damaged there.
+func (p *programme) decide(res *waypost.Resolution, f *Facts, t *Trace) (ok bool) {
+	rest := p.logic
+	for range p.rules {
+		r, after, ok := cutRule(rest)
+		if !ok {
+			return false
+		}
+		matches, failed, action, ok := r.matches(f)
+		if !ok {
+			return false
+		}
+		if t != nil {
+			t.Steps = append(t.Steps, Step{Rule: int(r.id), Failed: failed})
+		}
+		if matches {
+			res.Rule = r.id
+			return p.act(res, action, f)
+		}
+		rest = after
+	}
+	return true
+}
+
+// matches evaluates the conditions of a rule up to the first that does not hold.
+func (r *compiled) matches(f *Facts) (matches bool, failed int, action []byte, ok bool) {
+	rest := r.rest
+	for i := range r.conditions {
+		op, operand, after, ok := cutCondition(rest)
+		if !ok {
+			return false, i, nil, false
+		}
+		holds, ok := holds(op&^negation, operand, f)
+		if !ok {
+			return false, i, nil, false
+		}
+		if holds == (op&negation != 0) {
+			return false, i, nil, true
+		}
+		rest = after
+	}
+	return true, -1, rest, true
+}
+
+// act sets the answer to that of an action.
+func (p *programme) act(res *waypost.Resolution, b []byte, f *Facts) (ok bool) {
+	if len(b) < 2 {
+		return false
+	}
+	switch b[0] {
+	case actionTarget:
+		res.Location, ok = p.target(b[1])
+		return ok
+	case actionStatus:
+		if len(b) < 3 {
+			return false
+		}
+		*res = waypost.Resolution{Status: int(binary.LittleEndian.Uint16(b[1:])), Rule: res.Rule, Flags: res.Flags}
+		return true
+	case actionSplit:
+		return p.split(res, b, f)
+	}
+	return false
+}
+
+// split sets the answer to that of a variant.
+func (p *programme) split(res *waypost.Resolution, b []byte, f *Facts) (ok bool) {
+	if len(b) < 3 || len(b) != 3+splitEntry*int(b[2]) {
+		return false
+	}
+	variants, hash := b[3:], f.Chance
+	switch b[1] {
+	case subjectVisitor:
+		hash = VisitorHash(p.key, f.Address, f.UserAgent)
+	case subjectCookie:
+		res.Keep = true
+		for e := variants; len(e) > 0 && f.Variant != 0; e = e[splitEntry:] {
+			if e[2] == f.Variant {
+				hash = binary.LittleEndian.Uint16(e)
+				res.Keep = false // it is kept already
+				break
+			}
+		}
+	}
+	for e := variants; len(e) > 0; e = e[splitEntry:] {
+		if hash <= binary.LittleEndian.Uint16(e) {
+			res.Variant = e[2]
+			res.Location, ok = p.target(e[3])
+			return ok
+		}
+	}
+	return false
+}
+
+// VisitorHash returns the place of a visitor among the 65,536 of a split: SHA-256 under
+// the link's own key, of the network (/24 or /48) and the user agent. Nothing of it is
+// stored. It does not allocate.
+func VisitorHash(key []byte, address netip.Addr, userAgent []byte) uint16 {
+	var buf [keySize + 7 + waypost.MaxAgent]byte
+	n := copy(buf[:keySize], key)
+	address = address.Unmap()
+	if address.Is4() {
+		a := address.As4()
+		buf[n] = 4
+		copy(buf[n+1:], a[:3])
+	} else if address.Is6() {
+		a := address.As16()
+		buf[n] = 6
+		copy(buf[n+1:], a[:6])
+	}
+	n += 7
+	n += copy(buf[n:], userAgent)
+	sum := sha256.Sum256(buf[:n])
+	return binary.LittleEndian.Uint16(sum[:])
+}
+
+// holds evaluates an operation.
+func holds(op byte, b []byte, f *Facts) (is, ok bool) {
+	le := binary.LittleEndian
+	switch op {
+	case opAgent:
+		if len(b) != 4 {
+			return false, false
+		}
+		return uint32(f.Agent)&le.Uint32(b) != 0, true
+	case opCountry:
+		i, known := countryIndex(f.Country)
+		if len(b) != countryBytes {
+			return false, false
+		}
+		return known && b[i/8]&(1<<(i%8)) != 0, true
+	case opCity:
+		return hasCity(b, f.City), true
+	case opLanguage:
+		for ; len(b) >= languageSize; b = b[languageSize:] {
+			if f.Languages.Match(Language{Primary: [3]byte(b), Region: [3]byte(b[3:])}) {
+				return true, true
+			}
+		}
+		return false, true
+	case opAddress:
+		return hasAddress(b, f.Address), true
+	case opQuery:
+		if len(b) < 2 || len(b) < 2+int(b[1]) {
+			return false, false
+		}
+		return hasQuery(f.Query, b[0], b[2:2+b[1]], b[2+b[1]:]), true
+	case opTime:
+		if len(b) != 16 {
+			return false, false
+		}
+		return f.At >= int64(le.Uint64(b)) && f.At < int64(le.Uint64(b[8:])), true
+	case opWeek:
+		return inWeek(b, f.At), true
+	}
+	return false, false
+}
+
+// countryIndex numbers the codes AA to ZZ.
+func countryIndex(c [2]byte) (i int, ok bool) {
+	if c[0] < 'A' || c[0] > 'Z' || c[1] < 'A' || c[1] > 'Z' {
+		return 0, false
+	}
+	return int(c[0]-'A')*26 + int(c[1]-'A'), true
+}
+
+// hasCity reports whether a list of names in lower case has a city. Only ASCII is folded;
+// Compile has folded the rest, and cities begin with what they begin with.
+func hasCity(b []byte, city string) bool {
+	for len(b) > 0 {
+		n := int(b[0])
+		if len(b) < 1+n {
+			return false
+		}
+		if n == len(city) && n > 0 && equalFold(b[1:1+n], city) {
+			return true
+		}
+		b = b[1+n:]
+	}
+	return false
+}
+
+func equalFold(lower []byte, s string) bool {
+	for i, c := range lower {
+		d := s[i]
+		if 'A' <= d && d <= 'Z' {
+			d += 'a' - 'A'
+		}
+		if c != d {
+			return false
+		}
+	}
+	return true
+}
+
+func hasAddress(b []byte, addr netip.Addr) bool {
+	if !addr.IsValid() {
+		return false
+	}
+	a := addr.As16()
+	high, low := binary.LittleEndian.Uint64(a[:]), binary.LittleEndian.Uint64(a[8:])
+	for ; len(b) >= 32; b = b[32:] {
+		le := binary.LittleEndian
+		if high&le.Uint64(b) == le.Uint64(b[16:]) && low&le.Uint64(b[8:]) == le.Uint64(b[24:]) {
+			return true
+		}
+	}
+	return false
+}
+
+// hasQuery reports whether a query has a parameter. Escapes and plus signs in names and
+// values are decoded.
+func hasQuery(query []byte, mode byte, key, value []byte) bool {
+	for len(query) > 0 {
+		pair := query
+		if i := bytes.IndexByte(query, '&'); i >= 0 {
+			pair, query = query[:i], query[i+1:]
+		} else {
+			query = nil
+		}
+		name, text := pair, []byte(nil)
+		if i := bytes.IndexByte(pair, '='); i >= 0 {
+			name, text = pair[:i], pair[i+1:]
+		}
+		if !decodesTo(name, key) {
+			continue
+		}
+		switch mode {
+		case queryAny:
+			return true
+		case queryEmpty:
+			if len(text) == 0 {
+				return true
+			}
+		case queryEquals:
+			if decodesTo(text, value) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// decodesTo reports whether a part of a query means a text.
+func decodesTo(part, text []byte) bool {
+	n := 0
+	for i := 0; i < len(part); i++ {
+		c := part[i]
+		switch {
+		case c == '+':
+			c = ' '
+		case c == '%' && i+2 < len(part) && isHex(part[i+1]) && isHex(part[i+2]):
+			c = unhex(part[i+1])<<4 | unhex(part[i+2])
+			i += 2
+		}
+		if n == len(text) || text[n] != c {
+			return false
+		}
+		n++
+	}
+	return n == len(text)
+}
+
+func isHex(c byte) bool { return '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'f' }
+
+func unhex(c byte) byte {
+	if c <= '9' {
+		return c - '0'
+	}
+	return c | 0x20 - 'a' + 10
+}

@@ -1,0 +1,385 @@
+package rules
+
+import (
+	"encoding/binary"
+	"errors"
+
+	"waypost"
+)
+
+// A programme is
+//
+//	0  version 1
+//	1  gates, see below
+//	2  need (2): the facts that its conditions and splits read
+//	4  where the targets begin (2)
+//	6  mode of the click budget
+//	7  number of rules
+//	8  if it needs the visitor: the key of its splits (16)
+//	   if gated: valid from (8, Unix milliseconds); targets of an expired and of an
+//	   exhausted link (1 each: its index)
+//	   rules: size (2), id, number of conditions, conditions, action
+//	   targets: number (1); of each the length (2) and the Location
+//
+// with little-endian numbers. A condition is an operation (its highest bit negates it),
+// the length of its operand (2) and the operand. An action is a kind and
+//
+//	target: its index
+//	split: subject, number of variants; of each the last hash (2), id, target
+//	status: 2 bytes
+const (
+	version    = 1
+	headSize   = 8
+	keySize    = 16
+	noTarget   = 0xff
+	negation   = 0x80
+	splitRange = 1 << 16
+
+	gateValidFrom = 1 << 0
+	gateExpired   = 1 << 1
+	gateExhausted = 1 << 2
+)
+
+// Need lists the facts that a programme reads.
+type Need uint16
+
+// The facts.
+const (
+	NeedAgent Need = 1 << iota
+	NeedLanguage
+	NeedPlace // country and city
+	NeedAddress
+	NeedQuery
+	NeedTime
+	NeedVisitor // address and user agent, for a split
+	NeedCookie
+	NeedChance
+
+	needAll = NeedChance<<1 - 1
+)
+
+// The operations of conditions.
+const (
+	opAgent    = 1 // mask (4): one of the bits
+	opCountry  = 2 // a bit for each of 26×26 codes (85)
+	opCity     = 3 // names: length (1), bytes in lower case
+	opLanguage = 4 // packed languages (6 each)
+	opAddress  = 5 // mask (16), value (16) each
+	opQuery    = 6 // mode, length of the key, key, value
+	opTime     = 7 // from (8), before (8): Unix milliseconds
+	opWeek     = 8 // see week.go
+)
+
+const (
+	actionTarget = 1
+	actionSplit  = 2
+	actionStatus = 3
+)
+
+const (
+	subjectVisitor = 1
+	subjectCookie  = 2
+	subjectNone    = 3
+)
+
+const (
+	queryAny    = 1
+	queryEquals = 2
+	queryEmpty  = 3
+)
+
+// languageSize is the size of a packed language.
+const languageSize = 6
+
+// countryBytes is the size of a set of countries.
+const countryBytes = (26*26 + 7) / 8
+
+// needOf returns the facts that an operation reads.
+var needOf = [...]Need{
+	opAgent: NeedAgent, opCountry: NeedPlace, opCity: NeedPlace, opLanguage: NeedLanguage, opAddress: NeedAddress,
+	opQuery: NeedQuery, opTime: NeedTime, opWeek: NeedTime,
+}
+
+// ErrProgramme says that bytes are no programme of this version.
+var ErrProgramme = errors.New("not a valid programme of rules")
+
+// programme is the parts of a programme. Its slices refer to the bytes.
+type programme struct {
+	gates     byte
+	budget    byte
+	need      Need
+	rules     int
+	key       []byte // of splits
+	validFrom int64
+	expired   byte // index of a target, or noTarget
+	exhausted byte
+	logic     []byte // the rules
+	targets   []byte
+}
+
+// parse reads the head of a programme. It does not allocate.
+func (p *programme) parse(b []byte) bool {
+	if len(b) < headSize || b[0] != version {
+		return false
+	}
+	le := binary.LittleEndian
+	p.gates, p.need, p.budget, p.rules = b[1], Need(le.Uint16(b[2:])), b[6], int(b[7])
+	at := int(le.Uint16(b[4:]))
+	if at > len(b) || at < headSize || at > MaxLogic || p.rules > MaxRules {
+		return false
+	}
+	rest := b[headSize:at]
+	p.targets = b[at:]
+	p.key, p.validFrom, p.expired, p.exhausted = nil, 0, noTarget, noTarget
+	if p.need&NeedVisitor != 0 {
+		if len(rest) < keySize {
+			return false
+		}
+		p.key, rest = rest[:keySize], rest[keySize:]
+	}
+	if p.gates&gateValidFrom != 0 {
+		if len(rest) < 8 {
+			return false
+		}
+		p.validFrom, rest = int64(le.Uint64(rest)), rest[8:]
+	}
+	for _, gate := range [...]struct {
+		bit   byte
+		index *byte
+	}{{gateExpired, &p.expired}, {gateExhausted, &p.exhausted}} {
+		if p.gates&gate.bit == 0 {
+			continue
+		}
+		if len(rest) < 1 {
+			return false
+		}
+		*gate.index, rest = rest[0], rest[1:]
+	}
+	p.logic = rest
+	return true
+}
+
+// target returns a target by its index.
+func (p *programme) target(index byte) (location []byte, ok bool) {
+	b := p.targets
+	if len(b) < 1 || index >= b[0] {
+		return nil, false
+	}
+	b = b[1:]
+	for ; ; index-- {
+		if len(b) < 2 {
+			return nil, false
+		}
+		n := int(binary.LittleEndian.Uint16(b))
+		if len(b) < 2+n {
+			return nil, false
+		}
+		if index == 0 {
+			return b[2 : 2+n : 2+n], n > 0
+		}
+		b = b[2+n:]
+	}
+}
+
+// NeedOf returns the facts that a programme reads. It does not allocate.
+func NeedOf(b []byte) Need {
+	if len(b) < headSize {
+		return 0
+	}
+	return Need(binary.LittleEndian.Uint16(b[2:]))
+}
+
+// gated reports whether a programme lets visitors through one by one: nothing but a
+// redirect that counts may disclose its targets.
+func gated(b []byte) bool { return len(b) < headSize || b[0] != version || b[6] != 0 }
+
+// scheduled is the flag of a programme with the offsets of a time zone, which end.
+const scheduled = 1 << 7
+
+// Known reports whether a programme says that it is of the version of this package.
+func Known(b []byte) bool { return len(b) > 0 && b[0] == version }
+
+// Check reports whether bytes are a programme that Compile may have made: all that the
+// evaluation relies on, which refuses it otherwise when it gets there. The error wraps
+// [ErrProgramme].
+func Check(b []byte) error {
+	var p programme
+	if len(b) > waypost.MaxProgramme || !p.parse(b) || p.need&^needAll != 0 ||
+		p.gates&^(gateValidFrom|gateExpired|gateExhausted|scheduled) != 0 || p.budget > BudgetExact {
+		return ErrProgramme
+	}
+	need, ok := p.checkTargets()
+	if !ok {
+		return ErrProgramme
+	}
+	rest := p.logic
+	for range p.rules {
+		r, after, ok := cutRule(rest)
+		if !ok {
+			return ErrProgramme
+		}
+		reads, ok := p.checkRule(&r)
+		if !ok {
+			return ErrProgramme
+		}
+		need |= reads
+		rest = after
+	}
+	if len(rest) != 0 || need&^p.need != 0 {
+		return ErrProgramme
+	}
+	return nil
+}
+
+// checkTargets checks the targets and those of the gates.
+func (p *programme) checkTargets() (need Need, ok bool) {
+	b := p.targets
+	if len(b) < 1 || b[0] > MaxTargets+2 {
+		return 0, false
+	}
+	n := b[0]
+	for b = b[1:]; len(b) >= 2; n-- {
+		size := int(binary.LittleEndian.Uint16(b))
+		if n == 0 || len(b) < 2+size || !waypost.ValidLocation(b[2:2+size]) {
+			return 0, false
+		}
+		b = b[2+size:]
+	}
+	if n != 0 || len(b) != 0 {
+		return 0, false
+	}
+	for _, index := range []byte{p.expired, p.exhausted} {
+		if _, ok := p.target(index); index != noTarget && !ok {
+			return 0, false
+		}
+	}
+	if p.gates&gateValidFrom != 0 {
+		need |= NeedTime
+	}
+	return need, true
+}
+
+// compiled is one rule of a programme.
+type compiled struct {
+	id         byte
+	conditions int
+	rest       []byte // conditions and the action
+}
+
+// cutRule takes the first rule off b.
+func cutRule(b []byte) (r compiled, rest []byte, ok bool) {
+	if len(b) < 4 {
+		return r, nil, false
+	}
+	size := int(binary.LittleEndian.Uint16(b))
+	if size < 4 || size > len(b) {
+		return r, nil, false
+	}
+	return compiled{id: b[2], conditions: int(b[3]), rest: b[4:size]}, b[size:], true
+}
+
+// cutCondition takes the first condition off b.
+func cutCondition(b []byte) (op byte, operand, rest []byte, ok bool) {
+	if len(b) < 3 {
+		return 0, nil, nil, false
+	}
+	size := int(binary.LittleEndian.Uint16(b[1:]))
+	if len(b) < 3+size {
+		return 0, nil, nil, false
+	}
+	return b[0], b[3 : 3+size : 3+size], b[3+size:], true
+}
+
+func (p *programme) checkRule(r *compiled) (need Need, ok bool) {
+	if r.id == 0 || r.id > MaxID || r.conditions > MaxConditions {
+		return 0, false
+	}
+	rest := r.rest
+	for range r.conditions {
+		op, operand, after, ok := cutCondition(rest)
+		op &^= negation
+		if !ok || !checkOperand(op, operand) {
+			return 0, false
+		}
+		need |= needOf[op]
+		rest = after
+	}
+	reads, ok := p.checkAction(rest)
+	return need | reads, ok
+}
+
+func (p *programme) checkAction(b []byte) (need Need, ok bool) {
+	if len(b) < 1 {
+		return 0, false
+	}
+	switch b[0] {
+	case actionTarget:
+		if len(b) != 2 {
+			return 0, false
+		}
+		_, ok := p.target(b[1])
+		return 0, ok
+	case actionStatus:
+		return 0, len(b) == 3 && (binary.LittleEndian.Uint16(b[1:]) == 404 || binary.LittleEndian.Uint16(b[1:]) == 410)
+	case actionSplit:
+		return p.checkSplit(b)
+	}
+	return 0, false
+}
+
+func (p *programme) checkSplit(b []byte) (need Need, ok bool) {
+	if len(b) < 3 || b[2] < 1 || b[2] > MaxVariants || len(b) != 3+splitEntry*int(b[2]) {
+		return 0, false
+	}
+	switch b[1] {
+	case subjectVisitor:
+		need = NeedVisitor
+	case subjectCookie:
+		need = NeedCookie | NeedChance
+	case subjectNone:
+		need = NeedChance
+	default:
+		return 0, false
+	}
+	last := -1
+	for e := b[3:]; len(e) > 0; e = e[splitEntry:] {
+		most := int(binary.LittleEndian.Uint16(e))
+		if _, ok := p.target(e[3]); !ok || most <= last || e[2] == 0 || e[2] > MaxID {
+			return 0, false
+		}
+		last = most
+	}
+	return need, last == splitRange-1
+}
+
+// splitEntry is the size of a variant: the last hash (2), id, target.
+const splitEntry = 4
+
+func checkOperand(op byte, b []byte) bool {
+	switch op {
+	case opAgent:
+		return len(b) == 4
+	case opCountry:
+		return len(b) == countryBytes
+	case opCity:
+		for len(b) > 0 {
+			n := int(b[0])
+			if n == 0 || len(b) < 1+n {
+				return false
+			}
+			b = b[1+n:]
+		}
+		return true
+	case opLanguage:
+		return len(b) > 0 && len(b)%languageSize == 0
+	case opAddress:
+		return len(b) > 0 && len(b)%32 == 0
+	case opQuery:
+		return len(b) >= 3 && b[0] >= queryAny && b[0] <= queryEmpty && b[1] > 0 && len(b) >= 2+int(b[1])
+	case opTime:
+		return len(b) == 16
+	case opWeek:
+		return checkWeek(b)
+	}
+	return false
+}

@@ -1,0 +1,60 @@
+package rules
+
+import (
+	"bytes"
+	"net/netip"
+)
+
+// Request holds the parts of a visitor's request that facts come from, as they were sent.
+type Request struct {
+	At             int64 // Unix milliseconds
+	Address        netip.Addr
+	UserAgent      []byte
+	AcceptLanguage []byte
+	Cookie         []byte
+	Query          []byte
+	Chance         uint16 // random
+}
+
+// Read sets the facts that are needed from a request. Country and city are the caller's.
+// It does not allocate.
+func (f *Facts) Read(need Need, r *Request) {
+	*f = Facts{At: r.At, Address: r.Address, UserAgent: r.UserAgent, Query: r.Query, Chance: r.Chance}
+	if need&NeedAgent != 0 {
+		f.Agent = ParseAgent(r.UserAgent)
+	}
+	if need&NeedLanguage != 0 {
+		f.Languages.Parse(r.AcceptLanguage)
+	}
+	if need&NeedCookie != 0 {
+		f.Variant = variantOf(r.Cookie)
+	}
+}
+
+// VariantCookie is the name of the cookie that keeps a variant, under the link's path.
+const VariantCookie = "waypost_variant"
+
+// variantOf returns the variant that a Cookie header names, 0 for none.
+func variantOf(header []byte) uint8 {
+	for len(header) > 0 {
+		pair := header
+		if i := bytes.IndexByte(header, ';'); i >= 0 {
+			pair, header = header[:i], header[i+1:]
+		} else {
+			header = nil
+		}
+		pair = trimSpaces(pair)
+		const prefix = VariantCookie + "="
+		if len(pair) <= len(prefix) || string(pair[:len(prefix)]) != prefix {
+			continue
+		}
+		n := 0
+		for _, c := range pair[len(prefix):] {
+			if n = n*10 + int(c-'0'); c < '0' || c > '9' || n > MaxID {
+				return 0
+			}
+		}
+		return uint8(n)
+	}
+	return 0
+}
