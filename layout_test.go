@@ -40,7 +40,8 @@ var layers = []layer{
 	}},
 	{path: "test", mayUse: []string{
 		"api", "internal/dev", "internal/config", "migrations", "client", "internal",
-		"edge/replica", "replication", "keyrange", "controlplane/postgres", "",
+		"edge/replica", "edge/server", "replication", "keyrange", "rules", "controlplane",
+		"controlplane/postgres", "",
 	}},
 	{path: "client", mayUse: []string{"api", ""}},
 	{path: "controlplane/httpapi", mayUse: []string{
