@@ -21,7 +21,8 @@ import (
 //	   rules: size (2), id, number of conditions, conditions, action
 //	   targets: number (1); of each the length (2) and the Location
 //
-// with little-endian numbers. A condition is an operation (its highest bit negates it),
+// with little-endian numbers. Gates and mode keep their places in later versions, so that
+// an edge that cannot read the rest knows whether it may pass over it. A condition is an operation (its highest bit negates it),
 // the length of its operand (2) and the operand. An action is a kind and
 //
 //	target: its index
@@ -191,7 +192,7 @@ func NeedOf(b []byte) Need {
 
 // gated reports whether a programme lets visitors through one by one: nothing but a
 // redirect that counts may disclose its targets.
-func gated(b []byte) bool { return len(b) < headSize || b[0] != version || b[6] != 0 }
+func gated(b []byte) bool { return len(b) < headSize || b[6] != 0 }
 
 // scheduled is the flag of a programme with the offsets of a time zone, which end.
 const scheduled = 1 << 7
