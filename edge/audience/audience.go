@@ -28,9 +28,6 @@ type Audience struct {
 	days    [keptDays]opened
 	nextDay int
 
-	at     *database // of the cached places; nil: there is none
-	places *cache[place]
-
 	host    []byte
 	address [16]byte
 	sum     [32]byte
@@ -42,7 +39,6 @@ const (
 	keptAgents = 8192
 	keptBots   = 1024
 	keptHosts  = 8192
-	keptPlaces = 16384
 )
 
 // New makes an Audience.
@@ -52,8 +48,7 @@ func New(cfg Config) *Audience {
 	}
 	a := &Audience{
 		cfg: cfg, agents: newCache[agent](keptAgents), bots: newCache[string](keptBots), hosts: newCache[string](keptHosts),
-		places: newCache[place](keptPlaces),
-		host:   make([]byte, 0, 2*MaxName),
+		host: make([]byte, 0, 2*MaxName),
 	}
 	if cfg.Metrics != nil {
 		cfg.Metrics.MustRegister(cacheMetrics{a})
@@ -77,8 +72,11 @@ func (a *Audience) Profile(c *waypost.Click) (p waypost.ClickProfile, visitor ui
 		return p, 0
 	}
 	addr := d.open(&a.address, &c.Address)
-	where := a.placeOf(addr)
-	p.Country, p.City = where.country, where.city
+	if a.cfg.Places != nil {
+		if at := a.cfg.Places.find(addr); at != nil {
+			p.Country, p.City = at.country, at.city
+		}
+	}
 	return p, d.visitor(&a.address, c.Agent, a.sum[:])
 }
 

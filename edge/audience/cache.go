@@ -36,5 +36,3 @@ func (c *cache[V]) put(key []byte, v V) {
 	}
 	c.young[string(key)] = v
 }
-
-func (c *cache[V]) clear() { c.young, c.old = map[string]V{}, nil }

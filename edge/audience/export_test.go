@@ -27,8 +27,11 @@ func NewDatabase(content []byte, addr netip.Addr) (country, city string, err err
 	if err != nil {
 		return "", "", err
 	}
-	where, err := db.find(addr, newCache[place](8))
-	return where.country, where.city, err
+	at, err := db.find(addr)
+	if at == nil {
+		return "", "", err
+	}
+	return at.country, at.city, err
 }
 
 // Remembered counts the cached agents.

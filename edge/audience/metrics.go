@@ -4,7 +4,7 @@ import "github.com/prometheus/client_golang/prometheus"
 
 var (
 	descCache = prometheus.NewDesc("waypost_audience_cache_lookups_total",
-		"Lookups in the caches of user agents, names of bots, referrers and places, by result.", []string{"cache", "result"}, nil)
+		"Lookups in the caches of user agents, names of bots and referrers, by result.", []string{"cache", "result"}, nil)
 	descBuilt = prometheus.NewDesc("waypost_geoip_build_time_seconds",
 		"When the GeoIP database in use was built, in seconds since 1970; 0: there is none.", nil, nil)
 	descFailures = prometheus.NewDesc("waypost_geoip_load_failures_total",
@@ -26,7 +26,6 @@ func (m cacheMetrics) Collect(ch chan<- prometheus.Metric) {
 	show("agent", m.a.agents.hits.Load(), m.a.agents.misses.Load())
 	show("bot", m.a.bots.hits.Load(), m.a.bots.misses.Load())
 	show("referrer", m.a.hosts.hits.Load(), m.a.hosts.misses.Load())
-	show("place", m.a.places.hits.Load(), m.a.places.misses.Load())
 }
 
 // placesMetrics shows how the database is.

@@ -1,73 +1,104 @@
 package audience
 
 import (
-	"encoding/binary"
 	"fmt"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"unicode"
 	"unicode/utf8"
 )
 
-// place locates a visitor, as far as it is known.
-type place struct{ country, city string }
-
-// placeOf returns the place of an address. It caches each record of the database, which
-// many networks may share.
-func (a *Audience) placeOf(addr netip.Addr) place {
-	if a.cfg.Places == nil {
-		return place{}
-	}
-	db := a.cfg.Places.current.Load()
-	if db != a.at { // another database, whose records lie elsewhere
-		a.at = db
-		a.places.clear()
-	}
-	if db == nil {
-		return place{}
-	}
-	where, err := db.find(addr, a.places)
-	if err != nil {
-		a.cfg.Places.failed(db, err)
-	}
-	return where
+// place describes a record of a database, which many networks may share.
+type place struct {
+	record        uintptr // its offset
+	country, city string
 }
 
-// find looks an address up. The error does not reveal the address. The cache is that of
-// this database; nil: none.
-func (db *database) find(addr netip.Addr, known *cache[place]) (where place, err error) {
+// knownPlaces remembers records of one database. Each record has two slots. One that is
+// new moves the record in its first slot to the second. Many goroutines use it at once.
+type knownPlaces [1 << placeBits]atomic.Pointer[place]
+
+// placeBits make the cache hold 32,768 records, in less than 6 MiB.
+const placeBits = 15
+
+func (k *knownPlaces) slots(record uintptr) (first, second *atomic.Pointer[place]) {
+	i := uint64(record) * 0x9e3779b97f4a7c15 >> (64 - placeBits)
+	return &k[i], &k[i^1]
+}
+
+func (k *knownPlaces) get(record uintptr) *place {
+	first, second := k.slots(record)
+	if at := first.Load(); at != nil && at.record == record {
+		return at
+	}
+	if at := second.Load(); at != nil && at.record == record {
+		return at
+	}
+	return nil
+}
+
+func (k *knownPlaces) put(at *place) {
+	first, second := k.slots(at.record)
+	if before := first.Swap(at); before != nil {
+		second.Store(before)
+	}
+}
+
+// Locate returns the country of an address, as ISO 3166-1 alpha-2 in upper case, and the
+// English name of its city. Zero and empty mean that they are unknown. Many goroutines
+// may call it at once. It waits for nothing, and allocates only for a record of the
+// database that was not asked for recently.
+func (p *Places) Locate(addr netip.Addr) (country [2]byte, city string) {
+	if at := p.find(addr); at != nil && at.country != "" {
+		return [2]byte{at.country[0], at.country[1]}, at.city
+	}
+	return country, ""
+}
+
+// find returns the place of an address, nil if it is unknown.
+func (p *Places) find(addr netip.Addr) *place {
+	db := p.current.Load()
+	if db == nil || !addr.IsValid() {
+		return nil
+	}
+	at, err := db.find(addr.Unmap())
+	if err != nil {
+		p.failed(db, err)
+	}
+	return at
+}
+
+// find looks an address up. The error does not reveal the address.
+func (db *database) find(addr netip.Addr) (at *place, err error) {
 	defer func() {
 		if p := recover(); p != nil { // in a file that is broken in a way that the library does not expect
-			where, err = place{}, fmt.Errorf("reading it panicked: %v", p)
+			at, err = nil, fmt.Errorf("reading it panicked: %v", p)
 		}
 	}()
 	if addr.Is6() && db.reader.Metadata.IPVersion == 4 {
-		return place{}, nil
+		return nil, nil
 	}
 	result := db.reader.Lookup(addr)
 	if result.Err() != nil || !result.Found() {
-		return place{}, result.Err()
+		return nil, result.Err()
 	}
-	key := binary.LittleEndian.AppendUint64(db.key[:0], uint64(result.Offset()))
-	if known != nil {
-		if where, ok := known.get(key); ok {
-			return where, nil
-		}
+	if at := db.known.get(result.Offset()); at != nil {
+		return at, nil
 	}
 	var country, city string
 	if err := result.DecodePath(&country, "country", "iso_code"); err != nil {
-		return place{}, err
+		return nil, err
 	}
 	if err := result.DecodePath(&city, "city", "names", "en"); err != nil {
-		return place{}, err
+		return nil, err
 	}
+	at = &place{record: result.Offset()}
 	if isCountry(country) {
-		where = place{country: strings.Clone(country), city: cleanName(city)}
+		at.country, at.city = strings.Clone(country), cleanName(city)
 	}
-	if known != nil {
-		known.put(key, where)
-	}
-	return where, nil
+	db.known.put(at)
+	return at, nil
 }
 
 // isCountry reports whether a text can be a code of ISO 3166-1 alpha-2.

@@ -27,7 +27,7 @@ type PlacesConfig struct {
 }
 
 // Places locates visitors by a file that may be replaced at any time. A file that cannot
-// be used leaves the previous one in place.
+// be used leaves the previous one in place. Rules and statistics share one Places.
 type Places struct {
 	cfg     PlacesConfig
 	current atomic.Pointer[database] // nil: there is none yet
@@ -36,10 +36,10 @@ type Places struct {
 	failures, errors atomic.Uint64
 }
 
-// database is one state of the file. One goroutine at a time looks up in it.
+// database is one state of the file.
 type database struct {
 	reader   *maxminddb.Reader
-	key      [8]byte
+	known    knownPlaces
 	reported atomic.Bool // an error of it was logged
 }
 
@@ -161,7 +161,7 @@ func newDatabase(content []byte) (db *database, err error) {
 		if n%4 == 3 && reader.Metadata.IPVersion == 6 {
 			addr = netip.AddrFrom16([16]byte{0x20 | byte(n>>7), byte(n), byte(n * 7), byte(n * 13)})
 		}
-		if _, err := db.find(addr, nil); err != nil {
+		if _, err := db.find(addr); err != nil {
 			return nil, err
 		}
 	}

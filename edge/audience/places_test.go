@@ -53,7 +53,7 @@ func cityDatabase(t testing.TB, kind string, networks map[string]spot) []byte {
 }
 
 // replace puts content in the place of a file in one step, as updaters do.
-func replace(t *testing.T, file string, content []byte, at time.Time) {
+func replace(t testing.TB, file string, content []byte, at time.Time) {
 	t.Helper()
 	require.NoError(t, os.WriteFile(file+".new", content, 0o600))
 	require.NoError(t, os.Chtimes(file+".new", at, at))
@@ -62,7 +62,7 @@ func replace(t *testing.T, file string, content []byte, at time.Time) {
 
 func whereIs(t *testing.T, a *audience.Audience, salts days, address string) spot {
 	t.Helper()
-	p, _ := a.Profile(&waypost.Click{At: noon, Address: seal(t, salts, address, noon)})
+	p, _ := a.Profile(&waypost.Click{At: noon, Address: seal(t, salts, address, noon), Agent: []byte("curl/8.5.0")})
 	sound(t, p)
 	return spot{p.Country, p.City}
 }

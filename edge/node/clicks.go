@@ -28,7 +28,7 @@ type recorder struct {
 	url     string        // of the control plane
 	log     *slog.Logger
 	through func(*http.Transport) http.RoundTripper // to the control plane
-	places  *audience.Places                        // nil: countries and cities are not known
+	places  *audience.Places                        // the server's too; nil: countries and cities are not known
 	cluster func() (replication.Cluster, bool)      // of the replica
 	beside  *os.File                                // lock of a predecessor's journal; nil: there is none
 

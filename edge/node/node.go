@@ -333,6 +333,9 @@ func (e *edge) reportConfig(url string) report.Config {
 func (e *edge) serverConfig() server.Config {
 	c := e.cfg.Server
 	c.Links, c.Clicks, c.Sealer = e.store, e.clicks, audience.NewSealer(e.store)
+	if e.clicks.places != nil {
+		c.Places = e.clicks.places
+	}
 	c.Version, c.Region, c.Node = e.cfg.Version, e.cfg.Region, e.store.node
 	c.Staleness, c.Logger, c.Metrics = e.staleness, e.log, e.registry
 	return c

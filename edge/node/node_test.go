@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 
 	"waypost"
 	"waypost/api"
+	"waypost/edge/audience"
 	"waypost/edge/report"
 	"waypost/edge/server"
 )
@@ -76,4 +78,11 @@ func TestEdge_DoesNotReportThatItLeavesWhenASuccessorServes(t *testing.T) {
 	end()
 	e.report(ctx)
 	require.Empty(t, reports)
+}
+
+func TestEdge_ServerAndStatisticsShareThePlaces(t *testing.T) {
+	e := &edge{store: &store{}, clicks: &recorder{}}
+	require.True(t, e.serverConfig().Places == nil, "without a database")
+	e.clicks.places = audience.OpenPlaces(audience.PlacesConfig{File: filepath.Join(t.TempDir(), "missing.mmdb")})
+	require.Same(t, e.clicks.places, e.serverConfig().Places)
 }
