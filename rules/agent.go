@@ -17,28 +17,28 @@ type AgentSet uint32
 // An iPad that asks for the pages of a desktop, which is its default, says that it is a
 // Mac, and is taken for one.
 const (
-	AgentIOS            AgentSet = 1 << iota // also of iPads
-	AgentAndroid                             // telephones, tablets and televisions
-	AgentMobile                              // a telephone or a tablet
-	AgentTablet                              // a tablet, which is mobile too
-	AgentDesktop                             // a browser on another computer
-	AgentWindows                             // not of telephones
-	AgentMacOS                               //
-	AgentLinux                               // neither Android nor ChromeOS
-	AgentChromeOS                            //
-	AgentChrome                              // no other browser with its engine
-	AgentFirefox                             //
-	AgentEdge                                //
-	AgentSafari                              //
-	AgentOpera                               // also Opera Mini
-	AgentAndroidBrowser                      // the browser of old Androids
-	AgentSamsung                             // Samsung Internet
-	AgentBot                                 // as IsBot reports; its other properties are those that it claims
-	AgentPreview                             // a bot that fetches previews of links for chats and social networks
+	AgentIOS     AgentSet = 1 << iota // also of iPads
+	AgentAndroid                      // telephones, tablets and televisions
+	AgentMobile                       // a telephone or a tablet
+	AgentTablet                       // a tablet, which is mobile too
+	AgentDesktop                      // a browser on another computer
+	AgentWindows                      // not of telephones
+	AgentMacOS
+	AgentLinux // neither Android nor ChromeOS
+	AgentChromeOS
+	AgentChrome // no other browser with its engine
+	AgentFirefox
+	AgentEdge
+	AgentSafari
+	AgentOpera          // also Opera Mini
+	AgentAndroidBrowser // the browser of old Androids
+	AgentSamsung        // Samsung Internet
+	AgentBot            // as IsBot reports; its other properties are those that it claims
+	AgentPreview        // a bot that fetches previews of links for chats and social networks
 )
 
-// agentNames are the words of users, in the order of the constants. Those that Shlink has
-// too mean what they mean there, except that Samsung Internet is no Chrome.
+// agentNames are the words of users, in the order of the constants. Except for tablet,
+// samsung, bot and preview they are Shlink's, where mobile includes tablets as well.
 var agentNames = [...]string{
 	"ios", "android", "mobile", "tablet", "desktop", "windows", "macos", "linux", "chromeos",
 	"chrome", "firefox", "edge", "safari", "opera", "android_browser", "samsung", "bot", "preview",
@@ -70,18 +70,14 @@ func (s AgentSet) Names() []string {
 func ParseAgent(userAgent []byte) AgentSet {
 	text := userAgent[:min(len(userAgent), waypost.MaxAgent)]
 	const mozilla, opera = "Mozilla/", "Opera/"
-	start := 0
 	var found words
 	switch {
-	case len(text) >= len(mozilla) && string(text[:len(mozilla)]) == mozilla:
-		start, found = len(mozilla), wordMozilla
-	case len(text) >= len(opera) && string(text[:len(opera)]) == opera:
-		start, found = len(opera), wordPresto|wordOpera
-	}
-	for i := start; i < len(text); i++ {
-		if landmarks[text[i]] != 0 {
-			found |= wordsAt(text, i)
-		}
+	case at(text, 0, 0, mozilla):
+		found = wordMozilla | wordsIn(text, len(mozilla))
+	case at(text, 0, 0, opera):
+		found = wordPresto | wordOpera | wordsIn(text, len(opera))
+	default:
+		found = wordsIn(text, 0)
 	}
 	set := found.system()
 	set |= found.browser(set)

@@ -4,56 +4,101 @@ package rules
 type words uint32
 
 const (
-	wordMozilla      words = 1 << iota // it begins like a browser
-	wordPresto                         // it begins like an old Opera
-	wordBot                            // says that it is automatic
-	wordRarePhone                      // a telephone whose system has no name here
-	wordNoDevice                       // a console or a television of its own kind
-	wordTelevision                     // an Android that is one
-	wordAndroid                        //
-	wordSilk                           // the browser of Amazon's Androids
-	wordIPhone                         //
-	wordIPad                           //
-	wordMac                            //
-	wordWindows                        //
-	wordChromeOS                       //
-	wordLinux                          //
-	wordX11                            // a Unix
-	wordTablet                         //
-	wordMobile                         //
-	wordWebView                        // inside an app
-	wordVersion4                       // Version/4.0
-	wordApp                            // an app that shows pages
-	wordOpera                          //
-	wordOperaMini                      //
-	wordEdge                           //
-	wordSamsung                        //
-	wordOtherBrowser                   //
-	wordChrome                         //
-	wordFirefox                        //
-	wordSafari                         //
+	wordMozilla    words = 1 << iota // it begins like a browser
+	wordPresto                       // it begins like an old Opera
+	wordBot                          // says that it is automatic
+	wordRarePhone                    // a telephone whose system has no name here
+	wordNoDevice                     // a console or a television of its own kind
+	wordTelevision                   // an Android that is one
+	wordAndroid
+	wordSilk // the browser of Amazon's Androids
+	wordIPhone
+	wordIPad
+	wordMac
+	wordWindows
+	wordChromeOS
+	wordLinux
+	wordX11 // a Unix
+	wordTablet
+	wordMobile
+	wordWebView  // inside an app
+	wordVersion4 // Version/4.0
+	wordApp      // an app that shows pages
+	wordOpera
+	wordOperaMini
+	wordEdge
+	wordSamsung
+	wordOtherBrowser
+	wordChrome
+	wordFirefox
+	wordSafari
 )
 
 func (w words) has(word words) bool { return w&word != 0 }
 
-// landmarks maps the bytes at which wordsAt looks closer, and of these those at which it
-// finds bots. Each word has a byte there that is rare in the texts of browsers.
+// landmark describes a byte. Each word has one byte, its landmark, at which wordsAt
+// looks closer if the next byte may follow there. The low half of a landmark has a bit
+// for its kind, and the high half the kinds that the byte may follow.
+type landmark uint32
+
+const follow = 16
+
+// botLandmarks are the kinds at which wordsAt finds bots.
+const botLandmarks landmark = 1<<7 - 1
+
 var landmarks = func() (t [256]landmark) {
-	for _, c := range []byte("/CFMOPyz") {
-		t[c] = anyLandmark
+	var all, ends string
+	for c := range 256 {
+		b := []byte{byte(c)}
+		all += string(b)
+		if endsAt(b, 0) {
+			ends += string(b)
+		}
 	}
-	for _, c := range []byte("bB:vVwWdDxX-") {
-		t[c] = botLandmark
+	for kind, l := range [...]struct{ bytes, followers string }{
+		{"bB", "oOilBR"},
+		{":", all},
+		{"vV", "iI" + ends},
+		{"wW", "lLive"},
+		{"dD", "eElL"},
+		{"xX", "tT1" + ends},
+		{"-", all},
+		// The others lead to no bots.
+		{"/", all},
+		{"A", "n"},
+		{"C", "r"},
+		{"F", "T"},
+		{"M", "aS"},
+		{"N", "i"},
+		{"O", "p"},
+		{"P", "haol"},
+		{"yz", "Ome "},
+	} {
+		for _, c := range []byte(l.bytes) {
+			t[c] |= 1 << kind
+		}
+		for _, c := range []byte(l.followers) {
+			t[c] |= 1 << kind << follow
+		}
 	}
 	return t
 }()
 
-type landmark uint8
-
-const (
-	anyLandmark landmark = 1 + iota
-	botLandmark
-)
+// wordsIn returns the words in text[start:].
+func wordsIn(text []byte, start int) (found words) {
+	var before landmark
+	for i := start; i < len(text); i++ {
+		l := landmarks[text[i]]
+		if before&(l>>follow) != 0 {
+			found |= wordsAt(text, i-1)
+		}
+		before = l
+	}
+	if start < len(text) {
+		found |= wordsAt(text, len(text)-1)
+	}
+	return found
+}
 
 // wordsAt returns the words that have their landmark at text[i].
 func wordsAt(text []byte, i int) words {
@@ -85,7 +130,7 @@ func wordsAt(text []byte, i int) words {
 		switch {
 		case fold(text, i, -3, "preview"):
 			return wordBot
-		case at(text, i, -1, "TV"):
+		case at(text, i, -1, "TV") && endsAt(text, i+1):
 			return wordTelevision
 		}
 	case 'w', 'W':
@@ -106,16 +151,12 @@ func wordsAt(text []byte, i int) words {
 		}
 	case 'd', 'D':
 		switch {
-		case at(text, i, -2, "Android"):
-			return wordAndroid
 		case fold(text, i, -3, "spider"), fold(text, i, -3, "headless"):
 			return wordBot
-		case at(text, i, -6, "Nintendo"):
-			return wordNoDevice | wordOtherBrowser
 		}
 	case 'x', 'X':
 		switch {
-		case fold(text, i, -4, "linux"):
+		case fold(text, i, -4, "linux") && endsAt(text, i+1):
 			return wordLinux
 		case fold(text, i, -1, "externalhit"):
 			return wordBot
@@ -125,6 +166,10 @@ func wordsAt(text []byte, i int) words {
 	case '-':
 		if fold(text, i, -6, "google-") || fold(text, i, 0, "-google") {
 			return wordBot
+		}
+	case 'A':
+		if at(text, i, 0, "Android") {
+			return wordAndroid
 		}
 	case 'C':
 		switch {
@@ -143,6 +188,10 @@ func wordsAt(text []byte, i int) words {
 			return wordMac
 		case at(text, i, 0, "MSIE "):
 			return wordOtherBrowser
+		}
+	case 'N':
+		if at(text, i, 0, "Nintendo") {
+			return wordNoDevice | wordOtherBrowser
 		}
 	case 'O':
 		switch {
@@ -246,4 +295,10 @@ func fold(text []byte, i, by int, word string) bool {
 
 func letterAt(text []byte, i int) bool {
 	return i < len(text) && 'a' <= text[i]|0x20 && text[i]|0x20 <= 'z'
+}
+
+// endsAt reports whether a word ends before text[i], which is neither a letter nor a
+// digit.
+func endsAt(text []byte, i int) bool {
+	return i >= len(text) || !letterAt(text, i) && (text[i] < '0' || text[i] > '9')
 }

@@ -8,12 +8,15 @@ func IsBot(agent []byte) bool {
 	if saysWhatsApp(agent) {
 		return true
 	}
+	var before landmark
 	for i, c := range agent {
-		if landmarks[c] == botLandmark && wordsAt(agent, i).has(wordBot) {
+		l := landmarks[c]
+		if before&botLandmarks&(l>>follow) != 0 && wordsAt(agent, i-1).has(wordBot) {
 			return true
 		}
+		before = l
 	}
-	return false
+	return len(agent) > 0 && wordsAt(agent, len(agent)-1).has(wordBot)
 }
 
 // saysWhatsApp recognises the previews of WhatsApp and of Signal, which say nothing else.
@@ -28,26 +31,36 @@ var previewNames = [...]string{
 	"discordbot",
 	"embedly",
 	"facebookexternalhit", "facebot", "meta-externalfetcher", // also iMessage, LINE and KakaoTalk
-	"google-pagerenderer",                        // Google Chat
-	"iframely",                                   //
+	"google-pagerenderer", // Google Chat
+	"iframely",
 	"lemmy", "mastodon", "misskey", "summalybot", // the Fediverse
-	"linkedinbot",                                 //
+	"linkedinbot",
 	"mattermost", "nextcloud", "synapse", "zulip", // chats that people run on their own
-	"odklbot",                    //
-	"pinterestbot",               //
-	"redditbot",                  //
-	"skypeuripreview",            // also Microsoft Teams
-	"slackbot", "slack-imgproxy", //
-	"snapchat",    //
-	"telegrambot", //
-	"twitterbot",  //
-	"vkshare",     //
-	"whatsapp",    // also Signal
+	"odklbot",
+	"pinterestbot",
+	"redditbot",
+	"skypeuripreview", // also Microsoft Teams
+	"slackbot", "slack-imgproxy",
+	"snapchat",
+	"telegrambot",
+	"twitterbot",
+	"vkshare",
+	"whatsapp", // also Signal
 }
 
 // IsPreview reports whether a bot fetches previews of links for a chat or a social
 // network. Such a bot comes because a person has posted the link.
 func IsPreview(agent []byte) bool { return IsBot(agent) && namesPreview(agent) }
+
+// previewsBy holds previewNames by their first letter.
+var previewsBy = func() (t [256][]string) {
+	for _, name := range previewNames {
+		for _, c := range [...]byte{name[0], name[0] - 'a' + 'A'} {
+			t[c] = append(t[c], name)
+		}
+	}
+	return t
+}()
 
 // namesPreview reports whether a word begins with one of previewNames.
 func namesPreview(agent []byte) bool {
@@ -55,7 +68,7 @@ func namesPreview(agent []byte) bool {
 	for i, c := range agent {
 		letter := isNameByte[c]
 		if letter && !inside {
-			for _, name := range previewNames {
+			for _, name := range previewsBy[c] {
 				if fold(agent, i, 0, name) {
 					return true
 				}
