@@ -36,41 +36,43 @@ func text(subtag [3]byte) string { return string(bytes.TrimRight(subtag[:], "\x0
 // parseTag reads a tag, and reports whether the language holds all of it. The zero
 // Language means that it is no tag. It skips a script between language and region.
 func parseTag(tag []byte) (l Language, whole bool) {
-	subtag, rest := cutSubtag(tag)
-	if len(subtag) != 2 && len(subtag) != 3 || !onlyLetters(subtag) {
+	n := subtagLen(tag)
+	if n != 2 && n != 3 || !onlyLetters(tag[:n]) {
 		return Language{}, false
 	}
-	for i, c := range subtag {
+	for i, c := range tag[:n] {
 		l.Primary[i] = c | 0x20
 	}
-	if rest == nil {
+	if n == len(tag) {
 		return l, true
 	}
-	subtag, rest = cutSubtag(rest)
-	script := len(subtag) == 4 && onlyLetters(subtag)
+	tag = tag[n+1:]
+	n = subtagLen(tag)
+	script := n == 4 && n < len(tag) && onlyLetters(tag[:n])
 	if script {
-		subtag, rest = cutSubtag(rest)
+		tag = tag[n+1:]
+		n = subtagLen(tag)
 	}
 	switch {
-	case len(subtag) == 2 && onlyLetters(subtag):
-		l.Region = [3]byte{subtag[0] &^ 0x20, subtag[1] &^ 0x20}
-	case len(subtag) == 3 && onlyDigits(subtag):
-		l.Region = [3]byte(subtag)
+	case n == 2 && onlyLetters(tag[:n]):
+		l.Region = [3]byte{tag[0] &^ 0x20, tag[1] &^ 0x20}
+	case n == 3 && onlyDigits(tag[:n]):
+		l.Region = [3]byte(tag[:n])
 	default:
 		return l, false
 	}
-	return l, !script && rest == nil
+	return l, !script && n == len(tag)
 }
 
-// cutSubtag returns the text up to the next hyphen, and the text after it, nil if there
-// is no hyphen. Some programs write an underscore instead.
-func cutSubtag(tag []byte) (subtag, rest []byte) {
+// subtagLen returns the length of the text before the next hyphen. Some programs write an
+// underscore instead.
+func subtagLen(tag []byte) int {
 	for i, c := range tag {
 		if c == '-' || c == '_' {
-			return tag[:i], tag[i+1:]
+			return i
 		}
 	}
-	return tag, nil
+	return len(tag)
 }
 
 func onlyLetters(s []byte) bool {
@@ -114,35 +116,41 @@ func (l *Languages) Parse(header []byte) {
 		header = header[:maxLanguageHeader]
 		header = header[:max(bytes.LastIndexByte(header, ','), 0)]
 	}
-	for len(header) > 0 && l.n < maxLanguages {
-		item := header
-		if i := bytes.IndexByte(header, ','); i >= 0 {
-			item, header = header[:i], header[i+1:]
-		} else {
-			header = nil
+	for i := 0; i < len(header) && l.n < maxLanguages; i++ {
+		start := i
+		for i < len(header) && header[i] != ',' && header[i] != ';' {
+			i++
 		}
-		tag, weight, weighted := bytes.Cut(item, []byte(";"))
-		if weighted && !weighsEnough(weight) {
+		tag := header[start:i]
+		start = i
+		for i < len(header) && header[i] != ',' {
+			i++
+		}
+		if !weighsEnough(header[start:i]) {
 			continue
 		}
-		if lang, _ := parseTag(trimSpaces(tag)); lang != (Language{}) {
+		if lang, _ := parseTag(trimSpaces(tag)); lang.Primary[0] != 0 {
 			l.list[l.n] = lang
 			l.n++
 		}
 	}
 }
 
-// weighsEnough reports whether a weight is one of at least 0.9.
-func weighsEnough(weight []byte) bool {
-	weight = trimSpaces(weight)
+// weighsEnough reports whether the parameters of a language, with the semicolon before
+// them, are a weight of at least 0.9 or nothing.
+func weighsEnough(params []byte) bool {
+	if len(params) == 0 {
+		return true
+	}
+	weight := trimSpaces(params[len(";"):])
 	if len(weight) < len("q=1") || weight[0]|0x20 != 'q' || weight[1] != '=' {
 		return false
 	}
-	whole, part, _ := bytes.Cut(weight[len("q="):], []byte("."))
-	if !onlyDigits(part) || len(whole) != 1 {
+	whole, part := weight[2], weight[3:]
+	if len(part) > 0 && (part[0] != '.' || !onlyDigits(part[1:])) {
 		return false
 	}
-	return whole[0] == '1' || whole[0] == '0' && len(part) > 0 && part[0] == '9'
+	return whole == '1' || whole == '0' && len(part) > 1 && part[1] == '9'
 }
 
 func trimSpaces(s []byte) []byte {

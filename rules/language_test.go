@@ -52,9 +52,10 @@ func TestLanguages_AreThoseWithAWeightOfAtLeast09(t *testing.T) {
 		"de;q=, en;q=a, fr;q=-1, it;q, es;x=1, pt;q=1x, nl;q=0.9;x, sv; q=0.9x, fi;q=10": "",
 		",, ,;q=1,de,": "de",
 		"i-klingon, x-a, d, deutsch, de1, 12, de-CH-1996, de-x-CH": "de-CH de",
-		"\tde\t,\ten":                   "de en",
-		"aa,bb,cc,dd,ee,ff,gg,hh,ii,jj": "aa bb cc dd ee ff gg hh",
-		"en_US":                         "en-US",
+		"\tde\t,\ten":                          "de en",
+		"aa,bb,cc,dd,ee,ff,gg,hh,ii,jj":        "aa bb cc dd ee ff gg hh",
+		"en_US":                                "en-US",
+		"de;,en;q=1.,fr;q=0.,it;q=0.9,es;q=09": "en it",
 	} {
 		l := new(rules.Languages)
 		l.Parse([]byte("xx"))

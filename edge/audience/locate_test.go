@@ -14,11 +14,11 @@ import (
 	"waypost/edge/audience"
 )
 
-func openPlaces(t testing.TB, networks map[string]spot) (places *audience.Places, file string) {
+func openPlaces(t testing.TB, networks map[string]spot) *audience.Places {
 	t.Helper()
-	file = filepath.Join(t.TempDir(), "places.mmdb")
+	file := filepath.Join(t.TempDir(), "places.mmdb")
 	replace(t, file, cityDatabase(t, "GeoLite2-City", networks), time.Now().Add(-time.Hour))
-	return audience.OpenPlaces(audience.PlacesConfig{File: file}), file
+	return audience.OpenPlaces(audience.PlacesConfig{File: file})
 }
 
 func located(places *audience.Places, address string) spot {
@@ -28,7 +28,7 @@ func located(places *audience.Places, address string) spot {
 }
 
 func TestLocate_IsThePlaceOfTheStatistics(t *testing.T) {
-	places, _ := openPlaces(t, map[string]spot{
+	places := openPlaces(t, map[string]spot{
 		"192.0.2.0/24": {"DE", "Köln"}, "198.51.100.0/24": {"BR", ""}, "2001:db8::/32": {"FR", "Paris"},
 		"203.0.113.0/25": {"", "Nowhere"}, "203.0.113.128/26": {"xx", "Bad"},
 	})
@@ -86,7 +86,7 @@ func TestLocate_HoldsWhileTheFileIsReplaced(t *testing.T) {
 }
 
 func TestLocate_DoesNotAllocateForARecordThatItKnows(t *testing.T) {
-	places, _ := openPlaces(t, map[string]spot{"192.0.2.0/24": {"DE", "Köln"}})
+	places := openPlaces(t, map[string]spot{"192.0.2.0/24": {"DE", "Köln"}})
 	known, unknown := netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("198.51.100.7")
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		places.Locate(known)
@@ -105,7 +105,7 @@ func BenchmarkLocate(b *testing.B) {
 	for network := range networks {
 		addrs = append(addrs, netip.MustParsePrefix(network).Addr().Next())
 	}
-	places, _ := openPlaces(b, networks)
+	places := openPlaces(b, networks)
 	for name, n := range map[string]int{"remembered": 1000, "mostly not remembered": len(addrs)} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
