@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 // LinkStore keeps links.
 type LinkStore interface {
 	LinkLister
+	ScheduleStore
 
 	// InsertLinks adds links in one transaction and sets ID, CreatedAt and UpdatedAt of
 	// each that is placed. A custom code that lies ahead in a range is burned there.
@@ -116,6 +118,7 @@ type Links struct {
 	writer  *writer
 	strict  bool // hosts that are no domain have no links
 	now     func() time.Time
+	log     *slog.Logger
 
 	dedupe  cache[waypost.WorkspaceID, bool] // whether workspaces deduplicate by default
 	running requests                         // idempotent requests under way
@@ -124,7 +127,7 @@ type Links struct {
 func newLinks(cfg *Config, domains *Domains) *Links {
 	store := cfg.Stores.Links
 	return &Links{
-		store: store, domains: domains, minter: cfg.Minter, strict: cfg.StrictHosts, now: cfg.Now,
+		store: store, domains: domains, minter: cfg.Minter, strict: cfg.StrictHosts, now: cfg.Now, log: cfg.Logger,
 		writer: newWriter(store, cfg.Minter, cfg.Patience, cfg.Logger),
 	}
 }

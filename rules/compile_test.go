@@ -168,7 +168,9 @@ func FuzzResolve(f *testing.F) {
 		{Split: &rules.Split{Variants: []rules.Variant{{Weight: 70, To: home}, {Weight: 30, To: home + "2"}}}},
 	}})
 	seed(rules.Source{ValidFrom: now, ExpiredURL: home, MaxClicks: 3, ExhaustedURL: home, Rules: []rules.Rule{{Status: 410}}})
-	seed(rules.Source{Rules: []rules.Rule{{Split: &rules.Split{By: rules.ByCookie, Variants: []rules.Variant{{Weight: 1, To: home}, {Weight: 1, To: home}}}}}})
+	seed(rules.Source{Rules: []rules.Rule{{Split: &rules.Split{
+		By: rules.ByCookie, Variants: []rules.Variant{{Weight: 1, To: home}, {Weight: 1, To: home}},
+	}}}})
 	f.Fuzz(func(t *testing.T, programme []byte, agent, language, query string, at int64, chance uint16) {
 		r := &waypost.Record{Kind: waypost.KindLink, Status: 302, Payload: []byte(home), Programme: programme}
 		v := visit{agent: agent, language: language, query: query, address: "10.1.2.3", country: "FR", city: "Paris", chance: chance}

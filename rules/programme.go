@@ -22,8 +22,9 @@ import (
 //	   targets: number (1); of each the length (2) and the Location
 //
 // with little-endian numbers. Gates and mode keep their places in later versions, so that
-// an edge that cannot read the rest knows whether it may pass over it. A condition is an operation (its highest bit negates it),
-// the length of its operand (2) and the operand. An action is a kind and
+// an edge that cannot read the rest knows whether it may pass over it. A condition is an
+// operation, whose highest bit negates it, the length of its operand (2) and the operand.
+// An action is a kind and
 //
 //	target: its index
 //	split: subject, number of variants; of each the last hash (2), id, target

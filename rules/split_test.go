@@ -80,7 +80,9 @@ func TestSplit_ACookieKeepsAVariantWhileItHasWeight(t *testing.T) {
 	res = rules.Resolve(r, visit{cookie: "a=b; waypost_variant=1", chance: 0xffff}.facts(r))
 	require.Equal(t, uint8(1), res.Variant)
 	require.False(t, res.Keep, "it is set")
-	for _, cookie := range []string{"waypost_variant=9", "waypost_variant=", "waypost_variant=1x", "waypost_variant=257", "Waypost_variant=1", "x=waypost_variant=1"} {
+	for _, cookie := range []string{
+		"waypost_variant=9", "waypost_variant=", "waypost_variant=1x", "waypost_variant=257", "Waypost_variant=1", "x=waypost_variant=1",
+	} {
 		res = rules.Resolve(r, visit{cookie: cookie, chance: 0xffff}.facts(r))
 		require.Equal(t, uint8(2), res.Variant, cookie)
 		require.True(t, res.Keep, cookie)

@@ -29,12 +29,6 @@ type Links interface {
 	Targets(domain waypost.DomainID) waypost.DomainTargets
 }
 
-// Places locates visitors. Locate may be called by many goroutines at once, and must
-// neither allocate nor wait. Zero and "" are unknown; the city is in English.
-type Places interface {
-	Locate(addr netip.Addr) (country [2]byte, city string)
-}
-
 // Clicks takes the clicks that were redirected. Record may be called by many goroutines
 // at once, before the answer is written. It must neither keep the slices, nor allocate,
 // nor wait.

@@ -100,7 +100,7 @@ var sources = map[string]rules.Source{
 
 func text(s string) *string { return &s }
 
-// expiry is when the link "life" expires.
+// expiry is the time at which the link "life" expires.
 var expiry = date("2026-06-20T00:00:00Z")
 
 // visits has requests whose answers were worked out by hand. Home is the link's own

@@ -1,0 +1,95 @@
+package controlplane
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"time"
+	_ "time/tzdata" // where the system has no time zones
+
+	"waypost"
+	"waypost/controlplane/target"
+	"waypost/rules"
+)
+
+// ScheduleStore keeps the programmes of links with schedules.
+type ScheduleStore interface {
+	// ScheduledLinks returns up to limit links whose programmes hold offsets of a time zone,
+	// in the order of their ids, from the one behind after.
+	ScheduledLinks(ctx context.Context, after int64, limit int) ([]waypost.Link, error)
+
+	// ReplaceProgramme replaces the programme of a link that was read at a version, which
+	// stays the version that its owner knows. It changes nothing and returns false when the
+	// link has another version or is gone.
+	ReplaceProgramme(ctx context.Context, at Version, l *waypost.Link) (changed bool, err error)
+}
+
+// schedulePause is the time between two looks at all schedules. A change of a country's
+// time is published days ahead at least, and programmes have offsets for years.
+const schedulePause = 6 * time.Hour
+
+// scheduleBatch bounds the links that are read at once.
+const scheduleBatch = 500
+
+// keepSchedules compiles schedules again at each start and then from time to time.
+func (s *Links) keepSchedules(ctx context.Context) {
+	tick := time.NewTicker(schedulePause)
+	defer tick.Stop()
+	for {
+		if err := s.Reschedule(ctx); err != nil && ctx.Err() == nil {
+			s.log.Warn("cannot compile the schedules of links again, will try later", slog.Any("error", err))
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// Reschedule compiles the links with schedules again, with the time zones of today: those
+// of the system, or else those of the program. Links whose programme stays the same are
+// not written. The owner's version of a link stays.
+func (s *Links) Reschedule(ctx context.Context) error {
+	var after int64
+	for {
+		links, err := s.store.ScheduledLinks(ctx, after, scheduleBatch)
+		if err != nil {
+			return err
+		}
+		for i := range links {
+			l := &links[i]
+			after = l.ID
+			programme, err := recompile(l, s.now())
+			if err != nil {
+				s.log.Error("the rules of a link cannot be compiled again", slog.Int64("link", l.ID), slog.Any("error", err))
+				continue
+			}
+			if bytes.Equal(programme, l.Programme) {
+				continue
+			}
+			l.Programme = programme
+			if _, err := s.store.ReplaceProgramme(ctx, VersionOf(l), l); err != nil {
+				return err
+			}
+		}
+		if len(links) < scheduleBatch {
+			return nil
+		}
+	}
+}
+
+// recompile compiles the rules of a link that was compiled before. The targets were
+// judged then, and are not judged by what the cluster refuses today.
+func recompile(l *waypost.Link, now time.Time) ([]byte, error) {
+	source, err := rules.ParseSource(l.Rules)
+	if err != nil {
+		return nil, err
+	}
+	with := rules.Compiling{Status: l.RedirectStatus, Now: now, Target: func(url string) (original, location string, err error) {
+		t, err := target.Rules{AllowPrivate: true}.Check(url)
+		return t.Original, t.Location, err
+	}}
+	with.Key, _ = rules.SplitKey(l.Programme)
+	return rules.Compile(&source, &with)
+}
