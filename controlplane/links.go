@@ -239,6 +239,9 @@ func (s *Links) Restore(ctx context.Context, actor Actor, domain, code string) (
 	if _, err := s.domains.check(l.Workspace, l.OriginalURL); err != nil {
 		return none(err)
 	}
+	if err := s.judgeRules(l); err != nil {
+		return none(err)
+	}
 	position, restored, err := s.store.RestoreLink(ctx, actor, VersionOf(&l), &l)
 	if err == nil && !restored {
 		err = waypost.Errorf(waypost.EConflict, "somebody else restored the link, or it was purged at this moment")

@@ -66,6 +66,9 @@ func TestLinks_RestoreKeepsTheRules(t *testing.T) {
 		"too late":                          {`deleted_at = now() - interval '31 days'`, waypost.EGone, "more than 30 days ago"},
 		"expired":                           {`expires_at = now() - interval '1 second'`, waypost.EGone, "has expired"},
 		"a target that is not allowed here": {`original_url = 'https://go.example.com/x'`, waypost.EInvalid, "circle"},
+		"a rule with such a target": {
+			`rules = '{"rules": [{"to": "https://go.example.com/x"}]}', programme = '\x0000000000000000'`, waypost.EInvalid, "rules[0].to",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := start(t, nil)

@@ -54,6 +54,15 @@ func (s *Links) compile(l *waypost.Link, source *rules.Source) error {
 // maxRulesText bounds rules as JSON, in bytes.
 const maxRulesText = 64 << 10
 
+// judgeRules reports whether the rules of a link, with their targets, are allowed today.
+func (s *Links) judgeRules(l waypost.Link) error {
+	source, err := rules.ParseSource(l.Rules)
+	if err != nil {
+		return fmt.Errorf("the rules of the link %s cannot be read: %w", l.Code, err)
+	}
+	return s.compile(&l, &source)
+}
+
 // changeRules makes a change of a link's rules, and compiles them again if what they rest
 // on has changed.
 func (s *Links) changeRules(l *waypost.Link, c *LinkChange) error {

@@ -88,7 +88,7 @@ func (s *Server) judge(c *conn, record *waypost.Record, now int64, visit *waypos
 		facts.Country, facts.City = s.cfg.Places.Locate(r.Address)
 	}
 	res := rules.Resolve(record, &facts)
-	if res.Broken {
+	if res.Broken && (by.http != nil || res.Status != fasthttp.StatusServiceUnavailable) { // the fast path declines a 503
 		c.stripe.broken.Add(1)
 	}
 	return res
