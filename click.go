@@ -24,12 +24,21 @@ type Click struct {
 	Code     []byte
 	At       int64    // Unix milliseconds
 	Bot      bool     // it is a bot, whatever its agent says
+	Rule     uint8    // the rule of the link's programme that matched; 0: none
+	Variant  uint8    // the variant of the split that was chosen; 0: none
 	Address  [16]byte // the visitor's address, sealed under the day's key; zero: unknown
 	Agent    []byte   // User-Agent, cut at MaxAgent
 	Referrer []byte   // Referer, cut at MaxReferrer; only its host leaves the edge
 }
 
-// ClickProfile describes a visitor. "" is unknown.
+// MaxRule and MaxVariant bound the ids of a link's rules and variants, which begin at 1.
+const (
+	MaxRule    = 250
+	MaxVariant = 250
+)
+
+// ClickProfile describes a visitor, and the answer of the link's programme. "" is
+// unknown.
 type ClickProfile struct {
 	Country  string // ISO 3166-1 alpha-2
 	City     string // an English name; "" without a country
@@ -38,6 +47,8 @@ type ClickProfile struct {
 	OS       string
 	Referrer string // a host
 	Bot      bool
+	Rule     uint8 // as in a Click
+	Variant  uint8
 }
 
 // MaxClickName bounds a name in a profile, in bytes.
@@ -54,6 +65,9 @@ func (p *ClickProfile) Valid() bool {
 	switch p.Device {
 	case "", "desktop", "mobile", "tablet", "bot", "unknown":
 	default:
+		return false
+	}
+	if p.Rule > MaxRule || p.Variant > MaxVariant {
 		return false
 	}
 	return ValidClickName(p.City) && ValidClickName(p.Browser) && ValidClickName(p.OS) && ValidClickName(p.Referrer)
@@ -128,7 +142,7 @@ type ClickBatch struct {
 
 	// Exact says that each row has the time of its clicks. Otherwise the edge dropped
 	// detail to save room: times are those of quarters of an hour, and profiles may
-	// distinguish bots only.
+	// distinguish bots, rules and variants only.
 	Exact    bool
 	Dropped  uint64         // clicks that this boot had no room for since the batch before
 	Profiles []ClickProfile // each once

@@ -42,7 +42,9 @@ const (
 	Browsers
 	Systems
 	Referrers
-	Dimensions = 6
+	Rules
+	Variants
+	Dimensions = 8
 )
 
 // NameQuery asks for the clicks of one name by day. Nil asks for none.

@@ -127,7 +127,9 @@ CREATE TABLE click_event (
     device       text        NOT NULL,
     browser      text        NOT NULL,
     os           text        NOT NULL,
-    referrer     text        NOT NULL
+    referrer     text        NOT NULL,
+    rule         smallint    NOT NULL DEFAULT 0, -- ids of the link's rule and variant; 0: none
+    variant      smallint    NOT NULL DEFAULT 0
 ) PARTITION BY RANGE (at);
 CREATE INDEX click_event_link ON click_event (link_id, at);
 CREATE TABLE click_event_default PARTITION OF click_event DEFAULT;

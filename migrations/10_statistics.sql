@@ -32,9 +32,9 @@ CREATE TABLE click_hour (
     PRIMARY KEY (link_id, hour)
 ) WITH (fillfactor = 80);
 
--- Clicks by day (UTC). breakdown holds clicks by country, city, device, browser, OS and
--- referrer, and visitors the distinct visitors, as package controlplane/rollup packs
--- them.
+-- Clicks by day (UTC). breakdown holds clicks by country, city, device, browser, OS,
+-- referrer, rule and variant, and visitors the distinct visitors, as package
+-- controlplane/rollup packs them.
 CREATE TABLE click_day (
     link_id      bigint NOT NULL,
     day          date   NOT NULL,

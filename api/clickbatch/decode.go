@@ -108,13 +108,15 @@ func (c *columns) take(n int) []byte {
 	return b
 }
 
-func (c *columns) short() string {
-	n := c.take(1)
-	if n == nil {
-		return ""
+func (c *columns) byte() byte {
+	b := c.take(1)
+	if b == nil {
+		return 0
 	}
-	return string(c.take(int(n[0])))
+	return b[0]
 }
+
+func (c *columns) short() string { return string(c.take(int(c.byte()))) }
 
 func decodeColumns(b *waypost.ClickBatch, rest []byte, c *columns) (why string) {
 	c.rest = rest
@@ -156,14 +158,20 @@ func (c *columns) profiles(b *waypost.ClickBatch, n int) {
 	known := make(map[waypost.ClickProfile]struct{}, n)
 	for i := range b.Profiles {
 		p := &b.Profiles[i]
-		flags := c.take(1)
+		flags := c.byte()
+		if flags&ruleFlag != 0 {
+			p.Rule, p.Variant = c.byte(), c.byte()
+			if p.Rule == 0 && p.Variant == 0 {
+				c.bad("a profile has an empty rule")
+			}
+		}
 		p.Country, p.City, p.Device, p.Browser, p.OS, p.Referrer = c.short(), c.short(), c.short(), c.short(), c.short(), c.short()
 		if c.why != "" {
 			return
 		}
-		p.Bot = flags[0] == 1
+		p.Bot = flags&botFlag != 0
 		known[*p] = struct{}{}
-		if flags[0] > 1 || !p.Valid() {
+		if flags > botFlag|ruleFlag || !p.Valid() {
 			c.bad("a profile is broken")
 			return
 		}

@@ -36,8 +36,10 @@ const (
 //	sequence, 8 bytes
 //	length of the node, 1 byte; the node
 //	numbers: dropped, base time, profiles, links, rows, visitors
-//	for each profile: 1 byte, 1 a bot; country, city, device, browser, OS and referrer,
-//	                  each behind a length byte
+//	for each profile: flags, 1 byte: 1 a bot, 2 it has a rule or a variant;
+//	                  these, 1 byte each, if it has any;
+//	                  country, city, device, browser, OS and referrer, each behind a
+//	                  length byte
 //	columns, one value for each link: domain; length of the code, 1 byte; the code;
 //	         rows; visitors
 //	columns, one value for each row: time; profile; clicks
@@ -61,6 +63,8 @@ const (
 	headBytes  = 4 + 16 + 8 + 1
 	tailBytes  = 4
 	exactFlag  = 1
+	botFlag    = 1
+	ruleFlag   = 2
 	hashBytes  = 5
 	hashShift  = 64 - 8*hashBytes
 	crowdedOut = MaxRows + 1 // a number of rows that Decode refuses
@@ -154,9 +158,13 @@ func inBits(visitors []waypost.Visitor) bool {
 func appendProfile(dst []byte, p *waypost.ClickProfile) []byte {
 	var flags byte
 	if p.Bot {
-		flags = 1
+		flags = botFlag
 	}
-	dst = append(dst, flags)
+	if p.Rule != 0 || p.Variant != 0 {
+		dst = append(dst, flags|ruleFlag, p.Rule, p.Variant)
+	} else {
+		dst = append(dst, flags)
+	}
 	for _, name := range []string{p.Country, p.City, p.Device, p.Browser, p.OS, p.Referrer} {
 		dst = appendShort(dst, name)
 	}

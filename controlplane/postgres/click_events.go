@@ -23,15 +23,16 @@ type clickEvents struct {
 type profileColumns struct {
 	countries, cities, devices, browsers, systems, referrers []string
 	bots                                                     []bool
+	rules, variants                                          []int16
 }
 
 // addEvents does nothing unless the batch is the next one.
 const addEvents = `
-INSERT INTO click_event (at, workspace_id, link_id, clicks, bot, country, city, device, browser, os, referrer)
-SELECT e.at, e.workspace_id, e.link_id, e.clicks, p.bot, p.country, p.city, p.device, p.browser, p.os, p.referrer
+INSERT INTO click_event (at, workspace_id, link_id, clicks, bot, country, city, device, browser, os, referrer, rule, variant)
+SELECT e.at, e.workspace_id, e.link_id, e.clicks, p.bot, p.country, p.city, p.device, p.browser, p.os, p.referrer, p.rule, p.variant
 FROM unnest($4::timestamptz[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[]) AS e (at, workspace_id, link_id, clicks, profile)
-JOIN unnest($9::boolean[], $10::text[], $11::text[], $12::text[], $13::text[], $14::text[], $15::text[]) WITH ORDINALITY
-     AS p (bot, country, city, device, browser, os, referrer, place) ON p.place = e.profile
+JOIN unnest($9::boolean[], $10::text[], $11::text[], $12::text[], $13::text[], $14::text[], $15::text[], $16::smallint[], $17::smallint[])
+     WITH ORDINALITY AS p (bot, country, city, device, browser, os, referrer, rule, variant, place) ON p.place = e.profile
 WHERE ` + isNextBatch
 
 // findEventWishes reads the settings of the workspaces that keep single clicks.
@@ -114,14 +115,14 @@ func (c *profileColumns) fill(profiles []waypost.ClickProfile) {
 		p := &profiles[i]
 		c.countries, c.cities, c.devices = append(c.countries, p.Country), append(c.cities, p.City), append(c.devices, p.Device)
 		c.browsers, c.systems, c.referrers = append(c.browsers, p.Browser), append(c.systems, p.OS), append(c.referrers, p.Referrer)
-		c.bots = append(c.bots, p.Bot)
+		c.bots, c.rules, c.variants = append(c.bots, p.Bot), append(c.rules, int16(p.Rule)), append(c.variants, int16(p.Variant))
 	}
 }
 
 func (e *clickEvents) queue(q *pgx.Batch, node string, boot [16]byte, seq int64) {
 	n := &e.names
 	q.Queue(addEvents, node, boot, seq, e.at, e.workspaces, e.links, e.clicks, e.profiles,
-		n.bots, n.countries, n.cities, n.devices, n.browsers, n.systems, n.referrers)
+		n.bots, n.countries, n.cities, n.devices, n.browsers, n.systems, n.referrers, n.rules, n.variants)
 }
 
 // singlesAtOnce bounds the rows that one statement deletes.

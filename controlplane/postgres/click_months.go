@@ -233,7 +233,8 @@ const exportedBlocks = 250
 // selectExported reads the clicks in a part of a table.
 const selectExported = `
 SELECT row_to_json(e)::text FROM (
-	SELECT c.at, c.workspace_id, c.link_id, l.domain_id, l.code, c.clicks, c.bot, c.country, c.city, c.device, c.browser, c.os, c.referrer
+	SELECT c.at, c.workspace_id, c.link_id, l.domain_id, l.code, c.clicks, c.bot, c.country, c.city, c.device, c.browser, c.os, c.referrer,
+	       c.rule, c.variant
 	FROM %s c LEFT JOIN LATERAL (SELECT domain_id, code FROM link WHERE id = c.link_id LIMIT 1) l ON true
 	WHERE c.ctid >= $1::text::tid AND c.ctid < $2::text::tid) e`
 

@@ -2,6 +2,8 @@ package postgres_test
 
 import (
 	"context"
+	"strconv"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -53,7 +55,7 @@ func (t *tally) add(b *waypost.ClickBatch, l *waypost.LinkClicks) {
 		}
 		for _, key := range []string{
 			"country " + p.Country, "city " + rollup.CityName(p.Country, p.City), "device " + p.Device,
-			"browser " + p.Browser, "os " + p.OS, "referrer " + p.Referrer,
+			"browser " + p.Browser, "os " + p.OS, "referrer " + p.Referrer, "rule " + id(p.Rule), "variant " + rollup.VariantName(p.Rule, p.Variant),
 		} {
 			sum := t.names[day][key]
 			sum.Add(c)
@@ -82,7 +84,7 @@ func (t *tally) requireDays(rt require.TestingT, db *postgres.DB, links []int64)
 		names[day] = make(map[string]rollup.Count)
 		for prefix, dim := range map[string]rollup.Dimension{
 			"country ": rollup.Country, "city ": rollup.City, "device ": rollup.Device,
-			"browser ": rollup.Browser, "os ": rollup.OS, "referrer ": rollup.Referrer,
+			"browser ": rollup.Browser, "os ": rollup.OS, "referrer ": rollup.Referrer, "rule ": rollup.Rule, "variant ": rollup.Variant,
 		} {
 			all, other := d.Breakdown.Names(dim)
 			require.Zero(rt, other)
@@ -129,12 +131,19 @@ func (t *tally) requireLink(rt require.TestingT, db *postgres.DB, hand *pgx.Conn
 	return l.ID
 }
 
-// somebody are profiles for batches. The last two are bots.
+// id is the name of a rule.
+func id(of uint8) string { return strings.TrimPrefix(strconv.Itoa(int(of)), "0") }
+
+// somebody are profiles for batches. The last three are bots.
 var somebody = []waypost.ClickProfile{
 	{},
 	{Country: "DE", City: "Köln", Device: "mobile", Browser: "Firefox", OS: "Android", Referrer: "www.example.com"},
 	{Country: "FR", City: "Paris", Device: "desktop", Browser: "Chrome", OS: "Windows", Referrer: "other"},
+	{Country: "FR", City: "Paris", Device: "desktop", Browser: "Chrome", OS: "Windows", Referrer: "other", Rule: 1, Variant: 1},
+	{Country: "FR", City: "Paris", Device: "desktop", Browser: "Chrome", OS: "Windows", Referrer: "other", Rule: 1, Variant: 2},
+	{Rule: 2},
 	{Device: "bot", Browser: "Googlebot", Bot: true},
+	{Device: "bot", Browser: "Googlebot", Bot: true, Rule: 1, Variant: 2},
 	{Bot: true},
 }
 

@@ -76,6 +76,7 @@ func (db *ClickStore) counted(
 var kept = [controlplane.Dimensions]rollup.Dimension{
 	controlplane.Countries: rollup.Country, controlplane.Cities: rollup.City, controlplane.Devices: rollup.Device,
 	controlplane.Browsers: rollup.Browser, controlplane.Systems: rollup.OS, controlplane.Referrers: rollup.Referrer,
+	controlplane.Rules: rollup.Rule, controlplane.Variants: rollup.Variant,
 }
 
 // namedDay returns the clicks of a name on a day.

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"encoding/binary"
 	"slices"
+	"strconv"
+	"strings"
 
 	"waypost"
 )
@@ -22,7 +24,12 @@ const (
 	Browser
 	OS
 	Referrer
+	Rule
+	Variant
 	dimensions
+
+	// From here on dimensions are packed only where some click has a name.
+	firstSparse = Rule
 )
 
 // Named is the clicks of one name.
@@ -45,6 +52,30 @@ func (b *Breakdown) Add(p *waypost.ClickProfile, c Count) {
 	b.add(Browser, p.Browser, c)
 	b.add(OS, p.OS, c)
 	b.add(Referrer, p.Referrer, c)
+	b.add(Rule, ids[p.Rule], c)
+	b.add(Variant, VariantName(p.Rule, p.Variant), c)
+}
+
+// ids are the names of rules and variants; that of 0 is empty.
+var ids = func() (names [256]string) {
+	for i := range names[1:] {
+		names[i+1] = strconv.Itoa(i + 1)
+	}
+	return names
+}()
+
+// VariantName returns the name of a rule's variant; see SplitVariant.
+func VariantName(rule, variant uint8) string {
+	if variant == 0 {
+		return ""
+	}
+	return ids[rule] + "/" + ids[variant]
+}
+
+// SplitVariant returns the rule and the variant of a [VariantName].
+func SplitVariant(name string) (rule, variant string) {
+	rule, variant, _ = strings.Cut(name, "/")
+	return rule, variant
 }
 
 // CityName returns the name of a city that is unique among countries; see SplitCity.
@@ -119,17 +150,42 @@ func (b *Breakdown) Total(d Dimension) Count {
 // clicks, become others.
 func (b *Breakdown) Append(dst []byte) []byte {
 	dst = append(dst, version)
-	for d := range dimensions {
-		names, other := b.Names(d)
-		slices.SortFunc(names, func(x, y Named) int { return cmp.Compare(x.Name, y.Name) })
-		dst = binary.AppendUvarint(dst, uint64(len(names)))
-		for _, n := range names {
-			dst = appendText(dst, n.Name)
-			dst = appendCount(dst, n.Count)
+	for d := range firstSparse {
+		dst = b.appendDimension(dst, d)
+	}
+	at := len(dst)
+	dst = append(dst, 0)
+	for d := firstSparse; d < dimensions; d++ {
+		if !b.nameless(d) {
+			dst[at] |= 1 << (d - firstSparse)
+			dst = b.appendDimension(dst, d)
 		}
-		dst = appendCount(dst, other)
 	}
 	return dst
+}
+
+func (b *Breakdown) appendDimension(dst []byte, d Dimension) []byte {
+	names, other := b.Names(d)
+	slices.SortFunc(names, func(x, y Named) int { return cmp.Compare(x.Name, y.Name) })
+	dst = binary.AppendUvarint(dst, uint64(len(names)))
+	for _, n := range names {
+		dst = appendText(dst, n.Name)
+		dst = appendCount(dst, n.Count)
+	}
+	return appendCount(dst, other)
+}
+
+// nameless reports whether a dimension has all clicks of the others, and none has a name
+// in it.
+func (b *Breakdown) nameless(d Dimension) bool {
+	var unnamed Count
+	switch list := b.names[d].list; {
+	case len(list) == 1 && list[0].Name == "":
+		unnamed = list[0].Count
+	case len(list) > 0:
+		return false
+	}
+	return b.other[d] == Count{} && unnamed == b.Total(Country)
 }
 
 func appendCount(dst []byte, c Count) []byte {
@@ -144,30 +200,47 @@ func UnpackBreakdown(p []byte) (*Breakdown, error) {
 	}
 	r := &reader{rest: p}
 	r.begin()
-	for d := range dimensions {
-		n := r.length(MaxNames, 3)
-		if n > 0 {
-			b.names[d].list = make([]Named, 0, n)
-		}
-		last := ""
-		for i := range n {
-			name, c := r.text(), Count{r.number(), r.number()}
-			if i > 0 && name <= last || !c.sound() {
-				r.fail("a name is out of order or has no clicks")
-				break
+	for d := range firstSparse {
+		b.unpackDimension(r, d)
+	}
+	sparse := r.byte()
+	for d := firstSparse; d < dimensions; d++ {
+		if sparse&(1<<(d-firstSparse)) != 0 {
+			if b.unpackDimension(r, d); b.nameless(d) {
+				r.fail("a dimension is there without need")
 			}
-			b.names[d].append(Named{name, c})
-			last = name
+		} else if total := b.Total(Country); total.Clicks > 0 {
+			b.names[d].append(Named{Count: total})
 		}
-		b.other[d] = Count{r.number(), r.number()}
-		if b.other[d] != (Count{}) && !b.other[d].sound() {
-			r.fail("the others are broken")
-		}
+	}
+	if sparse>>(dimensions-firstSparse) != 0 {
+		r.fail("it has dimensions that are not known")
 	}
 	if err := r.end("a breakdown of clicks"); err != nil {
 		return nil, err
 	}
 	return b, nil
+}
+
+func (b *Breakdown) unpackDimension(r *reader, d Dimension) {
+	n := r.length(MaxNames, 3)
+	if n > 0 {
+		b.names[d].list = make([]Named, 0, n)
+	}
+	last := ""
+	for i := range n {
+		name, c := r.text(), Count{r.number(), r.number()}
+		if i > 0 && name <= last || !c.sound() {
+			r.fail("a name is out of order or has no clicks")
+			break
+		}
+		b.names[d].append(Named{name, c})
+		last = name
+	}
+	b.other[d] = Count{r.number(), r.number()}
+	if b.other[d] != (Count{}) && !b.other[d].sound() {
+		r.fail("the others are broken")
+	}
 }
 
 // names holds clicks by unique name, in no order. A few names, which nearly all links

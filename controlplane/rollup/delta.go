@@ -58,6 +58,12 @@ func (p *Delta) count(row Row) Count {
 	return c
 }
 
+// Flags of a profile in a delta.
+const (
+	botFlag  = 1
+	ruleFlag = 2
+)
+
 // Append appends the packed form. UnpackDelta refuses the bytes of a delta that breaks a
 // rule.
 func (p *Delta) Append(dst []byte) []byte {
@@ -65,11 +71,15 @@ func (p *Delta) Append(dst []byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(p.Profiles)))
 	for i := range p.Profiles {
 		f := &p.Profiles[i]
-		bot := byte(0)
+		flags := byte(0)
 		if f.Bot {
-			bot = 1
+			flags = botFlag
 		}
-		dst = append(dst, bot)
+		if f.Rule != 0 || f.Variant != 0 {
+			dst = append(dst, flags|ruleFlag, f.Rule, f.Variant)
+		} else {
+			dst = append(dst, flags)
+		}
 		for _, s := range [...]string{f.Country, f.City, f.Device, f.Browser, f.OS, f.Referrer} {
 			dst = appendText(dst, s)
 		}
@@ -101,12 +111,17 @@ func UnpackDelta(b []byte) (*Delta, error) {
 	}
 	for i := range p.Profiles {
 		f := &p.Profiles[i]
-		bot := r.byte()
-		f.Bot = bot == 1
+		flags := r.byte()
+		f.Bot = flags&botFlag != 0
+		if flags&ruleFlag != 0 {
+			if f.Rule, f.Variant = r.byte(), r.byte(); f.Rule == 0 && f.Variant == 0 {
+				r.fail("a profile has an empty rule")
+			}
+		}
 		for _, s := range [...]*string{&f.Country, &f.City, &f.Device, &f.Browser, &f.OS, &f.Referrer} {
 			*s = r.text()
 		}
-		if bot > 1 || r.why != "" {
+		if flags > botFlag|ruleFlag || r.why != "" {
 			r.fail("a profile is broken")
 			break
 		}

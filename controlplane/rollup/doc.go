@@ -15,7 +15,8 @@
 // A delta (click_part.detail, an element of click_pack.details):
 //
 //	version 1, one byte
-//	number of profiles; for each: bot (0 or 1),
+//	number of profiles; for each: flags, one byte: 1 a bot, 2 it has a rule or a
+//	    variant; these, one byte each, if it has any;
 //	    country, city, device, browser, OS, referrer
 //	number of rows, at least one; for each, in strict order of quarter and profile:
 //	    quarter of the day, one byte, 0 to 95; profile, counted from 0; clicks, at least 1
@@ -29,10 +30,13 @@
 //	    number of names, at most 1,000;
 //	        for each, in strict order: name, clicks (at least 1), bots
 //	    clicks of all other names, bots of these
+//	one byte, the sum of 1 for rules and 2 for variants; the same for each of these
 //
-// The name "" means unknown. A city's name is COUNTRY/CITY, "DE/Berlin", because cities
-// share names. Clicks beyond 1,000 names are in "other", which is a field and not a name,
-// so that a referrer may be called "other".
+// The name "" means unknown, or none. A city's name is COUNTRY/CITY, "DE/Berlin", because
+// cities share names. A rule's name is its id, and a variant's RULE/VARIANT, "1/3",
+// because a share is one of a rule's clicks. A day whose clicks all have no rule or no
+// variant does without that dimension, as most days do. Clicks beyond 1,000 names are in
+// "other", which is a field and not a name, so that a referrer may be called "other".
 //
 // Visitors (click_day.visitors, click_workspace_day.visitors):
 //

@@ -11,7 +11,9 @@ import (
 
 func someDelta() *rollup.Delta {
 	return &rollup.Delta{
-		Profiles: []waypost.ClickProfile{{Country: "DE", City: "Köln", Device: "mobile", Referrer: "a.example"}, {Device: "bot", Bot: true}},
+		Profiles: []waypost.ClickProfile{
+			{Country: "DE", City: "Köln", Device: "mobile", Referrer: "a.example"}, {Device: "bot", Bot: true, Rule: 3, Variant: 1},
+		},
 		Rows:     []rollup.Row{{Quarter: 3, Profile: 0, Clicks: 300}, {Quarter: 3, Profile: 1, Clicks: 1}, {Quarter: 95, Profile: 0, Clicks: 2}},
 		Visitors: []rollup.Visitor{{Hash: 1 << 24}, {Hash: 1 << 63, Bot: true}},
 	}

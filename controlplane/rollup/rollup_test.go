@@ -13,7 +13,9 @@ import (
 	"waypost/controlplane/rollup"
 )
 
-var dimensions = []rollup.Dimension{rollup.Country, rollup.City, rollup.Device, rollup.Browser, rollup.OS, rollup.Referrer}
+var dimensions = []rollup.Dimension{
+	rollup.Country, rollup.City, rollup.Device, rollup.Browser, rollup.OS, rollup.Referrer, rollup.Rule, rollup.Variant,
+}
 
 // draw returns a random delta.
 func draw(t *rapid.T) *rollup.Delta {
@@ -26,6 +28,7 @@ func draw(t *rapid.T) *rollup.Delta {
 			}).Draw(t, "city"),
 			Device: "mobile", Browser: rapid.SampledFrom([]string{"", "Firefox"}).Draw(t, "browser"),
 			Referrer: rapid.SampledFrom([]string{"", "other", "www.example.com"}).Draw(t, "referrer"), Bot: i%2 == 1,
+			Rule: rapid.SampledFrom([]uint8{0, 0, 1, 250}).Draw(t, "rule"), Variant: rapid.SampledFrom([]uint8{0, 0, 1, 2}).Draw(t, "variant"),
 		})
 	}
 	for quarter := range uint8(3) {
@@ -113,6 +116,39 @@ func TestDay_NamesBeyondAThousandAreOthersAndTheMostClickedAreKept(t *testing.T)
 	require.Equal(t, uint64(501*502/2), other.Clicks)
 	require.Equal(t, want, b.Total(rollup.Referrer))
 	require.Equal(t, packed, b.Append(nil))
+}
+
+func TestDay_ShareOfAVariantIsOneOfItsRule(t *testing.T) {
+	d := dayOf(&rollup.Delta{
+		Profiles: []waypost.ClickProfile{{}, {Rule: 2}, {Rule: 1, Variant: 3}, {Rule: 4, Variant: 3, Bot: true}},
+		Rows:     []rollup.Row{{Profile: 0, Clicks: 1}, {Profile: 1, Clicks: 2}, {Profile: 2, Clicks: 4}, {Profile: 3, Clicks: 8}},
+	})
+	rules, other := d.Breakdown.Names(rollup.Rule)
+	require.Equal(t, []rollup.Named{
+		{Name: "4", Count: rollup.Count{Clicks: 8, Bots: 8}}, {Name: "1", Count: rollup.Count{Clicks: 4}},
+		{Name: "2", Count: rollup.Count{Clicks: 2}}, {Count: rollup.Count{Clicks: 1}},
+	}, rules)
+	require.Zero(t, other)
+	variants, _ := d.Breakdown.Names(rollup.Variant)
+	require.Equal(t, []rollup.Named{
+		{Name: "4/3", Count: rollup.Count{Clicks: 8, Bots: 8}}, {Name: "1/3", Count: rollup.Count{Clicks: 4}}, {Count: rollup.Count{Clicks: 3}},
+	}, variants)
+	rule, variant := rollup.SplitVariant("4/3")
+	require.Equal(t, []string{"4", "3"}, []string{rule, variant})
+}
+
+// Most links have neither.
+func TestBreakdown_WithoutRulesTakesOneByteMoreForThem(t *testing.T) {
+	profile := waypost.ClickProfile{Country: "DE", Device: "mobile"}
+	b := dayOf(&rollup.Delta{Profiles: []waypost.ClickProfile{profile}, Rows: []rollup.Row{{Clicks: 7}}}).Breakdown
+	packed := b.Append(nil)
+	const unknown = "01" + "00" + "0700" + "0000"
+	require.Equal(t, "01"+ // version
+		"01"+"024445"+"0700"+"0000"+unknown+"01"+"066d6f62696c65"+"0700"+"0000"+unknown+unknown+unknown+
+		"00", fmt.Sprintf("%x", packed))
+	again, err := rollup.UnpackBreakdown(packed)
+	require.NoError(t, err)
+	require.Equal(t, rollup.Count{Clicks: 7}, again.Total(rollup.Variant))
 }
 
 func TestDay_CitiesOfOneNameInTwoCountriesAreTwo(t *testing.T) {

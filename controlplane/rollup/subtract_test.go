@@ -16,6 +16,7 @@ func drawBreakdown(t *rapid.T, label string) *rollup.Breakdown {
 		p := waypost.ClickProfile{
 			Country: rapid.SampledFrom([]string{"", "DE", "FR"}).Draw(t, "country"),
 			Browser: rapid.SampledFrom([]string{"", "Firefox", "Chrome"}).Draw(t, "browser"), Bot: rapid.Bool().Draw(t, "bot"),
+			Rule: rapid.Uint8Max(2).Draw(t, "rule"), Variant: rapid.Uint8Max(2).Draw(t, "variant"),
 		}
 		c := rollup.Count{Clicks: rapid.Uint64Range(1, 9).Draw(t, "clicks")}
 		if p.Bot {
@@ -29,8 +30,6 @@ func drawBreakdown(t *rapid.T, label string) *rollup.Breakdown {
 	}
 	return b
 }
-
-var everyDimension = []rollup.Dimension{rollup.Country, rollup.City, rollup.Device, rollup.Browser, rollup.OS, rollup.Referrer}
 
 func TestBreakdown_WhatWasAddedCanBeSubtracted(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -54,7 +53,7 @@ func TestBreakdown_SubtractingKeepsTheSumsWhereNamesWereDropped(t *testing.T) {
 		packed := sum.Append(nil)
 		_, err := rollup.UnpackBreakdown(packed)
 		require.NoError(t, err, "no name is left without clicks")
-		for _, d := range everyDimension {
+		for _, d := range dimensions {
 			require.Equal(t, rest.Total(d).Clicks, sum.Total(d).Clicks)
 		}
 	})
@@ -66,7 +65,7 @@ func TestBreakdown_SubtractingMoreThanThereIsLeavesNothing(t *testing.T) {
 	more.Add(&waypost.ClickProfile{Country: "FR"}, rollup.Count{Clicks: 5, Bots: 5})
 	more.AddOther(rollup.Count{Clicks: 1 << 60})
 	b.Subtract(more)
-	for _, d := range everyDimension {
+	for _, d := range dimensions {
 		require.Zero(t, b.Total(d))
 	}
 }

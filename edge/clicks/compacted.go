@@ -52,7 +52,7 @@ type grade uint8
 const (
 	exactGrade   grade = iota // clicks have their time
 	quarterGrade              // clicks have the time of their quarter of an hour
-	totalGrade                // and neither profile nor visitor: only bots are told from people
+	totalGrade                // and no visitor, and of the profile only bot, rule and variant
 )
 
 var errCompacted = errors.New("it is no whole compacted segment of this journal")

@@ -78,7 +78,7 @@ func (w *compactedWriter) number(d *dictionary, profile uint32) (uint32, bool) {
 	}
 	p := &d.of[profile]
 	if w.grade == totalGrade {
-		p = &waypost.ClickProfile{Bot: p.Bot}
+		p = &waypost.ClickProfile{Bot: p.Bot, Rule: p.Rule, Variant: p.Variant}
 	}
 	n, ok := w.profiles.number(p)
 	if ok {

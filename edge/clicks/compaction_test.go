@@ -28,17 +28,21 @@ func cutOff(dir string) clicks.Config {
 	return cfg
 }
 
-// ledger counts clicks by link.
-type ledger map[string]uint64
+// ledger counts clicks by link, and by link, rule and variant.
+type ledger struct{ clicks, answers, bots map[string]uint64 }
+
+func newLedger() *ledger {
+	return &ledger{clicks: map[string]uint64{}, answers: map[string]uint64{}, bots: map[string]uint64{}}
+}
 
 // clickAround records n clicks on a number of links, by many visitors, over a week.
-func (l ledger) clickAround(t *testing.T, j *clicks.Journal, n, links int) {
+func (l *ledger) clickAround(t *testing.T, j *clicks.Journal, n, links int) {
 	t.Helper()
 	l.clickSome(t, j, 0, n, n, links)
 }
 
 // clickSome records clicks [from, to) of n.
-func (l ledger) clickSome(t *testing.T, j *clicks.Journal, from, to, n, links int) {
+func (l *ledger) clickSome(t *testing.T, j *clicks.Journal, from, to, n, links int) {
 	t.Helper()
 	const week = 7 * 24 * 3600 * 1000
 	random := rand.New(rand.NewPCG(uint64(n+from), uint64(links)))
@@ -48,13 +52,19 @@ func (l ledger) clickSome(t *testing.T, j *clicks.Journal, from, to, n, links in
 			Domain: 1, Code: fmt.Appendf(nil, "link%05d", random.IntN(links)), At: 1_700_000_000_000 + int64(i)*week/int64(n), Bot: i%10 == 0,
 			Address: [16]byte{0: byte(i), 1: byte(i >> 8), 2: 1}, Agent: agent[:50+i%20], Referrer: referrer,
 		}
+		c.Rule = uint8(i % 3)
+		if c.Rule == 1 {
+			c.Variant = uint8(1 + i%5)
+		}
 		for !j.TryClick(c) {
 			require.True(t, time.Now().Before(late), "there is no room for clicks")
 			runtime.Gosched()
 		}
-		l["1/"+string(c.Code)]++
+		link := "1/" + string(c.Code)
+		l.clicks[link]++
+		l.answers[answerOf(link, c.Rule, c.Variant)]++
 		if c.Bot {
-			l["bots"]++
+			l.bots[link]++
 		}
 	}
 }
@@ -68,24 +78,13 @@ func awaitFolds(t *testing.T, j *clicks.Journal, cfg clicks.Config) {
 	}, 60*time.Second, time.Millisecond)
 }
 
-func (l ledger) equals(t *testing.T, control *controlPlane) {
+func (l *ledger) equals(t *testing.T, control *controlPlane) {
 	t.Helper()
-	got, sum := control.totals()
-	var want, bots uint64
-	for link, n := range l {
-		if link == "bots" {
-			continue
-		}
-		want += n
-		require.Equal(t, n, got[link], link)
-	}
 	control.mu.Lock()
 	defer control.mu.Unlock()
-	for _, n := range control.bots {
-		bots += n
-	}
-	require.Equal(t, want, sum)
-	require.Equal(t, l["bots"], bots)
+	require.Equal(t, l.clicks, control.clicks)
+	require.Equal(t, l.bots, control.bots)
+	require.Equal(t, l.answers, control.answers)
 }
 
 // All clicks would take more room in segments than there is.
@@ -94,7 +93,7 @@ func TestCompaction_WhileTheControlPlaneIsAwayDetailIsCompactedBeforeAClickIsDro
 	cfg := cutOff(t.TempDir())
 	cfg.Metrics, cfg.Logger = registry, log.logger()
 	j := open(t, cfg)
-	clicked := ledger{}
+	clicked := newLedger()
 	for round := 0; round < 5 || metric(t, registry, "waypost_clicks_folded_total") == 0; round++ {
 		require.Less(t, round, 100, "nothing was folded")
 		clicked.clickAround(t, j, 5_000, 500)
@@ -113,7 +112,7 @@ func TestCompaction_WhileTheControlPlaneIsAwayDetailIsCompactedBeforeAClickIsDro
 func TestCompaction_WhatWasCompactedIsShippedWhenTheControlPlaneIsBackAndRecordingGoesOn(t *testing.T) {
 	control := newControlPlane(t)
 	j := open(t, cutOff(t.TempDir()))
-	clicked := ledger{}
+	clicked := newLedger()
 	clicked.clickAround(t, j, 10_000, 300)
 	shipInBackground(t, j, control.shipping())
 	clicked.clickAround(t, j, 10_001, 300)
@@ -144,7 +143,7 @@ func TestCompaction_ClicksThatWereOnlyCompactedKeepTimesProfilesAndVisitors(t *t
 		}
 		return false
 	})
-	clicked := ledger{}
+	clicked := newLedger()
 	for n := 0; n < 10_000; n += 1_000 {
 		clicked.clickSome(t, j, n, n+1_000, 10_000, 400)
 		awaitFolds(t, j, cfg) // or they would all become one batch
@@ -208,7 +207,7 @@ func TestCompaction_CrashWhileClicksAreCompactedLosesNoneAndCountsNoneTwice(t *t
 		code = fmt.Appendf(code[:0], "link%d", recorded%37)
 		c := waypost.Click{
 			Domain: 1, Code: code, At: 1_700_000_000_000 + int64(recorded)*60_000, Address: [16]byte{byte(recorded)},
-			Agent: agent, Referrer: referrer,
+			Agent: agent, Referrer: referrer, Rule: uint8(recorded % 3),
 		}
 		if j.TryClick(c) {
 			recorded++
@@ -255,6 +254,13 @@ func TestCompaction_CrashWhileClicksAreCompactedLosesNoneAndCountsNoneTwice(t *t
 		shipAll(t, open(t, config(dir)), control)
 		_, sum := control.totals()
 		require.Equal(t, c.recorded, sum, "crash %d", i)
+		rules := map[uint8]uint64{}
+		for n := range uint64(37) {
+			for rule := range uint8(3) {
+				rules[rule] += control.answered(fmt.Sprintf("1/link%d", n), rule, 0)
+			}
+		}
+		require.Equal(t, map[uint8]uint64{0: (c.recorded + 2) / 3, 1: (c.recorded + 1) / 3, 2: c.recorded / 3}, rules, "crash %d", i)
 		require.Empty(t, files(t, filepath.Join(dir, "quarantine"), ""))
 	}
 }
@@ -274,7 +280,7 @@ func folded(t *testing.T) (dir string, sum uint64) {
 		cfg := cutOff(t.TempDir())
 		cfg.MaxBytes = 64 << 20
 		j := open(t, cfg)
-		for clicked := (ledger{}); len(files(t, cfg.Dir, "compacted")) < 4; folds.clicks += 1_000 {
+		for clicked := newLedger(); len(files(t, cfg.Dir, "compacted")) < 4; folds.clicks += 1_000 {
 			clicked.clickAround(t, j, 1_000, 50)
 			awaitFolds(t, j, cfg)
 		}

@@ -33,6 +33,7 @@ type controlPlane struct {
 	clicks   map[string]uint64
 	bots     map[string]uint64
 	last     map[string]int64
+	answers  map[string]uint64 // clicks by link, rule and variant: see answerOf
 	order    []string // NODE/sequence of what was counted, in order
 	requests int
 	lean     bool                                                                  // there are too many batches to remember
@@ -53,7 +54,7 @@ type counted struct {
 func newControlPlane(t *testing.T) *controlPlane {
 	c := &controlPlane{
 		changed: make(chan struct{}), counted: map[boot]*counted{},
-		clicks: map[string]uint64{}, bots: map[string]uint64{}, last: map[string]int64{},
+		clicks: map[string]uint64{}, bots: map[string]uint64{}, last: map[string]int64{}, answers: map[string]uint64{},
 	}
 	server := httptest.NewServer(c)
 	t.Cleanup(server.Close)
@@ -144,6 +145,10 @@ func (c *controlPlane) count(b *waypost.ClickBatch, body []byte, w http.Response
 				c.bots[link] += bots
 			}
 			c.last[link] = max(c.last[link], l.Last)
+			for _, r := range l.Rows {
+				p := &b.Profiles[r.Profile]
+				c.answers[answerOf(link, p.Rule, p.Variant)] += r.Count
+			}
 		}
 		answer(w, http.StatusOK, of.watermark, false)
 	}
@@ -169,6 +174,7 @@ func (c *controlPlane) empty() {
 	clear(c.clicks)
 	clear(c.bots)
 	clear(c.last)
+	clear(c.answers)
 }
 
 // forget takes the counted batches of all boots back to a watermark, as a failover
@@ -212,6 +218,18 @@ func (c *controlPlane) totals() (map[string]uint64, uint64) {
 		sum += n
 	}
 	return maps.Clone(c.clicks), sum
+}
+
+// answerOf names the clicks of a link that had one rule and variant.
+func answerOf(link string, rule, variant uint8) string {
+	return fmt.Sprintf("%s by %d/%d", link, rule, variant)
+}
+
+// answered returns the clicks of one rule and variant of a link.
+func (c *controlPlane) answered(link string, rule, variant uint8) uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.answers[answerOf(link, rule, variant)]
 }
 
 func (c *controlPlane) counts() []string {

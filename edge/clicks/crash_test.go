@@ -34,8 +34,12 @@ func busy(dir string) clicks.Config {
 	return cfg
 }
 
+// clickOf returns the link of a recorder, and the variant that its clicks have: two record
+// clicks on one link.
+func clickOf(r int) (link string, variant uint8) { return fmt.Sprintf("link%d", r/2), uint8(1 + r%2) }
+
 // victim records and ships until it is killed. For each click that was recorded it
-// writes one byte, which says on which link.
+// writes one byte, which says by which recorder.
 func victim(dir, url string) error {
 	cfg := busy(dir)
 	if url == "" {
@@ -54,9 +58,10 @@ func victim(dir, url string) error {
 	})
 	for r := range recorders {
 		group.Go(func() error {
-			code := fmt.Appendf(nil, "link%d", r)
+			link, variant := clickOf(r)
+			c := waypost.Click{Domain: 1, Code: []byte(link), Rule: 1, Variant: variant}
 			for {
-				for !j.TryRecord(1, code, time.Now().UnixMilli()) {
+				for c.At = time.Now().UnixMilli(); !j.TryClick(c); c.At = time.Now().UnixMilli() {
 					runtime.Gosched() // a segment is being made
 				}
 				if _, err := os.Stdout.Write([]byte{byte(r)}); err != nil {
@@ -118,11 +123,11 @@ func TestJournal_KilledProcessLosesNoClickAndCountsNoneTwice(t *testing.T) {
 	}
 	control.setFault(nil)
 	shipAll(t, open(t, config(dir)), control)
-	got, _ := control.totals()
 	for r, n := range recorded {
-		link := fmt.Sprintf("1/link%d", r)
-		require.GreaterOrEqual(t, got[link], n, link)
-		require.LessOrEqual(t, got[link], n+kills, "at most the one that was being recorded at each kill")
+		link, variant := clickOf(r)
+		got := control.answered("1/"+link, 1, variant)
+		require.GreaterOrEqual(t, got, n, link)
+		require.LessOrEqual(t, got, n+kills, "at most the one that was being recorded at each kill")
 	}
 	require.Empty(t, files(t, filepath.Join(dir, "quarantine"), ""))
 	require.Empty(t, files(t, filepath.Join(dir, "dead"), ""))
@@ -140,11 +145,11 @@ func TestJournal_ProcessKilledWhileClicksAreCompactedLosesNoneAndCountsNoneTwice
 	}
 	require.NotEmpty(t, files(t, dir, "compacted"))
 	shipAll(t, open(t, config(dir)), control)
-	got, _ := control.totals()
 	for r, n := range recorded {
-		link := fmt.Sprintf("1/link%d", r)
-		require.GreaterOrEqual(t, got[link], n, link)
-		require.LessOrEqual(t, got[link], n+uint64(kills), "at most the one that was being recorded at each kill")
+		link, variant := clickOf(r)
+		got := control.answered("1/"+link, 1, variant)
+		require.GreaterOrEqual(t, got, n, link)
+		require.LessOrEqual(t, got, n+uint64(kills), "at most the one that was being recorded at each kill")
 	}
 	require.Empty(t, files(t, filepath.Join(dir, "quarantine"), ""))
 }

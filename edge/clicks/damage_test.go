@@ -255,14 +255,16 @@ func TestRecovery_FileIsQuarantinedNextToOneOfTheSameName(t *testing.T) {
 
 func TestRecovery_BytesOfARecordNeverChange(t *testing.T) {
 	click := waypost.Click{
-		Domain: 1, Code: []byte("abc1234"), At: 1, Bot: true, Address: [16]byte{0: 0xaa, 15: 0xbb}, Agent: []byte("curl/8"), Referrer: []byte("https://a.b/"),
+		Domain: 1, Code: []byte("abc1234"), At: 1, Bot: true, Rule: 3, Variant: 250,
+		Address: [16]byte{0: 0xaa, 15: 0xbb}, Agent: []byte("curl/8"), Referrer: []byte("https://a.b/"),
 	}
-	require.Equal(t, "5000"+"01"+"07"+"010000000000"+"0100"+"00000000"+"01000000"+ // length, version, code, time, flags, segment, domain
-		"aa0000000000000000000000000000bb"+"0600"+"0c00"+"00000000"+ // address, lengths, where
+	require.Equal(t, "5000"+"01"+"07"+"010000000000"+"03fa"+ // length, version, code, time, rule and variant
+		"00000000"+"01000000"+ // segment, domain
+		"aa0000000000000000000000000000bb"+"06300080"+"00000000"+ // address, lengths, where
 		hex.EncodeToString([]byte("curl/8https://a.b/abc1234"))+"00000000000000",
 		hex.EncodeToString(clicks.AppendClick(nil, click)[4:]))
-	require.Equal(t, "3800"+"01"+"07"+"010000000000"+"0100"+"00000000"+"01000000"+
-		"aa0000000000000000000000000000bb"+"0600"+"0c00"+"80000000"+
+	require.Equal(t, "3800"+"01"+"07"+"010000000000"+"03fa"+"00000000"+"01000000"+
+		"aa0000000000000000000000000000bb"+"06300080"+"80000000"+
 		hex.EncodeToString([]byte("abc1234"))+"00",
 		hex.EncodeToString(clicks.AppendReference(nil, click, 0x80)[4:]))
 }
@@ -271,7 +273,7 @@ func TestRecovery_ClickIsReadAsItWasRecorded(t *testing.T) {
 	for n := waypost.MinCodeLength; n <= waypost.MaxCodeLength; n++ {
 		for _, bot := range []bool{false, true} {
 			want := waypost.Click{
-				Domain: 7, Code: []byte(strings.Repeat("x", n)), At: -1, Bot: bot, Address: [16]byte{byte(n)},
+				Domain: 7, Code: []byte(strings.Repeat("x", n)), At: -1, Bot: bot, Rule: uint8(n), Variant: uint8(255 - n), Address: [16]byte{byte(n)},
 				Agent: bytes.Repeat([]byte("a"), n*16), Referrer: bytes.Repeat([]byte("r"), (32-n)*17),
 			}
 			b := clicks.AppendClick(nil, want)

@@ -51,7 +51,8 @@ func (f *faces) reset() {
 // if there is no room for another profile.
 func (f *faces) of(c *waypost.Click, from *scan) (profile uint32, visitor uint64, ok bool) {
 	if f.profiler == nil {
-		profile, ok = f.profiles.number(&waypost.ClickProfile{Bot: c.Bot})
+		p := undescribed(c.Bot, c.Rule, c.Variant)
+		profile, ok = f.profiles.number(&p)
 		return profile, 0, ok
 	}
 	key := maphash.Bytes(f.seed, from.who(c))
@@ -65,11 +66,27 @@ func (f *faces) of(c *waypost.Click, from *scan) (profile uint32, visitor uint64
 	if !p.Valid() { // an invalid profile must not cost the batch
 		p = waypost.ClickProfile{Bot: p.Bot}
 	}
+	p.Rule, p.Variant = answerOf(c.Rule, c.Variant)
 	if profile, ok = f.profiles.number(&p); !ok {
 		return 0, 0, false
 	}
 	*e = face{key, visitor, profile, f.round}
 	return profile, visitor, true
+}
+
+// undescribed returns the profile of an unknown visitor.
+func undescribed(bot bool, rule, variant uint8) waypost.ClickProfile {
+	p := waypost.ClickProfile{Bot: bot}
+	p.Rule, p.Variant = answerOf(rule, variant)
+	return p
+}
+
+// answerOf returns a rule and a variant, or none if a batch may not have them.
+func answerOf(rule, variant uint8) (uint8, uint8) {
+	if rule > waypost.MaxRule || variant > waypost.MaxVariant {
+		return 0, 0
+	}
+	return rule, variant
 }
 
 // profiles is a dictionary of profiles.
@@ -102,7 +119,7 @@ func (p *profiles) number(of *waypost.ClickProfile) (uint32, bool) {
 	}
 	n, known := p.numbers[*of]
 	if !known {
-		size := 7 + len(of.Country) + len(of.City) + len(of.Device) + len(of.Browser) + len(of.OS) + len(of.Referrer)
+		size := 9 + len(of.Country) + len(of.City) + len(of.Device) + len(of.Browser) + len(of.OS) + len(of.Referrer)
 		if len(p.list) == clickbatch.MaxProfiles || p.bytes+size > maxProfileBytes {
 			return 0, false
 		}

@@ -18,16 +18,16 @@ import (
 //	 6  version 4
 //	 7  length of the code
 //	 8  time of the click, Unix milliseconds, 6 bytes
-//	14  flags: 1 a bot; 1 byte zero
+//	14  rule and variant, 1 byte each
 //	16  number of the segment, modulo 1<<32
 //	20  domain
 //	24  the visitor's address, sealed: 16 bytes
-//	40  length of the user agent
-//	42  length of the referrer
+//	40  length of the user agent, 10 bits; of the referrer, 10 bits; 11 bits zero;
+//	    1 bit: a bot
 //	44  where in the file an earlier record with both begins, 4 bytes; 0: in this one
 //	48  the user agent and the referrer, unless an earlier record has them; the code
 //
-// with little-endian numbers. The profile of a visitor depends on the bytes from 14 to
+// with little-endian numbers. The profile of a click depends on the bytes from 14 to
 // the code, except the domain, and on nothing else in the file. The bytes after the code
 // are room for later fields: the checksum includes them, and readers that do not know
 // them skip them. Records begin at multiples of 8, so that the next one can be found
@@ -36,7 +36,7 @@ import (
 // segment is stale, from before the file was reused, and does not count.
 const (
 	recordVersion = 1
-	recordFlags   = 14
+	recordRule    = 14
 	recordNumber  = 16
 	recordDomain  = 20
 	recordAddress = 24
@@ -45,7 +45,10 @@ const (
 	recordHead    = 48
 	recordAlign   = 8
 	maxRecord     = 2048
-	flagBot       = 1
+
+	lengthBits = 10
+	lengthMask = 1<<lengthBits - 1
+	botBit     = 1 << 31
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -75,16 +78,16 @@ func putRecord(dst []byte, c *waypost.Click, number, where uint32) {
 	const timeBits = 48
 	le := binary.LittleEndian
 	agent, referrer := agentOf(c), referrerOf(c)
-	flags := uint64(0)
+	lengths := uint64(len(agent)) | uint64(len(referrer))<<lengthBits
 	if c.Bot {
-		flags = flagBot
+		lengths |= botBit
 	}
 	_ = dst[recordHead-1]
-	le.PutUint64(dst[8:], uint64(c.At)&(1<<timeBits-1)|flags<<timeBits)
+	le.PutUint64(dst[8:], uint64(c.At)&(1<<timeBits-1)|uint64(c.Rule)<<timeBits|uint64(c.Variant)<<(timeBits+8))
 	le.PutUint64(dst[recordNumber:], uint64(number)|uint64(c.Domain)<<32)
 	le.PutUint64(dst[recordAddress:], le.Uint64(c.Address[:]))
 	le.PutUint64(dst[recordAddress+8:], le.Uint64(c.Address[8:]))
-	le.PutUint64(dst[recordLengths:], uint64(len(agent))|uint64(len(referrer))<<16|uint64(where)<<32)
+	le.PutUint64(dst[recordLengths:], lengths|uint64(where)<<32)
 	rest := dst[recordHead:]
 	if where == 0 {
 		rest = rest[copy(rest, agent):]
@@ -124,8 +127,8 @@ func getRecord(b []byte) (r record, size int) {
 	}
 	b = b[:size:size]
 	r = record{
-		Domain: waypost.DomainID(le.Uint32(b[recordDomain:])), At: timeIn(b), Bot: b[recordFlags]&flagBot != 0,
-		Address: [16]byte(b[recordAddress:]),
+		Domain: waypost.DomainID(le.Uint32(b[recordDomain:])), At: timeIn(b), Bot: le.Uint32(b[recordLengths:])&botBit != 0,
+		Rule: b[recordRule], Variant: b[recordRule+1], Address: [16]byte(b[recordAddress:]),
 	}
 	agent, referrer := lengthsIn(b)
 	if agent > waypost.MaxAgent || referrer > waypost.MaxReferrer {
@@ -152,7 +155,8 @@ func timeIn(b []byte) int64 {
 
 // lengthsIn and whereIn return the lengths of a record's texts and where they are.
 func lengthsIn(b []byte) (agent, referrer uint16) {
-	return binary.LittleEndian.Uint16(b[recordLengths:]), binary.LittleEndian.Uint16(b[recordLengths+2:])
+	lengths := binary.LittleEndian.Uint32(b[recordLengths:])
+	return uint16(lengths & lengthMask), uint16(lengths >> lengthBits & lengthMask)
 }
 
 func whereIn(b []byte) uint32 { return binary.LittleEndian.Uint32(b[recordWhere:]) }
@@ -163,10 +167,11 @@ func staleRecord(b []byte, number uint32) bool {
 	return binary.LittleEndian.Uint32(b[recordNumber:]) != number
 }
 
-// visitorOf returns the bytes of a record that describe the visitor. Within a segment,
-// the place of its texts identifies them as well as the texts do.
+// visitorOf returns the bytes of a record that its profile depends on: rule and variant,
+// and what describes the visitor. Within a segment, the place of its texts identifies
+// them as well as the texts do.
 func visitorOf(b []byte, r *record) []byte {
-	return b[recordFlags : recordHead+len(r.Agent)+len(r.Referrer)]
+	return b[recordRule : recordHead+len(r.Agent)+len(r.Referrer)]
 }
 
 // Most clicks share few agents and referrers. So a segment has a pair once, in the first

@@ -143,9 +143,8 @@ func (s *scan) textsOf(c *waypost.Click) {
 // textsIn returns the texts of the record at the beginning of b, if it has texts of these
 // lengths and is of this segment.
 func (s *scan) textsIn(b []byte, agent, referrer uint16) (_, _ []byte) {
-	le := binary.LittleEndian
 	r, size := getRecord(b)
-	if size == 0 || staleRecord(b, s.number) || le.Uint64(b[recordLengths:]) != uint64(agent)|uint64(referrer)<<16 {
+	if size == 0 || staleRecord(b, s.number) || len(r.Agent) != int(agent) || len(r.Referrer) != int(referrer) {
 		return nil, nil
 	}
 	return r.Agent, r.Referrer
