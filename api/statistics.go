@@ -19,6 +19,17 @@ type LinkStats struct {
 	CreatedAt      time.Time  `json:"created_at"`
 	LastAccessedAt *time.Time `json:"last_accessed_at" doc:"Time of the newest click ever; null without one."`
 	ClickStats
+	Rules    []Named         `json:"rules" doc:"By the id of the rule that matched; none where none did."`
+	Variants []VariantClicks `json:"variants" doc:"Clicks that a rule's split has sent to each of its variants, by the ids of rule and variant. Other clicks are not among them."`
+}
+
+// VariantClicks counts the clicks that a rule's split has sent to one of its variants.
+type VariantClicks struct {
+	Rule     string    `json:"rule" doc:"Id of the rule."`
+	Name     string    `json:"name" doc:"Id of the variant."`
+	Clicks   int64     `json:"clicks" minimum:"0" doc:"Bots included."`
+	Share    float64   `json:"share" minimum:"0" maximum:"1" doc:"Part of the clicks that the rule's split has sent to any variant. It shows how the split works, and says nothing about what visitors did afterwards."`
+	Interval []float64 `json:"interval" minItems:"2" maxItems:"2" doc:"The 95 % interval of the share by Wilson's score: lower and upper bound. It takes clicks as independent of each other, so that it is too narrow where few visitors click often."`
 }
 
 // WorkspaceStats are the statistics of all links of a workspace.
@@ -61,7 +72,7 @@ type ClickStats struct {
 
 // NamedSeries are the clicks of one name of a breakdown by day.
 type NamedSeries struct {
-	By      string     `json:"by" enum:"countries,cities,devices,browsers,os,referrers"`
+	By      string     `json:"by" enum:"countries,cities,devices,browsers,os,referrers,rules,variants"`
 	Name    string     `json:"name"`
 	Clicks  int64      `json:"clicks" minimum:"0"`
 	AtLeast bool       `json:"at_least" doc:"There may be more clicks of the name among the others of a day that had more names than are kept."`

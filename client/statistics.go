@@ -17,8 +17,10 @@ type Stats struct {
 	ShortCode   string `json:"short_code"`   // of a link
 	OriginalURL string `json:"original_url"` // of a link
 	api.ClickStats
-	Top      []TopLink `json:"top"`       // of a workspace
-	TopExact *bool     `json:"top_exact"` // nil for a link
+	Rules    []Named         `json:"rules"`     // of a link
+	Variants []VariantClicks `json:"variants"`  // of a link
+	Top      []TopLink       `json:"top"`       // of a workspace
+	TopExact *bool           `json:"top_exact"` // nil for a link
 
 	// Raw is the answer as it was sent.
 	Raw json.RawMessage `json:"-"`

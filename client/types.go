@@ -14,10 +14,11 @@ type (
 	ProblemBody = api.Problem
 	TagCount    = api.TagCount
 
-	Bucket    = api.Bucket
-	Named     = api.Named
-	TopLink   = api.TopLink
-	Forgotten = api.ForgottenClicks
+	Bucket        = api.Bucket
+	Named         = api.Named
+	VariantClicks = api.VariantClicks
+	TopLink       = api.TopLink
+	Forgotten     = api.ForgottenClicks
 
 	KeySpace      = api.KeySpace
 	Range         = api.Range

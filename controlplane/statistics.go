@@ -50,7 +50,7 @@ const (
 // NameQuery asks for the clicks of one name by day. Nil asks for none.
 type NameQuery struct {
 	By   Dimension
-	Name string // as breakdowns have it; "" means unknown
+	Name string // as breakdowns have it, and a variant by its id; "" means unknown
 }
 
 // NamedDay is the clicks of a name on a UTC day.

@@ -61,7 +61,7 @@ func (p clicksCommands) linkCommand() *cobra.Command {
 			return p.showStats(c, client.LinkStatsPath(code, values))
 		},
 	}
-	q.bind(c, "countries, cities, devices, browsers, os or referrers")
+	q.bind(c, "countries, cities, devices, browsers, os, referrers, rules or variants")
 	c.Flags().StringVar(&domain, "domain", "", "host of the link's domain; the shared one if left out")
 	return c
 }

@@ -37,6 +37,10 @@ func statsTable(s *client.Stats, width int) string {
 	} {
 		writeNames(&b, part.title, part.names, width)
 	}
+	if len(s.Rules) > 1 || len(s.Rules) == 1 && s.Rules[0].Name != "none" {
+		writeNames(&b, "RULES", s.Rules, width)
+	}
+	writeVariants(&b, s.Variants, width)
 	writeTop(&b, s.Top, width)
 	if s.TopExact != nil && !*s.TopExact {
 		b.WriteString("other links may have as many clicks as the last of these\n")
@@ -108,6 +112,23 @@ func writeNames(b *strings.Builder, title string, names []client.Named, width in
 	b.WriteString("\n" + tabbed(w.String(), width) + "\n")
 }
 
+// writeVariants shows what part of a rule's clicks its split has sent to each variant.
+func writeVariants(b *strings.Builder, variants []client.VariantClicks, width int) {
+	if len(variants) == 0 {
+		return
+	}
+	var w strings.Builder
+	_, _ = fmt.Fprint(&w, "RULE\tVARIANT\tCLICKS\tSHARE\t95 % INTERVAL\n")
+	for _, v := range variants {
+		interval := ""
+		if len(v.Interval) == 2 {
+			interval = percent(v.Interval[0]) + " to " + percent(v.Interval[1])
+		}
+		_, _ = fmt.Fprintf(&w, "%s\t%s\t%d\t%s\t%s\n", printable(cut(v.Rule)), printable(cut(v.Name)), v.Clicks, percent(v.Share), interval)
+	}
+	b.WriteString("\n" + tabbed(w.String(), width) + "\n")
+}
+
 func sumOf(names []client.Named) (sum int64) {
 	for _, n := range names {
 		sum += n.Clicks
@@ -115,9 +136,9 @@ func sumOf(names []client.Named) (sum int64) {
 	return sum
 }
 
-func share(n, of int64) string {
-	return fmt.Sprintf("%.1f %%", 100*float64(n)/float64(max(of, 1)))
-}
+func share(n, of int64) string { return percent(float64(n) / float64(max(of, 1))) }
+
+func percent(share float64) string { return fmt.Sprintf("%.1f %%", 100*share) }
 
 func cut(s string) string {
 	if r := []rune(s); len(r) > shownLength {

@@ -72,19 +72,27 @@ func acceptsCSV(accept string) bool {
 func (t *table) csv() (file string, body []byte) {
 	var rows [][]string
 	file = t.file
-	if d := slices.Index(breakdownNames[:], t.name); d >= 0 {
+	d := slices.Index(breakdownNames[:], t.name)
+	switch {
+	case d == int(controlplane.Variants):
+		rows = append(rows, []string{"rule", "name", "clicks", "share", "low", "high"})
+		for _, v := range variantsOf(&t.stats.Breakdowns[d]) {
+			rows = append(rows, []string{v.Rule, v.Name, number(v.Clicks), fraction(v.Share), fraction(v.Interval[0]), fraction(v.Interval[1])})
+		}
+		file += "-" + t.name
+	case d >= 0:
 		rows = append(rows, []string{"name", "clicks"})
 		for _, n := range breakdownOf(controlplane.Dimension(d), &t.stats.Breakdowns[d]) {
 			rows = append(rows, []string{n.Name, number(n.Clicks)})
 		}
 		file += "-" + t.name
-	} else if t.name == "top" {
+	case t.name == "top":
 		rows = append(rows, []string{"short_code", "domain", "original_url", "title", "clicks", "bot_clicks"})
 		for _, l := range t.top {
 			rows = append(rows, []string{l.ShortCode, l.Domain, l.OriginalURL, l.Title, number(l.Clicks), number(l.BotClicks)})
 		}
 		file += "-" + t.name
-	} else {
+	default:
 		rows = append(rows, []string{"t", "clicks", "bot_clicks"})
 		for i, q := range t.stats.Series {
 			rows = append(rows, []string{t.stats.Span.Bounds[i].Format(time.RFC3339), number(q.Clicks), number(q.Bots)})
@@ -92,6 +100,8 @@ func (t *table) csv() (file string, body []byte) {
 	}
 	return file, csvText(rows)
 }
+
+func fraction(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
 
 func number(n int64) string { return strconv.FormatInt(n, 10) }
 

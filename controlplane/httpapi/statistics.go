@@ -66,7 +66,6 @@ type timeRange struct {
 	To       string `query:"to" maxLength:"40" example:"2026-03-31" doc:"End of the range: a date, which is included as a whole, or a time (RFC 3339), which is excluded. Default: now."`
 	Interval string `query:"interval" enum:"hour,day" default:"day" doc:"Step of the series. At most 750 hours or 1,830 days."`
 	TZ       string `query:"tz" maxLength:"64" default:"UTC" example:"Europe/Berlin" doc:"Time zone of the hours and days: a name of the IANA database."`
-	By       string `query:"by" enum:"countries,cities,devices,browsers,os,referrers" doc:"The breakdown that has the name."`
 	Name     string `query:"name" maxLength:"264" example:"DE" doc:"A name of a breakdown, as it is shown, whose clicks are counted by UTC day as well. Only with by."`
 }
 
@@ -74,12 +73,14 @@ type linkStatsInput struct {
 	Code string `path:"code" doc:"The link's short code."`
 	inDomain
 	timeRange
-	Breakdown string `query:"breakdown" enum:"countries,cities,devices,browsers,os,referrers" doc:"For CSV: this breakdown instead of the series."`
+	By        string `query:"by" enum:"countries,cities,devices,browsers,os,referrers,rules,variants" doc:"The breakdown that has the name."`
+	Breakdown string `query:"breakdown" enum:"countries,cities,devices,browsers,os,referrers,rules,variants" doc:"For CSV: this breakdown instead of the series."`
 }
 
 type workspaceStatsInput struct {
 	Top int `query:"top" minimum:"0" maximum:"100" default:"10" doc:"How many of the links with the most clicks are listed."`
 	timeRange
+	By        string `query:"by" enum:"countries,cities,devices,browsers,os,referrers" doc:"The breakdown that has the name."`
 	Breakdown string `query:"breakdown" enum:"countries,cities,devices,browsers,os,referrers,top" doc:"For CSV: this breakdown, or the links with the most clicks, instead of the series."`
 }
 
@@ -187,7 +188,7 @@ func (a *statisticsAPI) short(ctx context.Context, in *codeInput) (*shortStatsOu
 }
 
 func (a *statisticsAPI) link(ctx context.Context, in *linkStatsInput) (*table, error) {
-	q, err := in.query()
+	q, err := in.query(in.By)
 	if err != nil {
 		return nil, err
 	}
@@ -202,15 +203,17 @@ func (a *statisticsAPI) link(ctx context.Context, in *linkStatsInput) (*table, e
 		ShortCode: string(stats.Link.Code), OriginalURL: stats.Link.OriginalURL,
 		CreatedAt: stats.Link.CreatedAt.UTC(), LastAccessedAt: moment(stats.Link.LastAccessedAt),
 		ClickStats: clickStatsOf(&stats.Stats),
+		Rules:      breakdownOf(controlplane.Rules, &stats.Breakdowns[controlplane.Rules]),
+		Variants:   variantsOf(&stats.Breakdowns[controlplane.Variants]),
 	}
-	shown.Named = in.namedOf(&stats.Stats)
+	shown.Named = in.namedOf(in.By, &stats.Stats)
 	return &table{
 		json: shown, file: "clicks-" + in.Code, name: in.Breakdown, stats: &stats.Stats,
 	}, nil
 }
 
 func (a *statisticsAPI) workspace(ctx context.Context, in *workspaceStatsInput) (*table, error) {
-	q, err := in.query()
+	q, err := in.query(in.By)
 	if err != nil {
 		return nil, err
 	}
@@ -223,7 +226,7 @@ func (a *statisticsAPI) workspace(ctx context.Context, in *workspaceStatsInput) 
 		ClickStats: clickStatsOf(&stats.Stats), Top: make([]api.TopLink, len(stats.Top.Links)),
 		TopExact: stats.Top.Exact,
 	}
-	shown.Named = in.namedOf(&stats.Stats)
+	shown.Named = in.namedOf(in.By, &stats.Stats)
 	for i := range stats.Top.Links {
 		l := &stats.Top.Links[i]
 		shown.Top[i] = api.TopLink{
@@ -257,7 +260,7 @@ func (a *statisticsAPI) forgetVisitors(ctx context.Context, in *forgetVisitorsIn
 }
 
 // breakdownNames are the values of the parameter, in the order of the dimensions.
-var breakdownNames = [controlplane.Dimensions]string{"countries", "cities", "devices", "browsers", "os", "referrers"}
+var breakdownNames = [controlplane.Dimensions]string{"countries", "cities", "devices", "browsers", "os", "referrers", "rules", "variants"}
 
 func clickStatsOf(s *controlplane.Stats) api.ClickStats {
 	first, end := s.Span.Days()
@@ -271,7 +274,7 @@ func clickStatsOf(s *controlplane.Stats) api.ClickStats {
 	for i, q := range s.Series {
 		shown.Series[i] = api.Bucket{T: s.Span.Bounds[i], Clicks: q.Clicks, BotClicks: q.Bots}
 	}
-	for d, to := range [controlplane.Dimensions]*[]api.Named{
+	for d, to := range [...]*[]api.Named{
 		&shown.Countries, &shown.Cities, &shown.Devices, &shown.Browsers, &shown.Systems, &shown.Referrers,
 	} {
 		*to = breakdownOf(controlplane.Dimension(d), &s.Breakdowns[d])
@@ -304,10 +307,22 @@ func breakdownOf(d controlplane.Dimension, b *controlplane.Breakdown) []api.Name
 	return shown
 }
 
+// variantsOf returns the variants of a breakdown.
+func variantsOf(b *controlplane.Breakdown) []api.VariantClicks {
+	shown := []api.VariantClicks{}
+	for _, v := range controlplane.VariantsOf(b) {
+		shown = append(shown, api.VariantClicks{
+			Rule: v.Rule, Name: v.Variant, Clicks: v.Clicks, Share: v.Share, Interval: []float64{v.Low, v.High},
+		})
+	}
+	return shown
+}
+
 // dayOf returns the start of a day that is counted from 1970.
 func dayOf(n int32) time.Time { return time.Unix(int64(n)*24*60*60, 0).UTC() }
 
-func (in *timeRange) query() (q controlplane.StatsQuery, err error) {
+// query reads the range. by is the breakdown that has the name.
+func (in *timeRange) query(by string) (q controlplane.StatsQuery, err error) {
 	q.Interval = controlplane.Interval(in.Interval)
 	if q.Zone, err = zoneOf(in.TZ); err != nil {
 		return q, err
@@ -318,22 +333,22 @@ func (in *timeRange) query() (q controlplane.StatsQuery, err error) {
 	if q.To, err = timeIn(q.Zone, "to", in.To, 1); err != nil {
 		return q, err
 	}
-	q.Named, err = in.named()
+	q.Named, err = in.named(by)
 	return q, err
 }
 
 // named returns the name whose clicks are counted by day. Names that stand for clicks
 // without a name are those of breakdowns.
-func (in *timeRange) named() (*controlplane.NameQuery, error) {
+func (in *timeRange) named(by string) (*controlplane.NameQuery, error) {
 	switch {
-	case in.By == "" && in.Name == "":
+	case by == "" && in.Name == "":
 		return nil, nil //nolint:nilnil // no name is asked for
-	case in.By == "" || in.Name == "":
+	case by == "" || in.Name == "":
 		return nil, invalid("query.name", "give by and name, or neither")
 	case in.Name == "other":
 		return nil, invalid("query.name", "other stands for many names, and not the same on all days")
 	}
-	n := &controlplane.NameQuery{By: controlplane.Dimension(slices.Index(breakdownNames[:], in.By)), Name: in.Name}
+	n := &controlplane.NameQuery{By: controlplane.Dimension(slices.Index(breakdownNames[:], by)), Name: in.Name}
 	if in.Name == nameless(n.By) {
 		n.Name = ""
 	}
@@ -341,18 +356,22 @@ func (in *timeRange) named() (*controlplane.NameQuery, error) {
 }
 
 func nameless(d controlplane.Dimension) string {
-	if d == controlplane.Referrers {
+	switch d {
+	case controlplane.Referrers:
 		return "direct"
+	case controlplane.Rules, controlplane.Variants:
+		return "none"
+	default:
+		return "unknown"
 	}
-	return "unknown"
 }
 
 // namedOf returns the clicks of the requested name, nil without one.
-func (in *timeRange) namedOf(s *controlplane.Stats) *api.NamedSeries {
-	if in.By == "" {
+func (in *timeRange) namedOf(by string, s *controlplane.Stats) *api.NamedSeries {
+	if by == "" {
 		return nil
 	}
-	shown := &api.NamedSeries{By: in.By, Name: in.Name, Series: make([]api.NamedDay, len(s.Named))}
+	shown := &api.NamedSeries{By: by, Name: in.Name, Series: make([]api.NamedDay, len(s.Named))}
 	for i, d := range s.Named {
 		shown.Series[i] = api.NamedDay{T: dayOf(d.Day), Clicks: d.Clicks, AtLeast: d.AtLeast}
 		shown.Clicks += d.Clicks

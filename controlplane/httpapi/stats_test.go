@@ -54,6 +54,8 @@ func busy() *statistics {
 			Name:   "direct",
 			Clicks: 1,
 		}, {Name: "@evil", Clicks: 1}}, Other: 1},
+		{Named: []controlplane.NamedClicks{{Name: "2", Clicks: 10}, {Name: "", Clicks: 2}}},
+		{Named: []controlplane.NamedClicks{{Name: "2/10", Clicks: 6}, {Name: "2/9", Clicks: 2}, {Name: "", Clicks: 3}, {Name: "1/9", Clicks: 1}}},
 	}
 	return f
 }
@@ -79,7 +81,11 @@ func TestStatsTellHowOftenWhenAndByWhomALinkWasFollowed(t *testing.T) {
 	require.Equal(t, 200, res.StatusCode, res.text)
 	require.Equal(t, "application/json", res.Header.Get("Content-Type"))
 	require.JSONEq(t, `{"short_code": "spring", "original_url": "https://example.com/ü?a&b",
-		"created_at": "2026-01-02T03:04:05Z", "last_accessed_at": "2026-01-03T02:04:05.678Z", `+berlinStats+`}`, res.text)
+		"created_at": "2026-01-02T03:04:05Z", "last_accessed_at": "2026-01-03T02:04:05.678Z", `+berlinStats+`,
+		"rules": [{"name": "2", "clicks": 10}, {"name": "none", "clicks": 2}],
+		"variants": [{"rule": "1", "name": "9", "clicks": 1, "share": 1, "interval": [0.206549, 1]},
+			{"rule": "2", "name": "9", "clicks": 2, "share": 0.25, "interval": [0.071479, 0.590725]},
+			{"rule": "2", "name": "10", "clicks": 6, "share": 0.75, "interval": [0.409275, 0.928521]}]}`, res.text)
 }
 
 func TestStatsOfAWorkspaceListTheLinksWithTheMostClicks(t *testing.T) {
@@ -107,7 +113,7 @@ func TestWithoutClicksEveryNumberAndListIsThere(t *testing.T) {
 	a := clicked(t, &statistics{})
 	shown := object(t, a.get("/api/v1/urls/summer/stats").text)
 	require.Len(t, shown["series"], 30)
-	for _, list := range []string{"countries", "cities", "devices", "browsers", "os", "referrers", "behind"} {
+	for _, list := range []string{"countries", "cities", "devices", "browsers", "os", "referrers", "rules", "variants", "behind"} {
 		require.Equal(t, []any{}, shown[list], list)
 	}
 	require.Nil(t, shown["complete_until"])
@@ -162,6 +168,10 @@ func TestCSVIsGivenToThoseWhoAskForIt(t *testing.T) {
 	res = get("/api/v1/urls/spring/stats"+berlin+"&breakdown=referrers", "application/json;q=0.5, text/csv")
 	require.Equal(t, "name,clicks\ndirect,7\nwww.example.com,3\n'@evil,1\nother,1\n", res.text)
 	require.Equal(t, "name,clicks\nLinux,12\n", get("/api/v1/stats"+berlin+"&breakdown=os", "text/csv").text)
+	require.Equal(t, "name,clicks\n2,10\nnone,2\n", get("/api/v1/urls/spring/stats"+berlin+"&breakdown=rules", "text/csv").text)
+	require.Equal(t, "rule,name,clicks,share,low,high\n1,9,1,1,0.206549,1\n2,9,2,0.25,0.071479,0.590725\n2,10,6,0.75,0.409275,0.928521\n",
+		get("/api/v1/urls/spring/stats"+berlin+"&breakdown=variants", "text/csv").text)
+	requireProblem(t, get("/api/v1/stats"+berlin+"&breakdown=variants", "text/csv"), 422, "invalid")
 	res = get("/api/v1/stats"+berlin+"&breakdown=top", "text/csv; header=present")
 	require.Equal(t, "short_code,domain,original_url,title,clicks,bot_clicks\n"+
 		"spring,,https://example.com/ü?a&b,\"'=HYPERLINK(\"\"https://evil.example\"\")\",9,3\nsale,go.example.com,https://example.com/,,3,0\n", res.text)
@@ -299,5 +309,10 @@ func TestStats_CountOneNameByDay(t *testing.T) {
 		for _, query := range []string{"by=os", "name=DE", "by=planets&name=Mars", "by=os&name=other", "by=os&name=" + strings.Repeat("x", 265)} {
 			requireProblem(t, a.do(call{path: path + "?" + query, key: operatorKey}), 422, "invalid")
 		}
+	}
+	for query, name := range map[string]string{"by=rules&name=none": "", "by=rules&name=2": "2", "by=variants&name=10": "10"} {
+		require.Equal(t, 200, a.get("/api/v1/urls/spring/stats?"+query).StatusCode)
+		require.Equal(t, name, f.queries[len(f.queries)-1].Named.Name)
+		requireProblem(t, a.do(call{path: "/api/v1/stats?" + query, key: statsKey}), 422, "invalid") // ids of different links have nothing in common
 	}
 }

@@ -126,7 +126,7 @@ func TestAWorkspaceIsTheSumOfItsLinksWhateverIsForgotten(t *testing.T) {
 				seq++
 				when := at(rapid.IntRange(0, 23).Draw(r, "hour"), rapid.IntRange(0, 59).Draw(r, "minute")).AddDate(0, 0, -rapid.IntRange(0,
 					1).Draw(r, "days"))
-				send(t, db, seq, rows(code, rapid.Uint64Range(1, 9).Draw(r, "visitor"), rapid.Uint32Range(0, 2).Draw(r, "profile"),
+				send(t, db, seq, rows(code, rapid.Uint64Range(1, 9).Draw(r, "visitor"), rapid.Uint32Range(0, uint32(len(people))-1).Draw(r, "profile"),
 					rapid.Uint64Range(1, 5).Draw(r, "clicks"), when))
 			}
 		}

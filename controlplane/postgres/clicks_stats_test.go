@@ -10,12 +10,16 @@ import (
 	"waypost"
 	"waypost/controlplane"
 	"waypost/controlplane/postgres"
+	"waypost/controlplane/rollup"
 )
 
 var people = []waypost.ClickProfile{
 	{Country: "DE", City: "Berlin", Device: "desktop", Browser: "Firefox", OS: "Linux", Referrer: "www.example.com"},
 	{Country: "FR", City: "Paris", Device: "mobile", Browser: "Chrome", OS: "Android"},
 	{Device: "bot", Browser: "Googlebot", Bot: true},
+	{Country: "FR", City: "Paris", Device: "mobile", Browser: "Chrome", OS: "Android", Rule: 1, Variant: 1},
+	{Country: "FR", City: "Paris", Device: "mobile", Browser: "Chrome", OS: "Android", Rule: 1, Variant: 2},
+	{Country: "FR", City: "Paris", Device: "mobile", Browser: "Chrome", OS: "Android", Rule: 3, Variant: 2},
 }
 
 // at returns a moment of the day before yesterday, which no day's end comes near.
@@ -117,6 +121,50 @@ func TestClicksAreToldByTimeAndByWhomBeforeAndAfterTheyAreFolded(t *testing.T) {
 		clicks, bots, err := db.WorkspaceTotals(t.Context(), waypost.DefaultWorkspace)
 		require.NoError(t, err)
 		require.Equal(t, [2]int64{18, 3}, [2]int64{clicks, bots})
+	}
+}
+
+func TestClicksAreToldByRuleAndVariantBeforeAndAfterTheyAreFolded(t *testing.T) {
+	db, hand := open(t)
+	exec(t, hand, `UPDATE workspace SET settings = '{"events": "all"}' WHERE id = 1`)
+	insert(t, db, link("spring"), link("summer"))
+	send(t, db, 1, rows("spring", 1, 3, 5, at(22, 20)), rows("summer", 1, 3, 100, at(22, 20)))
+	send(t, db, 2, rows("spring", 1, 4, 3, at(22, 20)), rows("summer", 1, 0, 1, at(22, 20)))
+	send(t, db, 3, rows("spring", 1, 5, 4, at(22, 20)))
+	send(t, db, 4, rows("spring", 1, 0, 7, at(22, 20)))
+	s := span(t, at(0, 0), at(23, 0), controlplane.ByDay, nil)
+	for _, folded := range []bool{false, true} {
+		if folded {
+			fold(t, db)
+		}
+		ask := func(by controlplane.Dimension, name string) (controlplane.Counted, int64) {
+			c, err := db.LinkClicks(t.Context(), waypost.DefaultWorkspace, linkID(t, db, "spring"), s, &controlplane.NameQuery{By: by, Name: name})
+			require.NoError(t, err)
+			require.Len(t, c.Named, 1)
+			require.False(t, c.Named[0].AtLeast)
+			return c, c.Named[0].Clicks
+		}
+		c, n := ask(controlplane.Variants, "2")
+		require.Equal(t, named("1", 8, "", 7, "3", 4), c.Breakdowns[controlplane.Rules].Named)
+		require.Equal(t, named("", 7, "1/1", 5, "3/2", 4, "1/2", 3), c.Breakdowns[controlplane.Variants].Named)
+		require.EqualValues(t, 7, n, "of two rules")
+		_, n = ask(controlplane.Variants, "")
+		require.EqualValues(t, 7, n)
+		_, n = ask(controlplane.Rules, "3")
+		require.EqualValues(t, 4, n)
+		_, n = ask(controlplane.Variants, "9")
+		require.Zero(t, n)
+	}
+	require.EqualValues(t, 3, number(t, hand, `SELECT sum(clicks)::bigint FROM click_event WHERE rule = 1 AND variant = 2`))
+	_, err := db.ForgetClicks(t.Context(), eraser, waypost.DefaultDomain, "spring")
+	require.NoError(t, err)
+	days, err := db.ClicksByDay(t.Context(), waypost.DefaultWorkspace, postgres.ClickDays{First: 0, End: 1 << 20})
+	require.NoError(t, err)
+	require.Len(t, days, 1)
+	for _, d := range days {
+		names, other := d.Breakdown.Names(rollup.Variant)
+		require.Equal(t, []rollup.Named{{Name: "1/1", Count: rollup.Count{Clicks: 100}}, {Count: rollup.Count{Clicks: 1}}}, names)
+		require.Zero(t, other)
 	}
 }
 

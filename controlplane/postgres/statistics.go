@@ -79,9 +79,21 @@ var kept = [controlplane.Dimensions]rollup.Dimension{
 	controlplane.Rules: rollup.Rule, controlplane.Variants: rollup.Variant,
 }
 
-// namedDay returns the clicks of a name on a day.
+// namedDay returns the clicks of a name on a day. A variant is named by its id alone, and
+// counts for each rule that has it.
 func namedDay(n int32, d *rollup.Day, of *controlplane.NameQuery) controlplane.NamedDay {
 	name := of.Name
+	if of.By == controlplane.Variants {
+		day := controlplane.NamedDay{Day: n}
+		names, other := d.Breakdown.Names(rollup.Variant)
+		for _, has := range names {
+			if _, variant := rollup.SplitVariant(has.Name); variant == name {
+				day.Clicks += int64(has.Clicks)
+			}
+		}
+		day.AtLeast = other.Clicks > 0
+		return day
+	}
 	if i := strings.LastIndex(name, ", "); of.By == controlplane.Cities && i >= 0 {
 		name = rollup.CityName(name[i+2:], name[:i])
 	}

@@ -34,7 +34,7 @@ type controlPlane struct {
 	bots     map[string]uint64
 	last     map[string]int64
 	answers  map[string]uint64 // clicks by link, rule and variant: see answerOf
-	order    []string // NODE/sequence of what was counted, in order
+	order    []string          // NODE/sequence of what was counted, in order
 	requests int
 	lean     bool                                                                  // there are too many batches to remember
 	fault    func(b *waypost.ClickBatch, w http.ResponseWriter, count func()) bool // true: it has answered

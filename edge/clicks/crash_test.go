@@ -34,8 +34,8 @@ func busy(dir string) clicks.Config {
 	return cfg
 }
 
-// clickOf returns the link of a recorder, and the variant that its clicks have: two record
-// clicks on one link.
+// clickOf returns the link of a recorder, and the variant that its clicks have: two
+// recorders share a link.
 func clickOf(r int) (link string, variant uint8) { return fmt.Sprintf("link%d", r/2), uint8(1 + r%2) }
 
 // victim records and ships until it is killed. For each click that was recorded it

@@ -127,8 +127,8 @@ func used(t *testing.T, dir string) (sum int64) {
 	return sum
 }
 
-// metric returns the sum of a metric's values.
-func metric(t *testing.T, r *prometheus.Registry, name string) float64 {
+// metric returns the sum of a metric's values, or of those with the value of a label.
+func metric(t *testing.T, r *prometheus.Registry, name string, label ...string) float64 {
 	t.Helper()
 	families, err := r.Gather()
 	require.NoError(t, err)
@@ -139,6 +139,9 @@ func metric(t *testing.T, r *prometheus.Registry, name string) float64 {
 		}
 		found = true
 		for _, m := range f.GetMetric() {
+			if len(label) > 0 && m.GetLabel()[0].GetValue() != label[0] {
+				continue
+			}
 			sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
 		}
 	}

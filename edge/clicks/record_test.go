@@ -34,7 +34,7 @@ func (c *controlPlane) told() map[string][]string {
 			for _, l := range b.Links {
 				for _, r := range l.Rows {
 					p := b.Profiles[r.Profile]
-					texts[string(l.Code)] = append(texts[string(l.Code)], p.Browser+" from "+p.Referrer)
+					texts[string(l.Code)] = append(texts[string(l.Code)], textOf(p.Browser, p.Referrer, p.Rule, p.Variant))
 				}
 			}
 		}
@@ -43,6 +43,11 @@ func (c *controlPlane) told() map[string][]string {
 		slices.Sort(all)
 	}
 	return texts
+}
+
+// textOf joins all that is told of a click.
+func textOf(agent, referrer string, rule, variant uint8) string {
+	return fmt.Sprintf("%s from %s by %d/%d", agent, referrer, rule, variant)
 }
 
 // visitNumber is a click whose link reports its texts. Few agents are most clicks', some
@@ -61,9 +66,9 @@ func visitNumber(n int) (c waypost.Click, code, texts string) {
 	code = fmt.Sprintf("%07d", n)
 	return waypost.Click{
 			Domain: 1, Code: []byte(code), At: 1_700_000_000_000, Address: [16]byte{1 + byte(n%250)},
-			Agent: []byte(agent), Referrer: []byte(referrer),
+			Agent: []byte(agent), Referrer: []byte(referrer), Rule: uint8(n % 4), Variant: uint8(n % 9),
 		},
-		code, agent + " from " + referrer
+		code, textOf(agent, referrer, uint8(n%4), uint8(n%9))
 }
 
 func TestRecord_EveryClickHasItsOwnAgentAndReferrer(t *testing.T) {
@@ -88,6 +93,27 @@ func TestRecord_EveryClickHasItsOwnAgentAndReferrer(t *testing.T) {
 			require.NoError(t, j.Seal())
 			control.await(t, "all clicks are counted", func() bool { _, sum := control.totals(); return sum == uint64(recorded) })
 			require.Equal(t, want, control.told())
+		})
+	}
+}
+
+// Their records differ in that alone.
+func TestRecord_ClicksOfOneVisitorAreToldApartByTheirVariants(t *testing.T) {
+	for name, profiler := range map[string]clicks.Profiler{"with a profile": crowd{}, "without": nil} {
+		t.Run(name, func(t *testing.T) {
+			control, cfg := newControlPlane(t), config(t.TempDir())
+			cfg.Profiler = profiler
+			j := open(t, cfg)
+			for n := range 100 {
+				require.True(t, j.TryClick(waypost.Click{
+					Domain: 1, Code: []byte("abcd"), At: 1, Address: [16]byte{1}, Agent: agent, Referrer: referrer,
+					Rule: uint8(1 + n%2), Variant: uint8(250 + n%5),
+				}))
+			}
+			shipAll(t, j, control)
+			require.EqualValues(t, 10, control.answered("1/abcd", 1, 250))
+			require.EqualValues(t, 10, control.answered("1/abcd", 2, 250))
+			require.EqualValues(t, 80, control.answered("1/abcd", 0, 0), "no programme has such a variant, and a batch would be refused for it")
 		})
 	}
 }
@@ -133,7 +159,7 @@ func TestRecord_TextsOfAnEarlierBatchAreKnownAfterACrash(t *testing.T) {
 	again := config(left)
 	again.Profiler = listener{}
 	shipAll(t, open(t, again), control)
-	texts := string(agent) + " from " + string(referrer)
+	texts := textOf(string(agent), string(referrer), 0, 0)
 	require.Equal(t, map[string][]string{"abcd": {texts}, "efgh": {texts}}, control.told())
 }
 

@@ -19,11 +19,8 @@ func (s *Server) clickTime(now time.Time) int64 {
 // recordClick hands a click to the journal, which copies what it keeps. The client's
 // address is sealed first, and the referrer is cut behind its host. Whether the agent is
 // a bot is judged later, when the click is read.
-func (s *Server) recordClick(c *conn, domain waypost.DomainID, code, agent, referrer []byte, client netip.Addr, at int64) {
-	click := waypost.Click{
-		Domain: domain, Code: code, At: at,
-		Agent: agent[:min(len(agent), waypost.MaxAgent)], Referrer: originOf(referrer),
-	}
+func (s *Server) recordClick(c *conn, click waypost.Click, client netip.Addr) {
+	click.Agent, click.Referrer = click.Agent[:min(len(click.Agent), waypost.MaxAgent)], originOf(click.Referrer)
 	if s.cfg.Sealer != nil {
 		s.cfg.Sealer.Seal(&c.sealed, client, click.At)
 		click.Address = c.sealed

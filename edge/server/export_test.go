@@ -7,6 +7,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"waypost"
 	"waypost/edge/fastpath"
 )
 
@@ -49,7 +50,9 @@ func Recorder(clicks Clicks, sealer Sealer, agent, referrer, forwardedFor string
 	c := &conn{peer: netip.MustParseAddr("10.0.0.1"), trusted: forwardedFor != ""}
 	a, r, f, code := []byte(agent), []byte(referrer), []byte(forwardedFor), []byte("abc1234")
 	by := asked{fast: &fastpath.Request{ForwardedFor: f}}
-	return func() { s.recordClick(c, 1, code, a, r, s.clientOf(c, by), s.clickTime(time.Now())) }
+	return func() {
+		s.recordClick(c, waypost.Click{Domain: 1, Code: code, Agent: a, Referrer: r, At: s.clickTime(time.Now())}, s.clientOf(c, by))
+	}
 }
 
 // OriginOf lets tests cut a referrer without a server.

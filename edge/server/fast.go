@@ -55,7 +55,10 @@ func (c *conn) answerFast(to io.Writer, b []byte) (answered bool, err error) {
 	}
 	now := time.Now()
 	if res.Link && s.cfg.Clicks != nil {
-		s.recordClick(c, domain, visit.Code, r.Agent, r.Referrer, s.clientOf(c, by), s.clickTime(now))
+		s.recordClick(c, waypost.Click{
+			Domain: domain, Code: visit.Code, Rule: res.Rule, Variant: res.Variant,
+			Agent: r.Agent, Referrer: r.Referrer, At: s.clickTime(now),
+		}, s.clientOf(c, by))
 	}
 	out := a.appendTo(c.out[:0], now, c.secure)
 	keep(&c.out, out)

@@ -127,7 +127,10 @@ func (s *Server) visit(ctx *fasthttp.RequestCtx, c *conn, host []byte, visit *wa
 	}
 	if s.sendRedirect(ctx, c, &res, visit.Code) && res.Link && s.cfg.Clicks != nil && ctx.IsGet() && !prefetch {
 		header := &ctx.Request.Header
-		s.recordClick(c, domain, visit.Code, header.UserAgent(), header.Referer(), s.clientOf(c, by), s.cfg.Clock().UnixMilli())
+		s.recordClick(c, waypost.Click{
+			Domain: domain, Code: visit.Code, Rule: res.Rule, Variant: res.Variant,
+			Agent: header.UserAgent(), Referrer: header.Referer(), At: s.cfg.Clock().UnixMilli(),
+		}, s.clientOf(c, by))
 	}
 }
 

@@ -51,19 +51,24 @@ func (e *edge) batch() []byte {
 	now := time.Now().UnixMilli()
 	b := &waypost.ClickBatch{
 		Node: "edge-1", Boot: waypost.BootID{1}, Seq: e.seq + 1, Exact: true,
-		Profiles: []waypost.ClickProfile{{Country: "DE", Device: "mobile"}, {Device: "bot", Bot: true}},
+		Profiles: []waypost.ClickProfile{
+			{Country: "DE", Device: "mobile"}, {Country: "DE", Device: "mobile", Rule: 1, Variant: 2}, {Device: "bot", Bot: true},
+		},
 	}
 	for i := range links {
 		b.Links = append(b.Links, waypost.LinkClicks{
 			Domain: waypost.DefaultDomain, Code: waypost.Code(fmt.Sprintf("link-%02d", i)), Last: now,
-			Rows:     []waypost.ClickRow{{At: now, Count: uint64(i) + 1}, {At: now, Profile: 1, Count: 1}},
+			Rows:     []waypost.ClickRow{{At: now, Profile: uint32(i % 2), Count: uint64(i) + 1}, {At: now, Profile: 2, Count: 1}},
 			Visitors: []waypost.Visitor{{Day: int32(now / 86_400_000), Hash: (e.seq + 1) << 24}},
 		})
 	}
 	return e.packer.EncodeAll(clickbatch.Append(nil, b), nil)
 }
 
-const clicksOfBatch = links*(links+1)/2 + links
+const (
+	clicksOfBatch   = links*(links+1)/2 + links
+	clicksOfVariant = links / 2 * (links/2 + 1)
+)
 
 // send sends a batch until it is acknowledged or the control plane is gone.
 func (e *edge) send(ctx context.Context, t *testing.T, c *devtest.Control, body []byte) (settled bool) {
@@ -184,6 +189,8 @@ func judge(t *testing.T, hand *pgx.Conn, batches int64) {
 		require.Equal(t, seq*clicksOfBatch, parts+number(t, hand, sql), what)
 	}
 	require.Equal(t, seq*clicksOfBatch, number(t, hand, `SELECT coalesce(sum(clicks), 0)::bigint FROM click_event`), "events")
+	require.Equal(t, seq*clicksOfVariant, number(t, hand, `SELECT coalesce(sum(clicks), 0)::bigint FROM click_event
+		WHERE rule = 1 AND variant = 2`), "events of a variant")
 }
 
 func number(t *testing.T, hand *pgx.Conn, sql string) (n int64) {

@@ -54,6 +54,9 @@ const someStats = `{"short_code": "spring", "original_url": "https://example.com
 		{"name": "e.example", "clicks": 8}, {"name": "f.example", "clicks": 7}, {"name": "g.example", "clicks": 6}, {"name": "h.example",
 			"clicks": 5}, {"name": "i.example", "clicks": 4},
 		{"name": "j.example", "clicks": 3}, {"name": "k.example", "clicks": 2}, {"name": "other", "clicks": 23}],
+	"rules": [{"name": "2", "clicks": 1000}, {"name": "none", "clicks": 4}],
+	"variants": [{"rule": "2", "name": "1", "clicks": 700, "share": 0.7, "interval": [0.670865, 0.727581]},
+		{"rule": "2", "name": "2", "clicks": 300, "share": 0.3, "interval": [0.272419, 0.329135]}],
 	"a_later_field": 1}`
 
 func TestStatsAreBarsAndNamesForPeople(t *testing.T) {
@@ -86,6 +89,14 @@ h.example   5       5.0 %
 i.example   4       4.0 %
 j.example   3       3.0 %
 and 2 more  25      25.0 %
+
+RULES  CLICKS  SHARE
+2      1000    99.6 %
+none   4       0.4 %
+
+RULE  VARIANT  CLICKS  SHARE   95 % INTERVAL
+2     1        700     70.0 %  67.1 % to 72.8 %
+2     2        300     30.0 %  27.2 % to 32.9 %
 `, r.Stdout)
 	require.Equal(t, "/api/v1/urls/spring/stats?domain=go.example.com&from=2026-03-29&interval=day&to=2026-03-31&tz=Europe%2FBerlin", a.asked.Load().URL.String())
 	require.Equal(t, r, a.run(t, "links", "stats", "spring", "--output", "table"))
